@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The atomic operations that hwt uses, each with its order in its name.
+ *
+ * There are no free-standing fences: an order that is not named here is not
+ * relied on anywhere. Two back ends, chosen at compile time:
+ *
+ *   ConcurrencyKit  the default. ck_pr's operations are relaxed where the
+ *                   machine is; the fences that give them their order stand
+ *                   beside them here. On x86-64 they cost nothing; on aarch64
+ *                   each is a full one (dmb), so that acquire and release
+ *                   round an operation also make it seq. (ck_pr_fence_atomic
+ *                   would not do: there it orders stores alone.)
+ *   HWT_ATOMIC_C11  the same operations in C11 terms, for ThreadSanitizer,
+ *                   which understands neither inline assembly nor fences.
+ *
+ * Orders: relaxed, acquire, release and acq_rel are C11's. seq stands on both
+ * sides of a store-then-load edge, the only place that needs it: the writer
+ * uses a ..._seq operation and then a64_load_seq. On x86-64 a locked
+ * instruction is already a full fence, so a64_load_seq after it is a plain
+ * load; a64_store_seq is the one plain store that needs a real fence.
+ *
+ * pair: two words that change together (16 bytes). word is the half on which
+ * states are decided. pair_cas compares and sets both; pair_cas_word compares
+ * and sets word and leaves the deadline as it is. A pair_load that falls
+ * between two writes of others may mix them: whoever acts on it does so by
+ * pair_cas, which refuses a mixture.
+ */
+#ifndef HWT_ATOMIC_H
+#define HWT_ATOMIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CACHE_LINE 64
+
+struct pair_value {
+	uint64_t word;
+	uint64_t deadline_ns;
+};
+
+#ifdef HWT_ATOMIC_C11
+
+#include <stdatomic.h>
+
+typedef _Atomic(uint32_t) a32_t;
+typedef _Atomic(uint64_t) a64_t;
+typedef _Atomic(void *) aptr_t;
+/* All accesses are 16 bytes wide here: a checker that emulates them with a
+ * lock would not see narrower ones. */
+__extension__ typedef unsigned __int128 pair_bits;
+typedef _Atomic(pair_bits) pair_t;
+
+#define A_RELAXED memory_order_relaxed
+#define A_ACQUIRE memory_order_acquire
+#define A_RELEASE memory_order_release
+#define A_ACQ_REL memory_order_acq_rel
+#define A_SEQ memory_order_seq_cst
+
+static inline uint32_t
+a32_load_relaxed(const a32_t *p)
+{
+	return atomic_load_explicit(p, A_RELAXED);
+}
+
+static inline uint32_t
+a32_load_acquire(const a32_t *p)
+{
+	return atomic_load_explicit(p, A_ACQUIRE);
+}
+
+static inline void
+a32_store_relaxed(a32_t *p, uint32_t value)
+{
+	atomic_store_explicit(p, value, A_RELAXED);
+}
+
+static inline void
+a32_store_release(a32_t *p, uint32_t value)
+{
+	atomic_store_explicit(p, value, A_RELEASE);
+}
+
+static inline uint32_t
+a32_add_acq_rel(a32_t *p, uint32_t value)
+{
+	return atomic_fetch_add_explicit(p, value, A_ACQ_REL);
+}
+
+static inline bool
+a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
+{
+	return atomic_compare_exchange_strong_explicit(
+	    p, &old, value, A_ACQ_REL, A_RELAXED);
+}
+
+static inline uint64_t
+a64_load_relaxed(const a64_t *p)
+{
+	return atomic_load_explicit(p, A_RELAXED);
+}
+
+static inline uint64_t
+a64_load_acquire(const a64_t *p)
+{
+	return atomic_load_explicit(p, A_ACQUIRE);
+}
+
+static inline uint64_t
+a64_load_seq(const a64_t *p)
+{
+	return atomic_load_explicit(p, A_SEQ);
+}
+
+static inline void
+a64_store_relaxed(a64_t *p, uint64_t value)
+{
+	atomic_store_explicit(p, value, A_RELAXED);
+}
+
+static inline void
+a64_store_release(a64_t *p, uint64_t value)
+{
+	atomic_store_explicit(p, value, A_RELEASE);
+}
+
+static inline void
+a64_store_seq(a64_t *p, uint64_t value)
+{
+	atomic_store_explicit(p, value, A_SEQ);
+}
+
+static inline uint64_t
+a64_add_relaxed(a64_t *p, uint64_t value)
+{
+	return atomic_fetch_add_explicit(p, value, A_RELAXED);
+}
+
+static inline uint64_t
+a64_add_acq_rel(a64_t *p, uint64_t value)
+{
+	return atomic_fetch_add_explicit(p, value, A_ACQ_REL);
+}
+
+static inline uint64_t
+a64_add_seq(a64_t *p, uint64_t value)
+{
+	return atomic_fetch_add_explicit(p, value, A_SEQ);
+}
+
+static inline uint64_t
+a64_swap_acq_rel(a64_t *p, uint64_t value)
+{
+	return atomic_exchange_explicit(p, value, A_ACQ_REL);
+}
+
+static inline bool
+a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
+{
+	return atomic_compare_exchange_strong_explicit(
+	    p, &old, value, A_ACQ_REL, A_RELAXED);
+}
+
+static inline bool
+a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
+{
+	return atomic_compare_exchange_strong_explicit(
+	    p, &old, value, A_SEQ, A_RELAXED);
+}
+
+static inline void *
+aptr_load_acquire(const aptr_t *p)
+{
+	return atomic_load_explicit(p, A_ACQUIRE);
+}
+
+static inline void
+aptr_store_release(aptr_t *p, void *value)
+{
+	atomic_store_explicit(p, value, A_RELEASE);
+}
+
+static inline bool
+aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
+{
+	return atomic_compare_exchange_strong_explicit(
+	    p, &old, value, A_ACQ_REL, A_RELAXED);
+}
+
+static inline void *
+aptr_swap_acq_rel(aptr_t *p, void *value)
+{
+	return atomic_exchange_explicit(p, value, A_ACQ_REL);
+}
+
+static inline pair_bits
+pair_pack(struct pair_value v)
+{
+	return (pair_bits)v.deadline_ns << 64 | v.word;
+}
+
+static inline struct pair_value
+pair_unpack(pair_bits bits)
+{
+	return (struct pair_value){
+	    .word = (uint64_t)bits, .deadline_ns = (uint64_t)(bits >> 64)};
+}
+
+static inline struct pair_value
+pair_load(const pair_t *p)
+{
+	return pair_unpack(atomic_load_explicit(p, A_ACQUIRE));
+}
+
+static inline uint64_t
+pair_word(const pair_t *p)
+{
+	return pair_load(p).word;
+}
+
+static inline void
+pair_init(pair_t *p, uint64_t word)
+{
+	struct pair_value v = {.word = word};
+
+	atomic_store_explicit(p, pair_pack(v), A_RELAXED);
+}
+
+static inline bool
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+{
+	pair_bits expected = pair_pack(old);
+
+	return atomic_compare_exchange_strong_explicit(
+	    p, &expected, pair_pack(value), A_SEQ, A_RELAXED);
+}
+
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	pair_bits bits = atomic_load_explicit(p, A_RELAXED);
+	struct pair_value v;
+
+	do {
+		v = pair_unpack(bits);
+		if (v.word != old)
+			return false;
+		v.word = value;
+	} while (!atomic_compare_exchange_weak_explicit(
+	    p, &bits, pair_pack(v), A_SEQ, A_RELAXED));
+	return true;
+}
+
+/* For the owner of a record that nobody else gives a deadline to. */
+static inline bool
+pair_publish(pair_t *p, uint64_t old, struct pair_value value)
+{
+	pair_bits bits = atomic_load_explicit(p, A_RELAXED);
+
+	return pair_unpack(bits).word == old &&
+	    atomic_compare_exchange_strong_explicit(
+		p, &bits, pair_pack(value), A_SEQ, A_RELAXED);
+}
+
+#else /* ConcurrencyKit */
+
+#include <ck_pr.h>
+
+/* Headers of another machine compile without a word and drop every fence. */
+#if defined(__aarch64__) && !defined(CK_MD_RMO)
+#error "ck_md.h is not for this machine: CK_MD_RMO is missing"
+#endif
+#if !defined(CK_F_PR_CAS_64_2_VALUE)
+#error "ConcurrencyKit has no 16-byte compare-and-swap here"
+#endif
+
+typedef uint32_t a32_t;
+typedef uint64_t a64_t;
+typedef void *aptr_t;
+typedef struct {
+	_Alignas(16) uint64_t half[2];
+} pair_t;
+
+static inline uint32_t
+a32_load_relaxed(const a32_t *p)
+{
+	return ck_pr_load_32(p);
+}
+
+static inline uint32_t
+a32_load_acquire(const a32_t *p)
+{
+	uint32_t value = ck_pr_load_32(p);
+
+	ck_pr_fence_acquire();
+	return value;
+}
+
+static inline void
+a32_store_relaxed(a32_t *p, uint32_t value)
+{
+	ck_pr_store_32(p, value);
+}
+
+static inline void
+a32_store_release(a32_t *p, uint32_t value)
+{
+	ck_pr_fence_release();
+	ck_pr_store_32(p, value);
+}
+
+static inline uint32_t
+a32_add_acq_rel(a32_t *p, uint32_t value)
+{
+	uint32_t old;
+
+	ck_pr_fence_release();
+	old = ck_pr_faa_32(p, value);
+	ck_pr_fence_acquire();
+	return old;
+}
+
+static inline bool
+a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
+{
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_32(p, old, value);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+static inline uint64_t
+a64_load_relaxed(const a64_t *p)
+{
+	return ck_pr_load_64(p);
+}
+
+static inline uint64_t
+a64_load_acquire(const a64_t *p)
+{
+	uint64_t value = ck_pr_load_64(p);
+
+	ck_pr_fence_acquire();
+	return value;
+}
+
+static inline uint64_t
+a64_load_seq(const a64_t *p)
+{
+	uint64_t value;
+
+	ck_pr_fence_atomic_load();
+	value = ck_pr_load_64(p);
+	ck_pr_fence_acquire();
+	return value;
+}
+
+static inline void
+a64_store_relaxed(a64_t *p, uint64_t value)
+{
+	ck_pr_store_64(p, value);
+}
+
+static inline void
+a64_store_release(a64_t *p, uint64_t value)
+{
+	ck_pr_fence_release();
+	ck_pr_store_64(p, value);
+}
+
+static inline void
+a64_store_seq(a64_t *p, uint64_t value)
+{
+	ck_pr_fence_release();
+	ck_pr_store_64(p, value);
+	ck_pr_fence_memory();
+}
+
+static inline uint64_t
+a64_add_relaxed(a64_t *p, uint64_t value)
+{
+	return ck_pr_faa_64(p, value);
+}
+
+static inline uint64_t
+a64_add_acq_rel(a64_t *p, uint64_t value)
+{
+	uint64_t old;
+
+	ck_pr_fence_release();
+	old = ck_pr_faa_64(p, value);
+	ck_pr_fence_acquire();
+	return old;
+}
+
+static inline uint64_t
+a64_add_seq(a64_t *p, uint64_t value)
+{
+	uint64_t old;
+
+	ck_pr_fence_release();
+	old = ck_pr_faa_64(p, value);
+	ck_pr_fence_acquire();
+	return old;
+}
+
+static inline uint64_t
+a64_swap_acq_rel(a64_t *p, uint64_t value)
+{
+	uint64_t old;
+
+	ck_pr_fence_release();
+	old = ck_pr_fas_64(p, value);
+	ck_pr_fence_acquire();
+	return old;
+}
+
+static inline bool
+a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
+{
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_64(p, old, value);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+static inline bool
+a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
+{
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_64(p, old, value);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+static inline void *
+aptr_load_acquire(const aptr_t *p)
+{
+	void *value = ck_pr_load_ptr(p);
+
+	ck_pr_fence_acquire();
+	return value;
+}
+
+static inline void
+aptr_store_release(aptr_t *p, void *value)
+{
+	ck_pr_fence_release();
+	ck_pr_store_ptr(p, value);
+}
+
+static inline bool
+aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
+{
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_ptr(p, old, value);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+static inline void *
+aptr_swap_acq_rel(aptr_t *p, void *value)
+{
+	void *old;
+
+	ck_pr_fence_release();
+	old = ck_pr_fas_ptr(p, value);
+	ck_pr_fence_acquire();
+	return old;
+}
+
+static inline uint64_t
+pair_word(const pair_t *p)
+{
+	return a64_load_acquire(&p->half[0]);
+}
+
+static inline struct pair_value
+pair_load(const pair_t *p)
+{
+	struct pair_value v;
+
+	v.word = a64_load_acquire(&p->half[0]);
+	v.deadline_ns = a64_load_relaxed(&p->half[1]);
+	return v;
+}
+
+static inline void
+pair_init(pair_t *p, uint64_t word)
+{
+	a64_store_relaxed(&p->half[1], 0);
+	a64_store_relaxed(&p->half[0], word);
+}
+
+static inline bool
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+{
+	uint64_t compare[2] = {old.word, old.deadline_ns};
+	uint64_t set[2] = {value.word, value.deadline_ns};
+	uint64_t seen[2];
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_64_2_value(p->half, compare, set, seen);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	return a64_cas_seq(&p->half[0], old, value);
+}
+
+/* For the owner of a record that nobody else gives a deadline to. */
+static inline bool
+pair_publish(pair_t *p, uint64_t old, struct pair_value value)
+{
+	a64_store_relaxed(&p->half[1], value.deadline_ns);
+	return a64_cas_seq(&p->half[0], old, value.word);
+}
+
+#endif
+
+/* A counter with one writer at a time: no locked instruction. */
+static inline void
+a64_count(a64_t *p, uint64_t by)
+{
+	a64_store_release(p, a64_load_relaxed(p) + by);
+}
+
+#endif

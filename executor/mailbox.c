@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_mailbox: delivery to an event loop.
+ *
+ * Workers push records onto a stack; the loop takes the whole stack and turns
+ * it round, so that what was handed over first runs first. Whoever pushes onto
+ * an empty stack makes the eventfd readable. The links are in the records, so
+ * that a mailbox has no limit and never refuses.
+ *
+ * ck_stack would be the same few lines (push_upmc, batch_pop_upmc), but with
+ * an order that ThreadSanitizer cannot see.
+ *
+ * A run clears the eventfd first and takes the stack afterwards: what comes in
+ * between was pushed onto a stack that was not empty, or is announced again,
+ * which costs one idle turn of the loop. When max leaves some over, the run
+ * makes the eventfd readable itself.
+ *
+ * EDGES
+ *   E:mail     a record's link and all that the worker did, release in
+ *              mailbox_execute, acquired in mailbox_collect.
+ *   E:pushing  the last access of a worker to the mailbox, release in
+ *              mailbox_execute, acquired in hwt_mailbox_destroy, which waits
+ *              for those few instructions.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "handover.h"
+
+struct hwt_mailbox {
+	uint64_t epoch;
+	int fd;
+	unsigned running; /* loop's: nested hwt_mailbox_run */
+	struct record *first, *last; /* loop's: taken, oldest first */
+	struct hwt_executor executor;
+	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
+	a64_t pushing; /* workers inside mailbox_execute */
+};
+
+static void
+mailbox_signal(const struct hwt_mailbox *mailbox)
+{
+	/* It can only fail where the count is at its end: then it is
+	 * readable. */
+	(void)eventfd_write(mailbox->fd, 1);
+}
+
+static int
+mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	struct hwt_mailbox *mailbox = ctx;
+	struct record *record = handover_record(timer, timeout);
+	void *top;
+
+	(void)a64_add_acq_rel(&mailbox->pushing, 1);
+	do {
+		top = aptr_load_acquire(&mailbox->pushed);
+		handover_link(record, top);
+		/* E:mail release */
+	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, record));
+	if (top == NULL)
+		mailbox_signal(mailbox);
+	/* E:pushing release */
+	(void)a64_add_acq_rel(&mailbox->pushing, UINT64_MAX);
+	return 0;
+}
+
+int
+hwt_mailbox_create(struct hwt_mailbox **mailbox)
+{
+	struct hwt_mailbox *made;
+	int error;
+
+	if (mailbox == NULL)
+		return -EINVAL;
+	made = aligned_alloc(CACHE_LINE, sizeof(*made));
+	if (made == NULL)
+		return -ENOMEM;
+	*made = (struct hwt_mailbox){
+	    .epoch = process_epoch(),
+	    .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+	    .executor = {.execute = mailbox_execute, .ctx = made},
+	};
+	if (made->fd < 0) {
+		error = errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
+		free(made);
+		return error;
+	}
+	*mailbox = made;
+	return 0;
+}
+
+int
+hwt_mailbox_fd(const struct hwt_mailbox *mailbox)
+{
+	if (mailbox == NULL)
+		return -EINVAL;
+	return process_owns(mailbox->epoch) ? mailbox->fd : -EOWNERDEAD;
+}
+
+const struct hwt_executor *
+hwt_mailbox_executor(struct hwt_mailbox *mailbox)
+{
+	if (mailbox == NULL || !process_owns(mailbox->epoch))
+		return NULL;
+	return &mailbox->executor;
+}
+
+/* Adds what was pushed, oldest first, to what is left. */
+static void
+mailbox_collect(struct hwt_mailbox *mailbox)
+{
+	/* E:mail acquire */
+	struct record *newest = aptr_swap_acq_rel(&mailbox->pushed, NULL);
+	struct record *record = newest;
+	struct record *older = NULL;
+	struct record *next;
+
+	if (newest == NULL)
+		return;
+	/* Turn the stack round. */
+	for (; record != NULL; record = next) {
+		next = handover_next(record);
+		handover_link(record, older);
+		older = record;
+	}
+	if (mailbox->first == NULL)
+		mailbox->first = older;
+	else
+		handover_link(mailbox->last, older);
+	mailbox->last = newest;
+}
+
+/* The oldest; its link is not needed any more. */
+static struct record *
+mailbox_pop(struct hwt_mailbox *mailbox)
+{
+	struct record *record = mailbox->first;
+
+	if (record == mailbox->last)
+		mailbox->first = mailbox->last = NULL;
+	else
+		mailbox->first = handover_next(record);
+	return record;
+}
+
+int
+hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
+{
+	const struct record *end;
+	eventfd_t ignored;
+	size_t started = 0;
+	bool at_end = false;
+
+	if (mailbox == NULL)
+		return -EINVAL;
+	if (!process_owns(mailbox->epoch))
+		return -EOWNERDEAD;
+	(void)eventfd_read(mailbox->fd, &ignored);
+	mailbox_collect(mailbox);
+	end = mailbox->last;
+	mailbox->running++;
+	while (
+	    mailbox->first != NULL && !at_end && (max == 0 || started < max)) {
+		struct record *record = mailbox_pop(mailbox);
+
+		at_end = record == end;
+		if (handover_run(record) == 0)
+			started++;
+		if (!process_owns(mailbox->epoch))
+			return -EOWNERDEAD;
+	}
+	mailbox->running--;
+	if (mailbox->first != NULL)
+		mailbox_signal(mailbox);
+	if (tasks_started != NULL)
+		*tasks_started = started;
+	return 0;
+}
+
+int
+hwt_mailbox_destroy(struct hwt_mailbox *mailbox)
+{
+	if (mailbox == NULL)
+		return 0;
+	if (process_owns(mailbox->epoch)) {
+		/* E:pushing acquire */
+		while (a64_load_acquire(&mailbox->pushing) != 0)
+			(void)sched_yield();
+		if (mailbox->running > 0 || mailbox->first != NULL ||
+		    aptr_load_acquire(&mailbox->pushed) != NULL)
+			return -EBUSY;
+	}
+	(void)close(mailbox->fd);
+	free(mailbox);
+	return 0;
+}

@@ -1,0 +1,817 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What callers do to timeouts: schedule, cancel, reschedule, look.
+ *
+ * SCHEDULING takes a free record from the thread's cache, fills it, publishes
+ * its word by a compare-and-swap, and queues an entry for the worker unless
+ * one is there already. CANCELLING a timeout that the worker has not placed is
+ * one compare-and-swap, and the record goes back into the cache. So a timeout
+ * that is cancelled within the tick never reaches the worker at all.
+ *
+ * Which interleavings exist between callers:
+ *
+ *   cancel against cancel       one compare-and-swap wins; the other finds
+ *                               FREE, CANCELLED or REVOKED: -ENOENT.
+ *   cancel against reschedule   both change the word's pair: one of them is
+ *                               first. A reschedule that comes second finds the
+ *                               generation changed.
+ *   reschedule twice            the later swap's deadline stands. Each that
+ *                               pulls in sets ENQUEUED; the entry of the first
+ *                               serves both.
+ *   stale handle against reuse  generation and state are in the same word as
+ *                               what is swapped: no step is taken on a record
+ *                               that was freed since the word was read.
+ *   schedule against stop       stop closes the queues and then sweeps the
+ *                               records, clearing every ENQUEUED. Published
+ *                               before the sweep comes by: given back, and the
+ *                               call returns 0, also when its push failed.
+ *                               After: ENQUEUED is clear, so it must push,
+ *                               finds the queue closed and retracts.
+ *   batch against stop          stop waits for batches that entered before it.
+ *
+ * EDGES
+ *   E:gate      the worker's thread and all before it, release in timer_start
+ *               by opening the gate, acquired in timer_enter.
+ *   E:places    who gives a place up, release in timer_give_places, acquired
+ *               by the next one to take it, in take_places.
+ *   E:ended     what a task wrote, release by the word's last change in
+ *               run_ended, acquired by whoever finds another word in
+ *               record_word.
+ *   E:counted   a thread's counters, release by a64_count, acquired in
+ *               pending_of: timeouts that have ended are added up before those
+ *               that were accepted, so that the difference is never negative.
+ *   E:batches   see batch_enter; fence there, fence in timer_stop.
+ *
+ * E:asleep, E:called, E:overflow and E:word are drawn in worker.c.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "timer.h"
+
+#define DELAY_LIMIT (UINT64_C(1) << 63)
+
+struct deadline {
+	uint64_t ns;
+	uint64_t flags; /* FLAG_RELATIVE or 0 */
+};
+
+static inline int
+timer_enter(struct hwt *timer)
+{
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	/* E:gate acquire */
+	if (__builtin_expect(a64_load_acquire(&timer->gate) == 1, 1))
+		return 0;
+	return timer_enter_slowly(timer);
+}
+
+static inline bool
+delay_is_valid(uint64_t delay_ns)
+{
+	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
+}
+
+static uint64_t
+deadline_after(const struct hwt *timer, uint64_t now_ns, uint64_t delay_ns)
+{
+	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
+		return DEADLINE_NEVER;
+	/* Asked for on a boundary, at once is the next one. */
+	if (delay_ns == 0 && (now_ns - timer->origin_ns) % timer->tick_ns == 0)
+		return now_ns + 1;
+	return now_ns + delay_ns;
+}
+
+static struct deadline
+deadline_new(const struct hwt *timer, uint64_t now_ns, uint64_t delay_ns)
+{
+	if (delay_ns == HWT_NEVER)
+		return (struct deadline){DEADLINE_NEVER, 0};
+	if (timer->flags & HWT_RELAXED)
+		return (struct deadline){delay_ns, FLAG_RELATIVE};
+	return (struct deadline){deadline_after(timer, now_ns, delay_ns), 0};
+}
+
+static bool
+take_places(struct hwt *timer, uint64_t count)
+{
+	uint64_t taken;
+
+	if (timer->max_pending == 0)
+		return true;
+	do {
+		taken = a64_load_relaxed(&timer->places);
+		if (count > timer->max_pending - taken)
+			return false;
+		/* E:places acquire */
+	} while (!a64_cas_acq_rel(&timer->places, taken, taken + count));
+	return true;
+}
+
+void
+timer_give_places(struct hwt *timer, uint64_t count)
+{
+	/* E:places release */
+	if (timer->max_pending != 0)
+		(void)a64_add_acq_rel(&timer->places, -count);
+}
+
+/* The way out when no segment is to be had: never fails for want of memory. */
+static int
+overflow_push(struct hwt *timer, uint32_t index)
+{
+	struct record *record = record_at(&timer->store, index);
+	uint64_t head;
+
+	do {
+		head = a64_load_relaxed(&timer->overflow);
+		if (head & OVERFLOW_CLOSED)
+			return -ESHUTDOWN;
+		a32_store_relaxed(&record->overflow_link, (uint32_t)head);
+		/* E:overflow release */
+	} while (!a64_cas_seq(&timer->overflow, head, index));
+	return 0;
+}
+
+int
+timer_enqueue(
+    struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
+{
+	int error = mpsc_push(
+	    &timer->queues[cache->stripe], &timer->pool, index, filled);
+
+	return error == -ENOMEM ? overflow_push(timer, index) : error;
+}
+
+void
+timer_call_worker(struct hwt *timer, uint64_t deadline_ns)
+{
+	uint64_t before_ns;
+
+	do {
+		/* E:asleep fence */
+		before_ns = a64_load_seq(&timer->wake_before);
+		if (__builtin_expect(deadline_ns >= before_ns, 1))
+			return;
+		/* E:called release */
+	} while (!a64_cas_acq_rel(&timer->wake_before, before_ns, 0));
+	if (timer->flags & HWT_MANUAL) {
+		if (timer->wake.wake != NULL)
+			timer->wake.wake(timer->wake.ctx);
+		return;
+	}
+	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
+	futex_wake_one(&timer->wake_sequence);
+}
+
+bool
+timer_retract(struct record *record, uint64_t id)
+{
+	uint64_t word;
+
+	do {
+		word = pair_word(&record->pair);
+		if (!word_matches(word, id) || word_state(word) != STATE_QUEUED)
+			return false;
+	} while (!pair_cas_word(
+	    &record->pair, word, word_freed(word & ~FLAG_ENQUEUED)));
+	return true;
+}
+
+/* Fills a free record in; from here on it is anybody's. 0, or -ESHUTDOWN and
+ * the record is free again. */
+static int
+timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
+    const struct hwt_spec *spec, struct deadline deadline, hwt_timeout *handle)
+{
+	struct record *record = record_at(&timer->store, index);
+	uint64_t old = pair_word(&record->pair);
+	uint64_t id = word_id(old, index);
+	struct pair_value next = {.deadline_ns = deadline.ns};
+	bool filled = false;
+
+	record->task = spec->task;
+	record->arg = spec->arg;
+	record->executor = spec->executor;
+	record->period_ns = spec->period_ns;
+	if (handle != NULL)
+		handle->id = id;
+	next.word = (id & ~INDEX_MASK) | STATE_QUEUED | FLAG_ENQUEUED |
+	    deadline.flags | (spec->period_ns > 0 ? FLAG_PERIODIC : 0);
+	/* The worker may clear ENQUEUED meanwhile: E:word release */
+	while (!pair_publish(&record->pair, old, next))
+		old = pair_word(&record->pair);
+	if (!(old & FLAG_ENQUEUED) &&
+	    timer_enqueue(timer, cache, index, &filled) != 0 &&
+	    timer_retract(record, id)) {
+		record_free(timer, cache, index);
+		return -ESHUTDOWN;
+	}
+	if ((filled && !(timer->flags & HWT_MANUAL)) || deadline.flags != 0)
+		deadline.ns = 0;
+	timer_call_worker(timer, deadline.ns);
+	return 0;
+}
+
+static int
+timer_schedule(
+    struct hwt *timer, const struct hwt_spec *spec, hwt_timeout *handle)
+{
+	struct deadline deadline;
+	struct cache *cache;
+	uint32_t index;
+	int error;
+
+	error = timer_enter(timer);
+	if (error != 0)
+		return error;
+	deadline = deadline_new(timer,
+	    timer->flags & HWT_RELAXED ? 0 : timer_now(timer), spec->delay_ns);
+	cache = cache_of(timer);
+	if (!take_places(timer, 1)) {
+		cache_count(cache, &cache->rejected, 1);
+		return -ENOBUFS;
+	}
+	index = record_alloc(timer, cache, &error);
+	if (index == 0) {
+		timer_give_places(timer, 1);
+		return error;
+	}
+	cache_count(cache, &cache->accepted, 1);
+	error = timer_publish(timer, cache, index, spec, deadline, handle);
+	if (error != 0) {
+		cache_count(cache, &cache->accepted, UINT64_MAX);
+		timer_give_places(timer, 1);
+	}
+	return error;
+}
+
+int
+hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
+{
+	struct hwt_spec spec = {
+	    .task = task,
+	    .arg = arg,
+	    .delay_ns = delay_ns,
+	    .executor = executor,
+	};
+	int error = -EINVAL;
+
+	if (timer != NULL && !process_owns(timer->epoch))
+		error = -EOWNERDEAD;
+	else if (timer != NULL && task != NULL && delay_is_valid(delay_ns) &&
+	    (executor == NULL || executor->execute != NULL))
+		error = timer_schedule(timer, &spec, timeout);
+	if (error != 0 && timeout != NULL)
+		timeout->id = 0;
+	return error;
+}
+
+int
+hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
+    void *arg, uint64_t delay_ns)
+{
+	return hwt_new_timeout_on(timer, NULL, timeout, task, arg, delay_ns);
+}
+
+static bool
+spec_is_valid(const struct hwt_spec *spec)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(spec->reserved) / sizeof(uint64_t); i++) {
+		if (spec->reserved[i] != 0)
+			return false;
+	}
+	return spec->task != NULL && delay_is_valid(spec->delay_ns) &&
+	    spec->period_ns < DELAY_LIMIT &&
+	    (spec->executor == NULL || spec->executor->execute != NULL);
+}
+
+static void
+batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
+{
+	uint32_t index;
+
+	while (first != 0) {
+		index = first;
+		first = (uint32_t)record_at(&timer->store, index)->batch_link;
+		record_free(timer, cache, index);
+	}
+}
+
+/* All the records that a batch needs, linked through their batch_link, or
+ * none. */
+static int
+batch_alloc(
+    struct hwt *timer, struct cache *cache, size_t count, uint32_t *first)
+{
+	uint32_t index;
+	int error = 0;
+
+	*first = 0;
+	for (; count > 0; count--) {
+		index = record_alloc(timer, cache, &error);
+		if (index == 0)
+			break;
+		record_at(&timer->store, index)->batch_link = *first;
+		*first = index;
+	}
+	if (count > 0)
+		batch_free(timer, cache, *first);
+	return error;
+}
+
+/* Between batch_enter and batch_leave, no queue is closed: either the stop
+ * sees the batch and waits for it, or the batch sees the stop. */
+static bool
+batch_enter(struct hwt *timer)
+{
+	/* E:batches fence */
+	(void)a64_add_seq(&timer->batches, 1);
+	if (a64_load_seq(&timer->gate) == 1)
+		return true;
+	(void)a64_add_acq_rel(&timer->batches, UINT64_MAX);
+	return false;
+}
+
+static void
+batch_leave(struct hwt *timer)
+{
+	(void)a64_add_acq_rel(&timer->batches, UINT64_MAX);
+}
+
+static void
+batch_publish(struct hwt *timer, struct cache *cache, uint32_t first,
+    size_t count, const struct hwt_spec *specs, hwt_timeout *timeouts)
+{
+	uint64_t now_ns = timer_now(timer);
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		uint32_t index = first;
+		struct deadline deadline =
+		    deadline_new(timer, now_ns, specs[i].delay_ns);
+
+		first = (uint32_t)record_at(&timer->store, index)->batch_link;
+		cache_count(cache, &cache->accepted, 1);
+		(void)timer_publish(timer, cache, index, &specs[i], deadline,
+		    timeouts != NULL ? &timeouts[i] : NULL);
+	}
+}
+
+static int
+timer_schedule_batch(struct hwt *timer, size_t count,
+    const struct hwt_spec *specs, hwt_timeout *timeouts)
+{
+	struct cache *cache;
+	uint32_t first;
+	int error = timer_enter(timer);
+
+	if (error != 0)
+		return error;
+	cache = cache_of(timer);
+	if (!take_places(timer, count)) {
+		cache_count(cache, &cache->rejected, count);
+		return -ENOBUFS;
+	}
+	error = batch_alloc(timer, cache, count, &first);
+	if (error != 0)
+		goto give_places;
+	if (!batch_enter(timer)) {
+		error = -ESHUTDOWN;
+		goto free_records;
+	}
+	batch_publish(timer, cache, first, count, specs, timeouts);
+	batch_leave(timer);
+	return 0;
+
+free_records:
+	batch_free(timer, cache, first);
+give_places:
+	timer_give_places(timer, count);
+	return error;
+}
+
+int
+hwt_new_timeouts(struct hwt *timer, size_t count, const struct hwt_spec *specs,
+    hwt_timeout *timeouts)
+{
+	int error = 0;
+	size_t i;
+
+	if (timeouts != NULL)
+		memset(timeouts, 0, count * sizeof(*timeouts));
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (count == 0)
+		return 0;
+	if (specs == NULL)
+		return -EINVAL;
+	for (i = 0; i < count; i++) {
+		if (!spec_is_valid(&specs[i]))
+			return -EINVAL;
+	}
+	error = timer_schedule_batch(timer, count, specs, timeouts);
+	return error;
+}
+
+/* A cancel that won. */
+static void
+count_cancelled(struct hwt *timer, struct cache *cache)
+{
+	cache_count(cache, &cache->cancelled, 1);
+	cache_count(cache, &cache->ended, 1);
+	timer_give_places(timer, 1);
+}
+
+/* The word of the record that a handle names; 0 in *record: none. */
+static inline uint64_t
+record_word(const struct hwt *timer, uint64_t id, struct record **record)
+{
+	*record = record_find(&timer->store, id);
+	/* E:ended acquire */
+	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
+}
+
+static int
+cancel_queued(
+    struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
+{
+	struct cache *cache;
+
+	if (!pair_cas_word(&record->pair, word, word_freed(word)))
+		return -EAGAIN;
+	cache = cache_of(timer);
+	record_free(timer, cache, index);
+	count_cancelled(timer, cache);
+	return 0;
+}
+
+static int
+cancel_placed(
+    struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
+{
+	uint64_t next = (word & ~INDEX_MASK) | STATE_CANCELLED | FLAG_ENQUEUED;
+	struct cache *cache;
+	bool filled;
+
+	if (!pair_cas_word(&record->pair, word, next))
+		return -EAGAIN;
+	cache = cache_of(timer);
+	/* A closed queue has nobody behind it who could use the record. */
+	if (!(word & FLAG_ENQUEUED))
+		(void)timer_enqueue(timer, cache, index, &filled);
+	count_cancelled(timer, cache);
+	timer_call_worker(timer, 0);
+	return 0;
+}
+
+static int
+cancel_handed(struct hwt *timer, struct record *record, uint64_t word)
+{
+	uint64_t next = (word & ~STATE_MASK) | STATE_REVOKED;
+
+	if (!pair_cas_word(&record->pair, word, next))
+		return -EAGAIN;
+	count_cancelled(timer, cache_of(timer));
+	return 0;
+}
+
+/* -EINPROGRESS: it is running, and flags are set in its word. */
+static int
+cancel_running(struct record *record, uint64_t word, uint64_t flags)
+{
+	uint64_t next = word | flags;
+
+	if (word & FLAG_PERIODIC)
+		next |= FLAG_ENDING;
+	else
+		next &= ~FLAG_CLAIMED;
+	if (next == word || pair_cas_word(&record->pair, word, next))
+		return -EINPROGRESS;
+	return -EAGAIN;
+}
+
+/* flags: what to set in the word of a running one. *before: the word that was
+ * found. */
+static int
+timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
+{
+	uint32_t index = (uint32_t)(id & INDEX_MASK);
+	struct record *record;
+	int result;
+
+	do {
+		*before = record_word(timer, id, &record);
+		if (!word_matches(*before, id))
+			return -ENOENT;
+		switch (word_state(*before)) {
+		case STATE_QUEUED:
+			result = cancel_queued(timer, record, *before, index);
+			break;
+		case STATE_PLACED:
+			result = cancel_placed(timer, record, *before, index);
+			break;
+		case STATE_HANDED:
+			result = cancel_handed(timer, record, *before);
+			break;
+		case STATE_RUNNING:
+			result = cancel_running(record, *before, flags);
+			break;
+		default:
+			return -ENOENT;
+		}
+	} while (result == -EAGAIN);
+	return result;
+}
+
+int
+hwt_cancel(struct hwt *timer, hwt_timeout timeout)
+{
+	uint64_t before;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	return timer_cancel(timer, timeout.id, 0, &before);
+}
+
+/* Until the run has ended. Its end changes the word and wakes, since WAITED is
+ * set. A later run of the same timeout cannot begin: a one-shot has none, and
+ * a periodic one is ENDING. */
+static void
+wait_while_running(struct hwt *timer, uint64_t id)
+{
+	struct record *record;
+	uint64_t word;
+
+	for (;;) {
+		word = record_word(timer, id, &record);
+		if (!word_matches(word, id) ||
+		    word_state(word) != STATE_RUNNING)
+			return;
+		/* The low half: it changes with the state. */
+		futex_wait(&record->pair, (uint32_t)word, HWT_NEVER);
+	}
+}
+
+int
+hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
+{
+	struct cache *cache;
+	uint64_t before;
+	int result;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (process_runs_task(timer, timeout.id))
+		return -EDEADLK;
+	result = timer_cancel(
+	    timer, timeout.id, FLAG_WAITED | FLAG_CLAIMED, &before);
+	if (result != -EINPROGRESS)
+		return result;
+	wait_while_running(timer, timeout.id);
+	if (!(before & FLAG_PERIODIC) || (before & FLAG_CLAIMED))
+		return -ENOENT;
+	cache = cache_of(timer);
+	cache_count(cache, &cache->cancelled, 1);
+	return 0;
+}
+
+static int
+reschedule_placed(struct hwt *timer, struct record *record,
+    struct pair_value seen, uint64_t deadline_ns, uint32_t index)
+{
+	struct pair_value next = {seen.word, deadline_ns};
+	bool filled;
+
+	/* Later: the worker finds out when it comes to the old place. */
+	if (deadline_ns >= seen.deadline_ns)
+		return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
+	next.word |= FLAG_ENQUEUED;
+	if (!pair_cas(&record->pair, seen, next))
+		return -EAGAIN;
+	/* Closed: then stop gives the timeout back as it is. */
+	if (!(seen.word & FLAG_ENQUEUED))
+		(void)timer_enqueue(timer, cache_of(timer), index, &filled);
+	timer_call_worker(timer, deadline_ns);
+	return 0;
+}
+
+static int
+reschedule_queued(struct hwt *timer, struct record *record,
+    struct pair_value seen, uint64_t deadline_ns)
+{
+	struct pair_value next = {seen.word & ~FLAG_RELATIVE, deadline_ns};
+
+	if (!pair_cas(&record->pair, seen, next))
+		return -EAGAIN;
+	timer_call_worker(timer, deadline_ns);
+	return 0;
+}
+
+static int
+reschedule_running(struct hwt *timer, struct record *record,
+    struct pair_value seen, uint64_t deadline_ns, uint64_t id)
+{
+	struct pair_value next = {seen.word | FLAG_MOVED, deadline_ns};
+
+	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
+		return -EINPROGRESS;
+	if (seen.word & FLAG_ENDING)
+		return -ENOENT;
+	return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
+}
+
+static int
+timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
+{
+	struct record *record = record_find(&timer->store, id);
+	struct pair_value seen;
+	int result;
+
+	if (record == NULL)
+		return -ENOENT;
+	do {
+		seen = pair_load(&record->pair);
+		if (!word_matches(seen.word, id))
+			return -ENOENT;
+		switch (word_state(seen.word)) {
+		case STATE_QUEUED:
+			result =
+			    reschedule_queued(timer, record, seen, deadline_ns);
+			break;
+		case STATE_PLACED:
+			result = reschedule_placed(timer, record, seen,
+			    deadline_ns, (uint32_t)(id & INDEX_MASK));
+			break;
+		case STATE_HANDED:
+			return -EINPROGRESS;
+		case STATE_RUNNING:
+			result = reschedule_running(
+			    timer, record, seen, deadline_ns, id);
+			break;
+		default:
+			return -ENOENT;
+		}
+	} while (result == -EAGAIN);
+	return result;
+}
+
+int
+hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
+{
+	uint64_t deadline_ns = DEADLINE_NEVER;
+	struct cache *cache;
+	int result;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (!delay_is_valid(delay_ns))
+		return -EINVAL;
+	if (delay_ns != HWT_NEVER)
+		deadline_ns = deadline_after(timer, timer_now(timer), delay_ns);
+	result = timer_reschedule(timer, timeout.id, deadline_ns);
+	if (result == 0) {
+		cache = cache_of(timer);
+		cache_count(cache, &cache->rescheduled, 1);
+	}
+	return result;
+}
+
+/* The pair of a live timeout, unmixed. */
+static int
+timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
+{
+	const struct record *record = record_find(&timer->store, id);
+
+	if (record == NULL)
+		return -ENOENT;
+	do {
+		*seen = pair_load(&record->pair);
+		if (!word_matches(seen->word, id))
+			return -ENOENT;
+	} while (pair_word(&record->pair) != seen->word);
+	switch (word_state(seen->word)) {
+	case STATE_QUEUED:
+	case STATE_PLACED:
+	case STATE_HANDED:
+		return 0;
+	case STATE_RUNNING:
+		return -EINPROGRESS;
+	default:
+		return -ENOENT;
+	}
+}
+
+int
+hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
+{
+	struct pair_value seen;
+	int result;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (remaining_ns == NULL)
+		return -EINVAL;
+	result = timer_read(timer, timeout.id, &seen);
+	if (result != 0)
+		return result;
+	if (seen.deadline_ns == DEADLINE_NEVER)
+		*remaining_ns = INT64_MAX;
+	else if (seen.word & FLAG_RELATIVE)
+		*remaining_ns = (int64_t)seen.deadline_ns;
+	else
+		*remaining_ns = (int64_t)(seen.deadline_ns - timer_now(timer));
+	return 0;
+}
+
+static uint64_t
+pending_of(const struct record_store *store)
+{
+	const struct cache *first = aptr_load_acquire(&store->caches);
+	const struct cache *cache;
+	uint64_t ended = 0;
+	uint64_t accepted = 0;
+
+	for (cache = first; cache != NULL; cache = cache->next)
+		ended += a64_load_acquire(&cache->ended);
+	/* E:counted acquire, E:caches acquire */
+	first = aptr_load_acquire(&store->caches);
+	for (cache = first; cache != NULL; cache = cache->next)
+		accepted += a64_load_acquire(&cache->accepted);
+	return accepted > ended ? accepted - ended : 0;
+}
+
+uint64_t
+hwt_pending_timeouts(const struct hwt *timer)
+{
+	if (timer == NULL || !process_owns(timer->epoch))
+		return 0;
+	return pending_of(&timer->store);
+}
+
+static void
+read_worker(const struct worker *worker, struct hwt_stats *stats)
+{
+	int i;
+
+	stats->executor_refused = a64_load_relaxed(&worker->executor_refused);
+	stats->ticks = a64_load_relaxed(&worker->ticks);
+	stats->wakeups = a64_load_relaxed(&worker->wakeups);
+	stats->late_ticks = a64_load_relaxed(&worker->late_ticks);
+	stats->slow_tasks = a64_load_relaxed(&worker->slow_tasks);
+	stats->lateness_ns_max = a64_load_relaxed(&worker->lateness_max);
+	for (i = 0; i < 64; i++)
+		stats->lateness_ns_histogram[i] =
+		    a64_load_relaxed(&worker->lateness[i]);
+}
+
+int
+hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
+{
+	const struct cache *cache;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (stats == NULL)
+		return -EINVAL;
+	memset(stats, 0, sizeof(*stats));
+	cache = aptr_load_acquire(&timer->store.caches);
+	for (; cache != NULL; cache = cache->next) {
+		stats->scheduled += a64_load_acquire(&cache->accepted);
+		stats->started += a64_load_acquire(&cache->started);
+		stats->cancelled += a64_load_acquire(&cache->cancelled);
+		stats->rescheduled += a64_load_acquire(&cache->rescheduled);
+		stats->rejected += a64_load_acquire(&cache->rejected);
+	}
+	stats->pending = pending_of(&timer->store);
+	stats->memory_bytes = a64_load_relaxed(&timer->store.memory_bytes);
+	read_worker(&timer->worker, stats);
+	return 0;
+}
+
+#define STRING(x) #x
+#define VERSION(major, minor, patch) \
+	STRING(major) "." STRING(minor) "." STRING(patch)
+
+const char *
+hwt_version(void)
+{
+	return VERSION(HWT_VERSION_MAJOR, HWT_VERSION_MINOR, HWT_VERSION_PATCH);
+}

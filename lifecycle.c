@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making, starting, stopping and destroying a timer.
+ *
+ * PHASES, all changes under the lifecycle lock:
+ *
+ *    NEW ---> RUNNING ---> STOPPING ---> STOPPED
+ *     |  start          stop          stop, when the worker has ended
+ *     +-------------------^
+ *
+ * The thread is made without the lock held; starting says so, and whoever
+ * comes meanwhile waits for that attempt and gets its result. A stop waits for
+ * it too, so that there is either a worker to end or there never was one.
+ *
+ * STOPPING, in this order and for these reasons:
+ *
+ *   1. The gate is closed and stopping is set: calls that begin now are
+ *      refused, and the worker ends after the task that it is running.
+ *   2. Batches that entered before are waited for, since their timeouts are
+ *      accepted together.
+ *   3. The queues are closed: a push lands before that or is told.
+ *   4. The worker's end is awaited (or that of an hwt_advance).
+ *   5. All records are swept: ENQUEUED is cleared everywhere, and what is
+ *      pending becomes UNPROCESSED. A caller that is still in the middle of
+ *      scheduling either published before the sweep came by, and its timeout
+ *      is given back; or it finds no ENQUEUED, must push, is refused and takes
+ *      its timeout back. Either way its call says what happened. The word of
+ *      the record decides, so nothing is lost and nothing is told twice.
+ *
+ * A run in an executor that ends after 1 is the last of its periodic timeout;
+ * one that ended before may have queued the next, which 5 gives back.
+ *
+ * EDGES
+ *   E:stopping  drawn in worker.c; release in timer_stop.
+ *   E:batches   fence in stop_begin: the gate is closed before the batches are
+ *               counted, and batch_enter counts before it reads the gate.
+ *   E:gate      drawn in hwt.c; release in timer_start.
+ *   E:handed    drawn in run.c; acquired in hwt_destroy.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "timer.h"
+
+#define TICK_DEFAULT_NS HWT_MS(100)
+#define TICK_MIN_NS HWT_US(10)
+#define WHEEL_DEFAULT 512u
+#define WHEEL_MAX (1u << 30)
+
+void
+timer_log(const struct hwt *timer, int level, const char *message)
+{
+	if (timer->log.write != NULL)
+		timer->log.write(timer->log.ctx, level, message);
+	else
+		(void)dprintf(STDERR_FILENO, "hwt: %s\n", message);
+}
+
+static uint32_t
+wheel_length(const struct hwt_options *options)
+{
+	uint32_t length = 1;
+
+	if (options->ticks_per_wheel == 0)
+		return WHEEL_DEFAULT;
+	while (length < options->ticks_per_wheel)
+		length *= 2;
+	return length;
+}
+
+static bool
+attr_is_valid(const pthread_attr_t *attr)
+{
+	int state;
+
+	return attr == NULL ||
+	    (pthread_attr_getdetachstate(attr, &state) == 0 &&
+		state == PTHREAD_CREATE_JOINABLE);
+}
+
+static bool
+callbacks_are_valid(const struct hwt_options *options)
+{
+	if (options->executor != NULL && options->executor->execute == NULL)
+		return false;
+	if (options->log != NULL && options->log->write == NULL)
+		return false;
+	if (options->clock != NULL && options->clock->now_ns == NULL)
+		return false;
+	if (options->wake != NULL && options->wake->wake == NULL)
+		return false;
+	return (options->flags & HWT_MANUAL) ||
+	    (options->clock == NULL && options->wake == NULL);
+}
+
+static bool
+options_are_valid(const struct hwt_options *options)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(options->reserved) / sizeof(uint64_t); i++) {
+		if (options->reserved[i] != 0)
+			return false;
+	}
+	if (options->flags & ~(HWT_MANUAL | HWT_RELAXED))
+		return false;
+	if (options->tick_ns != 0 && options->tick_ns < TICK_MIN_NS)
+		return false;
+	if (options->ticks_per_wheel > WHEEL_MAX)
+		return false;
+	if (options->tick_ns > (uint64_t)INT64_MAX / wheel_length(options))
+		return false;
+	if (options->thread_name != NULL &&
+	    strnlen(options->thread_name, 16) > 15)
+		return false;
+	return callbacks_are_valid(options) &&
+	    attr_is_valid(options->thread_attr);
+}
+
+static void
+timer_set_options(struct hwt *timer, const struct hwt_options *options)
+{
+	const char *name = options->thread_name;
+
+	timer->tick_ns =
+	    options->tick_ns != 0 ? options->tick_ns : TICK_DEFAULT_NS;
+	timer->flags = options->flags;
+	timer->max_pending = options->max_pending;
+	timer->slow_task_ns = options->slow_task_ns;
+	if (options->executor != NULL)
+		timer->executor = *options->executor;
+	if (options->clock != NULL)
+		timer->clock = *options->clock;
+	if (options->wake != NULL)
+		timer->wake = *options->wake;
+	if (options->log != NULL)
+		timer->log = *options->log;
+	timer->life.thread_attr = options->thread_attr;
+	(void)strncpy(timer->life.thread_name,
+	    name != NULL ? name : "hwt-worker",
+	    sizeof(timer->life.thread_name) - 1);
+}
+
+/* One queue per processor, up to a limit: threads are spread over them. */
+static int
+timer_create_queues(struct hwt *timer)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t i;
+
+	timer->stripe_count = 1;
+	while (timer->stripe_count < STRIPES_MAX &&
+	    (long)timer->stripe_count < processors)
+		timer->stripe_count *= 2;
+	timer->queues = aligned_alloc(
+	    CACHE_LINE, timer->stripe_count * sizeof(*timer->queues));
+	if (timer->queues == NULL)
+		return -ENOMEM;
+	for (i = 0; i < timer->stripe_count; i++)
+		mpsc_queue_create(&timer->queues[i]);
+	return 0;
+}
+
+static void
+life_create(struct lifecycle *life)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_mutex_init(&life->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&life->changed, &attr);
+	(void)pthread_condattr_destroy(&attr);
+}
+
+/* On failure, what was made is undone. */
+static int
+timer_create_parts(struct hwt *timer, uint32_t length)
+{
+	a64_t *memory_bytes = &timer->store.memory_bytes;
+
+	if (record_store_create(&timer->store) != 0)
+		return -ENOMEM;
+	if (mpsc_pool_create(&timer->pool, memory_bytes) != 0)
+		goto destroy_store;
+	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
+	    0)
+		goto destroy_pool;
+	if (timer_create_queues(timer) != 0)
+		goto destroy_wheel;
+	life_create(&timer->life);
+	(void)a64_add_relaxed(memory_bytes,
+	    sizeof(*timer) + timer->stripe_count * sizeof(*timer->queues));
+	return 0;
+
+destroy_wheel:
+	wheel_destroy(&timer->wheel);
+destroy_pool:
+	mpsc_pool_destroy(&timer->pool);
+destroy_store:
+	record_store_destroy(&timer->store);
+	return -ENOMEM;
+}
+
+int
+hwt_create(struct hwt **timer, const struct hwt_options *options)
+{
+	static const struct hwt_options defaults;
+	struct hwt *made;
+
+	if (options == NULL)
+		options = &defaults;
+	if (timer == NULL || !options_are_valid(options))
+		return -EINVAL;
+	made = aligned_alloc(CACHE_LINE, sizeof(*made));
+	if (made == NULL)
+		return -ENOMEM;
+	memset(made, 0, sizeof(*made));
+	timer_set_options(made, options);
+	if (timer_create_parts(made, wheel_length(options)) != 0) {
+		free(made);
+		return -ENOMEM;
+	}
+	made->epoch = process_epoch();
+	made->origin_ns = timer_now(made);
+	if (made->flags & HWT_MANUAL)
+		a64_store_release(&made->gate, 1);
+	if (process_add_timer(made))
+		timer_log(made, LOG_WARNING,
+		    "more than 64 timers are alive; each has a thread of its "
+		    "own, and one serves a whole process");
+	*timer = made;
+	return 0;
+}
+
+static void
+timer_free(struct hwt *timer)
+{
+	mpsc_pool_destroy(&timer->pool);
+	wheel_destroy(&timer->wheel);
+	record_store_destroy(&timer->store);
+	free(timer->queues);
+	free(timer);
+}
+
+/* With signals blocked already in the new thread's first instruction. */
+static int
+make_thread(struct hwt *timer)
+{
+	struct lifecycle *life = &timer->life;
+	sigset_t signals;
+	int error;
+
+	process_block_signals(&signals);
+	error = pthread_create(
+	    &life->thread, life->thread_attr, worker_main, timer);
+	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
+	if (error == 0)
+		return 0;
+	return error == ENOMEM ? -ENOMEM : -EAGAIN;
+}
+
+/* With the lock held, which is given up while the thread is made. */
+static int
+attempt_start(struct hwt *timer)
+{
+	struct lifecycle *life = &timer->life;
+	int result;
+
+	life->starting = true;
+	(void)pthread_mutex_unlock(&life->lock);
+	result = make_thread(timer);
+	(void)pthread_mutex_lock(&life->lock);
+	life->starting = false;
+	life->attempts++;
+	life->attempt_result = result;
+	if (result == 0) {
+		life->phase = PHASE_RUNNING;
+		/* E:gate release */
+		a64_store_release(&timer->gate, 1);
+	}
+	(void)pthread_cond_broadcast(&life->changed);
+	return result;
+}
+
+int
+timer_start(struct hwt *timer)
+{
+	struct lifecycle *life = &timer->life;
+	uint64_t attempt;
+	int result = 0;
+
+	(void)pthread_mutex_lock(&life->lock);
+	attempt = life->attempts;
+	if (life->starting) {
+		while (life->attempts == attempt)
+			(void)pthread_cond_wait(&life->changed, &life->lock);
+		result = life->attempt_result;
+	} else if (life->phase == PHASE_NEW) {
+		result = attempt_start(timer);
+	}
+	if (life->phase >= PHASE_STOPPING)
+		result = -ESHUTDOWN;
+	(void)pthread_mutex_unlock(&life->lock);
+	return result;
+}
+
+int
+timer_enter_slowly(struct hwt *timer)
+{
+	if (timer_is_stopping(timer) || (timer->flags & HWT_MANUAL))
+		return -ESHUTDOWN;
+	return timer_start(timer);
+}
+
+int
+hwt_start(struct hwt *timer)
+{
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (timer->flags & HWT_MANUAL)
+		return -EINVAL;
+	return timer_start(timer);
+}
+
+static void
+overflow_close(struct hwt *timer)
+{
+	uint64_t head;
+
+	do
+		head = a64_load_relaxed(&timer->overflow);
+	while (!a64_cas_seq(&timer->overflow, head, head | OVERFLOW_CLOSED));
+}
+
+/* Steps 1 to 3. With the lock held; a batch needs it for nothing. */
+static void
+stop_begin(struct hwt *timer)
+{
+	uint32_t i;
+
+	timer->life.phase = PHASE_STOPPING;
+	/* E:batches fence */
+	a64_store_seq(&timer->gate, 0);
+	/* E:stopping release */
+	a32_store_release(&timer->stopping, 1);
+	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
+	futex_wake_all(&timer->wake_sequence);
+	while (a64_load_seq(&timer->batches) != 0)
+		(void)sched_yield();
+	for (i = 0; i < timer->stripe_count; i++)
+		mpsc_close(&timer->queues[i]);
+	overflow_close(timer);
+}
+
+/* Ends one pending timeout, and clears ENQUEUED in any record. True when it
+ * was pending. */
+static bool
+sweep_record(struct record *record)
+{
+	struct pair_value seen, next;
+	bool pending;
+
+	do {
+		seen = pair_load(&record->pair);
+		pending = word_state(seen.word) == STATE_QUEUED ||
+		    word_state(seen.word) == STATE_PLACED;
+		next = seen;
+		next.word &= ~FLAG_ENQUEUED;
+		if (pending)
+			next.word |= STATE_UNPROCESSED;
+	} while (!pair_cas(&record->pair, seen, next));
+	return pending;
+}
+
+static uint32_t
+next_index(uint32_t index)
+{
+	return ++index % SLAB_RECORDS == 0 ? index + 1 : index;
+}
+
+/* Step 5. Records that are carved later were never queued. */
+static void
+stop_sweep(struct hwt *timer)
+{
+	struct record_store *store = &timer->store;
+	uint32_t end = a32_load_acquire(&store->carved);
+	uint64_t count = 0;
+	uint32_t index;
+
+	for (index = 1; index < end; index = next_index(index)) {
+		if (sweep_record(record_at(store, index)))
+			count++;
+	}
+	(void)a64_add_acq_rel(&store->spare.ended, count);
+	timer_give_places(timer, count);
+	timer->life.unprocessed = count;
+	timer->life.stopped_ns = timer_now(timer);
+}
+
+static bool
+life_wait(struct lifecycle *life, uint64_t until_ns)
+{
+	struct timespec until = {
+	    .tv_sec = (time_t)(until_ns / 1000000000u),
+	    .tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	if (until_ns == HWT_NEVER)
+		return pthread_cond_wait(&life->changed, &life->lock) == 0;
+	return pthread_cond_timedwait(&life->changed, &life->lock, &until) !=
+	    ETIMEDOUT;
+}
+
+static bool
+worker_has_ended(const struct hwt *timer)
+{
+	const struct lifecycle *life = &timer->life;
+
+	if (timer->flags & HWT_MANUAL)
+		return !life->turning;
+	return life->attempts == 0 || life->attempt_result != 0 ||
+	    life->worker_ended;
+}
+
+/* With the lock held: until the worker has ended and all is swept. */
+static int
+stop_finish(struct hwt *timer, uint64_t until_ns)
+{
+	struct lifecycle *life = &timer->life;
+
+	while (!worker_has_ended(timer)) {
+		if (!life_wait(life, until_ns) && !worker_has_ended(timer))
+			return -ETIMEDOUT;
+	}
+	if (life->worker_ended && !life->joined) {
+		life->joined = true;
+		(void)pthread_join(life->thread, NULL);
+	}
+	if (life->phase != PHASE_STOPPED) {
+		life->phase = PHASE_STOPPED;
+		stop_sweep(timer);
+	}
+	return 0;
+}
+
+static void
+take_list(struct hwt *timer, struct hwt_unprocessed *unprocessed)
+{
+	struct lifecycle *life = &timer->life;
+
+	if (!life->list_taken && unprocessed != NULL) {
+		unprocessed->count = life->unprocessed;
+		unprocessed->private_words[0] = (uint64_t)(uintptr_t)timer;
+		unprocessed->private_words[1] = 1;
+	}
+	life->list_taken = true;
+}
+
+int
+timer_stop(
+    struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
+{
+	struct lifecycle *life = &timer->life;
+	uint64_t now_ns = clock_monotonic_ns();
+	uint64_t until_ns = HWT_NEVER;
+	int result;
+
+	if (process_runs_task_of(timer))
+		return -EDEADLK;
+	if (wait_ns < DEADLINE_NEVER - now_ns)
+		until_ns = now_ns + wait_ns;
+	(void)pthread_mutex_lock(&life->lock);
+	while (life->starting)
+		(void)pthread_cond_wait(&life->changed, &life->lock);
+	if (life->phase < PHASE_STOPPING)
+		stop_begin(timer);
+	result = stop_finish(timer, until_ns);
+	if (result == 0)
+		take_list(timer, unprocessed);
+	(void)pthread_mutex_unlock(&life->lock);
+	return result;
+}
+
+int
+hwt_stop_within(
+    struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
+{
+	if (unprocessed != NULL)
+		memset(unprocessed, 0, sizeof(*unprocessed));
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (timer->shared)
+		return -EPERM;
+	return timer_stop(timer, wait_ns, unprocessed);
+}
+
+int
+hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed)
+{
+	return hwt_stop_within(timer, HWT_NEVER, unprocessed);
+}
+
+static int64_t
+remaining_at_stop(const struct hwt *timer, struct pair_value seen)
+{
+	if (seen.deadline_ns == DEADLINE_NEVER)
+		return INT64_MAX;
+	if (seen.word & FLAG_RELATIVE)
+		return (int64_t)seen.deadline_ns;
+	return (int64_t)(seen.deadline_ns - timer->life.stopped_ns);
+}
+
+bool
+hwt_unprocessed_next(
+    struct hwt_unprocessed *unprocessed, struct hwt_timeout_info *info)
+{
+	const struct hwt *timer;
+	const struct record *record;
+	struct pair_value seen;
+	uint32_t index, end;
+
+	if (unprocessed == NULL || info == NULL)
+		return false;
+	timer = (const struct hwt *)(uintptr_t)unprocessed->private_words[0];
+	if (timer == NULL || !process_owns(timer->epoch))
+		return false;
+	index = (uint32_t)unprocessed->private_words[1];
+	end = a32_load_acquire(&timer->store.carved);
+	for (; index < end; index = next_index(index)) {
+		record = record_at(&timer->store, index);
+		seen = pair_load(&record->pair);
+		if (word_state(seen.word) == STATE_UNPROCESSED)
+			break;
+	}
+	unprocessed->private_words[1] = index < end ? next_index(index) : end;
+	if (index >= end)
+		return false;
+	memset(info, 0, sizeof(*info));
+	info->timeout.id = word_id(seen.word, index);
+	info->task = record->task;
+	info->arg = record->arg;
+	info->remaining_ns = remaining_at_stop(timer, seen);
+	info->period_ns = record->period_ns;
+	info->executor = record->executor;
+	return true;
+}
+
+/* For a timer that has no thread and that nobody else knows. */
+static void
+timer_destroy(struct hwt *timer)
+{
+	process_remove_timer(timer);
+	(void)pthread_mutex_destroy(&timer->life.lock);
+	(void)pthread_cond_destroy(&timer->life.changed);
+	timer_free(timer);
+}
+
+int
+hwt_destroy(struct hwt *timer)
+{
+	if (timer == NULL)
+		return 0;
+	if (!process_owns(timer->epoch)) {
+		/* A child: the lock and the thread are its parent's. */
+		timer_free(timer);
+		return 0;
+	}
+	if (timer->shared)
+		return -EPERM;
+	(void)pthread_mutex_lock(&timer->life.lock);
+	if (timer->life.phase != PHASE_STOPPED ||
+	    /* E:handed acquire */
+	    a64_load_acquire(&timer->handed) != 0) {
+		(void)pthread_mutex_unlock(&timer->life.lock);
+		return -EBUSY;
+	}
+	(void)pthread_mutex_unlock(&timer->life.lock);
+	timer_destroy(timer);
+	return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A closable multi-producer single-consumer queue of 32-bit indexes, in linked
+ * arrays. mpsc_queue.c tells how it works.
+ *
+ *   mpsc_push                    any thread
+ *   mpsc_close                   any thread; for good
+ *   mpsc_end, mpsc_pop, mpsc_behind
+ *                                one thread at a time, the consumer
+ *
+ * Order: what one thread pushes comes out in its order, but for what follows a
+ * place that another thread has reserved and not yet filled.
+ */
+#ifndef HWT_MPSC_QUEUE_H
+#define HWT_MPSC_QUEUE_H
+
+#include <pthread.h>
+#include <stddef.h>
+
+#include "atomic.h"
+
+#define MPSC_SLOTS 1020u
+#define MPSC_HOLES 16u
+
+struct mpsc_segment {
+	uint32_t previous; /* fixed when the segment becomes the tail */
+	uint32_t next; /* consumer's */
+	uint32_t taken; /* consumer's: slots emptied */
+	uint32_t padding;
+	a32_t slot[MPSC_SLOTS]; /* 0: not filled */
+};
+
+/* Where queues get their segments from and leave them. */
+struct mpsc_pool {
+	aptr_t *arenas;
+	pthread_mutex_t grow_lock;
+	_Alignas(CACHE_LINE) a64_t free; /* tag and index of the first */
+	_Alignas(CACHE_LINE) a32_t carved;
+	a32_t limit;
+	a64_t *memory_bytes;
+};
+
+struct mpsc_hole {
+	uint32_t segment, slot;
+};
+
+struct mpsc_queue {
+	/* Producers': closed bit, segment, next free slot of it. */
+	_Alignas(CACHE_LINE) a64_t tail;
+	/* Consumer's: where it reads, up to where segments are linked forward,
+	 * and the places that it passed over. */
+	_Alignas(CACHE_LINE) uint32_t head_segment;
+	uint32_t head_slot;
+	uint32_t linked;
+	uint32_t hole_count;
+	struct mpsc_hole hole[MPSC_HOLES];
+};
+
+int mpsc_pool_create(struct mpsc_pool *pool, a64_t *memory_bytes);
+void mpsc_pool_destroy(struct mpsc_pool *pool);
+void mpsc_queue_create(struct mpsc_queue *queue);
+
+/* 0; -ESHUTDOWN when closed; -ENOMEM when no segment is to be had. *filled: the
+ * push took the first place of a segment. */
+int mpsc_push(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t index,
+    bool *filled);
+void mpsc_close(struct mpsc_queue *queue);
+
+/* Everything that was pushed before now lies before the end that this tells. */
+uint64_t mpsc_end(const struct mpsc_queue *queue);
+/* Takes up to max indexes that lie before end; fewer: there are no more. */
+size_t mpsc_pop(struct mpsc_queue *queue, struct mpsc_pool *pool, uint64_t end,
+    uint32_t *out, size_t max);
+/* Whether something lies before end that was not taken. */
+bool mpsc_behind(const struct mpsc_queue *queue, uint64_t end);
+
+#endif

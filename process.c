@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fork, thread exit and the list of live timers.
+ *
+ * FORK. A page that the kernel wipes in every child (MADV_WIPEONFORK) holds
+ * the epoch. Timers carry the epoch of their making, so that one load tells
+ * whether they are this process's own; a child reads 0 and finds all of them
+ * foreign, without having run a line of code. That also covers a bare clone
+ * and a fork in the middle of anything. Where the kernel has no such page, an
+ * atfork handler clears the word. The first call in a child that needs an
+ * epoch takes a new one, with an empty registry and a fresh lock: whoever held
+ * the lock at the moment of the fork does not exist there.
+ *
+ * THREADS. Each thread remembers the caches of the timers that it used last.
+ * The cache belongs to the timer (see record.c); the thread only holds it, and
+ * gives it back when it exits. At that time the timer may be gone. The
+ * registry answers that: it knows the live ones by address and serial, and
+ * hwt_destroy takes the timer out of it, under the same lock, before anything
+ * is freed.
+ *
+ * EDGES
+ *
+ *   E:epoch     renewing the registry, release by the store of the epoch,
+ *               acquired by whoever finds it set: process_renew both times.
+ *
+ * Everything else here is under the registry's lock or the thread's own.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "record.h"
+#include "timer.h"
+
+#define EPOCH_NONE 0
+#define EPOCH_RENEWING 1
+#define MANY_TIMERS 64
+
+_Thread_local struct thread_state thread_state;
+
+static a64_t epoch_fallback;
+a64_t *process_epoch_word = &epoch_fallback;
+
+static struct {
+	pthread_mutex_t lock;
+	struct hwt *timers;
+	uint64_t count;
+	bool warned;
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* These survive a fork, so that a child's values differ from its parent's. */
+static uint64_t last_epoch = EPOCH_RENEWING;
+static uint64_t last_serial;
+
+static pthread_key_t exit_key;
+static bool exit_key_made;
+
+static void
+process_forked(void)
+{
+	a64_store_relaxed(process_epoch_word, EPOCH_NONE);
+}
+
+/* Runs before any thread can use a timer. When the page cannot be had, the
+ * handler alone must do. */
+__attribute__((constructor)) static void
+process_init(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page != MAP_FAILED) {
+		if (madvise(page, 4096, MADV_WIPEONFORK) == 0)
+			process_epoch_word = page;
+		else
+			(void)munmap(page, 4096);
+	}
+	(void)pthread_atfork(NULL, NULL, process_forked);
+}
+
+static void
+process_renew(void)
+{
+	if (!a64_cas_acq_rel(process_epoch_word, EPOCH_NONE, EPOCH_RENEWING)) {
+		/* E:epoch acquire */
+		while (a64_load_acquire(process_epoch_word) == EPOCH_RENEWING)
+			(void)sched_yield();
+		return;
+	}
+	(void)pthread_mutex_init(&registry.lock, NULL);
+	registry.timers = NULL;
+	registry.count = 0;
+	registry.warned = false;
+	/* E:epoch release */
+	a64_store_release(process_epoch_word, ++last_epoch);
+}
+
+uint64_t
+process_epoch(void)
+{
+	uint64_t epoch = a64_load_acquire(process_epoch_word);
+
+	while (epoch <= EPOCH_RENEWING) {
+		process_renew();
+		epoch = a64_load_acquire(process_epoch_word);
+	}
+	return epoch;
+}
+
+void
+process_lock(void)
+{
+	(void)process_epoch();
+	(void)pthread_mutex_lock(&registry.lock);
+}
+
+void
+process_unlock(void)
+{
+	(void)pthread_mutex_unlock(&registry.lock);
+}
+
+bool
+process_add_timer(struct hwt *timer)
+{
+	bool warn;
+
+	process_lock();
+	timer->serial = ++last_serial;
+	timer->registry_previous = NULL;
+	timer->registry_next = registry.timers;
+	if (registry.timers != NULL)
+		registry.timers->registry_previous = timer;
+	registry.timers = timer;
+	registry.count++;
+	warn = registry.count > MANY_TIMERS && !registry.warned;
+	registry.warned = registry.warned || warn;
+	process_unlock();
+	return warn;
+}
+
+void
+process_remove_timer(struct hwt *timer)
+{
+	process_lock();
+	if (timer->registry_previous != NULL)
+		timer->registry_previous->registry_next = timer->registry_next;
+	else
+		registry.timers = timer->registry_next;
+	if (timer->registry_next != NULL)
+		timer->registry_next->registry_previous =
+		    timer->registry_previous;
+	registry.count--;
+	process_unlock();
+}
+
+/* With the lock held: whether the slot's timer is a live one of this process.
+ * The address alone is compared before anything behind it is read. */
+static bool
+slot_lives(const struct thread_slot *slot)
+{
+	const struct hwt *timer;
+
+	for (timer = registry.timers; timer != NULL;
+	     timer = timer->registry_next) {
+		if (timer == slot->timer)
+			return timer->serial == slot->serial;
+	}
+	return false;
+}
+
+static void
+slot_release(struct thread_slot *slot)
+{
+	if (slot->timer != NULL && slot_lives(slot))
+		cache_release(slot->timer, slot->cache);
+	*slot = (struct thread_slot){0};
+}
+
+static void
+thread_exits(void *state)
+{
+	struct thread_state *self = state;
+	int i;
+
+	process_lock();
+	for (i = 0; i < THREAD_SLOTS; i++)
+		slot_release(&self->slot[i]);
+	self->watched = false;
+	process_unlock();
+}
+
+/* With the lock held. Another destructor of the same thread may use a timer
+ * after thread_exits ran: then it is called once more. */
+static bool
+watch_thread_exit(void)
+{
+	if (thread_state.watched)
+		return true;
+	if (!exit_key_made)
+		exit_key_made =
+		    pthread_key_create(&exit_key, thread_exits) == 0;
+	if (!exit_key_made)
+		return false;
+	thread_state.watched =
+	    pthread_setspecific(exit_key, &thread_state) == 0;
+	return thread_state.watched;
+}
+
+static struct thread_slot *
+free_slot(void)
+{
+	struct thread_slot *slot;
+	int i;
+
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		slot = &thread_state.slot[i];
+		if (slot->timer == NULL || !slot_lives(slot))
+			return slot;
+	}
+	return &thread_state.slot[thread_state.victim++ % THREAD_SLOTS];
+}
+
+struct cache *
+process_attach_cache(struct hwt *timer)
+{
+	struct thread_slot first = thread_state.slot[0];
+	struct thread_slot *slot;
+	struct cache *cache = NULL;
+	int i;
+
+	for (i = 1; i < THREAD_SLOTS; i++) {
+		slot = &thread_state.slot[i];
+		if (slot->timer == timer && slot->serial == timer->serial) {
+			thread_state.slot[0] = *slot;
+			*slot = first;
+			return thread_state.slot[0].cache;
+		}
+	}
+	process_lock();
+	if (watch_thread_exit())
+		cache = cache_claim(timer);
+	if (cache != NULL) {
+		slot = free_slot();
+		slot_release(slot);
+		*slot = (struct thread_slot){timer, timer->serial, cache};
+	}
+	process_unlock();
+	return cache;
+}
+
+bool
+process_runs_task_of(const struct hwt *timer)
+{
+	const struct run_frame *frame;
+
+	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
+		if (frame->timer == timer)
+			return true;
+	}
+	return thread_state.turning == timer;
+}
+
+bool
+process_runs_task(const struct hwt *timer, uint64_t id)
+{
+	const struct run_frame *frame;
+
+	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
+		if (frame->timer == timer && frame->id == id)
+			return true;
+	}
+	return false;
+}
+
+void
+process_block_signals(void *old)
+{
+	static const int open[] = {
+	    SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF};
+	sigset_t set;
+	size_t i;
+
+	(void)sigfillset(&set);
+	for (i = 0; i < sizeof(open) / sizeof(open[0]); i++)
+		(void)sigdelset(&set, open[i]);
+	(void)pthread_sigmask(SIG_SETMASK, &set, old);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the process knows about its timers: whether it is still the process
+ * that made them, which of them live, and what each thread keeps for them.
+ */
+#ifndef HWT_PROCESS_H
+#define HWT_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "atomic.h"
+
+struct hwt;
+struct cache;
+
+/* A task that this thread is running, innermost first. */
+struct run_frame {
+	struct hwt *timer;
+	uint64_t id;
+	struct run_frame *outer;
+};
+
+/* Which cache this thread uses for a timer. A timer may be gone and its
+ * address in use again: serial tells. */
+struct thread_slot {
+	struct hwt *timer;
+	uint64_t serial;
+	struct cache *cache;
+};
+
+#define THREAD_SLOTS 4
+
+struct thread_state {
+	struct thread_slot slot[THREAD_SLOTS];
+	struct run_frame *frames;
+	/* The timer whose wheel this thread is turning. */
+	struct hwt *turning;
+	/* The executor module whose thread this is, or whose task it runs. */
+	const void *module;
+	/* The next slot to give up when all are taken. */
+	unsigned victim;
+	/* Whether thread exit will call back. */
+	bool watched;
+};
+
+/* initial-exec: one instruction instead of a call. The few bytes fit into what
+ * the C library keeps free for libraries that are loaded late. */
+extern _Thread_local struct thread_state thread_state
+    __attribute__((tls_model("initial-exec")));
+
+/* The epoch of this process: 0 in a new child until somebody asks. */
+extern a64_t *process_epoch_word;
+
+/* Whether this process made what carries that epoch. One load. */
+static inline bool
+process_owns(uint64_t epoch)
+{
+	return a64_load_relaxed(process_epoch_word) == epoch;
+}
+
+uint64_t process_epoch(void);
+
+void process_lock(void);
+void process_unlock(void);
+
+/* Registers a timer and gives it its serial. True when this one is the first
+ * beyond the number that deserves a warning. */
+bool process_add_timer(struct hwt *timer);
+void process_remove_timer(struct hwt *timer);
+
+/* The calling thread's cache for timer; NULL when there is no memory for one.
+ * The slow half of cache_of in record.h. */
+struct cache *process_attach_cache(struct hwt *timer);
+
+/* Whether this thread runs a task of timer (and, with an id, that task). */
+bool process_runs_task_of(const struct hwt *timer);
+bool process_runs_task(const struct hwt *timer, uint64_t id);
+
+/* Blocks all signals but those that a thread's own faults raise, and SIGPROF;
+ * *old gets what was there. */
+void process_block_signals(void *old);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slabs, free records, and the caches in which threads keep them.
+ *
+ * Slabs of 4096 records are mapped when needed and stay until the timer is
+ * destroyed. Records are carved from them in batches of 64, and then go round:
+ *
+ *   a thread's cache <-> batches of up to 64 on a stack that all threads share
+ *
+ * A cache is last in, first out, so that the record which was cancelled last,
+ * still in the processor's cache, is scheduled next. It holds 128 at most and
+ * passes half of them on: where one thread schedules and another cancels,
+ * records flow back in batches, at two compare-and-swaps for 64 timeouts.
+ *
+ * INVARIANTS
+ *   1. The index of a FREE record is in exactly one place: a cache, a batch,
+ *      or the hands of one thread. A record that is not FREE is in none.
+ *   2. carved <= limit, and every slab below limit is in the table, with room
+ *      in the wheel for all its records (wheel_reserve).
+ *   3. Caches are never taken off their list: a thread that exits leaves its
+ *      cache to the next one, counters included.
+ *
+ * COST. alloc and free touch the record's index alone; once per 64, a
+ * compare-and-swap on a shared word and 64 lines that will be needed anyway.
+ *
+ * EDGES
+ *   E:slab    a slab's contents, release in store_grow by the store into the
+ *             table, acquired by record_at and record_find.
+ *   E:carve   limit, release in store_grow after the slab, acquired by
+ *             store_carve.
+ *   E:free    a batch's links and all that was done to its records, release
+ *             in batch_push, acquired in batch_pop. The stack's head carries a
+ *             tag that each push moves on: a pop that was overtaken by a pop
+ *             and a push of the same batch fails. Reading the link of a batch
+ *             that somebody else has taken is harmless, since a record stays a
+ *             record and the compare-and-swap then fails.
+ *   E:caches  a new cache's contents, release in cache_claim, acquired by
+ *             those who add up counters.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "timer.h"
+
+#define TABLE_BYTES (SLABS_MAX * sizeof(aptr_t))
+
+/* SplitMix64's finalizer: a bijection that spreads every bit. */
+static uint64_t
+mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static uint64_t
+random_seed(const struct record_store *store)
+{
+	uint64_t seed;
+	struct timespec now;
+
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed))
+		return seed;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return mix((uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)store);
+}
+
+static void *
+map(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+int
+record_store_create(struct record_store *store)
+{
+	store->slabs = map(TABLE_BYTES);
+	if (store->slabs == NULL)
+		return -ENOMEM;
+	(void)pthread_mutex_init(&store->grow_lock, NULL);
+	store->seed = random_seed(store);
+	store->spare.shared = true;
+	aptr_store_release(&store->caches, &store->spare);
+	return 0;
+}
+
+void
+record_store_destroy(struct record_store *store)
+{
+	struct cache *cache = aptr_load_acquire(&store->caches);
+	struct cache *next;
+	size_t i;
+
+	for (i = 0; i < SLABS_MAX; i++) {
+		void *slab = aptr_load_acquire(&store->slabs[i]);
+
+		if (slab == NULL)
+			break;
+		(void)munmap(slab, SLAB_BYTES);
+	}
+	(void)munmap(store->slabs, TABLE_BYTES);
+	for (; cache != &store->spare; cache = next) {
+		next = cache->next;
+		free(cache);
+	}
+}
+
+/* A slab on a boundary of its own size, so that a record finds its header. */
+static void *
+map_slab(void)
+{
+	char *memory = map(2 * SLAB_BYTES);
+	size_t before;
+
+	if (memory == NULL)
+		return NULL;
+	before = -(uintptr_t)memory & (SLAB_BYTES - 1);
+	if (before > 0)
+		(void)munmap(memory, before);
+	(void)munmap(memory + before + SLAB_BYTES, SLAB_BYTES - before);
+	return memory + before;
+}
+
+/* Adds a slab, unless another thread has done so since limit was read. */
+static int
+store_grow(struct hwt *timer, uint32_t seen_limit)
+{
+	struct record_store *store = &timer->store;
+	struct slab_header *slab;
+	int error = -ENOMEM;
+
+	(void)pthread_mutex_lock(&store->grow_lock);
+	if (a32_load_relaxed(&store->limit) != seen_limit) {
+		error = 0;
+		goto unlock;
+	}
+	if (seen_limit >= SLABS_MAX * SLAB_RECORDS ||
+	    !wheel_reserve(&timer->wheel, seen_limit + SLAB_RECORDS))
+		goto unlock;
+	slab = map_slab();
+	if (slab == NULL)
+		goto unlock;
+	slab->timer = timer;
+	slab->first_index = seen_limit;
+	/* E:slab release */
+	aptr_store_release(&store->slabs[seen_limit >> SLAB_BITS], slab);
+	/* E:carve release */
+	a32_store_release(&store->limit, seen_limit + SLAB_RECORDS);
+	error = 0;
+unlock:
+	(void)pthread_mutex_unlock(&store->grow_lock);
+	return error;
+}
+
+/* Takes up to 64 records that were never used, their generations at random.
+ * Returns how many; *first is the first. */
+static uint32_t
+store_carve(struct hwt *timer, uint32_t *first, int *error)
+{
+	struct record_store *store = &timer->store;
+	uint32_t at, limit, i;
+
+	for (;;) {
+		/* E:carve acquire */
+		limit = a32_load_acquire(&store->limit);
+		at = a32_load_relaxed(&store->carved);
+		if (at >= limit) {
+			*error = store_grow(timer, limit);
+			if (*error != 0)
+				return 0;
+		} else if (a32_cas_acq_rel(&store->carved, at, at + BATCH)) {
+			break;
+		}
+	}
+	(void)a64_add_relaxed(
+	    &store->memory_bytes, BATCH * sizeof(struct record));
+	*first = at % SLAB_RECORDS == 0 ? at + 1 : at;
+	for (i = *first; i < at + BATCH; i++)
+		pair_init(&record_at(store, i)->pair,
+		    mix(store->seed + i) & ~INDEX_MASK);
+	return at + BATCH - *first;
+}
+
+/* The first record heads a chain of records through batch_link. */
+static void
+batch_push(struct record_store *store, uint32_t first)
+{
+	struct record *head = record_at(store, first);
+	uint64_t old, tag;
+
+	do {
+		old = a64_load_relaxed(&store->free);
+		tag = (old >> 32) + 1;
+		a64_store_relaxed(&head->next, old & UINT32_MAX);
+		/* E:free release */
+	} while (!a64_cas_acq_rel(&store->free, old, tag << 32 | first));
+}
+
+/* The first record of a chain that is now the caller's; 0: there is none. */
+static uint32_t
+batch_pop(struct record_store *store)
+{
+	uint64_t old, next;
+
+	do {
+		old = a64_load_acquire(&store->free);
+		if ((old & UINT32_MAX) == 0)
+			return 0;
+		/* Maybe already another's: then the tag has moved on. */
+		next = a64_load_relaxed(&record_at(store, (uint32_t)old)->next);
+		next = (old & ~(uint64_t)UINT32_MAX) | (next & UINT32_MAX);
+		/* E:free acquire */
+	} while (!a64_cas_acq_rel(&store->free, old, next));
+	return (uint32_t)old;
+}
+
+/* Makes a chain of count indexes and pushes it. */
+static void
+batch_give(struct record_store *store, const uint32_t *index, uint32_t count)
+{
+	uint32_t i;
+
+	if (count == 0)
+		return;
+	for (i = 0; i + 1 < count; i++)
+		record_at(store, index[i])->batch_link = index[i + 1];
+	record_at(store, index[count - 1])->batch_link = 0;
+	batch_push(store, index[0]);
+}
+
+static void
+cache_refill(struct hwt *timer, struct cache *cache, int *error)
+{
+	struct record_store *store = &timer->store;
+	uint32_t index = batch_pop(store);
+	uint32_t first = 0;
+
+	for (; index != 0;
+	     index = (uint32_t)record_at(store, index)->batch_link)
+		cache->slot[cache->count++] = index;
+	if (cache->count > 0)
+		return;
+	cache->count = store_carve(timer, &first, error);
+	for (index = 0; index < cache->count; index++)
+		cache->slot[index] = first + cache->count - 1 - index;
+}
+
+/* For a thread without a cache: the rest of the batch goes back. */
+static uint32_t
+alloc_uncached(struct hwt *timer, int *error)
+{
+	struct record_store *store = &timer->store;
+	struct cache batch = {0};
+
+	cache_refill(timer, &batch, error);
+	if (batch.count == 0)
+		return 0;
+	batch_give(store, batch.slot, batch.count - 1);
+	return batch.slot[batch.count - 1];
+}
+
+uint32_t
+record_alloc(struct hwt *timer, struct cache *cache, int *error)
+{
+	if (cache->shared)
+		return alloc_uncached(timer, error);
+	if (cache->count == 0) {
+		cache_refill(timer, cache, error);
+		if (cache->count == 0)
+			return 0;
+	}
+	return cache->slot[--cache->count];
+}
+
+void
+record_free(struct hwt *timer, struct cache *cache, uint32_t index)
+{
+	if (cache->shared) {
+		batch_give(&timer->store, &index, 1);
+		return;
+	}
+	if (cache->count == CACHE_SLOTS) {
+		batch_give(&timer->store, cache->slot, BATCH);
+		cache->count -= BATCH;
+		memmove(cache->slot, cache->slot + BATCH,
+		    cache->count * sizeof(cache->slot[0]));
+	}
+	cache->slot[cache->count++] = index;
+}
+
+struct cache *
+cache_claim(struct hwt *timer)
+{
+	struct record_store *store = &timer->store;
+	struct cache *cache = aptr_load_acquire(&store->caches);
+
+	for (; cache != &store->spare; cache = cache->next) {
+		if (!cache->owned) {
+			cache->owned = true;
+			return cache;
+		}
+	}
+	cache = aligned_alloc(CACHE_LINE, sizeof(*cache));
+	if (cache == NULL)
+		return NULL;
+	memset(cache, 0, sizeof(*cache));
+	cache->owned = true;
+	cache->stripe = store->stripes_given++ % timer->stripe_count;
+	cache->next = aptr_load_acquire(&store->caches);
+	/* E:caches release */
+	aptr_store_release(&store->caches, cache);
+	(void)a64_add_relaxed(&store->memory_bytes, sizeof(*cache));
+	return cache;
+}
+
+void
+cache_release(struct hwt *timer, struct cache *cache)
+{
+	uint32_t first;
+
+	for (first = 0; first < cache->count; first += BATCH) {
+		uint32_t count = cache->count - first;
+
+		batch_give(&timer->store, cache->slot + first,
+		    count < BATCH ? count : BATCH);
+	}
+	cache->count = 0;
+	cache->owned = false;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records: the memory of timeouts, their states, and where free ones wait.
+ *
+ * A record is 64 bytes and stays a record until the timer is destroyed, so
+ * that a stale handle can always be looked up and refused. A handle is a
+ * record's index and generation; the generation moves on whenever the record
+ * becomes free.
+ *
+ * STATES, in the record's word, with the function that makes each move:
+ *
+ *             schedule               worker_take            worker_expire
+ *    FREE ---------------> QUEUED ---------------> PLACED --------+
+ *     ^ ^                   |  ^                    |   |         |
+ *     | +---- hwt_cancel ---+  | run_finish         |   |   with executor:
+ *     |                        | (periodic)         |   |   HANDED
+ *     |  worker_take           |        hwt_cancel  |   |    |    | hwt_cancel
+ *     +-------- CANCELLED <----)--------------------+   |    |    v
+ *     |                        |          inline: worker_expire  REVOKED
+ *     |  run_finish            |                        v    |        |
+ *     +--------------------- RUNNING <------------------+----+        |
+ *     |                                     run_handed_over           |
+ *     +--------------------------------- run_handed_over -------------+
+ *
+ * and stop_sweep moves QUEUED and PLACED to UNPROCESSED, which is final.
+ *
+ * WHO OWNS WHAT. The word and the deadline are shared and change by
+ * compare-and-swap only. task, arg, executor and period_ns are written by the
+ * owner of a FREE record before it publishes QUEUED, and read by whoever then
+ * moves the record out of a pending state. place is the worker's. A FREE
+ * record belongs to the cache or batch that holds its index, with ENQUEUED set
+ * or not.
+ *
+ * ENQUEUED says that an entry for the record is in a queue: there is never a
+ * second one. The worker clears it when it takes the entry, and then acts on
+ * the record as it is at that moment. So the queue is no longer than the
+ * number of records, however often they are scheduled and cancelled.
+ */
+#ifndef HWT_RECORD_H
+#define HWT_RECORD_H
+
+#include <stddef.h>
+
+#include "hwt.h"
+#include "process.h"
+
+#define INDEX_BITS 28
+#define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
+#define GENERATION_ONE (UINT64_C(1) << INDEX_BITS)
+
+/* The low bits of a record's word; above them, the generation. */
+#define STATE_MASK UINT64_C(0x7)
+#define STATE_FREE UINT64_C(0)
+#define STATE_QUEUED UINT64_C(1) /* accepted, not in a bucket */
+#define STATE_PLACED UINT64_C(2) /* the worker knows its place */
+#define STATE_CANCELLED UINT64_C(3) /* was placed; ENQUEUED is set */
+#define STATE_HANDED UINT64_C(4) /* an executor holds it */
+#define STATE_REVOKED UINT64_C(5) /* an executor holds it, cancelled */
+#define STATE_RUNNING UINT64_C(6)
+#define STATE_UNPROCESSED UINT64_C(7) /* given back by stop */
+#define FLAG_ENQUEUED UINT64_C(0x8)
+#define FLAG_PERIODIC UINT64_C(0x10)
+#define FLAG_RELATIVE UINT64_C(0x20) /* deadline_ns is still a delay */
+#define FLAG_ENDING UINT64_C(0x40) /* periodic: this run is the last */
+#define FLAG_CLAIMED UINT64_C(0x80) /* a cancel_wait owns arg */
+#define FLAG_WAITED UINT64_C(0x100) /* somebody sleeps on the word */
+#define FLAG_MOVED UINT64_C(0x200) /* periodic: its task moved it */
+
+#define SLAB_BITS 12
+#define SLAB_RECORDS (1u << SLAB_BITS)
+#define SLAB_BYTES (SLAB_RECORDS * sizeof(struct record))
+#define SLABS_MAX (1u << (INDEX_BITS - SLAB_BITS))
+
+#define BATCH 64u
+#define CACHE_SLOTS 128u
+
+/* Deadlines from here on are never due. */
+#define DEADLINE_NEVER ((uint64_t)INT64_MAX)
+
+struct record {
+	pair_t pair; /* word and deadline in ns */
+	hwt_task *task;
+	union {
+		void *arg;
+		uint64_t batch_link; /* FREE, in a batch: the next index */
+	};
+	const struct hwt_executor *executor; /* NULL: the timer's */
+	uint64_t period_ns;
+	/* Head of a batch: the next batch's index. HANDED: the executor's. */
+	a64_t next;
+	a32_t overflow_link; /* in the overflow stack: the next index */
+	uint32_t place; /* worker's: see wheel.h; 0: in no bucket */
+};
+
+_Static_assert(sizeof(struct record) == 64, "a record is one cache line");
+
+/* In the place of a slab's first record, which is never used. */
+struct slab_header {
+	struct hwt *timer;
+	uint32_t first_index;
+};
+
+/* Counters of one thread for one timer, and the free records that it keeps.
+ * The owner alone writes; readers add up all caches. */
+struct cache {
+	_Alignas(CACHE_LINE) struct cache *next; /* fixed once published */
+	bool owned; /* under the registry's lock */
+	bool shared; /* the one for threads that can have none */
+	uint32_t stripe; /* which queue its thread pushes to */
+	uint32_t count; /* of slots in use; the last one is the hottest */
+	a64_t accepted, ended; /* pending is the difference */
+	a64_t started, cancelled, rescheduled, rejected;
+	uint32_t slot[CACHE_SLOTS];
+};
+
+struct record_store {
+	/* Read by all, written when a slab is added. */
+	_Alignas(CACHE_LINE) aptr_t *slabs;
+	uint64_t seed;
+	aptr_t caches;
+	struct cache spare; /* shared by threads without a cache */
+	/* Free batches: tag and index of the first. */
+	_Alignas(CACHE_LINE) a64_t free;
+	/* The first index that was never handed out, and the end of the last
+	 * slab. */
+	_Alignas(CACHE_LINE) a32_t carved;
+	a32_t limit;
+	a64_t memory_bytes;
+	pthread_mutex_t grow_lock;
+	uint32_t stripes_given;
+};
+
+static inline uint64_t
+word_id(uint64_t word, uint32_t index)
+{
+	return (word & ~INDEX_MASK) | index;
+}
+
+static inline bool
+word_matches(uint64_t word, uint64_t id)
+{
+	return (word ^ id) <= INDEX_MASK;
+}
+
+static inline uint64_t
+word_state(uint64_t word)
+{
+	return word & STATE_MASK;
+}
+
+/* The word of the same record, free again. */
+static inline uint64_t
+word_freed(uint64_t word)
+{
+	return (word & ~INDEX_MASK) + GENERATION_ONE + (word & FLAG_ENQUEUED);
+}
+
+/* The record of an index that is known to exist. */
+static inline struct record *
+record_at(const struct record_store *store, uint32_t index)
+{
+	/* E:slab acquire */
+	struct record *slab =
+	    aptr_load_acquire(&store->slabs[index >> SLAB_BITS]);
+
+	return slab + (index & (SLAB_RECORDS - 1));
+}
+
+/* The record that a handle names, of whatever generation; NULL when there is
+ * none. */
+static inline struct record *
+record_find(const struct record_store *store, uint64_t id)
+{
+	uint32_t index = (uint32_t)(id & INDEX_MASK);
+	struct record *slab =
+	    aptr_load_acquire(&store->slabs[index >> SLAB_BITS]);
+
+	if (slab == NULL || (index & (SLAB_RECORDS - 1)) == 0)
+		return NULL;
+	return slab + (index & (SLAB_RECORDS - 1));
+}
+
+static inline struct slab_header *
+record_slab(const struct record *record)
+{
+	return (struct slab_header *)((uintptr_t)record & ~(SLAB_BYTES - 1));
+}
+
+static inline uint32_t
+record_index(const struct record *record)
+{
+	const struct slab_header *slab = record_slab(record);
+
+	return slab->first_index +
+	    (uint32_t)(record - (const struct record *)(const void *)slab);
+}
+
+int record_store_create(struct record_store *store);
+void record_store_destroy(struct record_store *store);
+
+/* An index whose record is the caller's; 0 and *error when there is none. */
+uint32_t record_alloc(struct hwt *timer, struct cache *cache, int *error);
+/* The caller has just made the record FREE. */
+void record_free(struct hwt *timer, struct cache *cache, uint32_t index);
+
+/* Both with the registry's lock held. */
+struct cache *cache_claim(struct hwt *timer);
+void cache_release(struct hwt *timer, struct cache *cache);
+
+/* E:counted release */
+static inline void
+cache_count(struct cache *cache, a64_t *counter, uint64_t by)
+{
+	if (cache->shared)
+		(void)a64_add_acq_rel(counter, by);
+	else
+		a64_count(counter, by);
+}
+
+#endif

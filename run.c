@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a task, in the worker or in an executor.
+ *
+ * The record is RUNNING: nobody else moves it out of that state, though others
+ * may set flags in its word (ENDING, CLAIMED, WAITED). When the task has
+ * returned:
+ *
+ *   one-shot              FREE, and the record goes into this thread's cache
+ *   periodic              QUEUED for its next run
+ *   periodic and ENDING,  FREE
+ *   or the timer stops
+ *
+ * A cancel that finds RUNNING while this decides either sets ENDING first, and
+ * the swap to QUEUED fails and is decided anew, or comes after it and cancels
+ * the next run. A stop that begins after the decision gives the next run back.
+ *
+ * EDGES
+ *   E:ended    drawn in hwt.c; release in run_ended.
+ *   E:handed   all that hwt_run did, release in timer_run by its last access
+ *              to the timer, acquired by hwt_destroy.
+ */
+#include <errno.h>
+
+#include "timer.h"
+
+/* Between the start of a task and its return, this thread answers -EDEADLK to
+ * what would wait for it. */
+static void
+run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
+{
+	struct run_frame frame = {
+	    .timer = timer, .id = id, .outer = thread_state.frames};
+
+	thread_state.frames = &frame;
+	task((hwt_timeout){id}, arg);
+	thread_state.frames = frame.outer;
+}
+
+/* The first grid point after now. */
+static uint64_t
+next_deadline(uint64_t deadline_ns, uint64_t period_ns, uint64_t now_ns)
+{
+	uint64_t periods;
+
+	if (deadline_ns >= DEADLINE_NEVER)
+		return DEADLINE_NEVER;
+	periods =
+	    now_ns < deadline_ns ? 1 : (now_ns - deadline_ns) / period_ns + 1;
+	if (periods > (DEADLINE_NEVER - deadline_ns) / period_ns)
+		return DEADLINE_NEVER;
+	return deadline_ns + periods * period_ns;
+}
+
+static bool
+run_ended(struct hwt *timer, struct record *record, uint64_t word)
+{
+	/* E:ended release */
+	if (!pair_cas_word(&record->pair, word, word_freed(word)))
+		return false;
+	if (word & FLAG_WAITED)
+		futex_wake_all(&record->pair);
+	record_free(timer, cache_of(timer), record_index(record));
+	return true;
+}
+
+static void
+end_once(struct hwt *timer, struct record *record)
+{
+	while (!run_ended(timer, record, pair_word(&record->pair)))
+		continue;
+}
+
+/* A periodic timeout's end is counted before it can be seen. */
+static void
+count_ended(struct hwt *timer)
+{
+	struct cache *cache = cache_of(timer);
+
+	cache_count(cache, &cache->ended, 1);
+	timer_give_places(timer, 1);
+}
+
+static void
+requeued(struct hwt *timer, struct record *record, struct pair_value before,
+    struct pair_value now)
+{
+	uint32_t index = record_index(record);
+	struct cache *cache = cache_of(timer);
+	bool filled;
+
+	if (!(before.word & FLAG_ENQUEUED) &&
+	    timer_enqueue(timer, cache, index, &filled) != 0 &&
+	    timer_retract(record, word_id(now.word, index))) {
+		count_ended(timer);
+		record_free(timer, cache, index);
+		return;
+	}
+	timer_call_worker(timer, now.deadline_ns);
+}
+
+static void
+end_periodic(struct hwt *timer, struct record *record)
+{
+	uint64_t period_ns = record->period_ns;
+	uint64_t now_ns = timer_now(timer);
+	struct pair_value seen, next;
+
+	for (;;) {
+		seen = pair_load(&record->pair);
+		if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer)) {
+			count_ended(timer);
+			end_once(timer, record);
+			return;
+		}
+		next = seen;
+		next.word &= ~(STATE_MASK | FLAG_MOVED);
+		next.word |= STATE_QUEUED | FLAG_ENQUEUED;
+		if (!(seen.word & FLAG_MOVED))
+			next.deadline_ns =
+			    next_deadline(seen.deadline_ns, period_ns, now_ns);
+		if (pair_cas(&record->pair, seen, next)) {
+			requeued(timer, record, seen, next);
+			return;
+		}
+	}
+}
+
+void
+timer_run_record(struct hwt *timer, struct record *record)
+{
+	bool periodic = (pair_word(&record->pair) & FLAG_PERIODIC) != 0;
+	uint64_t id = word_id(pair_word(&record->pair), record_index(record));
+	struct cache *cache = cache_of(timer);
+
+	cache_count(cache, &cache->started, 1);
+	if (!periodic) {
+		cache_count(cache, &cache->ended, 1);
+		timer_give_places(timer, 1);
+	}
+	run_task(timer, record->task, id, record->arg);
+	if (!process_owns(timer->epoch))
+		return;
+	if (periodic)
+		end_periodic(timer, record);
+	else
+		end_once(timer, record);
+}
+
+/* HANDED to RUNNING, or REVOKED to FREE. */
+static int
+run_claim(struct hwt *timer, struct record *record, uint64_t id)
+{
+	uint64_t word, next;
+
+	do {
+		word = pair_word(&record->pair);
+		if (!word_matches(word, id))
+			return -ENOENT;
+		if (word_state(word) == STATE_REVOKED)
+			next = word_freed(word);
+		else if (word_state(word) == STATE_HANDED)
+			next = (word & ~STATE_MASK) | STATE_RUNNING;
+		else
+			return -ENOENT;
+	} while (!pair_cas_word(&record->pair, word, next));
+	if (word_state(word) == STATE_HANDED)
+		return 0;
+	record_free(timer, cache_of(timer), record_index(record));
+	return -ECANCELED;
+}
+
+int
+timer_run(struct hwt *timer, uint64_t id)
+{
+	struct record *record = record_find(&timer->store, id);
+	int result = -ENOENT;
+
+	if (record != NULL)
+		result = run_claim(timer, record, id);
+	if (result == -ENOENT)
+		return result;
+	if (result == 0) {
+		timer_run_record(timer, record);
+		if (!process_owns(timer->epoch))
+			return 0;
+	}
+	/* E:handed release */
+	(void)a64_add_acq_rel(&timer->handed, UINT64_MAX);
+	return result == 0 ? 0 : -ENOENT;
+}
+
+int
+hwt_run(struct hwt *timer, hwt_timeout timeout)
+{
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	return timer_run(timer, timeout.id);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a timer, and what its source files share.
+ *
+ * WHO MUST BE SERIALIZED AGAINST WHOM
+ *
+ *   callers              nobody: they own a record or compare-and-swap its word
+ *   worker               itself: worker, wheel and the heads of the queues
+ *                        belong to whoever turns the wheel
+ *   start, stop, advance the lifecycle lock
+ *   growth of slabs      the store's lock; of segments: the pool's lock
+ *   registry, caches     the registry's lock
+ *   hwt_destroy          everybody, by the user
+ *
+ * No lock is held while user code runs, and none is taken in a forked child
+ * for a timer of its parent.
+ */
+#ifndef HWT_TIMER_H
+#define HWT_TIMER_H
+
+#include <signal.h>
+#include <time.h>
+
+#include "mpsc_queue.h"
+#include "record.h"
+#include "wheel.h"
+
+#define STRIPES_MAX 16u
+#define OVERFLOW_CLOSED (UINT64_C(1) << 63)
+
+/* What belongs to the thread that turns the wheel. Counters are atomic because
+ * hwt_read_stats reads them. */
+struct worker {
+	uint64_t now_ns; /* the clock when it was last read for lateness */
+	uint32_t readings; /* timeouts handed over since */
+	bool brief; /* the last sleep was to the next tick only */
+	bool called; /* the last sleep was ended by a caller */
+	bool retried; /* work came in while falling asleep */
+	uint64_t called_tick; /* the last tick before which that happened */
+	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
+	uint64_t tasks_started; /* in the worker itself */
+	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
+	a64_t lateness_max;
+	a64_t lateness[64];
+};
+
+enum phase {
+	PHASE_NEW,
+	PHASE_RUNNING,
+	PHASE_STOPPING,
+	PHASE_STOPPED
+};
+
+/* Starting and stopping. All under lock, but for stopping. */
+struct lifecycle {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	enum phase phase;
+	bool starting; /* a thread is being made, without the lock */
+	uint64_t attempts;
+	int attempt_result;
+	bool turning; /* somebody turns a manual timer */
+	bool worker_ended, joined, list_taken;
+	uint64_t stopped_ns;
+	uint64_t unprocessed;
+	pthread_t thread;
+	const pthread_attr_t *thread_attr;
+	char thread_name[16];
+};
+
+struct hwt {
+	/* Fixed by hwt_create, but for gate. */
+	uint64_t epoch;
+	uint64_t serial;
+	a64_t gate; /* 1: started and not stopping */
+	uint64_t tick_ns;
+	uint64_t origin_ns;
+	uint64_t max_pending;
+	uint64_t slow_task_ns;
+	uint32_t flags;
+	uint32_t stripe_count;
+	struct mpsc_queue *queues;
+	struct hwt_executor
+	    executor; /* execute NULL: tasks run in the worker */
+	struct hwt_clock clock; /* now_ns NULL: CLOCK_MONOTONIC */
+	struct hwt_wake wake;
+	struct hwt_log log;
+	bool shared; /* the process-wide one */
+	struct hwt *registry_previous, *registry_next;
+
+	/* 0 while the worker is awake or will wake at the next tick by itself.
+	 * In a long sleep: deadlines below this need it earlier. */
+	_Alignas(CACHE_LINE) a64_t wake_before;
+	a32_t wake_sequence; /* what the worker sleeps on */
+	a32_t stopping; /* set once, by the first stop */
+	/* Entries for which no segment could be had, through overflow_link. */
+	_Alignas(CACHE_LINE) a64_t overflow;
+	/* Timeouts that hold a place of max_pending. */
+	_Alignas(CACHE_LINE) a64_t places;
+	/* Timeouts that executors hold, and hwt_run calls under way. */
+	_Alignas(CACHE_LINE) a64_t handed;
+	/* hwt_new_timeouts calls under way. */
+	a64_t batches;
+
+	struct record_store store;
+	struct mpsc_pool pool;
+	_Alignas(CACHE_LINE) struct wheel wheel;
+	struct worker worker;
+	_Alignas(CACHE_LINE) struct lifecycle life;
+};
+
+static inline uint64_t
+clock_monotonic_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t
+timer_now(const struct hwt *timer)
+{
+	if (timer->clock.now_ns != NULL)
+		return timer->clock.now_ns(timer->clock.ctx);
+	return clock_monotonic_ns();
+}
+
+/* The last tick whose boundary is not after now. */
+static inline uint64_t
+timer_tick_at(const struct hwt *timer, uint64_t now_ns)
+{
+	if (now_ns < timer->origin_ns)
+		return 0;
+	return (now_ns - timer->origin_ns) / timer->tick_ns;
+}
+
+/* The tick that a deadline belongs to, if it has not been begun. */
+static inline uint64_t
+timer_tick_of(const struct hwt *timer, uint64_t deadline_ns)
+{
+	if (deadline_ns >= DEADLINE_NEVER)
+		return TICK_NEVER;
+	if (deadline_ns <= timer->origin_ns)
+		return 0;
+	return (deadline_ns - timer->origin_ns - 1) / timer->tick_ns + 1;
+}
+
+static inline uint64_t
+timer_boundary(const struct hwt *timer, uint64_t tick)
+{
+	return timer->origin_ns + tick * timer->tick_ns;
+}
+
+static inline bool
+timer_is_stopping(const struct hwt *timer)
+{
+	/* E:stopping acquire */
+	return a32_load_acquire(&timer->stopping) != 0;
+}
+
+/* The calling thread's cache. */
+static inline struct cache *
+cache_of(struct hwt *timer)
+{
+	const struct thread_slot *slot = &thread_state.slot[0];
+	struct cache *cache;
+
+	if (__builtin_expect(
+		slot->timer == timer && slot->serial == timer->serial, 1))
+		return slot->cache;
+	cache = process_attach_cache(timer);
+	return cache != NULL ? cache : &timer->store.spare;
+}
+
+/* lifecycle.c */
+int timer_start(struct hwt *timer);
+/* Whether calls may go on: starts the worker at the first one. */
+int timer_enter_slowly(struct hwt *timer);
+int timer_stop(
+    struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
+void timer_log(const struct hwt *timer, int level, const char *message);
+
+/* hwt.c */
+/* Queues an entry for a record whose ENQUEUED the caller has just set.
+ * -ESHUTDOWN: the queue is closed. *filled: the queue has grown. */
+int timer_enqueue(
+    struct hwt *timer, struct cache *cache, uint32_t index, bool *filled);
+/* After an entry was queued or ENQUEUED found set: calls the worker when it
+ * sleeps past the deadline. 0: at any rate when it is in a long sleep. */
+void timer_call_worker(struct hwt *timer, uint64_t deadline_ns);
+/* QUEUED back to FREE after timer_enqueue found the queue closed; false when
+ * somebody else was faster. */
+bool timer_retract(struct record *record, uint64_t id);
+void timer_give_places(struct hwt *timer, uint64_t count);
+
+/* run.c */
+/* hwt_run, without its check for a fork. */
+int timer_run(struct hwt *timer, uint64_t id);
+/* Runs the task of a record that the caller has made RUNNING. */
+void timer_run_record(struct hwt *timer, struct record *record);
+
+/* worker.c */
+void *worker_main(void *timer);
+uint64_t worker_turn(struct hwt *timer);
+uint64_t worker_drain(struct hwt *timer);
+/* When there is something to do next; announces it to callers as the end of a
+ * long sleep. False: work came in meanwhile. */
+bool worker_announce(struct hwt *timer, uint64_t *until_ns);
+
+/* futex.c */
+/* Sleeps while *word is value, at most until the deadline (CLOCK_MONOTONIC,
+ * HWT_NEVER: for ever); may return without cause. */
+void futex_wait(const void *word, uint32_t value, uint64_t until_ns);
+void futex_wake_one(const void *word);
+void futex_wake_all(const void *word);
+
+#endif

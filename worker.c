@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker: turns the wheel.
+ *
+ * ONE TURN, in this order and for these reasons:
+ *
+ *   1. Drain: take every entry that was queued before the turn began. A new
+ *      timeout is placed, a cancelled one is taken out of its bucket and its
+ *      record freed, one that was pulled in is placed again. First, because
+ *      what is due at this tick may still be in the queue; and only up to the
+ *      end seen at the start, so that fast producers cannot hold the turn.
+ *   2. Find the next tick that is due and not after now. Empty ones are
+ *      skipped by arithmetic, after however long a stall.
+ *   3. Begin it: from here on, deadlines that belong to it go to the next.
+ *   4. Walk its bucket; each timeout of its round is run or handed over. One
+ *      whose deadline was pushed out meanwhile is placed again: that is all
+ *      that a reschedule to a later time ever costs the worker.
+ *   5. Again from 1, until no tick is due.
+ *
+ * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
+ * it, the worker announces in wake_before which deadlines would come too
+ * early for it, and a caller that brings such a one calls it, as does one that
+ * leaves a cancelled record in a bucket, or fills a segment of the queue; the
+ * first to clear wake_before makes the call, and only that one. What else is
+ * queued meanwhile waits for the end of the sleep, since nothing of it is due
+ * before. A worker that was called twice within one tick sleeps briefly, to
+ * the next tick boundary, where no call is needed, and goes on like that while
+ * work comes in: so calls are rare when work is plenty.
+ *
+ *        caller                               worker
+ *        ------                               ------
+ *   (A1) queue an entry: add to tail,    (B1) wake_before := announcement
+ *        or compare-and-swap the word         full fence
+ *        (full fence)
+ *   (A2) read wake_before                (B2) read the tails
+ *
+ *   Forbidden: A2 reads 0 and B2 misses the entry. Then the worker would sleep
+ *   past the deadline. This is E:asleep. Where A1 finds ENQUEUED set and
+ *   pushes nothing, the entry is in the queue already: B2 sees it, or the
+ *   worker has slept since before it was pushed, and A2 reads the announcement.
+ *
+ * EDGES
+ *   E:asleep    see above; fence in timer_enqueue and timer_call_worker, fence
+ *               in worker_announce.
+ *   E:called    what the caller did, release by clearing wake_before in
+ *               timer_call_worker, acquired by the worker that finds it
+ *               cleared in worker_announced.
+ *   E:stopping  what hwt_stop did before, release in timer_stop, acquired by
+ *               timer_is_stopping.
+ *   E:word      a record's fields and what the scheduling thread wrote,
+ *               release by publishing its word (timer_publish), acquired by
+ *               pair_load in worker_take and worker_expire. Every move of a
+ *               word is a compare-and-swap with both orders, so that each
+ *               state hands on what all before it did.
+ *   E:overflow  an index and its link, release in overflow_push, acquired in
+ *               worker_take_overflow.
+ *
+ * INTERLEAVINGS, by the word that decides each:
+ *
+ *   take against cancel       QUEUED -> FREE before the take: the entry is
+ *                             dropped. After: PLACED -> CANCELLED, and since
+ *                             ENQUEUED was cleared by the take, a new entry.
+ *   take against reschedule   both swap word and deadline together: either the
+ *                             take sees the new deadline, or the reschedule
+ *                             sees PLACED and queues when it is earlier.
+ *   take against reuse        the record may be freed and published again
+ *                             before the take: it takes the new one. The
+ *                             reader of the clock for HWT_RELAXED comes after
+ *                             the load of the word that is taken.
+ *   expire against cancel     PLACED -> RUNNING or HANDED, or -> CANCELLED.
+ *   expire against reschedule the swap of word and deadline fails when the
+ *                             deadline has changed; the worker looks again.
+ *   hand over against run     HANDED is set before execute is called, and the
+ *                             count of what executors hold before that.
+ *   cancel in an executor     HANDED -> REVOKED; hwt_run frees the record.
+ *   stop against all          see hwt.c.
+ *   fork in a task            the child's copy of the worker finds that it
+ *                             does not own the timer, and ends.
+ */
+#define _GNU_SOURCE
+#include <syslog.h>
+
+#include "timer.h"
+
+#define TAKE_BATCH 64u
+#define READING_EVERY 16u
+#define SECOND_NS UINT64_C(1000000000)
+
+static void
+worker_place(struct hwt *timer, uint32_t index, uint64_t deadline_ns)
+{
+	wheel_unplace(&timer->wheel, index);
+	wheel_place(&timer->wheel, index, timer_tick_of(timer, deadline_ns));
+}
+
+/* Takes a new timeout over. seen was loaded before now_ns was read. */
+static bool
+take_queued(
+    struct hwt *timer, uint32_t index, struct pair_value seen, uint64_t now_ns)
+{
+	struct record *record = record_at(&timer->store, index);
+	struct pair_value next = seen;
+
+	next.word &= ~(STATE_MASK | FLAG_ENQUEUED | FLAG_RELATIVE);
+	next.word |= STATE_PLACED;
+	if (seen.word & FLAG_RELATIVE) {
+		next.deadline_ns = DEADLINE_NEVER;
+		if (seen.deadline_ns < DEADLINE_NEVER &&
+		    now_ns < DEADLINE_NEVER - seen.deadline_ns)
+			next.deadline_ns = now_ns + seen.deadline_ns;
+	}
+	if (!pair_cas(&record->pair, seen, next))
+		return false;
+	worker_place(timer, index, next.deadline_ns);
+	return true;
+}
+
+/* Acts on one entry; false: the record has changed since seen. */
+static bool
+take_seen(
+    struct hwt *timer, uint32_t index, struct pair_value seen, uint64_t now_ns)
+{
+	struct record *record = record_at(&timer->store, index);
+	struct pair_value next = seen;
+
+	next.word &= ~FLAG_ENQUEUED;
+	switch (word_state(seen.word)) {
+	case STATE_QUEUED:
+		return take_queued(timer, index, seen, now_ns);
+	case STATE_PLACED: /* pulled in */
+		if (!pair_cas(&record->pair, seen, next))
+			return false;
+		worker_place(timer, index, seen.deadline_ns);
+		return true;
+	case STATE_CANCELLED:
+		wheel_unplace(&timer->wheel, index);
+		next.word = word_freed(next.word);
+		if (!pair_cas_word(&record->pair, seen.word, next.word))
+			return false;
+		record_free(timer, cache_of(timer), index);
+		return true;
+	default: /* ended or under way before its entry was taken */
+		return pair_cas_word(&record->pair, seen.word, next.word);
+	}
+}
+
+/* Words first, then one reading of the clock, then the moves. */
+static void
+worker_take(struct hwt *timer, const uint32_t *index, size_t count)
+{
+	struct pair_value seen[TAKE_BATCH];
+	uint64_t now_ns = 0;
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		__builtin_prefetch(record_at(&timer->store, index[i]), 1);
+	for (i = 0; i < count; i++)
+		seen[i] = pair_load(&record_at(&timer->store, index[i])->pair);
+	if (timer->flags & HWT_RELAXED)
+		now_ns = timer_now(timer);
+	for (i = 0; i < count; i++) {
+		while (!take_seen(timer, index[i], seen[i], now_ns)) {
+			/* E:word acquire */
+			seen[i] = pair_load(
+			    &record_at(&timer->store, index[i])->pair);
+			if (timer->flags & HWT_RELAXED)
+				now_ns = timer_now(timer);
+		}
+	}
+}
+
+static uint64_t
+worker_take_queue(struct hwt *timer, struct mpsc_queue *queue)
+{
+	uint32_t index[TAKE_BATCH];
+	uint64_t end = mpsc_end(queue);
+	uint64_t taken = 0;
+	size_t count;
+
+	do {
+		count = mpsc_pop(queue, &timer->pool, end, index, TAKE_BATCH);
+		worker_take(timer, index, count);
+		taken += count;
+	} while (count == TAKE_BATCH);
+	return taken;
+}
+
+static uint64_t
+worker_take_overflow(struct hwt *timer)
+{
+	uint64_t head = a64_load_acquire(&timer->overflow);
+	uint64_t taken = 0;
+	uint32_t index, next;
+
+	if ((head & ~OVERFLOW_CLOSED) == 0)
+		return 0;
+	/* E:overflow acquire */
+	while (!a64_cas_acq_rel(&timer->overflow, head, head & OVERFLOW_CLOSED))
+		head = a64_load_relaxed(&timer->overflow);
+	for (index = (uint32_t)head; index != 0; index = next, taken++) {
+		next = a32_load_relaxed(
+		    &record_at(&timer->store, index)->overflow_link);
+		worker_take(timer, &index, 1);
+	}
+	return taken;
+}
+
+uint64_t
+worker_drain(struct hwt *timer)
+{
+	uint64_t taken = worker_take_overflow(timer);
+	uint32_t i;
+
+	for (i = 0; i < timer->stripe_count; i++)
+		taken += worker_take_queue(timer, &timer->queues[i]);
+	return taken;
+}
+
+static void
+note_lateness(struct hwt *timer, uint64_t deadline_ns)
+{
+	struct worker *worker = &timer->worker;
+	uint64_t late_ns;
+
+	if (worker->readings++ % READING_EVERY == 0)
+		worker->now_ns = timer_now(timer);
+	late_ns = worker->now_ns - deadline_ns;
+	if (late_ns > a64_load_relaxed(&worker->lateness_max))
+		a64_store_relaxed(&worker->lateness_max, late_ns);
+	a64_count(&worker->lateness[63 - __builtin_clzll(late_ns | 1)], 1);
+}
+
+static void
+log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
+{
+	uint64_t now_ns = timer_now(timer);
+
+	if (*logged_ns != 0 && now_ns - *logged_ns < SECOND_NS)
+		return;
+	*logged_ns = now_ns != 0 ? now_ns : 1;
+	timer_log(timer, LOG_WARNING, message);
+}
+
+static void
+worker_run(struct hwt *timer, struct record *record)
+{
+	struct worker *worker = &timer->worker;
+	uint64_t began_ns;
+
+	worker->tasks_started++;
+	if (timer->slow_task_ns == 0) {
+		timer_run_record(timer, record);
+		return;
+	}
+	began_ns = timer_now(timer);
+	timer_run_record(timer, record);
+	if (!process_owns(timer->epoch))
+		return;
+	worker->now_ns = timer_now(timer);
+	if (worker->now_ns - began_ns <= timer->slow_task_ns)
+		return;
+	a64_count(&worker->slow_tasks, 1);
+	log_seldom(timer, &worker->slow_logged_ns,
+	    "a task held the worker longer than slow_task_ns");
+}
+
+/* After execute has accepted, the record is not the worker's any more. */
+static void
+worker_hand_over(
+    struct hwt *timer, const struct hwt_executor *executor, uint64_t id)
+{
+	struct worker *worker = &timer->worker;
+
+	if (executor->execute(executor->ctx, timer, (hwt_timeout){id}) == 0)
+		return;
+	a64_count(&worker->executor_refused, 1);
+	log_seldom(timer, &worker->refused_logged_ns,
+	    "an executor refused a timeout; its task runs in the worker");
+	if (timer_run(timer, id) == 0)
+		worker->tasks_started++;
+}
+
+/* One entry of the tick that has been begun. */
+static void
+worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
+{
+	struct record *record = record_at(&timer->store, index);
+	const struct hwt_executor *executor = NULL;
+	struct pair_value seen, next;
+	uint64_t due;
+
+	for (;;) {
+		/* E:word acquire */
+		seen = pair_load(&record->pair);
+		if (word_state(seen.word) != STATE_PLACED) {
+			/* Cancelled: its entry in the queue frees it. */
+			wheel_unplace(&timer->wheel, index);
+			return;
+		}
+		due = timer_tick_of(timer, seen.deadline_ns);
+		if (due > tick) {
+			worker_place(timer, index, seen.deadline_ns);
+			return;
+		}
+		executor = record->executor;
+		if (executor == NULL && timer->executor.execute != NULL)
+			executor = &timer->executor;
+		next = seen;
+		next.word &= ~STATE_MASK;
+		next.word |= executor != NULL ? STATE_HANDED : STATE_RUNNING;
+		if (executor != NULL)
+			(void)a64_add_relaxed(&timer->handed, 1);
+		if (pair_cas(&record->pair, seen, next))
+			break;
+		if (executor != NULL)
+			(void)a64_add_relaxed(&timer->handed, UINT64_MAX);
+	}
+	wheel_unplace(&timer->wheel, index);
+	note_lateness(timer, seen.deadline_ns);
+	if (executor != NULL)
+		worker_hand_over(timer, executor, word_id(seen.word, index));
+	else
+		worker_run(timer, record);
+}
+
+static bool
+worker_must_end(const struct hwt *timer)
+{
+	return timer_is_stopping(timer) || !process_owns(timer->epoch);
+}
+
+static void
+worker_tick(struct hwt *timer, uint64_t tick)
+{
+	struct worker *worker = &timer->worker;
+	struct wheel_walk walk;
+	uint32_t index;
+
+	timer->wheel.next_tick = tick + 1;
+	worker->readings = 1;
+	worker->now_ns = timer_now(timer);
+	a64_count(&worker->ticks, 1);
+	if (worker->now_ns - timer_boundary(timer, tick) > timer->tick_ns)
+		a64_count(&worker->late_ticks, 1);
+	wheel_walk_start(&timer->wheel, &walk, tick);
+	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
+		worker_expire(timer, index, tick);
+		if (worker_must_end(timer))
+			return;
+	}
+}
+
+uint64_t
+worker_turn(struct hwt *timer)
+{
+	struct wheel *wheel = &timer->wheel;
+	uint64_t taken = 0;
+	uint64_t last, tick;
+
+	while (!worker_must_end(timer)) {
+		taken += worker_drain(timer);
+		last = timer_tick_at(timer, timer_now(timer));
+		tick = wheel_next(wheel, last);
+		if (tick == TICK_NEVER) {
+			if (last >= wheel->next_tick)
+				wheel->next_tick = last + 1;
+			break;
+		}
+		worker_tick(timer, tick);
+	}
+	return taken;
+}
+
+static bool
+worker_has_work(const struct hwt *timer)
+{
+	uint32_t i;
+
+	/* E:asleep fence */
+	if ((a64_load_seq(&timer->overflow) & ~OVERFLOW_CLOSED) != 0)
+		return true;
+	for (i = 0; i < timer->stripe_count; i++) {
+		if (mpsc_behind(&timer->queues[i], mpsc_end(&timer->queues[i])))
+			return true;
+	}
+	return false;
+}
+
+bool
+worker_announce(struct hwt *timer, uint64_t *until_ns)
+{
+	uint64_t tick = wheel_earliest(&timer->wheel);
+	uint64_t before_ns = DEADLINE_NEVER;
+
+	*until_ns = HWT_NEVER;
+	if (tick != TICK_NEVER) {
+		*until_ns = timer_boundary(timer, tick);
+		before_ns = *until_ns - timer->tick_ns + 1;
+	}
+	/* E:asleep fence */
+	a64_store_seq(&timer->wake_before, before_ns);
+	if (!worker_has_work(timer))
+		return true;
+	(void)a64_swap_acq_rel(&timer->wake_before, 0);
+	return false;
+}
+
+/* False: a caller has cleared it. */
+static bool
+worker_announced(const struct hwt *timer)
+{
+	/* E:called acquire */
+	return a64_load_acquire(&timer->wake_before) != 0;
+}
+
+/* A caller first clears wake_before and then moves the sequence on; so does
+ * hwt_stop after stopping. Whoever reads the sequence after that sees both. */
+static void
+sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
+{
+	uint32_t sequence;
+
+	for (;;) {
+		sequence = a32_load_acquire(&timer->wake_sequence);
+		if (timer_is_stopping(timer) ||
+		    (announced && !worker_announced(timer)) ||
+		    (until_ns != HWT_NEVER && timer_now(timer) >= until_ns))
+			return;
+		futex_wait(&timer->wake_sequence, sequence, until_ns);
+		a64_count(&timer->worker.wakeups, 1);
+	}
+}
+
+static void
+sleep_briefly(struct hwt *timer)
+{
+	sleep_until(
+	    timer, timer_boundary(timer, timer->wheel.next_tick), false);
+	timer->worker.called = false;
+}
+
+static void
+sleep_long(struct hwt *timer)
+{
+	struct worker *worker = &timer->worker;
+	uint64_t until_ns;
+
+	worker->brief = false;
+	if (!worker_announce(timer, &until_ns)) {
+		/* One more turn; then producers are too fast for this. */
+		worker->brief = worker->retried;
+		if (worker->retried)
+			sleep_briefly(timer);
+		worker->retried = !worker->retried;
+		return;
+	}
+	worker->retried = false;
+	sleep_until(timer, until_ns, true);
+	worker->called = a64_swap_acq_rel(&timer->wake_before, 0) == 0;
+}
+
+static void
+worker_sleep(struct hwt *timer, bool found_work)
+{
+	struct worker *worker = &timer->worker;
+	uint64_t tick = timer->wheel.next_tick;
+	bool again = worker->called && worker->called_tick == tick;
+
+	if (worker->called)
+		worker->called_tick = tick;
+	worker->called = false;
+	if (again || (worker->brief && found_work)) {
+		worker->brief = true;
+		sleep_briefly(timer);
+	} else {
+		sleep_long(timer);
+	}
+}
+
+void *
+worker_main(void *argument)
+{
+	struct hwt *timer = argument;
+	struct lifecycle *life = &timer->life;
+
+	process_block_signals(NULL);
+	(void)pthread_setname_np(pthread_self(), life->thread_name);
+	thread_state.turning = timer;
+	while (!worker_must_end(timer)) {
+		uint64_t taken = worker_turn(timer);
+
+		if (!worker_must_end(timer))
+			worker_sleep(timer, taken > 0);
+	}
+	if (!process_owns(timer->epoch))
+		return NULL;
+	(void)pthread_mutex_lock(&life->lock);
+	life->worker_ended = true;
+	(void)pthread_cond_broadcast(&life->changed);
+	(void)pthread_mutex_unlock(&life->lock);
+	return NULL;
+}
