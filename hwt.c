@@ -51,11 +51,6 @@
 
 #define DELAY_LIMIT (UINT64_C(1) << 63)
 
-struct deadline {
-	uint64_t ns;
-	uint64_t flags; /* FLAG_RELATIVE or 0 */
-};
-
 static inline int
 timer_enter(struct hwt *timer)
 {
@@ -73,25 +68,34 @@ delay_is_valid(uint64_t delay_ns)
 	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
 }
 
-static uint64_t
-deadline_after(const struct hwt *timer, uint64_t now_ns, uint64_t delay_ns)
+/* A deadline, and the flags that go with it in the word. Asked for on a
+ * boundary, at once is the next one: AFTER. */
+static struct pair_value
+deadline_after(uint64_t now_ns, uint64_t delay_ns)
 {
 	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
-		return DEADLINE_NEVER;
-	/* Asked for on a boundary, at once is the next one. */
-	if (delay_ns == 0 && (now_ns - timer->origin_ns) % timer->tick_ns == 0)
-		return now_ns + 1;
-	return now_ns + delay_ns;
+		return (struct pair_value){0, DEADLINE_NEVER};
+	return (struct pair_value){
+	    delay_ns == 0 ? FLAG_AFTER : 0, now_ns + delay_ns};
 }
 
-static struct deadline
-deadline_new(const struct hwt *timer, uint64_t now_ns, uint64_t delay_ns)
+/* The clock for deadline_new. */
+static uint64_t
+deadline_base(const struct hwt *timer)
 {
-	if (delay_ns == HWT_NEVER)
-		return (struct deadline){DEADLINE_NEVER, 0};
-	if (timer->flags & HWT_RELAXED)
-		return (struct deadline){delay_ns, FLAG_RELATIVE};
-	return (struct deadline){deadline_after(timer, now_ns, delay_ns), 0};
+	return timer->flags & HWT_RELAXED ? 0 : timer_now(timer);
+}
+
+static struct pair_value
+deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t delay_ns)
+{
+	struct pair_value due = deadline_after(base_ns, delay_ns);
+
+	if ((timer->flags & HWT_RELAXED) && delay_ns != HWT_NEVER) {
+		due.word |= FLAG_RELATIVE;
+		due.deadline_ns = delay_ns;
+	}
+	return due;
 }
 
 static bool
@@ -146,14 +150,15 @@ timer_enqueue(
 }
 
 void
-timer_call_worker(struct hwt *timer, uint64_t deadline_ns)
+timer_call_worker(struct hwt *timer, struct pair_value due)
 {
+	uint64_t due_ns = due.deadline_ns + ((due.word & FLAG_AFTER) != 0);
 	uint64_t before_ns;
 
 	do {
 		/* E:asleep fence */
 		before_ns = a64_load_seq(&timer->wake_before);
-		if (__builtin_expect(deadline_ns >= before_ns, 1))
+		if (__builtin_expect(due_ns >= before_ns, 1))
 			return;
 		/* E:called release */
 	} while (!a64_cas_acq_rel(&timer->wake_before, before_ns, 0));
@@ -184,12 +189,12 @@ timer_retract(struct record *record, uint64_t id)
  * the record is free again. */
 static int
 timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
-    const struct hwt_spec *spec, struct deadline deadline, hwt_timeout *handle)
+    const struct hwt_spec *spec, struct pair_value due, hwt_timeout *handle)
 {
 	struct record *record = record_at(&timer->store, index);
 	uint64_t old = pair_word(&record->pair);
 	uint64_t id = word_id(old, index);
-	struct pair_value next = {.deadline_ns = deadline.ns};
+	struct pair_value next = due;
 	bool filled = false;
 
 	record->task = spec->task;
@@ -198,8 +203,8 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 	record->period_ns = spec->period_ns;
 	if (handle != NULL)
 		handle->id = id;
-	next.word = (id & ~INDEX_MASK) | STATE_QUEUED | FLAG_ENQUEUED |
-	    deadline.flags | (spec->period_ns > 0 ? FLAG_PERIODIC : 0);
+	next.word |= (id & ~INDEX_MASK) | STATE_QUEUED | FLAG_ENQUEUED |
+	    (spec->period_ns > 0 ? FLAG_PERIODIC : 0);
 	/* The worker may clear ENQUEUED meanwhile: E:word release */
 	while (!pair_publish(&record->pair, old, next))
 		old = pair_word(&record->pair);
@@ -209,9 +214,10 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 		record_free(timer, cache, index);
 		return -ESHUTDOWN;
 	}
-	if ((filled && !(timer->flags & HWT_MANUAL)) || deadline.flags != 0)
-		deadline.ns = 0;
-	timer_call_worker(timer, deadline.ns);
+	if ((filled && !(timer->flags & HWT_MANUAL)) ||
+	    (due.word & FLAG_RELATIVE))
+		due = CALL_ANYWAY;
+	timer_call_worker(timer, due);
 	return 0;
 }
 
@@ -219,7 +225,7 @@ static int
 timer_schedule(
     struct hwt *timer, const struct hwt_spec *spec, hwt_timeout *handle)
 {
-	struct deadline deadline;
+	struct pair_value due;
 	struct cache *cache;
 	uint32_t index;
 	int error;
@@ -227,8 +233,7 @@ timer_schedule(
 	error = timer_enter(timer);
 	if (error != 0)
 		return error;
-	deadline = deadline_new(timer,
-	    timer->flags & HWT_RELAXED ? 0 : timer_now(timer), spec->delay_ns);
+	due = deadline_new(timer, deadline_base(timer), spec->delay_ns);
 	cache = cache_of(timer);
 	if (!take_places(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
@@ -240,7 +245,7 @@ timer_schedule(
 		return error;
 	}
 	cache_count(cache, &cache->accepted, 1);
-	error = timer_publish(timer, cache, index, spec, deadline, handle);
+	error = timer_publish(timer, cache, index, spec, due, handle);
 	if (error != 0) {
 		cache_count(cache, &cache->accepted, UINT64_MAX);
 		timer_give_places(timer, 1);
@@ -348,17 +353,17 @@ static void
 batch_publish(struct hwt *timer, struct cache *cache, uint32_t first,
     size_t count, const struct hwt_spec *specs, hwt_timeout *timeouts)
 {
-	uint64_t now_ns = timer_now(timer);
+	uint64_t base_ns = deadline_base(timer);
 	size_t i;
 
 	for (i = 0; i < count; i++) {
 		uint32_t index = first;
-		struct deadline deadline =
-		    deadline_new(timer, now_ns, specs[i].delay_ns);
+		struct pair_value due =
+		    deadline_new(timer, base_ns, specs[i].delay_ns);
 
 		first = (uint32_t)record_at(&timer->store, index)->batch_link;
 		cache_count(cache, &cache->accepted, 1);
-		(void)timer_publish(timer, cache, index, &specs[i], deadline,
+		(void)timer_publish(timer, cache, index, &specs[i], due,
 		    timeouts != NULL ? &timeouts[i] : NULL);
 	}
 }
@@ -468,7 +473,7 @@ cancel_placed(
 	if (!(word & FLAG_ENQUEUED))
 		(void)timer_enqueue(timer, cache, index, &filled);
 	count_cancelled(timer, cache);
-	timer_call_worker(timer, 0);
+	timer_call_worker(timer, CALL_ANYWAY);
 	return 0;
 }
 
@@ -587,15 +592,23 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 	return 0;
 }
 
+/* The same timeout with another deadline. */
+static struct pair_value
+moved(struct pair_value seen, struct pair_value due)
+{
+	due.word |= seen.word & ~(FLAG_RELATIVE | FLAG_AFTER);
+	return due;
+}
+
 static int
 reschedule_placed(struct hwt *timer, struct record *record,
-    struct pair_value seen, uint64_t deadline_ns, uint32_t index)
+    struct pair_value seen, struct pair_value due, uint32_t index)
 {
-	struct pair_value next = {seen.word, deadline_ns};
+	struct pair_value next = moved(seen, due);
 	bool filled;
 
 	/* Later: the worker finds out when it comes to the old place. */
-	if (deadline_ns >= seen.deadline_ns)
+	if (due.deadline_ns >= seen.deadline_ns)
 		return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
 	next.word |= FLAG_ENQUEUED;
 	if (!pair_cas(&record->pair, seen, next))
@@ -603,37 +616,36 @@ reschedule_placed(struct hwt *timer, struct record *record,
 	/* Closed: then stop gives the timeout back as it is. */
 	if (!(seen.word & FLAG_ENQUEUED))
 		(void)timer_enqueue(timer, cache_of(timer), index, &filled);
-	timer_call_worker(timer, deadline_ns);
+	timer_call_worker(timer, due);
 	return 0;
 }
 
 static int
 reschedule_queued(struct hwt *timer, struct record *record,
-    struct pair_value seen, uint64_t deadline_ns)
+    struct pair_value seen, struct pair_value due)
 {
-	struct pair_value next = {seen.word & ~FLAG_RELATIVE, deadline_ns};
-
-	if (!pair_cas(&record->pair, seen, next))
+	if (!pair_cas(&record->pair, seen, moved(seen, due)))
 		return -EAGAIN;
-	timer_call_worker(timer, deadline_ns);
+	timer_call_worker(timer, due);
 	return 0;
 }
 
 static int
 reschedule_running(struct hwt *timer, struct record *record,
-    struct pair_value seen, uint64_t deadline_ns, uint64_t id)
+    struct pair_value seen, struct pair_value due, uint64_t id)
 {
-	struct pair_value next = {seen.word | FLAG_MOVED, deadline_ns};
+	struct pair_value next = moved(seen, due);
 
 	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
 		return -EINPROGRESS;
 	if (seen.word & FLAG_ENDING)
 		return -ENOENT;
+	next.word |= FLAG_MOVED;
 	return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
 }
 
 static int
-timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
+timer_reschedule(struct hwt *timer, uint64_t id, struct pair_value due)
 {
 	struct record *record = record_find(&timer->store, id);
 	struct pair_value seen;
@@ -647,18 +659,17 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 			return -ENOENT;
 		switch (word_state(seen.word)) {
 		case STATE_QUEUED:
-			result =
-			    reschedule_queued(timer, record, seen, deadline_ns);
+			result = reschedule_queued(timer, record, seen, due);
 			break;
 		case STATE_PLACED:
-			result = reschedule_placed(timer, record, seen,
-			    deadline_ns, (uint32_t)(id & INDEX_MASK));
+			result = reschedule_placed(timer, record, seen, due,
+			    (uint32_t)(id & INDEX_MASK));
 			break;
 		case STATE_HANDED:
 			return -EINPROGRESS;
 		case STATE_RUNNING:
-			result = reschedule_running(
-			    timer, record, seen, deadline_ns, id);
+			result =
+			    reschedule_running(timer, record, seen, due, id);
 			break;
 		default:
 			return -ENOENT;
@@ -670,7 +681,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
-	uint64_t deadline_ns = DEADLINE_NEVER;
+	struct pair_value due;
 	struct cache *cache;
 	int result;
 
@@ -680,9 +691,8 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 		return -EOWNERDEAD;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (delay_ns != HWT_NEVER)
-		deadline_ns = deadline_after(timer, timer_now(timer), delay_ns);
-	result = timer_reschedule(timer, timeout.id, deadline_ns);
+	due = deadline_after(timer_now(timer), delay_ns);
+	result = timer_reschedule(timer, timeout.id, due);
 	if (result == 0) {
 		cache = cache_of(timer);
 		cache_count(cache, &cache->rescheduled, 1);

@@ -65,6 +65,7 @@
 #define FLAG_CLAIMED UINT64_C(0x80) /* a cancel_wait owns arg */
 #define FLAG_WAITED UINT64_C(0x100) /* somebody sleeps on the word */
 #define FLAG_MOVED UINT64_C(0x200) /* periodic: its task moved it */
+#define FLAG_AFTER UINT64_C(0x400) /* due after its deadline's boundary */
 
 #define SLAB_BITS 12
 #define SLAB_RECORDS (1u << SLAB_BITS)

@@ -96,7 +96,7 @@ requeued(struct hwt *timer, struct record *record, struct pair_value before,
 		record_free(timer, cache, index);
 		return;
 	}
-	timer_call_worker(timer, now.deadline_ns);
+	timer_call_worker(timer, now);
 }
 
 static void
@@ -116,9 +116,11 @@ end_periodic(struct hwt *timer, struct record *record)
 		next = seen;
 		next.word &= ~(STATE_MASK | FLAG_MOVED);
 		next.word |= STATE_QUEUED | FLAG_ENQUEUED;
-		if (!(seen.word & FLAG_MOVED))
+		if (!(seen.word & FLAG_MOVED)) {
+			next.word &= ~FLAG_AFTER;
 			next.deadline_ns =
 			    next_deadline(seen.deadline_ns, period_ns, now_ns);
+		}
 		if (pair_cas(&record->pair, seen, next)) {
 			requeued(timer, record, seen, next);
 			return;

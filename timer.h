@@ -27,6 +27,7 @@
 
 #define STRIPES_MAX 16u
 #define OVERFLOW_CLOSED (UINT64_C(1) << 63)
+#define CALL_ANYWAY ((struct pair_value){0, 0})
 
 /* What belongs to the thread that turns the wheel. Counters are atomic because
  * hwt_read_stats reads them. */
@@ -135,15 +136,20 @@ timer_tick_at(const struct hwt *timer, uint64_t now_ns)
 	return (now_ns - timer->origin_ns) / timer->tick_ns;
 }
 
-/* The tick that a deadline belongs to, if it has not been begun. */
+/* The tick that a deadline belongs to, if it has not been begun: the boundary
+ * at or after it, or the one after it when the delay was 0. */
 static inline uint64_t
-timer_tick_of(const struct hwt *timer, uint64_t deadline_ns)
+timer_tick_of(const struct hwt *timer, struct pair_value due)
 {
-	if (deadline_ns >= DEADLINE_NEVER)
+	uint64_t since_ns = due.deadline_ns - timer->origin_ns;
+
+	if (due.deadline_ns >= DEADLINE_NEVER)
 		return TICK_NEVER;
-	if (deadline_ns <= timer->origin_ns)
+	if (due.deadline_ns < timer->origin_ns)
 		return 0;
-	return (deadline_ns - timer->origin_ns - 1) / timer->tick_ns + 1;
+	if (since_ns % timer->tick_ns == 0 && !(due.word & FLAG_AFTER))
+		return since_ns / timer->tick_ns;
+	return since_ns / timer->tick_ns + 1;
 }
 
 static inline uint64_t
@@ -187,8 +193,8 @@ void timer_log(const struct hwt *timer, int level, const char *message);
 int timer_enqueue(
     struct hwt *timer, struct cache *cache, uint32_t index, bool *filled);
 /* After an entry was queued or ENQUEUED found set: calls the worker when it
- * sleeps past the deadline. 0: at any rate when it is in a long sleep. */
-void timer_call_worker(struct hwt *timer, uint64_t deadline_ns);
+ * sleeps past the deadline. CALL_ANYWAY: whenever it is in a long sleep. */
+void timer_call_worker(struct hwt *timer, struct pair_value due);
 /* QUEUED back to FREE after timer_enqueue found the queue closed; false when
  * somebody else was faster. */
 bool timer_retract(struct record *record, uint64_t id);

@@ -467,3 +467,10 @@ wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 	}
 	return 0;
 }
+
+/* Entries of this round, which nothing precedes, may be left. */
+void
+wheel_walk_stop(struct wheel *wheel, const struct wheel_walk *walk)
+{
+	wheel->buckets[walk->bucket].round_min = walk->round;
+}

@@ -94,9 +94,10 @@ uint64_t wheel_earliest(struct wheel *wheel);
 
 /* Walks the entries of tick's bucket that are of tick's round. Between calls,
  * the caller may unplace the record that it was told last, and place records;
- * it may not unplace others. */
+ * it may not unplace others. A walk that ends early is to be stopped. */
 void wheel_walk_start(
     struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
 uint32_t wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk);
+void wheel_walk_stop(struct wheel *wheel, const struct wheel_walk *walk);
 
 #endif

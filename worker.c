@@ -87,10 +87,10 @@
 #define SECOND_NS UINT64_C(1000000000)
 
 static void
-worker_place(struct hwt *timer, uint32_t index, uint64_t deadline_ns)
+worker_place(struct hwt *timer, uint32_t index, struct pair_value due)
 {
 	wheel_unplace(&timer->wheel, index);
-	wheel_place(&timer->wheel, index, timer_tick_of(timer, deadline_ns));
+	wheel_place(&timer->wheel, index, timer_tick_of(timer, due));
 }
 
 /* Takes a new timeout over. seen was loaded before now_ns was read. */
@@ -111,7 +111,7 @@ take_queued(
 	}
 	if (!pair_cas(&record->pair, seen, next))
 		return false;
-	worker_place(timer, index, next.deadline_ns);
+	worker_place(timer, index, next);
 	return true;
 }
 
@@ -130,7 +130,7 @@ take_seen(
 	case STATE_PLACED: /* pulled in */
 		if (!pair_cas(&record->pair, seen, next))
 			return false;
-		worker_place(timer, index, seen.deadline_ns);
+		worker_place(timer, index, seen);
 		return true;
 	case STATE_CANCELLED:
 		wheel_unplace(&timer->wheel, index);
@@ -297,9 +297,9 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 			wheel_unplace(&timer->wheel, index);
 			return;
 		}
-		due = timer_tick_of(timer, seen.deadline_ns);
+		due = timer_tick_of(timer, seen);
 		if (due > tick) {
-			worker_place(timer, index, seen.deadline_ns);
+			worker_place(timer, index, seen);
 			return;
 		}
 		executor = record->executor;
@@ -345,8 +345,10 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	wheel_walk_start(&timer->wheel, &walk, tick);
 	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
 		worker_expire(timer, index, tick);
-		if (worker_must_end(timer))
+		if (worker_must_end(timer)) {
+			wheel_walk_stop(&timer->wheel, &walk);
 			return;
+		}
 	}
 }
 
@@ -386,12 +388,39 @@ worker_has_work(const struct hwt *timer)
 	return false;
 }
 
+/* Whether anything is really due at the wheel's earliest tick. What was pushed
+ * out or cancelled since it was placed there is put right, so that it wakes
+ * nobody: each at most once for each time that it is. */
+static bool
+worker_settle(struct hwt *timer, uint64_t tick)
+{
+	struct wheel_walk walk;
+	struct pair_value seen;
+	uint32_t index;
+
+	wheel_walk_start(&timer->wheel, &walk, tick);
+	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
+		seen = pair_load(&record_at(&timer->store, index)->pair);
+		if (word_state(seen.word) != STATE_PLACED) {
+			wheel_unplace(&timer->wheel, index);
+		} else if (timer_tick_of(timer, seen) > tick) {
+			worker_place(timer, index, seen);
+		} else {
+			wheel_walk_stop(&timer->wheel, &walk);
+			return true;
+		}
+	}
+	return false;
+}
+
 bool
 worker_announce(struct hwt *timer, uint64_t *until_ns)
 {
 	uint64_t tick = wheel_earliest(&timer->wheel);
 	uint64_t before_ns = DEADLINE_NEVER;
 
+	while (tick != TICK_NEVER && !worker_settle(timer, tick))
+		tick = wheel_earliest(&timer->wheel);
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {
 		*until_ns = timer_boundary(timer, tick);
