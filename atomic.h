@@ -16,7 +16,7 @@
  *
  * Orders: relaxed, acquire, release and acq_rel are C11's. seq stands on both
  * sides of a store-then-load edge, the only place that needs it: the writer
- * uses a ..._seq operation and then a64_load_seq. On x86-64 a locked
+ * uses a ..._seq operation and then a ..._load_seq. On x86-64 a locked
  * instruction is already a full fence, so a64_load_seq after it is a plain
  * load; a64_store_seq is the one plain store that needs a real fence.
  *
@@ -210,6 +210,12 @@ static inline struct pair_value
 pair_load(const pair_t *p)
 {
 	return pair_unpack(atomic_load_explicit(p, A_ACQUIRE));
+}
+
+static inline struct pair_value
+pair_load_seq(const pair_t *p)
+{
+	return pair_unpack(atomic_load_explicit(p, A_SEQ));
 }
 
 static inline uint64_t
@@ -489,6 +495,16 @@ pair_load(const pair_t *p)
 	struct pair_value v;
 
 	v.word = a64_load_acquire(&p->half[0]);
+	v.deadline_ns = a64_load_relaxed(&p->half[1]);
+	return v;
+}
+
+static inline struct pair_value
+pair_load_seq(const pair_t *p)
+{
+	struct pair_value v;
+
+	v.word = a64_load_seq(&p->half[0]);
 	v.deadline_ns = a64_load_relaxed(&p->half[1]);
 	return v;
 }

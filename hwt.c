@@ -139,22 +139,17 @@ overflow_push(struct hwt *timer, uint32_t index)
 	return 0;
 }
 
-int
-timer_enqueue(
-    struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
-{
-	int error = mpsc_push(
-	    &timer->queues[cache->stripe], &timer->pool, index, filled);
-
-	return error == -ENOMEM ? overflow_push(timer, index) : error;
-}
-
-void
-timer_call_worker(struct hwt *timer, struct pair_value due)
+/* Calls the worker when it sleeps past what the record asks for. */
+static void
+call_worker(struct hwt *timer, struct pair_value due)
 {
 	uint64_t due_ns = due.deadline_ns + ((due.word & FLAG_AFTER) != 0);
 	uint64_t before_ns;
 
+	/* A cancelled one is to be freed; a relaxed one's delay is running. */
+	if (word_state(due.word) == STATE_CANCELLED ||
+	    (due.word & FLAG_RELATIVE))
+		due_ns = 0;
 	do {
 		/* E:asleep fence */
 		before_ns = a64_load_seq(&timer->wake_before);
@@ -169,6 +164,39 @@ timer_call_worker(struct hwt *timer, struct pair_value due)
 	}
 	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
 	futex_wake_one(&timer->wake_sequence);
+}
+
+static int
+enqueue(struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
+{
+	int error = mpsc_push(
+	    &timer->queues[cache->stripe], &timer->pool, index, filled);
+
+	return error == -ENOMEM ? overflow_push(timer, index) : error;
+}
+
+/* Between setting ENQUEUED and pushing, this thread may have been overtaken:
+ * another found ENQUEUED set, relied on this push, and called the worker too
+ * early for it. So it is what the record asks for after the push that counts,
+ * whoever asked. */
+int
+timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
+    uint64_t before, struct pair_value due)
+{
+	bool filled = false;
+	int error;
+
+	if (!(before & FLAG_ENQUEUED)) {
+		error = enqueue(timer, cache, index, &filled);
+		if (error != 0)
+			return error;
+		due = pair_load_seq(&record_at(&timer->store, index)->pair);
+	}
+	/* A queue that has grown is to be drained before it grows long. */
+	if (filled && !(timer->flags & HWT_MANUAL))
+		due.deadline_ns = 0;
+	call_worker(timer, due);
+	return 0;
 }
 
 bool
@@ -195,7 +223,6 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 	uint64_t old = pair_word(&record->pair);
 	uint64_t id = word_id(old, index);
 	struct pair_value next = due;
-	bool filled = false;
 
 	record->task = spec->task;
 	record->arg = spec->arg;
@@ -208,16 +235,11 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 	/* The worker may clear ENQUEUED meanwhile: E:word release */
 	while (!pair_publish(&record->pair, old, next))
 		old = pair_word(&record->pair);
-	if (!(old & FLAG_ENQUEUED) &&
-	    timer_enqueue(timer, cache, index, &filled) != 0 &&
+	if (timer_notify(timer, cache, index, old, next) != 0 &&
 	    timer_retract(record, id)) {
 		record_free(timer, cache, index);
 		return -ESHUTDOWN;
 	}
-	if ((filled && !(timer->flags & HWT_MANUAL)) ||
-	    (due.word & FLAG_RELATIVE))
-		due = CALL_ANYWAY;
-	timer_call_worker(timer, due);
 	return 0;
 }
 
@@ -462,18 +484,16 @@ static int
 cancel_placed(
     struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
 {
-	uint64_t next = (word & ~INDEX_MASK) | STATE_CANCELLED | FLAG_ENQUEUED;
+	struct pair_value next = {
+	    .word = (word & ~INDEX_MASK) | STATE_CANCELLED | FLAG_ENQUEUED};
 	struct cache *cache;
-	bool filled;
 
-	if (!pair_cas_word(&record->pair, word, next))
+	if (!pair_cas_word(&record->pair, word, next.word))
 		return -EAGAIN;
 	cache = cache_of(timer);
-	/* A closed queue has nobody behind it who could use the record. */
-	if (!(word & FLAG_ENQUEUED))
-		(void)timer_enqueue(timer, cache, index, &filled);
 	count_cancelled(timer, cache);
-	timer_call_worker(timer, CALL_ANYWAY);
+	/* A closed queue has nobody behind it who could use the record. */
+	(void)timer_notify(timer, cache, index, word, next);
 	return 0;
 }
 
@@ -605,7 +625,6 @@ reschedule_placed(struct hwt *timer, struct record *record,
     struct pair_value seen, struct pair_value due, uint32_t index)
 {
 	struct pair_value next = moved(seen, due);
-	bool filled;
 
 	/* Later: the worker finds out when it comes to the old place. */
 	if (due.deadline_ns >= seen.deadline_ns)
@@ -614,9 +633,7 @@ reschedule_placed(struct hwt *timer, struct record *record,
 	if (!pair_cas(&record->pair, seen, next))
 		return -EAGAIN;
 	/* Closed: then stop gives the timeout back as it is. */
-	if (!(seen.word & FLAG_ENQUEUED))
-		(void)timer_enqueue(timer, cache_of(timer), index, &filled);
-	timer_call_worker(timer, due);
+	(void)timer_notify(timer, cache_of(timer), index, seen.word, next);
 	return 0;
 }
 
@@ -626,7 +643,8 @@ reschedule_queued(struct hwt *timer, struct record *record,
 {
 	if (!pair_cas(&record->pair, seen, moved(seen, due)))
 		return -EAGAIN;
-	timer_call_worker(timer, due);
+	/* The entry is in the queue, or about to be. */
+	call_worker(timer, due);
 	return 0;
 }
 

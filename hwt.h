@@ -512,7 +512,6 @@ int hwt_shared(struct hwt **timer);
  *
  * [any], not from a task.
  * -EDEADLK  from a task of the shared timer
- * -ENOMEM   there was none yet, and no memory to note that
  */
 int hwt_shared_shutdown(struct hwt_unprocessed *unprocessed);
 

@@ -40,7 +40,7 @@ turn_end(struct hwt *timer)
 int
 hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 {
-	struct hwt *outer = thread_state.turning;
+	uint64_t outer = thread_state.turning;
 	uint64_t before;
 	int error;
 
@@ -55,7 +55,7 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 	error = turn_begin(timer);
 	if (error != 0)
 		return error;
-	thread_state.turning = timer;
+	thread_state.turning = timer->serial;
 	before = timer->worker.tasks_started;
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
 	(void)worker_turn(timer);

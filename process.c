@@ -257,10 +257,10 @@ process_runs_task_of(const struct hwt *timer)
 	const struct run_frame *frame;
 
 	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
-		if (frame->timer == timer)
+		if (frame->serial == timer->serial)
 			return true;
 	}
-	return thread_state.turning == timer;
+	return thread_state.turning == timer->serial;
 }
 
 bool
@@ -269,7 +269,7 @@ process_runs_task(const struct hwt *timer, uint64_t id)
 	const struct run_frame *frame;
 
 	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
-		if (frame->timer == timer && frame->id == id)
+		if (frame->serial == timer->serial && frame->id == id)
 			return true;
 	}
 	return false;

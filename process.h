@@ -14,9 +14,10 @@
 struct hwt;
 struct cache;
 
-/* A task that this thread is running, innermost first. */
+/* A task that this thread is running, innermost first. The timer is named by
+ * its serial: in a forked child, a task's copy outlives its timer. */
 struct run_frame {
-	struct hwt *timer;
+	uint64_t serial;
 	uint64_t id;
 	struct run_frame *outer;
 };
@@ -34,8 +35,8 @@ struct thread_slot {
 struct thread_state {
 	struct thread_slot slot[THREAD_SLOTS];
 	struct run_frame *frames;
-	/* The timer whose wheel this thread is turning. */
-	struct hwt *turning;
+	/* The serial of the timer whose wheel this thread is turning. */
+	uint64_t turning;
 	/* The executor module whose thread this is, or whose task it runs. */
 	const void *module;
 	/* The next slot to give up when all are taken. */

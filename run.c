@@ -30,7 +30,7 @@ static void
 run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
 {
 	struct run_frame frame = {
-	    .timer = timer, .id = id, .outer = thread_state.frames};
+	    .serial = timer->serial, .id = id, .outer = thread_state.frames};
 
 	thread_state.frames = &frame;
 	task((hwt_timeout){id}, arg);
@@ -87,16 +87,12 @@ requeued(struct hwt *timer, struct record *record, struct pair_value before,
 {
 	uint32_t index = record_index(record);
 	struct cache *cache = cache_of(timer);
-	bool filled;
 
-	if (!(before.word & FLAG_ENQUEUED) &&
-	    timer_enqueue(timer, cache, index, &filled) != 0 &&
+	if (timer_notify(timer, cache, index, before.word, now) != 0 &&
 	    timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);
 		record_free(timer, cache, index);
-		return;
 	}
-	timer_call_worker(timer, now);
 }
 
 static void

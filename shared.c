@@ -6,30 +6,45 @@
  * a timer and offers it by compare-and-swap; who comes second destroys its
  * own, which never had a thread. A timer of a parent process counts as none.
  * After hwt_shared_shutdown the stopped one stays in place; when there was
- * none, one is made for that, and never started.
+ * none, REFUSED stands there, and there will be none.
  *
  * EDGES
- *   E:shared   the timer's contents, release by the compare-and-swap in
- *              shared_offer, acquired in shared_timer.
+ *   E:shared   the timer's contents, or the epoch that refuses, release by the
+ *              compare-and-swap that puts it in place, in shared_offer and
+ *              shared_refuse, acquired in shared_look.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "timer.h"
 
+#define REFUSED ((void *)&refused_epoch)
+
 static aptr_t shared;
+/* Of the process that shut down before there was a timer. */
+static a64_t refused_epoch;
 
 static const struct hwt_options shared_options = {.tick_ns = HWT_MS(10)};
 
-/* The one of this process, or NULL. *found: what stands there. */
-static struct hwt *
-shared_timer(struct hwt **found)
+/* 0: *found is this process's; -ESHUTDOWN: there will be none; -ENOENT: none
+ * yet, and *found is what stands in its place. */
+static int
+shared_look(struct hwt **found)
 {
 	/* E:shared acquire */
-	*found = aptr_load_acquire(&shared);
-	if (*found != NULL && process_owns((*found)->epoch))
-		return *found;
-	return NULL;
+	void *there = aptr_load_acquire(&shared);
+
+	if (there == REFUSED) {
+		if (process_owns(a64_load_relaxed(&refused_epoch)))
+			return -ESHUTDOWN;
+		/* A parent's. */
+		(void)aptr_cas_acq_rel(&shared, REFUSED, NULL);
+		there = NULL;
+	}
+	*found = there;
+	if (there == NULL || !process_owns((*found)->epoch))
+		return -ENOENT;
+	return 0;
 }
 
 /* Makes one and offers it in the place of found. */
@@ -50,46 +65,46 @@ shared_offer(struct hwt *found)
 	return hwt_destroy(made);
 }
 
-static int
-shared_find(struct hwt **mine)
+/* What is in the place of found stays, when somebody was faster. */
+static void
+shared_refuse(struct hwt *found)
 {
-	struct hwt *found;
-	int error;
-
-	while ((*mine = shared_timer(&found)) == NULL) {
-		error = shared_offer(found);
-		if (error != 0)
-			return error;
-	}
-	return 0;
+	a64_store_relaxed(&refused_epoch, process_epoch());
+	/* E:shared release */
+	(void)aptr_cas_acq_rel(&shared, found, REFUSED);
 }
 
 int
 hwt_shared(struct hwt **timer)
 {
-	struct hwt *mine;
+	struct hwt *found;
 	int error;
 
 	if (timer == NULL)
 		return -EINVAL;
-	error = shared_find(&mine);
+	while ((error = shared_look(&found)) == -ENOENT) {
+		error = shared_offer(found);
+		if (error != 0)
+			return error;
+	}
 	if (error == 0)
-		error = timer_start(mine);
+		error = timer_start(found);
 	if (error == 0)
-		*timer = mine;
+		*timer = found;
 	return error;
 }
 
 int
 hwt_shared_shutdown(struct hwt_unprocessed *unprocessed)
 {
-	struct hwt *mine;
+	struct hwt *found;
 	int error;
 
 	if (unprocessed != NULL)
 		memset(unprocessed, 0, sizeof(*unprocessed));
-	error = shared_find(&mine);
-	if (error != 0)
-		return error;
-	return timer_stop(mine, HWT_NEVER, unprocessed);
+	while ((error = shared_look(&found)) == -ENOENT)
+		shared_refuse(found);
+	if (error == -ESHUTDOWN)
+		return 0;
+	return timer_stop(found, HWT_NEVER, unprocessed);
 }

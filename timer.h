@@ -27,7 +27,6 @@
 
 #define STRIPES_MAX 16u
 #define OVERFLOW_CLOSED (UINT64_C(1) << 63)
-#define CALL_ANYWAY ((struct pair_value){0, 0})
 
 /* What belongs to the thread that turns the wheel. Counters are atomic because
  * hwt_read_stats reads them. */
@@ -188,14 +187,13 @@ int timer_stop(
 void timer_log(const struct hwt *timer, int level, const char *message);
 
 /* hwt.c */
-/* Queues an entry for a record whose ENQUEUED the caller has just set.
- * -ESHUTDOWN: the queue is closed. *filled: the queue has grown. */
-int timer_enqueue(
-    struct hwt *timer, struct cache *cache, uint32_t index, bool *filled);
-/* After an entry was queued or ENQUEUED found set: calls the worker when it
- * sleeps past the deadline. CALL_ANYWAY: whenever it is in a long sleep. */
-void timer_call_worker(struct hwt *timer, struct pair_value due);
-/* QUEUED back to FREE after timer_enqueue found the queue closed; false when
+/* Tells the worker of a record whose ENQUEUED the caller has just set: queues
+ * an entry, unless ENQUEUED was set in the word before, and calls the worker
+ * when it sleeps past what the record asks for. -ESHUTDOWN: the queue is
+ * closed. */
+int timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
+    uint64_t before, struct pair_value due);
+/* QUEUED back to FREE after timer_notify found it closed; false when
  * somebody else was faster. */
 bool timer_retract(struct record *record, uint64_t id);
 void timer_give_places(struct hwt *timer, uint64_t count);

@@ -20,7 +20,7 @@
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
  * it, the worker announces in wake_before which deadlines would come too
  * early for it, and a caller that brings such a one calls it, as does one that
- * leaves a cancelled record in a bucket, or fills a segment of the queue; the
+ * leaves a cancelled record in a bucket, or adds a segment to the queue; the
  * first to clear wake_before makes the call, and only that one. What else is
  * queued meanwhile waits for the end of the sleep, since nothing of it is due
  * before. A worker that was called twice within one tick sleeps briefly, to
@@ -32,19 +32,22 @@
  *   (A1) queue an entry: add to tail,    (B1) wake_before := announcement
  *        or compare-and-swap the word         full fence
  *        (full fence)
- *   (A2) read wake_before                (B2) read the tails
+ *   (A2) read the word, if it pushed
+ *   (A3) read wake_before                (B2) read the tails
  *
- *   Forbidden: A2 reads 0 and B2 misses the entry. Then the worker would sleep
- *   past the deadline. This is E:asleep. Where A1 finds ENQUEUED set and
- *   pushes nothing, the entry is in the queue already: B2 sees it, or the
- *   worker has slept since before it was pushed, and A2 reads the announcement.
+ *   Forbidden: A3 reads 0 and B2 misses the entry. Then the worker would sleep
+ *   past the deadline. This is E:asleep. A caller that finds ENQUEUED set
+ *   pushes nothing. When the entry is in the queue already, B2 sees it, or the
+ *   worker has slept since before it was pushed, and A3 reads the announcement.
+ *   When another caller is still about to push it, that one's A2 comes after
+ *   its push and reads what the record asks for by then, and it calls.
  *
  * EDGES
- *   E:asleep    see above; fence in timer_enqueue and timer_call_worker, fence
- *               in worker_announce.
+ *   E:asleep    see above; fence in call_worker, fence in worker_announce and
+ *               worker_has_work.
  *   E:called    what the caller did, release by clearing wake_before in
- *               timer_call_worker, acquired by the worker that finds it
- *               cleared in worker_announced.
+ *               call_worker, acquired by the worker that finds it cleared in
+ *               worker_announced.
  *   E:stopping  what hwt_stop did before, release in timer_stop, acquired by
  *               timer_is_stopping.
  *   E:word      a record's fields and what the scheduling thread wrote,
@@ -514,7 +517,7 @@ worker_main(void *argument)
 
 	process_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), life->thread_name);
-	thread_state.turning = timer;
+	thread_state.turning = timer->serial;
 	while (!worker_must_end(timer)) {
 		uint64_t taken = worker_turn(timer);
 
