@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# hwt - a hashed wheel timer for network programs
+#
+#   make            builds libhwt.a and libhwt.so in build/plain
+#   make demo       serves HTTP under load and shows what the timer did
+#   make check      builds and runs every test; the last line counts them
+#   make tidy       checks the style of the sources; a part of check
+#   make perf       runs the benchmarks; one alone: make build/plain/perf/NAME
+#   make deps       installs what demo and check need (they do so themselves)
+#   make install    into PREFIX, /usr/local unless told otherwise
+#   make uninstall  takes that away again
+#   make clean      removes build
+#   make help       shows this
+#
+# Yours to set; what we need ourselves is added, never replaced:
+#
+#   CC CPPFLAGS CFLAGS LDFLAGS LDLIBS
+#   PREFIX LIBDIR INCLUDEDIR DOCDIR MANDIR   where things are installed
+#   DESTDIR          put in front of all of these
+#   V=1              shows the commands
+#   WERROR=1         a warning is an error, as it is in make check
+#   STRESS=300       make check: the stress programs' work, in percent
+#
+# build has one folder per way of building: plain, clang (a second compiler),
+# asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics).
+
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+CLANG ?= clang
+OBJCOPY ?= objcopy
+INSTALL ?= install
+CFLAGS ?= -O2 -g
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DOCDIR ?= $(PREFIX)/share/doc/hwt
+MANDIR ?= $(PREFIX)/share/man
+STRESS ?= 100
+
+ifneq ($(filter check,$(MAKECMDGOALS)),)
+export WERROR := 1
+endif
+
+# demo or check alone use all cores, unless -j says otherwise.
+ifneq ($(filter demo check,$(MAKECMDGOALS)),)
+ifeq ($(words $(MAKECMDGOALS))$(filter -j%,$(MAKEFLAGS)),1)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+endif
+
+# The sources say themselves what they are, by their place.
+core := $(wildcard *.c executor/*.c)
+tests := $(wildcard test/*.c)
+stress := $(wildcard test/stress/*.c)
+misuse := $(wildcard test/misuse/*.c)
+perf := $(wildcard perf/*.c)
+examples := $(wildcard examples/*.c)
+# Of the examples, these are programs; the others are parts of each of them.
+example_mains := $(filter $(addprefix examples/,demo.c httpd.c hostile.c), \
+	$(examples))
+example_parts := $(filter-out $(example_mains),$(examples))
+
+# The header knows the version.
+number = $(shell sed -n 's/^.define HWT_VERSION_$1 //p' hwt.h)
+version := $(call number,MAJOR).$(call number,MINOR).$(call number,PATCH)
+soname := libhwt.so.$(call number,MAJOR)
+so := libhwt.so.$(version)
+
+# compile and link are commands; $1 is the way of building.
+ways := plain clang asan tsan
+cc_plain = $(CC)
+cc_clang = $(CLANG)
+cc_asan = $(CC)
+cc_tsan = $(CC)
+flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+flags_tsan := -fsanitize=thread -DHWT_ATOMIC_C11
+libs_tsan := -latomic
+warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef
+compile = $(cc_$1) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
+	$(warnings) $(if $(filter-out 0,$(WERROR)),-Werror) $(flags_$1) \
+	$(CFLAGS)
+link = $(cc_$1) -pthread $(flags_$1) $(CFLAGS) $(LDFLAGS)
+libs = $(libs_$1) $(LDLIBS)
+
+# Functions of the system that the tests replace, to make them fail.
+wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(tests) \
+	/dev/null))
+
+# Benchmarks print what they were built with.
+flags_said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
+build/plain/perf/%.o: own = -DHWT_CFLAGS='"$(CC) $(flags_said)"'
+build/clang/perf/%.o: own = -DHWT_CFLAGS='"$(CLANG) $(flags_said)"'
+
+ifeq ($(filter-out 0,$(V)),)
+Q := @
+say = @echo '  $1 $@'
+else
+say = @:
+endif
+
+# What is built.
+libraries := build/plain/libhwt.a build/plain/libhwt.so
+perf_programs := $(perf:%.c=build/plain/%)
+example_programs := $(example_mains:%.c=build/plain/%)
+fork_stress := $(wildcard test/stress/fork_*.c)
+clang_objects := $(patsubst %.c,build/clang/%.o, \
+	$(stress) $(misuse) $(perf) $(examples))
+check_programs := $(libraries) $(perf_programs) $(example_programs) \
+	build/plain/hwt-test $(stress:%.c=build/plain/%) \
+	build/clang/hwt-test $(clang_objects) \
+	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
+	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
+
+.PHONY: all help deps deps-demo deps-check demo check tidy perf
+.PHONY: install uninstall clean force
+
+all: $(libraries)
+
+help:
+	@awk 'NR > 2 { if (!/^#/) exit; sub(/^# ?/, ""); print }' Makefile
+
+# What must be there before the first file is compiled. The two wait for each
+# other: apt cannot be run twice at a time.
+deps: deps-demo deps-check
+deps-check: | $(if $(filter deps demo,$(MAKECMDGOALS)),deps-demo)
+deps-demo deps-check:
+	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' tools/deps $(@:deps-%=%)
+before := $(patsubst %,deps-%,$(filter demo check,$(MAKECMDGOALS)))
+
+demo: deps-demo $(example_programs)
+	@build/plain/examples/demo
+
+check: deps-check $(check_programs) | $(filter demo,$(MAKECMDGOALS))
+	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' STRESS='$(STRESS)' \
+		MAKE_COMMAND='$(MAKE_COMMAND)' test/check/run
+
+tidy:
+	@tools/tidy
+
+perf: $(perf_programs)
+	@set -e; for p in $^; do echo "== $$p"; $$p; done
+
+clean:
+	rm -rf build
+
+# The rules for each way of building. The file flags changes when the commands
+# do, so that no object stays that was made by others.
+define rules
+build/$1/flags: force
+	@mkdir -p $$(@D)
+	@echo '$$(subst ','\'',$$(call compile,$1) $$(call link,$1))' >$$@.new
+	@if cmp -s $$@.new $$@; then rm $$@.new; else mv $$@.new $$@; fi
+
+build/$1/%.o: %.c build/$1/flags | $(before)
+	$$(call say,CC)
+	@mkdir -p $$(@D)
+	$$(Q)$$(call compile,$1) $$(own) -MMD -MP -c -o $$@ $$<
+
+build/$1/pic/%.o: %.c build/$1/flags | $(before)
+	$$(call say,CC)
+	@mkdir -p $$(@D)
+	$$(Q)$$(call compile,$1) -fPIC -MMD -MP -c -o $$@ $$<
+
+# One object with its inner names made local: a program that links it may use
+# the same names for its own.
+build/$1/libhwt.a: $(core:%.c=build/$1/%.o)
+	$$(call say,AR)
+	$$(Q)$$(cc_$1) $$(CFLAGS) -nostdlib -r -o build/$1/libhwt.o $$^
+	$$(Q)$$(OBJCOPY) --localize-hidden build/$1/libhwt.o
+	$$(Q)rm -f $$@
+	$$(Q)$$(AR) rcs $$@ build/$1/libhwt.o
+
+build/$1/hwt-test: $(tests:%.c=build/$1/%.o) build/$1/libhwt.a \
+		| build/plain/libhwt.so
+	$$(call say,LD)
+	$$(Q)$$(call link,$1) $(wrapped:%=-Wl,--wrap=%) -o $$@ $$^ \
+		-lcriterion $$(call libs,$1)
+
+$(patsubst %.c,build/$1/%,$(stress) $(misuse)): %: %.o \
+		build/$1/libhwt.a
+	$$(call say,LD)
+	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
+endef
+$(foreach way,$(ways),$(eval $(call rules,$(way))))
+
+# Code stays mapped after dlclose: a worker may be running it.
+build/plain/$(so): $(core:%.c=build/plain/pic/%.o) hwt.map
+	$(call say,LD)
+	$(Q)$(call link,plain) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete \
+		-Wl,-z,defs -Wl,--version-script=hwt.map \
+		-o $@ $(filter %.o,$^) $(LDLIBS)
+
+build/plain/libhwt.so: build/plain/$(so)
+	$(Q)ln -sf $(so) build/plain/$(soname)
+	$(Q)ln -sf $(soname) $@
+
+$(perf_programs): %: %.o build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(call link,plain) -o $@ $^ $(LDLIBS)
+
+$(example_programs): %: %.o $(example_parts:%.c=build/plain/%.o) \
+		build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(call link,plain) -o $@ $^ $(LDLIBS)
+
+# The linker's cache is the administrator's to refresh: ldconfig.
+lib := $(DESTDIR)$(LIBDIR)
+include := $(DESTDIR)$(INCLUDEDIR)
+doc := $(DESTDIR)$(DOCDIR)
+man := $(DESTDIR)$(MANDIR)
+pages := $(wildcard man/*.[1-9])
+
+install: $(libraries)
+	$(Q)$(INSTALL) -d '$(lib)/pkgconfig' '$(include)' '$(doc)'
+	$(Q)$(INSTALL) -m 644 hwt.h '$(include)'
+	$(Q)$(INSTALL) -m 644 build/plain/libhwt.a '$(lib)'
+	$(Q)$(INSTALL) -m 755 build/plain/$(so) '$(lib)'
+	$(Q)ln -sf $(so) '$(lib)/$(soname)'
+	$(Q)ln -sf $(soname) '$(lib)/libhwt.so'
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+		-e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+		-e 's|@VERSION@|$(version)|' hwt.pc.in \
+		>'$(lib)/pkgconfig/hwt.pc'
+	$(Q)chmod 644 '$(lib)/pkgconfig/hwt.pc'
+	$(Q)$(INSTALL) -m 644 README LICENSE '$(doc)'
+	$(Q)for page in $(pages); do \
+		$(INSTALL) -D -m 644 $$page -t '$(man)/man'$${page##*.}; done
+	@echo '  installed hwt $(version) in $(DESTDIR)$(PREFIX)'
+
+uninstall:
+	$(Q)rm -f '$(include)/hwt.h' '$(lib)/pkgconfig/hwt.pc' \
+		'$(lib)/libhwt.a' '$(lib)/libhwt.so' '$(lib)/$(soname)' \
+		'$(lib)/$(so)' '$(doc)/README' '$(doc)/LICENSE'
+	$(Q)for page in $(pages:man/%=%); do \
+		rm -f '$(man)/man'$${page##*.}/$$page; done
+	$(Q)rmdir '$(doc)' 2>/dev/null || :
+
+-include $(shell find build -name '*.d' 2>/dev/null)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A data race and nothing else: only ThreadSanitizer objects. It may miss two
+ * accesses at the very same moment, but not so many. */
+#include <pthread.h>
+#include <stddef.h>
+
+static volatile int shared;
+
+static void *
+count(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 10000; i++)
+		shared++;
+	return arg;
+}
+
+int
+main(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, count, NULL))
+		return 0;
+	(void)count(NULL);
+	(void)pthread_join(thread, NULL);
+	return 0;
+}
