@@ -24,7 +24,7 @@
  * states are decided. pair_cas compares and sets both; pair_cas_word compares
  * and sets word and leaves the deadline as it is. A pair_load that falls
  * between two writes of others may mix them: whoever acts on it does so by
- * pair_cas, which refuses a mixture.
+ * pair_cas, which refuses a mixture, or uses pair_load_whole.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -175,9 +175,9 @@ aptr_load_acquire(const aptr_t *p)
 }
 
 static inline void
-aptr_store_release(aptr_t *p, void *value)
+aptr_store_release(aptr_t *p, const void *value)
 {
-	atomic_store_explicit(p, value, A_RELEASE);
+	atomic_store_explicit(p, (void *)(uintptr_t)value, A_RELEASE);
 }
 
 static inline bool
@@ -455,10 +455,10 @@ aptr_load_acquire(const aptr_t *p)
 }
 
 static inline void
-aptr_store_release(aptr_t *p, void *value)
+aptr_store_release(aptr_t *p, const void *value)
 {
 	ck_pr_fence_release();
-	ck_pr_store_ptr(p, value);
+	ck_pr_store_ptr(p, (void *)(uintptr_t)value);
 }
 
 static inline bool
@@ -495,7 +495,7 @@ pair_load(const pair_t *p)
 	struct pair_value v;
 
 	v.word = a64_load_acquire(&p->half[0]);
-	v.deadline_ns = a64_load_relaxed(&p->half[1]);
+	v.deadline_ns = a64_load_acquire(&p->half[1]);
 	return v;
 }
 
@@ -505,7 +505,7 @@ pair_load_seq(const pair_t *p)
 	struct pair_value v;
 
 	v.word = a64_load_seq(&p->half[0]);
-	v.deadline_ns = a64_load_relaxed(&p->half[1]);
+	v.deadline_ns = a64_load_acquire(&p->half[1]);
 	return v;
 }
 
@@ -545,6 +545,18 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 }
 
 #endif
+
+/* Both halves as they were together. */
+static inline struct pair_value
+pair_load_whole(const pair_t *p)
+{
+	struct pair_value v;
+
+	do
+		v = pair_load_seq(p);
+	while (pair_word(p) != v.word);
+	return v;
+}
 
 /* A counter with one writer at a time: no locked instruction. */
 static inline void

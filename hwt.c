@@ -21,17 +21,21 @@
  *   stale handle against reuse  generation and state are in the same word as
  *                               what is swapped: no step is taken on a record
  *                               that was freed since the word was read.
- *   schedule against stop       stop closes the queues and then sweeps the
- *                               records, clearing every ENQUEUED. Published
- *                               before the sweep comes by: given back, and the
- *                               call returns 0, also when its push failed.
- *                               After: ENQUEUED is clear, so it must push,
- *                               finds the queue closed and retracts.
+ *   schedule against stop       stop closes the gate and the queues, and then
+ *                               sweeps the records. Published before the sweep
+ *                               comes by: given back, and the call returns 0,
+ *                               also when its push failed. After: the call
+ *                               finds the queue closed or, where ENQUEUED was
+ *                               set and it need not push, the gate, and
+ *                               retracts.
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
  *   E:gate      the worker's thread and all before it, release in timer_start
  *               by opening the gate, acquired in timer_enter.
+ *   E:closed    fence between publishing and reading the gate in timer_publish,
+ *               fence between closing the gate in stop_begin and the sweep: a
+ *               publication that the sweep misses finds the gate closed.
  *   E:places    who gives a place up, release in timer_give_places, acquired
  *               by the next one to take it, in take_places.
  *   E:ended     what a task wrote, release by the word's last change in
@@ -39,7 +43,8 @@
  *               record_word.
  *   E:counted   a thread's counters, release by a64_count, acquired in
  *               pending_of: timeouts that have ended are added up before those
- *               that were accepted, so that the difference is never negative.
+ *               that were accepted. A timeout may still end before the call
+ *               that made it counts it; that much less is shown until then.
  *   E:batches   see batch_enter; fence there, fence in timer_stop.
  *
  * E:asleep, E:called, E:overflow and E:word are drawn in worker.c.
@@ -175,6 +180,14 @@ enqueue(struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
 	return error == -ENOMEM ? overflow_push(timer, index) : error;
 }
 
+static bool
+needs_worker(uint64_t word)
+{
+	return word_state(word) == STATE_QUEUED ||
+	    word_state(word) == STATE_PLACED ||
+	    word_state(word) == STATE_CANCELLED;
+}
+
 /* Between setting ENQUEUED and pushing, this thread may have been overtaken:
  * another found ENQUEUED set, relied on this push, and called the worker too
  * early for it. So it is what the record asks for after the push that counts,
@@ -190,7 +203,9 @@ timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
 		error = enqueue(timer, cache, index, &filled);
 		if (error != 0)
 			return error;
-		due = pair_load_seq(&record_at(&timer->store, index)->pair);
+		due = pair_load_whole(&record_at(&timer->store, index)->pair);
+		if (!needs_worker(due.word))
+			return 0;
 	}
 	/* A queue that has grown is to be drained before it grows long. */
 	if (filled && !(timer->flags & HWT_MANUAL))
@@ -208,8 +223,7 @@ timer_retract(struct record *record, uint64_t id)
 		word = pair_word(&record->pair);
 		if (!word_matches(word, id) || word_state(word) != STATE_QUEUED)
 			return false;
-	} while (!pair_cas_word(
-	    &record->pair, word, word_freed(word & ~FLAG_ENQUEUED)));
+	} while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	return true;
 }
 
@@ -217,12 +231,14 @@ timer_retract(struct record *record, uint64_t id)
  * the record is free again. */
 static int
 timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
-    const struct hwt_spec *spec, struct pair_value due, hwt_timeout *handle)
+    const struct hwt_spec *spec, struct pair_value due, bool in_batch,
+    hwt_timeout *handle)
 {
 	struct record *record = record_at(&timer->store, index);
 	uint64_t old = pair_word(&record->pair);
 	uint64_t id = word_id(old, index);
 	struct pair_value next = due;
+	int error;
 
 	record->task = spec->task;
 	record->arg = spec->arg;
@@ -235,12 +251,16 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 	/* The worker may clear ENQUEUED meanwhile: E:word release */
 	while (!pair_publish(&record->pair, old, next))
 		old = pair_word(&record->pair);
-	if (timer_notify(timer, cache, index, old, next) != 0 &&
-	    timer_retract(record, id)) {
-		record_free(timer, cache, index);
-		return -ESHUTDOWN;
-	}
-	return 0;
+	/* E:closed fence */
+	if ((old & FLAG_ENQUEUED) && !in_batch &&
+	    a64_load_seq(&timer->gate) != 1)
+		error = -ESHUTDOWN;
+	else
+		error = timer_notify(timer, cache, index, old, next);
+	if (error == 0 || !timer_retract(record, id))
+		return 0;
+	record_free(timer, cache_of(timer), index);
+	return error;
 }
 
 static int
@@ -256,7 +276,7 @@ timer_schedule(
 	if (error != 0)
 		return error;
 	due = deadline_new(timer, deadline_base(timer), spec->delay_ns);
-	cache = cache_of(timer);
+	cache = cache_for_new(timer);
 	if (!take_places(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
 		return -ENOBUFS;
@@ -266,12 +286,12 @@ timer_schedule(
 		timer_give_places(timer, 1);
 		return error;
 	}
-	cache_count(cache, &cache->accepted, 1);
-	error = timer_publish(timer, cache, index, spec, due, handle);
-	if (error != 0) {
-		cache_count(cache, &cache->accepted, UINT64_MAX);
+	error = timer_publish(timer, cache, index, spec, due, false, handle);
+	cache = cache_of(timer);
+	if (error != 0)
 		timer_give_places(timer, 1);
-	}
+	else
+		cache_count(cache, &cache->accepted, 1);
 	return error;
 }
 
@@ -372,8 +392,8 @@ batch_leave(struct hwt *timer)
 }
 
 static void
-batch_publish(struct hwt *timer, struct cache *cache, uint32_t first,
-    size_t count, const struct hwt_spec *specs, hwt_timeout *timeouts)
+batch_publish(struct hwt *timer, uint32_t first, size_t count,
+    const struct hwt_spec *specs, hwt_timeout *timeouts)
 {
 	uint64_t base_ns = deadline_base(timer);
 	size_t i;
@@ -382,10 +402,11 @@ batch_publish(struct hwt *timer, struct cache *cache, uint32_t first,
 		uint32_t index = first;
 		struct pair_value due =
 		    deadline_new(timer, base_ns, specs[i].delay_ns);
+		struct cache *cache = cache_of(timer);
 
 		first = (uint32_t)record_at(&timer->store, index)->batch_link;
 		cache_count(cache, &cache->accepted, 1);
-		(void)timer_publish(timer, cache, index, &specs[i], due,
+		(void)timer_publish(timer, cache, index, &specs[i], due, true,
 		    timeouts != NULL ? &timeouts[i] : NULL);
 	}
 }
@@ -400,7 +421,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 
 	if (error != 0)
 		return error;
-	cache = cache_of(timer);
+	cache = cache_for_new(timer);
 	if (!take_places(timer, count)) {
 		cache_count(cache, &cache->rejected, count);
 		return -ENOBUFS;
@@ -412,7 +433,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 		error = -ESHUTDOWN;
 		goto free_records;
 	}
-	batch_publish(timer, cache, first, count, specs, timeouts);
+	batch_publish(timer, first, count, specs, timeouts);
 	batch_leave(timer);
 	return 0;
 
@@ -656,7 +677,8 @@ reschedule_running(struct hwt *timer, struct record *record,
 
 	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
 		return -EINPROGRESS;
-	if (seen.word & FLAG_ENDING)
+	/* This run is the last. */
+	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))
 		return -ENOENT;
 	next.word |= FLAG_MOVED;
 	return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
@@ -770,16 +792,15 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 static uint64_t
 pending_of(const struct record_store *store)
 {
-	const struct cache *first = aptr_load_acquire(&store->caches);
 	const struct cache *cache;
 	uint64_t ended = 0;
 	uint64_t accepted = 0;
+	uint32_t i;
 
-	for (cache = first; cache != NULL; cache = cache->next)
+	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
 		ended += a64_load_acquire(&cache->ended);
-	/* E:counted acquire, E:caches acquire */
-	first = aptr_load_acquire(&store->caches);
-	for (cache = first; cache != NULL; cache = cache->next)
+	/* E:counted acquire */
+	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
 		accepted += a64_load_acquire(&cache->accepted);
 	return accepted > ended ? accepted - ended : 0;
 }
@@ -812,6 +833,7 @@ int
 hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
 {
 	const struct cache *cache;
+	uint32_t i;
 
 	if (timer == NULL)
 		return -EINVAL;
@@ -820,8 +842,7 @@ hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
 	if (stats == NULL)
 		return -EINVAL;
 	memset(stats, 0, sizeof(*stats));
-	cache = aptr_load_acquire(&timer->store.caches);
-	for (; cache != NULL; cache = cache->next) {
+	for (i = 0; (cache = cache_counted(&timer->store, i)) != NULL; i++) {
 		stats->scheduled += a64_load_acquire(&cache->accepted);
 		stats->started += a64_load_acquire(&cache->started);
 		stats->cancelled += a64_load_acquire(&cache->cancelled);

@@ -84,8 +84,17 @@
  *   hwt_mailbox_run, hwt_mailbox_destroy
  *                            with each other: they belong to the loop's thread
  *   hwt_pool_destroy, hwt_mailbox_destroy
- *                            with every hand-over to that executor: destroy
- *                            the timers, or end their timeouts, first
+ *                            with scheduling for that executor: end the
+ *                            timeouts, or destroy the timers, first
+ *
+ * None of the functions is async-signal-safe. Tasks and callbacks must return:
+ * no longjmp, no C++ exception, no pthread_exit or cancellation out of them.
+ * Nor may a thread be cancelled in hwt_stop or hwt_cancel_wait.
+ *
+ * PROGRESS. Lock-free means: no call waits for another thread, whatever that
+ * one is doing. The exceptions are those calls that may make the timer grow,
+ * hwt_new_timeout*: a lock guards getting memory from the system, and letting
+ * go of one timer for another in a thread that uses more than 8.
  *
  * ORDER OF CALLS. hwt_create, then anything, then hwt_stop; let executors
  * finish what they hold; hwt_destroy; last the executors' own destroys.
@@ -141,21 +150,28 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  * Whoever accepts calls hwt_run for the timeout once, on any thread, now or
  * later. What is refused is counted, logged once a second at most, and run in
  * the worker, so that nothing is lost.
+ *
+ * An executor must outlive its timeouts, and an execute that the worker is
+ * about to call: a timeout can be cancelled in that very moment. The destroys
+ * of this library's own executors wait for that; another executor is to be kept
+ * until the timer has stopped.
  */
 struct hwt_executor {
 	int (*execute)(void *ctx, struct hwt *timer, hwt_timeout timeout);
 	void *ctx;
 };
 
-/* A clock that never goes back, in nanoseconds; called from any thread. */
+/* A clock that never goes back, in nanoseconds below 2^63; called from any
+ * thread. It must not call the timer. */
 struct hwt_clock {
 	uint64_t (*now_ns)(void *ctx);
 	void *ctx;
 };
 
 /* Tells the thread that turns a manual timer that the wait which it got from
- * hwt_next_wakeup has become too long; called from any thread, inside the call
- * that makes it so. It must not call the timer. */
+ * hwt_next_wakeup has become too long: for an earlier deadline, or to release
+ * the record of a cancelled timeout. Called from any thread, inside the call
+ * that makes it so. It must not call the timer. hwt_stop does not call it. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
@@ -196,8 +212,9 @@ struct hwt_options {
 	/* Strict limit of pending timeouts; 0: none. It is never exceeded, and
 	 * never refuses while a place is free and nobody else is scheduling. A
 	 * place is free again when hwt_cancel returned 0, and before the first
-	 * instruction of a one-shot task. (Whatever the limit, at most 2^28-2^16
-	 * timeouts are live at once: beyond that, -ENOMEM.) */
+	 * instruction of a one-shot task. (Whatever the limit, at most
+	 * 2^28-2^16 timeouts are live at once, 2^27 in wheels of more than
+	 * 2^27: beyond that, -ENOMEM.) */
 	uint64_t max_pending;
 	/* A task that holds the worker longer is counted, and logged once a
 	 * second at most; 0: off. */
@@ -231,7 +248,7 @@ struct hwt_spec {
 	 * coalesce. The handle stays valid, and the timeout counts as pending,
 	 * until it ends. A period of 2^63 or more is -EINVAL. */
 	uint64_t period_ns;
-	/* NULL: the timer's. Must outlive the timeout. */
+	/* NULL: the timer's. Must outlive the timeout: see hwt_executor. */
 	const struct hwt_executor *executor;
 	uint64_t reserved[3];
 };
@@ -291,7 +308,8 @@ struct hwt_stats {
  * [any][cb]. On success *timer is owned by the caller, who ends it with
  * hwt_stop and hwt_destroy.
  * -EINVAL   an option is outside its range, a reserved word or an unknown flag
- *           is set, a clock or wake without HWT_MANUAL
+ *           is set, a clock or wake without HWT_MANUAL, a structure whose
+ *           function is NULL, a detached thread_attr
  * -ENOMEM
  */
 int hwt_create(struct hwt **timer, const struct hwt_options *options);
@@ -304,7 +322,7 @@ int hwt_create(struct hwt **timer, const struct hwt_options *options);
  * [any][cb].
  * -EINVAL     a manual timer
  * -ESHUTDOWN  stopped, or being stopped
- * -EAGAIN     no thread to be had
+ * -EAGAIN     no thread to be had, or not as thread_attr asks for it
  * -ENOMEM     no memory for it
  */
 int hwt_start(struct hwt *timer);
@@ -326,7 +344,8 @@ int hwt_start(struct hwt *timer);
 int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 
 /*
- * As hwt_stop, but waits at most wait_ns for a task that does not return.
+ * As hwt_stop, but waits at most wait_ns for a task that does not return. (A
+ * start or an hwt_new_timeouts that is under way is waited for in any case.)
  *
  * -ETIMEDOUT  stopping goes on; call again: the list is still to be had
  */
@@ -348,7 +367,8 @@ bool hwt_unprocessed_next(
  * other call on the timer may be under way, and none may follow.
  *
  * [any]
- * -EBUSY  not stopped, or an executor still holds timeouts of it
+ * -EBUSY  not stopped, or an executor still holds timeouts of it, cancelled
+ *         ones included: each is to be given to hwt_run
  * -EPERM  the shared timer
  */
 int hwt_destroy(struct hwt *timer);
@@ -376,7 +396,7 @@ int hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 
 /*
  * As hwt_new_timeout, handed to executor when due. executor must outlive the
- * timeout; NULL: the timer's.
+ * timeout (see hwt_executor); NULL: the timer's.
  *
  * -EINVAL  also: executor->execute is NULL
  */
@@ -385,8 +405,8 @@ int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
 
 /*
  * Schedules the count timeouts that specs describe, all or none; their handles
- * go to timeouts, which may be NULL. count 0 is 0. One reading of the clock
- * serves all. hwt_stop waits for a call that is under way.
+ * go to timeouts, which may be NULL. count 0 is 0, whatever specs is. One
+ * reading of the clock serves all. hwt_stop waits for a call that is under way.
  *
  * [any][cb]. Errors as hwt_new_timeout; -EINVAL also: specs is NULL, a
  * reserved word is set, a period is out of range.
@@ -423,7 +443,7 @@ int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
  * Moves the deadline. 0: the one deadline is now delay_ns from this call,
  * earlier or later, same handle. delay_ns has the range that hwt_new_timeout
  * states. A periodic timeout's task may reschedule itself, which rebases its
- * grid.
+ * grid; when the timer is being stopped, that run is its last: -ENOENT.
  *
  * [any][cb]. Lock-free, O(1), no allocation. Pushing a deadline out is one
  * atomic update and leaves the worker alone.
@@ -464,7 +484,8 @@ int hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats);
 /*
  * For executors, once per accepted hand-over, on any thread, also inside
  * execute: starts the task unless it was cancelled meanwhile. Then it frees
- * the record and answers -ENOENT.
+ * the record and answers -ENOENT. Only the executor that accepted the timeout
+ * may call it.
  *
  * [any].
  * -ENOENT  cancelled; or a second call, or a timeout that is not handed over:
@@ -474,12 +495,13 @@ int hwt_run(struct hwt *timer, hwt_timeout timeout);
 
 /*
  * Turns the wheel of a manual timer up to now. *tasks_started becomes the
- * number of tasks that this call started itself; NULL: not wanted.
+ * number of tasks that this call started itself, not counting what an executor
+ * started; NULL: not wanted.
  *
  * One thread at a time.
  * -EINVAL     not a manual timer
- * -EDEADLK    from a task of this timer's hwt_advance, or while another
- *             thread's is under way
+ * -EDEADLK    inside an hwt_advance of this timer, or while another thread's
+ *             is under way
  * -ESHUTDOWN  stopped, or being stopped
  */
 int hwt_advance(struct hwt *timer, uint64_t *tasks_started);
@@ -531,7 +553,8 @@ struct hwt_pool;
 int hwt_pool_create(
     struct hwt_pool **pool, unsigned threads, size_t queue_limit);
 
-/* The pool as an executor; valid until hwt_pool_destroy. [any][cb]. */
+/* The pool as an executor; valid until hwt_pool_destroy. NULL for NULL, and in
+ * a child. [any][cb]. */
 const struct hwt_executor *hwt_pool_executor(struct hwt_pool *pool);
 
 /*
@@ -570,11 +593,14 @@ int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);
 
-/* The mailbox as an executor; valid until hwt_mailbox_destroy. [any][cb]. */
+/* The mailbox as an executor; valid until hwt_mailbox_destroy. NULL for NULL,
+ * and in a child. [any][cb]. */
 const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
 
 /*
- * Frees the mailbox and closes its file descriptor.
+ * Frees the mailbox and closes its file descriptor, which is to be taken out of
+ * epoll before. A loop that ends while its timers live on cancels its timeouts,
+ * calls hwt_mailbox_run once more, and then this.
  *
  * The loop's thread. No timer may still hand timeouts to it.
  * -EBUSY  it holds timeouts (cancelled ones too: one more hwt_mailbox_run

@@ -20,12 +20,12 @@
  *      accepted together.
  *   3. The queues are closed: a push lands before that or is told.
  *   4. The worker's end is awaited (or that of an hwt_advance).
- *   5. All records are swept: ENQUEUED is cleared everywhere, and what is
- *      pending becomes UNPROCESSED. A caller that is still in the middle of
- *      scheduling either published before the sweep came by, and its timeout
- *      is given back; or it finds no ENQUEUED, must push, is refused and takes
- *      its timeout back. Either way its call says what happened. The word of
- *      the record decides, so nothing is lost and nothing is told twice.
+ *   5. All records are swept: what is pending becomes UNPROCESSED. A caller
+ *      that is still in the middle of scheduling either published before the
+ *      sweep came by, and its timeout is given back; or it finds the queue
+ *      closed, or the gate where it need not push, and takes its timeout back.
+ *      Either way its call says what happened. The word of the record decides,
+ *      so nothing is lost and nothing is told twice.
  *
  * A run in an executor that ends after 1 is the last of its periodic timeout;
  * one that ended before may have queued the next, which 5 gives back.
@@ -35,6 +35,7 @@
  *   E:batches   fence in stop_begin: the gate is closed before the batches are
  *               counted, and batch_enter counts before it reads the gate.
  *   E:gate      drawn in hwt.c; release in timer_start.
+ *   E:closed    drawn in hwt.c; fence in stop_begin.
  *   E:handed    drawn in run.c; acquired in hwt_destroy.
  */
 #define _GNU_SOURCE
@@ -349,7 +350,7 @@ stop_begin(struct hwt *timer)
 	uint32_t i;
 
 	timer->life.phase = PHASE_STOPPING;
-	/* E:batches fence */
+	/* E:batches fence, E:closed fence */
 	a64_store_seq(&timer->gate, 0);
 	/* E:stopping release */
 	a32_store_release(&timer->stopping, 1);
@@ -362,24 +363,21 @@ stop_begin(struct hwt *timer)
 	overflow_close(timer);
 }
 
-/* Ends one pending timeout, and clears ENQUEUED in any record. True when it
- * was pending. */
+/* True when the record was pending. */
 static bool
 sweep_record(struct record *record)
 {
 	struct pair_value seen, next;
-	bool pending;
 
 	do {
-		seen = pair_load(&record->pair);
-		pending = word_state(seen.word) == STATE_QUEUED ||
-		    word_state(seen.word) == STATE_PLACED;
+		seen = pair_load_seq(&record->pair);
+		if (word_state(seen.word) != STATE_QUEUED &&
+		    word_state(seen.word) != STATE_PLACED)
+			return false;
 		next = seen;
-		next.word &= ~FLAG_ENQUEUED;
-		if (pending)
-			next.word |= STATE_UNPROCESSED;
+		next.word |= STATE_UNPROCESSED;
 	} while (!pair_cas(&record->pair, seen, next));
-	return pending;
+	return true;
 }
 
 static uint32_t
@@ -404,16 +402,21 @@ stop_sweep(struct hwt *timer)
 	(void)a64_add_acq_rel(&store->spare.ended, count);
 	timer_give_places(timer, count);
 	timer->life.unprocessed = count;
-	timer->life.stopped_ns = timer_now(timer);
+}
+
+static struct timespec
+timespec_of(uint64_t ns)
+{
+	return (struct timespec){
+	    .tv_sec = (time_t)(ns / 1000000000u),
+	    .tv_nsec = (long)(ns % 1000000000u),
+	};
 }
 
 static bool
 life_wait(struct lifecycle *life, uint64_t until_ns)
 {
-	struct timespec until = {
-	    .tv_sec = (time_t)(until_ns / 1000000000u),
-	    .tv_nsec = (long)(until_ns % 1000000000u),
-	};
+	struct timespec until = timespec_of(until_ns);
 
 	if (until_ns == HWT_NEVER)
 		return pthread_cond_wait(&life->changed, &life->lock) == 0;
@@ -432,6 +435,26 @@ worker_has_ended(const struct hwt *timer)
 	    life->worker_ended;
 }
 
+/* With the lock held, which is given up meanwhile: destructors of the worker's
+ * thread-specific data may take their time, or call the timer. */
+static bool
+join_worker(struct lifecycle *life, uint64_t until_ns)
+{
+	struct timespec until = timespec_of(until_ns);
+	int error;
+
+	life->joining = true;
+	(void)pthread_mutex_unlock(&life->lock);
+	error = until_ns == HWT_NEVER
+	    ? pthread_join(life->thread, NULL)
+	    : pthread_clockjoin_np(life->thread, NULL, CLOCK_MONOTONIC, &until);
+	(void)pthread_mutex_lock(&life->lock);
+	life->joining = false;
+	life->joined = error == 0;
+	(void)pthread_cond_broadcast(&life->changed);
+	return life->joined;
+}
+
 /* With the lock held: until the worker has ended and all is swept. */
 static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
@@ -442,9 +465,12 @@ stop_finish(struct hwt *timer, uint64_t until_ns)
 		if (!life_wait(life, until_ns) && !worker_has_ended(timer))
 			return -ETIMEDOUT;
 	}
-	if (life->worker_ended && !life->joined) {
-		life->joined = true;
-		(void)pthread_join(life->thread, NULL);
+	while (life->worker_ended && !life->joined) {
+		bool waited = life->joining ? life_wait(life, until_ns)
+					    : join_worker(life, until_ns);
+
+		if (!waited && !life->joined)
+			return -ETIMEDOUT;
 	}
 	if (life->phase != PHASE_STOPPED) {
 		life->phase = PHASE_STOPPED;
@@ -454,11 +480,13 @@ stop_finish(struct hwt *timer, uint64_t until_ns)
 }
 
 static void
-take_list(struct hwt *timer, struct hwt_unprocessed *unprocessed)
+take_list(
+    struct hwt *timer, uint64_t called_ns, struct hwt_unprocessed *unprocessed)
 {
 	struct lifecycle *life = &timer->life;
 
 	if (!life->list_taken && unprocessed != NULL) {
+		life->stopped_ns = called_ns;
 		unprocessed->count = life->unprocessed;
 		unprocessed->private_words[0] = (uint64_t)(uintptr_t)timer;
 		unprocessed->private_words[1] = 1;
@@ -471,6 +499,7 @@ timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
 {
 	struct lifecycle *life = &timer->life;
+	uint64_t called_ns = timer_now(timer);
 	uint64_t now_ns = clock_monotonic_ns();
 	uint64_t until_ns = HWT_NEVER;
 	int result;
@@ -486,7 +515,7 @@ timer_stop(
 		stop_begin(timer);
 	result = stop_finish(timer, until_ns);
 	if (result == 0)
-		take_list(timer, unprocessed);
+		take_list(timer, called_ns, unprocessed);
 	(void)pthread_mutex_unlock(&life->lock);
 	return result;
 }
@@ -574,6 +603,7 @@ hwt_destroy(struct hwt *timer)
 		return 0;
 	if (!process_owns(timer->epoch)) {
 		/* A child: the lock and the thread are its parent's. */
+		shared_forget(timer);
 		timer_free(timer);
 		return 0;
 	}

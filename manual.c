@@ -40,7 +40,7 @@ turn_end(struct hwt *timer)
 int
 hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 {
-	uint64_t outer = thread_state.turning;
+	struct run_frame frame;
 	uint64_t before;
 	int error;
 
@@ -50,16 +50,16 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		return -EOWNERDEAD;
 	if (!(timer->flags & HWT_MANUAL))
 		return -EINVAL;
-	if (process_runs_task_of(timer))
-		return -EDEADLK;
 	error = turn_begin(timer);
 	if (error != 0)
 		return error;
-	thread_state.turning = timer->serial;
+	frame = (struct run_frame){
+	    .serial = timer->serial, .outer = thread_state.frames};
+	thread_state.frames = &frame;
 	before = timer->worker.tasks_started;
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
 	(void)worker_turn(timer);
-	thread_state.turning = outer;
+	thread_state.frames = frame.outer;
 	/* A task forked, and this is the child's copy of its return. */
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;

@@ -25,11 +25,14 @@
  *
  * INVARIANTS
  *   1. A slot is 0 or holds an index that was not taken; a segment in the pool
- *      holds only zeros.
+ *      holds only zeros, but for the pool's link in its first slot.
  *   2. A segment goes back to the pool when all its slots were taken and the
  *      consumer has left it, which it does only when it is not the tail.
  *   3. Segments: as many as full ones that wait, and two per queue, and one
- *      for each open hole.
+ *      for each open hole and each producer that is about to extend. All but
+ *      the last two kinds are reserved before a record exists that could need
+ *      them, so that a push takes no lock and no memory from the system. When
+ *      too many producers were preempted, it answers -ENOMEM.
  *
  * A producer that read tail and is overtaken until its segment was emptied,
  * reused and is full at the tail again may still succeed with its
@@ -47,9 +50,9 @@
  *              through those that follow it.
  *   E:segment  an emptied segment, release in pool_put, acquired in pool_get.
  *              As with batches in record.c, a tag guards the stack.
- *   E:arena    an arena, release in pool_grow, acquired by segment_at.
- *   E:limit    the number of segments, release in pool_grow after the arena,
- *              acquired in pool_get.
+ *   E:arena    an arena, release in mpsc_pool_reserve, acquired by segment_at.
+ *   E:limit    the number of segments, release in mpsc_pool_reserve after the
+ *              arena, acquired in pool_carve.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -63,6 +66,8 @@
 #define ARENA_BYTES (ARENA_SEGMENTS * sizeof(struct mpsc_segment))
 #define ARENAS_MAX 8192u
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
+/* For holes and for producers that are about to extend. */
+#define SPARE 16u
 
 _Static_assert(sizeof(struct mpsc_segment) == 4096, "a segment is one page");
 
@@ -106,7 +111,6 @@ mpsc_pool_create(struct mpsc_pool *pool, a64_t *memory_bytes)
 	pool->arenas = map(TABLE_BYTES);
 	if (pool->arenas == NULL)
 		return -ENOMEM;
-	(void)pthread_mutex_init(&pool->grow_lock, NULL);
 	pool->memory_bytes = memory_bytes;
 	a32_store_relaxed(&pool->carved, 1); /* 0 is none */
 	return 0;
@@ -138,50 +142,42 @@ mpsc_queue_create(struct mpsc_queue *queue)
 	queue->hole_count = 0;
 }
 
-static bool
-pool_grow(struct mpsc_pool *pool, uint32_t seen_limit)
+bool
+mpsc_pool_reserve(struct mpsc_pool *pool, uint64_t indexes, uint32_t queues)
 {
+	uint64_t needed = 1 + indexes / MPSC_SLOTS + 2 * queues + SPARE;
+	uint32_t limit = a32_load_relaxed(&pool->limit);
 	void *arena;
-	bool grown = true;
 
-	(void)pthread_mutex_lock(&pool->grow_lock);
-	if (a32_load_relaxed(&pool->limit) == seen_limit) {
-		arena = seen_limit < ARENAS_MAX * ARENA_SEGMENTS
-		    ? map(ARENA_BYTES)
-		    : NULL;
-		grown = arena != NULL;
-		if (grown) {
-			/* E:arena release */
-			aptr_store_release(
-			    &pool->arenas[seen_limit >> ARENA_BITS], arena);
-			/* E:limit release */
-			a32_store_release(
-			    &pool->limit, seen_limit + ARENA_SEGMENTS);
-		}
+	while (limit < needed) {
+		if (limit >= ARENAS_MAX * ARENA_SEGMENTS)
+			return false;
+		arena = map(ARENA_BYTES);
+		if (arena == NULL)
+			return false;
+		/* E:arena release */
+		aptr_store_release(&pool->arenas[limit >> ARENA_BITS], arena);
+		limit += ARENA_SEGMENTS;
+		/* E:limit release */
+		a32_store_release(&pool->limit, limit);
 	}
-	(void)pthread_mutex_unlock(&pool->grow_lock);
-	return grown;
+	return true;
 }
 
-/* A segment that was never used; 0: no memory. */
+/* A segment that was never used; 0: there is none. */
 static uint32_t
 pool_carve(struct mpsc_pool *pool)
 {
-	uint32_t at, limit;
+	uint32_t at;
 
-	for (;;) {
-		/* E:limit acquire */
-		limit = a32_load_acquire(&pool->limit);
+	do {
 		at = a32_load_relaxed(&pool->carved);
-		if (at >= limit) {
-			if (!pool_grow(pool, limit))
-				return 0;
-		} else if (a32_cas_acq_rel(&pool->carved, at, at + 1)) {
-			(void)a64_add_relaxed(
-			    pool->memory_bytes, sizeof(struct mpsc_segment));
-			return at;
-		}
-	}
+		/* E:limit acquire */
+		if (at >= a32_load_acquire(&pool->limit))
+			return 0;
+	} while (!a32_cas_acq_rel(&pool->carved, at, at + 1));
+	(void)a64_add_relaxed(pool->memory_bytes, sizeof(struct mpsc_segment));
+	return at;
 }
 
 /* A pooled segment's successor in the pool is in its first slot, which is
@@ -241,6 +237,18 @@ mpsc_extend(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t segment,
 	return false;
 }
 
+/* Takes back what producers have counted past a full segment's end, which would
+ * run over in the end. */
+static void
+tail_rewind(struct mpsc_queue *queue, uint32_t segment)
+{
+	uint64_t tail = a64_load_relaxed(&queue->tail);
+
+	if (!(tail & CLOSED) && tail_segment(tail) == segment)
+		(void)a64_cas_seq(
+		    &queue->tail, tail, (uint64_t)segment << 32 | MPSC_SLOTS);
+}
+
 int
 mpsc_push(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t index,
     bool *filled)
@@ -258,8 +266,10 @@ mpsc_push(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t index,
 		if (slot < MPSC_SLOTS)
 			break;
 		fresh = pool_get(pool);
-		if (fresh == 0)
+		if (fresh == 0) {
+			tail_rewind(queue, segment);
 			return -ENOMEM;
+		}
 		if (mpsc_extend(queue, pool, segment, fresh, index)) {
 			*filled = segment != 0;
 			return 0;

@@ -14,7 +14,6 @@
 #ifndef HWT_MPSC_QUEUE_H
 #define HWT_MPSC_QUEUE_H
 
-#include <pthread.h>
 #include <stddef.h>
 
 #include "atomic.h"
@@ -33,7 +32,6 @@ struct mpsc_segment {
 /* Where queues get their segments from and leave them. */
 struct mpsc_pool {
 	aptr_t *arenas;
-	pthread_mutex_t grow_lock;
 	_Alignas(CACHE_LINE) a64_t free; /* tag and index of the first */
 	_Alignas(CACHE_LINE) a32_t carved;
 	a32_t limit;
@@ -58,10 +56,15 @@ struct mpsc_queue {
 
 int mpsc_pool_create(struct mpsc_pool *pool, a64_t *memory_bytes);
 void mpsc_pool_destroy(struct mpsc_pool *pool);
+/* Makes sure that so many indexes can wait in so many queues. One thread at a
+ * time. */
+bool mpsc_pool_reserve(
+    struct mpsc_pool *pool, uint64_t indexes, uint32_t queues);
 void mpsc_queue_create(struct mpsc_queue *queue);
 
-/* 0; -ESHUTDOWN when closed; -ENOMEM when no segment is to be had. *filled: the
- * push took the first place of a segment. */
+/* Lock-free. 0; -ESHUTDOWN when closed; -ENOMEM when no segment is to be had,
+ * which can only happen while other producers are in the middle of a push.
+ * *filled: the push took the first place of another segment. */
 int mpsc_push(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t index,
     bool *filled);
 void mpsc_close(struct mpsc_queue *queue);

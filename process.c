@@ -3,7 +3,7 @@
  * Fork, thread exit and the list of live timers.
  *
  * FORK. A page that the kernel wipes in every child (MADV_WIPEONFORK) holds
- * the epoch. Timers carry the epoch of their making, so that one load tells
+ * the epoch, where there is such a page. Timers carry the epoch of their making, so that one load tells
  * whether they are this process's own; a child reads 0 and finds all of them
  * foreign, without having run a line of code. That also covers a bare clone
  * and a fork in the middle of anything. Where the kernel has no such page, an
@@ -11,8 +11,8 @@
  * epoch takes a new one, with an empty registry and a fresh lock: whoever held
  * the lock at the moment of the fork does not exist there.
  *
- * THREADS. Each thread remembers the caches of the timers that it used last.
- * The cache belongs to the timer (see record.c); the thread only holds it, and
+ * THREADS. Each thread remembers the caches of the timers that it used first;
+ * taking one into an empty slot needs no lock. The cache belongs to the timer (see record.c); the thread only holds it, and
  * gives it back when it exits. At that time the timer may be gone. The
  * registry answers that: it knows the live ones by address and serial, and
  * hwt_destroy takes the timer out of it, under the same lock, before anything
@@ -54,8 +54,11 @@ static struct {
 static uint64_t last_epoch = EPOCH_RENEWING;
 static uint64_t last_serial;
 
+/* Without it, threads have no caches. */
 static pthread_key_t exit_key;
 static bool exit_key_made;
+
+static void thread_exits(void *state);
 
 static void
 process_forked(void)
@@ -63,20 +66,25 @@ process_forked(void)
 	a64_store_relaxed(process_epoch_word, EPOCH_NONE);
 }
 
-/* Runs before any thread can use a timer. When the page cannot be had, the
- * handler alone must do. */
-__attribute__((constructor)) static void
+/* Before constructors without a priority: one of those may make a timer. That
+ * one keeps its epoch even so. When the page cannot be had, a handler must do;
+ * it is not there otherwise, since it would undo what a handler of the user,
+ * registered before it, has made in the child. */
+__attribute__((constructor(101))) static void
 process_init(void)
 {
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+	a64_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (page != MAP_FAILED) {
-		if (madvise(page, 4096, MADV_WIPEONFORK) == 0)
-			process_epoch_word = page;
-		else
-			(void)munmap(page, 4096);
+	exit_key_made = pthread_key_create(&exit_key, thread_exits) == 0;
+
+	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
+		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
+		process_epoch_word = page;
+		return;
 	}
+	if (page != MAP_FAILED)
+		(void)munmap(page, 4096);
 	(void)pthread_atfork(NULL, NULL, process_forked);
 }
 
@@ -156,6 +164,30 @@ process_remove_timer(struct hwt *timer)
 	process_unlock();
 }
 
+static bool
+is_handing_to(const struct hwt *timer, const struct hwt_executor *executor)
+{
+	/* E:handing acquire */
+	const struct hwt_executor *handing = aptr_load_acquire(&timer->handing);
+
+	return handing == executor ||
+	    (handing == &timer->executor && handing->ctx == executor->ctx);
+}
+
+void
+process_await_hand_overs(const struct hwt_executor *executor)
+{
+	const struct hwt *timer;
+
+	process_lock();
+	for (timer = registry.timers; timer != NULL;
+	     timer = timer->registry_next) {
+		while (is_handing_to(timer, executor))
+			(void)sched_yield();
+	}
+	process_unlock();
+}
+
 /* With the lock held: whether the slot's timer is a live one of this process.
  * The address alone is compared before anything behind it is read. */
 static bool
@@ -192,63 +224,92 @@ thread_exits(void *state)
 	process_unlock();
 }
 
-/* With the lock held. Another destructor of the same thread may use a timer
- * after thread_exits ran: then it is called once more. */
+/* Another destructor of the same thread may use a timer after thread_exits ran:
+ * then it is called once more. */
 static bool
 watch_thread_exit(void)
 {
-	if (thread_state.watched)
-		return true;
-	if (!exit_key_made)
-		exit_key_made =
-		    pthread_key_create(&exit_key, thread_exits) == 0;
-	if (!exit_key_made)
-		return false;
-	thread_state.watched =
-	    pthread_setspecific(exit_key, &thread_state) == 0;
+	if (!thread_state.watched)
+		thread_state.watched = exit_key_made &&
+		    pthread_setspecific(exit_key, &thread_state) == 0;
 	return thread_state.watched;
 }
 
+/* The slot of a timer, put first for the next time; or NULL. */
 static struct thread_slot *
-free_slot(void)
+find_slot(const struct hwt *timer)
 {
-	struct thread_slot *slot;
+	struct thread_slot *first = &thread_state.slot[0];
+	struct thread_slot found;
 	int i;
 
 	for (i = 0; i < THREAD_SLOTS; i++) {
-		slot = &thread_state.slot[i];
-		if (slot->timer == NULL || !slot_lives(slot))
-			return slot;
-	}
-	return &thread_state.slot[thread_state.victim++ % THREAD_SLOTS];
-}
-
-struct cache *
-process_attach_cache(struct hwt *timer)
-{
-	struct thread_slot first = thread_state.slot[0];
-	struct thread_slot *slot;
-	struct cache *cache = NULL;
-	int i;
-
-	for (i = 1; i < THREAD_SLOTS; i++) {
-		slot = &thread_state.slot[i];
-		if (slot->timer == timer && slot->serial == timer->serial) {
-			thread_state.slot[0] = *slot;
-			*slot = first;
-			return thread_state.slot[0].cache;
+		found = thread_state.slot[i];
+		if (found.timer == timer && found.serial == timer->serial) {
+			thread_state.slot[i] = *first;
+			*first = found;
+			return first;
 		}
 	}
-	process_lock();
-	if (watch_thread_exit())
-		cache = cache_claim(timer);
-	if (cache != NULL) {
-		slot = free_slot();
-		slot_release(slot);
-		*slot = (struct thread_slot){timer, timer->serial, cache};
+	return NULL;
+}
+
+/* A slot that was never used. */
+static struct thread_slot *
+empty_slot(void)
+{
+	int i;
+
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		if (thread_state.slot[i].timer == NULL)
+			return &thread_state.slot[i];
 	}
+	return NULL;
+}
+
+/* Gives up the slot of a timer that is gone, or any. */
+static void
+vacate_slot(void)
+{
+	struct thread_slot *slot;
+	int i;
+
+	process_lock();
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		slot = &thread_state.slot[i];
+		if (slot->timer == NULL || !slot_lives(slot))
+			break;
+	}
+	if (i == THREAD_SLOTS)
+		slot = &thread_state
+			    .slot[thread_state.misses / MISSES_PER_CHANGE % i];
+	slot_release(slot);
 	process_unlock();
-	return cache;
+}
+
+/* Threads that use more timers than they have slots do without a cache most of
+ * the time, rather than take the lock most of the time. */
+struct cache *
+process_attach_cache(struct hwt *timer, bool may_lock)
+{
+	struct thread_slot *slot = find_slot(timer);
+	struct cache *cache;
+
+	if (slot != NULL)
+		return slot->cache;
+	slot = empty_slot();
+	if (slot == NULL && may_lock &&
+	    thread_state.misses++ % MISSES_PER_CHANGE == 0) {
+		vacate_slot();
+		slot = empty_slot();
+	}
+	if (slot == NULL || !watch_thread_exit())
+		return NULL;
+	cache = cache_claim(timer);
+	if (cache == NULL)
+		return NULL;
+	*slot = (struct thread_slot){timer, timer->serial, cache};
+	return find_slot(timer)->cache;
 }
 
 bool
@@ -260,7 +321,7 @@ process_runs_task_of(const struct hwt *timer)
 		if (frame->serial == timer->serial)
 			return true;
 	}
-	return thread_state.turning == timer->serial;
+	return false;
 }
 
 bool
@@ -268,6 +329,8 @@ process_runs_task(const struct hwt *timer, uint64_t id)
 {
 	const struct run_frame *frame;
 
+	if (id == 0)
+		return false;
 	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
 		if (frame->serial == timer->serial && frame->id == id)
 			return true;

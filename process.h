@@ -14,11 +14,12 @@
 struct hwt;
 struct cache;
 
-/* A task that this thread is running, innermost first. The timer is named by
- * its serial: in a forked child, a task's copy outlives its timer. */
+/* A task that this thread is running, or a wheel that it is turning, innermost
+ * first. The timer is named by its serial: in a forked child, a task's copy
+ * outlives its timer. */
 struct run_frame {
 	uint64_t serial;
-	uint64_t id;
+	uint64_t id; /* 0: turning the wheel */
 	struct run_frame *outer;
 };
 
@@ -30,25 +31,32 @@ struct thread_slot {
 	struct cache *cache;
 };
 
-#define THREAD_SLOTS 4
+#define THREAD_SLOTS 8
+/* With more live timers than slots, a thread changes a slot this seldom. */
+#define MISSES_PER_CHANGE 64
 
 struct thread_state {
 	struct thread_slot slot[THREAD_SLOTS];
 	struct run_frame *frames;
-	/* The serial of the timer whose wheel this thread is turning. */
-	uint64_t turning;
-	/* The executor module whose thread this is, or whose task it runs. */
-	const void *module;
-	/* The next slot to give up when all are taken. */
-	unsigned victim;
+	/* The executor whose thread this is, and the epoch of its making. */
+	const void *executor;
+	uint64_t executor_epoch;
+	/* How often no slot was free: which one to give up, now and then. */
+	unsigned misses;
 	/* Whether thread exit will call back. */
 	bool watched;
 };
 
 /* initial-exec: one instruction instead of a call. The few bytes fit into what
  * the C library keeps free for libraries that are loaded late. */
+#ifdef __SANITIZE_ADDRESS__
+/* gcc 12 tests flags that the linker's relaxation of that model leaves unset,
+ * and then reports null pointers where there are none. */
+extern _Thread_local struct thread_state thread_state;
+#else
 extern _Thread_local struct thread_state thread_state
     __attribute__((tls_model("initial-exec")));
+#endif
 
 /* The epoch of this process: 0 in a new child until somebody asks. */
 extern a64_t *process_epoch_word;
@@ -70,9 +78,15 @@ void process_unlock(void);
 bool process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
 
-/* The calling thread's cache for timer; NULL when there is no memory for one.
- * The slow half of cache_of in record.h. */
-struct cache *process_attach_cache(struct hwt *timer);
+/* Waits until no live timer is in the middle of handing a timeout to executor,
+ * or to a copy of it. */
+struct hwt_executor;
+void process_await_hand_overs(const struct hwt_executor *executor);
+
+/* The calling thread's cache for timer; NULL when it has none. The slow half of
+ * cache_of in timer.h. may_lock: may take the registry's lock to change what it
+ * has; lock-free otherwise. */
+struct cache *process_attach_cache(struct hwt *timer, bool may_lock);
 
 /* Whether this thread runs a task of timer (and, with an id, that task). */
 bool process_runs_task_of(const struct hwt *timer);

@@ -16,9 +16,10 @@
  *   1. The index of a FREE record is in exactly one place: a cache, a batch,
  *      or the hands of one thread. A record that is not FREE is in none.
  *   2. carved <= limit, and every slab below limit is in the table, with room
- *      in the wheel for all its records (wheel_reserve).
- *   3. Caches are never taken off their list: a thread that exits leaves its
- *      cache to the next one, counters included.
+ *      for all its records in the wheel (wheel_reserve) and in the queues
+ *      (mpsc_pool_reserve).
+ *   3. Caches are there from the start, as untouched memory. A thread that
+ *      exits leaves its cache to the next one, counters included.
  *
  * COST. alloc and free touch the record's index alone; once per 64, a
  * compare-and-swap on a shared word and 64 lines that will be needed anyway.
@@ -34,12 +35,11 @@
  *             and a push of the same batch fails. Reading the link of a batch
  *             that somebody else has taken is harmless, since a record stays a
  *             record and the compare-and-swap then fails.
- *   E:caches  a new cache's contents, release in cache_claim, acquired by
- *             those who add up counters.
+ *   E:owned   a cache and its counters, release in cache_release, acquired by
+ *             the next thread to claim it, in cache_claim.
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -48,6 +48,7 @@
 #include "timer.h"
 
 #define TABLE_BYTES (SLABS_MAX * sizeof(aptr_t))
+#define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))
 
 /* SplitMix64's finalizer: a bijection that spreads every bit. */
 static uint64_t
@@ -86,18 +87,20 @@ record_store_create(struct record_store *store)
 	store->slabs = map(TABLE_BYTES);
 	if (store->slabs == NULL)
 		return -ENOMEM;
+	store->caches = map(CACHES_BYTES);
+	if (store->caches == NULL) {
+		(void)munmap(store->slabs, TABLE_BYTES);
+		return -ENOMEM;
+	}
 	(void)pthread_mutex_init(&store->grow_lock, NULL);
 	store->seed = random_seed(store);
 	store->spare.shared = true;
-	aptr_store_release(&store->caches, &store->spare);
 	return 0;
 }
 
 void
 record_store_destroy(struct record_store *store)
 {
-	struct cache *cache = aptr_load_acquire(&store->caches);
-	struct cache *next;
 	size_t i;
 
 	for (i = 0; i < SLABS_MAX; i++) {
@@ -108,10 +111,7 @@ record_store_destroy(struct record_store *store)
 		(void)munmap(slab, SLAB_BYTES);
 	}
 	(void)munmap(store->slabs, TABLE_BYTES);
-	for (; cache != &store->spare; cache = next) {
-		next = cache->next;
-		free(cache);
-	}
+	(void)munmap(store->caches, CACHES_BYTES);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
@@ -144,7 +144,9 @@ store_grow(struct hwt *timer, uint32_t seen_limit)
 		goto unlock;
 	}
 	if (seen_limit >= SLABS_MAX * SLAB_RECORDS ||
-	    !wheel_reserve(&timer->wheel, seen_limit + SLAB_RECORDS))
+	    !wheel_reserve(&timer->wheel, seen_limit + SLAB_RECORDS) ||
+	    !mpsc_pool_reserve(
+		&timer->pool, seen_limit + SLAB_RECORDS, timer->stripe_count))
 		goto unlock;
 	slab = map_slab();
 	if (slab == NULL)
@@ -301,25 +303,28 @@ struct cache *
 cache_claim(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
-	struct cache *cache = aptr_load_acquire(&store->caches);
+	struct cache *cache;
+	uint32_t used, i;
 
-	for (; cache != &store->spare; cache = cache->next) {
-		if (!cache->owned) {
-			cache->owned = true;
-			return cache;
-		}
+	for (i = 0; i < CACHES_MAX; i++) {
+		cache = &store->caches[i];
+		if (a32_load_relaxed(&cache->owned) != 0)
+			continue;
+		/* E:owned acquire */
+		if (a32_cas_acq_rel(&cache->owned, 0, 1))
+			break;
 	}
-	cache = aligned_alloc(CACHE_LINE, sizeof(*cache));
-	if (cache == NULL)
+	if (i == CACHES_MAX)
 		return NULL;
-	memset(cache, 0, sizeof(*cache));
-	cache->owned = true;
-	cache->stripe = store->stripes_given++ % timer->stripe_count;
-	cache->next = aptr_load_acquire(&store->caches);
-	/* E:caches release */
-	aptr_store_release(&store->caches, cache);
-	(void)a64_add_relaxed(&store->memory_bytes, sizeof(*cache));
-	return cache;
+	cache->stripe = i % timer->stripe_count;
+	for (;;) {
+		used = a32_load_relaxed(&store->caches_used);
+		if (used > i)
+			return cache;
+		if (a32_cas_acq_rel(&store->caches_used, used, i + 1))
+			(void)a64_add_relaxed(&store->memory_bytes,
+			    (i + 1 - used) * sizeof(*cache));
+	}
 }
 
 void
@@ -334,5 +339,6 @@ cache_release(struct hwt *timer, struct cache *cache)
 		    count < BATCH ? count : BATCH);
 	}
 	cache->count = 0;
-	cache->owned = false;
+	/* E:owned release */
+	a32_store_release(&cache->owned, 0);
 }

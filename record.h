@@ -22,7 +22,8 @@
  *     |                                     run_handed_over           |
  *     +--------------------------------- run_handed_over -------------+
  *
- * and stop_sweep moves QUEUED and PLACED to UNPROCESSED, which is final.
+ * and stop_sweep moves QUEUED and PLACED to UNPROCESSED, which is final. While
+ * stopping, timer_retract takes QUEUED back to FREE.
  *
  * WHO OWNS WHAT. The word and the deadline are shared and change by
  * compare-and-swap only. task, arg, executor and period_ns are written by the
@@ -31,8 +32,8 @@
  * record belongs to the cache or batch that holds its index, with ENQUEUED set
  * or not.
  *
- * ENQUEUED says that an entry for the record is in a queue: there is never a
- * second one. The worker clears it when it takes the entry, and then acts on
+ * ENQUEUED says that an entry for the record is in a queue, or about to be
+ * pushed by whoever set the bit: there is never a second one. The worker clears it when it takes the entry, and then acts on
  * the record as it is at that moment. So the queue is no longer than the
  * number of records, however often they are scheduled and cancelled.
  */
@@ -74,6 +75,7 @@
 
 #define BATCH 64u
 #define CACHE_SLOTS 128u
+#define CACHES_MAX 1024u
 
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)
@@ -104,8 +106,7 @@ struct slab_header {
 /* Counters of one thread for one timer, and the free records that it keeps.
  * The owner alone writes; readers add up all caches. */
 struct cache {
-	_Alignas(CACHE_LINE) struct cache *next; /* fixed once published */
-	bool owned; /* under the registry's lock */
+	_Alignas(CACHE_LINE) a32_t owned;
 	bool shared; /* the one for threads that can have none */
 	uint32_t stripe; /* which queue its thread pushes to */
 	uint32_t count; /* of slots in use; the last one is the hottest */
@@ -118,7 +119,8 @@ struct record_store {
 	/* Read by all, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
 	uint64_t seed;
-	aptr_t caches;
+	struct cache *caches; /* all there can be; zero is a fresh one */
+	a32_t caches_used; /* how many of them ever were */
 	struct cache spare; /* shared by threads without a cache */
 	/* Free batches: tag and index of the first. */
 	_Alignas(CACHE_LINE) a64_t free;
@@ -128,7 +130,6 @@ struct record_store {
 	a32_t limit;
 	a64_t memory_bytes;
 	pthread_mutex_t grow_lock;
-	uint32_t stripes_given;
 };
 
 static inline uint64_t
@@ -204,9 +205,20 @@ uint32_t record_alloc(struct hwt *timer, struct cache *cache, int *error);
 /* The caller has just made the record FREE. */
 void record_free(struct hwt *timer, struct cache *cache, uint32_t index);
 
-/* Both with the registry's lock held. */
+/* A cache that no thread holds; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);
 void cache_release(struct hwt *timer, struct cache *cache);
+
+/* The caches whose counters count: the i-th, up to NULL. */
+static inline const struct cache *
+cache_counted(const struct record_store *store, uint32_t i)
+{
+	if (i == 0)
+		return &store->spare;
+	return i <= a32_load_acquire(&store->caches_used)
+	    ? &store->caches[i - 1]
+	    : NULL;
+}
 
 /* E:counted release */
 static inline void

@@ -8,7 +8,7 @@
  *   worker               itself: worker, wheel and the heads of the queues
  *                        belong to whoever turns the wheel
  *   start, stop, advance the lifecycle lock
- *   growth of slabs      the store's lock; of segments: the pool's lock
+ *   growth               the store's lock
  *   registry, caches     the registry's lock
  *   hwt_destroy          everybody, by the user
  *
@@ -37,6 +37,7 @@ struct worker {
 	bool called; /* the last sleep was ended by a caller */
 	bool retried; /* work came in while falling asleep */
 	uint64_t called_tick; /* the last tick before which that happened */
+	uint32_t settled; /* a record that was due at the earliest tick */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
@@ -60,7 +61,7 @@ struct lifecycle {
 	uint64_t attempts;
 	int attempt_result;
 	bool turning; /* somebody turns a manual timer */
-	bool worker_ended, joined, list_taken;
+	bool worker_ended, joining, joined, list_taken;
 	uint64_t stopped_ns;
 	uint64_t unprocessed;
 	pthread_t thread;
@@ -99,6 +100,8 @@ struct hwt {
 	_Alignas(CACHE_LINE) a64_t places;
 	/* Timeouts that executors hold, and hwt_run calls under way. */
 	_Alignas(CACHE_LINE) a64_t handed;
+	/* The executor to which the worker is handing a timeout. */
+	aptr_t handing;
 	/* hwt_new_timeouts calls under way. */
 	a64_t batches;
 
@@ -164,9 +167,8 @@ timer_is_stopping(const struct hwt *timer)
 	return a32_load_acquire(&timer->stopping) != 0;
 }
 
-/* The calling thread's cache. */
 static inline struct cache *
-cache_of(struct hwt *timer)
+cache_find(struct hwt *timer, bool may_lock)
 {
 	const struct thread_slot *slot = &thread_state.slot[0];
 	struct cache *cache;
@@ -174,8 +176,23 @@ cache_of(struct hwt *timer)
 	if (__builtin_expect(
 		slot->timer == timer && slot->serial == timer->serial, 1))
 		return slot->cache;
-	cache = process_attach_cache(timer);
+	cache = process_attach_cache(timer, may_lock);
 	return cache != NULL ? cache : &timer->store.spare;
+}
+
+/* The calling thread's cache. It may change with every call of user code, which
+ * can use other timers. Lock-free. */
+static inline struct cache *
+cache_of(struct hwt *timer)
+{
+	return cache_find(timer, false);
+}
+
+/* The same for those who may make the timer grow. */
+static inline struct cache *
+cache_for_new(struct hwt *timer)
+{
+	return cache_find(timer, true);
 }
 
 /* lifecycle.c */
@@ -211,6 +228,10 @@ uint64_t worker_drain(struct hwt *timer);
 /* When there is something to do next; announces it to callers as the end of a
  * long sleep. False: work came in meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t *until_ns);
+
+/* shared.c */
+/* A child frees what it has inherited. */
+void shared_forget(const struct hwt *timer);
 
 /* futex.c */
 /* Sleeps while *word is value, at most until the deadline (CLOCK_MONOTONIC,

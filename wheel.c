@@ -13,10 +13,12 @@
  * worker looks at the record there and places it again.
  *
  * FINDING THE NEXT TICK. A bitmap in levels of 64 skips empty buckets; each
- * bucket has a lower bound of its entries' rounds. Removing an entry leaves
- * the bound too low, which costs a look at the bucket and never a wrong
- * answer; wheel_earliest makes the bounds that it relies on exact, since a
- * worker that goes to sleep must not be woken by a timeout that is gone.
+ * bucket has a lower bound of its entries' rounds. Removing an entry may leave
+ * the bound loose, which costs a look at the bucket and never a wrong answer.
+ * wheel_earliest tightens the bounds that it relies on, since a worker that
+ * goes to sleep must not be woken by a timeout that is gone, but looks at a
+ * bounded number of entries for that; and it remembers its answer until the
+ * entries at that tick change.
  *
  * MEMORY. Chunks come from arenas that are mapped when slabs of records are,
  * enough for the worst spread: every record's entry, 14 to a chunk, and one
@@ -55,6 +57,8 @@
 #define ARENAS_MAX (CHUNKS_MAX / ARENA_CHUNKS)
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
 #define ROUND_FAR ((uint32_t)INT32_MAX)
+/* What one search may look at: half a megabyte, a tenth of a millisecond. */
+#define SEARCH_CHUNKS 4096u
 
 _Static_assert(sizeof(struct chunk) == 128, "a chunk is two cache lines");
 
@@ -234,13 +238,47 @@ chunk_alloc(struct wheel *wheel)
 	return wheel->carved++;
 }
 
-static uint32_t
-round_of(const struct wheel *wheel, uint64_t tick)
+uint64_t
+wheel_reach(const struct wheel *wheel, uint64_t tick)
 {
 	uint64_t now = wheel->next_tick >> wheel->bits;
 	uint64_t round = tick >> wheel->bits;
 
-	return (uint32_t)(round - now < ROUND_FAR ? round : now + ROUND_FAR);
+	if (tick == TICK_NEVER)
+		return tick;
+	if (tick < wheel->next_tick)
+		return wheel->next_tick;
+	if (round - now < ROUND_FAR)
+		return tick;
+	return (now + ROUND_FAR) << wheel->bits | (tick & wheel->mask);
+}
+
+/* An entry comes: the bounds. */
+static void
+bounds_lower(struct wheel *wheel, uint64_t tick)
+{
+	struct bucket *bucket = &wheel->buckets[tick & wheel->mask];
+	uint32_t round = (uint32_t)(tick >> wheel->bits);
+
+	if (bucket->first == 0 || round_before(round, bucket->round_min)) {
+		bucket->round_min = round;
+		bucket->loose = 0;
+	}
+	if (tick < wheel->earliest)
+		wheel->earliest = tick;
+}
+
+/* An entry goes. */
+static void
+bounds_loosen(struct wheel *wheel, uint32_t number, uint32_t round)
+{
+	struct bucket *bucket = &wheel->buckets[number];
+
+	if (round == bucket->round_min)
+		bucket->loose = 1;
+	if (number == ((uint32_t)wheel->earliest & wheel->mask) &&
+	    round == (uint32_t)(wheel->earliest >> wheel->bits))
+		wheel->earliest_known = false;
 }
 
 void
@@ -254,18 +292,14 @@ wheel_place(struct wheel *wheel, uint32_t index, uint64_t tick)
 	assert(record->place == 0);
 	if (tick == TICK_NEVER)
 		return;
-	if (tick < wheel->next_tick)
-		tick = wheel->next_tick;
+	tick = wheel_reach(wheel, tick);
 	number = (uint32_t)tick & wheel->mask;
-	round = round_of(wheel, tick);
+	round = (uint32_t)(tick >> wheel->bits);
 	bucket = &wheel->buckets[number];
+	bounds_lower(wheel, tick);
 	at = bucket->first;
-	if (at == 0) {
+	if (at == 0)
 		bitmap_set(wheel, number);
-		bucket->round_min = round;
-	} else if (round_before(round, bucket->round_min)) {
-		bucket->round_min = round;
-	}
 	if (at == 0 || chunk_at(wheel, at)->count == CHUNK_ENTRIES) {
 		at = chunk_alloc(wheel);
 		chunk = chunk_at(wheel, at);
@@ -296,6 +330,7 @@ wheel_unplace(struct wheel *wheel, uint32_t index)
 	chunk = chunk_at(wheel, place >> PLACE_SLOT_BITS);
 	assert(chunk->entry[slot].index == index);
 	bucket = &wheel->buckets[chunk->bucket];
+	bounds_loosen(wheel, chunk->bucket, chunk->entry[slot].round);
 	number = bucket->first;
 	first = chunk_at(wheel, number);
 	last = first->entry[--first->count];
@@ -327,18 +362,41 @@ bucket_tick(const struct wheel *wheel, uint32_t number, uint32_t distance)
 	return pass + ((uint64_t)rounds << wheel->bits);
 }
 
+/* Makes the bucket's bound exact. Returns how many chunks it has. */
+static uint32_t
+bucket_tighten(struct wheel *wheel, uint32_t number)
+{
+	struct bucket *bucket = &wheel->buckets[number];
+	const struct chunk *chunk = chunk_at(wheel, bucket->first);
+	uint32_t min = chunk->entry[0].round;
+	uint32_t chunks = 0;
+	uint32_t at, i;
+
+	for (at = bucket->first; at != 0; at = chunk->next, chunks++) {
+		chunk = chunk_at(wheel, at);
+		for (i = 0; i < chunk->count; i++) {
+			if (round_before(chunk->entry[i].round, min))
+				min = chunk->entry[i].round;
+		}
+	}
+	bucket->round_min = min;
+	bucket->loose = 0;
+	return chunks;
+}
+
 /* Goes through buckets that are not empty in the order in which the wheel
  * comes to them, up to limit ticks away, and returns the tick of the first
- * whose bound lies in the present round, or else the earliest of all. *number
- * is the bucket. */
+ * whose bound lies in the present round, or else the earliest of all. Loose
+ * bounds are tightened where they count, while *budget of chunks lasts; it is
+ * 0 when one was left loose. */
 static uint64_t
-wheel_search(const struct wheel *wheel, uint64_t limit, uint32_t *number)
+wheel_search(struct wheel *wheel, uint64_t limit, uint32_t *budget)
 {
 	uint32_t start = (uint32_t)wheel->next_tick & wheel->mask;
 	uint32_t length = wheel->mask + 1;
 	uint32_t at = bitmap_find(wheel, start);
 	uint64_t best = TICK_NEVER;
-	uint32_t distance;
+	uint32_t distance, chunks;
 	bool wrapped = false;
 	uint64_t tick;
 
@@ -353,61 +411,40 @@ wheel_search(const struct wheel *wheel, uint64_t limit, uint32_t *number)
 		if (distance > limit)
 			return best;
 		tick = bucket_tick(wheel, at, distance);
-		if (tick < best) {
-			best = tick;
-			*number = at;
+		if (tick < best && wheel->buckets[at].loose && *budget > 0) {
+			chunks = bucket_tighten(wheel, at);
+			*budget -= chunks < *budget ? chunks : *budget;
+			tick = bucket_tick(wheel, at, distance);
 		}
+		if (tick < best)
+			best = tick;
 		if (tick == wheel->next_tick + distance)
 			return best;
 	}
 }
 
 uint64_t
-wheel_next(const struct wheel *wheel, uint64_t last)
+wheel_next(struct wheel *wheel, uint64_t last)
 {
-	uint32_t number;
+	uint32_t budget = 0;
 	uint64_t tick;
 
 	if (last < wheel->next_tick)
 		return TICK_NEVER;
-	tick = wheel_search(wheel, last - wheel->next_tick, &number);
+	tick = wheel_search(wheel, last - wheel->next_tick, &budget);
 	return tick <= last ? tick : TICK_NEVER;
-}
-
-/* Makes the bucket's bound exact. */
-static void
-bucket_tighten(struct wheel *wheel, struct bucket *bucket)
-{
-	struct chunk *chunk = chunk_at(wheel, bucket->first);
-	uint32_t min = chunk->entry[0].round;
-	uint32_t at, i;
-
-	for (at = bucket->first; at != 0; at = chunk->next) {
-		chunk = chunk_at(wheel, at);
-		for (i = 0; i < chunk->count; i++) {
-			if (round_before(chunk->entry[i].round, min))
-				min = chunk->entry[i].round;
-		}
-	}
-	bucket->round_min = min;
 }
 
 uint64_t
 wheel_earliest(struct wheel *wheel)
 {
-	uint32_t number = 0;
-	uint64_t tick;
-	uint32_t bound;
+	uint32_t budget = SEARCH_CHUNKS;
 
-	for (;;) {
-		tick = wheel_search(wheel, UINT64_MAX, &number);
-		if (tick == TICK_NEVER)
-			return tick;
-		bound = wheel->buckets[number].round_min;
-		bucket_tighten(wheel, &wheel->buckets[number]);
-		if (bound == wheel->buckets[number].round_min)
-			return tick;
+	if (!wheel->earliest_known) {
+		wheel->earliest = wheel_search(wheel, UINT64_MAX, &budget);
+		wheel->earliest_known = budget > 0;
 	}
+	return wheel->earliest;
 }
 
 static void
@@ -439,6 +476,7 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	walk_enter(wheel, walk, wheel->buckets[walk->bucket].first);
 	/* Lowered again by every entry that stays. */
 	wheel->buckets[walk->bucket].round_min = walk->round + ROUND_FAR;
+	wheel->buckets[walk->bucket].loose = 0;
 }
 
 /* From the last entry down: an entry that fills a gap comes from above, where

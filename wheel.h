@@ -39,7 +39,8 @@ struct chunk {
 };
 
 struct bucket {
-	uint32_t first; /* chunk; 0: empty */
+	uint32_t first : 28; /* chunk; 0: empty */
+	uint32_t loose : 1; /* round_min may be too early */
 	uint32_t round_min; /* no entry has an earlier round */
 };
 
@@ -49,6 +50,9 @@ struct wheel {
 	uint32_t bits;
 	/* The first tick that has not been begun: nothing is placed before. */
 	uint64_t next_tick;
+	/* The earliest tick of any entry, when it is known. */
+	uint64_t earliest;
+	bool earliest_known;
 	struct bucket *buckets;
 	/* Which buckets are not empty; level k+1 tells which words of level k
 	 * are not 0. */
@@ -80,6 +84,9 @@ void wheel_destroy(struct wheel *wheel);
 /* Makes sure that so many records can be placed, however they are spread. */
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
+/* The tick at which wheel_place would put tick now: no more rounds ahead than
+ * can be told apart. */
+uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
 /* Puts a record that is in no bucket into that of tick, or of next_tick when
  * that is later. TICK_NEVER: into none. */
 void wheel_place(struct wheel *wheel, uint32_t index, uint64_t tick);
@@ -88,8 +95,9 @@ void wheel_unplace(struct wheel *wheel, uint32_t index);
 
 /* A tick in [next_tick, last] before which nothing is due, though maybe not at
  * it; TICK_NEVER: none. */
-uint64_t wheel_next(const struct wheel *wheel, uint64_t last);
-/* The earliest tick of any entry, exactly. */
+uint64_t wheel_next(struct wheel *wheel, uint64_t last);
+/* The earliest tick of any entry; when that would take too long to find out,
+ * one that was the earliest until its entries were taken out. */
 uint64_t wheel_earliest(struct wheel *wheel);
 
 /* Walks the entries of tick's bucket that are of tick's round. Between calls,

@@ -4,8 +4,9 @@
  *
  * ONE TURN, in this order and for these reasons:
  *
- *   1. Drain: take every entry that was queued before the turn began. A new
- *      timeout is placed, a cancelled one is taken out of its bucket and its
+ *   1. Read the clock, then drain: take every entry that was queued before. So
+ *      nothing that is due by that time is still in the queue. A new timeout
+ *      is placed, a cancelled one is taken out of its bucket and its
  *      record freed, one that was pulled in is placed again. First, because
  *      what is due at this tick may still be in the queue; and only up to the
  *      end seen at the start, so that fast producers cannot hold the turn.
@@ -13,8 +14,8 @@
  *      skipped by arithmetic, after however long a stall.
  *   3. Begin it: from here on, deadlines that belong to it go to the next.
  *   4. Walk its bucket; each timeout of its round is run or handed over. One
- *      whose deadline was pushed out meanwhile is placed again: that is all
- *      that a reschedule to a later time ever costs the worker.
+ *      whose deadline was pushed out meanwhile is placed again: that, once for
+ *      each time that its old place comes up, is what pushing out costs.
  *   5. Again from 1, until no tick is due.
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
@@ -55,6 +56,9 @@
  *               pair_load in worker_take and worker_expire. Every move of a
  *               word is a compare-and-swap with both orders, so that each
  *               state hands on what all before it did.
+ *   E:handing   all that execute did, release in hand_over_end, acquired in
+ *               process_await_hand_overs by whoever destroys an executor.
+ *               Who cancelled a timeout that is HANDED has seen handing set.
  *   E:overflow  an index and its link, release in overflow_push, acquired in
  *               worker_take_overflow.
  *
@@ -87,6 +91,7 @@
 
 #define TAKE_BATCH 64u
 #define READING_EVERY 16u
+#define SETTLE_MAX 64u
 #define SECOND_NS UINT64_C(1000000000)
 
 static void
@@ -244,21 +249,12 @@ log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 	timer_log(timer, LOG_WARNING, message);
 }
 
+/* Counts what has held the worker since began_ns. */
 static void
-worker_run(struct hwt *timer, struct record *record)
+note_slowness(struct hwt *timer, uint64_t began_ns)
 {
 	struct worker *worker = &timer->worker;
-	uint64_t began_ns;
 
-	worker->tasks_started++;
-	if (timer->slow_task_ns == 0) {
-		timer_run_record(timer, record);
-		return;
-	}
-	began_ns = timer_now(timer);
-	timer_run_record(timer, record);
-	if (!process_owns(timer->epoch))
-		return;
 	worker->now_ns = timer_now(timer);
 	if (worker->now_ns - began_ns <= timer->slow_task_ns)
 		return;
@@ -267,14 +263,36 @@ worker_run(struct hwt *timer, struct record *record)
 	    "a task held the worker longer than slow_task_ns");
 }
 
+/* From before the word says HANDED until execute has returned, the executor is
+ * in use, also if a cancel ends the timeout meanwhile. */
+static void
+hand_over_begin(struct hwt *timer, const struct hwt_executor *executor)
+{
+	(void)a64_add_relaxed(&timer->handed, 1);
+	/* E:handing: the word's move to HANDED hands this on. */
+	aptr_store_release(&timer->handing, executor);
+}
+
+static void
+hand_over_end(struct hwt *timer)
+{
+	/* E:handing release */
+	aptr_store_release(&timer->handing, NULL);
+}
+
 /* After execute has accepted, the record is not the worker's any more. */
 static void
 worker_hand_over(
     struct hwt *timer, const struct hwt_executor *executor, uint64_t id)
 {
 	struct worker *worker = &timer->worker;
+	int refused =
+	    executor->execute(executor->ctx, timer, (hwt_timeout){id});
 
-	if (executor->execute(executor->ctx, timer, (hwt_timeout){id}) == 0)
+	if (!process_owns(timer->epoch))
+		return;
+	hand_over_end(timer);
+	if (refused == 0)
 		return;
 	a64_count(&worker->executor_refused, 1);
 	log_seldom(timer, &worker->refused_logged_ns,
@@ -290,7 +308,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 	struct record *record = record_at(&timer->store, index);
 	const struct hwt_executor *executor = NULL;
 	struct pair_value seen, next;
-	uint64_t due;
+	uint64_t began_ns;
 
 	for (;;) {
 		/* E:word acquire */
@@ -300,9 +318,9 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 			wheel_unplace(&timer->wheel, index);
 			return;
 		}
-		due = timer_tick_of(timer, seen);
-		if (due > tick) {
-			worker_place(timer, index, seen);
+		if (timer_tick_of(timer, seen) > tick) {
+			worker_place(
+			    timer, index, pair_load_whole(&record->pair));
 			return;
 		}
 		executor = record->executor;
@@ -312,18 +330,25 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		next.word &= ~STATE_MASK;
 		next.word |= executor != NULL ? STATE_HANDED : STATE_RUNNING;
 		if (executor != NULL)
-			(void)a64_add_relaxed(&timer->handed, 1);
+			hand_over_begin(timer, executor);
 		if (pair_cas(&record->pair, seen, next))
 			break;
-		if (executor != NULL)
+		if (executor != NULL) {
 			(void)a64_add_relaxed(&timer->handed, UINT64_MAX);
+			hand_over_end(timer);
+		}
 	}
 	wheel_unplace(&timer->wheel, index);
 	note_lateness(timer, seen.deadline_ns);
-	if (executor != NULL)
+	began_ns = timer->slow_task_ns != 0 ? timer_now(timer) : 0;
+	if (executor != NULL) {
 		worker_hand_over(timer, executor, word_id(seen.word, index));
-	else
-		worker_run(timer, record);
+	} else {
+		timer->worker.tasks_started++;
+		timer_run_record(timer, record);
+	}
+	if (timer->slow_task_ns != 0 && process_owns(timer->epoch))
+		note_slowness(timer, began_ns);
 }
 
 static bool
@@ -363,8 +388,8 @@ worker_turn(struct hwt *timer)
 	uint64_t last, tick;
 
 	while (!worker_must_end(timer)) {
-		taken += worker_drain(timer);
 		last = timer_tick_at(timer, timer_now(timer));
+		taken += worker_drain(timer);
 		tick = wheel_next(wheel, last);
 		if (tick == TICK_NEVER) {
 			if (last >= wheel->next_tick)
@@ -391,27 +416,40 @@ worker_has_work(const struct hwt *timer)
 	return false;
 }
 
+/* Whether placing it anew would not move it past tick. */
+static bool
+due_at(const struct hwt *timer, struct pair_value seen, uint64_t tick)
+{
+	return word_state(seen.word) == STATE_PLACED &&
+	    wheel_reach(&timer->wheel, timer_tick_of(timer, seen)) <= tick;
+}
+
 /* Whether anything is really due at the wheel's earliest tick. What was pushed
  * out or cancelled since it was placed there is put right, so that it wakes
- * nobody: each at most once for each time that it is. */
+ * nobody, while *budget lasts: this holds up the worker. */
 static bool
-worker_settle(struct hwt *timer, uint64_t tick)
+worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 {
+	uint32_t *settled = &timer->worker.settled;
 	struct wheel_walk walk;
 	struct pair_value seen;
-	uint32_t index;
 
+	if (*settled != 0 &&
+	    due_at(timer, pair_load(&record_at(&timer->store, *settled)->pair),
+		tick))
+		return true;
 	wheel_walk_start(&timer->wheel, &walk, tick);
-	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
-		seen = pair_load(&record_at(&timer->store, index)->pair);
-		if (word_state(seen.word) != STATE_PLACED) {
-			wheel_unplace(&timer->wheel, index);
-		} else if (timer_tick_of(timer, seen) > tick) {
-			worker_place(timer, index, seen);
-		} else {
+	while ((*settled = wheel_walk_next(&timer->wheel, &walk)) != 0) {
+		seen =
+		    pair_load_whole(&record_at(&timer->store, *settled)->pair);
+		if (due_at(timer, seen, tick) || --*budget == 0) {
 			wheel_walk_stop(&timer->wheel, &walk);
 			return true;
 		}
+		if (word_state(seen.word) == STATE_PLACED)
+			worker_place(timer, *settled, seen);
+		else
+			wheel_unplace(&timer->wheel, *settled);
 	}
 	return false;
 }
@@ -419,11 +457,13 @@ worker_settle(struct hwt *timer, uint64_t tick)
 bool
 worker_announce(struct hwt *timer, uint64_t *until_ns)
 {
-	uint64_t tick = wheel_earliest(&timer->wheel);
 	uint64_t before_ns = DEADLINE_NEVER;
+	uint32_t budget = SETTLE_MAX;
+	uint64_t tick;
 
-	while (tick != TICK_NEVER && !worker_settle(timer, tick))
+	do
 		tick = wheel_earliest(&timer->wheel);
+	while (tick != TICK_NEVER && !worker_settle(timer, tick, &budget));
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {
 		*until_ns = timer_boundary(timer, tick);
@@ -514,16 +554,18 @@ worker_main(void *argument)
 {
 	struct hwt *timer = argument;
 	struct lifecycle *life = &timer->life;
+	struct run_frame frame = {.serial = timer->serial};
 
 	process_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), life->thread_name);
-	thread_state.turning = timer->serial;
+	thread_state.frames = &frame;
 	while (!worker_must_end(timer)) {
 		uint64_t taken = worker_turn(timer);
 
 		if (!worker_must_end(timer))
 			worker_sleep(timer, taken > 0);
 	}
+	thread_state.frames = NULL;
 	if (!process_owns(timer->epoch))
 		return NULL;
 	(void)pthread_mutex_lock(&life->lock);

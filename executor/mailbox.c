@@ -18,13 +18,11 @@
  * EDGES
  *   E:mail     a record's link and all that the worker did, release in
  *              mailbox_execute, acquired in mailbox_collect.
- *   E:pushing  the last access of a worker to the mailbox, release in
- *              mailbox_execute, acquired in hwt_mailbox_destroy, which waits
- *              for those few instructions.
+ *   E:handing  drawn in ../worker.c: hwt_mailbox_destroy waits for workers
+ *              that are about to call mailbox_execute, or in it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -38,7 +36,6 @@ struct hwt_mailbox {
 	struct record *first, *last; /* loop's: taken, oldest first */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
-	a64_t pushing; /* workers inside mailbox_execute */
 };
 
 static void
@@ -56,7 +53,8 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	struct record *record = handover_record(timer, timeout);
 	void *top;
 
-	(void)a64_add_acq_rel(&mailbox->pushing, 1);
+	if (!process_owns(mailbox->epoch))
+		return EOWNERDEAD;
 	do {
 		top = aptr_load_acquire(&mailbox->pushed);
 		handover_link(record, top);
@@ -64,8 +62,6 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, record));
 	if (top == NULL)
 		mailbox_signal(mailbox);
-	/* E:pushing release */
-	(void)a64_add_acq_rel(&mailbox->pushing, UINT64_MAX);
 	return 0;
 }
 
@@ -188,9 +184,7 @@ hwt_mailbox_destroy(struct hwt_mailbox *mailbox)
 	if (mailbox == NULL)
 		return 0;
 	if (process_owns(mailbox->epoch)) {
-		/* E:pushing acquire */
-		while (a64_load_acquire(&mailbox->pushing) != 0)
-			(void)sched_yield();
+		process_await_hand_overs(&mailbox->executor);
 		if (mailbox->running > 0 || mailbox->first != NULL ||
 		    aptr_load_acquire(&mailbox->pushed) != NULL)
 			return -EBUSY;

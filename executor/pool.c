@@ -34,6 +34,8 @@ pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	struct record *record = handover_record(timer, timeout);
 	int refused;
 
+	if (!process_owns(pool->epoch))
+		return EOWNERDEAD;
 	(void)pthread_mutex_lock(&pool->lock);
 	refused = pool->ending ||
 	    (pool->queue_limit != 0 && pool->queued == pool->queue_limit);
@@ -77,7 +79,8 @@ pool_main(void *argument)
 
 	process_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), "hwt-pool");
-	thread_state.module = pool;
+	thread_state.executor = pool;
+	thread_state.executor_epoch = pool->epoch;
 	while ((record = pool_take(pool)) != NULL) {
 		(void)handover_run(record);
 		/* The child's copy of a task that forked and returned. */
@@ -167,8 +170,10 @@ hwt_pool_destroy(struct hwt_pool *pool)
 		free(pool);
 		return 0;
 	}
-	if (thread_state.module == pool)
+	if (thread_state.executor == pool &&
+	    thread_state.executor_epoch == pool->epoch)
 		return -EDEADLK;
+	process_await_hand_overs(&pool->executor);
 	pool_end(pool);
 	return 0;
 }
