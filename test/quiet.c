@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quiet: nothing pending, no wake-up at all. Otherwise none before the
+ * earliest deadline, but one per superseded earliest deadline and one per long
+ * sleep for the first call that leaves work. A producer makes at most one
+ * wake-up call per sleep.
+ *
+ * On manual timers the sleep is what hwt_next_wakeup tells and the wake-up
+ * call is wake. On real ones the kernel counts: a worker that sleeps makes no
+ * context switch. There a test watches for a while, in which a timer that is
+ * not quiet would be heard many times, on a machine of any speed.
+ */
+#include "test/support_promises.h"
+
+#include <stdio.h>
+
+SUITE(quiet);
+
+#define HOUR HWT_SEC(3600)
+
+Test(quiet, nothing_pending_there_is_nothing_to_wait_for)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	probe_schedule(&probe, FIXTURE_TICK);
+	fixture_tick(&fixture, 1);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	probe_schedule(&probe, FIXTURE_TICK);
+	fixture_wait(&fixture);
+	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, HWT_NEVER);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	assert_u64(fixture_step(&fixture, HOUR), 0);
+
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
+{
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&late, HOUR);
+	probe_schedule(&early, 20 * FIXTURE_TICK + 1);
+	assert_u64(fixture_wait(&fixture), 21 * FIXTURE_TICK);
+
+	/* Half of it, and half a tick. */
+	fixture_step(&fixture, 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
+	assert_u64(
+	    fixture_wait(&fixture), 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
+
+	fixture_tick(&fixture, 21);
+	assert_u64(early.runs, 1);
+	assert_u64(fixture_wait(&fixture), HOUR - 21 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_wait_is_0_when_something_is_due)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 3 * FIXTURE_TICK);
+	fixture.now_ns += 3 * FIXTURE_TICK - 1;
+	assert_u64(fixture_wait(&fixture), 1);
+
+	fixture.now_ns += 1;
+	assert_u64(fixture_wait(&fixture), 0);
+	fixture.now_ns += 9 * FIXTURE_TICK;
+	assert_u64(fixture_wait(&fixture), 0);
+
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
+{
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+
+	/* In one bucket, where a removal leaves the bound behind. */
+	fixture_open(&fixture, NULL);
+	probe_schedule(&early, 3 * FIXTURE_TICK);
+	probe_schedule(&late, (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+
+	assert_rc(hwt_cancel(fixture.timer, early.handle), 0);
+
+	assert_u64(
+	    fixture_wait(&fixture), (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
+{
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+	uint64_t in_vain = 0;
+	uint64_t turn;
+
+	/* Pushed out many times, and yet it is one superseded deadline. */
+	fixture_open(&fixture, NULL);
+	probe_schedule(&early, 3 * FIXTURE_TICK);
+	probe_schedule(&late, 70 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+	for (turn = 4; turn <= 80; turn++)
+		assert_rc(hwt_reschedule(
+			      fixture.timer, early.handle, turn * FIXTURE_TICK),
+		    0);
+
+	while (fixture_step(&fixture, fixture_wait(&fixture)) == 0)
+		in_vain++;
+
+	cr_assert(in_vain <= 1);
+	assert_u64(late.started_ns, FIXTURE_START + 70 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+Test(quiet, an_earlier_deadline_wakes_once_until_the_next_wait)
+{
+	struct fixture fixture = {0};
+	struct probe probes[4] = {{.fixture = &fixture}, {.fixture = &fixture},
+	    {.fixture = &fixture}, {.fixture = &fixture}};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probes[0], 9 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 9 * FIXTURE_TICK);
+
+	probe_schedule(&probes[1], 5 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 1);
+	probe_schedule(&probes[2], 4 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 1);
+
+	assert_u64(fixture_wait(&fixture), 4 * FIXTURE_TICK);
+	probe_schedule(&probes[3], 3 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 2);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_later_deadline_or_one_in_the_same_tick_wakes_nobody)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 5 * FIXTURE_TICK);
+
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	probe_schedule(&probe, 4 * FIXTURE_TICK + 1);
+	probe_schedule(&probe, 6 * FIXTURE_TICK);
+	probe_schedule(&probe, HWT_NEVER);
+
+	assert_u64(fixture.wakes, 0);
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_first_timeout_of_all_wakes)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	probe_schedule(&probe, HOUR);
+
+	assert_u64(fixture.wakes, 1);
+	fixture_close(&fixture);
+}
+
+Test(quiet, nobody_is_woken_who_has_not_asked_how_long_to_wait)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 0);
+
+	fixture_wait(&fixture);
+	fixture_step(&fixture, FIXTURE_TICK);
+	probe_schedule(&probe, FIXTURE_TICK);
+	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
+	assert_u64(fixture.wakes, 0);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_deadline_pulled_in_wakes_and_one_pushed_out_does_not)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 5 * FIXTURE_TICK);
+
+	assert_rc(hwt_reschedule(fixture.timer, probe.handle, HOUR), 0);
+	assert_rc(
+	    hwt_reschedule(fixture.timer, probe.handle, 5 * FIXTURE_TICK), 0);
+	assert_u64(fixture.wakes, 0);
+	assert_rc(
+	    hwt_reschedule(fixture.timer, probe.handle, 3 * FIXTURE_TICK), 0);
+	assert_u64(fixture.wakes, 1);
+
+	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_periodic_run_that_ends_elsewhere_wakes_for_its_next_deadline)
+{
+	static struct recording_executor executor;
+	struct hwt_spec spec = {
+	    .task = idle_task, .period_ns = 2 * FIXTURE_TICK};
+	struct fixture fixture = {0};
+
+	fixture_open(&fixture, NULL);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	spec.executor = &executor.hook;
+	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
+	fixture_tick(&fixture, 1);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	/* The grid is creation plus two ticks each. */
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_u64(fixture.wakes, 1);
+	assert_u64(fixture_wait(&fixture), FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+static void
+schedule_many_body(unsigned index, void *arg)
+{
+	struct fixture *fixture = arg;
+	unsigned turn;
+
+	for (turn = 0; turn < 1000; turn++)
+		if (hwt_new_timeout(fixture->timer, NULL, forbidden_task, NULL,
+			(2000 - turn + index) * FIXTURE_TICK) != 0)
+			abort();
+}
+
+Test(quiet, many_producers_make_one_wake_up_call_per_wait)
+{
+	struct fixture fixture = {0};
+	uint64_t turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 1; turn <= 10; turn++) {
+		fixture_wait(&fixture);
+		in_parallel(2, schedule_many_body, &fixture);
+		/* No later turn brings an earlier deadline than the first. */
+		assert_u64(fixture.wakes, 1);
+	}
+
+	assert_u64(fixture_wait(&fixture), 1001 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+static void
+then_asks_how_long_to_wait(struct probe *probe)
+{
+	probe->rc = hwt_next_wakeup(probe->fixture->timer, probe->data);
+}
+
+Test(quiet, a_task_is_told_the_wait_to_the_next_boundary)
+{
+	uint64_t wait_ns = 0;
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture,
+	    .then = then_asks_how_long_to_wait,
+	    .data = &wait_ns};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, FIXTURE_TICK);
+
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK + 300), 1);
+
+	assert_rc(probe.rc, 0);
+	assert_u64(wait_ns, FIXTURE_TICK - 300);
+	fixture_close(&fixture);
+}
+
+Test(quiet, turning_by_the_told_waits_starts_all_on_their_ticks)
+{
+	static struct probe probes[300];
+	struct fixture fixture = {0};
+	struct rng rng = {.state = 11};
+	uint64_t expected[300];
+	uint64_t wait_ns;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < 300; index++) {
+		uint64_t delay_ns = rng_next(&rng) >> (20 + index % 40);
+
+		probes[index].fixture = &fixture;
+		probe_schedule(&probes[index], delay_ns);
+		expected[index] = FIXTURE_START +
+		    FIXTURE_TICK * grid_tick(FIXTURE_TICK, 0, delay_ns);
+	}
+
+	/* No wait is in vain: each starts something. */
+	while ((wait_ns = fixture_wait(&fixture)) != HWT_NEVER)
+		cr_assert(fixture_step(&fixture, wait_ns) > 0);
+
+	for (index = 0; index < 300; index++)
+		assert_u64(probes[index].started_ns, expected[index]);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_manual_timer_has_no_thread_and_makes_no_wake_ups)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, FIXTURE_TICK);
+	fixture_tick(&fixture, 1);
+
+	assert_u64(thread_count("hwt-worker"), 0);
+	assert_u64(fixture_stats(&fixture).wakeups, 0);
+	cr_assert(pthread_equal(probe.thread, pthread_self()));
+	fixture_close(&fixture);
+}
+
+/* Real workers. */
+
+#define WATCH_TURNS 30
+
+/* Watches a worker in its long sleep for so many ticks, but 300 ms at least,
+ * and asserts that it has slept through. */
+static void
+assert_silence(struct live *live, pid_t worker, uint64_t tick_ns)
+{
+	uint64_t watch_ns = WATCH_TURNS * tick_ns;
+	uint64_t switches;
+	uint64_t wakeups;
+
+	live_settle(live, worker);
+	wakeups = live_stats(live).wakeups;
+	switches = thread_status(worker, "voluntary_ctxt_switches", 10);
+
+	sleep_ns(watch_ns < HWT_MS(300) ? HWT_MS(300) : watch_ns);
+
+	assert_u64(
+	    thread_status(worker, "voluntary_ctxt_switches", 10), switches);
+	assert_u64(live_stats(live).wakeups, wakeups);
+}
+
+static const uint64_t ticks[] = {HWT_MS(100), HWT_MS(10), HWT_MS(1)};
+
+Test(quiet, nothing_pending_no_wake_up_at_all)
+{
+	unsigned index;
+
+	for (index = 0; index < 3; index++) {
+		struct hwt_options options = {.tick_ns = ticks[index]};
+		struct live live = {0};
+
+		live_open(&live, &options);
+		assert_rc(hwt_start(live.timer), 0);
+		assert_silence(&live, thread_await("hwt-worker"), ticks[index]);
+		live_close(&live);
+	}
+}
+
+Test(quiet, with_one_timeout_an_hour_away_no_wake_up_at_all)
+{
+	unsigned index;
+
+	for (index = 0; index < 3; index++) {
+		struct hwt_options options = {.tick_ns = ticks[index]};
+		struct live live = {0};
+
+		live_open(&live, &options);
+		assert_rc(hwt_new_timeout(
+			      live.timer, NULL, forbidden_task, NULL, HOUR),
+		    0);
+		live_pass_tick(&live);
+		assert_silence(&live, thread_await("hwt-worker"), ticks[index]);
+		live_close(&live);
+	}
+}
+
+Test(quiet, when_all_were_cancelled_no_wake_up_at_all)
+{
+	struct live live = {0};
+	hwt_timeout timeouts[100];
+	unsigned index;
+
+	/* Their ticks come while it is watched: a bound that a removal left
+	 * behind would wake the worker. */
+	live_open(&live, NULL);
+	for (index = 0; index < 100; index++)
+		assert_rc(
+		    hwt_new_timeout(live.timer, &timeouts[index],
+			forbidden_task, NULL, HWT_SEC(60) + index * HWT_MS(1)),
+		    0);
+	live_pass_tick(&live);
+	for (index = 0; index < 100; index++)
+		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+
+	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+
+	live_close(&live);
+}
+
+Test(quiet, with_one_that_is_never_due_no_wake_up_at_all)
+{
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HWT_NEVER),
+	    0);
+	live_pass_tick(&live);
+
+	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+
+	live_close(&live);
+}
+
+Test(quiet, with_one_more_rounds_away_than_are_counted_no_wake_up_at_all)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_US(10), .ticks_per_wheel = 1};
+	struct live live = {0};
+
+	live_open(&live, &options);
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 24 * HOUR),
+	    0);
+	live_pass_tick(&live);
+
+	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+
+	live_close(&live);
+}
+
+Test(quiet, pushing_deadlines_out_leaves_the_worker_alone)
+{
+	struct live live = {0};
+	hwt_timeout timeout;
+	pid_t worker;
+	uint64_t wakeups;
+	uint64_t turn;
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL, HOUR),
+	    0);
+	live_pass_tick(&live);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	for (turn = 0; turn < 100000; turn++)
+		assert_rc(hwt_reschedule(live.timer, timeout, HOUR + turn), 0);
+
+	live_settle(&live, worker);
+	assert_u64(live_stats(&live).wakeups, wakeups);
+	live_close(&live);
+}
+
+Test(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
+{
+	struct live live = {0};
+	struct probe probe = {0};
+	hwt_timeout superseded;
+	pid_t worker;
+	uint64_t wakeups;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_new_timeout(
+		      live.timer, &superseded, idle_task, NULL, HWT_SEC(1)),
+	    0);
+	live_pass_tick(&live);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	if (hwt_reschedule(live.timer, superseded, HOUR) != 0)
+		cr_skip_test("a second was too short to get here");
+	sleep_ns(HWT_SEC(1));
+	live_settle(&live, worker);
+	cr_assert(live_stats(&live).wakeups - wakeups <= 1);
+
+	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+	live_close(&live);
+}
+
+Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(100)};
+	struct live live = {0};
+	pid_t worker;
+	uint64_t before_ns;
+	uint64_t elapsed_ticks;
+	uint64_t wakeups;
+	unsigned turn;
+
+	live_open(&live, &options);
+	assert_rc(hwt_start(live.timer), 0);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	/* Thousands of calls, and a few wake-ups: when callers have ended two
+	 * long sleeps within a tick, the worker sleeps to the boundary. */
+	before_ns = monotonic_ns();
+	for (turn = 0; turn < 20000; turn++)
+		assert_rc(hwt_new_timeout(
+			      live.timer, NULL, forbidden_task, NULL, HOUR),
+		    0);
+	elapsed_ticks = (monotonic_ns() - before_ns) / HWT_MS(100);
+
+	sleep_ns(HWT_MS(300));
+	live_settle(&live, worker);
+	cr_assert(live_stats(&live).wakeups > wakeups);
+	cr_assert(
+	    live_stats(&live).wakeups - wakeups <= 3 * (elapsed_ticks + 2));
+	live_close(&live);
+}
+
+Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
+{
+	struct live live = {0};
+	struct probe probe = {0};
+	uint64_t called_ns;
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HOUR), 0);
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	/* Waits for ever when the wake-up is lost. */
+	called_ns = monotonic_ns();
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)),
+	    0);
+	wait_for(&probe.runs, 1);
+
+	cr_assert(monotonic_ns() - called_ns >= HWT_MS(20));
+	live_close(&live);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rounds: delays of any length, in any order of insertion. All timeouts of a
+ * test meet in one bucket, and each must leave it in its own round.
+ */
+#include "test/support_promises.h"
+
+SUITE(rounds);
+
+#define TURN (FIXTURE_WHEEL * FIXTURE_TICK)
+
+Test(rounds, a_delay_of_whole_turns_is_kept_from_every_bucket)
+{
+	struct fixture fixture = {0};
+	uint64_t bucket;
+	uint64_t turns;
+	uint64_t tick = 0;
+
+	fixture_open(&fixture, NULL);
+	for (bucket = 0; bucket < FIXTURE_WHEEL; bucket++) {
+		for (turns = 1; turns <= 5; turns++) {
+			struct probe probe = {.fixture = &fixture};
+
+			probe_schedule(&probe, turns * TURN);
+			tick += turns * FIXTURE_WHEEL;
+			assert_u64(fixture_tick(&fixture, tick - 1), 0);
+			assert_u64(fixture_tick(&fixture, tick), 1);
+		}
+		fixture_tick(&fixture, ++tick);
+	}
+
+	fixture_close(&fixture);
+}
+
+Test(rounds, a_delay_of_whole_turns_is_kept_when_every_tick_is_turned)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	uint64_t tick;
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 4 * TURN);
+
+	for (tick = 1; tick < 4 * FIXTURE_WHEEL; tick++)
+		assert_u64(fixture_tick(&fixture, tick), 0);
+	assert_u64(fixture_tick(&fixture, tick), 1);
+
+	fixture_close(&fixture);
+}
+
+Test(rounds, one_nanosecond_more_than_a_turn_waits_one_tick_more)
+{
+	struct fixture fixture = {0};
+	struct probe less = {.fixture = &fixture};
+	struct probe equal = {.fixture = &fixture};
+	struct probe more = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&more, TURN + 1);
+	probe_schedule(&equal, TURN);
+	probe_schedule(&less, TURN - FIXTURE_TICK);
+
+	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL - 1), 1);
+	assert_u64(less.runs, 1);
+	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL), 1);
+	assert_u64(equal.runs, 1);
+	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL + 1), 1);
+	assert_u64(more.runs, 1);
+	fixture_close(&fixture);
+}
+
+#define ROUNDS 64
+
+/* Schedules one timeout per round into the bucket of tick 3, in the order that
+ * order gives; every round must then start exactly its own. */
+static void
+assert_rounds(const unsigned *order)
+{
+	static struct probe probes[ROUNDS];
+	struct fixture fixture = {0};
+	unsigned index;
+	unsigned round;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < ROUNDS; index++) {
+		round = order[index];
+		probes[round] = (struct probe){.fixture = &fixture};
+		probe_schedule(&probes[round], 3 * FIXTURE_TICK + round * TURN);
+	}
+
+	for (round = 0; round < ROUNDS; round++) {
+		uint64_t tick = 3 + round * FIXTURE_WHEEL;
+
+		assert_u64(fixture_tick(&fixture, tick - 1), 0);
+		assert_u64(fixture_tick(&fixture, tick), 1);
+		assert_u64(probes[round].runs, 1);
+	}
+	fixture_close(&fixture);
+}
+
+Test(rounds, rounds_inserted_in_rising_order_are_kept)
+{
+	unsigned order[ROUNDS];
+	unsigned index;
+
+	for (index = 0; index < ROUNDS; index++)
+		order[index] = index;
+	assert_rounds(order);
+}
+
+Test(rounds, rounds_inserted_in_falling_order_are_kept)
+{
+	unsigned order[ROUNDS];
+	unsigned index;
+
+	for (index = 0; index < ROUNDS; index++)
+		order[index] = ROUNDS - 1 - index;
+	assert_rounds(order);
+}
+
+Test(rounds, rounds_inserted_in_any_order_are_kept)
+{
+	struct rng rng = {.state = 7};
+	unsigned order[ROUNDS];
+	unsigned index;
+	unsigned turn;
+
+	for (index = 0; index < ROUNDS; index++)
+		order[index] = index;
+	for (turn = 0; turn < 20; turn++) {
+		for (index = ROUNDS - 1; index > 0; index--) {
+			unsigned other = (unsigned)rng_below(&rng, index + 1);
+			unsigned swapped = order[index];
+
+			order[index] = order[other];
+			order[other] = swapped;
+		}
+		assert_rounds(order);
+	}
+}
+
+Test(rounds, rounds_inserted_while_the_wheel_turns_are_kept)
+{
+	static struct probe probes[ROUNDS];
+	struct fixture fixture = {0};
+	uint64_t tick;
+
+	/* Each comes one turn after the one before and is due in the same
+	 * round as all others. */
+	fixture_open(&fixture, NULL);
+	for (tick = 0; tick < ROUNDS; tick++) {
+		probes[tick].fixture = &fixture;
+		probe_schedule(&probes[tick], (ROUNDS - tick) * TURN);
+		assert_u64(
+		    fixture_tick(&fixture, (tick + 1) * FIXTURE_WHEEL - 1), 0);
+		if (tick + 1 < ROUNDS)
+			assert_u64(
+			    fixture_tick(&fixture, (tick + 1) * FIXTURE_WHEEL),
+			    0);
+	}
+
+	assert_u64(fixture_tick(&fixture, ROUNDS * FIXTURE_WHEEL), ROUNDS);
+	fixture_close(&fixture);
+}
+
+#define LONG_ROUNDS 5000
+
+Test(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds)
+{
+	static struct probe probes[LONG_ROUNDS];
+	struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
+	struct fixture fixture = {0};
+	unsigned index;
+
+	/* 3571 is prime: an order without any order. */
+	fixture_open(&fixture, &options);
+	for (index = 0; index < LONG_ROUNDS; index++) {
+		unsigned round = index * 3571 % LONG_ROUNDS;
+
+		probes[round].fixture = &fixture;
+		probe_schedule(&probes[round], (round + 1) * FIXTURE_TICK);
+	}
+
+	for (index = 0; index < LONG_ROUNDS; index++) {
+		assert_u64(fixture_tick(&fixture, index + 1), 1);
+		assert_u64(probes[index].runs, 1);
+	}
+	fixture_close(&fixture);
+}
+
+Test(rounds, removals_leave_the_rounds_of_the_others_alone)
+{
+	static struct probe probes[ROUNDS];
+	struct fixture fixture = {0};
+	unsigned round;
+
+	fixture_open(&fixture, NULL);
+	for (round = 0; round < ROUNDS; round++) {
+		probes[round].fixture = &fixture;
+		probe_schedule(&probes[round], 3 * FIXTURE_TICK + round * TURN);
+	}
+	fixture_tick(&fixture, 1);
+
+	/* Two of three go: in the front, in the middle and at the end. */
+	for (round = 0; round < ROUNDS; round++) {
+		if (round % 3 != 1)
+			assert_rc(
+			    hwt_cancel(fixture.timer, probes[round].handle), 0);
+	}
+
+	for (round = 0; round < ROUNDS; round++)
+		assert_u64(fixture_tick(&fixture, 3 + round * FIXTURE_WHEEL),
+		    round % 3 == 1 ? 1 : 0);
+	fixture_close(&fixture);
+}
+
+Test(rounds, a_timeout_moved_by_whole_turns_stays_in_its_bucket_and_is_kept)
+{
+	struct fixture fixture = {0};
+	struct probe moved = {.fixture = &fixture};
+	struct probe beside = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&moved, TURN);
+	probe_schedule(&beside, 2 * TURN);
+	fixture_step(&fixture, 0);
+	assert_rc(hwt_reschedule(fixture.timer, moved.handle, 5 * TURN), 0);
+
+	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL), 0);
+	assert_u64(fixture_tick(&fixture, 2 * FIXTURE_WHEEL), 1);
+	assert_rc(hwt_reschedule(fixture.timer, moved.handle, TURN), 0);
+	assert_u64(fixture_tick(&fixture, 3 * FIXTURE_WHEEL), 1);
+
+	assert_u64(moved.runs, 1);
+	assert_u64(beside.runs, 1);
+	fixture_close(&fixture);
+}
+
+Test(rounds, delays_of_every_power_of_two_of_nanoseconds_are_kept)
+{
+	static struct probe probes[62];
+	struct fixture fixture = {0};
+	unsigned power;
+
+	fixture_open(&fixture, NULL);
+	for (power = 0; power < 62; power++) {
+		probes[power].fixture = &fixture;
+		probe_schedule(&probes[power], UINT64_C(1) << power);
+	}
+
+	/* Below the twentieth power all belong to tick 1. */
+	assert_u64(fixture_tick(&fixture, 1), 20);
+	for (power = 20; power < 62; power++) {
+		uint64_t tick =
+		    grid_tick(FIXTURE_TICK, 0, UINT64_C(1) << power);
+
+		assert_u64(fixture_tick(&fixture, tick - 1), 0);
+		assert_u64(fixture_tick(&fixture, tick), 1);
+		assert_u64(probes[power].runs, 1);
+	}
+	fixture_close(&fixture);
+}
+
+Test(rounds, more_rounds_than_32_bits_count_are_kept)
+{
+	static const uint32_t wheels[] = {1, 2, 16};
+	unsigned index;
+
+	for (index = 0; index < 3; index++) {
+		struct hwt_options options = {
+		    .tick_ns = HWT_US(10), .ticks_per_wheel = wheels[index]};
+		struct fixture fixture = {0};
+		struct probe probe = {.fixture = &fixture};
+		uint64_t ticks = (UINT64_C(3) << 33) * wheels[index] + 1;
+		uint64_t waits = 0;
+
+		/* Some waits may end in vain, half a counter's length each. */
+		fixture_open(&fixture, &options);
+		probe_schedule(&probe, ticks * HWT_US(10));
+		while (fixture_step(&fixture, fixture_wait(&fixture)) == 0)
+			waits++;
+
+		assert_u64(
+		    probe.started_ns, FIXTURE_START + ticks * HWT_US(10));
+		cr_assert(waits <= 12);
+		fixture_close(&fixture);
+	}
+}
+
+/* The greatest deadline that is one: a nanosecond more is never. */
+#define LAST_DEADLINE ((UINT64_C(1) << 63) - 2)
+
+Test(rounds, the_longest_delay_that_ends_is_kept)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	uint64_t delay_ns = LAST_DEADLINE - FIXTURE_START;
+	uint64_t tick = grid_tick(FIXTURE_TICK, 0, delay_ns);
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, delay_ns);
+	assert_i64(
+	    fixture_remaining(&fixture, probe.handle), (int64_t)delay_ns);
+
+	assert_u64(fixture_tick(&fixture, tick - 1), 0);
+	assert_u64(fixture_tick(&fixture, tick), 1);
+
+	fixture_close(&fixture);
+}
+
+Test(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, LAST_DEADLINE - FIXTURE_START + 1);
+	assert_i64(fixture_remaining(&fixture, probe.handle), INT64_MAX);
+
+	assert_u64(fixture_step(&fixture, LAST_DEADLINE), 0);
+
+	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	fixture_close(&fixture);
+}
