@@ -45,7 +45,9 @@
  *               pending_of: timeouts that have ended are added up before those
  *               that were accepted. A timeout may still end before the call
  *               that made it counts it; that much less is shown until then.
- *   E:batches   see batch_enter; fence there, fence in timer_stop.
+ *   E:batches   fence between counting in and reading the gate in batch_enter,
+ *               fence between closing the gate and reading the count in
+ *               stop_begin: one of the two sees the other.
  *
  * E:asleep, E:called, E:overflow and E:word are drawn in worker.c.
  */

@@ -32,8 +32,7 @@
  *
  * EDGES
  *   E:stopping  drawn in worker.c; release in timer_stop.
- *   E:batches   fence in stop_begin: the gate is closed before the batches are
- *               counted, and batch_enter counts before it reads the gate.
+ *   E:batches   drawn in hwt.c; fence in stop_begin.
  *   E:gate      drawn in hwt.c; release in timer_start.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
  *   E:handed    drawn in run.c; acquired in hwt_destroy.
@@ -44,7 +43,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
 #include <syslog.h>
 #include <unistd.h>
 

@@ -88,6 +88,7 @@ wait_of(struct hwt *timer)
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
 	for (tries = 0; tries < 3; tries++) {
 		(void)worker_drain(timer);
+		cache_flush(timer, cache_of(timer));
 		if (worker_announce(timer, &until_ns))
 			return until(timer, until_ns);
 	}

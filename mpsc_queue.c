@@ -56,9 +56,9 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "mpsc_queue.h"
+#include "system.h"
 
 #define CLOSED (UINT64_C(1) << 63)
 #define ARENA_BITS 6
@@ -96,19 +96,10 @@ segment_at(const struct mpsc_pool *pool, uint32_t segment)
 	return &arena[segment & (ARENA_SEGMENTS - 1)];
 }
 
-static void *
-map(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return memory == MAP_FAILED ? NULL : memory;
-}
-
 int
 mpsc_pool_create(struct mpsc_pool *pool, a64_t *memory_bytes)
 {
-	pool->arenas = map(TABLE_BYTES);
+	pool->arenas = system_map(TABLE_BYTES);
 	if (pool->arenas == NULL)
 		return -ENOMEM;
 	pool->memory_bytes = memory_bytes;
@@ -126,9 +117,9 @@ mpsc_pool_destroy(struct mpsc_pool *pool)
 
 		if (arena == NULL)
 			break;
-		(void)munmap(arena, ARENA_BYTES);
+		system_unmap(arena, ARENA_BYTES);
 	}
-	(void)munmap(pool->arenas, TABLE_BYTES);
+	system_unmap(pool->arenas, TABLE_BYTES);
 }
 
 void
@@ -152,7 +143,7 @@ mpsc_pool_reserve(struct mpsc_pool *pool, uint64_t indexes, uint32_t queues)
 	while (limit < needed) {
 		if (limit >= ARENAS_MAX * ARENA_SEGMENTS)
 			return false;
-		arena = map(ARENA_BYTES);
+		arena = system_map(ARENA_BYTES);
 		if (arena == NULL)
 			return false;
 		/* E:arena release */

@@ -3,20 +3,21 @@
  * Fork, thread exit and the list of live timers.
  *
  * FORK. A page that the kernel wipes in every child (MADV_WIPEONFORK) holds
- * the epoch, where there is such a page. Timers carry the epoch of their making, so that one load tells
- * whether they are this process's own; a child reads 0 and finds all of them
- * foreign, without having run a line of code. That also covers a bare clone
- * and a fork in the middle of anything. Where the kernel has no such page, an
- * atfork handler clears the word. The first call in a child that needs an
- * epoch takes a new one, with an empty registry and a fresh lock: whoever held
- * the lock at the moment of the fork does not exist there.
+ * the epoch, where there is such a page. Timers carry the epoch of their
+ * making, so that one load tells whether they are this process's own; a child
+ * reads 0 and finds all of them foreign, without having run a line of code.
+ * That also covers a bare clone and a fork in the middle of anything. Where the
+ * kernel has no such page, an atfork handler clears the word. The first call in
+ * a child that needs an epoch takes a new one, with an empty registry and a
+ * fresh lock: whoever held the lock at the moment of the fork does not exist
+ * there.
  *
  * THREADS. Each thread remembers the caches of the timers that it used first;
- * taking one into an empty slot needs no lock. The cache belongs to the timer (see record.c); the thread only holds it, and
- * gives it back when it exits. At that time the timer may be gone. The
- * registry answers that: it knows the live ones by address and serial, and
- * hwt_destroy takes the timer out of it, under the same lock, before anything
- * is freed.
+ * taking one into an empty slot needs no lock. The cache belongs to the timer
+ * (see record.c); the thread only holds it, and gives it back when it exits. At
+ * that time the timer may be gone. The registry answers that: it knows the live
+ * ones by address and serial, and hwt_destroy takes the timer out of it, under
+ * the same lock, before anything is freed.
  *
  * EDGES
  *

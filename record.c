@@ -41,7 +41,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -72,24 +71,15 @@ random_seed(const struct record_store *store)
 	return mix((uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)store);
 }
 
-static void *
-map(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return memory == MAP_FAILED ? NULL : memory;
-}
-
 int
 record_store_create(struct record_store *store)
 {
-	store->slabs = map(TABLE_BYTES);
+	store->slabs = system_map(TABLE_BYTES);
 	if (store->slabs == NULL)
 		return -ENOMEM;
-	store->caches = map(CACHES_BYTES);
+	store->caches = system_map(CACHES_BYTES);
 	if (store->caches == NULL) {
-		(void)munmap(store->slabs, TABLE_BYTES);
+		system_unmap(store->slabs, TABLE_BYTES);
 		return -ENOMEM;
 	}
 	(void)pthread_mutex_init(&store->grow_lock, NULL);
@@ -108,25 +98,25 @@ record_store_destroy(struct record_store *store)
 
 		if (slab == NULL)
 			break;
-		(void)munmap(slab, SLAB_BYTES);
+		system_unmap(slab, SLAB_BYTES);
 	}
-	(void)munmap(store->slabs, TABLE_BYTES);
-	(void)munmap(store->caches, CACHES_BYTES);
+	system_unmap(store->slabs, TABLE_BYTES);
+	system_unmap(store->caches, CACHES_BYTES);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
 static void *
 map_slab(void)
 {
-	char *memory = map(2 * SLAB_BYTES);
+	char *memory = system_map(2 * SLAB_BYTES);
 	size_t before;
 
 	if (memory == NULL)
 		return NULL;
 	before = -(uintptr_t)memory & (SLAB_BYTES - 1);
 	if (before > 0)
-		(void)munmap(memory, before);
-	(void)munmap(memory + before + SLAB_BYTES, SLAB_BYTES - before);
+		system_unmap(memory, before);
+	system_unmap(memory + before + SLAB_BYTES, SLAB_BYTES - before);
 	return memory + before;
 }
 
@@ -328,7 +318,7 @@ cache_claim(struct hwt *timer)
 }
 
 void
-cache_release(struct hwt *timer, struct cache *cache)
+cache_flush(struct hwt *timer, struct cache *cache)
 {
 	uint32_t first;
 
@@ -339,6 +329,12 @@ cache_release(struct hwt *timer, struct cache *cache)
 		    count < BATCH ? count : BATCH);
 	}
 	cache->count = 0;
+}
+
+void
+cache_release(struct hwt *timer, struct cache *cache)
+{
+	cache_flush(timer, cache);
 	/* E:owned release */
 	a32_store_release(&cache->owned, 0);
 }

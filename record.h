@@ -33,8 +33,9 @@
  * or not.
  *
  * ENQUEUED says that an entry for the record is in a queue, or about to be
- * pushed by whoever set the bit: there is never a second one. The worker clears it when it takes the entry, and then acts on
- * the record as it is at that moment. So the queue is no longer than the
+ * pushed by whoever set the bit: there is never a second one. The worker clears
+ * it when it takes the entry, and then acts on the record as it is at that
+ * moment. So the queue is no longer than the
  * number of records, however often they are scheduled and cancelled.
  */
 #ifndef HWT_RECORD_H
@@ -208,6 +209,8 @@ void record_free(struct hwt *timer, struct cache *cache, uint32_t index);
 /* A cache that no thread holds; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);
 void cache_release(struct hwt *timer, struct cache *cache);
+/* Leaves the cache's free records to all. */
+void cache_flush(struct hwt *timer, struct cache *cache);
 
 /* The caches whose counters count: the i-th, up to NULL. */
 static inline const struct cache *

@@ -23,6 +23,7 @@
 
 #include "mpsc_queue.h"
 #include "record.h"
+#include "system.h"
 #include "wheel.h"
 
 #define STRIPES_MAX 16u
@@ -232,12 +233,5 @@ bool worker_announce(struct hwt *timer, uint64_t *until_ns);
 /* shared.c */
 /* A child frees what it has inherited. */
 void shared_forget(const struct hwt *timer);
-
-/* futex.c */
-/* Sleeps while *word is value, at most until the deadline (CLOCK_MONOTONIC,
- * HWT_NEVER: for ever); may return without cause. */
-void futex_wait(const void *word, uint32_t value, uint64_t until_ns);
-void futex_wake_one(const void *word);
-void futex_wake_all(const void *word);
 
 #endif

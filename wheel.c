@@ -43,9 +43,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "record.h"
+#include "system.h"
 #include "wheel.h"
 
 #define PLACE_SLOT_BITS 4
@@ -78,15 +78,6 @@ round_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-static void *
-map(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return memory == MAP_FAILED ? NULL : memory;
-}
-
 static size_t
 bitmap_words(uint32_t length, uint32_t level)
 {
@@ -115,12 +106,12 @@ wheel_create(struct wheel *wheel, const struct record_store *store,
 		bytes += 8 * bitmap_words(length, wheel->levels);
 	while (bitmap_words(length, wheel->levels++) > 1);
 	wheel->bytes = bytes;
-	memory = map(bytes);
+	memory = system_map(bytes);
 	if (memory == NULL)
 		return -ENOMEM;
-	wheel->arenas = map(TABLE_BYTES);
+	wheel->arenas = system_map(TABLE_BYTES);
 	if (wheel->arenas == NULL) {
-		(void)munmap(memory, bytes);
+		system_unmap(memory, bytes);
 		return -ENOMEM;
 	}
 	wheel->buckets = (void *)memory;
@@ -143,10 +134,10 @@ wheel_destroy(struct wheel *wheel)
 
 		if (arena == NULL)
 			break;
-		(void)munmap(arena, ARENA_BYTES);
+		system_unmap(arena, ARENA_BYTES);
 	}
-	(void)munmap(wheel->arenas, TABLE_BYTES);
-	(void)munmap(wheel->buckets, wheel->bytes);
+	system_unmap(wheel->arenas, TABLE_BYTES);
+	system_unmap(wheel->buckets, wheel->bytes);
 }
 
 bool
@@ -159,7 +150,7 @@ wheel_reserve(struct wheel *wheel, uint64_t records)
 	while (wheel->capacity < needed) {
 		if (wheel->capacity >= CHUNKS_MAX)
 			return false;
-		arena = map(ARENA_BYTES);
+		arena = system_map(ARENA_BYTES);
 		if (arena == NULL)
 			return false;
 		/* E:chunks release */

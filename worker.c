@@ -398,6 +398,9 @@ worker_turn(struct hwt *timer)
 		}
 		worker_tick(timer, tick);
 	}
+	/* What has ended here is to serve others. */
+	if (process_owns(timer->epoch))
+		cache_flush(timer, cache_of(timer));
 	return taken;
 }
 

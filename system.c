@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is asked of the system: memory in pages, and sleeping on a word.
+ *
+ * Memory is mapped without reserving swap for it: tables and arenas are made
+ * for the most that there can be, and cost what is touched of them.
+ *
+ * For sleeping, ConcurrencyKit's event count (ck_ec) would do, but its back-off
+ * is not cut at the deadline (waits measured up to 78 ms too long) unless each
+ * wait gets a predicate that repairs that, and hwt has two words to sleep on of
+ * which one is half of a record. The call itself is all that is needed.
+ */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hwt.h"
+#include "system.h"
+
+void *
+system_map(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void
+system_unmap(void *memory, size_t bytes)
+{
+	(void)munmap(memory, bytes);
+}
+
+void
+futex_wait(const void *word, uint32_t value, uint64_t until_ns)
+{
+	struct timespec until = {
+	    .tv_sec = (time_t)(until_ns / 1000000000u),
+	    .tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	(void)syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
+	    until_ns == HWT_NEVER ? NULL : &until, NULL,
+	    FUTEX_BITSET_MATCH_ANY);
+}
+
+void
+futex_wake_one(const void *word)
+{
+	(void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void
+futex_wake_all(const void *word)
+{
+	(void)syscall(
+	    SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}

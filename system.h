@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is asked of the system. See system.c. */
+#ifndef HWT_SYSTEM_H
+#define HWT_SYSTEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zeroed memory in whole pages, which takes space when it is touched; NULL: no
+ * memory. */
+void *system_map(size_t bytes);
+void system_unmap(void *memory, size_t bytes);
+
+/* Sleeps while *word is value, at most until the deadline (CLOCK_MONOTONIC,
+ * HWT_NEVER: for ever); may return without cause. */
+void futex_wait(const void *word, uint32_t value, uint64_t until_ns);
+void futex_wake_one(const void *word);
+void futex_wake_all(const void *word);
+
+#endif
