@@ -115,7 +115,8 @@ example_programs := $(example_mains:%.c=build/plain/%)
 fork_stress := $(wildcard test/stress/fork_*.c)
 clang_objects := $(patsubst %.c,build/clang/%.o, \
 	$(stress) $(misuse) $(perf) $(examples))
-check_programs := $(libraries) $(perf_programs) $(example_programs) \
+check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
+	$(perf_programs) $(example_programs) \
 	build/plain/hwt-test $(stress:%.c=build/plain/%) \
 	build/clang/hwt-test $(clang_objects) \
 	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
