@@ -90,7 +90,7 @@ deadline_after(uint64_t now_ns, uint64_t delay_ns)
 static uint64_t
 deadline_base(const struct hwt *timer)
 {
-	return timer->flags & HWT_RELAXED ? 0 : timer_now(timer);
+	return timer->flags & HWT_RELAXED ? 0 : timer_now_ahead(timer);
 }
 
 static struct pair_value
@@ -733,7 +733,7 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 		return -EOWNERDEAD;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	due = deadline_after(timer_now(timer), delay_ns);
+	due = deadline_after(timer_now_ahead(timer), delay_ns);
 	result = timer_reschedule(timer, timeout.id, due);
 	if (result == 0) {
 		cache = cache_of(timer);
@@ -787,7 +787,8 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 	else if (seen.word & FLAG_RELATIVE)
 		*remaining_ns = (int64_t)seen.deadline_ns;
 	else
-		*remaining_ns = (int64_t)(seen.deadline_ns - timer_now(timer));
+		*remaining_ns =
+		    (int64_t)(seen.deadline_ns - timer_now_ahead(timer));
 	return 0;
 }
 

@@ -382,6 +382,11 @@ int hwt_destroy(struct hwt *timer);
  * aside. arg is lent to the timeout until it ends: until the task has
  * returned, or hwt_cancel returned 0, or stop gave it back.
  *
+ * The clock is CLOCK_MONOTONIC. Between readings of it that are 4 us apart at
+ * most, x86-64's time stamp counter stands in, where that is the kernel's own
+ * clock. It is taken to run fast, so that a deadline may lie up to 3 us later
+ * than asked for, and never earlier.
+ *
  * HWT_NEVER, and every deadline at or beyond 2^63-1 on the clock: never fires
  * and stays pending. Other delays of 2^63 and more are -EINVAL, since a
  * negative difference is a bug.

@@ -228,6 +228,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		free(made);
 		return -ENOMEM;
 	}
+	clock_prepare();
 	made->epoch = process_epoch();
 	made->origin_ns = timer_now(made);
 	if (made->flags & HWT_MANUAL)
@@ -513,7 +514,7 @@ timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
 {
 	struct lifecycle *life = &timer->life;
-	uint64_t called_ns = timer_now(timer);
+	uint64_t called_ns = timer_now_ahead(timer);
 	uint64_t now_ns = clock_monotonic_ns();
 	uint64_t until_ns = HWT_NEVER;
 	int result;

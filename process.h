@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "atomic.h"
+#include "clock.h"
 
 struct hwt;
 struct cache;
@@ -41,6 +41,7 @@ struct thread_state {
 	/* The executor whose thread this is, and the epoch of its making. */
 	const void *executor;
 	uint64_t executor_epoch;
+	struct clock_anchor anchor;
 	/* How often no slot was free: which one to give up, now and then. */
 	unsigned misses;
 	/* Whether thread exit will call back. */

@@ -19,7 +19,6 @@
 #define HWT_TIMER_H
 
 #include <signal.h>
-#include <time.h>
 
 #include "mpsc_queue.h"
 #include "record.h"
@@ -114,20 +113,20 @@ struct hwt {
 };
 
 static inline uint64_t
-clock_monotonic_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline uint64_t
 timer_now(const struct hwt *timer)
 {
 	if (timer->clock.now_ns != NULL)
 		return timer->clock.now_ns(timer->clock.ctx);
 	return clock_monotonic_ns();
+}
+
+/* The clock for a delay to count from: never behind. */
+static inline uint64_t
+timer_now_ahead(const struct hwt *timer)
+{
+	if (timer->flags & HWT_MANUAL)
+		return timer_now(timer);
+	return clock_ahead_ns(&thread_state.anchor);
 }
 
 /* The last tick whose boundary is not after now. */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The clock for those who schedule. See clock.c. */
+#ifndef HWT_CLOCK_H
+#define HWT_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "atomic.h"
+
+/* Where a thread read both clocks last, where it read them first, and the last
+ * time that it was told. */
+struct clock_anchor {
+	uint64_t ticks, ns;
+	uint64_t first_ticks, first_ns;
+	uint64_t told_ns;
+};
+
+static inline uint64_t
+clock_monotonic_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Once per process; before, clock_ahead_ns is clock_monotonic_ns. */
+void clock_prepare(void);
+
+#if defined(__x86_64__)
+
+#include <x86intrin.h>
+
+#define CLOCK_MARGIN_NS 100u
+
+/* Nanoseconds per tick of the counter, times 2^32, an eighth too fast; 0: the
+ * counter is not to be used, or not known yet. */
+extern a64_t clock_scale;
+/* How many ticks an anchor is good for. */
+extern a64_t clock_window;
+
+uint64_t clock_drop_anchor(struct clock_anchor *anchor);
+
+/* CLOCK_MONOTONIC or a little later: 3 us at most. Never earlier, and never
+ * back in one thread. */
+static inline uint64_t
+clock_ahead_ns(struct clock_anchor *anchor)
+{
+	uint64_t scale = a64_load_relaxed(&clock_scale);
+	uint64_t ticks = __rdtsc() - anchor->ticks;
+	uint64_t now_ns;
+
+	if (__builtin_expect(scale != 0, 1) &&
+	    __builtin_expect(ticks < a64_load_relaxed(&clock_window), 1))
+		now_ns = anchor->ns + (ticks * scale >> 32) + CLOCK_MARGIN_NS;
+	else
+		now_ns = clock_drop_anchor(anchor);
+	if (now_ns < anchor->told_ns)
+		now_ns = anchor->told_ns;
+	anchor->told_ns = now_ns;
+	return now_ns;
+}
+
+#else
+
+static inline uint64_t
+clock_ahead_ns(struct clock_anchor *anchor)
+{
+	(void)anchor;
+	return clock_monotonic_ns();
+}
+
+#endif
+#endif
