@@ -913,15 +913,14 @@ model_close(void)
 }
 
 static void
-compare(uint64_t wheel)
+compare_seed(uint64_t seed, uint64_t wheel)
 {
 	static const uint64_t ticks[] = {HWT_US(10), HWT_MS(1), HWT_MS(100)};
 	static const uint64_t starts[] = {0, 12345, UINT64_C(1) << 62};
-	const char *seed = getenv("HWT_SEED");
 	unsigned run;
 
-	model.seed = seed != NULL ? strtoull(seed, NULL, 0) : 1;
-	model.rng.state = model.seed;
+	model.seed = seed;
+	model.rng.state = seed;
 	for (run = 0; run < 9; run++) {
 		model_open(wheel, ticks[run % 3], starts[run / 3]);
 		while (model.operation++ < OPERATIONS) {
@@ -934,6 +933,22 @@ compare(uint64_t wheel)
 		}
 		model_close();
 	}
+}
+
+static void
+compare(uint64_t wheel)
+{
+	/* All but the first have found something. */
+	static const uint64_t seeds[] = {1, 103, 104, 107};
+	const char *seed = getenv("HWT_SEED");
+	unsigned index;
+
+	if (seed != NULL) {
+		compare_seed(strtoull(seed, NULL, 0), wheel);
+		return;
+	}
+	for (index = 0; index < sizeof(seeds) / sizeof(seeds[0]); index++)
+		compare_seed(seeds[index], wheel);
 }
 
 Test(model, a_wheel_of_1_does_as_the_model)

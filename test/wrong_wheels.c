@@ -374,54 +374,108 @@ Test(wrong_wheels, a_load_that_is_all_cancelled_does_not_hold_a_probe_up)
 	fixture_close(&fixture);
 }
 
-/* Scheduled at any moment while the worker falls asleep: a wake-up that is
- * lost is lost for an hour. */
+/* A task that lets the test go and then spins a little, so that what the test
+ * does next meets the worker at any moment on its way to sleep: there, a
+ * wake-up that is lost is lost for an hour. */
+struct drowsy {
+	struct live live;
+	struct rng rng;
+	_Atomic uint64_t go;
+	uint64_t spins;
+};
+
+static void
+spin(uint64_t turns)
+{
+	while (turns-- > 0)
+		__asm__ volatile("" ::: "memory");
+}
+
+static void
+then_lets_go(struct probe *probe)
+{
+	struct drowsy *drowsy = probe->data;
+
+	drowsy->go = 1;
+	spin(drowsy->spins);
+}
+
+static void
+drowsy_open(struct drowsy *drowsy)
+{
+	live_open(&drowsy->live, &(struct hwt_options){.tick_ns = HWT_US(100)});
+	assert_rc(hwt_new_timeout(
+		      drowsy->live.timer, NULL, forbidden_task, NULL, HOUR),
+	    0);
+}
+
+/* Returns while the worker falls asleep. */
+static void
+drowsy_turn(struct drowsy *drowsy, struct probe *probe)
+{
+	uint64_t turn = 0;
+
+	*probe = (struct probe){.then = then_lets_go, .data = drowsy};
+	drowsy->go = 0;
+	drowsy->spins = rng_below(&drowsy->rng, 8000);
+	assert_rc(
+	    hwt_new_timeout(drowsy->live.timer, NULL, probe_task, probe, 0), 0);
+	while (drowsy->go == 0)
+		if (++turn % 4096 == 0)
+			sched_yield();
+}
+
+static void
+await_run(const struct probe *probe)
+{
+	uint64_t limit_ns = monotonic_ns() + HWT_SEC(20);
+
+	while (probe->runs == 0) {
+		cr_assert(monotonic_ns() < limit_ns, "a wake-up was lost");
+		sched_yield();
+	}
+}
+
 Test(wrong_wheels, a_new_earliest_deadline_while_the_worker_falls_asleep)
 {
-	struct live live = {0};
-	struct rng rng = {.state = 4};
+	static struct drowsy drowsy;
 	unsigned turn;
 
-	live_open(&live, &(struct hwt_options){.tick_ns = HWT_US(100)});
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HOUR), 0);
-	for (turn = 0; turn < 2000; turn++) {
-		uint64_t spin = rng_below(&rng, 20000);
-		struct probe probe = {0};
+	drowsy_open(&drowsy);
+	for (turn = 0; turn < 3000; turn++) {
+		struct probe first;
+		struct probe second = {0};
 
-		assert_rc(
-		    hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0),
+		drowsy_turn(&drowsy, &first);
+		assert_rc(hwt_new_timeout(
+			      drowsy.live.timer, NULL, probe_task, &second, 0),
 		    0);
-		/* When it has run, the worker is on its way to sleep. */
-		while (probe.runs == 0)
-			sched_yield();
-		while (spin-- > 0)
-			__asm__ volatile("");
+		await_run(&second);
+		await_run(&first);
 	}
-	live_close(&live);
+	live_close(&drowsy.live);
 }
 
 Test(wrong_wheels, a_deadline_pulled_in_while_the_worker_falls_asleep)
 {
-	struct live live = {0};
-	struct rng rng = {.state = 5};
+	static struct drowsy drowsy;
 	unsigned turn;
 
-	live_open(&live, &(struct hwt_options){.tick_ns = HWT_US(100)});
-	for (turn = 0; turn < 1000; turn++) {
-		uint64_t spin = rng_below(&rng, 40000);
-		struct probe probe = {0};
+	drowsy_open(&drowsy);
+	for (turn = 0; turn < 3000; turn++) {
+		struct probe first;
+		struct probe second = {0};
 		hwt_timeout timeout;
 
-		assert_rc(hwt_new_timeout(
-			      live.timer, &timeout, probe_task, &probe, HOUR),
+		assert_rc(hwt_new_timeout(drowsy.live.timer, &timeout,
+			      probe_task, &second, HOUR),
 		    0);
-		while (spin-- > 0)
-			__asm__ volatile("");
-		assert_rc(hwt_reschedule(live.timer, timeout, 0), 0);
-		wait_for(&probe.runs, 1);
+		drowsy_turn(&drowsy, &first);
+		assert_rc(hwt_reschedule(drowsy.live.timer, timeout, 0), 0);
+		await_run(&second);
+		await_run(&first);
 	}
-	live_close(&live);
+	live_close(&drowsy.live);
 }
 
 Test(wrong_wheels, after_hours_of_stall_the_next_tick_is_the_next_tick)
