@@ -47,7 +47,8 @@
  *                    SIGFPE, SIGILL, SIGTRAP, SIGSYS and SIGPROF.
  *   fork             In a child, every timer, pool and mailbox made before the
  *                    fork is inert: int functions answer -EOWNERDEAD, others
- *                    0, NULL or false; destroys free without joining;
+ *                    0, NULL or false; executors refuse; destroys, also of the
+ *                    shared timer, free without joining and answer 0;
  *                    hwt_shared makes a new one. No fork deadlocks or
  *                    corrupts, whatever the worker was doing, also from a
  *                    task (the child's copy of that task may go on and must
@@ -63,8 +64,8 @@
  * wrap silently: see hwt_new_timeout for the ends of the range.
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
- * has changed, but that a handle argument is set to {0} and *unprocessed to
- * all zero. NULL where something is needed is -EINVAL; destroys of NULL are 0.
+ * has changed, but that a handle argument, each of an array, is set to {0} and
+ * *unprocessed to all zero. NULL where something is needed is -EINVAL; destroys of NULL are 0.
  * In a forked child, -EOWNERDEAD comes before every other answer about a timer
  * that was made before the fork.
  *
@@ -188,10 +189,10 @@ struct hwt_log {
  * thread may schedule and cancel. */
 #define HWT_MANUAL 1u
 
-/* A delay counts from the tick at which the worker takes the timeout over, so
- * that hwt_new_timeout* read no clock. A task starts up to one tick later than
- * without it, and by as much more as the worker itself is late. Rescheduling
- * still reads the clock. */
+/* A delay counts from the tick at which the worker takes the timeout over (by
+ * the clock as it is then), so that hwt_new_timeout* read no clock. A task
+ * starts up to one tick later than without it, and by as much more as the
+ * worker itself is late. Rescheduling still reads the clock. */
 #define HWT_RELAXED 2u
 
 /* Options of a timer. All zero: the defaults, named below. The structures
@@ -217,7 +218,7 @@ struct hwt_options {
 	 * 2^27: beyond that, -ENOMEM.) */
 	uint64_t max_pending;
 	/* A task that holds the worker longer is counted, and logged once a
-	 * second at most; 0: off. */
+	 * second of the timer's clock at most; 0: off. */
 	uint64_t slow_task_ns;
 	/* Gets every due timeout that names no executor of its own; NULL: tasks
 	 * run in the worker. */
@@ -425,8 +426,8 @@ int hwt_new_timeouts(struct hwt *timer, size_t count,
  * executor.
  *
  * [any][cb]. Lock-free, never waits, cannot fail for want of memory.
- * -EINPROGRESS  it is running; a periodic one will not run again, and its own
- *               reschedule answers -ENOENT from then on
+ * -EINPROGRESS  it is running, also when called again; a periodic one will not
+ *               run again, and its own reschedule answers -ENOENT from then on
  * -ENOENT       it has ended, or never was
  */
 int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
@@ -440,7 +441,7 @@ int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
  * [any][cb]. Waits while the task runs.
  * -ENOENT   it had ended, or never was, or it ran and has ended now, or
  *           another call owns arg
- * -EDEADLK  from that very task
+ * -EDEADLK  from that very task; a periodic one goes on
  */
 int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
 
@@ -584,7 +585,8 @@ struct hwt_mailbox;
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 
 /* An eventfd that is readable while something is due: to be watched, not to be
- * read. Owned by the mailbox. [any][cb]. */
+ * read. Owned by the mailbox. -EINVAL for NULL, -EOWNERDEAD in a child.
+ * [any][cb]. */
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
 /*
@@ -593,7 +595,8 @@ int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
  * returned 0 on the loop's thread the task does not run, even if it was in the
  * mailbox.
  *
- * The loop's thread.
+ * The loop's thread; also from a task that it runs, which may then start what
+ * the outer call would have.
  */
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);

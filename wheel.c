@@ -465,8 +465,10 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	walk->bucket = (uint32_t)tick & wheel->mask;
 	walk->round = (uint32_t)(tick >> wheel->bits);
 	walk_enter(wheel, walk, wheel->buckets[walk->bucket].first);
-	/* Lowered again by every entry that stays. */
-	wheel->buckets[walk->bucket].round_min = walk->round + ROUND_FAR;
+	/* As late as can be told from the present round; every entry that stays
+	 * lowers it again. */
+	wheel->buckets[walk->bucket].round_min =
+	    (uint32_t)(wheel->next_tick >> wheel->bits) + ROUND_FAR;
 	wheel->buckets[walk->bucket].loose = 0;
 }
 

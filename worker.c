@@ -454,6 +454,8 @@ worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 		else
 			wheel_unplace(&timer->wheel, *settled);
 	}
+	/* Nothing of it is there any more. */
+	timer->wheel.earliest_known = false;
 	return false;
 }
 

@@ -532,6 +532,97 @@ Test(fork, a_child_can_destroy_the_inherited_shared_timer)
 	assert_rc(hwt_shared_shutdown(NULL), 0);
 }
 
+/* A timer made where the destroyed one lay is not the shared one. */
+static void
+shared_reused_child(void *arg)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+	struct hwt *own[8];
+	struct hwt *timer;
+	unsigned index;
+
+	child_rc(hwt_destroy(arg), 0);
+	for (index = 0; index < 8; index++)
+		child_rc(hwt_create(&own[index], &options), 0);
+	child_rc(hwt_shared(&timer), 0);
+	for (index = 0; index < 8; index++)
+		child_check(own[index] != timer);
+	child_rc(hwt_shared_shutdown(NULL), 0);
+	for (index = 0; index < 8; index++) {
+		child_rc(hwt_stop(own[index], NULL), 0);
+		child_rc(hwt_destroy(own[index]), 0);
+	}
+}
+
+Test(fork, nor_is_a_timer_in_the_same_place_taken_for_the_shared_one)
+{
+	struct hwt *timer;
+
+	assert_rc(hwt_shared(&timer), 0);
+
+	in_child(shared_reused_child, timer);
+
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+}
+
+/* Inherited executors. */
+
+struct heirloom {
+	struct family *family;
+	const struct hwt_executor *executors[2];
+};
+
+static void
+heirloom_child(void *arg)
+{
+	struct heirloom *heirloom = arg;
+	struct log_recorder log;
+	struct hwt_log hook;
+	unsigned index;
+
+	log_recorder_init(&log);
+	hook = log_recorder_hook(&log);
+	for (index = 0; index < 2; index++) {
+		struct hwt_options options = {.tick_ns = HWT_MS(1),
+		    .log = &hook,
+		    .executor = heirloom->executors[index]};
+		struct probe probe = {0};
+		struct hwt_stats stats;
+		struct hwt *timer;
+
+		child_rc(hwt_create(&timer, &options), 0);
+		child_rc(
+		    hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+		child_rc(hwt_new_timeout_on(timer, heirloom->executors[index],
+			     NULL, probe_task, &probe, HWT_MS(2)),
+		    0);
+		while (probe.runs < 2)
+			sleep_ns(HWT_MS(1));
+		child_rc(hwt_stop(timer, NULL), 0);
+		child_rc(hwt_read_stats(timer, &stats), 0);
+		child_check(stats.executor_refused == 2);
+		child_check(stats.started == 2);
+		child_rc(hwt_destroy(timer), 0);
+	}
+	child_check(log_recorder_count(&log) == 2);
+}
+
+Test(fork, an_inherited_executor_refuses_what_a_child_gives_it)
+{
+	struct family family = {0};
+	struct heirloom heirloom = {.family = &family};
+
+	family_open(&family);
+	heirloom.executors[0] = hwt_pool_executor(family.pool);
+	heirloom.executors[1] = hwt_mailbox_executor(family.mailbox);
+
+	in_child(heirloom_child, &heirloom);
+
+	/* The eventfd is one for both. */
+	cr_assert(!readable(family.mailbox_fd));
+	family_close(&family);
+}
+
 /* From a task. */
 
 struct forker {

@@ -260,6 +260,52 @@ Test(library, dlclose_does_not_unmap_it)
 	cr_assert_str_eq(version(), hwt_version());
 }
 
+/* A timer from before main. Only when asked for, since it would be one more in
+ * every test; the program that asks looks at it after main. */
+#define EARLY "HWT_TEST_EARLY_TIMER"
+
+static struct hwt *early_timer;
+
+__attribute__((constructor)) static void
+make_early_timer(void)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+
+	if (getenv(EARLY) != NULL && hwt_create(&early_timer, &options) != 0)
+		_exit(2);
+}
+
+__attribute__((destructor)) static void
+judge_early_timer(void)
+{
+	if (early_timer == NULL)
+		return;
+	child_rc(hwt_new_timeout(early_timer, NULL, idle_task, NULL, 0), 0);
+	child_check(hwt_pending_timeouts(early_timer) == 1);
+	child_rc(hwt_stop(early_timer, NULL), 0);
+	child_rc(hwt_destroy(early_timer), 0);
+	_exit(7);
+}
+
+static void
+become_program_with_early_timer(void *arg)
+{
+	char *const environment[] = {(char[]){EARLY "=1"}, NULL};
+	char *const arguments[] = {
+	    (char[]){"hwt-test"}, (char[]){"--version"}, NULL};
+
+	(void)arg;
+	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
+	execve("/proc/self/exe", arguments, environment);
+}
+
+Test(library, a_timer_made_in_a_constructor_is_alive_in_main)
+{
+	assert_u64((uint64_t)child_wait(
+		       child_fork(become_program_with_early_timer, NULL)),
+	    7);
+}
+
 /* The header. */
 
 Test(library, the_version_is_that_of_the_header)

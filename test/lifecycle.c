@@ -877,6 +877,37 @@ Test(lifecycle, a_task_of_another_timer_inside_the_task_does_not_hide_it)
 	fixture_close(&manual);
 }
 
+static int
+execute_inside_other(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	assert_u64(fixture_tick(ctx, 1), 1);
+	assert_rc(hwt_run(timer, timeout), 0);
+	return 0;
+}
+
+Test(lifecycle, nor_does_one_that_an_executor_turns_inside_execute)
+{
+	static struct fixture other;
+	struct hwt_executor turning = {
+	    .execute = execute_inside_other, .ctx = &other};
+	struct probe probe = {.fixture = &manual};
+	struct probe inner = {.fixture = &other, .then = then_stop};
+
+	fixture_open(&manual, &(struct hwt_options){.executor = &turning});
+	fixture_open(&other, NULL);
+	inner.data = manual.timer;
+	probe_schedule(&probe, 0);
+	probe_schedule(&inner, 0);
+
+	fixture_tick(&manual, 1);
+
+	assert_u64(inner.runs, 1);
+	assert_rc(inner.rc, -EDEADLK);
+	assert_u64(probe.runs, 1);
+	fixture_close(&other);
+	fixture_close(&manual);
+}
+
 Test(lifecycle, a_task_of_another_timer_may_stop_this_one)
 {
 	static struct fixture other;
@@ -1034,4 +1065,86 @@ Test(lifecycle, a_timer_that_never_ran_can_be_destroyed_after_stop)
 	assert_rc(hwt_stop(timer, NULL), 0);
 
 	assert_rc(hwt_destroy(timer), 0);
+}
+
+/* The worker's thread and its thread-specific data. */
+
+struct departure {
+	struct hwt *timer;
+	pthread_key_t key;
+	struct gate gate;
+	int rc;
+};
+
+static void
+then_leave_departure(struct probe *probe)
+{
+	struct departure *departure = probe->data;
+
+	pthread_setspecific(departure->key, departure);
+}
+
+static void
+departure_at_gate(void *arg)
+{
+	struct departure *departure = arg;
+
+	gate_pass(&departure->gate);
+}
+
+static void
+departure_starts(void *arg)
+{
+	struct departure *departure = arg;
+
+	departure->rc = hwt_start(departure->timer);
+}
+
+/* A timer whose worker will call destroy when it ends. */
+static void
+departure_open(struct departure *departure, void (*destroy)(void *))
+{
+	struct probe probe = {.then = then_leave_departure, .data = departure};
+
+	departure->timer = worker_timer_open(HWT_MS(1));
+	departure->rc = 1;
+	gate_init(&departure->gate);
+	cr_assert(pthread_key_create(&departure->key, destroy) == 0);
+	schedule_forbidden(departure->timer, 2);
+	assert_rc(
+	    hwt_new_timeout(departure->timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+}
+
+Test(lifecycle, stop_within_gives_up_on_a_destructor_of_the_workers_thread)
+{
+	static struct departure departure;
+	struct hwt_unprocessed list;
+
+	departure_open(&departure, departure_at_gate);
+
+	assert_rc(hwt_stop_within(departure.timer, 0, NULL), -ETIMEDOUT);
+	gate_await(&departure.gate);
+	assert_rc(
+	    hwt_stop_within(departure.timer, HWT_MS(20), NULL), -ETIMEDOUT);
+	assert_rc(hwt_destroy(departure.timer), -EBUSY);
+	gate_open(&departure.gate);
+
+	assert_rc(hwt_stop_within(departure.timer, HWT_MIN(1), &list), 0);
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
+}
+
+Test(lifecycle, a_destructor_of_the_workers_thread_may_call_the_timer)
+{
+	static struct departure departure;
+	struct hwt_unprocessed list;
+
+	departure_open(&departure, departure_starts);
+
+	assert_rc(hwt_stop(departure.timer, &list), 0);
+
+	assert_rc(departure.rc, -ESHUTDOWN);
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
 }

@@ -609,3 +609,45 @@ Test(once, a_stop_in_the_middle_of_it_all_gives_back_exactly_the_rest)
 		live_close(&race.live);
 	}
 }
+
+/* One looks on, two schedule, one stops. */
+struct watched {
+	struct stop_race race;
+	_Atomic uint64_t shrunk;
+};
+
+static void
+watch_body(unsigned index, void *arg)
+{
+	struct watched *watched = arg;
+	struct hwt_stats stats;
+	uint64_t scheduled = 0;
+
+	if (index < 3) {
+		stop_race_body(index, &watched->race);
+		return;
+	}
+	while (watched->race.refused < 2) {
+		if (hwt_read_stats(watched->race.live.timer, &stats) != 0)
+			abort();
+		watched->shrunk += stats.scheduled < scheduled;
+		scheduled = stats.scheduled;
+	}
+}
+
+Test(once, what_was_counted_as_scheduled_is_never_taken_back)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < 200; turn++) {
+		struct watched watched = {0};
+
+		live_open(&watched.race.live, NULL);
+		in_parallel(4, watch_body, &watched);
+
+		assert_u64(watched.shrunk, 0);
+		assert_u64(live_stats(&watched.race.live).scheduled,
+		    watched.race.accepted);
+		live_close(&watched.race.live);
+	}
+}

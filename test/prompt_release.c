@@ -224,6 +224,30 @@ Test(prompt_release, a_real_worker_wakes_from_a_long_sleep_to_release)
 	live_close(&live);
 }
 
+Test(prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
+{
+	struct live live = {0};
+	struct flat flat = {0};
+	hwt_timeout few[40];
+	unsigned turn;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (turn = 0; turn < 50; turn++) {
+		for (index = 0; index < 40; index++)
+			assert_rc(hwt_new_timeout(live.timer, &few[index],
+				      forbidden_task, NULL, FAR),
+			    0);
+		live_pass_tick(&live);
+		for (index = 0; index < 40; index++)
+			assert_rc(hwt_cancel(live.timer, few[index]), 0);
+		live_pass_tick(&live);
+		live_pass_tick(&live);
+		assert_flat(&flat, live_stats(&live).memory_bytes);
+	}
+	live_close(&live);
+}
+
 Test(prompt_release, what_waits_in_an_executor_is_released_by_hwt_run)
 {
 	static struct recording_executor executor;

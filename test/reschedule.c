@@ -466,3 +466,94 @@ Test(reschedule, many_that_moved_each_run_on_their_own_tick)
 	}
 	fixture_close(&manual);
 }
+
+/* Passes the gate first. */
+static void
+then_move_itself_after_gate(struct probe *probe)
+{
+	struct gate *gate = probe->data;
+
+	gate_pass(gate);
+	probe->rc =
+	    hwt_reschedule(probe->fixture->timer, probe->timeout, HWT_MS(1));
+}
+
+Test(reschedule, in_the_last_run_before_a_stop_there_is_nothing_to_move)
+{
+	struct gate gate;
+	struct fixture worker = {.timer = worker_timer_open(HWT_MS(1))};
+	struct probe probe = {.fixture = &worker,
+	    .then = then_move_itself_after_gate,
+	    .data = &gate};
+	struct hwt_unprocessed list;
+
+	gate_init(&gate);
+	probe_schedule_periodic(&probe, 0, HWT_MS(1));
+	gate_await(&gate);
+	assert_rc(hwt_stop_within(worker.timer, 0, NULL), -ETIMEDOUT);
+	gate_open(&gate);
+	assert_rc(hwt_stop(worker.timer, &list), 0);
+
+	assert_rc(probe.rc, -ENOENT);
+	assert_u64(list.count, 0);
+	assert_u64(probe.runs, 1);
+	assert_rc(hwt_destroy(worker.timer), 0);
+}
+
+/* What a thread that has never used the timer does while there is no memory. */
+#define STRANGE 3000
+
+struct stranger {
+	hwt_timeout queued[STRANGE];
+	hwt_timeout placed[STRANGE];
+	unsigned moved;
+	unsigned cancelled;
+	uint64_t calls;
+};
+
+static void
+come_as_stranger(unsigned index, void *arg)
+{
+	struct stranger *stranger = arg;
+
+	(void)index;
+	fault_arm(FAULT_MEMORY | FAULT_KEY, FAULT_ALWAYS);
+	for (index = 0; index < STRANGE; index++) {
+		stranger->moved += hwt_reschedule(manual.timer,
+				       stranger->placed[index], HWT_MS(2)) == 0;
+		stranger->moved += hwt_reschedule(manual.timer,
+				       stranger->queued[index], HWT_MS(2)) == 0;
+	}
+	for (index = 0; index < STRANGE; index += 2) {
+		stranger->cancelled +=
+		    hwt_cancel(manual.timer, stranger->placed[index]) == 0;
+		stranger->cancelled +=
+		    hwt_cancel(manual.timer, stranger->queued[index]) == 0;
+	}
+	stranger->calls = fault_disarm();
+}
+
+Test(reschedule, a_thread_new_to_the_timer_moves_and_cancels_without_memory)
+{
+	static struct stranger stranger;
+	unsigned index;
+
+	fixture_open(&manual, NULL);
+	for (index = 0; index < STRANGE; index++)
+		assert_rc(hwt_new_timeout(manual.timer, &stranger.placed[index],
+			      idle_task, NULL, HWT_MS(9)),
+		    0);
+	fixture_tick(&manual, 1);
+	for (index = 0; index < STRANGE; index++)
+		assert_rc(hwt_new_timeout(manual.timer, &stranger.queued[index],
+			      idle_task, NULL, HWT_MS(9)),
+		    0);
+
+	in_parallel(1, come_as_stranger, &stranger);
+
+	assert_u64(stranger.moved, 2 * STRANGE);
+	assert_u64(stranger.cancelled, STRANGE);
+	assert_u64(stranger.calls, 0);
+	assert_u64(fixture_tick(&manual, 3), STRANGE);
+	fixture_close(&manual);
+}

@@ -288,6 +288,71 @@ Test(rounds, more_rounds_than_32_bits_count_are_kept)
 	}
 }
 
+static const struct hwt_options tiny_wheel = {
+    .tick_ns = HWT_US(10), .ticks_per_wheel = 1};
+
+/* A day and more has more rounds than are counted. */
+#define DAY HWT_MIN(60 * 24)
+
+Test(rounds, pushed_out_by_more_rounds_than_are_counted_it_is_slept_for)
+{
+	struct fixture fixture = {0};
+	struct probe probes[8];
+	uint64_t index;
+
+	fixture_open(&fixture, &tiny_wheel);
+	for (index = 0; index < 8; index++) {
+		probes[index] = (struct probe){.fixture = &fixture};
+		probe_schedule(&probes[index], HWT_MS(10));
+	}
+	assert_u64(fixture_wait(&fixture), HWT_MS(10));
+	for (index = 0; index < 8; index++)
+		assert_rc(hwt_reschedule(fixture.timer, probes[index].handle,
+			      (index + 1) * DAY),
+		    0);
+
+	/* Half a counter's length at least, and never too long. */
+	for (index = 0; index < 8; index++) {
+		uint64_t due_ns = FIXTURE_START + (index + 1) * DAY;
+		uint64_t wait_ns;
+
+		while (probes[index].runs == 0) {
+			wait_ns = fixture_wait(&fixture);
+			cr_assert(wait_ns <= due_ns - fixture.now_ns);
+			cr_assert(wait_ns >= HWT_US(10) << 30 ||
+			    wait_ns == due_ns - fixture.now_ns);
+			fixture_step(&fixture, wait_ns);
+		}
+		assert_u64(probes[index].started_ns, due_ns);
+	}
+	fixture_close(&fixture);
+}
+
+Test(rounds, a_worker_runs_what_is_near_while_others_are_that_far)
+{
+	struct live live = {0};
+	struct hwt_unprocessed unprocessed;
+	unsigned turn;
+
+	live_open(&live, &tiny_wheel);
+	for (turn = 1; turn <= 20; turn++) {
+		struct probe probe = {0};
+
+		assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task,
+			      NULL, turn * DAY),
+		    0);
+		assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &probe,
+			      HWT_MS(turn % 3)),
+		    0);
+		wait_for(&probe.runs, 1);
+	}
+
+	assert_rc(hwt_stop_within(live.timer, HWT_SEC(30), &unprocessed), 0);
+
+	assert_u64(unprocessed.count, 20);
+	assert_rc(hwt_destroy(live.timer), 0);
+}
+
 /* The greatest deadline that is one: a nanosecond more is never. */
 #define LAST_DEADLINE ((UINT64_C(1) << 63) - 2)
 

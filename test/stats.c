@@ -255,6 +255,31 @@ Test(stats, a_slow_task_in_an_executor_does_not_hold_the_worker)
 	fixture_close(&manual);
 }
 
+Test(stats, a_slow_task_that_an_executor_refused_holds_the_worker)
+{
+	uint64_t taken_ns = HWT_US(200);
+	struct probe probe = {
+	    .fixture = &manual, .then = then_take_data_ns, .data = &taken_ns};
+
+	executor_init(&executor, EXECUTOR_REFUSES);
+	fixture_open(&manual,
+	    &(struct hwt_options){.tick_ns = HWT_MS(1),
+		.slow_task_ns = HWT_US(100),
+		.executor = &executor.hook});
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+	assert_u64(fixture_stats(&manual).slow_tasks, 1);
+
+	/* So does one that is run inside execute. */
+	executor.mode = EXECUTOR_RUNS;
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 2);
+
+	assert_u64(fixture_stats(&manual).slow_tasks, 2);
+	assert_u64(probe.runs, 2);
+	fixture_close(&manual);
+}
+
 /* Ticks. */
 
 Test(stats, ticks_counts_those_begun_not_those_skipped)

@@ -6,6 +6,8 @@
  */
 #include "test/support_promises.h"
 
+#include <stdlib.h>
+
 SUITE(tick_order);
 
 /* Where tasks write down their ticks as they start. */
@@ -418,4 +420,65 @@ Test(tick_order, pushes_and_pulls_over_many_turns_come_due_at_the_last_word)
 		assert_u64(fixture_tick(&fixture, due - 1), 0);
 	assert_u64(fixture_tick(&fixture, due), 1);
 	fixture_close(&fixture);
+}
+
+/* A clock that stands still until its thread is preempted in the middle of
+ * reading it: then another thread schedules, and much time passes. */
+struct preempted {
+	struct journal journal;
+	struct entry latecomer;
+	bool armed;
+};
+
+static void
+schedule_latecomer(unsigned index, void *arg)
+{
+	struct preempted *preempted = arg;
+
+	(void)index;
+	if (hwt_new_timeout(preempted->journal.fixture.timer, NULL,
+		journal_task, &preempted->latecomer, FIXTURE_TICK / 20) != 0)
+		abort();
+}
+
+static uint64_t
+preempted_clock(void *ctx)
+{
+	struct preempted *preempted = ctx;
+	struct fixture *fixture = &preempted->journal.fixture;
+
+	if (preempted->armed) {
+		preempted->armed = false;
+		in_parallel(1, schedule_latecomer, preempted);
+		fixture->now_ns += 2 * FIXTURE_TICK;
+	}
+	return fixture->now_ns;
+}
+
+Test(tick_order, what_came_while_the_clock_was_read_is_not_overtaken)
+{
+	static struct preempted preempted;
+	struct hwt_clock clock = {.now_ns = preempted_clock, .ctx = &preempted};
+	struct fixture *fixture = &preempted.journal.fixture;
+	struct entry early = {.journal = &preempted.journal, .tick = 7};
+
+	fixture_open(fixture,
+	    &(struct hwt_options){.tick_ns = FIXTURE_TICK,
+		.ticks_per_wheel = FIXTURE_WHEEL,
+		.clock = &clock});
+	assert_rc(hwt_new_timeout(fixture->timer, NULL, journal_task, &early,
+		      7 * FIXTURE_TICK),
+	    0);
+	fixture_step(fixture, FIXTURE_TICK * 49 / 10);
+	preempted.latecomer =
+	    (struct entry){.journal = &preempted.journal, .tick = 5};
+
+	/* From tick 4.9 to 6.9, and on to 7.1. */
+	preempted.armed = true;
+	fixture_step(fixture, 0);
+	fixture_step(fixture, FIXTURE_TICK / 5);
+
+	assert_u64(preempted.journal.count, 2);
+	assert_journal_rises(&preempted.journal);
+	fixture_close(fixture);
 }
