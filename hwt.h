@@ -65,9 +65,9 @@
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
  * has changed, but that a handle argument, each of an array, is set to {0} and
- * *unprocessed to all zero. NULL where something is needed is -EINVAL; destroys of NULL are 0.
- * In a forked child, -EOWNERDEAD comes before every other answer about a timer
- * that was made before the fork.
+ * *unprocessed to all zero. NULL where something is needed is -EINVAL; destroys
+ * of NULL are 0. In a forked child, -EOWNERDEAD comes before every other answer
+ * about a timer that was made before the fork.
  *
  * THREADS. Marks on each function:
  *
