@@ -1092,11 +1092,13 @@ departure_at_gate(void *arg)
 	gate_pass(&departure->gate);
 }
 
+/* When the stop has surely come to wait for this thread's end. */
 static void
 departure_starts(void *arg)
 {
 	struct departure *departure = arg;
 
+	sleep_ns(HWT_MS(50));
 	departure->rc = hwt_start(departure->timer);
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data race and nothing else: only ThreadSanitizer objects. It may miss two
- * accesses at the very same moment, but not so many. */
+/* Data races and nothing else: only ThreadSanitizer objects. It may miss two
+ * accesses at the very same moment, but not so many, of so many words. */
 #include <pthread.h>
 #include <stddef.h>
 
-static volatile int shared;
+static volatile int shared[64];
 
 static void *
 count(void *arg)
 {
 	int i;
 
-	for (i = 0; i < 10000; i++)
-		shared++;
+	for (i = 0; i < 100000; i++)
+		shared[i % 64]++;
 	return arg;
 }
 
