@@ -10,14 +10,17 @@
  * goes on from it by the counter for 4 us: long enough for a hundred calls of a
  * busy thread, and one that is not busy does not need it.
  *
- * NEVER BEHIND. From the anchor on, the counter is converted an eighth too
- * fast: more than the kernel lets anybody slew the clock (a tenth), and more
- * than the error of the scale, which is measured over a millisecond or more
- * between readings that took less than 2 us each (less than a hundredth). The
- * counter is read before the clock when an anchor is dropped, so that the
- * anchor is not behind either. CLOCK_MARGIN_NS is for the processor, which may
- * read the counter some instructions before its turn. What comes of it is a
- * deadline up to 3 us later than it would be, and no earlier.
+ * NEVER BEHIND. From the anchor on, the counter is converted a quarter too
+ * fast. The kernel lets the clock be slewed by a tenth at most, so that its
+ * rate differs by less than that from the one at which the scale was measured,
+ * and the measurement's own error is a hundredth at most: it goes over 1 to 10
+ * ms between readings that took less than 2 us each, and counts when a second
+ * one agrees and it is what a processor's counter can be. (A suspend, in which
+ * the clock stands and the counter may not, spoils one of two.) The counter is
+ * read before the clock when an anchor is dropped, so that the anchor is not
+ * behind either. CLOCK_MARGIN_NS is for the processor, which may read the
+ * counter some instructions before its turn. What comes of it is a deadline up
+ * to 3 us later than it would be, and no earlier.
  *
  * When a new anchor shows that the last one led to a time that is behind, the
  * counter is not what it should be, and is not used again in this process.
@@ -37,11 +40,16 @@
 #include <unistd.h>
 
 #define WINDOW_NS UINT64_C(4000)
-#define CALIBRATE_NS UINT64_C(1000000)
+#define CALIBRATE_MIN_NS UINT64_C(1000000)
+#define CALIBRATE_MAX_NS UINT64_C(10000000)
+/* 5 GHz and 1 GHz. */
+#define SCALE_MIN ((UINT64_C(1) << 32) / 5)
+#define SCALE_MAX (UINT64_C(1) << 32)
 /* Of the counter, which is at most 5 GHz fast, at least 1: readings that took
  * longer than 2 us are not relied on. */
 #define BRACKET_TICKS UINT64_C(2000)
 #define CHECK_TICKS (UINT64_C(1) << 32)
+#define TOLD_MAX_NS UINT64_C(100000)
 
 #define SOURCE \
 	"/sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -86,27 +94,42 @@ counter_give_up(void)
 	a64_store_relaxed(&clock_scale, 0);
 }
 
-/* Publishes the scale when this thread has seen enough of both clocks. */
+static bool
+scales_agree(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b < b / 64 : b - a < a / 64;
+}
+
+/* Begins to measure the scale. */
+static void
+calibrate_from(struct clock_anchor *anchor, uint64_t ticks, uint64_t ns)
+{
+	anchor->first_ticks = ticks;
+	anchor->first_ns = ns;
+}
+
+/* Publishes the scale when this thread has measured it twice. */
 static void
 counter_calibrate(struct clock_anchor *anchor, uint64_t ticks, uint64_t ns)
 {
 	uint64_t ns_since = ns - anchor->first_ns;
+	uint64_t before = anchor->scale;
 	uint64_t scale;
 
-	if (a32_load_relaxed(&counter_state) != USED)
-		return;
-	if (anchor->first_ticks == 0 || ns_since > 1000 * CALIBRATE_NS ||
-	    ticks <= anchor->first_ticks) {
-		anchor->first_ticks = ticks;
-		anchor->first_ns = ns;
+	if (anchor->first_ticks == 0 || ticks <= anchor->first_ticks ||
+	    ns_since > CALIBRATE_MAX_NS) {
+		calibrate_from(anchor, ticks, ns);
 		return;
 	}
-	if (ns_since < CALIBRATE_NS)
+	if (ns_since < CALIBRATE_MIN_NS)
 		return;
 	scale = (ns_since << 32) / (ticks - anchor->first_ticks);
-	scale += scale / 8;
-	if (scale == 0)
+	anchor->scale = scale;
+	calibrate_from(anchor, ticks, ns);
+	if (scale < SCALE_MIN || scale > SCALE_MAX ||
+	    !scales_agree(scale, before))
 		return;
+	scale += scale / 4;
 	a64_store_relaxed(&clock_window, (WINDOW_NS << 32) / scale);
 	a64_store_relaxed(&clock_scale, scale);
 }
@@ -127,11 +150,16 @@ clock_drop_anchor(struct clock_anchor *anchor)
 {
 	uint64_t before, after, ns;
 
-	if (a32_load_relaxed(&counter_state) != USED)
+	if (a32_load_relaxed(&counter_state) != USED) {
+		anchor->ticks = 0;
 		return clock_monotonic_ns();
+	}
 	before = __rdtsc();
 	ns = clock_monotonic_ns();
 	after = __rdtsc();
+	/* A child may live in another time namespace. */
+	if (anchor->told_ns > ns + TOLD_MAX_NS)
+		anchor->told_ns = 0;
 	if (after - before > BRACKET_TICKS) {
 		anchor->ticks = 0;
 		return ns;

@@ -13,6 +13,7 @@
 struct clock_anchor {
 	uint64_t ticks, ns;
 	uint64_t first_ticks, first_ns;
+	uint64_t scale; /* as measured from first, for a second opinion */
 	uint64_t told_ns;
 };
 
@@ -34,7 +35,7 @@ void clock_prepare(void);
 
 #define CLOCK_MARGIN_NS 100u
 
-/* Nanoseconds per tick of the counter, times 2^32, an eighth too fast; 0: the
+/* Nanoseconds per tick of the counter, times 2^32, a quarter too fast; 0: the
  * counter is not to be used, or not known yet. */
 extern a64_t clock_scale;
 /* How many ticks an anchor is good for. */

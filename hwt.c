@@ -33,7 +33,8 @@
  * EDGES
  *   E:gate      the worker's thread and all before it, release in timer_start
  *               by opening the gate, acquired in timer_enter.
- *   E:closed    fence between publishing and reading the gate in timer_publish,
+ *   E:closed    fence between publishing and reading the gate in timer_publish
+ *               (and in requeued, when a periodic timeout is armed again),
  *               fence between closing the gate in stop_begin and the sweep: a
  *               publication that the sweep misses finds the gate closed.
  *   E:places    who gives a place up, release in timer_give_places, acquired

@@ -509,6 +509,14 @@ take_list(
 	life->list_taken = true;
 }
 
+/* A destructor of the worker's thread-specific data may call anything. */
+static bool
+is_own_worker(const struct lifecycle *life)
+{
+	return life->attempts > 0 && life->attempt_result == 0 &&
+	    !life->joined && pthread_equal(life->thread, pthread_self());
+}
+
 int
 timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
@@ -528,7 +536,7 @@ timer_stop(
 		(void)pthread_cond_wait(&life->changed, &life->lock);
 	if (life->phase < PHASE_STOPPING)
 		stop_begin(timer);
-	result = stop_finish(timer, until_ns);
+	result = is_own_worker(life) ? -EDEADLK : stop_finish(timer, until_ns);
 	if (result == 0)
 		take_list(timer, called_ns, unprocessed);
 	(void)pthread_mutex_unlock(&life->lock);

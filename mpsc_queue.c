@@ -235,7 +235,8 @@ tail_rewind(struct mpsc_queue *queue, uint32_t segment)
 {
 	uint64_t tail = a64_load_relaxed(&queue->tail);
 
-	if (!(tail & CLOSED) && tail_segment(tail) == segment)
+	if (!(tail & CLOSED) && tail_segment(tail) == segment &&
+	    (uint32_t)tail > MPSC_SLOTS)
 		(void)a64_cas_seq(
 		    &queue->tail, tail, (uint64_t)segment << 32 | MPSC_SLOTS);
 }

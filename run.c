@@ -17,6 +17,7 @@
  *
  * EDGES
  *   E:ended    drawn in hwt.c; release in run_ended.
+ *   E:closed   drawn in hwt.c; fence in requeued too.
  *   E:handed   all that hwt_run did, release in timer_run by its last access
  *              to the timer, acquired by hwt_destroy.
  */
@@ -87,11 +88,16 @@ requeued(struct hwt *timer, struct record *record, struct pair_value before,
 {
 	uint32_t index = record_index(record);
 	struct cache *cache = cache_of(timer);
+	int error;
 
-	if (timer_notify(timer, cache, index, before.word, now) != 0 &&
-	    timer_retract(record, word_id(now.word, index))) {
+	/* E:closed fence */
+	if ((before.word & FLAG_ENQUEUED) && a64_load_seq(&timer->gate) != 1)
+		error = -ESHUTDOWN;
+	else
+		error = timer_notify(timer, cache, index, before.word, now);
+	if (error != 0 && timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);
-		record_free(timer, cache, index);
+		record_free(timer, cache_of(timer), index);
 	}
 }
 

@@ -9,7 +9,7 @@
  *                        belong to whoever turns the wheel
  *   start, stop, advance the lifecycle lock
  *   growth               the store's lock
- *   registry, caches     the registry's lock
+ *   registry             its lock; a thread's slots: given up under it
  *   hwt_destroy          everybody, by the user
  *
  * No lock is held while user code runs, and none is taken in a forked child

@@ -57,7 +57,8 @@
 #define ARENAS_MAX (CHUNKS_MAX / ARENA_CHUNKS)
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
 #define ROUND_FAR ((uint32_t)INT32_MAX)
-/* What one search may look at: half a megabyte, a tenth of a millisecond. */
+/* What one search may tighten: half a megabyte, a tenth of a millisecond. It
+ * passes over whole buckets beyond that. */
 #define SEARCH_CHUNKS 4096u
 
 _Static_assert(sizeof(struct chunk) == 128, "a chunk is two cache lines");

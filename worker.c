@@ -445,18 +445,19 @@ worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 	while ((*settled = wheel_walk_next(&timer->wheel, &walk)) != 0) {
 		seen =
 		    pair_load_whole(&record_at(&timer->store, *settled)->pair);
-		if (due_at(timer, seen, tick) || --*budget == 0) {
+		if (due_at(timer, seen, tick) || *budget == 1) {
 			wheel_walk_stop(&timer->wheel, &walk);
 			return true;
 		}
+		--*budget;
 		if (word_state(seen.word) == STATE_PLACED)
 			worker_place(timer, *settled, seen);
 		else
 			wheel_unplace(&timer->wheel, *settled);
 	}
-	/* Nothing of it is there any more. */
+	/* Nothing of it is there any more: one search for nothing. */
 	timer->wheel.earliest_known = false;
-	return false;
+	return --*budget == 0;
 }
 
 bool

@@ -6,11 +6,10 @@
  * between, a cancel may end the timeout, and it may be the executor's last:
  * then the executor may be destroyed, and the worker must not come too late.
  *
- * Each round makes an executor, gives it a few timeouts that are due at once,
- * cancels them at that very moment, and destroys it. What the executor holds
- * by then, it runs. The moment is found by spinning for the time that the
- * round before suggests: later when all were cancelled in time, earlier when
- * all had started.
+ * Each round makes an executor, gives it a few timeouts of the next tick,
+ * cancels them while the worker is in that tick, and destroys it. What the
+ * executor holds by then, it runs. Two more timeouts of the same tick say that
+ * the worker is there: the first and the last of the batch.
  *
  *   mailbox    named by its timeouts
  *   pool       the same
@@ -23,21 +22,22 @@
 #include "stress.h"
 
 enum {
-	TIMEOUTS = 4,
+	TIMEOUTS = 8,
 	ROUNDS = 20000,
-	OWN_ROUNDS = 4000,
-	SPINS_MAX = 400000
+	DEAR_ROUNDS = 4000,
+	SPINS_MAX = 3000
 };
 
 struct round {
 	_Atomic bool over;
 	atomic_uint started;
 	unsigned cancelled;
-	hwt_timeout timeouts[TIMEOUTS];
+	/* Of the two that say that the worker is there. */
+	atomic_uint there;
+	hwt_timeout timeouts[TIMEOUTS + 2];
 };
 
-static uint64_t cancelled_total, started_total, mixed_total;
-static uint64_t spins = 20000;
+static uint64_t cancelled_total, started_total;
 static uint64_t random_state;
 
 static void
@@ -52,15 +52,51 @@ started(hwt_timeout timeout, void *arg)
 }
 
 static void
+there(hwt_timeout timeout, void *arg)
+{
+	struct round *round = arg;
+
+	(void)timeout;
+	atomic_fetch_add(&round->there, 1);
+}
+
+static int
+run_at_once(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	(void)ctx;
+	return hwt_run(timer, timeout);
+}
+
+static const struct hwt_executor at_once = {run_at_once, NULL};
+
+static void
 schedule(
     struct hwt *timer, const struct hwt_executor *executor, struct round *round)
 {
+	struct hwt_spec specs[TIMEOUTS + 2] = {{0}};
 	unsigned i;
 
-	for (i = 0; i < TIMEOUTS; i++)
-		stress_must(!hwt_new_timeout_on(timer, executor,
-				&round->timeouts[i], started, round, 0),
-		    "hwt_new_timeout_on");
+	for (i = 0; i < TIMEOUTS + 2; i++) {
+		specs[i].task = started;
+		specs[i].arg = round;
+		specs[i].executor = executor;
+	}
+	specs[0].task = specs[TIMEOUTS + 1].task = there;
+	specs[0].executor = specs[TIMEOUTS + 1].executor = &at_once;
+	stress_must(
+	    !hwt_new_timeouts(timer, TIMEOUTS + 2, specs, round->timeouts),
+	    "hwt_new_timeouts");
+}
+
+static void
+await_there(struct round *round, unsigned count)
+{
+	unsigned spins = 0;
+
+	while (atomic_load(&round->there) < count) {
+		if (++spins % 10000 == 0)
+			sched_yield();
+	}
 }
 
 static void
@@ -69,8 +105,9 @@ cancel(struct hwt *timer, struct round *round)
 	unsigned i;
 	int error;
 
-	stress_spin(spins / 2 + random_below(&random_state, spins));
-	for (i = 0; i < TIMEOUTS; i++) {
+	await_there(round, 1);
+	stress_spin(random_below(&random_state, SPINS_MAX));
+	for (i = 1; i <= TIMEOUTS; i++) {
 		error = hwt_cancel(timer, round->timeouts[i]);
 		stress_check(
 		    !error || error == -ENOENT || error == -EINPROGRESS,
@@ -84,16 +121,12 @@ judge(struct round *round)
 {
 	unsigned n = atomic_load(&round->started);
 
+	await_there(round, 2);
 	atomic_store(&round->over, true);
 	stress_check(n + round->cancelled == TIMEOUTS,
 	    "%u started, %u cancelled, of %d", n, round->cancelled, TIMEOUTS);
 	started_total += n;
 	cancelled_total += round->cancelled;
-	mixed_total += n > 0 && round->cancelled > 0;
-	if (n == 0 && spins < SPINS_MAX)
-		spins += spins / 16;
-	else if (n == TIMEOUTS)
-		spins -= spins / 16;
 }
 
 static void
@@ -166,8 +199,8 @@ own_round(struct hwt *unused)
 	schedule(timer, NULL, &round);
 	cancel(timer, &round);
 	destroy_mailbox(mailbox);
-	end(timer);
 	judge(&round);
+	end(timer);
 }
 
 int
@@ -179,8 +212,8 @@ main(int argc, char **argv)
 		uint64_t rounds;
 	} ways[] = {
 	    {"mailbox", mailbox_round, ROUNDS},
-	    {"pool", pool_round, OWN_ROUNDS},
-	    {"own", own_round, OWN_ROUNDS},
+	    {"pool", pool_round, DEAR_ROUNDS},
+	    {"own", own_round, DEAR_ROUNDS},
 	};
 	struct hwt *timer;
 	uint64_t step;
@@ -196,7 +229,6 @@ main(int argc, char **argv)
 		}
 	}
 	end(timer);
-	return stress_end("%" PRIu64 " started, %" PRIu64 " cancelled, %" PRIu64
-			  " rounds with both",
-	    started_total, cancelled_total, mixed_total);
+	return stress_end("%" PRIu64 " started, %" PRIu64 " cancelled",
+	    started_total, cancelled_total);
 }
