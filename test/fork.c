@@ -532,42 +532,6 @@ Test(fork, a_child_can_destroy_the_inherited_shared_timer)
 	assert_rc(hwt_shared_shutdown(NULL), 0);
 }
 
-/* A timer made where the destroyed one lay is not the shared one. One of so
- * many may well lie there. */
-#define REUSED 60
-
-static void
-shared_reused_child(void *arg)
-{
-	struct hwt_options options = {.flags = HWT_MANUAL};
-	struct hwt *own[REUSED];
-	struct hwt *timer;
-	unsigned index;
-
-	child_rc(hwt_destroy(arg), 0);
-	for (index = 0; index < REUSED; index++)
-		child_rc(hwt_create(&own[index], &options), 0);
-	child_rc(hwt_shared(&timer), 0);
-	for (index = 0; index < REUSED; index++)
-		child_check(own[index] != timer);
-	child_rc(hwt_shared_shutdown(NULL), 0);
-	for (index = 0; index < REUSED; index++) {
-		child_rc(hwt_stop(own[index], NULL), 0);
-		child_rc(hwt_destroy(own[index]), 0);
-	}
-}
-
-Test(fork, nor_is_a_timer_in_the_same_place_taken_for_the_shared_one)
-{
-	struct hwt *timer;
-
-	assert_rc(hwt_shared(&timer), 0);
-
-	in_child(shared_reused_child, timer);
-
-	assert_rc(hwt_shared_shutdown(NULL), 0);
-}
-
 /* Inherited executors. */
 
 struct heirloom {

@@ -317,6 +317,23 @@ Test(mpsc_queue, without_a_segment_it_is_enomem_until_there_is_one)
 	tested_close();
 }
 
+Test(mpsc_queue, a_producer_that_rewinds_late_leaves_free_places_alone)
+{
+	uint64_t tail;
+
+	tested_open();
+	push_many(1, 5);
+	tail = a64_load_relaxed(&tested.queue.tail);
+
+	/* It found this segment full in an earlier life of it. */
+	tail_rewind(&tested.queue, tail_segment(tail));
+
+	push_many(6, 5);
+	assert_pops(1, 10);
+	cr_assert(is_empty());
+	tested_close();
+}
+
 Test(mpsc_queue, two_of_them_share_a_pool)
 {
 	static struct mpsc_queue other;

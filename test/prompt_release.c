@@ -225,7 +225,8 @@ Test(prompt_release, a_real_worker_wakes_from_a_long_sleep_to_release)
 }
 
 /* So few that neither their records nor their entries in the queue fill what
- * was taken for the first of them. */
+ * was taken for the first of them; and never due, so that it does not count
+ * over how many buckets they are spread. */
 #define FEW 40
 
 Test(prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
@@ -240,7 +241,7 @@ Test(prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
 	for (turn = 0; turn < 10; turn++) {
 		for (index = 0; index < FEW; index++)
 			assert_rc(hwt_new_timeout(live.timer, &timeouts[index],
-				      forbidden_task, NULL, FAR),
+				      forbidden_task, NULL, HWT_NEVER),
 			    0);
 		live_pass_tick(&live);
 		for (index = 0; index < FEW; index++)

@@ -13,6 +13,8 @@
 #include "test/support_promises.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 SUITE(quiet);
 
@@ -73,6 +75,55 @@ Test(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
 	assert_u64(early.runs, 1);
 	assert_u64(fixture_wait(&fixture), HOUR - 21 * FIXTURE_TICK);
 	fixture_close(&fixture);
+}
+
+static uint64_t
+thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
+#define PUSHED 200000
+
+/* What was pushed out is put right bit by bit, not by the one who is about to
+ * sleep: so a wait may end in vain, but it begins at once. */
+Test(quiet, a_crowd_that_was_pushed_out_does_not_hold_up_who_goes_to_sleep)
+{
+	hwt_timeout *timeouts = malloc(PUSHED * sizeof(*timeouts));
+	struct fixture fixture = {0};
+	uint64_t due_ns = FIXTURE_START + HOUR;
+	uint64_t pushing_ns;
+	uint64_t waiting_ns;
+	uint64_t index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < PUSHED; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, HWT_MIN(1) + index * HWT_US(3)),
+		    0);
+	assert_u64(fixture_wait(&fixture), HWT_MIN(1));
+	pushing_ns = thread_cpu_ns();
+	for (index = 0; index < PUSHED; index++)
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeouts[index], HOUR), 0);
+	pushing_ns = thread_cpu_ns() - pushing_ns;
+
+	waiting_ns = thread_cpu_ns();
+	fixture_wait(&fixture);
+	waiting_ns = thread_cpu_ns() - waiting_ns;
+
+	/* To put all right takes much longer than to push them. */
+	cr_assert(waiting_ns < pushing_ns);
+	do
+		cr_assert(fixture_wait(&fixture) <= due_ns - fixture.now_ns);
+	while (fixture_step(&fixture, fixture_wait(&fixture)) == 0);
+	assert_u64(fixture.now_ns, due_ns);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
+	fixture_close(&fixture);
+	free(timeouts);
 }
 
 Test(quiet, the_wait_is_0_when_something_is_due)

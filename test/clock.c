@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clock for deadlines: never behind CLOCK_MONOTONIC. Its source is part of
+ * this file, so that the counter and the clock can be made to disagree; what is
+ * in the library is another copy.
+ */
+#define _GNU_SOURCE
+#include "test/support.h"
+
+#include "../clock.c"
+
+SUITE(clock);
+
+#define MS UINT64_C(1000000)
+
+static struct clock_anchor anchor;
+
+Test(clock, it_is_never_behind)
+{
+	uint64_t before_ns, ahead_ns;
+	uint64_t last_ns = 0;
+	unsigned turn;
+
+	clock_prepare();
+	for (turn = 0; turn < 2000000; turn++) {
+		before_ns = clock_monotonic_ns();
+		ahead_ns = clock_ahead_ns(&anchor);
+		cr_assert(ahead_ns >= before_ns && ahead_ns >= last_ns);
+		last_ns = ahead_ns;
+	}
+}
+
+#if defined(__x86_64__)
+
+/* Both clocks at a step of a measurement. */
+static void
+measure(uint64_t ms, uint64_t ticks)
+{
+	counter_calibrate(&anchor, ticks, ms * MS);
+}
+
+static void
+measure_begins(void)
+{
+	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, 0);
+	measure(1000, 5000000);
+}
+
+Test(clock, a_scale_counts_when_measured_twice)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 2 * 2000000);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	measure(1004, 5000000 + 4 * 2000000);
+
+	/* 2 GHz, a quarter too fast. */
+	assert_u64(a64_load_relaxed(&clock_scale), (UINT64_C(1) << 31) / 4 * 5);
+	assert_u64(a64_load_relaxed(&clock_window),
+	    (WINDOW_NS << 32) / ((UINT64_C(1) << 31) / 4 * 5));
+}
+
+Test(clock, a_measurement_with_a_suspend_in_it_does_not_count)
+{
+	measure_begins();
+	measure(1002, 5000000 + 2 * 2000000);
+
+	/* The counter went on by the same again; then by an hour. */
+	measure(1004, 5000000 + 6 * 2000000);
+	measure(1006, 5000000 + 3600000 * UINT64_C(2000000));
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, a_scale_that_no_processor_has_does_not_count)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 2 * 20000000);
+	measure(1004, 5000000 + 4 * 20000000);
+	measure(1006, 5000000 + 6 * 20000000);
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, readings_too_far_apart_begin_anew)
+{
+	measure_begins();
+
+	measure(1011, 5000000 + 11 * 2000000);
+	measure(1022, 5000000 + 22 * 2000000);
+	measure(1024, 5000000 + 24 * 2000000);
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, a_counter_that_is_behind_is_given_up)
+{
+	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
+	a64_store_relaxed(&clock_window, 1);
+	anchor.ticks = __rdtsc();
+	anchor.ns = clock_monotonic_ns() - MS;
+
+	(void)clock_ahead_ns(&anchor);
+
+	assert_u64(a32_load_relaxed(&counter_state), UNUSED);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+}
+
+Test(clock, another_clock_source_is_not_stood_in_for)
+{
+	a32_store_relaxed(&counter_state, UNUSED);
+	a64_store_relaxed(&clock_scale, 0);
+
+	cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+	measure(1000, 5000000);
+	measure(1002, 5000000 + 2 * 2000000);
+	assert_u64(anchor.ticks, 0);
+}
+
+#endif
