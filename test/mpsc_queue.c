@@ -291,6 +291,32 @@ Test(mpsc_queue, a_full_segment_does_not_open_a_closed_one)
 	tested_close();
 }
 
+Test(mpsc_queue, one_who_comes_second_with_another_segment_is_told)
+{
+	uint64_t full;
+	uint32_t first;
+	uint32_t second;
+
+	tested_open();
+	push_many(1, MPSC_SLOTS);
+	full = a64_load_relaxed(&tested.queue.tail);
+	first = pool_get(&tested.pool);
+	second = pool_get(&tested.pool);
+	cr_assert(mpsc_extend(&tested.queue, &tested.pool, tail_segment(full),
+	    first, MPSC_SLOTS + 1));
+	cr_assert(!mpsc_extend(
+	    &tested.queue, &tested.pool, tail_segment(full), second, 9));
+	push_many(MPSC_SLOTS + 2, MPSC_SLOTS - 1);
+
+	/* Also one who comes when it was closed. */
+	mpsc_close(&tested.queue);
+	cr_assert(!mpsc_extend(&tested.queue, &tested.pool, first, second, 9));
+
+	assert_pops(1, 2 * MPSC_SLOTS);
+	cr_assert(is_empty());
+	tested_close();
+}
+
 Test(mpsc_queue, without_a_segment_it_is_enomem_until_there_is_one)
 {
 	uint32_t count;
@@ -406,13 +432,18 @@ Test(mpsc_queue, what_several_threads_push_comes_out_once_each)
 {
 	const uint64_t n = PRODUCED;
 	uint64_t sums[PRODUCERS] = {0};
+	uint32_t before;
 	unsigned index;
 
 	tested_open();
 	cr_assert(mpsc_pool_reserve(&tested.pool, PRODUCERS * PRODUCED, 1));
 
+	before = count_segments();
+
 	in_parallel(PRODUCERS + 1, produce_or_consume, sums);
 
+	/* Those that came second with another segment have given it back. */
+	assert_u64(count_segments(), before - 1);
 	for (index = 0; index < PRODUCERS; index++)
 		assert_u64(sums[index],
 		    n * (n + 1) / 2 + n * (n + 1) * (2 * n + 1) / 6);
