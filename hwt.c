@@ -31,8 +31,8 @@
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
- *   E:gate      the worker's thread and all before it, release in timer_start
- *               by opening the gate, acquired in timer_enter.
+ *   E:gate      the worker's thread and all before it, release in
+ *               attempt_start by opening the gate, acquired in timer_enter.
  *   E:closed    fence between publishing and reading the gate in timer_publish
  *               (and in requeued, when a periodic timeout is armed again),
  *               fence between closing the gate in stop_begin and the sweep: a

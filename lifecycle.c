@@ -31,9 +31,9 @@
  * one that ended before may have queued the next, which 5 gives back.
  *
  * EDGES
- *   E:stopping  drawn in worker.c; release in timer_stop.
+ *   E:stopping  drawn in worker.c; release in stop_begin.
  *   E:batches   drawn in hwt.c; fence in stop_begin.
- *   E:gate      drawn in hwt.c; release in timer_start.
+ *   E:gate      drawn in hwt.c; release in attempt_start.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
  *   E:handed    drawn in run.c; acquired in hwt_destroy.
  */
@@ -43,7 +43,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <syslog.h>
 #include <unistd.h>
 
@@ -386,7 +385,8 @@ next_index(uint32_t index)
 	return ++index % SLAB_RECORDS == 0 ? index + 1 : index;
 }
 
-/* Step 5. Records that are carved later were never queued. */
+/* Step 5. Records that are carved later have no ENQUEUED: their callers must
+ * push, and are refused. */
 static void
 stop_sweep(struct hwt *timer)
 {

@@ -49,7 +49,7 @@
  *   E:called    what the caller did, release by clearing wake_before in
  *               call_worker, acquired by the worker that finds it cleared in
  *               worker_announced.
- *   E:stopping  what hwt_stop did before, release in timer_stop, acquired by
+ *   E:stopping  what hwt_stop did before, release in stop_begin, acquired by
  *               timer_is_stopping.
  *   E:word      a record's fields and what the scheduling thread wrote,
  *               release by publishing its word (timer_publish), acquired by
