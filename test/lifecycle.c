@@ -1102,6 +1102,14 @@ departure_starts(void *arg)
 	departure->rc = hwt_start(departure->timer);
 }
 
+static void
+departure_stops(void *arg)
+{
+	struct departure *departure = arg;
+
+	departure->rc = hwt_stop(departure->timer, NULL);
+}
+
 /* A timer whose worker will call destroy when it ends. */
 static void
 departure_open(struct departure *departure, void (*destroy)(void *))
@@ -1147,6 +1155,20 @@ Test(lifecycle, a_destructor_of_the_workers_thread_may_call_the_timer)
 	assert_rc(hwt_stop(departure.timer, &list), 0);
 
 	assert_rc(departure.rc, -ESHUTDOWN);
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
+}
+
+Test(lifecycle, nor_does_a_destructor_of_the_workers_thread_wait_for_itself)
+{
+	static struct departure departure;
+	struct hwt_unprocessed list;
+
+	departure_open(&departure, departure_stops);
+
+	assert_rc(hwt_stop(departure.timer, &list), 0);
+
+	assert_rc(departure.rc, -EDEADLK);
 	assert_u64(list.count, 2);
 	assert_rc(hwt_destroy(departure.timer), 0);
 }
