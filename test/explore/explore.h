@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An explorer of interleavings: runs a small program with several threads again
+ * and again, each time in another order, and switches between its threads (user-
+ * level contexts) only at the points below. explore.c tells how it searches.
+ *
+ * What a program does between two points happens at once. Each point says
+ * which bytes it is about and whether it may change them; two points are
+ * dependent when their bytes overlap and one of them changes them.
+ */
+#ifndef EXPLORE_H
+#define EXPLORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPLORE_THREADS_MAX 8
+
+/* A program: begin and end run alone, before and after all threads; they may
+ * use all that follows, too. idle is called when no thread can go on but not
+ * all have ended; it may change something (the clock) and answer true. Without
+ * it, or when it answers false, that is a deadlock, which is a failure. */
+struct explore_program {
+	const char *name;
+	void (*begin)(void);
+	void (*thread[EXPLORE_THREADS_MAX])(void);
+	void (*end)(void);
+	bool (*idle)(void);
+};
+
+enum explore_search {
+	EXPLORE_PLAIN, /* every order */
+	EXPLORE_REDUCED, /* dynamic partial-order reduction */
+	EXPLORE_BOUNDED, /* reduced, at most so many preemptions */
+	EXPLORE_RANDOM /* PCT: seeded, change points at random */
+};
+
+/* How stores become visible. */
+enum explore_memory {
+	EXPLORE_SC, /* at once */
+	EXPLORE_TSO, /* later, in their order: store buffers, as on x86-64 */
+	EXPLORE_PSO /* later; relaxed ones may overtake, release ones not */
+};
+
+struct explore_limits {
+	enum explore_search search;
+	enum explore_memory memory;
+	unsigned preemptions; /* EXPLORE_BOUNDED */
+	unsigned depth; /* EXPLORE_RANDOM: change points */
+	uint64_t seed; /* EXPLORE_RANDOM */
+	uint64_t schedules_max; /* 0: until the search ends */
+	unsigned steps_max; /* per execution, 0: 20,000; more is a livelock */
+	const char *replay; /* a schedule that was printed; NULL: none */
+	bool trace; /* print each point */
+	unsigned variant; /* the self-test's: broken on purpose */
+};
+
+struct explore_result {
+	uint64_t schedules;
+	uint64_t points; /* in all of them */
+	bool complete; /* the search ended by itself */
+	bool failed;
+	const char *message; /* what failed; valid until the next run */
+	const char *schedule; /* replays the failure */
+};
+
+void explore_run(const struct explore_program *program,
+    const struct explore_limits *limits, struct explore_result *result);
+
+/* For the code under test. Outside explore_run, and in begin, end and idle,
+ * they act at once. bytes is 4, 8 or 16 (a store's 4 or 8), and at a multiple
+ * of it. */
+enum explore_order {
+	EXPLORE_RELAXED,
+	EXPLORE_RELEASE,
+	EXPLORE_SEQ
+};
+
+/* A point, then the value: from the thread's store buffer, where that holds
+ * these bytes. Of 16 bytes, nothing is answered: whoever called loads them
+ * itself, before the next point. */
+uint64_t explore_load(const void *at, unsigned bytes);
+/* May be delayed when the order is not EXPLORE_SEQ. */
+void explore_store(
+    void *at, unsigned bytes, uint64_t value, enum explore_order order);
+/* A point after which the caller changes memory itself, by a read-modify-write
+ * that is one step; the store buffer is emptied first. */
+void explore_modify(const void *at, unsigned bytes);
+
+/* A point that is enabled while ready says so, and then a modify of at. ready
+ * must depend on those bytes and the clock alone. Locks, joins, futexes. */
+void explore_await(const void *at, unsigned bytes,
+    bool (*ready)(const void *context), const void *context);
+/* For loops that wait: disabled until another thread has changed something
+ * since this thread's last yield that went on. What idle does is a change; the
+ * end of a thread is none, see explore_end_word. */
+void explore_yield(void);
+
+/* 0 .. count - 1: all are tried. */
+unsigned explore_choose(unsigned count);
+
+/* Threads beside those of the program; ended when function returns. Each
+ * context keeps *local (thread-local variables of the code under test) for
+ * itself: see explore_set_local. */
+unsigned explore_spawn(void (*function)(void *argument), void *argument);
+unsigned explore_self(void); /* EXPLORE_THREADS_MAX in begin, end, idle */
+/* Whether a thread has ended and its stores are visible: to be asked in an
+ * explore_await at its end word (4 bytes), or in end. */
+bool explore_ended(unsigned thread);
+const void *explore_end_word(unsigned thread);
+/* bytes at local are swapped with each switch; a new thread's are zero. Called
+ * once, before explore_run. */
+void explore_set_local(void *local, size_t bytes);
+
+/* What traces and failures call these bytes: kept until the next begin. */
+void explore_name(const void *at, size_t bytes, const char *name);
+
+/* Ends this execution as failed; does not return inside a thread. */
+void explore_fail(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+#define explore_check(condition) \
+	((condition)             \
+		? (void)0        \
+		: explore_fail("%s:%d: %s", __FILE__, __LINE__, #condition))
+
+#endif
