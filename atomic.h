@@ -3,7 +3,7 @@
  * The atomic operations that hwt uses, each with its order in its name.
  *
  * There are no free-standing fences: an order that is not named here is not
- * relied on anywhere. Two back ends, chosen at compile time:
+ * relied on anywhere. Three back ends, chosen at compile time:
  *
  *   ConcurrencyKit  the default. ck_pr's operations are relaxed where the
  *                   machine is; the fences that give them their order stand
@@ -13,6 +13,11 @@
  *                   would not do: there it orders stores alone.)
  *   HWT_ATOMIC_C11  the same operations in C11 terms, for ThreadSanitizer,
  *                   which understands neither inline assembly nor fences.
+ *   HWT_ATOMIC_MODEL  the name of a header that brings all of them, for a
+ *                   program that explores interleavings: each load, store and
+ *                   read-modify-write of the default back end on x86-64 is a
+ *                   step there, and each plain store may be late. The sizes in
+ *                   #ifndef elsewhere are for that header to make small.
  *
  * Orders: relaxed, acquire, release and acq_rel are C11's. seq stands on both
  * sides of a store-then-load edge, the only place that needs it: the writer
@@ -267,6 +272,10 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 	    atomic_compare_exchange_strong_explicit(
 		p, &bits, pair_pack(value), A_SEQ, A_RELAXED);
 }
+
+#elif defined(HWT_ATOMIC_MODEL)
+
+#include HWT_ATOMIC_MODEL
 
 #else /* ConcurrencyKit */
 

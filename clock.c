@@ -32,7 +32,7 @@
 #define _GNU_SOURCE
 #include "clock.h"
 
-#if defined(__x86_64__)
+#ifdef CLOCK_COUNTER
 
 #include <fcntl.h>
 #include <stdbool.h>

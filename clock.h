@@ -29,7 +29,9 @@ clock_monotonic_ns(void)
 /* Once per process; before, clock_ahead_ns is clock_monotonic_ns. */
 void clock_prepare(void);
 
-#if defined(__x86_64__)
+/* A model of the machine has no counter, only a clock. */
+#if defined(__x86_64__) && !defined(HWT_ATOMIC_MODEL)
+#define CLOCK_COUNTER
 
 #include <x86intrin.h>
 

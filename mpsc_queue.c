@@ -61,15 +61,18 @@
 #include "system.h"
 
 #define CLOSED (UINT64_C(1) << 63)
+#ifndef ARENA_BITS
 #define ARENA_BITS 6
+#define ARENAS_MAX 8192u
+#endif
 #define ARENA_SEGMENTS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_SEGMENTS * sizeof(struct mpsc_segment))
-#define ARENAS_MAX 8192u
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
 /* For holes and for producers that are about to extend. */
-#define SPARE 16u
+#define SPARE MPSC_HOLES
 
-_Static_assert(sizeof(struct mpsc_segment) == 4096, "a segment is one page");
+_Static_assert(MPSC_SLOTS != 1020u || sizeof(struct mpsc_segment) == 4096,
+    "a segment is one page");
 
 static inline uint32_t
 tail_segment(uint64_t tail)

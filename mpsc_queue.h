@@ -18,8 +18,10 @@
 
 #include "atomic.h"
 
+#ifndef MPSC_SLOTS
 #define MPSC_SLOTS 1020u
 #define MPSC_HOLES 16u
+#endif
 
 struct mpsc_segment {
 	uint32_t previous; /* fixed when the segment becomes the tail */

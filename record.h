@@ -46,7 +46,9 @@
 #include "hwt.h"
 #include "process.h"
 
+#ifndef INDEX_BITS
 #define INDEX_BITS 28
+#endif
 #define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
 #define GENERATION_ONE (UINT64_C(1) << INDEX_BITS)
 
@@ -69,14 +71,18 @@
 #define FLAG_MOVED UINT64_C(0x200) /* periodic: its task moved it */
 #define FLAG_AFTER UINT64_C(0x400) /* due after its deadline's boundary */
 
+#ifndef SLAB_BITS
 #define SLAB_BITS 12
+#endif
 #define SLAB_RECORDS (1u << SLAB_BITS)
 #define SLAB_BYTES (SLAB_RECORDS * sizeof(struct record))
 #define SLABS_MAX (1u << (INDEX_BITS - SLAB_BITS))
 
+#ifndef BATCH
 #define BATCH 64u
 #define CACHE_SLOTS 128u
 #define CACHES_MAX 1024u
+#endif
 
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)

@@ -51,10 +51,12 @@
 #define PLACE_SLOT_BITS 4
 #define PLACE_SLOT_MASK ((1u << PLACE_SLOT_BITS) - 1)
 #define CHUNKS_MAX (1u << (32 - PLACE_SLOT_BITS))
+#ifndef ARENA_BITS
 #define ARENA_BITS 12
+#define ARENAS_MAX (CHUNKS_MAX >> ARENA_BITS)
+#endif
 #define ARENA_CHUNKS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_CHUNKS * sizeof(struct chunk))
-#define ARENAS_MAX (CHUNKS_MAX / ARENA_CHUNKS)
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
 #define ROUND_FAR ((uint32_t)INT32_MAX)
 /* What one search may tighten: half a megabyte, a tenth of a millisecond. It

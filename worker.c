@@ -89,7 +89,9 @@
 
 #include "timer.h"
 
+#ifndef TAKE_BATCH
 #define TAKE_BATCH 64u
+#endif
 #define READING_EVERY 16u
 #define SETTLE_MAX 64u
 #define SECOND_NS UINT64_C(1000000000)

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The back end of atomic.h for the explorer: each access is a point, and then
+ * takes place in one step. It is ConcurrencyKit's back end on x86-64, operation
+ * by operation: what is one instruction there is one step here, what is two is
+ * two. So pair_load may mix halves, pair_publish writes the deadline before
+ * it swaps the word, a locked instruction empties the store buffer whatever its
+ * order is called, and a load never does.
+ *
+ * Small sizes too, so that segments end, caches run over and slabs are added
+ * within a handful of operations.
+ */
+#ifndef ATOMIC_MODEL_H
+#define ATOMIC_MODEL_H
+
+#include "explore.h"
+
+#define INDEX_BITS 11
+#define SLAB_BITS 3
+#define BATCH 2u
+#define CACHE_SLOTS 4u
+#define CACHES_MAX 4u
+#define MPSC_SLOTS 3u
+#define MPSC_HOLES 2u
+#define ARENA_BITS 2
+#define ARENAS_MAX 64u
+#define TAKE_BATCH 2u
+
+typedef uint32_t a32_t;
+typedef uint64_t a64_t;
+typedef void *aptr_t;
+typedef struct {
+	_Alignas(16) uint64_t half[2];
+} pair_t;
+
+/* Fails when this memory was given back. See model.c. */
+void model_touch(const void *at);
+
+static inline uint64_t
+model_load(const void *p, unsigned bytes)
+{
+	model_touch(p);
+	return explore_load(p, bytes);
+}
+
+static inline void
+model_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
+{
+	model_touch(p);
+	explore_store(p, bytes, value, order);
+}
+
+/* The caller then changes what is there. */
+static inline void
+model_modify(const void *p, unsigned bytes)
+{
+	model_touch(p);
+	explore_modify(p, bytes);
+	model_touch(p);
+}
+
+static inline uint32_t
+a32_load_relaxed(const a32_t *p)
+{
+	return (uint32_t)model_load(p, 4);
+}
+
+static inline uint32_t
+a32_load_acquire(const a32_t *p)
+{
+	return (uint32_t)model_load(p, 4);
+}
+
+static inline void
+a32_store_relaxed(a32_t *p, uint32_t value)
+{
+	model_store(p, 4, value, EXPLORE_RELAXED);
+}
+
+static inline void
+a32_store_release(a32_t *p, uint32_t value)
+{
+	model_store(p, 4, value, EXPLORE_RELEASE);
+}
+
+static inline uint32_t
+a32_add_acq_rel(a32_t *p, uint32_t value)
+{
+	model_modify(p, 4);
+	*p += value;
+	return *p - value;
+}
+
+static inline bool
+a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
+{
+	model_modify(p, 4);
+	if (*p != old)
+		return false;
+	*p = value;
+	return true;
+}
+
+static inline uint64_t
+a64_load_relaxed(const a64_t *p)
+{
+	return model_load(p, 8);
+}
+
+static inline uint64_t
+a64_load_acquire(const a64_t *p)
+{
+	return model_load(p, 8);
+}
+
+static inline uint64_t
+a64_load_seq(const a64_t *p)
+{
+	return model_load(p, 8);
+}
+
+static inline void
+a64_store_relaxed(a64_t *p, uint64_t value)
+{
+	model_store(p, 8, value, EXPLORE_RELAXED);
+}
+
+static inline void
+a64_store_release(a64_t *p, uint64_t value)
+{
+	model_store(p, 8, value, EXPLORE_RELEASE);
+}
+
+static inline void
+a64_store_seq(a64_t *p, uint64_t value)
+{
+	model_store(p, 8, value, EXPLORE_SEQ);
+}
+
+static inline uint64_t
+a64_add_relaxed(a64_t *p, uint64_t value)
+{
+	model_modify(p, 8);
+	*p += value;
+	return *p - value;
+}
+
+static inline uint64_t
+a64_add_acq_rel(a64_t *p, uint64_t value)
+{
+	return a64_add_relaxed(p, value);
+}
+
+static inline uint64_t
+a64_add_seq(a64_t *p, uint64_t value)
+{
+	return a64_add_relaxed(p, value);
+}
+
+static inline uint64_t
+a64_swap_acq_rel(a64_t *p, uint64_t value)
+{
+	uint64_t old;
+
+	model_modify(p, 8);
+	old = *p;
+	*p = value;
+	return old;
+}
+
+static inline bool
+a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
+{
+	model_modify(p, 8);
+	if (*p != old)
+		return false;
+	*p = value;
+	return true;
+}
+
+static inline bool
+a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
+{
+	return a64_cas_acq_rel(p, old, value);
+}
+
+static inline void *
+aptr_load_acquire(const aptr_t *p)
+{
+	return (void *)(uintptr_t)model_load(p, 8);
+}
+
+static inline void
+aptr_store_release(aptr_t *p, const void *value)
+{
+	model_store(p, 8, (uint64_t)(uintptr_t)value, EXPLORE_RELEASE);
+}
+
+static inline bool
+aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
+{
+	model_modify(p, 8);
+	if (*p != old)
+		return false;
+	*p = value;
+	return true;
+}
+
+static inline void *
+aptr_swap_acq_rel(aptr_t *p, void *value)
+{
+	void *old;
+
+	model_modify(p, 8);
+	old = *p;
+	*p = value;
+	return old;
+}
+
+static inline uint64_t
+pair_word(const pair_t *p)
+{
+	return a64_load_acquire(&p->half[0]);
+}
+
+static inline struct pair_value
+pair_load(const pair_t *p)
+{
+	struct pair_value v;
+
+	v.word = a64_load_acquire(&p->half[0]);
+	v.deadline_ns = a64_load_acquire(&p->half[1]);
+	return v;
+}
+
+static inline struct pair_value
+pair_load_seq(const pair_t *p)
+{
+	return pair_load(p);
+}
+
+static inline void
+pair_init(pair_t *p, uint64_t word)
+{
+	a64_store_relaxed(&p->half[1], 0);
+	a64_store_relaxed(&p->half[0], word);
+}
+
+static inline bool
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+{
+	model_modify(p, 16);
+	if (p->half[0] != old.word || p->half[1] != old.deadline_ns)
+		return false;
+	p->half[0] = value.word;
+	p->half[1] = value.deadline_ns;
+	return true;
+}
+
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	return a64_cas_seq(&p->half[0], old, value);
+}
+
+static inline bool
+pair_publish(pair_t *p, uint64_t old, struct pair_value value)
+{
+	a64_store_relaxed(&p->half[1], value.deadline_ns);
+	return a64_cas_seq(&p->half[0], old, value.word);
+}
+
+#endif
