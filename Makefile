@@ -6,6 +6,8 @@
 #   make demo       serves HTTP under load and shows what the timer did
 #   make check      builds and runs every test; the last line counts them
 #   make tidy       checks the style of the sources; a part of check
+#   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
+#                   options are at the top of test/explore/main.c
 #   make perf       runs the benchmarks; one alone: make build/plain/perf/NAME
 #   make deps       installs what demo and check need (they do so themselves)
 #   make install    into PREFIX, /usr/local unless told otherwise
@@ -23,7 +25,8 @@
 #   STRESS=300       make check: the stress programs' work, in percent
 #
 # build has one folder per way of building: plain, clang (a second compiler),
-# asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics).
+# asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics), and
+# explore (each atomic operation is a step of the explorer of interleavings).
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -61,6 +64,7 @@ core := $(wildcard *.c executor/*.c)
 tests := $(wildcard test/*.c)
 stress := $(wildcard test/stress/*.c)
 misuse := $(wildcard test/misuse/*.c)
+explore := $(wildcard test/explore/*.c)
 perf := $(wildcard perf/*.c)
 examples := $(wildcard examples/*.c)
 # Of the examples, these are programs; the others are parts of each of them.
@@ -80,6 +84,7 @@ cc_plain = $(CC)
 cc_clang = $(CLANG)
 cc_asan = $(CC)
 cc_tsan = $(CC)
+cc_explore = $(CC)
 flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 flags_tsan := -fsanitize=thread -DHWT_ATOMIC_C11
@@ -98,6 +103,13 @@ wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(tests) \
 
 # Benchmarks print what they were built with.
 flags_said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
+# The explorer has models in the place of the system, for the core alone.
+explored := $(filter-out system.c,$(core))
+flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
+libs_explore := -no-pie
+$(explored:%.c=build/explore/%.o): own = -DMODEL_SHIM \
+	-include test/explore/model.h
+
 build/plain/perf/%.o: own = -DHWT_CFLAGS='"$(CC) $(flags_said)"'
 build/clang/perf/%.o: own = -DHWT_CFLAGS='"$(CLANG) $(flags_said)"'
 
@@ -156,7 +168,7 @@ clean:
 
 # The rules for each way of building. The file flags changes when the commands
 # do, so that no object stays that was made by others.
-define rules
+define objects
 build/$1/flags: force
 	@mkdir -p $$(@D)
 	@echo '$$(subst ','\'',$$(call compile,$1) $$(call link,$1))' >$$@.new
@@ -171,7 +183,10 @@ build/$1/pic/%.o: %.c build/$1/flags | $(before)
 	$$(call say,CC)
 	@mkdir -p $$(@D)
 	$$(Q)$$(call compile,$1) -fPIC -MMD -MP -c -o $$@ $$<
+endef
+$(foreach way,$(ways) explore,$(eval $(call objects,$(way))))
 
+define rules
 # One object with its inner names made local: a program that links it may use
 # the same names for its own.
 build/$1/libhwt.a: $(core:%.c=build/$1/%.o)
@@ -193,6 +208,20 @@ $(patsubst %.c,build/$1/%,$(stress) $(misuse)): %: %.o \
 	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
 endef
 $(foreach way,$(ways),$(eval $(call rules,$(way))))
+
+# The explorer puts the core's data back before each execution: it has sections
+# of its own.
+build/explore/core.o: $(explored:%.c=build/explore/%.o)
+	$(call say,LD)
+	$(Q)$(cc_explore) $(CFLAGS) -nostdlib -r -o $@ $^
+	$(Q)$(OBJCOPY) --rename-section .data=hwt_data \
+		--rename-section .bss=hwt_bss $@
+
+explore_parts := $(patsubst %.c,build/explore/%.o, \
+	$(filter-out test/explore/selftest.c,$(explore)))
+build/explore/explore: build/explore/core.o $(explore_parts)
+	$(call say,LD)
+	$(Q)$(call link,explore) -o $@ $^ $(call libs,explore)
 
 # Code stays mapped after dlclose: a worker may be running it.
 build/plain/$(so): $(core:%.c=build/plain/pic/%.o) hwt.map

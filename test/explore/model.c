@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The models behind model.h, in the place of the system and of system.c.
+ *
+ * MEMORY is carved from an arena whose addresses are the same in each
+ * execution, and is never used twice in one. A map tells for each line of it
+ * whether it is given out: atomic accesses to anything else fail, and what was
+ * given back is poisoned for all others.
+ *
+ * WAITING. Whatever waits is one awaited step that names the bytes by which it
+ * is woken. A futex is its word: to compare it and to enter the queue is one
+ * step, as under the kernel's lock.
+ *
+ * The core's static data (sections hwt_data and hwt_bss, renamed by the
+ * Makefile) is what it was after its constructors, at the begin of each
+ * execution.
+ */
+#include "model.h"
+
+#include <errno.h>
+
+#include "explore.h"
+#include "system.h"
+#include "timer.h"
+
+#define ARENA (UINT32_C(1) << 18)
+#define LINE 64u
+#define LINES (ARENA / LINE)
+#define PIECES_MAX 64u
+#define FILES 4u
+#define THREADS (EXPLORE_THREADS_MAX + 1) /* the last: begin and end */
+
+enum line {
+	NEVER_USED,
+	GIVEN_OUT,
+	GIVEN_BACK
+};
+
+struct sleeper {
+	const void *word; /* NULL: does not sleep */
+	const uint32_t *sequence; /* of a condition; and what it was */
+	uint32_t seen;
+	bool woken;
+	uint64_t turn; /* who came first is woken first */
+	uint64_t until_ns;
+};
+
+struct piece {
+	void *memory;
+	size_t bytes;
+};
+
+struct start {
+	void *(*function)(void *);
+	void *argument;
+};
+
+struct thread {
+	uint32_t ended;
+	const void *specific;
+};
+
+static struct state {
+	size_t used; /* of the arena */
+	unsigned held;
+	struct piece piece[PIECES_MAX];
+	unsigned pieces;
+	struct sleeper sleeper[THREADS];
+	uint64_t turns;
+	struct thread thread[THREADS];
+	struct start start[THREADS];
+	unsigned starts;
+	uint64_t file[FILES];
+	bool open[FILES];
+} model;
+
+struct model_settings model_settings;
+uint64_t model_now_ns;
+
+static _Alignas(4096) char arena[ARENA];
+static unsigned char lines[LINES];
+static void (*destructor)(void *);
+
+/* The core's data. */
+extern char __start_hwt_data[], __stop_hwt_data[];
+extern char __start_hwt_bss[], __stop_hwt_bss[];
+static char *data_kept, *bss_kept;
+
+static size_t
+data_bytes(void)
+{
+	return (size_t)(__stop_hwt_data - __start_hwt_data);
+}
+
+static size_t
+bss_bytes(void)
+{
+	return (size_t)(__stop_hwt_bss - __start_hwt_bss);
+}
+
+void
+model_init(void)
+{
+	data_kept = malloc(data_bytes() + bss_bytes());
+	if (data_kept == NULL)
+		abort();
+	bss_kept = data_kept + data_bytes();
+	memcpy(data_kept, __start_hwt_data, data_bytes());
+	memcpy(bss_kept, __start_hwt_bss, bss_bytes());
+	explore_set_local(&thread_state, sizeof(thread_state));
+}
+
+void
+model_reset(void)
+{
+	memset(arena, 0, model.used);
+	memset(lines, NEVER_USED, model.used / LINE);
+	memset(&model, 0, sizeof(model));
+	memset(&thread_state, 0, sizeof(thread_state));
+	memcpy(__start_hwt_data, data_kept, data_bytes());
+	memcpy(__start_hwt_bss, bss_kept, bss_bytes());
+	model_settings = (struct model_settings){.processors = 1};
+	model_now_ns = 1000000000;
+}
+
+static unsigned
+self(void)
+{
+	unsigned thread = explore_self();
+
+	return thread < THREADS ? thread : THREADS - 1;
+}
+
+/* Memory. */
+
+static bool
+in_arena(const void *at)
+{
+	uintptr_t address = (uintptr_t)at;
+
+	return address - (uintptr_t)arena < ARENA;
+}
+
+static size_t
+line_of(const void *at)
+{
+	return ((uintptr_t)at - (uintptr_t)arena) / LINE;
+}
+
+void
+model_touch(const void *at)
+{
+	if (in_arena(at) && lines[line_of(at)] != GIVEN_OUT)
+		explore_fail("memory is used that was given back: arena + %zu",
+		    (size_t)((uintptr_t)at - (uintptr_t)arena));
+}
+
+void *
+system_map(size_t bytes)
+{
+	size_t rounded = (bytes + LINE - 1) / LINE * LINE;
+	char *memory = arena + model.used;
+
+	if (rounded > ARENA - model.used)
+		explore_fail("the model's memory is used up");
+	memset(&lines[line_of(memory)], GIVEN_OUT, rounded / LINE);
+	model.used += rounded;
+	model.held += rounded / LINE;
+	return memory;
+}
+
+void
+system_unmap(void *memory, size_t bytes)
+{
+	size_t count = (bytes + LINE - 1) / LINE;
+	size_t first = line_of(memory);
+	size_t i;
+
+	for (i = first; i < first + count; i++) {
+		if (!in_arena(memory) || lines[i] != GIVEN_OUT)
+			explore_fail("memory is given back twice");
+		lines[i] = GIVEN_BACK;
+	}
+	memset(memory, 0xdb, bytes);
+	model.held -= count;
+}
+
+void *
+model_alloc(size_t bytes, int fill)
+{
+	struct piece *piece = &model.piece[model.pieces++];
+
+	if (model.pieces > PIECES_MAX)
+		explore_fail("too many pieces of memory");
+	*piece = (struct piece){system_map(bytes), bytes};
+	return memset(piece->memory, fill, bytes);
+}
+
+void
+model_free(void *memory)
+{
+	unsigned i;
+
+	if (memory == NULL)
+		return;
+	for (i = 0; i < model.pieces; i++) {
+		if (model.piece[i].memory == memory)
+			break;
+	}
+	if (i == model.pieces)
+		explore_fail("what was never allocated is freed");
+	system_unmap(memory, model.piece[i].bytes);
+}
+
+unsigned
+model_memory_held(void)
+{
+	return model.held;
+}
+
+ssize_t
+model_getrandom(void *to, size_t bytes)
+{
+	memset(to, 0x35, bytes);
+	return (ssize_t)bytes;
+}
+
+/* Time. */
+
+static uint64_t
+now_ns(void)
+{
+	return model_settings.clock_moves ? explore_load(&model_now_ns, 8)
+					  : model_now_ns;
+}
+
+int
+model_clock_gettime(struct timespec *now)
+{
+	uint64_t ns = now_ns();
+
+	now->tv_sec = (time_t)(ns / 1000000000u);
+	now->tv_nsec = (long)(ns % 1000000000u);
+	return 0;
+}
+
+void
+model_clock_add(uint64_t ns)
+{
+	if (model_settings.clock_moves)
+		explore_modify(&model_now_ns, 8);
+	model_now_ns += ns;
+}
+
+bool
+model_idle(void)
+{
+	uint64_t until_ns = HWT_NEVER;
+	unsigned i;
+
+	for (i = 0; i < THREADS; i++) {
+		if (model.sleeper[i].word != NULL &&
+		    model.sleeper[i].until_ns < until_ns)
+			until_ns = model.sleeper[i].until_ns;
+	}
+	if (until_ns == HWT_NEVER)
+		return false;
+	model_now_ns = until_ns;
+	return true;
+}
+
+/* Sleeping. */
+
+static bool
+sleeper_ready(const void *context)
+{
+	const struct sleeper *sleeper = context;
+
+	return sleeper->woken || model_now_ns >= sleeper->until_ns ||
+	    (sleeper->sequence != NULL && *sleeper->sequence != sleeper->seen);
+}
+
+static void
+sleep_on(const void *word, uint64_t until_ns, const uint32_t *sequence)
+{
+	struct sleeper *sleeper = &model.sleeper[self()];
+
+	*sleeper = (struct sleeper){
+	    .word = word,
+	    .turn = ++model.turns,
+	    .until_ns = until_ns,
+	    .sequence = sequence,
+	    .seen = sequence != NULL ? *sequence : 0,
+	};
+	explore_await(word, 4, sleeper_ready, sleeper);
+	sleeper->word = NULL;
+}
+
+void
+futex_wait(const void *word, uint32_t value, uint64_t until_ns)
+{
+	model_touch(word);
+	explore_modify(word, 4);
+	if (*(const uint32_t *)word == value)
+		sleep_on(word, until_ns, NULL);
+}
+
+static bool
+wake_next(const void *word)
+{
+	struct sleeper *next = NULL;
+	unsigned i;
+
+	for (i = 0; i < THREADS; i++) {
+		struct sleeper *sleeper = &model.sleeper[i];
+
+		if (sleeper->word == word && !sleeper->woken &&
+		    sleeper->sequence == NULL &&
+		    (next == NULL || sleeper->turn < next->turn))
+			next = sleeper;
+	}
+	if (next != NULL)
+		next->woken = true;
+	return next != NULL;
+}
+
+/* A futex's word may be gone when it is woken: that is only an address. */
+void
+futex_wake_one(const void *word)
+{
+	explore_modify(word, 4);
+	(void)wake_next(word);
+}
+
+void
+futex_wake_all(const void *word)
+{
+	explore_modify(word, 4);
+	while (wake_next(word))
+		continue;
+}
+
+static bool
+time_has_come(const void *context)
+{
+	const struct sleeper *sleeper = context;
+
+	return model_now_ns >= sleeper->until_ns;
+}
+
+int
+model_nanosleep(const struct timespec *pause)
+{
+	struct sleeper *sleeper = &model.sleeper[self()];
+
+	*sleeper = (struct sleeper){
+	    .word = sleeper,
+	    .until_ns = now_ns() + (uint64_t)pause->tv_nsec,
+	};
+	explore_await(sleeper, 4, time_has_come, sleeper);
+	sleeper->word = NULL;
+	return 0;
+}
+
+/* Locks: the first four bytes hold the owner, or a count of broadcasts. */
+
+static bool
+lock_is_free(const void *mutex)
+{
+	return *(const uint32_t *)mutex == 0;
+}
+
+int
+model_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
+{
+	(void)attr;
+	memset(mutex, 0, sizeof(*mutex));
+	return 0;
+}
+
+int
+model_mutex_destroy(pthread_mutex_t *mutex)
+{
+	model_touch(mutex);
+	explore_check(lock_is_free(mutex));
+	return 0;
+}
+
+int
+model_mutex_lock(pthread_mutex_t *mutex)
+{
+	model_touch(mutex);
+	explore_await(mutex, 4, lock_is_free, mutex);
+	model_touch(mutex);
+	*(uint32_t *)mutex = self() + 1;
+	return 0;
+}
+
+int
+model_mutex_unlock(pthread_mutex_t *mutex)
+{
+	model_touch(mutex);
+	explore_modify(mutex, 4);
+	explore_check(*(uint32_t *)mutex == self() + 1);
+	*(uint32_t *)mutex = 0;
+	return 0;
+}
+
+int
+model_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr)
+{
+	(void)attr;
+	memset(cond, 0, sizeof(*cond));
+	return 0;
+}
+
+int
+model_cond_destroy(pthread_cond_t *cond)
+{
+	model_touch(cond);
+	return 0;
+}
+
+/* Its place among those who wait is taken with the lock still held; so a
+ * broadcast that comes after the unlock ends the wait. */
+static int
+cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t until_ns)
+{
+	struct sleeper *sleeper = &model.sleeper[self()];
+	const uint32_t *sequence = (const uint32_t *)(const void *)cond;
+	uint32_t seen;
+	bool late;
+
+	model_touch(cond);
+	explore_modify(cond, 4);
+	seen = *sequence;
+	(void)model_mutex_unlock(mutex);
+	*sleeper = (struct sleeper){
+	    .word = cond,
+	    .until_ns = until_ns,
+	    .sequence = sequence,
+	    .seen = seen,
+	};
+	explore_await(cond, 4, sleeper_ready, sleeper);
+	late = *sequence == seen;
+	sleeper->word = NULL;
+	(void)model_mutex_lock(mutex);
+	return late ? ETIMEDOUT : 0;
+}
+
+int
+model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	return cond_wait(cond, mutex, HWT_NEVER);
+}
+
+int
+model_cond_timedwait(
+    pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	return cond_wait(cond, mutex,
+	    (uint64_t)until->tv_sec * 1000000000u + (uint64_t)until->tv_nsec);
+}
+
+int
+model_cond_broadcast(pthread_cond_t *cond)
+{
+	model_touch(cond);
+	explore_modify(cond, 4);
+	++*(uint32_t *)(void *)cond;
+	return 0;
+}
+
+/* Threads. */
+
+static void
+thread_main(void *argument)
+{
+	const struct start *start = argument;
+
+	(void)start->function(start->argument);
+	model_thread_ends();
+}
+
+int
+model_thread_create(pthread_t *thread, const pthread_attr_t *attr,
+    void *(*start)(void *), void *argument)
+{
+	struct start *next = &model.start[model.starts++];
+
+	(void)attr;
+	if (model_settings.thread_failures > 0 && explore_choose(2) == 1) {
+		model_settings.thread_failures--;
+		return EAGAIN;
+	}
+	*next = (struct start){start, argument};
+	*thread = explore_spawn(thread_main, next) + 1;
+	return 0;
+}
+
+void
+model_thread_ends(void)
+{
+	struct thread *thread = &model.thread[self()];
+	const void *value;
+
+	while ((value = thread->specific) != NULL) {
+		thread->specific = NULL;
+		destructor((void *)(uintptr_t)value);
+	}
+	explore_modify(&thread->ended, 4);
+	thread->ended = 1;
+}
+
+static bool
+thread_has_ended(const void *context)
+{
+	return *(const uint32_t *)context != 0;
+}
+
+int
+model_thread_join(pthread_t thread, void **result)
+{
+	uint32_t *ended = &model.thread[thread - 1].ended;
+
+	(void)result;
+	explore_await(ended, 4, thread_has_ended, ended);
+	return 0;
+}
+
+int
+model_thread_tryjoin(pthread_t thread, void **result)
+{
+	(void)result;
+	return explore_load(&model.thread[thread - 1].ended, 4) != 0 ? 0
+								     : EBUSY;
+}
+
+pthread_t
+model_thread_self(void)
+{
+	return self() + 1;
+}
+
+int
+model_key_create(pthread_key_t *key, void (*function)(void *))
+{
+	*key = 1;
+	destructor = function;
+	return 0;
+}
+
+int
+model_setspecific(pthread_key_t key, const void *value)
+{
+	(void)key;
+	model.thread[self()].specific = value;
+	return 0;
+}
+
+int
+model_nothing(void)
+{
+	return 0;
+}
+
+long
+model_processors(void)
+{
+	return model_settings.processors;
+}
+
+/* Files: eventfds alone. */
+
+int
+model_eventfd(void)
+{
+	int fd;
+
+	for (fd = 0; model.open[fd]; fd++)
+		continue;
+	model.open[fd] = true;
+	model.file[fd] = 0;
+	return fd;
+}
+
+int
+model_eventfd_read(int fd, eventfd_t *count)
+{
+	explore_check(model.open[fd]);
+	explore_modify(&model.file[fd], 8);
+	*count = model.file[fd];
+	model.file[fd] = 0;
+	return *count != 0 ? 0 : -1;
+}
+
+int
+model_eventfd_write(int fd, eventfd_t count)
+{
+	explore_check(model.open[fd]);
+	explore_modify(&model.file[fd], 8);
+	model.file[fd] += count;
+	return 0;
+}
+
+uint64_t
+model_eventfd_count(int fd)
+{
+	return explore_load(&model.file[fd], 8);
+}
+
+int
+model_close(int fd)
+{
+	explore_check(model.open[fd]);
+	explore_modify(&model.file[fd], 8);
+	model.open[fd] = false;
+	return 0;
+}

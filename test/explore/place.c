@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls against the worker, which is a thread that turns a manual timer: its
+ * take of what is queued, and its expiry of what is placed.
+ */
+#include "program.h"
+
+#include <errno.h>
+
+/* A timer, and caches for three threads; the last one turns the wheel. */
+static void
+begin_empty(void)
+{
+	timer_make(HWT_MANUAL, NULL);
+	thread_prepare(0, 2);
+	thread_prepare(1, 2);
+	thread_prepare(2, 0);
+}
+
+/* One that is queued. */
+static void
+begin_queued(void)
+{
+	begin_empty();
+	explore_check(schedule(0, 2 * TICK_NS) == 0);
+}
+
+/* One that is placed, and its tick has come. */
+static void
+begin_due(void)
+{
+	begin_empty();
+	explore_check(schedule(0, TICK_NS) == 0);
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
+/* One that is placed for later, while another one is due. */
+static void
+begin_placed(void)
+{
+	begin_empty();
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+	explore_check(schedule(7, TICK_NS) == 0);
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
+static void
+begin_contested(void)
+{
+	begin_placed();
+	subject[0].contested = true;
+}
+
+/* In the end, time goes on until all are due: what is lost shows. */
+static void
+end_all_due(void)
+{
+	uint64_t pending = hwt_pending_timeouts(timer);
+	unsigned i;
+
+	model_settings.clock_moves = false;
+	for (i = 0; i < 4; i++)
+		pending -= advance(1);
+	explore_check(pending == 0);
+	for (i = 0; i < SUBJECTS; i++)
+		explore_check(subject[i].returned == 0);
+}
+
+static void
+turn(void)
+{
+	(void)advance(0);
+}
+
+static void
+turn_twice(void)
+{
+	(void)advance(0);
+	(void)advance(0);
+}
+
+static void
+schedule_one(void)
+{
+	explore_check(schedule(1, TICK_NS) == 0);
+}
+
+static void
+schedule_two(void)
+{
+	explore_check(schedule(2, TICK_NS) == 0);
+	explore_check(schedule(3, 0) == 0);
+}
+
+static void
+cancel_it(void)
+{
+	(void)cancel(0);
+}
+
+static void
+cancel_it_second(void)
+{
+	(void)cancel(0);
+	/* Whoever won: it is over. */
+	explore_check(cancel(0) == -ENOENT);
+}
+
+static void
+reschedule_earlier(void)
+{
+	(void)reschedule(0, 0);
+}
+
+static void
+reschedule_later(void)
+{
+	(void)reschedule(0, 3 * TICK_NS);
+}
+
+/* The record is used again while its entry is queued, or its old place is. */
+static void
+cancel_and_schedule(void)
+{
+	(void)cancel(0);
+	explore_check(schedule(1, TICK_NS) == 0);
+}
+
+static void
+cancel_and_schedule_twice(void)
+{
+	(void)cancel(0);
+	explore_check(schedule(1, 3 * TICK_NS) == 0);
+	if (cancel(1) == 0)
+		explore_check(schedule(2, 0) == 0);
+}
+
+/* The handle of a record that has another use by then. */
+static void
+use_stale(void)
+{
+	(void)reschedule(0, 3 * TICK_NS);
+	(void)cancel(0);
+}
+
+/* A deadline that is read is one that was set. */
+static void
+read_remaining(void)
+{
+	int64_t remaining_ns = (int64_t)TICK_NS;
+	int result = hwt_remaining(timer, subject[0].handle, &remaining_ns);
+
+	explore_check(
+	    result == 0 || result == -ENOENT || result == -EINPROGRESS);
+	if (result == 0)
+		explore_check(remaining_ns == (int64_t)(2 * TICK_NS) ||
+		    remaining_ns == (int64_t)(3 * TICK_NS) ||
+		    remaining_ns == 0);
+}
+
+static void
+reschedule_back_and_forth(void)
+{
+	(void)reschedule(0, 3 * TICK_NS);
+	(void)reschedule(0, 0);
+}
+
+static void
+read_pending(void)
+{
+	explore_check(hwt_pending_timeouts(timer) <= 2);
+}
+
+/* Relaxed: the delay counts from when it is taken. */
+static void
+begin_relaxed(void)
+{
+	timer_make(HWT_MANUAL | HWT_RELAXED, NULL);
+	thread_prepare(0, 2);
+	thread_prepare(1, 2);
+	thread_prepare(2, 0);
+	model_settings.clock_moves = true;
+	explore_check(schedule(0, TICK_NS) == 0);
+}
+
+static void
+turn_on(void)
+{
+	(void)advance(1);
+	(void)advance(1);
+}
+
+/* max_pending of one. */
+static void
+begin_limited(void)
+{
+	timer_make_with(
+	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
+	thread_prepare(0, 2);
+	thread_prepare(1, 2);
+	thread_prepare(2, 0);
+	explore_check(schedule(0, 2 * TICK_NS) == 0);
+}
+
+static void
+cancel_and_take_place(void)
+{
+	int error;
+
+	explore_check(cancel(0) == 0);
+	error = schedule(1, TICK_NS);
+	explore_check(error == 0 || error == -ENOBUFS);
+	flag_set(0);
+	if (error == 0)
+		explore_check(cancel(1) == 0);
+}
+
+static void
+take_place(void)
+{
+	int error = schedule(2, TICK_NS);
+
+	explore_check(error == 0 || error == -ENOBUFS);
+	explore_check(timer->places <= 1);
+}
+
+static void
+end_limited(void)
+{
+	explore_check(subject[1].accepted + subject[2].accepted > 0);
+	end_all_due();
+}
+
+const struct program place_programs[] = {
+    {
+	.name = "place/schedule",
+	.begin = begin_empty,
+	.thread = {schedule_one, schedule_two, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/cancel",
+	.begin = begin_queued,
+	.thread = {cancel_it, schedule_one, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/cancel-expiry",
+	.begin = begin_due,
+	.thread = {cancel_it, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/two-cancels",
+	.begin = begin_due,
+	.thread = {cancel_it, cancel_it, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/two-cancels-queued",
+	.begin = begin_queued,
+	.thread = {cancel_it, cancel_it_second, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-queued",
+	.begin = begin_queued,
+	.thread = {reschedule_earlier, schedule_one, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-earlier-expiry",
+	.begin = begin_placed,
+	.thread = {reschedule_earlier, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-later-expiry",
+	.begin = begin_due,
+	.thread = {reschedule_later, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-cancel",
+	.begin = begin_placed,
+	.thread = {reschedule_earlier, cancel_it, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-later-cancel",
+	.begin = begin_due,
+	.thread = {reschedule_later, cancel_it, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-twice",
+	.begin = begin_contested,
+	.thread = {reschedule_earlier, reschedule_later, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reuse-while-queued",
+	.begin = begin_queued,
+	.thread = {cancel_and_schedule, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reuse-twice-while-queued",
+	.begin = begin_queued,
+	.thread = {cancel_and_schedule_twice, cancel_it, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/stale-handle",
+	.begin = begin_queued,
+	.thread = {cancel_and_schedule, use_stale, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/stale-handle-expiry",
+	.begin = begin_due,
+	.thread = {cancel_and_schedule, use_stale, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/remaining",
+	.begin = begin_queued,
+	.thread = {reschedule_back_and_forth, read_remaining, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/pending",
+	.begin = begin_due,
+	.thread = {cancel_and_schedule, read_pending, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/relaxed",
+	.begin = begin_relaxed,
+	.thread = {cancel_and_schedule, turn_on},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/max-pending",
+	.begin = begin_limited,
+	.thread = {cancel_and_take_place, take_place, turn},
+	.end = end_limited,
+    },
+    {0},
+};

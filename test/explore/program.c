@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What program.h describes. */
+#include "program.h"
+
+#include <errno.h>
+
+#include <string.h>
+
+struct hwt *timer;
+bool timer_stopped;
+struct subject subject[SUBJECTS];
+uint32_t flag[4];
+
+static struct cache *prepared[EXPLORE_THREADS_MAX];
+
+void
+program_reset(void)
+{
+	model_reset();
+	timer = NULL;
+	timer_stopped = false;
+	memset(subject, 0, sizeof(subject));
+	memset(flag, 0, sizeof(flag));
+	memset(prepared, 0, sizeof(prepared));
+}
+
+void
+program_thread(unsigned i)
+{
+	if (prepared[i] != NULL)
+		thread_state.slot[0] =
+		    (struct thread_slot){timer, timer->serial, prepared[i]};
+}
+
+void
+timer_make_with(const struct hwt_options *options)
+{
+	struct hwt_options chosen = *options;
+
+	chosen.tick_ns = TICK_NS;
+	chosen.ticks_per_wheel = 8;
+	explore_check(hwt_create(&timer, &chosen) == 0);
+	explore_name(&timer->wake_before, 8, "wake_before");
+	explore_name(&timer->wake_sequence, 4, "wake_sequence");
+	explore_name(&timer->stopping, 4, "stopping");
+	explore_name(&timer->gate, 8, "gate");
+	explore_name(&timer->batches, 8, "batches");
+	explore_name(&timer->overflow, 8, "overflow");
+	explore_name(&timer->places, 8, "places");
+	explore_name(&timer->handed, 8, "handed");
+	explore_name(&timer->handing, 8, "handing");
+	explore_name(&timer->life.lock, 4, "lifecycle lock");
+	explore_name(&timer->life.changed, 4, "lifecycle changed");
+	explore_name(&timer->queues[0].tail, 8, "tail");
+	explore_name(&timer->store.free, 8, "free batches");
+	explore_name(&timer->store.carved, 4, "carved");
+	explore_name(&timer->store.limit, 4, "limit");
+	explore_name(&timer->pool.free, 8, "free segments");
+	explore_name(&timer->pool.carved, 4, "carved segments");
+}
+
+void
+timer_make(uint32_t flags, const struct hwt_executor *executor)
+{
+	timer_make_with(
+	    &(struct hwt_options){.flags = flags, .executor = executor});
+}
+
+void
+thread_prepare(unsigned thread, unsigned records)
+{
+	struct cache *cache = cache_claim(timer);
+	uint32_t index[CACHE_SLOTS];
+	unsigned i;
+	int error;
+
+	explore_check(cache != NULL && records <= CACHE_SLOTS);
+	for (i = 0; i < records; i++)
+		index[i] = record_alloc(timer, cache, &error);
+	cache_flush(timer, cache);
+	while (i-- > 0)
+		record_free(timer, cache, index[i]);
+	prepared[thread] = cache;
+}
+
+void
+take_segments(void)
+{
+	timer->pool.carved = timer->pool.limit;
+}
+
+/* Subjects. */
+
+void
+subject_task(hwt_timeout timeout, void *arg)
+{
+	struct subject *e = arg;
+
+	explore_check(timeout.id == e->handle.id);
+	explore_check(model_now_ns >= e->not_before_ns);
+	explore_check(
+	    model_settings.clock_moves || model_now_ns <= e->not_after_ns);
+	explore_check(e->running == 0);
+	explore_check(e->cancelled == 0);
+	e->running++;
+	e->started++;
+	explore_modify(&e->started, 4);
+	e->running--;
+	e->ended++;
+}
+
+/* The tick of a deadline ends its time; the clock of never has none. */
+static void
+subject_expect(struct subject *e, uint64_t delay_ns)
+{
+	uint64_t due_ns = model_now_ns + delay_ns;
+	uint64_t since_ns = due_ns - timer->origin_ns;
+
+	e->not_before_ns = due_ns;
+	e->not_after_ns = due_ns + TICK_NS;
+	if (since_ns % TICK_NS != 0)
+		e->not_after_ns -= since_ns % TICK_NS;
+	else if (delay_ns != 0)
+		e->not_after_ns = due_ns;
+	if (delay_ns == HWT_NEVER || (timer->flags & HWT_RELAXED))
+		e->not_after_ns = UINT64_MAX;
+}
+
+int
+schedule_on(unsigned i, const struct hwt_executor *executor, uint64_t delay_ns)
+{
+	struct subject *e = &subject[i];
+	int error;
+
+	subject_expect(e, delay_ns);
+	error = hwt_new_timeout_on(
+	    timer, executor, &e->handle, subject_task, e, delay_ns);
+	if (error == 0)
+		e->accepted++;
+	return error;
+}
+
+int
+schedule(unsigned i, uint64_t delay_ns)
+{
+	return schedule_on(i, NULL, delay_ns);
+}
+
+int
+schedule_periodic(unsigned i, uint64_t delay_ns, uint64_t period_ns)
+{
+	struct subject *e = &subject[i];
+	const struct hwt_spec spec = {
+	    .task = subject_task,
+	    .arg = e,
+	    .delay_ns = delay_ns,
+	    .period_ns = period_ns,
+	};
+	int error;
+
+	subject_expect(e, delay_ns);
+	e->not_after_ns = UINT64_MAX;
+	e->periodic = true;
+	error = hwt_new_timeouts(timer, 1, &spec, &e->handle);
+	if (error == 0)
+		e->accepted++;
+	return error;
+}
+
+int
+cancel(unsigned i)
+{
+	struct subject *e = &subject[i];
+	int result = hwt_cancel(timer, e->handle);
+
+	explore_check(
+	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
+	if (result == 0)
+		e->cancelled++;
+	return result;
+}
+
+int
+cancel_wait(unsigned i)
+{
+	struct subject *e = &subject[i];
+	int result = hwt_cancel_wait(timer, e->handle);
+
+	explore_check(result == 0 || result == -ENOENT);
+	explore_check(e->running == 0);
+	if (result == 0)
+		e->cancelled++;
+	return result;
+}
+
+/* Until the call returns, either deadline may be the one. */
+int
+reschedule(unsigned i, uint64_t delay_ns)
+{
+	struct subject *e = &subject[i];
+	struct subject before = *e;
+	struct subject after = *e;
+	int result;
+
+	subject_expect(&after, delay_ns);
+	if (after.not_before_ns < e->not_before_ns)
+		e->not_before_ns = after.not_before_ns;
+	if (after.not_after_ns > e->not_after_ns)
+		e->not_after_ns = after.not_after_ns;
+	result = hwt_reschedule(timer, e->handle, delay_ns);
+	explore_check(
+	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
+	if (e->contested)
+		return result;
+	if (result != 0)
+		after = before;
+	e->not_before_ns = after.not_before_ns;
+	e->not_after_ns = after.not_after_ns;
+	return result;
+}
+
+uint64_t
+advance(unsigned ticks)
+{
+	uint64_t started = 0;
+	int error;
+
+	if (ticks > 0)
+		model_clock_add(ticks * TICK_NS);
+	error = hwt_advance(timer, &started);
+	explore_check(error == 0 || error == -ESHUTDOWN);
+	return started;
+}
+
+void
+take_list(struct hwt_unprocessed *list)
+{
+	uint64_t count = list->count;
+	struct hwt_timeout_info info;
+	struct subject *e;
+
+	while (hwt_unprocessed_next(list, &info)) {
+		e = info.arg;
+		explore_check(e >= subject && e < subject + SUBJECTS);
+		explore_check(info.timeout.id == e->handle.id);
+		e->returned++;
+		count--;
+	}
+	explore_check(count == 0);
+}
+
+void
+stop(void)
+{
+	struct hwt_unprocessed list;
+	int error = hwt_stop(timer, &list);
+
+	explore_check(error == 0);
+	timer_stopped = true;
+	take_list(&list);
+}
+
+static bool
+thread_ended(const void *context)
+{
+	return explore_ended(*(const unsigned *)context);
+}
+
+void
+await_thread(unsigned i)
+{
+	explore_await(explore_end_word(i), 4, thread_ended, &i);
+}
+
+static bool
+is_set(const void *context)
+{
+	return *(const uint32_t *)context != 0;
+}
+
+void
+await_started(unsigned i)
+{
+	explore_await(&subject[i].started, 4, is_set, &subject[i].started);
+}
+
+void
+flag_set(unsigned i)
+{
+	explore_modify(&flag[i], 4);
+	flag[i] = 1;
+}
+
+void
+flag_await(unsigned i)
+{
+	explore_await(&flag[i], 4, is_set, &flag[i]);
+}
+
+/* The end of an execution. */
+
+/* Counts how often each free record is there. */
+static void
+count_cache(const struct cache *cache, unsigned *found)
+{
+	uint32_t i;
+
+	for (i = 0; i < cache->count; i++)
+		found[cache->slot[i]]++;
+}
+
+static void
+count_batches(const struct record_store *store, unsigned *found, unsigned max)
+{
+	uint32_t head = (uint32_t)store->free;
+	uint32_t index;
+	unsigned steps = 0;
+
+	for (; head != 0; head = (uint32_t)record_at(store, head)->next) {
+		for (index = head; index != 0;
+		     index = (uint32_t)record_at(store, index)->batch_link) {
+			explore_check(index < max);
+			found[index]++;
+			if (++steps > max) {
+				explore_fail("the batches have a circle");
+				return;
+			}
+		}
+	}
+}
+
+void
+verify_records(void)
+{
+	const struct record_store *store = &timer->store;
+	unsigned found[1u << INDEX_BITS] = {0};
+	uint32_t index;
+	uint32_t i;
+
+	explore_check(store->carved <= store->limit);
+	count_cache(&store->spare, found);
+	for (i = 0; i < store->caches_used; i++)
+		count_cache(&store->caches[i], found);
+	count_batches(store, found, store->carved);
+	for (index = 1; index < store->carved; index++) {
+		uint64_t word;
+
+		if (index % SLAB_RECORDS == 0)
+			continue;
+		word = pair_word(&record_at(store, index)->pair);
+		if (found[index] != (word_state(word) == STATE_FREE)) {
+			explore_fail("record %u, word %llx, is in %u places",
+			    index, (unsigned long long)word, found[index]);
+			return;
+		}
+	}
+}
+
+static void
+verify_subject(const struct subject *e)
+{
+	unsigned ends = e->cancelled + e->returned;
+
+	explore_check(e->running == 0 && e->started == e->ended);
+	if (e->periodic) {
+		explore_check(ends <= e->accepted);
+		explore_check(e->accepted > 0 || e->started == 0);
+		return;
+	}
+	if (e->accepted != ends + e->started || e->accepted > 1)
+		explore_fail("timeout %u: accepted %u, started %u, "
+			     "cancelled %u, given back %u",
+		    (unsigned)(e - subject), e->accepted, e->started,
+		    e->cancelled, e->returned);
+}
+
+/* Periodic ones end in ways that are not all counted. */
+static void
+verify_pending(void)
+{
+	uint64_t pending = 0;
+	unsigned i;
+
+	for (i = 0; i < SUBJECTS; i++) {
+		if (subject[i].periodic)
+			return;
+		pending += subject[i].accepted - subject[i].started -
+		    subject[i].cancelled - subject[i].returned;
+	}
+	if (hwt_pending_timeouts(timer) != pending)
+		explore_fail("%llu are pending and %llu are said to be",
+		    (unsigned long long)pending,
+		    (unsigned long long)hwt_pending_timeouts(timer));
+	explore_check(timer->max_pending == 0 || timer->places == pending);
+}
+
+void
+program_finish(void)
+{
+	unsigned i;
+
+	if (timer == NULL)
+		return;
+	verify_pending();
+	verify_records();
+	if (!timer_stopped)
+		stop();
+	verify_records();
+	explore_check(hwt_pending_timeouts(timer) == 0);
+	for (i = 0; i < SUBJECTS; i++)
+		verify_subject(&subject[i]);
+	explore_check(hwt_destroy(timer) == 0);
+	timer = NULL;
+	explore_check(model_memory_held() == 0);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the explorer's programs have in common: a timer, a ledger of timeouts,
+ * and what must hold at the end of each execution.
+ *
+ *   once          each timeout that was accepted was started, cancelled, or
+ *                 given back by stop: one of them, once; of one that was
+ *                 refused, nothing was heard. Periodic ones start as they like
+ *                 and end at most once.
+ *   never-early   no task starts before its deadline; in programs where time
+ *                 only moves when all wait, none after its tick either
+ *   records       each free record is in one cache or batch, each other one in
+ *                 none (see verify_records)
+ *   memory        nothing is used after it was given back, and nothing is left
+ *
+ * A program's begin runs first; where it made a timer, stopping it, the list of
+ * what is unprocessed, and destroying it come after end, unless the program
+ * has done so itself.
+ */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include "explore.h"
+#include "model.h"
+#include "timer.h"
+
+#define TICK_NS HWT_US(10)
+#define SUBJECTS 8
+
+struct program {
+	const char *name;
+	void (*begin)(void);
+	void (*thread[EXPLORE_THREADS_MAX])(void);
+	void (*end)(void);
+	uint64_t
+	    schedules; /* short form: at most so many per search; 0: 2,000 */
+	bool pso; /* depends on relaxed stores: also with PSO */
+};
+
+/* A timeout. Counts change between points: they are looked at in the end. */
+struct subject {
+	hwt_timeout handle;
+	unsigned accepted, started, ended, cancelled, returned;
+	unsigned running; /* now */
+	bool periodic;
+	bool contested; /* several threads reschedule it */
+	uint64_t not_before_ns, not_after_ns;
+};
+
+extern struct hwt *timer;
+extern bool timer_stopped; /* the program has called hwt_stop and take_list */
+extern struct subject subject[SUBJECTS];
+
+/* A timer of 8 buckets of TICK_NS: with HWT_MANUAL, or with a worker. */
+void timer_make(uint32_t flags, const struct hwt_executor *executor);
+void timer_make_with(const struct hwt_options *options);
+/* Gives the program's thread i a cache with that many records; without it, a
+ * thread finds itself one, as threads do. In begin. */
+void thread_prepare(unsigned thread, unsigned records);
+/* Takes all segments away, so that entries go to the overflow list. */
+void take_segments(void);
+
+/* The task of all; its arg is the subject. */
+void subject_task(hwt_timeout timeout, void *arg);
+int schedule(unsigned i, uint64_t delay_ns);
+int schedule_on(
+    unsigned i, const struct hwt_executor *executor, uint64_t delay_ns);
+int schedule_periodic(unsigned i, uint64_t delay_ns, uint64_t period_ns);
+/* Both sets of counts change if the call's result says so. */
+int cancel(unsigned i);
+int cancel_wait(unsigned i);
+int reschedule(unsigned i, uint64_t delay_ns);
+/* Turns the wheel, at this moment or some ticks later. */
+uint64_t advance(unsigned ticks);
+/* hwt_stop, which must answer 0, and what it gives back. */
+void stop(void);
+void take_list(struct hwt_unprocessed *list);
+
+/* Waits until the program's thread i, or all but the caller and the worker,
+ * have ended; until a subject has started; until a word is that. */
+void await_thread(unsigned i);
+void await_started(unsigned i);
+/* A program's own flags between its threads. */
+extern uint32_t flag[4];
+void flag_set(unsigned i);
+void flag_await(unsigned i);
+
+void verify_records(void);
+
+/* For main.c: before begin, at the begin of each thread, after end. */
+void program_reset(void);
+void program_thread(unsigned i);
+void program_finish(void);
+
+extern const struct program queue_programs[], record_programs[],
+    place_programs[], handover_programs[], periodic_programs[],
+    sleep_programs[], lifecycle_programs[], shared_programs[];
+
+#endif
