@@ -29,7 +29,9 @@
 #define SCHEDULES 2000u
 #define SEED 20240229u
 
-static const struct program *const tables[] = {queue_programs, place_programs};
+static const struct program *const tables[] = {queue_programs, record_programs,
+    place_programs, handover_programs, periodic_programs, sleep_programs,
+    lifecycle_programs, shared_programs};
 
 static struct {
 	const char *name;

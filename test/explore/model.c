@@ -218,6 +218,12 @@ model_memory_held(void)
 	return model.held;
 }
 
+void
+model_forget(void)
+{
+	model.held = 0;
+}
+
 ssize_t
 model_getrandom(void *to, size_t bytes)
 {

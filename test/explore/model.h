@@ -49,6 +49,8 @@ bool model_idle(void);
 void model_thread_ends(void);
 /* How many pieces of memory are mapped or allocated. */
 unsigned model_memory_held(void);
+/* What is held is meant to stay. */
+void model_forget(void);
 uint64_t model_eventfd_count(int fd);
 
 int model_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr);

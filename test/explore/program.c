@@ -91,6 +91,14 @@ take_segments(void)
 
 /* Subjects. */
 
+static void
+task_moves_itself(struct subject *e)
+{
+	int result = hwt_reschedule(timer, e->handle, 3 * TICK_NS);
+
+	explore_check(result == 0 || result == -ENOENT);
+}
+
 void
 subject_task(hwt_timeout timeout, void *arg)
 {
@@ -105,6 +113,12 @@ subject_task(hwt_timeout timeout, void *arg)
 	e->running++;
 	e->started++;
 	explore_modify(&e->started, 4);
+	if (e->moves)
+		task_moves_itself(e);
+	if (e->schedules > 0)
+		explore_check(schedule(e->schedules, TICK_NS) == 0);
+	if (e->waits > 0)
+		flag_await(e->waits);
 	e->running--;
 	e->ended++;
 }
@@ -122,7 +136,8 @@ subject_expect(struct subject *e, uint64_t delay_ns)
 		e->not_after_ns -= since_ns % TICK_NS;
 	else if (delay_ns != 0)
 		e->not_after_ns = due_ns;
-	if (delay_ns == HWT_NEVER || (timer->flags & HWT_RELAXED))
+	if (delay_ns == HWT_NEVER || (timer->flags & HWT_RELAXED) ||
+	    e->periodic)
 		e->not_after_ns = UINT64_MAX;
 }
 
@@ -158,9 +173,8 @@ schedule_periodic(unsigned i, uint64_t delay_ns, uint64_t period_ns)
 	};
 	int error;
 
-	subject_expect(e, delay_ns);
-	e->not_after_ns = UINT64_MAX;
 	e->periodic = true;
+	subject_expect(e, delay_ns);
 	error = hwt_new_timeouts(timer, 1, &spec, &e->handle);
 	if (error == 0)
 		e->accepted++;
@@ -177,6 +191,8 @@ cancel(unsigned i)
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
 	if (result == 0)
 		e->cancelled++;
+	if (result == -EINPROGRESS)
+		e->ending = true;
 	return result;
 }
 
@@ -394,22 +410,26 @@ verify_pending(void)
 	explore_check(timer->max_pending == 0 || timer->places == pending);
 }
 
-void
-program_finish(void)
+static void
+finish_timer(void)
 {
-	unsigned i;
-
-	if (timer == NULL)
-		return;
 	verify_pending();
 	verify_records();
 	if (!timer_stopped)
 		stop();
 	verify_records();
 	explore_check(hwt_pending_timeouts(timer) == 0);
+	explore_check(hwt_destroy(timer) == 0);
+}
+
+void
+program_finish(void)
+{
+	unsigned i;
+
+	if (timer != NULL)
+		finish_timer();
 	for (i = 0; i < SUBJECTS; i++)
 		verify_subject(&subject[i]);
-	explore_check(hwt_destroy(timer) == 0);
-	timer = NULL;
 	explore_check(model_memory_held() == 0);
 }

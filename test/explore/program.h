@@ -43,7 +43,11 @@ struct subject {
 	unsigned accepted, started, ended, cancelled, returned;
 	unsigned running; /* now */
 	bool periodic;
+	bool ending; /* a cancel came while it ran */
 	bool contested; /* several threads reschedule it */
+	bool moves; /* its task reschedules it, three ticks on */
+	unsigned schedules; /* its task schedules that one, one tick on */
+	unsigned waits; /* its task waits for flag[waits] */
 	uint64_t not_before_ns, not_after_ns;
 };
 
@@ -80,7 +84,7 @@ void take_list(struct hwt_unprocessed *list);
  * have ended; until a subject has started; until a word is that. */
 void await_thread(unsigned i);
 void await_started(unsigned i);
-/* A program's own flags between its threads. */
+/* A program's own flags between its threads; 0 is no task's. */
 extern uint32_t flag[4];
 void flag_set(unsigned i);
 void flag_await(unsigned i);

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Executors: a box from which another thread runs what was handed over, one
+ * that refuses, the mailbox and the pool.
+ */
+#include "program.h"
+
+#include <errno.h>
+
+/* The box: what was handed over, and whether that is all. */
+static struct box {
+	_Alignas(8) uint32_t count;
+	uint32_t closed;
+	hwt_timeout timeout[SUBJECTS];
+	uint32_t taken;
+} box;
+
+static int
+box_execute(void *ctx, struct hwt *from, hwt_timeout timeout)
+{
+	(void)ctx;
+	explore_check(from == timer);
+	explore_modify(&box.count, 8);
+	box.timeout[box.count++] = timeout;
+	return 0;
+}
+
+static int
+refuse(void *ctx, struct hwt *from, hwt_timeout timeout)
+{
+	(void)ctx;
+	(void)timeout;
+	explore_check(from == timer);
+	return EBUSY;
+}
+
+static const struct hwt_executor box_executor = {.execute = box_execute};
+static const struct hwt_executor refuser = {.execute = refuse};
+
+static void
+box_close(void)
+{
+	explore_modify(&box.count, 8);
+	box.closed = 1;
+}
+
+static bool
+box_ready(const void *context)
+{
+	(void)context;
+	return box.closed || box.count > box.taken;
+}
+
+/* Runs what comes, until the box is closed. */
+static void
+run_box(void)
+{
+	for (;;) {
+		hwt_timeout timeout;
+		int result;
+
+		explore_await(&box.count, 8, box_ready, NULL);
+		if (box.count == box.taken)
+			return;
+		timeout = box.timeout[box.taken++];
+		result = hwt_run(timer, timeout);
+		explore_check(result == 0 || result == -ENOENT);
+	}
+}
+
+static void
+make(uint32_t flags, const struct hwt_executor *executor)
+{
+	unsigned i;
+
+	box = (struct box){0};
+	timer_make(flags, executor);
+	for (i = 0; i < 3; i++)
+		thread_prepare(i, i < 2);
+}
+
+static void
+quiet_write(void *ctx, int level, const char *message)
+{
+	(void)ctx;
+	(void)level;
+	(void)message;
+}
+
+/* One that is due, and one that is due with it. */
+static void
+make_due(void)
+{
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(schedule(1, TICK_NS) == 0);
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
+static void
+begin_box(void)
+{
+	make(HWT_MANUAL, &box_executor);
+	make_due();
+}
+
+static void
+begin_refuser(void)
+{
+	static const struct hwt_log quiet = {.write = quiet_write};
+
+	timer_make_with(&(struct hwt_options){
+	    .flags = HWT_MANUAL, .executor = &refuser, .log = &quiet});
+	thread_prepare(0, 1);
+	thread_prepare(1, 0);
+	make_due();
+}
+
+static void
+cancel_first(void)
+{
+	(void)cancel(0);
+}
+
+static void
+cancel_and_reuse(void)
+{
+	if (cancel(0) == 0)
+		explore_check(schedule(2, TICK_NS) == 0);
+}
+
+static void
+cancel_first_waiting(void)
+{
+	(void)cancel_wait(0);
+}
+
+static void
+reschedule_first(void)
+{
+	int result = reschedule(0, 2 * TICK_NS);
+
+	explore_check(subject[0].started == 0 || result != 0);
+}
+
+static void
+turn(void)
+{
+	(void)advance(0);
+}
+
+static void
+turn_and_close(void)
+{
+	(void)advance(0);
+	box_close();
+}
+
+/* What was rescheduled or reused is handed over in the end. */
+static void
+end_box(void)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		(void)advance(1);
+		run_box();
+	}
+	explore_check(hwt_pending_timeouts(timer) == 0);
+	explore_check(timer->handed == 0);
+}
+
+static void
+end_refuser(void)
+{
+	(void)advance(1);
+	(void)advance(1);
+	explore_check(hwt_pending_timeouts(timer) == 0);
+	explore_check(timer->handed == 0);
+}
+
+/* Both are in the box; one thread runs them, another one stops and destroys
+ * the timer as soon as it may. */
+static void
+begin_handed(void)
+{
+	begin_box();
+	(void)advance(0);
+	box_close();
+}
+
+static void
+stop_and_destroy(void)
+{
+	int error;
+
+	stop();
+	while ((error = hwt_destroy(timer)) == -EBUSY)
+		explore_yield();
+	explore_check(error == 0);
+	timer = NULL;
+}
+
+static void
+run_first_twice(void)
+{
+	int result = hwt_run(timer, subject[0].handle);
+
+	explore_check(result == 0 || result == -ENOENT);
+}
+
+static void
+end_handed_twice(void)
+{
+	explore_check(subject[0].started + subject[0].cancelled == 1);
+	explore_check(hwt_run(timer, subject[1].handle) == 0);
+	explore_check(timer->handed == 0);
+}
+
+/* The mailbox. */
+static struct hwt_mailbox *mailbox;
+
+static void
+begin_mailbox(void)
+{
+	explore_check(hwt_mailbox_create(&mailbox) == 0);
+	make(HWT_MANUAL, hwt_mailbox_executor(mailbox));
+	make_due();
+}
+
+static void
+run_mailbox(void)
+{
+	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+}
+
+/* When the loop has cancelled one, it does not run, wherever it was. */
+static void
+run_mailbox_and_cancel(void)
+{
+	unsigned started;
+	int result;
+
+	explore_check(hwt_mailbox_run(mailbox, 1, NULL) == 0);
+	result = cancel(0);
+	started = subject[0].started;
+	explore_check(hwt_mailbox_run(mailbox, 1, NULL) == 0);
+	explore_check(result != 0 || subject[0].started == started);
+}
+
+/* What the loop was not told of is not there. */
+static void
+end_mailbox(void)
+{
+	size_t started = 0;
+
+	if (mailbox == NULL)
+		return;
+	if (model_eventfd_count(hwt_mailbox_fd(mailbox)) == 0) {
+		explore_check(hwt_mailbox_run(mailbox, 0, &started) == 0);
+		explore_check(started == 0);
+	}
+	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(hwt_pending_timeouts(timer) == 0);
+	explore_check(timer->handed == 0);
+	explore_check(hwt_mailbox_destroy(mailbox) == 0);
+}
+
+/* The mailbox goes as soon as its timeouts have ended, while a worker may still
+ * be handing one over. */
+static void
+begin_mailbox_of_one(void)
+{
+	explore_check(hwt_mailbox_create(&mailbox) == 0);
+	make(HWT_MANUAL, NULL);
+	explore_check(
+	    schedule_on(0, hwt_mailbox_executor(mailbox), TICK_NS) == 0);
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
+static void
+begin_mailbox_for_all(void)
+{
+	explore_check(hwt_mailbox_create(&mailbox) == 0);
+	make(HWT_MANUAL, hwt_mailbox_executor(mailbox));
+	explore_check(schedule(0, TICK_NS) == 0);
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
+static void
+cancel_and_destroy_mailbox(void)
+{
+	int error;
+
+	if (cancel(0) != 0)
+		explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	if (subject[0].started + subject[0].cancelled == 0)
+		return;
+	error = hwt_mailbox_destroy(mailbox);
+	if (error == -EBUSY) {
+		explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+		error = hwt_mailbox_destroy(mailbox);
+	}
+	explore_check(error == 0);
+	mailbox = NULL;
+}
+
+/* The pool: one thread, made by the program's first. */
+static void
+begin_for_pool(void)
+{
+	make(HWT_MANUAL, NULL);
+}
+
+static void
+use_pool(void)
+{
+	struct hwt_pool *pool;
+
+	explore_check(hwt_pool_create(&pool, 1, 1) == 0);
+	explore_check(schedule_on(0, hwt_pool_executor(pool), TICK_NS) == 0);
+	(void)advance(0);
+	flag_set(0);
+	(void)advance(1);
+	explore_check(hwt_pool_destroy(pool) == 0);
+	explore_check(timer->handed == 0);
+}
+
+static void
+cancel_in_pool(void)
+{
+	flag_await(0);
+	(void)cancel(0);
+}
+
+const struct program handover_programs[] = {
+    {
+	.name = "handover/cancel-run",
+	.begin = begin_box,
+	.thread = {cancel_and_reuse, turn_and_close, run_box},
+	.end = end_box,
+    },
+    {
+	.name = "handover/cancel-wait-run",
+	.begin = begin_box,
+	.thread = {cancel_first_waiting, turn_and_close, run_box},
+	.end = end_box,
+    },
+    {
+	.name = "handover/reschedule-run",
+	.begin = begin_box,
+	.thread = {reschedule_first, turn_and_close, run_box},
+	.end = end_box,
+    },
+    {
+	.name = "handover/run-run-cancel",
+	.begin = begin_handed,
+	.thread = {run_first_twice, run_first_twice, cancel_first},
+	.end = end_handed_twice,
+    },
+    {
+	.name = "handover/run-destroy",
+	.begin = begin_handed,
+	.thread = {run_box, stop_and_destroy},
+    },
+    {
+	.name = "handover/refused-cancel",
+	.begin = begin_refuser,
+	.thread = {cancel_and_reuse, turn},
+	.end = end_refuser,
+    },
+    {
+	.name = "handover/mailbox-run",
+	.begin = begin_mailbox,
+	.thread = {run_mailbox, turn},
+	.end = end_mailbox,
+    },
+    {
+	.name = "handover/mailbox-cancel",
+	.begin = begin_mailbox,
+	.thread = {run_mailbox_and_cancel, turn, cancel_first},
+	.end = end_mailbox,
+    },
+    {
+	.name = "handover/mailbox-destroy",
+	.begin = begin_mailbox_of_one,
+	.thread = {cancel_and_destroy_mailbox, turn},
+	.end = end_mailbox,
+    },
+    {
+	.name = "handover/mailbox-destroy-timers-own",
+	.begin = begin_mailbox_for_all,
+	.thread = {cancel_and_destroy_mailbox, turn},
+	.end = end_mailbox,
+    },
+    {
+	.name = "handover/pool",
+	.begin = begin_for_pool,
+	.thread = {use_pool, cancel_in_pool},
+    },
+    {0},
+};
