@@ -65,6 +65,8 @@
 #define NAMES 256u
 #define CHANGE_POINTS_MAX 16u
 #define BIT(n) (UINT64_C(1) << (n))
+/* Those of thread 0. */
+#define FLUSHERS UINT64_C(0x0101010101010100)
 
 _Static_assert(THREADS *(1 + SLOTS) == PROCESSES, "a word has one bit each");
 
@@ -253,6 +255,13 @@ static inline bool
 clock_has(const struct clock *clock, uint32_t step)
 {
 	return step <= clock->known[steps[step].process];
+}
+
+/* For the self-test. */
+static inline bool
+broken(enum explore_variant variant)
+{
+	return limits.variant == variant;
 }
 
 /* A flusher's owner; a thread is its own. */
@@ -566,6 +575,34 @@ object_of(uintptr_t at)
 	}
 }
 
+/* A load of bytes of which a store in the buffer has but a part. */
+static bool
+load_waits(const struct thread *t)
+{
+	const struct operation *op = &t->next;
+
+	for (unsigned i = t->buffered; i-- > 0;) {
+		const struct entry *e = &t->buffer[i];
+
+		if (!overlap(e->at, e->bytes, op->at, op->bytes))
+			continue;
+		if (broken(EXPLORE_PART_FORWARDED))
+			return false;
+		return op->bytes > 8 || op->at < e->at ||
+		    op->at + op->bytes > e->at + e->bytes;
+	}
+	return false;
+}
+
+/* Whether a thread cannot go on before its buffer is flushed. */
+static bool
+buffer_awaited(const struct thread *t)
+{
+	if (t->state != RUNNING || t->buffered == 0)
+		return false;
+	return t->next.fence || (t->next.kind == LOAD && load_waits(t));
+}
+
 /* The search: nodes. */
 
 static void
@@ -651,6 +688,18 @@ replay_next(bool choice, unsigned *chosen)
 	return true;
 }
 
+/* Whether it is no preemption when another thread takes over. A thread that
+ * waits for its own buffer is as good as enabled: its flushers can go on. */
+static bool
+running_may_leave(uint64_t enabled)
+{
+	if (running == NOBODY)
+		return true;
+	if (enabled & BIT(running))
+		return threads[running].next.kind == YIELD;
+	return !buffer_awaited(&threads[running]);
+}
+
 static struct node *
 node_new(uint64_t enabled, bool choice)
 {
@@ -663,8 +712,7 @@ node_new(uint64_t enabled, bool choice)
 	n->choice = choice;
 	n->steps = step_count;
 	n->running = (uint8_t)running;
-	n->free = running == NOBODY || !(enabled & BIT(running)) ||
-	    threads[running].next.kind == YIELD;
+	n->free = !choice && running_may_leave(enabled);
 	return n;
 }
 
@@ -730,13 +778,15 @@ pct_begin(void)
 			1;
 }
 
-/* The thread that ran last; else the next enabled one after it, flushers being
- * last. */
+/* The thread that ran last, or its flusher if it waits for that; else the first
+ * enabled one, flushers being last. */
 static unsigned
 usual(uint64_t enabled)
 {
 	if (running != NOBODY && (enabled & BIT(running)))
 		return running;
+	if (running != NOBODY && buffer_awaited(&threads[running]))
+		enabled &= FLUSHERS << running;
 	return (unsigned)__builtin_ctzll(enabled);
 }
 
@@ -766,6 +816,8 @@ decide(uint64_t enabled, bool choice)
 		}
 		n->chosen = (uint8_t)chosen;
 		n->backtrack = choice || !reducing ? enabled : BIT(chosen);
+		if (choice && broken(EXPLORE_CHOICES_FORGOTTEN))
+			n->backtrack = BIT(chosen);
 	}
 	depth++;
 	preempted_pass_on(n);
@@ -798,9 +850,33 @@ search_next(void)
 
 /* The reduction. */
 
+/* The pairs that a broken search leaves out. */
 static bool
+dependence_forgotten(const struct step *s, const struct operation *op)
+{
+	switch (limits.variant) {
+	case EXPLORE_WRITE_THEN_READ_FORGOTTEN:
+		return s->writes && !op->writes;
+	case EXPLORE_READ_THEN_WRITE_FORGOTTEN:
+		return !s->writes && op->writes;
+	case EXPLORE_WRITE_THEN_WRITE_FORGOTTEN:
+		return s->writes && op->writes;
+	case EXPLORE_PARTS_FORGOTTEN:
+		return s->at != op->at;
+	case EXPLORE_FLUSHES_FORGOTTEN:
+		return op->kind == FLUSH;
+	case EXPLORE_YIELDS_FORGOTTEN:
+		return s->kind == YIELD || op->kind == YIELD;
+	default:
+		return false;
+	}
+}
+
+static inline bool
 dependent(const struct step *s, unsigned owner, const struct operation *op)
 {
+	if (limits.variant != EXPLORE_SOUND && dependence_forgotten(s, op))
+		return false;
 	if (s->kind == YIELD)
 		return op->writes && owner != s->owner;
 	if (op->kind == YIELD)
@@ -809,27 +885,54 @@ dependent(const struct step *s, unsigned owner, const struct operation *op)
 	    overlap(s->at, s->bytes, op->at, op->bytes);
 }
 
-/* The process is to be tried before the step, which it does not depend on to
- * have happened. */
+/* A process that cannot go on at a node: whoever must go before it, that is,
+ * the first step since whose clock the process will have. */
+static uint64_t
+instead_of(const struct node *n, uint32_t step, const struct clock *clock)
+{
+	if (broken(EXPLORE_DISABLED_FORGOTTEN))
+		return 0;
+	for (uint32_t i = step + 1; i <= step_count; i++)
+		if (clock_has(clock, i))
+			return n->enabled & BIT(steps[i].process)
+			    ? BIT(steps[i].process)
+			    : n->enabled;
+	return n->enabled;
+}
+
+static void
+backtrack_bounded(struct node *n, unsigned process)
+{
+
+	n->backtrack |= n->enabled & BIT(process) ? BIT(process) : n->enabled;
+}
+
+/* The process is to be tried before the step, which need not happen before it.
+ * With a bound, that may cost a preemption that is not left: it is tried where
+ * threads took over before as well, which may have been free. A flush may then
+ * be put off until its thread has left: whatever else can go on is tried. */
 static void
 backtrack_add(uint32_t step, unsigned process, const struct clock *clock)
 {
-	struct node *n = &nodes[steps[step].node];
+	uint32_t node = steps[step].node;
+	struct node *n = &nodes[node];
 
-	if (n->enabled & BIT(process)) {
-		n->backtrack |= BIT(process);
+	if (limits.search != EXPLORE_BOUNDED) {
+		n->backtrack |= n->enabled & BIT(process)
+		    ? BIT(process)
+		    : instead_of(n, step, clock);
 		return;
 	}
-	for (uint32_t i = step + 1; i <= step_count; i++) {
-		if (!clock_has(clock, i))
-			continue;
-		if (n->enabled & BIT(steps[i].process)) {
-			n->backtrack |= BIT(steps[i].process);
-			return;
-		}
-		break;
-	}
-	n->backtrack |= n->enabled;
+	backtrack_bounded(n, process);
+	if (steps[step].process >= THREADS)
+		n->backtrack |= n->enabled;
+	if (broken(EXPLORE_BLOCKS_FORGOTTEN))
+		return;
+	for (; n >= nodes; n--)
+		if (!n->choice &&
+		    (n->free ||
+			(n->chosen < THREADS && n->chosen != n->running)))
+			backtrack_bounded(n, process);
 }
 
 /* The clock that a process will have before its step, of the bytes that it is
@@ -865,8 +968,13 @@ races_before(
 	clock = clock_next(process, op, more);
 	/* Yields are rare enough to look at every step. */
 	for (i = step_count; i > 0; i--) {
-		if (dependent(&steps[i], owner, op) && !clock_has(clock, i)) {
+		if (!dependent(&steps[i], owner, op))
+			continue;
+		if (!clock_has(clock, i)) {
 			backtrack_add(i, process, clock);
+			if (limits.search != EXPLORE_BOUNDED)
+				return;
+		} else if (broken(EXPLORE_ORDERED_FORGOTTEN)) {
 			return;
 		}
 	}
@@ -895,7 +1003,7 @@ races_after(void)
 {
 	const struct step *s = &steps[step_count];
 
-	if (!reducing || depth < prefix)
+	if (!reducing || depth < prefix || broken(EXPLORE_LATER_FORGOTTEN))
 		return;
 	for (unsigned i = 0; i < thread_count; i++) {
 		struct thread *t = &threads[i];
@@ -931,7 +1039,7 @@ clocks_access(struct clock *clock, const struct operation *op)
 
 	for (unsigned u = first; u < end; u++) {
 		clock_join(clock, &object->writes[u]);
-		if (op->writes)
+		if (op->writes || broken(EXPLORE_READS_ORDERED))
 			clock_join(clock, &object->reads[u]);
 	}
 	for (unsigned u = first; u < end; u++) {
@@ -1029,7 +1137,10 @@ flush_follow(struct thread *t, unsigned index, unsigned flusher)
 	struct operation op;
 
 	clock_join(&t->flushed, clock);
-	for (unsigned i = index; i < t->buffered; i++)
+	if (broken(EXPLORE_FLUSHES_ORDERED))
+		clock_join(&clocks[owner_of(flusher)], clock);
+	for (unsigned i = broken(EXPLORE_RELEASE_ORDERED) ? 0 : index;
+	     i < t->buffered; i++)
 		if (t->buffer[i].release)
 			clock_join(&t->buffer[i].clock, clock);
 	e = entry_of(flusher);
@@ -1069,9 +1180,11 @@ entry_may_flush(const struct thread *t, unsigned index)
 	const struct entry *e = &t->buffer[index];
 
 	for (unsigned i = 0; i < index; i++)
-		if (e->release || t->buffer[i].flusher == e->flusher ||
-		    overlap(
-			t->buffer[i].at, t->buffer[i].bytes, e->at, e->bytes))
+		if ((e->release && !broken(EXPLORE_RELEASE_OVERTAKES)) ||
+		    t->buffer[i].flusher == e->flusher ||
+		    (overlap(t->buffer[i].at, t->buffer[i].bytes, e->at,
+			 e->bytes) &&
+			!broken(EXPLORE_OVERLAP_OVERTAKES)))
 			return false;
 	return true;
 }
@@ -1119,33 +1232,14 @@ buffer_store(struct thread *t, uintptr_t at, unsigned bytes, uint64_t value,
 
 /* The scheduler. */
 
-/* A load of bytes of which a store in the buffer has but a part. */
-static bool
-load_waits(const struct thread *t)
-{
-	const struct operation *op = &t->next;
-
-	for (unsigned i = t->buffered; i-- > 0;) {
-		const struct entry *e = &t->buffer[i];
-
-		if (!overlap(e->at, e->bytes, op->at, op->bytes))
-			continue;
-		return op->bytes > 8 || op->at < e->at ||
-		    op->at + op->bytes > e->at + e->bytes;
-	}
-	return false;
-}
-
 static bool
 thread_enabled(const struct thread *t)
 {
 	const struct operation *op = &t->next;
 
-	if (t->state != RUNNING || (op->fence && t->buffered > 0))
+	if (t->state != RUNNING || buffer_awaited(t))
 		return false;
 	switch (op->kind) {
-	case LOAD:
-		return t->buffered == 0 || !load_waits(t);
 	case AWAIT:
 		return op->ready(op->context);
 	case YIELD:
@@ -1291,9 +1385,11 @@ point(const struct operation *op)
 
 	operation_finish(t);
 	t->next = *op;
+	if (broken(EXPLORE_FENCES_FORGOTTEN))
+		t->next.fence = t->stores == SLOTS;
 	races_before(current, &t->next, NULL);
 	schedule();
-	if (op->fence) {
+	if (t->next.fence) {
 		t->stores = 0;
 		t->flushers = 0;
 	}
@@ -1327,6 +1423,8 @@ load_value(const struct thread *t, uintptr_t at, unsigned bytes)
 	for (unsigned i = t->buffered; i-- > 0;) {
 		const struct entry *e = &t->buffer[i];
 
+		if (broken(EXPLORE_FORWARD_FORGOTTEN))
+			break;
 		if (overlap(e->at, e->bytes, at, bytes))
 			return memory_read(
 			    (uintptr_t)&e->value + (at - e->at), bytes);
@@ -1355,7 +1453,8 @@ explore_store(
 {
 	struct operation op = operation(STORE_NOW, at, bytes);
 	struct thread *t = &threads[current];
-	bool now = limits.memory == EXPLORE_SC || order == EXPLORE_SEQ;
+	bool now = limits.memory == EXPLORE_SC || order == EXPLORE_SEQ ||
+	    broken(EXPLORE_STORES_AT_ONCE);
 
 	if (bytes > 8)
 		explore_fail("a store of 16 bytes");
@@ -1563,7 +1662,8 @@ run_prepare(void)
 	if (limits.depth > CHANGE_POINTS_MAX)
 		limits.depth = CHANGE_POINTS_MAX;
 	clock_width = widths[limits.memory];
-	reducing = limits.search == EXPLORE_REDUCED;
+	reducing = limits.search == EXPLORE_REDUCED ||
+	    (limits.search == EXPLORE_BOUNDED && !broken(EXPLORE_UNREDUCED));
 	replay_at = limits.replay;
 	prefix = 0;
 	steps_expected = 0;
