@@ -757,6 +757,176 @@ Test(fork, an_executor_can_fork_in_execute)
 	family_close(&family);
 }
 
+/* A task whose copy in the child returns: what has called it must leave all
+ * alone, and come back to where the child's own code begins. For a thread of
+ * the library, that is its end, which a destructor sees. */
+
+#define CHILD_LEFT 12
+
+struct returner {
+	_Atomic uint64_t child;
+	pthread_key_t thread_end;
+	bool in_child;
+};
+
+static void
+leave_child(void *returner)
+{
+	(void)returner;
+	_exit(CHILD_LEFT);
+}
+
+static void
+returner_fork(struct returner *returner)
+{
+	pid_t child = child_split();
+
+	returner->in_child = child == 0;
+	if (child != 0)
+		returner->child = (uint64_t)child;
+	else
+		(void)pthread_setspecific(returner->thread_end, returner);
+}
+
+static void
+then_returns(struct probe *probe)
+{
+	returner_fork(probe->data);
+}
+
+static int
+returning_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	(void)timer;
+	(void)timeout;
+	returner_fork(ctx);
+	return -EAGAIN;
+}
+
+static void
+returner_judge(struct returner *returner)
+{
+	wait_for(&returner->child, 1);
+	assert_u64((uint64_t)child_wait((pid_t)returner->child), CHILD_LEFT);
+}
+
+static void
+returner_open(struct returner *returner)
+{
+	*returner = (struct returner){0};
+	cr_assert(pthread_key_create(&returner->thread_end, leave_child) == 0);
+}
+
+static struct hwt *
+slow_timer_open(void)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_SEC(60)};
+	struct hwt *timer;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	return timer;
+}
+
+/* With a slow_task_ns, the worker looks at the clock after the task. */
+static void
+return_from_worker(const struct hwt_executor *executor, struct probe *probe,
+    struct returner *returner)
+{
+	struct hwt *timer = slow_timer_open();
+
+	assert_rc(
+	    hwt_new_timeout_on(timer, executor, NULL, probe_task, probe, 0), 0);
+	returner_judge(returner);
+	wait_for(&probe->runs, 1);
+	worker_timer_close(timer);
+}
+
+Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_the_worker)
+{
+	struct returner returner;
+	struct probe probe = {.then = then_returns, .data = &returner};
+
+	returner_open(&returner);
+
+	return_from_worker(NULL, &probe, &returner);
+}
+
+Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
+{
+	struct returner returner;
+	struct hwt_executor executor = {
+	    .execute = returning_execute, .ctx = &returner};
+	struct probe probe = {0};
+
+	returner_open(&returner);
+
+	return_from_worker(&executor, &probe, &returner);
+}
+
+Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_a_pool_thread)
+{
+	struct returner returner;
+	struct probe probe = {.then = then_returns, .data = &returner};
+	struct hwt_pool *pool;
+
+	returner_open(&returner);
+	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+
+	return_from_worker(hwt_pool_executor(pool), &probe, &returner);
+
+	assert_rc(hwt_pool_destroy(pool), 0);
+}
+
+Test(fork, a_task_that_returns_in_the_child_gets_back_to_the_loop_of_a_mailbox)
+{
+	struct returner returner;
+	struct probe probe = {.then = then_returns, .data = &returner};
+	struct hwt *timer = slow_timer_open();
+	struct hwt_mailbox *mailbox;
+	int rc = 0;
+
+	returner_open(&returner);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_rc(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox), NULL,
+		      probe_task, &probe, 0),
+	    0);
+
+	while (probe.runs == 0)
+		rc = hwt_mailbox_run(mailbox, 0, NULL);
+
+	if (returner.in_child)
+		_exit(rc == -EOWNERDEAD ? CHILD_LEFT : 1);
+	assert_rc(rc, 0);
+	returner_judge(&returner);
+	worker_timer_close(timer);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}
+
+Test(fork, a_task_that_returns_in_the_child_gets_back_to_hwt_advance)
+{
+	struct returner returner;
+	struct fixture fixture = {0};
+	struct probe probe = {
+	    .fixture = &fixture, .then = then_returns, .data = &returner};
+	uint64_t tasks_started = 5;
+	int rc;
+
+	returner_open(&returner);
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 0);
+	fixture.now_ns += FIXTURE_TICK;
+
+	rc = hwt_advance(fixture.timer, &tasks_started);
+
+	if (returner.in_child)
+		_exit(rc == -EOWNERDEAD && tasks_started == 5 ? CHILD_LEFT : 1);
+	assert_rc(rc, 0);
+	assert_u64(tasks_started, 1);
+	returner_judge(&returner);
+	fixture_close(&fixture);
+}
+
 static void
 periodic_child(void *arg)
 {
@@ -959,4 +1129,11 @@ Test(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
 	assert_rc(hwt_mailbox_run(family.mailbox, 0, NULL), 0);
 	assert_u64(probe.runs, 1);
 	family_close(&family);
+}
+
+Test(fork, a_child_may_have_a_shared_timer_where_the_parent_refused_to)
+{
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+
+	in_child(shared_child, NULL);
 }

@@ -214,6 +214,27 @@ Test(mpsc_queue, a_place_that_is_not_filled_is_passed_over_and_comes_later)
 	tested_close();
 }
 
+Test(mpsc_queue, no_more_than_max_come_also_of_places_filled_late)
+{
+	uint64_t places[3];
+	uint32_t i;
+
+	tested_open();
+	push_many(1, 1);
+	for (i = 0; i < 3; i++)
+		places[i] = reserve();
+	assert_pops(1, 1);
+	assert_u64(pop(10), 0);
+	for (i = 0; i < 3; i++)
+		fill(places[i], 2 + i);
+
+	assert_pops(2, 2);
+	assert_pops(4, 1);
+
+	cr_assert(is_empty());
+	tested_close();
+}
+
 Test(mpsc_queue, a_segment_with_an_open_place_is_kept_until_that_is_filled)
 {
 	uint32_t before;
@@ -357,6 +378,39 @@ Test(mpsc_queue, a_producer_that_rewinds_late_leaves_free_places_alone)
 	push_many(6, 5);
 	assert_pops(1, 10);
 	cr_assert(is_empty());
+	tested_close();
+}
+
+Test(mpsc_queue, a_producer_that_rewinds_late_leaves_another_segment_alone)
+{
+	uint32_t full;
+	uint64_t tail;
+
+	tested_open();
+	push_many(1, MPSC_SLOTS);
+	full = tail_segment(mpsc_end(&tested.queue));
+	push_many(1, 1);
+	tail = mpsc_end(&tested.queue);
+
+	tail_rewind(&tested.queue, full);
+
+	assert_u64(mpsc_end(&tested.queue), tail);
+	tested_close();
+}
+
+Test(mpsc_queue, a_producer_that_rewinds_late_does_not_open_a_closed_one)
+{
+	uint64_t tail;
+
+	tested_open();
+	push_many(1, MPSC_SLOTS);
+	(void)a64_add_seq(&tested.queue.tail, 1);
+	mpsc_close(&tested.queue);
+	tail = mpsc_end(&tested.queue);
+
+	tail_rewind(&tested.queue, tail_segment(tail));
+
+	assert_u64(mpsc_end(&tested.queue), tail);
 	tested_close();
 }
 

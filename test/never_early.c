@@ -293,3 +293,63 @@ Test(never_early, no_task_of_a_real_worker_starts_before_its_delay)
 		    "number %u started early", index);
 	live_close(&live);
 }
+
+/* A clock of one's own may step. */
+
+Test(never_early,
+    a_clock_that_steps_back_before_the_timers_making_starts_nothing)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	fixture.now_ns = FIXTURE_START - 10 * FIXTURE_TICK;
+	probe_schedule(&probe, FIXTURE_TICK);
+
+	assert_u64(fixture_step(&fixture, 5 * FIXTURE_TICK), 0);
+	assert_u64(fixture_step(&fixture, 5 * FIXTURE_TICK), 0);
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 1);
+
+	fixture_close(&fixture);
+}
+
+static void
+then_steps_back(struct probe *probe)
+{
+	if (probe->runs == 1)
+		probe->fixture->now_ns -= 3 * FIXTURE_TICK;
+}
+
+Test(never_early,
+    a_clock_that_steps_back_in_a_periodic_run_repeats_no_grid_point)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture, .then = then_steps_back};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule_periodic(&probe, 5 * FIXTURE_TICK, 5 * FIXTURE_TICK);
+	assert_u64(fixture_tick(&fixture, 5), 1);
+
+	assert_u64(fixture_tick(&fixture, 9), 0);
+	assert_u64(fixture_tick(&fixture, 10), 1);
+
+	fixture_close(&fixture);
+}
+
+Test(never_early, on_a_clock_that_has_come_to_its_end_nothing_is_ever_due)
+{
+	struct fixture fixture = {0};
+	hwt_timeout timeout;
+
+	fixture_open(&fixture, NULL);
+	fixture.now_ns = INT64_MAX;
+	assert_rc(
+	    hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL, 0),
+	    0);
+
+	fixture_step(&fixture, FIXTURE_TICK);
+
+	assert_i64(fixture_remaining(&fixture, timeout), INT64_MAX);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	fixture_close(&fixture);
+}

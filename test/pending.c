@@ -192,3 +192,65 @@ Test(pending, it_is_exact_when_others_cancel_what_one_scheduled)
 	fixture_close(&manual);
 	free(timeouts);
 }
+
+/* A thread keeps memory of its own for few timers at a time. */
+#define MANY 12
+#define TURNS 1000
+
+Test(pending, it_is_exact_on_each_of_many_timers_that_one_thread_uses_in_turn)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+	struct hwt *timers[MANY];
+	hwt_timeout timeouts[MANY][2];
+	unsigned turn;
+	unsigned index;
+
+	for (index = 0; index < MANY; index++)
+		assert_rc(hwt_create(&timers[index], &options), 0);
+	for (turn = 0; turn < TURNS; turn++) {
+		for (index = 0; index < MANY; index++) {
+			hwt_timeout *mine = timeouts[index];
+
+			if (turn >= 2)
+				assert_rc(
+				    hwt_cancel(timers[index], mine[turn % 2]),
+				    0);
+			assert_rc(
+			    hwt_new_timeout(timers[index], &mine[turn % 2],
+				forbidden_task, NULL, HWT_SEC(1)),
+			    0);
+			assert_u64(hwt_pending_timeouts(timers[index]),
+			    turn == 0 ? 1 : 2);
+		}
+	}
+
+	for (index = 0; index < MANY; index++) {
+		struct hwt_unprocessed unprocessed;
+
+		assert_rc(hwt_stop(timers[index], &unprocessed), 0);
+		assert_u64(unprocessed.count, 2);
+		assert_rc(hwt_destroy(timers[index]), 0);
+	}
+}
+
+Test(pending, it_is_exact_on_timers_made_after_others_of_the_thread_are_gone)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+	struct hwt *timers[MANY];
+	unsigned turn;
+	unsigned index;
+
+	for (turn = 0; turn < TURNS; turn++) {
+		for (index = 0; index < MANY; index++) {
+			assert_rc(hwt_create(&timers[index], &options), 0);
+			assert_rc(hwt_new_timeout(timers[index], NULL,
+				      forbidden_task, NULL, HWT_SEC(1)),
+			    0);
+		}
+		for (index = 0; index < MANY; index++) {
+			assert_u64(hwt_pending_timeouts(timers[index]), 1);
+			assert_rc(hwt_stop(timers[index], NULL), 0);
+			assert_rc(hwt_destroy(timers[index]), 0);
+		}
+	}
+}

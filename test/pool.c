@@ -535,3 +535,47 @@ Test(pool, without_memory_none_is_made)
 		thread_await_count("hwt-pool", 0);
 	}
 }
+
+static void *
+destroy_pool(void *pool)
+{
+	(void)hwt_pool_destroy(pool);
+	return NULL;
+}
+
+Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe occupant;
+	struct probe probe = {0};
+	pthread_t thread;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &occupant, &gate);
+	cr_assert(
+	    pthread_create(&thread, NULL, destroy_pool, pooled.pool) == 0);
+	/* Until the pool has seen that it is to end, it takes them. */
+	while (fixture_stats(&pooled.fixture).executor_refused == 0) {
+		pooled_schedule(&pooled, &probe);
+		pooled_step(&pooled);
+	}
+
+	gate_open(&gate);
+	cr_assert(pthread_join(thread, NULL) == 0);
+
+	assert_u64(probe.runs, fixture_stats(&pooled.fixture).started - 1);
+	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
+	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+}
+
+Test(pool, when_there_is_no_memory_for_a_thread_it_says_so)
+{
+	struct hwt_pool *pool = NULL;
+
+	fault_arm_thread(ENOMEM);
+	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
+	fault_disarm();
+
+	cr_assert(pool == NULL);
+}

@@ -317,3 +317,20 @@ Test(relaxed, no_task_of_a_real_worker_starts_before_its_delay)
 		    probes[index].called_ns + probes[index].delay_ns);
 	live_close(&live);
 }
+
+Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
+{
+	hwt_timeout timeout;
+
+	open_relaxed();
+	assert_rc(hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL,
+		      (UINT64_C(1) << 63) - 2),
+	    0);
+	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX - 1);
+
+	fixture_tick(&manual, 1);
+
+	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	fixture_close(&manual);
+}

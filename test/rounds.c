@@ -5,6 +5,8 @@
  */
 #include "test/support_promises.h"
 
+#include <stdlib.h>
+
 SUITE(rounds);
 
 #define TURN (FIXTURE_WHEEL * FIXTURE_TICK)
@@ -387,4 +389,29 @@ Test(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
 
 	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
 	fixture_close(&fixture);
+}
+
+/* More buckets than there are chunks of entries in an arena. */
+#define LONG_WHEEL 16384u
+
+Test(rounds, a_long_wheel_has_room_for_one_timeout_in_each_bucket)
+{
+	struct fixture fixture = {0};
+	struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = LONG_WHEEL};
+	struct probe *probes = calloc(LONG_WHEEL, sizeof(*probes));
+	uint64_t tick;
+
+	cr_assert(probes != NULL);
+	fixture_open(&fixture, &options);
+	for (tick = 1; tick <= LONG_WHEEL; tick++) {
+		probes[tick - 1].fixture = &fixture;
+		probe_schedule(&probes[tick - 1], tick * FIXTURE_TICK);
+	}
+
+	for (tick = 1; tick <= LONG_WHEEL; tick++)
+		assert_u64(fixture_tick(&fixture, tick), 1);
+
+	fixture_close(&fixture);
+	free(probes);
 }

@@ -164,16 +164,25 @@ let_others_fall_asleep(void)
 }
 
 pid_t
-child_fork(void (*body)(void *arg), void *arg)
+child_split(void)
 {
 	pid_t child;
 
 	if (WITH_ASAN)
 		let_others_fall_asleep();
 	child = fork();
+	if (child == 0)
+		child_set_alarm();
+	return child;
+}
+
+pid_t
+child_fork(void (*body)(void *arg), void *arg)
+{
+	pid_t child = child_split();
+
 	if (child != 0)
 		return child;
-	child_set_alarm();
 	body(arg);
 	_exit(0);
 }

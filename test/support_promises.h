@@ -64,6 +64,9 @@ void child_require(bool holds, const char *file, int line, const char *text);
 void child_require_rc(
     int rc, int expected, const char *file, int line, const char *text);
 
+/* Forks; 0 in the child, which has a minute and must end with _exit. */
+pid_t child_split(void);
+
 /* Forks; the child runs body, has a minute for it, and ends with _exit. */
 pid_t child_fork(void (*body)(void *arg), void *arg);
 /* Waits for the child's end: its exit status, or 256 and more for a child that
