@@ -62,8 +62,6 @@
 static inline int
 timer_enter(struct hwt *timer)
 {
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
 	/* E:gate acquire */
 	if (__builtin_expect(a64_load_acquire(&timer->gate) == 1, 1))
 		return 0;
@@ -603,8 +601,7 @@ wait_while_running(struct hwt *timer, uint64_t id)
 
 	for (;;) {
 		word = record_word(timer, id, &record);
-		if (!word_matches(word, id) ||
-		    word_state(word) != STATE_RUNNING)
+		if (!word_matches(word, id))
 			return;
 		/* The low half: it changes with the state. */
 		futex_wait(&record->pair, (uint32_t)word, HWT_NEVER);

@@ -77,11 +77,11 @@ wheel_length(const struct hwt_options *options)
 static bool
 attr_is_valid(const pthread_attr_t *attr)
 {
-	int state;
+	int state = PTHREAD_CREATE_JOINABLE;
 
-	return attr == NULL ||
-	    (pthread_attr_getdetachstate(attr, &state) == 0 &&
-		state == PTHREAD_CREATE_JOINABLE);
+	if (attr != NULL)
+		(void)pthread_attr_getdetachstate(attr, &state);
+	return state == PTHREAD_CREATE_JOINABLE;
 }
 
 static bool

@@ -278,7 +278,7 @@ vacate_slot(void)
 	process_lock();
 	for (i = 0; i < THREAD_SLOTS; i++) {
 		slot = &thread_state.slot[i];
-		if (slot->timer == NULL || !slot_lives(slot))
+		if (!slot_lives(slot))
 			break;
 	}
 	if (i == THREAD_SLOTS)

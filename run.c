@@ -38,14 +38,12 @@ run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
 	thread_state.frames = frame.outer;
 }
 
-/* The first grid point after now. */
+/* The first grid point after now; deadline_ns has been due. */
 static uint64_t
 next_deadline(uint64_t deadline_ns, uint64_t period_ns, uint64_t now_ns)
 {
 	uint64_t periods;
 
-	if (deadline_ns >= DEADLINE_NEVER)
-		return DEADLINE_NEVER;
 	periods =
 	    now_ns < deadline_ns ? 1 : (now_ns - deadline_ns) / period_ns + 1;
 	if (periods > (DEADLINE_NEVER - deadline_ns) / period_ns)

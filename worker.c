@@ -247,7 +247,7 @@ log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 
 	if (*logged_ns != 0 && now_ns - *logged_ns < SECOND_NS)
 		return;
-	*logged_ns = now_ns != 0 ? now_ns : 1;
+	*logged_ns = now_ns | 1;
 	timer_log(timer, LOG_WARNING, message);
 }
 
