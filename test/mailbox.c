@@ -236,6 +236,39 @@ Test(mailbox, max_0_starts_all_that_are_there_now_and_no_more)
 	mailed_close(&mailed);
 }
 
+/* Two more come, and a run inside the task takes one of them. */
+static void
+then_two_more_and_a_run(struct probe *probe)
+{
+	struct probe *more = probe->data;
+	struct mailed *mailed = more[0].data;
+
+	mailed_schedule(mailed, &more[0]);
+	mailed_schedule(mailed, &more[1]);
+	mailed_step(mailed);
+	probe->rc = hwt_mailbox_run(mailed->mailbox, 1, NULL);
+}
+
+Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
+{
+	struct mailed mailed = {0};
+	struct probe more[2] = {{.data = &mailed}};
+	struct probe probe = {.then = then_two_more_and_a_run, .data = more};
+
+	mailed_open(&mailed);
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_rc(probe.rc, 0);
+	assert_u64(more[0].runs + more[1].runs, 1);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(more[0].runs + more[1].runs, 2);
+	mailed_close(&mailed);
+}
+
 Test(mailbox, an_empty_one_starts_nothing)
 {
 	struct mailed mailed = {0};
