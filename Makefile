@@ -8,6 +8,7 @@
 #   make tidy       checks the style of the sources; a part of check
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
+#   make soak       minutes of everything at once; figures in the last lines
 #   make perf       runs the benchmarks; one alone: make build/plain/perf/NAME
 #   make deps       installs what demo and check need (they do so themselves)
 #   make install    into PREFIX, /usr/local unless told otherwise
@@ -23,6 +24,7 @@
 #   V=1              shows the commands
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       make check: the stress programs' work, in percent
+#   SOAK=3600        make soak: how many seconds, 600 unless told otherwise
 #
 # build has one folder per way of building: plain, clang (a second compiler),
 # asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics), and
@@ -47,6 +49,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 DOCDIR ?= $(PREFIX)/share/doc/hwt
 MANDIR ?= $(PREFIX)/share/man
 STRESS ?= 100
+SOAK ?= 600
 
 ifneq ($(filter check,$(MAKECMDGOALS)),)
 export WERROR := 1
@@ -63,6 +66,7 @@ endif
 core := $(wildcard *.c executor/*.c)
 tests := $(wildcard test/*.c)
 stress := $(wildcard test/stress/*.c)
+soak := $(wildcard test/soak/*.c)
 misuse := $(wildcard test/misuse/*.c)
 explore := $(wildcard test/explore/*.c)
 perf := $(wildcard perf/*.c)
@@ -124,17 +128,18 @@ endif
 libraries := build/plain/libhwt.a build/plain/libhwt.so
 perf_programs := $(perf:%.c=build/plain/%)
 example_programs := $(example_mains:%.c=build/plain/%)
+soak_programs := $(soak:%.c=build/plain/%)
 fork_stress := $(wildcard test/stress/fork_*.c)
 clang_objects := $(patsubst %.c,build/clang/%.o, \
-	$(stress) $(misuse) $(perf) $(examples))
+	$(stress) $(soak) $(misuse) $(perf) $(examples))
 check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
 	$(perf_programs) $(example_programs) \
-	build/plain/hwt-test $(stress:%.c=build/plain/%) \
+	build/plain/hwt-test $(stress:%.c=build/plain/%) $(soak_programs) \
 	build/clang/hwt-test $(clang_objects) \
 	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
-.PHONY: all help deps deps-demo deps-check demo check tidy perf
+.PHONY: all help deps deps-demo deps-check demo check tidy soak perf
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -159,6 +164,9 @@ check: deps-check $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 
 tidy:
 	@tools/tidy
+
+soak: $(soak_programs)
+	@test/check/soak $(SOAK) $^
 
 perf: $(perf_programs)
 	@set -e; for p in $^; do echo "== $$p"; $$p; done
@@ -202,7 +210,7 @@ build/$1/hwt-test: $(tests:%.c=build/$1/%.o) build/$1/libhwt.a \
 	$$(Q)$$(call link,$1) $(wrapped:%=-Wl,--wrap=%) -o $$@ $$^ \
 		-lcriterion $$(call libs,$1)
 
-$(patsubst %.c,build/$1/%,$(stress) $(misuse)): %: %.o \
+$(patsubst %.c,build/$1/%,$(stress) $(soak) $(misuse)): %: %.o \
 		build/$1/libhwt.a
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
