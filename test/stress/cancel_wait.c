@@ -16,9 +16,9 @@
 enum {
 	ROUNDS = 800,
 	JOBS = 48,
-	WAITERS = 3,
+	WAITERS_MAX = 15,
 	/* The threads, and a task that does the same. */
-	PARTIES = WAITERS + 1
+	PARTIES_MAX = WAITERS_MAX + 1
 };
 
 #define ALIVE UINT64_C(0xa11fea11fea11fe0)
@@ -198,27 +198,35 @@ job_verify(struct job *job)
 	runs_total += job->runs;
 }
 
+/* Three, and in every eighth round more, up to all. */
+static unsigned
+some_waiters(uint64_t number)
+{
+	return number % 8 ? 3 : 1 + (unsigned)(number / 8 % WAITERS_MAX);
+}
+
 static void
 round_run(uint64_t *random, uint64_t number)
 {
 	struct hwt *timer = round_.timer;
-	pthread_t threads[WAITERS];
-	uintptr_t salt = number * PARTIES;
+	pthread_t threads[WAITERS_MAX];
+	unsigned waiters = some_waiters(number);
+	uintptr_t salt = number * PARTIES_MAX;
 	unsigned i;
 	int error;
 
 	memset(&round_, 0, sizeof(round_));
 	round_.timer = timer;
-	round_.waiting = PARTIES;
+	round_.waiting = waiters + 1;
 	for (i = 0; i < JOBS; i++)
 		job_schedule(&round_.jobs[i], random);
-	for (i = 0; i < WAITERS; i++)
+	for (i = 0; i < waiters; i++)
 		threads[i] = stress_thread(waiter_thread, (void *)(salt + i));
 	error = hwt_new_timeout(timer, NULL, waiter_task,
-	    (void *)(salt + WAITERS), random_below(random, HWT_MS(1)));
+	    (void *)(salt + waiters), random_below(random, HWT_MS(1)));
 	stress_must(!error, "hwt_new_timeout: %d", error);
 	stress_phase("waiters run", number);
-	for (i = 0; i < WAITERS; i++)
+	for (i = 0; i < waiters; i++)
 		stress_join(threads[i]);
 	while (atomic_load(&round_.waiting))
 		stress_sleep_ns(50000);

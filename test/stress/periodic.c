@@ -16,7 +16,8 @@
 enum {
 	ROUNDS = 70,
 	BEATS = 30,
-	CANCELLERS = 2
+	/* With the worker and the loop, 3 to 16 threads. */
+	MEDDLERS_MAX = 14
 };
 
 /* What other threads do to it. */
@@ -238,7 +239,8 @@ round_executors_start(uint64_t *random)
 static void
 round_run(uint64_t *random, uint64_t number)
 {
-	pthread_t meddlers[CANCELLERS];
+	pthread_t meddlers[MEDDLERS_MAX];
+	unsigned meddling = 1 + (unsigned)(number % MEDDLERS_MAX);
 	uint64_t runs_before = runs_total, cancelled_before = cancelled_total;
 	struct hwt_stats stats;
 	unsigned i;
@@ -250,14 +252,14 @@ round_run(uint64_t *random, uint64_t number)
 	    timer_create_ns(HWT_US(100 + random_below(random, 900)), 64, 0);
 	for (i = 0; i < BEATS; i++)
 		beat_schedule(&round_.beats[i], random);
-	for (i = 0; i < CANCELLERS; i++)
-		meddlers[i] = stress_thread(
-		    meddler_thread, (void *)(uintptr_t)(number * 4 + i));
+	for (i = 0; i < meddling; i++)
+		meddlers[i] = stress_thread(meddler_thread,
+		    (void *)(uintptr_t)(number * MEDDLERS_MAX + i));
 	stress_sleep_ns(random_below(random, HWT_MS(200)));
 	stress_phase("stop", number);
 	listed_total += round_stop();
 	atomic_store(&round_.quit, true);
-	for (i = 0; i < CANCELLERS; i++)
+	for (i = 0; i < meddling; i++)
 		stress_join(meddlers[i]);
 	stress_phase("executors drain", number);
 	stress_check(!hwt_pool_destroy(pool), "hwt_pool_destroy");

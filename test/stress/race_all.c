@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything at once: producers, cancellers and a rescheduler against the
- * worker, five kinds of executor, and a stop at a random moment.
+ * Everything at once: producers, cancellers and reschedulers against the
+ * worker, five kinds of executor, and stops at a random moment.
  *
- * A round makes a timer, lets the threads at it and stops it. Each timeout has
- * an item that counts how it ended: started, cancelled, unprocessed. When the
+ * A round makes a timer, lets 2 to 16 threads at it, a number after the other,
+ * and stops it from up to three threads at the same time. Each timeout has an
+ * item that counts how it ended: started, cancelled, unprocessed. When the
  * executors have drained, each accepted item must have ended exactly once and
- * each refused one never; the sums must be those of hwt_read_stats; no task
- * may have started before its time by CLOCK_MONOTONIC; nothing may be pending.
+ * each refused one never; one stop must have got the list; the sums must be
+ * those of hwt_read_stats; no task may have started before its time by
+ * CLOCK_MONOTONIC; nothing may be pending.
+ *
+ * Some items of batches are periodic. Such a one ends when it is cancelled or
+ * given back; or its last run ends it, because a cancel or the stop came while
+ * it was in an executor or running. Its k-th run is not before its first
+ * deadline and k periods.
  *
  * The payload of an item is a plain word on purpose. It belongs to the
  * producer, then to whoever ends the timeout; ThreadSanitizer thus checks the
@@ -23,14 +30,23 @@ enum {
 	/* Cancellers choose among that many of the newest timeouts. */
 	WINDOW = 2048,
 	HELD_MAX = 256,
-	PRODUCERS = 2,
-	CANCELLERS = 2,
+	THREADS_MIN = 2,
+	THREADS_MAX = 16,
+	STOPPERS_MAX = 3
 };
 
 enum {
 	STARTED = 1,
-	CANCELLED = 1 << 8,
-	UNPROCESSED = 1 << 16
+	CANCELLED = 1 << 24,
+	UNPROCESSED = 1 << 28
+};
+
+/* What a thread of a round does. */
+enum role {
+	PRODUCE,
+	CANCEL,
+	RESCHEDULE,
+	ROLES
 };
 
 enum kind {
@@ -55,7 +71,10 @@ struct item {
 	/* Held by the one thread that reschedules this item. */
 	atomic_bool rescheduling;
 	uint64_t payload;
-	uint64_t due_ns, started_ns;
+	/* started_ns: of the last run. */
+	uint64_t due_ns, started_ns, period_ns;
+	/* Of a periodic one: somebody has moved its grid. */
+	atomic_bool moved;
 };
 
 /* Timeouts that the moody executor has accepted for its own thread. */
@@ -80,14 +99,18 @@ static struct {
 	/* By max_pending; by executors. */
 	atomic_uint_fast64_t rejected, refused;
 	atomic_uint_fast64_t rescheduled;
-	/* Accepted, started, cancelled, unprocessed. */
+	/* Accepted, ended by a task, cancelled, unprocessed. */
 	uint64_t counts[4];
+	/* As hwt_read_stats counts them: each run. */
+	uint64_t runs;
+	/* Stops that got a list that was not empty. */
+	atomic_uint lists;
 	struct item items[ITEMS];
 	hwt_timeout handles[ITEMS];
 } round_;
 
 static uint64_t total_accepted, total_started, total_cancelled;
-static uint64_t total_unprocessed, total_rescheduled;
+static uint64_t total_unprocessed, total_rescheduled, total_periodic_runs;
 
 /* To be called by whoever has just ended the timeout, or by its task. */
 static void
@@ -113,10 +136,28 @@ item_seen_ended(struct item *item)
 {
 	uint64_t index = (uint64_t)(item - round_.items);
 
-	if (atomic_load_explicit(&item->ends, memory_order_relaxed) != STARTED)
+	if (item->period_ns ||
+	    atomic_load_explicit(&item->ends, memory_order_relaxed) != STARTED)
 		return;
 	stress_check(item->payload == PAYLOAD_ENDED(index),
 	    "item %" PRIu64 ": -ENOENT before its task had ended", index);
+}
+
+/* The payload stays, until the end; but each run writes it, so that runs that
+ * overlapped would be told. */
+static void
+periodic_run(struct item *item)
+{
+	uint64_t index = (uint64_t)(item - round_.items);
+
+	stress_check(item->payload == PAYLOAD_SCHEDULED(index),
+	    "item %" PRIu64 ": arg is not as it was lent", index);
+	item->payload = PAYLOAD_SCHEDULED(index);
+	if (!atomic_load(&item->moved))
+		stress_check(item->started_ns >= item->due_ns,
+		    "item %" PRIu64 ": a run %" PRIu64 " ns early", index,
+		    item->due_ns - item->started_ns);
+	item->due_ns += item->period_ns;
 }
 
 static void
@@ -132,7 +173,10 @@ task(hwt_timeout timeout, void *arg)
 	if (item->kind == INLINE || item->kind == REFUSING)
 		stress_check(!atomic_load(&round_.stopped),
 		    "item %zu: started in the worker after stop", index);
-	item_take_back(item);
+	if (item->period_ns)
+		periodic_run(item);
+	else
+		item_take_back(item);
 }
 
 static int
@@ -307,6 +351,10 @@ produce_batch(uint64_t *random)
 		item = &round_.items[first + i];
 		specs[i].delay_ns = some_delay(random);
 		item_prepare(item, specs[i].delay_ns, random);
+		if (!random_below(random, 8))
+			item->period_ns =
+			    1 + random_below(random, 20 * round_.tick_ns);
+		specs[i].period_ns = item->period_ns;
 		specs[i].task = task;
 		specs[i].arg = item;
 		specs[i].executor = round_.executors[item->kind];
@@ -399,11 +447,16 @@ reschedule_one(struct item *item, uint64_t *random)
 {
 	uint64_t delay_ns = some_delay(random);
 	uint64_t asked_ns = stress_now_ns();
-	int error = hwt_reschedule(
-	    round_.timer, round_.handles[item - round_.items], delay_ns);
+	int error;
 
+	if (item->period_ns)
+		atomic_store(&item->moved, true);
+	error = hwt_reschedule(
+	    round_.timer, round_.handles[item - round_.items], delay_ns);
 	if (!error) {
 		atomic_fetch_add(&round_.rescheduled, 1);
+		if (item->period_ns)
+			return;
 		item->due_ns =
 		    delay_ns >= INT64_MAX ? UINT64_MAX : asked_ns + delay_ns;
 	} else if (error == -ENOENT) {
@@ -484,7 +537,7 @@ round_begin(uint64_t *random)
 }
 
 static void
-round_stop(uint64_t *random)
+stop_once(uint64_t *random)
 {
 	struct hwt_unprocessed unprocessed;
 	struct hwt_timeout_info info;
@@ -515,6 +568,54 @@ round_stop(uint64_t *random)
 	stress_check(walked == unprocessed.count,
 	    "%" PRIu64 " unprocessed, count %" PRIu64, walked,
 	    unprocessed.count);
+	if (walked)
+		atomic_fetch_add(&round_.lists, 1);
+}
+
+static void *
+stopper_thread(void *arg)
+{
+	uint64_t random = random_seed((uintptr_t)arg);
+
+	stress_spin(random_below(&random, 20000));
+	stop_once(&random);
+	return NULL;
+}
+
+/* From several threads at a time. */
+static void
+round_stop(uint64_t *random, uintptr_t salt)
+{
+	unsigned others = (unsigned)random_below(random, STOPPERS_MAX);
+	pthread_t threads[STOPPERS_MAX];
+	unsigned i;
+
+	for (i = 0; i < others; i++)
+		threads[i] =
+		    stress_thread(stopper_thread, (void *)(salt + 48 + i));
+	stop_once(random);
+	for (i = 0; i < others; i++)
+		stress_join(threads[i]);
+	stress_check(atomic_load(&round_.lists) <= 1, "%u stops got the list",
+	    atomic_load(&round_.lists));
+}
+
+static void
+periodic_verify(size_t index, unsigned ends, uint64_t counts[4])
+{
+	unsigned runs = ends % CANCELLED;
+
+	ends -= runs;
+	round_.runs += runs;
+	total_periodic_runs += runs;
+	counts[1] += !ends;
+	counts[2] += ends == CANCELLED;
+	counts[3] += ends == UNPROCESSED;
+	stress_check(!ends || ends == CANCELLED || ends == UNPROCESSED,
+	    "item %zu: periodic, ended %#x", index, ends);
+	stress_check(ends || runs,
+	    "item %zu: periodic, ended without a run, a cancel or a stop",
+	    index);
 }
 
 static void
@@ -531,6 +632,11 @@ item_verify(size_t index, uint64_t counts[4])
 		return;
 	}
 	counts[0]++;
+	if (item->period_ns) {
+		periodic_verify(index, ends, counts);
+		return;
+	}
+	round_.runs += ends == STARTED;
 	counts[1] += ends == STARTED;
 	counts[2] += ends == CANCELLED;
 	counts[3] += ends == UNPROCESSED;
@@ -570,9 +676,9 @@ round_verify_stats(void)
 	stress_check(stats.scheduled == round_.counts[0],
 	    "stats.scheduled %" PRIu64 ", accepted %" PRIu64, stats.scheduled,
 	    round_.counts[0]);
-	stress_check(stats.started == round_.counts[1],
+	stress_check(stats.started == round_.runs,
 	    "stats.started %" PRIu64 ", started %" PRIu64, stats.started,
-	    round_.counts[1]);
+	    round_.runs);
 	stress_check(stats.cancelled == round_.counts[2],
 	    "stats.cancelled %" PRIu64 ", cancelled %" PRIu64, stats.cancelled,
 	    round_.counts[2]);
@@ -617,33 +723,40 @@ round_end_timer_first(void)
 	round_verify_items();
 }
 
+/* One of each role, if there are threads enough; the others at random. */
+static pthread_t
+round_thread(uint64_t *random, unsigned number, unsigned count, uintptr_t salt)
+{
+	static void *(*const run[ROLES])(void *arg) = {
+	    producer_thread, canceller_thread, rescheduler_thread};
+	unsigned role = number;
+
+	if (number && (number >= ROLES || count < ROLES))
+		role = (unsigned)random_below(random, ROLES);
+	return stress_thread(run[role], (void *)(salt + number));
+}
+
 static void
 round_run(uint64_t *random, uint64_t number)
 {
-	pthread_t producers[PRODUCERS], cancellers[CANCELLERS], rescheduler;
+	pthread_t threads[THREADS_MAX];
+	unsigned count = THREADS_MIN +
+	    (unsigned)((number + ROLES) % (THREADS_MAX - THREADS_MIN + 1));
 	uintptr_t salt = number * 64;
 	unsigned i;
 
 	stress_phase("start", number);
 	round_begin(random);
-	for (i = 0; i < PRODUCERS; i++)
-		producers[i] =
-		    stress_thread(producer_thread, (void *)(salt + i));
-	for (i = 0; i < CANCELLERS; i++)
-		cancellers[i] =
-		    stress_thread(canceller_thread, (void *)(salt + i));
-	rescheduler = stress_thread(rescheduler_thread, (void *)salt);
+	for (i = 0; i < count; i++)
+		threads[i] = round_thread(random, i, count, salt);
 	stress_sleep_ns(random_below(random, 100000000));
 	stress_phase("stop", number);
-	round_stop(random);
-	stress_phase("producers end", number);
-	for (i = 0; i < PRODUCERS; i++)
-		stress_join(producers[i]);
+	round_stop(random, salt);
 	stress_sleep_ns(random_below(random, 1000000));
+	stress_phase("threads end", number);
 	atomic_store(&round_.quit, true);
-	for (i = 0; i < CANCELLERS; i++)
-		stress_join(cancellers[i]);
-	stress_join(rescheduler);
+	for (i = 0; i < count; i++)
+		stress_join(threads[i]);
 	stress_phase("executors drain", number);
 	if (random_below(random, 4))
 		round_end_executors_first();
@@ -664,9 +777,12 @@ main(int argc, char **argv)
 	stress_check(total_started && total_cancelled && total_unprocessed &&
 		total_rescheduled,
 	    "the rounds did not see every kind of end");
-	return stress_end("%" PRIu64 " rounds, accepted %" PRIu64
-			  " = started %" PRIu64 " + cancelled %" PRIu64
-			  " + unprocessed %" PRIu64 ", rescheduled %" PRIu64,
-	    rounds, total_accepted, total_started, total_cancelled,
-	    total_unprocessed, total_rescheduled);
+	return stress_end("%" PRIu64 " rounds of %d to %d threads, accepted "
+			  "%" PRIu64 " = started %" PRIu64
+			  " + cancelled %" PRIu64 " + unprocessed %" PRIu64
+			  ", rescheduled %" PRIu64 ", %" PRIu64
+			  " runs of periodic ones",
+	    rounds, THREADS_MIN, THREADS_MAX, total_accepted, total_started,
+	    total_cancelled, total_unprocessed, total_rescheduled,
+	    total_periodic_runs);
 }

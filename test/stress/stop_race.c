@@ -5,8 +5,9 @@
  * limit. (Netty hangs in 10 of 4000 such races and loses timeouts in 51 of
  * 400.)
  *
- * In each race some racers and the main thread leave a barrier together, each
- * after a random moment, and act on one timer, which the main thread stops.
+ * In each race 1 to 15 racers and the main thread leave a barrier together,
+ * each after a random moment, and act on one timer, which the main thread
+ * stops. All racers do the same, or each something else.
  * Then each accepted timeout must have ended exactly once, a batch as a whole
  * or not at all, exactly one stop must have got the list, and no task may have
  * started after a stop returned.
@@ -14,10 +15,12 @@
 #include "stress.h"
 
 enum {
-	RACES = 12000,
-	RACERS = 3,
+	RACES = 9000,
+	RACERS_MAX = 15,
 	BATCH_MAX = 64,
-	ITEMS = RACERS * BATCH_MAX,
+	/* Each racer has its own, and so has the main thread. */
+	PREFILLED = RACERS_MAX * BATCH_MAX,
+	ITEMS = PREFILLED + BATCH_MAX,
 	SPIN_MAX = 4000
 };
 
@@ -27,6 +30,7 @@ enum mode {
 	START,
 	STOP,
 	STOP_WITHIN,
+	MIXED,
 	MODES
 };
 
@@ -46,14 +50,16 @@ struct racer {
 static struct {
 	struct hwt *timer;
 	enum mode mode;
-	bool quit;
 	atomic_bool stopped, blocked, release;
 	struct item items[ITEMS];
 } race;
 
 static pthread_barrier_t gate;
-static struct racer racers[RACERS];
+static struct racer racers[RACERS_MAX];
+static unsigned racers_count;
+static bool quit;
 static atomic_uint_fast64_t accepted_total, started_total;
+static uint64_t races_total;
 
 static void
 task(hwt_timeout timeout, void *arg)
@@ -198,9 +204,13 @@ stop_within(uint64_t *random)
 static void
 act(struct racer *racer)
 {
+	enum mode mode = race.mode;
+
 	racer->listed = 0;
+	if (mode == MIXED)
+		mode = (enum mode)random_below(&racer->random, MIXED);
 	stress_spin(random_below(&racer->random, SPIN_MAX));
-	switch (race.mode) {
+	switch (mode) {
 	case SCHEDULE:
 		schedule_some(racer);
 		break;
@@ -225,7 +235,7 @@ racer_thread(void *arg)
 
 	for (;;) {
 		pthread_barrier_wait(&gate);
-		if (race.quit)
+		if (quit)
 			return NULL;
 		act(racer);
 		pthread_barrier_wait(&gate);
@@ -236,22 +246,23 @@ static void
 race_prefill(uint64_t *random)
 {
 	unsigned count = 1 + (unsigned)random_below(random, BATCH_MAX);
+	struct item *items = &race.items[PREFILLED];
 	unsigned i = 0;
 	int error;
 
 	if (race.mode == STOP_WITHIN) {
 		error = hwt_new_timeout(
-		    race.timer, NULL, blocking_task, &race.items[0], 0);
+		    race.timer, NULL, blocking_task, &items[0], 0);
 		stress_must(!error, "hwt_new_timeout: %d", error);
-		race.items[i++].accepted = true;
+		items[i++].accepted = true;
 		while (!atomic_load(&race.blocked))
 			sched_yield();
 	}
 	for (; i < count; i++) {
 		error = hwt_new_timeout(
-		    race.timer, NULL, task, &race.items[i], some_delay(random));
+		    race.timer, NULL, task, &items[i], some_delay(random));
 		stress_must(!error, "hwt_new_timeout: %d", error);
-		race.items[i].accepted = true;
+		items[i].accepted = true;
 	}
 }
 
@@ -269,7 +280,7 @@ race_verify(uint64_t listed)
 		    race.items[i].accepted ? "accepted" : "refused", ends);
 		accepted_total += race.items[i].accepted;
 	}
-	for (i = 0; i < RACERS; i++)
+	for (i = 0; i < racers_count; i++)
 		lists += racers[i].listed > 0;
 	stress_check(
 	    lists <= 1, "mode %d: %u stops got a list", (int)race.mode, lists);
@@ -311,28 +322,43 @@ race_run(uint64_t *random, uint64_t number)
 	stress_check(!error, "hwt_destroy: %d", error);
 }
 
-int
-main(int argc, char **argv)
+/* A share of the races with that many racers. */
+static void
+run_racers(uint64_t *random, unsigned count)
 {
-	uint64_t random, races, number;
+	uint64_t races = 1 + stress_scaled(RACES) / RACERS_MAX, number;
 	unsigned i;
 
-	stress_begin("stop_race", argc, argv);
-	random = random_seed(0);
-	races = stress_scaled(RACES);
-	pthread_barrier_init(&gate, NULL, RACERS + 1);
-	for (i = 0; i < RACERS; i++) {
+	quit = false;
+	racers_count = count;
+	pthread_barrier_init(&gate, NULL, count + 1);
+	for (i = 0; i < count; i++) {
 		racers[i].index = i;
-		racers[i].random = random_seed(1 + i);
+		racers[i].random = random_next(random);
 		racers[i].thread = stress_thread(racer_thread, &racers[i]);
 	}
 	for (number = 0; number < races; number++)
-		race_run(&random, number);
-	race.quit = true;
+		race_run(random, number);
+	races_total += races;
+	quit = true;
 	pthread_barrier_wait(&gate);
-	for (i = 0; i < RACERS; i++)
+	for (i = 0; i < count; i++)
 		stress_join(racers[i].thread);
-	return stress_end("%" PRIu64 " races, accepted %" PRIu64
-			  ", of which %" PRIu64 " ran",
-	    races, (uint64_t)accepted_total, (uint64_t)started_total);
+	pthread_barrier_destroy(&gate);
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t random;
+	unsigned count;
+
+	stress_begin("stop_race", argc, argv);
+	random = random_seed(0);
+	for (count = 1; count <= RACERS_MAX; count++)
+		run_racers(&random, count);
+	return stress_end("%" PRIu64 " races of 2 to %d threads, accepted "
+			  "%" PRIu64 ", of which %" PRIu64 " ran",
+	    races_total, RACERS_MAX + 1, (uint64_t)accepted_total,
+	    (uint64_t)started_total);
 }
