@@ -3,10 +3,13 @@
  * What threads and timers leave behind when they end.
  *
  *   threads  thousands of short-lived threads schedule on one timer, cancel
- *            some, leave some to run and some for later threads to cancel
+ *            some, leave some to run and some for later threads to cancel;
+ *            some schedule and cancel again from a destructor of their
+ *            thread-specific data, when their records were given back already
  *   timers   timers come and go under threads that live on: one that used
  *            every timer before, and one that ends only after the timer of
- *            which it may hold records is gone
+ *            which it may hold records is gone; in every second turn it ends
+ *            while the timer is being stopped and destroyed
  *
  * Nothing may be lost, and neither memory nor the number of threads and file
  * descriptors may grow. Memory after a tenth of the work and at the end may
@@ -64,6 +67,29 @@ struct life {
 	uint64_t random;
 };
 
+/* Its destructor runs in each round after the library's, which was made first;
+ * it has two rounds of the four that there are, and leaves the next one to the
+ * library. */
+static pthread_key_t last_words;
+static atomic_uint_fast64_t last_words_said;
+
+static void
+say_last_words(void *arg)
+{
+	static _Thread_local bool said;
+	struct hwt *timer = arg;
+	unsigned i;
+
+	for (i = 0; i < PER_LIFE; i++)
+		cancel(timer, schedule(timer, HWT_MS(1)));
+	schedule(timer, 0);
+	atomic_fetch_add(&last_words_said, 1);
+	if (said)
+		return;
+	said = true;
+	stress_must(!pthread_setspecific(last_words, timer), "setspecific");
+}
+
 static void *
 life_thread(void *arg)
 {
@@ -85,6 +111,9 @@ life_thread(void *arg)
 			cancel(life->timer, timeout);
 		}
 	}
+	if (random_below(&life->random, 8) == 0)
+		stress_must(!pthread_setspecific(last_words, life->timer),
+		    "pthread_setspecific");
 	return NULL;
 }
 
@@ -137,6 +166,7 @@ run_threads(void)
 	    atomic_load(&accepted))
 		stress_sleep_ns(HWT_MS(1));
 	stress_check(!hwt_pending_timeouts(timer), "threads: pending");
+	stress_check(last_words_said, "no destructor used the timer");
 	stress_check(!hwt_stop(timer, NULL), "hwt_stop");
 	stress_check(!hwt_destroy(timer), "hwt_destroy");
 	return late;
@@ -177,15 +207,19 @@ survivor_thread(void *arg)
 	}
 }
 
-/* Ends after its only timer. */
+/* Ends after its only timer, or at the same time. */
 static void *
 widow_thread(void *arg)
 {
-	uint64_t random = random_seed(2000 + (uintptr_t)arg);
+	uint64_t number = (uintptr_t)arg;
+	uint64_t random = random_seed(2000 + number);
 
 	use(current, &random);
 	pthread_barrier_wait(&used);
-	pthread_barrier_wait(&gone);
+	if (number % 2)
+		stress_sleep_ns(random_below(&random, HWT_US(400)));
+	else
+		pthread_barrier_wait(&gone);
 	return NULL;
 }
 
@@ -211,7 +245,8 @@ run_timer(uint64_t number, uint64_t *random)
 	    (uint64_t)atomic_load(&accepted));
 	atomic_fetch_sub(&accepted, unprocessed.count);
 	stress_check(!hwt_destroy(current), "hwt_destroy");
-	pthread_barrier_wait(&gone);
+	if (number % 2 == 0)
+		pthread_barrier_wait(&gone);
 	stress_join(widow);
 }
 
@@ -243,6 +278,8 @@ main(int argc, char **argv)
 
 	stress_begin("threads_come_and_go", argc, argv);
 	timers = stress_scaled(TIMERS);
+	stress_must(!pthread_key_create(&last_words, say_last_words),
+	    "pthread_key_create");
 	pthread_barrier_init(&born, NULL, 2);
 	pthread_barrier_init(&used, NULL, 3);
 	pthread_barrier_init(&gone, NULL, 2);
