@@ -573,7 +573,7 @@ fork_now_and_then(void)
 	if (!child) {
 		atomic_store(&stress.failures, 0);
 		check_dead(hwt_start(timers[0]));
-		child_live(&family, true);
+		child_live(&family, true, true);
 		stress_check(!hwt_destroy(timers[0]), "in a child: destroy");
 		_exit(atomic_load(&stress.failures) ? 1 : 0);
 	}

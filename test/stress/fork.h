@@ -8,6 +8,10 @@
  * ends, and the kernel kills what children are left. A child has no watchdog of
  * its own: the fork itself may be what hangs, and the signal mask is that of
  * the thread that forked.
+ *
+ * Some children fork in the midst of their own life, with a timer, a pool and a
+ * mailbox at work; the grandchild finds dead what its parent made and what it
+ * inherited, and lives as a child does.
  */
 #ifndef STRESS_FORK_H
 #define STRESS_FORK_H
@@ -21,7 +25,8 @@
 enum {
 	CHILD_PATIENCE_S = 20,
 	CHILD_EXECUTORS = 5,
-	CHILD_TIMEOUTS = 2 * CHILD_EXECUTORS
+	CHILD_TIMEOUTS = 2 * CHILD_EXECUTORS,
+	GRANDCHILD_ONE_IN = 8
 };
 
 /* One object of each kind, all of them in use. */
@@ -32,6 +37,8 @@ struct family {
 	const struct hwt_executor *pool_executor, *mailbox_executor;
 	hwt_timeout pending, manual_pending;
 	struct hwt_unprocessed list;
+	/* Some other thread is starting, using or stopping it; NULL: none. */
+	struct hwt *_Atomic stopping;
 };
 
 static inline void
@@ -134,7 +141,11 @@ child_check_dead_timer(struct hwt *timer, hwt_timeout timeout)
 static inline void
 child_check_dead_family(struct family *family)
 {
+	struct hwt *stopping = atomic_load(&family->stopping);
 	struct hwt_timeout_info info;
+
+	if (stopping)
+		child_check_dead_timer(stopping, family->pending);
 
 	child_check_dead_timer(family->timer, family->pending);
 	child_check_dead_timer(family->manual, family->manual_pending);
@@ -160,6 +171,8 @@ child_destroy_family(struct family *family)
 	    !hwt_pool_destroy(family->pool), "in a child: hwt_pool_destroy");
 	stress_check(!hwt_mailbox_destroy(family->loop.mailbox),
 	    "in a child: hwt_mailbox_destroy");
+	stress_check(!hwt_destroy(atomic_load(&family->stopping)),
+	    "in a child: hwt_destroy of one that was being stopped");
 }
 
 static inline void
@@ -167,62 +180,6 @@ child_task(hwt_timeout timeout, void *arg)
 {
 	(void)timeout;
 	atomic_fetch_add((atomic_uint *)arg, 1);
-}
-
-/* A timer, the shared timer, a pool and a mailbox of the child's own, and
- * timeouts that run on them. The executors that it inherited have nobody behind
- * them: while they exist they must refuse, so that the worker runs the task. */
-static inline void
-child_live(struct family *inherited, bool destroyed)
-{
-	struct hwt *timer = timer_create_ns(HWT_MS(1), 64, 0);
-	const struct hwt_executor *executors[CHILD_EXECUTORS] = {NULL};
-	struct hwt *shared = NULL;
-	struct hwt_pool *pool = NULL;
-	struct loop loop;
-	atomic_uint started = 0;
-	unsigned i;
-
-	stress_must(!hwt_pool_create(&pool, 1, 0), "in a child: pool");
-	loop_start(&loop, 0);
-	executors[1] = hwt_pool_executor(pool);
-	executors[2] = hwt_mailbox_executor(loop.mailbox);
-	if (!destroyed) {
-		executors[3] = inherited->pool_executor;
-		executors[4] = inherited->mailbox_executor;
-	}
-	for (i = 0; i < CHILD_TIMEOUTS; i++)
-		stress_must(
-		    !hwt_new_timeout_on(timer, executors[i % CHILD_EXECUTORS],
-			NULL, child_task, &started, HWT_US(100) * i),
-		    "in a child: hwt_new_timeout_on");
-	stress_must(!hwt_shared(&shared), "in a child: hwt_shared");
-	stress_check(shared != inherited->shared,
-	    "in a child: hwt_shared gave the parent's");
-	stress_must(!hwt_new_timeout(shared, NULL, child_task, &started, 0),
-	    "in a child: the shared timer");
-	while (atomic_load(&started) < CHILD_TIMEOUTS + 1)
-		stress_sleep_ns(HWT_US(200));
-	stress_check(!hwt_stop(timer, NULL), "in a child: hwt_stop");
-	stress_check(!hwt_pool_destroy(pool), "in a child: its pool");
-	loop_stop(&loop);
-	stress_check(!hwt_destroy(timer), "in a child: its timer");
-}
-
-/* All that a child does. What it inherited is destroyed before or after its
- * own life. */
-static inline _Noreturn void
-child_main(struct family *family, unsigned number)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	atomic_store(&stress.failures, 0);
-	child_check_dead_family(family);
-	if (number % 2)
-		child_destroy_family(family);
-	child_live(family, number % 2);
-	if (number % 2 == 0)
-		child_destroy_family(family);
-	_exit(atomic_load(&stress.failures) ? 1 : 0);
 }
 
 /* Returns when the child has ended, and counts it if it did not end well. */
@@ -244,6 +201,125 @@ child_reap(pid_t child)
 	stress_must(reaped == child, "waitpid: %s", strerror(errno));
 	stress_check(status == 0, "a child ended with wait status %#x",
 	    (unsigned)status);
+}
+
+/* What a child makes. */
+struct own {
+	struct hwt *timer, *shared;
+	struct hwt_pool *pool;
+	struct loop loop;
+	atomic_uint started;
+};
+
+static inline void
+own_make(struct own *own, struct hwt *inherited_shared)
+{
+	memset(own, 0, sizeof(*own));
+	own->timer = timer_create_ns(HWT_MS(1), 64, 0);
+	stress_must(!hwt_pool_create(&own->pool, 1, 0), "in a child: pool");
+	loop_start(&own->loop, 0);
+	stress_must(!hwt_shared(&own->shared), "in a child: hwt_shared");
+	stress_check(own->shared != inherited_shared,
+	    "in a child: hwt_shared gave the parent's");
+}
+
+/* Timeouts on all that it has. The executors that it inherited have nobody
+ * behind them: while they exist they must refuse, so that the worker runs the
+ * task. */
+static inline void
+own_schedule(struct own *own, struct family *inherited, bool destroyed)
+{
+	const struct hwt_executor *executors[CHILD_EXECUTORS] = {NULL};
+	unsigned i;
+
+	executors[1] = hwt_pool_executor(own->pool);
+	executors[2] = hwt_mailbox_executor(own->loop.mailbox);
+	if (!destroyed) {
+		executors[3] = inherited->pool_executor;
+		executors[4] = inherited->mailbox_executor;
+	}
+	for (i = 0; i < CHILD_TIMEOUTS; i++)
+		stress_must(!hwt_new_timeout_on(own->timer,
+				executors[i % CHILD_EXECUTORS], NULL,
+				child_task, &own->started, HWT_US(100) * i),
+		    "in a child: hwt_new_timeout_on");
+	stress_must(
+	    !hwt_new_timeout(own->shared, NULL, child_task, &own->started, 0),
+	    "in a child: the shared timer");
+}
+
+static inline void
+own_end(struct own *own)
+{
+	while (atomic_load(&own->started) < CHILD_TIMEOUTS + 1)
+		stress_sleep_ns(HWT_US(200));
+	stress_check(!hwt_stop(own->timer, NULL), "in a child: hwt_stop");
+	stress_check(!hwt_pool_destroy(own->pool), "in a child: its pool");
+	loop_stop(&own->loop);
+	stress_check(!hwt_destroy(own->timer), "in a child: its timer");
+}
+
+/* In a grandchild: all of them is dead, and may be freed; then it lives, with
+ * the executors of its grandparent, if these are still there. */
+static inline _Noreturn void
+grandchild_main(struct own *parents, struct family *inherited, bool destroyed)
+{
+	struct own own;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	atomic_store(&stress.failures, 0);
+	child_check_dead_timer(parents->timer, (hwt_timeout){1});
+	child_check_dead_timer(parents->shared, (hwt_timeout){1});
+	stress_check(!hwt_pool_executor(parents->pool) &&
+		!hwt_mailbox_executor(parents->loop.mailbox),
+	    "in a grandchild: an executor of its parent");
+	stress_check(!hwt_destroy(parents->timer) &&
+		!hwt_pool_destroy(parents->pool) &&
+		!hwt_mailbox_destroy(parents->loop.mailbox),
+	    "in a grandchild: destroy");
+	if (!destroyed)
+		child_check_dead_family(inherited);
+	own_make(&own, parents->shared);
+	own_schedule(&own, inherited, destroyed);
+	own_end(&own);
+	_exit(atomic_load(&stress.failures) ? 1 : 0);
+}
+
+/* A timer, the shared timer, a pool and a mailbox of the child's own, and
+ * timeouts that run on them; a child of its own while they do. */
+static inline void
+child_live(struct family *inherited, bool destroyed, bool with_child)
+{
+	struct own own;
+	pid_t child;
+
+	own_make(&own, inherited->shared);
+	own_schedule(&own, inherited, destroyed);
+	if (with_child) {
+		stress_spin(stress_now_ns() % 100000);
+		child = fork();
+		stress_must(child >= 0, "in a child: fork");
+		if (!child)
+			grandchild_main(&own, inherited, destroyed);
+		child_reap(child);
+	}
+	own_end(&own);
+}
+
+/* All that a child does. What it inherited is destroyed before or after its
+ * own life. */
+static inline _Noreturn void
+child_main(struct family *family, unsigned number)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	atomic_store(&stress.failures, 0);
+	child_check_dead_family(family);
+	if (number % 2)
+		child_destroy_family(family);
+	child_live(family, number % 2, number / 2 % GRANDCHILD_ONE_IN == 0);
+	if (number % 2 == 0)
+		child_destroy_family(family);
+	_exit(atomic_load(&stress.failures) ? 1 : 0);
 }
 
 /* Schedules, cancels and starts all the time, so that a fork finds the library

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Forks from a thread while two others schedule and cancel on a timer, on the
- * shared timer, in a pool and in a mailbox, and a third makes and destroys
- * timers, pools and mailboxes.
+ * shared timer, in a pool and in a mailbox, and a third makes, stops and
+ * destroys timers, pools and mailboxes. Of the timer that is in the third one's
+ * hands at the fork, in the middle of its start or stop, the child has a copy.
  *
  * What each child does is in fork.h.
  *
@@ -30,11 +31,13 @@ maker_thread(void *arg)
 	(void)arg;
 	while (!atomic_load(&noise_quit)) {
 		timer = timer_create_ns(HWT_MS(1), 64, 0);
+		atomic_store(&family.stopping, timer);
 		family_schedule(timer);
 		stress_must(!hwt_pool_create(&pool, 1, 0), "hwt_pool_create");
 		stress_must(
 		    !hwt_mailbox_create(&mailbox), "hwt_mailbox_create");
 		stress_check(!hwt_stop(timer, NULL), "hwt_stop");
+		atomic_store(&family.stopping, NULL);
 		stress_check(!hwt_destroy(timer), "hwt_destroy");
 		stress_check(!hwt_pool_destroy(pool), "hwt_pool_destroy");
 		stress_check(
