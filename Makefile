@@ -69,6 +69,9 @@ stress := $(wildcard test/stress/*.c)
 soak := $(wildcard test/soak/*.c)
 misuse := $(wildcard test/misuse/*.c)
 explore := $(wildcard test/explore/*.c)
+random := $(wildcard test/random/*.c)
+# The suite model has the parts of the program model but for its main.
+random_parts := $(filter-out test/random/model.c,$(random))
 perf := $(wildcard perf/*.c)
 examples := $(wildcard examples/*.c)
 # Of the examples, these are programs; the others are parts of each of them.
@@ -128,7 +131,7 @@ endif
 libraries := build/plain/libhwt.a build/plain/libhwt.so
 perf_programs := $(perf:%.c=build/plain/%)
 example_programs := $(example_mains:%.c=build/plain/%)
-soak_programs := $(soak:%.c=build/plain/%)
+soak_programs := $(soak:%.c=build/plain/%) build/plain/test/random/model
 fork_stress := $(wildcard test/stress/fork_*.c)
 clang_objects := $(patsubst %.c,build/clang/%.o, \
 	$(stress) $(soak) $(misuse) $(perf) $(examples))
@@ -137,6 +140,7 @@ check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
 	build/plain/hwt-test $(stress:%.c=build/plain/%) $(soak_programs) \
 	build/clang/hwt-test $(clang_objects) \
 	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
+	build/asan/test/random/model \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
 .PHONY: all help deps deps-demo deps-check demo check tidy soak perf
@@ -204,13 +208,15 @@ build/$1/libhwt.a: $(core:%.c=build/$1/%.o)
 	$$(Q)rm -f $$@
 	$$(Q)$$(AR) rcs $$@ build/$1/libhwt.o
 
-build/$1/hwt-test: $(tests:%.c=build/$1/%.o) build/$1/libhwt.a \
-		| build/plain/libhwt.so
+build/$1/hwt-test: $(patsubst %.c,build/$1/%.o,$(tests) $(random_parts)) \
+		build/$1/libhwt.a | build/plain/libhwt.so
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) $(wrapped:%=-Wl,--wrap=%) -o $$@ $$^ \
 		-lcriterion $$(call libs,$1)
 
-$(patsubst %.c,build/$1/%,$(stress) $(soak) $(misuse)): %: %.o \
+build/$1/test/random/model: $(random_parts:%.c=build/$1/%.o)
+$(patsubst %.c,build/$1/%,$(stress) $(soak) $(misuse) test/random/model.c): \
+		%: %.o \
 		build/$1/libhwt.a
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)

@@ -327,23 +327,7 @@ thread_state(pid_t thread)
 	return end != NULL && end[1] == ' ' ? end[2] : 'X';
 }
 
-/* Numbers. The generator is SplitMix64. */
-
-uint64_t
-rng_next(struct rng *rng)
-{
-	uint64_t word = rng->state += UINT64_C(0x9e3779b97f4a7c15);
-
-	word = (word ^ (word >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	word = (word ^ (word >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return word ^ (word >> 31);
-}
-
-uint64_t
-rng_below(struct rng *rng, uint64_t bound)
-{
-	return rng_next(rng) % bound;
-}
+/* Numbers. */
 
 uint64_t
 grid_tick(uint64_t tick_ns, uint64_t offset_ns, uint64_t delay_ns)

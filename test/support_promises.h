@@ -5,15 +5,18 @@
  *   struct live          a timer with a worker thread
  *   child_*, in_child    a forked child that reports by its exit status
  *   thread_*             what the kernel says about a thread of this process
- *   rng_*                repeatable random numbers
  *   grid_tick            the tick that the header's rule gives to a delay
  *   readable             whether a file descriptor can be read at once
  *   library_*            the shared library, for the tests that load it
+ *
+ * and, from rng.h, repeatable random numbers.
  */
 #ifndef HWT_TEST_SUPPORT_PROMISES_H
 #define HWT_TEST_SUPPORT_PROMISES_H
 
 #include "test/support.h"
+
+#include "test/rng.h"
 
 #include <sys/types.h>
 
@@ -90,14 +93,6 @@ pid_t thread_await(const char *name);
 uint64_t thread_status(pid_t thread, const char *field, int base);
 /* R, S, D, as ps shows it; X when there is no such thread. */
 char thread_state(pid_t thread);
-
-struct rng {
-	uint64_t state;
-};
-
-uint64_t rng_next(struct rng *rng);
-/* 0 .. bound-1. */
-uint64_t rng_below(struct rng *rng, uint64_t bound);
 
 /* The index of the boundary to which a delay belongs that is asked for
  * offset_ns after creation. */

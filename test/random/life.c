@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Timers of ever other options: made, used for a while, stopped, destroyed. See
+ * random.h. */
+#include "test/random/random.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static struct random_options options;
+
+/* Making. */
+
+static uint64_t
+any_wheel(void)
+{
+	static const uint32_t lengths[] = {
+	    1, 1, 2, 3, 8, 8, 60, 64, 512, 512, 5000, 65536};
+
+	if (options.wheel != 0)
+		return options.wheel;
+	return lengths[rng_below(&rng, sizeof(lengths) / sizeof(lengths[0]))];
+}
+
+static uint64_t
+power_of_two(uint64_t length)
+{
+	uint64_t power = 1;
+
+	while (power < length)
+		power *= 2;
+	return power;
+}
+
+static void
+choose_times(void)
+{
+	static const uint64_t ticks[] = {
+	    HWT_US(10), HWT_US(10), 12347, HWT_MS(1), HWT_MS(100), HWT_MIN(60)};
+	static const uint64_t starts[] = {0, 12345, UINT64_C(1) << 62,
+	    (UINT64_C(1) << 63) - (UINT64_C(1) << 45)};
+
+	model->tick_ns =
+	    ticks[rng_below(&rng, sizeof(ticks) / sizeof(ticks[0]))];
+	model->start_ns =
+	    starts[rng_below(&rng, sizeof(starts) / sizeof(starts[0]))];
+	model->now_ns = model->start_ns;
+}
+
+static void
+choose_size(uint64_t wheel)
+{
+	model->limit = rng_below(&rng, 4) == 0 ? 16 : 256;
+	model->batch_max = 6;
+	model->left = 500 + rng_below(&rng, 8000);
+	if (wheel > 512)
+		model->left /= 8;
+	if (options.wheel == 0 && wheel <= 512 && rng_below(&rng, 20) == 0) {
+		model->limit = ENTRIES;
+		model->batch_max = BATCH_MAX;
+		model->left = 700;
+	}
+	if (rng_below(&rng, 2) == 0)
+		model->max_pending = 1 + rng_below(&rng, model->limit);
+}
+
+static void
+choose_executors(void)
+{
+	unsigned i;
+
+	for (i = 0; i < WAYS; i++)
+		model->executors[i] =
+		    (struct way_executor){.hook = {.execute = model_execute,
+					      .ctx = &model->executors[i]},
+			.model = model,
+			.way = (enum way)i};
+	for (i = 0; i < ENTRIES; i++)
+		model->entries[i].model = model;
+	if (rng_below(&rng, 4) == 0)
+		model->default_way = (enum way)rng_below(&rng, WAYS);
+}
+
+static void
+life_begin(void)
+{
+	uint64_t wheel = any_wheel();
+	struct hwt_clock clock = {.now_ns = model_clock, .ctx = model};
+	struct hwt_wake wake = {.wake = model_wake, .ctx = model};
+	struct hwt_log log = {.write = model_log};
+	struct hwt_options given = {.ticks_per_wheel = (uint32_t)wheel,
+	    .flags = HWT_MANUAL,
+	    .clock = &clock,
+	    .wake = &wake,
+	    .log = &log};
+
+	memset(model, 0, sizeof(*model));
+	choose_times();
+	choose_size(wheel);
+	choose_executors();
+	model->wheel = power_of_two(wheel);
+	model->relaxed = rng_below(&rng, 4) == 0;
+	if (rng_below(&rng, 2) == 0)
+		model->slow_ns = 1 + rng_below(&rng, 2 * model->tick_ns);
+	given.tick_ns = model->tick_ns;
+	given.flags |= model->relaxed ? HWT_RELAXED : 0;
+	given.max_pending = model->max_pending;
+	given.slow_task_ns = model->slow_ns;
+	given.executor = executor_of(model->default_way);
+	model_rc(hwt_mailbox_create, (&model->mailbox), 0);
+	model_rc(hwt_create, (&model->timer, &given), 0);
+}
+
+/* Ending. */
+
+/* All that is pending is given back, each once and as it was. */
+static void
+check_unprocessed(struct hwt_unprocessed *unprocessed)
+{
+	struct hwt_timeout_info info;
+	uint64_t count = 0;
+
+	while (hwt_unprocessed_next(unprocessed, &info)) {
+		struct model_entry *entry = info.arg;
+		int64_t remaining_ns = entry->relative
+		    ? (int64_t)entry->delay_ns
+		    : (int64_t)(entry->deadline_ns - model->now_ns);
+
+		count++;
+		if (entry->deadline_ns == DEADLINE_NONE && !entry->relative)
+			remaining_ns = INT64_MAX;
+		model_check(entry->model == model);
+		model_check(entry->state == PENDING);
+		model_check(info.timeout.id == entry->handle.id);
+		model_check(info.task == model_task);
+		model_check(info.period_ns == entry->period_ns);
+		model_check(info.executor == entry->executor);
+		model_check(info.remaining_ns == remaining_ns);
+		cover_event(EVENT_UNPROCESSED);
+		entry_end(entry);
+	}
+	model_check(unprocessed->count == count);
+}
+
+static void
+life_stop(void)
+{
+	struct hwt_unprocessed unprocessed;
+	bool drop = rng_below(&rng, 4) == 0;
+	unsigned index;
+
+	if (rng_below(&rng, 2) == 0)
+		model_rc(
+		    hwt_stop, (model->timer, drop ? NULL : &unprocessed), 0);
+	else
+		model_rc(hwt_stop_within,
+		    (model->timer, rng_below(&rng, 3),
+			drop ? NULL : &unprocessed),
+		    0);
+	model->stopped = true;
+	if (!drop)
+		check_unprocessed(&unprocessed);
+	for (index = 0; index < model->limit; index++) {
+		struct model_entry *entry = &model->entries[index];
+
+		if (drop && entry->state == PENDING) {
+			cover_event(EVENT_UNPROCESSED_DROPPED);
+			entry_end(entry);
+		}
+		model_check(entry->state != PENDING);
+	}
+	model->left = 20;
+}
+
+static void
+note_growth(void)
+{
+	const struct hwt *timer = model->timer;
+
+	if (a32_load_acquire(&timer->store.limit) > SLAB_RECORDS)
+		cover_event(EVENT_GROWN);
+	if (a64_load_acquire(&timer->store.spare.accepted) > 0)
+		cover_event(EVENT_SPARE);
+	if (a32_load_acquire(&timer->pool.carved) > 2 + timer->stripe_count)
+		cover_event(EVENT_SEGMENTS);
+}
+
+static void
+life_end(void)
+{
+	unsigned index;
+
+	op_run_mailbox(0);
+	for (index = 0; index < model->limit; index++) {
+		if (model->entries[index].state != ENDED)
+			op_run(&model->entries[index]);
+	}
+	compare_counters();
+	model_check(pending_count() == 0 && held_count() == 0);
+	note_growth();
+	model_rc(hwt_destroy, (model->timer), 0);
+	model_rc(hwt_mailbox_destroy, (model->mailbox), 0);
+	model->timer = NULL;
+}
+
+/* Steps. */
+
+static void
+life_step(void)
+{
+	if (model->timer == NULL) {
+		life_begin();
+	} else if (model->left > 0) {
+		model->left--;
+		op_any();
+	} else if (!model->stopped) {
+		life_stop();
+	} else {
+		life_end();
+	}
+}
+
+static void *
+step_thread(void *unused)
+{
+	life_step();
+	return unused;
+}
+
+/* Records and entries then come from another cache and go to another queue,
+ * and the cache is left behind. */
+static void
+step_elsewhere(void)
+{
+	pthread_t thread;
+
+	cover_event(EVENT_OTHER_THREAD);
+	if (pthread_create(&thread, NULL, step_thread, NULL) != 0)
+		model_object("no thread for a step");
+	(void)pthread_join(thread, NULL);
+}
+
+static void
+look_inside(void)
+{
+	checker.may_lie_early = may_lie_early;
+	if (options.inside && model->timer != NULL &&
+	    !checker_check(&checker, model->timer))
+		model_object(checker.text);
+}
+
+static void
+look_at(struct model *at)
+{
+	model = at;
+	if (model->timer == NULL)
+		return;
+	model_check(model->wakes == model->wakes_expected);
+	model_check(hwt_pending_timeouts(model->timer) == pending_count());
+	if (model->operation % 64 == 0)
+		compare_counters();
+	look_inside();
+}
+
+static void
+random_step(void)
+{
+	model = &models[rng_below(&rng, MODELS)];
+	if (options.threads && rng_below(&rng, 64) == 0)
+		step_elsewhere();
+	else
+		life_step();
+	look_at(&models[0]);
+	look_at(&models[1]);
+}
+
+void
+random_run(const struct random_options *given)
+{
+	uint64_t step;
+	unsigned i;
+
+	options = *given;
+	rng.state = options.seed;
+	for (step = 0; step < options.steps; step++)
+		random_step();
+	for (i = 0; i < MODELS; i++) {
+		model = &models[i];
+		model->left = 0;
+		while (model->timer != NULL) {
+			life_step();
+			look_inside();
+			model->left = 0;
+		}
+	}
+}

@@ -1,0 +1,751 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One operation each, on the timer and in the model. See random.h. */
+#include "test/random/random.h"
+
+#include <poll.h>
+
+/* The clock ends somewhere. */
+#define CLOCK_END ((UINT64_C(1) << 63) - (UINT64_C(1) << 20))
+
+/* Random things. */
+
+static uint64_t
+any_delay(void)
+{
+	uint64_t delay_ns = rng_next(&rng);
+	uint64_t round_ns = model->wheel * model->tick_ns;
+
+	switch (rng_below(&rng, 10)) {
+	case 0:
+		return 0;
+	case 1:
+		return HWT_NEVER;
+	case 2:
+		return rng_below(&rng, 20) * model->tick_ns;
+	case 3:
+		return rng_below(&rng, 5) * round_ns +
+		    rng_below(&rng, 3) * (model->tick_ns - 1);
+	case 4: /* onto a boundary */
+		return (1 + rng_below(&rng, 40)) * model->tick_ns -
+		    (model->now_ns - model->start_ns) % model->tick_ns;
+	case 5: /* round about what can be told apart */
+		if (round_ns >> 30 != 0)
+			return round_ns;
+		return (UINT64_C(1) << 31) * round_ns +
+		    (rng_below(&rng, 9) - 4) * round_ns;
+	case 6: /* round about the end of the clock */
+		delay_ns =
+		    DEADLINE_NONE - model->now_ns + 2 - rng_below(&rng, 5);
+		return delay_ns < DEADLINE_NONE ? delay_ns : DEADLINE_NONE;
+	default:
+		return delay_ns >> (1 + rng_below(&rng, 62));
+	}
+}
+
+static uint64_t
+bad_delay(void)
+{
+	return UINT64_MAX - 1 - (rng_next(&rng) >> 1) / 2;
+}
+
+static uint64_t
+any_period(void)
+{
+	if (rng_below(&rng, 4) != 0)
+		return 0;
+	return 1 + (rng_next(&rng) >> (1 + rng_below(&rng, 62)));
+}
+
+static enum way
+any_way(void)
+{
+	return (enum way)rng_below(&rng, WAYS);
+}
+
+/* An entry in use, or NULL. */
+static struct model_entry *
+any_entry(void)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < 32; turn++) {
+		struct model_entry *entry =
+		    &model->entries[rng_below(&rng, model->limit)];
+
+		if (entry->state != ENDED)
+			return entry;
+	}
+	return NULL;
+}
+
+/* It is reserved by being RUNNING: see op_schedule_batch. */
+static struct model_entry *
+free_entry(void)
+{
+	unsigned first = (unsigned)rng_below(&rng, model->limit);
+	unsigned i;
+
+	for (i = 0; i < model->limit; i++) {
+		struct model_entry *entry =
+		    &model->entries[(first + i) % model->limit];
+
+		if (entry->state == ENDED)
+			return entry;
+	}
+	return NULL;
+}
+
+/* Operations. */
+
+static void
+entry_choose(struct model_entry *entry, bool with_executor)
+{
+	enum way way = with_executor ? any_way() : INLINE;
+
+	entry->executor = executor_of(way);
+	entry->way = way == INLINE ? model->default_way : way;
+	entry->period_ns = 0;
+}
+
+static int
+new_timeout(struct model_entry *entry, bool on, uint64_t delay_ns, int rc,
+    hwt_timeout *handle)
+{
+	if (on)
+		model_rc(hwt_new_timeout_on,
+		    (model->timer, entry->executor, handle, model_task, entry,
+			delay_ns),
+		    rc);
+	else
+		model_rc(hwt_new_timeout,
+		    (model->timer, handle, model_task, entry, delay_ns), rc);
+	return rc;
+}
+
+static void
+op_schedule(void)
+{
+	struct model_entry *entry = free_entry();
+	uint64_t delay_ns = any_delay();
+	bool on = rng_below(&rng, 3) != 0;
+	hwt_timeout handle = {1};
+	int rc = 0;
+
+	if (entry == NULL)
+		return;
+	entry_choose(entry, on);
+	if (rng_below(&rng, 32) == 0) {
+		delay_ns = bad_delay();
+		rc = -EINVAL;
+	} else if (model->stopped) {
+		rc = -ESHUTDOWN;
+	} else if (!there_is_room(1)) {
+		model->expected.rejected++;
+		rc = -ENOBUFS;
+	}
+	if (new_timeout(entry, on, delay_ns, rc, &handle) == 0)
+		entry_begin(entry, handle, delay_ns);
+	else
+		model_check(handle.id == 0);
+}
+
+/* Chooses up to count free entries; returns how many there were. */
+static uint64_t
+batch_choose(
+    struct model_entry **entries, struct hwt_spec *specs, uint64_t count)
+{
+	uint64_t chosen, index;
+
+	for (chosen = 0; chosen < count; chosen++) {
+		struct model_entry *entry = free_entry();
+
+		if (entry == NULL)
+			break;
+		entry_choose(entry, true);
+		entry->state = RUNNING;
+		entry->period_ns = any_period();
+		entries[chosen] = entry;
+		specs[chosen] = (struct hwt_spec){.task = model_task,
+		    .arg = entry,
+		    .delay_ns = any_delay(),
+		    .period_ns = entry->period_ns,
+		    .executor = entry->executor};
+	}
+	for (index = 0; index < chosen; index++)
+		entries[index]->state = ENDED;
+	return chosen;
+}
+
+/* Something that is refused, in the place of what is valid. */
+static void
+spec_spoil(struct hwt_spec *spec)
+{
+	static const struct hwt_executor hollow;
+
+	switch (rng_below(&rng, 5)) {
+	case 0:
+		spec->delay_ns = bad_delay();
+		break;
+	case 1:
+		spec->period_ns = UINT64_MAX - (rng_next(&rng) >> 1);
+		break;
+	case 2:
+		spec->reserved[rng_below(&rng, 3)] = 1 + rng_below(&rng, 9);
+		break;
+	case 3:
+		spec->task = NULL;
+		break;
+	default:
+		spec->executor = &hollow;
+	}
+}
+
+static int
+batch_answer(uint64_t count)
+{
+	if (count == 0)
+		return 0;
+	if (model->stopped)
+		return -ESHUTDOWN;
+	return there_is_room(count) ? 0 : -ENOBUFS;
+}
+
+/* The library writes each handle before it knows that the whole was accepted;
+ * entries that are free do not mind. */
+static void
+op_schedule_batch(void)
+{
+	struct hwt_spec specs[BATCH_MAX];
+	struct model_entry *entries[BATCH_MAX];
+	hwt_timeout handles[BATCH_MAX];
+	uint64_t count =
+	    batch_choose(entries, specs, rng_below(&rng, model->batch_max + 1));
+	int rc = batch_answer(count);
+	uint64_t index;
+
+	if (count > 0 && rng_below(&rng, 8) == 0) {
+		spec_spoil(&specs[rng_below(&rng, count)]);
+		rc = -EINVAL;
+	}
+	if (rc == -ENOBUFS)
+		model->expected.rejected += count;
+	if (count == 0)
+		cover_event(EVENT_BATCH_NONE);
+	else if (count > BATCH && rc == 0)
+		cover_event(EVENT_BATCH_LARGE);
+	model_rc(hwt_new_timeouts, (model->timer, count, specs, handles), rc);
+	for (index = 0; index < count; index++) {
+		if (rc == 0)
+			entry_begin(entries[index], handles[index],
+			    specs[index].delay_ns);
+		else
+			model_check(handles[index].id == 0);
+	}
+}
+
+static int
+cancel_answer(const struct model_entry *entry, bool wait)
+{
+	switch (entry->state) {
+	case PENDING:
+	case HELD:
+		return 0;
+	case RUNNING:
+		return wait ? -EDEADLK : -EINPROGRESS;
+	default:
+		return -ENOENT;
+	}
+}
+
+static void
+op_cancel(struct model_entry *entry, bool wait)
+{
+	int rc;
+
+	if (entry == NULL)
+		return;
+	rc = cancel_answer(entry, wait);
+	if (wait)
+		model_rc(hwt_cancel_wait, (model->timer, entry->handle), rc);
+	else
+		model_rc(hwt_cancel, (model->timer, entry->handle), rc);
+	if (rc == -EINPROGRESS)
+		entry->ending = true;
+	if (rc != 0)
+		return;
+	model->expected.cancelled++;
+	if (entry->state == HELD) {
+		entry->state = REVOKED;
+		cover_event(EVENT_REVOKED);
+		return;
+	}
+	cover_event(
+	    entry->placed ? EVENT_CANCELLED_PLACED : EVENT_CANCELLED_QUEUED);
+	expect_wake_for_cancel(entry);
+	entry_end(entry);
+}
+
+static int
+reschedule_answer(const struct model_entry *entry)
+{
+	switch (entry->state) {
+	case PENDING:
+		return 0;
+	case HELD:
+		return -EINPROGRESS;
+	case RUNNING:
+		if (entry->period_ns == 0)
+			return -EINPROGRESS;
+		return entry->ending || model->stopped ? -ENOENT : 0;
+	default:
+		return -ENOENT;
+	}
+}
+
+static void
+note_superseded(struct model_entry *entry)
+{
+	if (entry->tick < entry->superseded)
+		entry->superseded = entry->tick;
+	if (entry->tick != TICK_NONE && entry->tick > entry->lies_until)
+		entry->lies_until = entry->tick;
+}
+
+static void
+op_reschedule(struct model_entry *entry)
+{
+	uint64_t delay_ns = any_delay();
+	uint64_t tick;
+	int rc;
+
+	if (entry == NULL)
+		return;
+	if (rng_below(&rng, 32) == 0) {
+		model_rc(hwt_reschedule,
+		    (model->timer, entry->handle, bad_delay()), -EINVAL);
+		return;
+	}
+	rc = reschedule_answer(entry);
+	model_rc(hwt_reschedule, (model->timer, entry->handle, delay_ns), rc);
+	if (rc != 0)
+		return;
+	model->expected.rescheduled++;
+	tick = entry->tick;
+	if (entry->state == PENDING)
+		note_superseded(entry);
+	entry_set_deadline(entry, deadline_after(delay_ns));
+	cover_event(entry->tick < tick ? EVENT_PULLED_IN : EVENT_PUSHED_OUT);
+	if (entry->state == RUNNING)
+		entry->moved = true;
+	else
+		expect_wake_for(entry->tick);
+}
+
+static int64_t
+remaining_of(const struct model_entry *entry)
+{
+	if (entry->deadline_ns == DEADLINE_NONE && !entry->relative)
+		return INT64_MAX;
+	if (entry->relative)
+		return (int64_t)entry->delay_ns;
+	return (int64_t)(entry->deadline_ns - model->now_ns);
+}
+
+static void
+op_remaining(const struct model_entry *entry)
+{
+	int64_t remaining_ns = 1;
+	int rc = 0;
+
+	if (entry == NULL)
+		return;
+	if (entry->state == RUNNING)
+		rc = -EINPROGRESS;
+	else if (entry->state == REVOKED)
+		rc = -ENOENT;
+	model_rc(
+	    hwt_remaining, (model->timer, entry->handle, &remaining_ns), rc);
+	/* Whether the worker has taken it over since its task scheduled it, the
+	 * model does not know. */
+	if (rc == 0 && entry->relative && model->advancing &&
+	    entry->deadline_ns == DEADLINE_NONE && remaining_ns == INT64_MAX)
+		return;
+	model_check(remaining_ns == (rc != 0 ? 1 : remaining_of(entry)));
+}
+
+/* What an executor does in its own time; and what it may not do. */
+void
+op_run(struct model_entry *entry)
+{
+	int rc = -ENOENT;
+
+	if (entry == NULL)
+		return;
+	if (entry->way != HOLDS &&
+	    (entry->state == HELD || entry->state == REVOKED))
+		return;
+	if (entry->state == HELD)
+		rc = 0;
+	if (entry->state == REVOKED)
+		entry_end(entry);
+	model_rc(hwt_run, (model->timer, entry->handle), rc);
+}
+
+/* Everything up to end is released, if only cancelled ones are left of it. */
+static void
+release_mail(uint64_t end)
+{
+	for (; model->mail_first < end; model->mail_first++) {
+		struct model_entry *entry =
+		    model->mail[model->mail_first % ENTRIES];
+
+		model_check(entry->state == REVOKED);
+		entry_end(entry);
+	}
+}
+
+static bool
+mailbox_is_readable(void)
+{
+	struct pollfd mailbox = {
+	    .fd = hwt_mailbox_fd(model->mailbox), .events = POLLIN};
+
+	return poll(&mailbox, 1, 0) == 1;
+}
+
+/* Not inside itself: what that may start is not told. */
+void
+op_run_mailbox(size_t max)
+{
+	uint64_t end = model->mail_end;
+	size_t started = SIZE_MAX;
+
+	if (model->mail_running)
+		return;
+	model_check(model->mail_first == end || mailbox_is_readable());
+	if (model->mail_first != end)
+		model_rc(hwt_mailbox_destroy, (model->mailbox), -EBUSY);
+	model->mail_running = true;
+	model->mail_started = 0;
+	model->frames++;
+	model_rc(hwt_mailbox_run, (model->mailbox, max, &started), 0);
+	model->frames--;
+	model->mail_running = false;
+	model_check(started == model->mail_started);
+	model_check(max == 0 || started <= max);
+	if (max == 0 || started < max)
+		release_mail(end);
+}
+
+static void
+advance_ended(void)
+{
+	unsigned index;
+
+	entries_taken();
+	for (index = 0; index < model->limit; index++) {
+		struct model_entry *entry = &model->entries[index];
+
+		if (entry->state != PENDING)
+			continue;
+		model_check(entry->tick > last_tick());
+		if (entry->superseded <= last_tick())
+			entry->superseded = TICK_NONE;
+		if (entry->lies_until <= last_tick())
+			entry->lies_until = 0;
+	}
+	model->turned_tick = last_tick();
+}
+
+static void
+op_advance(uint64_t step_ns)
+{
+	uint64_t tasks_started = UINT64_MAX;
+	int rc = model->stopped ? -ESHUTDOWN : model->advancing ? -EDEADLK : 0;
+
+	if (rc != 0) {
+		model_rc(hwt_advance, (model->timer, &tasks_started), rc);
+		model_check(tasks_started == UINT64_MAX);
+		return;
+	}
+	if (step_ns == 0)
+		cover_event(EVENT_CLOCK_STALLED);
+	else if (step_ns / model->tick_ns > model->wheel)
+		cover_event(EVENT_CLOCK_JUMPED);
+	model->now_ns += step_ns;
+	entries_taken();
+	model->armed = false;
+	model->advancing = true;
+	model->frames++;
+	model->tick_now = 0;
+	model->advance_started = 0;
+	model_rc(hwt_advance, (model->timer, &tasks_started), 0);
+	model->frames--;
+	model->advancing = false;
+	model_check(tasks_started == model->advance_started);
+	advance_ended();
+}
+
+/* The earliest tick at which anything can be due, and the earliest at which
+ * the worker may look in vain. */
+static void
+earliest_ticks(uint64_t *due, uint64_t *look)
+{
+	uint64_t apart = model->turned_tick + ROUNDS_APART * model->wheel;
+	unsigned index;
+
+	*due = TICK_NONE;
+	*look = TICK_NONE;
+	for (index = 0; index < model->limit; index++) {
+		const struct model_entry *entry = &model->entries[index];
+
+		if (entry->state != PENDING)
+			continue;
+		if (entry->tick < *due)
+			*due = entry->tick;
+		if (entry->superseded < *look)
+			*look = entry->superseded;
+	}
+	if (*due < *look)
+		*look = *due;
+	if (*look != TICK_NONE && *look > apart)
+		*look = apart;
+}
+
+static uint64_t
+wait_until(uint64_t tick)
+{
+	uint64_t boundary_ns = model->start_ns + tick * model->tick_ns;
+
+	if (tick == TICK_NONE)
+		return HWT_NEVER;
+	return boundary_ns > model->now_ns ? boundary_ns - model->now_ns : 0;
+}
+
+static uint64_t
+op_next_wakeup(void)
+{
+	uint64_t wait_ns = 1;
+	uint64_t due;
+	uint64_t look;
+
+	model_rc(hwt_next_wakeup, (model->timer, &wait_ns), 0);
+	if (model->stopped)
+		model_check(wait_ns == HWT_NEVER);
+	else if (model->advancing)
+		model_check(wait_ns <= model->tick_ns);
+	if (model->stopped || model->advancing)
+		return wait_ns;
+	entries_taken();
+	earliest_ticks(&due, &look);
+	model_check(wait_ns <= wait_until(due));
+	model_check(wait_ns >= wait_until(look));
+	model->armed = true;
+	model->announced = TICK_NONE;
+	if (wait_ns == HWT_NEVER)
+		return wait_ns;
+	model->announced =
+	    (model->now_ns + wait_ns - model->start_ns) / model->tick_ns;
+	model_check(wait_ns == 0 || wait_until(model->announced) == wait_ns);
+	return wait_ns;
+}
+
+/* Stopping for the first time is in life.c. */
+static void
+op_stop(void)
+{
+	struct hwt_unprocessed unprocessed = {.count = 1};
+	int rc = model->frames > 0 ? -EDEADLK : 0;
+
+	if (rc == 0 && !model->stopped)
+		return;
+	if (rng_below(&rng, 2) == 0)
+		model_rc(hwt_stop, (model->timer, &unprocessed), rc);
+	else
+		model_rc(hwt_stop_within,
+		    (model->timer, rng_next(&rng), &unprocessed), rc);
+	model_check(unprocessed.count == 0);
+}
+
+static void
+op_destroy(void)
+{
+	if (!model->stopped || held_count() > 0)
+		model_rc(hwt_destroy, (model->timer), -EBUSY);
+}
+
+static uint64_t
+any_step(void)
+{
+	uint64_t offset_ns = (model->now_ns - model->start_ns) % model->tick_ns;
+	uint64_t wait_ns;
+
+	switch (rng_below(&rng, 8)) {
+	case 0:
+		return 0;
+	case 1:
+		return rng_below(&rng, model->tick_ns);
+	case 2:
+		return model->tick_ns - offset_ns;
+	case 3:
+		return model->tick_ns - offset_ns - 1;
+	case 4:
+		return rng_below(&rng, 4 * model->wheel) * model->tick_ns;
+	case 5:
+		return rng_next(&rng) >> (14 + rng_below(&rng, 50));
+	default:
+		wait_ns = op_next_wakeup();
+		return wait_ns >> 55 == 0 ? wait_ns : model->tick_ns;
+	}
+}
+
+static uint64_t
+any_bounded_step(void)
+{
+	uint64_t step_ns = any_step();
+	bool fits =
+	    model->now_ns < CLOCK_END && step_ns < CLOCK_END - model->now_ns;
+
+	return fits ? step_ns : 0;
+}
+
+/* The clock moves on, and nobody turns the wheel. A relaxed timer takes what
+ * its tasks have scheduled over at a moment that the model does not know. */
+static void
+op_clock(void)
+{
+	uint64_t step_ns = any_bounded_step();
+
+	if (model->relaxed && model->advancing)
+		return;
+	model->now_ns += step_ns;
+	if (model->frames > 0)
+		cover_event(EVENT_CLOCK_MOVED);
+}
+
+void
+compare_counters(void)
+{
+	struct hwt_stats stats;
+	uint64_t late = 0;
+	unsigned index;
+
+	model_rc(hwt_read_stats, (model->timer, &stats), 0);
+	model_check(stats.scheduled == model->expected.scheduled);
+	model_check(stats.started == model->expected.started);
+	model_check(stats.cancelled == model->expected.cancelled);
+	model_check(stats.rescheduled == model->expected.rescheduled);
+	model_check(stats.rejected == model->expected.rejected);
+	model_check(stats.executor_refused == model->expected.executor_refused);
+	model_check(stats.pending == pending_count());
+	model_check(stats.wakeups == 0);
+	model_check(stats.ticks >= model->ticks_seen);
+	model_check(stats.late_ticks <= stats.ticks);
+	if (!model->advancing)
+		model_check(stats.slow_tasks == model->expected.slow_tasks);
+	for (index = 0; index < 64; index++)
+		late += stats.lateness_ns_histogram[index];
+	model_check(late == model->expired);
+	model->ticks_seen = stats.ticks;
+}
+
+/* The other timer, from here. */
+static void
+op_other(void)
+{
+	struct model *outer = model;
+
+	model = outer == &models[0] ? &models[1] : &models[0];
+	if (model->timer != NULL)
+		op_any();
+	model = outer;
+}
+
+static void
+op_seldom(void)
+{
+	switch (rng_below(&rng, 12)) {
+	case 0:
+	case 1:
+		op_stop();
+		break;
+	case 2:
+		op_destroy();
+		break;
+	case 3:
+	case 4:
+	case 5:
+		op_bad_argument();
+		break;
+	case 6:
+		op_bad_options();
+		break;
+	case 7:
+		op_shared();
+		break;
+	default:
+		compare_counters();
+	}
+}
+
+void
+op_any(void)
+{
+	static void (*const frequent[])(void) = {op_schedule, op_schedule,
+	    op_schedule, op_schedule_batch, op_dead_handle, op_clock};
+	uint64_t which = rng_below(&rng, 32);
+
+	model->operation++;
+	if (which < 8)
+		frequent[which % 6]();
+	else if (which < 10)
+		op_cancel(any_entry(), false);
+	else if (which < 12)
+		op_cancel(any_entry(), true);
+	else if (which < 17)
+		op_reschedule(any_entry());
+	else if (which < 19)
+		op_remaining(any_entry());
+	else if (which < 22)
+		op_run(any_entry());
+	else if (which < 24)
+		op_run_mailbox(rng_below(&rng, 4));
+	else if (which < 26)
+		(void)op_next_wakeup();
+	else if (which < 27)
+		op_seldom();
+	else
+		op_advance(model->advancing ? 0 : any_bounded_step());
+}
+
+/* A task does something to itself, and anything to others. */
+void
+op_in_task(struct model_entry *running)
+{
+	uint64_t turns = rng_below(&rng, 3);
+
+	model_rc(hwt_run, (model->timer, running->handle), -ENOENT);
+	while (turns-- > 0) {
+		switch (rng_below(&rng, 8)) {
+		case 0:
+			op_reschedule(running);
+			break;
+		case 1:
+			op_cancel(running, true);
+			break;
+		case 2:
+			op_remaining(running);
+			break;
+		case 3:
+			op_stop();
+			break;
+		case 4:
+			op_other();
+			break;
+		default:
+			op_any();
+		}
+	}
+	if (rng_below(&rng, 8) == 0)
+		op_cancel(running, false);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Manual timers against a model that is too simple to be wrong: an array of
+ * timeouts, each with its state, deadline and tick. Random operations go to
+ * both; every answer, every start, the pending count, the waits, the wake-up
+ * calls and the counters must agree. After each step, checker.h looks inside.
+ *
+ * How to read it: struct model_entry is what the model knows of one timeout.
+ * rules.c holds the rules of the grid and what ends, begins and wakes; the
+ * timer calls back there too, and asks the model whether this timeout may start
+ * now. The functions named op_ in operations.c do one operation on both sides
+ * and compare; misuse.c has those that must be refused. Tasks themselves do
+ * operations, on either timer. life.c makes, stops and destroys timers of ever
+ * other options.
+ *
+ * Two timers live at a time. model is the one that is being looked at.
+ */
+#ifndef HWT_TEST_RANDOM_RANDOM_H
+#define HWT_TEST_RANDOM_RANDOM_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt.h"
+#include "test/random/checker.h"
+#include "test/random/cover.h"
+#include "test/rng.h"
+
+#define MODELS 2
+#define ENTRIES 4608
+#define STALE 64
+#define BATCH_MAX 2400
+#define DEPTH_MAX 3
+
+#define TICK_NONE UINT64_MAX
+#define DEADLINE_NONE ((uint64_t)INT64_MAX)
+
+/* A wheel may keep its rounds in 32 bits and look in between at what is
+ * further away. */
+#define ROUNDS_APART ((UINT64_C(1) << 31) - 2)
+
+enum state {
+	/* No such timeout. */
+	ENDED,
+	PENDING,
+	/* An executor has it, live or cancelled. */
+	HELD,
+	REVOKED,
+	RUNNING,
+};
+
+/* What becomes of a timeout that is due. */
+enum way {
+	INLINE,
+	HOLDS,
+	REFUSES,
+	RUNS,
+	MAILS,
+	WAYS
+};
+
+struct model;
+
+struct model_entry {
+	struct model *model;
+	enum state state;
+	enum way way;
+	hwt_timeout handle;
+	/* As it was scheduled with. */
+	const struct hwt_executor *executor;
+	/* On the clock; DEADLINE_NONE: never due. */
+	uint64_t deadline_ns;
+	uint64_t tick;
+	/* The earliest tick from which it was pushed out, if that has not come
+	 * yet: there it may cost one wait in vain. */
+	uint64_t superseded;
+	/* The latest of those: until then it may lie in an earlier bucket than
+	 * its deadline asks for. */
+	uint64_t lies_until;
+	uint64_t period_ns;
+	/* HWT_RELAXED, not taken over yet: deadline_ns and tick are not known,
+	 * the delay is. */
+	bool relative;
+	uint64_t delay_ns;
+	/* Taken over by the worker since it was scheduled. */
+	bool placed;
+	/* It was 2^31 rounds away. */
+	bool far;
+	/* Periodic and running: its last run; it has moved itself. */
+	bool ending;
+	bool moved;
+};
+
+/* An executor of one way. */
+struct way_executor {
+	struct hwt_executor hook;
+	struct model *model;
+	enum way way;
+};
+
+struct model {
+	struct hwt *timer;
+	struct way_executor executors[WAYS];
+	/* The way of the timer's own executor; INLINE: it has none. */
+	enum way default_way;
+	struct hwt_mailbox *mailbox;
+
+	uint64_t tick_ns;
+	uint64_t wheel;
+	uint64_t start_ns;
+	uint64_t now_ns;
+	uint64_t max_pending;
+	uint64_t slow_ns;
+	bool relaxed;
+	/* How many of entries are used, and of a batch at most. */
+	unsigned limit;
+	unsigned batch_max;
+	struct model_entry entries[ENTRIES];
+	hwt_timeout stale[STALE];
+	uint64_t stale_count;
+	/* Steps until it is stopped. */
+	uint64_t left;
+	uint64_t operation;
+
+	/* In the mailbox, oldest first, cancelled ones too. */
+	struct model_entry *mail[ENTRIES];
+	uint64_t mail_first, mail_end;
+	bool mail_running;
+	size_t mail_started;
+
+	bool advancing;
+	bool stopped;
+	/* Tasks and advances that this thread is in. */
+	unsigned frames;
+	/* The tick whose timeouts are being handed over. */
+	uint64_t tick_now;
+	uint64_t advance_started;
+	/* When the timer was turned last, and when it began with the timeout
+	 * that it is handing over. */
+	uint64_t turned_tick;
+	uint64_t expiry_ns;
+
+	/* What hwt_next_wakeup said, as a tick, while it holds. */
+	bool armed;
+	uint64_t announced;
+	uint64_t wakes;
+	uint64_t wakes_expected;
+
+	uint64_t expired;
+	struct hwt_stats expected;
+	uint64_t ticks_seen;
+};
+
+extern struct model models[MODELS];
+extern struct model *model;
+extern struct rng rng;
+/* Tasks that run inside each other, of all timers. */
+extern unsigned depth;
+extern struct checker checker;
+
+/* Whatever does not hold ends here; must not return. text is one line. */
+extern void (*random_failed)(const char *text);
+
+#define model_check(condition)                    \
+	do {                                      \
+		if (!(condition))                 \
+			model_object(#condition); \
+	} while (0)
+
+/* Counts the call and compares the answer. */
+#define model_rc(call, arguments, rc) \
+	model_answered(CALL_##call, #call, call arguments, (rc))
+
+void model_object(const char *text);
+void model_answered(enum call which, const char *name, int rc, int expected);
+
+/* rules.c */
+uint64_t last_tick(void);
+uint64_t deadline_after(uint64_t delay_ns);
+void entry_set_deadline(struct model_entry *entry, uint64_t deadline_ns);
+void entry_begin(
+    struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns);
+void entry_end(struct model_entry *entry);
+/* The worker takes everything over that is queued. */
+void entries_taken(void);
+uint64_t pending_count(void);
+/* Timeouts that executors hold. */
+uint64_t held_count(void);
+bool there_is_room(uint64_t count);
+void expect_wake_for(uint64_t tick);
+void expect_wake_for_cancel(const struct model_entry *entry);
+bool may_lie_early(const void *arg);
+uint64_t model_clock(void *ctx);
+void model_wake(void *ctx);
+void model_log(void *ctx, int level, const char *message);
+int model_execute(void *ctx, struct hwt *timer, hwt_timeout timeout);
+hwt_task model_task;
+const struct hwt_executor *executor_of(enum way way);
+
+/* operations.c */
+void op_any(void);
+void op_in_task(struct model_entry *running);
+void op_run(struct model_entry *entry);
+void op_run_mailbox(size_t max);
+void compare_counters(void);
+
+/* misuse.c */
+void op_dead_handle(void);
+void op_bad_argument(void);
+void op_bad_options(void);
+void op_shared(void);
+
+/* life.c */
+struct random_options {
+	uint64_t seed;
+	uint64_t steps;
+	/* 0: timers of all kinds, for as long as may be; otherwise this many
+	 * buckets. */
+	uint64_t wheel;
+	/* Look inside after each step. */
+	bool inside;
+	/* Some steps on another thread. */
+	bool threads;
+};
+
+/* In a thread that has used no timer before, a run repeats itself. */
+void random_run(const struct random_options *options);
+
+#endif
