@@ -9,6 +9,7 @@
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
+#   make valgrind   the stress programs under memcheck; check has some of it
 #   make perf       runs the benchmarks; one alone: make build/plain/perf/NAME
 #   make deps       installs what demo and check need (they do so themselves)
 #   make install    into PREFIX, /usr/local unless told otherwise
@@ -143,7 +144,7 @@ check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
 	build/asan/test/random/model \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
-.PHONY: all help deps deps-demo deps-check demo check tidy soak perf
+.PHONY: all help deps deps-demo deps-check demo check tidy soak perf valgrind
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -171,6 +172,9 @@ tidy:
 
 soak: $(soak_programs)
 	@test/check/soak $(SOAK) $^
+
+valgrind: deps-check $(stress:%.c=build/plain/%)
+	@test/check/valgrind
 
 perf: $(perf_programs)
 	@set -e; for p in $^; do echo "== $$p"; $$p; done

@@ -818,12 +818,12 @@ judge_memory(uint64_t seconds, const struct sample samples[2])
 	double ratio =
 	    (double)samples[1].rss_bytes / (double)samples[0].rss_bytes;
 
-	stress_check(STRESS_TSAN || STRESS_ASAN ||
+	stress_check(!memory_is_ours() ||
 		(double)samples[1].rss_bytes <=
 		    RSS_BOUND * (double)samples[0].rss_bytes + slack,
 	    "RSS grew from %" PRIu64 " to %" PRIu64, samples[0].rss_bytes,
 	    samples[1].rss_bytes);
-	stress_check(STRESS_TSAN || STRESS_ASAN ||
+	stress_check(!memory_is_ours() ||
 		samples[1].maps <= samples[0].maps + MAPS_SLACK,
 	    "mappings grew from %u to %u", samples[0].maps, samples[1].maps);
 	stress_check(samples[1].files <= samples[0].files + MAPS_SLACK,

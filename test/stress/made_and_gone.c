@@ -206,8 +206,8 @@ sizes_check(void)
 	struct memory after = {.rss_bytes = late.rss_bytes};
 
 	memory_check("lives", before, after, GROWTH_MAX);
-	stress_check(STRESS_TSAN || STRESS_ASAN ||
-		late.maps <= early.maps + MAPS_GROWTH_MAX,
+	stress_check(
+	    !memory_is_ours() || late.maps <= early.maps + MAPS_GROWTH_MAX,
 	    "mappings grew from %u to %u", early.maps, late.maps);
 	stress_check(late.files == early.files, "descriptors: %u, then %u",
 	    early.files, late.files);
