@@ -259,8 +259,9 @@ own_end(struct own *own)
 	stress_check(!hwt_destroy(own->timer), "in a child: its timer");
 }
 
-/* In a grandchild: all of them is dead, and may be freed; then it lives, with
- * the executors of its grandparent, if these are still there. */
+/* In a grandchild: what its parent made is dead, also when it has something of
+ * its own, and may be freed; then it lives, with the executors of its
+ * grandparent, if these are still there. */
 static inline _Noreturn void
 grandchild_main(struct own *parents, struct family *inherited, bool destroyed)
 {
@@ -270,6 +271,8 @@ grandchild_main(struct own *parents, struct family *inherited, bool destroyed)
 	atomic_store(&stress.failures, 0);
 	child_check_dead_timer(parents->timer, (hwt_timeout){1});
 	child_check_dead_timer(parents->shared, (hwt_timeout){1});
+	own_make(&own, parents->shared);
+	child_check_dead_timer(parents->timer, (hwt_timeout){1});
 	stress_check(!hwt_pool_executor(parents->pool) &&
 		!hwt_mailbox_executor(parents->loop.mailbox),
 	    "in a grandchild: an executor of its parent");
@@ -279,7 +282,6 @@ grandchild_main(struct own *parents, struct family *inherited, bool destroyed)
 	    "in a grandchild: destroy");
 	if (!destroyed)
 		child_check_dead_family(inherited);
-	own_make(&own, parents->shared);
 	own_schedule(&own, inherited, destroyed);
 	own_end(&own);
 	_exit(atomic_load(&stress.failures) ? 1 : 0);

@@ -40,6 +40,7 @@ enum kind {
 struct item {
 	uint64_t due_ns;
 	atomic_uint ends;
+	atomic_bool running;
 	bool slow;
 };
 
@@ -168,8 +169,10 @@ task(hwt_timeout timeout, void *arg)
 	    item->due_ns - now_ns);
 	stress_check(
 	    !atomic_fetch_add(&item->ends, 1), "a timeout ended twice");
+	atomic_store(&item->running, true);
 	if (item->slow)
 		stress_spin(100000);
+	atomic_store(&item->running, false);
 	atomic_fetch_add(&started_total, 1);
 }
 
@@ -215,8 +218,10 @@ told(struct item *item, int error, bool waited)
 		    "cancel: %d", error);
 	}
 	if (waited)
-		stress_check(atomic_load(&item->ends) == 1,
-		    "hwt_cancel_wait returned, ends %u", item->ends);
+		stress_check(atomic_load(&item->ends) == 1 &&
+			!atomic_load(&item->running),
+		    "hwt_cancel_wait returned, ends %u, running %d", item->ends,
+		    item->running);
 }
 
 /* On the long-lived timer, all of whose timeouts are waited for. */
