@@ -43,7 +43,7 @@ enum {
 	MAPS_SLACK = 64,
 	/* Until all is at its usual size, in a run of seconds. */
 	SHORT_RUN_S = 60,
-	SHORT_SLACK = 2 << 20
+	SHORT_SLACK = 1 << 19
 };
 
 #define RSS_BOUND 1.2

@@ -38,7 +38,7 @@ enum {
 	REST_MS = 300
 };
 
-static const uint64_t tick_ns = HWT_MS(5);
+static const uint64_t tick_ns = HWT_US(500);
 /* How far a deadline may lie behind the clock at the call's end. */
 static const uint64_t ahead_ns = HWT_US(5);
 
