@@ -153,6 +153,11 @@ thread_small(void *arg)
 	    &attr, STRESS_TSAN || STRESS_ASAN ? 1 << 19 : 1 << 16);
 	error = pthread_create(&thread, &attr, member_thread, arg);
 	pthread_attr_destroy(&attr);
+	if (error == EAGAIN) {
+		printf("crowd: skipped: too few threads to be had here\n");
+		fflush(stdout);
+		_exit(77);
+	}
 	stress_must(!error, "pthread_create: %s", strerror(error));
 	return thread;
 }
