@@ -5,6 +5,7 @@
 #   make            builds libhwt.a and libhwt.so in build/plain
 #   make demo       serves HTTP under load and shows what the timer did
 #   make check      builds and runs every test; the last line counts them
+#   make fuzz       fuzzes for FUZZ=600 seconds
 #   make tidy       checks the style of the sources; a part of check
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
@@ -28,8 +29,9 @@
 #   SOAK=3600        make soak: how many seconds, 600 unless told otherwise
 #
 # build has one folder per way of building: plain, clang (a second compiler),
-# asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics), and
-# explore (each atomic operation is a step of the explorer of interleavings).
+# asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics), fuzz
+# (libFuzzer), and explore (each atomic operation is a step of the explorer of
+# interleavings).
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -51,6 +53,7 @@ DOCDIR ?= $(PREFIX)/share/doc/hwt
 MANDIR ?= $(PREFIX)/share/man
 STRESS ?= 100
 SOAK ?= 600
+FUZZ ?= 600
 
 ifneq ($(filter check,$(MAKECMDGOALS)),)
 export WERROR := 1
@@ -75,6 +78,8 @@ random := $(wildcard test/random/*.c)
 random_parts := $(filter-out test/random/model.c,$(random))
 perf := $(wildcard perf/*.c)
 examples := $(wildcard examples/*.c)
+fuzz_parts := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
+	$(wildcard test/random/checker*.c)
 # Of the examples, these are programs; the others are parts of each of them.
 example_mains := $(filter $(addprefix examples/,demo.c httpd.c hostile.c), \
 	$(examples))
@@ -87,16 +92,20 @@ soname := libhwt.so.$(call number,MAJOR)
 so := libhwt.so.$(version)
 
 # compile and link are commands; $1 is the way of building.
-ways := plain clang asan tsan
+ways := plain clang asan tsan fuzz
 cc_plain = $(CC)
 cc_clang = $(CLANG)
 cc_asan = $(CC)
 cc_tsan = $(CC)
 cc_explore = $(CC)
+cc_fuzz = $(CLANG)
 flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 flags_tsan := -fsanitize=thread -DHWT_ATOMIC_C11
 libs_tsan := -latomic
+flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
+	-fno-sanitize-recover=all -fno-omit-frame-pointer
+libs_fuzz := -fsanitize=fuzzer
 warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef
 compile = $(cc_$1) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
@@ -142,9 +151,11 @@ check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
 	build/clang/hwt-test $(clang_objects) \
 	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
 	build/asan/test/random/model \
+	build/fuzz/test/fuzz/fuzz build/asan/test/fuzz/replay \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
 .PHONY: all help deps deps-demo deps-check demo check tidy soak perf valgrind
+.PHONY: fuzz
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -158,7 +169,8 @@ deps: deps-demo deps-check
 deps-check: | $(if $(filter deps demo,$(MAKECMDGOALS)),deps-demo)
 deps-demo deps-check:
 	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' tools/deps $(@:deps-%=%)
-before := $(patsubst %,deps-%,$(filter demo check,$(MAKECMDGOALS)))
+before := $(patsubst %,deps-%,$(filter demo check,$(MAKECMDGOALS)) \
+	$(if $(filter fuzz,$(MAKECMDGOALS)),check))
 
 demo: deps-demo $(example_programs)
 	@build/plain/examples/demo
@@ -175,6 +187,9 @@ soak: $(soak_programs)
 
 valgrind: deps-check $(stress:%.c=build/plain/%)
 	@test/check/valgrind
+
+fuzz: build/fuzz/test/fuzz/fuzz
+	@test/fuzz/run $(FUZZ)
 
 perf: $(perf_programs)
 	@set -e; for p in $^; do echo "== $$p"; $$p; done
@@ -247,6 +262,16 @@ build/plain/$(so): $(core:%.c=build/plain/pic/%.o) hwt.map
 	$(Q)$(call link,plain) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete \
 		-Wl,-z,defs -Wl,--version-script=hwt.map \
 		-o $@ $(filter %.o,$^) $(LDLIBS)
+
+build/fuzz/test/fuzz/fuzz: $(fuzz_parts:%.c=build/fuzz/%.o) \
+		build/fuzz/libhwt.a
+	$(call say,LD)
+	$(Q)$(call link,fuzz) -o $@ $^ $(call libs,fuzz)
+
+build/asan/test/fuzz/replay: $(fuzz_parts:%.c=build/asan/%.o) \
+		build/asan/test/fuzz/replay.o build/asan/libhwt.a
+	$(call say,LD)
+	$(Q)$(call link,asan) -o $@ $^ $(call libs,asan)
 
 build/plain/libhwt.so: build/plain/$(so)
 	$(Q)ln -sf $(so) build/plain/$(soname)

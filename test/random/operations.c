@@ -455,6 +455,8 @@ advance_ended(void)
 			entry->lies_until = 0;
 	}
 	model->turned_tick = last_tick();
+	/* All ticks up to now have been begun. */
+	model_check(model->timer->wheel.next_tick == model->turned_tick + 1);
 }
 
 static void
