@@ -59,6 +59,10 @@ run_round(void)
 {
 	pthread_t thread;
 
+	/* Before it can crash. */
+	printf("model --seed %" PRIu64 " --steps %" PRIu64 "\n", run.seed,
+	    run.steps);
+	(void)fflush(stdout);
 	if (pthread_create(&thread, NULL, round_thread, NULL) != 0)
 		failed("no thread for a round");
 	(void)pthread_join(thread, NULL);
