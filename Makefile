@@ -6,6 +6,7 @@
 #   make demo       serves HTTP under load and shows what the timer did
 #   make check      builds and runs every test; the last line counts them
 #   make fuzz       fuzzes for FUZZ=600 seconds
+#   make coverage   which lines and branches of the core the tests take
 #   make tidy       checks the style of the sources; a part of check
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
@@ -92,13 +93,14 @@ soname := libhwt.so.$(call number,MAJOR)
 so := libhwt.so.$(version)
 
 # compile and link are commands; $1 is the way of building.
-ways := plain clang asan tsan fuzz
+ways := plain clang asan tsan fuzz cov
 cc_plain = $(CC)
 cc_clang = $(CLANG)
 cc_asan = $(CC)
 cc_tsan = $(CC)
 cc_explore = $(CC)
 cc_fuzz = $(CLANG)
+cc_cov = $(CC)
 flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 flags_tsan := -fsanitize=thread -DHWT_ATOMIC_C11
@@ -106,12 +108,18 @@ libs_tsan := -latomic
 flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
 libs_fuzz := -fsanitize=fuzzer
+# Each condition as it stands in the source, assertions left out: what they
+# find is never there. Counters are added to by many threads. A process that
+# leaves by _exit writes its counts as well.
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG
+link_cov := -Wl,--wrap=_exit
+last_cov := -O0
 warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef
 compile = $(cc_$1) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
 	$(warnings) $(if $(filter-out 0,$(WERROR)),-Werror) $(flags_$1) \
-	$(CFLAGS)
-link = $(cc_$1) -pthread $(flags_$1) $(CFLAGS) $(LDFLAGS)
+	$(CFLAGS) $(last_$1)
+link = $(cc_$1) -pthread $(flags_$1) $(CFLAGS) $(link_$1) $(LDFLAGS)
 libs = $(libs_$1) $(LDLIBS)
 
 # Functions of the system that the tests replace, to make them fail.
@@ -130,6 +138,7 @@ $(explored:%.c=build/explore/%.o): own = -DMODEL_SHIM \
 build/plain/perf/%.o: own = -DHWT_CFLAGS='"$(CC) $(flags_said)"'
 build/clang/perf/%.o: own = -DHWT_CFLAGS='"$(CLANG) $(flags_said)"'
 
+, := ,
 ifeq ($(filter-out 0,$(V)),)
 Q := @
 say = @echo '  $1 $@'
@@ -145,7 +154,8 @@ soak_programs := $(soak:%.c=build/plain/%) build/plain/test/random/model
 fork_stress := $(wildcard test/stress/fork_*.c)
 clang_objects := $(patsubst %.c,build/clang/%.o, \
 	$(stress) $(soak) $(misuse) $(perf) $(examples))
-check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
+check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
+	$(filter-out cov,$(ways))) \
 	$(perf_programs) $(example_programs) \
 	build/plain/hwt-test $(stress:%.c=build/plain/%) $(soak_programs) \
 	build/clang/hwt-test $(clang_objects) \
@@ -154,8 +164,8 @@ check_programs := $(libraries) $(ways:%=build/%/libhwt.a) \
 	build/fuzz/test/fuzz/fuzz build/asan/test/fuzz/replay \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
-.PHONY: all help deps deps-demo deps-check demo check tidy soak perf valgrind
-.PHONY: fuzz
+.PHONY: all help deps deps-demo deps-check deps-coverage demo check tidy soak
+.PHONY: fuzz valgrind perf coverage
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -167,9 +177,9 @@ help:
 # other: apt cannot be run twice at a time.
 deps: deps-demo deps-check
 deps-check: | $(if $(filter deps demo,$(MAKECMDGOALS)),deps-demo)
-deps-demo deps-check:
+deps-demo deps-check deps-coverage:
 	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' tools/deps $(@:deps-%=%)
-before := $(patsubst %,deps-%,$(filter demo check,$(MAKECMDGOALS)) \
+before := $(patsubst %,deps-%,$(filter demo check coverage,$(MAKECMDGOALS)) \
 	$(if $(filter fuzz,$(MAKECMDGOALS)),check))
 
 demo: deps-demo $(example_programs)
@@ -190,6 +200,12 @@ valgrind: deps-check $(stress:%.c=build/plain/%)
 
 fuzz: build/fuzz/test/fuzz/fuzz
 	@test/fuzz/run $(FUZZ)
+
+# Which lines and branches of the core the tests take.
+coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
+	build/cov/test/random/model,--steps,300000,--quiet
+coverage: deps-coverage $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
+	@test/coverage/run $(coverage)
 
 perf: $(perf_programs)
 	@set -e; for p in $^; do echo "== $$p"; $$p; done
@@ -255,6 +271,8 @@ explore_parts := $(patsubst %.c,build/explore/%.o, \
 build/explore/explore: build/explore/core.o $(explore_parts)
 	$(call say,LD)
 	$(Q)$(call link,explore) -o $@ $^ $(call libs,explore)
+build/cov/hwt-test $(stress:%.c=build/cov/%) build/cov/test/random/model: \
+		build/cov/test/coverage/exit.o
 
 # Code stays mapped after dlclose: a worker may be running it.
 build/plain/$(so): $(core:%.c=build/plain/pic/%.o) hwt.map
