@@ -153,7 +153,7 @@ struct step {
 	uint8_t process;
 	uint8_t owner;
 	bool writes;
-	uint16_t previous; /* the step before at the same 16 bytes */
+	uint16_t previous; /* see step_link */
 	uint32_t node;
 };
 
@@ -195,6 +195,7 @@ static uint32_t depth; /* nodes of this execution so far */
 static uint32_t prefix; /* nodes of this execution that are given */
 static struct step steps[STEPS_MAX + 1]; /* from 1 */
 static uint32_t step_count;
+static uint16_t last_yield; /* step; 0: none */
 static struct clock clocks[PROCESSES];
 static struct object objects[OBJECTS];
 static unsigned object_count;
@@ -881,7 +882,7 @@ dependent(const struct step *s, unsigned owner, const struct operation *op)
 		return op->writes && owner != s->owner;
 	if (op->kind == YIELD)
 		return s->writes && owner != s->owner;
-	return (s->writes || op->writes) &&
+	return (s->writes || op->writes) && s->bytes != 0 && op->bytes != 0 &&
 	    overlap(s->at, s->bytes, op->at, op->bytes);
 }
 
@@ -953,31 +954,63 @@ clock_next(
 	return &joined;
 }
 
-/* Compares what a process is about to do with the steps before. */
+/* The last step that may be dependent, and then those before it: those at the
+ * same 16 bytes; for a yield, all. */
+static uint32_t
+step_before(uint32_t step, const struct operation *op)
+{
+	if (op->kind == YIELD)
+		return step == 0 ? step_count : step - 1;
+	return step == 0 ? object_of(op->at)->last : steps[step].previous;
+}
+
+/* Whether all that is dependent with op and came before this step happens
+ * before it. */
+static bool
+covers(const struct step *s, const struct operation *op)
+{
+	return s->writes && op->bytes != 0 && s->at <= op->at &&
+	    s->at + s->bytes >= op->at + op->bytes;
+}
+
+/* Compares what a process is about to do with the steps before, which are
+ * followed backwards: with the last that is dependent, or, with a bound, with
+ * the last one of each process. */
+static void
+races_follow(unsigned process, const struct operation *op,
+    const struct clock *clock, uint32_t step)
+{
+	uint64_t found = 0;
+
+	for (; step != 0; step = step_before(step, op)) {
+		const struct step *s = &steps[step];
+
+		if (dependent(s, owner_of(process), op) &&
+		    !clock_has(clock, step)) {
+			if (!(found & BIT(s->process)))
+				backtrack_add(step, process, clock);
+			if (limits.search != EXPLORE_BOUNDED)
+				return;
+			found |= BIT(s->process);
+		} else if (covers(s, op) || broken(EXPLORE_ORDERED_FORGOTTEN)) {
+			return;
+		}
+	}
+}
+
 static void
 races_before(
     unsigned process, const struct operation *op, const struct clock *more)
 {
 	const struct clock *clock;
-	unsigned owner = owner_of(process);
-	uint32_t i;
 
 	if (!reducing || depth < prefix ||
 	    (op->bytes == 0 && op->kind != YIELD))
 		return;
 	clock = clock_next(process, op, more);
-	/* Yields are rare enough to look at every step. */
-	for (i = step_count; i > 0; i--) {
-		if (!dependent(&steps[i], owner, op))
-			continue;
-		if (!clock_has(clock, i)) {
-			backtrack_add(i, process, clock);
-			if (limits.search != EXPLORE_BOUNDED)
-				return;
-		} else if (broken(EXPLORE_ORDERED_FORGOTTEN)) {
-			return;
-		}
-	}
+	races_follow(process, op, clock, step_before(0, op));
+	if (op->writes)
+		races_follow(process, op, clock, last_yield);
 }
 
 static struct operation
@@ -1076,6 +1109,21 @@ clocks_step(unsigned process, const struct operation *op)
 		clock_join(&t->writes, clock);
 }
 
+/* Steps at the same 16 bytes form a list, as do yields. */
+static void
+step_link(const struct operation *op)
+{
+	if (op->kind == YIELD) {
+		steps[step_count].previous = last_yield;
+		last_yield = (uint16_t)step_count;
+	} else if (op->bytes != 0) {
+		struct object *object = object_of(op->at);
+
+		steps[step_count].previous = object->last;
+		object->last = (uint16_t)step_count;
+	}
+}
+
 /* Accounts for a step. */
 static void
 step_take(unsigned process, const struct operation *op)
@@ -1096,6 +1144,7 @@ step_take(unsigned process, const struct operation *op)
 		return;
 	races_after();
 	clocks_step(process, op);
+	step_link(op);
 }
 
 /* Flushes. */
@@ -1601,6 +1650,7 @@ execution_begin(void)
 {
 	depth = 0;
 	step_count = 0;
+	last_yield = 0;
 	thread_count = 0;
 	changes = 0;
 	running = NOBODY;
