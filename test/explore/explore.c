@@ -190,7 +190,7 @@ static unsigned steps_max;
 static unsigned clock_width;
 static bool reducing;
 
-static struct node nodes[STEPS_MAX * 2];
+static struct node nodes[STEPS_MAX * 2 + 1];
 static uint32_t depth; /* nodes of this execution so far */
 static uint32_t prefix; /* nodes of this execution that are given */
 static struct step steps[STEPS_MAX + 1]; /* from 1 */
@@ -207,7 +207,11 @@ static uint32_t spawn_word;
 static jmp_buf abandon;
 static char message[1024];
 static char *schedule_text;
-static const char *replay_at;
+static struct {
+	const char *at; /* the rest of the schedule; NULL: there is none */
+	unsigned last, again; /* what was read last, and how often it comes */
+	bool choice;
+} replay;
 
 static unsigned char *local_at;
 static size_t local_bytes;
@@ -587,7 +591,7 @@ load_waits(const struct thread *t)
 
 		if (!overlap(e->at, e->bytes, op->at, op->bytes))
 			continue;
-		if (broken(EXPLORE_PART_FORWARDED))
+		if (broken(EXPLORE_PART_FORWARDED) && op->bytes <= 8)
 			return false;
 		return op->bytes > 8 || op->at < e->at ||
 		    op->at + op->bytes > e->at + e->bytes;
@@ -646,46 +650,47 @@ print_schedule(void)
 	schedule_text[length] = '\0';
 }
 
+static unsigned
+replay_number(void)
+{
+	char *end;
+	unsigned number = (unsigned)strtoul(replay.at, &end, 10);
+
+	replay.at = end;
+	return number;
+}
+
 /* The next node of the schedule that is replayed; false: no more of it. */
 static bool
 replay_next(bool choice, unsigned *chosen)
 {
-	static unsigned again, last;
-	static bool last_choice;
-	char *end;
+	char letter = *replay.at;
 
-	if (again > 0) {
-		again--;
+	if (replay.again > 0) {
+		replay.again--;
 	} else {
-		char letter = *replay_at;
-
 		if (letter == '\0')
 			return false;
-		replay_at++;
-		last_choice = letter == '#';
-		if (letter == '#') {
-			last = (unsigned)strtoul(replay_at, &end, 10);
-			replay_at = end;
-		} else if (letter >= 'a') {
-			last = (unsigned)(letter - 'a');
-		} else {
-			last = (unsigned)(letter - 'A') + THREADS;
-			if (*replay_at == '.') {
-				last += ((unsigned)strtoul(
-					     replay_at + 1, &end, 10) -
-					    1) *
-				    THREADS;
-				replay_at = end;
-			}
+		replay.at++;
+		replay.choice = letter == '#';
+		if (letter == '#')
+			replay.last = replay_number();
+		else if (letter >= 'a')
+			replay.last = (unsigned)(letter - 'a');
+		else
+			replay.last = (unsigned)(letter - 'A') + THREADS;
+		if (*replay.at == '.') {
+			replay.at++;
+			replay.last += (replay_number() - 1) * THREADS;
 		}
-		if (*replay_at == '*') {
-			again = (unsigned)strtoul(replay_at + 1, &end, 10) - 1;
-			replay_at = end;
+		if (*replay.at == '*') {
+			replay.at++;
+			replay.again = replay_number() - 1;
 		}
 	}
-	if (last_choice != choice)
+	if (replay.choice != choice)
 		explore_fail("the schedule is not of this program");
-	*chosen = last;
+	*chosen = replay.last;
 	return true;
 }
 
@@ -803,7 +808,7 @@ decide(uint64_t enabled, bool choice)
 			explore_fail("the program is not deterministic");
 	} else {
 		n = node_new(enabled, choice);
-		if (replay_at != NULL && replay_next(choice, &chosen)) {
+		if (replay.at != NULL && replay_next(choice, &chosen)) {
 			if (chosen >= 64 || !(enabled & BIT(chosen)))
 				explore_fail(
 				    "the schedule is not of this program");
@@ -1186,10 +1191,8 @@ flush_follow(struct thread *t, unsigned index, unsigned flusher)
 	struct operation op;
 
 	clock_join(&t->flushed, clock);
-	if (broken(EXPLORE_FLUSHES_ORDERED))
-		clock_join(&clocks[owner_of(flusher)], clock);
-	for (unsigned i = broken(EXPLORE_RELEASE_ORDERED) ? 0 : index;
-	     i < t->buffered; i++)
+
+	for (unsigned i = index; i < t->buffered; i++)
 		if (t->buffer[i].release)
 			clock_join(&t->buffer[i].clock, clock);
 	e = entry_of(flusher);
@@ -1210,6 +1213,8 @@ flush_step(unsigned flusher)
 
 	if (reducing)
 		clock_join(&clocks[flusher], &e->clock);
+	if (reducing && broken(EXPLORE_FLUSHES_ORDERED))
+		clock_join(&clocks[flusher], &clocks[owner]);
 	step_take(flusher, &op);
 	memory_write(owner, e->at, e->bytes, e->value);
 	if (limits.trace)
@@ -1474,9 +1479,11 @@ load_value(const struct thread *t, uintptr_t at, unsigned bytes)
 
 		if (broken(EXPLORE_FORWARD_FORGOTTEN))
 			break;
-		if (overlap(e->at, e->bytes, at, bytes))
-			return memory_read(
-			    (uintptr_t)&e->value + (at - e->at), bytes);
+		if (!overlap(e->at, e->bytes, at, bytes))
+			continue;
+		if (broken(EXPLORE_PART_FORWARDED) && bytes > e->bytes)
+			return e->value;
+		return memory_read((uintptr_t)&e->value + (at - e->at), bytes);
 	}
 	return memory_read(at, bytes);
 }
@@ -1714,7 +1721,8 @@ run_prepare(void)
 	clock_width = widths[limits.memory];
 	reducing = limits.search == EXPLORE_REDUCED ||
 	    (limits.search == EXPLORE_BOUNDED && !broken(EXPLORE_UNREDUCED));
-	replay_at = limits.replay;
+	replay.at = limits.replay;
+	replay.again = 0;
 	prefix = 0;
 	steps_expected = 0;
 	execution_number = 0;
@@ -1729,6 +1737,8 @@ run_continue(struct explore_result *result)
 	if (limits.search == EXPLORE_RANDOM) {
 		if (execution_number++ == 0)
 			steps_expected = step_count > 0 ? step_count : 1;
+		if (limits.schedules_max == 0)
+			return false;
 	} else if (!search_next()) {
 		result->complete = true;
 		return false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An explorer of interleavings: runs a small program with several threads again
- * and again, each time in another order, and switches between its threads (user-
- * level contexts) only at the points below. explore.c tells how it searches.
+ * An explorer of interleavings: runs a small program with several threads
+ * again and again, each time in another order, and switches between its threads
+ * (user-level contexts) only at the points below. explore.c tells how it
+ * searches.
  *
  * What a program does between two points happens at once. Each point says
  * which bytes it is about and whether it may change them; two points are
@@ -32,9 +33,15 @@ struct explore_program {
 enum explore_search {
 	EXPLORE_PLAIN, /* every order */
 	EXPLORE_REDUCED, /* dynamic partial-order reduction */
-	EXPLORE_BOUNDED, /* reduced, at most so many preemptions */
+	EXPLORE_BOUNDED, /* reduced, at most so many preemptions: see below */
 	EXPLORE_RANDOM /* PCT: seeded, change points at random */
 };
+
+/* It is a preemption when another thread takes over from one that could go on
+ * and is not at a yield. Flushes cost nothing; a thread that waits for its own
+ * buffer could go on. With sequential consistency all that can come out within
+ * the bound is found; with store buffers, what needs just so many preemptions
+ * is missed now and then. */
 
 /* How stores become visible. */
 enum explore_memory {
@@ -57,8 +64,7 @@ enum explore_variant {
 	EXPLORE_DISABLED_FORGOTTEN, /* what cannot go on at the step */
 	EXPLORE_ORDERED_FORGOTTEN, /* all before one that happens before */
 	EXPLORE_READS_ORDERED, /* two reads happen in an order */
-	EXPLORE_FLUSHES_ORDERED, /* a thread knows its flushes */
-	EXPLORE_RELEASE_ORDERED, /* a release store knows later ones */
+	EXPLORE_FLUSHES_ORDERED, /* after all that their thread did */
 	EXPLORE_CHOICES_FORGOTTEN, /* but for the first */
 	EXPLORE_BLOCKS_FORGOTTEN, /* bounded: where a block began */
 	EXPLORE_STORES_AT_ONCE,
@@ -76,7 +82,8 @@ struct explore_limits {
 	unsigned preemptions; /* EXPLORE_BOUNDED */
 	unsigned depth; /* EXPLORE_RANDOM: change points */
 	uint64_t seed; /* EXPLORE_RANDOM */
-	uint64_t schedules_max; /* 0: until the search ends */
+	/* 0: until the search ends, which a random one does after 1. */
+	uint64_t schedules_max;
 	unsigned steps_max; /* per execution, 0: 20,000; more is a livelock */
 	const char *replay; /* a schedule that was printed; NULL: none */
 	bool trace; /* print each point */
