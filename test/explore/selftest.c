@@ -881,19 +881,20 @@ crash(void)
 		*(volatile int *)(uintptr_t)r[0] = 1;
 }
 
+/* Each level looks at the one above: no compiler makes a loop of that. */
 static unsigned
-deep(unsigned levels)
+deep(unsigned levels, const volatile unsigned char *above)
 {
-	volatile char much[1024];
+	volatile unsigned char much[1024];
 
-	much[0] = (char)explore_load(Y, 8);
-	return levels == 0 ? 0 : deep(levels - 1) + (unsigned char)much[0];
+	much[0] = (unsigned char)(above[0] + explore_load(Y, 8));
+	return levels == 0 ? 0 : deep(levels - 1, much) + much[0];
 }
 
 static void
 overflow(void)
 {
-	saw(0, deep(10000));
+	saw(0, deep(10000, (const unsigned char *)X));
 }
 
 static void
