@@ -55,6 +55,7 @@ MANDIR ?= $(PREFIX)/share/man
 STRESS ?= 100
 SOAK ?= 600
 FUZZ ?= 600
+EXPLORE ?= --seconds 2
 
 ifneq ($(filter check,$(MAKECMDGOALS)),)
 export WERROR := 1
@@ -157,6 +158,7 @@ clang_objects := $(patsubst %.c,build/clang/%.o, \
 check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	$(filter-out cov,$(ways))) \
 	$(perf_programs) $(example_programs) \
+	build/explore/explore build/explore/selftest \
 	build/plain/hwt-test $(stress:%.c=build/plain/%) $(soak_programs) \
 	build/clang/hwt-test $(clang_objects) \
 	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
@@ -165,7 +167,7 @@ check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
 .PHONY: all help deps deps-demo deps-check deps-coverage demo check tidy soak
-.PHONY: fuzz valgrind perf coverage
+.PHONY: explore fuzz valgrind perf coverage
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -191,6 +193,9 @@ check: deps-check $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 
 tidy:
 	@tools/tidy
+
+explore: build/explore/explore
+	@build/explore/explore $(EXPLORE)
 
 soak: $(soak_programs)
 	@test/check/soak $(SOAK) $^
@@ -271,8 +276,15 @@ explore_parts := $(patsubst %.c,build/explore/%.o, \
 build/explore/explore: build/explore/core.o $(explore_parts)
 	$(call say,LD)
 	$(Q)$(call link,explore) -o $@ $^ $(call libs,explore)
+
 build/cov/hwt-test $(stress:%.c=build/cov/%) build/cov/test/random/model: \
 		build/cov/test/coverage/exit.o
+
+# The explorer alone, against plain search on random programs.
+build/explore/selftest: $(patsubst %,build/explore/test/explore/%.o, \
+		selftest explore)
+	$(call say,LD)
+	$(Q)$(call link,explore) -o $@ $^ $(call libs,explore)
 
 # Code stays mapped after dlclose: a worker may be running it.
 build/plain/$(so): $(core:%.c=build/plain/pic/%.o) hwt.map

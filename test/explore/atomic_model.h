@@ -39,8 +39,12 @@ void model_touch(const void *at);
 static inline uint64_t
 model_load(const void *p, unsigned bytes)
 {
+	uint64_t value;
+
 	model_touch(p);
-	return explore_load(p, bytes);
+	value = explore_load(p, bytes);
+	model_touch(p);
+	return value;
 }
 
 static inline void
@@ -48,6 +52,7 @@ model_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
 {
 	model_touch(p);
 	explore_store(p, bytes, value, order);
+	model_touch(p);
 }
 
 /* The caller then changes what is there. */

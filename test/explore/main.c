@@ -15,9 +15,10 @@
  *   --trace            prints each point
  *
  * Without --search: all orders by partial-order reduction. If that does not
- * end within its schedules, those with at most two preemptions; and if that
- * does not end either, seeded random ones. One line per program and memory says
- * how many schedules there were and whether that was all.
+ * end within its schedules, those with at most two preemptions, or as many as
+ * the program asks for; and if that does not end either, seeded random ones.
+ * One line per program and memory says how many schedules there were and
+ * whether that was all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 
 #include "program.h"
 
-#define SCHEDULES 2000u
+#define SCHEDULES 4000u
 #define SEED 20240229u
 
 static const struct program *const tables[] = {queue_programs, record_programs,
@@ -40,8 +41,7 @@ static struct {
 	unsigned preemptions;
 	int memory, search; /* -1: all */
 	bool schedules_given, list, trace;
-} options = {
-    .name = "", .memory = -1, .search = -1, .preemptions = 2, .seed = SEED};
+} options = {.name = "", .memory = -1, .search = -1, .seed = SEED};
 
 static const char *const memories[] = {"sc", "tso", "pso"};
 static const char *const searches[] = {"plain", "reduced", "bounded", "random"};
@@ -130,16 +130,21 @@ schedules_in_time(const struct explore_limits *limits)
 	return options.seconds * 1000000000u / ns + 1;
 }
 
+/* Of what a program asks for: a part for the search that seldom ends, more for
+ * the one that may, and again a part for what lies beyond. */
 static uint64_t
 schedules_max(const struct explore_limits *limits)
 {
+	uint64_t asked =
+	    running->schedules > 0 ? running->schedules : SCHEDULES;
+
 	if (options.replay != NULL)
 		return 1;
 	if (options.seconds > 0)
 		return schedules_in_time(limits);
 	if (options.schedules_given)
 		return options.schedules;
-	return running->schedules > 0 ? running->schedules : SCHEDULES;
+	return limits->search == EXPLORE_BOUNDED ? asked : asked / 4;
 }
 
 static void
@@ -156,13 +161,21 @@ tell_failure(
 	exit(1);
 }
 
+static unsigned
+preemptions(void)
+{
+	if (options.preemptions > 0)
+		return options.preemptions;
+	return running->preemptions > 0 ? running->preemptions : 2;
+}
+
 static bool
 run_search(enum explore_memory memory, enum explore_search kind)
 {
 	struct explore_limits limits = {
 	    .search = kind,
 	    .memory = memory,
-	    .preemptions = options.preemptions,
+	    .preemptions = preemptions(),
 	    .depth = 3,
 	    .seed = options.seed,
 	};
@@ -177,7 +190,7 @@ run_search(enum explore_memory memory, enum explore_search kind)
 	printf(
 	    "  %s %llu", searches[kind], (unsigned long long)result.schedules);
 	if (kind == EXPLORE_BOUNDED)
-		printf(" (%u preemptions)", options.preemptions);
+		printf(" (%u preemptions)", limits.preemptions);
 	if (kind == EXPLORE_RANDOM)
 		printf(" (seed %llu)", (unsigned long long)options.seed);
 	printf("%s", result.complete ? ": all" : "");

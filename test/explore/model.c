@@ -5,7 +5,8 @@
  * MEMORY is carved from an arena whose addresses are the same in each
  * execution, and is never used twice in one. A map tells for each line of it
  * whether it is given out: atomic accesses to anything else fail, and what was
- * given back is poisoned for all others.
+ * given back is poisoned for all others. Giving it back is a step for each part
+ * of it that was used, so that the search tries it before every such use.
  *
  * WAITING. Whatever waits is one awaited step that names the bytes by which it
  * is woken. A futex is its word: to compare it and to enter the queue is one
@@ -25,6 +26,7 @@
 
 #define ARENA (UINT32_C(1) << 18)
 #define LINE 64u
+#define GRAIN 16u
 #define LINES (ARENA / LINE)
 #define PIECES_MAX 64u
 #define FILES 4u
@@ -79,6 +81,7 @@ uint64_t model_now_ns;
 
 static _Alignas(4096) char arena[ARENA];
 static unsigned char lines[LINES];
+static unsigned char touched[ARENA / GRAIN];
 static void (*destructor)(void *);
 
 /* The core's data. */
@@ -115,6 +118,7 @@ model_reset(void)
 {
 	memset(arena, 0, model.used);
 	memset(lines, NEVER_USED, model.used / LINE);
+	memset(touched, 0, model.used / GRAIN);
 	memset(&model, 0, sizeof(model));
 	memset(&thread_state, 0, sizeof(thread_state));
 	memcpy(__start_hwt_data, data_kept, data_bytes());
@@ -147,12 +151,34 @@ line_of(const void *at)
 	return ((uintptr_t)at - (uintptr_t)arena) / LINE;
 }
 
+static size_t
+grain_of(const void *at)
+{
+	return ((uintptr_t)at - (uintptr_t)arena) / GRAIN;
+}
+
 void
 model_touch(const void *at)
 {
-	if (in_arena(at) && lines[line_of(at)] != GIVEN_OUT)
+	if (!in_arena(at))
+		return;
+	touched[grain_of(at)] = 1;
+	if (lines[line_of(at)] != GIVEN_OUT)
 		explore_fail("memory is used that was given back: arena + %zu",
 		    (size_t)((uintptr_t)at - (uintptr_t)arena));
+}
+
+/* To give memory back is to change all of it that anybody used. */
+static void
+touch_all(const void *memory, size_t bytes)
+{
+	size_t grain = grain_of(memory);
+	size_t end = grain + bytes / GRAIN;
+
+	for (; grain < end; grain++) {
+		if (touched[grain])
+			explore_modify(arena + grain * GRAIN, GRAIN);
+	}
 }
 
 void *
@@ -176,6 +202,7 @@ system_unmap(void *memory, size_t bytes)
 	size_t first = line_of(memory);
 	size_t i;
 
+	touch_all(memory, count * LINE);
 	for (i = first; i < first + count; i++) {
 		if (!in_arena(memory) || lines[i] != GIVEN_OUT)
 			explore_fail("memory is given back twice");

@@ -60,6 +60,7 @@ end_all_due(void)
 	uint64_t pending = hwt_pending_timeouts(timer);
 	unsigned i;
 
+	verify_entries();
 	model_settings.clock_moves = false;
 	for (i = 0; i < 4; i++)
 		pending -= advance(1);
@@ -111,7 +112,7 @@ cancel_it_second(void)
 static void
 reschedule_earlier(void)
 {
-	(void)reschedule(0, 0);
+	(void)reschedule(0, TICK_NS);
 }
 
 static void
@@ -167,10 +168,55 @@ reschedule_back_and_forth(void)
 	(void)reschedule(0, 0);
 }
 
+/* The same, where the record may serve another by then. */
+static void
+read_remaining_once(void)
+{
+	int64_t remaining_ns = 0;
+
+	if (hwt_remaining(timer, subject[0].handle, &remaining_ns) == 0)
+		explore_check(remaining_ns == (int64_t)(2 * TICK_NS));
+}
+
+static void
+cancel_and_schedule_far(void)
+{
+	(void)cancel(0);
+	explore_check(schedule(1, 3 * TICK_NS) == 0);
+}
+
+/* The task of one uses the record of the other, which has just ended. */
+static void
+begin_reused_by_task(void)
+{
+	begin_empty();
+	explore_check(schedule(7, TICK_NS) == 0);
+	explore_check(schedule(0, TICK_NS) == 0);
+	subject[7].schedules = 1;
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
 static void
 read_pending(void)
 {
 	explore_check(hwt_pending_timeouts(timer) <= 2);
+}
+
+/* At every moment, one or two are pending. */
+static void
+schedule_and_cancel(void)
+{
+	explore_check(schedule(1, TICK_NS) == 0);
+	explore_check(cancel(0) == 0);
+}
+
+static void
+read_one_or_two(void)
+{
+	uint64_t pending = hwt_pending_timeouts(timer);
+
+	explore_check(pending == 1 || pending == 2);
 }
 
 /* Relaxed: the delay counts from when it is taken. */
@@ -183,6 +229,15 @@ begin_relaxed(void)
 	thread_prepare(2, 0);
 	model_settings.clock_moves = true;
 	explore_check(schedule(0, TICK_NS) == 0);
+}
+
+/* Not before a whole delay after this. */
+static void
+reuse_later(void)
+{
+	(void)cancel(0);
+	model_clock_add(TICK_NS / 2);
+	explore_check(schedule(1, TICK_NS) == 0);
 }
 
 static void
@@ -337,9 +392,27 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
+	.name = "place/remaining-reused",
+	.begin = begin_queued,
+	.thread = {cancel_and_schedule_far, read_remaining_once},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-reused",
+	.begin = begin_reused_by_task,
+	.thread = {reschedule_later, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/pending-never-less",
+	.begin = begin_queued,
+	.thread = {schedule_and_cancel, read_one_or_two},
+	.end = end_all_due,
+    },
+    {
 	.name = "place/relaxed",
 	.begin = begin_relaxed,
-	.thread = {cancel_and_schedule, turn_on},
+	.thread = {reuse_later, turn_on},
 	.end = end_all_due,
     },
     {

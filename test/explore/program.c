@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#define SEGMENTS_MAX (ARENAS_MAX << ARENA_BITS)
+
 #include <string.h>
 
 struct hwt *timer;
@@ -358,14 +360,94 @@ verify_records(void)
 	for (i = 0; i < store->caches_used; i++)
 		count_cache(&store->caches[i], found);
 	count_batches(store, found, store->carved);
+	explore_check(found[0] == 0);
 	for (index = 1; index < store->carved; index++) {
 		uint64_t word;
 
 		if (index % SLAB_RECORDS == 0)
 			continue;
 		word = pair_word(&record_at(store, index)->pair);
+		explore_check(word_state(word) != STATE_FREE ||
+		    record_at(store, index)->place == 0);
 		if (found[index] != (word_state(word) == STATE_FREE)) {
 			explore_fail("record %u, word %llx, is in %u places",
+			    index, (unsigned long long)word, found[index]);
+			return;
+		}
+	}
+}
+
+static const struct mpsc_segment *
+segment_of(const struct mpsc_pool *pool, uint32_t segment)
+{
+	const struct mpsc_segment *arena = pool->arenas[segment >> ARENA_BITS];
+
+	return arena + (segment & ((1u << ARENA_BITS) - 1));
+}
+
+static void
+find_pooled(const struct mpsc_pool *pool, bool *pooled)
+{
+	uint32_t segment = (uint32_t)pool->free;
+
+	for (; segment != 0; segment = segment_of(pool, segment)->slot[0]) {
+		explore_check(segment < pool->carved);
+		if (pooled[segment]) {
+			explore_fail(
+			    "segment %u is in the pool twice", segment);
+			return;
+		}
+		pooled[segment] = true;
+	}
+}
+
+void
+verify_segments(const struct mpsc_pool *pool, const struct mpsc_queue *queue)
+{
+	bool pooled[SEGMENTS_MAX] = {false};
+	uint32_t tail = (uint32_t)(queue->tail >> 32) & INT32_MAX;
+
+	explore_check(queue->hole_count <= MPSC_HOLES);
+	find_pooled(pool, pooled);
+	explore_check(!pooled[tail] && !pooled[queue->head_segment]);
+}
+
+/* All that is in the queues and in the overflow list. */
+static void
+count_entries(unsigned *found)
+{
+	const struct mpsc_pool *pool = &timer->pool;
+	bool pooled[SEGMENTS_MAX] = {false};
+	uint32_t index = (uint32_t)timer->overflow;
+	uint32_t segment, slot;
+
+	for (; index != 0;
+	     index = record_at(&timer->store, index)->overflow_link)
+		found[index]++;
+	find_pooled(pool, pooled);
+	for (segment = 1; segment < pool->carved; segment++) {
+		if (pooled[segment])
+			continue;
+		for (slot = 0; slot < MPSC_SLOTS; slot++)
+			found[segment_of(pool, segment)->slot[slot]]++;
+	}
+}
+
+/* A record that is ENQUEUED has one entry, any other one has none. */
+void
+verify_entries(void)
+{
+	unsigned found[1u << INDEX_BITS] = {0};
+	uint32_t index;
+	uint64_t word;
+
+	count_entries(found);
+	for (index = 1; index < timer->store.carved; index++) {
+		if (index % SLAB_RECORDS == 0)
+			continue;
+		word = pair_word(&record_at(&timer->store, index)->pair);
+		if (found[index] != ((word & FLAG_ENQUEUED) != 0)) {
+			explore_fail("record %u, word %llx, has %u entries",
 			    index, (unsigned long long)word, found[index]);
 			return;
 		}
@@ -415,8 +497,11 @@ finish_timer(void)
 {
 	verify_pending();
 	verify_records();
-	if (!timer_stopped)
+	verify_segments(&timer->pool, &timer->queues[0]);
+	if (!timer_stopped) {
+		verify_entries();
 		stop();
+	}
 	verify_records();
 	explore_check(hwt_pending_timeouts(timer) == 0);
 	explore_check(hwt_destroy(timer) == 0);

@@ -9,8 +9,10 @@
  *                 and end at most once.
  *   never-early   no task starts before its deadline; in programs where time
  *                 only moves when all wait, none after its tick either
- *   records       each free record is in one cache or batch, each other one in
- *                 none (see verify_records)
+ *   records       each free record is in one cache or batch and in no bucket,
+ *                 each other one in no cache or batch
+ *   entries       a record that is ENQUEUED has one entry in a queue or in the
+ *                 overflow list, any other one has none
  *   memory        nothing is used after it was given back, and nothing is left
  *
  * A program's begin runs first; where it made a timer, stopping it, the list of
@@ -32,8 +34,8 @@ struct program {
 	void (*begin)(void);
 	void (*thread[EXPLORE_THREADS_MAX])(void);
 	void (*end)(void);
-	uint64_t
-	    schedules; /* short form: at most so many per search; 0: 2,000 */
+	uint64_t schedules; /* short form: at most so many; 0: 4,000 */
+	unsigned preemptions; /* bounded: at most so many; 0: 2 */
 	bool pso; /* depends on relaxed stores: also with PSO */
 };
 
@@ -90,6 +92,11 @@ void flag_set(unsigned i);
 void flag_await(unsigned i);
 
 void verify_records(void);
+/* The same of entries, before stop. */
+void verify_entries(void);
+/* No segment is in the pool twice, and none that the queue uses. */
+void verify_segments(
+    const struct mpsc_pool *pool, const struct mpsc_queue *queue);
 
 /* For main.c: before begin, at the begin of each thread, after end. */
 void program_reset(void);

@@ -72,6 +72,7 @@ pop_from(unsigned which, size_t max)
 	size_t count = mpsc_pop(&queue[which], &pool, end, out, max);
 	size_t i;
 
+	explore_check(queue[which].hole_count <= MPSC_HOLES);
 	for (i = 0; i < count; i++) {
 		explore_check(out[i] > 0 && out[i] < INDEXES);
 		popped[out[i]]++;
@@ -87,6 +88,7 @@ queues_close(void)
 	for (i = 0; i < 2; i++) {
 		while (pop_from(i, 2) > 0)
 			continue;
+		verify_segments(&pool, &queue[i]);
 		/* What was refused has counted on. */
 		if (queue[i].tail & UINT64_C(1) << 63)
 			continue;
@@ -139,8 +141,6 @@ begin_with_a_segment(void)
 	queues_open();
 	push(10);
 	(void)pop_from(0, 1);
-	push(11);
-	(void)pop_from(0, 1);
 }
 
 static void
@@ -149,10 +149,12 @@ push_four(void)
 	push(4);
 }
 
+/* The first of these brings a segment, the second may be a hole in it. */
 static void
-push_five(void)
+push_five_and_six(void)
 {
 	push(5);
+	push(6);
 }
 
 /* Close against push. */
@@ -182,10 +184,11 @@ close_queue(void)
 static void
 begin_without_segments(void)
 {
+	unsigned i;
+
 	queues_open();
-	push(10);
-	push(11);
-	push(12);
+	for (i = 10; i < 16; i++)
+		push(i);
 	(void)pop_from(0, 2);
 	pool.carved = pool.limit;
 }
@@ -250,8 +253,10 @@ const struct program queue_programs[] = {
     {
 	.name = "queue/more-holes-than-noted",
 	.begin = begin_with_a_segment,
-	.thread = {push_one, push_four, push_five, pop_twice},
+	.thread = {push_one, push_four, push_five_and_six, pop_twice},
 	.end = queues_close,
+	.preemptions = 3,
+	.schedules = 12000,
     },
     {
 	.name = "queue/push-close",
