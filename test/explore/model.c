@@ -59,6 +59,7 @@ struct start {
 
 struct thread {
 	uint32_t ended;
+	bool joined;
 	const void *specific;
 };
 
@@ -554,19 +555,27 @@ thread_has_ended(const void *context)
 int
 model_thread_join(pthread_t thread, void **result)
 {
-	uint32_t *ended = &model.thread[thread - 1].ended;
+	struct thread *joined = &model.thread[thread - 1];
 
 	(void)result;
-	explore_await(ended, 4, thread_has_ended, ended);
+	explore_check(!joined->joined);
+	explore_await(&joined->ended, 4, thread_has_ended, &joined->ended);
+	explore_check(!joined->joined);
+	joined->joined = true;
 	return 0;
 }
 
 int
 model_thread_tryjoin(pthread_t thread, void **result)
 {
+	struct thread *joined = &model.thread[thread - 1];
+
 	(void)result;
-	return explore_load(&model.thread[thread - 1].ended, 4) != 0 ? 0
-								     : EBUSY;
+	explore_check(!joined->joined);
+	if (explore_load(&joined->ended, 4) == 0)
+		return EBUSY;
+	joined->joined = true;
+	return 0;
 }
 
 pthread_t

@@ -101,6 +101,17 @@ reschedule_it(void)
 	(void)reschedule(0, 3 * TICK_NS);
 }
 
+/* Its record serves the next one, which runs, while somebody waits. */
+static void
+begin_reused_by_task(void)
+{
+	begin_manual();
+	explore_check(schedule(7, TICK_NS) == 0);
+	explore_check(schedule(0, TICK_NS) == 0);
+	subject[7].schedules = 1;
+	make_due();
+}
+
 /* Of those who waited, one owns arg. */
 static void
 end_owned(void)
@@ -192,6 +203,20 @@ begin_in_hand(void)
 	handed[1] = 1;
 }
 
+/* It was pulled in while its tick was begun: an entry is in the queue still. */
+static void
+begin_in_hand_enqueued(void)
+{
+	uint32_t index;
+	bool filled;
+
+	begin_in_hand();
+	index = (uint32_t)(subject[0].handle.id & INDEX_MASK);
+	record_at(&timer->store, index)->pair.half[0] |= FLAG_ENQUEUED;
+	explore_check(
+	    mpsc_push(&timer->queues[0], &timer->pool, index, &filled) == 0);
+}
+
 static void
 turn_on_and_close(void)
 {
@@ -252,6 +277,11 @@ const struct program periodic_programs[] = {
 	.end = end_nothing_pending,
     },
     {
+	.name = "wait/one-shot-next-runs",
+	.begin = begin_reused_by_task,
+	.thread = {cancel_it_waiting, turn_on},
+    },
+    {
 	.name = "wait/periodic",
 	.begin = begin_periodic,
 	.thread = {cancel_it_waiting, turn_twice},
@@ -310,6 +340,12 @@ const struct program periodic_programs[] = {
     {
 	.name = "periodic/executor-stop",
 	.begin = begin_in_hand,
+	.thread = {stop_it, run_handed},
+	.end = end_stopped_in_hand,
+    },
+    {
+	.name = "periodic/executor-stop-enqueued",
+	.begin = begin_in_hand_enqueued,
 	.thread = {stop_it, run_handed},
 	.end = end_stopped_in_hand,
     },

@@ -121,6 +121,8 @@ subject_task(hwt_timeout timeout, void *arg)
 		explore_check(schedule(e->schedules, TICK_NS) == 0);
 	if (e->waits > 0)
 		flag_await(e->waits);
+	if (e->periodic && explore_load(&timer->stopping, 4) != 0)
+		e->last = true;
 	e->running--;
 	e->ended++;
 }
@@ -138,8 +140,10 @@ subject_expect(struct subject *e, uint64_t delay_ns)
 		e->not_after_ns -= since_ns % TICK_NS;
 	else if (delay_ns != 0)
 		e->not_after_ns = due_ns;
-	if (delay_ns == HWT_NEVER || (timer->flags & HWT_RELAXED) ||
-	    e->periodic)
+	if (timer->flags & HWT_RELAXED)
+		e->not_after_ns += TICK_NS;
+	if (delay_ns == HWT_NEVER || e->periodic ||
+	    timer->flags == (HWT_MANUAL | HWT_RELAXED))
 		e->not_after_ns = UINT64_MAX;
 }
 
@@ -462,6 +466,7 @@ verify_subject(const struct subject *e)
 	explore_check(e->running == 0 && e->started == e->ended);
 	if (e->periodic) {
 		explore_check(ends <= e->accepted);
+		explore_check(!e->last || e->returned == 0);
 		explore_check(e->accepted > 0 || e->started == 0);
 		return;
 	}

@@ -45,6 +45,7 @@ struct subject {
 	unsigned accepted, started, ended, cancelled, returned;
 	unsigned running; /* now */
 	bool periodic;
+	bool last; /* a run ended while the timer was stopping */
 	bool ending; /* a cancel came while it ran */
 	bool contested; /* several threads reschedule it */
 	bool moves; /* its task reschedules it, three ticks on */

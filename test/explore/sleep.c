@@ -108,6 +108,17 @@ schedule_one(void)
 	stop();
 }
 
+/* A delay that is longer than the clock's time counts from the call, too. */
+static void
+schedule_long_delay(void)
+{
+	explore_check(schedule(7, 3 * TICK_NS) == 0);
+	await_placed(7);
+	explore_check(schedule(0, HWT_SEC(2)) == 0);
+	await_started(0);
+	stop();
+}
+
 static void
 schedule_first_of_two(void)
 {
@@ -169,9 +180,19 @@ reschedule_earlier(void)
 	stop();
 }
 
+/* The worker sleeps until something else is due: only what is due before that
+ * is a reason to call it. */
+static void
+place_near(void)
+{
+	explore_check(schedule(7, 3 * TICK_NS) == 0);
+	await_placed(7);
+}
+
 static void
 reschedule_queued_earlier(void)
 {
+	place_near();
 	explore_check(schedule(0, FAR) == 0);
 	explore_check(reschedule(0, TICK_NS) == 0);
 	await_started(0);
@@ -190,6 +211,7 @@ is_enqueued(uint32_t index)
 static void
 pull_in(void)
 {
+	place_near();
 	place_far();
 	subject[0].contested = true;
 	await_asleep();
@@ -222,12 +244,13 @@ begin_known_record(void)
 
 	begin_worker();
 	cache = &timer->store.caches[0];
-	next_index = cache->slot[cache->count - 1];
+	next_index = cache->slot[cache->count - 2];
 }
 
 static void
 schedule_far_to_be_reused(void)
 {
+	place_near();
 	explore_check(schedule(0, FAR) == 0);
 	await_thread(1);
 	if (subject[1].accepted)
@@ -368,6 +391,11 @@ const struct program sleep_programs[] = {
 	.name = "sleep/schedule-relaxed",
 	.begin = begin_relaxed,
 	.thread = {schedule_one},
+    },
+    {
+	.name = "sleep/long-delay-relaxed",
+	.begin = begin_relaxed,
+	.thread = {schedule_long_delay},
     },
     {
 	.name = "sleep/two-schedule",
