@@ -165,7 +165,7 @@ stop_within(void)
 	explore_check(error == 0 || list.count == 0);
 	take_list(&list);
 	if (error == 0)
-		timer_stopped = true;
+		note_stopped();
 }
 
 /* Starting. */

@@ -61,6 +61,7 @@ end_all_due(void)
 	unsigned i;
 
 	verify_entries();
+	verify_records();
 	model_settings.clock_moves = false;
 	for (i = 0; i < 4; i++)
 		pending -= advance(1);
@@ -244,7 +245,8 @@ static void
 turn_on(void)
 {
 	(void)advance(1);
-	(void)advance(1);
+	model_clock_add(TICK_NS / 2);
+	(void)advance(0);
 }
 
 /* max_pending of one. */

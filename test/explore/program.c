@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct hwt *timer;
-bool timer_stopped;
+uint32_t timer_stopped;
 struct subject subject[SUBJECTS];
 uint32_t flag[4];
 
@@ -20,7 +20,7 @@ program_reset(void)
 {
 	model_reset();
 	timer = NULL;
-	timer_stopped = false;
+	timer_stopped = 0;
 	memset(subject, 0, sizeof(subject));
 	memset(flag, 0, sizeof(flag));
 	memset(prepared, 0, sizeof(prepared));
@@ -121,6 +121,8 @@ subject_task(hwt_timeout timeout, void *arg)
 		explore_check(schedule(e->schedules, TICK_NS) == 0);
 	if (e->waits > 0)
 		flag_await(e->waits);
+	if (timer->executor.execute == NULL && !e->handed_over)
+		explore_check(explore_load(&timer_stopped, 4) == 0);
 	if (e->periodic && explore_load(&timer->stopping, 4) != 0)
 		e->last = true;
 	e->running--;
@@ -154,6 +156,7 @@ schedule_on(unsigned i, const struct hwt_executor *executor, uint64_t delay_ns)
 	int error;
 
 	subject_expect(e, delay_ns);
+	e->handed_over = executor != NULL;
 	error = hwt_new_timeout_on(
 	    timer, executor, &e->handle, subject_task, e, delay_ns);
 	if (error == 0)
@@ -272,13 +275,20 @@ take_list(struct hwt_unprocessed *list)
 }
 
 void
+note_stopped(void)
+{
+	explore_modify(&timer_stopped, 4);
+	timer_stopped = 1;
+}
+
+void
 stop(void)
 {
 	struct hwt_unprocessed list;
 	int error = hwt_stop(timer, &list);
 
 	explore_check(error == 0);
-	timer_stopped = true;
+	note_stopped();
 	take_list(&list);
 }
 

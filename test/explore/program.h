@@ -13,6 +13,7 @@
  *                 each other one in no cache or batch
  *   entries       a record that is ENQUEUED has one entry in a queue or in the
  *                 overflow list, any other one has none
+ *   stop          no task runs in the worker when hwt_stop has returned
  *   memory        nothing is used after it was given back, and nothing is left
  *
  * A program's begin runs first; where it made a timer, stopping it, the list of
@@ -45,6 +46,7 @@ struct subject {
 	unsigned accepted, started, ended, cancelled, returned;
 	unsigned running; /* now */
 	bool periodic;
+	bool handed_over; /* to an executor of its own */
 	bool last; /* a run ended while the timer was stopping */
 	bool ending; /* a cancel came while it ran */
 	bool contested; /* several threads reschedule it */
@@ -55,7 +57,9 @@ struct subject {
 };
 
 extern struct hwt *timer;
-extern bool timer_stopped; /* the program has called hwt_stop and take_list */
+/* The program has called hwt_stop and take_list. */
+extern uint32_t timer_stopped;
+void note_stopped(void);
 extern struct subject subject[SUBJECTS];
 
 /* A timer of 8 buckets of TICK_NS: with HWT_MANUAL, or with a worker. */
