@@ -8,6 +8,7 @@
 #   make fuzz       fuzzes for FUZZ=600 seconds
 #   make coverage   which lines and branches of the core the tests take
 #   make tidy       checks the style of the sources; a part of check
+#   make analyze    clang's analyzer, clang-tidy, cppcheck; a part of check
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
@@ -167,7 +168,7 @@ check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 
 .PHONY: all help deps deps-demo deps-check deps-coverage demo check tidy soak
-.PHONY: explore fuzz valgrind perf coverage
+.PHONY: analyze explore fuzz valgrind perf coverage
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -193,6 +194,9 @@ check: deps-check $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 
 tidy:
 	@tools/tidy
+
+analyze: deps-check
+	@tools/analyze
 
 explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)

@@ -139,7 +139,8 @@ mpsc_queue_create(struct mpsc_queue *queue)
 bool
 mpsc_pool_reserve(struct mpsc_pool *pool, uint64_t indexes, uint32_t queues)
 {
-	uint64_t needed = 1 + indexes / MPSC_SLOTS + 2 * queues + SPARE;
+	uint64_t needed =
+	    1 + indexes / MPSC_SLOTS + 2 * (uint64_t)queues + SPARE;
 	uint32_t limit = a32_load_relaxed(&pool->limit);
 	void *arena;
 

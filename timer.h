@@ -222,7 +222,7 @@ int timer_run(struct hwt *timer, uint64_t id);
 void timer_run_record(struct hwt *timer, struct record *record);
 
 /* worker.c */
-void *worker_main(void *timer);
+void *worker_main(void *argument);
 uint64_t worker_turn(struct hwt *timer);
 uint64_t worker_drain(struct hwt *timer);
 /* When there is something to do next; announces it to callers as the end of a

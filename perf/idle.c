@@ -42,7 +42,7 @@ field(const char *line, const char *name, uint64_t *value)
 {
 	size_t length = strlen(name);
 
-	if (strncmp(line, name, length))
+	if (strncmp(line, name, length) != 0)
 		return false;
 	*value = strtoull(line + length, NULL, 10);
 	return true;

@@ -33,7 +33,6 @@ static const char *const subject_names[SUBJECTS] = {
 struct load {
 	unsigned producers, rounds;
 	uint64_t outstanding, delay_ns, tick_ns, pairs;
-	bool check;
 };
 
 struct figures {
@@ -84,9 +83,9 @@ hwt_pairs(hwt_timeout *ring, uint64_t pairs)
 }
 
 static void
-mutex_pairs(struct mutex_wheel_timeout **ring, uint64_t pairs)
+mutex_pairs(
+    struct mutex_wheel_timeout **ring, uint64_t outstanding, uint64_t pairs)
 {
-	uint64_t outstanding = run.load->outstanding;
 	uint64_t delay_ns = run.load->delay_ns;
 	struct mutex_wheel *wheel = run.wheel;
 	uint64_t place = 0;
@@ -144,22 +143,23 @@ static void *
 mutex_producer(void *number)
 {
 	const struct load *load = run.load;
+	uint64_t outstanding = load->outstanding;
 	struct mutex_wheel_timeout **ring =
-	    calloc(load->outstanding, sizeof(struct mutex_wheel_timeout *));
+	    calloc(outstanding, sizeof(struct mutex_wheel_timeout *));
 	uint64_t i;
 
 	pin((uintptr_t)number);
 	perf_must(ring, "calloc");
-	for (i = 0; i < load->outstanding; i++) {
+	for (i = 0; i < outstanding; i++) {
 		ring[i] = mutex_wheel_schedule(
 		    run.wheel, mutex_nothing, NULL, load->delay_ns);
 		perf_must(ring[i], "malloc");
 	}
 	pthread_barrier_wait(&run.filled);
 	pthread_barrier_wait(&run.begun);
-	mutex_pairs(ring, load->pairs);
+	mutex_pairs(ring, outstanding, load->pairs);
 	pthread_barrier_wait(&run.ended);
-	for (i = 0; i < load->outstanding; i++)
+	for (i = 0; i < outstanding; i++)
 		mutex_wheel_cancel(run.wheel, ring[i]);
 	free(ring);
 	return NULL;
@@ -258,7 +258,8 @@ ratio_aim(enum subject subject, unsigned producers)
 	static const double aims[SUBJECTS][2] = {
 	    [HWT] = {0.6, 0.2}, [RELAXED] = {0.35, 0.1}};
 
-	return producers <= 2 ? aims[subject][producers - 1] : 0;
+	return producers == 1 || producers == 2 ? aims[subject][producers - 1]
+						: 0;
 }
 
 /* Prints a line; false: its ratio is above the bound. */

@@ -107,7 +107,7 @@ perf_print_processor(void)
 	FILE *info = fopen("/proc/cpuinfo", "r");
 
 	while (info && fgets(line, sizeof(line), info)) {
-		if (strncmp(line, "model name", 10))
+		if (strncmp(line, "model name", 10) != 0)
 			continue;
 		model = strchr(line, ':');
 		if (!model)
