@@ -29,11 +29,15 @@
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       make check: the stress programs' work, in percent
 #   SOAK=3600        make soak: how many seconds, 600 unless told otherwise
+#   ARCH=aarch64     make check: cross-built, the specifications and the stress
+#                    programs under qemu-user (portability: it shows no weak
+#                    memory)
 #
 # build has one folder per way of building: plain, clang (a second compiler),
 # asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics), fuzz
-# (libFuzzer), and explore (each atomic operation is a step of the explorer of
-# interleavings).
+# (libFuzzer), cov (counts for gcovr), and explore (each atomic operation is a
+# step of the explorer of interleavings); with ARCH=aarch64 aarch64 and
+# aarch64-c11 (the same on C11 atomics).
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -69,6 +73,15 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 endif
 
+# Another machine than this one; its libraries lie in a folder of their own.
+ifeq ($(ARCH),aarch64)
+cross := aarch64-linux-gnu-
+sysroot := build/aarch64/sysroot
+qemu := $(shell command -v qemu-aarch64 || echo /usr/bin/qemu-aarch64)
+else ifeq ($(origin ARCH),command line)
+$(error ARCH=$(ARCH): not known; aarch64 is)
+endif
+
 # The sources say themselves what they are, by their place.
 core := $(wildcard *.c executor/*.c)
 tests := $(wildcard test/*.c)
@@ -95,7 +108,7 @@ soname := libhwt.so.$(call number,MAJOR)
 so := libhwt.so.$(version)
 
 # compile and link are commands; $1 is the way of building.
-ways := plain clang asan tsan fuzz cov
+ways := plain clang asan tsan fuzz cov $(if $(cross),aarch64 aarch64-c11)
 cc_plain = $(CC)
 cc_clang = $(CLANG)
 cc_asan = $(CC)
@@ -116,6 +129,17 @@ libs_fuzz := -fsanitize=fuzzer
 flags_cov := --coverage -fprofile-update=atomic -DNDEBUG
 link_cov := -Wl,--wrap=_exit
 last_cov := -O0
+cc_aarch64 = $(cross)gcc
+cc_aarch64-c11 = $(cross)gcc
+flags_aarch64 := -isystem $(sysroot)/usr/include -DHWT_EMULATED
+flags_aarch64-c11 := $(flags_aarch64) -DHWT_ATOMIC_C11
+sysroot_libs := $(sysroot)/usr/lib/aarch64-linux-gnu
+libs_aarch64 := -L$(sysroot_libs) \
+	-Wl,-rpath-link,$(sysroot_libs):$(sysroot)/lib/aarch64-linux-gnu
+libs_aarch64-c11 := $(libs_aarch64) -latomic
+# For tools that know one machine only: those of the way's own machine.
+cross_of = $(if $(filter aarch64%,$1),$(cross))
+emulated_of = $(if $(call cross_of,$1),build/$1/test/check/emulated.o)
 warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef
 compile = $(cc_$1) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
@@ -139,6 +163,9 @@ $(explored:%.c=build/explore/%.o): own = -DMODEL_SHIM \
 
 build/plain/perf/%.o: own = -DHWT_CFLAGS='"$(CC) $(flags_said)"'
 build/clang/perf/%.o: own = -DHWT_CFLAGS='"$(CLANG) $(flags_said)"'
+build/aarch64/perf/%.o: own = -DHWT_CFLAGS='"$(cross)gcc $(flags_said)"'
+$(patsubst %,build/%/test/check/emulated.o,aarch64 aarch64-c11): \
+	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
 
 , := ,
 ifeq ($(filter-out 0,$(V)),)
@@ -166,9 +193,20 @@ check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	build/asan/test/random/model \
 	build/fuzz/test/fuzz/fuzz build/asan/test/fuzz/replay \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
+check_needs := check
+check_run := test/check/run
+ifdef cross
+check_programs := $(foreach way,aarch64 aarch64-c11, \
+	build/$(way)/libhwt.so build/$(way)/hwt-test \
+	build/$(way)/test/check/fences.o \
+	$(stress:%.c=build/$(way)/%) $(perf:%.c=build/$(way)/%.o)) \
+	$(examples:%.c=build/aarch64/%.o)
+check_needs := aarch64
+check_run := test/check/run_aarch64
+endif
 
-.PHONY: all help deps deps-demo deps-check deps-coverage demo check tidy soak
-.PHONY: analyze explore fuzz valgrind perf coverage
+.PHONY: all help deps deps-demo deps-check deps-coverage deps-aarch64
+.PHONY: demo check tidy analyze explore soak fuzz valgrind coverage perf
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -180,17 +218,23 @@ help:
 # other: apt cannot be run twice at a time.
 deps: deps-demo deps-check
 deps-check: | $(if $(filter deps demo,$(MAKECMDGOALS)),deps-demo)
-deps-demo deps-check deps-coverage:
+deps-demo deps-check deps-coverage deps-aarch64:
 	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' tools/deps $(@:deps-%=%)
-before := $(patsubst %,deps-%,$(filter demo check coverage,$(MAKECMDGOALS)) \
-	$(if $(filter fuzz,$(MAKECMDGOALS)),check))
+needs_of = $(if $(filter check,$1),$(check_needs),$(if $(filter fuzz,$1),check,$1))
+before := $(foreach goal,$(filter demo check fuzz coverage,$(MAKECMDGOALS)), \
+	deps-$(call needs_of,$(goal))) $(sysroot)
+
+ifdef cross
+$(sysroot): | deps-aarch64
+	@tools/sysroot arm64 $@
+endif
 
 demo: deps-demo $(example_programs)
 	@build/plain/examples/demo
 
-check: deps-check $(check_programs) | $(filter demo,$(MAKECMDGOALS))
+check: deps-$(check_needs) $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' STRESS='$(STRESS)' \
-		MAKE_COMMAND='$(MAKE_COMMAND)' test/check/run
+		MAKE_COMMAND='$(MAKE_COMMAND)' $(check_run)
 
 tidy:
 	@tools/tidy
@@ -248,20 +292,21 @@ define rules
 build/$1/libhwt.a: $(core:%.c=build/$1/%.o)
 	$$(call say,AR)
 	$$(Q)$$(cc_$1) $$(CFLAGS) -nostdlib -r -o build/$1/libhwt.o $$^
-	$$(Q)$$(OBJCOPY) --localize-hidden build/$1/libhwt.o
+	$$(Q)$(call cross_of,$1)$$(OBJCOPY) --localize-hidden \
+		build/$1/libhwt.o
 	$$(Q)rm -f $$@
-	$$(Q)$$(AR) rcs $$@ build/$1/libhwt.o
+	$$(Q)$(call cross_of,$1)$$(AR) rcs $$@ build/$1/libhwt.o
 
 build/$1/hwt-test: $(patsubst %.c,build/$1/%.o,$(tests) $(random_parts)) \
-		build/$1/libhwt.a | build/plain/libhwt.so
+		build/$1/libhwt.a $(call emulated_of,$1) \
+		| build/$(if $(call cross_of,$1),$1,plain)/libhwt.so
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) $(wrapped:%=-Wl,--wrap=%) -o $$@ $$^ \
 		-lcriterion $$(call libs,$1)
 
 build/$1/test/random/model: $(random_parts:%.c=build/$1/%.o)
 $(patsubst %.c,build/$1/%,$(stress) $(soak) $(misuse) test/random/model.c): \
-		%: %.o \
-		build/$1/libhwt.a
+		%: %.o $(call emulated_of,$1) build/$1/libhwt.a
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
 endef
@@ -291,11 +336,19 @@ build/explore/selftest: $(patsubst %,build/explore/test/explore/%.o, \
 	$(Q)$(call link,explore) -o $@ $^ $(call libs,explore)
 
 # Code stays mapped after dlclose: a worker may be running it.
-build/plain/$(so): $(core:%.c=build/plain/pic/%.o) hwt.map
-	$(call say,LD)
-	$(Q)$(call link,plain) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete \
+define shared_rules
+build/$1/$(so): $(core:%.c=build/$1/pic/%.o) hwt.map
+	$$(call say,LD)
+	$$(Q)$$(call link,$1) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete \
 		-Wl,-z,defs -Wl,--version-script=hwt.map \
-		-o $@ $(filter %.o,$^) $(LDLIBS)
+		-o $$@ $$(filter %.o,$$^) $$(call libs,$1)
+
+build/$1/libhwt.so: build/$1/$(so)
+	$$(Q)ln -sf $(so) build/$1/$(soname)
+	$$(Q)ln -sf $(soname) $$@
+endef
+$(foreach way,plain $(if $(cross),aarch64 aarch64-c11), \
+	$(eval $(call shared_rules,$(way))))
 
 build/fuzz/test/fuzz/fuzz: $(fuzz_parts:%.c=build/fuzz/%.o) \
 		build/fuzz/libhwt.a
@@ -306,10 +359,6 @@ build/asan/test/fuzz/replay: $(fuzz_parts:%.c=build/asan/%.o) \
 		build/asan/test/fuzz/replay.o build/asan/libhwt.a
 	$(call say,LD)
 	$(Q)$(call link,asan) -o $@ $^ $(call libs,asan)
-
-build/plain/libhwt.so: build/plain/$(so)
-	$(Q)ln -sf $(so) build/plain/$(soname)
-	$(Q)ln -sf $(soname) $@
 
 $(perf_programs): %: %.o build/plain/libhwt.a
 	$(call say,LD)
@@ -352,4 +401,5 @@ uninstall:
 		rm -f '$(man)/man'$${page##*.}/$$page; done
 	$(Q)rmdir '$(doc)' 2>/dev/null || :
 
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find build -path '*/sysroot' -prune -o -name '*.d' -print \
+	2>/dev/null)

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each operation of atomic.h, and each pair that a store-then-load edge is made
+ * of, as a function of its own: test/check/fences looks at the instructions
+ * that become of them. It is compiled like the library, and never linked.
+ */
+#include "atomic.h"
+
+/* The word that the other side of the edge has written. */
+static uint64_t
+then(uint64_t done, const a64_t *other)
+{
+	return done + a64_load_seq(other);
+}
+
+#define OP(name, type, ...)     \
+	type name(__VA_ARGS__); \
+	type name(__VA_ARGS__)
+
+OP(op_a32_load_acquire, uint32_t, const a32_t *p)
+{
+	return a32_load_acquire(p);
+}
+
+OP(op_a32_store_release, void, a32_t *p)
+{
+	a32_store_release(p, 1);
+}
+
+OP(op_a32_add_acq_rel, uint32_t, a32_t *p)
+{
+	return a32_add_acq_rel(p, 1);
+}
+
+OP(op_a32_cas_acq_rel, bool, a32_t *p)
+{
+	return a32_cas_acq_rel(p, 1, 2);
+}
+
+OP(op_a64_load_acquire, uint64_t, const a64_t *p)
+{
+	return a64_load_acquire(p);
+}
+
+OP(op_a64_load_seq, uint64_t, const a64_t *p)
+{
+	return a64_load_seq(p);
+}
+
+OP(op_a64_store_release, void, a64_t *p)
+{
+	a64_store_release(p, 1);
+}
+
+OP(op_a64_store_seq, void, a64_t *p)
+{
+	a64_store_seq(p, 1);
+}
+
+OP(op_a64_add_acq_rel, uint64_t, a64_t *p)
+{
+	return a64_add_acq_rel(p, 1);
+}
+
+OP(op_a64_add_seq, uint64_t, a64_t *p)
+{
+	return a64_add_seq(p, 1);
+}
+
+OP(op_a64_swap_acq_rel, uint64_t, a64_t *p)
+{
+	return a64_swap_acq_rel(p, 1);
+}
+
+OP(op_a64_cas_acq_rel, bool, a64_t *p)
+{
+	return a64_cas_acq_rel(p, 1, 2);
+}
+
+OP(op_a64_cas_seq, bool, a64_t *p)
+{
+	return a64_cas_seq(p, 1, 2);
+}
+
+OP(op_aptr_load_acquire, void *, const aptr_t *p)
+{
+	return aptr_load_acquire(p);
+}
+
+OP(op_aptr_store_release, void, aptr_t *p, const void *value)
+{
+	aptr_store_release(p, value);
+}
+
+OP(op_aptr_cas_acq_rel, bool, aptr_t *p, void *old, void *value)
+{
+	return aptr_cas_acq_rel(p, old, value);
+}
+
+OP(op_aptr_swap_acq_rel, void *, aptr_t *p, void *value)
+{
+	return aptr_swap_acq_rel(p, value);
+}
+
+OP(op_pair_word, uint64_t, const pair_t *p)
+{
+	return pair_word(p);
+}
+
+OP(op_pair_load, uint64_t, const pair_t *p)
+{
+	struct pair_value v = pair_load(p);
+
+	return v.word + v.deadline_ns;
+}
+
+OP(op_pair_load_seq, uint64_t, const pair_t *p)
+{
+	struct pair_value v = pair_load_seq(p);
+
+	return v.word + v.deadline_ns;
+}
+
+OP(op_pair_load_whole, uint64_t, const pair_t *p)
+{
+	struct pair_value v = pair_load_whole(p);
+
+	return v.word + v.deadline_ns;
+}
+
+OP(op_pair_cas, bool, pair_t *p)
+{
+	return pair_cas(
+	    p, (struct pair_value){1, 2}, (struct pair_value){3, 4});
+}
+
+OP(op_pair_cas_word, bool, pair_t *p)
+{
+	return pair_cas_word(p, 1, 2);
+}
+
+OP(op_pair_publish, bool, pair_t *p)
+{
+	return pair_publish(p, 1, (struct pair_value){3, 4});
+}
+
+/* Edges: E:asleep and E:batches, a caller's half. */
+OP(edge_add_load, uint64_t, a64_t *p, const a64_t *other)
+{
+	return then(a64_add_seq(p, 1), other);
+}
+
+/* E:asleep, the overflow. */
+OP(edge_cas_load, uint64_t, a64_t *p, const a64_t *other)
+{
+	return then(a64_cas_seq(p, 1, 2), other);
+}
+
+/* E:asleep, the worker's half; E:batches, the stop's. */
+OP(edge_store_load, uint64_t, a64_t *p, const a64_t *other)
+{
+	a64_store_seq(p, 1);
+	return then(0, other);
+}
+
+/* E:closed, the stop's half. */
+OP(edge_store_pair, uint64_t, a64_t *p, const pair_t *other)
+{
+	a64_store_seq(p, 1);
+	return pair_load_seq(other).word;
+}
+
+/* E:closed, a caller's half; E:asleep, of a timeout that was queued before. */
+OP(edge_publish_load, uint64_t, pair_t *p, const a64_t *other)
+{
+	return then(pair_publish(p, 1, (struct pair_value){3, 4}), other);
+}
+
+OP(edge_pair_cas_load, uint64_t, pair_t *p, const a64_t *other)
+{
+	return then(
+	    pair_cas(p, (struct pair_value){1, 2}, (struct pair_value){3, 4}),
+	    other);
+}
+
+OP(edge_cas_word_load, uint64_t, pair_t *p, const a64_t *other)
+{
+	return then(pair_cas_word(p, 1, 2), other);
+}
+
+/* E:asleep, the caller that pushes for another: A1, A2. */
+OP(edge_add_pair, uint64_t, a64_t *p, const pair_t *other)
+{
+	(void)a64_add_seq(p, 1);
+	return pair_load_whole(other).deadline_ns;
+}
