@@ -30,6 +30,63 @@
  * and sets word and leaves the deadline as it is. A pair_load that falls
  * between two writes of others may mix them: whoever acts on it does so by
  * pair_cas, which refuses a mixture, or uses pair_load_whole.
+ *
+ * WEAK MEMORY. Why each edge holds on aarch64, where a processor may do loads
+ * and stores in any order that no instruction forbids, but shows a store to all
+ * others at once. What the operations become there:
+ *
+ *                   ConcurrencyKit                   C11
+ *   load_acquire    ldr; dmb ish                     ldar
+ *   store_release   dmb ish; str                     stlr
+ *   load_seq        dmb ish; ldr; dmb ish            ldar
+ *   store_seq       dmb ish; str; dmb ish            stlr
+ *   add swap cas    dmb ish; ldxr, stxr; dmb ish     ldaddal swpal casal, or
+ *                                                    ldaxr, stlxr
+ *   pair_cas        dmb ish; ldxp, stxp; dmb ish     a call, see below
+ *
+ * dmb ish orders everything before it against everything after it, also a store
+ * against a later load, and also when a compare-and-swap found another value
+ * and stored nothing. ldar is not done before an stlr or stlxr that precedes
+ * it (ldapr would be; compilers use that for acquire alone, not for seq).
+ * test/check/fences looks for all this in the machine code.
+ *
+ *   Handing on. "Fill, store flag" against "load flag, read": the flag is not
+ *   seen before what was filled in, since a fence stands between the two on
+ *   either side. Forbidden: the new flag with the old contents. The edges
+ *   arena, slab and chunks (a table's entry), limit and carve (a bound, stored
+ *   after the entry), gate, stopping, epoch, handing (stored before the word
+ *   says HANDED, whose reader then reads it), counted (ended is read before
+ *   accepted), and queue (the slot).
+ *
+ *   Handing on by compare-and-swap. The same, where several write the flag.
+ *   Each of them has fences on both sides, so that whoever comes later in the
+ *   flag's order of values has all that came before: tail, free, segment,
+ *   overflow, places, owned, mail, shared, handed, called (wake_before, and
+ *   wake_sequence after it, which the futex compares again), and the word of a
+ *   record: word and ended. A loop that lost loads anew, with acquire.
+ *
+ *   Store, then load. asleep, batches, closed: each side writes its own word,
+ *   then reads the other's. Forbidden: both read the old one. Each has a full
+ *   fence in between, or an stlr or stlxr and then an ldar. asleep has a third
+ *   party, who found ENQUEUED set and left the push to another: worker writes
+ *   wake_before and misses the push; pusher pushes and misses the change of the
+ *   word; that one changes the word and misses wake_before. Each of the three
+ *   steps has its fence, and then that ring cannot close either.
+ *
+ * The pair on aarch64, CK. Words of 8 bytes are read and written at once, 16 by
+ * a stxp that succeeds: so a ldxp whose stxp succeeded was whole, and one that
+ * found a difference may have been mixed, which says that the pair has changed:
+ * all callers look again. pair_load reads word, then deadline. It never has a
+ * new word with the deadline before it: pair_cas writes both at once, and
+ * pair_publish the deadline first. An old word with a later deadline it may
+ * have, also that of a record that was freed and is being filled: pair_cas then
+ * fails on the word, pair_load_whole and the like on the second look at it,
+ * since the word became FREE before the deadline was written.
+ *
+ * The pair on aarch64, C11. gcc 12 calls libatomic, and that takes a mutex for
+ * each pair: correct, since all accesses go that way, and ordered by the mutex
+ * (whose release comes before a later ldar), but neither lock-free nor safe in
+ * a child that was forked meanwhile. There that back end is for checking.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -555,7 +612,9 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 
 #endif
 
-/* Both halves as they were together. */
+/* The word as it was before and after the deadline was loaded. In between it
+ * may have changed and changed back; the deadline was then true at that moment,
+ * and whoever changed it after that moment answers for the change. */
 static inline struct pair_value
 pair_load_whole(const pair_t *p)
 {
