@@ -7,6 +7,7 @@
 #   make check      builds and runs every test; the last line counts them
 #   make fuzz       fuzzes for FUZZ=600 seconds
 #   make coverage   which lines and branches of the core the tests take
+#   make faults     makes each call of the system fail, every one of each kind
 #   make tidy       checks the style of the sources; a part of check
 #   make analyze    clang's analyzer, clang-tidy, cppcheck; a part of check
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
@@ -92,6 +93,7 @@ explore := $(wildcard test/explore/*.c)
 random := $(wildcard test/random/*.c)
 # The suite model has the parts of the program model but for its main.
 random_parts := $(filter-out test/random/model.c,$(random))
+faults := $(wildcard test/faults/*.c)
 perf := $(wildcard perf/*.c)
 examples := $(wildcard examples/*.c)
 fuzz_parts := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
@@ -192,6 +194,7 @@ check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	build/asan/hwt-test $(misuse:%.c=build/asan/%) \
 	build/asan/test/random/model \
 	build/fuzz/test/fuzz/fuzz build/asan/test/fuzz/replay \
+	build/plain/test/faults/faults build/asan/test/faults/faults \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
 check_needs := check
 check_run := test/check/run
@@ -206,7 +209,7 @@ check_run := test/check/run_aarch64
 endif
 
 .PHONY: all help deps deps-demo deps-check deps-coverage deps-aarch64
-.PHONY: demo check tidy analyze explore soak fuzz valgrind coverage perf
+.PHONY: demo check tidy analyze explore faults soak fuzz valgrind coverage perf
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -220,7 +223,7 @@ deps: deps-demo deps-check
 deps-check: | $(if $(filter deps demo,$(MAKECMDGOALS)),deps-demo)
 deps-demo deps-check deps-coverage deps-aarch64:
 	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' tools/deps $(@:deps-%=%)
-needs_of = $(if $(filter check,$1),$(check_needs),$(if $(filter fuzz,$1),check,$1))
+needs_of = $(if $(filter check,$1),$(check_needs),$(patsubst fuzz,check,$1))
 before := $(foreach goal,$(filter demo check fuzz coverage,$(MAKECMDGOALS)), \
 	deps-$(call needs_of,$(goal))) $(sysroot)
 
@@ -235,6 +238,10 @@ demo: deps-demo $(example_programs)
 check: deps-$(check_needs) $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' STRESS='$(STRESS)' \
 		MAKE_COMMAND='$(MAKE_COMMAND)' $(check_run)
+
+faults: build/plain/test/faults/faults
+	@test/faults/imports check build/plain/libhwt.o
+	@build/plain/test/faults/faults all
 
 tidy:
 	@tools/tidy
@@ -307,6 +314,19 @@ build/$1/hwt-test: $(patsubst %.c,build/$1/%.o,$(tests) $(random_parts)) \
 build/$1/test/random/model: $(random_parts:%.c=build/$1/%.o)
 $(patsubst %.c,build/$1/%,$(stress) $(soak) $(misuse) test/random/model.c): \
 		%: %.o $(call emulated_of,$1) build/$1/libhwt.a
+	$$(call say,LD)
+	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
+
+# The library with the system's functions under other names, to make them fail.
+build/$1/test/faults/libhwt.o: build/$1/libhwt.a test/faults/imports \
+		test/faults/system.c
+	$$(call say,OBJCOPY)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)test/faults/imports redefine >$$@.names
+	$$(Q)$$(OBJCOPY) --redefine-syms=$$@.names build/$1/libhwt.o $$@
+
+build/$1/test/faults/faults: $(faults:%.c=build/$1/%.o) \
+		build/$1/test/faults/libhwt.o
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
 endef
