@@ -157,6 +157,8 @@ clock_drop_anchor(struct clock_anchor *anchor)
 	before = __rdtsc();
 	ns = clock_monotonic_ns();
 	after = __rdtsc();
+	if (ns == CLOCK_FAILED)
+		return ns;
 	/* A child may live in another time namespace. */
 	if (anchor->told_ns > ns + TOLD_MAX_NS)
 		anchor->told_ns = 0;

@@ -17,12 +17,17 @@ struct clock_anchor {
 	uint64_t told_ns;
 };
 
+/* What is told of a clock that the system does not let us read. */
+#define CLOCK_FAILED UINT64_C(0)
+
+/* Or CLOCK_FAILED. */
 static inline uint64_t
 clock_monotonic_ns(void)
 {
 	struct timespec now;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	if (__builtin_expect(clock_gettime(CLOCK_MONOTONIC, &now) != 0, 0))
+		return CLOCK_FAILED;
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -46,7 +51,7 @@ extern a64_t clock_window;
 uint64_t clock_drop_anchor(struct clock_anchor *anchor);
 
 /* CLOCK_MONOTONIC or a little later: 3 us at most. Never earlier, and never
- * back in one thread. */
+ * back in one thread. Or CLOCK_FAILED. */
 static inline uint64_t
 clock_ahead_ns(struct clock_anchor *anchor)
 {
@@ -57,8 +62,8 @@ clock_ahead_ns(struct clock_anchor *anchor)
 	if (__builtin_expect(scale != 0, 1) &&
 	    __builtin_expect(ticks < a64_load_relaxed(&clock_window), 1))
 		now_ns = anchor->ns + (ticks * scale >> 32) + CLOCK_MARGIN_NS;
-	else
-		now_ns = clock_drop_anchor(anchor);
+	else if ((now_ns = clock_drop_anchor(anchor)) == CLOCK_FAILED)
+		return CLOCK_FAILED;
 	if (now_ns < anchor->told_ns)
 		now_ns = anchor->told_ns;
 	anchor->told_ns = now_ns;

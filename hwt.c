@@ -86,10 +86,14 @@ deadline_after(uint64_t now_ns, uint64_t delay_ns)
 }
 
 /* The clock for deadline_new. */
-static uint64_t
-deadline_base(const struct hwt *timer)
+static int
+deadline_base(const struct hwt *timer, uint64_t *base_ns)
 {
-	return timer->flags & HWT_RELAXED ? 0 : timer_now_ahead(timer);
+	*base_ns = 0;
+	if (timer->flags & HWT_RELAXED)
+		return 0;
+	*base_ns = timer_now_ahead(timer);
+	return timer_has_read(timer, *base_ns) ? 0 : -EAGAIN;
 }
 
 static struct pair_value
@@ -129,8 +133,8 @@ timer_give_places(struct hwt *timer, uint64_t count)
 }
 
 /* The way out when no segment is to be had: never fails for want of memory. */
-static int
-overflow_push(struct hwt *timer, uint32_t index)
+int
+timer_overflow(struct hwt *timer, uint32_t index)
 {
 	struct record *record = record_at(&timer->store, index);
 	uint64_t head;
@@ -178,7 +182,7 @@ enqueue(struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
 	int error = mpsc_push(
 	    &timer->queues[cache->stripe], &timer->pool, index, filled);
 
-	return error == -ENOMEM ? overflow_push(timer, index) : error;
+	return error == -ENOMEM ? timer_overflow(timer, index) : error;
 }
 
 static bool
@@ -270,13 +274,16 @@ timer_schedule(
 {
 	struct pair_value due;
 	struct cache *cache;
+	uint64_t base_ns;
 	uint32_t index;
 	int error;
 
 	error = timer_enter(timer);
+	if (error == 0)
+		error = deadline_base(timer, &base_ns);
 	if (error != 0)
 		return error;
-	due = deadline_new(timer, deadline_base(timer), spec->delay_ns);
+	due = deadline_new(timer, base_ns, spec->delay_ns);
 	cache = cache_for_new(timer);
 	if (!take_places(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
@@ -393,10 +400,9 @@ batch_leave(struct hwt *timer)
 }
 
 static void
-batch_publish(struct hwt *timer, uint32_t first, size_t count,
+batch_publish(struct hwt *timer, uint32_t first, uint64_t base_ns, size_t count,
     const struct hwt_spec *specs, hwt_timeout *timeouts)
 {
-	uint64_t base_ns = deadline_base(timer);
 	size_t i;
 
 	for (i = 0; i < count; i++) {
@@ -417,9 +423,12 @@ timer_schedule_batch(struct hwt *timer, size_t count,
     const struct hwt_spec *specs, hwt_timeout *timeouts)
 {
 	struct cache *cache;
+	uint64_t base_ns;
 	uint32_t first;
 	int error = timer_enter(timer);
 
+	if (error == 0)
+		error = deadline_base(timer, &base_ns);
 	if (error != 0)
 		return error;
 	cache = cache_for_new(timer);
@@ -434,7 +443,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 		error = -ESHUTDOWN;
 		goto free_records;
 	}
-	batch_publish(timer, first, count, specs, timeouts);
+	batch_publish(timer, first, base_ns, count, specs, timeouts);
 	batch_leave(timer);
 	return 0;
 
@@ -723,6 +732,7 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
 	struct pair_value due;
 	struct cache *cache;
+	uint64_t now_ns;
 	int result;
 
 	if (timer == NULL)
@@ -731,7 +741,10 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 		return -EOWNERDEAD;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	due = deadline_after(timer_now_ahead(timer), delay_ns);
+	now_ns = timer_now_ahead(timer);
+	if (!timer_has_read(timer, now_ns))
+		return -EAGAIN;
+	due = deadline_after(now_ns, delay_ns);
 	result = timer_reschedule(timer, timeout.id, due);
 	if (result == 0) {
 		cache = cache_of(timer);
@@ -769,6 +782,7 @@ int
 hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 {
 	struct pair_value seen;
+	uint64_t now_ns;
 	int result;
 
 	if (timer == NULL)
@@ -780,13 +794,15 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 	result = timer_read(timer, timeout.id, &seen);
 	if (result != 0)
 		return result;
+	now_ns = timer_now_ahead(timer);
 	if (seen.deadline_ns == DEADLINE_NEVER)
 		*remaining_ns = INT64_MAX;
 	else if (seen.word & FLAG_RELATIVE)
 		*remaining_ns = (int64_t)seen.deadline_ns;
+	else if (timer_has_read(timer, now_ns))
+		*remaining_ns = (int64_t)(seen.deadline_ns - now_ns);
 	else
-		*remaining_ns =
-		    (int64_t)(seen.deadline_ns - timer_now_ahead(timer));
+		return -EAGAIN;
 	return 0;
 }
 

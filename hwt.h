@@ -60,6 +60,12 @@
  * hwt_destroy. There is no clean-up callback on cancel: whoever ends a timeout
  * holds its arg again.
  *
+ * A CLOCK THAT CANNOT BE READ (where a sandbox forbids it) never makes a task
+ * early. Calls that need it answer -EAGAIN; for the worker and for hwt_advance
+ * no time passes until it can be read again; hwt_next_wakeup tells one tick;
+ * hwt_stop_within does not wait; what remained as of stop is told as of the
+ * worker's last reading. HWT_NEVER as a wait needs no clock.
+ *
  * UNITS. Durations and clock readings are nanoseconds in uint64_t. They never
  * wrap silently: see hwt_new_timeout for the ends of the range.
  *
@@ -312,6 +318,7 @@ struct hwt_stats {
  *           is set, a clock or wake without HWT_MANUAL, a structure whose
  *           function is NULL, a detached thread_attr
  * -ENOMEM
+ * -EAGAIN   the system's clock cannot be read
  */
 int hwt_create(struct hwt **timer, const struct hwt_options *options);
 
@@ -394,7 +401,7 @@ int hwt_destroy(struct hwt *timer);
  * -EINVAL     task or timer is NULL, delay_ns out of range
  * -ESHUTDOWN  stopped, or being stopped
  * -ENOBUFS    max_pending
- * -EAGAIN     no thread to be had for the worker
+ * -EAGAIN     no thread to be had for the worker, or the clock cannot be read
  * -ENOMEM
  */
 int hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
@@ -456,6 +463,7 @@ int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
  * -EINPROGRESS  handed to an executor, or running
  * -ENOENT       it has ended, or never was
  * -EINVAL       delay_ns out of range
+ * -EAGAIN       the clock cannot be read
  */
 int hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns);
 
@@ -466,6 +474,7 @@ int hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns);
  * [any][cb].
  * -EINPROGRESS  it is running
  * -ENOENT       it has ended, or never was
+ * -EAGAIN       the clock cannot be read
  */
 int hwt_remaining(
     struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns);
@@ -529,7 +538,7 @@ int hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns);
  *
  * [any][cb].
  * -ENOMEM
- * -EAGAIN     no thread to be had; call again
+ * -EAGAIN     no thread to be had, or the clock cannot be read; call again
  * -ESHUTDOWN  after hwt_shared_shutdown
  */
 int hwt_shared(struct hwt **timer);

@@ -185,6 +185,10 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 {
 	a64_t *memory_bytes = &timer->store.memory_bytes;
 
+	timer->origin_ns = timer_now(timer);
+	if (!timer_has_read(timer, timer->origin_ns))
+		return -EAGAIN;
+	timer->worker.now_ns = timer->origin_ns;
 	if (record_store_create(&timer->store) != 0)
 		return -ENOMEM;
 	if (mpsc_pool_create(&timer->pool, memory_bytes) != 0)
@@ -213,6 +217,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 {
 	static const struct hwt_options defaults;
 	struct hwt *made;
+	int error;
 
 	if (options == NULL)
 		options = &defaults;
@@ -223,13 +228,13 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		return -ENOMEM;
 	memset(made, 0, sizeof(*made));
 	timer_set_options(made, options);
-	if (timer_create_parts(made, wheel_length(options)) != 0) {
+	error = timer_create_parts(made, wheel_length(options));
+	if (error != 0) {
 		free(made);
-		return -ENOMEM;
+		return error;
 	}
 	clock_prepare();
 	made->epoch = process_epoch();
-	made->origin_ns = timer_now(made);
 	if (made->flags & HWT_MANUAL)
 		a64_store_release(&made->gate, 1);
 	if (process_add_timer(made))
@@ -440,12 +445,13 @@ worker_has_ended(const struct hwt *timer)
 static bool
 join_within(pthread_t thread, uint64_t until_ns)
 {
-	const struct timespec pause = {.tv_nsec = 100000};
+	uint64_t now_ns;
 
 	while (pthread_tryjoin_np(thread, NULL) != 0) {
-		if (clock_monotonic_ns() >= until_ns)
+		now_ns = clock_monotonic_ns();
+		if (now_ns == CLOCK_FAILED || now_ns >= until_ns)
 			return false;
-		(void)nanosleep(&pause, NULL);
+		system_pause();
 	}
 	return true;
 }
@@ -501,7 +507,10 @@ take_list(
 	struct lifecycle *life = &timer->life;
 
 	if (!life->list_taken && unprocessed != NULL) {
-		life->stopped_ns = called_ns;
+		/* Without a clock, as of the worker's last look at it. */
+		life->stopped_ns = timer_has_read(timer, called_ns)
+		    ? called_ns
+		    : timer->worker.now_ns;
 		unprocessed->count = life->unprocessed;
 		unprocessed->private_words[0] = (uint64_t)(uintptr_t)timer;
 		unprocessed->private_words[1] = 1;
@@ -529,6 +538,7 @@ timer_stop(
 
 	if (process_runs_task_of(timer))
 		return -EDEADLK;
+	/* Without a clock, a moment that has passed. */
 	if (wait_ns < DEADLINE_NEVER - now_ns)
 		until_ns = now_ns + wait_ns;
 	(void)pthread_mutex_lock(&life->lock);

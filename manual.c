@@ -76,6 +76,8 @@ until(const struct hwt *timer, uint64_t until_ns)
 
 	if (until_ns == HWT_NEVER)
 		return HWT_NEVER;
+	if (!timer_has_read(timer, now_ns))
+		return timer->tick_ns;
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 

@@ -63,7 +63,7 @@ static uint64_t
 random_seed(const struct record_store *store)
 {
 	uint64_t seed;
-	struct timespec now;
+	struct timespec now = {0};
 
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed))
 		return seed;

@@ -103,6 +103,7 @@ static void
 end_periodic(struct hwt *timer, struct record *record)
 {
 	uint64_t period_ns = record->period_ns;
+	/* Without a clock, one period later. */
 	uint64_t now_ns = timer_now(timer);
 	struct pair_value seen, next;
 

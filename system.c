@@ -37,6 +37,14 @@ system_unmap(void *memory, size_t bytes)
 }
 
 void
+system_pause(void)
+{
+	const struct timespec pause = {.tv_nsec = 100000};
+
+	(void)nanosleep(&pause, NULL);
+}
+
+void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 {
 	struct timespec until = {

@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Sleeps a tenth of a millisecond, where a wait that fails at once would be
+ * repeated. */
+void system_pause(void);
+
 /* Zeroed memory in whole pages, which takes space when it is touched; NULL: no
  * memory. */
 void *system_map(size_t bytes);

@@ -31,7 +31,7 @@
 /* What belongs to the thread that turns the wheel. Counters are atomic because
  * hwt_read_stats reads them. */
 struct worker {
-	uint64_t now_ns; /* the clock when it was last read for lateness */
+	uint64_t now_ns; /* the clock when it was last read */
 	uint32_t readings; /* timeouts handed over since */
 	bool brief; /* the last sleep was to the next tick only */
 	bool called; /* the last sleep was ended by a caller */
@@ -112,12 +112,21 @@ struct hwt {
 	_Alignas(CACHE_LINE) struct lifecycle life;
 };
 
+/* Or CLOCK_FAILED. */
 static inline uint64_t
 timer_now(const struct hwt *timer)
 {
 	if (timer->clock.now_ns != NULL)
 		return timer->clock.now_ns(timer->clock.ctx);
 	return clock_monotonic_ns();
+}
+
+/* Whether the clock could be read. The user's own always can. */
+static inline bool
+timer_has_read(const struct hwt *timer, uint64_t now_ns)
+{
+	return __builtin_expect(now_ns != CLOCK_FAILED, 1) ||
+	    timer->clock.now_ns != NULL;
 }
 
 /* The clock for a delay to count from: never behind. */
@@ -213,6 +222,9 @@ int timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
 /* QUEUED back to FREE after timer_notify found it closed; false when
  * somebody else was faster. */
 bool timer_retract(struct record *record, uint64_t id);
+/* Queues an index whose ENQUEUED is set where there is always room. -ESHUTDOWN:
+ * it is closed. */
+int timer_overflow(struct hwt *timer, uint32_t index);
 void timer_give_places(struct hwt *timer, uint64_t count);
 
 /* run.c */

@@ -59,7 +59,7 @@
  *   E:handing   all that execute did, release in hand_over_end, acquired in
  *               process_await_hand_overs by whoever destroys an executor.
  *               Who cancelled a timeout that is HANDED has seen handing set.
- *   E:overflow  an index and its link, release in overflow_push, acquired in
+ *   E:overflow  an index and its link, release in timer_overflow, acquired in
  *               worker_take_overflow.
  *
  * INTERLEAVINGS, by the word that decides each:
@@ -95,6 +95,15 @@
 #define READING_EVERY 16u
 #define SETTLE_MAX 64u
 #define SECOND_NS UINT64_C(1000000000)
+
+/* When the clock cannot be read, no time has passed. */
+static uint64_t
+worker_now(const struct hwt *timer)
+{
+	uint64_t now_ns = timer_now(timer);
+
+	return timer_has_read(timer, now_ns) ? now_ns : timer->worker.now_ns;
+}
 
 static void
 worker_place(struct hwt *timer, uint32_t index, struct pair_value due)
@@ -154,6 +163,27 @@ take_seen(
 	}
 }
 
+/* The clock for relative deadlines. False: it cannot be read. */
+static bool
+take_reads_clock(const struct hwt *timer, uint64_t *now_ns)
+{
+	if (!(timer->flags & HWT_RELAXED))
+		return true;
+	*now_ns = timer_now(timer);
+	return timer_has_read(timer, *now_ns);
+}
+
+/* Without a clock, a delay cannot begin: it is looked at again. When the timer
+ * is being stopped, the records are found without their entries. */
+static void
+take_later(struct hwt *timer, const uint32_t *index, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		(void)timer_overflow(timer, index[i]);
+}
+
 /* Words first, then one reading of the clock, then the moves. */
 static void
 worker_take(struct hwt *timer, const uint32_t *index, size_t count)
@@ -166,15 +196,19 @@ worker_take(struct hwt *timer, const uint32_t *index, size_t count)
 		__builtin_prefetch(record_at(&timer->store, index[i]), 1);
 	for (i = 0; i < count; i++)
 		seen[i] = pair_load(&record_at(&timer->store, index[i])->pair);
-	if (timer->flags & HWT_RELAXED)
-		now_ns = timer_now(timer);
+	if (!take_reads_clock(timer, &now_ns)) {
+		take_later(timer, index, count);
+		return;
+	}
 	for (i = 0; i < count; i++) {
 		while (!take_seen(timer, index[i], seen[i], now_ns)) {
 			/* E:word acquire */
 			seen[i] = pair_load(
 			    &record_at(&timer->store, index[i])->pair);
-			if (timer->flags & HWT_RELAXED)
-				now_ns = timer_now(timer);
+			if (!take_reads_clock(timer, &now_ns)) {
+				take_later(timer, index + i, count - i);
+				return;
+			}
 		}
 	}
 }
@@ -233,7 +267,7 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 	uint64_t late_ns;
 
 	if (worker->readings++ % READING_EVERY == 0)
-		worker->now_ns = timer_now(timer);
+		worker->now_ns = worker_now(timer);
 	late_ns = worker->now_ns - deadline_ns;
 	if (late_ns > a64_load_relaxed(&worker->lateness_max))
 		a64_store_relaxed(&worker->lateness_max, late_ns);
@@ -243,7 +277,7 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 static void
 log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 {
-	uint64_t now_ns = timer_now(timer);
+	uint64_t now_ns = worker_now(timer);
 
 	if (*logged_ns != 0 && now_ns - *logged_ns < SECOND_NS)
 		return;
@@ -257,7 +291,7 @@ note_slowness(struct hwt *timer, uint64_t began_ns)
 {
 	struct worker *worker = &timer->worker;
 
-	worker->now_ns = timer_now(timer);
+	worker->now_ns = worker_now(timer);
 	if (worker->now_ns - began_ns <= timer->slow_task_ns)
 		return;
 	a64_count(&worker->slow_tasks, 1);
@@ -342,7 +376,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 	}
 	wheel_unplace(&timer->wheel, index);
 	note_lateness(timer, seen.deadline_ns);
-	began_ns = timer->slow_task_ns != 0 ? timer_now(timer) : 0;
+	began_ns = timer->slow_task_ns != 0 ? worker_now(timer) : 0;
 	if (executor != NULL) {
 		worker_hand_over(timer, executor, word_id(seen.word, index));
 	} else {
@@ -368,7 +402,7 @@ worker_tick(struct hwt *timer, uint64_t tick)
 
 	timer->wheel.next_tick = tick + 1;
 	worker->readings = 1;
-	worker->now_ns = timer_now(timer);
+	worker->now_ns = worker_now(timer);
 	a64_count(&worker->ticks, 1);
 	if (worker->now_ns - timer_boundary(timer, tick) > timer->tick_ns)
 		a64_count(&worker->late_ticks, 1);
@@ -390,7 +424,8 @@ worker_turn(struct hwt *timer)
 	uint64_t last, tick;
 
 	while (!worker_must_end(timer)) {
-		last = timer_tick_at(timer, timer_now(timer));
+		timer->worker.now_ns = worker_now(timer);
+		last = timer_tick_at(timer, timer->worker.now_ns);
 		taken += worker_drain(timer);
 		tick = wheel_next(wheel, last);
 		if (tick == TICK_NEVER) {
@@ -493,6 +528,20 @@ worker_announced(const struct hwt *timer)
 	return a64_load_acquire(&timer->wake_before) != 0;
 }
 
+/* Without a clock, the system's own sleep is over at once, again and again. */
+static bool
+time_has_come(const struct hwt *timer, uint64_t until_ns)
+{
+	uint64_t now_ns;
+
+	if (until_ns == HWT_NEVER)
+		return false;
+	now_ns = timer_now(timer);
+	if (now_ns == CLOCK_FAILED)
+		system_pause();
+	return now_ns >= until_ns;
+}
+
 /* A caller first clears wake_before and then moves the sequence on; so does
  * hwt_stop after stopping. Whoever reads the sequence after that sees both. */
 static void
@@ -504,7 +553,7 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 		sequence = a32_load_acquire(&timer->wake_sequence);
 		if (timer_is_stopping(timer) ||
 		    (announced && !worker_announced(timer)) ||
-		    (until_ns != HWT_NEVER && timer_now(timer) >= until_ns))
+		    time_has_come(timer, until_ns))
 			return;
 		futex_wait(&timer->wake_sequence, sequence, until_ns);
 		a64_count(&timer->worker.wakeups, 1);

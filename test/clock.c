@@ -30,6 +30,56 @@ Test(clock, it_is_never_behind)
 	}
 }
 
+/* None of them is served by the counter: that is good for 4 us only. */
+Test(clock, calls_that_cannot_read_it_change_nothing)
+{
+	struct hwt_spec spec = {.task = forbidden_task};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt *made = timer;
+	hwt_timeout handle, far;
+	int64_t remaining_ns = 17;
+
+	assert_rc(
+	    hwt_new_timeout(timer, &far, forbidden_task, NULL, HWT_SEC(100)),
+	    0);
+	sleep_ns(MS);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+
+	assert_rc(hwt_create(&made, NULL), -EAGAIN);
+	assert_rc(hwt_shared(&made), -EAGAIN);
+	assert_rc(
+	    hwt_new_timeout(timer, &handle, forbidden_task, NULL, 0), -EAGAIN);
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, &handle), -EAGAIN);
+	assert_rc(hwt_reschedule(timer, far, 0), -EAGAIN);
+	assert_rc(hwt_remaining(timer, far, &remaining_ns), -EAGAIN);
+	cr_assert(made == timer && handle.id == 0 && remaining_ns == 17);
+	assert_u64(hwt_pending_timeouts(timer), 1);
+
+	fault_disarm();
+	assert_rc(hwt_remaining(timer, far, &remaining_ns), 0);
+	cr_assert(remaining_ns > (int64_t)HWT_SEC(1));
+	worker_timer_close(timer);
+}
+
+Test(clock, nothing_is_due_while_a_worker_cannot_read_it)
+{
+	struct probe probe = {0};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_stats stats;
+
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(20)), 0);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	sleep_ns(HWT_MS(40));
+	assert_u64(probe.runs, 0);
+
+	fault_disarm();
+	wait_for(&probe.runs, 1);
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	cr_assert(stats.lateness_ns_max < HWT_SEC(100));
+	worker_timer_close(timer);
+}
+
 #if defined(__x86_64__)
 
 /* Both clocks at a step of a measurement. */

@@ -51,6 +51,7 @@ int __real_pthread_create(
 int __real_pthread_key_create(pthread_key_t *, void (*)(void *));
 void *__real_mmap(void *, size_t, int, int, int, off_t);
 int __real_eventfd(unsigned, int);
+int __real_clock_gettime(clockid_t, struct timespec *);
 void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);
@@ -459,7 +460,7 @@ monotonic_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	__real_clock_gettime(CLOCK_MONOTONIC, &now);
 	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
@@ -593,6 +594,7 @@ int __wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *));
 void *__wrap_mmap(
     void *address, size_t length, int prot, int flags, int fd, off_t offset);
 int __wrap_eventfd(unsigned count, int flags);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
@@ -639,6 +641,17 @@ __wrap_eventfd(unsigned count, int flags)
 		return -1;
 	}
 	return __real_eventfd(count, flags);
+}
+
+/* What it leaves is a time at which everything would be due. */
+int
+__wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	if (!fault_hits(FAULT_CLOCK))
+		return __real_clock_gettime(clock, now);
+	*now = (struct timespec){.tv_sec = INT32_MAX};
+	errno = EPERM;
+	return -1;
 }
 
 static bool

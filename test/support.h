@@ -21,7 +21,7 @@
  * Fault injection needs these words for the linker:
  *
  *   -Wl,--wrap=pthread_create -Wl,--wrap=pthread_key_create
- *   -Wl,--wrap=mmap -Wl,--wrap=eventfd
+ *   -Wl,--wrap=mmap -Wl,--wrap=eventfd -Wl,--wrap=clock_gettime
  *   -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
  *   -Wl,--wrap=aligned_alloc -Wl,--wrap=posix_memalign
  */
@@ -280,6 +280,7 @@ uint64_t lag_meter_stop(struct lag_meter *meter);
 #define FAULT_MEMORY (FAULT_MMAP | FAULT_HEAP)
 #define FAULT_EVENTFD 8u /* eventfd: the error that is set */
 #define FAULT_KEY 16u /* pthread_key_create: EAGAIN */
+#define FAULT_CLOCK 32u /* clock_gettime: EPERM */
 
 /* As nth: every call fails; none does (to count them). */
 #define FAULT_ALWAYS 0

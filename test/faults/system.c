@@ -30,8 +30,9 @@
 const struct swept swept[CALLS] = {
     [CALL_ALIGNED_ALLOC] = {"aligned_alloc", "aligned_alloc", {ENOMEM}},
     [CALL_CALLOC] = {"calloc", "calloc", {ENOMEM}},
-    [CALL_CLOCK_GETTIME] = {"clock_gettime", "clock_gettime", {0}},
-    [CALL_CLOCK_REALTIME] = {"clock_gettime", "clock_realtime", {0}},
+    [CALL_CLOCK_GETTIME] = {"clock_gettime", "clock_gettime", {EINVAL}},
+    [CALL_CLOCK_REALTIME] = {"clock_gettime", "clock_realtime", {EINVAL},
+	CALL_GETRANDOM, EAGAIN},
     [CALL_CLOSE] = {"close", "close", {EINTR, EIO}},
     [CALL_DPRINTF] = {"dprintf", "dprintf", {EBADF}},
     [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
