@@ -8,9 +8,12 @@
  * For sleeping, ConcurrencyKit's event count (ck_ec) would do, but its back-off
  * is not cut at the deadline (waits measured up to 78 ms too long) unless each
  * wait gets a predicate that repairs that, and hwt has two words to sleep on of
- * which one is half of a record. The call itself is all that is needed.
+ * which one is half of a record. The call itself is all that is needed. Where
+ * it is refused (by a sandbox), a wait is a short sleep: whoever waits looks
+ * again, and needs nobody to wake it.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -20,6 +23,8 @@
 
 #include "hwt.h"
 #include "system.h"
+
+#define WAKE_TRIES 3
 
 void *
 system_map(size_t bytes)
@@ -52,20 +57,34 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	    .tv_nsec = (long)(until_ns % 1000000000u),
 	};
 
-	(void)syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
-	    until_ns == HWT_NEVER ? NULL : &until, NULL,
-	    FUTEX_BITSET_MATCH_ANY);
+	if (syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
+		until_ns == HWT_NEVER ? NULL : &until, NULL,
+		FUTEX_BITSET_MATCH_ANY) != 0 &&
+	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
+		system_pause();
+}
+
+/* A wake-up that is lost is not made good by anybody. */
+static void
+futex_wake(const void *word, int count)
+{
+	int tries;
+
+	for (tries = 0; tries < WAKE_TRIES; tries++) {
+		if (syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL,
+			NULL, 0) >= 0)
+			return;
+	}
 }
 
 void
 futex_wake_one(const void *word)
 {
-	(void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	futex_wake(word, 1);
 }
 
 void
 futex_wake_all(const void *word)
 {
-	(void)syscall(
-	    SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+	futex_wake(word, INT32_MAX);
 }

@@ -396,6 +396,14 @@ model_nanosleep(const struct timespec *pause)
 	return 0;
 }
 
+void
+system_pause(void)
+{
+	const struct timespec pause = {.tv_nsec = 100000};
+
+	(void)model_nanosleep(&pause);
+}
+
 /* Locks: the first four bytes hold the owner, or a count of broadcasts. */
 
 static bool
