@@ -73,7 +73,9 @@
  * has changed, but that a handle argument, each of an array, is set to {0} and
  * *unprocessed to all zero. NULL where something is needed is -EINVAL; destroys
  * of NULL are 0. In a forked child, -EOWNERDEAD comes before every other answer
- * about a timer that was made before the fork.
+ * about a timer that was made before the fork. (On a kernel without
+ * MADV_WIPEONFORK, forks are seen by a handler. When there is no memory for it
+ * as the library is loaded, everything that makes something answers -ENOMEM.)
  *
  * THREADS. Marks on each function:
  *

@@ -223,6 +223,8 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		options = &defaults;
 	if (timer == NULL || !options_are_valid(options))
 		return -EINVAL;
+	if (!process_sees_forks())
+		return -ENOMEM;
 	made = aligned_alloc(CACHE_LINE, sizeof(*made));
 	if (made == NULL)
 		return -ENOMEM;

@@ -7,7 +7,8 @@
  * making, so that one load tells whether they are this process's own; a child
  * reads 0 and finds all of them foreign, without having run a line of code.
  * That also covers a bare clone and a fork in the middle of anything. Where the
- * kernel has no such page, an atfork handler clears the word. The first call in
+ * kernel has no such page, an atfork handler clears the word; where that could
+ * not be registered for want of memory, nothing is made. The first call in
  * a child that needs an epoch takes a new one, with an empty registry and a
  * fresh lock: whoever held the lock at the moment of the fork does not exist
  * there.
@@ -59,6 +60,9 @@ static uint64_t last_serial;
 static pthread_key_t exit_key;
 static bool exit_key_made;
 
+/* Without it, a child would take its parent's timers for its own. */
+static bool fork_is_seen;
+
 static void thread_exits(void *state);
 
 static void
@@ -82,11 +86,18 @@ process_init(void)
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
 		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
 		process_epoch_word = page;
+		fork_is_seen = true;
 		return;
 	}
 	if (page != MAP_FAILED)
 		(void)munmap(page, 4096);
-	(void)pthread_atfork(NULL, NULL, process_forked);
+	fork_is_seen = pthread_atfork(NULL, NULL, process_forked) == 0;
+}
+
+bool
+process_sees_forks(void)
+{
+	return fork_is_seen;
 }
 
 static void

@@ -70,6 +70,8 @@ process_owns(uint64_t epoch)
 }
 
 uint64_t process_epoch(void);
+/* False: a child could not tell, and so nothing may be made. */
+bool process_sees_forks(void);
 
 void process_lock(void);
 void process_unlock(void);

@@ -73,6 +73,8 @@ hwt_mailbox_create(struct hwt_mailbox **mailbox)
 
 	if (mailbox == NULL)
 		return -EINVAL;
+	if (!process_sees_forks())
+		return -ENOMEM;
 	made = aligned_alloc(CACHE_LINE, sizeof(*made));
 	if (made == NULL)
 		return -ENOMEM;
