@@ -596,8 +596,9 @@ struct hwt_mailbox;
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 
 /* An eventfd that is readable while something is due: to be watched, not to be
- * read. Owned by the mailbox. -EINVAL for NULL, -EOWNERDEAD in a child.
- * [any][cb]. */
+ * read. Owned by the mailbox. (When the system refuses to make it readable, the
+ * next timeout that comes due tries again; hwt_mailbox_run needs it not.)
+ * -EINVAL for NULL, -EOWNERDEAD in a child. [any][cb]. */
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
 /*

@@ -36,14 +36,20 @@ struct hwt_mailbox {
 	struct record *first, *last; /* loop's: taken, oldest first */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
+	a32_t silent; /* the eventfd could not be made readable */
 };
 
+/* Where the count is at its end (EAGAIN), it is readable. Another failure is
+ * made good by the next hand-over. */
 static void
-mailbox_signal(const struct hwt_mailbox *mailbox)
+mailbox_signal(struct hwt_mailbox *mailbox)
 {
-	/* It can only fail where the count is at its end: then it is
-	 * readable. */
-	(void)eventfd_write(mailbox->fd, 1);
+	int result;
+
+	do
+		result = eventfd_write(mailbox->fd, 1);
+	while (result != 0 && errno == EINTR);
+	a32_store_relaxed(&mailbox->silent, result != 0 && errno != EAGAIN);
 }
 
 static int
@@ -60,7 +66,7 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		handover_link(record, top);
 		/* E:mail release */
 	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, record));
-	if (top == NULL)
+	if (top == NULL || a32_load_relaxed(&mailbox->silent) != 0)
 		mailbox_signal(mailbox);
 	return 0;
 }

@@ -37,7 +37,7 @@ const struct swept swept[CALLS] = {
     [CALL_DPRINTF] = {"dprintf", "dprintf", {EBADF}},
     [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
     [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
-    [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {0}},
+    [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
     [CALL_FREE] = {"free", "free", {0}},
     [CALL_FUTEX_WAIT] = {"syscall", "futex_wait",
 	{SPURIOUS, EINTR, EAGAIN, ETIMEDOUT, ENOSYS}},
