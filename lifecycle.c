@@ -167,16 +167,20 @@ timer_create_queues(struct hwt *timer)
 	return 0;
 }
 
-static void
+static int
 life_create(struct lifecycle *life)
 {
 	pthread_condattr_t attr;
+	int error;
 
-	(void)pthread_mutex_init(&life->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&life->changed, &attr);
+	life->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	if (pthread_condattr_init(&attr) != 0)
+		return -ENOMEM;
+	error = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	if (error == 0)
+		error = pthread_cond_init(&life->changed, &attr);
 	(void)pthread_condattr_destroy(&attr);
+	return error == 0 ? 0 : -ENOMEM;
 }
 
 /* On failure, what was made is undone. */
@@ -198,11 +202,14 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 		goto destroy_pool;
 	if (timer_create_queues(timer) != 0)
 		goto destroy_wheel;
-	life_create(&timer->life);
+	if (life_create(&timer->life) != 0)
+		goto free_queues;
 	(void)a64_add_relaxed(memory_bytes,
 	    sizeof(*timer) + timer->stripe_count * sizeof(*timer->queues));
 	return 0;
 
+free_queues:
+	free(timer->queues);
 destroy_wheel:
 	wheel_destroy(&timer->wheel);
 destroy_pool:

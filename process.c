@@ -109,7 +109,7 @@ process_renew(void)
 			(void)sched_yield();
 		return;
 	}
-	(void)pthread_mutex_init(&registry.lock, NULL);
+	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	registry.timers = NULL;
 	registry.count = 0;
 	registry.warned = false;

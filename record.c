@@ -82,7 +82,7 @@ record_store_create(struct record_store *store)
 		system_unmap(store->slabs, TABLE_BYTES);
 		return -ENOMEM;
 	}
-	(void)pthread_mutex_init(&store->grow_lock, NULL);
+	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	store->seed = random_seed(store);
 	store->spare.shared = true;
 	return 0;

@@ -143,8 +143,8 @@ hwt_pool_create(struct hwt_pool **pool, unsigned threads, size_t queue_limit)
 	made->executor.execute = pool_execute;
 	made->executor.ctx = made;
 	made->queue_limit = queue_limit;
-	(void)pthread_mutex_init(&made->lock, NULL);
-	(void)pthread_cond_init(&made->changed, NULL);
+	made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	error = pool_add_threads(made, threads);
 	if (error != 0) {
 		pool_end(made);
