@@ -348,7 +348,9 @@ int hwt_start(struct hwt *timer);
  * was given to hwt_run.
  *
  * [any], not from a task. Waits for the task that is running in the worker.
- * -EDEADLK  from any task of this timer, in whatever thread
+ * -EDEADLK  from any task of this timer, in whatever thread; also from a
+ *           destructor of thread-specific data in a worker that waits, in the
+ *           same way, for one that waits for it
  * -EPERM    the shared timer
  */
 int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);

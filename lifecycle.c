@@ -467,22 +467,22 @@ join_within(pthread_t thread, uint64_t until_ns)
 
 /* With the lock held, which is given up meanwhile: destructors of the worker's
  * thread-specific data may take their time, or call the timer. */
-static bool
+static int
 join_worker(struct lifecycle *life, uint64_t until_ns)
 {
-	bool joined;
+	int error = 0;
 
 	life->joining = true;
 	(void)pthread_mutex_unlock(&life->lock);
 	if (until_ns == HWT_NEVER)
-		joined = pthread_join(life->thread, NULL) == 0;
-	else
-		joined = join_within(life->thread, until_ns);
+		error = pthread_join(life->thread, NULL) == 0 ? 0 : -EDEADLK;
+	else if (!join_within(life->thread, until_ns))
+		error = -ETIMEDOUT;
 	(void)pthread_mutex_lock(&life->lock);
 	life->joining = false;
-	life->joined = joined;
+	life->joined = error == 0;
 	(void)pthread_cond_broadcast(&life->changed);
-	return joined;
+	return error;
 }
 
 /* With the lock held: until the worker has ended and all is swept. */
@@ -496,11 +496,14 @@ stop_finish(struct hwt *timer, uint64_t until_ns)
 			return -ETIMEDOUT;
 	}
 	while (life->worker_ended && !life->joined) {
-		bool waited = life->joining ? life_wait(life, until_ns)
-					    : join_worker(life, until_ns);
+		int error = -ETIMEDOUT;
 
-		if (!waited && !life->joined)
-			return -ETIMEDOUT;
+		if (!life->joining)
+			error = join_worker(life, until_ns);
+		else if (life_wait(life, until_ns))
+			error = 0;
+		if (error != 0 && !life->joined)
+			return error;
 	}
 	if (life->phase != PHASE_STOPPED) {
 		life->phase = PHASE_STOPPED;

@@ -100,8 +100,12 @@ pool_end(struct hwt_pool *pool)
 	pool->ending = true;
 	(void)pthread_cond_broadcast(&pool->changed);
 	(void)pthread_mutex_unlock(&pool->lock);
-	for (i = 0; i < pool->thread_count; i++)
-		(void)pthread_join(pool->thread[i], NULL);
+	/* It fails where that thread, in its turn, is joining this one. That is
+	 * a deadlock, and no reason to free what it uses. */
+	for (i = 0; i < pool->thread_count; i++) {
+		while (pthread_join(pool->thread[i], NULL) != 0)
+			system_pause();
+	}
 	(void)pthread_cond_destroy(&pool->changed);
 	(void)pthread_mutex_destroy(&pool->lock);
 	free(pool);
