@@ -160,8 +160,12 @@ flags_said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
 explored := $(filter-out system.c,$(core))
 flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
 libs_explore := -no-pie
-$(explored:%.c=build/explore/%.o): own = -DMODEL_SHIM \
-	-include test/explore/model.h
+$(foreach way,explore cov-explore,$(explored:%.c=build/$(way)/%.o)): \
+	own = -DMODEL_SHIM -include test/explore/model.h
+cc_cov-explore = $(CC)
+flags_cov-explore := $(flags_explore) $(flags_cov) -fdata-sections
+libs_cov-explore := -no-pie
+last_cov-explore := -O0
 
 build/plain/perf/%.o: own = -DHWT_CFLAGS='"$(CC) $(flags_said)"'
 build/clang/perf/%.o: own = -DHWT_CFLAGS='"$(CLANG) $(flags_said)"'
@@ -263,7 +267,8 @@ fuzz: build/fuzz/test/fuzz/fuzz
 
 # Which lines and branches of the core the tests take.
 coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
-	build/cov/test/random/model,--steps,300000,--quiet
+	build/cov/test/random/model,--steps,300000,--quiet \
+	build/cov-explore/explore
 coverage: deps-coverage $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@test/coverage/run $(coverage)
 
@@ -291,7 +296,7 @@ build/$1/pic/%.o: %.c build/$1/flags | $(before)
 	@mkdir -p $$(@D)
 	$$(Q)$$(call compile,$1) -fPIC -MMD -MP -c -o $$@ $$<
 endef
-$(foreach way,$(ways) explore,$(eval $(call objects,$(way))))
+$(foreach way,$(ways) explore cov-explore,$(eval $(call objects,$(way))))
 
 define rules
 # One object with its inner names made local: a program that links it may use
@@ -333,18 +338,23 @@ endef
 $(foreach way,$(ways),$(eval $(call rules,$(way))))
 
 # The explorer puts the core's data back before each execution: it has sections
-# of its own.
-build/explore/core.o: $(explored:%.c=build/explore/%.o)
-	$(call say,LD)
-	$(Q)$(cc_explore) $(CFLAGS) -nostdlib -r -o $@ $^
-	$(Q)$(OBJCOPY) --rename-section .data=hwt_data \
-		--rename-section .bss=hwt_bss $@
+# of its own. Not so what counts for gcov, in sections of its own, too.
+explore_parts := $(filter-out test/explore/selftest.c,$(explore))
+define explore_rules
+build/$1/core.o: $(explored:%.c=build/$1/%.o)
+	$$(call say,LD)
+	$$(Q)$$(cc_$1) $$(CFLAGS) -nostdlib -r -o $$@ $$^
+	$$(Q)$$(OBJCOPY) --rename-section .data=hwt_data \
+		--rename-section .bss=hwt_bss $$$$(objdump -hw $$@ | awk ' \
+		$$$$2 ~ /^\.(data|bss)\./ && $$$$2 !~ /gcov|LPBX/ { \
+			split($$$$2, word, "."); \
+			print "--rename-section " $$$$2 "=hwt_" word[2] }') $$@
 
-explore_parts := $(patsubst %.c,build/explore/%.o, \
-	$(filter-out test/explore/selftest.c,$(explore)))
-build/explore/explore: build/explore/core.o $(explore_parts)
-	$(call say,LD)
-	$(Q)$(call link,explore) -o $@ $^ $(call libs,explore)
+build/$1/explore: build/$1/core.o $(explore_parts:%.c=build/$1/%.o)
+	$$(call say,LD)
+	$$(Q)$$(call link,$1) -o $$@ $$^ $$(call libs,$1)
+endef
+$(foreach way,explore cov-explore,$(eval $(call explore_rules,$(way))))
 
 build/cov/hwt-test $(stress:%.c=build/cov/%) build/cov/test/random/model: \
 		build/cov/test/coverage/exit.o
