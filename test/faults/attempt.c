@@ -351,7 +351,8 @@ look_at(struct timeout *timeout)
 	    hwt_remaining(timeout->timer, timeout->handle, &left_ns),
 	    timeout->timer)
 	CHECK(left_ns == INT64_MIN);
-	CHECK(left_ns != INT64_MIN && left_ns < (int64_t)HWT_SEC(1000));
+	CHECK(
+	    left_ns > (int64_t)HWT_SEC(50) && left_ns < (int64_t)HWT_SEC(1000));
 }
 
 void
@@ -363,7 +364,7 @@ await_count(const _Atomic unsigned *count, unsigned least)
 		pause_ns(100000);
 		/* Without a clock, nothing is due. */
 		if (fault_here()->call == CALL_CLOCK_GETTIME &&
-		    now_ns() - begun_ns > HWT_MS(5))
+		    now_ns() - begun_ns > HWT_MS(20))
 			fault_off();
 		if (now_ns() - begun_ns > PATIENCE_NS)
 			fail("a task was awaited in vain");

@@ -56,12 +56,12 @@ static void
 check_pace(void)
 {
 	const struct fault *fault = fault_here();
-	uint64_t elapsed_ns = now_ns() - at_start_ns;
+	uint64_t until_ns = fault_off_ns() != 0 ? fault_off_ns() : now_ns();
 
 	if (!fault->permanent ||
 	    (fault->call != CALL_CLOCK_GETTIME && fault->error != ENOSYS))
 		return;
-	if (fault_injected() > 2000 + elapsed_ns / 10000)
+	if (fault_injected() > 200 + (until_ns - at_start_ns) / 50000)
 		fail("the processor is kept busy");
 }
 

@@ -97,6 +97,8 @@ struct fault {
 /* As the environment says, which also reaches what runs before main. */
 const struct fault *fault_here(void);
 void fault_off(void);
+/* When that was; 0: not yet. */
+uint64_t fault_off_ns(void);
 bool fault_is_on(void);
 /* How often it has struck; how many calls there were of a kind. */
 uint64_t fault_injected(void);
@@ -171,6 +173,7 @@ void cancel(struct timeout *timeout);
 /* Of a periodic timeout, which may be running. */
 void cancel_and_wait(struct timeout *timeout);
 void reschedule(struct timeout *timeout, uint64_t delay_ns);
+/* Of one that is minutes away. */
 void look_at(struct timeout *timeout);
 /* Until the tasks have counted so far; until it has run so often. */
 void await_count(const _Atomic unsigned *count, unsigned least);

@@ -107,7 +107,7 @@ const struct sound {
 static struct fault fault = {.call = CALL_NONE};
 static bool fault_read;
 static _Atomic bool fault_armed;
-static _Atomic uint64_t injected;
+static _Atomic uint64_t injected, off_ns;
 static _Atomic uint64_t calls[CALLS];
 static _Atomic int64_t held_bytes, held_blocks, held_fds, held_threads;
 
@@ -137,7 +137,15 @@ fault_here(void)
 void
 fault_off(void)
 {
+	if (fault_armed)
+		off_ns = now_ns();
 	fault_armed = false;
+}
+
+uint64_t
+fault_off_ns(void)
+{
+	return off_ns;
 }
 
 bool
