@@ -143,9 +143,19 @@ libs_aarch64-c11 := $(libs_aarch64) -latomic
 cross_of = $(if $(filter aarch64%,$1),$(cross))
 emulated_of = $(if $(call cross_of,$1),build/$1/test/check/emulated.o)
 warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
-	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef
+	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef \
+	-Wformat=2 -Wdouble-promotion -Walloca -Wold-style-definition \
+	-Wmissing-declarations -Wredundant-decls -Wdate-time
+# What gcc knows and clang does not.
+gcc_warnings := -Wduplicated-cond -Wduplicated-branches -Wlogical-op \
+	-Wcast-align=strict -Wjump-misses-init
+gcc_knows = $(shell : | $(cc_$1) $(gcc_warnings) -Werror -E -x c - \
+	>/dev/null 2>&1 && echo yes)
+$(foreach way,$(ways),$(eval more_$(way) := \
+	$(if $(call gcc_knows,$(way)),$(gcc_warnings))))
 compile = $(cc_$1) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
-	$(warnings) $(if $(filter-out 0,$(WERROR)),-Werror) $(flags_$1) \
+	$(warnings) $(more_$1) \
+	$(if $(filter-out 0,$(WERROR)),-Werror) $(flags_$1) \
 	$(CFLAGS) $(last_$1)
 link = $(cc_$1) -pthread $(flags_$1) $(CFLAGS) $(link_$1) $(LDFLAGS)
 libs = $(libs_$1) $(LDLIBS)
