@@ -599,6 +599,34 @@ Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
 	live_close(&live);
 }
 
+/* Each schedule and each cancel would wake a worker in a long sleep: work that
+ * goes on and on is looked at once per tick instead. */
+Test(quiet, calls_that_go_on_and_on_cost_two_wake_ups_per_tick_at_most)
+{
+	const uint64_t tick_ns = HWT_MS(20);
+	const uint64_t ticks_long = 10;
+	struct hwt *timer = worker_timer_open(tick_ns);
+	uint64_t began_ns = monotonic_ns();
+	struct hwt_stats stats;
+	hwt_timeout timeout;
+	uint64_t passed;
+
+	while (monotonic_ns() - began_ns < ticks_long * tick_ns) {
+		assert_rc(hwt_new_timeout(timer, &timeout, forbidden_task, NULL,
+			      HWT_MIN(1)),
+		    0);
+		sleep_ns(HWT_US(50));
+		assert_rc(hwt_cancel(timer, timeout), 0);
+		sleep_ns(HWT_US(50));
+	}
+
+	passed = (monotonic_ns() - began_ns) / tick_ns + 1;
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	cr_assert(stats.wakeups <= 2 * passed + 2,
+	    "%" PRIu64 " wake-ups in %" PRIu64 " ticks", stats.wakeups, passed);
+	worker_timer_close(timer);
+}
+
 Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 {
 	struct live live = {0};

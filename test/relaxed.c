@@ -84,6 +84,30 @@ Test(relaxed, never_stays_pending)
 	fixture_close(&manual);
 }
 
+Test(relaxed, never_is_never_before_it_is_taken_over_too)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, HWT_NEVER);
+
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
+/* The last of all delays: 2^63 - 2 ns from the tick that takes it over. */
+Test(relaxed, a_delay_to_beyond_the_end_of_the_clock_is_never_over)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, (UINT64_C(1) << 63) - 2);
+	assert_u64(fixture_tick(&manual, 1), 0);
+
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
 Test(relaxed, a_periodic_timeout_keeps_the_grid_of_its_first_deadline)
 {
 	struct probe probe = {.fixture = &manual};
@@ -162,6 +186,24 @@ Test(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
 
 	assert_rc(
 	    hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0), 0);
+	assert_u64(manual.wakes, 1);
+	fixture_close(&manual);
+}
+
+/* Its delay, taken for a moment, would lie behind what is waited for. */
+Test(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
+{
+	open_relaxed();
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(9)),
+	    0);
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(fixture_wait(&manual), HWT_MS(9));
+
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
+	    0);
+
 	assert_u64(manual.wakes, 1);
 	fixture_close(&manual);
 }

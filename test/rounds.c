@@ -376,6 +376,21 @@ Test(rounds, the_longest_delay_that_ends_is_kept)
 	fixture_close(&fixture);
 }
 
+Test(rounds, what_is_scheduled_after_the_end_of_the_clock_is_never_due)
+{
+	struct fixture fixture = {.start_ns = LAST_DEADLINE + HWT_SEC(1)};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, HWT_MS(1));
+	assert_i64(fixture_remaining(&fixture, probe.handle), INT64_MAX);
+
+	assert_u64(fixture_step(&fixture, HWT_SEC(1)), 0);
+
+	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	fixture_close(&fixture);
+}
+
 Test(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
 {
 	struct fixture fixture = {0};

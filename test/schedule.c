@@ -636,6 +636,33 @@ Test(schedule, whichever_allocation_fails_a_batch_is_all_or_none)
 	free(specs);
 }
 
+Test(schedule, a_batch_without_memory_leaves_its_records_to_others)
+{
+	const size_t too_many = 5000;
+	const size_t enough = 4000;
+	struct hwt_spec *specs = calloc(too_many, sizeof(*specs));
+	hwt_timeout first;
+	size_t index;
+
+	for (index = 0; index < too_many; index++)
+		specs[index] = (struct hwt_spec){
+		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &first, forbidden_task, NULL, HWT_MIN(1)),
+	    0);
+
+	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+	assert_rc(
+	    hwt_new_timeouts(manual.timer, too_many, specs, NULL), -ENOMEM);
+
+	assert_rc(hwt_new_timeouts(manual.timer, enough, specs, NULL), 0);
+	fault_disarm();
+	assert_u64(hwt_pending_timeouts(manual.timer), 1 + enough);
+	fixture_close(&manual);
+	free(specs);
+}
+
 Test(schedule, a_first_timeout_without_any_memory_is_refused_and_then_goes)
 {
 	struct probe probe = {.fixture = &manual};
