@@ -135,6 +135,18 @@ Test(lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
 	worker_timer_close(timer);
 }
 
+Test(lifecycle, whatever_keeps_a_thread_from_being_made_it_is_eagain)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	fault_arm_thread(EPERM);
+	assert_rc(hwt_start(timer), -EAGAIN);
+	fault_disarm();
+
+	assert_rc(hwt_start(timer), 0);
+	worker_timer_close(timer);
+}
+
 Test(lifecycle, without_a_thread_the_first_timeout_is_refused)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
@@ -906,6 +918,43 @@ Test(lifecycle, nor_does_one_that_an_executor_turns_inside_execute)
 	assert_u64(probe.runs, 1);
 	fixture_close(&other);
 	fixture_close(&manual);
+}
+
+static int
+execute_stop(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	int *rc = ctx;
+
+	(void)timeout;
+	*rc = hwt_stop(timer, NULL);
+	return -EAGAIN;
+}
+
+/* After a task in the same tick, and again in the next: it was no stop. */
+Test(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probes[3] = {{0}};
+	int rc = 0;
+	struct hwt_executor stopping = {.execute = execute_stop, .ctx = &rc};
+	const struct hwt_spec specs[3] = {
+	    {.task = probe_task, .arg = &probes[0]},
+	    {.task = probe_task, .arg = &probes[1], .executor = &stopping},
+	    {.task = probe_task, .arg = &probes[2]},
+	};
+	int i;
+
+	assert_rc(hwt_new_timeouts(timer, 3, specs, NULL), 0);
+	for (i = 0; i < 3; i++)
+		wait_for(&probes[i].runs, 1);
+	assert_rc(rc, -EDEADLK);
+	rc = 0;
+	assert_rc(hwt_new_timeouts(timer, 3, specs, NULL), 0);
+	for (i = 0; i < 3; i++)
+		wait_for(&probes[i].runs, 2);
+	assert_rc(rc, -EDEADLK);
+
+	worker_timer_close(timer);
 }
 
 Test(lifecycle, a_task_of_another_timer_may_stop_this_one)

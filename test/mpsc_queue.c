@@ -214,27 +214,6 @@ Test(mpsc_queue, a_place_that_is_not_filled_is_passed_over_and_comes_later)
 	tested_close();
 }
 
-Test(mpsc_queue, no_more_than_max_come_also_of_places_filled_late)
-{
-	uint64_t places[3];
-	uint32_t i;
-
-	tested_open();
-	push_many(1, 1);
-	for (i = 0; i < 3; i++)
-		places[i] = reserve();
-	assert_pops(1, 1);
-	assert_u64(pop(10), 0);
-	for (i = 0; i < 3; i++)
-		fill(places[i], 2 + i);
-
-	assert_pops(2, 2);
-	assert_pops(4, 1);
-
-	cr_assert(is_empty());
-	tested_close();
-}
-
 Test(mpsc_queue, a_segment_with_an_open_place_is_kept_until_that_is_filled)
 {
 	uint32_t before;
@@ -381,36 +360,82 @@ Test(mpsc_queue, a_producer_that_rewinds_late_leaves_free_places_alone)
 	tested_close();
 }
 
-Test(mpsc_queue, a_producer_that_rewinds_late_leaves_another_segment_alone)
-{
-	uint32_t full;
-	uint64_t tail;
-
-	tested_open();
-	push_many(1, MPSC_SLOTS);
-	full = tail_segment(mpsc_end(&tested.queue));
-	push_many(1, 1);
-	tail = mpsc_end(&tested.queue);
-
-	tail_rewind(&tested.queue, full);
-
-	assert_u64(mpsc_end(&tested.queue), tail);
-	tested_close();
-}
-
 Test(mpsc_queue, a_producer_that_rewinds_late_does_not_open_a_closed_one)
 {
 	uint64_t tail;
 
 	tested_open();
 	push_many(1, MPSC_SLOTS);
-	(void)a64_add_seq(&tested.queue.tail, 1);
+	tail = a64_add_seq(&tested.queue.tail, 1);
 	mpsc_close(&tested.queue);
-	tail = mpsc_end(&tested.queue);
 
 	tail_rewind(&tested.queue, tail_segment(tail));
 
-	assert_u64(mpsc_end(&tested.queue), tail);
+	assert_rc(push(9), -ESHUTDOWN);
+	assert_pops(1, MPSC_SLOTS);
+	cr_assert(is_empty());
+	tested_close();
+}
+
+/* What others have counted past the end of the next segment is theirs. */
+Test(mpsc_queue, a_producer_that_rewinds_late_leaves_the_next_segment_alone)
+{
+	uint64_t first;
+
+	tested_open();
+	push_many(1, MPSC_SLOTS);
+	first = a64_load_relaxed(&tested.queue.tail);
+	push_many(MPSC_SLOTS + 1, MPSC_SLOTS);
+	(void)a64_add_seq(&tested.queue.tail, 1);
+
+	tail_rewind(&tested.queue, tail_segment(first));
+
+	assert_rc(push(2 * MPSC_SLOTS + 1), 0);
+	assert_pops(1, 2 * MPSC_SLOTS + 1);
+	cr_assert(is_empty());
+	tested_close();
+}
+
+/* The segment that it found full is the tail again, or another full one is. */
+Test(mpsc_queue, one_who_comes_late_with_another_segment_is_told)
+{
+	uint32_t fresh;
+	uint64_t first;
+
+	tested_open();
+	push_many(1, 5);
+	first = a64_load_relaxed(&tested.queue.tail);
+	fresh = pool_get(&tested.pool);
+	cr_assert(!mpsc_extend(
+	    &tested.queue, &tested.pool, tail_segment(first), fresh, 9));
+
+	push_many(6, 2 * MPSC_SLOTS - 5);
+	cr_assert(!mpsc_extend(
+	    &tested.queue, &tested.pool, tail_segment(first), fresh, 9));
+
+	assert_pops(1, 2 * MPSC_SLOTS);
+	cr_assert(is_empty());
+	tested_close();
+}
+
+Test(mpsc_queue, no_more_is_taken_from_open_places_than_is_asked_for)
+{
+	uint64_t holes[3];
+	uint32_t i;
+
+	tested_open();
+	push_many(1, 1);
+	for (i = 0; i < 3; i++)
+		holes[i] = reserve();
+	assert_pops(1, 1);
+	assert_u64(pop(1), 0);
+	for (i = 0; i < 3; i++)
+		fill(holes[i], 2 + i);
+
+	for (i = 0; i < 3; i++)
+		assert_pops(2 + i, 1);
+
+	cr_assert(is_empty());
 	tested_close();
 }
 

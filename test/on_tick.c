@@ -30,6 +30,40 @@ Test(on_tick, a_timeout_is_handed_over_on_its_tick)
 	fixture_close(&fixture);
 }
 
+/* The most room in the wheel that so many can take. */
+Test(on_tick, a_crowd_of_which_each_has_a_tick_of_its_own_is_on_time)
+{
+	const uint64_t crowd = 20000;
+	struct fixture fixture = {0};
+	uint64_t index;
+
+	fixture_open(&fixture, &(struct hwt_options){.ticks_per_wheel = 32768});
+	for (index = 1; index <= crowd; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL,
+			      index * fixture.tick_ns),
+		    0);
+
+	assert_u64(fixture_tick(&fixture, crowd / 2), crowd / 2);
+	assert_u64(fixture_tick(&fixture, crowd), crowd / 2);
+	fixture_close(&fixture);
+}
+
+/* Its call read the clock long before its entry was queued: here, the clock
+ * goes back for it. */
+Test(on_tick, what_comes_late_for_its_tick_is_handed_over_on_the_next)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	assert_u64(fixture_tick(&fixture, 3 * FIXTURE_WHEEL), 0);
+	fixture.now_ns = FIXTURE_START + 2 * FIXTURE_TICK;
+	probe_schedule(&probe, FIXTURE_TICK);
+
+	assert_u64(fixture_tick(&fixture, 3 * FIXTURE_WHEEL + 1), 1);
+	fixture_close(&fixture);
+}
+
 Test(on_tick, an_executor_gets_a_timeout_on_its_tick)
 {
 	static struct recording_executor executor;

@@ -163,6 +163,33 @@ Test(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
 	fixture_close(&fixture);
 }
 
+/* Of three that are far apart in a wide wheel, the first is cancelled, and then
+ * one of two that are close. */
+Test(quiet, the_wait_is_exact_in_a_wide_wheel_too)
+{
+	struct fixture fixture = {0};
+	struct probe probes[4] = {{.fixture = &fixture}, {.fixture = &fixture},
+	    {.fixture = &fixture}, {.fixture = &fixture}};
+
+	fixture_open(
+	    &fixture, &(struct hwt_options){.ticks_per_wheel = 1 << 14});
+	probe_schedule(&probes[0], 100 * fixture.tick_ns);
+	probe_schedule(&probes[1], 300 * fixture.tick_ns);
+	probe_schedule(&probes[2], 310 * fixture.tick_ns);
+	probe_schedule(&probes[3], 9000 * fixture.tick_ns);
+	assert_u64(fixture_wait(&fixture), 100 * fixture.tick_ns);
+
+	assert_rc(hwt_cancel(fixture.timer, probes[0].handle), 0);
+	assert_u64(fixture_wait(&fixture), 300 * fixture.tick_ns);
+	assert_rc(hwt_cancel(fixture.timer, probes[1].handle), 0);
+	assert_u64(fixture_wait(&fixture), 310 * fixture.tick_ns);
+	assert_rc(hwt_cancel(fixture.timer, probes[2].handle), 0);
+	assert_u64(fixture_wait(&fixture), 9000 * fixture.tick_ns);
+
+	assert_u64(fixture_tick(&fixture, 9000), 1);
+	fixture_close(&fixture);
+}
+
 Test(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
 {
 	struct fixture fixture = {0};

@@ -208,6 +208,40 @@ Test(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
 	fixture_close(&manual);
 }
 
+static bool busy;
+static uint64_t busy_readings;
+
+/* A clock at each reading of which others have scheduled 64 more. */
+static uint64_t
+busy_clock(void *ctx)
+{
+	int i;
+
+	(void)ctx;
+	if (busy && ++busy_readings <= 1000) {
+		for (i = 0; i < 64; i++)
+			assert_rc(hwt_new_timeout(manual.timer, NULL,
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+	}
+	return manual.now_ns;
+}
+
+Test(relaxed, who_schedules_fast_does_not_hold_the_turn)
+{
+	const struct hwt_clock clock = {.now_ns = busy_clock};
+
+	fixture_open(&manual,
+	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
+
+	busy = true;
+	assert_u64(fixture_step(&manual, 0), 0);
+	busy = false;
+
+	cr_assert(busy_readings < 10, "%" PRIu64 " readings", busy_readings);
+	fixture_close(&manual);
+}
+
 /* Boundaries come one by one; the one after the call takes it over. */
 Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
 {

@@ -278,3 +278,38 @@ Test(safe_handles, what_stop_gave_back_is_refused)
 
 	assert_rc(hwt_destroy(manual.timer), 0);
 }
+
+/* Another thread's records come next in memory after those that this one
+ * keeps: what is kept too many would be over there. */
+static void *
+schedule_once(void *timer)
+{
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
+	return NULL;
+}
+
+Test(safe_handles, what_a_thread_keeps_for_itself_no_other_touches)
+{
+	static struct fixture fixture;
+	hwt_timeout timeouts[400];
+	pthread_t thread;
+	int turn;
+	int i;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 3; turn++) {
+		for (i = 0; i < 400; i++)
+			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+		for (i = 0; i < 129 + 64 * turn; i++)
+			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		cr_assert(pthread_create(&thread, NULL, schedule_once,
+			      fixture.timer) == 0);
+		cr_assert(pthread_join(thread, NULL) == 0);
+		for (; i < 400; i++)
+			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+	}
+	fixture_close(&fixture);
+}
