@@ -251,6 +251,7 @@ Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
 	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
 	_Atomic uint64_t begun = 0;
 	struct waiter waiters[3];
+	struct hwt_stats stats;
 	unsigned owners = 0;
 	size_t index;
 
@@ -275,6 +276,8 @@ Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
 		owners += waiters[index].rc == 0;
 	}
 	assert_u64(owners, 1);
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	assert_u64(stats.cancelled, 1);
 	assert_u64(hwt_pending_timeouts(timer), 0);
 	worker_timer_close(timer);
 	assert_u64(probe.runs, 1);

@@ -88,6 +88,21 @@ Test(never_early, a_clock_that_stands_still_starts_nothing)
 	fixture_close(&fixture);
 }
 
+Test(never_early, a_clock_before_the_timers_beginning_starts_nothing)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, HWT_MIN(1));
+
+	fixture.now_ns = FIXTURE_START - FIXTURE_TICK;
+	assert_u64(fixture_step(&fixture, 0), 0);
+
+	assert_u64(probe.runs, 0);
+	fixture_close(&fixture);
+}
+
 /* Schedules at phase, turns the wheel in steps of a tenth of a tick, and
  * returns the boundary at which the task started. */
 static uint64_t

@@ -317,6 +317,23 @@ Test(next_wakeup, a_reschedule_calls_when_it_pulls_in_only)
 	fixture_close(&manual);
 }
 
+Test(next_wakeup, a_reschedule_calls_when_it_pulls_in_what_is_not_placed_yet)
+{
+	hwt_timeout queued;
+
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(10));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	queued = schedule(HWT_MS(20));
+	assert_u64(manual.wakes, 0);
+
+	assert_rc(hwt_reschedule(manual.timer, queued, HWT_MS(5)), 0);
+
+	assert_u64(manual.wakes, 1);
+	assert_u64(fixture_wait(&manual), HWT_MS(5));
+	fixture_close(&manual);
+}
+
 Test(next_wakeup, a_cancel_calls_when_a_bucket_keeps_the_record)
 {
 	hwt_timeout placed;

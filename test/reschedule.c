@@ -117,6 +117,19 @@ Test(reschedule, a_delay_of_0_is_the_next_tick)
 	fixture_close(&manual);
 }
 
+Test(reschedule, from_a_delay_of_0_to_a_boundary_it_is_due_on_that)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)), 0);
+
+	assert_u64(tick_of_run(&probe, 1, 9), 2);
+	fixture_close(&manual);
+}
+
 Test(reschedule, to_the_deadline_that_it_has_changes_nothing)
 {
 	struct probe probe = {.fixture = &manual};
