@@ -10,6 +10,8 @@
 #   make faults     makes each call of the system fail, every one of each kind
 #   make tidy       checks the style of the sources; a part of check
 #   make analyze    clang's analyzer, clang-tidy, cppcheck; a part of check
+#   make mutants    deliberate faults, each of which something must find; some
+#                   of them: MUTANTS=pattern
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
@@ -223,7 +225,8 @@ check_run := test/check/run_aarch64
 endif
 
 .PHONY: all help deps deps-demo deps-check deps-coverage deps-aarch64
-.PHONY: demo check tidy analyze explore faults soak fuzz valgrind coverage perf
+.PHONY: demo check tidy analyze explore mutants faults soak fuzz valgrind
+.PHONY: coverage perf
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -249,9 +252,15 @@ endif
 demo: deps-demo $(example_programs)
 	@build/plain/examples/demo
 
+# For what runs make itself.
+told = CC='$(CC)' CLANG='$(CLANG)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' \
+	LDFLAGS='$(LDFLAGS)' LDLIBS='$(LDLIBS)' MAKE_COMMAND='$(MAKE_COMMAND)'
+
 check: deps-$(check_needs) $(check_programs) | $(filter demo,$(MAKECMDGOALS))
-	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' STRESS='$(STRESS)' \
-		MAKE_COMMAND='$(MAKE_COMMAND)' $(check_run)
+	@$(told) CXX='$(CXX)' STRESS='$(STRESS)' $(check_run)
+
+mutants: deps-check
+	@$(told) test/mutants/run '$(MUTANTS)'
 
 faults: build/plain/test/faults/faults
 	@test/faults/imports check build/plain/libhwt.o
