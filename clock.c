@@ -66,10 +66,10 @@ static a32_t counter_state;
 
 /* Whether the kernel's clock is the counter. */
 static bool
-counter_is_clock(void)
+counter_is_clock(const char *source)
 {
 	char name[4] = "";
-	int fd = open(SOURCE, O_RDONLY | O_CLOEXEC);
+	int fd = open(source, O_RDONLY | O_CLOEXEC);
 	ssize_t length;
 
 	if (fd < 0)
@@ -84,7 +84,7 @@ clock_prepare(void)
 {
 	if (a32_load_relaxed(&counter_state) == UNKNOWN)
 		(void)a32_cas_acq_rel(&counter_state, UNKNOWN,
-		    counter_is_clock() ? USED : UNUSED);
+		    counter_is_clock(SOURCE) ? USED : UNUSED);
 }
 
 static void

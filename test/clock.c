@@ -7,6 +7,9 @@
 #define _GNU_SOURCE
 #include "test/support.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "../clock.c"
 
 SUITE(clock);
@@ -145,19 +148,78 @@ Test(clock, readings_too_far_apart_begin_anew)
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 }
 
+/* A thread that loses its processor in between compares nothing: again then. */
 Test(clock, a_counter_that_is_behind_is_given_up)
 {
+	int tries;
+
 	a32_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
 	a64_store_relaxed(&clock_window, 1);
-	anchor.ticks = __rdtsc();
-	anchor.ns = clock_monotonic_ns() - MS;
 
-	(void)clock_ahead_ns(&anchor);
+	for (tries = 0; tries < 1000 && counter_state == USED; tries++) {
+		anchor.ticks = __rdtsc();
+		anchor.ns = clock_monotonic_ns() - MS;
+		(void)clock_ahead_ns(&anchor);
+	}
 
 	assert_u64(a32_load_relaxed(&counter_state), UNUSED);
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 	cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+}
+
+Test(clock, a_counter_that_goes_back_is_measured_anew)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 4 * 2000000);
+	measure(1004, 5000000 + 2 * 2000000);
+
+	assert_u64(anchor.first_ticks, 5000000 + 2 * 2000000);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, a_counter_too_slow_for_one_is_not_used)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 2 * 100000);
+	measure(1004, 5000000 + 4 * 100000);
+	measure(1006, 5000000 + 6 * 100000);
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, what_was_told_in_another_time_does_not_hold_it_up)
+{
+	a32_store_relaxed(&counter_state, USED);
+	anchor.told_ns = clock_monotonic_ns() + HWT_SEC(3600);
+
+	cr_assert(clock_ahead_ns(&anchor) < clock_monotonic_ns() + HWT_SEC(60));
+}
+
+static bool
+is_clock(const char *name)
+{
+	char path[] = "/tmp/hwt-clock-XXXXXX";
+	int fd = mkstemp(path);
+	bool answer;
+
+	cr_assert(fd >= 0);
+	cr_assert(write(fd, name, strlen(name)) == (ssize_t)strlen(name));
+	answer = counter_is_clock(path);
+	(void)close(fd);
+	(void)unlink(path);
+	return answer;
+}
+
+Test(clock, the_counter_is_used_where_the_kernel_uses_it)
+{
+	cr_assert(is_clock("tsc\n"));
+	cr_assert(!is_clock("hpet\n"));
+	cr_assert(!is_clock("tsc"));
+	cr_assert(!is_clock("tsc-early\n"));
+	cr_assert(!counter_is_clock("/nonexistent"));
 }
 
 Test(clock, another_clock_source_is_not_stood_in_for)
