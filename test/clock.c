@@ -83,6 +83,40 @@ Test(clock, nothing_is_due_while_a_worker_cannot_read_it)
 	worker_timer_close(timer);
 }
 
+/* A delay cannot begin then; what was accepted is not lost. */
+Test(clock, a_relaxed_timeout_waits_for_a_worker_that_can_read_it)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .flags = HWT_RELAXED};
+	struct hwt_unprocessed unprocessed;
+	struct probe probe = {0};
+	struct hwt *timer;
+	unsigned index;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_start(timer), 0);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(5)), 0);
+	sleep_ns(HWT_MS(40));
+	assert_u64(probe.runs, 0);
+	assert_u64(hwt_pending_timeouts(timer), 1);
+
+	fault_disarm();
+	wait_for(&probe.runs, 1);
+
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	for (index = 0; index < 100; index++)
+		assert_rc(hwt_new_timeout(
+			      timer, NULL, forbidden_task, NULL, HWT_SEC(9)),
+		    0);
+	sleep_ns(HWT_MS(10));
+	assert_rc(hwt_stop(timer, &unprocessed), 0);
+	fault_disarm();
+	assert_u64(unprocessed.count, 100);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
 #if defined(__x86_64__)
 
 /* Both clocks at a step of a measurement. */

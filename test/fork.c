@@ -1137,3 +1137,29 @@ Test(fork, a_child_may_have_a_shared_timer_where_the_parent_refused_to)
 
 	in_child(shared_child, NULL);
 }
+
+/* A new pool may lie where the parent's lay, of which this thread is one. */
+static void
+pool_again_child(void *arg)
+{
+	struct forker *forker = arg;
+	struct hwt_pool *inherited = forker->family->pool;
+	struct hwt_pool *pools[32];
+	unsigned index;
+
+	child_rc(hwt_pool_destroy(inherited), 0);
+	for (index = 0; index < 32; index++)
+		child_rc(hwt_pool_create(&pools[index], 2, 0), 0);
+	for (index = 0; index < 32; index++)
+		child_rc(hwt_pool_destroy(pools[index]), 0);
+}
+
+Test(fork, a_pool_that_lies_where_the_parents_lay_can_be_destroyed)
+{
+	struct family family = {0};
+
+	family_open(&family);
+	fork_from_task(
+	    hwt_pool_executor(family.pool), &family, pool_again_child);
+	family_close(&family);
+}

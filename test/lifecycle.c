@@ -1186,6 +1186,10 @@ Test(lifecycle, stop_within_gives_up_on_a_destructor_of_the_workers_thread)
 	gate_await(&departure.gate);
 	assert_rc(
 	    hwt_stop_within(departure.timer, HWT_MS(20), NULL), -ETIMEDOUT);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	assert_rc(
+	    hwt_stop_within(departure.timer, HWT_MIN(1), NULL), -ETIMEDOUT);
+	fault_disarm();
 	assert_rc(hwt_destroy(departure.timer), -EBUSY);
 	gate_open(&departure.gate);
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 SUITE(mailbox);
@@ -266,6 +267,22 @@ Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
 	cr_assert(readable(mailed.fd));
 	assert_u64(mailed_run(&mailed, 0), 1);
 	assert_u64(more[0].runs + more[1].runs, 2);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
+{
+	struct mailed mailed = {0};
+	struct probe probe = {0};
+
+	mailed_open(&mailed);
+	cr_assert(eventfd_write(mailed.fd, UINT64_MAX - 1) == 0);
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+	cr_assert(!readable(mailed.fd));
 	mailed_close(&mailed);
 }
 

@@ -254,3 +254,30 @@ Test(pending, it_is_exact_on_timers_made_after_others_of_the_thread_are_gone)
 		}
 	}
 }
+
+Test(pending, without_memory_it_stays_on_timers_that_a_thread_keeps_none_for)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+	struct hwt *timers[MANY];
+	hwt_timeout timeout;
+	unsigned index;
+
+	for (index = 0; index < MANY; index++)
+		assert_rc(hwt_create(&timers[index], &options), 0);
+	for (index = 0; index < MANY - 1; index++)
+		assert_rc(hwt_new_timeout(timers[index], NULL, forbidden_task,
+			      NULL, HWT_SEC(1)),
+		    0);
+	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+	assert_rc(hwt_new_timeout(timers[index], &timeout, forbidden_task, NULL,
+		      HWT_SEC(1)),
+	    -ENOMEM);
+	fault_disarm();
+
+	assert_u64(timeout.id, 0);
+	assert_u64(hwt_pending_timeouts(timers[index]), 0);
+	for (index = 0; index < MANY; index++) {
+		assert_rc(hwt_stop(timers[index], NULL), 0);
+		assert_rc(hwt_destroy(timers[index]), 0);
+	}
+}
