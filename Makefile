@@ -287,6 +287,7 @@ fuzz: build/fuzz/test/fuzz/fuzz
 # Which lines and branches of the core the tests take.
 coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
 	build/cov/test/random/model,--steps,300000,--quiet \
+	build/cov/test/faults/faults \
 	build/cov-explore/explore
 coverage: deps-coverage $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@test/coverage/run $(coverage)
@@ -375,7 +376,8 @@ build/$1/explore: build/$1/core.o $(explore_parts:%.c=build/$1/%.o)
 endef
 $(foreach way,explore cov-explore,$(eval $(call explore_rules,$(way))))
 
-build/cov/hwt-test $(stress:%.c=build/cov/%) build/cov/test/random/model: \
+build/cov/hwt-test $(stress:%.c=build/cov/%) build/cov/test/random/model \
+		build/cov/test/faults/faults: \
 		build/cov/test/coverage/exit.o
 
 # The explorer alone, against plain search on random programs.

@@ -39,6 +39,7 @@
  * is lost when it happens at once.
  */
 #define _GNU_SOURCE
+#undef NDEBUG /* for the declaration of what an assertion calls */
 #include <assert.h>
 #include <setjmp.h>
 #include <signal.h>
