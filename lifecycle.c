@@ -532,10 +532,9 @@ take_list(
 
 /* A destructor of the worker's thread-specific data may call anything. */
 static bool
-is_own_worker(const struct lifecycle *life)
+is_own_worker(const struct hwt *timer)
 {
-	return life->attempts > 0 && life->attempt_result == 0 &&
-	    !life->joined && pthread_equal(life->thread, pthread_self());
+	return thread_state.worker_serial == timer->serial;
 }
 
 int
@@ -552,13 +551,13 @@ timer_stop(
 		return -EDEADLK;
 	/* Without a clock, a moment that has passed. */
 	if (wait_ns < DEADLINE_NEVER - now_ns)
-		until_ns = now_ns + wait_ns;
+		until_ns = now_ns != CLOCK_FAILED ? now_ns + wait_ns : 0;
 	(void)pthread_mutex_lock(&life->lock);
 	while (life->starting)
 		(void)pthread_cond_wait(&life->changed, &life->lock);
 	if (life->phase < PHASE_STOPPING)
 		stop_begin(timer);
-	result = is_own_worker(life) ? -EDEADLK : stop_finish(timer, until_ns);
+	result = is_own_worker(timer) ? -EDEADLK : stop_finish(timer, until_ns);
 	if (result == 0)
 		take_list(timer, called_ns, unprocessed);
 	(void)pthread_mutex_unlock(&life->lock);

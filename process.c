@@ -61,7 +61,7 @@ static pthread_key_t exit_key;
 static bool exit_key_made;
 
 /* Without it, a child would take its parent's timers for its own. */
-static bool fork_is_seen;
+static bool fork_goes_unseen;
 
 static void thread_exits(void *state);
 
@@ -86,18 +86,17 @@ process_init(void)
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
 		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
 		process_epoch_word = page;
-		fork_is_seen = true;
 		return;
 	}
 	if (page != MAP_FAILED)
 		(void)munmap(page, 4096);
-	fork_is_seen = pthread_atfork(NULL, NULL, process_forked) == 0;
+	fork_goes_unseen = pthread_atfork(NULL, NULL, process_forked) != 0;
 }
 
 bool
 process_sees_forks(void)
 {
-	return fork_is_seen;
+	return !fork_goes_unseen;
 }
 
 static void

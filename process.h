@@ -41,6 +41,9 @@ struct thread_state {
 	/* The executor whose thread this is, and the epoch of its making. */
 	const void *executor;
 	uint64_t executor_epoch;
+	/* The serial of the timer whose worker this is; also while its
+	 * destructors of thread-specific data run. */
+	uint64_t worker_serial;
 	struct clock_anchor anchor;
 	/* How often no slot was free: which one to give up, now and then. */
 	unsigned misses;

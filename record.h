@@ -12,15 +12,15 @@
  *             schedule               worker_take            worker_expire
  *    FREE ---------------> QUEUED ---------------> PLACED --------+
  *     ^ ^                   |  ^                    |   |         |
- *     | +---- hwt_cancel ---+  | run_finish         |   |   with executor:
+ *     | +---- hwt_cancel ---+  | end_periodic       |   |   with executor:
  *     |                        | (periodic)         |   |   HANDED
  *     |  worker_take           |        hwt_cancel  |   |    |    | hwt_cancel
  *     +-------- CANCELLED <----)--------------------+   |    |    v
  *     |                        |          inline: worker_expire  REVOKED
- *     |  run_finish            |                        v    |        |
+ *     |  run_ended             |                        v    |        |
  *     +--------------------- RUNNING <------------------+----+        |
- *     |                                     run_handed_over           |
- *     +--------------------------------- run_handed_over -------------+
+ *     |                                        run_claim              |
+ *     +------------------------------------ run_claim ----------------+
  *
  * and stop_sweep moves QUEUED and PLACED to UNPROCESSED, which is final. While
  * stopping, timer_retract takes QUEUED back to FREE.
@@ -103,6 +103,8 @@ struct record {
 };
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+    "a futex compares the first half of the word, which has the state");
 
 /* In the place of a slab's first record, which is never used. */
 struct slab_header {

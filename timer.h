@@ -94,7 +94,8 @@ struct hwt {
 	_Alignas(CACHE_LINE) a64_t wake_before;
 	a32_t wake_sequence; /* what the worker sleeps on */
 	a32_t stopping; /* set once, by the first stop */
-	/* Entries for which no segment could be had, through overflow_link. */
+	/* Entries for which no segment could be had, or no time to count from,
+	 * through overflow_link. */
 	_Alignas(CACHE_LINE) a64_t overflow;
 	/* Timeouts that hold a place of max_pending. */
 	_Alignas(CACHE_LINE) a64_t places;

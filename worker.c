@@ -5,7 +5,8 @@
  * ONE TURN, in this order and for these reasons:
  *
  *   1. Read the clock, then drain: take every entry that was queued before. So
- *      nothing that is due by that time is still in the queue. A new timeout
+ *      nothing that is due by that time is still in the queue (but relaxed ones
+ *      while there is no clock for their delays to begin at). A new timeout
  *      is placed, a cancelled one is taken out of its bucket and its
  *      record freed, one that was pulled in is placed again. First, because
  *      what is due at this tick may still be in the queue; and only up to the
@@ -277,11 +278,11 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 static void
 log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 {
-	uint64_t now_ns = worker_now(timer);
+	uint64_t now_ns = worker_now(timer) + 1; /* 0: never */
 
 	if (*logged_ns != 0 && now_ns - *logged_ns < SECOND_NS)
 		return;
-	*logged_ns = now_ns | 1;
+	*logged_ns = now_ns;
 	timer_log(timer, LOG_WARNING, message);
 }
 
@@ -615,6 +616,7 @@ worker_main(void *argument)
 
 	process_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), life->thread_name);
+	thread_state.worker_serial = timer->serial;
 	thread_state.frames = &frame;
 	while (!worker_must_end(timer)) {
 		uint64_t taken = worker_turn(timer);

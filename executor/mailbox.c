@@ -46,10 +46,14 @@ mailbox_signal(struct hwt_mailbox *mailbox)
 {
 	int result;
 
+	/* Before the write: what is stored after one that succeeded could undo
+	 * what another thread's failure, later than that, has stored. */
+	a32_store_relaxed(&mailbox->silent, 0);
 	do
 		result = eventfd_write(mailbox->fd, 1);
 	while (result != 0 && errno == EINTR);
-	a32_store_relaxed(&mailbox->silent, result != 0 && errno != EAGAIN);
+	if (result != 0 && errno != EAGAIN)
+		a32_store_relaxed(&mailbox->silent, 1);
 }
 
 static int

@@ -663,3 +663,29 @@ Test(executor, one_executor_serves_several_timers)
 		fixture_close(&fixtures[index]);
 	}
 }
+
+Test(executor, refusals_in_one_moment_are_logged_once)
+{
+	static struct recording_executor refuses;
+	struct fixture fixture = {.start_ns = 2 * FIXTURE_START};
+	struct probe probes[10] = {{0}};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	executor_init(&refuses, EXECUTOR_REFUSES);
+	for (index = 0; index < 10; index++) {
+		probes[index].fixture = &fixture;
+		schedule_on(&fixture, &refuses.hook, &probes[index], 0);
+	}
+	/* On an even moment, and on the odd one after it. */
+	assert_u64(fixture_tick(&fixture, 1), 10);
+	assert_u64(log_recorder_count(&fixture.log), 1);
+	fixture_step(&fixture, HWT_SEC(2) + 1);
+	for (index = 0; index < 10; index++)
+		schedule_on(&fixture, &refuses.hook, &probes[index], 0);
+	fixture_step(&fixture, 10 * FIXTURE_TICK);
+
+	assert_u64(fixture_stats(&fixture).executor_refused, 20);
+	assert_u64(log_recorder_count(&fixture.log), 2);
+	fixture_close(&fixture);
+}

@@ -1225,3 +1225,75 @@ Test(lifecycle, nor_does_a_destructor_of_the_workers_thread_wait_for_itself)
 	assert_u64(list.count, 2);
 	assert_rc(hwt_destroy(departure.timer), 0);
 }
+
+/* Between the end of the worker's thread and the moment when the stop knows of
+ * it, another thread may get the same pthread_t. */
+
+static struct successor {
+	struct hwt *timer;
+	pthread_t joined;
+	bool same;
+	int rc;
+} successor;
+
+int __real_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result);
+
+static void *
+successor_main(void *arg)
+{
+	(void)arg;
+	successor.same = pthread_equal(pthread_self(), successor.joined) != 0;
+	successor.rc = hwt_stop_within(successor.timer, HWT_MS(1), NULL);
+	return NULL;
+}
+
+int
+__wrap_pthread_join(pthread_t thread, void **result)
+{
+	int error = __real_pthread_join(thread, result);
+	pthread_t next;
+
+	if (successor.timer == NULL)
+		return error;
+	successor.joined = thread;
+	cr_assert(pthread_create(&next, NULL, successor_main, NULL) == 0);
+	cr_assert(__real_pthread_join(next, NULL) == 0);
+	successor.timer = NULL;
+	return error;
+}
+
+Test(lifecycle, a_thread_with_the_pthread_t_of_an_ended_worker_is_not_that_one)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	assert_rc(hwt_start(timer), 0);
+	successor.timer = timer;
+
+	assert_rc(hwt_stop(timer, NULL), 0);
+
+	if (!successor.same)
+		cr_log_info("the C library did not use that pthread_t again");
+	assert_rc(successor.rc, -ETIMEDOUT);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, without_a_clock_stop_within_waits_for_nothing)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+
+	assert_rc(
+	    hwt_stop_within(timer, HWT_MIN(60 * 24 * 3650), NULL), -ETIMEDOUT);
+
+	fault_disarm();
+	gate_open(&gate);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}

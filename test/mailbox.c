@@ -286,6 +286,71 @@ Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
 	mailed_close(&mailed);
 }
 
+/* What a worker is overtaken by between its write and what it does next. */
+static void (*after_write)(void);
+static int write_error;
+
+int __real_eventfd_write(int fd, eventfd_t value);
+int __wrap_eventfd_write(int fd, eventfd_t value);
+
+int
+__wrap_eventfd_write(int fd, eventfd_t value)
+{
+	void (*overtake)(void) = after_write;
+	int result;
+
+	if (write_error != 0) {
+		errno = write_error;
+		return -1;
+	}
+	result = __real_eventfd_write(fd, value);
+	after_write = NULL;
+	if (overtake != NULL)
+		overtake();
+	return result;
+}
+
+static struct mailed overtaken;
+static struct fixture overtaker;
+
+/* The loop empties the mailbox; another timer's hand-over cannot tell it. */
+static void
+empty_and_fail(void)
+{
+	static struct probe probe;
+
+	assert_u64(mailed_run(&overtaken, 0), 1);
+	write_error = EIO;
+	assert_rc(hwt_new_timeout_on(overtaker.timer,
+		      hwt_mailbox_executor(overtaken.mailbox), NULL, probe_task,
+		      &probe, 0),
+	    0);
+	fixture_step(&overtaker, FIXTURE_TICK);
+	write_error = 0;
+	cr_assert(!readable(overtaken.fd));
+}
+
+Test(mailbox, a_write_that_failed_is_made_good_though_another_came_through)
+{
+	struct probe probes[2] = {{0}};
+
+	mailed_open(&overtaken);
+	fixture_open(&overtaker, NULL);
+	after_write = empty_and_fail;
+	mailed_schedule(&overtaken, &probes[0]);
+	mailed_step(&overtaken);
+	assert_u64(probes[0].runs, 1);
+
+	mailed_schedule(&overtaken, &probes[1]);
+	mailed_step(&overtaken);
+
+	cr_assert(readable(overtaken.fd));
+	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
+	assert_u64(mailed_run(&overtaken, 0), 2);
+	assert_rc(hwt_destroy(overtaker.timer), 0);
+	mailed_close(&overtaken);
+}
+
 Test(mailbox, an_empty_one_starts_nothing)
 {
 	struct mailed mailed = {0};
