@@ -42,6 +42,7 @@
  *   store_seq       dmb ish; str; dmb ish            stlr
  *   add swap cas    dmb ish; ldxr, stxr; dmb ish     ldaddal swpal casal, or
  *                                                    ldaxr, stlxr
+ *   add_relaxed     ldxr, stxr                       ldadd, or ldxr, stxr
  *   pair_cas        dmb ish; ldxp, stxp; dmb ish     a call, see below
  *
  * dmb ish orders everything before it against everything after it, also a store
@@ -59,11 +60,15 @@
  *   accepted), and queue (the slot).
  *
  *   Handing on by compare-and-swap. The same, where several write the flag.
- *   Each of them has fences on both sides, so that whoever comes later in the
- *   flag's order of values has all that came before: tail, free, segment,
- *   overflow, places, owned, mail, shared, handed, called (wake_before, and
- *   wake_sequence after it, which the futex compares again), and the word of a
- *   record: word and ended. A loop that lost loads anew, with acquire.
+ *   Who takes something does so by an operation that succeeds, with fences on
+ *   both sides, so that it has all that came before in the flag's order of
+ *   values: tail, free, segment, overflow, places, mail, shared, called
+ *   (wake_before, and wake_sequence after it, which the futex compares again),
+ *   and the word of a record: word and ended. Where the value is followed
+ *   before that (batch_pop, pool_get, mailbox_execute), it was loaded with
+ *   acquire. owned: a plain release store, then a compare-and-swap. handed: its
+ *   relaxed additions are read-modify-writes too, and so hand on what the
+ *   decrements before them released.
  *
  *   Store, then load. asleep, batches, closed: each side writes its own word,
  *   then reads the other's. Forbidden: both read the old one. Each has a full
@@ -84,9 +89,11 @@
  * since the word became FREE before the deadline was written.
  *
  * The pair on aarch64, C11. gcc 12 calls libatomic, and that takes a mutex for
- * each pair: correct, since all accesses go that way, and ordered by the mutex
- * (whose release comes before a later ldar), but neither lock-free nor safe in
- * a child that was forked meanwhile. There that back end is for checking.
+ * each pair: correct, since all accesses go that way (but for the futex's look
+ * at a half of the word, which is stored whole, and before the wake), and
+ * ordered by the mutex (whose release comes before a later ldar), but neither
+ * lock-free nor safe in a child that was forked meanwhile. There that back end
+ * is for checking.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -341,6 +348,9 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 /* Headers of another machine compile without a word and drop every fence. */
 #if defined(__aarch64__) && !defined(CK_MD_RMO)
 #error "ck_md.h is not for this machine: CK_MD_RMO is missing"
+#endif
+#if defined(__aarch64__) && defined(CK_MD_LSE_ENABLE)
+#error "ConcurrencyKit's 16-byte compare-and-swap by LSE answers the opposite"
 #endif
 #if !defined(CK_F_PR_CAS_64_2_VALUE)
 #error "ConcurrencyKit has no 16-byte compare-and-swap here"

@@ -61,10 +61,12 @@
  * holds its arg again.
  *
  * A CLOCK THAT CANNOT BE READ (where a sandbox forbids it) never makes a task
- * early. Calls that need it answer -EAGAIN; for the worker and for hwt_advance
- * no time passes until it can be read again; hwt_next_wakeup tells one tick;
- * hwt_stop_within does not wait; what remained as of stop is told as of the
- * worker's last reading. HWT_NEVER as a wait needs no clock.
+ * early. Calls that need it answer -EAGAIN, whatever the delay and the handle;
+ * for the worker and for hwt_advance no time passes until it can be read again,
+ * and the worker looks every tenth of a millisecond when something is due; a
+ * periodic timeout goes on one period after its last deadline; hwt_next_wakeup
+ * tells one tick; hwt_stop_within does not wait, but with HWT_NEVER; what
+ * remained as of stop is told as of when the worker last turned the wheel.
  *
  * UNITS. Durations and clock readings are nanoseconds in uint64_t. They never
  * wrap silently: see hwt_new_timeout for the ends of the range.
@@ -98,7 +100,8 @@
  *
  * None of the functions is async-signal-safe. Tasks and callbacks must return:
  * no longjmp, no C++ exception, no pthread_exit or cancellation out of them.
- * Nor may a thread be cancelled in hwt_stop or hwt_cancel_wait.
+ * Nor may a thread be cancelled in a call of this library: who uses
+ * pthread_cancel disables it round such calls.
  *
  * PROGRESS. Lock-free means: no call waits for another thread, whatever that
  * one is doing. The exceptions are those calls that may make the timer grow,
@@ -348,9 +351,10 @@ int hwt_start(struct hwt *timer);
  * was given to hwt_run.
  *
  * [any], not from a task. Waits for the task that is running in the worker.
- * -EDEADLK  from any task of this timer, in whatever thread; also from a
- *           destructor of thread-specific data in a worker that waits, in the
- *           same way, for one that waits for it
+ * -EDEADLK  from any task of this timer, in whatever thread, and from a
+ *           destructor of thread-specific data in its worker. (Two workers
+ *           whose destructors stop each other's timer do deadlock; it is told
+ *           only where the system tells it.)
  * -EPERM    the shared timer
  */
 int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
@@ -599,7 +603,7 @@ int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 
 /* An eventfd that is readable while something is due: to be watched, not to be
  * read. Owned by the mailbox. (When the system refuses to make it readable, the
- * next timeout that comes due tries again; hwt_mailbox_run needs it not.)
+ * next timeout that comes due tries again; hwt_mailbox_run works without.)
  * -EINVAL for NULL, -EOWNERDEAD in a child. [any][cb]. */
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
