@@ -76,6 +76,24 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 endif
 
+# What must be there before the compilers are asked what they know, and before
+# the first file is compiled. make -n installs nothing.
+sets_check := $(if $(filter aarch64,$(ARCH)),aarch64,check)
+sets_deps := demo check
+sets_demo := demo
+sets_coverage := coverage
+$(foreach goal,analyze fuzz mutants valgrind,$(eval sets_$(goal) := check))
+$(foreach goal,explore faults perf soak,$(eval sets_$(goal) := build))
+sets := $(sort $(foreach goal,$(MAKECMDGOALS),$(sets_$(goal))))
+ifneq ($(sets),)
+ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
+ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' \
+	tools/deps $(sets) >&2 && echo there),there)
+$(error what is needed is not there)
+endif
+endif
+endif
+
 # Another machine than this one; its libraries lie in a folder of their own.
 ifeq ($(ARCH),aarch64)
 cross := aarch64-linux-gnu-
@@ -212,7 +230,6 @@ check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	build/fuzz/test/fuzz/fuzz build/asan/test/fuzz/replay \
 	build/plain/test/faults/faults build/asan/test/faults/faults \
 	$(patsubst %.c,build/tsan/%,$(filter-out $(fork_stress),$(stress)))
-check_needs := check
 check_run := test/check/run
 ifdef cross
 check_programs := $(foreach way,aarch64 aarch64-c11, \
@@ -220,13 +237,11 @@ check_programs := $(foreach way,aarch64 aarch64-c11, \
 	build/$(way)/test/check/fences.o \
 	$(stress:%.c=build/$(way)/%) $(perf:%.c=build/$(way)/%.o)) \
 	$(examples:%.c=build/aarch64/%.o)
-check_needs := aarch64
 check_run := test/check/run_aarch64
 endif
 
-.PHONY: all help deps deps-demo deps-check deps-coverage deps-aarch64
-.PHONY: demo check tidy analyze explore mutants faults soak fuzz valgrind
-.PHONY: coverage perf
+.PHONY: all help deps demo check tidy analyze explore mutants faults soak fuzz
+.PHONY: valgrind coverage perf
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -234,32 +249,26 @@ all: $(libraries)
 help:
 	@awk 'NR > 2 { if (!/^#/) exit; sub(/^# ?/, ""); print }' Makefile
 
-# What must be there before the first file is compiled. The two wait for each
-# other: apt cannot be run twice at a time.
-deps: deps-demo deps-check
-deps-check: | $(if $(filter deps demo,$(MAKECMDGOALS)),deps-demo)
-deps-demo deps-check deps-coverage deps-aarch64:
-	@CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' tools/deps $(@:deps-%=%)
-needs_of = $(if $(filter check,$1),$(check_needs),$(patsubst fuzz,check,$1))
-before := $(foreach goal,$(filter demo check fuzz coverage,$(MAKECMDGOALS)), \
-	deps-$(call needs_of,$(goal))) $(sysroot)
+# Done already, as this file was read.
+deps:
+	@:
 
 ifdef cross
-$(sysroot): | deps-aarch64
+$(sysroot):
 	@tools/sysroot arm64 $@
 endif
 
-demo: deps-demo $(example_programs)
+demo: $(example_programs)
 	@build/plain/examples/demo
 
 # For what runs make itself.
 told = CC='$(CC)' CLANG='$(CLANG)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' \
 	LDFLAGS='$(LDFLAGS)' LDLIBS='$(LDLIBS)' MAKE_COMMAND='$(MAKE_COMMAND)'
 
-check: deps-$(check_needs) $(check_programs) | $(filter demo,$(MAKECMDGOALS))
+check: $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 	@$(told) CXX='$(CXX)' STRESS='$(STRESS)' $(check_run)
 
-mutants: deps-check
+mutants: build/plain/libhwt.so
 	@$(told) test/mutants/run '$(MUTANTS)'
 
 faults: build/plain/test/faults/faults
@@ -269,7 +278,7 @@ faults: build/plain/test/faults/faults
 tidy:
 	@tools/tidy
 
-analyze: deps-check
+analyze:
 	@tools/analyze
 
 explore: build/explore/explore
@@ -278,7 +287,7 @@ explore: build/explore/explore
 soak: $(soak_programs)
 	@test/check/soak $(SOAK) $^
 
-valgrind: deps-check $(stress:%.c=build/plain/%)
+valgrind: $(stress:%.c=build/plain/%)
 	@test/check/valgrind
 
 fuzz: build/fuzz/test/fuzz/fuzz
@@ -289,7 +298,7 @@ coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
 	build/cov/test/random/model,--steps,300000,--quiet \
 	build/cov/test/faults/faults \
 	build/cov-explore/explore
-coverage: deps-coverage $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
+coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@test/coverage/run $(coverage)
 
 perf: $(perf_programs)
@@ -306,12 +315,12 @@ build/$1/flags: force
 	@echo '$$(subst ','\'',$$(call compile,$1) $$(call link,$1))' >$$@.new
 	@if cmp -s $$@.new $$@; then rm $$@.new; else mv $$@.new $$@; fi
 
-build/$1/%.o: %.c build/$1/flags | $(before)
+build/$1/%.o: %.c build/$1/flags | $(sysroot)
 	$$(call say,CC)
 	@mkdir -p $$(@D)
 	$$(Q)$$(call compile,$1) $$(own) -MMD -MP -c -o $$@ $$<
 
-build/$1/pic/%.o: %.c build/$1/flags | $(before)
+build/$1/pic/%.o: %.c build/$1/flags | $(sysroot)
 	$$(call say,CC)
 	@mkdir -p $$(@D)
 	$$(Q)$$(call compile,$1) -fPIC -MMD -MP -c -o $$@ $$<

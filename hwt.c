@@ -132,8 +132,8 @@ timer_give_places(struct hwt *timer, uint64_t count)
 		(void)a64_add_acq_rel(&timer->places, -count);
 }
 
-/* The way out when no segment is to be had, or no clock: never fails for want of
- * memory. */
+/* The way out when there is no segment, or no clock to take an entry by: never
+ * fails for want of memory. */
 int
 timer_overflow(struct hwt *timer, uint32_t index)
 {

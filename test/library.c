@@ -261,8 +261,8 @@ Test(library, dlclose_does_not_unmap_it)
 }
 
 /* A timer from before main and, where the library is linked statically, from
- * before its own constructor. Only when asked for, since it would be one more in
- * every test; the program that asks looks at it after main. */
+ * before its own constructor. Only when asked for, since it would be one more
+ * in every test; the program that asks looks at it after main. */
 #define EARLY "HWT_TEST_EARLY_TIMER"
 
 static struct hwt *early_timer;

@@ -1104,6 +1104,10 @@ main(int argc, char **argv)
 	if (!litmus_all(EXPLORE_SOUND) || !failing_all() || !local_all() ||
 	    !programs_compare(count, seed))
 		return 1;
+	if (counts.compared < 2 * (uintmax_t)count) {
+		printf("selftest: hardly a program was small enough\n");
+		return 1;
+	}
 	if (variant_seen(EXPLORE_SOUND, 500, seed)) {
 		printf("selftest: takes a sound search for a broken one\n");
 		return 1;

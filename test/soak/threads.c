@@ -605,7 +605,7 @@ sample_now(uint64_t begun_ns)
 		timer_stats(timers[1]).memory_bytes,
 	    .maps = maps_entries(),
 	    .files = folder_entries("/proc/self/fd"),
-	    .threads = folder_entries("/proc/self/task")};
+	    .threads = threads_now()};
 }
 
 static FILE *
@@ -884,11 +884,11 @@ main(int argc, char **argv)
 	/* For the watchdog alone: two minutes more than this will take. */
 	snprintf(scale, sizeof(scale), "%" PRIu64, 200 * (1 + seconds / 120));
 	stress_begin("threads", arguments[2] ? 3 : 2, arguments);
-	threads = folder_entries("/proc/self/task");
+	threads = threads_now();
 	files = folder_entries("/proc/self/fd");
 	run(seconds, samples);
-	stress_check(folder_entries("/proc/self/task") == threads,
-	    "%u threads are left", folder_entries("/proc/self/task") - threads);
+	stress_check(threads_now() == threads, "%u threads are left",
+	    threads_now() - threads);
 	stress_check(folder_entries("/proc/self/fd") == files,
 	    "%u descriptors are left", folder_entries("/proc/self/fd") - files);
 	ratio = judge_memory(seconds, samples);

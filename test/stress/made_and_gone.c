@@ -69,7 +69,7 @@ sizes_now(void)
 	return (struct sizes){.rss_bytes = rss_bytes(),
 	    .maps = maps_entries(),
 	    .files = folder_entries("/proc/self/fd"),
-	    .threads = folder_entries("/proc/self/task")};
+	    .threads = threads_now()};
 }
 
 static void

@@ -351,7 +351,7 @@ victim_start(char *program, int *to, int *from)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		execvp(program, arguments);
+		execv(program, arguments);
 		_exit(127);
 	}
 	close(in[0]);

@@ -283,13 +283,13 @@ main(int argc, char **argv)
 	pthread_barrier_init(&born, NULL, 2);
 	pthread_barrier_init(&used, NULL, 3);
 	pthread_barrier_init(&gone, NULL, 2);
-	threads = folder_entries("/proc/self/task");
+	threads = threads_now();
 	files = folder_entries("/proc/self/fd");
 	threads_memory = run_threads();
 	run_timers(timers);
-	stress_check(folder_entries("/proc/self/task") == threads,
+	stress_check(threads_now() == threads,
 	    "%u threads at the beginning, %u at the end", threads,
-	    folder_entries("/proc/self/task"));
+	    threads_now());
 	stress_check(folder_entries("/proc/self/fd") == files,
 	    "%u descriptors at the beginning, %u at the end", files,
 	    folder_entries("/proc/self/fd"));
