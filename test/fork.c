@@ -485,6 +485,17 @@ Test(fork, so_it_does_when_the_parents_was_shut_down)
 	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
 }
 
+Test(fork, so_it_does_when_the_parents_was_never_to_be)
+{
+	struct hwt *timer;
+
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+
+	in_child(shared_child, NULL);
+
+	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
+}
+
 static void
 shared_shutdown_child(void *arg)
 {
