@@ -101,8 +101,10 @@ Test(memory_order, the_same_through_a_pool)
 	live_open(&live, NULL);
 	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
 	exchange_letters(&live, hwt_pool_executor(pool));
-	live_close(&live);
+	/* A pool thread may still be on its way out of hwt_run. */
+	assert_rc(hwt_stop(live.timer, NULL), 0);
 	assert_rc(hwt_pool_destroy(pool), 0);
+	live_close(&live);
 }
 
 /* Many timeouts at once, so that cancels meet tasks in every stage. */
@@ -207,8 +209,10 @@ Test(memory_order, runs_of_one_periodic_timeout_see_each_other)
 
 	for (index = 0; index < WORDS; index++)
 		assert_u64(sum->words[index], sum->runs);
-	live_close(&live);
+	/* A pool thread may still be on its way out of hwt_run. */
+	assert_rc(hwt_stop(live.timer, NULL), 0);
 	assert_rc(hwt_pool_destroy(pool), 0);
+	live_close(&live);
 	free(sum);
 }
 
