@@ -251,6 +251,7 @@ Test(clock, the_counter_is_used_where_the_kernel_uses_it)
 {
 	cr_assert(is_clock("tsc\n"));
 	cr_assert(!is_clock("hpet\n"));
+	cr_assert(!is_clock("jit\n"));
 	cr_assert(!is_clock("tsc"));
 	cr_assert(!is_clock("tsc-early\n"));
 	cr_assert(!counter_is_clock("/nonexistent"));

@@ -335,8 +335,7 @@ then_steps_back(struct probe *probe)
 		probe->fixture->now_ns -= 3 * FIXTURE_TICK;
 }
 
-Test(never_early,
-    a_clock_that_steps_back_in_a_periodic_run_repeats_no_grid_point)
+Test(never_early, a_clock_that_steps_back_in_a_run_repeats_no_grid_point)
 {
 	struct fixture fixture = {0};
 	struct probe probe = {.fixture = &fixture, .then = then_steps_back};

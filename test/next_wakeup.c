@@ -419,3 +419,22 @@ Test(next_wakeup, of_several_threads_one_calls)
 	}
 	fixture_close(&manual);
 }
+
+/* More than a worker looks at while it falls asleep. */
+Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
+{
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < 100; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, HWT_SEC(100)),
+		    0);
+	fixture_step(&fixture, FIXTURE_TICK);
+	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	assert_rc(hwt_destroy(fixture.timer), 0);
+}

@@ -520,3 +520,24 @@ Test(options, timers_one_after_the_other_are_not_warned_of)
 
 	assert_u64(log_recorder_count(&manual.log), 0);
 }
+
+/* Memory is not touched where nothing is. */
+Test(options, the_longest_wheel_turns)
+{
+	struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1u << 30};
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	int error = fixture_try_open(&fixture, &options);
+
+	/* Eight gigabytes of addresses are not to be had everywhere. */
+	if (error == -ENOMEM)
+		cr_skip_test("no room for its addresses");
+	assert_rc(error, 0);
+	probe_schedule(&probe, UINT64_C(1000000000) * FIXTURE_TICK);
+	probe_schedule(&probe, FIXTURE_TICK);
+
+	assert_u64(fixture_tick(&fixture, 999999999), 1);
+	assert_u64(fixture_tick(&fixture, 1000000000), 1);
+	fixture_close(&fixture);
+}

@@ -430,3 +430,25 @@ Test(rounds, a_long_wheel_has_room_for_one_timeout_in_each_bucket)
 	fixture_close(&fixture);
 	free(probes);
 }
+
+/* Every bucket has one chunk that is not full, and memory for no more. */
+Test(rounds, the_worst_spread_over_the_wheel_has_room)
+{
+	struct fixture fixture = {0};
+	struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 512};
+	uint64_t runs = 0;
+	uint64_t tick;
+	uint64_t index;
+
+	fixture_open(&fixture, &options);
+	for (index = 0; index < 52000; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL,
+			      (1 + index % 512) * FIXTURE_TICK),
+		    0);
+	for (tick = 1; tick <= 512; tick++)
+		runs += fixture_tick(&fixture, tick);
+
+	assert_u64(runs, 52000);
+	fixture_close(&fixture);
+}

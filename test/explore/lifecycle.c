@@ -350,6 +350,11 @@ const struct program lifecycle_programs[] = {
 	.thread = {stop_it, stop_it, turn},
     },
     {
+	.name = "stop/two-stops-schedule",
+	.begin = begin_manual,
+	.thread = {schedule_one, stop_it, stop_it},
+    },
+    {
 	.name = "stop/stop-within",
 	.begin = begin_due,
 	.thread = {stop_within, stop_it, turn},
