@@ -1156,7 +1156,9 @@ departure_stops(void *arg)
 {
 	struct departure *departure = arg;
 
-	departure->rc = hwt_stop(departure->timer, NULL);
+	departure->rc = hwt_stop_within(departure->timer, HWT_MS(1), NULL);
+	if (departure->rc == -EDEADLK)
+		departure->rc = hwt_stop(departure->timer, NULL);
 }
 
 /* A timer whose worker will call destroy when it ends. */
