@@ -635,6 +635,7 @@ Test(quiet, calls_that_go_on_and_on_cost_two_wake_ups_per_tick_at_most)
 	struct hwt *timer = worker_timer_open(tick_ns);
 	uint64_t began_ns = monotonic_ns();
 	struct hwt_stats stats;
+	struct hwt_stats after;
 	hwt_timeout timeout;
 	uint64_t passed;
 
@@ -651,6 +652,13 @@ Test(quiet, calls_that_go_on_and_on_cost_two_wake_ups_per_tick_at_most)
 	assert_rc(hwt_read_stats(timer, &stats), 0);
 	cr_assert(stats.wakeups <= 2 * passed + 2,
 	    "%" PRIu64 " wake-ups in %" PRIu64 " ticks", stats.wakeups, passed);
+
+	/* And when they end, none. */
+	sleep_ns(3 * tick_ns);
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	sleep_ns(10 * tick_ns);
+	assert_rc(hwt_read_stats(timer, &after), 0);
+	assert_u64(after.wakeups, stats.wakeups);
 	worker_timer_close(timer);
 }
 

@@ -279,37 +279,75 @@ Test(safe_handles, what_stop_gave_back_is_refused)
 	assert_rc(hwt_destroy(manual.timer), 0);
 }
 
-/* Another thread's records come next in memory after those that this one
- * keeps: what is kept too many would be over there. */
+static struct gate neighbours_gate;
+
 static void *
-schedule_once(void *timer)
+schedule_and_wait(void *timer)
 {
 	assert_rc(
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
+	gate_pass(&neighbours_gate);
 	return NULL;
 }
 
+/* Another thread's records come next in memory after those that this one
+ * keeps: what it kept too many would be over there, and gone with that thread.
+ * How many it has kept before is its own affair: all numbers are tried. */
 Test(safe_handles, what_a_thread_keeps_for_itself_no_other_touches)
 {
 	static struct fixture fixture;
-	hwt_timeout timeouts[400];
+	hwt_timeout timeouts[200];
 	pthread_t thread;
-	int turn;
+	int ended;
 	int i;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 3; turn++) {
-		for (i = 0; i < 400; i++)
+	gate_init(&neighbours_gate);
+	for (ended = 0; ended < 200; ended++) {
+		memset(&fixture, 0, sizeof(fixture));
+		fixture_open(&fixture, NULL);
+		for (i = 0; i < 200; i++)
 			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
 				      forbidden_task, NULL, HWT_NEVER),
 			    0);
-		for (i = 0; i < 129 + 64 * turn; i++)
-			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
-		cr_assert(pthread_create(&thread, NULL, schedule_once,
+		cr_assert(pthread_create(&thread, NULL, schedule_and_wait,
 			      fixture.timer) == 0);
-		cr_assert(pthread_join(thread, NULL) == 0);
-		for (; i < 400; i++)
+		gate_await(&neighbours_gate);
+		for (i = 0; i < ended; i++)
 			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		gate_open(&neighbours_gate);
+		cr_assert(pthread_join(thread, NULL) == 0);
+		for (i = 0; i < ended; i++)
+			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+		for (i = 0; i < 200; i++)
+			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		fixture_close(&fixture);
 	}
+}
+
+Test(safe_handles, what_was_cancelled_in_an_executor_is_refused_for_its_heir)
+{
+	static struct fixture fixture;
+	hwt_timeout cancelled;
+	hwt_timeout heir;
+	int i;
+
+	fixture_open(&fixture, NULL);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &cancelled,
+		      forbidden_task, NULL, 0),
+	    0);
+	fixture_tick(&fixture, 1);
+	assert_rc(hwt_cancel(fixture.timer, cancelled), 0);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+
+	for (i = 0; i < 200; i++)
+		assert_rc(hwt_new_timeout(fixture.timer, &heir, forbidden_task,
+			      NULL, HWT_NEVER),
+		    0);
+
+	assert_rc(hwt_cancel(fixture.timer, cancelled), -ENOENT);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 200);
 	fixture_close(&fixture);
 }

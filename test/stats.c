@@ -512,3 +512,30 @@ Test(stats, memory_follows_the_live_timeouts_not_the_calls)
 	}
 	fixture_close(&manual);
 }
+
+/* A hundred in a bucket of their own take more of the wheel than a hundred in
+ * one. */
+Test(stats, memory_counts_what_the_wheel_takes)
+{
+	uint64_t bytes[2];
+	uint64_t apart;
+
+	for (apart = 0; apart < 2; apart++) {
+		struct fixture fixture = {0};
+		uint64_t i;
+
+		fixture_open(
+		    &fixture, &(struct hwt_options){.ticks_per_wheel = 1024});
+		for (i = 1; i <= 100; i++)
+			assert_rc(
+			    hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+				NULL, (1 + i * apart) * fixture.tick_ns),
+			    0);
+		(void)fixture_wait(&fixture);
+		bytes[apart] = fixture_stats(&fixture).memory_bytes;
+		fixture_close(&fixture);
+	}
+
+	cr_assert(bytes[1] - bytes[0] >= 90 * 128,
+	    "%" PRIu64 " bytes, then %" PRIu64, bytes[0], bytes[1]);
+}
