@@ -331,7 +331,7 @@ Test(never_early,
 static void
 then_steps_back(struct probe *probe)
 {
-	if (probe->runs == 1)
+	if (probe->runs == 0)
 		probe->fixture->now_ns -= 3 * FIXTURE_TICK;
 }
 
