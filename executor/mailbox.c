@@ -36,7 +36,9 @@ struct hwt_mailbox {
 	struct record *first, *last; /* loop's: taken, oldest first */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
-	a32_t silent; /* the eventfd could not be made readable */
+	/* The eventfd could not be made readable. Relaxed: who reads it late
+	 * leaves that to the hand-over after. */
+	a32_t silent;
 };
 
 /* Where the count is at its end (EAGAIN), it is readable. Another failure is
