@@ -548,8 +548,6 @@ cancel_running(struct record *record, uint64_t word, uint64_t flags)
 
 	if (word & FLAG_PERIODIC)
 		next |= FLAG_ENDING;
-	else
-		next &= ~FLAG_CLAIMED;
 	if (next == word || pair_cas_word(&record->pair, word, next))
 		return -EINPROGRESS;
 	return -EAGAIN;

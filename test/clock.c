@@ -183,6 +183,18 @@ Test(clock, readings_too_far_apart_begin_anew)
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 }
 
+Test(clock, readings_too_close_together_are_passed_over)
+{
+	measure_begins();
+
+	counter_calibrate(&anchor, 5000000 + 2000, 1000 * MS + 1000);
+	counter_calibrate(&anchor, 5000000 + 4000, 1000 * MS + 2000);
+	counter_calibrate(&anchor, 5000000 + 6000, 1000 * MS + 3000);
+
+	assert_u64(anchor.first_ticks, 5000000);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
 /* A thread that loses its processor in between compares nothing: again then. */
 Test(clock, a_counter_that_is_behind_is_given_up)
 {
@@ -231,6 +243,20 @@ Test(clock, what_was_told_in_another_time_does_not_hold_it_up)
 	anchor.told_ns = clock_monotonic_ns() + HWT_SEC(3600);
 
 	cr_assert(clock_ahead_ns(&anchor) < clock_monotonic_ns() + HWT_SEC(60));
+}
+
+Test(clock, it_does_not_go_back_from_one_anchor_to_the_next)
+{
+	uint64_t told_ns, now_ns;
+
+	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, 0);
+	do {
+		told_ns = clock_monotonic_ns() + TOLD_MAX_NS / 2;
+		anchor.told_ns = told_ns;
+		cr_assert(clock_ahead_ns(&anchor) >= told_ns);
+		now_ns = clock_monotonic_ns();
+	} while (now_ns >= told_ns);
 }
 
 static bool

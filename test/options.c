@@ -470,6 +470,22 @@ Test(options, a_warning_without_a_log_is_one_line_on_stderr)
 	worker_timer_close(timer);
 }
 
+Test(options, timers_can_be_destroyed_in_any_order)
+{
+	struct hwt *timer[4];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		assert_rc(hwt_create(&timer[i], NULL), 0);
+
+	for (i = 0; i < 4; i++) {
+		/* 1, 0, 3, 2 */
+		assert_rc(hwt_stop(timer[i ^ 1], NULL), 0);
+		assert_rc(hwt_destroy(timer[i ^ 1]), 0);
+	}
+	assert_rc(create_rc(NULL), 0);
+}
+
 Test(options, the_65th_live_timer_is_warned_of_once_per_process)
 {
 	static struct hwt *timers[66];

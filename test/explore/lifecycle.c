@@ -100,6 +100,45 @@ cancel_and_reschedule(void)
 	(void)cancel(0);
 }
 
+/* Each of two threads has a queue of its own. */
+static void
+begin_two_queues(void)
+{
+	model_settings.processors = 2;
+	begin_manual();
+	explore_check(timer->stripe_count == 2);
+}
+
+/* Of two threads, one has published and not pushed; the other cancels that and
+ * uses the record again, and relies on the push. It looks at the record first:
+ * a handle is plain memory, and no point. */
+static uint32_t next_index;
+
+static void
+begin_known_record(void)
+{
+	const struct cache *cache;
+
+	begin_manual();
+	cache = &timer->store.caches[0];
+	next_index = cache->slot[cache->count - 1];
+}
+
+static void
+cancel_and_schedule_at_once(void)
+{
+	uint64_t word = pair_word(&record_at(&timer->store, next_index)->pair);
+
+	if (word_state(word) == STATE_QUEUED && cancel(1) == 0)
+		(void)schedule_or_refused(3, TICK_NS);
+}
+
+static void
+schedule_first_of_two(void)
+{
+	(void)schedule_or_refused(1, TICK_NS);
+}
+
 static void
 begin_limited(void)
 {
@@ -146,6 +185,14 @@ schedule_batch(void)
 		subject[i + 1].accepted = error == 0;
 		explore_check((error == 0) == (handle[i].id != 0));
 	}
+}
+
+/* The first record of the batch has its entry in the queue. */
+static void
+cancel_and_schedule_batch(void)
+{
+	(void)cancel(0);
+	schedule_batch();
 }
 
 static void
@@ -318,6 +365,16 @@ const struct program lifecycle_programs[] = {
 	.thread = {cancel_and_schedule, stop_it, turn},
     },
     {
+	.name = "stop/reused-before-push",
+	.begin = begin_known_record,
+	.thread = {schedule_first_of_two, cancel_and_schedule_at_once, stop_it},
+    },
+    {
+	.name = "stop/two-queues",
+	.begin = begin_two_queues,
+	.thread = {schedule_two, schedule_one, stop_it},
+    },
+    {
 	.name = "stop/schedule-overflow",
 	.begin = begin_without_segments,
 	.thread = {schedule_two, stop_it, turn},
@@ -337,6 +394,12 @@ const struct program lifecycle_programs[] = {
 	.name = "stop/batch",
 	.begin = begin_manual,
 	.thread = {schedule_batch, stop_it},
+	.end = end_batch,
+    },
+    {
+	.name = "stop/batch-reused",
+	.begin = begin_queued,
+	.thread = {cancel_and_schedule_batch, stop_it},
 	.end = end_batch,
     },
     {

@@ -25,6 +25,16 @@ begin_queued(void)
 	explore_check(schedule(0, 2 * TICK_NS) == 0);
 }
 
+/* Two that are in the overflow list. */
+static void
+begin_overflown(void)
+{
+	begin_empty();
+	take_segments();
+	explore_check(schedule(1, 3 * TICK_NS) == 0);
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+}
+
 /* One that is placed, and its tick has come. */
 static void
 begin_due(void)
@@ -204,6 +214,35 @@ read_pending(void)
 	explore_check(hwt_pending_timeouts(timer) <= 2);
 }
 
+/* One that ends before it is counted as accepted. */
+static void
+begin_with_clock(void)
+{
+	begin_empty();
+	model_settings.clock_moves = true;
+}
+
+static void
+turn_past_it(void)
+{
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+	(void)advance(0);
+}
+
+static void
+end_all_due_late(void)
+{
+	subject[1].not_after_ns = UINT64_MAX;
+	end_all_due();
+}
+
+static void
+read_pending_once(void)
+{
+	explore_check(hwt_pending_timeouts(timer) <= 1);
+}
+
 /* At every moment, one or two are pending. */
 static void
 schedule_and_cancel(void)
@@ -310,6 +349,12 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
+	.name = "place/overflow-again",
+	.begin = begin_overflown,
+	.thread = {reschedule_earlier, turn},
+	.end = end_all_due,
+    },
+    {
 	.name = "place/two-cancels",
 	.begin = begin_due,
 	.thread = {cancel_it, cancel_it, turn_twice},
@@ -392,6 +437,12 @@ const struct program place_programs[] = {
 	.begin = begin_due,
 	.thread = {cancel_and_schedule, read_pending, turn},
 	.end = end_all_due,
+    },
+    {
+	.name = "place/pending-ended-early",
+	.begin = begin_with_clock,
+	.thread = {schedule_one, turn_past_it, read_pending_once},
+	.end = end_all_due_late,
     },
     {
 	.name = "place/remaining-reused",

@@ -200,23 +200,32 @@ end_without_segments(void)
 	queues_close();
 }
 
+/* Pushes these, and takes all. */
+static void
+push_some(uint32_t first, uint32_t last)
+{
+	while (first <= last)
+		push(first++);
+	while (pop_from(0, 8) > 0)
+		continue;
+}
+
 /* The pool's stack: while one producer is about to take a segment, another
  * takes that and the next and puts the first back. */
 static void
 begin_with_two_free(void)
 {
-	uint32_t i;
-
 	queues_open();
-	for (i = 1; i <= 7; i++)
-		push(i);
-	while (pop_from(0, 8) > 0)
-		continue;
+	push_some(1, 7);
+	/* The second of the three is on top, and is taken again, so that tags
+	 * would repeat if taking changed them. */
+	push_some(8, 10);
 	pool.carved = pool.limit;
 	memset(pushed, 0, sizeof(pushed));
 	memset(popped, 0, sizeof(popped));
 	push(13);
 	push(14);
+	explore_check((uint32_t)pool.free != 0);
 }
 
 static void

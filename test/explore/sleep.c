@@ -342,15 +342,15 @@ schedule_for_manual(void)
 }
 
 static void
-schedule_for_manual_later(void)
+schedule_second_for_manual(void)
 {
-	explore_check(schedule(1, 2 * TICK_NS) == 0);
+	explore_check(schedule(2, TICK_NS) == 0);
 }
 
 static void
-cancel_for_manual(void)
+schedule_for_manual_later(void)
 {
-	(void)cancel(0);
+	explore_check(schedule(1, 2 * TICK_NS) == 0);
 }
 
 static void
@@ -359,6 +359,27 @@ begin_manual_placed(void)
 	begin_manual();
 	explore_check(schedule(0, FAR) == 0);
 	(void)advance(0);
+}
+
+/* Who sleeps has asked: until the far one. */
+static void
+begin_manual_asked(void)
+{
+	begin_manual_placed();
+	ask_next_wakeup();
+	woken = 0;
+}
+
+static void
+end_woken_once(void)
+{
+	explore_check(woken == 1);
+}
+
+static void
+cancel_for_manual(void)
+{
+	(void)cancel(0);
 }
 
 /* Who asked is told of the next tick, or is woken: by the first, and by another
@@ -474,6 +495,12 @@ const struct program sleep_programs[] = {
 	.thread = {schedule_for_manual, schedule_for_manual_later,
 	    advance_and_ask},
 	.end = end_woken,
+    },
+    {
+	.name = "sleep/manual-two-at-once",
+	.begin = begin_manual_asked,
+	.thread = {schedule_second_for_manual, schedule_for_manual_later},
+	.end = end_woken_once,
     },
     {
 	.name = "sleep/manual-cancel",
