@@ -687,6 +687,31 @@ Test(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
+Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct hwt_spec specs[5];
+	struct hwt_unprocessed list;
+	size_t index;
+
+	gate_init(&gate);
+	for (index = 0; index < 5; index++)
+		specs[index] =
+		    (struct hwt_spec){.task = probe_task, .arg = &probe};
+	assert_rc(hwt_new_timeouts(timer, 5, specs, NULL), 0);
+	gate_await(&gate);
+	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
+	gate_open(&gate);
+
+	assert_rc(hwt_stop(timer, &list), 0);
+
+	assert_u64(list.count, 4);
+	assert_u64(probe.runs, 1);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
 Test(lifecycle, stop_within_never_waits_as_stop_does)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
