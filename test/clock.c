@@ -286,10 +286,14 @@ Test(clock, the_counter_is_used_where_the_kernel_uses_it)
 
 Test(clock, another_clock_source_is_not_stood_in_for)
 {
+	int readings;
+
 	a32_store_relaxed(&counter_state, UNUSED);
 	a64_store_relaxed(&clock_scale, 0);
 
-	cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+	/* The first ones may be too slow for an anchor in any case. */
+	for (readings = 0; readings < 100; readings++)
+		cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
 	measure(1000, 5000000);
 	measure(1002, 5000000 + 2 * 2000000);
 	assert_u64(anchor.ticks, 0);

@@ -712,15 +712,32 @@ Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
+/* Long enough for one who does not wait to be back. */
+static void *
+open_when_it_stops(void *gate)
+{
+	sleep_ns(HWT_MS(100));
+	gate_open(gate);
+	return NULL;
+}
+
 Test(lifecycle, stop_within_never_waits_as_stop_does)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list;
+	pthread_t thread;
 
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	gate_await(&gate);
 	schedule_forbidden(timer, 1);
+	pthread_create(&thread, NULL, open_when_it_stops, &gate);
 
 	assert_rc(hwt_stop_within(timer, HWT_NEVER, &list), 0);
 
+	pthread_join(thread, NULL);
 	assert_u64(list.count, 1);
 	assert_rc(hwt_destroy(timer), 0);
 }
