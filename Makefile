@@ -83,7 +83,8 @@ sets_deps := demo check
 sets_demo := demo
 sets_coverage := coverage
 $(foreach goal,analyze fuzz mutants valgrind,$(eval sets_$(goal) := check))
-$(foreach goal,explore faults perf soak,$(eval sets_$(goal) := build))
+sets_perf := build
+$(foreach goal,explore faults soak,$(eval sets_$(goal) := build))
 sets := $(sort $(foreach goal,$(MAKECMDGOALS),$(sets_$(goal))))
 ifneq ($(sets),)
 ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
@@ -114,7 +115,10 @@ random := $(wildcard test/random/*.c)
 # The suite model has the parts of the program model but for its main.
 random_parts := $(filter-out test/random/model.c,$(random))
 faults := $(wildcard test/faults/*.c)
+# Those of perf that include a SUBJECT are built once for each.
 perf := $(wildcard perf/*.c)
+perf_loads := $(if $(perf),$(shell grep -l '^.include SUBJECT' $(perf)))
+perf_alone := $(filter-out $(perf_loads),$(perf))
 examples := $(wildcard examples/*.c)
 fuzz_parts := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
 	$(wildcard test/random/checker*.c)
@@ -197,9 +201,8 @@ flags_cov-explore := $(flags_explore) $(flags_cov) -fdata-sections
 libs_cov-explore := -no-pie
 last_cov-explore := -O0
 
-build/plain/perf/%.o: own = -DHWT_CFLAGS='"$(CC) $(flags_said)"'
-build/clang/perf/%.o: own = -DHWT_CFLAGS='"$(CLANG) $(flags_said)"'
-build/aarch64/perf/%.o: own = -DHWT_CFLAGS='"$(cross)gcc $(flags_said)"'
+$(foreach way,plain clang aarch64,$(eval build/$(way)/perf/%.o: \
+	own = -DHWT_CFLAGS='"$$(cc_$(way)) $$(flags_said)"'))
 $(patsubst %,build/%/test/check/emulated.o,aarch64 aarch64-c11): \
 	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
 
@@ -211,14 +214,50 @@ else
 say = @:
 endif
 
+# What timers are compared, each a header; those of others, and what of them
+# must be there: a header, how it is compiled with and linked. A peer is the
+# first word of its subjects' names; what is not listed needs nothing.
+subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
+	'^.define SUBJECT_NAME' /dev/null $(wildcard perf/subject/*.h)))
+own_subjects := $(filter hwt hwt_relaxed mutex_wheel,$(subjects))
+peer_of = $(firstword $(subst _, ,$1))
+peer_header_libevent := event2/event.h
+peer_libs_libevent := -levent_core -levent_pthreads
+peer_header_libev := ev.h
+peer_libs_libev := -lev
+peer_header_libuv := uv.h
+peer_libs_libuv := -luv
+peer_header_glib := glib.h
+peer_flags_glib = $(subst -I,-isystem ,$(shell pkg-config --cflags glib-2.0))
+peer_libs_glib = $(shell pkg-config --libs glib-2.0)
+peer_header_nng := nng/nng.h
+peer_libs_nng := -lnng
+peer_header_asio := boost/asio/version.hpp
+peer_libs_asio = $(peer_objects_asio) -lstdc++
+peer_objects_asio := $(patsubst %.cc,build/plain/%.o, \
+	$(wildcard perf/subject/asio.cc))
+hash := \#
+peer_there = $(if $(peer_header_$1),$(shell \
+	echo '$(hash)include <$(peer_header_$1)>' | $(CXX) $(peer_flags_$1) \
+	-E -x c++ - >/dev/null 2>&1 && echo yes),yes)
+
 # What is built.
 libraries := build/plain/libhwt.a build/plain/libhwt.so
-perf_programs := $(perf:%.c=build/plain/%)
+# perf_built WAY: what needs no peer. Peers are looked for when perf is built.
+perf_built = $(perf_alone:%.c=build/$1/%) $(foreach subject,$(own_subjects), \
+	$(perf_loads:%.c=build/$1/%/$(subject)))
+perf_programs := $(call perf_built,plain)
+ifneq ($(filter perf build/plain/perf/%,$(MAKECMDGOALS)),)
+peer_programs := $(foreach subject,$(filter-out $(own_subjects),$(subjects)), \
+	$(if $(call peer_there,$(call peer_of,$(subject))), \
+	$(perf_loads:%.c=build/plain/%/$(subject))))
+endif
 example_programs := $(example_mains:%.c=build/plain/%)
 soak_programs := $(soak:%.c=build/plain/%) build/plain/test/random/model
 fork_stress := $(wildcard test/stress/fork_*.c)
 clang_objects := $(patsubst %.c,build/clang/%.o, \
-	$(stress) $(soak) $(misuse) $(perf) $(examples))
+	$(stress) $(soak) $(misuse) $(examples)) \
+	$(addsuffix .o,$(call perf_built,clang))
 check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	$(filter-out cov,$(ways))) \
 	$(perf_programs) $(example_programs) \
@@ -235,7 +274,8 @@ ifdef cross
 check_programs := $(foreach way,aarch64 aarch64-c11, \
 	build/$(way)/libhwt.so build/$(way)/hwt-test \
 	build/$(way)/test/check/fences.o \
-	$(stress:%.c=build/$(way)/%) $(perf:%.c=build/$(way)/%.o)) \
+	$(stress:%.c=build/$(way)/%) \
+	$(addsuffix .o,$(call perf_built,$(way)))) \
 	$(examples:%.c=build/aarch64/%.o)
 check_run := test/check/run_aarch64
 endif
@@ -301,7 +341,7 @@ coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@test/coverage/run $(coverage)
 
-perf: $(perf_programs)
+perf: $(perf_programs) $(peer_programs)
 	@set -e; for p in $^; do echo "== $$p"; $$p; done
 
 clean:
@@ -420,9 +460,36 @@ build/asan/test/fuzz/replay: $(fuzz_parts:%.c=build/asan/%.o) \
 	$(call say,LD)
 	$(Q)$(call link,asan) -o $@ $^ $(call libs,asan)
 
-$(perf_programs): %: %.o build/plain/libhwt.a
+$(perf_alone:%.c=build/plain/%): %: %.o build/plain/libhwt.a
 	$(call say,LD)
 	$(Q)$(call link,plain) -o $@ $^ $(LDLIBS)
+
+# $1 is the way of building, $2 the load, $3 the subject.
+define load_rules
+build/$1/perf/$2/$3.o: perf/$2.c build/$1/flags | $(sysroot)
+	$$(call say,CC)
+	@[ ! -f $$(@D) ] || rm $$(@D)
+	@mkdir -p $$(@D)
+	$$(Q)$$(call compile,$1) $$(own) $$(peer_flags_$(call peer_of,$3)) \
+		-DSUBJECT='"perf/subject/$3.h"' -MMD -MP -c -o $$@ $$<
+
+build/$1/perf/$2/$3: build/$1/perf/$2/$3.o build/$1/libhwt.a \
+		$$(peer_objects_$(call peer_of,$3))
+	$$(call say,LD)
+	$$(Q)$$(call link,$1) -o $$@ $$(filter %.o %.a,$$^) \
+		$$(peer_libs_$(call peer_of,$3)) $$(call libs,$1)
+endef
+$(foreach way,plain clang $(if $(cross),aarch64 aarch64-c11), \
+	$(foreach load,$(perf_loads:perf/%.c=%), \
+	$(foreach subject,$(subjects), \
+	$(eval $(call load_rules,$(way),$(load),$(subject))))))
+
+build/plain/perf/subject/%.o: perf/subject/%.cc build/plain/flags
+	$(call say,CXX)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=gnu++17 -I. $(CPPFLAGS) -pthread -Wall -Wextra \
+		$(if $(filter-out 0,$(WERROR)),-Werror) $(CFLAGS) \
+		-MMD -MP -c -o $@ $<
 
 $(example_programs): %: %.o $(example_parts:%.c=build/plain/%.o) \
 		build/plain/libhwt.a

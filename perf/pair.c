@@ -1,331 +1,685 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What does a pair cost, schedule one timeout and cancel the oldest, when
- * nothing is ever due? This is the life of almost every timeout of a network
- * program.
+ * What does a pair cost, schedule one timeout and cancel an old one? This is
+ * the life of almost every timeout of a network program.
  *
- * Each producer keeps a ring of outstanding timeouts. A round is one subject,
- * measured over the pairs of all producers after they filled their rings, its
- * worker included. Subjects alternate. Each producer has a processor of its
- * own, where there are enough: the kernel would leave threads that were woken
- * together on one processor for a good part of a round, and then the baseline's
- * mutex knows no contention.
+ * Each producer keeps a table of outstanding timeouts, and replaces one after
+ * the other: it cancels what is in the next place, and schedules. What is
+ * measured begins when all tables are full and the subject has had two ticks to
+ * take that over, and ends two ticks after the last pair: what a subject puts
+ * off for its worker counts.
  *
- *   pair [producers=N] [outstanding=1024] [delay_ms=30000] [tick_ms=100]
- *        [pairs=2000000] [rounds=7] [--check]
+ *   producers=1       threads; each has a processor of its own, where there are
+ *                     enough. A subject that is for one thread alone is made
+ *                     once for each of them
+ *   outstanding=1024  timeouts of each producer
+ *   delay_ms=30000    of each; must be longer than a timeout can stay in the
+ *                     table: a task that is due is a failure
+ *   mix=1             delays of 50 ms, 250 ms, 1 s and 30 s instead, by chance.
+ *                     Some are due before their turn has come, so that a cancel
+ *                     may find nothing: only for subjects that allow it
+ *   random=1          the place that is next is drawn by lot; otherwise the
+ *                     oldest is replaced
+ *   handoff=1         for each producer another thread cancels; handles go
+ *                     there through a bounded ring of blocks
+ *   pairs=0           of each producer, 0: no limit
+ *   seconds=1         whichever of the two comes first
+ *   pace=0            pairs a second of all producers together, in batches, one
+ *                     each millisecond; 0: as fast as they can. The sleeping
+ *                     counts
+ *   probe=1           beside that, a timeout of 200 ms every 50 ms, whose
+ *                     lateness is told with the control thread's largest lag
+ *   tick_ms=100  seed=1
  *
- * Without producers, the cases of 1 and of 2 are run.
+ * A sampled call is a pair, with handoff one call.
  */
 #define _GNU_SOURCE
-#include "mutex_wheel.h"
-#include "perf.h"
+#include <semaphore.h>
 
-enum subject {
-	MUTEX,
-	HWT,
-	RELAXED,
-	SUBJECTS
+#include "perf/perf.h"
+#include SUBJECT
+
+#ifdef SUBJECT_TELLS
+#define REFUSED subject_refused
+#define REFUSED_IS_TOLD true
+#else
+#define REFUSED 0
+#define REFUSED_IS_TOLD false
+#endif
+
+enum {
+	/* Pairs from one look at the clock to the next; two calls each, so that
+	 * a subject without a thread gets its turn every 1024 calls. */
+	BATCH = 512,
+	/* The ring between two threads: blocks of handles. */
+	BLOCK = 256,
+	BLOCKS = 4,
+	STEPS_PER_S = 1000,
+	PROBE_EVERY_MS = 50,
+	PROBE_DELAY_MS = 200
 };
 
-static const char *const subject_names[SUBJECTS] = {
-    "mutex + wheel", "hwt", "hwt, HWT_RELAXED"};
-
-struct load {
-	unsigned producers, rounds;
-	uint64_t outstanding, delay_ns, tick_ns, pairs;
-};
-
-struct figures {
-	struct perf_rounds cpu_ns, wall_ns;
-};
-
-/* One round of one subject. */
 static struct {
-	const struct load *load;
-	enum subject subject;
-	struct hwt *timer;
-	struct mutex_wheel *wheel;
-	pthread_barrier_t filled, begun, ended;
-} run;
+	uint64_t producers, outstanding, delay_ns, tick_ns, pairs, pace, seed;
+	bool mix, random, handoff, probe;
+	double seconds;
+} load;
 
-static void
-hwt_nothing(hwt_timeout timeout, void *arg)
+/* One thread writes blocks, another reads them. An empty block is the end. */
+struct ring {
+	subject_handle block[BLOCKS][BLOCK];
+	uint64_t count[BLOCKS];
+	uint64_t written, read;
+	sem_t empty, full;
+};
+
+/* A thread that makes calls: both of a pair, or with handoff one of them. */
+struct caller {
+	_Alignas(64) struct subject *subject;
+	subject_handle *table;
+	uint64_t place, random, calls;
+	uint64_t refused;
+	struct ring *ring;
+	struct perf_histogram *times;
+	void *(*run)(void *caller);
+	pthread_t thread;
+	unsigned number;
+};
+
+struct probe {
+	subject_handle handle;
+	uint64_t asked_ns;
+	atomic_uint_fast64_t started_ns;
+};
+
+/* The window from the first pair to the end of the last one's consequences. */
+struct window {
+	uint64_t cpu_ns, wall_ns, wakeups;
+	/* Of the window; wall_ns ends with the last pair. */
+	uint64_t whole_ns;
+	double rss_mib;
+};
+
+/* That of all callers, but where each has its own. */
+static struct subject *shared;
+static struct caller *callers;
+static unsigned caller_count;
+static pthread_barrier_t filled, begun, ended;
+static uint64_t clock_cost_ns, begun_ns;
+static atomic_uint_fast64_t due;
+
+SUBJECT_TASK(count_due, arg)
 {
-	(void)timeout;
 	(void)arg;
-	perf_must(false, "a timeout was due: the delay is too short; a pair");
+	atomic_fetch_add_explicit(&due, 1, memory_order_relaxed);
 }
 
-static void
-mutex_nothing(void *arg)
+static uint64_t
+next_delay(struct caller *caller)
 {
-	(void)arg;
-	perf_must(false, "a timeout was due: the delay is too short; a pair");
+	static const uint64_t delays[4] = {
+	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30)};
+
+	if (!load.mix)
+		return load.delay_ns;
+	return delays[perf_random(&caller->random) >> 62];
 }
 
-static void
-hwt_pairs(hwt_timeout *ring, uint64_t pairs)
+static uint64_t
+next_place(struct caller *caller)
 {
-	uint64_t outstanding = run.load->outstanding;
-	uint64_t delay_ns = run.load->delay_ns;
-	struct hwt *timer = run.timer;
-	uint64_t place = 0;
-	int error = 0;
+	uint64_t place = caller->place;
 
-	while (pairs--) {
-		error |= hwt_cancel(timer, ring[place]);
-		error |= hwt_new_timeout(
-		    timer, &ring[place], hwt_nothing, NULL, delay_ns);
-		if (++place == outstanding)
-			place = 0;
-	}
-	perf_must(!error, "a pair");
+	if (load.random)
+		return perf_random_below(&caller->random, load.outstanding);
+	caller->place = place + 1 == load.outstanding ? 0 : place + 1;
+	return place;
 }
 
-static void
-mutex_pairs(
-    struct mutex_wheel_timeout **ring, uint64_t outstanding, uint64_t pairs)
+static inline void
+schedule(struct caller *caller, subject_handle *handle)
 {
-	uint64_t delay_ns = run.load->delay_ns;
-	struct mutex_wheel *wheel = run.wheel;
-	uint64_t place = 0;
-
-	while (pairs--) {
-		mutex_wheel_cancel(wheel, ring[place]);
-		ring[place] =
-		    mutex_wheel_schedule(wheel, mutex_nothing, NULL, delay_ns);
-		perf_must(ring[place], "a pair");
-		if (++place == outstanding)
-			place = 0;
-	}
+	perf_must(subject_schedule(caller->subject, handle, count_due, NULL,
+		      next_delay(caller)),
+	    "scheduling");
 }
 
-static void
-pin(uintptr_t number)
+static inline void
+replace(struct caller *caller, const subject_handle *handle)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	cpu_set_t set;
+	subject_handle *place = &caller->table[next_place(caller)];
 
-	if (run.load->producers > processors)
-		return;
-	CPU_ZERO(&set);
-	CPU_SET(number, &set);
-	/* Where that is not allowed, the kernel's choice must do. */
-	(void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-}
-
-static void *
-hwt_producer(void *number)
-{
-	const struct load *load = run.load;
-	hwt_timeout *ring = calloc(load->outstanding, sizeof(*ring));
-	uint64_t i;
-	int error = 0;
-
-	pin((uintptr_t)number);
-	perf_must(ring, "calloc");
-	for (i = 0; i < load->outstanding; i++)
-		error |= hwt_new_timeout(
-		    run.timer, &ring[i], hwt_nothing, NULL, load->delay_ns);
-	perf_must(!error, "hwt_new_timeout");
-	pthread_barrier_wait(&run.filled);
-	pthread_barrier_wait(&run.begun);
-	hwt_pairs(ring, load->pairs);
-	pthread_barrier_wait(&run.ended);
-	for (i = 0; i < load->outstanding; i++)
-		error |= hwt_cancel(run.timer, ring[i]);
-	perf_must(!error, "hwt_cancel");
-	free(ring);
-	return NULL;
-}
-
-static void *
-mutex_producer(void *number)
-{
-	const struct load *load = run.load;
-	uint64_t outstanding = load->outstanding;
-	struct mutex_wheel_timeout **ring =
-	    calloc(outstanding, sizeof(struct mutex_wheel_timeout *));
-	uint64_t i;
-
-	pin((uintptr_t)number);
-	perf_must(ring, "calloc");
-	for (i = 0; i < outstanding; i++) {
-		ring[i] = mutex_wheel_schedule(
-		    run.wheel, mutex_nothing, NULL, load->delay_ns);
-		perf_must(ring[i], "malloc");
-	}
-	pthread_barrier_wait(&run.filled);
-	pthread_barrier_wait(&run.begun);
-	mutex_pairs(ring, outstanding, load->pairs);
-	pthread_barrier_wait(&run.ended);
-	for (i = 0; i < outstanding; i++)
-		mutex_wheel_cancel(run.wheel, ring[i]);
-	free(ring);
-	return NULL;
-}
-
-static void
-subject_create(void)
-{
-	struct hwt_options options = {.tick_ns = run.load->tick_ns,
-	    .flags = run.subject == RELAXED ? HWT_RELAXED : 0};
-
-	if (run.subject == MUTEX) {
-		run.wheel = mutex_wheel_create(run.load->tick_ns);
-		perf_must(run.wheel, "mutex_wheel_create");
-	} else {
-		perf_must(
-		    !hwt_create(&run.timer, &options) && !hwt_start(run.timer),
-		    "hwt_create");
-	}
-}
-
-static void
-subject_destroy(void)
-{
-	if (run.subject == MUTEX)
-		mutex_wheel_destroy(run.wheel);
+	subject_cancel(caller->subject, *place);
+	if (handle)
+		*place = *handle;
 	else
-		perf_must(!hwt_stop(run.timer, NULL) && !hwt_destroy(run.timer),
-		    "hwt_destroy");
+		schedule(caller, place);
 }
 
-/* From the moment at which all rings are full to that at which the last
- * producer is through. */
-static void
-run_measure(struct figures *figures)
+static bool
+is_sampled(struct caller *caller)
 {
-	double pairs = (double)run.load->pairs * run.load->producers;
-	uint64_t cpu_ns, wall_ns;
-
-	pthread_barrier_wait(&run.filled);
-	cpu_ns = perf_cpu_ns();
-	wall_ns = perf_now_ns();
-	pthread_barrier_wait(&run.begun);
-	pthread_barrier_wait(&run.ended);
-	wall_ns = perf_now_ns() - wall_ns;
-	cpu_ns = perf_cpu_ns() - cpu_ns;
-	perf_add(&figures->cpu_ns, (double)cpu_ns / pairs);
-	perf_add(&figures->wall_ns, (double)wall_ns / pairs);
+	return !(caller->calls++ % PERF_SAMPLED);
 }
 
 static void
-run_round(
-    const struct load *load, enum subject subject, struct figures *figures)
+make_pairs(struct caller *caller, uint64_t count)
 {
-	void *(*producer)(void *) =
-	    subject == MUTEX ? mutex_producer : hwt_producer;
-	pthread_t *threads = calloc(load->producers, sizeof(*threads));
-	unsigned i;
+	uint64_t before_ns;
 
-	perf_must(threads, "calloc");
-	run.load = load;
-	run.subject = subject;
-	pthread_barrier_init(&run.filled, NULL, load->producers + 1);
-	pthread_barrier_init(&run.begun, NULL, load->producers + 1);
-	pthread_barrier_init(&run.ended, NULL, load->producers + 1);
-	subject_create();
-	for (i = 0; i < load->producers; i++)
-		perf_must(!pthread_create(&threads[i], NULL, producer,
-			      (void *)(uintptr_t)i),
-		    "pthread_create");
-	run_measure(figures);
-	for (i = 0; i < load->producers; i++)
-		pthread_join(threads[i], NULL);
-	subject_destroy();
-	pthread_barrier_destroy(&run.filled);
-	pthread_barrier_destroy(&run.begun);
-	pthread_barrier_destroy(&run.ended);
-	free(threads);
+	for (; count; count--) {
+		if (!is_sampled(caller)) {
+			replace(caller, NULL);
+			continue;
+		}
+		before_ns = perf_now_ns();
+		replace(caller, NULL);
+		perf_sample(caller->times, before_ns, clock_cost_ns);
+	}
 }
 
-/* What was set as a target for the ratio to the baseline, with one and with
- * two producers; 0: nothing. */
-static double
-ratio_bound(enum subject subject, unsigned producers)
+/* An empty one ends it. */
+static void
+send_block(struct caller *caller, uint64_t count)
 {
-	if (subject == HWT && producers == 1)
-		return 0.75;
-	if (subject == HWT && producers == 2)
-		return 0.35;
+	struct ring *ring = caller->ring;
+	uint64_t number = ring->written++ % BLOCKS, i, before_ns;
+	subject_handle *block = ring->block[number];
+
+	while (sem_wait(&ring->empty))
+		continue;
+	for (i = 0; i < count; i++) {
+		if (!is_sampled(caller)) {
+			schedule(caller, &block[i]);
+			continue;
+		}
+		before_ns = perf_now_ns();
+		schedule(caller, &block[i]);
+		perf_sample(caller->times, before_ns, clock_cost_ns);
+	}
+	ring->count[number] = count;
+	sem_post(&ring->full);
+}
+
+static void
+send_pairs(struct caller *caller, uint64_t count)
+{
+	uint64_t part;
+
+	for (; count; count -= part) {
+		part = count < BLOCK ? count : BLOCK;
+		send_block(caller, part);
+	}
+}
+
+/* Gives the number of handles, which are there until done_block. */
+static uint64_t
+receive_block(struct caller *caller, subject_handle **block)
+{
+	struct ring *ring = caller->ring;
+
+	while (sem_wait(&ring->full))
+		continue;
+	*block = ring->block[ring->read % BLOCKS];
+	return ring->count[ring->read % BLOCKS];
+}
+
+static void
+done_block(struct caller *caller)
+{
+	caller->ring->read++;
+	sem_post(&caller->ring->empty);
+}
+
+static void
+cancel_block(struct caller *caller, const subject_handle *block, uint64_t count)
+{
+	uint64_t i, before_ns;
+
+	for (i = 0; i < count; i++) {
+		if (!is_sampled(caller)) {
+			replace(caller, &block[i]);
+			continue;
+		}
+		before_ns = perf_now_ns();
+		replace(caller, &block[i]);
+		perf_sample(caller->times, before_ns, clock_cost_ns);
+	}
+}
+
+/* How many pairs the pace still asks for in this millisecond; 0: it is kept. */
+static uint64_t
+behind_pace(const struct caller *caller, uint64_t now_ns)
+{
+	uint64_t step = (now_ns - begun_ns) / PERF_STEP_NS + 1;
+	uint64_t target = step * load.pace / (STEPS_PER_S * load.producers);
+
+	if (target > caller->calls)
+		return target - caller->calls;
+	perf_sleep_until_ns(begun_ns + step * PERF_STEP_NS);
 	return 0;
 }
 
-static double
-ratio_aim(enum subject subject, unsigned producers)
+/* How many pairs come next; 0: the end. */
+static uint64_t
+next_batch(const struct caller *caller)
 {
-	static const double aims[SUBJECTS][2] = {
-	    [HWT] = {0.6, 0.2}, [RELAXED] = {0.35, 0.1}};
+	uint64_t batch = 0, now_ns;
 
-	return producers == 1 || producers == 2 ? aims[subject][producers - 1]
-						: 0;
+	while (!batch) {
+		now_ns = perf_now_ns();
+		if ((double)(now_ns - begun_ns) >= load.seconds * 1e9)
+			return 0;
+		batch = load.pace ? behind_pace(caller, now_ns) : BATCH;
+	}
+	if (batch > BATCH)
+		batch = BATCH;
+	if (load.pairs && load.pairs - caller->calls < batch)
+		batch = load.pairs - caller->calls;
+	return batch;
 }
 
-/* Prints a line; false: its ratio is above the bound. */
-static bool
-print_subject(const struct load *load, enum subject subject,
-    const struct figures *figures)
+static void
+fill_table(struct caller *caller)
 {
-	double ratio = perf_median(&figures[subject].cpu_ns) /
-	    perf_median(&figures[MUTEX].cpu_ns);
-	double bound = ratio_bound(subject, load->producers);
-	double aim = ratio_aim(subject, load->producers);
+	uint64_t i;
 
-	printf("  %-17s CPU ", subject_names[subject]);
-	perf_print_rounds(&figures[subject].cpu_ns);
-	printf(" ns, wall ");
-	perf_print_rounds(&figures[subject].wall_ns);
-	printf(" ns per pair, ratio %.2f", ratio);
-	if (bound > 0)
-		printf(", bound %.2f%s", bound, ratio > bound ? " MISSED" : "");
-	if (aim > 0)
-		printf(", aim %.2f%s", aim, ratio > aim ? " missed" : "");
-	printf("\n");
-	return bound <= 0 || ratio <= bound;
+	for (i = 0; i < load.outstanding; i++) {
+		schedule(caller, &caller->table[i]);
+		if (i % BATCH == 0)
+			subject_turn(caller->subject);
+	}
 }
 
-static bool
-run_case(const struct load *load)
+static void
+receive_table(struct caller *caller)
 {
-	struct figures figures[SUBJECTS] = {0};
-	bool kept = true;
-	unsigned round;
-	int subject;
+	subject_handle *block;
+	uint64_t i, count;
 
-	for (round = 0; round < load->rounds; round++)
-		for (subject = 0; subject < SUBJECTS; subject++)
-			run_round(
-			    load, (enum subject)subject, &figures[subject]);
-	printf("%u producer%s, %" PRIu64 " outstanding each, delay %" PRIu64
-	       " ms, %u rounds of %" PRIu64 " pairs each\n",
-	    load->producers, load->producers > 1 ? "s" : "", load->outstanding,
-	    load->delay_ns / 1000000, load->rounds, load->pairs);
-	for (subject = 0; subject < SUBJECTS; subject++)
-		kept &= print_subject(load, (enum subject)subject, figures);
-	printf("\n");
-	return kept;
+	for (i = 0; i < load.outstanding; i += count) {
+		count = receive_block(caller, &block);
+		memcpy(
+		    &caller->table[i], block, count * sizeof(subject_handle));
+		done_block(caller);
+	}
+}
+
+static void
+wait_for_begin(struct caller *caller)
+{
+	pthread_barrier_wait(&filled);
+	caller->calls = 0;
+	memset(caller->times, 0, sizeof(*caller->times));
+	pthread_barrier_wait(&begun);
+}
+
+static struct caller *
+caller_begin(void *arg)
+{
+	struct caller *caller = arg;
+
+	perf_pin(caller->number, caller_count);
+	caller->subject = shared;
+	if (SUBJECT_SINGLE)
+		caller->subject =
+		    subject_create(load.tick_ns, load.outstanding);
+	caller->table = calloc(load.outstanding, sizeof(subject_handle));
+	caller->times = calloc(1, sizeof(*caller->times));
+	perf_must(caller->table && caller->times, "calloc");
+	return caller;
+}
+
+static void
+caller_end(struct caller *caller)
+{
+	caller->refused = REFUSED;
+	if (SUBJECT_SINGLE)
+		subject_destroy(caller->subject);
+	free(caller->table);
+}
+
+static void
+cancel_table(struct caller *caller)
+{
+	uint64_t i;
+
+	for (i = 0; i < load.outstanding; i++)
+		subject_cancel(caller->subject, caller->table[i]);
+}
+
+static void *
+pairs_thread(void *arg)
+{
+	struct caller *caller = caller_begin(arg);
+	uint64_t batch;
+
+	fill_table(caller);
+	wait_for_begin(caller);
+	while ((batch = next_batch(caller))) {
+		make_pairs(caller, batch);
+		subject_turn(caller->subject);
+	}
+	pthread_barrier_wait(&ended);
+	pthread_barrier_wait(&ended);
+	cancel_table(caller);
+	caller_end(caller);
+	return NULL;
+}
+
+static void *
+schedule_thread(void *arg)
+{
+	struct caller *caller = caller_begin(arg);
+	uint64_t batch;
+
+	send_pairs(caller, load.outstanding);
+	wait_for_begin(caller);
+	while ((batch = next_batch(caller)))
+		send_pairs(caller, batch);
+	send_block(caller, 0);
+	pthread_barrier_wait(&ended);
+	pthread_barrier_wait(&ended);
+	caller_end(caller);
+	return NULL;
+}
+
+static void *
+cancel_thread(void *arg)
+{
+	struct caller *caller = caller_begin(arg);
+	subject_handle *block;
+	uint64_t count;
+
+	receive_table(caller);
+	wait_for_begin(caller);
+	while ((count = receive_block(caller, &block))) {
+		cancel_block(caller, block, count);
+		done_block(caller);
+	}
+	pthread_barrier_wait(&ended);
+	pthread_barrier_wait(&ended);
+	cancel_table(caller);
+	caller_end(caller);
+	return NULL;
+}
+
+SUBJECT_TASK(probe_started, arg)
+{
+	struct probe *probe = arg;
+
+	atomic_store(&probe->started_ns, perf_now_ns());
+}
+
+/* So many that the last is due before the producers end. */
+static uint64_t
+probe_count(void)
+{
+	double ms =
+	    load.seconds * 1e3 - PROBE_DELAY_MS - 2e-6 * (double)load.tick_ns;
+
+	return ms > 0 ? (uint64_t)(ms / PROBE_EVERY_MS) : 0;
+}
+
+static void
+run_probes(struct probe *probes, uint64_t count)
+{
+	uint64_t i;
+
+	for (i = 0; i < count; i++) {
+		probes[i].asked_ns = perf_now_ns();
+		perf_must(
+		    subject_schedule(shared, &probes[i].handle, probe_started,
+			&probes[i], HWT_MS(PROBE_DELAY_MS)),
+		    "scheduling a probe");
+		perf_sleep_until_ns(
+		    begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1));
+	}
+}
+
+/* When all have had their time: it may free what they hold. */
+static void
+drop_probes(struct probe *probes, uint64_t count)
+{
+	uint64_t i;
+
+	for (i = 0; SUBJECT_STALE_SAFE && i < count; i++)
+		subject_cancel(shared, probes[i].handle);
+}
+
+static void
+tell_probes(struct probe *probes, uint64_t count, uint64_t lag_max_ns)
+{
+	static struct perf_histogram late;
+	uint64_t i, due_ns, started_ns, early = 0, lost = 0;
+	double beyond_ns;
+
+	for (i = 0; i < count; i++) {
+		due_ns = probes[i].asked_ns + HWT_MS(PROBE_DELAY_MS);
+		started_ns = atomic_load(&probes[i].started_ns);
+		if (!started_ns)
+			lost++;
+		else if (started_ns < due_ns)
+			early++;
+		else
+			perf_histogram_add(&late, started_ns - due_ns);
+	}
+	beyond_ns = (double)late.max_ns - (double)(2 * load.tick_ns) -
+	    (double)lag_max_ns;
+	perf_metric_lateness("late", &late);
+	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
+	perf_metric("late_beyond_ms", "ms", beyond_ns / 1e6);
+	perf_metric("early", "count", (double)early);
+	perf_metric("lost", "count", (double)lost);
+}
+
+static uint64_t
+wakeups(void)
+{
+	return SUBJECT_SINGLE ? UINT64_MAX : subject_wakeups(shared);
+}
+
+/* A subject has two ticks to take over what was scheduled, before the window
+ * and at its end. */
+static void
+settle(void)
+{
+	perf_sleep_until_ns(perf_now_ns() + 2 * load.tick_ns);
+}
+
+static struct window
+measure(struct probe *probes, uint64_t probe_number)
+{
+	struct window window;
+
+	pthread_barrier_wait(&filled);
+	settle();
+	window.cpu_ns = perf_cpu_ns();
+	window.wakeups = wakeups();
+	begun_ns = perf_now_ns();
+	pthread_barrier_wait(&begun);
+	run_probes(probes, probe_number);
+	pthread_barrier_wait(&ended);
+	window.wall_ns = perf_now_ns() - begun_ns;
+	settle();
+	window.cpu_ns = perf_cpu_ns() - window.cpu_ns;
+	if (window.wakeups != UINT64_MAX)
+		window.wakeups = wakeups() - window.wakeups;
+	window.whole_ns = perf_now_ns() - begun_ns;
+	window.rss_mib = (double)perf_rss_bytes() / 1048576;
+	pthread_barrier_wait(&ended);
+	return window;
+}
+
+static void
+add_caller(struct ring *ring, void *(*run)(void *))
+{
+	struct caller *caller = &callers[caller_count];
+
+	caller->run = run;
+	caller->ring = ring;
+	caller->number = caller_count++;
+	caller->random = load.seed * 1000003 + caller->number;
+}
+
+static struct ring *
+ring_create(void)
+{
+	struct ring *ring = calloc(1, sizeof(*ring));
+
+	perf_must(ring, "calloc");
+	sem_init(&ring->empty, 0, BLOCKS);
+	sem_init(&ring->full, 0, 0);
+	return ring;
+}
+
+/* They read how many they are, and so start when all are there. */
+static void
+start_callers(void)
+{
+	uint64_t size = 2 * load.producers * sizeof(*callers), i;
+	struct ring *ring;
+
+	callers = aligned_alloc(_Alignof(struct caller), size);
+	perf_must(callers, "aligned_alloc");
+	memset(callers, 0, size);
+	for (i = 0; i < load.producers; i++) {
+		if (load.handoff) {
+			ring = ring_create();
+			add_caller(ring, schedule_thread);
+			add_caller(ring, cancel_thread);
+		} else {
+			add_caller(NULL, pairs_thread);
+		}
+	}
+	pthread_barrier_init(&filled, NULL, caller_count + 1);
+	pthread_barrier_init(&begun, NULL, caller_count + 1);
+	pthread_barrier_init(&ended, NULL, caller_count + 1);
+	for (i = 0; i < caller_count; i++)
+		perf_must(!pthread_create(&callers[i].thread, NULL,
+			      callers[i].run, &callers[i]),
+		    "pthread_create");
+}
+
+/* Gives the number of pairs; adds up the rest. */
+static uint64_t
+join_callers(struct perf_histogram *times, uint64_t *refused)
+{
+	uint64_t pairs = 0, i;
+
+	for (i = 0; i < caller_count; i++) {
+		pthread_join(callers[i].thread, NULL);
+		perf_histogram_merge(times, callers[i].times);
+		*refused += callers[i].refused;
+		if (callers[i].run != cancel_thread)
+			pairs += callers[i].calls;
+		if (callers[i].run == cancel_thread)
+			free(callers[i].ring);
+		free(callers[i].times);
+	}
+	free(callers);
+	return pairs;
+}
+
+/* Each timeout was cancelled or has run, and never both; and none ran that
+ * could not be due. */
+static void
+judge_outcomes(uint64_t refused)
+{
+	uint64_t ran = atomic_load(&due);
+
+	if (!load.mix)
+		perf_must(!ran, "keeping what was not due from running");
+	if (!load.mix || REFUSED_IS_TOLD)
+		perf_must(refused == ran, "cancelling what was pending");
+}
+
+static void
+tell(const struct window *window, uint64_t pairs,
+    const struct perf_histogram *times)
+{
+	double wall_s = (double)window->wall_ns / 1e9;
+
+	perf_metric("cpu_ns", "ns", (double)window->cpu_ns / (double)pairs);
+	perf_metric("wall_ns", "ns", (double)window->wall_ns / (double)pairs);
+	perf_metric_calls("call", times);
+	perf_metric("rss_mib", "MiB", window->rss_mib);
+	perf_metric("pairs_per_s", "1/s", (double)pairs / wall_s);
+	perf_metric("ran", "count", (double)atomic_load(&due));
+	if (window->wakeups != UINT64_MAX)
+		perf_metric("wakeups", "1/s", (double)window->wakeups / wall_s);
+}
+
+static void
+run(void)
+{
+	static struct perf_histogram times;
+	struct perf_control control = {.lag_max_ns = 0};
+	uint64_t probe_number = load.probe ? probe_count() : 0;
+	struct probe *probes = calloc(probe_number + 1, sizeof(*probes));
+	uint64_t refused = 0, pairs;
+	struct window window;
+
+	perf_must(probes, "calloc");
+	if (!SUBJECT_SINGLE)
+		shared = subject_create(load.tick_ns,
+		    load.producers * load.outstanding + probe_number);
+	start_callers();
+	if (load.probe)
+		perf_control_start(&control);
+	window = measure(probes, probe_number);
+	if (load.probe)
+		perf_control_stop(&control);
+	window.cpu_ns -= control.cpu_ns;
+	pairs = join_callers(&times, &refused);
+	drop_probes(probes, probe_number);
+	if (!SUBJECT_SINGLE)
+		subject_destroy(shared);
+	judge_outcomes(refused);
+	perf_must(pairs, "making one pair");
+	tell(&window, pairs, &times);
+	if (load.probe)
+		tell_probes(probes, probe_number, control.lag_max_ns);
+	free(probes);
+}
+
+static void
+read_load(int argc, char **argv)
+{
+	perf_known(argc, argv,
+	    "producers outstanding delay_ms tick_ms pairs seconds pace mix "
+	    "random handoff probe seed");
+	load.producers = perf_option(argc, argv, "producers", 1);
+	load.outstanding = perf_option(argc, argv, "outstanding", 1024);
+	load.delay_ns = HWT_MS(perf_option(argc, argv, "delay_ms", 30000));
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	load.pairs = perf_option(argc, argv, "pairs", 0);
+	load.seconds = perf_fraction(argc, argv, "seconds", 1);
+	load.pace = perf_option(argc, argv, "pace", 0);
+	load.seed = perf_option(argc, argv, "seed", 1);
+	load.mix = perf_option(argc, argv, "mix", 0);
+	load.random = perf_option(argc, argv, "random", 0);
+	load.handoff = perf_option(argc, argv, "handoff", 0);
+	load.probe = perf_option(argc, argv, "probe", 0);
+	perf_must(load.producers && load.producers < 1000 && load.outstanding &&
+		load.outstanding < UINT32_MAX && load.tick_ns &&
+		load.seconds > 0,
+	    "reading the options");
+	perf_must(!load.probe || (probe_count() && !load.pairs),
+	    "finding time for a probe");
 }
 
 int
 main(int argc, char **argv)
 {
-	struct load load;
-	uint64_t producers = perf_option(argc, argv, "producers", 0);
-	bool kept = true;
-
-	load.outstanding = perf_option(argc, argv, "outstanding", 1024);
-	load.delay_ns = HWT_MS(perf_option(argc, argv, "delay_ms", 30000));
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	load.pairs = perf_option(argc, argv, "pairs", 2000000);
-	load.rounds = (unsigned)perf_option(argc, argv, "rounds", 7);
-	perf_must(load.outstanding && load.pairs && load.rounds, "options");
-	perf_header("What does it cost to schedule one timeout and to cancel "
-		    "the oldest?");
-	for (load.producers = producers ? (unsigned)producers : 1;
-	     load.producers <= (producers ? producers : 2); load.producers++)
-		kept &= run_case(&load);
-	if (perf_flag(argc, argv, "--check"))
-		return kept ? 0 : 1;
+	perf_about(argc, argv, subject_version());
+	read_load(argc, argv);
+	if (load.mix && !SUBJECT_STALE_SAFE)
+		perf_skip(SUBJECT_NAME ": a timeout that may have ended "
+				       "cannot be cancelled");
+	if (SUBJECT_SINGLE && (load.handoff || load.probe))
+		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	clock_cost_ns = perf_clock_cost_ns();
+	run();
 	return 0;
 }

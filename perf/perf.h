@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the benchmarks share: the header that says on what they ran, clocks,
- * options, and the median of rounds.
+ * What the benchmarks share: options, clocks, random numbers, a histogram, the
+ * control thread, and the lines in which they tell their figures.
  *
- * Each program answers one question, named in its opening comment and in its
- * first line of output. Options are given as name=value; --check makes the
- * exit status 1 when a bound that the program names is not kept.
+ * Each program answers one question, named in its opening comment. It does one
+ * round of one case for one subject: perf/run calls it, round after round, and
+ * knows what to make of the figures. Options are given as name=value. What it
+ * prints are lines of name, unit and value, and nothing else. Status 77: the
+ * subject cannot do this case, and stderr says why.
+ *
+ * The only other argument is "about": then the program prints what it was
+ * built with, and for which subject, in three lines.
  */
 #ifndef PERF_H
 #define PERF_H
@@ -13,6 +18,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,8 +36,23 @@
 #define HWT_CFLAGS "unknown flags"
 #endif
 
+/* A task of a workload, as its subject calls it. A subject whose library gives
+ * its tasks more than their argument defines this in its own way, so that no
+ * call stands between. */
+#ifndef SUBJECT_TASK
+#define SUBJECT_TASK(name, arg) static void name(void *arg)
+#endif
+
 enum {
-	PERF_ROUNDS_MAX = 101
+	PERF_SKIPPED = 77,
+	PERF_ROUNDS_MAX = 101,
+	/* One call in so many is timed. */
+	PERF_SAMPLED = 64,
+	/* The histogram: each octave has so many buckets, 1 % apart at most. */
+	PERF_OCTAVE = 128,
+	PERF_OCTAVES = 40,
+	/* The control thread sleeps from one to the next. */
+	PERF_STEP_NS = 1000000
 };
 
 /* The figures of one case, one for each round. */
@@ -165,6 +186,321 @@ perf_option(int argc, char **argv, const char *name, uint64_t otherwise)
 		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
 			return strtoull(argv[i] + length + 1, NULL, 10);
 	return otherwise;
+}
+
+/* As perf_option, for what may have a fraction. */
+static inline double
+perf_fraction(int argc, char **argv, const char *name, double otherwise)
+{
+	size_t length = strlen(name);
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
+			return strtod(argv[i] + length + 1, NULL);
+	return otherwise;
+}
+
+/* Ends the program at an option whose name is not among names, which are
+ * separated by blanks: a slip in a case would measure another one. */
+static inline void
+perf_known(int argc, char **argv, const char *names)
+{
+	const char *name, *end;
+	size_t length;
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		length = strcspn(argv[i], "=");
+		for (name = names; *name; name = *end ? end + 1 : end) {
+			end = name + strcspn(name, " ");
+			if ((size_t)(end - name) == length &&
+			    !strncmp(name, argv[i], length))
+				break;
+		}
+		if (*name && argv[i][length] == '=')
+			continue;
+		fprintf(stderr, "perf: no such option: %s; these are: %s\n",
+		    argv[i], names);
+		exit(2);
+	}
+}
+
+/* Asked for, tells what the program was built with, and ends it. */
+static inline void
+perf_about(int argc, char **argv, const char *subject_version)
+{
+	if (argc != 2 || strcmp(argv[1], "about") != 0)
+		return;
+#ifdef __clang__
+	printf("compiler clang %s\n", __clang_version__);
+#else
+	printf("compiler gcc %s\n", __VERSION__);
+#endif
+	printf("flags %s\n", HWT_CFLAGS);
+	printf("version %s\n", subject_version);
+	exit(0);
+}
+
+static inline void __attribute__((format(printf, 1, 2)))
+perf_skip(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "\n");
+	exit(PERF_SKIPPED);
+}
+
+/* One figure. */
+static inline void
+perf_metric(const char *name, const char *unit, double value)
+{
+	printf("%s %s %.9g\n", name, unit, value);
+}
+
+/* The next of a sequence of 64-bit numbers, of which the upper bits are the
+ * better ones. Any state will do to begin with. */
+static inline uint64_t
+perf_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state ^ *state >> 32;
+}
+
+/* Below limit, which is below 2^32. */
+static inline uint64_t
+perf_random_below(uint64_t *state, uint64_t limit)
+{
+	return (perf_random(state) >> 32) * limit >> 32;
+}
+
+#ifdef CPU_SET
+/* The calling thread gets a processor of its own, where there are enough of
+ * them for count: the kernel would leave threads that were woken together on
+ * one processor for a good part of a round, and then a mutex knows no
+ * contention. Where that is not allowed, the kernel's choice must do.
+ * For programs that define _GNU_SOURCE. */
+static inline void
+perf_pin(unsigned number, unsigned count)
+{
+	cpu_set_t allowed, own;
+	unsigned left = number;
+	int processor;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) ||
+	    count > (unsigned)CPU_COUNT(&allowed))
+		return;
+	for (processor = 0; processor < CPU_SETSIZE; processor++) {
+		if (!CPU_ISSET(processor, &allowed) || left--)
+			continue;
+		CPU_ZERO(&own);
+		CPU_SET(processor, &own);
+		(void)pthread_setaffinity_np(pthread_self(), sizeof(own), &own);
+		return;
+	}
+}
+#endif
+
+/* Durations, told apart to 1 %, in a fixed amount of memory. Below PERF_OCTAVE
+ * each nanosecond has a bucket; above, each octave has PERF_OCTAVE. */
+struct perf_histogram {
+	uint64_t count, max_ns;
+	uint32_t bucket[PERF_OCTAVES * PERF_OCTAVE];
+};
+
+static inline unsigned
+perf_bucket(uint64_t ns)
+{
+	unsigned octave, place;
+
+	if (ns < PERF_OCTAVE)
+		return (unsigned)ns;
+	/* 1 for [PERF_OCTAVE, 2 * PERF_OCTAVE). */
+	octave = 63 - (unsigned)__builtin_clzll(ns / PERF_OCTAVE) + 1;
+	if (octave >= PERF_OCTAVES)
+		return PERF_OCTAVES * PERF_OCTAVE - 1;
+	place = (unsigned)(ns >> (octave - 1)) - PERF_OCTAVE;
+	return octave * PERF_OCTAVE + place;
+}
+
+/* The middle of a bucket. */
+static inline double
+perf_bucket_ns(unsigned bucket)
+{
+	unsigned octave = bucket / PERF_OCTAVE, place = bucket % PERF_OCTAVE;
+	double width;
+
+	if (!octave)
+		return bucket;
+	width = (double)(UINT64_C(1) << (octave - 1));
+	return width * (PERF_OCTAVE + place) + (width - 1) / 2;
+}
+
+static inline void
+perf_histogram_add(struct perf_histogram *histogram, uint64_t ns)
+{
+	histogram->bucket[perf_bucket(ns)]++;
+	histogram->count++;
+	if (ns > histogram->max_ns)
+		histogram->max_ns = ns;
+}
+
+static inline void
+perf_histogram_merge(
+    struct perf_histogram *into, const struct perf_histogram *from)
+{
+	unsigned i;
+
+	for (i = 0; i < PERF_OCTAVES * PERF_OCTAVE; i++)
+		into->bucket[i] += from->bucket[i];
+	into->count += from->count;
+	if (from->max_ns > into->max_ns)
+		into->max_ns = from->max_ns;
+}
+
+/* The duration that the given part of all, 0 to 1, does not exceed; 0 when
+ * there is none. */
+static inline double
+perf_histogram_ns(const struct perf_histogram *histogram, double part)
+{
+	uint64_t rank = (uint64_t)(part * (double)histogram->count);
+	uint64_t seen = 0;
+	double ns;
+	unsigned i;
+
+	if (!histogram->count)
+		return 0;
+	if (rank >= histogram->count)
+		return (double)histogram->max_ns;
+	for (i = 0; i < PERF_OCTAVES * PERF_OCTAVE; i++) {
+		seen += histogram->bucket[i];
+		if (seen > rank)
+			break;
+	}
+	ns = perf_bucket_ns(i);
+	return ns < (double)histogram->max_ns ? ns : (double)histogram->max_ns;
+}
+
+/* call_p50_ns and so on, by way of the prefix "call". */
+static inline void
+perf_metric_calls(const char *prefix, const struct perf_histogram *histogram)
+{
+	static const struct {
+		const char *name;
+		double part;
+	} parts[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1}};
+	char name[64];
+	unsigned i;
+
+	for (i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "%s_%s_ns", prefix, parts[i].name);
+		perf_metric(
+		    name, "ns", perf_histogram_ns(histogram, parts[i].part));
+	}
+}
+
+/* late_p50_ms and so on, by way of the prefix "late". */
+static inline void
+perf_metric_lateness(const char *prefix, const struct perf_histogram *histogram)
+{
+	static const struct {
+		const char *name;
+		double part;
+	} parts[] = {{"p50", 0.5}, {"p99", 0.99}, {"max", 1}};
+	char name[64];
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%s_%s_ms", prefix, parts[i].name);
+		perf_metric(name, "ms",
+		    perf_histogram_ns(histogram, parts[i].part) / 1e6);
+	}
+}
+
+static inline int
+perf_compare_ns(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+/* What two readings of the clock show when nothing is between them: the median
+ * of some. */
+static inline uint64_t
+perf_clock_cost_ns(void)
+{
+	enum {
+		READINGS = 1001
+	};
+	uint64_t cost[READINGS], before_ns;
+	unsigned i;
+
+	for (i = 0; i < READINGS; i++) {
+		before_ns = perf_now_ns();
+		cost[i] = perf_now_ns() - before_ns;
+	}
+	qsort(cost, READINGS, sizeof(cost[0]), perf_compare_ns);
+	return cost[READINGS / 2];
+}
+
+/* A timed call: from before_ns to now, less the clock's own cost. */
+static inline void
+perf_sample(
+    struct perf_histogram *histogram, uint64_t before_ns, uint64_t clock_ns)
+{
+	uint64_t ns = perf_now_ns() - before_ns;
+
+	perf_histogram_add(histogram, ns > clock_ns ? ns - clock_ns : 0);
+}
+
+/* The control thread does nothing but sleep from one millisecond to the next:
+ * its largest lag is what the machine itself took away. */
+struct perf_control {
+	pthread_t thread;
+	atomic_bool quit;
+	uint64_t lag_max_ns, cpu_ns;
+};
+
+static inline void *
+perf_control_thread(void *arg)
+{
+	struct perf_control *control = arg;
+	uint64_t step_ns = perf_now_ns(), lag_ns;
+
+	while (!atomic_load(&control->quit)) {
+		step_ns += PERF_STEP_NS;
+		perf_sleep_until_ns(step_ns);
+		lag_ns = perf_now_ns() - step_ns;
+		if (lag_ns > control->lag_max_ns)
+			control->lag_max_ns = lag_ns;
+		if (lag_ns > PERF_STEP_NS)
+			step_ns += lag_ns;
+	}
+	control->cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	return NULL;
+}
+
+static inline void
+perf_control_start(struct perf_control *control)
+{
+	control->lag_max_ns = control->cpu_ns = 0;
+	atomic_init(&control->quit, false);
+	perf_must(!pthread_create(
+		      &control->thread, NULL, perf_control_thread, control),
+	    "pthread_create");
+}
+
+/* Then lag_max_ns and cpu_ns, which is to be taken off the process's, are
+ * told. */
+static inline void
+perf_control_stop(struct perf_control *control)
+{
+	atomic_store(&control->quit, true);
+	pthread_join(control->thread, NULL);
 }
 
 static inline void

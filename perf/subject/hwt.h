@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The subject hwt: by its public functions, one call each.
+ *
+ * Its tasks get their handle as well as their argument, so that the workload's
+ * tasks have that shape here: see SUBJECT_TASK.
+ */
+#ifndef SUBJECT_HWT_H
+#define SUBJECT_HWT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt.h"
+
+#ifndef SUBJECT_NAME
+#define SUBJECT_NAME "hwt"
+#define SUBJECT_HWT_FLAGS 0
+#endif
+#define SUBJECT_SINGLE 0
+#define SUBJECT_STALE_SAFE 1
+
+/* A cancel that finds nothing to cancel is counted, in its own thread. */
+#define SUBJECT_TELLS 1
+static _Thread_local uint64_t subject_refused;
+
+/* The length of the wheel, and an executor, can be chosen. */
+#define SUBJECT_WHEELS 1
+#define SUBJECT_EXECUTORS 1
+
+#undef SUBJECT_TASK
+#define SUBJECT_TASK(name, arg) \
+	static void name(       \
+	    __attribute__((unused)) hwt_timeout name##_timeout, void *arg)
+
+typedef hwt_timeout subject_handle;
+
+struct subject {
+	struct hwt *timer;
+};
+
+static inline const char *
+subject_version(void)
+{
+	static char version[32];
+
+	snprintf(version, sizeof(version), "hwt %s", hwt_version());
+	return version;
+}
+
+static inline struct subject *
+subject_make(const struct hwt_options *options)
+{
+	struct subject *subject = malloc(sizeof(*subject));
+
+	if (!subject || hwt_create(&subject->timer, options) ||
+	    hwt_start(subject->timer)) {
+		fprintf(stderr, "hwt: no timer\n");
+		exit(2);
+	}
+	return subject;
+}
+
+static inline struct subject *
+subject_create_wheel(uint64_t tick_ns, uint64_t capacity, uint64_t buckets)
+{
+	struct hwt_options options = {.tick_ns = tick_ns,
+	    .ticks_per_wheel = (uint32_t)buckets,
+	    .flags = SUBJECT_HWT_FLAGS};
+
+	(void)capacity;
+	return subject_make(&options);
+}
+
+static inline struct subject *
+subject_create_on(
+    uint64_t tick_ns, uint64_t capacity, const struct hwt_executor *executor)
+{
+	struct hwt_options options = {.tick_ns = tick_ns,
+	    .executor = executor,
+	    .flags = SUBJECT_HWT_FLAGS};
+
+	(void)capacity;
+	return subject_make(&options);
+}
+
+static inline struct subject *
+subject_create(uint64_t tick_ns, uint64_t capacity)
+{
+	return subject_create_wheel(tick_ns, capacity, 0);
+}
+
+static inline void
+subject_destroy(struct subject *subject)
+{
+	if (hwt_stop(subject->timer, NULL) || hwt_destroy(subject->timer)) {
+		fprintf(stderr, "hwt: the timer could not be destroyed\n");
+		exit(2);
+	}
+	free(subject);
+}
+
+static inline bool
+subject_schedule(struct subject *subject, subject_handle *handle,
+    hwt_task *task, void *arg, uint64_t delay_ns)
+{
+	return !hwt_new_timeout(subject->timer, handle, task, arg, delay_ns);
+}
+
+static inline void
+subject_cancel(struct subject *subject, subject_handle handle)
+{
+	if (hwt_cancel(subject->timer, handle))
+		subject_refused++;
+}
+
+/* False: it has ended, or is about to. */
+static inline bool
+subject_reschedule(struct subject *subject, subject_handle *handle,
+    hwt_task *task, void *arg, uint64_t delay_ns)
+{
+	(void)task;
+	(void)arg;
+	return !hwt_reschedule(subject->timer, *handle, delay_ns);
+}
+
+static inline void
+subject_turn(struct subject *subject)
+{
+	(void)subject;
+}
+
+static inline uint64_t
+subject_wakeups(struct subject *subject)
+{
+	struct hwt_stats stats;
+
+	return hwt_read_stats(subject->timer, &stats) ? UINT64_MAX
+						      : stats.wakeups;
+}
+
+#endif
