@@ -16,7 +16,10 @@
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
 #   make valgrind   the stress programs under memcheck; check has some of it
-#   make perf       runs the benchmarks; one alone: make build/plain/perf/NAME
+#   make perf       measures, beside what else there is: minutes. Tables and
+#                   plots go to build/perf; PERF='pair --rounds 7' and more:
+#                   see the top of perf/run
+#   make perf-full  the same with all cases: hours
 #   make deps       installs what demo and check need (they do so themselves)
 #   make install    into PREFIX, /usr/local unless told otherwise
 #   make uninstall  takes that away again
@@ -83,7 +86,8 @@ sets_deps := demo check
 sets_demo := demo
 sets_coverage := coverage
 $(foreach goal,analyze fuzz mutants valgrind,$(eval sets_$(goal) := check))
-sets_perf := build
+sets_perf := perf
+sets_perf-full := perf
 $(foreach goal,explore faults soak,$(eval sets_$(goal) := build))
 sets := $(sort $(foreach goal,$(MAKECMDGOALS),$(sets_$(goal))))
 ifneq ($(sets),)
@@ -247,7 +251,7 @@ libraries := build/plain/libhwt.a build/plain/libhwt.so
 perf_built = $(perf_alone:%.c=build/$1/%) $(foreach subject,$(own_subjects), \
 	$(perf_loads:%.c=build/$1/%/$(subject)))
 perf_programs := $(call perf_built,plain)
-ifneq ($(filter perf build/plain/perf/%,$(MAKECMDGOALS)),)
+ifneq ($(filter perf perf-full build/plain/perf/%,$(MAKECMDGOALS)),)
 peer_programs := $(foreach subject,$(filter-out $(own_subjects),$(subjects)), \
 	$(if $(call peer_there,$(call peer_of,$(subject))), \
 	$(perf_loads:%.c=build/plain/%/$(subject))))
@@ -281,7 +285,7 @@ check_run := test/check/run_aarch64
 endif
 
 .PHONY: all help deps demo check tidy analyze explore mutants faults soak fuzz
-.PHONY: valgrind coverage perf
+.PHONY: valgrind coverage perf perf-full
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -341,8 +345,10 @@ coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@test/coverage/run $(coverage)
 
-perf: $(perf_programs) $(peer_programs)
-	@set -e; for p in $^; do echo "== $$p"; $$p; done
+perf perf-full: $(perf_programs) $(peer_programs)
+	@for build in $(wildcard perf/peer/*/build); do \
+		$(told) nice $$build build/plain/perf || :; done
+	@perf/run $(if $(filter perf-full,$@),--full) $(PERF)
 
 clean:
 	rm -rf build
