@@ -223,7 +223,8 @@ endif
 # first word of its subjects' names; what is not listed needs nothing.
 subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
 	'^.define SUBJECT_NAME' /dev/null $(wildcard perf/subject/*.h)))
-own_subjects := $(filter hwt hwt_relaxed mutex_wheel,$(subjects))
+own_subjects := $(filter hwt hwt_relaxed mutex_wheel mutex_wheel_adaptive \
+	floor,$(subjects))
 peer_of = $(firstword $(subst _, ,$1))
 peer_header_libevent := event2/event.h
 peer_libs_libevent := -levent_core -levent_pthreads

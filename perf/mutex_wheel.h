@@ -23,6 +23,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#ifndef MUTEX_WHEEL_TYPE
+#define MUTEX_WHEEL_TYPE PTHREAD_MUTEX_DEFAULT
+#endif
+
 enum {
 	MUTEX_WHEEL_BUCKETS = 512
 };
@@ -238,8 +242,12 @@ static inline bool
 mutex_wheel_start(struct mutex_wheel *wheel)
 {
 	pthread_condattr_t monotonic;
+	pthread_mutexattr_t type;
 
-	pthread_mutex_init(&wheel->mutex, NULL);
+	pthread_mutexattr_init(&type);
+	pthread_mutexattr_settype(&type, MUTEX_WHEEL_TYPE);
+	pthread_mutex_init(&wheel->mutex, &type);
+	pthread_mutexattr_destroy(&type);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&wheel->stop, &monotonic);

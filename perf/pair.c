@@ -78,7 +78,7 @@ struct caller {
 	_Alignas(64) struct subject *subject;
 	subject_handle *table;
 	uint64_t place, random, calls;
-	uint64_t refused;
+	uint64_t begun_ns, refused;
 	struct ring *ring;
 	struct perf_histogram *times;
 	void *(*run)(void *caller);
@@ -105,7 +105,7 @@ static struct subject *shared;
 static struct caller *callers;
 static unsigned caller_count;
 static pthread_barrier_t filled, begun, ended;
-static uint64_t clock_cost_ns, begun_ns;
+static uint64_t clock_cost_ns;
 static atomic_uint_fast64_t due;
 
 SUBJECT_TASK(count_due, arg)
@@ -251,12 +251,12 @@ cancel_block(struct caller *caller, const subject_handle *block, uint64_t count)
 static uint64_t
 behind_pace(const struct caller *caller, uint64_t now_ns)
 {
-	uint64_t step = (now_ns - begun_ns) / PERF_STEP_NS + 1;
+	uint64_t step = (now_ns - caller->begun_ns) / PERF_STEP_NS + 1;
 	uint64_t target = step * load.pace / (STEPS_PER_S * load.producers);
 
 	if (target > caller->calls)
 		return target - caller->calls;
-	perf_sleep_until_ns(begun_ns + step * PERF_STEP_NS);
+	perf_sleep_until_ns(caller->begun_ns + step * PERF_STEP_NS);
 	return 0;
 }
 
@@ -268,7 +268,7 @@ next_batch(const struct caller *caller)
 
 	while (!batch) {
 		now_ns = perf_now_ns();
-		if ((double)(now_ns - begun_ns) >= load.seconds * 1e9)
+		if ((double)(now_ns - caller->begun_ns) >= load.seconds * 1e9)
 			return 0;
 		batch = load.pace ? behind_pace(caller, now_ns) : BATCH;
 	}
@@ -312,6 +312,8 @@ wait_for_begin(struct caller *caller)
 	caller->calls = 0;
 	memset(caller->times, 0, sizeof(*caller->times));
 	pthread_barrier_wait(&begun);
+	/* Its own: on a machine that is busy it may be late to begin. */
+	caller->begun_ns = perf_now_ns();
 }
 
 static struct caller *
@@ -422,7 +424,7 @@ probe_count(void)
 }
 
 static void
-run_probes(struct probe *probes, uint64_t count)
+run_probes(struct probe *probes, uint64_t count, uint64_t begun_ns)
 {
 	uint64_t i;
 
@@ -491,6 +493,7 @@ static struct window
 measure(struct probe *probes, uint64_t probe_number)
 {
 	struct window window;
+	uint64_t begun_ns;
 
 	pthread_barrier_wait(&filled);
 	settle();
@@ -498,7 +501,7 @@ measure(struct probe *probes, uint64_t probe_number)
 	window.wakeups = wakeups();
 	begun_ns = perf_now_ns();
 	pthread_barrier_wait(&begun);
-	run_probes(probes, probe_number);
+	run_probes(probes, probe_number, begun_ns);
 	pthread_barrier_wait(&ended);
 	window.wall_ns = perf_now_ns() - begun_ns;
 	settle();

@@ -9,7 +9,10 @@
 
 #include "perf/mutex_wheel.h"
 
+#ifndef SUBJECT_NAME
 #define SUBJECT_NAME "mutex_wheel"
+#define SUBJECT_VERSION "one mutex round an intrusive wheel"
+#endif
 #define SUBJECT_SINGLE 0
 #define SUBJECT_STALE_SAFE 1
 
@@ -29,7 +32,7 @@ struct subject {
 static inline const char *
 subject_version(void)
 {
-	return "one mutex round an intrusive wheel";
+	return SUBJECT_VERSION;
 }
 
 static inline struct subject *

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The subject mutex_wheel_adaptive: the baseline with a mutex that spins for a
+ * while before it sleeps, which is glibc's alone.
+ */
+#ifndef SUBJECT_MUTEX_WHEEL_ADAPTIVE_H
+#define SUBJECT_MUTEX_WHEEL_ADAPTIVE_H
+
+#define SUBJECT_NAME "mutex_wheel_adaptive"
+#define SUBJECT_VERSION "the same with a mutex that spins at first"
+#define MUTEX_WHEEL_TYPE PTHREAD_MUTEX_ADAPTIVE_NP
+
+#include "perf/subject/mutex_wheel.h"
+
+#endif
