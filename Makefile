@@ -119,8 +119,11 @@ random := $(wildcard test/random/*.c)
 # The suite model has the parts of the program model but for its main.
 random_parts := $(filter-out test/random/model.c,$(random))
 faults := $(wildcard test/faults/*.c)
-# Those of perf that include a SUBJECT are built once for each.
+# Those of perf that include a SUBJECT are built once for each. A folder of it
+# that has a main.c is a program for each of its other files.
 perf := $(wildcard perf/*.c)
+perf_mains := $(wildcard perf/*/main.c)
+perf_files := $(filter-out $(perf_mains),$(wildcard $(perf_mains:main.c=*.c)))
 perf_loads := $(if $(perf),$(shell grep -l '^.include SUBJECT' $(perf)))
 perf_alone := $(filter-out $(perf_loads),$(perf))
 examples := $(wildcard examples/*.c)
@@ -238,7 +241,7 @@ peer_libs_glib = $(shell pkg-config --libs glib-2.0)
 peer_header_nng := nng/nng.h
 peer_libs_nng := -lnng
 peer_header_asio := boost/asio/version.hpp
-peer_libs_asio = $(peer_objects_asio) -lstdc++
+peer_libs_asio := -lstdc++
 peer_objects_asio := $(patsubst %.cc,build/plain/%.o, \
 	$(wildcard perf/subject/asio.cc))
 hash := \#
@@ -249,7 +252,8 @@ peer_there = $(if $(peer_header_$1),$(shell \
 # What is built.
 libraries := build/plain/libhwt.a build/plain/libhwt.so
 # perf_built WAY: what needs no peer. Peers are looked for when perf is built.
-perf_built = $(perf_alone:%.c=build/$1/%) $(foreach subject,$(own_subjects), \
+perf_built = $(perf_alone:%.c=build/$1/%) $(perf_files:%.c=build/$1/%) \
+	$(foreach subject,$(own_subjects), \
 	$(perf_loads:%.c=build/$1/%/$(subject)))
 perf_programs := $(call perf_built,plain)
 ifneq ($(filter perf perf-full build/plain/perf/%,$(MAKECMDGOALS)),)
@@ -262,7 +266,8 @@ soak_programs := $(soak:%.c=build/plain/%) build/plain/test/random/model
 fork_stress := $(wildcard test/stress/fork_*.c)
 clang_objects := $(patsubst %.c,build/clang/%.o, \
 	$(stress) $(soak) $(misuse) $(examples)) \
-	$(addsuffix .o,$(call perf_built,clang))
+	$(addsuffix .o,$(call perf_built,clang)) \
+	$(perf_mains:%.c=build/clang/%.o)
 check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
 	$(filter-out cov,$(ways))) \
 	$(perf_programs) $(example_programs) \
@@ -348,7 +353,7 @@ coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 
 perf perf-full: $(perf_programs) $(peer_programs)
 	@for build in $(wildcard perf/peer/*/build); do \
-		$(told) nice $$build build/plain/perf || :; done
+		$(told) nice $$build build/plain || :; done
 	@perf/run $(if $(filter perf-full,$@),--full) $(PERF)
 
 clean:
@@ -471,6 +476,13 @@ $(perf_alone:%.c=build/plain/%): %: %.o build/plain/libhwt.a
 	$(call say,LD)
 	$(Q)$(call link,plain) -o $@ $^ $(LDLIBS)
 
+$(foreach file,$(perf_files),$(eval \
+	$(file:%.c=build/plain/%): build/plain/$(dir $(file))main.o))
+$(perf_files:%.c=build/plain/%): %: %.o build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(call link,plain) -o $@ $(filter %.o,$^) build/plain/libhwt.a \
+		-lm $(LDLIBS)
+
 # $1 is the way of building, $2 the load, $3 the subject.
 define load_rules
 build/$1/perf/$2/$3.o: perf/$2.c build/$1/flags | $(sysroot)
@@ -484,7 +496,7 @@ build/$1/perf/$2/$3: build/$1/perf/$2/$3.o build/$1/libhwt.a \
 		$$(peer_objects_$(call peer_of,$3))
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) -o $$@ $$(filter %.o %.a,$$^) \
-		$$(peer_libs_$(call peer_of,$3)) $$(call libs,$1)
+		$$(peer_libs_$(call peer_of,$3)) -lm $$(call libs,$1)
 endef
 $(foreach way,plain clang $(if $(cross),aarch64 aarch64-c11), \
 	$(foreach load,$(perf_loads:perf/%.c=%), \
