@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the subjects share that put other libraries, or the system itself,
+ * beside hwt: limits, units, blocks kept for reuse, and wake-ups by the
+ * kernel's count.
+ *
+ * What a subject takes to be built stands in its opening comment: needs: what
+ * it includes, what it is linked with (Debian's package).
+ */
+#ifndef PEER_H
+#define PEER_H
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	PEER_SKIPPED = 77
+};
+
+/* This subject cannot do what is asked for: not a failure. */
+static inline void
+peer_skip(const char *why)
+{
+	fprintf(stderr, "skipped: %s\n", why);
+	exit(PEER_SKIPPED);
+}
+
+/* Raises the limit as far as it goes; skips where that is not enough. */
+static inline void
+peer_limit(int resource, uint64_t needed, const char *name)
+{
+	struct rlimit limit;
+	char why[128];
+
+	if (getrlimit(resource, &limit))
+		peer_skip(name);
+	if (limit.rlim_cur >= needed)
+		return;
+	limit.rlim_cur = needed;
+	if (limit.rlim_max < needed)
+		limit.rlim_max = needed;
+	if (!setrlimit(resource, &limit))
+		return;
+	snprintf(
+	    why, sizeof(why), "%s cannot be raised to %" PRIu64, name, needed);
+	peer_skip(why);
+}
+
+static inline const char *
+peer_version(const char *name, const char *version)
+{
+	static char text[64];
+
+	snprintf(text, sizeof(text), "%s %s", name, version);
+	return text;
+}
+
+/* Rounded up, since a timeout must not be early. */
+static inline uint64_t
+peer_ms(uint64_t delay_ns)
+{
+	return delay_ns / 1000000u + !!(delay_ns % 1000000u);
+}
+
+static inline struct timeval
+peer_timeval(uint64_t delay_ns)
+{
+	uint64_t us = delay_ns / 1000u + !!(delay_ns % 1000u);
+	struct timeval delay = {
+	    (time_t)(us / 1000000u), (suseconds_t)(us % 1000000u)};
+
+	return delay;
+}
+
+static inline struct timespec
+peer_timespec(uint64_t ns)
+{
+	struct timespec time = {
+	    (time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+	return time;
+}
+
+static inline uint64_t
+peer_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Blocks, each with a timer of the library inside, for libraries whose timers
+ * are meant to be used again and again or which cannot tell what is pending.
+ * The last one given back serves next. Every block stays on a list of all, from
+ * which destroy frees it. A block links into one more list at a time: of the
+ * idle ones, or of those due. No locking here.
+ *
+ * Who asked for a handle holds the block beside the timer, and cancels it once,
+ * whether it has ended or not.
+ */
+struct peer_block {
+	struct peer_block *next, *next_made;
+	unsigned holders;
+};
+
+struct peer_blocks {
+	struct peer_block *idle, *made;
+};
+
+/* NULL: there is none; make one, and tell peer_made. Either way, peer_hold. */
+static inline void *
+peer_take(struct peer_blocks *blocks)
+{
+	struct peer_block *block = blocks->idle;
+
+	if (block)
+		blocks->idle = block->next;
+	return block;
+}
+
+static inline void
+peer_give(struct peer_blocks *blocks, struct peer_block *block)
+{
+	block->next = blocks->idle;
+	blocks->idle = block;
+}
+
+static inline void
+peer_hold(struct peer_block *block, bool by_handle)
+{
+	block->holders = by_handle ? 2 : 1;
+}
+
+static inline void
+peer_drop(struct peer_blocks *blocks, struct peer_block *block)
+{
+	if (!--block->holders)
+		peer_give(blocks, block);
+}
+
+static inline void
+peer_made(struct peer_blocks *blocks, struct peer_block *block)
+{
+	block->next_made = blocks->made;
+	blocks->made = block;
+}
+
+/* Each block once, idle or not; NULL: that was all. */
+static inline void *
+peer_unmake(struct peer_blocks *blocks)
+{
+	struct peer_block *block = blocks->made;
+
+	if (block)
+		blocks->made = block->next_made;
+	return block;
+}
+
+/* First in, first out. */
+struct peer_queue {
+	struct peer_block *first, **end;
+};
+
+static inline void
+peer_queue_append(struct peer_queue *queue, struct peer_block *block)
+{
+	if (!queue->first)
+		queue->end = &queue->first;
+	block->next = NULL;
+	*queue->end = block;
+	queue->end = &block->next;
+}
+
+/* The timer lets go of all blocks of the queue, and leaves it empty. */
+static inline void
+peer_drop_queue(struct peer_blocks *blocks, struct peer_queue *queue)
+{
+	struct peer_block *block, *next;
+
+	for (block = queue->first; block; block = next) {
+		next = block->next;
+		peer_drop(blocks, block);
+	}
+	queue->first = NULL;
+}
+
+/* A thread tells its number, so that others can ask the kernel about it. */
+typedef _Atomic pid_t peer_thread;
+
+static inline void
+peer_thread_here(peer_thread *thread)
+{
+	atomic_store(thread, (pid_t)syscall(SYS_gettid));
+}
+
+/* How often the thread gave up its processor by itself, as a sleeping one does;
+ * UINT64_MAX: unknown. */
+static inline uint64_t
+peer_thread_switches(const peer_thread *thread)
+{
+	static const char name[] = "voluntary_ctxt_switches:";
+	uint64_t switches = UINT64_MAX;
+	char path[64], line[256];
+	FILE *status;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status",
+	    (int)atomic_load(thread));
+	status = fopen(path, "r");
+	if (!status)
+		return UINT64_MAX;
+	while (fgets(line, sizeof(line), status))
+		if (!strncmp(line, name, sizeof(name) - 1))
+			switches = strtoull(line + sizeof(name) - 1, NULL, 10);
+	fclose(status);
+	return switches;
+}
+
+#endif

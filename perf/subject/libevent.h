@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libevent, a heap of timers in an event loop: evtimer_assign, event_add,
+ * event_del, and event_add once more to reschedule.
+ *
+ * needs: event2/event.h, -levent_core (libevent-dev)
+ *
+ * malloc per timeout, with the struct event inside: one allocation fewer than
+ * with event_new. The base is as event_base_new makes it on Linux: epoll, and
+ * the clock CLOCK_MONOTONIC_COARSE, which is cheap, and because of which a
+ * timeout may start early by the period of the kernel's tick. Between two turns
+ * of the loop libevent reads this clock at each call; only inside a turn does
+ * it use a time that it has kept.
+ *
+ * The other subjects of libevent are this one with
+ *
+ *   LIBEVENT_MT      its own locks, and a thread that runs the loop
+ *   LIBEVENT_COMMON  one queue for each of the first delays that are asked for,
+ *                    instead of the heap (event_base_init_common_timeout)
+ */
+#ifndef SUBJECT_NAME
+#define SUBJECT_NAME "libevent"
+#define LIBEVENT_MT 0
+#define LIBEVENT_COMMON 0
+#endif
+#define SUBJECT_SINGLE (!LIBEVENT_MT)
+#define SUBJECT_STALE_SAFE 1
+#define SUBJECT_TELLS 1
+
+/* 1: a task may start before its delay has passed. Its clock is
+ * coarse. */
+#define SUBJECT_MAY_BE_EARLY 1
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#if LIBEVENT_MT
+#include <event2/thread.h>
+#endif
+
+#include "perf/peer.h"
+
+/* Cancels of a thread that found nothing to cancel. */
+static _Thread_local uint64_t subject_refused;
+
+enum {
+	LIBEVENT_COMMON_MAX = 8
+};
+
+struct libevent_timeout {
+	struct event event;
+	void (*task)(void *arg);
+	void *arg;
+	struct libevent_timeout *next;
+	/* Who holds the handle frees it. */
+	bool held;
+	atomic_bool ended;
+};
+
+typedef struct libevent_timeout *subject_handle;
+
+/* A delay of which there is a queue; known stands for it in event_add. */
+struct libevent_common {
+	uint64_t delay_ns;
+	const struct timeval *known;
+};
+
+struct subject {
+	struct event_base *base;
+	peer_thread thread;
+	pthread_t worker;
+	pthread_mutex_t mutex;
+	_Atomic unsigned commons;
+	struct libevent_common common[LIBEVENT_COMMON_MAX];
+};
+
+static inline const char *
+subject_version(void)
+{
+	return peer_version("libevent", event_get_version());
+}
+
+static inline void *
+libevent_worker(void *arg)
+{
+	struct subject *subject = arg;
+
+	peer_thread_here(&subject->thread);
+	event_base_loop(subject->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	return NULL;
+}
+
+/* Before the base is made: it takes its locks from there. */
+static inline bool
+libevent_use_threads(void)
+{
+#if LIBEVENT_MT
+	return !evthread_use_pthreads();
+#else
+	return true;
+#endif
+}
+
+static inline struct subject *
+subject_create(uint64_t tick_ns, uint64_t capacity)
+{
+	struct subject *subject = calloc(1, sizeof(*subject));
+
+	(void)tick_ns;
+	(void)capacity;
+	if (!subject)
+		return NULL;
+	pthread_mutex_init(&subject->mutex, NULL);
+	subject->base = libevent_use_threads() ? event_base_new() : NULL;
+	if (!subject->base)
+		goto free_subject;
+	if (!LIBEVENT_MT ||
+	    !pthread_create(&subject->worker, NULL, libevent_worker, subject))
+		return subject;
+	event_base_free(subject->base);
+free_subject:
+	free(subject);
+	return NULL;
+}
+
+static inline void libevent_due(evutil_socket_t none, short what, void *arg);
+
+/* Links what is ours: the base has events of its own. */
+static inline int
+libevent_collect(
+    const struct event_base *base, const struct event *event, void *arg)
+{
+	struct libevent_timeout *timeout, **pending = arg;
+
+	(void)base;
+	if (event_get_callback(event) != libevent_due)
+		return 0;
+	timeout = event_get_callback_arg(event);
+	timeout->next = *pending;
+	*pending = timeout;
+	return 0;
+}
+
+static inline void
+subject_destroy(struct subject *subject)
+{
+	struct libevent_timeout *timeout, *pending = NULL;
+
+	/* Unlike a break, an exit is not lost on a loop that has not begun. */
+	if (LIBEVENT_MT) {
+		event_base_loopexit(subject->base, NULL);
+		pthread_join(subject->worker, NULL);
+	}
+	event_base_foreach_event(subject->base, libevent_collect, &pending);
+	while ((timeout = pending)) {
+		pending = timeout->next;
+		event_del(&timeout->event);
+		free(timeout);
+	}
+	event_base_free(subject->base);
+	pthread_mutex_destroy(&subject->mutex);
+	free(subject);
+}
+
+/* The block is freed last, so that no other timeout gets its address while
+ * libevent still takes that for the event which it runs. */
+static inline void
+libevent_due(evutil_socket_t none, short what, void *arg)
+{
+	struct libevent_timeout *timeout = arg;
+	bool held = timeout->held;
+
+	(void)none;
+	(void)what;
+	atomic_store(&timeout->ended, true);
+	timeout->task(timeout->arg);
+	if (!held)
+		free(timeout);
+}
+
+/* NULL: there are enough queues already. */
+static inline const struct timeval *
+libevent_new_common(struct subject *subject, uint64_t delay_ns)
+{
+	struct timeval delay = peer_timeval(delay_ns);
+	struct libevent_common *common;
+	unsigned commons;
+
+	pthread_mutex_lock(&subject->mutex);
+	commons = atomic_load(&subject->commons);
+	common = &subject->common[commons];
+	if (commons < LIBEVENT_COMMON_MAX) {
+		common->delay_ns = delay_ns;
+		common->known =
+		    event_base_init_common_timeout(subject->base, &delay);
+		atomic_store(&subject->commons, commons + 1);
+	}
+	pthread_mutex_unlock(&subject->mutex);
+	return commons < LIBEVENT_COMMON_MAX ? common->known : NULL;
+}
+
+static inline const struct timeval *
+libevent_common(struct subject *subject, uint64_t delay_ns)
+{
+	unsigned commons =
+	    atomic_load_explicit(&subject->commons, memory_order_acquire);
+	unsigned i;
+
+	for (i = 0; i < commons; i++)
+		if (subject->common[i].delay_ns == delay_ns)
+			return subject->common[i].known;
+	return commons < LIBEVENT_COMMON_MAX
+	    ? libevent_new_common(subject, delay_ns)
+	    : NULL;
+}
+
+static inline bool
+libevent_add(struct subject *subject, struct libevent_timeout *timeout,
+    uint64_t delay_ns)
+{
+	const struct timeval *known =
+	    LIBEVENT_COMMON ? libevent_common(subject, delay_ns) : NULL;
+	struct timeval delay;
+
+	if (!known) {
+		delay = peer_timeval(delay_ns);
+		known = &delay;
+	}
+	return !event_add(&timeout->event, known);
+}
+
+static inline bool
+subject_schedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	struct libevent_timeout *timeout = malloc(sizeof(*timeout));
+
+	if (!timeout)
+		return false;
+	timeout->task = task;
+	timeout->arg = arg;
+	timeout->held = handle;
+	atomic_init(&timeout->ended, false);
+	evtimer_assign(&timeout->event, subject->base, libevent_due, timeout);
+	if (handle)
+		*handle = timeout;
+	if (libevent_add(subject, timeout, delay_ns))
+		return true;
+	free(timeout);
+	return false;
+}
+
+/* event_del waits for a task that is running, so that the block can go. */
+static inline void
+subject_cancel(struct subject *subject, subject_handle timeout)
+{
+	(void)subject;
+	event_del(&timeout->event);
+	if (atomic_load(&timeout->ended))
+		subject_refused++;
+	free(timeout);
+}
+
+/* An event that has ended could be added once more, but is one too many. */
+static inline bool
+subject_reschedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	struct libevent_timeout *timeout = *handle;
+
+	(void)task;
+	(void)arg;
+	if (libevent_add(subject, timeout, delay_ns) &&
+	    !atomic_load(&timeout->ended))
+		return true;
+	event_del(&timeout->event);
+	free(timeout);
+	*handle = NULL;
+	return false;
+}
+
+static inline void
+subject_turn(struct subject *subject)
+{
+	if (!LIBEVENT_MT)
+		event_base_loop(subject->base, EVLOOP_NONBLOCK);
+}
+
+static inline uint64_t
+subject_wakeups(struct subject *subject)
+{
+	return LIBEVENT_MT ? peer_thread_switches(&subject->thread)
+			   : UINT64_MAX;
+}

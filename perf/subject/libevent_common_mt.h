@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libevent for any thread, with its queues for common delays: see libevent.h.
+ *
+ * needs: event2/thread.h, -levent_core -levent_pthreads (libevent-dev)
+ */
+#define SUBJECT_NAME "libevent_common_mt"
+#define LIBEVENT_MT 1
+#define LIBEVENT_COMMON 1
+#include "perf/subject/libevent.h"
