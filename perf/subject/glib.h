@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GLib, timeouts as sources of a GMainContext with a thread of its own:
+ * g_timeout_source_new and g_source_attach, g_source_destroy, and
+ * g_source_set_ready_time to reschedule. It is safe for any thread by itself.
+ *
+ * needs: glib.h, pkg-config glib-2.0 (libglib2.0-dev)
+ *
+ * GLib allocates each source, and we a block for task and argument, which the
+ * source frees. The handle is a reference. Delays are milliseconds by a clock
+ * of microseconds.
+ *
+ * A task that is about to start cannot be held back any more: a cancel or a
+ * reschedule in that moment is not refused, and yet it starts.
+ *
+ * A context looks at all its sources in each turn, and each call from another
+ * thread that attaches or moves one wakes it for a turn. Skipped when so many
+ * are asked for that a table of them would take minutes to fill.
+ */
+#define SUBJECT_NAME "glib"
+#define SUBJECT_SINGLE 0
+#define SUBJECT_STALE_SAFE 1
+
+#include <glib.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "perf/peer.h"
+
+enum {
+	GLIB_CAPACITY_MAX = 200000
+};
+
+struct glib_timeout {
+	void (*task)(void *arg);
+	void *arg;
+	/* What the handle refers to; NULL: there is none. */
+	GSource *held;
+	struct subject *subject;
+};
+
+typedef GSource *subject_handle;
+
+struct subject {
+	GMainContext *context;
+	atomic_bool stopping;
+	peer_thread thread;
+	pthread_t worker;
+};
+
+static inline const char *
+subject_version(void)
+{
+	char version[32];
+
+	snprintf(version, sizeof(version), "%u.%u.%u", glib_major_version,
+	    glib_minor_version, glib_micro_version);
+	return peer_version("GLib", version);
+}
+
+/* A wake-up that comes before the turn is not lost. */
+static inline void *
+glib_worker(void *arg)
+{
+	struct subject *subject = arg;
+
+	peer_thread_here(&subject->thread);
+	while (!atomic_load(&subject->stopping))
+		g_main_context_iteration(subject->context, TRUE);
+	return NULL;
+}
+
+static inline struct subject *
+subject_create(uint64_t tick_ns, uint64_t capacity)
+{
+	struct subject *subject = calloc(1, sizeof(*subject));
+
+	(void)tick_ns;
+	if (capacity > GLIB_CAPACITY_MAX)
+		peer_skip("a GMainContext looks at all sources in each turn");
+	if (!subject)
+		return NULL;
+	atomic_init(&subject->stopping, false);
+	subject->context = g_main_context_new();
+	if (!pthread_create(&subject->worker, NULL, glib_worker, subject))
+		return subject;
+	g_main_context_unref(subject->context);
+	free(subject);
+	return NULL;
+}
+
+/* The context destroys the sources that it has. */
+static inline void
+subject_destroy(struct subject *subject)
+{
+	atomic_store(&subject->stopping, true);
+	g_main_context_wakeup(subject->context);
+	pthread_join(subject->worker, NULL);
+	g_main_context_unref(subject->context);
+	free(subject);
+}
+
+/* Called when the source has ended. At the end of all, who has the handle will
+ * not cancel it any more. */
+static inline void
+glib_free(gpointer arg)
+{
+	struct glib_timeout *timeout = arg;
+
+	if (timeout->held && atomic_load(&timeout->subject->stopping))
+		g_source_unref(timeout->held);
+	free(timeout);
+}
+
+static inline gboolean
+glib_due(gpointer arg)
+{
+	struct glib_timeout *timeout = arg;
+
+	timeout->task(timeout->arg);
+	return G_SOURCE_REMOVE;
+}
+
+static inline bool
+subject_schedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	struct glib_timeout *timeout = malloc(sizeof(*timeout));
+	GSource *source;
+
+	if (!timeout)
+		return false;
+	timeout->task = task;
+	timeout->arg = arg;
+	timeout->subject = subject;
+	source = g_timeout_source_new((guint)peer_ms(delay_ns));
+	timeout->held = handle ? source : NULL;
+	g_source_set_callback(source, glib_due, timeout, glib_free);
+	if (handle)
+		*handle = source;
+	g_source_attach(source, subject->context);
+	if (!handle)
+		g_source_unref(source);
+	return true;
+}
+
+static inline void
+subject_cancel(struct subject *subject, subject_handle source)
+{
+	(void)subject;
+	g_source_destroy(source);
+	g_source_unref(source);
+}
+
+static inline bool
+subject_reschedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	gint64 due_us = g_get_monotonic_time() +
+	    (gint64)(delay_ns / 1000u + !!(delay_ns % 1000u));
+
+	(void)subject;
+	(void)task;
+	(void)arg;
+	g_source_set_ready_time(*handle, due_us);
+	if (!g_source_is_destroyed(*handle))
+		return true;
+	g_source_unref(*handle);
+	*handle = NULL;
+	return false;
+}
+
+static inline void
+subject_turn(struct subject *subject)
+{
+	(void)subject;
+}
+
+static inline uint64_t
+subject_wakeups(struct subject *subject)
+{
+	return peer_thread_switches(&subject->thread);
+}
