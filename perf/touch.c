@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What does it cost to push out the idle limit of a connection, one at random
+ * of so many?
+ *
+ * Every connection has a timeout of limit_ms, which each sign of life puts off.
+ * The table of handles is walked at random, by the thread that made them all or
+ * by several at once. One connection of a hundred has fallen silent: it is
+ * never touched, and must be told of. The others are touched until that has
+ * happened, and must not.
+ *
+ * The floor is the subject of that name: the same table, the same random
+ * numbers, and then one atomic addition to a cache line of its own.
+ *
+ *   touch [connections=100000] [limit_ms=60000] [tick_ms=100] [threads=1]
+ *         [touches=4000000] [fire=1] [huge=0] [seed=1]
+ *
+ * touches are those of each thread in the window that is timed; a fourth of
+ * them before it warm up, and a fourth after it are those whose calls are timed
+ * one by one, one in 64. Windows end early where half of the limit would go by.
+ * fire=0 does not wait for the silent ones. Pages are small for all subjects,
+ * unless huge=1: then all memory that there is after the filling is made of
+ * huge pages as far as the kernel can, for all subjects alike.
+ */
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "perf/loads.h"
+#include SUBJECT
+
+/* 1: rescheduling leaves the handle as it is, and two threads may do it to one
+ * timeout at once. Otherwise a thread takes the handle out of the table. */
+#ifndef SUBJECT_KEEPS_HANDLE
+#define SUBJECT_KEEPS_HANDLE 0
+#endif
+#ifndef SUBJECT_FLOOR
+#define SUBJECT_FLOOR 0
+#endif
+
+/* Linux 6.1. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+enum {
+	SILENT_OF = 100,
+	TURN_EVERY = 1024,
+	THREADS_MAX = 64,
+	/* A prime above all numbers of connections: neighbours in the table are
+	 * none in the library's memory. */
+	STRIDE_PRIME = 1000000007
+};
+
+typedef uint64_t __attribute__((may_alias)) handle_word;
+
+struct silent {
+	uint64_t begun_ns, late_ns;
+};
+
+struct toucher {
+	_Alignas(64) uint64_t random;
+	uint64_t touches; /* to do, then done */
+	uint64_t until_ns;
+	struct perf_histogram *calls; /* NULL: not to be timed */
+	pthread_t thread;
+	unsigned number;
+	bool failed;
+};
+
+static struct {
+	struct subject *subject;
+	subject_handle *handles;
+	struct silent *silent;
+	uint64_t connections, live, limit_ns, tick_ns;
+	unsigned threads;
+	uint64_t filled_ns, clock_cost_ns;
+	pthread_barrier_t begun, ended;
+	struct toucher touchers[THREADS_MAX];
+} run;
+
+static atomic_uint_fast64_t fired, early, strays;
+
+/* arg: which silent connection it was, or NULL. */
+SUBJECT_TASK(idle_task, arg)
+{
+	struct silent *silent = arg;
+	uint64_t now_ns = perf_now_ns();
+
+	if (!silent) {
+		atomic_fetch_add(&strays, 1);
+		return;
+	}
+	if (now_ns < silent->begun_ns + run.limit_ns)
+		atomic_fetch_add(&early, 1);
+	else
+		silent->late_ns = now_ns - silent->begun_ns - run.limit_ns;
+	atomic_fetch_add(&fired, 1);
+}
+
+static void
+turn(void)
+{
+	if (SUBJECT_SINGLE)
+		subject_turn(run.subject);
+}
+
+/* The loop of a single-threaded subject goes on meanwhile. */
+static void
+wait_until_ns(uint64_t until_ns)
+{
+	uint64_t now_ns, step_ns;
+
+	while ((now_ns = perf_now_ns()) < until_ns) {
+		turn();
+		step_ns = until_ns;
+		if (SUBJECT_SINGLE && until_ns - now_ns > HWT_MS(1))
+			step_ns = now_ns + HWT_MS(1);
+		perf_sleep_until_ns(step_ns);
+	}
+}
+
+/* The last ones of the table are silent. */
+static void
+fill(void)
+{
+	uint64_t place, i;
+	struct silent *silent;
+
+	run.filled_ns = perf_now_ns();
+	for (i = 0; i < run.connections; i++) {
+		place = i * STRIDE_PRIME % run.connections;
+		silent =
+		    place < run.live ? NULL : &run.silent[place - run.live];
+		if (silent)
+			silent->begun_ns = perf_now_ns();
+		perf_must(subject_schedule(run.subject, &run.handles[place],
+			      idle_task, silent, run.limit_ns),
+		    "scheduling");
+		if (i % TURN_EVERY == 0)
+			turn();
+	}
+}
+
+/* While another thread has the handle, it is touching the connection. */
+static inline bool
+touch_taken(handle_word *word)
+{
+	uint64_t taken = __atomic_exchange_n(word, 0, __ATOMIC_ACQUIRE);
+	subject_handle handle;
+	bool done;
+
+	if (!taken)
+		return true;
+	memcpy(&handle, &taken, sizeof(taken));
+	done = subject_reschedule(
+	    run.subject, &handle, idle_task, NULL, run.limit_ns);
+	memcpy(&taken, &handle, sizeof(taken));
+	__atomic_store_n(word, taken, __ATOMIC_RELEASE);
+	return done;
+}
+
+static inline bool
+touch(uint64_t place)
+{
+	subject_handle *handle = &run.handles[place];
+
+	if (!SUBJECT_KEEPS_HANDLE && run.threads > 1)
+		return touch_taken((handle_word *)(void *)handle);
+	return subject_reschedule(
+	    run.subject, handle, idle_task, NULL, run.limit_ns);
+}
+
+static void
+touch_at_random(struct toucher *toucher, uint64_t count)
+{
+	uint64_t random = toucher->random, live = run.live;
+	bool done = true;
+
+	while (count--)
+		done &= touch(perf_random_below(&random, live));
+	toucher->random = random;
+	toucher->failed |= !done;
+}
+
+static void
+touch_timed(struct toucher *toucher)
+{
+	uint64_t place = perf_random_below(&toucher->random, run.live);
+	uint64_t begun_ns = perf_now_ns();
+
+	toucher->failed |= !touch(place);
+	perf_sample(toucher->calls, begun_ns, run.clock_cost_ns);
+}
+
+static void
+touch_window(struct toucher *toucher)
+{
+	uint64_t done = 0;
+	unsigned i;
+
+	while (done < toucher->touches && perf_now_ns() < toucher->until_ns) {
+		if (toucher->calls)
+			for (i = 0; i < TURN_EVERY / PERF_SAMPLED; i++) {
+				touch_at_random(toucher, PERF_SAMPLED - 1);
+				touch_timed(toucher);
+			}
+		else
+			touch_at_random(toucher, TURN_EVERY);
+		done += TURN_EVERY;
+		turn();
+	}
+	toucher->touches = done;
+}
+
+/* One alone goes where the kernel wants it. */
+static void
+pin(unsigned number)
+{
+	if (run.threads > 1)
+		perf_pin(number, run.threads);
+}
+
+static void *
+touch_thread(void *arg)
+{
+	struct toucher *toucher = arg;
+
+	pin(toucher->number);
+	pthread_barrier_wait(&run.begun);
+	touch_window(toucher);
+	pthread_barrier_wait(&run.ended);
+	return NULL;
+}
+
+/* A window of all threads; the first is this one, which made the timeouts. */
+static uint64_t
+touch_together(uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns,
+    uint64_t *wall_ns, bool timed)
+{
+	struct toucher *toucher;
+	uint64_t done = 0;
+	unsigned i;
+
+	for (i = 0; i < run.threads; i++) {
+		toucher = &run.touchers[i];
+		toucher->touches = touches;
+		toucher->until_ns = until_ns;
+		if (timed)
+			toucher->calls = calloc(1, sizeof(*toucher->calls));
+		perf_must(!timed || toucher->calls, "calloc");
+		perf_must(!i ||
+			!pthread_create(
+			    &toucher->thread, NULL, touch_thread, toucher),
+		    "pthread_create");
+	}
+	pthread_barrier_wait(&run.begun);
+	*wall_ns = perf_now_ns();
+	*cpu_ns = perf_cpu_ns();
+	touch_window(&run.touchers[0]);
+	pthread_barrier_wait(&run.ended);
+	*cpu_ns = perf_cpu_ns() - *cpu_ns;
+	*wall_ns = perf_now_ns() - *wall_ns;
+	for (i = 0; i < run.threads; i++) {
+		if (i)
+			pthread_join(run.touchers[i].thread, NULL);
+		perf_must(!run.touchers[i].failed, "rescheduling");
+		done += run.touchers[i].touches;
+	}
+	perf_must(done, "a window: limit_ms is too short; touching");
+	return done;
+}
+
+static void
+tell_calls(void)
+{
+	struct perf_histogram *calls = run.touchers[0].calls;
+	unsigned i;
+
+	for (i = 1; i < run.threads; i++)
+		perf_histogram_merge(calls, run.touchers[i].calls);
+	perf_metric_calls("call", calls);
+	for (i = 0; i < run.threads; i++)
+		free(run.touchers[i].calls);
+}
+
+/* Half of the time until the first is due is for the windows: an eighth, a half
+ * and the rest of it. */
+static void
+measure(uint64_t touches)
+{
+	uint64_t cpu_ns, wall_ns, done, begin_ns = perf_now_ns();
+	uint64_t due_ns = run.filled_ns + run.limit_ns, part_ns;
+
+	perf_must(begin_ns < due_ns, "filling within limit_ms");
+	part_ns = (due_ns - begin_ns) / 16;
+	touch_together(
+	    touches / 4, begin_ns + part_ns, &cpu_ns, &wall_ns, false);
+	done = touch_together(
+	    touches, begin_ns + 5 * part_ns, &cpu_ns, &wall_ns, false);
+	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)done);
+	perf_metric("wall_ns", "ns", (double)wall_ns / (double)done);
+	touch_together(
+	    touches / 4, begin_ns + 8 * part_ns, &cpu_ns, &wall_ns, true);
+	tell_calls();
+}
+
+static void
+sweep(void)
+{
+	uint64_t place;
+	bool done = true;
+
+	for (place = 0; place < run.live; place++) {
+		done &= touch(place);
+		if (place % TURN_EVERY == 0)
+			turn();
+	}
+	perf_must(done, "rescheduling");
+}
+
+/* Touches the live ones in time, again and again, until the silent ones have
+ * been told of, or should have been for long. What the other threads of the
+ * process take meanwhile is the subject's own work. */
+static void
+keep_alive(void)
+{
+	uint64_t end_ns =
+	    perf_now_ns() + run.limit_ns + 2 * run.tick_ns + HWT_SEC(2);
+	uint64_t silent = run.connections - run.live;
+	uint64_t touched_ns = run.filled_ns, begun_ns = perf_now_ns(), now_ns;
+	uint64_t wall_ns = begun_ns;
+	uint64_t worker_ns = loads_others_cpu_ns();
+
+	do {
+		sweep();
+		now_ns = perf_now_ns();
+		perf_must(now_ns - touched_ns < run.limit_ns,
+		    "touching all in time: limit_ms is too short; that");
+		touched_ns = begun_ns;
+		begun_ns += run.limit_ns / 4;
+		wait_until_ns(begun_ns);
+	} while (atomic_load(&fired) < silent && begun_ns < end_ns);
+	now_ns = perf_now_ns();
+	worker_ns = loads_others_cpu_ns() - worker_ns;
+	if (!SUBJECT_SINGLE)
+		perf_metric("worker_cpu_percent", "%",
+		    100 * (double)worker_ns / (double)(now_ns - wall_ns));
+}
+
+/* Who held the handle of one that has ended lets go of it. */
+static void
+drop_silent(void)
+{
+	uint64_t place;
+
+	for (place = run.live; place < run.connections; place++)
+		if (SUBJECT_STALE_SAFE)
+			subject_cancel(run.subject, run.handles[place]);
+}
+
+static void
+tell_silent(void)
+{
+	static struct perf_histogram late;
+	uint64_t silent = run.connections - run.live, i;
+	uint64_t lost = silent - atomic_load(&fired);
+
+	for (i = 0; i < silent; i++)
+		if (run.silent[i].late_ns != UINT64_MAX)
+			perf_histogram_add(&late, run.silent[i].late_ns);
+	perf_metric_lateness("late", &late);
+	perf_metric("early", "count", (double)atomic_load(&early));
+	perf_metric("lost", "count", (double)lost);
+	perf_metric("strays", "count", (double)atomic_load(&strays));
+}
+
+/* All private memory that is there, in huge pages; what does not fill one
+ * stays. */
+static void
+make_huge(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long long begin, end;
+	char line[256], mode[5];
+	bool made = false;
+
+	perf_must(maps, "reading /proc/self/maps");
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%llx-%llx %4s", &begin, &end, mode) == 3 &&
+		    !strcmp(mode, "rw-p") && !strchr(line, '/'))
+			made |= !madvise((void *)(uintptr_t)begin, end - begin,
+			    MADV_COLLAPSE);
+	fclose(maps);
+	if (!made)
+		perf_skip("huge=1: the kernel makes no huge pages");
+}
+
+static void
+setup(int argc, char **argv, uint64_t seed)
+{
+	unsigned i;
+
+	run.connections = perf_option(argc, argv, "connections", 100000);
+	run.limit_ns = HWT_MS(perf_option(argc, argv, "limit_ms", 60000));
+	run.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	run.threads = (unsigned)perf_option(argc, argv, "threads", 1);
+	perf_must(run.connections >= SILENT_OF &&
+		run.connections < STRIDE_PRIME && run.threads &&
+		run.threads <= THREADS_MAX,
+	    "options");
+	if (SUBJECT_SINGLE && run.threads > 1)
+		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	if (!SUBJECT_KEEPS_HANDLE && run.threads > 1 &&
+	    sizeof(subject_handle) != sizeof(handle_word))
+		perf_skip(SUBJECT_NAME ": its handles are no words");
+	loads_need_memory(run.connections, 256);
+	run.live = run.connections - run.connections / SILENT_OF;
+	run.handles = calloc(run.connections, sizeof(*run.handles));
+	run.silent = malloc(run.connections / SILENT_OF * sizeof(*run.silent));
+	perf_must(run.handles && run.silent, "malloc");
+	for (i = 0; i < run.connections / SILENT_OF; i++)
+		run.silent[i].late_ns = UINT64_MAX;
+	for (i = 0; i < run.threads; i++)
+		run.touchers[i] =
+		    (struct toucher){.number = i, .random = seed * 1000 + i};
+	run.clock_cost_ns = perf_clock_cost_ns();
+	pthread_barrier_init(&run.begun, NULL, run.threads);
+	pthread_barrier_init(&run.ended, NULL, run.threads);
+}
+
+int
+main(int argc, char **argv)
+{
+	bool huge = perf_option(argc, argv, "huge", 0) != 0;
+	uint64_t rss_bytes;
+
+	perf_about(argc, argv, subject_version());
+	perf_known(argc, argv,
+	    "connections limit_ms tick_ms threads touches fire huge seed");
+	if (!huge)
+		(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	setup(argc, argv, perf_option(argc, argv, "seed", 1));
+	rss_bytes = perf_rss_bytes();
+	run.subject = subject_create(run.tick_ns, run.connections);
+	perf_must(run.subject, "subject_create");
+	fill();
+	if (huge)
+		make_huge();
+	/* A worker takes what is new over. */
+	wait_until_ns(perf_now_ns() + 2 * run.tick_ns + HWT_MS(10));
+	perf_metric(
+	    "rss_mib", "MiB", (double)(perf_rss_bytes() - rss_bytes) / 1048576);
+	pin(0);
+	measure(perf_option(argc, argv, "touches", 4000000));
+	if (!SUBJECT_FLOOR && perf_option(argc, argv, "fire", 1)) {
+		keep_alive();
+		tell_silent();
+		drop_silent();
+	}
+	subject_destroy(run.subject);
+	free(run.handles);
+	free(run.silent);
+	return 0;
+}
