@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happens when everything is due at once, as when the network breaks?
+ *
+ * count timeouts have the same deadline, just before a boundary of ticks: some
+ * time after it, when has the last of them started, and what has that taken?
+ * Beside them, bystanders schedule one timeout and cancel the oldest of 1024 as
+ * fast as they can, and each such pair is timed: in a quiet window before, when
+ * all is scheduled and nothing due, and during the burst.
+ *
+ *   burst [count=100000] [task_us=0] [via=inline|pool|mailbox] [bystanders=1]
+ *         [aged=1] [tick_ms=100] [lead_ms=N] [seed=1]
+ *
+ * aged=1: before, twice as many other timeouts were scheduled and half of them,
+ * at random, cancelled, so that free memory lies about as it does in a process
+ * that has lived; the other half is cancelled when all is scheduled. With
+ * aged=0, one timeout after the other lies in fresh memory as it comes from the
+ * system, and every subject is faster than it will ever be again.
+ *
+ * cpu_ns is what the process takes from a millisecond before the deadline to
+ * the last start, for each timeout, less what the bystanders' own threads take
+ * in that time, by their clocks. That they are on another processor shows in
+ * what they cost the others in misses, not in how much is taken off: so what is
+ * set as a target for CPU goes by bystanders=0.
+ *
+ * All have one deadline, so that none is early when the first start is not.
+ */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <semaphore.h>
+
+#include "perf/loads.h"
+#include SUBJECT
+
+/* 1: tasks may start in several threads at once. */
+#ifndef SUBJECT_CONCURRENT
+#define SUBJECT_CONCURRENT 0
+#endif
+
+enum {
+	BYSTANDERS_MAX = 16,
+	RING = 1024,
+	PATIENCE_S = 30,
+	TURN_EVERY = 1024
+};
+
+enum phase {
+	PHASE_BEGIN,
+	PHASE_QUIET,
+	PHASE_BURST,
+	PHASE_END,
+	PHASES
+};
+
+/* A timeout belongs to the boundary at or after its deadline: that much before
+ * it, all do, also when the clock is read a little later than it is here. And
+ * the timer's origin is at most that much after subject_create began. */
+static const uint64_t before_boundary_ns = 250000;
+
+struct bystander {
+	_Alignas(64) pthread_t thread;
+	subject_handle ring[RING];
+	struct perf_histogram calls[PHASES];
+	uint64_t wall_ns[PHASES];
+};
+
+struct cpu {
+	uint64_t all_ns, bystanders_ns;
+};
+
+static struct {
+	struct subject *subject;
+	uint64_t count, unsure, task_ns, due_ns, clock_cost_ns;
+	unsigned bystanders;
+	struct bystander *bystander;
+	sem_t over;
+} run;
+
+static atomic_int phase;
+static atomic_uint_fast64_t started, strays;
+/* Written by the first and the last start. */
+static uint64_t first_ns, last_ns;
+static struct cpu cpu_begun, cpu_ended;
+
+/* User and system time of one thread, also of one that is running. */
+static uint64_t
+thread_cpu_ns(pthread_t thread)
+{
+	clockid_t clock;
+
+	perf_must(!pthread_getcpuclockid(thread, &clock), "a thread's clock");
+	return perf_clock_ns(clock);
+}
+
+/* The bystanders first: asking for a thread's time brings it up to date, also
+ * in the sum of all. */
+static struct cpu
+read_cpu(void)
+{
+	struct cpu cpu = {0};
+	unsigned i;
+
+	for (i = 0; i < run.bystanders; i++)
+		cpu.bystanders_ns += thread_cpu_ns(run.bystander[i].thread);
+	cpu.all_ns = perf_cpu_ns();
+	return cpu;
+}
+
+static inline uint64_t
+count_start(void)
+{
+	uint64_t count;
+
+	if (SUBJECT_CONCURRENT)
+		return atomic_fetch_add(&started, 1) + 1;
+	count = atomic_load_explicit(&started, memory_order_relaxed) + 1;
+	atomic_store_explicit(&started, count, memory_order_relaxed);
+	return count;
+}
+
+static void
+note_last(void)
+{
+	last_ns = perf_now_ns();
+	cpu_ended = read_cpu();
+	atomic_store(&phase, PHASE_END);
+	sem_post(&run.over);
+}
+
+static void
+spin(uint64_t ns)
+{
+	uint64_t end_ns = perf_now_ns() + ns;
+
+	while (perf_now_ns() < end_ns)
+		continue;
+}
+
+/* arg: not NULL when it is a bystander's, which is not to start. */
+SUBJECT_TASK(burst_task, arg)
+{
+	uint64_t count;
+
+	if (arg) {
+		atomic_fetch_add(&strays, 1);
+		return;
+	}
+	count = count_start();
+	if (count == 1)
+		first_ns = perf_now_ns();
+	if (count == run.count)
+		note_last();
+	if (run.task_ns)
+		spin(run.task_ns);
+}
+
+static void
+bystander_schedule(subject_handle *handle)
+{
+	perf_must(subject_schedule(
+		      run.subject, handle, burst_task, &strays, HWT_SEC(3600)),
+	    "a bystander's timeout");
+}
+
+/* A pair counts for the burst if any of it was in the burst. */
+static void
+bystander_pairs(struct bystander *bystander)
+{
+	uint64_t cost_ns = run.clock_cost_ns, begun_ns, ended_ns, pairs;
+	int before = PHASE_BEGIN, after;
+	subject_handle *place;
+
+	begun_ns = perf_now_ns();
+	for (pairs = 0; before != PHASE_END; pairs++) {
+		place = &bystander->ring[pairs % RING];
+		subject_cancel(run.subject, *place);
+		bystander_schedule(place);
+		ended_ns = perf_now_ns();
+		after = atomic_load_explicit(&phase, memory_order_relaxed);
+		if (before != PHASE_BURST)
+			before = after == PHASE_END ? PHASE_BURST : after;
+		perf_sample(&bystander->calls[before], begun_ns, cost_ns);
+		bystander->wall_ns[before] += ended_ns - begun_ns;
+		begun_ns = perf_now_ns();
+		before = after;
+	}
+}
+
+static void *
+bystander_thread(void *arg)
+{
+	struct bystander *bystander = arg;
+	unsigned i;
+
+	for (i = 0; i < RING; i++)
+		bystander_schedule(&bystander->ring[i]);
+	bystander_pairs(bystander);
+	for (i = 0; i < RING; i++)
+		subject_cancel(run.subject, bystander->ring[i]);
+	return NULL;
+}
+
+#ifdef SUBJECT_EXECUTORS
+
+static struct hwt_pool *pool;
+static struct hwt_mailbox *mailbox;
+
+/* The timer hands all to it that is due; NULL: tasks run in the worker. */
+static const struct hwt_executor *
+executor_create(const char *via)
+{
+	if (!strcmp(via, "pool")) {
+		perf_must(!hwt_pool_create(&pool, 1, 0), "hwt_pool_create");
+		return hwt_pool_executor(pool);
+	}
+	if (!strcmp(via, "mailbox")) {
+		perf_must(!hwt_mailbox_create(&mailbox), "hwt_mailbox_create");
+		return hwt_mailbox_executor(mailbox);
+	}
+	perf_must(!strcmp(via, "inline"), "finding such a via");
+	return NULL;
+}
+
+static struct subject *
+create(uint64_t tick_ns, uint64_t capacity, const char *via)
+{
+	return subject_create_on(tick_ns, capacity, executor_create(via));
+}
+
+static void
+destroy(void)
+{
+	subject_destroy(run.subject);
+	perf_must(!hwt_pool_destroy(pool), "hwt_pool_destroy");
+	perf_must(!hwt_mailbox_destroy(mailbox), "hwt_mailbox_destroy");
+}
+
+/* What a loop does with a mailbox. False: there is none. */
+static bool
+loop_turn(void)
+{
+	struct pollfd readable = {.events = POLLIN};
+
+	if (!mailbox)
+		return false;
+	readable.fd = hwt_mailbox_fd(mailbox);
+	if (poll(&readable, 1, 100) > 0)
+		perf_must(!hwt_mailbox_run(mailbox, 0, NULL), "a mailbox");
+	return true;
+}
+
+#else
+
+static struct subject *
+create(uint64_t tick_ns, uint64_t capacity, const char *via)
+{
+	if (strcmp(via, "inline") != 0)
+		perf_skip(SUBJECT_NAME ": no executor to hand over to");
+	return subject_create(tick_ns, capacity);
+}
+
+static void
+destroy(void)
+{
+	subject_destroy(run.subject);
+}
+
+static bool
+loop_turn(void)
+{
+	if (!SUBJECT_SINGLE)
+		return false;
+	subject_turn(run.subject);
+	return true;
+}
+
+#endif
+
+static void
+turn_seldom(uint64_t i)
+{
+	if (SUBJECT_SINGLE && i % TURN_EVERY == 0)
+		subject_turn(run.subject);
+}
+
+/* When the thread was held up inside the call, the deadline is that much later,
+ * and might belong to the next tick. One more is scheduled for each of those,
+ * and the last start is that of the count-th. */
+static void
+fill(void)
+{
+	uint64_t i, now_ns, limit_ns = before_boundary_ns / 2;
+
+	for (i = 0; i < run.count + run.unsure; i++) {
+		now_ns = perf_now_ns();
+		perf_must(now_ns < run.due_ns &&
+			subject_schedule(run.subject, NULL, burst_task, NULL,
+			    run.due_ns - now_ns),
+		    "scheduling before lead_ms is over");
+		if (perf_now_ns() - now_ns > limit_ns)
+			run.unsure++;
+		turn_seldom(i);
+	}
+}
+
+static void
+swap(subject_handle *a, subject_handle *b)
+{
+	subject_handle kept = *a;
+
+	*a = *b;
+	*b = kept;
+}
+
+static void
+age_cancel(const subject_handle *handles)
+{
+	uint64_t i;
+
+	for (i = 0; i < run.count; i++) {
+		subject_cancel(run.subject, handles[i]);
+		turn_seldom(i);
+	}
+}
+
+/* Returns those that are left, in another order. */
+static subject_handle *
+age_begin(uint64_t seed, uint64_t tick_ns)
+{
+	uint64_t i, count = 2 * run.count;
+	subject_handle *handles = calloc(count, sizeof(*handles));
+
+	perf_must(handles, "calloc");
+	for (i = 0; i < count; i++) {
+		bystander_schedule(&handles[i]);
+		turn_seldom(i);
+	}
+	for (i = count; i > 1; i--)
+		swap(&handles[perf_random_below(&seed, i)], &handles[i - 1]);
+	/* A worker has the time to take over, and then to let go. */
+	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
+	age_cancel(handles + run.count);
+	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
+	return handles;
+}
+
+/* Until all have started, or should have for long. */
+static void
+await_last(void)
+{
+	uint64_t end_ns = run.due_ns + HWT_SEC(PATIENCE_S);
+
+	while (atomic_load(&started) < run.count && perf_now_ns() < end_ns) {
+		if (loop_turn())
+			continue;
+		if (!sem_trywait(&run.over))
+			break;
+		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
+	}
+	atomic_store(&phase, PHASE_END);
+}
+
+/* For those that are unsure, and what would start twice. */
+static void
+await_rest(uint64_t tick_ns)
+{
+	uint64_t end_ns = perf_now_ns() + 2 * tick_ns + HWT_MS(10);
+
+	while (perf_now_ns() < end_ns)
+		if (!loop_turn())
+			perf_sleep_until_ns(end_ns);
+}
+
+static void
+bystanders_begin(void)
+{
+	unsigned i;
+
+	run.bystander =
+	    aligned_alloc(64, (run.bystanders + 1) * sizeof(*run.bystander));
+	perf_must(run.bystander, "aligned_alloc");
+	memset(run.bystander, 0, run.bystanders * sizeof(*run.bystander));
+	for (i = 0; i < run.bystanders; i++)
+		perf_must(!pthread_create(&run.bystander[i].thread, NULL,
+			      bystander_thread, &run.bystander[i]),
+		    "pthread_create");
+}
+
+static void
+tell_bystanders(const char *when, enum phase in)
+{
+	struct perf_histogram *calls = &run.bystander[0].calls[in];
+	uint64_t wall_ns = run.bystander[0].wall_ns[in];
+	char name[32];
+	unsigned i;
+
+	for (i = 1; i < run.bystanders; i++) {
+		perf_histogram_merge(calls, &run.bystander[i].calls[in]);
+		wall_ns += run.bystander[i].wall_ns[in];
+	}
+	perf_metric_calls(when, calls);
+	snprintf(name, sizeof(name), "%s_pair_ns", when);
+	perf_metric(name, "ns", (double)wall_ns / (double)calls->count);
+}
+
+static void
+tell_burst(void)
+{
+	uint64_t cpu_ns = cpu_ended.all_ns - cpu_begun.all_ns;
+
+	cpu_ns -= cpu_ended.bystanders_ns - cpu_begun.bystanders_ns;
+	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)run.count);
+	perf_metric("first_start_ms", "ms",
+	    (double)(int64_t)(first_ns - run.due_ns) / 1e6);
+	perf_metric("last_start_ms", "ms",
+	    (double)(int64_t)(last_ns - run.due_ns) / 1e6);
+}
+
+static void
+tell(void)
+{
+	uint64_t all = run.count + run.unsure, starts = atomic_load(&started);
+	bool early = starts && first_ns < run.due_ns;
+
+	perf_must(starts <= all && !atomic_load(&strays),
+	    "starting each timeout once");
+	if (starts >= run.count)
+		tell_burst();
+	if (run.bystanders) {
+		tell_bystanders("by", PHASE_BURST);
+		tell_bystanders("quiet", PHASE_QUIET);
+	}
+	perf_metric("early", "count", early);
+	perf_metric("lost", "count", starts < all ? (double)(all - starts) : 0);
+}
+
+static void
+measure(uint64_t tick_ns, subject_handle *aged)
+{
+	uint64_t quiet_ns;
+
+	fill();
+	if (aged)
+		age_cancel(aged);
+	free(aged);
+	bystanders_begin();
+	/* A worker takes what is new over. */
+	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
+	quiet_ns = perf_now_ns();
+	perf_must(quiet_ns + HWT_MS(200) < run.due_ns,
+	    "scheduling all in time: lead_ms is too short; that");
+	atomic_store(&phase, PHASE_QUIET);
+	/* No part of a millisecond before the deadline is quiet. */
+	perf_sleep_until_ns(run.due_ns - HWT_MS(1));
+	atomic_store(&phase, PHASE_BURST);
+	cpu_begun = read_cpu();
+	await_last();
+	await_rest(tick_ns);
+}
+
+static const char *
+text_option(int argc, char **argv, const char *name, const char *otherwise)
+{
+	size_t length = strlen(name);
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
+			return argv[i] + length + 1;
+	return otherwise;
+}
+
+static void
+read_load(int argc, char **argv)
+{
+	perf_known(argc, argv,
+	    "count task_us via bystanders aged tick_ms lead_ms seed");
+	run.count = perf_option(argc, argv, "count", 100000);
+	run.task_ns = HWT_US(perf_option(argc, argv, "task_us", 0));
+	run.bystanders = (unsigned)perf_option(argc, argv, "bystanders", 1);
+	perf_must(run.count && run.bystanders <= BYSTANDERS_MAX,
+	    "reading the options");
+	if (SUBJECT_SINGLE && run.bystanders)
+		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	loads_need_memory(3 * run.count, 128);
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	uint64_t created_ns, begun_ns, ticks, lead_ms;
+	subject_handle *aged = NULL;
+	unsigned i;
+
+	perf_about(argc, argv, subject_version());
+	read_load(argc, argv);
+	run.clock_cost_ns = perf_clock_cost_ns();
+	sem_init(&run.over, 0, 0);
+	created_ns = perf_now_ns();
+	run.subject =
+	    create(tick_ns, 3 * run.count + run.bystanders * (RING + 1),
+		text_option(argc, argv, "via", "inline"));
+	perf_must(run.subject, "subject_create");
+	begun_ns = perf_now_ns();
+	if (perf_option(argc, argv, "aged", 1))
+		aged = age_begin(perf_option(argc, argv, "seed", 1), tick_ns);
+	/* What is still to be done is less than that was; and then there is
+	 * to be a quiet time. */
+	lead_ms = 1000 + run.count / 1000 +
+	    3 * (perf_now_ns() - begun_ns) / HWT_MS(1);
+	lead_ms = perf_option(argc, argv, "lead_ms", lead_ms);
+	ticks = (perf_now_ns() - created_ns + HWT_MS(lead_ms)) / tick_ns;
+	run.due_ns = created_ns + ticks * tick_ns - before_boundary_ns;
+	measure(tick_ns, aged);
+	for (i = 0; i < run.bystanders; i++)
+		pthread_join(run.bystander[i].thread, NULL);
+	tell();
+	destroy();
+	free(run.bystander);
+	return 0;
+}
