@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What do timeouts cost that are not due for many rounds of the wheel?
+ *
+ * Near traffic of rate timeouts a second, due within a second, does fire. It is
+ * measured alone first, and then beside far timeouts that are due 30 to 60
+ * minutes from now and lie in the same buckets: what the worker takes more is
+ * what it takes to pass them over. Netty's worker looks at each of them in each
+ * round.
+ *
+ *   rounds [far=1000000] [tick_ms=1] [buckets=512] [seconds=5] [rate=10000]
+ *          [seed=1]
+ *
+ * The worker's CPU is that of the process, less that of the thread that
+ * schedules, by its own clock. A single-threaded subject's loop is turned by
+ * that thread: there the whole process is counted.
+ */
+#define _GNU_SOURCE
+#include "perf/loads.h"
+#include SUBJECT
+
+/* 1: subject_create_wheel makes wheels of any length. */
+#ifndef SUBJECT_WHEELS
+#define SUBJECT_WHEELS 0
+#endif
+
+enum {
+	BUCKETS = 512,
+	TURN_EVERY = 1024,
+	/* Timeouts scheduled at a time; then the thread sleeps. */
+	BATCHES_A_SECOND = 1000
+};
+
+static const uint64_t far_min_ns = HWT_MIN(30), far_spread_ns = HWT_MIN(30);
+static const uint64_t near_spread_ns = HWT_SEC(1);
+
+struct near {
+	uint64_t due_ns, late_ns;
+};
+
+struct figures {
+	double worker_percent, wakeups;
+	bool wakeups_known;
+	uint64_t far_bytes;
+};
+
+static struct {
+	struct subject *subject;
+	struct near *near;
+	uint64_t near_count, rate, random;
+} run;
+
+static atomic_uint_fast64_t started, early, strays;
+
+/* arg: which near one it is; NULL: a far one, which is not due. */
+SUBJECT_TASK(near_task, arg)
+{
+	struct near *near = arg;
+	uint64_t now_ns = perf_now_ns();
+
+	if (!near) {
+		atomic_fetch_add(&strays, 1);
+		return;
+	}
+	if (now_ns < near->due_ns)
+		atomic_fetch_add(&early, 1);
+	else
+		near->late_ns = now_ns - near->due_ns;
+	atomic_fetch_add(&started, 1);
+}
+
+/* The loop of a single-threaded subject goes on meanwhile. */
+static void
+wait_until_ns(uint64_t until_ns)
+{
+	uint64_t now_ns = perf_now_ns(), step_ns;
+
+	for (; now_ns < until_ns; now_ns = perf_now_ns()) {
+		step_ns = until_ns;
+		if (SUBJECT_SINGLE)
+			subject_turn(run.subject);
+		if (SUBJECT_SINGLE && until_ns - now_ns > HWT_MS(1))
+			step_ns = now_ns + HWT_MS(1);
+		perf_sleep_until_ns(step_ns);
+	}
+	if (SUBJECT_SINGLE)
+		subject_turn(run.subject);
+}
+
+static void
+schedule(void *arg, uint64_t delay_ns)
+{
+	perf_must(subject_schedule(run.subject, NULL, near_task, arg, delay_ns),
+	    "scheduling");
+}
+
+static void
+schedule_far(uint64_t far)
+{
+	uint64_t i;
+
+	for (i = 0; i < far; i++) {
+		schedule(NULL,
+		    far_min_ns + perf_random(&run.random) % far_spread_ns);
+		if (SUBJECT_SINGLE && i % TURN_EVERY == 0)
+			subject_turn(run.subject);
+	}
+}
+
+static void
+schedule_near(struct near *near)
+{
+	uint64_t delay_ns = perf_random_below(&run.random, near_spread_ns);
+
+	near->due_ns = perf_now_ns() + delay_ns;
+	near->late_ns = UINT64_MAX;
+	schedule(near, delay_ns);
+}
+
+static uint64_t
+worker_cpu_ns(void)
+{
+	return SUBJECT_SINGLE ? perf_cpu_ns() : loads_others_cpu_ns();
+}
+
+/* Near traffic for so long; the first second of it fills the second to come,
+ * and is not counted. */
+static void
+near_traffic(uint64_t seconds, struct figures *figures)
+{
+	uint64_t begun_ns = perf_now_ns(), begun_cpu_ns = 0, counted_ns = 0;
+	uint64_t wakeups = 0, batch, i;
+
+	for (batch = 0; batch < (seconds + 1) * BATCHES_A_SECOND; batch++) {
+		if (batch == BATCHES_A_SECOND) {
+			counted_ns = perf_now_ns();
+			begun_cpu_ns = worker_cpu_ns();
+			wakeups = subject_wakeups(run.subject);
+		}
+		for (i = 0; i < run.rate / BATCHES_A_SECOND; i++)
+			schedule_near(&run.near[run.near_count++]);
+		wait_until_ns(
+		    begun_ns + (batch + 1) * (HWT_SEC(1) / BATCHES_A_SECOND));
+	}
+	counted_ns = perf_now_ns() - counted_ns;
+	figures->worker_percent =
+	    100 * (double)(worker_cpu_ns() - begun_cpu_ns) / (double)counted_ns;
+	figures->wakeups_known = wakeups != UINT64_MAX;
+	figures->wakeups = (double)(subject_wakeups(run.subject) - wakeups) /
+	    ((double)counted_ns / 1e9);
+}
+
+static struct subject *
+create(uint64_t tick_ns, uint64_t capacity, uint64_t buckets)
+{
+#if SUBJECT_WHEELS
+	return subject_create_wheel(tick_ns, capacity, buckets);
+#else
+	if (buckets != BUCKETS)
+		perf_skip(SUBJECT_NAME ": no wheel whose length can be chosen");
+	return subject_create(tick_ns, capacity);
+#endif
+}
+
+static struct figures
+measure(uint64_t far, uint64_t tick_ns, uint64_t buckets, uint64_t seconds)
+{
+	struct figures figures = {0};
+	uint64_t rss_bytes;
+
+	run.subject =
+	    create(tick_ns, far + 2 * run.rate + BATCHES_A_SECOND, buckets);
+	perf_must(run.subject, "subject_create");
+	rss_bytes = perf_rss_bytes();
+	schedule_far(far);
+	/* A worker takes them over. */
+	wait_until_ns(perf_now_ns() + 2 * tick_ns + HWT_MS(500) + 100 * far);
+	figures.far_bytes = perf_rss_bytes() - rss_bytes;
+	near_traffic(seconds, &figures);
+	/* The last ones get their second, and one of patience. */
+	wait_until_ns(
+	    perf_now_ns() + near_spread_ns + 2 * tick_ns + HWT_SEC(1));
+	subject_destroy(run.subject);
+	return figures;
+}
+
+static void
+tell_figures(
+    uint64_t far, const struct figures *alone, const struct figures *with)
+{
+	perf_metric("far_cpu_percent", "%",
+	    with->worker_percent - alone->worker_percent);
+	perf_metric("worker_cpu_percent", "%", with->worker_percent);
+	perf_metric("near_cpu_percent", "%", alone->worker_percent);
+	if (with->wakeups_known) {
+		perf_metric("wakeups", "1/s", with->wakeups);
+		perf_metric("near_wakeups", "1/s", alone->wakeups);
+	}
+	if (far)
+		perf_metric(
+		    "bytes", "B", (double)with->far_bytes / (double)far);
+}
+
+static void
+tell_near(void)
+{
+	static struct perf_histogram late;
+	uint64_t lost = run.near_count - atomic_load(&started), i;
+
+	for (i = 0; i < run.near_count; i++)
+		if (run.near[i].late_ns != UINT64_MAX)
+			perf_histogram_add(&late, run.near[i].late_ns);
+	perf_metric_lateness("late", &late);
+	perf_metric("early", "count", (double)atomic_load(&early));
+	perf_metric("lost", "count", (double)lost);
+	perf_metric("strays", "count", (double)atomic_load(&strays));
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t far = perf_option(argc, argv, "far", 1000000);
+	uint64_t tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 1));
+	uint64_t buckets = perf_option(argc, argv, "buckets", BUCKETS);
+	uint64_t seconds = perf_option(argc, argv, "seconds", 5);
+	struct figures alone, with;
+
+	perf_about(argc, argv, subject_version());
+	perf_known(argc, argv, "far tick_ms buckets seconds rate seed");
+	run.rate = perf_option(argc, argv, "rate", 10000);
+	run.random = perf_option(argc, argv, "seed", 1);
+	perf_must(tick_ns && buckets && seconds && run.rate >= BATCHES_A_SECOND,
+	    "options");
+	loads_need_memory(far, 192);
+	run.near = calloc(2 * (seconds + 1) * run.rate, sizeof(*run.near));
+	perf_must(run.near, "calloc");
+	alone = measure(0, tick_ns, buckets, seconds);
+	with = far ? measure(far, tick_ns, buckets, seconds) : alone;
+	tell_figures(far, &alone, &with);
+	tell_near();
+	free(run.near);
+	return 0;
+}
