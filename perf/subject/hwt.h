@@ -21,6 +21,8 @@
 #endif
 #define SUBJECT_SINGLE 0
 #define SUBJECT_STALE_SAFE 1
+/* Rescheduling leaves the handle as it is, from two threads at once, too. */
+#define SUBJECT_KEEPS_HANDLE 1
 
 /* A cancel that finds nothing to cancel is counted, in its own thread. */
 #define SUBJECT_TELLS 1
