@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Does every timeout of an ordinary life end as it should, and on time?
+ *
+ * Delays are log-uniform: as many from 1 to 10 ms as from 1 to 10 s. Most are
+ * cancelled at a random moment before they are due; the others run, once,
+ * never early. One thread schedules and cancels, in steps of 1 ms, and goes on
+ * cancelling when the time of scheduling is over, until the last is due. Its
+ * own calendar of what to cancel when is an array of steps. A cancel is made in
+ * the step in which its moment lies, before that rather than after it.
+ *
+ *   rate=50000          timeouts a second
+ *   min_delay_ms=1      max_delay_ms=60000
+ *   cancelled=95        percent of them
+ *   seconds=10          of scheduling, which is also the window of the CPU; the
+ *                       program runs max_delay_ms longer
+ *   tick_ms=100  seed=1
+ *
+ * CPU is that of the process but for the control thread; the worker's is what
+ * remains without the caller, who sleeps, draws lots and makes the calls.
+ *
+ * Where cancelling what may have ended is not allowed, and others run the
+ * tasks, nothing is cancelled in the last 20 ms before it is due: so many fewer
+ * are.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <sys/mman.h>
+
+#include "perf/perf.h"
+#include SUBJECT
+
+#ifdef SUBJECT_TELLS
+#define REFUSALS subject_refused
+#define REFUSALS_ARE_TOLD true
+#else
+#define REFUSALS UINT64_C(0)
+#define REFUSALS_ARE_TOLD false
+#endif
+
+enum {
+	STEPS_PER_S = 1000,
+	GUARD_NS = 20000000,
+	/* What may start late and is not lost yet. */
+	PATIENCE_NS = 1000000000
+};
+
+enum outcome {
+	PENDING,
+	CANCELLED,
+	/* The call found that it had started, or ended. */
+	REFUSED,
+	/* The call does not tell, and came after it was due. */
+	UNKNOWN
+};
+
+struct life {
+	subject_handle handle;
+	uint64_t due_ns;
+	/* 0: not yet. */
+	atomic_uint_fast64_t started_ns;
+	/* In the calendar: the next of the same step, counted from 1. */
+	uint32_t next;
+	enum outcome outcome;
+};
+
+static struct {
+	uint64_t rate, cancelled, tick_ns, seconds;
+	double delay_min_ns, delay_max_ns;
+} load;
+
+static struct subject *subject;
+static struct life *lives;
+static uint64_t count, scheduled, begun_ns, last_due_ns, lots;
+static atomic_uint_fast64_t started, started_twice;
+
+/* By steps since begun_ns: the first to cancel, counted from 1. */
+static uint32_t *calendar;
+static uint64_t calendar_steps, calendar_last;
+
+SUBJECT_TASK(life_task, arg)
+{
+	struct life *life = arg;
+
+	if (atomic_exchange_explicit(
+		&life->started_ns, perf_now_ns(), memory_order_relaxed))
+		atomic_fetch_add(&started_twice, 1);
+	atomic_fetch_add(&started, 1);
+}
+
+/* In [0, 1). */
+static double
+draw_fraction(void)
+{
+	return (double)(perf_random(&lots) >> 11) * 0x1p-53;
+}
+
+static uint64_t
+draw_delay(void)
+{
+	return (uint64_t)(load.delay_min_ns *
+	    pow(load.delay_max_ns / load.delay_min_ns, draw_fraction()));
+}
+
+static uint64_t
+step_of(uint64_t now_ns)
+{
+	return (now_ns - begun_ns) / PERF_STEP_NS;
+}
+
+static void
+calendar_note(uint64_t step, struct life *life)
+{
+	perf_must(step < calendar_steps, "the calendar's length");
+	if (step > calendar_last)
+		calendar_last = step;
+	life->next = calendar[step];
+	calendar[step] = (uint32_t)(life - lives) + 1;
+}
+
+static void
+schedule(uint64_t step)
+{
+	struct life *life = &lives[scheduled++];
+	uint64_t now_ns = perf_now_ns(), delay_ns = draw_delay(), then;
+
+	life->due_ns = now_ns + delay_ns;
+	if (life->due_ns > last_due_ns)
+		last_due_ns = life->due_ns;
+	perf_must(
+	    subject_schedule(subject, &life->handle, life_task, life, delay_ns),
+	    "scheduling");
+	if (draw_fraction() * 100 >= (double)load.cancelled)
+		return;
+	then = step_of(now_ns + (uint64_t)(draw_fraction() * (double)delay_ns));
+	calendar_note(then > step ? then : step, life);
+}
+
+static bool
+has_started(struct life *life)
+{
+	return atomic_load_explicit(&life->started_ns, memory_order_relaxed);
+}
+
+/* Whether the subject allows it. */
+static bool
+may_cancel(struct life *life)
+{
+	if (SUBJECT_STALE_SAFE)
+		return true;
+	if (SUBJECT_SINGLE)
+		return !has_started(life);
+	return perf_now_ns() + GUARD_NS < life->due_ns;
+}
+
+static void
+cancel(struct life *life)
+{
+	uint64_t refusals = REFUSALS;
+	bool ended = has_started(life);
+
+	if (!may_cancel(life))
+		return;
+	subject_cancel(subject, life->handle);
+	if (REFUSALS != refusals || ended)
+		life->outcome = REFUSED;
+	else if (REFUSALS_ARE_TOLD || SUBJECT_SINGLE ||
+	    perf_now_ns() < life->due_ns)
+		life->outcome = CANCELLED;
+	else
+		life->outcome = UNKNOWN;
+}
+
+/* Cancels what has its moment in this step. */
+static void
+cancel_step(uint64_t step)
+{
+	uint32_t i, next;
+
+	for (i = calendar[step]; i; i = next) {
+		next = lives[i - 1].next;
+		cancel(&lives[i - 1]);
+	}
+}
+
+static void
+run_step(uint64_t step)
+{
+	uint64_t target = (step + 1) * load.rate / STEPS_PER_S;
+
+	while (scheduled < count && scheduled < target)
+		schedule(step);
+	if (step < calendar_steps)
+		cancel_step(step);
+	subject_turn(subject);
+	perf_sleep_until_ns(begun_ns + (step + 1) * PERF_STEP_NS);
+}
+
+/* Gives the first step after the last. */
+static uint64_t
+run_scheduling(void)
+{
+	uint64_t step = 0;
+
+	for (; scheduled < count; step++)
+		run_step(step);
+	return step;
+}
+
+static void
+run_rest(uint64_t step)
+{
+	uint64_t end_ns = last_due_ns + 2 * load.tick_ns + PATIENCE_NS;
+
+	while (perf_now_ns() < end_ns)
+		run_step(step++);
+	perf_must(step > calendar_last, "cancelling the last");
+}
+
+struct outcomes {
+	uint64_t early, lost, cancelled, ran_cancelled, unknown;
+	struct perf_histogram late;
+};
+
+static void
+judge(struct life *life, struct outcomes *outcomes)
+{
+	uint64_t started_ns = atomic_load(&life->started_ns);
+
+	if (life->outcome == CANCELLED) {
+		outcomes->cancelled++;
+		outcomes->ran_cancelled += started_ns > 0;
+	} else if (!started_ns) {
+		outcomes->lost += life->outcome != UNKNOWN;
+		outcomes->unknown += life->outcome == UNKNOWN;
+	} else if (started_ns < life->due_ns) {
+		outcomes->early++;
+	} else {
+		perf_histogram_add(&outcomes->late, started_ns - life->due_ns);
+	}
+}
+
+/* When all have had their time: it may free what is left of them. */
+static void
+drop(struct life *life)
+{
+	if (SUBJECT_STALE_SAFE && life->outcome == PENDING)
+		subject_cancel(subject, life->handle);
+}
+
+static void
+tell_ticks(const struct perf_histogram *late)
+{
+	double tick_ns = (double)load.tick_ns;
+
+	perf_metric(
+	    "late_p50_ticks", "ticks", perf_histogram_ns(late, 0.5) / tick_ns);
+	perf_metric(
+	    "late_p99_ticks", "ticks", perf_histogram_ns(late, 0.99) / tick_ns);
+	perf_metric("late_max_ticks", "ticks", (double)late->max_ns / tick_ns);
+}
+
+static void
+tell_outcomes(uint64_t lag_max_ns)
+{
+	static struct outcomes outcomes;
+	uint64_t i;
+
+	perf_must(!atomic_load(&started_twice), "running each once");
+	for (i = 0; i < count; i++) {
+		judge(&lives[i], &outcomes);
+		drop(&lives[i]);
+	}
+	perf_metric("early", "count", (double)outcomes.early);
+	perf_metric("lost", "count", (double)outcomes.lost);
+	perf_metric("ran_cancelled", "count", (double)outcomes.ran_cancelled);
+	tell_ticks(&outcomes.late);
+	perf_metric_lateness("late", &outcomes.late);
+	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
+	perf_metric("cancelled_percent", "%",
+	    100 * (double)outcomes.cancelled / (double)count);
+	perf_metric("started", "count", (double)atomic_load(&started));
+	perf_metric("unknown", "count", (double)outcomes.unknown);
+}
+
+/* What the window of scheduling has cost. */
+struct window {
+	uint64_t wall_ns, cpu_ns, caller_ns, wakeups;
+};
+
+static struct window
+read_window(void)
+{
+	return (struct window){perf_now_ns(), perf_cpu_ns(),
+	    perf_clock_ns(CLOCK_THREAD_CPUTIME_ID), subject_wakeups(subject)};
+}
+
+static void
+tell_window(const struct window *from, const struct window *to,
+    const struct perf_control *control)
+{
+	double seconds = (double)(to->wall_ns - from->wall_ns) / 1e9;
+	double cpu_ns = (double)(to->cpu_ns - from->cpu_ns);
+	double caller_ns = (double)(to->caller_ns - from->caller_ns);
+
+	cpu_ns -= (double)control->cpu_ns;
+	perf_metric("cpu_ns", "ns", cpu_ns / (double)count);
+	perf_metric("cpu_ms_per_s", "ms", cpu_ns / 1e6 / seconds);
+	if (!SUBJECT_SINGLE)
+		perf_metric("worker_cpu_percent", "%",
+		    (cpu_ns - caller_ns) / 1e7 / seconds);
+	if (to->wakeups != UINT64_MAX)
+		perf_metric("wakeups", "1/s",
+		    (double)(to->wakeups - from->wakeups) / seconds);
+}
+
+/* The control thread's lag is of the whole run; of its CPU, that of the window
+ * counts. */
+static void
+run(void)
+{
+	struct perf_control windows = {.lag_max_ns = 0},
+			    rests = {.lag_max_ns = 0};
+	struct window from, to;
+	uint64_t step;
+
+	perf_control_start(&windows);
+	begun_ns = perf_now_ns();
+	from = read_window();
+	step = run_scheduling();
+	perf_control_stop(&windows);
+	to = read_window();
+	perf_control_start(&rests);
+	run_rest(step);
+	perf_control_stop(&rests);
+	tell_window(&from, &to, &windows);
+	tell_outcomes(windows.lag_max_ns > rests.lag_max_ns ? windows.lag_max_ns
+							    : rests.lag_max_ns);
+}
+
+static void
+read_load(int argc, char **argv)
+{
+	perf_known(argc, argv,
+	    "rate min_delay_ms max_delay_ms cancelled seconds tick_ms seed");
+	load.rate = perf_option(argc, argv, "rate", 50000);
+	load.cancelled = perf_option(argc, argv, "cancelled", 95);
+	load.seconds = perf_option(argc, argv, "seconds", 10);
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	load.delay_min_ns = 1e6 * perf_fraction(argc, argv, "min_delay_ms", 1);
+	load.delay_max_ns =
+	    1e6 * perf_fraction(argc, argv, "max_delay_ms", 60000);
+	lots = perf_option(argc, argv, "seed", 1);
+	perf_must(load.rate && load.seconds && load.tick_ns &&
+		load.delay_min_ns >= 1 &&
+		load.delay_min_ns <= load.delay_max_ns &&
+		load.delay_max_ns < 1e15,
+	    "reading the options");
+	count = load.rate * load.seconds;
+	perf_must(count < UINT32_MAX, "reading the options");
+}
+
+/* All of it is resident, so that no page is new to the caller in the window. */
+static void *
+make_table(uint64_t elements, uint64_t bytes)
+{
+	void *table = mmap(NULL, elements * bytes, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	perf_must(table != MAP_FAILED, "mmap");
+	return table;
+}
+
+int
+main(int argc, char **argv)
+{
+	perf_about(argc, argv, subject_version());
+	read_load(argc, argv);
+	/* A caller that lags has cancels in later steps than it should. */
+	calendar_steps = (2 * load.seconds + 10) * STEPS_PER_S +
+	    (uint64_t)(load.delay_max_ns / PERF_STEP_NS);
+	calendar = make_table(calendar_steps, sizeof(*calendar));
+	lives = make_table(count, sizeof(*lives));
+	subject = subject_create(load.tick_ns, count);
+	run();
+	subject_destroy(subject);
+	return 0;
+}
