@@ -1,180 +1,205 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often does an idle timer wake up?
+ * How often does an idle timer wake up, and what does that cost?
  *
- * Six timers stand idle side by side: with nothing pending, and with one
- * timeout an hour away, at ticks of 100, 10 and 1 ms. Their workers are found
- * by name in /proc/self/task, and the kernel's count of voluntary context
- * switches is read before and after; so are the timer's own count of wake-ups
- * and the worker's CPU time. The bound is 0 for each.
+ * What counts are the kernel's figures for all threads of the process but the
+ * one that calls: voluntary context switches, which are the wake-ups, and time
+ * on a processor. They are told for a minute, whatever the time measured.
  *
- *   idle [seconds=10] [--check]
+ *   pending=0     timeouts that are an hour away
+ *   per_second=0  beside them, so many a second are scheduled, one by one, due
+ *                 200 ms later
+ *   seconds=10  tick_ms=100  seed=1 (no lots are drawn)
+ *
+ * Without the latter, nothing is to be done, and the figures should be 0.
  */
 #include <dirent.h>
 
-#include "perf.h"
+#include "perf/perf.h"
+#include SUBJECT
 
 enum {
-	TICKS = 3,
-	CASES = 2 * TICKS
+	DELAY_MS = 200
 };
 
-struct idle {
-	uint64_t tick_ns;
-	bool far;
-	char name[16];
-	struct hwt *timer;
-};
+static struct {
+	uint64_t pending, per_second, seconds, tick_ns;
+} load;
 
 struct count {
-	uint64_t voluntary, involuntary, wakeups, cpu_ns;
+	uint64_t voluntary, involuntary, cpu_ns, threads;
+	/* The subject's own. */
+	uint64_t wakeups;
 };
 
-static void
-nothing(hwt_timeout timeout, void *arg)
+static struct subject *subject;
+static atomic_uint_fast64_t started;
+
+SUBJECT_TASK(idle_task, arg)
 {
-	(void)timeout;
 	(void)arg;
+	atomic_fetch_add(&started, 1);
 }
 
-static bool
-field(const char *line, const char *name, uint64_t *value)
+/* NULL: the thread has ended meanwhile. */
+static FILE *
+open_task(const char *task, const char *name)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", task, name);
+	return fopen(path, "r");
+}
+
+static void
+add_field(const char *line, const char *name, uint64_t *value)
 {
 	size_t length = strlen(name);
 
-	if (strncmp(line, name, length) != 0)
-		return false;
-	*value = strtoull(line + length, NULL, 10);
-	return true;
+	if (!strncmp(line, name, length))
+		*value += strtoull(line + length, NULL, 10);
 }
 
-/* False: the thread has another name. */
-static bool
-read_status(const char *task, const char *name, struct count *count)
+static void
+add_switches(const char *task, struct count *count)
 {
-	char path[300], line[256];
-	bool found = false;
-	FILE *status;
+	FILE *status = open_task(task, "status");
+	char line[256];
 
-	snprintf(path, sizeof(path), "/proc/self/task/%s/status", task);
-	status = fopen(path, "r");
-	if (!status)
-		return false;
-	while (fgets(line, sizeof(line), status)) {
-		line[strcspn(line, "\n")] = 0;
-		if (!strncmp(line, "Name:\t", 6))
-			found = !strcmp(line + 6, name);
-		field(line, "voluntary_ctxt_switches:", &count->voluntary);
-		field(line, "nonvoluntary_ctxt_switches:", &count->involuntary);
+	while (status && fgets(line, sizeof(line), status)) {
+		add_field(line, "voluntary_ctxt_switches:", &count->voluntary);
+		add_field(
+		    line, "nonvoluntary_ctxt_switches:", &count->involuntary);
 	}
-	fclose(status);
-	return found;
+	if (status)
+		fclose(status);
 }
 
 /* The first figure of schedstat: the time on a processor. */
-static uint64_t
-read_cpu_ns(const char *task)
+static void
+add_cpu(const char *task, struct count *count)
 {
-	char path[300];
-	unsigned long long cpu_ns = 0;
-	FILE *schedstat;
+	FILE *schedstat = open_task(task, "schedstat");
+	char line[256];
 
-	snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", task);
-	schedstat = fopen(path, "r");
-	if (!schedstat)
-		return 0;
-	if (fscanf(schedstat, "%llu", &cpu_ns) != 1)
-		cpu_ns = 0;
+	perf_must(schedstat && fgets(line, sizeof(line), schedstat),
+	    "reading a thread's schedstat");
+	count->cpu_ns += strtoull(line, NULL, 10);
 	fclose(schedstat);
-	return cpu_ns;
 }
 
+/* The calling thread is the first one, whose number is the process's. */
 static struct count
-read_count(const struct idle *idle)
+read_count(void)
 {
-	struct count count = {0}, seen = {0};
+	struct count count = {.wakeups = subject_wakeups(subject)};
 	DIR *tasks = opendir("/proc/self/task");
+	long caller = getpid();
 	struct dirent *task;
-	struct hwt_stats stats;
-	unsigned found = 0;
 
 	perf_must(tasks, "opening /proc/self/task");
 	while ((task = readdir(tasks))) {
-		if (!read_status(task->d_name, idle->name, &seen))
+		if (task->d_name[0] == '.' ||
+		    strtol(task->d_name, NULL, 10) == caller)
 			continue;
-		count = seen;
-		count.cpu_ns = read_cpu_ns(task->d_name);
-		found++;
+		add_switches(task->d_name, &count);
+		add_cpu(task->d_name, &count);
+		count.threads++;
 	}
 	closedir(tasks);
-	perf_must(found == 1, "finding the worker by its name");
-	perf_must(!hwt_read_stats(idle->timer, &stats), "hwt_read_stats");
-	count.wakeups = stats.wakeups;
 	return count;
 }
 
 static void
-idle_start(struct idle *idle, unsigned number, uint64_t tick_ns, bool far)
+schedule(subject_handle *handle, uint64_t delay_ns)
 {
-	struct hwt_options options = {.tick_ns = tick_ns};
-
-	idle->tick_ns = tick_ns;
-	idle->far = far;
-	snprintf(idle->name, sizeof(idle->name), "idle-%u", number);
-	options.thread_name = idle->name;
-	perf_must(
-	    !hwt_create(&idle->timer, &options) && !hwt_start(idle->timer),
-	    "hwt_create");
-	perf_must(!far ||
-		!hwt_new_timeout(
-		    idle->timer, NULL, nothing, NULL, HWT_SEC(3600)),
-	    "hwt_new_timeout");
+	perf_must(subject_schedule(subject, handle, idle_task, NULL, delay_ns),
+	    "scheduling");
 }
 
-static bool
-idle_print(const struct idle *idle, const struct count *before,
-    const struct count *after, uint64_t seconds)
+/* Those that are scheduled one by one, and sleep between them. */
+static void
+run_load(subject_handle *handles)
 {
-	uint64_t voluntary = after->voluntary - before->voluntary;
-	uint64_t wakeups = after->wakeups - before->wakeups;
-	bool kept = !voluntary && !wakeups;
+	uint64_t begun_ns = perf_now_ns(), i;
+	uint64_t count = load.per_second * load.seconds;
 
-	printf("%-28s tick %3" PRIu64 " ms: CPU %" PRIu64 " ns, %" PRIu64
-	       " voluntary and %" PRIu64 " other context switches, %" PRIu64
-	       " wake-ups in %" PRIu64 " s%s\n",
-	    idle->far ? "one timeout an hour away," : "nothing pending,",
-	    idle->tick_ns / 1000000, after->cpu_ns - before->cpu_ns, voluntary,
-	    after->involuntary - before->involuntary, wakeups, seconds,
-	    kept ? "" : "  MISSED");
-	return kept;
+	for (i = 0; i < count; i++) {
+		schedule(&handles[i], HWT_MS(DELAY_MS));
+		perf_sleep_until_ns(
+		    begun_ns + (i + 1) * HWT_SEC(1) / load.per_second);
+	}
+	perf_sleep_until_ns(begun_ns + HWT_SEC(load.seconds));
+}
+
+static void
+tell(const struct count *from, const struct count *to)
+{
+	double minutes = (double)load.seconds / 60;
+
+	perf_metric("wakeups", "1/min",
+	    (double)(to->voluntary - from->voluntary) / minutes);
+	perf_metric("cpu_ms", "ms/min",
+	    (double)(to->cpu_ns - from->cpu_ns) / 1e6 / minutes);
+	perf_metric("worker_cpu_percent", "%",
+	    (double)(to->cpu_ns - from->cpu_ns) / 1e7 / (double)load.seconds);
+	perf_metric("switches", "1/min",
+	    (double)(to->involuntary - from->involuntary) / minutes);
+	if (to->wakeups != UINT64_MAX)
+		perf_metric("own_wakeups", "1/min",
+		    (double)(to->wakeups - from->wakeups) / minutes);
+	perf_metric("threads", "count", (double)to->threads);
+}
+
+/* Those that were scheduled one by one have ended when it is told. */
+static void
+drop(const subject_handle *handles, uint64_t count)
+{
+	uint64_t i;
+
+	for (i = 0; SUBJECT_STALE_SAFE && i < count; i++)
+		subject_cancel(subject, handles[i]);
+}
+
+static void
+run(void)
+{
+	uint64_t ones = load.per_second * load.seconds, i;
+	subject_handle *handles =
+	    calloc(load.pending + ones + 1, sizeof(*handles));
+	struct count from, to;
+
+	perf_must(handles, "calloc");
+	subject = subject_create(load.tick_ns, load.pending + ones);
+	for (i = 0; i < load.pending; i++)
+		schedule(&handles[i], HWT_SEC(3600));
+	/* It takes them over and falls asleep. */
+	perf_sleep_until_ns(perf_now_ns() + HWT_SEC(1) + 2 * load.tick_ns);
+	from = read_count();
+	run_load(handles + load.pending);
+	to = read_count();
+	perf_must(to.threads == from.threads, "keeping threads");
+	tell(&from, &to);
+	perf_sleep_until_ns(
+	    perf_now_ns() + HWT_SEC(1) + HWT_MS(DELAY_MS) + 2 * load.tick_ns);
+	perf_must(atomic_load(&started) == ones, "starting each once");
+	drop(handles, load.pending + ones);
+	subject_destroy(subject);
+	free(handles);
 }
 
 int
 main(int argc, char **argv)
 {
-	static const uint64_t ticks[TICKS] = {
-	    HWT_MS(100), HWT_MS(10), HWT_MS(1)};
-	uint64_t seconds = perf_option(argc, argv, "seconds", 10);
-	struct count before[CASES], after;
-	struct idle idle[CASES];
-	bool kept = true;
-	unsigned i;
-
-	perf_header("How often does an idle timer wake up? (bound: 0)");
-	for (i = 0; i < CASES; i++)
-		idle_start(&idle[i], i, ticks[i % TICKS], i >= TICKS);
-	/* The workers take the timeouts over and fall asleep. */
-	perf_sleep_until_ns(perf_now_ns() + HWT_SEC(1));
-	for (i = 0; i < CASES; i++)
-		before[i] = read_count(&idle[i]);
-	perf_sleep_until_ns(perf_now_ns() + HWT_SEC(seconds));
-	for (i = 0; i < CASES; i++) {
-		after = read_count(&idle[i]);
-		kept &= idle_print(&idle[i], &before[i], &after, seconds);
-	}
-	for (i = 0; i < CASES; i++)
-		perf_must(!hwt_stop(idle[i].timer, NULL) &&
-			!hwt_destroy(idle[i].timer),
-		    "hwt_destroy");
-	return kept || !perf_flag(argc, argv, "--check") ? 0 : 1;
+	perf_about(argc, argv, subject_version());
+	perf_known(argc, argv, "pending per_second seconds tick_ms seed");
+	load.pending = perf_option(argc, argv, "pending", 0);
+	load.per_second = perf_option(argc, argv, "per_second", 0);
+	load.seconds = perf_option(argc, argv, "seconds", 10);
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	perf_must(load.seconds && load.tick_ns, "reading the options");
+	if (SUBJECT_SINGLE)
+		perf_skip(SUBJECT_NAME ": it has no thread that could sleep");
+	run();
+	return 0;
 }
