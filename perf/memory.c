@@ -1,120 +1,271 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many bytes does a pending timeout take, everything counted?
+ * How many bytes does a pending timeout take, everything counted, and are they
+ * given back when it has ended?
  *
- * Each case schedules its timeouts in a process of its own, waits until the
- * worker has taken all over (one tick after the last), and prints the growth
- * of RSS, which counts all that the library holds, and hwt_stats.memory_bytes.
- * Handles are not kept. The bound is 96 bytes at a million.
+ *   count=1000000  so many are pending at once. The growth of RSS is told for
+ *                  each, two ticks after the last was scheduled
+ *   spread_s=0     their delays are an hour, and up to that much more
+ *   ended=0        so many are pending at once instead, and end; then a second
+ *                  of quiet passes, and RSS is told as a multiple of what it
+ *                  was at first, with the timer started and 1000 timeouts
+ *                  behind it
+ *   fired=0        how they end: cancelled by their producer, or, with 1, by
+ *                  running
+ *   tick_ms=100  seed=1 (no lots are drawn)
  *
- *   memory [count=N] [--check]
+ * Handles are kept where they are needed, to cancel; their memory is not in the
+ * figures, since it is taken from the system apart and counted off, or given
+ * back. RSS is read page by page: the kernel's quick figure may be wrong by as
+ * much as a small timer takes.
  */
-#include <sys/wait.h>
+#define _GNU_SOURCE
+#include <sys/mman.h>
 
-#include "perf.h"
+#include "perf/perf.h"
+#include SUBJECT
 
 enum {
-	BOUND_BYTES = 96,
-	AIM_BYTES = 80
+	WARM_UP = 1000,
+	/* What the hungriest subjects take for a timeout, handle included. */
+	BYTES_EXPECTED = 400,
+	/* Calls from one turn of a subject without a thread to the next. */
+	TURN_CALLS = 1024,
+	/* Timeouts that run do so within so much time, and none before all
+	 * are there. */
+	FIRED_SPREAD_MS = 1000,
+	FIRED_CALL_NS = 1000,
+	PATIENCE_S = 60
 };
 
-struct load {
-	uint64_t count;
-	/* Delays are spread over that much, from an hour on. */
-	uint64_t spread_ns;
-	bool bounded;
-};
+static struct {
+	uint64_t count, spread_ns, ended, tick_ns;
+	bool fired;
+} load;
 
-static const uint64_t tick_ns = HWT_MS(100);
+static struct subject *subject;
+static subject_handle *handles;
+static uint64_t handles_bytes, peak_bytes;
+static atomic_uint_fast64_t started, last_started_ns;
 
-static void
-nothing(hwt_timeout timeout, void *arg)
+SUBJECT_TASK(memory_task, arg)
 {
-	(void)timeout;
 	(void)arg;
+	atomic_store_explicit(
+	    &last_started_ns, perf_now_ns(), memory_order_relaxed);
+	atomic_fetch_add(&started, 1);
 }
 
-/* The first boundary after the last timeout was scheduled is at most a tick
- * away, and one tick after that the worker must have taken over what there was.
- */
-static void
-wait_for_tick(void)
+/* The number in kB in a line of a file of /proc. */
+static uint64_t
+read_kb(const char *path, const char *name)
 {
-	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
-}
+	size_t length = strlen(name);
+	FILE *file = fopen(path, "r");
+	uint64_t value = UINT64_MAX;
+	char line[256];
 
-static int
-run_case(const struct load *load)
-{
-	struct hwt_options options = {.tick_ns = tick_ns};
-	uint64_t rss_bytes, i, delay_ns = HWT_SEC(3600);
-	struct hwt_stats stats;
-	double by_rss, by_stats;
-	struct hwt *timer;
-
-	perf_must(
-	    !hwt_create(&timer, &options) && !hwt_start(timer), "hwt_create");
-	perf_must(!hwt_read_stats(timer, &stats), "hwt_read_stats");
-	rss_bytes = perf_rss_bytes();
-	for (i = 0; i < load->count; i++) {
-		if (load->spread_ns)
-			delay_ns =
-			    HWT_SEC(3600) + i * (load->spread_ns / load->count);
-		perf_must(
-		    !hwt_new_timeout(timer, NULL, nothing, NULL, delay_ns),
-		    "hwt_new_timeout");
+	if (!file) {
+		fprintf(stderr, "perf: %s cannot be read\n", path);
+		exit(2);
 	}
-	wait_for_tick();
-	by_rss = (double)(perf_rss_bytes() - rss_bytes);
-	perf_must(!hwt_read_stats(timer, &stats), "hwt_read_stats");
-	by_stats = (double)stats.memory_bytes;
-	by_rss /= (double)load->count;
-	by_stats /= (double)load->count;
-	printf("%8" PRIu64 " timeouts, delays %-19s %5.1f bytes each by RSS, "
-	       "%5.1f by memory_bytes",
-	    load->count,
-	    load->spread_ns ? "spread over an hour:" : "the same:", by_rss,
-	    by_stats);
-	if (load->bounded)
-		printf(", bound %d%s, aim %d%s", BOUND_BYTES,
-		    by_rss > BOUND_BYTES ? " MISSED" : "", AIM_BYTES,
-		    by_rss > AIM_BYTES ? " missed" : "");
-	printf("\n");
-	fflush(stdout);
-	return load->bounded && by_rss > BOUND_BYTES;
+	while (value == UINT64_MAX && fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, length))
+			value = strtoull(line + length, NULL, 10);
+	perf_must(value != UINT64_MAX, "reading what memory there is");
+	fclose(file);
+	return value;
 }
 
-/* A fresh process for each, so that none finds the memory of another. */
-static bool
-run_case_alone(const struct load *load)
+static uint64_t
+rss_bytes(void)
 {
-	pid_t child = fork();
-	int status = 0;
+	return 1024 * read_kb("/proc/self/smaps_rollup", "Rss:");
+}
 
-	perf_must(child >= 0, "fork");
-	if (!child)
-		_exit(run_case(load));
-	perf_must(waitpid(child, &status, 0) == child, "waitpid");
-	perf_must(WIFEXITED(status) && WEXITSTATUS(status) < 2, "a case");
-	return !WEXITSTATUS(status);
+static void
+need_memory(uint64_t count)
+{
+	uint64_t there = 1024 * read_kb("/proc/meminfo", "MemAvailable:");
+
+	if (count > there / BYTES_EXPECTED)
+		perf_skip("%" PRIu64 " timeouts may need %" PRIu64
+			  " MiB, and %" PRIu64 " MiB are there",
+		    count, count * BYTES_EXPECTED >> 20, there >> 20);
+}
+
+/* All of it is resident from the start. */
+static void
+map_handles(uint64_t count)
+{
+	handles_bytes = count * sizeof(*handles);
+	handles = mmap(NULL, handles_bytes, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	perf_must(handles != MAP_FAILED, "mmap");
+}
+
+static void
+unmap_handles(void)
+{
+	perf_must(!munmap(handles, handles_bytes), "munmap");
+}
+
+/* Sleeps; a subject without a thread has its turns meanwhile. */
+static void
+pass(uint64_t until_ns)
+{
+	uint64_t now_ns;
+
+	while (SUBJECT_SINGLE && (now_ns = perf_now_ns()) < until_ns) {
+		subject_turn(subject);
+		perf_sleep_until_ns(now_ns + PERF_STEP_NS);
+	}
+	perf_sleep_until_ns(until_ns);
+}
+
+/* The first boundary after the last call is a tick away at most, and one tick
+ * after that the worker must have taken over what there was. */
+static void
+pass_ticks(void)
+{
+	pass(perf_now_ns() + 2 * load.tick_ns);
+}
+
+static void
+schedule(uint64_t number, uint64_t delay_ns)
+{
+	perf_must(subject_schedule(
+		      subject, &handles[number], memory_task, NULL, delay_ns),
+	    "scheduling");
+	if (number % TURN_CALLS == 0)
+		subject_turn(subject);
+}
+
+static void
+cancel_all(uint64_t count)
+{
+	uint64_t i;
+
+	for (i = 0; i < count; i++) {
+		subject_cancel(subject, handles[i]);
+		if (i % TURN_CALLS == 0)
+			subject_turn(subject);
+	}
+}
+
+static void
+run_pending(void)
+{
+	uint64_t before, i;
+	double growth;
+
+	map_handles(load.count);
+	subject = subject_create(load.tick_ns, load.count);
+	before = rss_bytes();
+	for (i = 0; i < load.count; i++)
+		schedule(i, HWT_SEC(3600) + i * (load.spread_ns / load.count));
+	pass_ticks();
+	growth = (double)rss_bytes() - (double)before;
+	perf_metric("bytes", "bytes", growth / (double)load.count);
+	perf_metric("rss_mib", "MiB", growth / 1048576);
+	cancel_all(load.count);
+	subject_destroy(subject);
+	unmap_handles();
+}
+
+static void
+warm_up(void)
+{
+	uint64_t i;
+
+	map_handles(WARM_UP);
+	for (i = 0; i < WARM_UP; i++)
+		schedule(i, HWT_SEC(3600));
+	pass_ticks();
+	cancel_all(WARM_UP);
+	pass_ticks();
+	unmap_handles();
+}
+
+/* Gives the moment at which the last has ended. */
+static uint64_t
+end_by_cancel(void)
+{
+	uint64_t i;
+
+	for (i = 0; i < load.ended; i++)
+		schedule(i, HWT_SEC(3600));
+	pass_ticks();
+	peak_bytes = rss_bytes() - handles_bytes;
+	cancel_all(load.ended);
+	return perf_now_ns();
+}
+
+/* Their deadlines are set, so that what is scheduled last has the shorter
+ * delays. */
+static uint64_t
+end_by_running(void)
+{
+	uint64_t due_ns = perf_now_ns() + HWT_SEC(1) + 2 * load.tick_ns +
+	    load.ended * FIRED_CALL_NS;
+	uint64_t i, until_ns;
+
+	for (i = 0; i < load.ended; i++) {
+		until_ns = due_ns + i % FIRED_SPREAD_MS * HWT_MS(1);
+		schedule(i, until_ns - perf_now_ns());
+	}
+	perf_must(perf_now_ns() < due_ns && !atomic_load(&started),
+	    "scheduling all before the first is due");
+	peak_bytes = rss_bytes() - handles_bytes;
+	while (atomic_load(&started) < load.ended) {
+		pass(perf_now_ns() + HWT_MS(10));
+		perf_must(perf_now_ns() < due_ns + HWT_SEC(PATIENCE_S),
+		    "starting every task");
+	}
+	return atomic_load(&last_started_ns);
+}
+
+static void
+run_ended(void)
+{
+	double before, after;
+	uint64_t ended_ns, scheduled_ns;
+
+	subject = subject_create(load.tick_ns, load.ended);
+	warm_up();
+	before = (double)rss_bytes();
+	map_handles(load.ended);
+	scheduled_ns = perf_now_ns();
+	ended_ns = load.fired ? end_by_running() : end_by_cancel();
+	/* Handles of what has run may hold memory: that ends now. */
+	if (load.fired && SUBJECT_STALE_SAFE)
+		cancel_all(load.ended);
+	unmap_handles();
+	pass(ended_ns + HWT_SEC(1));
+	after = (double)rss_bytes();
+	perf_metric("rss_after_ratio", "ratio", after / before);
+	perf_metric("rss_before_mib", "MiB", before / 1048576);
+	perf_metric("rss_peak_mib", "MiB", (double)peak_bytes / 1048576);
+	perf_metric("rss_after_mib", "MiB", after / 1048576);
+	perf_metric("ended_s", "s", (double)(ended_ns - scheduled_ns) / 1e9);
+	subject_destroy(subject);
 }
 
 int
 main(int argc, char **argv)
 {
-	uint64_t count = perf_option(argc, argv, "count", 0);
-	struct load loads[] = {{100000, 0, false},
-	    {100000, HWT_SEC(3600), false}, {1000000, 0, true},
-	    {1000000, HWT_SEC(3600), true}};
-	bool kept = true;
-	unsigned i;
-
-	perf_header("How many bytes does a pending timeout take?");
-	for (i = 0; i < 4; i++) {
-		if (count)
-			loads[i].count = count;
-		if (!count || i < 2)
-			kept &= run_case_alone(&loads[i]);
-	}
-	return kept || !perf_flag(argc, argv, "--check") ? 0 : 1;
+	perf_about(argc, argv, subject_version());
+	perf_known(argc, argv, "count spread_s ended fired tick_ms seed");
+	load.count = perf_option(argc, argv, "count", 1000000);
+	load.spread_ns = HWT_SEC(perf_option(argc, argv, "spread_s", 0));
+	load.ended = perf_option(argc, argv, "ended", 0);
+	load.fired = perf_option(argc, argv, "fired", 0);
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	perf_must(load.count && load.tick_ns, "reading the options");
+	need_memory(load.ended ? load.ended : load.count);
+	if (load.ended)
+		run_ended();
+	else
+		run_pending();
+	return 0;
 }
