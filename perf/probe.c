@@ -2,216 +2,253 @@
 /*
  * Do timeouts stay on time, and memory flat, beside producers at full speed?
  *
- * Producers schedule and cancel the oldest of 1024 outstanding timeouts as
+ * Producers schedule and cancel the oldest of their outstanding timeouts as
  * fast as they can. Beside them a probe of 200 ms is scheduled every 50 ms. A
  * control thread does nothing but sleep from one millisecond to the next, and
- * its largest lag is what the machine itself took away. No probe may be early,
- * none later than two ticks plus that lag; and RSS at the end may be at most
- * 1.1 times that after 2 seconds.
+ * its largest lag is what the machine itself took away.
  *
- *   probe [producers=2] [seconds=10] [outstanding=1024] [tick_ms=100] [--check]
+ *   producers=2       threads. A subject that is for one thread alone has one,
+ *                     which schedules the probes as well
+ *   outstanding=1024  timeouts of each
+ *   seconds=10        3 or more: RSS at the end is told as a multiple of that
+ *                     after 2 s
+ *   tick_ms=100  seed=1 (no lots are drawn)
+ *
+ * late_beyond_ms: by how much the latest probe was later than two ticks and the
+ * control thread's largest lag; below 0, it was not.
  */
-#include "perf.h"
+#include "perf/perf.h"
+#include SUBJECT
 
 enum {
 	PROBE_EVERY_MS = 50,
 	PROBE_DELAY_MS = 200,
-	RSS_AFTER_S = 2
+	RSS_AFTER_S = 2,
+	PATIENCE_MS = 1000,
+	BATCH = 512
 };
 
 struct probe {
-	uint64_t asked_ns, started_ns;
-	atomic_bool started;
+	subject_handle handle;
+	uint64_t asked_ns;
+	atomic_uint_fast64_t started_ns;
 };
 
-static struct hwt *timer;
-static uint64_t outstanding;
+struct producer {
+	subject_handle *ring;
+	uint64_t place, pairs;
+	pthread_t thread;
+};
+
+static struct {
+	uint64_t producers, outstanding, seconds, tick_ns;
+} load;
+
+static struct subject *subject;
+static struct probe *probes;
+static uint64_t probe_count, begun_ns;
 static atomic_bool quit;
-static atomic_uint_fast64_t pairs_total, lag_max_ns;
 
-static void
-nothing(hwt_timeout timeout, void *arg)
+SUBJECT_TASK(never_due, arg)
 {
-	(void)timeout;
 	(void)arg;
+	perf_must(false, "keeping what was not due from running");
 }
 
-static void *
-producer_thread(void *unused)
-{
-	hwt_timeout *ring = calloc(outstanding, sizeof(*ring));
-	uint64_t pairs = 0, place;
-
-	(void)unused;
-	perf_must(ring, "calloc");
-	for (; !atomic_load_explicit(&quit, memory_order_relaxed); pairs++) {
-		place = pairs % outstanding;
-		if (ring[place].id)
-			hwt_cancel(timer, ring[place]);
-		perf_must(!hwt_new_timeout(
-			      timer, &ring[place], nothing, NULL, HWT_SEC(30)),
-		    "hwt_new_timeout");
-	}
-	atomic_fetch_add(&pairs_total, pairs);
-	free(ring);
-	return NULL;
-}
-
-static void *
-control_thread(void *unused)
-{
-	uint64_t step_ns = perf_now_ns(), lag_ns, lag_max = 0;
-
-	(void)unused;
-	while (!atomic_load(&quit)) {
-		step_ns += HWT_MS(1);
-		perf_sleep_until_ns(step_ns);
-		lag_ns = perf_now_ns() - step_ns;
-		if (lag_ns > lag_max)
-			lag_max = lag_ns;
-		if (lag_ns > HWT_MS(1))
-			step_ns += lag_ns;
-	}
-	atomic_store(&lag_max_ns, lag_max);
-	return NULL;
-}
-
-static void
-probe_task(hwt_timeout timeout, void *arg)
+SUBJECT_TASK(probe_task, arg)
 {
 	struct probe *probe = arg;
 
-	(void)timeout;
-	probe->started_ns = perf_now_ns();
-	atomic_store(&probe->started, true);
+	atomic_store(&probe->started_ns, perf_now_ns());
 }
 
-/* Schedules the probes one after the other, and tells RSS after RSS_AFTER_S
- * seconds and at the end. */
 static void
-run_probes(struct probe *probes, unsigned count, uint64_t rss_bytes[2])
+schedule(subject_handle *handle)
 {
-	uint64_t begun_ns = perf_now_ns();
-	unsigned early = RSS_AFTER_S * 1000 / PROBE_EVERY_MS;
+	perf_must(
+	    subject_schedule(subject, handle, never_due, NULL, HWT_SEC(30)),
+	    "scheduling");
+}
+
+static void
+producer_fill(struct producer *producer)
+{
+	uint64_t i;
+
+	producer->ring = calloc(load.outstanding, sizeof(*producer->ring));
+	perf_must(producer->ring, "calloc");
+	for (i = 0; i < load.outstanding; i++)
+		schedule(&producer->ring[i]);
+}
+
+static void
+producer_run(struct producer *producer)
+{
+	subject_handle *handle;
 	unsigned i;
 
-	for (i = 0; i < count; i++) {
-		if (i == early)
-			rss_bytes[0] = perf_rss_bytes();
+	for (i = 0; i < BATCH; i++) {
+		handle = &producer->ring[producer->place];
+		if (++producer->place == load.outstanding)
+			producer->place = 0;
+		subject_cancel(subject, *handle);
+		schedule(handle);
+	}
+	producer->pairs += BATCH;
+	subject_turn(subject);
+}
+
+static void
+producer_empty(struct producer *producer)
+{
+	uint64_t i;
+
+	for (i = 0; i < load.outstanding; i++)
+		subject_cancel(subject, producer->ring[i]);
+	free(producer->ring);
+}
+
+static void *
+producer_thread(void *arg)
+{
+	struct producer *producer = arg;
+
+	producer_fill(producer);
+	while (!atomic_load_explicit(&quit, memory_order_relaxed))
+		producer_run(producer);
+	producer_empty(producer);
+	return NULL;
+}
+
+/* Of a subject for one thread: that thread. */
+static void
+await(uint64_t until_ns, struct producer *producer)
+{
+	if (!SUBJECT_SINGLE) {
+		perf_sleep_until_ns(until_ns);
+		return;
+	}
+	while (perf_now_ns() < until_ns)
+		producer_run(producer);
+}
+
+static void
+run_probes(struct producer *producer, double rss_mib[2])
+{
+	uint64_t i;
+
+	for (i = 0; i < probe_count; i++) {
+		if (i == RSS_AFTER_S * 1000 / PROBE_EVERY_MS)
+			rss_mib[0] = (double)perf_rss_bytes() / 1048576;
 		probes[i].asked_ns = perf_now_ns();
-		perf_must(!hwt_new_timeout(timer, NULL, probe_task, &probes[i],
-			      HWT_MS(PROBE_DELAY_MS)),
-		    "hwt_new_timeout");
-		perf_sleep_until_ns(
-		    begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1));
+		perf_must(subject_schedule(subject, &probes[i].handle,
+			      probe_task, &probes[i], HWT_MS(PROBE_DELAY_MS)),
+		    "scheduling a probe");
+		await(begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1), producer);
 	}
-	rss_bytes[1] = perf_rss_bytes();
+	rss_mib[1] = (double)perf_rss_bytes() / 1048576;
+	await(perf_now_ns() + HWT_MS(PROBE_DELAY_MS) + 2 * load.tick_ns +
+		HWT_MS(PATIENCE_MS),
+	    producer);
 }
 
-static int
-compare(const void *left, const void *right)
+static void
+tell(uint64_t lag_max_ns)
 {
-	const int64_t *a = left, *b = right;
+	static struct perf_histogram late;
+	uint64_t i, due_ns, started_ns, early = 0, lost = 0;
+	double beyond_ns;
 
-	return (*a > *b) - (*a < *b);
-}
-
-/* Lateness of each probe, sorted; the last ones get a second of patience. */
-static int64_t *
-latenesses(struct probe *probes, unsigned count)
-{
-	int64_t *late_ns = calloc(count, sizeof(*late_ns));
-	unsigned i;
-
-	perf_must(late_ns, "calloc");
-	perf_sleep_until_ns(perf_now_ns() + HWT_SEC(1));
-	for (i = 0; i < count; i++) {
-		late_ns[i] = INT64_MAX;
-		if (atomic_load(&probes[i].started))
-			late_ns[i] = (int64_t)(probes[i].started_ns -
-			    probes[i].asked_ns - HWT_MS(PROBE_DELAY_MS));
+	for (i = 0; i < probe_count; i++) {
+		due_ns = probes[i].asked_ns + HWT_MS(PROBE_DELAY_MS);
+		started_ns = atomic_load(&probes[i].started_ns);
+		if (!started_ns)
+			lost++;
+		else if (started_ns < due_ns)
+			early++;
+		else
+			perf_histogram_add(&late, started_ns - due_ns);
 	}
-	qsort(late_ns, count, sizeof(*late_ns), compare);
-	return late_ns;
+	beyond_ns = (double)late.max_ns - (double)(2 * load.tick_ns) -
+	    (double)lag_max_ns;
+	perf_metric("late_beyond_ms", "ms", beyond_ns / 1e6);
+	perf_metric_lateness("late", &late);
+	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
+	perf_metric("early", "count", (double)early);
+	perf_metric("lost", "count", (double)lost);
+	perf_metric("tick_ms", "ms", (double)load.tick_ns / 1e6);
 }
 
-static bool
-report(const int64_t *late_ns, unsigned count, uint64_t tick_ns,
-    const uint64_t rss_bytes[2])
+static uint64_t
+join_producers(struct producer *producers)
 {
-	static const double ranks[] = {0, 0.5, 0.9, 0.99, 1};
-	static const char *const names[] = {"min", "p50", "p90", "p99", "max"};
-	int64_t lag_ns = (int64_t)atomic_load(&lag_max_ns);
-	int64_t bound_ns = (int64_t)(2 * tick_ns) + lag_ns, late;
-	double growth = (double)rss_bytes[1] / (double)rss_bytes[0];
-	bool kept;
-	unsigned i;
+	uint64_t pairs = 0, i;
 
-	for (i = 0; i < 5; i++) {
-		late = late_ns[(unsigned)(ranks[i] * (count - 1))];
-		printf("  %s %.3f ms (%.2f ticks)\n", names[i],
-		    (double)late / 1e6, (double)late / (double)tick_ns);
-	}
-	kept = late_ns[0] >= 0 && late_ns[count - 1] <= bound_ns;
-	printf("  bounds: 0 and 2 ticks + %.3f ms, the control thread's "
-	       "largest lag: %s\n",
-	    (double)lag_ns / 1e6, kept ? "kept" : "MISSED");
-	printf("RSS %.1f MiB after %d s, %.1f MiB at the end: %.3f times, "
-	       "bound 1.1: %s\n",
-	    (double)rss_bytes[0] / 1048576, RSS_AFTER_S,
-	    (double)rss_bytes[1] / 1048576, growth,
-	    growth <= 1.1 ? "kept" : "MISSED");
-	return kept && growth <= 1.1;
-}
-
-static bool
-run(unsigned producers, uint64_t tick_ns, uint64_t seconds)
-{
-	unsigned count = (unsigned)(seconds * 1000 / PROBE_EVERY_MS);
-	struct probe *probes = calloc(count, sizeof(*probes));
-	pthread_t *threads = calloc(producers + 1, sizeof(*threads));
-	uint64_t rss_bytes[2] = {1, 1}, cpu_ns = perf_cpu_ns();
-	int64_t *late_ns;
-	bool kept;
-	unsigned i;
-
-	perf_must(probes && threads, "calloc");
-	for (i = 0; i <= producers; i++)
-		perf_must(!pthread_create(&threads[i], NULL,
-			      i ? producer_thread : control_thread, NULL),
-		    "pthread_create");
-	run_probes(probes, count, rss_bytes);
-	late_ns = latenesses(probes, count);
 	atomic_store(&quit, true);
-	for (i = 0; i <= producers; i++)
-		pthread_join(threads[i], NULL);
-	cpu_ns = perf_cpu_ns() - cpu_ns;
-	printf("%u producers, %" PRIu64 " s: %.1f million pairs, CPU %.1f ns "
-	       "per pair\n%u probes of %d ms, later than asked by\n",
-	    producers, seconds, (double)pairs_total / 1e6,
-	    (double)cpu_ns / (double)pairs_total, count, PROBE_DELAY_MS);
-	kept = report(late_ns, count, tick_ns, rss_bytes);
-	free(late_ns);
-	free(threads);
-	free(probes);
-	return kept;
+	for (i = 0; i < load.producers; i++) {
+		if (SUBJECT_SINGLE)
+			producer_empty(&producers[i]);
+		else
+			pthread_join(producers[i].thread, NULL);
+		pairs += producers[i].pairs;
+	}
+	return pairs;
+}
+
+static void
+run(void)
+{
+	struct producer *producers = calloc(load.producers, sizeof(*producers));
+	struct perf_control control;
+	uint64_t cpu_ns = perf_cpu_ns(), pairs, i;
+	double rss_mib[2] = {1, 1};
+
+	perf_must(producers, "calloc");
+	perf_control_start(&control);
+	begun_ns = perf_now_ns();
+	for (i = 0; i < load.producers; i++) {
+		if (SUBJECT_SINGLE)
+			producer_fill(&producers[i]);
+		else
+			perf_must(!pthread_create(&producers[i].thread, NULL,
+				      producer_thread, &producers[i]),
+			    "pthread_create");
+	}
+	run_probes(producers, rss_mib);
+	perf_control_stop(&control);
+	pairs = join_producers(producers);
+	cpu_ns = perf_cpu_ns() - cpu_ns - control.cpu_ns;
+	tell(control.lag_max_ns);
+	perf_metric("rss_growth_ratio", "ratio", rss_mib[1] / rss_mib[0]);
+	perf_metric("rss_mib", "MiB", rss_mib[1]);
+	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)pairs);
+	perf_metric("pairs", "count", (double)pairs);
+	for (i = 0; SUBJECT_STALE_SAFE && i < probe_count; i++)
+		subject_cancel(subject, probes[i].handle);
+	free(producers);
 }
 
 int
 main(int argc, char **argv)
 {
-	struct hwt_options options = {0};
-	uint64_t seconds = perf_option(argc, argv, "seconds", 10);
-	bool kept;
-
-	options.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	outstanding = perf_option(argc, argv, "outstanding", 1024);
-	perf_must(seconds > RSS_AFTER_S && outstanding, "options");
-	perf_header("Do timeouts stay on time, and memory flat, beside "
-		    "producers at full speed?");
-	perf_must(!hwt_create(&timer, &options), "hwt_create");
-	kept = run((unsigned)perf_option(argc, argv, "producers", 2),
-	    options.tick_ns, seconds);
-	perf_must(!hwt_stop(timer, NULL) && !hwt_destroy(timer), "hwt_destroy");
-	return kept || !perf_flag(argc, argv, "--check") ? 0 : 1;
+	perf_about(argc, argv, subject_version());
+	perf_known(argc, argv, "producers outstanding seconds tick_ms seed");
+	load.producers = perf_option(argc, argv, "producers", 2);
+	load.outstanding = perf_option(argc, argv, "outstanding", 1024);
+	load.seconds = perf_option(argc, argv, "seconds", 10);
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	perf_must(load.producers && load.outstanding && load.tick_ns &&
+		load.seconds > RSS_AFTER_S,
+	    "reading the options");
+	if (SUBJECT_SINGLE)
+		load.producers = 1;
+	probe_count = load.seconds * 1000 / PROBE_EVERY_MS;
+	probes = calloc(probe_count, sizeof(*probes));
+	perf_must(probes, "calloc");
+	subject = subject_create(
+	    load.tick_ns, load.producers * load.outstanding + probe_count);
+	run();
+	subject_destroy(subject);
+	free(probes);
+	return 0;
 }
