@@ -41,7 +41,8 @@ public final class Pair {
 	private static void meet() {
 		try {
 			barrier.await();
-		} catch (InterruptedException | BrokenBarrierException trouble) {
+		} catch (InterruptedException |
+		    BrokenBarrierException trouble) {
 			throw new IllegalStateException(trouble);
 		}
 	}
