@@ -13,7 +13,8 @@
  *
  * The worker's CPU is that of the process, less that of the thread that
  * schedules, by its own clock. A single-threaded subject's loop is turned by
- * that thread: there the whole process is counted.
+ * that thread: there the whole process is counted. A far one that starts is a
+ * stray.
  */
 #define _GNU_SOURCE
 #include "perf/loads.h"
@@ -28,7 +29,9 @@ enum {
 	BUCKETS = 512,
 	TURN_EVERY = 1024,
 	/* Timeouts scheduled at a time; then the thread sleeps. */
-	BATCHES_A_SECOND = 1000
+	BATCHES_A_SECOND = 1000,
+	/* What has not started that long after its time is lost. */
+	PATIENCE_S = 30
 };
 
 static const uint64_t far_min_ns = HWT_MIN(30), far_spread_ns = HWT_MIN(30);
@@ -150,6 +153,20 @@ near_traffic(uint64_t seconds, struct figures *figures)
 	    ((double)counted_ns / 1e9);
 }
 
+/* The last ones get their second, and then some patience. */
+static void
+await_near(void)
+{
+	uint64_t due_ns = perf_now_ns() + near_spread_ns, now_ns = due_ns;
+
+	wait_until_ns(due_ns);
+	while (atomic_load(&started) < run.near_count &&
+	    now_ns < due_ns + HWT_SEC(PATIENCE_S)) {
+		now_ns += HWT_MS(10);
+		wait_until_ns(now_ns);
+	}
+}
+
 static struct subject *
 create(uint64_t tick_ns, uint64_t capacity, uint64_t buckets)
 {
@@ -177,9 +194,7 @@ measure(uint64_t far, uint64_t tick_ns, uint64_t buckets, uint64_t seconds)
 	wait_until_ns(perf_now_ns() + 2 * tick_ns + HWT_MS(500) + 100 * far);
 	figures.far_bytes = perf_rss_bytes() - rss_bytes;
 	near_traffic(seconds, &figures);
-	/* The last ones get their second, and one of patience. */
-	wait_until_ns(
-	    perf_now_ns() + near_spread_ns + 2 * tick_ns + HWT_SEC(1));
+	await_near();
 	subject_destroy(run.subject);
 	return figures;
 }

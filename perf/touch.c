@@ -7,7 +7,7 @@
  * The table of handles is walked at random, by the thread that made them all or
  * by several at once. One connection of a hundred has fallen silent: it is
  * never touched, and must be told of. The others are touched until that has
- * happened, and must not.
+ * happened, and must not: a task of theirs that starts is a stray.
  *
  * The floor is the subject of that name: the same table, the same random
  * numbers, and then one atomic addition to a cache line of its own.
@@ -49,7 +49,9 @@ enum {
 	THREADS_MAX = 64,
 	/* A prime above all numbers of connections: neighbours in the table are
 	 * none in the library's memory. */
-	STRIDE_PRIME = 1000000007
+	STRIDE_PRIME = 1000000007,
+	/* What has not started that long after its time is lost. */
+	PATIENCE_S = 30
 };
 
 typedef uint64_t __attribute__((may_alias)) handle_word;
@@ -325,8 +327,7 @@ sweep(void)
 static void
 keep_alive(void)
 {
-	uint64_t end_ns =
-	    perf_now_ns() + run.limit_ns + 2 * run.tick_ns + HWT_SEC(2);
+	uint64_t end_ns = perf_now_ns() + run.limit_ns + HWT_SEC(PATIENCE_S);
 	uint64_t silent = run.connections - run.live;
 	uint64_t touched_ns = run.filled_ns, begun_ns = perf_now_ns(), now_ns;
 	uint64_t wall_ns = begun_ns;
@@ -372,7 +373,6 @@ tell_silent(void)
 	perf_metric_lateness("late", &late);
 	perf_metric("early", "count", (double)atomic_load(&early));
 	perf_metric("lost", "count", (double)lost);
-	perf_metric("strays", "count", (double)atomic_load(&strays));
 }
 
 /* All private memory that is there, in huge pages; what does not fill one
@@ -458,6 +458,7 @@ main(int argc, char **argv)
 		tell_silent();
 		drop_silent();
 	}
+	perf_metric("strays", "count", (double)atomic_load(&strays));
 	subject_destroy(run.subject);
 	free(run.handles);
 	free(run.silent);

@@ -247,9 +247,8 @@ public final class Burst {
 		Common.print("collections", "count", collections);
 		Common.print("early", "count", early);
 		Common.print("lost", "count", Math.max(0, count - started));
-		Common.must(early == 0 && started == count &&
-		    strays.get() == 0,
-		    "early, lost, or more starts than timeouts");
+		Common.print("strays", "count",
+		    strays.get() + Math.max(0, started - count));
 	}
 
 	public static void main(String[] arguments) {

@@ -176,9 +176,6 @@ impl Table {
 		late.print_late();
 		print("early", "count", early as f64);
 		print("lost", "count", lost as f64);
-		let strays = self.strays.load(Ordering::SeqCst);
-		print("strays", "count", strays as f64);
-		must(early == 0 && lost == 0, "early, or lost");
 	}
 }
 
@@ -301,5 +298,5 @@ pub fn run(options: &Options, runtime: &Runtime) {
 		table.report_silent();
 	}
 	let strays = table.strays.load(Ordering::SeqCst);
-	must(strays == 0, "one that was alive was told of");
+	print("strays", "count", strays as f64);
 }
