@@ -176,18 +176,38 @@ final class Common {
 		}
 	}
 
-	/** A thread's folder in /proc, found by its name. */
+	/** A thread's folder in /proc, found by its name, which it has a while
+	 * after its start. */
 	static Path task(String name) {
+		long end = now() + 10 * SECOND;
+		Path task;
+
+		while ((task = taskNow(name)) == null) {
+			must(now() < end, "no thread named " + name);
+			sleepUntil(now() + MS);
+		}
+		return task;
+	}
+
+	private static Path taskNow(String name) {
 		try (DirectoryStream<Path> tasks =
 		    Files.newDirectoryStream(TASKS)) {
 			for (Path task : tasks)
-				if (Files.readString(task.resolve("comm"))
-				    .trim().equals(name))
+				if (nameOf(task).equals(name))
 					return task;
+			return null;
 		} catch (IOException trouble) {
 			throw new IllegalStateException(trouble);
 		}
-		throw new IllegalStateException("no thread named " + name);
+	}
+
+	/** Empty: the thread is gone. */
+	private static String nameOf(Path task) {
+		try {
+			return Files.readString(task.resolve("comm")).trim();
+		} catch (IOException trouble) {
+			return "";
+		}
 	}
 
 	/** How often the thread has gone to sleep, and so been woken. */
