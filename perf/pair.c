@@ -23,7 +23,7 @@
  *   handoff=1         for each producer another thread cancels; handles go
  *                     there through a bounded ring of blocks
  *   pairs=0           of each producer, 0: no limit
- *   seconds=1         whichever of the two comes first
+ *   seconds=1         whichever of the two comes first, but after one batch
  *   pace=0            pairs a second of all producers together, in batches, one
  *                     each millisecond; 0: as fast as they can. The sleeping
  *                     counts
@@ -56,7 +56,9 @@ enum {
 	BLOCKS = 4,
 	STEPS_PER_S = 1000,
 	PROBE_EVERY_MS = 50,
-	PROBE_DELAY_MS = 200
+	PROBE_DELAY_MS = 200,
+	/* A probe that has not started so long after the window is lost. */
+	PATIENCE_S = 30
 };
 
 static struct {
@@ -247,7 +249,8 @@ cancel_block(struct caller *caller, const subject_handle *block, uint64_t count)
 	}
 }
 
-/* How many pairs the pace still asks for in this millisecond; 0: it is kept. */
+/* How many pairs the pace still asks for in this millisecond; 0: it is kept. A
+ * loop would sleep here, and know the time when it wakes up. */
 static uint64_t
 behind_pace(const struct caller *caller, uint64_t now_ns)
 {
@@ -257,10 +260,12 @@ behind_pace(const struct caller *caller, uint64_t now_ns)
 	if (target > caller->calls)
 		return target - caller->calls;
 	perf_sleep_until_ns(caller->begun_ns + step * PERF_STEP_NS);
+	subject_turn(caller->subject);
 	return 0;
 }
 
-/* How many pairs come next; 0: the end. */
+/* How many pairs come next; 0: the end. Each caller makes one batch at least:
+ * one that gets no processor extends the window. */
 static uint64_t
 next_batch(const struct caller *caller)
 {
@@ -268,7 +273,8 @@ next_batch(const struct caller *caller)
 
 	while (!batch) {
 		now_ns = perf_now_ns();
-		if ((double)(now_ns - caller->begun_ns) >= load.seconds * 1e9)
+		if (caller->calls &&
+		    (double)(now_ns - caller->begun_ns) >= load.seconds * 1e9)
 			return 0;
 		batch = load.pace ? behind_pace(caller, now_ns) : BATCH;
 	}
@@ -360,7 +366,9 @@ pairs_thread(void *arg)
 	wait_for_begin(caller);
 	while ((batch = next_batch(caller))) {
 		make_pairs(caller, batch);
-		subject_turn(caller->subject);
+		/* What is paced turns when it has slept. */
+		if (batch == BATCH)
+			subject_turn(caller->subject);
 	}
 	pthread_barrier_wait(&ended);
 	pthread_barrier_wait(&ended);
@@ -439,6 +447,20 @@ run_probes(struct probe *probes, uint64_t count, uint64_t begun_ns)
 	}
 }
 
+/* On a machine that is busy the last may be late. */
+static void
+await_probes(struct probe *probes, uint64_t count)
+{
+	uint64_t end_ns = perf_now_ns() + HWT_SEC(PATIENCE_S), i = 0;
+
+	while (i < count && perf_now_ns() < end_ns) {
+		if (atomic_load(&probes[i].started_ns))
+			i++;
+		else
+			perf_sleep_until_ns(perf_now_ns() + PERF_STEP_NS);
+	}
+}
+
 /* When all have had their time: it may free what they hold. */
 static void
 drop_probes(struct probe *probes, uint64_t count)
@@ -510,6 +532,7 @@ measure(struct probe *probes, uint64_t probe_number)
 		window.wakeups = wakeups() - window.wakeups;
 	window.whole_ns = perf_now_ns() - begun_ns;
 	window.rss_mib = (double)perf_rss_bytes() / 1048576;
+	await_probes(probes, probe_number);
 	pthread_barrier_wait(&ended);
 	return window;
 }
@@ -639,7 +662,6 @@ run(void)
 	if (!SUBJECT_SINGLE)
 		subject_destroy(shared);
 	judge_outcomes(refused);
-	perf_must(pairs, "making one pair");
 	tell(&window, pairs, &times);
 	if (load.probe)
 		tell_probes(probes, probe_number, control.lag_max_ns);
