@@ -41,8 +41,10 @@
 enum {
 	STEPS_PER_S = 1000,
 	GUARD_NS = 20000000,
-	/* What may start late and is not lost yet. */
-	PATIENCE_NS = 1000000000
+	/* Time after the last deadline for what must not start any more; and
+	 * for what has not started yet, before it is lost. */
+	LATE_MS = 500,
+	PATIENCE_S = 30
 };
 
 enum outcome {
@@ -207,14 +209,38 @@ run_scheduling(void)
 	return step;
 }
 
+static bool
+is_missing(struct life *life)
+{
+	return (life->outcome == PENDING || life->outcome == REFUSED) &&
+	    !has_started(life);
+}
+
+/* Turns until that time. Gives the first step after it. */
+static uint64_t
+run_until_ns(uint64_t until_ns, uint64_t step)
+{
+	while (perf_now_ns() < until_ns)
+		run_step(step++);
+	return step;
+}
+
+/* When the last is due, each has been cancelled that is to be. */
 static void
 run_rest(uint64_t step)
 {
-	uint64_t end_ns = last_due_ns + 2 * load.tick_ns + PATIENCE_NS;
+	uint64_t end_ns = last_due_ns + HWT_SEC(PATIENCE_S), i = 0;
 
-	while (perf_now_ns() < end_ns)
+	step = run_until_ns(
+	    last_due_ns + 2 * load.tick_ns + HWT_MS(LATE_MS), step);
+	while (step <= calendar_last)
 		run_step(step++);
-	perf_must(step > calendar_last, "cancelling the last");
+	while (i < count && perf_now_ns() < end_ns) {
+		if (is_missing(&lives[i]))
+			run_step(step++);
+		else
+			i++;
+	}
 }
 
 struct outcomes {

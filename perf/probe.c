@@ -24,7 +24,8 @@ enum {
 	PROBE_EVERY_MS = 50,
 	PROBE_DELAY_MS = 200,
 	RSS_AFTER_S = 2,
-	PATIENCE_MS = 1000,
+	/* A probe that has not started that long after its time is lost. */
+	PATIENCE_S = 30,
 	BATCH = 512
 };
 
@@ -133,6 +134,19 @@ await(uint64_t until_ns, struct producer *producer)
 }
 
 static void
+await_probes(struct producer *producer)
+{
+	uint64_t end_ns = perf_now_ns() + HWT_SEC(PATIENCE_S), i = 0;
+
+	while (i < probe_count && perf_now_ns() < end_ns) {
+		if (atomic_load(&probes[i].started_ns))
+			i++;
+		else
+			await(perf_now_ns() + PERF_STEP_NS, producer);
+	}
+}
+
+static void
 run_probes(struct producer *producer, double rss_mib[2])
 {
 	uint64_t i;
@@ -147,9 +161,7 @@ run_probes(struct producer *producer, double rss_mib[2])
 		await(begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1), producer);
 	}
 	rss_mib[1] = (double)perf_rss_bytes() / 1048576;
-	await(perf_now_ns() + HWT_MS(PROBE_DELAY_MS) + 2 * load.tick_ns +
-		HWT_MS(PATIENCE_MS),
-	    producer);
+	await_probes(producer);
 }
 
 static void
