@@ -26,6 +26,8 @@
 #define SUBJECT_SINGLE (!LIBEVENT_MT)
 #define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
+/* Rescheduling leaves the handle as it is, from two threads at once, too. */
+#define SUBJECT_KEEPS_HANDLE LIBEVENT_MT
 
 /* 1: a task may start before its delay has passed. Its clock is
  * coarse. */

@@ -16,6 +16,8 @@
 #define SUBJECT_SINGLE 0
 #define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
+/* Rescheduling leaves the handle as it is, from two threads at once, too. */
+#define SUBJECT_KEEPS_HANDLE 1
 
 #include <pthread.h>
 #include <stdbool.h>
