@@ -26,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,7 +44,6 @@
 
 enum {
 	PERF_SKIPPED = 77,
-	PERF_ROUNDS_MAX = 101,
 	/* One call in so many is timed. */
 	PERF_SAMPLED = 64,
 	/* The histogram: each octave has so many buckets, 1 % apart at most. */
@@ -53,12 +51,6 @@ enum {
 	PERF_OCTAVES = 40,
 	/* The control thread sleeps from one to the next. */
 	PERF_STEP_NS = 1000000
-};
-
-/* The figures of one case, one for each round. */
-struct perf_rounds {
-	double value[PERF_ROUNDS_MAX];
-	unsigned count;
 };
 
 static inline void
@@ -119,60 +111,6 @@ perf_sleep_until_ns(uint64_t until_ns)
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL))
 		continue;
-}
-
-static inline void
-perf_print_processor(void)
-{
-	char line[256], *model;
-	FILE *info = fopen("/proc/cpuinfo", "r");
-
-	while (info && fgets(line, sizeof(line), info)) {
-		if (strncmp(line, "model name", 10) != 0)
-			continue;
-		model = strchr(line, ':');
-		if (!model)
-			break;
-		model[strcspn(model, "\n")] = 0;
-		printf("machine   %s", model + 2);
-		fclose(info);
-		return;
-	}
-	if (info)
-		fclose(info);
-	printf("machine   unknown processor");
-}
-
-static inline void
-perf_header(const char *question)
-{
-	struct utsname system;
-
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("%s\n\n", question);
-	uname(&system);
-	perf_print_processor();
-	printf(", %ld of %ld cores, %s, %s %s\n", sysconf(_SC_NPROCESSORS_ONLN),
-	    sysconf(_SC_NPROCESSORS_CONF), system.machine, system.sysname,
-	    system.release);
-#ifdef __clang__
-	printf("compiler  clang %s\n", __clang_version__);
-#else
-	printf("compiler  gcc %s\n", __VERSION__);
-#endif
-	printf("flags     %s\n", HWT_CFLAGS);
-	printf("library   hwt %s\n\n", hwt_version());
-}
-
-static inline bool
-perf_flag(int argc, char **argv, const char *name)
-{
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strcmp(argv[i], name))
-			return true;
-	return false;
 }
 
 /* The number after "name=" among the arguments. */
@@ -501,47 +439,6 @@ perf_control_stop(struct perf_control *control)
 {
 	atomic_store(&control->quit, true);
 	pthread_join(control->thread, NULL);
-}
-
-static inline void
-perf_add(struct perf_rounds *rounds, double value)
-{
-	perf_must(rounds->count < PERF_ROUNDS_MAX, "too many rounds");
-	rounds->value[rounds->count++] = value;
-}
-
-static inline int
-perf_compare(const void *left, const void *right)
-{
-	const double *a = left, *b = right;
-
-	return (*a > *b) - (*a < *b);
-}
-
-/* Element of the sorted rounds: 0 the least, 1 the median, 2 the greatest. */
-static inline double
-perf_rank(const struct perf_rounds *rounds, unsigned rank)
-{
-	struct perf_rounds sorted = *rounds;
-
-	perf_must(sorted.count, "at least one round");
-	qsort(
-	    sorted.value, sorted.count, sizeof(sorted.value[0]), perf_compare);
-	return sorted.value[rank * (sorted.count - 1) / 2];
-}
-
-static inline double
-perf_median(const struct perf_rounds *rounds)
-{
-	return perf_rank(rounds, 1);
-}
-
-/* "median (min..max)" */
-static inline void
-perf_print_rounds(const struct perf_rounds *rounds)
-{
-	printf("%7.1f (%.1f..%.1f)", perf_rank(rounds, 1), perf_rank(rounds, 0),
-	    perf_rank(rounds, 2));
 }
 
 #endif
