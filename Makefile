@@ -226,8 +226,7 @@ endif
 # first word of its subjects' names; what is not listed needs nothing.
 subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
 	'^.define SUBJECT_NAME' /dev/null $(wildcard perf/subject/*.h)))
-own_subjects := $(filter hwt hwt_relaxed mutex_wheel mutex_wheel_adaptive \
-	floor,$(subjects))
+own_subjects := $(filter hwt hwt_relaxed mutex_wheel,$(subjects))
 peer_of = $(firstword $(subst _, ,$1))
 peer_header_libevent := event2/event.h
 peer_libs_libevent := -levent_core -levent_pthreads
@@ -252,12 +251,15 @@ peer_there = $(if $(peer_header_$1),$(shell \
 # What is built.
 libraries := build/plain/libhwt.a build/plain/libhwt.so
 # perf_built WAY: what needs no peer. Peers are looked for when perf is built.
+# The floor is one of touch alone.
 perf_built = $(perf_alone:%.c=build/$1/%) $(perf_files:%.c=build/$1/%) \
 	$(foreach subject,$(own_subjects), \
-	$(perf_loads:%.c=build/$1/%/$(subject)))
+	$(perf_loads:%.c=build/$1/%/$(subject))) \
+	$(if $(filter floor,$(subjects)),build/$1/perf/touch/floor)
 perf_programs := $(call perf_built,plain)
 ifneq ($(filter perf perf-full build/plain/perf/%,$(MAKECMDGOALS)),)
-peer_programs := $(foreach subject,$(filter-out $(own_subjects),$(subjects)), \
+peer_programs := $(foreach subject, \
+	$(filter-out floor $(own_subjects),$(subjects)), \
 	$(if $(call peer_there,$(call peer_of,$(subject))), \
 	$(perf_loads:%.c=build/plain/%/$(subject))))
 endif
