@@ -72,8 +72,9 @@ ifneq ($(filter check,$(MAKECMDGOALS)),)
 export WERROR := 1
 endif
 
-# demo or check alone use all cores, unless -j says otherwise.
-ifneq ($(filter demo check,$(MAKECMDGOALS)),)
+# demo, check or perf alone use all cores, unless -j says otherwise; what is
+# measured is one program at a time.
+ifneq ($(filter demo check perf perf-full,$(MAKECMDGOALS)),)
 ifeq ($(words $(MAKECMDGOALS))$(filter -j%,$(MAKEFLAGS)),1)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
@@ -119,13 +120,11 @@ random := $(wildcard test/random/*.c)
 # The suite model has the parts of the program model but for its main.
 random_parts := $(filter-out test/random/model.c,$(random))
 faults := $(wildcard test/faults/*.c)
-# Those of perf that include a SUBJECT are built once for each. A folder of it
-# that has a main.c is a program for each of its other files.
-perf := $(wildcard perf/*.c)
+# What perf measures is built once for each SUBJECT. A folder of it that has a
+# main.c is a program for each of its other files.
+perf_loads := $(wildcard perf/*.c)
 perf_mains := $(wildcard perf/*/main.c)
 perf_files := $(filter-out $(perf_mains),$(wildcard $(perf_mains:main.c=*.c)))
-perf_loads := $(if $(perf),$(shell grep -l '^.include SUBJECT' $(perf)))
-perf_alone := $(filter-out $(perf_loads),$(perf))
 examples := $(wildcard examples/*.c)
 fuzz_parts := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
 	$(wildcard test/random/checker*.c)
@@ -250,18 +249,22 @@ peer_there = $(if $(peer_header_$1),$(shell \
 
 # What is built.
 libraries := build/plain/libhwt.a build/plain/libhwt.so
-# perf_built WAY: what needs no peer. Peers are looked for when perf is built.
-# The floor is one of touch alone.
-perf_built = $(perf_alone:%.c=build/$1/%) $(perf_files:%.c=build/$1/%) \
+# perf_built WAY: what make check has, which needs no peer. The floor is one of
+# touch alone.
+perf_built = $(perf_files:%.c=build/$1/%) \
 	$(foreach subject,$(own_subjects), \
 	$(perf_loads:%.c=build/$1/%/$(subject))) \
 	$(if $(filter floor,$(subjects)),build/$1/perf/touch/floor)
 perf_programs := $(call perf_built,plain)
-ifneq ($(filter perf perf-full build/plain/perf/%,$(MAKECMDGOALS)),)
-peer_programs := $(foreach subject, \
-	$(filter-out floor $(own_subjects),$(subjects)), \
+# What is to be measured says what is built for it, as far as it can be. Those
+# of perf/peer are built by programs of their own.
+ifneq ($(filter perf perf-full,$(MAKECMDGOALS)),)
+wanted_full := $(if $(filter perf-full,$(MAKECMDGOALS)),--full)
+wanted := $(shell perf/run --list $(wanted_full) $(PERF))
+wanted_programs := $(filter $(wanted),$(perf_programs) \
+	$(foreach subject,$(filter-out $(own_subjects),$(subjects)), \
 	$(if $(call peer_there,$(call peer_of,$(subject))), \
-	$(perf_loads:%.c=build/plain/%/$(subject))))
+	$(perf_loads:%.c=build/plain/%/$(subject)))))
 endif
 example_programs := $(example_mains:%.c=build/plain/%)
 soak_programs := $(soak:%.c=build/plain/%) build/plain/test/random/model
@@ -353,8 +356,9 @@ coverage := build/cov/hwt-test $(stress:%.c=build/cov/%,20) \
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@test/coverage/run $(coverage)
 
-perf perf-full: $(perf_programs) $(peer_programs)
-	@for build in $(wildcard perf/peer/*/build); do \
+perf perf-full: $(wanted_programs)
+	@for build in $(sort $(foreach peer,$(notdir $(wanted)), \
+		$(wildcard perf/peer/$(peer)/build))); do \
 		$(told) nice $$build build/plain || :; done
 	@perf/run $(if $(filter perf-full,$@),--full) $(PERF)
 
@@ -473,10 +477,6 @@ build/asan/test/fuzz/replay: $(fuzz_parts:%.c=build/asan/%.o) \
 		build/asan/test/fuzz/replay.o build/asan/libhwt.a
 	$(call say,LD)
 	$(Q)$(call link,asan) -o $@ $^ $(call libs,asan)
-
-$(perf_alone:%.c=build/plain/%): %: %.o build/plain/libhwt.a
-	$(call say,LD)
-	$(Q)$(call link,plain) -o $@ $^ $(LDLIBS)
 
 $(foreach file,$(perf_files),$(eval \
 	$(file:%.c=build/plain/%): build/plain/$(dir $(file))main.o))
