@@ -449,10 +449,10 @@ main(int argc, char **argv)
 		make_huge();
 	/* A worker takes what is new over. */
 	wait_until_ns(perf_now_ns() + 2 * run.tick_ns + HWT_MS(10));
-	perf_metric(
-	    "rss_mib", "MiB", (double)(perf_rss_bytes() - rss_bytes) / 1048576);
+	rss_bytes = perf_rss_bytes() - rss_bytes;
 	pin(0);
 	measure(perf_option(argc, argv, "touches", 4000000));
+	perf_metric("rss_mib", "MiB", (double)rss_bytes / 1048576);
 	if (!SUBJECT_FLOOR && perf_option(argc, argv, "fire", 1)) {
 		keep_alive();
 		tell_silent();
