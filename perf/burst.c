@@ -21,7 +21,7 @@
  * the last start, for each timeout, less what the bystanders' own threads take
  * in that time, by their clocks. That they are on another processor shows in
  * what they cost the others in misses, not in how much is taken off: so what is
- * set as a target for CPU goes by bystanders=0. Of a subject that may be early
+ * set as a target for CPU goes by bystanders=0. Of a worker that may be early
  * the window begins 20 ms before the deadline.
  *
  * All have one deadline, so that none is early when the first start is not.
@@ -29,7 +29,6 @@
  */
 #define _GNU_SOURCE
 #include <poll.h>
-#include <semaphore.h>
 
 #include "perf/loads.h"
 #include SUBJECT
@@ -50,7 +49,7 @@ enum {
 	TURN_EVERY = 1024,
 	/* So much before the deadline the quiet time ends, and the burst
 	 * begins. */
-	AHEAD_MS = SUBJECT_MAY_BE_EARLY ? 20 : 1
+	AHEAD_MS = SUBJECT_MAY_BE_EARLY && !SUBJECT_SINGLE ? 20 : 1
 };
 
 enum phase {
@@ -82,14 +81,16 @@ static struct {
 	uint64_t count, unsure, task_ns, due_ns, clock_cost_ns;
 	unsigned bystanders;
 	struct bystander *bystander;
-	sem_t over;
+	/* Where bystanders wait until their clocks have been read. */
+	pthread_barrier_t ended;
 } run;
 
 static atomic_int phase;
 static atomic_uint_fast64_t started, strays;
-/* Written by the first and the last start. */
+/* Written by the first and the last start; then over is set. */
 static uint64_t first_ns, last_ns;
 static struct cpu cpu_begun, cpu_ended;
+static atomic_bool over;
 
 /* User and system time of one thread, also of one that is running. */
 static uint64_t
@@ -133,7 +134,7 @@ note_last(void)
 	last_ns = perf_now_ns();
 	cpu_ended = read_cpu();
 	atomic_store(&phase, PHASE_END);
-	sem_post(&run.over);
+	atomic_store(&over, true);
 }
 
 static void
@@ -204,6 +205,7 @@ bystander_thread(void *arg)
 	for (i = 0; i < RING; i++)
 		bystander_schedule(&bystander->ring[i]);
 	bystander_pairs(bystander);
+	pthread_barrier_wait(&run.ended);
 	for (i = 0; i < RING; i++)
 		subject_cancel(run.subject, bystander->ring[i]);
 	return NULL;
@@ -353,20 +355,20 @@ age_begin(uint64_t seed, uint64_t tick_ns)
 	return handles;
 }
 
-/* Until all have started, or should have for long. */
+/* Until all have started, or should have for long. A loop of a single-threaded
+ * subject would sleep until they are due. */
 static void
 await_last(void)
 {
 	uint64_t end_ns = run.due_ns + HWT_SEC(PATIENCE_S);
 
-	while (atomic_load(&started) < run.count && perf_now_ns() < end_ns) {
-		if (loop_turn())
-			continue;
-		if (!sem_trywait(&run.over))
-			break;
-		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
-	}
+	if (SUBJECT_SINGLE)
+		perf_sleep_until_ns(run.due_ns);
+	while (!atomic_load(&over) && perf_now_ns() < end_ns)
+		if (!loop_turn())
+			perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
 	atomic_store(&phase, PHASE_END);
+	pthread_barrier_wait(&run.ended);
 }
 
 /* For those that are unsure or lost, and what would start twice. */
@@ -393,6 +395,7 @@ bystanders_begin(void)
 	run.bystander =
 	    aligned_alloc(64, (run.bystanders + 1) * sizeof(*run.bystander));
 	perf_must(run.bystander, "aligned_alloc");
+	pthread_barrier_init(&run.ended, NULL, run.bystanders + 1);
 	memset(run.bystander, 0, run.bystanders * sizeof(*run.bystander));
 	for (i = 0; i < run.bystanders; i++)
 		perf_must(!pthread_create(&run.bystander[i].thread, NULL,
@@ -437,7 +440,7 @@ tell(void)
 	uint64_t more = starts > all ? starts - all : 0;
 	bool early = starts && first_ns < run.due_ns;
 
-	if (starts >= run.count)
+	if (atomic_load(&over))
 		tell_burst();
 	if (run.bystanders) {
 		tell_bystanders("by", PHASE_BURST);
@@ -446,6 +449,20 @@ tell(void)
 	perf_metric("early", "count", early);
 	perf_metric("lost", "count", (double)(all + more - starts));
 	perf_metric("strays", "count", (double)(more + atomic_load(&strays)));
+}
+
+/* A thread that was held up finds that the burst has begun already, or is over:
+ * then CPU counts from the quiet time on, in which little is done but by the
+ * bystanders. */
+static void
+begin_burst(void)
+{
+	struct cpu cpu = read_cpu();
+	int quiet = PHASE_QUIET;
+
+	if (!atomic_load(&started))
+		cpu_begun = cpu;
+	atomic_compare_exchange_strong(&phase, &quiet, PHASE_BURST);
 }
 
 static void
@@ -464,9 +481,9 @@ measure(uint64_t tick_ns, subject_handle *aged)
 	perf_must(quiet_ns + HWT_MS(200) < run.due_ns,
 	    "scheduling all in time: lead_ms is too short; that");
 	atomic_store(&phase, PHASE_QUIET);
-	perf_sleep_until_ns(run.due_ns - HWT_MS(AHEAD_MS));
-	atomic_store(&phase, PHASE_BURST);
 	cpu_begun = read_cpu();
+	perf_sleep_until_ns(run.due_ns - HWT_MS(AHEAD_MS));
+	begin_burst();
 	await_last();
 	await_rest(tick_ns);
 }
@@ -509,7 +526,6 @@ main(int argc, char **argv)
 	perf_about(argc, argv, subject_version());
 	read_load(argc, argv);
 	run.clock_cost_ns = perf_clock_cost_ns();
-	sem_init(&run.over, 0, 0);
 	created_ns = perf_now_ns();
 	run.subject =
 	    create(tick_ns, 3 * run.count + run.bystanders * (RING + 1),
