@@ -3,15 +3,17 @@
  * What callers do to timeouts: schedule, cancel, reschedule, look.
  *
  * SCHEDULING takes a free record from the thread's cache, fills it, publishes
- * its word by a compare-and-swap, and queues an entry for the worker unless
- * one is there already. CANCELLING a timeout that the worker has not placed is
- * one compare-and-swap, and the record goes back into the cache. So a timeout
- * that is cancelled within the tick never reaches the worker at all.
+ * its word by a compare-and-swap, and queues an entry for the worker, unless
+ * one is there already, or one in a bucket will do (publish_placed). CANCELLING
+ * a timeout is one compare-and-swap, and the record goes back into the cache,
+ * wherever its entries are. So a timeout that is cancelled within the tick
+ * never reaches the worker at all, and the next one of the same record may not
+ * either.
  *
  * Which interleavings exist between callers:
  *
  *   cancel against cancel       one compare-and-swap wins; the other finds
- *                               FREE, CANCELLED or REVOKED: -ENOENT.
+ *                               FREE or REVOKED: -ENOENT.
  *   cancel against reschedule   both change the word's pair: one of them is
  *                               first. A reschedule that comes second finds the
  *                               generation changed.
@@ -25,9 +27,9 @@
  *                               sweeps the records. Published before the sweep
  *                               comes by: given back, and the call returns 0,
  *                               also when its push failed. After: the call
- *                               finds the queue closed or, where ENQUEUED was
- *                               set and it need not push, the gate, and
- *                               retracts.
+ *                               finds the queue closed or, where it need not
+ *                               push (ENQUEUED was set, or an entry in a bucket
+ *                               will do), the gate, and retracts.
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
@@ -157,9 +159,8 @@ call_worker(struct hwt *timer, struct pair_value due)
 	uint64_t due_ns = due.deadline_ns + ((due.word & FLAG_AFTER) != 0);
 	uint64_t before_ns;
 
-	/* A cancelled one is to be freed; a relaxed one's delay is running. */
-	if (word_state(due.word) == STATE_CANCELLED ||
-	    (due.word & FLAG_RELATIVE))
+	/* Its delay is running. */
+	if (due.word & FLAG_RELATIVE)
 		due_ns = 0;
 	do {
 		/* E:asleep fence */
@@ -177,6 +178,16 @@ call_worker(struct hwt *timer, struct pair_value due)
 	futex_wake_one(&timer->wake_sequence);
 }
 
+/* A worker that sleeps for long is called where so many end that memory may be
+ * spare. */
+void
+timer_free_record(struct hwt *timer, uint32_t index)
+{
+	if (record_free(timer, cache_of(timer), index) &&
+	    !(timer->flags & HWT_MANUAL))
+		call_worker(timer, (struct pair_value){0, 0});
+}
+
 static int
 enqueue(struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
 {
@@ -190,8 +201,7 @@ static bool
 needs_worker(uint64_t word)
 {
 	return word_state(word) == STATE_QUEUED ||
-	    word_state(word) == STATE_PLACED ||
-	    word_state(word) == STATE_CANCELLED;
+	    word_state(word) == STATE_PLACED;
 }
 
 /* Between setting ENQUEUED and pushing, this thread may have been overtaken:
@@ -227,10 +237,51 @@ timer_retract(struct record *record, uint64_t id)
 
 	do {
 		word = pair_word(&record->pair);
-		if (!word_matches(word, id) || word_state(word) != STATE_QUEUED)
+		if (!word_matches(word, id) ||
+		    (word_state(word) != STATE_QUEUED &&
+			word_state(word) != STATE_PLACED))
 			return false;
 	} while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	return true;
+}
+
+/* Asked for with the same deadline, at once is the next boundary: AFTER. */
+static bool
+is_earlier(struct pair_value due, struct pair_value than)
+{
+	if (due.deadline_ns != than.deadline_ns)
+		return due.deadline_ns < than.deadline_ns;
+	return (than.word & FLAG_AFTER) && !(due.word & FLAG_AFTER);
+}
+
+/* Fills a free record in at one stroke, where the entry that it has in a bucket
+ * from its last use comes soon enough: then the worker need not be told. */
+static bool
+publish_placed(struct record *record, struct pair_value next)
+{
+	struct pair_value old = pair_load(&record->pair);
+
+	if (!(old.word & FLAG_BUCKETED) || (old.word & FLAG_ENQUEUED) ||
+	    (next.word & FLAG_RELATIVE) || is_earlier(next, old))
+		return false;
+	next.word |= STATE_PLACED | FLAG_BUCKETED;
+	/* E:word release */
+	return pair_cas(&record->pair, old, next);
+}
+
+/* The same for any record: it is QUEUED. Returns the word that it had. */
+static uint64_t
+publish_queued(struct record *record, struct pair_value next)
+{
+	uint64_t old = pair_word(&record->pair);
+
+	next.word |= STATE_QUEUED | FLAG_ENQUEUED | (old & FLAG_BUCKETED);
+	/* The worker may clear both flags meanwhile: E:word release */
+	while (!pair_publish(&record->pair, old, next)) {
+		old = pair_word(&record->pair);
+		next.word &= ~FLAG_BUCKETED | old;
+	}
+	return old;
 }
 
 /* Fills a free record in; from here on it is anybody's. 0, or -ESHUTDOWN and
@@ -241,31 +292,34 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
     hwt_timeout *handle)
 {
 	struct record *record = record_at(&timer->store, index);
-	uint64_t old = pair_word(&record->pair);
-	uint64_t id = word_id(old, index);
+	uint64_t id = word_id(pair_word(&record->pair), index);
 	struct pair_value next = due;
-	int error;
+	uint64_t old = 0;
+	bool placed;
+	int error = 0;
 
 	record->task = spec->task;
 	record->arg = spec->arg;
-	record->executor = spec->executor;
+	aptr_store_release(&record->executor, spec->executor);
 	record->period_ns = spec->period_ns;
 	if (handle != NULL)
 		handle->id = id;
-	next.word |= (id & ~INDEX_MASK) | STATE_QUEUED | FLAG_ENQUEUED |
-	    (spec->period_ns > 0 ? FLAG_PERIODIC : 0);
-	/* The worker may clear ENQUEUED meanwhile: E:word release */
-	while (!pair_publish(&record->pair, old, next))
-		old = pair_word(&record->pair);
+	next.word |=
+	    (id & ~INDEX_MASK) | (spec->period_ns > 0 ? FLAG_PERIODIC : 0);
+	placed = publish_placed(record, next);
+	if (!placed) {
+		old = publish_queued(record, next);
+		next.word |= STATE_QUEUED;
+	}
 	/* E:closed fence */
-	if ((old & FLAG_ENQUEUED) && !in_batch &&
+	if ((placed || (old & FLAG_ENQUEUED)) && !in_batch &&
 	    a64_load_seq(&timer->gate) != 1)
 		error = -ESHUTDOWN;
-	else
+	else if (!placed)
 		error = timer_notify(timer, cache, index, old, next);
 	if (error == 0 || !timer_retract(record, id))
 		return 0;
-	record_free(timer, cache_of(timer), index);
+	timer_free_record(timer, index);
 	return error;
 }
 
@@ -354,12 +408,12 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 
 	while (first != 0) {
 		index = first;
-		first = (uint32_t)record_at(&timer->store, index)->batch_link;
-		record_free(timer, cache, index);
+		first = record_at(&timer->store, index)->node_next;
+		(void)record_free(timer, cache, index);
 	}
 }
 
-/* All the records that a batch needs, linked through their batch_link, or
+/* All the records that a batch needs, linked through their node_next, or
  * none. */
 static int
 batch_alloc(
@@ -373,7 +427,7 @@ batch_alloc(
 		index = record_alloc(timer, cache, &error);
 		if (index == 0)
 			break;
-		record_at(&timer->store, index)->batch_link = *first;
+		record_at(&timer->store, index)->node_next = *first;
 		*first = index;
 	}
 	if (count > 0)
@@ -412,7 +466,7 @@ batch_publish(struct hwt *timer, uint32_t first, uint64_t base_ns, size_t count,
 		    deadline_new(timer, base_ns, specs[i].delay_ns);
 		struct cache *cache = cache_of(timer);
 
-		first = (uint32_t)record_at(&timer->store, index)->batch_link;
+		first = record_at(&timer->store, index)->node_next;
 		cache_count(cache, &cache->accepted, 1);
 		(void)timer_publish(timer, cache, index, &specs[i], due, true,
 		    timeouts != NULL ? &timeouts[i] : NULL);
@@ -498,34 +552,15 @@ record_word(const struct hwt *timer, uint64_t id, struct record **record)
 	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
 }
 
+/* Its entries stay where they are, in the queue or in a bucket. */
 static int
-cancel_queued(
+cancel_pending(
     struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
 {
-	struct cache *cache;
-
 	if (!pair_cas_word(&record->pair, word, word_freed(word)))
 		return -EAGAIN;
-	cache = cache_of(timer);
-	record_free(timer, cache, index);
-	count_cancelled(timer, cache);
-	return 0;
-}
-
-static int
-cancel_placed(
-    struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
-{
-	struct pair_value next = {
-	    .word = (word & ~INDEX_MASK) | STATE_CANCELLED | FLAG_ENQUEUED};
-	struct cache *cache;
-
-	if (!pair_cas_word(&record->pair, word, next.word))
-		return -EAGAIN;
-	cache = cache_of(timer);
-	count_cancelled(timer, cache);
-	/* A closed queue has nobody behind it who could use the record. */
-	(void)timer_notify(timer, cache, index, word, next);
+	timer_free_record(timer, index);
+	count_cancelled(timer, cache_of(timer));
 	return 0;
 }
 
@@ -568,10 +603,8 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 			return -ENOENT;
 		switch (word_state(*before)) {
 		case STATE_QUEUED:
-			result = cancel_queued(timer, record, *before, index);
-			break;
 		case STATE_PLACED:
-			result = cancel_placed(timer, record, *before, index);
+			result = cancel_pending(timer, record, *before, index);
 			break;
 		case STATE_HANDED:
 			result = cancel_handed(timer, record, *before);
@@ -656,7 +689,7 @@ reschedule_placed(struct hwt *timer, struct record *record,
 	struct pair_value next = moved(seen, due);
 
 	/* Later: the worker finds out when it comes to the old place. */
-	if (due.deadline_ns >= seen.deadline_ns)
+	if (!is_earlier(due, seen))
 		return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
 	next.word |= FLAG_ENQUEUED;
 	if (!pair_cas(&record->pair, seen, next))

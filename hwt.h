@@ -29,9 +29,10 @@
  *                    timeouts, never the rate of calls.
  *   quiet            Nothing pending: no wake-up at all. Otherwise none before
  *                    the earliest deadline, but one per superseded earliest
- *                    deadline and one per long sleep for the first call that
- *                    leaves work. A producer makes at most one wake-up call
- *                    per sleep.
+ *                    deadline, one per long sleep for the first call that
+ *                    leaves work, and, when many thousand timeouts have ended,
+ *                    one or two to give their memory back. A producer makes at
+ *                    most one wake-up call per sleep.
  *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are
  *                    skipped by arithmetic and due ones run in tick order.
  *   tick-order       Tasks of an earlier tick are handed over before those of
@@ -181,9 +182,9 @@ struct hwt_clock {
 };
 
 /* Tells the thread that turns a manual timer that the wait which it got from
- * hwt_next_wakeup has become too long: for an earlier deadline, or to release
- * the record of a cancelled timeout. Called from any thread, inside the call
- * that makes it so. It must not call the timer. hwt_stop does not call it. */
+ * hwt_next_wakeup has become too long for an earlier deadline. Called from any
+ * thread, inside the call that makes it so. It must not call the timer.
+ * hwt_stop does not call it. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
@@ -217,7 +218,7 @@ struct hwt_options {
 	 * length must be below 2^63. */
 	uint64_t tick_ns;
 	/* The wheel's length: 1 .. 2^30, rounded up to a power of two; 0: 512.
-	 * 8 bytes each. */
+	 * 24 bytes each. */
 	uint32_t ticks_per_wheel;
 	/* HWT_MANUAL, HWT_RELAXED. */
 	uint32_t flags;
@@ -306,8 +307,8 @@ struct hwt_stats {
 	 * tick and at least once per 16 timeouts. Element k counts lateness in
 	 * [2^k, 2^(k+1)) ns; 0 counts in element 0. */
 	uint64_t lateness_ns_max, lateness_ns_histogram[64];
-	/* Memory in use for records, queues and wheel, at its highest so far:
-	 * what has ended is kept for reuse. */
+	/* Memory for records, queues and wheel. What has ended is kept for
+	 * reuse; after a peak, most of it goes back to the system. */
 	uint64_t memory_bytes;
 	uint64_t reserved[16];
 };

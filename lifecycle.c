@@ -257,6 +257,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 static void
 timer_free(struct hwt *timer)
 {
+	trim_destroy(timer);
 	mpsc_pool_destroy(&timer->pool);
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
@@ -393,14 +394,8 @@ sweep_record(struct record *record)
 	return true;
 }
 
-static uint32_t
-next_index(uint32_t index)
-{
-	return ++index % SLAB_RECORDS == 0 ? index + 1 : index;
-}
-
-/* Step 5. Records that are carved later have no ENQUEUED: their callers must
- * push, and are refused. */
+/* Step 5. Records that are carved later, or taken from blank pages, are neither
+ * ENQUEUED nor BUCKETED: their callers must push, and are refused. */
 static void
 stop_sweep(struct hwt *timer)
 {
@@ -409,7 +404,8 @@ stop_sweep(struct hwt *timer)
 	uint64_t count = 0;
 	uint32_t index;
 
-	for (index = 1; index < end; index = next_index(index)) {
+	for (index = trim_skip_blank(store, 1, end); index < end;
+	     index = trim_skip_blank(store, index + 1, end)) {
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
@@ -599,6 +595,7 @@ bool
 hwt_unprocessed_next(
     struct hwt_unprocessed *unprocessed, struct hwt_timeout_info *info)
 {
+	const struct record_store *store;
 	const struct hwt *timer;
 	const struct record *record;
 	struct pair_value seen;
@@ -609,15 +606,17 @@ hwt_unprocessed_next(
 	timer = (const struct hwt *)(uintptr_t)unprocessed->private_words[0];
 	if (timer == NULL || !process_owns(timer->epoch))
 		return false;
+	store = &timer->store;
+	end = a32_load_acquire(&store->carved);
 	index = (uint32_t)unprocessed->private_words[1];
-	end = a32_load_acquire(&timer->store.carved);
-	for (; index < end; index = next_index(index)) {
-		record = record_at(&timer->store, index);
+	for (index = trim_skip_blank(store, index, end); index < end;
+	     index = trim_skip_blank(store, index + 1, end)) {
+		record = record_at(store, index);
 		seen = pair_load(&record->pair);
 		if (word_state(seen.word) == STATE_UNPROCESSED)
 			break;
 	}
-	unprocessed->private_words[1] = index < end ? next_index(index) : end;
+	unprocessed->private_words[1] = index < end ? index + 1 : end;
 	if (index >= end)
 		return false;
 	memset(info, 0, sizeof(*info));
@@ -626,7 +625,7 @@ hwt_unprocessed_next(
 	info->arg = record->arg;
 	info->remaining_ns = remaining_at_stop(timer, seen);
 	info->period_ns = record->period_ns;
-	info->executor = record->executor;
+	info->executor = aptr_load_acquire(&record->executor);
 	return true;
 }
 

@@ -65,6 +65,10 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		return -EOWNERDEAD;
 	if (tasks_started != NULL)
 		*tasks_started = timer->worker.tasks_started - before;
+	/* At once: who turns it may not come back soon, and records are held
+	 * meanwhile. */
+	while (worker_sweep(timer) || worker_trim(timer))
+		continue;
 	turn_end(timer);
 	return 0;
 }
@@ -91,6 +95,8 @@ wait_of(struct hwt *timer)
 	for (tries = 0; tries < 3; tries++) {
 		(void)worker_drain(timer);
 		cache_flush(timer, cache_of(timer));
+		if (worker_has_dead(timer))
+			wheel_sweep_all(&timer->wheel);
 		if (worker_announce(timer, &until_ns))
 			return until(timer, until_ns);
 	}

@@ -24,8 +24,8 @@
  * index can be taken, or after it, and the producer is told.
  *
  * INVARIANTS
- *   1. A slot is 0 or holds an index that was not taken; a segment in the pool
- *      holds only zeros, but for the pool's link in its first slot.
+ *   1. A slot is 0 or holds an index that was not taken; in a segment in the
+ *      pool, all are 0.
  *   2. A segment goes back to the pool when all its slots were taken and the
  *      consumer has left it, which it does only when it is not the tail.
  *   3. Segments: as many as full ones that wait, and two per queue, and one
@@ -38,6 +38,10 @@
  * reused and is full at the tail again may still succeed with its
  * compare-and-swap. That is as good as any: it then is the tail's successor.
  *
+ * Segments in the pool are linked in a table beside them. So one that is free
+ * can be given back to the system: it is blank then, and the pool's last choice
+ * before one that was never used.
+ *
  * COST. A push is one atomic addition and one store. A pop is one load, one
  * store, in sequence.
  *
@@ -48,8 +52,8 @@
  *              mpsc_extend, acquired by mpsc_end. All changes of tail are
  *              read-modify-writes, so that the release reaches the consumer
  *              through those that follow it.
- *   E:segment  an emptied segment, release in pool_put, acquired in pool_get.
- *              As with batches in record.c, a tag guards the stack.
+ *   E:segment  an emptied segment, release in stack_push, acquired in
+ *              stack_pop. As with batches in record.c, a tag guards the stack.
  *   E:arena    an arena, release in mpsc_pool_reserve, acquired by segment_at.
  *   E:limit    the number of segments, release in mpsc_pool_reserve after the
  *              arena, acquired in pool_carve.
@@ -68,6 +72,7 @@
 #define ARENA_SEGMENTS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_SEGMENTS * sizeof(struct mpsc_segment))
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
+#define LINKS_BYTES ((size_t)ARENAS_MAX * ARENA_SEGMENTS * sizeof(a32_t))
 /* For holes and for producers that are about to extend. */
 #define SPARE MPSC_HOLES
 
@@ -105,6 +110,11 @@ mpsc_pool_create(struct mpsc_pool *pool, a64_t *memory_bytes)
 	pool->arenas = system_map(TABLE_BYTES);
 	if (pool->arenas == NULL)
 		return -ENOMEM;
+	pool->links = system_map(LINKS_BYTES);
+	if (pool->links == NULL) {
+		system_unmap(pool->arenas, TABLE_BYTES);
+		return -ENOMEM;
+	}
 	pool->memory_bytes = memory_bytes;
 	a32_store_relaxed(&pool->carved, 1); /* 0 is none */
 	return 0;
@@ -123,6 +133,7 @@ mpsc_pool_destroy(struct mpsc_pool *pool)
 		system_unmap(arena, ARENA_BYTES);
 	}
 	system_unmap(pool->arenas, TABLE_BYTES);
+	system_unmap(pool->links, LINKS_BYTES);
 }
 
 void
@@ -175,38 +186,76 @@ pool_carve(struct mpsc_pool *pool)
 	return at;
 }
 
-/* A pooled segment's successor in the pool is in its first slot, which is
- * atomic: whoever is overtaken reads it too. */
+/* 0: the stack is empty. */
 static uint32_t
-pool_get(struct mpsc_pool *pool)
+stack_pop(struct mpsc_pool *pool, a64_t *stack)
 {
-	struct mpsc_segment *segment;
 	uint64_t old, next;
 
 	do {
-		old = a64_load_acquire(&pool->free);
+		old = a64_load_acquire(stack);
 		if ((uint32_t)old == 0)
-			return pool_carve(pool);
-		segment = segment_at(pool, (uint32_t)old);
-		next = a32_load_relaxed(&segment->slot[0]);
+			return 0;
+		/* Maybe already another's: then the tag has moved on. */
+		next = a32_load_relaxed(&pool->links[(uint32_t)old]);
 		next |= old & ~(uint64_t)UINT32_MAX;
 		/* E:segment acquire */
-	} while (!a64_cas_acq_rel(&pool->free, old, next));
+	} while (!a64_cas_acq_rel(stack, old, next));
 	return (uint32_t)old;
+}
+
+static void
+stack_push(struct mpsc_pool *pool, a64_t *stack, uint32_t segment)
+{
+	uint64_t old, tag;
+
+	do {
+		old = a64_load_relaxed(stack);
+		tag = (old >> 32) + 1;
+		a32_store_relaxed(&pool->links[segment], (uint32_t)old);
+		/* E:segment release */
+	} while (!a64_cas_acq_rel(stack, old, tag << 32 | segment));
+}
+
+static uint32_t
+pool_get(struct mpsc_pool *pool)
+{
+	uint32_t segment = stack_pop(pool, &pool->free);
+
+	if (segment != 0)
+		return segment;
+	segment = stack_pop(pool, &pool->blank);
+	if (segment == 0)
+		return pool_carve(pool);
+	(void)a64_add_relaxed(pool->memory_bytes, sizeof(struct mpsc_segment));
+	return segment;
 }
 
 static void
 pool_put(struct mpsc_pool *pool, uint32_t segment)
 {
-	uint64_t old, tag;
+	stack_push(pool, &pool->free, segment);
+}
 
-	do {
-		old = a64_load_relaxed(&pool->free);
-		tag = (old >> 32) + 1;
-		a32_store_relaxed(
-		    &segment_at(pool, segment)->slot[0], (uint32_t)old);
-		/* E:segment release */
-	} while (!a64_cas_acq_rel(&pool->free, old, tag << 32 | segment));
+bool
+mpsc_pool_trim(struct mpsc_pool *pool, uint32_t segments)
+{
+	uint32_t segment;
+
+	for (; segments > 0; segments--) {
+		segment = stack_pop(pool, &pool->free);
+		if (segment == 0)
+			return false;
+		if (!system_release(segment_at(pool, segment),
+			sizeof(struct mpsc_segment))) {
+			pool_put(pool, segment);
+			return false;
+		}
+		(void)a64_add_relaxed(
+		    pool->memory_bytes, -(uint64_t)sizeof(struct mpsc_segment));
+		stack_push(pool, &pool->blank, segment);
+	}
+	return true;
 }
 
 /* The segment of old is full: makes a new one the tail, with index in its

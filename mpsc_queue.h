@@ -5,6 +5,7 @@
  *
  *   mpsc_push                    any thread
  *   mpsc_close                   any thread; for good
+ *   mpsc_pool_trim               any thread
  *   mpsc_end, mpsc_pop, mpsc_behind
  *                                one thread at a time, the consumer
  *
@@ -34,7 +35,10 @@ struct mpsc_segment {
 /* Where queues get their segments from and leave them. */
 struct mpsc_pool {
 	aptr_t *arenas;
-	_Alignas(CACHE_LINE) a64_t free; /* tag and index of the first */
+	a32_t *links; /* of a free or blank segment: the next one */
+	/* Tag and index of the first. Blank ones take no memory. */
+	_Alignas(CACHE_LINE) a64_t free;
+	a64_t blank;
 	_Alignas(CACHE_LINE) a32_t carved;
 	a32_t limit;
 	a64_t *memory_bytes;
@@ -62,10 +66,14 @@ void mpsc_pool_destroy(struct mpsc_pool *pool);
  * time. */
 bool mpsc_pool_reserve(
     struct mpsc_pool *pool, uint64_t indexes, uint32_t queues);
+/* Gives up to so many free segments back to the system. False: there are no
+ * more, or they cannot be given back. Lock-free. */
+bool mpsc_pool_trim(struct mpsc_pool *pool, uint32_t segments);
 void mpsc_queue_create(struct mpsc_queue *queue);
 
 /* Lock-free. 0; -ESHUTDOWN when closed; -ENOMEM when no segment is to be had,
- * which can only happen while other producers are in the middle of a push.
+ * which can only happen while other threads are in the middle of a push or of
+ * mpsc_pool_trim.
  * *filled: the push took the first place of another segment. */
 int mpsc_push(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t index,
     bool *filled);

@@ -3,7 +3,8 @@
  * Slabs, free records, and the caches in which threads keep them.
  *
  * Slabs of 4096 records are mapped when needed and stay until the timer is
- * destroyed. Records are carved from them in batches of 64, and then go round:
+ * destroyed; pages of them that are free may give their memory back meanwhile,
+ * see trim.c. Records are carved from slabs by pages of 64, and then go round:
  *
  *   a thread's cache <-> batches of up to 64 on a stack that all threads share
  *
@@ -14,22 +15,27 @@
  *
  * INVARIANTS
  *   1. The index of a FREE record is in exactly one place: a cache, a batch,
- *      or the hands of one thread. A record that is not FREE is in none.
+ *      a blank page, or the hands of one thread. A record that is not FREE is
+ *      in none.
  *   2. carved <= limit, and every slab below limit is in the table, with room
  *      for all its records in the wheel (wheel_reserve) and in the queues
  *      (mpsc_pool_reserve).
  *   3. Caches are there from the start, as untouched memory. A thread that
  *      exits leaves its cache to the next one, counters included.
  *
+ * A batch lies in its records: every fifth of them is a node, which has the
+ * indexes of the next four and the one of the next node. So thirteen lines are
+ * touched to pass 64 records on.
+ *
  * COST. alloc and free touch the record's index alone; once per 64, a
- * compare-and-swap on a shared word and 64 lines that will be needed anyway.
+ * compare-and-swap on a shared word and thirteen lines.
  *
  * EDGES
  *   E:slab    a slab's contents, release in store_grow by the store into the
  *             table, acquired by record_at and record_find.
  *   E:carve   limit, release in store_grow after the slab, acquired by
  *             store_carve.
- *   E:free    a batch's links and all that was done to its records, release
+ *   E:free    a batch's nodes and all that was done to its records, release
  *             in batch_push, acquired in batch_pop. The stack's head carries a
  *             tag that each push moves on: a pop that was overtaken by a pop
  *             and a push of the same batch fails. Reading the link of a batch
@@ -48,6 +54,9 @@
 
 #define TABLE_BYTES (SLABS_MAX * sizeof(aptr_t))
 #define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))
+/* Given back by caches: worth a look at whether memory is spare. */
+#define MANY_BATCHES 256u
+#define PAGES_BYTES ((size_t)2 * SLABS_MAX * sizeof(a64_t))
 
 /* SplitMix64's finalizer: a bijection that spreads every bit. */
 static uint64_t
@@ -78,14 +87,22 @@ record_store_create(struct record_store *store)
 	if (store->slabs == NULL)
 		return -ENOMEM;
 	store->caches = system_map(CACHES_BYTES);
-	if (store->caches == NULL) {
-		system_unmap(store->slabs, TABLE_BYTES);
-		return -ENOMEM;
-	}
+	if (store->caches == NULL)
+		goto free_slabs;
+	store->blank = system_map(PAGES_BYTES);
+	if (store->blank == NULL)
+		goto free_caches;
+	store->uses = store->blank + SLABS_MAX;
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	store->seed = random_seed(store);
 	store->spare.shared = true;
 	return 0;
+
+free_caches:
+	system_unmap(store->caches, CACHES_BYTES);
+free_slabs:
+	system_unmap(store->slabs, TABLE_BYTES);
+	return -ENOMEM;
 }
 
 void
@@ -102,6 +119,7 @@ record_store_destroy(struct record_store *store)
 	}
 	system_unmap(store->slabs, TABLE_BYTES);
 	system_unmap(store->caches, CACHES_BYTES);
+	system_unmap(store->blank, PAGES_BYTES);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
@@ -153,13 +171,38 @@ unlock:
 	return error;
 }
 
-/* Takes up to 64 records that were never used, their generations at random.
- * Returns how many; *first is the first. */
+/* Generations begin at random, so that a handle that is mistaken or made up
+ * hits none. */
+uint64_t
+record_first_word(const struct record_store *store, uint32_t index)
+{
+	return mix(store->seed + index) & ~INDEX_MASK;
+}
+
+uint32_t
+record_page_create(struct record_store *store, uint32_t *first)
+{
+	uint64_t used = a64_load_relaxed(&store->uses[*first >> SLAB_BITS])
+	    << INDEX_BITS;
+	uint32_t end = *first + BATCH;
+	uint32_t i;
+
+	(void)a64_add_relaxed(
+	    &store->memory_bytes, BATCH * sizeof(struct record));
+	*first += *first % SLAB_RECORDS == 0;
+	for (i = *first; i < end; i++)
+		pair_init(&record_at(store, i)->pair,
+		    record_first_word(store, i) + used);
+	return end - *first;
+}
+
+/* Takes a page of records that were never used. Returns how many; *first is the
+ * first. */
 static uint32_t
 store_carve(struct hwt *timer, uint32_t *first, int *error)
 {
 	struct record_store *store = &timer->store;
-	uint32_t at, limit, i;
+	uint32_t at, limit;
 
 	for (;;) {
 		/* E:carve acquire */
@@ -173,16 +216,11 @@ store_carve(struct hwt *timer, uint32_t *first, int *error)
 			break;
 		}
 	}
-	(void)a64_add_relaxed(
-	    &store->memory_bytes, BATCH * sizeof(struct record));
-	*first = at % SLAB_RECORDS == 0 ? at + 1 : at;
-	for (i = *first; i < at + BATCH; i++)
-		pair_init(&record_at(store, i)->pair,
-		    mix(store->seed + i) & ~INDEX_MASK);
-	return at + BATCH - *first;
+	*first = at;
+	return record_page_create(store, first);
 }
 
-/* The first record heads a chain of records through batch_link. */
+/* first is the first node of a batch. */
 static void
 batch_push(struct record_store *store, uint32_t first)
 {
@@ -197,9 +235,8 @@ batch_push(struct record_store *store, uint32_t first)
 	} while (!a64_cas_acq_rel(&store->free, old, tag << 32 | first));
 }
 
-/* The first record of a chain that is now the caller's; 0: there is none. */
-static uint32_t
-batch_pop(struct record_store *store)
+uint32_t
+record_batch_pop(struct record_store *store)
 {
 	uint64_t old, next;
 
@@ -215,17 +252,25 @@ batch_pop(struct record_store *store)
 	return (uint32_t)old;
 }
 
-/* Makes a chain of count indexes and pushes it. */
-static void
-batch_give(struct record_store *store, const uint32_t *index, uint32_t count)
+void
+record_batch_give(
+    struct record_store *store, const uint32_t *index, uint32_t count)
 {
-	uint32_t i;
+	uint32_t i, next;
 
 	if (count == 0)
 		return;
-	for (i = 0; i + 1 < count; i++)
-		record_at(store, index[i])->batch_link = index[i + 1];
-	record_at(store, index[count - 1])->batch_link = 0;
+	for (i = 0; i < count; i = next) {
+		struct record *node = record_at(store, index[i]);
+
+		next = i + 1 + NODE_RECORDS;
+		if (next > count)
+			next = count;
+		node->node_count = next - i - 1;
+		memcpy(node->node, index + i + 1,
+		    node->node_count * sizeof(node->node[0]));
+		node->node_next = next < count ? index[next] : 0;
+	}
 	batch_push(store, index[0]);
 }
 
@@ -233,15 +278,20 @@ static void
 cache_refill(struct hwt *timer, struct cache *cache, int *error)
 {
 	struct record_store *store = &timer->store;
-	uint32_t index = batch_pop(store);
+	uint32_t node = record_batch_pop(store);
 	uint32_t first = 0;
+	uint32_t index;
 
-	for (; index != 0;
-	     index = (uint32_t)record_at(store, index)->batch_link)
-		cache->slot[cache->count++] = index;
+	while (node != 0)
+		node =
+		    record_node_read(store, node, cache->slot, &cache->count);
+	for (index = 0; index < cache->count; index++)
+		__builtin_prefetch(record_at(store, cache->slot[index]));
 	if (cache->count > 0)
 		return;
-	cache->count = store_carve(timer, &first, error);
+	cache->count = trim_take_page(timer, &first);
+	if (cache->count == 0)
+		cache->count = store_carve(timer, &first, error);
 	for (index = 0; index < cache->count; index++)
 		cache->slot[index] = first + cache->count - 1 - index;
 }
@@ -256,7 +306,7 @@ alloc_uncached(struct hwt *timer, int *error)
 	cache_refill(timer, &batch, error);
 	if (batch.count == 0)
 		return 0;
-	batch_give(store, batch.slot, batch.count - 1);
+	record_batch_give(store, batch.slot, batch.count - 1);
 	return batch.slot[batch.count - 1];
 }
 
@@ -273,20 +323,28 @@ record_alloc(struct hwt *timer, struct cache *cache, int *error)
 	return cache->slot[--cache->count];
 }
 
-void
+bool
 record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 {
+	struct record_store *store = &timer->store;
+	uint32_t given = 1;
+
 	if (cache->shared) {
-		batch_give(&timer->store, &index, 1);
-		return;
+		record_batch_give(store, &index, 1);
+		/* One stands for all of its page. */
+		if (index % BATCH == 1)
+			given = 1 + a32_add_acq_rel(&store->given, 1);
+		return given % MANY_BATCHES == 0;
 	}
 	if (cache->count == CACHE_SLOTS) {
-		batch_give(&timer->store, cache->slot, BATCH);
+		record_batch_give(store, cache->slot, BATCH);
+		given = 1 + a32_add_acq_rel(&store->given, 1);
 		cache->count -= BATCH;
 		memmove(cache->slot, cache->slot + BATCH,
 		    cache->count * sizeof(cache->slot[0]));
 	}
 	cache->slot[cache->count++] = index;
+	return given % MANY_BATCHES == 0;
 }
 
 struct cache *
@@ -325,7 +383,7 @@ cache_flush(struct hwt *timer, struct cache *cache)
 	for (first = 0; first < cache->count; first += BATCH) {
 		uint32_t count = cache->count - first;
 
-		batch_give(&timer->store, cache->slot + first,
+		record_batch_give(&timer->store, cache->slot + first,
 		    count < BATCH ? count : BATCH);
 	}
 	cache->count = 0;

@@ -11,32 +11,41 @@
  *
  *             schedule               worker_take            worker_expire
  *    FREE ---------------> QUEUED ---------------> PLACED --------+
- *     ^ ^                   |  ^                    |   |         |
- *     | +---- hwt_cancel ---+  | end_periodic       |   |   with executor:
- *     |                        | (periodic)         |   |   HANDED
- *     |  worker_take           |        hwt_cancel  |   |    |    | hwt_cancel
- *     +-------- CANCELLED <----)--------------------+   |    |    v
- *     |                        |          inline: worker_expire  REVOKED
- *     |  run_ended             |                        v    |        |
- *     +--------------------- RUNNING <------------------+----+        |
- *     |                                        run_claim              |
- *     +------------------------------------ run_claim ----------------+
+ *     ^ ^ |                 |  ^                    ^ | |         |
+ *     | | | schedule, with an entry that will do    | | |   with executor:
+ *     | | +-----------------)--)--------------------+ | |   HANDED
+ *     | |                   |  |                      | |    |    | hwt_cancel
+ *     | +---- hwt_cancel ---+--)----------------------+ |    |    v
+ *     |                        | end_periodic           |    |  REVOKED
+ *     |                        | (periodic)     inline: |    |    |
+ *     |  run_ended             |         worker_expire  v    |    |
+ *     +--------------------- RUNNING <------------------+----+    |
+ *     |                                        run_claim          |
+ *     +------------------------------------ run_claim ------------+
  *
  * and stop_sweep moves QUEUED and PLACED to UNPROCESSED, which is final. While
- * stopping, timer_retract takes QUEUED back to FREE.
+ * stopping, timer_retract takes QUEUED and PLACED back to FREE.
  *
  * WHO OWNS WHAT. The word and the deadline are shared and change by
  * compare-and-swap only. task, arg, executor and period_ns are written by the
- * owner of a FREE record before it publishes QUEUED, and read by whoever then
- * moves the record out of a pending state. place is the worker's. A FREE
- * record belongs to the cache or batch that holds its index, with ENQUEUED set
- * or not.
+ * owner of a FREE record before it publishes QUEUED or PLACED, and read by
+ * whoever then moves the record out of a pending state. placed is the worker's.
+ * A FREE record belongs to the cache or batch that holds its index, with
+ * ENQUEUED or BUCKETED set or not.
  *
  * ENQUEUED says that an entry for the record is in a queue, or about to be
  * pushed by whoever set the bit: there is never a second one. The worker clears
  * it when it takes the entry, and then acts on the record as it is at that
  * moment. So the queue is no longer than the
  * number of records, however often they are scheduled and cancelled.
+ *
+ * BUCKETED says that there is an entry in a bucket, at the tick placed, which
+ * is not after the tick of the deadline (of the last one, when FREE; for which
+ * a delay that never began to run counts as a deadline long ago), unless
+ * ENQUEUED says that the worker is still to look. The worker sets it as it
+ * takes the timeout over, and clears it as it takes the entry out; it stays set
+ * when the timeout is cancelled. Whoever uses the record next for a deadline
+ * that is not earlier finds all done, and need not tell the worker.
  */
 #ifndef HWT_RECORD_H
 #define HWT_RECORD_H
@@ -55,12 +64,11 @@
 /* The low bits of a record's word; above them, the generation. */
 #define STATE_MASK UINT64_C(0x7)
 #define STATE_FREE UINT64_C(0)
-#define STATE_QUEUED UINT64_C(1) /* accepted, not in a bucket */
-#define STATE_PLACED UINT64_C(2) /* the worker knows its place */
-#define STATE_CANCELLED UINT64_C(3) /* was placed; ENQUEUED is set */
-#define STATE_HANDED UINT64_C(4) /* an executor holds it */
-#define STATE_REVOKED UINT64_C(5) /* an executor holds it, cancelled */
-#define STATE_RUNNING UINT64_C(6)
+#define STATE_QUEUED UINT64_C(1) /* accepted; the worker is to place it */
+#define STATE_PLACED UINT64_C(2) /* in a bucket, or never due */
+#define STATE_HANDED UINT64_C(3) /* an executor holds it */
+#define STATE_REVOKED UINT64_C(4) /* an executor holds it, cancelled */
+#define STATE_RUNNING UINT64_C(5)
 #define STATE_UNPROCESSED UINT64_C(7) /* given back by stop */
 #define FLAG_ENQUEUED UINT64_C(0x8)
 #define FLAG_PERIODIC UINT64_C(0x10)
@@ -70,6 +78,7 @@
 #define FLAG_WAITED UINT64_C(0x100) /* somebody sleeps on the word */
 #define FLAG_MOVED UINT64_C(0x200) /* periodic: its task moved it */
 #define FLAG_AFTER UINT64_C(0x400) /* due after its deadline's boundary */
+#define FLAG_BUCKETED UINT64_C(0x800) /* has an entry at the tick placed */
 
 #ifndef SLAB_BITS
 #define SLAB_BITS 12
@@ -84,22 +93,35 @@
 #define CACHES_MAX 1024u
 #endif
 
+_Static_assert(FLAG_BUCKETED < GENERATION_ONE, "the index's bits hold them");
+
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)
 
+#define NODE_RECORDS 4u
+
 struct record {
 	pair_t pair; /* word and deadline in ns */
-	hwt_task *task;
+	/* NULL: the timer's. Atomic: the worker reads it before it knows
+	 * whether the timeout is still there. */
+	aptr_t executor;
 	union {
-		void *arg;
-		uint64_t batch_link; /* FREE, in a batch: the next index */
+		struct {
+			hwt_task *task;
+			void *arg;
+			uint64_t period_ns;
+		};
+		/* FREE, in a batch: it and these others, and where to go on. */
+		struct {
+			uint32_t node_next;
+			uint32_t node_count;
+			uint32_t node[NODE_RECORDS];
+		};
 	};
-	const struct hwt_executor *executor; /* NULL: the timer's */
-	uint64_t period_ns;
 	/* Head of a batch: the next batch's index. HANDED: the executor's. */
 	a64_t next;
 	a32_t overflow_link; /* in the overflow stack: the next index */
-	uint32_t place; /* worker's: see wheel.h; 0: in no bucket */
+	uint32_t placed; /* worker's: its entry's tick, the low 32 bits */
 };
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
@@ -128,11 +150,18 @@ struct record_store {
 	/* Read by all, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
 	uint64_t seed;
+	/* Of each slab: which pages of BATCH records take no memory, and how
+	 * often their records were used. See trim.c. */
+	a64_t *blank, *uses;
+	a32_t blank_pages;
+	a32_t blank_at; /* a slab to begin with */
 	struct cache *caches; /* all there can be; zero is a fresh one */
 	a32_t caches_used; /* how many of them ever were */
 	struct cache spare; /* shared by threads without a cache */
-	/* Free batches: tag and index of the first. */
+	/* Free batches: tag and index of the first. How many caches have left
+	 * there because they were full. */
 	_Alignas(CACHE_LINE) a64_t free;
+	a32_t given;
 	/* The first index that was never handed out, and the end of the last
 	 * slab. */
 	_Alignas(CACHE_LINE) a32_t carved;
@@ -159,11 +188,13 @@ word_state(uint64_t word)
 	return word & STATE_MASK;
 }
 
-/* The word of the same record, free again. */
+/* The word of the same record, free again: with its entries, and what tells
+ * whether the one in a bucket serves another deadline as well. */
 static inline uint64_t
 word_freed(uint64_t word)
 {
-	return (word & ~INDEX_MASK) + GENERATION_ONE + (word & FLAG_ENQUEUED);
+	return (word & ~INDEX_MASK) + GENERATION_ONE +
+	    (word & (FLAG_ENQUEUED | FLAG_BUCKETED | FLAG_AFTER));
 }
 
 /* The record of an index that is known to exist. */
@@ -206,13 +237,40 @@ record_index(const struct record *record)
 	    (uint32_t)(record - (const struct record *)(const void *)slab);
 }
 
+/* The word of a record that was never used. */
+uint64_t record_first_word(const struct record_store *store, uint32_t index);
+/* Makes the records of a page, which read as 0, FREE: all but a slab's header.
+ * Returns how many; *first becomes the first. */
+uint32_t record_page_create(struct record_store *store, uint32_t *first);
+/* The first node of a batch of free records that is now the caller's; 0: there
+ * is none. */
+uint32_t record_batch_pop(struct record_store *store);
+/* Adds the indexes of a node to those in index, and returns the next node. */
+static inline uint32_t
+record_node_read(const struct record_store *store, uint32_t node,
+    uint32_t *index, uint32_t *count)
+{
+	const struct record *record = record_at(store, node);
+	uint32_t i;
+
+	index[(*count)++] = node;
+	for (i = 0; i < record->node_count; i++)
+		index[(*count)++] = record->node[i];
+	return record->node_next;
+}
+
+/* Leaves free records to all, BATCH at most. */
+void record_batch_give(
+    struct record_store *store, const uint32_t *index, uint32_t count);
+
 int record_store_create(struct record_store *store);
 void record_store_destroy(struct record_store *store);
 
 /* An index whose record is the caller's; 0 and *error when there is none. */
 uint32_t record_alloc(struct hwt *timer, struct cache *cache, int *error);
-/* The caller has just made the record FREE. */
-void record_free(struct hwt *timer, struct cache *cache, uint32_t index);
+/* The caller has just made the record FREE. True: many are free by now, and the
+ * worker should know. */
+bool record_free(struct hwt *timer, struct cache *cache, uint32_t index);
 
 /* A cache that no thread holds; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);

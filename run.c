@@ -52,21 +52,22 @@ next_deadline(uint64_t deadline_ns, uint64_t period_ns, uint64_t now_ns)
 }
 
 static bool
-run_ended(struct hwt *timer, struct record *record, uint64_t word)
+run_ended(
+    struct hwt *timer, struct record *record, uint32_t index, uint64_t word)
 {
 	/* E:ended release */
 	if (!pair_cas_word(&record->pair, word, word_freed(word)))
 		return false;
 	if (word & FLAG_WAITED)
 		futex_wake_all(&record->pair);
-	record_free(timer, cache_of(timer), record_index(record));
+	timer_free_record(timer, index);
 	return true;
 }
 
 static void
-end_once(struct hwt *timer, struct record *record)
+end_once(struct hwt *timer, struct record *record, uint32_t index)
 {
-	while (!run_ended(timer, record, pair_word(&record->pair)))
+	while (!run_ended(timer, record, index, pair_word(&record->pair)))
 		continue;
 }
 
@@ -81,10 +82,9 @@ count_ended(struct hwt *timer)
 }
 
 static void
-requeued(struct hwt *timer, struct record *record, struct pair_value before,
-    struct pair_value now)
+requeued(struct hwt *timer, struct record *record, uint32_t index,
+    struct pair_value before, struct pair_value now)
 {
-	uint32_t index = record_index(record);
 	struct cache *cache = cache_of(timer);
 	int error;
 
@@ -95,12 +95,12 @@ requeued(struct hwt *timer, struct record *record, struct pair_value before,
 		error = timer_notify(timer, cache, index, before.word, now);
 	if (error != 0 && timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);
-		record_free(timer, cache_of(timer), index);
+		timer_free_record(timer, index);
 	}
 }
 
 static void
-end_periodic(struct hwt *timer, struct record *record)
+end_periodic(struct hwt *timer, struct record *record, uint32_t index)
 {
 	uint64_t period_ns = record->period_ns;
 	/* Without a clock, one period later. */
@@ -111,7 +111,7 @@ end_periodic(struct hwt *timer, struct record *record)
 		seen = pair_load(&record->pair);
 		if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer)) {
 			count_ended(timer);
-			end_once(timer, record);
+			end_once(timer, record, index);
 			return;
 		}
 		next = seen;
@@ -123,17 +123,17 @@ end_periodic(struct hwt *timer, struct record *record)
 			    next_deadline(seen.deadline_ns, period_ns, now_ns);
 		}
 		if (pair_cas(&record->pair, seen, next)) {
-			requeued(timer, record, seen, next);
+			requeued(timer, record, index, seen, next);
 			return;
 		}
 	}
 }
 
 void
-timer_run_record(struct hwt *timer, struct record *record)
+timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 {
 	bool periodic = (pair_word(&record->pair) & FLAG_PERIODIC) != 0;
-	uint64_t id = word_id(pair_word(&record->pair), record_index(record));
+	uint64_t id = word_id(pair_word(&record->pair), index);
 	struct cache *cache = cache_of(timer);
 
 	cache_count(cache, &cache->started, 1);
@@ -145,9 +145,9 @@ timer_run_record(struct hwt *timer, struct record *record)
 	if (!process_owns(timer->epoch))
 		return;
 	if (periodic)
-		end_periodic(timer, record);
+		end_periodic(timer, record, index);
 	else
-		end_once(timer, record);
+		end_once(timer, record, index);
 }
 
 /* HANDED to RUNNING, or REVOKED to FREE. */
@@ -169,7 +169,7 @@ run_claim(struct hwt *timer, struct record *record, uint64_t id)
 	} while (!pair_cas_word(&record->pair, word, next));
 	if (word_state(word) == STATE_HANDED)
 		return 0;
-	record_free(timer, cache_of(timer), record_index(record));
+	timer_free_record(timer, (uint32_t)(id & INDEX_MASK));
 	return -ECANCELED;
 }
 
@@ -184,7 +184,7 @@ timer_run(struct hwt *timer, uint64_t id)
 	if (result == -ENOENT)
 		return result;
 	if (result == 0) {
-		timer_run_record(timer, record);
+		timer_run_record(timer, record, (uint32_t)(id & INDEX_MASK));
 		if (!process_owns(timer->epoch))
 			return 0;
 	}

@@ -41,6 +41,16 @@ system_unmap(void *memory, size_t bytes)
 	(void)munmap(memory, bytes);
 }
 
+/* With larger pages than these, what lies beside them would go as well. */
+bool
+system_release(void *memory, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	return ((uintptr_t)memory | bytes) % page == 0 &&
+	    madvise(memory, bytes, MADV_DONTNEED) == 0;
+}
+
 void
 system_pause(void)
 {

@@ -3,6 +3,7 @@
 #ifndef HWT_SYSTEM_H
 #define HWT_SYSTEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,9 @@ void system_pause(void);
  * memory. */
 void *system_map(size_t bytes);
 void system_unmap(void *memory, size_t bytes);
+/* Gives the memory of whole pages back, which then read as 0 and take space
+ * when they are written. False: they stay as they are. */
+bool system_release(void *memory, size_t bytes);
 
 /* Sleeps while *word is value, at most until the deadline (CLOCK_MONOTONIC,
  * HWT_NEVER: for ever); may return without cause. */

@@ -23,6 +23,7 @@
 #include "mpsc_queue.h"
 #include "record.h"
 #include "system.h"
+#include "trim.h"
 #include "wheel.h"
 
 #define STRIPES_MAX 16u
@@ -38,6 +39,7 @@ struct worker {
 	bool retried; /* work came in while falling asleep */
 	uint64_t called_tick; /* the last tick before which that happened */
 	uint32_t settled; /* a record that was due at the earliest tick */
+	uint64_t swept_tick; /* next_tick at the last sweep before a sleep */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
@@ -110,6 +112,7 @@ struct hwt {
 	struct mpsc_pool pool;
 	_Alignas(CACHE_LINE) struct wheel wheel;
 	struct worker worker;
+	struct trim trim;
 	_Alignas(CACHE_LINE) struct lifecycle life;
 };
 
@@ -220,24 +223,30 @@ void timer_log(const struct hwt *timer, int level, const char *message);
  * closed. */
 int timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t before, struct pair_value due);
-/* QUEUED back to FREE after timer_notify found it closed; false when
- * somebody else was faster. */
+/* QUEUED or PLACED back to FREE when the timer turned out to be stopping; false
+ * when somebody else was faster. */
 bool timer_retract(struct record *record, uint64_t id);
 /* Queues an index whose ENQUEUED is set where there is always room. -ESHUTDOWN:
  * it is closed. */
 int timer_overflow(struct hwt *timer, uint32_t index);
 void timer_give_places(struct hwt *timer, uint64_t count);
+/* Of a record that the caller has just made FREE. */
+void timer_free_record(struct hwt *timer, uint32_t index);
 
 /* run.c */
 /* hwt_run, without its check for a fork. */
 int timer_run(struct hwt *timer, uint64_t id);
 /* Runs the task of a record that the caller has made RUNNING. */
-void timer_run_record(struct hwt *timer, struct record *record);
+void timer_run_record(struct hwt *timer, struct record *record, uint32_t index);
 
 /* worker.c */
 void *worker_main(void *argument);
 uint64_t worker_turn(struct hwt *timer);
 uint64_t worker_drain(struct hwt *timer);
+bool worker_has_dead(struct hwt *timer);
+bool worker_sweep(struct hwt *timer);
+/* A piece of trimming, when it is time for that. */
+bool worker_trim(struct hwt *timer);
 /* When there is something to do next; announces it to callers as the end of a
  * long sleep. False: work came in meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t *until_ns);

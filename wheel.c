@@ -2,38 +2,56 @@
 /*
  * Buckets with round counters.
  *
- * A bucket is a stack of chunks of 14 entries, 8 bytes each: the round and the
- * record's index. Passing over the entries of later rounds reads memory in
- * sequence and touches no record. A record knows its place (chunk and slot),
- * so that it is taken out in constant time: the last entry of the first chunk
- * fills the gap.
+ * An entry is 8 bytes, the round and the record's index, and is written once:
+ * it stays in its bucket until its tick comes, and is then told to the worker,
+ * which looks at the record. Cancelling a timeout or pushing it out touches no
+ * bucket at all. A record knows the tick of its latest entry, placed, and says
+ * BUCKETED in its word while that one is there. Entries of before it are dead,
+ * and so is that one when the record is not PLACED any more; but if the record
+ * is used again, for a later deadline, its old entry serves that as well.
+ *
+ * Dead entries go when their tick comes, or when they are swept: a sweep reads
+ * what every entry's record says. The worker begins one when there are twice as
+ * many entries as the last one left and a third of them must be dead. So there
+ * are at most some three times as many as timeouts, and a dead one costs at
+ * most three looks.
+ *
+ * A BUCKET is two lists of chunks of 15 entries: near, for the next rounds, and
+ * far, for what lies 64 rounds ahead or more. Passing over near entries of
+ * later rounds reads memory in sequence and touches no record; far ones are not
+ * even passed over, but once in 64 rounds, when those that have come near go
+ * over to the near list. So a million timeouts half an hour away cost nothing
+ * beside traffic of now.
  *
  * ROUNDS are kept modulo 2^32 and compared by difference. What lies 2^31
  * rounds ahead or more is placed at the last round that can be told apart; the
  * worker looks at the record there and places it again.
  *
  * FINDING THE NEXT TICK. A bitmap in levels of 64 skips empty buckets; each
- * bucket has a lower bound of its entries' rounds. Removing an entry may leave
- * the bound loose, which costs a look at the bucket and never a wrong answer.
- * wheel_earliest tightens the bounds that it relies on, since a worker that
- * goes to sleep must not be woken by a timeout that is gone, but looks at a
- * bounded number of entries for that; and it remembers its answer until the
- * entries at that tick change.
+ * list has the earliest round of its entries, live or dead. wheel_earliest
+ * remembers its answer until the entries at that tick change.
  *
  * MEMORY. Chunks come from arenas that are mapped when slabs of records are,
- * enough for the worst spread: every record's entry, 14 to a chunk, and one
- * chunk in each bucket that is not full. So placing cannot fail. What was never
- * touched takes no memory.
+ * enough for three entries for each record, 15 to a chunk, and those chunks of
+ * each list that are not full. When there are as many entries as that, all of
+ * them are swept at once, which leaves one for each record at most. So placing
+ * cannot fail. What was never touched takes no memory. The free chunk with the
+ * least number is used first, so that free ones gather in whole pages, which
+ * wheel_trim gives back to the system; a chunk says nothing while it is free.
  *
  * INVARIANTS
  *   1. Entries lie at ticks >= next_tick, but for those of the tick that is
  *      being walked.
- *   2. Of a bucket's chunks, all but the first are full, and none is empty.
- *   3. The bit of a bucket is set if and only if it has a chunk.
- *   4. record->place is chunk * 16 + slot of its entry, or 0; chunk 0 is none.
+ *   2. A record that is BUCKETED has an entry at the tick placed. That is not
+ *      after the tick of its deadline, unless the record is ENQUEUED as well. A
+ *      record that is PLACED is BUCKETED, or never due.
+ *   3. The bit of a bucket is set if and only if one of its lists has a chunk.
+ *   4. A list's round_min is not after any of its entries' rounds. No chunk
+ *      in a list is empty, and at most SLACK of them are not full.
+ *   5. A chunk below carved is in one list or free; all of a blank page are
+ *      free.
  *
- * COST. place and unplace: one chunk and one or two records. Chunk overhead:
- * 128 bytes for 14 entries, 9.2 bytes per timeout.
+ * COST. place: one chunk and the record. 8.5 bytes per entry.
  *
  * EDGES
  *   E:chunks   an arena of chunks, release in wheel_reserve, acquired by
@@ -46,11 +64,10 @@
 
 #include "record.h"
 #include "system.h"
+#include "trim.h"
 #include "wheel.h"
 
-#define PLACE_SLOT_BITS 4
-#define PLACE_SLOT_MASK ((1u << PLACE_SLOT_BITS) - 1)
-#define CHUNKS_MAX (1u << (32 - PLACE_SLOT_BITS))
+#define CHUNKS_MAX (1u << 31)
 #ifndef ARENA_BITS
 #define ARENA_BITS 12
 #define ARENAS_MAX (CHUNKS_MAX >> ARENA_BITS)
@@ -58,10 +75,26 @@
 #define ARENA_CHUNKS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_CHUNKS * sizeof(struct chunk))
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
+#define PAGE_CHUNKS 32u
+#define PAGE_BYTES (PAGE_CHUNKS * sizeof(struct chunk))
+/* What one call of wheel_trim gives back at most. */
+#define TRIM_PAGES 64u
 #define ROUND_FAR ((uint32_t)INT32_MAX)
-/* What one search may tighten: half a megabyte, a tenth of a millisecond. It
- * passes over whole buckets beyond that. */
-#define SEARCH_CHUNKS 4096u
+/* So many rounds ahead is far. */
+#ifndef NEAR_ROUNDS
+#define NEAR_ROUNDS 64u
+#endif
+/* Chunks of a list that may be not full: the last, and one where a walk has
+ * stopped. And what sieves need beside that. */
+#define SLACK 3u
+#define SIEVE_CHUNKS 8u
+#define ENTRIES_PER_RECORD 3u
+/* With fewer entries than that, no sweep. What a step of one looks at, or
+ * more: whole buckets. */
+#ifndef SWEEP_MIN
+#define SWEEP_MIN 8192u
+#endif
+#define SWEEP_STEP 2048u
 
 _Static_assert(sizeof(struct chunk) == 128, "a chunk is two cache lines");
 
@@ -92,38 +125,101 @@ bitmap_words(uint32_t length, uint32_t level)
 	return words;
 }
 
+/* How much memory it takes. */
+static size_t
+bitmap_bytes(uint32_t length)
+{
+	uint32_t level = 0;
+	size_t bytes = 0;
+
+	do
+		bytes += 8 * bitmap_words(length, level);
+	while (bitmap_words(length, level++) > 1);
+	return bytes;
+}
+
+/* In that much zeroed memory. */
+static void
+bitmap_create(struct bitmap *bitmap, uint32_t length, void *memory)
+{
+	uint64_t *words = memory;
+	size_t count;
+
+	bitmap->length = length;
+	do {
+		count = bitmap_words(length, bitmap->levels);
+		bitmap->level[bitmap->levels++] = words;
+		words += count;
+	} while (count > 1);
+}
+
+/* As many chunks as so many records may need at once. */
+static uint64_t
+chunks_for(uint64_t records, uint32_t length)
+{
+	uint64_t entries = records * ENTRIES_PER_RECORD;
+	uint64_t chunks =
+	    entries / CHUNK_ENTRIES + UINT64_C(2) * SLACK * length;
+
+	return 1 + SIEVE_CHUNKS + (entries < chunks ? entries : chunks);
+}
+
+/* The same for all records that there can be, in whole arenas. */
+static uint32_t
+chunks_max(uint32_t length)
+{
+	uint64_t needed = chunks_for(UINT64_C(1) << INDEX_BITS, length);
+	uint64_t arenas = (needed + ARENA_CHUNKS - 1) / ARENA_CHUNKS;
+
+	if (arenas >= ARENAS_MAX)
+		arenas = ARENAS_MAX;
+	return (uint32_t)(arenas * ARENA_CHUNKS);
+}
+
+static bool
+wheel_create_chunks(struct wheel *wheel, uint32_t length)
+{
+	uint32_t most = chunks_max(length);
+	size_t blank_bytes = ((size_t)most / PAGE_CHUNKS + 63) / 64 * 8;
+
+	wheel->arenas = system_map(TABLE_BYTES);
+	if (wheel->arenas == NULL)
+		return false;
+	wheel->free_bytes = bitmap_bytes(most) + blank_bytes;
+	wheel->blank = system_map(wheel->free_bytes);
+	if (wheel->blank == NULL) {
+		system_unmap(wheel->arenas, TABLE_BYTES);
+		return false;
+	}
+	bitmap_create(&wheel->free, most, wheel->blank + blank_bytes / 8);
+	wheel->carved = 1;
+	return true;
+}
+
 int
 wheel_create(struct wheel *wheel, const struct record_store *store,
     uint32_t length, a64_t *memory_bytes)
 {
-	size_t bytes = length * sizeof(struct bucket);
+	size_t bucket_bytes = length * sizeof(struct bucket);
 	char *memory;
 
 	wheel->store = store;
 	wheel->mask = length - 1;
 	wheel->bits = (uint32_t)__builtin_ctz(length);
 	wheel->next_tick = 1;
-	wheel->carved = 1;
+	wheel->sweep_at = SWEEP_MIN;
 	wheel->memory_bytes = memory_bytes;
-	do
-		bytes += 8 * bitmap_words(length, wheel->levels);
-	while (bitmap_words(length, wheel->levels++) > 1);
-	wheel->bytes = bytes;
-	memory = system_map(bytes);
+	wheel->bytes = bucket_bytes + bitmap_bytes(length);
+	memory = system_map(wheel->bytes);
 	if (memory == NULL)
 		return -ENOMEM;
-	wheel->arenas = system_map(TABLE_BYTES);
-	if (wheel->arenas == NULL) {
-		system_unmap(memory, bytes);
+	if (!wheel_create_chunks(wheel, length)) {
+		system_unmap(memory, wheel->bytes);
 		return -ENOMEM;
 	}
 	wheel->buckets = (void *)memory;
-	memory += length * sizeof(struct bucket);
-	for (uint32_t i = 0; i < wheel->levels; i++) {
-		wheel->level[i] = (void *)memory;
-		memory += 8 * bitmap_words(length, i);
-	}
-	(void)a64_add_relaxed(memory_bytes, bytes);
+	bitmap_create(&wheel->filled, length, memory + bucket_bytes);
+	(void)a64_add_relaxed(memory_bytes, wheel->bytes);
 	return 0;
 }
 
@@ -140,18 +236,18 @@ wheel_destroy(struct wheel *wheel)
 		system_unmap(arena, ARENA_BYTES);
 	}
 	system_unmap(wheel->arenas, TABLE_BYTES);
+	system_unmap(wheel->blank, wheel->free_bytes);
 	system_unmap(wheel->buckets, wheel->bytes);
 }
 
 bool
 wheel_reserve(struct wheel *wheel, uint64_t records)
 {
-	uint64_t partial = records <= wheel->mask ? records : wheel->mask + 1;
-	uint64_t needed = 1 + records / CHUNK_ENTRIES + partial;
+	uint64_t needed = chunks_for(records, wheel->mask + 1);
 	void *arena;
 
 	while (wheel->capacity < needed) {
-		if (wheel->capacity >= CHUNKS_MAX)
+		if (wheel->capacity >= wheel->free.length)
 			return false;
 		arena = system_map(ARENA_BYTES);
 		if (arena == NULL)
@@ -161,16 +257,17 @@ wheel_reserve(struct wheel *wheel, uint64_t records)
 		    &wheel->arenas[wheel->capacity >> ARENA_BITS], arena);
 		wheel->capacity += ARENA_CHUNKS;
 	}
+	a64_store_relaxed(&wheel->entries_max, records * ENTRIES_PER_RECORD);
 	return true;
 }
 
 static void
-bitmap_set(struct wheel *wheel, uint32_t bit)
+bitmap_set(struct bitmap *bitmap, uint32_t bit)
 {
 	uint32_t i;
 
-	for (i = 0; i < wheel->levels; i++, bit /= 64) {
-		uint64_t *word = &wheel->level[i][bit / 64];
+	for (i = 0; i < bitmap->levels; i++, bit /= 64) {
+		uint64_t *word = &bitmap->level[i][bit / 64];
 		uint64_t old = *word;
 
 		*word = old | UINT64_C(1) << bit % 64;
@@ -180,12 +277,12 @@ bitmap_set(struct wheel *wheel, uint32_t bit)
 }
 
 static void
-bitmap_clear(struct wheel *wheel, uint32_t bit)
+bitmap_clear(struct bitmap *bitmap, uint32_t bit)
 {
 	uint32_t i;
 
-	for (i = 0; i < wheel->levels; i++, bit /= 64) {
-		uint64_t *word = &wheel->level[i][bit / 64];
+	for (i = 0; i < bitmap->levels; i++, bit /= 64) {
+		uint64_t *word = &bitmap->level[i][bit / 64];
 
 		*word &= ~(UINT64_C(1) << bit % 64);
 		if (*word != 0)
@@ -193,43 +290,98 @@ bitmap_clear(struct wheel *wheel, uint32_t bit)
 	}
 }
 
-/* The first bit at or after from; mask + 1: none. */
+/* The first bit at or after from; length: none. */
 static uint32_t
-bitmap_find(const struct wheel *wheel, uint32_t from)
+bitmap_find(const struct bitmap *bitmap, uint32_t from)
 {
-	uint32_t end = wheel->mask + 1;
+	uint32_t end = bitmap->length;
 	uint32_t level = 0;
 	uint64_t word;
 
 	if (from >= end)
 		return end;
 	for (;;) { /* upwards, to a word with a bit at or after from */
-		word = wheel->level[level][from / 64] >> from % 64;
+		word = bitmap->level[level][from / 64] >> from % 64;
 		if (word != 0)
 			break;
 		from = from / 64 + 1;
-		if (++level == wheel->levels ||
+		if (++level == bitmap->levels ||
 		    from >= bitmap_words(end, level - 1))
 			return end;
 	}
 	from += (uint32_t)__builtin_ctzll(word);
 	while (level-- > 0) /* and down again, to its first bit */
 		from = from * 64 +
-		    (uint32_t)__builtin_ctzll(wheel->level[level][from]);
+		    (uint32_t)__builtin_ctzll(bitmap->level[level][from]);
 	return from;
+}
+
+static bool
+page_is_blank(const struct wheel *wheel, uint32_t page)
+{
+	return wheel->blank[page / 64] >> page % 64 & 1;
+}
+
+/* From its first new chunk on, a page takes memory again. */
+static void
+page_fill(struct wheel *wheel, uint32_t page)
+{
+	if (!page_is_blank(wheel, page))
+		return;
+	wheel->blank[page / 64] &= ~(UINT64_C(1) << page % 64);
+	(void)a64_add_relaxed(wheel->memory_bytes, PAGE_BYTES);
 }
 
 static uint32_t
 chunk_alloc(struct wheel *wheel)
 {
-	uint32_t chunk = wheel->free;
+	uint32_t chunk = bitmap_find(&wheel->free, 0);
 
-	if (chunk != 0) {
-		wheel->free = chunk_at(wheel, chunk)->next;
+	if (chunk < wheel->free.length) {
+		bitmap_clear(&wheel->free, chunk);
+		page_fill(wheel, chunk / PAGE_CHUNKS);
 		return chunk;
 	}
+	assert(wheel->carved < wheel->free.length);
 	(void)a64_add_relaxed(wheel->memory_bytes, sizeof(struct chunk));
 	return wheel->carved++;
+}
+
+/* False: it stays. */
+static bool
+page_release(struct wheel *wheel, uint32_t page)
+{
+	if (!system_release(chunk_at(wheel, page * PAGE_CHUNKS), PAGE_BYTES))
+		return false;
+	wheel->blank[page / 64] |= UINT64_C(1) << page % 64;
+	(void)a64_add_relaxed(wheel->memory_bytes, -(uint64_t)PAGE_BYTES);
+	return true;
+}
+
+static bool
+page_is_free(const struct wheel *wheel, uint32_t page)
+{
+	uint64_t word = wheel->free.level[0][page / 2];
+
+	return (uint32_t)(word >> page % 2 * PAGE_CHUNKS) == UINT32_MAX;
+}
+
+bool
+wheel_trim(struct wheel *wheel)
+{
+	uint32_t pages = TRIM_PAGES;
+	uint32_t end = wheel->carved / PAGE_CHUNKS;
+	uint32_t page = wheel->trimmed;
+
+	for (; page < end && pages > 0; page++) {
+		if (!page_is_free(wheel, page) || page_is_blank(wheel, page))
+			continue;
+		pages--;
+		if (!page_release(wheel, page))
+			page = end - 1;
+	}
+	wheel->trimmed = page < end ? page : 0;
+	return page < end;
 }
 
 uint64_t
@@ -238,8 +390,6 @@ wheel_reach(const struct wheel *wheel, uint64_t tick)
 	uint64_t now = wheel->next_tick >> wheel->bits;
 	uint64_t round = tick >> wheel->bits;
 
-	if (tick == TICK_NEVER)
-		return tick;
 	if (tick < wheel->next_tick)
 		return wheel->next_tick;
 	if (round - now < ROUND_FAR)
@@ -247,180 +397,311 @@ wheel_reach(const struct wheel *wheel, uint64_t tick)
 	return (now + ROUND_FAR) << wheel->bits | (tick & wheel->mask);
 }
 
-/* An entry comes: the bounds. */
 static void
-bounds_lower(struct wheel *wheel, uint64_t tick)
+list_add(struct wheel *wheel, struct list *list, struct entry entry)
 {
-	struct bucket *bucket = &wheel->buckets[tick & wheel->mask];
-	uint32_t round = (uint32_t)(tick >> wheel->bits);
+	struct chunk *chunk;
+	uint32_t at = list->last;
 
-	if (bucket->first == 0 || round_before(round, bucket->round_min)) {
-		bucket->round_min = round;
-		bucket->loose = 0;
+	if (list->first == 0 || round_before(entry.round, list->round_min))
+		list->round_min = entry.round;
+	if (list->first == 0 || chunk_at(wheel, at)->count == CHUNK_ENTRIES) {
+		at = chunk_alloc(wheel);
+		chunk = chunk_at(wheel, at);
+		chunk->next = 0;
+		chunk->count = 0;
+		if (list->first == 0)
+			list->first = at;
+		else
+			chunk_at(wheel, list->last)->next = at;
+		list->last = at;
 	}
-	if (tick < wheel->earliest)
-		wheel->earliest = tick;
+	chunk = chunk_at(wheel, at);
+	chunk->entry[chunk->count++] = entry;
 }
 
-/* An entry goes. */
 static void
-bounds_loosen(struct wheel *wheel, uint32_t number, uint32_t round)
+bucket_add(struct wheel *wheel, uint32_t number, struct entry entry)
 {
 	struct bucket *bucket = &wheel->buckets[number];
+	uint32_t ahead =
+	    entry.round - (uint32_t)(wheel->next_tick >> wheel->bits);
 
-	if (round == bucket->round_min)
-		bucket->loose = 1;
-	if (number == ((uint32_t)wheel->earliest & wheel->mask) &&
-	    round == (uint32_t)(wheel->earliest >> wheel->bits))
-		wheel->earliest_known = false;
+	if (bucket->near.first == 0 && bucket->far.first == 0)
+		bitmap_set(&wheel->filled, number);
+	list_add(
+	    wheel, ahead < NEAR_ROUNDS ? &bucket->near : &bucket->far, entry);
+}
+
+static void
+bucket_update_bit(struct wheel *wheel, uint32_t number)
+{
+	const struct bucket *bucket = &wheel->buckets[number];
+
+	if (bucket->near.first == 0 && bucket->far.first == 0)
+		bitmap_clear(&wheel->filled, number);
+	else
+		bitmap_set(&wheel->filled, number);
 }
 
 void
 wheel_place(struct wheel *wheel, uint32_t index, uint64_t tick)
 {
-	struct record *record = record_at(wheel->store, index);
-	struct bucket *bucket;
-	struct chunk *chunk;
-	uint32_t number, at, round;
+	struct entry entry = {.index = index};
 
-	assert(record->place == 0);
-	if (tick == TICK_NEVER)
-		return;
+	if (wheel->entries >= a64_load_relaxed(&wheel->entries_max))
+		wheel_sweep_all(wheel);
 	tick = wheel_reach(wheel, tick);
-	number = (uint32_t)tick & wheel->mask;
-	round = (uint32_t)(tick >> wheel->bits);
-	bucket = &wheel->buckets[number];
-	bounds_lower(wheel, tick);
-	at = bucket->first;
+	if (tick < wheel->earliest)
+		wheel->earliest = tick;
+	if (tick - wheel->next_tick > INT32_MAX)
+		wheel->ambiguous = true;
+	entry.round = (uint32_t)(tick >> wheel->bits);
+	record_at(wheel->store, index)->placed = (uint32_t)tick;
+	wheel->entries++;
+	bucket_add(wheel, (uint32_t)tick & wheel->mask, entry);
+}
+
+/* Half a tick's number tells how far it is, if none was ever too far for that;
+ * and what is late goes to the next tick. */
+bool
+wheel_covers(const struct wheel *wheel, uint32_t index, uint64_t tick)
+{
+	uint32_t placed = record_at(wheel->store, index)->placed;
+	uint64_t ahead = tick > wheel->next_tick ? tick - wheel->next_tick : 0;
+
+	return !wheel->ambiguous &&
+	    placed - (uint32_t)wheel->next_tick <= ahead;
+}
+
+/* Goes through a list's entries once. What is kept goes back to the list, as
+ * what is added meanwhile does, into the free chunks with the least numbers; a
+ * chunk that was read is free. */
+static void
+sieve_enter(struct wheel *wheel, struct sieve *sieve, uint32_t at)
+{
+	const struct chunk *chunk;
+	uint32_t i;
+
+	sieve->chunk = at;
+	sieve->slot = sieve->count = 0;
 	if (at == 0)
-		bitmap_set(wheel, number);
-	if (at == 0 || chunk_at(wheel, at)->count == CHUNK_ENTRIES) {
-		at = chunk_alloc(wheel);
-		chunk = chunk_at(wheel, at);
-		chunk->next = bucket->first;
-		chunk->count = 0;
-		chunk->bucket = number;
-		bucket->first = at;
-	}
+		return;
 	chunk = chunk_at(wheel, at);
-	record->place = at << PLACE_SLOT_BITS | chunk->count;
-	chunk->entry[chunk->count++] =
-	    (struct entry){.round = round, .index = index};
+	sieve->count = chunk->count;
+	if (chunk->next != 0)
+		__builtin_prefetch(chunk_at(wheel, chunk->next));
+	for (i = 0; i < chunk->count; i++) {
+		if (sieve->every || chunk->entry[i].round == sieve->round)
+			__builtin_prefetch(
+			    record_at(wheel->store, chunk->entry[i].index));
+	}
+}
+
+/* Whether the records of every entry will be looked at, or those of a round. */
+static void
+sieve_start(struct wheel *wheel, struct sieve *sieve, struct list *list,
+    bool every, uint32_t round)
+{
+	*sieve = (struct sieve){
+	    .list = list,
+	    .every = every,
+	    .round = round,
+	    .last = list->last,
+	};
+	sieve_enter(wheel, sieve, list->first);
+	list->first = 0;
+}
+
+/* From a chunk that was read to the next. */
+static void
+sieve_leave(struct wheel *wheel, struct sieve *sieve)
+{
+	uint32_t chunk = sieve->chunk;
+
+	sieve_enter(wheel, sieve, chunk_at(wheel, chunk)->next);
+	bitmap_set(&wheel->free, chunk);
+}
+
+static bool
+sieve_next(struct wheel *wheel, struct sieve *sieve, struct entry *entry)
+{
+	while (sieve->slot == sieve->count) {
+		if (sieve->chunk == 0)
+			return false;
+		sieve_leave(wheel, sieve);
+	}
+	*entry = chunk_at(wheel, sieve->chunk)->entry[sieve->slot++];
+	return true;
+}
+
+static void
+sieve_keep(struct wheel *wheel, struct sieve *sieve, struct entry entry)
+{
+	list_add(wheel, sieve->list, entry);
+}
+
+/* Before the last entry: the chunks that were not read stay as they are, behind
+ * the others. No entry has an earlier round than the sieve's. */
+static void
+sieve_stop(struct wheel *wheel, struct sieve *sieve)
+{
+	struct list *list = sieve->list;
+	struct entry entry;
+
+	while (sieve->slot < sieve->count && sieve_next(wheel, sieve, &entry))
+		sieve_keep(wheel, sieve, entry);
+	if (sieve->chunk != 0)
+		sieve_leave(wheel, sieve);
+	if (sieve->chunk == 0)
+		return;
+	if (list->first == 0 || round_before(sieve->round, list->round_min))
+		list->round_min = sieve->round;
+	if (list->first == 0)
+		list->first = sieve->chunk;
+	else
+		chunk_at(wheel, list->last)->next = sieve->chunk;
+	list->last = sieve->last;
+}
+
+/* What comes near of a bucket's far entries, as seen from round. */
+static void
+bucket_draw_near(struct wheel *wheel, struct bucket *bucket, uint32_t round)
+{
+	struct sieve sieve;
+	struct entry entry;
+
+	if (bucket->far.first == 0 ||
+	    round_before(round, bucket->far.round_min))
+		return;
+	sieve_start(wheel, &sieve, &bucket->far, false, round);
+	while (sieve_next(wheel, &sieve, &entry)) {
+		if (round_before(entry.round, round + NEAR_ROUNDS))
+			list_add(wheel, &bucket->near, entry);
+		else
+			sieve_keep(wheel, &sieve, entry);
+	}
 }
 
 void
-wheel_unplace(struct wheel *wheel, uint32_t index)
+wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 {
-	struct record *record = record_at(wheel->store, index);
-	uint32_t place = record->place;
-	uint32_t slot = place & PLACE_SLOT_MASK;
-	struct chunk *chunk, *first;
-	struct bucket *bucket;
-	struct entry last;
-	uint32_t number;
+	struct bucket *bucket = &wheel->buckets[tick & wheel->mask];
+	uint32_t round = (uint32_t)(tick >> wheel->bits);
 
-	if (place == 0)
-		return;
-	chunk = chunk_at(wheel, place >> PLACE_SLOT_BITS);
-	assert(chunk->entry[slot].index == index);
-	bucket = &wheel->buckets[chunk->bucket];
-	bounds_loosen(wheel, chunk->bucket, chunk->entry[slot].round);
-	number = bucket->first;
-	first = chunk_at(wheel, number);
-	last = first->entry[--first->count];
-	if (last.index != index) {
-		chunk->entry[slot] = last;
-		record_at(wheel->store, last.index)->place = place;
-	}
-	record->place = 0;
-	if (first->count > 0)
-		return;
-	bucket->first = first->next;
-	if (bucket->first == 0)
-		bitmap_clear(wheel, first->bucket);
-	first->next = wheel->free;
-	wheel->free = number;
+	walk->bucket = (uint32_t)tick & wheel->mask;
+	if (tick == wheel->earliest)
+		wheel->earliest_known = false;
+	bucket_draw_near(wheel, bucket, round);
+	sieve_start(wheel, &walk->sieve, &bucket->near, false, round);
 }
 
-/* The tick at which the bucket, distance ticks after next_tick, has its first
- * entry by its bound. A bound that is behind counts as the present round. */
+void
+wheel_look_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
+{
+	struct bucket *bucket = &wheel->buckets[tick & wheel->mask];
+	uint32_t round = (uint32_t)(tick >> wheel->bits);
+	bool near = bucket->near.first != 0 &&
+	    !round_before(round, bucket->near.round_min);
+
+	walk->bucket = (uint32_t)tick & wheel->mask;
+	wheel->earliest_known = false;
+	sieve_start(wheel, &walk->sieve, near ? &bucket->near : &bucket->far,
+	    false, round);
+}
+
+uint32_t
+wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
+{
+	struct entry entry;
+
+	while (sieve_next(wheel, &walk->sieve, &entry)) {
+		if (entry.round == walk->sieve.round) {
+			wheel->entries--;
+			return entry.index;
+		}
+		sieve_keep(wheel, &walk->sieve, entry);
+	}
+	bucket_update_bit(wheel, walk->bucket);
+	return 0;
+}
+
+void
+wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk)
+{
+	sieve_stop(wheel, &walk->sieve);
+	bucket_update_bit(wheel, walk->bucket);
+}
+
+void
+wheel_walk_keep(struct wheel *wheel, struct wheel_walk *walk, uint32_t index)
+{
+	wheel->entries++;
+	sieve_keep(wheel, &walk->sieve,
+	    (struct entry){.round = walk->sieve.round, .index = index});
+	wheel_walk_stop(wheel, walk);
+}
+
+/* The tick of a list's first entry by its bound, in the bucket that is distance
+ * ticks after next_tick. A bound that is behind counts as the present round. */
 static uint64_t
-bucket_tick(const struct wheel *wheel, uint32_t number, uint32_t distance)
+list_tick(const struct wheel *wheel, const struct list *list, uint32_t distance)
 {
 	uint64_t pass = wheel->next_tick + distance;
-	uint32_t rounds =
-	    wheel->buckets[number].round_min - (uint32_t)(pass >> wheel->bits);
+	uint32_t rounds = list->round_min - (uint32_t)(pass >> wheel->bits);
 
+	if (list->first == 0)
+		return TICK_NEVER;
 	if ((int32_t)rounds <= 0)
 		return pass;
 	return pass + ((uint64_t)rounds << wheel->bits);
 }
 
-/* Makes the bucket's bound exact. Returns how many chunks it has. */
-static uint32_t
-bucket_tighten(struct wheel *wheel, uint32_t number)
-{
-	struct bucket *bucket = &wheel->buckets[number];
-	const struct chunk *chunk = chunk_at(wheel, bucket->first);
-	uint32_t min = chunk->entry[0].round;
-	uint32_t chunks = 0;
-	uint32_t at, i;
-
-	for (at = bucket->first; at != 0; at = chunk->next, chunks++) {
-		chunk = chunk_at(wheel, at);
-		for (i = 0; i < chunk->count; i++) {
-			if (round_before(chunk->entry[i].round, min))
-				min = chunk->entry[i].round;
-		}
-	}
-	bucket->round_min = min;
-	bucket->loose = 0;
-	return chunks;
-}
-
 /* Goes through buckets that are not empty in the order in which the wheel
  * comes to them, up to limit ticks away, and returns the tick of the first
- * whose bound lies in the present round, or else the earliest of all. Loose
- * bounds are tightened where they count, while *budget of chunks lasts; it is
- * 0 when one was left loose. */
+ * whose bound lies in the present round, or else the earliest of all. When it
+ * has looked at *budget of them, it is the tick up to which nothing was found
+ * that counts, and *budget is 0. */
 static uint64_t
-wheel_search(struct wheel *wheel, uint64_t limit, uint32_t *budget)
+wheel_search(const struct wheel *wheel, uint64_t limit, uint32_t *budget)
 {
 	uint32_t start = (uint32_t)wheel->next_tick & wheel->mask;
 	uint32_t length = wheel->mask + 1;
-	uint32_t at = bitmap_find(wheel, start);
+	uint32_t at = bitmap_find(&wheel->filled, start);
 	uint64_t best = TICK_NEVER;
-	uint32_t distance, chunks;
 	bool wrapped = false;
-	uint64_t tick;
+	uint64_t near, far;
+	uint32_t distance;
 
-	for (;; at = bitmap_find(wheel, at + 1)) {
+	for (;; at = bitmap_find(&wheel->filled, at + 1)) {
 		if (at >= length && !wrapped) {
 			wrapped = true;
-			at = bitmap_find(wheel, 0);
+			at = bitmap_find(&wheel->filled, 0);
 		}
 		if (at >= length || (wrapped && at >= start))
 			return best;
 		distance = (at - start) & wheel->mask;
 		if (distance > limit)
 			return best;
-		tick = bucket_tick(wheel, at, distance);
-		if (tick < best && wheel->buckets[at].loose && *budget > 0) {
-			chunks = bucket_tighten(wheel, at);
-			*budget -= chunks < *budget ? chunks : *budget;
-			tick = bucket_tick(wheel, at, distance);
-		}
-		if (tick < best)
-			best = tick;
-		if (tick == wheel->next_tick + distance)
+		if (--*budget == 0)
+			return best < wheel->next_tick + distance
+			    ? best
+			    : wheel->next_tick + distance;
+		near = list_tick(wheel, &wheel->buckets[at].near, distance);
+		far = list_tick(wheel, &wheel->buckets[at].far, distance);
+		if (far < near)
+			near = far;
+		if (near < best)
+			best = near;
+		if (near == wheel->next_tick + distance)
 			return best;
 	}
 }
 
 uint64_t
-wheel_next(struct wheel *wheel, uint64_t last)
+wheel_next(const struct wheel *wheel, uint64_t last)
 {
-	uint32_t budget = 0;
+	uint32_t budget = UINT32_MAX;
 	uint64_t tick;
 
 	if (last < wheel->next_tick)
@@ -430,81 +711,142 @@ wheel_next(struct wheel *wheel, uint64_t last)
 }
 
 uint64_t
-wheel_earliest(struct wheel *wheel)
+wheel_earliest(struct wheel *wheel, uint32_t *budget)
 {
-	uint32_t budget = SEARCH_CHUNKS;
-
 	if (!wheel->earliest_known) {
-		wheel->earliest = wheel_search(wheel, UINT64_MAX, &budget);
-		wheel->earliest_known = budget > 0;
+		wheel->earliest = wheel_search(wheel, UINT64_MAX, budget);
+		wheel->earliest_known = *budget > 0;
 	}
 	return wheel->earliest;
 }
 
+/* Whether an entry of that tick is the record's own, and the record PLACED. If
+ * it is not PLACED, it loses its entry: whoever uses it next queues it. */
+static bool
+entry_is_live(const struct wheel *wheel, struct entry entry, uint32_t tick)
+{
+	struct record *record;
+	uint64_t word;
+
+	if (trim_is_blank(wheel->store, entry.index))
+		return false;
+	record = record_at(wheel->store, entry.index);
+	do {
+		word = pair_word(&record->pair);
+		if (!(word & FLAG_BUCKETED) || record->placed != tick)
+			return false;
+		if (word_state(word) == STATE_PLACED)
+			return true;
+	} while (!pair_cas_word(&record->pair, word, word & ~FLAG_BUCKETED));
+	return false;
+}
+
+/* A record has one live entry: it is marked in placed meanwhile. But where half
+ * a number does not tell a tick, it is not known which. */
 static void
-walk_enter(struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
+list_mark(struct wheel *wheel, struct entry entry)
+{
+	struct record *record = record_at(wheel->store, entry.index);
+
+	if (!wheel->ambiguous)
+		record->placed = ~record->placed;
+}
+
+/* Returns how many entries there were. */
+static uint64_t
+list_sweep(struct wheel *wheel, struct list *list, uint32_t number)
+{
+	uint64_t entries = 0;
+	struct sieve sieve;
+	struct entry entry;
+	uint32_t tick;
+
+	sieve_start(wheel, &sieve, list, true, 0);
+	for (; sieve_next(wheel, &sieve, &entry); entries++) {
+		tick = entry.round << wheel->bits | number;
+		if (entry_is_live(wheel, entry, tick)) {
+			list_mark(wheel, entry);
+			sieve_keep(wheel, &sieve, entry);
+		} else {
+			wheel->entries--;
+		}
+	}
+	return entries;
+}
+
+static void
+list_unmark(struct wheel *wheel, const struct list *list)
 {
 	const struct chunk *chunk;
-	uint32_t i;
+	uint32_t at, i;
 
-	walk->chunk = at;
-	walk->slot = 0;
-	if (at == 0)
-		return;
-	chunk = chunk_at(wheel, at);
-	walk->slot = chunk->count;
-	if (chunk->next != 0)
-		__builtin_prefetch(chunk_at(wheel, chunk->next));
-	for (i = 0; i < chunk->count; i++) {
-		if (chunk->entry[i].round == walk->round)
-			__builtin_prefetch(
-			    record_at(wheel->store, chunk->entry[i].index));
+	for (at = list->first; at != 0; at = chunk->next) {
+		chunk = chunk_at(wheel, at);
+		for (i = 0; i < chunk->count; i++)
+			list_mark(wheel, chunk->entry[i]);
 	}
 }
 
-void
-wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
+static uint64_t
+bucket_sweep(struct wheel *wheel, uint32_t number)
 {
-	walk->bucket = (uint32_t)tick & wheel->mask;
-	walk->round = (uint32_t)(tick >> wheel->bits);
-	walk_enter(wheel, walk, wheel->buckets[walk->bucket].first);
-	/* As late as can be told from the present round; every entry that stays
-	 * lowers it again. */
-	wheel->buckets[walk->bucket].round_min =
-	    (uint32_t)(wheel->next_tick >> wheel->bits) + ROUND_FAR;
-	wheel->buckets[walk->bucket].loose = 0;
+	struct bucket *bucket = &wheel->buckets[number];
+	uint64_t entries = list_sweep(wheel, &bucket->near, number);
+
+	entries += list_sweep(wheel, &bucket->far, number);
+	list_unmark(wheel, &bucket->near);
+	list_unmark(wheel, &bucket->far);
+	bucket_update_bit(wheel, number);
+	return entries;
 }
 
-/* From the last entry down: an entry that fills a gap comes from above, where
- * the walk has been, and so do entries that are placed meanwhile. A chunk that
- * becomes empty is the first, and then the walk has left it or is at its last
- * slot. */
-uint32_t
-wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
+static void
+sweep_end(struct wheel *wheel)
 {
-	struct bucket *bucket = &wheel->buckets[walk->bucket];
-	struct chunk *chunk;
-	struct entry *entry;
+	wheel->swept = 0;
+	wheel->sweeping = false;
+	wheel->earliest_known = false;
+	wheel_sweep_later(wheel);
+}
 
-	while (walk->chunk != 0) {
-		if (walk->slot == 0) {
-			walk_enter(wheel, walk, walk->next_chunk);
-			continue;
+void
+wheel_sweep_later(struct wheel *wheel)
+{
+	wheel->sweep_at =
+	    wheel->entries < SWEEP_MIN / 2 ? SWEEP_MIN : 2 * wheel->entries;
+}
+
+void
+wheel_sweep_start(struct wheel *wheel)
+{
+	wheel->sweeping = true;
+}
+
+bool
+wheel_sweep(struct wheel *wheel)
+{
+	uint64_t looks = 0;
+	uint32_t at;
+
+	while (wheel->sweeping && looks < SWEEP_STEP) {
+		at = bitmap_find(&wheel->filled, wheel->swept);
+		if (at > wheel->mask) {
+			sweep_end(wheel);
+			break;
 		}
-		chunk = chunk_at(wheel, walk->chunk);
-		walk->next_chunk = chunk->next;
-		entry = &chunk->entry[--walk->slot];
-		if (entry->round == walk->round)
-			return entry->index;
-		if (round_before(entry->round, bucket->round_min))
-			bucket->round_min = entry->round;
+		looks += bucket_sweep(wheel, at);
+		wheel->swept = at + 1;
 	}
-	return 0;
+	return wheel->sweeping;
 }
 
-/* Entries of this round, which nothing precedes, may be left. */
+/* May be called in the middle of a walk: what that has taken out stays out. */
 void
-wheel_walk_stop(struct wheel *wheel, const struct wheel_walk *walk)
+wheel_sweep_all(struct wheel *wheel)
 {
-	wheel->buckets[walk->bucket].round_min = walk->round;
+	uint32_t at = 0;
+
+	while ((at = bitmap_find(&wheel->filled, at)) <= wheel->mask)
+		(void)bucket_sweep(wheel, at++);
+	sweep_end(wheel);
 }

@@ -19,8 +19,8 @@
 #include "atomic.h"
 
 #define TICK_NEVER UINT64_MAX
-#define CHUNK_ENTRIES 14u
-#define WHEEL_LEVELS 5
+#define CHUNK_ENTRIES 15u
+#define WHEEL_LEVELS 6
 
 struct record_store;
 
@@ -29,19 +29,29 @@ struct entry {
 	uint32_t index;
 };
 
-/* Two cache lines of entries. Only a bucket's first chunk has free places. */
+/* Two cache lines of entries. */
 struct chunk {
 	uint32_t next;
 	uint32_t count;
-	uint32_t bucket;
-	uint32_t padding;
 	struct entry entry[CHUNK_ENTRIES];
 };
 
-struct bucket {
-	uint32_t first : 28; /* chunk; 0: empty */
-	uint32_t loose : 1; /* round_min may be too early */
+struct list {
+	uint32_t first; /* chunk; 0: empty */
+	uint32_t last; /* chunk, the one that grows, unless empty */
 	uint32_t round_min; /* no entry has an earlier round */
+};
+
+struct bucket {
+	struct list near, far;
+};
+
+/* A set of numbers below length, with its least element at hand: level k+1
+ * tells which words of level k are not 0. */
+struct bitmap {
+	uint64_t *level[WHEEL_LEVELS];
+	uint32_t levels;
+	uint32_t length;
 };
 
 struct wheel {
@@ -54,27 +64,43 @@ struct wheel {
 	uint64_t earliest;
 	bool earliest_known;
 	struct bucket *buckets;
-	/* Which buckets are not empty; level k+1 tells which words of level k
-	 * are not 0. */
-	uint64_t *level[WHEEL_LEVELS];
-	uint32_t levels;
+	struct bitmap filled; /* buckets that are not empty */
 	size_t bytes;
 	/* Chunks: arenas, the first that was never used, those that are free,
 	 * and how many there is room for. */
 	aptr_t *arenas;
 	uint32_t carved;
-	uint32_t free;
 	uint32_t capacity; /* under the record store's lock */
+	uint64_t entries; /* in all buckets */
+	a64_t entries_max; /* there is room for */
+	/* With so many a sweep is worth a thought; whether one is under way,
+	 * and the bucket with which it goes on. */
+	uint64_t sweep_at;
+	bool sweeping;
+	uint32_t swept;
+	/* An entry was once more than 2^31 ticks ahead, so that half a number
+	 * does not tell a tick. */
+	bool ambiguous;
+	struct bitmap free;
+	size_t free_bytes;
+	/* Pages of free chunks that were given back to the system. */
+	uint64_t *blank;
+	uint32_t trimmed; /* the page with which wheel_trim goes on */
 	a64_t *memory_bytes;
 };
 
-/* Where a walk through the entries of one bucket stands. */
+/* A pass through a list, which leaves out what it does not keep. */
+struct sieve {
+	struct list *list;
+	bool every; /* all records are looked at, or those of one round */
+	uint32_t round;
+	uint32_t chunk, slot, count; /* what is read */
+	uint32_t last; /* chunk to be read */
+};
+
 struct wheel_walk {
 	uint32_t bucket;
-	uint32_t round;
-	uint32_t chunk;
-	uint32_t next_chunk; /* noted while chunk is surely there */
-	uint32_t slot;
+	struct sieve sieve;
 };
 
 int wheel_create(struct wheel *wheel, const struct record_store *store,
@@ -87,25 +113,44 @@ bool wheel_reserve(struct wheel *wheel, uint64_t records);
 /* The tick at which wheel_place would put tick now: no more rounds ahead than
  * can be told apart. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
-/* Puts a record that is in no bucket into that of tick, or of next_tick when
- * that is later. TICK_NEVER: into none. */
+/* Adds an entry at tick, or at next_tick when that is later, and notes it in
+ * the record, which is BUCKETED and has no use for another any more. */
 void wheel_place(struct wheel *wheel, uint32_t index, uint64_t tick);
-/* Takes a record out of its bucket, if it is in one. */
-void wheel_unplace(struct wheel *wheel, uint32_t index);
+/* Whether the entry of a record that is BUCKETED surely is not after tick. */
+bool wheel_covers(const struct wheel *wheel, uint32_t index, uint64_t tick);
 
 /* A tick in [next_tick, last] before which nothing is due, though maybe not at
  * it; TICK_NEVER: none. */
-uint64_t wheel_next(struct wheel *wheel, uint64_t last);
-/* The earliest tick of any entry; when that would take too long to find out,
- * one that was the earliest until its entries were taken out. */
-uint64_t wheel_earliest(struct wheel *wheel);
+uint64_t wheel_next(const struct wheel *wheel, uint64_t last);
+/* The earliest tick of any entry, live or dead. It looks at *budget buckets at
+ * most, and takes those from it; when that is 0, it is an earlier one. */
+uint64_t wheel_earliest(struct wheel *wheel, uint32_t *budget);
 
-/* Walks the entries of tick's bucket that are of tick's round. Between calls,
- * the caller may unplace the record that it was told last, and place records;
- * it may not unplace others. A walk that ends early is to be stopped. */
+/* Takes the entries of a tick out of their bucket, one with each call; 0: that
+ * were all. Between calls, the caller may place records. A walk that ends early
+ * is to be stopped: what is left stays. */
 void wheel_walk_start(
     struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
+/* The same for a tick that is not to be begun yet, and with one of the bucket's
+ * lists at a time. */
+void wheel_look_start(
+    struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
 uint32_t wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk);
-void wheel_walk_stop(struct wheel *wheel, const struct wheel_walk *walk);
+void wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk);
+/* Leaves the entry that was told last where it was, and stops. */
+void wheel_walk_keep(
+    struct wheel *wheel, struct wheel_walk *walk, uint32_t index);
+
+/* A sweep takes out dead entries: begins one; puts off the next one until there
+ * are twice as many entries as now. */
+void wheel_sweep_start(struct wheel *wheel);
+void wheel_sweep_later(struct wheel *wheel);
+/* A piece of the sweep that is under way. False: none is, any more. */
+bool wheel_sweep(struct wheel *wheel);
+void wheel_sweep_all(struct wheel *wheel);
+
+/* Gives pages of free chunks back to the system, a bounded number of them with
+ * each call. False: that was all. */
+bool wheel_trim(struct wheel *wheel);
 
 #endif

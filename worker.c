@@ -7,8 +7,7 @@
  *   1. Read the clock, then drain: take every entry that was queued before. So
  *      nothing that is due by that time is still in the queue (but relaxed ones
  *      while there is no clock for their delays to begin at). A new timeout
- *      is placed, a cancelled one is taken out of its bucket and its
- *      record freed, one that was pulled in is placed again. First, because
+ *      is placed, one that was pulled in is placed again. First, because
  *      what is due at this tick may still be in the queue; and only up to the
  *      end seen at the start, so that fast producers cannot hold the turn.
  *   2. Find the next tick that is due and not after now. Empty ones are
@@ -16,18 +15,18 @@
  *   3. Begin it: from here on, deadlines that belong to it go to the next.
  *   4. Walk its bucket; each timeout of its round is run or handed over. One
  *      whose deadline was pushed out meanwhile is placed again: that, once for
- *      each time that its old place comes up, is what pushing out costs.
+ *      each time that its old place comes up, is what pushing out costs. What
+ *      was cancelled is no more than looked at.
  *   5. Again from 1, until no tick is due.
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
- * it, the worker announces in wake_before which deadlines would come too
- * early for it, and a caller that brings such a one calls it, as does one that
- * leaves a cancelled record in a bucket, or adds a segment to the queue; the
- * first to clear wake_before makes the call, and only that one. What else is
- * queued meanwhile waits for the end of the sleep, since nothing of it is due
- * before. A worker that was called twice within one tick sleeps briefly, to
- * the next tick boundary, where no call is needed, and goes on like that while
- * work comes in: so calls are rare when work is plenty.
+ * it, the worker announces in wake_before which deadlines would come too early
+ * for it, and a caller that brings such a one calls it, as does one that adds a
+ * segment to the queue; the first to clear wake_before makes the call, and only
+ * that one. What else is queued meanwhile waits for the end of the sleep, since
+ * nothing of it is due before. A worker that was called twice within one tick
+ * sleeps briefly, to the next tick boundary, where no call is needed, and goes
+ * on like that while work comes in: so calls are rare when work is plenty.
  *
  *        caller                               worker
  *        ------                               ------
@@ -43,6 +42,16 @@
  *   worker has slept since before it was pushed, and A3 reads the announcement.
  *   When another caller is still about to push it, that one's A2 comes after
  *   its push and reads what the record asks for by then, and it calls.
+ *   A caller that finds BUCKETED set, and asks for no earlier deadline than the
+ *   last one of that record, neither pushes nor calls (publish_placed): there
+ *   is an entry in a bucket in time for it, and a worker sleeps no longer than
+ *   until its first entry, or else has taken this one out, which clears
+ *   BUCKETED.
+ *
+ * MEMORY. Before it sleeps, the worker looks whether much of it is spare. If it
+ * is for a quarter of a second, it is given back: trim.c. So one sleep after a
+ * peak may end for that. While memory is given back, the worker does not sleep,
+ * but takes a turn after each piece.
  *
  * EDGES
  *   E:asleep    see above; fence in call_worker, fence in worker_announce and
@@ -65,9 +74,9 @@
  *
  * INTERLEAVINGS, by the word that decides each:
  *
- *   take against cancel       QUEUED -> FREE before the take: the entry is
- *                             dropped. After: PLACED -> CANCELLED, and since
- *                             ENQUEUED was cleared by the take, a new entry.
+ *   take against cancel       QUEUED or PLACED -> FREE: before the take, the
+ *                             entry is dropped; after it, the one in the
+ *                             bucket is dead when its tick comes.
  *   take against reschedule   both swap word and deadline together: either the
  *                             take sees the new deadline, or the reschedule
  *                             sees PLACED and queues when it is earlier.
@@ -75,7 +84,12 @@
  *                             before the take: it takes the new one. The
  *                             reader of the clock for HWT_RELAXED comes after
  *                             the load of the word that is taken.
- *   expire against cancel     PLACED -> RUNNING or HANDED, or -> CANCELLED.
+ *   expire against cancel     PLACED -> RUNNING or HANDED, or -> FREE.
+ *   expire against reuse      a FREE record's entry is dropped by clearing
+ *                             BUCKETED, or a caller makes the record PLACED
+ *                             again, for a deadline that is not before that
+ *                             entry (publish_placed): both change the word,
+ *                             and one of them fails.
  *   expire against reschedule the swap of word and deadline fails when the
  *                             deadline has changed; the worker looks again.
  *   hand over against run     HANDED is set before execute is called, and the
@@ -94,7 +108,11 @@
 #define TAKE_BATCH 64u
 #endif
 #define READING_EVERY 16u
-#define SETTLE_MAX 64u
+/* Before one sleep: how many entries are put right, and how many buckets are
+ * looked at, so that this holds up nobody for longer than some hundred
+ * microseconds. */
+#define SETTLE_MAX 512u
+#define SEARCH_MAX 65536u
 #define SECOND_NS UINT64_C(1000000000)
 
 /* When the clock cannot be read, no time has passed. */
@@ -106,11 +124,26 @@ worker_now(const struct hwt *timer)
 	return timer_has_read(timer, now_ns) ? now_ns : timer->worker.now_ns;
 }
 
+/* Gives a record that has just become BUCKETED, or was so by its word before,
+ * an entry for that deadline, unless it has one that will do. */
 static void
-worker_place(struct hwt *timer, uint32_t index, struct pair_value due)
+worker_place(
+    struct hwt *timer, uint32_t index, uint64_t before, struct pair_value due)
 {
-	wheel_unplace(&timer->wheel, index);
-	wheel_place(&timer->wheel, index, timer_tick_of(timer, due));
+	uint64_t tick = timer_tick_of(timer, due);
+
+	if (tick == TICK_NEVER ||
+	    ((before & FLAG_BUCKETED) &&
+		wheel_covers(&timer->wheel, index, tick)))
+		return;
+	wheel_place(&timer->wheel, index, tick);
+}
+
+/* What is due some day has an entry. */
+static uint64_t
+bucketed_flag(const struct hwt *timer, struct pair_value due)
+{
+	return timer_tick_of(timer, due) != TICK_NEVER ? FLAG_BUCKETED : 0;
 }
 
 /* Takes a new timeout over. seen was loaded before now_ns was read. */
@@ -129,10 +162,25 @@ take_queued(
 		    now_ns < DEADLINE_NEVER - seen.deadline_ns)
 			next.deadline_ns = now_ns + seen.deadline_ns;
 	}
+	next.word |= bucketed_flag(timer, next);
 	if (!pair_cas(&record->pair, seen, next))
 		return false;
-	worker_place(timer, index, next);
+	worker_place(timer, index, seen.word, next);
 	return true;
+}
+
+/* Ended or under way before its entry was taken. A deadline that was pulled in
+ * and not taken may be before the entry in a bucket, which then does not count
+ * any more. */
+static bool
+take_ended(struct hwt *timer, uint32_t index, struct pair_value seen)
+{
+	uint64_t word = seen.word & ~FLAG_ENQUEUED;
+
+	if (!wheel_covers(&timer->wheel, index, timer_tick_of(timer, seen)))
+		word &= ~FLAG_BUCKETED;
+	return pair_cas_word(
+	    &record_at(&timer->store, index)->pair, seen.word, word);
 }
 
 /* Acts on one entry; false: the record has changed since seen. */
@@ -143,24 +191,18 @@ take_seen(
 	struct record *record = record_at(&timer->store, index);
 	struct pair_value next = seen;
 
-	next.word &= ~FLAG_ENQUEUED;
 	switch (word_state(seen.word)) {
 	case STATE_QUEUED:
 		return take_queued(timer, index, seen, now_ns);
 	case STATE_PLACED: /* pulled in */
+		next.word &= ~FLAG_ENQUEUED;
+		next.word |= bucketed_flag(timer, seen);
 		if (!pair_cas(&record->pair, seen, next))
 			return false;
-		worker_place(timer, index, seen);
+		worker_place(timer, index, seen.word, seen);
 		return true;
-	case STATE_CANCELLED:
-		wheel_unplace(&timer->wheel, index);
-		next.word = word_freed(next.word);
-		if (!pair_cas_word(&record->pair, seen.word, next.word))
-			return false;
-		record_free(timer, cache_of(timer), index);
-		return true;
-	default: /* ended or under way before its entry was taken */
-		return pair_cas_word(&record->pair, seen.word, next.word);
+	default:
+		return take_ended(timer, index, seen);
 	}
 }
 
@@ -338,6 +380,37 @@ worker_hand_over(
 		worker->tasks_started++;
 }
 
+/* An entry at tick was taken out of its bucket. If that was its record's own,
+ * the record gets another one, or none; but true: it is PLACED, *seen is what
+ * it looks like, and it would come to that tick again. */
+static bool
+worker_judge(
+    struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
+{
+	struct record *record = record_at(&timer->store, index);
+	uint64_t due;
+
+	for (;;) {
+		/* E:word acquire */
+		*seen = pair_load_whole(&record->pair);
+		if (!(seen->word & FLAG_BUCKETED) ||
+		    record->placed != (uint32_t)tick)
+			return false;
+		due = timer_tick_of(timer, *seen);
+		if (word_state(seen->word) == STATE_PLACED &&
+		    due != TICK_NEVER) {
+			if (due <= tick ||
+			    wheel_reach(&timer->wheel, due) <= tick)
+				return true;
+			wheel_place(&timer->wheel, index, due);
+			return false;
+		}
+		if (pair_cas_word(
+			&record->pair, seen->word, seen->word & ~FLAG_BUCKETED))
+			return false;
+	}
+}
+
 /* One entry of the tick that has been begun. */
 static void
 worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
@@ -348,23 +421,13 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 	uint64_t began_ns;
 
 	for (;;) {
-		/* E:word acquire */
-		seen = pair_load(&record->pair);
-		if (word_state(seen.word) != STATE_PLACED) {
-			/* Cancelled: its entry in the queue frees it. */
-			wheel_unplace(&timer->wheel, index);
+		if (!worker_judge(timer, index, tick, &seen))
 			return;
-		}
-		if (timer_tick_of(timer, seen) > tick) {
-			worker_place(
-			    timer, index, pair_load_whole(&record->pair));
-			return;
-		}
-		executor = record->executor;
+		executor = aptr_load_acquire(&record->executor);
 		if (executor == NULL && timer->executor.execute != NULL)
 			executor = &timer->executor;
 		next = seen;
-		next.word &= ~STATE_MASK;
+		next.word &= ~(STATE_MASK | FLAG_BUCKETED);
 		next.word |= executor != NULL ? STATE_HANDED : STATE_RUNNING;
 		if (executor != NULL)
 			hand_over_begin(timer, executor);
@@ -375,14 +438,13 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 			hand_over_end(timer);
 		}
 	}
-	wheel_unplace(&timer->wheel, index);
 	note_lateness(timer, seen.deadline_ns);
 	began_ns = timer->slow_task_ns != 0 ? worker_now(timer) : 0;
 	if (executor != NULL) {
 		worker_hand_over(timer, executor, word_id(seen.word, index));
 	} else {
 		timer->worker.tasks_started++;
-		timer_run_record(timer, record);
+		timer_run_record(timer, record, index);
 	}
 	if (timer->slow_task_ns != 0 && process_owns(timer->epoch))
 		note_slowness(timer, began_ns);
@@ -457,17 +519,22 @@ worker_has_work(const struct hwt *timer)
 	return false;
 }
 
-/* Whether placing it anew would not move it past tick. */
+/* Whether the record that was due at tick last time still is. */
 static bool
-due_at(const struct hwt *timer, struct pair_value seen, uint64_t tick)
+still_settled(const struct hwt *timer, uint32_t index, uint64_t tick)
 {
-	return word_state(seen.word) == STATE_PLACED &&
-	    wheel_reach(&timer->wheel, timer_tick_of(timer, seen)) <= tick;
+	const struct record *record = record_at(&timer->store, index);
+	struct pair_value seen = pair_load_whole(&record->pair);
+
+	return (seen.word & FLAG_BUCKETED) &&
+	    word_state(seen.word) == STATE_PLACED &&
+	    record->placed == (uint32_t)tick &&
+	    timer_tick_of(timer, seen) <= tick;
 }
 
-/* Whether anything is really due at the wheel's earliest tick. What was pushed
- * out or cancelled since it was placed there is put right, so that it wakes
- * nobody, while *budget lasts: this holds up the worker. */
+/* Whether anything is really due at the wheel's earliest tick. Entries there
+ * that are dead, or come too early for what was pushed out, are put right, so
+ * that they wake nobody, while *budget lasts: this holds up the worker. */
 static bool
 worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 {
@@ -475,26 +542,21 @@ worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 	struct wheel_walk walk;
 	struct pair_value seen;
 
-	if (*settled != 0 &&
-	    due_at(timer, pair_load(&record_at(&timer->store, *settled)->pair),
-		tick))
+	if (*settled != 0 && still_settled(timer, *settled, tick))
 		return true;
-	wheel_walk_start(&timer->wheel, &walk, tick);
+	wheel_look_start(&timer->wheel, &walk, tick);
 	while ((*settled = wheel_walk_next(&timer->wheel, &walk)) != 0) {
-		seen =
-		    pair_load_whole(&record_at(&timer->store, *settled)->pair);
-		if (due_at(timer, seen, tick) || *budget == 1) {
+		--*budget;
+		if (worker_judge(timer, *settled, tick, &seen)) {
+			wheel_walk_keep(&timer->wheel, &walk, *settled);
+			return true;
+		}
+		if (*budget == 0) {
 			wheel_walk_stop(&timer->wheel, &walk);
 			return true;
 		}
-		--*budget;
-		if (word_state(seen.word) == STATE_PLACED)
-			worker_place(timer, *settled, seen);
-		else
-			wheel_unplace(&timer->wheel, *settled);
 	}
 	/* Nothing of it is there any more: one search for nothing. */
-	timer->wheel.earliest_known = false;
 	return --*budget == 0;
 }
 
@@ -503,11 +565,13 @@ worker_announce(struct hwt *timer, uint64_t *until_ns)
 {
 	uint64_t before_ns = DEADLINE_NEVER;
 	uint32_t budget = SETTLE_MAX;
+	uint32_t buckets = SEARCH_MAX;
 	uint64_t tick;
 
 	do
-		tick = wheel_earliest(&timer->wheel);
-	while (tick != TICK_NEVER && !worker_settle(timer, tick, &budget));
+		tick = wheel_earliest(&timer->wheel, &buckets);
+	while (tick != TICK_NEVER && buckets > 0 &&
+	    !worker_settle(timer, tick, &budget));
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {
 		*until_ns = timer_boundary(timer, tick);
@@ -569,13 +633,66 @@ sleep_briefly(struct hwt *timer)
 	timer->worker.called = false;
 }
 
+bool
+worker_trim(struct hwt *timer)
+{
+	if (!trim_begin(timer, timer->worker.now_ns))
+		return false;
+	(void)trim_step(timer);
+	return true;
+}
+
+/* Whether most entries are dead. They would wake a worker that has nothing else
+ * to do. */
+bool
+worker_has_dead(struct hwt *timer)
+{
+	uint64_t entries = timer->wheel.entries;
+
+	return entries > SETTLE_MAX &&
+	    entries > 2 * hwt_pending_timeouts(timer) + SETTLE_MAX;
+}
+
+/* A piece of a sweep, when it is time for one. */
+bool
+worker_sweep(struct hwt *timer)
+{
+	struct wheel *wheel = &timer->wheel;
+	uint64_t pending;
+
+	if (!wheel->sweeping && wheel->entries >= wheel->sweep_at) {
+		pending = hwt_pending_timeouts(timer);
+		if (wheel->entries > pending + pending / 2)
+			wheel_sweep_start(wheel);
+		else
+			wheel_sweep_later(wheel);
+	}
+	return wheel_sweep(wheel);
+}
+
+/* Once in a tick. */
+static bool
+sweep_before_sleep(struct hwt *timer)
+{
+	struct worker *worker = &timer->worker;
+
+	if (worker->swept_tick == timer->wheel.next_tick ||
+	    !worker_has_dead(timer))
+		return false;
+	worker->swept_tick = timer->wheel.next_tick;
+	wheel_sweep_start(&timer->wheel);
+	return true;
+}
+
 static void
 sleep_long(struct hwt *timer)
 {
 	struct worker *worker = &timer->worker;
-	uint64_t until_ns;
+	uint64_t until_ns, trim_ns;
 
 	worker->brief = false;
+	if (sweep_before_sleep(timer))
+		return;
 	if (!worker_announce(timer, &until_ns)) {
 		/* One more turn; then producers are too fast for this. */
 		worker->brief = worker->retried;
@@ -585,7 +702,8 @@ sleep_long(struct hwt *timer)
 		return;
 	}
 	worker->retried = false;
-	sleep_until(timer, until_ns, true);
+	trim_ns = trim_time(timer, worker->now_ns);
+	sleep_until(timer, until_ns < trim_ns ? until_ns : trim_ns, true);
 	worker->called = a64_swap_acq_rel(&timer->wake_before, 0) == 0;
 }
 
@@ -596,6 +714,8 @@ worker_sleep(struct hwt *timer, bool found_work)
 	uint64_t tick = timer->wheel.next_tick;
 	bool again = worker->called && worker->called_tick == tick;
 
+	if (worker_sweep(timer) || worker_trim(timer))
+		return;
 	if (worker->called)
 		worker->called_tick = tick;
 	worker->called = false;

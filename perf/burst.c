@@ -527,9 +527,9 @@ main(int argc, char **argv)
 	read_load(argc, argv);
 	run.clock_cost_ns = perf_clock_cost_ns();
 	created_ns = perf_now_ns();
-	run.subject =
-	    create(tick_ns, 3 * run.count + run.bystanders * (RING + 1),
-		text_option(argc, argv, "via", "inline"));
+	run.subject = create(tick_ns,
+	    3 * run.count + (uint64_t)run.bystanders * (RING + 1),
+	    text_option(argc, argv, "via", "inline"));
 	perf_must(run.subject, "subject_create");
 	begun_ns = perf_now_ns();
 	if (perf_option(argc, argv, "aged", 1))

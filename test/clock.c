@@ -118,6 +118,28 @@ Test(clock, a_relaxed_timeout_waits_for_a_worker_that_can_read_it)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
+Test(clock, without_it_a_manual_timer_is_to_be_turned_in_a_tick)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(7), .flags = HWT_MANUAL};
+	struct hwt *timer;
+	uint64_t wait_ns;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_SEC(9)), 0);
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	cr_assert(wait_ns > HWT_SEC(8));
+
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	fault_disarm();
+
+	assert_u64(wait_ns, HWT_MS(7));
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
 #if defined(__x86_64__)
 
 /* Both clocks at a step of a measurement. */

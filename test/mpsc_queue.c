@@ -157,6 +157,27 @@ Test(mpsc_queue, it_grows_over_many_segments_and_gives_them_back)
 	tested_close();
 }
 
+/* Some of what 20 of them took, and then the rest. */
+Test(mpsc_queue, what_its_pool_gives_back_serves_again)
+{
+	uint64_t before;
+	unsigned turn;
+
+	tested_open();
+	for (turn = 0; turn < 3; turn++) {
+		push_many(1, 20 * MPSC_SLOTS);
+		assert_pops(1, 20 * MPSC_SLOTS);
+		before = tested.memory_bytes;
+
+		cr_assert(mpsc_pool_trim(&tested.pool, 15));
+		assert_u64(tested.memory_bytes,
+		    before - 15 * sizeof(struct mpsc_segment));
+		cr_assert(!mpsc_pool_trim(&tested.pool, 15));
+		assert_u64(tested.memory_bytes, sizeof(struct mpsc_segment));
+	}
+	tested_close();
+}
+
 Test(mpsc_queue, it_tells_when_it_takes_another_segment)
 {
 	uint32_t i;

@@ -2,12 +2,15 @@
 /*
  * prompt-release: the record of a cancelled timeout serves another at the
  * latest one tick later, and at once when the worker has not placed it yet.
- * Whether a record serves again is seen by memory_bytes: it is the memory at
- * its highest so far, so it stands still when nothing new was needed.
+ * Whether a record serves again is seen by memory_bytes: it stands still when
+ * nothing new was needed. What a peak took goes back to the system when it was
+ * spare for a while.
  */
+#include "test/rng.h"
 #include "test/support_promises.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 SUITE(prompt_release);
 
@@ -164,21 +167,30 @@ Test(prompt_release, started_timeouts_serve_others_in_the_next_tick)
 	fixture_close(&fixture);
 }
 
-Test(prompt_release, a_timeout_cancelled_in_a_long_sleep_ends_the_sleep)
+Test(prompt_release, what_was_cancelled_in_a_long_sleep_serves_at_once)
 {
 	struct fixture fixture = {0};
 	hwt_timeout timeout;
+	uint64_t first_bytes;
+	unsigned turn;
 
 	fixture_open(&fixture, NULL);
 	assert_rc(
 	    hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL, FAR),
 	    0);
 	assert_u64(fixture_wait(&fixture), FAR);
+	first_bytes = memory(&fixture);
 
-	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	for (turn = 0; turn < CROWD; turn++) {
+		assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+		assert_rc(hwt_new_timeout(fixture.timer, &timeout,
+			      forbidden_task, NULL, FAR),
+		    0);
+	}
 
-	assert_u64(fixture.wakes, 1);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(memory(&fixture), first_bytes);
+	assert_u64(fixture.wakes, 0);
+	assert_u64(fixture_wait(&fixture), FAR);
 	fixture_close(&fixture);
 }
 
@@ -203,12 +215,12 @@ Test(prompt_release, next_wakeup_releases_what_was_cancelled)
 	free(timeouts);
 }
 
-Test(prompt_release, a_real_worker_wakes_from_a_long_sleep_to_release)
+Test(prompt_release, a_real_worker_sleeps_on_while_records_serve_again)
 {
 	struct live live = {0};
 	hwt_timeout timeout;
-	uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
-	uint64_t wakeups;
+	uint64_t wakeups, first_bytes;
+	unsigned turn;
 
 	live_open(&live, NULL);
 	assert_rc(
@@ -216,11 +228,17 @@ Test(prompt_release, a_real_worker_wakes_from_a_long_sleep_to_release)
 	    0);
 	live_settle(&live, thread_await("hwt-worker"));
 	wakeups = live_stats(&live).wakeups;
+	first_bytes = live_stats(&live).memory_bytes;
 
-	assert_rc(hwt_cancel(live.timer, timeout), 0);
+	for (turn = 0; turn < CROWD; turn++) {
+		assert_rc(hwt_cancel(live.timer, timeout), 0);
+		assert_rc(hwt_new_timeout(
+			      live.timer, &timeout, forbidden_task, NULL, FAR),
+		    0);
+	}
 
-	while (live_stats(&live).wakeups == wakeups)
-		cr_assert(monotonic_ns() < limit_ns, "the worker sleeps on");
+	assert_u64(live_stats(&live).wakeups, wakeups);
+	assert_u64(live_stats(&live).memory_bytes, first_bytes);
 	live_close(&live);
 }
 
@@ -248,6 +266,40 @@ Test(prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
 			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
 		live_settle(&live, thread_await("hwt-worker"));
 		if (turn == 0)
+			first_bytes = live_stats(&live).memory_bytes;
+	}
+
+	assert_u64(live_stats(&live).memory_bytes, first_bytes);
+	live_close(&live);
+}
+
+static void
+counted_task(hwt_timeout timeout, void *arg)
+{
+	_Atomic unsigned *runs = arg;
+
+	(void)timeout;
+	++*runs;
+}
+
+Test(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
+{
+	struct live live = {0};
+	_Atomic unsigned runs = 0;
+	uint64_t first_bytes = 0;
+	unsigned turn;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (turn = 1; turn <= 10; turn++) {
+		for (index = 0; index < FEW; index++)
+			assert_rc(hwt_new_timeout(
+				      live.timer, NULL, counted_task, &runs, 0),
+			    0);
+		while (runs < turn * FEW)
+			sleep_ns(HWT_MS(1));
+		live_settle(&live, thread_await("hwt-worker"));
+		if (turn == 1)
 			first_bytes = live_stats(&live).memory_bytes;
 	}
 
@@ -482,4 +534,586 @@ Test(prompt_release, threads_that_end_leave_no_memory_behind)
 
 	assert_u64(memory(&fixture), early_bytes);
 	fixture_close(&fixture);
+}
+
+/* Entries in the wheel outlive what they were made for, but not in numbers. */
+
+#define MIXED 1000
+#define MIXED_TURNS 300000
+
+Test(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
+{
+	static const uint64_t delays_ns[] = {
+	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30), HWT_SEC(3600)};
+	hwt_timeout timeouts[MIXED] = {{0}};
+	struct fixture fixture = {0};
+	struct rng rng = {.state = 1};
+	uint64_t early_bytes = 0;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < MIXED_TURNS; turn++) {
+		hwt_timeout *timeout = &timeouts[rng_below(&rng, MIXED)];
+
+		(void)hwt_cancel(fixture.timer, *timeout);
+		assert_rc(hwt_new_timeout(fixture.timer, timeout, idle_task,
+			      NULL, delays_ns[rng_below(&rng, 5)]),
+		    0);
+		if (turn % 10 == 0)
+			fixture_step(&fixture, FIXTURE_TICK);
+		if (turn == MIXED_TURNS / 10)
+			early_bytes = memory(&fixture);
+	}
+
+	cr_assert(memory(&fixture) < early_bytes + early_bytes / 2);
+	fixture_close(&fixture);
+}
+
+/* Each is pulled in to the next tick and pushed out again to the same last one,
+ * in every tick: its entry there is one, in the end. */
+#define SWAYING 3000
+
+Test(prompt_release, entries_of_one_timeout_at_one_tick_are_kept_once)
+{
+	static hwt_timeout timeouts[SWAYING];
+	struct fixture fixture = {0};
+	uint64_t last_ns;
+	unsigned index, turn;
+
+	fixture_open(&fixture, NULL);
+	last_ns = fixture.now_ns + HWT_SEC(1000);
+	for (index = 0; index < SWAYING; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, HWT_SEC(1000)),
+		    0);
+	for (turn = 0; turn < 40; turn++) {
+		(void)fixture_step(&fixture, 0);
+		for (index = 0; index < SWAYING; index++)
+			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
+				      FIXTURE_TICK),
+			    0);
+		(void)fixture_step(&fixture, 0);
+		for (index = 0; index < SWAYING; index++)
+			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
+				      last_ns - fixture.now_ns),
+			    0);
+		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+	}
+
+	cr_assert(memory(&fixture) < SWAYING * (64 + 4 * 9) + 65536);
+	assert_u64(fixture_step(&fixture, last_ns - fixture.now_ns), SWAYING);
+	fixture_close(&fixture);
+}
+
+#define PULLED 4000
+#define PULLS 12
+
+struct pulled {
+	struct hwt *timer;
+	hwt_timeout timeouts[PULLED];
+	uint64_t delay_ns;
+};
+
+static void
+pull_all_in(hwt_timeout timeout, void *arg)
+{
+	struct pulled *pulled = arg;
+	unsigned index;
+
+	(void)timeout;
+	pulled->delay_ns -= FIXTURE_TICK;
+	for (index = 0; index < PULLED; index++)
+		assert_rc(hwt_reschedule(pulled->timer, pulled->timeouts[index],
+			      pulled->delay_ns),
+		    0);
+}
+
+/* Many ticks in one turn, with nothing in between that could sweep. */
+Test(prompt_release, pulls_in_every_tick_of_a_stall_leave_no_memory_behind)
+{
+	static struct pulled pulled;
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	pulled.timer = fixture.timer;
+	pulled.delay_ns = FAR;
+	for (index = 0; index < PULLED; index++)
+		assert_rc(hwt_new_timeout(fixture.timer,
+			      &pulled.timeouts[index], idle_task, NULL, FAR),
+		    0);
+	for (index = 1; index <= PULLS; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, pull_all_in,
+			      &pulled, index * FIXTURE_TICK),
+		    0);
+	fixture_step(&fixture, FIXTURE_TICK);
+
+	assert_u64(
+	    fixture_step(&fixture, (PULLS - 1) * FIXTURE_TICK), PULLS - 1);
+
+	cr_assert(memory(&fixture) < PULLED * (64 + 4 * 9) + 65536);
+	assert_u64(fixture_step(&fixture, pulled.delay_ns - FIXTURE_TICK), 0);
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK), PULLED);
+	fixture_close(&fixture);
+}
+
+/* After a peak. */
+
+#define PEAK 100000
+
+static int
+compare_ids(const void *left, const void *right)
+{
+	const hwt_timeout *a = left, *b = right;
+
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static void
+schedule_peak(struct hwt *timer, hwt_timeout *timeouts)
+{
+	unsigned index;
+
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_new_timeout(timer, &timeouts[index],
+			      forbidden_task, NULL, FAR),
+		    0);
+}
+
+static void
+cancel_peak(struct hwt *timer, const hwt_timeout *timeouts)
+{
+	unsigned index;
+
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+}
+
+/* What a thread's cache and the queues keep. */
+static void
+await_memory_of_few(struct live *live)
+{
+	while (live_stats(live).memory_bytes > PEAK * 64 / 10)
+		sleep_ns(HWT_MS(1));
+}
+
+/* Which calls fail: each, every other one, none. */
+static unsigned madvise_fails;
+static unsigned madvise_calls;
+
+int __real_madvise(void *memory, size_t bytes, int advice);
+int __wrap_madvise(void *memory, size_t bytes, int advice);
+
+int
+__wrap_madvise(void *memory, size_t bytes, int advice)
+{
+	if (madvise_fails != 0 && madvise_calls++ % madvise_fails == 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return __real_madvise(memory, bytes, advice);
+}
+
+Test(prompt_release, what_was_cancelled_in_a_long_sleep_goes_back_too)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	cancel_peak(live.timer, timeouts);
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* As where memory is locked. */
+Test(prompt_release, memory_that_cannot_go_back_serves_again)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	uint64_t peak_bytes;
+	unsigned turn;
+
+	live_open(&live, NULL);
+	madvise_fails = 1;
+	schedule_peak(live.timer, timeouts);
+	peak_bytes = live_stats(&live).memory_bytes;
+	cancel_peak(live.timer, timeouts);
+	while (madvise_calls == 0)
+		sleep_ns(HWT_MS(1));
+	cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+
+	for (turn = 0; turn < 3; turn++) {
+		madvise_fails = 1 + turn;
+		schedule_peak(live.timer, timeouts);
+		cr_assert(live_stats(&live).memory_bytes <=
+		    peak_bytes + peak_bytes / 4);
+		cancel_peak(live.timer, timeouts);
+		sleep_ns(HWT_MS(300));
+	}
+	madvise_fails = 0;
+	schedule_peak(live.timer, timeouts);
+	cancel_peak(live.timer, timeouts);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* No table to sort records in: then chunks and segments only. */
+Test(prompt_release, memory_is_given_back_without_any_memory)
+{
+	static hwt_timeout timeouts[PEAK], more[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	madvise_fails = 1;
+	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+	cancel_peak(live.timer, timeouts);
+	while (madvise_calls == 0)
+		sleep_ns(HWT_MS(1));
+	fault_disarm();
+	madvise_fails = 0;
+	cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+
+	/* More, so that it is worth another try. */
+	schedule_peak(live.timer, timeouts);
+	schedule_peak(live.timer, more);
+	cancel_peak(live.timer, timeouts);
+	cancel_peak(live.timer, more);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+Test(prompt_release, what_a_peak_took_goes_back_to_the_system)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	unsigned turn;
+
+	live_open(&live, NULL);
+	for (turn = 0; turn < 3; turn++) {
+		schedule_peak(live.timer, timeouts);
+		cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+
+		cancel_peak(live.timer, timeouts);
+
+		await_memory_of_few(&live);
+	}
+	live_close(&live);
+}
+
+Test(prompt_release, a_worker_in_a_long_sleep_gives_back_what_a_peak_took)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	cancel_peak(live.timer, timeouts);
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+Test(prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
+{
+	static hwt_timeout before[PEAK], after[PEAK];
+	struct live live = {0};
+	unsigned index;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, before);
+	cancel_peak(live.timer, before);
+	await_memory_of_few(&live);
+	schedule_peak(live.timer, after);
+
+	qsort(after, PEAK, sizeof(after[0]), compare_ids);
+	for (index = 0; index < PEAK; index++) {
+		cr_assert(bsearch(&before[index], after, PEAK, sizeof(after[0]),
+			      compare_ids) == NULL);
+		assert_rc(hwt_cancel(live.timer, before[index]), -ENOENT);
+	}
+	cancel_peak(live.timer, after);
+	live_close(&live);
+}
+
+/* The same by a clock that the test moves. A manual timer gives a piece back
+ * with each advance. */
+
+#define TRIM_STEPS 500
+
+static void
+step_often(struct fixture *fixture)
+{
+	unsigned i;
+
+	for (i = 0; i < TRIM_STEPS; i++)
+		(void)fixture_step(fixture, 0);
+}
+
+static bool
+memory_is_of_few(struct fixture *fixture)
+{
+	return memory(fixture) <= PEAK * 64 / 10;
+}
+
+Test(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 3; turn++) {
+		schedule_peak(fixture.timer, timeouts);
+		(void)fixture_step(&fixture, HWT_MS(100));
+		peak_bytes = memory(&fixture);
+		cancel_peak(fixture.timer, timeouts);
+		(void)fixture_step(&fixture, HWT_MS(100));
+
+		(void)fixture_step(&fixture, HWT_MS(100));
+		(void)fixture_step(&fixture, HWT_MS(140));
+		step_often(&fixture);
+		assert_u64(memory(&fixture), peak_bytes);
+
+		(void)fixture_step(&fixture, HWT_MS(20));
+		step_often(&fixture);
+		cr_assert(memory_is_of_few(&fixture));
+	}
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, what_is_needed_again_meanwhile_stays_for_another_quarter)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, HWT_MS(100));
+	peak_bytes = memory(&fixture);
+	schedule_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, HWT_MS(100));
+	cancel_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, HWT_MS(100));
+
+	(void)fixture_step(&fixture, HWT_MS(200));
+	step_often(&fixture);
+	cr_assert(memory(&fixture) >= peak_bytes);
+
+	(void)fixture_step(&fixture, HWT_MS(100));
+	step_often(&fixture);
+	cr_assert(memory_is_of_few(&fixture));
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, who_turns_a_manual_timer_is_not_called_for_memory)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	fixture.wakes = 0;
+	assert_u64(fixture_wait(&fixture), FAR);
+
+	cancel_peak(fixture.timer, timeouts);
+
+	assert_u64(fixture.wakes, 0);
+	fixture_close(&fixture);
+}
+
+/* So many that the last chunk of their bucket is the last one of an odd page.
+ * What is left lies there. */
+#define LAST_OF_PAGE (15 * (210 * 32 - 1))
+
+Test(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
+{
+	static hwt_timeout timeouts[LAST_OF_PAGE];
+	static _Atomic unsigned runs[LAST_OF_PAGE];
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < LAST_OF_PAGE; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      counted_task, &runs[index], FAR),
+		    0);
+	(void)fixture_step(&fixture, 0);
+	for (index = 0; index < LAST_OF_PAGE; index++) {
+		if (index % 10000 != 0)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+	}
+	(void)fixture_step(&fixture, HWT_MS(100));
+	(void)fixture_step(&fixture, HWT_MS(300));
+	step_often(&fixture);
+	cr_assert(memory_is_of_few(&fixture));
+
+	(void)fixture_step(&fixture, FAR);
+
+	for (index = 0; index < LAST_OF_PAGE; index++)
+		assert_u64(runs[index], index % 10000 == 0);
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, of_a_crowd_that_was_pushed_out_none_is_lost)
+{
+	static hwt_timeout timeouts[CROWD];
+	static _Atomic unsigned runs;
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < CROWD; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      counted_task, &runs, HWT_SEC(10)),
+		    0);
+	(void)fixture_step(&fixture, 0);
+	for (index = 0; index < CROWD; index++)
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(20)),
+		    0);
+	(void)fixture_wait(&fixture);
+
+	assert_u64(fixture_step(&fixture, HWT_SEC(20)), CROWD);
+	fixture_close(&fixture);
+}
+
+/* Half of each page of records is in use, but not half of the wheel. An entry
+ * is 8 bytes there, and was 4 in the queue, give or take a sixteenth. */
+#define ENTRIES_BYTES (PEAK / 2 * 8 + PEAK * 4)
+
+Test(prompt_release, entries_of_what_was_cancelled_go_where_records_cannot)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, 0);
+	peak_bytes = memory(&fixture);
+	for (index = 0; index < PEAK; index += 2)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+	(void)fixture_step(&fixture, HWT_MS(100));
+	(void)fixture_step(&fixture, HWT_MS(300));
+	step_often(&fixture);
+
+	cr_assert(memory(&fixture) <=
+	    peak_bytes - ENTRIES_BYTES + ENTRIES_BYTES / 16);
+
+	/* And no record is lost. */
+	for (index = 0; index < PEAK; index += 2)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      forbidden_task, NULL, FAR),
+		    0);
+	(void)fixture_step(&fixture, 0);
+	cr_assert(memory(&fixture) <= peak_bytes + ENTRIES_BYTES / 16);
+	fixture_close(&fixture);
+}
+
+/* Half of each page is in use, and nothing can go back. */
+Test(prompt_release, what_cannot_go_back_does_not_keep_the_worker_awake)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	uint64_t wakeups;
+	unsigned index, turn;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	for (index = 0; index < PEAK; index += 2)
+		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+
+	for (turn = 0; turn < 20; turn++) {
+		wakeups = live_stats(&live).wakeups;
+		sleep_ns(HWT_MS(600));
+		if (live_stats(&live).wakeups == wakeups)
+			break;
+	}
+
+	cr_assert(turn < 20);
+	live_close(&live);
+}
+
+/* arg is where the timeout's handle is kept. */
+static void
+own_handle_task(hwt_timeout timeout, void *arg)
+{
+	hwt_timeout *own = arg;
+
+	assert_u64(timeout.id, own->id);
+	own->id = 0;
+}
+
+/* It is the slab of a record that tells an executor whose timeout it is. */
+Test(prompt_release, an_executor_is_served_from_memory_that_went_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct hwt_mailbox *mailbox = NULL;
+	struct live live = {0};
+	uint64_t started = 0;
+	unsigned index;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	schedule_peak(live.timer, timeouts);
+	cancel_peak(live.timer, timeouts);
+	await_memory_of_few(&live);
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_new_timeout_on(live.timer,
+			      hwt_mailbox_executor(mailbox), &timeouts[index],
+			      own_handle_task, &timeouts[index], HWT_MS(1)),
+		    0);
+
+	while (started < PEAK) {
+		size_t now = 0;
+
+		assert_rc(hwt_mailbox_run(mailbox, 0, &now), 0);
+		started += now;
+		sleep_ns(HWT_MS(1));
+	}
+
+	for (index = 0; index < PEAK; index++)
+		assert_u64(timeouts[index].id, 0);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
+	live_close(&live);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}
+
+Test(prompt_release, what_is_in_use_stays_while_the_rest_goes_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	struct hwt_timeout_info info;
+	struct hwt_unprocessed unprocessed;
+	unsigned index;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	for (index = 0; index < PEAK; index++) {
+		if (index % 10000 != 0)
+			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+	}
+	await_memory_of_few(&live);
+
+	assert_u64(hwt_pending_timeouts(live.timer), PEAK / 10000);
+	assert_rc(hwt_stop(live.timer, &unprocessed), 0);
+	assert_u64(unprocessed.count, PEAK / 10000);
+	for (index = 0; hwt_unprocessed_next(&unprocessed, &info); index++)
+		assert_u64(info.timeout.id, timeouts[index * 10000].id);
+	assert_u64(index, PEAK / 10000);
+	assert_rc(hwt_destroy(live.timer), 0);
 }

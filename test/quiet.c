@@ -636,13 +636,15 @@ Test(quiet, calls_that_go_on_and_on_cost_two_wake_ups_per_tick_at_most)
 	uint64_t began_ns = monotonic_ns();
 	struct hwt_stats stats;
 	struct hwt_stats after;
+	uint64_t delay_ns = HOUR; /* each time, earlier than all before */
 	hwt_timeout timeout;
 	uint64_t passed;
 
 	while (monotonic_ns() - began_ns < ticks_long * tick_ns) {
-		assert_rc(hwt_new_timeout(timer, &timeout, forbidden_task, NULL,
-			      HWT_MIN(1)),
+		assert_rc(hwt_new_timeout(
+			      timer, &timeout, forbidden_task, NULL, delay_ns),
 		    0);
+		delay_ns -= 2 * tick_ns;
 		sleep_ns(HWT_US(50));
 		assert_rc(hwt_cancel(timer, timeout), 0);
 		sleep_ns(HWT_US(50));
@@ -682,5 +684,31 @@ Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 	wait_for(&probe.runs, 1);
 
 	cr_assert(monotonic_ns() - called_ns >= HWT_MS(20));
+	live_close(&live);
+}
+
+#define CANCELLED 5000
+
+/* The worker sleeps until the first of them, and then for ever. */
+Test(quiet, what_was_cancelled_wakes_hardly_ever_however_many)
+{
+	static hwt_timeout timeouts[CANCELLED];
+	struct live live = {0};
+	uint64_t wakeups;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < CANCELLED; index++)
+		assert_rc(
+		    hwt_new_timeout(live.timer, &timeouts[index],
+			forbidden_task, NULL, HWT_SEC(1) + index * HWT_US(100)),
+		    0);
+	for (index = 0; index < CANCELLED; index++)
+		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+	sleep_ns(HWT_MS(200));
+	wakeups = live_stats(&live).wakeups;
+	sleep_ns(HWT_MS(1500));
+
+	cr_assert(live_stats(&live).wakeups <= wakeups + 2);
 	live_close(&live);
 }

@@ -452,3 +452,96 @@ Test(rounds, the_worst_spread_over_the_wheel_has_room)
 	assert_u64(runs, 52000);
 	fixture_close(&fixture);
 }
+
+/* All far entries of a bucket come near at once, and most are dead. */
+Test(rounds, however_many_come_near_at_once_there_is_room)
+{
+	static hwt_timeout timeouts[36000];
+	const unsigned count = sizeof(timeouts) / sizeof(timeouts[0]);
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture,
+	    &(struct hwt_options){
+		.tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1});
+	for (index = 0; index < count; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, 200 * FIXTURE_TICK),
+		    0);
+	fixture_step(&fixture, FIXTURE_TICK);
+	for (index = 8; index < count; index++)
+		assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
+			      100 * FIXTURE_TICK),
+		    0);
+	fixture_step(&fixture, 0);
+
+	assert_u64(fixture_step(&fixture, 100 * FIXTURE_TICK), count - 8);
+	assert_u64(fixture_step(&fixture, 98 * FIXTURE_TICK), 0);
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 8);
+	fixture_close(&fixture);
+}
+
+/* Half a tick's number is the same for both entries of one record; a sweep must
+ * keep the one that comes first. */
+Test(rounds, two_entries_2_to_the_32_ticks_apart_are_told_apart)
+{
+	const uint64_t apart = (UINT64_C(1) << 32) * FIXTURE_TICK;
+	const uint64_t delay_ns = 51200 * FIXTURE_TICK;
+	static hwt_timeout others[9000];
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, delay_ns + apart);
+	fixture_step(&fixture, 0);
+	assert_rc(hwt_reschedule(fixture.timer, probe.handle, delay_ns), 0);
+	fixture_step(&fixture, 0);
+	for (index = 0; index < 9000; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &others[index],
+			      idle_task, NULL, HWT_SEC(36000)),
+		    0);
+	fixture_step(&fixture, 0);
+	for (index = 0; index < 9000; index++)
+		assert_rc(hwt_cancel(fixture.timer, others[index]), 0);
+	(void)fixture_wait(&fixture);
+
+	fixture_step(&fixture, delay_ns - FIXTURE_TICK);
+	assert_u64(probe.runs, 0);
+	fixture_step(&fixture, FIXTURE_TICK);
+	assert_u64(probe.runs, 1);
+	fixture_close(&fixture);
+}
+
+/* More dead ones than are put right before one sleep, then one that is due. */
+#define DEAD 700
+
+Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
+{
+	static hwt_timeout dead[DEAD];
+	struct fixture fixture = {0};
+	struct probe pushed_out = {.fixture = &fixture};
+	struct probe probe = {.fixture = &fixture};
+	uint64_t round_ns = FIXTURE_WHEEL * FIXTURE_TICK;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&pushed_out, 10 * FIXTURE_TICK);
+	for (index = 0; index < DEAD; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &dead[index],
+			      forbidden_task, NULL, 10 * FIXTURE_TICK),
+		    0);
+	for (index = 0; index < DEAD; index++)
+		probe_schedule(&probe, 10 * FIXTURE_TICK);
+	(void)fixture_step(&fixture, 0);
+	assert_rc(hwt_reschedule(fixture.timer, pushed_out.handle,
+		      10 * FIXTURE_TICK + round_ns),
+	    0);
+	for (index = 0; index < DEAD; index++)
+		assert_rc(hwt_cancel(fixture.timer, dead[index]), 0);
+
+	assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
+	assert_u64(fixture_step(&fixture, 10 * FIXTURE_TICK), DEAD);
+	assert_u64(fixture_step(&fixture, round_ns), 1);
+	fixture_close(&fixture);
+}

@@ -55,14 +55,14 @@ subject_version(void)
 static inline struct subject *
 subject_make(const struct hwt_options *options)
 {
-	struct subject *subject = malloc(sizeof(*subject));
+	struct subject *made = malloc(sizeof(*made));
 
-	if (!subject || hwt_create(&subject->timer, options) ||
-	    hwt_start(subject->timer)) {
+	if (!made || hwt_create(&made->timer, options) ||
+	    hwt_start(made->timer)) {
 		fprintf(stderr, "hwt: no timer\n");
 		exit(2);
 	}
-	return subject;
+	return made;
 }
 
 static inline struct subject *

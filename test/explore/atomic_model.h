@@ -15,7 +15,7 @@
 
 #include "explore.h"
 
-#define INDEX_BITS 11
+#define INDEX_BITS 12
 #define SLAB_BITS 3
 #define BATCH 2u
 #define CACHE_SLOTS 4u

@@ -93,6 +93,22 @@ cancel_and_schedule(void)
 	(void)schedule_or_refused(1, TICK_NS);
 }
 
+/* Its record has an entry in a bucket, so that it is PLACED at one stroke. */
+static void
+begin_placed(void)
+{
+	begin_manual();
+	explore_check(schedule(0, TICK_NS) == 0);
+	(void)advance(0);
+}
+
+static void
+use_bucketed(void)
+{
+	(void)cancel(0);
+	(void)schedule_or_refused(1, 2 * TICK_NS);
+}
+
 static void
 cancel_and_reschedule(void)
 {
@@ -399,6 +415,17 @@ const struct program lifecycle_programs[] = {
     {
 	.name = "stop/batch-reused",
 	.begin = begin_queued,
+	.thread = {cancel_and_schedule_batch, stop_it},
+	.end = end_batch,
+    },
+    {
+	.name = "stop/bucketed",
+	.begin = begin_placed,
+	.thread = {use_bucketed, stop_it, turn},
+    },
+    {
+	.name = "stop/bucketed-batch",
+	.begin = begin_placed,
 	.thread = {cancel_and_schedule_batch, stop_it},
 	.end = end_batch,
     },

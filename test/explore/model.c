@@ -213,6 +213,18 @@ system_unmap(void *memory, size_t bytes)
 	model.held -= count;
 }
 
+bool
+system_release(void *memory, size_t bytes)
+{
+	if (model_settings.releases_refused && model_settings.releases-- == 0) {
+		model_settings.releases = 0;
+		return false;
+	}
+	touch_all(memory, bytes);
+	memset(memory, 0, bytes);
+	return true;
+}
+
 void *
 model_alloc(size_t bytes, int fill)
 {

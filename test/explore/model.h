@@ -33,6 +33,8 @@
 struct model_settings {
 	long processors;
 	unsigned thread_failures; /* pthread_create may fail so often */
+	bool releases_refused; /* system_release, but for the first so many */
+	unsigned releases;
 	bool clock_moves; /* by a thread: reading it is a point */
 };
 extern struct model_settings model_settings;

@@ -63,6 +63,35 @@ begin_contested(void)
 	subject[0].contested = true;
 }
 
+/* One that was placed, and was cancelled: its record has an entry in a bucket,
+ * and is the first that the first thread takes. */
+static void
+begin_bucketed_for(uint64_t delay_ns)
+{
+	unsigned i;
+
+	timer_make(HWT_MANUAL, NULL);
+	for (i = 0; i < 3; i++)
+		thread_prepare(i, 0);
+	explore_check(schedule(0, delay_ns) == 0);
+	(void)advance(0);
+	explore_check(cancel(0) == 0);
+	cache_flush(timer, cache_of(timer));
+	model_clock_add(TICK_NS);
+}
+
+static void
+begin_bucketed(void)
+{
+	begin_bucketed_for(TICK_NS);
+}
+
+static void
+begin_bucketed_far(void)
+{
+	begin_bucketed_for(3 * TICK_NS);
+}
+
 /* In the end, time goes on until all are due: what is lost shows. */
 static void
 end_all_due(void)
@@ -104,6 +133,61 @@ schedule_two(void)
 {
 	explore_check(schedule(2, TICK_NS) == 0);
 	explore_check(schedule(3, 0) == 0);
+}
+
+static bool
+same_record(unsigned a, unsigned b)
+{
+	return ((subject[a].handle.id ^ subject[b].handle.id) & INDEX_MASK) ==
+	    0;
+}
+
+/* By the entry that is there; then not, for it would come too late. */
+static void
+use_again(void)
+{
+	explore_check(schedule(1, 2 * TICK_NS) == 0);
+	explore_check(same_record(0, 1));
+}
+
+static void
+use_again_and_cancel(void)
+{
+	explore_check(schedule(1, 3 * TICK_NS) == 0);
+	(void)cancel(1);
+	explore_check(schedule(2, TICK_NS) == 0);
+}
+
+static void
+use_again_and_pull_in(void)
+{
+	explore_check(schedule(1, 3 * TICK_NS) == 0);
+	(void)reschedule(1, TICK_NS);
+}
+
+static void
+use_again_and_push_out(void)
+{
+	subject[1].contested = true;
+	explore_check(schedule(1, 2 * TICK_NS) == 0);
+	(void)reschedule(1, 3 * TICK_NS);
+}
+
+static void
+cancel_used(void)
+{
+	hwt_timeout handle = subject[1].handle;
+
+	if (handle.id != 0 && hwt_cancel(timer, handle) == 0)
+		subject[1].cancelled++;
+}
+
+/* As a worker does that has many dead entries. */
+static void
+sweep(void)
+{
+	wheel_sweep_all(&timer->wheel);
+	(void)advance(0);
 }
 
 static void
@@ -196,13 +280,59 @@ cancel_and_schedule_far(void)
 	explore_check(schedule(1, 3 * TICK_NS) == 0);
 }
 
+/* One that is placed, far ahead: its entry may be swept. */
+static void
+begin_placed_far(void)
+{
+	begin_empty();
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+	(void)advance(0);
+}
+
+static void
+sweep_and_turn(void)
+{
+	wheel_sweep_all(&timer->wheel);
+	(void)advance(0);
+}
+
+/* Earlier than the entry that it finds, and then not before that. */
+static void
+cancel_and_schedule_near_then_far(void)
+{
+	(void)cancel(0);
+	explore_check(schedule(1, TICK_NS) == 0);
+	(void)reschedule(1, 3 * TICK_NS);
+}
+
+/* Each time, the entries of before are dead; there is room for three of each
+ * record at most. */
+static void
+pull_in_again_and_again(void)
+{
+	unsigned turn, i;
+
+	for (i = 0; i < 4; i++)
+		explore_check(schedule(i, 20 * TICK_NS) == 0);
+	for (turn = 1; turn < 12; turn++) {
+		for (i = 0; i < 4; i++) {
+			(void)reschedule(i, (20 - turn) * TICK_NS);
+			(void)advance(0);
+			explore_check(
+			    timer->wheel.entries <= timer->wheel.entries_max);
+		}
+	}
+	for (i = 0; i < 4; i++)
+		(void)cancel(i);
+}
+
 /* The task of one uses the record of the other, which has just ended. */
 static void
 begin_reused_by_task(void)
 {
 	begin_empty();
-	explore_check(schedule(7, TICK_NS) == 0);
 	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(schedule(7, TICK_NS) == 0);
 	subject[7].schedules = 1;
 	(void)advance(0);
 	model_clock_add(TICK_NS);
@@ -415,6 +545,48 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
+	.name = "place/bucketed-expiry",
+	.begin = begin_bucketed,
+	.thread = {use_again, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/bucketed-cancel-expiry",
+	.begin = begin_bucketed,
+	.thread = {use_again_and_cancel, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/bucketed-two-cancels",
+	.begin = begin_bucketed,
+	.thread = {use_again_and_cancel, cancel_used, turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/bucketed-earlier",
+	.begin = begin_bucketed_far,
+	.thread = {use_again_and_cancel, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/bucketed-pull-in",
+	.begin = begin_bucketed_far,
+	.thread = {use_again_and_pull_in, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/bucketed-push-out",
+	.begin = begin_bucketed,
+	.thread = {use_again_and_push_out, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/bucketed-sweep",
+	.begin = begin_bucketed_far,
+	.thread = {use_again_and_cancel, sweep},
+	.end = end_all_due,
+    },
+    {
 	.name = "place/stale-handle",
 	.begin = begin_queued,
 	.thread = {cancel_and_schedule, use_stale, turn},
@@ -425,6 +597,24 @@ const struct program place_programs[] = {
 	.begin = begin_due,
 	.thread = {cancel_and_schedule, use_stale, turn},
 	.end = end_all_due,
+    },
+    {
+	.name = "place/reuse-sweep",
+	.begin = begin_placed_far,
+	.thread = {cancel_and_schedule_far, sweep_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reuse-earlier-sweep",
+	.begin = begin_placed_far,
+	.thread = {cancel_and_schedule_near_then_far, sweep_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/full-of-dead",
+	.begin = begin_empty,
+	.thread = {pull_in_again_and_again},
+	.schedules = 20,
     },
     {
 	.name = "place/remaining",

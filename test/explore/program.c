@@ -345,19 +345,44 @@ static void
 count_batches(const struct record_store *store, unsigned *found, unsigned max)
 {
 	uint32_t head = (uint32_t)store->free;
-	uint32_t index;
+	uint32_t index[BATCH + NODE_RECORDS];
+	uint32_t node, count, i;
 	unsigned steps = 0;
 
 	for (; head != 0; head = (uint32_t)record_at(store, head)->next) {
-		for (index = head; index != 0;
-		     index = (uint32_t)record_at(store, index)->batch_link) {
-			explore_check(index < max);
-			found[index]++;
-			if (++steps > max) {
-				explore_fail("the batches have a circle");
-				return;
-			}
+		count = 0;
+		for (node = head; node != 0;) {
+			explore_check(
+			    record_at(store, node)->node_count <= NODE_RECORDS);
+			node = record_node_read(store, node, index, &count);
+			explore_check(count <= BATCH);
 		}
+		for (i = 0; i < count; i++) {
+			explore_check(index[i] < max);
+			found[index[i]]++;
+		}
+		if (++steps > max) {
+			explore_fail("the batches have a circle");
+			return;
+		}
+	}
+}
+
+/* Records of blank pages read as 0. */
+static void
+count_blank(const struct record_store *store, unsigned *found)
+{
+	uint32_t index;
+
+	for (index = 0; index < store->carved; index++) {
+		if (!(store->blank[index >> SLAB_BITS] >>
+			    index % SLAB_RECORDS / BATCH &
+			1))
+			continue;
+		if (index % SLAB_RECORDS == 0)
+			continue;
+		explore_check(pair_word(&record_at(store, index)->pair) == 0);
+		found[index]++;
 	}
 }
 
@@ -374,6 +399,7 @@ verify_records(void)
 	for (i = 0; i < store->caches_used; i++)
 		count_cache(&store->caches[i], found);
 	count_batches(store, found, store->carved);
+	count_blank(store, found);
 	explore_check(found[0] == 0);
 	for (index = 1; index < store->carved; index++) {
 		uint64_t word;
@@ -381,8 +407,6 @@ verify_records(void)
 		if (index % SLAB_RECORDS == 0)
 			continue;
 		word = pair_word(&record_at(store, index)->pair);
-		explore_check(word_state(word) != STATE_FREE ||
-		    record_at(store, index)->place == 0);
 		if (found[index] != (word_state(word) == STATE_FREE)) {
 			explore_fail("record %u, word %llx, is in %u places",
 			    index, (unsigned long long)word, found[index]);
@@ -400,11 +424,11 @@ segment_of(const struct mpsc_pool *pool, uint32_t segment)
 }
 
 static void
-find_pooled(const struct mpsc_pool *pool, bool *pooled)
+find_pooled(const struct mpsc_pool *pool, const a64_t *stack, bool *pooled)
 {
-	uint32_t segment = (uint32_t)pool->free;
+	uint32_t segment = (uint32_t)*stack;
 
-	for (; segment != 0; segment = segment_of(pool, segment)->slot[0]) {
+	for (; segment != 0; segment = pool->links[segment]) {
 		explore_check(segment < pool->carved);
 		if (pooled[segment]) {
 			explore_fail(
@@ -422,7 +446,8 @@ verify_segments(const struct mpsc_pool *pool, const struct mpsc_queue *queue)
 	uint32_t tail = (uint32_t)(queue->tail >> 32) & INT32_MAX;
 
 	explore_check(queue->hole_count <= MPSC_HOLES);
-	find_pooled(pool, pooled);
+	find_pooled(pool, &pool->free, pooled);
+	find_pooled(pool, &pool->blank, pooled);
 	explore_check(!pooled[tail] && !pooled[queue->head_segment]);
 }
 
@@ -438,7 +463,8 @@ count_entries(unsigned *found)
 	for (; index != 0;
 	     index = record_at(&timer->store, index)->overflow_link)
 		found[index]++;
-	find_pooled(pool, pooled);
+	find_pooled(pool, &pool->free, pooled);
+	find_pooled(pool, &pool->blank, pooled);
 	for (segment = 1; segment < pool->carved; segment++) {
 		if (pooled[segment])
 			continue;

@@ -35,7 +35,7 @@ give(unsigned thread)
 {
 	uint32_t index = held[thread][--held_count[thread]];
 
-	record_free(timer, cache_of(timer), index);
+	(void)record_free(timer, cache_of(timer), index);
 }
 
 /* What threads hold goes back: whatever two of them hold is there twice. */
@@ -85,8 +85,8 @@ take_two_and_give_one(void)
 	first[1] = held[1][1];
 	held_count[1] = 0;
 	take(1, 2);
-	record_free(timer, cache_of(timer), first[1]);
-	record_free(timer, cache_of(timer), first[0]);
+	(void)record_free(timer, cache_of(timer), first[1]);
+	(void)record_free(timer, cache_of(timer), first[0]);
 	cache_flush(timer, cache_of(timer));
 }
 
@@ -240,6 +240,228 @@ destroy_when_told(void)
 	timer = NULL;
 }
 
+/* A slab whose records are all free: four batches on the stack. */
+static void
+begin_all_free(void)
+{
+	begin_manual();
+	thread_prepare(0, 0);
+	thread_prepare(1, 0);
+	thread_prepare(2, 0);
+	take(7, 7);
+	while (held_count[7] > 0) {
+		give(7);
+		cache_flush(timer, cache_of(timer));
+	}
+}
+
+static void
+trim_all(void)
+{
+	trim_start(timer);
+	while (trim_step(timer))
+		continue;
+}
+
+static void
+trim_twice(void)
+{
+	trim_all();
+	trim_all();
+}
+
+static void
+take_three(void)
+{
+	take(0, 3);
+}
+
+static void
+take_two_give_one(void)
+{
+	take(1, 2);
+	give(1);
+	cache_flush(timer, cache_of(timer));
+}
+
+/* All pages are blank: who takes the first writes the slab's header. */
+static void
+begin_all_blank(void)
+{
+	begin_all_free();
+	trim_all();
+	explore_check(timer->store.blank_pages == SLAB_RECORDS / BATCH);
+}
+
+/* A record knows its index by the header. */
+static void
+take_and_look(unsigned thread)
+{
+	unsigned i;
+
+	take(thread, 2);
+	for (i = 0; i < held_count[thread]; i++) {
+		uint32_t index = held[thread][i];
+
+		explore_check(
+		    record_index(record_at(&timer->store, index)) == index);
+	}
+}
+
+static void
+take_and_look_first(void)
+{
+	take_and_look(0);
+}
+
+static void
+take_and_look_second(void)
+{
+	take_and_look(1);
+}
+
+/* A record that was in use twice, in a page that became blank: no handle of
+ * before is valid again, and what is scheduled goes its way. */
+static void
+begin_used(void)
+{
+	begin_all_free();
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(cancel(0) == 0);
+	(void)advance(0);
+	cache_flush(timer, cache_of(timer));
+}
+
+static void
+schedule_anew(void)
+{
+	explore_check(schedule(1, 3 * TICK_NS) == 0);
+	explore_check(subject[1].handle.id != subject[0].handle.id);
+}
+
+static void
+cancel_old(void)
+{
+	explore_check(hwt_cancel(timer, subject[0].handle) == -ENOENT);
+}
+
+/* The system takes no memory back from the slab's last page on, the one with
+ * its header: the others are there still. */
+static void
+begin_refused(void)
+{
+	begin_all_free();
+	model_settings.releases_refused = true;
+	model_settings.releases = SLAB_RECORDS / BATCH - 1;
+}
+
+static void
+trim_twice_and_take_all(void)
+{
+	trim_twice();
+	take(0, 7);
+}
+
+static void
+end_nothing_lost(void)
+{
+	explore_check(timer->store.limit == SLAB_RECORDS);
+	end_give_all();
+}
+
+/* A record that is free while its entry waits in the queue. */
+static void
+begin_enqueued(void)
+{
+	begin_all_free();
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(cancel(0) == 0);
+	cache_flush(timer, cache_of(timer));
+}
+
+/* Two slabs, both blank; the one that served last comes last. */
+static void
+take_two_slabs(uint32_t index[14])
+{
+	struct cache *cache = cache_for_new(timer);
+	int error = 0;
+	unsigned i;
+
+	for (i = 0; i < 14; i++)
+		index[i] = record_alloc(timer, cache, &error);
+	explore_check(timer->store.limit == 2 * SLAB_RECORDS);
+	for (i = 0; i < 14; i++) {
+		const struct record *record =
+		    record_at(&timer->store, index[i]);
+
+		explore_check(record_index(record) == index[i]);
+		explore_check(record_slab(record)->timer == timer);
+	}
+}
+
+static void
+give_two_slabs(const uint32_t index[14])
+{
+	unsigned i;
+
+	for (i = 0; i < 14; i++)
+		(void)record_free(timer, cache_of(timer), index[i]);
+	cache_flush(timer, cache_of(timer));
+}
+
+static void
+take_two_slabs_again(void)
+{
+	uint32_t index[14];
+	unsigned turn;
+
+	for (turn = 0; turn < 4; turn++) {
+		take_two_slabs(index);
+		give_two_slabs(index);
+		trim_all();
+	}
+}
+
+/* No handle is told twice, however often each record of a page was used, and
+ * in whatever order they were. */
+struct handles {
+	hwt_timeout told[128];
+	unsigned count;
+};
+
+static void
+schedule_some(struct handles *handles, unsigned count, bool forwards)
+{
+	hwt_timeout *first = &handles->told[handles->count];
+	unsigned i, j;
+
+	for (i = 0; i < count; i++) {
+		explore_check(hwt_new_timeout(timer, &first[i], subject_task,
+				  NULL, 3 * TICK_NS) == 0);
+		for (j = 0; j < handles->count + i; j++)
+			explore_check(handles->told[j].id != first[i].id);
+	}
+	for (i = 0; i < count; i++)
+		explore_check(hwt_cancel(timer,
+				  first[forwards ? i : count - 1 - i]) == 0);
+	handles->count += count;
+}
+
+static void
+use_all_differently(void)
+{
+	struct handles handles = {.count = 0};
+	unsigned turn, count;
+
+	for (turn = 0; turn < 4; turn++) {
+		for (count = 7; count > 0; count--)
+			schedule_some(&handles, count, turn == 2);
+		(void)advance(0);
+		cache_flush(timer, cache_of(timer));
+		trim_all();
+	}
+}
+
 const struct program record_programs[] = {
     {
 	.name = "record/batch-comes-back",
@@ -269,6 +491,51 @@ const struct program record_programs[] = {
 	.name = "record/no-cache",
 	.begin = begin_without_caches,
 	.thread = {schedule_and_cancel_first, schedule_second},
+    },
+    {
+	.name = "trim/take",
+	.begin = begin_all_free,
+	.thread = {take_three, take_two_give_one, trim_all},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/twice",
+	.begin = begin_all_free,
+	.thread = {take_three, trim_twice},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/blank-slab",
+	.begin = begin_all_blank,
+	.thread = {take_and_look_first, take_and_look_second},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/old-handle",
+	.begin = begin_used,
+	.thread = {schedule_anew, cancel_old, trim_all},
+    },
+    {
+	.name = "trim/refused",
+	.begin = begin_refused,
+	.thread = {trim_twice_and_take_all},
+	.end = end_nothing_lost,
+    },
+    {
+	.name = "trim/enqueued",
+	.begin = begin_enqueued,
+	.thread = {trim_all, schedule_anew},
+    },
+    {
+	.name = "trim/two-slabs",
+	.begin = begin_manual,
+	.thread = {take_two_slabs_again},
+    },
+    {
+	.name = "trim/no-handle-twice",
+	.begin = begin_all_free,
+	.thread = {use_all_differently},
+	.schedules = 20,
     },
     {
 	.name = "record/exit-claim",

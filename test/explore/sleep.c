@@ -265,6 +265,31 @@ cancel_and_reuse(void)
 		explore_check(schedule(1, TICK_NS) == 0);
 }
 
+/* Its record has an entry at the end of the sleep; what uses it next needs no
+ * call, and what is due earlier does. */
+static void
+use_bucketed(void)
+{
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+	await_placed(0);
+	await_asleep();
+	explore_check(cancel(0) == 0);
+	explore_check(schedule(1, 4 * TICK_NS) == 0);
+	await_started(1);
+	stop();
+}
+
+static void
+use_bucketed_earlier(void)
+{
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+	await_placed(0);
+	explore_check(cancel(0) == 0);
+	explore_check(schedule(1, TICK_NS) == 0);
+	await_started(1);
+	stop();
+}
+
 /* Far timeouts that fill a segment during the sleep: the queue is drained. */
 static void
 fill_segment(void)
@@ -467,6 +492,16 @@ const struct program sleep_programs[] = {
 	.name = "sleep/reused-before-push",
 	.begin = begin_known_record,
 	.thread = {schedule_far_to_be_reused, cancel_and_reuse},
+    },
+    {
+	.name = "sleep/bucketed",
+	.begin = begin_worker,
+	.thread = {use_bucketed},
+    },
+    {
+	.name = "sleep/bucketed-earlier",
+	.begin = begin_worker,
+	.thread = {use_bucketed_earlier},
     },
     {
 	.name = "sleep/full-segment",

@@ -84,8 +84,9 @@ const struct sound {
 	const char *import, *reason;
 } sound[] = {
     {"_GLOBAL_OFFSET_TABLE_", "no function"},
-    {"__assert_fail", "does not return"},
     {"__errno_location", "an address"},
+    {"__assert_fail", "does not return"},
+    {"memcpy", "pure"},
     {"memmove", "pure"},
     {"memset", "pure"},
     {"pthread_cond_broadcast", "no error in POSIX for a valid condition"},

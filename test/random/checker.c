@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const state_names[] = {"FREE", "QUEUED", "PLACED",
-    "CANCELLED", "HANDED", "REVOKED", "RUNNING", "UNPROCESSED"};
+static const char *const state_names[] = {"FREE", "QUEUED", "PLACED", "HANDED",
+    "REVOKED", "RUNNING", "6", "UNPROCESSED"};
 
 bool
 checker_object(struct checker *checker, uint32_t index, const char *invariant,
@@ -26,10 +26,10 @@ checker_object(struct checker *checker, uint32_t index, const char *invariant,
 	word = pair_word(&record->pair);
 	(void)snprintf(checker->text, sizeof(checker->text),
 	    "%s: %s; timeout %" PRIu32 " (handle 0x%" PRIx64
-	    ") %s, flags 0x%" PRIx64 ", deadline %" PRIu64 ", place 0x%" PRIx32,
+	    ") %s, flags 0x%" PRIx64 ", deadline %" PRIu64 ", placed %" PRIu32,
 	    invariant, condition, index, word_id(word, index),
 	    state_names[word_state(word)], word & INDEX_MASK & ~STATE_MASK,
-	    pair_load(&record->pair).deadline_ns, record->place);
+	    pair_load(&record->pair).deadline_ns, record->placed);
 	return false;
 }
 
@@ -46,6 +46,20 @@ tally_clear(struct checker_tally *tally, size_t count)
 	memset(tally->times, 0, count);
 }
 
+static void
+own_clear(struct checker *checker, size_t count)
+{
+	if (count > checker->own_room) {
+		free(checker->own);
+		checker->own_room = 2 * count;
+		checker->own =
+		    malloc(checker->own_room * sizeof(checker->own[0]));
+		if (checker->own == NULL)
+			abort();
+	}
+	memset(checker->own, 0xff, count * sizeof(checker->own[0]));
+}
+
 bool
 checker_check(struct checker *checker, const struct hwt *timer)
 {
@@ -56,9 +70,10 @@ checker_check(struct checker *checker, const struct hwt *timer)
 	checker->pending = 0;
 	checker->handed = 0;
 	checker->earliest = TICK_NEVER;
+	checker->entries = 0;
 	tally_clear(&checker->free, records);
 	tally_clear(&checker->queued, records);
-	tally_clear(&checker->placed, records);
+	own_clear(checker, records);
 	tally_clear(&checker->chunks, timer->wheel.carved);
 	tally_clear(&checker->segments, a32_load_acquire(&timer->pool.carved));
 	return check_store(checker) && check_free(checker) &&
@@ -71,7 +86,7 @@ checker_close(struct checker *checker)
 {
 	free(checker->free.times);
 	free(checker->queued.times);
-	free(checker->placed.times);
+	free(checker->own);
 	free(checker->chunks.times);
 	free(checker->segments.times);
 	memset(checker, 0, sizeof(*checker));
@@ -79,31 +94,20 @@ checker_close(struct checker *checker)
 
 /* Records. */
 
-/* The entry of a timeout that no queue holds a word about lies where the
- * deadline asks for, or as near to that as can be told apart. */
+/* The entry of a timeout that no queue holds a word about lies no later than
+ * its deadline asks for, or as near to that as can be told apart. */
 static bool
 check_place(struct checker *checker, uint32_t index, struct pair_value seen)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
 	uint64_t tick = timer_tick_of(checker->timer, seen);
-	uint64_t at = checker_place_tick(checker->timer, index);
-	uint64_t far = (uint64_t)INT32_MAX << wheel->bits;
 
 	if (tick < wheel->next_tick)
 		tick = wheel->next_tick;
-	if (at == TICK_NEVER) {
-		must(tick == TICK_NEVER, index,
-		    "record: what is due some time is in a bucket");
-		return true;
-	}
-	must(at <= tick, index, "record: no bucket later than the deadline's");
-	if (at == tick || checker->may_lie_early == NULL ||
-	    checker->may_lie_early(
-		record_at(&checker->timer->store, index)->arg))
-		return true;
-	must(tick != TICK_NEVER && tick - at >= wheel->mask &&
-		((tick ^ at) & wheel->mask) == 0 && tick > far,
-	    index, "record: no bucket earlier than the deadline's");
+	must(tick == TICK_NEVER || (seen.word & FLAG_BUCKETED), index,
+	    "record: what is due some time is in a bucket");
+	must(tick == TICK_NEVER || checker->own[index] <= tick, index,
+	    "record: no entry later than the deadline");
 	return true;
 }
 
@@ -111,22 +115,23 @@ static bool
 check_flags(struct checker *checker, uint32_t index, uint64_t word)
 {
 	const struct record *record = record_at(&checker->timer->store, index);
+	const struct hwt_executor *executor =
+	    aptr_load_acquire(&record->executor);
 	uint64_t state = word_state(word);
 	const uint64_t running =
 	    FLAG_ENDING | FLAG_CLAIMED | FLAG_WAITED | FLAG_MOVED;
 
 	if (state == STATE_FREE) {
-		must((word & INDEX_MASK & ~FLAG_ENQUEUED) == 0, index,
-		    "record: a free one has no flags but ENQUEUED");
+		must((word & INDEX_MASK &
+			 ~(FLAG_ENQUEUED | FLAG_BUCKETED | FLAG_AFTER)) == 0,
+		    index, "record: a free one has the flags of its entries");
 		return true;
 	}
 	must(state == STATE_RUNNING || !(word & running), index,
 	    "record: only a running one ends, moved or is waited for");
-	if (state == STATE_CANCELLED)
-		return true;
 	must(record->task != NULL, index, "record: has a task");
-	must(record->executor == NULL || record->executor->execute != NULL,
-	    index, "record: its executor has a function");
+	must(executor == NULL || executor->execute != NULL, index,
+	    "record: its executor has a function");
 	must(!(word & FLAG_PERIODIC) == (record->period_ns == 0), index,
 	    "record: PERIODIC if and only if it has a period");
 	if (word & FLAG_RELATIVE) {
@@ -144,7 +149,7 @@ check_state(struct checker *checker, uint32_t index, struct pair_value seen)
 {
 	uint64_t state = word_state(seen.word);
 	bool enqueued = (seen.word & FLAG_ENQUEUED) != 0;
-	bool placed = checker->placed.times[index] == 1;
+	bool bucketed = (seen.word & FLAG_BUCKETED) != 0;
 
 	must(checker->free.times[index] == (state == STATE_FREE), index,
 	    "free: a free record is in one cache or batch, others in none");
@@ -153,23 +158,20 @@ check_state(struct checker *checker, uint32_t index, struct pair_value seen)
 	must(checker->queued.times[index] == enqueued ||
 		checker_stopping(checker),
 	    index, "queue: what is ENQUEUED has one entry");
-	must(!placed || state == STATE_PLACED || state == STATE_CANCELLED ||
-		state == STATE_UNPROCESSED,
-	    index, "record: only a placed one is in a bucket");
-	must((record_at(&checker->timer->store, index)->place != 0) == placed,
-	    index, "wheel: place is 0 or that of the entry");
+	must(!bucketed || checker->own[index] != TICK_NEVER, index,
+	    "wheel 2: what is BUCKETED has an entry");
+	must(!bucketed || (state != STATE_HANDED && state != STATE_RUNNING),
+	    index, "record: what is under way is in no bucket");
 	must(state != STATE_QUEUED || enqueued, index,
 	    "record: QUEUED is ENQUEUED");
-	must(state != STATE_CANCELLED || enqueued, index,
-	    "record: CANCELLED is ENQUEUED");
 	must((state == STATE_UNPROCESSED) <=
 		(checker->timer->life.phase == PHASE_STOPPED),
 	    index, "record: UNPROCESSED once the timer has stopped");
 	must(checker->timer->life.phase != PHASE_STOPPED ||
 		(state != STATE_QUEUED && state != STATE_PLACED),
 	    index, "record: nothing is pending in a stopped timer");
-	return state != STATE_PLACED || enqueued ||
-	    check_place(checker, index, seen);
+	return (state != STATE_PLACED && !(state == STATE_FREE && bucketed)) ||
+	    enqueued || check_place(checker, index, seen);
 }
 
 /* A timer that sleeps wakes in time for what it knows of, and has been called
@@ -181,16 +183,13 @@ check_asleep(struct checker *checker, uint32_t index, struct pair_value seen)
 	uint64_t before_ns = a64_load_acquire(&timer->wake_before);
 	uint64_t due_ns = seen.deadline_ns + ((seen.word & FLAG_AFTER) != 0);
 	uint64_t state = word_state(seen.word);
-	uint64_t at;
+	uint64_t at = checker->own[index];
 
 	if (before_ns == 0 || checker_stopping(checker))
 		return true;
-	must(state != STATE_CANCELLED, index,
-	    "asleep: called for what was cancelled in a bucket");
 	must(!(seen.word & FLAG_RELATIVE) || state != STATE_QUEUED, index,
 	    "asleep: called for a delay that is to run");
-	at = checker_place_tick(timer, index);
-	if (at != TICK_NEVER)
+	if (at != TICK_NEVER && state == STATE_PLACED)
 		must(timer_boundary(timer, at - 1) + 1 >= before_ns, index,
 		    "asleep: no longer than until the earliest entry");
 	if (state == STATE_QUEUED ||
@@ -206,8 +205,8 @@ count_record(struct checker *checker, uint32_t index, uint64_t word)
 	const struct hwt *timer = checker->timer;
 	const struct record *record = record_at(&timer->store, index);
 	uint64_t state = word_state(word);
-	bool executed =
-	    record->executor != NULL || timer->executor.execute != NULL;
+	bool executed = aptr_load_acquire(&record->executor) != NULL ||
+	    timer->executor.execute != NULL;
 
 	checker->pending += state == STATE_QUEUED || state == STATE_PLACED ||
 	    state == STATE_HANDED ||
@@ -240,18 +239,46 @@ check_records(struct checker *checker)
 /* Counters. */
 
 static uint64_t
+stack_depth(const struct mpsc_pool *pool, const a64_t *stack)
+{
+	uint32_t segment = (uint32_t)a64_load_acquire(stack);
+	uint64_t depth = 0;
+
+	for (; segment != 0; segment = a32_load_acquire(&pool->links[segment]))
+		depth++;
+	return depth;
+}
+
+/* A word tells of 64 pages of 32 chunks. */
+static uint64_t
+blank_chunks(const struct wheel *wheel)
+{
+	uint64_t pages = 0;
+	uint32_t chunk;
+
+	for (chunk = 0; chunk < wheel->carved; chunk += 64 * 32)
+		pages += (uint64_t)__builtin_popcountll(
+		    wheel->blank[chunk / (64 * 32)]);
+	return pages * 32;
+}
+
+static uint64_t
 memory_of(const struct hwt *timer)
 {
 	uint64_t carved = a32_load_acquire(&timer->store.carved);
-	uint64_t segments = a32_load_acquire(&timer->pool.carved) - 1;
+	uint64_t blank = a32_load_acquire(&timer->store.blank_pages);
+	uint64_t segments = a32_load_acquire(&timer->pool.carved) - 1 -
+	    stack_depth(&timer->pool, &timer->pool.blank);
 	uint64_t caches = a32_load_acquire(&timer->store.caches_used);
 
 	return sizeof(*timer) +
 	    timer->stripe_count * sizeof(struct mpsc_queue) +
 	    timer->wheel.bytes +
-	    (timer->wheel.carved - 1) * sizeof(struct chunk) +
+	    (timer->wheel.carved - 1 - blank_chunks(&timer->wheel)) *
+	    sizeof(struct chunk) +
 	    segments * sizeof(struct mpsc_segment) +
-	    carved * sizeof(struct record) + caches * sizeof(struct cache);
+	    (carved - blank * BATCH) * sizeof(struct record) +
+	    caches * sizeof(struct cache);
 }
 
 bool

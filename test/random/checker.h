@@ -31,17 +31,16 @@ struct checker_tally {
 
 struct checker {
 	const struct hwt *timer;
-	/* Optional: whether the timeout with this arg may lie in an earlier
-	 * bucket than its deadline asks for, since it was pushed out. NULL: any
-	 * may. */
-	bool (*may_lie_early)(const void *arg);
 	uint64_t checks;
 	/* What does not hold, when checker_check returned false. */
 	char text[512];
 
-	struct checker_tally free, queued, placed, chunks, segments;
-	/* Found in the wheel. */
-	uint64_t earliest;
+	struct checker_tally free, queued, chunks, segments;
+	/* Found in the wheel: the tick of each record's own entry, TICK_NEVER:
+	 * none; the earliest of all; how many entries. */
+	uint64_t *own;
+	size_t own_room;
+	uint64_t earliest, entries;
 	/* Records by what they count as. */
 	uint64_t pending, handed;
 };
@@ -82,9 +81,5 @@ checker_stopping(const struct checker *checker)
 {
 	return checker->timer->life.phase >= PHASE_STOPPING;
 }
-
-/* The tick whose bucket holds the entry of a placed record, and TICK_NEVER for
- * one in no bucket. */
-uint64_t checker_place_tick(const struct hwt *timer, uint32_t index);
 
 #endif

@@ -189,8 +189,23 @@ check_queue(struct checker *checker, const struct mpsc_queue *queue)
 static bool
 check_pooled(struct checker *checker, uint32_t segment)
 {
-	must(filled_slots(segment_of(checker, segment), 1, MPSC_SLOTS) == 0, 0,
+	must(filled_slots(segment_of(checker, segment), 0, MPSC_SLOTS) == 0, 0,
 	    "queue: a segment in the pool is empty");
+	return true;
+}
+
+static bool
+check_stack(struct checker *checker, const a64_t *stack)
+{
+	const struct mpsc_pool *pool = &checker->timer->pool;
+	uint32_t segment = (uint32_t)a64_load_acquire(stack);
+
+	for (; segment != 0;
+	     segment = a32_load_acquire(&pool->links[segment])) {
+		if (!note_segment(checker, segment) ||
+		    !check_pooled(checker, segment))
+			return false;
+	}
 	return true;
 }
 
@@ -200,16 +215,12 @@ check_pool(struct checker *checker)
 	const struct mpsc_pool *pool = &checker->timer->pool;
 	uint32_t carved = a32_load_acquire(&pool->carved);
 	uint32_t limit = a32_load_acquire(&pool->limit);
-	uint32_t segment = (uint32_t)a64_load_acquire(&pool->free);
+	uint32_t segment;
 
 	must(carved == 1 || carved <= limit, 0, "queue: carved <= limit");
-	while (segment != 0) {
-		if (!note_segment(checker, segment) ||
-		    !check_pooled(checker, segment))
-			return false;
-		segment =
-		    a32_load_acquire(&segment_of(checker, segment)->slot[0]);
-	}
+	if (!check_stack(checker, &pool->free) ||
+	    !check_stack(checker, &pool->blank))
+		return false;
 	for (segment = 1; segment < carved; segment++)
 		must(checker->segments.times[segment] == 1, 0,
 		    "queue: a segment is somewhere");

@@ -14,8 +14,9 @@ check_slab(struct checker *checker, uint32_t first)
 	must(slab != NULL, first, "store: each slab is in the table");
 	must((uintptr_t)slab % SLAB_BYTES == 0, first,
 	    "store: a slab lies on a boundary of its size");
-	must(slab->timer == timer && slab->first_index == first, first,
-	    "store: a slab knows its timer and index");
+	must((slab->timer == timer && slab->first_index == first) ||
+		~a64_load_acquire(&timer->store.blank[first >> SLAB_BITS]) == 0,
+	    first, "store: a slab that is not blank knows timer and index");
 	return true;
 }
 
@@ -89,13 +90,19 @@ static bool
 check_batch(struct checker *checker, uint32_t index)
 {
 	const struct record_store *store = &checker->timer->store;
-	uint32_t count;
+	uint32_t found[BATCH + NODE_RECORDS];
+	uint32_t count = 0;
+	uint32_t i;
 
-	for (count = 0; index != 0; count++) {
-		must(count < BATCH, index, "free: a batch is a batch at most");
-		if (!note_free(checker, index))
+	while (index != 0) {
+		must(record_at(store, index)->node_count <= NODE_RECORDS, index,
+		    "free: a node has its places");
+		index = record_node_read(store, index, found, &count);
+		must(count <= BATCH, index, "free: a batch is a batch at most");
+	}
+	for (i = 0; i < count; i++) {
+		if (!note_free(checker, found[i]))
 			return false;
-		index = (uint32_t)record_at(store, index)->batch_link;
 	}
 	return true;
 }
@@ -111,6 +118,55 @@ check_batches(struct checker *checker)
 			return false;
 		index =
 		    (uint32_t)a64_load_acquire(&record_at(store, index)->next);
+	}
+	return true;
+}
+
+/* A record of a blank page is free there, and nothing was written to it. */
+static bool
+check_blank(struct checker *checker)
+{
+	const struct record_store *store = &checker->timer->store;
+	uint32_t carved = a32_load_acquire(&store->carved);
+	uint32_t pages = 0;
+	uint32_t index = 0;
+	uint32_t next;
+
+	for (; index < carved; index += BATCH) {
+		uint64_t blank =
+		    a64_load_acquire(&store->blank[index >> SLAB_BITS]);
+
+		if (!(blank >> index % SLAB_RECORDS / BATCH & 1))
+			continue;
+		pages++;
+		for (next = index + (index % SLAB_RECORDS == 0);
+		     next < index + BATCH; next++) {
+			must(pair_word(&record_at(store, next)->pair) == 0,
+			    next, "free: a blank page is blank");
+			if (!note_free(checker, next))
+				return false;
+		}
+	}
+	must(pages == a32_load_acquire(&store->blank_pages), 0,
+	    "free: blank pages are counted");
+	return true;
+}
+
+/* In the worker's hands. */
+static bool
+check_held(struct checker *checker)
+{
+	const struct hwt *timer = checker->timer;
+	uint32_t carved = a32_load_acquire(&timer->store.carved);
+	uint32_t index;
+
+	if (timer->trim.held == NULL)
+		return true;
+	for (index = 0; index < carved; index++) {
+		if (!(timer->trim.held[index / BATCH] >> index % BATCH & 1))
+			continue;
+		if (!note_free(checker, index))
+			return false;
 	}
 	return true;
 }
@@ -137,5 +193,6 @@ check_free(struct checker *checker)
 	must(timer->store.spare.shared, 0, "free: the spare one is shared");
 	must(timer->store.spare.count == 0, 0, "free: and holds nothing");
 	return check_cache(checker, &timer->store.spare, 0) &&
-	    check_batches(checker);
+	    check_batches(checker) && check_blank(checker) &&
+	    check_held(checker);
 }

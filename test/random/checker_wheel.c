@@ -4,12 +4,13 @@
 #include "test/random/checker.h"
 
 #define ARENA_CHUNKS 4096u
-#define SLOT_BITS 4
+#define SLACK 3u
 
-/* What one bucket's entries say. */
-struct bucket_view {
-	uint32_t number;
-	uint32_t entries;
+/* What one list's entries say. */
+struct list_view {
+	uint32_t number; /* the bucket's */
+	uint32_t chunks, full;
+	bool filled;
 	uint32_t round_min;
 };
 
@@ -20,6 +21,14 @@ chunk_of(const struct wheel *wheel, uint32_t chunk)
 	    aptr_load_acquire(&wheel->arenas[chunk / ARENA_CHUNKS]);
 
 	return &arena[chunk % ARENA_CHUNKS];
+}
+
+static bool
+chunk_is_blank(const struct wheel *wheel, uint32_t chunk)
+{
+	uint32_t page = chunk / 32;
+
+	return wheel->blank[page / 64] >> page % 64 & 1;
 }
 
 static bool
@@ -39,49 +48,34 @@ entry_tick(const struct wheel *wheel, uint32_t number, uint32_t round)
 	return ((now + (uint64_t)(int64_t)ahead) << wheel->bits) | number;
 }
 
-uint64_t
-checker_place_tick(const struct hwt *timer, uint32_t index)
-{
-	const struct wheel *wheel = &timer->wheel;
-	uint32_t place = record_at(&timer->store, index)->place;
-	const struct chunk *chunk;
-
-	if (place == 0)
-		return TICK_NEVER;
-	chunk = chunk_of(wheel, place >> SLOT_BITS);
-	return entry_tick(wheel, chunk->bucket,
-	    chunk->entry[place % (1u << SLOT_BITS)].round);
-}
-
 static bool
-check_entry(struct checker *checker, struct bucket_view *view, uint32_t chunk,
-    uint32_t slot)
+check_entry(
+    struct checker *checker, struct list_view *view, const struct entry *entry)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	const struct entry *entry = &chunk_of(wheel, chunk)->entry[slot];
-	uint32_t index = entry->index;
 	uint64_t tick = entry_tick(wheel, view->number, entry->round);
+	const struct record *record;
+	uint32_t index = entry->index;
 
 	must(checker_knows(checker, index), index,
 	    "wheel: an entry names a record that exists");
-	must(checker->placed.times[index]++ == 0, index,
-	    "wheel: a record is in one bucket");
-	must(record_at(&checker->timer->store, index)->place ==
-		(chunk << SLOT_BITS | slot),
-	    index, "wheel 4: place is that of the entry");
 	must(tick >= wheel->next_tick || checker_stopping(checker), index,
 	    "wheel 1: entries lie at ticks to come");
-	if (view->entries++ == 0 ||
-	    (int32_t)(entry->round - view->round_min) < 0)
+	record = record_at(&checker->timer->store, index);
+	if ((pair_word(&record->pair) & FLAG_BUCKETED) &&
+	    record->placed == (uint32_t)tick && tick < checker->own[index])
+		checker->own[index] = tick;
+	if (!view->filled || (int32_t)(entry->round - view->round_min) < 0)
 		view->round_min = entry->round;
+	view->filled = true;
 	if (tick < checker->earliest)
 		checker->earliest = tick;
+	checker->entries++;
 	return true;
 }
 
 static bool
-check_chunk(
-    struct checker *checker, struct bucket_view *view, uint32_t at, bool first)
+check_chunk(struct checker *checker, struct list_view *view, uint32_t at)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
 	const struct chunk *chunk;
@@ -89,40 +83,45 @@ check_chunk(
 
 	must(chunk_exists(wheel, at), 0, "wheel: links lead to chunks");
 	must(checker->chunks.times[at]++ == 0, 0,
-	    "wheel: a chunk is in one place");
+	    "wheel 5: a chunk is in one place");
 	chunk = chunk_of(wheel, at);
-	must(chunk->bucket == view->number, 0,
-	    "wheel: a chunk knows its bucket");
 	must(chunk->count > 0 && chunk->count <= CHUNK_ENTRIES, 0,
-	    "wheel 2: no chunk is empty");
-	must(first || chunk->count == CHUNK_ENTRIES, 0,
-	    "wheel 2: chunks but the first are full");
+	    "wheel 4: no chunk is empty");
+	view->chunks++;
+	view->full += chunk->count == CHUNK_ENTRIES;
 	for (slot = 0; slot < chunk->count; slot++) {
-		if (!check_entry(checker, view, at, slot))
+		if (!check_entry(checker, view, &chunk->entry[slot]))
 			return false;
 	}
 	return true;
 }
 
 static bool
-check_bucket(struct checker *checker, uint32_t number)
+check_list(struct checker *checker, const struct list *list, uint32_t number)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	const struct bucket *bucket = &wheel->buckets[number];
-	struct bucket_view view = {.number = number};
-	uint32_t first = bucket->first;
+	struct list_view view = {.number = number};
 	uint32_t at;
 
-	for (at = first; at != 0; at = chunk_of(wheel, at)->next) {
-		if (!check_chunk(checker, &view, at, at == first))
+	for (at = list->first; at != 0; at = chunk_of(wheel, at)->next) {
+		if (!check_chunk(checker, &view, at))
 			return false;
 	}
-	must((int32_t)(view.round_min - bucket->round_min) >= 0, 0,
-	    "wheel: no entry before its bucket's bound");
-	must(bucket->loose || view.round_min == bucket->round_min ||
+	must(!view.filled || view.round_min == list->round_min ||
 		checker_stopping(checker),
-	    0, "wheel: a bound that is not loose is exact");
+	    0, "wheel 4: a list's bound is its earliest round");
+	must(view.chunks - view.full <= SLACK, 0,
+	    "wheel 4: chunks but a few are full");
 	return true;
+}
+
+static bool
+check_bucket(struct checker *checker, uint32_t number)
+{
+	const struct bucket *bucket = &checker->timer->wheel.buckets[number];
+
+	return check_list(checker, &bucket->near, number) &&
+	    check_list(checker, &bucket->far, number);
 }
 
 static size_t
@@ -145,7 +144,9 @@ bucket_bits(const struct wheel *wheel, uint32_t word)
 	uint32_t i;
 
 	for (i = 0; i < 64 && number + i <= wheel->mask; i++)
-		bits |= (uint64_t)(wheel->buckets[number + i].first != 0) << i;
+		bits |= (uint64_t)(wheel->buckets[number + i].near.first != 0 ||
+			    wheel->buckets[number + i].far.first != 0)
+		    << i;
 	return bits;
 }
 
@@ -156,12 +157,12 @@ check_levels(struct checker *checker)
 	uint32_t level;
 	size_t i;
 
-	must(wheel->levels <= WHEEL_LEVELS &&
-		words_of(wheel, wheel->levels - 1) == 1,
+	must(wheel->filled.levels <= WHEEL_LEVELS &&
+		words_of(wheel, wheel->filled.levels - 1) == 1,
 	    0, "wheel 3: levels up to one word");
-	for (level = 1; level < wheel->levels; level++) {
-		const uint64_t *below = wheel->level[level - 1];
-		const uint64_t *words = wheel->level[level];
+	for (level = 1; level < wheel->filled.levels; level++) {
+		const uint64_t *below = wheel->filled.level[level - 1];
+		const uint64_t *words = wheel->filled.level[level];
 
 		for (i = 0; i < words_of(wheel, level) * 64; i++)
 			must((words[i / 64] >> i % 64 & 1) ==
@@ -182,7 +183,7 @@ check_buckets(struct checker *checker)
 	for (word = 0; word < words; word++) {
 		uint64_t bits = bucket_bits(wheel, word);
 
-		must(wheel->level[0][word] == bits, 0,
+		must(wheel->filled.level[0][word] == bits, 0,
 		    "wheel 3: a bit for each bucket that has a chunk");
 		for (; bits != 0; bits &= bits - 1) {
 			if (!check_bucket(checker,
@@ -201,16 +202,18 @@ check_chunks(struct checker *checker)
 
 	must(wheel->carved == 1 || wheel->carved <= wheel->capacity, 0,
 	    "wheel: chunks within their arenas");
-	for (chunk = wheel->free; chunk != 0;
-	     chunk = chunk_of(wheel, chunk)->next) {
-		must(chunk_exists(wheel, chunk), 0,
-		    "wheel: a free chunk exists");
-		must(checker->chunks.times[chunk]++ == 0, 0,
-		    "wheel: a chunk is in one place");
+	for (chunk = 0; chunk < wheel->carved; chunk++) {
+		bool is_free =
+		    wheel->free.level[0][chunk / 64] >> chunk % 64 & 1;
+
+		must(is_free || !chunk_is_blank(wheel, chunk), 0,
+		    "wheel 5: what is blank is free");
+		must(chunk == 0 || checker->chunks.times[chunk] + is_free == 1,
+		    0, "wheel 5: a chunk is in one place");
 	}
-	for (chunk = 1; chunk < wheel->carved; chunk++)
-		must(checker->chunks.times[chunk] == 1, 0,
-		    "wheel: a chunk is somewhere");
+	must((wheel->free.level[0][wheel->carved / 64] >> wheel->carved % 64) ==
+		0,
+	    0, "wheel 5: what was never used is not free");
 	return true;
 }
 
@@ -225,6 +228,9 @@ check_wheel(struct checker *checker)
 	if (!check_levels(checker) || !check_buckets(checker) ||
 	    !check_chunks(checker))
 		return false;
+	must(wheel->entries == checker->entries, 0, "wheel: entries counted");
+	must(wheel->entries <= a64_load_acquire(&wheel->entries_max), 0,
+	    "wheel: there is room for all entries");
 	must(!wheel->earliest_known || wheel->earliest == checker->earliest, 0,
 	    "wheel: the earliest tick, when it is known");
 	return true;

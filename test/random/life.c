@@ -243,7 +243,6 @@ step_elsewhere(void)
 static void
 look_inside(void)
 {
-	checker.may_lie_early = may_lie_early;
 	if (options.inside && model->timer != NULL &&
 	    !checker_check(&checker, model->timer))
 		model_object(checker.text);

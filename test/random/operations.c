@@ -281,7 +281,6 @@ op_cancel(struct model_entry *entry, bool wait)
 	}
 	cover_event(
 	    entry->placed ? EVENT_CANCELLED_PLACED : EVENT_CANCELLED_QUEUED);
-	expect_wake_for_cancel(entry);
 	entry_end(entry);
 }
 
@@ -307,8 +306,6 @@ note_superseded(struct model_entry *entry)
 {
 	if (entry->tick < entry->superseded)
 		entry->superseded = entry->tick;
-	if (entry->tick != TICK_NONE && entry->tick > entry->lies_until)
-		entry->lies_until = entry->tick;
 }
 
 static void
@@ -451,8 +448,6 @@ advance_ended(void)
 		model_check(entry->tick > last_tick());
 		if (entry->superseded <= last_tick())
 			entry->superseded = TICK_NONE;
-		if (entry->lies_until <= last_tick())
-			entry->lies_until = 0;
 	}
 	model->turned_tick = last_tick();
 	/* All ticks up to now have been begun. */
@@ -663,10 +658,26 @@ op_other(void)
 	model = outer;
 }
 
+/* As if much had been spare for a while: each turn then gives a piece back. */
+static void
+op_trim(void)
+{
+	struct trim *trim = &model->timer->trim;
+
+	if (model->advancing || trim->phase != TRIM_NOT)
+		return;
+	trim->records = UINT32_MAX;
+	trim->page = 0;
+	trim->phase = TRIM_COLLECT;
+}
+
 static void
 op_seldom(void)
 {
-	switch (rng_below(&rng, 12)) {
+	switch (rng_below(&rng, 13)) {
+	case 12:
+		op_trim();
+		break;
 	case 0:
 	case 1:
 		op_stop();

@@ -75,9 +75,6 @@ struct model_entry {
 	/* The earliest tick from which it was pushed out, if that has not come
 	 * yet: there it may cost one wait in vain. */
 	uint64_t superseded;
-	/* The latest of those: until then it may lie in an earlier bucket than
-	 * its deadline asks for. */
-	uint64_t lies_until;
 	uint64_t period_ns;
 	/* HWT_RELAXED, not taken over yet: deadline_ns and tick are not known,
 	 * the delay is. */
@@ -189,8 +186,6 @@ uint64_t pending_count(void);
 uint64_t held_count(void);
 bool there_is_room(uint64_t count);
 void expect_wake_for(uint64_t tick);
-void expect_wake_for_cancel(const struct model_entry *entry);
-bool may_lie_early(const void *arg);
 uint64_t model_clock(void *ctx);
 void model_wake(void *ctx);
 void model_log(void *ctx, int level, const char *message);

@@ -162,19 +162,6 @@ expect_wake_for(uint64_t tick)
 	model->wakes_expected++;
 }
 
-/* A cancel wakes when the record waits in a bucket. One that is never due may
- * wait elsewhere. */
-void
-expect_wake_for_cancel(const struct model_entry *entry)
-{
-	if (!model->armed || !entry->placed)
-		return;
-	if (entry->tick == TICK_NONE && model->wakes == model->wakes_expected)
-		return;
-	model->armed = false;
-	model->wakes_expected++;
-}
-
 /* A relaxed timeout's delay is to run as soon as may be. */
 void
 entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
@@ -184,7 +171,6 @@ entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
 	entry->handle = handle;
 	entry->placed = false;
 	entry->superseded = TICK_NONE;
-	entry->lies_until = 0;
 	entry_set_deadline(entry, deadline_after(delay_ns));
 	entry->delay_ns = delay_ns;
 	entry->relative = model->relaxed && delay_ns != HWT_NEVER;
@@ -205,15 +191,6 @@ entry_end(struct model_entry *entry)
 {
 	entry->state = ENDED;
 	model->stale[model->stale_count++ % STALE] = entry->handle;
-}
-
-/* An entry that was pushed out lies where it was until that tick comes. */
-bool
-may_lie_early(const void *arg)
-{
-	const struct model_entry *entry = arg;
-
-	return entry->lies_until != 0;
 }
 
 /* Callbacks. */
@@ -372,7 +349,6 @@ run_ended(struct model_entry *entry)
 	entry->state = PENDING;
 	entry->placed = false;
 	entry->superseded = TICK_NONE;
-	entry->lies_until = 0;
 	if (!model->advancing)
 		expect_wake_for(entry->tick);
 }

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving memory back to the system while the timer lives.
+ *
+ * Records, chunks of the wheel and segments of the queues stay where they are
+ * when they become free, to be used again. After a peak, that is memory which
+ * nobody needs: when enough of it was spare for a quarter of a second, the
+ * worker gives it back, in pieces of some ten or a hundred microseconds between
+ * its turns.
+ *
+ * RECORDS. A page holds 64 of them. The worker takes the batches of free
+ * records from the stack that all threads share, notes in a table which it has,
+ * and when a page is complete, makes it blank: the system takes its memory, and
+ * it reads as 0, which is the word of a FREE record. What does not complete a
+ * page goes back to the stack in the end. While the worker holds records,
+ * whoever needs some takes blank pages, or new ones.
+ *
+ *   GENERATIONS go on: of each slab it is kept how often any record of its
+ *   blank pages had been used, and a blank page's records start from there. So
+ *   no handle is ever valid again before its 36 bits have come round.
+ *
+ *   A SLAB'S HEADER is in its first page and is needed while any record of the
+ *   slab is in an executor. So that page becomes blank last and is used first:
+ *   in the slab's word of blank pages, bit 0 is set only if all bits are. Who
+ *   takes it takes all of them, writes the header, and leaves the others.
+ *
+ *   A page with a record that is ENQUEUED is not complete: the worker may clear
+ *   that bit at any time.
+ *
+ * CHUNKS and SEGMENTS: see wheel_trim, after a sweep, and mpsc_pool_trim.
+ *
+ * INVARIANTS
+ *   1. A record of a blank page is FREE, neither ENQUEUED nor BUCKETED, in no
+ *      cache or batch, and nobody writes to it. Callers with old handles read
+ *      it. Entries of it that are left in the wheel are dead.
+ *   2. What the worker holds is FREE and in no cache or batch.
+ *
+ * EDGES
+ *   E:blank   uses, and a page that was given back, release in page_release;
+ *             the header, release in slab_take; both acquired in slab_take.
+ */
+#define _GNU_SOURCE
+#include "timer.h"
+
+#define PAGES (SLAB_RECORDS / BATCH)
+#define PAGE_BYTES (BATCH * sizeof(struct record))
+#define ALL_PAGES (UINT64_MAX >> (64 - PAGES))
+#define ALL_RECORDS (UINT64_MAX >> (64 - BATCH))
+#define HELD_BYTES ((size_t)SLABS_MAX * PAGES * sizeof(uint64_t))
+#define GENERATION_MASK (UINT64_MAX >> INDEX_BITS)
+
+/* What a step takes from the stack, looks at, and gives back to it. */
+#define STEP_BATCHES 32u
+#define CHAINS 8u
+#define STEP_LOOKS 1024u
+#define STEP_SEGMENTS 8u
+/* So many spare records are worth it, after so long. A megabyte. */
+#define SPARE_RECORDS 16384u
+#define SPARE_NS UINT64_C(250000000)
+/* A busy worker looks no oftener than that. */
+#define LOOK_NS UINT64_C(50000000)
+
+_Static_assert(PAGES <= 64 && BATCH <= 64, "a word has a bit for each");
+
+/* Takes the slab's first blank page, with all the others if that is the one
+ * with the header. Its number; UINT32_MAX: there is none. */
+static uint32_t
+slab_take(struct hwt *timer, uint32_t slab)
+{
+	a64_t *blank = &timer->store.blank[slab];
+	struct slab_header *header;
+	uint64_t old, next;
+
+	do {
+		old = a64_load_relaxed(blank);
+		if (old == 0)
+			return UINT32_MAX;
+		next = old & 1 ? 0 : old & (old - 1);
+		/* E:blank acquire */
+	} while (!a64_cas_acq_rel(blank, old, next));
+	if (old & 1) {
+		header = aptr_load_acquire(&timer->store.slabs[slab]);
+		header->timer = timer;
+		header->first_index = slab << SLAB_BITS;
+		/* E:blank release */
+		a64_store_release(blank, old & ~UINT64_C(1));
+	}
+	return slab * PAGES + (uint32_t)__builtin_ctzll(old);
+}
+
+uint32_t
+trim_take_page(struct hwt *timer, uint32_t *first)
+{
+	struct record_store *store = &timer->store;
+	uint32_t slabs = a32_load_acquire(&store->limit) >> SLAB_BITS;
+	uint32_t slab = a32_load_relaxed(&store->blank_at);
+	uint32_t page, i;
+
+	if (a32_load_relaxed(&store->blank_pages) == 0)
+		return 0;
+	for (i = 0; i < slabs; i++, slab++) {
+		if (slab >= slabs)
+			slab = 0;
+		page = slab_take(timer, slab);
+		if (page == UINT32_MAX)
+			continue;
+		a32_store_relaxed(&store->blank_at, slab);
+		(void)a32_add_acq_rel(&store->blank_pages, UINT32_MAX);
+		*first = page * BATCH;
+		return record_page_create(store, first);
+	}
+	return 0;
+}
+
+bool
+trim_is_blank(const struct record_store *store, uint32_t index)
+{
+	uint64_t blank = a64_load_acquire(&store->blank[index >> SLAB_BITS]);
+
+	return blank >> index % SLAB_RECORDS / BATCH & 1;
+}
+
+uint32_t
+trim_skip_blank(const struct record_store *store, uint32_t index, uint32_t end)
+{
+	while (index < end) {
+		if (trim_is_blank(store, index))
+			index = (index / BATCH + 1) * BATCH;
+		else if (index % SLAB_RECORDS == 0)
+			index++;
+		else
+			return index;
+	}
+	return end;
+}
+
+/* How often a record of the page was used, at most, or those of its slab that
+ * became blank before; false: one of them is ENQUEUED. */
+static bool
+page_uses(const struct record_store *store, uint32_t page, uint64_t *uses)
+{
+	uint32_t index = page * BATCH + (page % PAGES == 0);
+	uint64_t word, used;
+
+	*uses = a64_load_relaxed(&store->uses[page / PAGES]);
+	for (; index < (page + 1) * BATCH; index++) {
+		word = pair_word(&record_at(store, index)->pair);
+		if (word & FLAG_ENQUEUED)
+			return false;
+		used =
+		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
+		    GENERATION_MASK;
+		if (used > *uses)
+			*uses = used;
+	}
+	return true;
+}
+
+static void
+blank_add(a64_t *blank, uint64_t pages)
+{
+	uint64_t old;
+
+	do {
+		old = a64_load_relaxed(blank);
+		/* E:blank release */
+	} while (!a64_cas_acq_rel(blank, old, old | pages));
+}
+
+/* The worker holds all records of the page. Makes it blank, or leaves it. */
+static void
+page_release(struct hwt *timer, uint32_t page)
+{
+	struct record_store *store = &timer->store;
+	a64_t *blank = &store->blank[page / PAGES];
+	uint64_t pages = UINT64_C(1) << page % PAGES;
+	uint64_t others = 0;
+	uint64_t uses;
+
+	if (!page_uses(store, page, &uses))
+		return;
+	if (page % PAGES == 0) {
+		others = ALL_PAGES & ~pages;
+		if (!a64_cas_acq_rel(blank, others, 0))
+			return;
+	}
+	if (!system_release(record_at(store, page * BATCH), PAGE_BYTES)) {
+		blank_add(blank, others);
+		return;
+	}
+	timer->trim.held[page] = 0;
+	a64_store_relaxed(&store->uses[page / PAGES], uses);
+	(void)a64_add_relaxed(&store->memory_bytes, -(uint64_t)PAGE_BYTES);
+	(void)a32_add_acq_rel(&store->blank_pages, 1);
+	blank_add(blank, pages | others);
+}
+
+/* All of a page, but for a slab's header. */
+static bool
+page_is_held(const struct trim *trim, uint32_t page)
+{
+	uint64_t header = page % PAGES == 0 ? 1 : 0;
+
+	return trim->held[page] == ALL_RECORDS - header;
+}
+
+static void
+trim_hold(struct hwt *timer, uint32_t index)
+{
+	uint32_t page = index / BATCH;
+
+	timer->trim.held[page] |= UINT64_C(1) << index % BATCH;
+	if (page_is_held(&timer->trim, page))
+		page_release(timer, page);
+}
+
+/* The first record of another batch; 0: there is none, or it is enough. */
+static uint32_t
+trim_pop(struct hwt *timer)
+{
+	return timer->trim.records > 0 ? record_batch_pop(&timer->store) : 0;
+}
+
+/* Holds a node's records. Returns the next node, or another batch's first. */
+static uint32_t
+trim_follow(struct hwt *timer, uint32_t node, uint32_t *batches)
+{
+	const struct record_store *store = &timer->store;
+	struct trim *trim = &timer->trim;
+	uint32_t index[1 + NODE_RECORDS];
+	uint32_t count = 0;
+	uint32_t next = record_node_read(store, node, index, &count);
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		trim_hold(timer, index[i]);
+	trim->records -= count < trim->records ? count : trim->records;
+	if (next == 0 && *batches > 0) {
+		--*batches;
+		next = trim_pop(timer);
+	}
+	if (next != 0)
+		__builtin_prefetch(record_at(store, next));
+	return next;
+}
+
+/* Several batches side by side, since each node tells where the next one is,
+ * and most are in no cache. False: no batch is left. */
+static bool
+trim_collect(struct hwt *timer)
+{
+	uint32_t batches = STEP_BATCHES - CHAINS;
+	uint32_t chain[CHAINS] = {0};
+	bool going = false;
+	uint32_t i;
+
+	for (i = 0; i < CHAINS; i++) {
+		chain[i] = trim_pop(timer);
+		going |= chain[i] != 0;
+	}
+	if (!going)
+		return false;
+	while (going) {
+		going = false;
+		for (i = 0; i < CHAINS; i++) {
+			if (chain[i] == 0)
+				continue;
+			chain[i] = trim_follow(timer, chain[i], &batches);
+			going |= chain[i] != 0;
+		}
+	}
+	return true;
+}
+
+static void
+page_return(struct hwt *timer, uint32_t page)
+{
+	uint64_t *held = &timer->trim.held[page];
+	uint32_t batch[BATCH];
+	uint32_t count = 0;
+
+	for (; *held != 0; *held &= *held - 1)
+		batch[count++] =
+		    page * BATCH + (uint32_t)__builtin_ctzll(*held);
+	record_batch_give(&timer->store, batch, count);
+}
+
+/* A header's page could not go before the others. False: nothing is held. */
+static bool
+trim_return(struct hwt *timer)
+{
+	struct trim *trim = &timer->trim;
+	uint32_t end = trim->held != NULL
+	    ? a32_load_acquire(&timer->store.limit) / BATCH
+	    : 0;
+	uint32_t batches = STEP_BATCHES;
+	uint32_t looks = STEP_LOOKS;
+
+	for (; trim->page < end && looks > 0 && batches > 0; looks--) {
+		uint32_t page = trim->page++;
+
+		if (trim->held[page] == 0)
+			continue;
+		batches--;
+		if (page % PAGES == 0 && page_is_held(trim, page))
+			page_release(timer, page);
+		page_return(timer, page);
+	}
+	return trim->page < end;
+}
+
+/* Records that are there and serve no timeout. */
+static uint64_t
+spare_records(struct hwt *timer)
+{
+	const struct record_store *store = &timer->store;
+	uint64_t blank = a32_load_relaxed(&store->blank_pages);
+	uint64_t there = a32_load_relaxed(&store->carved) - blank * BATCH;
+	uint64_t pending;
+
+	if (there < SPARE_RECORDS)
+		return 0;
+	pending = hwt_pending_timeouts(timer);
+	return there > pending ? there - pending : 0;
+}
+
+static void
+trim_look(struct hwt *timer, uint64_t now_ns)
+{
+	struct trim *trim = &timer->trim;
+	uint64_t spare = spare_records(timer);
+
+	trim->looked_ns = now_ns;
+	if (spare < trim->floor)
+		trim->floor = spare;
+	if (spare < trim->floor + SPARE_RECORDS)
+		trim->since_ns = 0;
+	else if (trim->since_ns == 0)
+		trim->since_ns = now_ns;
+}
+
+static uint64_t
+trim_due(const struct trim *trim)
+{
+	return trim->since_ns != 0 ? trim->since_ns + SPARE_NS : HWT_NEVER;
+}
+
+uint64_t
+trim_time(struct hwt *timer, uint64_t now_ns)
+{
+	trim_look(timer, now_ns);
+	return trim_due(&timer->trim);
+}
+
+void
+trim_start(struct hwt *timer)
+{
+	timer->trim.records = a32_load_acquire(&timer->store.limit);
+	timer->trim.page = 0;
+	timer->trim.phase = TRIM_COLLECT;
+}
+
+bool
+trim_begin(struct hwt *timer, uint64_t now_ns)
+{
+	struct trim *trim = &timer->trim;
+
+	if (trim->phase != TRIM_NOT)
+		return true;
+	if (now_ns - trim->looked_ns >= LOOK_NS || now_ns >= trim_due(trim))
+		trim_look(timer, now_ns);
+	if (now_ns < trim_due(trim))
+		return false;
+	trim_start(timer);
+	return true;
+}
+
+/* No batch is left. What is spare now is in threads' caches or in pages that
+ * are not free as a whole: no reason to begin again. */
+static void
+trim_collected(struct hwt *timer)
+{
+	timer->trim.phase = TRIM_RETURN;
+	timer->trim.floor = spare_records(timer);
+}
+
+static void
+trim_end(struct hwt *timer)
+{
+	timer->trim.phase = TRIM_NOT;
+	timer->trim.since_ns = 0;
+}
+
+bool
+trim_step(struct hwt *timer)
+{
+	struct trim *trim = &timer->trim;
+
+	switch (trim->phase) {
+	case TRIM_COLLECT:
+		if (trim->held == NULL)
+			trim->held = system_map(HELD_BYTES);
+		if (trim->held == NULL || !trim_collect(timer))
+			trim_collected(timer);
+		return true;
+	case TRIM_RETURN:
+		if (!trim_return(timer)) {
+			trim_destroy(timer);
+			/* It comes before the next step. */
+			wheel_sweep_start(&timer->wheel);
+			trim->phase = TRIM_WHEEL;
+		}
+		return true;
+	case TRIM_WHEEL:
+		if (!wheel_trim(&timer->wheel))
+			trim->phase = TRIM_QUEUES;
+		return true;
+	default:
+		if (mpsc_pool_trim(&timer->pool, STEP_SEGMENTS))
+			return true;
+		trim_end(timer);
+		return false;
+	}
+}
+
+void
+trim_destroy(struct hwt *timer)
+{
+	if (timer->trim.held != NULL)
+		system_unmap(timer->trim.held, HELD_BYTES);
+	timer->trim.held = NULL;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Giving memory back to the system while the timer lives. See trim.c. */
+#ifndef HWT_TRIM_H
+#define HWT_TRIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hwt;
+struct record_store;
+
+enum trim_phase {
+	TRIM_NOT,
+	TRIM_COLLECT,
+	TRIM_RETURN,
+	TRIM_WHEEL,
+	TRIM_QUEUES
+};
+
+/* All of it is the worker's. */
+struct trim {
+	enum trim_phase phase;
+	/* For each page, the records that the worker holds; while COLLECT and
+	 * RETURN last. */
+	uint64_t *held;
+	uint32_t records; /* COLLECT: how many more to take at most */
+	uint32_t page; /* RETURN: where it goes on */
+	/* How many records are spare at least, whatever is trimmed. */
+	uint64_t floor;
+	/* Since when enough of them are; 0: they are not. */
+	uint64_t since_ns;
+	uint64_t looked_ns;
+};
+
+/* Any thread: a blank page's records become the caller's, as if never used.
+ * Returns how many, *first is the first; 0: there is none. Lock-free. */
+uint32_t trim_take_page(struct hwt *timer, uint32_t *first);
+/* Any thread: whether the record's page takes no memory. */
+bool trim_is_blank(const struct record_store *store, uint32_t index);
+/* Any thread: the first index from there on, below end, whose record may be in
+ * use; end: none. */
+uint32_t trim_skip_blank(
+    const struct record_store *store, uint32_t index, uint32_t end);
+
+/* The rest is for the worker. When it should trim, if all stays as it is:
+ * HWT_NEVER, or a moment, which may be over. */
+uint64_t trim_time(struct hwt *timer, uint64_t now_ns);
+void trim_start(struct hwt *timer);
+/* Starts it if it is time to; whether it is under way. */
+bool trim_begin(struct hwt *timer, uint64_t now_ns);
+/* A bounded piece of it. False: that was the last one. */
+bool trim_step(struct hwt *timer);
+void trim_destroy(struct hwt *timer);
+
+#endif
