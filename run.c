@@ -132,9 +132,10 @@ end_periodic(struct hwt *timer, struct record *record, uint32_t index)
 void
 timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 {
-	bool periodic = (pair_word(&record->pair) & FLAG_PERIODIC) != 0;
-	uint64_t id = word_id(pair_word(&record->pair), index);
 	struct cache *cache = cache_of(timer);
+	uint64_t word = pair_word(&record->pair);
+	uint64_t id = word_id(word, index);
+	bool periodic = (word & FLAG_PERIODIC) != 0;
 
 	cache_count(cache, &cache->started, 1);
 	if (!periodic) {

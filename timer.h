@@ -183,12 +183,12 @@ timer_is_stopping(const struct hwt *timer)
 static inline struct cache *
 cache_find(struct hwt *timer, bool may_lock)
 {
-	const struct thread_slot *slot = &thread_state.slot[0];
 	struct cache *cache;
 
-	if (__builtin_expect(
-		slot->timer == timer && slot->serial == timer->serial, 1))
-		return slot->cache;
+	if (__builtin_expect(thread_state.slot[0].timer == timer &&
+		    thread_state.slot[0].serial == timer->serial,
+		1))
+		return thread_state.slot[0].cache;
 	cache = process_attach_cache(timer, may_lock);
 	return cache != NULL ? cache : &timer->store.spare;
 }
