@@ -303,7 +303,9 @@ Test(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
 			first_bytes = live_stats(&live).memory_bytes;
 	}
 
-	assert_u64(live_stats(&live).memory_bytes, first_bytes);
+	/* They may lie in more buckets than the first ones did; a page of
+	 * records is 4,096 bytes. */
+	cr_assert(live_stats(&live).memory_bytes < first_bytes + 4096);
 	live_close(&live);
 }
 
