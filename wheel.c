@@ -475,20 +475,21 @@ wheel_covers(const struct wheel *wheel, uint32_t index, uint64_t tick)
 }
 
 /* Goes through a list's entries once. What is kept goes back to the list, as
- * what is added meanwhile does, into the free chunks with the least numbers; a
- * chunk that was read is free. */
+ * what is added meanwhile does, into the free chunks with the least numbers. A
+ * chunk is free as soon as it is entered: its entries are read from a copy. */
 static void
 sieve_enter(struct wheel *wheel, struct sieve *sieve, uint32_t at)
 {
 	const struct chunk *chunk;
 	uint32_t i;
 
-	sieve->chunk = at;
-	sieve->slot = sieve->count = 0;
+	sieve->slot = sieve->read.count = 0;
+	sieve->read.next = 0;
 	if (at == 0)
 		return;
 	chunk = chunk_at(wheel, at);
-	sieve->count = chunk->count;
+	sieve->read = *chunk;
+	bitmap_set(&wheel->free, at);
 	if (chunk->next != 0)
 		__builtin_prefetch(chunk_at(wheel, chunk->next));
 	for (i = 0; i < chunk->count; i++) {
@@ -513,25 +514,15 @@ sieve_start(struct wheel *wheel, struct sieve *sieve, struct list *list,
 	list->first = 0;
 }
 
-/* From a chunk that was read to the next. */
-static void
-sieve_leave(struct wheel *wheel, struct sieve *sieve)
-{
-	uint32_t chunk = sieve->chunk;
-
-	sieve_enter(wheel, sieve, chunk_at(wheel, chunk)->next);
-	bitmap_set(&wheel->free, chunk);
-}
-
 static bool
 sieve_next(struct wheel *wheel, struct sieve *sieve, struct entry *entry)
 {
-	while (sieve->slot == sieve->count) {
-		if (sieve->chunk == 0)
+	if (sieve->slot == sieve->read.count) {
+		if (sieve->read.next == 0)
 			return false;
-		sieve_leave(wheel, sieve);
+		sieve_enter(wheel, sieve, sieve->read.next);
 	}
-	*entry = chunk_at(wheel, sieve->chunk)->entry[sieve->slot++];
+	*entry = sieve->read.entry[sieve->slot++];
 	return true;
 }
 
@@ -549,18 +540,17 @@ sieve_stop(struct wheel *wheel, struct sieve *sieve)
 	struct list *list = sieve->list;
 	struct entry entry;
 
-	while (sieve->slot < sieve->count && sieve_next(wheel, sieve, &entry))
+	while (
+	    sieve->slot < sieve->read.count && sieve_next(wheel, sieve, &entry))
 		sieve_keep(wheel, sieve, entry);
-	if (sieve->chunk != 0)
-		sieve_leave(wheel, sieve);
-	if (sieve->chunk == 0)
+	if (sieve->read.next == 0)
 		return;
 	if (list->first == 0 || round_before(sieve->round, list->round_min))
 		list->round_min = sieve->round;
 	if (list->first == 0)
-		list->first = sieve->chunk;
+		list->first = sieve->read.next;
 	else
-		chunk_at(wheel, list->last)->next = sieve->chunk;
+		chunk_at(wheel, list->last)->next = sieve->read.next;
 	list->last = sieve->last;
 }
 

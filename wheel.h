@@ -94,7 +94,8 @@ struct sieve {
 	struct list *list;
 	bool every; /* all records are looked at, or those of one round */
 	uint32_t round;
-	uint32_t chunk, slot, count; /* what is read */
+	struct chunk read; /* a copy: the chunk itself is free */
+	uint32_t slot;
 	uint32_t last; /* chunk to be read */
 };
 
