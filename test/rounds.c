@@ -513,35 +513,42 @@ Test(rounds, two_entries_2_to_the_32_ticks_apart_are_told_apart)
 	fixture_close(&fixture);
 }
 
-/* More dead ones than are put right before one sleep, then one that is due. */
+/* More dead ones than are put right before one sleep, then one that is due.
+ * Some before them, so that it ends at every place of a chunk. */
 #define DEAD 700
+#define CHUNK 15
 
 Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
 {
-	static hwt_timeout dead[DEAD];
-	struct fixture fixture = {0};
-	struct probe pushed_out = {.fixture = &fixture};
-	struct probe probe = {.fixture = &fixture};
+	static hwt_timeout dead[CHUNK + DEAD];
 	uint64_t round_ns = FIXTURE_WHEEL * FIXTURE_TICK;
+	unsigned before;
 	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	probe_schedule(&pushed_out, 10 * FIXTURE_TICK);
-	for (index = 0; index < DEAD; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &dead[index],
-			      forbidden_task, NULL, 10 * FIXTURE_TICK),
-		    0);
-	for (index = 0; index < DEAD; index++)
-		probe_schedule(&probe, 10 * FIXTURE_TICK);
-	(void)fixture_step(&fixture, 0);
-	assert_rc(hwt_reschedule(fixture.timer, pushed_out.handle,
-		      10 * FIXTURE_TICK + round_ns),
-	    0);
-	for (index = 0; index < DEAD; index++)
-		assert_rc(hwt_cancel(fixture.timer, dead[index]), 0);
+	for (before = 0; before < CHUNK; before++) {
+		struct fixture fixture = {0};
+		struct probe pushed_out = {.fixture = &fixture};
+		struct probe probe = {.fixture = &fixture};
 
-	assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
-	assert_u64(fixture_step(&fixture, 10 * FIXTURE_TICK), DEAD);
-	assert_u64(fixture_step(&fixture, round_ns), 1);
-	fixture_close(&fixture);
+		fixture_open(&fixture, NULL);
+		probe_schedule(&pushed_out, 10 * FIXTURE_TICK);
+		for (index = 0; index < before + DEAD; index++)
+			assert_rc(hwt_new_timeout(fixture.timer, &dead[index],
+				      forbidden_task, NULL,
+				      (index < before ? 9 : 10) * FIXTURE_TICK),
+			    0);
+		for (index = 0; index < DEAD; index++)
+			probe_schedule(&probe, 10 * FIXTURE_TICK);
+		(void)fixture_step(&fixture, 0);
+		assert_rc(hwt_reschedule(fixture.timer, pushed_out.handle,
+			      10 * FIXTURE_TICK + round_ns),
+		    0);
+		for (index = 0; index < before + DEAD; index++)
+			assert_rc(hwt_cancel(fixture.timer, dead[index]), 0);
+
+		assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
+		assert_u64(fixture_step(&fixture, 10 * FIXTURE_TICK), DEAD);
+		assert_u64(fixture_step(&fixture, round_ns), 1);
+		fixture_close(&fixture);
+	}
 }
