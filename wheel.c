@@ -75,6 +75,7 @@
 #define ARENA_CHUNKS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_CHUNKS * sizeof(struct chunk))
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
+#define KEPT_WORDS ((UINT64_C(1) << INDEX_BITS) / 64)
 #define PAGE_CHUNKS 32u
 #define PAGE_BYTES (PAGE_CHUNKS * sizeof(struct chunk))
 /* What one call of wheel_trim gives back at most. */
@@ -180,18 +181,19 @@ static bool
 wheel_create_chunks(struct wheel *wheel, uint32_t length)
 {
 	uint32_t most = chunks_max(length);
-	size_t blank_bytes = ((size_t)most / PAGE_CHUNKS + 63) / 64 * 8;
+	size_t blank_words = ((size_t)most / PAGE_CHUNKS + 63) / 64;
 
 	wheel->arenas = system_map(TABLE_BYTES);
 	if (wheel->arenas == NULL)
 		return false;
-	wheel->free_bytes = bitmap_bytes(most) + blank_bytes;
+	wheel->free_bytes = (blank_words + KEPT_WORDS) * 8 + bitmap_bytes(most);
 	wheel->blank = system_map(wheel->free_bytes);
 	if (wheel->blank == NULL) {
 		system_unmap(wheel->arenas, TABLE_BYTES);
 		return false;
 	}
-	bitmap_create(&wheel->free, most, wheel->blank + blank_bytes / 8);
+	wheel->kept = wheel->blank + blank_words;
+	bitmap_create(&wheel->free, most, wheel->kept + KEPT_WORDS);
 	wheel->carved = 1;
 	return true;
 }
@@ -731,15 +733,32 @@ entry_is_live(const struct wheel *wheel, struct entry entry, uint32_t tick)
 	return false;
 }
 
-/* A record has one live entry: it is marked in placed meanwhile. But where half
- * a number does not tell a tick, it is not known which. */
-static void
-list_mark(struct wheel *wheel, struct entry entry)
+static inline bool
+is_kept(const struct wheel *wheel, uint32_t index)
+{
+	return wheel->kept[index / 64] >> index % 64 & 1;
+}
+
+/* Of a record's entries at the tick placed, one is kept. As placed has half of
+ * a tick's number, that is the first of them: the worker may look at the record
+ * too early, but not too late. */
+static bool
+sweep_keeps(struct wheel *wheel, struct entry entry, uint32_t number)
 {
 	struct record *record = record_at(wheel->store, entry.index);
+	uint32_t tick = entry.round << wheel->bits | number;
 
-	if (!wheel->ambiguous)
-		record->placed = ~record->placed;
+	if (is_kept(wheel, entry.index)) {
+		if (record->placed << wheel->bits == tick - number &&
+		    round_before(entry.round, record->placed))
+			record->placed = entry.round;
+		return false;
+	}
+	if (!entry_is_live(wheel, entry, tick))
+		return false;
+	wheel->kept[entry.index / 64] |= UINT64_C(1) << entry.index % 64;
+	record->placed = entry.round;
+	return true;
 }
 
 /* Returns how many entries there were. */
@@ -749,31 +768,38 @@ list_sweep(struct wheel *wheel, struct list *list, uint32_t number)
 	uint64_t entries = 0;
 	struct sieve sieve;
 	struct entry entry;
-	uint32_t tick;
 
 	sieve_start(wheel, &sieve, list, true, 0);
 	for (; sieve_next(wheel, &sieve, &entry); entries++) {
-		tick = entry.round << wheel->bits | number;
-		if (entry_is_live(wheel, entry, tick)) {
-			list_mark(wheel, entry);
+		if (sweep_keeps(wheel, entry, number))
 			sieve_keep(wheel, &sieve, entry);
-		} else {
+		else
 			wheel->entries--;
-		}
 	}
 	return entries;
 }
 
+/* What was kept is as it was, or earlier. */
 static void
-list_unmark(struct wheel *wheel, const struct list *list)
+list_restore(struct wheel *wheel, struct list *list, uint32_t number)
 {
-	const struct chunk *chunk;
+	struct record *record;
+	struct chunk *chunk;
+	struct entry *entry;
 	uint32_t at, i;
 
 	for (at = list->first; at != 0; at = chunk->next) {
 		chunk = chunk_at(wheel, at);
-		for (i = 0; i < chunk->count; i++)
-			list_mark(wheel, chunk->entry[i]);
+		for (i = 0; i < chunk->count; i++) {
+			entry = &chunk->entry[i];
+			record = record_at(wheel->store, entry->index);
+			entry->round = record->placed;
+			if (round_before(entry->round, list->round_min))
+				list->round_min = entry->round;
+			record->placed = entry->round << wheel->bits | number;
+			wheel->kept[entry->index / 64] &=
+			    ~(UINT64_C(1) << entry->index % 64);
+		}
 	}
 }
 
@@ -784,8 +810,8 @@ bucket_sweep(struct wheel *wheel, uint32_t number)
 	uint64_t entries = list_sweep(wheel, &bucket->near, number);
 
 	entries += list_sweep(wheel, &bucket->far, number);
-	list_unmark(wheel, &bucket->near);
-	list_unmark(wheel, &bucket->far);
+	list_restore(wheel, &bucket->near, number);
+	list_restore(wheel, &bucket->far, number);
 	bucket_update_bit(wheel, number);
 	return entries;
 }

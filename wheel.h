@@ -78,10 +78,13 @@ struct wheel {
 	uint64_t sweep_at;
 	bool sweeping;
 	uint32_t swept;
-	/* An entry was once more than 2^31 ticks ahead, so that half a number
-	 * does not tell a tick. */
+	/* An entry was once more than 2^31 ticks ahead, so that placed does not
+	 * tell how far. */
 	bool ambiguous;
 	struct bitmap free;
+	/* Records of which the sweep of a bucket has kept an entry: meanwhile,
+	 * placed is that entry's round. */
+	uint64_t *kept;
 	size_t free_bytes;
 	/* Pages of free chunks that were given back to the system. */
 	uint64_t *blank;

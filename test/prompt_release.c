@@ -576,36 +576,56 @@ Test(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
  * in every tick: its entry there is one, in the end. */
 #define SWAYING 3000
 
-Test(prompt_release, entries_of_one_timeout_at_one_tick_are_kept_once)
+/* Returns how much memory it took. */
+static uint64_t
+sway(unsigned count, unsigned turns, uint64_t delay_ns, bool waits)
 {
 	static hwt_timeout timeouts[SWAYING];
 	struct fixture fixture = {0};
-	uint64_t last_ns;
+	uint64_t last_ns, bytes;
 	unsigned index, turn;
 
 	fixture_open(&fixture, NULL);
-	last_ns = fixture.now_ns + HWT_SEC(1000);
-	for (index = 0; index < SWAYING; index++)
+	last_ns = fixture.now_ns + delay_ns;
+	for (index = 0; index < count; index++)
 		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      idle_task, NULL, HWT_SEC(1000)),
+			      idle_task, NULL, delay_ns),
 		    0);
-	for (turn = 0; turn < 40; turn++) {
+	for (turn = 0; turn < turns; turn++) {
 		(void)fixture_step(&fixture, 0);
-		for (index = 0; index < SWAYING; index++)
+		for (index = 0; index < count; index++)
 			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
 				      FIXTURE_TICK),
 			    0);
 		(void)fixture_step(&fixture, 0);
-		for (index = 0; index < SWAYING; index++)
+		for (index = 0; index < count; index++)
 			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
 				      last_ns - fixture.now_ns),
 			    0);
 		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+		if (waits)
+			(void)fixture_wait(&fixture);
 	}
 
-	cr_assert(memory(&fixture) < SWAYING * (64 + 4 * 9) + 65536);
-	assert_u64(fixture_step(&fixture, last_ns - fixture.now_ns), SWAYING);
+	bytes = memory(&fixture);
+	assert_u64(fixture_step(&fixture, last_ns - fixture.now_ns), count);
 	fixture_close(&fixture);
+	return bytes;
+}
+
+Test(prompt_release, entries_of_one_timeout_at_one_tick_are_kept_once)
+{
+	uint64_t bytes = sway(SWAYING, 40, HWT_SEC(1000), false);
+
+	cr_assert(bytes < SWAYING * (64 + 4 * 9) + 65536);
+}
+
+/* Half a tick's number does not tell it. */
+Test(prompt_release, and_so_they_are_more_than_2_to_the_31_ticks_away)
+{
+	const uint64_t far_ns = (UINT64_C(5) << 30) * FIXTURE_TICK;
+
+	cr_assert(sway(1000, 40, far_ns, true) <= sway(1000, 4, far_ns, true));
 }
 
 #define PULLED 4000

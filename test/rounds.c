@@ -481,36 +481,58 @@ Test(rounds, however_many_come_near_at_once_there_is_room)
 	fixture_close(&fixture);
 }
 
-/* Half a tick's number is the same for both entries of one record; a sweep must
- * keep the one that comes first. */
+#define OTHERS 10000
+
+/* So many others come and go that the wheel is swept. */
+static void
+have_swept(struct fixture *fixture, bool waits)
+{
+	static hwt_timeout others[OTHERS];
+	unsigned index;
+
+	for (index = 0; index < OTHERS - 500; index++)
+		assert_rc(hwt_new_timeout(fixture->timer, &others[index],
+			      idle_task, NULL, HWT_SEC(36000)),
+		    0);
+	fixture_step(fixture, 0);
+	for (index = 0; index < OTHERS - 500; index++)
+		assert_rc(hwt_cancel(fixture->timer, others[index]), 0);
+	if (waits)
+		(void)fixture_wait(fixture);
+	for (index = 0; index < OTHERS; index++)
+		assert_rc(hwt_new_timeout(fixture->timer, &others[index],
+			      idle_task, NULL, HWT_SEC(18000)),
+		    0);
+	fixture_step(fixture, 0);
+}
+
+/* Half a tick's number is the same for both entries of one record, in one list
+ * or in two; a sweep must keep the one that comes first. */
 Test(rounds, two_entries_2_to_the_32_ticks_apart_are_told_apart)
 {
 	const uint64_t apart = (UINT64_C(1) << 32) * FIXTURE_TICK;
-	const uint64_t delay_ns = 51200 * FIXTURE_TICK;
-	static hwt_timeout others[9000];
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
-	unsigned index;
+	static const uint64_t delays[] = {FIXTURE_WHEEL * 8, 51200};
+	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	probe_schedule(&probe, delay_ns + apart);
-	fixture_step(&fixture, 0);
-	assert_rc(hwt_reschedule(fixture.timer, probe.handle, delay_ns), 0);
-	fixture_step(&fixture, 0);
-	for (index = 0; index < 9000; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &others[index],
-			      idle_task, NULL, HWT_SEC(36000)),
-		    0);
-	fixture_step(&fixture, 0);
-	for (index = 0; index < 9000; index++)
-		assert_rc(hwt_cancel(fixture.timer, others[index]), 0);
-	(void)fixture_wait(&fixture);
+	for (turn = 0; turn < 4; turn++) {
+		uint64_t delay_ns = delays[turn / 2] * FIXTURE_TICK;
+		struct fixture fixture = {0};
+		struct probe probe = {.fixture = &fixture};
 
-	fixture_step(&fixture, delay_ns - FIXTURE_TICK);
-	assert_u64(probe.runs, 0);
-	fixture_step(&fixture, FIXTURE_TICK);
-	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
+		fixture_open(&fixture, NULL);
+		probe_schedule(&probe, delay_ns + apart);
+		fixture_step(&fixture, 0);
+		assert_rc(
+		    hwt_reschedule(fixture.timer, probe.handle, delay_ns), 0);
+		fixture_step(&fixture, 0);
+		have_swept(&fixture, turn % 2 == 1);
+
+		fixture_step(&fixture, delay_ns - FIXTURE_TICK);
+		assert_u64(probe.runs, 0);
+		fixture_step(&fixture, FIXTURE_TICK);
+		assert_u64(probe.runs, 1);
+		fixture_close(&fixture);
+	}
 }
 
 /* More dead ones than are put right before one sleep, then one that is due.
