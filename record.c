@@ -285,6 +285,8 @@ cache_refill(struct hwt *timer, struct cache *cache, int *error)
 	while (node != 0)
 		node =
 		    record_node_read(store, node, cache->slot, &cache->count);
+	if (cache->count == 0)
+		cache->count = trim_take_held(timer, cache->slot);
 	for (index = 0; index < cache->count; index++)
 		__builtin_prefetch(record_at(store, cache->slot[index]));
 	if (cache->count > 0)

@@ -12,8 +12,14 @@
  * records from the stack that all threads share, notes in a table which it has,
  * and when a page is complete, makes it blank: the system takes its memory, and
  * it reads as 0, which is the word of a FREE record. What does not complete a
- * page goes back to the stack in the end. While the worker holds records,
- * whoever needs some takes blank pages, or new ones.
+ * page goes back to the stack in the end. Whoever needs records meanwhile takes
+ * all that the worker holds of a page, and only then blank pages, or new ones:
+ * so no more are made than there would be without trimming, but for what the
+ * worker has in its hands in one step, and what lies farther in the table than
+ * a caller looks.
+ *
+ * Where the system refuses to take a page, as it does when memory is locked, no
+ * other is tried before there has been another peak.
  *
  *   GENERATIONS go on: of each slab it is kept how often any record of its
  *   blank pages had been used, and a blank page's records start from there. So
@@ -33,11 +39,15 @@
  *   1. A record of a blank page is FREE, neither ENQUEUED nor BUCKETED, in no
  *      cache or batch, and nobody writes to it. Callers with old handles read
  *      it. Entries of it that are left in the wheel are dead.
- *   2. What the worker holds is FREE and in no cache or batch.
+ *   2. A record whose bit is set in the table is FREE and in no cache or
+ *      batch. Who clears the bit has the record.
  *
  * EDGES
  *   E:blank   uses, and a page that was given back, release in page_release;
  *             the header, release in slab_take; both acquired in slab_take.
+ *   E:held    what the worker read in a free record, release by setting its bit
+ *             in page_hold; the zeroed table, release in trim_has_table; both
+ *             acquired in page_claim and trim_take_held.
  */
 #define _GNU_SOURCE
 #include "timer.h"
@@ -54,6 +64,8 @@
 #define CHAINS 8u
 #define STEP_LOOKS 1024u
 #define STEP_SEGMENTS 8u
+/* So much of the table a caller looks at: a microsecond or two. */
+#define TAKE_LOOKS 4096u
 /* So many spare records are worth it, after so long. A megabyte. */
 #define SPARE_RECORDS 16384u
 #define SPARE_NS UINT64_C(250000000)
@@ -86,6 +98,53 @@ slab_take(struct hwt *timer, uint32_t slab)
 		a64_store_release(blank, old & ~UINT64_C(1));
 	}
 	return slab * PAGES + (uint32_t)__builtin_ctzll(old);
+}
+
+/* What is held of a page. Acquired by the caller, or 0. */
+static uint64_t
+page_claim(struct record_store *store, a64_t *held)
+{
+	uint64_t records;
+
+	if (a64_load_relaxed(held) == 0)
+		return 0;
+	/* E:held acquire */
+	records = a64_swap_acq_rel(held, 0);
+	(void)a32_add_acq_rel(
+	    &store->held_records, -(uint32_t)__builtin_popcountll(records));
+	return records;
+}
+
+static uint32_t
+page_list(uint32_t page, uint64_t records, uint32_t *index)
+{
+	uint32_t count = 0;
+
+	for (; records != 0; records &= records - 1)
+		index[count++] =
+		    page * BATCH + (uint32_t)__builtin_ctzll(records);
+	return count;
+}
+
+uint32_t
+trim_take_held(struct hwt *timer, uint32_t *index)
+{
+	struct record_store *store = &timer->store;
+	/* E:held acquire */
+	a64_t *held = aptr_load_acquire(&store->held);
+	uint32_t pages = a32_load_acquire(&store->limit) / BATCH;
+	uint32_t page = a32_load_relaxed(&store->held_at);
+	uint32_t looks = pages < TAKE_LOOKS ? pages : TAKE_LOOKS;
+	uint64_t records = 0;
+
+	if (held == NULL || a32_load_relaxed(&store->held_records) == 0)
+		return 0;
+	for (; looks > 0 && records == 0; looks--) {
+		page = page + 1 < pages ? page + 1 : 0;
+		records = page_claim(store, &held[page]);
+	}
+	a32_store_relaxed(&store->held_at, page);
+	return page_list(page, records, index);
 }
 
 uint32_t
@@ -167,8 +226,21 @@ blank_add(a64_t *blank, uint64_t pages)
 	} while (!a64_cas_acq_rel(blank, old, old | pages));
 }
 
-/* The worker holds all records of the page. Makes it blank, or leaves it. */
-static void
+/* From here on, callers may take the records. Returns all of the page that are
+ * held now. */
+static uint64_t
+page_hold(struct record_store *store, uint32_t page, uint64_t records)
+{
+	a64_t *held = aptr_load_acquire(&store->held);
+
+	(void)a32_add_acq_rel(
+	    &store->held_records, (uint32_t)__builtin_popcountll(records));
+	/* E:held release */
+	return records + a64_add_acq_rel(&held[page], records);
+}
+
+/* The worker has all records of the page. False: it is not blank now. */
+static bool
 page_release(struct hwt *timer, uint32_t page)
 {
 	struct record_store *store = &timer->store;
@@ -178,40 +250,49 @@ page_release(struct hwt *timer, uint32_t page)
 	uint64_t uses;
 
 	if (!page_uses(store, page, &uses))
-		return;
+		return false;
 	if (page % PAGES == 0) {
 		others = ALL_PAGES & ~pages;
 		if (!a64_cas_acq_rel(blank, others, 0))
-			return;
+			return false;
 	}
 	if (!system_release(record_at(store, page * BATCH), PAGE_BYTES)) {
 		blank_add(blank, others);
-		return;
+		timer->trim.records = 0;
+		return false;
 	}
-	timer->trim.held[page] = 0;
 	a64_store_relaxed(&store->uses[page / PAGES], uses);
 	(void)a64_add_relaxed(&store->memory_bytes, -(uint64_t)PAGE_BYTES);
 	(void)a32_add_acq_rel(&store->blank_pages, 1);
 	blank_add(blank, pages | others);
+	return true;
 }
 
 /* All of a page, but for a slab's header. */
-static bool
-page_is_held(const struct trim *trim, uint32_t page)
+static uint64_t
+page_records(uint32_t page)
 {
-	uint64_t header = page % PAGES == 0 ? 1 : 0;
-
-	return trim->held[page] == ALL_RECORDS - header;
+	return ALL_RECORDS - (page % PAGES == 0 ? 1 : 0);
 }
 
+/* A complete page goes, if nobody is faster. */
 static void
 trim_hold(struct hwt *timer, uint32_t index)
 {
+	struct record_store *store = &timer->store;
 	uint32_t page = index / BATCH;
+	uint64_t all = page_records(page);
+	a64_t *held;
 
-	timer->trim.held[page] |= UINT64_C(1) << index % BATCH;
-	if (page_is_held(&timer->trim, page))
-		page_release(timer, page);
+	if (page_hold(store, page, UINT64_C(1) << index % BATCH) != all)
+		return;
+	held = aptr_load_acquire(&store->held);
+	if (!a64_cas_acq_rel(&held[page], all, 0))
+		return;
+	(void)a32_add_acq_rel(
+	    &store->held_records, -(uint32_t)__builtin_popcountll(all));
+	if (!page_release(timer, page))
+		(void)page_hold(store, page, all);
 }
 
 /* The first record of another batch; 0: there is none, or it is enough. */
@@ -272,39 +353,39 @@ trim_collect(struct hwt *timer)
 	return true;
 }
 
+/* A header's page could not go before the others. */
 static void
-page_return(struct hwt *timer, uint32_t page)
+page_return(struct hwt *timer, uint32_t page, uint64_t records)
 {
-	uint64_t *held = &timer->trim.held[page];
 	uint32_t batch[BATCH];
-	uint32_t count = 0;
 
-	for (; *held != 0; *held &= *held - 1)
-		batch[count++] =
-		    page * BATCH + (uint32_t)__builtin_ctzll(*held);
-	record_batch_give(&timer->store, batch, count);
+	if (page % PAGES == 0 && records == page_records(page) &&
+	    page_release(timer, page))
+		return;
+	record_batch_give(
+	    &timer->store, batch, page_list(page, records, batch));
 }
 
-/* A header's page could not go before the others. False: nothing is held. */
+/* False: nothing is held. */
 static bool
 trim_return(struct hwt *timer)
 {
+	struct record_store *store = &timer->store;
 	struct trim *trim = &timer->trim;
-	uint32_t end = trim->held != NULL
-	    ? a32_load_acquire(&timer->store.limit) / BATCH
-	    : 0;
+	a64_t *held = aptr_load_acquire(&store->held);
+	uint32_t end =
+	    held != NULL ? a32_load_acquire(&store->limit) / BATCH : 0;
 	uint32_t batches = STEP_BATCHES;
 	uint32_t looks = STEP_LOOKS;
+	uint64_t records;
 
 	for (; trim->page < end && looks > 0 && batches > 0; looks--) {
-		uint32_t page = trim->page++;
-
-		if (trim->held[page] == 0)
-			continue;
-		batches--;
-		if (page % PAGES == 0 && page_is_held(trim, page))
-			page_release(timer, page);
-		page_return(timer, page);
+		records = page_claim(store, &held[trim->page]);
+		if (records != 0) {
+			batches--;
+			page_return(timer, trim->page, records);
+		}
+		trim->page++;
 	}
 	return trim->page < end;
 }
@@ -324,6 +405,17 @@ spare_records(struct hwt *timer)
 	return there > pending ? there - pending : 0;
 }
 
+/* When half as many records as stayed spare have become free since the last
+ * time began, pages may be complete by now. */
+static bool
+floor_is_old(const struct hwt *timer)
+{
+	const struct trim *trim = &timer->trim;
+	uint32_t given = a32_load_relaxed(&timer->store.given) - trim->given;
+
+	return (uint64_t)given * BATCH >= trim->floor / 2;
+}
+
 static void
 trim_look(struct hwt *timer, uint64_t now_ns)
 {
@@ -331,6 +423,8 @@ trim_look(struct hwt *timer, uint64_t now_ns)
 	uint64_t spare = spare_records(timer);
 
 	trim->looked_ns = now_ns;
+	if (floor_is_old(timer))
+		trim->floor = 0;
 	if (spare < trim->floor)
 		trim->floor = spare;
 	if (spare < trim->floor + SPARE_RECORDS)
@@ -356,6 +450,7 @@ void
 trim_start(struct hwt *timer)
 {
 	timer->trim.records = a32_load_acquire(&timer->store.limit);
+	timer->trim.given = a32_load_relaxed(&timer->store.given);
 	timer->trim.page = 0;
 	timer->trim.phase = TRIM_COLLECT;
 }
@@ -373,6 +468,19 @@ trim_begin(struct hwt *timer, uint64_t now_ns)
 		return false;
 	trim_start(timer);
 	return true;
+}
+
+static bool
+trim_has_table(struct record_store *store)
+{
+	void *held = aptr_load_acquire(&store->held);
+
+	if (held == NULL) {
+		held = system_map(HELD_BYTES);
+		/* E:held release */
+		aptr_store_release(&store->held, held);
+	}
+	return held != NULL;
 }
 
 /* No batch is left. What is spare now is in threads' caches or in pages that
@@ -398,14 +506,11 @@ trim_step(struct hwt *timer)
 
 	switch (trim->phase) {
 	case TRIM_COLLECT:
-		if (trim->held == NULL)
-			trim->held = system_map(HELD_BYTES);
-		if (trim->held == NULL || !trim_collect(timer))
+		if (!trim_has_table(&timer->store) || !trim_collect(timer))
 			trim_collected(timer);
 		return true;
 	case TRIM_RETURN:
 		if (!trim_return(timer)) {
-			trim_destroy(timer);
 			/* It comes before the next step. */
 			wheel_sweep_start(&timer->wheel);
 			trim->phase = TRIM_WHEEL;
@@ -426,7 +531,8 @@ trim_step(struct hwt *timer)
 void
 trim_destroy(struct hwt *timer)
 {
-	if (timer->trim.held != NULL)
-		system_unmap(timer->trim.held, HELD_BYTES);
-	timer->trim.held = NULL;
+	void *held = aptr_load_acquire(&timer->store.held);
+
+	if (held != NULL)
+		system_unmap(held, HELD_BYTES);
 }

@@ -20,20 +20,23 @@ enum trim_phase {
 /* All of it is the worker's. */
 struct trim {
 	enum trim_phase phase;
-	/* For each page, the records that the worker holds; while COLLECT and
-	 * RETURN last. */
-	uint64_t *held;
 	uint32_t records; /* COLLECT: how many more to take at most */
 	uint32_t page; /* RETURN: where it goes on */
-	/* How many records are spare at least, whatever is trimmed. */
+	/* How many records stayed spare the last time, and store.given as it
+	 * was when that began. */
 	uint64_t floor;
+	uint32_t given;
 	/* Since when enough of them are; 0: they are not. */
 	uint64_t since_ns;
 	uint64_t looked_ns;
 };
 
-/* Any thread: a blank page's records become the caller's, as if never used.
- * Returns how many, *first is the first; 0: there is none. Lock-free. */
+/* Any thread: records of a page that the worker holds become the caller's.
+ * Returns how many, BATCH at most; 0: there is none, or not where it has
+ * looked. Lock-free. */
+uint32_t trim_take_held(struct hwt *timer, uint32_t *index);
+/* The same with a blank page, whose records are as if never used: *first is the
+ * first. */
 uint32_t trim_take_page(struct hwt *timer, uint32_t *first);
 /* Any thread: whether the record's page takes no memory. */
 bool trim_is_blank(const struct record_store *store, uint32_t index);

@@ -355,6 +355,26 @@ begin_refused(void)
 	model_settings.releases = SLAB_RECORDS / BATCH - 1;
 }
 
+/* It takes nothing back at all: what the worker has collected, it holds. */
+static void
+begin_all_refused(void)
+{
+	begin_all_free();
+	model_settings.releases_refused = true;
+	model_settings.releases = 0;
+}
+
+static void
+trim_a_step_and_take_all(void)
+{
+	trim_start(timer);
+	(void)trim_step(timer);
+	explore_check(record_batch_pop(&timer->store) == 0);
+	take(0, 7);
+	while (trim_step(timer))
+		continue;
+}
+
 static void
 trim_twice_and_take_all(void)
 {
@@ -497,6 +517,18 @@ const struct program record_programs[] = {
 	.begin = begin_all_free,
 	.thread = {take_three, take_two_give_one, trim_all},
 	.end = end_give_all,
+    },
+    {
+	.name = "trim/held",
+	.begin = begin_all_refused,
+	.thread = {take_three, take_two_give_one, trim_all},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/held-serve",
+	.begin = begin_all_refused,
+	.thread = {trim_a_step_and_take_all},
+	.end = end_nothing_lost,
     },
     {
 	.name = "trim/twice",

@@ -157,17 +157,25 @@ static bool
 check_held(struct checker *checker)
 {
 	const struct hwt *timer = checker->timer;
+	const a64_t *held = aptr_load_acquire(&timer->store.held);
 	uint32_t carved = a32_load_acquire(&timer->store.carved);
+	uint32_t records = 0;
 	uint32_t index;
 
-	if (timer->trim.held == NULL)
+	if (held == NULL)
 		return true;
 	for (index = 0; index < carved; index++) {
-		if (!(timer->trim.held[index / BATCH] >> index % BATCH & 1))
+		if (!(a64_load_relaxed(&held[index / BATCH]) >> index % BATCH &
+			1))
 			continue;
 		if (!note_free(checker, index))
 			return false;
+		records++;
 	}
+	must(records == a32_load_acquire(&timer->store.held_records), 0,
+	    "free: what is held is counted");
+	must(records == 0 || timer->trim.phase != TRIM_NOT, 0,
+	    "free: nothing is held when all has been given back");
 	return true;
 }
 
