@@ -540,11 +540,9 @@ static void
 sieve_stop(struct wheel *wheel, struct sieve *sieve)
 {
 	struct list *list = sieve->list;
-	struct entry entry;
 
-	while (
-	    sieve->slot < sieve->read.count && sieve_next(wheel, sieve, &entry))
-		sieve_keep(wheel, sieve, entry);
+	while (sieve->slot < sieve->read.count)
+		sieve_keep(wheel, sieve, sieve->read.entry[sieve->slot++]);
 	if (sieve->read.next == 0)
 		return;
 	if (list->first == 0 || round_before(sieve->round, list->round_min))
@@ -675,10 +673,8 @@ wheel_search(const struct wheel *wheel, uint64_t limit, uint32_t *budget)
 		distance = (at - start) & wheel->mask;
 		if (distance > limit)
 			return best;
-		if (--*budget == 0)
-			return best < wheel->next_tick + distance
-			    ? best
-			    : wheel->next_tick + distance;
+		if (--*budget == 0) /* what was found is a round later */
+			return wheel->next_tick + distance;
 		near = list_tick(wheel, &wheel->buckets[at].near, distance);
 		far = list_tick(wheel, &wheel->buckets[at].far, distance);
 		if (far < near)

@@ -574,3 +574,30 @@ Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
 		fixture_close(&fixture);
 	}
 }
+
+/* More buckets than one search looks at, none with a timeout of this round. */
+#define BUCKETS (1 << 17)
+
+Test(rounds, what_many_buckets_hide_is_not_slept_past)
+{
+	const struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = BUCKETS};
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	uint64_t due_ns = 2 * BUCKETS * FIXTURE_TICK;
+	unsigned waits = 0;
+	unsigned index;
+
+	fixture_open(&fixture, &options);
+	for (index = 0; index < BUCKETS - 1; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, due_ns + (1 + index) * FIXTURE_TICK),
+		    0);
+	probe_schedule(&probe, due_ns);
+	for (; probe.runs == 0; waits++)
+		fixture_step(&fixture, fixture_wait(&fixture));
+
+	assert_u64(probe.started_ns, FIXTURE_START + due_ns);
+	cr_assert(waits > 1 && waits <= 8);
+	fixture_close(&fixture);
+}
