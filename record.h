@@ -156,9 +156,9 @@ struct record_store {
 	a32_t blank_pages;
 	a32_t blank_at; /* a slab to begin with */
 	/* While it gives memory back, the worker holds free records: of each
-	 * page, which; NULL: it never did. How many, or fewer. */
+	 * page, which; NULL: it never did. How many pages have some. */
 	aptr_t held;
-	a32_t held_records;
+	a32_t held_pages;
 	a32_t held_at; /* a page to begin with */
 	struct cache *caches; /* all there can be; zero is a fresh one */
 	a32_t caches_used; /* how many of them ever were */

@@ -110,8 +110,8 @@ page_claim(struct record_store *store, a64_t *held)
 		return 0;
 	/* E:held acquire */
 	records = a64_swap_acq_rel(held, 0);
-	(void)a32_add_acq_rel(
-	    &store->held_records, -(uint32_t)__builtin_popcountll(records));
+	if (records != 0)
+		(void)a32_add_acq_rel(&store->held_pages, UINT32_MAX);
 	return records;
 }
 
@@ -137,7 +137,7 @@ trim_take_held(struct hwt *timer, uint32_t *index)
 	uint32_t looks = pages < TAKE_LOOKS ? pages : TAKE_LOOKS;
 	uint64_t records = 0;
 
-	if (held == NULL || a32_load_relaxed(&store->held_records) == 0)
+	if (held == NULL || a32_load_relaxed(&store->held_pages) == 0)
 		return 0;
 	for (; looks > 0 && records == 0; looks--) {
 		page = page + 1 < pages ? page + 1 : 0;
@@ -232,11 +232,12 @@ static uint64_t
 page_hold(struct record_store *store, uint32_t page, uint64_t records)
 {
 	a64_t *held = aptr_load_acquire(&store->held);
-
-	(void)a32_add_acq_rel(
-	    &store->held_records, (uint32_t)__builtin_popcountll(records));
 	/* E:held release */
-	return records + a64_add_acq_rel(&held[page], records);
+	uint64_t old = a64_add_acq_rel(&held[page], records);
+
+	if (old == 0)
+		(void)a32_add_acq_rel(&store->held_pages, 1);
+	return old | records;
 }
 
 /* The worker has all records of the page. False: it is not blank now. */
@@ -289,8 +290,7 @@ trim_hold(struct hwt *timer, uint32_t index)
 	held = aptr_load_acquire(&store->held);
 	if (!a64_cas_acq_rel(&held[page], all, 0))
 		return;
-	(void)a32_add_acq_rel(
-	    &store->held_records, -(uint32_t)__builtin_popcountll(all));
+	(void)a32_add_acq_rel(&store->held_pages, UINT32_MAX);
 	if (!page_release(timer, page))
 		(void)page_hold(store, page, all);
 }

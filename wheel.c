@@ -54,8 +54,9 @@
  * COST. place: one chunk and the record. 8.5 bytes per entry.
  *
  * EDGES
- *   E:chunks   an arena of chunks, release in wheel_reserve, acquired by
- *              chunk_at.
+ *   E:chunks   an arena of chunks, or a piece of the set of records that are
+ *              kept, release in wheel_reserve, acquired by chunk_at and
+ *              kept_word.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -75,7 +76,10 @@
 #define ARENA_CHUNKS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_CHUNKS * sizeof(struct chunk))
 #define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
-#define KEPT_WORDS ((UINT64_C(1) << INDEX_BITS) / 64)
+/* Records that share a piece of the set of those that are kept. */
+#define KEPT_BITS (INDEX_BITS < 20 ? INDEX_BITS : 20)
+#define KEPT_PIECES (1u << (INDEX_BITS - KEPT_BITS))
+#define KEPT_BYTES ((UINT64_C(1) << KEPT_BITS) / 8)
 #define PAGE_CHUNKS 32u
 #define PAGE_BYTES (PAGE_CHUNKS * sizeof(struct chunk))
 /* What one call of wheel_trim gives back at most. */
@@ -186,14 +190,15 @@ wheel_create_chunks(struct wheel *wheel, uint32_t length)
 	wheel->arenas = system_map(TABLE_BYTES);
 	if (wheel->arenas == NULL)
 		return false;
-	wheel->free_bytes = (blank_words + KEPT_WORDS) * 8 + bitmap_bytes(most);
+	wheel->free_bytes = blank_words * sizeof(uint64_t) +
+	    KEPT_PIECES * sizeof(aptr_t) + bitmap_bytes(most);
 	wheel->blank = system_map(wheel->free_bytes);
 	if (wheel->blank == NULL) {
 		system_unmap(wheel->arenas, TABLE_BYTES);
 		return false;
 	}
-	wheel->kept = wheel->blank + blank_words;
-	bitmap_create(&wheel->free, most, wheel->kept + KEPT_WORDS);
+	wheel->kept = (void *)(wheel->blank + blank_words);
+	bitmap_create(&wheel->free, most, wheel->kept + KEPT_PIECES);
 	wheel->carved = 1;
 	return true;
 }
@@ -237,9 +242,36 @@ wheel_destroy(struct wheel *wheel)
 			break;
 		system_unmap(arena, ARENA_BYTES);
 	}
+	for (i = 0; i < KEPT_PIECES; i++) {
+		void *piece = aptr_load_acquire(&wheel->kept[i]);
+
+		if (piece == NULL)
+			break;
+		system_unmap(piece, KEPT_BYTES);
+	}
 	system_unmap(wheel->arenas, TABLE_BYTES);
 	system_unmap(wheel->blank, wheel->free_bytes);
 	system_unmap(wheel->buckets, wheel->bytes);
+}
+
+static bool
+reserve_kept(struct wheel *wheel, uint64_t records)
+{
+	uint32_t pieces = (uint32_t)((records - 1) >> KEPT_BITS) + 1;
+	uint32_t i;
+
+	for (i = 0; i < pieces; i++) {
+		void *piece;
+
+		if (aptr_load_acquire(&wheel->kept[i]) != NULL)
+			continue;
+		piece = system_map(KEPT_BYTES);
+		if (piece == NULL)
+			return false;
+		/* E:chunks release */
+		aptr_store_release(&wheel->kept[i], piece);
+	}
+	return true;
 }
 
 bool
@@ -259,6 +291,8 @@ wheel_reserve(struct wheel *wheel, uint64_t records)
 		    &wheel->arenas[wheel->capacity >> ARENA_BITS], arena);
 		wheel->capacity += ARENA_CHUNKS;
 	}
+	if (!reserve_kept(wheel, records))
+		return false;
 	a64_store_relaxed(&wheel->entries_max, records * ENTRIES_PER_RECORD);
 	return true;
 }
@@ -729,10 +763,14 @@ entry_is_live(const struct wheel *wheel, struct entry entry, uint32_t tick)
 	return false;
 }
 
-static inline bool
-is_kept(const struct wheel *wheel, uint32_t index)
+/* The word with a record's bit in the set of those that are kept. */
+static inline uint64_t *
+kept_word(const struct wheel *wheel, uint32_t index)
 {
-	return wheel->kept[index / 64] >> index % 64 & 1;
+	/* E:chunks acquire */
+	uint64_t *piece = aptr_load_acquire(&wheel->kept[index >> KEPT_BITS]);
+
+	return &piece[(index & (8 * KEPT_BYTES - 1)) / 64];
 }
 
 /* Of a record's entries at the tick placed, one is kept. As placed has half of
@@ -742,9 +780,11 @@ static bool
 sweep_keeps(struct wheel *wheel, struct entry entry, uint32_t number)
 {
 	struct record *record = record_at(wheel->store, entry.index);
+	uint64_t *kept = kept_word(wheel, entry.index);
+	uint64_t bit = UINT64_C(1) << entry.index % 64;
 	uint32_t tick = entry.round << wheel->bits | number;
 
-	if (is_kept(wheel, entry.index)) {
+	if (*kept & bit) {
 		if (record->placed << wheel->bits == tick - number &&
 		    round_before(entry.round, record->placed))
 			record->placed = entry.round;
@@ -752,7 +792,7 @@ sweep_keeps(struct wheel *wheel, struct entry entry, uint32_t number)
 	}
 	if (!entry_is_live(wheel, entry, tick))
 		return false;
-	wheel->kept[entry.index / 64] |= UINT64_C(1) << entry.index % 64;
+	*kept |= bit;
 	record->placed = entry.round;
 	return true;
 }
@@ -793,7 +833,7 @@ list_restore(struct wheel *wheel, struct list *list, uint32_t number)
 			if (round_before(entry->round, list->round_min))
 				list->round_min = entry->round;
 			record->placed = entry->round << wheel->bits | number;
-			wheel->kept[entry->index / 64] &=
+			*kept_word(wheel, entry->index) &=
 			    ~(UINT64_C(1) << entry->index % 64);
 		}
 	}

@@ -82,9 +82,9 @@ struct wheel {
 	 * tell how far. */
 	bool ambiguous;
 	struct bitmap free;
-	/* Records of which the sweep of a bucket has kept an entry: meanwhile,
-	 * placed is that entry's round. */
-	uint64_t *kept;
+	/* A set, in pieces: records of which the sweep of a bucket has kept an
+	 * entry. Meanwhile, placed is that entry's round. */
+	aptr_t *kept;
 	size_t free_bytes;
 	/* Pages of free chunks that were given back to the system. */
 	uint64_t *blank;

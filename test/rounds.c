@@ -601,3 +601,31 @@ Test(rounds, what_many_buckets_hide_is_not_slept_past)
 	cr_assert(waits > 1 && waits <= 8);
 	fixture_close(&fixture);
 }
+
+/* The set of what is kept comes in pieces of 2^20 records. */
+#define MANY ((1u << 20) + 10000)
+
+Test(rounds, a_sweep_keeps_what_comes_after_the_first_million_too)
+{
+	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
+	struct fixture fixture = {0};
+	unsigned index;
+
+	cr_assert_not_null(timeouts);
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < MANY; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, HWT_SEC(1)),
+		    0);
+	fixture_step(&fixture, 0);
+	for (index = 0; index < MANY; index++) {
+		if (index % 1000 != 0)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+	}
+
+	assert_u64(fixture_wait(&fixture), HWT_SEC(1));
+	assert_u64(fixture_step(&fixture, HWT_SEC(1)), (MANY + 999) / 1000);
+	fixture_close(&fixture);
+	free(timeouts);
+}

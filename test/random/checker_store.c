@@ -159,22 +159,24 @@ check_held(struct checker *checker)
 	const struct hwt *timer = checker->timer;
 	const a64_t *held = aptr_load_acquire(&timer->store.held);
 	uint32_t carved = a32_load_acquire(&timer->store.carved);
-	uint32_t records = 0;
-	uint32_t index;
+	uint32_t pages = 0;
+	uint32_t page, i;
 
 	if (held == NULL)
 		return true;
-	for (index = 0; index < carved; index++) {
-		if (!(a64_load_relaxed(&held[index / BATCH]) >> index % BATCH &
-			1))
-			continue;
-		if (!note_free(checker, index))
-			return false;
-		records++;
+	for (page = 0; page < carved / BATCH; page++) {
+		uint64_t records = a64_load_relaxed(&held[page]);
+
+		pages += records != 0;
+		for (i = 0; i < BATCH; i++) {
+			if ((records >> i & 1) &&
+			    !note_free(checker, page * BATCH + i))
+				return false;
+		}
 	}
-	must(records == a32_load_acquire(&timer->store.held_records), 0,
-	    "free: what is held is counted");
-	must(records == 0 || timer->trim.phase != TRIM_NOT, 0,
+	must(pages == a32_load_acquire(&timer->store.held_pages), 0,
+	    "free: pages with what is held are counted");
+	must(pages == 0 || timer->trim.phase != TRIM_NOT, 0,
 	    "free: nothing is held when all has been given back");
 	return true;
 }
