@@ -254,8 +254,10 @@ is_earlier(struct pair_value due, struct pair_value than)
 	return (than.word & FLAG_AFTER) && !(due.word & FLAG_AFTER);
 }
 
-/* Fills a free record in at one stroke, where the entry that it has in a bucket
- * from its last use comes soon enough: then the worker need not be told. */
+/* Makes a free record PLACED, where the entry that it has in a bucket from its
+ * last use comes soon enough: then the worker need not be told. The deadline
+ * stands there with the old word for a moment, which is harmless: that word is
+ * FREE and not ENQUEUED, and when such a record is due, nobody asks. */
 static bool
 publish_placed(struct record *record, struct pair_value next)
 {
@@ -266,7 +268,7 @@ publish_placed(struct record *record, struct pair_value next)
 		return false;
 	next.word |= STATE_PLACED | FLAG_BUCKETED;
 	/* E:word release */
-	return pair_cas(&record->pair, old, next);
+	return pair_publish(&record->pair, old.word, next);
 }
 
 /* The same for any record: it is QUEUED. Returns the word that it had. */
