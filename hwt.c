@@ -180,12 +180,18 @@ call_worker(struct hwt *timer, struct pair_value due)
 
 /* A worker that sleeps for long is called where so many end that memory may be
  * spare. */
+static void
+many_are_free(struct hwt *timer)
+{
+	if (!(timer->flags & HWT_MANUAL))
+		call_worker(timer, (struct pair_value){0, 0});
+}
+
 void
 timer_free_record(struct hwt *timer, uint32_t index)
 {
-	if (record_free(timer, cache_of(timer), index) &&
-	    !(timer->flags & HWT_MANUAL))
-		call_worker(timer, (struct pair_value){0, 0});
+	if (record_free(timer, cache_of(timer), index))
+		many_are_free(timer);
 }
 
 static int
@@ -559,10 +565,14 @@ static int
 cancel_pending(
     struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
 {
+	struct cache *cache;
+
 	if (!pair_cas_word(&record->pair, word, word_freed(word)))
 		return -EAGAIN;
-	timer_free_record(timer, index);
-	count_cancelled(timer, cache_of(timer));
+	cache = cache_of(timer);
+	if (record_free(timer, cache, index))
+		many_are_free(timer);
+	count_cancelled(timer, cache);
 	return 0;
 }
 

@@ -313,20 +313,18 @@ alloc_uncached(struct hwt *timer, int *error)
 }
 
 uint32_t
-record_alloc(struct hwt *timer, struct cache *cache, int *error)
+record_alloc_slowly(struct hwt *timer, struct cache *cache, int *error)
 {
 	if (cache->shared)
 		return alloc_uncached(timer, error);
-	if (cache->count == 0) {
-		cache_refill(timer, cache, error);
-		if (cache->count == 0)
-			return 0;
-	}
+	cache_refill(timer, cache, error);
+	if (cache->count == 0)
+		return 0;
 	return cache->slot[--cache->count];
 }
 
 bool
-record_free(struct hwt *timer, struct cache *cache, uint32_t index)
+record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index)
 {
 	struct record_store *store = &timer->store;
 	uint32_t given = 1;
@@ -338,13 +336,11 @@ record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 			given = 1 + a32_add_acq_rel(&store->given, 1);
 		return given % MANY_BATCHES == 0;
 	}
-	if (cache->count == CACHE_SLOTS) {
-		record_batch_give(store, cache->slot, BATCH);
-		given = 1 + a32_add_acq_rel(&store->given, 1);
-		cache->count -= BATCH;
-		memmove(cache->slot, cache->slot + BATCH,
-		    cache->count * sizeof(cache->slot[0]));
-	}
+	record_batch_give(store, cache->slot, BATCH);
+	given = 1 + a32_add_acq_rel(&store->given, 1);
+	cache->count -= BATCH;
+	memmove(cache->slot, cache->slot + BATCH,
+	    cache->count * sizeof(cache->slot[0]));
 	cache->slot[cache->count++] = index;
 	return given % MANY_BATCHES == 0;
 }

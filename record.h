@@ -140,7 +140,8 @@ struct cache {
 	_Alignas(CACHE_LINE) a32_t owned;
 	bool shared; /* the one for threads that can have none */
 	uint32_t stripe; /* which queue its thread pushes to */
-	uint32_t count; /* of slots in use; the last one is the hottest */
+	/* Of slots in use; the last one is the hottest. Shared: 0. */
+	uint32_t count;
 	a64_t accepted, ended; /* pending is the difference */
 	a64_t started, cancelled, rescheduled, rejected;
 	uint32_t slot[CACHE_SLOTS];
@@ -271,11 +272,31 @@ void record_batch_give(
 int record_store_create(struct record_store *store);
 void record_store_destroy(struct record_store *store);
 
+/* What record_alloc and record_free do where the cache is empty, or full, or
+ * shared. */
+uint32_t record_alloc_slowly(
+    struct hwt *timer, struct cache *cache, int *error);
+bool record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index);
+
 /* An index whose record is the caller's; 0 and *error when there is none. */
-uint32_t record_alloc(struct hwt *timer, struct cache *cache, int *error);
+static inline uint32_t
+record_alloc(struct hwt *timer, struct cache *cache, int *error)
+{
+	if (__builtin_expect(cache->count == 0, 0))
+		return record_alloc_slowly(timer, cache, error);
+	return cache->slot[--cache->count];
+}
+
 /* The caller has just made the record FREE. True: many are free by now, and the
  * worker should know. */
-bool record_free(struct hwt *timer, struct cache *cache, uint32_t index);
+static inline bool
+record_free(struct hwt *timer, struct cache *cache, uint32_t index)
+{
+	if (__builtin_expect(cache->shared || cache->count == CACHE_SLOTS, 0))
+		return record_free_slowly(timer, cache, index);
+	cache->slot[cache->count++] = index;
+	return false;
+}
 
 /* A cache that no thread holds; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);

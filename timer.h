@@ -185,9 +185,8 @@ cache_find(struct hwt *timer, bool may_lock)
 {
 	struct cache *cache;
 
-	if (__builtin_expect(thread_state.slot[0].timer == timer &&
-		    thread_state.slot[0].serial == timer->serial,
-		1))
+	/* No two timers of a process have the same serial, and none has 0. */
+	if (__builtin_expect(thread_state.slot[0].serial == timer->serial, 1))
 		return thread_state.slot[0].cache;
 	cache = process_attach_cache(timer, may_lock);
 	return cache != NULL ? cache : &timer->store.spare;
