@@ -50,24 +50,41 @@ extern a64_t clock_window;
 
 uint64_t clock_drop_anchor(struct clock_anchor *anchor);
 
+static inline uint64_t
+clock_tell(struct clock_anchor *anchor, uint64_t now_ns)
+{
+	if (now_ns < anchor->told_ns)
+		now_ns = anchor->told_ns;
+	anchor->told_ns = now_ns;
+	return now_ns;
+}
+
+/* clock_ahead_ns where that takes no call: the anchor is fresh enough. */
+static inline bool
+clock_is_at_hand(struct clock_anchor *anchor, uint64_t *now_ns)
+{
+	uint64_t scale = a64_load_relaxed(&clock_scale);
+	uint64_t ticks = __rdtsc() - anchor->ticks;
+
+	if (__builtin_expect(
+		scale == 0 || ticks >= a64_load_relaxed(&clock_window), 0))
+		return false;
+	*now_ns = clock_tell(
+	    anchor, anchor->ns + (ticks * scale >> 32) + CLOCK_MARGIN_NS);
+	return true;
+}
+
 /* CLOCK_MONOTONIC or a little later: 3 us at most. Never earlier, and never
  * back in one thread. Or CLOCK_FAILED. */
 static inline uint64_t
 clock_ahead_ns(struct clock_anchor *anchor)
 {
-	uint64_t scale = a64_load_relaxed(&clock_scale);
-	uint64_t ticks = __rdtsc() - anchor->ticks;
 	uint64_t now_ns;
 
-	if (__builtin_expect(scale != 0, 1) &&
-	    __builtin_expect(ticks < a64_load_relaxed(&clock_window), 1))
-		now_ns = anchor->ns + (ticks * scale >> 32) + CLOCK_MARGIN_NS;
-	else if ((now_ns = clock_drop_anchor(anchor)) == CLOCK_FAILED)
-		return CLOCK_FAILED;
-	if (now_ns < anchor->told_ns)
-		now_ns = anchor->told_ns;
-	anchor->told_ns = now_ns;
-	return now_ns;
+	if (clock_is_at_hand(anchor, &now_ns))
+		return now_ns;
+	now_ns = clock_drop_anchor(anchor);
+	return now_ns != CLOCK_FAILED ? clock_tell(anchor, now_ns) : now_ns;
 }
 
 #else
@@ -77,6 +94,13 @@ clock_ahead_ns(struct clock_anchor *anchor)
 {
 	(void)anchor;
 	return clock_monotonic_ns();
+}
+
+static inline bool
+clock_is_at_hand(struct clock_anchor *anchor, uint64_t *now_ns)
+{
+	*now_ns = clock_ahead_ns(anchor);
+	return *now_ns != CLOCK_FAILED;
 }
 
 #endif

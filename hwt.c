@@ -59,15 +59,21 @@
 
 #include "timer.h"
 
+#define NOINLINE __attribute__((noinline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define DELAY_LIMIT (UINT64_C(1) << 63)
+
+static inline bool
+timer_is_open(const struct hwt *timer)
+{
+	/* E:gate acquire */
+	return __builtin_expect(a64_load_acquire(&timer->gate) == 1, 1);
+}
 
 static inline int
 timer_enter(struct hwt *timer)
 {
-	/* E:gate acquire */
-	if (__builtin_expect(a64_load_acquire(&timer->gate) == 1, 1))
-		return 0;
-	return timer_enter_slowly(timer);
+	return timer_is_open(timer) ? 0 : timer_enter_slowly(timer);
 }
 
 static inline bool
@@ -78,7 +84,7 @@ delay_is_valid(uint64_t delay_ns)
 
 /* A deadline, and the flags that go with it in the word. Asked for on a
  * boundary, at once is the next one: AFTER. */
-static struct pair_value
+static inline struct pair_value
 deadline_after(uint64_t now_ns, uint64_t delay_ns)
 {
 	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
@@ -98,7 +104,7 @@ deadline_base(const struct hwt *timer, uint64_t *base_ns)
 	return timer_has_read(timer, *base_ns) ? 0 : -EAGAIN;
 }
 
-static struct pair_value
+static ALWAYS_INLINE struct pair_value
 deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t delay_ns)
 {
 	struct pair_value due = deadline_after(base_ns, delay_ns);
@@ -152,20 +158,16 @@ timer_overflow(struct hwt *timer, uint32_t index)
 	return 0;
 }
 
-/* Calls the worker when it sleeps past what the record asks for. */
-static void
-call_worker(struct hwt *timer, struct pair_value due)
+/* Wakes the worker, if it still sleeps past due_ns. */
+static NOINLINE void
+wake_worker(struct hwt *timer, uint64_t due_ns)
 {
-	uint64_t due_ns = due.deadline_ns + ((due.word & FLAG_AFTER) != 0);
 	uint64_t before_ns;
 
-	/* Its delay is running. */
-	if (due.word & FLAG_RELATIVE)
-		due_ns = 0;
 	do {
 		/* E:asleep fence */
 		before_ns = a64_load_seq(&timer->wake_before);
-		if (__builtin_expect(due_ns >= before_ns, 1))
+		if (due_ns >= before_ns)
 			return;
 		/* E:called release */
 	} while (!a64_cas_acq_rel(&timer->wake_before, before_ns, 0));
@@ -178,9 +180,23 @@ call_worker(struct hwt *timer, struct pair_value due)
 	futex_wake_one(&timer->wake_sequence);
 }
 
+/* Calls the worker when it sleeps past what the record asks for. */
+static inline void
+call_worker(struct hwt *timer, struct pair_value due)
+{
+	uint64_t due_ns = due.deadline_ns + ((due.word & FLAG_AFTER) != 0);
+
+	/* Its delay is running. */
+	if (due.word & FLAG_RELATIVE)
+		due_ns = 0;
+	/* E:asleep fence */
+	if (__builtin_expect(due_ns < a64_load_seq(&timer->wake_before), 0))
+		wake_worker(timer, due_ns);
+}
+
 /* A worker that sleeps for long is called where so many end that memory may be
  * spare. */
-static void
+static NOINLINE void
 many_are_free(struct hwt *timer)
 {
 	if (!(timer->flags & HWT_MANUAL))
@@ -210,10 +226,24 @@ needs_worker(uint64_t word)
 	    word_state(word) == STATE_PLACED;
 }
 
-/* Between setting ENQUEUED and pushing, this thread may have been overtaken:
- * another found ENQUEUED set, relied on this push, and called the worker too
- * early for it. So it is what the record asks for after the push that counts,
- * whoever asked. */
+/* Calls the worker for an entry that has just been queued. Between setting
+ * ENQUEUED and pushing, this thread may have been overtaken: another found
+ * ENQUEUED set, relied on this push, and called the worker too early for it. So
+ * it is what the record asks for after the push that counts, whoever asked.
+ * filled: a queue that has grown is to be drained before it grows long. */
+static void
+call_after_push(struct hwt *timer, uint32_t index, bool filled)
+{
+	struct pair_value due =
+	    pair_load_whole(&record_at(&timer->store, index)->pair);
+
+	if (!needs_worker(due.word))
+		return;
+	if (filled && !(timer->flags & HWT_MANUAL))
+		due.deadline_ns = 0;
+	call_worker(timer, due);
+}
+
 int
 timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t before, struct pair_value due)
@@ -221,18 +251,14 @@ timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
 	bool filled = false;
 	int error;
 
-	if (!(before & FLAG_ENQUEUED)) {
-		error = enqueue(timer, cache, index, &filled);
-		if (error != 0)
-			return error;
-		due = pair_load_whole(&record_at(&timer->store, index)->pair);
-		if (!needs_worker(due.word))
-			return 0;
+	if (before & FLAG_ENQUEUED) {
+		call_worker(timer, due);
+		return 0;
 	}
-	/* A queue that has grown is to be drained before it grows long. */
-	if (filled && !(timer->flags & HWT_MANUAL))
-		due.deadline_ns = 0;
-	call_worker(timer, due);
+	error = enqueue(timer, cache, index, &filled);
+	if (error != 0)
+		return error;
+	call_after_push(timer, index, filled);
 	return 0;
 }
 
@@ -252,7 +278,7 @@ timer_retract(struct record *record, uint64_t id)
 }
 
 /* Asked for with the same deadline, at once is the next boundary: AFTER. */
-static bool
+static inline bool
 is_earlier(struct pair_value due, struct pair_value than)
 {
 	if (due.deadline_ns != than.deadline_ns)
@@ -260,15 +286,25 @@ is_earlier(struct pair_value due, struct pair_value than)
 	return (than.word & FLAG_AFTER) && !(due.word & FLAG_AFTER);
 }
 
+/* What a free record is to run. */
+static inline void
+record_fill(struct record *record, hwt_task *task, void *arg,
+    const struct hwt_executor *executor, uint64_t period_ns)
+{
+	record->task = task;
+	record->arg = arg;
+	aptr_store_release(&record->executor, executor);
+	record->period_ns = period_ns;
+}
+
 /* Makes a free record PLACED, where the entry that it has in a bucket from its
  * last use comes soon enough: then the worker need not be told. The deadline
  * stands there with the old word for a moment, which is harmless: that word is
  * FREE and not ENQUEUED, and when such a record is due, nobody asks. */
-static bool
-publish_placed(struct record *record, struct pair_value next)
+static inline bool
+publish_placed(
+    struct record *record, struct pair_value old, struct pair_value next)
 {
-	struct pair_value old = pair_load(&record->pair);
-
 	if (!(old.word & FLAG_BUCKETED) || (old.word & FLAG_ENQUEUED) ||
 	    (next.word & FLAG_RELATIVE) || is_earlier(next, old))
 		return false;
@@ -277,12 +313,10 @@ publish_placed(struct record *record, struct pair_value next)
 	return pair_publish(&record->pair, old.word, next);
 }
 
-/* The same for any record: it is QUEUED. Returns the word that it had. */
-static uint64_t
-publish_queued(struct record *record, struct pair_value next)
+/* Makes any free record QUEUED. Returns the word that it had. */
+static inline uint64_t
+publish_queued(struct record *record, uint64_t old, struct pair_value next)
 {
-	uint64_t old = pair_word(&record->pair);
-
 	next.word |= STATE_QUEUED | FLAG_ENQUEUED | (old & FLAG_BUCKETED);
 	/* The worker may clear both flags meanwhile: E:word release */
 	while (!pair_publish(&record->pair, old, next)) {
@@ -292,49 +326,80 @@ publish_queued(struct record *record, struct pair_value next)
 	return old;
 }
 
-/* Fills a free record in; from here on it is anybody's. 0, or -ESHUTDOWN and
- * the record is free again. */
-static int
-timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
-    const struct hwt_spec *spec, struct pair_value due, bool in_batch,
-    hwt_timeout *handle)
+/* The timer turned out to be stopping. 0: not before it gave the timeout
+ * back. */
+static NOINLINE int
+publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
+    uint64_t id, hwt_timeout *handle)
 {
-	struct record *record = record_at(&timer->store, index);
-	uint64_t id = word_id(pair_word(&record->pair), index);
-	struct pair_value next = due;
-	uint64_t old = 0;
-	bool placed;
-	int error = 0;
+	if (timer_retract(record_at(&timer->store, index), id)) {
+		timer_free_record(timer, index);
+		timer_give_places(timer, 1);
+		if (handle != NULL)
+			handle->id = 0;
+		return -ESHUTDOWN;
+	}
+	cache_count(cache, &cache->accepted, 1);
+	return 0;
+}
 
-	record->task = spec->task;
-	record->arg = spec->arg;
-	aptr_store_release(&record->executor, spec->executor);
-	record->period_ns = spec->period_ns;
+static NOINLINE int
+publish_push(struct hwt *timer, struct cache *cache, uint32_t index,
+    uint64_t id, hwt_timeout *handle)
+{
+	bool filled = false;
+
+	if (enqueue(timer, cache, index, &filled) != 0)
+		return publish_failed(timer, cache, index, id, handle);
+	cache_count(cache, &cache->accepted, 1);
+	call_after_push(timer, index, filled);
+	return 0;
+}
+
+/* Publishes a free record that is filled in, but for handle; from here on it is
+ * anybody's. 0, or -ESHUTDOWN and all is as before. Counts it before the worker
+ * is called, since a wake callback may use other timers and cost this thread
+ * its cache. */
+static ALWAYS_INLINE int
+timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
+    uint32_t index, struct pair_value next, bool in_batch, hwt_timeout *handle)
+{
+	/* Nobody else gives it a deadline. */
+	struct pair_value old = pair_load(&record->pair);
+	uint64_t id = word_id(old.word, index);
+	bool placed;
+
 	if (handle != NULL)
 		handle->id = id;
-	next.word |=
-	    (id & ~INDEX_MASK) | (spec->period_ns > 0 ? FLAG_PERIODIC : 0);
-	placed = publish_placed(record, next);
+	next.word |= old.word & ~INDEX_MASK;
+	placed = publish_placed(record, old, next);
 	if (!placed) {
-		old = publish_queued(record, next);
-		next.word |= STATE_QUEUED;
+		old.word = publish_queued(record, old.word, next);
+		if (!(old.word & FLAG_ENQUEUED))
+			return publish_push(timer, cache, index, id, handle);
 	}
 	/* E:closed fence */
-	if ((placed || (old & FLAG_ENQUEUED)) && !in_batch &&
-	    a64_load_seq(&timer->gate) != 1)
-		error = -ESHUTDOWN;
-	else if (!placed)
-		error = timer_notify(timer, cache, index, old, next);
-	if (error == 0 || !timer_retract(record, id))
-		return 0;
-	timer_free_record(timer, index);
-	return error;
+	if (!in_batch && __builtin_expect(a64_load_seq(&timer->gate) != 1, 0))
+		return publish_failed(timer, cache, index, id, handle);
+	cache_count(cache, &cache->accepted, 1);
+	if (!placed)
+		call_worker(timer, next);
+	return 0;
 }
 
 static int
-timer_schedule(
-    struct hwt *timer, const struct hwt_spec *spec, hwt_timeout *handle)
+refuse(hwt_timeout *timeout, int error)
 {
+	if (timeout != NULL)
+		timeout->id = 0;
+	return error;
+}
+
+static NOINLINE int
+timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
+    void *arg, uint64_t delay_ns, const struct hwt_executor *executor)
+{
+	struct record *record;
 	struct pair_value due;
 	struct cache *cache;
 	uint64_t base_ns;
@@ -345,54 +410,78 @@ timer_schedule(
 	if (error == 0)
 		error = deadline_base(timer, &base_ns);
 	if (error != 0)
-		return error;
-	due = deadline_new(timer, base_ns, spec->delay_ns);
+		return refuse(timeout, error);
+	due = deadline_new(timer, base_ns, delay_ns);
 	cache = cache_for_new(timer);
 	if (!take_places(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
-		return -ENOBUFS;
+		return refuse(timeout, -ENOBUFS);
 	}
 	index = record_alloc(timer, cache, &error);
 	if (index == 0) {
 		timer_give_places(timer, 1);
-		return error;
+		return refuse(timeout, error);
 	}
-	error = timer_publish(timer, cache, index, spec, due, false, handle);
-	cache = cache_of(timer);
-	if (error != 0)
-		timer_give_places(timer, 1);
-	else
-		cache_count(cache, &cache->accepted, 1);
-	return error;
+	record = record_at(&timer->store, index);
+	record_fill(record, task, arg, executor, 0);
+	return timer_publish(timer, cache, record, index, due, false, timeout);
+}
+
+/* The clock for deadline_new, where that takes no call. */
+static inline bool
+base_is_at_hand(const struct hwt *timer, uint64_t *base_ns)
+{
+	*base_ns = 0;
+	if (timer->flags & HWT_RELAXED)
+		return true;
+	return !(timer->flags & HWT_MANUAL) &&
+	    clock_is_at_hand(&thread_state.anchor, base_ns);
+}
+
+/* What timer_schedule does, where all that is needed is at hand. What is not
+ * makes it timer_schedule's, before anything has changed: with no call to come
+ * back from, next to nothing is saved on the stack. */
+static NOINLINE int
+new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
+    uint64_t delay_ns, const struct hwt_executor *executor)
+{
+	struct record *record;
+	struct pair_value due;
+	struct cache *cache;
+	uint64_t base_ns;
+	uint32_t index;
+
+	if (timer == NULL)
+		return refuse(timeout, -EINVAL);
+	if (!process_owns(timer->epoch))
+		return refuse(timeout, -EOWNERDEAD);
+	if (task == NULL || !delay_is_valid(delay_ns) ||
+	    (executor != NULL && executor->execute == NULL))
+		return refuse(timeout, -EINVAL);
+	cache = cache_at_hand(timer);
+	if (!timer_is_open(timer) || timer->max_pending != 0 || cache == NULL ||
+	    cache->count == 0 || !base_is_at_hand(timer, &base_ns))
+		return timer_schedule(
+		    timer, timeout, task, arg, delay_ns, executor);
+	index = cache->slot[--cache->count];
+	due = deadline_new(timer, base_ns, delay_ns);
+	record = record_at(&timer->store, index);
+	record_fill(record, task, arg, executor, 0);
+	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
 int
 hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
 {
-	struct hwt_spec spec = {
-	    .task = task,
-	    .arg = arg,
-	    .delay_ns = delay_ns,
-	    .executor = executor,
-	};
-	int error = -EINVAL;
-
-	if (timer != NULL && !process_owns(timer->epoch))
-		error = -EOWNERDEAD;
-	else if (timer != NULL && task != NULL && delay_is_valid(delay_ns) &&
-	    (executor == NULL || executor->execute != NULL))
-		error = timer_schedule(timer, &spec, timeout);
-	if (error != 0 && timeout != NULL)
-		timeout->id = 0;
-	return error;
+	return new_timeout(timer, timeout, task, arg, delay_ns, executor);
 }
 
 int
 hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns)
 {
-	return hwt_new_timeout_on(timer, NULL, timeout, task, arg, delay_ns);
+	return new_timeout(timer, timeout, task, arg, delay_ns, NULL);
 }
 
 static bool
@@ -472,12 +561,15 @@ batch_publish(struct hwt *timer, uint32_t first, uint64_t base_ns, size_t count,
 		uint32_t index = first;
 		struct pair_value due =
 		    deadline_new(timer, base_ns, specs[i].delay_ns);
-		struct cache *cache = cache_of(timer);
+		struct record *record = record_at(&timer->store, index);
 
-		first = record_at(&timer->store, index)->node_next;
-		cache_count(cache, &cache->accepted, 1);
-		(void)timer_publish(timer, cache, index, &specs[i], due, true,
-		    timeouts != NULL ? &timeouts[i] : NULL);
+		first = record->node_next;
+		record_fill(record, specs[i].task, specs[i].arg,
+		    specs[i].executor, specs[i].period_ns);
+		if (specs[i].period_ns > 0)
+			due.word |= FLAG_PERIODIC;
+		(void)timer_publish(timer, cache_of(timer), record, index, due,
+		    true, timeouts != NULL ? &timeouts[i] : NULL);
 	}
 }
 
@@ -560,19 +652,31 @@ record_word(const struct hwt *timer, uint64_t id, struct record **record)
 	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
 }
 
+static NOINLINE void
+cancelled_slowly(struct hwt *timer, uint32_t index)
+{
+	timer_free_record(timer, index);
+	count_cancelled(timer, cache_of(timer));
+}
+
 /* Its entries stay where they are, in the queue or in a bucket. */
-static int
+static inline int
 cancel_pending(
     struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
 {
-	struct cache *cache;
+	struct cache *cache = cache_at_hand(timer);
 
 	if (!pair_cas_word(&record->pair, word, word_freed(word)))
 		return -EAGAIN;
-	cache = cache_of(timer);
-	if (record_free(timer, cache, index))
-		many_are_free(timer);
-	count_cancelled(timer, cache);
+	if (cache == NULL || cache->count == CACHE_SLOTS ||
+	    timer->max_pending != 0) {
+		cancelled_slowly(timer, index);
+		return 0;
+	}
+	/* E:counted release */
+	a64_count(&cache->cancelled, 1);
+	a64_count(&cache->ended, 1);
+	cache->slot[cache->count++] = index;
 	return 0;
 }
 
@@ -631,16 +735,31 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 	return result;
 }
 
+static NOINLINE int
+cancel_any(struct hwt *timer, uint64_t id)
+{
+	uint64_t before;
+
+	return timer_cancel(timer, id, 0, &before);
+}
+
 int
 hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 {
-	uint64_t before;
+	struct record *record;
+	uint64_t word;
 
 	if (timer == NULL)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	return timer_cancel(timer, timeout.id, 0, &before);
+	word = record_word(timer, timeout.id, &record);
+	if (__builtin_expect(
+		word_matches(word, timeout.id) && needs_worker(word), 1) &&
+	    cancel_pending(
+		timer, record, word, (uint32_t)(timeout.id & INDEX_MASK)) == 0)
+		return 0;
+	return cancel_any(timer, timeout.id);
 }
 
 /* Until the run has ended. Its end changes the word and wakes, since WAITED is

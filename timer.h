@@ -180,14 +180,26 @@ timer_is_stopping(const struct hwt *timer)
 	return a32_load_acquire(&timer->stopping) != 0;
 }
 
+/* The cache that this thread has looked for last, if it is this timer's; or
+ * NULL. Not a shared one. */
+static inline struct cache *
+cache_at_hand(const struct hwt *timer)
+{
+	const struct thread_slot *slot = &thread_state.slot[0];
+
+	/* No two timers of a process have the same serial, and none has 0. */
+	if (__builtin_expect(slot->serial == timer->serial, 1))
+		return slot->cache;
+	return NULL;
+}
+
 static inline struct cache *
 cache_find(struct hwt *timer, bool may_lock)
 {
-	struct cache *cache;
+	struct cache *cache = cache_at_hand(timer);
 
-	/* No two timers of a process have the same serial, and none has 0. */
-	if (__builtin_expect(thread_state.slot[0].serial == timer->serial, 1))
-		return thread_state.slot[0].cache;
+	if (cache != NULL)
+		return cache;
 	cache = process_attach_cache(timer, may_lock);
 	return cache != NULL ? cache : &timer->store.spare;
 }

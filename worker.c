@@ -54,10 +54,10 @@
  * but takes a turn after each piece.
  *
  * EDGES
- *   E:asleep    see above; fence in call_worker, fence in worker_announce and
- *               worker_has_work.
+ *   E:asleep    see above; fence in call_worker and wake_worker, fence in
+ *               worker_announce and worker_has_work.
  *   E:called    what the caller did, release by clearing wake_before in
- *               call_worker, acquired by the worker that finds it cleared in
+ *               wake_worker, acquired by the worker that finds it cleared in
  *               worker_announced.
  *   E:stopping  what hwt_stop did before, release in stop_begin, acquired by
  *               timer_is_stopping.

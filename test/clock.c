@@ -140,6 +140,35 @@ Test(clock, without_it_a_manual_timer_is_to_be_turned_in_a_tick)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
+/* For so long that the counter is known, where there is one. */
+Test(clock, a_manual_timer_goes_by_its_own_whatever_else_a_thread_reads)
+{
+	struct hwt *live = worker_timer_open(HWT_MS(1));
+	struct fixture manual = {0};
+	uint64_t end_ns = clock_monotonic_ns() + HWT_MS(100);
+	hwt_timeout far;
+	int turn;
+
+	fixture_open(&manual, NULL);
+	do {
+		assert_rc(hwt_new_timeout(
+			      live, &far, forbidden_task, NULL, HWT_SEC(9)),
+		    0);
+		assert_rc(hwt_cancel(live, far), 0);
+		for (turn = 0; turn < 3; turn++) {
+			assert_rc(hwt_new_timeout(manual.timer, &far,
+				      forbidden_task, NULL, HWT_SEC(9)),
+			    0);
+			cr_assert(fixture_remaining(&manual, far) ==
+			    (int64_t)HWT_SEC(9));
+			assert_rc(hwt_cancel(manual.timer, far), 0);
+		}
+	} while (clock_monotonic_ns() < end_ns);
+
+	fixture_close(&manual);
+	worker_timer_close(live);
+}
+
 #if defined(__x86_64__)
 
 /* Both clocks at a step of a measurement. */
