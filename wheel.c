@@ -12,9 +12,9 @@
  *
  * Dead entries go when their tick comes, or when they are swept: a sweep reads
  * what every entry's record says. The worker begins one when there are twice as
- * many entries as the last one left and a third of them must be dead. So there
- * are at most some three times as many as timeouts, and a dead one costs at
- * most three looks.
+ * many entries as the last one left, or twice as many as there can be timeouts
+ * at present, and a third of them must be dead; and before a long sleep, when
+ * most are. So a dead one costs at most three looks.
  *
  * A BUCKET is two lists of chunks of 15 entries: near, for the next rounds, and
  * far, for what lies 64 rounds ahead or more. Passing over near entries of
@@ -56,7 +56,7 @@
  * EDGES
  *   E:chunks   an arena of chunks, or a piece of the set of records that are
  *              kept, release in wheel_reserve, acquired by chunk_at and
- *              kept_word.
+ *              kept_word; and all of them by wheel_place, with entries_max.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -293,7 +293,8 @@ wheel_reserve(struct wheel *wheel, uint64_t records)
 	}
 	if (!reserve_kept(wheel, records))
 		return false;
-	a64_store_relaxed(&wheel->entries_max, records * ENTRIES_PER_RECORD);
+	/* E:chunks release */
+	a64_store_release(&wheel->entries_max, records * ENTRIES_PER_RECORD);
 	return true;
 }
 
@@ -485,7 +486,8 @@ wheel_place(struct wheel *wheel, uint32_t index, uint64_t tick)
 {
 	struct entry entry = {.index = index};
 
-	if (wheel->entries >= a64_load_relaxed(&wheel->entries_max))
+	/* E:chunks acquire */
+	if (wheel->entries >= a64_load_acquire(&wheel->entries_max))
 		wheel_sweep_all(wheel);
 	tick = wheel_reach(wheel, tick);
 	if (tick < wheel->earliest)
@@ -864,8 +866,13 @@ sweep_end(struct wheel *wheel)
 void
 wheel_sweep_later(struct wheel *wheel)
 {
-	wheel->sweep_at =
-	    wheel->entries < SWEEP_MIN / 2 ? SWEEP_MIN : 2 * wheel->entries;
+	uint64_t most = a64_load_relaxed(&wheel->entries_max) / 3 * 2;
+
+	wheel->sweep_at = 2 * wheel->entries;
+	if (wheel->sweep_at < SWEEP_MIN)
+		wheel->sweep_at = SWEEP_MIN;
+	else if (wheel->sweep_at > most)
+		wheel->sweep_at = most;
 }
 
 void
@@ -892,7 +899,8 @@ wheel_sweep(struct wheel *wheel)
 	return wheel->sweeping;
 }
 
-/* May be called in the middle of a walk: what that has taken out stays out. */
+/* In the middle of a walk, it would not see what the walk still has to read; but
+ * there, something was always taken out before. */
 void
 wheel_sweep_all(struct wheel *wheel)
 {

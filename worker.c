@@ -109,8 +109,8 @@
 #endif
 #define READING_EVERY 16u
 /* Before one sleep: how many entries are put right, and how many buckets are
- * looked at, so that this holds up nobody for longer than some hundred
- * microseconds. */
+ * looked at. Where they lie among ten thousands of other rounds, it is those
+ * that take the time. */
 #define SETTLE_MAX 512u
 #define SEARCH_MAX 65536u
 #define SECOND_NS UINT64_C(1000000000)
@@ -566,11 +566,17 @@ worker_announce(struct hwt *timer, uint64_t *until_ns)
 	uint64_t before_ns = DEADLINE_NEVER;
 	uint32_t budget = SETTLE_MAX;
 	uint32_t buckets = SEARCH_MAX;
+	uint64_t settled = 0;
 	uint64_t tick;
 
-	do
+	do {
 		tick = wheel_earliest(&timer->wheel, &buckets);
-	while (tick != TICK_NEVER && buckets > 0 &&
+		/* Where the search was cut short: nothing is before the last
+		 * tick that was settled, either. */
+		if (tick < settled)
+			tick = settled;
+		settled = tick;
+	} while (tick != TICK_NEVER && buckets > 0 &&
 	    !worker_settle(timer, tick, &budget));
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {

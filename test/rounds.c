@@ -629,3 +629,30 @@ Test(rounds, a_sweep_keeps_what_comes_after_the_first_million_too)
 	fixture_close(&fixture);
 	free(timeouts);
 }
+
+/* Each tick that turns out to be empty costs a search, which finds the next one
+ * a round or more away: when that becomes too much, nothing is known beyond the
+ * last of them, and that is where the worker sleeps to. */
+Test(rounds, what_was_put_right_is_not_looked_at_before_its_old_tick)
+{
+	static hwt_timeout timeouts[2000];
+	const struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 512};
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, &options);
+	for (index = 0; index < 2000; index++)
+		assert_rc(
+		    hwt_new_timeout(fixture.timer, &timeouts[index],
+			forbidden_task, NULL, HWT_SEC(40) + HWT_MS(10) * index),
+		    0);
+	fixture_step(&fixture, 0);
+	for (index = 0; index < 2000; index++)
+		assert_rc(hwt_reschedule(
+			      fixture.timer, timeouts[index], HWT_SEC(1000)),
+		    0);
+
+	cr_assert(fixture_wait(&fixture) >= HWT_SEC(40));
+	fixture_close(&fixture);
+}
