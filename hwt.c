@@ -196,8 +196,8 @@ call_worker(struct hwt *timer, struct pair_value due)
 
 /* A worker that sleeps for long is called where so many end that memory may be
  * spare. */
-static NOINLINE void
-many_are_free(struct hwt *timer)
+NOINLINE void
+timer_many_free(struct hwt *timer)
 {
 	if (!(timer->flags & HWT_MANUAL))
 		call_worker(timer, (struct pair_value){0, 0});
@@ -207,7 +207,7 @@ void
 timer_free_record(struct hwt *timer, uint32_t index)
 {
 	if (record_free(timer, cache_of(timer), index))
-		many_are_free(timer);
+		timer_many_free(timer);
 }
 
 static int

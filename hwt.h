@@ -308,7 +308,8 @@ struct hwt_stats {
 	 * [2^k, 2^(k+1)) ns; 0 counts in element 0. */
 	uint64_t lateness_ns_max, lateness_ns_histogram[64];
 	/* Memory for records, queues and wheel. What has ended is kept for
-	 * reuse; after a peak, most of it goes back to the system. */
+	 * reuse; after a peak, most of it goes back to the system, by the
+	 * worker or the next hwt_advance. */
 	uint64_t memory_bytes;
 	uint64_t reserved[16];
 };
@@ -520,7 +521,8 @@ int hwt_run(struct hwt *timer, hwt_timeout timeout);
 /*
  * Turns the wheel of a manual timer up to now. *tasks_started becomes the
  * number of tasks that this call started itself, not counting what an executor
- * started; NULL: not wanted.
+ * started; NULL: not wanted. When many have ended since a quarter of a second,
+ * it then gives their memory back to the system: some 50 ms for a million.
  *
  * One thread at a time.
  * -EINVAL     not a manual timer

@@ -67,7 +67,8 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		*tasks_started = timer->worker.tasks_started - before;
 	/* At once: who turns it may not come back soon, and records are held
 	 * meanwhile. */
-	while (worker_sweep(timer) || worker_trim(timer))
+	while (!timer_is_stopping(timer) &&
+	    (worker_sweep(timer) || worker_trim(timer)))
 		continue;
 	turn_end(timer);
 	return 0;

@@ -217,8 +217,9 @@ slot_lives(const struct thread_slot *slot)
 static void
 slot_release(struct thread_slot *slot)
 {
-	if (slot->timer != NULL && slot_lives(slot))
-		cache_release(slot->timer, slot->cache);
+	if (slot->timer != NULL && slot_lives(slot) &&
+	    cache_release(slot->timer, slot->cache))
+		timer_many_free(slot->timer);
 	*slot = (struct thread_slot){0};
 }
 

@@ -54,8 +54,6 @@
 
 #define TABLE_BYTES (SLABS_MAX * sizeof(aptr_t))
 #define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))
-/* Given back by caches: worth a look at whether memory is spare. */
-#define MANY_BATCHES 256u
 #define PAGES_BYTES ((size_t)2 * SLABS_MAX * sizeof(a64_t))
 
 /* SplitMix64's finalizer: a bijection that spreads every bit. */
@@ -96,6 +94,7 @@ record_store_create(struct record_store *store)
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	store->seed = random_seed(store);
 	store->spare.shared = true;
+	a32_store_relaxed(&store->call_at, SPARE_RECORDS / BATCH);
 	return 0;
 
 free_caches:
@@ -249,6 +248,7 @@ record_batch_pop(struct record_store *store)
 		next = (old & ~(uint64_t)UINT32_MAX) | (next & UINT32_MAX);
 		/* E:free acquire */
 	} while (!a64_cas_acq_rel(&store->free, old, next));
+	(void)a32_add_acq_rel(&store->stacked, UINT32_MAX);
 	return (uint32_t)old;
 }
 
@@ -271,7 +271,20 @@ record_batch_give(
 		    node->node_count * sizeof(node->node[0]));
 		node->node_next = next < count ? index[next] : 0;
 	}
+	(void)a32_add_acq_rel(&store->stacked, 1);
 	batch_push(store, index[0]);
+}
+
+/* After so many more batches were left there. Only one caller finds that it is
+ * for it to call the worker. */
+static bool
+must_call(struct record_store *store, uint32_t batches)
+{
+	uint32_t at = a32_load_relaxed(&store->call_at);
+
+	(void)a32_add_acq_rel(&store->given, batches);
+	return a32_load_relaxed(&store->stacked) >= at &&
+	    a32_cas_acq_rel(&store->call_at, at, UINT32_MAX);
 }
 
 static void
@@ -327,22 +340,18 @@ bool
 record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index)
 {
 	struct record_store *store = &timer->store;
-	uint32_t given = 1;
 
 	if (cache->shared) {
 		record_batch_give(store, &index, 1);
 		/* One stands for all of its page. */
-		if (index % BATCH == 1)
-			given = 1 + a32_add_acq_rel(&store->given, 1);
-		return given % MANY_BATCHES == 0;
+		return must_call(store, index % BATCH == 1);
 	}
 	record_batch_give(store, cache->slot, BATCH);
-	given = 1 + a32_add_acq_rel(&store->given, 1);
 	cache->count -= BATCH;
 	memmove(cache->slot, cache->slot + BATCH,
 	    cache->count * sizeof(cache->slot[0]));
 	cache->slot[cache->count++] = index;
-	return given % MANY_BATCHES == 0;
+	return must_call(store, 1);
 }
 
 struct cache *
@@ -387,10 +396,13 @@ cache_flush(struct hwt *timer, struct cache *cache)
 	cache->count = 0;
 }
 
-void
+bool
 cache_release(struct hwt *timer, struct cache *cache)
 {
+	uint32_t batches = (cache->count + BATCH - 1) / BATCH;
+
 	cache_flush(timer, cache);
 	/* E:owned release */
 	a32_store_release(&cache->owned, 0);
+	return must_call(&timer->store, batches);
 }

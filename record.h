@@ -164,10 +164,11 @@ struct record_store {
 	struct cache *caches; /* all there can be; zero is a fresh one */
 	a32_t caches_used; /* how many of them ever were */
 	struct cache spare; /* shared by threads without a cache */
-	/* Free batches: tag and index of the first. How many caches have left
-	 * there because they were full. */
+	/* Free batches: tag and index of the first. How many there are, or are
+	 * about to be; with how many the worker wants to be called; how many
+	 * callers have ever left there. */
 	_Alignas(CACHE_LINE) a64_t free;
-	a32_t given;
+	a32_t stacked, call_at, given;
 	/* The first index that was never handed out, and the end of the last
 	 * slab. */
 	_Alignas(CACHE_LINE) a32_t carved;
@@ -265,7 +266,7 @@ record_node_read(const struct record_store *store, uint32_t node,
 	return record->node_next;
 }
 
-/* Leaves free records to all, BATCH at most. */
+/* Leaves free records to all: BATCH at most, or none. */
 void record_batch_give(
     struct record_store *store, const uint32_t *index, uint32_t count);
 
@@ -287,8 +288,8 @@ record_alloc(struct hwt *timer, struct cache *cache, int *error)
 	return cache->slot[--cache->count];
 }
 
-/* The caller has just made the record FREE. True: many are free by now, and the
- * worker should know. */
+/* The caller has just made the record FREE. True: so many are free by now that
+ * the worker wants to be called. */
 static inline bool
 record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 {
@@ -300,7 +301,8 @@ record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 
 /* A cache that no thread holds; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);
-void cache_release(struct hwt *timer, struct cache *cache);
+/* True: as with record_free. */
+bool cache_release(struct hwt *timer, struct cache *cache);
 /* Leaves the cache's free records to all. */
 void cache_flush(struct hwt *timer, struct cache *cache);
 

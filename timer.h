@@ -243,6 +243,8 @@ int timer_overflow(struct hwt *timer, uint32_t index);
 void timer_give_places(struct hwt *timer, uint64_t count);
 /* Of a record that the caller has just made FREE. */
 void timer_free_record(struct hwt *timer, uint32_t index);
+/* Calls a worker that sleeps for long: memory may be spare. */
+void timer_many_free(struct hwt *timer);
 
 /* run.c */
 /* hwt_run, without its check for a fork. */

@@ -19,7 +19,9 @@
  * a caller looks.
  *
  * Where the system refuses to take a page, as it does when memory is locked, no
- * other is tried before there has been another peak.
+ * other is tried before there has been another peak. The same when it was not
+ * worth it, since a few records in use were everywhere; then after more of it
+ * each time.
  *
  *   GENERATIONS go on: of each slab it is kept how often any record of its
  *   blank pages had been used, and a blank page's records start from there. So
@@ -61,13 +63,13 @@
 
 /* What a step takes from the stack, looks at, and gives back to it. */
 #define STEP_BATCHES 32u
+#define STEP_PAGES 64u
 #define CHAINS 8u
 #define STEP_LOOKS 1024u
 #define STEP_SEGMENTS 8u
+#define VAIN_MAX 6u
 /* So much of the table a caller looks at: a microsecond or two. */
 #define TAKE_LOOKS 4096u
-/* So many spare records are worth it, after so long. A megabyte. */
-#define SPARE_RECORDS 16384u
 #define SPARE_NS UINT64_C(250000000)
 /* A busy worker looks no oftener than that. */
 #define LOOK_NS UINT64_C(50000000)
@@ -115,17 +117,6 @@ page_claim(struct record_store *store, a64_t *held)
 	return records;
 }
 
-static uint32_t
-page_list(uint32_t page, uint64_t records, uint32_t *index)
-{
-	uint32_t count = 0;
-
-	for (; records != 0; records &= records - 1)
-		index[count++] =
-		    page * BATCH + (uint32_t)__builtin_ctzll(records);
-	return count;
-}
-
 uint32_t
 trim_take_held(struct hwt *timer, uint32_t *index)
 {
@@ -136,6 +127,7 @@ trim_take_held(struct hwt *timer, uint32_t *index)
 	uint32_t page = a32_load_relaxed(&store->held_at);
 	uint32_t looks = pages < TAKE_LOOKS ? pages : TAKE_LOOKS;
 	uint64_t records = 0;
+	uint32_t count = 0;
 
 	if (held == NULL || a32_load_relaxed(&store->held_pages) == 0)
 		return 0;
@@ -144,7 +136,10 @@ trim_take_held(struct hwt *timer, uint32_t *index)
 		records = page_claim(store, &held[page]);
 	}
 	a32_store_relaxed(&store->held_at, page);
-	return page_list(page, records, index);
+	for (; records != 0; records &= records - 1)
+		index[count++] =
+		    page * BATCH + (uint32_t)__builtin_ctzll(records);
+	return count;
 }
 
 uint32_t
@@ -240,7 +235,8 @@ page_hold(struct record_store *store, uint32_t page, uint64_t records)
 	return old | records;
 }
 
-/* The worker has all records of the page. False: it is not blank now. */
+/* The worker has all records of the page. Makes it blank, or false: not in this
+ * step, or not at all. */
 static bool
 page_release(struct hwt *timer, uint32_t page)
 {
@@ -250,7 +246,8 @@ page_release(struct hwt *timer, uint32_t page)
 	uint64_t others = 0;
 	uint64_t uses;
 
-	if (!page_uses(store, page, &uses))
+	if (timer->trim.refused || timer->trim.step_pages == 0 ||
+	    !page_uses(store, page, &uses))
 		return false;
 	if (page % PAGES == 0) {
 		others = ALL_PAGES & ~pages;
@@ -259,9 +256,12 @@ page_release(struct hwt *timer, uint32_t page)
 	}
 	if (!system_release(record_at(store, page * BATCH), PAGE_BYTES)) {
 		blank_add(blank, others);
+		timer->trim.refused = true;
 		timer->trim.records = 0;
 		return false;
 	}
+	timer->trim.step_pages--;
+	timer->trim.pages++;
 	a64_store_relaxed(&store->uses[page / PAGES], uses);
 	(void)a64_add_relaxed(&store->memory_bytes, -(uint64_t)PAGE_BYTES);
 	(void)a32_add_acq_rel(&store->blank_pages, 1);
@@ -276,7 +276,7 @@ page_records(uint32_t page)
 	return ALL_RECORDS - (page % PAGES == 0 ? 1 : 0);
 }
 
-/* A complete page goes, if nobody is faster. */
+/* A complete page goes, if nobody is faster; or later, in trim_return. */
 static void
 trim_hold(struct hwt *timer, uint32_t index)
 {
@@ -353,41 +353,40 @@ trim_collect(struct hwt *timer)
 	return true;
 }
 
-/* A header's page could not go before the others. */
-static void
-page_return(struct hwt *timer, uint32_t page, uint64_t records)
-{
-	uint32_t batch[BATCH];
-
-	if (page % PAGES == 0 && records == page_records(page) &&
-	    page_release(timer, page))
-		return;
-	record_batch_give(
-	    &timer->store, batch, page_list(page, records, batch));
-}
-
-/* False: nothing is held. */
+/* Backwards, as a header's page can go when the others are blank. What is left
+ * of pages goes back in full batches. False: nothing is held. */
 static bool
 trim_return(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
 	struct trim *trim = &timer->trim;
 	a64_t *held = aptr_load_acquire(&store->held);
-	uint32_t end =
-	    held != NULL ? a32_load_acquire(&store->limit) / BATCH : 0;
 	uint32_t batches = STEP_BATCHES;
 	uint32_t looks = STEP_LOOKS;
+	uint32_t index[BATCH];
+	uint32_t count = 0;
 	uint64_t records;
 
-	for (; trim->page < end && looks > 0 && batches > 0; looks--) {
-		records = page_claim(store, &held[trim->page]);
-		if (records != 0) {
+	for (; trim->page > 0 && looks > 0 && batches > 0 &&
+	     (trim->step_pages > 0 || trim->refused);
+	     looks--) {
+		uint32_t page = --trim->page;
+
+		records = page_claim(store, &held[page]);
+		if (records == page_records(page) && page_release(timer, page))
+			continue;
+		for (; records != 0; records &= records - 1) {
+			index[count++] =
+			    page * BATCH + (uint32_t)__builtin_ctzll(records);
+			if (count < BATCH)
+				continue;
+			record_batch_give(store, index, count);
+			count = 0;
 			batches--;
-			page_return(timer, trim->page, records);
 		}
-		trim->page++;
 	}
-	return trim->page < end;
+	record_batch_give(store, index, count);
+	return trim->page > 0;
 }
 
 /* Records that are there and serve no timeout. */
@@ -406,14 +405,30 @@ spare_records(struct hwt *timer)
 }
 
 /* When half as many records as stayed spare have become free since the last
- * time began, pages may be complete by now. */
+ * time began, pages may be complete by now; of more, when that was in vain. */
 static bool
 floor_is_old(const struct hwt *timer)
 {
 	const struct trim *trim = &timer->trim;
 	uint32_t given = a32_load_relaxed(&timer->store.given) - trim->given;
 
-	return (uint64_t)given * BATCH >= trim->floor / 2;
+	return (uint64_t)given * BATCH >= trim->floor / 4 << trim->vain;
+}
+
+/* When it may be time to trim, one caller calls the worker, which does not know
+ * by itself. */
+static void
+trim_ask(struct hwt *timer, uint64_t spare)
+{
+	const struct trim *trim = &timer->trim;
+	struct record_store *store = &timer->store;
+	uint64_t at = UINT32_MAX;
+
+	if (trim->since_ns == 0)
+		at = a32_load_relaxed(&store->stacked) +
+		    (trim->floor + SPARE_RECORDS - spare + BATCH - 1) / BATCH;
+	a32_store_relaxed(
+	    &store->call_at, at < UINT32_MAX ? (uint32_t)at : UINT32_MAX);
 }
 
 static void
@@ -431,6 +446,7 @@ trim_look(struct hwt *timer, uint64_t now_ns)
 		trim->since_ns = 0;
 	else if (trim->since_ns == 0)
 		trim->since_ns = now_ns;
+	trim_ask(timer, spare);
 }
 
 static uint64_t
@@ -451,7 +467,8 @@ trim_start(struct hwt *timer)
 {
 	timer->trim.records = a32_load_acquire(&timer->store.limit);
 	timer->trim.given = a32_load_relaxed(&timer->store.given);
-	timer->trim.page = 0;
+	timer->trim.pages = 0;
+	timer->trim.refused = false;
 	timer->trim.phase = TRIM_COLLECT;
 }
 
@@ -483,13 +500,33 @@ trim_has_table(struct record_store *store)
 	return held != NULL;
 }
 
-/* No batch is left. What is spare now is in threads' caches or in pages that
- * are not free as a whole: no reason to begin again. */
+/* No batch is left, or it is enough. */
 static void
 trim_collected(struct hwt *timer)
 {
-	timer->trim.phase = TRIM_RETURN;
-	timer->trim.floor = spare_records(timer);
+	struct trim *trim = &timer->trim;
+
+	trim->phase = TRIM_RETURN;
+	trim->page = 0;
+	if (aptr_load_acquire(&timer->store.held) != NULL)
+		trim->page = a32_load_acquire(&timer->store.limit) / BATCH;
+}
+
+/* What is spare now is in threads' caches or in pages that are not free as a
+ * whole: no reason to begin again. */
+static void
+trim_returned(struct hwt *timer)
+{
+	struct trim *trim = &timer->trim;
+
+	trim->phase = TRIM_WHEEL;
+	trim->floor = spare_records(timer);
+	if ((uint64_t)trim->pages * BATCH >= trim->floor / 8)
+		trim->vain = 0;
+	else if (trim->vain < VAIN_MAX && !trim->refused)
+		trim->vain++;
+	/* It comes before the next step. */
+	wheel_sweep_start(&timer->wheel);
 }
 
 static void
@@ -504,17 +541,15 @@ trim_step(struct hwt *timer)
 {
 	struct trim *trim = &timer->trim;
 
+	trim->step_pages = STEP_PAGES;
 	switch (trim->phase) {
 	case TRIM_COLLECT:
 		if (!trim_has_table(&timer->store) || !trim_collect(timer))
 			trim_collected(timer);
 		return true;
 	case TRIM_RETURN:
-		if (!trim_return(timer)) {
-			/* It comes before the next step. */
-			wheel_sweep_start(&timer->wheel);
-			trim->phase = TRIM_WHEEL;
-		}
+		if (!trim_return(timer))
+			trim_returned(timer);
 		return true;
 	case TRIM_WHEEL:
 		if (!wheel_trim(&timer->wheel))

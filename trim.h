@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* So many spare records are worth it: a megabyte. */
+#define SPARE_RECORDS 16384u
+
 struct hwt;
 struct record_store;
 
@@ -21,11 +24,15 @@ enum trim_phase {
 struct trim {
 	enum trim_phase phase;
 	uint32_t records; /* COLLECT: how many more to take at most */
-	uint32_t page; /* RETURN: where it goes on */
+	uint32_t page; /* RETURN: all before it are still to be seen to */
+	uint32_t step_pages; /* how many more this step may make blank */
+	uint32_t pages; /* made blank since it began */
+	bool refused; /* the system does not take them */
 	/* How many records stayed spare the last time, and store.given as it
-	 * was when that began. */
+	 * was when that began. How often in a row it was hardly worth it. */
 	uint64_t floor;
 	uint32_t given;
+	uint32_t vain;
 	/* Since when enough of them are; 0: they are not. */
 	uint64_t since_ns;
 	uint64_t looked_ns;

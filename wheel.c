@@ -899,8 +899,8 @@ wheel_sweep(struct wheel *wheel)
 	return wheel->sweeping;
 }
 
-/* In the middle of a walk, it would not see what the walk still has to read; but
- * there, something was always taken out before. */
+/* In the middle of a walk, it would not see what the walk still has to read;
+ * but there, something was always taken out before. */
 void
 wheel_sweep_all(struct wheel *wheel)
 {

@@ -724,6 +724,7 @@ await_memory_of_few(struct live *live)
 /* Which calls fail: each, every other one, none. */
 static unsigned madvise_fails;
 static unsigned madvise_calls;
+static _Atomic unsigned madvise_all;
 /* Calls wait meanwhile, and one does. */
 static _Atomic bool madvise_waits, madvise_is_waiting;
 
@@ -733,6 +734,7 @@ int __wrap_madvise(void *memory, size_t bytes, int advice);
 int
 __wrap_madvise(void *memory, size_t bytes, int advice)
 {
+	madvise_all++;
 	while (madvise_waits) {
 		madvise_is_waiting = true;
 		sleep_ns(HWT_MS(1));
@@ -772,6 +774,19 @@ cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
 	}
 }
 
+/* More pages are complete at once than go in a step. */
+Test(prompt_release, what_a_peak_took_goes_back_in_strides_too)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	cancel_peak_in_strides(live.timer, timeouts);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
 /* A worker that is held up, in the middle of giving back. */
 Test(prompt_release, what_the_worker_holds_serves_others)
 {
@@ -794,6 +809,97 @@ Test(prompt_release, what_the_worker_holds_serves_others)
 	madvise_waits = false;
 	cancel_peak(live.timer, timeouts);
 	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+static void *
+advance_far(void *argument)
+{
+	struct fixture *fixture = argument;
+
+	fixture->now_ns += HWT_MS(250);
+	(void)hwt_advance(fixture->timer, NULL);
+	return NULL;
+}
+
+/* Who turns a timer by hand gives its memory back at once, but not any more
+ * when somebody wants to stop it. */
+Test(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	pthread_t thread;
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak_in_strides(fixture.timer, timeouts);
+	fixture_step(&fixture, HWT_MS(50));
+	madvise_waits = true;
+	cr_assert(pthread_create(&thread, NULL, advance_far, &fixture) == 0);
+	while (!madvise_is_waiting)
+		sleep_ns(HWT_MS(1));
+	assert_rc(hwt_stop_within(fixture.timer, HWT_MS(1), NULL), -ETIMEDOUT);
+	calls = madvise_all;
+	madvise_waits = false;
+	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	cr_assert(pthread_join(thread, NULL) == 0);
+
+	/* A piece: 64 pages. */
+	cr_assert(madvise_all <= calls + 64);
+	assert_rc(hwt_destroy(fixture.timer), 0);
+}
+
+#define LEAVERS 200
+
+struct leavers {
+	struct hwt *timer;
+	_Atomic unsigned done;
+	_Atomic bool may_go;
+};
+
+static void *
+fill_cache(void *argument)
+{
+	struct leavers *leavers = argument;
+	hwt_timeout timeouts[128];
+	unsigned index;
+
+	for (index = 0; index < 128; index++)
+		assert_rc(hwt_new_timeout(leavers->timer, &timeouts[index],
+			      forbidden_task, NULL, HWT_NEVER),
+		    0);
+	for (index = 0; index < 128; index++)
+		assert_rc(hwt_cancel(leavers->timer, timeouts[index]), 0);
+	leavers->done++;
+	while (!leavers->may_go)
+		sleep_ns(HWT_MS(1));
+	return NULL;
+}
+
+/* What threads keep for themselves cannot go back before they do. */
+Test(prompt_release, what_threads_leave_behind_goes_back)
+{
+	pthread_t threads[LEAVERS];
+	struct live live = {0};
+	struct leavers leavers = {0};
+	unsigned index;
+
+	live_open(&live, NULL);
+	leavers.timer = live.timer;
+	for (index = 0; index < LEAVERS; index++)
+		cr_assert(pthread_create(&threads[index], NULL, fill_cache,
+			      &leavers) == 0);
+	while (leavers.done < LEAVERS)
+		sleep_ns(HWT_MS(1));
+	sleep_ns(HWT_MS(600));
+	cr_assert(live_stats(&live).memory_bytes > LEAVERS * 128 * 64);
+
+	leavers.may_go = true;
+	for (index = 0; index < LEAVERS; index++)
+		cr_assert(pthread_join(threads[index], NULL) == 0);
+	while (live_stats(&live).memory_bytes > LEAVERS * 128 * 64 / 2)
+		sleep_ns(HWT_MS(1));
 	live_close(&live);
 }
 

@@ -712,3 +712,68 @@ Test(quiet, what_was_cancelled_wakes_hardly_ever_however_many)
 	cr_assert(live_stats(&live).wakeups <= wakeups + 2);
 	live_close(&live);
 }
+
+/* Each wave is more than the thread keeps for itself: records go to all, and
+ * come back. */
+#define RING 8000
+#define WAVE 200
+
+Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
+{
+	static hwt_timeout ring[RING];
+	struct live live = {0};
+	uint64_t before;
+	unsigned wave, index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < RING; index++)
+		assert_rc(hwt_new_timeout(live.timer, &ring[index],
+			      forbidden_task, NULL, HWT_SEC(300)),
+		    0);
+	live_settle(&live, thread_await("hwt-worker"));
+	before = live_stats(&live).wakeups;
+	for (wave = 0; wave < 2500; wave++) {
+		hwt_timeout *timeouts = &ring[wave * WAVE % RING];
+
+		for (index = 0; index < WAVE; index++)
+			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+		for (index = 0; index < WAVE; index++)
+			assert_rc(hwt_new_timeout(live.timer, &timeouts[index],
+				      forbidden_task, NULL, HWT_SEC(300)),
+			    0);
+	}
+	live_settle(&live, thread_await("hwt-worker"));
+
+	/* One for the first call that left work. */
+	cr_assert(live_stats(&live).wakeups - before <= 1);
+	live_close(&live);
+}
+
+Test(quiet, what_an_executor_runs_wakes_nobody)
+{
+	struct hwt_mailbox *mailbox = NULL;
+	struct live live = {0};
+	uint64_t before;
+	size_t ran = 0;
+	unsigned index;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	for (index = 0; index < WAVE; index++)
+		assert_rc(hwt_new_timeout_on(live.timer,
+			      hwt_mailbox_executor(mailbox), NULL, idle_task,
+			      NULL, HWT_MS(1)),
+		    0);
+	while (live_stats(&live).ticks == 0)
+		sleep_ns(HWT_MS(1));
+	live_settle(&live, thread_await("hwt-worker"));
+	before = live_stats(&live).wakeups;
+
+	assert_rc(hwt_mailbox_run(mailbox, 0, &ran), 0);
+	assert_u64(ran, WAVE);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	assert_u64(live_stats(&live).wakeups, before);
+	live_close(&live);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}

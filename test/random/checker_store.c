@@ -112,13 +112,16 @@ check_batches(struct checker *checker)
 {
 	const struct record_store *store = &checker->timer->store;
 	uint32_t index = (uint32_t)a64_load_acquire(&store->free);
+	uint32_t batches = 0;
 
-	while (index != 0) {
+	for (; index != 0; batches++) {
 		if (!check_batch(checker, index))
 			return false;
 		index =
 		    (uint32_t)a64_load_acquire(&record_at(store, index)->next);
 	}
+	must(batches == a32_load_acquire(&store->stacked), 0,
+	    "free: batches are counted");
 	return true;
 }
 

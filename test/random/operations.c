@@ -667,7 +667,8 @@ op_trim(void)
 	if (model->advancing || trim->phase != TRIM_NOT)
 		return;
 	trim->records = UINT32_MAX;
-	trim->page = 0;
+	trim->pages = 0;
+	trim->refused = false;
 	trim->phase = TRIM_COLLECT;
 }
 
