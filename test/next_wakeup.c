@@ -426,7 +426,8 @@ Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
 	unsigned index;
 
 	fixture_open(&fixture, NULL);
-	for (index = 0; index < 100; index++)
+	/* As many as are put right before one sleep. */
+	for (index = 0; index < 512; index++)
 		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
 			      NULL, HWT_SEC(100)),
 		    0);
