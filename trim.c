@@ -512,6 +512,18 @@ trim_collected(struct hwt *timer)
 		trim->page = a32_load_acquire(&timer->store.limit) / BATCH;
 }
 
+/* Of the table, which reads as 0 again: 8 bytes for each page of records. */
+static void
+table_release(struct record_store *store)
+{
+	void *held = aptr_load_acquire(&store->held);
+	size_t pages = a32_load_acquire(&store->limit) / BATCH;
+	size_t bytes = pages * sizeof(a64_t) & ~(size_t)4095;
+
+	if (held != NULL && bytes > 0)
+		(void)system_release(held, bytes);
+}
+
 /* What is spare now is in threads' caches or in pages that are not free as a
  * whole: no reason to begin again. */
 static void
@@ -525,6 +537,7 @@ trim_returned(struct hwt *timer)
 		trim->vain = 0;
 	else if (trim->vain < VAIN_MAX && !trim->refused)
 		trim->vain++;
+	table_release(&timer->store);
 	/* It comes before the next step. */
 	wheel_sweep_start(&timer->wheel);
 }
