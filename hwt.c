@@ -427,15 +427,20 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
+/* timer_now_ahead, where that takes no call. */
+static inline bool
+now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
+{
+	return !(timer->flags & HWT_MANUAL) &&
+	    clock_is_at_hand(&thread_state.anchor, now_ns);
+}
+
 /* The clock for deadline_new, where that takes no call. */
 static inline bool
 base_is_at_hand(const struct hwt *timer, uint64_t *base_ns)
 {
 	*base_ns = 0;
-	if (timer->flags & HWT_RELAXED)
-		return true;
-	return !(timer->flags & HWT_MANUAL) &&
-	    clock_is_at_hand(&thread_state.anchor, base_ns);
+	return (timer->flags & HWT_RELAXED) || now_is_at_hand(timer, base_ns);
 }
 
 /* What timer_schedule does, where all that is needed is at hand. What is not
@@ -890,30 +895,67 @@ timer_reschedule(struct hwt *timer, uint64_t id, struct pair_value due)
 	return result;
 }
 
-int
-hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
+static NOINLINE int
+reschedule_any(struct hwt *timer, uint64_t id, struct pair_value due)
 {
-	struct pair_value due;
+	int result = timer_reschedule(timer, id, due);
 	struct cache *cache;
-	uint64_t now_ns;
-	int result;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (!delay_is_valid(delay_ns))
-		return -EINVAL;
-	now_ns = timer_now_ahead(timer);
-	if (!timer_has_read(timer, now_ns))
-		return -EAGAIN;
-	due = deadline_after(now_ns, delay_ns);
-	result = timer_reschedule(timer, timeout.id, due);
 	if (result == 0) {
 		cache = cache_of(timer);
 		cache_count(cache, &cache->rescheduled, 1);
 	}
 	return result;
+}
+
+static NOINLINE int
+reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
+{
+	uint64_t now_ns;
+
+	if (!delay_is_valid(delay_ns))
+		return -EINVAL;
+	now_ns = timer_now_ahead(timer);
+	if (!timer_has_read(timer, now_ns))
+		return -EAGAIN;
+	return reschedule_any(timer, id, deadline_after(now_ns, delay_ns));
+}
+
+/* What reschedule_any does, where a pending timeout is put off and all that is
+ * needed is at hand. All else is left to that, or to reschedule_slowly, before
+ * anything has changed: see new_timeout. The worker need not be called, even
+ * for what is queued: E:asleep. */
+int
+hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
+{
+	struct pair_value due, seen;
+	struct record *record;
+	struct cache *cache;
+	uint64_t now_ns;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	cache = cache_at_hand(timer);
+	/* 0, never, and what is no delay. */
+	if (delay_ns - 1 >= DELAY_LIMIT - 1 || cache == NULL ||
+	    !now_is_at_hand(timer, &now_ns))
+		return reschedule_slowly(timer, timeout.id, delay_ns);
+	record = record_find(&timer->store, timeout.id);
+	if (record == NULL)
+		return -ENOENT;
+	due = (struct pair_value){0, now_ns + delay_ns};
+	if (due.deadline_ns > DEADLINE_NEVER)
+		return reschedule_slowly(timer, timeout.id, delay_ns);
+	seen = pair_load(&record->pair);
+	if (!word_matches(seen.word, timeout.id) || !needs_worker(seen.word) ||
+	    due.deadline_ns <= seen.deadline_ns ||
+	    !pair_cas(&record->pair, seen, moved(seen, due)))
+		return reschedule_any(timer, timeout.id, due);
+	/* E:counted release */
+	a64_count(&cache->rescheduled, 1);
+	return 0;
 }
 
 /* The pair of a live timeout, unmixed. */

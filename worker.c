@@ -42,6 +42,9 @@
  *   worker has slept since before it was pushed, and A3 reads the announcement.
  *   When another caller is still about to push it, that one's A2 comes after
  *   its push and reads what the record asks for by then, and it calls.
+ *   A caller that puts off what is QUEUED does not call: whoever asked for the
+ *   earlier deadline has called for that, or still will, or finds this one at
+ *   A2 and calls for it.
  *   A caller that finds BUCKETED set, and asks for no earlier deadline than the
  *   last one of that record, neither pushes nor calls (publish_placed): there
  *   is an entry in a bucket in time for it, and a worker sleeps no longer than

@@ -570,3 +570,83 @@ Test(reschedule, a_thread_new_to_the_timer_moves_and_cancels_without_memory)
 	assert_u64(fixture_tick(&manual, 3), STRANGE);
 	fixture_close(&manual);
 }
+
+/* With a worker, on the way that is short: to put a timeout off, with the clock
+ * and the thread's own cache at hand. The clock comes to be at hand by being
+ * read for some milliseconds. */
+static void
+read_clock_often(struct hwt *timer, hwt_timeout timeout)
+{
+	uint64_t until_ns = monotonic_ns() + HWT_MS(30);
+	int64_t remaining_ns;
+
+	while (monotonic_ns() < until_ns)
+		assert_rc(hwt_remaining(timer, timeout, &remaining_ns), 0);
+}
+
+struct working {
+	struct hwt *timer;
+	hwt_timeout timeout;
+};
+
+static void
+put_off_often(unsigned index, void *arg)
+{
+	const struct working *working = arg;
+
+	read_clock_often(working->timer, working->timeout);
+	for (index = 0; index < 1000; index++)
+		assert_rc(hwt_reschedule(
+			      working->timer, working->timeout, HWT_SEC(7200)),
+		    0);
+}
+
+static void
+working_open(struct working *working)
+{
+	assert_rc(hwt_create(&working->timer, NULL), 0);
+	assert_rc(hwt_new_timeout(working->timer, &working->timeout, idle_task,
+		      NULL, HWT_SEC(3600)),
+	    0);
+}
+
+Test(reschedule, with_a_worker_each_one_counts_whoever_calls)
+{
+	struct working working;
+	struct hwt_stats stats;
+
+	working_open(&working);
+
+	put_off_often(0, &working);
+	in_parallel(2, put_off_often, &working);
+
+	assert_rc(hwt_read_stats(working.timer, &stats), 0);
+	assert_u64(stats.rescheduled, 3000);
+	assert_rc(hwt_stop(working.timer, NULL), 0);
+	assert_rc(hwt_destroy(working.timer), 0);
+}
+
+Test(reschedule, with_a_worker_no_delay_is_too_long_and_what_is_none_refused)
+{
+	struct working working;
+	int64_t remaining_ns;
+	unsigned index;
+
+	working_open(&working);
+	read_clock_often(working.timer, working.timeout);
+
+	for (index = 0; index < 100; index++)
+		assert_rc(hwt_reschedule(
+			      working.timer, working.timeout, HWT_NEVER - 1),
+		    -EINVAL);
+	for (index = 0; index < 100; index++)
+		assert_rc(
+		    hwt_reschedule(working.timer, working.timeout, INT64_MAX),
+		    0);
+
+	assert_rc(
+	    hwt_remaining(working.timer, working.timeout, &remaining_ns), 0);
+	assert_i64(remaining_ns, INT64_MAX);
+	assert_rc(hwt_stop(working.timer, NULL), 0);
+	assert_rc(hwt_destroy(working.timer), 0);
+}

@@ -265,6 +265,75 @@ cancel_and_reuse(void)
 		explore_check(schedule(1, TICK_NS) == 0);
 }
 
+/* What is put off meanwhile is told to nobody. */
+static void
+put_off(void)
+{
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+	await_placed(0);
+	explore_check(reschedule(0, 5 * TICK_NS) == 0);
+	await_started(0);
+	stop();
+}
+
+/* One has published its timeout and has not pushed; another one puts it off,
+ * but not beyond the sleep. */
+static void
+schedule_to_be_put_off(void)
+{
+	place_near();
+	subject[0].contested = true;
+	await_asleep();
+	explore_check(schedule(0, TICK_NS) == 0);
+	await_thread(1);
+	await_started(0);
+	stop();
+}
+
+static void
+put_off_before_push(void)
+{
+	if (is_enqueued(next_index))
+		(void)reschedule(0, 2 * TICK_NS);
+}
+
+/* When one of a tick has begun, the next one may be about to: it is put off, or
+ * not, and no other one that has its record by then. */
+static void
+begin_tick_of_three(void)
+{
+	begin_worker();
+	subject[7].schedules = 1;
+	explore_check(schedule(6, TICK_NS) == 0);
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(schedule(7, TICK_NS) == 0);
+}
+
+static void
+put_off_when_due(void)
+{
+	await_started(6);
+	if (reschedule(0, 3 * TICK_NS) == 0) {
+		await_started(0);
+		explore_check(model_now_ns >= subject[0].not_before_ns);
+	}
+	await_started(1);
+	stop();
+}
+
+/* Not even when its record has another use. */
+static void
+put_off_stale(void)
+{
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(cancel(0) == 0);
+	explore_check(schedule(1, TICK_NS) == 0);
+	explore_check(index_of(0) == index_of(1));
+	explore_check(reschedule(0, 3 * TICK_NS) == -ENOENT);
+	await_started(1);
+	stop();
+}
+
 /* Its record has an entry at the end of the sleep; what uses it next needs no
  * call, and what is due earlier does. */
 static void
@@ -492,6 +561,26 @@ const struct program sleep_programs[] = {
 	.name = "sleep/reused-before-push",
 	.begin = begin_known_record,
 	.thread = {schedule_far_to_be_reused, cancel_and_reuse},
+    },
+    {
+	.name = "sleep/put-off",
+	.begin = begin_worker,
+	.thread = {put_off},
+    },
+    {
+	.name = "sleep/put-off-before-push",
+	.begin = begin_known_record,
+	.thread = {schedule_to_be_put_off, put_off_before_push},
+    },
+    {
+	.name = "sleep/put-off-when-due",
+	.begin = begin_tick_of_three,
+	.thread = {put_off_when_due},
+    },
+    {
+	.name = "sleep/put-off-stale",
+	.begin = begin_worker,
+	.thread = {put_off_stale},
     },
     {
 	.name = "sleep/bucketed",
