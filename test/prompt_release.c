@@ -812,6 +812,43 @@ Test(prompt_release, what_the_worker_holds_serves_others)
 	live_close(&live);
 }
 
+/* 15 entries to a chunk, 32 chunks to a page; the first chunk is none. */
+#define PAGE_ENTRIES (15 * 32)
+#define PAGE_PAIRS 100
+
+/* Pages of entries take turns: every other one is needed still. These are in
+ * the bucket that is swept first, so that they cannot move up to where the
+ * others are. */
+Test(prompt_release, entries_that_are_needed_stay_between_pages_that_go)
+{
+	static hwt_timeout gone[PAGE_PAIRS * PAGE_ENTRIES];
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	unsigned count = 0;
+	unsigned pair, index;
+
+	fixture_open(&fixture, NULL);
+	for (pair = 0; pair < PAGE_PAIRS; pair++) {
+		for (index = pair == 0 ? 15 : 0; index < PAGE_ENTRIES; index++)
+			assert_rc(hwt_new_timeout(fixture.timer, &gone[count++],
+				      forbidden_task, NULL,
+				      HWT_SEC(100) + FIXTURE_TICK),
+			    0);
+		fixture_step(&fixture, 0);
+		for (index = 0; index < PAGE_ENTRIES; index++)
+			probe_schedule(&probe, HWT_SEC(200));
+		fixture_step(&fixture, 0);
+	}
+	while (count > 0)
+		assert_rc(hwt_cancel(fixture.timer, gone[--count]), 0);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+
+	assert_u64(
+	    fixture_step(&fixture, HWT_SEC(200)), PAGE_PAIRS * PAGE_ENTRIES);
+	fixture_close(&fixture);
+}
+
 static void *
 advance_far(void *argument)
 {
