@@ -185,11 +185,9 @@ timer_is_stopping(const struct hwt *timer)
 static inline struct cache *
 cache_at_hand(const struct hwt *timer)
 {
-	const struct thread_slot *slot = &thread_state.slot[0];
-
 	/* No two timers of a process have the same serial, and none has 0. */
-	if (__builtin_expect(slot->serial == timer->serial, 1))
-		return slot->cache;
+	if (__builtin_expect(thread_state.slot[0].serial == timer->serial, 1))
+		return thread_state.slot[0].cache;
 	return NULL;
 }
 
