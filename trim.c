@@ -367,8 +367,8 @@ trim_return(struct hwt *timer)
 	uint32_t count = 0;
 	uint64_t records;
 
-	for (; trim->page > 0 && looks > 0 && batches > 0 &&
-	     (trim->step_pages > 0 || trim->refused);
+	for (;
+	     trim->page > 0 && looks > 0 && batches > 0 && trim->step_pages > 0;
 	     looks--) {
 		uint32_t page = --trim->page;
 

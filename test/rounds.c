@@ -656,3 +656,34 @@ Test(rounds, what_was_put_right_is_not_looked_at_before_its_old_tick)
 	cr_assert(fixture_wait(&fixture) >= HWT_SEC(40));
 	fixture_close(&fixture);
 }
+
+/* Entries outnumber the records that there are, though few of them are dead:
+ * no sweep yet, and the next one in time. */
+Test(rounds, more_entries_than_records_are_swept_in_time)
+{
+	static hwt_timeout timeouts[4000];
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < 4000; index++)
+		timeouts[index] = probe_schedule(&probe, HWT_SEC(200));
+	fixture_step(&fixture, 0);
+	for (index = 0; index < 200; index++)
+		assert_rc(hwt_reschedule(
+			      fixture.timer, timeouts[index], HWT_SEC(100)),
+		    0);
+	for (index = 0; index < 4100; index++)
+		(void)probe_schedule(&probe, HWT_SEC(200));
+	fixture_step(&fixture, 0);
+	for (index = 0; index < 4000; index++)
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(50)),
+		    0);
+	fixture_step(&fixture, 0);
+
+	assert_u64(fixture_step(&fixture, HWT_SEC(50)), 4000);
+	assert_u64(fixture_step(&fixture, HWT_SEC(150)), 4100);
+	fixture_close(&fixture);
+}
