@@ -99,10 +99,15 @@ stress_now_ns(void)
 static inline void
 stress_sleep_ns(uint64_t ns)
 {
-	struct timespec wait = {
-	    (time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+	struct timespec until;
 
-	while (nanosleep(&wait, &wait) && errno == EINTR)
+	/* A flood of signals cannot stretch it. */
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += (uint64_t)until.tv_nsec;
+	until.tv_sec += (time_t)(ns / 1000000000u);
+	until.tv_nsec = (long)(ns % 1000000000u);
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) ==
+	    EINTR)
 		continue;
 }
 
