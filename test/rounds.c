@@ -657,14 +657,18 @@ Test(rounds, what_was_put_right_is_not_looked_at_before_its_old_tick)
 	fixture_close(&fixture);
 }
 
-/* Entries outnumber the records that there are, though few of them are dead:
- * no sweep yet, and the next one in time. */
-Test(rounds, more_entries_than_records_are_swept_in_time)
+/* Entries outnumber the records that there is room for, though few of them are
+ * dead: no sweep yet. But the next one does not wait for twice as many: what
+ * comes after it finds chunks that are free. */
+#define PULLED 8100
+
+Test(rounds, a_sweep_does_not_wait_until_the_wheel_is_full)
 {
-	static hwt_timeout timeouts[4000];
+	static hwt_timeout timeouts[PULLED];
 	struct fixture fixture = {0};
 	struct probe probe = {.fixture = &fixture};
 	unsigned index;
+	uint64_t bytes;
 
 	fixture_open(&fixture, NULL);
 	for (index = 0; index < 4000; index++)
@@ -674,16 +678,23 @@ Test(rounds, more_entries_than_records_are_swept_in_time)
 		assert_rc(hwt_reschedule(
 			      fixture.timer, timeouts[index], HWT_SEC(100)),
 		    0);
-	for (index = 0; index < 4100; index++)
-		(void)probe_schedule(&probe, HWT_SEC(200));
+	for (index = 4000; index < PULLED; index++)
+		timeouts[index] = probe_schedule(&probe, HWT_SEC(200));
 	fixture_step(&fixture, 0);
-	for (index = 0; index < 4000; index++)
+	for (index = 0; index < PULLED; index++)
 		assert_rc(
 		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(50)),
 		    0);
 	fixture_step(&fixture, 0);
+	bytes = fixture_stats(&fixture).memory_bytes;
+	for (index = 0; index < 150; index++)
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(25)),
+		    0);
+	fixture_step(&fixture, 0);
 
-	assert_u64(fixture_step(&fixture, HWT_SEC(50)), 4000);
-	assert_u64(fixture_step(&fixture, HWT_SEC(150)), 4100);
+	assert_u64(fixture_stats(&fixture).memory_bytes, bytes);
+	assert_u64(fixture_step(&fixture, HWT_SEC(25)), 150);
+	assert_u64(fixture_step(&fixture, HWT_SEC(25)), PULLED - 150);
 	fixture_close(&fixture);
 }
