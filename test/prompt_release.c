@@ -746,22 +746,6 @@ __wrap_madvise(void *memory, size_t bytes, int advice)
 	return __real_madvise(memory, bytes, advice);
 }
 
-Test(prompt_release, what_was_cancelled_in_a_long_sleep_goes_back_too)
-{
-	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
-
-	live_open(&live, NULL);
-	schedule_peak(live.timer, timeouts);
-	live_pass_tick(&live);
-	live_settle(&live, thread_await("hwt-worker"));
-
-	cancel_peak(live.timer, timeouts);
-
-	await_memory_of_few(&live);
-	live_close(&live);
-}
-
 /* So that no page is complete before nearly all records are collected. */
 static void
 cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
