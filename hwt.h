@@ -522,7 +522,8 @@ int hwt_run(struct hwt *timer, hwt_timeout timeout);
  * Turns the wheel of a manual timer up to now. *tasks_started becomes the
  * number of tasks that this call started itself, not counting what an executor
  * started; NULL: not wanted. When many have ended since a quarter of a second,
- * it then gives their memory back to the system: some 50 ms for a million.
+ * it then gives their memory back to the system: some 50 ms for a million, but
+ * when something is due meanwhile, the rest is left to the next call.
  *
  * One thread at a time.
  * -EINVAL     not a manual timer

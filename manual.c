@@ -65,10 +65,11 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		return -EOWNERDEAD;
 	if (tasks_started != NULL)
 		*tasks_started = timer->worker.tasks_started - before;
-	/* At once: who turns it may not come back soon, and records are held
-	 * meanwhile. */
+	/* At once, since who turns it may not come back soon; but no timeout
+	 * gets late by it. */
 	while (!timer_is_stopping(timer) &&
-	    (worker_sweep(timer) || worker_trim(timer)))
+	    (worker_sweep(timer) || worker_trim(timer)) &&
+	    !worker_is_late(timer))
 		continue;
 	turn_end(timer);
 	return 0;

@@ -256,6 +256,8 @@ uint64_t worker_turn(struct hwt *timer);
 uint64_t worker_drain(struct hwt *timer);
 bool worker_has_dead(struct hwt *timer);
 bool worker_sweep(struct hwt *timer);
+/* Whether the wheel has an entry for a tick that has come. */
+bool worker_is_late(const struct hwt *timer);
 /* A piece of trimming, when it is time for that. */
 bool worker_trim(struct hwt *timer);
 /* When there is something to do next; announces it to callers as the end of a

@@ -643,6 +643,14 @@ sleep_briefly(struct hwt *timer)
 }
 
 bool
+worker_is_late(const struct hwt *timer)
+{
+	uint64_t last = timer_tick_at(timer, worker_now(timer));
+
+	return wheel_next(&timer->wheel, last) != TICK_NEVER;
+}
+
+bool
 worker_trim(struct hwt *timer)
 {
 	if (!trim_begin(timer, timer->worker.now_ns))

@@ -871,6 +871,37 @@ Test(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 	assert_rc(hwt_destroy(fixture.timer), 0);
 }
 
+/* And so it does when something is due meanwhile, but for the rest. */
+Test(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	pthread_t thread;
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak_in_strides(fixture.timer, timeouts);
+	probe_schedule(&probe, HWT_MS(350));
+	fixture_step(&fixture, HWT_MS(50));
+	madvise_waits = true;
+	cr_assert(pthread_create(&thread, NULL, advance_far, &fixture) == 0);
+	while (!madvise_is_waiting)
+		sleep_ns(HWT_MS(1));
+	fixture.now_ns += HWT_MS(50);
+	calls = madvise_all;
+	madvise_waits = false;
+	cr_assert(pthread_join(thread, NULL) == 0);
+
+	cr_assert(madvise_all <= calls + 64);
+	assert_u64(probe.runs, 0);
+	assert_u64(fixture_wait(&fixture), 0);
+	assert_u64(fixture_step(&fixture, 0), 1);
+	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
+	fixture_close(&fixture);
+}
+
 #define LEAVERS 200
 
 struct leavers {
