@@ -70,13 +70,13 @@
  *   relaxed additions are read-modify-writes too, and so hand on what the
  *   decrements before them released.
  *
- *   Store, then load. asleep, batches, closed: each side writes its own word,
- *   then reads the other's. Forbidden: both read the old one. Each has a full
- *   fence in between, or an stlr or stlxr and then an ldar. asleep has a third
- *   party, who found ENQUEUED set and left the push to another: worker writes
- *   wake_before and misses the push; pusher pushes and misses the change of the
- *   word; that one changes the word and misses wake_before. Each of the three
- *   steps has its fence, and then that ring cannot close either.
+ *   Store, then load. asleep, batches, closed, spare: each side writes its
+ *   word, then reads the other's. Forbidden: both read the old one. Each has a
+ *   full fence in between, or an stlr or stlxr and then an ldar. asleep has a
+ *   third party, who found ENQUEUED set and left the push to another: worker
+ *   writes wake_before and misses the push; pusher pushes and misses the change
+ *   of the word; that one changes the word and misses wake_before. Each of the
+ *   three steps has its fence, and then that ring cannot close either.
  *
  * The pair on aarch64, CK. Words of 8 bytes are read and written at once, 16 by
  * a stxp that succeeds: so a ldxp whose stxp succeeded was whole, and one that

@@ -94,7 +94,7 @@ record_store_create(struct record_store *store)
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	store->seed = random_seed(store);
 	store->spare.shared = true;
-	a32_store_relaxed(&store->call_at, SPARE_RECORDS / BATCH);
+	a64_store_relaxed(&store->call_at, SPARE_RECORDS);
 	return 0;
 
 free_caches:
@@ -219,9 +219,9 @@ store_carve(struct hwt *timer, uint32_t *first, int *error)
 	return record_page_create(store, first);
 }
 
-/* first is the first node of a batch. */
+/* first is the first node of a batch of count. */
 static void
-batch_push(struct record_store *store, uint32_t first)
+batch_push(struct record_store *store, uint32_t first, uint64_t count)
 {
 	struct record *head = record_at(store, first);
 	uint64_t old, tag;
@@ -229,7 +229,7 @@ batch_push(struct record_store *store, uint32_t first)
 	do {
 		old = a64_load_relaxed(&store->free);
 		tag = (old >> 32) + 1;
-		a64_store_relaxed(&head->next, old & UINT32_MAX);
+		a64_store_relaxed(&head->next, count << 32 | (uint32_t)old);
 		/* E:free release */
 	} while (!a64_cas_acq_rel(&store->free, old, tag << 32 | first));
 }
@@ -237,18 +237,18 @@ batch_push(struct record_store *store, uint32_t first)
 uint32_t
 record_batch_pop(struct record_store *store)
 {
-	uint64_t old, next;
+	uint64_t old, link, next;
 
 	do {
 		old = a64_load_acquire(&store->free);
 		if ((old & UINT32_MAX) == 0)
 			return 0;
 		/* Maybe already another's: then the tag has moved on. */
-		next = a64_load_relaxed(&record_at(store, (uint32_t)old)->next);
-		next = (old & ~(uint64_t)UINT32_MAX) | (next & UINT32_MAX);
+		link = a64_load_relaxed(&record_at(store, (uint32_t)old)->next);
+		next = (old & ~(uint64_t)UINT32_MAX) | (uint32_t)link;
 		/* E:free acquire */
 	} while (!a64_cas_acq_rel(&store->free, old, next));
-	(void)a32_add_acq_rel(&store->stacked, UINT32_MAX);
+	(void)a64_add_acq_rel(&store->stacked, -(link >> 32));
 	return (uint32_t)old;
 }
 
@@ -271,20 +271,22 @@ record_batch_give(
 		    node->node_count * sizeof(node->node[0]));
 		node->node_next = next < count ? index[next] : 0;
 	}
-	(void)a32_add_acq_rel(&store->stacked, 1);
-	batch_push(store, index[0]);
+	/* E:spare fence */
+	(void)a64_add_seq(&store->stacked, count);
+	batch_push(store, index[0], count);
 }
 
-/* After so many more batches were left there. Only one caller finds that it is
- * for it to call the worker. */
+/* After so many more were left there. Only one caller finds that it is for it
+ * to call the worker. */
 static bool
-must_call(struct record_store *store, uint32_t batches)
+must_call(struct record_store *store, uint32_t count)
 {
-	uint32_t at = a32_load_relaxed(&store->call_at);
+	/* E:spare fence */
+	uint64_t at = a64_load_seq(&store->call_at);
 
-	(void)a32_add_acq_rel(&store->given, batches);
-	return a32_load_relaxed(&store->stacked) >= at &&
-	    a32_cas_acq_rel(&store->call_at, at, UINT32_MAX);
+	(void)a64_add_relaxed(&store->given, count);
+	return a64_load_relaxed(&store->stacked) >= at &&
+	    a64_cas_acq_rel(&store->call_at, at, UINT64_MAX);
 }
 
 static void
@@ -343,15 +345,14 @@ record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index)
 
 	if (cache->shared) {
 		record_batch_give(store, &index, 1);
-		/* One stands for all of its page. */
-		return must_call(store, index % BATCH == 1);
+		return must_call(store, 1);
 	}
 	record_batch_give(store, cache->slot, BATCH);
 	cache->count -= BATCH;
 	memmove(cache->slot, cache->slot + BATCH,
 	    cache->count * sizeof(cache->slot[0]));
 	cache->slot[cache->count++] = index;
-	return must_call(store, 1);
+	return must_call(store, BATCH);
 }
 
 struct cache *
@@ -387,6 +388,8 @@ cache_flush(struct hwt *timer, struct cache *cache)
 {
 	uint32_t first;
 
+	if (cache->shared)
+		return;
 	for (first = 0; first < cache->count; first += BATCH) {
 		uint32_t count = cache->count - first;
 
@@ -399,10 +402,10 @@ cache_flush(struct hwt *timer, struct cache *cache)
 bool
 cache_release(struct hwt *timer, struct cache *cache)
 {
-	uint32_t batches = (cache->count + BATCH - 1) / BATCH;
+	uint32_t count = cache->count;
 
 	cache_flush(timer, cache);
 	/* E:owned release */
 	a32_store_release(&cache->owned, 0);
-	return must_call(&timer->store, batches);
+	return must_call(&timer->store, count);
 }

@@ -118,7 +118,8 @@ struct record {
 			uint32_t node[NODE_RECORDS];
 		};
 	};
-	/* Head of a batch: the next batch's index. HANDED: the executor's. */
+	/* Head of a batch: how many records it has, and the next one's index.
+	 * HANDED: the executor's. */
 	a64_t next;
 	a32_t overflow_link; /* in the overflow stack: the next index */
 	uint32_t placed; /* worker's: its entry's tick, the low 32 bits */
@@ -164,11 +165,11 @@ struct record_store {
 	struct cache *caches; /* all there can be; zero is a fresh one */
 	a32_t caches_used; /* how many of them ever were */
 	struct cache spare; /* shared by threads without a cache */
-	/* Free batches: tag and index of the first. How many there are, or are
-	 * about to be; with how many the worker wants to be called; how many
-	 * callers have ever left there. */
+	/* Free batches: tag and index of the first. How many records they have,
+	 * or are about to; with how many the worker wants to be called; how
+	 * many callers have ever left there. */
 	_Alignas(CACHE_LINE) a64_t free;
-	a32_t stacked, call_at, given;
+	a64_t stacked, call_at, given;
 	/* The first index that was never handed out, and the end of the last
 	 * slab. */
 	_Alignas(CACHE_LINE) a32_t carved;

@@ -47,6 +47,10 @@
  * EDGES
  *   E:blank   uses, and a page that was given back, release in page_release;
  *             the header, release in slab_take; both acquired in slab_take.
+ *   E:spare   fence between leaving a batch, in record_batch_give, and reading
+ *             call_at, in must_call; fence between storing call_at and reading
+ *             stacked, in trim_ask: a caller that is not told how many are
+ *             enough is seen to have left them.
  *   E:held    what the worker read in a free record, release by setting its bit
  *             in page_hold; the zeroed table, release in trim_has_table; both
  *             acquired in page_claim and trim_take_held.
@@ -68,6 +72,10 @@
 #define STEP_LOOKS 1024u
 #define STEP_SEGMENTS 8u
 #define VAIN_MAX 6u
+/* A caller calls the worker for no less; and not when fewer have ended of those
+ * timeouts that have kept pages, a megabyte of them. */
+#define ASK_MIN (SPARE_RECORDS / 4)
+#define PINS_MIN (SPARE_RECORDS / BATCH)
 /* So much of the table a caller looks at: a microsecond or two. */
 #define TAKE_LOOKS 4096u
 #define SPARE_NS UINT64_C(250000000)
@@ -389,64 +397,120 @@ trim_return(struct hwt *timer)
 	return trim->page > 0;
 }
 
-/* Records that are there and serve no timeout. */
-static uint64_t
-spare_records(struct hwt *timer)
+/* Timeouts, and records that are there and serve none. */
+struct census {
+	uint64_t pending, spare;
+};
+
+static struct census
+trim_count(struct hwt *timer)
 {
 	const struct record_store *store = &timer->store;
 	uint64_t blank = a32_load_relaxed(&store->blank_pages);
 	uint64_t there = a32_load_relaxed(&store->carved) - blank * BATCH;
-	uint64_t pending;
+	struct census count = {0};
 
 	if (there < SPARE_RECORDS)
-		return 0;
-	pending = hwt_pending_timeouts(timer);
-	return there > pending ? there - pending : 0;
+		return count;
+	count.pending = hwt_pending_timeouts(timer);
+	if (there > count.pending)
+		count.spare = there - count.pending;
+	return count;
 }
 
-/* When half as many records as stayed spare have become free since the last
- * time began, pages may be complete by now; of more, when that was in vain. */
+/* Each timeout keeps one page at most. When no more are left of those that did
+ * so the last time, PINS_MIN or more, it is worth another. */
+static uint64_t
+few_left(const struct trim *trim)
+{
+	uint64_t half = trim->pending / 2;
+	uint64_t most = trim->pending - PINS_MIN;
+
+	return half < most ? half : most;
+}
+
+static uint64_t
+max_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Or when a quarter as many records as stayed spare have become free since the
+ * last time began, pages may be complete by now; of more, when that was in
+ * vain. */
 static bool
-floor_is_old(const struct hwt *timer)
+floor_is_old(const struct hwt *timer, uint64_t pending)
 {
 	const struct trim *trim = &timer->trim;
-	uint32_t given = a32_load_relaxed(&timer->store.given) - trim->given;
+	uint64_t given = a64_load_relaxed(&timer->store.given) - trim->given;
 
-	return (uint64_t)given * BATCH >= trim->floor / 4 << trim->vain;
+	return given >= trim->floor / 4 << trim->vain ||
+	    (trim->pending >= PINS_MIN && pending <= few_left(trim));
+}
+
+/* When so many are spare, it is time. After a time in vain, it takes a quarter
+ * more than stayed spare: so each that becomes free pays for a few looks. */
+static uint64_t
+spare_enough(const struct trim *trim)
+{
+	uint64_t more = trim->vain > 0 ? trim->floor / 4 : 0;
+
+	return trim->floor + max_of(more, SPARE_RECORDS);
 }
 
 /* When it may be time to trim, one caller calls the worker, which does not know
- * by itself. */
-static void
-trim_ask(struct hwt *timer, uint64_t spare)
+ * by itself. Not for a few that come and go. stacked: as it was before the
+ * census. False: so many have been left since. */
+static bool
+trim_ask(struct hwt *timer, const struct census *count, uint64_t stacked)
 {
 	const struct trim *trim = &timer->trim;
 	struct record_store *store = &timer->store;
-	uint64_t at = UINT32_MAX;
+	uint64_t few = few_left(trim);
+	uint64_t at = UINT64_MAX;
+	uint64_t pins;
 
 	if (trim->since_ns == 0)
-		at = a32_load_relaxed(&store->stacked) +
-		    (trim->floor + SPARE_RECORDS - spare + BATCH - 1) / BATCH;
-	a32_store_relaxed(
-	    &store->call_at, at < UINT32_MAX ? (uint32_t)at : UINT32_MAX);
+		at = stacked +
+		    max_of(spare_enough(trim) - count->spare, ASK_MIN);
+	if (at < UINT64_MAX && trim->pending >= PINS_MIN &&
+	    count->pending > few) {
+		pins = stacked + max_of(count->pending - few, PINS_MIN);
+		if (pins < at)
+			at = pins;
+	}
+	a64_store_seq(&store->call_at, at);
+	/* E:spare fence */
+	return a64_load_seq(&store->stacked) < at;
+}
+
+static void
+trim_judge(struct hwt *timer, const struct census *count, uint64_t now_ns)
+{
+	struct trim *trim = &timer->trim;
+
+	if (floor_is_old(timer, count->pending))
+		trim->floor = 0;
+	if (count->spare < trim->floor)
+		trim->floor = count->spare;
+	if (count->spare < spare_enough(trim))
+		trim->since_ns = 0;
+	else if (trim->since_ns == 0)
+		trim->since_ns = now_ns;
 }
 
 static void
 trim_look(struct hwt *timer, uint64_t now_ns)
 {
-	struct trim *trim = &timer->trim;
-	uint64_t spare = spare_records(timer);
+	struct census count;
+	uint64_t stacked;
 
-	trim->looked_ns = now_ns;
-	if (floor_is_old(timer))
-		trim->floor = 0;
-	if (spare < trim->floor)
-		trim->floor = spare;
-	if (spare < trim->floor + SPARE_RECORDS)
-		trim->since_ns = 0;
-	else if (trim->since_ns == 0)
-		trim->since_ns = now_ns;
-	trim_ask(timer, spare);
+	timer->trim.looked_ns = now_ns;
+	do {
+		stacked = a64_load_acquire(&timer->store.stacked);
+		count = trim_count(timer);
+		trim_judge(timer, &count, now_ns);
+	} while (!trim_ask(timer, &count, stacked));
 }
 
 static uint64_t
@@ -466,7 +530,7 @@ void
 trim_start(struct hwt *timer)
 {
 	timer->trim.records = a32_load_acquire(&timer->store.limit);
-	timer->trim.given = a32_load_relaxed(&timer->store.given);
+	timer->trim.given = a64_load_relaxed(&timer->store.given);
 	timer->trim.pages = 0;
 	timer->trim.refused = false;
 	timer->trim.phase = TRIM_COLLECT;
@@ -530,16 +594,19 @@ static void
 trim_returned(struct hwt *timer)
 {
 	struct trim *trim = &timer->trim;
+	struct census count = trim_count(timer);
 
 	trim->phase = TRIM_WHEEL;
-	trim->floor = spare_records(timer);
+	trim->floor = count.spare;
+	trim->pending = count.pending;
 	if ((uint64_t)trim->pages * BATCH >= trim->floor / 8)
 		trim->vain = 0;
 	else if (trim->vain < VAIN_MAX && !trim->refused)
 		trim->vain++;
 	table_release(&timer->store);
 	/* It comes before the next step. */
-	wheel_sweep_start(&timer->wheel);
+	if (timer->wheel.entries > count.pending + count.pending / 4)
+		wheel_sweep_start(&timer->wheel);
 }
 
 static void

@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 /* So many spare records are worth it: a megabyte. */
+#ifndef SPARE_RECORDS
 #define SPARE_RECORDS 16384u
+#endif
 
 struct hwt;
 struct record_store;
@@ -28,10 +30,10 @@ struct trim {
 	uint32_t step_pages; /* how many more this step may make blank */
 	uint32_t pages; /* made blank since it began */
 	bool refused; /* the system does not take them */
-	/* How many records stayed spare the last time, and store.given as it
-	 * was when that began. How often in a row it was hardly worth it. */
-	uint64_t floor;
-	uint32_t given;
+	/* How many records stayed spare the last time, how many timeouts there
+	 * were then, and store.given as it was when that began. How often in a
+	 * row it was hardly worth it. */
+	uint64_t floor, pending, given;
 	uint32_t vain;
 	/* Since when enough of them are; 0: they are not. */
 	uint64_t since_ns;

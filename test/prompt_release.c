@@ -725,6 +725,8 @@ await_memory_of_few(struct live *live)
 static unsigned madvise_fails;
 static unsigned madvise_calls;
 static _Atomic unsigned madvise_all;
+/* More than a page is a table of them, once for each time that memory goes. */
+static unsigned madvise_tables;
 /* Calls wait meanwhile, and one does. */
 static _Atomic bool madvise_waits, madvise_is_waiting;
 
@@ -735,6 +737,7 @@ int
 __wrap_madvise(void *memory, size_t bytes, int advice)
 {
 	madvise_all++;
+	madvise_tables += bytes > 4096;
 	while (madvise_waits) {
 		madvise_is_waiting = true;
 		sleep_ns(HWT_MS(1));
@@ -953,6 +956,117 @@ Test(prompt_release, what_threads_leave_behind_goes_back)
 	while (live_stats(&live).memory_bytes > LEAVERS * 128 * 64 / 2)
 		sleep_ns(HWT_MS(1));
 	live_close(&live);
+}
+
+/* One record of each page, as far as pages have one number in 64 each. */
+static bool
+pins_a_page(hwt_timeout timeout)
+{
+	return timeout.id % 64 == 5;
+}
+
+static void
+cancel_pins(struct hwt *timer, const hwt_timeout *timeouts, bool pins)
+{
+	unsigned index;
+
+	for (index = 0; index < PEAK; index++) {
+		if (pins_a_page(timeouts[index]) == pins)
+			assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+	}
+}
+
+/* Nothing ends any more that would have to be looked at. */
+Test(prompt_release, what_kept_pages_goes_back_when_it_ends)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	unsigned calls;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	live_pass_tick(&live);
+	cancel_pins(live.timer, timeouts, false);
+	while (madvise_all == 0)
+		sleep_ns(HWT_MS(1));
+	do {
+		calls = madvise_all;
+		sleep_ns(HWT_MS(300));
+	} while (madvise_all != calls);
+	cr_assert(live_stats(&live).memory_bytes > PEAK * 64 / 2);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	cancel_pins(live.timer, timeouts, true);
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* Nor is it tried for each few of them that end. */
+Test(prompt_release, what_kept_pages_is_tried_when_half_of_it_has_ended)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned index;
+	unsigned ended = 0;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, FIXTURE_TICK);
+	cancel_pins(fixture.timer, timeouts, false);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_tables, 1);
+
+	for (index = 0; index < PEAK; index++) {
+		if (!pins_a_page(timeouts[index]))
+			continue;
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+		if (++ended % 260 != 0)
+			continue;
+		fixture_step(&fixture, HWT_MS(50));
+		fixture_step(&fixture, HWT_MS(250));
+	}
+
+	cr_assert(ended > 6 * 260);
+	cr_assert(madvise_tables > 1 && madvise_tables <= 4);
+	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
+	fixture_close(&fixture);
+}
+
+#define SWINGS 20
+#define SWING 17000
+
+Test(prompt_release, what_is_tried_in_vain_is_tried_less_and_less)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned swing, index;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, FIXTURE_TICK);
+	cancel_pins(fixture.timer, timeouts, false);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_tables, 1);
+
+	for (swing = 0; swing < SWINGS; swing++) {
+		for (index = 0; index < SWING; index++)
+			assert_rc(
+			    hwt_new_timeout(fixture.timer, &timeouts[index],
+				forbidden_task, NULL, FAR),
+			    0);
+		fixture_step(&fixture, HWT_MS(50));
+		for (index = 0; index < SWING; index++)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+		fixture_step(&fixture, HWT_MS(50));
+		fixture_step(&fixture, HWT_MS(250));
+	}
+
+	cr_assert(madvise_tables > 1 && madvise_tables < SWINGS / 4);
+	fixture_close(&fixture);
 }
 
 /* As where memory is locked: not tried again, before it may be worth it. */

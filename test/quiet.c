@@ -687,6 +687,56 @@ Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 	live_close(&live);
 }
 
+#define FEW 600
+#define CROWD 20000
+
+struct canceller {
+	struct hwt *timer;
+	hwt_timeout timeout;
+};
+
+static void *
+cancel_one(void *argument)
+{
+	struct canceller *canceller = argument;
+
+	assert_rc(hwt_cancel(canceller->timer, canceller->timeout), 0);
+	return NULL;
+}
+
+/* As in a server with a thread for each connection. There is memory to spare,
+ * but they do not make it more. */
+Test(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
+{
+	static struct canceller cancellers[FEW];
+	struct live live = {0};
+	pthread_t thread;
+	uint64_t wakeups;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < CROWD; index++) {
+		struct canceller *canceller = &cancellers[index % FEW];
+
+		canceller->timer = live.timer;
+		assert_rc(hwt_new_timeout(live.timer, &canceller->timeout,
+			      forbidden_task, NULL, HOUR),
+		    0);
+	}
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+	wakeups = live_stats(&live).wakeups;
+	for (index = 0; index < FEW; index++) {
+		cr_assert(pthread_create(&thread, NULL, cancel_one,
+			      &cancellers[index]) == 0);
+		cr_assert(pthread_join(thread, NULL) == 0);
+	}
+
+	sleep_ns(HWT_MS(100));
+	assert_u64(live_stats(&live).wakeups, wakeups);
+	live_close(&live);
+}
+
 #define CANCELLED 5000
 
 /* The worker sleeps until the first of them, and then for ever. */

@@ -25,6 +25,7 @@
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
 #define TAKE_BATCH 2u
+#define SPARE_RECORDS 12u
 
 typedef uint32_t a32_t;
 typedef uint64_t a64_t;

@@ -320,6 +320,56 @@ take_and_look_second(void)
 	take_and_look(1);
 }
 
+/* Two slabs, nearly all of it in use, and a worker that has asked for no
+ * call. */
+#define IN_USE 13u
+
+static uint32_t in_use[IN_USE];
+static bool called;
+
+static void
+begin_none_spare(void)
+{
+	struct cache *cache;
+	unsigned i;
+	int error;
+
+	begin_manual();
+	cache = cache_claim(timer);
+	for (i = 0; i < IN_USE; i++)
+		in_use[i] = record_alloc(timer, cache, &error);
+	cache_flush(timer, cache);
+	cache->accepted = IN_USE;
+	timer->store.call_at = UINT64_MAX;
+	called = false;
+	thread_prepare(0, 0);
+}
+
+static void
+end_all(void)
+{
+	struct cache *cache = cache_of(timer);
+	unsigned i;
+
+	for (i = 0; i < IN_USE; i++) {
+		called |= record_free(timer, cache, in_use[i]);
+		cache_count(cache, &cache->ended, 1);
+	}
+}
+
+static void
+look_for_spare(void)
+{
+	(void)trim_time(timer, 1);
+}
+
+/* Either the worker has seen that they are spare, or it is told. */
+static void
+end_seen_or_told(void)
+{
+	explore_check(timer->trim.since_ns != 0 || called);
+}
+
 /* A record that was in use twice, in a page that became blank: no handle of
  * before is valid again, and what is scheduled goes its way. */
 static void
@@ -568,6 +618,12 @@ const struct program record_programs[] = {
 	.begin = begin_all_free,
 	.thread = {use_all_differently},
 	.schedules = 20,
+    },
+    {
+	.name = "trim/spare",
+	.begin = begin_none_spare,
+	.thread = {end_all, look_for_spare},
+	.end = end_seen_or_told,
     },
     {
 	.name = "record/exit-claim",

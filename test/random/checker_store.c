@@ -87,7 +87,7 @@ check_cache(struct checker *checker, const struct cache *cache, uint32_t stripe)
 
 /* The chain of one batch. */
 static bool
-check_batch(struct checker *checker, uint32_t index)
+check_batch(struct checker *checker, uint32_t index, uint64_t records)
 {
 	const struct record_store *store = &checker->timer->store;
 	uint32_t found[BATCH + NODE_RECORDS];
@@ -100,6 +100,7 @@ check_batch(struct checker *checker, uint32_t index)
 		index = record_node_read(store, index, found, &count);
 		must(count <= BATCH, index, "free: a batch is a batch at most");
 	}
+	must(count == records, found[0], "free: a batch knows how many it has");
 	for (i = 0; i < count; i++) {
 		if (!note_free(checker, found[i]))
 			return false;
@@ -112,16 +113,19 @@ check_batches(struct checker *checker)
 {
 	const struct record_store *store = &checker->timer->store;
 	uint32_t index = (uint32_t)a64_load_acquire(&store->free);
-	uint32_t batches = 0;
+	uint64_t records = 0;
 
-	for (; index != 0; batches++) {
-		if (!check_batch(checker, index))
+	while (index != 0) {
+		uint64_t link =
+		    a64_load_acquire(&record_at(store, index)->next);
+
+		if (!check_batch(checker, index, link >> 32))
 			return false;
-		index =
-		    (uint32_t)a64_load_acquire(&record_at(store, index)->next);
+		records += link >> 32;
+		index = (uint32_t)link;
 	}
-	must(batches == a32_load_acquire(&store->stacked), 0,
-	    "free: batches are counted");
+	must(records == a64_load_acquire(&store->stacked), 0,
+	    "free: what is in batches is counted");
 	return true;
 }
 
