@@ -4,20 +4,23 @@
  *
  * ONE TURN, in this order and for these reasons:
  *
- *   1. Read the clock, then drain: take every entry that was queued before. So
- *      nothing that is due by that time is still in the queue (but relaxed ones
- *      while there is no clock for their delays to begin at). A new timeout
- *      is placed, one that was pulled in is placed again. First, because
- *      what is due at this tick may still be in the queue; and only up to the
- *      end seen at the start, so that fast producers cannot hold the turn.
- *   2. Find the next tick that is due and not after now. Empty ones are
+ *   1. Read the clock: it tells which ticks are this turn's, so that tasks
+ *      which take longer than their periods do not make it endless.
+ *   2. Drain: take every entry that was queued before. So nothing that is due
+ *      by that time is still in the queue (but relaxed ones while there is no
+ *      clock for their delays to begin at). A new timeout is placed, one that
+ *      was pulled in is placed again. Only up to the end seen at the start, so
+ *      that fast producers cannot hold the turn.
+ *   3. Find the next tick that is due and not after that time. Empty ones are
  *      skipped by arithmetic, after however long a stall.
- *   3. Begin it: from here on, deadlines that belong to it go to the next.
- *   4. Walk its bucket; each timeout of its round is run or handed over. One
+ *   4. Begin it: from here on, deadlines that belong to it go to the next.
+ *   5. Walk its bucket; each timeout of its round is run or handed over. One
  *      whose deadline was pushed out meanwhile is placed again: that, once for
  *      each time that its old place comes up, is what pushing out costs. What
  *      was cancelled is no more than looked at.
- *   5. Again from 1, until no tick is due.
+ *   6. Again from 2, until no tick is left. Then memory and dead entries are
+ *      seen to, a piece at a time, and when there is nothing of that to do, it
+ *      sleeps, if only until the next tick is due.
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
  * it, the worker announces in wake_before which deadlines would come too early
@@ -489,9 +492,9 @@ worker_turn(struct hwt *timer)
 	uint64_t taken = 0;
 	uint64_t last, tick;
 
+	timer->worker.now_ns = worker_now(timer);
+	last = timer_tick_at(timer, timer->worker.now_ns);
 	while (!worker_must_end(timer)) {
-		timer->worker.now_ns = worker_now(timer);
-		last = timer_tick_at(timer, timer->worker.now_ns);
 		taken += worker_drain(timer);
 		tick = wheel_next(wheel, last);
 		if (tick == TICK_NEVER) {

@@ -201,3 +201,29 @@ Test(advance, time_that_stands_still_starts_nothing_again)
 
 	fixture_close(&manual);
 }
+
+static void
+take_two_ticks(struct probe *probe)
+{
+	probe->fixture->now_ns += 2 * FIXTURE_TICK;
+}
+
+/* Else tasks that take longer than it is until the next is due would hold it
+ * for ever. */
+Test(advance, what_comes_due_meanwhile_is_for_the_next_call)
+{
+	struct fixture fixture = {0};
+	struct probe slow = {.fixture = &fixture, .then = take_two_ticks};
+	struct probe next = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&slow, FIXTURE_TICK);
+	probe_schedule(&next, 2 * FIXTURE_TICK);
+
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 1);
+	assert_u64(next.runs, 0);
+	assert_u64(fixture_wait(&fixture), 0);
+	assert_u64(fixture_step(&fixture, 0), 1);
+	assert_u64(next.runs, 1);
+	fixture_close(&fixture);
+}

@@ -434,8 +434,9 @@ op_run_mailbox(size_t max)
 		release_mail(end);
 }
 
+/* last: the tick that had come when it was called. */
 static void
-advance_ended(void)
+advance_ended(uint64_t last)
 {
 	unsigned index;
 
@@ -445,12 +446,12 @@ advance_ended(void)
 
 		if (entry->state != PENDING)
 			continue;
-		model_check(entry->tick > last_tick());
-		if (entry->superseded <= last_tick())
+		model_check(entry->tick > last);
+		if (entry->superseded <= last)
 			entry->superseded = TICK_NONE;
 	}
-	model->turned_tick = last_tick();
-	/* All ticks up to now have been begun. */
+	model->turned_tick = last;
+	/* All ticks up to there have been begun, and no others. */
 	model_check(model->timer->wheel.next_tick == model->turned_tick + 1);
 }
 
@@ -458,6 +459,7 @@ static void
 op_advance(uint64_t step_ns)
 {
 	uint64_t tasks_started = UINT64_MAX;
+	uint64_t last;
 	int rc = model->stopped ? -ESHUTDOWN : model->advancing ? -EDEADLK : 0;
 
 	if (rc != 0) {
@@ -476,11 +478,12 @@ op_advance(uint64_t step_ns)
 	model->frames++;
 	model->tick_now = 0;
 	model->advance_started = 0;
+	last = last_tick();
 	model_rc(hwt_advance, (model->timer, &tasks_started), 0);
 	model->frames--;
 	model->advancing = false;
 	model_check(tasks_started == model->advance_started);
-	advance_ended();
+	advance_ended(last);
 }
 
 /* The earliest tick at which anything can be due, and the earliest at which
