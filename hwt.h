@@ -130,12 +130,14 @@ extern "C" {
 #define HWT_VERSION_MINOR 1
 #define HWT_VERSION_PATCH 0
 
-/* Durations in nanoseconds. The argument must be small enough for 64 bits:
- * HWT_MIN reaches 584 years. */
-#define HWT_US(n) (UINT64_C(1000) * (uint64_t)(n))
-#define HWT_MS(n) (UINT64_C(1000000) * (uint64_t)(n))
-#define HWT_SEC(n) (UINT64_C(1000000000) * (uint64_t)(n))
-#define HWT_MIN(n) (UINT64_C(60000000000) * (uint64_t)(n))
+/* Durations in nanoseconds, also of fractions: HWT_SEC(0.5). The argument must
+ * be small enough for 64 bits: HWT_MIN reaches 584 years. */
+#define HWT_US(n) ((uint64_t)(UINT64_C(1000) * HWT_WIDE(n)))
+#define HWT_MS(n) ((uint64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
+#define HWT_SEC(n) ((uint64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
+#define HWT_MIN(n) ((uint64_t)(UINT64_C(60000000000) * HWT_WIDE(n)))
+/* For these: a whole number as uint64_t, a fraction as it is. */
+#define HWT_WIDE(n) ((__typeof__(UINT64_C(1) * (n)))(n))
 
 /* As a delay: never due, stays pending. As a wait: nothing to wait for. */
 #define HWT_NEVER UINT64_MAX

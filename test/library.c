@@ -337,6 +337,39 @@ Test(library, durations_are_nanoseconds_in_64_bits)
 	cr_assert(sizeof(HWT_US(1)) == 8 && sizeof(HWT_MIN(1)) == 8);
 }
 
+Test(library, durations_may_be_fractions)
+{
+	double half = 0.5;
+
+	assert_u64(HWT_US(0.5), 500);
+	assert_u64(HWT_MS(0.25), 250000);
+	assert_u64(HWT_SEC(0.5), 500000000);
+	assert_u64(HWT_SEC(1.5), 1500000000);
+	assert_u64(HWT_MIN(1.5), HWT_SEC(90));
+	assert_u64(HWT_SEC(half), HWT_MS(500));
+	assert_u64(HWT_SEC(0.5F), HWT_MS(500));
+}
+
+Test(library, durations_are_constants_and_take_any_whole_number)
+{
+	static const uint64_t constants[] = {HWT_SEC(2), HWT_MS(0.5)};
+	enum {
+		TWO_US = HWT_US(2)
+	};
+	char bytes[HWT_US(2)];
+	short few = 2;
+	int evaluated = 0;
+
+	assert_u64(constants[0], 2000000000);
+	assert_u64(constants[1], 500000);
+	assert_u64(TWO_US, sizeof(bytes));
+	assert_u64(HWT_US(few), 2000);
+	assert_u64(HWT_US(evaluated++), 0);
+	assert_u64((uint64_t)evaluated, 1);
+	/* A product, whatever stands beside it. */
+	assert_u64(1000000 / HWT_US(2), 500);
+}
+
 Test(library, structures_are_laid_out_as_declared)
 {
 	/* Programs are compiled against these. */
