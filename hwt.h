@@ -31,8 +31,11 @@
  *                    the earliest deadline, but one per superseded earliest
  *                    deadline, one per long sleep for the first call that
  *                    leaves work, and, when many thousand timeouts have ended,
- *                    one or two to give their memory back. A producer makes at
- *                    most one wake-up call per sleep.
+ *                    one or two to give their memory back. Where hundreds that
+ *                    were cancelled or pushed out lie in front of what is
+ *                    pending, or more than 65536 buckets are in use, the worker
+ *                    may wake now and then to look on. A producer makes at most
+ *                    one wake-up call per sleep.
  *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are
  *                    skipped by arithmetic and due ones run in tick order.
  *   tick-order       Tasks of an earlier tick are handed over before those of
@@ -97,7 +100,7 @@
  *                            with each other: they belong to the loop's thread
  *   hwt_pool_destroy, hwt_mailbox_destroy
  *                            with scheduling for that executor: end the
- *                            timeouts, or destroy the timers, first
+ *                            timeouts, or stop the timers, first
  *
  * None of the functions is async-signal-safe. Tasks and callbacks must return:
  * no longjmp, no C++ exception, no pthread_exit or cancellation out of them.
@@ -107,10 +110,14 @@
  * PROGRESS. Lock-free means: no call waits for another thread, whatever that
  * one is doing. The exceptions are those calls that may make the timer grow,
  * hwt_new_timeout*: a lock guards getting memory from the system, and letting
- * go of one timer for another in a thread that uses more than 8.
+ * go of one timer for another in a thread that uses more than 8. Such a thread
+ * pays more per call, and so does one beyond the 1024 that can have free
+ * records of a timer at hand.
  *
  * ORDER OF CALLS. hwt_create, then anything, then hwt_stop; let executors
- * finish what they hold; hwt_destroy; last the executors' own destroys.
+ * finish what they hold, until when hwt_destroy answers -EBUSY; hwt_destroy;
+ * last the executors' own destroys. Once all its timers are stopped, a pool may
+ * go before them: hwt_pool_destroy runs what it holds.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -166,6 +173,9 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  * later. What is refused is counted, logged once a second at most, and run in
  * the worker, so that nothing is lost.
  *
+ * execute may call what is marked [cb]. hwt_stop and hwt_advance of the same
+ * timer answer -EDEADLK there.
+ *
  * An executor must outlive its timeouts, and an execute that the worker is
  * about to call: a timeout can be cancelled in that very moment. The destroys
  * of this library's own executors wait for that; another executor is to be kept
@@ -186,14 +196,16 @@ struct hwt_clock {
 /* Tells the thread that turns a manual timer that the wait which it got from
  * hwt_next_wakeup has become too long for an earlier deadline. Called from any
  * thread, inside the call that makes it so. It must not call the timer.
- * hwt_stop does not call it. */
+ * hwt_stop does not call it, but waits for an hwt_new_timeouts that is in it:
+ * so do not stop the timer while holding a lock that wake takes. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
 };
 
 /* Takes warnings; message is one line without its end. level is as in
- * syslog(3). Called from any thread. */
+ * syslog(3). Called by the worker, and by hwt_advance and hwt_create in their
+ * threads. write may call what execute may. */
 struct hwt_log {
 	void (*write)(void *ctx, int level, const char *message);
 	void *ctx;
@@ -220,7 +232,9 @@ struct hwt_options {
 	 * length must be below 2^63. */
 	uint64_t tick_ns;
 	/* The wheel's length: 1 .. 2^30, rounded up to a power of two; 0: 512.
-	 * 24 bytes each. */
+	 * An empty bucket takes 24 bytes. One in use has chunks of 128 more,
+	 * for up to 15 timeouts each: with few to a bucket, a timeout takes up
+	 * to as much as that. */
 	uint32_t ticks_per_wheel;
 	/* HWT_MANUAL, HWT_RELAXED. */
 	uint32_t flags;
@@ -231,8 +245,8 @@ struct hwt_options {
 	 * 2^28-2^16 timeouts are live at once, 2^27 in wheels of more than
 	 * 2^27: beyond that, -ENOMEM.) */
 	uint64_t max_pending;
-	/* A task that holds the worker longer is counted, and logged once a
-	 * second of the timer's clock at most; 0: off. */
+	/* A task, or an execute, that holds the worker longer is counted, and
+	 * logged once a second of the timer's clock at most; 0: off. */
 	uint64_t slow_task_ns;
 	/* Gets every due timeout that names no executor of its own; NULL: tasks
 	 * run in the worker. */
@@ -290,7 +304,8 @@ struct hwt_unprocessed {
 	uint64_t private_words[7];
 };
 
-/* Counters only grow, pending and memory_bytes aside. */
+/* Counters only grow, pending and memory_bytes aside. What stop gave back was
+ * counted in scheduled, leaves pending, and is counted nowhere else. */
 struct hwt_stats {
 	/* Timeouts accepted; runs of tasks begun (each run of a periodic one);
 	 * timeouts ended by a call that returned 0 from hwt_cancel or
@@ -300,18 +315,22 @@ struct hwt_stats {
 	uint64_t rejected, executor_refused;
 	/* pending: as hwt_pending_timeouts. ticks: tick boundaries that the
 	 * worker has begun (those that it slept over or skipped by arithmetic
-	 * are not counted). wakeups: returns of the worker from sleep.
-	 * late_ticks: ticks begun more than one tick after their boundary.
-	 * slow_tasks: see slow_task_ns. */
+	 * are not counted). wakeups: returns of the worker from sleep;
+	 * 0 with HWT_MANUAL. late_ticks: ticks begun more than one tick after
+	 * their boundary. slow_tasks: see slow_task_ns. */
 	uint64_t pending, ticks, wakeups, late_ticks, slow_tasks;
 	/* Lateness is the moment at which a timeout is started in the worker or
 	 * handed to an executor, minus its deadline. The clock is read at each
 	 * tick and at least once per 16 timeouts. Element k counts lateness in
 	 * [2^k, 2^(k+1)) ns; 0 counts in element 0. */
 	uint64_t lateness_ns_max, lateness_ns_histogram[64];
-	/* Memory for records, queues and wheel. What has ended is kept for
-	 * reuse; after a peak, most of it goes back to the system, by the
-	 * worker or the next hwt_advance. */
+	/* Memory for records, queues and wheel; the wheel's buckets count in
+	 * full, touched or not. What has ended is kept for reuse; after a peak,
+	 * most of it goes back to the system, by the worker, or by an
+	 * hwt_advance a quarter of a second or more after one that saw it spare
+	 * (hwt_next_wakeup does not ask for either). Each thread that uses the
+	 * timer keeps up to 128 free records, until it uses them or ends, and
+	 * each of these may hold back a page of 4 KiB. */
 	uint64_t memory_bytes;
 	uint64_t reserved[16];
 };
@@ -366,6 +385,8 @@ int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 /*
  * As hwt_stop, but waits at most wait_ns for a task that does not return. (A
  * start or an hwt_new_timeouts that is under way is waited for in any case.)
+ * The worker takes a moment to end: after a short wait, 0 above all, it may be
+ * -ETIMEDOUT though no task is running.
  *
  * -ETIMEDOUT  stopping goes on; call again: the list is still to be had
  */
@@ -514,7 +535,7 @@ int hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats);
  * the record and answers -ENOENT. Only the executor that accepted the timeout
  * may call it.
  *
- * [any].
+ * [any][cb].
  * -ENOENT  cancelled; or a second call, or a timeout that is not handed over:
  *          no effect
  */
@@ -523,9 +544,10 @@ int hwt_run(struct hwt *timer, hwt_timeout timeout);
 /*
  * Turns the wheel of a manual timer up to now. *tasks_started becomes the
  * number of tasks that this call started itself, not counting what an executor
- * started; NULL: not wanted. When many have ended since a quarter of a second,
- * it then gives their memory back to the system: some 50 ms for a million, but
- * when something is due meanwhile, the rest is left to the next call.
+ * started; NULL: not wanted. When a call a quarter of a second or more before
+ * saw much memory spare, and it still is, that then goes back to the system:
+ * some 50 ms for a million timeouts, but when something is due meanwhile, the
+ * rest is left to the next call.
  *
  * One thread at a time.
  * -EINVAL     not a manual timer
@@ -537,9 +559,11 @@ int hwt_advance(struct hwt *timer, uint64_t *tasks_started);
 
 /*
  * Tells how long a manual timer has nothing to do: 0 when something is due,
- * HWT_NEVER when there is nothing to wait for, also once it is stopped. After
- * it, the first call from anywhere that makes an earlier wake-up necessary
- * calls wake once, until the next hwt_advance or hwt_next_wakeup.
+ * HWT_NEVER when there is nothing to wait for, also once it is stopped. It may
+ * tell less where timeouts were cancelled or pushed out: then hwt_advance
+ * starts nothing. Round up when converting it to milliseconds. After it, the
+ * first call from anywhere that makes an earlier wake-up necessary calls wake
+ * once, until the next hwt_advance or hwt_next_wakeup.
  *
  * One thread at a time. From a task, it tells the wait to the next boundary.
  * -EINVAL  not a manual timer
