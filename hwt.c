@@ -511,7 +511,8 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 	while (first != 0) {
 		index = first;
 		first = record_at(&timer->store, index)->node_next;
-		(void)record_free(timer, cache, index);
+		if (record_free(timer, cache, index))
+			timer_many_free(timer);
 	}
 }
 

@@ -35,6 +35,7 @@ struct worker {
 	uint64_t now_ns; /* the clock when it was last read */
 	uint32_t readings; /* timeouts handed over since */
 	bool brief; /* the last sleep was to the next tick only */
+	uint32_t briefs; /* how many there were */
 	bool called; /* the last sleep was ended by a caller */
 	bool retried; /* work came in while falling asleep */
 	uint64_t called_tick; /* the last tick before which that happened */

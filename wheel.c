@@ -616,6 +616,7 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	uint32_t round = (uint32_t)(tick >> wheel->bits);
 
 	walk->bucket = (uint32_t)tick & wheel->mask;
+	walk->passed = 0;
 	if (tick == wheel->earliest)
 		wheel->earliest_known = false;
 	bucket_draw_near(wheel, bucket, round);
@@ -631,6 +632,7 @@ wheel_look_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	    !round_before(round, bucket->near.round_min);
 
 	walk->bucket = (uint32_t)tick & wheel->mask;
+	walk->passed = 0;
 	wheel->earliest_known = false;
 	sieve_start(wheel, &walk->sieve, near ? &bucket->near : &bucket->far,
 	    false, round);
@@ -646,6 +648,7 @@ wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 			wheel->entries--;
 			return entry.index;
 		}
+		walk->passed++;
 		sieve_keep(wheel, &walk->sieve, entry);
 	}
 	bucket_update_bit(wheel, walk->bucket);

@@ -104,6 +104,7 @@ struct sieve {
 
 struct wheel_walk {
 	uint32_t bucket;
+	uint32_t passed; /* entries of other rounds */
 	struct sieve sieve;
 };
 

@@ -29,7 +29,8 @@
  * that one. What else is queued meanwhile waits for the end of the sleep, since
  * nothing of it is due before. A worker that was called twice within one tick
  * sleeps briefly, to the next tick boundary, where no call is needed, and goes
- * on like that while work comes in: so calls are rare when work is plenty.
+ * on like that while work comes in: so calls are rare when work is plenty. Now
+ * and then it tries a long one again, since little work may need no call.
  *
  *        caller                               worker
  *        ------                               ------
@@ -119,6 +120,10 @@
  * that take the time. */
 #define SETTLE_MAX 512u
 #define SEARCH_MAX 65536u
+/* So many entries that are passed over count as one that is put right. */
+#define PASSED_PER_LOOK 1024u
+/* So many short sleeps in a row, or fewer, and it tries a long one. */
+#define BRIEFS_MAX 16u
 #define SECOND_NS UINT64_C(1000000000)
 
 /* When the clock cannot be read, no time has passed. */
@@ -547,6 +552,7 @@ worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 	uint32_t *settled = &timer->worker.settled;
 	struct wheel_walk walk;
 	struct pair_value seen;
+	uint32_t looks;
 
 	if (*settled != 0 && still_settled(timer, *settled, tick))
 		return true;
@@ -563,7 +569,9 @@ worker_settle(struct hwt *timer, uint64_t tick, uint32_t *budget)
 		}
 	}
 	/* Nothing of it is there any more: one search for nothing. */
-	return --*budget == 0;
+	looks = 1 + walk.passed / PASSED_PER_LOOK;
+	*budget -= looks < *budget ? looks : *budget;
+	return *budget == 0;
 }
 
 bool
@@ -662,15 +670,16 @@ worker_trim(struct hwt *timer)
 	return true;
 }
 
-/* Whether most entries are dead. They would wake a worker that has nothing else
- * to do. */
+/* Whether most entries are dead, and more than settling has the budget for,
+ * which takes an entry and a search for each. They would wake a worker that has
+ * nothing else to do. */
 bool
 worker_has_dead(struct hwt *timer)
 {
 	uint64_t entries = timer->wheel.entries;
 
-	return entries > SETTLE_MAX &&
-	    entries > 2 * hwt_pending_timeouts(timer) + SETTLE_MAX;
+	return entries >= SETTLE_MAX / 2 &&
+	    entries >= 2 * hwt_pending_timeouts(timer) + SETTLE_MAX / 2;
 }
 
 /* A piece of a sweep, when it is time for one. */
@@ -739,7 +748,9 @@ worker_sleep(struct hwt *timer, bool found_work)
 	if (worker->called)
 		worker->called_tick = tick;
 	worker->called = false;
-	if (again || (worker->brief && found_work)) {
+	if (again ||
+	    (worker->brief && found_work &&
+		++worker->briefs % BRIEFS_MAX != 0)) {
 		worker->brief = true;
 		sleep_briefly(timer);
 	} else {

@@ -1069,6 +1069,26 @@ Test(prompt_release, what_is_tried_in_vain_is_tried_less_and_less)
 	fixture_close(&fixture);
 }
 
+Test(prompt_release, what_a_batch_took_in_vain_goes_back)
+{
+	static struct hwt_spec specs[PEAK];
+	struct live live = {0};
+	unsigned index;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	live_settle(&live, thread_await("hwt-worker"));
+	for (index = 0; index < PEAK; index++)
+		specs[index] =
+		    (struct hwt_spec){.task = forbidden_task, .delay_ns = FAR};
+	fault_arm(FAULT_MMAP, 20);
+	assert_rc(hwt_new_timeouts(live.timer, PEAK, specs, NULL), -ENOMEM);
+	(void)fault_disarm();
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
 /* As where memory is locked: not tried again, before it may be worth it. */
 Test(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
 {

@@ -687,6 +687,93 @@ Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 	live_close(&live);
 }
 
+#define DEAD_MIN 200
+#define DEAD_MAX 600
+
+/* However many they are: what is not put right for their sake is swept. */
+Test(quiet, where_all_were_cancelled_there_is_nothing_to_wait_for)
+{
+	static hwt_timeout timeouts[DEAD_MAX];
+	unsigned count, index;
+
+	for (count = DEAD_MIN; count < DEAD_MAX; count += 8) {
+		struct fixture fixture = {0};
+
+		fixture_open(&fixture, NULL);
+		for (index = 0; index < count; index++)
+			assert_rc(
+			    hwt_new_timeout(fixture.timer, &timeouts[index],
+				forbidden_task, NULL, (1 + index) * HWT_SEC(1)),
+			    0);
+		fixture_wait(&fixture);
+		for (index = 0; index < count; index++)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+		assert_u64(fixture_wait(&fixture), HWT_NEVER);
+		fixture_close(&fixture);
+	}
+}
+
+#define BESIDE 200000
+
+/* Where they lie in one bucket with many others, each look for the next one
+ * passes over all of those: the wait is told too short instead. */
+Test(quiet, a_crowd_is_not_passed_over_for_each_that_was_cancelled)
+{
+	static hwt_timeout timeouts[40];
+	struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, &options);
+	for (index = 0; index < BESIDE; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, HWT_MS(60)),
+		    0);
+	for (index = 0; index < 40; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      forbidden_task, NULL, HWT_MS(1 + index)),
+		    0);
+	fixture_wait(&fixture);
+	for (index = 0; index < 40; index++)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+
+	/* 512 looks, and 195 more for each pass. */
+	assert_u64(fixture_wait(&fixture), HWT_MS(3));
+	assert_u64(fixture_wait(&fixture), HWT_MS(6));
+	fixture_close(&fixture);
+}
+
+/* More than one in a tick that comes early, once; then a few that come late. */
+Test(quiet, after_a_rush_a_trickle_wakes_seldom)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(10)};
+	struct live live = {0};
+	uint64_t wakeups, began_ns;
+	unsigned index;
+
+	live_open(&live, &options);
+	for (index = 0; index < 8; index++) {
+		assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task,
+			      NULL, HOUR - index * HWT_SEC(1)),
+		    0);
+		sleep_ns(HWT_US(500));
+	}
+	wakeups = live_stats(&live).wakeups;
+	began_ns = monotonic_ns();
+	for (index = 0; index < 200; index++) {
+		assert_rc(hwt_new_timeout(
+			      live.timer, NULL, forbidden_task, NULL, HOUR),
+		    0);
+		sleep_ns(HWT_MS(8));
+	}
+
+	cr_assert(live_stats(&live).wakeups - wakeups <=
+	    (monotonic_ns() - began_ns) / HWT_MS(10) / 2);
+	live_close(&live);
+}
+
 #define FEW 600
 #define CROWD 20000
 
