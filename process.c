@@ -14,11 +14,12 @@
  * there.
  *
  * THREADS. Each thread remembers the caches of the timers that it used first;
- * taking one into an empty slot needs no lock. The cache belongs to the timer
- * (see record.c); the thread only holds it, and gives it back when it exits. At
- * that time the timer may be gone. The registry answers that: it knows the live
- * ones by address and serial, and hwt_destroy takes the timer out of it, under
- * the same lock, before anything is freed.
+ * taking one into an empty slot needs no lock, and emptying one, now and then,
+ * is left for another time by who may not wait for the lock. The cache belongs
+ * to the timer (see record.c); the thread only holds it, and gives it back when
+ * it exits. At that time the timer may be gone. The registry answers that: it
+ * knows the live ones by address and serial, and hwt_destroy takes the timer
+ * out of it, under the same lock, before anything is freed.
  *
  * EDGES
  *
@@ -133,6 +134,14 @@ process_lock(void)
 {
 	(void)process_epoch();
 	(void)pthread_mutex_lock(&registry.lock);
+}
+
+/* For those who wait for nobody. What calls this is about a timer of this
+ * process, whose making has found the lock renewed. */
+static bool
+process_trylock(void)
+{
+	return pthread_mutex_trylock(&registry.lock) == 0;
 }
 
 void
@@ -266,7 +275,7 @@ find_slot(const struct hwt *timer)
 	return NULL;
 }
 
-/* A slot that was never used. */
+/* A slot that holds no cache. */
 static struct thread_slot *
 empty_slot(void)
 {
@@ -279,23 +288,35 @@ empty_slot(void)
 	return NULL;
 }
 
-/* Gives up the slot of a timer that is gone, or any. */
+/* With the lock held. The caches of timers that are gone went with them. */
 static void
-vacate_slot(void)
+forget_dead(void)
 {
 	struct thread_slot *slot;
 	int i;
 
-	process_lock();
 	for (i = 0; i < THREAD_SLOTS; i++) {
 		slot = &thread_state.slot[i];
 		if (!slot_lives(slot))
-			break;
+			*slot = (struct thread_slot){0};
 	}
-	if (i == THREAD_SLOTS)
-		slot = &thread_state
-			    .slot[thread_state.misses / MISSES_PER_CHANGE % i];
-	slot_release(slot);
+}
+
+/* Gives up the slots of timers that are gone; when there are none, any. Who may
+ * not lock tries to, and gives up none that lives: to flush its cache takes
+ * longer, and calls a worker maybe. */
+static void
+vacate_slot(bool may_lock)
+{
+	unsigned turn = thread_state.misses[true] / MISSES_PER_CHANGE;
+
+	if (may_lock)
+		process_lock();
+	else if (!process_trylock())
+		return;
+	forget_dead();
+	if (may_lock && empty_slot() == NULL)
+		slot_release(&thread_state.slot[turn % THREAD_SLOTS]);
 	process_unlock();
 }
 
@@ -310,9 +331,9 @@ process_attach_cache(struct hwt *timer, bool may_lock)
 	if (slot != NULL)
 		return slot->cache;
 	slot = empty_slot();
-	if (slot == NULL && may_lock &&
-	    thread_state.misses++ % MISSES_PER_CHANGE == 0) {
-		vacate_slot();
+	if (slot == NULL &&
+	    thread_state.misses[may_lock]++ % MISSES_PER_CHANGE == 0) {
+		vacate_slot(may_lock);
 		slot = empty_slot();
 	}
 	if (slot == NULL || !watch_thread_exit())

@@ -32,7 +32,7 @@ struct thread_slot {
 };
 
 #define THREAD_SLOTS 8
-/* With more live timers than slots, a thread changes a slot this seldom. */
+/* A thread whose slots are all taken changes one this seldom. */
 #define MISSES_PER_CHANGE 64
 
 struct thread_state {
@@ -45,8 +45,9 @@ struct thread_state {
 	 * destructors of thread-specific data run. */
 	uint64_t worker_serial;
 	struct clock_anchor anchor;
-	/* How often no slot was free: which one to give up, now and then. */
-	unsigned misses;
+	/* How often no slot was free to a call that may lock, [true], or may
+	 * not: when to give up one, and which. */
+	unsigned misses[2];
 	/* Whether thread exit will call back. */
 	bool watched;
 };
@@ -90,8 +91,8 @@ struct hwt_executor;
 void process_await_hand_overs(const struct hwt_executor *executor);
 
 /* The calling thread's cache for timer; NULL when it has none. The slow half of
- * cache_of in timer.h. may_lock: may take the registry's lock to change what it
- * has; lock-free otherwise. */
+ * cache_of in timer.h. may_lock: may wait for the registry's lock to change
+ * what it has; lock-free otherwise. */
 struct cache *process_attach_cache(struct hwt *timer, bool may_lock);
 
 /* Whether this thread runs a task of timer (and, with an id, that task). */

@@ -451,6 +451,17 @@ model_mutex_lock(pthread_mutex_t *mutex)
 }
 
 int
+model_mutex_trylock(pthread_mutex_t *mutex)
+{
+	model_touch(mutex);
+	explore_modify(mutex, 4);
+	if (!lock_is_free(mutex))
+		return EBUSY;
+	*(uint32_t *)mutex = self() + 1;
+	return 0;
+}
+
+int
 model_mutex_unlock(pthread_mutex_t *mutex)
 {
 	model_touch(mutex);

@@ -58,6 +58,7 @@ uint64_t model_eventfd_count(int fd);
 int model_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr);
 int model_mutex_destroy(pthread_mutex_t *mutex);
 int model_mutex_lock(pthread_mutex_t *mutex);
+int model_mutex_trylock(pthread_mutex_t *mutex);
 int model_mutex_unlock(pthread_mutex_t *mutex);
 int model_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
 int model_cond_destroy(pthread_cond_t *cond);
@@ -88,6 +89,7 @@ long model_processors(void);
 #define pthread_mutex_init(mutex, attr) model_mutex_init(mutex, attr)
 #define pthread_mutex_destroy(mutex) model_mutex_destroy(mutex)
 #define pthread_mutex_lock(mutex) model_mutex_lock(mutex)
+#define pthread_mutex_trylock(mutex) model_mutex_trylock(mutex)
 #define pthread_mutex_unlock(mutex) model_mutex_unlock(mutex)
 #define pthread_cond_init(cond, attr) model_cond_init(cond, attr)
 #define pthread_cond_destroy(cond) model_cond_destroy(cond)
