@@ -321,7 +321,8 @@ vacate_slot(bool may_lock)
 }
 
 /* Threads that use more timers than they have slots do without a cache most of
- * the time, rather than take the lock most of the time. */
+ * the time, rather than take the lock most of the time; and so do those to whom
+ * a timer had none to give, rather than look at all of its caches each time. */
 struct cache *
 process_attach_cache(struct hwt *timer, bool may_lock)
 {
@@ -330,6 +331,10 @@ process_attach_cache(struct hwt *timer, bool may_lock)
 
 	if (slot != NULL)
 		return slot->cache;
+	if (thread_state.passes > 0) {
+		thread_state.passes--;
+		return NULL;
+	}
 	slot = empty_slot();
 	if (slot == NULL &&
 	    thread_state.misses[may_lock]++ % MISSES_PER_CHANGE == 0) {
@@ -339,8 +344,10 @@ process_attach_cache(struct hwt *timer, bool may_lock)
 	if (slot == NULL || !watch_thread_exit())
 		return NULL;
 	cache = cache_claim(timer);
-	if (cache == NULL)
+	if (cache == NULL) {
+		thread_state.passes = MISSES_PER_CHANGE - 1;
 		return NULL;
+	}
 	*slot = (struct thread_slot){timer, timer->serial, cache};
 	return find_slot(timer)->cache;
 }

@@ -32,7 +32,8 @@ struct thread_slot {
 };
 
 #define THREAD_SLOTS 8
-/* A thread whose slots are all taken changes one this seldom. */
+/* A thread whose slots are all taken changes one this seldom; one that found no
+ * cache to take looks for one this seldom. */
 #define MISSES_PER_CHANGE 64
 
 struct thread_state {
@@ -48,6 +49,8 @@ struct thread_state {
 	/* How often no slot was free to a call that may lock, [true], or may
 	 * not: when to give up one, and which. */
 	unsigned misses[2];
+	/* How often not to look for a cache, since a timer had none left. */
+	unsigned passes;
 	/* Whether thread exit will call back. */
 	bool watched;
 };

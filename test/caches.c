@@ -228,3 +228,45 @@ Test(caches, one_that_schedules_gives_one_up_for_another)
 
 	crowd_close();
 }
+
+/* Nobody's caches become those of a thread that there is not, and back. */
+static void
+change_owners(struct hwt *timer, uint32_t from, uint32_t to)
+{
+	uint32_t i;
+
+	for (i = 0; i < CACHES_MAX; i++) {
+		a32_t *word = &timer->store.caches[i].owned;
+
+		if (a32_load_relaxed(word) == from)
+			a32_store_relaxed(word, to);
+	}
+}
+
+static void
+schedule_where_all_are_taken(unsigned index, void *arg)
+{
+	struct hwt *timer = crowd.timer[0];
+
+	(void)index;
+	(void)arg;
+	change_owners(timer, 0, 2);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)), 0);
+	change_owners(timer, 2, 0);
+	assert_u64(gained(0), 0);
+
+	while (gained(0) == 0)
+		cancel_next(0);
+	cr_assert(crowd.cancelled[0] > MISSES_PER_CHANGE / 4);
+	cr_assert(crowd.cancelled[0] <= MISSES_PER_CHANGE);
+}
+
+Test(caches, where_none_is_left_a_thread_looks_again_now_and_then)
+{
+	crowd_open();
+
+	in_parallel(1, schedule_where_all_are_taken, NULL);
+
+	crowd_close();
+}
