@@ -39,7 +39,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,6 +360,7 @@ overflow_close(struct hwt *timer)
 static void
 stop_begin(struct hwt *timer)
 {
+	uint32_t tries = 0;
 	uint32_t i;
 
 	timer->life.phase = PHASE_STOPPING;
@@ -371,7 +371,7 @@ stop_begin(struct hwt *timer)
 	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
 	futex_wake_all(&timer->wake_sequence);
 	while (a64_load_seq(&timer->batches) != 0)
-		(void)sched_yield();
+		system_yield(&tries);
 	for (i = 0; i < timer->stripe_count; i++)
 		mpsc_close(&timer->queues[i]);
 	overflow_close(timer);

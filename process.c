@@ -30,7 +30,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -103,10 +102,12 @@ process_sees_forks(void)
 static void
 process_renew(void)
 {
+	uint32_t tries = 0;
+
 	if (!a64_cas_acq_rel(process_epoch_word, EPOCH_NONE, EPOCH_RENEWING)) {
 		/* E:epoch acquire */
 		while (a64_load_acquire(process_epoch_word) == EPOCH_RENEWING)
-			(void)sched_yield();
+			system_yield(&tries);
 		return;
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -198,12 +199,13 @@ void
 process_await_hand_overs(const struct hwt_executor *executor)
 {
 	const struct hwt *timer;
+	uint32_t tries = 0;
 
 	process_lock();
 	for (timer = registry.timers; timer != NULL;
 	     timer = timer->registry_next) {
 		while (is_handing_to(timer, executor))
-			(void)sched_yield();
+			system_yield(&tries);
 	}
 	process_unlock();
 }

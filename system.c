@@ -15,6 +15,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -25,6 +26,7 @@
 #include "system.h"
 
 #define WAKE_TRIES 3
+#define YIELDS 16
 
 void *
 system_map(size_t bytes)
@@ -57,6 +59,17 @@ system_pause(void)
 	const struct timespec pause = {.tv_nsec = 100000};
 
 	(void)nanosleep(&pause, NULL);
+}
+
+void
+system_yield(uint32_t *tries)
+{
+	if (*tries == YIELDS) {
+		system_pause();
+		return;
+	}
+	++*tries;
+	(void)sched_yield();
 }
 
 void

@@ -10,6 +10,10 @@
 /* Sleeps a tenth of a millisecond, where a wait that fails at once would be
  * repeated. */
 void system_pause(void);
+/* For a wait that others end within a few instructions, unless they are kept
+ * from running. *tries counts, from 0 on: lets others run, and sleeps when that
+ * has not helped, since sched_yield makes way for none of a lower priority. */
+void system_yield(uint32_t *tries);
 
 /* Zeroed memory in whole pages, which takes space when it is touched; NULL: no
  * memory. */

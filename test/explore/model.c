@@ -416,6 +416,14 @@ system_pause(void)
 	(void)model_nanosleep(&pause);
 }
 
+/* To let others run is enough: there are no priorities. */
+void
+system_yield(uint32_t *tries)
+{
+	(void)tries;
+	explore_yield();
+}
+
 /* Locks: the first four bytes hold the owner, or a count of broadcasts. */
 
 static bool
