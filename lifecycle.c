@@ -646,7 +646,6 @@ hwt_destroy(struct hwt *timer)
 		return 0;
 	if (!process_owns(timer->epoch)) {
 		/* A child: the lock and the thread are its parent's. */
-		shared_forget(timer);
 		timer_free(timer);
 		return 0;
 	}

@@ -23,8 +23,9 @@
  *
  * EDGES
  *
- *   E:epoch     renewing the registry, release by the store of the epoch,
- *               acquired by whoever finds it set: process_renew both times.
+ *   E:epoch     renewing the registry and the shared timer's word, release
+ *               by the store of the epoch, acquired by whoever finds it set:
+ *               process_renew and process_epoch.
  *
  * Everything else here is under the registry's lock or the thread's own.
  */
@@ -114,6 +115,7 @@ process_renew(void)
 	registry.timers = NULL;
 	registry.count = 0;
 	registry.warned = false;
+	shared_forget();
 	/* E:epoch release */
 	a64_store_release(process_epoch_word, ++last_epoch);
 }

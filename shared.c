@@ -4,9 +4,16 @@
  *
  * Without a lock, so that no fork can find it taken: whoever comes first makes
  * a timer and offers it by compare-and-swap; who comes second destroys its
- * own, which never had a thread. A timer of a parent process counts as none.
- * After hwt_shared_shutdown the stopped one stays in place; when there was
- * none, the word holds the epoch that refuses, and there will be none.
+ * own, which never had a thread. After hwt_shared_shutdown the stopped one
+ * stays in place; where there was none, the word says so for good.
+ *
+ * FORK. What a parent had is nothing to its child, and another thread of the
+ * child may free it at any moment: nothing behind the word tells whose it is,
+ * since nobody may look there. So the word is cleared as the child's epoch is
+ * taken, which is once, in process_renew. Whoever reads the word or writes it
+ * has asked for the epoch before, and so either cleared it or acquired it from
+ * the one that did (E:epoch). From there on it holds what this process has put
+ * into it; and such a timer is never freed.
  *
  * EDGES
  *   E:shared   the timer's contents, release by the compare-and-swap that puts
@@ -17,40 +24,33 @@
 
 #include "timer.h"
 
-/* 0; or the timer's address, which is even; or refusal(). */
+/* 0; or the timer's address, which is even; or REFUSED. */
+#define REFUSED 1
 static a64_t shared;
 
 static const struct hwt_options shared_options = {.tick_ns = HWT_MS(10)};
 
-static uint64_t
-refusal(void)
-{
-	return process_epoch() << 1 | 1;
-}
-
-static struct hwt *
-timer_in(uint64_t word)
-{
-	return (struct hwt *)(uintptr_t)word;
-}
-
-/* 0: *word is this process's timer; -ESHUTDOWN: there will be none; -ENOENT:
- * none yet, and *word is what stands in its place. */
+/* 0: *timer is this process's; -ESHUTDOWN: there will be none; -ENOENT: none
+ * yet. */
 static int
-shared_look(uint64_t *word)
+shared_look(struct hwt **timer)
 {
+	uint64_t word;
+
+	(void)process_epoch();
 	/* E:shared acquire */
-	*word = a64_load_acquire(&shared);
-	if (*word == refusal())
+	word = a64_load_acquire(&shared);
+	if (word == REFUSED)
 		return -ESHUTDOWN;
-	if (*word == 0 || (*word & 1) || !process_owns(timer_in(*word)->epoch))
+	if (word == 0)
 		return -ENOENT;
+	*timer = (struct hwt *)(uintptr_t)word;
 	return 0;
 }
 
-/* Makes one and offers it in the place of word. */
+/* Makes one and offers it where there is none. */
 static int
-shared_offer(uint64_t word)
+shared_offer(void)
 {
 	struct hwt *made;
 	int error = hwt_create(&made, &shared_options);
@@ -59,7 +59,7 @@ shared_offer(uint64_t word)
 		return error;
 	made->shared = true;
 	/* E:shared release */
-	if (a64_cas_acq_rel(&shared, word, (uint64_t)(uintptr_t)made))
+	if (a64_cas_acq_rel(&shared, 0, (uint64_t)(uintptr_t)made))
 		return 0;
 	made->shared = false;
 	(void)timer_stop(made, HWT_NEVER, NULL);
@@ -67,44 +67,44 @@ shared_offer(uint64_t word)
 }
 
 void
-shared_forget(const struct hwt *timer)
+shared_forget(void)
 {
-	(void)a64_cas_acq_rel(&shared, (uint64_t)(uintptr_t)timer, 0);
+	a64_store_relaxed(&shared, 0);
 }
 
 int
 hwt_shared(struct hwt **timer)
 {
-	uint64_t word;
+	struct hwt *found;
 	int error;
 
 	if (timer == NULL)
 		return -EINVAL;
-	while ((error = shared_look(&word)) == -ENOENT) {
-		error = shared_offer(word);
+	while ((error = shared_look(&found)) == -ENOENT) {
+		error = shared_offer();
 		if (error != 0)
 			return error;
 	}
 	if (error == 0)
-		error = timer_start(timer_in(word));
+		error = timer_start(found);
 	if (error == 0)
-		*timer = timer_in(word);
+		*timer = found;
 	return error;
 }
 
 int
 hwt_shared_shutdown(struct hwt_unprocessed *unprocessed)
 {
-	uint64_t word;
+	struct hwt *timer;
 	int error;
 
 	if (unprocessed != NULL)
 		memset(unprocessed, 0, sizeof(*unprocessed));
-	while ((error = shared_look(&word)) == -ENOENT) {
-		if (a64_cas_acq_rel(&shared, word, refusal()))
+	while ((error = shared_look(&timer)) == -ENOENT) {
+		if (a64_cas_acq_rel(&shared, 0, REFUSED))
 			return 0;
 	}
 	if (error == -ESHUTDOWN)
 		return 0;
-	return timer_stop(timer_in(word), HWT_NEVER, unprocessed);
+	return timer_stop(timer, HWT_NEVER, unprocessed);
 }

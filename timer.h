@@ -266,7 +266,7 @@ bool worker_trim(struct hwt *timer);
 bool worker_announce(struct hwt *timer, uint64_t *until_ns);
 
 /* shared.c */
-/* A child frees what it has inherited. */
-void shared_forget(const struct hwt *timer);
+/* As a child takes its epoch: it has none yet, whatever its parent had. */
+void shared_forget(void);
 
 #endif

@@ -316,6 +316,14 @@ begin_nothing(void)
 {
 }
 
+/* A child whose parent has refused to have one. */
+static void
+begin_child(void)
+{
+	explore_check(hwt_shared_shutdown(NULL) == 0);
+	a64_store_relaxed(process_epoch_word, 0);
+}
+
 static struct hwt *found[2];
 
 static void
@@ -486,6 +494,12 @@ const struct program shared_programs[] = {
     {
 	.name = "shared/two-callers",
 	.begin = begin_nothing,
+	.thread = {find_and_shut_down, find_second},
+	.end = end_shared,
+    },
+    {
+	.name = "shared/two-callers-in-a-child",
+	.begin = begin_child,
 	.thread = {find_and_shut_down, find_second},
 	.end = end_shared,
     },
