@@ -1034,6 +1034,49 @@ Test(prompt_release, what_kept_pages_is_tried_when_half_of_it_has_ended)
 	fixture_close(&fixture);
 }
 
+#define KEPT_PAGES 266
+
+/* Nor for less than a megabyte: 8 are left in each of so many pages, and then
+ * most of those end. */
+Test(prompt_release, less_than_a_megabyte_is_left_to_serve_again)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned index;
+	unsigned ended = 0;
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, FIXTURE_TICK);
+	for (index = 0; index < PEAK; index++) {
+		uint64_t record = timeouts[index].id & ((1u << 28) - 1);
+
+		if (record / 64 >= KEPT_PAGES || record % 64 >= 8)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+		else
+			timeouts[ended++] = timeouts[index];
+	}
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_tables, 1);
+	calls = madvise_all;
+
+	while (ended > 900)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[--ended]), 0);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_all, calls);
+
+	while (ended > 0)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[--ended]), 0);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
+	fixture_close(&fixture);
+}
+
 #define SWINGS 20
 #define SWING 17000
 
