@@ -48,7 +48,8 @@ static uint32_t
 filled_slots(const struct mpsc_segment *at, uint32_t from, uint32_t to)
 {
 	/* Nobody writes meanwhile. */
-	const uint32_t *slots = (const uint32_t *)(const void *)at->slot;
+	const void *plain = at->slot;
+	const uint32_t *slots = plain;
 	uint32_t filled = 0;
 
 	for (; from < to; from++)
