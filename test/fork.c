@@ -1142,13 +1142,6 @@ Test(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
 	family_close(&family);
 }
 
-Test(fork, a_child_may_have_a_shared_timer_where_the_parent_refused_to)
-{
-	assert_rc(hwt_shared_shutdown(NULL), 0);
-
-	in_child(shared_child, NULL);
-}
-
 /* A new pool may lie where the parent's lay, of which this thread is one. */
 static void
 pool_again_child(void *arg)
