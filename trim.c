@@ -20,8 +20,9 @@
  *
  * Where the system refuses to take a page, as it does when memory is locked, no
  * other is tried before there has been another peak. The same when it was not
- * worth it, since a few records in use were everywhere; then after more of it
- * each time.
+ * worth it, since a few records in use were everywhere; then after a quarter
+ * more than stayed spare, or after more of it each time, or when half of those
+ * few have ended. So what it costs follows what ends.
  *
  *   GENERATIONS go on: of each slab it is kept how often any record of its
  *   blank pages had been used, and a blank page's records start from there. So
