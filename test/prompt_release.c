@@ -1002,6 +1002,19 @@ Test(prompt_release, what_kept_pages_goes_back_when_it_ends)
 	live_close(&live);
 }
 
+/* A timeout is left in each page, and it was tried once to give pages back. */
+static void
+pin_pages(struct fixture *fixture, hwt_timeout *timeouts)
+{
+	fixture_open(fixture, NULL);
+	schedule_peak(fixture->timer, timeouts);
+	fixture_step(fixture, FIXTURE_TICK);
+	cancel_pins(fixture->timer, timeouts, false);
+	fixture_step(fixture, HWT_MS(50));
+	fixture_step(fixture, HWT_MS(250));
+	assert_u64(madvise_tables, 1);
+}
+
 /* Nor is it tried for each few of them that end. */
 Test(prompt_release, what_kept_pages_is_tried_when_half_of_it_has_ended)
 {
@@ -1010,13 +1023,7 @@ Test(prompt_release, what_kept_pages_is_tried_when_half_of_it_has_ended)
 	unsigned index;
 	unsigned ended = 0;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, FIXTURE_TICK);
-	cancel_pins(fixture.timer, timeouts, false);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
-	assert_u64(madvise_tables, 1);
+	pin_pages(&fixture, timeouts);
 
 	for (index = 0; index < PEAK; index++) {
 		if (!pins_a_page(timeouts[index]))
@@ -1086,13 +1093,7 @@ Test(prompt_release, what_is_tried_in_vain_is_tried_less_and_less)
 	struct fixture fixture = {0};
 	unsigned swing, index;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, FIXTURE_TICK);
-	cancel_pins(fixture.timer, timeouts, false);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
-	assert_u64(madvise_tables, 1);
+	pin_pages(&fixture, timeouts);
 
 	for (swing = 0; swing < SWINGS; swing++) {
 		for (index = 0; index < SWING; index++)
