@@ -55,6 +55,20 @@ Test(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
 	fixture_close(&fixture);
 }
 
+Test(quiet, nor_are_hundreds_that_are_never_due)
+{
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < 1000; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, HWT_NEVER),
+		    0);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	fixture_close(&fixture);
+}
+
 Test(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
 {
 	struct fixture fixture = {0};
