@@ -35,8 +35,9 @@ struct probe {
 	atomic_uint_fast64_t started_ns;
 };
 
+/* A cache line each: place is written for every pair. */
 struct producer {
-	subject_handle *ring;
+	_Alignas(64) subject_handle *ring;
 	uint64_t place, pairs;
 	pthread_t thread;
 };
@@ -210,12 +211,15 @@ join_producers(struct producer *producers)
 static void
 run(void)
 {
-	struct producer *producers = calloc(load.producers, sizeof(*producers));
+	size_t size = load.producers * sizeof(struct producer);
+	struct producer *producers =
+	    aligned_alloc(_Alignof(struct producer), size);
 	struct perf_control control;
 	uint64_t cpu_ns = perf_cpu_ns(), pairs, i;
 	double rss_mib[2] = {1, 1};
 
-	perf_must(producers, "calloc");
+	perf_must(producers, "aligned_alloc");
+	memset(producers, 0, size);
 	perf_control_start(&control);
 	begun_ns = perf_now_ns();
 	for (i = 0; i < load.producers; i++) {
