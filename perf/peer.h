@@ -32,7 +32,7 @@ enum {
 static inline void
 peer_skip(const char *why)
 {
-	fprintf(stderr, "skipped: %s\n", why);
+	fprintf(stderr, "%s\n", why);
 	exit(PEER_SKIPPED);
 }
 
