@@ -16,7 +16,7 @@
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
 #   make valgrind   the stress programs under memcheck; check has some of it
-#   make perf       measures, beside what else there is: 12 minutes. Tables and
+#   make perf       measures, beside what else there is: 13 minutes. Tables and
 #                   plots go to build/perf; PERF='pair --rounds 7' and more:
 #                   see the top of perf/run
 #   make perf-full  the same with all cases: hours
