@@ -218,7 +218,7 @@ run(void)
 	uint64_t cpu_ns = perf_cpu_ns(), pairs, i;
 	double rss_mib[2] = {1, 1};
 
-	perf_must(producers, "aligned_alloc");
+	perf_must(producers != NULL, "aligned_alloc");
 	memset(producers, 0, size);
 	perf_control_start(&control);
 	begun_ns = perf_now_ns();
