@@ -1043,10 +1043,7 @@ crowd_body(unsigned index, void *arg)
 		crowd->stop = 1;
 }
 
-/* Under AddressSanitizer, on a machine that does other things, one of these
- * forks takes a second. What limits the time is to find a deadlock. */
-Test(fork, a_fork_while_others_schedule_neither_deadlocks_nor_corrupts,
-    .timeout = 240)
+Test(fork, a_fork_while_others_schedule_neither_deadlocks_nor_corrupts)
 {
 	static struct crowd crowd;
 

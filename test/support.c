@@ -14,16 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#endif
-
-#ifdef WITH_ASAN
+#if WITH_ASAN
 #include <sanitizer/lsan_interface.h>
 
 const char *__asan_default_options(void);
@@ -87,7 +78,7 @@ suite_fini(void)
 void
 assert_no_leaks(void)
 {
-#ifdef WITH_ASAN
+#if WITH_ASAN
 	cr_assert(__lsan_do_recoverable_leak_check() == 0, "memory leaked");
 #endif
 }

@@ -20,19 +20,6 @@
 
 #include <sys/types.h>
 
-/* Whether this is a build with AddressSanitizer. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN true
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN true
-#endif
-#ifndef WITH_ASAN
-#define WITH_ASAN false
-#endif
-
 /* A timer whose worker is real. live_open adds the log recorder to options,
  * which may be NULL: a tick of 1 ms, a wheel of 64. */
 struct live {
