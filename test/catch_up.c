@@ -324,17 +324,19 @@ sigstop_child(void *arg)
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
 	struct stopped stopped = {
 	    .late = {.then = then_checks_order, .data = &stopped}};
+	/* Their delays begin at one moment, however slow this thread is. */
+	struct hwt_spec specs[] = {
+	    {.task = probe_task, .arg = &stopped.late, .delay_ns = HWT_MS(300)},
+	    {.task = probe_task,
+		.arg = &stopped.early,
+		.delay_ns = HWT_MS(200)},
+	};
 	struct hwt *timer;
 	uint64_t called_ns;
 
 	(void)arg;
 	child_rc(hwt_create(&timer, &options), 0);
-	child_rc(hwt_new_timeout(
-		     timer, NULL, probe_task, &stopped.late, HWT_MS(300)),
-	    0);
-	child_rc(hwt_new_timeout(
-		     timer, NULL, probe_task, &stopped.early, HWT_MS(200)),
-	    0);
+	child_rc(hwt_new_timeouts(timer, 2, specs, NULL), 0);
 	child_rc(raise(SIGSTOP), 0);
 
 	/* Now both are overdue; what comes after them is not. */

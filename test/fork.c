@@ -839,8 +839,9 @@ slow_timer_open(void)
 	return timer;
 }
 
-/* With a slow_task_ns, the worker looks at the clock after the task. */
-static void
+/* With a slow_task_ns, the worker looks at the clock after the task. An
+ * executor may still be about to tell the timer that the task has ended. */
+static struct hwt *
 return_from_worker(const struct hwt_executor *executor, struct probe *probe,
     struct returner *returner)
 {
@@ -850,7 +851,8 @@ return_from_worker(const struct hwt_executor *executor, struct probe *probe,
 	    hwt_new_timeout_on(timer, executor, NULL, probe_task, probe, 0), 0);
 	returner_judge(returner);
 	wait_for(&probe->runs, 1);
-	worker_timer_close(timer);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	return timer;
 }
 
 Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_the_worker)
@@ -860,7 +862,7 @@ Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_the_worker)
 
 	returner_open(&returner);
 
-	return_from_worker(NULL, &probe, &returner);
+	assert_rc(hwt_destroy(return_from_worker(NULL, &probe, &returner)), 0);
 }
 
 Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
@@ -872,7 +874,8 @@ Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
 
 	returner_open(&returner);
 
-	return_from_worker(&executor, &probe, &returner);
+	assert_rc(
+	    hwt_destroy(return_from_worker(&executor, &probe, &returner)), 0);
 }
 
 Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_a_pool_thread)
@@ -880,13 +883,15 @@ Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_a_pool_thread)
 	struct returner returner;
 	struct probe probe = {.then = then_returns, .data = &returner};
 	struct hwt_pool *pool;
+	struct hwt *timer;
 
 	returner_open(&returner);
 	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
 
-	return_from_worker(hwt_pool_executor(pool), &probe, &returner);
+	timer = return_from_worker(hwt_pool_executor(pool), &probe, &returner);
 
 	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_rc(hwt_destroy(timer), 0);
 }
 
 Test(fork, a_task_that_returns_in_the_child_gets_back_to_the_loop_of_a_mailbox)

@@ -287,13 +287,16 @@ Test(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
 	struct live live = {0};
 	struct hwt_spec specs[FEW];
 	_Atomic unsigned runs = 0;
-	uint64_t first_bytes = 0;
+	uint64_t most_bytes = 0;
 	unsigned turn;
+	unsigned enough = 0;
 	unsigned index;
 
 	live_open(&live, NULL);
-	for (turn = 1; turn <= 10; turn++) {
-		/* One deadline, so that they lie in one bucket. */
+	/* Until ten turns in a row have wanted no more than the first of them.
+	 * When this thread is held up in a call, some are gone before others
+	 * come, and a later turn is the first in which all are there. */
+	for (turn = 1; turn <= 100 && enough < 10; turn++, enough++) {
 		for (index = 0; index < FEW; index++)
 			specs[index] = (struct hwt_spec){.task = counted_task,
 			    .arg = &runs,
@@ -302,11 +305,13 @@ Test(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
 		while (runs < turn * FEW)
 			sleep_ns(HWT_MS(1));
 		live_settle(&live, thread_await("hwt-worker"));
-		if (turn == 1)
-			first_bytes = live_stats(&live).memory_bytes;
+		if (live_stats(&live).memory_bytes > most_bytes) {
+			most_bytes = live_stats(&live).memory_bytes;
+			enough = 0;
+		}
 	}
 
-	assert_u64(live_stats(&live).memory_bytes, first_bytes);
+	assert_u64(enough, 10);
 	live_close(&live);
 }
 

@@ -588,16 +588,16 @@ Test(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
 	uint64_t wakeups;
 
 	live_open(&live, NULL);
-	assert_rc(hwt_new_timeout(
-		      live.timer, &superseded, idle_task, NULL, HWT_SEC(1)),
-	    0);
-	live_pass_tick(&live);
-	worker = thread_await("hwt-worker");
-	live_settle(&live, worker);
-	wakeups = live_stats(&live).wakeups;
+	do { /* until a second is enough to get there */
+		assert_rc(hwt_new_timeout(live.timer, &superseded, idle_task,
+			      NULL, HWT_SEC(1)),
+		    0);
+		live_pass_tick(&live);
+		worker = thread_await("hwt-worker");
+		live_settle(&live, worker);
+		wakeups = live_stats(&live).wakeups;
+	} while (hwt_reschedule(live.timer, superseded, HOUR) != 0);
 
-	if (hwt_reschedule(live.timer, superseded, HOUR) != 0)
-		cr_skip_test("a second was too short to get here");
 	sleep_ns(HWT_SEC(1));
 	live_settle(&live, worker);
 	cr_assert(live_stats(&live).wakeups - wakeups <= 1);
@@ -904,17 +904,20 @@ Test(quiet, what_an_executor_runs_wakes_nobody)
 {
 	struct hwt_mailbox *mailbox = NULL;
 	struct live live = {0};
+	struct hwt_spec specs[WAVE];
 	uint64_t before;
 	size_t ran = 0;
 	unsigned index;
 
 	live_open(&live, NULL);
 	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	/* One deadline: once the worker has seen its tick and sleeps, all are
+	 * there. */
 	for (index = 0; index < WAVE; index++)
-		assert_rc(hwt_new_timeout_on(live.timer,
-			      hwt_mailbox_executor(mailbox), NULL, idle_task,
-			      NULL, HWT_MS(1)),
-		    0);
+		specs[index] = (struct hwt_spec){.task = idle_task,
+		    .executor = hwt_mailbox_executor(mailbox),
+		    .delay_ns = HWT_MS(1)};
+	assert_rc(hwt_new_timeouts(live.timer, WAVE, specs, NULL), 0);
 	while (live_stats(&live).ticks == 0)
 		sleep_ns(HWT_MS(1));
 	live_settle(&live, thread_await("hwt-worker"));
