@@ -20,9 +20,12 @@
  *
  * Where the system refuses to take a page, as it does when memory is locked, no
  * other is tried before there has been another peak. The same when it was not
- * worth it, since a few records in use were everywhere; then after a quarter
- * more than stayed spare, or after more of it each time, or when half of those
- * few have ended. So what it costs follows what ends.
+ * worth it, since a few records in use were everywhere, or most lay in threads'
+ * caches; then after a quarter more than stayed spare, or after more of it each
+ * time, or when half of those few have ended. And when a quarter of what stayed
+ * spare has become free since, after some seconds, each time twice as many: it
+ * may be what the caches had, when there is no more to come. So what it costs
+ * follows what ends.
  *
  *   GENERATIONS go on: of each slab it is kept how often any record of its
  *   blank pages had been used, and a blank page's records start from there. So
@@ -80,6 +83,8 @@
 /* So much of the table a caller looks at: a microsecond or two. */
 #define TAKE_LOOKS 4096u
 #define SPARE_NS UINT64_C(250000000)
+/* After a try in vain, twice as long, and so on. */
+#define AGAIN_NS UINT64_C(2000000000)
 /* A busy worker looks no oftener than that. */
 #define LOOK_NS UINT64_C(50000000)
 
@@ -436,16 +441,24 @@ max_of(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Or when a quarter as many records as stayed spare have become free since the
- * last time began, pages may be complete by now; of more, when that was in
- * vain. */
+/* Whether a quarter as many records as stayed spare have become free since the
+ * last time began: pages may be complete by now. It takes twice as many for
+ * each time that this was in vain. */
 static bool
-floor_is_old(const struct hwt *timer, uint64_t pending)
+quarter_is_new(const struct hwt *timer, uint32_t vain)
 {
 	const struct trim *trim = &timer->trim;
 	uint64_t given = a64_load_relaxed(&timer->store.given) - trim->given;
 
-	return given >= trim->floor / 4 << trim->vain ||
+	return given >= trim->floor / 4 << vain;
+}
+
+static bool
+floor_is_old(const struct hwt *timer, uint64_t pending)
+{
+	const struct trim *trim = &timer->trim;
+
+	return quarter_is_new(timer, trim->vain) ||
 	    (trim->pending >= PINS_MIN && pending <= few_left(trim));
 }
 
@@ -471,7 +484,7 @@ trim_ask(struct hwt *timer, const struct census *count, uint64_t stacked)
 	uint64_t at = UINT64_MAX;
 	uint64_t pins;
 
-	if (trim->since_ns == 0)
+	if (count->spare < spare_enough(trim))
 		at = stacked +
 		    max_of(spare_enough(trim) - count->spare, ASK_MIN);
 	if (at < UINT64_MAX && trim->pending >= PINS_MIN &&
@@ -489,15 +502,23 @@ static void
 trim_judge(struct hwt *timer, const struct census *count, uint64_t now_ns)
 {
 	struct trim *trim = &timer->trim;
+	bool enough;
 
 	if (floor_is_old(timer, count->pending))
 		trim->floor = 0;
 	if (count->spare < trim->floor)
 		trim->floor = count->spare;
-	if (count->spare < spare_enough(trim))
+	enough = count->spare >= spare_enough(trim);
+	if (!enough &&
+	    (count->spare < SPARE_RECORDS || !quarter_is_new(timer, 0))) {
 		trim->since_ns = 0;
-	else if (trim->since_ns == 0)
+		return;
+	}
+	if (trim->since_ns == 0 || (enough && trim->since_ns > now_ns))
 		trim->since_ns = now_ns;
+	if (!enough)
+		trim->since_ns = max_of(
+		    trim->since_ns, trim->began_ns + (AGAIN_NS << trim->vain));
 }
 
 static void
@@ -548,6 +569,7 @@ trim_begin(struct hwt *timer, uint64_t now_ns)
 		trim_look(timer, now_ns);
 	if (now_ns < trim_due(trim))
 		return false;
+	trim->began_ns = now_ns;
 	trim_start(timer);
 	return true;
 }

@@ -35,9 +35,10 @@ struct trim {
 	 * row it was hardly worth it. */
 	uint64_t floor, pending, given;
 	uint32_t vain;
-	/* Since when enough of them are; 0: they are not. */
+	/* Since when enough of them are, or from when on less is enough; 0:
+	 * they are not. */
 	uint64_t since_ns;
-	uint64_t looked_ns;
+	uint64_t looked_ns, began_ns;
 };
 
 /* Any thread: records of a page that the worker holds become the caller's.

@@ -910,55 +910,71 @@ Test(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
 	fixture_close(&fixture);
 }
 
-#define LEAVERS 200
+/* Threads that keep as many records for themselves as they may. */
+#define CREW 300
 
-struct leavers {
+struct crew {
 	struct hwt *timer;
-	_Atomic unsigned done;
+	pthread_t threads[CREW];
+	_Atomic unsigned ready;
 	_Atomic bool may_go;
 };
 
 static void *
 fill_cache(void *argument)
 {
-	struct leavers *leavers = argument;
+	struct crew *crew = argument;
 	hwt_timeout timeouts[128];
 	unsigned index;
 
 	for (index = 0; index < 128; index++)
-		assert_rc(hwt_new_timeout(leavers->timer, &timeouts[index],
+		assert_rc(hwt_new_timeout(crew->timer, &timeouts[index],
 			      forbidden_task, NULL, HWT_NEVER),
 		    0);
 	for (index = 0; index < 128; index++)
-		assert_rc(hwt_cancel(leavers->timer, timeouts[index]), 0);
-	leavers->done++;
-	while (!leavers->may_go)
+		assert_rc(hwt_cancel(crew->timer, timeouts[index]), 0);
+	crew->ready++;
+	while (!crew->may_go)
 		sleep_ns(HWT_MS(1));
 	return NULL;
+}
+
+static void
+crew_start(struct crew *crew, struct hwt *timer)
+{
+	unsigned index;
+
+	crew->timer = timer;
+	for (index = 0; index < CREW; index++)
+		cr_assert(pthread_create(&crew->threads[index], NULL,
+			      fill_cache, crew) == 0);
+	while (crew->ready < CREW)
+		sleep_ns(HWT_MS(1));
+}
+
+static void
+crew_leave(struct crew *crew)
+{
+	unsigned index;
+
+	crew->may_go = true;
+	for (index = 0; index < CREW; index++)
+		cr_assert(pthread_join(crew->threads[index], NULL) == 0);
 }
 
 /* What threads keep for themselves cannot go back before they do. */
 Test(prompt_release, what_threads_leave_behind_goes_back)
 {
-	pthread_t threads[LEAVERS];
 	struct live live = {0};
-	struct leavers leavers = {0};
-	unsigned index;
+	struct crew crew = {0};
 
 	live_open(&live, NULL);
-	leavers.timer = live.timer;
-	for (index = 0; index < LEAVERS; index++)
-		cr_assert(pthread_create(&threads[index], NULL, fill_cache,
-			      &leavers) == 0);
-	while (leavers.done < LEAVERS)
-		sleep_ns(HWT_MS(1));
+	crew_start(&crew, live.timer);
 	sleep_ns(HWT_MS(600));
-	cr_assert(live_stats(&live).memory_bytes > LEAVERS * 128 * 64);
+	cr_assert(live_stats(&live).memory_bytes > CREW * 128 * 64);
 
-	leavers.may_go = true;
-	for (index = 0; index < LEAVERS; index++)
-		cr_assert(pthread_join(threads[index], NULL) == 0);
-	while (live_stats(&live).memory_bytes > LEAVERS * 128 * 64 / 2)
+	crew_leave(&crew);
+	while (live_stats(&live).memory_bytes > CREW * 128 * 64 / 2)
 		sleep_ns(HWT_MS(1));
 	live_close(&live);
 }
@@ -1007,11 +1023,22 @@ Test(prompt_release, what_kept_pages_goes_back_when_it_ends)
 	live_close(&live);
 }
 
+/* A manual timer gives a piece back with each advance. */
+#define TRIM_STEPS 500
+
+static void
+step_often(struct fixture *fixture)
+{
+	unsigned i;
+
+	for (i = 0; i < TRIM_STEPS; i++)
+		(void)fixture_step(fixture, 0);
+}
+
 /* A timeout is left in each page, and it was tried once to give pages back. */
 static void
 pin_pages(struct fixture *fixture, hwt_timeout *timeouts)
 {
-	fixture_open(fixture, NULL);
 	schedule_peak(fixture->timer, timeouts);
 	fixture_step(fixture, FIXTURE_TICK);
 	cancel_pins(fixture->timer, timeouts, false);
@@ -1028,6 +1055,7 @@ Test(prompt_release, what_kept_pages_is_tried_when_half_of_it_has_ended)
 	unsigned index;
 	unsigned ended = 0;
 
+	fixture_open(&fixture, NULL);
 	pin_pages(&fixture, timeouts);
 
 	for (index = 0; index < PEAK; index++) {
@@ -1092,29 +1120,124 @@ Test(prompt_release, less_than_a_megabyte_is_left_to_serve_again)
 #define SWINGS 20
 #define SWING 17000
 
-Test(prompt_release, what_is_tried_in_vain_is_tried_less_and_less)
+static void
+swing_often(struct fixture *fixture, hwt_timeout *timeouts)
 {
-	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	unsigned swing, index;
-
-	pin_pages(&fixture, timeouts);
 
 	for (swing = 0; swing < SWINGS; swing++) {
 		for (index = 0; index < SWING; index++)
 			assert_rc(
-			    hwt_new_timeout(fixture.timer, &timeouts[index],
+			    hwt_new_timeout(fixture->timer, &timeouts[index],
 				forbidden_task, NULL, FAR),
 			    0);
-		fixture_step(&fixture, HWT_MS(50));
+		fixture_step(fixture, HWT_MS(50));
 		for (index = 0; index < SWING; index++)
 			assert_rc(
-			    hwt_cancel(fixture.timer, timeouts[index]), 0);
-		fixture_step(&fixture, HWT_MS(50));
-		fixture_step(&fixture, HWT_MS(250));
+			    hwt_cancel(fixture->timer, timeouts[index]), 0);
+		fixture_step(fixture, HWT_MS(50));
+		fixture_step(fixture, HWT_MS(250));
 	}
+}
+
+Test(prompt_release, what_is_tried_in_vain_is_tried_less_and_less)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+
+	fixture_open(&fixture, NULL);
+	pin_pages(&fixture, timeouts);
+
+	swing_often(&fixture, timeouts);
 
 	cr_assert(madvise_tables > 1 && madvise_tables < SWINGS / 4);
+	fixture_close(&fixture);
+}
+
+/* It was tried in vain until it is not any more for what has ended so far, and
+ * then a crew leaves. */
+static void
+leave_after_vain(struct fixture *fixture, hwt_timeout *timeouts)
+{
+	struct crew crew = {0};
+	unsigned tried;
+
+	fixture_open(fixture, NULL);
+	crew_start(&crew, fixture->timer);
+	pin_pages(fixture, timeouts);
+	swing_often(fixture, timeouts);
+	fixture_step(fixture, HWT_MIN(3));
+	fixture_step(fixture, HWT_MS(250));
+	step_often(fixture);
+	tried = madvise_tables;
+	fixture_step(fixture, HWT_MIN(3));
+	fixture_step(fixture, HWT_MS(250));
+	step_often(fixture);
+	assert_u64(madvise_tables, tried);
+
+	crew_leave(&crew);
+}
+
+static void
+step_a_quarter(struct fixture *fixture)
+{
+	fixture_step(fixture, HWT_MS(50));
+	fixture_step(fixture, HWT_MS(250));
+	step_often(fixture);
+}
+
+/* What threads kept for themselves makes it worth another try. */
+Test(prompt_release, what_was_tried_in_vain_is_tried_again_when_threads_leave)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t bytes;
+
+	leave_after_vain(&fixture, timeouts);
+	bytes = memory(&fixture);
+
+	step_a_quarter(&fixture);
+
+	cr_assert(memory(&fixture) < bytes - CREW * 128 * 64 / 2);
+	fixture_close(&fixture);
+}
+
+/* Not soon after the last try, unless there is much more than before. */
+Test(prompt_release, what_was_tried_in_vain_is_tried_again_after_a_while)
+{
+	static hwt_timeout timeouts[PEAK], more[PEAK];
+	struct fixture fixture = {0};
+	struct crew crews[2] = {{0}};
+	uint64_t bytes;
+	unsigned tried;
+
+	fixture_open(&fixture, NULL);
+	crew_start(&crews[0], fixture.timer);
+	crew_start(&crews[1], fixture.timer);
+	pin_pages(&fixture, timeouts);
+	swing_often(&fixture, timeouts);
+	tried = madvise_tables;
+	bytes = memory(&fixture);
+
+	crew_leave(&crews[0]);
+	step_a_quarter(&fixture);
+	assert_u64(madvise_tables, tried);
+	fixture_step(&fixture, HWT_MIN(3));
+	step_a_quarter(&fixture);
+	cr_assert(memory(&fixture) < bytes - CREW * 128 * 64 / 2);
+	swing_often(&fixture, timeouts);
+	tried = madvise_tables;
+	bytes = memory(&fixture);
+
+	crew_leave(&crews[1]);
+	step_a_quarter(&fixture);
+	assert_u64(madvise_tables, tried);
+	schedule_peak(fixture.timer, timeouts);
+	schedule_peak(fixture.timer, more);
+	cancel_peak(fixture.timer, timeouts);
+	cancel_peak(fixture.timer, more);
+	step_a_quarter(&fixture);
+	cr_assert(memory(&fixture) < bytes - CREW * 128 * 64 / 2);
 	fixture_close(&fixture);
 }
 
@@ -1283,19 +1406,7 @@ Test(prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
 	live_close(&live);
 }
 
-/* The same by a clock that the test moves. A manual timer gives a piece back
- * with each advance. */
-
-#define TRIM_STEPS 500
-
-static void
-step_often(struct fixture *fixture)
-{
-	unsigned i;
-
-	for (i = 0; i < TRIM_STEPS; i++)
-		(void)fixture_step(fixture, 0);
-}
+/* The same by a clock that the test moves. */
 
 static bool
 memory_is_of_few(struct fixture *fixture)

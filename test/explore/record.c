@@ -323,12 +323,14 @@ take_and_look_second(void)
 /* Two slabs, nearly all of it in use, and a worker that has asked for no
  * call. */
 #define IN_USE 13u
+#define IN_USE_MAX 27u
 
-static uint32_t in_use[IN_USE];
+static uint32_t in_use[IN_USE_MAX];
+static unsigned in_use_count;
 static bool called;
 
 static void
-begin_none_spare(void)
+begin_in_use(unsigned count)
 {
 	struct cache *cache;
 	unsigned i;
@@ -336,31 +338,67 @@ begin_none_spare(void)
 
 	begin_manual();
 	cache = cache_claim(timer);
-	for (i = 0; i < IN_USE; i++)
+	for (i = 0; i < count; i++)
 		in_use[i] = record_alloc(timer, cache, &error);
 	cache_flush(timer, cache);
-	cache->accepted = IN_USE;
+	cache->accepted = count;
+	in_use_count = count;
 	timer->store.call_at = UINT64_MAX;
 	called = false;
+}
+
+static void
+begin_none_spare(void)
+{
+	begin_in_use(IN_USE);
+	thread_prepare(0, 0);
+}
+
+static void
+end_down_to(unsigned left)
+{
+	struct cache *cache = cache_of(timer);
+
+	while (in_use_count > left) {
+		called |= record_free(timer, cache, in_use[--in_use_count]);
+		cache_count(cache, &cache->ended, 1);
+	}
+}
+
+/* Some are spare, but it was tried in vain, so that it is not time yet. */
+static void
+begin_spare_later(void)
+{
+	struct trim *trim;
+
+	begin_in_use(IN_USE_MAX);
+	trim = &timer->trim;
+	end_down_to(IN_USE_MAX - SPARE_RECORDS - 1);
+	cache_flush(timer, cache_of(timer));
+	trim->floor = SPARE_RECORDS;
+	trim->vain = 3;
+	explore_check(trim_time(timer, 1) > 1000000000);
+	explore_check(trim_time(timer, 1) < HWT_NEVER && !called);
 	thread_prepare(0, 0);
 }
 
 static void
 end_all(void)
 {
-	struct cache *cache = cache_of(timer);
-	unsigned i;
-
-	for (i = 0; i < IN_USE; i++) {
-		called |= record_free(timer, cache, in_use[i]);
-		cache_count(cache, &cache->ended, 1);
-	}
+	end_down_to(0);
 }
 
 static void
 look_for_spare(void)
 {
 	(void)trim_time(timer, 1);
+}
+
+/* Either the worker has seen that it is time now, or it is told. */
+static void
+end_now_or_told(void)
+{
+	explore_check(timer->trim.since_ns == 1 || called);
 }
 
 /* Either the worker has seen that they are spare, or it is told. */
@@ -624,6 +662,12 @@ const struct program record_programs[] = {
 	.begin = begin_none_spare,
 	.thread = {end_all, look_for_spare},
 	.end = end_seen_or_told,
+    },
+    {
+	.name = "trim/spare-later",
+	.begin = begin_spare_later,
+	.thread = {end_all, look_for_spare},
+	.end = end_now_or_told,
     },
     {
 	.name = "record/exit-claim",
