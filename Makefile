@@ -16,6 +16,8 @@
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
 #   make valgrind   the stress programs under memcheck; check has some of it
+#   make noise      the suite and the stress programs with atomic operations
+#                   that come late, others each time, for NOISE=600 seconds
 #   make perf       measures, beside what else there is: 13 minutes. Tables and
 #                   plots go to build/perf; PERF='pair --rounds 7' and more:
 #                   see the top of perf/run
@@ -41,9 +43,9 @@
 #
 # build has one folder per way of building: plain, clang (a second compiler),
 # asan (AddressSanitizer, UBSan), tsan (ThreadSanitizer on C11 atomics), fuzz
-# (libFuzzer), cov (counts for gcovr), and explore (each atomic operation is a
-# step of the explorer of interleavings); with ARCH=aarch64 aarch64 and
-# aarch64-c11 (the same on C11 atomics).
+# (libFuzzer), cov (counts for gcovr), noise (atomic operations come late), and
+# explore (each atomic operation is a step of the explorer of interleavings);
+# with ARCH=aarch64 aarch64 and aarch64-c11 (the same on C11 atomics).
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -66,6 +68,7 @@ MANDIR ?= $(PREFIX)/share/man
 STRESS ?= 100
 SOAK ?= 600
 FUZZ ?= 600
+NOISE ?= 600
 EXPLORE ?= --seconds 2
 
 ifneq ($(filter check,$(MAKECMDGOALS)),)
@@ -86,7 +89,8 @@ sets_check := $(if $(filter aarch64,$(ARCH)),aarch64,check)
 sets_deps := demo check
 sets_demo := demo
 sets_coverage := coverage
-$(foreach goal,analyze fuzz mutants valgrind,$(eval sets_$(goal) := check))
+$(foreach goal,analyze fuzz mutants noise valgrind, \
+	$(eval sets_$(goal) := check))
 sets_perf := perf
 sets_perf-full := perf
 $(foreach goal,explore faults soak,$(eval sets_$(goal) := build))
@@ -140,7 +144,7 @@ soname := libhwt.so.$(call number,MAJOR)
 so := libhwt.so.$(version)
 
 # compile and link are commands; $1 is the way of building.
-ways := plain clang asan tsan fuzz cov $(if $(cross),aarch64 aarch64-c11)
+ways := plain clang asan tsan fuzz cov noise $(if $(cross),aarch64 aarch64-c11)
 cc_plain = $(CC)
 cc_clang = $(CLANG)
 cc_asan = $(CC)
@@ -148,10 +152,12 @@ cc_tsan = $(CC)
 cc_explore = $(CC)
 cc_fuzz = $(CLANG)
 cc_cov = $(CC)
+cc_noise = $(CC)
 flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 flags_tsan := -fsanitize=thread -DHWT_ATOMIC_C11
 libs_tsan := -latomic
+flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
 libs_fuzz := -fsanitize=fuzzer
@@ -274,7 +280,7 @@ clang_objects := $(patsubst %.c,build/clang/%.o, \
 	$(addsuffix .o,$(call perf_built,clang)) \
 	$(perf_mains:%.c=build/clang/%.o)
 check_programs := $(libraries) $(patsubst %,build/%/libhwt.a, \
-	$(filter-out cov,$(ways))) \
+	$(filter-out cov noise,$(ways))) \
 	$(perf_programs) $(example_programs) \
 	build/explore/explore build/explore/selftest \
 	build/plain/hwt-test $(stress:%.c=build/plain/%) $(soak_programs) \
@@ -296,7 +302,7 @@ check_run := test/check/run_aarch64
 endif
 
 .PHONY: all help deps demo check tidy analyze explore mutants faults soak fuzz
-.PHONY: valgrind coverage perf perf-full
+.PHONY: noise valgrind coverage perf perf-full
 .PHONY: install uninstall clean force
 
 all: $(libraries)
@@ -344,6 +350,9 @@ soak: $(soak_programs)
 
 valgrind: $(stress:%.c=build/plain/%)
 	@test/check/valgrind
+
+noise: build/noise/hwt-test $(stress:%.c=build/noise/%)
+	@test/noise/run $(NOISE)
 
 fuzz: build/fuzz/test/fuzz/fuzz
 	@test/fuzz/run $(FUZZ)
