@@ -22,8 +22,8 @@
  * other is tried before there has been another peak. The same when it was not
  * worth it, since a few records in use were everywhere, or most lay in threads'
  * caches; then after a quarter more than stayed spare, or after more of it each
- * time, or when half of those few have ended. And when a quarter of what stayed
- * spare has become free since, after some seconds, each time twice as many: it
+ * time, or when half of those few have ended. And when callers have left a
+ * quarter of what stayed spare since, 4 to 128 seconds after the last time: it
  * may be what the caches had, when there is no more to come. So what it costs
  * follows what ends.
  *
@@ -441,9 +441,9 @@ max_of(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Whether a quarter as many records as stayed spare have become free since the
- * last time began: pages may be complete by now. It takes twice as many for
- * each time that this was in vain. */
+/* Whether callers have left a quarter as many records as stayed spare since the
+ * last time began: pages may be complete by now. vain: or twice as many, so
+ * often. */
 static bool
 quarter_is_new(const struct hwt *timer, uint32_t vain)
 {
@@ -453,6 +453,7 @@ quarter_is_new(const struct hwt *timer, uint32_t vain)
 	return given >= trim->floor / 4 << vain;
 }
 
+/* Or when few are left of the timeouts that kept pages. */
 static bool
 floor_is_old(const struct hwt *timer, uint64_t pending)
 {
@@ -508,6 +509,7 @@ trim_judge(struct hwt *timer, const struct census *count, uint64_t now_ns)
 		trim->floor = 0;
 	if (count->spare < trim->floor)
 		trim->floor = count->spare;
+	/* Of next to nothing, a quarter is always new. */
 	enough = count->spare >= spare_enough(trim);
 	if (!enough &&
 	    (count->spare < SPARE_RECORDS || !quarter_is_new(timer, 0))) {

@@ -35,9 +35,10 @@ struct trim {
 	 * row it was hardly worth it. */
 	uint64_t floor, pending, given;
 	uint32_t vain;
-	/* Since when enough of them are, or from when on less is enough; 0:
-	 * they are not. */
+	/* Since when enough of them are spare; or, after it was in vain, from
+	 * when on less is enough, which may lie ahead. 0: neither. */
 	uint64_t since_ns;
+	/* When that was last looked at, and when a trim last began. */
 	uint64_t looked_ns, began_ns;
 };
 

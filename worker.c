@@ -56,7 +56,7 @@
  *   BUCKETED.
  *
  * MEMORY. Before it sleeps, the worker looks whether much of it is spare. If it
- * is for a quarter of a second, it is given back: trim.c. So one sleep after a
+ * is for a quarter of a second, it is given back: trim.c. So a sleep after a
  * peak may end for that. While memory is given back, the worker does not sleep,
  * but takes a turn after each piece.
  *
