@@ -981,6 +981,10 @@ Test(fork, a_periodic_task_that_forks_goes_on_in_the_parent)
 
 /* While others are at work. */
 
+/* AddressSanitizer's allocator may be locked at a fork by a thread that the
+ * child has not; with threads that never rest, there is no waiting for them. */
+#if !WITH_ASAN
+
 struct crowd {
 	struct family family;
 	_Atomic uint64_t operations;
@@ -1009,7 +1013,7 @@ crowd_work(struct crowd *crowd, struct rng *rng)
 	if (rng_below(rng, 2) == 0)
 		(void)hwt_cancel(crowd->family.timer, timeout);
 	crowd->operations++;
-	if (!WITH_ASAN && rng_below(rng, 100) == 0 &&
+	if (rng_below(rng, 100) == 0 &&
 	    (hwt_create(&timer, &options) != 0 || hwt_stop(timer, NULL) != 0 ||
 		hwt_destroy(timer) != 0))
 		crowd->failed++;
@@ -1059,6 +1063,8 @@ Test(fork, a_fork_while_others_schedule_neither_deadlocks_nor_corrupts)
 	assert_u64(crowd.failed, 0);
 	family_close(&crowd.family);
 }
+
+#endif
 
 struct stopping {
 	struct family family;
