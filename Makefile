@@ -114,7 +114,7 @@ $(error ARCH=$(ARCH): not known; aarch64 is)
 endif
 
 # The sources say themselves what they are, by their place.
-core := $(wildcard *.c executor/*.c)
+core := $(wildcard *.c core/*.c executor/*.c)
 tests := $(wildcard test/*.c)
 stress := $(wildcard test/stress/*.c)
 soak := $(wildcard test/soak/*.c)
@@ -203,7 +203,7 @@ wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(tests) \
 # Benchmarks print what they were built with.
 flags_said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
 # The explorer has models in the place of the system, for the core alone.
-explored := $(filter-out system.c,$(core))
+explored := $(filter-out core/system.c,$(core))
 flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
 libs_explore := -no-pie
 $(foreach way,explore cov-explore,$(explored:%.c=build/$(way)/%.o)): \
@@ -464,10 +464,10 @@ build/explore/selftest: $(patsubst %,build/explore/test/explore/%.o, \
 
 # Code stays mapped after dlclose: a worker may be running it.
 define shared_rules
-build/$1/$(so): $(core:%.c=build/$1/pic/%.o) hwt.map
+build/$1/$(so): $(core:%.c=build/$1/pic/%.o) packaging/hwt.map
 	$$(call say,LD)
 	$$(Q)$$(call link,$1) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete \
-		-Wl,-z,defs -Wl,--version-script=hwt.map \
+		-Wl,-z,defs -Wl,--version-script=packaging/hwt.map \
 		-o $$@ $$(filter %.o,$$^) $$(call libs,$1)
 
 build/$1/libhwt.so: build/$1/$(so)
@@ -542,7 +542,7 @@ install: $(libraries)
 	$(Q)ln -sf $(soname) '$(lib)/libhwt.so'
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 		-e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-		-e 's|@VERSION@|$(version)|' hwt.pc.in \
+		-e 's|@VERSION@|$(version)|' packaging/hwt.pc.in \
 		>'$(lib)/pkgconfig/hwt.pc'
 	$(Q)chmod 644 '$(lib)/pkgconfig/hwt.pc'
 	$(Q)$(INSTALL) -m 644 README LICENSE '$(doc)'

@@ -57,7 +57,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 #define NOINLINE __attribute__((noinline))
 #define ALWAYS_INLINE inline __attribute__((always_inline))

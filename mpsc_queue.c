@@ -61,8 +61,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
-#include "mpsc_queue.h"
-#include "system.h"
+#include "core/mpsc_queue.h"
+#include "core/system.h"
 
 #define CLOSED (UINT64_C(1) << 63)
 #ifndef ARENA_BITS

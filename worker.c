@@ -109,7 +109,7 @@
 #define _GNU_SOURCE
 #include <syslog.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 #ifndef TAKE_BATCH
 #define TAKE_BATCH 64u

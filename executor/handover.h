@@ -10,7 +10,7 @@
 #ifndef HWT_HANDOVER_H
 #define HWT_HANDOVER_H
 
-#include "../timer.h"
+#include "core/timer.h"
 
 /* The record behind a handle that execute has got. */
 static inline struct record *

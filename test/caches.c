@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 SUITE(caches);
 

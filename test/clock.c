@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "../clock.c"
+#include "../core/clock.c"
 
 SUITE(clock);
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "../mpsc_queue.c"
-#include "../system.c"
-#include "timer.h"
+#include "../core/system.c"
+#include "core/timer.h"
 
 SUITE(mpsc_queue);
 

@@ -4,7 +4,7 @@
  * of, as a function of its own: test/check/fences looks at the instructions
  * that become of them. It is compiled like the library, and never linked.
  */
-#include "atomic.h"
+#include "core/atomic.h"
 
 /* The word that the other side of the edge has written. */
 static uint64_t

@@ -21,8 +21,8 @@
 #include <errno.h>
 
 #include "explore.h"
-#include "system.h"
-#include "timer.h"
+#include "core/system.h"
+#include "core/timer.h"
 
 #define ARENA (UINT32_C(1) << 18)
 #define LINE 64u

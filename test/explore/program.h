@@ -25,7 +25,7 @@
 
 #include "explore.h"
 #include "model.h"
-#include "timer.h"
+#include "core/timer.h"
 
 #define TICK_NS HWT_US(10)
 #define SUBJECTS 8

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "atomic.h"
+#include "core/atomic.h"
 
 struct noise_place {
 	/* 0: not asked yet; then one more than how often it may hold. */

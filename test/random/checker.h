@@ -21,7 +21,7 @@
 #ifndef HWT_TEST_RANDOM_CHECKER_H
 #define HWT_TEST_RANDOM_CHECKER_H
 
-#include "timer.h"
+#include "core/timer.h"
 
 /* How often each record, chunk or segment was found in a place. */
 struct checker_tally {

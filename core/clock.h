@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "atomic.h"
+#include "core/atomic.h"
 
 /* Where a thread read both clocks last, where it read them first, and the last
  * time that it was told. */

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "hwt.h"
-#include "system.h"
+#include "core/system.h"
 
 #define WAKE_TRIES 3
 #define YIELDS 16

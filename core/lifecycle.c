@@ -45,7 +45,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 #define TICK_DEFAULT_NS HWT_MS(100)
 #define TICK_MIN_NS HWT_US(10)

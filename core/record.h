@@ -53,7 +53,7 @@
 #include <stddef.h>
 
 #include "hwt.h"
-#include "process.h"
+#include "core/process.h"
 
 #ifndef INDEX_BITS
 #define INDEX_BITS 28

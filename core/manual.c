@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 /* Takes the wheel, so that a stop waits. */
 static int

@@ -34,8 +34,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "record.h"
-#include "timer.h"
+#include "core/record.h"
+#include "core/timer.h"
 
 #define EPOCH_NONE 0
 #define EPOCH_RENEWING 1

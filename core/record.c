@@ -50,7 +50,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 #define TABLE_BYTES (SLABS_MAX * sizeof(aptr_t))
 #define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "clock.h"
+#include "core/clock.h"
 
 struct hwt;
 struct cache;

@@ -63,10 +63,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "record.h"
-#include "system.h"
-#include "trim.h"
-#include "wheel.h"
+#include "core/record.h"
+#include "core/system.h"
+#include "core/trim.h"
+#include "core/wheel.h"
 
 #define CHUNKS_MAX (1u << 31)
 #ifndef ARENA_BITS

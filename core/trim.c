@@ -60,7 +60,7 @@
  *             acquired in page_claim and trim_take_held.
  */
 #define _GNU_SOURCE
-#include "timer.h"
+#include "core/timer.h"
 
 #define PAGES (SLAB_RECORDS / BATCH)
 #define PAGE_BYTES (BATCH * sizeof(struct record))

@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 /* 0; or the timer's address, which is even; or REFUSED. */
 #define REFUSED 1

@@ -17,7 +17,7 @@
 
 #include <stddef.h>
 
-#include "atomic.h"
+#include "core/atomic.h"
 
 #ifndef MPSC_SLOTS
 #define MPSC_SLOTS 1020u

@@ -23,7 +23,7 @@
  */
 #include <errno.h>
 
-#include "timer.h"
+#include "core/timer.h"
 
 /* Between the start of a task and its return, this thread answers -EDEADLK to
  * what would wait for it. */

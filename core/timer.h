@@ -20,11 +20,11 @@
 
 #include <signal.h>
 
-#include "mpsc_queue.h"
-#include "record.h"
-#include "system.h"
-#include "trim.h"
-#include "wheel.h"
+#include "core/mpsc_queue.h"
+#include "core/record.h"
+#include "core/system.h"
+#include "core/trim.h"
+#include "core/wheel.h"
 
 #define STRIPES_MAX 16u
 #define OVERFLOW_CLOSED (UINT64_C(1) << 63)

@@ -30,7 +30,7 @@
  * reads the clock.
  */
 #define _GNU_SOURCE
-#include "clock.h"
+#include "core/clock.h"
 
 #ifdef CLOCK_COUNTER
 
