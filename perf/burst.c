@@ -488,18 +488,6 @@ measure(uint64_t tick_ns, subject_handle *aged)
 	await_rest(tick_ns);
 }
 
-static const char *
-text_option(int argc, char **argv, const char *name, const char *otherwise)
-{
-	size_t length = strlen(name);
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
-			return argv[i] + length + 1;
-	return otherwise;
-}
-
 static void
 read_load(int argc, char **argv)
 {
@@ -529,7 +517,7 @@ main(int argc, char **argv)
 	created_ns = perf_now_ns();
 	run.subject = create(tick_ns,
 	    3 * run.count + (uint64_t)run.bystanders * (RING + 1),
-	    text_option(argc, argv, "via", "inline"));
+	    perf_text(argc, argv, "via", "inline"));
 	perf_must(run.subject, "subject_create");
 	begun_ns = perf_now_ns();
 	if (perf_option(argc, argv, "aged", 1))

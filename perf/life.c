@@ -345,8 +345,7 @@ tell_window(const struct window *from, const struct window *to,
 static void
 run(void)
 {
-	struct perf_control windows = {.lag_max_ns = 0},
-			    rests = {.lag_max_ns = 0};
+	struct perf_control windows = {.cpu_ns = 0}, rests = {.cpu_ns = 0};
 	struct window from, to;
 	uint64_t step;
 
@@ -360,8 +359,8 @@ run(void)
 	run_rest(step);
 	perf_control_stop(&rests);
 	tell_window(&from, &to, &windows);
-	tell_outcomes(windows.lag_max_ns > rests.lag_max_ns ? windows.lag_max_ns
-							    : rests.lag_max_ns);
+	tell_outcomes(windows.lag.max_ns > rests.lag.max_ns ? windows.lag.max_ns
+							    : rests.lag.max_ns);
 }
 
 static void

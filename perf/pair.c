@@ -673,7 +673,7 @@ static void
 run(void)
 {
 	static struct perf_histogram times;
-	struct perf_control control = {.lag_max_ns = 0};
+	struct perf_control control = {.cpu_ns = 0};
 	uint64_t probe_number = load.probe ? probe_count() : 0;
 	struct probe *probes = calloc(probe_number + 1, sizeof(*probes));
 	uint64_t begun_ns = perf_now_ns();
@@ -698,7 +698,7 @@ run(void)
 	judge_outcomes(refused, perf_now_ns() - begun_ns);
 	tell(&window, pairs, &times);
 	if (load.probe)
-		tell_probes(probes, probe_number, control.lag_max_ns);
+		tell_probes(probes, probe_number, control.lag.max_ns);
 	free(probes);
 }
 

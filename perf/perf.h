@@ -126,6 +126,19 @@ perf_option(int argc, char **argv, const char *name, uint64_t otherwise)
 	return otherwise;
 }
 
+/* As perf_option, for a word. */
+static inline const char *
+perf_text(int argc, char **argv, const char *name, const char *otherwise)
+{
+	size_t length = strlen(name);
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
+			return argv[i] + length + 1;
+	return otherwise;
+}
+
 /* As perf_option, for what may have a fraction. */
 static inline double
 perf_fraction(int argc, char **argv, const char *name, double otherwise)
@@ -396,27 +409,27 @@ perf_sample(
 }
 
 /* The control thread does nothing but sleep from one millisecond to the next:
- * its largest lag is what the machine itself took away. */
+ * its lag is what the machine itself took away. Each millisecond that it slept
+ * over counts with its own lag, so that lag compares with the lateness of what
+ * was due meanwhile. */
 struct perf_control {
 	pthread_t thread;
 	atomic_bool quit;
-	uint64_t lag_max_ns, cpu_ns;
+	struct perf_histogram lag;
+	uint64_t cpu_ns;
 };
 
 static inline void *
 perf_control_thread(void *arg)
 {
 	struct perf_control *control = arg;
-	uint64_t step_ns = perf_now_ns(), lag_ns;
+	uint64_t step_ns = perf_now_ns() + PERF_STEP_NS, now_ns;
 
 	while (!atomic_load(&control->quit)) {
-		step_ns += PERF_STEP_NS;
 		perf_sleep_until_ns(step_ns);
-		lag_ns = perf_now_ns() - step_ns;
-		if (lag_ns > control->lag_max_ns)
-			control->lag_max_ns = lag_ns;
-		if (lag_ns > PERF_STEP_NS)
-			step_ns += lag_ns;
+		now_ns = perf_now_ns();
+		for (; step_ns <= now_ns; step_ns += PERF_STEP_NS)
+			perf_histogram_add(&control->lag, now_ns - step_ns);
 	}
 	control->cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	return NULL;
@@ -425,14 +438,14 @@ perf_control_thread(void *arg)
 static inline void
 perf_control_start(struct perf_control *control)
 {
-	control->lag_max_ns = control->cpu_ns = 0;
+	memset(control, 0, sizeof(*control));
 	atomic_init(&control->quit, false);
 	perf_must(!pthread_create(
 		      &control->thread, NULL, perf_control_thread, control),
 	    "pthread_create");
 }
 
-/* Then lag_max_ns and cpu_ns, which is to be taken off the process's, are
+/* Then lag and cpu_ns, which is to be taken off the process's, are
  * told. */
 static inline void
 perf_control_stop(struct perf_control *control)

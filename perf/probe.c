@@ -234,7 +234,7 @@ run(void)
 	perf_control_stop(&control);
 	pairs = join_producers(producers);
 	cpu_ns = perf_cpu_ns() - cpu_ns - control.cpu_ns;
-	tell(control.lag_max_ns);
+	tell(control.lag.max_ns);
 	perf_metric("rss_growth_ratio", "ratio", rss_mib[1] / rss_mib[0]);
 	perf_metric("rss_mib", "MiB", rss_mib[1]);
 	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)pairs);

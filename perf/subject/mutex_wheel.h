@@ -18,6 +18,9 @@
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
 
+/* Tasks of an earlier tick start first. */
+#define SUBJECT_TICK_ORDER 1
+
 /* A cancel that finds nothing to cancel is counted, in its own thread. */
 #define SUBJECT_TELLS 1
 static _Thread_local uint64_t subject_refused;
