@@ -397,8 +397,8 @@ run(uint64_t seed)
 	perf_metric("rss_growth_ratio", "ratio",
 	    (double)rss_bytes[1] / (double)rss_bytes[0]);
 	perf_metric("rss_mib", "MiB", (double)rss_bytes[1] / 1048576);
-	perf_metric("calls_per_us", "1/us",
-	    1e3 * (double)calls / (double)flood_ns);
+	perf_metric(
+	    "calls_per_us", "1/us", 1e3 * (double)calls / (double)flood_ns);
 	for (i = 0; i < load.producers; i++)
 		free(producers[i].handles);
 	free(producers);

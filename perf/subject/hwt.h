@@ -32,9 +32,11 @@
 #define SUBJECT_TELLS 1
 static _Thread_local uint64_t subject_refused;
 
-/* The length of the wheel, and an executor, can be chosen. */
+/* The length of the wheel, and an executor, can be chosen; the caller can turn
+ * the wheel. */
 #define SUBJECT_WHEELS 1
 #define SUBJECT_EXECUTORS 1
+#define SUBJECT_MANUAL 1
 
 #undef SUBJECT_TASK
 #define SUBJECT_TASK(name, arg) \
@@ -62,7 +64,7 @@ subject_make(const struct hwt_options *options)
 	struct subject *made = malloc(sizeof(*made));
 
 	if (!made || hwt_create(&made->timer, options) ||
-	    hwt_start(made->timer)) {
+	    (!(options->flags & HWT_MANUAL) && hwt_start(made->timer))) {
 		fprintf(stderr, "hwt: no timer\n");
 		exit(2);
 	}
@@ -90,6 +92,38 @@ subject_create_on(
 
 	(void)capacity;
 	return subject_make(&options);
+}
+
+/* Turned by subject_advance, in one thread, and by no other. */
+static inline struct subject *
+subject_create_manual(uint64_t tick_ns)
+{
+	struct hwt_options options = {
+	    .tick_ns = tick_ns, .flags = SUBJECT_HWT_FLAGS | HWT_MANUAL};
+
+	return subject_make(&options);
+}
+
+static inline void
+subject_advance(struct subject *subject)
+{
+	if (hwt_advance(subject->timer, NULL)) {
+		fprintf(stderr, "hwt: the timer cannot be turned\n");
+		exit(2);
+	}
+}
+
+/* How long it has nothing to do. */
+static inline uint64_t
+subject_next_wakeup(struct subject *subject)
+{
+	uint64_t wait_ns;
+
+	if (hwt_next_wakeup(subject->timer, &wait_ns)) {
+		fprintf(stderr, "hwt: no next wake-up\n");
+		exit(2);
+	}
+	return wait_ns;
 }
 
 static inline struct subject *

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long does one call of hwt_advance or hwt_next_wakeup hold an event loop,
+ * and does what is due run on time, after the loop scheduled or cancelled very
+ * many timeouts?
+ *
+ * The loop does as an event loop would: hwt_next_wakeup, a sleep of that
+ * length, hwt_advance, and so on. In every other turn it begins with
+ * hwt_advance, as a loop does whose handlers run before its timers.
+ *
+ * A turn schedules so many timeouts that are minutes away, then loops for
+ * loop_ms; cancels them all, and loops again. While it loops, a probe of due_ms
+ * is always pending: the first is scheduled right after the flood, each other
+ * one when the last has started. A control thread does nothing but sleep from
+ * one millisecond to the next.
+ *
+ *   calls=1000000  schedules, and as many cancels, of a turn
+ *   turns=4  due_ms=5  loop_ms=300  tick_ms=1  seed=1
+ *
+ * Figures of what follows schedules begin with schedule, the others with
+ * cancel. late_..._beyond_ms: as in flood. A call is timed by the wall clock
+ * (max) and by the thread's own (cpu_max): the latter leaves out what other
+ * threads took of the processor.
+ */
+#include "perf/loads.h"
+#include SUBJECT
+
+#ifdef SUBJECT_MANUAL
+
+enum {
+	NEAREST_S = 120,
+	RANGE_S = 3600,
+	/* A probe that has not started so long after its time is lost. */
+	PATIENCE_S = 10,
+	TIMEOUT_BYTES = 200
+};
+
+struct call {
+	uint64_t max_ns, cpu_max_ns;
+};
+
+struct figures {
+	const char *prefix;
+	struct call advance, next_wakeup;
+	struct perf_histogram late;
+	uint64_t early, lost;
+};
+
+static struct {
+	uint64_t calls, turns, due_ns, loop_ns, tick_ns;
+} load;
+
+static struct subject *subject;
+static subject_handle *handles;
+/* 0: the probe has not started. */
+static uint64_t started_ns;
+
+SUBJECT_TASK(never_due, arg)
+{
+	(void)arg;
+	perf_must(false, "keeping what was not due from running");
+}
+
+SUBJECT_TASK(probe_task, arg)
+{
+	(void)arg;
+	started_ns = perf_now_ns();
+}
+
+static void
+time_call(struct call *call, uint64_t from_ns, uint64_t cpu_from_ns)
+{
+	uint64_t ns = perf_now_ns() - from_ns;
+	uint64_t cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_from_ns;
+
+	if (ns > call->max_ns)
+		call->max_ns = ns;
+	if (cpu_ns > call->cpu_max_ns)
+		call->cpu_max_ns = cpu_ns;
+}
+
+static void
+advance(struct figures *figures)
+{
+	uint64_t cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t now_ns = perf_now_ns();
+
+	subject_advance(subject);
+	time_call(&figures->advance, now_ns, cpu_ns);
+}
+
+/* At most until until_ns. */
+static void
+sleep_to_wakeup(struct figures *figures, uint64_t until_ns)
+{
+	uint64_t cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID), wait_ns;
+	uint64_t now_ns = perf_now_ns();
+
+	wait_ns = subject_next_wakeup(subject);
+	time_call(&figures->next_wakeup, now_ns, cpu_ns);
+	now_ns = perf_now_ns();
+	if (now_ns < until_ns && wait_ns < until_ns - now_ns)
+		until_ns = now_ns + wait_ns;
+	perf_sleep_until_ns(until_ns);
+}
+
+/* False: it is lost. */
+static bool
+run_probe(struct figures *figures, bool advance_first)
+{
+	uint64_t due_ns, end_ns;
+
+	started_ns = 0;
+	due_ns = perf_now_ns() + load.due_ns;
+	perf_must(
+	    subject_schedule(subject, NULL, probe_task, NULL, load.due_ns),
+	    "scheduling a probe");
+	end_ns = due_ns + HWT_SEC(PATIENCE_S);
+	if (advance_first)
+		advance(figures);
+	while (!started_ns && perf_now_ns() < end_ns) {
+		sleep_to_wakeup(figures, end_ns);
+		advance(figures);
+	}
+	if (!started_ns)
+		figures->lost++;
+	else if (started_ns < due_ns)
+		figures->early++;
+	else
+		perf_histogram_add(&figures->late, started_ns - due_ns);
+	return started_ns;
+}
+
+static void
+loop(struct figures *figures, bool advance_first)
+{
+	uint64_t end_ns = perf_now_ns() + load.loop_ns;
+
+	while (run_probe(figures, advance_first) && perf_now_ns() < end_ns)
+		advance_first = false;
+}
+
+static void
+schedule_all(uint64_t *random)
+{
+	uint64_t delay_ns, i;
+
+	for (i = 0; i < load.calls; i++) {
+		delay_ns = HWT_SEC(NEAREST_S) +
+		    HWT_MS(perf_random_below(random, RANGE_S * 1000));
+		perf_must(subject_schedule(
+			      subject, &handles[i], never_due, NULL, delay_ns),
+		    "scheduling");
+	}
+}
+
+static void
+cancel_all(void)
+{
+	uint64_t i;
+
+	for (i = 0; i < load.calls; i++)
+		subject_cancel(subject, handles[i]);
+	perf_must(!subject_refused, "cancelling what is pending");
+}
+
+static void
+tell_ms(const char *prefix, const char *name, double ns)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s_%s_ms", prefix, name);
+	perf_metric(text, "ms", ns / 1e6);
+}
+
+static void
+tell(const struct figures *figures, const struct perf_histogram *lag)
+{
+	const struct perf_histogram *late = &figures->late;
+	const char *prefix = figures->prefix;
+	char name[64];
+
+	tell_ms(prefix, "late_p99_beyond",
+	    perf_histogram_ns(late, 0.99) - perf_histogram_ns(lag, 0.99));
+	tell_ms(prefix, "late_max_beyond",
+	    (double)late->max_ns - (double)lag->max_ns);
+	tell_ms(prefix, "advance_max", (double)figures->advance.max_ns);
+	tell_ms(prefix, "advance_cpu_max", (double)figures->advance.cpu_max_ns);
+	tell_ms(prefix, "next_wakeup_max", (double)figures->next_wakeup.max_ns);
+	tell_ms(prefix, "next_wakeup_cpu_max",
+	    (double)figures->next_wakeup.cpu_max_ns);
+	snprintf(name, sizeof(name), "%s_late", prefix);
+	perf_metric_lateness(name, late);
+}
+
+static void
+run(uint64_t random)
+{
+	static struct figures schedules = {.prefix = "schedule"};
+	static struct figures cancels = {.prefix = "cancel"};
+	static struct perf_control control;
+	uint64_t i;
+
+	perf_control_start(&control);
+	for (i = 0; i < load.turns; i++) {
+		schedule_all(&random);
+		loop(&schedules, i % 2);
+		cancel_all();
+		loop(&cancels, i % 2);
+	}
+	perf_control_stop(&control);
+	tell(&schedules, &control.lag);
+	tell(&cancels, &control.lag);
+	perf_metric_lateness("lag", &control.lag);
+	perf_metric(
+	    "early", "count", (double)(schedules.early + cancels.early));
+	perf_metric("lost", "count", (double)(schedules.lost + cancels.lost));
+}
+
+int
+main(int argc, char **argv)
+{
+	perf_about(argc, argv, subject_version());
+	perf_known(argc, argv, "calls turns due_ms loop_ms tick_ms seed");
+	load.calls = perf_option(argc, argv, "calls", 1000000);
+	load.turns = perf_option(argc, argv, "turns", 4);
+	load.due_ns = HWT_MS(perf_option(argc, argv, "due_ms", 5));
+	load.loop_ns = HWT_MS(perf_option(argc, argv, "loop_ms", 300));
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 1));
+	perf_must(
+	    load.calls && load.turns && load.tick_ns, "reading the options");
+	loads_need_memory(load.calls, TIMEOUT_BYTES);
+	handles = calloc(load.calls, sizeof(*handles));
+	perf_must(handles, "calloc");
+	subject = subject_create_manual(load.tick_ns);
+	run(perf_option(argc, argv, "seed", 1));
+	subject_destroy(subject);
+	free(handles);
+	return 0;
+}
+
+#else
+
+int
+main(int argc, char **argv)
+{
+	perf_about(argc, argv, subject_version());
+	perf_skip(SUBJECT_NAME ": no thread of the caller's turns it");
+}
+
+#endif
