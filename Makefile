@@ -18,7 +18,7 @@
 #   make valgrind   the stress programs under memcheck; check has some of it
 #   make noise      the suite and the stress programs with atomic operations
 #                   that come late, others each time, for NOISE=600 seconds
-#   make perf       measures, beside what else there is: 13 minutes. Tables and
+#   make perf       measures, beside what else there is: 16 minutes. Tables and
 #                   plots go to build/perf; PERF='pair --rounds 7' and more:
 #                   see the top of perf/run
 #   make perf-full  the same with all cases: hours
