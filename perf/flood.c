@@ -3,10 +3,10 @@
  * Does an innocent timeout stay on time while others flood the timer?
  *
  * Producers flood the timer with timeouts that are minutes away. Beside them a
- * thread schedules a probe every every_ms. Every other probe has
- * STAGGER_MS more, so that probes are not due in the order of their calls. A
- * control thread does nothing but sleep from one millisecond to the next: its
- * lag is what the machine itself took away.
+ * thread schedules a probe every every_ms. Every other probe has STAGGER_MS
+ * more, so that probes are not due in the order of their calls. A control
+ * thread does nothing but sleep from one millisecond to the next: its lag is
+ * what the machine itself took away.
  *
  *   flood=replace        each producer keeps its timeouts pending, cancels one
  *                        at random and schedules another in its place
@@ -15,7 +15,8 @@
  *                        again; after an hour's worth, all go back
  *         at_once        schedules all its timeouts at once, then nothing
  *         earlier        schedules them, each a tick earlier than the one
- *                        before, cancels them all, and begins again
+ *                        before, cancels them all, and so on; after an
+ *                        hour's worth of ticks, from the farthest again
  *   outstanding=100000   timeouts of each producer
  *   producers=1  seconds=5 (60 at most)  tick_ms=1  seed=1
  *   delay_ms=20  every_ms=2   of the probes
@@ -48,7 +49,7 @@ enum {
 	/* By how much a subject's clock may be ahead of CLOCK_MONOTONIC. */
 	CLOCK_AHEAD_NS = 10000,
 	BATCH = 512,
-	TIMEOUT_BYTES = 320
+	TIMEOUT_BYTES = 256
 };
 
 struct probe {
