@@ -3,12 +3,12 @@
  * What callers do to timeouts: schedule, cancel, reschedule, look.
  *
  * SCHEDULING takes a free record from the thread's cache, fills it, publishes
- * its word by a compare-and-swap, and queues an entry for the worker, unless
- * one is there already, or one in a bucket will do (publish_placed). CANCELLING
- * a timeout is one compare-and-swap, and the record goes back into the cache,
- * wherever its entries are. So a timeout that is cancelled within the tick
- * never reaches the worker at all, and the next one of the same record may not
- * either.
+ * its word by a compare-and-swap, and pushes its index for the worker, unless
+ * the record is COVERED for that deadline. CANCELLING a timeout is one
+ * compare-and-swap, and the record goes back into the cache, wherever its
+ * entries are. So a timeout that is cancelled within the tick costs the worker
+ * no more than a look at a word, and the next one of the same record maybe not
+ * even that.
  *
  * Which interleavings exist between callers:
  *
@@ -18,29 +18,26 @@
  *                               first. A reschedule that comes second finds the
  *                               generation changed.
  *   reschedule twice            the later swap's deadline stands. Each that
- *                               pulls in sets ENQUEUED; the entry of the first
- *                               serves both.
+ *                               leaves the record not COVERED pushes.
  *   stale handle against reuse  generation and state are in the same word as
  *                               what is swapped: no step is taken on a record
  *                               that was freed since the word was read.
- *   schedule against stop       stop closes the gate and the queues, and then
- *                               sweeps the records. Published before the sweep
- *                               comes by: given back, and the call returns 0,
- *                               also when its push failed. After: the call
- *                               finds the queue closed or, where it need not
- *                               push (ENQUEUED was set, or an entry in a bucket
- *                               will do), the gate, and retracts.
+ *   schedule against stop       stop closes the gate, waits for the worker's
+ *                               end, and then sweeps the records. Published
+ *                               before the sweep comes by: given back, and the
+ *                               call returns 0. After: the call finds the gate
+ *                               closed, and retracts.
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
  *   E:gate      the worker's thread and all before it, release in
  *               attempt_start by opening the gate, acquired in timer_enter.
  *   E:closed    fence between publishing and reading the gate in timer_publish
- *               (and in requeued, when a periodic timeout is armed again),
+ *               (and in requeue, when a periodic timeout is armed again),
  *               fence between closing the gate in stop_begin and the sweep: a
  *               publication that the sweep misses finds the gate closed.
- *   E:places    who gives a place up, release in timer_give_places, acquired
- *               by the next one to take it, in take_places.
+ *   E:permits   who gives a permit up, release in pending_release, acquired by
+ *               the next one to take it, in pending_reserve.
  *   E:ended     what a task wrote, release by the word's last change in
  *               run_ended, acquired by whoever finds another word in
  *               record_word.
@@ -52,7 +49,8 @@
  *               fence between closing the gate and reading the count in
  *               stop_begin: one of the two sees the other.
  *
- * E:asleep, E:called, E:overflow and E:word are drawn in worker.c.
+ * E:asleep, E:called and E:word are drawn in worker.c, E:queue and E:horizon in
+ * mpsc_queue.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -82,80 +80,55 @@ delay_is_valid(uint64_t delay_ns)
 	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
 }
 
-/* A deadline, and the flags that go with it in the word. Asked for on a
- * boundary, at once is the next one: AFTER. */
-static inline struct pair_value
+/* A delay of 0 counts as 1 ns: asked for on a boundary, it belongs to the next
+ * one. */
+static inline uint64_t
 deadline_after(uint64_t now_ns, uint64_t delay_ns)
 {
 	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
-		return (struct pair_value){0, DEADLINE_NEVER};
-	return (struct pair_value){
-	    delay_ns == 0 ? FLAG_AFTER : 0, now_ns + delay_ns};
+		return DEADLINE_NEVER;
+	return now_ns + delay_ns + (delay_ns == 0);
 }
 
 /* The clock for deadline_new. */
-static int
-deadline_base(const struct hwt *timer, uint64_t *base_ns)
+static inline uint64_t
+deadline_base(const struct hwt *timer)
 {
-	*base_ns = 0;
-	if (timer->flags & HWT_RELAXED)
-		return 0;
-	*base_ns = timer_now_ahead(timer);
-	return timer_has_read(timer, *base_ns) ? 0 : -EAGAIN;
+	return timer->flags & HWT_RELAXED ? 0 : timer_now_ahead(timer);
 }
 
+/* A deadline, and the flags that go with it in the word. */
 static ALWAYS_INLINE struct pair_value
 deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t delay_ns)
 {
-	struct pair_value due = deadline_after(base_ns, delay_ns);
-
-	if ((timer->flags & HWT_RELAXED) && delay_ns != HWT_NEVER) {
-		due.word |= FLAG_RELATIVE;
-		due.deadline_ns = delay_ns;
-	}
-	return due;
+	if ((timer->flags & HWT_RELAXED) && delay_ns != HWT_NEVER)
+		return (struct pair_value){
+		    FLAG_RELATIVE, delay_ns + (delay_ns == 0)};
+	return (struct pair_value){0, deadline_after(base_ns, delay_ns)};
 }
 
 static bool
-take_places(struct hwt *timer, uint64_t count)
+pending_reserve(struct hwt *timer, uint64_t count)
 {
 	uint64_t taken;
 
 	if (timer->max_pending == 0)
 		return true;
 	do {
-		taken = a64_load_relaxed(&timer->places);
+		taken = a64_load_relaxed(&timer->permits);
 		if (count > timer->max_pending - taken)
 			return false;
-		/* E:places acquire */
-	} while (!a64_cas_acq_rel(&timer->places, taken, taken + count));
+		/* E:permits acquire */
+	} while (!a64_cas_acq_rel(&timer->permits, taken, taken + count));
 	return true;
 }
 
 void
-timer_give_places(struct hwt *timer, uint64_t count)
+pending_release(struct hwt *timer, uint64_t count)
 {
-	/* E:places release */
+	/* E:permits release */
 	if (timer->max_pending != 0)
-		(void)a64_add_acq_rel(&timer->places, -count);
-}
-
-/* The way out when there is no segment, or no clock to take an entry by: never
- * fails for want of memory. */
-int
-timer_overflow(struct hwt *timer, uint32_t index)
-{
-	struct record *record = record_at(&timer->store, index);
-	uint64_t head;
-
-	do {
-		head = a64_load_relaxed(&timer->overflow);
-		if (head & OVERFLOW_CLOSED)
-			return -ESHUTDOWN;
-		a32_store_relaxed(&record->overflow_link, (uint32_t)head);
-		/* E:overflow release */
-	} while (!a64_cas_seq(&timer->overflow, head, index));
-	return 0;
+		(void)a64_add_acq_rel(&timer->permits, -count);
 }
 
 /* Wakes the worker, if it still sleeps past due_ns. */
@@ -180,86 +153,38 @@ wake_worker(struct hwt *timer, uint64_t due_ns)
 	futex_wake_one(&timer->wake_sequence);
 }
 
-/* Calls the worker when it sleeps past what the record asks for. */
 static inline void
-call_worker(struct hwt *timer, struct pair_value due)
+wake_worker_if_needed(struct hwt *timer, uint64_t due_ns)
 {
-	uint64_t due_ns = due.deadline_ns + ((due.word & FLAG_AFTER) != 0);
-
-	/* Its delay is running. */
-	if (due.word & FLAG_RELATIVE)
-		due_ns = 0;
 	/* E:asleep fence */
 	if (__builtin_expect(due_ns < a64_load_seq(&timer->wake_before), 0))
 		wake_worker(timer, due_ns);
 }
 
-/* A worker that sleeps for long is called where so many end that memory may be
- * spare. */
 NOINLINE void
-timer_many_free(struct hwt *timer)
+wake_worker_for_trim(struct hwt *timer)
 {
 	if (!(timer->flags & HWT_MANUAL))
-		call_worker(timer, (struct pair_value){0, 0});
+		wake_worker_if_needed(timer, 0);
 }
 
 void
 timer_free_record(struct hwt *timer, uint32_t index)
 {
 	if (record_free(timer, cache_of(timer), index))
-		timer_many_free(timer);
+		wake_worker_for_trim(timer);
 }
 
-static int
-enqueue(struct hwt *timer, struct cache *cache, uint32_t index, bool *filled)
+void
+timer_notify(struct hwt *timer, uint32_t index, struct pair_value due)
 {
-	int error = mpsc_push(
-	    &timer->queues[cache->stripe], &timer->pool, index, filled);
+	/* A relative delay begins when the worker sees it: at once. */
+	uint64_t due_ns = due.word & FLAG_RELATIVE ? 0 : due.deadline_ns;
 
-	return error == -ENOMEM ? timer_overflow(timer, index) : error;
-}
-
-static bool
-needs_worker(uint64_t word)
-{
-	return word_state(word) == STATE_QUEUED ||
-	    word_state(word) == STATE_PLACED;
-}
-
-/* Calls the worker for an entry that has just been queued. Between setting
- * ENQUEUED and pushing, this thread may have been overtaken: another found
- * ENQUEUED set, relied on this push, and called the worker too early for it. So
- * it is what the record asks for after the push that counts, whoever asked.
- * filled: a queue that has grown is to be drained before it grows long. */
-static void
-call_after_push(struct hwt *timer, uint32_t index, bool filled)
-{
-	struct pair_value due =
-	    pair_load_whole(&record_at(&timer->store, index)->pair);
-
-	if (!needs_worker(due.word))
-		return;
-	if (filled && !(timer->flags & HWT_MANUAL))
-		due.deadline_ns = 0;
-	call_worker(timer, due);
-}
-
-int
-timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
-    uint64_t before, struct pair_value due)
-{
-	bool filled = false;
-	int error;
-
-	if (before & FLAG_ENQUEUED) {
-		call_worker(timer, due);
-		return 0;
-	}
-	error = enqueue(timer, cache, index, &filled);
-	if (error != 0)
-		return error;
-	call_after_push(timer, index, filled);
-	return 0;
+	if (mpsc_push(&timer->queue, index, due_ns) &&
+	    !(timer->flags & HWT_MANUAL))
+		due_ns = 0;
+	wake_worker_if_needed(timer, due_ns);
 }
 
 bool
@@ -270,20 +195,10 @@ timer_retract(struct record *record, uint64_t id)
 	do {
 		word = pair_word(&record->pair);
 		if (!word_matches(word, id) ||
-		    (word_state(word) != STATE_QUEUED &&
-			word_state(word) != STATE_PLACED))
+		    word_state(word) != STATE_PENDING)
 			return false;
 	} while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	return true;
-}
-
-/* Asked for with the same deadline, at once is the next boundary: AFTER. */
-static inline bool
-is_earlier(struct pair_value due, struct pair_value than)
-{
-	if (due.deadline_ns != than.deadline_ns)
-		return due.deadline_ns < than.deadline_ns;
-	return (than.word & FLAG_AFTER) && !(due.word & FLAG_AFTER);
 }
 
 /* What a free record is to run. */
@@ -297,44 +212,15 @@ record_fill(struct record *record, hwt_task *task, void *arg,
 	record->period_ns = period_ns;
 }
 
-/* Makes a free record PLACED, where the entry that it has in a bucket from its
- * last use comes soon enough: then the worker need not be told. The deadline
- * stands there with the old word for a moment, which is harmless: that word is
- * FREE and not ENQUEUED, and when such a record is due, nobody asks. */
-static inline bool
-publish_placed(
-    struct record *record, struct pair_value old, struct pair_value next)
-{
-	if (!(old.word & FLAG_BUCKETED) || (old.word & FLAG_ENQUEUED) ||
-	    (next.word & FLAG_RELATIVE) || is_earlier(next, old))
-		return false;
-	next.word |= STATE_PLACED | FLAG_BUCKETED;
-	/* E:word release */
-	return pair_publish(&record->pair, old.word, next);
-}
-
-/* Makes any free record QUEUED. Returns the word that it had. */
-static inline uint64_t
-publish_queued(struct record *record, uint64_t old, struct pair_value next)
-{
-	next.word |= STATE_QUEUED | FLAG_ENQUEUED | (old & FLAG_BUCKETED);
-	/* The worker may clear both flags meanwhile: E:word release */
-	while (!pair_publish(&record->pair, old, next)) {
-		old = pair_word(&record->pair);
-		next.word &= ~FLAG_BUCKETED | old;
-	}
-	return old;
-}
-
-/* The timer turned out to be stopping. 0: not before it gave the timeout
- * back. */
+/* The timer turned out to be stopping. 0: stop already returned the timeout to
+ * the user. */
 static NOINLINE int
 publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t id, hwt_timeout *handle)
 {
 	if (timer_retract(record_at(&timer->store, index), id)) {
 		timer_free_record(timer, index);
-		timer_give_places(timer, 1);
+		pending_release(timer, 1);
 		if (handle != NULL)
 			handle->id = 0;
 		return -ESHUTDOWN;
@@ -343,23 +229,12 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
 	return 0;
 }
 
-static NOINLINE int
-publish_push(struct hwt *timer, struct cache *cache, uint32_t index,
-    uint64_t id, hwt_timeout *handle)
-{
-	bool filled = false;
-
-	if (enqueue(timer, cache, index, &filled) != 0)
-		return publish_failed(timer, cache, index, id, handle);
-	cache_count(cache, &cache->accepted, 1);
-	call_after_push(timer, index, filled);
-	return 0;
-}
-
 /* Publishes a free record that is filled in, but for handle; from here on it is
- * anybody's. 0, or -ESHUTDOWN and all is as before. Counts it before the worker
- * is called, since a wake callback may use other timers and cost this thread
- * its cache. */
+ * anybody's. 0, or -ESHUTDOWN and all is as before. The deadline stands there
+ * with the old word for a moment, which is harmless: that word is FREE, and the
+ * worker asks no FREE record when it is due. Counts the timeout before the
+ * worker is woken, since a wake callback may use other timers and cost this
+ * thread its cache. */
 static ALWAYS_INLINE int
 timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
     uint32_t index, struct pair_value next, bool in_batch, hwt_timeout *handle)
@@ -367,23 +242,25 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 	/* Nobody else gives it a deadline. */
 	struct pair_value old = pair_load(&record->pair);
 	uint64_t id = word_id(old.word, index);
-	bool placed;
 
 	if (handle != NULL)
 		handle->id = id;
-	next.word |= old.word & ~INDEX_MASK;
-	placed = publish_placed(record, old, next);
-	if (!placed) {
-		old.word = publish_queued(record, old.word, next);
-		if (!(old.word & FLAG_ENQUEUED))
-			return publish_push(timer, cache, index, id, handle);
+	next.word |= (old.word & ~INDEX_MASK) | STATE_PENDING;
+	if ((old.word & FLAG_COVERED) && !(next.word & FLAG_RELATIVE) &&
+	    next.deadline_ns >= old.deadline_ns)
+		next.word |= FLAG_COVERED;
+	/* The worker may clear COVERED meanwhile: E:word release */
+	while (__builtin_expect(
+	    !pair_publish(&record->pair, old.word, next), 0)) {
+		old.word &= ~FLAG_COVERED;
+		next.word &= ~FLAG_COVERED;
 	}
 	/* E:closed fence */
 	if (!in_batch && __builtin_expect(a64_load_seq(&timer->gate) != 1, 0))
 		return publish_failed(timer, cache, index, id, handle);
 	cache_count(cache, &cache->accepted, 1);
-	if (!placed)
-		call_worker(timer, next);
+	if (!(next.word & FLAG_COVERED))
+		timer_notify(timer, index, next);
 	return 0;
 }
 
@@ -402,24 +279,21 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	struct record *record;
 	struct pair_value due;
 	struct cache *cache;
-	uint64_t base_ns;
 	uint32_t index;
 	int error;
 
 	error = timer_enter(timer);
-	if (error == 0)
-		error = deadline_base(timer, &base_ns);
 	if (error != 0)
 		return refuse(timeout, error);
-	due = deadline_new(timer, base_ns, delay_ns);
+	due = deadline_new(timer, deadline_base(timer), delay_ns);
 	cache = cache_for_new(timer);
-	if (!take_places(timer, 1)) {
+	if (!pending_reserve(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
 		return refuse(timeout, -ENOBUFS);
 	}
 	index = record_alloc(timer, cache, &error);
 	if (index == 0) {
-		timer_give_places(timer, 1);
+		pending_release(timer, 1);
 		return refuse(timeout, error);
 	}
 	record = record_at(&timer->store, index);
@@ -427,15 +301,15 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
-/* timer_now_ahead, where that takes no call. */
+/* Fast path of timer_now_ahead. */
 static inline bool
 now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 {
 	return !(timer->flags & HWT_MANUAL) &&
-	    clock_is_at_hand(&thread_state.anchor, now_ns);
+	    clock_is_at_hand(&thread_state.sample, now_ns);
 }
 
-/* The clock for deadline_new, where that takes no call. */
+/* Fast path of deadline_base. */
 static inline bool
 base_is_at_hand(const struct hwt *timer, uint64_t *base_ns)
 {
@@ -443,9 +317,8 @@ base_is_at_hand(const struct hwt *timer, uint64_t *base_ns)
 	return (timer->flags & HWT_RELAXED) || now_is_at_hand(timer, base_ns);
 }
 
-/* What timer_schedule does, where all that is needed is at hand. What is not
- * makes it timer_schedule's, before anything has changed: with no call to come
- * back from, next to nothing is saved on the stack. */
+/* Fast path of timer_schedule: on any miss, tail-calls it before anything has
+ * changed. With no call to come back from, few registers are saved. */
 static NOINLINE int
 new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
     uint64_t delay_ns, const struct hwt_executor *executor)
@@ -510,13 +383,13 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 
 	while (first != 0) {
 		index = first;
-		first = record_at(&timer->store, index)->node_next;
+		first = record_at(&timer->store, index)->batch_next;
 		if (record_free(timer, cache, index))
-			timer_many_free(timer);
+			wake_worker_for_trim(timer);
 	}
 }
 
-/* All the records that a batch needs, linked through their node_next, or
+/* All the records that a batch needs, linked through their batch_next, or
  * none. */
 static int
 batch_alloc(
@@ -530,7 +403,7 @@ batch_alloc(
 		index = record_alloc(timer, cache, &error);
 		if (index == 0)
 			break;
-		record_at(&timer->store, index)->node_next = *first;
+		record_at(&timer->store, index)->batch_next = *first;
 		*first = index;
 	}
 	if (count > 0)
@@ -569,7 +442,7 @@ batch_publish(struct hwt *timer, uint32_t first, uint64_t base_ns, size_t count,
 		    deadline_new(timer, base_ns, specs[i].delay_ns);
 		struct record *record = record_at(&timer->store, index);
 
-		first = record->node_next;
+		first = record->batch_next;
 		record_fill(record, specs[i].task, specs[i].arg,
 		    specs[i].executor, specs[i].period_ns);
 		if (specs[i].period_ns > 0)
@@ -588,18 +461,17 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 	uint32_t first;
 	int error = timer_enter(timer);
 
-	if (error == 0)
-		error = deadline_base(timer, &base_ns);
 	if (error != 0)
 		return error;
+	base_ns = deadline_base(timer);
 	cache = cache_for_new(timer);
-	if (!take_places(timer, count)) {
+	if (!pending_reserve(timer, count)) {
 		cache_count(cache, &cache->rejected, count);
 		return -ENOBUFS;
 	}
 	error = batch_alloc(timer, cache, count, &first);
 	if (error != 0)
-		goto give_places;
+		goto release_permits;
 	if (!batch_enter(timer)) {
 		error = -ESHUTDOWN;
 		goto free_records;
@@ -610,8 +482,8 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 
 free_records:
 	batch_free(timer, cache, first);
-give_places:
-	timer_give_places(timer, count);
+release_permits:
+	pending_release(timer, count);
 	return error;
 }
 
@@ -646,7 +518,7 @@ count_cancelled(struct hwt *timer, struct cache *cache)
 {
 	cache_count(cache, &cache->cancelled, 1);
 	cache_count(cache, &cache->ended, 1);
-	timer_give_places(timer, 1);
+	pending_release(timer, 1);
 }
 
 /* The word of the record that a handle names; 0 in *record: none. */
@@ -724,8 +596,7 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 		if (!word_matches(*before, id))
 			return -ENOENT;
 		switch (word_state(*before)) {
-		case STATE_QUEUED:
-		case STATE_PLACED:
+		case STATE_PENDING:
 			result = cancel_pending(timer, record, *before, index);
 			break;
 		case STATE_HANDED:
@@ -761,7 +632,9 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 		return -EOWNERDEAD;
 	word = record_word(timer, timeout.id, &record);
 	if (__builtin_expect(
-		word_matches(word, timeout.id) && needs_worker(word), 1) &&
+		word_matches(word, timeout.id) &&
+		    word_state(word) == STATE_PENDING,
+		1) &&
 	    cancel_pending(
 		timer, record, word, (uint32_t)(timeout.id & INDEX_MASK)) == 0)
 		return 0;
@@ -800,70 +673,58 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 	if (process_runs_task(timer, timeout.id))
 		return -EDEADLK;
 	result = timer_cancel(
-	    timer, timeout.id, FLAG_WAITED | FLAG_CLAIMED, &before);
+	    timer, timeout.id, FLAG_WAITED, &before);
 	if (result != -EINPROGRESS)
 		return result;
 	wait_while_running(timer, timeout.id);
-	if (!(before & FLAG_PERIODIC) || (before & FLAG_CLAIMED))
+	if (!(before & FLAG_PERIODIC) || (before & FLAG_WAITED))
 		return -ENOENT;
 	cache = cache_of(timer);
 	cache_count(cache, &cache->cancelled, 1);
 	return 0;
 }
 
-/* The same timeout with another deadline. */
-static struct pair_value
-moved(struct pair_value seen, struct pair_value due)
+/* The same timeout with another deadline. COVERED if that is not earlier. */
+static inline struct pair_value
+with_deadline(struct pair_value seen, uint64_t deadline_ns)
 {
-	due.word |= seen.word & ~(FLAG_RELATIVE | FLAG_AFTER);
-	return due;
+	uint64_t keep = ~FLAG_RELATIVE;
+
+	if (deadline_ns < seen.deadline_ns)
+		keep &= ~FLAG_COVERED;
+	return (struct pair_value){seen.word & keep, deadline_ns};
 }
 
 static int
-reschedule_placed(struct hwt *timer, struct record *record,
-    struct pair_value seen, struct pair_value due, uint32_t index)
+reschedule_pending(struct hwt *timer, struct record *record,
+    struct pair_value seen, uint64_t deadline_ns, uint32_t index)
 {
-	struct pair_value next = moved(seen, due);
+	struct pair_value next = with_deadline(seen, deadline_ns);
 
-	/* Later: the worker finds out when it comes to the old place. */
-	if (!is_earlier(due, seen))
-		return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
-	next.word |= FLAG_ENQUEUED;
 	if (!pair_cas(&record->pair, seen, next))
 		return -EAGAIN;
-	/* Closed: then stop gives the timeout back as it is. */
-	(void)timer_notify(timer, cache_of(timer), index, seen.word, next);
-	return 0;
-}
-
-static int
-reschedule_queued(struct hwt *timer, struct record *record,
-    struct pair_value seen, struct pair_value due)
-{
-	if (!pair_cas(&record->pair, seen, moved(seen, due)))
-		return -EAGAIN;
-	/* The entry is in the queue, or about to be. */
-	call_worker(timer, due);
+	if (!(next.word & FLAG_COVERED))
+		timer_notify(timer, index, next);
 	return 0;
 }
 
 static int
 reschedule_running(struct hwt *timer, struct record *record,
-    struct pair_value seen, struct pair_value due, uint64_t id)
+    struct pair_value seen, uint64_t deadline_ns, uint64_t id)
 {
-	struct pair_value next = moved(seen, due);
-
 	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
 		return -EINPROGRESS;
 	/* This run is the last. */
 	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))
 		return -ENOENT;
-	next.word |= FLAG_MOVED;
-	return pair_cas(&record->pair, seen, next) ? 0 : -EAGAIN;
+	return pair_cas(
+		   &record->pair, seen, with_deadline(seen, deadline_ns))
+	    ? 0
+	    : -EAGAIN;
 }
 
 static int
-timer_reschedule(struct hwt *timer, uint64_t id, struct pair_value due)
+timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
 	struct record *record = record_find(&timer->store, id);
 	struct pair_value seen;
@@ -876,18 +737,15 @@ timer_reschedule(struct hwt *timer, uint64_t id, struct pair_value due)
 		if (!word_matches(seen.word, id))
 			return -ENOENT;
 		switch (word_state(seen.word)) {
-		case STATE_QUEUED:
-			result = reschedule_queued(timer, record, seen, due);
-			break;
-		case STATE_PLACED:
-			result = reschedule_placed(timer, record, seen, due,
-			    (uint32_t)(id & INDEX_MASK));
+		case STATE_PENDING:
+			result = reschedule_pending(timer, record, seen,
+			    deadline_ns, (uint32_t)(id & INDEX_MASK));
 			break;
 		case STATE_HANDED:
 			return -EINPROGRESS;
 		case STATE_RUNNING:
-			result =
-			    reschedule_running(timer, record, seen, due, id);
+			result = reschedule_running(
+			    timer, record, seen, deadline_ns, id);
 			break;
 		default:
 			return -ENOENT;
@@ -897,9 +755,9 @@ timer_reschedule(struct hwt *timer, uint64_t id, struct pair_value due)
 }
 
 static NOINLINE int
-reschedule_any(struct hwt *timer, uint64_t id, struct pair_value due)
+reschedule_any(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
-	int result = timer_reschedule(timer, id, due);
+	int result = timer_reschedule(timer, id, deadline_ns);
 	struct cache *cache;
 
 	if (result == 0) {
@@ -912,27 +770,22 @@ reschedule_any(struct hwt *timer, uint64_t id, struct pair_value due)
 static NOINLINE int
 reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 {
-	uint64_t now_ns;
-
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	now_ns = timer_now_ahead(timer);
-	if (!timer_has_read(timer, now_ns))
-		return -EAGAIN;
-	return reschedule_any(timer, id, deadline_after(now_ns, delay_ns));
+	return reschedule_any(
+	    timer, id, deadline_after(timer_now_ahead(timer), delay_ns));
 }
 
-/* What reschedule_any does, where a pending timeout is put off and all that is
- * needed is at hand. All else is left to that, or to reschedule_slowly, before
- * anything has changed: see new_timeout. The worker need not be called, even
- * for what is queued: E:asleep. */
+/* Fast path of reschedule_any: a pending timeout that is COVERED is put off. On
+ * any miss, tail-calls that, or reschedule_slowly, before anything has
+ * changed. */
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
-	struct pair_value due, seen;
 	struct record *record;
+	struct pair_value seen;
 	struct cache *cache;
-	uint64_t now_ns;
+	uint64_t deadline_ns;
 
 	if (timer == NULL)
 		return -EINVAL;
@@ -941,19 +794,22 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 	cache = cache_at_hand(timer);
 	/* 0, never, and what is no delay. */
 	if (delay_ns - 1 >= DELAY_LIMIT - 1 || cache == NULL ||
-	    !now_is_at_hand(timer, &now_ns))
+	    !now_is_at_hand(timer, &deadline_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
 	record = record_find(&timer->store, timeout.id);
 	if (record == NULL)
 		return -ENOENT;
-	due = (struct pair_value){0, now_ns + delay_ns};
-	if (due.deadline_ns > DEADLINE_NEVER)
-		return reschedule_slowly(timer, timeout.id, delay_ns);
+	deadline_ns += delay_ns;
+	if (deadline_ns > DEADLINE_NEVER)
+		deadline_ns = DEADLINE_NEVER;
 	seen = pair_load(&record->pair);
-	if (!word_matches(seen.word, timeout.id) || !needs_worker(seen.word) ||
-	    due.deadline_ns <= seen.deadline_ns ||
-	    !pair_cas(&record->pair, seen, moved(seen, due)))
-		return reschedule_any(timer, timeout.id, due);
+	if (!word_matches(seen.word, timeout.id) ||
+	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
+		(STATE_PENDING | FLAG_COVERED) ||
+	    deadline_ns < seen.deadline_ns ||
+	    !pair_cas(&record->pair, seen,
+		(struct pair_value){seen.word, deadline_ns}))
+		return reschedule_any(timer, timeout.id, deadline_ns);
 	/* E:counted release */
 	a64_count(&cache->rescheduled, 1);
 	return 0;
@@ -973,8 +829,7 @@ timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
 			return -ENOENT;
 	} while (pair_word(&record->pair) != seen->word);
 	switch (word_state(seen->word)) {
-	case STATE_QUEUED:
-	case STATE_PLACED:
+	case STATE_PENDING:
 	case STATE_HANDED:
 		return 0;
 	case STATE_RUNNING:
@@ -988,7 +843,6 @@ int
 hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 {
 	struct pair_value seen;
-	uint64_t now_ns;
 	int result;
 
 	if (timer == NULL)
@@ -1000,15 +854,13 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 	result = timer_read(timer, timeout.id, &seen);
 	if (result != 0)
 		return result;
-	now_ns = timer_now_ahead(timer);
 	if (seen.deadline_ns == DEADLINE_NEVER)
 		*remaining_ns = INT64_MAX;
 	else if (seen.word & FLAG_RELATIVE)
 		*remaining_ns = (int64_t)seen.deadline_ns;
-	else if (timer_has_read(timer, now_ns))
-		*remaining_ns = (int64_t)(seen.deadline_ns - now_ns);
 	else
-		return -EAGAIN;
+		*remaining_ns =
+		    (int64_t)(seen.deadline_ns - timer_now_ahead(timer));
 	return 0;
 }
 

@@ -225,6 +225,24 @@ a64_swap_acq_rel(a64_t *p, uint64_t value)
 	return atomic_exchange_explicit(p, value, A_ACQ_REL);
 }
 
+static inline uint64_t
+a64_swap_seq(a64_t *p, uint64_t value)
+{
+	return atomic_exchange_explicit(p, value, A_SEQ);
+}
+
+static inline void
+a64_or_seq(a64_t *p, uint64_t bits)
+{
+	(void)atomic_fetch_or_explicit(p, bits, A_SEQ);
+}
+
+static inline void
+a64_and_seq(a64_t *p, uint64_t bits)
+{
+	(void)atomic_fetch_and_explicit(p, bits, A_SEQ);
+}
+
 static inline bool
 a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 {
@@ -499,6 +517,33 @@ a64_swap_acq_rel(a64_t *p, uint64_t value)
 	old = ck_pr_fas_64(p, value);
 	ck_pr_fence_acquire();
 	return old;
+}
+
+static inline uint64_t
+a64_swap_seq(a64_t *p, uint64_t value)
+{
+	uint64_t old;
+
+	ck_pr_fence_release();
+	old = ck_pr_fas_64(p, value);
+	ck_pr_fence_acquire();
+	return old;
+}
+
+static inline void
+a64_or_seq(a64_t *p, uint64_t bits)
+{
+	ck_pr_fence_release();
+	ck_pr_or_64(p, bits);
+	ck_pr_fence_acquire();
+}
+
+static inline void
+a64_and_seq(a64_t *p, uint64_t bits)
+{
+	ck_pr_fence_release();
+	ck_pr_and_64(p, bits);
+	ck_pr_fence_acquire();
 }
 
 static inline bool

@@ -6,23 +6,23 @@
  * timeout. Its coarse sister lags, which would make tasks early. On x86-64 the
  * time stamp counter can be read in less than half the time, and where the
  * kernel takes it for its own clock ("tsc" is the clock source), it is the same
- * clock in other units. So each thread reads both, drops an anchor there, and
+ * clock in other units. So each thread takes a sample of both, and
  * goes on from it by the counter for 4 us: long enough for a hundred calls of a
  * busy thread, and one that is not busy does not need it.
  *
- * NEVER BEHIND. From the anchor on, the counter is converted a quarter too
+ * NEVER BEHIND. From the sample on, the counter is converted a quarter too
  * fast. The kernel lets the clock be slewed by a tenth at most, so that its
  * rate differs by less than that from the one at which the scale was measured,
  * and the measurement's own error is a hundredth at most: it goes over 1 to 10
  * ms between readings that took less than 2 us each, and counts when a second
  * one agrees and it is what a processor's counter can be. (A suspend, in which
  * the clock stands and the counter may not, spoils one of two.) The counter is
- * read before the clock when an anchor is dropped, so that the anchor is not
+ * read before the clock when a sample is taken, so that the sample is not
  * behind either. CLOCK_MARGIN_NS is for the processor, which may read the
  * counter some instructions before its turn. What comes of it is a deadline up
  * to 3 us later than it would be, and no earlier.
  *
- * When a new anchor shows that the last one led to a time that is behind, the
+ * When a new sample shows that the last one led to a time that is behind, the
  * counter is not what it should be, and is not used again in this process.
  *
  * The scale is the same for all threads; any may publish it. It is a number
@@ -30,7 +30,17 @@
  * reads the clock.
  */
 #define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "core/clock.h"
+
+void
+clock_failed(void)
+{
+	(void)fputs("hwt: CLOCK_MONOTONIC cannot be read any more\n", stderr);
+	abort();
+}
 
 #ifdef CLOCK_COUNTER
 
@@ -49,7 +59,7 @@
  * longer than 2 us are not relied on. */
 #define BRACKET_TICKS UINT64_C(2000)
 #define CHECK_TICKS (UINT64_C(1) << 32)
-#define TOLD_MAX_NS UINT64_C(100000)
+#define BACK_MAX_NS UINT64_C(100000)
 
 #define SOURCE \
 	"/sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -102,30 +112,30 @@ scales_agree(uint64_t a, uint64_t b)
 
 /* Begins to measure the scale. */
 static void
-calibrate_from(struct clock_anchor *anchor, uint64_t ticks, uint64_t ns)
+calibrate_from(struct clock_sample *sample, uint64_t ticks, uint64_t ns)
 {
-	anchor->first_ticks = ticks;
-	anchor->first_ns = ns;
+	sample->first_ticks = ticks;
+	sample->first_ns = ns;
 }
 
 /* Publishes the scale when this thread has measured it twice. */
 static void
-counter_calibrate(struct clock_anchor *anchor, uint64_t ticks, uint64_t ns)
+counter_calibrate(struct clock_sample *sample, uint64_t ticks, uint64_t ns)
 {
-	uint64_t ns_since = ns - anchor->first_ns;
-	uint64_t before = anchor->scale;
+	uint64_t ns_since = ns - sample->first_ns;
+	uint64_t before = sample->scale;
 	uint64_t scale;
 
-	if (anchor->first_ticks == 0 || ticks <= anchor->first_ticks ||
+	if (sample->first_ticks == 0 || ticks <= sample->first_ticks ||
 	    ns_since > CALIBRATE_MAX_NS) {
-		calibrate_from(anchor, ticks, ns);
+		calibrate_from(sample, ticks, ns);
 		return;
 	}
 	if (ns_since < CALIBRATE_MIN_NS)
 		return;
-	scale = (ns_since << 32) / (ticks - anchor->first_ticks);
-	anchor->scale = scale;
-	calibrate_from(anchor, ticks, ns);
+	scale = (ns_since << 32) / (ticks - sample->first_ticks);
+	sample->scale = scale;
+	calibrate_from(sample, ticks, ns);
 	if (scale < SCALE_MIN || scale > SCALE_MAX ||
 	    !scales_agree(scale, before))
 		return;
@@ -134,46 +144,44 @@ counter_calibrate(struct clock_anchor *anchor, uint64_t ticks, uint64_t ns)
 	a64_store_relaxed(&clock_scale, scale);
 }
 
-/* Whether the last anchor would have led to a time that is not behind. */
+/* Whether the last sample would have led to a time that is not behind. */
 static bool
-anchor_holds(const struct clock_anchor *anchor, uint64_t ticks, uint64_t ns)
+sample_holds(const struct clock_sample *sample, uint64_t ticks, uint64_t ns)
 {
 	uint64_t scale = a64_load_relaxed(&clock_scale);
-	uint64_t since = ticks - anchor->ticks;
+	uint64_t since = ticks - sample->ticks;
 
-	return scale == 0 || anchor->ticks == 0 || since > CHECK_TICKS ||
-	    anchor->ns + (since * (scale >> 16) >> 16) + CLOCK_MARGIN_NS >= ns;
+	return scale == 0 || sample->ticks == 0 || since > CHECK_TICKS ||
+	    sample->ns + (since * (scale >> 16) >> 16) + CLOCK_MARGIN_NS >= ns;
 }
 
 uint64_t
-clock_drop_anchor(struct clock_anchor *anchor)
+clock_take_sample(struct clock_sample *sample)
 {
 	uint64_t before, after, ns;
 
 	if (a32_load_relaxed(&counter_state) != USED) {
-		anchor->ticks = 0;
+		sample->ticks = 0;
 		return clock_monotonic_ns();
 	}
 	before = __rdtsc();
 	ns = clock_monotonic_ns();
 	after = __rdtsc();
-	if (ns == CLOCK_FAILED)
-		return ns;
 	/* A child may live in another time namespace. */
-	if (anchor->told_ns > ns + TOLD_MAX_NS)
-		anchor->told_ns = 0;
+	if (sample->last_returned_ns > ns + BACK_MAX_NS)
+		sample->last_returned_ns = 0;
 	if (after - before > BRACKET_TICKS) {
-		anchor->ticks = 0;
+		sample->ticks = 0;
 		return ns;
 	}
-	if (!anchor_holds(anchor, after, ns)) {
+	if (!sample_holds(sample, after, ns)) {
 		counter_give_up();
 		return ns;
 	}
-	anchor->ticks = before;
-	anchor->ns = ns;
+	sample->ticks = before;
+	sample->ns = ns;
 	if (a64_load_relaxed(&clock_scale) == 0)
-		counter_calibrate(anchor, before, ns);
+		counter_calibrate(sample, before, ns);
 	return ns;
 }
 

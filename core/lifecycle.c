@@ -18,24 +18,24 @@
  *      refused, and the worker ends after the task that it is running.
  *   2. Batches that entered before are waited for, since their timeouts are
  *      accepted together.
- *   3. The queues are closed: a push lands before that or is told.
- *   4. The worker's end is awaited (or that of an hwt_advance).
- *   5. All records are swept: what is pending becomes UNPROCESSED. A caller
+ *   3. The worker's end is awaited (or that of an hwt_advance).
+ *   4. All records are swept: what is pending becomes UNPROCESSED. A caller
  *      that is still in the middle of scheduling either published before the
- *      sweep came by, and its timeout is given back; or it finds the queue
- *      closed, or the gate where it need not push, and takes its timeout back.
- *      Either way its call says what happened. The word of the record decides,
- *      so nothing is lost and nothing is told twice.
+ *      sweep came by, and its timeout is given back; or it finds the gate
+ *      closed, and takes its timeout back. Either way its call says what
+ *      happened. The word of the record decides, so nothing is lost and nothing
+ *      is told twice.
  *
  * A run in an executor that ends after 1 is the last of its periodic timeout;
- * one that ended before may have queued the next, which 5 gives back.
+ * one that ended before may have published the next, which 4 gives back.
  *
  * EDGES
  *   E:stopping  drawn in worker.c; release in stop_begin.
  *   E:batches   drawn in hwt.c; fence in stop_begin.
  *   E:gate      drawn in hwt.c; release in attempt_start.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
- *   E:handed    drawn in run.c; acquired in hwt_destroy.
+ *   E:dispatched
+ *               drawn in run.c; acquired in hwt_destroy.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -146,26 +146,6 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 	    sizeof(timer->life.thread_name) - 1);
 }
 
-/* One queue per processor, up to a limit: threads are spread over them. */
-static int
-timer_create_queues(struct hwt *timer)
-{
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	uint32_t i;
-
-	timer->stripe_count = 1;
-	while (timer->stripe_count < STRIPES_MAX &&
-	    (long)timer->stripe_count < processors)
-		timer->stripe_count *= 2;
-	timer->queues = aligned_alloc(
-	    CACHE_LINE, timer->stripe_count * sizeof(*timer->queues));
-	if (timer->queues == NULL)
-		return -ENOMEM;
-	for (i = 0; i < timer->stripe_count; i++)
-		mpsc_queue_create(&timer->queues[i]);
-	return 0;
-}
-
 static int
 life_create(struct lifecycle *life)
 {
@@ -189,30 +169,20 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 	a64_t *memory_bytes = &timer->store.memory_bytes;
 
 	timer->origin_ns = timer_now(timer);
-	if (!timer_has_read(timer, timer->origin_ns))
-		return -EAGAIN;
 	timer->worker.now_ns = timer->origin_ns;
 	if (record_store_create(&timer->store) != 0)
 		return -ENOMEM;
-	if (mpsc_pool_create(&timer->pool, memory_bytes) != 0)
-		goto destroy_store;
+	mpsc_create(&timer->queue, &timer->store, timer->origin_ns);
 	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
 	    0)
-		goto destroy_pool;
-	if (timer_create_queues(timer) != 0)
-		goto destroy_wheel;
+		goto destroy_store;
 	if (life_create(&timer->life) != 0)
-		goto free_queues;
-	(void)a64_add_relaxed(memory_bytes,
-	    sizeof(*timer) + timer->stripe_count * sizeof(*timer->queues));
+		goto destroy_wheel;
+	(void)a64_add_relaxed(memory_bytes, sizeof(*timer));
 	return 0;
 
-free_queues:
-	free(timer->queues);
 destroy_wheel:
 	wheel_destroy(&timer->wheel);
-destroy_pool:
-	mpsc_pool_destroy(&timer->pool);
 destroy_store:
 	record_store_destroy(&timer->store);
 	return -ENOMEM;
@@ -222,6 +192,7 @@ int
 hwt_create(struct hwt **timer, const struct hwt_options *options)
 {
 	static const struct hwt_options defaults;
+	struct timespec now;
 	struct hwt *made;
 	int error;
 
@@ -231,6 +202,8 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		return -EINVAL;
 	if (!process_sees_forks())
 		return -ENOMEM;
+	if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+		return -EAGAIN;
 	made = aligned_alloc(CACHE_LINE, sizeof(*made));
 	if (made == NULL)
 		return -ENOMEM;
@@ -256,11 +229,8 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 static void
 timer_free(struct hwt *timer)
 {
-	trim_destroy(timer);
-	mpsc_pool_destroy(&timer->pool);
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
-	free(timer->queues);
 	free(timer);
 }
 
@@ -346,22 +316,11 @@ hwt_start(struct hwt *timer)
 	return timer_start(timer);
 }
 
-static void
-overflow_close(struct hwt *timer)
-{
-	uint64_t head;
-
-	do
-		head = a64_load_relaxed(&timer->overflow);
-	while (!a64_cas_seq(&timer->overflow, head, head | OVERFLOW_CLOSED));
-}
-
-/* Steps 1 to 3. With the lock held; a batch needs it for nothing. */
+/* Steps 1 and 2. With the lock held; a batch needs it for nothing. */
 static void
 stop_begin(struct hwt *timer)
 {
 	uint32_t tries = 0;
-	uint32_t i;
 
 	timer->life.phase = PHASE_STOPPING;
 	/* E:batches fence, E:closed fence */
@@ -372,9 +331,6 @@ stop_begin(struct hwt *timer)
 	futex_wake_all(&timer->wake_sequence);
 	while (a64_load_seq(&timer->batches) != 0)
 		system_yield(&tries);
-	for (i = 0; i < timer->stripe_count; i++)
-		mpsc_close(&timer->queues[i]);
-	overflow_close(timer);
 }
 
 /* True when the record was pending. */
@@ -385,32 +341,31 @@ sweep_record(struct record *record)
 
 	do {
 		seen = pair_load_seq(&record->pair);
-		if (word_state(seen.word) != STATE_QUEUED &&
-		    word_state(seen.word) != STATE_PLACED)
+		if (word_state(seen.word) != STATE_PENDING)
 			return false;
 		next = seen;
-		next.word |= STATE_UNPROCESSED;
+		next.word = (seen.word & ~STATE_MASK) | STATE_UNPROCESSED;
 	} while (!pair_cas(&record->pair, seen, next));
 	return true;
 }
 
-/* Step 5. Records that are carved later, or taken from blank pages, are neither
- * ENQUEUED nor BUCKETED: their callers must push, and are refused. */
+/* Step 4. What is published later finds the gate closed: also in pages that are
+ * committed later. */
 static void
 stop_sweep(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
-	uint32_t end = a32_load_acquire(&store->carved);
+	uint32_t end = record_end(store);
 	uint64_t count = 0;
 	uint32_t index;
 
-	for (index = trim_skip_blank(store, 1, end); index < end;
-	     index = trim_skip_blank(store, index + 1, end)) {
+	for (index = record_next_used(store, 0, end); index < end;
+	     index = record_next_used(store, index + 1, end)) {
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
-	(void)a64_add_acq_rel(&store->spare.ended, count);
-	timer_give_places(timer, count);
+	(void)a64_add_acq_rel(&store->shared_cache.ended, count);
+	pending_release(timer, count);
 	timer->life.unprocessed = count;
 }
 
@@ -454,7 +409,7 @@ join_within(pthread_t thread, uint64_t until_ns)
 
 	while (pthread_tryjoin_np(thread, NULL) != 0) {
 		now_ns = clock_monotonic_ns();
-		if (now_ns == CLOCK_FAILED || now_ns >= until_ns)
+		if (now_ns >= until_ns)
 			return false;
 		system_pause();
 	}
@@ -515,10 +470,7 @@ take_list(
 	struct lifecycle *life = &timer->life;
 
 	if (!life->list_taken && unprocessed != NULL) {
-		/* Without a clock, as of the worker's last look at it. */
-		life->stopped_ns = timer_has_read(timer, called_ns)
-		    ? called_ns
-		    : timer->worker.now_ns;
+		life->stopped_ns = called_ns;
 		unprocessed->count = life->unprocessed;
 		unprocessed->private_words[0] = (uint64_t)(uintptr_t)timer;
 		unprocessed->private_words[1] = 1;
@@ -545,9 +497,8 @@ timer_stop(
 
 	if (process_runs_task_of(timer))
 		return -EDEADLK;
-	/* Without a clock, a moment that has passed. */
 	if (wait_ns < DEADLINE_NEVER - now_ns)
-		until_ns = now_ns != CLOCK_FAILED ? now_ns + wait_ns : 0;
+		until_ns = now_ns + wait_ns;
 	(void)pthread_mutex_lock(&life->lock);
 	while (life->starting)
 		(void)pthread_cond_wait(&life->changed, &life->lock);
@@ -607,10 +558,10 @@ hwt_unprocessed_next(
 	if (timer == NULL || !process_owns(timer->epoch))
 		return false;
 	store = &timer->store;
-	end = a32_load_acquire(&store->carved);
+	end = record_end(store);
 	index = (uint32_t)unprocessed->private_words[1];
-	for (index = trim_skip_blank(store, index, end); index < end;
-	     index = trim_skip_blank(store, index + 1, end)) {
+	for (index = record_next_used(store, index, end); index < end;
+	     index = record_next_used(store, index + 1, end)) {
 		record = record_at(store, index);
 		seen = pair_load(&record->pair);
 		if (word_state(seen.word) == STATE_UNPROCESSED)
@@ -653,8 +604,8 @@ hwt_destroy(struct hwt *timer)
 		return -EPERM;
 	(void)pthread_mutex_lock(&timer->life.lock);
 	if (timer->life.phase != PHASE_STOPPED ||
-	    /* E:handed acquire */
-	    a64_load_acquire(&timer->handed) != 0) {
+	    /* E:dispatched acquire */
+	    a64_load_acquire(&timer->dispatched_count) != 0) {
 		(void)pthread_mutex_unlock(&timer->life.lock);
 		return -EBUSY;
 	}

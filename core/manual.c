@@ -37,6 +37,14 @@ turn_end(struct hwt *timer)
 	(void)pthread_mutex_unlock(&life->lock);
 }
 
+/* Something may be due that was not when the wheel was last turned. */
+static bool
+boundary_has_come(const struct hwt *timer)
+{
+	return timer_now(timer) >=
+	    timer_boundary(timer, timer->wheel.next_tick);
+}
+
 int
 hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 {
@@ -58,18 +66,17 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 	thread_state.frames = &frame;
 	before = timer->worker.tasks_started;
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
-	(void)worker_turn(timer);
+	worker_turn(timer);
 	thread_state.frames = frame.outer;
 	/* A task forked, and this is the child's copy of its return. */
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
 	if (tasks_started != NULL)
 		*tasks_started = timer->worker.tasks_started - before;
-	/* At once, since who turns it may not come back soon; but no timeout
-	 * gets late by it. */
-	while (!timer_is_stopping(timer) &&
-	    (worker_sweep(timer) || worker_trim(timer)) &&
-	    !worker_is_late(timer))
+	/* What the tasks have scheduled begins now, where it is relative. */
+	worker_take_near(timer);
+	while (!timer_is_stopping(timer) && worker_tidy(timer, false) &&
+	    !boundary_has_come(timer))
 		continue;
 	turn_end(timer);
 	return 0;
@@ -82,27 +89,30 @@ until(const struct hwt *timer, uint64_t until_ns)
 
 	if (until_ns == HWT_NEVER)
 		return HWT_NEVER;
-	if (!timer_has_read(timer, now_ns))
-		return timer->tick_ns;
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
+/* Others may be too busy for an announcement to hold, and what can wait may
+ * take until the next boundary: then that is the answer. */
 static uint64_t
 wait_of(struct hwt *timer)
 {
+	uint64_t tick = TICK_NEVER;
 	uint64_t until_ns;
-	int tries;
+	int tries = 0;
 
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
-	for (tries = 0; tries < 3; tries++) {
-		(void)worker_drain(timer);
-		cache_flush(timer, cache_of(timer));
-		if (worker_has_dead(timer))
-			wheel_sweep_all(&timer->wheel);
-		if (worker_announce(timer, &until_ns))
+	timer->worker.now_ns = timer_now(timer);
+	do {
+		worker_take_near(timer);
+		(void)cache_flush(timer, cache_of(timer));
+		if (worker_tidy(timer, true) ||
+		    worker_drop_stale(timer, &tick))
+			continue;
+		if (worker_announce(timer, tick, &until_ns))
 			return until(timer, until_ns);
-	}
-	/* Others are too busy for an announcement to hold: the next tick. */
+		tries++;
+	} while (tries < 3 && !boundary_has_come(timer));
 	return until(timer, timer_boundary(timer, timer->wheel.next_tick));
 }
 

@@ -1,90 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A closable multi-producer single-consumer queue of 32-bit indexes, in linked
- * arrays. mpsc_queue.c tells how it works.
+ * A multi-producer single-consumer queue of record indexes. mpsc_queue.c tells
+ * how it works.
  *
- *   mpsc_push                    any thread
- *   mpsc_close                   any thread; for good
- *   mpsc_pool_trim               any thread
- *   mpsc_end, mpsc_pop, mpsc_behind
- *                                one thread at a time, the consumer
+ *   mpsc_push     any thread. Wait-free, takes no memory, cannot fail
+ *   all others    one thread at a time, the consumer
  *
- * Order: what one thread pushes comes out in its order, but for what follows a
- * place that another thread has reserved and not yet filled.
+ * An index is in the queue at most once: to push it again has no effect. There
+ * is no order but this: what is due before the horizon can be popped first.
  */
 #ifndef HWT_MPSC_QUEUE_H
 #define HWT_MPSC_QUEUE_H
 
-#include <stddef.h>
+#include "core/record.h"
 
-#include "core/atomic.h"
-
-#ifndef MPSC_SLOTS
-#define MPSC_SLOTS 1020u
-#define MPSC_HOLES 16u
-#endif
-
-struct mpsc_segment {
-	uint32_t previous; /* fixed when the segment becomes the tail */
-	uint32_t next; /* consumer's */
-	uint32_t taken; /* consumer's: slots emptied */
-	uint32_t padding;
-	a32_t slot[MPSC_SLOTS]; /* 0: not filled */
-};
-
-/* Where queues get their segments from and leave them. */
-struct mpsc_pool {
-	aptr_t *arenas;
-	a32_t *links; /* of a free or blank segment: the next one */
-	/* Tag and index of the first. Blank ones take no memory. */
-	_Alignas(CACHE_LINE) a64_t free;
-	a64_t blank;
-	_Alignas(CACHE_LINE) a32_t carved;
-	a32_t limit;
-	a64_t *memory_bytes;
-};
-
-struct mpsc_hole {
-	uint32_t segment, slot;
+/* Where the consumer is in its way through one half of the queue. */
+struct mpsc_pass {
+	enum record_set set;
+	uint32_t word; /* of the table of slabs: the next one */
+	uint64_t slabs; /* of the word before: still to be visited */
+	uint32_t slab; /* the last of these */
+	uint64_t pages; /* of that slab: still to be visited */
 };
 
 struct mpsc_queue {
-	/* Producers': closed bit, segment, next free slot of it. */
-	_Alignas(CACHE_LINE) a64_t tail;
-	/* Consumer's: where it reads, up to where segments are linked forward,
-	 * and the places that it passed over. */
-	_Alignas(CACHE_LINE) uint32_t head_segment;
-	uint32_t head_slot;
-	uint32_t linked;
-	uint32_t hole_count;
-	struct mpsc_hole hole[MPSC_HOLES];
+	/* Deadlines before it go to the near half. The consumer's to move on.
+	 * In a cache line of its own: callers read it with each push. */
+	_Alignas(CACHE_LINE) a64_t horizon_ns;
+	_Alignas(CACHE_LINE) struct record_store *store;
+	struct mpsc_pass near, later;
+	/* The horizon when the pass through the later half began, and when the
+	 * last complete one did: what is left there is not due before that. */
+	uint64_t pass_horizon_ns, complete_ns;
+	bool in_pass;
 };
 
-int mpsc_pool_create(struct mpsc_pool *pool, a64_t *memory_bytes);
-void mpsc_pool_destroy(struct mpsc_pool *pool);
-/* Makes sure that so many indexes can wait in so many queues. One thread at a
- * time. */
-bool mpsc_pool_reserve(
-    struct mpsc_pool *pool, uint64_t indexes, uint32_t queues);
-/* Gives up to so many free segments back to the system. False: there are no
- * more, or they cannot be given back. Lock-free. */
-bool mpsc_pool_trim(struct mpsc_pool *pool, uint32_t segments);
-void mpsc_queue_create(struct mpsc_queue *queue);
+void mpsc_create(
+    struct mpsc_queue *queue, struct record_store *store, uint64_t now_ns);
 
-/* Lock-free. 0; -ESHUTDOWN when closed; -ENOMEM when no segment is to be had,
- * which can only happen while other threads are in the middle of a push or of
- * mpsc_pool_trim.
- * *filled: the push took the first place of another segment. */
-int mpsc_push(struct mpsc_queue *queue, struct mpsc_pool *pool, uint32_t index,
-    bool *filled);
-void mpsc_close(struct mpsc_queue *queue);
+/* The caller has changed the record, and needs the consumer to look at it until
+ * deadline_ns. True: so many indexes wait that the consumer should not sleep
+ * any longer. */
+bool mpsc_push(struct mpsc_queue *queue, uint32_t index, uint64_t deadline_ns);
 
-/* Everything that was pushed before now lies before the end that this tells. */
-uint64_t mpsc_end(const struct mpsc_queue *queue);
-/* Takes up to max indexes that lie before end; fewer: there are no more. */
-size_t mpsc_pop(struct mpsc_queue *queue, struct mpsc_pool *pool, uint64_t end,
-    uint32_t *out, size_t max);
-/* Whether something lies before end that was not taken. */
-bool mpsc_behind(const struct mpsc_queue *queue, uint64_t end);
+/* Pops what was pushed for a deadline before the horizon, some records of one
+ * page with each call: as bits, with the page's first index. 0: there is no
+ * more of what was pushed before the first of these calls. */
+uint64_t mpsc_pop_near(struct mpsc_queue *queue, uint32_t *first);
+
+/* The same with all else. When it returns 0, nothing that is left is due before
+ * mpsc_complete. */
+uint64_t mpsc_pop_later(
+    struct mpsc_queue *queue, uint64_t now_ns, uint32_t *first);
+
+/* All that is due before this was popped, or is in the near half. */
+static inline uint64_t
+mpsc_complete(const struct mpsc_queue *queue)
+{
+	return queue->complete_ns;
+}
+
+/* Whether something was pushed and not popped. */
+bool mpsc_is_empty(const struct mpsc_queue *queue);
+/* The same for the later half. */
+bool mpsc_later_is_empty(const struct mpsc_queue *queue);
 
 #endif

@@ -191,7 +191,7 @@ static bool
 is_handing_to(const struct hwt *timer, const struct hwt_executor *executor)
 {
 	/* E:handing acquire */
-	const struct hwt_executor *handing = aptr_load_acquire(&timer->handing);
+	const struct hwt_executor *handing = aptr_load_acquire(&timer->dispatching_to);
 
 	return handing == executor ||
 	    (handing == &timer->executor && handing->ctx == executor->ctx);
@@ -232,7 +232,7 @@ slot_release(struct thread_slot *slot)
 {
 	if (slot->timer != NULL && slot_lives(slot) &&
 	    cache_release(slot->timer, slot->cache))
-		timer_many_free(slot->timer);
+		wake_worker_for_trim(slot->timer);
 	*slot = (struct thread_slot){0};
 }
 

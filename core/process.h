@@ -45,7 +45,7 @@ struct thread_state {
 	/* The serial of the timer whose worker this is; also while its
 	 * destructors of thread-specific data run. */
 	uint64_t worker_serial;
-	struct clock_anchor anchor;
+	struct clock_sample sample;
 	/* How often no slot was free to a call that may lock, [true], or may
 	 * not: when to give up one, and which. */
 	unsigned misses[2];

@@ -1,46 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slabs, free records, and the caches in which threads keep them.
+ * Slabs, free records, the caches in which threads keep them, and giving
+ * memory back to the system.
  *
- * Slabs of 4096 records are mapped when needed and stay until the timer is
- * destroyed; pages of them that are free may give their memory back meanwhile,
- * see trim.c. Records are carved from slabs by pages of 64, and then go round:
+ * Slabs are mapped when they are needed and stay until the timer is destroyed.
+ * A free record goes round between
  *
- *   a thread's cache <-> batches of up to 64 on a stack that all threads share
+ *   a thread's cache  <->  SET_FREE, which all threads share
  *
  * A cache is last in, first out, so that the record which was cancelled last,
- * still in the processor's cache, is scheduled next. It holds 128 at most and
- * passes half of them on: where one thread schedules and another cancels,
- * records flow back in batches, at two compare-and-swaps for 64 timeouts.
+ * still in the processor's cache, is scheduled next. An empty cache takes all
+ * free records of one page by a swap, of more pages while these have few. A
+ * full one returns its older half, by one addition for each run of records of
+ * the same page.
+ *
+ * GIVING BACK. The free set shows when all records of a page are free, and a
+ * counter says how many such pages there are. With TRIM_PAGES of them the
+ * worker takes the pages back, a slab with each call: it claims them like any
+ * caller, removes what entries their records still have in the wheel, keeps how
+ * often the records were used, gives the pages to the system, and returns them
+ * to the free set as not committed. A slab of which no page is committed is
+ * given back with its header, and is idle: it is opened again before another
+ * one is mapped.
+ *
+ * Generations go on: a record of a page that is committed again starts with the
+ * highest number of uses of any record of its slab that was given back. So no
+ * handle is valid again before its 36 bits have come round.
+ *
+ * Where the system refuses to take a page, as it does when memory is locked,
+ * no other is tried before there were fewer free ones.
  *
  * INVARIANTS
- *   1. The index of a FREE record is in exactly one place: a cache, a batch,
- *      a blank page, or the hands of one thread. A record that is not FREE is
- *      in none.
- *   2. carved <= limit, and every slab below limit is in the table, with room
- *      for all its records in the wheel (wheel_reserve) and in the queues
- *      (mpsc_pool_reserve).
- *   3. Caches are there from the start, as untouched memory. A thread that
+ *   1. The index of a FREE record is in exactly one place: a cache, SET_FREE,
+ *      or the hands of one thread. A record that is not FREE is in none.
+ *   2. Every slab below limit is in the table, with room for all its records
+ *      in the wheel (wheel_reserve).
+ *   3. All records of a page that is not committed are FREE and not COVERED,
+ *      have no entry, and read as 0; so do all words of an idle slab. Callers
+ *      with old handles read such pages, and a caller that was overtaken
+ *      between finding a record PENDING and pushing it may set a bit of
+ *      SET_NEAR or SET_LATER there: the worker finds a FREE record behind it.
+ *   4. Caches are there from the start, as untouched memory. A thread that
  *      exits leaves its cache to the next one, counters included.
  *
- * A batch lies in its records: every fifth of them is a node, which has the
- * indexes of the next four and the one of the next node. So thirteen lines are
- * touched to pass 64 records on.
- *
- * COST. alloc and free touch the record's index alone; once per 64, a
- * compare-and-swap on a shared word and thirteen lines.
- *
  * EDGES
- *   E:slab    a slab's contents, release in store_grow by the store into the
- *             table, acquired by record_at and record_find.
- *   E:carve   limit, release in store_grow after the slab, acquired by
- *             store_carve.
- *   E:free    a batch's nodes and all that was done to its records, release
- *             in batch_push, acquired in batch_pop. The stack's head carries a
- *             tag that each push moves on: a pop that was overtaken by a pop
- *             and a push of the same batch fails. Reading the link of a batch
- *             that somebody else has taken is harmless, since a record stays a
- *             record and the compare-and-swap then fails.
+ *   E:slab    a slab's contents, release in slab_open by the store into the
+ *             table, acquired by slab_at. limit follows.
+ *   E:set     the fence between setting a bit and reading those above it, in
+ *             set_raise; the fence between clearing a bit above and reading
+ *             those below, in page_take and mpsc_pop.
+ *   E:free    all that was done to a free record, or to a page and a slab's
+ *             generation_base, release by adding to a word of SET_FREE in
+ *             free_add, acquired by the swap in page_take or the
+ *             compare-and-swap in page_claim.
  *   E:owned   a cache and its counters, release in cache_release, acquired by
  *             the next thread to claim it, in cache_claim.
  */
@@ -52,9 +64,25 @@
 
 #include "core/timer.h"
 
-#define TABLE_BYTES (SLABS_MAX * sizeof(aptr_t))
+/* All pages of a slab that have records. */
+#define SLAB_ALL \
+	(UINT64_MAX >> (64 - SLAB_PAGES) & ~((UINT64_C(1) << HEADER_PAGES) - 1))
+
+/* What the worker gives back at least: a megabyte. */
+#ifndef TRIM_PAGES
+#define TRIM_PAGES 256u
+#endif
+/* A worker that is not idle waits so long, since who has just freed many
+ * records may want them again. */
+#define TRIM_DELAY_NS UINT64_C(250000000)
+/* Slabs that one call of record_trim looks at. */
+#define TRIM_LOOKS 64u
+
+/* Slabs by number; sets; idle slabs; generation bases. */
+#define TABLE_BYTES \
+	(SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
+	    (SETS + 1) * TOP_WORDS * sizeof(a64_t))
 #define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))
-#define PAGES_BYTES ((size_t)2 * SLABS_MAX * sizeof(a64_t))
 
 /* SplitMix64's finalizer: a bijection that spreads every bit. */
 static uint64_t
@@ -81,36 +109,34 @@ random_seed(const struct record_store *store)
 int
 record_store_create(struct record_store *store)
 {
+	uint32_t set;
+
 	store->slabs = system_map(TABLE_BYTES);
 	if (store->slabs == NULL)
 		return -ENOMEM;
 	store->caches = system_map(CACHES_BYTES);
-	if (store->caches == NULL)
-		goto free_slabs;
-	store->blank = system_map(PAGES_BYTES);
-	if (store->blank == NULL)
-		goto free_caches;
-	store->uses = store->blank + SLABS_MAX;
+	if (store->caches == NULL) {
+		system_unmap(store->slabs, TABLE_BYTES);
+		return -ENOMEM;
+	}
+	store->generation_base = (a64_t *)(store->slabs + SLABS_MAX);
+	for (set = 0; set < SETS; set++)
+		store->top[set] =
+		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
+	store->idle = (uint64_t *)(store->top[0] + SETS * TOP_WORDS);
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	store->seed = random_seed(store);
-	store->spare.shared = true;
-	a64_store_relaxed(&store->call_at, SPARE_RECORDS);
+	store->shared_cache.shared = true;
 	return 0;
-
-free_caches:
-	system_unmap(store->caches, CACHES_BYTES);
-free_slabs:
-	system_unmap(store->slabs, TABLE_BYTES);
-	return -ENOMEM;
 }
 
 void
 record_store_destroy(struct record_store *store)
 {
-	size_t i;
+	uint32_t i;
 
 	for (i = 0; i < SLABS_MAX; i++) {
-		void *slab = aptr_load_acquire(&store->slabs[i]);
+		struct slab *slab = slab_at(store, i);
 
 		if (slab == NULL)
 			break;
@@ -118,7 +144,26 @@ record_store_destroy(struct record_store *store)
 	}
 	system_unmap(store->slabs, TABLE_BYTES);
 	system_unmap(store->caches, CACHES_BYTES);
-	system_unmap(store->blank, PAGES_BYTES);
+}
+
+uint32_t
+record_end(const struct record_store *store)
+{
+	return a32_load_acquire(&store->limit) << SLAB_BITS;
+}
+
+/* Generations begin at random, so that a handle that is mistaken or made up
+ * hits none. */
+static uint64_t
+record_first_word(const struct record_store *store, uint32_t index)
+{
+	return mix(store->seed + index) & ~INDEX_MASK;
+}
+
+static void
+memory_add(struct record_store *store, uint64_t bytes)
+{
+	(void)a64_add_relaxed(&store->memory_bytes, bytes);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
@@ -137,194 +182,245 @@ map_slab(void)
 	return memory + before;
 }
 
-/* Adds a slab, unless another thread has done so since limit was read. */
-static int
-store_grow(struct hwt *timer, uint32_t seen_limit)
+/* With the lock held: makes all records of a slab that reads as 0 free. */
+static void
+slab_open(struct hwt *timer, uint32_t number, struct slab *slab)
 {
 	struct record_store *store = &timer->store;
-	struct slab_header *slab;
-	int error = -ENOMEM;
+	uint32_t page;
 
-	(void)pthread_mutex_lock(&store->grow_lock);
-	if (a32_load_relaxed(&store->limit) != seen_limit) {
-		error = 0;
-		goto unlock;
+	slab->timer = timer;
+	slab->first_index = number << SLAB_BITS;
+	memory_add(store, HEADER_PAGES * PAGE_BYTES);
+	/* E:slab release */
+	aptr_store_release(&store->slabs[number], slab);
+	for (page = HEADER_PAGES; page < SLAB_PAGES; page++) {
+		/* E:free release */
+		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
+		(void)set_raise(store, SET_FREE, number, page);
 	}
-	if (seen_limit >= SLABS_MAX * SLAB_RECORDS ||
-	    !wheel_reserve(&timer->wheel, seen_limit + SLAB_RECORDS) ||
-	    !mpsc_pool_reserve(
-		&timer->pool, seen_limit + SLAB_RECORDS, timer->stripe_count))
-		goto unlock;
+}
+
+/* An idle slab; limit: there is none. */
+static uint32_t
+find_idle(const struct record_store *store, uint32_t limit)
+{
+	uint32_t word;
+
+	for (word = 0; word < (limit + 63) / 64; word++) {
+		if (store->idle[word] != 0)
+			return word * 64 +
+			    (uint32_t)__builtin_ctzll(store->idle[word]);
+	}
+	return limit;
+}
+
+/* With the lock held. */
+static int
+store_add_slab(struct hwt *timer, uint32_t limit)
+{
+	struct record_store *store = &timer->store;
+	struct slab *slab;
+
+	if (limit == SLABS_MAX ||
+	    !wheel_reserve(&timer->wheel, (uint64_t)(limit + 1) * SLAB_RECORDS))
+		return -ENOMEM;
 	slab = map_slab();
 	if (slab == NULL)
-		goto unlock;
-	slab->timer = timer;
-	slab->first_index = seen_limit;
-	/* E:slab release */
-	aptr_store_release(&store->slabs[seen_limit >> SLAB_BITS], slab);
-	/* E:carve release */
-	a32_store_release(&store->limit, seen_limit + SLAB_RECORDS);
-	error = 0;
+		return -ENOMEM;
+	slab_open(timer, limit, slab);
+	a32_store_release(&store->limit, limit + 1);
+	return 0;
+}
+
+/* Opens an idle slab, or adds one, unless another thread did one of these since
+ * the free set was found empty: then it is not empty any more. */
+static int
+store_grow(struct hwt *timer)
+{
+	struct record_store *store = &timer->store;
+	uint32_t limit, idle, word;
+	int error = 0;
+
+	(void)pthread_mutex_lock(&store->grow_lock);
+	limit = a32_load_relaxed(&store->limit);
+	for (word = 0; word < (limit + 63) / 64; word++) {
+		if (a64_load_relaxed(&store->top[SET_FREE][word]) != 0)
+			goto unlock;
+	}
+	idle = find_idle(store, limit);
+	if (idle < limit) {
+		store->idle[idle / 64] &= ~(UINT64_C(1) << idle % 64);
+		slab_open(timer, idle, slab_at(store, idle));
+	} else {
+		error = store_add_slab(timer, limit);
+	}
 unlock:
 	(void)pthread_mutex_unlock(&store->grow_lock);
 	return error;
 }
 
-/* Generations begin at random, so that a handle that is mistaken or made up
- * hits none. */
-uint64_t
-record_first_word(const struct record_store *store, uint32_t index)
+/* The caller owns all records of the page, which read as 0. */
+static void
+page_commit(
+    struct record_store *store, struct slab *slab, uint32_t page)
 {
-	return mix(store->seed + index) & ~INDEX_MASK;
-}
-
-uint32_t
-record_page_create(struct record_store *store, uint32_t *first)
-{
-	uint64_t used = a64_load_relaxed(&store->uses[*first >> SLAB_BITS])
-	    << INDEX_BITS;
-	uint32_t end = *first + BATCH;
+	uint32_t first = slab->first_index + page * PAGE_RECORDS;
+	uint64_t used = a64_load_relaxed(
+	    &store->generation_base[first >> SLAB_BITS]);
 	uint32_t i;
 
-	(void)a64_add_relaxed(
-	    &store->memory_bytes, BATCH * sizeof(struct record));
-	*first += *first % SLAB_RECORDS == 0;
-	for (i = *first; i < end; i++)
+	memory_add(store, PAGE_BYTES);
+	for (i = first; i < first + PAGE_RECORDS; i++)
 		pair_init(&record_at(store, i)->pair,
-		    record_first_word(store, i) + used);
-	return end - *first;
+		    record_first_word(store, i) + (used << INDEX_BITS));
+	a64_or_seq(&slab->committed, UINT64_C(1) << page);
 }
 
-/* Takes a page of records that were never used. Returns how many; *first is the
- * first. */
+/* The lowest slab with free records by the tables; limit: there is none. */
 static uint32_t
-store_carve(struct hwt *timer, uint32_t *first, int *error)
+find_slab(struct record_store *store, uint32_t limit)
 {
-	struct record_store *store = &timer->store;
-	uint32_t at, limit;
+	uint32_t word, number;
+	uint64_t slabs;
 
-	for (;;) {
-		/* E:carve acquire */
-		limit = a32_load_acquire(&store->limit);
-		at = a32_load_relaxed(&store->carved);
-		if (at >= limit) {
-			*error = store_grow(timer, limit);
-			if (*error != 0)
-				return 0;
-		} else if (a32_cas_acq_rel(&store->carved, at, at + BATCH)) {
-			break;
+	for (word = 0; word < (limit + 63) / 64; word++) {
+		a64_t *top = &store->top[SET_FREE][word];
+
+		while ((slabs = a64_load_acquire(top)) != 0) {
+			number = word * 64 + (uint32_t)__builtin_ctzll(slabs);
+			if (a64_load_acquire(&slab_at(store, number)
+				    ->summary[SET_FREE]) != 0)
+				return number;
+			a64_and_seq(top, ~(slabs & -slabs));
+			/* E:set fence */
+			if (a64_load_seq(&slab_at(store, number)
+				    ->summary[SET_FREE]) != 0)
+				a64_or_seq(top, slabs & -slabs);
 		}
 	}
-	*first = at;
-	return record_page_create(store, first);
+	return limit;
 }
 
-/* first is the first node of a batch of count. */
-static void
-batch_push(struct record_store *store, uint32_t first, uint64_t count)
+/* Takes all free records of the first page that has some. Returns which, as
+ * bits, and the page's first index; 0: there are none. Lock-free. */
+static uint64_t
+page_take(struct record_store *store, uint32_t *first)
 {
-	struct record *head = record_at(store, first);
-	uint64_t old, tag;
+	uint32_t limit = a32_load_acquire(&store->limit);
+	uint32_t number, page;
+	uint64_t pages, records;
+	struct slab *slab;
 
-	do {
-		old = a64_load_relaxed(&store->free);
-		tag = (old >> 32) + 1;
-		a64_store_relaxed(&head->next, count << 32 | (uint32_t)old);
-		/* E:free release */
-	} while (!a64_cas_acq_rel(&store->free, old, tag << 32 | first));
-}
-
-uint32_t
-record_batch_pop(struct record_store *store)
-{
-	uint64_t old, link, next;
-
-	do {
-		old = a64_load_acquire(&store->free);
-		if ((old & UINT32_MAX) == 0)
-			return 0;
-		/* Maybe already another's: then the tag has moved on. */
-		link = a64_load_relaxed(&record_at(store, (uint32_t)old)->next);
-		next = (old & ~(uint64_t)UINT32_MAX) | (uint32_t)link;
-		/* E:free acquire */
-	} while (!a64_cas_acq_rel(&store->free, old, next));
-	(void)a64_add_acq_rel(&store->stacked, -(link >> 32));
-	return (uint32_t)old;
-}
-
-void
-record_batch_give(
-    struct record_store *store, const uint32_t *index, uint32_t count)
-{
-	uint32_t i, next;
-
-	if (count == 0)
-		return;
-	for (i = 0; i < count; i = next) {
-		struct record *node = record_at(store, index[i]);
-
-		next = i + 1 + NODE_RECORDS;
-		if (next > count)
-			next = count;
-		node->node_count = next - i - 1;
-		memcpy(node->node, index + i + 1,
-		    node->node_count * sizeof(node->node[0]));
-		node->node_next = next < count ? index[next] : 0;
+	while ((number = find_slab(store, limit)) < limit) {
+		slab = slab_at(store, number);
+		pages = a64_load_acquire(&slab->summary[SET_FREE]);
+		if (pages == 0)
+			continue;
+		page = (uint32_t)__builtin_ctzll(pages);
+		a64_and_seq(&slab->summary[SET_FREE], ~(pages & -pages));
+		/* E:set fence, E:free acquire */
+		records = a64_swap_seq(&slab->bits[SET_FREE][page], 0);
+		if (records == 0)
+			continue;
+		*first = (number << SLAB_BITS) + page * PAGE_RECORDS;
+		if (!(a64_load_acquire(&slab->committed) >> page & 1))
+			page_commit(store, slab, page);
+		else if (records == PAGE_ALL)
+			(void)a64_add_relaxed(&store->free_pages, UINT64_MAX);
+		return records;
 	}
-	/* E:spare fence */
-	(void)a64_add_seq(&store->stacked, count);
-	batch_push(store, index[0], count);
+	return 0;
 }
 
-/* After so many more were left there. Only one caller finds that it is for it
- * to call the worker. */
+/* Returns records of one page to the set. True: the last of as many complete
+ * pages as are worth it. */
 static bool
-must_call(struct record_store *store, uint32_t count)
+free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 {
-	/* E:spare fence */
-	uint64_t at = a64_load_seq(&store->call_at);
+	uint32_t number = page_number / SLAB_PAGES;
+	uint32_t page = page_number % SLAB_PAGES;
+	struct slab *slab = slab_at(store, number);
+	/* E:free release */
+	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
 
-	(void)a64_add_relaxed(&store->given, count);
-	return a64_load_relaxed(&store->stacked) >= at &&
-	    a64_cas_acq_rel(&store->call_at, at, UINT64_MAX);
+	(void)set_raise(store, SET_FREE, number, page);
+	return (before | records) == PAGE_ALL &&
+	    a64_add_relaxed(&store->free_pages, 1) == TRIM_PAGES - 1;
+}
+
+/* One addition for each run of indexes of the same page. */
+static bool
+free_add_all(struct record_store *store, const uint32_t *index, uint32_t count)
+{
+	uint64_t records = 0;
+	bool enough = false;
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		records |= UINT64_C(1) << index[i] % PAGE_RECORDS;
+		if (i + 1 < count &&
+		    index[i + 1] / PAGE_RECORDS == index[i] / PAGE_RECORDS)
+			continue;
+		enough |= free_add(store, index[i] / PAGE_RECORDS, records);
+		records = 0;
+	}
+	return enough;
+}
+
+/* The lowest index is to be used first. */
+static void
+cache_add(struct record_store *store, struct cache *cache, uint32_t first,
+    uint64_t records)
+{
+	uint32_t index;
+
+	while (records != 0) {
+		index = first + 63 - (uint32_t)__builtin_clzll(records);
+		records &= ~(UINT64_C(1) << index % PAGE_RECORDS);
+		__builtin_prefetch(record_at(store, index), 1);
+		cache->slot[cache->count++] = index;
+	}
 }
 
 static void
 cache_refill(struct hwt *timer, struct cache *cache, int *error)
 {
 	struct record_store *store = &timer->store;
-	uint32_t node = record_batch_pop(store);
-	uint32_t first = 0;
-	uint32_t index;
+	uint64_t records;
+	uint32_t first;
 
-	while (node != 0)
-		node =
-		    record_node_read(store, node, cache->slot, &cache->count);
-	if (cache->count == 0)
-		cache->count = trim_take_held(timer, cache->slot);
-	for (index = 0; index < cache->count; index++)
-		__builtin_prefetch(record_at(store, cache->slot[index]));
-	if (cache->count > 0)
-		return;
-	cache->count = trim_take_page(timer, &first);
-	if (cache->count == 0)
-		cache->count = store_carve(timer, &first, error);
-	for (index = 0; index < cache->count; index++)
-		cache->slot[index] = first + cache->count - 1 - index;
+	while (cache->count < PAGE_RECORDS / 2) {
+		records = page_take(store, &first);
+		if (records != 0) {
+			cache_add(store, cache, first, records);
+		} else if (cache->count > 0) {
+			return;
+		} else {
+			*error = store_grow(timer);
+			if (*error != 0)
+				return;
+		}
+	}
 }
 
-/* For a thread without a cache: the rest of the batch goes back. */
+/* For a thread without a cache: the other records go back. */
 static uint32_t
 alloc_uncached(struct hwt *timer, int *error)
 {
 	struct record_store *store = &timer->store;
-	struct cache batch = {0};
+	uint64_t records, others;
+	uint32_t first;
 
-	cache_refill(timer, &batch, error);
-	if (batch.count == 0)
-		return 0;
-	record_batch_give(store, batch.slot, batch.count - 1);
-	return batch.slot[batch.count - 1];
+	while ((records = page_take(store, &first)) == 0) {
+		*error = store_grow(timer);
+		if (*error != 0)
+			return 0;
+	}
+	others = records & (records - 1);
+	if (others != 0)
+		(void)free_add(store, first / PAGE_RECORDS, others);
+	return first + (uint32_t)__builtin_ctzll(records);
 }
 
 uint32_t
@@ -342,17 +438,16 @@ bool
 record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index)
 {
 	struct record_store *store = &timer->store;
+	bool enough;
 
-	if (cache->shared) {
-		record_batch_give(store, &index, 1);
-		return must_call(store, 1);
-	}
-	record_batch_give(store, cache->slot, BATCH);
-	cache->count -= BATCH;
-	memmove(cache->slot, cache->slot + BATCH,
+	if (cache->shared)
+		return free_add_all(store, &index, 1);
+	enough = free_add_all(store, cache->slot, CACHE_SLOTS / 2);
+	cache->count -= CACHE_SLOTS / 2;
+	memmove(cache->slot, cache->slot + CACHE_SLOTS / 2,
 	    cache->count * sizeof(cache->slot[0]));
 	cache->slot[cache->count++] = index;
-	return must_call(store, BATCH);
+	return enough;
 }
 
 struct cache *
@@ -372,40 +467,234 @@ cache_claim(struct hwt *timer)
 	}
 	if (i == CACHES_MAX)
 		return NULL;
-	cache->stripe = i % timer->stripe_count;
 	for (;;) {
 		used = a32_load_relaxed(&store->caches_used);
 		if (used > i)
 			return cache;
 		if (a32_cas_acq_rel(&store->caches_used, used, i + 1))
-			(void)a64_add_relaxed(&store->memory_bytes,
-			    (i + 1 - used) * sizeof(*cache));
+			memory_add(store, (i + 1 - used) * sizeof(*cache));
 	}
 }
 
-void
+bool
 cache_flush(struct hwt *timer, struct cache *cache)
 {
-	uint32_t first;
+	uint32_t count = cache->count;
 
-	if (cache->shared)
-		return;
-	for (first = 0; first < cache->count; first += BATCH) {
-		uint32_t count = cache->count - first;
-
-		record_batch_give(&timer->store, cache->slot + first,
-		    count < BATCH ? count : BATCH);
-	}
 	cache->count = 0;
+	return free_add_all(&timer->store, cache->slot, count);
 }
 
 bool
 cache_release(struct hwt *timer, struct cache *cache)
 {
-	uint32_t count = cache->count;
+	bool enough = cache_flush(timer, cache);
 
-	cache_flush(timer, cache);
 	/* E:owned release */
 	a32_store_release(&cache->owned, 0);
-	return must_call(&timer->store, count);
+	return enough;
+}
+
+uint32_t
+record_next_used(
+    const struct record_store *store, uint32_t index, uint32_t end)
+{
+	const struct slab *slab;
+	uint64_t pages;
+	uint32_t page;
+
+	while (index < end) {
+		slab = slab_at(store, index >> SLAB_BITS);
+		page = index / PAGE_RECORDS % SLAB_PAGES;
+		pages = a64_load_acquire(&slab->committed) >> page;
+		if (pages & 1)
+			return index;
+		if (pages == 0)
+			index = (index / SLAB_RECORDS + 1) * SLAB_RECORDS;
+		else
+			index = (index / PAGE_RECORDS +
+				    (uint32_t)__builtin_ctzll(pages)) *
+			    PAGE_RECORDS;
+	}
+	return end;
+}
+
+/* Takes a complete page out of the free set. */
+static bool
+page_claim(struct slab *slab, uint32_t page)
+{
+	a64_t *bits = &slab->bits[SET_FREE][page];
+
+	/* E:free acquire */
+	return a64_load_relaxed(bits) == PAGE_ALL &&
+	    a64_cas_acq_rel(bits, PAGE_ALL, 0);
+}
+
+/* Returns pages that were claimed. counted: they are committed. */
+static void
+pages_return(struct record_store *store, uint32_t number, uint64_t pages,
+    bool counted)
+{
+	struct slab *slab = slab_at(store, number);
+	uint32_t page;
+
+	for (; pages != 0; pages &= pages - 1) {
+		page = (uint32_t)__builtin_ctzll(pages);
+		/* E:free release */
+		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
+		if (counted)
+			(void)a64_add_relaxed(&store->free_pages, 1);
+		(void)set_raise(store, SET_FREE, number, page);
+	}
+}
+
+/* Claims the complete ones of these pages of a slab, and returns which. */
+static uint64_t
+pages_claim(struct slab *slab, uint64_t pages)
+{
+	uint64_t claimed = 0;
+
+	for (; pages != 0; pages &= pages - 1) {
+		if (page_claim(slab, (uint32_t)__builtin_ctzll(pages)))
+			claimed |= pages & -pages;
+	}
+	return claimed;
+}
+
+/* The wheel forgets the records of a page. Backwards: what was placed last goes
+ * first, so that few entries are moved. Keeps how often they were used. */
+static void
+page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
+{
+	struct record_store *store = &timer->store;
+	uint32_t first = slab->first_index + page * PAGE_RECORDS;
+	a64_t *base = &store->generation_base[first >> SLAB_BITS];
+	uint64_t most = a64_load_relaxed(base);
+	uint64_t word, used;
+	uint32_t index;
+
+	for (index = first + PAGE_RECORDS; index-- > first;) {
+		if (record_at(store, index)->entry_at != 0)
+			wheel_remove(&timer->wheel, index);
+		word = pair_word(&record_at(store, index)->pair);
+		used =
+		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
+		    GENERATION_MASK;
+		if (used > most)
+			most = used;
+	}
+	a64_store_relaxed(base, most);
+}
+
+/* Gives pages to the system, by runs. Returns those that it took. */
+static uint64_t
+pages_release(struct slab *slab, uint64_t pages)
+{
+	uint64_t left = pages;
+	uint32_t first, count;
+
+	while (left != 0) {
+		first = (uint32_t)__builtin_ctzll(left);
+		count = (uint32_t)__builtin_ctzll(~(left >> first));
+		if (!system_release((char *)slab + first * PAGE_BYTES,
+			count * PAGE_BYTES))
+			return pages & ~left;
+		left &= ~(((UINT64_C(1) << count) - 1) << first);
+	}
+	return pages;
+}
+
+/* Gives a slab's header back when no page is committed and none is in use. A
+ * thread that is adding a slab comes first. */
+static void
+slab_retire(struct record_store *store, uint32_t number)
+{
+	struct slab *slab = slab_at(store, number);
+	uint64_t claimed;
+
+	if (pthread_mutex_trylock(&store->grow_lock) != 0)
+		return;
+	claimed = pages_claim(slab, SLAB_ALL);
+	if (claimed == SLAB_ALL && a64_load_relaxed(&slab->committed) == 0 &&
+	    system_release(slab, HEADER_PAGES * PAGE_BYTES)) {
+		memory_add(store, -(uint64_t)(HEADER_PAGES * PAGE_BYTES));
+		store->idle[number / 64] |= UINT64_C(1) << number % 64;
+	} else {
+		pages_return(store, number, claimed, false);
+	}
+	(void)pthread_mutex_unlock(&store->grow_lock);
+}
+
+/* False: the slab has nothing to give. */
+static bool
+slab_trim(struct hwt *timer, uint32_t number)
+{
+	struct record_store *store = &timer->store;
+	struct slab *slab = slab_at(store, number);
+	uint64_t committed = a64_load_acquire(&slab->committed);
+	uint64_t claimed = pages_claim(slab, committed);
+	uint64_t count = (uint64_t)__builtin_popcountll(claimed);
+	uint64_t left, released;
+
+	if (claimed == 0)
+		return false;
+	(void)a64_add_relaxed(&store->free_pages, -count);
+	for (left = claimed; left != 0;) {
+		uint32_t page = 63 - (uint32_t)__builtin_clzll(left);
+
+		page_forget(timer, slab, page);
+		left &= ~(UINT64_C(1) << page);
+	}
+	released = pages_release(slab, claimed);
+	a64_and_seq(&slab->committed, ~released);
+	memory_add(store,
+	    -(uint64_t)__builtin_popcountll(released) * PAGE_BYTES);
+	timer->trim.refused = released != claimed;
+	pages_return(store, number, released, false);
+	pages_return(store, number, claimed & ~released, true);
+	if (released == committed)
+		slab_retire(store, number);
+	return true;
+}
+
+static bool
+trim_is_due(struct hwt *timer, bool idle)
+{
+	struct trim *trim = &timer->trim;
+	uint64_t now_ns = timer->worker.now_ns;
+
+	if (a64_load_relaxed(&timer->store.free_pages) < TRIM_PAGES) {
+		trim->since_ns = 0;
+		trim->refused = false;
+		return false;
+	}
+	if (trim->since_ns == 0)
+		trim->since_ns = now_ns;
+	return !trim->refused &&
+	    (idle || now_ns - trim->since_ns >= TRIM_DELAY_NS);
+}
+
+/* From the highest slab down, since callers take the lowest first. */
+bool
+record_trim(struct hwt *timer, bool idle)
+{
+	struct trim *trim = &timer->trim;
+	uint32_t looks = TRIM_LOOKS;
+
+	if (!trim->active) {
+		if (!trim_is_due(timer, idle))
+			return false;
+		trim->active = true;
+		trim->slab = a32_load_acquire(&timer->store.limit);
+	}
+	while (trim->slab > 0 && !trim->refused && looks-- > 0) {
+		if (slab_trim(timer, --trim->slab))
+			return true;
+	}
+	if (trim->slab > 0 && !trim->refused)
+		return true;
+	trim->active = wheel_trim(&timer->wheel);
+	if (!trim->active)
+		trim->since_ns = 0;
+	return trim->active;
 }

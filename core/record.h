@@ -1,51 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records: the memory of timeouts, their states, and where free ones wait.
+ * Records: the memory of timeouts, their states, and the sets that they are in.
  *
  * A record is 64 bytes and stays a record until the timer is destroyed, so
  * that a stale handle can always be looked up and refused. A handle is a
  * record's index and generation; the generation moves on whenever the record
- * becomes free.
+ * becomes FREE.
  *
  * STATES, in the record's word, with the function that makes each move:
  *
- *             schedule               worker_take            worker_expire
- *    FREE ---------------> QUEUED ---------------> PLACED --------+
- *     ^ ^ |                 |  ^                    ^ | |         |
- *     | | | schedule, with an entry that will do    | | |   with executor:
- *     | | +-----------------)--)--------------------+ | |   HANDED
- *     | |                   |  |                      | |    |    | hwt_cancel
- *     | +---- hwt_cancel ---+--)----------------------+ |    |    v
- *     |                        | end_periodic           |    |  REVOKED
- *     |                        | (periodic)     inline: |    |    |
- *     |  run_ended             |         worker_expire  v    |    |
- *     +--------------------- RUNNING <------------------+----+    |
- *     |                                        run_claim          |
- *     +------------------------------------ run_claim ------------+
+ *            timer_publish             worker_expire
+ *    FREE ------------------> PENDING ---------------+
+ *     ^ ^                      |  ^  |               | with an executor
+ *     | +---- hwt_cancel ------+  |  | inline        v
+ *     |       timer_retract       |  |             HANDED --+ hwt_cancel
+ *     |                           |  |               |      v
+ *     |             end_periodic  |  |               |   REVOKED
+ *     |               (periodic)  |  v     run_claim |      |
+ *     +------ run_ended ------- RUNNING <------------+      |
+ *     +---------------------------------------- run_claim --+
  *
- * and stop_sweep moves QUEUED and PLACED to UNPROCESSED, which is final. While
- * stopping, timer_retract takes QUEUED and PLACED back to FREE.
+ * stop_sweep moves PENDING to UNPROCESSED, which is final.
+ *
+ * COVERED, a flag of the word, says that the wheel has an entry for the record
+ * at a tick which is not after that of its deadline, or that the deadline is
+ * never due. Whoever uses a COVERED record for a deadline that is not earlier
+ * need not tell the worker. The worker alone sets the flag, when it takes the
+ * timeout over. It clears the flag when it removes the entry of a record that
+ * is not PENDING; callers clear it with the same operation that sets an earlier
+ * deadline. It stays set when the timeout is cancelled.
+ *
+ * Whoever leaves a record PENDING and not COVERED then puts its index into the
+ * queue (mpsc_push). To push is idempotent: everyone who needs the worker
+ * pushes, and nobody relies on another thread's push.
  *
  * WHO OWNS WHAT. The word and the deadline are shared and change by
  * compare-and-swap only. task, arg, executor and period_ns are written by the
- * owner of a FREE record before it publishes QUEUED or PLACED, and read by
- * whoever then moves the record out of a pending state. placed is the worker's.
- * A FREE record belongs to the cache or batch that holds its index, with
- * ENQUEUED or BUCKETED set or not.
+ * owner of a FREE record before it publishes PENDING, and read by whoever then
+ * moves the record out of PENDING. entry_at and entry_tick are the worker's; a
+ * record that is HANDED or REVOKED has no entry, and there link is the
+ * executor's. A FREE record belongs to the thread that took its index.
  *
- * ENQUEUED says that an entry for the record is in a queue, or about to be
- * pushed by whoever set the bit: there is never a second one. The worker clears
- * it when it takes the entry, and then acts on the record as it is at that
- * moment. So the queue is no longer than the
- * number of records, however often they are scheduled and cancelled.
+ * SLABS. A slab is 64 pages of 64 records. Its first page is a header with one
+ * bit for each record in each of three sets:
  *
- * BUCKETED says that there is an entry in a bucket, at the tick placed, which
- * is not after the tick of the deadline (of the last one, when FREE; for which
- * a delay that never began to run counts as a deadline long ago), unless
- * ENQUEUED says that the worker is still to look. The worker sets it as it
- * takes the timeout over, and clears it as it takes the entry out; it stays set
- * when the timeout is cancelled. Whoever uses the record next for a deadline
- * that is not earlier finds all done, and need not tell the worker.
+ *   SET_FREE    the record is FREE and no thread owns it
+ *   SET_NEAR, SET_LATER
+ *               the two halves of the queue: see mpsc_queue.c
+ *
+ * Above the words with these bits there is one summary word for each slab and
+ * set, with a bit for each page, and one bit for each slab in a table of the
+ * store. A bit above may be set without one below. See set_raise.
  */
 #ifndef HWT_RECORD_H
 #define HWT_RECORD_H
@@ -57,90 +62,94 @@
 
 #ifndef INDEX_BITS
 #define INDEX_BITS 28
+#define SLAB_BITS 12
+#define PAGE_BITS 6
 #endif
 #define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
 #define GENERATION_ONE (UINT64_C(1) << INDEX_BITS)
+#define GENERATION_MASK (UINT64_MAX >> INDEX_BITS)
 
 /* The low bits of a record's word; above them, the generation. */
 #define STATE_MASK UINT64_C(0x7)
 #define STATE_FREE UINT64_C(0)
-#define STATE_QUEUED UINT64_C(1) /* accepted; the worker is to place it */
-#define STATE_PLACED UINT64_C(2) /* in a bucket, or never due */
-#define STATE_HANDED UINT64_C(3) /* an executor holds it */
-#define STATE_REVOKED UINT64_C(4) /* an executor holds it, cancelled */
-#define STATE_RUNNING UINT64_C(5)
-#define STATE_UNPROCESSED UINT64_C(7) /* given back by stop */
-#define FLAG_ENQUEUED UINT64_C(0x8)
+#define STATE_PENDING UINT64_C(1)
+#define STATE_HANDED UINT64_C(2) /* an executor holds it */
+#define STATE_REVOKED UINT64_C(3) /* an executor holds it, cancelled */
+#define STATE_RUNNING UINT64_C(4)
+#define STATE_UNPROCESSED UINT64_C(5) /* returned to the user by stop */
+#define FLAG_COVERED UINT64_C(0x8) /* has an entry in time for its deadline */
 #define FLAG_PERIODIC UINT64_C(0x10)
 #define FLAG_RELATIVE UINT64_C(0x20) /* deadline_ns is still a delay */
 #define FLAG_ENDING UINT64_C(0x40) /* periodic: this run is the last */
-#define FLAG_CLAIMED UINT64_C(0x80) /* a cancel_wait owns arg */
-#define FLAG_WAITED UINT64_C(0x100) /* somebody sleeps on the word */
-#define FLAG_MOVED UINT64_C(0x200) /* periodic: its task moved it */
-#define FLAG_AFTER UINT64_C(0x400) /* due after its deadline's boundary */
-#define FLAG_BUCKETED UINT64_C(0x800) /* has an entry at the tick placed */
+#define FLAG_WAITED UINT64_C(0x80) /* an hwt_cancel_wait sleeps on the word */
 
-#ifndef SLAB_BITS
-#define SLAB_BITS 12
-#endif
+#define PAGE_RECORDS (1u << PAGE_BITS)
+#define PAGE_BYTES (PAGE_RECORDS * sizeof(struct record))
 #define SLAB_RECORDS (1u << SLAB_BITS)
+#define SLAB_PAGES (SLAB_RECORDS / PAGE_RECORDS)
 #define SLAB_BYTES (SLAB_RECORDS * sizeof(struct record))
 #define SLABS_MAX (1u << (INDEX_BITS - SLAB_BITS))
+#define TOP_WORDS ((SLABS_MAX + 63) / 64)
+/* All records of a page, as a word of SET_FREE has them. */
+#define PAGE_ALL (UINT64_MAX >> (64 - PAGE_RECORDS))
 
-#ifndef BATCH
-#define BATCH 64u
+#ifndef CACHE_SLOTS
 #define CACHE_SLOTS 128u
 #define CACHES_MAX 1024u
 #endif
 
-_Static_assert(FLAG_BUCKETED < GENERATION_ONE, "the index's bits hold them");
+_Static_assert(FLAG_WAITED < GENERATION_ONE, "the index's bits hold them");
+_Static_assert(PAGE_RECORDS <= 64 && SLAB_PAGES <= 64, "a bit for each");
 
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)
-
-#define NODE_RECORDS 4u
 
 struct record {
 	pair_t pair; /* word and deadline in ns */
 	/* NULL: the timer's. Atomic: the worker reads it before it knows
 	 * whether the timeout is still there. */
 	aptr_t executor;
+	hwt_task *task;
+	void *arg;
+	uint64_t period_ns;
 	union {
-		struct {
-			hwt_task *task;
-			void *arg;
-			uint64_t period_ns;
-		};
-		/* FREE, in a batch: it and these others, and where to go on. */
-		struct {
-			uint32_t node_next;
-			uint32_t node_count;
-			uint32_t node[NODE_RECORDS];
-		};
+		uint64_t entry_tick; /* worker's; while entry_at is not 0 */
+		a64_t link; /* HANDED, REVOKED: the executor's */
 	};
-	/* Head of a batch: how many records it has, and the next one's index.
-	 * HANDED: the executor's. */
-	a64_t next;
-	a32_t overflow_link; /* in the overflow stack: the next index */
-	uint32_t placed; /* worker's: its entry's tick, the low 32 bits */
+	uint32_t entry_at; /* worker's: where its entry is; 0: it has none */
+	uint32_t batch_next; /* owner's, while FREE: the next of a batch */
 };
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
     "a futex compares the first half of the word, which has the state");
 
-/* In the place of a slab's first record, which is never used. */
-struct slab_header {
+enum record_set {
+	SET_FREE,
+	SET_NEAR,
+	SET_LATER,
+	SETS
+};
+
+/* In a slab's first pages, which have no records. */
+struct slab {
 	struct hwt *timer;
 	uint32_t first_index;
+	/* Pages whose records have their first word. The others take no memory
+	 * and read as 0. Changed by who owns all records of the page. */
+	a64_t committed;
+	a64_t summary[SETS]; /* pages that may have a bit in bits */
+	a64_t bits[SETS][SLAB_PAGES];
 };
+
+#define HEADER_PAGES \
+	((uint32_t)((sizeof(struct slab) + PAGE_BYTES - 1) / PAGE_BYTES))
 
 /* Counters of one thread for one timer, and the free records that it keeps.
  * The owner alone writes; readers add up all caches. */
 struct cache {
 	_Alignas(CACHE_LINE) a32_t owned;
 	bool shared; /* the one for threads that can have none */
-	uint32_t stripe; /* which queue its thread pushes to */
 	/* Of slots in use; the last one is the hottest. Shared: 0. */
 	uint32_t count;
 	a64_t accepted, ended; /* pending is the difference */
@@ -151,31 +160,21 @@ struct cache {
 struct record_store {
 	/* Read by all, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
+	a64_t *top[SETS]; /* slabs that may have a bit in summary */
+	a32_t limit; /* slabs */
 	uint64_t seed;
-	/* Of each slab: which pages of BATCH records take no memory, and how
-	 * often their records were used. See trim.c. */
-	a64_t *blank, *uses;
-	a32_t blank_pages;
-	a32_t blank_at; /* a slab to begin with */
-	/* While it gives memory back, the worker holds free records: of each
-	 * page, which; NULL: it never did. How many pages have some. */
-	aptr_t held;
-	a32_t held_pages;
-	a32_t held_at; /* a page to begin with */
 	struct cache *caches; /* all there can be; zero is a fresh one */
 	a32_t caches_used; /* how many of them ever were */
-	struct cache spare; /* shared by threads without a cache */
-	/* Free batches: tag and index of the first. How many records they have,
-	 * or are about to; with how many the worker wants to be called; how
-	 * many callers have ever left there. */
-	_Alignas(CACHE_LINE) a64_t free;
-	a64_t stacked, call_at, given;
-	/* The first index that was never handed out, and the end of the last
-	 * slab. */
-	_Alignas(CACHE_LINE) a32_t carved;
-	a32_t limit;
+	struct cache shared_cache;
+	/* Committed pages all of whose records are in SET_FREE. */
+	_Alignas(CACHE_LINE) a64_t free_pages;
 	a64_t memory_bytes;
+	/* Under grow_lock: slabs that take no memory, header included. */
 	pthread_mutex_t grow_lock;
+	uint64_t *idle;
+	/* Of each slab: how often its records of pages that are not committed
+	 * were used, at most. Worker's; read by who commits a page. */
+	a64_t *generation_base;
 };
 
 static inline uint64_t
@@ -196,22 +195,25 @@ word_state(uint64_t word)
 	return word & STATE_MASK;
 }
 
-/* The word of the same record, free again: with its entries, and what tells
- * whether the one in a bucket serves another deadline as well. */
+/* The word of the same record, FREE again. Its entry in the wheel stays. */
 static inline uint64_t
 word_freed(uint64_t word)
 {
-	return (word & ~INDEX_MASK) + GENERATION_ONE +
-	    (word & (FLAG_ENQUEUED | FLAG_BUCKETED | FLAG_AFTER));
+	return (word & ~INDEX_MASK) + GENERATION_ONE + (word & FLAG_COVERED);
+}
+
+static inline struct slab *
+slab_at(const struct record_store *store, uint32_t number)
+{
+	/* E:slab acquire */
+	return aptr_load_acquire(&store->slabs[number]);
 }
 
 /* The record of an index that is known to exist. */
 static inline struct record *
 record_at(const struct record_store *store, uint32_t index)
 {
-	/* E:slab acquire */
-	struct record *slab =
-	    aptr_load_acquire(&store->slabs[index >> SLAB_BITS]);
+	struct record *slab = (void *)slab_at(store, index >> SLAB_BITS);
 
 	return slab + (index & (SLAB_RECORDS - 1));
 }
@@ -222,59 +224,58 @@ static inline struct record *
 record_find(const struct record_store *store, uint64_t id)
 {
 	uint32_t index = (uint32_t)(id & INDEX_MASK);
-	struct record *slab =
-	    aptr_load_acquire(&store->slabs[index >> SLAB_BITS]);
+	struct record *slab = (void *)slab_at(store, index >> SLAB_BITS);
+	uint32_t offset = index & (SLAB_RECORDS - 1);
 
-	if (slab == NULL || (index & (SLAB_RECORDS - 1)) == 0)
+	if (slab == NULL || offset < HEADER_PAGES * PAGE_RECORDS)
 		return NULL;
-	return slab + (index & (SLAB_RECORDS - 1));
+	return slab + offset;
 }
 
-static inline struct slab_header *
+static inline const struct slab *
 record_slab(const struct record *record)
 {
-	return (struct slab_header *)((uintptr_t)record & ~(SLAB_BYTES - 1));
+	return (const void *)((uintptr_t)record & ~(SLAB_BYTES - 1));
 }
 
 static inline uint32_t
 record_index(const struct record *record)
 {
-	const struct slab_header *slab = record_slab(record);
+	const struct slab *slab = record_slab(record);
 
 	return slab->first_index +
 	    (uint32_t)(record - (const struct record *)(const void *)slab);
 }
 
-/* The word of a record that was never used. */
-uint64_t record_first_word(const struct record_store *store, uint32_t index);
-/* Makes the records of a page, which read as 0, FREE: all but a slab's header.
- * Returns how many; *first becomes the first. */
-uint32_t record_page_create(struct record_store *store, uint32_t *first);
-/* The first node of a batch of free records that is now the caller's; 0: there
- * is none. */
-uint32_t record_batch_pop(struct record_store *store);
-/* Adds the indexes of a node to those in index, and returns the next node. */
-static inline uint32_t
-record_node_read(const struct record_store *store, uint32_t node,
-    uint32_t *index, uint32_t *count)
+/*
+ * Makes bits of a page visible to whoever searches the set from the top. A bit
+ * below is set before the bit above it is read, and whoever takes clears above
+ * before it reads below: so one of the two sees the other (E:set). A thread
+ * that finds all bits set has nothing to add: whoever clears one will look
+ * below it after that. Pages: those of the slab that the set had in summary.
+ */
+static inline uint64_t
+set_raise(
+    struct record_store *store, enum record_set set, uint32_t number,
+    uint32_t page)
 {
-	const struct record *record = record_at(store, node);
-	uint32_t i;
+	struct slab *slab = slab_at(store, number);
+	uint64_t page_bit = UINT64_C(1) << page;
+	uint64_t slab_bit = UINT64_C(1) << number % 64;
+	/* E:set fence, after the caller's change of bits */
+	uint64_t pages = a64_load_seq(&slab->summary[set]);
 
-	index[(*count)++] = node;
-	for (i = 0; i < record->node_count; i++)
-		index[(*count)++] = record->node[i];
-	return record->node_next;
+	if (!(pages & page_bit))
+		a64_or_seq(&slab->summary[set], page_bit);
+	if (!(a64_load_seq(&store->top[set][number / 64]) & slab_bit))
+		a64_or_seq(&store->top[set][number / 64], slab_bit);
+	return pages;
 }
-
-/* Leaves free records to all: BATCH at most, or none. */
-void record_batch_give(
-    struct record_store *store, const uint32_t *index, uint32_t count);
 
 int record_store_create(struct record_store *store);
 void record_store_destroy(struct record_store *store);
 
-/* What record_alloc and record_free do where the cache is empty, or full, or
+/* Slow path of record_alloc and record_free: the cache is empty, or full, or
  * shared. */
 uint32_t record_alloc_slowly(
     struct hwt *timer, struct cache *cache, int *error);
@@ -289,8 +290,8 @@ record_alloc(struct hwt *timer, struct cache *cache, int *error)
 	return cache->slot[--cache->count];
 }
 
-/* The caller has just made the record FREE. True: so many are free by now that
- * the worker wants to be called. */
+/* The caller has just made the record FREE. True: so much memory is free by now
+ * that a sleeping worker is to be woken for it. */
 static inline bool
 record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 {
@@ -300,19 +301,39 @@ record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 	return false;
 }
 
+/* The first index from there on whose record may be in use; end when there is
+ * none below it. */
+uint32_t record_next_used(
+    const struct record_store *store, uint32_t index, uint32_t end);
+/* The end of all indexes that there are. */
+uint32_t record_end(const struct record_store *store);
+
 /* A cache that no thread holds; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);
 /* True: as with record_free. */
 bool cache_release(struct hwt *timer, struct cache *cache);
-/* Leaves the cache's free records to all. */
-void cache_flush(struct hwt *timer, struct cache *cache);
+/* Returns the cache's free records to the set. True: as with record_free. */
+bool cache_flush(struct hwt *timer, struct cache *cache);
+
+/* Of the worker, what it is about to give back. */
+struct trim {
+	bool active;
+	bool refused; /* the system does not take pages back */
+	uint32_t slab; /* those below are still to be looked at */
+	uint64_t since_ns; /* since when there is enough; 0: there is not */
+};
+
+/* Gives free pages back to the system, a bounded number of them with each call,
+ * when there are enough of them: at once when the worker is idle, otherwise
+ * when there have been for a while. The worker's. True: call it again. */
+bool record_trim(struct hwt *timer, bool idle);
 
 /* The caches whose counters count: the i-th, up to NULL. */
 static inline const struct cache *
 cache_counted(const struct record_store *store, uint32_t i)
 {
 	if (i == 0)
-		return &store->spare;
+		return &store->shared_cache;
 	return i <= a32_load_acquire(&store->caches_used)
 	    ? &store->caches[i - 1]
 	    : NULL;

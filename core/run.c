@@ -7,18 +7,18 @@
  * returned:
  *
  *   one-shot              FREE, and the record goes into this thread's cache
- *   periodic              QUEUED for its next run
+ *   periodic              PENDING for its next run
  *   periodic and ENDING,  FREE
  *   or the timer stops
  *
  * A cancel that finds RUNNING while this decides either sets ENDING first, and
- * the swap to QUEUED fails and is decided anew, or comes after it and cancels
+ * the swap to PENDING fails and is decided anew, or comes after it and cancels
  * the next run. A stop that begins after the decision gives the next run back.
  *
  * EDGES
  *   E:ended    drawn in hwt.c; release in run_ended.
- *   E:closed   drawn in hwt.c; fence in requeued too.
- *   E:handed   all that hwt_run did, release in timer_run by its last access
+ *   E:closed   drawn in hwt.c; fence in requeue too.
+ *   E:dispatched   all that hwt_run did, release in timer_run by its last access
  *              to the timer, acquired by hwt_destroy.
  */
 #include <errno.h>
@@ -78,32 +78,30 @@ count_ended(struct hwt *timer)
 	struct cache *cache = cache_of(timer);
 
 	cache_count(cache, &cache->ended, 1);
-	timer_give_places(timer, 1);
+	pending_release(timer, 1);
 }
 
+/* The next run is published. */
 static void
-requeued(struct hwt *timer, struct record *record, uint32_t index,
-    struct pair_value before, struct pair_value now)
+requeue(struct hwt *timer, struct record *record, uint32_t index,
+    struct pair_value now)
 {
-	struct cache *cache = cache_of(timer);
-	int error;
-
 	/* E:closed fence */
-	if ((before.word & FLAG_ENQUEUED) && a64_load_seq(&timer->gate) != 1)
-		error = -ESHUTDOWN;
-	else
-		error = timer_notify(timer, cache, index, before.word, now);
-	if (error != 0 && timer_retract(record, word_id(now.word, index))) {
+	if (a64_load_seq(&timer->gate) == 1) {
+		timer_notify(timer, index, now);
+	} else if (timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);
 		timer_free_record(timer, index);
 	}
 }
 
+/* deadline_ns is that of the run that has ended: another one now is what its
+ * task has rescheduled it to. */
 static void
-end_periodic(struct hwt *timer, struct record *record, uint32_t index)
+end_periodic(struct hwt *timer, struct record *record, uint32_t index,
+    uint64_t deadline_ns)
 {
 	uint64_t period_ns = record->period_ns;
-	/* Without a clock, one period later. */
 	uint64_t now_ns = timer_now(timer);
 	struct pair_value seen, next;
 
@@ -115,15 +113,13 @@ end_periodic(struct hwt *timer, struct record *record, uint32_t index)
 			return;
 		}
 		next = seen;
-		next.word &= ~(STATE_MASK | FLAG_MOVED);
-		next.word |= STATE_QUEUED | FLAG_ENQUEUED;
-		if (!(seen.word & FLAG_MOVED)) {
-			next.word &= ~FLAG_AFTER;
+		next.word &= ~STATE_MASK;
+		next.word |= STATE_PENDING;
+		if (seen.deadline_ns == deadline_ns)
 			next.deadline_ns =
-			    next_deadline(seen.deadline_ns, period_ns, now_ns);
-		}
+			    next_deadline(deadline_ns, period_ns, now_ns);
 		if (pair_cas(&record->pair, seen, next)) {
-			requeued(timer, record, index, seen, next);
+			requeue(timer, record, index, next);
 			return;
 		}
 	}
@@ -133,20 +129,21 @@ void
 timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 {
 	struct cache *cache = cache_of(timer);
-	uint64_t word = pair_word(&record->pair);
-	uint64_t id = word_id(word, index);
-	bool periodic = (word & FLAG_PERIODIC) != 0;
+	/* Nobody else changes the deadline of what is RUNNING. */
+	struct pair_value seen = pair_load(&record->pair);
+	uint64_t id = word_id(seen.word, index);
+	bool periodic = (seen.word & FLAG_PERIODIC) != 0;
 
 	cache_count(cache, &cache->started, 1);
 	if (!periodic) {
 		cache_count(cache, &cache->ended, 1);
-		timer_give_places(timer, 1);
+		pending_release(timer, 1);
 	}
 	run_task(timer, record->task, id, record->arg);
 	if (!process_owns(timer->epoch))
 		return;
 	if (periodic)
-		end_periodic(timer, record, index);
+		end_periodic(timer, record, index, seen.deadline_ns);
 	else
 		end_once(timer, record, index);
 }
@@ -189,8 +186,8 @@ timer_run(struct hwt *timer, uint64_t id)
 		if (!process_owns(timer->epoch))
 			return 0;
 	}
-	/* E:handed release */
-	(void)a64_add_acq_rel(&timer->handed, UINT64_MAX);
+	/* E:dispatched release */
+	(void)a64_add_acq_rel(&timer->dispatched_count, UINT64_MAX);
 	return result == 0 ? 0 : -ENOENT;
 }
 

@@ -5,8 +5,8 @@
  * WHO MUST BE SERIALIZED AGAINST WHOM
  *
  *   callers              nobody: they own a record or compare-and-swap its word
- *   worker               itself: worker, wheel and the heads of the queues
- *                        belong to whoever turns the wheel
+ *   worker               itself: struct worker, the wheel and the queue's
+ *                        passes belong to the thread that turns the wheel
  *   start, stop, advance the lifecycle lock
  *   growth               the store's lock
  *   registry             its lock; a thread's slots: given up under it
@@ -23,24 +23,16 @@
 #include "core/mpsc_queue.h"
 #include "core/record.h"
 #include "core/system.h"
-#include "core/trim.h"
 #include "core/wheel.h"
-
-#define STRIPES_MAX 16u
-#define OVERFLOW_CLOSED (UINT64_C(1) << 63)
 
 /* What belongs to the thread that turns the wheel. Counters are atomic because
  * hwt_read_stats reads them. */
 struct worker {
 	uint64_t now_ns; /* the clock when it was last read */
-	uint32_t readings; /* timeouts handed over since */
-	bool brief; /* the last sleep was to the next tick only */
-	uint32_t briefs; /* how many there were */
-	bool called; /* the last sleep was ended by a caller */
-	bool retried; /* work came in while falling asleep */
-	uint64_t called_tick; /* the last tick before which that happened */
-	uint32_t settled; /* a record that was due at the earliest tick */
-	uint64_t swept_tick; /* next_tick at the last sweep before a sleep */
+	uint32_t dispatched_since_clock_read;
+	/* Callers have ended a long sleep twice within one tick. */
+	bool crowded;
+	uint64_t woken_tick; /* next_tick when a caller last did so */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
@@ -82,8 +74,6 @@ struct hwt {
 	uint64_t max_pending;
 	uint64_t slow_task_ns;
 	uint32_t flags;
-	uint32_t stripe_count;
-	struct mpsc_queue *queues;
 	struct hwt_executor
 	    executor; /* execute NULL: tasks run in the worker */
 	struct hwt_clock clock; /* now_ns NULL: CLOCK_MONOTONIC */
@@ -97,27 +87,23 @@ struct hwt {
 	_Alignas(CACHE_LINE) a64_t wake_before;
 	a32_t wake_sequence; /* what the worker sleeps on */
 	a32_t stopping; /* set once, by the first stop */
-	/* Entries for which no segment could be had, or no time to count from,
-	 * through overflow_link. */
-	_Alignas(CACHE_LINE) a64_t overflow;
-	/* Timeouts that hold a place of max_pending. */
-	_Alignas(CACHE_LINE) a64_t places;
+	/* Timeouts that hold a permit of max_pending. */
+	_Alignas(CACHE_LINE) a64_t permits;
 	/* Timeouts that executors hold, and hwt_run calls under way. */
-	_Alignas(CACHE_LINE) a64_t handed;
+	_Alignas(CACHE_LINE) a64_t dispatched_count;
 	/* The executor to which the worker is handing a timeout. */
-	aptr_t handing;
+	aptr_t dispatching_to;
 	/* hwt_new_timeouts calls under way. */
 	a64_t batches;
 
+	struct mpsc_queue queue;
 	struct record_store store;
-	struct mpsc_pool pool;
 	_Alignas(CACHE_LINE) struct wheel wheel;
 	struct worker worker;
 	struct trim trim;
 	_Alignas(CACHE_LINE) struct lifecycle life;
 };
 
-/* Or CLOCK_FAILED. */
 static inline uint64_t
 timer_now(const struct hwt *timer)
 {
@@ -126,21 +112,13 @@ timer_now(const struct hwt *timer)
 	return clock_monotonic_ns();
 }
 
-/* Whether the clock could be read. The user's own always can. */
-static inline bool
-timer_has_read(const struct hwt *timer, uint64_t now_ns)
-{
-	return __builtin_expect(now_ns != CLOCK_FAILED, 1) ||
-	    timer->clock.now_ns != NULL;
-}
-
 /* The clock for a delay to count from: never behind. */
 static inline uint64_t
 timer_now_ahead(const struct hwt *timer)
 {
 	if (timer->flags & HWT_MANUAL)
 		return timer_now(timer);
-	return clock_ahead_ns(&thread_state.anchor);
+	return clock_ahead_ns(&thread_state.sample);
 }
 
 /* The last tick whose boundary is not after now. */
@@ -152,20 +130,16 @@ timer_tick_at(const struct hwt *timer, uint64_t now_ns)
 	return (now_ns - timer->origin_ns) / timer->tick_ns;
 }
 
-/* The tick that a deadline belongs to, if it has not been begun: the boundary
- * at or after it, or the one after it when the delay was 0. */
+/* The tick that a deadline belongs to, if it has not been begun: that of the
+ * first boundary at or after it. */
 static inline uint64_t
-timer_tick_of(const struct hwt *timer, struct pair_value due)
+timer_tick_of(const struct hwt *timer, uint64_t deadline_ns)
 {
-	uint64_t since_ns = due.deadline_ns - timer->origin_ns;
-
-	if (due.deadline_ns >= DEADLINE_NEVER)
+	if (deadline_ns >= DEADLINE_NEVER)
 		return TICK_NEVER;
-	if (due.deadline_ns < timer->origin_ns)
+	if (deadline_ns <= timer->origin_ns)
 		return 0;
-	if (since_ns % timer->tick_ns == 0 && !(due.word & FLAG_AFTER))
-		return since_ns / timer->tick_ns;
-	return since_ns / timer->tick_ns + 1;
+	return (deadline_ns - timer->origin_ns - 1) / timer->tick_ns + 1;
 }
 
 static inline uint64_t
@@ -182,7 +156,7 @@ timer_is_stopping(const struct hwt *timer)
 }
 
 /* The cache that this thread has looked for last, if it is this timer's; or
- * NULL. Not a shared one. */
+ * NULL. Not the shared one. */
 static inline struct cache *
 cache_at_hand(const struct hwt *timer)
 {
@@ -200,7 +174,7 @@ cache_find(struct hwt *timer, bool may_lock)
 	if (cache != NULL)
 		return cache;
 	cache = process_attach_cache(timer, may_lock);
-	return cache != NULL ? cache : &timer->store.spare;
+	return cache != NULL ? cache : &timer->store.shared_cache;
 }
 
 /* The calling thread's cache. It may change with every call of user code, which
@@ -218,7 +192,7 @@ cache_for_new(struct hwt *timer)
 	return cache_find(timer, true);
 }
 
-/* lifecycle.c */
+/* core/lifecycle.c */
 int timer_start(struct hwt *timer);
 /* Whether calls may go on: starts the worker at the first one. */
 int timer_enter_slowly(struct hwt *timer);
@@ -227,25 +201,18 @@ int timer_stop(
 void timer_log(const struct hwt *timer, int level, const char *message);
 
 /* hwt.c */
-/* Tells the worker of a record whose ENQUEUED the caller has just set: queues
- * an entry, unless ENQUEUED was set in the word before, and calls the worker
- * when it sleeps past what the record asks for. -ESHUTDOWN: the queue is
- * closed. */
-int timer_notify(struct hwt *timer, struct cache *cache, uint32_t index,
-    uint64_t before, struct pair_value due);
-/* QUEUED or PLACED back to FREE when the timer turned out to be stopping; false
- * when somebody else was faster. */
+/* Tells the worker of a record that the caller left PENDING and not COVERED. */
+void timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
+/* PENDING back to FREE when the timer turned out to be stopping; false when
+ * another thread was faster. */
 bool timer_retract(struct record *record, uint64_t id);
-/* Queues an index whose ENQUEUED is set where there is always room. -ESHUTDOWN:
- * it is closed. */
-int timer_overflow(struct hwt *timer, uint32_t index);
-void timer_give_places(struct hwt *timer, uint64_t count);
+void pending_release(struct hwt *timer, uint64_t count);
 /* Of a record that the caller has just made FREE. */
 void timer_free_record(struct hwt *timer, uint32_t index);
-/* Calls a worker that sleeps for long: memory may be spare. */
-void timer_many_free(struct hwt *timer);
+/* Wakes a worker in a long sleep, since much memory is free. */
+void wake_worker_for_trim(struct hwt *timer);
 
-/* run.c */
+/* core/run.c */
 /* hwt_run, without its check for a fork. */
 int timer_run(struct hwt *timer, uint64_t id);
 /* Runs the task of a record that the caller has made RUNNING. */
@@ -253,19 +220,20 @@ void timer_run_record(struct hwt *timer, struct record *record, uint32_t index);
 
 /* worker.c */
 void *worker_main(void *argument);
-uint64_t worker_turn(struct hwt *timer);
-uint64_t worker_drain(struct hwt *timer);
-bool worker_has_dead(struct hwt *timer);
-bool worker_sweep(struct hwt *timer);
-/* Whether the wheel has an entry for a tick that has come. */
-bool worker_is_late(const struct hwt *timer);
-/* A piece of trimming, when it is time for that. */
-bool worker_trim(struct hwt *timer);
-/* When there is something to do next; announces it to callers as the end of a
- * long sleep. False: work came in meanwhile. */
-bool worker_announce(struct hwt *timer, uint64_t *until_ns);
+/* Runs what is due. */
+void worker_turn(struct hwt *timer);
+/* Takes over what was pushed and is due before the horizon. */
+void worker_take_near(struct hwt *timer);
+/* A bounded piece of what can wait. False: there is nothing more to do. */
+bool worker_tidy(struct hwt *timer, bool idle);
+/* A bounded piece of removing stale entries, so that the wheel's first one is
+ * live. True: call it again. Otherwise *tick is that of the first entry. */
+bool worker_drop_stale(struct hwt *timer, uint64_t *tick);
+/* Announces to callers that the worker is about to sleep until that tick. False:
+ * something was pushed meanwhile. */
+bool worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns);
 
-/* shared.c */
+/* core/shared.c */
 /* As a child takes its epoch: it has none yet, whatever its parent had. */
 void shared_forget(void);
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wheel: a power of two of buckets, each with the timeouts of the ticks
- * that are congruent to its number (Varghese & Lauck's scheme 6). An entry
- * carries its round: tick divided by the wheel's length.
+ * The wheel: which record is to be looked at in which tick.
  *
  * All functions belong to the thread that turns the wheel, but for
- * wheel_reserve, which is called under the record store's lock.
- *
- * wheel.c tells how buckets are kept.
+ * wheel_reserve, which is called under the record store's lock. The wheel knows
+ * nothing of a record but the two fields that are its own: entry_tick, and
+ * entry_at, which is 0 while the record has no entry. Another kind of wheel
+ * needs another wheel.c, struct wheel and struct wheel_walk, and nothing else.
  */
 #ifndef HWT_WHEEL_H
 #define HWT_WHEEL_H
@@ -31,19 +30,14 @@ struct entry {
 
 /* Two cache lines of entries. */
 struct chunk {
-	uint32_t next;
-	uint32_t count;
+	uint32_t previous; /* of the same bucket; 0: this is the first one */
+	uint32_t count; /* all but a bucket's last chunk are full */
 	struct entry entry[CHUNK_ENTRIES];
 };
 
-struct list {
-	uint32_t first; /* chunk; 0: empty */
-	uint32_t last; /* chunk, the one that grows, unless empty */
-	uint32_t round_min; /* no entry has an earlier round */
-};
-
 struct bucket {
-	struct list near, far;
+	uint32_t last; /* chunk; 0: empty */
+	uint32_t round_min; /* no entry has an earlier round */
 };
 
 /* A set of numbers below length, with its least element at hand: level k+1
@@ -56,13 +50,12 @@ struct bitmap {
 
 struct wheel {
 	const struct record_store *store;
-	uint32_t mask;
+	uint32_t mask; /* its length, a power of two, minus 1 */
 	uint32_t bits;
-	/* The first tick that has not been begun: nothing is placed before. */
+	/* The first tick that has not been begun: nothing is inserted before.
+	 * The worker moves it on. */
 	uint64_t next_tick;
-	/* The earliest tick of any entry, when it is known. */
-	uint64_t earliest;
-	bool earliest_known;
+	uint64_t earliest; /* no entry is before that tick */
 	struct bucket *buckets;
 	struct bitmap filled; /* buckets that are not empty */
 	size_t bytes;
@@ -71,91 +64,53 @@ struct wheel {
 	aptr_t *arenas;
 	uint32_t carved;
 	uint32_t capacity; /* under the record store's lock */
-	uint64_t entries; /* in all buckets */
-	a64_t entries_max; /* there is room for */
-	/* With so many a sweep is worth a thought; whether one is under way,
-	 * and the bucket with which it goes on. */
-	uint64_t sweep_at;
-	bool sweeping;
-	uint32_t swept;
-	/* An entry was once more than 2^31 ticks ahead, so that placed does not
-	 * tell how far. */
-	bool ambiguous;
 	struct bitmap free;
-	/* A set, in pieces: records of which the sweep of a bucket has kept an
-	 * entry. Meanwhile, placed is that entry's round. */
-	aptr_t *kept;
 	size_t free_bytes;
 	/* Pages of free chunks that were given back to the system. */
-	uint64_t *blank;
+	uint64_t *decommitted;
 	uint32_t trimmed; /* the page with which wheel_trim goes on */
 	a64_t *memory_bytes;
 };
 
-/* A pass through a list, which leaves out what it does not keep. */
-struct sieve {
-	struct list *list;
-	bool every; /* all records are looked at, or those of one round */
-	uint32_t round;
-	struct chunk read; /* a copy: the chunk itself is free */
-	uint32_t slot;
-	uint32_t last; /* chunk to be read */
-};
-
+/* A walk through the entries of one tick. */
 struct wheel_walk {
-	uint32_t bucket;
-	uint32_t passed; /* entries of other rounds */
-	struct sieve sieve;
+	struct bucket *bucket;
+	uint32_t round;
+	uint32_t round_min; /* of the entries that were passed over */
+	uint32_t chunk, previous; /* where it is, and the chunk before */
+	uint32_t slot; /* those before it are still to be looked at */
 };
 
 int wheel_create(struct wheel *wheel, const struct record_store *store,
     uint32_t length, a64_t *memory_bytes);
 void wheel_destroy(struct wheel *wheel);
 
-/* Makes sure that so many records can be placed, however they are spread. */
+/* Makes sure that so many records can have an entry. False: no memory. */
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
-/* The tick at which wheel_place would put tick now: no more rounds ahead than
- * can be told apart. */
+/* The tick at which wheel_insert puts an entry for tick: not before next_tick,
+ * and no farther ahead than the wheel can tell apart. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
-/* Adds an entry at tick, or at next_tick when that is later, and notes it in
- * the record, which is BUCKETED and has no use for another any more. */
-void wheel_place(struct wheel *wheel, uint32_t index, uint64_t tick);
-/* Whether the entry of a record that is BUCKETED surely is not after tick. */
-bool wheel_covers(const struct wheel *wheel, uint32_t index, uint64_t tick);
 
-/* A tick in [next_tick, last] before which nothing is due, though maybe not at
- * it; TICK_NEVER: none. */
-uint64_t wheel_next(const struct wheel *wheel, uint64_t last);
-/* The earliest tick of any entry, live or dead. It looks at *budget buckets at
- * most, and takes those from it; when that is 0, it is an earlier one. */
-uint64_t wheel_earliest(struct wheel *wheel, uint32_t *budget);
+/* Gives a record that has none an entry. */
+void wheel_insert(struct wheel *wheel, uint32_t index, uint64_t tick);
+/* Takes a record's entry out. */
+void wheel_remove(struct wheel *wheel, uint32_t index);
 
-/* Takes the entries of a tick out of their bucket, one with each call; 0: that
- * were all. Between calls, the caller may place records. A walk that ends early
- * is to be stopped: what is left stays. */
+/* A tick in [next_tick, last] before which there is no entry, though maybe none
+ * at it; TICK_NEVER: there is none up to last. */
+uint64_t wheel_next(struct wheel *wheel, uint64_t last);
+
+/* Walks through the records that have an entry at tick, one with each call; 0:
+ * that were all. Between calls, the caller may insert entries at later ticks.
+ * It removes the entry that it was told last, or stops the walk. */
 void wheel_walk_start(
     struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
-/* The same for a tick that is not to be begun yet, and with one of the bucket's
- * lists at a time. */
-void wheel_look_start(
-    struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
 uint32_t wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk);
-void wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk);
-/* Leaves the entry that was told last where it was, and stops. */
-void wheel_walk_keep(
-    struct wheel *wheel, struct wheel_walk *walk, uint32_t index);
+void wheel_walk_stop(struct wheel_walk *walk);
 
-/* A sweep takes out dead entries: begins one; puts off the next one until there
- * are twice as many entries as now. */
-void wheel_sweep_start(struct wheel *wheel);
-void wheel_sweep_later(struct wheel *wheel);
-/* A piece of the sweep that is under way. False: none is, any more. */
-bool wheel_sweep(struct wheel *wheel);
-void wheel_sweep_all(struct wheel *wheel);
-
-/* Gives pages of free chunks back to the system, a bounded number of them with
- * each call. False: that was all. */
+/* Gives free memory back to the system, a bounded amount with each call. False:
+ * that was all. */
 bool wheel_trim(struct wheel *wheel);
 
 #endif

@@ -22,13 +22,13 @@ handover_record(const struct hwt *timer, hwt_timeout timeout)
 static inline struct record *
 handover_next(const struct record *record)
 {
-	return (struct record *)(uintptr_t)a64_load_relaxed(&record->next);
+	return (struct record *)(uintptr_t)a64_load_relaxed(&record->link);
 }
 
 static inline void
 handover_link(struct record *record, const struct record *next)
 {
-	a64_store_relaxed(&record->next, (uint64_t)(uintptr_t)next);
+	a64_store_relaxed(&record->link, (uint64_t)(uintptr_t)next);
 }
 
 /* 0: a task was started here. */
