@@ -115,7 +115,7 @@ endif
 
 # The sources say themselves what they are, by their place.
 core := $(wildcard *.c core/*.c executor/*.c)
-tests := $(wildcard test/*.c)
+tests := $(wildcard test/spec/*.c)
 stress := $(wildcard test/stress/*.c)
 soak := $(wildcard test/soak/*.c)
 misuse := $(wildcard test/misuse/*.c)

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_cancel in every state of a timeout. What its handle is worth afterwards,
+ * and what garbage it accepts, is in safe_handles.c.
+ */
+#include "test/spec/support.h"
+
+#include <stdlib.h>
+
+SUITE(cancel);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+Test(cancel, it_wins_before_the_wheel_was_turned)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_u64(fixture_step(&manual, HWT_MS(30)), 0);
+	assert_u64(fixture_stats(&manual).cancelled, 1);
+	fixture_close(&manual);
+}
+
+Test(cancel, it_wins_while_the_timeout_waits_in_the_wheel)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+	fixture_tick(&manual, 2);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_u64(fixture_tick(&manual, 3), 0);
+	assert_u64(fixture_step(&manual, HWT_MS(30)), 0);
+	assert_u64(fixture_stats(&manual).cancelled, 1);
+	fixture_close(&manual);
+}
+
+Test(cancel, it_wins_while_the_timeout_waits_in_an_executor)
+{
+	hwt_timeout timeout;
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	assert_rc(
+	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
+	    0);
+	fixture_tick(&manual, 1);
+	assert_u64(executor.count, 1);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	assert_u64(fixture_stats(&manual).cancelled, 1);
+	assert_u64(fixture_stats(&manual).started, 0);
+	fixture_close(&manual);
+}
+
+Test(cancel, it_wins_over_one_that_is_due_and_not_begun)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+	fixture_tick(&manual, 1);
+	manual.now_ns += HWT_MS(20);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+
+	assert_u64(fixture_step(&manual, 0), 0);
+	fixture_close(&manual);
+}
+
+Test(cancel, it_wins_over_one_that_never_fires)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_NEVER),
+	    0);
+	fixture_tick(&manual, 1);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	fixture_close(&manual);
+}
+
+Test(cancel, it_loses_against_a_task_that_has_run)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
+
+	assert_u64(fixture_stats(&manual).cancelled, 0);
+	fixture_close(&manual);
+}
+
+static void
+then_cancel_itself(struct probe *probe)
+{
+	probe->rc = hwt_cancel(probe->fixture->timer, probe->timeout);
+}
+
+Test(cancel, from_its_own_task_it_is_in_progress)
+{
+	struct probe probe = {.fixture = &manual, .then = then_cancel_itself};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(probe.rc, -EINPROGRESS);
+	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
+	assert_u64(fixture_stats(&manual).cancelled, 0);
+	fixture_close(&manual);
+}
+
+Test(cancel, while_the_task_runs_elsewhere_it_is_in_progress)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+
+	gate_init(&gate);
+	assert_rc(
+	    hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+
+	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
+	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
+
+	gate_open(&gate);
+	wait_for(&probe.runs, 1);
+	worker_timer_close(timer);
+	assert_u64(probe.runs, 1);
+}
+
+Test(cancel, a_running_periodic_task_is_in_progress_and_runs_no_more)
+{
+	struct hwt *timer = worker_timer_open(HWT_US(100));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct probe later = {0};
+	struct hwt_spec spec = {
+	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, &probe.handle), 0);
+	gate_await(&gate);
+
+	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
+	gate_open(&gate);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, probe_task, &later, HWT_MS(5)), 0);
+	wait_for(&later.runs, 1);
+
+	assert_u64(probe.runs, 1);
+	assert_rc(hwt_cancel(timer, probe.handle), -ENOENT);
+	assert_u64(hwt_pending_timeouts(timer), 0);
+	worker_timer_close(timer);
+}
+
+static void
+then_cancel_the_other(struct probe *probe)
+{
+	struct probe *other = probe->data;
+
+	probe->rc = hwt_cancel(probe->fixture->timer, other->handle);
+}
+
+Test(cancel, a_task_may_cancel_the_next_one_of_its_own_tick)
+{
+	struct probe one = {.fixture = &manual, .then = then_cancel_the_other};
+	struct probe two = one;
+
+	one.data = &two;
+	two.data = &one;
+	fixture_open(&manual, NULL);
+	probe_schedule(&one, HWT_MS(1));
+	probe_schedule(&two, HWT_MS(1));
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_u64(one.runs + two.runs, 1);
+	assert_rc(one.runs == 1 ? one.rc : two.rc, 0);
+	assert_u64(fixture_stats(&manual).cancelled, 1);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	fixture_close(&manual);
+}
+
+static hwt_timeout all_handles[100];
+
+static void
+then_cancel_all(struct probe *probe)
+{
+	size_t index;
+
+	for (index = 0; index < 100; index++)
+		hwt_cancel(probe->fixture->timer, all_handles[index]);
+}
+
+Test(cancel, a_task_may_cancel_all_others_of_its_tick)
+{
+	struct probe probe = {.fixture = &manual, .then = then_cancel_all};
+	size_t index;
+
+	fixture_open(&manual, NULL);
+	for (index = 0; index < 100; index++)
+		all_handles[index] = probe_schedule(&probe, HWT_MS(1));
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_u64(fixture_stats(&manual).cancelled, 99);
+	assert_u64(fixture_step(&manual, HWT_MS(50)), 0);
+	fixture_close(&manual);
+}
+
+Test(cancel, the_arg_is_the_callers_again_at_once)
+{
+	struct probe *probe;
+	unsigned ticks;
+
+	fixture_open(&manual, NULL);
+	for (ticks = 0; ticks < 3; ticks++) {
+		probe = calloc(1, sizeof(*probe));
+		probe->fixture = &manual;
+		probe_schedule(probe, HWT_MS(2));
+		fixture_step(&manual, ticks == 0 ? 0 : HWT_MS(1));
+
+		assert_rc(hwt_cancel(manual.timer, probe->handle), 0);
+		free(probe);
+	}
+
+	assert_u64(fixture_step(&manual, HWT_MS(20)), 0);
+	fixture_close(&manual);
+}
+
+static void
+cancel_without_memory(unsigned index, void *arg)
+{
+	hwt_timeout *timeouts = arg;
+
+	assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
+}
+
+Test(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own)
+{
+	hwt_timeout timeouts[3];
+	struct probe held = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe_schedule(&held, 0);
+	assert_rc(hwt_new_timeout(manual.timer, &timeouts[1], forbidden_task,
+		      NULL, HWT_SEC(9)),
+	    0);
+	fixture_tick(&manual, 1);
+	timeouts[0] = held.handle;
+	assert_rc(hwt_new_timeout(manual.timer, &timeouts[2], forbidden_task,
+		      NULL, HWT_SEC(9)),
+	    0);
+
+	fault_arm(FAULT_MEMORY | FAULT_KEY, FAULT_ALWAYS);
+	in_parallel(3, cancel_without_memory, timeouts);
+	fault_disarm();
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(cancel, what_stop_gave_back_cannot_be_cancelled)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+
+	assert_u64(fixture_stats(&manual).cancelled, 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(cancel, a_null_timer_is_refused)
+{
+	assert_rc(hwt_cancel(NULL, (hwt_timeout){1}), -EINVAL);
+}
+
+#define RACED 1000
+
+struct cancel_race {
+	hwt_timeout timeouts[RACED];
+	_Atomic uint64_t won;
+};
+
+static void
+race_to_cancel(unsigned index, void *arg)
+{
+	struct cancel_race *race = arg;
+	size_t place;
+
+	(void)index;
+	for (place = 0; place < RACED; place++) {
+		race->won +=
+		    hwt_cancel(manual.timer, race->timeouts[place]) == 0;
+	}
+}
+
+Test(cancel, of_several_threads_that_cancel_one_wins)
+{
+	static struct cancel_race race;
+	size_t place;
+
+	fixture_open(&manual, NULL);
+	for (place = 0; place < RACED; place++) {
+		if (place == RACED / 2)
+			fixture_tick(&manual, 1);
+		assert_rc(hwt_new_timeout(manual.timer, &race.timeouts[place],
+			      forbidden_task, NULL, HWT_SEC(1)),
+		    0);
+	}
+
+	in_parallel(4, race_to_cancel, &race);
+
+	assert_u64(race.won, RACED);
+	assert_u64(fixture_stats(&manual).cancelled, RACED);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	fixture_close(&manual);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_cancel_wait: when it returns the task is not running, and 0 goes to the
+ * one caller who owns arg.
+ */
+#include "test/spec/support.h"
+
+SUITE(cancel_wait);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+Test(cancel_wait, it_cancels_a_pending_timeout)
+{
+	hwt_timeout queued;
+	hwt_timeout placed;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &placed, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &queued, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+
+	assert_rc(hwt_cancel_wait(manual.timer, placed), 0);
+	assert_rc(hwt_cancel_wait(manual.timer, queued), 0);
+
+	assert_rc(hwt_cancel_wait(manual.timer, placed), -ENOENT);
+	assert_rc(hwt_cancel_wait(manual.timer, queued), -ENOENT);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_u64(fixture_stats(&manual).cancelled, 2);
+	assert_u64(fixture_step(&manual, HWT_MS(30)), 0);
+	fixture_close(&manual);
+}
+
+Test(cancel_wait, it_does_not_wait_for_what_an_executor_holds)
+{
+	hwt_timeout timeout;
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	assert_rc(
+	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
+	    0);
+	fixture_tick(&manual, 1);
+
+	assert_rc(hwt_cancel_wait(manual.timer, timeout), 0);
+
+	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(cancel_wait, one_that_has_run_or_never_was_is_not_there)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+
+	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
+	assert_rc(hwt_cancel_wait(manual.timer, (hwt_timeout){0}), -ENOENT);
+
+	fixture_close(&manual);
+}
+
+Test(cancel_wait, what_stop_gave_back_is_not_there)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
+	    0);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
+
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(cancel_wait, a_null_timer_is_refused)
+{
+	assert_rc(hwt_cancel_wait(NULL, (hwt_timeout){1}), -EINVAL);
+}
+
+/* From the task itself. */
+
+static void
+then_cancel_wait_itself(struct probe *probe)
+{
+	probe->rc = hwt_cancel_wait(probe->fixture->timer, probe->timeout);
+}
+
+Test(cancel_wait, from_that_very_task_it_is_a_deadlock)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_cancel_wait_itself};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(probe.rc, -EDEADLK);
+	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(cancel_wait, from_that_very_task_in_an_executor_it_is_a_deadlock)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_cancel_wait_itself};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_rc(probe.rc, -EDEADLK);
+	fixture_close(&manual);
+}
+
+Test(cancel_wait, from_a_periodic_task_it_changes_nothing)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_cancel_wait_itself};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
+	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_rc(probe.rc, -EDEADLK);
+
+	assert_u64(fixture_tick(&manual, 2), 1);
+
+	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), 0);
+	assert_u64(fixture_tick(&manual, 3), 0);
+	fixture_close(&manual);
+}
+
+static void
+then_advance_other(struct probe *probe)
+{
+	assert_u64(fixture_step(probe->data, HWT_MS(1)), 1);
+}
+
+static void
+then_cancel_wait_outer(struct probe *probe)
+{
+	struct probe *outer = probe->data;
+
+	probe->rc = hwt_cancel_wait(outer->fixture->timer, outer->timeout);
+}
+
+Test(cancel_wait, from_a_task_inside_that_task_it_is_a_deadlock)
+{
+	static struct fixture other;
+	struct probe outer = {
+	    .fixture = &manual, .then = then_advance_other, .data = &other};
+	struct probe inner = {
+	    .fixture = &other, .then = then_cancel_wait_outer, .data = &outer};
+
+	fixture_open(&manual, NULL);
+	fixture_open(&other, NULL);
+	probe_schedule(&outer, 0);
+	probe_schedule(&inner, 0);
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_u64(inner.runs, 1);
+	assert_rc(inner.rc, -EDEADLK);
+	fixture_close(&other);
+	fixture_close(&manual);
+}
+
+/* While the task runs in another thread. */
+
+struct waiter {
+	struct hwt *timer;
+	struct probe *probe;
+	pthread_t thread;
+	uint64_t runs_at_return;
+	int rc;
+	_Atomic uint64_t *begun;
+};
+
+static void *
+waiter_main(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	(*waiter->begun)++;
+	waiter->rc = hwt_cancel_wait(waiter->timer, waiter->probe->handle);
+	waiter->runs_at_return = waiter->probe->runs;
+	return NULL;
+}
+
+/* A task that stays in the worker until all waiters are about to wait. */
+static void
+then_await_waiters(struct probe *probe)
+{
+	struct gate *gate = probe->data;
+
+	gate_pass(gate);
+	sleep_ns(HWT_MS(20));
+}
+
+Test(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = then_await_waiters, .data = &gate};
+	_Atomic uint64_t begun = 0;
+	struct waiter waiters[3];
+	size_t index;
+
+	gate_init(&gate);
+	assert_rc(
+	    hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+	for (index = 0; index < 3; index++) {
+		waiters[index] = (struct waiter){
+		    .timer = timer, .probe = &probe, .begun = &begun};
+		pthread_create(
+		    &waiters[index].thread, NULL, waiter_main, &waiters[index]);
+	}
+	wait_for(&begun, 3);
+	gate_open(&gate);
+
+	for (index = 0; index < 3; index++) {
+		pthread_join(waiters[index].thread, NULL);
+		assert_rc(waiters[index].rc, -ENOENT);
+		assert_u64(waiters[index].runs_at_return, 1);
+	}
+	worker_timer_close(timer);
+}
+
+Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
+{
+	struct hwt *timer = worker_timer_open(HWT_US(100));
+	struct gate gate;
+	struct probe probe = {.then = then_await_waiters, .data = &gate};
+	struct hwt_spec spec = {
+	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
+	_Atomic uint64_t begun = 0;
+	struct waiter waiters[3];
+	struct hwt_stats stats;
+	unsigned owners = 0;
+	size_t index;
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, &probe.handle), 0);
+	gate_await(&gate);
+	for (index = 0; index < 3; index++) {
+		waiters[index] = (struct waiter){
+		    .timer = timer, .probe = &probe, .begun = &begun};
+		pthread_create(
+		    &waiters[index].thread, NULL, waiter_main, &waiters[index]);
+	}
+	wait_for(&begun, 3);
+	sleep_ns(HWT_MS(5));
+	gate_open(&gate);
+
+	for (index = 0; index < 3; index++) {
+		pthread_join(waiters[index].thread, NULL);
+		cr_assert(
+		    waiters[index].rc == 0 || waiters[index].rc == -ENOENT);
+		assert_u64(waiters[index].runs_at_return, 1);
+		owners += waiters[index].rc == 0;
+	}
+	assert_u64(owners, 1);
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	assert_u64(stats.cancelled, 1);
+	assert_u64(hwt_pending_timeouts(timer), 0);
+	worker_timer_close(timer);
+	assert_u64(probe.runs, 1);
+}
+
+Test(cancel_wait, after_a_cancel_in_progress_it_still_gets_the_arg)
+{
+	struct hwt *timer = worker_timer_open(HWT_US(100));
+	struct gate gate;
+	struct probe probe = {.then = then_await_waiters, .data = &gate};
+	struct hwt_spec spec = {
+	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
+	_Atomic uint64_t begun = 0;
+	struct waiter waiter = {
+	    .timer = timer, .probe = &probe, .begun = &begun};
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, &probe.handle), 0);
+	gate_await(&gate);
+	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
+	pthread_create(&waiter.thread, NULL, waiter_main, &waiter);
+	wait_for(&begun, 1);
+	sleep_ns(HWT_MS(5));
+	gate_open(&gate);
+	pthread_join(waiter.thread, NULL);
+
+	assert_rc(waiter.rc, 0);
+	assert_u64(waiter.runs_at_return, 1);
+	worker_timer_close(timer);
+	assert_u64(probe.runs, 1);
+}
+
+static void
+then_cancel_wait_data(struct probe *probe)
+{
+	struct probe *other = probe->data;
+
+	probe->rc = hwt_cancel_wait(probe->fixture->timer, other->handle);
+	assert_u64(other->runs, 1);
+}
+
+static void *
+run_held_main(void *arg)
+{
+	assert_rc(executor_run(arg, 0), 0);
+	return NULL;
+}
+
+Test(cancel_wait, from_another_task_it_may_wait)
+{
+	struct gate gate;
+	struct probe held = {
+	    .fixture = &manual, .then = then_await_waiters, .data = &gate};
+	struct probe waiting = {
+	    .fixture = &manual, .then = then_cancel_wait_data, .data = &held};
+	pthread_t thread;
+
+	gate_init(&gate);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout_on(manual.timer, &executor.hook, &held.handle,
+		      probe_task, &held, 0),
+	    0);
+	fixture_tick(&manual, 1);
+	probe_schedule(&waiting, 0);
+	pthread_create(&thread, NULL, run_held_main, &executor);
+	gate_await(&gate);
+	gate_open(&gate);
+
+	assert_u64(fixture_tick(&manual, 2), 1);
+
+	assert_rc(waiting.rc, -ENOENT);
+	pthread_join(thread, NULL);
+	fixture_close(&manual);
+}

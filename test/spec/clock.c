@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clock for deadlines: never behind CLOCK_MONOTONIC. Its source is part of
+ * this file, so that the counter and the clock can be made to disagree; what is
+ * in the library is another copy.
+ */
+#define _GNU_SOURCE
+#include "test/spec/support.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../../core/clock.c"
+
+SUITE(clock);
+
+#define MS UINT64_C(1000000)
+
+static struct clock_anchor anchor;
+
+Test(clock, it_is_never_behind)
+{
+	uint64_t before_ns, ahead_ns;
+	uint64_t last_ns = 0;
+	unsigned turn;
+
+	clock_prepare();
+	for (turn = 0; turn < 2000000; turn++) {
+		before_ns = clock_monotonic_ns();
+		ahead_ns = clock_ahead_ns(&anchor);
+		cr_assert(ahead_ns >= before_ns && ahead_ns >= last_ns);
+		last_ns = ahead_ns;
+	}
+}
+
+/* None of them is served by the counter: that is good for 4 us only. */
+Test(clock, calls_that_cannot_read_it_change_nothing)
+{
+	struct hwt_spec spec = {.task = forbidden_task};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt *made = timer;
+	hwt_timeout handle, far;
+	int64_t remaining_ns = 17;
+
+	assert_rc(
+	    hwt_new_timeout(timer, &far, forbidden_task, NULL, HWT_SEC(100)),
+	    0);
+	sleep_ns(MS);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+
+	assert_rc(hwt_create(&made, NULL), -EAGAIN);
+	assert_rc(hwt_shared(&made), -EAGAIN);
+	assert_rc(
+	    hwt_new_timeout(timer, &handle, forbidden_task, NULL, 0), -EAGAIN);
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, &handle), -EAGAIN);
+	assert_rc(hwt_reschedule(timer, far, 0), -EAGAIN);
+	assert_rc(hwt_remaining(timer, far, &remaining_ns), -EAGAIN);
+	cr_assert(made == timer && handle.id == 0 && remaining_ns == 17);
+	assert_u64(hwt_pending_timeouts(timer), 1);
+
+	fault_disarm();
+	assert_rc(hwt_remaining(timer, far, &remaining_ns), 0);
+	cr_assert(remaining_ns > (int64_t)HWT_SEC(1));
+	worker_timer_close(timer);
+}
+
+Test(clock, nothing_is_due_while_a_worker_cannot_read_it)
+{
+	struct probe probe = {0};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_stats stats;
+
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(500)), 0);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	sleep_ns(HWT_MS(600));
+	assert_u64(probe.runs, 0);
+
+	fault_disarm();
+	wait_for(&probe.runs, 1);
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	cr_assert(stats.lateness_ns_max < HWT_SEC(100));
+	worker_timer_close(timer);
+}
+
+/* A delay cannot begin then; what was accepted is not lost. */
+Test(clock, a_relaxed_timeout_waits_for_a_worker_that_can_read_it)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .flags = HWT_RELAXED};
+	struct hwt_unprocessed unprocessed;
+	struct probe probe = {0};
+	struct hwt *timer;
+	unsigned index;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_start(timer), 0);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(5)), 0);
+	sleep_ns(HWT_MS(40));
+	assert_u64(probe.runs, 0);
+	assert_u64(hwt_pending_timeouts(timer), 1);
+
+	fault_disarm();
+	wait_for(&probe.runs, 1);
+
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	for (index = 0; index < 100; index++)
+		assert_rc(hwt_new_timeout(
+			      timer, NULL, forbidden_task, NULL, HWT_SEC(9)),
+		    0);
+	sleep_ns(HWT_MS(10));
+	assert_rc(hwt_stop(timer, &unprocessed), 0);
+	fault_disarm();
+	assert_u64(unprocessed.count, 100);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(clock, without_it_a_manual_timer_is_to_be_turned_in_a_tick)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(7), .flags = HWT_MANUAL};
+	struct hwt *timer;
+	uint64_t wait_ns;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_SEC(9)), 0);
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	cr_assert(wait_ns > HWT_SEC(8));
+
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	fault_disarm();
+
+	assert_u64(wait_ns, HWT_MS(7));
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+/* For so long that the counter is known, where there is one. */
+Test(clock, a_manual_timer_goes_by_its_own_whatever_else_a_thread_reads)
+{
+	struct hwt *live = worker_timer_open(HWT_MS(1));
+	struct fixture manual = {0};
+	uint64_t end_ns = clock_monotonic_ns() + HWT_MS(100);
+	hwt_timeout far;
+	int turn;
+
+	fixture_open(&manual, NULL);
+	do {
+		assert_rc(hwt_new_timeout(
+			      live, &far, forbidden_task, NULL, HWT_SEC(9)),
+		    0);
+		assert_rc(hwt_cancel(live, far), 0);
+		for (turn = 0; turn < 3; turn++) {
+			assert_rc(hwt_new_timeout(manual.timer, &far,
+				      forbidden_task, NULL, HWT_SEC(9)),
+			    0);
+			cr_assert(fixture_remaining(&manual, far) ==
+			    (int64_t)HWT_SEC(9));
+			assert_rc(hwt_cancel(manual.timer, far), 0);
+		}
+	} while (clock_monotonic_ns() < end_ns);
+
+	fixture_close(&manual);
+	worker_timer_close(live);
+}
+
+#if defined(__x86_64__)
+
+/* Both clocks at a step of a measurement. */
+static void
+measure(uint64_t ms, uint64_t ticks)
+{
+	counter_calibrate(&anchor, ticks, ms * MS);
+}
+
+static void
+measure_begins(void)
+{
+	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, 0);
+	measure(1000, 5000000);
+}
+
+Test(clock, a_scale_counts_when_measured_twice)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 2 * 2000000);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	measure(1004, 5000000 + 4 * 2000000);
+
+	/* 2 GHz, a quarter too fast. */
+	assert_u64(a64_load_relaxed(&clock_scale), (UINT64_C(1) << 31) / 4 * 5);
+	assert_u64(a64_load_relaxed(&clock_window),
+	    (WINDOW_NS << 32) / ((UINT64_C(1) << 31) / 4 * 5));
+}
+
+Test(clock, a_measurement_with_a_suspend_in_it_does_not_count)
+{
+	measure_begins();
+	measure(1002, 5000000 + 2 * 2000000);
+
+	/* The counter went on by the same again; then by an hour. */
+	measure(1004, 5000000 + 6 * 2000000);
+	measure(1006, 5000000 + 3600000 * UINT64_C(2000000));
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, a_scale_that_no_processor_has_does_not_count)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 2 * 20000000);
+	measure(1004, 5000000 + 4 * 20000000);
+	measure(1006, 5000000 + 6 * 20000000);
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, readings_too_far_apart_begin_anew)
+{
+	measure_begins();
+
+	measure(1011, 5000000 + 11 * 2000000);
+	measure(1022, 5000000 + 22 * 2000000);
+	measure(1024, 5000000 + 24 * 2000000);
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, readings_too_close_together_are_passed_over)
+{
+	measure_begins();
+
+	counter_calibrate(&anchor, 5000000 + 2000, 1000 * MS + 1000);
+	counter_calibrate(&anchor, 5000000 + 4000, 1000 * MS + 2000);
+	counter_calibrate(&anchor, 5000000 + 6000, 1000 * MS + 3000);
+
+	assert_u64(anchor.first_ticks, 5000000);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+/* A thread that loses its processor in between compares nothing: again then. */
+Test(clock, a_counter_that_is_behind_is_given_up)
+{
+	int tries;
+
+	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
+	a64_store_relaxed(&clock_window, 1);
+
+	for (tries = 0; tries < 1000 && counter_state == USED; tries++) {
+		anchor.ticks = __rdtsc();
+		anchor.ns = clock_monotonic_ns() - MS;
+		(void)clock_ahead_ns(&anchor);
+	}
+
+	assert_u64(a32_load_relaxed(&counter_state), UNUSED);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+}
+
+Test(clock, a_counter_that_goes_back_is_measured_anew)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 4 * 2000000);
+	measure(1004, 5000000 + 2 * 2000000);
+
+	assert_u64(anchor.first_ticks, 5000000 + 2 * 2000000);
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, a_counter_too_slow_for_one_is_not_used)
+{
+	measure_begins();
+
+	measure(1002, 5000000 + 2 * 100000);
+	measure(1004, 5000000 + 4 * 100000);
+	measure(1006, 5000000 + 6 * 100000);
+
+	assert_u64(a64_load_relaxed(&clock_scale), 0);
+}
+
+Test(clock, what_was_told_in_another_time_does_not_hold_it_up)
+{
+	a32_store_relaxed(&counter_state, USED);
+	anchor.told_ns = clock_monotonic_ns() + HWT_SEC(3600);
+
+	cr_assert(clock_ahead_ns(&anchor) < clock_monotonic_ns() + HWT_SEC(60));
+}
+
+Test(clock, it_does_not_go_back_from_one_anchor_to_the_next)
+{
+	uint64_t told_ns, now_ns;
+
+	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, 0);
+	do {
+		told_ns = clock_monotonic_ns() + TOLD_MAX_NS / 2;
+		anchor.told_ns = told_ns;
+		cr_assert(clock_ahead_ns(&anchor) >= told_ns);
+		now_ns = clock_monotonic_ns();
+	} while (now_ns >= told_ns);
+}
+
+static bool
+is_clock(const char *name)
+{
+	int fd = memfd_create("clock source", MFD_CLOEXEC);
+	char path[64];
+	bool answer;
+
+	cr_assert(fd >= 0);
+	cr_assert(write(fd, name, strlen(name)) == (ssize_t)strlen(name));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	answer = counter_is_clock(path);
+	(void)close(fd);
+	return answer;
+}
+
+Test(clock, the_counter_is_used_where_the_kernel_uses_it)
+{
+	cr_assert(is_clock("tsc\n"));
+	cr_assert(!is_clock("hpet\n"));
+	cr_assert(!is_clock("jit\n"));
+	cr_assert(!is_clock("tsc"));
+	cr_assert(!is_clock("tsc-early\n"));
+	cr_assert(!counter_is_clock("/nonexistent"));
+}
+
+Test(clock, another_clock_source_is_not_stood_in_for)
+{
+	int readings;
+
+	a32_store_relaxed(&counter_state, UNUSED);
+	a64_store_relaxed(&clock_scale, 0);
+
+	/* The first ones may be too slow for an anchor in any case. */
+	for (readings = 0; readings < 100; readings++)
+		cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+	measure(1000, 5000000);
+	measure(1002, 5000000 + 2 * 2000000);
+	assert_u64(anchor.ticks, 0);
+}
+
+#endif

@@ -1,0 +1,1180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fork: in a child, every timer, pool and mailbox made before the fork is
+ * inert: int functions answer -EOWNERDEAD, others 0, NULL or false; destroys
+ * free without joining; hwt_shared makes a new one. No fork deadlocks or
+ * corrupts, whatever the worker was doing, also from a task.
+ *
+ * A child says by its exit status whether all was as it should be, and is
+ * killed after a minute, so that a deadlock fails the test. It never returns
+ * to the runner.
+ */
+#include "test/spec/support_promises.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SUITE(fork);
+
+#define HOUR HWT_SEC(3600)
+
+/* One of everything, made by the parent, all in use. */
+struct family {
+	struct hwt *timer;
+	struct hwt *manual;
+	struct hwt *stopped;
+	struct hwt_unprocessed unprocessed;
+	struct hwt_pool *pool;
+	struct hwt_mailbox *mailbox;
+	int mailbox_fd;
+	hwt_timeout timeout;
+	hwt_timeout manual_timeout;
+	struct probe probe;
+};
+
+static void
+family_open(struct family *family)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(1)};
+
+	assert_rc(hwt_create(&family->timer, &options), 0);
+	assert_rc(hwt_new_timeout(family->timer, &family->timeout,
+		      forbidden_task, NULL, HOUR),
+	    0);
+	options.flags = HWT_MANUAL;
+	assert_rc(hwt_create(&family->manual, &options), 0);
+	assert_rc(hwt_new_timeout(family->manual, &family->manual_timeout,
+		      forbidden_task, NULL, HOUR),
+	    0);
+	assert_rc(hwt_create(&family->stopped, &options), 0);
+	assert_rc(
+	    hwt_new_timeout(family->stopped, NULL, forbidden_task, NULL, HOUR),
+	    0);
+	assert_rc(hwt_stop(family->stopped, &family->unprocessed), 0);
+	assert_rc(hwt_pool_create(&family->pool, 2, 0), 0);
+	assert_rc(hwt_mailbox_create(&family->mailbox), 0);
+	family->mailbox_fd = hwt_mailbox_fd(family->mailbox);
+}
+
+/* That the parent's own are as alive as ever, and then their end. */
+static void
+family_close(struct family *family)
+{
+	struct probe inline_probe = {0};
+	struct probe pool_probe = {0};
+	struct probe mailbox_probe = {0};
+	struct hwt_timeout_info info;
+
+	assert_rc(
+	    hwt_new_timeout(family->timer, NULL, probe_task, &inline_probe, 0),
+	    0);
+	assert_rc(
+	    hwt_new_timeout_on(family->timer, hwt_pool_executor(family->pool),
+		NULL, probe_task, &pool_probe, 0),
+	    0);
+	assert_rc(hwt_new_timeout_on(family->timer,
+		      hwt_mailbox_executor(family->mailbox), NULL, probe_task,
+		      &mailbox_probe, 0),
+	    0);
+	wait_for(&inline_probe.runs, 1);
+	wait_for(&pool_probe.runs, 1);
+	while (mailbox_probe.runs == 0) {
+		assert_rc(hwt_mailbox_run(family->mailbox, 0, NULL), 0);
+		sleep_ns(HWT_MS(1));
+	}
+	assert_rc(hwt_cancel(family->timer, family->timeout), 0);
+	assert_rc(hwt_cancel(family->manual, family->manual_timeout), 0);
+	assert_rc(hwt_stop(family->timer, NULL), 0);
+	assert_rc(hwt_stop(family->manual, NULL), 0);
+	assert_u64(family->unprocessed.count, 1);
+	cr_assert(hwt_unprocessed_next(&family->unprocessed, &info));
+	assert_rc(hwt_pool_destroy(family->pool), 0);
+	assert_rc(hwt_destroy(family->timer), 0);
+	assert_rc(hwt_destroy(family->manual), 0);
+	assert_rc(hwt_destroy(family->stopped), 0);
+	assert_rc(hwt_mailbox_destroy(family->mailbox), 0);
+}
+
+/* What only a child asks. */
+
+static void
+check_inert_timer(struct hwt *timer, hwt_timeout timeout)
+{
+	const struct hwt_executor executor = {0};
+	struct hwt_spec spec = {.task = forbidden_task};
+	struct hwt_stats stats;
+	hwt_timeout made = {7};
+	int64_t remaining_ns;
+
+	child_rc(hwt_start(timer), -EOWNERDEAD);
+	child_rc(hwt_new_timeout(timer, &made, forbidden_task, NULL, 0),
+	    -EOWNERDEAD);
+	child_check(made.id == 0);
+	made.id = 7;
+	child_rc(hwt_new_timeout_on(
+		     timer, &executor, &made, forbidden_task, NULL, 0),
+	    -EOWNERDEAD);
+	child_check(made.id == 0);
+	made.id = 7;
+	child_rc(hwt_new_timeouts(timer, 1, &spec, &made), -EOWNERDEAD);
+	child_check(made.id == 0);
+	child_rc(hwt_cancel(timer, timeout), -EOWNERDEAD);
+	child_rc(hwt_cancel_wait(timer, timeout), -EOWNERDEAD);
+	child_rc(hwt_reschedule(timer, timeout, HOUR), -EOWNERDEAD);
+	child_rc(hwt_remaining(timer, timeout, &remaining_ns), -EOWNERDEAD);
+	child_rc(hwt_read_stats(timer, &stats), -EOWNERDEAD);
+	child_rc(hwt_run(timer, timeout), -EOWNERDEAD);
+	child_check(hwt_pending_timeouts(timer) == 0);
+}
+
+static void
+check_inert_turns(struct hwt *timer)
+{
+	struct hwt_unprocessed unprocessed;
+	uint64_t tasks_started = 5;
+	uint64_t wait_ns = 5;
+
+	child_rc(hwt_advance(timer, &tasks_started), -EOWNERDEAD);
+	child_rc(hwt_next_wakeup(timer, &wait_ns), -EOWNERDEAD);
+	child_check(tasks_started == 5 && wait_ns == 5);
+	memset(&unprocessed, 0xff, sizeof(unprocessed));
+	child_rc(hwt_stop(timer, &unprocessed), -EOWNERDEAD);
+	child_check(unprocessed.count == 0);
+	memset(&unprocessed, 0xff, sizeof(unprocessed));
+	child_rc(hwt_stop_within(timer, 0, &unprocessed), -EOWNERDEAD);
+	child_check(unprocessed.count == 0);
+}
+
+static void
+check_inert_executors(struct family *family)
+{
+	size_t tasks_started = 5;
+
+	child_check(hwt_pool_executor(family->pool) == NULL);
+	child_check(hwt_mailbox_executor(family->mailbox) == NULL);
+	child_rc(hwt_mailbox_fd(family->mailbox), -EOWNERDEAD);
+	child_rc(
+	    hwt_mailbox_run(family->mailbox, 0, &tasks_started), -EOWNERDEAD);
+	child_check(tasks_started == 5);
+}
+
+static void
+check_destroys(struct family *family)
+{
+	child_rc(hwt_destroy(family->timer), 0);
+	child_rc(hwt_destroy(family->manual), 0);
+	child_rc(hwt_destroy(family->stopped), 0);
+	child_rc(hwt_pool_destroy(family->pool), 0);
+	child_rc(hwt_mailbox_destroy(family->mailbox), 0);
+}
+
+static void
+child_await(const _Atomic uint64_t *word)
+{
+	while (*word == 0)
+		sleep_ns(HWT_MS(1));
+}
+
+/* A life of its own, from the first timer to the last. */
+static void
+check_own_life(void)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(1)};
+	struct probe probes[3] = {0};
+	struct hwt *timer;
+	struct hwt_pool *pool;
+	struct hwt_mailbox *mailbox;
+
+	child_rc(hwt_create(&timer, &options), 0);
+	child_rc(hwt_pool_create(&pool, 1, 0), 0);
+	child_rc(hwt_mailbox_create(&mailbox), 0);
+	child_rc(hwt_new_timeout(timer, NULL, probe_task, &probes[0], 0), 0);
+	child_rc(hwt_new_timeout_on(timer, hwt_pool_executor(pool), NULL,
+		     probe_task, &probes[1], 0),
+	    0);
+	child_rc(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox), NULL,
+		     probe_task, &probes[2], 0),
+	    0);
+	child_await(&probes[0].runs);
+	child_await(&probes[1].runs);
+	while (probes[2].runs == 0)
+		child_rc(hwt_mailbox_run(mailbox, 0, NULL), 0);
+	child_rc(hwt_stop(timer, NULL), 0);
+	child_rc(hwt_pool_destroy(pool), 0);
+	child_rc(hwt_destroy(timer), 0);
+	child_rc(hwt_mailbox_destroy(mailbox), 0);
+}
+
+/* Inert. */
+
+static void
+int_functions_child(void *arg)
+{
+	struct family *family = arg;
+
+	check_inert_timer(family->timer, family->timeout);
+	check_inert_timer(family->manual, family->manual_timeout);
+	check_inert_timer(family->stopped, family->timeout);
+	check_inert_turns(family->timer);
+	check_inert_turns(family->manual);
+	check_inert_turns(family->stopped);
+	check_inert_executors(family);
+}
+
+Test(fork, in_a_child_int_functions_answer_eownerdead)
+{
+	struct family family = {0};
+
+	family_open(&family);
+
+	in_child(int_functions_child, &family);
+
+	family_close(&family);
+}
+
+static void
+bad_arguments_child(void *arg)
+{
+	struct family *family = arg;
+	struct hwt *timer = family->timer;
+	hwt_timeout none = {0};
+	hwt_timeout garbage = {UINT64_MAX};
+
+	child_rc(hwt_new_timeout(timer, NULL, NULL, NULL, 0), -EOWNERDEAD);
+	child_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, UINT64_MAX - 1),
+	    -EOWNERDEAD);
+	child_rc(hwt_new_timeouts(timer, 3, NULL, NULL), -EOWNERDEAD);
+	child_rc(hwt_new_timeouts(timer, 0, NULL, NULL), -EOWNERDEAD);
+	child_rc(hwt_cancel(timer, none), -EOWNERDEAD);
+	child_rc(hwt_cancel_wait(timer, garbage), -EOWNERDEAD);
+	child_rc(hwt_reschedule(timer, none, UINT64_MAX - 1), -EOWNERDEAD);
+	child_rc(hwt_remaining(timer, garbage, NULL), -EOWNERDEAD);
+	child_rc(hwt_read_stats(timer, NULL), -EOWNERDEAD);
+	child_rc(hwt_run(timer, garbage), -EOWNERDEAD);
+	child_rc(hwt_start(family->manual), -EOWNERDEAD);
+	child_rc(hwt_advance(timer, NULL), -EOWNERDEAD);
+	child_rc(hwt_next_wakeup(family->manual, NULL), -EOWNERDEAD);
+}
+
+Test(fork, eownerdead_comes_before_every_other_answer)
+{
+	struct family family = {0};
+
+	family_open(&family);
+
+	in_child(bad_arguments_child, &family);
+
+	family_close(&family);
+}
+
+static void
+other_functions_child(void *arg)
+{
+	struct family *family = arg;
+	struct hwt_timeout_info info;
+
+	child_check(hwt_pending_timeouts(family->timer) == 0);
+	child_check(hwt_pending_timeouts(family->manual) == 0);
+	child_check(hwt_pool_executor(family->pool) == NULL);
+	child_check(hwt_mailbox_executor(family->mailbox) == NULL);
+	child_check(!hwt_unprocessed_next(&family->unprocessed, &info));
+	/* This one is of no timer. */
+	child_check(strcmp(hwt_version(), "0.1.0") == 0);
+}
+
+Test(fork, in_a_child_others_answer_0_null_or_false)
+{
+	struct family family = {0};
+
+	family_open(&family);
+	assert_u64(hwt_pending_timeouts(family.timer), 1);
+
+	in_child(other_functions_child, &family);
+
+	family_close(&family);
+}
+
+/* Destroying. */
+
+static void
+destroys_child(void *arg)
+{
+	struct family *family = arg;
+
+	check_destroys(family);
+	/* The descriptor was the child's copy, and is closed. */
+	child_check(fcntl(family->mailbox_fd, F_GETFD) < 0);
+}
+
+Test(fork, in_a_child_destroys_do_not_join_and_leave_the_parents_alone)
+{
+	struct family family = {0};
+
+	family_open(&family);
+
+	in_child(destroys_child, &family);
+	in_child(destroys_child, &family);
+
+	family_close(&family);
+}
+
+static uint64_t
+mapped_bytes(void)
+{
+	unsigned long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	child_check(file != NULL && fscanf(file, "%lu", &pages) == 1);
+	fclose(file);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+#define BIG_WHEEL (UINT32_C(1) << 22)
+
+static void
+frees_child(void *arg)
+{
+	uint64_t before = mapped_bytes();
+
+	child_rc(hwt_destroy(arg), 0);
+	/* A bucket has 8 bytes. */
+	child_check(before - mapped_bytes() >= 8 * (uint64_t)BIG_WHEEL);
+}
+
+Test(fork, in_a_child_destroy_frees)
+{
+	struct hwt_options options = {.ticks_per_wheel = BIG_WHEEL};
+	struct hwt *timer;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_start(timer), 0);
+
+	in_child(frees_child, timer);
+
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+/* The child's own. */
+
+static void
+own_life_child(void *arg)
+{
+	unsigned turn;
+
+	check_own_life();
+	check_destroys(arg);
+	/* Again in the memory that became free. */
+	for (turn = 0; turn < 20; turn++)
+		check_own_life();
+}
+
+Test(fork, a_child_can_make_its_own)
+{
+	struct family family = {0};
+
+	family_open(&family);
+
+	in_child(own_life_child, &family);
+
+	family_close(&family);
+}
+
+static void
+grandchild(void *arg)
+{
+	struct family *families = arg;
+
+	check_inert_timer(families[0].timer, families[0].timeout);
+	check_inert_timer(families[1].timer, families[1].timeout);
+	check_inert_turns(families[1].manual);
+	check_inert_executors(&families[1]);
+	check_destroys(&families[0]);
+	check_destroys(&families[1]);
+	check_own_life();
+}
+
+static void
+parent_of_grandchild(void *arg)
+{
+	struct family *families = arg;
+	struct hwt_options options = {.tick_ns = HWT_MS(1)};
+
+	child_rc(hwt_create(&families[1].timer, &options), 0);
+	child_rc(hwt_new_timeout(families[1].timer, &families[1].timeout,
+		     forbidden_task, NULL, HOUR),
+	    0);
+	options.flags = HWT_MANUAL;
+	child_rc(hwt_create(&families[1].manual, &options), 0);
+	child_rc(hwt_create(&families[1].stopped, &options), 0);
+	child_rc(hwt_pool_create(&families[1].pool, 1, 0), 0);
+	child_rc(hwt_mailbox_create(&families[1].mailbox), 0);
+
+	child_check(child_reap(child_fork(grandchild, families)) == 0);
+
+	/* Its own is still its own. */
+	check_inert_timer(families[0].timer, families[0].timeout);
+	child_check(hwt_pending_timeouts(families[1].timer) == 1);
+	child_rc(hwt_cancel(families[1].timer, families[1].timeout), 0);
+	child_rc(hwt_stop(families[1].timer, NULL), 0);
+	child_rc(hwt_destroy(families[1].timer), 0);
+}
+
+Test(fork, in_a_grandchild_both_generations_are_inert)
+{
+	struct family families[2] = {0};
+
+	family_open(&families[0]);
+
+	in_child(parent_of_grandchild, families);
+
+	family_close(&families[0]);
+}
+
+/* The shared timer. */
+
+static void
+shared_child(void *arg)
+{
+	struct hwt *inherited = arg;
+	struct hwt *timer = NULL;
+	struct hwt *again = NULL;
+	struct hwt_unprocessed unprocessed;
+	struct probe probe = {0};
+
+	child_rc(hwt_shared(&timer), 0);
+	child_check(timer != inherited);
+	child_rc(hwt_shared(&again), 0);
+	child_check(again == timer);
+	child_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	child_await(&probe.runs);
+	child_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR), 0);
+	child_rc(hwt_shared_shutdown(&unprocessed), 0);
+	child_check(unprocessed.count == 1);
+	child_rc(hwt_shared(&again), -ESHUTDOWN);
+}
+
+Test(fork, in_a_child_hwt_shared_makes_a_new_one)
+{
+	struct hwt *timer;
+	struct hwt *again;
+
+	assert_rc(hwt_shared(&timer), 0);
+
+	in_child(shared_child, timer);
+
+	assert_rc(hwt_shared(&again), 0);
+	cr_assert(again == timer);
+	assert_u64(hwt_pending_timeouts(timer), 0);
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+}
+
+Test(fork, so_it_does_when_the_parents_was_shut_down)
+{
+	struct hwt *timer;
+
+	assert_rc(hwt_shared(&timer), 0);
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+
+	in_child(shared_child, timer);
+
+	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
+}
+
+Test(fork, so_it_does_when_the_parents_was_never_to_be)
+{
+	struct hwt *timer;
+
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+
+	in_child(shared_child, NULL);
+
+	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
+}
+
+static void
+shared_shutdown_child(void *arg)
+{
+	struct hwt *inherited = arg;
+	struct hwt_unprocessed unprocessed;
+	struct hwt *timer = NULL;
+
+	check_inert_timer(inherited, (hwt_timeout){1});
+	check_inert_turns(inherited);
+	memset(&unprocessed, 0xff, sizeof(unprocessed));
+	child_rc(hwt_shared_shutdown(&unprocessed), 0);
+	child_check(unprocessed.count == 0);
+	child_rc(hwt_shared(&timer), -ESHUTDOWN);
+	child_check(timer == NULL);
+}
+
+Test(fork, a_child_can_shut_down_what_it_never_made)
+{
+	struct hwt *timer;
+
+	assert_rc(hwt_shared(&timer), 0);
+	assert_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR), 0);
+
+	in_child(shared_shutdown_child, timer);
+
+	assert_u64(hwt_pending_timeouts(timer), 1);
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+}
+
+static void
+shared_destroy_child(void *arg)
+{
+	child_rc(hwt_destroy(arg), 0);
+	shared_child(NULL);
+}
+
+Test(fork, a_child_can_destroy_the_inherited_shared_timer)
+{
+	struct hwt *timer;
+
+	assert_rc(hwt_shared(&timer), 0);
+
+	in_child(shared_destroy_child, timer);
+
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+}
+
+/* Inherited executors. */
+
+struct heirloom {
+	struct family *family;
+	const struct hwt_executor *executors[2];
+};
+
+static void
+heirloom_child(void *arg)
+{
+	struct heirloom *heirloom = arg;
+	struct log_recorder log;
+	struct hwt_log hook;
+	unsigned index;
+
+	log_recorder_init(&log);
+	hook = log_recorder_hook(&log);
+	for (index = 0; index < 2; index++) {
+		struct hwt_options options = {.tick_ns = HWT_MS(1),
+		    .log = &hook,
+		    .executor = heirloom->executors[index]};
+		struct probe probe = {0};
+		struct hwt_stats stats;
+		struct hwt *timer;
+
+		child_rc(hwt_create(&timer, &options), 0);
+		child_rc(
+		    hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+		child_rc(hwt_new_timeout_on(timer, heirloom->executors[index],
+			     NULL, probe_task, &probe, HWT_MS(2)),
+		    0);
+		while (probe.runs < 2)
+			sleep_ns(HWT_MS(1));
+		child_rc(hwt_stop(timer, NULL), 0);
+		child_rc(hwt_read_stats(timer, &stats), 0);
+		child_check(stats.executor_refused == 2);
+		child_check(stats.started == 2);
+		child_rc(hwt_destroy(timer), 0);
+	}
+	child_check(log_recorder_count(&log) == 2);
+}
+
+Test(fork, an_inherited_executor_refuses_what_a_child_gives_it)
+{
+	struct family family = {0};
+	struct heirloom heirloom = {.family = &family};
+
+	family_open(&family);
+	heirloom.executors[0] = hwt_pool_executor(family.pool);
+	heirloom.executors[1] = hwt_mailbox_executor(family.mailbox);
+
+	in_child(heirloom_child, &heirloom);
+
+	/* The eventfd is one for both. */
+	cr_assert(!readable(family.mailbox_fd));
+	family_close(&family);
+}
+
+/* From a task. */
+
+struct forker {
+	struct family *family;
+	void (*body)(void *arg);
+	_Atomic uint64_t child;
+};
+
+static void
+then_forks(struct probe *probe)
+{
+	struct forker *forker = probe->data;
+
+	forker->child = (uint64_t)child_fork(forker->body, forker);
+}
+
+/* The fork that the test has made in another thread, or in itself. */
+static void
+forker_judge(struct forker *forker)
+{
+	wait_for(&forker->child, 1);
+	cr_assert(child_wait((pid_t)forker->child) == 0, "the child failed");
+}
+
+static void
+task_child(void *arg)
+{
+	struct forker *forker = arg;
+	struct family *family = forker->family;
+
+	/* The copy of the task goes on: what it knew is inert, also the
+	 * timeout that it is the task of. */
+	check_inert_timer(family->timer, family->timeout);
+	check_inert_timer(family->timer, family->probe.handle);
+	check_inert_turns(family->timer);
+	check_inert_turns(family->manual);
+	check_inert_executors(family);
+	check_own_life();
+	check_destroys(family);
+	check_own_life();
+}
+
+/* The first timer after the destroys may well lie where the old one lay. */
+static void
+reusing_task_child(void *arg)
+{
+	struct forker *forker = arg;
+	unsigned turn;
+
+	check_destroys(forker->family);
+	for (turn = 0; turn < 50; turn++)
+		check_own_life();
+}
+
+static void (*const task_bodies[])(void *arg) = {
+    task_child, reusing_task_child};
+
+static void
+fork_from_task(const struct hwt_executor *executor, struct family *family,
+    void (*body)(void *arg))
+{
+	struct forker forker = {.family = family, .body = body};
+
+	family->probe = (struct probe){.then = then_forks, .data = &forker};
+	assert_rc(hwt_new_timeout_on(family->timer, executor,
+		      &family->probe.handle, probe_task, &family->probe, 0),
+	    0);
+	while (executor != NULL && forker.child == 0)
+		assert_rc(hwt_mailbox_run(family->mailbox, 0, NULL), 0);
+	forker_judge(&forker);
+	wait_for(&family->probe.runs, 1);
+}
+
+Test(fork, a_task_in_the_worker_can_fork)
+{
+	unsigned index;
+
+	for (index = 0; index < 2; index++) {
+		struct family family = {0};
+
+		family_open(&family);
+		fork_from_task(NULL, &family, task_bodies[index]);
+		family_close(&family);
+	}
+}
+
+Test(fork, a_task_in_a_pool_can_fork)
+{
+	unsigned index;
+
+	for (index = 0; index < 2; index++) {
+		struct family family = {0};
+
+		family_open(&family);
+		fork_from_task(hwt_pool_executor(family.pool), &family,
+		    task_bodies[index]);
+		family_close(&family);
+	}
+}
+
+Test(fork, a_task_in_a_mailbox_can_fork)
+{
+	unsigned index;
+
+	for (index = 0; index < 2; index++) {
+		struct family family = {0};
+
+		family_open(&family);
+		fork_from_task(hwt_mailbox_executor(family.mailbox), &family,
+		    task_bodies[index]);
+		family_close(&family);
+	}
+}
+
+Test(fork, a_task_of_a_manual_timer_can_fork)
+{
+	unsigned index;
+
+	for (index = 0; index < 2; index++) {
+		struct family family = {0};
+		struct forker forker = {
+		    .family = &family, .body = task_bodies[index]};
+		uint64_t tasks_started = 0;
+
+		family_open(&family);
+		family.probe =
+		    (struct probe){.then = then_forks, .data = &forker};
+		assert_rc(hwt_new_timeout(family.manual, &family.probe.handle,
+			      probe_task, &family.probe, 0),
+		    0);
+		while (tasks_started == 0)
+			assert_rc(
+			    hwt_advance(family.manual, &tasks_started), 0);
+		forker_judge(&forker);
+		family_close(&family);
+	}
+}
+
+static int
+forking_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	struct forker *forker = ctx;
+
+	(void)timer;
+	(void)timeout;
+	forker->child = (uint64_t)child_fork(forker->body, forker);
+	return -EAGAIN;
+}
+
+Test(fork, an_executor_can_fork_in_execute)
+{
+	struct family family = {0};
+	struct forker forker = {.family = &family, .body = task_child};
+	struct hwt_executor executor = {
+	    .execute = forking_execute, .ctx = &forker};
+
+	family_open(&family);
+	assert_rc(hwt_new_timeout_on(family.timer, &executor,
+		      &family.probe.handle, probe_task, &family.probe, 0),
+	    0);
+
+	forker_judge(&forker);
+
+	wait_for(&family.probe.runs, 1);
+	family_close(&family);
+}
+
+/* A task whose copy in the child returns: what has called it must leave all
+ * alone, and come back to where the child's own code begins. For a thread of
+ * the library, that is its end, which a destructor sees. */
+
+#define CHILD_LEFT 12
+
+struct returner {
+	_Atomic uint64_t child;
+	pthread_key_t thread_end;
+	bool in_child;
+};
+
+static void
+leave_child(void *returner)
+{
+	(void)returner;
+	_exit(CHILD_LEFT);
+}
+
+static void
+returner_fork(struct returner *returner)
+{
+	pid_t child = child_split();
+
+	returner->in_child = child == 0;
+	if (child != 0)
+		returner->child = (uint64_t)child;
+	else
+		(void)pthread_setspecific(returner->thread_end, returner);
+}
+
+static void
+then_returns(struct probe *probe)
+{
+	returner_fork(probe->data);
+}
+
+static int
+returning_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	(void)timer;
+	(void)timeout;
+	returner_fork(ctx);
+	return -EAGAIN;
+}
+
+static void
+returner_judge(struct returner *returner)
+{
+	wait_for(&returner->child, 1);
+	assert_u64((uint64_t)child_wait((pid_t)returner->child), CHILD_LEFT);
+}
+
+static void
+returner_open(struct returner *returner)
+{
+	*returner = (struct returner){0};
+	cr_assert(pthread_key_create(&returner->thread_end, leave_child) == 0);
+}
+
+static struct hwt *
+slow_timer_open(void)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_SEC(60)};
+	struct hwt *timer;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	return timer;
+}
+
+/* With a slow_task_ns, the worker looks at the clock after the task. An
+ * executor may still be about to tell the timer that the task has ended. */
+static struct hwt *
+return_from_worker(const struct hwt_executor *executor, struct probe *probe,
+    struct returner *returner)
+{
+	struct hwt *timer = slow_timer_open();
+
+	assert_rc(
+	    hwt_new_timeout_on(timer, executor, NULL, probe_task, probe, 0), 0);
+	returner_judge(returner);
+	wait_for(&probe->runs, 1);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	return timer;
+}
+
+Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_the_worker)
+{
+	struct returner returner;
+	struct probe probe = {.then = then_returns, .data = &returner};
+
+	returner_open(&returner);
+
+	assert_rc(hwt_destroy(return_from_worker(NULL, &probe, &returner)), 0);
+}
+
+Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
+{
+	struct returner returner;
+	struct hwt_executor executor = {
+	    .execute = returning_execute, .ctx = &returner};
+	struct probe probe = {0};
+
+	returner_open(&returner);
+
+	assert_rc(
+	    hwt_destroy(return_from_worker(&executor, &probe, &returner)), 0);
+}
+
+Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_a_pool_thread)
+{
+	struct returner returner;
+	struct probe probe = {.then = then_returns, .data = &returner};
+	struct hwt_pool *pool;
+	struct hwt *timer;
+
+	returner_open(&returner);
+	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+
+	timer = return_from_worker(hwt_pool_executor(pool), &probe, &returner);
+
+	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(fork, a_task_that_returns_in_the_child_gets_back_to_the_loop_of_a_mailbox)
+{
+	struct returner returner;
+	struct probe probe = {.then = then_returns, .data = &returner};
+	struct hwt *timer = slow_timer_open();
+	struct hwt_mailbox *mailbox;
+	int rc = 0;
+
+	returner_open(&returner);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_rc(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox), NULL,
+		      probe_task, &probe, 0),
+	    0);
+
+	while (probe.runs == 0)
+		rc = hwt_mailbox_run(mailbox, 0, NULL);
+
+	if (returner.in_child)
+		_exit(rc == -EOWNERDEAD ? CHILD_LEFT : 1);
+	assert_rc(rc, 0);
+	returner_judge(&returner);
+	worker_timer_close(timer);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}
+
+Test(fork, a_task_that_returns_in_the_child_gets_back_to_hwt_advance)
+{
+	struct returner returner;
+	struct fixture fixture = {0};
+	struct probe probe = {
+	    .fixture = &fixture, .then = then_returns, .data = &returner};
+	uint64_t tasks_started = 5;
+	int rc;
+
+	returner_open(&returner);
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 0);
+	fixture.now_ns += FIXTURE_TICK;
+
+	rc = hwt_advance(fixture.timer, &tasks_started);
+
+	if (returner.in_child)
+		_exit(rc == -EOWNERDEAD && tasks_started == 5 ? CHILD_LEFT : 1);
+	assert_rc(rc, 0);
+	assert_u64(tasks_started, 1);
+	returner_judge(&returner);
+	fixture_close(&fixture);
+}
+
+static void
+periodic_child(void *arg)
+{
+	struct family *family = arg;
+
+	child_rc(hwt_reschedule(family->timer, family->probe.timeout, 0),
+	    -EOWNERDEAD);
+	child_rc(hwt_cancel(family->timer, family->probe.timeout), -EOWNERDEAD);
+}
+
+static void
+then_forks_and_waits(struct probe *probe)
+{
+	if (child_reap(child_fork(periodic_child, probe->data)) != 0)
+		probe->rc = 1;
+}
+
+Test(fork, a_periodic_task_that_forks_goes_on_in_the_parent)
+{
+	struct family family = {0};
+	struct hwt_spec spec = {
+	    .task = probe_task, .arg = &family.probe, .period_ns = HWT_MS(1)};
+	hwt_timeout timeout;
+
+	family_open(&family);
+	family.probe =
+	    (struct probe){.then = then_forks_and_waits, .data = &family};
+	assert_rc(hwt_new_timeouts(family.timer, 1, &spec, &timeout), 0);
+	wait_for(&family.probe.runs, 5);
+
+	assert_rc(hwt_cancel_wait(family.timer, timeout), 0);
+
+	assert_rc(family.probe.rc, 0);
+	family_close(&family);
+}
+
+/* While others are at work. */
+
+/* AddressSanitizer's allocator may be locked at a fork by a thread that the
+ * child has not; with threads that never rest, there is no waiting for them. */
+#if !WITH_ASAN
+
+struct crowd {
+	struct family family;
+	_Atomic uint64_t operations;
+	_Atomic uint64_t stop;
+	_Atomic uint64_t failed;
+};
+
+/* Schedules, cancels and moves; every now and then makes and ends a timer, so
+ * that a fork meets that too. (Not under AddressSanitizer: its allocator does
+ * not survive a fork that meets it.) */
+static void
+crowd_work(struct crowd *crowd, struct rng *rng)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+	hwt_timeout timeout;
+	struct hwt *timer;
+	int rc;
+
+	rc = hwt_new_timeout(crowd->family.timer, &timeout, idle_task, NULL,
+	    rng_below(rng, HWT_MS(3)));
+	if (rc != 0)
+		crowd->failed++;
+	if (rng_below(rng, 3) == 0)
+		(void)hwt_reschedule(
+		    crowd->family.timer, timeout, rng_below(rng, HWT_MS(3)));
+	if (rng_below(rng, 2) == 0)
+		(void)hwt_cancel(crowd->family.timer, timeout);
+	crowd->operations++;
+	if (rng_below(rng, 100) == 0 &&
+	    (hwt_create(&timer, &options) != 0 || hwt_stop(timer, NULL) != 0 ||
+		hwt_destroy(timer) != 0))
+		crowd->failed++;
+}
+
+static void
+crowd_child(void *arg)
+{
+	struct crowd *crowd = arg;
+
+	check_inert_timer(crowd->family.timer, crowd->family.timeout);
+	check_destroys(&crowd->family);
+	check_own_life();
+}
+
+#define CROWD_FORKS 40
+
+static void
+crowd_body(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct rng rng = {.state = index};
+	unsigned turn;
+
+	while (index != 0 && crowd->stop == 0)
+		crowd_work(crowd, &rng);
+	while (index == 0 && crowd->operations < 10000)
+		sleep_ns(HWT_MS(1));
+	for (turn = 0; index == 0 && turn < CROWD_FORKS; turn++) {
+		pid_t child = child_fork(crowd_child, crowd);
+
+		if (child_reap(child) != 0)
+			crowd->failed++;
+	}
+	if (index == 0)
+		crowd->stop = 1;
+}
+
+Test(fork, a_fork_while_others_schedule_neither_deadlocks_nor_corrupts)
+{
+	static struct crowd crowd;
+
+	family_open(&crowd.family);
+
+	in_parallel(3, crowd_body, &crowd);
+
+	assert_u64(crowd.failed, 0);
+	family_close(&crowd.family);
+}
+
+#endif
+
+struct stopping {
+	struct family family;
+	struct gate gate;
+	struct probe busy;
+	_Atomic uint64_t stopped;
+};
+
+static void
+stopping_body(unsigned index, void *arg)
+{
+	struct stopping *stopping = arg;
+	pid_t child;
+
+	if (index == 0) {
+		if (hwt_stop(stopping->family.timer, NULL) != 0)
+			abort();
+		stopping->stopped = 1;
+		return;
+	}
+	/* Once it answers so, the stop is under way, and waits. */
+	while (hwt_new_timeout(stopping->family.timer, NULL, idle_task, NULL,
+		   HOUR) != -ESHUTDOWN)
+		sleep_ns(HWT_MS(1));
+	child = child_fork(destroys_child, &stopping->family);
+	if (child_reap(child) != 0 || stopping->stopped != 0)
+		abort();
+	gate_open(&stopping->gate);
+}
+
+Test(fork, a_fork_while_a_stop_waits_leaves_the_child_free)
+{
+	struct stopping stopping = {0};
+	struct family rest;
+
+	family_open(&stopping.family);
+	gate_init(&stopping.gate);
+	stopping.busy =
+	    (struct probe){.then = probe_then_gate, .data = &stopping.gate};
+	assert_rc(hwt_new_timeout(stopping.family.timer, NULL, probe_task,
+		      &stopping.busy, 0),
+	    0);
+	gate_await(&stopping.gate);
+
+	in_parallel(2, stopping_body, &stopping);
+
+	assert_u64(stopping.stopped, 1);
+	assert_rc(hwt_destroy(stopping.family.timer), 0);
+	rest = stopping.family;
+	assert_rc(hwt_stop(rest.manual, NULL), 0);
+	assert_rc(hwt_destroy(rest.manual), 0);
+	assert_rc(hwt_destroy(rest.stopped), 0);
+	assert_rc(hwt_pool_destroy(rest.pool), 0);
+	assert_rc(hwt_mailbox_destroy(rest.mailbox), 0);
+}
+
+static void
+mailed_child(void *arg)
+{
+	struct family *family = arg;
+
+	/* Its parent's timeouts are none of its business. */
+	check_inert_executors(family);
+	child_rc(hwt_mailbox_destroy(family->mailbox), 0);
+	child_rc(hwt_destroy(family->timer), 0);
+}
+
+Test(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
+{
+	struct family family = {0};
+	struct probe probe = {0};
+
+	family_open(&family);
+	assert_rc(hwt_new_timeout_on(family.timer,
+		      hwt_mailbox_executor(family.mailbox), NULL, probe_task,
+		      &probe, 0),
+	    0);
+	while (!readable(family.mailbox_fd))
+		sleep_ns(HWT_MS(1));
+
+	in_child(mailed_child, &family);
+
+	assert_u64(probe.runs, 0);
+	assert_rc(hwt_mailbox_run(family.mailbox, 0, NULL), 0);
+	assert_u64(probe.runs, 1);
+	family_close(&family);
+}
+
+/* A new pool may lie where the parent's lay, of which this thread is one. */
+static void
+pool_again_child(void *arg)
+{
+	struct forker *forker = arg;
+	struct hwt_pool *inherited = forker->family->pool;
+	struct hwt_pool *pools[32];
+	unsigned index;
+
+	child_rc(hwt_pool_destroy(inherited), 0);
+	for (index = 0; index < 32; index++)
+		child_rc(hwt_pool_create(&pools[index], 2, 0), 0);
+	for (index = 0; index < 32; index++)
+		child_rc(hwt_pool_destroy(pools[index]), 0);
+}
+
+Test(fork, a_pool_that_lies_where_the_parents_lay_can_be_destroyed)
+{
+	struct family family = {0};
+
+	family_open(&family);
+	fork_from_task(
+	    hwt_pool_executor(family.pool), &family, pool_again_child);
+	family_close(&family);
+}

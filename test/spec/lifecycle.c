@@ -1,0 +1,1343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * start, stop, stop_within, destroy: their order, who waits for whom, who gets
+ * the list of unprocessed timeouts, and what each answers in every state.
+ */
+#include "test/spec/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+SUITE(lifecycle);
+
+static struct fixture manual;
+
+static const struct hwt_unprocessed no_list;
+
+static struct hwt_unprocessed
+garbage_list(void)
+{
+	struct hwt_unprocessed list;
+
+	memset(&list, 0xa5, sizeof(list));
+	return list;
+}
+
+static void
+assert_no_list(const struct hwt_unprocessed *list)
+{
+	cr_assert(memcmp(list, &no_list, sizeof(no_list)) == 0,
+	    "the list is not all zero");
+}
+
+static void
+schedule_forbidden(struct hwt *timer, unsigned count)
+{
+	while (count-- > 0) {
+		assert_rc(hwt_new_timeout(
+			      timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
+		    0);
+	}
+}
+
+/* Start. */
+
+Test(lifecycle, create_makes_no_thread_and_start_makes_one)
+{
+	struct hwt *timer;
+
+	fault_arm(FAULT_THREAD, FAULT_COUNT);
+	timer = worker_timer_open(HWT_MS(1));
+	assert_u64(fault_disarm(), 0);
+
+	fault_arm(FAULT_THREAD, FAULT_COUNT);
+	assert_rc(hwt_start(timer), 0);
+	assert_u64(fault_disarm(), 1);
+
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, a_second_start_makes_no_second_thread)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	assert_rc(hwt_start(timer), 0);
+
+	fault_arm(FAULT_THREAD, FAULT_COUNT);
+	assert_rc(hwt_start(timer), 0);
+	schedule_forbidden(timer, 1);
+	assert_u64(fault_disarm(), 0);
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, the_first_timeout_starts_the_worker)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probe = {0};
+
+	fault_arm(FAULT_THREAD, FAULT_COUNT);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_u64(fault_disarm(), 1);
+
+	wait_for(&probe.runs, 1);
+	cr_assert(!pthread_equal(probe.thread, pthread_self()));
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, start_of_a_manual_timer_or_of_null_is_refused)
+{
+	fixture_open(&manual, NULL);
+
+	assert_rc(hwt_start(manual.timer), -EINVAL);
+	assert_rc(hwt_start(NULL), -EINVAL);
+
+	fixture_close(&manual);
+}
+
+Test(lifecycle, start_after_stop_is_refused)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	assert_rc(hwt_start(timer), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+
+	assert_rc(hwt_start(timer), -ESHUTDOWN);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	fault_arm(FAULT_THREAD, FAULT_COUNT);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_start(timer), -ESHUTDOWN);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, 0), -ESHUTDOWN);
+
+	assert_u64(fault_disarm(), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probe = {0};
+
+	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
+	assert_rc(hwt_start(timer), -EAGAIN);
+	assert_rc(hwt_start(timer), -EAGAIN);
+	assert_u64(fault_disarm(), 2);
+
+	assert_rc(hwt_start(timer), 0);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, whatever_keeps_a_thread_from_being_made_it_is_eagain)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	fault_arm_thread(EPERM);
+	assert_rc(hwt_start(timer), -EAGAIN);
+	fault_disarm();
+
+	assert_rc(hwt_start(timer), 0);
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, without_a_thread_the_first_timeout_is_refused)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_spec specs[2] = {
+	    {.task = forbidden_task}, {.task = forbidden_task, .period_ns = 1}};
+	hwt_timeout timeouts[3] = {{1}, {1}, {1}};
+
+	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
+	assert_rc(hwt_new_timeout(
+		      timer, &timeouts[0], forbidden_task, NULL, HWT_MS(1)),
+	    -EAGAIN);
+	assert_rc(hwt_new_timeouts(timer, 2, specs, &timeouts[1]), -EAGAIN);
+	fault_disarm();
+
+	assert_u64(timeouts[0].id, 0);
+	assert_u64(timeouts[1].id, 0);
+	assert_u64(timeouts[2].id, 0);
+	assert_u64(hwt_pending_timeouts(timer), 0);
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, a_timeout_goes_through_when_a_thread_is_to_be_had_again)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_unprocessed list;
+	struct probe probe = {0};
+
+	fault_arm(FAULT_THREAD, 1);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, 0), -EAGAIN);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_u64(fault_disarm(), 2);
+
+	wait_for(&probe.runs, 1);
+	assert_rc(hwt_stop(timer, &list), 0);
+	assert_u64(list.count, 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	hwt_timeout timeout = {1};
+	struct probe probe = {0};
+
+	fault_arm_thread(ENOMEM);
+	assert_rc(hwt_start(timer), -ENOMEM);
+	assert_rc(
+	    hwt_new_timeout(timer, &timeout, forbidden_task, NULL, 0), -ENOMEM);
+	fault_disarm();
+	assert_u64(timeout.id, 0);
+	assert_u64(hwt_pending_timeouts(timer), 0);
+
+	assert_rc(hwt_start(timer), 0);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, whichever_allocation_of_start_fails_it_may_be_repeated)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	uint64_t nth;
+	int rc;
+
+	for (nth = 1;; nth++) {
+		fault_arm(FAULT_MEMORY, nth);
+		rc = hwt_start(timer);
+		if (fault_disarm() < nth)
+			break;
+		assert_rc(rc, -ENOMEM);
+	}
+
+	assert_rc(rc, 0);
+	worker_timer_close(timer);
+}
+
+static void
+then_start(struct probe *probe)
+{
+	probe->rc = hwt_start(probe->data);
+}
+
+Test(lifecycle, a_task_may_start_its_own_timer_which_has_started)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probe = {.then = then_start, .data = timer, .rc = 77};
+
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+
+	assert_rc(probe.rc, 0);
+	worker_timer_close(timer);
+}
+
+static void
+then_use_another(struct probe *probe)
+{
+	struct hwt_unprocessed list;
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	schedule_forbidden(timer, 2);
+	assert_rc(hwt_stop(timer, &list), 0);
+	assert_u64(list.count, 2);
+	probe->rc = hwt_destroy(timer);
+}
+
+Test(lifecycle, a_task_may_make_use_stop_and_destroy_another_timer)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_use_another, .rc = 77};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(probe.rc, 0);
+	fixture_close(&manual);
+}
+
+struct start_race {
+	struct hwt *timer;
+	int rc[8];
+};
+
+static void
+race_for_the_start(unsigned index, void *arg)
+{
+	struct start_race *race = arg;
+
+	race->rc[index] = index % 2 == 0
+	    ? hwt_start(race->timer)
+	    : hwt_new_timeout(
+		  race->timer, NULL, forbidden_task, NULL, HWT_MIN(1));
+}
+
+Test(lifecycle, callers_that_race_for_the_start_get_one_thread)
+{
+	struct start_race race = {.timer = worker_timer_open(HWT_MS(1))};
+	unsigned index;
+
+	fault_arm(FAULT_THREAD, FAULT_COUNT);
+	in_parallel(8, race_for_the_start, &race);
+	assert_u64(fault_disarm(), 1);
+
+	for (index = 0; index < 8; index++)
+		assert_rc(race.rc[index], 0);
+	assert_u64(hwt_pending_timeouts(race.timer), 4);
+	worker_timer_close(race.timer);
+}
+
+Test(lifecycle, callers_that_race_for_a_failing_start_all_get_the_failure)
+{
+	struct start_race race = {.timer = worker_timer_open(HWT_MS(1))};
+	unsigned index;
+
+	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
+	in_parallel(8, race_for_the_start, &race);
+	fault_disarm();
+
+	for (index = 0; index < 8; index++)
+		assert_rc(race.rc[index], -EAGAIN);
+	assert_u64(hwt_pending_timeouts(race.timer), 0);
+	assert_rc(hwt_start(race.timer), 0);
+	worker_timer_close(race.timer);
+}
+
+/* One who starts, and others who come while pthread_create is under way. */
+struct late_comers {
+	struct hwt *timer;
+	struct gate *gate;
+	int rc[4];
+	_Atomic uint64_t returned;
+	uint64_t returned_early;
+};
+
+static void
+come_for_the_start(unsigned index, void *arg)
+{
+	struct late_comers *late = arg;
+
+	if (index == 4) {
+		sleep_ns(HWT_MS(30));
+		late->returned_early = late->returned;
+		for (index = 0; index < 4; index++)
+			gate_open(late->gate);
+		return;
+	}
+	if (index == 0)
+		late->rc[index] = hwt_start(late->timer);
+	else
+		late->rc[index] = hwt_new_timeout(
+		    late->timer, NULL, forbidden_task, NULL, HWT_MIN(1));
+	late->returned++;
+}
+
+static void
+come_while_one_starts(struct late_comers *late, int error)
+{
+	static struct gate gate;
+
+	gate_init(&gate);
+	*late = (struct late_comers){
+	    .timer = worker_timer_open(HWT_MS(1)), .gate = &gate};
+	fault_hold_thread(&gate, error);
+	in_parallel(5, come_for_the_start, late);
+}
+
+Test(lifecycle, who_comes_while_one_starts_waits_for_that_thread)
+{
+	struct late_comers late;
+	unsigned index;
+
+	come_while_one_starts(&late, 0);
+
+	assert_u64(fault_disarm(), 1);
+	assert_u64(late.returned_early, 0);
+	for (index = 0; index < 4; index++)
+		assert_rc(late.rc[index], 0);
+	assert_u64(hwt_pending_timeouts(late.timer), 3);
+	worker_timer_close(late.timer);
+}
+
+Test(lifecycle, who_comes_while_a_start_fails_waits_and_gets_the_failure)
+{
+	struct late_comers late;
+	unsigned index;
+
+	come_while_one_starts(&late, EAGAIN);
+
+	fault_disarm();
+	assert_u64(late.returned_early, 0);
+	for (index = 0; index < 4; index++)
+		assert_rc(late.rc[index], -EAGAIN);
+	assert_u64(hwt_pending_timeouts(late.timer), 0);
+	assert_rc(hwt_start(late.timer), 0);
+	worker_timer_close(late.timer);
+}
+
+static void
+race_start_with_stop(unsigned index, void *arg)
+{
+	struct start_race *race = arg;
+
+	race->rc[index] = index == 0 ? hwt_stop(race->timer, NULL)
+				     : hwt_new_timeout(race->timer, NULL,
+					   forbidden_task, NULL, HWT_MIN(1));
+}
+
+Test(lifecycle, a_start_that_races_a_stop_does_not_hang)
+{
+	unsigned round;
+
+	for (round = 0; round < 200; round++) {
+		struct start_race race = {
+		    .timer = worker_timer_open(HWT_MS(1))};
+
+		in_parallel(2, race_start_with_stop, &race);
+
+		assert_rc(race.rc[0], 0);
+		cr_assert(race.rc[1] == 0 || race.rc[1] == -ESHUTDOWN);
+		assert_u64(hwt_pending_timeouts(race.timer), 0);
+		assert_rc(hwt_destroy(race.timer), 0);
+	}
+}
+
+/* Stop. */
+
+Test(lifecycle, stop_of_null_is_refused_and_zeroes_the_list)
+{
+	struct hwt_unprocessed list = garbage_list();
+
+	assert_rc(hwt_stop(NULL, &list), -EINVAL);
+	assert_no_list(&list);
+
+	list = garbage_list();
+	assert_rc(hwt_stop_within(NULL, 0, &list), -EINVAL);
+	assert_no_list(&list);
+}
+
+Test(lifecycle, stop_of_a_never_started_timer_gives_an_empty_list)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_unprocessed list = garbage_list();
+	struct hwt_timeout_info info;
+
+	assert_rc(hwt_stop(timer, &list), 0);
+
+	assert_u64(list.count, 0);
+	cr_assert(!hwt_unprocessed_next(&list, &info));
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, only_the_first_stop_gets_the_list)
+{
+	struct hwt_unprocessed first = garbage_list();
+	struct hwt_unprocessed second = garbage_list();
+	struct hwt_timeout_info info;
+
+	fixture_open(&manual, NULL);
+	schedule_forbidden(manual.timer, 3);
+
+	assert_rc(hwt_stop(manual.timer, &first), 0);
+	assert_rc(hwt_stop(manual.timer, &second), 0);
+
+	assert_u64(first.count, 3);
+	assert_u64(second.count, 0);
+	cr_assert(!hwt_unprocessed_next(&second, &info));
+	cr_assert(hwt_unprocessed_next(&first, &info));
+	assert_rc(hwt_stop_within(manual.timer, 0, &second), 0);
+	assert_u64(second.count, 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, a_first_stop_that_wants_no_list_drops_it)
+{
+	struct hwt_unprocessed list = garbage_list();
+
+	fixture_open(&manual, NULL);
+	schedule_forbidden(manual.timer, 3);
+
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_rc(hwt_stop(manual.timer, &list), 0);
+
+	assert_u64(list.count, 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, stop_within_0_of_an_idle_timer_succeeds)
+{
+	struct hwt_unprocessed list = garbage_list();
+
+	fixture_open(&manual, NULL);
+	schedule_forbidden(manual.timer, 2);
+
+	assert_rc(hwt_stop_within(manual.timer, 0, &list), 0);
+
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+struct stop_race {
+	struct hwt *timer;
+	int rc[8];
+	struct hwt_unprocessed lists[8];
+};
+
+static void
+race_to_stop(unsigned index, void *arg)
+{
+	struct stop_race *race = arg;
+
+	race->rc[index] = index % 2 == 0
+	    ? hwt_stop(race->timer, &race->lists[index])
+	    : hwt_stop_within(race->timer, HWT_MIN(1), &race->lists[index]);
+}
+
+Test(lifecycle, of_concurrent_stops_one_gets_the_list_and_all_succeed)
+{
+	unsigned round;
+	unsigned index;
+
+	for (round = 0; round < 50; round++) {
+		struct stop_race race = {.timer = worker_timer_open(HWT_MS(1))};
+		uint64_t lists = 0;
+
+		schedule_forbidden(race.timer, 5);
+		in_parallel(8, race_to_stop, &race);
+
+		for (index = 0; index < 8; index++) {
+			assert_rc(race.rc[index], 0);
+			cr_assert(race.lists[index].count == 0 ||
+			    race.lists[index].count == 5);
+			lists += race.lists[index].count / 5;
+		}
+		assert_u64(lists, 1);
+		assert_rc(hwt_destroy(race.timer), 0);
+	}
+}
+
+Test(lifecycle, after_stop_every_call_knows_that_it_is_over)
+{
+	struct probe probe = {.fixture = &manual};
+	hwt_timeout timeout = {1};
+	uint64_t tasks_started = 77;
+	int64_t remaining_ns;
+	hwt_timeout was;
+
+	fixture_open(&manual, NULL);
+	was = probe_schedule(&probe, HWT_MS(1));
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_rc(
+	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
+	    -ESHUTDOWN);
+	assert_u64(timeout.id, 0);
+	assert_rc(hwt_cancel(manual.timer, was), -ENOENT);
+	assert_rc(hwt_cancel_wait(manual.timer, was), -ENOENT);
+	assert_rc(hwt_reschedule(manual.timer, was, 0), -ENOENT);
+	assert_rc(hwt_remaining(manual.timer, was, &remaining_ns), -ENOENT);
+	assert_rc(hwt_run(manual.timer, was), -ENOENT);
+	assert_rc(hwt_advance(manual.timer, &tasks_started), -ESHUTDOWN);
+	assert_u64(tasks_started, 77);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_u64(fixture_stats(&manual).scheduled, 1);
+	assert_u64(fixture_stats(&manual).cancelled, 0);
+	assert_u64(probe.runs, 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, what_is_due_but_not_begun_is_given_back_not_run)
+{
+	struct hwt_unprocessed list;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(1)),
+	    0);
+	manual.now_ns += HWT_MS(5);
+
+	assert_rc(hwt_stop(manual.timer, &list), 0);
+
+	assert_u64(list.count, 1);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+/* A stop that meets a task which does not return. */
+
+struct stopper {
+	struct hwt *timer;
+	struct probe *probe;
+	struct hwt_unprocessed list;
+	uint64_t runs_at_return;
+	int rc;
+	_Atomic uint64_t returned;
+};
+
+static void *
+stopper_main(void *arg)
+{
+	struct stopper *stopper = arg;
+
+	stopper->rc = hwt_stop(stopper->timer, &stopper->list);
+	stopper->runs_at_return = stopper->probe->runs;
+	stopper->returned = 1;
+	return NULL;
+}
+
+Test(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct stopper stopper = {.timer = timer, .probe = &probe};
+	pthread_t thread;
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	schedule_forbidden(timer, 2);
+	gate_await(&gate);
+	pthread_create(&thread, NULL, stopper_main, &stopper);
+	while (hwt_start(timer) == 0)
+		sleep_ns(HWT_MS(1));
+	assert_u64(stopper.returned, 0);
+	gate_open(&gate);
+	pthread_join(thread, NULL);
+
+	assert_rc(stopper.rc, 0);
+	assert_u64(stopper.runs_at_return, 1);
+	assert_u64(stopper.list.count, 2);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct stopper stoppers[3];
+	pthread_t threads[3];
+	uint64_t lists = 0;
+	size_t index;
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	schedule_forbidden(timer, 2);
+	gate_await(&gate);
+	for (index = 0; index < 3; index++) {
+		stoppers[index] =
+		    (struct stopper){.timer = timer, .probe = &probe};
+		pthread_create(
+		    &threads[index], NULL, stopper_main, &stoppers[index]);
+	}
+	while (hwt_start(timer) == 0)
+		sleep_ns(HWT_MS(1));
+	assert_rc(hwt_stop_within(timer, HWT_MS(5), NULL), -ETIMEDOUT);
+	gate_open(&gate);
+
+	for (index = 0; index < 3; index++) {
+		pthread_join(threads[index], NULL);
+		assert_rc(stoppers[index].rc, 0);
+		assert_u64(stoppers[index].runs_at_return, 1);
+		lists += stoppers[index].list.count == 2;
+		cr_assert(stoppers[index].list.count % 2 == 0);
+	}
+	assert_u64(lists, 1);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct hwt_unprocessed list = garbage_list();
+	hwt_timeout timeout = {1};
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	schedule_forbidden(timer, 3);
+	gate_await(&gate);
+	assert_rc(hwt_stop_within(timer, 0, &list), -ETIMEDOUT);
+	assert_no_list(&list);
+	assert_rc(hwt_stop_within(timer, HWT_MS(20), &list), -ETIMEDOUT);
+	assert_rc(hwt_start(timer), -ESHUTDOWN);
+	assert_rc(hwt_new_timeout(timer, &timeout, forbidden_task, NULL, 0),
+	    -ESHUTDOWN);
+	assert_u64(timeout.id, 0);
+	assert_rc(hwt_destroy(timer), -EBUSY);
+	gate_open(&gate);
+
+	assert_rc(hwt_stop_within(timer, HWT_MIN(1), &list), 0);
+	assert_u64(list.count, 3);
+	assert_u64(probe.runs, 1);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct hwt_spec specs[5];
+	struct hwt_unprocessed list;
+	size_t index;
+
+	gate_init(&gate);
+	for (index = 0; index < 5; index++)
+		specs[index] =
+		    (struct hwt_spec){.task = probe_task, .arg = &probe};
+	assert_rc(hwt_new_timeouts(timer, 5, specs, NULL), 0);
+	gate_await(&gate);
+	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
+	gate_open(&gate);
+
+	assert_rc(hwt_stop(timer, &list), 0);
+
+	assert_u64(list.count, 4);
+	assert_u64(probe.runs, 1);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+/* Long enough for one who does not wait to be back. */
+static void *
+open_when_it_stops(void *gate)
+{
+	sleep_ns(HWT_MS(100));
+	gate_open(gate);
+	return NULL;
+}
+
+Test(lifecycle, stop_within_never_waits_as_stop_does)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct hwt_unprocessed list;
+	pthread_t thread;
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+	schedule_forbidden(timer, 1);
+	pthread_create(&thread, NULL, open_when_it_stops, &gate);
+
+	assert_rc(hwt_stop_within(timer, HWT_NEVER, &list), 0);
+
+	pthread_join(thread, NULL);
+	assert_u64(list.count, 1);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, stop_within_does_not_give_up_early)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	uint64_t before_ns;
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+	before_ns = monotonic_ns();
+
+	assert_rc(hwt_stop_within(timer, HWT_MS(50), NULL), -ETIMEDOUT);
+
+	cr_assert(monotonic_ns() - before_ns >= HWT_MS(50));
+	gate_open(&gate);
+	worker_timer_close(timer);
+}
+
+/* While a task is at the gate, the timer is being stopped. */
+static void *
+advancing_main(void *arg)
+{
+	struct fixture *fixture = arg;
+
+	hwt_advance(fixture->timer, NULL);
+	return NULL;
+}
+
+Test(lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
+{
+	struct gate gate;
+	struct probe probe = {
+	    .fixture = &manual, .then = probe_then_gate, .data = &gate};
+	struct hwt_unprocessed list;
+	pthread_t thread;
+
+	gate_init(&gate);
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MS(1));
+	schedule_forbidden(manual.timer, 4);
+	manual.now_ns += HWT_MS(1);
+	pthread_create(&thread, NULL, advancing_main, &manual);
+	gate_await(&gate);
+
+	assert_rc(hwt_stop_within(manual.timer, 0, &list), -ETIMEDOUT);
+	gate_open(&gate);
+	assert_rc(hwt_stop(manual.timer, &list), 0);
+
+	assert_u64(probe.runs, 1);
+	assert_u64(list.count, 4);
+	pthread_join(thread, NULL);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+/* Stop from a task. */
+
+static void
+then_stop(struct probe *probe)
+{
+	struct hwt_unprocessed list = garbage_list();
+
+	probe->rc = hwt_stop(probe->data, &list);
+	if (probe->rc != 0)
+		assert_no_list(&list);
+	list = garbage_list();
+	assert_rc(hwt_stop_within(probe->data, HWT_SEC(1), &list), probe->rc);
+	if (probe->rc != 0)
+		assert_no_list(&list);
+}
+
+Test(lifecycle, stop_from_an_inline_task_of_a_manual_timer_is_a_deadlock)
+{
+	struct probe probe = {.fixture = &manual, .then = then_stop};
+	struct probe later = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe.data = manual.timer;
+	probe_schedule(&probe, HWT_MS(1));
+	probe_schedule(&later, HWT_MS(2));
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_rc(probe.rc, -EDEADLK);
+
+	assert_u64(fixture_tick(&manual, 2), 1);
+	assert_u64(later.runs, 1);
+	fixture_close(&manual);
+}
+
+Test(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probe = {.then = then_stop, .data = timer};
+
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+
+	assert_rc(probe.rc, -EDEADLK);
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, stop_from_a_pool_task_is_a_deadlock)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probe = {.then = then_stop, .data = timer};
+	struct hwt_pool *pool = NULL;
+
+	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+	assert_rc(hwt_new_timeout_on(timer, hwt_pool_executor(pool), NULL,
+		      probe_task, &probe, 0),
+	    0);
+	wait_for(&probe.runs, 1);
+
+	assert_rc(probe.rc, -EDEADLK);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, stop_from_a_mailbox_task_is_a_deadlock)
+{
+	struct probe probe = {.fixture = &manual, .then = then_stop};
+	struct hwt_mailbox *mailbox = NULL;
+	size_t tasks_started = 0;
+
+	fixture_open(&manual, NULL);
+	probe.data = manual.timer;
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_rc(
+	    hwt_new_timeout_on(manual.timer, hwt_mailbox_executor(mailbox),
+		NULL, probe_task, &probe, 0),
+	    0);
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_rc(hwt_mailbox_run(mailbox, 0, &tasks_started), 0);
+
+	assert_u64(tasks_started, 1);
+	assert_rc(probe.rc, -EDEADLK);
+	fixture_close(&manual);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}
+
+Test(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too)
+{
+	static struct recording_executor executor;
+	struct probe probe = {.fixture = &manual, .then = then_stop};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe.data = manual.timer;
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_rc(probe.rc, -EDEADLK);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+static void
+then_advance_other(struct probe *probe)
+{
+	struct fixture *other = probe->data;
+
+	assert_u64(fixture_tick(other, 1), 1);
+}
+
+Test(lifecycle, a_task_of_another_timer_inside_the_task_does_not_hide_it)
+{
+	static struct fixture other;
+	struct probe outer = {
+	    .fixture = &manual, .then = then_advance_other, .data = &other};
+	struct probe inner = {.fixture = &other, .then = then_stop};
+
+	fixture_open(&manual, NULL);
+	fixture_open(&other, NULL);
+	inner.data = manual.timer;
+	probe_schedule(&outer, 0);
+	probe_schedule(&inner, 0);
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_u64(inner.runs, 1);
+	assert_rc(inner.rc, -EDEADLK);
+	fixture_close(&other);
+	fixture_close(&manual);
+}
+
+static int
+execute_inside_other(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	assert_u64(fixture_tick(ctx, 1), 1);
+	assert_rc(hwt_run(timer, timeout), 0);
+	return 0;
+}
+
+Test(lifecycle, nor_does_one_that_an_executor_turns_inside_execute)
+{
+	static struct fixture other;
+	struct hwt_executor turning = {
+	    .execute = execute_inside_other, .ctx = &other};
+	struct probe probe = {.fixture = &manual};
+	struct probe inner = {.fixture = &other, .then = then_stop};
+
+	fixture_open(&manual, &(struct hwt_options){.executor = &turning});
+	fixture_open(&other, NULL);
+	inner.data = manual.timer;
+	probe_schedule(&probe, 0);
+	probe_schedule(&inner, 0);
+
+	fixture_tick(&manual, 1);
+
+	assert_u64(inner.runs, 1);
+	assert_rc(inner.rc, -EDEADLK);
+	assert_u64(probe.runs, 1);
+	fixture_close(&other);
+	fixture_close(&manual);
+}
+
+static int
+execute_stop(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	int *rc = ctx;
+
+	(void)timeout;
+	*rc = hwt_stop(timer, NULL);
+	return -EAGAIN;
+}
+
+/* After a task in the same tick, and again in the next: it was no stop. */
+Test(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct probe probes[3] = {{0}};
+	int rc = 0;
+	struct hwt_executor stopping = {.execute = execute_stop, .ctx = &rc};
+	const struct hwt_spec specs[3] = {
+	    {.task = probe_task, .arg = &probes[0]},
+	    {.task = probe_task, .arg = &probes[1], .executor = &stopping},
+	    {.task = probe_task, .arg = &probes[2]},
+	};
+	int i;
+
+	assert_rc(hwt_new_timeouts(timer, 3, specs, NULL), 0);
+	for (i = 0; i < 3; i++)
+		wait_for(&probes[i].runs, 1);
+	assert_rc(rc, -EDEADLK);
+	rc = 0;
+	assert_rc(hwt_new_timeouts(timer, 3, specs, NULL), 0);
+	for (i = 0; i < 3; i++)
+		wait_for(&probes[i].runs, 2);
+	assert_rc(rc, -EDEADLK);
+
+	worker_timer_close(timer);
+}
+
+Test(lifecycle, a_task_of_another_timer_may_stop_this_one)
+{
+	static struct fixture other;
+	struct probe probe = {.fixture = &other, .then = then_stop};
+
+	fixture_open(&manual, NULL);
+	fixture_open(&other, NULL);
+	probe.data = manual.timer;
+	probe_schedule(&probe, 0);
+
+	assert_u64(fixture_tick(&other, 1), 1);
+
+	assert_rc(probe.rc, 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+	fixture_close(&other);
+}
+
+/* Destroy. */
+
+static void
+then_destroy(struct probe *probe)
+{
+	probe->rc = hwt_destroy(probe->data);
+}
+
+Test(lifecycle, destroy_of_null_is_0)
+{
+	assert_rc(hwt_destroy(NULL), 0);
+}
+
+Test(lifecycle, destroy_before_stop_is_busy)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
+	assert_rc(hwt_destroy(timer), -EBUSY);
+	assert_rc(hwt_start(timer), 0);
+	assert_rc(hwt_destroy(timer), -EBUSY);
+
+	worker_timer_close(timer);
+	fixture_close(&manual);
+}
+
+Test(lifecycle, destroy_while_an_executor_holds_a_timeout_is_busy)
+{
+	static struct recording_executor executor;
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_u64(probe.runs, 1);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, destroy_while_an_executor_holds_a_cancelled_timeout_is_busy)
+{
+	static struct recording_executor executor;
+	hwt_timeout timeout;
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	assert_rc(
+	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
+	    0);
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
+
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, destroy_from_its_own_held_task_is_busy)
+{
+	static struct recording_executor executor;
+	struct probe probe = {.fixture = &manual, .then = then_destroy};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe.data = manual.timer;
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_rc(probe.rc, -EBUSY);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, a_periodic_timeout_that_is_handed_over_at_stop_runs_once_more)
+{
+	static struct recording_executor executor;
+	struct probe probe = {.fixture = &manual};
+	struct hwt_unprocessed list;
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe_schedule_periodic(&probe, 0, HWT_MS(1));
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_u64(list.count, 0);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_u64(probe.runs, 1);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	struct hwt_spec spec = {
+	    .task = probe_task, .arg = &probe, .period_ns = HWT_MS(1)};
+	struct hwt_unprocessed list;
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, NULL), 0);
+	gate_await(&gate);
+	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
+	gate_open(&gate);
+	assert_rc(hwt_stop(timer, &list), 0);
+
+	assert_u64(list.count, 0);
+	assert_u64(probe.runs, 1);
+	assert_u64(hwt_pending_timeouts(timer), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, a_timer_that_never_ran_can_be_destroyed_after_stop)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	assert_rc(hwt_stop(timer, NULL), 0);
+
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+/* The worker's thread and its thread-specific data. */
+
+struct departure {
+	struct hwt *timer;
+	pthread_key_t key;
+	struct gate gate;
+	int rc;
+};
+
+static void
+then_leave_departure(struct probe *probe)
+{
+	struct departure *departure = probe->data;
+
+	pthread_setspecific(departure->key, departure);
+}
+
+static void
+departure_at_gate(void *arg)
+{
+	struct departure *departure = arg;
+
+	gate_pass(&departure->gate);
+}
+
+/* When the stop has surely come to wait for this thread's end. */
+static void
+departure_starts(void *arg)
+{
+	struct departure *departure = arg;
+
+	sleep_ns(HWT_MS(50));
+	departure->rc = hwt_start(departure->timer);
+}
+
+static void
+departure_stops(void *arg)
+{
+	struct departure *departure = arg;
+
+	departure->rc = hwt_stop_within(departure->timer, HWT_MS(1), NULL);
+	if (departure->rc == -EDEADLK)
+		departure->rc = hwt_stop(departure->timer, NULL);
+}
+
+/* A timer whose worker will call destroy when it ends. */
+static void
+departure_open(struct departure *departure, void (*destroy)(void *))
+{
+	struct probe probe = {.then = then_leave_departure, .data = departure};
+
+	departure->timer = worker_timer_open(HWT_MS(1));
+	departure->rc = 1;
+	gate_init(&departure->gate);
+	cr_assert(pthread_key_create(&departure->key, destroy) == 0);
+	schedule_forbidden(departure->timer, 2);
+	assert_rc(
+	    hwt_new_timeout(departure->timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+}
+
+Test(lifecycle, stop_within_gives_up_on_a_destructor_of_the_workers_thread)
+{
+	static struct departure departure;
+	struct hwt_unprocessed list;
+
+	departure_open(&departure, departure_at_gate);
+
+	assert_rc(hwt_stop_within(departure.timer, 0, NULL), -ETIMEDOUT);
+	gate_await(&departure.gate);
+	assert_rc(
+	    hwt_stop_within(departure.timer, HWT_MS(20), NULL), -ETIMEDOUT);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	assert_rc(
+	    hwt_stop_within(departure.timer, HWT_MIN(1), NULL), -ETIMEDOUT);
+	fault_disarm();
+	assert_rc(hwt_destroy(departure.timer), -EBUSY);
+	gate_open(&departure.gate);
+
+	assert_rc(hwt_stop_within(departure.timer, HWT_MIN(1), &list), 0);
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
+}
+
+Test(lifecycle, a_destructor_of_the_workers_thread_may_call_the_timer)
+{
+	static struct departure departure;
+	struct hwt_unprocessed list;
+
+	departure_open(&departure, departure_starts);
+
+	assert_rc(hwt_stop(departure.timer, &list), 0);
+
+	assert_rc(departure.rc, -ESHUTDOWN);
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
+}
+
+Test(lifecycle, nor_does_a_destructor_of_the_workers_thread_wait_for_itself)
+{
+	static struct departure departure;
+	struct hwt_unprocessed list;
+
+	departure_open(&departure, departure_stops);
+
+	assert_rc(hwt_stop(departure.timer, &list), 0);
+
+	assert_rc(departure.rc, -EDEADLK);
+	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
+}
+
+/* Between the end of the worker's thread and the moment when the stop knows of
+ * it, another thread may get the same pthread_t. */
+
+static struct successor {
+	struct hwt *timer;
+	pthread_t joined;
+	bool same;
+	int rc;
+} successor;
+
+int __real_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result);
+
+static void *
+successor_main(void *arg)
+{
+	(void)arg;
+	successor.same = pthread_equal(pthread_self(), successor.joined) != 0;
+	successor.rc = hwt_stop_within(successor.timer, HWT_MS(1), NULL);
+	return NULL;
+}
+
+int
+__wrap_pthread_join(pthread_t thread, void **result)
+{
+	int error = __real_pthread_join(thread, result);
+	pthread_t next;
+
+	if (successor.timer == NULL)
+		return error;
+	successor.joined = thread;
+	cr_assert(pthread_create(&next, NULL, successor_main, NULL) == 0);
+	cr_assert(__real_pthread_join(next, NULL) == 0);
+	successor.timer = NULL;
+	return error;
+}
+
+Test(lifecycle, a_thread_with_the_pthread_t_of_an_ended_worker_is_not_that_one)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	assert_rc(hwt_start(timer), 0);
+	successor.timer = timer;
+
+	assert_rc(hwt_stop(timer, NULL), 0);
+
+	if (!successor.same)
+		cr_log_info("the C library did not use that pthread_t again");
+	assert_rc(successor.rc, -ETIMEDOUT);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(lifecycle, without_a_clock_stop_within_waits_for_nothing)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+
+	gate_init(&gate);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+
+	assert_rc(
+	    hwt_stop_within(timer, HWT_MIN(60 * 24 * 3650), NULL), -ETIMEDOUT);
+
+	fault_disarm();
+	gate_open(&gate);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}

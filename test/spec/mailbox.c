@@ -1,0 +1,882 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_mailbox: an executor for an event loop. In the first half the test is
+ * both the worker, on a manual timer, and the loop, so that it sees the file
+ * descriptor at every step; in the second there is a real worker.
+ */
+#include "test/spec/support_promises.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+SUITE(mailbox);
+
+struct mailed {
+	struct hwt_mailbox *mailbox;
+	struct fixture fixture;
+	int fd;
+};
+
+static void
+mailed_open(struct mailed *mailed)
+{
+	fixture_open(&mailed->fixture, NULL);
+	assert_rc(hwt_mailbox_create(&mailed->mailbox), 0);
+	mailed->fd = hwt_mailbox_fd(mailed->mailbox);
+	cr_assert(mailed->fd >= 0);
+}
+
+static void
+mailed_close(struct mailed *mailed)
+{
+	assert_rc(hwt_stop(mailed->fixture.timer, NULL), 0);
+	assert_rc(hwt_destroy(mailed->fixture.timer), 0);
+	assert_rc(hwt_mailbox_destroy(mailed->mailbox), 0);
+}
+
+/* For the next tick. */
+static void
+mailed_schedule(struct mailed *mailed, struct probe *probe)
+{
+	probe->fixture = &mailed->fixture;
+	assert_rc(hwt_new_timeout_on(mailed->fixture.timer,
+		      hwt_mailbox_executor(mailed->mailbox), &probe->handle,
+		      probe_task, probe, 0),
+	    0);
+}
+
+static uint64_t
+mailed_step(struct mailed *mailed)
+{
+	return fixture_step(&mailed->fixture, FIXTURE_TICK);
+}
+
+static size_t
+mailed_run(struct mailed *mailed, size_t max)
+{
+	size_t tasks_started = SIZE_MAX;
+
+	assert_rc(hwt_mailbox_run(mailed->mailbox, max, &tasks_started), 0);
+	return tasks_started;
+}
+
+/* Fills the mailbox with count timeouts. */
+static void
+mailed_fill(struct mailed *mailed, struct probe *probes, unsigned count)
+{
+	unsigned index;
+
+	for (index = 0; index < count; index++) {
+		probes[index] = (struct probe){0};
+		mailed_schedule(mailed, &probes[index]);
+	}
+	assert_u64(mailed_step(mailed), 0);
+}
+
+Test(mailbox, its_fd_is_an_eventfd)
+{
+	struct mailed mailed = {0};
+	char path[64];
+	char target[64] = "";
+
+	mailed_open(&mailed);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mailed.fd);
+
+	cr_assert(readlink(path, target, sizeof(target) - 1) > 0);
+
+	cr_assert(strcmp(target, "anon_inode:[eventfd]") == 0);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, its_fd_is_readable_exactly_while_something_is_due)
+{
+	struct mailed mailed = {0};
+	struct probe probe = {0};
+
+	mailed_open(&mailed);
+	cr_assert(!readable(mailed.fd));
+	mailed_schedule(&mailed, &probe);
+	cr_assert(!readable(mailed.fd));
+
+	mailed_step(&mailed);
+	cr_assert(readable(mailed.fd));
+	assert_u64(probe.runs, 0);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+	cr_assert(!readable(mailed.fd));
+	assert_u64(probe.runs, 1);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, its_fd_tells_of_the_second_as_of_the_first)
+{
+	struct mailed mailed = {0};
+	struct probe probe;
+	unsigned turn;
+
+	mailed_open(&mailed);
+
+	for (turn = 0; turn < 100; turn++) {
+		mailed_fill(&mailed, &probe, 1);
+		cr_assert(readable(mailed.fd));
+		assert_u64(mailed_run(&mailed, 0), 1);
+		cr_assert(!readable(mailed.fd));
+	}
+
+	mailed_close(&mailed);
+}
+
+Test(mailbox, max_is_how_many_tasks_are_started_at_most)
+{
+	struct mailed mailed = {0};
+	struct probe probes[5];
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 5);
+
+	assert_u64(mailed_run(&mailed, 2), 2);
+	assert_u64(mailed.fixture.runs, 2);
+	assert_u64(mailed_run(&mailed, 1), 1);
+	assert_u64(mailed_run(&mailed, 9), 2);
+	assert_u64(mailed.fixture.runs, 5);
+
+	mailed_close(&mailed);
+}
+
+Test(mailbox, what_max_leaves_keeps_the_fd_readable)
+{
+	struct mailed mailed = {0};
+	struct probe probes[5];
+	unsigned left;
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 5);
+
+	for (left = 5; left > 0; left--) {
+		cr_assert(readable(mailed.fd));
+		assert_u64(mailed_run(&mailed, 1), 1);
+	}
+	cr_assert(!readable(mailed.fd));
+
+	mailed_close(&mailed);
+}
+
+Test(mailbox, what_max_left_and_what_came_since_all_run)
+{
+	struct mailed mailed = {0};
+	struct probe early[5];
+	struct probe late[5];
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, early, 5);
+	assert_u64(mailed_run(&mailed, 3), 3);
+	mailed_fill(&mailed, late, 5);
+
+	assert_u64(mailed_run(&mailed, 0), 7);
+
+	assert_u64(mailed.fixture.runs, 10);
+	cr_assert(!readable(mailed.fd));
+	mailed_close(&mailed);
+}
+
+Test(mailbox, tasks_of_an_earlier_tick_start_first)
+{
+	struct mailed mailed = {0};
+	struct probe probes[50];
+	unsigned index;
+
+	mailed_open(&mailed);
+	for (index = 0; index < 50; index++) {
+		mailed_fill(&mailed, &probes[index], 1);
+		/* Some turns leave a part over. */
+		if (index % 7 == 6)
+			assert_u64(mailed_run(&mailed, 3), 3);
+	}
+	mailed_run(&mailed, 0);
+
+	for (index = 0; index < 50; index++)
+		assert_u64(probes[index].order, index + 1);
+	mailed_close(&mailed);
+}
+
+static void
+then_fills_another(struct probe *probe)
+{
+	struct mailed *mailed = probe->data;
+
+	mailed_fill(mailed, &probe[1], 1);
+}
+
+Test(mailbox, max_0_starts_all_that_are_there_now_and_no_more)
+{
+	struct mailed mailed = {0};
+	struct mailed other = {0};
+	struct probe probes[2] = {
+	    {.then = then_fills_another, .data = &other}, {0}};
+
+	/* The task turns another timer, whose timeout goes into the same
+	 * mailbox while it is run. */
+	mailed_open(&mailed);
+	fixture_open(&other.fixture, NULL);
+	other.mailbox = mailed.mailbox;
+	mailed_schedule(&mailed, &probes[0]);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(probes[1].runs, 0);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_u64(probes[1].runs, 1);
+	fixture_close(&other.fixture);
+	mailed_close(&mailed);
+}
+
+/* Two more come, and a run inside the task takes one of them. */
+static void
+then_two_more_and_a_run(struct probe *probe)
+{
+	struct probe *more = probe->data;
+	struct mailed *mailed = more[0].data;
+
+	mailed_schedule(mailed, &more[0]);
+	mailed_schedule(mailed, &more[1]);
+	mailed_step(mailed);
+	probe->rc = hwt_mailbox_run(mailed->mailbox, 1, NULL);
+}
+
+Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
+{
+	struct mailed mailed = {0};
+	struct probe more[2] = {{.data = &mailed}};
+	struct probe probe = {.then = then_two_more_and_a_run, .data = more};
+
+	mailed_open(&mailed);
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_rc(probe.rc, 0);
+	assert_u64(more[0].runs + more[1].runs, 1);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(more[0].runs + more[1].runs, 2);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
+{
+	struct mailed mailed = {0};
+	struct probe probe = {0};
+
+	mailed_open(&mailed);
+	cr_assert(eventfd_write(mailed.fd, UINT64_MAX - 1) == 0);
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+	cr_assert(!readable(mailed.fd));
+	mailed_close(&mailed);
+}
+
+/* What a worker is overtaken by between its write and what it does next. */
+static void (*after_write)(void);
+static int write_error;
+
+int __real_eventfd_write(int fd, eventfd_t value);
+int __wrap_eventfd_write(int fd, eventfd_t value);
+
+int
+__wrap_eventfd_write(int fd, eventfd_t value)
+{
+	void (*overtake)(void) = after_write;
+	int result;
+
+	if (write_error != 0) {
+		errno = write_error;
+		return -1;
+	}
+	result = __real_eventfd_write(fd, value);
+	after_write = NULL;
+	if (overtake != NULL)
+		overtake();
+	return result;
+}
+
+static struct mailed overtaken;
+static struct fixture overtaker;
+
+/* The loop empties the mailbox; another timer's hand-over cannot tell it. */
+static void
+empty_and_fail(void)
+{
+	static struct probe probe;
+
+	assert_u64(mailed_run(&overtaken, 0), 1);
+	write_error = EIO;
+	assert_rc(hwt_new_timeout_on(overtaker.timer,
+		      hwt_mailbox_executor(overtaken.mailbox), NULL, probe_task,
+		      &probe, 0),
+	    0);
+	fixture_step(&overtaker, FIXTURE_TICK);
+	write_error = 0;
+	cr_assert(!readable(overtaken.fd));
+}
+
+Test(mailbox, a_write_that_failed_is_made_good_though_another_came_through)
+{
+	struct probe probes[2] = {{0}};
+
+	mailed_open(&overtaken);
+	fixture_open(&overtaker, NULL);
+	after_write = empty_and_fail;
+	mailed_schedule(&overtaken, &probes[0]);
+	mailed_step(&overtaken);
+	assert_u64(probes[0].runs, 1);
+
+	mailed_schedule(&overtaken, &probes[1]);
+	mailed_step(&overtaken);
+
+	cr_assert(readable(overtaken.fd));
+	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
+	assert_u64(mailed_run(&overtaken, 0), 2);
+	assert_rc(hwt_destroy(overtaker.timer), 0);
+	mailed_close(&overtaken);
+}
+
+Test(mailbox, an_empty_one_starts_nothing)
+{
+	struct mailed mailed = {0};
+
+	mailed_open(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 0);
+	assert_u64(mailed_run(&mailed, 7), 0);
+	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
+
+	mailed_close(&mailed);
+}
+
+Test(mailbox, the_count_may_be_not_wanted)
+{
+	struct mailed mailed = {0};
+	struct probe probe;
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, &probe, 1);
+
+	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
+
+	assert_u64(probe.runs, 1);
+	mailed_close(&mailed);
+}
+
+/* Cancelling. */
+
+Test(mailbox, what_was_cancelled_in_the_mailbox_does_not_run)
+{
+	struct mailed mailed = {0};
+	struct probe probes[6];
+	unsigned index;
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 6);
+	for (index = 0; index < 6; index += 2)
+		assert_rc(
+		    hwt_cancel(mailed.fixture.timer, probes[index].handle), 0);
+
+	assert_u64(mailed_run(&mailed, 0), 3);
+
+	for (index = 0; index < 6; index++)
+		assert_u64(probes[index].runs, index % 2);
+	cr_assert(!readable(mailed.fd));
+	mailed_close(&mailed);
+}
+
+Test(mailbox, cancelled_ones_do_not_use_up_max)
+{
+	struct mailed mailed = {0};
+	struct probe probes[20];
+	unsigned started = 0;
+	unsigned index;
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 20);
+	for (index = 0; index < 20; index++)
+		if (index % 4 != 1)
+			assert_rc(hwt_cancel(mailed.fixture.timer,
+				      probes[index].handle),
+			    0);
+
+	/* A loop that runs one at a time gets all there are. */
+	while (readable(mailed.fd))
+		started += mailed_run(&mailed, 1);
+
+	assert_u64(started, 5);
+	assert_u64(mailed.fixture.runs, 5);
+	mailed_close(&mailed);
+}
+
+struct canceller {
+	struct mailed *mailed;
+	struct probe *victim;
+};
+
+static void
+then_cancels(struct probe *probe)
+{
+	struct canceller *canceller = probe->data;
+
+	probe->rc = hwt_cancel(
+	    canceller->mailed->fixture.timer, canceller->victim->handle);
+}
+
+Test(mailbox, a_task_can_cancel_the_next_one_of_the_same_run)
+{
+	struct mailed mailed = {0};
+	struct probe victim = {0};
+	struct canceller canceller = {.mailed = &mailed, .victim = &victim};
+	struct probe first = {.then = then_cancels, .data = &canceller};
+
+	/* They come in two ticks, and so in this order. */
+	mailed_open(&mailed);
+	mailed_schedule(&mailed, &first);
+	mailed_step(&mailed);
+	mailed_schedule(&mailed, &victim);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_rc(first.rc, 0);
+	assert_u64(victim.runs, 0);
+	cr_assert(!readable(mailed.fd));
+	mailed_close(&mailed);
+}
+
+Test(mailbox, what_it_holds_is_pending_until_it_is_started_or_cancelled)
+{
+	struct mailed mailed = {0};
+	struct probe probes[3];
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 3);
+	assert_u64(hwt_pending_timeouts(mailed.fixture.timer), 3);
+
+	assert_rc(hwt_cancel(mailed.fixture.timer, probes[1].handle), 0);
+	assert_u64(hwt_pending_timeouts(mailed.fixture.timer), 2);
+	mailed_run(&mailed, 0);
+
+	assert_u64(hwt_pending_timeouts(mailed.fixture.timer), 0);
+	mailed_close(&mailed);
+}
+
+/* Limits, sharing, lifetime. */
+
+#define CROWD 100000
+
+static void
+counting_task(hwt_timeout timeout, void *arg)
+{
+	uint64_t *count = arg;
+
+	(void)timeout;
+	++*count;
+}
+
+Test(mailbox, it_never_refuses)
+{
+	struct mailed mailed = {0};
+	uint64_t count = 0;
+	unsigned index;
+
+	mailed_open(&mailed);
+	for (index = 0; index < CROWD; index++)
+		assert_rc(hwt_new_timeout_on(mailed.fixture.timer,
+			      hwt_mailbox_executor(mailed.mailbox), NULL,
+			      counting_task, &count, 0),
+		    0);
+
+	/* Nor does it need memory to take them. */
+	fault_arm(FAULT_HEAP, FAULT_ALWAYS);
+	assert_u64(mailed_step(&mailed), 0);
+	assert_u64(fault_disarm(), 0);
+
+	assert_u64(fixture_stats(&mailed.fixture).executor_refused, 0);
+	assert_u64(mailed_run(&mailed, 0), CROWD);
+	assert_u64(count, CROWD);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, several_timers_share_one)
+{
+	struct mailed mailed = {0};
+	struct fixture fixtures[3] = {0};
+	struct probe probes[3] = {0};
+	unsigned index;
+
+	mailed_open(&mailed);
+	for (index = 0; index < 3; index++) {
+		fixture_open(&fixtures[index], NULL);
+		assert_rc(hwt_new_timeout_on(fixtures[index].timer,
+			      hwt_mailbox_executor(mailed.mailbox), NULL,
+			      probe_task, &probes[index], 0),
+		    0);
+		assert_u64(fixture_step(&fixtures[index], FIXTURE_TICK), 0);
+	}
+
+	assert_u64(mailed_run(&mailed, 0), 3);
+
+	for (index = 0; index < 3; index++) {
+		assert_u64(probes[index].runs, 1);
+		fixture_close(&fixtures[index]);
+	}
+	mailed_close(&mailed);
+}
+
+Test(mailbox, several_mailboxes_share_one_timer)
+{
+	struct mailed mailed = {0};
+	struct mailed other = {0};
+	struct probe mine = {0};
+	struct probe others = {0};
+
+	mailed_open(&mailed);
+	other = mailed;
+	assert_rc(hwt_mailbox_create(&other.mailbox), 0);
+	other.fd = hwt_mailbox_fd(other.mailbox);
+	cr_assert(other.fd != mailed.fd);
+	mailed_schedule(&mailed, &mine);
+	assert_rc(hwt_new_timeout_on(mailed.fixture.timer,
+		      hwt_mailbox_executor(other.mailbox), NULL, probe_task,
+		      &others, 0),
+	    0);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mine.runs, 1);
+	assert_u64(others.runs, 0);
+	cr_assert(!readable(mailed.fd) && readable(other.fd));
+	assert_u64(mailed_run(&other, 0), 1);
+
+	assert_rc(hwt_mailbox_destroy(other.mailbox), 0);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, what_it_holds_may_run_after_stop)
+{
+	struct mailed mailed = {0};
+	struct hwt_unprocessed unprocessed;
+	struct probe probe;
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, &probe, 1);
+	assert_rc(hwt_stop(mailed.fixture.timer, &unprocessed), 0);
+
+	assert_u64(unprocessed.count, 0);
+	assert_rc(hwt_destroy(mailed.fixture.timer), -EBUSY);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_u64(probe.runs, 1);
+	mailed_close(&mailed);
+}
+
+static void
+then_stops_the_timer(struct probe *probe)
+{
+	probe->rc = hwt_stop(probe->fixture->timer, NULL);
+}
+
+Test(mailbox, its_tasks_cannot_stop_their_timer)
+{
+	struct mailed mailed = {0};
+	struct probe probe = {.then = then_stops_the_timer};
+
+	mailed_open(&mailed);
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_rc(probe.rc, -EDEADLK);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, a_periodic_timeout_comes_again_after_it_was_run)
+{
+	struct mailed mailed = {0};
+	struct probe probe = {.fixture = &mailed.fixture};
+	struct hwt_spec spec = {.task = probe_task,
+	    .arg = &probe,
+	    .delay_ns = FIXTURE_TICK,
+	    .period_ns = FIXTURE_TICK};
+	unsigned turn;
+
+	mailed_open(&mailed);
+	spec.executor = hwt_mailbox_executor(mailed.mailbox);
+	assert_rc(hwt_new_timeouts(mailed.fixture.timer, 1, &spec, NULL), 0);
+
+	/* The loop is slow: three ticks are one run. */
+	for (turn = 1; turn <= 5; turn++) {
+		mailed_step(&mailed);
+		mailed_step(&mailed);
+		mailed_step(&mailed);
+		assert_u64(mailed_run(&mailed, 0), 1);
+		assert_u64(mailed_run(&mailed, 0), 0);
+	}
+
+	assert_u64(probe.runs, 5);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, destroy_is_refused_while_it_holds_timeouts)
+{
+	struct mailed mailed = {0};
+	struct probe probes[2];
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 2);
+	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
+	assert_u64(mailed_run(&mailed, 1), 1);
+	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
+
+	assert_u64(mailed_run(&mailed, 1), 1);
+
+	mailed_close(&mailed);
+}
+
+Test(mailbox, destroy_is_refused_while_it_holds_cancelled_ones)
+{
+	struct mailed mailed = {0};
+	struct probe probe;
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, &probe, 1);
+	assert_rc(hwt_cancel(mailed.fixture.timer, probe.handle), 0);
+	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
+
+	/* One more run releases them. */
+	assert_u64(mailed_run(&mailed, 0), 0);
+
+	assert_u64(probe.runs, 0);
+	mailed_close(&mailed);
+}
+
+static void
+then_destroys_the_mailbox(struct probe *probe)
+{
+	probe->rc = hwt_mailbox_destroy(probe->data);
+}
+
+Test(mailbox, destroy_from_its_own_task_is_refused)
+{
+	struct mailed mailed = {0};
+	struct probe probe = {.then = then_destroys_the_mailbox};
+
+	mailed_open(&mailed);
+	probe.data = mailed.mailbox;
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_rc(probe.rc, -EBUSY);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, destroy_closes_its_fd)
+{
+	struct mailed mailed = {0};
+
+	mailed_open(&mailed);
+	cr_assert(fcntl(mailed.fd, F_GETFD) >= 0);
+
+	mailed_close(&mailed);
+
+	cr_assert(fcntl(mailed.fd, F_GETFD) < 0 && errno == EBADF);
+}
+
+Test(mailbox, its_executor_is_one_and_stays)
+{
+	struct mailed mailed = {0};
+	const struct hwt_executor *executor;
+
+	mailed_open(&mailed);
+	executor = hwt_mailbox_executor(mailed.mailbox);
+
+	cr_assert(executor != NULL && executor->execute != NULL);
+	cr_assert(hwt_mailbox_executor(mailed.mailbox) == executor);
+	assert_u64(
+	    (uint64_t)hwt_mailbox_fd(mailed.mailbox), (uint64_t)mailed.fd);
+	mailed_close(&mailed);
+}
+
+Test(mailbox, null_is_refused)
+{
+	size_t tasks_started = 5;
+
+	assert_rc(hwt_mailbox_create(NULL), -EINVAL);
+	assert_rc(hwt_mailbox_fd(NULL), -EINVAL);
+	assert_rc(hwt_mailbox_run(NULL, 0, &tasks_started), -EINVAL);
+	assert_u64(tasks_started, 5);
+	cr_assert(hwt_mailbox_executor(NULL) == NULL);
+	assert_rc(hwt_mailbox_destroy(NULL), 0);
+}
+
+Test(mailbox, without_a_file_descriptor_none_is_made)
+{
+	struct hwt_mailbox *mailbox = NULL;
+
+	fault_arm_eventfd(EMFILE);
+	assert_rc(hwt_mailbox_create(&mailbox), -EMFILE);
+	fault_arm_eventfd(ENFILE);
+	assert_rc(hwt_mailbox_create(&mailbox), -ENFILE);
+	fault_arm_eventfd(ENOMEM);
+	assert_rc(hwt_mailbox_create(&mailbox), -ENOMEM);
+	fault_disarm();
+
+	cr_assert(mailbox == NULL);
+}
+
+Test(mailbox, without_memory_none_is_made)
+{
+	struct hwt_mailbox *mailbox = NULL;
+	uint64_t nth;
+	uint64_t calls;
+	int next_fd = dup(STDERR_FILENO);
+
+	fault_arm(FAULT_MEMORY, FAULT_COUNT);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	calls = fault_disarm();
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	cr_assert(calls > 0);
+
+	mailbox = NULL;
+	close(next_fd);
+	for (nth = 1; nth <= calls; nth++) {
+		fault_arm(FAULT_MEMORY, nth);
+		assert_rc(hwt_mailbox_create(&mailbox), -ENOMEM);
+		fault_disarm();
+		cr_assert(mailbox == NULL);
+	}
+	cr_assert(dup(STDERR_FILENO) == next_fd, "a descriptor was left");
+}
+
+/* With a real worker. */
+
+struct loop {
+	struct live *live;
+	struct hwt_mailbox *mailbox;
+	uint64_t count;
+	uint64_t foreign;
+	pthread_t thread;
+};
+
+static void
+loop_task(hwt_timeout timeout, void *arg)
+{
+	struct loop *loop = arg;
+
+	(void)timeout;
+	loop->count++;
+	if (!pthread_equal(loop->thread, pthread_self()))
+		loop->foreign++;
+}
+
+/* Waits for the fd as an event loop does, without a time limit of its own. */
+static void
+loop_turn(struct loop *loop, size_t max)
+{
+	struct pollfd poll_fd = {
+	    .fd = hwt_mailbox_fd(loop->mailbox), .events = POLLIN};
+
+	if (poll(&poll_fd, 1, 30000) != 1)
+		abort();
+	if (hwt_mailbox_run(loop->mailbox, max, NULL) != 0)
+		abort();
+}
+
+#define LOOP_TIMEOUTS 5000
+
+static void
+loop_body(unsigned index, void *arg)
+{
+	struct loop *loop = &((struct loop *)arg)[index];
+	struct rng rng = {.state = index};
+	unsigned turn;
+
+	loop->thread = pthread_self();
+	if (hwt_mailbox_create(&loop->mailbox) != 0)
+		abort();
+	for (turn = 0; turn < LOOP_TIMEOUTS; turn++) {
+		if (hwt_new_timeout_on(loop->live->timer,
+			hwt_mailbox_executor(loop->mailbox), NULL, loop_task,
+			loop, rng_below(&rng, HWT_MS(20))) != 0)
+			abort();
+		while (turn % 3 == 0 && readable(hwt_mailbox_fd(loop->mailbox)))
+			loop_turn(loop, 2);
+	}
+	while (loop->count < LOOP_TIMEOUTS)
+		loop_turn(loop, turn++ % 3);
+}
+
+Test(mailbox, tasks_run_on_the_loops_own_thread_and_none_is_missed)
+{
+	struct live live = {0};
+	struct loop loops[3] = {
+	    {.live = &live}, {.live = &live}, {.live = &live}};
+	unsigned index;
+
+	live_open(&live, NULL);
+
+	in_parallel(3, loop_body, loops);
+
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
+	live_close(&live);
+	for (index = 0; index < 3; index++) {
+		assert_u64(loops[index].count, LOOP_TIMEOUTS);
+		assert_u64(loops[index].foreign, 0);
+		assert_rc(hwt_mailbox_destroy(loops[index].mailbox), 0);
+	}
+}
+
+Test(mailbox, what_was_cancelled_on_the_loops_thread_never_runs)
+{
+	struct live live = {0};
+	struct loop loop = {.live = &live, .thread = pthread_self()};
+	uint64_t cancelled = 0;
+	uint64_t turn;
+
+	/* The cancel comes anywhere between the hand-over and the run. */
+	live_open(&live, &(struct hwt_options){.tick_ns = HWT_US(100)});
+	assert_rc(hwt_mailbox_create(&loop.mailbox), 0);
+	for (turn = 0; turn < 2000; turn++) {
+		uint64_t before = loop.count;
+		hwt_timeout timeout;
+
+		assert_rc(hwt_new_timeout_on(live.timer,
+			      hwt_mailbox_executor(loop.mailbox), &timeout,
+			      loop_task, &loop, 0),
+		    0);
+		sleep_ns(turn % 4 * HWT_US(60));
+		assert_rc(hwt_cancel(live.timer, timeout), 0);
+		cancelled++;
+		assert_rc(hwt_mailbox_run(loop.mailbox, 0, NULL), 0);
+		assert_u64(loop.count, before);
+	}
+
+	assert_u64(live_stats(&live).cancelled, cancelled);
+	/* The last one may have come after the last run. */
+	assert_rc(hwt_stop(live.timer, NULL), 0);
+	assert_rc(hwt_mailbox_run(loop.mailbox, 0, NULL), 0);
+	assert_u64(loop.count, 0);
+	assert_rc(hwt_destroy(live.timer), 0);
+	assert_rc(hwt_mailbox_destroy(loop.mailbox), 0);
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_next_wakeup and wake: how long a manual timer has nothing to do, and who
+ * is told when that has become too long.
+ */
+#include "test/spec/support.h"
+
+SUITE(next_wakeup);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+/* Schedules one that must not run during the test. */
+static hwt_timeout
+schedule(uint64_t delay_ns)
+{
+	hwt_timeout timeout;
+
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, delay_ns),
+	    0);
+	return timeout;
+}
+
+Test(next_wakeup, null_and_a_timer_with_a_worker_are_refused)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	uint64_t wait_ns = 77;
+
+	fixture_open(&manual, NULL);
+
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), -EINVAL);
+	assert_rc(hwt_next_wakeup(NULL, &wait_ns), -EINVAL);
+	assert_rc(hwt_next_wakeup(manual.timer, NULL), -EINVAL);
+
+	assert_u64(wait_ns, 77);
+	fixture_close(&manual);
+	worker_timer_close(timer);
+}
+
+Test(next_wakeup, with_nothing_pending_there_is_nothing_to_wait_for)
+{
+	fixture_open(&manual, NULL);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	schedule(HWT_NEVER);
+	schedule((UINT64_C(1) << 63) - 1);
+
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, it_is_the_time_to_the_boundary_of_the_earliest_deadline)
+{
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(7));
+	schedule(HWT_US(2500));
+	schedule(HWT_MS(5));
+
+	assert_u64(fixture_wait(&manual), HWT_MS(3));
+	manual.now_ns += HWT_US(1200);
+	assert_u64(fixture_wait(&manual), HWT_US(1800));
+	assert_u64(fixture_step(&manual, 0), 0);
+	assert_u64(fixture_wait(&manual), HWT_US(1800));
+	manual.now_ns += HWT_US(1800) - 1;
+	assert_u64(fixture_wait(&manual), 1);
+
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, it_is_0_when_something_is_due)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MS(2));
+	manual.now_ns += HWT_MS(2);
+	assert_u64(fixture_wait(&manual), 0);
+	manual.now_ns += HWT_SEC(2);
+	assert_u64(fixture_wait(&manual), 0);
+
+	assert_u64(fixture_step(&manual, 0), 1);
+
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, it_is_exact_over_many_turns_of_the_wheel)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MIN(60));
+	assert_u64(fixture_wait(&manual), HWT_MIN(60));
+	assert_u64(fixture_step(&manual, HWT_MIN(60) - 1), 0);
+
+	assert_u64(fixture_wait(&manual), 1);
+
+	assert_u64(fixture_step(&manual, 1), 1);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, waiting_as_long_as_told_runs_everything_on_its_tick)
+{
+	static struct probe probes[200];
+	uint64_t wait_ns;
+	uint64_t index;
+	uint64_t waits = 0;
+
+	fixture_open(&manual, NULL);
+	for (index = 0; index < 200; index++) {
+		probes[index].fixture = &manual;
+		probe_schedule(&probes[index], HWT_US(1 + index * 1777));
+	}
+
+	while ((wait_ns = fixture_wait(&manual)) != HWT_NEVER) {
+		cr_assert(fixture_step(&manual, wait_ns) >= 1);
+		waits++;
+	}
+
+	cr_assert(waits <= 200);
+	for (index = 0; index < 200; index++) {
+		uint64_t delay_ns = HWT_US(1 + index * 1777);
+
+		assert_u64(probes[index].runs, 1);
+		assert_u64(probes[index].started_ns - manual.start_ns,
+		    (delay_ns + HWT_MS(1) - 1) / HWT_MS(1) * HWT_MS(1));
+	}
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, what_was_cancelled_is_not_waited_for)
+{
+	hwt_timeout placed;
+	hwt_timeout queued;
+
+	fixture_open(&manual, NULL);
+	placed = schedule(HWT_MS(3));
+	schedule(HWT_MS(20));
+	fixture_tick(&manual, 1);
+	queued = schedule(HWT_MS(1));
+
+	assert_rc(hwt_cancel(manual.timer, queued), 0);
+	assert_rc(hwt_cancel(manual.timer, placed), 0);
+
+	assert_u64(fixture_wait(&manual), HWT_MS(19));
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, what_was_rescheduled_is_waited_for_where_it_is)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	timeout = schedule(HWT_MS(3));
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(2)), 0);
+	assert_u64(fixture_wait(&manual), HWT_MS(2));
+	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(1)), 0);
+
+	assert_u64(fixture_wait(&manual), HWT_MS(1));
+
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, what_an_executor_holds_is_not_waited_for)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(
+	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	assert_rc(executor_run(&executor, 0), 0);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, after_stop_there_is_nothing_to_wait_for)
+{
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(1));
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+static void
+then_ask(struct probe *probe)
+{
+	*(uint64_t *)probe->data = fixture_wait(&manual);
+}
+
+Test(next_wakeup, from_a_task_it_is_the_wait_to_the_next_boundary)
+{
+	uint64_t wait_ns = 0;
+	struct probe probe = {
+	    .fixture = &manual, .then = then_ask, .data = &wait_ns};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MS(1));
+
+	assert_u64(fixture_step(&manual, HWT_US(1300)), 1);
+
+	assert_u64(wait_ns, HWT_US(700));
+	fixture_close(&manual);
+}
+
+/* Wake. */
+
+Test(next_wakeup, an_earlier_deadline_calls_wake_once)
+{
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(10));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual.wakes, 0);
+
+	schedule(HWT_MS(5));
+	assert_u64(manual.wakes, 1);
+	schedule(HWT_MS(4));
+	schedule(HWT_MS(3));
+
+	assert_u64(manual.wakes, 1);
+	assert_u64(fixture_wait(&manual), HWT_MS(3));
+	schedule(HWT_MS(2));
+	assert_u64(manual.wakes, 2);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_deadline_of_the_same_or_a_later_tick_calls_nobody)
+{
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(10));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+
+	schedule(HWT_MS(10));
+	schedule(HWT_MS(9) + 1);
+	schedule(HWT_MS(11));
+	schedule(HWT_NEVER);
+	assert_u64(manual.wakes, 0);
+
+	schedule(HWT_MS(9));
+	assert_u64(manual.wakes, 1);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, the_first_deadline_calls_one_who_waits_for_nothing)
+{
+	fixture_open(&manual, NULL);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	schedule(HWT_NEVER);
+	assert_u64(manual.wakes, 0);
+	schedule(HWT_MIN(60));
+
+	assert_u64(manual.wakes, 1);
+	assert_u64(fixture_wait(&manual), HWT_MIN(60));
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, nobody_is_called_who_has_not_asked)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(10));
+	assert_u64(manual.wakes, 0);
+
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	fixture_tick(&manual, 1);
+	probe_schedule(&probe, 0);
+
+	assert_u64(manual.wakes, 0);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_batch_calls_once)
+{
+	const struct hwt_spec specs[3] = {
+	    {.task = forbidden_task, .delay_ns = HWT_MS(30)},
+	    {.task = forbidden_task, .delay_ns = HWT_MS(5)},
+	    {.task = forbidden_task, .delay_ns = HWT_MS(4)}};
+
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(10));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+
+	assert_rc(hwt_new_timeouts(manual.timer, 3, specs, NULL), 0);
+
+	assert_u64(manual.wakes, 1);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_reschedule_calls_when_it_pulls_in_only)
+{
+	hwt_timeout near;
+	hwt_timeout far;
+
+	fixture_open(&manual, NULL);
+	near = schedule(HWT_MS(10));
+	far = schedule(HWT_MS(100));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+
+	assert_rc(hwt_reschedule(manual.timer, near, HWT_MS(20)), 0);
+	assert_rc(hwt_reschedule(manual.timer, far, HWT_MS(200)), 0);
+	assert_rc(hwt_reschedule(manual.timer, far, HWT_MS(10)), 0);
+	assert_u64(manual.wakes, 0);
+	assert_rc(hwt_reschedule(manual.timer, far, HWT_MS(5)), 0);
+
+	assert_u64(manual.wakes, 1);
+	assert_u64(fixture_wait(&manual), HWT_MS(5));
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_reschedule_calls_when_it_pulls_in_what_is_not_placed_yet)
+{
+	hwt_timeout queued;
+
+	fixture_open(&manual, NULL);
+	schedule(HWT_MS(10));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	queued = schedule(HWT_MS(20));
+	assert_u64(manual.wakes, 0);
+
+	assert_rc(hwt_reschedule(manual.timer, queued, HWT_MS(5)), 0);
+
+	assert_u64(manual.wakes, 1);
+	assert_u64(fixture_wait(&manual), HWT_MS(5));
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_cancel_calls_nobody)
+{
+	hwt_timeout placed;
+	hwt_timeout queued;
+
+	fixture_open(&manual, NULL);
+	placed = schedule(HWT_MS(10));
+	schedule(HWT_MS(20));
+	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	queued = schedule(HWT_MS(30));
+
+	assert_rc(hwt_cancel(manual.timer, queued), 0);
+	assert_rc(hwt_cancel(manual.timer, placed), 0);
+
+	assert_u64(manual.wakes, 0);
+	assert_u64(fixture_wait(&manual), HWT_MS(20));
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_periodic_timeout_run_by_an_executor_calls)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(5));
+	fixture_tick(&manual, 1);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_u64(manual.wakes, 1);
+	assert_u64(fixture_wait(&manual), HWT_MS(5));
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, a_timer_without_a_wake_tells_nobody)
+{
+	struct hwt *timer = NULL;
+	uint64_t wait_ns = 0;
+
+	assert_rc(hwt_create(&timer,
+		      &(struct hwt_options){
+			  .flags = HWT_MANUAL, .tick_ns = HWT_MS(1)}),
+	    0);
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	assert_u64(wait_ns, HWT_NEVER);
+
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)), 0);
+
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	cr_assert(wait_ns <= HWT_MIN(1) + HWT_MS(1));
+	worker_timer_close(timer);
+}
+
+static void
+race_to_wake(unsigned index, void *arg)
+{
+	hwt_timeout *timeouts = arg;
+
+	timeouts[index] = schedule(HWT_MS(10 + index));
+}
+
+Test(next_wakeup, of_several_threads_one_calls)
+{
+	hwt_timeout timeouts[4];
+	uint64_t round;
+	size_t index;
+
+	fixture_open(&manual, NULL);
+	for (round = 1; round <= 50; round++) {
+		assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+		in_parallel(4, race_to_wake, timeouts);
+
+		assert_u64(manual.wakes, round);
+		for (index = 0; index < 4; index++)
+			assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
+	}
+	fixture_close(&manual);
+}
+
+/* More than a worker looks at while it falls asleep. */
+Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
+{
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	/* As many as are put right before one sleep. */
+	for (index = 0; index < 512; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, HWT_SEC(100)),
+		    0);
+	fixture_step(&fixture, FIXTURE_TICK);
+	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	assert_rc(hwt_destroy(fixture.timer), 0);
+}

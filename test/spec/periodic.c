@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Periodic timeouts: fixed rate on a grid, runs that never overlap, missed
+ * ones that coalesce, and the ways in which they end.
+ */
+#include "test/spec/support.h"
+
+SUITE(periodic);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+/* Turns the wheel tick by tick from first to last and tells, as a bit mask
+ * whose bit n is tick n, on which ones probe ran; never more than once. */
+static uint64_t
+ticks_of_runs(struct probe *probe, uint64_t first, uint64_t last)
+{
+	uint64_t ticks = 0;
+	uint64_t index;
+
+	for (index = first; index <= last; index++) {
+		uint64_t before = probe->runs;
+
+		fixture_tick(&manual, index);
+		cr_assert(probe->runs - before <= 1);
+		ticks |= (probe->runs - before) << index;
+	}
+	return ticks;
+}
+
+#define TICK(n) (UINT64_C(1) << (n))
+
+Test(periodic, it_runs_at_the_first_deadline_and_every_period_after)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_US(2500), HWT_MS(3));
+
+	assert_u64(ticks_of_runs(&probe, 1, 13),
+	    TICK(3) | TICK(6) | TICK(9) | TICK(12));
+
+	fixture_close(&manual);
+}
+
+Test(periodic, a_period_that_is_no_multiple_of_the_tick_does_not_drift)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_US(500), HWT_US(1500));
+
+	assert_u64(ticks_of_runs(&probe, 1, 10),
+	    TICK(1) | TICK(2) | TICK(4) | TICK(5) | TICK(7) | TICK(8) |
+		TICK(10));
+
+	fixture_close(&manual);
+}
+
+Test(periodic, a_period_below_the_tick_runs_once_a_tick)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, 0, 1);
+
+	assert_u64(ticks_of_runs(&probe, 1, 3), TICK(1) | TICK(2) | TICK(3));
+
+	fixture_close(&manual);
+}
+
+Test(periodic, it_keeps_one_handle_and_counts_as_one_pending)
+{
+	struct probe probe = {.fixture = &manual};
+	hwt_timeout timeout;
+	uint64_t index;
+
+	fixture_open(&manual, NULL);
+	timeout = probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(2));
+
+	for (index = 1; index <= 5; index++) {
+		assert_u64(fixture_tick(&manual, 2 * index), 1);
+		assert_u64(probe.timeout.id, timeout.id);
+		assert_u64(hwt_pending_timeouts(manual.timer), 1);
+		assert_i64(
+		    fixture_remaining(&manual, timeout), (int64_t)HWT_MS(2));
+	}
+
+	assert_u64(fixture_stats(&manual).scheduled, 1);
+	assert_u64(fixture_stats(&manual).started, 5);
+	fixture_close(&manual);
+}
+
+static void
+then_count_pending(struct probe *probe)
+{
+	int64_t remaining_ns = 77;
+
+	assert_u64(hwt_pending_timeouts(probe->fixture->timer), 1);
+	probe->rc =
+	    hwt_remaining(probe->fixture->timer, probe->timeout, &remaining_ns);
+	assert_i64(remaining_ns, 77);
+}
+
+Test(periodic, it_counts_as_pending_while_it_runs)
+{
+	struct probe probe = {.fixture = &manual, .then = then_count_pending};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, 0, HWT_MS(1));
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(probe.rc, -EINPROGRESS);
+	fixture_close(&manual);
+}
+
+Test(periodic, missed_runs_coalesce_into_one)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(3));
+
+	assert_u64(fixture_tick(&manual, 30), 1);
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(2));
+
+	assert_u64(
+	    ticks_of_runs(&probe, 31, 38), TICK(32) | TICK(35) | TICK(38));
+	fixture_close(&manual);
+}
+
+static void
+then_take_7_ms(struct probe *probe)
+{
+	probe->fixture->now_ns += HWT_MS(7);
+}
+
+Test(periodic, the_next_run_is_at_the_grid_point_after_the_end_of_the_last)
+{
+	struct probe probe = {.fixture = &manual, .then = then_take_7_ms};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
+	assert_u64(fixture_tick(&manual, 1), 1);
+	probe.then = NULL;
+
+	assert_u64(
+	    ticks_of_runs(&probe, 8, 17), TICK(10) | TICK(13) | TICK(16));
+
+	fixture_close(&manual);
+}
+
+static void
+then_take_6_ms(struct probe *probe)
+{
+	probe->fixture->now_ns += HWT_MS(6);
+}
+
+Test(periodic, a_run_that_ends_on_a_grid_point_leaves_that_one_out)
+{
+	struct probe probe = {.fixture = &manual, .then = then_take_6_ms};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
+	assert_u64(fixture_tick(&manual, 1), 1);
+	probe.then = NULL;
+
+	assert_u64(ticks_of_runs(&probe, 7, 13), TICK(10) | TICK(13));
+
+	fixture_close(&manual);
+}
+
+Test(periodic, runs_never_overlap_while_an_executor_holds_one)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
+	assert_u64(ticks_of_runs(&probe, 1, 10), 0);
+	assert_u64(executor.count, 1);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	assert_rc(executor_run(&executor, 0), 0);
+	assert_u64(probe.runs, 1);
+
+	fixture_tick(&manual, 11);
+	assert_u64(executor.count, 2);
+	fixture_tick(&manual, 13);
+
+	assert_u64(executor.count, 2);
+	assert_rc(executor_run(&executor, 1), 0);
+	assert_u64(probe.runs, 2);
+	fixture_close(&manual);
+}
+
+Test(periodic, an_executor_that_refuses_still_has_it_run_each_time)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_REFUSES);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
+
+	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
+
+	assert_u64(executor.count, 3);
+	fixture_close(&manual);
+}
+
+Test(periodic, an_executor_that_runs_it_at_once_has_it_run_each_time)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_RUNS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
+
+	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
+
+	assert_u64(executor.count, 3);
+	fixture_close(&manual);
+}
+
+Test(periodic, the_longest_period_runs_once_and_stays_pending)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), (UINT64_C(1) << 63) - 1);
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(fixture_step(&manual, HWT_SEC(1)), 0);
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	fixture_close(&manual);
+}
+
+Test(periodic, a_period_of_2_to_the_63_is_refused)
+{
+	struct hwt_spec spec = {
+	    .task = forbidden_task, .period_ns = UINT64_C(1) << 63};
+	hwt_timeout timeout = {1};
+
+	fixture_open(&manual, NULL);
+
+	assert_rc(hwt_new_timeouts(manual.timer, 1, &spec, &timeout), -EINVAL);
+
+	assert_u64(timeout.id, 0);
+	fixture_close(&manual);
+}
+
+Test(periodic, one_that_never_begins_stays_pending)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_NEVER, HWT_MS(1));
+
+	assert_u64(fixture_tick(&manual, 20), 0);
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
+/* The end. */
+
+Test(periodic, cancel_between_runs_ends_it)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
+	assert_u64(fixture_tick(&manual, 9), 0);
+	assert_u64(probe.runs, 1);
+	fixture_close(&manual);
+}
+
+static void
+then_cancel_itself(struct probe *probe)
+{
+	struct hwt *timer = probe->fixture->timer;
+
+	probe->rc = hwt_cancel(timer, probe->timeout);
+	assert_rc(hwt_reschedule(timer, probe->timeout, 0), -ENOENT);
+}
+
+Test(periodic, cancel_in_its_own_run_makes_that_run_the_last)
+{
+	struct probe probe = {.fixture = &manual, .then = then_cancel_itself};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
+
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(probe.rc, -EINPROGRESS);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
+	assert_u64(fixture_tick(&manual, 9), 0);
+	assert_u64(fixture_stats(&manual).cancelled, 0);
+	fixture_close(&manual);
+}
+
+Test(periodic, cancel_while_an_executor_holds_it_wins_and_ends_it)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
+	fixture_tick(&manual, 1);
+
+	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	assert_u64(probe.runs, 0);
+	fixture_tick(&manual, 9);
+	assert_u64(executor.count, 1);
+	fixture_close(&manual);
+}
+
+/* Rebasing. */
+
+static void
+then_reschedule_itself(struct probe *probe)
+{
+	probe->rc =
+	    hwt_reschedule(probe->fixture->timer, probe->timeout, HWT_US(1250));
+}
+
+Test(periodic, rescheduled_by_its_own_task_it_gets_a_new_grid)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_reschedule_itself};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(4));
+	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_rc(probe.rc, 0);
+	probe.then = NULL;
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(1250));
+
+	assert_u64(ticks_of_runs(&probe, 2, 12), TICK(3) | TICK(7) | TICK(11));
+
+	assert_u64(fixture_stats(&manual).rescheduled, 1);
+	fixture_close(&manual);
+}
+
+Test(periodic, its_task_may_move_it_further_each_time)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_reschedule_itself};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(60));
+
+	assert_u64(
+	    ticks_of_runs(&probe, 1, 8), TICK(1) | TICK(3) | TICK(5) | TICK(7));
+
+	fixture_close(&manual);
+}
+
+static void
+then_never_again(struct probe *probe)
+{
+	probe->rc =
+	    hwt_reschedule(probe->fixture->timer, probe->timeout, HWT_NEVER);
+}
+
+Test(periodic, its_task_may_put_it_off_for_ever)
+{
+	struct probe probe = {.fixture = &manual, .then = then_never_again};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
+	assert_u64(ticks_of_runs(&probe, 1, 9), TICK(1));
+	assert_rc(probe.rc, 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	probe.then = NULL;
+
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)), 0);
+
+	assert_u64(ticks_of_runs(&probe, 10, 11), TICK(10) | TICK(11));
+	fixture_close(&manual);
+}
+
+static void
+then_reschedule_out_of_range(struct probe *probe)
+{
+	probe->rc = hwt_reschedule(
+	    probe->fixture->timer, probe->timeout, UINT64_C(1) << 63);
+}
+
+Test(periodic, a_reschedule_that_is_refused_leaves_its_grid)
+{
+	struct probe probe = {
+	    .fixture = &manual, .then = then_reschedule_out_of_range};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
+
+	assert_u64(ticks_of_runs(&probe, 1, 4), TICK(1) | TICK(3));
+
+	assert_rc(probe.rc, -EINVAL);
+	fixture_close(&manual);
+}
+
+Test(periodic, rescheduled_between_runs_it_gets_a_new_grid)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(4));
+	assert_u64(fixture_tick(&manual, 1), 1);
+
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(6)), 0);
+
+	assert_u64(ticks_of_runs(&probe, 2, 15), TICK(7) | TICK(11) | TICK(15));
+	fixture_close(&manual);
+}
+
+Test(periodic, rescheduled_before_its_first_run_it_gets_a_new_grid)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, HWT_MS(9), HWT_MS(4));
+
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)), 0);
+
+	assert_u64(ticks_of_runs(&probe, 1, 11), TICK(2) | TICK(6) | TICK(10));
+	fixture_close(&manual);
+}

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_pool: an executor with threads of its own. Timers are manual, so that
+ * the test decides when the pool gets something, and tasks stop at gates, so
+ * that it decides when a thread is busy.
+ */
+#include "test/spec/support_promises.h"
+
+#include <stdlib.h>
+
+SUITE(pool);
+
+struct pooled {
+	struct hwt_pool *pool;
+	struct fixture fixture;
+};
+
+static void
+pooled_open(struct pooled *pooled, unsigned threads, size_t queue_limit)
+{
+	fixture_open(&pooled->fixture, NULL);
+	assert_rc(hwt_pool_create(&pooled->pool, threads, queue_limit), 0);
+}
+
+static void
+pooled_close(struct pooled *pooled)
+{
+	assert_rc(hwt_stop(pooled->fixture.timer, NULL), 0);
+	assert_rc(hwt_pool_destroy(pooled->pool), 0);
+	assert_rc(hwt_destroy(pooled->fixture.timer), 0);
+}
+
+/* Schedules probe for the next tick; it reports to no fixture, since pool
+ * threads run side by side. */
+static void
+pooled_schedule(struct pooled *pooled, struct probe *probe)
+{
+	assert_rc(hwt_new_timeout_on(pooled->fixture.timer,
+		      hwt_pool_executor(pooled->pool), &probe->handle,
+		      probe_task, probe, 0),
+	    0);
+}
+
+static uint64_t
+pooled_step(struct pooled *pooled)
+{
+	return fixture_step(&pooled->fixture, FIXTURE_TICK);
+}
+
+Test(pool, its_tasks_run_on_its_own_threads)
+{
+	struct pooled pooled = {0};
+	struct probe probe = {0};
+
+	pooled_open(&pooled, 1, 0);
+	pooled_schedule(&pooled, &probe);
+
+	assert_u64(pooled_step(&pooled), 0);
+	wait_for(&probe.runs, 1);
+
+	cr_assert(!pthread_equal(probe.thread, pthread_self()));
+	assert_u64(fixture_stats(&pooled.fixture).executor_refused, 0);
+	pooled_close(&pooled);
+}
+
+Test(pool, it_has_that_many_threads_named_hwt_pool)
+{
+	struct hwt_pool *pool;
+
+	assert_rc(hwt_pool_create(&pool, 3, 0), 0);
+
+	thread_await_count("hwt-pool", 3);
+	assert_rc(hwt_pool_destroy(pool), 0);
+	thread_await_count("hwt-pool", 0);
+}
+
+#define SIDE_BY_SIDE 4
+
+Test(pool, as_many_tasks_as_threads_run_side_by_side)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe probes[SIDE_BY_SIDE];
+	unsigned index;
+
+	pooled_open(&pooled, SIDE_BY_SIDE, 0);
+	gate_init(&gate);
+	for (index = 0; index < SIDE_BY_SIDE; index++) {
+		probes[index] =
+		    (struct probe){.then = probe_then_gate, .data = &gate};
+		pooled_schedule(&pooled, &probes[index]);
+	}
+	pooled_step(&pooled);
+
+	/* All have entered before one may leave. */
+	for (index = 0; index < SIDE_BY_SIDE; index++)
+		gate_await(&gate);
+	for (index = 0; index < SIDE_BY_SIDE; index++)
+		gate_open(&gate);
+
+	for (index = 0; index < SIDE_BY_SIDE; index++)
+		wait_for(&probes[index].runs, 1);
+	pooled_close(&pooled);
+}
+
+/* Keeps the only thread of a pool busy until gate_open. */
+static void
+occupy(struct pooled *pooled, struct probe *probe, struct gate *gate)
+{
+	gate_init(gate);
+	*probe = (struct probe){.then = probe_then_gate, .data = gate};
+	pooled_schedule(pooled, probe);
+	pooled_step(pooled);
+	gate_await(gate);
+}
+
+Test(pool, a_full_queue_refuses_and_the_worker_runs_the_task)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe probes[5] = {0};
+	unsigned in_worker = 0;
+	unsigned index;
+
+	pooled_open(&pooled, 1, 3);
+	occupy(&pooled, &busy, &gate);
+	for (index = 0; index < 5; index++)
+		pooled_schedule(&pooled, &probes[index]);
+
+	/* Three wait, two are refused: nothing is lost. */
+	assert_u64(pooled_step(&pooled), 2);
+	assert_u64(fixture_stats(&pooled.fixture).executor_refused, 2);
+	gate_open(&gate);
+
+	for (index = 0; index < 5; index++) {
+		wait_for(&probes[index].runs, 1);
+		if (pthread_equal(probes[index].thread, pthread_self()))
+			in_worker++;
+	}
+	assert_u64(in_worker, 2);
+	assert_u64(log_recorder_count(&pooled.fixture.log), 1);
+	pooled_close(&pooled);
+}
+
+Test(pool, the_limit_is_for_what_waits_not_for_what_runs)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe first = {0};
+	struct probe second = {0};
+
+	pooled_open(&pooled, 1, 1);
+	occupy(&pooled, &busy, &gate);
+
+	pooled_schedule(&pooled, &first);
+	assert_u64(pooled_step(&pooled), 0);
+	pooled_schedule(&pooled, &second);
+	assert_u64(pooled_step(&pooled), 1);
+
+	gate_open(&gate);
+	wait_for(&first.runs, 1);
+	pooled_close(&pooled);
+}
+
+#define CROWD 20000
+
+Test(pool, without_a_limit_nothing_is_refused)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe *probes = calloc(CROWD, sizeof(*probes));
+	unsigned index;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	for (index = 0; index < CROWD; index++)
+		pooled_schedule(&pooled, &probes[index]);
+
+	assert_u64(pooled_step(&pooled), 0);
+	assert_u64(hwt_pending_timeouts(pooled.fixture.timer), CROWD);
+	gate_open(&gate);
+
+	for (index = 0; index < CROWD; index++)
+		wait_for(&probes[index].runs, 1);
+	assert_u64(fixture_stats(&pooled.fixture).executor_refused, 0);
+	pooled_close(&pooled);
+	free(probes);
+}
+
+Test(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe probes[100];
+	unsigned index;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	pooled.fixture.runs = 0;
+	for (index = 0; index < 100; index++) {
+		probes[index] = (struct probe){.fixture = &pooled.fixture};
+		pooled_schedule(&pooled, &probes[index]);
+		pooled_step(&pooled);
+	}
+	gate_open(&gate);
+	wait_for(&pooled.fixture.runs, 100);
+
+	for (index = 0; index < 100; index++)
+		assert_u64(probes[index].order, index + 1);
+	pooled_close(&pooled);
+}
+
+Test(pool, what_waits_in_it_can_be_cancelled)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe probes[4] = {0};
+	unsigned index;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	for (index = 0; index < 4; index++)
+		pooled_schedule(&pooled, &probes[index]);
+	pooled_step(&pooled);
+
+	assert_rc(hwt_cancel(pooled.fixture.timer, probes[0].handle), 0);
+	assert_rc(hwt_cancel_wait(pooled.fixture.timer, probes[2].handle), 0);
+	assert_u64(hwt_pending_timeouts(pooled.fixture.timer), 2);
+
+	gate_open(&gate);
+	wait_for(&probes[1].runs, 1);
+	wait_for(&probes[3].runs, 1);
+	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
+	assert_rc(hwt_pool_destroy(pooled.pool), 0);
+	assert_u64(probes[0].runs, 0);
+	assert_u64(probes[2].runs, 0);
+	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+}
+
+Test(pool, cancel_wait_waits_for_the_task_that_it_runs)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	assert_rc(hwt_cancel(pooled.fixture.timer, busy.handle), -EINPROGRESS);
+	gate_open(&gate);
+
+	assert_rc(hwt_cancel_wait(pooled.fixture.timer, busy.handle), -ENOENT);
+
+	assert_u64(busy.runs, 1);
+	pooled_close(&pooled);
+}
+
+struct destroyer {
+	struct hwt_pool *pool;
+	struct gate *gate;
+	_Atomic uint64_t destroyed;
+	_Atomic uint64_t too_early;
+};
+
+static void
+destroy_while_busy(unsigned index, void *arg)
+{
+	struct destroyer *destroyer = arg;
+
+	if (index == 0) {
+		if (hwt_pool_destroy(destroyer->pool) != 0)
+			abort();
+		destroyer->destroyed = 1;
+		return;
+	}
+	/* Time enough for a destroy that does not wait to return. */
+	sleep_ns(HWT_MS(50));
+	destroyer->too_early = destroyer->destroyed;
+	gate_open(destroyer->gate);
+}
+
+Test(pool, destroy_runs_what_the_pool_holds)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe probes[10] = {0};
+	struct destroyer destroyer = {.gate = &gate};
+	unsigned index;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	for (index = 0; index < 10; index++)
+		pooled_schedule(&pooled, &probes[index]);
+	pooled_step(&pooled);
+	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
+	assert_rc(hwt_destroy(pooled.fixture.timer), -EBUSY);
+
+	destroyer.pool = pooled.pool;
+	in_parallel(2, destroy_while_busy, &destroyer);
+
+	assert_u64(destroyer.too_early, 0);
+	assert_u64(busy.runs, 1);
+	for (index = 0; index < 10; index++)
+		assert_u64(probes[index].runs, 1);
+	thread_await_count("hwt-pool", 0);
+	assert_u64(hwt_pending_timeouts(pooled.fixture.timer), 0);
+	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+}
+
+static void
+then_destroys_the_pool(struct probe *probe)
+{
+	struct pooled *pooled = probe->data;
+
+	probe->rc = hwt_pool_destroy(pooled->pool);
+}
+
+Test(pool, destroy_from_its_own_task_is_refused)
+{
+	struct pooled pooled = {0};
+	struct probe probe = {.then = then_destroys_the_pool, .data = &pooled};
+
+	pooled_open(&pooled, 2, 0);
+	pooled_schedule(&pooled, &probe);
+	pooled_step(&pooled);
+	wait_for(&probe.runs, 1);
+
+	assert_rc(probe.rc, -EDEADLK);
+	pooled_close(&pooled);
+}
+
+static void
+then_destroys_another_pool(struct probe *probe)
+{
+	probe->rc = hwt_pool_destroy(probe->data);
+}
+
+Test(pool, destroy_from_a_task_of_another_pool_is_not)
+{
+	struct pooled pooled = {0};
+	struct probe probe = {.then = then_destroys_another_pool};
+	struct hwt_pool *other;
+
+	pooled_open(&pooled, 1, 0);
+	assert_rc(hwt_pool_create(&other, 1, 0), 0);
+	probe.data = other;
+	pooled_schedule(&pooled, &probe);
+	pooled_step(&pooled);
+	wait_for(&probe.runs, 1);
+
+	assert_rc(probe.rc, 0);
+	pooled_close(&pooled);
+}
+
+static void
+then_stops_the_timer(struct probe *probe)
+{
+	struct pooled *pooled = probe->data;
+
+	probe->rc = hwt_stop(pooled->fixture.timer, NULL);
+}
+
+Test(pool, its_tasks_cannot_stop_their_timer)
+{
+	struct pooled pooled = {0};
+	struct probe probe = {.then = then_stops_the_timer, .data = &pooled};
+
+	pooled_open(&pooled, 1, 0);
+	pooled_schedule(&pooled, &probe);
+	pooled_step(&pooled);
+	wait_for(&probe.runs, 1);
+
+	assert_rc(probe.rc, -EDEADLK);
+	pooled_close(&pooled);
+}
+
+static void
+then_schedules_another(struct probe *probe)
+{
+	struct pooled *pooled = probe->data;
+
+	probe->rc = hwt_new_timeout_on(pooled->fixture.timer,
+	    hwt_pool_executor(pooled->pool), NULL, probe_task, &probe[1], 0);
+}
+
+Test(pool, its_tasks_can_schedule)
+{
+	struct pooled pooled = {0};
+	struct probe probes[2] = {
+	    {.then = then_schedules_another, .data = &pooled}, {0}};
+
+	pooled_open(&pooled, 1, 0);
+	pooled_schedule(&pooled, &probes[0]);
+	pooled_step(&pooled);
+	wait_for(&probes[0].runs, 1);
+	assert_rc(probes[0].rc, 0);
+	pooled_step(&pooled);
+
+	wait_for(&probes[1].runs, 1);
+
+	pooled_close(&pooled);
+}
+
+Test(pool, it_serves_several_timers)
+{
+	struct pooled pooled = {0};
+	struct fixture other = {0};
+	struct probe mine = {0};
+	struct probe others = {0};
+
+	pooled_open(&pooled, 1, 0);
+	fixture_open(&other, NULL);
+	pooled_schedule(&pooled, &mine);
+	assert_rc(
+	    hwt_new_timeout_on(other.timer, hwt_pool_executor(pooled.pool),
+		NULL, probe_task, &others, 0),
+	    0);
+
+	pooled_step(&pooled);
+	fixture_step(&other, FIXTURE_TICK);
+	wait_for(&mine.runs, 1);
+	wait_for(&others.runs, 1);
+
+	cr_assert(pthread_equal(mine.thread, others.thread));
+	assert_rc(hwt_stop(other.timer, NULL), 0);
+	pooled_close(&pooled);
+	assert_rc(hwt_destroy(other.timer), 0);
+}
+
+static void
+overlap_task(hwt_timeout timeout, void *arg)
+{
+	_Atomic uint64_t *words = arg;
+
+	/* How many run now, whether two ever did, how many did in all. */
+	(void)timeout;
+	if (++words[0] > 1)
+		words[1] = 1;
+	sched_yield();
+	words[0]--;
+	words[2]++;
+}
+
+Test(pool, runs_of_a_periodic_timeout_do_not_overlap)
+{
+	_Atomic uint64_t words[3] = {0};
+	struct live live = {0};
+	struct hwt_pool *pool;
+	struct hwt_spec spec = {
+	    .task = overlap_task, .arg = words, .period_ns = 1};
+	hwt_timeout timeout;
+
+	live_open(&live, &(struct hwt_options){.tick_ns = HWT_US(50)});
+	assert_rc(hwt_pool_create(&pool, 4, 0), 0);
+	spec.executor = hwt_pool_executor(pool);
+	assert_rc(hwt_new_timeouts(live.timer, 1, &spec, &timeout), 0);
+	wait_for(&words[2], 300);
+	assert_rc(hwt_cancel_wait(live.timer, timeout), 0);
+
+	assert_u64(words[0], 0);
+	assert_u64(words[1], 0);
+	/* What was cancelled in the pool is still held there. */
+	assert_rc(hwt_pool_destroy(pool), 0);
+	live_close(&live);
+}
+
+Test(pool, its_executor_is_one_and_stays)
+{
+	struct hwt_pool *pool;
+	const struct hwt_executor *executor;
+
+	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+	executor = hwt_pool_executor(pool);
+
+	cr_assert(executor != NULL);
+	cr_assert(executor->execute != NULL);
+	cr_assert(hwt_pool_executor(pool) == executor);
+	assert_rc(hwt_pool_destroy(pool), 0);
+}
+
+/* What is refused. */
+
+Test(pool, no_threads_are_refused)
+{
+	struct hwt_pool *pool = NULL;
+
+	assert_rc(hwt_pool_create(&pool, 0, 0), -EINVAL);
+	assert_rc(hwt_pool_create(NULL, 1, 0), -EINVAL);
+
+	cr_assert(pool == NULL);
+	cr_assert(hwt_pool_executor(NULL) == NULL);
+	assert_rc(hwt_pool_destroy(NULL), 0);
+}
+
+Test(pool, when_not_all_threads_can_be_had_none_is_left_behind)
+{
+	struct hwt_pool *pool = NULL;
+	uint64_t nth;
+
+	for (nth = 1; nth <= 4; nth++) {
+		fault_arm(FAULT_THREAD, nth);
+		assert_rc(hwt_pool_create(&pool, 4, 0), -EAGAIN);
+		assert_u64(fault_disarm(), nth);
+		cr_assert(pool == NULL);
+		thread_await_count("hwt-pool", 0);
+	}
+
+	assert_rc(hwt_pool_create(&pool, 4, 0), 0);
+	assert_rc(hwt_pool_destroy(pool), 0);
+}
+
+Test(pool, without_memory_none_is_made)
+{
+	struct hwt_pool *pool = NULL;
+	uint64_t nth;
+	uint64_t calls;
+
+	fault_arm(FAULT_MEMORY, FAULT_COUNT);
+	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
+	calls = fault_disarm();
+	assert_rc(hwt_pool_destroy(pool), 0);
+	cr_assert(calls > 0);
+
+	pool = NULL;
+	for (nth = 1; nth <= calls; nth++) {
+		fault_arm(FAULT_MEMORY, nth);
+		assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
+		fault_disarm();
+		cr_assert(pool == NULL);
+		thread_await_count("hwt-pool", 0);
+	}
+}
+
+static void *
+destroy_pool(void *pool)
+{
+	(void)hwt_pool_destroy(pool);
+	return NULL;
+}
+
+Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe occupant;
+	struct probe probe = {0};
+	pthread_t thread;
+
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &occupant, &gate);
+	cr_assert(
+	    pthread_create(&thread, NULL, destroy_pool, pooled.pool) == 0);
+	/* Until the pool has seen that it is to end, it takes them. */
+	while (fixture_stats(&pooled.fixture).executor_refused == 0) {
+		pooled_schedule(&pooled, &probe);
+		pooled_step(&pooled);
+	}
+
+	gate_open(&gate);
+	cr_assert(pthread_join(thread, NULL) == 0);
+
+	assert_u64(probe.runs, fixture_stats(&pooled.fixture).started - 1);
+	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
+	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+}
+
+Test(pool, when_there_is_no_memory_for_a_thread_it_says_so)
+{
+	struct hwt_pool *pool = NULL;
+
+	fault_arm_thread(ENOMEM);
+	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
+	fault_disarm();
+
+	cr_assert(pool == NULL);
+}

@@ -1,0 +1,1669 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prompt-release: the record of a cancelled timeout serves another at the
+ * latest one tick later, and at once when the worker has not placed it yet.
+ * Whether a record serves again is seen by memory_bytes: it stands still when
+ * nothing new was needed. What a peak took goes back to the system when it was
+ * spare for a while.
+ */
+#include "test/rng.h"
+#include "test/spec/support_promises.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+SUITE(prompt_release);
+
+#define CROWD 20000
+#define FAR HWT_SEC(3600)
+
+static uint64_t
+memory(struct fixture *fixture)
+{
+	return fixture_stats(fixture).memory_bytes;
+}
+
+/* What a test does again and again needs no more memory than it did the first
+ * time, give or take a twentieth for what the queues hold; and from its tenth
+ * time on, none at all. */
+struct flat {
+	uint64_t times;
+	uint64_t first_bytes;
+	uint64_t tenth_bytes;
+};
+
+static void
+assert_flat(struct flat *flat, uint64_t bytes)
+{
+	flat->times++;
+	if (flat->times == 1)
+		flat->first_bytes = bytes;
+	if (flat->times <= 10)
+		flat->tenth_bytes = bytes;
+	cr_assert(bytes <= flat->first_bytes + flat->first_bytes / 20);
+	assert_u64(bytes, flat->tenth_bytes);
+}
+
+static void
+schedule_crowd(struct fixture *fixture, hwt_timeout *timeouts)
+{
+	unsigned index;
+
+	for (index = 0; index < CROWD; index++)
+		assert_rc(hwt_new_timeout(fixture->timer, &timeouts[index],
+			      forbidden_task, NULL, FAR),
+		    0);
+}
+
+static void
+cancel_crowd(struct fixture *fixture, const hwt_timeout *timeouts)
+{
+	unsigned index;
+
+	for (index = 0; index < CROWD; index++)
+		assert_rc(hwt_cancel(fixture->timer, timeouts[index]), 0);
+}
+
+Test(prompt_release, more_live_timeouts_take_more_memory)
+{
+	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
+	struct fixture fixture = {0};
+	uint64_t before;
+
+	/* All other tests of this suite lean on this. */
+	fixture_open(&fixture, NULL);
+	before = memory(&fixture);
+	schedule_crowd(&fixture, timeouts);
+
+	cr_assert(memory(&fixture) >= before + CROWD * 64);
+
+	fixture_close(&fixture);
+	free(timeouts);
+}
+
+Test(prompt_release, what_is_not_placed_yet_serves_another_at_once)
+{
+	struct fixture fixture = {0};
+	hwt_timeout timeout;
+	uint64_t after_first;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	assert_rc(
+	    hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL, FAR),
+	    0);
+	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	after_first = memory(&fixture);
+
+	for (turn = 0; turn < 2000000; turn++) {
+		assert_rc(hwt_new_timeout(fixture.timer, &timeout,
+			      forbidden_task, NULL, FAR),
+		    0);
+		assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	}
+
+	assert_u64(memory(&fixture), after_first);
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, a_crowd_that_is_not_placed_yet_serves_another_at_once)
+{
+	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
+	struct fixture fixture = {0};
+	uint64_t after_first;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	schedule_crowd(&fixture, timeouts);
+	after_first = memory(&fixture);
+
+	for (turn = 0; turn < 50; turn++) {
+		cancel_crowd(&fixture, timeouts);
+		schedule_crowd(&fixture, timeouts);
+	}
+
+	assert_u64(memory(&fixture), after_first);
+	fixture_close(&fixture);
+	free(timeouts);
+}
+
+Test(prompt_release, what_is_placed_serves_another_one_tick_later)
+{
+	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
+	struct fixture fixture = {0};
+	struct flat flat = {0};
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 50; turn++) {
+		schedule_crowd(&fixture, timeouts);
+		fixture_step(&fixture, FIXTURE_TICK);
+		assert_flat(&flat, memory(&fixture));
+		cancel_crowd(&fixture, timeouts);
+		fixture_step(&fixture, FIXTURE_TICK);
+	}
+
+	fixture_close(&fixture);
+	free(timeouts);
+}
+
+Test(prompt_release, started_timeouts_serve_others_in_the_next_tick)
+{
+	struct fixture fixture = {0};
+	struct flat flat = {0};
+	unsigned turn;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 50; turn++) {
+		for (index = 0; index < CROWD; index++)
+			assert_rc(hwt_new_timeout(fixture.timer, NULL,
+				      idle_task, NULL, FIXTURE_TICK),
+			    0);
+		assert_u64(fixture_step(&fixture, FIXTURE_TICK), CROWD);
+		assert_flat(&flat, memory(&fixture));
+	}
+
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, what_was_cancelled_in_a_long_sleep_serves_at_once)
+{
+	struct fixture fixture = {0};
+	hwt_timeout timeout;
+	uint64_t first_bytes;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	assert_rc(
+	    hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL, FAR),
+	    0);
+	assert_u64(fixture_wait(&fixture), FAR);
+	first_bytes = memory(&fixture);
+
+	for (turn = 0; turn < CROWD; turn++) {
+		assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+		assert_rc(hwt_new_timeout(fixture.timer, &timeout,
+			      forbidden_task, NULL, FAR),
+		    0);
+	}
+
+	assert_u64(memory(&fixture), first_bytes);
+	assert_u64(fixture.wakes, 0);
+	assert_u64(fixture_wait(&fixture), FAR);
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, next_wakeup_releases_what_was_cancelled)
+{
+	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
+	struct fixture fixture = {0};
+	struct flat flat = {0};
+	unsigned turn;
+
+	/* The clock stands still: nobody owes an advance. */
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 20; turn++) {
+		schedule_crowd(&fixture, timeouts);
+		assert_u64(fixture_wait(&fixture), FAR);
+		assert_flat(&flat, memory(&fixture));
+		cancel_crowd(&fixture, timeouts);
+		assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	}
+
+	fixture_close(&fixture);
+	free(timeouts);
+}
+
+Test(prompt_release, a_real_worker_sleeps_on_while_records_serve_again)
+{
+	struct live live = {0};
+	hwt_timeout timeout;
+	uint64_t wakeups, first_bytes;
+	unsigned turn;
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL, FAR),
+	    0);
+	live_settle(&live, thread_await("hwt-worker"));
+	wakeups = live_stats(&live).wakeups;
+	first_bytes = live_stats(&live).memory_bytes;
+
+	for (turn = 0; turn < CROWD; turn++) {
+		assert_rc(hwt_cancel(live.timer, timeout), 0);
+		assert_rc(hwt_new_timeout(
+			      live.timer, &timeout, forbidden_task, NULL, FAR),
+		    0);
+	}
+
+	assert_u64(live_stats(&live).wakeups, wakeups);
+	assert_u64(live_stats(&live).memory_bytes, first_bytes);
+	live_close(&live);
+}
+
+/* So few that neither their records nor their entries in the queue fill what
+ * was taken for the first of them; and never due, so that it does not count
+ * over how many buckets they are spread. */
+#define FEW 40
+
+Test(prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
+{
+	struct live live = {0};
+	hwt_timeout timeouts[FEW];
+	uint64_t first_bytes = 0;
+	unsigned turn;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (turn = 0; turn < 10; turn++) {
+		for (index = 0; index < FEW; index++)
+			assert_rc(hwt_new_timeout(live.timer, &timeouts[index],
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+		live_pass_tick(&live);
+		for (index = 0; index < FEW; index++)
+			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+		live_settle(&live, thread_await("hwt-worker"));
+		if (turn == 0)
+			first_bytes = live_stats(&live).memory_bytes;
+	}
+
+	assert_u64(live_stats(&live).memory_bytes, first_bytes);
+	live_close(&live);
+}
+
+static void
+counted_task(hwt_timeout timeout, void *arg)
+{
+	_Atomic unsigned *runs = arg;
+
+	(void)timeout;
+	++*runs;
+}
+
+Test(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
+{
+	struct live live = {0};
+	struct hwt_spec specs[FEW];
+	_Atomic unsigned runs = 0;
+	uint64_t most_bytes = 0;
+	unsigned turn;
+	unsigned enough = 0;
+	unsigned index;
+
+	live_open(&live, NULL);
+	/* Until ten turns in a row have wanted no more than the first of them.
+	 * When this thread is held up in a call, some are gone before others
+	 * come, and a later turn is the first in which all are there. */
+	for (turn = 1; turn <= 100 && enough < 10; turn++, enough++) {
+		for (index = 0; index < FEW; index++)
+			specs[index] = (struct hwt_spec){.task = counted_task,
+			    .arg = &runs,
+			    .delay_ns = HWT_MS(50)};
+		assert_rc(hwt_new_timeouts(live.timer, FEW, specs, NULL), 0);
+		while (runs < turn * FEW)
+			sleep_ns(HWT_MS(1));
+		live_settle(&live, thread_await("hwt-worker"));
+		if (live_stats(&live).memory_bytes > most_bytes) {
+			most_bytes = live_stats(&live).memory_bytes;
+			enough = 0;
+		}
+	}
+
+	assert_u64(enough, 10);
+	live_close(&live);
+}
+
+Test(prompt_release, what_waits_in_an_executor_is_released_by_hwt_run)
+{
+	static struct recording_executor executor;
+	struct fixture fixture = {0};
+	hwt_timeout timeout;
+
+	fixture_open(&fixture, NULL);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &timeout,
+		      forbidden_task, NULL, FIXTURE_TICK),
+	    0);
+	fixture_tick(&fixture, 1);
+	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+
+	assert_rc(hwt_destroy(fixture.timer), -EBUSY);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+
+	assert_rc(hwt_destroy(fixture.timer), 0);
+}
+
+Test(prompt_release, records_come_back_from_an_executor)
+{
+	static struct recording_executor executor;
+	struct fixture fixture = {0};
+	struct flat flat = {0};
+	unsigned turn;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 200; turn++) {
+		executor_init(&executor, EXECUTOR_HOLDS);
+		for (index = 0; index < EXECUTOR_PLACES; index++)
+			assert_rc(hwt_new_timeout_on(fixture.timer,
+				      &executor.hook, NULL, idle_task, NULL, 0),
+			    0);
+		fixture_step(&fixture, FIXTURE_TICK);
+		/* Every other one is cancelled where it waits. */
+		for (index = 0; index < EXECUTOR_PLACES; index += 2)
+			assert_rc(hwt_cancel(fixture.timer,
+				      executor.calls[index].timeout),
+			    0);
+		for (index = 0; index < EXECUTOR_PLACES; index++)
+			assert_rc(executor_run(&executor, index),
+			    index % 2 == 0 ? -ENOENT : 0);
+		assert_flat(&flat, memory(&fixture));
+	}
+
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, memory_does_not_follow_the_rate_of_reschedules)
+{
+	struct fixture fixture = {0};
+	hwt_timeout timeout;
+	uint64_t first_bytes;
+	uint64_t turn;
+
+	/* Pulled in each time, so that each is news for the worker; a tick
+	 * comes by now and then, and at first not at all. */
+	fixture_open(&fixture, NULL);
+	assert_rc(hwt_new_timeout(
+		      fixture.timer, &timeout, forbidden_task, NULL, 2 * FAR),
+	    0);
+	fixture_step(&fixture, FIXTURE_TICK);
+	first_bytes = memory(&fixture);
+	for (turn = 0; turn < 1000000; turn++) {
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeout, 2 * FAR - 1 - turn),
+		    0);
+		if (turn > 500000 && turn % 100 == 0)
+			fixture_step(&fixture, FIXTURE_TICK);
+	}
+
+	/* A million entries would be hundreds of times that. */
+	cr_assert(memory(&fixture) <= 2 * first_bytes);
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, memory_does_not_follow_the_rate_of_pulls_and_pushes)
+{
+	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
+	struct fixture fixture = {0};
+	struct rng rng = {.state = 3};
+	uint64_t tenth_bytes = 0;
+	unsigned turn;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	schedule_crowd(&fixture, timeouts);
+	for (turn = 0; turn < 50; turn++) {
+		for (index = 0; index < CROWD; index++)
+			assert_rc(
+			    hwt_reschedule(fixture.timer, timeouts[index],
+				FIXTURE_TICK * 100 + rng_below(&rng, FAR)),
+			    0);
+		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+		if (turn == 10)
+			tenth_bytes = memory(&fixture);
+	}
+
+	/* Buckets fill by chance: a chunk more for each is no leak. A leaked
+	 * entry per call would be a multiple of all. */
+	cr_assert(memory(&fixture) < tenth_bytes + tenth_bytes / 4);
+	fixture_close(&fixture);
+	free(timeouts);
+}
+
+/* One thread schedules, another cancels; at most PASSED are on the way. */
+#define PASSED 256
+#define PASSES 400000
+
+struct pass {
+	struct live live;
+	_Atomic uint64_t ids[PASSED];
+	uint64_t early_bytes;
+};
+
+static void
+pass_schedule(struct pass *pass)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < PASSES; turn++) {
+		_Atomic uint64_t *id = &pass->ids[turn % PASSED];
+		hwt_timeout timeout;
+		struct hwt_stats stats;
+
+		while (*id != 0)
+			sched_yield();
+		if (hwt_new_timeout(pass->live.timer, &timeout, forbidden_task,
+			NULL, FAR) != 0)
+			abort();
+		*id = timeout.id;
+		if (turn == PASSES / 10) {
+			hwt_read_stats(pass->live.timer, &stats);
+			pass->early_bytes = stats.memory_bytes;
+		}
+	}
+}
+
+static void
+pass_cancel(struct pass *pass)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < PASSES; turn++) {
+		_Atomic uint64_t *id = &pass->ids[turn % PASSED];
+
+		while (*id == 0)
+			sched_yield();
+		if (hwt_cancel(pass->live.timer, (hwt_timeout){*id}) != 0)
+			abort();
+		*id = 0;
+	}
+}
+
+static void
+pass_body(unsigned index, void *arg)
+{
+	if (index == 0)
+		pass_schedule(arg);
+	else
+		pass_cancel(arg);
+}
+
+Test(prompt_release, one_thread_schedules_another_cancels_and_memory_is_flat)
+{
+	static struct pass pass;
+
+	/* An hour's tick: the worker never comes by, all is done by hand-over
+	 * between the threads. */
+	live_open(&pass.live,
+	    &(struct hwt_options){.tick_ns = FAR, .ticks_per_wheel = 8});
+
+	in_parallel(2, pass_body, &pass);
+
+	/* A record or an entry for each call would be a hundred times that. */
+	cr_assert(live_stats(&pass.live).memory_bytes <= 2 * pass.early_bytes);
+	assert_u64(hwt_pending_timeouts(pass.live.timer), 0);
+	live_close(&pass.live);
+}
+
+Test(prompt_release, the_same_with_a_tick_that_places_them)
+{
+	static struct pass pass;
+	uint64_t live_bytes;
+
+	live_open(&pass.live, NULL);
+
+	in_parallel(2, pass_body, &pass);
+
+	/* What the worker has not released yet is bounded by a tick's calls,
+	 * which a slow machine makes many: compare with one record per call. */
+	live_bytes = live_stats(&pass.live).memory_bytes;
+	cr_assert(live_bytes < PASSES * 64 / 2);
+	live_close(&pass.live);
+}
+
+static void
+schedule_and_leave(unsigned index, void *arg)
+{
+	struct fixture *fixture = arg;
+	hwt_timeout timeout;
+
+	(void)index;
+	if (hwt_new_timeout(
+		fixture->timer, &timeout, forbidden_task, NULL, FAR) != 0 ||
+	    hwt_cancel(fixture->timer, timeout) != 0)
+		abort();
+}
+
+Test(prompt_release, threads_that_end_leave_no_memory_behind)
+{
+	struct fixture fixture = {0};
+	uint64_t early_bytes = 0;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 2000; turn++) {
+		in_parallel(1, schedule_and_leave, &fixture);
+		if (turn == 200)
+			early_bytes = memory(&fixture);
+	}
+
+	assert_u64(memory(&fixture), early_bytes);
+	fixture_close(&fixture);
+}
+
+/* Entries in the wheel outlive what they were made for, but not in numbers. */
+
+#define MIXED 1000
+#define MIXED_TURNS 300000
+
+Test(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
+{
+	static const uint64_t delays_ns[] = {
+	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30), HWT_SEC(3600)};
+	hwt_timeout timeouts[MIXED] = {{0}};
+	struct fixture fixture = {0};
+	struct rng rng = {.state = 1};
+	uint64_t early_bytes = 0;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < MIXED_TURNS; turn++) {
+		hwt_timeout *timeout = &timeouts[rng_below(&rng, MIXED)];
+
+		(void)hwt_cancel(fixture.timer, *timeout);
+		assert_rc(hwt_new_timeout(fixture.timer, timeout, idle_task,
+			      NULL, delays_ns[rng_below(&rng, 5)]),
+		    0);
+		if (turn % 10 == 0)
+			fixture_step(&fixture, FIXTURE_TICK);
+		if (turn == MIXED_TURNS / 10)
+			early_bytes = memory(&fixture);
+	}
+
+	cr_assert(memory(&fixture) < early_bytes + early_bytes / 2);
+	fixture_close(&fixture);
+}
+
+/* Each is pulled in to the next tick and pushed out again to the same last one,
+ * in every tick: its entry there is one, in the end. */
+#define SWAYING 3000
+
+/* Returns how much memory it took. */
+static uint64_t
+sway(unsigned count, unsigned turns, uint64_t delay_ns, bool waits)
+{
+	static hwt_timeout timeouts[SWAYING];
+	struct fixture fixture = {0};
+	uint64_t last_ns, bytes;
+	unsigned index, turn;
+
+	fixture_open(&fixture, NULL);
+	last_ns = fixture.now_ns + delay_ns;
+	for (index = 0; index < count; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, delay_ns),
+		    0);
+	for (turn = 0; turn < turns; turn++) {
+		(void)fixture_step(&fixture, 0);
+		for (index = 0; index < count; index++)
+			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
+				      FIXTURE_TICK),
+			    0);
+		(void)fixture_step(&fixture, 0);
+		for (index = 0; index < count; index++)
+			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
+				      last_ns - fixture.now_ns),
+			    0);
+		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+		if (waits)
+			(void)fixture_wait(&fixture);
+	}
+
+	bytes = memory(&fixture);
+	assert_u64(fixture_step(&fixture, last_ns - fixture.now_ns), count);
+	fixture_close(&fixture);
+	return bytes;
+}
+
+Test(prompt_release, entries_of_one_timeout_at_one_tick_are_kept_once)
+{
+	uint64_t bytes = sway(SWAYING, 40, HWT_SEC(1000), false);
+
+	cr_assert(bytes < SWAYING * (64 + 4 * 9) + 65536);
+}
+
+/* Half a tick's number does not tell it. */
+Test(prompt_release, and_so_they_are_more_than_2_to_the_31_ticks_away)
+{
+	const uint64_t far_ns = (UINT64_C(5) << 30) * FIXTURE_TICK;
+
+	cr_assert(sway(1000, 40, far_ns, true) <= sway(1000, 4, far_ns, true));
+}
+
+#define PULLED 4000
+#define PULLS 12
+
+struct pulled {
+	struct hwt *timer;
+	hwt_timeout timeouts[PULLED];
+	uint64_t delay_ns;
+};
+
+static void
+pull_all_in(hwt_timeout timeout, void *arg)
+{
+	struct pulled *pulled = arg;
+	unsigned index;
+
+	(void)timeout;
+	pulled->delay_ns -= FIXTURE_TICK;
+	for (index = 0; index < PULLED; index++)
+		assert_rc(hwt_reschedule(pulled->timer, pulled->timeouts[index],
+			      pulled->delay_ns),
+		    0);
+}
+
+/* Many ticks in one turn, with nothing in between that could sweep. */
+Test(prompt_release, pulls_in_every_tick_of_a_stall_leave_no_memory_behind)
+{
+	static struct pulled pulled;
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	pulled.timer = fixture.timer;
+	pulled.delay_ns = FAR;
+	for (index = 0; index < PULLED; index++)
+		assert_rc(hwt_new_timeout(fixture.timer,
+			      &pulled.timeouts[index], idle_task, NULL, FAR),
+		    0);
+	for (index = 1; index <= PULLS; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, pull_all_in,
+			      &pulled, index * FIXTURE_TICK),
+		    0);
+	fixture_step(&fixture, FIXTURE_TICK);
+
+	assert_u64(
+	    fixture_step(&fixture, (PULLS - 1) * FIXTURE_TICK), PULLS - 1);
+
+	cr_assert(memory(&fixture) < PULLED * (64 + 4 * 9) + 65536);
+	assert_u64(fixture_step(&fixture, pulled.delay_ns - FIXTURE_TICK), 0);
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK), PULLED);
+	fixture_close(&fixture);
+}
+
+/* After a peak. */
+
+#define PEAK 100000
+#define STRIDE 50
+
+static int
+compare_ids(const void *left, const void *right)
+{
+	const hwt_timeout *a = left, *b = right;
+
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static void
+schedule_peak(struct hwt *timer, hwt_timeout *timeouts)
+{
+	unsigned index;
+
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_new_timeout(timer, &timeouts[index],
+			      forbidden_task, NULL, FAR),
+		    0);
+}
+
+static void
+cancel_peak(struct hwt *timer, const hwt_timeout *timeouts)
+{
+	unsigned index;
+
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+}
+
+/* What a thread's cache and the queues keep. */
+static void
+await_memory_of_few(struct live *live)
+{
+	while (live_stats(live).memory_bytes > PEAK * 64 / 10)
+		sleep_ns(HWT_MS(1));
+}
+
+/* Which calls fail: each, every other one, none. */
+static unsigned madvise_fails;
+static unsigned madvise_calls;
+static _Atomic unsigned madvise_all;
+/* More than a page is a table of them, once for each time that memory goes. */
+static unsigned madvise_tables;
+/* Calls wait meanwhile, and one does. */
+static _Atomic bool madvise_waits, madvise_is_waiting;
+
+int __real_madvise(void *memory, size_t bytes, int advice);
+int __wrap_madvise(void *memory, size_t bytes, int advice);
+
+int
+__wrap_madvise(void *memory, size_t bytes, int advice)
+{
+	madvise_all++;
+	madvise_tables += bytes > 4096;
+	while (madvise_waits) {
+		madvise_is_waiting = true;
+		sleep_ns(HWT_MS(1));
+	}
+	if (madvise_fails != 0 && madvise_calls++ % madvise_fails == 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return __real_madvise(memory, bytes, advice);
+}
+
+/* So that no page is complete before nearly all records are collected. */
+static void
+cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
+{
+	unsigned first, index;
+
+	for (first = 0; first < STRIDE; first++) {
+		for (index = first; index < PEAK; index += STRIDE)
+			assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+	}
+}
+
+/* More pages are complete at once than go in a step. */
+Test(prompt_release, what_a_peak_took_goes_back_in_strides_too)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	cancel_peak_in_strides(live.timer, timeouts);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* A worker that is held up, in the middle of giving back. */
+Test(prompt_release, what_the_worker_holds_serves_others)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	uint64_t peak_bytes;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	peak_bytes = live_stats(&live).memory_bytes;
+	madvise_waits = true;
+	cancel_peak_in_strides(live.timer, timeouts);
+	while (!madvise_is_waiting)
+		sleep_ns(HWT_MS(1));
+
+	schedule_peak(live.timer, timeouts);
+	cr_assert(
+	    live_stats(&live).memory_bytes <= peak_bytes + peak_bytes / 4);
+
+	madvise_waits = false;
+	cancel_peak(live.timer, timeouts);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* 15 entries to a chunk, 32 chunks to a page; the first chunk is none. */
+#define PAGE_ENTRIES (15 * 32)
+#define PAGE_PAIRS 100
+
+/* Pages of entries take turns: every other one is needed still. These are in
+ * the bucket that is swept first, so that they cannot move up to where the
+ * others are. */
+Test(prompt_release, entries_that_are_needed_stay_between_pages_that_go)
+{
+	static hwt_timeout gone[PAGE_PAIRS * PAGE_ENTRIES];
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	unsigned count = 0;
+	unsigned pair, index;
+
+	fixture_open(&fixture, NULL);
+	for (pair = 0; pair < PAGE_PAIRS; pair++) {
+		for (index = pair == 0 ? 15 : 0; index < PAGE_ENTRIES; index++)
+			assert_rc(hwt_new_timeout(fixture.timer, &gone[count++],
+				      forbidden_task, NULL,
+				      HWT_SEC(100) + FIXTURE_TICK),
+			    0);
+		fixture_step(&fixture, 0);
+		for (index = 0; index < PAGE_ENTRIES; index++)
+			probe_schedule(&probe, HWT_SEC(200));
+		fixture_step(&fixture, 0);
+	}
+	while (count > 0)
+		assert_rc(hwt_cancel(fixture.timer, gone[--count]), 0);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+
+	assert_u64(
+	    fixture_step(&fixture, HWT_SEC(200)), PAGE_PAIRS * PAGE_ENTRIES);
+	fixture_close(&fixture);
+}
+
+static void *
+advance_far(void *argument)
+{
+	struct fixture *fixture = argument;
+
+	fixture->now_ns += HWT_MS(250);
+	(void)hwt_advance(fixture->timer, NULL);
+	return NULL;
+}
+
+/* Who turns a timer by hand gives its memory back at once, but not any more
+ * when somebody wants to stop it. */
+Test(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	pthread_t thread;
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak_in_strides(fixture.timer, timeouts);
+	fixture_step(&fixture, HWT_MS(50));
+	madvise_waits = true;
+	cr_assert(pthread_create(&thread, NULL, advance_far, &fixture) == 0);
+	while (!madvise_is_waiting)
+		sleep_ns(HWT_MS(1));
+	assert_rc(hwt_stop_within(fixture.timer, HWT_MS(1), NULL), -ETIMEDOUT);
+	calls = madvise_all;
+	madvise_waits = false;
+	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	cr_assert(pthread_join(thread, NULL) == 0);
+
+	/* A piece: 64 pages. */
+	cr_assert(madvise_all <= calls + 64);
+	assert_rc(hwt_destroy(fixture.timer), 0);
+}
+
+/* And so it does when something is due meanwhile, but for the rest. */
+Test(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	pthread_t thread;
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak_in_strides(fixture.timer, timeouts);
+	probe_schedule(&probe, HWT_MS(350));
+	fixture_step(&fixture, HWT_MS(50));
+	madvise_waits = true;
+	cr_assert(pthread_create(&thread, NULL, advance_far, &fixture) == 0);
+	while (!madvise_is_waiting)
+		sleep_ns(HWT_MS(1));
+	fixture.now_ns += HWT_MS(50);
+	calls = madvise_all;
+	madvise_waits = false;
+	cr_assert(pthread_join(thread, NULL) == 0);
+
+	cr_assert(madvise_all <= calls + 64);
+	assert_u64(probe.runs, 0);
+	assert_u64(fixture_wait(&fixture), 0);
+	assert_u64(fixture_step(&fixture, 0), 1);
+	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
+	fixture_close(&fixture);
+}
+
+/* Threads that keep as many records for themselves as they may. */
+#define CREW 300
+
+struct crew {
+	struct hwt *timer;
+	pthread_t threads[CREW];
+	_Atomic unsigned ready;
+	_Atomic bool may_go;
+};
+
+static void *
+fill_cache(void *argument)
+{
+	struct crew *crew = argument;
+	hwt_timeout timeouts[128];
+	unsigned index;
+
+	for (index = 0; index < 128; index++)
+		assert_rc(hwt_new_timeout(crew->timer, &timeouts[index],
+			      forbidden_task, NULL, HWT_NEVER),
+		    0);
+	for (index = 0; index < 128; index++)
+		assert_rc(hwt_cancel(crew->timer, timeouts[index]), 0);
+	crew->ready++;
+	while (!crew->may_go)
+		sleep_ns(HWT_MS(1));
+	return NULL;
+}
+
+static void
+crew_start(struct crew *crew, struct hwt *timer)
+{
+	unsigned index;
+
+	crew->timer = timer;
+	for (index = 0; index < CREW; index++)
+		cr_assert(pthread_create(&crew->threads[index], NULL,
+			      fill_cache, crew) == 0);
+	while (crew->ready < CREW)
+		sleep_ns(HWT_MS(1));
+}
+
+static void
+crew_leave(struct crew *crew)
+{
+	unsigned index;
+
+	crew->may_go = true;
+	for (index = 0; index < CREW; index++)
+		cr_assert(pthread_join(crew->threads[index], NULL) == 0);
+}
+
+/* What threads keep for themselves cannot go back before they do. */
+Test(prompt_release, what_threads_leave_behind_goes_back)
+{
+	struct live live = {0};
+	struct crew crew = {0};
+
+	live_open(&live, NULL);
+	crew_start(&crew, live.timer);
+	sleep_ns(HWT_MS(600));
+	cr_assert(live_stats(&live).memory_bytes > CREW * 128 * 64);
+
+	crew_leave(&crew);
+	while (live_stats(&live).memory_bytes > CREW * 128 * 64 / 2)
+		sleep_ns(HWT_MS(1));
+	live_close(&live);
+}
+
+/* One record of each page, as far as pages have one number in 64 each. */
+static bool
+pins_a_page(hwt_timeout timeout)
+{
+	return timeout.id % 64 == 5;
+}
+
+static void
+cancel_pins(struct hwt *timer, const hwt_timeout *timeouts, bool pins)
+{
+	unsigned index;
+
+	for (index = 0; index < PEAK; index++) {
+		if (pins_a_page(timeouts[index]) == pins)
+			assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+	}
+}
+
+/* Nothing ends any more that would have to be looked at. */
+Test(prompt_release, what_kept_pages_goes_back_when_it_ends)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	unsigned calls;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	live_pass_tick(&live);
+	cancel_pins(live.timer, timeouts, false);
+	while (madvise_all == 0)
+		sleep_ns(HWT_MS(1));
+	do {
+		calls = madvise_all;
+		sleep_ns(HWT_MS(300));
+	} while (madvise_all != calls);
+	cr_assert(live_stats(&live).memory_bytes > PEAK * 64 / 2);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	cancel_pins(live.timer, timeouts, true);
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* A manual timer gives a piece back with each advance. */
+#define TRIM_STEPS 500
+
+static void
+step_often(struct fixture *fixture)
+{
+	unsigned i;
+
+	for (i = 0; i < TRIM_STEPS; i++)
+		(void)fixture_step(fixture, 0);
+}
+
+/* A timeout is left in each page, and it was tried once to give pages back. */
+static void
+pin_pages(struct fixture *fixture, hwt_timeout *timeouts)
+{
+	schedule_peak(fixture->timer, timeouts);
+	fixture_step(fixture, FIXTURE_TICK);
+	cancel_pins(fixture->timer, timeouts, false);
+	fixture_step(fixture, HWT_MS(50));
+	fixture_step(fixture, HWT_MS(250));
+	assert_u64(madvise_tables, 1);
+}
+
+/* Nor is it tried for each few of them that end. */
+Test(prompt_release, what_kept_pages_is_tried_when_half_of_it_has_ended)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned index;
+	unsigned ended = 0;
+
+	fixture_open(&fixture, NULL);
+	pin_pages(&fixture, timeouts);
+
+	for (index = 0; index < PEAK; index++) {
+		if (!pins_a_page(timeouts[index]))
+			continue;
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+		if (++ended % 260 != 0)
+			continue;
+		fixture_step(&fixture, HWT_MS(50));
+		fixture_step(&fixture, HWT_MS(250));
+	}
+
+	cr_assert(ended > 6 * 260);
+	cr_assert(madvise_tables > 1 && madvise_tables <= 4);
+	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
+	fixture_close(&fixture);
+}
+
+#define KEPT_PAGES 266
+
+/* Nor for less than a megabyte: 8 are left in each of so many pages, and then
+ * most of those end. */
+Test(prompt_release, less_than_a_megabyte_is_left_to_serve_again)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned index;
+	unsigned ended = 0;
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, FIXTURE_TICK);
+	for (index = 0; index < PEAK; index++) {
+		uint64_t record = timeouts[index].id & ((1u << 28) - 1);
+
+		if (record / 64 >= KEPT_PAGES || record % 64 >= 8)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+		else
+			timeouts[ended++] = timeouts[index];
+	}
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_tables, 1);
+	calls = madvise_all;
+
+	while (ended > 900)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[--ended]), 0);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_all, calls);
+
+	while (ended > 0)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[--ended]), 0);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
+	fixture_close(&fixture);
+}
+
+#define SWINGS 20
+#define SWING 17000
+
+static void
+swing_often(struct fixture *fixture, hwt_timeout *timeouts)
+{
+	unsigned swing, index;
+
+	for (swing = 0; swing < SWINGS; swing++) {
+		for (index = 0; index < SWING; index++)
+			assert_rc(
+			    hwt_new_timeout(fixture->timer, &timeouts[index],
+				forbidden_task, NULL, FAR),
+			    0);
+		fixture_step(fixture, HWT_MS(50));
+		for (index = 0; index < SWING; index++)
+			assert_rc(
+			    hwt_cancel(fixture->timer, timeouts[index]), 0);
+		fixture_step(fixture, HWT_MS(50));
+		fixture_step(fixture, HWT_MS(250));
+	}
+}
+
+Test(prompt_release, what_is_tried_in_vain_is_tried_less_and_less)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+
+	fixture_open(&fixture, NULL);
+	pin_pages(&fixture, timeouts);
+
+	swing_often(&fixture, timeouts);
+
+	cr_assert(madvise_tables > 1 && madvise_tables < SWINGS / 4);
+	fixture_close(&fixture);
+}
+
+/* It was tried in vain until it is not any more for what has ended so far, and
+ * then a crew leaves. */
+static void
+leave_after_vain(struct fixture *fixture, hwt_timeout *timeouts)
+{
+	struct crew crew = {0};
+	unsigned tried;
+
+	fixture_open(fixture, NULL);
+	crew_start(&crew, fixture->timer);
+	pin_pages(fixture, timeouts);
+	swing_often(fixture, timeouts);
+	fixture_step(fixture, HWT_MIN(3));
+	fixture_step(fixture, HWT_MS(250));
+	step_often(fixture);
+	tried = madvise_tables;
+	fixture_step(fixture, HWT_MIN(3));
+	fixture_step(fixture, HWT_MS(250));
+	step_often(fixture);
+	assert_u64(madvise_tables, tried);
+
+	crew_leave(&crew);
+}
+
+static void
+step_a_quarter(struct fixture *fixture)
+{
+	fixture_step(fixture, HWT_MS(50));
+	fixture_step(fixture, HWT_MS(250));
+	step_often(fixture);
+}
+
+/* What threads kept for themselves makes it worth another try. */
+Test(prompt_release, what_was_tried_in_vain_is_tried_again_when_threads_leave)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t bytes;
+
+	leave_after_vain(&fixture, timeouts);
+	bytes = memory(&fixture);
+
+	step_a_quarter(&fixture);
+
+	cr_assert(memory(&fixture) < bytes - CREW * 128 * 64 / 2);
+	fixture_close(&fixture);
+}
+
+/* Not soon after the last try, unless there is much more than before. */
+Test(prompt_release, what_was_tried_in_vain_is_tried_again_after_a_while)
+{
+	static hwt_timeout timeouts[PEAK], more[PEAK];
+	struct fixture fixture = {0};
+	struct crew crews[2] = {{0}};
+	uint64_t bytes;
+	unsigned tried;
+
+	fixture_open(&fixture, NULL);
+	crew_start(&crews[0], fixture.timer);
+	crew_start(&crews[1], fixture.timer);
+	pin_pages(&fixture, timeouts);
+	swing_often(&fixture, timeouts);
+	tried = madvise_tables;
+	bytes = memory(&fixture);
+
+	crew_leave(&crews[0]);
+	step_a_quarter(&fixture);
+	assert_u64(madvise_tables, tried);
+	fixture_step(&fixture, HWT_MIN(3));
+	step_a_quarter(&fixture);
+	cr_assert(memory(&fixture) < bytes - CREW * 128 * 64 / 2);
+	swing_often(&fixture, timeouts);
+	tried = madvise_tables;
+	bytes = memory(&fixture);
+
+	crew_leave(&crews[1]);
+	step_a_quarter(&fixture);
+	assert_u64(madvise_tables, tried);
+	schedule_peak(fixture.timer, timeouts);
+	schedule_peak(fixture.timer, more);
+	cancel_peak(fixture.timer, timeouts);
+	cancel_peak(fixture.timer, more);
+	step_a_quarter(&fixture);
+	cr_assert(memory(&fixture) < bytes - CREW * 128 * 64 / 2);
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, what_a_batch_took_in_vain_goes_back)
+{
+	static struct hwt_spec specs[PEAK];
+	struct live live = {0};
+	unsigned index;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	live_settle(&live, thread_await("hwt-worker"));
+	for (index = 0; index < PEAK; index++)
+		specs[index] =
+		    (struct hwt_spec){.task = forbidden_task, .delay_ns = FAR};
+	fault_arm(FAULT_MMAP, 20);
+	assert_rc(hwt_new_timeouts(live.timer, PEAK, specs, NULL), -ENOMEM);
+	(void)fault_disarm();
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* As where memory is locked: not tried again, before it may be worth it. */
+Test(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned calls;
+
+	fixture_open(&fixture, NULL);
+	madvise_fails = 1;
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	calls = madvise_calls;
+	/* With the few batches that are read side by side, with chunks, and
+	 * with segments. */
+	cr_assert(calls > 0 && calls <= 16);
+	fixture_step(&fixture, HWT_MS(250));
+	fixture_step(&fixture, HWT_MS(250));
+	assert_u64(madvise_calls, calls);
+	cr_assert(memory(&fixture) > PEAK * 64);
+
+	madvise_fails = 0;
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	cr_assert(memory(&fixture) < PEAK * 64 / 2);
+	fixture_close(&fixture);
+}
+
+/* As where memory is locked. */
+Test(prompt_release, memory_that_cannot_go_back_serves_again)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	uint64_t peak_bytes;
+	unsigned turn;
+
+	live_open(&live, NULL);
+	madvise_fails = 1;
+	schedule_peak(live.timer, timeouts);
+	peak_bytes = live_stats(&live).memory_bytes;
+	cancel_peak(live.timer, timeouts);
+	while (madvise_calls == 0)
+		sleep_ns(HWT_MS(1));
+	cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+
+	for (turn = 0; turn < 3; turn++) {
+		madvise_fails = 1 + turn;
+		schedule_peak(live.timer, timeouts);
+		cr_assert(live_stats(&live).memory_bytes <=
+		    peak_bytes + peak_bytes / 4);
+		cancel_peak(live.timer, timeouts);
+		sleep_ns(HWT_MS(300));
+	}
+	madvise_fails = 0;
+	schedule_peak(live.timer, timeouts);
+	cancel_peak(live.timer, timeouts);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+/* No table to sort records in: then chunks and segments only. */
+Test(prompt_release, memory_is_given_back_without_any_memory)
+{
+	static hwt_timeout timeouts[PEAK], more[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	madvise_fails = 1;
+	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+	cancel_peak(live.timer, timeouts);
+	while (madvise_calls == 0)
+		sleep_ns(HWT_MS(1));
+	fault_disarm();
+	madvise_fails = 0;
+	cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+
+	/* More, so that it is worth another try. */
+	schedule_peak(live.timer, timeouts);
+	schedule_peak(live.timer, more);
+	cancel_peak(live.timer, timeouts);
+	cancel_peak(live.timer, more);
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+Test(prompt_release, what_a_peak_took_goes_back_to_the_system)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	unsigned turn;
+
+	live_open(&live, NULL);
+	for (turn = 0; turn < 3; turn++) {
+		schedule_peak(live.timer, timeouts);
+		cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+
+		cancel_peak(live.timer, timeouts);
+
+		await_memory_of_few(&live);
+	}
+	live_close(&live);
+}
+
+Test(prompt_release, a_worker_in_a_long_sleep_gives_back_what_a_peak_took)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	cancel_peak(live.timer, timeouts);
+
+	await_memory_of_few(&live);
+	live_close(&live);
+}
+
+Test(prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
+{
+	static hwt_timeout before[PEAK], after[PEAK];
+	struct live live = {0};
+	unsigned index;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, before);
+	cancel_peak(live.timer, before);
+	await_memory_of_few(&live);
+	schedule_peak(live.timer, after);
+
+	qsort(after, PEAK, sizeof(after[0]), compare_ids);
+	for (index = 0; index < PEAK; index++) {
+		cr_assert(bsearch(&before[index], after, PEAK, sizeof(after[0]),
+			      compare_ids) == NULL);
+		assert_rc(hwt_cancel(live.timer, before[index]), -ENOENT);
+	}
+	cancel_peak(live.timer, after);
+	live_close(&live);
+}
+
+/* The same by a clock that the test moves. */
+
+static bool
+memory_is_of_few(struct fixture *fixture)
+{
+	return memory(fixture) <= PEAK * 64 / 10;
+}
+
+Test(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+	unsigned turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 0; turn < 3; turn++) {
+		schedule_peak(fixture.timer, timeouts);
+		(void)fixture_step(&fixture, HWT_MS(100));
+		peak_bytes = memory(&fixture);
+		cancel_peak(fixture.timer, timeouts);
+		(void)fixture_step(&fixture, HWT_MS(100));
+
+		(void)fixture_step(&fixture, HWT_MS(100));
+		(void)fixture_step(&fixture, HWT_MS(140));
+		step_often(&fixture);
+		assert_u64(memory(&fixture), peak_bytes);
+
+		(void)fixture_step(&fixture, HWT_MS(20));
+		step_often(&fixture);
+		cr_assert(memory_is_of_few(&fixture));
+	}
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, what_is_needed_again_meanwhile_stays_for_another_quarter)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	cancel_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, HWT_MS(100));
+	peak_bytes = memory(&fixture);
+	schedule_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, HWT_MS(100));
+	cancel_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, HWT_MS(100));
+
+	(void)fixture_step(&fixture, HWT_MS(200));
+	step_often(&fixture);
+	cr_assert(memory(&fixture) >= peak_bytes);
+
+	(void)fixture_step(&fixture, HWT_MS(100));
+	step_often(&fixture);
+	cr_assert(memory_is_of_few(&fixture));
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, who_turns_a_manual_timer_is_not_called_for_memory)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	fixture.wakes = 0;
+	assert_u64(fixture_wait(&fixture), FAR);
+
+	cancel_peak(fixture.timer, timeouts);
+
+	assert_u64(fixture.wakes, 0);
+	fixture_close(&fixture);
+}
+
+/* So many that the last chunk of their bucket is the last one of an odd page.
+ * What is left lies there. */
+#define LAST_OF_PAGE (15 * (210 * 32 - 1))
+
+Test(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
+{
+	static hwt_timeout timeouts[LAST_OF_PAGE];
+	static _Atomic unsigned runs[LAST_OF_PAGE];
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < LAST_OF_PAGE; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      counted_task, &runs[index], FAR),
+		    0);
+	(void)fixture_step(&fixture, 0);
+	for (index = 0; index < LAST_OF_PAGE; index++) {
+		if (index % 10000 != 0)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+	}
+	(void)fixture_step(&fixture, HWT_MS(100));
+	(void)fixture_step(&fixture, HWT_MS(300));
+	step_often(&fixture);
+	cr_assert(memory_is_of_few(&fixture));
+
+	(void)fixture_step(&fixture, FAR);
+
+	for (index = 0; index < LAST_OF_PAGE; index++)
+		assert_u64(runs[index], index % 10000 == 0);
+	fixture_close(&fixture);
+}
+
+Test(prompt_release, of_a_crowd_that_was_pushed_out_none_is_lost)
+{
+	static hwt_timeout timeouts[CROWD];
+	static _Atomic unsigned runs;
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < CROWD; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      counted_task, &runs, HWT_SEC(10)),
+		    0);
+	(void)fixture_step(&fixture, 0);
+	for (index = 0; index < CROWD; index++)
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(20)),
+		    0);
+	(void)fixture_wait(&fixture);
+
+	assert_u64(fixture_step(&fixture, HWT_SEC(20)), CROWD);
+	fixture_close(&fixture);
+}
+
+/* Half of each page of records is in use, but not half of the wheel. An entry
+ * is 8 bytes there, and was 4 in the queue, give or take a sixteenth. */
+#define ENTRIES_BYTES (PEAK / 2 * 8 + PEAK * 4)
+
+Test(prompt_release, entries_of_what_was_cancelled_go_where_records_cannot)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	schedule_peak(fixture.timer, timeouts);
+	(void)fixture_step(&fixture, 0);
+	peak_bytes = memory(&fixture);
+	for (index = 0; index < PEAK; index += 2)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+	(void)fixture_step(&fixture, HWT_MS(100));
+	(void)fixture_step(&fixture, HWT_MS(300));
+	step_often(&fixture);
+
+	cr_assert(memory(&fixture) <=
+	    peak_bytes - ENTRIES_BYTES + ENTRIES_BYTES / 16);
+
+	/* And no record is lost. */
+	for (index = 0; index < PEAK; index += 2)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      forbidden_task, NULL, FAR),
+		    0);
+	(void)fixture_step(&fixture, 0);
+	cr_assert(memory(&fixture) <= peak_bytes + ENTRIES_BYTES / 16);
+	fixture_close(&fixture);
+}
+
+/* Half of each page is in use, and nothing can go back. */
+Test(prompt_release, what_cannot_go_back_does_not_keep_the_worker_awake)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	uint64_t wakeups;
+	unsigned index, turn;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	for (index = 0; index < PEAK; index += 2)
+		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+
+	for (turn = 0; turn < 20; turn++) {
+		wakeups = live_stats(&live).wakeups;
+		sleep_ns(HWT_MS(600));
+		if (live_stats(&live).wakeups == wakeups)
+			break;
+	}
+
+	cr_assert(turn < 20);
+	live_close(&live);
+}
+
+/* arg is where the timeout's handle is kept. */
+static void
+own_handle_task(hwt_timeout timeout, void *arg)
+{
+	hwt_timeout *own = arg;
+
+	assert_u64(timeout.id, own->id);
+	own->id = 0;
+}
+
+/* It is the slab of a record that tells an executor whose timeout it is. */
+Test(prompt_release, an_executor_is_served_from_memory_that_went_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct hwt_mailbox *mailbox = NULL;
+	struct live live = {0};
+	uint64_t started = 0;
+	unsigned index;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	schedule_peak(live.timer, timeouts);
+	cancel_peak(live.timer, timeouts);
+	await_memory_of_few(&live);
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_new_timeout_on(live.timer,
+			      hwt_mailbox_executor(mailbox), &timeouts[index],
+			      own_handle_task, &timeouts[index], HWT_MS(1)),
+		    0);
+
+	while (started < PEAK) {
+		size_t now = 0;
+
+		assert_rc(hwt_mailbox_run(mailbox, 0, &now), 0);
+		started += now;
+		sleep_ns(HWT_MS(1));
+	}
+
+	for (index = 0; index < PEAK; index++)
+		assert_u64(timeouts[index].id, 0);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
+	live_close(&live);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}
+
+Test(prompt_release, what_is_in_use_stays_while_the_rest_goes_back)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct live live = {0};
+	struct hwt_timeout_info info;
+	struct hwt_unprocessed unprocessed;
+	unsigned index;
+
+	live_open(&live, NULL);
+	schedule_peak(live.timer, timeouts);
+	for (index = 0; index < PEAK; index++) {
+		if (index % 10000 != 0)
+			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+	}
+	await_memory_of_few(&live);
+
+	assert_u64(hwt_pending_timeouts(live.timer), PEAK / 10000);
+	assert_rc(hwt_stop(live.timer, &unprocessed), 0);
+	assert_u64(unprocessed.count, PEAK / 10000);
+	for (index = 0; hwt_unprocessed_next(&unprocessed, &info); index++)
+		assert_u64(info.timeout.id, timeouts[index * 10000].id);
+	assert_u64(index, PEAK / 10000);
+	assert_rc(hwt_destroy(live.timer), 0);
+}

@@ -1,0 +1,933 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quiet: nothing pending, no wake-up at all. Otherwise none before the
+ * earliest deadline, but one per superseded earliest deadline and one per long
+ * sleep for the first call that leaves work. A producer makes at most one
+ * wake-up call per sleep.
+ *
+ * On manual timers the sleep is what hwt_next_wakeup tells and the wake-up
+ * call is wake. On real ones the kernel counts: a worker that sleeps makes no
+ * context switch. There a test watches for a while, in which a timer that is
+ * not quiet would be heard many times, on a machine of any speed.
+ */
+#include "test/spec/support_promises.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+SUITE(quiet);
+
+#define HOUR HWT_SEC(3600)
+
+Test(quiet, nothing_pending_there_is_nothing_to_wait_for)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	probe_schedule(&probe, FIXTURE_TICK);
+	fixture_tick(&fixture, 1);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	probe_schedule(&probe, FIXTURE_TICK);
+	fixture_wait(&fixture);
+	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, HWT_NEVER);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	assert_u64(fixture_step(&fixture, HOUR), 0);
+
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	fixture_close(&fixture);
+}
+
+Test(quiet, nor_are_hundreds_that_are_never_due)
+{
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < 1000; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, HWT_NEVER),
+		    0);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
+{
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&late, HOUR);
+	probe_schedule(&early, 20 * FIXTURE_TICK + 1);
+	assert_u64(fixture_wait(&fixture), 21 * FIXTURE_TICK);
+
+	/* Half of it, and half a tick. */
+	fixture_step(&fixture, 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
+	assert_u64(
+	    fixture_wait(&fixture), 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
+
+	fixture_tick(&fixture, 21);
+	assert_u64(early.runs, 1);
+	assert_u64(fixture_wait(&fixture), HOUR - 21 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+static uint64_t
+thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
+#define PUSHED 200000
+
+/* What was pushed out is put right bit by bit, not by the one who is about to
+ * sleep: so a wait may end in vain, but it begins at once. */
+Test(quiet, a_crowd_that_was_pushed_out_does_not_hold_up_who_goes_to_sleep)
+{
+	hwt_timeout *timeouts = malloc(PUSHED * sizeof(*timeouts));
+	struct fixture fixture = {0};
+	uint64_t due_ns = FIXTURE_START + HOUR;
+	uint64_t pushing_ns;
+	uint64_t waiting_ns;
+	uint64_t index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < PUSHED; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, HWT_MIN(1) + index * HWT_US(3)),
+		    0);
+	assert_u64(fixture_wait(&fixture), HWT_MIN(1));
+	pushing_ns = thread_cpu_ns();
+	for (index = 0; index < PUSHED; index++)
+		assert_rc(
+		    hwt_reschedule(fixture.timer, timeouts[index], HOUR), 0);
+	pushing_ns = thread_cpu_ns() - pushing_ns;
+
+	waiting_ns = thread_cpu_ns();
+	fixture_wait(&fixture);
+	waiting_ns = thread_cpu_ns() - waiting_ns;
+
+	/* To put all right takes much longer than to push them. */
+	cr_assert(waiting_ns < pushing_ns);
+	do
+		cr_assert(fixture_wait(&fixture) <= due_ns - fixture.now_ns);
+	while (fixture_step(&fixture, fixture_wait(&fixture)) == 0);
+	assert_u64(fixture.now_ns, due_ns);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
+	fixture_close(&fixture);
+	free(timeouts);
+}
+
+Test(quiet, the_wait_is_0_when_something_is_due)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 3 * FIXTURE_TICK);
+	fixture.now_ns += 3 * FIXTURE_TICK - 1;
+	assert_u64(fixture_wait(&fixture), 1);
+
+	fixture.now_ns += 1;
+	assert_u64(fixture_wait(&fixture), 0);
+	fixture.now_ns += 9 * FIXTURE_TICK;
+	assert_u64(fixture_wait(&fixture), 0);
+
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
+{
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+
+	/* In one bucket, where a removal leaves the bound behind. */
+	fixture_open(&fixture, NULL);
+	probe_schedule(&early, 3 * FIXTURE_TICK);
+	probe_schedule(&late, (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+
+	assert_rc(hwt_cancel(fixture.timer, early.handle), 0);
+
+	assert_u64(
+	    fixture_wait(&fixture), (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+/* Of three that are far apart in a wide wheel, the first is cancelled, and then
+ * one of two that are close. */
+Test(quiet, the_wait_is_exact_in_a_wide_wheel_too)
+{
+	struct fixture fixture = {0};
+	struct probe probes[4] = {{.fixture = &fixture}, {.fixture = &fixture},
+	    {.fixture = &fixture}, {.fixture = &fixture}};
+
+	fixture_open(
+	    &fixture, &(struct hwt_options){.ticks_per_wheel = 1 << 14});
+	probe_schedule(&probes[0], 100 * fixture.tick_ns);
+	probe_schedule(&probes[1], 300 * fixture.tick_ns);
+	probe_schedule(&probes[2], 310 * fixture.tick_ns);
+	probe_schedule(&probes[3], 9000 * fixture.tick_ns);
+	assert_u64(fixture_wait(&fixture), 100 * fixture.tick_ns);
+
+	assert_rc(hwt_cancel(fixture.timer, probes[0].handle), 0);
+	assert_u64(fixture_wait(&fixture), 300 * fixture.tick_ns);
+	assert_rc(hwt_cancel(fixture.timer, probes[1].handle), 0);
+	assert_u64(fixture_wait(&fixture), 310 * fixture.tick_ns);
+	assert_rc(hwt_cancel(fixture.timer, probes[2].handle), 0);
+	assert_u64(fixture_wait(&fixture), 9000 * fixture.tick_ns);
+
+	assert_u64(fixture_tick(&fixture, 9000), 1);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
+{
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+	uint64_t in_vain = 0;
+	uint64_t turn;
+
+	/* Pushed out many times, and yet it is one superseded deadline. */
+	fixture_open(&fixture, NULL);
+	probe_schedule(&early, 3 * FIXTURE_TICK);
+	probe_schedule(&late, 70 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+	for (turn = 4; turn <= 80; turn++)
+		assert_rc(hwt_reschedule(
+			      fixture.timer, early.handle, turn * FIXTURE_TICK),
+		    0);
+
+	while (fixture_step(&fixture, fixture_wait(&fixture)) == 0)
+		in_vain++;
+
+	cr_assert(in_vain <= 1);
+	assert_u64(late.started_ns, FIXTURE_START + 70 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+Test(quiet, an_earlier_deadline_wakes_once_until_the_next_wait)
+{
+	struct fixture fixture = {0};
+	struct probe probes[4] = {{.fixture = &fixture}, {.fixture = &fixture},
+	    {.fixture = &fixture}, {.fixture = &fixture}};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probes[0], 9 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 9 * FIXTURE_TICK);
+
+	probe_schedule(&probes[1], 5 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 1);
+	probe_schedule(&probes[2], 4 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 1);
+
+	assert_u64(fixture_wait(&fixture), 4 * FIXTURE_TICK);
+	probe_schedule(&probes[3], 3 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 2);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_later_deadline_or_one_in_the_same_tick_wakes_nobody)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 5 * FIXTURE_TICK);
+
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	probe_schedule(&probe, 4 * FIXTURE_TICK + 1);
+	probe_schedule(&probe, 6 * FIXTURE_TICK);
+	probe_schedule(&probe, HWT_NEVER);
+
+	assert_u64(fixture.wakes, 0);
+	fixture_close(&fixture);
+}
+
+Test(quiet, the_first_timeout_of_all_wakes)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	probe_schedule(&probe, HOUR);
+
+	assert_u64(fixture.wakes, 1);
+	fixture_close(&fixture);
+}
+
+Test(quiet, nobody_is_woken_who_has_not_asked_how_long_to_wait)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	assert_u64(fixture.wakes, 0);
+
+	fixture_wait(&fixture);
+	fixture_step(&fixture, FIXTURE_TICK);
+	probe_schedule(&probe, FIXTURE_TICK);
+	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
+	assert_u64(fixture.wakes, 0);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_deadline_pulled_in_wakes_and_one_pushed_out_does_not)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, 5 * FIXTURE_TICK);
+	assert_u64(fixture_wait(&fixture), 5 * FIXTURE_TICK);
+
+	assert_rc(hwt_reschedule(fixture.timer, probe.handle, HOUR), 0);
+	assert_rc(
+	    hwt_reschedule(fixture.timer, probe.handle, 5 * FIXTURE_TICK), 0);
+	assert_u64(fixture.wakes, 0);
+	assert_rc(
+	    hwt_reschedule(fixture.timer, probe.handle, 3 * FIXTURE_TICK), 0);
+	assert_u64(fixture.wakes, 1);
+
+	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_periodic_run_that_ends_elsewhere_wakes_for_its_next_deadline)
+{
+	static struct recording_executor executor;
+	struct hwt_spec spec = {
+	    .task = idle_task, .period_ns = 2 * FIXTURE_TICK};
+	struct fixture fixture = {0};
+
+	fixture_open(&fixture, NULL);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	spec.executor = &executor.hook;
+	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
+	fixture_tick(&fixture, 1);
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+
+	/* The grid is creation plus two ticks each. */
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_u64(fixture.wakes, 1);
+	assert_u64(fixture_wait(&fixture), FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+static void
+schedule_many_body(unsigned index, void *arg)
+{
+	struct fixture *fixture = arg;
+	unsigned turn;
+
+	for (turn = 0; turn < 1000; turn++)
+		if (hwt_new_timeout(fixture->timer, NULL, forbidden_task, NULL,
+			(2000 - turn + index) * FIXTURE_TICK) != 0)
+			abort();
+}
+
+Test(quiet, many_producers_make_one_wake_up_call_per_wait)
+{
+	struct fixture fixture = {0};
+	uint64_t turn;
+
+	fixture_open(&fixture, NULL);
+	for (turn = 1; turn <= 10; turn++) {
+		fixture_wait(&fixture);
+		in_parallel(2, schedule_many_body, &fixture);
+		/* No later turn brings an earlier deadline than the first. */
+		assert_u64(fixture.wakes, 1);
+	}
+
+	assert_u64(fixture_wait(&fixture), 1001 * FIXTURE_TICK);
+	fixture_close(&fixture);
+}
+
+static void
+then_asks_how_long_to_wait(struct probe *probe)
+{
+	probe->rc = hwt_next_wakeup(probe->fixture->timer, probe->data);
+}
+
+Test(quiet, a_task_is_told_the_wait_to_the_next_boundary)
+{
+	uint64_t wait_ns = 0;
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture,
+	    .then = then_asks_how_long_to_wait,
+	    .data = &wait_ns};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, FIXTURE_TICK);
+
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK + 300), 1);
+
+	assert_rc(probe.rc, 0);
+	assert_u64(wait_ns, FIXTURE_TICK - 300);
+	fixture_close(&fixture);
+}
+
+Test(quiet, turning_by_the_told_waits_starts_all_on_their_ticks)
+{
+	static struct probe probes[300];
+	struct fixture fixture = {0};
+	struct rng rng = {.state = 11};
+	uint64_t expected[300];
+	uint64_t wait_ns;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < 300; index++) {
+		uint64_t delay_ns = rng_next(&rng) >> (20 + index % 40);
+
+		probes[index].fixture = &fixture;
+		probe_schedule(&probes[index], delay_ns);
+		expected[index] = FIXTURE_START +
+		    FIXTURE_TICK * grid_tick(FIXTURE_TICK, 0, delay_ns);
+	}
+
+	/* No wait is in vain: each starts something. */
+	while ((wait_ns = fixture_wait(&fixture)) != HWT_NEVER)
+		cr_assert(fixture_step(&fixture, wait_ns) > 0);
+
+	for (index = 0; index < 300; index++)
+		assert_u64(probes[index].started_ns, expected[index]);
+	fixture_close(&fixture);
+}
+
+Test(quiet, a_manual_timer_has_no_thread_and_makes_no_wake_ups)
+{
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	probe_schedule(&probe, FIXTURE_TICK);
+	fixture_tick(&fixture, 1);
+
+	assert_u64(thread_count("hwt-worker"), 0);
+	assert_u64(fixture_stats(&fixture).wakeups, 0);
+	cr_assert(pthread_equal(probe.thread, pthread_self()));
+	fixture_close(&fixture);
+}
+
+/* Real workers. */
+
+#define WATCH_TURNS 30
+
+/* Watches a worker in its long sleep for so many ticks, but 300 ms at least,
+ * and asserts that it has slept through. */
+static void
+assert_silence(struct live *live, pid_t worker, uint64_t tick_ns)
+{
+	uint64_t watch_ns = WATCH_TURNS * tick_ns;
+	uint64_t switches;
+	uint64_t wakeups;
+
+	live_settle(live, worker);
+	wakeups = live_stats(live).wakeups;
+	switches = thread_status(worker, "voluntary_ctxt_switches", 10);
+
+	sleep_ns(watch_ns < HWT_MS(300) ? HWT_MS(300) : watch_ns);
+
+	assert_u64(
+	    thread_status(worker, "voluntary_ctxt_switches", 10), switches);
+	assert_u64(live_stats(live).wakeups, wakeups);
+}
+
+static const uint64_t ticks[] = {HWT_MS(100), HWT_MS(10), HWT_MS(1)};
+
+Test(quiet, nothing_pending_no_wake_up_at_all)
+{
+	unsigned index;
+
+	for (index = 0; index < 3; index++) {
+		struct hwt_options options = {.tick_ns = ticks[index]};
+		struct live live = {0};
+
+		live_open(&live, &options);
+		assert_rc(hwt_start(live.timer), 0);
+		assert_silence(&live, thread_await("hwt-worker"), ticks[index]);
+		live_close(&live);
+	}
+}
+
+Test(quiet, with_one_timeout_an_hour_away_no_wake_up_at_all)
+{
+	unsigned index;
+
+	for (index = 0; index < 3; index++) {
+		struct hwt_options options = {.tick_ns = ticks[index]};
+		struct live live = {0};
+
+		live_open(&live, &options);
+		assert_rc(hwt_new_timeout(
+			      live.timer, NULL, forbidden_task, NULL, HOUR),
+		    0);
+		live_pass_tick(&live);
+		assert_silence(&live, thread_await("hwt-worker"), ticks[index]);
+		live_close(&live);
+	}
+}
+
+Test(quiet, when_all_were_cancelled_no_wake_up_at_all)
+{
+	struct live live = {0};
+	hwt_timeout timeouts[100];
+	unsigned index;
+
+	/* Their ticks come while it is watched: a bound that a removal left
+	 * behind would wake the worker. */
+	live_open(&live, NULL);
+	for (index = 0; index < 100; index++)
+		assert_rc(
+		    hwt_new_timeout(live.timer, &timeouts[index],
+			forbidden_task, NULL, HWT_SEC(60) + index * HWT_MS(1)),
+		    0);
+	live_pass_tick(&live);
+	for (index = 0; index < 100; index++)
+		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+
+	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+
+	live_close(&live);
+}
+
+Test(quiet, with_one_that_is_never_due_no_wake_up_at_all)
+{
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HWT_NEVER),
+	    0);
+	live_pass_tick(&live);
+
+	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+
+	live_close(&live);
+}
+
+Test(quiet, with_one_more_rounds_away_than_are_counted_no_wake_up_at_all)
+{
+	struct hwt_options options = {
+	    .tick_ns = HWT_US(10), .ticks_per_wheel = 1};
+	struct live live = {0};
+
+	live_open(&live, &options);
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 24 * HOUR),
+	    0);
+	live_pass_tick(&live);
+
+	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+
+	live_close(&live);
+}
+
+Test(quiet, pushing_deadlines_out_leaves_the_worker_alone)
+{
+	struct live live = {0};
+	hwt_timeout timeout;
+	pid_t worker;
+	uint64_t wakeups;
+	uint64_t turn;
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL, HOUR),
+	    0);
+	live_pass_tick(&live);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	for (turn = 0; turn < 100000; turn++)
+		assert_rc(hwt_reschedule(live.timer, timeout, HOUR + turn), 0);
+
+	live_settle(&live, worker);
+	assert_u64(live_stats(&live).wakeups, wakeups);
+	live_close(&live);
+}
+
+Test(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
+{
+	struct live live = {0};
+	struct probe probe = {0};
+	hwt_timeout superseded;
+	pid_t worker;
+	uint64_t wakeups;
+
+	live_open(&live, NULL);
+	do { /* until a second is enough to get there */
+		assert_rc(hwt_new_timeout(live.timer, &superseded, idle_task,
+			      NULL, HWT_SEC(1)),
+		    0);
+		live_pass_tick(&live);
+		worker = thread_await("hwt-worker");
+		live_settle(&live, worker);
+		wakeups = live_stats(&live).wakeups;
+	} while (hwt_reschedule(live.timer, superseded, HOUR) != 0);
+
+	sleep_ns(HWT_SEC(1));
+	live_settle(&live, worker);
+	cr_assert(live_stats(&live).wakeups - wakeups <= 1);
+
+	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+	live_close(&live);
+}
+
+Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(100)};
+	struct live live = {0};
+	pid_t worker;
+	uint64_t before_ns;
+	uint64_t elapsed_ticks;
+	uint64_t wakeups;
+	unsigned turn;
+
+	live_open(&live, &options);
+	assert_rc(hwt_start(live.timer), 0);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	/* Thousands of calls, and a few wake-ups: when callers have ended two
+	 * long sleeps within a tick, the worker sleeps to the boundary. */
+	before_ns = monotonic_ns();
+	for (turn = 0; turn < 20000; turn++)
+		assert_rc(hwt_new_timeout(
+			      live.timer, NULL, forbidden_task, NULL, HOUR),
+		    0);
+	elapsed_ticks = (monotonic_ns() - before_ns) / HWT_MS(100);
+
+	sleep_ns(HWT_MS(300));
+	live_settle(&live, worker);
+	cr_assert(live_stats(&live).wakeups > wakeups);
+	cr_assert(
+	    live_stats(&live).wakeups - wakeups <= 3 * (elapsed_ticks + 2));
+	live_close(&live);
+}
+
+/* Each schedule and each cancel would wake a worker in a long sleep: work that
+ * goes on and on is looked at once per tick instead. */
+Test(quiet, calls_that_go_on_and_on_cost_two_wake_ups_per_tick_at_most)
+{
+	const uint64_t tick_ns = HWT_MS(20);
+	const uint64_t ticks_long = 10;
+	struct hwt *timer = worker_timer_open(tick_ns);
+	uint64_t began_ns = monotonic_ns();
+	struct hwt_stats stats;
+	struct hwt_stats after;
+	uint64_t delay_ns = HOUR; /* each time, earlier than all before */
+	hwt_timeout timeout;
+	uint64_t passed;
+
+	while (monotonic_ns() - began_ns < ticks_long * tick_ns) {
+		assert_rc(hwt_new_timeout(
+			      timer, &timeout, forbidden_task, NULL, delay_ns),
+		    0);
+		delay_ns -= 2 * tick_ns;
+		sleep_ns(HWT_US(50));
+		assert_rc(hwt_cancel(timer, timeout), 0);
+		sleep_ns(HWT_US(50));
+	}
+
+	passed = (monotonic_ns() - began_ns) / tick_ns + 1;
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	cr_assert(stats.wakeups <= 2 * passed + 2,
+	    "%" PRIu64 " wake-ups in %" PRIu64 " ticks", stats.wakeups, passed);
+
+	/* And when they end, none. */
+	sleep_ns(3 * tick_ns);
+	assert_rc(hwt_read_stats(timer, &stats), 0);
+	sleep_ns(10 * tick_ns);
+	assert_rc(hwt_read_stats(timer, &after), 0);
+	assert_u64(after.wakeups, stats.wakeups);
+	worker_timer_close(timer);
+}
+
+Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
+{
+	struct live live = {0};
+	struct probe probe = {0};
+	uint64_t called_ns;
+
+	live_open(&live, NULL);
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HOUR), 0);
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	/* Waits for ever when the wake-up is lost. */
+	called_ns = monotonic_ns();
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)),
+	    0);
+	wait_for(&probe.runs, 1);
+
+	cr_assert(monotonic_ns() - called_ns >= HWT_MS(20));
+	live_close(&live);
+}
+
+#define DEAD_MIN 200
+#define DEAD_MAX 600
+
+/* However many they are: what is not put right for their sake is swept. */
+Test(quiet, where_all_were_cancelled_there_is_nothing_to_wait_for)
+{
+	static hwt_timeout timeouts[DEAD_MAX];
+	unsigned count, index;
+
+	for (count = DEAD_MIN; count < DEAD_MAX; count += 8) {
+		struct fixture fixture = {0};
+
+		fixture_open(&fixture, NULL);
+		for (index = 0; index < count; index++)
+			assert_rc(
+			    hwt_new_timeout(fixture.timer, &timeouts[index],
+				forbidden_task, NULL, (1 + index) * HWT_SEC(1)),
+			    0);
+		fixture_wait(&fixture);
+		for (index = 0; index < count; index++)
+			assert_rc(
+			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+		assert_u64(fixture_wait(&fixture), HWT_NEVER);
+		fixture_close(&fixture);
+	}
+}
+
+#define BESIDE 200000
+
+/* Where they lie in one bucket with many others, each look for the next one
+ * passes over all of those: the wait is told too short instead. */
+Test(quiet, a_crowd_is_not_passed_over_for_each_that_was_cancelled)
+{
+	static hwt_timeout timeouts[40];
+	struct hwt_options options = {
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
+	struct fixture fixture = {0};
+	unsigned index;
+
+	fixture_open(&fixture, &options);
+	for (index = 0; index < BESIDE; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
+			      NULL, HWT_MS(60)),
+		    0);
+	for (index = 0; index < 40; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      forbidden_task, NULL, HWT_MS(1 + index)),
+		    0);
+	fixture_wait(&fixture);
+	for (index = 0; index < 40; index++)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+
+	/* 512 looks, and 195 more for each pass. */
+	assert_u64(fixture_wait(&fixture), HWT_MS(3));
+	assert_u64(fixture_wait(&fixture), HWT_MS(6));
+	fixture_close(&fixture);
+}
+
+/* More than one in a tick that comes early, once; then a few that come late. */
+Test(quiet, after_a_rush_a_trickle_wakes_seldom)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(10)};
+	struct live live = {0};
+	uint64_t wakeups, began_ns;
+	unsigned index;
+
+	live_open(&live, &options);
+	for (index = 0; index < 8; index++) {
+		assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task,
+			      NULL, HOUR - index * HWT_SEC(1)),
+		    0);
+		sleep_ns(HWT_US(500));
+	}
+	wakeups = live_stats(&live).wakeups;
+	began_ns = monotonic_ns();
+	for (index = 0; index < 200; index++) {
+		assert_rc(hwt_new_timeout(
+			      live.timer, NULL, forbidden_task, NULL, HOUR),
+		    0);
+		sleep_ns(HWT_MS(8));
+	}
+
+	cr_assert(live_stats(&live).wakeups - wakeups <=
+	    (monotonic_ns() - began_ns) / HWT_MS(10) / 2);
+	live_close(&live);
+}
+
+#define FEW 600
+#define CROWD 20000
+
+struct canceller {
+	struct hwt *timer;
+	hwt_timeout timeout;
+};
+
+static void *
+cancel_one(void *argument)
+{
+	struct canceller *canceller = argument;
+
+	assert_rc(hwt_cancel(canceller->timer, canceller->timeout), 0);
+	return NULL;
+}
+
+/* As in a server with a thread for each connection. There is memory to spare,
+ * but they do not make it more. */
+Test(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
+{
+	static struct canceller cancellers[FEW];
+	struct live live = {0};
+	pthread_t thread;
+	uint64_t wakeups;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < CROWD; index++) {
+		struct canceller *canceller = &cancellers[index % FEW];
+
+		canceller->timer = live.timer;
+		assert_rc(hwt_new_timeout(live.timer, &canceller->timeout,
+			      forbidden_task, NULL, HOUR),
+		    0);
+	}
+	live_pass_tick(&live);
+	live_settle(&live, thread_await("hwt-worker"));
+	wakeups = live_stats(&live).wakeups;
+	for (index = 0; index < FEW; index++) {
+		cr_assert(pthread_create(&thread, NULL, cancel_one,
+			      &cancellers[index]) == 0);
+		cr_assert(pthread_join(thread, NULL) == 0);
+	}
+
+	sleep_ns(HWT_MS(100));
+	assert_u64(live_stats(&live).wakeups, wakeups);
+	live_close(&live);
+}
+
+#define CANCELLED 5000
+
+/* The worker sleeps until the first of them, and then for ever. */
+Test(quiet, what_was_cancelled_wakes_hardly_ever_however_many)
+{
+	static hwt_timeout timeouts[CANCELLED];
+	struct live live = {0};
+	uint64_t wakeups;
+	unsigned index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < CANCELLED; index++)
+		assert_rc(
+		    hwt_new_timeout(live.timer, &timeouts[index],
+			forbidden_task, NULL, HWT_SEC(3) + index * HWT_US(100)),
+		    0);
+	for (index = 0; index < CANCELLED; index++)
+		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+	sleep_ns(HWT_MS(200));
+	wakeups = live_stats(&live).wakeups;
+	sleep_ns(HWT_MS(3500));
+
+	cr_assert(live_stats(&live).wakeups <= wakeups + 2);
+	live_close(&live);
+}
+
+/* Each wave is more than the thread keeps for itself: records go to all, and
+ * come back. */
+#define RING 8000
+#define WAVE 200
+
+Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
+{
+	static hwt_timeout ring[RING];
+	struct live live = {0};
+	uint64_t before;
+	unsigned wave, index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < RING; index++)
+		assert_rc(hwt_new_timeout(live.timer, &ring[index],
+			      forbidden_task, NULL, HWT_SEC(300)),
+		    0);
+	live_settle(&live, thread_await("hwt-worker"));
+	before = live_stats(&live).wakeups;
+	for (wave = 0; wave < 2500; wave++) {
+		hwt_timeout *timeouts = &ring[wave * WAVE % RING];
+
+		for (index = 0; index < WAVE; index++)
+			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+		for (index = 0; index < WAVE; index++)
+			assert_rc(hwt_new_timeout(live.timer, &timeouts[index],
+				      forbidden_task, NULL, HWT_SEC(300)),
+			    0);
+	}
+	live_settle(&live, thread_await("hwt-worker"));
+
+	/* One for the first call that left work. */
+	cr_assert(live_stats(&live).wakeups - before <= 1);
+	live_close(&live);
+}
+
+Test(quiet, what_an_executor_runs_wakes_nobody)
+{
+	struct hwt_mailbox *mailbox = NULL;
+	struct live live = {0};
+	struct hwt_spec specs[WAVE];
+	uint64_t before;
+	size_t ran = 0;
+	unsigned index;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	/* One deadline: once the worker has seen its tick and sleeps, all are
+	 * there. */
+	for (index = 0; index < WAVE; index++)
+		specs[index] = (struct hwt_spec){.task = idle_task,
+		    .executor = hwt_mailbox_executor(mailbox),
+		    .delay_ns = HWT_MS(1)};
+	assert_rc(hwt_new_timeouts(live.timer, WAVE, specs, NULL), 0);
+	while (live_stats(&live).ticks == 0)
+		sleep_ns(HWT_MS(1));
+	live_settle(&live, thread_await("hwt-worker"));
+	before = live_stats(&live).wakeups;
+
+	assert_rc(hwt_mailbox_run(mailbox, 0, &ran), 0);
+	assert_u64(ran, WAVE);
+	live_settle(&live, thread_await("hwt-worker"));
+
+	assert_u64(live_stats(&live).wakeups, before);
+	live_close(&live);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+}

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HWT_RELAXED: a delay counts from the tick at which the timeout is taken
+ * over, so that scheduling reads no clock.
+ */
+#include "test/spec/support_promises.h"
+
+SUITE(relaxed);
+
+static struct fixture manual;
+
+static void
+open_relaxed(void)
+{
+	fixture_open(&manual,
+	    &(struct hwt_options){.tick_ns = HWT_MS(1),
+		.ticks_per_wheel = 8,
+		.flags = HWT_RELAXED});
+}
+
+Test(relaxed, scheduling_reads_no_clock)
+{
+	struct hwt_spec specs[2] = {
+	    {.task = forbidden_task}, {.task = forbidden_task}};
+	uint64_t reads;
+
+	open_relaxed();
+
+	reads = manual.clock_reads;
+	assert_rc(
+	    hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0), 0);
+	assert_rc(hwt_new_timeout_on(
+		      manual.timer, NULL, NULL, forbidden_task, NULL, 0),
+	    0);
+	assert_rc(hwt_new_timeouts(manual.timer, 2, specs, NULL), 0);
+	assert_u64(manual.clock_reads, reads);
+	fixture_close(&manual);
+}
+
+Test(relaxed, the_delay_counts_from_the_tick_that_takes_it_over)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	manual.now_ns += HWT_US(300);
+	probe_schedule(&probe, HWT_MS(3));
+
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(fixture_tick(&manual, 3), 0);
+	assert_u64(fixture_tick(&manual, 4), 1);
+
+	fixture_close(&manual);
+}
+
+Test(relaxed, until_it_is_taken_over_the_whole_delay_remains)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, HWT_MS(3));
+	manual.now_ns += HWT_US(300);
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(3));
+
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(3));
+	manual.now_ns += HWT_US(300);
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(2700));
+	fixture_close(&manual);
+}
+
+Test(relaxed, never_stays_pending)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, HWT_NEVER);
+
+	assert_u64(fixture_tick(&manual, 100), 0);
+
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
+Test(relaxed, never_is_never_before_it_is_taken_over_too)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, HWT_NEVER);
+
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
+/* The last of all delays: 2^63 - 2 ns from the tick that takes it over. */
+Test(relaxed, a_delay_to_beyond_the_end_of_the_clock_is_never_over)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, (UINT64_C(1) << 63) - 2);
+	assert_u64(fixture_tick(&manual, 1), 0);
+
+	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
+Test(relaxed, a_periodic_timeout_keeps_the_grid_of_its_first_deadline)
+{
+	struct probe probe = {.fixture = &manual};
+	uint64_t index;
+
+	open_relaxed();
+	probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(5));
+
+	for (index = 1; index <= 13; index++) {
+		assert_u64(fixture_tick(&manual, index),
+		    index == 3 || index == 8 || index == 13 ? 1 : 0);
+	}
+
+	fixture_close(&manual);
+}
+
+Test(relaxed, a_reschedule_counts_from_the_call)
+{
+	struct probe probe = {.fixture = &manual};
+
+	open_relaxed();
+	probe_schedule(&probe, HWT_MS(3));
+
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)), 0);
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(2));
+
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(fixture_tick(&manual, 2), 1);
+	fixture_close(&manual);
+}
+
+Test(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
+{
+	struct hwt_unprocessed list;
+	struct hwt_timeout_info info;
+
+	open_relaxed();
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(7)),
+	    0);
+	manual.now_ns += HWT_MS(50);
+
+	assert_rc(hwt_stop(manual.timer, &list), 0);
+
+	cr_assert(hwt_unprocessed_next(&list, &info));
+	assert_i64(info.remaining_ns, (int64_t)HWT_MS(7));
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(relaxed, it_can_be_cancelled_before_it_is_taken_over)
+{
+	hwt_timeout timeout;
+
+	open_relaxed();
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(1)),
+	    0);
+
+	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+
+	assert_u64(fixture_tick(&manual, 9), 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	fixture_close(&manual);
+}
+
+Test(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
+{
+	open_relaxed();
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
+	    0);
+	assert_u64(manual.wakes, 1);
+
+	assert_rc(
+	    hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0), 0);
+	assert_u64(manual.wakes, 1);
+	fixture_close(&manual);
+}
+
+/* Its delay, taken for a moment, would lie behind what is waited for. */
+Test(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
+{
+	open_relaxed();
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(9)),
+	    0);
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(fixture_wait(&manual), HWT_MS(9));
+
+	assert_rc(hwt_new_timeout(
+		      manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
+	    0);
+
+	assert_u64(manual.wakes, 1);
+	fixture_close(&manual);
+}
+
+static bool busy;
+static uint64_t busy_readings;
+
+/* A clock at each reading of which others have scheduled 64 more. */
+static uint64_t
+busy_clock(void *ctx)
+{
+	int i;
+
+	(void)ctx;
+	if (busy && ++busy_readings <= 1000) {
+		for (i = 0; i < 64; i++)
+			assert_rc(hwt_new_timeout(manual.timer, NULL,
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+	}
+	return manual.now_ns;
+}
+
+Test(relaxed, who_schedules_fast_does_not_hold_the_turn)
+{
+	const struct hwt_clock clock = {.now_ns = busy_clock};
+
+	fixture_open(&manual,
+	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
+
+	busy = true;
+	assert_u64(fixture_step(&manual, 0), 0);
+	busy = false;
+
+	cr_assert(busy_readings < 10, "%" PRIu64 " readings", busy_readings);
+	fixture_close(&manual);
+}
+
+/* Boundaries come one by one; the one after the call takes it over. */
+Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
+{
+	const uint64_t step_ns = HWT_US(200);
+	uint64_t phase_ns;
+	uint64_t delay_ns;
+
+	for (phase_ns = 0; phase_ns < HWT_MS(1); phase_ns += step_ns) {
+		for (delay_ns = 0; delay_ns < HWT_MS(20); delay_ns += step_ns) {
+			struct probe probe = {.fixture = &manual};
+			uint64_t strict =
+			    grid_tick(HWT_MS(1), phase_ns, delay_ns);
+			uint64_t tick = 0;
+
+			open_relaxed();
+			fixture_step(&manual, phase_ns);
+			probe_schedule(&probe, delay_ns);
+			while (probe.runs == 0)
+				fixture_tick(&manual, ++tick);
+
+			assert_u64(tick, 1 + grid_tick(HWT_MS(1), 0, delay_ns));
+			cr_assert(tick == strict || tick == strict + 1);
+			fixture_close(&manual);
+		}
+	}
+}
+
+Test(relaxed, a_task_never_starts_before_its_delay_has_passed)
+{
+	struct rng rng = {.state = 9};
+	unsigned turn;
+
+	/* Taken over at any moment, by an advance or by a question for the
+	 * wait, and turned in steps of any length. */
+	open_relaxed();
+	for (turn = 0; turn < 2000; turn++) {
+		struct probe probe = {.fixture = &manual};
+		uint64_t delay_ns = rng_below(&rng, HWT_MS(12));
+		uint64_t called_ns = manual.now_ns;
+
+		probe_schedule(&probe, delay_ns);
+		manual.now_ns += rng_below(&rng, HWT_MS(2));
+		if (turn % 2 == 0)
+			fixture_wait(&manual);
+		while (probe.runs == 0)
+			fixture_step(&manual, rng_below(&rng, HWT_MS(1)));
+		cr_assert(probe.started_ns - called_ns >= delay_ns);
+	}
+	fixture_close(&manual);
+}
+
+Test(relaxed, turning_by_the_told_waits_starts_all)
+{
+	static struct probe probes[200];
+	struct rng rng = {.state = 10};
+	uint64_t wait_ns;
+	unsigned index;
+
+	open_relaxed();
+	for (index = 0; index < 200; index++) {
+		probes[index] = (struct probe){.fixture = &manual};
+		probe_schedule(&probes[index], rng_below(&rng, HWT_SEC(1)));
+	}
+
+	while ((wait_ns = fixture_wait(&manual)) != HWT_NEVER)
+		cr_assert(fixture_step(&manual, wait_ns) > 0);
+
+	assert_u64(manual.runs, 200);
+	fixture_close(&manual);
+}
+
+Test(relaxed, a_delay_of_whole_turns_is_not_a_round_off)
+{
+	uint64_t turns;
+
+	for (turns = 1; turns <= 4; turns++) {
+		struct probe probe = {.fixture = &manual};
+
+		open_relaxed();
+		fixture_tick(&manual, 5);
+		probe_schedule(&probe, turns * HWT_MS(8));
+		assert_u64(fixture_tick(&manual, 6), 0);
+
+		assert_u64(fixture_tick(&manual, 6 + turns * 8 - 1), 0);
+		assert_u64(fixture_tick(&manual, 6 + turns * 8), 1);
+		fixture_close(&manual);
+	}
+}
+
+Test(relaxed, a_batch_is_taken_over_as_single_ones_are)
+{
+	struct probe probes[2] = {{.fixture = &manual}, {.fixture = &manual}};
+	struct hwt_spec specs[2] = {
+	    {.task = probe_task, .arg = &probes[0], .delay_ns = HWT_MS(1)},
+	    {.task = probe_task, .arg = &probes[1], .delay_ns = HWT_MS(2)}};
+
+	open_relaxed();
+	manual.now_ns += HWT_US(300);
+	assert_rc(hwt_new_timeouts(manual.timer, 2, specs, NULL), 0);
+
+	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(fixture_tick(&manual, 2), 1);
+	assert_u64(fixture_tick(&manual, 3), 1);
+
+	fixture_close(&manual);
+}
+
+struct early {
+	uint64_t called_ns;
+	uint64_t delay_ns;
+	uint64_t started_ns;
+};
+
+static _Atomic uint64_t early_runs;
+
+static void
+early_task(hwt_timeout timeout, void *arg)
+{
+	struct early *early = arg;
+
+	(void)timeout;
+	early->started_ns = monotonic_ns();
+	early_runs++;
+}
+
+Test(relaxed, no_task_of_a_real_worker_starts_before_its_delay)
+{
+	static struct early probes[2000];
+	struct hwt_options options = {
+	    .tick_ns = HWT_US(500), .flags = HWT_RELAXED};
+	struct live live = {0};
+	struct rng rng = {.state = 2};
+	unsigned index;
+
+	live_open(&live, &options);
+	for (index = 0; index < 2000; index++) {
+		probes[index].delay_ns = rng_below(&rng, HWT_MS(20));
+		probes[index].called_ns = monotonic_ns();
+		assert_rc(hwt_new_timeout(live.timer, NULL, early_task,
+			      &probes[index], probes[index].delay_ns),
+		    0);
+		if (index % 50 == 0)
+			sleep_ns(HWT_US(700));
+	}
+	wait_for(&early_runs, 2000);
+
+	for (index = 0; index < 2000; index++)
+		cr_assert(probes[index].started_ns >=
+		    probes[index].called_ns + probes[index].delay_ns);
+	live_close(&live);
+}
+
+Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
+{
+	hwt_timeout timeout;
+
+	open_relaxed();
+	assert_rc(hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL,
+		      (UINT64_C(1) << 63) - 2),
+	    0);
+	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX - 1);
+
+	fixture_tick(&manual, 1);
+
+	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	fixture_close(&manual);
+}

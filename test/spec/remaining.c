@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_remaining in every state of a timeout.
+ */
+#include "test/spec/support.h"
+
+SUITE(remaining);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+static void
+assert_no_answer(hwt_timeout timeout, int expected)
+{
+	int64_t remaining_ns = 77;
+
+	assert_rc(
+	    hwt_remaining(manual.timer, timeout, &remaining_ns), expected);
+	assert_i64(remaining_ns, 77);
+}
+
+Test(remaining, it_is_the_time_to_the_deadline_not_to_the_tick)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_US(2500));
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(2500));
+	fixture_tick(&manual, 1);
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(1500));
+
+	manual.now_ns += HWT_US(1500) - 1;
+	assert_i64(fixture_remaining(&manual, probe.handle), 1);
+	manual.now_ns += 1;
+	assert_i64(fixture_remaining(&manual, probe.handle), 0);
+	fixture_close(&manual);
+}
+
+Test(remaining, it_is_negative_when_overdue)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MS(2));
+
+	manual.now_ns += HWT_MS(2) + 1;
+	assert_i64(fixture_remaining(&manual, probe.handle), -1);
+	manual.now_ns += HWT_MIN(60);
+	assert_i64(fixture_remaining(&manual, probe.handle),
+	    -(int64_t)HWT_MIN(60) - 1);
+
+	fixture_close(&manual);
+}
+
+Test(remaining, it_is_the_greatest_for_what_is_never_due)
+{
+	struct probe never = {.fixture = &manual};
+	struct probe far = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&never, HWT_NEVER);
+	probe_schedule(&far, (UINT64_C(1) << 63) - 1);
+
+	fixture_tick(&manual, 5);
+
+	assert_i64(fixture_remaining(&manual, never.handle), INT64_MAX);
+	assert_i64(fixture_remaining(&manual, far.handle), INT64_MAX);
+	fixture_close(&manual);
+}
+
+Test(remaining, a_delay_of_0_has_nothing_left)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+
+	assert_i64(fixture_remaining(&manual, probe.handle), 0);
+
+	fixture_close(&manual);
+}
+
+Test(remaining, what_an_executor_holds_is_overdue_not_running)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule(&probe, HWT_US(500));
+	fixture_tick(&manual, 1);
+	assert_u64(executor.count, 1);
+
+	assert_i64(
+	    fixture_remaining(&manual, probe.handle), -(int64_t)HWT_US(500));
+
+	assert_rc(executor_run(&executor, 0), 0);
+	assert_no_answer(probe.handle, -ENOENT);
+	fixture_close(&manual);
+}
+
+static void
+then_ask(struct probe *probe)
+{
+	int64_t remaining_ns = 77;
+
+	assert_rc(hwt_remaining(manual.timer, probe->timeout, &remaining_ns),
+	    -EINPROGRESS);
+	assert_i64(remaining_ns, 77);
+}
+
+Test(remaining, while_it_runs_there_is_no_answer)
+{
+	struct probe once = {.fixture = &manual, .then = then_ask};
+	struct probe periodic = once;
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&once, 0);
+	probe_schedule_periodic(&periodic, 0, HWT_MS(1));
+
+	assert_u64(fixture_tick(&manual, 1), 2);
+
+	assert_no_answer(once.handle, -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(remaining, while_it_runs_elsewhere_there_is_no_answer)
+{
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+
+	gate_init(&gate);
+	manual.timer = worker_timer_open(HWT_MS(1));
+	assert_rc(
+	    hwt_new_timeout(manual.timer, &probe.handle, probe_task, &probe, 0),
+	    0);
+	gate_await(&gate);
+
+	assert_no_answer(probe.handle, -EINPROGRESS);
+
+	gate_open(&gate);
+	worker_timer_close(manual.timer);
+}
+
+Test(remaining, what_has_ended_has_no_answer)
+{
+	struct probe probe = {.fixture = &manual};
+	struct probe cancelled = {.fixture = &manual};
+	struct probe given_back = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+	probe_schedule(&cancelled, HWT_MS(5));
+	probe_schedule(&given_back, HWT_MS(5));
+	fixture_tick(&manual, 1);
+	assert_rc(hwt_cancel(manual.timer, cancelled.handle), 0);
+
+	assert_no_answer(probe.handle, -ENOENT);
+	assert_no_answer(cancelled.handle, -ENOENT);
+	assert_no_answer((hwt_timeout){0}, -ENOENT);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_no_answer(given_back.handle, -ENOENT);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(remaining, null_is_refused)
+{
+	struct probe probe = {.fixture = &manual};
+	int64_t remaining_ns = 77;
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, 0);
+
+	assert_rc(hwt_remaining(manual.timer, probe.handle, NULL), -EINVAL);
+	assert_rc(hwt_remaining(NULL, probe.handle, &remaining_ns), -EINVAL);
+
+	assert_i64(remaining_ns, 77);
+	fixture_close(&manual);
+}

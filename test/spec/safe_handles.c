@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * safe-handles: every call accepts any handle and refuses all that do not name
+ * a live timeout.
+ */
+#include "test/spec/support.h"
+
+#include <string.h>
+
+SUITE(safe_handles);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+/* Every call that takes a handle refuses this one. */
+static void
+assert_refused_by_all(struct hwt *timer, uint64_t id)
+{
+	hwt_timeout timeout = {id};
+	int64_t remaining_ns = 77;
+
+	assert_rc(hwt_cancel(timer, timeout), -ENOENT);
+	assert_rc(hwt_cancel_wait(timer, timeout), -ENOENT);
+	assert_rc(hwt_reschedule(timer, timeout, HWT_MS(1)), -ENOENT);
+	assert_rc(hwt_remaining(timer, timeout, &remaining_ns), -ENOENT);
+	assert_i64(remaining_ns, 77);
+	assert_rc(hwt_run(timer, timeout), -ENOENT);
+}
+
+Test(safe_handles, the_zero_handle_is_never_one)
+{
+	uint64_t count;
+
+	fixture_open(&manual, NULL);
+	assert_refused_by_all(manual.timer, 0);
+
+	for (count = 0; count < 10000; count++) {
+		hwt_timeout timeout = {0};
+
+		assert_rc(hwt_new_timeout(manual.timer, &timeout,
+			      forbidden_task, NULL, HWT_SEC(1)),
+		    0);
+		cr_assert(timeout.id != 0);
+	}
+
+	assert_refused_by_all(manual.timer, 0);
+	fixture_close(&manual);
+}
+
+Test(safe_handles, garbage_is_refused_by_an_empty_timer_and_by_a_full_one)
+{
+	static const uint64_t garbage[] = {1, 2, 63, 64, 4095, 4096, 65536,
+	    UINT32_MAX, UINT64_C(1) << 28, (UINT64_C(1) << 28) - 1,
+	    UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX - 1,
+	    INT64_MAX, UINT64_C(0xdeadbeefdeadbeef)};
+	size_t index;
+	unsigned round;
+
+	fixture_open(&manual, NULL);
+	for (round = 0; round < 2; round++) {
+		for (index = 0; index < sizeof(garbage) / sizeof(garbage[0]);
+		     index++)
+			assert_refused_by_all(manual.timer, garbage[index]);
+		for (index = 0; index < 10000; index++) {
+			assert_rc(hwt_new_timeout(manual.timer, NULL,
+				      forbidden_task, NULL, HWT_SEC(1)),
+			    0);
+		}
+	}
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 20000);
+	fixture_close(&manual);
+}
+
+/* xorshift64; any fixed seed but 0 serves. */
+static uint64_t
+next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+Test(safe_handles, random_words_are_refused)
+{
+	uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
+	unsigned round;
+
+	fixture_open(&manual, NULL);
+	for (round = 0; round < 1000; round++) {
+		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+			      NULL, HWT_SEC(1)),
+		    0);
+	}
+	fixture_tick(&manual, 1);
+
+	for (round = 0; round < 100000; round++)
+		assert_refused_by_all(manual.timer, next_random(&state));
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 1000);
+	fixture_close(&manual);
+}
+
+static void
+assert_flips_are_refused(uint64_t id)
+{
+	unsigned bit;
+
+	for (bit = 0; bit < 64; bit++)
+		assert_refused_by_all(manual.timer, id ^ UINT64_C(1) << bit);
+}
+
+Test(safe_handles, each_bit_of_a_live_handle_counts)
+{
+	hwt_timeout queued;
+	hwt_timeout placed;
+	struct probe held = {.fixture = &manual};
+	unsigned count;
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	for (count = 0; count < 5000; count++) {
+		assert_rc(hwt_new_timeout(manual.timer, &placed, forbidden_task,
+			      NULL, HWT_SEC(1)),
+		    0);
+	}
+	probe_schedule(&held, 0);
+	fixture_tick(&manual, 1);
+	assert_u64(executor.count, 1);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &queued, forbidden_task, NULL, HWT_SEC(1)),
+	    0);
+
+	assert_flips_are_refused(queued.id);
+	assert_flips_are_refused(placed.id);
+	assert_flips_are_refused(held.handle.id);
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 5002);
+	assert_rc(hwt_cancel(manual.timer, queued), 0);
+	assert_rc(hwt_cancel(manual.timer, placed), 0);
+	assert_rc(executor_run(&executor, 0), 0);
+	assert_u64(held.runs, 1);
+	fixture_close(&manual);
+}
+
+Test(safe_handles, a_stale_handle_is_refused_however_it_ended)
+{
+	struct probe started = {.fixture = &manual};
+	struct probe cancelled = {.fixture = &manual};
+	struct probe unplaced = {.fixture = &manual};
+	struct probe revoked = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual, NULL);
+	probe_schedule(&started, 0);
+	probe_schedule(&unplaced, HWT_MS(9));
+	assert_rc(hwt_new_timeout_on(manual.timer, &executor.hook,
+		      &revoked.handle, probe_task, &revoked, 0),
+	    0);
+	assert_u64(fixture_tick(&manual, 1), 1);
+	probe_schedule(&cancelled, HWT_MS(9));
+	assert_rc(hwt_cancel(manual.timer, cancelled.handle), 0);
+	assert_rc(hwt_cancel(manual.timer, unplaced.handle), 0);
+	assert_rc(hwt_cancel(manual.timer, revoked.handle), 0);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	fixture_tick(&manual, 2);
+
+	assert_refused_by_all(manual.timer, started.handle.id);
+	assert_refused_by_all(manual.timer, cancelled.handle.id);
+	assert_refused_by_all(manual.timer, unplaced.handle.id);
+	assert_refused_by_all(manual.timer, revoked.handle.id);
+	fixture_close(&manual);
+}
+
+Test(safe_handles, a_stale_handle_is_refused_after_the_record_serves_others)
+{
+	static hwt_timeout stale[3000];
+	hwt_timeout live;
+	size_t index;
+	size_t other;
+
+	fixture_open(&manual, NULL);
+	for (index = 0; index < 3000; index++) {
+		assert_rc(hwt_new_timeout(manual.timer, &stale[index],
+			      forbidden_task, NULL, HWT_SEC(1)),
+		    0);
+		if (index % 5 == 0)
+			fixture_step(&manual, HWT_MS(1));
+		assert_rc(hwt_cancel(manual.timer, stale[index]), 0);
+	}
+	fixture_step(&manual, HWT_MS(1));
+	cr_assert(fixture_stats(&manual).memory_bytes < 1 << 20,
+	    "the records were not used again");
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &live, forbidden_task, NULL, HWT_SEC(1)),
+	    0);
+
+	for (index = 0; index < 3000; index++) {
+		assert_refused_by_all(manual.timer, stale[index].id);
+		cr_assert(stale[index].id != live.id);
+		for (other = 0; other < index; other++)
+			cr_assert(stale[index].id != stale[other].id);
+	}
+
+	assert_rc(hwt_cancel(manual.timer, live), 0);
+	fixture_close(&manual);
+}
+
+Test(safe_handles, the_handle_of_another_timer_is_refused)
+{
+	static struct fixture other;
+	hwt_timeout ours[100];
+	hwt_timeout theirs[100];
+	size_t index;
+
+	fixture_open(&manual, NULL);
+	fixture_open(&other, NULL);
+	for (index = 0; index < 100; index++) {
+		assert_rc(hwt_new_timeout(manual.timer, &ours[index],
+			      forbidden_task, NULL, HWT_SEC(1)),
+		    0);
+		assert_rc(hwt_new_timeout(other.timer, &theirs[index],
+			      forbidden_task, NULL, HWT_SEC(1)),
+		    0);
+	}
+
+	for (index = 0; index < 100; index++) {
+		assert_refused_by_all(manual.timer, theirs[index].id);
+		assert_refused_by_all(other.timer, ours[index].id);
+	}
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 100);
+	assert_u64(hwt_pending_timeouts(other.timer), 100);
+	fixture_close(&other);
+	fixture_close(&manual);
+}
+
+Test(safe_handles, the_handle_of_a_destroyed_timer_is_refused_by_its_heir)
+{
+	hwt_timeout timeouts[100];
+	size_t index;
+
+	fixture_open(&manual, NULL);
+	for (index = 0; index < 100; index++) {
+		assert_rc(hwt_new_timeout(manual.timer, &timeouts[index],
+			      forbidden_task, NULL, HWT_SEC(1)),
+		    0);
+	}
+	fixture_close(&manual);
+	fixture_open(&manual, NULL);
+	for (index = 0; index < 100; index++) {
+		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+			      NULL, HWT_SEC(1)),
+		    0);
+	}
+
+	for (index = 0; index < 100; index++)
+		assert_refused_by_all(manual.timer, timeouts[index].id);
+
+	fixture_close(&manual);
+}
+
+Test(safe_handles, what_stop_gave_back_is_refused)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_SEC(1)),
+	    0);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_refused_by_all(manual.timer, timeout.id);
+	assert_flips_are_refused(timeout.id);
+
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+static struct gate neighbours_gate;
+
+static void *
+schedule_and_wait(void *timer)
+{
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
+	gate_pass(&neighbours_gate);
+	return NULL;
+}
+
+/* Another thread's records come next in memory after those that this one
+ * keeps: what it kept too many would be over there, and gone with that thread.
+ * How many it has kept before is its own affair: all numbers are tried. */
+Test(safe_handles, what_a_thread_keeps_for_itself_no_other_touches)
+{
+	static struct fixture fixture;
+	hwt_timeout timeouts[200];
+	pthread_t thread;
+	int ended;
+	int i;
+
+	gate_init(&neighbours_gate);
+	for (ended = 0; ended < 200; ended++) {
+		memset(&fixture, 0, sizeof(fixture));
+		fixture_open(&fixture, NULL);
+		for (i = 0; i < 200; i++)
+			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+		cr_assert(pthread_create(&thread, NULL, schedule_and_wait,
+			      fixture.timer) == 0);
+		gate_await(&neighbours_gate);
+		for (i = 0; i < ended; i++)
+			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		gate_open(&neighbours_gate);
+		cr_assert(pthread_join(thread, NULL) == 0);
+		for (i = 0; i < ended; i++)
+			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
+				      forbidden_task, NULL, HWT_NEVER),
+			    0);
+		for (i = 0; i < 200; i++)
+			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		fixture_close(&fixture);
+	}
+}
+
+Test(safe_handles, what_was_cancelled_in_an_executor_is_refused_for_its_heir)
+{
+	static struct fixture fixture;
+	hwt_timeout cancelled;
+	hwt_timeout heir;
+	int i;
+
+	fixture_open(&fixture, NULL);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &cancelled,
+		      forbidden_task, NULL, 0),
+	    0);
+	fixture_tick(&fixture, 1);
+	assert_rc(hwt_cancel(fixture.timer, cancelled), 0);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+
+	for (i = 0; i < 200; i++)
+		assert_rc(hwt_new_timeout(fixture.timer, &heir, forbidden_task,
+			      NULL, HWT_NEVER),
+		    0);
+
+	assert_rc(hwt_cancel(fixture.timer, cancelled), -ENOENT);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 200);
+	fixture_close(&fixture);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * signals: the worker blocks all signals but SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ * SIGTRAP, SIGSYS and SIGPROF; threads of a pool do as the worker.
+ */
+#include "test/spec/support_promises.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+SUITE(signals);
+
+static const int unblocked[] = {
+    SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF};
+
+#define UNBLOCKED (sizeof(unblocked) / sizeof(unblocked[0]))
+
+static uint64_t
+signal_bit(int number)
+{
+	return UINT64_C(1) << (number - 1);
+}
+
+/* All but these, but for the two that nobody can block and the two that the
+ * C library keeps for itself. */
+static void
+assert_mask(pid_t thread)
+{
+	const uint64_t beyond = signal_bit(SIGKILL) | signal_bit(SIGSTOP) |
+	    signal_bit(32) | signal_bit(33);
+	uint64_t blocked = thread_status(thread, "SigBlk", 16);
+	uint64_t expected = UINT64_MAX;
+	size_t index;
+
+	for (index = 0; index < UNBLOCKED; index++)
+		expected &= ~signal_bit(unblocked[index]);
+	cr_assert((blocked & ~beyond) == (expected & ~beyond),
+	    "thread %d blocks %016" PRIx64, thread, blocked);
+}
+
+Test(signals, the_worker_blocks_all_but_seven)
+{
+	struct live live = {0};
+
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	live_pass_tick(&live);
+
+	assert_mask(thread_await("hwt-worker"));
+
+	live_close(&live);
+}
+
+Test(signals, the_worker_of_the_shared_timer_does_so_too)
+{
+	struct probe probe = {0};
+	struct hwt *timer;
+
+	assert_rc(hwt_shared(&timer), 0);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+
+	assert_mask(thread_await("hwt-worker"));
+
+	assert_rc(hwt_shared_shutdown(NULL), 0);
+}
+
+Test(signals, the_threads_of_a_pool_do_so_too)
+{
+	struct hwt_pool *pool;
+
+	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+
+	assert_mask(thread_await("hwt-pool"));
+
+	assert_rc(hwt_pool_destroy(pool), 0);
+}
+
+Test(signals, the_mask_of_the_caller_stays_as_it_is)
+{
+	struct live live = {0};
+	struct hwt_pool *pool;
+	sigset_t set;
+	pid_t self = (pid_t)syscall(SYS_gettid);
+	uint64_t before;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGSEGV);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	before = thread_status(self, "SigBlk", 16);
+
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
+
+	assert_u64(thread_status(self, "SigBlk", 16), before);
+	live_pass_tick(&live);
+	assert_mask(thread_await("hwt-worker"));
+	assert_rc(hwt_pool_destroy(pool), 0);
+	live_close(&live);
+}
+
+static _Atomic uint64_t handled;
+static pthread_t handled_by;
+
+static void
+handle(int number)
+{
+	(void)number;
+	handled_by = pthread_self();
+	handled++;
+}
+
+static void
+handle_signal(int number)
+{
+	struct sigaction action = {.sa_handler = handle};
+
+	sigemptyset(&action.sa_mask);
+	cr_assert(sigaction(number, &action, NULL) == 0);
+}
+
+Test(signals, a_signal_to_the_process_goes_to_the_applications_own_threads)
+{
+	struct live live = {0};
+	struct timespec none = {0};
+	sigset_t set;
+
+	/* The only thread that could take it blocks it for a while. */
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	live_pass_tick(&live);
+	handle_signal(SIGUSR1);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+
+	cr_assert(kill(getpid(), SIGUSR1) == 0);
+	live_pass_tick(&live);
+
+	assert_u64(handled, 0);
+	cr_assert(sigtimedwait(&set, NULL, &none) == SIGUSR1);
+	live_close(&live);
+}
+
+static void
+then_raises(struct probe *probe)
+{
+	const int *number = probe->data;
+
+	raise(*number);
+}
+
+Test(signals, the_seven_reach_their_handlers_in_the_worker)
+{
+	struct live live = {0};
+	size_t index;
+
+	live_open(&live, NULL);
+	for (index = 0; index < UNBLOCKED; index++) {
+		int number = unblocked[index];
+		struct probe probe = {.then = then_raises, .data = &number};
+
+		handle_signal(number);
+		assert_rc(
+		    hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0),
+		    0);
+		wait_for(&probe.runs, 1);
+		assert_u64(handled, index + 1);
+		cr_assert(pthread_equal(handled_by, probe.thread));
+		cr_assert(!pthread_equal(handled_by, pthread_self()));
+	}
+	live_close(&live);
+}
+
+static void
+then_loops_a_while(struct probe *probe)
+{
+	uint64_t end_ns = monotonic_ns() + HWT_MS(50);
+
+	(void)probe;
+	while (monotonic_ns() < end_ns)
+		continue;
+}
+
+Test(signals, a_signal_that_the_worker_gets_changes_no_wait)
+{
+	struct live live = {0};
+	struct probe probe = {.then = then_loops_a_while};
+	pid_t worker;
+	uint64_t called_ns;
+	unsigned turn;
+
+	/* SIGPROF, as a profiler sends it, while it sleeps and while it runs.
+	 * The delay is kept all the same. */
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	live_pass_tick(&live);
+	worker = thread_await("hwt-worker");
+	handle_signal(SIGPROF);
+	called_ns = monotonic_ns();
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(60)),
+	    0);
+	for (turn = 0; turn < 100; turn++) {
+		cr_assert(syscall(SYS_tgkill, getpid(), worker, SIGPROF) == 0);
+		sleep_ns(HWT_MS(1));
+	}
+	wait_for(&probe.runs, 1);
+
+	cr_assert(monotonic_ns() - called_ns >= HWT_MS(60));
+	cr_assert(handled >= 1);
+	live_close(&live);
+}
