@@ -205,8 +205,8 @@ worker_take_later(struct hwt *timer, uint32_t pages)
 	uint32_t first;
 
 	for (; pages > 0; pages--) {
-		bits = mpsc_pop_later(
-		    &timer->queue, timer->worker.now_ns, &first);
+		bits =
+		    mpsc_pop_later(&timer->queue, timer->worker.now_ns, &first);
 		if (bits == 0)
 			return true;
 		worker_take(timer, first, bits);

@@ -191,7 +191,8 @@ static bool
 is_handing_to(const struct hwt *timer, const struct hwt_executor *executor)
 {
 	/* E:handing acquire */
-	const struct hwt_executor *handing = aptr_load_acquire(&timer->dispatching_to);
+	const struct hwt_executor *handing =
+	    aptr_load_acquire(&timer->dispatching_to);
 
 	return handing == executor ||
 	    (handing == &timer->executor && handing->ctx == executor->ctx);

@@ -202,7 +202,7 @@ void timer_log(const struct hwt *timer, int level, const char *message);
 
 /* hwt.c */
 /* Tells the worker of a record that the caller left PENDING and not COVERED. */
-void timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
+int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
 /* PENDING back to FREE when the timer turned out to be stopping; false when
  * another thread was faster. */
 bool timer_retract(struct record *record, uint64_t id);
