@@ -10,8 +10,11 @@
 #   make faults     makes each call of the system fail, every one of each kind
 #   make tidy       checks the style of the sources; a part of check
 #   make analyze    clang's analyzer, clang-tidy, cppcheck; a part of check
-#   make mutants    deliberate faults, each of which something must find; some
-#                   of them: MUTANTS=pattern
+#   make mutants    deliberate faults, each of which something must find: those
+#                   of test/mutants/list, and 40 that are generated from the
+#                   sources, at random (SEED=N repeats them). MUTANTS=200: so
+#                   many; MUTANTS=all; MUTANTS=pattern: those whose name or
+#                   text matches
 #   make explore    the interleavings, long: EXPLORE='--seconds 60'; more
 #                   options are at the top of test/explore/main.c
 #   make soak       minutes of everything at once; figures in the last lines
@@ -330,7 +333,7 @@ check: $(check_programs) | $(filter demo,$(MAKECMDGOALS))
 	@$(told) CXX='$(CXX)' STRESS='$(STRESS)' $(check_run)
 
 mutants: build/plain/libhwt.so
-	@$(told) test/mutants/run '$(MUTANTS)'
+	@$(told) OBJCOPY='$(OBJCOPY)' test/mutants/run '$(MUTANTS)'
 
 faults: build/plain/test/faults/faults
 	@test/faults/imports check build/plain/libhwt.o
