@@ -46,14 +46,17 @@
  *   (A3) read wake_before                (B2) read the queue's top bits
  *
  *   Forbidden: A3 reads 0 and B2 misses the bits. Then the worker would sleep
- *   past the deadline. This is E:asleep. A caller that uses a COVERED record
- *   for a deadline that is not earlier neither pushes nor wakes: the wheel has
- *   an entry in time for it, and a worker sleeps no longer than until its first
- *   entry, or else has removed this one, which clears COVERED.
+ *   past the deadline. This is E:asleep. It is the same with free pages, of
+ *   which a caller counts one more at A2, and the worker reads the count at
+ *   B2: no long sleep begins with memory to give back. A caller that uses a
+ *   COVERED record for a deadline that is not earlier neither pushes nor
+ *   wakes: the wheel has an entry in time for it, and a worker sleeps no longer
+ *   than until its first entry, or else has removed this one, which clears
+ *   COVERED.
  *
  * EDGES
  *   E:asleep    see above; fence in wake_worker_if_needed and wake_worker,
- *               fence in worker_announce and mpsc_is_empty.
+ *               fence in worker_announce, mpsc_is_empty and record_may_trim.
  *   E:called    what the caller did, release by clearing wake_before in
  *               wake_worker, acquired by the worker that finds it cleared in
  *               was_woken.
@@ -471,7 +474,7 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	}
 	/* E:asleep fence */
 	a64_store_seq(&timer->wake_before, before_ns);
-	if (mpsc_is_empty(&timer->queue))
+	if (mpsc_is_empty(&timer->queue) && !record_may_trim(timer))
 		return true;
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
 	return false;

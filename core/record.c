@@ -393,8 +393,9 @@ free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
 
 	(void)set_raise(store, SET_FREE, number, page);
+	/* E:asleep fence: this, and then the caller reads wake_before. */
 	return (before | records) == PAGE_ALL &&
-	    a64_add_relaxed(&store->free_pages, 1) == TRIM_PAGES - 1;
+	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1;
 }
 
 /* One addition for each run of indexes of the same page. */
@@ -675,6 +676,14 @@ slab_trim(struct hwt *timer, uint32_t number)
 	if (released == committed)
 		slab_retire(store, number);
 	return true;
+}
+
+bool
+record_may_trim(const struct hwt *timer)
+{
+	/* E:asleep fence */
+	return a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES &&
+	    !timer->trim.refused;
 }
 
 static bool

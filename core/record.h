@@ -327,6 +327,9 @@ struct trim {
  * when there have been for a while. The worker's. True: call it again. */
 bool record_trim(struct hwt *timer, bool idle);
 
+/* Whether there are enough of them: the last look before a long sleep. */
+bool record_may_trim(const struct hwt *timer);
+
 /* The caches whose counters count: the i-th, up to NULL. */
 static inline const struct cache *
 cache_counted(const struct record_store *store, uint32_t i)

@@ -5,8 +5,9 @@
  * in the library is another copy.
  */
 #define _GNU_SOURCE
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,7 +18,7 @@ SUITE(clock);
 
 #define MS UINT64_C(1000000)
 
-static struct clock_anchor anchor;
+static struct clock_sample sample;
 
 Test(clock, it_is_never_behind)
 {
@@ -28,116 +29,94 @@ Test(clock, it_is_never_behind)
 	clock_prepare();
 	for (turn = 0; turn < 2000000; turn++) {
 		before_ns = clock_monotonic_ns();
-		ahead_ns = clock_ahead_ns(&anchor);
+		ahead_ns = clock_ahead_ns(&sample);
 		cr_assert(ahead_ns >= before_ns && ahead_ns >= last_ns);
 		last_ns = ahead_ns;
 	}
 }
 
-/* None of them is served by the counter: that is good for 4 us only. */
-Test(clock, calls_that_cannot_read_it_change_nothing)
+Test(clock, without_it_nothing_is_made)
 {
-	struct hwt_spec spec = {.task = forbidden_task};
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct hwt *made = timer;
-	hwt_timeout handle, far;
-	int64_t remaining_ns = 17;
+	struct hwt *made = NULL;
 
-	assert_rc(
-	    hwt_new_timeout(timer, &far, forbidden_task, NULL, HWT_SEC(100)),
-	    0);
-	sleep_ns(MS);
 	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-
 	assert_rc(hwt_create(&made, NULL), -EAGAIN);
 	assert_rc(hwt_shared(&made), -EAGAIN);
-	assert_rc(
-	    hwt_new_timeout(timer, &handle, forbidden_task, NULL, 0), -EAGAIN);
-	assert_rc(hwt_new_timeouts(timer, 1, &spec, &handle), -EAGAIN);
-	assert_rc(hwt_reschedule(timer, far, 0), -EAGAIN);
-	assert_rc(hwt_remaining(timer, far, &remaining_ns), -EAGAIN);
-	cr_assert(made == timer && handle.id == 0 && remaining_ns == 17);
-	assert_u64(hwt_pending_timeouts(timer), 1);
-
+	cr_assert(made == NULL);
 	fault_disarm();
-	assert_rc(hwt_remaining(timer, far, &remaining_ns), 0);
-	cr_assert(remaining_ns > (int64_t)HWT_SEC(1));
-	worker_timer_close(timer);
+
+	assert_rc(hwt_shared(&made), 0);
+	assert_rc(hwt_shared_shutdown(NULL), 0);
 }
 
-Test(clock, nothing_is_due_while_a_worker_cannot_read_it)
+/* In a child, whose stderr is the pipe. What it makes, it leaves. */
+
+static void
+child_calls(struct hwt *timer)
 {
-	struct probe probe = {0};
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct hwt_stats stats;
+	hwt_timeout timeout;
 
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(500)), 0);
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	sleep_ns(HWT_MS(600));
-	assert_u64(probe.runs, 0);
-
-	fault_disarm();
-	wait_for(&probe.runs, 1);
-	assert_rc(hwt_read_stats(timer, &stats), 0);
-	cr_assert(stats.lateness_ns_max < HWT_SEC(100));
-	worker_timer_close(timer);
+	(void)hwt_new_timeout(timer, &timeout, idle_task, NULL, HWT_SEC(9));
 }
 
-/* A delay cannot begin then; what was accepted is not lost. */
-Test(clock, a_relaxed_timeout_waits_for_a_worker_that_can_read_it)
+static void
+child_turns(struct hwt *timer)
 {
-	struct hwt_options options = {
-	    .tick_ns = HWT_MS(1), .flags = HWT_RELAXED};
-	struct hwt_unprocessed unprocessed;
-	struct probe probe = {0};
+	(void)hwt_advance(timer, NULL);
+}
+
+static void
+child_waits_for_the_worker(struct hwt *timer)
+{
+	assert_rc(hwt_start(timer), 0);
+	sleep_ns(HWT_SEC(60));
+}
+
+struct failing {
+	int fd;
+	unsigned flags;
+	void (*use)(struct hwt *timer);
+};
+
+static void
+child_loses_the_clock(void *arg)
+{
+	const struct failing *failing = arg;
+	struct hwt_options options = {.flags = failing->flags};
 	struct hwt *timer;
+
+	child_check(dup2(failing->fd, STDERR_FILENO) == STDERR_FILENO);
+	child_rc(hwt_create(&timer, &options), 0);
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	failing->use(timer);
+}
+
+/* There is no answer that keeps what was promised to those who wait. */
+Test(clock, when_a_timer_loses_it_the_process_ends_and_says_why)
+{
+	static const struct failing ways[] = {
+	    {.use = child_waits_for_the_worker},
+	    {.use = child_calls, .flags = HWT_MANUAL},
+	    {.use = child_turns, .flags = HWT_MANUAL},
+	};
 	unsigned index;
 
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_start(timer), 0);
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(5)), 0);
-	sleep_ns(HWT_MS(40));
-	assert_u64(probe.runs, 0);
-	assert_u64(hwt_pending_timeouts(timer), 1);
+	for (index = 0; index < 3; index++) {
+		struct failing failing = ways[index];
+		char said[256] = "";
+		int fds[2];
 
-	fault_disarm();
-	wait_for(&probe.runs, 1);
-
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	for (index = 0; index < 100; index++)
-		assert_rc(hwt_new_timeout(
-			      timer, NULL, forbidden_task, NULL, HWT_SEC(9)),
-		    0);
-	sleep_ns(HWT_MS(10));
-	assert_rc(hwt_stop(timer, &unprocessed), 0);
-	fault_disarm();
-	assert_u64(unprocessed.count, 100);
-	assert_rc(hwt_destroy(timer), 0);
-}
-
-Test(clock, without_it_a_manual_timer_is_to_be_turned_in_a_tick)
-{
-	struct hwt_options options = {
-	    .tick_ns = HWT_MS(7), .flags = HWT_MANUAL};
-	struct hwt *timer;
-	uint64_t wait_ns;
-
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_SEC(9)), 0);
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
-	cr_assert(wait_ns > HWT_SEC(8));
-
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
-	fault_disarm();
-
-	assert_u64(wait_ns, HWT_MS(7));
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
+		cr_assert(pipe(fds) == 0);
+		failing.fd = fds[1];
+		assert_u64((uint64_t)child_reap(
+			       child_fork(child_loses_the_clock, &failing)),
+		    256 + SIGABRT);
+		(void)close(fds[1]);
+		cr_assert(read(fds[0], said, sizeof(said) - 1) > 0);
+		cr_assert(strncmp(said, "hwt: ", 5) == 0);
+		cr_assert(strstr(said, "CLOCK_MONOTONIC") != NULL);
+		(void)close(fds[0]);
+	}
 }
 
 /* For so long that the counter is known, where there is one. */
@@ -175,7 +154,7 @@ Test(clock, a_manual_timer_goes_by_its_own_whatever_else_a_thread_reads)
 static void
 measure(uint64_t ms, uint64_t ticks)
 {
-	counter_calibrate(&anchor, ticks, ms * MS);
+	counter_calibrate(&sample, ticks, ms * MS);
 }
 
 static void
@@ -238,11 +217,11 @@ Test(clock, readings_too_close_together_are_passed_over)
 {
 	measure_begins();
 
-	counter_calibrate(&anchor, 5000000 + 2000, 1000 * MS + 1000);
-	counter_calibrate(&anchor, 5000000 + 4000, 1000 * MS + 2000);
-	counter_calibrate(&anchor, 5000000 + 6000, 1000 * MS + 3000);
+	counter_calibrate(&sample, 5000000 + 2000, 1000 * MS + 1000);
+	counter_calibrate(&sample, 5000000 + 4000, 1000 * MS + 2000);
+	counter_calibrate(&sample, 5000000 + 6000, 1000 * MS + 3000);
 
-	assert_u64(anchor.first_ticks, 5000000);
+	assert_u64(sample.first_ticks, 5000000);
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 }
 
@@ -256,14 +235,14 @@ Test(clock, a_counter_that_is_behind_is_given_up)
 	a64_store_relaxed(&clock_window, 1);
 
 	for (tries = 0; tries < 1000 && counter_state == USED; tries++) {
-		anchor.ticks = __rdtsc();
-		anchor.ns = clock_monotonic_ns() - MS;
-		(void)clock_ahead_ns(&anchor);
+		sample.ticks = __rdtsc();
+		sample.ns = clock_monotonic_ns() - MS;
+		(void)clock_ahead_ns(&sample);
 	}
 
 	assert_u64(a32_load_relaxed(&counter_state), UNUSED);
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
-	cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+	cr_assert(clock_ahead_ns(&sample) <= clock_monotonic_ns());
 }
 
 Test(clock, a_counter_that_goes_back_is_measured_anew)
@@ -273,7 +252,7 @@ Test(clock, a_counter_that_goes_back_is_measured_anew)
 	measure(1002, 5000000 + 4 * 2000000);
 	measure(1004, 5000000 + 2 * 2000000);
 
-	assert_u64(anchor.first_ticks, 5000000 + 2 * 2000000);
+	assert_u64(sample.first_ticks, 5000000 + 2 * 2000000);
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 }
 
@@ -291,21 +270,21 @@ Test(clock, a_counter_too_slow_for_one_is_not_used)
 Test(clock, what_was_told_in_another_time_does_not_hold_it_up)
 {
 	a32_store_relaxed(&counter_state, USED);
-	anchor.told_ns = clock_monotonic_ns() + HWT_SEC(3600);
+	sample.last_returned_ns = clock_monotonic_ns() + HWT_SEC(3600);
 
-	cr_assert(clock_ahead_ns(&anchor) < clock_monotonic_ns() + HWT_SEC(60));
+	cr_assert(clock_ahead_ns(&sample) < clock_monotonic_ns() + HWT_SEC(60));
 }
 
-Test(clock, it_does_not_go_back_from_one_anchor_to_the_next)
+Test(clock, it_does_not_go_back_from_one_sample_to_the_next)
 {
 	uint64_t told_ns, now_ns;
 
 	a32_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, 0);
 	do {
-		told_ns = clock_monotonic_ns() + TOLD_MAX_NS / 2;
-		anchor.told_ns = told_ns;
-		cr_assert(clock_ahead_ns(&anchor) >= told_ns);
+		told_ns = clock_monotonic_ns() + BACK_MAX_NS / 2;
+		sample.last_returned_ns = told_ns;
+		cr_assert(clock_ahead_ns(&sample) >= told_ns);
 		now_ns = clock_monotonic_ns();
 	} while (now_ns >= told_ns);
 }
@@ -342,12 +321,12 @@ Test(clock, another_clock_source_is_not_stood_in_for)
 	a32_store_relaxed(&counter_state, UNUSED);
 	a64_store_relaxed(&clock_scale, 0);
 
-	/* The first ones may be too slow for an anchor in any case. */
+	/* The first ones may be too slow for an sample in any case. */
 	for (readings = 0; readings < 100; readings++)
-		cr_assert(clock_ahead_ns(&anchor) <= clock_monotonic_ns());
+		cr_assert(clock_ahead_ns(&sample) <= clock_monotonic_ns());
 	measure(1000, 5000000);
 	measure(1002, 5000000 + 2 * 2000000);
-	assert_u64(anchor.ticks, 0);
+	assert_u64(sample.ticks, 0);
 }
 
 #endif

@@ -1,664 +1,471 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The queue between producers and the worker, from inside: this file has a
- * copy of it of its own. What preempted producers leave behind is made by hand,
- * since no test could preempt them at the right instruction. The last tests
- * take all segments away from a timer and see that nothing is lost.
+ * copy of it of its own. It works on the record store of a manual timer that is
+ * not turned meanwhile, so that nobody else pushes or pops.
  */
 #include "test/spec/support.h"
 
 #include <stdlib.h>
 
 #include "../../mpsc_queue.c"
-#include "../../core/system.c"
 #include "core/timer.h"
+#include "test/rng.h"
 
 SUITE(mpsc_queue);
 
-/* A pool and a queue on it, and what was popped last. */
-struct tested {
-	struct mpsc_pool pool;
-	struct mpsc_queue queue;
-	a64_t memory_bytes;
-	uint32_t out[64 * MPSC_SLOTS];
-};
+#define NOW FIXTURE_START
+#define SOON (NOW + HWT_MS(1))
+#define LATE (NOW + HWT_SEC(3600))
 
-static struct tested tested;
+static struct fixture manual;
+static struct mpsc_queue queue;
+/* The first index of the last page that was popped. */
+static uint32_t popped_first;
 
+/* A store of so many slabs, and nothing in the queue. */
 static void
-tested_open(void)
+tested_open(uint32_t slabs)
 {
-	assert_rc(mpsc_pool_create(&tested.pool, &tested.memory_bytes), 0);
-	cr_assert(mpsc_pool_reserve(&tested.pool, 1, 1));
-	mpsc_queue_create(&tested.queue);
+	uint32_t count = slabs * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS;
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	for (i = 0; i < count; i++)
+		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+			      NULL, HWT_NEVER),
+		    0);
+	fixture_step(&manual, 0);
+	assert_u64(a32_load_relaxed(&manual.timer->store.limit), slabs);
+	mpsc_create(&queue, &manual.timer->store, manual.now_ns);
 }
 
 static void
 tested_close(void)
 {
-	mpsc_pool_destroy(&tested.pool);
+	fixture_close(&manual);
 }
 
-static int
-push(uint32_t index)
+/* The index of a record: page 0 of a slab has none. */
+static uint32_t
+index_in(uint32_t slab, uint32_t page, uint32_t record)
 {
-	bool filled;
-
-	return mpsc_push(&tested.queue, &tested.pool, index, &filled);
+	return slab * SLAB_RECORDS + page * PAGE_RECORDS + record;
 }
 
-/* Pushes count indexes from first on. */
-static void
-push_many(uint32_t first, uint32_t count)
+static uint64_t
+bit(uint32_t record)
 {
-	uint32_t i;
-
-	for (i = 0; i < count; i++)
-		assert_rc(push(first + i), 0);
-}
-
-static size_t
-pop(size_t max)
-{
-	return mpsc_pop(&tested.queue, &tested.pool, mpsc_end(&tested.queue),
-	    tested.out, max);
-}
-
-/* That the next count are first and those that follow it. */
-static void
-assert_pops(uint32_t first, uint32_t count)
-{
-	uint32_t i;
-
-	assert_u64(pop(count), count);
-	for (i = 0; i < count; i++)
-		assert_u64(tested.out[i], first + i);
+	return UINT64_C(1) << record;
 }
 
 static bool
-is_empty(void)
+push_soon(uint32_t index)
 {
-	return !mpsc_behind(&tested.queue, mpsc_end(&tested.queue)) &&
-	    pop(1) == 0;
+	return mpsc_push(&queue, index, SOON);
 }
 
-/* A producer's first half, and, with what it returned, its second. */
-static uint64_t
-reserve(void)
+static bool
+push_late(uint32_t index)
 {
-	uint64_t tail = a64_add_seq(&tested.queue.tail, 1);
+	return mpsc_push(&queue, index, LATE);
+}
 
-	cr_assert((uint32_t)tail < MPSC_SLOTS);
-	return tail;
+static uint64_t
+pop_near(void)
+{
+	return mpsc_pop_near(&queue, &popped_first);
+}
+
+static uint64_t
+pop_later(void)
+{
+	return mpsc_pop_later(&queue, NOW, &popped_first);
 }
 
 static void
-fill(uint64_t tail, uint32_t index)
+assert_is_empty(void)
 {
-	a32_store_release(&segment_at(&tested.pool, tail_segment(tail))
-			       ->slot[tail_slot(tail)],
-	    index);
-}
-
-/* Segments that a queue could still get. */
-static uint32_t
-count_segments(void)
-{
-	uint32_t segments[1024];
-	uint32_t count = 0;
-	uint32_t i;
-
-	while ((segments[count] = pool_get(&tested.pool)) != 0)
-		count++;
-	for (i = 0; i < count; i++)
-		pool_put(&tested.pool, segments[i]);
-	return count;
+	cr_assert(mpsc_is_empty(&queue) && mpsc_later_is_empty(&queue));
+	assert_u64(pop_near(), 0);
+	assert_u64(pop_later(), 0);
+	cr_assert(mpsc_is_empty(&queue) && mpsc_later_is_empty(&queue));
 }
 
 Test(mpsc_queue, a_new_one_is_empty)
 {
-	tested_open();
+	tested_open(1);
 
-	cr_assert(is_empty());
+	assert_is_empty();
 
-	assert_u64(tested.memory_bytes, 0);
 	tested_close();
 }
 
-Test(mpsc_queue, what_one_thread_pushed_comes_out_in_its_order)
+/* Before the first slab there is nothing to search. */
+Test(mpsc_queue, so_is_one_of_a_store_without_slabs)
 {
-	uint32_t turn;
+	tested_open(0);
 
-	tested_open();
-	for (turn = 1; turn <= 3 * MPSC_SLOTS; turn++) {
-		push_many(7 * turn, 7);
-		assert_pops(7 * turn, 7);
-		cr_assert(is_empty());
-	}
+	assert_is_empty();
+
 	tested_close();
 }
 
-Test(mpsc_queue, it_grows_over_many_segments_and_gives_them_back)
+Test(mpsc_queue, what_was_pushed_is_popped_once_page_by_page)
 {
-	uint32_t before;
+	tested_open(2);
+	push_soon(index_in(1, 63, 63));
+	push_soon(index_in(0, 1, 0));
+	push_soon(index_in(0, 7, 5));
+	push_soon(index_in(0, 7, 62));
+	cr_assert(!mpsc_is_empty(&queue));
 
-	tested_open();
-	before = count_segments();
-	push_many(1, 20 * MPSC_SLOTS + 5);
-	assert_u64(count_segments(), before - 21);
+	assert_u64(pop_near(), bit(0));
+	assert_u64(popped_first, index_in(0, 1, 0));
+	assert_u64(pop_near(), bit(5) | bit(62));
+	assert_u64(popped_first, index_in(0, 7, 0));
+	assert_u64(pop_near(), bit(63));
+	assert_u64(popped_first, index_in(1, 63, 0));
 
-	/* In two halves: links are made up to the tail of the first. */
-	assert_pops(1, 7 * MPSC_SLOTS + 3);
-	push_many(20 * MPSC_SLOTS + 6, 2 * MPSC_SLOTS);
-	assert_pops(7 * MPSC_SLOTS + 4, 15 * MPSC_SLOTS + 2);
-
-	cr_assert(is_empty());
-	assert_u64(count_segments(), before - 1);
+	assert_u64(pop_near(), 0);
+	assert_is_empty();
 	tested_close();
 }
 
-/* Some of what 20 of them took, and then the rest. */
-Test(mpsc_queue, what_its_pool_gives_back_serves_again)
+Test(mpsc_queue, to_push_again_has_no_effect)
 {
-	uint64_t before;
 	unsigned turn;
 
-	tested_open();
+	tested_open(1);
+	for (turn = 0; turn < 1000; turn++) {
+		push_soon(index_in(0, 3, 9));
+		push_late(index_in(0, 4, 9));
+	}
+
+	assert_u64(pop_near(), bit(9));
+	assert_u64(pop_near(), 0);
+	assert_u64(pop_later(), bit(9));
+	assert_u64(popped_first, index_in(0, 4, 0));
+	assert_u64(pop_later(), 0);
+	assert_is_empty();
+	tested_close();
+}
+
+Test(mpsc_queue, what_was_popped_can_be_pushed_again_in_the_same_pass)
+{
+	unsigned turn;
+
+	tested_open(1);
 	for (turn = 0; turn < 3; turn++) {
-		push_many(1, 20 * MPSC_SLOTS);
-		assert_pops(1, 20 * MPSC_SLOTS);
-		before = tested.memory_bytes;
+		push_soon(index_in(0, 3, 9));
+		push_soon(index_in(0, 5, 9));
+		assert_u64(pop_near(), bit(9));
+		push_soon(index_in(0, 3, 9));
+		assert_u64(pop_near(), bit(9));
+		assert_u64(popped_first, index_in(0, 5, 0));
+		assert_u64(pop_near(), 0);
 
-		cr_assert(mpsc_pool_trim(&tested.pool, 15));
-		assert_u64(tested.memory_bytes,
-		    before - 15 * sizeof(struct mpsc_segment));
-		cr_assert(!mpsc_pool_trim(&tested.pool, 15));
-		assert_u64(tested.memory_bytes, sizeof(struct mpsc_segment));
+		cr_assert(!mpsc_is_empty(&queue));
+		assert_u64(pop_near(), bit(9));
+		assert_u64(popped_first, index_in(0, 3, 0));
+		assert_u64(pop_near(), 0);
+		assert_is_empty();
 	}
 	tested_close();
 }
 
-Test(mpsc_queue, it_tells_when_it_takes_another_segment)
+Test(mpsc_queue, the_horizon_tells_the_near_half_from_the_later_one)
 {
-	uint32_t i;
-	bool filled;
+	tested_open(1);
+	(void)mpsc_push(&queue, index_in(0, 2, 0), 0);
+	(void)mpsc_push(&queue, index_in(0, 2, 1), NOW + HORIZON_NS - 1);
+	(void)mpsc_push(&queue, index_in(0, 2, 2), NOW + HORIZON_NS);
+	(void)mpsc_push(&queue, index_in(0, 2, 3), UINT64_MAX);
 
-	/* The first of all is none. */
-	tested_open();
-	for (i = 0; i < 3 * MPSC_SLOTS; i++) {
-		assert_rc(
-		    mpsc_push(&tested.queue, &tested.pool, 1, &filled), 0);
-		cr_assert(filled == (i > 0 && i % MPSC_SLOTS == 0));
-	}
+	assert_u64(pop_near(), bit(0) | bit(1));
+	assert_u64(pop_near(), 0);
+	cr_assert(!mpsc_later_is_empty(&queue) && !mpsc_is_empty(&queue));
+	assert_u64(pop_later(), bit(2) | bit(3));
+	assert_u64(pop_later(), 0);
+	assert_is_empty();
 	tested_close();
 }
 
-Test(mpsc_queue, what_comes_after_the_end_is_left)
+/* So that callers seldom find that cache line gone. */
+Test(mpsc_queue, the_horizon_moves_when_half_of_it_has_passed)
 {
-	uint64_t end;
+	tested_open(1);
+	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
 
-	tested_open();
-	push_many(1, MPSC_SLOTS - 10);
-	end = mpsc_end(&tested.queue);
-	push_many(MPSC_SLOTS - 9, 30);
+	assert_u64(mpsc_pop_later(&queue, NOW + HORIZON_NS / 2, &popped_first),
+	    0);
+	assert_u64(a64_load_relaxed(&queue.horizon_ns), NOW + HORIZON_NS);
+	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
 
-	assert_u64(mpsc_pop(&tested.queue, &tested.pool, end, tested.out,
-		       2 * MPSC_SLOTS),
-	    MPSC_SLOTS - 10);
-
-	cr_assert(!mpsc_behind(&tested.queue, end));
-	assert_pops(MPSC_SLOTS - 9, 30);
+	assert_u64(mpsc_pop_later(
+		       &queue, NOW + HORIZON_NS / 2 + 1, &popped_first),
+	    0);
+	assert_u64(a64_load_relaxed(&queue.horizon_ns),
+	    NOW + HORIZON_NS / 2 + 1 + HORIZON_NS);
+	assert_u64(
+	    mpsc_complete(&queue), NOW + HORIZON_NS / 2 + 1 + HORIZON_NS);
 	tested_close();
 }
 
-Test(mpsc_queue, a_place_that_is_not_filled_is_passed_over_and_comes_later)
+/* A pass that began before the horizon was moved on may have missed what is due
+ * before the new one: only the end of a pass that began after tells. */
+Test(mpsc_queue, a_pass_counts_from_its_beginning_and_at_its_end)
 {
-	uint64_t first;
-	uint64_t second;
+	uint64_t next_ns = NOW + 2 * HORIZON_NS;
 
-	tested_open();
-	push_many(1, 2);
-	first = reserve();
-	push_many(3, 2);
-	second = reserve();
-	assert_pops(1, 4);
-	assert_u64(pop(10), 0);
-	cr_assert(mpsc_behind(&tested.queue, mpsc_end(&tested.queue)));
+	tested_open(1);
+	push_late(index_in(0, 2, 0));
+	push_late(index_in(0, 3, 0));
+	assert_u64(pop_later(), bit(0));
+	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), bit(0));
+	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
+	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), 0);
+	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
 
-	fill(second, 5);
-	assert_pops(5, 1);
-	fill(first, 6);
-	push_many(7, 1);
-	assert_pops(6, 2);
-
-	cr_assert(is_empty());
+	push_late(index_in(0, 2, 0));
+	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), bit(0));
+	/* From here on, what is due before goes to the near half. */
+	push_soon(index_in(0, 9, 0));
+	(void)mpsc_push(&queue, index_in(0, 9, 1), next_ns + HORIZON_NS - 1);
+	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
+	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), 0);
+	assert_u64(mpsc_complete(&queue), next_ns + HORIZON_NS);
+	assert_u64(pop_near(), bit(0) | bit(1));
+	assert_u64(pop_near(), 0);
 	tested_close();
 }
 
-Test(mpsc_queue, a_segment_with_an_open_place_is_kept_until_that_is_filled)
+/* Behind it in the page, the slab, or the table: whoever is fast enough to push
+ * each time cannot hold a pass. */
+Test(mpsc_queue, what_is_pushed_behind_a_pass_waits_for_the_next)
 {
-	uint32_t before;
-	uint64_t hole;
-
-	tested_open();
-	before = count_segments();
-	push_many(1, 1);
-	hole = reserve();
-	push_many(2, 3 * MPSC_SLOTS - 2);
-	assert_pops(1, 3 * MPSC_SLOTS - 1);
-	assert_u64(count_segments(), before - 2);
-
-	fill(hole, 77);
-	assert_pops(77, 1);
-
-	assert_u64(count_segments(), before - 1);
-	tested_close();
-}
-
-Test(mpsc_queue, at_one_open_place_too_many_it_waits)
-{
-	uint64_t holes[MPSC_HOLES + 1];
+	uint32_t slabs[] = {0, 1, 66, 67};
+	uint32_t pops = 0;
 	uint32_t i;
 
-	tested_open();
-	push_many(1, 1);
-	for (i = 0; i <= MPSC_HOLES; i++)
-		holes[i] = reserve();
-	push_many(2, 1);
-	assert_pops(1, 1);
-	assert_u64(pop(10), 0);
+	tested_open(68);
+	for (i = 0; i < 4; i++)
+		push_soon(index_in(slabs[i], 5, 0));
 
-	/* One filled makes room for the last, and what lies behind comes. */
-	fill(holes[3], 5);
-	assert_u64(pop(10), 2);
-	assert_u64(tested.out[0], 5);
-	assert_u64(tested.out[1], 2);
-	for (i = 0; i <= MPSC_HOLES; i++)
-		fill(holes[i], i == 3 ? 0 : 100 + i);
-	assert_u64(pop(100), MPSC_HOLES);
-
-	cr_assert(is_empty());
-	tested_close();
-}
-
-Test(mpsc_queue, when_closed_it_takes_nothing_and_gives_what_it_has)
-{
-	uint64_t hole;
-
-	tested_open();
-	push_many(1, 5);
-	hole = reserve();
-	mpsc_close(&tested.queue);
-	mpsc_close(&tested.queue);
-
-	assert_rc(push(9), -ESHUTDOWN);
-	assert_rc(push(9), -ESHUTDOWN);
-
-	assert_pops(1, 5);
-	fill(hole, 6);
-	assert_pops(6, 1);
-	tested_close();
-}
-
-Test(mpsc_queue, a_full_segment_does_not_open_a_closed_one)
-{
-	tested_open();
-	push_many(1, MPSC_SLOTS);
-	mpsc_close(&tested.queue);
-
-	assert_rc(push(9), -ESHUTDOWN);
-
-	assert_pops(1, MPSC_SLOTS);
-	tested_close();
-}
-
-Test(mpsc_queue, one_who_comes_second_with_another_segment_is_told)
-{
-	uint64_t full;
-	uint32_t first;
-	uint32_t second;
-
-	tested_open();
-	push_many(1, MPSC_SLOTS);
-	full = a64_load_relaxed(&tested.queue.tail);
-	first = pool_get(&tested.pool);
-	second = pool_get(&tested.pool);
-	cr_assert(mpsc_extend(&tested.queue, &tested.pool, tail_segment(full),
-	    first, MPSC_SLOTS + 1));
-	cr_assert(!mpsc_extend(
-	    &tested.queue, &tested.pool, tail_segment(full), second, 9));
-	push_many(MPSC_SLOTS + 2, MPSC_SLOTS - 1);
-
-	/* Also one who comes when it was closed. */
-	mpsc_close(&tested.queue);
-	cr_assert(!mpsc_extend(&tested.queue, &tested.pool, first, second, 9));
-
-	assert_pops(1, 2 * MPSC_SLOTS);
-	cr_assert(is_empty());
-	tested_close();
-}
-
-Test(mpsc_queue, without_a_segment_it_is_enomem_until_there_is_one)
-{
-	uint32_t count;
-	uint32_t i;
-
-	/* One is taken by nobody. */
-	tested_open();
-	count = count_segments();
-	push_many(1, count * MPSC_SLOTS);
-	for (i = 0; i < 1000; i++)
-		assert_rc(push(9), -ENOMEM);
-	assert_u64(tail_slot(a64_load_relaxed(&tested.queue.tail)), MPSC_SLOTS);
-	/* Refusals do not add up in the word. */
-	assert_u64((uint32_t)a64_load_relaxed(&tested.queue.tail), MPSC_SLOTS);
-
-	assert_pops(1, MPSC_SLOTS);
-	assert_rc(push(count * MPSC_SLOTS + 1), -ENOMEM);
-	/* The first segment is left when the second is entered. */
-	assert_pops(MPSC_SLOTS + 1, 1);
-	assert_rc(push(count * MPSC_SLOTS + 1), 0);
-
-	assert_pops(MPSC_SLOTS + 2, (count - 1) * MPSC_SLOTS);
-	cr_assert(is_empty());
-	tested_close();
-}
-
-Test(mpsc_queue, a_producer_that_rewinds_late_leaves_free_places_alone)
-{
-	uint64_t tail;
-
-	tested_open();
-	push_many(1, 5);
-	tail = a64_load_relaxed(&tested.queue.tail);
-
-	/* It found this segment full in an earlier life of it. */
-	tail_rewind(&tested.queue, tail_segment(tail));
-
-	push_many(6, 5);
-	assert_pops(1, 10);
-	cr_assert(is_empty());
-	tested_close();
-}
-
-Test(mpsc_queue, a_producer_that_rewinds_late_does_not_open_a_closed_one)
-{
-	uint64_t tail;
-
-	tested_open();
-	push_many(1, MPSC_SLOTS);
-	tail = a64_add_seq(&tested.queue.tail, 1);
-	mpsc_close(&tested.queue);
-
-	tail_rewind(&tested.queue, tail_segment(tail));
-
-	assert_rc(push(9), -ESHUTDOWN);
-	assert_pops(1, MPSC_SLOTS);
-	cr_assert(is_empty());
-	tested_close();
-}
-
-/* What others have counted past the end of the next segment is theirs. */
-Test(mpsc_queue, a_producer_that_rewinds_late_leaves_the_next_segment_alone)
-{
-	uint64_t first;
-
-	tested_open();
-	push_many(1, MPSC_SLOTS);
-	first = a64_load_relaxed(&tested.queue.tail);
-	push_many(MPSC_SLOTS + 1, MPSC_SLOTS);
-	(void)a64_add_seq(&tested.queue.tail, 1);
-
-	tail_rewind(&tested.queue, tail_segment(first));
-
-	assert_rc(push(2 * MPSC_SLOTS + 1), 0);
-	assert_pops(1, 2 * MPSC_SLOTS + 1);
-	cr_assert(is_empty());
-	tested_close();
-}
-
-/* The segment that it found full is the tail again, or another full one is. */
-Test(mpsc_queue, one_who_comes_late_with_another_segment_is_told)
-{
-	uint32_t fresh;
-	uint64_t first;
-
-	tested_open();
-	push_many(1, 5);
-	first = a64_load_relaxed(&tested.queue.tail);
-	fresh = pool_get(&tested.pool);
-	cr_assert(!mpsc_extend(
-	    &tested.queue, &tested.pool, tail_segment(first), fresh, 9));
-
-	push_many(6, 2 * MPSC_SLOTS - 5);
-	cr_assert(!mpsc_extend(
-	    &tested.queue, &tested.pool, tail_segment(first), fresh, 9));
-
-	assert_pops(1, 2 * MPSC_SLOTS);
-	cr_assert(is_empty());
-	tested_close();
-}
-
-Test(mpsc_queue, no_more_is_taken_from_open_places_than_is_asked_for)
-{
-	uint64_t holes[3];
-	uint32_t i;
-
-	tested_open();
-	push_many(1, 1);
-	for (i = 0; i < 3; i++)
-		holes[i] = reserve();
-	assert_pops(1, 1);
-	assert_u64(pop(1), 0);
-	for (i = 0; i < 3; i++)
-		fill(holes[i], 2 + i);
-
-	for (i = 0; i < 3; i++)
-		assert_pops(2 + i, 1);
-
-	cr_assert(is_empty());
-	tested_close();
-}
-
-Test(mpsc_queue, two_of_them_share_a_pool)
-{
-	static struct mpsc_queue other;
-	uint32_t out[2];
-	uint32_t turn;
-	bool filled;
-
-	tested_open();
-	mpsc_queue_create(&other);
-	for (turn = 1; turn <= 10 * MPSC_SLOTS; turn++) {
-		push_many(turn, 1);
-		assert_rc(
-		    mpsc_push(&other, &tested.pool, turn + 1, &filled), 0);
-		assert_pops(turn, 1);
-		assert_u64(
-		    mpsc_pop(&other, &tested.pool, mpsc_end(&other), out, 2),
-		    1);
-		assert_u64(out[0], turn + 1);
-	}
-
-	/* Each has one and takes another before it leaves that. */
-	cr_assert(tested.memory_bytes <= 4 * sizeof(struct mpsc_segment));
-	tested_close();
-}
-
-/* Producers and the consumer at once; see in_parallel. */
-#define PRODUCERS 3
-#define PRODUCED 300000
-
-static void
-produce(uint32_t producer)
-{
-	uint32_t i;
-
-	for (i = 1; i <= PRODUCED; i++)
-		if (push(producer << 24 | i) != 0)
-			abort();
-}
-
-/* All come, each producer's once: the sum of their numbers, and of these
- * squared, tells. */
-static void
-consume(uint64_t *sums)
-{
-	uint32_t left = PRODUCERS * PRODUCED;
-	size_t count;
-	size_t i;
-
-	while (left > 0) {
-		count = pop(64);
-		for (i = 0; i < count; i++) {
-			uint64_t number = tested.out[i] & 0xffffff;
-
-			sums[tested.out[i] >> 24] += number + number * number;
+	while (pop_near() != 0) {
+		cr_assert(++pops <= 4);
+		assert_u64(popped_first, index_in(slabs[pops - 1], 5, 0));
+		for (i = 0; i < pops; i++) {
+			push_soon(index_in(slabs[i], 4, pops));
+			push_soon(index_in(slabs[i], 5, pops));
 		}
-		left -= (uint32_t)count;
+		cr_assert(!mpsc_is_empty(&queue));
 	}
+
+	assert_u64(pops, 4);
+	cr_assert(!mpsc_is_empty(&queue));
+	for (pops = 0; pop_near() != 0; pops++)
+		continue;
+	assert_u64(pops, 8);
+	assert_is_empty();
+	tested_close();
+}
+
+/* Which a pass reads after that. */
+Test(mpsc_queue, what_is_pushed_ahead_of_a_pass_may_come_in_it)
+{
+	tested_open(68);
+	push_soon(index_in(0, 5, 0));
+	assert_u64(pop_near(), bit(0));
+
+	push_soon(index_in(67, 5, 1));
+
+	assert_u64(pop_near(), bit(1));
+	assert_u64(popped_first, index_in(67, 5, 0));
+	assert_u64(pop_near(), 0);
+	assert_is_empty();
+	tested_close();
+}
+
+Test(mpsc_queue, it_is_not_empty_before_the_pass_has_ended)
+{
+	tested_open(1);
+	push_soon(index_in(0, 5, 0));
+	assert_u64(pop_near(), bit(0));
+
+	cr_assert(!mpsc_is_empty(&queue));
+
+	assert_u64(pop_near(), 0);
+	cr_assert(mpsc_is_empty(&queue));
+	tested_close();
+}
+
+/* As a push leaves them that the consumer overtook. */
+Test(mpsc_queue, bits_above_without_one_below_are_passed_over)
+{
+	struct record_store *store;
+
+	tested_open(2);
+	store = &manual.timer->store;
+	a64_or_seq(&store->top[SET_NEAR][0], bit(0) | bit(1));
+	a64_or_seq(&slab_at(store, 1)->summary[SET_NEAR], bit(8));
+	push_soon(index_in(1, 9, 3));
+
+	assert_u64(pop_near(), bit(3));
+	assert_u64(popped_first, index_in(1, 9, 0));
+	assert_u64(pop_near(), 0);
+	assert_is_empty();
+	tested_close();
+}
+
+/* And as one leaves it that has not come to its end: another push of the same
+ * index makes up for it. */
+Test(mpsc_queue, a_push_that_was_interrupted_delays_no_other_of_the_same)
+{
+	struct record_store *store;
+
+	tested_open(1);
+	store = &manual.timer->store;
+	a64_or_seq(&slab_at(store, 0)->bits[SET_NEAR][9], bit(3));
+	assert_u64(pop_near(), 0);
+
+	push_soon(index_in(0, 9, 3));
+	assert_u64(pop_near(), bit(3));
+	assert_u64(pop_near(), 0);
+
+	a64_or_seq(&slab_at(store, 0)->bits[SET_NEAR][9], bit(3));
+	a64_or_seq(&slab_at(store, 0)->summary[SET_NEAR], bit(9));
+	assert_u64(pop_near(), 0);
+
+	push_soon(index_in(0, 9, 3));
+	assert_u64(pop_near(), bit(3));
+	assert_u64(pop_near(), 0);
+	assert_is_empty();
+	tested_close();
+}
+
+/* What had no page yet of so many. */
+static uint32_t
+pages_that_call(bool (*push)(uint32_t), uint32_t slab, uint32_t record)
+{
+	uint32_t calls = 0;
+	uint32_t page;
+
+	for (page = 1; page < SLAB_PAGES; page++) {
+		bool calls_now = push(index_in(slab, page, record));
+
+		cr_assert(calls_now ==
+		    (record == 0 && page % CALL_PAGES == 0));
+		calls += calls_now;
+	}
+	return calls;
+}
+
+Test(mpsc_queue, many_pages_that_wait_ask_for_the_consumer)
+{
+	tested_open(2);
+
+	assert_u64(pages_that_call(push_soon, 0, 0), SLAB_PAGES / CALL_PAGES -
+		1);
+	assert_u64(pages_that_call(push_late, 1, 0), SLAB_PAGES / CALL_PAGES -
+		1);
+	/* More records of the same pages are no more pages. */
+	assert_u64(pages_that_call(push_soon, 0, 1), 0);
+	assert_u64(pages_that_call(push_late, 1, 63), 0);
+
+	while (pop_near() != 0 || pop_later() != 0)
+		continue;
+	assert_is_empty();
+	tested_close();
+}
+
+/* Producers and the consumer at once; see in_parallel. Each counts up a number
+ * of its own for an index and then pushes that index; all use the same ones.
+ * The consumer reads all numbers of what it pops: at the end, it has seen the
+ * last of each. */
+#define PRODUCERS 3
+#define PUSHES 300000
+#define INDEXES (3 * SLAB_RECORDS)
+
+static a64_t numbers[INDEXES][PRODUCERS];
+static uint64_t seen[INDEXES][PRODUCERS];
+static _Atomic unsigned producers_left;
+/* Where the producers' deadlines lie on both sides of. */
+static _Atomic uint64_t moving_now_ns;
+
+static void
+produce(unsigned producer)
+{
+	struct rng rng = {.state = producer + 1};
+	uint32_t i;
+
+	for (i = 0; i < PUSHES; i++) {
+		uint32_t index = index_in((uint32_t)rng_below(&rng, 3),
+		    1 + (uint32_t)rng_below(&rng, SLAB_PAGES - 1),
+		    (uint32_t)rng_below(&rng, i % 2 == 0 ? 64 : 2));
+
+		(void)a64_add_seq(&numbers[index][producer], 1);
+		(void)mpsc_push(&queue, index,
+		    moving_now_ns + rng_below(&rng, 2 * HORIZON_NS));
+	}
+	producers_left--;
+}
+
+static void
+look_at(uint64_t records)
+{
+	uint32_t index, producer;
+
+	for (; records != 0; records &= records - 1) {
+		index = popped_first + (uint32_t)__builtin_ctzll(records);
+		for (producer = 0; producer < PRODUCERS; producer++)
+			seen[index][producer] =
+			    a64_load_relaxed(&numbers[index][producer]);
+	}
+}
+
+static void
+consume(void)
+{
+	uint64_t records;
+	bool last;
+
+	do {
+		last = producers_left == 0;
+		while ((records = pop_near()) != 0)
+			look_at(records);
+		while ((records = mpsc_pop_later(
+			    &queue, moving_now_ns, &popped_first)) != 0)
+			look_at(records);
+		moving_now_ns += HORIZON_NS / 4;
+	} while (!last || !mpsc_is_empty(&queue));
 }
 
 static void
 produce_or_consume(unsigned index, void *arg)
 {
+	(void)arg;
 	if (index < PRODUCERS)
 		produce(index);
 	else
-		consume(arg);
+		consume();
 }
 
-Test(mpsc_queue, what_several_threads_push_comes_out_once_each)
+Test(mpsc_queue, whatever_several_threads_push_the_last_of_it_is_seen)
 {
-	const uint64_t n = PRODUCED;
-	uint64_t sums[PRODUCERS] = {0};
-	uint32_t before;
-	unsigned index;
+	uint32_t index, producer;
 
-	tested_open();
-	cr_assert(mpsc_pool_reserve(&tested.pool, PRODUCERS * PRODUCED, 1));
+	tested_open(3);
+	producers_left = PRODUCERS;
+	moving_now_ns = NOW;
 
-	before = count_segments();
+	in_parallel(PRODUCERS + 1, produce_or_consume, NULL);
 
-	in_parallel(PRODUCERS + 1, produce_or_consume, sums);
-
-	/* Those that came second with another segment have given it back. */
-	assert_u64(count_segments(), before - 1);
-	for (index = 0; index < PRODUCERS; index++)
-		assert_u64(sums[index],
-		    n * (n + 1) / 2 + n * (n + 1) * (2 * n + 1) / 6);
-	cr_assert(is_empty());
+	for (index = 0; index < INDEXES; index++) {
+		for (producer = 0; producer < PRODUCERS; producer++)
+			assert_u64(seen[index][producer],
+			    a64_load_relaxed(&numbers[index][producer]));
+	}
+	assert_is_empty();
 	tested_close();
-}
-
-/* A timer to which no segment is left: what it cannot queue must find another
- * way to the worker. */
-
-static struct fixture manual;
-
-static void
-open_without_segments(void)
-{
-	static struct mpsc_queue hoard;
-	hwt_timeout timeout;
-	bool filled;
-
-	fixture_open(&manual, NULL);
-	/* Records and segments come together. */
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(1)),
-	    0);
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
-	mpsc_queue_create(&hoard);
-	while (mpsc_push(&hoard, &manual.timer->pool, 1, &filled) == 0)
-		continue;
-}
-
-static uint32_t
-overflow_top(void)
-{
-	return (uint32_t)a64_load_seq(&manual.timer->overflow);
-}
-
-/* More than the one segment that the queue has. */
-#define OVERFLOWING (2 * MPSC_SLOTS)
-
-static hwt_timeout overflowing[OVERFLOWING];
-
-static void
-schedule_overflowing(uint64_t delay_ns)
-{
-	unsigned index;
-
-	for (index = 0; index < OVERFLOWING; index++)
-		assert_rc(hwt_new_timeout(manual.timer, &overflowing[index],
-			      idle_task, NULL, delay_ns),
-		    0);
-	cr_assert(overflow_top() != 0);
-}
-
-Test(mpsc_queue, a_timer_without_segments_still_starts_all_on_their_tick)
-{
-	unsigned turn;
-
-	open_without_segments();
-	for (turn = 1; turn <= 3; turn++) {
-		schedule_overflowing(HWT_MS(2));
-		assert_u64(fixture_step(&manual, HWT_MS(1)), 0);
-		assert_u64(overflow_top(), 0);
-		assert_u64(fixture_step(&manual, HWT_MS(1)), OVERFLOWING);
-	}
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
-}
-
-Test(mpsc_queue, a_timer_without_segments_cancels_and_moves_as_ever)
-{
-	unsigned index;
-
-	open_without_segments();
-	schedule_overflowing(HWT_MS(9));
-	fixture_step(&manual, HWT_MS(1));
-	for (index = 0; index < OVERFLOWING; index += 2) {
-		assert_rc(hwt_cancel(manual.timer, overflowing[index]), 0);
-		assert_rc(hwt_reschedule(
-			      manual.timer, overflowing[index + 1], HWT_MS(2)),
-		    0);
-	}
-	cr_assert(overflow_top() != 0);
-
-	assert_u64(fixture_wait(&manual), HWT_MS(2));
-	assert_u64(fixture_step(&manual, HWT_MS(2)), OVERFLOWING / 2);
-
-	assert_u64(fixture_step(&manual, HWT_MS(20)), 0);
-	fixture_close(&manual);
-}
-
-Test(mpsc_queue, what_a_timer_without_segments_accepted_stop_gives_back)
-{
-	struct hwt_unprocessed list;
-
-	open_without_segments();
-	schedule_overflowing(HWT_MS(9));
-
-	assert_rc(hwt_stop(manual.timer, &list), 0);
-
-	assert_u64(list.count, OVERFLOWING);
-	assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0),
-	    -ESHUTDOWN);
-	assert_rc(hwt_destroy(manual.timer), 0);
-}
-
-Test(mpsc_queue, one_who_sleeps_without_segments_is_called)
-{
-	open_without_segments();
-	schedule_overflowing(HWT_MS(9));
-	assert_u64(fixture_wait(&manual), HWT_MS(9));
-
-	/* Both queue and overflow: the queue's segment is used up. */
-	schedule_overflowing(HWT_MS(3));
-
-	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(3));
-	fixture_close(&manual);
 }

@@ -3,7 +3,9 @@
  * hwt_next_wakeup and wake: how long a manual timer has nothing to do, and who
  * is told when that has become too long.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
+
+#include <stdlib.h>
 
 SUITE(next_wakeup);
 
@@ -419,14 +421,12 @@ Test(next_wakeup, of_several_threads_one_calls)
 	fixture_close(&manual);
 }
 
-/* More than a worker looks at while it falls asleep. */
 Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
 {
 	struct fixture fixture = {0};
 	unsigned index;
 
 	fixture_open(&fixture, NULL);
-	/* As many as are put right before one sleep. */
 	for (index = 0; index < 512; index++)
 		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
 			      NULL, HWT_SEC(100)),
@@ -437,4 +437,65 @@ Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
 	assert_u64(fixture_wait(&fixture), HWT_NEVER);
 
 	assert_rc(hwt_destroy(fixture.timer), 0);
+}
+
+#define MILLION 1000000
+
+/* Readings of the clock show how often it looked whether to go on. */
+static uint64_t
+readings_of_a_wait_that_is_0(void)
+{
+	uint64_t before = manual.clock_reads;
+
+	assert_u64(fixture_wait(&manual), 0);
+	return manual.clock_reads - before;
+}
+
+Test(next_wakeup, with_something_due_a_million_that_came_are_left_for_later)
+{
+	struct probe probe = {.fixture = &manual};
+	unsigned index;
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, FIXTURE_TICK);
+	assert_u64(fixture_wait(&manual), FIXTURE_TICK);
+	for (index = 0; index < MILLION; index++)
+		schedule(HWT_SEC(3600));
+	manual.now_ns += FIXTURE_TICK;
+
+	cr_assert(readings_of_a_wait_that_is_0() < 10);
+
+	cr_assert(queued_for_later(manual.timer) >= MILLION - MILLION / 100);
+	assert_u64(fixture_step(&manual, 0), 1);
+	assert_u64(queued_for_later(manual.timer), 0);
+	fixture_close(&manual);
+}
+
+Test(next_wakeup, with_something_due_so_is_what_a_million_left_that_went)
+{
+	hwt_timeout *timeouts = calloc(MILLION, sizeof(*timeouts));
+	struct probe probe = {.fixture = &manual};
+	uint64_t bytes;
+	unsigned index;
+
+	cr_assert_not_null(timeouts);
+	fixture_open(&manual, NULL);
+	for (index = 0; index < MILLION; index++)
+		timeouts[index] = schedule(HWT_MS(5) + HWT_US(1) * index);
+	probe_schedule(&probe, FIXTURE_TICK);
+	assert_u64(fixture_wait(&manual), FIXTURE_TICK);
+	for (index = 0; index < MILLION; index++)
+		assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
+	bytes = fixture_stats(&manual).memory_bytes;
+	manual.now_ns += FIXTURE_TICK;
+
+	cr_assert(readings_of_a_wait_that_is_0() < 10);
+
+	/* A slab is all that it gave back. */
+	cr_assert(fixture_stats(&manual).memory_bytes >= bytes - (1 << 20));
+	assert_u64(fixture_step(&manual, 0), 1);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	cr_assert(fixture_stats(&manual).memory_bytes < bytes / 2);
+	fixture_close(&manual);
+	free(timeouts);
 }

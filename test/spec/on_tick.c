@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * on-tick: a timeout is handed over on its tick; later only by what tasks
- * before it took and by the machine. There is no cap per tick. Which tick is
+ * before it took, by the machine, and by housekeeping of bounded pieces. There
+ * is no cap per tick. Which tick is
  * its own is the grid's matter, and the second half of this suite.
  */
 #include "test/spec/support_promises.h"
@@ -46,6 +47,76 @@ Test(on_tick, a_crowd_of_which_each_has_a_tick_of_its_own_is_on_time)
 	assert_u64(fixture_tick(&fixture, crowd / 2), crowd / 2);
 	assert_u64(fixture_tick(&fixture, crowd), crowd / 2);
 	fixture_close(&fixture);
+}
+
+#define MILLION 1000000
+
+static void
+then_counts_what_waits(struct probe *probe)
+{
+	uint64_t *waiting = probe->data;
+
+	*waiting = queued_for_later(probe->fixture->timer);
+}
+
+static hwt_timeout *
+schedule_a_million(struct fixture *fixture, uint64_t delay_ns)
+{
+	hwt_timeout *timeouts = calloc(MILLION, sizeof(*timeouts));
+	unsigned index;
+
+	cr_assert_not_null(timeouts);
+	for (index = 0; index < MILLION; index++)
+		assert_rc(hwt_new_timeout(fixture->timer, &timeouts[index],
+			      idle_task, NULL, delay_ns),
+		    0);
+	return timeouts;
+}
+
+static void
+pull_a_million_in(struct fixture *fixture, const hwt_timeout *timeouts,
+    uint64_t delay_ns)
+{
+	unsigned index;
+
+	for (index = 0; index < MILLION; index++)
+		assert_rc(hwt_reschedule(
+			      fixture->timer, timeouts[index], delay_ns),
+		    0);
+}
+
+/* By one who turns the wheel every half second at least. */
+Test(on_tick, what_is_due_does_not_wait_for_a_million_that_were_pulled_in)
+{
+	static const uint64_t delays[] = {FIXTURE_TICK, HWT_MS(499)};
+	unsigned turn;
+
+	for (turn = 0; turn < 2; turn++) {
+		struct fixture fixture = {0};
+		uint64_t waiting = 0;
+		struct probe probe = {.fixture = &fixture,
+		    .then = then_counts_what_waits,
+		    .data = &waiting};
+		hwt_timeout *timeouts;
+
+		fixture_open(&fixture, NULL);
+		timeouts = schedule_a_million(&fixture, HWT_SEC(7200));
+		fixture_step(&fixture, 0);
+		assert_u64(queued_for_later(fixture.timer), 0);
+		probe_schedule(&probe, delays[turn]);
+		assert_u64(fixture_wait(&fixture), delays[turn]);
+		pull_a_million_in(&fixture, timeouts, HWT_SEC(3600));
+
+		assert_u64(fixture_step(&fixture, delays[turn]), 1);
+
+		/* A piece of them at most was taken over before. */
+		cr_assert(waiting >= MILLION - MILLION / 100,
+		    "%" PRIu64 " left", waiting);
+		assert_u64(fixture_wait(&fixture),
+		    HWT_SEC(3600) - delays[turn]);
+		fixture_close(&fixture);
+		free(timeouts);
+	}
 }
 
 /* Its call read the clock long before its entry was queued: here, the clock

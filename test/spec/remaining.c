@@ -70,14 +70,17 @@ Test(remaining, it_is_the_greatest_for_what_is_never_due)
 	fixture_close(&manual);
 }
 
-Test(remaining, a_delay_of_0_has_nothing_left)
+Test(remaining, a_delay_of_0_counts_as_1_ns)
 {
 	struct probe probe = {.fixture = &manual};
 
 	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_i64(fixture_remaining(&manual, probe.handle), 0);
+	assert_i64(fixture_remaining(&manual, probe.handle), 1);
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(5)), 0);
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, 0), 0);
+	assert_i64(fixture_remaining(&manual, probe.handle), 1);
 
 	fixture_close(&manual);
 }

@@ -481,62 +481,40 @@ Test(rounds, however_many_come_near_at_once_there_is_room)
 	fixture_close(&fixture);
 }
 
-#define OTHERS 10000
-
-/* So many others come and go that the wheel is swept. */
-static void
-have_swept(struct fixture *fixture, bool waits)
+/* A round counts 32 bits: that of the one is that of the other. */
+Test(rounds, two_ticks_2_to_the_32_rounds_apart_are_told_apart)
 {
-	static hwt_timeout others[OTHERS];
-	unsigned index;
+	const uint64_t apart = (UINT64_C(1) << 32) * TURN;
+	struct fixture fixture = {0};
+	struct probe early = {.fixture = &fixture};
+	struct probe late = {.fixture = &fixture};
+	unsigned waits;
 
-	for (index = 0; index < OTHERS - 500; index++)
-		assert_rc(hwt_new_timeout(fixture->timer, &others[index],
-			      idle_task, NULL, HWT_SEC(36000)),
-		    0);
-	fixture_step(fixture, 0);
-	for (index = 0; index < OTHERS - 500; index++)
-		assert_rc(hwt_cancel(fixture->timer, others[index]), 0);
-	if (waits)
-		(void)fixture_wait(fixture);
-	for (index = 0; index < OTHERS; index++)
-		assert_rc(hwt_new_timeout(fixture->timer, &others[index],
-			      idle_task, NULL, HWT_SEC(18000)),
-		    0);
-	fixture_step(fixture, 0);
+	fixture_open(&fixture, NULL);
+	probe_schedule(&early, 2 * TURN);
+	probe_schedule(&late, 2 * TURN + apart);
+	assert_u64(fixture_step(&fixture, 2 * TURN), 1);
+	assert_u64(early.runs, 1);
+
+	/* And for one whose deadline is moved from there to here. */
+	probe_schedule(&early, TURN + apart);
+	fixture_step(&fixture, 0);
+	assert_rc(hwt_reschedule(fixture.timer, early.handle, TURN), 0);
+	fixture_step(&fixture, 0);
+	fixture_step(&fixture, TURN - FIXTURE_TICK);
+	assert_u64(early.runs, 1);
+	fixture_step(&fixture, FIXTURE_TICK);
+	assert_u64(early.runs, 2);
+
+	/* Half of them can be told apart at a time. */
+	for (waits = 0; late.runs == 0; waits++)
+		fixture_step(&fixture, fixture_wait(&fixture));
+	cr_assert(waits <= 3);
+	assert_u64(late.started_ns, fixture.start_ns + 2 * TURN + apart);
+	fixture_close(&fixture);
 }
 
-/* Half a tick's number is the same for both entries of one record, in one list
- * or in two; a sweep must keep the one that comes first. */
-Test(rounds, two_entries_2_to_the_32_ticks_apart_are_told_apart)
-{
-	const uint64_t apart = (UINT64_C(1) << 32) * FIXTURE_TICK;
-	static const uint64_t delays[] = {FIXTURE_WHEEL * 8, 51200};
-	unsigned turn;
-
-	for (turn = 0; turn < 4; turn++) {
-		uint64_t delay_ns = delays[turn / 2] * FIXTURE_TICK;
-		struct fixture fixture = {0};
-		struct probe probe = {.fixture = &fixture};
-
-		fixture_open(&fixture, NULL);
-		probe_schedule(&probe, delay_ns + apart);
-		fixture_step(&fixture, 0);
-		assert_rc(
-		    hwt_reschedule(fixture.timer, probe.handle, delay_ns), 0);
-		fixture_step(&fixture, 0);
-		have_swept(&fixture, turn % 2 == 1);
-
-		fixture_step(&fixture, delay_ns - FIXTURE_TICK);
-		assert_u64(probe.runs, 0);
-		fixture_step(&fixture, FIXTURE_TICK);
-		assert_u64(probe.runs, 1);
-		fixture_close(&fixture);
-	}
-}
-
-/* More dead ones than are put right before one sleep, then one that is due.
- * Some before them, so that it ends at every place of a chunk. */
+/* More dead ones than are removed in one piece, then one that is due. Some before them, so that it ends at every place of a chunk. */
 #define DEAD 700
 #define CHUNK 15
 
@@ -575,17 +553,16 @@ Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
 	}
 }
 
-/* More buckets than one search looks at, none with a timeout of this round. */
+/* All buckets in use, and none but one with a timeout of this round. */
 #define BUCKETS (1 << 17)
 
-Test(rounds, what_many_buckets_hide_is_not_slept_past)
+Test(rounds, what_many_buckets_hide_is_found_at_once)
 {
 	const struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = BUCKETS};
 	struct fixture fixture = {0};
 	struct probe probe = {.fixture = &fixture};
 	uint64_t due_ns = 2 * BUCKETS * FIXTURE_TICK;
-	unsigned waits = 0;
 	unsigned index;
 
 	fixture_open(&fixture, &options);
@@ -594,18 +571,16 @@ Test(rounds, what_many_buckets_hide_is_not_slept_past)
 			      NULL, due_ns + (1 + index) * FIXTURE_TICK),
 		    0);
 	probe_schedule(&probe, due_ns);
-	for (; probe.runs == 0; waits++)
-		fixture_step(&fixture, fixture_wait(&fixture));
 
+	assert_u64(fixture_wait(&fixture), due_ns);
+	assert_u64(fixture_step(&fixture, due_ns), 1);
 	assert_u64(probe.started_ns, FIXTURE_START + due_ns);
-	cr_assert(waits > 1 && waits <= 8);
 	fixture_close(&fixture);
 }
 
-/* The set of what is kept comes in pieces of 2^20 records. */
 #define MANY ((1u << 20) + 10000)
 
-Test(rounds, a_sweep_keeps_what_comes_after_the_first_million_too)
+Test(rounds, of_a_million_those_that_were_not_cancelled_start)
 {
 	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
 	struct fixture fixture = {0};
@@ -630,10 +605,7 @@ Test(rounds, a_sweep_keeps_what_comes_after_the_first_million_too)
 	free(timeouts);
 }
 
-/* Each tick that turns out to be empty costs a search, which finds the next one
- * a round or more away: when that becomes too much, nothing is known beyond the
- * last of them, and that is where the worker sleeps to. */
-Test(rounds, what_was_put_right_is_not_looked_at_before_its_old_tick)
+Test(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for)
 {
 	static hwt_timeout timeouts[2000];
 	const struct hwt_options options = {
@@ -644,8 +616,8 @@ Test(rounds, what_was_put_right_is_not_looked_at_before_its_old_tick)
 	fixture_open(&fixture, &options);
 	for (index = 0; index < 2000; index++)
 		assert_rc(
-		    hwt_new_timeout(fixture.timer, &timeouts[index],
-			forbidden_task, NULL, HWT_SEC(40) + HWT_MS(10) * index),
+		    hwt_new_timeout(fixture.timer, &timeouts[index], idle_task,
+			NULL, HWT_SEC(40) + HWT_MS(10) * index),
 		    0);
 	fixture_step(&fixture, 0);
 	for (index = 0; index < 2000; index++)
@@ -653,48 +625,50 @@ Test(rounds, what_was_put_right_is_not_looked_at_before_its_old_tick)
 			      fixture.timer, timeouts[index], HWT_SEC(1000)),
 		    0);
 
-	cr_assert(fixture_wait(&fixture) >= HWT_SEC(40));
+	assert_u64(fixture_wait(&fixture), HWT_SEC(1000));
+	assert_u64(fixture_step(&fixture, HWT_SEC(1000)), 2000);
 	fixture_close(&fixture);
 }
 
-/* Entries outnumber the records that there is room for, though few of them are
- * dead: no sweep yet. But the next one does not wait for twice as many: what
- * comes after it finds chunks that are free. */
-#define PULLED 8100
+#define PULLED 1000
+#define PULLS 1000
+#define CHUNK_BYTES 128
 
-Test(rounds, a_sweep_does_not_wait_until_the_wheel_is_full)
+/* A timeout has one entry in the wheel: a bucket that was empty needs a chunk,
+ * and nothing else is new. */
+Test(rounds, to_pull_a_deadline_in_moves_its_entry)
 {
 	static hwt_timeout timeouts[PULLED];
 	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
-	unsigned index;
-	uint64_t bytes;
+	uint64_t delay_ns = HWT_SEC(3600);
+	uint64_t bytes, ticks;
+	unsigned turn, index;
 
 	fixture_open(&fixture, NULL);
-	for (index = 0; index < 4000; index++)
-		timeouts[index] = probe_schedule(&probe, HWT_SEC(200));
-	fixture_step(&fixture, 0);
-	for (index = 0; index < 200; index++)
-		assert_rc(hwt_reschedule(
-			      fixture.timer, timeouts[index], HWT_SEC(100)),
-		    0);
-	for (index = 4000; index < PULLED; index++)
-		timeouts[index] = probe_schedule(&probe, HWT_SEC(200));
-	fixture_step(&fixture, 0);
 	for (index = 0; index < PULLED; index++)
-		assert_rc(
-		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(50)),
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      idle_task, NULL, delay_ns),
 		    0);
 	fixture_step(&fixture, 0);
 	bytes = fixture_stats(&fixture).memory_bytes;
-	for (index = 0; index < 150; index++)
-		assert_rc(
-		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(25)),
-		    0);
-	fixture_step(&fixture, 0);
+	for (turn = 0; turn < PULLS; turn++) {
+		delay_ns -= 3 * FIXTURE_TICK;
+		for (index = 0; index < PULLED; index++)
+			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
+				      delay_ns + index % 16 * FIXTURE_TICK),
+			    0);
+		assert_u64(fixture_step(&fixture, 0), 0);
+		cr_assert(fixture_stats(&fixture).memory_bytes <=
+		    bytes + FIXTURE_WHEEL * CHUNK_BYTES);
+	}
 
-	assert_u64(fixture_stats(&fixture).memory_bytes, bytes);
-	assert_u64(fixture_step(&fixture, HWT_SEC(25)), 150);
-	assert_u64(fixture_step(&fixture, HWT_SEC(25)), PULLED - 150);
+	assert_u64(fixture_wait(&fixture), delay_ns);
+	assert_u64(
+	    fixture_step(&fixture, delay_ns + 15 * FIXTURE_TICK), PULLED);
+	/* Nothing is left at the ticks where they were. */
+	ticks = fixture_stats(&fixture).ticks;
+	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(fixture_step(&fixture, HWT_SEC(3600)), 0);
+	assert_u64(fixture_stats(&fixture).ticks, ticks);
 	fixture_close(&fixture);
 }

@@ -489,7 +489,7 @@ Test(schedule, a_task_may_schedule_into_the_bucket_being_expired)
 
 	assert_rc(probe.rc, 0);
 	inner = probe.handle;
-	assert_i64(fixture_remaining(&manual, inner), 0);
+	assert_i64(fixture_remaining(&manual, inner), 1);
 	assert_rc(hwt_cancel(manual.timer, inner), 0);
 	assert_u64(fixture_tick(&manual, 2), 0);
 	fixture_close(&manual);

@@ -147,7 +147,7 @@ fixture_clock(void *ctx)
 	struct fixture *fixture = ctx;
 
 	fixture->clock_reads++;
-	return fixture->now_ns;
+	return fixture->now_ns += fixture->reading_ns;
 }
 
 static void

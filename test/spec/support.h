@@ -149,6 +149,8 @@ struct fixture {
 	uint64_t tick_ns;
 	/* What the timer's clock reads. */
 	_Atomic uint64_t now_ns;
+	/* By how much each reading moves it on; 0: the test does. */
+	uint64_t reading_ns;
 	/* Calls of wake. */
 	_Atomic uint64_t wakes;
 	/* Readings of the clock. */

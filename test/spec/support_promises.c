@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/timer.h"
+
 /* Live timers. */
 
 void
@@ -70,7 +72,7 @@ live_settle(struct live *live, pid_t worker)
 	while (look < looks) {
 		uint64_t now = live_stats(live).wakeups;
 
-		if (now == wakeups && thread_state(worker) == 'S')
+		if (now == wakeups && thread_letter(worker) == 'S')
 			look++;
 		else
 			look = 0;
@@ -142,7 +144,7 @@ other_threads_sleep(void)
 		pid_t thread = (pid_t)strtol(task->d_name, NULL, 10);
 
 		if (thread != 0 && thread != gettid())
-			sleep = sleep && thread_state(thread) != 'R';
+			sleep = sleep && thread_letter(thread) != 'R';
 	}
 	closedir(tasks);
 	return sleep;
@@ -309,7 +311,7 @@ thread_status(pid_t thread, const char *field, int base)
 }
 
 char
-thread_state(pid_t thread)
+thread_letter(pid_t thread)
 {
 	char path[64];
 	char line[512] = "";
@@ -337,6 +339,22 @@ grid_tick(uint64_t tick_ns, uint64_t offset_ns, uint64_t delay_ns)
 	if (delay_ns == 0)
 		return offset_ns / tick_ns + 1;
 	return deadline_ns / tick_ns + (deadline_ns % tick_ns != 0);
+}
+
+uint64_t
+queued_for_later(const struct hwt *timer)
+{
+	const struct record_store *store = &timer->store;
+	uint32_t limit = a32_load_acquire(&store->limit);
+	uint64_t count = 0;
+	uint32_t number, page;
+
+	for (number = 0; number < limit; number++) {
+		for (page = 0; page < SLAB_PAGES; page++)
+			count += (uint64_t)__builtin_popcountll(a64_load_acquire(
+			    &slab_at(store, number)->bits[SET_LATER][page]));
+	}
+	return count;
 }
 
 bool

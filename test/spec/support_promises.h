@@ -78,12 +78,16 @@ void thread_await_count(const char *name, unsigned count);
 pid_t thread_await(const char *name);
 /* A number from /proc/self/task/TID/status. */
 uint64_t thread_status(pid_t thread, const char *field, int base);
-/* R, S, D, as ps shows it; X when there is no such thread. */
-char thread_state(pid_t thread);
+/* R, S, D, as ps shows its state; X when there is no such thread. */
+char thread_letter(pid_t thread);
 
 /* The index of the boundary to which a delay belongs that is asked for
  * offset_ns after creation. */
 uint64_t grid_tick(uint64_t tick_ns, uint64_t offset_ns, uint64_t delay_ns);
+
+/* From inside: how many records wait in the queue for a worker that need not
+ * hurry. */
+uint64_t queued_for_later(const struct hwt *timer);
 
 bool readable(int fd);
 
