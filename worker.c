@@ -471,7 +471,7 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	}
 	/* E:asleep fence */
 	a64_store_seq(&timer->wake_before, before_ns);
-	if (mpsc_is_empty(&timer->queue))
+	if (mpsc_is_empty(&timer->queue) && !record_trim_is_due(timer))
 		return true;
 	(void)a64_swap_acq_rel(&timer->wake_before, 0);
 	return false;

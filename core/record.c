@@ -345,8 +345,9 @@ free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
 
 	(void)set_raise(store, SET_FREE, number, page);
+	/* E:asleep fence: the caller wakes the worker. */
 	return (before | records) == PAGE_ALL &&
-	    a64_add_relaxed(&store->free_pages, 1) == TRIM_PAGES - 1;
+	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1;
 }
 
 /* One addition for each run of indexes of the same page. */
@@ -672,6 +673,14 @@ trim_is_due(struct hwt *timer, bool idle)
 		trim->since_ns = now_ns;
 	return !trim->refused &&
 	    (idle || now_ns - trim->since_ns >= TRIM_DELAY_NS);
+}
+
+bool
+record_trim_is_due(const struct hwt *timer)
+{
+	/* E:asleep fence */
+	return !timer->trim.refused &&
+	    a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES;
 }
 
 /* From the highest slab down, since callers take the lowest first. */

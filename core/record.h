@@ -327,6 +327,8 @@ struct trim {
  * when there are enough of them: at once when the worker is idle, otherwise
  * when there have been for a while. The worker's. True: call it again. */
 bool record_trim(struct hwt *timer, bool idle);
+/* Whether an idle worker has pages to give back. */
+bool record_trim_is_due(const struct hwt *timer);
 
 /* The caches whose counters count: the i-th, up to NULL. */
 static inline const struct cache *
