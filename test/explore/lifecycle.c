@@ -162,6 +162,19 @@ end_limited(void)
 	explore_check(timer->permits == 0);
 }
 
+/* No page is committed: whoever schedules commits one while it stops. */
+static void
+begin_uncommitted(void)
+{
+	timer_make(HWT_MANUAL, NULL);
+	thread_prepare(0, 0);
+	thread_prepare(1, 0);
+	thread_prepare(2, 1);
+	(void)cache_flush(timer, &timer->store.caches[2]);
+	trim_all();
+	explore_check(timer->store.idle[0] == 1);
+}
+
 /* All of a batch, or none. */
 static void
 schedule_batch(void)
@@ -365,6 +378,11 @@ const struct program lifecycle_programs[] = {
     {
 	.name = "stop/two-schedule",
 	.begin = begin_manual,
+	.thread = {schedule_two, schedule_one, stop_it},
+    },
+    {
+	.name = "stop/uncommitted",
+	.begin = begin_uncommitted,
 	.thread = {schedule_two, schedule_one, stop_it},
     },
     {

@@ -450,6 +450,47 @@ end_limited(void)
 	end_all_due();
 }
 
+/* The horizon is about to be moved on, by one second: what is due before the
+ * new one is looked at before its tick is begun. */
+#define HORIZON HWT_SEC(1)
+
+static void
+begin_at_horizon(void)
+{
+	begin_empty();
+	model_now_ns = timer->origin_ns + HORIZON;
+}
+
+static void
+schedule_before_horizon(void)
+{
+	explore_check(schedule(0, HORIZON - TICK_NS) == 0);
+}
+
+static void
+schedule_at_horizon(void)
+{
+	explore_check(schedule(1, HORIZON) == 0);
+}
+
+static void
+schedule_far_and_pull_in(void)
+{
+	explore_check(schedule(0, 3 * HORIZON) == 0);
+	(void)reschedule(0, HORIZON - TICK_NS);
+}
+
+static void
+end_at_horizon(void)
+{
+	verify_entries();
+	model_now_ns = timer->origin_ns + 2 * HORIZON - TICK_NS;
+	(void)advance(0);
+	explore_check(subject[0].started == 1);
+	(void)advance(1);
+	explore_check(subject[1].started == 1);
+}
+
 const struct program place_programs[] = {
     {
 	.name = "place/schedule",
@@ -660,6 +701,48 @@ const struct program place_programs[] = {
 	.begin = begin_limited,
 	.thread = {cancel_and_take_place, take_place, turn},
 	.end = end_limited,
+    },
+    {
+	.name = "place/covered-drop-stale-in-time",
+	.begin = begin_covered_far,
+	.thread = {use_again, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/covered-pull-in-drop-stale",
+	.begin = begin_covered_far,
+	.thread = {use_again_and_pull_in, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/covered-push-out-drop-stale",
+	.begin = begin_covered,
+	.thread = {use_again_and_push_out, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-drop-stale",
+	.begin = begin_placed_far,
+	.thread = {reschedule_earlier, cancel_it, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/relaxed-reschedule",
+	.begin = begin_relaxed,
+	.thread = {reschedule_earlier, turn_on},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/horizon",
+	.begin = begin_at_horizon,
+	.thread = {schedule_before_horizon, schedule_at_horizon, turn},
+	.end = end_at_horizon,
+    },
+    {
+	.name = "place/horizon-pull-in",
+	.begin = begin_at_horizon,
+	.thread = {schedule_far_and_pull_in, schedule_at_horizon, turn},
+	.end = end_at_horizon,
     },
     {0},
 };

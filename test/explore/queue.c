@@ -301,6 +301,48 @@ pass_in_pieces(void)
 		pop_later();
 }
 
+/* All records of as many slabs as one word of the table tells of are in use:
+ * the next one is in a slab of the second word, which is made meanwhile. */
+#define WORD_RECORDS \
+	(64 * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
+
+static uint32_t in_use[WORD_RECORDS + 1];
+
+static void
+begin_word_full(void)
+{
+	struct cache *cache;
+	unsigned i;
+	int error;
+
+	begin_announced();
+	for (i = 0; i < 3; i++)
+		(void)cache_flush(timer, &timer->store.caches[i]);
+	cache = cache_of(timer);
+	for (i = 0; i < WORD_RECORDS; i++)
+		in_use[i] = record_alloc(timer, cache, &error);
+	explore_check(timer->store.limit == 64 && cache->count == 0);
+}
+
+static void
+grow_and_push(void)
+{
+	int error;
+
+	in_use[WORD_RECORDS] = record_alloc(timer, cache_of(timer), &error);
+	push_and_ask(in_use[WORD_RECORDS]);
+}
+
+static void
+end_word_full(void)
+{
+	unsigned i;
+
+	end_announced();
+	for (i = 0; i <= WORD_RECORDS; i++)
+		(void)record_free(timer, cache_of(timer), in_use[i]);
+}
+
 const struct program queue_programs[] = {
     {
 	.name = "queue/one-index",
@@ -383,6 +425,13 @@ const struct program queue_programs[] = {
 	.begin = begin_later_pushed,
 	.thread = {push_later_then_near, push_near_then_later, pass_twice},
 	.end = end,
+    },
+    {
+	.name = "queue/second-word",
+	.begin = begin_word_full,
+	.thread = {grow_and_push, pop_and_announce},
+	.end = end_word_full,
+	.schedules = 400,
     },
     {0},
 };

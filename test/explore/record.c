@@ -616,6 +616,40 @@ give_and_await_trim(void)
 	stop();
 }
 
+/* The worker gives back what one has used, while another one needs it. */
+static void
+begin_worker_for_two(void)
+{
+	timer_make(0, NULL);
+	thread_prepare(0, IN_SLAB);
+	thread_prepare(1, 0);
+	explore_check(hwt_start(timer) == 0);
+}
+
+static void
+use_and_free_all(void)
+{
+	unsigned i;
+
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(schedule(i, 90 * TICK_NS) == 0);
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(cancel(i) == 0);
+	if (cache_flush(timer, cache_of(timer)))
+		wake_worker_for_trim(timer);
+	await_thread(1);
+	await_started(IN_SLAB);
+	await_started(IN_SLAB + 1);
+	stop();
+}
+
+static void
+schedule_two(void)
+{
+	explore_check(schedule(IN_SLAB, TICK_NS) == 0);
+	explore_check(schedule(IN_SLAB + 1, 2 * TICK_NS) == 0);
+}
+
 const struct program record_programs[] = {
     {
 	.name = "record/page-comes-back",
@@ -780,6 +814,11 @@ const struct program record_programs[] = {
 	.name = "trim/wakes",
 	.begin = begin_worker,
 	.thread = {give_and_await_trim},
+    },
+    {
+	.name = "trim/worker",
+	.begin = begin_worker_for_two,
+	.thread = {use_and_free_all, schedule_two},
     },
     {0},
 };
