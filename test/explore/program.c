@@ -403,8 +403,7 @@ count_cache(const struct cache *cache, unsigned *found)
 /* Whether who goes through the set from the top comes to the index: or is on
  * the way to it, as the consumer may be. */
 static bool
-set_is_raised(
-    enum record_set set, uint32_t index, const struct mpsc_pass *pass)
+set_is_raised(enum record_set set, uint32_t index, const struct mpsc_pass *pass)
 {
 	uint32_t number = index >> SLAB_BITS;
 	uint64_t slab_bit = UINT64_C(1) << number % 64;
@@ -520,8 +519,7 @@ verify_records(void)
 static const struct chunk *
 chunk_of(uint32_t chunk)
 {
-	const struct chunk *first =
-	    timer->wheel.arenas[chunk >> ARENA_BITS];
+	const struct chunk *first = timer->wheel.arenas[chunk >> ARENA_BITS];
 
 	return &first[chunk & ((1u << ARENA_BITS) - 1)];
 }

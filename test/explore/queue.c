@@ -49,8 +49,7 @@ push(uint32_t index, uint64_t delay_ns)
 	change = ++state[index];
 	pushed[index]++;
 	due_ns[index] = timer->origin_ns + delay_ns;
-	(void)mpsc_push(
-	    &timer->queue, index, timer->origin_ns + delay_ns);
+	(void)mpsc_push(&timer->queue, index, timer->origin_ns + delay_ns);
 	return change;
 }
 
@@ -84,8 +83,8 @@ pop_later(void)
 	uint64_t bits;
 	uint32_t first;
 
-	while ((bits = mpsc_pop_later(
-		    &timer->queue, model_now_ns, &first)) != 0)
+	while (
+	    (bits = mpsc_pop_later(&timer->queue, model_now_ns, &first)) != 0)
 		look(first, bits);
 }
 
@@ -303,8 +302,7 @@ pass_in_pieces(void)
 
 /* All records of as many slabs as one word of the table tells of are in use:
  * the next one is in a slab of the second word, which is made meanwhile. */
-#define WORD_RECORDS \
-	(64 * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
+#define WORD_RECORDS (64 * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
 
 static uint32_t in_use[WORD_RECORDS + 1];
 

@@ -118,7 +118,8 @@ static void
 take_uncached(void)
 {
 	int error = 0;
-	uint32_t index = record_alloc(timer, &timer->store.shared_cache, &error);
+	uint32_t index =
+	    record_alloc(timer, &timer->store.shared_cache, &error);
 
 	explore_check(index != 0 && !in_hand[index]);
 	in_hand[index] = true;
@@ -582,6 +583,51 @@ use_all_differently(void)
 	}
 }
 
+/* Two threads use records while they are given back. */
+static struct handles handles_told[2];
+
+static void
+begin_handles(void)
+{
+	memset(handles_told, 0, sizeof(handles_told));
+	begin_all_free();
+}
+
+static void
+use_some(unsigned thread)
+{
+	struct handles *handles = &handles_told[thread];
+
+	schedule_some(handles, 2, true);
+	(void)cache_flush(timer, cache_of(timer));
+	schedule_some(handles, 1, true);
+	(void)cache_flush(timer, cache_of(timer));
+}
+
+static void
+use_some_first(void)
+{
+	use_some(0);
+}
+
+static void
+use_some_second(void)
+{
+	use_some(1);
+}
+
+static void
+end_handles(void)
+{
+	unsigned i, j;
+
+	for (i = 0; i < handles_told[0].count; i++) {
+		for (j = 0; j < handles_told[1].count; j++)
+			explore_check(handles_told[0].told[i].id !=
+			    handles_told[1].told[j].id);
+	}
+}
+
 /* A worker that is about to sleep for ever, while enough pages become free to
  * be given back. */
 static void
@@ -707,6 +753,7 @@ const struct program record_programs[] = {
 	.begin = begin_all_free,
 	.thread = {take_three, take_two_give_one, trim_all},
 	.end = end_give_all,
+	.pso = true,
     },
     {
 	.name = "trim/take-two-slabs",
@@ -731,12 +778,14 @@ const struct program record_programs[] = {
 	.begin = begin_idle,
 	.thread = {take_and_look_first, take_and_look_second},
 	.end = end_give_all,
+	.pso = true,
     },
     {
 	.name = "trim/idle-slab-again",
 	.begin = begin_idle,
 	.thread = {take_give_and_take, trim_twice},
 	.end = end_give_all,
+	.pso = true,
     },
     {
 	.name = "trim/late-summary",
@@ -754,16 +803,19 @@ const struct program record_programs[] = {
 	.name = "trim/late-push",
 	.begin = begin_push_stopped,
 	.thread = {schedule_stopped, cancel_and_trim},
+	.pso = true,
     },
     {
 	.name = "trim/old-handle",
 	.begin = begin_used,
 	.thread = {schedule_anew, cancel_old, trim_all},
+	.pso = true,
     },
     {
 	.name = "trim/old-handle-reschedule",
 	.begin = begin_used,
 	.thread = {reschedule_old, trim_all},
+	.pso = true,
     },
     {
 	.name = "trim/covered",
@@ -819,6 +871,19 @@ const struct program record_programs[] = {
 	.name = "trim/worker",
 	.begin = begin_worker_for_two,
 	.thread = {use_and_free_all, schedule_two},
+    },
+    {
+	.name = "trim/handles",
+	.begin = begin_handles,
+	.thread = {use_some_first, use_some_second, trim_twice},
+	.end = end_handles,
+	.pso = true,
+    },
+    {
+	.name = "trim/opened-by-two",
+	.begin = begin_idle,
+	.thread = {take_give_and_take, take_and_look_second, trim_twice},
+	.end = end_give_all,
     },
     {0},
 };

@@ -452,12 +452,11 @@ static void
 fill_two_pages(void)
 {
 	place_near();
-	explore_await(&timer->wake_sequence, 4, worker_sleeps,
-	    &timer->wake_sequence);
+	explore_await(
+	    &timer->wake_sequence, 4, worker_sleeps, &timer->wake_sequence);
 	explore_check(schedule(0, FAR) == 0);
 	explore_check(schedule(1, FAR) == 0);
-	explore_check(
-	    index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS);
+	explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS);
 	await_taken(1);
 	explore_check(model_now_ns <= timer->origin_ns + TICK_NS);
 	stop();
