@@ -53,7 +53,9 @@
  *
  * EDGES
  *   E:asleep    see above; fence in wake_worker_if_needed and wake_worker,
- *               fence in worker_announce and mpsc_is_empty.
+ *               fence in worker_announce and mpsc_is_empty. The same with
+ *               the count of free pages: fence in free_add,
+ *               record_trim_is_due.
  *   E:called    what the caller did, release by clearing wake_before in
  *               wake_worker, acquired by the worker that finds it cleared in
  *               was_woken.
