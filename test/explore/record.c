@@ -355,6 +355,31 @@ take_give_and_take(void)
 	take_and_look(0, 1);
 }
 
+/* One page is committed and the other one is not: that may be committed, used
+ * and free again while the worker gives back the first. */
+static void
+begin_one_committed(void)
+{
+	begin_idle();
+	take(7, 1);
+	give_back(7);
+	explore_check(timer->store.free_pages == 1);
+}
+
+static void
+take_three_give_three(void)
+{
+	take_and_look(0, 3);
+	give_back(0);
+}
+
+static void
+trim_and_take(void)
+{
+	trim_all();
+	take_and_look(1, 1);
+}
+
 /* One returns the last record, and makes that visible only when the slab has
  * become idle. */
 static void
@@ -883,6 +908,12 @@ const struct program record_programs[] = {
 	.name = "trim/opened-by-two",
 	.begin = begin_idle,
 	.thread = {take_give_and_take, take_and_look_second, trim_twice},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/committed-meanwhile",
+	.begin = begin_one_committed,
+	.thread = {take_three_give_three, trim_and_take},
 	.end = end_give_all,
     },
     {0},
