@@ -52,7 +52,9 @@
 
 #define HORIZON_NS UINT64_C(1000000000)
 /* A push that makes so many pages of a slab wait asks for the consumer. */
+#ifndef CALL_PAGES
 #define CALL_PAGES 16
+#endif
 
 void
 mpsc_create(

@@ -73,7 +73,7 @@
 #define CHUNKS_PER_PAGE 32u
 #define CHUNK_PAGE_BYTES (CHUNKS_PER_PAGE * sizeof(struct chunk))
 /* What one call of wheel_trim gives back at most. */
-#define TRIM_PAGES 64u
+#define TRIM_CHUNK_PAGES 64u
 #define ROUND_FAR ((uint32_t)INT32_MAX)
 /* So many rounds ahead is far. */
 #ifndef NEAR_ROUNDS
@@ -363,7 +363,7 @@ wheel_trim(struct wheel *wheel)
 	uint32_t page = wheel->trimmed;
 	uint32_t pages;
 
-	for (pages = TRIM_PAGES; page < end && pages > 0; page++) {
+	for (pages = TRIM_CHUNK_PAGES; page < end && pages > 0; page++) {
 		if (!page_is_free(wheel, page) ||
 		    wheel->decommitted[page / 64] & page_bit(page))
 			continue;

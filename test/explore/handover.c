@@ -167,7 +167,7 @@ end_box(void)
 		run_box();
 	}
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 static void
@@ -176,7 +176,7 @@ end_refuser(void)
 	(void)advance(1);
 	(void)advance(1);
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 /* Both are in the box; one thread runs them, another one stops and destroys
@@ -214,7 +214,7 @@ end_handed_twice(void)
 {
 	explore_check(subject[0].started + subject[0].cancelled == 1);
 	explore_check(hwt_run(timer, subject[1].handle) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 /* The mailbox. */
@@ -263,7 +263,7 @@ end_mailbox(void)
 	}
 	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 	explore_check(hwt_mailbox_destroy(mailbox) == 0);
 }
 
@@ -326,7 +326,7 @@ use_pool(void)
 	flag_set(0);
 	(void)advance(1);
 	explore_check(hwt_pool_destroy(pool) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 static void
