@@ -355,11 +355,6 @@ op_remaining(const struct model_entry *entry)
 		rc = -ENOENT;
 	model_rc(
 	    hwt_remaining, (model->timer, entry->handle, &remaining_ns), rc);
-	/* Whether the worker has taken it over since its task scheduled it, the
-	 * model does not know. */
-	if (rc == 0 && entry->relative && model->advancing &&
-	    entry->deadline_ns == DEADLINE_NONE && remaining_ns == INT64_MAX)
-		return;
 	model_check(remaining_ns == (rc != 0 ? 1 : remaining_of(entry)));
 }
 
