@@ -136,7 +136,11 @@ static bool
 report_read(int fd, struct report *report)
 {
 	bool whole = read(fd, report, sizeof(*report)) == sizeof(*report);
+	struct report more;
 
+	/* A child that aborted has told first, or another thread. */
+	while (read(fd, &more, sizeof(more)) > 0)
+		continue;
 	close(fd);
 	return whole;
 }
