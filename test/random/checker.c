@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const state_names[] = {"FREE", "PENDING", "HANDED",
-    "REVOKED", "RUNNING", "UNPROCESSED", "6", "7"};
+static const char *const state_names[] = {
+    "FREE", "PENDING", "HANDED", "REVOKED", "RUNNING", "UNPROCESSED", "6", "7"};
 
 bool
 checker_object(struct checker *checker, uint32_t index, const char *invariant,
@@ -26,8 +26,8 @@ checker_object(struct checker *checker, uint32_t index, const char *invariant,
 	word = pair_word(&record->pair);
 	(void)snprintf(checker->text, sizeof(checker->text),
 	    "%s: %s; timeout %" PRIu32 " (handle 0x%" PRIx64
-	    ") %s, flags 0x%" PRIx64 ", deadline %" PRIu64 ", entry at 0x%" PRIx32
-	    " for tick %" PRIu64,
+	    ") %s, flags 0x%" PRIx64 ", deadline %" PRIu64
+	    ", entry at 0x%" PRIx32 " for tick %" PRIu64,
 	    invariant, condition, index, word_id(word, index),
 	    state_names[word_state(word)], word & INDEX_MASK & ~STATE_MASK,
 	    pair_load(&record->pair).deadline_ns, record->entry_at,

@@ -71,8 +71,8 @@ check_room(struct checker *checker, uint64_t records)
 	uint64_t buckets = (uint64_t)wheel->mask + 1;
 	uint64_t partial = records < buckets ? records : buckets;
 
-	must(records == 0 ||
-		wheel->capacity > records / CHUNK_ENTRIES + partial,
+	must(
+	    records == 0 || wheel->capacity > records / CHUNK_ENTRIES + partial,
 	    0, "record 2: the wheel has room for all records");
 	return true;
 }
@@ -147,8 +147,8 @@ check_caches(struct checker *checker)
 
 /* *complete counts the committed pages that are. */
 static bool
-check_free_page(struct checker *checker, const struct slab *slab,
-    uint32_t page, uint64_t *complete)
+check_free_page(struct checker *checker, const struct slab *slab, uint32_t page,
+    uint64_t *complete)
 {
 	uint64_t bits = a64_load_acquire(&slab->bits[SET_FREE][page]);
 	uint32_t first = slab->first_index + page * PAGE_RECORDS;

@@ -31,8 +31,8 @@ chunk_is_decommitted(const struct wheel *wheel, uint32_t chunk)
 }
 
 static bool
-check_entry(struct checker *checker, uint32_t number, uint32_t at,
-    uint32_t slot)
+check_entry(
+    struct checker *checker, uint32_t number, uint32_t at, uint32_t slot)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
 	const struct entry *entry = &chunk_of(wheel, at)->entry[slot];

@@ -77,8 +77,7 @@ begin_trim(void)
 }
 
 static void
-note_change(
-    uint64_t *seen, uint64_t now, enum event more, enum event less)
+note_change(uint64_t *seen, uint64_t now, enum event more, enum event less)
 {
 	if (now > *seen)
 		cover_event(more);
@@ -109,8 +108,8 @@ note_memory(void)
 		    a64_load_acquire(&slab_at(store, i)->committed));
 	note_change(&model->pages_seen, pages, EVENT_PAGE_COMMITTED,
 	    EVENT_PAGE_RELEASED);
-	note_change(&model->idle_seen, idle, EVENT_SLAB_RETIRED,
-	    EVENT_SLAB_OPENED);
+	note_change(
+	    &model->idle_seen, idle, EVENT_SLAB_RETIRED, EVENT_SLAB_OPENED);
 	note_change(&model->chunks_seen, chunks, EVENT_CHUNK_RELEASED,
 	    EVENT_CHUNK_USED);
 }

@@ -655,7 +655,7 @@ op_trim(void)
 
 	if (model->advancing || model->stopped)
 		return;
-	if (rng_below(&rng, 4) == 0) {
+	if (rng_below(&rng, 2) == 0) {
 		for (index = 0; index < model->limit; index++) {
 			if (model->entries[index].state == PENDING)
 				op_cancel(&model->entries[index], false);
