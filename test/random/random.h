@@ -72,9 +72,6 @@ struct model_entry {
 	/* On the clock; DEADLINE_NONE: never due. */
 	uint64_t deadline_ns;
 	uint64_t tick;
-	/* The earliest tick from which it was pushed out, if that has not come
-	 * yet: there it may cost one wait in vain. */
-	uint64_t superseded;
 	uint64_t period_ns;
 	/* HWT_RELAXED, not taken over yet: deadline_ns and tick are not known,
 	 * the delay is. */
@@ -82,6 +79,9 @@ struct model_entry {
 	uint64_t delay_ns;
 	/* Taken over by the worker since it was scheduled. */
 	bool placed;
+	/* That of its entry in the wheel when it was rescheduled; 0: it had
+	 * none, or the wheel was turned since. */
+	uint64_t entry_tick;
 	/* It was 2^31 rounds away. */
 	bool far;
 	/* Periodic and running: its last run; it has moved itself. */
@@ -137,6 +137,9 @@ struct model {
 	 * that it is handing over. */
 	uint64_t turned_tick;
 	uint64_t expiry_ns;
+
+	/* Of the inside, when it was last looked at. */
+	uint64_t pages_seen, idle_seen, chunks_seen;
 
 	/* What hwt_next_wakeup said, as a tick, while it holds. */
 	bool armed;
@@ -205,6 +208,17 @@ void op_dead_handle(void);
 void op_bad_argument(void);
 void op_bad_options(void);
 void op_shared(void);
+
+/* inside.c */
+void note_reuse(hwt_timeout handle);
+void note_move(struct model_entry *entry);
+void note_turned(struct model_entry *entry);
+void note_advanced(void);
+void note_memory(void);
+void note_growth(void);
+/* As if so much had been free for a while: pages, slabs and chunks are given
+ * back. */
+void begin_trim(void);
 
 /* life.c */
 struct random_options {
