@@ -797,7 +797,7 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	if (process_runs_task(timer, timeout.id))
+	if (thread_runs_task(timer, timeout.id))
 		return -EDEADLK;
 	result = timer_cancel(
 	    timer, timeout.id, FLAG_WAITED | FLAG_CLAIMED, &before);
@@ -853,7 +853,7 @@ reschedule_running(struct hwt *timer, struct record *record,
 {
 	struct pair_value next = moved(seen, due);
 
-	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
+	if (!(seen.word & FLAG_PERIODIC) || !thread_runs_task(timer, id))
 		return -EINPROGRESS;
 	/* This run is the last. */
 	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))

@@ -245,10 +245,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	made->epoch = process_epoch();
 	if (made->flags & HWT_MANUAL)
 		a64_store_release(&made->gate, 1);
-	if (process_add_timer(made))
-		timer_log(made, LOG_WARNING,
-		    "more than 64 timers are alive; each has a thread of its "
-		    "own, and one serves a whole process");
+	process_add_timer(made);
 	*timer = made;
 	return 0;
 }
@@ -272,7 +269,7 @@ make_thread(struct hwt *timer)
 	sigset_t signals;
 	int error;
 
-	process_block_signals(&signals);
+	thread_block_signals(&signals);
 	error = pthread_create(
 	    &life->thread, life->thread_attr, worker_main, timer);
 	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
@@ -302,6 +299,27 @@ attempt_start(struct hwt *timer)
 	}
 	(void)pthread_cond_broadcast(&life->changed);
 	return result;
+}
+
+void
+timer_worker_begins(const struct hwt *timer)
+{
+	if (process_add_worker())
+		timer_log(timer, LOG_WARNING,
+		    "more than 64 timers have a running thread each; one timer "
+		    "serves a whole process");
+}
+
+void
+timer_worker_ends(struct hwt *timer)
+{
+	struct lifecycle *life = &timer->life;
+
+	process_remove_worker();
+	(void)pthread_mutex_lock(&life->lock);
+	life->worker_ended = true;
+	(void)pthread_cond_broadcast(&life->changed);
+	(void)pthread_mutex_unlock(&life->lock);
 }
 
 int
@@ -543,7 +561,7 @@ timer_stop(
 	uint64_t until_ns = HWT_NEVER;
 	int result;
 
-	if (process_runs_task_of(timer))
+	if (thread_runs_task_of(timer))
 		return -EDEADLK;
 	/* Without a clock, a moment that has passed. */
 	if (wait_ns < DEADLINE_NEVER - now_ns)

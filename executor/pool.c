@@ -77,7 +77,7 @@ pool_main(void *argument)
 	struct hwt_pool *pool = argument;
 	struct record *record;
 
-	process_block_signals(NULL);
+	thread_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), "hwt-pool");
 	thread_state.executor = pool;
 	thread_state.executor_epoch = pool->epoch;
@@ -117,7 +117,7 @@ pool_add_threads(struct hwt_pool *pool, unsigned threads)
 	sigset_t signals;
 	int error = 0;
 
-	process_block_signals(&signals);
+	thread_block_signals(&signals);
 	while (pool->thread_count < threads && error == 0) {
 		error = pthread_create(
 		    &pool->thread[pool->thread_count], NULL, pool_main, pool);
