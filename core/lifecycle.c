@@ -51,6 +51,8 @@
 #define TICK_MIN_NS HWT_US(10)
 #define WHEEL_DEFAULT 512u
 #define WHEEL_MAX (1u << 30)
+#define MARK_LIVE UINT64_C(0x6877746c69766521)
+#define EPOCH_DESTROYED UINT64_MAX
 
 void
 timer_log(const struct hwt *timer, int level, const char *message)
@@ -246,8 +248,17 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	if (made->flags & HWT_MANUAL)
 		a64_store_release(&made->gate, 1);
 	process_add_timer(made);
+	a64_store_relaxed(&made->mark, MARK_LIVE);
 	*timer = made;
 	return 0;
+}
+
+/* The compiler would leave out plain stores before a free. */
+static void
+timer_unmark(struct hwt *timer)
+{
+	a64_store_relaxed(&timer->mark, 0);
+	*(volatile uint64_t *)&timer->epoch = EPOCH_DESTROYED;
 }
 
 static void
@@ -258,6 +269,7 @@ timer_free(struct hwt *timer)
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
 	free(timer->queues);
+	timer_unmark(timer);
 	free(timer);
 }
 
@@ -657,11 +669,24 @@ timer_destroy(struct hwt *timer)
 	timer_free(timer);
 }
 
+/* To free a timer twice would destroy what others have allocated since. When
+ * its memory was not used again, this is found out here. */
+static void
+must_be_marked(const struct hwt *timer)
+{
+	if (a64_load_relaxed(&timer->mark) == MARK_LIVE)
+		return;
+	(void)dprintf(
+	    STDERR_FILENO, "hwt: hwt_destroy: no timer, or destroyed before\n");
+	abort();
+}
+
 int
 hwt_destroy(struct hwt *timer)
 {
 	if (timer == NULL)
 		return 0;
+	must_be_marked(timer);
 	if (!process_owns(timer->epoch)) {
 		/* A child: the lock and the thread are its parent's. */
 		timer_free(timer);

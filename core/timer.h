@@ -91,6 +91,9 @@ struct hwt {
 	struct hwt_wake wake;
 	struct hwt_log log;
 	bool shared; /* the process-wide one */
+	/* MARK_LIVE until hwt_destroy: in the middle, where what the C library
+	 * writes into freed memory does not reach. */
+	a64_t mark;
 	struct hwt *registry_previous, *registry_next;
 
 	/* 0 while the worker is awake or will wake at the next tick by itself.

@@ -3,10 +3,12 @@
  * start, stop, stop_within, destroy: their order, who waits for whom, who gets
  * the list of unprocessed timeouts, and what each answers in every state.
  */
-#include "test/support.h"
+#include "test/support_promises.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 SUITE(lifecycle);
 
@@ -1341,3 +1343,35 @@ Test(lifecycle, without_a_clock_stop_within_waits_for_nothing)
 	assert_rc(hwt_stop(timer, NULL), 0);
 	assert_rc(hwt_destroy(timer), 0);
 }
+
+#if !WITH_ASAN
+
+/* arg: where stderr goes. */
+static void
+destroy_twice(void *arg)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	child_rc(hwt_stop(timer, NULL), 0);
+	child_rc(hwt_destroy(timer), 0);
+	(void)dup2(*(int *)arg, STDERR_FILENO);
+	(void)hwt_destroy(timer);
+}
+
+Test(lifecycle, a_second_destroy_says_so_and_aborts)
+{
+	char text[256] = "";
+	int ends[2];
+
+	cr_assert(pipe(ends) == 0);
+
+	assert_u64((uint64_t)child_reap(child_fork(destroy_twice, &ends[1])),
+	    256 + SIGABRT);
+
+	close(ends[1]);
+	cr_assert(read(ends[0], text, sizeof(text) - 1) > 0);
+	cr_assert(strstr(text, "hwt_destroy") != NULL, "%s", text);
+	close(ends[0]);
+}
+
+#endif
