@@ -137,12 +137,15 @@ extern "C" {
 #define HWT_VERSION_MINOR 1
 #define HWT_VERSION_PATCH 0
 
-/* Durations in nanoseconds, also of fractions: HWT_SEC(0.5). The argument must
- * be small enough for 64 bits: HWT_MIN reaches 584 years. */
-#define HWT_US(n) ((uint64_t)(UINT64_C(1000) * HWT_WIDE(n)))
-#define HWT_MS(n) ((uint64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
-#define HWT_SEC(n) ((uint64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
-#define HWT_MIN(n) ((uint64_t)(UINT64_C(60000000000) * HWT_WIDE(n)))
+/* Durations in nanoseconds, also of fractions: HWT_SEC(0.5). A whole number
+ * must be small enough for 64 bits, where HWT_MIN reaches 584 years; a fraction
+ * for 63 bits. A negative argument makes a value that is -EINVAL as a delay,
+ * but for a fraction that is less than 2 ns below 0: what is left of that in
+ * whole nanoseconds is 0 or HWT_NEVER. */
+#define HWT_US(n) ((uint64_t)(int64_t)(UINT64_C(1000) * HWT_WIDE(n)))
+#define HWT_MS(n) ((uint64_t)(int64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
+#define HWT_SEC(n) ((uint64_t)(int64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
+#define HWT_MIN(n) ((uint64_t)(int64_t)(UINT64_C(60000000000) * HWT_WIDE(n)))
 /* For these: a whole number as uint64_t, a fraction as it is. */
 #define HWT_WIDE(n) ((__typeof__(UINT64_C(1) * (n)))(n))
 
