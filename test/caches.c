@@ -237,7 +237,7 @@ schedule_in_a_new_timer(void)
 	struct hwt *timer;
 	unsigned i;
 
-	if (hwt_create(&timer, NULL) != 0)
+	if (hwt_create(&timer, &(struct hwt_options){.flags = HWT_MANUAL}) != 0)
 		return -1;
 	for (i = 0; i < TIMEOUTS && owned(timer) == 0; i++)
 		(void)hwt_new_timeout(

@@ -214,6 +214,39 @@ Test(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later)
 	pooled_close(&pooled);
 }
 
+Test(pool, what_comes_later_waits_behind_what_was_there)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe probes[4] = {0};
+	unsigned index;
+
+	/* The thread takes the first, with the next two in sight; then comes
+	 * another one. */
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	for (index = 0; index < 4; index++) {
+		probes[index] = (struct probe){.fixture = &pooled.fixture,
+		    .then = probe_then_gate,
+		    .data = &gate};
+		if (index == 3) {
+			gate_open(&gate);
+			gate_await(&gate);
+		}
+		pooled_schedule(&pooled, &probes[index]);
+		pooled_step(&pooled);
+	}
+	for (index = 0; index < 4; index++)
+		gate_open(&gate);
+	for (index = 0; index < 4; index++)
+		wait_for(&probes[index].runs, 1);
+
+	for (index = 0; index < 4; index++)
+		assert_u64(probes[index].order, index + 1);
+	pooled_close(&pooled);
+}
+
 Test(pool, what_waits_in_it_can_be_cancelled)
 {
 	struct pooled pooled = {0};
