@@ -680,7 +680,7 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	if (process_runs_task(timer, timeout.id))
+	if (thread_runs_task(timer, timeout.id))
 		return -EDEADLK;
 	result = timer_cancel(timer, timeout.id, FLAG_WAITED, &before);
 	if (result != -EINPROGRESS)
@@ -721,7 +721,7 @@ static int
 reschedule_running(struct hwt *timer, struct record *record,
     struct pair_value seen, uint64_t deadline_ns, uint64_t id)
 {
-	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
+	if (!(seen.word & FLAG_PERIODIC) || !thread_runs_task(timer, id))
 		return -EINPROGRESS;
 	/* This run is the last. */
 	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))

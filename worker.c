@@ -544,13 +544,13 @@ void *
 worker_main(void *argument)
 {
 	struct hwt *timer = argument;
-	struct lifecycle *life = &timer->life;
 	struct run_frame frame = {.serial = timer->serial};
 
-	process_block_signals(NULL);
-	(void)pthread_setname_np(pthread_self(), life->thread_name);
+	thread_block_signals(NULL);
+	(void)pthread_setname_np(pthread_self(), timer->life.thread_name);
 	thread_state.worker_serial = timer->serial;
 	thread_state.frames = &frame;
+	timer_worker_begins(timer);
 	while (!worker_must_end(timer)) {
 		worker_turn(timer);
 		if (!worker_must_end(timer))
@@ -559,9 +559,6 @@ worker_main(void *argument)
 	thread_state.frames = NULL;
 	if (!process_owns(timer->epoch))
 		return NULL;
-	(void)pthread_mutex_lock(&life->lock);
-	life->worker_ended = true;
-	(void)pthread_cond_broadcast(&life->changed);
-	(void)pthread_mutex_unlock(&life->lock);
+	timer_worker_ends(timer);
 	return NULL;
 }

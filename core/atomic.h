@@ -62,15 +62,16 @@
  *   Handing on by compare-and-swap. The same, where several write the flag.
  *   Who takes something does so by an operation that succeeds, with fences on
  *   both sides, so that it has all that came before in the flag's order of
- *   values: tail, free, segment, overflow, places, mail, shared, called
+ *   values: tail, free, segment, overflow, places, mail, pool, ticket (an
+ *   addition, then a compare-and-swap that takes one away), shared, called
  *   (wake_before, and wake_sequence after it, which the futex compares again),
  *   blank and held (a slab's word of pages, a page's word of records; held by
  *   an addition and a swap, and its table by a pointer as above), and the word
  *   of a record: word and ended. Where the value is followed before that
- *   (batch_pop, pool_get, mailbox_execute), it was loaded with acquire. owned:
- *   a plain release store, then a compare-and-swap. handed: its relaxed
- *   additions are read-modify-writes too, and so hand on what the decrements
- *   before them released.
+ *   (batch_pop, pool_get, mailbox_execute, pool_execute), it was loaded with
+ *   acquire. owned: a plain release store, then a compare-and-swap. handed: its
+ *   relaxed additions are read-modify-writes too, and so hand on what the
+ *   decrements before them released.
  *
  *   Store, then load. asleep, batches, closed, spare: each side writes its
  *   word, then reads the other's. Forbidden: both read the old one. Each has a

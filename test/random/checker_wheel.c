@@ -55,12 +55,15 @@ check_entry(
 	    "wheel 1: entries lie at ticks to come");
 	must(tick >= wheel->earliest, index,
 	    "wheel 4: earliest is not after any entry");
-	must((int32_t)(entry->round - wheel->buckets[number].round_min) >= 0,
+	must((int32_t)(entry->round -
+		 wheel->buckets[number]
+		     .list[chunk_of(wheel, at)->far]
+		     .round_min) >= 0,
 	    index, "wheel 4: round_min is not after any entry");
 	return true;
 }
 
-/* last: it is the last of its bucket. */
+/* last: it is the last of its list. */
 static bool
 check_chunk(struct checker *checker, uint32_t number, uint32_t at, bool last)
 {
@@ -83,17 +86,26 @@ check_chunk(struct checker *checker, uint32_t number, uint32_t at, bool last)
 }
 
 static bool
-check_bucket(struct checker *checker, uint32_t number)
+check_list(struct checker *checker, uint32_t number, bool far)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	uint32_t last = wheel->buckets[number].last;
+	uint32_t last = wheel->buckets[number].list[far].last;
 	uint32_t at;
 
 	for (at = last; at != 0; at = chunk_of(wheel, at)->previous) {
+		must(chunk_of(wheel, at)->far == far, 0,
+		    "wheel: a chunk knows its list");
 		if (!check_chunk(checker, number, at, at == last))
 			return false;
 	}
 	return true;
+}
+
+static bool
+check_bucket(struct checker *checker, uint32_t number)
+{
+	return check_list(checker, number, false) &&
+	    check_list(checker, number, true);
 }
 
 static size_t
@@ -137,8 +149,12 @@ bucket_bits(const struct wheel *wheel, uint32_t word)
 	uint64_t bits = 0;
 	uint32_t i;
 
-	for (i = 0; i < 64 && number + i <= wheel->mask; i++)
-		bits |= (uint64_t)(wheel->buckets[number + i].last != 0) << i;
+	for (i = 0; i < 64 && number + i <= wheel->mask; i++) {
+		const struct list *list = wheel->buckets[number + i].list;
+
+		if (list[0].last != 0 || list[1].last != 0)
+			bits |= UINT64_C(1) << i;
+	}
 	return bits;
 }
 
