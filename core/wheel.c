@@ -19,9 +19,11 @@
  * A walk goes from a list's last entry to its first, so that what it has still
  * to look at stays in place when the caller removes and appends entries.
  *
- * ROUNDS are kept modulo 2^32 and compared by difference. What lies 2^31
- * rounds ahead or more is inserted at the last round that can be told apart;
- * the worker looks at the record there and inserts it again.
+ * ROUNDS are kept modulo 2^32 and compared by difference. What lies more than
+ * 2^30 rounds ahead is inserted there; the worker looks at the record in that
+ * round and inserts it again. A list's bound may lie behind the present round,
+ * until the wheel comes to its bucket: so no two rounds that are compared are
+ * 2^31 apart.
  *
  * FINDING THE NEXT TICK. A bitmap in levels of 64 skips empty buckets; each
  * bucket has a lower bound of its entries' rounds, which a walk to the end
@@ -74,7 +76,7 @@
 #define CHUNK_PAGE_BYTES (CHUNKS_PER_PAGE * sizeof(struct chunk))
 /* What one call of wheel_trim gives back at most. */
 #define TRIM_CHUNK_PAGES 64u
-#define ROUND_FAR ((uint32_t)INT32_MAX)
+#define ROUND_FAR (UINT32_C(1) << 30)
 /* So many rounds ahead is far. */
 #ifndef NEAR_ROUNDS
 #define NEAR_ROUNDS 64u

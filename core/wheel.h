@@ -96,7 +96,7 @@ void wheel_destroy(struct wheel *wheel);
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
 /* The tick at which wheel_insert puts an entry for tick: not before next_tick,
- * and no farther ahead than the wheel can tell apart. */
+ * and no more rounds ahead than the wheel can tell apart. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
 
 /* Gives a record that has none an entry. */

@@ -415,7 +415,8 @@ turn_second(void)
 static void
 end_two_timers(void)
 {
-	explore_check(timer->dispatched_count == 0 && second->handed == 0);
+	explore_check(
+	    timer->dispatched_count == 0 && second->dispatched_count == 0);
 	explore_check(hwt_stop(second, NULL) == 0);
 	explore_check(hwt_destroy(second) == 0);
 }
