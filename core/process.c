@@ -41,7 +41,8 @@
 #define EPOCH_RENEWING 1
 #define MANY_TIMERS 64
 
-_Thread_local struct thread_state thread_state;
+/* Without the model here, too, gcc forgets it for this file. */
+_Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 
 static a64_t epoch_fallback;
 a64_t *process_epoch_word = &epoch_fallback;
