@@ -12,7 +12,8 @@
  *                   round an operation also make it seq. (ck_pr_fence_atomic
  *                   would not do: there it orders stores alone.)
  *   HWT_ATOMIC_C11  the same operations in C11 terms, for ThreadSanitizer,
- *                   which understands neither inline assembly nor fences.
+ *                   which understands neither inline assembly nor fences. Also
+ *                   where <ck_pr.h> is missing. Programs link libatomic then.
  *   HWT_ATOMIC_MODEL  the name of a header that brings all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
@@ -96,7 +97,7 @@
  * at a half of the word, which is stored whole, and before the wake), and
  * ordered by the mutex (whose release comes before a later ldar), but neither
  * lock-free nor safe in a child that was forked meanwhile. There that back end
- * is for checking.
+ * is for checking, and a fork while other threads use a timer is unsafe.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -110,6 +111,23 @@ struct pair_value {
 	uint64_t word;
 	uint64_t deadline_ns;
 };
+
+#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
+#ifdef __SANITIZE_THREAD__
+#define HWT_ATOMIC_C11
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HWT_ATOMIC_C11
+#endif
+#endif
+#endif
+
+#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL) && \
+    defined(__has_include)
+#if !__has_include(<ck_pr.h>)
+#define HWT_ATOMIC_C11
+#endif
+#endif
 
 #ifdef HWT_ATOMIC_C11
 

@@ -30,7 +30,8 @@
  * memory for those of others. */
 #define KEYS_IN_PLACE 32u
 
-_Thread_local struct thread_state thread_state;
+/* Without the model here, too, gcc forgets it for this file. */
+_Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 
 /* Without it, threads have no caches. */
 static pthread_key_t exit_key;

@@ -54,11 +54,11 @@ struct thread_state {
 #ifdef __SANITIZE_ADDRESS__
 /* gcc 12 tests flags that the linker's relaxation of that model leaves unset,
  * and then reports null pointers where there are none. */
-extern _Thread_local struct thread_state thread_state;
+#define THREAD_STATE_MODEL
 #else
-extern _Thread_local struct thread_state thread_state
-    __attribute__((tls_model("initial-exec")));
+#define THREAD_STATE_MODEL __attribute__((tls_model("initial-exec")))
 #endif
+extern _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 
 /* As the library is loaded. */
 void thread_init(void);

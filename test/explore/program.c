@@ -530,8 +530,8 @@ count_wheel(void)
 	unsigned entries = 0;
 	uint32_t i, at;
 
-	for (i = 0; i <= timer->wheel.mask; i++) {
-		at = timer->wheel.buckets[i].last;
+	for (i = 0; i < 2 * (timer->wheel.mask + 1); i++) {
+		at = timer->wheel.buckets[i / 2].list[i % 2].last;
 		for (; at != 0; at = chunk_of(at)->previous)
 			entries += chunk_of(at)->count;
 	}
