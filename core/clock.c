@@ -39,8 +39,8 @@
 void
 clock_failed(void)
 {
-	(void)dprintf(STDERR_FILENO,
-	    "hwt: CLOCK_MONOTONIC cannot be read any more\n");
+	(void)dprintf(
+	    STDERR_FILENO, "hwt: CLOCK_MONOTONIC cannot be read any more\n");
 	abort();
 }
 
