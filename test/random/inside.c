@@ -8,6 +8,17 @@ record_of(hwt_timeout handle)
 	return record_find(&model->timer->store, handle.id);
 }
 
+bool
+is_new_handle(hwt_timeout handle)
+{
+	uint64_t *last = &model->handles[handle.id & INDEX_MASK];
+	uint64_t ahead = (handle.id - *last) >> INDEX_BITS;
+	bool first = *last == 0;
+
+	*last = handle.id;
+	return first || (ahead != 0 && ahead < GENERATION_MASK / 2);
+}
+
 /* It was just scheduled, or rescheduled. */
 static void
 note_queued(uint32_t index)

@@ -647,20 +647,38 @@ op_other(void)
 	model = outer;
 }
 
+/* As many as there can be, in the wheel. */
+static void
+op_fill(void)
+{
+	unsigned index;
+
+	for (index = 0; index < model->limit; index++)
+		op_schedule();
+	op_advance(0);
+}
+
+static void
+op_cancel_all(void)
+{
+	unsigned index;
+
+	for (index = 0; index < model->limit; index++) {
+		if (model->entries[index].state == PENDING)
+			op_cancel(&model->entries[index], false);
+	}
+}
+
 /* Complete pages are few as long as timeouts live. */
 static void
 op_trim(void)
 {
-	unsigned index;
-
 	if (model->advancing || model->stopped)
 		return;
-	if (rng_below(&rng, 2) == 0) {
-		for (index = 0; index < model->limit; index++) {
-			if (model->entries[index].state == PENDING)
-				op_cancel(&model->entries[index], false);
-		}
-	}
+	if (rng_below(&rng, 8) == 0)
+		op_fill();
+	if (rng_below(&rng, 2) == 0)
+		op_cancel_all();
 	begin_trim();
 }
 

@@ -30,6 +30,7 @@
 #define MODELS 2
 #define ENTRIES 4608
 #define STALE 64
+#define INDEXES (4 * SLAB_RECORDS)
 #define BATCH_MAX 2400
 #define DEPTH_MAX 3
 
@@ -138,6 +139,8 @@ struct model {
 	uint64_t turned_tick;
 	uint64_t expiry_ns;
 
+	/* The last handle of each record. */
+	uint64_t handles[INDEXES];
 	/* Of the inside, when it was last looked at. */
 	uint64_t pages_seen, idle_seen, chunks_seen;
 
@@ -210,6 +213,8 @@ void op_bad_options(void);
 void op_shared(void);
 
 /* inside.c */
+/* No handle of a timer is given twice, until 2^36 of one record were. */
+bool is_new_handle(hwt_timeout handle);
 void note_reuse(hwt_timeout handle);
 void note_move(struct model_entry *entry);
 void note_turned(struct model_entry *entry);

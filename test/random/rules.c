@@ -166,6 +166,7 @@ void
 entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
 {
 	model_check(handle.id != 0);
+	model_check(is_new_handle(handle));
 	entry->state = PENDING;
 	entry->handle = handle;
 	entry->placed = false;
