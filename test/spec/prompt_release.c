@@ -1048,8 +1048,8 @@ Test(prompt_release, pages_with_one_that_is_live_stay_until_it_ends)
 #define PAGES_OF_A_MEGABYTE 261
 
 static void
-cancel_pages(struct hwt *timer, const hwt_timeout *timeouts, uint64_t from,
-    uint64_t end)
+cancel_pages(
+    struct hwt *timer, const hwt_timeout *timeouts, uint64_t from, uint64_t end)
 {
 	unsigned index;
 
@@ -1236,7 +1236,8 @@ Test(prompt_release, memory_goes_back_before_a_long_sleep)
 	live_close(&live);
 }
 
-Test(prompt_release, who_turns_a_manual_timer_gives_back_when_asking_for_the_wait)
+Test(prompt_release,
+    who_turns_a_manual_timer_gives_back_when_asking_for_the_wait)
 {
 	static hwt_timeout timeouts[PEAK];
 	struct fixture fixture = {0};
@@ -1347,10 +1348,10 @@ Test(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
 
 		(void)fixture_step(&fixture, HWT_MS(100));
 		(void)fixture_step(&fixture, HWT_MS(140));
-			assert_u64(memory(&fixture), peak_bytes);
+		assert_u64(memory(&fixture), peak_bytes);
 
 		(void)fixture_step(&fixture, HWT_MS(20));
-			cr_assert(memory_is_of_few(&fixture));
+		cr_assert(memory_is_of_few(&fixture));
 	}
 	fixture_close(&fixture);
 }
