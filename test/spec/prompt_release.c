@@ -24,8 +24,8 @@ memory(struct fixture *fixture)
 }
 
 /* What a test does again and again needs no more memory than it did the first
- * time, give or take a twentieth for chunks of the wheel; and from its tenth time
- * on, none at all. */
+ * time, give or take a twentieth for chunks of the wheel; and from its tenth
+ * time on, none at all. */
 struct flat {
 	uint64_t times;
 	uint64_t first_bytes;
