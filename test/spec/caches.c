@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which threads have a cache of which timers, from inside: a timer's caches
- * tell how many of them are taken. Nothing but speed and memory depends on it,
+ * Free records, from inside: which threads have a cache of which timers, what
+ * goes from there to the set that all share and back, and how pages and slabs
+ * are given back and opened again. Nothing but speed and memory depends on it,
  * so no promise is about it.
  */
 #include "test/spec/support.h"
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/timer.h"
+#include "test/rng.h"
 
 SUITE(caches);
 
@@ -312,4 +314,233 @@ Test(caches, where_none_is_left_a_thread_looks_again_now_and_then)
 	in_parallel(1, schedule_where_all_are_taken, NULL);
 
 	crowd_close();
+}
+
+/* One timer, and the cache of the test's own thread. */
+
+static struct fixture manual;
+
+#define IN_A_SLAB ((SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
+#define SLABS 5
+#define PEAK (SLABS * IN_A_SLAB)
+
+static hwt_timeout peak[PEAK];
+
+static const struct record_store *
+store_of(const struct fixture *fixture)
+{
+	return &fixture->timer->store;
+}
+
+static void
+schedule_some(uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		assert_rc(hwt_new_timeout(manual.timer, &peak[i],
+			      forbidden_task, NULL, HWT_SEC(3600)),
+		    0);
+}
+
+static void
+cancel_some(uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		assert_rc(hwt_cancel(manual.timer, peak[i]), 0);
+}
+
+/* Complete pages of the free set that are committed, or not. */
+static uint32_t
+complete_pages(bool committed)
+{
+	const struct record_store *store = store_of(&manual);
+	uint32_t count = 0;
+	uint32_t number, page;
+
+	for (number = 0; number < a32_load_relaxed(&store->limit); number++) {
+		const struct slab *slab = slab_at(store, number);
+		uint64_t pages = a64_load_relaxed(&slab->committed);
+
+		for (page = HEADER_PAGES; page < SLAB_PAGES; page++)
+			count += a64_load_relaxed(
+				     &slab->bits[SET_FREE][page]) == PAGE_ALL &&
+			    (pages >> page & 1) == committed;
+	}
+	return count;
+}
+
+static uint32_t
+idle_slabs(void)
+{
+	const struct record_store *store = store_of(&manual);
+	uint32_t count = 0;
+	uint32_t word;
+
+	for (word = 0; word < TOP_WORDS; word++)
+		count += (uint32_t)__builtin_popcountll(store->idle[word]);
+	return count;
+}
+
+static uint32_t
+cached(void)
+{
+	return store_of(&manual)->caches[0].count;
+}
+
+Test(caches, an_empty_one_takes_a_page)
+{
+	uint64_t bytes;
+
+	fixture_open(&manual, NULL);
+	schedule_some(1);
+	assert_u64(cached(), PAGE_RECORDS - 1);
+	bytes = fixture_stats(&manual).memory_bytes;
+
+	schedule_some(PAGE_RECORDS - 1);
+	assert_u64(cached(), 0);
+	assert_u64(fixture_stats(&manual).memory_bytes, bytes);
+	schedule_some(1);
+	assert_u64(cached(), PAGE_RECORDS - 1);
+	assert_u64(fixture_stats(&manual).memory_bytes, bytes + PAGE_BYTES);
+	fixture_close(&manual);
+}
+
+Test(caches, a_full_one_returns_half_of_what_it_has)
+{
+	fixture_open(&manual, NULL);
+	schedule_some(3 * PAGE_RECORDS);
+	assert_u64(cached(), 0);
+
+	cancel_some(CACHE_SLOTS);
+	assert_u64(cached(), CACHE_SLOTS);
+	assert_u64(complete_pages(true), 0);
+	assert_rc(hwt_cancel(manual.timer, peak[CACHE_SLOTS]), 0);
+
+	/* The older half: the first page. */
+	assert_u64(cached(), CACHE_SLOTS / 2 + 1);
+	assert_u64(complete_pages(true), CACHE_SLOTS / 2 / PAGE_RECORDS);
+	assert_u64(a64_load_relaxed(&store_of(&manual)->free_pages),
+	    complete_pages(true));
+	fixture_close(&manual);
+}
+
+/* What is a quarter used is taken before a page that never was. */
+Test(caches, pages_that_have_few_are_taken_together)
+{
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	schedule_some(4 * PAGE_RECORDS);
+	for (i = 0; i < 4 * PAGE_RECORDS; i += 8)
+		assert_rc(hwt_cancel(manual.timer, peak[i]), 0);
+	fixture_step(&manual, 0);
+	assert_u64(cached(), 0);
+
+	schedule_some(1);
+
+	assert_u64(cached(), 4 * PAGE_RECORDS / 8 - 1);
+	fixture_close(&manual);
+}
+
+Test(caches, complete_pages_are_counted_however_they_come_and_go)
+{
+	struct rng rng = {.state = 5};
+	uint32_t turn;
+
+	fixture_open(&manual, NULL);
+	for (turn = 0; turn < 300; turn++) {
+		uint32_t count = (uint32_t)rng_below(&rng, PEAK / 4);
+
+		schedule_some(count);
+		assert_u64(a64_load_relaxed(&store_of(&manual)->free_pages),
+		    complete_pages(true));
+		cancel_some(count);
+		if (turn % 3 == 0)
+			fixture_step(&manual, HWT_MS(200));
+		if (turn % 10 == 0)
+			(void)fixture_wait(&manual);
+		assert_u64(a64_load_relaxed(&store_of(&manual)->free_pages),
+		    complete_pages(true));
+	}
+	fixture_close(&manual);
+}
+
+Test(caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
+{
+	uint64_t bytes;
+	uint32_t turn;
+
+	fixture_open(&manual, NULL);
+	bytes = fixture_stats(&manual).memory_bytes;
+	for (turn = 0; turn < 3; turn++) {
+		schedule_some(PEAK);
+		assert_u64(a32_load_relaxed(&store_of(&manual)->limit), SLABS);
+		assert_u64(idle_slabs(), 0);
+		cancel_some(PEAK);
+
+		assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+		assert_u64(idle_slabs(), SLABS);
+		assert_u64(complete_pages(true), 0);
+		assert_u64(complete_pages(false), 0);
+		/* And the cache, and the chunk that is none. */
+		cr_assert(fixture_stats(&manual).memory_bytes <=
+		    bytes + sizeof(struct cache) + 32 * sizeof(struct chunk));
+	}
+	fixture_close(&manual);
+}
+
+/* One that is live keeps its page, and the slab's own. */
+Test(caches, a_slab_with_one_page_in_use_is_not_idle)
+{
+	hwt_timeout kept;
+
+	fixture_open(&manual, NULL);
+	schedule_some(PEAK);
+	kept = peak[2 * IN_A_SLAB + 100];
+	peak[2 * IN_A_SLAB + 100] = peak[PEAK - 1];
+	cancel_some(PEAK - 1);
+
+	assert_u64(fixture_wait(&manual), HWT_SEC(3600));
+
+	assert_u64(idle_slabs(), SLABS - 1);
+	assert_u64(complete_pages(false), SLAB_PAGES - HEADER_PAGES - 1);
+	assert_rc(hwt_cancel(manual.timer, kept), 0);
+	fixture_close(&manual);
+}
+
+/* How often the most used record of a slab was used, others begin with, when
+ * their page is committed again. */
+Test(caches, no_generation_comes_again_with_a_page)
+{
+	static uint64_t before[SLABS * SLAB_RECORDS];
+	uint32_t turn, i;
+
+	fixture_open(&manual, NULL);
+	schedule_some(PEAK);
+	for (turn = 0; turn < 7; turn++) {
+		assert_rc(hwt_cancel(manual.timer, peak[PEAK - 1]), 0);
+		assert_rc(hwt_new_timeout(manual.timer, &peak[PEAK - 1],
+			      forbidden_task, NULL, HWT_SEC(3600)),
+		    0);
+	}
+	for (i = 0; i < PEAK; i++)
+		before[peak[i].id & INDEX_MASK] = peak[i].id >> INDEX_BITS;
+	cancel_some(PEAK);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(idle_slabs(), SLABS);
+
+	schedule_some(PEAK);
+	for (i = 0; i < PEAK; i++) {
+		uint64_t was = before[peak[i].id & INDEX_MASK];
+		uint64_t is = peak[i].id >> INDEX_BITS;
+		bool last = (peak[i].id & INDEX_MASK) >> SLAB_BITS == SLABS - 1;
+		uint64_t since = (is - was) & GENERATION_MASK;
+
+		cr_assert(since >= 1 && since <= (last ? 8 : 1));
+	}
+	fixture_close(&manual);
 }

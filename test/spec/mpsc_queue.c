@@ -197,14 +197,13 @@ Test(mpsc_queue, the_horizon_moves_when_half_of_it_has_passed)
 	tested_open(1);
 	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
 
-	assert_u64(mpsc_pop_later(&queue, NOW + HORIZON_NS / 2, &popped_first),
-	    0);
+	assert_u64(
+	    mpsc_pop_later(&queue, NOW + HORIZON_NS / 2, &popped_first), 0);
 	assert_u64(a64_load_relaxed(&queue.horizon_ns), NOW + HORIZON_NS);
 	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
 
-	assert_u64(mpsc_pop_later(
-		       &queue, NOW + HORIZON_NS / 2 + 1, &popped_first),
-	    0);
+	assert_u64(
+	    mpsc_pop_later(&queue, NOW + HORIZON_NS / 2 + 1, &popped_first), 0);
 	assert_u64(a64_load_relaxed(&queue.horizon_ns),
 	    NOW + HORIZON_NS / 2 + 1 + HORIZON_NS);
 	assert_u64(
@@ -354,8 +353,7 @@ pages_that_call(bool (*push)(uint32_t), uint32_t slab, uint32_t record)
 	for (page = 1; page < SLAB_PAGES; page++) {
 		bool calls_now = push(index_in(slab, page, record));
 
-		cr_assert(calls_now ==
-		    (record == 0 && page % CALL_PAGES == 0));
+		cr_assert(calls_now == (record == 0 && page % CALL_PAGES == 0));
 		calls += calls_now;
 	}
 	return calls;
@@ -365,10 +363,10 @@ Test(mpsc_queue, many_pages_that_wait_ask_for_the_consumer)
 {
 	tested_open(2);
 
-	assert_u64(pages_that_call(push_soon, 0, 0), SLAB_PAGES / CALL_PAGES -
-		1);
-	assert_u64(pages_that_call(push_late, 1, 0), SLAB_PAGES / CALL_PAGES -
-		1);
+	assert_u64(
+	    pages_that_call(push_soon, 0, 0), SLAB_PAGES / CALL_PAGES - 1);
+	assert_u64(
+	    pages_that_call(push_late, 1, 0), SLAB_PAGES / CALL_PAGES - 1);
 	/* More records of the same pages are no more pages. */
 	assert_u64(pages_that_call(push_soon, 0, 1), 0);
 	assert_u64(pages_that_call(push_late, 1, 63), 0);

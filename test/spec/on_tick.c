@@ -74,14 +74,14 @@ schedule_a_million(struct fixture *fixture, uint64_t delay_ns)
 }
 
 static void
-pull_a_million_in(struct fixture *fixture, const hwt_timeout *timeouts,
-    uint64_t delay_ns)
+pull_a_million_in(
+    struct fixture *fixture, const hwt_timeout *timeouts, uint64_t delay_ns)
 {
 	unsigned index;
 
 	for (index = 0; index < MILLION; index++)
-		assert_rc(hwt_reschedule(
-			      fixture->timer, timeouts[index], delay_ns),
+		assert_rc(
+		    hwt_reschedule(fixture->timer, timeouts[index], delay_ns),
 		    0);
 }
 
@@ -112,8 +112,8 @@ Test(on_tick, what_is_due_does_not_wait_for_a_million_that_were_pulled_in)
 		/* A piece of them at most was taken over before. */
 		cr_assert(waiting >= MILLION - MILLION / 100,
 		    "%" PRIu64 " left", waiting);
-		assert_u64(fixture_wait(&fixture),
-		    HWT_SEC(3600) - delays[turn]);
+		assert_u64(
+		    fixture_wait(&fixture), HWT_SEC(3600) - delays[turn]);
 		fixture_close(&fixture);
 		free(timeouts);
 	}

@@ -91,7 +91,8 @@ Test(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
 
 /* To put them right takes longer than a tick here. So the answer is the next
  * boundary, where an advance finds nothing. */
-Test(quiet, who_goes_to_sleep_is_held_up_by_a_crowd_to_the_next_boundary_at_most)
+Test(
+    quiet, who_goes_to_sleep_is_held_up_by_a_crowd_to_the_next_boundary_at_most)
 {
 	static hwt_timeout timeouts[PUSHED];
 	struct fixture fixture = {0};
@@ -823,14 +824,15 @@ Test(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
 #define CANCELLED 5000
 
 static void
-schedule_earlier_ones(struct hwt *timer, hwt_timeout *timeouts, uint64_t from_ns)
+schedule_earlier_ones(
+    struct hwt *timer, hwt_timeout *timeouts, uint64_t from_ns)
 {
 	unsigned index;
 
 	for (index = 0; index < CANCELLED; index++)
-		assert_rc(hwt_new_timeout(timer, &timeouts[index],
-			      forbidden_task, NULL,
-			      from_ns + index * HWT_US(100)),
+		assert_rc(
+		    hwt_new_timeout(timer, &timeouts[index], forbidden_task,
+			NULL, from_ns + index * HWT_US(100)),
 		    0);
 }
 
@@ -871,8 +873,8 @@ Test(quiet, however_many_were_cancelled_they_wake_once)
 
 	live_open(&live, NULL);
 	schedule_earlier_ones(live.timer, timeouts, HWT_SEC(3));
-	assert_rc(hwt_new_timeout(
-		      live.timer, NULL, probe_task, &probe, HWT_SEC(4)),
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_SEC(4)),
 	    0);
 	live_settle(&live, thread_await("hwt-worker"));
 	wakeups = live_stats(&live).wakeups;

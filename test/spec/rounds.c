@@ -514,7 +514,8 @@ Test(rounds, two_ticks_2_to_the_32_rounds_apart_are_told_apart)
 	fixture_close(&fixture);
 }
 
-/* More dead ones than are removed in one piece, then one that is due. Some before them, so that it ends at every place of a chunk. */
+/* More dead ones than are removed in one piece, then one that is due. Some
+ * before them, so that it ends at every place of a chunk. */
 #define DEAD 700
 #define CHUNK 15
 

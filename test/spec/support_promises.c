@@ -351,8 +351,9 @@ queued_for_later(const struct hwt *timer)
 
 	for (number = 0; number < limit; number++) {
 		for (page = 0; page < SLAB_PAGES; page++)
-			count += (uint64_t)__builtin_popcountll(a64_load_acquire(
-			    &slab_at(store, number)->bits[SET_LATER][page]));
+			count += (uint64_t)__builtin_popcountll(
+			    a64_load_acquire(&slab_at(store, number)
+						  ->bits[SET_LATER][page]));
 	}
 	return count;
 }
