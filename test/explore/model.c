@@ -170,7 +170,7 @@ is_nonzero(const void *word)
 
 /* Where model_settings says so, a thread waits. */
 static void
-model_stop(const void *at)
+stop_at(const void *at)
 {
 	struct model_stop *stop = &model_settings.stop;
 
@@ -185,7 +185,7 @@ model_stop(const void *at)
 void
 model_touch(const void *at)
 {
-	model_stop(at);
+	stop_at(at);
 	if (!in_arena(at))
 		return;
 	touched[grain_of(at)] = 1;
