@@ -43,7 +43,7 @@
 	X(TASK_REFUSED, "a refused task ran in the worker")           \
 	X(TASK_AFTER_STOP, "a task ran after stop")                   \
 	X(TASK_NESTED, "a task ran inside another")                   \
-	X(TASK_FAR, "a task ran that was 2^31 rounds away")           \
+	X(TASK_FAR, "a task ran that was 2^30 rounds away")           \
 	X(TASK_SLOW, "a task took longer than slow_task_ns")          \
 	X(REVOKED, "cancelled while an executor held it")             \
 	X(REVOKED_IN_EXECUTE, "cancelled inside its own execute")     \
@@ -62,7 +62,7 @@
 	X(DELAY_NONE, "scheduled with delay 0")                       \
 	X(DELAY_NEVER, "scheduled with HWT_NEVER")                    \
 	X(DELAY_BEYOND, "scheduled at or beyond 2^63-1 on the clock") \
-	X(DELAY_FAR, "scheduled 2^31 rounds away or more")            \
+	X(DELAY_FAR, "scheduled 2^30 rounds away or more")            \
 	X(RELATIVE, "scheduled with HWT_RELAXED")                     \
 	X(BATCH_NONE, "a batch of none")                              \
 	X(BATCH_LARGE, "a batch of more than 64")                     \

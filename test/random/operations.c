@@ -31,7 +31,7 @@ any_delay(void)
 	case 5: /* round about what can be told apart */
 		if (round_ns >> 30 != 0)
 			return round_ns;
-		return (UINT64_C(1) << 31) * round_ns +
+		return (UINT64_C(1) << 30) * round_ns +
 		    (rng_below(&rng, 9) - 4) * round_ns;
 	case 6: /* round about the end of the clock */
 		delay_ns =

@@ -39,7 +39,7 @@
 
 /* A wheel may keep its rounds in 32 bits and look in between at what is
  * further away. */
-#define ROUNDS_APART ((UINT64_C(1) << 31) - 2)
+#define ROUNDS_APART ((UINT64_C(1) << 30) - 2)
 
 enum state {
 	/* No such timeout. */
@@ -83,7 +83,7 @@ struct model_entry {
 	/* That of its entry in the wheel when it was rescheduled; 0: it had
 	 * none, or the wheel was turned since. */
 	uint64_t entry_tick;
-	/* It was 2^31 rounds away. */
+	/* It was 2^30 rounds away. */
 	bool far;
 	/* Periodic and running: its last run; it has moved itself. */
 	bool ending;
