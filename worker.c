@@ -108,7 +108,7 @@
 /* Timeouts handed over between two readings of the clock. */
 #define CLOCK_READ_EVERY 16u
 /* What one piece does at most: pages taken over, stale entries removed. */
-#define TAKE_PAGES 16u
+#define TAKE_PAGES 4u
 #define STALE_ENTRIES 64u
 #define SECOND_NS UINT64_C(1000000000)
 
