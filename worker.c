@@ -506,12 +506,16 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 	}
 }
 
-/* A caller has ended a long sleep, or has kept the worker from it. */
+/* After the turn that followed: next_tick is of now, and not of before the
+ * sleep. */
 static void
 note_woken(struct hwt *timer)
 {
 	struct worker *worker = &timer->worker;
 
+	if (!worker->woken)
+		return;
+	worker->woken = false;
 	worker->crowded = worker->woken_tick == timer->wheel.next_tick;
 	worker->woken_tick = timer->wheel.next_tick;
 }
@@ -522,6 +526,7 @@ worker_sleep(struct hwt *timer)
 	struct worker *worker = &timer->worker;
 	uint64_t until_ns, tick;
 
+	note_woken(timer);
 	if (worker_tidy(timer, false))
 		return;
 	if (worker->crowded) {
@@ -537,7 +542,7 @@ worker_sleep(struct hwt *timer)
 		if (a64_swap_acq_rel(&timer->wake_before, 0) != 0)
 			return;
 	}
-	note_woken(timer);
+	worker->woken = true;
 }
 
 void *

@@ -31,9 +31,10 @@
 struct worker {
 	uint64_t now_ns; /* the clock when it was last read */
 	uint32_t dispatched_since_clock_read;
-	/* Callers have ended a long sleep twice within one tick. */
-	bool crowded;
-	uint64_t woken_tick; /* next_tick when a caller last did so */
+	/* A caller has ended the last long sleep, or has kept the worker from
+	 * it; callers have done so twice within one tick. */
+	bool woken, crowded;
+	uint64_t woken_tick; /* next_tick in the turn after they last did */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;

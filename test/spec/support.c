@@ -147,7 +147,8 @@ fixture_clock(void *ctx)
 	struct fixture *fixture = ctx;
 
 	fixture->clock_reads++;
-	return fixture->now_ns += fixture->reading_ns;
+	fixture->now_ns += fixture->reading_ns;
+	return fixture->now_ns;
 }
 
 static void
