@@ -360,7 +360,8 @@ pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
 	struct slab *slab;
 	uint32_t page;
 
-	if (number == limit)
+	/* A slab that is being added is shown to stop by its limit alone. */
+	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
 	pages = lowest_bits(

@@ -43,13 +43,15 @@ begin(void)
 static uint64_t
 push(uint32_t index, uint64_t delay_ns)
 {
+	uint64_t deadline_ns = timer->origin_ns + delay_ns;
 	uint64_t change;
 
 	explore_modify(&state[index], 8);
 	change = ++state[index];
 	pushed[index]++;
-	due_ns[index] = timer->origin_ns + delay_ns;
-	(void)mpsc_push(&timer->queue, index, timer->origin_ns + delay_ns);
+	due_ns[index] = deadline_ns;
+	if (!mpsc_is_pushed(&timer->queue, index, deadline_ns))
+		(void)mpsc_push(&timer->queue, index, deadline_ns);
 	return change;
 }
 

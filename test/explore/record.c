@@ -36,6 +36,7 @@ take(unsigned thread, unsigned count)
 	while (count-- > 0) {
 		index = record_alloc(timer, cache_for_new(timer), &error);
 		explore_check(index != 0 && !in_hand[index]);
+		explore_check(index >> SLAB_BITS < timer->store.limit);
 		in_hand[index] = true;
 		held[thread][held_count[thread]++] = index;
 	}
@@ -149,11 +150,21 @@ take_second(void)
 	take(1, 2);
 }
 
+/* While one has reserved the pages of a new slab, the other may find none. */
 static void
 end_grown(void)
 {
-	explore_check(timer->store.limit == 2);
+	explore_check(timer->store.limit == 2 || timer->store.limit == 3);
 	end_give_all();
+}
+
+/* Adds a slab, uses it up, and adds another one, while the other thread looks
+ * for records with the limit of before: an index is below the limit, or stop
+ * would not find its record. */
+static void
+take_more_than_a_slab(void)
+{
+	take(1, IN_SLAB + 1);
 }
 
 /* A handle is looked up in a slab that is being added. */
@@ -745,6 +756,12 @@ const struct program record_programs[] = {
 	.begin = begin_slab_full,
 	.thread = {take_first, take_second},
 	.end = end_grown,
+    },
+    {
+	.name = "record/limit-of-before",
+	.begin = begin_slab_full,
+	.thread = {take_first, take_more_than_a_slab},
+	.end = end_give_all,
     },
     {
 	.name = "record/lookup-in-new-slab",
