@@ -44,7 +44,7 @@
  *      exits leaves its cache to the next one, counters included.
  *
  * EDGES
- *   E:slab    a slab's contents, release in slab_open by the store into the
+ *   E:slab    a slab's contents, release in store_add_slab by the store into the
  *             table, acquired by slab_at. limit follows.
  *   E:set     the fence between setting a bit and reading those above it, in
  *             set_raise; the fence between clearing a bit above and reading
@@ -184,18 +184,22 @@ map_slab(void)
 	return memory + before;
 }
 
-/* With the lock held: makes all records of a slab that reads as 0 free. */
+/* With the lock held: writes the header of a slab that reads as 0. */
 static void
 slab_open(struct hwt *timer, uint32_t number, struct slab *slab)
 {
-	struct record_store *store = &timer->store;
-	uint32_t page;
-
 	slab->timer = timer;
 	slab->first_index = number << SLAB_BITS;
-	memory_add(store, HEADER_PAGES * PAGE_BYTES);
-	/* E:slab release */
-	aptr_store_release(&store->slabs[number], slab);
+	memory_add(&timer->store, HEADER_PAGES * PAGE_BYTES);
+}
+
+/* Makes all records of a slab that was opened free. */
+static void
+slab_fill(struct record_store *store, uint32_t number)
+{
+	struct slab *slab = slab_at(store, number);
+	uint32_t page;
+
 	for (page = HEADER_PAGES; page < SLAB_PAGES; page++) {
 		/* E:free release */
 		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
@@ -231,7 +235,11 @@ store_add_slab(struct hwt *timer, uint32_t limit)
 	if (slab == NULL)
 		return -ENOMEM;
 	slab_open(timer, limit, slab);
+	/* E:slab release */
+	aptr_store_release(&store->slabs[limit], slab);
+	/* Before a record can be taken: stop looks no farther. */
 	a32_store_release(&store->limit, limit + 1);
+	slab_fill(store, limit);
 	return 0;
 }
 
@@ -254,6 +262,7 @@ store_grow(struct hwt *timer)
 	if (idle < limit) {
 		store->idle[idle / 64] &= ~(UINT64_C(1) << idle % 64);
 		slab_open(timer, idle, slab_at(store, idle));
+		slab_fill(store, idle);
 	} else {
 		error = store_add_slab(timer, limit);
 	}
@@ -360,7 +369,7 @@ pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
 	struct slab *slab;
 	uint32_t page;
 
-	/* A slab that is being added is shown to stop by its limit alone. */
+	/* It may have been added since. */
 	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
