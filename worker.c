@@ -302,10 +302,10 @@ worker_hand_over(
 		worker->tasks_started++;
 }
 
-/* Whether a record that has an entry at tick is due there: then it stays, and
- * *seen is what the record looks like. Otherwise the entry goes, and what is
- * due later gets another one. A PENDING record stays COVERED meanwhile: if its
- * deadline is pulled in, the caller clears that and pushes. */
+/* The entry of a record at tick was taken out of the wheel. Whether the record
+ * is due there: *seen is what it looks like. Otherwise what is due later gets
+ * another entry. A PENDING record stays COVERED meanwhile: if its deadline is
+ * pulled in, the caller clears that and pushes. */
 static bool
 entry_resolve(
     struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
@@ -319,20 +319,15 @@ entry_resolve(
 		if (word_state(seen->word) == STATE_PENDING &&
 		    !(seen->word & FLAG_RELATIVE)) {
 			due = timer_tick_of(timer, seen->deadline_ns);
-			if (due <= tick ||
-			    (due != TICK_NEVER &&
-				wheel_reach(&timer->wheel, due) <= tick))
+			if (due <= tick)
 				return true;
-			wheel_remove(&timer->wheel, index);
 			worker_place(timer, index, due);
 			return false;
 		}
 		if (!(seen->word & FLAG_COVERED) ||
-		    pair_cas_word(&record->pair, seen->word,
-			seen->word & ~FLAG_COVERED)) {
-			wheel_remove(&timer->wheel, index);
+		    pair_cas_word(
+			&record->pair, seen->word, seen->word & ~FLAG_COVERED))
 			return false;
-		}
 	}
 }
 
@@ -361,8 +356,6 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		if (executor != NULL)
 			dispatch_abort(timer);
 	}
-	/* Before the executor gets the record. */
-	wheel_remove(&timer->wheel, index);
 	note_lateness(timer, seen.deadline_ns);
 	began_ns = timer->slow_task_ns != 0 ? timer_now(timer) : 0;
 	if (executor != NULL) {
@@ -398,7 +391,7 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
 		worker_expire(timer, index, tick);
 		if (worker_must_end(timer)) {
-			wheel_walk_stop(&walk);
+			wheel_walk_stop(&timer->wheel, &walk);
 			return;
 		}
 	}
@@ -438,6 +431,7 @@ worker_tidy(struct hwt *timer, bool idle)
 bool
 worker_drop_stale(struct hwt *timer, uint64_t *tick)
 {
+	const struct record *record;
 	struct wheel_walk walk;
 	struct pair_value seen;
 	uint32_t entries = 0;
@@ -449,12 +443,16 @@ worker_drop_stale(struct hwt *timer, uint64_t *tick)
 			return false;
 		wheel_walk_start(&timer->wheel, &walk, *tick);
 		while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
-			if (entry_resolve(timer, index, *tick, &seen)) {
-				wheel_walk_stop(&walk);
+			if (entry_resolve(timer, index, *tick, &seen))
+				wheel_insert(&timer->wheel, index, *tick);
+			record = record_at(&timer->store, index);
+			if (record->entry_at != 0 &&
+			    record->entry_tick <= *tick) {
+				wheel_walk_stop(&timer->wheel, &walk);
 				return false;
 			}
 			if (++entries >= STALE_ENTRIES) {
-				wheel_walk_stop(&walk);
+				wheel_walk_stop(&timer->wheel, &walk);
 				return true;
 			}
 		}

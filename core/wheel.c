@@ -439,48 +439,48 @@ wheel_insert(struct wheel *wheel, uint32_t index, uint64_t tick)
 	    wheel, &wheel->buckets[number], ahead >= NEAR_ROUNDS, index, round);
 }
 
-static struct entry *
-entry_of(const struct wheel *wheel, const struct record *record)
-{
-	struct chunk *chunk = chunk_at(wheel, record->entry_at >> SLOT_BITS);
-
-	return &chunk->entry[record->entry_at & ((1u << SLOT_BITS) - 1)];
-}
-
-/* Moves the list's last entry into the gap that the record's leaves. */
+/* Moves the list's last entry into the gap at slot of that chunk. */
 static void
-list_remove(struct wheel *wheel, struct list *list, struct record *record)
+list_remove(struct wheel *wheel, struct list *list, uint32_t at,
+    struct chunk *chunk, uint32_t slot)
 {
-	struct chunk *last = chunk_at(wheel, list->last);
-	struct entry *moved = &last->entry[--last->count];
-	struct entry *gap = entry_of(wheel, record);
+	struct chunk *last =
+	    at == list->last ? chunk : chunk_at(wheel, list->last);
+	uint32_t count = --last->count;
 
-	if (moved != gap) {
-		*gap = *moved;
-		record_at(wheel->store, moved->index)->entry_at =
-		    record->entry_at;
+	if (last != chunk || slot != count) {
+		chunk->entry[slot] = last->entry[count];
+		record_at(wheel->store, chunk->entry[slot].index)->entry_at =
+		    at << SLOT_BITS | slot;
 	}
-	record->entry_at = 0;
-	if (last->count == 0) {
+	if (count == 0) {
 		bitmap_set(&wheel->free, list->last);
 		list->last = last->previous;
 	}
+}
+
+static void
+bucket_update_bit(struct wheel *wheel, const struct bucket *bucket)
+{
+	if (bucket->list[0].last == 0 && bucket->list[1].last == 0)
+		bitmap_clear(
+		    &wheel->filled, (uint32_t)(bucket - wheel->buckets));
 }
 
 void
 wheel_remove(struct wheel *wheel, uint32_t index)
 {
 	struct record *record = record_at(wheel->store, index);
-	uint32_t number = (uint32_t)record->entry_tick & wheel->mask;
-	struct bucket *bucket = &wheel->buckets[number];
-	bool far;
+	struct bucket *bucket =
+	    &wheel->buckets[record->entry_tick & wheel->mask];
+	uint32_t at = record->entry_at >> SLOT_BITS;
+	uint32_t slot = record->entry_at & ((1u << SLOT_BITS) - 1);
+	struct chunk *chunk = chunk_at(wheel, at);
 
-	assert(record->entry_at != 0);
-	assert(entry_of(wheel, record)->index == index);
-	far = chunk_at(wheel, record->entry_at >> SLOT_BITS)->far;
-	list_remove(wheel, &bucket->list[far], record);
-	if (bucket->list[0].last == 0 && bucket->list[1].last == 0)
-		bitmap_clear(&wheel->filled, number);
+	assert(at != 0 && chunk->entry[slot].index == index);
+	list_remove(wheel, &bucket->list[chunk->far], at, chunk, slot);
+	record->entry_at = 0;
+	bucket_update_bit(wheel, bucket);
 }
 
 /* Whether the walk has to look at an entry's record. */
@@ -492,26 +492,38 @@ walk_stops_at(const struct wheel_walk *walk, const struct entry *entry)
 		round_before(entry->round, walk->round + NEAR_ROUNDS));
 }
 
+/* Loads what the walk will look at in a chunk, and the chunk before it. */
 static void
-walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
+walk_prefetch(
+    const struct wheel *wheel, const struct wheel_walk *walk, uint32_t at)
 {
 	const struct chunk *chunk;
 	uint32_t i;
 
-	walk->chunk = at;
-	walk->slot = 0;
 	if (at == 0)
 		return;
 	chunk = chunk_at(wheel, at);
-	walk->slot = chunk->count;
-	walk->previous = chunk->previous;
 	if (chunk->previous != 0)
 		__builtin_prefetch(chunk_at(wheel, chunk->previous));
-	for (i = 0; i < chunk->count; i++) {
+	for (i = chunk->count; i-- > 0;) {
 		if (walk_stops_at(walk, &chunk->entry[i]))
 			__builtin_prefetch(
 			    record_at(wheel->store, chunk->entry[i].index), 1);
 	}
+}
+
+/* One chunk ahead, so that its records have arrived when their turn comes. */
+static void
+walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
+{
+	walk->at = at;
+	walk->slot = 0;
+	if (at == 0)
+		return;
+	walk->chunk = chunk_at(wheel, at);
+	walk->slot = walk->chunk->count;
+	walk->previous = walk->chunk->previous;
+	walk_prefetch(wheel, walk, walk->previous);
 }
 
 /* Until the walk through it ends, the list's bound tells what is added
@@ -524,6 +536,7 @@ walk_list(const struct wheel *wheel, struct wheel_walk *walk, bool far)
 	walk->far = far;
 	walk->round_min = walk->round + ROUND_FAR;
 	list->round_min = walk->round_min;
+	walk_prefetch(wheel, walk, list->last);
 	walk_enter(wheel, walk, list->last);
 }
 
@@ -536,63 +549,72 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	walk_list(wheel, walk, false);
 }
 
-/* Moves an entry to the near list, which the walk has been through. */
+/* Takes an entry out of the list where the walk is. */
 static void
-walk_move(struct wheel *wheel, struct wheel_walk *walk, struct entry entry)
+walk_remove(struct wheel *wheel, struct wheel_walk *walk)
 {
-	struct record *record = record_at(wheel->store, entry.index);
-
-	list_remove(wheel, &walk->bucket->list[1], record);
-	list_add(wheel, walk->bucket, false, entry.index, entry.round);
-	walk->moves--;
+	list_remove(wheel, &walk->bucket->list[walk->far], walk->at,
+	    walk->chunk, walk->slot);
 }
 
-/* The next entry that belongs to the tick; NULL: the list has no more. */
-static const struct entry *
+/* The next record with an entry at the tick, which is taken out; 0: the list
+ * has no more. Far entries that have come near go to the near list, which the
+ * walk has been through. */
+static uint32_t
 walk_list_next(struct wheel *wheel, struct wheel_walk *walk)
 {
-	const struct entry *entry;
+	struct entry entry;
 
-	while (walk->chunk != 0) {
+	while (walk->at != 0) {
 		while (walk->slot > 0) {
-			entry =
-			    &chunk_at(wheel, walk->chunk)->entry[--walk->slot];
-			if (entry->round == walk->round)
-				return entry;
-			if (walk_stops_at(walk, entry))
-				walk_move(wheel, walk, *entry);
-			else if (round_before(entry->round, walk->round_min))
-				walk->round_min = entry->round;
+			entry = walk->chunk->entry[--walk->slot];
+			if (entry.round == walk->round) {
+				walk_remove(wheel, walk);
+				record_at(wheel->store, entry.index)->entry_at =
+				    0;
+				return entry.index;
+			}
+			if (walk_stops_at(walk, &entry)) {
+				walk_remove(wheel, walk);
+				list_add(wheel, walk->bucket, false,
+				    entry.index, entry.round);
+				walk->moves--;
+			} else if (round_before(entry.round, walk->round_min)) {
+				walk->round_min = entry.round;
+			}
 		}
 		walk_enter(wheel, walk, walk->previous);
 	}
-	return NULL;
+	return 0;
 }
 
 uint32_t
 wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 {
 	struct list *far = &walk->bucket->list[1];
-	const struct entry *entry;
 	struct list *list;
+	uint32_t index;
 
-	while ((entry = walk_list_next(wheel, walk)) == NULL) {
+	while ((index = walk_list_next(wheel, walk)) == 0) {
 		list = &walk->bucket->list[walk->far];
 		if (round_before(walk->round_min, list->round_min))
 			list->round_min = walk->round_min;
 		if (walk->far || far->last == 0 ||
-		    round_before(walk->round, far->round_min))
+		    round_before(walk->round, far->round_min)) {
+			bucket_update_bit(wheel, walk->bucket);
 			return 0;
+		}
 		walk_list(wheel, walk, true);
 	}
-	return entry->index;
+	return index;
 }
 
 /* Before the last entry: none has an earlier round than the walk's. */
 void
-wheel_walk_stop(struct wheel_walk *walk)
+wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk)
 {
 	walk->bucket->list[walk->far].round_min = walk->round;
+	bucket_update_bit(wheel, walk->bucket);
 }
 
 /* The tick of a list's first entry by its bound, if the wheel comes to the

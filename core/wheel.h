@@ -83,7 +83,8 @@ struct wheel_walk {
 	uint32_t round;
 	bool far; /* which list of the bucket */
 	uint32_t round_min; /* of the entries that were passed over */
-	uint32_t chunk, previous; /* where it is, and the chunk before */
+	uint32_t at, previous; /* the chunk where it is, and the one before */
+	struct chunk *chunk;
 	uint32_t slot; /* those before it are still to be looked at */
 	uint32_t moves; /* how many more entries may change their list */
 };
@@ -108,13 +109,13 @@ void wheel_remove(struct wheel *wheel, uint32_t index);
  * at it; TICK_NEVER: there is none up to last. */
 uint64_t wheel_next(struct wheel *wheel, uint64_t last);
 
-/* Walks through the records that have an entry at tick, one with each call; 0:
- * that were all. Between calls, the caller may insert entries at later ticks.
- * It removes the entry that it was told last, or stops the walk. */
+/* Takes the entries at tick out, one with each call, and returns whose it was;
+ * 0: that were all. Between calls, the caller may insert entries. A walk that
+ * ends early is to be stopped: what is left stays. */
 void wheel_walk_start(
     struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
 uint32_t wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk);
-void wheel_walk_stop(struct wheel_walk *walk);
+void wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk);
 
 /* Gives free memory back to the system, a bounded amount with each call. False:
  * that was all. */
