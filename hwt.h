@@ -81,9 +81,9 @@
  * timeout owns its arg again.
  *
  * CLOCK. If CLOCK_MONOTONIC cannot be read (a sandbox can forbid it),
- * hwt_create returns -EAGAIN. If it could be read then and cannot be read
- * later, the library writes a message to stderr and aborts, since it could not
- * keep its promises.
+ * hwt_create and hwt_shared return -EAGAIN. If a reading fails later, the
+ * library writes a message to stderr and aborts, since it cannot keep its
+ * promises.
  *
  * UNITS. Durations and clock readings are nanoseconds in uint64_t. They never
  * wrap silently: see hwt_new_timeout for the limits of the range.
@@ -95,7 +95,7 @@
  * same: hwt_advance after 250 ms, hwt_next_wakeup at once. Each thread that
  * uses a timer keeps up to 128 free records of it until it uses them or ends.
  * Each of these can hold back a page. A system with larger pages, or one that
- * refuses to take memory back, gets no memory before hwt_destroy.
+ * refuses to take memory back, may get none before hwt_destroy.
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
  * has changed, except that a handle argument (every element of an array) is set
