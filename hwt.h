@@ -2,102 +2,117 @@
 /*
  * hwt - a hashed wheel timer for network programs.
  *
- * Any thread schedules, cancels and reschedules timeouts in constant time,
+ * Any thread can schedule, cancel and reschedule timeouts, in constant time and
  * without a lock. One worker thread turns a wheel of buckets (Varghese &
- * Lauck's scheme 6; Netty's HashedWheelTimer is the reference for behaviour)
- * and hands every timeout that is due to an executor.
+ * Lauck's scheme 6). When a timeout is due, the worker runs its task or hands
+ * the timeout over to an executor. The behaviour follows Netty's
+ * HashedWheelTimer.
  *
  * PROMISES
  *
- *   never-early      A task never starts before its delay has passed since
- *                    the call, by the timer's clock.
- *   on-tick          A timeout is handed over on its tick; later only by what
- *                    tasks before it took and by the machine. There is no cap
- *                    per tick: however fast others schedule and cancel, an
+ *   never-early      A task never starts before its delay has passed since the
+ *                    call, by the timer's clock.
+ *   on-tick          A timeout is started or handed over on its tick; later
+ *                    only by what tasks before it took, by the machine, and by
+ *                    housekeeping of bounded pieces (a few milliseconds in
+ *                    all). There is no limit of timeouts per tick: however fast
+ *                    other threads schedule, cancel and pull deadlines in, an
  *                    innocent timeout stays on time.
- *   once             Every accepted timeout ends exactly once: started,
- *                    cancelled, or given back by stop; also when all calls
- *                    race.
- *   rounds           Delays of any length, in any order of insertion. A
- *                    timeout of a later round costs the earlier rounds no
- *                    pointer chase.
- *   prompt-release   The record of a cancelled timeout serves another at the
- *                    latest one tick later, also when the worker was in a
- *                    long sleep, and at once when the worker has not placed it
- *                    yet. What waits in an executor is released when that
- *                    calls hwt_run. Memory follows the number of live
- *                    timeouts, never the rate of calls.
- *   quiet            Nothing pending: no wake-up at all. Otherwise none before
- *                    the earliest deadline, but one per superseded earliest
- *                    deadline, one per long sleep for the first call that
- *                    leaves work, and, when many thousand timeouts have ended,
- *                    one or two to give their memory back. Where hundreds that
- *                    were cancelled or pushed out lie in front of what is
- *                    pending, or more than 65536 buckets are in use, the worker
- *                    may wake now and then to look on. A producer makes at most
- *                    one wake-up call per sleep.
- *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are
- *                    skipped by arithmetic and due ones run in tick order.
- *   tick-order       Tasks of an earlier tick are handed over before those of
- *                    a later one; inside one tick there is no order. A task
- *                    that re-arms with delay 0 does not hold the tick.
- *   memory-order     What a thread wrote before scheduling, the task reads; so
- *                    it does what was written before an hwt_reschedule that
- *                    returned 0, earlier or later, by whichever thread. What
- *                    the task wrote is seen by whoever got -ENOENT for it, or 0
- *                    from hwt_cancel_wait.
- *   safe-handles     Every call accepts any handle: stale, foreign, garbage.
- *                    It is refused unless it equals a live one; accidental
- *                    equality is at most 2^-32 per call.
- *   signals          The worker blocks all signals but SIGSEGV, SIGBUS,
+ *   once             Every accepted timeout ends exactly once: it is started,
+ *                    cancelled, or given back by stop. This holds for all races
+ *                    between calls.
+ *   rounds           Delays can have any length and can be scheduled in any
+ *                    order. Timeouts of later rounds of the wheel cost the
+ *                    earlier rounds no pointer chase.
+ *   prompt-release   The record of a cancelled timeout can be used for another
+ *                    timeout at the latest one tick later, even if the worker
+ *                    is in a long sleep, and at once if the worker has not
+ *                    placed it in the wheel yet. The record of a timeout that
+ *                    an executor holds is released when the executor calls
+ *                    hwt_run. Memory grows with the number of live timeouts,
+ *                    not with the rate of calls.
+ *   quiet            With nothing pending, the worker does not wake up.
+ *                    Otherwise it does not wake up before the earliest
+ *                    deadline, with two exceptions: once for each earliest
+ *                    deadline that was superseded, and once per long sleep for
+ *                    the first call that leaves work for it: an earlier
+ *                    deadline, a long queue, or a megabyte of free memory. A
+ *                    producer makes at most one wake-up call per sleep. If
+ *                    calls end two long sleeps within one tick, the next sleep
+ *                    lasts until the next tick boundary.
+ *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are skipped
+ *                    by arithmetic, and tasks that are due run in tick order.
+ *   tick-order       Tasks of an earlier tick are started or handed over before
+ *                    those of a later tick. There is no order within one tick.
+ *                    A task that schedules itself again with delay 0 does not
+ *                    hold up the tick.
+ *   memory-order     A task sees what a thread wrote before it scheduled the
+ *                    timeout, and what any thread wrote before an
+ *                    hwt_reschedule of it that returned 0. A thread that gets
+ *                    -ENOENT for the timeout, or 0 from hwt_cancel_wait, sees
+ *                    what the task wrote.
+ *   safe-handles     Every call accepts any handle: stale, of another timer, or
+ *                    garbage. A handle is refused unless it equals the handle
+ *                    of a live timeout. The probability that a wrong handle
+ *                    does so is at most 2^-32 per call.
+ *   signals          The worker blocks all signals except SIGSEGV, SIGBUS,
  *                    SIGFPE, SIGILL, SIGTRAP, SIGSYS and SIGPROF.
- *   fork             In a child, every timer, pool and mailbox made before the
- *                    fork is inert: int functions answer -EOWNERDEAD, others
- *                    0, NULL or false; executors refuse; destroys, also of the
- *                    shared timer, free without joining and answer 0;
- *                    hwt_shared makes a new one. No fork deadlocks or
- *                    corrupts, whatever the worker was doing, also from a
- *                    task (the child's copy of that task may go on and must
- *                    end in _exit or exec).
+ *   fork             In a child process, every timer, pool and mailbox made
+ *                    before the fork is inert: int functions return
+ *                    -EOWNERDEAD, others 0, NULL or false; executors refuse;
+ *                    the destroy functions free memory without joining a thread
+ *                    and return 0, for the shared timer too; hwt_shared makes a
+ *                    new timer. No fork deadlocks or corrupts, whatever the
+ *                    worker is doing. This includes a fork in a task: the
+ *                    child's copy of that task may go on and must end in _exit
+ *                    or exec.
  *   no-exit-hang     A live timer does not keep a process from ending by exit
- *                    or return from main; dlclose does not unmap running code.
- *                    Not so pthread_exit in main: the process then lives for as
- *                    long as any of its threads. A worker and a pool's threads
- *                    do not end by themselves and block SIGTERM and SIGINT;
- *                    with no other thread left, kill -9 alone ends it. Before
- *                    pthread_exit in main, stop the timers and destroy the
- *                    pools, or keep a thread that calls exit some day.
+ *                    or by return from main. dlclose does not unmap code that
+ *                    is running. pthread_exit in main is different: the process
+ *                    then lives as long as any of its threads. Workers and pool
+ *                    threads do not end by themselves, and they block SIGTERM
+ *                    and SIGINT; if no other thread is left, only SIGKILL ends
+ *                    the process. Before pthread_exit in main, stop the timers
+ *                    and destroy the pools, or keep a thread that will call
+ *                    exit.
  *
- * NOT PROMISED: any order inside a tick, wall-clock time, tasks that outlive
- * hwt_destroy. There is no clean-up callback on cancel: whoever ends a timeout
- * holds its arg again.
+ * NOT PROMISED: any order within a tick, wall-clock time, tasks that outlive
+ * hwt_destroy. There is no clean-up callback on cancel: the caller that ends a
+ * timeout owns its arg again.
  *
- * A CLOCK THAT CANNOT BE READ (where a sandbox forbids it) never makes a task
- * early. Calls that need it answer -EAGAIN, whatever the delay and the handle;
- * for the worker and for hwt_advance no time passes until it can be read again,
- * and the worker looks every tenth of a millisecond when something is due; a
- * periodic timeout goes on one period after its last deadline; hwt_next_wakeup
- * tells one tick; hwt_stop_within does not wait, but with HWT_NEVER; what
- * remained as of stop is told as of when the worker last turned the wheel.
+ * CLOCK. If CLOCK_MONOTONIC cannot be read (a sandbox can forbid it),
+ * hwt_create and hwt_shared return -EAGAIN. If a reading fails later, the
+ * library writes a message to stderr and aborts, since it cannot keep its
+ * promises.
  *
  * UNITS. Durations and clock readings are nanoseconds in uint64_t. They never
- * wrap silently: see hwt_new_timeout for the ends of the range.
+ * wrap silently: see hwt_new_timeout for the limits of the range.
+ *
+ * MEMORY. Records of timeouts that have ended are kept for reuse. Memory goes
+ * back to the system in pages of 4 KiB all of whose records are free, when
+ * there is at least a megabyte of them: before the worker goes into a long
+ * sleep, or when there has been that much for 250 ms. A manual timer does the
+ * same: hwt_advance after 250 ms, hwt_next_wakeup at once. Each thread that
+ * uses a timer keeps up to 128 free records of it until it uses them or ends.
+ * Each of these can hold back a page. A system with larger pages, or one that
+ * refuses to take memory back, may get none before hwt_destroy.
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
- * has changed, but that a handle argument, each of an array, is set to {0} and
- * *unprocessed to all zero. NULL where something is needed is -EINVAL; destroys
- * of NULL are 0. In a forked child, -EOWNERDEAD comes before every other answer
- * about a timer that was made before the fork. (On a kernel without
- * MADV_WIPEONFORK, forks are seen by a handler. When there is no memory for it
- * as the library is loaded, everything that makes something answers -ENOMEM.)
+ * has changed, except that a handle argument (every element of an array) is set
+ * to {0} and *unprocessed to all zero. A NULL argument that is needed is
+ * -EINVAL; the destroy functions return 0 for NULL. In a forked child,
+ * -EOWNERDEAD takes precedence over every other error of a timer that was made
+ * before the fork. (A kernel without MADV_WIPEONFORK needs an atfork handler.
+ * If there is no memory for it when the library is loaded, all functions that
+ * make something return -ENOMEM.)
  *
- * THREADS. Marks on each function:
+ * THREADS. Each function is marked:
  *
- *   [any]   may be called from any thread, at the same time as any other call
- *           on the same timer but hwt_destroy
- *   [cb]    may also be called from a task of the same timer
+ *   [any]   any thread may call it, concurrently with every other call on the
+ *           same timer except hwt_destroy
+ *   [cb]    a task of the same timer may call it too
  *
- * Nothing else needs to be serialized but this:
+ * The caller must serialize these, and nothing else:
  *
  *   hwt_destroy              with every call on that timer
  *   hwt_advance, hwt_next_wakeup
@@ -110,47 +125,48 @@
  *                            with scheduling for that executor: end the
  *                            timeouts, or stop the timers, first
  *
- * None of the functions is async-signal-safe. Tasks and callbacks must return:
- * no longjmp, no C++ exception, no pthread_exit or cancellation out of them.
- * Nor may a thread be cancelled in a call of this library: who uses
- * pthread_cancel disables it round such calls.
+ * No function is async-signal-safe. Tasks and callbacks must return: they must
+ * not leave by longjmp, by a C++ exception, by pthread_exit or by cancellation.
+ * A thread must not be cancelled while it is in a call of this library: a
+ * program that uses pthread_cancel must disable it around such calls.
  *
- * PROGRESS. Lock-free means: no call waits for another thread, whatever that
- * one is doing. The exceptions are those calls that may make the timer grow,
- * hwt_new_timeout*: a lock guards getting memory from the system. The worker
- * hands over to a pool or a mailbox without waiting for their threads. A thread
- * keeps free records at hand for the first 8 timers that it uses; for others it
- * pays more per call, and so does a thread beyond the 1024 that can have free
- * records of one timer.
+ * PROGRESS. A call that is marked as lock-free does not wait for another
+ * thread, whatever that thread is doing. hwt_new_timeout* are lock-free except
+ * when the timer grows: a lock guards getting memory from the system. A
+ * timeout's deadline never depends on whether another thread that is in a call
+ * runs on, except when that thread is just waking the worker: it wakes it for
+ * both. The worker does not wait for the threads of a pool or a mailbox. A
+ * thread has free records of its own for up to 8 live timers, and up to 1024
+ * threads have free records of one timer. Beyond these limits, calls use a
+ * cache that threads share, and cost more.
  *
- * SYSTEM CALLS. A sandbox must allow, for what is used of the library:
+ * SYSTEM CALLS. A sandbox must allow, for the parts of the library in use:
  *
- *   mmap, munmap, futex           everywhere
- *   clone3 or clone, and what     threads: the C library's calls
- *   else a thread takes, prctl
- *   clock_gettime                 where the C library cannot read the clock
- *                                 without a call; when it is refused, see A
- *                                 CLOCK THAT CANNOT BE READ
+ *   mmap, munmap, futex           everything
+ *   clone3 or clone, prctl, and   threads: what the C library calls
+ *   what else a thread needs
+ *   clock_gettime                 if the C library cannot read the clock
+ *                                 without a system call: see CLOCK
  *   write                         warnings on stderr; mailboxes
  *   eventfd2, read, close         mailboxes
  *
- * These should be allowed, and may fail with an error (a sandbox that kills
- * instead must allow them):
+ * A sandbox should allow these. They may fail with an error, but must not kill
+ * the process:
  *
- *   madvise                       forks are then seen by a handler, and memory
- *                                 is not given back
- *   getrandom                     generations of handles then begin at the
- *                                 clock
- *   clock_nanosleep, sched_yield  a short wait for another thread is then a
- *                                 busy one
+ *   madvise                       otherwise an atfork handler detects forks,
+ *                                 and memory is not given back
+ *   getrandom                     otherwise the generations of handles start
+ *                                 from the clock
+ *   clock_nanosleep, sched_yield  otherwise a short wait for another thread is
+ *                                 a busy one
  *   openat, read, close           hwt_create reads the name of the kernel's
- *                                 clock source and the number of processors;
- *                                 calls then take longer to read the clock
+ *                                 clock source; otherwise calls take longer to
+ *                                 read the clock
  *
- * ORDER OF CALLS. hwt_create, then anything, then hwt_stop; let executors
- * finish what they hold, until when hwt_destroy answers -EBUSY; hwt_destroy;
- * last the executors' own destroys. Once all its timers are stopped, a pool may
- * go before them: hwt_pool_destroy runs what it holds.
+ * ORDER OF CALLS. hwt_create; then anything; then hwt_stop; let executors
+ * finish what they hold (hwt_destroy returns -EBUSY until then); hwt_destroy;
+ * last the destroy functions of the executors. When all its timers are stopped,
+ * a pool may be destroyed before them: hwt_pool_destroy runs what it holds.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -170,140 +186,144 @@ extern "C" {
 #define HWT_VERSION_MINOR 1
 #define HWT_VERSION_PATCH 0
 
-/* Durations in nanoseconds, also of fractions: HWT_SEC(0.5). A whole number
- * must be small enough for 64 bits, where HWT_MIN reaches 584 years; a fraction
- * for 63 bits. A negative argument makes a value that is -EINVAL as a delay,
- * but for a fraction that is less than 2 ns below 0: what is left of that in
- * whole nanoseconds is 0 or HWT_NEVER. */
+/* Durations in nanoseconds. The argument may be a fraction: HWT_SEC(0.5). The
+ * result for a whole number must fit into 64 bits (HWT_MIN: 584 years), for a
+ * fraction into 63 bits. The result for a negative argument is -EINVAL as a
+ * delay, except for a fraction that is less than 2 ns below 0: it is truncated
+ * to whole nanoseconds, which gives 0 or HWT_NEVER. */
 #define HWT_US(n) ((uint64_t)(int64_t)(UINT64_C(1000) * HWT_WIDE(n)))
 #define HWT_MS(n) ((uint64_t)(int64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
 #define HWT_SEC(n) ((uint64_t)(int64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
 #define HWT_MIN(n) ((uint64_t)(int64_t)(UINT64_C(60000000000) * HWT_WIDE(n)))
-/* For these: a whole number as uint64_t, a fraction as it is. */
+/* Used by these: converts a whole number to uint64_t and leaves a fraction as
+ * it is. */
 #define HWT_WIDE(n) ((__typeof__(UINT64_C(1) * (n)))(n))
 
-/* As a delay: never due, stays pending. As a wait: nothing to wait for. */
+/* As a delay: never due; the timeout stays pending. As a wait: without limit,
+ * or nothing to wait for. */
 #define HWT_NEVER UINT64_MAX
 
 /* A timer: one wheel, one worker thread. */
 struct hwt;
 
-/* A handle, by value; copy it freely. {0} is never one. It carries a
- * generation, so that it is refused once its timeout has ended. A generation
- * has 36 bits and starts at random: one record that is reused ten million
- * times a second comes round after two hours, and a handle kept that long
- * could then name a later timeout. */
+/* A handle, by value; it can be copied. {0} is never a handle. It contains a
+ * generation, so that it is refused when its timeout has ended. A generation
+ * has 36 bits and starts at random: if one record is reused ten million times a
+ * second, its generation wraps after two hours, and a handle kept that long can
+ * then name a later timeout. */
 typedef struct hwt_timeout {
 	uint64_t id;
 } hwt_timeout;
 
-/* A task. It gets its own handle and the arg it was scheduled with. It runs in
- * the worker unless an executor takes it elsewhere. It may call everything
- * marked [cb]. A task that blocks the worker delays all others. */
+/* A task. Its arguments are its own handle and the arg that it was scheduled
+ * with. It runs in the worker, or where its executor runs it. It may call all
+ * functions marked [cb]. A task that blocks the worker delays all others. */
 typedef void hwt_task(hwt_timeout timeout, void *arg);
 
 /*
- * Takes over a due timeout. execute is called by the worker, once for each
- * timeout that is due, and answers 0 to accept or anything else to refuse.
- * Whoever accepts calls hwt_run for the timeout once, on any thread, now or
- * later. What is refused is counted, logged once a second at most, and run in
- * the worker, so that nothing is lost.
+ * An executor takes over timeouts that are due. The worker calls execute once
+ * for each of them. execute returns 0 to accept the timeout, anything else to
+ * refuse it. Who accepts a timeout must call hwt_run for it once, on any
+ * thread, now or later. A refusal is counted, and logged once a second at most;
+ * the task then runs in the worker, so that nothing is lost.
  *
- * execute may call what is marked [cb]. hwt_stop and hwt_advance of the same
- * timer answer -EDEADLK there.
+ * execute may call the functions marked [cb]. hwt_stop and hwt_advance of the
+ * same timer return -EDEADLK there.
  *
- * An execute that calls hwt_run and then refuses: the task has run, and does
- * not run again; the refusal is counted and logged. An executor that accepts a
- * timeout and never calls hwt_run for it: the timeout stays pending and counts
- * in max_pending, until hwt_cancel gives arg back; its record is never used
- * again, stop does not list it, and hwt_destroy answers -EBUSY for good. Who
- * wants to drop work calls hwt_cancel, and then hwt_run, which answers -ENOENT.
+ * If execute calls hwt_run and then refuses, the task has run and does not run
+ * again; the refusal is counted and logged. If an executor accepts a timeout
+ * and never calls hwt_run for it, the timeout stays pending and counts for
+ * max_pending until hwt_cancel gives arg back; its record is never used again,
+ * stop does not list it, and hwt_destroy always returns -EBUSY. An executor
+ * that wants to drop a timeout calls hwt_cancel and then hwt_run, which returns
+ * -ENOENT.
  *
- * An executor must outlive its timeouts, and an execute that the worker is
- * about to call: a timeout can be cancelled in that very moment. The destroys
- * of this library's own executors wait for that; another executor is to be kept
- * until the timer has stopped.
+ * An executor must outlive its timeouts. It must also outlive a call of execute
+ * that the worker is about to make for a timeout that is cancelled in that
+ * moment. The destroy functions of this library's executors wait for such a
+ * call; keep an executor of your own until the timer is stopped.
  */
 struct hwt_executor {
 	int (*execute)(void *ctx, struct hwt *timer, hwt_timeout timeout);
 	void *ctx;
 };
 
-/* A clock that never goes back, in nanoseconds below 2^63; called from any
- * thread. It must not call the timer. */
+/* A clock that never goes back, in nanoseconds below 2^63. It is called from
+ * any thread. It must not call the timer. */
 struct hwt_clock {
 	uint64_t (*now_ns)(void *ctx);
 	void *ctx;
 };
 
-/* Tells the thread that turns a manual timer that the wait which it got from
- * hwt_next_wakeup has become too long for an earlier deadline. Called from any
- * thread, inside the call that makes it so. It must not call the timer.
- * hwt_stop does not call it, but waits for an hwt_new_timeouts that is in it:
- * so do not stop the timer while holding a lock that wake takes. */
+/* wake tells the thread that turns a manual timer that it must call
+ * hwt_next_wakeup again: the wait that it got has become too long. It is called
+ * from any thread, in the call that makes it necessary. It must not call the
+ * timer. hwt_stop does not call wake, but waits for an hwt_new_timeouts that
+ * is in wake: do not stop the timer while holding a lock that wake takes. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
 };
 
-/* Takes warnings; message is one line without its end. level is as in
- * syslog(3). Called by the worker, and by hwt_advance in its thread. write may
- * call what execute may. */
+/* write gets warnings. message is one line without a newline; level is that of
+ * syslog(3). It is called by the worker, and by hwt_advance in its thread. It
+ * may call what execute may call. */
 struct hwt_log {
 	void (*write)(void *ctx, int level, const char *message);
 	void *ctx;
 };
 
-/* No thread: one controlling thread turns the wheel with hwt_advance. Any
- * thread may schedule and cancel. */
+/* The timer has no worker: one controlling thread turns the wheel with
+ * hwt_advance. Any thread may schedule and cancel. */
 #define HWT_MANUAL 1u
 
-/* A delay counts from the tick at which the worker takes the timeout over (by
- * the clock as it is then), so that hwt_new_timeout* read no clock. A task
- * starts up to one tick later than without it, and by as much more as the
- * worker itself is late. Rescheduling still reads the clock. */
+/* A delay counts from the moment at which the worker takes the timeout over,
+ * and not from the call, so that hwt_new_timeout* do not read the clock. A task
+ * starts up to one tick later than without this flag, and later by as much as
+ * the worker itself is late. hwt_reschedule still reads the clock. */
 #define HWT_RELAXED 2u
 
-/* Options of a timer. All zero: the defaults, named below. The structures
- * behind the const pointers are copied by hwt_create; their ctx must outlive
- * the timer. Anything outside the ranges is -EINVAL, never a silent clamp. */
+/* Options of a timer. All zero: the defaults, given below. hwt_create copies
+ * the structures behind the const pointers, except thread_attr; their ctx must
+ * outlive the timer. A value outside its range is -EINVAL; nothing is clamped
+ * silently. */
 struct hwt_options {
 	/* The tick: 10 us and up; 0: 100 ms. Tick boundaries are the clock at
 	 * hwt_create plus n times tick_ns. A deadline belongs to the first
-	 * boundary at or after it that has not been begun. A delay of 0 asked
-	 * for on a boundary belongs to the next one. tick_ns times the wheel's
-	 * length must be below 2^63. */
+	 * boundary at or after it that has not been begun. tick_ns times the
+	 * wheel's length must be below 2^63. */
 	uint64_t tick_ns;
 	/* The wheel's length: 1 .. 2^30, rounded up to a power of two; 0: 512.
-	 * An empty bucket takes 24 bytes. One in use has chunks of 128 more,
-	 * for up to 15 timeouts each: with few to a bucket, a timeout takes up
-	 * to as much as that. */
+	 * An empty bucket takes 16 bytes. A bucket in use also has chunks of
+	 * 128 bytes for up to 15 timeouts each: with few timeouts per bucket,
+	 * one timeout can take that much. A timeout that is more than 2^30
+	 * turns of the wheel away costs one wake-up per 2^30 turns. */
 	uint32_t ticks_per_wheel;
 	/* HWT_MANUAL, HWT_RELAXED. */
 	uint32_t flags;
 	/* Strict limit of pending timeouts; 0: none. It is never exceeded, and
-	 * never refuses while a place is free and nobody else is scheduling. A
-	 * place is free again when hwt_cancel returned 0, and before the first
-	 * instruction of a one-shot task. (Whatever the limit, at most
-	 * 2^28-2^16 timeouts are live at once, 2^27 in wheels of more than
-	 * 2^27: beyond that, -ENOMEM.) */
+	 * no call is refused while a place is free and nobody else is
+	 * scheduling. A place is free again when hwt_cancel has returned 0, and
+	 * before the first instruction of a one-shot task. (Whatever the limit,
+	 * a timer has at most 2^28 - 2^22 records, and in a wheel of 2^27 ticks
+	 * or more 247 million; without a free one: -ENOMEM.) */
 	uint64_t max_pending;
-	/* A task, or an execute, that holds the worker longer is counted, and
-	 * logged once a second of the timer's clock at most; 0: off. */
+	/* A task or an execute that holds the worker longer is counted, and
+	 * logged at most once per second of the timer's clock; 0: off. */
 	uint64_t slow_task_ns;
-	/* Gets every due timeout that names no executor of its own; NULL: tasks
+	/* Gets every due timeout that has no executor of its own; NULL: tasks
 	 * run in the worker. */
 	const struct hwt_executor *executor;
-	/* NULL: CLOCK_MONOTONIC. Another one only with HWT_MANUAL. */
+	/* NULL: CLOCK_MONOTONIC. Another clock only with HWT_MANUAL. */
 	const struct hwt_clock *clock;
-	/* Only with HWT_MANUAL; NULL: nobody is told. */
+	/* Only with HWT_MANUAL; NULL: nothing is called. */
 	const struct hwt_wake *wake;
 	/* NULL: warnings go to stderr. */
 	const struct hwt_log *log;
 	/* At most 15 bytes; NULL: "hwt-worker". Copied. */
 	const char *thread_name;
-	/* Not detached. It is used when the worker starts and must live until
-	 * then. NULL: the system's defaults. */
+	/* Must not be detached. It is used when the worker starts and must live
+	 * until then. NULL: the system's defaults. */
 	const pthread_attr_t *thread_attr;
 	/* Must be 0, as in all structures here. */
 	uint64_t reserved[8];
@@ -314,10 +334,10 @@ struct hwt_spec {
 	hwt_task *task;
 	void *arg;
 	uint64_t delay_ns;
-	/* 0: once. Otherwise the task runs at fixed rate on the grid first
-	 * deadline + n periods. When a run has ended, the next is at the first
-	 * grid point after that moment: runs never overlap, and missed ones
-	 * coalesce. The handle stays valid, and the timeout counts as pending,
+	/* 0: once. Otherwise the task runs at a fixed rate, at first deadline +
+	 * n periods. When a run has ended, the next one is at the first of
+	 * these points after that moment: runs never overlap, and missed ones
+	 * coalesce. The handle stays valid and the timeout counts as pending
 	 * until it ends. A period of 2^63 or more is -EINVAL. */
 	uint64_t period_ns;
 	/* NULL: the timer's. Must outlive the timeout: see hwt_executor. */
@@ -325,122 +345,127 @@ struct hwt_spec {
 	uint64_t reserved[3];
 };
 
-/* One unprocessed timeout, as hwt_unprocessed_next tells it. */
+/* One unprocessed timeout, filled in by hwt_unprocessed_next. */
 struct hwt_timeout_info {
 	hwt_timeout timeout;
 	hwt_task *task;
 	void *arg;
-	/* As of stop; negative when overdue; INT64_MAX when never due. For a
-	 * timeout of an HWT_RELAXED timer that the worker has not taken over
-	 * yet: its delay. */
+	/* At the call of stop; negative when overdue; INT64_MAX when never due.
+	 * For a timeout of an HWT_RELAXED timer that the worker has not taken
+	 * over yet: its delay. */
 	int64_t remaining_ns;
 	uint64_t period_ns;
-	/* As it was scheduled with; NULL: the timer's. */
+	/* The one it was scheduled with; NULL: the timer's. */
 	const struct hwt_executor *executor;
 	uint64_t reserved[2];
 };
 
-/* The list of what stop left unprocessed. count: how many there are in all;
- * walking does not change it. */
+/* The list of the timeouts that stop gave back. count is their number; walking
+ * the list does not change it. */
 struct hwt_unprocessed {
 	uint64_t count;
 	uint64_t private_words[7];
 };
 
-/* Counters only grow, pending and memory_bytes aside. What stop gave back was
- * counted in scheduled, leaves pending, and is counted nowhere else. */
+/* Counters only grow, except pending and memory_bytes. A timeout that stop gave
+ * back was counted in scheduled; it leaves pending and is counted nowhere
+ * else. */
 struct hwt_stats {
-	/* Timeouts accepted; runs of tasks begun (each run of a periodic one);
-	 * timeouts ended by a call that returned 0 from hwt_cancel or
-	 * hwt_cancel_wait; calls of hwt_reschedule that returned 0. */
+	/* scheduled: timeouts accepted. started: tasks begun (for a periodic
+	 * timeout, each run). cancelled: calls of hwt_cancel and
+	 * hwt_cancel_wait that returned 0. rescheduled: calls of hwt_reschedule
+	 * that returned 0. */
 	uint64_t scheduled, started, cancelled, rescheduled;
-	/* Timeouts refused by max_pending; hand-overs refused by executors. */
+	/* rejected: timeouts refused because of max_pending. executor_refused:
+	 * timeouts refused by executors. */
 	uint64_t rejected, executor_refused;
 	/* pending: as hwt_pending_timeouts. ticks: tick boundaries that the
-	 * worker has begun (those that it slept over or skipped by arithmetic
-	 * are not counted). wakeups: returns of the worker from sleep;
-	 * 0 with HWT_MANUAL. late_ticks: ticks begun more than one tick after
-	 * their boundary. slow_tasks: see slow_task_ns. */
+	 * worker has begun (not those that it slept over or skipped by
+	 * arithmetic). wakeups: returns of the worker from sleep; 0 with
+	 * HWT_MANUAL. late_ticks: ticks begun more than one tick after their
+	 * boundary. slow_tasks: see slow_task_ns. */
 	uint64_t pending, ticks, wakeups, late_ticks, slow_tasks;
-	/* Lateness is the moment at which a timeout is started in the worker or
-	 * handed to an executor, minus its deadline. The clock is read at each
-	 * tick and at least once per 16 timeouts. Element k counts lateness in
-	 * [2^k, 2^(k+1)) ns; 0 counts in element 0. */
+	/* Lateness is the time at which a timeout is started in the worker or
+	 * handed over to an executor, minus its deadline. The clock is read at
+	 * each tick and at least once per 16 timeouts. Element k counts
+	 * lateness in [2^k, 2^(k+1)) ns; 0 counts in element 0. */
 	uint64_t lateness_ns_max, lateness_ns_histogram[64];
-	/* Memory for records, queues and wheel; the wheel's buckets count in
-	 * full, touched or not. What has ended is kept for reuse; after a peak,
-	 * most of it goes back to the system, by the worker, or by an
-	 * hwt_advance a quarter of a second or more after one that saw it spare
-	 * (hwt_next_wakeup does not ask for either). Each thread that uses the
-	 * timer keeps up to 128 free records, until it uses them or ends, and
-	 * each of these may hold back a page of 4 KiB. */
+	/* Memory that the timer holds: records, wheel, and what is kept per
+	 * thread. The wheel's buckets count in full, touched or not. See
+	 * MEMORY. */
 	uint64_t memory_bytes;
 	uint64_t reserved[16];
 };
 
 /*
- * Makes a timer; no thread yet. options may be NULL: the defaults. More than
- * 64 running workers: one warning per process, by the one that comes after
- * these, since one timer serves a whole process. Manual timers do not count.
+ * Makes a timer; it has no thread yet. options may be NULL: the defaults. When
+ * more than 64 workers are running, the process gets one warning from the one
+ * that exceeds this, since one timer can serve a whole process. Manual timers
+ * do not count.
  *
- * [any][cb]. On success *timer is owned by the caller, who ends it with
- * hwt_stop and hwt_destroy.
+ * [any][cb]. On success the caller owns *timer and ends it with hwt_stop and
+ * hwt_destroy.
  * -EINVAL   an option is outside its range, a reserved word or an unknown flag
- *           is set, a clock or wake without HWT_MANUAL, a structure whose
- *           function is NULL, a detached thread_attr
- * -ENOMEM
- * -EAGAIN   the system's clock cannot be read
+ *           is set, clock or wake is given without HWT_MANUAL, a structure's
+ *           function is NULL, or thread_attr is detached
+ * -ENOMEM   no memory
+ * -EAGAIN   CLOCK_MONOTONIC cannot be read
  */
 int hwt_create(struct hwt **timer, const struct hwt_options *options);
 
 /*
- * Starts the worker now instead of at the first timeout. Idempotent. When no
- * thread can be had, the timer stays startable; callers that raced for the
- * start all wait for its outcome and get it.
+ * Starts the worker now instead of at the first timeout. Idempotent. If no
+ * thread can be created, the timer can be started again later. Concurrent calls
+ * that start the worker all wait for the result and return it.
  *
  * [any][cb].
  * -EINVAL     a manual timer
  * -ESHUTDOWN  stopped, or being stopped
- * -EAGAIN     no thread to be had, or not as thread_attr asks for it
- * -ENOMEM     no memory for it
+ * -EAGAIN     no thread can be created, or not with thread_attr
+ * -ENOMEM     no memory for the thread
  */
 int hwt_start(struct hwt *timer);
 
 /*
- * Stops the timer. When it returns 0, no task runs in the worker or will start
- * there; hwt_new_timeout* answer -ESHUTDOWN; and what was accepted and neither
- * started nor was cancelled nor was handed to an executor is in *unprocessed
- * (or dropped, when unprocessed is NULL), cancelled, each once. Exactly one
- * call, the first that returns 0, gets the list; later ones get count 0. They
- * wait for the same end. A periodic timeout whose run is under way or handed
- * over: that run is its last. What executors hold may still run, until each
- * was given to hwt_run. The worker's thread has ended, and destructors of its
- * thread-specific data have returned.
+ * Stops the timer. When it returns 0:
+ *
+ *   - no task runs in the worker, and none will start there; the worker's
+ *     thread has ended, and destructors of its thread-specific data have
+ *     returned;
+ *   - hwt_new_timeout* return -ESHUTDOWN;
+ *   - all timeouts that were accepted and were neither started, cancelled nor
+ *     handed over to an executor are cancelled and are in *unprocessed, each
+ *     once. If unprocessed is NULL, they are dropped.
+ *
+ * Exactly one call, the first that returns 0, gets the list; later calls wait
+ * for the same end and get count 0. If a run of a periodic timeout is under way
+ * or handed over, that run is its last. Timeouts that executors hold can still
+ * run until hwt_run was called for each of them.
  *
  * [any], not from a task. Waits for the task that is running in the worker.
- * -EDEADLK  from any task of this timer, in whatever thread, and from a
+ * -EDEADLK  called from a task of this timer, in whatever thread, or from a
  *           destructor of thread-specific data in its worker. (Two workers
- *           whose destructors stop each other's timer do deadlock; it is told
- *           only where the system tells it.)
+ *           whose destructors stop each other's timer deadlock; they get this
+ *           error only if the system detects it.)
  * -EPERM    the shared timer
  */
 int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 
 /*
- * As hwt_stop, but waits at most wait_ns for a task that does not return. (A
- * start or an hwt_new_timeouts that is under way is waited for in any case.)
- * The worker takes a moment to end: after a short wait, 0 above all, it may be
- * -ETIMEDOUT though no task is running.
+ * As hwt_stop, but waits at most wait_ns for a task that does not return. (It
+ * always waits for a start or an hwt_new_timeouts that is under way.) The
+ * worker takes a moment to end: with a short wait, above all 0, the result can
+ * be -ETIMEDOUT although no task is running.
  *
- * -ETIMEDOUT  stopping goes on; call again: the list is still to be had
+ * -ETIMEDOUT  stopping continues; call again to get the list
  */
 int hwt_stop_within(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
 
 /*
- * Tells the next unprocessed timeout; false at the end. Walks the stopped
- * timer's own storage and allocates nothing; valid until hwt_destroy. The
- * handles are ended: they serve to find one's own records.
+ * Gets the next unprocessed timeout; false at the end. It reads the stopped
+ * timer's own memory and allocates none; the list is valid until hwt_destroy.
+ * The handles have ended: they only serve to find the caller's own data.
  *
  * One thread at a time per list.
  */
@@ -448,48 +473,50 @@ bool hwt_unprocessed_next(
     struct hwt_unprocessed *unprocessed, struct hwt_timeout_info *info);
 
 /*
- * Frees everything. The order is: stop, let executors finish, destroy. No
- * other call on the timer may be under way, and none may follow. When one does,
- * and the memory was not used for something else meanwhile, a second
- * hwt_destroy says so on stderr and aborts, and other calls answer -EOWNERDEAD
- * or the like; nothing of this is to be relied on.
+ * Frees the timer. First stop it, and let executors finish. No other call on
+ * the timer may be under way, and none may follow. After a destroy, if the
+ * memory was not used for something else, a second hwt_destroy writes a message
+ * to stderr and aborts, and other calls return -EOWNERDEAD or the like; do not
+ * rely on this.
  *
  * [any]
- * -EBUSY  not stopped, or an executor still holds timeouts of it, cancelled
- *         ones included: each is to be given to hwt_run
+ * -EBUSY  not stopped, or an executor still holds timeouts of it, including
+ *         cancelled ones: hwt_run must be called for each of them
  * -EPERM  the shared timer
  */
 int hwt_destroy(struct hwt *timer);
 
 /*
- * Runs task once, with arg, after delay_ns. *timeout becomes its handle, and
- * is written before the task can start; timeout may be NULL.
+ * Runs task once, with arg, after delay_ns. *timeout becomes its handle before
+ * the task can start; timeout may be NULL. The task never runs inside this
+ * call. A delay of 0 counts as 1 ns: on a tick boundary, it belongs to the next
+ * one.
  *
- * [any][cb]. Lock-free, but for getting memory from the system when the timer
- * grows; never waits for the worker, the very first call's start of the thread
- * aside. arg is lent to the timeout until it ends: until the task has
- * returned, or hwt_cancel returned 0, or stop gave it back.
+ * [any][cb]. Lock-free except when the timer grows; never waits for the worker,
+ * except that the first call on a timer starts the thread. arg is lent to the
+ * timeout until it ends: until the task has returned, hwt_cancel has returned
+ * 0, or stop has given it back.
  *
- * The clock is CLOCK_MONOTONIC. Between readings of it that are 4 us apart at
- * most, x86-64's time stamp counter stands in, where that is the kernel's own
- * clock. It is taken to run fast, so that a deadline may lie up to 3 us later
- * than asked for, and never earlier.
+ * The clock is CLOCK_MONOTONIC. On x86-64, if the kernel's own clock is the
+ * time stamp counter, the library reads that counter between two readings of
+ * CLOCK_MONOTONIC that are at most 4 us apart, and rounds up: a deadline can be
+ * up to 3 us later than requested, and never earlier.
  *
- * HWT_NEVER, and every deadline at or beyond 2^63-1 on the clock: never fires
- * and stays pending. Other delays of 2^63 and more are -EINVAL, since a
- * negative difference is a bug.
- * -EINVAL     task or timer is NULL, delay_ns out of range
+ * With HWT_NEVER, and with a deadline at or beyond 2^63-1 on the clock, the
+ * timeout is never due and stays pending. Other delays of 2^63 and more are
+ * -EINVAL, since a negative difference is a bug.
+ * -EINVAL     task or timer is NULL, or delay_ns is out of range
  * -ESHUTDOWN  stopped, or being stopped
- * -ENOBUFS    max_pending
- * -EAGAIN     no thread to be had for the worker, or the clock cannot be read
- * -ENOMEM
+ * -ENOBUFS    max_pending is reached
+ * -EAGAIN     no thread can be created for the worker
+ * -ENOMEM     no memory, or no more records: see max_pending
  */
 int hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns);
 
 /*
- * As hwt_new_timeout, handed to executor when due. executor must outlive the
- * timeout (see hwt_executor); NULL: the timer's.
+ * As hwt_new_timeout; the timeout is handed over to executor when it is due.
+ * executor must outlive the timeout (see hwt_executor); NULL: the timer's.
  *
  * -EINVAL  also: executor->execute is NULL
  */
@@ -497,104 +524,108 @@ int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
 
 /*
- * Schedules the count timeouts that specs describe, all or none; their handles
- * go to timeouts, which may be NULL. count 0 is 0, whatever specs is. One
- * reading of the clock serves all. hwt_stop waits for a call that is under way.
+ * Schedules the count timeouts of specs, all or none. Their handles go to
+ * timeouts, which may be NULL. With count 0 it returns 0 and does not look at
+ * specs. The clock is read once for all. hwt_stop waits for a call that is
+ * under way.
  *
  * [any][cb]. Errors as hwt_new_timeout; -EINVAL also: specs is NULL, a
- * reserved word is set, a period is out of range.
+ * reserved word is set, or a period is out of range.
  */
 int hwt_new_timeouts(struct hwt *timer, size_t count,
     const struct hwt_spec *specs, hwt_timeout *timeouts);
 
 /*
- * Cancels timeout. 0: this call won. The task has not started and never will,
- * and arg is the caller's again at once, also when the timeout waits in an
- * executor.
+ * Cancels timeout. 0: this call has won. The task has not started and never
+ * will, and the caller owns arg again at once, even if an executor holds the
+ * timeout.
  *
  * [any][cb]. Lock-free, never waits, cannot fail for want of memory.
- * -EINPROGRESS  it is running, also when called again; a periodic one will not
- *               run again, and its own reschedule answers -ENOENT from then on
- * -ENOENT       it has ended, or never was
+ * -EINPROGRESS  it is running, also for repeated calls; a periodic timeout will
+ *               not run again, and from then on its own hwt_reschedule returns
+ *               -ENOENT
+ * -ENOENT       it has ended, or never existed
  */
 int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
 
 /*
- * As hwt_cancel, and when it returns the task is not running. 0 for the one
- * caller who owns arg now: who cancelled it before it started, or, for a
- * periodic timeout that was running, the first hwt_cancel_wait; otherwise
- * -ENOENT. From another task it may wait; mutual waits deadlock.
+ * As hwt_cancel, and when it returns the task is not running. 0: the caller
+ * owns arg now. One call gets it: the one that cancelled the timeout before it
+ * started, or, for a periodic timeout that was running, the first
+ * hwt_cancel_wait. All others get -ENOENT. A task may wait for another task;
+ * tasks that wait for each other deadlock.
  *
  * [any][cb]. Waits while the task runs.
- * -ENOENT   it had ended, or never was, or it ran and has ended now, or
- *           another call owns arg
- * -EDEADLK  from that very task; a periodic one goes on
+ * -ENOENT   it had ended, or never existed, or it was running and has ended
+ *           now, or another call owns arg
+ * -EDEADLK  called from that very task; a periodic timeout goes on
  */
 int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
 
 /*
- * Moves the deadline. 0: the one deadline is now delay_ns from this call,
- * earlier or later, same handle. delay_ns has the range that hwt_new_timeout
- * states. A periodic timeout's task may reschedule itself, which rebases its
- * grid; when the timer is being stopped, that run is its last: -ENOENT.
+ * Moves the deadline. 0: the only deadline is now delay_ns from this call,
+ * earlier or later; the handle stays the same. delay_ns has the range that
+ * hwt_new_timeout states; 0 counts as 1 ns. The task of a periodic timeout may
+ * reschedule its own timeout: the next run is then at that deadline, and the
+ * later ones are whole periods after it. If the timer is being stopped, that
+ * run is the last: -ENOENT.
  *
- * [any][cb]. Lock-free, O(1), no allocation. Pushing a deadline out is one
- * atomic update and leaves the worker alone.
- * -EINPROGRESS  handed to an executor, or running
- * -ENOENT       it has ended, or never was
- * -EINVAL       delay_ns out of range
- * -EAGAIN       the clock cannot be read
+ * [any][cb]. Lock-free, O(1), no allocation. To push a deadline out is one
+ * atomic update and does not disturb the worker.
+ * -EINPROGRESS  handed over to an executor, or running
+ * -ENOENT       it has ended, or never existed
+ * -EINVAL       delay_ns is out of range
  */
 int hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns);
 
 /*
- * Tells the time to the deadline; negative when overdue, INT64_MAX when never
- * due. HWT_RELAXED: the whole delay until the worker has taken it over.
+ * Gets the time to the deadline; negative when overdue, INT64_MAX when never
+ * due. With HWT_RELAXED, it is the whole delay until the worker has taken the
+ * timeout over.
  *
  * [any][cb].
  * -EINPROGRESS  it is running
- * -ENOENT       it has ended, or never was
- * -EAGAIN       the clock cannot be read
+ * -ENOENT       it has ended, or never existed
  */
 int hwt_remaining(
     struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns);
 
 /*
- * The number of timeouts accepted and not yet started, cancelled or given
- * back; exact when neither callers nor the worker act; never below zero. A
- * periodic timeout counts until it ends. NULL: 0.
+ * Returns the number of timeouts that were accepted and not yet started,
+ * cancelled or given back. It is exact when neither callers nor the worker are
+ * active, and never below zero. A periodic timeout counts until it ends. For
+ * NULL it returns 0.
  *
  * [any][cb].
  */
 uint64_t hwt_pending_timeouts(const struct hwt *timer);
 
 /*
- * A snapshot of the counters.
+ * Gets a snapshot of the counters.
  *
- * [any][cb]. Costs the hot path nothing that it can feel: counters are kept
- * per thread and added up here.
+ * [any][cb]. Counters are kept per thread and added up here, so that other
+ * calls do not become noticeably slower.
  */
 int hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats);
 
 /*
- * For executors, once per accepted hand-over, on any thread, also inside
- * execute: starts the task unless it was cancelled meanwhile. Then it frees
- * the record and answers -ENOENT. Only the executor that accepted the timeout
- * may call it.
+ * For executors: starts the task of a timeout that was handed over, unless the
+ * timeout was cancelled meanwhile; then it frees the record and returns
+ * -ENOENT. The executor that accepted the timeout calls it once, on any thread,
+ * or inside execute. Nobody else may call it.
  *
  * [any][cb].
- * -ENOENT  cancelled; or a second call, or a timeout that is not handed over:
- *          no effect
+ * -ENOENT  the timeout was cancelled; or this is a second call, or the timeout
+ *          is not handed over: no effect
  */
 int hwt_run(struct hwt *timer, hwt_timeout timeout);
 
 /*
  * Turns the wheel of a manual timer up to now. *tasks_started becomes the
- * number of tasks that this call started itself, not counting what an executor
- * started; NULL: not wanted. When a call a quarter of a second or more before
- * saw much memory spare, and it still is, that then goes back to the system:
- * some 50 ms for a million timeouts, but when something is due meanwhile, the
- * rest is left to the next call.
+ * number of tasks that this call itself has started, without those that
+ * executors have started; tasks_started may be NULL. What is due runs first.
+ * Then the call does housekeeping (see MEMORY), up to the next tick boundary;
+ * the next call continues it.
  *
  * One thread at a time.
  * -EINVAL     not a manual timer
@@ -605,35 +636,39 @@ int hwt_run(struct hwt *timer, hwt_timeout timeout);
 int hwt_advance(struct hwt *timer, uint64_t *tasks_started);
 
 /*
- * Tells how long a manual timer has nothing to do: 0 when something is due,
- * HWT_NEVER when there is nothing to wait for, also once it is stopped. It may
- * tell less where timeouts were cancelled or pushed out: then hwt_advance
- * starts nothing. Round up when converting it to milliseconds. After it, the
- * first call from anywhere that makes an earlier wake-up necessary calls wake
- * once, until the next hwt_advance or hwt_next_wakeup.
+ * Gets the time until a manual timer has something to do: 0 when something is
+ * due, HWT_NEVER when there is nothing to wait for or the timer is stopped.
+ * Round up when converting it to milliseconds. The call does housekeeping (see
+ * MEMORY) up to the next tick boundary at most. If some is left then, the
+ * result is 0 or the time to the next boundary, where hwt_advance may start
+ * nothing. After it, the first call from anywhere that makes an earlier wake-up
+ * necessary calls wake once, until the next hwt_advance or hwt_next_wakeup.
  *
- * One thread at a time. From a task, it tells the wait to the next boundary.
+ * One thread at a time. In a task, the result is the time to the next boundary.
  * -EINVAL  not a manual timer
  */
 int hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns);
 
 /*
- * The process-wide timer, 10 ms tick, made and started at the first call, the
- * same for every caller. Nobody stops or destroys it but hwt_shared_shutdown.
+ * Gets the process-wide timer. It has a tick of 10 ms, is made and started at
+ * the first call, and is the same for every caller. Only hwt_shared_shutdown
+ * can stop it.
  *
  * [any][cb].
- * -ENOMEM
- * -EAGAIN     no thread to be had, or the clock cannot be read; call again
+ * -ENOMEM     no memory
+ * -EAGAIN     no thread can be created, or CLOCK_MONOTONIC cannot be read; call
+ *             again
  * -ESHUTDOWN  after hwt_shared_shutdown
  */
 int hwt_shared(struct hwt **timer);
 
 /*
- * Stops the shared timer, as hwt_stop: the application's last act. The list
- * stays valid until exit. When there is none yet, there will be none.
+ * Stops the shared timer, as hwt_stop does: the application's last act. The
+ * list stays valid until exit. If there is no shared timer yet, there will be
+ * none.
  *
  * [any], not from a task.
- * -EDEADLK  from a task of the shared timer
+ * -EDEADLK  called from a task of the shared timer
  */
 int hwt_shared_shutdown(struct hwt_unprocessed *unprocessed);
 
@@ -641,83 +676,84 @@ int hwt_shared_shutdown(struct hwt_unprocessed *unprocessed);
 struct hwt_pool;
 
 /*
- * Makes a pool of that many threads, named "hwt-pool", with signals blocked as
- * in the worker. queue_limit: how many timeouts wait at most; 0: no limit
- * (but 2^31-1 in any case). A full queue refuses. What was handed over first is
- * begun first.
+ * Makes a pool of that many threads. They are named "hwt-pool" and block the
+ * same signals as the worker. queue_limit is the number of timeouts that can
+ * wait; 0: no limit (but 2^31-1 in any case). A full queue refuses timeouts.
+ * Timeouts are begun in the order in which they were handed over.
  *
  * [any][cb].
  * -EINVAL  threads is 0
- * -EAGAIN  not all threads could be had; none is left behind
- * -ENOMEM
+ * -EAGAIN  not all threads can be created; none is left behind
+ * -ENOMEM  no memory
  */
 int hwt_pool_create(
     struct hwt_pool **pool, unsigned threads, size_t queue_limit);
 
-/* The pool as an executor; valid until hwt_pool_destroy. NULL for NULL, and in
- * a child. [any][cb]. */
+/* Returns the pool as an executor, valid until hwt_pool_destroy; NULL for NULL,
+ * and in a child. [any][cb]. */
 const struct hwt_executor *hwt_pool_executor(struct hwt_pool *pool);
 
 /*
  * Runs what the pool holds, joins its threads and frees it.
  *
- * [any], not from a task of it. No timer may still hand timeouts to it.
- * -EDEADLK  from its own task
+ * [any], not from a task in it. No timer may still hand timeouts over to it.
+ * -EDEADLK  called from a task in this pool
  */
 int hwt_pool_destroy(struct hwt_pool *pool);
 
-/* An executor for an event loop: one loop, one mailbox; many loops share one
- * timer. */
+/* An executor for an event loop: one loop has one mailbox; many loops can share
+ * one timer. */
 struct hwt_mailbox;
 
 /*
  * Makes a mailbox. It never refuses a timeout.
  *
  * [any][cb].
- * -EMFILE, -ENFILE  no file descriptor to be had
- * -ENOMEM
+ * -EMFILE, -ENFILE  no file descriptor left
+ * -ENOMEM           no memory
  */
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 
-/* An eventfd that is readable while something is due: to be watched, not to be
- * read. Owned by the mailbox. (When the system refuses to make it readable, the
- * next timeout that comes due tries again; hwt_mailbox_run works without.)
- * EPOLLET is fine: one hwt_mailbox_run per event is enough, since it makes the
- * descriptor readable anew when it leaves something over, and so does what
- * comes due later. Without such a call, no further event comes.
+/* Returns an eventfd that is readable while something is due. Watch it, do not
+ * read it. The mailbox owns it. (If the system refuses to make it readable, the
+ * next timeout that comes due tries again; hwt_mailbox_run works without it.)
+ * EPOLLET works: one hwt_mailbox_run per event is enough, since it makes the
+ * descriptor readable again when it leaves something over, and a timeout that
+ * comes due later does so too. Without such a call there is no further event.
  * -EINVAL for NULL, -EOWNERDEAD in a child. [any][cb]. */
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
 /*
- * Starts at most max tasks, 0: all that are there now, on the calling thread.
- * *tasks_started becomes their number; NULL: not wanted. After hwt_cancel
- * returned 0 on the loop's thread the task does not run, even if it was in the
- * mailbox.
+ * Starts at most max tasks on the calling thread; 0: all that are there now.
+ * *tasks_started becomes their number; tasks_started may be NULL. After
+ * hwt_cancel has returned 0 on the loop's thread, the task does not run, even
+ * if it was in the mailbox.
  *
- * The loop's thread; also from a task that it runs, which may then start what
- * the outer call would have. When that thread has ended, and was joined, or has
- * given the mailbox up under a lock, another thread takes its place, for
- * hwt_mailbox_destroy too.
+ * Call it on the loop's thread. A task that it runs may call it too, and then
+ * starts tasks that the outer call would have started. Another thread can
+ * become the loop's thread, for hwt_mailbox_destroy too, when the former one
+ * has ended and was joined, or has handed the mailbox over under a lock.
  */
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);
 
-/* The mailbox as an executor; valid until hwt_mailbox_destroy. NULL for NULL,
- * and in a child. [any][cb]. */
+/* Returns the mailbox as an executor, valid until hwt_mailbox_destroy; NULL for
+ * NULL, and in a child. [any][cb]. */
 const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
 
 /*
- * Frees the mailbox and closes its file descriptor, which is to be taken out of
- * epoll before. A loop that ends while its timers live on cancels its timeouts,
- * calls hwt_mailbox_run once more, and then this.
+ * Frees the mailbox and closes its file descriptor; remove it from epoll
+ * before. A loop that ends while its timers live on cancels its timeouts, calls
+ * hwt_mailbox_run once more, and then this function.
  *
- * The loop's thread. No timer may still hand timeouts to it.
- * -EBUSY  it holds timeouts (cancelled ones too: one more hwt_mailbox_run
- *         releases them), or a task of its hwt_mailbox_run is running
+ * Call it on the loop's thread. No timer may still hand timeouts over to it.
+ * -EBUSY  it holds timeouts (including cancelled ones, which one more
+ *         hwt_mailbox_run releases), or a task of its hwt_mailbox_run is
+ *         running
  */
 int hwt_mailbox_destroy(struct hwt_mailbox *mailbox);
 
-/* The version of the library that is linked, "0.1.0". [any][cb]. */
+/* Returns the version of the library that is linked, "0.1.0". [any][cb]. */
 const char *hwt_version(void);
 
 #pragma GCC visibility pop

@@ -34,8 +34,7 @@
  *   E:batches   drawn in hwt.c; fence in stop_begin.
  *   E:gate      drawn in hwt.c; release in attempt_start.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
- *   E:dispatched
- *               drawn in run.c; acquired in hwt_destroy.
+ *   E:dispatched  drawn in run.c; acquired in hwt_destroy.
  */
 #define _GNU_SOURCE
 #include <errno.h>

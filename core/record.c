@@ -44,8 +44,8 @@
  *      exits leaves its cache to the next one, counters included.
  *
  * EDGES
- *   E:slab    a slab's contents, release in store_add_slab by the store into the
- *             table, acquired by slab_at. limit follows.
+ *   E:slab    a slab's contents, release in store_add_slab by the store into
+ *             the table, acquired by slab_at. limit follows.
  *   E:set     the fence between setting a bit and reading those above it, in
  *             set_raise; the fence between clearing a bit above and reading
  *             those below, in pages_take and mpsc_pop.

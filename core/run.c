@@ -3,7 +3,7 @@
  * Running a task, in the worker or in an executor.
  *
  * The record is RUNNING: nobody else moves it out of that state, though others
- * may set flags in its word (ENDING, CLAIMED, WAITED). When the task has
+ * may set flags in its word (ENDING, WAITED). When the task has
  * returned:
  *
  *   one-shot              FREE, and the record goes into this thread's cache
@@ -18,8 +18,9 @@
  * EDGES
  *   E:ended    drawn in hwt.c; release in run_ended.
  *   E:closed   drawn in hwt.c; fence in requeue too.
- *   E:dispatched   all that hwt_run did, release in timer_run by its last access
- *              to the timer, acquired by hwt_destroy.
+ *   E:dispatched
+ *              all that hwt_run did, release in timer_run by its last access to
+ *              the timer, acquired by hwt_destroy.
  */
 #include <errno.h>
 

@@ -4,10 +4,10 @@
  *
  * CACHES. A thread has a slot for each of the first THREAD_SLOTS timers that it
  * uses, with the timer's cache that it holds; with more timers, it uses the
- * shared cache of those (store.shared_cache). Taking a cache into an empty slot needs
- * no lock. The cache belongs to the timer (see record.c); the thread gives it
- * back when it exits. At that time the timer may be gone: the registry knows
- * which timers live (see process.c).
+ * shared cache of those (store.shared_cache). Taking a cache into an empty slot
+ * needs no lock. The cache belongs to the timer (see record.c); the thread
+ * gives it back when it exits. At that time the timer may be gone: the registry
+ * knows which timers live (see process.c).
  *
  * The slot of a timer that was destroyed is freed when the thread needs one: a
  * count of destroyed timers says whether there can be any. Then the thread

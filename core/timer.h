@@ -237,8 +237,8 @@ bool worker_tidy(struct hwt *timer, bool idle);
 /* A bounded piece of removing stale entries, so that the wheel's first one is
  * live. True: call it again. Otherwise *tick is that of the first entry. */
 bool worker_drop_stale(struct hwt *timer, uint64_t *tick);
-/* Announces to callers that the worker is about to sleep until that tick. False:
- * something was pushed meanwhile. */
+/* Announces to callers that the worker is about to sleep until that tick.
+ * False: something was pushed meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns);
 
 /* core/shared.c */
