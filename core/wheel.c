@@ -450,6 +450,7 @@ walk_enter(
 	walk->slot = 0;
 	if (at == 0)
 		return;
+	walk->chunks++;
 	chunk = chunk_at(wheel, at);
 	walk->slot = chunk->count;
 	walk->previous = chunk->previous;
@@ -470,6 +471,7 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	walk->round = (uint32_t)(tick >> wheel->bits);
 	walk->round_min = walk->round + ROUND_FAR;
 	walk->bucket->round_min = walk->round_min;
+	walk->chunks = 0;
 	walk_enter(wheel, walk, walk->bucket->last);
 }
 

@@ -79,6 +79,7 @@ struct wheel_walk {
 	uint32_t round_min; /* of the entries that were passed over */
 	uint32_t chunk, previous; /* where it is, and the chunk before */
 	uint32_t slot; /* those before it are still to be looked at */
+	uint32_t chunks; /* that it has entered */
 };
 
 int wheel_create(struct wheel *wheel, const struct record_store *store,
