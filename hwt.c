@@ -175,16 +175,27 @@ timer_free_record(struct hwt *timer, uint32_t index)
 		wake_worker_for_trim(timer);
 }
 
-void
+static NOINLINE int
+notify_slowly(struct hwt *timer, uint32_t index, uint64_t due_ns)
+{
+	if (mpsc_push(&timer->queue, index, due_ns) &&
+	    !(timer->flags & HWT_MANUAL))
+		due_ns = 0;
+	wake_worker_if_needed(timer, due_ns);
+	return 0;
+}
+
+/* Always 0, so that it can be tail-called. */
+NOINLINE int
 timer_notify(struct hwt *timer, uint32_t index, struct pair_value due)
 {
 	/* A relative delay begins when the worker sees it: at once. */
 	uint64_t due_ns = due.word & FLAG_RELATIVE ? 0 : due.deadline_ns;
 
-	if (mpsc_push(&timer->queue, index, due_ns) &&
-	    !(timer->flags & HWT_MANUAL))
-		due_ns = 0;
+	if (!mpsc_is_pushed(&timer->queue, index, due_ns))
+		return notify_slowly(timer, index, due_ns);
 	wake_worker_if_needed(timer, due_ns);
+	return 0;
 }
 
 bool
@@ -250,8 +261,8 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 	    next.deadline_ns >= old.deadline_ns)
 		next.word |= FLAG_COVERED;
 	/* The worker may clear COVERED meanwhile: E:word release */
-	while (__builtin_expect(
-	    !pair_publish(&record->pair, old.word, next), 0)) {
+	while (
+	    __builtin_expect(!pair_publish(&record->pair, old.word, next), 0)) {
 		old.word &= ~FLAG_COVERED;
 		next.word &= ~FLAG_COVERED;
 	}
@@ -260,7 +271,7 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 		return publish_failed(timer, cache, index, id, handle);
 	cache_count(cache, &cache->accepted, 1);
 	if (!(next.word & FLAG_COVERED))
-		timer_notify(timer, index, next);
+		return timer_notify(timer, index, next);
 	return 0;
 }
 
@@ -631,8 +642,7 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
 	word = record_word(timer, timeout.id, &record);
-	if (__builtin_expect(
-		word_matches(word, timeout.id) &&
+	if (__builtin_expect(word_matches(word, timeout.id) &&
 		    word_state(word) == STATE_PENDING,
 		1) &&
 	    cancel_pending(
@@ -670,10 +680,9 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	if (process_runs_task(timer, timeout.id))
+	if (thread_runs_task(timer, timeout.id))
 		return -EDEADLK;
-	result = timer_cancel(
-	    timer, timeout.id, FLAG_WAITED, &before);
+	result = timer_cancel(timer, timeout.id, FLAG_WAITED, &before);
 	if (result != -EINPROGRESS)
 		return result;
 	wait_while_running(timer, timeout.id);
@@ -704,7 +713,7 @@ reschedule_pending(struct hwt *timer, struct record *record,
 	if (!pair_cas(&record->pair, seen, next))
 		return -EAGAIN;
 	if (!(next.word & FLAG_COVERED))
-		timer_notify(timer, index, next);
+		return timer_notify(timer, index, next);
 	return 0;
 }
 
@@ -712,13 +721,12 @@ static int
 reschedule_running(struct hwt *timer, struct record *record,
     struct pair_value seen, uint64_t deadline_ns, uint64_t id)
 {
-	if (!(seen.word & FLAG_PERIODIC) || !process_runs_task(timer, id))
+	if (!(seen.word & FLAG_PERIODIC) || !thread_runs_task(timer, id))
 		return -EINPROGRESS;
 	/* This run is the last. */
 	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))
 		return -ENOENT;
-	return pair_cas(
-		   &record->pair, seen, with_deadline(seen, deadline_ns))
+	return pair_cas(&record->pair, seen, with_deadline(seen, deadline_ns))
 	    ? 0
 	    : -EAGAIN;
 }

@@ -41,9 +41,11 @@
  *   tick-order       Tasks of an earlier tick are handed over before those of
  *                    a later one; inside one tick there is no order. A task
  *                    that re-arms with delay 0 does not hold the tick.
- *   memory-order     What a thread wrote before scheduling, the task reads;
- *                    what the task wrote is seen by whoever got -ENOENT for
- *                    it, or 0 from hwt_cancel_wait.
+ *   memory-order     What a thread wrote before scheduling, the task reads; so
+ *                    it does what was written before an hwt_reschedule that
+ *                    returned 0, earlier or later, by whichever thread. What
+ *                    the task wrote is seen by whoever got -ENOENT for it, or 0
+ *                    from hwt_cancel_wait.
  *   safe-handles     Every call accepts any handle: stale, foreign, garbage.
  *                    It is refused unless it equals a live one; accidental
  *                    equality is at most 2^-32 per call.
@@ -59,6 +61,12 @@
  *                    end in _exit or exec).
  *   no-exit-hang     A live timer does not keep a process from ending by exit
  *                    or return from main; dlclose does not unmap running code.
+ *                    Not so pthread_exit in main: the process then lives for as
+ *                    long as any of its threads. A worker and a pool's threads
+ *                    do not end by themselves and block SIGTERM and SIGINT;
+ *                    with no other thread left, kill -9 alone ends it. Before
+ *                    pthread_exit in main, stop the timers and destroy the
+ *                    pools, or keep a thread that calls exit some day.
  *
  * NOT PROMISED: any order inside a tick, wall-clock time, tasks that outlive
  * hwt_destroy. There is no clean-up callback on cancel: whoever ends a timeout
@@ -109,10 +117,35 @@
  *
  * PROGRESS. Lock-free means: no call waits for another thread, whatever that
  * one is doing. The exceptions are those calls that may make the timer grow,
- * hwt_new_timeout*: a lock guards getting memory from the system, and letting
- * go of one timer for another in a thread that uses more than 8. Such a thread
- * pays more per call, and so does one beyond the 1024 that can have free
- * records of a timer at hand.
+ * hwt_new_timeout*: a lock guards getting memory from the system. The worker
+ * hands over to a pool or a mailbox without waiting for their threads. A thread
+ * keeps free records at hand for the first 8 timers that it uses; for others it
+ * pays more per call, and so does a thread beyond the 1024 that can have free
+ * records of one timer.
+ *
+ * SYSTEM CALLS. A sandbox must allow, for what is used of the library:
+ *
+ *   mmap, munmap, futex           everywhere
+ *   clone3 or clone, and what     threads: the C library's calls
+ *   else a thread takes, prctl
+ *   clock_gettime                 where the C library cannot read the clock
+ *                                 without a call; when it is refused, see A
+ *                                 CLOCK THAT CANNOT BE READ
+ *   write                         warnings on stderr; mailboxes
+ *   eventfd2, read, close         mailboxes
+ *
+ * These should be allowed, and may fail with an error (a sandbox that kills
+ * instead must allow them):
+ *
+ *   madvise                       forks are then seen by a handler, and memory
+ *                                 is not given back
+ *   getrandom                     generations of handles then begin at the
+ *                                 clock
+ *   clock_nanosleep, sched_yield  a short wait for another thread is then a
+ *                                 busy one
+ *   openat, read, close           hwt_create reads the name of the kernel's
+ *                                 clock source and the number of processors;
+ *                                 calls then take longer to read the clock
  *
  * ORDER OF CALLS. hwt_create, then anything, then hwt_stop; let executors
  * finish what they hold, until when hwt_destroy answers -EBUSY; hwt_destroy;
@@ -137,12 +170,15 @@ extern "C" {
 #define HWT_VERSION_MINOR 1
 #define HWT_VERSION_PATCH 0
 
-/* Durations in nanoseconds, also of fractions: HWT_SEC(0.5). The argument must
- * be small enough for 64 bits: HWT_MIN reaches 584 years. */
-#define HWT_US(n) ((uint64_t)(UINT64_C(1000) * HWT_WIDE(n)))
-#define HWT_MS(n) ((uint64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
-#define HWT_SEC(n) ((uint64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
-#define HWT_MIN(n) ((uint64_t)(UINT64_C(60000000000) * HWT_WIDE(n)))
+/* Durations in nanoseconds, also of fractions: HWT_SEC(0.5). A whole number
+ * must be small enough for 64 bits, where HWT_MIN reaches 584 years; a fraction
+ * for 63 bits. A negative argument makes a value that is -EINVAL as a delay,
+ * but for a fraction that is less than 2 ns below 0: what is left of that in
+ * whole nanoseconds is 0 or HWT_NEVER. */
+#define HWT_US(n) ((uint64_t)(int64_t)(UINT64_C(1000) * HWT_WIDE(n)))
+#define HWT_MS(n) ((uint64_t)(int64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
+#define HWT_SEC(n) ((uint64_t)(int64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
+#define HWT_MIN(n) ((uint64_t)(int64_t)(UINT64_C(60000000000) * HWT_WIDE(n)))
 /* For these: a whole number as uint64_t, a fraction as it is. */
 #define HWT_WIDE(n) ((__typeof__(UINT64_C(1) * (n)))(n))
 
@@ -176,6 +212,13 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  * execute may call what is marked [cb]. hwt_stop and hwt_advance of the same
  * timer answer -EDEADLK there.
  *
+ * An execute that calls hwt_run and then refuses: the task has run, and does
+ * not run again; the refusal is counted and logged. An executor that accepts a
+ * timeout and never calls hwt_run for it: the timeout stays pending and counts
+ * in max_pending, until hwt_cancel gives arg back; its record is never used
+ * again, stop does not list it, and hwt_destroy answers -EBUSY for good. Who
+ * wants to drop work calls hwt_cancel, and then hwt_run, which answers -ENOENT.
+ *
  * An executor must outlive its timeouts, and an execute that the worker is
  * about to call: a timeout can be cancelled in that very moment. The destroys
  * of this library's own executors wait for that; another executor is to be kept
@@ -204,8 +247,8 @@ struct hwt_wake {
 };
 
 /* Takes warnings; message is one line without its end. level is as in
- * syslog(3). Called by the worker, and by hwt_advance and hwt_create in their
- * threads. write may call what execute may. */
+ * syslog(3). Called by the worker, and by hwt_advance in its thread. write may
+ * call what execute may. */
 struct hwt_log {
 	void (*write)(void *ctx, int level, const char *message);
 	void *ctx;
@@ -337,8 +380,8 @@ struct hwt_stats {
 
 /*
  * Makes a timer; no thread yet. options may be NULL: the defaults. More than
- * 64 live timers: one warning per process, since each has a thread of its own
- * and one timer serves a whole process.
+ * 64 running workers: one warning per process, by the one that comes after
+ * these, since one timer serves a whole process. Manual timers do not count.
  *
  * [any][cb]. On success *timer is owned by the caller, who ends it with
  * hwt_stop and hwt_destroy.
@@ -371,7 +414,8 @@ int hwt_start(struct hwt *timer);
  * call, the first that returns 0, gets the list; later ones get count 0. They
  * wait for the same end. A periodic timeout whose run is under way or handed
  * over: that run is its last. What executors hold may still run, until each
- * was given to hwt_run.
+ * was given to hwt_run. The worker's thread has ended, and destructors of its
+ * thread-specific data have returned.
  *
  * [any], not from a task. Waits for the task that is running in the worker.
  * -EDEADLK  from any task of this timer, in whatever thread, and from a
@@ -405,7 +449,10 @@ bool hwt_unprocessed_next(
 
 /*
  * Frees everything. The order is: stop, let executors finish, destroy. No
- * other call on the timer may be under way, and none may follow.
+ * other call on the timer may be under way, and none may follow. When one does,
+ * and the memory was not used for something else meanwhile, a second
+ * hwt_destroy says so on stderr and aborts, and other calls answer -EOWNERDEAD
+ * or the like; nothing of this is to be relied on.
  *
  * [any]
  * -EBUSY  not stopped, or an executor still holds timeouts of it, cancelled
@@ -595,8 +642,9 @@ struct hwt_pool;
 
 /*
  * Makes a pool of that many threads, named "hwt-pool", with signals blocked as
- * in the worker. queue_limit: how many timeouts wait at most; 0: no limit. A
- * full queue refuses.
+ * in the worker. queue_limit: how many timeouts wait at most; 0: no limit
+ * (but 2^31-1 in any case). A full queue refuses. What was handed over first is
+ * begun first.
  *
  * [any][cb].
  * -EINVAL  threads is 0
@@ -634,6 +682,9 @@ int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 /* An eventfd that is readable while something is due: to be watched, not to be
  * read. Owned by the mailbox. (When the system refuses to make it readable, the
  * next timeout that comes due tries again; hwt_mailbox_run works without.)
+ * EPOLLET is fine: one hwt_mailbox_run per event is enough, since it makes the
+ * descriptor readable anew when it leaves something over, and so does what
+ * comes due later. Without such a call, no further event comes.
  * -EINVAL for NULL, -EOWNERDEAD in a child. [any][cb]. */
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
@@ -644,7 +695,9 @@ int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
  * mailbox.
  *
  * The loop's thread; also from a task that it runs, which may then start what
- * the outer call would have.
+ * the outer call would have. When that thread has ended, and was joined, or has
+ * given the mailbox up under a lock, another thread takes its place, for
+ * hwt_mailbox_destroy too.
  */
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);

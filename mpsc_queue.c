@@ -42,7 +42,7 @@
  *
  * EDGES
  *   E:queue    what was done to the record, released by the full fence after
- *              it in mpsc_push, before the bit is read or set; the fence after
+ *              it in half_push, before the bit is read or set; the fence after
  *              a bit was cleared, by swap, in mpsc_pop. The caller sees the bit
  *              cleared, and sets it, or the worker sees the record.
  *   E:horizon  drawn above; fences in mpsc_push and mpsc_pop_later.
@@ -52,7 +52,9 @@
 
 #define HORIZON_NS UINT64_C(1000000000)
 /* A push that makes so many pages of a slab wait asks for the consumer. */
+#ifndef CALL_PAGES
 #define CALL_PAGES 16
+#endif
 
 void
 mpsc_create(
@@ -128,8 +130,8 @@ mpsc_pop(
 			slab = slab_at(store, pass->slab);
 			/* E:set fence; an idle slab is left untouched. */
 			if (a64_load_seq(&slab->summary[pass->set]) != 0)
-				pass->pages = a64_swap_seq(
-				    &slab->summary[pass->set], 0);
+				pass->pages =
+				    a64_swap_seq(&slab->summary[pass->set], 0);
 			continue;
 		}
 		if (pass->word * 64 >= a32_load_acquire(&store->limit)) {

@@ -109,7 +109,7 @@
 #define CLOCK_READ_EVERY 16u
 /* What one piece does at most: pages taken over, stale entries removed. To pass
  * over so many chunks of other rounds counts as an entry. */
-#define TAKE_PAGES 16u
+#define TAKE_PAGES 4u
 #define STALE_ENTRIES 64u
 #define STALE_CHUNKS 64u
 #define SECOND_NS UINT64_C(1000000000)
@@ -210,8 +210,8 @@ worker_take_later(struct hwt *timer, uint32_t pages)
 	uint32_t first;
 
 	for (; pages > 0; pages--) {
-		bits = mpsc_pop_later(
-		    &timer->queue, timer->worker.now_ns, &first);
+		bits =
+		    mpsc_pop_later(&timer->queue, timer->worker.now_ns, &first);
 		if (bits == 0)
 			return true;
 		worker_take(timer, first, bits);
@@ -552,13 +552,13 @@ void *
 worker_main(void *argument)
 {
 	struct hwt *timer = argument;
-	struct lifecycle *life = &timer->life;
 	struct run_frame frame = {.serial = timer->serial};
 
-	process_block_signals(NULL);
-	(void)pthread_setname_np(pthread_self(), life->thread_name);
+	thread_block_signals(NULL);
+	(void)pthread_setname_np(pthread_self(), timer->life.thread_name);
 	thread_state.worker_serial = timer->serial;
 	thread_state.frames = &frame;
+	timer_worker_begins(timer);
 	while (!worker_must_end(timer)) {
 		worker_turn(timer);
 		if (!worker_must_end(timer))
@@ -567,9 +567,6 @@ worker_main(void *argument)
 	thread_state.frames = NULL;
 	if (!process_owns(timer->epoch))
 		return NULL;
-	(void)pthread_mutex_lock(&life->lock);
-	life->worker_ended = true;
-	(void)pthread_cond_broadcast(&life->changed);
-	(void)pthread_mutex_unlock(&life->lock);
+	timer_worker_ends(timer);
 	return NULL;
 }

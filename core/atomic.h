@@ -12,7 +12,8 @@
  *                   round an operation also make it seq. (ck_pr_fence_atomic
  *                   would not do: there it orders stores alone.)
  *   HWT_ATOMIC_C11  the same operations in C11 terms, for ThreadSanitizer,
- *                   which understands neither inline assembly nor fences.
+ *                   which understands neither inline assembly nor fences. Also
+ *                   where <ck_pr.h> is missing. Programs link libatomic then.
  *   HWT_ATOMIC_MODEL  the name of a header that brings all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
@@ -62,15 +63,16 @@
  *   Handing on by compare-and-swap. The same, where several write the flag.
  *   Who takes something does so by an operation that succeeds, with fences on
  *   both sides, so that it has all that came before in the flag's order of
- *   values: tail, free, segment, overflow, places, mail, shared, called
+ *   values: tail, free, segment, overflow, places, mail, pool, ticket (an
+ *   addition, then a compare-and-swap that takes one away), shared, called
  *   (wake_before, and wake_sequence after it, which the futex compares again),
  *   blank and held (a slab's word of pages, a page's word of records; held by
  *   an addition and a swap, and its table by a pointer as above), and the word
  *   of a record: word and ended. Where the value is followed before that
- *   (batch_pop, pool_get, mailbox_execute), it was loaded with acquire. owned:
- *   a plain release store, then a compare-and-swap. handed: its relaxed
- *   additions are read-modify-writes too, and so hand on what the decrements
- *   before them released.
+ *   (batch_pop, pool_get, mailbox_execute, pool_execute), it was loaded with
+ *   acquire. owned: a plain release store, then a compare-and-swap. handed: its
+ *   relaxed additions are read-modify-writes too, and so hand on what the
+ *   decrements before them released.
  *
  *   Store, then load. asleep, batches, closed, spare: each side writes its
  *   word, then reads the other's. Forbidden: both read the old one. Each has a
@@ -95,7 +97,7 @@
  * at a half of the word, which is stored whole, and before the wake), and
  * ordered by the mutex (whose release comes before a later ldar), but neither
  * lock-free nor safe in a child that was forked meanwhile. There that back end
- * is for checking.
+ * is for checking, and a fork while other threads use a timer is unsafe.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -109,6 +111,23 @@ struct pair_value {
 	uint64_t word;
 	uint64_t deadline_ns;
 };
+
+#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
+#ifdef __SANITIZE_THREAD__
+#define HWT_ATOMIC_C11
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HWT_ATOMIC_C11
+#endif
+#endif
+#endif
+
+#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL) && \
+    defined(__has_include)
+#if !__has_include(<ck_pr.h>)
+#define HWT_ATOMIC_C11
+#endif
+#endif
 
 #ifdef HWT_ATOMIC_C11
 

@@ -32,13 +32,15 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 
 void
 clock_failed(void)
 {
-	(void)fputs("hwt: CLOCK_MONOTONIC cannot be read any more\n", stderr);
+	(void)dprintf(
+	    STDERR_FILENO, "hwt: CLOCK_MONOTONIC cannot be read any more\n");
 	abort();
 }
 
@@ -47,7 +49,6 @@ clock_failed(void)
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WINDOW_NS UINT64_C(4000)
 #define CALIBRATE_MIN_NS UINT64_C(1000000)

@@ -51,6 +51,8 @@
 #define TICK_MIN_NS HWT_US(10)
 #define WHEEL_DEFAULT 512u
 #define WHEEL_MAX (1u << 30)
+#define MARK_LIVE UINT64_C(0x6877746c69766521)
+#define EPOCH_DESTROYED UINT64_MAX
 
 void
 timer_log(const struct hwt *timer, int level, const char *message)
@@ -218,12 +220,18 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	made->epoch = process_epoch();
 	if (made->flags & HWT_MANUAL)
 		a64_store_release(&made->gate, 1);
-	if (process_add_timer(made))
-		timer_log(made, LOG_WARNING,
-		    "more than 64 timers are alive; each has a thread of its "
-		    "own, and one serves a whole process");
+	process_add_timer(made);
+	a64_store_relaxed(&made->mark, MARK_LIVE);
 	*timer = made;
 	return 0;
+}
+
+/* The compiler would leave out plain stores before a free. */
+static void
+timer_unmark(struct hwt *timer)
+{
+	a64_store_relaxed(&timer->mark, 0);
+	*(volatile uint64_t *)&timer->epoch = EPOCH_DESTROYED;
 }
 
 static void
@@ -231,6 +239,7 @@ timer_free(struct hwt *timer)
 {
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
+	timer_unmark(timer);
 	free(timer);
 }
 
@@ -242,7 +251,7 @@ make_thread(struct hwt *timer)
 	sigset_t signals;
 	int error;
 
-	process_block_signals(&signals);
+	thread_block_signals(&signals);
 	error = pthread_create(
 	    &life->thread, life->thread_attr, worker_main, timer);
 	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
@@ -272,6 +281,27 @@ attempt_start(struct hwt *timer)
 	}
 	(void)pthread_cond_broadcast(&life->changed);
 	return result;
+}
+
+void
+timer_worker_begins(const struct hwt *timer)
+{
+	if (process_add_worker())
+		timer_log(timer, LOG_WARNING,
+		    "more than 64 timers have a running thread each; one timer "
+		    "serves a whole process");
+}
+
+void
+timer_worker_ends(struct hwt *timer)
+{
+	struct lifecycle *life = &timer->life;
+
+	process_remove_worker();
+	(void)pthread_mutex_lock(&life->lock);
+	life->worker_ended = true;
+	(void)pthread_cond_broadcast(&life->changed);
+	(void)pthread_mutex_unlock(&life->lock);
 }
 
 int
@@ -495,7 +525,7 @@ timer_stop(
 	uint64_t until_ns = HWT_NEVER;
 	int result;
 
-	if (process_runs_task_of(timer))
+	if (thread_runs_task_of(timer))
 		return -EDEADLK;
 	if (wait_ns < DEADLINE_NEVER - now_ns)
 		until_ns = now_ns + wait_ns;
@@ -590,11 +620,24 @@ timer_destroy(struct hwt *timer)
 	timer_free(timer);
 }
 
+/* To free a timer twice would destroy what others have allocated since. When
+ * its memory was not used again, this is found out here. */
+static void
+must_be_marked(const struct hwt *timer)
+{
+	if (a64_load_relaxed(&timer->mark) == MARK_LIVE)
+		return;
+	(void)dprintf(
+	    STDERR_FILENO, "hwt: hwt_destroy: no timer, or destroyed before\n");
+	abort();
+}
+
 int
 hwt_destroy(struct hwt *timer)
 {
 	if (timer == NULL)
 		return 0;
+	must_be_marked(timer);
 	if (!process_owns(timer->epoch)) {
 		/* A child: the lock and the thread are its parent's. */
 		timer_free(timer);

@@ -106,8 +106,7 @@ wait_of(struct hwt *timer)
 	do {
 		worker_take_near(timer);
 		(void)cache_flush(timer, cache_of(timer));
-		if (worker_tidy(timer, true) ||
-		    worker_drop_stale(timer, &tick))
+		if (worker_tidy(timer, true) || worker_drop_stale(timer, &tick))
 			continue;
 		if (worker_announce(timer, tick, &until_ns))
 			return until(timer, until_ns);

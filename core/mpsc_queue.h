@@ -43,6 +43,30 @@ void mpsc_create(
  * any longer. */
 bool mpsc_push(struct mpsc_queue *queue, uint32_t index, uint64_t deadline_ns);
 
+/* Fast path of mpsc_push: true when all that it would set is set. */
+static inline bool
+mpsc_is_pushed(
+    const struct mpsc_queue *queue, uint32_t index, uint64_t deadline_ns)
+{
+	const struct record_store *store = queue->store;
+	uint32_t number = index >> SLAB_BITS;
+	uint32_t page = index / PAGE_RECORDS % SLAB_PAGES;
+	const struct slab *slab = slab_at(store, number);
+	/* No branch on what is later: it would be mispredicted often. */
+	uint64_t horizon_ns = a64_load_relaxed(&queue->horizon_ns);
+	uint32_t set = SET_NEAR + (deadline_ns >= horizon_ns);
+
+	/* E:queue fence: the caller's operation on the word, and this. */
+	if (!(a64_load_seq(&slab->bits[set][page]) >> index % PAGE_RECORDS & 1))
+		return false;
+	/* E:set fence: from below upwards. */
+	if (!(a64_load_seq(&slab->summary[set]) >> page & 1) ||
+	    !(a64_load_seq(&store->top[set][number / 64]) >> number % 64 & 1))
+		return false;
+	/* E:horizon fence. It has moved on: maybe this is near now. */
+	return a64_load_seq(&queue->horizon_ns) == horizon_ns;
+}
+
 /* Pops what was pushed for a deadline before the horizon, some records of one
  * page with each call: as bits, with the page's first index. 0: there is no
  * more of what was pushed before the first of these calls. */

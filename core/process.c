@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fork, thread exit and the list of live timers.
+ * Fork and the list of live timers.
  *
  * FORK. A page that the kernel wipes in every child (MADV_WIPEONFORK) holds
  * the epoch, where there is such a page. Timers carry the epoch of their
@@ -13,13 +13,10 @@
  * fresh lock: whoever held the lock at the moment of the fork does not exist
  * there.
  *
- * THREADS. Each thread remembers the caches of the timers that it used first;
- * taking one into an empty slot needs no lock, and emptying one, now and then,
- * is left for another time by who may not wait for the lock. The cache belongs
- * to the timer (see record.c); the thread only holds it, and gives it back when
- * it exits. At that time the timer may be gone. The registry answers that: it
- * knows the live ones by address and serial, and hwt_destroy takes the timer
- * out of it, under the same lock, before anything is freed.
+ * REGISTRY. It knows the live timers by address and serial. hwt_destroy takes
+ * the timer out of it, under the lock, before anything is freed. So whoever
+ * holds the lock may use what the registry knows to be alive. The lock is held
+ * for a walk through the list at most: nobody waits for anything with it.
  *
  * EDGES
  *
@@ -27,21 +24,18 @@
  *               by the store of the epoch, acquired by whoever finds it set:
  *               process_renew and process_epoch.
  *
- * Everything else here is under the registry's lock or the thread's own.
+ * Everything else here is under the registry's lock, or a count that is only
+ * compared.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 
-#include "core/record.h"
 #include "core/timer.h"
 
 #define EPOCH_NONE 0
 #define EPOCH_RENEWING 1
-#define MANY_TIMERS 64
-
-_Thread_local struct thread_state thread_state;
+#define MANY_WORKERS 64u
 
 static a64_t epoch_fallback;
 a64_t *process_epoch_word = &epoch_fallback;
@@ -49,22 +43,19 @@ a64_t *process_epoch_word = &epoch_fallback;
 static struct {
 	pthread_mutex_t lock;
 	struct hwt *timers;
-	uint64_t count;
-	bool warned;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Timers that were destroyed. */
+static a64_t destroyed;
+/* Workers that run; whether somebody was warned of their number. */
+static a32_t workers, warned;
 
 /* These survive a fork, so that a child's values differ from its parent's. */
 static uint64_t last_epoch = EPOCH_RENEWING;
 static uint64_t last_serial;
 
-/* Without it, threads have no caches. */
-static pthread_key_t exit_key;
-static bool exit_key_made;
-
 /* Without it, a child would take its parent's timers for its own. */
 static bool fork_goes_unseen;
-
-static void thread_exits(void *state);
 
 static void
 process_forked(void)
@@ -82,8 +73,7 @@ process_init(void)
 	a64_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	exit_key_made = pthread_key_create(&exit_key, thread_exits) == 0;
-
+	thread_init();
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
 		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
 		process_epoch_word = page;
@@ -113,8 +103,10 @@ process_renew(void)
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	registry.timers = NULL;
-	registry.count = 0;
-	registry.warned = false;
+	/* All that the parent had are gone here. */
+	(void)a64_add_relaxed(&destroyed, 1);
+	a32_store_relaxed(&workers, 0);
+	a32_store_relaxed(&warned, 0);
 	shared_forget();
 	/* E:epoch release */
 	a64_store_release(process_epoch_word, ++last_epoch);
@@ -139,9 +131,7 @@ process_lock(void)
 	(void)pthread_mutex_lock(&registry.lock);
 }
 
-/* For those who wait for nobody. What calls this is about a timer of this
- * process, whose making has found the lock renewed. */
-static bool
+bool
 process_trylock(void)
 {
 	return pthread_mutex_trylock(&registry.lock) == 0;
@@ -153,11 +143,9 @@ process_unlock(void)
 	(void)pthread_mutex_unlock(&registry.lock);
 }
 
-bool
+void
 process_add_timer(struct hwt *timer)
 {
-	bool warn;
-
 	process_lock();
 	timer->serial = ++last_serial;
 	timer->registry_previous = NULL;
@@ -165,11 +153,7 @@ process_add_timer(struct hwt *timer)
 	if (registry.timers != NULL)
 		registry.timers->registry_previous = timer;
 	registry.timers = timer;
-	registry.count++;
-	warn = registry.count > MANY_TIMERS && !registry.warned;
-	registry.warned = registry.warned || warn;
 	process_unlock();
-	return warn;
 }
 
 void
@@ -183,215 +167,65 @@ process_remove_timer(struct hwt *timer)
 	if (timer->registry_next != NULL)
 		timer->registry_next->registry_previous =
 		    timer->registry_previous;
-	registry.count--;
+	(void)a64_add_relaxed(&destroyed, 1);
 	process_unlock();
+}
+
+uint64_t
+process_destroyed(void)
+{
+	return a64_load_relaxed(&destroyed);
+}
+
+const struct hwt *
+process_first_timer(void)
+{
+	return registry.timers;
+}
+
+bool
+process_add_worker(void)
+{
+	return a32_add_acq_rel(&workers, 1) >= MANY_WORKERS &&
+	    a32_cas_acq_rel(&warned, 0, 1);
+}
+
+void
+process_remove_worker(void)
+{
+	(void)a32_add_acq_rel(&workers, UINT32_MAX);
 }
 
 static bool
 is_handing_to(const struct hwt *timer, const struct hwt_executor *executor)
 {
 	/* E:handing acquire */
-	const struct hwt_executor *handing = aptr_load_acquire(&timer->dispatching_to);
+	const struct hwt_executor *handing =
+	    aptr_load_acquire(&timer->dispatching_to);
 
 	return handing == executor ||
 	    (handing == &timer->executor && handing->ctx == executor->ctx);
 }
 
+static bool
+is_handed_to(const struct hwt_executor *executor)
+{
+	const struct hwt *timer;
+	bool found = false;
+
+	process_lock();
+	for (timer = registry.timers; timer != NULL && !found;
+	     timer = timer->registry_next)
+		found = is_handing_to(timer, executor);
+	process_unlock();
+	return found;
+}
+
 void
 process_await_hand_overs(const struct hwt_executor *executor)
 {
-	const struct hwt *timer;
 	uint32_t tries = 0;
 
-	process_lock();
-	for (timer = registry.timers; timer != NULL;
-	     timer = timer->registry_next) {
-		while (is_handing_to(timer, executor))
-			system_yield(&tries);
-	}
-	process_unlock();
-}
-
-/* With the lock held: whether the slot's timer is a live one of this process.
- * The address alone is compared before anything behind it is read. */
-static bool
-slot_lives(const struct thread_slot *slot)
-{
-	const struct hwt *timer;
-
-	for (timer = registry.timers; timer != NULL;
-	     timer = timer->registry_next) {
-		if (timer == slot->timer)
-			return timer->serial == slot->serial;
-	}
-	return false;
-}
-
-static void
-slot_release(struct thread_slot *slot)
-{
-	if (slot->timer != NULL && slot_lives(slot) &&
-	    cache_release(slot->timer, slot->cache))
-		wake_worker_for_trim(slot->timer);
-	*slot = (struct thread_slot){0};
-}
-
-static void
-thread_exits(void *state)
-{
-	struct thread_state *self = state;
-	int i;
-
-	process_lock();
-	for (i = 0; i < THREAD_SLOTS; i++)
-		slot_release(&self->slot[i]);
-	self->watched = false;
-	process_unlock();
-}
-
-/* Another destructor of the same thread may use a timer after thread_exits ran:
- * then it is called once more. */
-static bool
-watch_thread_exit(void)
-{
-	if (!thread_state.watched)
-		thread_state.watched = exit_key_made &&
-		    pthread_setspecific(exit_key, &thread_state) == 0;
-	return thread_state.watched;
-}
-
-/* The slot of a timer, put first for the next time; or NULL. */
-static struct thread_slot *
-find_slot(const struct hwt *timer)
-{
-	struct thread_slot *first = &thread_state.slot[0];
-	struct thread_slot found;
-	int i;
-
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		found = thread_state.slot[i];
-		if (found.timer == timer && found.serial == timer->serial) {
-			thread_state.slot[i] = *first;
-			*first = found;
-			return first;
-		}
-	}
-	return NULL;
-}
-
-/* A slot that holds no cache. */
-static struct thread_slot *
-empty_slot(void)
-{
-	int i;
-
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		if (thread_state.slot[i].timer == NULL)
-			return &thread_state.slot[i];
-	}
-	return NULL;
-}
-
-/* With the lock held. The caches of timers that are gone went with them. */
-static void
-forget_dead(void)
-{
-	struct thread_slot *slot;
-	int i;
-
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		slot = &thread_state.slot[i];
-		if (!slot_lives(slot))
-			*slot = (struct thread_slot){0};
-	}
-}
-
-/* Gives up the slots of timers that are gone; when there are none, any. Who may
- * not lock tries to, and gives up none that lives: to flush its cache takes
- * longer, and calls a worker maybe. */
-static void
-vacate_slot(bool may_lock)
-{
-	unsigned turn = thread_state.misses[true] / MISSES_PER_CHANGE;
-
-	if (may_lock)
-		process_lock();
-	else if (!process_trylock())
-		return;
-	forget_dead();
-	if (may_lock && empty_slot() == NULL)
-		slot_release(&thread_state.slot[turn % THREAD_SLOTS]);
-	process_unlock();
-}
-
-/* Threads that use more timers than they have slots do without a cache most of
- * the time, rather than take the lock most of the time; and so do those to whom
- * a timer had none to give, rather than look at all of its caches each time. */
-struct cache *
-process_attach_cache(struct hwt *timer, bool may_lock)
-{
-	struct thread_slot *slot = find_slot(timer);
-	struct cache *cache;
-
-	if (slot != NULL)
-		return slot->cache;
-	if (thread_state.passes > 0) {
-		thread_state.passes--;
-		return NULL;
-	}
-	slot = empty_slot();
-	if (slot == NULL &&
-	    thread_state.misses[may_lock]++ % MISSES_PER_CHANGE == 0) {
-		vacate_slot(may_lock);
-		slot = empty_slot();
-	}
-	if (slot == NULL || !watch_thread_exit())
-		return NULL;
-	cache = cache_claim(timer);
-	if (cache == NULL) {
-		thread_state.passes = MISSES_PER_CHANGE - 1;
-		return NULL;
-	}
-	*slot = (struct thread_slot){timer, timer->serial, cache};
-	return find_slot(timer)->cache;
-}
-
-bool
-process_runs_task_of(const struct hwt *timer)
-{
-	const struct run_frame *frame;
-
-	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
-		if (frame->serial == timer->serial)
-			return true;
-	}
-	return false;
-}
-
-bool
-process_runs_task(const struct hwt *timer, uint64_t id)
-{
-	const struct run_frame *frame;
-
-	if (id == 0)
-		return false;
-	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
-		if (frame->serial == timer->serial && frame->id == id)
-			return true;
-	}
-	return false;
-}
-
-void
-process_block_signals(void *old)
-{
-	static const int open[] = {
-	    SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF};
-	sigset_t set;
-	size_t i;
-
-	(void)sigfillset(&set);
-	for (i = 0; i < sizeof(open) / sizeof(open[0]); i++)
-		(void)sigdelset(&set, open[i]);
-	(void)pthread_sigmask(SIG_SETMASK, &set, old);
+	while (is_handed_to(executor))
+		system_yield(&tries);
 }

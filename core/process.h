@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the process knows about its timers: whether it is still the process
- * that made them, which of them live, and what each thread keeps for them.
+ * that made them, and which of them live.
  */
 #ifndef HWT_PROCESS_H
 #define HWT_PROCESS_H
@@ -9,62 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/clock.h"
+#include "core/atomic.h"
 
 struct hwt;
-struct cache;
-
-/* A task that this thread is running, or a wheel that it is turning, innermost
- * first. The timer is named by its serial: in a forked child, a task's copy
- * outlives its timer. */
-struct run_frame {
-	uint64_t serial;
-	uint64_t id; /* 0: turning the wheel */
-	struct run_frame *outer;
-};
-
-/* Which cache this thread uses for a timer. A timer may be gone and its
- * address in use again: serial tells. */
-struct thread_slot {
-	struct hwt *timer;
-	uint64_t serial;
-	struct cache *cache;
-};
-
-#define THREAD_SLOTS 8
-/* A thread whose slots are all taken changes one this seldom; one that found no
- * cache to take looks for one this seldom. */
-#define MISSES_PER_CHANGE 64
-
-struct thread_state {
-	struct thread_slot slot[THREAD_SLOTS];
-	struct run_frame *frames;
-	/* The executor whose thread this is, and the epoch of its making. */
-	const void *executor;
-	uint64_t executor_epoch;
-	/* The serial of the timer whose worker this is; also while its
-	 * destructors of thread-specific data run. */
-	uint64_t worker_serial;
-	struct clock_sample sample;
-	/* How often no slot was free to a call that may lock, [true], or may
-	 * not: when to give up one, and which. */
-	unsigned misses[2];
-	/* How often not to look for a cache, since a timer had none left. */
-	unsigned passes;
-	/* Whether thread exit will call back. */
-	bool watched;
-};
-
-/* initial-exec: one instruction instead of a call. The few bytes fit into what
- * the C library keeps free for libraries that are loaded late. */
-#ifdef __SANITIZE_ADDRESS__
-/* gcc 12 tests flags that the linker's relaxation of that model leaves unset,
- * and then reports null pointers where there are none. */
-extern _Thread_local struct thread_state thread_state;
-#else
-extern _Thread_local struct thread_state thread_state
-    __attribute__((tls_model("initial-exec")));
-#endif
+struct hwt_executor;
 
 /* The epoch of this process: 0 in a new child until somebody asks. */
 extern a64_t *process_epoch_word;
@@ -81,29 +29,26 @@ uint64_t process_epoch(void);
 bool process_sees_forks(void);
 
 void process_lock(void);
+/* For those who must not wait; about a timer of this process, whose making has
+ * found the lock renewed. */
+bool process_trylock(void);
 void process_unlock(void);
 
-/* Registers a timer and gives it its serial. True when this one is the first
- * beyond the number that deserves a warning. */
-bool process_add_timer(struct hwt *timer);
+/* Registers a timer and gives it its serial. */
+void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
+/* How many were removed. Relaxed: the lock hands on what is behind it. */
+uint64_t process_destroyed(void);
+/* The head of the list, which goes on at registry_next. With the lock held. */
+const struct hwt *process_first_timer(void);
+
+/* Counts a worker that begins. True when this one is the first beyond the
+ * number that deserves a warning. */
+bool process_add_worker(void);
+void process_remove_worker(void);
 
 /* Waits until no live timer is in the middle of handing a timeout to executor,
- * or to a copy of it. */
-struct hwt_executor;
+ * or to a copy of it. Holds no lock meanwhile: execute may call anything. */
 void process_await_hand_overs(const struct hwt_executor *executor);
-
-/* The calling thread's cache for timer; NULL when it has none. The slow half of
- * cache_of in timer.h. may_lock: may wait for the registry's lock to change
- * what it has; lock-free otherwise. */
-struct cache *process_attach_cache(struct hwt *timer, bool may_lock);
-
-/* Whether this thread runs a task of timer (and, with an id, that task). */
-bool process_runs_task_of(const struct hwt *timer);
-bool process_runs_task(const struct hwt *timer, uint64_t id);
-
-/* Blocks all signals but those that a thread's own faults raise, and SIGPROF;
- * *old gets what was there. */
-void process_block_signals(void *old);
 
 #endif

@@ -44,11 +44,11 @@
  *      exits leaves its cache to the next one, counters included.
  *
  * EDGES
- *   E:slab    a slab's contents, release in slab_open by the store into the
+ *   E:slab    a slab's contents, release in store_add_slab by the store into the
  *             table, acquired by slab_at. limit follows.
  *   E:set     the fence between setting a bit and reading those above it, in
  *             set_raise; the fence between clearing a bit above and reading
- *             those below, in page_take and mpsc_pop.
+ *             those below, in pages_take and mpsc_pop.
  *   E:free    all that was done to a free record, or to a page and a slab's
  *             generation_base, release by adding to a word of SET_FREE in
  *             free_add, acquired by the swap in page_take or the
@@ -75,11 +75,13 @@
 /* A worker that is not idle waits so long, since who has just freed many
  * records may want them again. */
 #define TRIM_DELAY_NS UINT64_C(250000000)
+/* Pages that a thread takes out of the free set at once. */
+#define RESERVE_PAGES 8u
 /* Slabs that one call of record_trim looks at. */
 #define TRIM_LOOKS 64u
 
 /* Slabs by number; sets; idle slabs; generation bases. */
-#define TABLE_BYTES \
+#define TABLE_BYTES                                     \
 	(SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
 	    (SETS + 1) * TOP_WORDS * sizeof(a64_t))
 #define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))
@@ -182,18 +184,22 @@ map_slab(void)
 	return memory + before;
 }
 
-/* With the lock held: makes all records of a slab that reads as 0 free. */
+/* With the lock held: writes the header of a slab that reads as 0. */
 static void
 slab_open(struct hwt *timer, uint32_t number, struct slab *slab)
 {
-	struct record_store *store = &timer->store;
-	uint32_t page;
-
 	slab->timer = timer;
 	slab->first_index = number << SLAB_BITS;
-	memory_add(store, HEADER_PAGES * PAGE_BYTES);
-	/* E:slab release */
-	aptr_store_release(&store->slabs[number], slab);
+	memory_add(&timer->store, HEADER_PAGES * PAGE_BYTES);
+}
+
+/* Makes all records of a slab that was opened free. */
+static void
+slab_fill(struct record_store *store, uint32_t number)
+{
+	struct slab *slab = slab_at(store, number);
+	uint32_t page;
+
 	for (page = HEADER_PAGES; page < SLAB_PAGES; page++) {
 		/* E:free release */
 		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
@@ -229,7 +235,11 @@ store_add_slab(struct hwt *timer, uint32_t limit)
 	if (slab == NULL)
 		return -ENOMEM;
 	slab_open(timer, limit, slab);
+	/* E:slab release */
+	aptr_store_release(&store->slabs[limit], slab);
+	/* Before a record can be taken: stop looks no farther. */
 	a32_store_release(&store->limit, limit + 1);
+	slab_fill(store, limit);
 	return 0;
 }
 
@@ -252,6 +262,7 @@ store_grow(struct hwt *timer)
 	if (idle < limit) {
 		store->idle[idle / 64] &= ~(UINT64_C(1) << idle % 64);
 		slab_open(timer, idle, slab_at(store, idle));
+		slab_fill(store, idle);
 	} else {
 		error = store_add_slab(timer, limit);
 	}
@@ -262,12 +273,11 @@ unlock:
 
 /* The caller owns all records of the page, which read as 0. */
 static void
-page_commit(
-    struct record_store *store, struct slab *slab, uint32_t page)
+page_commit(struct record_store *store, struct slab *slab, uint32_t page)
 {
 	uint32_t first = slab->first_index + page * PAGE_RECORDS;
-	uint64_t used = a64_load_relaxed(
-	    &store->generation_base[first >> SLAB_BITS]);
+	uint64_t used =
+	    a64_load_relaxed(&store->generation_base[first >> SLAB_BITS]);
 	uint32_t i;
 
 	memory_add(store, PAGE_BYTES);
@@ -289,48 +299,96 @@ find_slab(struct record_store *store, uint32_t limit)
 
 		while ((slabs = a64_load_acquire(top)) != 0) {
 			number = word * 64 + (uint32_t)__builtin_ctzll(slabs);
-			if (a64_load_acquire(&slab_at(store, number)
-				    ->summary[SET_FREE]) != 0)
+			if (a64_load_acquire(
+				&slab_at(store, number)->summary[SET_FREE]) !=
+			    0)
 				return number;
 			a64_and_seq(top, ~(slabs & -slabs));
 			/* E:set fence */
-			if (a64_load_seq(&slab_at(store, number)
-				    ->summary[SET_FREE]) != 0)
+			if (a64_load_seq(
+				&slab_at(store, number)->summary[SET_FREE]) !=
+			    0)
 				a64_or_seq(top, slabs & -slabs);
 		}
 	}
 	return limit;
 }
 
-/* Takes all free records of the first page that has some. Returns which, as
- * bits, and the page's first index; 0: there are none. Lock-free. */
+/* Records of a page, as bits. The lowest is to be used first. */
+static void
+cache_add(struct record_store *store, struct cache *cache, uint32_t first,
+    uint64_t records)
+{
+	uint32_t index;
+
+	while (records != 0) {
+		index = first + 63 - (uint32_t)__builtin_clzll(records);
+		records &= ~(UINT64_C(1) << index % PAGE_RECORDS);
+		__builtin_prefetch(record_at(store, index), 1);
+		cache->slot[cache->count++] = index;
+	}
+}
+
+/* Up to so many of the lowest bits. */
 static uint64_t
-page_take(struct record_store *store, uint32_t *first)
+lowest_bits(uint64_t bits, uint32_t count)
+{
+	uint64_t left = bits;
+
+	while (count-- > 0)
+		left &= left - 1;
+	return bits & ~left;
+}
+
+/* All free records of a page whose bit in summary the caller has cleared. */
+static uint64_t
+page_take(struct record_store *store, struct slab *slab, uint32_t page)
+{
+	/* E:set fence, E:free acquire */
+	uint64_t records = a64_swap_seq(&slab->bits[SET_FREE][page], 0);
+
+	if (records == 0)
+		return 0;
+	if (!(a64_load_acquire(&slab->committed) >> page & 1))
+		page_commit(store, slab, page);
+	else if (records == PAGE_ALL)
+		(void)a64_add_relaxed(&store->free_pages, UINT64_MAX);
+	return records;
+}
+
+/* Adds free records to a cache that has fewer than wanted, from the first pages
+ * that have some. Several pages are reserved at once, since each may have only
+ * one record; those that are not needed go back. False: there are none.
+ * Lock-free. */
+static bool
+pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
 {
 	uint32_t limit = a32_load_acquire(&store->limit);
-	uint32_t number, page;
-	uint64_t pages, records;
+	uint32_t number = find_slab(store, limit);
+	uint64_t pages, left, records;
 	struct slab *slab;
+	uint32_t page;
 
-	while ((number = find_slab(store, limit)) < limit) {
-		slab = slab_at(store, number);
-		pages = a64_load_acquire(&slab->summary[SET_FREE]);
-		if (pages == 0)
-			continue;
-		page = (uint32_t)__builtin_ctzll(pages);
-		a64_and_seq(&slab->summary[SET_FREE], ~(pages & -pages));
-		/* E:set fence, E:free acquire */
-		records = a64_swap_seq(&slab->bits[SET_FREE][page], 0);
-		if (records == 0)
-			continue;
-		*first = (number << SLAB_BITS) + page * PAGE_RECORDS;
-		if (!(a64_load_acquire(&slab->committed) >> page & 1))
-			page_commit(store, slab, page);
-		else if (records == PAGE_ALL)
-			(void)a64_add_relaxed(&store->free_pages, UINT64_MAX);
-		return records;
+	/* It may have been added since. */
+	if (number >= limit)
+		return false;
+	slab = slab_at(store, number);
+	pages = lowest_bits(
+	    a64_load_acquire(&slab->summary[SET_FREE]), RESERVE_PAGES);
+	a64_and_seq(&slab->summary[SET_FREE], ~pages);
+	for (left = pages; left != 0 && cache->count < wanted;
+	     left &= left - 1) {
+		page = (uint32_t)__builtin_ctzll(left);
+		records = page_take(store, slab, page);
+		cache_add(store, cache,
+		    (number << SLAB_BITS) + page * PAGE_RECORDS, records);
 	}
-	return 0;
+	if (left != 0) {
+		a64_or_seq(&slab->summary[SET_FREE], left);
+		(void)set_raise(
+		    store, SET_FREE, number, (uint32_t)__builtin_ctzll(left));
+	}
+	return true;
 }
 
 /* Returns records of one page to the set. True: the last of as many complete
@@ -369,39 +427,18 @@ free_add_all(struct record_store *store, const uint32_t *index, uint32_t count)
 	return enough;
 }
 
-/* The lowest index is to be used first. */
 static void
-cache_add(struct record_store *store, struct cache *cache, uint32_t first,
-    uint64_t records)
+cache_refill(
+    struct hwt *timer, struct cache *cache, uint32_t wanted, int *error)
 {
-	uint32_t index;
-
-	while (records != 0) {
-		index = first + 63 - (uint32_t)__builtin_clzll(records);
-		records &= ~(UINT64_C(1) << index % PAGE_RECORDS);
-		__builtin_prefetch(record_at(store, index), 1);
-		cache->slot[cache->count++] = index;
-	}
-}
-
-static void
-cache_refill(struct hwt *timer, struct cache *cache, int *error)
-{
-	struct record_store *store = &timer->store;
-	uint64_t records;
-	uint32_t first;
-
-	while (cache->count < PAGE_RECORDS / 2) {
-		records = page_take(store, &first);
-		if (records != 0) {
-			cache_add(store, cache, first, records);
-		} else if (cache->count > 0) {
+	while (cache->count < wanted) {
+		if (pages_take(&timer->store, cache, wanted))
+			continue;
+		if (cache->count > 0)
 			return;
-		} else {
-			*error = store_grow(timer);
-			if (*error != 0)
-				return;
-		}
+		*error = store_grow(timer);
+		if (*error != 0)
+			return;
 	}
 }
 
@@ -409,19 +446,13 @@ cache_refill(struct hwt *timer, struct cache *cache, int *error)
 static uint32_t
 alloc_uncached(struct hwt *timer, int *error)
 {
-	struct record_store *store = &timer->store;
-	uint64_t records, others;
-	uint32_t first;
+	struct cache taken = {0};
 
-	while ((records = page_take(store, &first)) == 0) {
-		*error = store_grow(timer);
-		if (*error != 0)
-			return 0;
-	}
-	others = records & (records - 1);
-	if (others != 0)
-		(void)free_add(store, first / PAGE_RECORDS, others);
-	return first + (uint32_t)__builtin_ctzll(records);
+	cache_refill(timer, &taken, 1, error);
+	if (taken.count == 0)
+		return 0;
+	(void)free_add_all(&timer->store, taken.slot, taken.count - 1);
+	return taken.slot[taken.count - 1];
 }
 
 uint32_t
@@ -429,7 +460,7 @@ record_alloc_slowly(struct hwt *timer, struct cache *cache, int *error)
 {
 	if (cache->shared)
 		return alloc_uncached(timer, error);
-	cache_refill(timer, cache, error);
+	cache_refill(timer, cache, PAGE_RECORDS / 2, error);
 	if (cache->count == 0)
 		return 0;
 	return cache->slot[--cache->count];
@@ -497,8 +528,7 @@ cache_release(struct hwt *timer, struct cache *cache)
 }
 
 uint32_t
-record_next_used(
-    const struct record_store *store, uint32_t index, uint32_t end)
+record_next_used(const struct record_store *store, uint32_t index, uint32_t end)
 {
 	const struct slab *slab;
 	uint64_t pages;
@@ -533,8 +563,8 @@ page_claim(struct slab *slab, uint32_t page)
 
 /* Returns pages that were claimed. counted: they are committed. */
 static void
-pages_return(struct record_store *store, uint32_t number, uint64_t pages,
-    bool counted)
+pages_return(
+    struct record_store *store, uint32_t number, uint64_t pages, bool counted)
 {
 	struct slab *slab = slab_at(store, number);
 	uint32_t page;
@@ -597,8 +627,8 @@ pages_release(struct slab *slab, uint64_t pages)
 	while (left != 0) {
 		first = (uint32_t)__builtin_ctzll(left);
 		count = (uint32_t)__builtin_ctzll(~(left >> first));
-		if (!system_release((char *)slab + first * PAGE_BYTES,
-			count * PAGE_BYTES))
+		if (!system_release(
+			(char *)slab + first * PAGE_BYTES, count * PAGE_BYTES))
 			return pages & ~left;
 		left &= ~(((UINT64_C(1) << count) - 1) << first);
 	}
@@ -648,8 +678,8 @@ slab_trim(struct hwt *timer, uint32_t number)
 	}
 	released = pages_release(slab, claimed);
 	a64_and_seq(&slab->committed, ~released);
-	memory_add(store,
-	    -(uint64_t)__builtin_popcountll(released) * PAGE_BYTES);
+	memory_add(
+	    store, -(uint64_t)__builtin_popcountll(released) * PAGE_BYTES);
 	timer->trim.refused = released != claimed;
 	pages_return(store, number, released, false);
 	pages_return(store, number, claimed & ~released, true);

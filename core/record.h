@@ -255,8 +255,7 @@ record_index(const struct record *record)
  * below it after that. Pages: those of the slab that the set had in summary.
  */
 static inline uint64_t
-set_raise(
-    struct record_store *store, enum record_set set, uint32_t number,
+set_raise(struct record_store *store, enum record_set set, uint32_t number,
     uint32_t page)
 {
 	struct slab *slab = slab_at(store, number);

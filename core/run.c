@@ -88,7 +88,7 @@ requeue(struct hwt *timer, struct record *record, uint32_t index,
 {
 	/* E:closed fence */
 	if (a64_load_seq(&timer->gate) == 1) {
-		timer_notify(timer, index, now);
+		(void)timer_notify(timer, index, now);
 	} else if (timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);
 		timer_free_record(timer, index);

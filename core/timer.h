@@ -9,7 +9,7 @@
  *                        passes belong to the thread that turns the wheel
  *   start, stop, advance the lifecycle lock
  *   growth               the store's lock
- *   registry             its lock; a thread's slots: given up under it
+ *   registry             its lock
  *   hwt_destroy          everybody, by the user
  *
  * No lock is held while user code runs, and none is taken in a forked child
@@ -23,6 +23,7 @@
 #include "core/mpsc_queue.h"
 #include "core/record.h"
 #include "core/system.h"
+#include "core/thread.h"
 #include "core/wheel.h"
 
 /* What belongs to the thread that turns the wheel. Counters are atomic because
@@ -81,6 +82,9 @@ struct hwt {
 	struct hwt_wake wake;
 	struct hwt_log log;
 	bool shared; /* the process-wide one */
+	/* MARK_LIVE until hwt_destroy: in the middle, where what the C library
+	 * writes into freed memory does not reach. */
+	a64_t mark;
 	struct hwt *registry_previous, *registry_next;
 
 	/* 0 while the worker is awake or will wake at the next tick by itself.
@@ -168,25 +172,25 @@ cache_at_hand(const struct hwt *timer)
 }
 
 static inline struct cache *
-cache_find(struct hwt *timer, bool may_lock)
+cache_find(struct hwt *timer, bool may_allocate)
 {
 	struct cache *cache = cache_at_hand(timer);
 
 	if (cache != NULL)
 		return cache;
-	cache = process_attach_cache(timer, may_lock);
+	cache = thread_attach_cache(timer, may_allocate);
 	return cache != NULL ? cache : &timer->store.shared_cache;
 }
 
 /* The calling thread's cache. It may change with every call of user code, which
- * can use other timers. Lock-free. */
+ * can use other timers. Lock-free, and takes no memory. */
 static inline struct cache *
 cache_of(struct hwt *timer)
 {
 	return cache_find(timer, false);
 }
 
-/* The same for those who may make the timer grow. */
+/* The same for those who may take memory. */
 static inline struct cache *
 cache_for_new(struct hwt *timer)
 {
@@ -200,10 +204,13 @@ int timer_enter_slowly(struct hwt *timer);
 int timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
 void timer_log(const struct hwt *timer, int level, const char *message);
+/* As the worker's first and last act. */
+void timer_worker_begins(const struct hwt *timer);
+void timer_worker_ends(struct hwt *timer);
 
 /* hwt.c */
 /* Tells the worker of a record that the caller left PENDING and not COVERED. */
-void timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
+int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
 /* PENDING back to FREE when the timer turned out to be stopping; false when
  * another thread was faster. */
 bool timer_retract(struct record *record, uint64_t id);

@@ -5,17 +5,25 @@
  * congruent to its number. An entry is 8 bytes: the record's index and its
  * round, which is the tick divided by the wheel's length.
  *
- * A BUCKET is a list of chunks of 15 entries, of which only the last may be not
- * full. To insert is to append. To remove is to move the bucket's last entry
- * into the gap; the record of that entry is told its new place. To pass over
- * entries of other rounds reads memory in sequence and touches no record.
+ * A BUCKET is two lists of chunks of 15 entries: near, for the next rounds, and
+ * far, for what lies 64 rounds ahead or more when it is inserted. Only the last
+ * chunk of a list may be not full. To insert is to append. To remove is to move
+ * the list's last entry into the gap; the record of that entry is told its new
+ * place. To pass over entries of other rounds reads memory in sequence and
+ * touches no record. Far entries are not even passed over, but in a round that
+ * one of them belongs to; a walk through them then moves some of those that
+ * have come near to the near list, so that the next rounds need not do the same
+ * again. So a million timeouts that are half an hour away cost next to nothing
+ * beside traffic of now.
  *
- * A walk goes from a bucket's last entry to its first, so that what it has
- * still to look at stays in place when the caller removes and appends entries.
+ * A walk goes from a list's last entry to its first, so that what it has still
+ * to look at stays in place when the caller removes and appends entries.
  *
- * ROUNDS are kept modulo 2^32 and compared by difference. What lies 2^31
- * rounds ahead or more is inserted at the last round that can be told apart;
- * the worker looks at the record there and inserts it again.
+ * ROUNDS are kept modulo 2^32 and compared by difference. What lies more than
+ * 2^30 rounds ahead is inserted there; the worker looks at the record in that
+ * round and inserts it again. A list's bound may lie behind the present round,
+ * until the wheel comes to its bucket: so no two rounds that are compared are
+ * 2^31 apart.
  *
  * FINDING THE NEXT TICK. A bitmap in levels of 64 skips empty buckets; each
  * bucket has a lower bound of its entries' rounds, which a walk to the end
@@ -24,7 +32,7 @@
  *
  * MEMORY. Chunks come from arenas that are mapped when slabs of records are,
  * enough for one entry for each record and one chunk that is not full for each
- * bucket. So to insert cannot fail. What was never touched takes no memory. The
+ * list. So to insert cannot fail. What was never touched takes no memory. The
  * free chunk with the least number is used first, so that free ones gather in
  * whole pages, which wheel_trim gives back to the system.
  *
@@ -34,14 +42,14 @@
  *   2. A record whose entry_at is not 0 has one entry: there, in the bucket and
  *      the round of entry_tick. All others have none.
  *   3. The bit of a bucket is set if and only if it has a chunk.
- *   4. A bucket's round_min is not after any of its entries' rounds, and
- *      earliest not after any entry's tick. No chunk in a bucket is empty, and
- *      only the last is not full.
+ *   4. A list's round_min is not after any of its entries' rounds, and earliest
+ *      not after any entry's tick. No chunk in a list is empty, and only the
+ *      last is not full.
  *   5. A chunk below carved is in one bucket or free; all of a page that is
  *      decommitted are free.
  *
  * COST. insert: one chunk and the record; remove: also the chunk with the
- * bucket's last entry, and that entry's record. 8.5 bytes per entry.
+ * list's last entry, and that entry's record. 8.5 bytes per entry.
  *
  * EDGES
  *   E:chunks   an arena of chunks, release in wheel_reserve, acquired by
@@ -67,8 +75,14 @@
 #define CHUNKS_PER_PAGE 32u
 #define CHUNK_PAGE_BYTES (CHUNKS_PER_PAGE * sizeof(struct chunk))
 /* What one call of wheel_trim gives back at most. */
-#define TRIM_PAGES 64u
-#define ROUND_FAR ((uint32_t)INT32_MAX)
+#define TRIM_CHUNK_PAGES 64u
+#define ROUND_FAR (UINT32_C(1) << 30)
+/* So many rounds ahead is far. */
+#ifndef NEAR_ROUNDS
+#define NEAR_ROUNDS 64u
+#endif
+/* Entries that one walk moves to the near list at most. */
+#define MOVES_MAX 256u
 /* entry_at: the chunk's number and the slot in it. */
 #define SLOT_BITS 4
 
@@ -131,11 +145,12 @@ bitmap_create(struct bitmap *bitmap, uint32_t length, void *memory)
 }
 
 /* As many chunks as so many records may need at once: full ones, and one for
- * each bucket that is not empty. */
+ * each list that is not empty. */
 static uint64_t
 chunks_for(uint64_t records, uint32_t length)
 {
-	uint64_t partial = records < length ? records : length;
+	uint64_t lists = UINT64_C(2) * length;
+	uint64_t partial = records < lists ? records : lists;
 
 	return 1 + records / CHUNK_ENTRIES + partial;
 }
@@ -350,7 +365,7 @@ wheel_trim(struct wheel *wheel)
 	uint32_t page = wheel->trimmed;
 	uint32_t pages;
 
-	for (pages = TRIM_PAGES; page < end && pages > 0; page++) {
+	for (pages = TRIM_CHUNK_PAGES; page < end && pages > 0; page++) {
 		if (!page_is_free(wheel, page) ||
 		    wheel->decommitted[page / 64] & page_bit(page))
 			continue;
@@ -380,36 +395,76 @@ wheel_reach(const struct wheel *wheel, uint64_t tick)
 	return (now + ROUND_FAR) << wheel->bits | (tick & wheel->mask);
 }
 
+static void
+list_add(struct wheel *wheel, struct bucket *bucket, bool far, uint32_t index,
+    uint32_t round)
+{
+	struct list *list = &bucket->list[far];
+	struct chunk *chunk;
+	uint32_t at = list->last;
+
+	if (at == 0 || round_before(round, list->round_min))
+		list->round_min = round;
+	if (at == 0 || chunk_at(wheel, at)->count == CHUNK_ENTRIES) {
+		at = chunk_alloc(wheel);
+		chunk = chunk_at(wheel, at);
+		chunk->previous = list->last;
+		chunk->count = 0;
+		chunk->far = far;
+		list->last = at;
+	}
+	chunk = chunk_at(wheel, at);
+	record_at(wheel->store, index)->entry_at =
+	    at << SLOT_BITS | chunk->count;
+	chunk->entry[chunk->count++] =
+	    (struct entry){.round = round, .index = index};
+}
+
 void
 wheel_insert(struct wheel *wheel, uint32_t index, uint64_t tick)
 {
 	struct record *record = record_at(wheel->store, index);
-	struct bucket *bucket;
-	struct chunk *chunk;
-	uint32_t round, at;
+	uint32_t number, round, ahead;
 
 	assert(record->entry_at == 0);
 	tick = wheel_reach(wheel, tick);
+	number = (uint32_t)tick & wheel->mask;
 	round = (uint32_t)(tick >> wheel->bits);
-	bucket = &wheel->buckets[tick & wheel->mask];
+	ahead = round - (uint32_t)(wheel->next_tick >> wheel->bits);
 	if (tick < wheel->earliest)
 		wheel->earliest = tick;
-	if (bucket->last == 0)
-		bitmap_set(&wheel->filled, (uint32_t)tick & wheel->mask);
-	if (bucket->last == 0 || round_before(round, bucket->round_min))
-		bucket->round_min = round;
-	at = bucket->last;
-	if (at == 0 || chunk_at(wheel, at)->count == CHUNK_ENTRIES) {
-		at = chunk_alloc(wheel);
-		chunk_at(wheel, at)->previous = bucket->last;
-		chunk_at(wheel, at)->count = 0;
-		bucket->last = at;
-	}
-	chunk = chunk_at(wheel, at);
 	record->entry_tick = tick;
-	record->entry_at = at << SLOT_BITS | chunk->count;
-	chunk->entry[chunk->count++] =
-	    (struct entry){.round = round, .index = index};
+	bitmap_set(&wheel->filled, number);
+	list_add(
+	    wheel, &wheel->buckets[number], ahead >= NEAR_ROUNDS, index, round);
+}
+
+static struct entry *
+entry_of(const struct wheel *wheel, const struct record *record)
+{
+	struct chunk *chunk = chunk_at(wheel, record->entry_at >> SLOT_BITS);
+
+	return &chunk->entry[record->entry_at & ((1u << SLOT_BITS) - 1)];
+}
+
+/* Moves the list's last entry into the gap that the record's leaves. */
+static void
+list_remove(struct wheel *wheel, struct list *list, struct record *record)
+{
+	struct chunk *last = chunk_at(wheel, list->last);
+	struct entry *moved = &last->entry[--last->count];
+	struct entry *gap = entry_of(wheel, record);
+
+	if (moved != gap) {
+		*gap = *moved;
+		record_at(wheel->store, moved->index)->entry_at =
+		    record->entry_at;
+	}
+	record->entry_at = 0;
+	if (last->count == 0) {
+		bitmap_set(&wheel->free, list->last);
+		list->last = last->previous;
+	}
 }
 
 void
@@ -418,30 +473,27 @@ wheel_remove(struct wheel *wheel, uint32_t index)
 	struct record *record = record_at(wheel->store, index);
 	uint32_t number = (uint32_t)record->entry_tick & wheel->mask;
 	struct bucket *bucket = &wheel->buckets[number];
-	struct chunk *last = chunk_at(wheel, bucket->last);
-	struct chunk *chunk = chunk_at(wheel, record->entry_at >> SLOT_BITS);
-	struct entry *gap =
-	    &chunk->entry[record->entry_at & ((1u << SLOT_BITS) - 1)];
-	struct entry *moved = &last->entry[--last->count];
+	bool far;
 
-	assert(record->entry_at != 0 && gap->index == index);
-	if (moved != gap) {
-		*gap = *moved;
-		record_at(wheel->store, moved->index)->entry_at =
-		    record->entry_at;
-	}
-	record->entry_at = 0;
-	if (last->count == 0) {
-		bitmap_set(&wheel->free, bucket->last);
-		bucket->last = last->previous;
-		if (bucket->last == 0)
-			bitmap_clear(&wheel->filled, number);
-	}
+	assert(record->entry_at != 0);
+	assert(entry_of(wheel, record)->index == index);
+	far = chunk_at(wheel, record->entry_at >> SLOT_BITS)->far;
+	list_remove(wheel, &bucket->list[far], record);
+	if (bucket->list[0].last == 0 && bucket->list[1].last == 0)
+		bitmap_clear(&wheel->filled, number);
+}
+
+/* Whether the walk has to look at an entry's record. */
+static bool
+walk_stops_at(const struct wheel_walk *walk, const struct entry *entry)
+{
+	return entry->round == walk->round ||
+	    (walk->far && walk->moves > 0 &&
+		round_before(entry->round, walk->round + NEAR_ROUNDS));
 }
 
 static void
-walk_enter(
-    const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
+walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 {
 	const struct chunk *chunk;
 	uint32_t i;
@@ -457,26 +509,49 @@ walk_enter(
 	if (chunk->previous != 0)
 		__builtin_prefetch(chunk_at(wheel, chunk->previous));
 	for (i = 0; i < chunk->count; i++) {
-		if (chunk->entry[i].round == walk->round)
+		if (walk_stops_at(walk, &chunk->entry[i]))
 			__builtin_prefetch(
 			    record_at(wheel->store, chunk->entry[i].index), 1);
 	}
 }
 
-/* Until the walk ends, the bucket's bound tells what is inserted meanwhile. */
+/* Until the walk through it ends, the list's bound tells what is added
+ * meanwhile. */
+static void
+walk_list(const struct wheel *wheel, struct wheel_walk *walk, bool far)
+{
+	struct list *list = &walk->bucket->list[far];
+
+	walk->far = far;
+	walk->round_min = walk->round + ROUND_FAR;
+	list->round_min = walk->round_min;
+	walk_enter(wheel, walk, list->last);
+}
+
 void
 wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 {
 	walk->bucket = &wheel->buckets[tick & wheel->mask];
 	walk->round = (uint32_t)(tick >> wheel->bits);
-	walk->round_min = walk->round + ROUND_FAR;
-	walk->bucket->round_min = walk->round_min;
 	walk->chunks = 0;
-	walk_enter(wheel, walk, walk->bucket->last);
+	walk->moves = MOVES_MAX;
+	walk_list(wheel, walk, false);
 }
 
-uint32_t
-wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
+/* Moves an entry to the near list, which the walk has been through. */
+static void
+walk_move(struct wheel *wheel, struct wheel_walk *walk, struct entry entry)
+{
+	struct record *record = record_at(wheel->store, entry.index);
+
+	list_remove(wheel, &walk->bucket->list[1], record);
+	list_add(wheel, walk->bucket, false, entry.index, entry.round);
+	walk->moves--;
+}
+
+/* The next entry that belongs to the tick; NULL: the list has no more. */
+static const struct entry *
+walk_list_next(struct wheel *wheel, struct wheel_walk *walk)
 {
 	const struct entry *entry;
 
@@ -485,36 +560,66 @@ wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 			entry =
 			    &chunk_at(wheel, walk->chunk)->entry[--walk->slot];
 			if (entry->round == walk->round)
-				return entry->index;
-			if (round_before(entry->round, walk->round_min))
+				return entry;
+			if (walk_stops_at(walk, entry))
+				walk_move(wheel, walk, *entry);
+			else if (round_before(entry->round, walk->round_min))
 				walk->round_min = entry->round;
 		}
 		walk_enter(wheel, walk, walk->previous);
 	}
-	if (round_before(walk->round_min, walk->bucket->round_min))
-		walk->bucket->round_min = walk->round_min;
-	return 0;
+	return NULL;
+}
+
+uint32_t
+wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
+{
+	struct list *far = &walk->bucket->list[1];
+	const struct entry *entry;
+	struct list *list;
+
+	while ((entry = walk_list_next(wheel, walk)) == NULL) {
+		list = &walk->bucket->list[walk->far];
+		if (round_before(walk->round_min, list->round_min))
+			list->round_min = walk->round_min;
+		if (walk->far || far->last == 0 ||
+		    round_before(walk->round, far->round_min))
+			return 0;
+		walk_list(wheel, walk, true);
+	}
+	return entry->index;
 }
 
 /* Before the last entry: none has an earlier round than the walk's. */
 void
 wheel_walk_stop(struct wheel_walk *walk)
 {
-	walk->bucket->round_min = walk->round;
+	walk->bucket->list[walk->far].round_min = walk->round;
 }
 
-/* The tick of a bucket's first entry by its bound, if the wheel comes to the
+/* The tick of a list's first entry by its bound, if the wheel comes to the
  * bucket next at tick pass. A bound that is behind counts as the present
  * round. */
 static uint64_t
-bucket_tick(
-    const struct wheel *wheel, const struct bucket *bucket, uint64_t pass)
+list_tick(const struct wheel *wheel, const struct list *list, uint64_t pass)
 {
-	uint32_t rounds = bucket->round_min - (uint32_t)(pass >> wheel->bits);
+	uint32_t rounds = list->round_min - (uint32_t)(pass >> wheel->bits);
 
+	if (list->last == 0)
+		return TICK_NEVER;
 	if ((int32_t)rounds <= 0)
 		return pass;
 	return pass + ((uint64_t)rounds << wheel->bits);
+}
+
+static uint64_t
+bucket_tick(const struct wheel *wheel, uint64_t pass)
+{
+	const struct bucket *bucket = &wheel->buckets[pass & wheel->mask];
+	uint64_t near = list_tick(wheel, &bucket->list[0], pass);
+	uint64_t far = list_tick(wheel, &bucket->list[1], pass);
+
+	return near < far ? near : far;
 }
 
 /* Goes through the buckets in the order in which the wheel comes to them, up to
@@ -540,8 +645,7 @@ wheel_next(struct wheel *wheel, uint64_t last)
 			best = pass;
 			break;
 		}
-		tick = bucket_tick(
-		    wheel, &wheel->buckets[pass & wheel->mask], pass);
+		tick = bucket_tick(wheel, pass);
 		if (tick < best)
 			best = tick;
 	}

@@ -30,14 +30,19 @@ struct entry {
 
 /* Two cache lines of entries. */
 struct chunk {
-	uint32_t previous; /* of the same bucket; 0: this is the first one */
-	uint32_t count; /* all but a bucket's last chunk are full */
+	uint32_t previous; /* of the same list; 0: this is the first one */
+	uint16_t count; /* all but a list's last chunk are full */
+	uint16_t far; /* which list of its bucket */
 	struct entry entry[CHUNK_ENTRIES];
 };
 
-struct bucket {
+struct list {
 	uint32_t last; /* chunk; 0: empty */
 	uint32_t round_min; /* no entry has an earlier round */
+};
+
+struct bucket {
+	struct list list[2]; /* near, far */
 };
 
 /* A set of numbers below length, with its least element at hand: level k+1
@@ -76,10 +81,12 @@ struct wheel {
 struct wheel_walk {
 	struct bucket *bucket;
 	uint32_t round;
+	bool far; /* which list of the bucket */
 	uint32_t round_min; /* of the entries that were passed over */
 	uint32_t chunk, previous; /* where it is, and the chunk before */
 	uint32_t slot; /* those before it are still to be looked at */
 	uint32_t chunks; /* that it has entered */
+	uint32_t moves; /* how many more entries may change their list */
 };
 
 int wheel_create(struct wheel *wheel, const struct record_store *store,
@@ -90,7 +97,7 @@ void wheel_destroy(struct wheel *wheel);
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
 /* The tick at which wheel_insert puts an entry for tick: not before next_tick,
- * and no farther ahead than the wheel can tell apart. */
+ * and no more rounds ahead than the wheel can tell apart. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
 
 /* Gives a record that has none an entry. */

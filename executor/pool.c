@@ -2,10 +2,52 @@
 /*
  * hwt_pool: an executor with threads of its own.
  *
- * One lock, one condition, one list whose links are in the records: hand-overs
- * are rare beside schedules and cancels, so that nothing faster is called for.
- * A pool thread takes one timeout at a time, which keeps the order of ticks
- * and spreads slow tasks.
+ * Workers push records onto a stack and add a ticket for each; a pool thread
+ * takes a ticket first and then a record, under a lock that only pool threads
+ * take. So a worker never waits here, whatever the pool's threads are doing.
+ * A thread takes one timeout at a time, which spreads slow tasks.
+ *
+ * ORDER. Under the lock, a thread takes the oldest record of a list; when the
+ * list is empty, it takes the whole stack and turns it round. What is in the
+ * list was pushed before what is on the stack: what was handed over first is
+ * taken first.
+ *
+ * TICKETS. The word tickets holds in its low half the number of records that
+ * were pushed and that no thread has taken a ticket for, and ENDING; in its
+ * high half the number of threads that sleep, or are about to. All changes are
+ * read-modify-writes of this one word:
+ *
+ *      pool_execute (a worker)              pool_wait (a pool thread)
+ *      -----------------------              -------------------------
+ *   (A1) push the record                 (B1) low half not 0: take a ticket
+ *   (A2) add a ticket                    (B2) otherwise: add a sleeper
+ *   (A3) a sleeper was there: wake one   (B3) sleep while the low half is 0
+ *
+ *   No lost wake-up: one of A2 and B2 comes first. If it is B2, then A3 wakes
+ *   one. If it is A2, then B3 finds the low half changed, or another thread has
+ *   taken the ticket. Each A2 that finds a thread asleep wakes one, and a
+ *   thread that was woken takes tickets until there are none: so none sleeps
+ *   while a ticket is left that no thread is awake for.
+ *
+ *   A ticket has its record: tickets are added after the push, and a thread
+ *   takes one record per ticket. When it holds the lock, at least as many
+ *   records were pushed as tickets taken by it and by those who held the lock
+ *   before it. It sees those pushes: each of these threads has acquired, with
+ *   its ticket, all pushes before the additions that it counts on (E:ticket),
+ *   and the lock hands this on.
+ *
+ *   End: ENDING is set when no hand-over can come any more. A thread leaves
+ *   when it finds ENDING and no ticket: then all records are taken.
+ *
+ * LIMIT. waiting counts the records from before the push until a thread that
+ * has a ticket takes one. It is raised by compare-and-swap, so that it never
+ * exceeds the limit.
+ *
+ * EDGES
+ *   E:pool     a record's link and all that the worker did, release by the push
+ *              in pool_execute, acquired by taking the stack in pool_collect.
+ *   E:ticket   the push, release by the addition in pool_execute, acquired by
+ *              taking the ticket in pool_wait.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,61 +55,115 @@
 
 #include "handover.h"
 
+#define ENDING (UINT64_C(1) << 31)
+#define TICKETS_MASK (ENDING - 1)
+#define SLEEPER (UINT64_C(1) << 32)
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+    "a futex compares the first half of the word, which has the tickets");
+
 struct hwt_pool {
 	uint64_t epoch;
 	struct hwt_executor executor;
-	size_t queue_limit; /* 0: none */
+	uint64_t waiting_max;
+	/* Pool threads': the taken stack, oldest first. */
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	/* Under the lock. */
-	struct record *first, *last;
-	size_t queued;
-	bool ending;
+	struct record *first;
+	aptr_t pushed; /* newest first */
+	a64_t waiting;
+	a64_t tickets;
 	unsigned thread_count;
 	pthread_t thread[];
 };
+
+/* False: the limit is reached. */
+static bool
+pool_reserve(struct hwt_pool *pool)
+{
+	uint64_t waiting;
+
+	do {
+		waiting = a64_load_relaxed(&pool->waiting);
+		if (waiting >= pool->waiting_max)
+			return false;
+	} while (!a64_cas_acq_rel(&pool->waiting, waiting, waiting + 1));
+	return true;
+}
 
 static int
 pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
 	struct hwt_pool *pool = ctx;
 	struct record *record = handover_record(timer, timeout);
-	int refused;
+	void *top;
 
 	if (!process_owns(pool->epoch))
 		return EOWNERDEAD;
-	(void)pthread_mutex_lock(&pool->lock);
-	refused = pool->ending ||
-	    (pool->queue_limit != 0 && pool->queued == pool->queue_limit);
-	if (!refused) {
-		handover_link(record, NULL);
-		if (pool->first == NULL)
-			pool->first = record;
-		else
-			handover_link(pool->last, record);
-		pool->last = record;
-		pool->queued++;
-		(void)pthread_cond_signal(&pool->changed);
-	}
-	(void)pthread_mutex_unlock(&pool->lock);
-	return refused;
+	if (!pool_reserve(pool))
+		return EAGAIN;
+	do {
+		top = aptr_load_acquire(&pool->pushed);
+		handover_link(record, top);
+		/* E:pool release */
+	} while (!aptr_cas_acq_rel(&pool->pushed, top, record));
+	/* E:ticket release */
+	if (a64_add_acq_rel(&pool->tickets, 1) >= SLEEPER)
+		futex_wake_one(&pool->tickets);
+	return 0;
 }
 
-/* The oldest, or NULL when the pool ends and there is none. */
+/* Takes a ticket; false: the pool ends and there is none. */
+static bool
+pool_wait(struct hwt_pool *pool)
+{
+	uint64_t seen;
+
+	for (;;) {
+		seen = a64_load_relaxed(&pool->tickets);
+		if ((seen & TICKETS_MASK) != 0) {
+			/* E:ticket acquire */
+			if (a64_cas_acq_rel(&pool->tickets, seen, seen - 1))
+				return true;
+		} else if (seen & ENDING) {
+			return false;
+		} else {
+			(void)a64_add_acq_rel(&pool->tickets, SLEEPER);
+			futex_wait(&pool->tickets, 0, HWT_NEVER);
+			(void)a64_add_acq_rel(&pool->tickets, -SLEEPER);
+		}
+	}
+}
+
+/* With the lock held: moves the stack to the empty list, oldest first. */
+static void
+pool_collect(struct hwt_pool *pool)
+{
+	/* E:pool acquire */
+	struct record *record = aptr_swap_acq_rel(&pool->pushed, NULL);
+	struct record *next;
+
+	for (; record != NULL; record = next) {
+		next = handover_next(record);
+		handover_link(record, pool->first);
+		pool->first = record;
+	}
+}
+
+/* The oldest record, for a ticket; NULL: the pool ends and there is none. */
 static struct record *
 pool_take(struct hwt_pool *pool)
 {
 	struct record *record;
 
+	if (!pool_wait(pool))
+		return NULL;
 	(void)pthread_mutex_lock(&pool->lock);
-	while (pool->first == NULL && !pool->ending)
-		(void)pthread_cond_wait(&pool->changed, &pool->lock);
+	if (pool->first == NULL)
+		pool_collect(pool);
 	record = pool->first;
-	if (record != NULL) {
-		pool->first = handover_next(record);
-		pool->queued--;
-	}
+	pool->first = handover_next(record);
 	(void)pthread_mutex_unlock(&pool->lock);
+	(void)a64_add_relaxed(&pool->waiting, UINT64_MAX);
 	return record;
 }
 
@@ -77,7 +173,7 @@ pool_main(void *argument)
 	struct hwt_pool *pool = argument;
 	struct record *record;
 
-	process_block_signals(NULL);
+	thread_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), "hwt-pool");
 	thread_state.executor = pool;
 	thread_state.executor_epoch = pool->epoch;
@@ -96,17 +192,16 @@ pool_end(struct hwt_pool *pool)
 {
 	unsigned i;
 
-	(void)pthread_mutex_lock(&pool->lock);
-	pool->ending = true;
-	(void)pthread_cond_broadcast(&pool->changed);
-	(void)pthread_mutex_unlock(&pool->lock);
+	/* From now on the limit is reached: it refuses. */
+	(void)a64_add_relaxed(&pool->waiting, TICKETS_MASK);
+	(void)a64_add_acq_rel(&pool->tickets, ENDING);
+	futex_wake_all(&pool->tickets);
 	/* It fails where that thread, in its turn, is joining this one. That is
 	 * a deadlock, and no reason to free what it uses. */
 	for (i = 0; i < pool->thread_count; i++) {
 		while (pthread_join(pool->thread[i], NULL) != 0)
 			system_pause();
 	}
-	(void)pthread_cond_destroy(&pool->changed);
 	(void)pthread_mutex_destroy(&pool->lock);
 	free(pool);
 }
@@ -117,7 +212,7 @@ pool_add_threads(struct hwt_pool *pool, unsigned threads)
 	sigset_t signals;
 	int error = 0;
 
-	process_block_signals(&signals);
+	thread_block_signals(&signals);
 	while (pool->thread_count < threads && error == 0) {
 		error = pthread_create(
 		    &pool->thread[pool->thread_count], NULL, pool_main, pool);
@@ -146,9 +241,10 @@ hwt_pool_create(struct hwt_pool **pool, unsigned threads, size_t queue_limit)
 	made->epoch = process_epoch();
 	made->executor.execute = pool_execute;
 	made->executor.ctx = made;
-	made->queue_limit = queue_limit;
+	made->waiting_max = TICKETS_MASK;
+	if (queue_limit != 0 && queue_limit < TICKETS_MASK)
+		made->waiting_max = queue_limit;
 	made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	made->changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	error = pool_add_threads(made, threads);
 	if (error != 0) {
 		pool_end(made);

@@ -7,8 +7,9 @@
  * it swaps the word, a locked instruction empties the store buffer whatever its
  * order is called, and a load never does.
  *
- * Small sizes too, so that segments end, caches run over and slabs are added
- * within a handful of operations.
+ * Small sizes too, so that caches run over and slabs are added, given back and
+ * opened again within a handful of operations. A slab has 4 pages of 2 records,
+ * of which its header takes 2.
  */
 #ifndef ATOMIC_MODEL_H
 #define ATOMIC_MODEL_H
@@ -17,15 +18,13 @@
 
 #define INDEX_BITS 12
 #define SLAB_BITS 3
-#define BATCH 2u
+#define PAGE_BITS 1
 #define CACHE_SLOTS 4u
 #define CACHES_MAX 4u
-#define MPSC_SLOTS 3u
-#define MPSC_HOLES 2u
+#define CALL_PAGES 2
+#define TRIM_PAGES 2u
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
-#define TAKE_BATCH 2u
-#define SPARE_RECORDS 12u
 
 typedef uint32_t a32_t;
 typedef uint64_t a64_t;
@@ -36,6 +35,11 @@ typedef struct {
 
 /* Fails when this memory was given back. See model.c. */
 void model_touch(const void *at);
+/* The same of a record that was released to the system: the caller has changed
+ * it. */
+void model_change(const void *at);
+/* The record may be used again: it must read as 0. */
+void model_commit(const void *record);
 
 static inline uint64_t
 model_load(const void *p, unsigned bytes)
@@ -54,6 +58,7 @@ model_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
 	model_touch(p);
 	explore_store(p, bytes, value, order);
 	model_touch(p);
+	model_change(p);
 }
 
 /* The caller then changes what is there. */
@@ -104,6 +109,7 @@ a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
 	if (*p != old)
 		return false;
 	*p = value;
+	model_change(p);
 	return true;
 }
 
@@ -174,6 +180,26 @@ a64_swap_acq_rel(a64_t *p, uint64_t value)
 	return old;
 }
 
+static inline uint64_t
+a64_swap_seq(a64_t *p, uint64_t value)
+{
+	return a64_swap_acq_rel(p, value);
+}
+
+static inline void
+a64_or_seq(a64_t *p, uint64_t bits)
+{
+	model_modify(p, 8);
+	*p |= bits;
+}
+
+static inline void
+a64_and_seq(a64_t *p, uint64_t bits)
+{
+	model_modify(p, 8);
+	*p &= bits;
+}
+
 static inline bool
 a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 {
@@ -181,6 +207,7 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 	if (*p != old)
 		return false;
 	*p = value;
+	model_change(p);
 	return true;
 }
 
@@ -209,6 +236,7 @@ aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
 	if (*p != old)
 		return false;
 	*p = value;
+	model_change(p);
 	return true;
 }
 
@@ -248,6 +276,7 @@ pair_load_seq(const pair_t *p)
 static inline void
 pair_init(pair_t *p, uint64_t word)
 {
+	model_commit(p);
 	a64_store_relaxed(&p->half[1], 0);
 	a64_store_relaxed(&p->half[0], word);
 }
@@ -260,6 +289,7 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 		return false;
 	p->half[0] = value.word;
 	p->half[1] = value.deadline_ns;
+	model_change(p);
 	return true;
 }
 

@@ -167,7 +167,7 @@ end_box(void)
 		run_box();
 	}
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 static void
@@ -176,7 +176,7 @@ end_refuser(void)
 	(void)advance(1);
 	(void)advance(1);
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 /* Both are in the box; one thread runs them, another one stops and destroys
@@ -214,7 +214,7 @@ end_handed_twice(void)
 {
 	explore_check(subject[0].started + subject[0].cancelled == 1);
 	explore_check(hwt_run(timer, subject[1].handle) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 /* The mailbox. */
@@ -263,7 +263,7 @@ end_mailbox(void)
 	}
 	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 	explore_check(hwt_mailbox_destroy(mailbox) == 0);
 }
 
@@ -326,7 +326,7 @@ use_pool(void)
 	flag_set(0);
 	(void)advance(1);
 	explore_check(hwt_pool_destroy(pool) == 0);
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 static void
@@ -334,6 +334,91 @@ cancel_in_pool(void)
 {
 	flag_await(0);
 	(void)cancel(0);
+}
+
+/* Two threads of the pool, and nobody who calls again: what was handed over is
+ * awaited before the pool ends, which would wake all. */
+static void
+use_pool_of_two(void)
+{
+	struct hwt_pool *pool;
+	unsigned i;
+
+	explore_check(hwt_pool_create(&pool, 2, 0) == 0);
+	for (i = 0; i < 2; i++)
+		explore_check(
+		    schedule_on(i, hwt_pool_executor(pool), TICK_NS) == 0);
+	(void)advance(0);
+	(void)advance(1);
+	await_started(0);
+	await_started(1);
+	explore_check(hwt_pool_destroy(pool) == 0);
+	explore_check(timer->dispatched_count == 0);
+}
+
+/* A second timer, whose worker hands over to the same pool. */
+static struct hwt *second;
+static uint32_t second_runs;
+
+static void
+second_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+	explore_modify(&second_runs, 4);
+	second_runs++;
+	flag_set(2);
+}
+
+static void
+begin_two_timers(void)
+{
+	const struct hwt_options options = {
+	    .flags = HWT_MANUAL, .tick_ns = TICK_NS, .ticks_per_wheel = 8};
+
+	begin_for_pool();
+	second_runs = 0;
+	explore_check(hwt_create(&second, &options) == 0);
+}
+
+static void
+use_pool_from_two(void)
+{
+	struct hwt_pool *pool;
+	const struct hwt_executor *executor;
+
+	explore_check(hwt_pool_create(&pool, 1, 0) == 0);
+	executor = hwt_pool_executor(pool);
+	explore_check(schedule_on(0, executor, TICK_NS) == 0);
+	explore_check(hwt_new_timeout_on(second, executor, NULL, second_task,
+			  NULL, TICK_NS) == 0);
+	(void)advance(0);
+	explore_check(hwt_advance(second, NULL) == 0);
+	model_clock_add(TICK_NS);
+	flag_set(0);
+	(void)advance(0);
+	await_started(0);
+	flag_await(1);
+	flag_await(2);
+	explore_check(hwt_pool_destroy(pool) == 0);
+	explore_check(second_runs == 1);
+}
+
+static void
+turn_second(void)
+{
+	flag_await(0);
+	explore_check(hwt_advance(second, NULL) == 0);
+	flag_set(1);
+}
+
+static void
+end_two_timers(void)
+{
+	explore_check(
+	    timer->dispatched_count == 0 && second->dispatched_count == 0);
+	explore_check(hwt_stop(second, NULL) == 0);
+	explore_check(hwt_destroy(second) == 0);
 }
 
 const struct program handover_programs[] = {
@@ -400,6 +485,17 @@ const struct program handover_programs[] = {
 	.name = "handover/pool",
 	.begin = begin_for_pool,
 	.thread = {use_pool, cancel_in_pool},
+    },
+    {
+	.name = "handover/pool-of-two",
+	.begin = begin_for_pool,
+	.thread = {use_pool_of_two},
+    },
+    {
+	.name = "handover/pool-of-two-timers",
+	.begin = begin_two_timers,
+	.thread = {use_pool_from_two, turn_second},
+	.end = end_two_timers,
     },
     {0},
 };

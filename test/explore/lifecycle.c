@@ -85,7 +85,7 @@ schedule_one(void)
 	(void)schedule_or_refused(3, TICK_NS);
 }
 
-/* The record's entry is in the queue: it need not push. */
+/* The record waits in the queue already. */
 static void
 cancel_and_schedule(void)
 {
@@ -93,9 +93,9 @@ cancel_and_schedule(void)
 	(void)schedule_or_refused(1, TICK_NS);
 }
 
-/* Its record has an entry in a bucket, so that it is PLACED at one stroke. */
+/* Its record has an entry, so that the next use of it is COVERED at once. */
 static void
-begin_placed(void)
+begin_covered(void)
 {
 	begin_manual();
 	explore_check(schedule(0, TICK_NS) == 0);
@@ -103,7 +103,7 @@ begin_placed(void)
 }
 
 static void
-use_bucketed(void)
+use_covered(void)
 {
 	(void)cancel(0);
 	(void)schedule_or_refused(1, 2 * TICK_NS);
@@ -116,18 +116,9 @@ cancel_and_reschedule(void)
 	(void)cancel(0);
 }
 
-/* Each of two threads has a queue of its own. */
-static void
-begin_two_queues(void)
-{
-	model_settings.processors = 2;
-	begin_manual();
-	explore_check(timer->stripe_count == 2);
-}
-
 /* Of two threads, one has published and not pushed; the other cancels that and
- * uses the record again, and relies on the push. It looks at the record first:
- * a handle is plain memory, and no point. */
+ * uses the record again. It looks at the record first: a handle is plain
+ * memory, and no point. */
 static uint32_t next_index;
 
 static void
@@ -145,7 +136,7 @@ cancel_and_schedule_at_once(void)
 {
 	uint64_t word = pair_word(&record_at(&timer->store, next_index)->pair);
 
-	if (word_state(word) == STATE_QUEUED && cancel(1) == 0)
+	if (word_state(word) == STATE_PENDING && cancel(1) == 0)
 		(void)schedule_or_refused(3, TICK_NS);
 }
 
@@ -168,14 +159,20 @@ begin_limited(void)
 static void
 end_limited(void)
 {
-	explore_check(timer->places == 0);
+	explore_check(timer->permits == 0);
 }
 
+/* No page is committed: whoever schedules commits one while it stops. */
 static void
-begin_without_segments(void)
+begin_uncommitted(void)
 {
-	begin_manual();
-	take_segments();
+	timer_make(HWT_MANUAL, NULL);
+	thread_prepare(0, 0);
+	thread_prepare(1, 0);
+	thread_prepare(2, 1);
+	(void)cache_flush(timer, &timer->store.caches[2]);
+	trim_all();
+	explore_check(timer->store.idle[0] == 1);
 }
 
 /* All of a batch, or none. */
@@ -203,7 +200,7 @@ schedule_batch(void)
 	}
 }
 
-/* The first record of the batch has its entry in the queue. */
+/* The first record of the batch waits in the queue already. */
 static void
 cancel_and_schedule_batch(void)
 {
@@ -384,6 +381,11 @@ const struct program lifecycle_programs[] = {
 	.thread = {schedule_two, schedule_one, stop_it},
     },
     {
+	.name = "stop/uncommitted",
+	.begin = begin_uncommitted,
+	.thread = {schedule_two, schedule_one, stop_it},
+    },
+    {
 	.name = "stop/schedule-reused",
 	.begin = begin_queued,
 	.thread = {cancel_and_schedule, stop_it, turn},
@@ -392,16 +394,6 @@ const struct program lifecycle_programs[] = {
 	.name = "stop/reused-before-push",
 	.begin = begin_known_record,
 	.thread = {schedule_first_of_two, cancel_and_schedule_at_once, stop_it},
-    },
-    {
-	.name = "stop/two-queues",
-	.begin = begin_two_queues,
-	.thread = {schedule_two, schedule_one, stop_it},
-    },
-    {
-	.name = "stop/schedule-overflow",
-	.begin = begin_without_segments,
-	.thread = {schedule_two, stop_it, turn},
     },
     {
 	.name = "stop/schedule-limited",
@@ -427,13 +419,13 @@ const struct program lifecycle_programs[] = {
 	.end = end_batch,
     },
     {
-	.name = "stop/bucketed",
-	.begin = begin_placed,
-	.thread = {use_bucketed, stop_it, turn},
+	.name = "stop/covered",
+	.begin = begin_covered,
+	.thread = {use_covered, stop_it, turn},
     },
     {
-	.name = "stop/bucketed-batch",
-	.begin = begin_placed,
+	.name = "stop/covered-batch",
+	.begin = begin_covered,
 	.thread = {cancel_and_schedule_batch, stop_it},
 	.end = end_batch,
     },

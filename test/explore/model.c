@@ -83,6 +83,9 @@ uint64_t model_now_ns;
 static _Alignas(4096) char arena[ARENA];
 static unsigned char lines[LINES];
 static unsigned char touched[ARENA / GRAIN];
+/* Lines that system_release took: a record each, and only who commits its page
+ * may change them. What is in a slab's header is no record. */
+static bool released[LINES];
 static void (*destructor)(void *);
 
 /* The core's data. */
@@ -120,11 +123,12 @@ model_reset(void)
 	memset(arena, 0, model.used);
 	memset(lines, NEVER_USED, model.used / LINE);
 	memset(touched, 0, model.used / GRAIN);
+	memset(released, 0, model.used / LINE);
 	memset(&model, 0, sizeof(model));
 	memset(&thread_state, 0, sizeof(thread_state));
 	memcpy(__start_hwt_data, data_kept, data_bytes());
 	memcpy(__start_hwt_bss, bss_kept, bss_bytes());
-	model_settings = (struct model_settings){.processors = 1};
+	model_settings = (struct model_settings){0};
 	model_now_ns = 1000000000;
 }
 
@@ -158,15 +162,54 @@ grain_of(const void *at)
 	return ((uintptr_t)at - (uintptr_t)arena) / GRAIN;
 }
 
+static bool
+is_nonzero(const void *word)
+{
+	return *(const uint32_t *)word != 0;
+}
+
+/* Where model_settings says so, a thread waits. */
+static void
+stop_at(const void *at)
+{
+	struct model_stop *stop = &model_settings.stop;
+
+	if (at == NULL || at != stop->at || self() != stop->thread)
+		return;
+	stop->at = NULL;
+	explore_modify(&stop->stopped, 4);
+	stop->stopped = 1;
+	explore_await(&stop->go_on, 4, is_nonzero, &stop->go_on);
+}
+
 void
 model_touch(const void *at)
 {
+	stop_at(at);
 	if (!in_arena(at))
 		return;
 	touched[grain_of(at)] = 1;
 	if (lines[line_of(at)] != GIVEN_OUT)
 		explore_fail("memory is used that was given back: arena + %zu",
 		    (size_t)((uintptr_t)at - (uintptr_t)arena));
+}
+
+void
+model_change(const void *at)
+{
+	if (in_arena(at) && released[line_of(at)])
+		explore_fail("a released record is changed: arena + %zu",
+		    (size_t)((uintptr_t)at - (uintptr_t)arena));
+}
+
+void
+model_commit(const void *record)
+{
+	static const char zero[LINE];
+
+	if (memcmp(record, zero, LINE) != 0)
+		explore_fail("what is committed does not read as 0");
+	released[line_of(record)] = false;
 }
 
 /* To give memory back is to change all of it that anybody used. */
@@ -222,6 +265,8 @@ system_release(void *memory, size_t bytes)
 	}
 	touch_all(memory, bytes);
 	memset(memory, 0, bytes);
+	if ((uintptr_t)memory % SLAB_BYTES != 0)
+		memset(&released[line_of(memory)], true, bytes / LINE);
 	return true;
 }
 
@@ -349,6 +394,18 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	explore_modify(word, 4);
 	if (*(const uint32_t *)word == value)
 		sleep_on(word, until_ns, NULL);
+}
+
+bool
+model_sleeps_on(const void *word)
+{
+	unsigned i;
+
+	for (i = 0; i < THREADS; i++) {
+		if (model.sleeper[i].word == word)
+			return true;
+	}
+	return false;
 }
 
 static bool
@@ -643,12 +700,6 @@ int
 model_nothing(void)
 {
 	return 0;
-}
-
-long
-model_processors(void)
-{
-	return model_settings.processors;
 }
 
 /* Files: eventfds alone. */

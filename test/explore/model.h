@@ -28,14 +28,22 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a program sets in begin; each execution starts with 0, but for
- * processors, which is 1. */
+/* A thread that is about to read or write the word at waits there until
+ * go_on. */
+struct model_stop {
+	const void *at; /* NULL: none, or it was there */
+	unsigned thread;
+	uint32_t stopped; /* it is there */
+	uint32_t go_on;
+};
+
+/* What a program sets in begin; each execution starts with 0. */
 struct model_settings {
-	long processors;
 	unsigned thread_failures; /* pthread_create may fail so often */
 	bool releases_refused; /* system_release, but for the first so many */
 	unsigned releases;
 	bool clock_moves; /* by a thread: reading it is a point */
+	struct model_stop stop;
 };
 extern struct model_settings model_settings;
 extern uint64_t model_now_ns;
@@ -49,6 +57,8 @@ void model_clock_add(uint64_t ns);
 bool model_idle(void);
 /* What a thread does when it has ended: destructors of its data. */
 void model_thread_ends(void);
+/* Whether a thread waits for this futex. */
+bool model_sleeps_on(const void *word);
 /* How many pieces of memory are mapped or allocated. */
 unsigned model_memory_held(void);
 /* What is held is meant to stay. */
@@ -83,7 +93,6 @@ int model_eventfd(void);
 int model_eventfd_read(int fd, eventfd_t *count);
 int model_eventfd_write(int fd, eventfd_t count);
 int model_close(int fd);
-long model_processors(void);
 
 #ifdef MODEL_SHIM
 #define pthread_mutex_init(mutex, attr) model_mutex_init(mutex, attr)
@@ -124,6 +133,5 @@ long model_processors(void);
 #define eventfd_read(fd, count) model_eventfd_read(fd, count)
 #define eventfd_write(fd, count) model_eventfd_write(fd, count)
 #define close(fd) model_close(fd)
-#define sysconf(name) model_processors()
 #endif
 #endif

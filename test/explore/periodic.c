@@ -203,18 +203,12 @@ begin_in_hand(void)
 	handed[1] = 1;
 }
 
-/* It was pulled in while its tick was begun: an entry is in the queue still. */
+/* Who pulled it in as its tick was begun has pushed it only now. */
 static void
-begin_in_hand_enqueued(void)
+begin_in_hand_pushed(void)
 {
-	uint32_t index;
-	bool filled;
-
 	begin_in_hand();
-	index = (uint32_t)(subject[0].handle.id & INDEX_MASK);
-	record_at(&timer->store, index)->pair.half[0] |= FLAG_ENQUEUED;
-	explore_check(
-	    mpsc_push(&timer->queues[0], &timer->pool, index, &filled) == 0);
+	(void)mpsc_push(&timer->queue, index_of(0), 0);
 }
 
 static void
@@ -232,20 +226,20 @@ end_handed(void)
 	run_handed();
 	end_goes_on();
 	run_handed();
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 }
 
 static void
 end_stopped_in_hand(void)
 {
-	explore_check(timer->handed == 0);
+	explore_check(timer->dispatched_count == 0);
 	explore_check(subject[0].started == 1);
 	explore_check(hwt_pending_timeouts(timer) == 0);
 }
 
-/* A place is free before the first instruction of a one-shot task. */
+/* A permit is free before the first instruction of a one-shot task. */
 static void
-begin_in_place(void)
+begin_with_permit(void)
 {
 	timer_make_with(
 	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
@@ -257,10 +251,10 @@ begin_in_place(void)
 }
 
 static void
-end_in_place(void)
+end_with_permit(void)
 {
 	explore_check(subject[0].started == 0 || subject[1].accepted == 1);
-	explore_check(timer->places == subject[1].accepted);
+	explore_check(timer->permits == subject[1].accepted);
 }
 
 const struct program periodic_programs[] = {
@@ -344,16 +338,16 @@ const struct program periodic_programs[] = {
 	.end = end_stopped_in_hand,
     },
     {
-	.name = "periodic/executor-stop-enqueued",
-	.begin = begin_in_hand_enqueued,
+	.name = "periodic/executor-stop-pushed",
+	.begin = begin_in_hand_pushed,
 	.thread = {stop_it, run_handed},
 	.end = end_stopped_in_hand,
     },
     {
-	.name = "periodic/place-is-free",
-	.begin = begin_in_place,
+	.name = "periodic/permit-is-free",
+	.begin = begin_with_permit,
 	.thread = {cancel_it, turn},
-	.end = end_in_place,
+	.end = end_with_permit,
     },
     {0},
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls against the worker, which is a thread that turns a manual timer: its
- * take of what is queued, and its expiry of what is placed.
+ * take of what was pushed, its expiry of what has an entry, and its removal of
+ * entries that are stale.
  */
 #include "program.h"
 
@@ -23,16 +24,6 @@ begin_queued(void)
 {
 	begin_empty();
 	explore_check(schedule(0, 2 * TICK_NS) == 0);
-}
-
-/* Two that are in the overflow list. */
-static void
-begin_overflown(void)
-{
-	begin_empty();
-	take_segments();
-	explore_check(schedule(1, 3 * TICK_NS) == 0);
-	explore_check(schedule(0, 3 * TICK_NS) == 0);
 }
 
 /* One that is placed, and its tick has come. */
@@ -63,10 +54,17 @@ begin_contested(void)
 	subject[0].contested = true;
 }
 
-/* One that was placed, and was cancelled: its record has an entry in a bucket,
- * and is the first that the first thread takes. */
 static void
-begin_bucketed_for(uint64_t delay_ns)
+begin_contested_queued(void)
+{
+	begin_queued();
+	subject[0].contested = true;
+}
+
+/* One that was placed, and was cancelled: its record is COVERED, and is the
+ * first that the first thread takes. */
+static void
+begin_covered_for(uint64_t delay_ns)
 {
 	unsigned i;
 
@@ -81,15 +79,15 @@ begin_bucketed_for(uint64_t delay_ns)
 }
 
 static void
-begin_bucketed(void)
+begin_covered(void)
 {
-	begin_bucketed_for(TICK_NS);
+	begin_covered_for(TICK_NS);
 }
 
 static void
-begin_bucketed_far(void)
+begin_covered_far(void)
 {
-	begin_bucketed_for(3 * TICK_NS);
+	begin_covered_for(3 * TICK_NS);
 }
 
 /* In the end, time goes on until all are due: what is lost shows. */
@@ -138,8 +136,7 @@ schedule_two(void)
 static bool
 same_record(unsigned a, unsigned b)
 {
-	return ((subject[a].handle.id ^ subject[b].handle.id) & INDEX_MASK) ==
-	    0;
+	return index_of(a) == index_of(b);
 }
 
 /* By the entry that is there; then not, for it would come too late. */
@@ -182,11 +179,14 @@ cancel_used(void)
 		subject[1].cancelled++;
 }
 
-/* As a worker does that has many dead entries. */
+/* As a worker does that is about to sleep: the first entry is live then. */
 static void
-sweep(void)
+drop_stale_and_turn(void)
 {
-	wheel_sweep_all(&timer->wheel);
+	uint64_t tick;
+
+	while (worker_drop_stale(timer, &tick))
+		continue;
 	(void)advance(0);
 }
 
@@ -216,7 +216,7 @@ reschedule_later(void)
 	(void)reschedule(0, 3 * TICK_NS);
 }
 
-/* The record is used again while its entry is queued, or its old place is. */
+/* The record is used again while its index is queued, or it has an entry. */
 static void
 cancel_and_schedule(void)
 {
@@ -253,7 +253,7 @@ read_remaining(void)
 	if (result == 0)
 		explore_check(remaining_ns == (int64_t)(2 * TICK_NS) ||
 		    remaining_ns == (int64_t)(3 * TICK_NS) ||
-		    remaining_ns == 0);
+		    remaining_ns == 1);
 }
 
 static void
@@ -280,19 +280,12 @@ cancel_and_schedule_far(void)
 	explore_check(schedule(1, 3 * TICK_NS) == 0);
 }
 
-/* One that is placed, far ahead: its entry may be swept. */
+/* One that is placed, far ahead. */
 static void
 begin_placed_far(void)
 {
 	begin_empty();
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	(void)advance(0);
-}
-
-static void
-sweep_and_turn(void)
-{
-	wheel_sweep_all(&timer->wheel);
 	(void)advance(0);
 }
 
@@ -305,8 +298,7 @@ cancel_and_schedule_near_then_far(void)
 	(void)reschedule(1, 3 * TICK_NS);
 }
 
-/* Each time, the entries of before are dead; there is room for three of each
- * record at most. */
+/* Each time, the entry of before is moved: there is one of each record. */
 static void
 pull_in_again_and_again(void)
 {
@@ -318,8 +310,7 @@ pull_in_again_and_again(void)
 		for (i = 0; i < 4; i++) {
 			(void)reschedule(i, (20 - turn) * TICK_NS);
 			(void)advance(0);
-			explore_check(
-			    timer->wheel.entries <= timer->wheel.entries_max);
+			verify_entries();
 		}
 	}
 	for (i = 0; i < 4; i++)
@@ -449,7 +440,7 @@ take_place(void)
 	int error = schedule(2, TICK_NS);
 
 	explore_check(error == 0 || error == -ENOBUFS);
-	explore_check(timer->places <= 1);
+	explore_check(timer->permits <= 1);
 }
 
 static void
@@ -457,6 +448,47 @@ end_limited(void)
 {
 	explore_check(subject[1].accepted + subject[2].accepted > 0);
 	end_all_due();
+}
+
+/* The horizon is about to be moved on, by one second: what is due before the
+ * new one is looked at before its tick is begun. */
+#define HORIZON HWT_SEC(1)
+
+static void
+begin_at_horizon(void)
+{
+	begin_empty();
+	model_now_ns = timer->origin_ns + HORIZON;
+}
+
+static void
+schedule_before_horizon(void)
+{
+	explore_check(schedule(0, HORIZON - TICK_NS) == 0);
+}
+
+static void
+schedule_at_horizon(void)
+{
+	explore_check(schedule(1, HORIZON) == 0);
+}
+
+static void
+schedule_far_and_pull_in(void)
+{
+	explore_check(schedule(0, 3 * HORIZON) == 0);
+	(void)reschedule(0, HORIZON - TICK_NS);
+}
+
+static void
+end_at_horizon(void)
+{
+	verify_entries();
+	model_now_ns = timer->origin_ns + 2 * HORIZON - TICK_NS;
+	(void)advance(0);
+	explore_check(subject[0].started == 1);
+	(void)advance(1);
+	explore_check(subject[1].started == 1);
 }
 
 const struct program place_programs[] = {
@@ -479,12 +511,6 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/overflow-again",
-	.begin = begin_overflown,
-	.thread = {reschedule_earlier, turn},
-	.end = end_all_due,
-    },
-    {
 	.name = "place/two-cancels",
 	.begin = begin_due,
 	.thread = {cancel_it, cancel_it, turn_twice},
@@ -500,6 +526,18 @@ const struct program place_programs[] = {
 	.name = "place/reschedule-queued",
 	.begin = begin_queued,
 	.thread = {reschedule_earlier, schedule_one, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-later-queued",
+	.begin = begin_queued,
+	.thread = {reschedule_later, turn_twice},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-twice-queued",
+	.begin = begin_contested_queued,
+	.thread = {reschedule_earlier, reschedule_later, turn_twice},
 	.end = end_all_due,
     },
     {
@@ -545,45 +583,45 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-expiry",
-	.begin = begin_bucketed,
+	.name = "place/covered-expiry",
+	.begin = begin_covered,
 	.thread = {use_again, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-cancel-expiry",
-	.begin = begin_bucketed,
+	.name = "place/covered-cancel-expiry",
+	.begin = begin_covered,
 	.thread = {use_again_and_cancel, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-two-cancels",
-	.begin = begin_bucketed,
+	.name = "place/covered-two-cancels",
+	.begin = begin_covered,
 	.thread = {use_again_and_cancel, cancel_used, turn},
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-earlier",
-	.begin = begin_bucketed_far,
+	.name = "place/covered-earlier",
+	.begin = begin_covered_far,
 	.thread = {use_again_and_cancel, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-pull-in",
-	.begin = begin_bucketed_far,
+	.name = "place/covered-pull-in",
+	.begin = begin_covered_far,
 	.thread = {use_again_and_pull_in, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-push-out",
-	.begin = begin_bucketed,
+	.name = "place/covered-push-out",
+	.begin = begin_covered,
 	.thread = {use_again_and_push_out, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/bucketed-sweep",
-	.begin = begin_bucketed_far,
-	.thread = {use_again_and_cancel, sweep},
+	.name = "place/covered-drop-stale",
+	.begin = begin_covered_far,
+	.thread = {use_again_and_cancel, drop_stale_and_turn},
 	.end = end_all_due,
     },
     {
@@ -599,19 +637,19 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/reuse-sweep",
+	.name = "place/reuse-drop-stale",
 	.begin = begin_placed_far,
-	.thread = {cancel_and_schedule_far, sweep_and_turn},
+	.thread = {cancel_and_schedule_far, drop_stale_and_turn},
 	.end = end_all_due,
     },
     {
-	.name = "place/reuse-earlier-sweep",
+	.name = "place/reuse-earlier-drop-stale",
 	.begin = begin_placed_far,
-	.thread = {cancel_and_schedule_near_then_far, sweep_and_turn},
+	.thread = {cancel_and_schedule_near_then_far, drop_stale_and_turn},
 	.end = end_all_due,
     },
     {
-	.name = "place/full-of-dead",
+	.name = "place/pull-in-again",
 	.begin = begin_empty,
 	.thread = {pull_in_again_and_again},
 	.schedules = 20,
@@ -663,6 +701,48 @@ const struct program place_programs[] = {
 	.begin = begin_limited,
 	.thread = {cancel_and_take_place, take_place, turn},
 	.end = end_limited,
+    },
+    {
+	.name = "place/covered-drop-stale-in-time",
+	.begin = begin_covered_far,
+	.thread = {use_again, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/covered-pull-in-drop-stale",
+	.begin = begin_covered_far,
+	.thread = {use_again_and_pull_in, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/covered-push-out-drop-stale",
+	.begin = begin_covered,
+	.thread = {use_again_and_push_out, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/reschedule-drop-stale",
+	.begin = begin_placed_far,
+	.thread = {reschedule_earlier, cancel_it, drop_stale_and_turn},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/relaxed-reschedule",
+	.begin = begin_relaxed,
+	.thread = {reschedule_earlier, turn_on},
+	.end = end_all_due,
+    },
+    {
+	.name = "place/horizon",
+	.begin = begin_at_horizon,
+	.thread = {schedule_before_horizon, schedule_at_horizon, turn},
+	.end = end_at_horizon,
+    },
+    {
+	.name = "place/horizon-pull-in",
+	.begin = begin_at_horizon,
+	.thread = {schedule_far_and_pull_in, schedule_at_horizon, turn},
+	.end = end_at_horizon,
     },
     {0},
 };

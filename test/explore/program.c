@@ -3,9 +3,6 @@
 #include "program.h"
 
 #include <errno.h>
-
-#define SEGMENTS_MAX (ARENAS_MAX << ARENA_BITS)
-
 #include <string.h>
 
 struct hwt *timer;
@@ -47,18 +44,18 @@ timer_make_with(const struct hwt_options *options)
 	explore_name(&timer->stopping, 4, "stopping");
 	explore_name(&timer->gate, 8, "gate");
 	explore_name(&timer->batches, 8, "batches");
-	explore_name(&timer->overflow, 8, "overflow");
-	explore_name(&timer->places, 8, "places");
-	explore_name(&timer->handed, 8, "handed");
-	explore_name(&timer->handing, 8, "handing");
+	explore_name(&timer->permits, 8, "permits");
+	explore_name(&timer->dispatched_count, 8, "dispatched_count");
+	explore_name(&timer->dispatching_to, 8, "dispatching_to");
 	explore_name(&timer->life.lock, 4, "lifecycle lock");
 	explore_name(&timer->life.changed, 4, "lifecycle changed");
-	explore_name(&timer->queues[0].tail, 8, "tail");
-	explore_name(&timer->store.free, 8, "free batches");
-	explore_name(&timer->store.carved, 4, "carved");
+	explore_name(&timer->queue.horizon_ns, 8, "horizon_ns");
+	explore_name(&timer->store.grow_lock, 4, "grow_lock");
 	explore_name(&timer->store.limit, 4, "limit");
-	explore_name(&timer->pool.free, 8, "free segments");
-	explore_name(&timer->pool.carved, 4, "carved segments");
+	explore_name(&timer->store.free_pages, 8, "free_pages");
+	explore_name(timer->store.top[SET_FREE], 8, "top, free");
+	explore_name(timer->store.top[SET_NEAR], 8, "top, near");
+	explore_name(timer->store.top[SET_LATER], 8, "top, later");
 }
 
 void
@@ -86,9 +83,70 @@ thread_prepare(unsigned thread, unsigned records)
 }
 
 void
-take_segments(void)
+thread_stop_at(unsigned thread, const void *word)
 {
-	timer->pool.carved = timer->pool.limit;
+	model_settings.stop.thread = thread;
+	model_settings.stop.at = word;
+}
+
+static bool
+is_stopped(const void *context)
+{
+	(void)context;
+	return model_settings.stop.stopped != 0;
+}
+
+void
+await_stopped(void)
+{
+	explore_await(&model_settings.stop.stopped, 4, is_stopped, NULL);
+}
+
+void
+go_on(void)
+{
+	explore_modify(&model_settings.stop.go_on, 4);
+	model_settings.stop.go_on = 1;
+}
+
+uint32_t
+index_of(unsigned i)
+{
+	return (uint32_t)(subject[i].handle.id & INDEX_MASK);
+}
+
+static struct slab *
+slab_of(uint32_t index)
+{
+	return timer->store.slabs[index >> SLAB_BITS];
+}
+
+static uint32_t
+page_of(uint32_t index)
+{
+	return index / PAGE_RECORDS % SLAB_PAGES;
+}
+
+a64_t *
+summary_of(uint32_t index, enum record_set set)
+{
+	return &slab_of(index)->summary[set];
+}
+
+a64_t *
+bits_of(uint32_t index, enum record_set set)
+{
+	return &slab_of(index)->bits[set][page_of(index)];
+}
+
+void
+trim_all(void)
+{
+	timer->trim.active = true;
+	timer->trim.refused = false;
+	timer->trim.slab = a32_load_acquire(&timer->store.limit);
+	while (record_trim(timer, true))
+		continue;
 }
 
 /* Subjects. */
@@ -121,6 +179,8 @@ subject_task(hwt_timeout timeout, void *arg)
 		explore_check(schedule(e->schedules, TICK_NS) == 0);
 	if (e->waits > 0)
 		flag_await(e->waits);
+	if (e->releases)
+		go_on();
 	if (timer->executor.execute == NULL && !e->handed_over)
 		explore_check(explore_load(&timer_stopped, 4) == 0);
 	if (e->periodic && explore_load(&timer->stopping, 4) != 0)
@@ -129,19 +189,18 @@ subject_task(hwt_timeout timeout, void *arg)
 	e->ended++;
 }
 
-/* The tick of a deadline ends its time; the clock of never has none. */
+/* The tick of a deadline ends its time; the clock of never has none. A delay of
+ * 0 counts as 1 ns. */
 static void
 subject_expect(struct subject *e, uint64_t delay_ns)
 {
-	uint64_t due_ns = model_now_ns + delay_ns;
+	uint64_t due_ns = model_now_ns + delay_ns + (delay_ns == 0);
 	uint64_t since_ns = due_ns - timer->origin_ns;
 
 	e->not_before_ns = due_ns;
-	e->not_after_ns = due_ns + TICK_NS;
+	e->not_after_ns = due_ns;
 	if (since_ns % TICK_NS != 0)
-		e->not_after_ns -= since_ns % TICK_NS;
-	else if (delay_ns != 0)
-		e->not_after_ns = due_ns;
+		e->not_after_ns += TICK_NS - since_ns % TICK_NS;
 	if (timer->flags & HWT_RELAXED)
 		e->not_after_ns += TICK_NS;
 	if (delay_ns == HWT_NEVER || e->periodic ||
@@ -341,49 +400,97 @@ count_cache(const struct cache *cache, unsigned *found)
 		found[cache->slot[i]]++;
 }
 
-static void
-count_batches(const struct record_store *store, unsigned *found, unsigned max)
+/* Whether who goes through the set from the top comes to the index: or is on
+ * the way to it, as the consumer may be. */
+static bool
+set_is_raised(enum record_set set, uint32_t index, const struct mpsc_pass *pass)
 {
-	uint32_t head = (uint32_t)store->free;
-	uint32_t index[BATCH + NODE_RECORDS];
-	uint32_t node, count, i;
-	unsigned steps = 0;
+	uint32_t number = index >> SLAB_BITS;
+	uint64_t slab_bit = UINT64_C(1) << number % 64;
+	uint64_t page_bit = UINT64_C(1) << page_of(index);
+	bool on_the_way = pass != NULL && pass->word == number / 64 + 1 &&
+	    (pass->slabs & slab_bit);
 
-	for (; head != 0; head = (uint32_t)record_at(store, head)->next) {
-		count = 0;
-		for (node = head; node != 0;) {
-			explore_check(
-			    record_at(store, node)->node_count <= NODE_RECORDS);
-			node = record_node_read(store, node, index, &count);
-			explore_check(count <= BATCH);
-		}
-		for (i = 0; i < count; i++) {
-			explore_check(index[i] < max);
-			found[index[i]]++;
-		}
-		if (++steps > max) {
-			explore_fail("the batches have a circle");
-			return;
-		}
-	}
+	if (pass != NULL && pass->slab == number && (pass->pages & page_bit))
+		return true;
+	if (!(*summary_of(index, set) & page_bit))
+		return false;
+	return on_the_way || (timer->store.top[set][number / 64] & slab_bit);
 }
 
-/* Records of blank pages read as 0. */
-static void
-count_blank(const struct record_store *store, unsigned *found)
+bool
+set_has(enum record_set set, uint32_t index)
 {
+	const struct mpsc_pass *pass = set == SET_NEAR ? &timer->queue.near
+	    : set == SET_LATER                         ? &timer->queue.later
+						       : NULL;
+
+	return (*bits_of(index, set) >> index % PAGE_RECORDS & 1) &&
+	    set_is_raised(set, index, pass);
+}
+
+static bool
+index_exists(uint32_t index)
+{
+	return index >> SLAB_BITS < timer->store.limit &&
+	    index % SLAB_RECORDS >= HEADER_PAGES * PAGE_RECORDS;
+}
+
+static bool
+is_committed(uint32_t index)
+{
+	return slab_of(index)->committed >> page_of(index) & 1;
+}
+
+static bool
+slab_is_idle(uint32_t index)
+{
+	uint32_t number = index >> SLAB_BITS;
+
+	return timer->store.idle[number / 64] >> number % 64 & 1;
+}
+
+static void
+verify_uncommitted(uint32_t index)
+{
+	static const struct record zero;
+
+	if (memcmp(record_at(&timer->store, index), &zero, sizeof(zero)) != 0)
+		explore_fail("record %u is not committed, and not 0", index);
+}
+
+/* Found: in how many caches. */
+static void
+verify_record(uint32_t index, unsigned found)
+{
+	uint64_t word = pair_word(&record_at(&timer->store, index)->pair);
+	bool in_set = *bits_of(index, SET_FREE) >> index % PAGE_RECORDS & 1;
+	bool free = word_state(word) == STATE_FREE && !slab_is_idle(index);
+
+	if (!is_committed(index))
+		verify_uncommitted(index);
+	if (found + in_set != free)
+		explore_fail("record %u, word %llx, is in %u places", index,
+		    (unsigned long long)word, found + in_set);
+	if (in_set && !set_has(SET_FREE, index))
+		explore_fail("record %u is free and cannot be found", index);
+}
+
+static void
+verify_free_pages(void)
+{
+	uint32_t end = timer->store.limit << SLAB_BITS;
+	uint64_t pages = 0;
 	uint32_t index;
 
-	for (index = 0; index < store->carved; index++) {
-		if (!(store->blank[index >> SLAB_BITS] >>
-			    index % SLAB_RECORDS / BATCH &
-			1))
-			continue;
-		if (index % SLAB_RECORDS == 0)
-			continue;
-		explore_check(pair_word(&record_at(store, index)->pair) == 0);
-		found[index]++;
+	for (index = 0; index < end; index += PAGE_RECORDS) {
+		if (index_exists(index) && is_committed(index) &&
+		    *bits_of(index, SET_FREE) == PAGE_ALL)
+			pages++;
 	}
+	if (pages != timer->store.free_pages)
+		explore_fail("%u pages are free, and %u are counted",
+		    (unsigned)pages, (unsigned)timer->store.free_pages);
 }
 
 void
@@ -391,107 +498,107 @@ verify_records(void)
 {
 	const struct record_store *store = &timer->store;
 	unsigned found[1u << INDEX_BITS] = {0};
-	uint32_t index;
-	uint32_t i;
+	uint32_t end = store->limit << SLAB_BITS;
+	uint32_t index, i;
 
-	explore_check(store->carved <= store->limit);
-	count_cache(&store->spare, found);
+	explore_check(store->shared_cache.count == 0);
 	for (i = 0; i < store->caches_used; i++)
 		count_cache(&store->caches[i], found);
-	count_batches(store, found, store->carved);
-	count_blank(store, found);
-	explore_check(found[0] == 0);
-	for (index = 1; index < store->carved; index++) {
-		uint64_t word;
-
-		if (index % SLAB_RECORDS == 0)
-			continue;
-		word = pair_word(&record_at(store, index)->pair);
-		if (found[index] != (word_state(word) == STATE_FREE)) {
-			explore_fail("record %u, word %llx, is in %u places",
-			    index, (unsigned long long)word, found[index]);
-			return;
-		}
+	for (index = 0; index < end; index++) {
+		if (index_exists(index))
+			verify_record(index, found[index]);
+		else
+			explore_check(found[index] == 0);
 	}
+	verify_free_pages();
 }
 
-static const struct mpsc_segment *
-segment_of(const struct mpsc_pool *pool, uint32_t segment)
-{
-	const struct mpsc_segment *arena = pool->arenas[segment >> ARENA_BITS];
+/* The wheel's entries, by the records that own them. */
+#define ENTRY_SLOT_BITS 4u
 
-	return arena + (segment & ((1u << ARENA_BITS) - 1));
+static const struct chunk *
+chunk_of(uint32_t chunk)
+{
+	const struct chunk *first = timer->wheel.arenas[chunk >> ARENA_BITS];
+
+	return &first[chunk & ((1u << ARENA_BITS) - 1)];
+}
+
+static unsigned
+count_wheel(void)
+{
+	unsigned entries = 0;
+	uint32_t i, at;
+
+	for (i = 0; i < 2 * (timer->wheel.mask + 1); i++) {
+		at = timer->wheel.buckets[i / 2].list[i % 2].last;
+		for (; at != 0; at = chunk_of(at)->previous)
+			entries += chunk_of(at)->count;
+	}
+	return entries;
 }
 
 static void
-find_pooled(const struct mpsc_pool *pool, const a64_t *stack, bool *pooled)
+verify_entry(uint32_t index)
 {
-	uint32_t segment = (uint32_t)*stack;
+	uint32_t at = record_at(&timer->store, index)->entry_at;
+	uint32_t slot = at & ((1u << ENTRY_SLOT_BITS) - 1);
+	const struct chunk *chunk = chunk_of(at >> ENTRY_SLOT_BITS);
 
-	for (; segment != 0; segment = pool->links[segment]) {
-		explore_check(segment < pool->carved);
-		if (pooled[segment]) {
-			explore_fail(
-			    "segment %u is in the pool twice", segment);
-			return;
-		}
-		pooled[segment] = true;
-	}
+	explore_check(slot < chunk->count);
+	explore_check(chunk->entry[slot].index == index);
 }
 
-void
-verify_segments(const struct mpsc_pool *pool, const struct mpsc_queue *queue)
-{
-	bool pooled[SEGMENTS_MAX] = {false};
-	uint32_t tail = (uint32_t)(queue->tail >> 32) & INT32_MAX;
-
-	explore_check(queue->hole_count <= MPSC_HOLES);
-	find_pooled(pool, &pool->free, pooled);
-	find_pooled(pool, &pool->blank, pooled);
-	explore_check(!pooled[tail] && !pooled[queue->head_segment]);
-}
-
-/* All that is in the queues and in the overflow list. */
 static void
-count_entries(unsigned *found)
+verify_covered(uint32_t index)
 {
-	const struct mpsc_pool *pool = &timer->pool;
-	bool pooled[SEGMENTS_MAX] = {false};
-	uint32_t index = (uint32_t)timer->overflow;
-	uint32_t segment, slot;
+	const struct record *record = record_at(&timer->store, index);
+	uint64_t due = timer_tick_of(timer, record->pair.half[1]);
 
-	for (; index != 0;
-	     index = record_at(&timer->store, index)->overflow_link)
-		found[index]++;
-	find_pooled(pool, &pool->free, pooled);
-	find_pooled(pool, &pool->blank, pooled);
-	for (segment = 1; segment < pool->carved; segment++) {
-		if (pooled[segment])
-			continue;
-		for (slot = 0; slot < MPSC_SLOTS; slot++)
-			found[segment_of(pool, segment)->slot[slot]]++;
-	}
+	if (due == TICK_NEVER)
+		return;
+	if (record->entry_at == 0 ||
+	    record->entry_tick > wheel_reach(&timer->wheel, due))
+		explore_fail("record %u is COVERED and has no entry", index);
 }
 
-/* A record that is ENQUEUED has one entry, any other one has none. */
+/* What is PENDING and not COVERED: the worker will look at it in time. */
+static void
+verify_queued(uint32_t index)
+{
+	const uint64_t *pair = record_at(&timer->store, index)->pair.half;
+	bool near = set_has(SET_NEAR, index);
+
+	if (!near && !set_has(SET_LATER, index))
+		explore_fail("record %u is not in the queue", index);
+	if (!near &&
+	    ((pair[0] & FLAG_RELATIVE) ||
+		pair[1] < mpsc_complete(&timer->queue)))
+		explore_fail("record %u is not in the near half", index);
+}
+
 void
 verify_entries(void)
 {
-	unsigned found[1u << INDEX_BITS] = {0};
+	uint32_t end = timer->store.limit << SLAB_BITS;
+	unsigned entries = 0;
 	uint32_t index;
 	uint64_t word;
 
-	count_entries(found);
-	for (index = 1; index < timer->store.carved; index++) {
-		if (index % SLAB_RECORDS == 0)
+	for (index = 0; index < end; index++) {
+		if (!index_exists(index) || !is_committed(index))
 			continue;
 		word = pair_word(&record_at(&timer->store, index)->pair);
-		if (found[index] != ((word & FLAG_ENQUEUED) != 0)) {
-			explore_fail("record %u, word %llx, has %u entries",
-			    index, (unsigned long long)word, found[index]);
-			return;
+		if (record_at(&timer->store, index)->entry_at != 0) {
+			verify_entry(index);
+			entries++;
 		}
+		if (word & FLAG_COVERED)
+			verify_covered(index);
+		else if (word_state(word) == STATE_PENDING)
+			verify_queued(index);
 	}
+	explore_check(entries == count_wheel());
 }
 
 static void
@@ -530,7 +637,7 @@ verify_pending(void)
 		explore_fail("%llu are pending and %llu are said to be",
 		    (unsigned long long)pending,
 		    (unsigned long long)hwt_pending_timeouts(timer));
-	explore_check(timer->max_pending == 0 || timer->places == pending);
+	explore_check(timer->max_pending == 0 || timer->permits == pending);
 }
 
 static void
@@ -538,7 +645,6 @@ finish_timer(void)
 {
 	verify_pending();
 	verify_records();
-	verify_segments(&timer->pool, &timer->queues[0]);
 	if (!timer_stopped) {
 		verify_entries();
 		stop();

@@ -9,10 +9,13 @@
  *                 and end at most once.
  *   never-early   no task starts before its deadline; in programs where time
  *                 only moves when all wait, none after its tick either
- *   records       each free record is in one cache or batch and in no bucket,
- *                 each other one in no cache or batch
- *   entries       a record that is ENQUEUED has one entry in a queue or in the
- *                 overflow list, any other one has none
+ *   records       each free record is in one cache or in the free set, each
+ *                 other one in neither; what is in a set can be found from
+ *                 the top; a page that is not committed reads as 0
+ *   entries       each entry in the wheel is its record's only one; a record
+ *                 that is COVERED has one in time for its deadline; what is
+ *                 PENDING and not COVERED is in the queue, in the near half
+ *                 when it may be due before the later half is looked at
  *   stop          no task runs in the worker when hwt_stop has returned
  *   memory        nothing is used after it was given back, and nothing is left
  *
@@ -51,6 +54,7 @@ struct subject {
 	bool ending; /* a cancel came while it ran */
 	bool contested; /* several threads reschedule it */
 	bool moves; /* its task reschedules it, three ticks on */
+	bool releases; /* its task lets the stopped thread go on */
 	unsigned schedules; /* its task schedules that one, one tick on */
 	unsigned waits; /* its task waits for flag[waits] */
 	uint64_t not_before_ns, not_after_ns;
@@ -68,8 +72,11 @@ void timer_make_with(const struct hwt_options *options);
 /* Gives the program's thread i a cache with that many records; without it, a
  * thread finds itself one, as threads do. In begin. */
 void thread_prepare(unsigned thread, unsigned records);
-/* Takes all segments away, so that entries go to the overflow list. */
-void take_segments(void);
+/* That thread stops when it is about to use this word, until go_on or until a
+ * task releases it. In begin. */
+void thread_stop_at(unsigned thread, const void *word);
+void await_stopped(void);
+void go_on(void);
 
 /* The task of all; its arg is the subject. */
 void subject_task(hwt_timeout timeout, void *arg);
@@ -96,12 +103,18 @@ extern uint32_t flag[4];
 void flag_set(unsigned i);
 void flag_await(unsigned i);
 
+/* What belongs to the record of a handle, or of an index. */
+uint32_t index_of(unsigned i);
+a64_t *summary_of(uint32_t index, enum record_set set);
+a64_t *bits_of(uint32_t index, enum record_set set);
+/* Whether who searches the set finds it. */
+bool set_has(enum record_set set, uint32_t index);
+/* The worker gives all back that it can. */
+void trim_all(void);
+
 void verify_records(void);
-/* The same of entries, before stop. */
+/* The same of entries and of the queue, before stop. */
 void verify_entries(void);
-/* No segment is in the pool twice, and none that the queue uses. */
-void verify_segments(
-    const struct mpsc_pool *pool, const struct mpsc_queue *queue);
 
 /* For main.c: before begin, at the begin of each thread, after end. */
 void program_reset(void);

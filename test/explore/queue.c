@@ -1,297 +1,437 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue alone: producers push, one consumer pops. Segments have 3 slots and
- * at most 2 holes are noted.
+ * The queue alone: callers push, one consumer pops. It is the queue of a timer
+ * that has no timeouts; a record's state is a number that counts its changes.
  *
- * In the end, the consumer takes what is left. What was pushed with 0 was
- * taken once; what was refused, never; one producer's indexes came in their
- * order, but after a hole; and the tail counts no further than its segment.
+ * What must hold in the end: the last change of each record was seen by the
+ * consumer after a pop, or the consumer finds its bit; in the near half, when
+ * the record is due before mpsc_complete. Nothing is popped more often than it
+ * was pushed.
  */
 #include "program.h"
 
-#include <errno.h>
+#define INDEXES (1u << INDEX_BITS)
+/* The first records of the first two pages and of the second slab. */
+#define FIRST (HEADER_PAGES * PAGE_RECORDS)
+#define NEXT_PAGE (FIRST + PAGE_RECORDS)
+#define NEXT_SLAB (SLAB_RECORDS + FIRST)
+#define NEAR TICK_NS
+#define LATER HWT_SEC(100)
+/* The first horizon, and how far ahead a pass sets the next one. */
+#define HORIZON HWT_SEC(1)
 
-#define INDEXES 16u
-
-static struct mpsc_pool pool;
-static struct mpsc_queue queue[2];
-static a64_t memory_bytes;
+static uint64_t state[INDEXES], seen[INDEXES], due_ns[INDEXES];
 static unsigned pushed[INDEXES], popped[INDEXES];
 
 static void
-queues_open(void)
+begin(void)
 {
 	unsigned i;
 
-	pool = (struct mpsc_pool){0};
-	memset(queue, 0, sizeof(queue));
+	memset(state, 0, sizeof(state));
+	memset(seen, 0, sizeof(seen));
+	memset(due_ns, 0, sizeof(due_ns));
 	memset(pushed, 0, sizeof(pushed));
 	memset(popped, 0, sizeof(popped));
-	memory_bytes = 0;
-	explore_check(mpsc_pool_create(&pool, &memory_bytes) == 0);
-	explore_check(mpsc_pool_reserve(&pool, 1, 1));
-	for (i = 0; i < 2; i++)
-		mpsc_queue_create(&queue[i]);
-	explore_name(&queue[0].tail, 8, "tail");
-	explore_name(&queue[1].tail, 8, "tail of the second queue");
-	explore_name(&pool.free, 8, "free segments");
-	explore_name(&pool.carved, 4, "carved segments");
+	timer_make(HWT_MANUAL, NULL);
+	for (i = 0; i < 3; i++)
+		thread_prepare(i, 2);
+	explore_check(timer->store.limit == 2);
 }
 
-static int
-push_to(unsigned which, uint32_t index)
+/* As callers do: the change first, by a locked instruction. Returns it. */
+static uint64_t
+push(uint32_t index, uint64_t delay_ns)
 {
-	bool filled;
-	int error = mpsc_push(&queue[which], &pool, index, &filled);
+	uint64_t deadline_ns = timer->origin_ns + delay_ns;
+	uint64_t change;
 
-	if (error == 0)
-		pushed[index]++;
-	return error;
+	explore_modify(&state[index], 8);
+	change = ++state[index];
+	pushed[index]++;
+	due_ns[index] = deadline_ns;
+	if (!mpsc_is_pushed(&timer->queue, index, deadline_ns))
+		(void)mpsc_push(&timer->queue, index, deadline_ns);
+	return change;
 }
 
+/* A push for the later half that finds the horizon moved on goes to both. */
 static void
-push(uint32_t index)
+look(uint32_t first, uint64_t bits)
 {
-	explore_check(push_to(0, index) == 0);
-}
+	uint32_t index;
 
-static void
-push_or_refused(uint32_t index)
-{
-	int error = push_to(0, index);
-
-	explore_check(error == 0 || error == -ESHUTDOWN || error == -ENOMEM);
-}
-
-/* Takes what lies before the end, at most max in all; returns how many. */
-static size_t
-pop_from(unsigned which, size_t max)
-{
-	uint64_t end = mpsc_end(&queue[which]);
-	uint32_t out[INDEXES];
-	size_t count = mpsc_pop(&queue[which], &pool, end, out, max);
-	size_t i;
-
-	explore_check(queue[which].hole_count <= MPSC_HOLES);
-	for (i = 0; i < count; i++) {
-		explore_check(out[i] > 0 && out[i] < INDEXES);
-		popped[out[i]]++;
+	for (; bits != 0; bits &= bits - 1) {
+		index = first + (uint32_t)__builtin_ctzll(bits);
+		popped[index]++;
+		explore_check(popped[index] <= 2 * pushed[index]);
+		seen[index] = explore_load(&state[index], 8);
 	}
-	return count;
 }
 
 static void
-queues_close(void)
+pop_near(void)
 {
-	unsigned i;
+	uint64_t bits;
+	uint32_t first;
 
-	for (i = 0; i < 2; i++) {
-		while (pop_from(i, 2) > 0)
-			continue;
-		verify_segments(&pool, &queue[i]);
-		/* What was refused has counted on. */
-		if (queue[i].tail & UINT64_C(1) << 63)
-			continue;
-		explore_check(!mpsc_behind(&queue[i], mpsc_end(&queue[i])));
-		explore_check((uint32_t)queue[i].tail <= MPSC_SLOTS);
-	}
-	for (i = 0; i < INDEXES; i++) {
-		if (pushed[i] != popped[i])
-			explore_fail("%u: pushed %u times, popped %u times", i,
-			    pushed[i], popped[i]);
-	}
-	mpsc_pool_destroy(&pool);
-}
-
-/* Two producers and the consumer: holes, and the first segment of all. */
-static void
-push_one(void)
-{
-	push(1);
+	while ((bits = mpsc_pop_near(&timer->queue, &first)) != 0)
+		look(first, bits);
 }
 
 static void
-push_two(void)
+pop_later(void)
 {
-	push(2);
-	push(3);
+	uint64_t bits;
+	uint32_t first;
+
+	while (
+	    (bits = mpsc_pop_later(&timer->queue, model_now_ns, &first)) != 0)
+		look(first, bits);
+}
+
+static void
+verify_index(uint32_t index)
+{
+	bool near, later;
+
+	if (state[index] == seen[index])
+		return;
+	near = set_has(SET_NEAR, index);
+	later = set_has(SET_LATER, index);
+	if (!near && !later)
+		explore_fail("%u was pushed and is lost", index);
+	if (!near && due_ns[index] < mpsc_complete(&timer->queue))
+		explore_fail("%u is not in the near half", index);
+	explore_check(!mpsc_is_empty(&timer->queue));
+}
+
+static void
+end(void)
+{
+	uint32_t last = timer->store.limit * SLAB_RECORDS;
+	uint32_t index;
+
+	for (index = 0; index < last; index++)
+		verify_index(index);
+	pop_near();
+	pop_later();
+	explore_check(mpsc_is_empty(&timer->queue));
+	for (index = 0; index < last; index++)
+		explore_check(state[index] == seen[index]);
+}
+
+static void
+push_first(void)
+{
+	(void)push(FIRST, NEAR);
+}
+
+static void
+push_first_twice(void)
+{
+	(void)push(FIRST, NEAR);
+	(void)push(FIRST, NEAR);
+}
+
+static void
+push_neighbour(void)
+{
+	(void)push(FIRST + 1, NEAR);
+}
+
+static void
+push_next_page(void)
+{
+	(void)push(NEXT_PAGE, NEAR);
+}
+
+static void
+push_next_slab(void)
+{
+	(void)push(NEXT_SLAB, NEAR);
 }
 
 static void
 pop_twice(void)
 {
-	(void)pop_from(0, 8);
-	(void)pop_from(0, 8);
+	pop_near();
+	pop_near();
 }
 
-/* The segment is full but for one slot: two producers extend it, and the
- * consumer sends it back to the pool. */
+/* The consumer is about to sleep: it pops, announces it, and looks whether
+ * there is more. Who does not find the announcement relies on that. */
+static uint64_t announced;
+static uint64_t relied_on[INDEXES];
+
 static void
-begin_nearly_full(void)
+begin_announced(void)
 {
-	queues_open();
-	push(10);
-	push(11);
+	begin();
+	announced = 0;
+	memset(relied_on, 0, sizeof(relied_on));
 }
 
-/* As many preempted producers as holes can be noted, and one more. */
 static void
-begin_with_a_segment(void)
+pop_and_announce(void)
 {
-	queues_open();
-	push(10);
-	(void)pop_from(0, 1);
+	pop_near();
+	a64_store_seq(&announced, 1);
+	if (!mpsc_is_empty(&timer->queue))
+		pop_near();
 }
 
 static void
-push_four(void)
+push_and_ask(uint32_t index)
 {
-	push(4);
+	uint64_t change = push(index, NEAR);
+
+	if (a64_load_seq(&announced) == 0 && relied_on[index] < change)
+		relied_on[index] = change;
 }
 
-/* The first of these brings a segment, the second may be a hole in it. */
 static void
-push_five_and_six(void)
+push_first_and_ask(void)
 {
-	push(5);
-	push(6);
+	push_and_ask(FIRST);
 }
 
-/* Close against push. */
 static void
-push_until_closed(void)
+push_neighbour_and_ask(void)
 {
-	push_or_refused(1);
-	push_or_refused(2);
+	push_and_ask(FIRST + 1);
 }
 
 static void
-push_three_until_closed(void)
+push_next_slab_and_ask(void)
 {
-	push_or_refused(3);
+	push_and_ask(NEXT_SLAB);
 }
 
 static void
-close_queue(void)
+end_announced(void)
 {
-	mpsc_close(&queue[0]);
-	(void)pop_from(0, 8);
-	explore_check(push_to(0, 9) == -ESHUTDOWN);
+	uint32_t index;
+
+	for (index = 0; index < INDEXES; index++)
+		explore_check(seen[index] >= relied_on[index]);
+	end();
 }
 
-/* No segment is left, and the tail is full: what was counted on is taken back,
- * unless the consumer has brought one. */
+/* The later half; the horizon is to be moved on by the next pass. */
 static void
-begin_without_segments(void)
+begin_at_horizon(void)
+{
+	begin();
+	model_now_ns = timer->origin_ns + HORIZON;
+}
+
+static void
+begin_later_pushed(void)
+{
+	begin_at_horizon();
+	(void)push(FIRST, 2 * HORIZON - 1);
+	(void)push(NEXT_PAGE, LATER);
+}
+
+static void
+push_before_new_horizon(void)
+{
+	(void)push(FIRST, 2 * HORIZON - 1);
+}
+
+static void
+push_at_new_horizon(void)
+{
+	(void)push(NEXT_SLAB, 2 * HORIZON);
+}
+
+static void
+push_before_old_horizon(void)
+{
+	(void)push(FIRST + 1, HORIZON - 1);
+}
+
+static void
+push_at_old_horizon(void)
+{
+	(void)push(NEXT_PAGE, HORIZON);
+}
+
+static void
+push_near_then_later(void)
+{
+	(void)push(FIRST, NEAR);
+	(void)push(FIRST, LATER);
+}
+
+static void
+push_later_then_near(void)
+{
+	(void)push(FIRST, LATER);
+	(void)push(FIRST, NEAR);
+}
+
+static void
+pass(void)
+{
+	pop_later();
+	explore_check(
+	    mpsc_complete(&timer->queue) == timer->origin_ns + 2 * HORIZON);
+}
+
+static void
+pass_twice(void)
+{
+	pass();
+	pass();
+	pop_near();
+}
+
+/* A piece of a pass, the near half as before a tick, and the rest. */
+static void
+pass_in_pieces(void)
+{
+	uint64_t bits;
+	uint32_t first;
+
+	bits = mpsc_pop_later(&timer->queue, model_now_ns, &first);
+	look(first, bits);
+	pop_near();
+	if (bits != 0)
+		pop_later();
+}
+
+/* All records of as many slabs as one word of the table tells of are in use:
+ * the next one is in a slab of the second word, which is made meanwhile. */
+#define WORD_RECORDS (64 * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
+
+static uint32_t in_use[WORD_RECORDS + 1];
+
+static void
+begin_word_full(void)
+{
+	struct cache *cache;
+	unsigned i;
+	int error;
+
+	begin_announced();
+	for (i = 0; i < 3; i++)
+		(void)cache_flush(timer, &timer->store.caches[i]);
+	cache = cache_of(timer);
+	for (i = 0; i < WORD_RECORDS; i++)
+		in_use[i] = record_alloc(timer, cache, &error);
+	explore_check(timer->store.limit == 64 && cache->count == 0);
+}
+
+static void
+grow_and_push(void)
+{
+	int error;
+
+	in_use[WORD_RECORDS] = record_alloc(timer, cache_of(timer), &error);
+	push_and_ask(in_use[WORD_RECORDS]);
+}
+
+static void
+end_word_full(void)
 {
 	unsigned i;
 
-	queues_open();
-	for (i = 10; i < 16; i++)
-		push(i);
-	(void)pop_from(0, 2);
-	pool.carved = pool.limit;
-}
-
-static void
-end_without_segments(void)
-{
-	explore_check((uint32_t)queue[0].tail <= MPSC_SLOTS);
-	queues_close();
-}
-
-/* Pushes these, and takes all. */
-static void
-push_some(uint32_t first, uint32_t last)
-{
-	while (first <= last)
-		push(first++);
-	while (pop_from(0, 8) > 0)
-		continue;
-}
-
-/* The pool's stack: while one producer is about to take a segment, another
- * takes that and the next and puts the first back. */
-static void
-begin_with_two_free(void)
-{
-	queues_open();
-	push_some(1, 7);
-	/* The second of the three is on top, and is taken again, so that tags
-	 * would repeat if taking changed them. */
-	push_some(8, 10);
-	pool.carved = pool.limit;
-	memset(pushed, 0, sizeof(pushed));
-	memset(popped, 0, sizeof(popped));
-	push(13);
-	push(14);
-	explore_check((uint32_t)pool.free != 0);
-}
-
-static void
-push_new_segment(void)
-{
-	push_or_refused(1);
-}
-
-static void
-push_or_full(uint32_t index)
-{
-	int error = push_to(1, index);
-
-	explore_check(error == 0 || error == -ENOMEM);
-}
-
-static void
-take_two_and_put_one(void)
-{
-	uint32_t i;
-
-	for (i = 4; i <= 7; i++)
-		push_or_full(i);
-	(void)pop_from(1, 8);
-	for (i = 8; i <= 10; i++)
-		push_or_full(i);
+	end_announced();
+	for (i = 0; i <= WORD_RECORDS; i++)
+		(void)record_free(timer, cache_of(timer), in_use[i]);
 }
 
 const struct program queue_programs[] = {
     {
-	.name = "queue/push-push-pop",
-	.begin = queues_open,
-	.thread = {push_one, push_two, pop_twice},
-	.end = queues_close,
+	.name = "queue/one-index",
+	.begin = begin,
+	.thread = {push_first, push_first, pop_twice},
+	.end = end,
     },
     {
-	.name = "queue/extend-twice",
-	.begin = begin_nearly_full,
-	.thread = {push_one, push_two, pop_twice},
-	.end = queues_close,
+	.name = "queue/one-index-again",
+	.begin = begin,
+	.thread = {push_first_twice, push_first, pop_twice},
+	.end = end,
     },
     {
-	.name = "queue/more-holes-than-noted",
-	.begin = begin_with_a_segment,
-	.thread = {push_one, push_four, push_five_and_six, pop_twice},
-	.end = queues_close,
-	.preemptions = 3,
-	.schedules = 12000,
+	.name = "queue/one-page",
+	.begin = begin,
+	.thread = {push_first, push_neighbour, pop_twice},
+	.end = end,
     },
     {
-	.name = "queue/push-close",
-	.begin = begin_nearly_full,
-	.thread = {push_until_closed, push_three_until_closed, close_queue},
-	.end = queues_close,
+	.name = "queue/two-pages",
+	.begin = begin,
+	.thread = {push_first, push_next_page, pop_twice},
+	.end = end,
     },
     {
-	.name = "queue/tail-rewind",
-	.begin = begin_without_segments,
-	.thread = {push_until_closed, push_three_until_closed, pop_twice},
-	.end = end_without_segments,
+	.name = "queue/two-slabs",
+	.begin = begin,
+	.thread = {push_first, push_next_slab, pop_twice},
+	.end = end,
     },
     {
-	.name = "queue/segment-through-pool",
-	.begin = begin_with_two_free,
-	.thread = {push_new_segment, take_two_and_put_one},
-	.end = queues_close,
+	.name = "queue/three-callers",
+	.begin = begin,
+	.thread = {push_first, push_first, push_neighbour, pop_near},
+	.end = end,
+    },
+    {
+	.name = "queue/announce-one-index",
+	.begin = begin_announced,
+	.thread = {push_first_and_ask, push_first_and_ask, pop_and_announce},
+	.end = end_announced,
+    },
+    {
+	.name = "queue/announce-one-page",
+	.begin = begin_announced,
+	.thread = {push_first_and_ask, push_neighbour_and_ask,
+	    pop_and_announce},
+	.end = end_announced,
+    },
+    {
+	.name = "queue/announce-two-slabs",
+	.begin = begin_announced,
+	.thread = {push_first_and_ask, push_next_slab_and_ask,
+	    pop_and_announce},
+	.end = end_announced,
+    },
+    {
+	.name = "queue/horizon",
+	.begin = begin_at_horizon,
+	.thread = {push_before_new_horizon, push_at_new_horizon, pass},
+	.end = end,
+	.pso = true,
+    },
+    {
+	.name = "queue/old-horizon",
+	.begin = begin_at_horizon,
+	.thread = {push_before_old_horizon, push_at_old_horizon, pass_twice},
+	.end = end,
+    },
+    {
+	.name = "queue/horizon-one-index",
+	.begin = begin_later_pushed,
+	.thread = {push_before_new_horizon, push_near_then_later,
+	    pass_in_pieces},
+	.end = end,
+    },
+    {
+	.name = "queue/both-halves",
+	.begin = begin_later_pushed,
+	.thread = {push_later_then_near, push_near_then_later, pass_twice},
+	.end = end,
+    },
+    {
+	.name = "queue/second-word",
+	.begin = begin_word_full,
+	.thread = {grow_and_push, pop_and_announce},
+	.end = end_word_full,
+	.schedules = 400,
     },
     {0},
 };

@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where free records wait: batches, slabs and threads' caches. A slab has 8
- * records, a batch 2, a cache 4, and there are 4 caches.
+ * Where free records wait, and how their memory is given back: threads' caches,
+ * the free set, slabs that are added, given back and opened again. A slab has 2
+ * pages of 2 records, a cache has room for 4, and there are 4 caches. The
+ * worker is a thread that does nothing but give back.
+ *
+ * No record is in two hands, and in the end (program.c) each free one is in one
+ * place. Nobody changes a record of a page that was given back (model.c).
  */
 #include "program.h"
 
 #include <errno.h>
 
+#define FIRST (HEADER_PAGES * PAGE_RECORDS)
+#define IN_SLAB ((SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
+
 static uint32_t held[EXPLORE_THREADS_MAX][8];
 static unsigned held_count[EXPLORE_THREADS_MAX];
+static bool in_hand[1u << INDEX_BITS];
 
 static void
 begin_manual(void)
 {
 	memset(held_count, 0, sizeof(held_count));
+	memset(in_hand, 0, sizeof(in_hand));
 	timer_make(HWT_MANUAL, NULL);
 }
 
@@ -25,7 +35,9 @@ take(unsigned thread, unsigned count)
 
 	while (count-- > 0) {
 		index = record_alloc(timer, cache_for_new(timer), &error);
-		explore_check(index != 0);
+		explore_check(index != 0 && !in_hand[index]);
+		explore_check(index >> SLAB_BITS < timer->store.limit);
+		in_hand[index] = true;
 		held[thread][held_count[thread]++] = index;
 	}
 }
@@ -35,7 +47,16 @@ give(unsigned thread)
 {
 	uint32_t index = held[thread][--held_count[thread]];
 
+	in_hand[index] = false;
 	(void)record_free(timer, cache_of(timer), index);
+}
+
+static void
+give_back(unsigned thread)
+{
+	while (held_count[thread] > 0)
+		give(thread);
+	(void)cache_flush(timer, cache_of(timer));
 }
 
 /* What threads hold goes back: whatever two of them hold is there twice. */
@@ -50,22 +71,19 @@ end_give_all(void)
 	}
 }
 
-/* Two batches on the stack; the caches of both threads are empty. */
+/* Two pages are free, and a third has one free record; all caches are empty. */
 static void
-begin_two_batches(void)
+begin_three_pages(void)
 {
-	unsigned i;
-
 	begin_manual();
 	thread_prepare(0, 0);
 	thread_prepare(1, 0);
+	thread_prepare(2, 0);
 	take(7, 5);
-	cache_flush(timer, cache_of(timer));
-	for (i = 0; i < 4; i++)
+	(void)cache_flush(timer, cache_of(timer));
+	while (held_count[7] > 1)
 		give(7);
-	cache_flush(timer, cache_of(timer));
-	give(7);
-	cache_flush(timer, cache_of(timer));
+	(void)cache_flush(timer, cache_of(timer));
 }
 
 static void
@@ -74,31 +92,50 @@ take_one(void)
 	take(0, 1);
 }
 
-/* Both batches are taken, and the first one comes back as it was. */
 static void
-take_two_and_give_one(void)
+take_three(void)
 {
-	uint32_t first[2];
-
-	take(1, 2);
-	first[0] = held[1][0];
-	first[1] = held[1][1];
-	held_count[1] = 0;
-	take(1, 2);
-	(void)record_free(timer, cache_of(timer), first[1]);
-	(void)record_free(timer, cache_of(timer), first[0]);
-	cache_flush(timer, cache_of(timer));
+	take(0, 3);
 }
 
-/* No free record, and no place for one: the next one needs a slab. */
+static void
+take_two_give_one(void)
+{
+	take(1, 2);
+	give(1);
+	(void)cache_flush(timer, cache_of(timer));
+}
+
+/* The page that is taken comes back as it was. */
+static void
+take_two_give_two(void)
+{
+	take(1, 2);
+	give_back(1);
+}
+
+/* Without a cache: what is left of a page goes back at once. */
+static void
+take_uncached(void)
+{
+	int error = 0;
+	uint32_t index =
+	    record_alloc(timer, &timer->store.shared_cache, &error);
+
+	explore_check(index != 0 && !in_hand[index]);
+	in_hand[index] = true;
+	held[2][held_count[2]++] = index;
+}
+
+/* No record is free: the next one needs a slab. */
 static void
 begin_slab_full(void)
 {
 	begin_manual();
 	thread_prepare(0, 0);
 	thread_prepare(1, 0);
-	take(7, 7);
-	explore_check(timer->store.carved == timer->store.limit);
+	take(7, IN_SLAB);
+	explore_check(timer->store.limit == 1);
 }
 
 static void
@@ -113,11 +150,21 @@ take_second(void)
 	take(1, 2);
 }
 
+/* While one has reserved the pages of a new slab, the other may find none. */
 static void
 end_grown(void)
 {
-	explore_check(timer->store.limit == 2 * SLAB_RECORDS);
+	explore_check(timer->store.limit == 2 || timer->store.limit == 3);
 	end_give_all();
+}
+
+/* Adds a slab, uses it up, and adds another one, while the other thread looks
+ * for records with the limit of before: an index is below the limit, or stop
+ * would not find its record. */
+static void
+take_more_than_a_slab(void)
+{
+	take(1, IN_SLAB + 1);
 }
 
 /* A handle is looked up in a slab that is being added. */
@@ -130,7 +177,7 @@ schedule_in_new_slab(void)
 static void
 look_up_in_new_slab(void)
 {
-	hwt_timeout guess = {.id = GENERATION_ONE | (SLAB_RECORDS + 1)};
+	hwt_timeout guess = {.id = GENERATION_ONE | (SLAB_RECORDS + FIRST)};
 	int64_t remaining_ns;
 	int result;
 
@@ -176,7 +223,8 @@ turn(void)
 	(void)advance(0);
 }
 
-/* Threads without a cache of their own: each record comes from the stack. */
+/* Threads without a cache of their own: each record comes from the
+ * set. */
 static void
 begin_without_caches(void)
 {
@@ -240,7 +288,19 @@ destroy_when_told(void)
 	timer = NULL;
 }
 
-/* A slab whose records are all free: four batches on the stack. */
+/* Two slabs whose records are all free. */
+static void
+begin_slabs_free(void)
+{
+	begin_manual();
+	thread_prepare(0, 0);
+	thread_prepare(1, 0);
+	thread_prepare(2, 0);
+	take(7, IN_SLAB + 1);
+	give_back(7);
+}
+
+/* One. */
 static void
 begin_all_free(void)
 {
@@ -248,19 +308,9 @@ begin_all_free(void)
 	thread_prepare(0, 0);
 	thread_prepare(1, 0);
 	thread_prepare(2, 0);
-	take(7, 7);
-	while (held_count[7] > 0) {
-		give(7);
-		cache_flush(timer, cache_of(timer));
-	}
-}
-
-static void
-trim_all(void)
-{
-	trim_start(timer);
-	while (trim_step(timer))
-		continue;
+	take(7, IN_SLAB);
+	give_back(7);
+	explore_check(timer->store.free_pages == IN_SLAB / PAGE_RECORDS);
 }
 
 static void
@@ -270,145 +320,159 @@ trim_twice(void)
 	trim_all();
 }
 
+/* The slab is idle: who takes a record opens it again. */
 static void
-take_three(void)
-{
-	take(0, 3);
-}
-
-static void
-take_two_give_one(void)
-{
-	take(1, 2);
-	give(1);
-	cache_flush(timer, cache_of(timer));
-}
-
-/* All pages are blank: who takes the first writes the slab's header. */
-static void
-begin_all_blank(void)
+begin_idle(void)
 {
 	begin_all_free();
 	trim_all();
-	explore_check(timer->store.blank_pages == SLAB_RECORDS / BATCH);
+	explore_check(timer->store.idle[0] == 1);
 }
 
 /* A record knows its index by the header. */
 static void
-take_and_look(unsigned thread)
+take_and_look(unsigned thread, unsigned count)
 {
 	unsigned i;
 
-	take(thread, 2);
+	take(thread, count);
 	for (i = 0; i < held_count[thread]; i++) {
 		uint32_t index = held[thread][i];
+		const struct record *record = record_at(&timer->store, index);
 
-		explore_check(
-		    record_index(record_at(&timer->store, index)) == index);
+		explore_check(record_index(record) == index);
+		explore_check(record_slab(record)->timer == timer);
 	}
 }
 
 static void
 take_and_look_first(void)
 {
-	take_and_look(0);
+	take_and_look(0, 2);
 }
 
 static void
 take_and_look_second(void)
 {
-	take_and_look(1);
+	take_and_look(1, 2);
 }
 
-/* Two slabs, nearly all of it in use, and a worker that has asked for no
- * call. */
-#define IN_USE 13u
-#define IN_USE_MAX 27u
+/* The slab is opened, given back, and opened. */
+static void
+take_give_and_take(void)
+{
+	take_and_look(0, 1);
+	give_back(0);
+	take_and_look(0, 1);
+}
 
-static uint32_t in_use[IN_USE_MAX];
-static unsigned in_use_count;
-static bool called;
+/* One page is committed and the other one is not: that may be committed, used
+ * and free again while the worker gives back the first. */
+static void
+begin_one_committed(void)
+{
+	begin_idle();
+	take(7, 1);
+	give_back(7);
+	explore_check(timer->store.free_pages == 1);
+}
 
 static void
-begin_in_use(unsigned count)
+take_three_give_three(void)
 {
-	struct cache *cache;
-	unsigned i;
-	int error;
+	take_and_look(0, 3);
+	give_back(0);
+}
 
+static void
+trim_and_take(void)
+{
+	trim_all();
+	take_and_look(1, 1);
+}
+
+/* One returns the last record, and makes that visible only when the slab has
+ * become idle. */
+static void
+begin_last_held(void)
+{
 	begin_manual();
-	cache = cache_claim(timer);
-	for (i = 0; i < count; i++)
-		in_use[i] = record_alloc(timer, cache, &error);
-	cache_flush(timer, cache);
-	cache->accepted = count;
-	in_use_count = count;
-	timer->store.call_at = UINT64_MAX;
-	called = false;
-}
-
-static void
-begin_none_spare(void)
-{
-	begin_in_use(IN_USE);
 	thread_prepare(0, 0);
+	thread_prepare(1, 0);
+	thread_prepare(2, 0);
+	take(7, IN_SLAB);
+	while (held_count[7] > 1)
+		give(7);
+	(void)cache_flush(timer, cache_of(timer));
+	held[0][0] = held[7][0];
+	held_count[0] = 1;
+	held_count[7] = 0;
 }
 
 static void
-end_down_to(unsigned left)
+begin_last_stopped_at_summary(void)
 {
-	struct cache *cache = cache_of(timer);
-
-	while (in_use_count > left) {
-		called |= record_free(timer, cache, in_use[--in_use_count]);
-		cache_count(cache, &cache->ended, 1);
-	}
-}
-
-/* Some are spare, but it was tried in vain, so that it is not time yet. */
-static void
-begin_spare_later(void)
-{
-	struct trim *trim;
-
-	begin_in_use(IN_USE_MAX);
-	trim = &timer->trim;
-	end_down_to(IN_USE_MAX - SPARE_RECORDS - 1);
-	cache_flush(timer, cache_of(timer));
-	trim->floor = SPARE_RECORDS;
-	trim->vain = 3;
-	explore_check(trim_time(timer, 1) > 1000000000);
-	explore_check(trim_time(timer, 1) < HWT_NEVER && !called);
-	thread_prepare(0, 0);
+	begin_last_held();
+	thread_stop_at(0, summary_of(held[0][0], SET_FREE));
 }
 
 static void
-end_all(void)
+begin_last_stopped_at_top(void)
 {
-	end_down_to(0);
+	begin_last_held();
+	thread_stop_at(0, timer->store.top[SET_FREE]);
 }
 
 static void
-look_for_spare(void)
+give_last(void)
 {
-	(void)trim_time(timer, 1);
+	give_back(0);
 }
 
-/* Either the worker has seen that it is time now, or it is told. */
 static void
-end_now_or_told(void)
+trim_when_stopped(void)
 {
-	explore_check(timer->trim.since_ns == 1 || called);
+	await_stopped();
+	trim_all();
+	go_on();
+	trim_all();
 }
 
-/* Either the worker has seen that they are spare, or it is told. */
+/* A caller has published and is stopped before its push; its timeout is
+ * cancelled and its record given back with the whole slab. */
 static void
-end_seen_or_told(void)
+begin_push_stopped(void)
 {
-	explore_check(timer->trim.since_ns != 0 || called);
+	begin_manual();
+	thread_prepare(0, 1);
+	thread_prepare(1, 0);
+	thread_prepare(2, 0);
+	thread_stop_at(0, &timer->queue.horizon_ns);
 }
 
-/* A record that was in use twice, in a page that became blank: no handle of
+static void
+schedule_stopped(void)
+{
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(subject[0].cancelled == 1);
+	explore_check(schedule(1, 2 * TICK_NS) == 0);
+}
+
+static void
+cancel_and_trim(void)
+{
+	await_stopped();
+	explore_check(cancel(0) == 0);
+	(void)cache_flush(timer, cache_of(timer));
+	trim_all();
+	explore_check(timer->store.idle[0] == 1);
+	go_on();
+	(void)advance(0);
+	trim_all();
+	(void)advance(0);
+}
+
+/* A record that was in use twice, in a page that is given back: no handle of
  * before is valid again, and what is scheduled goes its way. */
 static void
 begin_used(void)
@@ -417,7 +481,7 @@ begin_used(void)
 	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(cancel(0) == 0);
 	(void)advance(0);
-	cache_flush(timer, cache_of(timer));
+	(void)cache_flush(timer, cache_of(timer));
 }
 
 static void
@@ -433,17 +497,51 @@ cancel_old(void)
 	explore_check(hwt_cancel(timer, subject[0].handle) == -ENOENT);
 }
 
-/* The system takes no memory back from the slab's last page on, the one with
- * its header: the others are there still. */
 static void
-begin_refused(void)
+reschedule_old(void)
+{
+	explore_check(
+	    hwt_reschedule(timer, subject[0].handle, TICK_NS) == -ENOENT);
+}
+
+/* Its record has an entry in the wheel. */
+static void
+begin_covered(void)
+{
+	begin_all_free();
+	explore_check(schedule(0, 2 * TICK_NS) == 0);
+	(void)advance(0);
+	explore_check(cancel(0) == 0);
+	(void)cache_flush(timer, cache_of(timer));
+}
+
+/* Its index waits in the queue. */
+static void
+begin_pushed(void)
+{
+	begin_all_free();
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(cancel(0) == 0);
+	(void)cache_flush(timer, cache_of(timer));
+}
+
+static void
+trim_and_turn(void)
+{
+	trim_all();
+	(void)advance(0);
+	trim_all();
+}
+
+/* The system takes records, but not the header; or nothing at all. */
+static void
+begin_header_refused(void)
 {
 	begin_all_free();
 	model_settings.releases_refused = true;
-	model_settings.releases = SLAB_RECORDS / BATCH - 1;
+	model_settings.releases = 1;
 }
 
-/* It takes nothing back at all: what the worker has collected, it holds. */
 static void
 begin_all_refused(void)
 {
@@ -453,80 +551,31 @@ begin_all_refused(void)
 }
 
 static void
-trim_a_step_and_take_all(void)
-{
-	trim_start(timer);
-	(void)trim_step(timer);
-	explore_check(record_batch_pop(&timer->store) == 0);
-	take(0, 7);
-	while (trim_step(timer))
-		continue;
-}
-
-static void
 trim_twice_and_take_all(void)
 {
 	trim_twice();
-	take(0, 7);
+	take(0, IN_SLAB);
 }
 
 static void
 end_nothing_lost(void)
 {
-	explore_check(timer->store.limit == SLAB_RECORDS);
+	explore_check(timer->store.limit == 1);
 	end_give_all();
 }
 
-/* A record that is free while its entry waits in the queue. */
-static void
-begin_enqueued(void)
-{
-	begin_all_free();
-	explore_check(schedule(0, TICK_NS) == 0);
-	explore_check(cancel(0) == 0);
-	cache_flush(timer, cache_of(timer));
-}
-
-/* Two slabs, both blank; the one that served last comes last. */
-static void
-take_two_slabs(uint32_t index[14])
-{
-	struct cache *cache = cache_for_new(timer);
-	int error = 0;
-	unsigned i;
-
-	for (i = 0; i < 14; i++)
-		index[i] = record_alloc(timer, cache, &error);
-	explore_check(timer->store.limit == 2 * SLAB_RECORDS);
-	for (i = 0; i < 14; i++) {
-		const struct record *record =
-		    record_at(&timer->store, index[i]);
-
-		explore_check(record_index(record) == index[i]);
-		explore_check(record_slab(record)->timer == timer);
-	}
-}
-
-static void
-give_two_slabs(const uint32_t index[14])
-{
-	unsigned i;
-
-	for (i = 0; i < 14; i++)
-		(void)record_free(timer, cache_of(timer), index[i]);
-	cache_flush(timer, cache_of(timer));
-}
-
+/* Two slabs, all of both, again and again. */
 static void
 take_two_slabs_again(void)
 {
-	uint32_t index[14];
 	unsigned turn;
 
 	for (turn = 0; turn < 4; turn++) {
-		take_two_slabs(index);
-		give_two_slabs(index);
+		take_and_look(0, 2 * IN_SLAB);
+		explore_check(timer->store.limit == 2);
+		give_back(0);
 		trim_all();
+		explore_check(timer->store.idle[0] == 3);
 	}
 }
 
@@ -565,16 +614,141 @@ use_all_differently(void)
 		for (count = 7; count > 0; count--)
 			schedule_some(&handles, count, turn == 2);
 		(void)advance(0);
-		cache_flush(timer, cache_of(timer));
+		(void)cache_flush(timer, cache_of(timer));
 		trim_all();
 	}
 }
 
+/* Two threads use records while they are given back. */
+static struct handles handles_told[2];
+
+static void
+begin_handles(void)
+{
+	memset(handles_told, 0, sizeof(handles_told));
+	begin_all_free();
+}
+
+static void
+use_some(unsigned thread)
+{
+	struct handles *handles = &handles_told[thread];
+
+	schedule_some(handles, 2, true);
+	(void)cache_flush(timer, cache_of(timer));
+	schedule_some(handles, 1, true);
+	(void)cache_flush(timer, cache_of(timer));
+}
+
+static void
+use_some_first(void)
+{
+	use_some(0);
+}
+
+static void
+use_some_second(void)
+{
+	use_some(1);
+}
+
+static void
+end_handles(void)
+{
+	unsigned i, j;
+
+	for (i = 0; i < handles_told[0].count; i++) {
+		for (j = 0; j < handles_told[1].count; j++)
+			explore_check(handles_told[0].told[i].id !=
+			    handles_told[1].told[j].id);
+	}
+}
+
+/* A worker that is about to sleep for ever, while enough pages become free to
+ * be given back. */
+static void
+begin_worker(void)
+{
+	memset(held_count, 0, sizeof(held_count));
+	memset(in_hand, 0, sizeof(in_hand));
+	timer_make(0, NULL);
+	thread_prepare(0, 0);
+	take(0, IN_SLAB);
+	explore_check(hwt_start(timer) == 0);
+}
+
+static bool
+is_zero(const void *context)
+{
+	return *(const uint64_t *)context == 0;
+}
+
+static void
+give_and_await_trim(void)
+{
+	const struct slab *slab = timer->store.slabs[0];
+	bool enough;
+
+	while (held_count[0] > 0)
+		give(0);
+	enough = cache_flush(timer, cache_of(timer));
+	if (enough)
+		wake_worker_for_trim(timer);
+	explore_await(&slab->committed, 8, is_zero, &slab->committed);
+	stop();
+}
+
+/* The worker gives back what one has used, while another one needs it. */
+static void
+begin_worker_for_two(void)
+{
+	timer_make(0, NULL);
+	thread_prepare(0, IN_SLAB);
+	thread_prepare(1, 0);
+	explore_check(hwt_start(timer) == 0);
+}
+
+static void
+use_and_free_all(void)
+{
+	unsigned i;
+
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(schedule(i, 90 * TICK_NS) == 0);
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(cancel(i) == 0);
+	if (cache_flush(timer, cache_of(timer)))
+		wake_worker_for_trim(timer);
+	await_thread(1);
+	await_started(IN_SLAB);
+	await_started(IN_SLAB + 1);
+	stop();
+}
+
+static void
+schedule_two(void)
+{
+	explore_check(schedule(IN_SLAB, TICK_NS) == 0);
+	explore_check(schedule(IN_SLAB + 1, 2 * TICK_NS) == 0);
+}
+
 const struct program record_programs[] = {
     {
-	.name = "record/batch-comes-back",
-	.begin = begin_two_batches,
-	.thread = {take_one, take_two_and_give_one},
+	.name = "record/page-comes-back",
+	.begin = begin_three_pages,
+	.thread = {take_one, take_two_give_two},
+	.end = end_give_all,
+    },
+    {
+	.name = "record/take-take-add",
+	.begin = begin_three_pages,
+	.thread = {take_three, take_two_give_one},
+	.end = end_give_all,
+    },
+    {
+	.name = "record/take-uncached",
+	.begin = begin_three_pages,
+	.thread = {take_one, take_two_give_one, take_uncached},
 	.end = end_give_all,
     },
     {
@@ -582,6 +756,12 @@ const struct program record_programs[] = {
 	.begin = begin_slab_full,
 	.thread = {take_first, take_second},
 	.end = end_grown,
+    },
+    {
+	.name = "record/limit-of-before",
+	.begin = begin_slab_full,
+	.thread = {take_first, take_more_than_a_slab},
+	.end = end_give_all,
     },
     {
 	.name = "record/lookup-in-new-slab",
@@ -601,22 +781,27 @@ const struct program record_programs[] = {
 	.thread = {schedule_and_cancel_first, schedule_second},
     },
     {
+	.name = "record/exit-claim",
+	.begin = begin_one_cache,
+	.thread = {schedule_first_and_end, schedule_second_and_end},
+    },
+    {
+	.name = "record/exit-destroy",
+	.begin = begin_manual,
+	.thread = {schedule_and_tell, destroy_when_told},
+    },
+    {
 	.name = "trim/take",
 	.begin = begin_all_free,
 	.thread = {take_three, take_two_give_one, trim_all},
 	.end = end_give_all,
+	.pso = true,
     },
     {
-	.name = "trim/held",
-	.begin = begin_all_refused,
+	.name = "trim/take-two-slabs",
+	.begin = begin_slabs_free,
 	.thread = {take_three, take_two_give_one, trim_all},
 	.end = end_give_all,
-    },
-    {
-	.name = "trim/held-serve",
-	.begin = begin_all_refused,
-	.thread = {trim_a_step_and_take_all},
-	.end = end_nothing_lost,
     },
     {
 	.name = "trim/twice",
@@ -625,26 +810,88 @@ const struct program record_programs[] = {
 	.end = end_give_all,
     },
     {
-	.name = "trim/blank-slab",
-	.begin = begin_all_blank,
+	.name = "trim/uncached",
+	.begin = begin_all_free,
+	.thread = {take_uncached, trim_twice},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/idle-slab",
+	.begin = begin_idle,
 	.thread = {take_and_look_first, take_and_look_second},
 	.end = end_give_all,
+	.pso = true,
+    },
+    {
+	.name = "trim/idle-slab-again",
+	.begin = begin_idle,
+	.thread = {take_give_and_take, trim_twice},
+	.end = end_give_all,
+	.pso = true,
+    },
+    {
+	.name = "trim/late-summary",
+	.begin = begin_last_stopped_at_summary,
+	.thread = {give_last, trim_when_stopped, take_uncached},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/late-top",
+	.begin = begin_last_stopped_at_top,
+	.thread = {give_last, trim_when_stopped, take_uncached},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/late-push",
+	.begin = begin_push_stopped,
+	.thread = {schedule_stopped, cancel_and_trim},
+	.pso = true,
     },
     {
 	.name = "trim/old-handle",
 	.begin = begin_used,
 	.thread = {schedule_anew, cancel_old, trim_all},
+	.pso = true,
     },
     {
-	.name = "trim/refused",
-	.begin = begin_refused,
+	.name = "trim/old-handle-reschedule",
+	.begin = begin_used,
+	.thread = {reschedule_old, trim_all},
+	.pso = true,
+    },
+    {
+	.name = "trim/covered",
+	.begin = begin_covered,
+	.thread = {schedule_anew, cancel_old, trim_and_turn},
+    },
+    {
+	.name = "trim/pushed",
+	.begin = begin_pushed,
+	.thread = {schedule_anew, trim_and_turn},
+    },
+    {
+	.name = "trim/header-refused",
+	.begin = begin_header_refused,
 	.thread = {trim_twice_and_take_all},
 	.end = end_nothing_lost,
     },
     {
-	.name = "trim/enqueued",
-	.begin = begin_enqueued,
-	.thread = {trim_all, schedule_anew},
+	.name = "trim/header-refused-take",
+	.begin = begin_header_refused,
+	.thread = {take_three, trim_all},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/refused",
+	.begin = begin_all_refused,
+	.thread = {trim_twice_and_take_all},
+	.end = end_nothing_lost,
+    },
+    {
+	.name = "trim/refused-take",
+	.begin = begin_all_refused,
+	.thread = {take_three, take_two_give_one, trim_all},
+	.end = end_give_all,
     },
     {
 	.name = "trim/two-slabs",
@@ -658,26 +905,33 @@ const struct program record_programs[] = {
 	.schedules = 20,
     },
     {
-	.name = "trim/spare",
-	.begin = begin_none_spare,
-	.thread = {end_all, look_for_spare},
-	.end = end_seen_or_told,
+	.name = "trim/wakes",
+	.begin = begin_worker,
+	.thread = {give_and_await_trim},
     },
     {
-	.name = "trim/spare-later",
-	.begin = begin_spare_later,
-	.thread = {end_all, look_for_spare},
-	.end = end_now_or_told,
+	.name = "trim/worker",
+	.begin = begin_worker_for_two,
+	.thread = {use_and_free_all, schedule_two},
     },
     {
-	.name = "record/exit-claim",
-	.begin = begin_one_cache,
-	.thread = {schedule_first_and_end, schedule_second_and_end},
+	.name = "trim/handles",
+	.begin = begin_handles,
+	.thread = {use_some_first, use_some_second, trim_twice},
+	.end = end_handles,
+	.pso = true,
     },
     {
-	.name = "record/exit-destroy",
-	.begin = begin_manual,
-	.thread = {schedule_and_tell, destroy_when_told},
+	.name = "trim/opened-by-two",
+	.begin = begin_idle,
+	.thread = {take_give_and_take, take_and_look_second, trim_twice},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/committed-meanwhile",
+	.begin = begin_one_committed,
+	.thread = {take_three_give_three, trim_and_take},
+	.end = end_give_all,
     },
     {0},
 };

@@ -36,19 +36,27 @@ begin_relaxed(void)
 	begin_worker_with(HWT_RELAXED);
 }
 
+/* Two threads whose records are of one page, or of two slabs. */
 static void
-begin_without_segments(void)
+begin_one_page(void)
 {
-	begin_worker();
-	take_segments();
+	timer_make(0, NULL);
+	thread_prepare(0, 1);
+	thread_prepare(1, 1);
+	explore_check(timer->store.caches[0].slot[0] / PAGE_RECORDS ==
+	    timer->store.caches[1].slot[0] / PAGE_RECORDS);
+	explore_check(hwt_start(timer) == 0);
 }
 
-/* Two queues, one for each thread. */
 static void
-begin_two_queues(void)
+begin_two_slabs(void)
 {
-	model_settings.processors = 2;
-	begin_worker();
+	timer_make(0, NULL);
+	thread_prepare(0, 2);
+	thread_prepare(2, 2);
+	thread_prepare(1, 2);
+	explore_check(timer->store.limit == 2);
+	explore_check(hwt_start(timer) == 0);
 }
 
 /* What a thread waits for without a call. */
@@ -87,16 +95,12 @@ await_word(uint32_t index, uint64_t mask, uint64_t value)
 	explore_await(&watch.record->pair, 8, watch_ready, &watch);
 }
 
-static uint32_t
-index_of(unsigned i)
-{
-	return (uint32_t)(subject[i].handle.id & INDEX_MASK);
-}
-
+/* The worker has taken it over. */
 static void
-await_placed(unsigned i)
+await_taken(unsigned i)
 {
-	await_word(index_of(i), STATE_MASK | FLAG_ENQUEUED, STATE_PLACED);
+	await_word(index_of(i), STATE_MASK | FLAG_COVERED,
+	    STATE_PENDING | FLAG_COVERED);
 }
 
 /* Schedules while the worker falls asleep, or sleeps. */
@@ -113,7 +117,7 @@ static void
 schedule_long_delay(void)
 {
 	explore_check(schedule(7, 3 * TICK_NS) == 0);
-	await_placed(7);
+	await_taken(7);
 	explore_check(schedule(0, HWT_SEC(2)) == 0);
 	await_started(0);
 	stop();
@@ -155,20 +159,7 @@ static void
 place_far(void)
 {
 	explore_check(schedule(0, FAR) == 0);
-	await_placed(0);
-}
-
-/* Its record is free within a tick. */
-static void
-cancel_placed(void)
-{
-	uint64_t now_ns = model_now_ns;
-
-	place_far();
-	explore_check(cancel(0) == 0);
-	await_word(index_of(0), STATE_MASK, STATE_FREE);
-	explore_check(model_now_ns <= now_ns + TICK_NS);
-	stop();
+	await_taken(0);
 }
 
 static void
@@ -186,7 +177,7 @@ static void
 place_near(void)
 {
 	explore_check(schedule(7, 3 * TICK_NS) == 0);
-	await_placed(7);
+	await_taken(7);
 }
 
 static void
@@ -199,15 +190,17 @@ reschedule_queued_earlier(void)
 	stop();
 }
 
+/* PENDING, and not yet taken over. */
 static bool
-is_enqueued(uint32_t index)
+is_untaken(uint32_t index)
 {
-	return pair_word(&record_at(&timer->store, index)->pair) &
-	    FLAG_ENQUEUED;
+	uint64_t word = pair_word(&record_at(&timer->store, index)->pair);
+
+	return (word & (STATE_MASK | FLAG_COVERED)) == STATE_PENDING;
 }
 
-/* One has pulled it in and has not pushed its entry; another one pulls it in
- * further, and relies on that push. */
+/* One has pulled it in and may not have pushed; another one pulls it in
+ * further. */
 static void
 pull_in(void)
 {
@@ -226,15 +219,15 @@ static void
 pull_in_further(void)
 {
 	flag_await(1);
-	if (!is_enqueued(index_of(0)))
+	if (!is_untaken(index_of(0)))
 		return;
 	subject[0].not_after_ns = model_now_ns + TICK_NS;
 	explore_check(reschedule(0, TICK_NS) == 0);
 	subject[0].not_after_ns = model_now_ns + TICK_NS;
 }
 
-/* One has published its timeout and has not pushed; another one cancels that
- * and uses the record for one that is due earlier. */
+/* One has published its timeout and may not have pushed; another one cancels
+ * that and uses the record for one that is due earlier. */
 static uint32_t next_index;
 
 static void
@@ -261,8 +254,88 @@ schedule_far_to_be_reused(void)
 static void
 cancel_and_reuse(void)
 {
-	if (is_enqueued(next_index) && cancel(0) == 0)
+	if (is_untaken(next_index) && cancel(0) == 0)
 		explore_check(schedule(1, TICK_NS) == 0);
+}
+
+/* The first thread is stopped somewhere in its push, until the task has run
+ * that another one has pushed the same index for, with an earlier deadline. So
+ * if that depended on the first, nobody could go on. */
+static const void *stop_word;
+
+static void
+begin_to_stop(void)
+{
+	begin_known_record();
+	next_index = timer->store.caches[0].slot[1];
+	subject[0].contested = true;
+	stop_word = &timer->queue.horizon_ns;
+}
+
+static void
+begin_to_stop_at_bits(void)
+{
+	begin_to_stop();
+	stop_word = bits_of(next_index, SET_NEAR);
+}
+
+static void
+begin_to_stop_at_summary(void)
+{
+	begin_to_stop();
+	stop_word = summary_of(next_index, SET_NEAR);
+}
+
+static void
+begin_to_stop_at_top(void)
+{
+	begin_to_stop();
+	stop_word = timer->store.top[SET_NEAR];
+}
+
+static void
+begin_to_stop_before_wake(void)
+{
+	begin_to_stop();
+	stop_word = &timer->wake_before;
+}
+
+static void
+schedule_and_be_stopped(void)
+{
+	thread_stop_at(0, stop_word);
+	explore_check(schedule(0, FAR) == 0);
+	explore_check(subject[1].started == 1);
+	stop();
+}
+
+static void
+reuse_of_stopped(void)
+{
+	await_stopped();
+	subject[1].releases = true;
+	explore_check(cancel(0) == 0);
+	explore_check(schedule(1, TICK_NS) == 0);
+	explore_check(index_of(0) == index_of(1));
+}
+
+static void
+pull_in_and_be_stopped(void)
+{
+	place_far();
+	subject[0].releases = true;
+	thread_stop_at(0, stop_word);
+	explore_check(reschedule(0, 5 * TICK_NS) == 0);
+	explore_check(subject[0].started == 1);
+	stop();
+}
+
+static void
+pull_in_of_stopped(void)
+{
+	await_stopped();
+	explore_check(reschedule(0, TICK_NS) == 0);
+	subject[0].not_after_ns = model_now_ns + TICK_NS;
 }
 
 /* What is put off meanwhile is told to nobody. */
@@ -270,7 +343,7 @@ static void
 put_off(void)
 {
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	await_placed(0);
+	await_taken(0);
 	explore_check(reschedule(0, 5 * TICK_NS) == 0);
 	await_started(0);
 	stop();
@@ -293,7 +366,7 @@ schedule_to_be_put_off(void)
 static void
 put_off_before_push(void)
 {
-	if (is_enqueued(next_index))
+	if (is_untaken(next_index))
 		(void)reschedule(0, 2 * TICK_NS);
 }
 
@@ -337,10 +410,10 @@ put_off_stale(void)
 /* Its record has an entry at the end of the sleep; what uses it next needs no
  * call, and what is due earlier does. */
 static void
-use_bucketed(void)
+use_covered(void)
 {
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	await_placed(0);
+	await_taken(0);
 	await_asleep();
 	explore_check(cancel(0) == 0);
 	explore_check(schedule(1, 4 * TICK_NS) == 0);
@@ -349,27 +422,54 @@ use_bucketed(void)
 }
 
 static void
-use_bucketed_earlier(void)
+use_covered_earlier(void)
 {
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	await_placed(0);
+	await_taken(0);
 	explore_check(cancel(0) == 0);
 	explore_check(schedule(1, TICK_NS) == 0);
 	await_started(1);
 	stop();
 }
 
-/* Far timeouts that fill a segment during the sleep: the queue is drained. */
+/* Far timeouts that make many pages wait: the worker is woken for them,
+ * or looks at the next boundary. */
 static void
-fill_segment(void)
+begin_two_pages(void)
 {
-	unsigned i;
+	timer_make(0, NULL);
+	thread_prepare(0, 4);
+	explore_check(hwt_start(timer) == 0);
+}
 
-	await_asleep();
-	for (i = 0; i < 4; i++)
-		explore_check(schedule(i, FAR) == 0);
-	await_word(index_of(3), STATE_MASK, STATE_PLACED);
-	explore_check(model_now_ns < timer->origin_ns + FAR);
+static bool
+worker_sleeps(const void *word)
+{
+	return timer->wake_before != 0 && model_sleeps_on(word);
+}
+
+static void
+fill_two_pages(void)
+{
+	place_near();
+	explore_await(
+	    &timer->wake_sequence, 4, worker_sleeps, &timer->wake_sequence);
+	explore_check(schedule(0, FAR) == 0);
+	explore_check(schedule(1, FAR) == 0);
+	explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS);
+	await_taken(1);
+	explore_check(model_now_ns <= timer->origin_ns + TICK_NS);
+	stop();
+}
+
+/* What is due beyond the horizon, and what is due soon. */
+static void
+schedule_beyond_horizon(void)
+{
+	explore_check(schedule(0, HWT_SEC(2)) == 0);
+	await_thread(1);
+	await_started(1);
+	await_started(0);
 	stop();
 }
 
@@ -485,15 +585,12 @@ end_woken(void)
 	explore_check(woken > 0 || wait_ns <= TICK_NS);
 }
 
-/* After a cancel it need not look before its deadline, but for the record. */
+/* Nobody is woken by a cancel. */
 static void
-end_woken_for_record(void)
+end_not_woken(void)
 {
-	explore_check(woken <= 1);
+	explore_check(woken == 0 && wait_ns > 0);
 	explore_check(subject[0].cancelled == 1);
-	explore_check(woken == 1 || wait_ns <= TICK_NS ||
-	    word_state(pair_word(
-		&record_at(&timer->store, index_of(0))->pair)) == STATE_FREE);
 }
 
 const struct program sleep_programs[] = {
@@ -518,29 +615,29 @@ const struct program sleep_programs[] = {
 	.thread = {schedule_first_of_two, schedule_second_of_two},
     },
     {
-	.name = "sleep/two-queues",
-	.begin = begin_two_queues,
+	.name = "sleep/one-page",
+	.begin = begin_one_page,
 	.thread = {schedule_first_of_two, schedule_second_of_two},
     },
     {
-	.name = "sleep/overflow",
-	.begin = begin_without_segments,
-	.thread = {schedule_one},
+	.name = "sleep/two-slabs",
+	.begin = begin_two_slabs,
+	.thread = {schedule_first_of_two, schedule_second_of_two},
     },
     {
-	.name = "sleep/two-overflow",
-	.begin = begin_without_segments,
-	.thread = {schedule_first_of_two, schedule_second_of_two},
+	.name = "sleep/beyond-horizon",
+	.begin = begin_worker,
+	.thread = {schedule_beyond_horizon, schedule_second_of_two},
+    },
+    {
+	.name = "sleep/many-pages",
+	.begin = begin_two_pages,
+	.thread = {fill_two_pages},
     },
     {
 	.name = "sleep/called-twice",
 	.begin = begin_worker,
 	.thread = {schedule_thrice},
-    },
-    {
-	.name = "sleep/cancel-placed",
-	.begin = begin_worker,
-	.thread = {cancel_placed},
     },
     {
 	.name = "sleep/reschedule-placed",
@@ -563,6 +660,56 @@ const struct program sleep_programs[] = {
 	.thread = {schedule_far_to_be_reused, cancel_and_reuse},
     },
     {
+	.name = "sleep/reused-stopped-before-push",
+	.begin = begin_to_stop,
+	.thread = {schedule_and_be_stopped, reuse_of_stopped},
+    },
+    {
+	.name = "sleep/pulled-in-stopped-before-push",
+	.begin = begin_to_stop,
+	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
+    },
+    {
+	.name = "sleep/reused-stopped-at-bits",
+	.begin = begin_to_stop_at_bits,
+	.thread = {schedule_and_be_stopped, reuse_of_stopped},
+    },
+    {
+	.name = "sleep/pulled-in-stopped-at-bits",
+	.begin = begin_to_stop_at_bits,
+	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
+    },
+    {
+	.name = "sleep/reused-stopped-at-summary",
+	.begin = begin_to_stop_at_summary,
+	.thread = {schedule_and_be_stopped, reuse_of_stopped},
+    },
+    {
+	.name = "sleep/pulled-in-stopped-at-summary",
+	.begin = begin_to_stop_at_summary,
+	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
+    },
+    {
+	.name = "sleep/reused-stopped-at-top",
+	.begin = begin_to_stop_at_top,
+	.thread = {schedule_and_be_stopped, reuse_of_stopped},
+    },
+    {
+	.name = "sleep/pulled-in-stopped-at-top",
+	.begin = begin_to_stop_at_top,
+	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
+    },
+    {
+	.name = "sleep/reused-stopped-before-wake",
+	.begin = begin_to_stop_before_wake,
+	.thread = {schedule_and_be_stopped, reuse_of_stopped},
+    },
+    {
+	.name = "sleep/pulled-in-stopped-before-wake",
+	.begin = begin_to_stop_before_wake,
+	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
+    },
+    {
 	.name = "sleep/put-off",
 	.begin = begin_worker,
 	.thread = {put_off},
@@ -583,19 +730,14 @@ const struct program sleep_programs[] = {
 	.thread = {put_off_stale},
     },
     {
-	.name = "sleep/bucketed",
+	.name = "sleep/covered",
 	.begin = begin_worker,
-	.thread = {use_bucketed},
+	.thread = {use_covered},
     },
     {
-	.name = "sleep/bucketed-earlier",
+	.name = "sleep/covered-earlier",
 	.begin = begin_worker,
-	.thread = {use_bucketed_earlier},
-    },
-    {
-	.name = "sleep/full-segment",
-	.begin = begin_worker,
-	.thread = {fill_segment},
+	.thread = {use_covered_earlier},
     },
     {
 	.name = "sleep/stop",
@@ -630,7 +772,7 @@ const struct program sleep_programs[] = {
 	.name = "sleep/manual-cancel",
 	.begin = begin_manual_placed,
 	.thread = {cancel_for_manual, advance_and_ask},
-	.end = end_woken_for_record,
+	.end = end_not_woken,
     },
     {0},
 };

@@ -40,6 +40,7 @@ struct report {
 	uint64_t calls[CALLS];
 	uint64_t injected;
 	bool refused; /* it was not allowed to begin */
+	bool aborted; /* as it had to */
 };
 
 static struct balance at_start;
@@ -58,14 +59,29 @@ check_pace(void)
 	const struct fault *fault = fault_here();
 	uint64_t until_ns = fault_off_ns() != 0 ? fault_off_ns() : now_ns();
 
-	if (!fault->permanent ||
-	    (fault->call != CALL_CLOCK_GETTIME && fault->error != ENOSYS))
+	if (!fault->permanent || fault->error != ENOSYS)
 		return;
 	if (fault_injected() > 200 + (until_ns - at_start_ns) / 50000)
 		fail("the processor is kept busy");
 }
 
-void
+static void
+report_write(const struct report *report)
+{
+	if (write(3, report, sizeof(*report)) != sizeof(*report))
+		fail("no report");
+}
+
+_Noreturn void
+section_abort(void)
+{
+	struct report report = {.injected = fault_injected(), .aborted = true};
+
+	report_write(&report);
+	_exit(0);
+}
+
+_Noreturn void
 section_end(void)
 {
 	struct balance held = balance_now();
@@ -82,8 +98,7 @@ section_end(void)
 	report.balance.threads = held.threads;
 	for (call = 0; call < CALLS; call++)
 		report.calls[call] = fault_calls(call);
-	if (write(3, &report, sizeof(report)) != sizeof(report))
-		fail("no report");
+	report_write(&report);
 	_exit(0);
 }
 
@@ -121,7 +136,11 @@ static bool
 report_read(int fd, struct report *report)
 {
 	bool whole = read(fd, report, sizeof(*report)) == sizeof(*report);
+	struct report more;
 
+	/* A child that aborted has told first, or another thread. */
+	while (read(fd, &more, sizeof(more)) > 0)
+		continue;
 	close(fd);
 	return whole;
 }
@@ -178,6 +197,9 @@ left_over(const struct report *report, const struct report *baseline)
 {
 	struct balance left = report->balance;
 
+	/* What it held is the system's to free. */
+	if (report->aborted)
+		return (struct balance){0};
 	if (report->refused)
 		return left;
 	left.bytes -= baseline->balance.bytes;

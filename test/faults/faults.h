@@ -28,6 +28,7 @@
 
 /* In the order of the table in system.c. */
 enum call {
+	CALL_ABORT,
 	CALL_ALIGNED_ALLOC,
 	CALL_CALLOC,
 	CALL_CLOCK_GETTIME,
@@ -190,7 +191,8 @@ struct section {
 
 extern const struct section sections[];
 
-/* Ends this process as one that passed. */
-void section_end(void) __attribute__((noreturn));
+/* Ends this process as one that passed; as one that aborted as it should. */
+_Noreturn void section_end(void);
+_Noreturn void section_abort(void);
 
 #endif

@@ -28,6 +28,7 @@
  * to give up.
  */
 const struct swept swept[CALLS] = {
+    [CALL_ABORT] = {"abort", "abort", {0}},
     [CALL_ALIGNED_ALLOC] = {"aligned_alloc", "aligned_alloc", {ENOMEM}},
     [CALL_CALLOC] = {"calloc", "calloc", {ENOMEM}},
     [CALL_CLOCK_GETTIME] = {"clock_gettime", "clock_gettime", {EINVAL}},
@@ -86,12 +87,13 @@ const struct sound {
     {"_GLOBAL_OFFSET_TABLE_", "no function"},
     {"__errno_location", "an address"},
     {"__assert_fail", "does not return"},
+    {"__popcountdi2", "pure"},
+    {"abort", "does not return"},
     {"memcpy", "pure"},
     {"memmove", "pure"},
     {"memset", "pure"},
     {"pthread_cond_broadcast", "no error in POSIX for a valid condition"},
     {"pthread_cond_destroy", "nobody waits; its answer is of no use"},
-    {"pthread_cond_signal", "as pthread_cond_broadcast"},
     {"pthread_condattr_destroy", "frees nothing; its answer is of no use"},
     {"pthread_mutex_destroy", "nobody holds it; its answer is of no use"},
     {"pthread_mutex_lock", "default type, not robust, never locked twice"},
@@ -278,6 +280,21 @@ int
 faulty_madvise(void *address, size_t length, int advice)
 {
 	return fails(CALL_MADVISE) ? -1 : madvise(address, length, advice);
+}
+
+/* The end. */
+
+_Noreturn void faulty_abort(void);
+
+/* A clock that cannot be read any more ends the process, with a message. */
+_Noreturn void
+faulty_abort(void)
+{
+	(void)strike(CALL_ABORT);
+	if (fault_here()->call != CALL_CLOCK_GETTIME || injected == 0 ||
+	    calls[CALL_DPRINTF] == 0)
+		abort();
+	section_abort();
 }
 
 /* Time, and sleeping. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A brute-force checker of a timer's inside: it walks the wheel, the queues,
- * the slabs and the caches, bucket by bucket and slot by slot, and compares
- * them with the invariants that wheel.c, mpsc_queue.c, record.c and hwt.c
- * state. It keeps nothing from one check to the next and believes no counter.
+ * A brute-force checker of a timer's inside: it walks the slabs, the sets, the
+ * caches and the wheel, bit by bit and entry by entry, and compares them with
+ * the invariants that core/record.h, core/record.c, core/wheel.c and
+ * mpsc_queue.c state. It keeps nothing from one check to the next and believes
+ * no counter.
  *
  * A timer can be checked when it is quiescent: no call on it is under way,
  * other than tasks that run in an executor, and its wheel is not being turned.
@@ -11,11 +12,11 @@
  * The first invariant that does not hold is named, and with it the timeout. In
  * this order:
  *
- *   store    slabs, and room for their records in wheel and queues
- *   free     caches, batches: every free record in one place
- *   queue    segments, slots, holes, the pool, the overflow stack
- *   wheel    buckets, chunks, entries, bounds, the bitmap, the earliest tick
- *   record   state against place, flags and entries
+ *   store    slabs and their pages; room for their records in the wheel
+ *   free     caches and the free set: every free record in one place
+ *   queue    the two halves, the bits above them, passes, horizons
+ *   wheel    buckets, chunks, entries, bounds, bitmaps, the earliest tick
+ *   record   state against flags, entry and queue; announcements
  *   count    counters against the records' states; memory_bytes
  */
 #ifndef HWT_TEST_RANDOM_CHECKER_H
@@ -23,7 +24,7 @@
 
 #include "core/timer.h"
 
-/* How often each record, chunk or segment was found in a place. */
+/* How often each record or chunk was found in a place. */
 struct checker_tally {
 	uint8_t *times;
 	size_t room;
@@ -35,14 +36,11 @@ struct checker {
 	/* What does not hold, when checker_check returned false. */
 	char text[512];
 
-	struct checker_tally free, queued, chunks, segments;
-	/* Found in the wheel: the tick of each record's own entry, TICK_NEVER:
-	 * none; the earliest of all; how many entries. */
-	uint64_t *own;
-	size_t own_room;
-	uint64_t earliest, entries;
+	struct checker_tally free, entries, chunks;
+	/* Slabs that are not idle, and committed pages. */
+	uint64_t open_slabs, pages;
 	/* Records by what they count as. */
-	uint64_t pending, handed;
+	uint64_t pending, dispatched;
 };
 
 bool checker_check(struct checker *checker, const struct hwt *timer);
@@ -51,7 +49,10 @@ void checker_close(struct checker *checker);
 /* The parts, each in a file of its own. */
 bool check_store(struct checker *checker);
 bool check_free(struct checker *checker);
-bool check_queues(struct checker *checker);
+bool check_queue(struct checker *checker);
+/* Whether the worker will come to a record that the queue is to hold. */
+bool check_queued(
+    struct checker *checker, uint32_t index, struct pair_value seen);
 bool check_wheel(struct checker *checker);
 bool check_records(struct checker *checker);
 bool check_counts(struct checker *checker);
@@ -68,12 +69,35 @@ bool checker_object(struct checker *checker, uint32_t index,
 			    checker, (index), (invariant), #condition); \
 	} while (0)
 
-/* Whether index names a record that exists. */
+static inline uint32_t
+checker_limit(const struct checker *checker)
+{
+	return a32_load_acquire(&checker->timer->store.limit);
+}
+
+static inline bool
+checker_is_idle(const struct checker *checker, uint32_t slab)
+{
+	return checker->timer->store.idle[slab / 64] >> slab % 64 & 1;
+}
+
+/* Whether a page of a slab that is not idle has records. */
+static inline bool
+checker_is_committed(const struct slab *slab, uint32_t page)
+{
+	return a64_load_acquire(&slab->committed) >> page & 1;
+}
+
+/* Whether index names a record that is there. */
 static inline bool
 checker_knows(const struct checker *checker, uint32_t index)
 {
-	return index % SLAB_RECORDS != 0 &&
-	    index < a32_load_acquire(&checker->timer->store.carved);
+	uint32_t slab = index >> SLAB_BITS;
+
+	return slab < checker_limit(checker) &&
+	    !checker_is_idle(checker, slab) &&
+	    checker_is_committed(slab_at(&checker->timer->store, slab),
+		index % SLAB_RECORDS / PAGE_RECORDS);
 }
 
 static inline bool

@@ -1,259 +1,148 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues, their segments, and the overflow stack. See checker.h and
- * ../../mpsc_queue.c.
+ * The two halves of the queue, and the bits above all three sets. See checker.h
+ * and mpsc_queue.c.
  *
- * A segment is in one place: in a queue, left by the consumer with holes in
- * it, or in the pool.
+ * A bit above may be set without one below; not the other way round, but for
+ * what a pass has taken from above and not visited yet.
  */
 #include "test/random/checker.h"
 
-#define TAIL_CLOSED (UINT64_C(1) << 63)
-#define ARENA_SEGMENTS 64u
-
-/* One queue, as its tail was read. */
-struct view {
-	const struct mpsc_queue *queue;
-	uint32_t tail_segment, tail_slot;
-};
-
-static const struct mpsc_segment *
-segment_of(const struct checker *checker, uint32_t segment)
+/* The pass through a set that can stop half way; NULL: there is none. */
+static const struct mpsc_pass *
+pass_of(const struct checker *checker, enum record_set set)
 {
-	const struct mpsc_segment *arena = aptr_load_acquire(
-	    &checker->timer->pool.arenas[segment / ARENA_SEGMENTS]);
+	return set == SET_LATER ? &checker->timer->queue.later : NULL;
+}
 
-	return &arena[segment % ARENA_SEGMENTS];
+/* Pages of a slab that will be visited for the set. */
+static uint64_t
+pages_above(const struct checker *checker, enum record_set set, uint32_t number)
+{
+	const struct slab *slab = slab_at(&checker->timer->store, number);
+	const struct mpsc_pass *pass = pass_of(checker, set);
+	uint64_t pages = a64_load_acquire(&slab->summary[set]);
+
+	if (pass != NULL && pass->slab == number)
+		pages |= pass->pages;
+	return pages;
+}
+
+/* Whether the set's summary of a slab will be looked at. */
+static bool
+slab_above(const struct checker *checker, enum record_set set, uint32_t number)
+{
+	const struct mpsc_pass *pass = pass_of(checker, set);
+	uint64_t slabs =
+	    a64_load_acquire(&checker->timer->store.top[set][number / 64]);
+
+	if (pass != NULL && pass->word == number / 64 + 1)
+		slabs |= pass->slabs;
+	return slabs >> number % 64 & 1;
 }
 
 static bool
-segment_exists(const struct checker *checker, uint32_t segment)
+check_set(struct checker *checker, enum record_set set, uint32_t number)
 {
-	return segment != 0 &&
-	    segment < a32_load_acquire(&checker->timer->pool.carved);
-}
+	const struct slab *slab = slab_at(&checker->timer->store, number);
+	uint64_t pages = pages_above(checker, set, number);
+	uint32_t page;
 
-static bool
-note_entry(struct checker *checker, uint32_t index)
-{
-	must(checker_knows(checker, index), index,
-	    "queue: an entry names a record that exists");
-	must(checker->queued.times[index]++ == 0, index,
-	    "queue: a record has one entry");
+	for (page = 0; page < SLAB_PAGES; page++)
+		must(a64_load_acquire(&slab->bits[set][page]) == 0 ||
+			(pages >> page & 1),
+		    slab->first_index + page * PAGE_RECORDS,
+		    "queue: a summary has a bit for each page with bits");
+	must(a64_load_acquire(&slab->summary[set]) == 0 ||
+		slab_above(checker, set, number),
+	    slab->first_index,
+	    "queue: the table has a bit for each slab with a summary");
 	return true;
 }
 
-/* How many of the slots from..to-1 are filled. */
-static uint32_t
-filled_slots(const struct mpsc_segment *at, uint32_t from, uint32_t to)
-{
-	/* Nobody writes meanwhile. */
-	const void *plain = at->slot;
-	const uint32_t *slots = plain;
-	uint32_t filled = 0;
-
-	for (; from < to; from++)
-		filled += slots[from] != 0;
-	return filled;
-}
-
-/* All slots of a segment of the queue: what the consumer has read is 0, but
- * for holes, and so is what no producer has reached. */
 static bool
-check_slots(struct checker *checker, const struct view *view, uint32_t segment,
-    uint32_t from, uint32_t to)
+check_sets(struct checker *checker)
 {
-	const struct mpsc_segment *at = segment_of(checker, segment);
-	uint32_t holes = 0;
-	uint32_t slot, i;
+	uint32_t number;
+	int set;
 
-	for (i = 0; i < view->queue->hole_count; i++) {
-		const struct mpsc_hole *hole = &view->queue->hole[i];
-
-		if (hole->segment != segment)
+	for (number = 0; number < checker_limit(checker); number++) {
+		if (checker_is_idle(checker, number))
 			continue;
-		must(hole->slot < from, 0, "queue: a hole was passed over");
-		holes++;
-		if (!note_entry(
-			checker, a32_load_acquire(&at->slot[hole->slot])))
-			return false;
-	}
-	must(filled_slots(at, 0, from) == holes, 0,
-	    "queue: what was taken is empty");
-	must(filled_slots(at, to, MPSC_SLOTS) == 0, 0,
-	    "queue: what nobody has pushed to is empty");
-	must(at->taken == from - holes, 0,
-	    "queue: taken counts the emptied slots");
-	for (slot = from; slot < to; slot++) {
-		if (!note_entry(checker, a32_load_acquire(&at->slot[slot])))
-			return false;
+		for (set = 0; set < SETS; set++) {
+			if (!check_set(checker, (enum record_set)set, number))
+				return false;
+		}
 	}
 	return true;
 }
 
 static bool
-note_segment(struct checker *checker, uint32_t segment)
+check_passes(struct checker *checker)
 {
-	must(segment_exists(checker, segment), 0,
-	    "queue: links lead to segments");
-	must(checker->segments.times[segment]++ == 0, 0,
-	    "queue: a segment is in one place");
+	const struct mpsc_queue *queue = &checker->timer->queue;
+	const struct mpsc_pass *near = &queue->near;
+	const struct mpsc_pass *later = &queue->later;
+
+	must(near->set == SET_NEAR && later->set == SET_LATER, 0,
+	    "queue: each half has its set");
+	must(near->word == 0 && near->slabs == 0 && near->pages == 0, 0,
+	    "queue: a pass through the near half goes to its end");
+	must(queue->in_pass ||
+		(later->word == 0 && later->slabs == 0 && later->pages == 0),
+	    0, "queue: no pass through the later half is under way");
 	return true;
 }
 
 static bool
-check_segment(
-    struct checker *checker, const struct view *view, uint32_t segment)
-{
-	uint32_t from = 0;
-	uint32_t to = MPSC_SLOTS;
-
-	if (!note_segment(checker, segment))
-		return false;
-	if (segment == view->queue->head_segment)
-		from = view->queue->head_slot;
-	if (segment == view->tail_segment)
-		to = view->tail_slot;
-	must(from <= to, 0, "queue: the head is not past the tail");
-	return check_slots(checker, view, segment, from, to);
-}
-
-/* From the tail back to the last segment that is linked forwards, and from the
- * head forwards to that one. */
-static bool
-check_chain(struct checker *checker, const struct view *view)
-{
-	const struct mpsc_queue *queue = view->queue;
-	uint32_t segment = view->tail_segment;
-
-	while (segment != queue->linked) {
-		if (!check_segment(checker, view, segment))
-			return false;
-		segment = segment_of(checker, segment)->previous;
-	}
-	if (queue->linked == 0)
-		return true;
-	segment = queue->head_segment;
-	while (segment != queue->linked) {
-		if (!check_segment(checker, view, segment))
-			return false;
-		segment = segment_of(checker, segment)->next;
-	}
-	return check_segment(checker, view, segment);
-}
-
-/* Segments that the consumer has left, but for a hole. */
-static bool
-check_holes(struct checker *checker, const struct view *view)
-{
-	uint32_t i;
-
-	must(view->queue->hole_count <= MPSC_HOLES, 0, "queue: so many holes");
-	for (i = 0; i < view->queue->hole_count; i++) {
-		uint32_t segment = view->queue->hole[i].segment;
-
-		must(segment_exists(checker, segment), 0,
-		    "queue: a hole is in a segment");
-		if (checker->segments.times[segment] != 0)
-			continue;
-		if (!note_segment(checker, segment) ||
-		    !check_slots(
-			checker, view, segment, MPSC_SLOTS, MPSC_SLOTS))
-			return false;
-	}
-	return true;
-}
-
-static bool
-check_queue(struct checker *checker, const struct mpsc_queue *queue)
-{
-	uint64_t tail = a64_load_acquire(&queue->tail);
-	struct view view = {.queue = queue,
-	    .tail_segment = (uint32_t)((tail & ~TAIL_CLOSED) >> 32),
-	    .tail_slot = (uint32_t)tail};
-
-	/* Producers that were told so have counted on. */
-	must(!(tail & TAIL_CLOSED) == !checker_stopping(checker), 0,
-	    "queue: closed if and only if the timer is stopping");
-	must(view.tail_slot <= MPSC_SLOTS || (tail & TAIL_CLOSED), 0,
-	    "queue: nobody is in the middle of a push");
-	if (view.tail_slot > MPSC_SLOTS)
-		view.tail_slot = MPSC_SLOTS;
-	if (view.tail_segment == 0) {
-		must(queue->head_segment == 0 && queue->linked == 0, 0,
-		    "queue: no segment before the first push");
-		return true;
-	}
-	return check_chain(checker, &view) && check_holes(checker, &view);
-}
-
-static bool
-check_pooled(struct checker *checker, uint32_t segment)
-{
-	must(filled_slots(segment_of(checker, segment), 0, MPSC_SLOTS) == 0, 0,
-	    "queue: a segment in the pool is empty");
-	return true;
-}
-
-static bool
-check_stack(struct checker *checker, const a64_t *stack)
-{
-	const struct mpsc_pool *pool = &checker->timer->pool;
-	uint32_t segment = (uint32_t)a64_load_acquire(stack);
-
-	for (; segment != 0;
-	     segment = a32_load_acquire(&pool->links[segment])) {
-		if (!note_segment(checker, segment) ||
-		    !check_pooled(checker, segment))
-			return false;
-	}
-	return true;
-}
-
-static bool
-check_pool(struct checker *checker)
-{
-	const struct mpsc_pool *pool = &checker->timer->pool;
-	uint32_t carved = a32_load_acquire(&pool->carved);
-	uint32_t limit = a32_load_acquire(&pool->limit);
-	uint32_t segment;
-
-	must(carved == 1 || carved <= limit, 0, "queue: carved <= limit");
-	if (!check_stack(checker, &pool->free) ||
-	    !check_stack(checker, &pool->blank))
-		return false;
-	for (segment = 1; segment < carved; segment++)
-		must(checker->segments.times[segment] == 1, 0,
-		    "queue: a segment is somewhere");
-	return true;
-}
-
-static bool
-check_overflow(struct checker *checker)
+check_horizons(struct checker *checker)
 {
 	const struct hwt *timer = checker->timer;
-	uint64_t head = a64_load_acquire(&timer->overflow);
-	uint32_t index = (uint32_t)head;
+	const struct mpsc_queue *queue = &timer->queue;
+	uint64_t horizon_ns = a64_load_acquire(&queue->horizon_ns);
 
-	must(!(head & OVERFLOW_CLOSED) == !checker_stopping(checker), 0,
-	    "queue: the overflow is closed when the timer is stopping");
-	while (index != 0) {
-		if (!note_entry(checker, index))
-			return false;
-		index = a32_load_acquire(
-		    &record_at(&timer->store, index)->overflow_link);
-	}
+	must(queue->complete_ns <= horizon_ns, 0,
+	    "queue: a complete pass began after its horizon was set");
+	must(!queue->in_pass || queue->pass_horizon_ns == horizon_ns, 0,
+	    "queue: a pass moves the horizon when it begins");
+	must(timer_boundary(timer, timer->wheel.next_tick - 1) <
+		queue->complete_ns,
+	    0, "queue: no tick is begun beyond the complete horizon");
 	return true;
 }
 
 bool
-check_queues(struct checker *checker)
+check_queue(struct checker *checker)
 {
-	uint32_t i;
+	return check_sets(checker) && check_passes(checker) &&
+	    check_horizons(checker);
+}
 
-	for (i = 0; i < checker->timer->stripe_count; i++) {
-		if (!check_queue(checker, &checker->timer->queues[i]))
-			return false;
-	}
-	return check_pool(checker) && check_overflow(checker);
+static bool
+set_has(const struct checker *checker, enum record_set set, uint32_t index)
+{
+	uint32_t number = index >> SLAB_BITS;
+	uint32_t page = index / PAGE_RECORDS % SLAB_PAGES;
+	const struct slab *slab = slab_at(&checker->timer->store, number);
+	const struct mpsc_pass *pass = pass_of(checker, set);
+	bool visited = slab_above(checker, set, number) ||
+	    (pass != NULL && pass->slab == number && (pass->pages >> page & 1));
+
+	return visited && (pages_above(checker, set, number) >> page & 1) &&
+	    (a64_load_acquire(&slab->bits[set][page]) >> index % PAGE_RECORDS &
+		1);
+}
+
+bool
+check_queued(struct checker *checker, uint32_t index, struct pair_value seen)
+{
+	uint64_t due_ns = seen.word & FLAG_RELATIVE ? 0 : seen.deadline_ns;
+
+	must(set_has(checker, SET_NEAR, index) ||
+		set_has(checker, SET_LATER, index),
+	    index, "queue: what is PENDING and not COVERED is in a half");
+	must(set_has(checker, SET_NEAR, index) ||
+		due_ns >= mpsc_complete(&checker->timer->queue),
+	    index, "queue: the later half has nothing due before complete");
+	return true;
 }

@@ -1,74 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slabs, caches and batches. See checker.h and ../../record.c. */
+/* Slabs, pages, caches and the free set. See checker.h and core/record.c. */
 #include "test/random/checker.h"
 
 #include <string.h>
 
 static bool
-check_slab(struct checker *checker, uint32_t first)
+is_zero(const void *memory, size_t bytes)
+{
+	const char *first = memory;
+
+	return *first == 0 && memcmp(first, first + 1, bytes - 1) == 0;
+}
+
+static const void *
+page_of(const struct slab *slab, uint32_t page)
+{
+	return (const char *)(const void *)slab + page * PAGE_BYTES;
+}
+
+static bool
+check_pages(struct checker *checker, const struct slab *slab)
+{
+	uint32_t first = slab->first_index;
+	uint32_t page;
+
+	for (page = 0; page < HEADER_PAGES; page++)
+		must(!checker_is_committed(slab, page), first,
+		    "store: the header has no records");
+	for (; page < SLAB_PAGES; page++) {
+		if (checker_is_committed(slab, page)) {
+			checker->pages++;
+			continue;
+		}
+		must(is_zero(page_of(slab, page), PAGE_BYTES),
+		    first + page * PAGE_RECORDS,
+		    "record 3: a page that is not committed reads as 0");
+		must(a64_load_acquire(&slab->bits[SET_FREE][page]) == PAGE_ALL,
+		    first + page * PAGE_RECORDS,
+		    "record 3: and all its records are free");
+	}
+	return true;
+}
+
+static bool
+check_slab(struct checker *checker, uint32_t number)
 {
 	const struct hwt *timer = checker->timer;
-	const struct slab_header *slab =
-	    aptr_load_acquire(&timer->store.slabs[first >> SLAB_BITS]);
+	const struct slab *slab = slab_at(&timer->store, number);
+	uint32_t first = number << SLAB_BITS;
 
-	must(slab != NULL, first, "store: each slab is in the table");
+	must(slab != NULL, first, "record 2: each slab is in the table");
 	must((uintptr_t)slab % SLAB_BYTES == 0, first,
 	    "store: a slab lies on a boundary of its size");
-	must((slab->timer == timer && slab->first_index == first) ||
-		~a64_load_acquire(&timer->store.blank[first >> SLAB_BITS]) == 0,
-	    first, "store: a slab that is not blank knows timer and index");
-	return true;
+	if (checker_is_idle(checker, number)) {
+		must(is_zero(slab, SLAB_BYTES), first,
+		    "record 3: an idle slab reads as 0");
+		return true;
+	}
+	checker->open_slabs++;
+	must(slab->timer == timer && slab->first_index == first, first,
+	    "store: a slab knows timer and index");
+	return check_pages(checker, slab);
 }
 
 /* Enough for the worst that its records can do. */
 static bool
-check_room(struct checker *checker, uint32_t limit)
+check_room(struct checker *checker, uint64_t records)
 {
-	const struct hwt *timer = checker->timer;
-	uint64_t buckets = (uint64_t)timer->wheel.mask + 1;
-	uint64_t partial = limit < buckets ? limit : buckets;
-	uint64_t segments = limit / MPSC_SLOTS + 2 * timer->stripe_count;
+	const struct wheel *wheel = &checker->timer->wheel;
+	uint64_t buckets = (uint64_t)wheel->mask + 1;
+	uint64_t partial = records < buckets ? records : buckets;
 
-	must(limit == 0 ||
-		timer->wheel.capacity > limit / CHUNK_ENTRIES + partial,
-	    0, "store: the wheel has room for all records");
-	must(limit == 0 || a32_load_acquire(&timer->pool.limit) > segments, 0,
-	    "store: the queues have room for all records");
+	must(
+	    records == 0 || wheel->capacity > records / CHUNK_ENTRIES + partial,
+	    0, "record 2: the wheel has room for all records");
 	return true;
 }
 
 bool
 check_store(struct checker *checker)
 {
-	const struct record_store *store = &checker->timer->store;
-	uint32_t carved = a32_load_acquire(&store->carved);
-	uint32_t limit = a32_load_acquire(&store->limit);
-	uint32_t first;
+	uint32_t limit = checker_limit(checker);
+	uint32_t number;
 
-	must(carved <= limit, 0, "store: carved <= limit");
-	must(carved % BATCH == 0, 0, "store: carved in batches");
-	must(limit % SLAB_RECORDS == 0, 0, "store: whole slabs");
-	for (first = 0; first < limit; first += SLAB_RECORDS) {
-		if (!check_slab(checker, first))
+	must(limit <= SLABS_MAX, 0, "store: limit");
+	for (number = 0; number < limit; number++) {
+		if (!check_slab(checker, number))
 			return false;
 	}
-	must(aptr_load_acquire(&store->slabs[limit >> SLAB_BITS]) == NULL, 0,
-	    "store: no slab beyond the limit");
-	return check_room(checker, limit);
+	must(limit == SLABS_MAX ||
+		slab_at(&checker->timer->store, limit) == NULL,
+	    0, "store: no slab beyond the limit");
+	must(limit % 64 == 0 ||
+		checker->timer->store.idle[limit / 64] >> limit % 64 == 0,
+	    0, "store: none is idle there");
+	return check_room(checker, (uint64_t)limit * SLAB_RECORDS);
 }
 
 static bool
 note_free(struct checker *checker, uint32_t index)
 {
 	must(checker_knows(checker, index), index,
-	    "free: a cache or batch holds a record that exists");
+	    "record 1: a cache or the free set has a record that is there");
 	must(checker->free.times[index]++ == 0, index,
-	    "free: a free record is in one place");
+	    "record 1: a free record is in one place");
 	return true;
 }
 
 static bool
-check_cache(struct checker *checker, const struct cache *cache, uint32_t stripe)
+check_cache(struct checker *checker, const struct cache *cache)
 {
 	uint32_t owned = a32_load_acquire(&cache->owned);
 	uint32_t i;
@@ -77,7 +117,6 @@ check_cache(struct checker *checker, const struct cache *cache, uint32_t stripe)
 	must(cache->count <= CACHE_SLOTS, 0, "free: a cache has its slots");
 	must(cache->count == 0 || owned == 1, 0,
 	    "free: a cache without an owner is empty");
-	must(cache->stripe == stripe, 0, "free: a cache pushes to its queue");
 	for (i = 0; i < cache->count; i++) {
 		if (!note_free(checker, cache->slot[i]))
 			return false;
@@ -85,131 +124,68 @@ check_cache(struct checker *checker, const struct cache *cache, uint32_t stripe)
 	return true;
 }
 
-/* The chain of one batch. */
 static bool
-check_batch(struct checker *checker, uint32_t index, uint64_t records)
+check_caches(struct checker *checker)
 {
+	static const struct cache fresh;
 	const struct record_store *store = &checker->timer->store;
-	uint32_t found[BATCH + NODE_RECORDS];
-	uint32_t count = 0;
+	uint32_t used = a32_load_acquire(&store->caches_used);
 	uint32_t i;
 
-	while (index != 0) {
-		must(record_at(store, index)->node_count <= NODE_RECORDS, index,
-		    "free: a node has its places");
-		index = record_node_read(store, index, found, &count);
-		must(count <= BATCH, index, "free: a batch is a batch at most");
-	}
-	must(count == records, found[0], "free: a batch knows how many it has");
-	for (i = 0; i < count; i++) {
-		if (!note_free(checker, found[i]))
+	must(used <= CACHES_MAX, 0, "free: caches within their array");
+	for (i = 0; i < used; i++) {
+		must(!store->caches[i].shared, 0, "free: one cache is shared");
+		if (!check_cache(checker, &store->caches[i]))
 			return false;
 	}
-	return true;
+	must(used == CACHES_MAX ||
+		memcmp(&store->caches[used], &fresh, sizeof(fresh)) == 0,
+	    0, "record 4: a cache that was never used is all zero");
+	must(store->shared_cache.shared, 0, "free: the shared one is shared");
+	return check_cache(checker, &store->shared_cache);
 }
 
+/* *complete counts the committed pages that are. */
 static bool
-check_batches(struct checker *checker)
+check_free_page(struct checker *checker, const struct slab *slab, uint32_t page,
+    uint64_t *complete)
 {
-	const struct record_store *store = &checker->timer->store;
-	uint32_t index = (uint32_t)a64_load_acquire(&store->free);
-	uint64_t records = 0;
+	uint64_t bits = a64_load_acquire(&slab->bits[SET_FREE][page]);
+	uint32_t first = slab->first_index + page * PAGE_RECORDS;
 
-	while (index != 0) {
-		uint64_t link =
-		    a64_load_acquire(&record_at(store, index)->next);
-
-		if (!check_batch(checker, index, link >> 32))
-			return false;
-		records += link >> 32;
-		index = (uint32_t)link;
-	}
-	must(records == a64_load_acquire(&store->stacked), 0,
-	    "free: what is in batches is counted");
-	return true;
-}
-
-/* A record of a blank page is free there, and nothing was written to it. */
-static bool
-check_blank(struct checker *checker)
-{
-	const struct record_store *store = &checker->timer->store;
-	uint32_t carved = a32_load_acquire(&store->carved);
-	uint32_t pages = 0;
-	uint32_t index = 0;
-	uint32_t next;
-
-	for (; index < carved; index += BATCH) {
-		uint64_t blank =
-		    a64_load_acquire(&store->blank[index >> SLAB_BITS]);
-
-		if (!(blank >> index % SLAB_RECORDS / BATCH & 1))
-			continue;
-		pages++;
-		for (next = index + (index % SLAB_RECORDS == 0);
-		     next < index + BATCH; next++) {
-			must(pair_word(&record_at(store, next)->pair) == 0,
-			    next, "free: a blank page is blank");
-			if (!note_free(checker, next))
-				return false;
-		}
-	}
-	must(pages == a32_load_acquire(&store->blank_pages), 0,
-	    "free: blank pages are counted");
-	return true;
-}
-
-/* In the worker's hands. */
-static bool
-check_held(struct checker *checker)
-{
-	const struct hwt *timer = checker->timer;
-	const a64_t *held = aptr_load_acquire(&timer->store.held);
-	uint32_t carved = a32_load_acquire(&timer->store.carved);
-	uint32_t pages = 0;
-	uint32_t page, i;
-
-	if (held == NULL)
+	must(page >= HEADER_PAGES || bits == 0, first,
+	    "free: the header has no free records");
+	must((bits & ~PAGE_ALL) == 0, first, "free: a page has its records");
+	if (!checker_is_committed(slab, page))
 		return true;
-	for (page = 0; page < carved / BATCH; page++) {
-		uint64_t records = a64_load_relaxed(&held[page]);
-
-		pages += records != 0;
-		for (i = 0; i < BATCH; i++) {
-			if ((records >> i & 1) &&
-			    !note_free(checker, page * BATCH + i))
-				return false;
-		}
+	*complete += bits == PAGE_ALL;
+	for (; bits != 0; bits &= bits - 1) {
+		if (!note_free(
+			checker, first + (uint32_t)__builtin_ctzll(bits)))
+			return false;
 	}
-	must(pages == a32_load_acquire(&timer->store.held_pages), 0,
-	    "free: pages with what is held are counted");
-	must(pages == 0 || timer->trim.phase != TRIM_NOT, 0,
-	    "free: nothing is held when all has been given back");
 	return true;
 }
 
 bool
 check_free(struct checker *checker)
 {
-	static const struct cache fresh;
-	const struct hwt *timer = checker->timer;
-	uint32_t used = a32_load_acquire(&timer->store.caches_used);
-	uint32_t i;
+	const struct record_store *store = &checker->timer->store;
+	uint64_t complete = 0;
+	uint32_t number, page;
 
-	must(used <= CACHES_MAX, 0, "free: caches within their array");
-	for (i = 0; i < used; i++) {
-		const struct cache *cache = &timer->store.caches[i];
-
-		must(!cache->shared, 0, "free: one cache is shared");
-		if (!check_cache(checker, cache, i % timer->stripe_count))
-			return false;
+	if (!check_caches(checker))
+		return false;
+	for (number = 0; number < checker_limit(checker); number++) {
+		if (checker_is_idle(checker, number))
+			continue;
+		for (page = 0; page < SLAB_PAGES; page++) {
+			if (!check_free_page(checker, slab_at(store, number),
+				page, &complete))
+				return false;
+		}
 	}
-	must(used == CACHES_MAX ||
-		memcmp(&timer->store.caches[used], &fresh, sizeof(fresh)) == 0,
-	    0, "free: a cache that was never used is all zero");
-	must(timer->store.spare.shared, 0, "free: the spare one is shared");
-	must(timer->store.spare.count == 0, 0, "free: and holds nothing");
-	return check_cache(checker, &timer->store.spare, 0) &&
-	    check_batches(checker) && check_blank(checker) &&
-	    check_held(checker);
+	must(a64_load_acquire(&store->free_pages) == complete, 0,
+	    "free: complete pages are counted");
+	return true;
 }

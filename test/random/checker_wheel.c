@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buckets, chunks and their entries. See checker.h and ../../wheel.c, whose
+/* Buckets, chunks and their entries. See checker.h and core/wheel.c, whose
  * invariants have the numbers that are named here. */
 #include "test/random/checker.h"
 
 #define ARENA_CHUNKS 4096u
-#define SLACK 3u
-
-/* What one list's entries say. */
-struct list_view {
-	uint32_t number; /* the bucket's */
-	uint32_t chunks, full;
-	bool filled;
-	uint32_t round_min;
-};
+#define PAGE_CHUNKS 32u
+#define SLOT_BITS 4
 
 static const struct chunk *
 chunk_of(const struct wheel *wheel, uint32_t chunk)
@@ -24,115 +17,128 @@ chunk_of(const struct wheel *wheel, uint32_t chunk)
 }
 
 static bool
-chunk_is_blank(const struct wheel *wheel, uint32_t chunk)
+chunk_is_free(const struct wheel *wheel, uint32_t chunk)
 {
-	uint32_t page = chunk / 32;
-
-	return wheel->blank[page / 64] >> page % 64 & 1;
+	return wheel->free.level[0][chunk / 64] >> chunk % 64 & 1;
 }
 
 static bool
-chunk_exists(const struct wheel *wheel, uint32_t chunk)
+chunk_is_decommitted(const struct wheel *wheel, uint32_t chunk)
 {
-	return chunk != 0 && chunk < wheel->carved;
-}
+	uint32_t page = chunk / PAGE_CHUNKS;
 
-/* The tick of an entry: of those that have its bucket and the low half of its
- * round, the one next to the present. */
-static uint64_t
-entry_tick(const struct wheel *wheel, uint32_t number, uint32_t round)
-{
-	uint64_t now = wheel->next_tick >> wheel->bits;
-	int32_t ahead = (int32_t)(round - (uint32_t)now);
-
-	return ((now + (uint64_t)(int64_t)ahead) << wheel->bits) | number;
+	return wheel->decommitted[page / 64] >> page % 64 & 1;
 }
 
 static bool
 check_entry(
-    struct checker *checker, struct list_view *view, const struct entry *entry)
+    struct checker *checker, uint32_t number, uint32_t at, uint32_t slot)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	uint64_t tick = entry_tick(wheel, view->number, entry->round);
-	const struct record *record;
+	const struct entry *entry = &chunk_of(wheel, at)->entry[slot];
 	uint32_t index = entry->index;
+	const struct record *record;
+	uint64_t tick;
 
 	must(checker_knows(checker, index), index,
-	    "wheel: an entry names a record that exists");
+	    "wheel 2: an entry names a record that is there");
+	must(checker->entries.times[index]++ == 0, index,
+	    "wheel 2: a record has one entry");
+	record = record_at(&checker->timer->store, index);
+	tick = record->entry_tick;
+	must(record->entry_at == (at << SLOT_BITS | slot), index,
+	    "wheel 2: entry_at is where the entry is");
+	must((tick & wheel->mask) == number &&
+		(uint32_t)(tick >> wheel->bits) == entry->round,
+	    index, "wheel 2: in the bucket and the round of entry_tick");
 	must(tick >= wheel->next_tick || checker_stopping(checker), index,
 	    "wheel 1: entries lie at ticks to come");
-	record = record_at(&checker->timer->store, index);
-	if ((pair_word(&record->pair) & FLAG_BUCKETED) &&
-	    record->placed == (uint32_t)tick && tick < checker->own[index])
-		checker->own[index] = tick;
-	if (!view->filled || (int32_t)(entry->round - view->round_min) < 0)
-		view->round_min = entry->round;
-	view->filled = true;
-	if (tick < checker->earliest)
-		checker->earliest = tick;
-	checker->entries++;
+	must(tick >= wheel->earliest, index,
+	    "wheel 4: earliest is not after any entry");
+	must((int32_t)(entry->round -
+		 wheel->buckets[number]
+		     .list[chunk_of(wheel, at)->far]
+		     .round_min) >= 0,
+	    index, "wheel 4: round_min is not after any entry");
 	return true;
 }
 
+/* last: it is the last of its list. */
 static bool
-check_chunk(struct checker *checker, struct list_view *view, uint32_t at)
+check_chunk(struct checker *checker, uint32_t number, uint32_t at, bool last)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	const struct chunk *chunk;
-	uint32_t slot;
+	uint32_t count, slot;
 
-	must(chunk_exists(wheel, at), 0, "wheel: links lead to chunks");
+	must(at < wheel->carved, 0, "wheel: links lead to chunks");
 	must(checker->chunks.times[at]++ == 0, 0,
 	    "wheel 5: a chunk is in one place");
-	chunk = chunk_of(wheel, at);
-	must(chunk->count > 0 && chunk->count <= CHUNK_ENTRIES, 0,
+	count = chunk_of(wheel, at)->count;
+	must(count > 0 && count <= CHUNK_ENTRIES, 0,
 	    "wheel 4: no chunk is empty");
-	view->chunks++;
-	view->full += chunk->count == CHUNK_ENTRIES;
-	for (slot = 0; slot < chunk->count; slot++) {
-		if (!check_entry(checker, view, &chunk->entry[slot]))
+	must(last || count == CHUNK_ENTRIES, 0,
+	    "wheel 4: only the last chunk is not full");
+	for (slot = 0; slot < count; slot++) {
+		if (!check_entry(checker, number, at, slot))
 			return false;
 	}
 	return true;
 }
 
 static bool
-check_list(struct checker *checker, const struct list *list, uint32_t number)
+check_list(struct checker *checker, uint32_t number, bool far)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	struct list_view view = {.number = number};
+	uint32_t last = wheel->buckets[number].list[far].last;
 	uint32_t at;
 
-	for (at = list->first; at != 0; at = chunk_of(wheel, at)->next) {
-		if (!check_chunk(checker, &view, at))
+	for (at = last; at != 0; at = chunk_of(wheel, at)->previous) {
+		must(chunk_of(wheel, at)->far == far, 0,
+		    "wheel: a chunk knows its list");
+		if (!check_chunk(checker, number, at, at == last))
 			return false;
 	}
-	must(!view.filled || view.round_min == list->round_min ||
-		checker_stopping(checker),
-	    0, "wheel 4: a list's bound is its earliest round");
-	must(view.chunks - view.full <= SLACK, 0,
-	    "wheel 4: chunks but a few are full");
 	return true;
 }
 
 static bool
 check_bucket(struct checker *checker, uint32_t number)
 {
-	const struct bucket *bucket = &checker->timer->wheel.buckets[number];
-
-	return check_list(checker, &bucket->near, number) &&
-	    check_list(checker, &bucket->far, number);
+	return check_list(checker, number, false) &&
+	    check_list(checker, number, true);
 }
 
 static size_t
-words_of(const struct wheel *wheel, uint32_t level)
+words_of(uint32_t length, uint32_t level)
 {
-	size_t words = (size_t)wheel->mask + 1;
+	size_t words = length;
 
 	do
 		words = (words + 63) / 64;
 	while (level-- > 0);
 	return words;
+}
+
+/* Of the first bits, so many. */
+static bool
+check_levels(
+    struct checker *checker, const struct bitmap *bitmap, uint32_t used)
+{
+	uint32_t level;
+	size_t i;
+
+	must(bitmap->levels <= WHEEL_LEVELS &&
+		words_of(bitmap->length, bitmap->levels - 1) == 1,
+	    0, "wheel 3: levels up to one word");
+	for (level = 1; level < bitmap->levels; level++) {
+		const uint64_t *below = bitmap->level[level - 1];
+		const uint64_t *words = bitmap->level[level];
+
+		for (i = 0; i < words_of(used, level - 1); i++)
+			must((words[i / 64] >> i % 64 & 1) == (below[i] != 0),
+			    0, "wheel 3: a bit for each word that has bits");
+	}
+	return true;
 }
 
 /* The bits that a word of the lowest level must have. */
@@ -143,41 +149,20 @@ bucket_bits(const struct wheel *wheel, uint32_t word)
 	uint64_t bits = 0;
 	uint32_t i;
 
-	for (i = 0; i < 64 && number + i <= wheel->mask; i++)
-		bits |= (uint64_t)(wheel->buckets[number + i].near.first != 0 ||
-			    wheel->buckets[number + i].far.first != 0)
-		    << i;
-	return bits;
-}
+	for (i = 0; i < 64 && number + i <= wheel->mask; i++) {
+		const struct list *list = wheel->buckets[number + i].list;
 
-static bool
-check_levels(struct checker *checker)
-{
-	const struct wheel *wheel = &checker->timer->wheel;
-	uint32_t level;
-	size_t i;
-
-	must(wheel->filled.levels <= WHEEL_LEVELS &&
-		words_of(wheel, wheel->filled.levels - 1) == 1,
-	    0, "wheel 3: levels up to one word");
-	for (level = 1; level < wheel->filled.levels; level++) {
-		const uint64_t *below = wheel->filled.level[level - 1];
-		const uint64_t *words = wheel->filled.level[level];
-
-		for (i = 0; i < words_of(wheel, level) * 64; i++)
-			must((words[i / 64] >> i % 64 & 1) ==
-				(i < words_of(wheel, level - 1) &&
-				    below[i] != 0),
-			    0, "wheel 3: a bit for each word that has bits");
+		if (list[0].last != 0 || list[1].last != 0)
+			bits |= UINT64_C(1) << i;
 	}
-	return true;
+	return bits;
 }
 
 static bool
 check_buckets(struct checker *checker)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	uint32_t words = (uint32_t)words_of(wheel, 0);
+	uint32_t words = (uint32_t)words_of(wheel->mask + 1, 0);
 	uint32_t word;
 
 	for (word = 0; word < words; word++) {
@@ -202,18 +187,17 @@ check_chunks(struct checker *checker)
 
 	must(wheel->carved == 1 || wheel->carved <= wheel->capacity, 0,
 	    "wheel: chunks within their arenas");
-	for (chunk = 0; chunk < wheel->carved; chunk++) {
-		bool is_free =
-		    wheel->free.level[0][chunk / 64] >> chunk % 64 & 1;
+	must(!chunk_is_free(wheel, 0), 0, "wheel: chunk 0 is none");
+	for (chunk = 1; chunk < wheel->carved; chunk++) {
+		bool is_free = chunk_is_free(wheel, chunk);
 
-		must(is_free || !chunk_is_blank(wheel, chunk), 0,
-		    "wheel 5: what is blank is free");
-		must(chunk == 0 || checker->chunks.times[chunk] + is_free == 1,
-		    0, "wheel 5: a chunk is in one place");
+		must(is_free || !chunk_is_decommitted(wheel, chunk), 0,
+		    "wheel 5: what is decommitted is free");
+		must(checker->chunks.times[chunk] + is_free == 1, 0,
+		    "wheel 5: a chunk is in one place");
 	}
-	must((wheel->free.level[0][wheel->carved / 64] >> wheel->carved % 64) ==
-		0,
-	    0, "wheel 5: what was never used is not free");
+	must(wheel->free.level[0][chunk / 64] >> chunk % 64 == 0, 0,
+	    "wheel 5: what was never used is not free");
 	return true;
 }
 
@@ -225,13 +209,7 @@ check_wheel(struct checker *checker)
 	must(wheel->mask + 1 == 1u << wheel->bits, 0,
 	    "wheel: a power of two of buckets");
 	must(wheel->store == &checker->timer->store, 0, "wheel: its store");
-	if (!check_levels(checker) || !check_buckets(checker) ||
-	    !check_chunks(checker))
-		return false;
-	must(wheel->entries == checker->entries, 0, "wheel: entries counted");
-	must(wheel->entries <= a64_load_acquire(&wheel->entries_max), 0,
-	    "wheel: there is room for all entries");
-	must(!wheel->earliest_known || wheel->earliest == checker->earliest, 0,
-	    "wheel: the earliest tick, when it is known");
-	return true;
+	return check_levels(checker, &wheel->filled, wheel->mask + 1) &&
+	    check_levels(checker, &wheel->free, wheel->carved) &&
+	    check_buckets(checker) && check_chunks(checker);
 }

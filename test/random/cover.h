@@ -43,7 +43,7 @@
 	X(TASK_REFUSED, "a refused task ran in the worker")           \
 	X(TASK_AFTER_STOP, "a task ran after stop")                   \
 	X(TASK_NESTED, "a task ran inside another")                   \
-	X(TASK_FAR, "a task ran that was 2^31 rounds away")           \
+	X(TASK_FAR, "a task ran that was 2^30 rounds away")           \
 	X(TASK_SLOW, "a task took longer than slow_task_ns")          \
 	X(REVOKED, "cancelled while an executor held it")             \
 	X(REVOKED_IN_EXECUTE, "cancelled inside its own execute")     \
@@ -54,11 +54,15 @@
 	X(PERIOD_MOVED, "a periodic task moved itself")               \
 	X(PERIOD_ENDED, "a periodic timeout ended in its task")       \
 	X(PULLED_IN, "rescheduled to an earlier tick")                \
+	X(PULLED_IN_ENTRY, "rescheduled to a tick before its entry")  \
 	X(PUSHED_OUT, "rescheduled to a later tick")                  \
+	X(PUSHED_OUT_ENTRY, "an entry moved to a later tick")         \
+	X(REUSED, "scheduled in a record with an entry in time")      \
+	X(LATER, "pushed to the later half of the queue")             \
 	X(DELAY_NONE, "scheduled with delay 0")                       \
 	X(DELAY_NEVER, "scheduled with HWT_NEVER")                    \
 	X(DELAY_BEYOND, "scheduled at or beyond 2^63-1 on the clock") \
-	X(DELAY_FAR, "scheduled 2^31 rounds away or more")            \
+	X(DELAY_FAR, "scheduled 2^30 rounds away or more")            \
 	X(RELATIVE, "scheduled with HWT_RELAXED")                     \
 	X(BATCH_NONE, "a batch of none")                              \
 	X(BATCH_LARGE, "a batch of more than 64")                     \
@@ -73,9 +77,15 @@
 	X(HANDLE_RAW, "a random handle")                              \
 	X(UNPROCESSED, "given back by stop")                          \
 	X(UNPROCESSED_DROPPED, "dropped by stop")                     \
-	X(SPARE, "a record went through the shared cache")            \
+	X(SHARED_CACHE, "a record went through the shared cache")     \
 	X(GROWN, "a timer with more than one slab")                   \
-	X(SEGMENTS, "a queue of more than one segment")
+	X(PAGE_RELEASED, "pages were given back")                     \
+	X(PAGE_COMMITTED, "a page was used again")                    \
+	X(SLAB_RETIRED, "a slab was given back with its header")      \
+	X(SLAB_OPENED, "an idle slab was opened again")               \
+	X(CHUNK_RELEASED, "chunks were given back")                   \
+	X(CHUNK_USED, "chunks that were given back are used again")   \
+	X(HOUSEKEEPING_LEFT, "an advance left housekeeping behind")
 
 enum call {
 #define X(name, answers) CALL_##name,

@@ -173,19 +173,6 @@ life_stop(void)
 }
 
 static void
-note_growth(void)
-{
-	const struct hwt *timer = model->timer;
-
-	if (a32_load_acquire(&timer->store.limit) > SLAB_RECORDS)
-		cover_event(EVENT_GROWN);
-	if (a64_load_acquire(&timer->store.spare.accepted) > 0)
-		cover_event(EVENT_SPARE);
-	if (a32_load_acquire(&timer->pool.carved) > 2 + timer->stripe_count)
-		cover_event(EVENT_SEGMENTS);
-}
-
-static void
 life_end(void)
 {
 	unsigned index;
@@ -256,6 +243,7 @@ look_at(struct model *at)
 		return;
 	model_check(model->wakes == model->wakes_expected);
 	model_check(hwt_pending_timeouts(model->timer) == pending_count());
+	note_memory();
 	if (model->operation % 64 == 0)
 		compare_counters();
 	look_inside();

@@ -31,7 +31,7 @@ any_delay(void)
 	case 5: /* round about what can be told apart */
 		if (round_ns >> 30 != 0)
 			return round_ns;
-		return (UINT64_C(1) << 31) * round_ns +
+		return (UINT64_C(1) << 30) * round_ns +
 		    (rng_below(&rng, 9) - 4) * round_ns;
 	case 6: /* round about the end of the clock */
 		delay_ns =
@@ -231,7 +231,7 @@ op_schedule_batch(void)
 		model->expected.rejected += count;
 	if (count == 0)
 		cover_event(EVENT_BATCH_NONE);
-	else if (count > BATCH && rc == 0)
+	else if (count > PAGE_RECORDS && rc == 0)
 		cover_event(EVENT_BATCH_LARGE);
 	model_rc(hwt_new_timeouts, (model->timer, count, specs, handles), rc);
 	for (index = 0; index < count; index++) {
@@ -302,13 +302,6 @@ reschedule_answer(const struct model_entry *entry)
 }
 
 static void
-note_superseded(struct model_entry *entry)
-{
-	if (entry->tick < entry->superseded)
-		entry->superseded = entry->tick;
-}
-
-static void
 op_reschedule(struct model_entry *entry)
 {
 	uint64_t delay_ns = any_delay();
@@ -328,14 +321,14 @@ op_reschedule(struct model_entry *entry)
 		return;
 	model->expected.rescheduled++;
 	tick = entry->tick;
-	if (entry->state == PENDING)
-		note_superseded(entry);
 	entry_set_deadline(entry, deadline_after(delay_ns));
 	cover_event(entry->tick < tick ? EVENT_PULLED_IN : EVENT_PUSHED_OUT);
-	if (entry->state == RUNNING)
+	if (entry->state == RUNNING) {
 		entry->moved = true;
-	else
+	} else {
+		note_move(entry);
 		expect_wake_for(entry->tick);
+	}
 }
 
 static int64_t
@@ -362,11 +355,6 @@ op_remaining(const struct model_entry *entry)
 		rc = -ENOENT;
 	model_rc(
 	    hwt_remaining, (model->timer, entry->handle, &remaining_ns), rc);
-	/* Whether the worker has taken it over since its task scheduled it, the
-	 * model does not know. */
-	if (rc == 0 && entry->relative && model->advancing &&
-	    entry->deadline_ns == DEADLINE_NONE && remaining_ns == INT64_MAX)
-		return;
 	model_check(remaining_ns == (rc != 0 ? 1 : remaining_of(entry)));
 }
 
@@ -447,12 +435,12 @@ advance_ended(uint64_t last)
 		if (entry->state != PENDING)
 			continue;
 		model_check(entry->tick > last);
-		if (entry->superseded <= last)
-			entry->superseded = TICK_NONE;
+		note_turned(entry);
 	}
 	model->turned_tick = last;
 	/* All ticks up to there have been begun, and no others. */
 	model_check(model->timer->wheel.next_tick == model->turned_tick + 1);
+	note_advanced();
 }
 
 static void
@@ -487,7 +475,7 @@ op_advance(uint64_t step_ns)
 }
 
 /* The earliest tick at which anything can be due, and the earliest at which
- * the worker may look in vain. */
+ * the worker may look at what is far away. */
 static void
 earliest_ticks(uint64_t *due, uint64_t *look)
 {
@@ -495,7 +483,6 @@ earliest_ticks(uint64_t *due, uint64_t *look)
 	unsigned index;
 
 	*due = TICK_NONE;
-	*look = TICK_NONE;
 	for (index = 0; index < model->limit; index++) {
 		const struct model_entry *entry = &model->entries[index];
 
@@ -503,11 +490,8 @@ earliest_ticks(uint64_t *due, uint64_t *look)
 			continue;
 		if (entry->tick < *due)
 			*due = entry->tick;
-		if (entry->superseded < *look)
-			*look = entry->superseded;
 	}
-	if (*due < *look)
-		*look = *due;
+	*look = *due;
 	if (*look != TICK_NONE && *look > apart)
 		*look = apart;
 }
@@ -539,8 +523,10 @@ op_next_wakeup(void)
 	entries_taken();
 	earliest_ticks(&due, &look);
 	model_check(wait_ns <= wait_until(due));
-	model_check(wait_ns >= wait_until(look));
-	model->armed = true;
+	model_check(wait_ns >= wait_until(look) ||
+	    (wait_ns == 0 && wait_until(model->turned_tick + 1) == 0));
+	model->armed = a64_load_acquire(&model->timer->wake_before) != 0;
+	model_check(model->armed || wait_ns == 0);
 	model->announced = TICK_NONE;
 	if (wait_ns == HWT_NEVER)
 		return wait_ns;
@@ -661,18 +647,39 @@ op_other(void)
 	model = outer;
 }
 
-/* As if much had been spare for a while: each turn then gives a piece back. */
+/* As many as there can be, in the wheel. */
+static void
+op_fill(void)
+{
+	unsigned index;
+
+	for (index = 0; index < model->limit; index++)
+		op_schedule();
+	op_advance(0);
+}
+
+static void
+op_cancel_all(void)
+{
+	unsigned index;
+
+	for (index = 0; index < model->limit; index++) {
+		if (model->entries[index].state == PENDING)
+			op_cancel(&model->entries[index], false);
+	}
+}
+
+/* Complete pages are few as long as timeouts live. */
 static void
 op_trim(void)
 {
-	struct trim *trim = &model->timer->trim;
-
-	if (model->advancing || trim->phase != TRIM_NOT)
+	if (model->advancing || model->stopped)
 		return;
-	trim->records = UINT32_MAX;
-	trim->pages = 0;
-	trim->refused = false;
-	trim->phase = TRIM_COLLECT;
+	if (rng_below(&rng, 8) == 0)
+		op_fill();
+	if (rng_below(&rng, 2) == 0)
+		op_cancel_all();
+	begin_trim();
 }
 
 static void

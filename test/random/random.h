@@ -30,6 +30,7 @@
 #define MODELS 2
 #define ENTRIES 4608
 #define STALE 64
+#define INDEXES (4 * SLAB_RECORDS)
 #define BATCH_MAX 2400
 #define DEPTH_MAX 3
 
@@ -38,7 +39,7 @@
 
 /* A wheel may keep its rounds in 32 bits and look in between at what is
  * further away. */
-#define ROUNDS_APART ((UINT64_C(1) << 31) - 2)
+#define ROUNDS_APART ((UINT64_C(1) << 30) - 2)
 
 enum state {
 	/* No such timeout. */
@@ -72,9 +73,6 @@ struct model_entry {
 	/* On the clock; DEADLINE_NONE: never due. */
 	uint64_t deadline_ns;
 	uint64_t tick;
-	/* The earliest tick from which it was pushed out, if that has not come
-	 * yet: there it may cost one wait in vain. */
-	uint64_t superseded;
 	uint64_t period_ns;
 	/* HWT_RELAXED, not taken over yet: deadline_ns and tick are not known,
 	 * the delay is. */
@@ -82,7 +80,10 @@ struct model_entry {
 	uint64_t delay_ns;
 	/* Taken over by the worker since it was scheduled. */
 	bool placed;
-	/* It was 2^31 rounds away. */
+	/* That of its entry in the wheel when it was rescheduled; 0: it had
+	 * none, or the wheel was turned since. */
+	uint64_t entry_tick;
+	/* It was 2^30 rounds away. */
 	bool far;
 	/* Periodic and running: its last run; it has moved itself. */
 	bool ending;
@@ -137,6 +138,11 @@ struct model {
 	 * that it is handing over. */
 	uint64_t turned_tick;
 	uint64_t expiry_ns;
+
+	/* The last handle of each record. */
+	uint64_t handles[INDEXES];
+	/* Of the inside, when it was last looked at. */
+	uint64_t pages_seen, idle_seen, chunks_seen;
 
 	/* What hwt_next_wakeup said, as a tick, while it holds. */
 	bool armed;
@@ -205,6 +211,19 @@ void op_dead_handle(void);
 void op_bad_argument(void);
 void op_bad_options(void);
 void op_shared(void);
+
+/* inside.c */
+/* No handle of a timer is given twice, until 2^36 of one record were. */
+bool is_new_handle(hwt_timeout handle);
+void note_reuse(hwt_timeout handle);
+void note_move(struct model_entry *entry);
+void note_turned(struct model_entry *entry);
+void note_advanced(void);
+void note_memory(void);
+void note_growth(void);
+/* As if so much had been free for a while: pages, slabs and chunks are given
+ * back. */
+void begin_trim(void);
 
 /* life.c */
 struct random_options {

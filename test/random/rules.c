@@ -50,6 +50,8 @@ last_tick(void)
 uint64_t
 deadline_after(uint64_t delay_ns)
 {
+	if (delay_ns == 0)
+		delay_ns = 1;
 	if (delay_ns >= DEADLINE_NONE - model->now_ns)
 		return DEADLINE_NONE;
 	return model->now_ns + delay_ns;
@@ -68,9 +70,6 @@ entry_set_deadline(struct model_entry *entry, uint64_t deadline_ns)
 		return;
 	entry->tick =
 	    offset_ns / model->tick_ns + (offset_ns % model->tick_ns != 0);
-	/* Asked for on a boundary, at once is the next one. */
-	if (deadline_ns == model->now_ns && entry->tick == last_tick())
-		entry->tick++;
 	if ((entry->tick - last_tick()) / model->wheel >= ROUNDS_APART) {
 		entry->far = true;
 		cover_event(EVENT_DELAY_FAR);
@@ -167,17 +166,20 @@ void
 entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
 {
 	model_check(handle.id != 0);
+	model_check(is_new_handle(handle));
 	entry->state = PENDING;
 	entry->handle = handle;
 	entry->placed = false;
-	entry->superseded = TICK_NONE;
+	entry->entry_tick = 0;
 	entry_set_deadline(entry, deadline_after(delay_ns));
-	entry->delay_ns = delay_ns;
+	entry->delay_ns = delay_ns != 0 ? delay_ns : 1;
 	entry->relative = model->relaxed && delay_ns != HWT_NEVER;
 	model->expected.scheduled++;
 	expect_wake_for(entry->relative ? 0 : entry->tick);
 	if (entry->relative)
 		cover_event(EVENT_RELATIVE);
+	else
+		note_reuse(handle);
 	if (delay_ns == 0)
 		cover_event(EVENT_DELAY_NONE);
 	else if (delay_ns == HWT_NEVER)
@@ -348,7 +350,7 @@ run_ended(struct model_entry *entry)
 		entry->tick = model->turned_tick + 1;
 	entry->state = PENDING;
 	entry->placed = false;
-	entry->superseded = TICK_NONE;
+	entry->entry_tick = 0;
 	if (!model->advancing)
 		expect_wake_for(entry->tick);
 }

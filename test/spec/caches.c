@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/timer.h"
 #include "test/rng.h"
@@ -16,7 +18,7 @@
 SUITE(caches);
 
 #define TIMERS (THREAD_SLOTS + 2)
-#define TIMEOUTS (4 * MISSES_PER_CHANGE)
+#define TIMEOUTS (4 * (ATTACH_SKIP + 1))
 
 /* Timers and what a thread that has just begun did to them. */
 struct crowd {
@@ -166,7 +168,7 @@ only_cancel_while_the_lock_is_taken(unsigned index, void *arg)
 	while (gained(i) == 0)
 		cancel_next(i);
 	cr_assert(crowd.cancelled[i] > 2);
-	cr_assert(crowd.cancelled[i] <= MISSES_PER_CHANGE + 1);
+	cr_assert(crowd.cancelled[i] <= ATTACH_SKIP + 2);
 }
 
 Test(caches, it_waits_for_no_lock_but_tries_again_later)
@@ -206,27 +208,68 @@ Test(caches, it_keeps_those_of_timers_that_live)
 static void
 schedule_in_many(unsigned index, void *arg)
 {
-	uint32_t count = 0;
 	unsigned i;
 
 	(void)index;
 	(void)arg;
 	cancel_in_as_many_as_there_are_slots();
 
-	assert_rc(hwt_new_timeout(crowd.timer[THREAD_SLOTS], NULL,
-		      forbidden_task, NULL, HWT_MIN(1)),
-	    0);
-	assert_u64(gained(THREAD_SLOTS), 1);
+	for (i = 0; i < TIMEOUTS; i++)
+		assert_rc(hwt_new_timeout(crowd.timer[THREAD_SLOTS], NULL,
+			      forbidden_task, NULL, HWT_MIN(1)),
+		    0);
+	assert_u64(gained(THREAD_SLOTS), 0);
 	for (i = 0; i < THREAD_SLOTS; i++)
-		count += gained(i);
-	assert_u64(count, THREAD_SLOTS - 1);
+		assert_u64(gained(i), 1);
 }
 
-Test(caches, one_that_schedules_gives_one_up_for_another)
+Test(caches, one_that_schedules_keeps_them_too)
 {
 	crowd_open();
 
 	in_parallel(1, schedule_in_many, NULL);
+
+	crowd_close();
+}
+
+/* Returns how many caches of a new timer this thread has in the end. */
+static int
+schedule_in_a_new_timer(void)
+{
+	struct hwt *timer;
+	unsigned i;
+
+	if (hwt_create(&timer, &(struct hwt_options){.flags = HWT_MANUAL}) != 0)
+		return -1;
+	for (i = 0; i < TIMEOUTS && owned(timer) == 0; i++)
+		(void)hwt_new_timeout(
+		    timer, NULL, forbidden_task, NULL, HWT_MIN(1));
+	return (int)owned(timer);
+}
+
+static void
+fork_with_all_slots_taken(unsigned index, void *arg)
+{
+	int status = -1;
+	pid_t child;
+
+	(void)index;
+	(void)arg;
+	cancel_in_as_many_as_there_are_slots();
+
+	child = fork();
+	if (child == 0)
+		_exit(schedule_in_a_new_timer());
+	cr_assert(waitpid(child, &status, 0) == child);
+	cr_assert(WIFEXITED(status));
+	assert_u64((uint64_t)WEXITSTATUS(status), 1);
+}
+
+Test(caches, in_a_child_the_slots_are_free_again)
+{
+	crowd_open();
+
+	in_parallel(1, fork_with_all_slots_taken, NULL);
 
 	crowd_close();
 }
@@ -260,8 +303,8 @@ schedule_where_all_are_taken(unsigned index, void *arg)
 
 	while (gained(0) == 0)
 		cancel_next(0);
-	cr_assert(crowd.cancelled[0] > MISSES_PER_CHANGE / 4);
-	cr_assert(crowd.cancelled[0] <= MISSES_PER_CHANGE);
+	cr_assert(crowd.cancelled[0] > ATTACH_SKIP / 4);
+	cr_assert(crowd.cancelled[0] <= ATTACH_SKIP + 1);
 }
 
 Test(caches, where_none_is_left_a_thread_looks_again_now_and_then)

@@ -538,6 +538,70 @@ Test(executor, what_it_refuses_runs_in_the_worker)
 	live_close(&live);
 }
 
+static int
+run_and_refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	int *rc = ctx;
+
+	*rc = hwt_run(timer, timeout);
+	return -EAGAIN;
+}
+
+static void
+refuse_after_running(uint64_t period_ns)
+{
+	int rc = -1;
+	struct hwt_executor executor = {.execute = run_and_refuse, .ctx = &rc};
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+	struct hwt_spec spec = {.task = probe_task,
+	    .arg = &probe,
+	    .delay_ns = FIXTURE_TICK,
+	    .period_ns = period_ns,
+	    .executor = &executor};
+
+	fixture_open(&fixture, NULL);
+	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
+
+	assert_u64(fixture_tick(&fixture, 1), 0);
+
+	assert_rc(rc, 0);
+	assert_u64(probe.runs, 1);
+	assert_u64(fixture_stats(&fixture).executor_refused, 1);
+	assert_u64(hwt_pending_timeouts(fixture.timer), period_ns != 0);
+	fixture_close(&fixture);
+}
+
+Test(executor, what_it_has_run_and_then_refuses_does_not_run_again)
+{
+	refuse_after_running(0);
+	refuse_after_running(FIXTURE_TICK);
+}
+
+Test(executor, what_it_accepts_and_drops_stays_until_it_is_cancelled)
+{
+	static struct recording_executor executor;
+	struct fixture fixture = {0};
+	struct probe probe = {.fixture = &fixture};
+
+	fixture_open(&fixture, NULL);
+	executor_init(&executor, EXECUTOR_HOLDS);
+	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook,
+		      &probe.handle, probe_task, &probe, FIXTURE_TICK),
+	    0);
+	fixture_tick(&fixture, 1);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+
+	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
+	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
+	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	assert_rc(hwt_destroy(fixture.timer), -EBUSY);
+
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	assert_u64(probe.runs, 0);
+	assert_rc(hwt_destroy(fixture.timer), 0);
+}
+
 Test(executor, anything_but_0_is_a_refusal)
 {
 	static struct recording_executor executor;

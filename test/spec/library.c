@@ -260,6 +260,76 @@ Test(library, dlclose_does_not_unmap_it)
 	cr_assert_str_eq(version(), hwt_version());
 }
 
+/* A library that is loaded by a program which has many keys of its own. */
+#define KEYS 40
+
+struct guest {
+	int (*create)(struct hwt **, const struct hwt_options *);
+	int (*new_timeout)(
+	    struct hwt *, hwt_timeout *, hwt_task *, void *, uint64_t);
+	int (*cancel)(struct hwt *, hwt_timeout);
+	int (*stop)(struct hwt *, struct hwt_unprocessed *);
+	int (*destroy)(struct hwt *);
+	struct hwt *timer;
+	hwt_timeout timeout;
+	pthread_key_t key;
+};
+
+/* The system gives out the first key that is free: the one after these. */
+static void
+guest_open(struct guest *guest)
+{
+	struct hwt_options options = {.flags = HWT_MANUAL};
+	pthread_key_t key;
+	void *library;
+	unsigned i;
+
+	for (i = 0; i < KEYS; i++)
+		cr_assert(pthread_key_create(&key, NULL) == 0);
+	cr_assert(pthread_key_create(&guest->key, NULL) == 0);
+	cr_assert(pthread_key_delete(guest->key) == 0);
+	library = library_open();
+	*(void **)&guest->create = dlsym(library, "hwt_create");
+	*(void **)&guest->new_timeout = dlsym(library, "hwt_new_timeout");
+	*(void **)&guest->cancel = dlsym(library, "hwt_cancel");
+	*(void **)&guest->stop = dlsym(library, "hwt_stop");
+	*(void **)&guest->destroy = dlsym(library, "hwt_destroy");
+	assert_rc(guest->create(&guest->timer, &options), 0);
+	assert_rc(guest->new_timeout(guest->timer, &guest->timeout, idle_task,
+		      NULL, HWT_SEC(1)),
+	    0);
+}
+
+static void
+cancel_as_a_threads_first_call(unsigned index, void *arg)
+{
+	struct guest *guest = arg;
+	unsigned i;
+
+	(void)index;
+	assert_rc(guest->cancel(guest->timer, guest->timeout), 0);
+	/* To give it a value would have taken memory. */
+	cr_assert(pthread_getspecific(guest->key) == NULL);
+
+	for (i = 0; i < 100; i++)
+		assert_rc(guest->new_timeout(
+			      guest->timer, NULL, idle_task, NULL, HWT_SEC(1)),
+		    0);
+	cr_assert(pthread_getspecific(guest->key) != NULL);
+}
+
+Test(library, a_cancel_takes_no_memory_for_its_thread)
+{
+	struct guest guest;
+
+	guest_open(&guest);
+
+	in_parallel(1, cancel_as_a_threads_first_call, &guest);
+
+	assert_rc(guest.stop(guest.timer, NULL), 0);
+	assert_rc(guest.destroy(guest.timer), 0);
+}
+
 /* A timer from before main and, where the library is linked statically, from
  * before its own constructor. Only when asked for, since it would be one more
  * in every test; the program that asks looks at it after main. */
@@ -368,6 +438,24 @@ Test(library, durations_are_constants_and_take_any_whole_number)
 	assert_u64((uint64_t)evaluated, 1);
 	/* A product, whatever stands beside it. */
 	assert_u64(1000000 / HWT_US(2), 500);
+}
+
+Test(library, negative_durations_are_refused_as_delays)
+{
+	static const uint64_t constants[] = {
+	    HWT_SEC(-0.5), HWT_MS(-5), HWT_US(-0.25F), HWT_MIN(-1e-3)};
+	double back = -1.5;
+	struct hwt *timer;
+	size_t index;
+
+	assert_rc(hwt_create(&timer, NULL), 0);
+	for (index = 0; index < 4; index++)
+		assert_rc(hwt_new_timeout(
+			      timer, NULL, idle_task, NULL, constants[index]),
+		    -EINVAL);
+	assert_rc(hwt_new_timeout(timer, NULL, idle_task, NULL, HWT_SEC(back)),
+	    -EINVAL);
+	worker_timer_close(timer);
 }
 
 Test(library, structures_are_laid_out_as_declared)

@@ -4,9 +4,12 @@
  * the list of unprocessed timeouts, and what each answers in every state.
  */
 #include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 SUITE(lifecycle);
 
@@ -1317,3 +1320,35 @@ Test(lifecycle, a_thread_with_the_pthread_t_of_an_ended_worker_is_not_that_one)
 	assert_rc(successor.rc, -ETIMEDOUT);
 	assert_rc(hwt_destroy(timer), 0);
 }
+
+#if !WITH_ASAN
+
+/* arg: where stderr goes. */
+static void
+destroy_twice(void *arg)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	child_rc(hwt_stop(timer, NULL), 0);
+	child_rc(hwt_destroy(timer), 0);
+	(void)dup2(*(int *)arg, STDERR_FILENO);
+	(void)hwt_destroy(timer);
+}
+
+Test(lifecycle, a_second_destroy_says_so_and_aborts)
+{
+	char text[256] = "";
+	int ends[2];
+
+	cr_assert(pipe(ends) == 0);
+
+	assert_u64((uint64_t)child_reap(child_fork(destroy_twice, &ends[1])),
+	    256 + SIGABRT);
+
+	close(ends[1]);
+	cr_assert(read(ends[0], text, sizeof(text) - 1) > 0);
+	cr_assert(strstr(text, "hwt_destroy") != NULL, "%s", text);
+	close(ends[0]);
+}
+
+#endif

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -879,4 +880,47 @@ Test(mailbox, what_was_cancelled_on_the_loops_thread_never_runs)
 	assert_u64(loop.count, 0);
 	assert_rc(hwt_destroy(live.timer), 0);
 	assert_rc(hwt_mailbox_destroy(loop.mailbox), 0);
+}
+
+/* Epoll with EPOLLET tells once, until the loop has looked. */
+
+static int
+edges_await(int epoll)
+{
+	struct epoll_event event;
+
+	return epoll_wait(epoll, &event, 1, 0);
+}
+
+Test(mailbox, one_run_per_event_is_enough_where_epoll_tells_of_edges_alone)
+{
+	struct mailed mailed = {0};
+	struct probe probes[4] = {0};
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	unsigned index;
+
+	mailed_open(&mailed);
+	cr_assert(epoll_ctl(epoll, EPOLL_CTL_ADD,
+		      hwt_mailbox_fd(mailed.mailbox), &event) == 0);
+	for (index = 0; index < 3; index++)
+		mailed_schedule(&mailed, &probes[index]);
+	mailed_step(&mailed);
+	assert_u64((uint64_t)edges_await(epoll), 1);
+	assert_u64((uint64_t)edges_await(epoll), 0);
+
+	/* It leaves two over, and says so. */
+	assert_rc(hwt_mailbox_run(mailed.mailbox, 1, NULL), 0);
+	assert_u64((uint64_t)edges_await(epoll), 1);
+	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
+	assert_u64((uint64_t)edges_await(epoll), 0);
+	mailed_schedule(&mailed, &probes[3]);
+	mailed_step(&mailed);
+	assert_u64((uint64_t)edges_await(epoll), 1);
+
+	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
+	for (index = 0; index < 4; index++)
+		assert_u64(probes[index].runs, 1);
+	close(epoll);
+	mailed_close(&mailed);
 }

@@ -93,6 +93,30 @@ Test(memory_order, the_task_reads_what_was_written_and_its_answer_is_seen)
 	live_close(&live);
 }
 
+Test(memory_order, the_task_reads_what_was_written_before_a_reschedule)
+{
+	struct letter *letter = calloc(1, sizeof(*letter));
+	struct live live = {0};
+	uint64_t turn;
+
+	live_open(&live, NULL);
+	for (turn = 1; turn <= TURNS / 10; turn++) {
+		assert_rc(hwt_new_timeout(live.timer, &letter->timeout,
+			      letter_task, letter, HWT_MIN(1)),
+		    0);
+		letter_write(letter, turn << 32);
+		/* Out, and in. */
+		assert_rc(
+		    hwt_reschedule(live.timer, letter->timeout, HWT_MIN(2)), 0);
+		letter_write(letter, turn << 33);
+		assert_rc(hwt_reschedule(live.timer, letter->timeout, 0), 0);
+		await_end(live.timer, letter->timeout);
+		cr_assert(letter_is_answered(letter, turn << 33));
+	}
+	live_close(&live);
+	free(letter);
+}
+
 Test(memory_order, the_same_through_a_pool)
 {
 	struct live live = {0};

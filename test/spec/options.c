@@ -486,40 +486,72 @@ Test(options, timers_can_be_destroyed_in_any_order)
 	assert_rc(create_rc(NULL), 0);
 }
 
-Test(options, the_65th_live_timer_is_warned_of_once_per_process)
+/* Starts the worker and returns when it has begun to turn. */
+static void
+start_and_see(struct hwt *timer)
+{
+	struct probe probe = {0};
+
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	wait_for(&probe.runs, 1);
+}
+
+static void
+make_many(struct hwt **timers, uint32_t flags)
+{
+	struct hwt_log log = log_recorder_hook(&manual.log);
+	struct hwt_options options = {
+	    .flags = flags, .tick_ns = HWT_MS(1), .log = &log};
+	size_t index;
+
+	for (index = 0; index < 66; index++)
+		assert_rc(hwt_create(&timers[index], &options), 0);
+}
+
+Test(options, the_65th_running_worker_is_warned_of_once_per_process)
 {
 	static struct hwt *timers[66];
-	struct hwt_log log;
+	unsigned round;
 	size_t index;
 
 	log_recorder_init(&manual.log);
-	log = log_recorder_hook(&manual.log);
-	for (index = 0; index < 64; index++) {
-		assert_rc(hwt_create(&timers[index],
-			      &(struct hwt_options){.log = &log}),
-		    0);
-	}
-	assert_u64(log_recorder_count(&manual.log), 0);
-
-	assert_rc(
-	    hwt_create(&timers[64], &(struct hwt_options){.log = &log}), 0);
-	assert_u64(log_recorder_count(&manual.log), 1);
-	assert_rc(
-	    hwt_create(&timers[65], &(struct hwt_options){.log = &log}), 0);
-	for (index = 0; index < 66; index++)
-		worker_timer_close(timers[index]);
-	for (index = 0; index < 66; index++) {
-		assert_rc(hwt_create(&timers[index],
-			      &(struct hwt_options){.log = &log}),
-		    0);
+	for (round = 0; round < 2; round++) {
+		make_many(timers, 0);
+		for (index = 0; index < 66; index++) {
+			start_and_see(timers[index]);
+			assert_u64(log_recorder_count(&manual.log),
+			    round > 0 || index >= 64);
+		}
+		for (index = 0; index < 66; index++)
+			worker_timer_close(timers[index]);
 	}
 
-	assert_u64(log_recorder_count(&manual.log), 1);
 	assert_i64(manual.log.lines[0].level, LOG_WARNING);
 	cr_assert(strlen(manual.log.lines[0].message) > 0);
 	cr_assert(strchr(manual.log.lines[0].message, '\n') == NULL);
-	for (index = 0; index < 66; index++)
-		worker_timer_close(timers[index]);
+}
+
+Test(options, timers_without_a_running_worker_are_not_warned_of)
+{
+	static struct hwt *timers[3][66];
+	size_t index, kind;
+
+	log_recorder_init(&manual.log);
+	make_many(timers[0], HWT_MANUAL);
+	make_many(timers[1], 0);
+	make_many(timers[2], 0);
+	for (index = 0; index < 66; index++) {
+		start_and_see(timers[2][index]);
+		assert_rc(hwt_stop(timers[2][index], NULL), 0);
+	}
+
+	start_and_see(timers[1][0]);
+
+	assert_u64(log_recorder_count(&manual.log), 0);
+	for (kind = 0; kind < 3; kind++) {
+		for (index = 0; index < 66; index++)
+			worker_timer_close(timers[kind][index]);
+	}
 }
 
 Test(options, timers_one_after_the_other_are_not_warned_of)

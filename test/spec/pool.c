@@ -214,6 +214,39 @@ Test(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later)
 	pooled_close(&pooled);
 }
 
+Test(pool, what_comes_later_waits_behind_what_was_there)
+{
+	struct pooled pooled = {0};
+	struct gate gate;
+	struct probe busy;
+	struct probe probes[4] = {0};
+	unsigned index;
+
+	/* The thread takes the first, with the next two in sight; then comes
+	 * another one. */
+	pooled_open(&pooled, 1, 0);
+	occupy(&pooled, &busy, &gate);
+	for (index = 0; index < 4; index++) {
+		probes[index] = (struct probe){.fixture = &pooled.fixture,
+		    .then = probe_then_gate,
+		    .data = &gate};
+		if (index == 3) {
+			gate_open(&gate);
+			gate_await(&gate);
+		}
+		pooled_schedule(&pooled, &probes[index]);
+		pooled_step(&pooled);
+	}
+	for (index = 0; index < 4; index++)
+		gate_open(&gate);
+	for (index = 0; index < 4; index++)
+		wait_for(&probes[index].runs, 1);
+
+	for (index = 0; index < 4; index++)
+		assert_u64(probes[index].order, index + 1);
+	pooled_close(&pooled);
+}
+
 Test(pool, what_waits_in_it_can_be_cancelled)
 {
 	struct pooled pooled = {0};
@@ -567,6 +600,161 @@ Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
 	assert_u64(probe.runs, fixture_stats(&pooled.fixture).started - 1);
 	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
 	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+}
+
+/* A thread of the pool that is stopped where it has just taken a lock. */
+static struct {
+	_Atomic uint64_t armed;
+	/* Somebody else wants that lock. */
+	_Atomic uint64_t waited;
+	_Atomic(pthread_mutex_t *) lock;
+	pthread_t main;
+	struct gate gate;
+} stopped;
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+
+int
+__wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	int error;
+
+	if (stopped.lock == mutex) {
+		stopped.waited = 1;
+		gate_open(&stopped.gate);
+	}
+	error = __real_pthread_mutex_lock(mutex);
+	if (stopped.armed && !pthread_equal(pthread_self(), stopped.main)) {
+		stopped.armed = 0;
+		stopped.lock = mutex;
+		gate_pass(&stopped.gate);
+		stopped.lock = NULL;
+	}
+	return error;
+}
+
+Test(pool, handing_over_does_not_wait_for_its_threads)
+{
+	struct pooled pooled = {0};
+	struct probe busy, first = {0}, second = {0};
+	struct gate gate;
+
+	pooled_open(&pooled, 1, 0);
+	gate_init(&stopped.gate);
+	stopped.main = pthread_self();
+	occupy(&pooled, &busy, &gate);
+	pooled_schedule(&pooled, &first);
+	pooled_step(&pooled);
+	stopped.armed = 1;
+	gate_open(&gate);
+	gate_await(&stopped.gate);
+
+	pooled_schedule(&pooled, &second);
+	assert_u64(pooled_step(&pooled), 0);
+
+	assert_u64(stopped.waited, 0);
+	gate_open(&stopped.gate);
+	wait_for(&first.runs, 1);
+	wait_for(&second.runs, 1);
+	pooled_close(&pooled);
+}
+
+/* An executor round a pool's, that makes a timer while the pool is destroyed.
+ * The timeout is cancelled, as hwt_pool_destroy asks for. */
+static struct {
+	struct hwt_pool *pool;
+	const struct hwt_executor *inner;
+	pthread_t thread;
+} round_it;
+
+static int
+execute_round_it(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	struct hwt *made;
+
+	if (hwt_cancel(timer, timeout) != 0 ||
+	    pthread_create(
+		&round_it.thread, NULL, destroy_pool, round_it.pool) != 0)
+		abort();
+	/* Time enough for it to wait for this call. */
+	sleep_ns(HWT_MS(50));
+	if (hwt_create(&made, NULL) != 0 || hwt_stop(made, NULL) != 0 ||
+	    hwt_destroy(made) != 0)
+		abort();
+	return round_it.inner->execute(ctx, timer, timeout);
+}
+
+Test(pool, destroy_waits_for_a_hand_over_without_holding_up_others)
+{
+	struct fixture fixture = {0};
+	struct hwt_executor outer = {.execute = execute_round_it};
+
+	assert_rc(hwt_pool_create(&round_it.pool, 1, 0), 0);
+	round_it.inner = hwt_pool_executor(round_it.pool);
+	outer.ctx = round_it.inner->ctx;
+	fixture_open(&fixture,
+	    &(struct hwt_options){.tick_ns = FIXTURE_TICK, .executor = &outer});
+	assert_rc(
+	    hwt_new_timeout(fixture.timer, NULL, forbidden_task, NULL, 0), 0);
+
+	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+
+	cr_assert(pthread_join(round_it.thread, NULL) == 0);
+	thread_await_count("hwt-pool", 0);
+	fixture_close(&fixture);
+}
+
+#define LIMIT 5
+#define PUSHERS 3
+
+struct limited {
+	struct fixture fixture[PUSHERS];
+	struct probe probe[PUSHERS][LIMIT];
+};
+
+static void
+push_into_limited(unsigned index, void *arg)
+{
+	struct limited *limited = arg;
+
+	(void)fixture_step(&limited->fixture[index], FIXTURE_TICK);
+}
+
+Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
+{
+	static struct limited limited;
+	struct pooled pooled = {0};
+	struct probe busy;
+	struct gate gate;
+	uint64_t refused = 0;
+	unsigned i, k;
+
+	pooled_open(&pooled, 1, LIMIT);
+	occupy(&pooled, &busy, &gate);
+	for (i = 0; i < PUSHERS; i++) {
+		fixture_open(&limited.fixture[i], NULL);
+		for (k = 0; k < LIMIT; k++)
+			assert_rc(hwt_new_timeout_on(limited.fixture[i].timer,
+				      hwt_pool_executor(pooled.pool), NULL,
+				      probe_task, &limited.probe[i][k], 0),
+			    0);
+	}
+
+	in_parallel(PUSHERS, push_into_limited, &limited);
+
+	for (i = 0; i < PUSHERS; i++)
+		refused += fixture_stats(&limited.fixture[i]).executor_refused;
+	assert_u64(refused, (PUSHERS - 1) * LIMIT);
+	gate_open(&gate);
+	for (i = 0; i < PUSHERS; i++) {
+		for (k = 0; k < LIMIT; k++)
+			wait_for(&limited.probe[i][k].runs, 1);
+		assert_rc(hwt_stop(limited.fixture[i].timer, NULL), 0);
+	}
+	pooled_close(&pooled);
+	for (i = 0; i < PUSHERS; i++)
+		assert_rc(hwt_destroy(limited.fixture[i].timer), 0);
 }
 
 Test(pool, when_there_is_no_memory_for_a_thread_it_says_so)

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What each thread keeps: caches of timers, the tasks that it runs, signals.
+ *
+ * CACHES. A thread has a slot for each of the first THREAD_SLOTS timers that it
+ * uses, with the timer's cache that it holds; with more timers, it uses the
+ * shared cache of those (store.shared_cache). Taking a cache into an empty slot needs
+ * no lock. The cache belongs to the timer (see record.c); the thread gives it
+ * back when it exits. At that time the timer may be gone: the registry knows
+ * which timers live (see process.c).
+ *
+ * The slot of a timer that was destroyed is freed when the thread needs one: a
+ * count of destroyed timers says whether there can be any. Then the thread
+ * looks, unless another one holds the registry's lock: no call waits here.
+ *
+ * A failed attempt to get a cache is not repeated for ATTACH_SKIP calls, so
+ * that a walk through the registry, or through all caches of a timer, is paid
+ * for by that many.
+ *
+ * A thread's slots are its own. No edges: the caches' is in record.c, all else
+ * is under the registry's lock.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+
+#include "core/timer.h"
+
+/* glibc has room for the values of so many keys in each thread, and allocates
+ * memory for those of others. */
+#define KEYS_IN_PLACE 32u
+
+/* Without the model here, too, gcc forgets it for this file. */
+_Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
+
+/* Without it, threads have no caches. */
+static pthread_key_t exit_key;
+static bool exit_key_made;
+
+/* With the registry's lock held: empties the slots of timers that are gone, and
+ * whose caches went with them. The address alone is compared before anything
+ * behind it is read. */
+static void
+forget_destroyed(void)
+{
+	bool lives[THREAD_SLOTS] = {false};
+	const struct hwt *timer;
+	int i;
+
+	for (timer = process_first_timer(); timer != NULL;
+	     timer = timer->registry_next) {
+		for (i = 0; i < THREAD_SLOTS; i++) {
+			if (thread_state.slot[i].timer == timer)
+				lives[i] = thread_state.slot[i].serial ==
+				    timer->serial;
+		}
+	}
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		if (!lives[i])
+			thread_state.slot[i] = (struct thread_slot){0};
+	}
+}
+
+static void
+slot_release(struct thread_slot *slot)
+{
+	if (slot->timer != NULL && cache_release(slot->timer, slot->cache))
+		wake_worker_for_trim(slot->timer);
+	*slot = (struct thread_slot){0};
+}
+
+static void
+thread_exits(void *state)
+{
+	int i;
+
+	(void)state;
+	process_lock();
+	forget_destroyed();
+	for (i = 0; i < THREAD_SLOTS; i++)
+		slot_release(&thread_state.slot[i]);
+	thread_state.watched = false;
+	process_unlock();
+}
+
+void
+thread_init(void)
+{
+	exit_key_made = pthread_key_create(&exit_key, thread_exits) == 0;
+}
+
+/* Another destructor of the same thread may use a timer after thread_exits ran:
+ * then it is called once more. */
+static bool
+watch_thread_exit(bool may_allocate)
+{
+	if (!thread_state.watched && exit_key_made &&
+	    (may_allocate || exit_key < KEYS_IN_PLACE))
+		thread_state.watched =
+		    pthread_setspecific(exit_key, &thread_state) == 0;
+	return thread_state.watched;
+}
+
+/* The slot of a timer, put first for the next time; or NULL. */
+static struct thread_slot *
+find_slot(const struct hwt *timer)
+{
+	struct thread_slot *first = &thread_state.slot[0];
+	struct thread_slot found;
+	int i;
+
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		found = thread_state.slot[i];
+		if (found.timer == timer && found.serial == timer->serial) {
+			thread_state.slot[i] = *first;
+			*first = found;
+			return first;
+		}
+	}
+	return NULL;
+}
+
+/* A slot that holds no cache. */
+static struct thread_slot *
+empty_slot(void)
+{
+	int i;
+
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		if (thread_state.slot[i].timer == NULL)
+			return &thread_state.slot[i];
+	}
+	return NULL;
+}
+
+/* An empty slot, also one that a destroyed timer had; NULL: there is none, or
+ * it could not be looked for. */
+static struct thread_slot *
+vacant_slot(void)
+{
+	struct thread_slot *slot = empty_slot();
+	uint64_t destroyed = process_destroyed();
+
+	if (slot != NULL || thread_state.destroyed_seen == destroyed ||
+	    !process_trylock())
+		return slot;
+	forget_destroyed();
+	process_unlock();
+	thread_state.destroyed_seen = destroyed;
+	return empty_slot();
+}
+
+struct cache *
+thread_attach_cache(struct hwt *timer, bool may_allocate)
+{
+	struct thread_slot *slot = find_slot(timer);
+	struct cache *cache = NULL;
+
+	if (slot != NULL)
+		return slot->cache;
+	if (thread_state.attach_skip > 0) {
+		thread_state.attach_skip--;
+		return NULL;
+	}
+	slot = vacant_slot();
+	if (slot != NULL && watch_thread_exit(may_allocate))
+		cache = cache_claim(timer);
+	if (cache == NULL) {
+		thread_state.attach_skip = ATTACH_SKIP;
+		return NULL;
+	}
+	*slot = (struct thread_slot){timer, timer->serial, cache};
+	return find_slot(timer)->cache;
+}
+
+bool
+thread_runs_task_of(const struct hwt *timer)
+{
+	const struct run_frame *frame;
+
+	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
+		if (frame->serial == timer->serial)
+			return true;
+	}
+	return false;
+}
+
+bool
+thread_runs_task(const struct hwt *timer, uint64_t id)
+{
+	const struct run_frame *frame;
+
+	if (id == 0)
+		return false;
+	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
+		if (frame->serial == timer->serial && frame->id == id)
+			return true;
+	}
+	return false;
+}
+
+void
+thread_block_signals(void *old)
+{
+	static const int open[] = {
+	    SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF};
+	sigset_t set;
+	size_t i;
+
+	(void)sigfillset(&set);
+	for (i = 0; i < sizeof(open) / sizeof(open[0]); i++)
+		(void)sigdelset(&set, open[i]);
+	(void)pthread_sigmask(SIG_SETMASK, &set, old);
+}

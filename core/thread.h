@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each thread keeps for the timers that it uses. See thread.c. */
+#ifndef HWT_THREAD_H
+#define HWT_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/clock.h"
+
+struct hwt;
+struct cache;
+
+/* A task that this thread is running, or a wheel that it is turning, innermost
+ * first. The timer is named by its serial: in a forked child, a task's copy
+ * outlives its timer. */
+struct run_frame {
+	uint64_t serial;
+	uint64_t id; /* 0: turning the wheel */
+	struct run_frame *outer;
+};
+
+/* Which cache this thread uses for a timer. A timer may be gone and its
+ * address in use again: serial tells. */
+struct thread_slot {
+	struct hwt *timer;
+	uint64_t serial;
+	struct cache *cache;
+};
+
+#define THREAD_SLOTS 8
+/* How many calls a thread that got no cache lets pass before it tries again. */
+#define ATTACH_SKIP 63u
+
+struct thread_state {
+	struct thread_slot slot[THREAD_SLOTS];
+	struct run_frame *frames;
+	/* The executor whose thread this is, and the epoch of its making. */
+	const void *executor;
+	uint64_t executor_epoch;
+	/* The serial of the timer whose worker this is; also while its
+	 * destructors of thread-specific data run. */
+	uint64_t worker_serial;
+	struct clock_sample sample;
+	/* process_destroyed when the slots were last looked through. */
+	uint64_t destroyed_seen;
+	unsigned attach_skip;
+	/* Whether thread exit will call back. */
+	bool watched;
+};
+
+/* initial-exec: one instruction instead of a call. The few bytes fit into what
+ * the C library keeps free for libraries that are loaded late. */
+#ifdef __SANITIZE_ADDRESS__
+/* gcc 12 tests flags that the linker's relaxation of that model leaves unset,
+ * and then reports null pointers where there are none. */
+#define THREAD_STATE_MODEL
+#else
+#define THREAD_STATE_MODEL __attribute__((tls_model("initial-exec")))
+#endif
+extern _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
+
+/* As the library is loaded. */
+void thread_init(void);
+
+/* The calling thread's cache for timer; NULL when it has none. The slow half of
+ * cache_of in timer.h. Lock-free. may_allocate: may take memory, for the C
+ * library, in a thread's first call. */
+struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);
+
+/* Whether this thread runs a task of timer (and, with an id, that task). */
+bool thread_runs_task_of(const struct hwt *timer);
+bool thread_runs_task(const struct hwt *timer, uint64_t id);
+
+/* Blocks all signals but those that a thread's own faults raise, and SIGPROF;
+ * *old gets what was there. */
+void thread_block_signals(void *old);
+
+#endif

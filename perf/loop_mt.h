@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An event loop's timers for any thread: a mutex that the loop's thread holds
+ * except while it polls and while it runs tasks. Blocks with the loop's timer
+ * inside are kept for reuse under the mutex. What is due is collected under the
+ * mutex and run without it. The loop is woken when a new timeout is due before
+ * the thread would look again.
+ *
+ * A subject says what its timer is (LOOP_TIMER), what else it needs
+ * (LOOP_FIELDS), includes this, and defines the functions that are declared
+ * here. They are called with the mutex held, unless told otherwise.
+ */
+#ifndef PERF_LOOP_MT_H
+#define PERF_LOOP_MT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "perf/peer.h"
+
+#define SUBJECT_SINGLE 0
+#define SUBJECT_STALE_SAFE 1
+#define SUBJECT_TELLS 1
+/* Rescheduling leaves the handle as it is, from two threads at once, too. */
+#define SUBJECT_KEEPS_HANDLE 1
+
+/* Cancels of a thread that found nothing to cancel. */
+static _Thread_local uint64_t subject_refused;
+
+struct loop_timeout {
+	struct peer_block block;
+	LOOP_TIMER timer;
+	void (*task)(void *arg);
+	void *arg;
+};
+
+typedef struct loop_timeout *subject_handle;
+
+struct subject {
+	pthread_mutex_t mutex;
+	LOOP_FIELDS
+	bool stopping;
+	struct peer_blocks blocks;
+	struct peer_queue due;
+	peer_thread thread;
+	pthread_t worker;
+};
+
+/* Before the thread is made, and after it has ended. */
+static bool loop_open(struct subject *subject);
+static void loop_close(struct subject *subject);
+/* The thread, until stopping is set and the loop woken. */
+static void loop_run(struct subject *subject);
+/* Without the mutex. */
+static void loop_wake(struct subject *subject);
+/* A block that was just made. */
+static void loop_make(struct subject *subject, struct loop_timeout *timeout);
+/* A timer that is not active, and one that is. True: wake the loop. */
+static bool loop_start(
+    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns);
+static bool loop_again(
+    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns);
+static void loop_stop(struct subject *subject, struct loop_timeout *timeout);
+static bool loop_active(const struct loop_timeout *timeout);
+
+/* Runs what the loop has collected, without the mutex meanwhile. */
+static inline void
+loop_run_due(struct subject *subject)
+{
+	struct peer_block *block;
+
+	pthread_mutex_unlock(&subject->mutex);
+	for (block = subject->due.first; block; block = block->next) {
+		struct loop_timeout *timeout = (struct loop_timeout *)block;
+
+		timeout->task(timeout->arg);
+	}
+	pthread_mutex_lock(&subject->mutex);
+	peer_drop_queue(&subject->blocks, &subject->due);
+}
+
+static inline void *
+loop_worker(void *arg)
+{
+	struct subject *subject = arg;
+
+	peer_thread_here(&subject->thread);
+	pthread_mutex_lock(&subject->mutex);
+	loop_run(subject);
+	pthread_mutex_unlock(&subject->mutex);
+	return NULL;
+}
+
+static inline struct subject *
+subject_create(uint64_t tick_ns, uint64_t capacity)
+{
+	struct subject *subject = calloc(1, sizeof(*subject));
+
+	(void)tick_ns;
+	(void)capacity;
+	if (!subject)
+		return NULL;
+	pthread_mutex_init(&subject->mutex, NULL);
+	if (!loop_open(subject))
+		goto free_subject;
+	if (!pthread_create(&subject->worker, NULL, loop_worker, subject))
+		return subject;
+	loop_close(subject);
+free_subject:
+	pthread_mutex_destroy(&subject->mutex);
+	free(subject);
+	return NULL;
+}
+
+static inline void
+subject_destroy(struct subject *subject)
+{
+	void *block;
+
+	pthread_mutex_lock(&subject->mutex);
+	subject->stopping = true;
+	pthread_mutex_unlock(&subject->mutex);
+	loop_wake(subject);
+	pthread_join(subject->worker, NULL);
+	loop_close(subject);
+	while ((block = peer_unmake(&subject->blocks)))
+		free(block);
+	pthread_mutex_destroy(&subject->mutex);
+	free(subject);
+}
+
+static inline struct loop_timeout *
+loop_take(struct subject *subject)
+{
+	struct loop_timeout *timeout = peer_take(&subject->blocks);
+
+	if (timeout)
+		return timeout;
+	timeout = malloc(sizeof(*timeout));
+	if (!timeout)
+		return NULL;
+	loop_make(subject, timeout);
+	timeout->timer.data = timeout;
+	peer_made(&subject->blocks, &timeout->block);
+	return timeout;
+}
+
+static inline bool
+subject_schedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	struct loop_timeout *timeout;
+	bool wake = false;
+
+	pthread_mutex_lock(&subject->mutex);
+	timeout = loop_take(subject);
+	if (timeout) {
+		timeout->task = task;
+		timeout->arg = arg;
+		peer_hold(&timeout->block, handle);
+		if (handle)
+			*handle = timeout;
+		wake = loop_start(subject, timeout, delay_ns);
+	}
+	pthread_mutex_unlock(&subject->mutex);
+	if (wake)
+		loop_wake(subject);
+	return timeout;
+}
+
+static inline void
+subject_cancel(struct subject *subject, subject_handle timeout)
+{
+	pthread_mutex_lock(&subject->mutex);
+	if (loop_active(timeout)) {
+		loop_stop(subject, timeout);
+		peer_give(&subject->blocks, &timeout->block);
+	} else {
+		subject_refused++;
+		peer_drop(&subject->blocks, &timeout->block);
+	}
+	pthread_mutex_unlock(&subject->mutex);
+}
+
+static inline bool
+subject_reschedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	struct loop_timeout *timeout = *handle;
+	bool active, wake = false;
+
+	(void)task;
+	(void)arg;
+	pthread_mutex_lock(&subject->mutex);
+	active = loop_active(timeout);
+	if (active) {
+		wake = loop_again(subject, timeout, delay_ns);
+	} else {
+		peer_drop(&subject->blocks, &timeout->block);
+		*handle = NULL;
+	}
+	pthread_mutex_unlock(&subject->mutex);
+	if (wake)
+		loop_wake(subject);
+	return active;
+}
+
+static inline void
+subject_turn(struct subject *subject)
+{
+	(void)subject;
+}
+
+static inline uint64_t
+subject_wakeups(struct subject *subject)
+{
+	return peer_thread_switches(&subject->thread);
+}
+
+#endif

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What make perf and perf-full build and run; read by Makefile.
+#
+# perf/LOAD.c is built once for each SUBJECT, a header that says which timers
+# are compared: build/plain/perf/LOAD/SUBJECT. A folder of perf that has a
+# main.c is a program for each of its other files.
+
+loads := $(patsubst perf/%.c,%,$(wildcard perf/*.c))
+mains := $(wildcard perf/*/main.c)
+schemes := $(basename $(filter-out $(mains),$(wildcard $(mains:main.c=*.c))))
+subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
+	'^.define SUBJECT_NAME' /dev/null $(wildcard perf/subject/*.h)))
+own_subjects := $(filter hwt hwt_relaxed mutex_wheel,$(subjects))
+
+# What is measured here needs no peer. The floor is one of touch alone.
+of_loads = $(foreach load,$(loads),$(1:%=perf/$(load)/%))
+perf_names := $(schemes) $(call of_loads,$(own_subjects)) \
+	$(patsubst %,perf/touch/%,$(filter floor,$(subjects)))
+perf_programs := $(perf_names:%=build/plain/%)
+
+# Of a peer, which is the first word of its subjects' names: a header that must
+# be there, and what it is compiled and linked with.
+peer = $(call peer_of,$(notdir $(basename $@)))
+peer_of = $(firstword $(subst _, ,$1))header_libevent := event2/event.h
+libs_of_libevent := -levent_core -levent_pthreads
+header_libev := ev.h
+libs_of_libev := -lev
+header_libuv := uv.h
+libs_of_libuv := -luv
+header_glib := glib.h
+flags_of_glib = $(subst -I,-isystem ,$(shell pkg-config --cflags glib-2.0))
+libs_of_glib = $(shell pkg-config --libs glib-2.0)
+header_nng := nng/nng.h
+libs_of_nng := -lnng
+header_asio := boost/asio/version.hpp
+libs_of_asio := -lstdc++
+objects_of_asio := build/plain/perf/subject/asio.o
+
+# Benchmarks print what they were built with.
+said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
+build/plain/perf/%.o build/clang/perf/%.o build/aarch64/perf/%.o: \
+	own = -DHWT_CFLAGS='"$(cc) $(said)"'
+
+load_source = $(patsubst build/$(way)/%/,%.c,$(dir $@))
+load_programs := $(addprefix build/plain/,$(call of_loads,$(subjects)))
+load_objects := $(foreach w,plain clang aarch64 aarch64-c11, \
+	$(load_programs:build/plain/%=build/$w/%.o))
+
+$(load_objects): $$(load_source) build/$$(way)/flags
+	$(call say,CC)
+	@mkdir -p $(@D)
+	$(Q)$(compile) @build/$(way)/known $(own) $(flags_of_$(peer)) \
+		-DSUBJECT='"perf/subject/$(basename $(@F)).h"' \
+		-MMD -MP -c -o $@ $<
+
+$(load_programs): %: %.o $$(objects_of_$$(peer)) build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs_of_$(peer)) -lm $(libs)
+
+$(schemes:%=build/plain/%): %: %.o $$(@D)/main.o build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ -lm $(libs)
+
+build/plain/perf/subject/%.o: perf/subject/%.cc build/plain/flags
+	$(call say,CXX)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=gnu++17 -I. $(CPPFLAGS) -pthread -Wall -Wextra \
+		$(if $(filter-out 0,$(WERROR)),-Werror) $(CFLAGS) \
+		-MMD -MP -c -o $@ $<
+
+# What is to be measured says what is built for it, as far as it can be. Those
+# of perf/peer are built by programs of their own.
+ifneq ($(filter $(measured),$(MAKECMDGOALS)),)
+full := $(if $(filter perf-full,$(MAKECMDGOALS)),--full)
+# For the peers' own programs.
+export CC CPPFLAGS CFLAGS LDFLAGS LDLIBS
+wanted := $(shell perf/run --list $(full) $(PERF))
+hash := \#
+there = $(if $(header_$1),$(shell echo '$(hash)include <$(header_$1)>' | \
+	$(CXX) $(flags_of_$1) -E -x c++ - >/dev/null 2>&1 && echo yes),yes)
+peers := $(sort $(foreach subject,$(subjects),$(call peer_of,$(subject))))
+peers := $(foreach name,$(peers),$(if $(call there,$(name)),$(name)))
+usable := $(foreach subject,$(subjects), \
+	$(if $(filter $(peers),$(call peer_of,$(subject))),$(subject)))
+
+$(measured): $(filter $(wanted),$(perf_programs) \
+		$(addprefix build/plain/,$(call of_loads,$(usable))))
+	@for build in $(sort $(foreach name,$(notdir $(wanted)), \
+		$(wildcard perf/peer/$(name)/build))); do \
+		nice $$build build/plain || :; done
+	@perf/run $(full) $(PERF)
+endif

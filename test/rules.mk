@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the tests build and run; read by Makefile. The ways of building:
+#
+#   plain, clang   the user's flags, with CC and with a second compiler
+#   asan           AddressSanitizer and UBSan
+#   tsan           ThreadSanitizer
+#   fuzz           libFuzzer
+#   cov            counts for gcovr
+#   noise          atomic operations come late: test/noise/noise.h
+#   lto            optimized by the linker
+#   explore        each atomic operation is a step of the explorer of
+#                  interleavings; cov-explore counts there
+#   aarch64, aarch64-c11   ARCH=aarch64: ConcurrencyKit and C11's atomics
+
+STRESS ?= 100
+SOAK ?= 600
+FUZZ ?= 600
+NOISE ?= 600
+EXPLORE ?= --seconds 2
+
+ifneq ($(filter check check-all,$(MAKECMDGOALS)),)
+export WERROR := 1
+endif
+# For scripts, some of which run make.
+export CC CXX CLANG CPPFLAGS CFLAGS LDFLAGS LDLIBS STRESS MAKE_COMMAND
+
+cc_clang = $(CLANG)
+flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+cc_fuzz = $(CLANG)
+flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
+	-fno-sanitize-recover=all -fno-omit-frame-pointer
+libs_fuzz := -fsanitize=fuzzer
+flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
+last_lto := -flto
+# Each condition as it stands in the source, assertions left out: what they
+# find is never there. Counters are added to by many threads. A process that
+# leaves by _exit writes its counts as well.
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG
+last_cov := -O0
+link_cov := -Wl,--wrap=_exit
+objects_cov := build/cov/test/coverage/exit.o
+# The explorer has models in the place of the system, for the core alone.
+flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
+libs_explore := -no-pie
+flags_cov-explore := $(flags_explore) $(flags_cov) -fdata-sections
+last_cov-explore := -O0
+libs_cov-explore := -no-pie
+
+# The other machine's libraries lie in a folder of their own.
+qemu = $(shell command -v qemu-aarch64 || echo /usr/bin/qemu-aarch64)
+sysroot := build/aarch64/sysroot
+sysroot_libs := $(sysroot)/usr/lib/aarch64-linux-gnu
+cross = $(if $(filter aarch64%,$(way)),aarch64-linux-gnu-)
+cc_aarch64 := aarch64-linux-gnu-gcc
+flags_aarch64 := -isystem $(sysroot)/usr/include -DHWT_EMULATED
+libs_aarch64 := -L$(sysroot_libs) \
+	-Wl,-rpath-link,$(sysroot_libs):$(sysroot)/lib/aarch64-linux-gnu
+objects_aarch64 := build/aarch64/test/check/emulated.o
+cc_aarch64-c11 := $(cc_aarch64)
+flags_aarch64-c11 := $(flags_aarch64) -DHWT_ATOMIC_C11
+libs_aarch64-c11 := $(libs_aarch64)
+objects_aarch64-c11 := build/aarch64-c11/test/check/emulated.o
+build/aarch64/flags build/aarch64-c11/flags: | $(sysroot)
+$(objects_aarch64) $(objects_aarch64-c11): \
+	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
+
+$(sysroot):
+	@tools/sysroot arm64 $@
+
+# in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
+in = $(foreach w,$1,$(patsubst %.c,build/$w/%,$2))
+ways := plain clang asan tsan cov noise aarch64 aarch64-c11
+spec := $(wildcard test/spec/*.c)
+stress := $(wildcard test/stress/*.c)
+soak := $(wildcard test/soak/*.c)
+misuse := $(wildcard test/misuse/*.c)
+faults := $(wildcard test/faults/*.c)
+# The suite model has the parts of the program model but for its main.
+model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
+fuzz := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
+	$(wildcard test/random/checker*.c)
+explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c))
+explored := $(filter-out core/system.c,$(core))
+
+# Functions of the system that the suites replace, to make them fail.
+wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(spec)))
+
+define link_program
+$(call say,LD)
+$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
+endef
+
+# The suites load the shared library too.
+build/%/hwt-test: $$(call objects,$(spec) $(model)) $$(objects_$$*) \
+		build/%/libhwt.a | build/$$(if $$(cross),$$*,plain)/libhwt.so
+	$(call say,LD)
+	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(libs)
+
+programs := $(stress) $(soak) $(misuse) test/random/model.c
+$(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
+		build/$$(way)/libhwt.a
+	$(link_program)
+
+$(call in,$(ways),test/random/model.c): $$(call objects,$(model))
+
+# The library with the system's functions under other names, to make them fail.
+build/%/test/faults/libhwt.o: build/%/libhwt.o test/faults/imports \
+		test/faults/system.c
+	$(call say,OBJCOPY)
+	@mkdir -p $(@D)
+	$(Q)test/faults/imports redefine >$@.names
+	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
+
+build/%/test/faults/faults: $$(call objects,$(faults)) $$(objects_$$*) \
+		build/%/test/faults/libhwt.o
+	$(link_program)
+
+build/fuzz/test/fuzz/fuzz: $$(call objects,$(fuzz)) build/fuzz/libhwt.a
+	$(link_program)
+
+build/asan/test/fuzz/replay: $$(call objects,$(fuzz) test/fuzz/replay.c) \
+		build/asan/libhwt.a
+	$(link_program)
+
+# The explorer puts the core's data back before each execution: it has sections
+# of its own. Not so what counts for gcov, in sections of its own, too.
+$(addsuffix .o,$(call in,explore cov-explore,$(explored))): \
+	own = -DMODEL_SHIM -include test/explore/model.h
+
+build/%/core.o: $$(call objects,$(explored))
+	$(call say,LD)
+	$(Q)$(cc) $(CFLAGS) @build/$*/merge -nostdlib -r -o $@ $^
+	$(Q)$(OBJCOPY) --rename-section .data=hwt_data \
+		--rename-section .bss=hwt_bss $$(objdump -hw $@ | awk ' \
+		$$2 ~ /^\.(data|bss)\./ && $$2 !~ /gcov|LPBX/ { \
+			split($$2, word, "."); \
+			print "--rename-section " $$2 "=hwt_" word[2] }') $@
+
+build/%/explore: build/%/core.o $$(call objects,$(explorer))
+	$(link_program)
+
+# The explorer alone, against plain search on random programs.
+build/explore/selftest: $$(call objects,$(patsubst %,test/explore/%.c, \
+		selftest explore))
+	$(link_program)
+
+# What is compiled with clang for its warnings alone.
+only_compiled := $(patsubst %,build/clang/%.o,$(basename $(stress) $(soak) \
+	$(misuse) $(wildcard examples/*.c) $(mains)) $(perf_names))
+soak_programs := $(call in,plain,$(soak) test/random/model.c)
+fork_stress := $(wildcard test/stress/fork_*.c)
+
+ifeq ($(ARCH),aarch64)
+check: $(foreach w,aarch64 aarch64-c11,build/$w/libhwt.so build/$w/hwt-test \
+		build/$w/test/check/fences.o $(call in,$w,$(stress)) \
+		$(perf_names:%=build/$w/%.o)) \
+		$(patsubst %.c,build/aarch64/%.o,$(wildcard examples/*.c))
+	@test/check/run_aarch64
+check-all:
+	$(error check has all that there is for ARCH=aarch64)
+else ifeq ($(origin ARCH),command line)
+$(error ARCH=$(ARCH): not known; aarch64 is)
+else
+check: build/plain/libhwt.so build/plain/hwt-test build/clang/hwt-test \
+		build/asan/hwt-test build/lto/libhwt.a \
+		build/explore/explore build/plain/test/random/model \
+		$(call in,plain,$(stress)) \
+		$(call in,tsan,$(filter-out $(fork_stress),$(stress)))
+	@test/check/run check
+check-all: build/plain/libhwt.so $(examples) $(perf_programs) \
+		$(call in,plain,$(stress)) $(soak_programs) \
+		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
+		build/explore/selftest build/asan/test/random/model \
+		$(call in,asan,$(misuse)) build/asan/test/fuzz/replay \
+		build/fuzz/test/fuzz/fuzz $(only_compiled) \
+		$(call in,plain asan,test/faults/faults.c) \
+		build/noise/hwt-test $(call in,noise,$(stress))
+	@test/check/run check-all
+endif
+
+tidy:
+	@tools/tidy
+analyze:
+	@tools/analyze
+mutants: build/plain/libhwt.so
+	@test/mutants/run '$(MUTANTS)'
+faults: build/plain/test/faults/faults
+	@test/faults/imports check build/plain/libhwt.o
+	@build/plain/test/faults/faults all
+explore: build/explore/explore
+	@build/explore/explore $(EXPLORE)
+soak: $(soak_programs)
+	@test/check/soak $(SOAK) $^
+valgrind: $(call in,plain,$(stress))
+	@test/check/valgrind
+noise: build/noise/hwt-test $(call in,noise,$(stress))
+	@test/noise/run $(NOISE)
+fuzz: build/fuzz/test/fuzz/fuzz
+	@test/fuzz/run $(FUZZ)
+
+# A program, and after commas its arguments.
+, := ,
+coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
+	build/cov/test/random/model,--steps,300000,--quiet \
+	build/cov/test/faults/faults build/cov-explore/explore
+coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
+	@test/coverage/run $(coverage)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How files are compiled and linked; read by Makefile.
+
+Q := $(if $(filter-out 0,$(V)),,@)
+say = $(if $Q,@echo '  $1 $@')
+
+# Installs what a goal needs, before a compiler is called; make -n does not.
+needy := $(filter deps demo $(tested) $(measured),$(MAKECMDGOALS))
+ifneq ($(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy)),)
+ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' ARCH='$(ARCH)' \
+	tools/deps $(needy) >&2 && echo there),there)
+$(error what is needed is not there)
+endif
+# Alone, they use all cores, unless -j says otherwise.
+ifeq ($(words $(MAKECMDGOALS))$(filter -j%,$(MAKEFLAGS)),1)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+endif
+
+# build/WAY/FILE.o is FILE.c built in one way: with the compiler cc_WAY, and
+# with flags_WAY, link_WAY and libs_WAY.
+way = $(word 2,$(subst /, ,$@))
+source = $(@:build/$(way)/%.o=%.c)
+objects = $(1:%.c=build/$(way)/%.o)
+cc = $(or $(cc_$(way)),$(CC))
+flags_tsan := -fsanitize=thread
+warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef \
+	-Wformat=2 -Wdouble-promotion -Walloca -Wold-style-definition \
+	-Wmissing-declarations -Wredundant-decls -Wdate-time
+compile = $(cc) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
+	$(warnings) $(if $(filter-out 0,$(WERROR)),-Werror) $(flags_$(way)) \
+	$(CFLAGS) $(last_$(way))
+link = $(cc) -pthread $(flags_$(way)) $(CFLAGS) $(last_$(way)) \
+	$(link_$(way)) $(LDFLAGS)
+libs = $(libs_$(way)) @build/$(way)/libs $(LDLIBS)
+# The library's objects fit into programs and into shared objects.
+position = $(if $(filter $(core),$<),-fPIC -fno-semantic-interposition)
+
+# Changes when the commands do, so that no object stays that others made.
+build/%/flags: force
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(compile) $(link))' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; \
+		else tools/probe $(@D) $(compile) && mv $@.new $@; fi
+
+build/%.o: $$(source) build/$$(way)/flags
+	$(call say,CC)
+	@mkdir -p $(@D)
+	$(Q)$(compile) @build/$(way)/known $(position) $(own) \
+		-MMD -MP -c -o $@ $<
