@@ -107,9 +107,11 @@
 
 /* Timeouts handed over between two readings of the clock. */
 #define CLOCK_READ_EVERY 16u
-/* What one piece does at most: pages taken over, stale entries removed. */
+/* What one piece does at most: pages taken over, stale entries removed. To pass
+ * over so many chunks of other rounds counts as an entry. */
 #define TAKE_PAGES 4u
 #define STALE_ENTRIES 64u
+#define STALE_CHUNKS 64u
 #define SECOND_NS UINT64_C(1000000000)
 
 /* Makes sure that the record has an entry in time for tick. */
@@ -456,6 +458,7 @@ worker_drop_stale(struct hwt *timer, uint64_t *tick)
 				return true;
 			}
 		}
+		entries += walk.chunks / STALE_CHUNKS;
 	}
 	return true;
 }

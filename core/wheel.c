@@ -502,6 +502,7 @@ walk_prefetch(
 
 	if (at == 0)
 		return;
+	walk->chunks++;
 	chunk = chunk_at(wheel, at);
 	if (chunk->previous != 0)
 		__builtin_prefetch(chunk_at(wheel, chunk->previous));
@@ -545,6 +546,7 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 {
 	walk->bucket = &wheel->buckets[tick & wheel->mask];
 	walk->round = (uint32_t)(tick >> wheel->bits);
+	walk->chunks = 0;
 	walk->moves = MOVES_MAX;
 	walk_list(wheel, walk, false);
 }

@@ -86,6 +86,7 @@ struct wheel_walk {
 	uint32_t at, previous; /* the chunk where it is, and the one before */
 	struct chunk *chunk;
 	uint32_t slot; /* those before it are still to be looked at */
+	uint32_t chunks; /* that it has entered */
 	uint32_t moves; /* how many more entries may change their list */
 };
 
