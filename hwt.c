@@ -131,9 +131,9 @@ pending_release(struct hwt *timer, uint64_t count)
 		(void)a64_add_acq_rel(&timer->permits, -count);
 }
 
-/* Wakes the worker, if it still sleeps past due_ns. */
-static NOINLINE void
-wake_worker(struct hwt *timer, uint64_t due_ns)
+/* The first to clear wake_before makes the call, and only that one. */
+static void
+wake_owner(struct hwt *timer, uint64_t due_ns)
 {
 	uint64_t before_ns;
 
@@ -144,11 +144,32 @@ wake_worker(struct hwt *timer, uint64_t due_ns)
 			return;
 		/* E:called release */
 	} while (!a64_cas_acq_rel(&timer->wake_before, before_ns, 0));
+	if (timer->wake.wake != NULL)
+		timer->wake.wake(timer->wake.ctx);
+}
+
+/* The worker sleeps past due_ns. Each thread that finds this wakes the worker,
+ * so that none relies on another that may be descheduled before its call; but
+ * no thread does so twice for the same sleep. */
+static NOINLINE void
+wake_worker(struct hwt *timer, uint64_t due_ns)
+{
+	struct cache *cache = cache_of(timer);
+	uint64_t sleep;
+
 	if (timer->flags & HWT_MANUAL) {
-		if (timer->wake.wake != NULL)
-			timer->wake.wake(timer->wake.ctx);
+		wake_owner(timer, due_ns);
 		return;
 	}
+	/* If this is of a later sleep already, that one is ended too: it began
+	 * with wake_sequence as it was before. */
+	sleep = a64_load_acquire(&timer->sleep_number);
+	if (!cache->shared) {
+		if (cache->woken_sleep == sleep)
+			return;
+		cache->woken_sleep = sleep;
+	}
+	/* E:called release */
 	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
 	futex_wake_one(&timer->wake_sequence);
 }

@@ -134,7 +134,8 @@ mpsc_pop(
 				    a64_swap_seq(&slab->summary[pass->set], 0);
 			continue;
 		}
-		if (pass->word * 64 >= a32_load_acquire(&store->limit)) {
+		/* E:horizon fence: the limit, too. */
+		if (pass->word * 64 >= store_limit(store)) {
 			pass->word = 0;
 			return 0;
 		}
@@ -179,7 +180,7 @@ static bool
 half_is_empty(const struct mpsc_queue *queue, const struct mpsc_pass *pass)
 {
 	const struct record_store *store = queue->store;
-	uint32_t words = (a32_load_acquire(&store->limit) + 63) / 64;
+	uint32_t words = (store_limit(store) + 63) / 64;
 	uint32_t word;
 
 	if (pass->word != 0)

@@ -29,8 +29,8 @@
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
  * it, the worker announces in wake_before which deadlines would come too early
- * for it, and a caller that brings such a one wakes it; the first to clear
- * wake_before makes the call, and only that one. What else is pushed meanwhile
+ * for it, and each thread that brings such a one wakes it, though not twice in
+ * one sleep. What else is pushed meanwhile
  * waits for the end of the sleep, since nothing of it is due before; but a
  * caller that makes the queue long wakes the worker too. A worker that was
  * woken twice within one tick sleeps to the next tick boundary, where no call
@@ -57,9 +57,9 @@
  * EDGES
  *   E:asleep    see above; fence in wake_worker_if_needed and wake_worker,
  *               fence in worker_announce, mpsc_is_empty and record_may_trim.
- *   E:called    what the caller did, release by clearing wake_before in
- *               wake_worker, acquired by the worker that finds it cleared in
- *               was_woken.
+ *   E:called    what the caller did, release by moving wake_sequence on in
+ *               wake_worker, acquired by the worker in was_woken. With
+ *               HWT_MANUAL, release by clearing wake_before in wake_owner.
  *   E:stopping  what hwt_stop did before, release in stop_begin, acquired by
  *               timer_is_stopping.
  *   E:word      a record's fields and what the scheduling thread wrote,
@@ -473,6 +473,11 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 		*until_ns = timer_boundary(timer, tick);
 		before_ns = *until_ns - timer->tick_ns + 1;
 	}
+	timer->worker.announced_sequence =
+	    a32_load_acquire(&timer->wake_sequence);
+	/* After that: who reads the number moves on what was read. */
+	if (!(timer->flags & HWT_MANUAL))
+		a64_count(&timer->sleep_number, 1);
 	/* E:asleep fence */
 	a64_store_seq(&timer->wake_before, before_ns);
 	if (mpsc_is_empty(&timer->queue) && !record_may_trim(timer))
@@ -481,16 +486,17 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	return false;
 }
 
-/* A caller has cleared the announcement. */
+/* A caller has moved wake_sequence on since the announcement. */
 static bool
 was_woken(const struct hwt *timer)
 {
 	/* E:called acquire */
-	return a64_load_acquire(&timer->wake_before) == 0;
+	return a32_load_acquire(&timer->wake_sequence) !=
+	    timer->worker.announced_sequence;
 }
 
-/* A caller first clears wake_before and then moves the sequence on; so does
- * hwt_stop after stopping. Whoever reads the sequence after that sees both. */
+/* hwt_stop stops the timer and then moves the sequence on. Whoever reads the
+ * sequence after that sees both. */
 static void
 sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 {
@@ -499,7 +505,8 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 	for (;;) {
 		sequence = a32_load_acquire(&timer->wake_sequence);
 		if (timer_is_stopping(timer) ||
-		    (announced && was_woken(timer)) ||
+		    (announced &&
+			sequence != timer->worker.announced_sequence) ||
 		    (until_ns != HWT_NEVER && timer_now(timer) >= until_ns))
 			return;
 		futex_wait(&timer->wake_sequence, sequence, until_ns);
@@ -528,7 +535,7 @@ worker_sleep(struct hwt *timer)
 	uint64_t until_ns, tick;
 
 	note_woken(timer);
-	if (worker_tidy(timer, false))
+	if (worker_tidy(timer, !worker->crowded))
 		return;
 	if (worker->crowded) {
 		worker->crowded = false;
@@ -536,11 +543,13 @@ worker_sleep(struct hwt *timer)
 		    timer_boundary(timer, timer->wheel.next_tick), false);
 		return;
 	}
-	if (worker_drop_stale(timer, &tick) || worker_tidy(timer, true))
+	/* From here to the announcement, nothing is inserted before tick. */
+	if (worker_drop_stale(timer, &tick))
 		return;
 	if (worker_announce(timer, tick, &until_ns)) {
 		sleep_until(timer, until_ns, true);
-		if (a64_swap_acq_rel(&timer->wake_before, 0) != 0)
+		a64_store_release(&timer->wake_before, 0);
+		if (!was_woken(timer))
 			return;
 	}
 	worker->woken = true;

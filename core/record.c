@@ -151,7 +151,7 @@ record_store_destroy(struct record_store *store)
 uint32_t
 record_end(const struct record_store *store)
 {
-	return a32_load_acquire(&store->limit) << SLAB_BITS;
+	return store_limit(store) << SLAB_BITS;
 }
 
 /* Generations begin at random, so that a handle that is mistaken or made up
@@ -238,7 +238,7 @@ store_add_slab(struct hwt *timer, uint32_t limit)
 	/* E:slab release */
 	aptr_store_release(&store->slabs[limit], slab);
 	/* Before a record can be taken: stop looks no farther. */
-	a32_store_release(&store->limit, limit + 1);
+	a64_store_release(&store->limit, limit + 1);
 	slab_fill(store, limit);
 	return 0;
 }
@@ -253,7 +253,7 @@ store_grow(struct hwt *timer)
 	int error = 0;
 
 	(void)pthread_mutex_lock(&store->grow_lock);
-	limit = a32_load_relaxed(&store->limit);
+	limit = store_limit(store);
 	for (word = 0; word < (limit + 63) / 64; word++) {
 		if (a64_load_relaxed(&store->top[SET_FREE][word]) != 0)
 			goto unlock;
@@ -363,7 +363,7 @@ page_take(struct record_store *store, struct slab *slab, uint32_t page)
 static bool
 pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
 {
-	uint32_t limit = a32_load_acquire(&store->limit);
+	uint32_t limit = store_limit(store);
 	uint32_t number = find_slab(store, limit);
 	uint64_t pages, left, records;
 	struct slab *slab;
@@ -592,8 +592,10 @@ pages_claim(struct slab *slab, uint64_t pages)
 	return claimed;
 }
 
-/* The wheel forgets the records of a page. Backwards: what was placed last goes
- * first, so that few entries are moved. Keeps how often they were used. */
+/* The wheel forgets the records of a page that was claimed, and so they are not
+ * COVERED any more, also if the system does not take the page. Backwards: what
+ * was placed last goes first, so that few entries are moved. Keeps how often
+ * they were used. */
 static void
 page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 {
@@ -608,6 +610,9 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 		if (record_at(store, index)->entry_at != 0)
 			wheel_remove(&timer->wheel, index);
 		word = pair_word(&record_at(store, index)->pair);
+		if (word & FLAG_COVERED)
+			(void)pair_cas_word(&record_at(store, index)->pair,
+			    word, word & ~FLAG_COVERED);
 		used =
 		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
 		    GENERATION_MASK;
@@ -724,7 +729,7 @@ record_trim(struct hwt *timer, bool idle)
 		if (!trim_is_due(timer, idle))
 			return false;
 		trim->active = true;
-		trim->slab = a32_load_acquire(&timer->store.limit);
+		trim->slab = store_limit(&timer->store);
 	}
 	while (trim->slab > 0 && !trim->refused && looks-- > 0) {
 		if (slab_trim(timer, --trim->slab))

@@ -152,6 +152,7 @@ struct cache {
 	bool shared; /* the one for threads that can have none */
 	/* Of slots in use; the last one is the hottest. Shared: 0. */
 	uint32_t count;
+	uint64_t woken_sleep; /* the last sleep that its thread has ended */
 	a64_t accepted, ended; /* pending is the difference */
 	a64_t started, cancelled, rescheduled, rejected;
 	uint32_t slot[CACHE_SLOTS];
@@ -161,7 +162,7 @@ struct record_store {
 	/* Read by all, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
 	a64_t *top[SETS]; /* slabs that may have a bit in summary */
-	a32_t limit; /* slabs */
+	a64_t limit; /* slabs that there are */
 	uint64_t seed;
 	struct cache *caches; /* all there can be; zero is a fresh one */
 	a32_t caches_used; /* how many of them ever were */
@@ -269,6 +270,12 @@ set_raise(struct record_store *store, enum record_set set, uint32_t number,
 	if (!(a64_load_seq(&store->top[set][number / 64]) & slab_bit))
 		a64_or_seq(&store->top[set][number / 64], slab_bit);
 	return pages;
+}
+
+static inline uint32_t
+store_limit(const struct record_store *store)
+{
+	return (uint32_t)a64_load_seq(&store->limit);
 }
 
 int record_store_create(struct record_store *store);

@@ -35,6 +35,7 @@ struct worker {
 	 * it; callers have done so twice within one tick. */
 	bool woken, crowded;
 	uint64_t woken_tick; /* next_tick in the turn after they last did */
+	uint32_t announced_sequence; /* wake_sequence before the announcement */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
@@ -91,6 +92,7 @@ struct hwt {
 	 * In a long sleep: deadlines below this need it earlier. */
 	_Alignas(CACHE_LINE) a64_t wake_before;
 	a32_t wake_sequence; /* what the worker sleeps on */
+	a64_t sleep_number; /* counts announcements; a manual timer: 0 */
 	a32_t stopping; /* set once, by the first stop */
 	/* Timeouts that hold a permit of max_pending. */
 	_Alignas(CACHE_LINE) a64_t permits;

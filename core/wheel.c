@@ -81,6 +81,8 @@
 #ifndef NEAR_ROUNDS
 #define NEAR_ROUNDS 64u
 #endif
+/* Buckets that one call of wheel_next looks at, at most. */
+#define SEARCH_MAX 4096u
 /* Entries that one walk moves to the near list at most. */
 #define MOVES_MAX 256u
 /* entry_at: the chunk's number and the slot in it. */
@@ -502,7 +504,6 @@ walk_prefetch(
 
 	if (at == 0)
 		return;
-	walk->chunks++;
 	chunk = chunk_at(wheel, at);
 	if (chunk->previous != 0)
 		__builtin_prefetch(chunk_at(wheel, chunk->previous));
@@ -521,6 +522,7 @@ walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 	walk->slot = 0;
 	if (at == 0)
 		return;
+	walk->chunks++;
 	walk->chunk = chunk_at(wheel, at);
 	walk->slot = walk->chunk->count;
 	walk->previous = walk->chunk->previous;
@@ -645,13 +647,15 @@ bucket_tick(const struct wheel *wheel, uint64_t pass)
 }
 
 /* Goes through the buckets in the order in which the wheel comes to them, up to
- * the first whose bound lies in its present round: nothing is before that. */
+ * the first whose bound lies in its present round: nothing is before that. A
+ * search that ends early goes on there the next time. */
 uint64_t
 wheel_next(struct wheel *wheel, uint64_t last)
 {
 	uint64_t from = wheel->earliest > wheel->next_tick ? wheel->earliest
 							   : wheel->next_tick;
 	uint32_t start = (uint32_t)from & wheel->mask;
+	uint32_t looks = SEARCH_MAX;
 	uint64_t best = TICK_NEVER;
 	uint32_t steps, at;
 	uint64_t pass, tick;
@@ -663,7 +667,7 @@ wheel_next(struct wheel *wheel, uint64_t last)
 		pass = from + at;
 		if (at > wheel->mask || pass >= best)
 			break;
-		if (pass > last) {
+		if (pass > last || looks-- == 0) {
 			best = pass;
 			break;
 		}

@@ -51,7 +51,7 @@ timer_make_with(const struct hwt_options *options)
 	explore_name(&timer->life.changed, 4, "lifecycle changed");
 	explore_name(&timer->queue.horizon_ns, 8, "horizon_ns");
 	explore_name(&timer->store.grow_lock, 4, "grow_lock");
-	explore_name(&timer->store.limit, 4, "limit");
+	explore_name(&timer->store.limit, 8, "limit");
 	explore_name(&timer->store.free_pages, 8, "free_pages");
 	explore_name(timer->store.top[SET_FREE], 8, "top, free");
 	explore_name(timer->store.top[SET_NEAR], 8, "top, near");
@@ -144,7 +144,7 @@ trim_all(void)
 {
 	timer->trim.active = true;
 	timer->trim.refused = false;
-	timer->trim.slab = a32_load_acquire(&timer->store.limit);
+	timer->trim.slab = store_limit(&timer->store);
 	while (record_trim(timer, true))
 		continue;
 }
@@ -479,7 +479,7 @@ verify_record(uint32_t index, unsigned found)
 static void
 verify_free_pages(void)
 {
-	uint32_t end = timer->store.limit << SLAB_BITS;
+	uint32_t end = store_limit(&timer->store) << SLAB_BITS;
 	uint64_t pages = 0;
 	uint32_t index;
 
@@ -498,7 +498,7 @@ verify_records(void)
 {
 	const struct record_store *store = &timer->store;
 	unsigned found[1u << INDEX_BITS] = {0};
-	uint32_t end = store->limit << SLAB_BITS;
+	uint32_t end = store_limit(store) << SLAB_BITS;
 	uint32_t index, i;
 
 	explore_check(store->shared_cache.count == 0);
@@ -580,7 +580,7 @@ verify_queued(uint32_t index)
 void
 verify_entries(void)
 {
-	uint32_t end = timer->store.limit << SLAB_BITS;
+	uint32_t end = store_limit(&timer->store) << SLAB_BITS;
 	unsigned entries = 0;
 	uint32_t index;
 	uint64_t word;

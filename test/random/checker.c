@@ -52,7 +52,7 @@ bool
 checker_check(struct checker *checker, const struct hwt *timer)
 {
 	size_t records =
-	    (size_t)a32_load_acquire(&timer->store.limit) * SLAB_RECORDS + 1;
+	    (size_t)store_limit(&timer->store) * SLAB_RECORDS + 1;
 
 	checker->timer = timer;
 	checker->checks++;

@@ -72,7 +72,7 @@ bool checker_object(struct checker *checker, uint32_t index,
 static inline uint32_t
 checker_limit(const struct checker *checker)
 {
-	return a32_load_acquire(&checker->timer->store.limit);
+	return store_limit(&checker->timer->store);
 }
 
 static inline bool

@@ -84,7 +84,7 @@ begin_trim(void)
 		return;
 	trim->active = true;
 	trim->refused = false;
-	trim->slab = a32_load_acquire(&model->timer->store.limit);
+	trim->slab = store_limit(&model->timer->store);
 }
 
 static void
@@ -108,7 +108,7 @@ void
 note_memory(void)
 {
 	const struct record_store *store = &model->timer->store;
-	uint32_t limit = a32_load_acquire(&store->limit);
+	uint32_t limit = store_limit(store);
 	uint64_t idle = (uint64_t)__builtin_popcountll(store->idle[0]);
 	uint64_t chunks = decommitted_pages(&model->timer->wheel);
 	uint64_t pages = 0;
@@ -130,7 +130,7 @@ note_growth(void)
 {
 	const struct record_store *store = &model->timer->store;
 
-	if (a32_load_acquire(&store->limit) > 1)
+	if (store_limit(store) > 1)
 		cover_event(EVENT_GROWN);
 	if (a64_load_acquire(&store->shared_cache.accepted) > 0)
 		cover_event(EVENT_SHARED_CACHE);

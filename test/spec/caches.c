@@ -360,7 +360,7 @@ complete_pages(bool committed)
 	uint32_t count = 0;
 	uint32_t number, page;
 
-	for (number = 0; number < a32_load_relaxed(&store->limit); number++) {
+	for (number = 0; number < store_limit(store); number++) {
 		const struct slab *slab = slab_at(store, number);
 		uint64_t pages = a64_load_relaxed(&slab->committed);
 
@@ -477,7 +477,7 @@ Test(caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
 	bytes = fixture_stats(&manual).memory_bytes;
 	for (turn = 0; turn < 3; turn++) {
 		schedule_some(PEAK);
-		assert_u64(a32_load_relaxed(&store_of(&manual)->limit), SLABS);
+		assert_u64(store_limit(store_of(&manual)), SLABS);
 		assert_u64(idle_slabs(), 0);
 		cancel_some(PEAK);
 

@@ -36,7 +36,7 @@ tested_open(uint32_t slabs)
 			      NULL, HWT_NEVER),
 		    0);
 	fixture_step(&manual, 0);
-	assert_u64(a32_load_relaxed(&manual.timer->store.limit), slabs);
+	assert_u64(store_limit(&manual.timer->store), slabs);
 	mpsc_create(&queue, &manual.timer->store, NOW);
 }
 

@@ -345,7 +345,7 @@ uint64_t
 queued_for_later(const struct hwt *timer)
 {
 	const struct record_store *store = &timer->store;
-	uint32_t limit = a32_load_acquire(&store->limit);
+	uint32_t limit = store_limit(store);
 	uint64_t count = 0;
 	uint32_t number, page;
 
