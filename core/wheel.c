@@ -502,7 +502,6 @@ walk_prefetch(
 
 	if (at == 0)
 		return;
-	walk->chunks++;
 	chunk = chunk_at(wheel, at);
 	if (chunk->previous != 0)
 		__builtin_prefetch(chunk_at(wheel, chunk->previous));
@@ -521,6 +520,7 @@ walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 	walk->slot = 0;
 	if (at == 0)
 		return;
+	walk->chunks++;
 	walk->chunk = chunk_at(wheel, at);
 	walk->slot = walk->chunk->count;
 	walk->previous = walk->chunk->previous;
