@@ -602,12 +602,18 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 	a64_t *base = &store->generation_base[first >> SLAB_BITS];
 	uint64_t most = a64_load_relaxed(base);
 	uint64_t word, used;
+	struct record *record;
 	uint32_t index;
 
 	for (index = first + PAGE_RECORDS; index-- > first;) {
-		if (record_at(store, index)->entry_at != 0)
+		record = record_at(store, index);
+		if (record->entry_at != 0)
 			wheel_remove(&timer->wheel, index);
-		word = pair_word(&record_at(store, index)->pair);
+		word = pair_word(&record->pair);
+		/* The record is owned here, but the page may be refused. */
+		if (word & FLAG_COVERED)
+			(void)pair_cas_word(
+			    &record->pair, word, word & ~FLAG_COVERED);
 		used =
 		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
 		    GENERATION_MASK;

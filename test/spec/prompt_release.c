@@ -1177,6 +1177,41 @@ Test(prompt_release, memory_that_cannot_go_back_serves_again)
 	live_close(&live);
 }
 
+static void
+count_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	++*(unsigned *)arg;
+}
+
+/* The wheel has forgotten its records, and so the next timeouts must not rely
+ * on entries that the last ones had. */
+Test(prompt_release, what_serves_again_after_a_refusal_is_not_lost)
+{
+	static hwt_timeout timeouts[PEAK];
+	struct fixture fixture = {0};
+	unsigned started = 0;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	madvise_fails = 1;
+	schedule_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, HWT_MS(50));
+	cancel_peak(fixture.timer, timeouts);
+	fixture_step(&fixture, HWT_MS(50));
+	fixture_step(&fixture, HWT_MS(250));
+	cr_assert(madvise_calls > 0);
+
+	for (index = 0; index < PEAK; index++)
+		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
+			      count_task, &started, FAR + HWT_SEC(1)),
+		    0);
+	fixture_step(&fixture, 0);
+	fixture_step(&fixture, FAR + HWT_SEC(2));
+	assert_u64(started, PEAK);
+	fixture_close(&fixture);
+}
+
 /* Whole slabs go, and come again where they were. */
 Test(prompt_release, memory_goes_and_comes_without_new_mappings)
 {
