@@ -2,55 +2,56 @@
 /*
  * What callers do to timeouts: schedule, cancel, reschedule, look.
  *
- * SCHEDULING takes a free record from the thread's cache, fills it, publishes
- * its word by a compare-and-swap, and pushes its index for the worker, unless
- * the record is COVERED for that deadline. CANCELLING a timeout is one
- * compare-and-swap, and the record goes back into the cache, wherever its
- * entries are. So a timeout that is cancelled within the tick costs the worker
- * no more than a look at a word, and the next one of the same record maybe not
- * even that.
+ * SCHEDULING takes a free record from the thread's cache, fills it in,
+ * publishes its word by a compare-and-swap, and pushes its index, unless the
+ * record is COVERED for that deadline. CANCELLING is a compare-and-swap; it
+ * returns the record to the cache at once, and leaves its bit in the queue and
+ * its entry in the wheel. So a timeout that is cancelled within a tick costs
+ * the worker at most one read of a word, and the next one that uses the record
+ * often nothing.
  *
- * Which interleavings exist between callers:
+ * Interleavings between callers:
  *
  *   cancel against cancel       one compare-and-swap wins; the other finds
  *                               FREE or REVOKED: -ENOENT.
- *   cancel against reschedule   both change the word's pair: one of them is
- *                               first. A reschedule that comes second finds the
- *                               generation changed.
- *   reschedule twice            the later swap's deadline stands. Each that
- *                               leaves the record not COVERED pushes.
- *   stale handle against reuse  generation and state are in the same word as
- *                               what is swapped: no step is taken on a record
- *                               that was freed since the word was read.
+ *   cancel against reschedule   both compare and swap the word: one is first. A
+ *                               reschedule that comes second finds another
+ *                               generation.
+ *   reschedule twice            the last swap determines the deadline. Each
+ *                               call that leaves the record not COVERED pushes.
+ *   stale handle against reuse  the compare-and-swap compares the generation:
+ *                               it fails if the record was freed since its
+ *                               word was read.
  *   schedule against stop       stop closes the gate, waits for the worker's
  *                               end, and then sweeps the records. Published
- *                               before the sweep comes by: given back, and the
- *                               call returns 0. After: the call finds the gate
- *                               closed, and retracts.
+ *                               before the sweep reads the record: it is in
+ *                               stop's list, and the call returns 0. After: the
+ *                               call finds the gate closed, and retracts.
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
- *   E:gate      the worker's thread and all before it, release in
- *               attempt_start by opening the gate, acquired in timer_enter.
+ *   E:gate      the worker's thread and all before it: release in
+ *               attempt_start, by opening the gate, acquire in timer_is_open.
  *   E:closed    fence between publishing and reading the gate in timer_publish
  *               (and in requeue, when a periodic timeout is armed again),
  *               fence between closing the gate in stop_begin and the sweep: a
  *               publication that the sweep misses finds the gate closed.
- *   E:permits   who gives a permit up, release in pending_release, acquired by
- *               the next one to take it, in pending_reserve.
- *   E:ended     what a task wrote, release by the word's last change in
- *               run_ended, acquired by whoever finds another word in
- *               record_word.
- *   E:counted   a thread's counters, release by a64_count, acquired in
- *               pending_of: timeouts that have ended are added up before those
- *               that were accepted. A timeout may still end before the call
- *               that made it counts it; that much less is shown until then.
+ *   E:permits   what was done before a permit was released: release in
+ *               pending_release, acquire in pending_reserve, by the thread that
+ *               takes it next.
+ *   E:ended     what a task wrote: release by the last change of the word, in
+ *               run_ended, acquire in record_word, by whoever finds another
+ *               word.
+ *   E:counted   a thread's counters: release in cache_count, acquire in
+ *               pending_of, which adds up the ended timeouts before the
+ *               accepted ones. A timeout may end before the call that scheduled
+ *               it has counted it; until then the result is too small by one.
  *   E:batches   fence between counting in and reading the gate in batch_enter,
  *               fence between closing the gate and reading the count in
  *               stop_begin: one of the two sees the other.
  *
- * E:asleep, E:called and E:word are drawn in worker.c, E:queue and E:horizon in
- * mpsc_queue.c.
+ * E:asleep, E:called and E:word are drawn in worker.c; E:queue and E:horizon
+ * in mpsc_queue.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -80,8 +81,8 @@ delay_is_valid(uint64_t delay_ns)
 	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
 }
 
-/* A delay of 0 counts as 1 ns: asked for on a boundary, it belongs to the next
- * one. */
+/* A delay of 0 counts as 1 ns, so that a deadline which is set on a boundary
+ * belongs to the next one. */
 static inline uint64_t
 deadline_after(uint64_t now_ns, uint64_t delay_ns)
 {
@@ -90,7 +91,7 @@ deadline_after(uint64_t now_ns, uint64_t delay_ns)
 	return now_ns + delay_ns + (delay_ns == 0);
 }
 
-/* The clock for deadline_new. */
+/* The time from which deadline_new counts. */
 static inline uint64_t
 deadline_base(const struct hwt *timer)
 {
@@ -233,7 +234,7 @@ timer_retract(struct record *record, uint64_t id)
 	return true;
 }
 
-/* What a free record is to run. */
+/* Fills in a record that the caller owns. */
 static inline void
 record_fill(struct record *record, hwt_task *task, void *arg,
     const struct hwt_executor *executor, uint64_t period_ns)
@@ -244,8 +245,7 @@ record_fill(struct record *record, hwt_task *task, void *arg,
 	record->period_ns = period_ns;
 }
 
-/* The timer turned out to be stopping. 0: stop already returned the timeout to
- * the user. */
+/* The gate is closed. 0: stop has already put the timeout into its list. */
 static NOINLINE int
 publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t id, hwt_timeout *handle)
@@ -261,17 +261,17 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
 	return 0;
 }
 
-/* Publishes a free record that is filled in, but for handle; from here on it is
- * anybody's. 0, or -ESHUTDOWN and all is as before. The deadline stands there
- * with the old word for a moment, which is harmless: that word is FREE, and the
- * worker asks no FREE record when it is due. Counts the timeout before the
- * worker is woken, since a wake callback may use other timers and cost this
- * thread its cache. */
+/* Publishes a record that is filled in. The handle is written before that. From
+ * then on the caller does not own the record. 0, or -ESHUTDOWN and nothing has
+ * changed. pair_publish writes the deadline before the word: that is harmless,
+ * since the word is FREE and the worker ignores the deadline of a FREE record.
+ * The timeout is counted before the worker is woken: a wake callback may use
+ * other timers, and this thread may lose its cache. */
 static ALWAYS_INLINE int
 timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
     uint32_t index, struct pair_value next, bool in_batch, hwt_timeout *handle)
 {
-	/* Nobody else gives it a deadline. */
+	/* The record is the caller's: nobody else changes the deadline. */
 	struct pair_value old = pair_load(&record->pair);
 	uint64_t id = word_id(old.word, index);
 
@@ -350,7 +350,7 @@ base_is_at_hand(const struct hwt *timer, uint64_t *base_ns)
 }
 
 /* Fast path of timer_schedule: on any miss, tail-calls it before anything has
- * changed. With no call to come back from, few registers are saved. */
+ * changed. Tail calls save registers. */
 static NOINLINE int
 new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
     uint64_t delay_ns, const struct hwt_executor *executor)
@@ -421,8 +421,7 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 	}
 }
 
-/* All the records that a batch needs, linked through their batch_next, or
- * none. */
+/* Allocates all records that a batch needs, linked by batch_next, or none. */
 static int
 batch_alloc(
     struct hwt *timer, struct cache *cache, size_t count, uint32_t *first)
@@ -443,8 +442,8 @@ batch_alloc(
 	return error;
 }
 
-/* Between batch_enter and batch_leave, no queue is closed: either the stop
- * sees the batch and waits for it, or the batch sees the stop. */
+/* Between batch_enter and batch_leave, stop does not sweep: either stop sees
+ * the batch and waits for it, or the batch finds the gate closed. */
 static bool
 batch_enter(struct hwt *timer)
 {
@@ -553,7 +552,8 @@ count_cancelled(struct hwt *timer, struct cache *cache)
 	pending_release(timer, 1);
 }
 
-/* The word of the record that a handle names; 0 in *record: none. */
+/* The word of the record that a handle names. When there is none, *record is
+ * NULL and the word does not match the id. */
 static inline uint64_t
 record_word(const struct hwt *timer, uint64_t id, struct record **record)
 {
@@ -569,7 +569,7 @@ cancelled_slowly(struct hwt *timer, uint32_t index)
 	count_cancelled(timer, cache_of(timer));
 }
 
-/* Its entries stay where they are, in the queue or in a bucket. */
+/* The bit in the queue and the entry in the wheel stay. */
 static inline int
 cancel_pending(
     struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
@@ -601,7 +601,7 @@ cancel_handed(struct hwt *timer, struct record *record, uint64_t word)
 	return 0;
 }
 
-/* -EINPROGRESS: it is running, and flags are set in its word. */
+/* -EINPROGRESS: the task is running, and the flags are set in the word. */
 static int
 cancel_running(struct record *record, uint64_t word, uint64_t flags)
 {
@@ -614,8 +614,8 @@ cancel_running(struct record *record, uint64_t word, uint64_t flags)
 	return -EAGAIN;
 }
 
-/* flags: what to set in the word of a running one. *before: the word that was
- * found. */
+/* flags: what to set in the word of a running timeout. *before: the word before
+ * this call. */
 static int
 timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 {
@@ -672,9 +672,9 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 	return cancel_any(timer, timeout.id);
 }
 
-/* Until the run has ended. Its end changes the word and wakes, since WAITED is
- * set. A later run of the same timeout cannot begin: a one-shot has none, and
- * a periodic one is ENDING. */
+/* Waits until the run has ended. run_ended changes the word and wakes, since
+ * WAITED is set. No later run of the same timeout can begin: a one-shot timeout
+ * has none, and a periodic one is ENDING. */
 static void
 wait_while_running(struct hwt *timer, uint64_t id)
 {
@@ -685,7 +685,7 @@ wait_while_running(struct hwt *timer, uint64_t id)
 		word = record_word(timer, id, &record);
 		if (!word_matches(word, id))
 			return;
-		/* The low half: it changes with the state. */
+		/* The low half of the word has the state. */
 		futex_wait(&record->pair, (uint32_t)word, HWT_NEVER);
 	}
 }
@@ -714,7 +714,8 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 	return 0;
 }
 
-/* The same timeout with another deadline. COVERED if that is not earlier. */
+/* The same timeout with another deadline. It stays COVERED if that is not
+ * earlier. */
 static inline struct pair_value
 with_deadline(struct pair_value seen, uint64_t deadline_ns)
 {
@@ -805,9 +806,9 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 	    timer, id, deadline_after(timer_now_ahead(timer), delay_ns));
 }
 
-/* Fast path of reschedule_any: a pending timeout that is COVERED is put off. On
- * any miss, tail-calls that, or reschedule_slowly, before anything has
- * changed. */
+/* Fast path of reschedule_any: the timeout is pending and COVERED, and the
+ * deadline is not earlier. On any miss, tail-calls that or reschedule_slowly
+ * before anything has changed. */
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
@@ -821,7 +822,7 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
 	cache = cache_at_hand(timer);
-	/* 0, never, and what is no delay. */
+	/* 0, HWT_NEVER, and invalid delays. */
 	if (delay_ns - 1 >= DELAY_LIMIT - 1 || cache == NULL ||
 	    !now_is_at_hand(timer, &deadline_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
@@ -844,7 +845,7 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 	return 0;
 }
 
-/* The pair of a live timeout, unmixed. */
+/* Word and deadline of a live timeout, both of the same moment. */
 static int
 timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
 {

@@ -134,8 +134,7 @@
  * thread, whatever that thread is doing. hwt_new_timeout* are lock-free except
  * when the timer grows: a lock guards getting memory from the system. A
  * timeout's deadline never depends on whether another thread that is in a call
- * runs on, except when that thread is just waking the worker: it wakes it for
- * both. The worker does not wait for the threads of a pool or a mailbox. A
+ * runs on. The worker does not wait for the threads of a pool or a mailbox. A
  * thread has free records of its own for up to 8 live timers, and up to 1024
  * threads have free records of one timer. Beyond these limits, calls use a
  * cache that threads share, and cost more.

@@ -2,26 +2,26 @@
 /*
  * The queue between callers and the worker.
  *
- * An entry is one bit for the record's index: it says that the worker is to
- * look at the record. Above the words of bits there are summary words, so that
- * the worker finds what is set without a search (record.h). To push is at most
- * three times to set a bit, and mostly to find it set. So
+ * One bit for each record: it says that the worker has to look at the record.
+ * Above the words of bits there are summary words, so that the worker finds the
+ * set bits without a search (record.h). A push sets a bit at each of three
+ * levels, or finds it set, as is usual. So
  *
- *   - the queue is no longer than there are records, takes no memory beyond
- *     them, and a push cannot fail and waits for nobody;
- *   - who needs the worker pushes, whatever others are in the middle of: a
- *     second push of an index finds the bit set, or sets it. A thread that was
- *     descheduled in a push delays nobody;
+ *   - the queue cannot become longer than there are records, takes no memory
+ *     beyond theirs, and a push neither fails nor waits;
+ *   - a caller pushes whatever other threads are in the middle of: a second
+ *     push of an index finds the bit set, or sets it. A thread that was
+ *     descheduled in a push delays no other;
  *   - the worker looks at records in the order of their addresses.
  *
- * NEAR AND LATER. The worker must have looked at what is due before it begins a
- * tick, but a million timeouts that are due in minutes must not hold up one
- * that is due now. So there are two halves. Who pushes compares the deadline
- * with the horizon, some time ahead: what is due before goes to the near half,
- * of which the worker pops all before each tick. All else goes to the later
- * half, of which it pops a piece now and then; but a whole pass must have begun
- * after the horizon was moved on and have ended, before a tick is begun that
- * lies beyond the horizon as it was before.
+ * NEAR AND LATER. Before the worker begins a tick, it must have looked at all
+ * that is due; but a million timeouts that are due in minutes must not delay
+ * one that is due now. So the queue has two halves. A push compares the
+ * deadline with the horizon, about a second ahead: what is due before goes to
+ * the near half, which the worker empties before each turn. The rest goes to
+ * the later half, which it empties in pieces between turns. Before a turn that
+ * reaches the previous horizon, it completes a pass through the later half that
+ * began after the horizon was moved on.
  *
  *        caller                            worker
  *        ------                            ------
@@ -33,25 +33,25 @@
  *   Forbidden: A2 reads the old horizon and B2 misses the bit. Then the
  *   timeout, due before the new horizon, could be late. This is E:horizon.
  *
- * A pass reads each word of the tables once, from the first to the last. What
- * is pushed behind it waits for the next pass, so that fast callers cannot
- * hold it.
+ * A pass reads each word of the top table once, from the first to the last.
+ * What is pushed behind it waits for the next pass, so that fast callers cannot
+ * make it endless.
  *
  * COST. push: three loads, and one locked instruction for each bit that was not
  * set. pop: a swap for each page that has some.
  *
  * EDGES
- *   E:queue    what was done to the record, released by the full fence after
- *              it in half_push, before the bit is read or set; the fence after
- *              a bit was cleared, by swap, in mpsc_pop. The caller sees the bit
- *              cleared, and sets it, or the worker sees the record.
+ *   E:queue    the fence between changing a record's word and reading its bit,
+ *              in half_push and mpsc_is_pushed; the fence between clearing the
+ *              bit and reading the word, in mpsc_pop. Either the caller finds
+ *              the bit cleared, and sets it, or the worker sees the change.
  *   E:horizon  drawn above; fences in mpsc_push and mpsc_pop_later.
  *   E:set      drawn in core/record.c.
  */
 #include "core/mpsc_queue.h"
 
 #define HORIZON_NS UINT64_C(1000000000)
-/* A push that makes so many pages of a slab wait asks for the consumer. */
+/* mpsc_push returns true for every so many pages of a slab that wait. */
 #ifndef CALL_PAGES
 #define CALL_PAGES 16
 #endif
@@ -160,7 +160,7 @@ mpsc_pop_later(struct mpsc_queue *queue, uint64_t now_ns, uint32_t *first)
 	if (!queue->in_pass) {
 		queue->in_pass = true;
 		queue->pass_horizon_ns = a64_load_relaxed(&queue->horizon_ns);
-		/* Seldom: callers read that line with each push. */
+		/* Not more often: callers read that line with each push. */
 		if (queue->pass_horizon_ns < now_ns + HORIZON_NS / 2) {
 			queue->pass_horizon_ns = now_ns + HORIZON_NS;
 			/* E:horizon fence */

@@ -4,37 +4,39 @@
  *
  * ONE TURN, in this order and for these reasons:
  *
- *   1. Read the clock: it tells which ticks are this turn's, so that tasks
- *      which take longer than their periods do not make the turn endless.
- *   2. Take over what was pushed before that and may be due: all of the near
- *      half of the queue, and the later half too when its horizon has come.
- *   3. Find the next tick that has an entry and is not after that time. Empty
- *      ones are skipped by arithmetic, after however long a stall.
- *   4. Begin it: from here on, deadlines that belong to it go to the next.
- *   5. Walk its bucket; each timeout of its round is run or handed over. One
- *      whose deadline was pushed out meanwhile gets an entry at its new tick:
- *      that, once for each time that its old entry comes up, is what pushing
- *      out costs. The entry of what was cancelled is removed.
- *   6. Again from 3, until no tick is left.
+ *   1. Read the clock. This fixes the last tick of the turn, so that tasks
+ *      which take longer than their periods cannot make the turn endless.
+ *   2. Take over what was pushed and may be due by then: all of the near half
+ *      of the queue, and the later half too if its pass is not complete up to
+ *      that time.
+ *   3. Find the next tick, up to the last one, that has an entry. Empty ticks
+ *      are skipped by arithmetic, after however long a stall.
+ *   4. Begin it: from here on, deadlines that belong to it go to the next tick.
+ *   5. Walk its entries, which removes them; each timeout that is due is run
+ *      or handed over. One that was put off gets an entry at its new tick: so
+ *      putting off costs the worker one insertion each time the old entry
+ *      comes up.
+ *   6. Repeat from 3, until no tick is left.
  *
- * What is pushed after 1 is not looked at before the turn ends, and need not
- * be: a delay of 0 counts as 1 ns, so that its deadline is after the time that
- * was read in 1, and belongs to no tick of this turn. (A deadline in the past
- * that was pushed after 1 belongs to a tick that has been begun, and so to the
- * next one.)
+ * The queue is read once per turn, which loses no order: a delay of 0 counts as
+ * 1 ns, and so what is scheduled after step 1 has a deadline after the time
+ * read there, and belongs to no tick of this turn. (A caller that read its
+ * clock before step 1 and pushes after step 2 may bring a deadline in the past:
+ * that belongs to the first tick that has not been begun.)
  *
- * After a turn the worker does a piece of what can wait: it takes over a part
- * of the later half of the queue, gives memory back, or removes stale entries.
- * Then it takes another turn. When nothing of this is left, it sleeps.
+ * After a turn the worker does one bounded piece of what can wait: it takes
+ * over a part of the later half of the queue, gives memory back to the system,
+ * or removes stale entries. Then it takes another turn. When nothing is left to
+ * do, it sleeps.
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
- * it, the worker announces in wake_before which deadlines would come too early
- * for it, and each thread that brings such a one wakes it, though not twice in
- * one sleep. What else is pushed meanwhile
- * waits for the end of the sleep, since nothing of it is due before; but a
- * caller that makes the queue long wakes the worker too. A worker that was
- * woken twice within one tick sleeps to the next tick boundary, where no call
- * is needed.
+ * it, the worker announces in wake_before which deadlines are too early for it.
+ * Each thread that pushes such a deadline wakes the worker, though not twice in
+ * one sleep: nobody relies on a thread that may be descheduled before its call.
+ * Whatever else is pushed waits for the end of the sleep, since it is not due
+ * before; but a caller that makes the queue long wakes the worker, too. A
+ * worker that was woken twice within one tick sleeps to the next boundary
+ * without an announcement, and needs no wake-up.
  *
  *        caller                               worker
  *        ------                               ------
@@ -46,31 +48,30 @@
  *   (A3) read wake_before                (B2) read the queue's top bits
  *
  *   Forbidden: A3 reads 0 and B2 misses the bits. Then the worker would sleep
- *   past the deadline. This is E:asleep. It is the same with free pages, of
- *   which a caller counts one more at A2, and the worker reads the count at
- *   B2: no long sleep begins with memory to give back. A caller that uses a
- *   COVERED record for a deadline that is not earlier neither pushes nor
- *   wakes: the wheel has an entry in time for it, and a worker sleeps no longer
- *   than until its first entry, or else has removed this one, which clears
- *   COVERED.
+ *   past the deadline. This is E:asleep. The same holds for the count of free
+ *   pages, which a caller raises at A2 and the worker reads at B2: no long
+ *   sleep begins while there is memory to give back. A caller that uses a
+ *   COVERED record for a deadline that is not earlier neither pushes nor wakes:
+ *   the wheel has an entry in time for it, and the worker sleeps at most until
+ *   its first entry. A worker that removes an entry clears COVERED before it
+ *   sleeps, or finds the record PENDING and inserts another one.
  *
  * EDGES
  *   E:asleep    see above; fence in wake_worker_if_needed and wake_worker,
  *               fence in worker_announce, mpsc_is_empty and record_may_trim.
- *   E:called    what the caller did, release by moving wake_sequence on in
- *               wake_worker, acquired by the worker in was_woken. With
- *               HWT_MANUAL, release by clearing wake_before in wake_owner.
- *   E:stopping  what hwt_stop did before, release in stop_begin, acquired by
+ *   E:called    what the caller did: release in wake_worker, by incrementing
+ *               wake_sequence, acquire in was_woken. With HWT_MANUAL: release
+ *               in wake_owner, by clearing wake_before.
+ *   E:stopping  what hwt_stop did before: release in stop_begin, acquire in
  *               timer_is_stopping.
- *   E:word      a record's fields and what the scheduling thread wrote,
- *               release by publishing its word (timer_publish), acquired by
- *               loading it in entry_resolve. Every move of a word is a
- *               compare-and-swap with both orders, so that each state hands on
- *               what all before it did.
- *   E:handing   all that execute did, release in dispatch_end, acquired in
- *               process_await_hand_overs by whoever destroys an executor.
- *               Who cancelled a timeout that is HANDED has seen dispatching_to
- *               set.
+ *   E:word      a record's fields and what the scheduling thread wrote: release
+ *               by publishing the word (timer_publish), acquire by loading it
+ *               (worker_take, entry_resolve). Every change of a word is a
+ *               compare-and-swap with both orders: it hands on what all changes
+ *               before it released.
+ *   E:handing   all that execute did: release in dispatch_end, acquire in
+ *               is_handing_to, by whoever destroys an executor. A thread that
+ *               cancels a HANDED timeout sees that dispatching_to is set.
  *
  * INTERLEAVINGS, by the word that decides each:
  *
@@ -81,10 +82,10 @@
  *                             take sees the new deadline, or the reschedule
  *                             sees COVERED, clears it when the deadline is
  *                             earlier, and pushes.
- *   take against reuse        the record may be freed and published again
- *                             before the take: it takes the new timeout. With
- *                             HWT_RELAXED, the clock is read after the word
- *                             that is taken was loaded.
+ *   take against reuse        a record that was freed and published again
+ *                             before the take: the new timeout is taken. With
+ *                             HWT_RELAXED, the clock is read after that word
+ *                             was loaded.
  *   expire against cancel     PENDING -> RUNNING or HANDED, or -> FREE.
  *   expire against reuse      a FREE record loses COVERED, or a caller makes it
  *                             PENDING again, with COVERED for a deadline that
@@ -95,9 +96,9 @@
  *   hand over against run     HANDED is set before execute is called, and the
  *                             count of what executors hold before that.
  *   cancel in an executor     HANDED -> REVOKED; hwt_run frees the record.
- *   stop against all          see hwt.c.
- *   fork in a task            the child's copy of the worker finds that it
- *                             does not own the timer, and ends.
+ *   stop against all          see hwt.c and core/lifecycle.c.
+ *   fork in a task            the child's copy of the worker finds that this
+ *                             process does not own the timer, and ends.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -107,8 +108,8 @@
 
 /* Timeouts handed over between two readings of the clock. */
 #define CLOCK_READ_EVERY 16u
-/* What one piece does at most: pages taken over, stale entries removed. To pass
- * over so many chunks of other rounds counts as an entry. */
+/* Bounds of one piece: pages taken over, stale entries removed. Passing over so
+ * many chunks of other rounds counts as one entry. */
 #define TAKE_PAGES 4u
 #define STALE_ENTRIES 64u
 #define STALE_CHUNKS 64u
@@ -130,7 +131,7 @@ worker_place(struct hwt *timer, uint32_t index, uint64_t tick)
 	wheel_insert(&timer->wheel, index, tick);
 }
 
-/* Takes a timeout over that is PENDING and not COVERED, as it was seen. With
+/* Takes over a timeout, if it was seen PENDING and not COVERED. With
  * HWT_RELAXED, now_ns was read after that. False: the record has changed. */
 static bool
 take_seen(
@@ -154,15 +155,15 @@ take_seen(
 	return true;
 }
 
-/* The clock for delays that are still relative. */
+/* The time from which relative delays count. */
 static uint64_t
 relative_base(const struct hwt *timer)
 {
 	return timer->flags & HWT_RELAXED ? timer_now(timer) : 0;
 }
 
-/* Records of one page, as bits. All words first, then one reading of the clock,
- * then the moves. */
+/* Takes over records of one page, given as bits: reads all words, then the
+ * clock once, and then changes the words. */
 static void
 worker_take(struct hwt *timer, uint32_t first, uint64_t bits)
 {
@@ -201,8 +202,8 @@ worker_take_near(struct hwt *timer)
 		worker_take(timer, first, bits);
 }
 
-/* Goes on with the pass through the later half, up to its end with these pages.
- * False: before that. */
+/* Continues the pass through the later half, by so many pages at most. True:
+ * the pass has ended. */
 static bool
 worker_take_later(struct hwt *timer, uint32_t pages)
 {
@@ -244,7 +245,7 @@ log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 	timer_log(timer, LOG_WARNING, message);
 }
 
-/* Counts what has held the worker since began_ns. */
+/* Counts a task that has held the worker since began_ns. */
 static void
 note_slowness(struct hwt *timer, uint64_t began_ns)
 {
@@ -258,8 +259,8 @@ note_slowness(struct hwt *timer, uint64_t began_ns)
 	    "a task held the worker longer than slow_task_ns");
 }
 
-/* From before the word says HANDED until execute has returned, the executor is
- * in use, also if a cancel ends the timeout meanwhile. */
+/* From before the word becomes HANDED until execute has returned, the executor
+ * is in use, also if a cancel ends the timeout meanwhile. */
 static void
 dispatch_begin(struct hwt *timer, const struct hwt_executor *executor)
 {
@@ -283,7 +284,7 @@ dispatch_abort(struct hwt *timer)
 	dispatch_end(timer);
 }
 
-/* After execute has accepted, the record is not the worker's any more. */
+/* After execute has accepted, the worker does not touch the record. */
 static void
 worker_hand_over(
     struct hwt *timer, const struct hwt_executor *executor, uint64_t id)
@@ -304,10 +305,11 @@ worker_hand_over(
 		worker->tasks_started++;
 }
 
-/* The entry of a record at tick was taken out of the wheel. Whether the record
- * is due there: *seen is what it looks like. Otherwise what is due later gets
- * another entry. A PENDING record stays COVERED meanwhile: if its deadline is
- * pulled in, the caller clears that and pushes. */
+/* Decides about a record whose entry at tick was removed by the walk. True: it
+ * is due there, and *seen is its word and deadline. Otherwise a timeout that is
+ * due later gets another entry, and a record that is not PENDING loses COVERED.
+ * A PENDING record stays COVERED meanwhile: a caller that pulls the deadline in
+ * clears the flag and pushes. */
 static bool
 entry_resolve(
     struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
@@ -417,7 +419,7 @@ worker_turn(struct hwt *timer)
 		return;
 	if (!timer_is_stopping(timer) && last >= wheel->next_tick)
 		wheel->next_tick = last + 1;
-	/* What has ended here is to serve others. */
+	/* Records that were freed here are to serve other threads. */
 	(void)cache_flush(timer, cache_of(timer));
 }
 
@@ -486,7 +488,7 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	return false;
 }
 
-/* A caller has moved wake_sequence on since the announcement. */
+/* Whether a caller has incremented wake_sequence since the announcement. */
 static bool
 was_woken(const struct hwt *timer)
 {
@@ -495,8 +497,8 @@ was_woken(const struct hwt *timer)
 	    timer->worker.announced_sequence;
 }
 
-/* hwt_stop stops the timer and then moves the sequence on. Whoever reads the
- * sequence after that sees both. */
+/* hwt_stop sets stopping and then increments the sequence. Whoever reads the
+ * new sequence sees both. */
 static void
 sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 {

@@ -2,46 +2,47 @@
 /*
  * The atomic operations that hwt uses, each with its order in its name.
  *
- * There are no free-standing fences: an order that is not named here is not
- * relied on anywhere. Three back ends, chosen at compile time:
+ * There are no free-standing fences: no code relies on an order that is not in
+ * the name of an operation. Three back ends, chosen at compile time:
  *
- *   ConcurrencyKit  the default. ck_pr's operations are relaxed where the
- *                   machine is; the fences that give them their order stand
- *                   beside them here. On x86-64 they cost nothing; on aarch64
- *                   each is a full one (dmb), so that acquire and release
- *                   round an operation also make it seq. (ck_pr_fence_atomic
- *                   would not do: there it orders stores alone.)
- *   HWT_ATOMIC_C11  the same operations in C11 terms, for ThreadSanitizer,
- *                   which understands neither inline assembly nor fences. Also
- *                   where <ck_pr.h> is missing. Programs link libatomic then.
- *   HWT_ATOMIC_MODEL  the name of a header that brings all of them, for a
+ *   ConcurrencyKit  the default. ck_pr's operations imply no order beyond the
+ *                   machine's; the fences that add it stand beside them here.
+ *                   On x86-64 they emit no instruction; on aarch64 each is a
+ *                   full one (dmb), so that acquire and release around an
+ *                   operation also make it seq. (ck_pr_fence_atomic is not
+ *                   enough: there it orders stores alone.)
+ *   HWT_ATOMIC_C11  the same operations in C11, for ThreadSanitizer, which
+ *                   understands neither inline assembly nor fences, and where
+ *                   <ck_pr.h> is missing. Programs must link libatomic then.
+ *   HWT_ATOMIC_MODEL  the name of a header that defines all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
- *                   step there, and each plain store may be late. The sizes in
- *                   #ifndef elsewhere are for that header to make small.
+ *                   step there, and each plain store may be delayed. That
+ *                   header also makes small what is in #ifndef elsewhere.
  *
- * Orders: relaxed, acquire, release and acq_rel are C11's. seq stands on both
- * sides of a store-then-load edge, the only place that needs it: the writer
- * uses a ..._seq operation and then a ..._load_seq. On x86-64 a locked
- * instruction is already a full fence, so a64_load_seq after it is a plain
- * load; a64_store_seq is the one plain store that needs a real fence.
+ * Orders: relaxed, acquire, release and acq_rel are C11's. Only an edge of the
+ * form "store, then load" needs seq: each of the two threads uses a ..._seq
+ * operation and then a ..._load_seq. On x86-64 a locked instruction is a full
+ * fence, so a64_load_seq after it is a plain load; a64_store_seq is the only
+ * plain store that needs a fence instruction.
  *
- * pair: two words that change together (16 bytes). word is the half on which
- * states are decided. pair_cas compares and sets both; pair_cas_word compares
- * and sets word and leaves the deadline as it is. A pair_load that falls
- * between two writes of others may mix them: whoever acts on it does so by
- * pair_cas, which refuses a mixture, or uses pair_load_whole.
+ * pair: two words that change together (16 bytes). word has the state of a
+ * record. pair_cas compares and sets both; pair_cas_word compares and sets word
+ * and leaves the deadline as it is. A pair_load may return the word of one
+ * write and the deadline of another: use pair_cas on its result, which fails
+ * then, or pair_load_whole.
  *
- * WEAK MEMORY. Why each edge holds on aarch64, where a processor may do loads
- * and stores in any order that no instruction forbids, but shows a store to all
- * others at once. What the operations become there:
+ * WEAK MEMORY. Why each edge holds on aarch64, where a processor may reorder
+ * loads and stores unless an instruction forbids it, but a store becomes
+ * visible to all other processors at once. What the operations become there:
  *
  *                   ConcurrencyKit                   C11
  *   load_acquire    ldr; dmb ish                     ldar
  *   store_release   dmb ish; str                     stlr
  *   load_seq        dmb ish; ldr; dmb ish            ldar
  *   store_seq       dmb ish; str; dmb ish            stlr
- *   add swap cas    dmb ish; ldxr, stxr; dmb ish     ldaddal swpal casal, or
+ *   add swap or     dmb ish; ldxr, stxr; dmb ish     ldaddal swpal ldsetal
+ *   and cas                                          ldclral casal, or
  *                                                    ldaxr, stlxr
  *   add_relaxed     ldxr, stxr                       ldadd, or ldxr, stxr
  *   pair_cas        dmb ish; ldxp, stxp; dmb ish     a call, see below
@@ -52,52 +53,55 @@
  * it (ldapr would be; compilers use that for acquire alone, not for seq).
  * test/check/fences looks for all this in the machine code.
  *
- *   Handing on. "Fill, store flag" against "load flag, read": the flag is not
- *   seen before what was filled in, since a fence stands between the two on
- *   either side. Forbidden: the new flag with the old contents. The edges
- *   arena, slab and chunks (a table's entry), limit and carve (a bound, stored
- *   after the entry), gate, stopping, epoch, handing (stored before the word
- *   says HANDED, whose reader then reads it), counted (ended is read before
- *   accepted), and queue (the slot).
+ *   Handing on, one writer. The writer fills in data and stores a flag; the
+ *   reader loads the flag and reads the data. Forbidden: the new flag with the
+ *   old data. A fence stands between the two on either side, or the flag is
+ *   stored by stlr and loaded by ldar. The edges slab and chunks (an entry of a
+ *   table; limit is stored after the entry, and committed after the words of
+ *   the page's records), gate, stopping, epoch, handing (dispatching_to is
+ *   stored before the word becomes HANDED, and whoever reads that word reads
+ *   dispatching_to after it) and counted (ended is loaded before accepted).
  *
- *   Handing on by compare-and-swap. The same, where several write the flag.
- *   Who takes something does so by an operation that succeeds, with fences on
- *   both sides, so that it has all that came before in the flag's order of
- *   values: tail, free, segment, overflow, places, mail, pool, ticket (an
- *   addition, then a compare-and-swap that takes one away), shared, called
- *   (wake_before, and wake_sequence after it, which the futex compares again),
- *   blank and held (a slab's word of pages, a page's word of records; held by
- *   an addition and a swap, and its table by a pointer as above), and the word
- *   of a record: word and ended. Where the value is followed before that
- *   (batch_pop, pool_get, mailbox_execute, pool_execute), it was loaded with
- *   acquire. owned: a plain release store, then a compare-and-swap. handed: its
- *   relaxed additions are read-modify-writes too, and so hand on what the
- *   decrements before them released.
+ *   Handing on, several writers. The same, but the flag is changed by
+ *   read-modify-writes, and whoever takes something does so by one that
+ *   succeeds. It has fences on both sides, and so the taker sees what all
+ *   earlier changes of the flag released. The edges word and ended (a record's
+ *   word), free (a word of SET_FREE, changed by an addition, taken by a swap or
+ *   a compare-and-swap), permits, called (wake_sequence, which the futex
+ *   compares again; with HWT_MANUAL wake_before), shared, mail, pool and
+ *   ticket. Where a value is followed before the operation that takes it
+ *   (mailbox_execute, pool_execute), it was loaded with acquire. owned: a plain
+ *   release store, then a compare-and-swap. dispatched: the relaxed additions
+ *   of the worker are read-modify-writes, too, and so hand on what the
+ *   decrements before them released; hwt_destroy loads with acquire.
  *
- *   Store, then load. asleep, batches, closed, spare: each side writes its
- *   word, then reads the other's. Forbidden: both read the old one. Each has a
- *   full fence in between, or an stlr or stlxr and then an ldar. asleep has a
- *   third party, who found ENQUEUED set and left the push to another: worker
- *   writes wake_before and misses the push; pusher pushes and misses the change
- *   of the word; that one changes the word and misses wake_before. Each of the
- *   three steps has its fence, and then that ring cannot close either.
+ *   Store, then load. The edges asleep, batches, closed, queue, set and
+ *   horizon: each thread writes its word and then reads the other's. Forbidden:
+ *   both read the old value. Each has a full fence in between, or an stlr or
+ *   stlxr and then an ldar. In queue, set and asleep there may be a third
+ *   thread: the one that set the bits which a pusher finds set. A pusher that
+ *   has read such a bit knows that the store is visible to all. So a worker
+ *   that afterwards misses the bit has cleared it after the pusher read it, and
+ *   then reads what is below it, in the end the pusher's word; or it reads the
+ *   bit before the pusher did, and then the pusher reads the horizon or
+ *   wake_before that the worker stored before that.
  *
- * The pair on aarch64, CK. Words of 8 bytes are read and written at once, 16 by
- * a stxp that succeeds: so a ldxp whose stxp succeeded was whole, and one that
- * found a difference may have been mixed, which says that the pair has changed:
- * all callers look again. pair_load reads word, then deadline. It never has a
- * new word with the deadline before it: pair_cas writes both at once, and
- * pair_publish the deadline first. An old word with a later deadline it may
- * have, also that of a record that was freed and is being filled: pair_cas then
- * fails on the word, pair_load_whole and the like on the second look at it,
- * since the word became FREE before the deadline was written.
+ * The pair on aarch64, CK. A load or store of 8 bytes is whole, and so is an
+ * ldxp whose stxp succeeds. An ldxp that finds another value may return halves
+ * of two writes; that says that the pair has changed, and all callers look
+ * again. pair_load reads word, then deadline. It never returns a new word with
+ * an older deadline: pair_cas writes both at once, and pair_publish the
+ * deadline first. It may return an old word with a newer deadline, also with
+ * that of the record's next timeout. Then pair_cas fails because of the word,
+ * and pair_load_whole finds another word when it reads it again, since the word
+ * became FREE before the deadline was written.
  *
- * The pair on aarch64, C11. gcc 12 calls libatomic, and that takes a mutex for
- * each pair: correct, since all accesses go that way (but for the futex's look
- * at a half of the word, which is stored whole, and before the wake), and
- * ordered by the mutex (whose release comes before a later ldar), but neither
- * lock-free nor safe in a child that was forked meanwhile. There that back end
- * is for checking, and a fork while other threads use a timer is unsafe.
+ * The pair on aarch64, C11. gcc 12 calls libatomic, which takes a mutex for
+ * each access. That is correct, since all accesses go that way (except for the
+ * futex, which reads half of the word: it is stored whole, and before the
+ * wake). The mutex orders the accesses, and its release comes before a later
+ * ldar. But it is neither lock-free nor safe in a child that was forked
+ * meanwhile: there this back end is for checking only.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -365,7 +369,7 @@ pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 	return true;
 }
 
-/* For the owner of a record that nobody else gives a deadline to. */
+/* For the owner of a FREE record: no other thread changes its deadline. */
 static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
@@ -678,7 +682,7 @@ pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 	return a64_cas_seq(&p->half[0], old, value);
 }
 
-/* For the owner of a record that nobody else gives a deadline to. */
+/* For the owner of a FREE record: no other thread changes its deadline. */
 static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
@@ -688,9 +692,9 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 
 #endif
 
-/* The word as it was before and after the deadline was loaded. In between it
- * may have changed and changed back; the deadline was then true at that moment,
- * and whoever changed it after that moment answers for the change. */
+/* The word is the same before and after the deadline is loaded. In between it
+ * may have changed and changed back: then the deadline was valid when it was
+ * loaded, and a caller that changes it later pushes if it has to. */
 static inline struct pair_value
 pair_load_whole(const pair_t *p)
 {

@@ -3,12 +3,11 @@
  * A clock that is cheap and never behind CLOCK_MONOTONIC.
  *
  * Reading CLOCK_MONOTONIC is half of what it costs to schedule and cancel a
- * timeout. Its coarse sister lags, which would make tasks early. On x86-64 the
- * time stamp counter can be read in less than half the time, and where the
- * kernel takes it for its own clock ("tsc" is the clock source), it is the same
- * clock in other units. So each thread takes a sample of both, and
- * goes on from it by the counter for 4 us: long enough for a hundred calls of a
- * busy thread, and one that is not busy does not need it.
+ * timeout. CLOCK_MONOTONIC_COARSE lags, which would make tasks early. On x86-64
+ * the time stamp counter can be read in less than half the time, and if it is
+ * the kernel's clock source ("tsc"), it is the same clock in other units. So
+ * each thread takes a sample of both and extrapolates by the counter for 4 us:
+ * a busy thread makes a hundred calls in that time, and others need no speed.
  *
  * NEVER BEHIND. From the sample on, the counter is converted a quarter too
  * fast. The kernel lets the clock be slewed by a tenth at most, so that its
@@ -18,16 +17,15 @@
  * one agrees and it is what a processor's counter can be. (A suspend, in which
  * the clock stands and the counter may not, spoils one of two.) The counter is
  * read before the clock when a sample is taken, so that the sample is not
- * behind either. CLOCK_MARGIN_NS is for the processor, which may read the
- * counter some instructions before its turn. What comes of it is a deadline up
- * to 3 us later than it would be, and no earlier.
+ * behind either. CLOCK_MARGIN_NS allows for a processor that reads the counter
+ * some instructions early. So a deadline may be up to 3 us later than it would
+ * be, and never earlier.
  *
- * When a new sample shows that the last one led to a time that is behind, the
- * counter is not what it should be, and is not used again in this process.
+ * If a new sample shows that the last one led to a time that is behind, the
+ * counter is unreliable, and is not used again in this process.
  *
- * The scale is the same for all threads; any may publish it. It is a number
- * and orders nothing: relaxed accesses will do. A thread that reads an old 0
- * reads the clock.
+ * The scale is the same for all threads; any may publish it. It orders nothing:
+ * relaxed accesses suffice. A thread that reads an old 0 reads the clock.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clock for those who schedule. See clock.c. */
+/* The clock from which callers count delays. See clock.c. */
 #ifndef HWT_CLOCK_H
 #define HWT_CLOCK_H
 
@@ -9,17 +9,17 @@
 
 #include "core/atomic.h"
 
-/* What a thread read from both clocks last, and first, and the last time that
- * it got. */
+/* A thread's readings of both clocks: the last one, the first one of the
+ * measurement of the scale, and the last time that was returned. */
 struct clock_sample {
 	uint64_t ticks, ns;
 	uint64_t first_ticks, first_ns;
-	uint64_t scale; /* as measured from first, for a second opinion */
+	uint64_t scale; /* the last measurement; the next one must agree */
 	uint64_t last_returned_ns;
 };
 
-/* hwt_create has read the clock: when it fails later, there is no way to go on
- * that keeps what was promised. Says so and aborts. */
+/* hwt_create has read the clock. If it fails later, the promises cannot be
+ * kept: writes a message and aborts. */
 _Noreturn void clock_failed(void);
 
 static inline uint64_t
@@ -32,7 +32,7 @@ clock_monotonic_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Once per process; before, clock_ahead_ns is clock_monotonic_ns. */
+/* Once per process; until then, clock_ahead_ns is clock_monotonic_ns. */
 void clock_prepare(void);
 
 /* A model of the machine has no counter, only a clock. */
@@ -44,9 +44,9 @@ void clock_prepare(void);
 #define CLOCK_MARGIN_NS 100u
 
 /* Nanoseconds per tick of the counter, times 2^32, a quarter too fast; 0: the
- * counter is not to be used, or not known yet. */
+ * counter is not used, or its rate is not known yet. */
 extern a64_t clock_scale;
-/* How many ticks a sample is good for. */
+/* How many ticks a sample is valid. */
 extern a64_t clock_window;
 
 uint64_t clock_take_sample(struct clock_sample *sample);

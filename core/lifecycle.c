@@ -8,33 +8,32 @@
  *     |  start          stop          stop, when the worker has ended
  *     +-------------------^
  *
- * The thread is made without the lock held; starting says so, and whoever
- * comes meanwhile waits for that attempt and gets its result. A stop waits for
- * it too, so that there is either a worker to end or there never was one.
+ * The thread is created without the lock held. Meanwhile starting is set, and
+ * other calls that start wait for this attempt and return its result. A stop
+ * waits for it too: after that there is a worker to end, or there never was.
  *
  * STOPPING, in this order and for these reasons:
  *
- *   1. The gate is closed and stopping is set: calls that begin now are
- *      refused, and the worker ends after the task that it is running.
- *   2. Batches that entered before are waited for, since their timeouts are
- *      accepted together.
- *   3. The worker's end is awaited (or that of an hwt_advance).
- *   4. All records are swept: what is pending becomes UNPROCESSED. A caller
- *      that is still in the middle of scheduling either published before the
- *      sweep came by, and its timeout is given back; or it finds the gate
- *      closed, and takes its timeout back. Either way its call says what
- *      happened. The word of the record decides, so nothing is lost and nothing
- *      is told twice.
+ *   1. Close the gate and set stopping: calls that begin now are refused, and
+ *      the worker ends after the task that it is running.
+ *   2. Wait for batches that entered before, since their timeouts are accepted
+ *      together.
+ *   3. Wait for the end of the worker, or of an hwt_advance.
+ *   4. Sweep all records: PENDING becomes UNPROCESSED. A caller that is still
+ *      in the middle of scheduling has either published before the sweep read
+ *      its record, and the timeout is in the list; or it finds the gate closed,
+ *      and retracts the timeout. The record's word decides: no timeout is lost,
+ *      and none is both refused and in the list.
  *
- * A run in an executor that ends after 1 is the last of its periodic timeout;
- * one that ended before may have published the next, which 4 gives back.
+ * A run in an executor that ends after 1 is the last one of its periodic
+ * timeout; a run that ended before may have published the next, which 4 finds.
  *
  * EDGES
  *   E:stopping  drawn in worker.c; release in stop_begin.
  *   E:batches   drawn in hwt.c; fence in stop_begin.
  *   E:gate      drawn in hwt.c; release in attempt_start.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
- *   E:dispatched  drawn in run.c; acquired in hwt_destroy.
+ *   E:dispatched  drawn in run.c; acquire in hwt_destroy.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -163,7 +162,7 @@ life_create(struct lifecycle *life)
 	return error == 0 ? 0 : -ENOMEM;
 }
 
-/* On failure, what was made is undone. */
+/* On failure, undoes what was done. */
 static int
 timer_create_parts(struct hwt *timer, uint32_t length)
 {
@@ -225,7 +224,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	return 0;
 }
 
-/* The compiler would leave out plain stores before a free. */
+/* Atomic and volatile: the compiler would remove plain stores before a free. */
 static void
 timer_unmark(struct hwt *timer)
 {
@@ -242,7 +241,7 @@ timer_free(struct hwt *timer)
 	free(timer);
 }
 
-/* With signals blocked already in the new thread's first instruction. */
+/* Signals are blocked from the new thread's first instruction on. */
 static int
 make_thread(struct hwt *timer)
 {
@@ -259,7 +258,7 @@ make_thread(struct hwt *timer)
 	return error == ENOMEM ? -ENOMEM : -EAGAIN;
 }
 
-/* With the lock held, which is given up while the thread is made. */
+/* With the lock held, which is released while the thread is created. */
 static int
 attempt_start(struct hwt *timer)
 {
@@ -345,7 +344,7 @@ hwt_start(struct hwt *timer)
 	return timer_start(timer);
 }
 
-/* Steps 1 and 2. With the lock held; a batch needs it for nothing. */
+/* Steps 1 and 2. With the lock held, which no batch takes. */
 static void
 stop_begin(struct hwt *timer)
 {
@@ -378,7 +377,7 @@ sweep_record(struct record *record)
 	return true;
 }
 
-/* Step 4. What is published later finds the gate closed: also in pages that are
+/* Step 4. Whoever publishes later finds the gate closed, also in pages that are
  * committed later. */
 static void
 stop_sweep(struct hwt *timer)
@@ -429,8 +428,9 @@ worker_has_ended(const struct hwt *timer)
 	    life->worker_ended;
 }
 
-/* The worker has done all but leave its thread. pthread_clockjoin_np would do
- * the same, but ThreadSanitizer does not know it. */
+/* The worker has nothing left to do but to leave its thread.
+ * pthread_clockjoin_np would do the same, but ThreadSanitizer does not know
+ * it. */
 static bool
 join_within(pthread_t thread, uint64_t until_ns)
 {
@@ -445,8 +445,8 @@ join_within(pthread_t thread, uint64_t until_ns)
 	return true;
 }
 
-/* With the lock held, which is given up meanwhile: destructors of the worker's
- * thread-specific data may take their time, or call the timer. */
+/* With the lock held, which is released meanwhile: destructors of the worker's
+ * thread-specific data may take long, or call the timer. */
 static int
 join_worker(struct lifecycle *life, uint64_t until_ns)
 {
@@ -465,7 +465,7 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 	return error;
 }
 
-/* With the lock held: until the worker has ended and all is swept. */
+/* Steps 3 and 4. With the lock held. */
 static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
 {
@@ -609,7 +609,7 @@ hwt_unprocessed_next(
 	return true;
 }
 
-/* For a timer that has no thread and that nobody else knows. */
+/* For a timer that has no thread and that no other thread uses. */
 static void
 timer_destroy(struct hwt *timer)
 {
@@ -619,8 +619,8 @@ timer_destroy(struct hwt *timer)
 	timer_free(timer);
 }
 
-/* To free a timer twice would destroy what others have allocated since. When
- * its memory was not used again, this is found out here. */
+/* Freeing a timer twice would corrupt memory that was allocated since. This
+ * detects it if the memory was not used again. */
 static void
 must_be_marked(const struct hwt *timer)
 {

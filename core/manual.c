@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Manual timers: the wheel is turned by whoever calls hwt_advance, and the
- * sleep is the caller's. Everything else is as with a worker: worker.c does
- * not know who runs it.
+ * Manual timers: the thread that calls hwt_advance turns the wheel, and the
+ * user sleeps. All else is as with a worker: worker.c does not depend on the
+ * thread that runs it.
  */
 #include <errno.h>
 
 #include "core/timer.h"
 
-/* Takes the wheel, so that a stop waits. */
+/* From here to turn_end, a stop waits. */
 static int
 turn_begin(struct hwt *timer)
 {
@@ -37,7 +37,7 @@ turn_end(struct hwt *timer)
 	(void)pthread_mutex_unlock(&life->lock);
 }
 
-/* Something may be due that was not when the wheel was last turned. */
+/* Whether something may be due that was not due in the last turn. */
 static bool
 boundary_has_come(const struct hwt *timer)
 {
@@ -73,7 +73,7 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		return -EOWNERDEAD;
 	if (tasks_started != NULL)
 		*tasks_started = timer->worker.tasks_started - before;
-	/* What the tasks have scheduled begins now, where it is relative. */
+	/* Relative delays of what the tasks have scheduled begin now. */
 	worker_take_near(timer);
 	while (!timer_is_stopping(timer) && worker_tidy(timer, false) &&
 	    !boundary_has_come(timer))
@@ -92,8 +92,8 @@ until(const struct hwt *timer, uint64_t until_ns)
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
-/* Others may be too busy for an announcement to hold, and what can wait may
- * take until the next boundary: then that is the answer. */
+/* Other threads may push so fast that no announcement succeeds, and what can
+ * wait may take until the next boundary: then that is the result. */
 static uint64_t
 wait_of(struct hwt *timer)
 {

@@ -2,21 +2,20 @@
 /*
  * Fork and the list of live timers.
  *
- * FORK. A page that the kernel wipes in every child (MADV_WIPEONFORK) holds
- * the epoch, where there is such a page. Timers carry the epoch of their
- * making, so that one load tells whether they are this process's own; a child
- * reads 0 and finds all of them foreign, without having run a line of code.
- * That also covers a bare clone and a fork in the middle of anything. Where the
- * kernel has no such page, an atfork handler clears the word; where that could
- * not be registered for want of memory, nothing is made. The first call in
- * a child that needs an epoch takes a new one, with an empty registry and a
- * fresh lock: whoever held the lock at the moment of the fork does not exist
- * there.
+ * FORK. The epoch is in a page that the kernel wipes in every child
+ * (MADV_WIPEONFORK). Each timer has the epoch in which it was created, so that
+ * one load shows whether this process created it. A child reads 0, and so owns
+ * none of them, before it has run any code of this library. That covers a bare
+ * clone and a fork at any moment. If the kernel has no such pages, an atfork
+ * handler clears the word; if that cannot be registered, hwt_create and the
+ * like answer -ENOMEM. The first call in a child that needs an epoch takes a
+ * new one, with an empty registry and a new lock: the thread that held the old
+ * lock at the fork does not exist in the child.
  *
- * REGISTRY. It knows the live timers by address and serial. hwt_destroy takes
- * the timer out of it, under the lock, before anything is freed. So whoever
- * holds the lock may use what the registry knows to be alive. The lock is held
- * for a walk through the list at most: nobody waits for anything with it.
+ * REGISTRY. The list of live timers. hwt_destroy removes the timer under the
+ * lock before it frees anything. So a thread that holds the lock may use the
+ * timers in the list. The lock is held for one walk through the list at most,
+ * and no thread waits while it holds it.
  *
  * EDGES
  *
@@ -47,14 +46,14 @@ static struct {
 
 /* Timers that were destroyed. */
 static a64_t destroyed;
-/* Workers that run; whether somebody was warned of their number. */
+/* Running workers; whether the warning about their number was written. */
 static a32_t workers, warned;
 
 /* These survive a fork, so that a child's values differ from its parent's. */
 static uint64_t last_epoch = EPOCH_RENEWING;
 static uint64_t last_serial;
 
-/* Without it, a child would take its parent's timers for its own. */
+/* Then a child would take its parent's timers for its own. */
 static bool fork_goes_unseen;
 
 static void
@@ -63,10 +62,10 @@ process_forked(void)
 	a64_store_relaxed(process_epoch_word, EPOCH_NONE);
 }
 
-/* Before constructors without a priority: one of those may make a timer. That
- * one keeps its epoch even so. When the page cannot be had, a handler must do;
- * it is not there otherwise, since it would undo what a handler of the user,
- * registered before it, has made in the child. */
+/* Before constructors without a priority, which may create timers. If one with
+ * a priority has, its epoch stays valid. The handler is registered only if
+ * there is no such page: it would invalidate what a handler of the user,
+ * registered before it, has created in the child. */
 __attribute__((constructor(101))) static void
 process_init(void)
 {
@@ -103,7 +102,7 @@ process_renew(void)
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	registry.timers = NULL;
-	/* All that the parent had are gone here. */
+	/* The timers of the parent do not exist here. */
 	(void)a64_add_relaxed(&destroyed, 1);
 	a32_store_relaxed(&workers, 0);
 	a32_store_relaxed(&warned, 0);

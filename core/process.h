@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the process knows about its timers: whether it is still the process
- * that made them, and which of them live.
+ * Whether this process has created a timer, and which timers are live.
  */
 #ifndef HWT_PROCESS_H
 #define HWT_PROCESS_H
@@ -14,10 +13,10 @@
 struct hwt;
 struct hwt_executor;
 
-/* The epoch of this process: 0 in a new child until somebody asks. */
+/* The epoch of this process: 0 in a new child until process_epoch. */
 extern a64_t *process_epoch_word;
 
-/* Whether this process made what carries that epoch. One load. */
+/* Whether this process created the object with that epoch. One load. */
 static inline bool
 process_owns(uint64_t epoch)
 {
@@ -25,30 +24,30 @@ process_owns(uint64_t epoch)
 }
 
 uint64_t process_epoch(void);
-/* False: a child could not tell, and so nothing may be made. */
+/* False: a child could not detect the fork, and so nothing may be created. */
 bool process_sees_forks(void);
 
 void process_lock(void);
-/* For those who must not wait; about a timer of this process, whose making has
- * found the lock renewed. */
+/* For callers that must not wait. The process must have an epoch, as it has
+ * once it has created a timer. */
 bool process_trylock(void);
 void process_unlock(void);
 
 /* Registers a timer and gives it its serial. */
 void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
-/* How many were removed. Relaxed: the lock hands on what is behind it. */
+/* How many were removed. Relaxed: whoever acts on it takes the lock. */
 uint64_t process_destroyed(void);
 /* The head of the list, which goes on at registry_next. With the lock held. */
 const struct hwt *process_first_timer(void);
 
-/* Counts a worker that begins. True when this one is the first beyond the
- * number that deserves a warning. */
+/* Counts a worker that begins. True: it is the first one beyond the number that
+ * is worth a warning. */
 bool process_add_worker(void);
 void process_remove_worker(void);
 
-/* Waits until no live timer is in the middle of handing a timeout to executor,
- * or to a copy of it. Holds no lock meanwhile: execute may call anything. */
+/* Waits until no live timer is handing a timeout over to executor, or to a copy
+ * of it. Holds no lock while it waits: execute may call anything. */
 void process_await_hand_overs(const struct hwt_executor *executor);
 
 #endif

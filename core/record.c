@@ -4,44 +4,45 @@
  * memory back to the system.
  *
  * Slabs are mapped when they are needed and stay until the timer is destroyed.
- * A free record goes round between
+ * A free record is in
  *
- *   a thread's cache  <->  SET_FREE, which all threads share
+ *   a thread's cache, or SET_FREE, which all threads share
  *
- * A cache is last in, first out, so that the record which was cancelled last,
- * still in the processor's cache, is scheduled next. An empty cache takes all
- * free records of one page by a swap, of more pages while these have few. A
+ * A cache is last in, first out, so that the record which was cancelled last
+ * and is still in the processor's cache is scheduled next. An empty cache takes
+ * all free records of a page by one swap, and more pages until it has enough. A
  * full one returns its older half, by one addition for each run of records of
  * the same page.
  *
- * GIVING BACK. The free set shows when all records of a page are free, and a
- * counter says how many such pages there are. With TRIM_PAGES of them the
- * worker takes the pages back, a slab with each call: it claims them like any
- * caller, removes what entries their records still have in the wheel, keeps how
- * often the records were used, gives the pages to the system, and returns them
- * to the free set as not committed. A slab of which no page is committed is
- * given back with its header, and is idle: it is opened again before another
- * one is mapped.
+ * GIVING BACK. A page is complete when all its records are in SET_FREE; a
+ * counter has the number of complete pages. When there are TRIM_PAGES, the
+ * worker gives them back to the system, a slab with each call: it claims them
+ * as a caller would, removes the entries that their records have in the wheel,
+ * keeps the highest number of uses, releases the memory, and returns the pages
+ * to SET_FREE as not committed. A slab without a committed page is given back
+ * with its header; it is then idle, and is opened again before another one is
+ * mapped.
  *
- * Generations go on: a record of a page that is committed again starts with the
- * highest number of uses of any record of its slab that was given back. So no
- * handle is valid again before its 36 bits have come round.
+ * Generations go on: when a page is committed again, its records start with the
+ * highest number of uses of any record of the slab that was given back. So no
+ * handle becomes valid again before its 36 bits have wrapped.
  *
- * Where the system refuses to take a page, as it does when memory is locked,
- * no other is tried before there were fewer free ones.
+ * If the system refuses a page, as it does when memory is locked, the worker
+ * does not try again until the number of complete pages has been below
+ * TRIM_PAGES.
  *
  * INVARIANTS
- *   1. The index of a FREE record is in exactly one place: a cache, SET_FREE,
- *      or the hands of one thread. A record that is not FREE is in none.
+ *   1. The index of a FREE record is in one cache, or in SET_FREE, or owned by
+ *      one thread that has taken it. That of any other record is in none.
  *   2. Every slab below limit is in the table, with room for all its records
  *      in the wheel (wheel_reserve).
  *   3. All records of a page that is not committed are FREE and not COVERED,
  *      have no entry, and read as 0; so do all words of an idle slab. Callers
- *      with old handles read such pages, and a caller that was overtaken
- *      between finding a record PENDING and pushing it may set a bit of
- *      SET_NEAR or SET_LATER there: the worker finds a FREE record behind it.
- *   4. Caches are there from the start, as untouched memory. A thread that
- *      exits leaves its cache to the next one, counters included.
+ *      with stale handles read such pages. A caller that has published a
+ *      record which has ended since may set its bit in SET_NEAR or SET_LATER:
+ *      then the worker finds a FREE record.
+ *   4. All caches are mapped from the start and take memory when they are used.
+ *      A thread that exits leaves its cache to the next one, with its counters.
  *
  * EDGES
  *   E:slab    a slab's contents, release in store_add_slab by the store into
@@ -50,11 +51,11 @@
  *             set_raise; the fence between clearing a bit above and reading
  *             those below, in pages_take and mpsc_pop.
  *   E:free    all that was done to a free record, or to a page and a slab's
- *             generation_base, release by adding to a word of SET_FREE in
- *             free_add, acquired by the swap in page_take or the
+ *             generation_base: release by adding to a word of SET_FREE in
+ *             free_add, acquire by the swap in page_take or the
  *             compare-and-swap in page_claim.
- *   E:owned   a cache and its counters, release in cache_release, acquired by
- *             the next thread to claim it, in cache_claim.
+ *   E:owned   a cache and its counters: release in cache_release, acquire in
+ *             cache_claim, by the next thread.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -68,19 +69,19 @@
 #define SLAB_ALL \
 	(UINT64_MAX >> (64 - SLAB_PAGES) & ~((UINT64_C(1) << HEADER_PAGES) - 1))
 
-/* What the worker gives back at least: a megabyte. */
+/* Fewer complete pages than these, a megabyte, are kept. */
 #ifndef TRIM_PAGES
 #define TRIM_PAGES 256u
 #endif
-/* A worker that is not idle waits so long, since who has just freed many
- * records may want them again. */
+/* A worker that is not idle waits so long, since callers that have just freed
+ * many records may soon need them again. */
 #define TRIM_DELAY_NS UINT64_C(250000000)
 /* Pages that a thread takes out of the free set at once. */
 #define RESERVE_PAGES 8u
-/* Slabs that one call of record_trim looks at. */
+/* Slabs that one call of record_trim visits at most. */
 #define TRIM_LOOKS 64u
 
-/* Slabs by number; sets; idle slabs; generation bases. */
+/* Slabs by number, generation bases, tops of the sets, idle slabs. */
 #define TABLE_BYTES                                     \
 	(SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
 	    (SETS + 1) * TOP_WORDS * sizeof(a64_t))
@@ -154,8 +155,8 @@ record_end(const struct record_store *store)
 	return store_limit(store) << SLAB_BITS;
 }
 
-/* Generations begin at random, so that a handle that is mistaken or made up
- * hits none. */
+/* Generations start at random, so that a foreign or made-up handle does not
+ * match. */
 static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
@@ -287,7 +288,7 @@ page_commit(struct record_store *store, struct slab *slab, uint32_t page)
 	a64_or_seq(&slab->committed, UINT64_C(1) << page);
 }
 
-/* The lowest slab with free records by the tables; limit: there is none. */
+/* The lowest slab that may have free records; limit: there is none. */
 static uint32_t
 find_slab(struct record_store *store, uint32_t limit)
 {
@@ -314,7 +315,7 @@ find_slab(struct record_store *store, uint32_t limit)
 	return limit;
 }
 
-/* Records of a page, as bits. The lowest is to be used first. */
+/* Adds records of a page, given as bits. The lowest is used first. */
 static void
 cache_add(struct record_store *store, struct cache *cache, uint32_t first,
     uint64_t records)
@@ -329,7 +330,7 @@ cache_add(struct record_store *store, struct cache *cache, uint32_t first,
 	}
 }
 
-/* Up to so many of the lowest bits. */
+/* The lowest bits that are set, up to so many. */
 static uint64_t
 lowest_bits(uint64_t bits, uint32_t count)
 {
@@ -340,7 +341,8 @@ lowest_bits(uint64_t bits, uint32_t count)
 	return bits & ~left;
 }
 
-/* All free records of a page whose bit in summary the caller has cleared. */
+/* Takes all free records of a page whose bit in summary the caller has
+ * cleared. */
 static uint64_t
 page_take(struct record_store *store, struct slab *slab, uint32_t page)
 {
@@ -356,9 +358,9 @@ page_take(struct record_store *store, struct slab *slab, uint32_t page)
 	return records;
 }
 
-/* Adds free records to a cache that has fewer than wanted, from the first pages
- * that have some. Several pages are reserved at once, since each may have only
- * one record; those that are not needed go back. False: there are none.
+/* Adds free records to a cache that has fewer than wanted, from the lowest slab
+ * that has some. Reserves several pages at once, since each may have only one
+ * record, and returns those that are not needed. False: there are none.
  * Lock-free. */
 static bool
 pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
@@ -391,8 +393,8 @@ pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
 	return true;
 }
 
-/* Returns records of one page to the set. True: the last of as many complete
- * pages as are worth it. */
+/* Returns records of one page to SET_FREE. True: there are TRIM_PAGES complete
+ * pages now. */
 static bool
 free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 {
@@ -442,7 +444,8 @@ cache_refill(
 	}
 }
 
-/* For a thread without a cache: the other records go back. */
+/* For a thread without a cache: takes a page and returns all records but
+ * one. */
 static uint32_t
 alloc_uncached(struct hwt *timer, int *error)
 {
@@ -550,7 +553,7 @@ record_next_used(const struct record_store *store, uint32_t index, uint32_t end)
 	return end;
 }
 
-/* Takes a complete page out of the free set. */
+/* Takes all records of a page out of SET_FREE, if they are there. */
 static bool
 page_claim(struct slab *slab, uint32_t page)
 {
@@ -561,7 +564,8 @@ page_claim(struct slab *slab, uint32_t page)
 	    a64_cas_acq_rel(bits, PAGE_ALL, 0);
 }
 
-/* Returns pages that were claimed. counted: they are committed. */
+/* Returns pages that were claimed. counted: they count as complete, since they
+ * are committed. */
 static void
 pages_return(
     struct record_store *store, uint32_t number, uint64_t pages, bool counted)
@@ -579,7 +583,7 @@ pages_return(
 	}
 }
 
-/* Claims the complete ones of these pages of a slab, and returns which. */
+/* Claims those of these pages that are complete, and returns them. */
 static uint64_t
 pages_claim(struct slab *slab, uint64_t pages)
 {
@@ -592,10 +596,9 @@ pages_claim(struct slab *slab, uint64_t pages)
 	return claimed;
 }
 
-/* The wheel forgets the records of a page that was claimed, and so they are not
- * COVERED any more, also if the system does not take the page. Backwards: what
- * was placed last goes first, so that few entries are moved. Keeps how often
- * they were used. */
+/* Removes the entries of a page's records, and keeps the highest number of
+ * uses. Backwards: the entries that were inserted last are removed first, so
+ * that few others are moved. */
 static void
 page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 {
@@ -604,15 +607,18 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 	a64_t *base = &store->generation_base[first >> SLAB_BITS];
 	uint64_t most = a64_load_relaxed(base);
 	uint64_t word, used;
+	struct record *record;
 	uint32_t index;
 
 	for (index = first + PAGE_RECORDS; index-- > first;) {
-		if (record_at(store, index)->entry_at != 0)
+		record = record_at(store, index);
+		if (record->entry_at != 0)
 			wheel_remove(&timer->wheel, index);
-		word = pair_word(&record_at(store, index)->pair);
+		word = pair_word(&record->pair);
+		/* The record is owned here, but the page may be refused. */
 		if (word & FLAG_COVERED)
-			(void)pair_cas_word(&record_at(store, index)->pair,
-			    word, word & ~FLAG_COVERED);
+			(void)pair_cas_word(
+			    &record->pair, word, word & ~FLAG_COVERED);
 		used =
 		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
 		    GENERATION_MASK;
@@ -622,7 +628,7 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 	a64_store_relaxed(base, most);
 }
 
-/* Gives pages to the system, by runs. Returns those that it took. */
+/* Gives pages back to the system, by runs. Returns those that it took. */
 static uint64_t
 pages_release(struct slab *slab, uint64_t pages)
 {
@@ -640,8 +646,8 @@ pages_release(struct slab *slab, uint64_t pages)
 	return pages;
 }
 
-/* Gives a slab's header back when no page is committed and none is in use. A
- * thread that is adding a slab comes first. */
+/* Gives a slab's header back if all its pages are free and not committed. Does
+ * not wait for a thread that is growing the store. */
 static void
 slab_retire(struct record_store *store, uint32_t number)
 {
@@ -661,7 +667,7 @@ slab_retire(struct record_store *store, uint32_t number)
 	(void)pthread_mutex_unlock(&store->grow_lock);
 }
 
-/* False: the slab has nothing to give. */
+/* Gives back the complete pages of a slab. False: there are none. */
 static bool
 slab_trim(struct hwt *timer, uint32_t number)
 {
@@ -718,7 +724,7 @@ trim_is_due(struct hwt *timer, bool idle)
 	    (idle || now_ns - trim->since_ns >= TRIM_DELAY_NS);
 }
 
-/* From the highest slab down, since callers take the lowest first. */
+/* From the highest slab down, since callers take from the lowest. */
 bool
 record_trim(struct hwt *timer, bool idle)
 {

@@ -24,21 +24,22 @@
  *
  * COVERED, a flag of the word, says that the wheel has an entry for the record
  * at a tick which is not after that of its deadline, or that the deadline is
- * never due. Whoever uses a COVERED record for a deadline that is not earlier
- * need not tell the worker. The worker alone sets the flag, when it takes the
- * timeout over. It clears the flag when it removes the entry of a record that
- * is not PENDING; callers clear it with the same operation that sets an earlier
- * deadline. It stays set when the timeout is cancelled.
+ * never due. A caller that uses a COVERED record for a deadline that is not
+ * earlier does not push. Only the worker sets the flag, when it takes the
+ * timeout over. It clears the flag when it expires the timeout, and when it has
+ * removed the entry of a record that is not PENDING; callers clear it with the
+ * same operation that sets an earlier deadline. It stays set when the timeout
+ * is cancelled.
  *
- * Whoever leaves a record PENDING and not COVERED then puts its index into the
- * queue (mpsc_push). To push is idempotent: everyone who needs the worker
- * pushes, and nobody relies on another thread's push.
+ * Whoever leaves a record PENDING and not COVERED pushes its index into the
+ * queue (mpsc_push). A push is idempotent: whoever needs the worker pushes, and
+ * no thread relies on another one's push.
  *
- * WHO OWNS WHAT. The word and the deadline are shared and change by
- * compare-and-swap only. task, arg, executor and period_ns are written by the
- * owner of a FREE record before it publishes PENDING, and read by whoever then
+ * OWNERSHIP. The word and the deadline are shared and change only by
+ * compare-and-swap. task, arg, executor and period_ns are written by the owner
+ * of a FREE record before it publishes PENDING, and read by the thread that
  * moves the record out of PENDING. entry_at and entry_tick are the worker's; a
- * record that is HANDED or REVOKED has no entry, and there link is the
+ * record that is HANDED or REVOKED has no entry, and its link is the
  * executor's. A FREE record belongs to the thread that took its index.
  *
  * SLABS. A slab is 64 pages of 64 records. Its first page is a header with one
@@ -106,8 +107,8 @@ _Static_assert(PAGE_RECORDS <= 64 && SLAB_PAGES <= 64, "a bit for each");
 
 struct record {
 	pair_t pair; /* word and deadline in ns */
-	/* NULL: the timer's. Atomic: the worker reads it before it knows
-	 * whether the timeout is still there. */
+	/* NULL: the timer's. Atomic: the worker reads it before it owns the
+	 * record. */
 	aptr_t executor;
 	hwt_task *task;
 	void *arg;
@@ -116,7 +117,7 @@ struct record {
 		uint64_t entry_tick; /* worker's; while entry_at is not 0 */
 		a64_t link; /* HANDED, REVOKED: the executor's */
 	};
-	uint32_t entry_at; /* worker's: where its entry is; 0: it has none */
+	uint32_t entry_at; /* worker's: position of its entry; 0: none */
 	uint32_t batch_next; /* owner's, while FREE: the next of a batch */
 };
 
@@ -136,7 +137,7 @@ struct slab {
 	struct hwt *timer;
 	uint32_t first_index;
 	/* Pages whose records have their first word. The others take no memory
-	 * and read as 0. Changed by who owns all records of the page. */
+	 * and read as 0. Changed by the owner of all records of the page. */
 	a64_t committed;
 	a64_t summary[SETS]; /* pages that may have a bit in bits */
 	a64_t bits[SETS][SLAB_PAGES];
@@ -146,11 +147,11 @@ struct slab {
 	((uint32_t)((sizeof(struct slab) + PAGE_BYTES - 1) / PAGE_BYTES))
 
 /* Counters of one thread for one timer, and the free records that it keeps.
- * The owner alone writes; readers add up all caches. */
+ * Only the owner writes; readers add up all caches. */
 struct cache {
 	_Alignas(CACHE_LINE) a32_t owned;
-	bool shared; /* the one for threads that can have none */
-	/* Of slots in use; the last one is the hottest. Shared: 0. */
+	bool shared; /* the one for threads that have none of their own */
+	/* Of slots in use; the last one was freed last. Shared: 0. */
 	uint32_t count;
 	uint64_t woken_sleep; /* the last sleep that its thread has ended */
 	a64_t accepted, ended; /* pending is the difference */
@@ -159,13 +160,13 @@ struct cache {
 };
 
 struct record_store {
-	/* Read by all, written when a slab is added. */
+	/* Read by all threads, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
 	a64_t *top[SETS]; /* slabs that may have a bit in summary */
 	a64_t limit; /* slabs that there are */
 	uint64_t seed;
-	struct cache *caches; /* all there can be; zero is a fresh one */
-	a32_t caches_used; /* how many of them ever were */
+	struct cache *caches; /* CACHES_MAX; all zero is an unused one */
+	a32_t caches_used; /* how many were ever claimed */
 	struct cache shared_cache;
 	/* Committed pages all of whose records are in SET_FREE. */
 	_Alignas(CACHE_LINE) a64_t free_pages;
@@ -173,8 +174,9 @@ struct record_store {
 	/* Under grow_lock: slabs that take no memory, header included. */
 	pthread_mutex_t grow_lock;
 	uint64_t *idle;
-	/* Of each slab: how often its records of pages that are not committed
-	 * were used, at most. Worker's; read by who commits a page. */
+	/* For each slab: the highest number of uses of any record in its pages
+	 * that are not committed. Written by the worker, read by the thread
+	 * that commits a page. */
 	a64_t *generation_base;
 };
 
@@ -196,7 +198,7 @@ word_state(uint64_t word)
 	return word & STATE_MASK;
 }
 
-/* The word of the same record, FREE again. Its entry in the wheel stays. */
+/* The word of the same record when it is FREE again. COVERED stays. */
 static inline uint64_t
 word_freed(uint64_t word)
 {
@@ -210,7 +212,7 @@ slab_at(const struct record_store *store, uint32_t number)
 	return aptr_load_acquire(&store->slabs[number]);
 }
 
-/* The record of an index that is known to exist. */
+/* The record of a valid index. */
 static inline struct record *
 record_at(const struct record_store *store, uint32_t index)
 {
@@ -249,11 +251,12 @@ record_index(const struct record *record)
 }
 
 /*
- * Makes bits of a page visible to whoever searches the set from the top. A bit
- * below is set before the bit above it is read, and whoever takes clears above
- * before it reads below: so one of the two sees the other (E:set). A thread
- * that finds all bits set has nothing to add: whoever clears one will look
- * below it after that. Pages: those of the slab that the set had in summary.
+ * Makes bits of a page visible to a thread that searches the set from the top.
+ * The caller has set bits below before this reads the bits above; whoever takes
+ * bits clears above before it reads below. So one of the two sees the other
+ * (E:set). A thread that finds the bits above set need not set them: whoever
+ * clears one reads what is below it after that. Returns the summary word as it
+ * was.
  */
 static inline uint64_t
 set_raise(struct record_store *store, enum record_set set, uint32_t number,
@@ -287,7 +290,7 @@ uint32_t record_alloc_slowly(
     struct hwt *timer, struct cache *cache, int *error);
 bool record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index);
 
-/* An index whose record is the caller's; 0 and *error when there is none. */
+/* Returns an index whose record the caller then owns; 0 and *error: none. */
 static inline uint32_t
 record_alloc(struct hwt *timer, struct cache *cache, int *error)
 {
@@ -296,8 +299,8 @@ record_alloc(struct hwt *timer, struct cache *cache, int *error)
 	return cache->slot[--cache->count];
 }
 
-/* The caller has just made the record FREE. True: so much memory is free by now
- * that a sleeping worker is to be woken for it. */
+/* The caller has just made the record FREE. True: so many pages are free that a
+ * sleeping worker must be woken to give them back. */
 static inline bool
 record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 {
@@ -307,37 +310,37 @@ record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 	return false;
 }
 
-/* The first index from there on whose record may be in use; end when there is
- * none below it. */
+/* The first index at or after index whose record may be in use; end: there is
+ * none. */
 uint32_t record_next_used(
     const struct record_store *store, uint32_t index, uint32_t end);
-/* The end of all indexes that there are. */
+/* All indexes are below this. */
 uint32_t record_end(const struct record_store *store);
 
-/* A cache that no thread holds; NULL: too many threads. Lock-free. */
+/* Claims a cache that no thread owns; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);
 /* True: as with record_free. */
 bool cache_release(struct hwt *timer, struct cache *cache);
 /* Returns the cache's free records to the set. True: as with record_free. */
 bool cache_flush(struct hwt *timer, struct cache *cache);
 
-/* Of the worker, what it is about to give back. */
+/* How far the worker is with giving pages back. */
 struct trim {
 	bool active;
 	bool refused; /* the system does not take pages back */
-	uint32_t slab; /* those below are still to be looked at */
-	uint64_t since_ns; /* since when there is enough; 0: there is not */
+	uint32_t slab; /* those below it were not visited yet */
+	uint64_t since_ns; /* when there were enough pages; 0: there are not */
 };
 
-/* Gives free pages back to the system, a bounded number of them with each call,
- * when there are enough of them: at once when the worker is idle, otherwise
- * when there have been for a while. The worker's. True: call it again. */
+/* Gives free pages back to the system, a bounded number with each call, when
+ * there are enough of them: at once if the worker is idle, otherwise if there
+ * have been enough for a while. The worker's. True: call it again. */
 bool record_trim(struct hwt *timer, bool idle);
 
-/* Whether there are enough of them: the last look before a long sleep. */
+/* Whether there are enough: the last check before a long sleep. */
 bool record_may_trim(const struct hwt *timer);
 
-/* The caches whose counters count: the i-th, up to NULL. */
+/* The i-th cache whose counters are added up; NULL: there are no more. */
 static inline const struct cache *
 cache_counted(const struct record_store *store, uint32_t i)
 {

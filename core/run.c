@@ -2,32 +2,33 @@
 /*
  * Running a task, in the worker or in an executor.
  *
- * The record is RUNNING: nobody else moves it out of that state, though others
- * may set flags in its word (ENDING, WAITED). When the task has
- * returned:
+ * While the record is RUNNING, only the thread that runs the task changes its
+ * state; others may set flags in its word (ENDING, WAITED). When the task has
+ * returned, the record becomes:
  *
  *   one-shot              FREE, and the record goes into this thread's cache
  *   periodic              PENDING for its next run
  *   periodic and ENDING,  FREE
  *   or the timer stops
  *
- * A cancel that finds RUNNING while this decides either sets ENDING first, and
- * the swap to PENDING fails and is decided anew, or comes after it and cancels
- * the next run. A stop that begins after the decision gives the next run back.
+ * A cancel that races with the end of a periodic run either sets ENDING first,
+ * and the swap to PENDING fails and is tried again, or comes after that swap
+ * and cancels the next run. A stop that comes after it puts the next run into
+ * its list.
  *
  * EDGES
  *   E:ended    drawn in hwt.c; release in run_ended.
  *   E:closed   drawn in hwt.c; fence in requeue too.
  *   E:dispatched
- *              all that hwt_run did, release in timer_run by its last access to
- *              the timer, acquired by hwt_destroy.
+ *              all that hwt_run did: release in timer_run, by its last access
+ *              to the timer, acquire in hwt_destroy.
  */
 #include <errno.h>
 
 #include "core/timer.h"
 
-/* Between the start of a task and its return, this thread answers -EDEADLK to
- * what would wait for it. */
+/* Runs a task. Until it returns, calls of this thread that would wait for it
+ * answer -EDEADLK. */
 static void
 run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
 {
@@ -72,7 +73,7 @@ end_once(struct hwt *timer, struct record *record, uint32_t index)
 		continue;
 }
 
-/* A periodic timeout's end is counted before it can be seen. */
+/* Counts the end of a periodic timeout, before others can see it. */
 static void
 count_ended(struct hwt *timer)
 {
@@ -82,7 +83,7 @@ count_ended(struct hwt *timer)
 	pending_release(timer, 1);
 }
 
-/* The next run is published. */
+/* Pushes the next run, which was published. */
 static void
 requeue(struct hwt *timer, struct record *record, uint32_t index,
     struct pair_value now)
@@ -96,8 +97,8 @@ requeue(struct hwt *timer, struct record *record, uint32_t index,
 	}
 }
 
-/* deadline_ns is that of the run that has ended: another one now is what its
- * task has rescheduled it to. */
+/* deadline_ns is that of the run that has ended. If the record has another one
+ * now, the task has rescheduled itself. */
 static void
 end_periodic(struct hwt *timer, struct record *record, uint32_t index,
     uint64_t deadline_ns)
@@ -130,7 +131,7 @@ void
 timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 {
 	struct cache *cache = cache_of(timer);
-	/* Nobody else changes the deadline of what is RUNNING. */
+	/* Nobody else changes the deadline of a RUNNING record. */
 	struct pair_value seen = pair_load(&record->pair);
 	uint64_t id = word_id(seen.word, index);
 	bool periodic = (seen.word & FLAG_PERIODIC) != 0;

@@ -2,18 +2,17 @@
 /*
  * The process-wide timer.
  *
- * Without a lock, so that no fork can find it taken: whoever comes first makes
- * a timer and offers it by compare-and-swap; who comes second destroys its
- * own, which never had a thread. After hwt_shared_shutdown the stopped one
- * stays in place; where there was none, the word says so for good.
+ * There is no lock that a fork could find taken: a thread creates a timer and
+ * puts it in place by compare-and-swap; if that fails, it destroys its own,
+ * which never had a thread. After hwt_shared_shutdown the stopped timer stays
+ * in place; if there was none, the word becomes REFUSED.
  *
- * FORK. What a parent had is nothing to its child, and another thread of the
- * child may free it at any moment: nothing behind the word tells whose it is,
- * since nobody may look there. So the word is cleared as the child's epoch is
- * taken, which is once, in process_renew. Whoever reads the word or writes it
- * has asked for the epoch before, and so either cleared it or acquired it from
- * the one that did (E:epoch). From there on it holds what this process has put
- * into it; and such a timer is never freed.
+ * FORK. A child must not dereference the parent's timer: another thread of the
+ * child may free it at any moment. So the word is cleared when the child takes
+ * its epoch, which happens once, in process_renew. A thread calls process_epoch
+ * before it reads or writes the word, and so has either cleared it or acquired
+ * it from the thread that did (E:epoch). After that the word holds a timer of
+ * this process, which is never freed.
  *
  * EDGES
  *   E:shared   the timer's contents, release by the compare-and-swap that puts
@@ -48,7 +47,7 @@ shared_look(struct hwt **timer)
 	return 0;
 }
 
-/* Makes one and offers it where there is none. */
+/* Creates a timer and puts it in place if there is none. */
 static int
 shared_offer(void)
 {

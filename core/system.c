@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is asked of the system: memory in pages, and sleeping on a word.
+ * System calls: memory in pages, and sleeping on a word.
  *
- * Memory is mapped without reserving swap for it: tables and arenas are made
- * for the most that there can be, and cost what is touched of them.
+ * Memory is mapped without reserving swap: tables and arenas are mapped for the
+ * most that there can be, and cost only what is touched.
  *
- * For sleeping, ConcurrencyKit's event count (ck_ec) would do, but its back-off
- * is not cut at the deadline (waits measured up to 78 ms too long) unless each
- * wait gets a predicate that repairs that, and hwt has two words to sleep on of
- * which one is half of a record. The call itself is all that is needed. Where
- * it is refused (by a sandbox), a wait is a short sleep: whoever waits looks
- * again, and needs nobody to wake it.
+ * Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not limit its
+ * back-off to the deadline (waits were up to 78 ms too long), and one of the
+ * two words that hwt sleeps on is half of a record. If the call is refused (by
+ * a sandbox), a wait is a short sleep: callers check again in a loop, and need
+ * no wake-up.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,7 +42,7 @@ system_unmap(void *memory, size_t bytes)
 	(void)munmap(memory, bytes);
 }
 
-/* With larger pages than these, what lies beside them would go as well. */
+/* Refuses parts of the system's pages: the rest of them would be lost, too. */
 bool
 system_release(void *memory, size_t bytes)
 {
@@ -87,7 +86,7 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 		system_pause();
 }
 
-/* A wake-up that is lost is not made good by anybody. */
+/* Tries again: nobody repeats a wake-up that is lost. */
 static void
 futex_wake(const void *word, int count)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of the system. See system.c. */
+/* System calls. See system.c. */
 #ifndef HWT_SYSTEM_H
 #define HWT_SYSTEM_H
 
@@ -10,9 +10,9 @@
 /* Sleeps a tenth of a millisecond, where a wait that fails at once would be
  * repeated. */
 void system_pause(void);
-/* For a wait that others end within a few instructions, unless they are kept
- * from running. *tries counts, from 0 on: lets others run, and sleeps when that
- * has not helped, since sched_yield makes way for none of a lower priority. */
+/* For a wait that another thread ends within a few instructions, once it runs.
+ * *tries starts at 0: yields, and after some tries sleeps, since sched_yield
+ * does not let threads of lower priority run. */
 void system_yield(uint32_t *tries);
 
 /* Zeroed memory in whole pages, which takes space when it is touched; NULL: no

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each thread keeps: caches of timers, the tasks that it runs, signals.
+ * State of a thread: its caches of timers, the tasks that it runs, signals.
  *
  * CACHES. A thread has a slot for each of the first THREAD_SLOTS timers that it
- * uses, with the timer's cache that it holds; with more timers, it uses the
- * shared cache of those (store.shared_cache). Taking a cache into an empty slot
- * needs no lock. The cache belongs to the timer (see record.c); the thread
- * gives it back when it exits. At that time the timer may be gone: the registry
- * knows which timers live (see process.c).
+ * uses, with the cache of that timer which it owns. For every further timer it
+ * uses that timer's shared cache (store.shared_cache). Taking a cache into an
+ * empty slot needs no lock. The cache belongs to the timer (see record.c); the
+ * thread gives it back when it exits. At that time the timer may be destroyed:
+ * the registry knows which timers are live (see process.c).
  *
- * The slot of a timer that was destroyed is freed when the thread needs one: a
- * count of destroyed timers says whether there can be any. Then the thread
- * looks, unless another one holds the registry's lock: no call waits here.
+ * The slot of a destroyed timer is reused when the thread needs one. A count of
+ * destroyed timers shows whether there can be any; the thread then searches the
+ * registry, unless another thread holds its lock: no call waits here.
  *
- * A failed attempt to get a cache is not repeated for ATTACH_SKIP calls, so
- * that a walk through the registry, or through all caches of a timer, is paid
- * for by that many.
+ * After a failed attempt to get a cache, a thread makes no other for
+ * ATTACH_SKIP calls: this bounds the average cost of searching the registry and
+ * a timer's caches.
  *
- * A thread's slots are its own. No edges: the caches' is in record.c, all else
- * is under the registry's lock.
+ * A thread's slots are its own. There are no edges here: that of caches is in
+ * record.c, and all else is under the registry's lock.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -27,7 +27,7 @@
 #include "core/timer.h"
 
 /* glibc has room for the values of so many keys in each thread, and allocates
- * memory for those of others. */
+ * memory for further ones. */
 #define KEYS_IN_PLACE 32u
 
 /* Without the model here, too, gcc forgets it for this file. */
@@ -37,9 +37,8 @@ _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 static pthread_key_t exit_key;
 static bool exit_key_made;
 
-/* With the registry's lock held: empties the slots of timers that are gone, and
- * whose caches went with them. The address alone is compared before anything
- * behind it is read. */
+/* With the registry's lock held: empties the slots of destroyed timers, whose
+ * caches were freed with them. Only timers in the registry are dereferenced. */
 static void
 forget_destroyed(void)
 {
@@ -89,8 +88,8 @@ thread_init(void)
 	exit_key_made = pthread_key_create(&exit_key, thread_exits) == 0;
 }
 
-/* Another destructor of the same thread may use a timer after thread_exits ran:
- * then it is called once more. */
+/* If another destructor of this thread uses a timer after thread_exits, the key
+ * is set again, and thread_exits is called once more. */
 static bool
 watch_thread_exit(bool may_allocate)
 {
@@ -133,8 +132,8 @@ empty_slot(void)
 	return NULL;
 }
 
-/* An empty slot, also one that a destroyed timer had; NULL: there is none, or
- * it could not be looked for. */
+/* An empty slot, also that of a destroyed timer; NULL: there is none, or the
+ * registry was locked. */
 static struct thread_slot *
 vacant_slot(void)
 {

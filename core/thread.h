@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each thread keeps for the timers that it uses. See thread.c. */
+/* State of a thread that uses timers. See thread.c. */
 #ifndef HWT_THREAD_H
 #define HWT_THREAD_H
 
@@ -20,8 +20,8 @@ struct run_frame {
 	struct run_frame *outer;
 };
 
-/* Which cache this thread uses for a timer. A timer may be gone and its
- * address in use again: serial tells. */
+/* The cache that this thread uses for a timer. The timer may be destroyed and
+ * another one have its address: then the serial differs. */
 struct thread_slot {
 	struct hwt *timer;
 	uint64_t serial;
@@ -29,7 +29,7 @@ struct thread_slot {
 };
 
 #define THREAD_SLOTS 8
-/* How many calls a thread that got no cache lets pass before it tries again. */
+/* Calls after which a thread that got no cache tries again. */
 #define ATTACH_SKIP 63u
 
 struct thread_state {
@@ -42,10 +42,10 @@ struct thread_state {
 	 * destructors of thread-specific data run. */
 	uint64_t worker_serial;
 	struct clock_sample sample;
-	/* process_destroyed when the slots were last looked through. */
+	/* process_destroyed when destroyed timers were last searched for. */
 	uint64_t destroyed_seen;
 	unsigned attach_skip;
-	/* Whether thread exit will call back. */
+	/* Whether thread_exits will be called. */
 	bool watched;
 };
 
@@ -72,8 +72,8 @@ struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);
 bool thread_runs_task_of(const struct hwt *timer);
 bool thread_runs_task(const struct hwt *timer, uint64_t id);
 
-/* Blocks all signals but those that a thread's own faults raise, and SIGPROF;
- * *old gets what was there. */
+/* Blocks all signals but SIGPROF and those that a thread's own faults raise;
+ * *old becomes the previous mask. */
 void thread_block_signals(void *old);
 
 #endif

@@ -2,18 +2,18 @@
 /*
  * The inside of a timer, and what its source files share.
  *
- * WHO MUST BE SERIALIZED AGAINST WHOM
+ * SERIALIZATION
  *
- *   callers              nobody: they own a record or compare-and-swap its word
- *   worker               itself: struct worker, the wheel and the queue's
+ *   callers              none: they own a record or compare-and-swap its word
+ *   worker               struct worker, struct trim, the wheel and the queue's
  *                        passes belong to the thread that turns the wheel
  *   start, stop, advance the lifecycle lock
- *   growth               the store's lock
+ *   growing the store    grow_lock
  *   registry             its lock
- *   hwt_destroy          everybody, by the user
+ *   hwt_destroy          the user: no other call may be under way
  *
- * No lock is held while user code runs, and none is taken in a forked child
- * for a timer of its parent.
+ * No lock is held while user code runs, and a forked child takes no lock of a
+ * timer of its parent.
  */
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
@@ -55,10 +55,10 @@ struct lifecycle {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum phase phase;
-	bool starting; /* a thread is being made, without the lock */
+	bool starting; /* a thread is being created, without the lock */
 	uint64_t attempts;
 	int attempt_result;
-	bool turning; /* somebody turns a manual timer */
+	bool turning; /* a thread is turning a manual timer */
 	bool worker_ended, joining, joined, list_taken;
 	uint64_t stopped_ns;
 	uint64_t unprocessed;
@@ -83,13 +83,13 @@ struct hwt {
 	struct hwt_wake wake;
 	struct hwt_log log;
 	bool shared; /* the process-wide one */
-	/* MARK_LIVE until hwt_destroy: in the middle, where what the C library
-	 * writes into freed memory does not reach. */
+	/* MARK_LIVE until hwt_destroy. In the middle, since the C library
+	 * writes to both ends of freed memory. */
 	a64_t mark;
 	struct hwt *registry_previous, *registry_next;
 
-	/* 0 while the worker is awake or will wake at the next tick by itself.
-	 * In a long sleep: deadlines below this need it earlier. */
+	/* 0 while the worker is awake or will wake at the next tick without a
+	 * call. In a long sleep: earlier deadlines than this must wake it. */
 	_Alignas(CACHE_LINE) a64_t wake_before;
 	a32_t wake_sequence; /* what the worker sleeps on */
 	a64_t sleep_number; /* counts announcements; a manual timer: 0 */
@@ -119,7 +119,7 @@ timer_now(const struct hwt *timer)
 	return clock_monotonic_ns();
 }
 
-/* The clock for a delay to count from: never behind. */
+/* The time from which a delay counts: never behind the clock. */
 static inline uint64_t
 timer_now_ahead(const struct hwt *timer)
 {
@@ -128,7 +128,7 @@ timer_now_ahead(const struct hwt *timer)
 	return clock_ahead_ns(&thread_state.sample);
 }
 
-/* The last tick whose boundary is not after now. */
+/* The last tick whose boundary is not after now_ns. */
 static inline uint64_t
 timer_tick_at(const struct hwt *timer, uint64_t now_ns)
 {
@@ -162,8 +162,8 @@ timer_is_stopping(const struct hwt *timer)
 	return a32_load_acquire(&timer->stopping) != 0;
 }
 
-/* The cache that this thread has looked for last, if it is this timer's; or
- * NULL. Not the shared one. */
+/* The thread's cache that was found last, if it is this timer's; or NULL. Never
+ * the shared one. */
 static inline struct cache *
 cache_at_hand(const struct hwt *timer)
 {
@@ -184,15 +184,15 @@ cache_find(struct hwt *timer, bool may_allocate)
 	return cache != NULL ? cache : &timer->store.shared_cache;
 }
 
-/* The calling thread's cache. It may change with every call of user code, which
- * can use other timers. Lock-free, and takes no memory. */
+/* The calling thread's cache. It may change with each call of user code, which
+ * may use other timers. Lock-free, and allocates nothing. */
 static inline struct cache *
 cache_of(struct hwt *timer)
 {
 	return cache_find(timer, false);
 }
 
-/* The same for those who may take memory. */
+/* The same for calls that may allocate memory. */
 static inline struct cache *
 cache_for_new(struct hwt *timer)
 {
@@ -206,20 +206,21 @@ int timer_enter_slowly(struct hwt *timer);
 int timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
 void timer_log(const struct hwt *timer, int level, const char *message);
-/* As the worker's first and last act. */
+/* The worker's first and last action. */
 void timer_worker_begins(const struct hwt *timer);
 void timer_worker_ends(struct hwt *timer);
 
 /* hwt.c */
-/* Tells the worker of a record that the caller left PENDING and not COVERED. */
+/* Pushes a record that the caller left PENDING and not COVERED, and wakes the
+ * worker if needed. */
 int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
-/* PENDING back to FREE when the timer turned out to be stopping; false when
- * another thread was faster. */
+/* PENDING back to FREE, because the gate is closed; false: another thread has
+ * changed the record first. */
 bool timer_retract(struct record *record, uint64_t id);
 void pending_release(struct hwt *timer, uint64_t count);
-/* Of a record that the caller has just made FREE. */
+/* Frees the index of a record that the caller has just made FREE. */
 void timer_free_record(struct hwt *timer, uint32_t index);
-/* Wakes a worker in a long sleep, since much memory is free. */
+/* Wakes a worker in a long sleep, to give memory back. */
 void wake_worker_for_trim(struct hwt *timer);
 
 /* core/run.c */
@@ -232,19 +233,19 @@ void timer_run_record(struct hwt *timer, struct record *record, uint32_t index);
 void *worker_main(void *argument);
 /* Runs what is due. */
 void worker_turn(struct hwt *timer);
-/* Takes over what was pushed and is due before the horizon. */
+/* Empties the near half of the queue. */
 void worker_take_near(struct hwt *timer);
-/* A bounded piece of what can wait. False: there is nothing more to do. */
+/* Does a bounded piece of what can wait. False: there is nothing left. */
 bool worker_tidy(struct hwt *timer, bool idle);
-/* A bounded piece of removing stale entries, so that the wheel's first one is
- * live. True: call it again. Otherwise *tick is that of the first entry. */
+/* Removes stale entries before the first live one, a bounded number with each
+ * call. True: call it again. Otherwise *tick is that of the first entry. */
 bool worker_drop_stale(struct hwt *timer, uint64_t *tick);
 /* Announces to callers that the worker is about to sleep until that tick.
  * False: something was pushed meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns);
 
 /* core/shared.c */
-/* As a child takes its epoch: it has none yet, whatever its parent had. */
+/* Clears the shared timer, when a child takes its epoch. */
 void shared_forget(void);
 
 #endif

@@ -7,40 +7,40 @@
  *
  * A BUCKET is two lists of chunks of 15 entries: near, for the next rounds, and
  * far, for what lies 64 rounds ahead or more when it is inserted. Only the last
- * chunk of a list may be not full. To insert is to append. To remove is to move
- * the list's last entry into the gap; the record of that entry is told its new
- * place. To pass over entries of other rounds reads memory in sequence and
- * touches no record. Far entries are not even passed over, but in a round that
- * one of them belongs to; a walk through them then moves some of those that
- * have come near to the near list, so that the next rounds need not do the same
- * again. So a million timeouts that are half an hour away cost next to nothing
- * beside traffic of now.
+ * chunk of a list may be not full. Inserting appends. Removing moves the list's
+ * last entry into the gap and updates entry_at of its record. Passing over
+ * entries of other rounds reads memory in sequence and touches no record. The
+ * far list is walked only in a round in which one of its entries may be due;
+ * that walk moves entries that have come near to the near list, a bounded
+ * number, so that the next rounds need not walk the far list for them. So a
+ * million timeouts that are half an hour away cost a tick next to nothing.
  *
- * A walk goes from a list's last entry to its first, so that what it has still
- * to look at stays in place when the caller removes and appends entries.
+ * A walk goes from a list's last entry to its first, so that entries which were
+ * not visited yet stay in place when it removes some and the caller appends
+ * others.
  *
- * ROUNDS are kept modulo 2^32 and compared by difference. What lies more than
- * 2^30 rounds ahead is inserted there; the worker looks at the record in that
- * round and inserts it again. A list's bound may lie behind the present round,
- * until the wheel comes to its bucket: so no two rounds that are compared are
- * 2^31 apart.
+ * ROUNDS are kept modulo 2^32 and compared by difference. An entry that is more
+ * than 2^30 rounds ahead is inserted 2^30 rounds ahead; the worker inserts it
+ * again in that round. A list's bound may lie behind the present round until
+ * the wheel comes to its bucket: so no two rounds that are compared are 2^31
+ * apart.
  *
- * FINDING THE NEXT TICK. A bitmap in levels of 64 skips empty buckets; each
- * bucket has a lower bound of its entries' rounds, which a walk to the end
- * makes exact. The search begins at the tick before which it found nothing the
- * last time.
+ * FINDING THE NEXT TICK. A bitmap with levels of 64 skips empty buckets; each
+ * list has a lower bound of its entries' rounds, which a complete walk makes
+ * exact. The search begins at the tick before which it found no entry last
+ * time.
  *
- * MEMORY. Chunks come from arenas that are mapped when slabs of records are,
- * enough for one entry for each record and one chunk that is not full for each
- * list. So to insert cannot fail. What was never touched takes no memory. The
- * free chunk with the least number is used first, so that free ones gather in
+ * MEMORY. Chunks are in arenas, which are mapped together with slabs of
+ * records: enough for one entry for each record, and one partial chunk for each
+ * list. So inserting cannot fail. Untouched memory costs nothing. The free
+ * chunk with the lowest number is used first, so that free chunks gather in
  * whole pages, which wheel_trim gives back to the system.
  *
  * INVARIANTS
- *   1. Entries lie at ticks >= next_tick, but for those of the tick that is
+ *   1. Entries are at ticks >= next_tick, except those of the tick that is
  *      being walked.
- *   2. A record whose entry_at is not 0 has one entry: there, in the bucket and
- *      the round of entry_tick. All others have none.
+ *   2. A record whose entry_at is not 0 has one entry: at that position, in the
+ *      bucket and the round of entry_tick. Other records have none.
  *   3. The bit of a bucket is set if and only if it has a chunk.
  *   4. A list's round_min is not after any of its entries' rounds, and earliest
  *      not after any entry's tick. No chunk in a list is empty, and only the
@@ -77,7 +77,7 @@
 /* What one call of wheel_trim gives back at most. */
 #define TRIM_CHUNK_PAGES 64u
 #define ROUND_FAR (UINT32_C(1) << 30)
-/* So many rounds ahead is far. */
+/* Entries so many rounds ahead are far. */
 #ifndef NEAR_ROUNDS
 #define NEAR_ROUNDS 64u
 #endif
@@ -118,7 +118,7 @@ bitmap_words(uint32_t length, uint32_t level)
 	return words;
 }
 
-/* How much memory it takes. */
+/* How much memory a bitmap takes. */
 static size_t
 bitmap_bytes(uint32_t length)
 {
@@ -131,7 +131,7 @@ bitmap_bytes(uint32_t length)
 	return bytes;
 }
 
-/* In that much zeroed memory. */
+/* In as much zeroed memory. */
 static void
 bitmap_create(struct bitmap *bitmap, uint32_t length, void *memory)
 {
@@ -146,8 +146,8 @@ bitmap_create(struct bitmap *bitmap, uint32_t length, void *memory)
 	} while (count > 1);
 }
 
-/* As many chunks as so many records may need at once: full ones, and one for
- * each list that is not empty. */
+/* The most chunks that so many records may need: full ones, and a partial one
+ * for each list that is not empty. */
 static uint64_t
 chunks_for(uint64_t records, uint32_t length)
 {
@@ -157,7 +157,7 @@ chunks_for(uint64_t records, uint32_t length)
 	return 1 + records / CHUNK_ENTRIES + partial;
 }
 
-/* The same for all records that there can be, in whole arenas. */
+/* The same for the most records that there can be, in whole arenas. */
 static uint32_t
 chunks_max(uint32_t length)
 {
@@ -292,7 +292,7 @@ bitmap_find(const struct bitmap *bitmap, uint32_t from)
 
 	if (from >= end)
 		return end;
-	for (;;) { /* upwards, to a word with a bit at or after from */
+	for (;;) { /* up, to a word with a bit at or after from */
 		word = bitmap->level[level][from / 64] >> from % 64;
 		if (word != 0)
 			break;
@@ -302,14 +302,14 @@ bitmap_find(const struct bitmap *bitmap, uint32_t from)
 			return end;
 	}
 	from += (uint32_t)__builtin_ctzll(word);
-	while (level-- > 0) /* and down again, to its first bit */
+	while (level-- > 0) /* down again, to its first bit */
 		from = from * 64 +
 		    (uint32_t)__builtin_ctzll(bitmap->level[level][from]);
 	return from;
 }
 
-/* How many steps there are from start to the first bit that is steps or more
- * after it, going round; length: none. */
+/* The distance from start to the first bit that is at least steps after it,
+ * wrapping around; length: none. */
 static uint32_t
 bitmap_find_from(const struct bitmap *bitmap, uint32_t start, uint32_t steps)
 {
@@ -485,7 +485,7 @@ wheel_remove(struct wheel *wheel, uint32_t index)
 	bucket_update_bit(wheel, bucket);
 }
 
-/* Whether the walk has to look at an entry's record. */
+/* Whether the walk returns or moves an entry, and so touches its record. */
 static bool
 walk_stops_at(const struct wheel_walk *walk, const struct entry *entry)
 {
@@ -494,7 +494,8 @@ walk_stops_at(const struct wheel_walk *walk, const struct entry *entry)
 		round_before(entry->round, walk->round + NEAR_ROUNDS));
 }
 
-/* Loads what the walk will look at in a chunk, and the chunk before it. */
+/* Prefetches the records that the walk will touch for a chunk, and the chunk
+ * before it. */
 static void
 walk_prefetch(
     const struct wheel *wheel, const struct wheel_walk *walk, uint32_t at)
@@ -514,7 +515,7 @@ walk_prefetch(
 	}
 }
 
-/* One chunk ahead, so that its records have arrived when their turn comes. */
+/* Prefetches one chunk ahead, so that records are in the cache in time. */
 static void
 walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 {
@@ -529,7 +530,7 @@ walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 	walk_prefetch(wheel, walk, walk->previous);
 }
 
-/* Until the walk through it ends, the list's bound tells what is added
+/* Until the walk ends, the list's bound is that of the entries which are added
  * meanwhile. */
 static void
 walk_list(const struct wheel *wheel, struct wheel_walk *walk, bool far)
@@ -553,7 +554,7 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	walk_list(wheel, walk, false);
 }
 
-/* Takes an entry out of the list where the walk is. */
+/* Removes the entry at which the walk is. */
 static void
 walk_remove(struct wheel *wheel, struct wheel_walk *walk)
 {
@@ -561,9 +562,9 @@ walk_remove(struct wheel *wheel, struct wheel_walk *walk)
 	    walk->chunk, walk->slot);
 }
 
-/* The next record with an entry at the tick, which is taken out; 0: the list
- * has no more. Far entries that have come near go to the near list, which the
- * walk has been through. */
+/* Removes the next entry at the tick and returns its record; 0: the list has no
+ * more. Far entries that have come near go to the near list, which was walked
+ * before. */
 static uint32_t
 walk_list_next(struct wheel *wheel, struct wheel_walk *walk)
 {
@@ -613,7 +614,7 @@ wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 	return index;
 }
 
-/* Before the last entry: none has an earlier round than the walk's. */
+/* The entries that were not visited have no earlier round than the walk's. */
 void
 wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk)
 {
@@ -621,9 +622,9 @@ wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk)
 	bucket_update_bit(wheel, walk->bucket);
 }
 
-/* The tick of a list's first entry by its bound, if the wheel comes to the
- * bucket next at tick pass. A bound that is behind counts as the present
- * round. */
+/* A lower bound of the ticks of a list's entries; pass is the tick at which the
+ * wheel comes to the bucket next. A bound that lies behind counts as the
+ * present round. */
 static uint64_t
 list_tick(const struct wheel *wheel, const struct list *list, uint64_t pass)
 {
@@ -646,9 +647,9 @@ bucket_tick(const struct wheel *wheel, uint64_t pass)
 	return near < far ? near : far;
 }
 
-/* Goes through the buckets in the order in which the wheel comes to them, up to
- * the first whose bound lies in its present round: nothing is before that. A
- * search that ends early goes on there the next time. */
+/* Visits the buckets in the order in which the wheel comes to them, up to the
+ * first whose bound lies in its present round: no entry is before that. A
+ * search that ends early is continued by the next one. */
 uint64_t
 wheel_next(struct wheel *wheel, uint64_t last)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wheel: which record is to be looked at in which tick.
+ * The wheel: which record the worker visits in which tick.
  *
- * All functions belong to the thread that turns the wheel, but for
- * wheel_reserve, which is called under the record store's lock. The wheel knows
- * nothing of a record but the two fields that are its own: entry_tick, and
- * entry_at, which is 0 while the record has no entry. Another kind of wheel
- * needs another wheel.c, struct wheel and struct wheel_walk, and nothing else.
+ * All functions belong to the thread that turns the wheel, except
+ * wheel_reserve, which is called under the record store's lock. The wheel uses
+ * only two fields of a record, which are its own: entry_tick, and entry_at,
+ * which is 0 while the record has no entry. Another kind of wheel needs another
+ * wheel.c, struct wheel and struct wheel_walk, and nothing else.
  */
 #ifndef HWT_WHEEL_H
 #define HWT_WHEEL_H
@@ -45,8 +45,8 @@ struct bucket {
 	struct list list[2]; /* near, far */
 };
 
-/* A set of numbers below length, with its least element at hand: level k+1
- * tells which words of level k are not 0. */
+/* A set of numbers below length: a bit of level k+1 is set if and only if the
+ * word of level k is not 0. */
 struct bitmap {
 	uint64_t *level[WHEEL_LEVELS];
 	uint32_t levels;
@@ -57,15 +57,15 @@ struct wheel {
 	const struct record_store *store;
 	uint32_t mask; /* its length, a power of two, minus 1 */
 	uint32_t bits;
-	/* The first tick that has not been begun: nothing is inserted before.
-	 * The worker moves it on. */
+	/* The first tick that has not been begun: no entry is inserted before
+	 * it. The worker moves it on. */
 	uint64_t next_tick;
 	uint64_t earliest; /* no entry is before that tick */
 	struct bucket *buckets;
 	struct bitmap filled; /* buckets that are not empty */
 	size_t bytes;
-	/* Chunks: arenas, the first that was never used, those that are free,
-	 * and how many there is room for. */
+	/* Chunks: arenas, the first chunk that was never used, the number of
+	 * chunks in the arenas, and the free chunks. */
 	aptr_t *arenas;
 	uint32_t carved;
 	uint32_t capacity; /* under the record store's lock */
@@ -83,9 +83,9 @@ struct wheel_walk {
 	uint32_t round;
 	bool far; /* which list of the bucket */
 	uint32_t round_min; /* of the entries that were passed over */
-	uint32_t at, previous; /* the chunk where it is, and the one before */
-	struct chunk *chunk;
-	uint32_t slot; /* those before it are still to be looked at */
+	uint32_t at, previous; /* the present chunk and the one before */
+	struct chunk *chunk; /* the present one */
+	uint32_t slot; /* those before it were not visited yet */
 	uint32_t chunks; /* that it has entered */
 	uint32_t moves; /* how many more entries may change their list */
 };
@@ -94,32 +94,32 @@ int wheel_create(struct wheel *wheel, const struct record_store *store,
     uint32_t length, a64_t *memory_bytes);
 void wheel_destroy(struct wheel *wheel);
 
-/* Makes sure that so many records can have an entry. False: no memory. */
+/* Makes sure that so many records can have entries. False: no memory. */
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
 /* The tick at which wheel_insert puts an entry for tick: not before next_tick,
  * and no more rounds ahead than the wheel can tell apart. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
 
-/* Gives a record that has none an entry. */
+/* Inserts an entry for a record that has none. */
 void wheel_insert(struct wheel *wheel, uint32_t index, uint64_t tick);
-/* Takes a record's entry out. */
+/* Removes a record's entry. */
 void wheel_remove(struct wheel *wheel, uint32_t index);
 
-/* A tick in [next_tick, last] before which there is no entry, though maybe none
- * at it; TICK_NEVER: there is none up to last. */
+/* A tick in [next_tick, last] before which there is no entry; there may be none
+ * at it either. TICK_NEVER: there is none up to last. */
 uint64_t wheel_next(struct wheel *wheel, uint64_t last);
 
-/* Takes the entries at tick out, one with each call, and returns whose it was;
- * 0: that were all. Between calls, the caller may insert entries. A walk that
- * ends early is to be stopped: what is left stays. */
+/* Removes the entries at tick, one with each call, and returns the record's
+ * index; 0: there are no more. Between calls, the caller may insert entries. A
+ * walk that ends early must be stopped: the other entries stay. */
 void wheel_walk_start(
     struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
 uint32_t wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk);
 void wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk);
 
 /* Gives free memory back to the system, a bounded amount with each call. False:
- * that was all. */
+ * there is no more. */
 bool wheel_trim(struct wheel *wheel);
 
 #endif

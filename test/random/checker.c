@@ -51,8 +51,7 @@ tally_clear(struct checker_tally *tally, size_t count)
 bool
 checker_check(struct checker *checker, const struct hwt *timer)
 {
-	size_t records =
-	    (size_t)store_limit(&timer->store) * SLAB_RECORDS + 1;
+	size_t records = (size_t)store_limit(&timer->store) * SLAB_RECORDS + 1;
 
 	checker->timer = timer;
 	checker->checks++;
