@@ -212,7 +212,7 @@ NOINLINE int
 timer_notify(struct hwt *timer, uint32_t index, struct pair_value due)
 {
 	/* A relative delay begins when the worker sees it: at once. */
-	uint64_t due_ns = due.word & FLAG_RELATIVE ? 0 : due.deadline_ns;
+	uint64_t due_ns = (due.word & FLAG_RELATIVE) ? 0 : due.deadline_ns;
 
 	if (!mpsc_is_pushed(&timer->queue, index, due_ns))
 		return notify_slowly(timer, index, due_ns);

@@ -273,13 +273,6 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 	    p, &old, value, A_ACQ_REL, A_RELAXED);
 }
 
-static inline bool
-a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
-{
-	return atomic_compare_exchange_strong_explicit(
-	    p, &old, value, A_SEQ, A_RELAXED);
-}
-
 static inline void *
 aptr_load_acquire(const aptr_t *p)
 {
@@ -580,17 +573,6 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 	return done;
 }
 
-static inline bool
-a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_64(p, old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
-
 static inline void *
 aptr_load_acquire(const aptr_t *p)
 {
@@ -679,7 +661,12 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 static inline bool
 pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 {
-	return a64_cas_seq(&p->half[0], old, value);
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_64(&p->half[0], old, value);
+	ck_pr_fence_acquire();
+	return done;
 }
 
 /* For the owner of a FREE record: no other thread changes its deadline. */
@@ -687,7 +674,7 @@ static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
 	a64_store_relaxed(&p->half[1], value.deadline_ns);
-	return a64_cas_seq(&p->half[0], old, value.word);
+	return pair_cas_word(p, old, value.word);
 }
 
 #endif

@@ -476,7 +476,8 @@ record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index)
 	bool enough;
 
 	if (cache->shared)
-		return free_add_all(store, &index, 1);
+		return free_add(store, index / PAGE_RECORDS,
+		    UINT64_C(1) << index % PAGE_RECORDS);
 	enough = free_add_all(store, cache->slot, CACHE_SLOTS / 2);
 	cache->count -= CACHE_SLOTS / 2;
 	memmove(cache->slot, cache->slot + CACHE_SLOTS / 2,

@@ -314,7 +314,7 @@ static uint32_t
 bitmap_find_from(const struct bitmap *bitmap, uint32_t start, uint32_t steps)
 {
 	uint32_t length = bitmap->length;
-	uint32_t at = length;
+	uint32_t at;
 
 	if (steps < length - start) {
 		at = bitmap_find(bitmap, start + steps);
@@ -327,7 +327,7 @@ bitmap_find_from(const struct bitmap *bitmap, uint32_t start, uint32_t steps)
 }
 
 static uint64_t
-page_bit(uint32_t page)
+chunk_page_bit(uint32_t page)
 {
 	return UINT64_C(1) << page % 64;
 }
@@ -345,8 +345,8 @@ chunk_alloc(struct wheel *wheel)
 		return wheel->carved++;
 	}
 	bitmap_clear(&wheel->free, chunk);
-	if (wheel->decommitted[page / 64] & page_bit(page)) {
-		wheel->decommitted[page / 64] &= ~page_bit(page);
+	if (wheel->decommitted[page / 64] & chunk_page_bit(page)) {
+		wheel->decommitted[page / 64] &= ~chunk_page_bit(page);
 		(void)a64_add_relaxed(wheel->memory_bytes, CHUNK_PAGE_BYTES);
 	}
 	return chunk;
@@ -369,7 +369,7 @@ wheel_trim(struct wheel *wheel)
 
 	for (pages = TRIM_CHUNK_PAGES; page < end && pages > 0; page++) {
 		if (!page_is_free(wheel, page) ||
-		    wheel->decommitted[page / 64] & page_bit(page))
+		    wheel->decommitted[page / 64] & chunk_page_bit(page))
 			continue;
 		pages--;
 		if (!system_release(chunk_at(wheel, page * CHUNKS_PER_PAGE),
@@ -377,7 +377,7 @@ wheel_trim(struct wheel *wheel)
 			page = end;
 			break;
 		}
-		wheel->decommitted[page / 64] |= page_bit(page);
+		wheel->decommitted[page / 64] |= chunk_page_bit(page);
 		(void)a64_add_relaxed(
 		    wheel->memory_bytes, -(uint64_t)CHUNK_PAGE_BYTES);
 	}

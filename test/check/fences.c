@@ -72,14 +72,24 @@ OP(op_a64_swap_acq_rel, uint64_t, a64_t *p)
 	return a64_swap_acq_rel(p, 1);
 }
 
+OP(op_a64_swap_seq, uint64_t, a64_t *p)
+{
+	return a64_swap_seq(p, 1);
+}
+
+OP(op_a64_or_seq, void, a64_t *p)
+{
+	a64_or_seq(p, 1);
+}
+
+OP(op_a64_and_seq, void, a64_t *p)
+{
+	a64_and_seq(p, 1);
+}
+
 OP(op_a64_cas_acq_rel, bool, a64_t *p)
 {
 	return a64_cas_acq_rel(p, 1, 2);
-}
-
-OP(op_a64_cas_seq, bool, a64_t *p)
-{
-	return a64_cas_seq(p, 1, 2);
 }
 
 OP(op_aptr_load_acquire, void *, const aptr_t *p)

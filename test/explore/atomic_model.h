@@ -211,12 +211,6 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 	return true;
 }
 
-static inline bool
-a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
-{
-	return a64_cas_acq_rel(p, old, value);
-}
-
 static inline void *
 aptr_load_acquire(const aptr_t *p)
 {
@@ -296,14 +290,14 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 static inline bool
 pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 {
-	return a64_cas_seq(&p->half[0], old, value);
+	return a64_cas_acq_rel(&p->half[0], old, value);
 }
 
 static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
 	a64_store_relaxed(&p->half[1], value.deadline_ns);
-	return a64_cas_seq(&p->half[0], old, value.word);
+	return pair_cas_word(p, old, value.word);
 }
 
 #endif
