@@ -126,7 +126,7 @@ record_store_create(struct record_store *store)
 	for (set = 0; set < SETS; set++)
 		store->top[set] =
 		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
-	store->idle = (uint64_t *)(store->top[0] + SETS * TOP_WORDS);
+	store->idle = (uint64_t *)(uintptr_t)(store->top[0] + SETS * TOP_WORDS);
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	store->seed = random_seed(store);
 	store->shared_cache.shared = true;

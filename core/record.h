@@ -90,7 +90,7 @@
 #define SLAB_PAGES (SLAB_RECORDS / PAGE_RECORDS)
 #define SLAB_BYTES (SLAB_RECORDS * sizeof(struct record))
 #define SLABS_MAX (1u << (INDEX_BITS - SLAB_BITS))
-#define TOP_WORDS ((SLABS_MAX + 63) / 64)
+#define TOP_WORDS (((size_t)SLABS_MAX + 63) / 64)
 /* All records of a page, as a word of SET_FREE has them. */
 #define PAGE_ALL (UINT64_MAX >> (64 - PAGE_RECORDS))
 

@@ -154,19 +154,38 @@ OP(op_pair_publish, bool, pair_t *p)
 	return pair_publish(p, 1, (struct pair_value){3, 4});
 }
 
-/* Edges: E:asleep and E:batches, a caller's half. */
+/* Edges. E:asleep, of a freed record; E:batches, a caller's half. */
 OP(edge_add_load, uint64_t, a64_t *p, const a64_t *other)
 {
 	return then(a64_add_seq(p, 1), other);
 }
 
-/* E:asleep, the overflow. */
-OP(edge_cas_load, uint64_t, a64_t *p, const a64_t *other)
+/* E:set, of bits: a push reads or changes the level above. */
+OP(edge_or_load, uint64_t, a64_t *p, const a64_t *other)
 {
-	return then(a64_cas_seq(p, 1, 2), other);
+	a64_or_seq(p, 1);
+	return then(0, other);
 }
 
-/* E:asleep, the worker's half; E:batches, the stop's. */
+/* E:set, who has cleared a bit reads what is below. */
+OP(edge_and_load, uint64_t, a64_t *p, const a64_t *other)
+{
+	a64_and_seq(p, 1);
+	return then(0, other);
+}
+
+OP(edge_swap_load, uint64_t, a64_t *p, const a64_t *other)
+{
+	return then(a64_swap_seq(p, 0), other);
+}
+
+/* E:queue, the worker's half: bits are cleared, then the word is read. */
+OP(edge_swap_pair, uint64_t, a64_t *p, const pair_t *other)
+{
+	return a64_swap_seq(p, 0) + pair_load_seq(other).word;
+}
+
+/* E:asleep and E:horizon, the worker's half; E:batches, the stop's. */
 OP(edge_store_load, uint64_t, a64_t *p, const a64_t *other)
 {
 	a64_store_seq(p, 1);
@@ -180,7 +199,7 @@ OP(edge_store_pair, uint64_t, a64_t *p, const pair_t *other)
 	return pair_load_seq(other).word;
 }
 
-/* E:closed, a caller's half; E:asleep, of a timeout that was queued before. */
+/* E:closed and E:queue, a caller's half. */
 OP(edge_publish_load, uint64_t, pair_t *p, const a64_t *other)
 {
 	return then(pair_publish(p, 1, (struct pair_value){3, 4}), other);
@@ -196,11 +215,4 @@ OP(edge_pair_cas_load, uint64_t, pair_t *p, const a64_t *other)
 OP(edge_cas_word_load, uint64_t, pair_t *p, const a64_t *other)
 {
 	return then(pair_cas_word(p, 1, 2), other);
-}
-
-/* E:asleep, the caller that pushes for another: A1, A2. */
-OP(edge_add_pair, uint64_t, a64_t *p, const pair_t *other)
-{
-	(void)a64_add_seq(p, 1);
-	return pair_load_whole(other).deadline_ns;
 }
