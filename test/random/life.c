@@ -214,15 +214,39 @@ step_thread(void *unused)
 	return unused;
 }
 
-/* Records and entries then come from another cache and go to another queue,
- * and the cache is left behind. */
+/* A thread that uses so many other timers has no cache for this one, and takes
+ * records from the shared one. */
+static void *
+crowded_thread(void *unused)
+{
+	const struct hwt_options given = {.flags = HWT_MANUAL};
+	struct hwt *others[THREAD_SLOTS];
+	hwt_timeout handle;
+	unsigned i;
+
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		model_rc(hwt_create, (&others[i], &given), 0);
+		model_rc(hwt_new_timeout,
+		    (others[i], &handle, model_task, NULL, HWT_NEVER), 0);
+	}
+	life_step();
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		model_rc(hwt_stop, (others[i], NULL), 0);
+		model_rc(hwt_destroy, (others[i]), 0);
+	}
+	return unused;
+}
+
+/* Records then come from another cache, which is left behind. */
 static void
 step_elsewhere(void)
 {
 	pthread_t thread;
+	bool crowded = rng_below(&rng, 16) == 0;
 
 	cover_event(EVENT_OTHER_THREAD);
-	if (pthread_create(&thread, NULL, step_thread, NULL) != 0)
+	if (pthread_create(&thread, NULL,
+		crowded ? crowded_thread : step_thread, NULL) != 0)
 		model_object("no thread for a step");
 	(void)pthread_join(thread, NULL);
 }
