@@ -324,7 +324,7 @@ struct hwt_options {
 	/* Must not be detached. It is used when the worker starts and must live
 	 * until then. NULL: the system's defaults. */
 	const pthread_attr_t *thread_attr;
-	/* Must be 0, as in all structures here. */
+	/* Must be 0, as in all structures that a call reads. */
 	uint64_t reserved[8];
 };
 
