@@ -166,7 +166,7 @@ check_asleep(struct checker *checker, uint32_t index, struct pair_value seen)
 		return true;
 	must(!(seen.word & FLAG_RELATIVE), index,
 	    "asleep: called for a delay that is to run");
-	/* If the clock began at its end, wake_before may be later than never. */
+	/* If the clock began at its end, wake_before may be past never. */
 	must(seen.deadline_ns >= before_ns ||
 		seen.deadline_ns == DEADLINE_NEVER ||
 		((seen.word & FLAG_COVERED) &&
