@@ -405,9 +405,12 @@ free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
 
 	(void)set_raise(store, SET_FREE, number, page);
+	if ((before | records) != PAGE_ALL ||
+	    a64_add_seq(&store->free_pages, 1) != TRIM_PAGES - 1)
+		return false;
 	/* E:asleep fence: this, and then the caller reads wake_before. */
-	return (before | records) == PAGE_ALL &&
-	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1;
+	(void)a64_add_seq(&store->peaks, 1);
+	return true;
 }
 
 /* One addition for each run of indexes of the same page. */
@@ -704,8 +707,10 @@ bool
 record_may_trim(const struct hwt *timer)
 {
 	/* E:asleep fence */
-	return a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES &&
-	    !timer->trim.refused;
+	if (a64_load_seq(&timer->store.free_pages) < TRIM_PAGES)
+		return false;
+	return !timer->trim.refused ||
+	    a64_load_seq(&timer->store.peaks) != timer->trim.peak;
 }
 
 static bool
@@ -713,10 +718,14 @@ trim_is_due(struct hwt *timer, bool idle)
 {
 	struct trim *trim = &timer->trim;
 	uint64_t now_ns = timer->worker.now_ns;
+	uint64_t peak = a64_load_relaxed(&timer->store.peaks);
 
+	/* The worker need not have seen that there were fewer in between. */
+	if (peak != trim->peak)
+		trim->refused = false;
+	trim->peak = peak;
 	if (a64_load_relaxed(&timer->store.free_pages) < TRIM_PAGES) {
 		trim->since_ns = 0;
-		trim->refused = false;
 		return false;
 	}
 	if (trim->since_ns == 0)

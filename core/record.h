@@ -170,6 +170,7 @@ struct record_store {
 	struct cache shared_cache;
 	/* Committed pages all of whose records are in SET_FREE. */
 	_Alignas(CACHE_LINE) a64_t free_pages;
+	a64_t peaks; /* how often free_pages has become TRIM_PAGES */
 	a64_t memory_bytes;
 	/* Under grow_lock: slabs that take no memory, header included. */
 	pthread_mutex_t grow_lock;
@@ -327,7 +328,8 @@ bool cache_flush(struct hwt *timer, struct cache *cache);
 /* How far the worker is with giving pages back. */
 struct trim {
 	bool active;
-	bool refused; /* the system does not take pages back */
+	bool refused; /* the system has not taken pages back since that peak */
+	uint64_t peak; /* store.peaks when pages were last looked at */
 	uint32_t slab; /* those below it were not visited yet */
 	uint64_t since_ns; /* when there were enough pages; 0: there are not */
 };
