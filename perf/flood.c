@@ -103,7 +103,8 @@ static uint64_t
 random_delay_ns(struct producer *producer)
 {
 	return HWT_SEC(NEAREST_S) +
-	    HWT_MS(perf_random_below(&producer->random, RANGE_S * 1000));
+	    HWT_MS(
+		perf_random_below(&producer->random, UINT64_C(1000) * RANGE_S));
 }
 
 static subject_handle *

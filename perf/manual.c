@@ -147,7 +147,7 @@ schedule_all(uint64_t *random)
 
 	for (i = 0; i < load.calls; i++) {
 		delay_ns = HWT_SEC(NEAREST_S) +
-		    HWT_MS(perf_random_below(random, RANGE_S * 1000));
+		    HWT_MS(perf_random_below(random, UINT64_C(1000) * RANGE_S));
 		perf_must(subject_schedule(
 			      subject, &handles[i], never_due, NULL, delay_ns),
 		    "scheduling");
