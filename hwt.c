@@ -153,9 +153,8 @@ wake_owner(struct hwt *timer, uint64_t due_ns)
  * so that none relies on another that may be descheduled before its call; but
  * no thread does so twice for the same sleep. */
 static NOINLINE void
-wake_worker(struct hwt *timer, uint64_t due_ns)
+wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 {
-	struct cache *cache = cache_of(timer);
 	uint64_t sleep;
 
 	if (timer->flags & HWT_MANUAL) {
@@ -165,7 +164,7 @@ wake_worker(struct hwt *timer, uint64_t due_ns)
 	/* If this is of a later sleep already, that one is ended too: it began
 	 * with wake_sequence as it was before. */
 	sleep = a64_load_acquire(&timer->sleep_number);
-	if (!cache->shared) {
+	if (cache != NULL && !cache->shared) {
 		if (cache->woken_sleep == sleep)
 			return;
 		cache->woken_sleep = sleep;
@@ -180,14 +179,17 @@ wake_worker_if_needed(struct hwt *timer, uint64_t due_ns)
 {
 	/* E:asleep fence */
 	if (__builtin_expect(due_ns < a64_load_seq(&timer->wake_before), 0))
-		wake_worker(timer, due_ns);
+		wake_worker(timer, cache_of(timer), due_ns);
 }
 
 NOINLINE void
 wake_worker_for_trim(struct hwt *timer)
 {
-	if (!(timer->flags & HWT_MANUAL))
-		wake_worker_if_needed(timer, 0);
+	/* A thread that exits has no cache any more, and must not get one.
+	 * E:asleep fence */
+	if (!(timer->flags & HWT_MANUAL) &&
+	    a64_load_seq(&timer->wake_before) != 0)
+		wake_worker(timer, cache_at_hand(timer), 0);
 }
 
 void

@@ -63,9 +63,13 @@ forget_destroyed(void)
 static void
 slot_release(struct thread_slot *slot)
 {
-	if (slot->timer != NULL && cache_release(slot->timer, slot->cache))
-		wake_worker_for_trim(slot->timer);
+	struct thread_slot released = *slot;
+
+	/* Before another thread can claim the cache. */
 	*slot = (struct thread_slot){0};
+	if (released.timer != NULL &&
+	    cache_release(released.timer, released.cache))
+		wake_worker_for_trim(released.timer);
 }
 
 static void
