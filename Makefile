@@ -3,10 +3,23 @@
 # hwt - a hashed wheel timer for network programs
 #
 #   make             builds libhwt.a and libhwt.so in build/plain
-#   make install     into PREFIX; make uninstall takes that away again
+#   make purgatory   builds libhwt_purgatory, a module: modules/purgatory/README
+#   make checkout    builds libhwt_checkout, a module: modules/checkout/README
+#   make install     into PREFIX, modules too (MODULES= leaves them out); make
+#                    uninstall takes that away again
+#   make single      the whole library as build/single/hwt.h and hwt.c
+#   make deb         Debian's packages, in build/deb
 #   make tsan        build/tsan/libhwt.a, for programs that are built with
 #                    -fsanitize=thread
-#   make demo        serves HTTP under load and shows what the timer did
+#   make demo        serves HTTP under load and shows what the timer did, live
+#                    in a browser at /_timer; DEMO=60 seconds leave time for it
+#   make demo-longpoll
+#                    10,000 clients wait for messages: modules/purgatory
+#   make demo-memcached
+#                    fetches memcached, gives it timeouts of hwt, and measures
+#                    it before and after
+#   make wheel       the wheel turns in the terminal: WHEEL='--load rpc', and
+#                    what the top of examples/wheel.c says
 #   make check       the tests for whoever changes a line; the last line counts
 #   make check-all   all other tests; the last line counts
 #   make deps        installs what demo and check need (they do so themselves)
@@ -27,13 +40,16 @@
 #   make mutants     deliberate faults, which are found: those of the list and
 #                    40 generated ones; MUTANTS=200, all, or a pattern; SEED=N
 #   make coverage    which lines and branches of the core the tests take
+#   make abi         programs built against the last release still run
 #   make perf        13 minutes of benchmarks: PERF='pair --rounds 7', and what
 #                    the top of perf/run says; make perf-full takes hours
 #
 # Yours to set; what is needed besides is added, never replaced:
 #
 #   CC CPPFLAGS CFLAGS LDFLAGS LDLIBS
-#   PREFIX=/usr/local LIBDIR INCLUDEDIR DOCDIR MANDIR, and DESTDIR before them
+#   PREFIX=/usr/local, from /; DESTDIR before it and before these, if given:
+#   LIBDIR=PREFIX/lib INCLUDEDIR=PREFIX/include DOCDIR=PREFIX/share/doc/hwt
+#   MANDIR=PREFIX/share/man
 #   V=1              shows the commands
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       the stress programs' work, in percent
@@ -44,21 +60,15 @@ CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
 CLANG ?= clang
 OBJCOPY ?= objcopy
-INSTALL ?= install
 CFLAGS ?= -O2 -g
-PREFIX ?= /usr/local
-LIBDIR ?= $(PREFIX)/lib
-INCLUDEDIR ?= $(PREFIX)/include
-DOCDIR ?= $(PREFIX)/share/doc/hwt
-MANDIR ?= $(PREFIX)/share/man
 
 .SUFFIXES:
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
-.PHONY: all tsan demo help deps install uninstall clean force
+.PHONY: all tsan demo wheel wheel-svg help deps clean force
 
-core := $(wildcard *.c core/*.c executor/*.c)
+core := $(wildcard *.c core/*.c executor/*.c observe/*.c)
 version := $(shell sed -n 's/^.define HWT_VERSION_[MP][A-Z]* //p' hwt.h | \
 	paste -s -d .)
 soname := libhwt.so.$(firstword $(subst ., ,$(version)))
@@ -67,10 +77,14 @@ so := libhwt.so.$(version)
 all: build/plain/libhwt.a build/plain/libhwt.so
 tsan: build/tsan/libhwt.a
 
+installed := install uninstall
+packed := single deb abi
+MODULES ?= $(patsubst modules/%/rules.mk,%,$(wildcard modules/*/rules.mk))
+moduled := $(MODULES) $(MODULES:%=install-%)
 tested := check check-all tidy analyze explore mutants faults soak valgrind \
 	noise fuzz coverage
 measured := perf perf-full
-.PHONY: $(tested) $(measured)
+.PHONY: $(installed) $(packed) $(moduled) $(tested) $(measured)
 
 include tools/compile.mk
 
@@ -107,42 +121,16 @@ deps: # done by tools/compile.mk
 clean:
 	rm -rf build
 
-# The linker's cache is the administrator's to refresh: ldconfig.
-lib := $(DESTDIR)$(LIBDIR)
-include := $(DESTDIR)$(INCLUDEDIR)
-doc := $(DESTDIR)$(DOCDIR)
-man := $(DESTDIR)$(MANDIR)
-pages := $(wildcard man/*.[1-9])
-
-install: all
-	$(Q)$(INSTALL) -d '$(lib)/pkgconfig' '$(include)' '$(doc)'
-	$(Q)$(INSTALL) -m 644 hwt.h '$(include)'
-	$(Q)$(INSTALL) -m 644 build/plain/libhwt.a '$(lib)'
-	$(Q)$(INSTALL) -m 755 build/plain/$(so) '$(lib)'
-	$(Q)ln -sf $(so) '$(lib)/$(soname)'
-	$(Q)ln -sf $(soname) '$(lib)/libhwt.so'
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
-		-e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-		-e 's|@VERSION@|$(version)|' \
-		-e "s|@LIBS@|$$(cat build/plain/libs)|" packaging/hwt.pc.in \
-		>'$(lib)/pkgconfig/hwt.pc'
-	$(Q)chmod 644 '$(lib)/pkgconfig/hwt.pc'
-	$(Q)$(INSTALL) -m 644 README LICENSE '$(doc)'
-	$(Q)for page in $(pages); do \
-		$(INSTALL) -D -m 644 $$page -t '$(man)/man'$${page##*.}; done
-	@echo '  installed hwt $(version) in $(DESTDIR)$(PREFIX)'
-
-uninstall:
-	$(Q)rm -f '$(include)/hwt.h' '$(doc)/README' '$(doc)/LICENSE' \
-		$(patsubst %,'$(lib)/%',pkgconfig/hwt.pc libhwt.a libhwt.so \
-		$(soname) $(so))
-	$(Q)for page in $(pages:man/%=%); do \
-		rm -f '$(man)/man'$${page##*.}/$$page; done
-	$(Q)rmdir '$(doc)' 2>/dev/null || :
-
 # What other goals need stands beside it, and is read for them alone.
-parts := $(if $(filter build/% $(tested),$(MAKECMDGOALS)),examples perf test) \
+parts := $(if $(filter build/% $(tested),$(MAKECMDGOALS)), \
+		examples packaging perf test) \
+	$(if $(filter $(installed) $(packed) $(moduled),$(MAKECMDGOALS)), \
+		packaging) \
 	$(if $(filter $(measured),$(MAKECMDGOALS)),perf) \
-	$(if $(filter demo,$(MAKECMDGOALS)),examples)
+	$(if $(filter demo% wheel wheel-svg,$(MAKECMDGOALS)),examples) \
+	$(if $(filter build/% $(tested) $(measured) $(installed) $(moduled) \
+		demo-longpoll, \
+		$(MAKECMDGOALS)),$(MODULES:%=modules/%))
 include $(patsubst %,%/rules.mk,$(sort $(parts)))
--include $(shell find build -maxdepth 4 -name '*.d' -type f 2>/dev/null)
+-include $(shell find build -maxdepth 6 -path build/memcached -prune \
+	-o -name '*.d' -type f -print 2>/dev/null)

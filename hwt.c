@@ -17,6 +17,10 @@
  *   cancel against reschedule   both compare and swap the word: one is first. A
  *                               reschedule that comes second finds another
  *                               generation.
+ *   touch against all           a reschedule; if that finds that the timeout
+ *                               has ended, or is an executor's or running, a
+ *                               new timeout, and then a cancel of the old one.
+ *                               In between, that can only go on to its end.
  *   reschedule twice            the last swap determines the deadline. Each
  *                               call that leaves the record not COVERED pushes.
  *   stale handle against reuse  the compare-and-swap compares the generation:
@@ -33,9 +37,11 @@
  *   E:gate      the worker's thread and all before it: release in
  *               attempt_start, by opening the gate, acquire in timer_is_open.
  *   E:closed    fence between publishing and reading the gate in timer_publish
- *               (and in requeue, when a periodic timeout is armed again),
- *               fence between closing the gate in stop_begin and the sweep: a
- *               publication that the sweep misses finds the gate closed.
+ *               (and in requeue, when a periodic timeout is armed again), or
+ *               between counting in and reading the gate in batch_enter; fence
+ *               in stop_begin between closing the gate, and the sweep and
+ *               reading the count. A publication that the sweep misses finds
+ *               the gate closed, and so does a batch that the stop misses.
  *   E:permits   what was done before a permit was released: release in
  *               pending_release, acquire in pending_reserve, by the thread that
  *               takes it next.
@@ -46,9 +52,10 @@
  *               pending_of, which adds up the ended timeouts before the
  *               accepted ones. A timeout may end before the call that scheduled
  *               it has counted it; until then the result is too small by one.
- *   E:batches   fence between counting in and reading the gate in batch_enter,
- *               fence between closing the gate and reading the count in
- *               stop_begin: one of the two sees the other.
+ *   E:reused    the record's next use, after the timeout has ended: release
+ *               in record_fill, acquire in hwt_state, which then finds another
+ *               generation in the word, and does not return another's arg; in
+ *               copy_record and record_task for hwt_dump.
  *
  * E:asleep, E:called and E:word are drawn in worker.c; E:queue and E:horizon
  * in mpsc_queue.c.
@@ -56,6 +63,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/probe.h"
 #include "core/timer.h"
 
 #define NOINLINE __attribute__((noinline))
@@ -91,21 +99,39 @@ deadline_after(uint64_t now_ns, uint64_t delay_ns)
 	return now_ns + delay_ns + (delay_ns == 0);
 }
 
-/* The time from which deadline_new counts. */
+/* When a timeout is due, in one word (when): a delay, or a deadline with
+ * TIME_OF_CLOCK added. HWT_NEVER is the deadline that is never due. */
+#define TIME_OF_CLOCK DELAY_LIMIT
+
+_Static_assert((TIME_OF_CLOCK | DEADLINE_NEVER) == HWT_NEVER, "one value");
+
+/* A deadline of 0 counts as 1: 0 is what wakes the worker at once. */
 static inline uint64_t
-deadline_base(const struct hwt *timer)
+deadline_capped(uint64_t deadline_ns)
 {
-	return timer->flags & HWT_RELAXED ? 0 : timer_now_ahead(timer);
+	if (deadline_ns >= DEADLINE_NEVER)
+		return DEADLINE_NEVER;
+	return deadline_ns + (deadline_ns == 0);
+}
+
+/* The time from which deadline_new counts, if it needs one. */
+static inline uint64_t
+deadline_base(const struct hwt *timer, uint64_t when)
+{
+	if ((when & TIME_OF_CLOCK) || (timer->flags & HWT_RELAXED))
+		return 0;
+	return timer_now_ahead(timer);
 }
 
 /* A deadline, and the flags that go with it in the word. */
 static ALWAYS_INLINE struct pair_value
-deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t delay_ns)
+deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t when)
 {
-	if ((timer->flags & HWT_RELAXED) && delay_ns != HWT_NEVER)
-		return (struct pair_value){
-		    FLAG_RELATIVE, delay_ns + (delay_ns == 0)};
-	return (struct pair_value){0, deadline_after(base_ns, delay_ns)};
+	if (when & TIME_OF_CLOCK)
+		return (struct pair_value){0, when & ~TIME_OF_CLOCK};
+	if (timer->flags & HWT_RELAXED)
+		return (struct pair_value){FLAG_RELATIVE, when + (when == 0)};
+	return (struct pair_value){0, deadline_after(base_ns, when)};
 }
 
 static bool
@@ -129,7 +155,7 @@ pending_release(struct hwt *timer, uint64_t count)
 {
 	/* E:permits release */
 	if (timer->max_pending != 0)
-		(void)a64_add_acq_rel(&timer->permits, -count);
+		(void)a64_add_seq(&timer->permits, -count);
 }
 
 /* The first to clear wake_before makes the call, and only that one. */
@@ -170,7 +196,7 @@ wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 		cache->woken_sleep = sleep;
 	}
 	/* E:called release */
-	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
+	(void)a64_add_seq(&timer->wake_sequence, 1);
 	futex_wake_one(&timer->wake_sequence);
 }
 
@@ -241,10 +267,11 @@ static inline void
 record_fill(struct record *record, hwt_task *task, void *arg,
     const struct hwt_executor *executor, uint64_t period_ns)
 {
-	record->task = task;
-	record->arg = arg;
+	/* E:reused release, each: one that is read alone shows it too */
+	aptr_store_release(&record->task, (void *)(uintptr_t)task);
+	aptr_store_release(&record->arg, arg);
 	aptr_store_release(&record->executor, executor);
-	record->period_ns = period_ns;
+	a64_store_release(&record->period_ns, period_ns);
 }
 
 /* The gate is closed. 0: stop has already put the timeout into its list. */
@@ -283,6 +310,7 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 	if ((old.word & FLAG_COVERED) && !(next.word & FLAG_RELATIVE) &&
 	    next.deadline_ns >= old.deadline_ns)
 		next.word |= FLAG_COVERED;
+	PROBE(schedule, timer, id, next.deadline_ns, record->arg);
 	/* The worker may clear COVERED meanwhile: E:word release */
 	while (
 	    __builtin_expect(!pair_publish(&record->pair, old.word, next), 0)) {
@@ -308,7 +336,7 @@ refuse(hwt_timeout *timeout, int error)
 
 static NOINLINE int
 timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
-    void *arg, uint64_t delay_ns, const struct hwt_executor *executor)
+    void *arg, uint64_t when, const struct hwt_executor *executor)
 {
 	struct record *record;
 	struct pair_value due;
@@ -319,7 +347,7 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	error = timer_enter(timer);
 	if (error != 0)
 		return refuse(timeout, error);
-	due = deadline_new(timer, deadline_base(timer), delay_ns);
+	due = deadline_new(timer, deadline_base(timer, when), when);
 	cache = cache_for_new(timer);
 	if (!pending_reserve(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
@@ -345,17 +373,18 @@ now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 
 /* Fast path of deadline_base. */
 static inline bool
-base_is_at_hand(const struct hwt *timer, uint64_t *base_ns)
+base_is_at_hand(const struct hwt *timer, uint64_t when, uint64_t *base_ns)
 {
 	*base_ns = 0;
-	return (timer->flags & HWT_RELAXED) || now_is_at_hand(timer, base_ns);
+	return (when & TIME_OF_CLOCK) || (timer->flags & HWT_RELAXED) ||
+	    now_is_at_hand(timer, base_ns);
 }
 
 /* Fast path of timer_schedule: on any miss, tail-calls it before anything has
  * changed. Tail calls save registers. */
-static NOINLINE int
+static ALWAYS_INLINE int
 new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
-    uint64_t delay_ns, const struct hwt_executor *executor)
+    uint64_t when, bool valid, const struct hwt_executor *executor)
 {
 	struct record *record;
 	struct pair_value due;
@@ -367,33 +396,50 @@ new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
 		return refuse(timeout, -EINVAL);
 	if (!process_owns(timer->epoch))
 		return refuse(timeout, -EOWNERDEAD);
-	if (task == NULL || !delay_is_valid(delay_ns) ||
+	if (task == NULL || !valid ||
 	    (executor != NULL && executor->execute == NULL))
 		return refuse(timeout, -EINVAL);
 	cache = cache_at_hand(timer);
 	if (!timer_is_open(timer) || timer->max_pending != 0 || cache == NULL ||
-	    cache->count == 0 || !base_is_at_hand(timer, &base_ns))
+	    cache->count == 0 || !base_is_at_hand(timer, when, &base_ns))
 		return timer_schedule(
-		    timer, timeout, task, arg, delay_ns, executor);
+		    timer, timeout, task, arg, when, executor);
 	index = cache->slot[--cache->count];
-	due = deadline_new(timer, base_ns, delay_ns);
+	due = deadline_new(timer, base_ns, when);
 	record = record_at(&timer->store, index);
 	record_fill(record, task, arg, executor, 0);
 	return timer_publish(timer, cache, record, index, due, false, timeout);
+}
+
+static NOINLINE int
+new_timeout_after(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
+    void *arg, uint64_t delay_ns, const struct hwt_executor *executor)
+{
+	return new_timeout(timer, timeout, task, arg, delay_ns,
+	    delay_is_valid(delay_ns), executor);
 }
 
 int
 hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
 {
-	return new_timeout(timer, timeout, task, arg, delay_ns, executor);
+	return new_timeout_after(timer, timeout, task, arg, delay_ns, executor);
 }
 
 int
 hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns)
 {
-	return new_timeout(timer, timeout, task, arg, delay_ns, NULL);
+	return new_timeout_after(timer, timeout, task, arg, delay_ns, NULL);
+}
+
+int
+hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns)
+{
+	uint64_t when = deadline_capped(deadline_ns) | TIME_OF_CLOCK;
+
+	return new_timeout(timer, timeout, task, arg, when, true, executor);
 }
 
 static bool
@@ -449,18 +495,18 @@ batch_alloc(
 static bool
 batch_enter(struct hwt *timer)
 {
-	/* E:batches fence */
+	/* E:closed fence */
 	(void)a64_add_seq(&timer->batches, 1);
 	if (a64_load_seq(&timer->gate) == 1)
 		return true;
-	(void)a64_add_acq_rel(&timer->batches, UINT64_MAX);
+	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return false;
 }
 
 static void
 batch_leave(struct hwt *timer)
 {
-	(void)a64_add_acq_rel(&timer->batches, UINT64_MAX);
+	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 }
 
 static void
@@ -496,7 +542,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 
 	if (error != 0)
 		return error;
-	base_ns = deadline_base(timer);
+	base_ns = deadline_base(timer, 0);
 	cache = cache_for_new(timer);
 	if (!pending_reserve(timer, count)) {
 		cache_count(cache, &cache->rejected, count);
@@ -545,6 +591,22 @@ hwt_new_timeouts(struct hwt *timer, size_t count, const struct hwt_spec *specs,
 	return error;
 }
 
+int
+hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
+    uint64_t period_ns)
+{
+	struct hwt_spec spec = {.task = task,
+	    .arg = arg,
+	    .delay_ns = delay_ns,
+	    .period_ns = period_ns,
+	    .executor = executor};
+
+	if (period_ns == 0)
+		spec.task = NULL; /* not once: refused */
+	return hwt_new_timeouts(timer, 1, &spec, timeout);
+}
+
 /* A cancel that won. */
 static void
 count_cancelled(struct hwt *timer, struct cache *cache)
@@ -572,14 +634,16 @@ cancelled_slowly(struct hwt *timer, uint32_t index)
 }
 
 /* The bit in the queue and the entry in the wheel stay. */
-static inline int
+static ALWAYS_INLINE int
 cancel_pending(
-    struct hwt *timer, struct record *record, uint64_t word, uint32_t index)
+    struct hwt *timer, struct record *record, uint64_t word, uint64_t id)
 {
 	struct cache *cache = cache_at_hand(timer);
+	uint32_t index = (uint32_t)(id & INDEX_MASK);
 
 	if (!pair_cas_word(&record->pair, word, word_freed(word)))
 		return -EAGAIN;
+	PROBE(cancel, timer, id);
 	if (cache == NULL || cache->count == CACHE_SLOTS ||
 	    timer->max_pending != 0) {
 		cancelled_slowly(timer, index);
@@ -593,12 +657,14 @@ cancel_pending(
 }
 
 static int
-cancel_handed(struct hwt *timer, struct record *record, uint64_t word)
+cancel_handed(
+    struct hwt *timer, struct record *record, uint64_t word, uint64_t id)
 {
 	uint64_t next = (word & ~STATE_MASK) | STATE_REVOKED;
 
 	if (!pair_cas_word(&record->pair, word, next))
 		return -EAGAIN;
+	PROBE(cancel, timer, id);
 	count_cancelled(timer, cache_of(timer));
 	return 0;
 }
@@ -621,7 +687,6 @@ cancel_running(struct record *record, uint64_t word, uint64_t flags)
 static int
 timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 {
-	uint32_t index = (uint32_t)(id & INDEX_MASK);
 	struct record *record;
 	int result;
 
@@ -631,10 +696,10 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 			return -ENOENT;
 		switch (word_state(*before)) {
 		case STATE_PENDING:
-			result = cancel_pending(timer, record, *before, index);
+			result = cancel_pending(timer, record, *before, id);
 			break;
 		case STATE_HANDED:
-			result = cancel_handed(timer, record, *before);
+			result = cancel_handed(timer, record, *before, id);
 			break;
 		case STATE_RUNNING:
 			result = cancel_running(record, *before, flags);
@@ -668,8 +733,7 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 	if (__builtin_expect(word_matches(word, timeout.id) &&
 		    word_state(word) == STATE_PENDING,
 		1) &&
-	    cancel_pending(
-		timer, record, word, (uint32_t)(timeout.id & INDEX_MASK)) == 0)
+	    cancel_pending(timer, record, word, timeout.id) == 0)
 		return 0;
 	return cancel_any(timer, timeout.id);
 }
@@ -703,7 +767,7 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	if (thread_runs_task(timer, timeout.id))
+	if (thread_frame_of(timer, timeout.id) != NULL)
 		return -EDEADLK;
 	result = timer_cancel(timer, timeout.id, FLAG_WAITED, &before);
 	if (result != -EINPROGRESS)
@@ -711,6 +775,7 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 	wait_while_running(timer, timeout.id);
 	if (!(before & FLAG_PERIODIC) || (before & FLAG_WAITED))
 		return -ENOENT;
+	PROBE(cancel, timer, timeout.id);
 	cache = cache_of(timer);
 	cache_count(cache, &cache->cancelled, 1);
 	return 0;
@@ -745,14 +810,17 @@ static int
 reschedule_running(struct hwt *timer, struct record *record,
     struct pair_value seen, uint64_t deadline_ns, uint64_t id)
 {
-	if (!(seen.word & FLAG_PERIODIC) || !thread_runs_task(timer, id))
+	struct run_frame *frame = thread_frame_of(timer, id);
+
+	if (!(seen.word & FLAG_PERIODIC) || frame == NULL)
 		return -EINPROGRESS;
 	/* This run is the last. */
 	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))
 		return -ENOENT;
-	return pair_cas(&record->pair, seen, with_deadline(seen, deadline_ns))
-	    ? 0
-	    : -EAGAIN;
+	if (!pair_cas(&record->pair, seen, with_deadline(seen, deadline_ns)))
+		return -EAGAIN;
+	frame->rescheduled = true;
+	return 0;
 }
 
 static int
@@ -793,6 +861,7 @@ reschedule_any(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 	struct cache *cache;
 
 	if (result == 0) {
+		PROBE(reschedule, timer, id, deadline_ns);
 		cache = cache_of(timer);
 		cache_count(cache, &cache->rescheduled, 1);
 	}
@@ -809,15 +878,36 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 }
 
 /* Fast path of reschedule_any: the timeout is pending and COVERED, and the
- * deadline is not earlier. On any miss, tail-calls that or reschedule_slowly
- * before anything has changed. */
+ * deadline is not earlier. On any miss, tail-calls that before anything has
+ * changed. */
+static ALWAYS_INLINE int
+reschedule_to(
+    struct hwt *timer, struct cache *cache, uint64_t id, uint64_t deadline_ns)
+{
+	struct record *record = record_find(&timer->store, id);
+	struct pair_value seen;
+
+	if (record == NULL)
+		return -ENOENT;
+	seen = pair_load(&record->pair);
+	if (!word_matches(seen.word, id) ||
+	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
+		(STATE_PENDING | FLAG_COVERED) ||
+	    deadline_ns < seen.deadline_ns ||
+	    !pair_cas(&record->pair, seen,
+		(struct pair_value){seen.word, deadline_ns}))
+		return reschedule_any(timer, id, deadline_ns);
+	PROBE(reschedule, timer, id, deadline_ns);
+	/* E:counted release */
+	a64_count(&cache->rescheduled, 1);
+	return 0;
+}
+
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
-	struct record *record;
-	struct pair_value seen;
 	struct cache *cache;
-	uint64_t deadline_ns;
+	uint64_t now_ns;
 
 	if (timer == NULL)
 		return -EINVAL;
@@ -826,25 +916,68 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 	cache = cache_at_hand(timer);
 	/* 0, HWT_NEVER, and invalid delays. */
 	if (delay_ns - 1 >= DELAY_LIMIT - 1 || cache == NULL ||
-	    !now_is_at_hand(timer, &deadline_ns))
+	    !now_is_at_hand(timer, &now_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
-	record = record_find(&timer->store, timeout.id);
-	if (record == NULL)
-		return -ENOENT;
-	deadline_ns += delay_ns;
-	if (deadline_ns > DEADLINE_NEVER)
-		deadline_ns = DEADLINE_NEVER;
-	seen = pair_load(&record->pair);
-	if (!word_matches(seen.word, timeout.id) ||
-	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
-		(STATE_PENDING | FLAG_COVERED) ||
-	    deadline_ns < seen.deadline_ns ||
-	    !pair_cas(&record->pair, seen,
-		(struct pair_value){seen.word, deadline_ns}))
+	return reschedule_to(
+	    timer, cache, timeout.id, deadline_capped(now_ns + delay_ns));
+}
+
+int
+hwt_reschedule_at(struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns)
+{
+	struct cache *cache;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	deadline_ns = deadline_capped(deadline_ns);
+	cache = cache_at_hand(timer);
+	if (cache == NULL)
 		return reschedule_any(timer, timeout.id, deadline_ns);
-	/* E:counted release */
-	a64_count(&cache->rescheduled, 1);
-	return 0;
+	return reschedule_to(timer, cache, timeout.id, deadline_ns);
+}
+
+/* Whether the id is that of a live periodic timeout that will run again. */
+static bool
+will_run_again(const struct hwt *timer, uint64_t id)
+{
+	struct record *record;
+	uint64_t word = record_word(timer, id, &record);
+
+	return word_matches(word, id) &&
+	    (word & (FLAG_PERIODIC | FLAG_ENDING)) == FLAG_PERIODIC;
+}
+
+int
+hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
+{
+	hwt_timeout old;
+	int result;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (timeout == NULL || task == NULL ||
+	    (executor != NULL && executor->execute == NULL))
+		return -EINVAL;
+	old = *timeout;
+	result = hwt_reschedule(timer, old, delay_ns);
+	if (result == -ENOENT ||
+	    (result == -EINPROGRESS && !will_run_again(timer, old.id))) {
+		/* Written before the new task can start, not after. */
+		result = new_timeout_after(
+		    timer, timeout, task, arg, delay_ns, executor);
+		if (result != 0)
+			*timeout = old;
+		else
+			/* Nobody has the handle of what an executor holds: it
+			 * must not run when arg is freed. */
+			(void)hwt_cancel(timer, old);
+	}
+	return result;
 }
 
 /* Word and deadline of a live timeout, both of the same moment. */
@@ -893,6 +1026,47 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 	else
 		*remaining_ns =
 		    (int64_t)(seen.deadline_ns - timer_now_ahead(timer));
+	return 0;
+}
+
+int
+hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
+{
+	static const int states[STATE_MASK + 1] = {
+	    [STATE_PENDING] = HWT_STATE_PENDING,
+	    [STATE_HANDED] = HWT_STATE_HANDED_OVER,
+	    [STATE_RUNNING] = HWT_STATE_RUNNING,
+	};
+	struct record *record;
+	uint64_t word;
+	void *value;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	word = record_word(timer, timeout.id, &record);
+	if (!word_matches(word, timeout.id) || states[word_state(word)] == 0)
+		return -ENOENT;
+	/* E:reused acquire */
+	value = aptr_load_acquire(&record->arg);
+	if (!word_matches(pair_word(&record->pair), timeout.id))
+		return -ENOENT;
+	if (arg != NULL)
+		*arg = value;
+	return states[word_state(word)];
+}
+
+int
+hwt_now(const struct hwt *timer, uint64_t *now_ns)
+{
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (now_ns == NULL)
+		return -EINVAL;
+	*now_ns = timer_now(timer);
 	return 0;
 }
 

@@ -10,8 +10,8 @@
  *
  * PROMISES
  *
- *   never-early      A task never starts before its delay has passed since the
- *                    call, by the timer's clock.
+ *   never-early      A task never starts before its deadline, or before its
+ *                    delay has passed since the call, by the timer's clock.
  *   on-tick          A timeout is started or handed over on its tick; later
  *                    only by what tasks before it took, by the machine, and by
  *                    housekeeping of bounded pieces (a few milliseconds in
@@ -22,28 +22,32 @@
  *                    cancelled, or given back by stop. This holds for all races
  *                    between calls.
  *   rounds           Delays can have any length and can be scheduled in any
- *                    order. Timeouts of later rounds of the wheel cost the
- *                    earlier rounds no pointer chase.
- *   prompt-release   The record of a cancelled timeout can be used for another
- *                    timeout at the latest one tick later, even if the worker
- *                    is in a long sleep, and at once if the worker has not
- *                    placed it in the wheel yet. The record of a timeout that
- *                    an executor holds is released when the executor calls
+ *                    order. A timeout that is more than one turn of the wheel
+ *                    away is in a bucket with timeouts of earlier turns
+ *                    (rounds), and costs them no access to its record.
+ *   prompt-release   The record (the memory) of a cancelled timeout can be used
+ *                    for another one at the latest one tick later, even if the
+ *                    worker is in a long sleep, and at once if the worker has
+ *                    not placed it in the wheel yet. The record of a timeout
+ *                    that an executor holds is released when the executor calls
  *                    hwt_run. Memory grows with the number of live timeouts,
  *                    not with the rate of calls.
  *   quiet            With nothing pending, the worker does not wake up.
  *                    Otherwise it does not wake up before the earliest
  *                    deadline, with two exceptions: once for each earliest
- *                    deadline that was superseded, and once per long sleep for
- *                    the first call that leaves work for it: an earlier
- *                    deadline, a long queue, or a megabyte of free memory. A
- *                    producer makes at most one wake-up call per sleep. If
- *                    calls end two long sleeps within one tick, the next sleep
- *                    lasts until the next tick boundary.
+ *                    deadline that was superseded (its timeout was cancelled or
+ *                    pushed out), and once per long sleep for the first call
+ *                    that leaves work for it: an earlier deadline, a long
+ *                    queue, or a megabyte of free memory. A producer makes at
+ *                    most one wake-up call per sleep. If calls end two long
+ *                    sleeps within one tick, the next sleep lasts until the
+ *                    next tick boundary.
  *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are skipped
- *                    by arithmetic, and tasks that are due run in tick order.
+ *                    by arithmetic, not one by one, and tasks that are due run
+ *                    in tick order.
  *   tick-order       Tasks of an earlier tick are started or handed over before
- *                    those of a later tick. There is no order within one tick.
+ *                    those of a later tick. There is no order within one tick,
+ *                    nor for deadlines that had passed when they were set.
  *                    A task that schedules itself again with delay 0 does not
  *                    hold up the tick.
  *   memory-order     A task sees what a thread wrote before it scheduled the
@@ -86,7 +90,8 @@
  * promises.
  *
  * UNITS. Durations and clock readings are nanoseconds in uint64_t. They never
- * wrap silently: see hwt_new_timeout for the limits of the range.
+ * wrap silently: see hwt_new_timeout and hwt_new_timeout_at for the limits of
+ * the range.
  *
  * MEMORY. Records of timeouts that have ended are kept for reuse. Memory goes
  * back to the system in pages of 4 KiB all of whose records are free, when
@@ -99,12 +104,12 @@
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
  * has changed, except that a handle argument (every element of an array) is set
- * to {0} and *unprocessed to all zero. A NULL argument that is needed is
- * -EINVAL; the destroy functions return 0 for NULL. In a forked child,
- * -EOWNERDEAD takes precedence over every other error of a timer that was made
- * before the fork. (A kernel without MADV_WIPEONFORK needs an atfork handler.
- * If there is no memory for it when the library is loaded, all functions that
- * make something return -ENOMEM.)
+ * to {0} and *unprocessed to all zero; hwt_touch leaves the handle as it is. A
+ * NULL argument that is needed is -EINVAL; the destroy functions return 0 for
+ * NULL. In a forked child, -EOWNERDEAD takes precedence over every other error
+ * of a timer that was made before the fork. (A kernel without MADV_WIPEONFORK
+ * needs an atfork handler. If there is no memory for it when the library is
+ * loaded, all functions that make something return -ENOMEM.)
  *
  * THREADS. Each function is marked:
  *
@@ -121,6 +126,8 @@
  *                            hwt_destroy
  *   hwt_mailbox_run, hwt_mailbox_destroy
  *                            with each other: they belong to the loop's thread
+ *   hwt_touch                with all other use of the variable *timeout, not
+ *                            of the timeout: see there
  *   hwt_pool_destroy, hwt_mailbox_destroy
  *                            with scheduling for that executor: end the
  *                            timeouts, or stop the timers, first
@@ -161,11 +168,29 @@
  *   openat, read, close           hwt_create reads the name of the kernel's
  *                                 clock source; otherwise calls take longer to
  *                                 read the clock
+ *   these and newfstatat          HWT_DEBUG=slow; otherwise it gives an address
  *
- * ORDER OF CALLS. hwt_create; then anything; then hwt_stop; let executors
- * finish what they hold (hwt_destroy returns -EBUSY until then); hwt_destroy;
- * last the destroy functions of the executors. When all its timers are stopped,
- * a pool may be destroyed before them: hwt_pool_destroy runs what it holds.
+ * ENVIRONMENT. The variable HWT_DEBUG is read once, as the library is loaded;
+ * not in a program that has more rights than its caller. It has one or more of
+ * these words, with commas or blanks between them; others are told on stderr,
+ * once.
+ *
+ *   leaks   at exit, a line on stderr for each timer, pool and mailbox that
+ *           this process has made and not destroyed, with the place in the code
+ *           that made it; not for the shared timer
+ *   slow    the warnings of slow_task_ns, an option that is off by default, say
+ *           which task, by file and offset, from /proc/self/maps
+ *
+ * Places, and the tasks in hwt_dump, are named as the dynamic linker knows
+ * them: functions of a program have names if it was linked with -rdynamic and
+ * they are not static. Otherwise addr2line finds them by file and offset.
+ *
+ * ORDER OF CALLS. hwt_create; then anything; then hwt_stop; then end the
+ * executors: hwt_pool_destroy, which runs what the pool holds, and for a
+ * mailbox hwt_mailbox_run until hwt_mailbox_destroy returns 0; then
+ * hwt_destroy, which returns -EBUSY while an executor holds timeouts of the
+ * timer. An executor that serves other timers too is kept until they are
+ * stopped; one that holds nothing may also be destroyed after its timers.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -174,6 +199,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -182,7 +208,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define HWT_VERSION_MAJOR 0
-#define HWT_VERSION_MINOR 1
+#define HWT_VERSION_MINOR 2
 #define HWT_VERSION_PATCH 0
 
 /* Durations in nanoseconds. The argument may be a fraction: HWT_SEC(0.5). The
@@ -198,8 +224,8 @@ extern "C" {
  * it is. */
 #define HWT_WIDE(n) ((__typeof__(UINT64_C(1) * (n)))(n))
 
-/* As a delay: never due; the timeout stays pending. As a wait: without limit,
- * or nothing to wait for. */
+/* As a delay or deadline: never due; the timeout stays pending. As a wait:
+ * without limit, or nothing to wait for. */
 #define HWT_NEVER UINT64_MAX
 
 /* A timer: one wheel, one worker thread. */
@@ -222,7 +248,7 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
 /*
  * An executor takes over timeouts that are due. The worker calls execute once
  * for each of them. execute returns 0 to accept the timeout, anything else to
- * refuse it. Who accepts a timeout must call hwt_run for it once, on any
+ * refuse it. Whoever accepts a timeout must call hwt_run for it once, on any
  * thread, now or later. A refusal is counted, and logged once a second at most;
  * the task then runs in the worker, so that nothing is lost.
  *
@@ -239,8 +265,8 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  *
  * An executor must outlive its timeouts. It must also outlive a call of execute
  * that the worker is about to make for a timeout that is cancelled in that
- * moment. The destroy functions of this library's executors wait for such a
- * call; keep an executor of your own until the timer is stopped.
+ * moment. Pools and mailboxes wait for such a call as they are destroyed; an
+ * executor of your own cannot, and is kept until the timer is stopped.
  */
 struct hwt_executor {
 	int (*execute)(void *ctx, struct hwt *timer, hwt_timeout timeout);
@@ -257,8 +283,9 @@ struct hwt_clock {
 /* wake tells the thread that turns a manual timer that it must call
  * hwt_next_wakeup again: the wait that it got has become too long. It is called
  * from any thread, in the call that makes it necessary. It must not call the
- * timer. hwt_stop does not call wake, but waits for an hwt_new_timeouts that
- * is in wake: do not stop the timer while holding a lock that wake takes. */
+ * timer. hwt_stop does not call wake, but waits for an hwt_new_timeouts or an
+ * hwt_new_periodic that is in wake: do not stop the timer while holding a lock
+ * that wake takes. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
@@ -279,7 +306,8 @@ struct hwt_log {
 /* A delay counts from the moment at which the worker takes the timeout over,
  * and not from the call, so that hwt_new_timeout* do not read the clock. A task
  * starts up to one tick later than without this flag, and later by as much as
- * the worker itself is late. hwt_reschedule still reads the clock. */
+ * the worker itself is late. hwt_reschedule still reads the clock. A deadline
+ * (hwt_new_timeout_at) is not affected: its task starts on its tick. */
 #define HWT_RELAXED 2u
 
 /* Options of a timer. All zero: the defaults, given below. hwt_create copies
@@ -372,8 +400,9 @@ struct hwt_unprocessed {
 struct hwt_stats {
 	/* scheduled: timeouts accepted. started: tasks begun (for a periodic
 	 * timeout, each run). cancelled: calls of hwt_cancel and
-	 * hwt_cancel_wait that returned 0. rescheduled: calls of hwt_reschedule
-	 * that returned 0. */
+	 * hwt_cancel_wait that returned 0, and what hwt_touch has cancelled in
+	 * an executor. rescheduled: calls that moved a
+	 * deadline (hwt_reschedule, hwt_reschedule_at, hwt_touch). */
 	uint64_t scheduled, started, cancelled, rescheduled;
 	/* rejected: timeouts refused because of max_pending. executor_refused:
 	 * timeouts refused by executors. */
@@ -457,6 +486,7 @@ int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
  * be -ETIMEDOUT although no task is running.
  *
  * -ETIMEDOUT  stopping continues; call again to get the list
+ * Errors as hwt_stop otherwise.
  */
 int hwt_stop_within(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
@@ -472,11 +502,11 @@ bool hwt_unprocessed_next(
     struct hwt_unprocessed *unprocessed, struct hwt_timeout_info *info);
 
 /*
- * Frees the timer. First stop it, and let executors finish. No other call on
- * the timer may be under way, and none may follow. After a destroy, if the
- * memory was not used for something else, a second hwt_destroy writes a message
- * to stderr and aborts, and other calls return -EOWNERDEAD or the like; do not
- * rely on this.
+ * Frees the timer. First stop it and end its executors: see ORDER OF CALLS. No
+ * other call on the timer may be under way, and none may follow. After a
+ * destroy, if the memory was not used for something else, a second hwt_destroy
+ * writes a message to stderr and aborts, and other calls return -EOWNERDEAD or
+ * the like; do not rely on this.
  *
  * [any]
  * -EBUSY  not stopped, or an executor still holds timeouts of it, including
@@ -518,9 +548,58 @@ int hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
  * executor must outlive the timeout (see hwt_executor); NULL: the timer's.
  *
  * -EINVAL  also: executor->execute is NULL
+ * Errors as hwt_new_timeout otherwise.
  */
 int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
+
+/*
+ * Reads the timer's clock: CLOCK_MONOTONIC, or the clock of a manual timer.
+ * Deadlines are times on it. Read it once, for example per turn of an event
+ * loop, and add delays to the result: calls with a deadline read no clock.
+ * Where the timer has no clock of its own, a reading of CLOCK_MONOTONIC from
+ * elsewhere serves as well.
+ *
+ * [any][cb]. Also after hwt_stop. On failure *now_ns does not change.
+ * -EINVAL  timer or now_ns is NULL
+ */
+int hwt_now(const struct hwt *timer, uint64_t *now_ns);
+
+/*
+ * As hwt_new_timeout_on, but the task runs at deadline_ns on the timer's clock
+ * (see hwt_now), and never before it. The call reads no clock, unless it is the
+ * one that starts the worker. HWT_RELAXED makes no difference.
+ *
+ * A deadline that has passed is not an error: the task runs at the next tick
+ * boundary at the latest. Timeouts whose deadline had passed when it was set
+ * have no order among them. The task never runs inside this call. lateness in
+ * hwt_stats counts from the deadline.
+ *
+ * HWT_NEVER, and every other deadline at or beyond 2^63-1, is never due and
+ * stays pending. So the sum of a reading of the clock and a delay below 2^63 is
+ * always a valid deadline (for HWT_NEVER pass that itself: the sum would wrap);
+ * and a difference that has become negative is never due, and not an error.
+ *
+ * [any][cb]. Lock-free, and visible, as hwt_new_timeout.
+ * -EINVAL  task or timer is NULL, or executor->execute is NULL
+ * Errors as hwt_new_timeout otherwise.
+ */
+int hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns);
+
+/*
+ * Schedules a periodic timeout: the task runs after delay_ns, and from then on
+ * at a fixed rate, as hwt_spec says for period_ns. executor NULL: the timer's.
+ * It ends by hwt_cancel, by hwt_cancel_wait, or with the timer.
+ *
+ * [any][cb]. As hwt_new_timeouts with one element: hwt_stop waits for a call
+ * that is under way.
+ * -EINVAL  period_ns is 0, or 2^63 or more
+ * Errors as hwt_new_timeout otherwise.
+ */
+int hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
+    uint64_t period_ns);
 
 /*
  * Schedules the count timeouts of specs, all or none. Their handles go to
@@ -540,9 +619,9 @@ int hwt_new_timeouts(struct hwt *timer, size_t count,
  * timeout.
  *
  * [any][cb]. Lock-free, never waits, cannot fail for want of memory.
- * -EINPROGRESS  it is running, also for repeated calls; a periodic timeout will
- *               not run again, and from then on its own hwt_reschedule returns
- *               -ENOENT
+ * -EINPROGRESS  it is running, also for repeated calls: nobody may free arg
+ *               until the task has returned. A periodic timeout will not run
+ *               again, and from then on its own hwt_reschedule returns -ENOENT
  * -ENOENT       it has ended, or never existed
  */
 int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
@@ -553,6 +632,12 @@ int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
  * started, or, for a periodic timeout that was running, the first
  * hwt_cancel_wait. All others get -ENOENT. A task may wait for another task;
  * tasks that wait for each other deadlock.
+ *
+ * Let one owner end the timeout: after any answer but -EDEADLK, it may free
+ * arg. If several threads may end it, -ENOENT means that the task is not
+ * running, and not that arg is the caller's: decide elsewhere which of them
+ * frees it. A one-shot task that schedules its successor has a new handle then;
+ * a periodic timeout that reschedules itself keeps the one that is waited for.
  *
  * [any][cb]. Waits while the task runs.
  * -ENOENT   it had ended, or never existed, or it was running and has ended
@@ -576,6 +661,88 @@ int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
  * -EINVAL       delay_ns is out of range
  */
 int hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns);
+
+/*
+ * As hwt_reschedule, but the deadline is given on the timer's clock: see
+ * hwt_now, and hwt_new_timeout_at for its range and for what has passed. The
+ * call reads no clock. In the task of a periodic timeout, a deadline that has
+ * passed makes the next run come at the next boundary, and the later ones whole
+ * periods after that deadline.
+ *
+ * [any][cb]. Lock-free, O(1), no allocation, as hwt_reschedule.
+ * -EINPROGRESS  handed over to an executor, or running
+ * -ENOENT       it has ended, or never existed
+ */
+int hwt_reschedule_at(
+    struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns);
+
+/*
+ * For idle timeouts: makes sure that a timeout is due in delay_ns. If the
+ * timeout that *timeout names is pending in the timer, the call is
+ * hwt_reschedule: the handle, task, arg and executor stay those of before.
+ * Otherwise it schedules a new one, as hwt_new_timeout_on, and *timeout becomes
+ * its handle before the new task can start. A *timeout of {0} is the start:
+ * there is none yet.
+ *
+ * A new one is made when the old one has ended, was cancelled, or was given
+ * back by stop (then: -ESHUTDOWN); and also when an executor (a mailbox, a
+ * pool) holds it, or its task is running. What an executor holds is cancelled
+ * when the new one has been made: its task does not run, and on the thread of a
+ * loop with a mailbox, no run but that of the handle in *timeout can follow. If
+ * the task has begun, it runs on after this call, once, beside the new one. The
+ * task tells by its handle: if it is not the one in the variable, this run is
+ * an old one, and has nothing to do. With a pool, several old runs can be under
+ * way. Who ends the timeout then waits for each handle that was replaced, a
+ * copy of *timeout from before, with hwt_cancel_wait.
+ *
+ * All touches of one variable pass the same arg, since a call does not tell
+ * which of its args is in use. The new one takes a place of max_pending before
+ * the old one gives up its own: -ENOBUFS if the limit is reached.
+ *
+ * A task that touches its own timeout is running: a one-shot task so schedules
+ * its successor. A periodic timeout is never replaced, since its task would go
+ * on to run beside the new one: its own task reschedules it, and while it is
+ * handed over or running, others get -EINPROGRESS. One that was cancelled
+ * while it runs is in its last run, and a one-shot timeout replaces it.
+ *
+ * A touch also revives what was cancelled: whoever closes a connection must
+ * make sure that no touch follows. The variable *timeout is read and written
+ * without atomic operations. The caller serializes calls for the same variable,
+ * and what else reads or writes it, with each other: a lock, or one thread (the
+ * loop that runs the mailbox). That includes a task that compares its handle
+ * with the variable, unless it is the new one's task: that sees the new handle.
+ * Calls that take a copy of the handle need no such care.
+ *
+ * [any][cb]. Lock-free, as hwt_reschedule and hwt_new_timeout. On failure
+ * nothing has changed, *timeout included: it may name a live timeout.
+ * -EINPROGRESS  a periodic timeout: see above
+ * -EINVAL       timer, timeout or task is NULL, executor->execute is NULL, or
+ *               delay_ns is out of range, also when a reschedule would not use
+ *               them
+ * Errors as hwt_new_timeout otherwise.
+ */
+int hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
+
+/* What hwt_state returns for a live timeout. More may be added. */
+#define HWT_STATE_PENDING 1 /* in the timer; its task has not started */
+#define HWT_STATE_HANDED_OVER 2 /* an executor holds it */
+#define HWT_STATE_RUNNING 3 /* its task is running */
+
+/*
+ * Returns where a timeout is: HWT_STATE_PENDING, HWT_STATE_HANDED_OVER or
+ * HWT_STATE_RUNNING, all positive. *arg becomes the arg that it was scheduled
+ * with; arg may be NULL. Another thread can change the state before the call
+ * returns: the result is for messages and decisions of the thread that owns the
+ * timeout, and the result of hwt_cancel decides. The caller does not own *arg
+ * by this call, and may only use what it points to if nobody can end the
+ * timeout and free it meanwhile.
+ *
+ * [any][cb]. Lock-free. On failure *arg does not change.
+ * -ENOENT  it has ended, was cancelled or given back by stop, or never existed
+ * -EINVAL  timer is NULL
+ */
+int hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg);
 
 /*
  * Gets the time to the deadline; negative when overdue, INT64_MAX when never
@@ -742,8 +909,9 @@ const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
 
 /*
  * Frees the mailbox and closes its file descriptor; remove it from epoll
- * before. A loop that ends while its timers live on cancels its timeouts, calls
- * hwt_mailbox_run once more, and then this function.
+ * before. First stop its timers, or cancel its timeouts if they live on. Then
+ * call hwt_mailbox_run and this function until it returns 0: a timeout that was
+ * cancelled while a worker was handing it over arrives after that.
  *
  * Call it on the loop's thread. No timer may still hand timeouts over to it.
  * -EBUSY  it holds timeouts (including cancelled ones, which one more
@@ -752,7 +920,62 @@ const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
  */
 int hwt_mailbox_destroy(struct hwt_mailbox *mailbox);
 
-/* Returns the version of the library that is linked, "0.1.0". [any][cb]. */
+/* What hwt_stats_write writes. */
+enum hwt_format {
+	/* Prometheus's text format 0.0.4. Labels: timer is the thread_name,
+	 * serial a number that no other timer of the process has. Lateness is a
+	 * histogram in seconds, in buckets from 1.023 us to 68.7 s. */
+	HWT_PROMETHEUS,
+	/* An object on one line, with the names of struct hwt_stats, and timer,
+	 * serial and lateness_ns_sum. */
+	HWT_JSON,
+	/* HWT_PROMETHEUS without its comments, which stand once in a page: for
+	 * the second timer of a page, and those after it. */
+	HWT_PROMETHEUS_SAMPLES
+};
+
+/*
+ * Writes the counters of hwt_read_stats to file and flushes it. In both
+ * formats, the numbers do not depend on the locale, and what is no UTF-8 in the
+ * thread_name, or a control character, is replaced. Lateness is summed up in
+ * 64 bits: after 584 years of it, the sum begins again.
+ *
+ * [any][cb]. After an error, a part may have been written.
+ * -EINVAL      a NULL argument, or no such format
+ * -EIO         the file could not be written and the C library does not say
+ *              why; otherwise its errno: -EBADF, -ENOSPC, -EPIPE, -EFBIG, or
+ *              -EAGAIN from a file that does not block
+ */
+int hwt_stats_write(
+    const struct hwt *timer, FILE *file, enum hwt_format format);
+
+/*
+ * Writes what a stopped or a manual timer holds to file, for people to read,
+ * and flushes it; a timer with a worker is refused until it is stopped. The
+ * text: the options; then each timeout with its handle, deadline, period, task,
+ * arg and executor, in the order of the wheel's ticks, with bucket and round;
+ * then those in the queue, which the wheel does not have yet; those that are
+ * never due; and those that executors hold or run. A timeout that was put off
+ * is at its former tick until the wheel comes to it. The form may change.
+ *
+ * [any] for a stopped timer. For a manual one, the thread that turns it, but
+ * not a task that hwt_advance runs. Others may go on to use the timer; what
+ * they change meanwhile may be missing. The text is written from a copy, which
+ * takes memory; the timer can be turned and stopped meanwhile.
+ * -EBUSY   neither stopped nor manual; or being turned, or being stopped
+ * -ENOMEM  no memory
+ * -EIO     as hwt_stats_write, with the errnos named there
+ */
+int hwt_dump(const struct hwt *timer, FILE *file);
+
+/* Returns what an error of this library means: "the timer is stopped or being
+ * stopped" for -ESHUTDOWN. error is what a function returned, or the errno
+ * value without its sign; 0 is "success". Never NULL, for any value: what hwt
+ * does not return has a text that says so. The strings are constant, in English
+ * and without a newline. [any][cb]. */
+const char *hwt_strerror(int error);
+
+/* Returns the version of the library that is linked, "0.2.0". [any][cb]. */
 const char *hwt_version(void);
 
 #pragma GCC visibility pop

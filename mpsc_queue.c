@@ -155,24 +155,19 @@ mpsc_pop_near(struct mpsc_queue *queue, uint32_t *first)
 uint64_t
 mpsc_pop_later(struct mpsc_queue *queue, uint64_t now_ns, uint32_t *first)
 {
+	uint64_t horizon_ns = a64_load_relaxed(&queue->horizon_ns);
 	uint64_t bits;
 
-	if (!queue->in_pass) {
-		queue->in_pass = true;
-		queue->pass_horizon_ns = a64_load_relaxed(&queue->horizon_ns);
-		/* Not more often: callers read that line with each push. */
-		if (queue->pass_horizon_ns < now_ns + HORIZON_NS / 2) {
-			queue->pass_horizon_ns = now_ns + HORIZON_NS;
-			/* E:horizon fence */
-			a64_store_seq(
-			    &queue->horizon_ns, queue->pass_horizon_ns);
-		}
+	/* Not more often: callers read that line with each push. */
+	if (!queue->in_pass && horizon_ns < now_ns + HORIZON_NS / 2) {
+		horizon_ns = now_ns + HORIZON_NS;
+		/* E:horizon fence */
+		a64_store_seq(&queue->horizon_ns, horizon_ns);
 	}
 	bits = mpsc_pop(queue, &queue->later, first);
-	if (bits == 0) {
-		queue->in_pass = false;
-		queue->complete_ns = queue->pass_horizon_ns;
-	}
+	queue->in_pass = bits != 0;
+	if (bits == 0)
+		queue->complete_ns = horizon_ns;
 	return bits;
 }
 

@@ -19,10 +19,11 @@
  *   6. Repeat from 3, until no tick is left.
  *
  * The queue is read once per turn, which loses no order: a delay of 0 counts as
- * 1 ns, and so what is scheduled after step 1 has a deadline after the time
- * read there, and belongs to no tick of this turn. (A caller that read its
- * clock before step 1 and pushes after step 2 may bring a deadline in the past:
- * that belongs to the first tick that has not been begun.)
+ * 1 ns, and so what is scheduled with a delay after step 1 has a deadline after
+ * the time read there, and belongs to no tick of this turn. A deadline on the
+ * clock that has passed is due at the next boundary; that is one after this
+ * turn's, too. (If the queue were read between ticks, tasks that take longer
+ * than a tick and schedule passed deadlines would make turns ever longer.)
  *
  * After a turn the worker does one bounded piece of what can wait: it takes
  * over a part of the later half of the queue, gives memory back to the system,
@@ -104,6 +105,8 @@
 #include <assert.h>
 #include <syslog.h>
 
+#include "core/debug.h"
+#include "core/probe.h"
 #include "core/timer.h"
 
 /* Timeouts handed over between two readings of the clock. */
@@ -129,6 +132,7 @@ worker_place(struct hwt *timer, uint32_t index, uint64_t tick)
 		wheel_remove(&timer->wheel, index);
 	}
 	wheel_insert(&timer->wheel, index, tick);
+	PROBE(place, timer, index, tick);
 }
 
 /* Takes over a timeout, if it was seen PENDING and not COVERED. With
@@ -229,6 +233,7 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 	if (worker->dispatched_since_clock_read++ % CLOCK_READ_EVERY == 0)
 		worker->now_ns = timer_now(timer);
 	late_ns = worker->now_ns - deadline_ns;
+	a64_count(&worker->lateness_sum, late_ns);
 	if (late_ns > a64_load_relaxed(&worker->lateness_max))
 		a64_store_relaxed(&worker->lateness_max, late_ns);
 	a64_count(&worker->lateness[63 - __builtin_clzll(late_ns | 1)], 1);
@@ -247,16 +252,22 @@ log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 
 /* Counts a task that has held the worker since began_ns. */
 static void
-note_slowness(struct hwt *timer, uint64_t began_ns)
+note_slowness(struct hwt *timer, uint64_t id, hwt_task *task, uint64_t began_ns)
 {
+	const char *message = "a task held the worker longer than slow_task_ns";
 	struct worker *worker = &timer->worker;
+	uint64_t held_ns;
+	char text[256];
 
 	worker->now_ns = timer_now(timer);
-	if (worker->now_ns - began_ns <= timer->slow_task_ns)
+	held_ns = worker->now_ns - began_ns;
+	if (held_ns <= timer->slow_task_ns)
 		return;
+	PROBE(slow_task, timer, id, task, held_ns);
 	a64_count(&worker->slow_tasks, 1);
-	log_seldom(timer, &worker->slow_logged_ns,
-	    "a task held the worker longer than slow_task_ns");
+	if (debug.slow != NULL)
+		message = debug.slow(task, text, sizeof(text));
+	log_seldom(timer, &worker->slow_logged_ns, message);
 }
 
 /* From before the word becomes HANDED until execute has returned, the executor
@@ -309,7 +320,9 @@ worker_hand_over(
  * is due there, and *seen is its word and deadline. Otherwise a timeout that is
  * due later gets another entry, and a record that is not PENDING loses COVERED.
  * A PENDING record stays COVERED meanwhile: a caller that pulls the deadline in
- * clears the flag and pushes. */
+ * clears the flag and pushes. So the deadline that is read may be of a later
+ * write than the word, also of the record's next timeout: while COVERED stays,
+ * it only becomes later, and an entry for it is in time. */
 static bool
 entry_resolve(
     struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
@@ -319,7 +332,7 @@ entry_resolve(
 
 	for (;;) {
 		/* E:word acquire */
-		*seen = pair_load_whole(&record->pair);
+		*seen = pair_load(&record->pair);
 		if (word_state(seen->word) == STATE_PENDING &&
 		    !(seen->word & FLAG_RELATIVE)) {
 			due = timer_tick_of(timer, seen->deadline_ns);
@@ -342,7 +355,8 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 	struct record *record = record_at(&timer->store, index);
 	const struct hwt_executor *executor = NULL;
 	struct pair_value seen, next;
-	uint64_t began_ns;
+	uint64_t id, began_ns;
+	hwt_task *task;
 
 	for (;;) {
 		if (!entry_resolve(timer, index, tick, &seen))
@@ -360,16 +374,20 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		if (executor != NULL)
 			dispatch_abort(timer);
 	}
+	id = word_id(seen.word, index);
+	/* The record may be reused when it has run. */
+	task = record_task(record);
 	note_lateness(timer, seen.deadline_ns);
+	PROBE(expire, timer, id, seen.deadline_ns, timer->worker.now_ns);
 	began_ns = timer->slow_task_ns != 0 ? timer_now(timer) : 0;
 	if (executor != NULL) {
-		worker_hand_over(timer, executor, word_id(seen.word, index));
+		worker_hand_over(timer, executor, id);
 	} else {
 		timer->worker.tasks_started++;
 		timer_run_record(timer, record, index);
 	}
 	if (timer->slow_task_ns != 0 && process_owns(timer->epoch))
-		note_slowness(timer, began_ns);
+		note_slowness(timer, id, task, began_ns);
 }
 
 static bool
@@ -473,10 +491,14 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {
 		*until_ns = timer_boundary(timer, tick);
-		before_ns = *until_ns - timer->tick_ns + 1;
+		/* What has passed is not due before next_tick either: then only
+		 * what must be seen at once wakes. */
+		before_ns = tick == timer->wheel.next_tick
+		    ? 1
+		    : *until_ns - timer->tick_ns + 1;
 	}
 	timer->worker.announced_sequence =
-	    a32_load_acquire(&timer->wake_sequence);
+	    a64_load_acquire(&timer->wake_sequence);
 	/* After that: who reads the number moves on what was read. */
 	if (!(timer->flags & HWT_MANUAL))
 		a64_count(&timer->sleep_number, 1);
@@ -484,7 +506,7 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	a64_store_seq(&timer->wake_before, before_ns);
 	if (mpsc_is_empty(&timer->queue) && !record_may_trim(timer))
 		return true;
-	(void)a64_swap_acq_rel(&timer->wake_before, 0);
+	(void)a64_swap_seq(&timer->wake_before, 0);
 	return false;
 }
 
@@ -493,7 +515,7 @@ static bool
 was_woken(const struct hwt *timer)
 {
 	/* E:called acquire */
-	return a32_load_acquire(&timer->wake_sequence) !=
+	return a64_load_acquire(&timer->wake_sequence) !=
 	    timer->worker.announced_sequence;
 }
 
@@ -502,16 +524,18 @@ was_woken(const struct hwt *timer)
 static void
 sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 {
-	uint32_t sequence;
+	uint64_t sequence;
 
 	for (;;) {
-		sequence = a32_load_acquire(&timer->wake_sequence);
+		sequence = a64_load_acquire(&timer->wake_sequence);
 		if (timer_is_stopping(timer) ||
 		    (announced &&
 			sequence != timer->worker.announced_sequence) ||
 		    (until_ns != HWT_NEVER && timer_now(timer) >= until_ns))
 			return;
-		futex_wait(&timer->wake_sequence, sequence, until_ns);
+		PROBE(sleep, timer, until_ns);
+		futex_wait(&timer->wake_sequence, (uint32_t)sequence, until_ns);
+		PROBE(wake, timer);
 		a64_count(&timer->worker.wakeups, 1);
 	}
 }

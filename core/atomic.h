@@ -11,9 +11,11 @@
  *                   full one (dmb), so that acquire and release around an
  *                   operation also make it seq. (ck_pr_fence_atomic is not
  *                   enough: there it orders stores alone.)
- *   HWT_ATOMIC_C11  the same operations in C11, for ThreadSanitizer, which
- *                   understands neither inline assembly nor fences, and where
- *                   <ck_pr.h> is missing. Programs must link libatomic then.
+ *   HWT_ATOMIC_C11  the same operations in C11, where <ck_pr.h> is missing,
+ *                   and for ThreadSanitizer, which understands neither inline
+ *                   assembly nor fences. C11 has 16-byte operations only as
+ *                   calls of libatomic. On x86-64 one instruction serves,
+ *                   unless HWT_ATOMIC_WIDE says that a checker is to see them.
  *   HWT_ATOMIC_MODEL  the name of a header that defines all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
@@ -28,9 +30,9 @@
  *
  * pair: two words that change together (16 bytes). word has the state of a
  * record. pair_cas compares and sets both; pair_cas_word compares and sets word
- * and leaves the deadline as it is. A pair_load may return the word of one
- * write and the deadline of another: use pair_cas on its result, which fails
- * then, or pair_load_whole.
+ * and leaves the deadline as it is. A pair_load may return a word and the
+ * deadline of a later write: use pair_cas on its result, which fails then, or
+ * see entry_resolve and timer_read.
  *
  * WEAK MEMORY. Why each edge holds on aarch64, where a processor may reorder
  * loads and stores unless an instruction forbids it, but a store becomes
@@ -60,7 +62,9 @@
  *   table; limit is stored after the entry, and committed after the words of
  *   the page's records), gate, stopping, epoch, handing (dispatching_to is
  *   stored before the word becomes HANDED, and whoever reads that word reads
- *   dispatching_to after it) and counted (ended is loaded before accepted).
+ *   dispatching_to after it), counted (ended is loaded before accepted) and
+ *   reused (arg is stored after the word became FREE; whoever reads that arg
+ *   then reads a later word).
  *
  *   Handing on, several writers. The same, but the flag is changed by
  *   read-modify-writes, and whoever takes something does so by one that
@@ -68,19 +72,19 @@
  *   earlier changes of the flag released. The edges word and ended (a record's
  *   word), free (a word of SET_FREE, changed by an addition, taken by a swap or
  *   a compare-and-swap), permits, called (wake_sequence, which the futex
- *   compares again; with HWT_MANUAL wake_before), shared, mail, pool and
- *   ticket. Where a value is followed before the operation that takes it
- *   (mailbox_execute, pool_execute), it was loaded with acquire. owned: a plain
- *   release store, then a compare-and-swap. dispatched: the relaxed additions
- *   of the worker are read-modify-writes, too, and so hand on what the
- *   decrements before them released; hwt_destroy loads with acquire.
+ *   compares again; with HWT_MANUAL wake_before), shared, mail and pool. Where
+ *   a value is followed before the operation that takes it (mailbox_execute,
+ *   pool_execute), it was loaded with acquire. owned: a plain release store,
+ *   then a compare-and-swap. dispatched: the relaxed additions of the worker
+ *   are read-modify-writes, too, and so hand on what the decrements before them
+ *   released; hwt_destroy loads with acquire.
  *
- *   Store, then load. The edges asleep, batches, closed, queue, set and
- *   horizon: each thread writes its word and then reads the other's. Forbidden:
- *   both read the old value. Each has a full fence in between, or an stlr or
- *   stlxr and then an ldar. In queue, set and asleep there may be a third
- *   thread: the one that set the bits which a pusher finds set. A pusher that
- *   has read such a bit knows that the store is visible to all. So a worker
+ *   Store, then load. The edges asleep, closed, queue, set and horizon: each
+ *   thread writes its word and then reads the other's. Forbidden: both read the
+ *   old value. Each has a full fence in between, or an stlr or stlxr and then
+ *   an ldar. In queue, set and asleep there may be a third thread: the one that
+ *   set the bits which a pusher finds set. A pusher that has read such a bit
+ *   knows that the store is visible to all. So a worker
  *   that afterwards misses the bit has cleared it after the pusher read it, and
  *   then reads what is below it, in the end the pusher's word; or it reads the
  *   bit before the pusher did, and then the pusher reads the horizon or
@@ -93,7 +97,7 @@
  * an older deadline: pair_cas writes both at once, and pair_publish the
  * deadline first. It may return an old word with a newer deadline, also with
  * that of the record's next timeout. Then pair_cas fails because of the word,
- * and pair_load_whole finds another word when it reads it again, since the word
+ * and timer_read finds another word when it reads it again, since the word
  * became FREE before the deadline was written.
  *
  * The pair on aarch64, C11. gcc 12 calls libatomic, which takes a mutex for
@@ -116,20 +120,21 @@ struct pair_value {
 	uint64_t deadline_ns;
 };
 
-#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
 #ifdef __SANITIZE_THREAD__
-#define HWT_ATOMIC_C11
+#define HWT_ATOMIC_WIDE
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define HWT_ATOMIC_C11
-#endif
+#define HWT_ATOMIC_WIDE
 #endif
 #endif
 
-#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL) && \
-    defined(__has_include)
+#if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
+#ifdef HWT_ATOMIC_WIDE
+#define HWT_ATOMIC_C11
+#elif defined(__has_include)
 #if !__has_include(<ck_pr.h>)
 #define HWT_ATOMIC_C11
+#endif
 #endif
 #endif
 
@@ -137,56 +142,14 @@ struct pair_value {
 
 #include <stdatomic.h>
 
-typedef _Atomic(uint32_t) a32_t;
 typedef _Atomic(uint64_t) a64_t;
 typedef _Atomic(void *) aptr_t;
-/* All accesses are 16 bytes wide here: a checker that emulates them with a
- * lock would not see narrower ones. */
-__extension__ typedef unsigned __int128 pair_bits;
-typedef _Atomic(pair_bits) pair_t;
 
 #define A_RELAXED memory_order_relaxed
 #define A_ACQUIRE memory_order_acquire
 #define A_RELEASE memory_order_release
 #define A_ACQ_REL memory_order_acq_rel
 #define A_SEQ memory_order_seq_cst
-
-static inline uint32_t
-a32_load_relaxed(const a32_t *p)
-{
-	return atomic_load_explicit(p, A_RELAXED);
-}
-
-static inline uint32_t
-a32_load_acquire(const a32_t *p)
-{
-	return atomic_load_explicit(p, A_ACQUIRE);
-}
-
-static inline void
-a32_store_relaxed(a32_t *p, uint32_t value)
-{
-	atomic_store_explicit(p, value, A_RELAXED);
-}
-
-static inline void
-a32_store_release(a32_t *p, uint32_t value)
-{
-	atomic_store_explicit(p, value, A_RELEASE);
-}
-
-static inline uint32_t
-a32_add_acq_rel(a32_t *p, uint32_t value)
-{
-	return atomic_fetch_add_explicit(p, value, A_ACQ_REL);
-}
-
-static inline bool
-a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
-{
-	return atomic_compare_exchange_strong_explicit(
-	    p, &old, value, A_ACQ_REL, A_RELAXED);
-}
 
 static inline uint64_t
 a64_load_relaxed(const a64_t *p)
@@ -231,21 +194,9 @@ a64_add_relaxed(a64_t *p, uint64_t value)
 }
 
 static inline uint64_t
-a64_add_acq_rel(a64_t *p, uint64_t value)
-{
-	return atomic_fetch_add_explicit(p, value, A_ACQ_REL);
-}
-
-static inline uint64_t
 a64_add_seq(a64_t *p, uint64_t value)
 {
 	return atomic_fetch_add_explicit(p, value, A_SEQ);
-}
-
-static inline uint64_t
-a64_swap_acq_rel(a64_t *p, uint64_t value)
-{
-	return atomic_exchange_explicit(p, value, A_ACQ_REL);
 }
 
 static inline uint64_t
@@ -297,6 +248,41 @@ aptr_swap_acq_rel(aptr_t *p, void *value)
 {
 	return atomic_exchange_explicit(p, value, A_ACQ_REL);
 }
+
+#if defined(__x86_64__) && !defined(HWT_ATOMIC_WIDE)
+
+typedef struct {
+	_Alignas(16) a64_t half[2];
+} pair_t;
+
+#define PAIR_OF_HALVES
+
+static inline bool
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+{
+	bool done;
+
+	__asm__ volatile(
+	    "lock cmpxchg16b %1"
+	    : "=@ccz"(done), "+m"(*p), "+a"(old.word), "+d"(old.deadline_ns)
+	    : "b"(value.word), "c"(value.deadline_ns)
+	    : "memory");
+	return done;
+}
+
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	return atomic_compare_exchange_strong_explicit(
+	    &p->half[0], &old, value, A_SEQ, A_RELAXED);
+}
+
+#else
+
+/* All accesses are 16 bytes wide here: a checker that emulates them with a
+ * lock would not see narrower ones. */
+__extension__ typedef unsigned __int128 pair_bits;
+typedef _Atomic(pair_bits) pair_t;
 
 static inline pair_bits
 pair_pack(struct pair_value v)
@@ -373,6 +359,8 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 		p, &bits, pair_pack(value), A_SEQ, A_RELAXED);
 }
 
+#endif
+
 #elif defined(HWT_ATOMIC_MODEL)
 
 #include HWT_ATOMIC_MODEL
@@ -392,62 +380,13 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 #error "ConcurrencyKit has no 16-byte compare-and-swap here"
 #endif
 
-typedef uint32_t a32_t;
 typedef uint64_t a64_t;
 typedef void *aptr_t;
 typedef struct {
 	_Alignas(16) uint64_t half[2];
 } pair_t;
 
-static inline uint32_t
-a32_load_relaxed(const a32_t *p)
-{
-	return ck_pr_load_32(p);
-}
-
-static inline uint32_t
-a32_load_acquire(const a32_t *p)
-{
-	uint32_t value = ck_pr_load_32(p);
-
-	ck_pr_fence_acquire();
-	return value;
-}
-
-static inline void
-a32_store_relaxed(a32_t *p, uint32_t value)
-{
-	ck_pr_store_32(p, value);
-}
-
-static inline void
-a32_store_release(a32_t *p, uint32_t value)
-{
-	ck_pr_fence_release();
-	ck_pr_store_32(p, value);
-}
-
-static inline uint32_t
-a32_add_acq_rel(a32_t *p, uint32_t value)
-{
-	uint32_t old;
-
-	ck_pr_fence_release();
-	old = ck_pr_faa_32(p, value);
-	ck_pr_fence_acquire();
-	return old;
-}
-
-static inline bool
-a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_32(p, old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
+#define PAIR_OF_HALVES
 
 static inline uint64_t
 a64_load_relaxed(const a64_t *p)
@@ -503,34 +442,12 @@ a64_add_relaxed(a64_t *p, uint64_t value)
 }
 
 static inline uint64_t
-a64_add_acq_rel(a64_t *p, uint64_t value)
-{
-	uint64_t old;
-
-	ck_pr_fence_release();
-	old = ck_pr_faa_64(p, value);
-	ck_pr_fence_acquire();
-	return old;
-}
-
-static inline uint64_t
 a64_add_seq(a64_t *p, uint64_t value)
 {
 	uint64_t old;
 
 	ck_pr_fence_release();
 	old = ck_pr_faa_64(p, value);
-	ck_pr_fence_acquire();
-	return old;
-}
-
-static inline uint64_t
-a64_swap_acq_rel(a64_t *p, uint64_t value)
-{
-	uint64_t old;
-
-	ck_pr_fence_release();
-	old = ck_pr_fas_64(p, value);
 	ck_pr_fence_acquire();
 	return old;
 }
@@ -611,6 +528,35 @@ aptr_swap_acq_rel(aptr_t *p, void *value)
 	return old;
 }
 
+static inline bool
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+{
+	uint64_t compare[2] = {old.word, old.deadline_ns};
+	uint64_t set[2] = {value.word, value.deadline_ns};
+	uint64_t seen[2];
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_64_2_value(p->half, compare, set, seen);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	bool done;
+
+	ck_pr_fence_release();
+	done = ck_pr_cas_64(&p->half[0], old, value);
+	ck_pr_fence_acquire();
+	return done;
+}
+
+#endif
+
+#ifdef PAIR_OF_HALVES
+
 static inline uint64_t
 pair_word(const pair_t *p)
 {
@@ -644,31 +590,6 @@ pair_init(pair_t *p, uint64_t word)
 	a64_store_relaxed(&p->half[0], word);
 }
 
-static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
-{
-	uint64_t compare[2] = {old.word, old.deadline_ns};
-	uint64_t set[2] = {value.word, value.deadline_ns};
-	uint64_t seen[2];
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_64_2_value(p->half, compare, set, seen);
-	ck_pr_fence_acquire();
-	return done;
-}
-
-static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_64(&p->half[0], old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
-
 /* For the owner of a FREE record: no other thread changes its deadline. */
 static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
@@ -678,20 +599,6 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 }
 
 #endif
-
-/* The word is the same before and after the deadline is loaded. In between it
- * may have changed and changed back: then the deadline was valid when it was
- * loaded, and a caller that changes it later pushes if it has to. */
-static inline struct pair_value
-pair_load_whole(const pair_t *p)
-{
-	struct pair_value v;
-
-	do
-		v = pair_load_seq(p);
-	while (pair_word(p) != v.word);
-	return v;
-}
 
 /* A counter with one writer at a time: no locked instruction. */
 static inline void

@@ -71,7 +71,7 @@ enum {
 
 a64_t clock_scale;
 a64_t clock_window;
-static a32_t counter_state;
+static a64_t counter_state;
 
 /* Whether the kernel's clock is the counter. */
 static bool
@@ -91,15 +91,15 @@ counter_is_clock(const char *source)
 void
 clock_prepare(void)
 {
-	if (a32_load_relaxed(&counter_state) == UNKNOWN)
-		(void)a32_cas_acq_rel(&counter_state, UNKNOWN,
+	if (a64_load_relaxed(&counter_state) == UNKNOWN)
+		(void)a64_cas_acq_rel(&counter_state, UNKNOWN,
 		    counter_is_clock(SOURCE) ? USED : UNUSED);
 }
 
 static void
 counter_give_up(void)
 {
-	a32_store_relaxed(&counter_state, UNUSED);
+	a64_store_relaxed(&counter_state, UNUSED);
 	a64_store_relaxed(&clock_scale, 0);
 }
 
@@ -159,7 +159,7 @@ clock_take_sample(struct clock_sample *sample)
 {
 	uint64_t before, after, ns;
 
-	if (a32_load_relaxed(&counter_state) != USED) {
+	if (a64_load_relaxed(&counter_state) != USED) {
 		sample->ticks = 0;
 		return clock_monotonic_ns();
 	}

@@ -30,7 +30,6 @@
  *
  * EDGES
  *   E:stopping  drawn in worker.c; release in stop_begin.
- *   E:batches   drawn in hwt.c; fence in stop_begin.
  *   E:gate      drawn in hwt.c; release in attempt_start.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
  *   E:dispatched  drawn in run.c; acquire in hwt_destroy.
@@ -43,6 +42,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "core/debug.h"
 #include "core/timer.h"
 
 #define TICK_DEFAULT_NS HWT_MS(100)
@@ -51,6 +51,8 @@
 #define WHEEL_MAX (1u << 30)
 #define MARK_LIVE UINT64_C(0x6877746c69766521)
 #define EPOCH_DESTROYED UINT64_MAX
+
+struct debug debug;
 
 void
 timer_log(const struct hwt *timer, int level, const char *message)
@@ -220,6 +222,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		a64_store_release(&made->gate, 1);
 	process_add_timer(made);
 	a64_store_relaxed(&made->mark, MARK_LIVE);
+	DEBUG_MADE("timer", made, made->epoch);
 	*timer = made;
 	return 0;
 }
@@ -235,6 +238,7 @@ timer_unmark(struct hwt *timer)
 static void
 timer_free(struct hwt *timer)
 {
+	debug_destroyed(timer);
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
 	timer_unmark(timer);
@@ -351,11 +355,11 @@ stop_begin(struct hwt *timer)
 	uint32_t tries = 0;
 
 	timer->life.phase = PHASE_STOPPING;
-	/* E:batches fence, E:closed fence */
+	/* E:closed fence */
 	a64_store_seq(&timer->gate, 0);
 	/* E:stopping release */
-	a32_store_release(&timer->stopping, 1);
-	(void)a32_add_acq_rel(&timer->wake_sequence, 1);
+	a64_store_release(&timer->stopping, 1);
+	(void)a64_add_seq(&timer->wake_sequence, 1);
 	futex_wake_all(&timer->wake_sequence);
 	while (a64_load_seq(&timer->batches) != 0)
 		system_yield(&tries);
@@ -392,7 +396,7 @@ stop_sweep(struct hwt *timer)
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
-	(void)a64_add_acq_rel(&store->shared_cache.ended, count);
+	(void)a64_add_seq(&store->shared_cache.ended, count);
 	pending_release(timer, count);
 	timer->life.unprocessed = count;
 }
@@ -601,10 +605,10 @@ hwt_unprocessed_next(
 		return false;
 	memset(info, 0, sizeof(*info));
 	info->timeout.id = word_id(seen.word, index);
-	info->task = record->task;
-	info->arg = record->arg;
+	info->task = record_task(record);
+	info->arg = aptr_load_acquire(&record->arg);
 	info->remaining_ns = remaining_at_stop(timer, seen);
-	info->period_ns = record->period_ns;
+	info->period_ns = a64_load_relaxed(&record->period_ns);
 	info->executor = aptr_load_acquire(&record->executor);
 	return true;
 }

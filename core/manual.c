@@ -8,9 +8,8 @@
 
 #include "core/timer.h"
 
-/* From here to turn_end, a stop waits. */
-static int
-turn_begin(struct hwt *timer)
+int
+timer_turn_begin(struct hwt *timer)
 {
 	struct lifecycle *life = &timer->life;
 	int error = 0;
@@ -26,8 +25,8 @@ turn_begin(struct hwt *timer)
 	return error;
 }
 
-static void
-turn_end(struct hwt *timer)
+void
+timer_turn_end(struct hwt *timer)
 {
 	struct lifecycle *life = &timer->life;
 
@@ -58,14 +57,14 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		return -EOWNERDEAD;
 	if (!(timer->flags & HWT_MANUAL))
 		return -EINVAL;
-	error = turn_begin(timer);
+	error = timer_turn_begin(timer);
 	if (error != 0)
 		return error;
 	frame = (struct run_frame){
 	    .serial = timer->serial, .outer = thread_state.frames};
 	thread_state.frames = &frame;
 	before = timer->worker.tasks_started;
-	(void)a64_swap_acq_rel(&timer->wake_before, 0);
+	(void)a64_swap_seq(&timer->wake_before, 0);
 	worker_turn(timer);
 	thread_state.frames = frame.outer;
 	/* A task forked, and this is the child's copy of its return. */
@@ -78,7 +77,7 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 	while (!timer_is_stopping(timer) && worker_tidy(timer, false) &&
 	    !boundary_has_come(timer))
 		continue;
-	turn_end(timer);
+	timer_turn_end(timer);
 	return 0;
 }
 
@@ -101,7 +100,7 @@ wait_of(struct hwt *timer)
 	uint64_t until_ns;
 	int tries = 0;
 
-	(void)a64_swap_acq_rel(&timer->wake_before, 0);
+	(void)a64_swap_seq(&timer->wake_before, 0);
 	timer->worker.now_ns = timer_now(timer);
 	do {
 		worker_take_near(timer);
@@ -126,7 +125,7 @@ hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns)
 		return -EOWNERDEAD;
 	if (!(timer->flags & HWT_MANUAL) || wait_ns == NULL)
 		return -EINVAL;
-	error = turn_begin(timer);
+	error = timer_turn_begin(timer);
 	if (error == -ESHUTDOWN) {
 		*wait_ns = HWT_NEVER;
 	} else if (error == -EDEADLK) {
@@ -135,7 +134,7 @@ hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns)
 		    until(timer, timer_boundary(timer, timer->wheel.next_tick));
 	} else {
 		*wait_ns = wait_of(timer);
-		turn_end(timer);
+		timer_turn_end(timer);
 	}
 	return 0;
 }

@@ -29,10 +29,10 @@ struct mpsc_queue {
 	_Alignas(CACHE_LINE) a64_t horizon_ns;
 	_Alignas(CACHE_LINE) struct record_store *store;
 	struct mpsc_pass near, later;
-	/* The horizon when the pass through the later half began, and when the
-	 * last complete one did: what is left there is not due before that. */
-	uint64_t pass_horizon_ns, complete_ns;
-	bool in_pass;
+	/* The horizon when the last complete pass through the later half began:
+	 * what is left there is not due before. */
+	uint64_t complete_ns;
+	bool in_pass; /* through the later half; the horizon does not move */
 };
 
 void mpsc_create(

@@ -45,9 +45,9 @@ static struct {
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Timers that were destroyed. */
-static a64_t destroyed;
+static a64_t timers_destroyed;
 /* Running workers; whether the warning about their number was written. */
-static a32_t workers, warned;
+static a64_t workers, warned;
 
 /* These survive a fork, so that a child's values differ from its parent's. */
 static uint64_t last_epoch = EPOCH_RENEWING;
@@ -65,13 +65,19 @@ process_forked(void)
 /* Before constructors without a priority, which may create timers. If one with
  * a priority has, its epoch stays valid. The handler is registered only if
  * there is no such page: it would invalidate what a handler of the user,
- * registered before it, has created in the child. */
+ * registered before it, has created in the child. If a thread calls dlopen
+ * while the process exits, glibc runs this again: the epoch must stay. */
 __attribute__((constructor(101))) static void
 process_init(void)
 {
-	a64_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static bool done;
+	a64_t *page;
 
+	if (done)
+		return;
+	done = true;
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	thread_init();
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
 		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
@@ -103,9 +109,9 @@ process_renew(void)
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	registry.timers = NULL;
 	/* The timers of the parent do not exist here. */
-	(void)a64_add_relaxed(&destroyed, 1);
-	a32_store_relaxed(&workers, 0);
-	a32_store_relaxed(&warned, 0);
+	(void)a64_add_relaxed(&timers_destroyed, 1);
+	a64_store_relaxed(&workers, 0);
+	a64_store_relaxed(&warned, 0);
 	shared_forget();
 	/* E:epoch release */
 	a64_store_release(process_epoch_word, ++last_epoch);
@@ -166,14 +172,14 @@ process_remove_timer(struct hwt *timer)
 	if (timer->registry_next != NULL)
 		timer->registry_next->registry_previous =
 		    timer->registry_previous;
-	(void)a64_add_relaxed(&destroyed, 1);
+	(void)a64_add_relaxed(&timers_destroyed, 1);
 	process_unlock();
 }
 
 uint64_t
 process_destroyed(void)
 {
-	return a64_load_relaxed(&destroyed);
+	return a64_load_relaxed(&timers_destroyed);
 }
 
 const struct hwt *
@@ -185,14 +191,14 @@ process_first_timer(void)
 bool
 process_add_worker(void)
 {
-	return a32_add_acq_rel(&workers, 1) >= MANY_WORKERS &&
-	    a32_cas_acq_rel(&warned, 0, 1);
+	return a64_add_seq(&workers, 1) >= MANY_WORKERS &&
+	    a64_cas_acq_rel(&warned, 0, 1);
 }
 
 void
 process_remove_worker(void)
 {
-	(void)a32_add_acq_rel(&workers, UINT32_MAX);
+	(void)a64_add_seq(&workers, UINT64_MAX);
 }
 
 static bool

@@ -28,8 +28,7 @@
  * handle becomes valid again before its 36 bits have wrapped.
  *
  * If the system refuses a page, as it does when memory is locked, the worker
- * does not try again until the number of complete pages has been below
- * TRIM_PAGES.
+ * does not try again before it has seen fewer complete pages than TRIM_PAGES.
  *
  * INVARIANTS
  *   1. The index of a FREE record is in one cache, or in SET_FREE, or owned by
@@ -405,12 +404,9 @@ free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
 
 	(void)set_raise(store, SET_FREE, number, page);
-	if ((before | records) != PAGE_ALL ||
-	    a64_add_seq(&store->free_pages, 1) != TRIM_PAGES - 1)
-		return false;
 	/* E:asleep fence: this, and then the caller reads wake_before. */
-	(void)a64_add_seq(&store->peaks, 1);
-	return true;
+	return (before | records) == PAGE_ALL &&
+	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1;
 }
 
 /* One addition for each run of indexes of the same page. */
@@ -494,23 +490,24 @@ cache_claim(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
 	struct cache *cache;
-	uint32_t used, i;
+	uint64_t used;
+	uint32_t i;
 
 	for (i = 0; i < CACHES_MAX; i++) {
 		cache = &store->caches[i];
-		if (a32_load_relaxed(&cache->owned) != 0)
+		if (a64_load_relaxed(&cache->owned) != 0)
 			continue;
 		/* E:owned acquire */
-		if (a32_cas_acq_rel(&cache->owned, 0, 1))
+		if (a64_cas_acq_rel(&cache->owned, 0, 1))
 			break;
 	}
 	if (i == CACHES_MAX)
 		return NULL;
 	for (;;) {
-		used = a32_load_relaxed(&store->caches_used);
+		used = a64_load_relaxed(&store->caches_used);
 		if (used > i)
 			return cache;
-		if (a32_cas_acq_rel(&store->caches_used, used, i + 1))
+		if (a64_cas_acq_rel(&store->caches_used, used, i + 1))
 			memory_add(store, (i + 1 - used) * sizeof(*cache));
 	}
 }
@@ -530,7 +527,7 @@ cache_release(struct hwt *timer, struct cache *cache)
 	bool enough = cache_flush(timer, cache);
 
 	/* E:owned release */
-	a32_store_release(&cache->owned, 0);
+	a64_store_release(&cache->owned, 0);
 	return enough;
 }
 
@@ -707,10 +704,8 @@ bool
 record_may_trim(const struct hwt *timer)
 {
 	/* E:asleep fence */
-	if (a64_load_seq(&timer->store.free_pages) < TRIM_PAGES)
-		return false;
-	return !timer->trim.refused ||
-	    a64_load_seq(&timer->store.peaks) != timer->trim.peak;
+	return a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES &&
+	    !timer->trim.refused;
 }
 
 static bool
@@ -718,13 +713,9 @@ trim_is_due(struct hwt *timer, bool idle)
 {
 	struct trim *trim = &timer->trim;
 	uint64_t now_ns = timer->worker.now_ns;
-	uint64_t peak = a64_load_relaxed(&timer->store.peaks);
 
-	/* The worker need not have seen that there were fewer in between. */
-	if (peak != trim->peak)
-		trim->refused = false;
-	trim->peak = peak;
 	if (a64_load_relaxed(&timer->store.free_pages) < TRIM_PAGES) {
+		trim->refused = false;
 		trim->since_ns = 0;
 		return false;
 	}

@@ -38,9 +38,11 @@
  * OWNERSHIP. The word and the deadline are shared and change only by
  * compare-and-swap. task, arg, executor and period_ns are written by the owner
  * of a FREE record before it publishes PENDING, and read by the thread that
- * moves the record out of PENDING. entry_at and entry_tick are the worker's; a
- * record that is HANDED or REVOKED has no entry, and its link is the
- * executor's. A FREE record belongs to the thread that took its index.
+ * moves the record out of PENDING; others may read them, but only believe them
+ * if the word is the same before and after (E:reused). entry_at and entry_tick
+ * are the worker's; a record that is HANDED or REVOKED has no entry, and its
+ * link is the executor's. A FREE record belongs to the thread that took its
+ * index.
  *
  * SLABS. A slab is 64 pages of 64 records. Its first page is a header with one
  * bit for each record in each of three sets:
@@ -110,9 +112,10 @@ struct record {
 	/* NULL: the timer's. Atomic: the worker reads it before it owns the
 	 * record. */
 	aptr_t executor;
-	hwt_task *task;
-	void *arg;
-	uint64_t period_ns;
+	/* Atomic: hwt_state and hwt_dump read these, and then the word
+	 * again. */
+	aptr_t task, arg;
+	a64_t period_ns;
 	union {
 		uint64_t entry_tick; /* worker's; while entry_at is not 0 */
 		a64_t link; /* HANDED, REVOKED: the executor's */
@@ -123,7 +126,7 @@ struct record {
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-    "a futex compares the first half of the word, which has the state");
+    "a futex compares the first half of a word");
 
 enum record_set {
 	SET_FREE,
@@ -149,7 +152,7 @@ struct slab {
 /* Counters of one thread for one timer, and the free records that it keeps.
  * Only the owner writes; readers add up all caches. */
 struct cache {
-	_Alignas(CACHE_LINE) a32_t owned;
+	_Alignas(CACHE_LINE) a64_t owned;
 	bool shared; /* the one for threads that have none of their own */
 	/* Of slots in use; the last one was freed last. Shared: 0. */
 	uint32_t count;
@@ -166,11 +169,10 @@ struct record_store {
 	a64_t limit; /* slabs that there are */
 	uint64_t seed;
 	struct cache *caches; /* CACHES_MAX; all zero is an unused one */
-	a32_t caches_used; /* how many were ever claimed */
+	a64_t caches_used; /* how many were ever claimed */
 	struct cache shared_cache;
 	/* Committed pages all of whose records are in SET_FREE. */
 	_Alignas(CACHE_LINE) a64_t free_pages;
-	a64_t peaks; /* how often free_pages has become TRIM_PAGES */
 	a64_t memory_bytes;
 	/* Under grow_lock: slabs that take no memory, header included. */
 	pthread_mutex_t grow_lock;
@@ -234,6 +236,13 @@ record_find(const struct record_store *store, uint64_t id)
 	if (slab == NULL || offset < HEADER_PAGES * PAGE_RECORDS)
 		return NULL;
 	return slab + offset;
+}
+
+static inline hwt_task *
+record_task(const struct record *record)
+{
+	/* E:reused acquire */
+	return (hwt_task *)(uintptr_t)aptr_load_acquire(&record->task);
 }
 
 static inline const struct slab *
@@ -328,8 +337,7 @@ bool cache_flush(struct hwt *timer, struct cache *cache);
 /* How far the worker is with giving pages back. */
 struct trim {
 	bool active;
-	bool refused; /* the system has not taken pages back since that peak */
-	uint64_t peak; /* store.peaks when pages were last looked at */
+	bool refused; /* a page that the system did not take is still free */
 	uint32_t slab; /* those below it were not visited yet */
 	uint64_t since_ns; /* when there were enough pages; 0: there are not */
 };
@@ -348,7 +356,7 @@ cache_counted(const struct record_store *store, uint32_t i)
 {
 	if (i == 0)
 		return &store->shared_cache;
-	return i <= a32_load_acquire(&store->caches_used)
+	return i <= a64_load_acquire(&store->caches_used)
 	    ? &store->caches[i - 1]
 	    : NULL;
 }
@@ -358,7 +366,7 @@ static inline void
 cache_count(struct cache *cache, a64_t *counter, uint64_t by)
 {
 	if (cache->shared)
-		(void)a64_add_acq_rel(counter, by);
+		(void)a64_add_seq(counter, by);
 	else
 		a64_count(counter, by);
 }

@@ -25,19 +25,23 @@
  */
 #include <errno.h>
 
+#include "core/probe.h"
 #include "core/timer.h"
 
 /* Runs a task. Until it returns, calls of this thread that would wait for it
- * answer -EDEADLK. */
-static void
+ * answer -EDEADLK. True: it has rescheduled itself. */
+static bool
 run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
 {
 	struct run_frame frame = {
 	    .serial = timer->serial, .id = id, .outer = thread_state.frames};
 
 	thread_state.frames = &frame;
+	PROBE(task_begin, timer, id, task, arg);
 	task((hwt_timeout){id}, arg);
+	PROBE(task_end, timer, id, task);
 	thread_state.frames = frame.outer;
+	return frame.rescheduled;
 }
 
 /* The first grid point after now; deadline_ns has been due. */
@@ -97,13 +101,13 @@ requeue(struct hwt *timer, struct record *record, uint32_t index,
 	}
 }
 
-/* deadline_ns is that of the run that has ended. If the record has another one
- * now, the task has rescheduled itself. */
+/* The deadline is still that of the run that has ended, unless the task has
+ * rescheduled itself. Nobody else changes that of a RUNNING record. */
 static void
-end_periodic(struct hwt *timer, struct record *record, uint32_t index,
-    uint64_t deadline_ns)
+end_periodic(
+    struct hwt *timer, struct record *record, uint32_t index, bool rescheduled)
 {
-	uint64_t period_ns = record->period_ns;
+	uint64_t period_ns = a64_load_relaxed(&record->period_ns);
 	uint64_t now_ns = timer_now(timer);
 	struct pair_value seen, next;
 
@@ -117,9 +121,9 @@ end_periodic(struct hwt *timer, struct record *record, uint32_t index,
 		next = seen;
 		next.word &= ~STATE_MASK;
 		next.word |= STATE_PENDING;
-		if (seen.deadline_ns == deadline_ns)
+		if (!rescheduled)
 			next.deadline_ns =
-			    next_deadline(deadline_ns, period_ns, now_ns);
+			    next_deadline(seen.deadline_ns, period_ns, now_ns);
 		if (pair_cas(&record->pair, seen, next)) {
 			requeue(timer, record, index, next);
 			return;
@@ -131,21 +135,22 @@ void
 timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 {
 	struct cache *cache = cache_of(timer);
-	/* Nobody else changes the deadline of a RUNNING record. */
-	struct pair_value seen = pair_load(&record->pair);
-	uint64_t id = word_id(seen.word, index);
-	bool periodic = (seen.word & FLAG_PERIODIC) != 0;
+	uint64_t word = pair_word(&record->pair);
+	uint64_t id = word_id(word, index);
+	bool periodic = (word & FLAG_PERIODIC) != 0;
+	bool rescheduled;
 
 	cache_count(cache, &cache->started, 1);
 	if (!periodic) {
 		cache_count(cache, &cache->ended, 1);
 		pending_release(timer, 1);
 	}
-	run_task(timer, record->task, id, record->arg);
+	rescheduled = run_task(
+	    timer, record_task(record), id, aptr_load_acquire(&record->arg));
 	if (!process_owns(timer->epoch))
 		return;
 	if (periodic)
-		end_periodic(timer, record, index, seen.deadline_ns);
+		end_periodic(timer, record, index, rescheduled);
 	else
 		end_once(timer, record, index);
 }
@@ -189,7 +194,7 @@ timer_run(struct hwt *timer, uint64_t id)
 			return 0;
 	}
 	/* E:dispatched release */
-	(void)a64_add_acq_rel(&timer->dispatched_count, UINT64_MAX);
+	(void)a64_add_seq(&timer->dispatched_count, UINT64_MAX);
 	return result == 0 ? 0 : -ENOENT;
 }
 

@@ -13,7 +13,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -23,6 +22,12 @@
 
 #include "hwt.h"
 #include "core/system.h"
+
+/* <linux/futex.h> is the kernel's, and not everywhere. FUTEX_PRIVATE_FLAG is
+ * in both operations. */
+#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
+#define FUTEX_WAKE_PRIVATE (1 | 128)
+#define FUTEX_BITSET_MATCH_ANY UINT32_MAX
 
 #define WAKE_TRIES 3
 #define YIELDS 16

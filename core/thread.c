@@ -188,18 +188,18 @@ thread_runs_task_of(const struct hwt *timer)
 	return false;
 }
 
-bool
-thread_runs_task(const struct hwt *timer, uint64_t id)
+struct run_frame *
+thread_frame_of(const struct hwt *timer, uint64_t id)
 {
-	const struct run_frame *frame;
+	struct run_frame *frame;
 
 	if (id == 0)
-		return false;
+		return NULL;
 	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
 		if (frame->serial == timer->serial && frame->id == id)
-			return true;
+			return frame;
 	}
-	return false;
+	return NULL;
 }
 
 void

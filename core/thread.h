@@ -17,6 +17,7 @@ struct cache;
 struct run_frame {
 	uint64_t serial;
 	uint64_t id; /* 0: turning the wheel */
+	bool rescheduled; /* a periodic task has moved its own deadline */
 	struct run_frame *outer;
 };
 
@@ -68,9 +69,10 @@ void thread_init(void);
  * library, in a thread's first call. */
 struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);
 
-/* Whether this thread runs a task of timer (and, with an id, that task). */
+/* Whether this thread runs a task of timer. */
 bool thread_runs_task_of(const struct hwt *timer);
-bool thread_runs_task(const struct hwt *timer, uint64_t id);
+/* The frame of the task with that id, if this thread runs it; or NULL. */
+struct run_frame *thread_frame_of(const struct hwt *timer, uint64_t id);
 
 /* Blocks all signals but SIGPROF and those that a thread's own faults raise;
  * *old becomes the previous mask. */

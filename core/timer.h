@@ -35,11 +35,11 @@ struct worker {
 	 * it; callers have done so twice within one tick. */
 	bool woken, crowded;
 	uint64_t woken_tick; /* next_tick in the turn after they last did */
-	uint32_t announced_sequence; /* wake_sequence before the announcement */
+	uint64_t announced_sequence; /* wake_sequence before the announcement */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
-	a64_t lateness_max;
+	a64_t lateness_max, lateness_sum; /* ns */
 	a64_t lateness[64];
 };
 
@@ -91,9 +91,9 @@ struct hwt {
 	/* 0 while the worker is awake or will wake at the next tick without a
 	 * call. In a long sleep: earlier deadlines than this must wake it. */
 	_Alignas(CACHE_LINE) a64_t wake_before;
-	a32_t wake_sequence; /* what the worker sleeps on */
+	a64_t wake_sequence; /* the worker sleeps on its low half */
 	a64_t sleep_number; /* counts announcements; a manual timer: 0 */
-	a32_t stopping; /* set once, by the first stop */
+	a64_t stopping; /* set once, by the first stop */
 	/* Timeouts that hold a permit of max_pending. */
 	_Alignas(CACHE_LINE) a64_t permits;
 	/* Timeouts that executors hold, and hwt_run calls under way. */
@@ -159,7 +159,7 @@ static inline bool
 timer_is_stopping(const struct hwt *timer)
 {
 	/* E:stopping acquire */
-	return a32_load_acquire(&timer->stopping) != 0;
+	return a64_load_acquire(&timer->stopping) != 0;
 }
 
 /* The thread's cache that was found last, if it is this timer's; or NULL. Never
@@ -209,6 +209,12 @@ void timer_log(const struct hwt *timer, int level, const char *message);
 /* The worker's first and last action. */
 void timer_worker_begins(const struct hwt *timer);
 void timer_worker_ends(struct hwt *timer);
+
+/* core/manual.c */
+/* The calling thread has the wheel of a manual timer for itself until
+ * timer_turn_end, and a stop waits. -ESHUTDOWN, -EDEADLK: as hwt_advance. */
+int timer_turn_begin(struct hwt *timer);
+void timer_turn_end(struct hwt *timer);
 
 /* hwt.c */
 /* Pushes a record that the caller left PENDING and not COVERED, and wakes the

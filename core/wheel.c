@@ -71,7 +71,7 @@
 #endif
 #define ARENA_CHUNKS (1u << ARENA_BITS)
 #define ARENA_BYTES (ARENA_CHUNKS * sizeof(struct chunk))
-#define TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
+#define ARENA_TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
 #define CHUNKS_PER_PAGE 32u
 #define CHUNK_PAGE_BYTES (CHUNKS_PER_PAGE * sizeof(struct chunk))
 /* What one call of wheel_trim gives back at most. */
@@ -175,13 +175,13 @@ wheel_create_chunks(struct wheel *wheel, uint32_t length)
 	uint32_t most = chunks_max(length);
 	size_t page_words = ((size_t)most / CHUNKS_PER_PAGE + 63) / 64;
 
-	wheel->arenas = system_map(TABLE_BYTES);
+	wheel->arenas = system_map(ARENA_TABLE_BYTES);
 	if (wheel->arenas == NULL)
 		return false;
 	wheel->free_bytes = page_words * sizeof(uint64_t) + bitmap_bytes(most);
 	wheel->decommitted = system_map(wheel->free_bytes);
 	if (wheel->decommitted == NULL) {
-		system_unmap(wheel->arenas, TABLE_BYTES);
+		system_unmap(wheel->arenas, ARENA_TABLE_BYTES);
 		return false;
 	}
 	bitmap_create(&wheel->free, most, wheel->decommitted + page_words);
@@ -228,7 +228,7 @@ wheel_destroy(struct wheel *wheel)
 			break;
 		system_unmap(arena, ARENA_BYTES);
 	}
-	system_unmap(wheel->arenas, TABLE_BYTES);
+	system_unmap(wheel->arenas, ARENA_TABLE_BYTES);
 	system_unmap(wheel->decommitted, wheel->free_bytes);
 	system_unmap(wheel->buckets, wheel->bytes);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define NS_PER_US UINT64_C(1000)
@@ -68,6 +69,23 @@ argument_number(const char *text, uint64_t max)
 		exit(2);
 	}
 	return value;
+}
+
+/* Ends the program with its usage: status 0 if --help asks for it, 2 if the
+ * command line makes no sense. */
+_Noreturn static inline void
+usage_tell(const char *usage, int status)
+{
+	fprintf(status == 0 ? stdout : stderr, "usage: %s\n", usage);
+	exit(status);
+}
+
+/* To be called first. */
+static inline void
+usage_if_asked(const char *usage, int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[1], "--help") == 0)
+		usage_tell(usage, 0);
 }
 
 #endif

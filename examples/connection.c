@@ -49,6 +49,7 @@
 #include <unistd.h>
 
 #include "loop.h"
+#include "watch.h"
 
 /* What one connection may write before the others have their turn. */
 #define WRITE_BYTES_PER_TURN (UINT64_C(512) << 10)
@@ -150,6 +151,7 @@ connection_free(struct connection *connection)
 	if (connection->next != NULL)
 		connection->next->link = connection->link;
 	tally_add(&connection->loop->tally.open, (uint64_t)-1);
+	http_answer_clear(&connection->answer);
 	close(connection->fd);
 	free(connection);
 }
@@ -281,7 +283,9 @@ step_header(struct connection *connection)
 	status = http_parse(connection->input, length, &request);
 	if (status != 0)
 		return answer_error(connection, status);
-	http_answer_request(&connection->answer, &request);
+	if (!watch_answer(
+		&connection->answer, &request, connection->loop->timer))
+		http_answer_request(&connection->answer, &request);
 	input_drop(connection, length);
 	connection->body_left = request.body_length;
 	/* Nothing was sent since the last answer was out, so that it fits. */

@@ -261,6 +261,9 @@ run(unsigned seconds)
 		turn();
 	if (!child_runs(SERVER))
 		return;
+	printf("a browser shows the timer live: http://127.0.0.1:%" PRId64
+	       "/_timer\n",
+	    figure("port"));
 	child_start(&children[CLIENTS],
 	    "exec ./hostile -p %" PRId64 " -n %d -k %d -d %u %s",
 	    figure("port"), CLIENTS_PER_KIND, POLITE, seconds * 1000,
@@ -293,10 +296,12 @@ main(int argc, char **argv)
 	    .hostile = LIMITS * CLIENTS_PER_KIND,
 	    .polite = POLITE,
 	};
-	unsigned seconds =
-	    argc > 1 ? (unsigned)argument_number(argv[1], 3600) : SECONDS;
+	unsigned seconds = SECONDS;
 	char path[4096] = "";
 
+	usage_if_asked("demo [seconds]", argc, argv);
+	if (argc > 1)
+		seconds = (unsigned)argument_number(argv[1], 3600);
 	if (seconds < SECONDS_MIN) {
 		fprintf(stderr, "demo: it takes %d seconds at least\n",
 		    SECONDS_MIN);

@@ -112,6 +112,9 @@ fail(const char *what)
 	exit(1);
 }
 
+static const char usage[] = "hostile -p port [-n clients] [-k polite] [-d ms]"
+			    " [-H ms] [-I ms] [-R ms] [-D ms]";
+
 static void
 options(int argc, char **argv)
 {
@@ -119,11 +122,12 @@ options(int argc, char **argv)
 	const uint64_t day_ms = 86400000;
 	int option;
 
+	usage_if_asked(usage, argc, argv);
 	while ((option = getopt(argc, argv, "p:n:k:d:H:I:R:D:")) != -1) {
 		const char *letter = strchr(letters, option);
 
 		if (option == '?')
-			exit(2);
+			usage_tell(usage, 2);
 		if (letter != NULL)
 			all.limits_ns[letter - letters] =
 			    NS_PER_MS * argument_number(optarg, day_ms);
@@ -139,12 +143,8 @@ options(int argc, char **argv)
 			all.duration_ns =
 			    NS_PER_MS * argument_number(optarg, day_ms);
 	}
-	if (all.port == 0 || optind != argc) {
-		fprintf(stderr,
-		    "usage: hostile -p port [-n clients]"
-		    " [-k polite] [-d ms] [-H ms] [-I ms] [-R ms] [-D ms]\n");
-		exit(2);
-	}
+	if (all.port == 0 || optind != argc)
+		usage_tell(usage, 2);
 }
 
 /* Connects, and returns a socket that does not block. */

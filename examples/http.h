@@ -49,6 +49,9 @@ struct http_answer {
 	size_t text_length;
 	const struct http_document *document;
 	uint64_t body_length;
+	/* The document of http_answer_text, and its text. */
+	struct http_document own;
+	char *own_text;
 };
 
 /*
@@ -70,6 +73,15 @@ void http_answer_prepare(void);
 /* The answer to a request that was understood. */
 void http_answer_request(
     struct http_answer *answer, const struct http_request *request);
+
+/* The same with a text of malloc, which becomes the answer's own until
+ * http_answer_clear. */
+void http_answer_text(struct http_answer *answer,
+    const struct http_request *request, const char *type, char *text,
+    size_t length);
+void http_answer_clear(struct http_answer *answer);
+
+bool http_path_is(struct slice path, const char *text);
 
 /* The answer to one that was not; the connection ends after it. */
 void http_answer_error(struct http_answer *answer, int status);

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BLOCK_BYTES 65536
@@ -17,7 +18,8 @@
 static const char small_page[] =
     "<!DOCTYPE html>\n<title>hwt</title>\n"
     "<p>Served by several epoll loops on one shared timer.\n"
-    "<p>Try <a href=\"/large\">a large document</a>.\n";
+    "<p>Try <a href=\"/large\">a large document</a>, and watch\n"
+    "<a href=\"/_timer\">what the timer does</a>.\n";
 
 static char large_block[BLOCK_BYTES];
 
@@ -45,6 +47,7 @@ status_reason(int status)
 	    {408, "Request Timeout"},
 	    {431, "Request Header Fields Too Large"},
 	    {501, "Not Implemented"},
+	    {503, "Service Unavailable"},
 	    {505, "HTTP Version Not Supported"},
 	};
 	size_t i;
@@ -56,8 +59,8 @@ status_reason(int status)
 	return "";
 }
 
-static bool
-path_is(struct slice path, const char *text)
+bool
+http_path_is(struct slice path, const char *text)
 {
 	return path.length == strlen(text) &&
 	    memcmp(path.at, text, path.length) == 0;
@@ -69,7 +72,7 @@ document_find(struct slice path)
 	size_t i;
 
 	for (i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
-		if (path_is(path, documents[i].path))
+		if (http_path_is(path, documents[i].path))
 			return &documents[i];
 	return NULL;
 }
@@ -127,28 +130,55 @@ http_answer_prepare(void)
 		large_block[i] = pattern[i % (sizeof(pattern) - 1)];
 }
 
-void
-http_answer_request(
-    struct http_answer *answer, const struct http_request *request)
+/* found may be NULL. */
+static void
+answer_found(struct http_answer *answer, const struct http_request *request,
+    const struct http_document *found)
 {
-	const struct http_document *found = document_find(request->path);
-	bool is_sink = path_is(request->path, sink_path);
-	bool reads =
-	    request->method == HTTP_GET || request->method == HTTP_HEAD;
 	bool wants_body = request->method != HTTP_HEAD;
 
-	if (found == NULL && !is_sink)
+	if (found == NULL)
 		answer_status(answer, 404, "", request->keep_alive, wants_body);
-	else if (is_sink && request->method != HTTP_POST)
-		answer_status(answer, 405, "Allow: POST\r\n",
-		    request->keep_alive, wants_body);
-	else if (is_sink)
-		answer_status(answer, 204, "", request->keep_alive, false);
-	else if (!reads)
+	else if (request->method != HTTP_GET && request->method != HTTP_HEAD)
 		answer_status(answer, 405, "Allow: GET, HEAD\r\n",
 		    request->keep_alive, wants_body);
 	else
 		answer_document(answer, found, request);
+}
+
+void
+http_answer_request(
+    struct http_answer *answer, const struct http_request *request)
+{
+	if (!http_path_is(request->path, sink_path))
+		answer_found(answer, request, document_find(request->path));
+	else if (request->method != HTTP_POST)
+		answer_status(answer, 405, "Allow: POST\r\n",
+		    request->keep_alive, request->method != HTTP_HEAD);
+	else
+		answer_status(answer, 204, "", request->keep_alive, false);
+}
+
+void
+http_answer_text(struct http_answer *answer, const struct http_request *request,
+    const char *type, char *text, size_t length)
+{
+	assert(answer->own_text == NULL);
+	answer->own_text = text;
+	answer->own = (struct http_document){
+	    .type = type,
+	    .block = text,
+	    .block_length = length,
+	    .length = length,
+	};
+	answer_found(answer, request, &answer->own);
+}
+
+void
+http_answer_clear(struct http_answer *answer)
+{
+	free(answer->own_text);
+	answer->own_text = NULL;
 }
 
 void

@@ -15,8 +15,9 @@
  *       wakes a thread that sleeps until each tick
  *   -l  a line about the state every so many milliseconds
  *
- * It runs until SIGINT or SIGTERM, and then tells its figures. loop.c is the
- * event loop, connection.c shows how timeouts are used: read that first.
+ * It runs until SIGINT or SIGTERM, and then tells its figures. /_timer shows
+ * what the timer does, and /metrics tells it to Prometheus (watch.c). loop.c is
+ * the event loop, connection.c shows how timeouts are used: read that first.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -88,14 +89,8 @@ fail(const char *what, int error)
 	exit(1);
 }
 
-static void
-usage(void)
-{
-	fprintf(stderr,
-	    "usage: httpd [-p port] [-t loops] [-H ms] [-I ms] [-R ms]"
-	    " [-D ms] [-c] [-l ms]\n");
-	exit(2);
-}
+static const char usage[] = "httpd [-p port] [-t loops] [-H ms] [-I ms]"
+			    " [-R ms] [-D ms] [-c] [-l ms]";
 
 static void
 server_options(struct server *server, int argc, char **argv)
@@ -109,11 +104,12 @@ server_options(struct server *server, int argc, char **argv)
 	    .loop_count = 2,
 	    .limits_ns = {HWT_SEC(10), HWT_SEC(60), HWT_SEC(10), HWT_SEC(60)},
 	};
+	usage_if_asked(usage, argc, argv);
 	while ((option = getopt(argc, argv, "p:t:H:I:R:D:cl:")) != -1) {
 		const char *letter = strchr(letters, option);
 
 		if (option == '?')
-			usage();
+			usage_tell(usage, 2);
 		else if (letter != NULL)
 			server->limits_ns[letter - letters] =
 			    HWT_MS(argument_number(optarg, day_ms));
@@ -129,7 +125,7 @@ server_options(struct server *server, int argc, char **argv)
 			server->live_ms = argument_number(optarg, day_ms);
 	}
 	if (optind != argc || server->loop_count == 0)
-		usage();
+		usage_tell(usage, 2);
 }
 
 /* Connections inherit the options of the listening socket. */

@@ -1,14 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What make demo builds and runs; read by Makefile.
+# What make demo, demo-memcached and wheel build and run, and programs that
+# stand alone; read by Makefile.
 
-# Of the examples, these are programs; the others are parts of each of them.
+# Of the examples, these are programs; the others are parts of each of them, but
+# those of the program wheel.
 examples := $(patsubst %,build/plain/examples/%,demo httpd hostile)
-example_parts := $(filter-out $(examples:%=%.o), \
+wheel_parts := $(patsubst %.c,build/plain/%.o,$(wildcard examples/wheel*.c))
+example_parts := $(filter-out $(examples:%=%.o) $(wheel_parts), \
 	$(patsubst %.c,build/plain/%.o,$(wildcard examples/*.c)))
 $(examples): %: %.o $(example_parts) build/plain/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(libs)
 
+wheel := build/plain/examples/wheel
+$(wheel): $(wheel_parts) build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs)
+
+# It has the page in it.
+$(patsubst %,build/%/examples/watch.o,plain clang): examples/timer.html
+
 demo: $(examples)
-	@build/plain/examples/demo
+	@build/plain/examples/demo $(DEMO)
+
+# The wheel turns in the terminal: WHEEL='--load rpc', and what the top of
+# examples/wheel.c says.
+wheel: $(wheel)
+	@$(wheel) $(WHEEL)
+
+wheel-svg: $(wheel)
+	$(call say,DRAW,)
+	@$(wheel) --seed 1 --skip 448 --svg docs/wheel.svg
+
+# Operations that wait: it needs the module purgatory.
+longpoll := build/plain/examples/longpoll/longpoll
+$(longpoll): $(patsubst %.c,build/plain/%.o,$(wildcard examples/longpoll/*.c)) \
+		build/plain/libhwt_purgatory.a build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs)
+
+demo-longpoll: $(longpoll)
+	@$(longpoll) demo $(DEMO)
+
+.PHONY: demo-memcached demo-longpoll
+demo-memcached: build/plain/libhwt.a
+	@examples/memcached/run
+
+# Each file of recipes and loops is a program of its own. The tests run them.
+recipes := $(wildcard examples/recipes/*.c)
+loops := $(wildcard examples/loops/*.c)
+loop_libs_libuv := -luv
+loop_libs_libevent := -levent_core
+loop_libs_io_uring := -luring
+alone := $(foreach w,plain asan tsan,$(patsubst %.c,build/$w/%,\
+	$(recipes) $(loops)))
+$(alone): %: %.o build/$$(way)/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(loop_libs_$(@F)) $(libs)

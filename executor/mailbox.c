@@ -29,6 +29,8 @@
 
 #include "handover.h"
 
+#include "core/debug.h"
+
 struct hwt_mailbox {
 	uint64_t epoch;
 	int fd;
@@ -38,7 +40,7 @@ struct hwt_mailbox {
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
 	/* The eventfd could not be made readable. Relaxed: who reads it late
 	 * leaves that to the hand-over after. */
-	a32_t silent;
+	a64_t silent;
 };
 
 /* Where the count is at its end (EAGAIN), it is readable. Another failure is
@@ -50,12 +52,12 @@ mailbox_signal(struct hwt_mailbox *mailbox)
 
 	/* Before the write: what is stored after one that succeeded could undo
 	 * what another thread's failure, later than that, has stored. */
-	a32_store_relaxed(&mailbox->silent, 0);
+	a64_store_relaxed(&mailbox->silent, 0);
 	do
 		result = eventfd_write(mailbox->fd, 1);
 	while (result != 0 && errno == EINTR);
 	if (result != 0 && errno != EAGAIN)
-		a32_store_relaxed(&mailbox->silent, 1);
+		a64_store_relaxed(&mailbox->silent, 1);
 }
 
 static int
@@ -72,7 +74,7 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		handover_link(record, top);
 		/* E:mail release */
 	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, record));
-	if (top == NULL || a32_load_relaxed(&mailbox->silent) != 0)
+	if (top == NULL || a64_load_relaxed(&mailbox->silent) != 0)
 		mailbox_signal(mailbox);
 	return 0;
 }
@@ -100,6 +102,7 @@ hwt_mailbox_create(struct hwt_mailbox **mailbox)
 		free(made);
 		return error;
 	}
+	DEBUG_MADE("mailbox", made, made->epoch);
 	*mailbox = made;
 	return 0;
 }
@@ -204,6 +207,7 @@ hwt_mailbox_destroy(struct hwt_mailbox *mailbox)
 			return -EBUSY;
 	}
 	(void)close(mailbox->fd);
+	debug_destroyed(mailbox);
 	free(mailbox);
 	return 0;
 }

@@ -12,10 +12,10 @@
  * list was pushed before what is on the stack: what was handed over first is
  * taken first.
  *
- * TICKETS. The word tickets holds in its low half the number of records that
- * were pushed and that no thread has taken a ticket for, and ENDING; in its
- * high half the number of threads that sleep, or are about to. All changes are
- * read-modify-writes of this one word:
+ * TICKETS. The word tickets holds in its low half, which a futex compares, the
+ * number of records that were pushed and that no thread has taken a ticket for,
+ * and ENDING; in its high half the number of threads that sleep, or are about
+ * to. All changes are read-modify-writes of this one word:
  *
  *      pool_execute (a worker)              pool_wait (a pool thread)
  *      -----------------------              -------------------------
@@ -33,7 +33,7 @@
  *   takes one record per ticket. When it holds the lock, at least as many
  *   records were pushed as tickets taken by it and by those who held the lock
  *   before it. It sees those pushes: each of these threads has acquired, with
- *   its ticket, all pushes before the additions that it counts on (E:ticket),
+ *   its ticket, all pushes before the additions that it counts on (E:pool),
  *   and the lock hands this on.
  *
  *   End: ENDING is set when no hand-over can come any more. A thread leaves
@@ -44,10 +44,9 @@
  * exceeds the limit.
  *
  * EDGES
- *   E:pool     a record's link and all that the worker did, release by the push
- *              in pool_execute, acquired by taking the stack in pool_collect.
- *   E:ticket   the push, release by the addition in pool_execute, acquired by
- *              taking the ticket in pool_wait.
+ *   E:pool   a record's link and all that the worker did: release in
+ *            pool_execute, by the push and by adding the ticket, acquire by
+ *            taking the ticket in pool_wait and the stack in pool_collect.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -55,12 +54,11 @@
 
 #include "handover.h"
 
+#include "core/debug.h"
+
 #define ENDING (UINT64_C(1) << 31)
 #define TICKETS_MASK (ENDING - 1)
 #define SLEEPER (UINT64_C(1) << 32)
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-    "a futex compares the first half of the word, which has the tickets");
 
 struct hwt_pool {
 	uint64_t epoch;
@@ -106,8 +104,8 @@ pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		handover_link(record, top);
 		/* E:pool release */
 	} while (!aptr_cas_acq_rel(&pool->pushed, top, record));
-	/* E:ticket release */
-	if (a64_add_acq_rel(&pool->tickets, 1) >= SLEEPER)
+	/* E:pool release */
+	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
 		futex_wake_one(&pool->tickets);
 	return 0;
 }
@@ -121,15 +119,15 @@ pool_wait(struct hwt_pool *pool)
 	for (;;) {
 		seen = a64_load_relaxed(&pool->tickets);
 		if ((seen & TICKETS_MASK) != 0) {
-			/* E:ticket acquire */
+			/* E:pool acquire */
 			if (a64_cas_acq_rel(&pool->tickets, seen, seen - 1))
 				return true;
 		} else if (seen & ENDING) {
 			return false;
 		} else {
-			(void)a64_add_acq_rel(&pool->tickets, SLEEPER);
+			(void)a64_add_seq(&pool->tickets, SLEEPER);
 			futex_wait(&pool->tickets, 0, HWT_NEVER);
-			(void)a64_add_acq_rel(&pool->tickets, -SLEEPER);
+			(void)a64_add_seq(&pool->tickets, -SLEEPER);
 		}
 	}
 }
@@ -194,7 +192,7 @@ pool_end(struct hwt_pool *pool)
 
 	/* From now on the limit is reached: it refuses. */
 	(void)a64_add_relaxed(&pool->waiting, TICKETS_MASK);
-	(void)a64_add_acq_rel(&pool->tickets, ENDING);
+	(void)a64_add_seq(&pool->tickets, ENDING);
 	futex_wake_all(&pool->tickets);
 	/* It fails where that thread, in its turn, is joining this one. That is
 	 * a deadlock, and no reason to free what it uses. */
@@ -203,6 +201,7 @@ pool_end(struct hwt_pool *pool)
 			system_pause();
 	}
 	(void)pthread_mutex_destroy(&pool->lock);
+	debug_destroyed(pool);
 	free(pool);
 }
 
@@ -250,6 +249,7 @@ hwt_pool_create(struct hwt_pool **pool, unsigned threads, size_t queue_limit)
 		pool_end(made);
 		return error;
 	}
+	DEBUG_MADE("pool", made, made->epoch);
 	*pool = made;
 	return 0;
 }
@@ -269,6 +269,7 @@ hwt_pool_destroy(struct hwt_pool *pool)
 		return 0;
 	if (!process_owns(pool->epoch)) {
 		/* A child: the lock and the threads are its parent's. */
+		debug_destroyed(pool);
 		free(pool);
 		return 0;
 	}

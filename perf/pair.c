@@ -43,6 +43,19 @@
 #include "perf/perf.h"
 #include SUBJECT
 
+/* A subject may have deadlines, from the clock at the begin of a turn; 0: no
+ * turn any more. */
+#ifndef SUBJECT_DEADLINES
+#define SUBJECT_DEADLINES 0
+#endif
+#if !SUBJECT_DEADLINES
+static inline void
+subject_turn_begins(uint64_t now_ns)
+{
+	(void)now_ns;
+}
+#endif
+
 #ifdef SUBJECT_TELLS
 #define REFUSED subject_refused
 #define REFUSED_IS_TOLD true
@@ -282,6 +295,7 @@ next_batch(const struct caller *caller)
 			return 0;
 		batch = load.pace ? behind_pace(caller, now_ns) : BATCH;
 	}
+	subject_turn_begins(now_ns);
 	if (batch > BATCH)
 		batch = BATCH;
 	if (load.pairs && load.pairs - caller->calls < batch)

@@ -11,13 +11,13 @@ mains := $(wildcard perf/*/main.c)
 schemes := $(basename $(filter-out $(mains),$(wildcard $(mains:main.c=*.c))))
 subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
 	'^.define SUBJECT_NAME' /dev/null $(wildcard perf/subject/*.h)))
-own_subjects := $(filter hwt hwt_relaxed mutex_wheel,$(subjects))
+own_subjects := $(filter hwt hwt_at hwt_relaxed mutex_wheel,$(subjects))
 
 # What is measured here needs no peer. The floor is one of touch alone.
 of_loads = $(foreach load,$(loads),$(1:%=perf/$(load)/%))
 perf_names := $(schemes) $(call of_loads,$(own_subjects)) \
 	$(patsubst %,perf/touch/%,$(filter floor,$(subjects)))
-perf_programs := $(perf_names:%=build/plain/%)
+perf_programs := $(perf_names:%=build/plain/%) $(module_perf)
 
 # Of a peer, which is the first word of its subjects' names: a header that must
 # be there, and what it is compiled and linked with.

@@ -29,6 +29,19 @@
 #include "perf/loads.h"
 #include SUBJECT
 
+/* A subject may have deadlines, from the clock at the begin of a turn; 0: no
+ * turn any more. */
+#ifndef SUBJECT_DEADLINES
+#define SUBJECT_DEADLINES 0
+#endif
+#if !SUBJECT_DEADLINES
+static inline void
+subject_turn_begins(uint64_t now_ns)
+{
+	(void)now_ns;
+}
+#endif
+
 /* 1: rescheduling leaves the handle as it is, and two threads may do it to one
  * timeout at once. Otherwise a thread takes the handle out of the table. */
 #ifndef SUBJECT_KEEPS_HANDLE
@@ -200,10 +213,12 @@ touch_timed(struct toucher *toucher)
 static void
 touch_window(struct toucher *toucher)
 {
-	uint64_t done = 0;
+	uint64_t done = 0, now_ns;
 	unsigned i;
 
-	while (done < toucher->touches && perf_now_ns() < toucher->until_ns) {
+	while (done < toucher->touches &&
+	    (now_ns = perf_now_ns()) < toucher->until_ns) {
+		subject_turn_begins(now_ns);
 		if (toucher->calls)
 			for (i = 0; i < TURN_EVERY / PERF_SAMPLED; i++) {
 				touch_at_random(toucher, PERF_SAMPLED - 1);
@@ -214,6 +229,7 @@ touch_window(struct toucher *toucher)
 		done += TURN_EVERY;
 		turn();
 	}
+	subject_turn_begins(0);
 	toucher->touches = done;
 }
 

@@ -81,8 +81,10 @@ faults := $(wildcard test/faults/*.c)
 model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
 fuzz := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
 	$(wildcard test/random/checker*.c)
-explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c))
-explored := $(filter-out core/system.c,$(core))
+explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
+	$(wildcard modules/*/test/explore/*.c)
+explored := $(filter-out core/system.c observe/%,$(core)) \
+	$(filter-out $(explored_alone),$(module_sources))
 
 # Functions of the system that the suites replace, to make them fail.
 wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(spec)))
@@ -97,6 +99,12 @@ build/%/hwt-test: $$(call objects,$(spec) $(model)) $$(objects_$$*) \
 		build/%/libhwt.a | build/$$(if $$(cross),$$*,plain)/libhwt.so
 	$(call say,LD)
 	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(libs)
+
+# The same suites with the library that is two files.
+build/single/hwt-test: $(addsuffix .o,$(call in,plain,$(spec) $(model))) \
+		build/single/hwt.o | build/plain/libhwt.so
+	$(call say,LD)
+	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(LDLIBS)
 
 programs := $(stress) $(soak) $(misuse) test/random/model.c
 $(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
@@ -148,15 +156,18 @@ build/explore/selftest: $$(call objects,$(patsubst %,test/explore/%.c, \
 
 # What is compiled with clang for its warnings alone.
 only_compiled := $(patsubst %,build/clang/%.o,$(basename $(stress) $(soak) \
-	$(misuse) $(wildcard examples/*.c) $(mains)) $(perf_names))
+	$(misuse) $(wildcard examples/*.c) $(recipes) $(loops) $(mains)) \
+	$(perf_names))
 soak_programs := $(call in,plain,$(soak) test/random/model.c)
 fork_stress := $(wildcard test/stress/fork_*.c)
+alone_tsan := $(filter-out %/fork,$(filter build/tsan/%,$(alone)))
 
 ifeq ($(ARCH),aarch64)
 check: $(foreach w,aarch64 aarch64-c11,build/$w/libhwt.so build/$w/hwt-test \
 		build/$w/test/check/fences.o $(call in,$w,$(stress)) \
 		$(perf_names:%=build/$w/%.o)) \
-		$(patsubst %.c,build/aarch64/%.o,$(wildcard examples/*.c))
+		$(patsubst %.c,build/aarch64/%.o,$(wildcard examples/*.c) \
+		$(recipes))
 	@test/check/run_aarch64
 check-all:
 	$(error check has all that there is for ARCH=aarch64)
@@ -166,17 +177,20 @@ else
 check: build/plain/libhwt.so build/plain/hwt-test build/clang/hwt-test \
 		build/asan/hwt-test build/lto/libhwt.a \
 		build/explore/explore build/plain/test/random/model \
-		$(call in,plain,$(stress)) \
-		$(call in,tsan,$(filter-out $(fork_stress),$(stress)))
+		build/single/hwt.c $(call in,plain,$(stress)) \
+		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
+		$(filter build/plain/%,$(alone))
 	@test/check/run check
-check-all: build/plain/libhwt.so $(examples) $(perf_programs) \
+check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
 		$(call in,plain,$(stress)) $(soak_programs) \
 		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
 		build/explore/selftest build/asan/test/random/model \
 		$(call in,asan,$(misuse)) build/asan/test/fuzz/replay \
 		build/fuzz/test/fuzz/fuzz $(only_compiled) \
 		$(call in,plain asan,test/faults/faults.c) \
-		build/noise/hwt-test $(call in,noise,$(stress))
+		build/noise/hwt-test $(call in,noise,$(stress)) \
+		$(filter build/asan/%,$(alone)) $(alone_tsan) \
+		build/single/hwt-test build/abi/libhwt.so
 	@test/check/run check-all
 endif
 

@@ -6,7 +6,8 @@ Q := $(if $(filter-out 0,$(V)),,@)
 say = $(if $Q,@echo '  $1 $@')
 
 # Installs what a goal needs, before a compiler is called; make -n does not.
-needy := $(filter deps demo $(tested) $(measured),$(MAKECMDGOALS))
+needy := $(filter deps demo% $(packed) $(moduled) $(tested) $(measured), \
+	$(MAKECMDGOALS))
 ifneq ($(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy)),)
 ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' ARCH='$(ARCH)' \
 	tools/deps $(needy) >&2 && echo there),there)
@@ -36,12 +37,15 @@ link = $(cc) -pthread $(flags_$(way)) $(CFLAGS) $(last_$(way)) \
 	$(link_$(way)) $(LDFLAGS)
 libs = $(libs_$(way)) @build/$(way)/libs $(LDLIBS)
 # The library's objects fit into programs and into shared objects.
-position = $(if $(filter $(core),$<),-fPIC -fno-semantic-interposition)
+position = $(if $(filter $(core) $(module_sources),$<), \
+	-fPIC -fno-semantic-interposition)
 
-# Changes when the commands do, so that no object stays that others made.
+# Changes when the commands do, so that no object stays that others made; and
+# when what core/probe.h needs has come or gone.
+sdt := $(wildcard /usr/include/sys/sdt.h /usr/include/*/sys/sdt.h)
 build/%/flags: force
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(compile) $(link))' >$@.new
+	@echo '$(subst ','\'',$(compile) $(link)) $(sdt)' >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; \
 		else tools/probe $(@D) $(compile) && mv $@.new $@; fi
 

@@ -19,6 +19,10 @@
 #define SUBJECT_NAME "hwt"
 #define SUBJECT_HWT_FLAGS 0
 #endif
+#ifndef SUBJECT_DEADLINES
+#define SUBJECT_DEADLINES 0
+static const uint64_t subject_turn_ns;
+#endif
 #define SUBJECT_SINGLE 0
 #define SUBJECT_STALE_SAFE 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
@@ -146,6 +150,9 @@ static inline bool
 subject_schedule(struct subject *subject, subject_handle *handle,
     hwt_task *task, void *arg, uint64_t delay_ns)
 {
+	if (SUBJECT_DEADLINES && subject_turn_ns)
+		return !hwt_new_timeout_at(subject->timer, NULL, handle, task,
+		    arg, subject_turn_ns + delay_ns);
 	return !hwt_new_timeout(subject->timer, handle, task, arg, delay_ns);
 }
 
@@ -163,6 +170,9 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 {
 	(void)task;
 	(void)arg;
+	if (SUBJECT_DEADLINES && subject_turn_ns)
+		return !hwt_reschedule_at(
+		    subject->timer, *handle, subject_turn_ns + delay_ns);
 	return !hwt_reschedule(subject->timer, *handle, delay_ns);
 }
 

@@ -17,26 +17,6 @@ then(uint64_t done, const a64_t *other)
 	type name(__VA_ARGS__); \
 	type name(__VA_ARGS__)
 
-OP(op_a32_load_acquire, uint32_t, const a32_t *p)
-{
-	return a32_load_acquire(p);
-}
-
-OP(op_a32_store_release, void, a32_t *p)
-{
-	a32_store_release(p, 1);
-}
-
-OP(op_a32_add_acq_rel, uint32_t, a32_t *p)
-{
-	return a32_add_acq_rel(p, 1);
-}
-
-OP(op_a32_cas_acq_rel, bool, a32_t *p)
-{
-	return a32_cas_acq_rel(p, 1, 2);
-}
-
 OP(op_a64_load_acquire, uint64_t, const a64_t *p)
 {
 	return a64_load_acquire(p);
@@ -57,19 +37,9 @@ OP(op_a64_store_seq, void, a64_t *p)
 	a64_store_seq(p, 1);
 }
 
-OP(op_a64_add_acq_rel, uint64_t, a64_t *p)
-{
-	return a64_add_acq_rel(p, 1);
-}
-
 OP(op_a64_add_seq, uint64_t, a64_t *p)
 {
 	return a64_add_seq(p, 1);
-}
-
-OP(op_a64_swap_acq_rel, uint64_t, a64_t *p)
-{
-	return a64_swap_acq_rel(p, 1);
 }
 
 OP(op_a64_swap_seq, uint64_t, a64_t *p)
@@ -131,13 +101,6 @@ OP(op_pair_load_seq, uint64_t, const pair_t *p)
 	return v.word + v.deadline_ns;
 }
 
-OP(op_pair_load_whole, uint64_t, const pair_t *p)
-{
-	struct pair_value v = pair_load_whole(p);
-
-	return v.word + v.deadline_ns;
-}
-
 OP(op_pair_cas, bool, pair_t *p)
 {
 	return pair_cas(
@@ -154,7 +117,7 @@ OP(op_pair_publish, bool, pair_t *p)
 	return pair_publish(p, 1, (struct pair_value){3, 4});
 }
 
-/* Edges. E:asleep, of a freed record; E:batches, a caller's half. */
+/* Edges. E:asleep, of a freed record; E:closed, a batch's half. */
 OP(edge_add_load, uint64_t, a64_t *p, const a64_t *other)
 {
 	return then(a64_add_seq(p, 1), other);
@@ -185,7 +148,7 @@ OP(edge_swap_pair, uint64_t, a64_t *p, const pair_t *other)
 	return a64_swap_seq(p, 0) + pair_load_seq(other).word;
 }
 
-/* E:asleep and E:horizon, the worker's half; E:batches, the stop's. */
+/* E:asleep and E:horizon, the worker's half; E:closed, the stop's. */
 OP(edge_store_load, uint64_t, a64_t *p, const a64_t *other)
 {
 	a64_store_seq(p, 1);

@@ -25,8 +25,8 @@
 #define TRIM_PAGES 2u
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
+#define WALK_BATCH 2u
 
-typedef uint32_t a32_t;
 typedef uint64_t a64_t;
 typedef void *aptr_t;
 typedef struct {
@@ -68,49 +68,6 @@ model_modify(const void *p, unsigned bytes)
 	model_touch(p);
 	explore_modify(p, bytes);
 	model_touch(p);
-}
-
-static inline uint32_t
-a32_load_relaxed(const a32_t *p)
-{
-	return (uint32_t)model_load(p, 4);
-}
-
-static inline uint32_t
-a32_load_acquire(const a32_t *p)
-{
-	return (uint32_t)model_load(p, 4);
-}
-
-static inline void
-a32_store_relaxed(a32_t *p, uint32_t value)
-{
-	model_store(p, 4, value, EXPLORE_RELAXED);
-}
-
-static inline void
-a32_store_release(a32_t *p, uint32_t value)
-{
-	model_store(p, 4, value, EXPLORE_RELEASE);
-}
-
-static inline uint32_t
-a32_add_acq_rel(a32_t *p, uint32_t value)
-{
-	model_modify(p, 4);
-	*p += value;
-	return *p - value;
-}
-
-static inline bool
-a32_cas_acq_rel(a32_t *p, uint32_t old, uint32_t value)
-{
-	model_modify(p, 4);
-	if (*p != old)
-		return false;
-	*p = value;
-	model_change(p);
-	return true;
 }
 
 static inline uint64_t
@@ -158,19 +115,13 @@ a64_add_relaxed(a64_t *p, uint64_t value)
 }
 
 static inline uint64_t
-a64_add_acq_rel(a64_t *p, uint64_t value)
-{
-	return a64_add_relaxed(p, value);
-}
-
-static inline uint64_t
 a64_add_seq(a64_t *p, uint64_t value)
 {
 	return a64_add_relaxed(p, value);
 }
 
 static inline uint64_t
-a64_swap_acq_rel(a64_t *p, uint64_t value)
+a64_swap_seq(a64_t *p, uint64_t value)
 {
 	uint64_t old;
 
@@ -178,12 +129,6 @@ a64_swap_acq_rel(a64_t *p, uint64_t value)
 	old = *p;
 	*p = value;
 	return old;
-}
-
-static inline uint64_t
-a64_swap_seq(a64_t *p, uint64_t value)
-{
-	return a64_swap_acq_rel(p, value);
 }
 
 static inline void

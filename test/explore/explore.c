@@ -214,8 +214,13 @@ static struct {
 	bool choice;
 } replay;
 
-static unsigned char *local_at;
-static size_t local_bytes;
+#define LOCALS_MAX 4
+static struct {
+	unsigned char *at;
+	size_t bytes;
+} locals[LOCALS_MAX];
+static unsigned local_count;
+static size_t local_bytes; /* of all */
 
 static struct {
 	uintptr_t at;
@@ -346,10 +351,17 @@ trace(unsigned process, const struct operation *op, const char *format, ...)
 static void
 local_switch(unsigned from, unsigned to)
 {
+	size_t at = 0;
+	unsigned i;
+
 	if (local_bytes == 0 || from == to)
 		return;
-	memcpy(contexts[from].local, local_at, local_bytes);
-	memcpy(local_at, contexts[to].local, local_bytes);
+	for (i = 0; i < local_count; i++) {
+		memcpy(
+		    contexts[from].local + at, locals[i].at, locals[i].bytes);
+		memcpy(locals[i].at, contexts[to].local + at, locals[i].bytes);
+		at += locals[i].bytes;
+	}
 }
 
 static void __attribute__((noreturn)) give_up(void)
@@ -497,13 +509,23 @@ switch_to(unsigned to)
 }
 
 void
-explore_set_local(void *local, size_t bytes)
+explore_no_locals(void)
 {
-	local_at = local;
-	local_bytes = bytes;
+	local_count = 0;
+	local_bytes = 0;
+}
+
+void
+explore_add_local(void *local, size_t bytes)
+{
+	if (local_count == LOCALS_MAX)
+		abort();
+	locals[local_count].at = local;
+	locals[local_count++].bytes = bytes;
+	local_bytes += bytes;
 	for (unsigned i = 0; i <= THREADS; i++) {
 		free(contexts[i].local);
-		contexts[i].local = calloc(1, bytes);
+		contexts[i].local = calloc(1, local_bytes);
 		if (contexts[i].local == NULL)
 			abort();
 	}

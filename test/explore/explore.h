@@ -136,7 +136,7 @@ unsigned explore_choose(unsigned count);
 
 /* Threads beside those of the program; ended when function returns. Each
  * context keeps *local (thread-local variables of the code under test) for
- * itself: see explore_set_local. */
+ * itself: see explore_add_local. */
 unsigned explore_spawn(void (*function)(void *argument), void *argument);
 unsigned explore_self(void); /* EXPLORE_THREADS_MAX in begin, end, idle */
 /* Whether a thread has ended and its stores are visible: to be asked in an
@@ -144,8 +144,9 @@ unsigned explore_self(void); /* EXPLORE_THREADS_MAX in begin, end, idle */
 bool explore_ended(unsigned thread);
 const void *explore_end_word(unsigned thread);
 /* bytes at local are swapped with each switch; a new thread's are zero. Called
- * once, before explore_run. */
-void explore_set_local(void *local, size_t bytes);
+ * before explore_run, at most four times. */
+void explore_no_locals(void);
+void explore_add_local(void *local, size_t bytes);
 
 /* What traces and failures call these bytes: kept until the next begin. */
 void explore_name(const void *at, size_t bytes, const char *name);

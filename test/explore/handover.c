@@ -336,6 +336,35 @@ cancel_in_pool(void)
 	(void)cancel(0);
 }
 
+/* It goes as soon as its timeout has ended, while a worker may still be handing
+ * that over. */
+static struct hwt_pool *pool_of_one;
+
+static void
+begin_pool_of_one(void)
+{
+	begin_for_pool();
+	explore_check(hwt_pool_create(&pool_of_one, 1, 0) == 0);
+	explore_check(
+	    schedule_on(0, hwt_pool_executor(pool_of_one), TICK_NS) == 0);
+	(void)advance(0);
+	model_clock_add(TICK_NS);
+}
+
+static void
+cancel_and_destroy_pool(void)
+{
+	(void)cancel(0);
+	explore_check(hwt_pool_destroy(pool_of_one) == 0);
+	explore_check(subject[0].started + subject[0].cancelled == 1);
+}
+
+static void
+end_pool(void)
+{
+	explore_check(timer->dispatched_count == 0);
+}
+
 /* Two threads of the pool, and nobody who calls again: what was handed over is
  * awaited before the pool ends, which would wake all. */
 static void
@@ -485,6 +514,12 @@ const struct program handover_programs[] = {
 	.name = "handover/pool",
 	.begin = begin_for_pool,
 	.thread = {use_pool, cancel_in_pool},
+    },
+    {
+	.name = "handover/pool-destroy",
+	.begin = begin_pool_of_one,
+	.thread = {cancel_and_destroy_pool, turn},
+	.end = end_pool,
     },
     {
 	.name = "handover/pool-of-two",

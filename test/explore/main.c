@@ -32,7 +32,7 @@
 
 static const struct program *const tables[] = {queue_programs, record_programs,
     place_programs, handover_programs, periodic_programs, sleep_programs,
-    lifecycle_programs, shared_programs};
+    lifecycle_programs, shared_programs, touch_programs, purgatory_programs};
 
 static struct {
 	const char *name;
@@ -328,6 +328,7 @@ main(int argc, char **argv)
 {
 	read_options(argc, argv);
 	model_init();
+	purgatory_programs_init();
 	run_all(true);
 	if (programs == 0)
 		run_all(false);

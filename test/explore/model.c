@@ -50,6 +50,7 @@ struct sleeper {
 struct piece {
 	void *memory;
 	size_t bytes;
+	bool freed;
 };
 
 struct start {
@@ -114,7 +115,7 @@ model_init(void)
 	bss_kept = data_kept + data_bytes();
 	memcpy(data_kept, __start_hwt_data, data_bytes());
 	memcpy(bss_kept, __start_hwt_bss, bss_bytes());
-	explore_set_local(&thread_state, sizeof(thread_state));
+	explore_add_local(&thread_state, sizeof(thread_state));
 }
 
 void
@@ -270,15 +271,41 @@ system_release(void *memory, size_t bytes)
 	return true;
 }
 
+/* A piece of that size that was freed; NULL: none. */
+static void *
+alloc_again(size_t bytes)
+{
+	size_t count = (bytes + LINE - 1) / LINE;
+	unsigned i;
+
+	for (i = 0; i < model.pieces; i++) {
+		struct piece *piece = &model.piece[i];
+
+		if (!piece->freed || piece->bytes != bytes)
+			continue;
+		piece->freed = false;
+		memset(&lines[line_of(piece->memory)], GIVEN_OUT, count);
+		model.held += count;
+		return piece->memory;
+	}
+	return NULL;
+}
+
 void *
 model_alloc(size_t bytes, int fill)
 {
-	struct piece *piece = &model.piece[model.pieces++];
+	struct piece *piece = &model.piece[model.pieces];
+	void *memory = NULL;
 
-	if (model.pieces > PIECES_MAX)
-		explore_fail("too many pieces of memory");
-	*piece = (struct piece){system_map(bytes), bytes};
-	return memset(piece->memory, fill, bytes);
+	if (model_settings.memory_recurs)
+		memory = alloc_again(bytes);
+	if (memory == NULL) {
+		if (model.pieces++ == PIECES_MAX)
+			explore_fail("too many pieces of memory");
+		memory = system_map(bytes);
+		*piece = (struct piece){memory, bytes, false};
+	}
+	return memset(memory, fill, bytes);
 }
 
 void
@@ -294,6 +321,7 @@ model_free(void *memory)
 	}
 	if (i == model.pieces)
 		explore_fail("what was never allocated is freed");
+	model.piece[i].freed = true;
 	system_unmap(memory, model.piece[i].bytes);
 }
 
@@ -402,7 +430,7 @@ model_sleeps_on(const void *word)
 	unsigned i;
 
 	for (i = 0; i < THREADS; i++) {
-		if (model.sleeper[i].word == word)
+		if (model.sleeper[i].word == word && !model.sleeper[i].woken)
 			return true;
 	}
 	return false;

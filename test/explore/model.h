@@ -42,6 +42,7 @@ struct model_settings {
 	unsigned thread_failures; /* pthread_create may fail so often */
 	bool releases_refused; /* system_release, but for the first so many */
 	unsigned releases;
+	bool memory_recurs; /* what was freed is allocated again */
 	bool clock_moves; /* by a thread: reading it is a point */
 	struct model_stop stop;
 };
@@ -57,7 +58,7 @@ void model_clock_add(uint64_t ns);
 bool model_idle(void);
 /* What a thread does when it has ended: destructors of its data. */
 void model_thread_ends(void);
-/* Whether a thread waits for this futex. */
+/* Whether a thread waits for this futex, and has not been woken. */
 bool model_sleeps_on(const void *word);
 /* How many pieces of memory are mapped or allocated. */
 unsigned model_memory_held(void);

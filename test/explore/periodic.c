@@ -101,15 +101,23 @@ reschedule_it(void)
 	(void)reschedule(0, 3 * TICK_NS);
 }
 
-/* Its record serves the next one, which runs, while somebody waits. */
+/* Its record serves the next one, which runs, while somebody waits. What was
+ * scheduled last expires first. */
 static void
 begin_reused_by_task(void)
 {
 	begin_manual();
-	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(schedule(7, TICK_NS) == 0);
+	explore_check(schedule(0, TICK_NS) == 0);
 	subject[7].schedules = 1;
 	make_due();
+}
+
+static void
+end_reused(void)
+{
+	explore_check(index_of(0) == index_of(1) || subject[0].cancelled);
+	explore_check(subject[1].started == 1);
 }
 
 /* Of those who waited, one owns arg. */
@@ -274,6 +282,7 @@ const struct program periodic_programs[] = {
 	.name = "wait/one-shot-next-runs",
 	.begin = begin_reused_by_task,
 	.thread = {cancel_it_waiting, turn_on},
+	.end = end_reused,
     },
     {
 	.name = "wait/periodic",

@@ -317,16 +317,24 @@ pull_in_again_and_again(void)
 		(void)cancel(i);
 }
 
-/* The task of one uses the record of the other, which has just ended. */
+/* The task of one uses the record of the other, which has just ended: what was
+ * scheduled last expires first. */
 static void
 begin_reused_by_task(void)
 {
 	begin_empty();
-	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(schedule(7, TICK_NS) == 0);
+	explore_check(schedule(0, TICK_NS) == 0);
 	subject[7].schedules = 1;
 	(void)advance(0);
 	model_clock_add(TICK_NS);
+}
+
+static void
+end_reused_by_task(void)
+{
+	explore_check(subject[0].started == 0 || same_record(0, 1));
+	end_all_due();
 }
 
 static void
@@ -340,6 +348,22 @@ static void
 begin_with_clock(void)
 {
 	begin_empty();
+	model_settings.clock_moves = true;
+}
+
+/* The first thread uses a record that waits in the queue already, so that the
+ * worker need not be told. */
+static void
+begin_pushed_with_clock(void)
+{
+	unsigned i;
+
+	timer_make(HWT_MANUAL, NULL);
+	for (i = 0; i < 3; i++)
+		thread_prepare(i, 0);
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(cancel(0) == 0);
+	(void)cache_flush(timer, cache_of(timer));
 	model_settings.clock_moves = true;
 }
 
@@ -673,6 +697,12 @@ const struct program place_programs[] = {
 	.end = end_all_due_late,
     },
     {
+	.name = "place/pending-ended-uncounted",
+	.begin = begin_pushed_with_clock,
+	.thread = {schedule_one, turn_past_it, read_pending_once},
+	.end = end_all_due_late,
+    },
+    {
 	.name = "place/remaining-reused",
 	.begin = begin_queued,
 	.thread = {cancel_and_schedule_far, read_remaining_once},
@@ -682,7 +712,7 @@ const struct program place_programs[] = {
 	.name = "place/reschedule-reused",
 	.begin = begin_reused_by_task,
 	.thread = {reschedule_later, turn},
-	.end = end_all_due,
+	.end = end_reused_by_task,
     },
     {
 	.name = "place/pending-never-less",

@@ -277,7 +277,25 @@ cancel_wait(unsigned i)
 	return result;
 }
 
-/* Until the call returns, either deadline may be the one. */
+/* Until a call that moves it returns, either deadline may be the one. */
+static void
+may_move(struct subject *e, const struct subject *after)
+{
+	if (after->not_before_ns < e->not_before_ns)
+		e->not_before_ns = after->not_before_ns;
+	if (after->not_after_ns > e->not_after_ns)
+		e->not_after_ns = after->not_after_ns;
+}
+
+static void
+has_moved(struct subject *e, const struct subject *to)
+{
+	if (e->contested)
+		return;
+	e->not_before_ns = to->not_before_ns;
+	e->not_after_ns = to->not_after_ns;
+}
+
 int
 reschedule(unsigned i, uint64_t delay_ns)
 {
@@ -287,19 +305,91 @@ reschedule(unsigned i, uint64_t delay_ns)
 	int result;
 
 	subject_expect(&after, delay_ns);
-	if (after.not_before_ns < e->not_before_ns)
-		e->not_before_ns = after.not_before_ns;
-	if (after.not_after_ns > e->not_after_ns)
-		e->not_after_ns = after.not_after_ns;
+	may_move(e, &after);
 	result = hwt_reschedule(timer, e->handle, delay_ns);
 	explore_check(
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
-	if (e->contested)
-		return result;
-	if (result != 0)
-		after = before;
-	e->not_before_ns = after.not_before_ns;
-	e->not_after_ns = after.not_after_ns;
+	has_moved(e, result == 0 ? &after : &before);
+	return result;
+}
+
+/* What has passed is due at the next boundary at the latest. */
+static void
+subject_expect_at(struct subject *e, uint64_t deadline_ns)
+{
+	uint64_t since_ns = model_now_ns - timer->origin_ns;
+
+	explore_check(deadline_ns <= model_now_ns);
+	e->not_before_ns = deadline_ns;
+	e->not_after_ns = model_now_ns + TICK_NS - since_ns % TICK_NS;
+}
+
+int
+schedule_at(unsigned i, uint64_t deadline_ns)
+{
+	struct subject *e = &subject[i];
+	int error;
+
+	subject_expect_at(e, deadline_ns);
+	error = hwt_new_timeout_at(
+	    timer, NULL, &e->handle, subject_task, e, deadline_ns);
+	if (error == 0)
+		e->accepted++;
+	return error;
+}
+
+int
+reschedule_at(unsigned i, uint64_t deadline_ns)
+{
+	struct subject *e = &subject[i];
+	struct subject after = *e;
+	int result;
+
+	subject_expect_at(&after, deadline_ns);
+	may_move(e, &after);
+	result = hwt_reschedule_at(timer, e->handle, deadline_ns);
+	if (result == 0)
+		has_moved(e, &after);
+	return result;
+}
+
+bool
+is_touched(unsigned i, unsigned fresh)
+{
+	return subject[fresh].handle.id != subject[i].handle.id;
+}
+
+/* It has begun, or never will. */
+static void
+has_been_replaced(struct subject *old)
+{
+	int state = hwt_state(timer, old->handle, NULL);
+
+	explore_check(state == -ENOENT || state == HWT_STATE_RUNNING);
+	old->replaced = true;
+}
+
+int
+touch(unsigned i, unsigned fresh, uint64_t delay_ns)
+{
+	struct subject *old = &subject[i], *new = &subject[fresh];
+	struct subject before = *old;
+	struct subject after = *old;
+	bool moved;
+	int result;
+
+	subject_expect(&after, delay_ns);
+	subject_expect(new, delay_ns);
+	may_move(old, &after);
+	new->handle = old->handle;
+	result =
+	    hwt_touch(timer, NULL, &new->handle, subject_task, new, delay_ns);
+	moved = result == 0 && !is_touched(i, fresh);
+	has_moved(old, moved ? &after : &before);
+	if (result == 0 && !moved) {
+		new->accepted++;
+		has_been_replaced(old);
+	}
 	return result;
 }
 
@@ -373,6 +463,19 @@ void
 await_started(unsigned i)
 {
 	explore_await(&subject[i].started, 4, is_set, &subject[i].started);
+}
+
+static bool
+worker_sleeps(const void *word)
+{
+	return timer->wake_before != 0 && model_sleeps_on(word);
+}
+
+void
+await_worker_sleeps(void)
+{
+	explore_await(
+	    &timer->wake_sequence, 4, worker_sleeps, &timer->wake_sequence);
 }
 
 void
@@ -620,6 +723,19 @@ verify_subject(const struct subject *e)
 		    e->cancelled, e->returned);
 }
 
+/* What was replaced and has not begun, the touch has cancelled. */
+static void
+count_replaced(void)
+{
+	struct subject *e;
+
+	for (e = subject; e < subject + SUBJECTS; e++) {
+		if (e->replaced && !e->periodic &&
+		    e->started + e->cancelled + e->returned == 0)
+			e->cancelled = e->accepted;
+	}
+}
+
 /* Periodic ones end in ways that are not all counted. */
 static void
 verify_pending(void)
@@ -643,6 +759,7 @@ verify_pending(void)
 static void
 finish_timer(void)
 {
+	count_replaced();
 	verify_pending();
 	verify_records();
 	if (!timer_stopped) {

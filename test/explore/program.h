@@ -53,6 +53,7 @@ struct subject {
 	bool last; /* a run ended while the timer was stopping */
 	bool ending; /* a cancel came while it ran */
 	bool contested; /* several threads reschedule it */
+	bool replaced; /* a touch made another in its place */
 	bool moves; /* its task reschedules it, three ticks on */
 	bool releases; /* its task lets the stopped thread go on */
 	unsigned schedules; /* its task schedules that one, one tick on */
@@ -88,6 +89,14 @@ int schedule_periodic(unsigned i, uint64_t delay_ns, uint64_t period_ns);
 int cancel(unsigned i);
 int cancel_wait(unsigned i);
 int reschedule(unsigned i, uint64_t delay_ns);
+/* The same with deadlines on the clock. */
+int schedule_at(unsigned i, uint64_t deadline_ns);
+int reschedule_at(unsigned i, uint64_t deadline_ns);
+/* Touches subject i; the new one, if there is one, is subject fresh, whose
+ * handle is the variable. */
+int touch(unsigned i, unsigned fresh, uint64_t delay_ns);
+/* Whether it was replaced. */
+bool is_touched(unsigned i, unsigned fresh);
 /* Turns the wheel, at this moment or some ticks later. */
 uint64_t advance(unsigned ticks);
 /* hwt_stop, which must answer 0, and what it gives back. */
@@ -98,6 +107,8 @@ void take_list(struct hwt_unprocessed *list);
  * have ended; until a subject has started; until a word is that. */
 void await_thread(unsigned i);
 void await_started(unsigned i);
+/* Until the worker is in a long sleep. */
+void await_worker_sleeps(void);
 /* A program's own flags between its threads; 0 is no task's. */
 extern uint32_t flag[4];
 void flag_set(unsigned i);
@@ -123,6 +134,9 @@ void program_finish(void);
 
 extern const struct program queue_programs[], record_programs[],
     place_programs[], handover_programs[], periodic_programs[],
-    sleep_programs[], lifecycle_programs[], shared_programs[];
+    sleep_programs[], lifecycle_programs[], shared_programs[], touch_programs[];
+/* Of modules/purgatory. */
+extern const struct program purgatory_programs[];
+void purgatory_programs_init(void);
 
 #endif

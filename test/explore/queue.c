@@ -107,13 +107,22 @@ verify_index(uint32_t index)
 }
 
 static void
-end(void)
+verify_all(void)
 {
 	uint32_t last = timer->store.limit * SLAB_RECORDS;
 	uint32_t index;
 
 	for (index = 0; index < last; index++)
 		verify_index(index);
+}
+
+static void
+end(void)
+{
+	uint32_t last = timer->store.limit * SLAB_RECORDS;
+	uint32_t index;
+
+	verify_all();
 	pop_near();
 	pop_later();
 	explore_check(mpsc_is_empty(&timer->queue));
@@ -218,6 +227,43 @@ end_announced(void)
 	end();
 }
 
+/* One has set the bit of the record and stays stopped before it sets those
+ * above, which a neighbour has set. Another one pushes the same record: it is
+ * found without the first. */
+static void
+begin_neighbour_pushed(void)
+{
+	begin();
+	(void)push(FIRST + 1, NEAR);
+	thread_stop_at(0, summary_of(FIRST, SET_NEAR));
+}
+
+static void
+push_and_be_stopped(void)
+{
+	explore_modify(&state[FIRST], 8);
+	state[FIRST]++;
+	pushed[FIRST]++;
+	(void)mpsc_push(&timer->queue, FIRST, timer->origin_ns + NEAR);
+}
+
+static void
+push_of_stopped(void)
+{
+	(void)push(FIRST, NEAR);
+	flag_set(0);
+}
+
+static void
+pop_without_stopped(void)
+{
+	pop_near();
+	flag_await(0);
+	pop_near();
+	explore_check(seen[FIRST] > 0);
+	go_on();
+}
+
 /* The later half; the horizon is to be moved on by the next pass. */
 static void
 begin_at_horizon(void)
@@ -270,6 +316,39 @@ push_later_then_near(void)
 {
 	(void)push(FIRST, LATER);
 	(void)push(FIRST, NEAR);
+}
+
+static void
+push_beyond_new_horizon(void)
+{
+	(void)push(FIRST, LATER);
+}
+
+/* Two pages, of which one is popped: the pass has not ended. */
+static void
+begin_two_pages_later(void)
+{
+	begin_at_horizon();
+	(void)push(FIRST, 2 * HORIZON - 1);
+	(void)push(NEXT_PAGE, 2 * HORIZON - 1);
+}
+
+static void
+pass_one_page(void)
+{
+	uint64_t bits;
+	uint32_t first;
+
+	bits = mpsc_pop_later(&timer->queue, model_now_ns, &first);
+	look(first, bits);
+}
+
+static void
+end_in_pass(void)
+{
+	verify_all();
+	pop_later();
+	end();
 }
 
 static void
@@ -381,6 +460,12 @@ const struct program queue_programs[] = {
 	.end = end,
     },
     {
+	.name = "queue/stopped-at-summary",
+	.begin = begin_neighbour_pushed,
+	.thread = {push_and_be_stopped, push_of_stopped, pop_without_stopped},
+	.end = end,
+    },
+    {
 	.name = "queue/announce-one-index",
 	.begin = begin_announced,
 	.thread = {push_first_and_ask, push_first_and_ask, pop_and_announce},
@@ -419,6 +504,18 @@ const struct program queue_programs[] = {
 	.thread = {push_before_new_horizon, push_near_then_later,
 	    pass_in_pieces},
 	.end = end,
+    },
+    {
+	.name = "queue/horizon-two-callers",
+	.begin = begin_at_horizon,
+	.thread = {push_beyond_new_horizon, push_before_new_horizon, pass},
+	.end = end,
+    },
+    {
+	.name = "queue/one-page-of-two",
+	.begin = begin_two_pages_later,
+	.thread = {push_at_new_horizon, pass_one_page},
+	.end = end_in_pass,
     },
     {
 	.name = "queue/both-halves",

@@ -288,6 +288,86 @@ destroy_when_told(void)
 	timer = NULL;
 }
 
+/* Another timer has its address by then. */
+static void
+begin_recurring(void)
+{
+	begin_manual();
+	model_settings.memory_recurs = true;
+}
+
+static void
+schedule_tell_and_wait(void)
+{
+	schedule_and_tell();
+	flag_await(1);
+}
+
+static void
+make_anew_when_told(void)
+{
+	const struct hwt *before = timer;
+
+	destroy_when_told();
+	timer_make(HWT_MANUAL, NULL);
+	timer_stopped = 0;
+	explore_check(timer == before);
+	flag_set(1);
+	explore_check(schedule(1, TICK_NS) == 0);
+}
+
+/* A thread exits, and the records of its cache complete so many pages that it
+ * wakes the worker. It stays stopped there, while another thread claims the
+ * cache, the only one beside the worker's, and has something due. */
+static void
+begin_worker_two_caches(void)
+{
+	unsigned i;
+
+	timer_make(0, NULL);
+	for (i = 2; i < CACHES_MAX; i++)
+		explore_check(cache_claim(timer) != NULL);
+	explore_check(hwt_start(timer) == 0);
+}
+
+static void
+free_all_and_exit(void)
+{
+	unsigned i;
+
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(schedule(i, HWT_NEVER) == 0);
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(cancel(i) == 0);
+	await_worker_sleeps();
+	explore_check(timer->store.free_pages == 0);
+	thread_stop_at(0, &timer->wake_sequence);
+}
+
+static void
+schedule_by_released_cache(void)
+{
+	await_stopped();
+	subject[IN_SLAB].releases = true;
+	explore_check(schedule(IN_SLAB, TICK_NS) == 0);
+	explore_check(timer->store.shared_cache.accepted == 0);
+	await_started(IN_SLAB);
+	await_thread(0);
+	stop();
+}
+
+/* Both have given it back, and so has the worker. */
+static void
+end_released(void)
+{
+	unsigned owned = 0;
+	unsigned i;
+
+	for (i = 0; i < CACHES_MAX; i++)
+		owned += timer->store.caches[i].owned;
+	explore_check(owned == CACHES_MAX - 2);
+}
+
 /* Two slabs whose records are all free. */
 static void
 begin_slabs_free(void)
@@ -515,6 +595,15 @@ begin_covered(void)
 	(void)cache_flush(timer, cache_of(timer));
 }
 
+/* The system does not take it. */
+static void
+begin_covered_refused(void)
+{
+	begin_covered();
+	model_settings.releases_refused = true;
+	model_settings.releases = 0;
+}
+
 /* Its index waits in the queue. */
 static void
 begin_pushed(void)
@@ -698,6 +787,33 @@ give_and_await_trim(void)
 	stop();
 }
 
+/* Threads without a cache: a cancel completes the last page. */
+static void
+begin_worker_without_caches(void)
+{
+	timer_make(0, NULL);
+	while (cache_claim(timer) != NULL)
+		continue;
+	explore_check(hwt_start(timer) == 0);
+}
+
+static void
+cancel_all_and_await_trim(void)
+{
+	const struct slab *slab;
+	unsigned i;
+
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(schedule(i, HWT_NEVER) == 0);
+	explore_check(timer->store.limit == 1);
+	slab = timer->store.slabs[0];
+	await_worker_sleeps();
+	for (i = 0; i < IN_SLAB; i++)
+		explore_check(cancel(i) == 0);
+	explore_await(&slab->committed, 8, is_zero, &slab->committed);
+	stop();
+}
+
 /* The worker gives back what one has used, while another one needs it. */
 static void
 begin_worker_for_two(void)
@@ -791,6 +907,17 @@ const struct program record_programs[] = {
 	.thread = {schedule_and_tell, destroy_when_told},
     },
     {
+	.name = "record/exit-new-timer",
+	.begin = begin_recurring,
+	.thread = {schedule_tell_and_wait, make_anew_when_told},
+    },
+    {
+	.name = "record/exit-wakes",
+	.begin = begin_worker_two_caches,
+	.thread = {free_all_and_exit, schedule_by_released_cache},
+	.end = end_released,
+    },
+    {
 	.name = "trim/take",
 	.begin = begin_all_free,
 	.thread = {take_three, take_two_give_one, trim_all},
@@ -865,6 +992,11 @@ const struct program record_programs[] = {
 	.thread = {schedule_anew, cancel_old, trim_and_turn},
     },
     {
+	.name = "trim/covered-refused",
+	.begin = begin_covered_refused,
+	.thread = {schedule_anew, cancel_old, trim_and_turn},
+    },
+    {
 	.name = "trim/pushed",
 	.begin = begin_pushed,
 	.thread = {schedule_anew, trim_and_turn},
@@ -908,6 +1040,11 @@ const struct program record_programs[] = {
 	.name = "trim/wakes",
 	.begin = begin_worker,
 	.thread = {give_and_await_trim},
+    },
+    {
+	.name = "trim/wakes-without-caches",
+	.begin = begin_worker_without_caches,
+	.thread = {cancel_all_and_await_trim},
     },
     {
 	.name = "trim/worker",

@@ -1026,11 +1026,11 @@ local_all(void)
 	struct explore_limits l = {.search = EXPLORE_PLAIN};
 	struct explore_result result;
 
-	explore_set_local(local, sizeof(local));
+	explore_add_local(local, sizeof(local));
 	local[0] = 5;
 	explore_run(&p, &l, &result);
 	counts.executions += result.schedules;
-	explore_set_local(local, 0);
+	explore_no_locals();
 	if (result.failed)
 		printf("selftest: %s\n", result.message);
 	return !result.failed && result.complete;

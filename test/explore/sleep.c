@@ -301,12 +301,27 @@ begin_to_stop_before_wake(void)
 }
 
 static void
+begin_to_stop_in_wake(void)
+{
+	begin_to_stop();
+	stop_word = &timer->wake_sequence;
+}
+
+static void
 schedule_and_be_stopped(void)
 {
 	thread_stop_at(0, stop_word);
 	explore_check(schedule(0, FAR) == 0);
 	explore_check(subject[1].started == 1);
 	stop();
+}
+
+/* While it is about to wake the worker: then another thread does. */
+static void
+schedule_asleep_and_be_stopped(void)
+{
+	await_worker_sleeps();
+	schedule_and_be_stopped();
 }
 
 static void
@@ -370,16 +385,95 @@ put_off_before_push(void)
 		(void)reschedule(0, 2 * TICK_NS);
 }
 
+/* The same, but who has scheduled it stays stopped. */
+static void
+schedule_to_be_put_off_stopped(void)
+{
+	subject[0].releases = true;
+	thread_stop_at(0, stop_word);
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(subject[0].started == 1);
+	stop();
+}
+
+static void
+put_off_of_stopped(void)
+{
+	await_stopped();
+	explore_check(reschedule(0, 2 * TICK_NS) == 0);
+}
+
+/* Who puts off what the worker is about to take over is stopped before its
+ * push. */
+static void
+begin_to_stop_second(void)
+{
+	begin_to_stop();
+	thread_stop_at(1, stop_word);
+}
+
+static void
+schedule_and_await(void)
+{
+	subject[0].releases = true;
+	explore_check(schedule(0, TICK_NS) == 0);
+	flag_set(1);
+	await_started(0);
+	await_thread(1);
+	stop();
+}
+
+static void
+put_off_and_be_stopped(void)
+{
+	flag_await(1);
+	(void)reschedule(0, 2 * TICK_NS);
+}
+
+/* What runs is not put off. */
+static void
+put_off_running(void)
+{
+	subject[0].waits = 1;
+	explore_check(schedule(0, TICK_NS) == 0);
+	await_started(0);
+	explore_check(reschedule(0, 3 * TICK_NS) == -EINPROGRESS);
+	flag_set(1);
+	stop();
+}
+
+/* Who is late for one sleep ends the next one, or the same thread ends it
+ * later. */
+static void
+schedule_for_two_sleeps(void)
+{
+	await_asleep();
+	explore_check(schedule(0, FAR) == 0);
+	await_asleep();
+	explore_check(schedule(2, TICK_NS) == 0);
+	await_started(2);
+	await_thread(1);
+	stop();
+}
+
+static void
+schedule_in_first_sleep(void)
+{
+	await_asleep();
+	explore_check(schedule(1, FAR) == 0);
+}
+
 /* When one of a tick has begun, the next one may be about to: it is put off, or
- * not, and no other one that has its record by then. */
+ * not, and no other one that has its record by then. What was scheduled last
+ * expires first. */
 static void
 begin_tick_of_three(void)
 {
 	begin_worker();
 	subject[7].schedules = 1;
-	explore_check(schedule(6, TICK_NS) == 0);
-	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(schedule(7, TICK_NS) == 0);
+	explore_check(schedule(0, TICK_NS) == 0);
+	explore_check(schedule(6, TICK_NS) == 0);
 }
 
 static void
@@ -389,6 +483,9 @@ put_off_when_due(void)
 	if (reschedule(0, 3 * TICK_NS) == 0) {
 		await_started(0);
 		explore_check(model_now_ns >= subject[0].not_before_ns);
+	} else {
+		await_started(1);
+		explore_check(index_of(0) == index_of(1));
 	}
 	await_started(1);
 	stop();
@@ -442,18 +539,11 @@ begin_two_pages(void)
 	explore_check(hwt_start(timer) == 0);
 }
 
-static bool
-worker_sleeps(const void *word)
-{
-	return timer->wake_before != 0 && model_sleeps_on(word);
-}
-
 static void
 fill_two_pages(void)
 {
 	place_near();
-	explore_await(
-	    &timer->wake_sequence, 4, worker_sleeps, &timer->wake_sequence);
+	await_worker_sleeps();
 	explore_check(schedule(0, FAR) == 0);
 	explore_check(schedule(1, FAR) == 0);
 	explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS);
@@ -710,6 +800,16 @@ const struct program sleep_programs[] = {
 	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
     },
     {
+	.name = "sleep/reused-stopped-in-wake",
+	.begin = begin_to_stop_in_wake,
+	.thread = {schedule_asleep_and_be_stopped, reuse_of_stopped},
+    },
+    {
+	.name = "sleep/late-for-one-sleep",
+	.begin = begin_worker,
+	.thread = {schedule_for_two_sleeps, schedule_in_first_sleep},
+    },
+    {
 	.name = "sleep/put-off",
 	.begin = begin_worker,
 	.thread = {put_off},
@@ -718,6 +818,21 @@ const struct program sleep_programs[] = {
 	.name = "sleep/put-off-before-push",
 	.begin = begin_known_record,
 	.thread = {schedule_to_be_put_off, put_off_before_push},
+    },
+    {
+	.name = "sleep/put-off-stopped-before-push",
+	.begin = begin_to_stop,
+	.thread = {schedule_to_be_put_off_stopped, put_off_of_stopped},
+    },
+    {
+	.name = "sleep/put-off-stopped-when-taken",
+	.begin = begin_to_stop_second,
+	.thread = {schedule_and_await, put_off_and_be_stopped},
+    },
+    {
+	.name = "sleep/put-off-running",
+	.begin = begin_worker,
+	.thread = {put_off_running},
     },
     {
 	.name = "sleep/put-off-when-due",

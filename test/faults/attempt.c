@@ -17,6 +17,9 @@ static const struct {
     {"hwt_create", {EAGAIN, ENOMEM, EINVAL}},
     {"hwt_start", {EAGAIN, ENOMEM}},
     {"hwt_new_timeout", {EAGAIN, ENOMEM}},
+    {"hwt_new_timeout_at", {EAGAIN, ENOMEM}},
+    {"hwt_new_periodic", {EAGAIN, ENOMEM}},
+    {"hwt_touch", {EAGAIN, ENOMEM}},
     {"hwt_new_timeouts", {EAGAIN, ENOMEM}},
     {"hwt_stop", {EDEADLK}},
     {"hwt_stop_within", {EDEADLK, ETIMEDOUT}},
@@ -24,6 +27,8 @@ static const struct {
     {"hwt_shared_shutdown", {EDEADLK}},
     {"hwt_pool_create", {EAGAIN, ENOMEM}},
     {"hwt_mailbox_create", {EMFILE, ENFILE, ENOMEM}},
+    {"hwt_stats_write", {EIO, ENOSPC}},
+    {"hwt_dump", {ENOMEM, EIO, ENOSPC}},
 };
 
 static bool racing;
@@ -98,6 +103,9 @@ error_of_call(const char *function)
 		return fault->error == EMFILE || fault->error == ENFILE
 		    ? fault->error
 		    : ENOMEM;
+	case CALL_FFLUSH:
+	case CALL_VFPRINTF:
+		return fault->error;
 	case CALL_PTHREAD_ATTR_GETDETACHSTATE:
 		return EINVAL;
 	case CALL_PTHREAD_COND_TIMEDWAIT:
@@ -266,6 +274,57 @@ struct timeout *
 schedule(struct hwt *timer, uint64_t delay_ns)
 {
 	return schedule_on(timer, NULL, delay_ns, NULL);
+}
+
+static int
+new_timeout_at(struct hwt *timer, struct timeout *timeout, uint64_t delay_ns)
+{
+	hwt_timeout *handle = timeout_arm(timeout, delay_ns);
+
+	return hwt_new_timeout_at(
+	    timer, NULL, handle, timeout_runs, timeout, timeout->not_before_ns);
+}
+
+struct timeout *
+schedule_at(struct hwt *timer, uint64_t delay_ns)
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	RETRY(
+	    hwt_new_timeout_at, new_timeout_at(timer, timeout, delay_ns), timer)
+	CHECK(timeout->handle.id == 0);
+	CHECK(timeout->handle.id != 0 && timeout->handle.id != POISON);
+	return timeout;
+}
+
+struct timeout *
+schedule_periodic(struct hwt *timer, uint64_t delay_ns, uint64_t period_ns)
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	timeout->period_ns = period_ns;
+	RETRY(hwt_new_periodic,
+	    hwt_new_periodic(timer, NULL, timeout_arm(timeout, delay_ns),
+		timeout_runs, timeout, delay_ns, period_ns),
+	    timer)
+	CHECK(timeout->handle.id == 0);
+	CHECK(timeout->handle.id != 0 && timeout->handle.id != POISON);
+	return timeout;
+}
+
+/* A touch that fails leaves the variable. */
+struct timeout *
+schedule_touched(struct hwt *timer, uint64_t delay_ns)
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	RETRY(hwt_touch,
+	    hwt_touch(timer, NULL, timeout_arm(timeout, delay_ns), timeout_runs,
+		timeout, delay_ns),
+	    timer)
+	CHECK(timeout->handle.id == POISON);
+	CHECK(timeout->handle.id != 0 && timeout->handle.id != POISON);
+	return timeout;
 }
 
 struct timeout *

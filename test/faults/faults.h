@@ -38,6 +38,7 @@ enum call {
 	CALL_EVENTFD,
 	CALL_EVENTFD_READ,
 	CALL_EVENTFD_WRITE,
+	CALL_FFLUSH,
 	CALL_FREE,
 	CALL_FUTEX_WAIT,
 	CALL_FUTEX_WAKE,
@@ -62,6 +63,7 @@ enum call {
 	CALL_PTHREAD_TRYJOIN_NP,
 	CALL_READ,
 	CALL_SYSCONF,
+	CALL_VFPRINTF,
 	CALLS,
 	CALL_NONE = CALLS
 };
@@ -168,6 +170,10 @@ struct timeout *schedule_on(struct hwt *timer,
     const struct hwt_executor *executor, uint64_t delay_ns,
     void (*then)(struct timeout *));
 /* count of them with one call; the first is returned, the others are next. */
+struct timeout *schedule_at(struct hwt *timer, uint64_t delay_ns);
+struct timeout *schedule_periodic(
+    struct hwt *timer, uint64_t delay_ns, uint64_t period_ns);
+struct timeout *schedule_touched(struct hwt *timer, uint64_t delay_ns);
 struct timeout *schedule_batch(struct hwt *timer, size_t count,
     const struct hwt_executor *executor, uint64_t delay_ns, uint64_t period_ns);
 void cancel(struct timeout *timeout);

@@ -93,6 +93,24 @@ section_first(void)
 	CHECK(pthread_attr_destroy(&attr) == 0);
 }
 
+/* Each starts the thread. */
+static void
+section_deadline(void)
+{
+	struct hwt *timer = timer_make(&with_worker);
+
+	await_runs(schedule_at(timer, TICK), 1);
+	(void)schedule_at(timer, FAR);
+	timer_end(timer, 1);
+	timer = timer_make(&with_worker);
+	await_runs(schedule_touched(timer, TICK), 1);
+	(void)schedule_touched(timer, FAR);
+	timer_end(timer, 1);
+	timer = timer_make(&with_worker);
+	await_runs(schedule_periodic(timer, TICK, TICK), 2);
+	timer_end(timer, 1);
+}
+
 static void
 section_relaxed(void)
 {
@@ -610,6 +628,25 @@ section_warnings(void)
 	CHECK(fault_calls(CALL_DPRINTF) == 2 || fault_here()->nth > 0);
 }
 
+/* Text about a timer, which goes on after each failure. */
+static void
+section_text(void)
+{
+	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
+	FILE *file = fopen("/dev/null", "we");
+	struct hwt *timer = timer_make(&options);
+
+	CHECK(file != NULL);
+	(void)schedule(timer, FAR);
+	RETRY(hwt_stats_write, hwt_stats_write(timer, file, HWT_JSON), timer)
+	CHECK(hwt_advance(timer, NULL) == 0);
+	RETRY(hwt_dump, hwt_dump(timer, file), timer)
+	CHECK(hwt_advance(timer, NULL) == 0);
+	CHECK(hwt_advance(timer, NULL) == 0);
+	timer_end(timer, 1);
+	(void)fclose(file);
+}
+
 /* Both go on as they should: the child with timers of its own. */
 static void
 in_child(struct hwt *inherited, struct timeout *timeout)
@@ -658,6 +695,7 @@ section_fork(void)
 const struct section sections[] = {
     {"worker", section_worker},
     {"first", section_first},
+    {"deadline", section_deadline},
     {"relaxed", section_relaxed},
     {"manual", section_manual},
     {"trim", section_trim},
@@ -670,6 +708,7 @@ const struct section sections[] = {
     {"shared", section_shared},
     {"threads", section_threads},
     {"warnings", section_warnings},
+    {"text", section_text},
     {"fork", section_fork},
     {NULL, NULL},
 };

@@ -39,6 +39,7 @@ const struct swept swept[CALLS] = {
     [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
     [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
     [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
+    [CALL_FFLUSH] = {"fflush", "fflush", {ENOSPC}},
     [CALL_FREE] = {"free", "free", {0}},
     [CALL_FUTEX_WAIT] = {"syscall", "futex_wait",
 	{SPURIOUS, EINTR, EAGAIN, ETIMEDOUT, ENOSYS}},
@@ -78,6 +79,7 @@ const struct swept swept[CALLS] = {
 	{EBUSY}},
     [CALL_READ] = {"read", "read", {SHORT, EIO, EINTR}},
     [CALL_SYSCONF] = {"sysconf", "sysconf", {EINVAL}},
+    [CALL_VFPRINTF] = {"vfprintf", "vfprintf", {EIO}},
 };
 
 /* The calls that cannot fail, and why. */
@@ -88,6 +90,10 @@ const struct sound {
     {"__errno_location", "an address"},
     {"__assert_fail", "does not return"},
     {"__popcountdi2", "pure"},
+    {"dladdr", "0 if it knows nothing: then the address is the name"},
+    {"fclose", "of what was read; its answer is of no use"},
+    {"fgets", "NULL at the end: then the address is the name"},
+    {"fopen", "NULL: then the address is the name"},
     {"memmove", "pure"},
     {"memset", "pure"},
     {"pthread_cond_broadcast", "no error in POSIX for a valid condition"},
@@ -99,11 +105,19 @@ const struct sound {
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
     {"pthread_self", "no error in POSIX"},
     {"pthread_sigmask", "EINVAL for an unknown operation alone"},
+    {"qsort", "sorts in place if there is no memory"},
     {"sched_yield", "its answer is of no use: who calls it looks again"},
+    {"secure_getenv", "NULL if the variable is not set"},
     {"sigdelset", "EINVAL for an unknown signal alone"},
     {"sigfillset", "pure"},
+    {"snprintf", "whole numbers and strings, cut off at the size"},
+    {"strchr", "pure"},
+    {"strcmp", "pure"},
+    {"strcspn", "pure"},
+    {"strlen", "pure"},
     {"strncpy", "pure"},
     {"strnlen", "pure"},
+    {"strtoul", "0 for what is no number: then no line has the address"},
 };
 
 static struct fault fault = {.call = CALL_NONE};
@@ -401,6 +415,22 @@ int
 faulty_eventfd_write(int fd, eventfd_t value)
 {
 	return fails(CALL_EVENTFD_WRITE) ? -1 : eventfd_write(fd, value);
+}
+
+int faulty_fflush(FILE *file);
+int faulty_vfprintf(FILE *file, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+
+int
+faulty_fflush(FILE *file)
+{
+	return fails(CALL_FFLUSH) ? EOF : fflush(file);
+}
+
+int
+faulty_vfprintf(FILE *file, const char *format, va_list arguments)
+{
+	return fails(CALL_VFPRINTF) ? -1 : vfprintf(file, format, arguments);
 }
 
 /* Warnings are provoked here by the dozen: nobody wants to read them. */

@@ -156,6 +156,34 @@ call_new(unsigned number)
 	    (rc == -ESHUTDOWN && timer->stopped));
 }
 
+/* Deadlines have no range. */
+static void
+call_new_at(unsigned number)
+{
+	struct fuzz_timer *timer = &fuzz.timers[number];
+	const struct hwt_executor *executor = input_executor();
+	uint64_t deadline_ns = input_word();
+	struct slot *slot = slot_new(number, false);
+	hwt_timeout handle = {1};
+	int rc;
+
+	if (slot == NULL)
+		return;
+	if (input_chance(2))
+		deadline_ns = timer->now_ns + input_delay(timer);
+	rc = hwt_new_timeout_at(
+	    timer->timer, executor, &handle, fuzz_task, slot, deadline_ns);
+	if (rc == 0) {
+		require(!timer->stopped);
+		slot_accepted(slot, handle);
+		return;
+	}
+	require(handle.id == 0);
+	require(rc == -ENOBUFS ||
+	    (rc == -EINVAL && executor == &executors[2]) ||
+	    (rc == -ESHUTDOWN && timer->stopped));
+}
+
 static void
 input_spec(unsigned number, struct hwt_spec *spec)
 {
@@ -234,11 +262,72 @@ call_reschedule(unsigned number)
 }
 
 static void
+call_reschedule_at(unsigned number)
+{
+	struct fuzz_timer *timer = &fuzz.timers[number];
+	hwt_timeout handle = input_handle(number);
+	uint64_t deadline_ns = timer->now_ns + input_delay(timer);
+
+	if (input_chance(4))
+		deadline_ns = input_word();
+	note_reschedule(number, handle,
+	    hwt_reschedule_at(timer->timer, handle, deadline_ns));
+}
+
+/* A variable that does not change names what was rescheduled, or nothing has
+ * changed. Otherwise what an executor holds was cancelled. */
+static void
+call_touch(unsigned number)
+{
+	struct fuzz_timer *timer = &fuzz.timers[number];
+	const struct hwt_executor *executor = input_executor();
+	hwt_timeout handle = input_handle(number);
+	uint64_t delay_ns = input_delay(timer);
+	struct slot *slot = slot_new(number, false);
+	hwt_timeout variable = handle;
+	int before = hwt_state(timer->timer, handle, NULL);
+	int rc;
+
+	if (slot == NULL)
+		return;
+	rc = hwt_touch(
+	    timer->timer, executor, &variable, fuzz_task, slot, delay_ns);
+	if (variable.id != handle.id) {
+		require(rc == 0 && !timer->stopped);
+		slot_accepted(slot, variable);
+		if (before == HWT_STATE_HANDED_OVER)
+			note_cancel(number, handle, 0, false);
+		return;
+	}
+	if (rc == 0 || rc == -EINPROGRESS)
+		note_reschedule(number, handle, rc);
+	else
+		require(rc == -EINVAL || rc == -ENOBUFS ||
+		    (rc == -ESHUTDOWN && timer->stopped));
+}
+
+static void
+check_state(unsigned number, hwt_timeout handle)
+{
+	const struct slot *slot = slot_of(number, handle);
+	void *arg = NULL;
+	int rc = hwt_state(fuzz.timers[number].timer, handle, &arg);
+
+	if (slot == NULL)
+		return;
+	if (slot->ended)
+		require(rc == -ENOENT && arg == NULL);
+	else
+		require(rc > 0 && arg == slot);
+}
+
+static void
 call_remaining(unsigned number)
 {
 	hwt_timeout handle = input_handle(number);
 	int64_t remaining_ns = 0;
 
+	check_state(number, handle);
 	note_remaining(number, handle,
 	    hwt_remaining(fuzz.timers[number].timer, handle, &remaining_ns));
 }
@@ -321,6 +410,8 @@ call_read(unsigned number)
 	require(hwt_read_stats(timer->timer, &stats) == 0);
 	require(stats.pending == hwt_pending_timeouts(timer->timer));
 	require(stats.scheduled == timer->accepted);
+	if (!timer->stopped)
+		require(hwt_destroy(timer->timer) == -EBUSY);
 }
 
 static void
@@ -351,13 +442,6 @@ call_stop(unsigned number)
 	timer->stopped = true;
 }
 
-static void
-call_destroy(unsigned number)
-{
-	if (!fuzz.timers[number].stopped)
-		require(hwt_destroy(fuzz.timers[number].timer) == -EBUSY);
-}
-
 /* Nothing of this is accepted, and all is survived. */
 static void
 call_badly(unsigned number)
@@ -373,6 +457,15 @@ call_badly(unsigned number)
 	require(hwt_cancel(NULL, handle) == -EINVAL);
 	require(hwt_cancel_wait(NULL, handle) == -EINVAL);
 	require(hwt_reschedule(NULL, handle, 0) == -EINVAL);
+	require(hwt_reschedule_at(NULL, handle, 0) == -EINVAL);
+	require(hwt_touch(timer, NULL, NULL, fuzz_task, NULL, 0) == -EINVAL);
+	require(
+	    hwt_new_timeout_at(timer, NULL, NULL, NULL, NULL, 0) == -EINVAL);
+	require(hwt_new_periodic(timer, NULL, NULL, fuzz_task, NULL, 0, 0) ==
+	    -EINVAL);
+	require(hwt_state(NULL, handle, NULL) == -EINVAL);
+	require(hwt_now(timer, NULL) == -EINVAL);
+	require(hwt_strerror((int)handle.id) != NULL);
 	require(hwt_remaining(timer, handle, NULL) == -EINVAL);
 	require(hwt_run(NULL, handle) == -EINVAL);
 	require(hwt_advance(NULL, NULL) == -EINVAL);
@@ -440,11 +533,11 @@ check_inside(unsigned number)
 static void
 any_calls(unsigned count)
 {
-	static void (*const calls[])(unsigned number) = {call_new, call_new,
+	static void (*const calls[])(unsigned number) = {call_new, call_new_at,
 	    call_new_batch, call_cancel, call_cancel_wait, call_reschedule,
-	    call_reschedule, call_remaining, call_run, call_advance,
-	    call_advance, call_next_wakeup, call_mailbox, call_read,
-	    call_destroy, call_badly, call_create, call_stop};
+	    call_reschedule_at, call_remaining, call_run, call_advance,
+	    call_advance, call_next_wakeup, call_mailbox, call_read, call_touch,
+	    call_badly, call_create, call_stop};
 	uint8_t which;
 	unsigned number;
 

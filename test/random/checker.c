@@ -204,7 +204,7 @@ check_records(struct checker *checker)
 			index |= PAGE_RECORDS - 1;
 			continue;
 		}
-		seen = pair_load_whole(&record_at(store, index)->pair);
+		seen = pair_load(&record_at(store, index)->pair);
 		if (!check_state(checker, index, seen) ||
 		    !check_flags(checker, index, seen.word) ||
 		    !check_asleep(checker, index, seen))
@@ -233,7 +233,7 @@ static uint64_t
 memory_of(const struct checker *checker)
 {
 	const struct hwt *timer = checker->timer;
-	uint64_t caches = a32_load_acquire(&timer->store.caches_used);
+	uint64_t caches = a64_load_acquire(&timer->store.caches_used);
 
 	return sizeof(*timer) + timer->wheel.bytes +
 	    (timer->wheel.carved - 1 - decommitted_chunks(&timer->wheel)) *

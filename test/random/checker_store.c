@@ -110,7 +110,7 @@ note_free(struct checker *checker, uint32_t index)
 static bool
 check_cache(struct checker *checker, const struct cache *cache)
 {
-	uint32_t owned = a32_load_acquire(&cache->owned);
+	uint64_t owned = a64_load_acquire(&cache->owned);
 	uint32_t i;
 
 	must(owned <= 1, 0, "free: a cache has one owner or none");
@@ -129,7 +129,7 @@ check_caches(struct checker *checker)
 {
 	static const struct cache fresh;
 	const struct record_store *store = &checker->timer->store;
-	uint32_t used = a32_load_acquire(&store->caches_used);
+	uint64_t used = a64_load_acquire(&store->caches_used);
 	uint32_t i;
 
 	must(used <= CACHES_MAX, 0, "free: caches within their array");

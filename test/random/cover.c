@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/random/cover.h"
 
+#include "hwt.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +21,9 @@ static const struct {
     {"ENOBUFS", -ENOBUFS},
     {"EBUSY", -EBUSY},
     {"EPERM", -EPERM},
+    {"PENDING", HWT_STATE_PENDING},
+    {"HANDED_OVER", HWT_STATE_HANDED_OVER},
+    {"RUNNING", HWT_STATE_RUNNING},
 };
 
 #define ANSWERS (sizeof(answers) / sizeof(answers[0]))

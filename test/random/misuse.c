@@ -51,14 +51,18 @@ op_dead_handle(void)
 {
 	hwt_timeout dead = dead_handle();
 	int64_t remaining_ns = 1;
+	void *arg = NULL;
 
 	model_rc(hwt_cancel, (model->timer, dead), -ENOENT);
 	model_rc(hwt_cancel_wait, (model->timer, dead), -ENOENT);
 	model_rc(
 	    hwt_reschedule, (model->timer, dead, rng_next(&rng) >> 1), -ENOENT);
+	model_rc(
+	    hwt_reschedule_at, (model->timer, dead, rng_next(&rng)), -ENOENT);
 	model_rc(hwt_remaining, (model->timer, dead, &remaining_ns), -ENOENT);
+	model_rc(hwt_state, (model->timer, dead, &arg), -ENOENT);
 	model_rc(hwt_run, (model->timer, dead), -ENOENT);
-	model_check(remaining_ns == 1);
+	model_check(remaining_ns == 1 && arg == NULL);
 }
 
 /* Nothing has changed afterwards, as the comparisons of later steps show. */
@@ -75,10 +79,21 @@ op_bad_argument(void)
 	model_rc(hwt_new_timeout, (model->timer, NULL, NULL, NULL, 0), -EINVAL);
 	model_rc(hwt_new_timeout_on,
 	    (model->timer, &hollow, NULL, model_task, NULL, 0), -EINVAL);
+	model_rc(hwt_new_timeout_at,
+	    (model->timer, &hollow, NULL, model_task, NULL, 0), -EINVAL);
+	model_rc(hwt_new_periodic,
+	    (model->timer, NULL, NULL, model_task, NULL, 0,
+		UINT64_MAX - (rng_next(&rng) >> 1)),
+	    -EINVAL);
+	model_rc(hwt_touch, (model->timer, NULL, NULL, model_task, NULL, 0),
+	    -EINVAL);
 	model_rc(hwt_new_timeouts, (model->timer, 1, NULL, NULL), -EINVAL);
 	model_rc(hwt_cancel, (NULL, none), -EINVAL);
 	model_rc(hwt_cancel_wait, (NULL, none), -EINVAL);
 	model_rc(hwt_reschedule, (NULL, none, 0), -EINVAL);
+	model_rc(hwt_reschedule_at, (NULL, none, 0), -EINVAL);
+	model_rc(hwt_state, (NULL, none, NULL), -EINVAL);
+	model_rc(hwt_now, (model->timer, NULL), -EINVAL);
 	model_rc(hwt_remaining, (model->timer, none, NULL), -EINVAL);
 	model_rc(hwt_run, (NULL, none), -EINVAL);
 	model_rc(hwt_advance, (NULL, NULL), -EINVAL);

@@ -42,6 +42,28 @@ any_delay(void)
 	}
 }
 
+/* On the clock: what has passed, now, to come, and what is no time. */
+static uint64_t
+any_deadline(void)
+{
+	switch (rng_below(&rng, 8)) {
+	case 0:
+		return rng_below(&rng, 2);
+	case 1:
+		return rng_next(&rng) | DEADLINE_NONE;
+	case 2:
+		return rng_next(&rng) >> rng_below(&rng, 64);
+	case 3:
+		return model->now_ns - rng_below(&rng, model->now_ns + 1);
+	case 4: /* round about the last boundaries and the next ones */
+		return model->start_ns +
+		    (last_tick() + rng_below(&rng, 8) / 2) * model->tick_ns -
+		    rng_below(&rng, 2);
+	default:
+		return deadline_after(any_delay());
+	}
+}
+
 static uint64_t
 bad_delay(void)
 {
@@ -107,6 +129,18 @@ entry_choose(struct model_entry *entry, bool with_executor)
 	entry->period_ns = 0;
 }
 
+/* What a new timeout that is in order is answered. */
+static int
+new_answer(void)
+{
+	if (model->stopped)
+		return -ESHUTDOWN;
+	if (there_is_room(1))
+		return 0;
+	model->expected.rejected++;
+	return -ENOBUFS;
+}
+
 static int
 new_timeout(struct model_entry *entry, bool on, uint64_t delay_ns, int rc,
     hwt_timeout *handle)
@@ -137,13 +171,57 @@ op_schedule(void)
 	if (rng_below(&rng, 32) == 0) {
 		delay_ns = bad_delay();
 		rc = -EINVAL;
-	} else if (model->stopped) {
-		rc = -ESHUTDOWN;
-	} else if (!there_is_room(1)) {
-		model->expected.rejected++;
-		rc = -ENOBUFS;
+	} else {
+		rc = new_answer();
 	}
 	if (new_timeout(entry, on, delay_ns, rc, &handle) == 0)
+		entry_begin(entry, handle, delay_ns);
+	else
+		model_check(handle.id == 0);
+}
+
+static void
+op_schedule_at(void)
+{
+	struct model_entry *entry = free_entry();
+	uint64_t deadline_ns = any_deadline();
+	hwt_timeout handle = {1};
+	int rc;
+
+	if (entry == NULL)
+		return;
+	entry_choose(entry, true);
+	rc = new_answer();
+	model_rc(hwt_new_timeout_at,
+	    (model->timer, entry->executor, &handle, model_task, entry,
+		deadline_ns),
+	    rc);
+	if (rc == 0)
+		entry_begin_at(entry, handle, deadline_ns);
+	else
+		model_check(handle.id == 0);
+}
+
+static void
+op_schedule_periodic(void)
+{
+	struct model_entry *entry = free_entry();
+	uint64_t delay_ns = any_delay();
+	uint64_t period_ns = any_period();
+	hwt_timeout handle = {1};
+	int rc = -EINVAL;
+
+	if (entry == NULL)
+		return;
+	entry_choose(entry, true);
+	entry->period_ns = period_ns;
+	if (period_ns != 0)
+		rc = new_answer();
+	model_rc(hwt_new_periodic,
+	    (model->timer, entry->executor, &handle, model_task, entry,
+		delay_ns, period_ns),
+	    rc);
+	if (rc == 0)
 		entry_begin(entry, handle, delay_ns);
 	else
 		model_check(handle.id == 0);
@@ -302,10 +380,25 @@ reschedule_answer(const struct model_entry *entry)
 }
 
 static void
+entry_move(struct model_entry *entry, uint64_t deadline_ns)
+{
+	uint64_t tick = entry->tick;
+
+	model->expected.rescheduled++;
+	entry_set_deadline(entry, deadline_ns);
+	cover_event(entry->tick < tick ? EVENT_PULLED_IN : EVENT_PUSHED_OUT);
+	if (entry->state == RUNNING) {
+		entry->moved = true;
+	} else {
+		note_move(entry);
+		expect_wake_for(entry->tick);
+	}
+}
+
+static void
 op_reschedule(struct model_entry *entry)
 {
 	uint64_t delay_ns = any_delay();
-	uint64_t tick;
 	int rc;
 
 	if (entry == NULL)
@@ -317,18 +410,122 @@ op_reschedule(struct model_entry *entry)
 	}
 	rc = reschedule_answer(entry);
 	model_rc(hwt_reschedule, (model->timer, entry->handle, delay_ns), rc);
-	if (rc != 0)
+	if (rc == 0)
+		entry_move(entry, deadline_after(delay_ns));
+}
+
+static void
+op_reschedule_at(struct model_entry *entry)
+{
+	uint64_t deadline_ns = any_deadline();
+	int rc;
+
+	if (entry == NULL)
 		return;
-	model->expected.rescheduled++;
-	tick = entry->tick;
-	entry_set_deadline(entry, deadline_after(delay_ns));
-	cover_event(entry->tick < tick ? EVENT_PULLED_IN : EVENT_PUSHED_OUT);
-	if (entry->state == RUNNING) {
-		entry->moved = true;
-	} else {
-		note_move(entry);
-		expect_wake_for(entry->tick);
+	if (entry->state == RUNNING && rng_below(&rng, 2) == 0)
+		deadline_ns = entry->deadline_ns; /* that of this very run */
+	rc = reschedule_answer(entry);
+	model_rc(
+	    hwt_reschedule_at, (model->timer, entry->handle, deadline_ns), rc);
+	if (rc == 0)
+		entry_move(entry, deadline_at(deadline_ns));
+}
+
+/* Whether a touch of it makes a new one. NULL: there is none yet. */
+static bool
+touch_replaces(const struct model_entry *entry)
+{
+	if (entry == NULL)
+		return true;
+	switch (reschedule_answer(entry)) {
+	case -ENOENT:
+		return true;
+	case -EINPROGRESS:
+		return entry->period_ns == 0;
+	default:
+		return false;
 	}
+}
+
+/* What an executor holds is cancelled. */
+static void
+replaced(struct model_entry *entry)
+{
+	if (entry == NULL) {
+		cover_event(EVENT_TOUCHED_NEW);
+	} else if (entry->state == HELD) {
+		cover_event(EVENT_TOUCHED_HELD);
+		entry->state = REVOKED;
+		model->expected.cancelled++;
+	} else if (entry->state == RUNNING) {
+		cover_event(EVENT_TOUCHED_RUNNING);
+	}
+}
+
+/* fresh is the one that the call may make. */
+static void
+touch(struct model_entry *entry, struct model_entry *fresh)
+{
+	uint64_t delay_ns = any_delay();
+	bool bad = rng_below(&rng, 32) == 0;
+	bool replaces = touch_replaces(entry);
+	hwt_timeout handle = {0};
+	hwt_timeout before;
+	int rc = 0;
+
+	if (entry != NULL)
+		handle = entry->handle;
+	before = handle;
+	if (bad)
+		rc = -EINVAL;
+	else if (replaces)
+		rc = new_answer();
+	else
+		rc = reschedule_answer(entry);
+	model_rc(hwt_touch,
+	    (model->timer, fresh->executor, &handle, model_task, fresh,
+		bad ? bad_delay() : delay_ns),
+	    rc);
+	if (rc == 0 && replaces) {
+		replaced(entry);
+		entry_begin(fresh, handle, delay_ns);
+		return;
+	}
+	model_check(handle.id == before.id);
+	if (rc == 0) {
+		cover_event(EVENT_TOUCHED);
+		entry_move(entry, deadline_after(delay_ns));
+	}
+}
+
+static void
+op_touch(struct model_entry *entry)
+{
+	struct model_entry *fresh = free_entry();
+
+	if (fresh == NULL)
+		return;
+	entry_choose(fresh, true);
+	touch(entry, fresh);
+}
+
+static void
+op_state(struct model_entry *entry)
+{
+	static const int answers[] = {[PENDING] = HWT_STATE_PENDING,
+	    [HELD] = HWT_STATE_HANDED_OVER,
+	    [REVOKED] = -ENOENT,
+	    [RUNNING] = HWT_STATE_RUNNING};
+	void *arg = NULL;
+	uint64_t now_ns;
+
+	model_rc(hwt_now, (model->timer, &now_ns), 0);
+	model_check(now_ns == model->now_ns);
+	if (entry == NULL)
+		return;
+	model_rc(hwt_state, (model->timer, entry->handle, &arg),
+	    answers[entry->state]);
+	model_check(arg == (entry->state == REVOKED ? NULL : entry));
 }
 
 static int64_t
@@ -422,7 +619,9 @@ op_run_mailbox(size_t max)
 		release_mail(end);
 }
 
-/* last: the tick that had come when it was called. */
+/* last: the tick that had come when it was called. What was set meanwhile to a
+ * deadline that had passed is due at the next boundary, unless an entry of its
+ * record stood at one of the ticks that have been begun. */
 static void
 advance_ended(uint64_t last)
 {
@@ -434,6 +633,9 @@ advance_ended(uint64_t last)
 
 		if (entry->state != PENDING)
 			continue;
+		if (entry->in_turn && entry->tick <= last)
+			entry->tick = last + 1;
+		entry->in_turn = false;
 		model_check(entry->tick > last);
 		note_turned(entry);
 	}
@@ -506,6 +708,23 @@ wait_until(uint64_t tick)
 	return boundary_ns > model->now_ns ? boundary_ns - model->now_ns : 0;
 }
 
+/* The tick up to which the timer lets its user sleep: deadlines that belong to
+ * an earlier one wake. 1: there is no earlier one that can be begun. */
+static void
+note_announced(void)
+{
+	uint64_t before_ns = a64_load_acquire(&model->timer->wake_before);
+
+	model->armed = before_ns != 0;
+	if (before_ns == 1)
+		model->announced = model->turned_tick + 1;
+	else if (before_ns == DEADLINE_NONE)
+		model->announced = TICK_NONE;
+	else
+		model->announced =
+		    (before_ns - 1 - model->start_ns) / model->tick_ns + 1;
+}
+
 static uint64_t
 op_next_wakeup(void)
 {
@@ -525,14 +744,9 @@ op_next_wakeup(void)
 	model_check(wait_ns <= wait_until(due));
 	model_check(wait_ns >= wait_until(look) ||
 	    (wait_ns == 0 && wait_until(model->turned_tick + 1) == 0));
-	model->armed = a64_load_acquire(&model->timer->wake_before) != 0;
+	note_announced();
 	model_check(model->armed || wait_ns == 0);
-	model->announced = TICK_NONE;
-	if (wait_ns == HWT_NEVER)
-		return wait_ns;
-	model->announced =
-	    (model->now_ns + wait_ns - model->start_ns) / model->tick_ns;
-	model_check(wait_ns == 0 || wait_until(model->announced) == wait_ns);
+	model_check(!model->armed || wait_until(model->announced) == wait_ns);
 	return wait_ns;
 }
 
@@ -715,19 +929,26 @@ op_seldom(void)
 void
 op_any(void)
 {
-	static void (*const frequent[])(void) = {op_schedule, op_schedule,
-	    op_schedule, op_schedule_batch, op_dead_handle, op_clock};
+	static void (*const frequent[])(void) = {op_schedule, op_schedule_at,
+	    op_schedule, op_schedule_batch, op_dead_handle, op_clock,
+	    op_schedule_at, op_schedule_periodic};
 	uint64_t which = rng_below(&rng, 32);
 
 	model->operation++;
 	if (which < 8)
-		frequent[which % 6]();
+		frequent[which]();
 	else if (which < 10)
 		op_cancel(any_entry(), false);
 	else if (which < 12)
 		op_cancel(any_entry(), true);
-	else if (which < 17)
+	else if (which < 14)
 		op_reschedule(any_entry());
+	else if (which < 16)
+		op_reschedule_at(any_entry());
+	else if (which < 17)
+		op_touch(rng_below(&rng, 4) == 0 ? NULL : any_entry());
+	else if (which < 18)
+		op_state(any_entry());
 	else if (which < 19)
 		op_remaining(any_entry());
 	else if (which < 22)
@@ -750,9 +971,18 @@ op_in_task(struct model_entry *running)
 
 	model_rc(hwt_run, (model->timer, running->handle), -ENOENT);
 	while (turns-- > 0) {
-		switch (rng_below(&rng, 8)) {
+		switch (rng_below(&rng, 11)) {
 		case 0:
 			op_reschedule(running);
+			break;
+		case 5:
+			op_reschedule_at(running);
+			break;
+		case 6:
+			op_touch(running);
+			break;
+		case 7:
+			op_state(running);
 			break;
 		case 1:
 			op_cancel(running, true);

@@ -73,6 +73,9 @@ struct model_entry {
 	/* On the clock; DEADLINE_NONE: never due. */
 	uint64_t deadline_ns;
 	uint64_t tick;
+	/* Its deadline had passed when it was set, in this tick: the record's
+	 * entry may still stand there, and then it is due there. */
+	uint64_t begun_tick;
 	uint64_t period_ns;
 	/* HWT_RELAXED, not taken over yet: deadline_ns and tick are not known,
 	 * the delay is. */
@@ -85,6 +88,8 @@ struct model_entry {
 	uint64_t entry_tick;
 	/* It was 2^30 rounds away. */
 	bool far;
+	/* Its deadline was set while the wheel was turned. */
+	bool in_turn;
 	/* Periodic and running: its last run; it has moved itself. */
 	bool ending;
 	bool moved;
@@ -181,9 +186,13 @@ void model_answered(enum call which, const char *name, int rc, int expected);
 /* rules.c */
 uint64_t last_tick(void);
 uint64_t deadline_after(uint64_t delay_ns);
+/* As the timer keeps it. */
+uint64_t deadline_at(uint64_t deadline_ns);
 void entry_set_deadline(struct model_entry *entry, uint64_t deadline_ns);
 void entry_begin(
     struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns);
+void entry_begin_at(
+    struct model_entry *entry, hwt_timeout handle, uint64_t deadline_ns);
 void entry_end(struct model_entry *entry);
 /* The worker takes everything over that is queued. */
 void entries_taken(void);

@@ -57,20 +57,60 @@ deadline_after(uint64_t delay_ns)
 	return model->now_ns + delay_ns;
 }
 
+/* The first tick that has not been begun. */
+static uint64_t
+open_tick(void)
+{
+	uint64_t begun = model->turned_tick;
+
+	if (model->advancing && model->tick_now > begun)
+		begun = model->tick_now;
+	return begun + 1;
+}
+
+uint64_t
+deadline_at(uint64_t deadline_ns)
+{
+	if (deadline_ns > DEADLINE_NONE)
+		return DEADLINE_NONE;
+	return deadline_ns != 0 ? deadline_ns : 1;
+}
+
+static uint64_t
+boundary_of(uint64_t tick)
+{
+	return model->start_ns + tick * model->tick_ns;
+}
+
+static uint64_t
+tick_of(uint64_t deadline_ns)
+{
+	uint64_t offset_ns, tick;
+
+	if (deadline_ns <= model->start_ns)
+		return open_tick();
+	offset_ns = deadline_ns - model->start_ns;
+	tick = offset_ns / model->tick_ns + (offset_ns % model->tick_ns != 0);
+	return tick > open_tick() ? tick : open_tick();
+}
+
 void
 entry_set_deadline(struct model_entry *entry, uint64_t deadline_ns)
 {
-	uint64_t offset_ns = deadline_ns - model->start_ns;
-
 	entry->deadline_ns = deadline_ns;
 	entry->tick = TICK_NONE;
+	entry->begun_tick = TICK_NONE;
 	entry->relative = false;
 	entry->far = false;
+	entry->in_turn = model->advancing;
 	if (deadline_ns == DEADLINE_NONE)
 		return;
-	entry->tick =
-	    offset_ns / model->tick_ns + (offset_ns % model->tick_ns != 0);
-	if ((entry->tick - last_tick()) / model->wheel >= ROUNDS_APART) {
+	entry->tick = tick_of(deadline_ns);
+	if (model->advancing && entry->tick == model->tick_now + 1 &&
+	    deadline_ns <= boundary_of(model->tick_now))
+		entry->begun_tick = model->tick_now;
+	if (entry->tick > last_tick() &&
+	    (entry->tick - last_tick()) / model->wheel >= ROUNDS_APART) {
 		entry->far = true;
 		cover_event(EVENT_DELAY_FAR);
 	}
@@ -161,9 +201,8 @@ expect_wake_for(uint64_t tick)
 	model->wakes_expected++;
 }
 
-/* A relaxed timeout's delay is to run as soon as may be. */
-void
-entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
+static void
+entry_accept(struct model_entry *entry, hwt_timeout handle)
 {
 	model_check(handle.id != 0);
 	model_check(is_new_handle(handle));
@@ -171,10 +210,31 @@ entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
 	entry->handle = handle;
 	entry->placed = false;
 	entry->entry_tick = 0;
+	model->expected.scheduled++;
+}
+
+void
+entry_begin_at(
+    struct model_entry *entry, hwt_timeout handle, uint64_t deadline_ns)
+{
+	entry_accept(entry, handle);
+	entry_set_deadline(entry, deadline_at(deadline_ns));
+	expect_wake_for(entry->tick);
+	note_reuse(handle);
+	if (entry->deadline_ns < model->now_ns)
+		cover_event(EVENT_DEADLINE_PASSED);
+	if (model->advancing && entry->tick <= last_tick())
+		cover_event(EVENT_DEADLINE_IN_TURN);
+}
+
+/* A relaxed timeout's delay is to run as soon as may be. */
+void
+entry_begin(struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns)
+{
+	entry_accept(entry, handle);
 	entry_set_deadline(entry, deadline_after(delay_ns));
 	entry->delay_ns = delay_ns != 0 ? delay_ns : 1;
 	entry->relative = model->relaxed && delay_ns != HWT_NEVER;
-	model->expected.scheduled++;
 	expect_wake_for(entry->relative ? 0 : entry->tick);
 	if (entry->relative)
 		cover_event(EVENT_RELATIVE);
@@ -232,12 +292,16 @@ model_log(void *ctx, int level, const char *message)
 static void
 check_due(const struct model_entry *entry)
 {
+	uint64_t tick = model->timer->wheel.next_tick - 1;
+
 	model_check(model->advancing);
 	model_check(entry->state == PENDING);
 	model_check(!entry->relative);
-	model_check(entry->tick <= last_tick());
-	model_check(entry->tick >= model->tick_now);
-	model->tick_now = entry->tick;
+	model_check(tick == entry->tick || tick == entry->begun_tick ||
+	    (entry->in_turn && tick > entry->tick));
+	model_check(tick <= last_tick());
+	model_check(tick >= model->tick_now);
+	model->tick_now = tick;
 	model->expiry_ns = model->now_ns;
 	model->expired++;
 }
@@ -346,8 +410,8 @@ run_ended(struct model_entry *entry)
 	else
 		entry_set_next_period(entry);
 	/* Its task may have turned the wheel since. */
-	if (entry->tick <= model->turned_tick)
-		entry->tick = model->turned_tick + 1;
+	if (entry->tick < open_tick())
+		entry->tick = open_tick();
 	entry->state = PENDING;
 	entry->placed = false;
 	entry->entry_tick = 0;

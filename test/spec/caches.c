@@ -52,8 +52,8 @@ owned(const struct hwt *timer)
 	uint32_t count = 0;
 	uint32_t i;
 
-	for (i = 0; i < a32_load_acquire(&store->caches_used); i++)
-		count += a32_load_acquire(&store->caches[i].owned) != 0;
+	for (i = 0; i < a64_load_acquire(&store->caches_used); i++)
+		count += a64_load_acquire(&store->caches[i].owned) != 0;
 	return count;
 }
 
@@ -281,10 +281,10 @@ change_owners(struct hwt *timer, uint32_t from, uint32_t to)
 	uint32_t i;
 
 	for (i = 0; i < CACHES_MAX; i++) {
-		a32_t *word = &timer->store.caches[i].owned;
+		a64_t *word = &timer->store.caches[i].owned;
 
-		if (a32_load_relaxed(word) == from)
-			a32_store_relaxed(word, to);
+		if (a64_load_relaxed(word) == from)
+			a64_store_relaxed(word, to);
 	}
 }
 

@@ -160,7 +160,7 @@ measure(uint64_t ms, uint64_t ticks)
 static void
 measure_begins(void)
 {
-	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, 0);
 	measure(1000, 5000000);
 }
@@ -230,7 +230,7 @@ Test(clock, a_counter_that_is_behind_is_given_up)
 {
 	int tries;
 
-	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
 	a64_store_relaxed(&clock_window, 1);
 
@@ -240,7 +240,7 @@ Test(clock, a_counter_that_is_behind_is_given_up)
 		(void)clock_ahead_ns(&sample);
 	}
 
-	assert_u64(a32_load_relaxed(&counter_state), UNUSED);
+	assert_u64(a64_load_relaxed(&counter_state), UNUSED);
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 	cr_assert(clock_ahead_ns(&sample) <= clock_monotonic_ns());
 }
@@ -269,7 +269,7 @@ Test(clock, a_counter_too_slow_for_one_is_not_used)
 
 Test(clock, what_was_told_in_another_time_does_not_hold_it_up)
 {
-	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&counter_state, USED);
 	sample.last_returned_ns = clock_monotonic_ns() + HWT_SEC(3600);
 
 	cr_assert(clock_ahead_ns(&sample) < clock_monotonic_ns() + HWT_SEC(60));
@@ -279,7 +279,7 @@ Test(clock, it_does_not_go_back_from_one_sample_to_the_next)
 {
 	uint64_t told_ns, now_ns;
 
-	a32_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, 0);
 	do {
 		told_ns = clock_monotonic_ns() + BACK_MAX_NS / 2;
@@ -318,7 +318,7 @@ Test(clock, another_clock_source_is_not_stood_in_for)
 {
 	int readings;
 
-	a32_store_relaxed(&counter_state, UNUSED);
+	a64_store_relaxed(&counter_state, UNUSED);
 	a64_store_relaxed(&clock_scale, 0);
 
 	/* The first ones may be too slow for an sample in any case. */

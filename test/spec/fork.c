@@ -107,6 +107,8 @@ check_inert_timer(struct hwt *timer, hwt_timeout timeout)
 	struct hwt_spec spec = {.task = forbidden_task};
 	struct hwt_stats stats;
 	hwt_timeout made = {7};
+	void *arg = (void *)(uintptr_t)&executor;
+	uint64_t now_ns = 7;
 	int64_t remaining_ns;
 
 	child_rc(hwt_start(timer), -EOWNERDEAD);
@@ -121,9 +123,27 @@ check_inert_timer(struct hwt *timer, hwt_timeout timeout)
 	made.id = 7;
 	child_rc(hwt_new_timeouts(timer, 1, &spec, &made), -EOWNERDEAD);
 	child_check(made.id == 0);
+	made.id = 7;
+	child_rc(hwt_new_timeout_at(
+		     timer, &executor, &made, forbidden_task, NULL, 0),
+	    -EOWNERDEAD);
+	child_check(made.id == 0);
+	made.id = 7;
+	child_rc(
+	    hwt_new_periodic(timer, NULL, &made, forbidden_task, NULL, 0, 1),
+	    -EOWNERDEAD);
+	child_check(made.id == 0);
+	made = timeout;
+	child_rc(hwt_touch(timer, NULL, &made, forbidden_task, NULL, HOUR),
+	    -EOWNERDEAD);
+	child_check(made.id == timeout.id);
+	child_rc(hwt_now(timer, &now_ns), -EOWNERDEAD);
+	child_rc(hwt_state(timer, timeout, &arg), -EOWNERDEAD);
+	child_check(now_ns == 7 && arg == &executor);
 	child_rc(hwt_cancel(timer, timeout), -EOWNERDEAD);
 	child_rc(hwt_cancel_wait(timer, timeout), -EOWNERDEAD);
 	child_rc(hwt_reschedule(timer, timeout, HOUR), -EOWNERDEAD);
+	child_rc(hwt_reschedule_at(timer, timeout, HOUR), -EOWNERDEAD);
 	child_rc(hwt_remaining(timer, timeout, &remaining_ns), -EOWNERDEAD);
 	child_rc(hwt_read_stats(timer, &stats), -EOWNERDEAD);
 	child_rc(hwt_run(timer, timeout), -EOWNERDEAD);
@@ -252,6 +272,14 @@ bad_arguments_child(void *arg)
 	child_rc(hwt_cancel(timer, none), -EOWNERDEAD);
 	child_rc(hwt_cancel_wait(timer, garbage), -EOWNERDEAD);
 	child_rc(hwt_reschedule(timer, none, UINT64_MAX - 1), -EOWNERDEAD);
+	child_rc(
+	    hwt_new_timeout_at(timer, NULL, NULL, NULL, NULL, 0), -EOWNERDEAD);
+	child_rc(
+	    hwt_new_periodic(timer, NULL, NULL, NULL, NULL, 0, 0), -EOWNERDEAD);
+	child_rc(hwt_touch(timer, NULL, NULL, NULL, NULL, UINT64_MAX - 1),
+	    -EOWNERDEAD);
+	child_rc(hwt_now(timer, NULL), -EOWNERDEAD);
+	child_rc(hwt_state(timer, none, NULL), -EOWNERDEAD);
 	child_rc(hwt_remaining(timer, garbage, NULL), -EOWNERDEAD);
 	child_rc(hwt_read_stats(timer, NULL), -EOWNERDEAD);
 	child_rc(hwt_run(timer, garbage), -EOWNERDEAD);
@@ -282,8 +310,9 @@ other_functions_child(void *arg)
 	child_check(hwt_pool_executor(family->pool) == NULL);
 	child_check(hwt_mailbox_executor(family->mailbox) == NULL);
 	child_check(!hwt_unprocessed_next(&family->unprocessed, &info));
-	/* This one is of no timer. */
-	child_check(strcmp(hwt_version(), "0.1.0") == 0);
+	/* These are of no timer. */
+	child_check(strcmp(hwt_version(), "0.2.0") == 0);
+	child_check(hwt_strerror(-EOWNERDEAD) != NULL);
 }
 
 Test(fork, in_a_child_others_answer_0_null_or_false)

@@ -162,6 +162,9 @@ Test(lifecycle, without_a_thread_the_first_timeout_is_refused)
 		      timer, &timeouts[0], forbidden_task, NULL, HWT_MS(1)),
 	    -EAGAIN);
 	assert_rc(hwt_new_timeouts(timer, 2, specs, &timeouts[1]), -EAGAIN);
+	assert_rc(
+	    hwt_new_timeout_on(timer, NULL, NULL, forbidden_task, NULL, 0),
+	    -EAGAIN);
 	fault_disarm();
 
 	assert_u64(timeouts[0].id, 0);
@@ -199,6 +202,9 @@ Test(lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
 	assert_rc(hwt_start(timer), -ENOMEM);
 	assert_rc(
 	    hwt_new_timeout(timer, &timeout, forbidden_task, NULL, 0), -ENOMEM);
+	assert_rc(
+	    hwt_new_timeout_on(timer, NULL, NULL, forbidden_task, NULL, 0),
+	    -ENOMEM);
 	fault_disarm();
 	assert_u64(timeout.id, 0);
 	assert_u64(hwt_pending_timeouts(timer), 0);

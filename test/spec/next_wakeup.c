@@ -131,6 +131,19 @@ Test(next_wakeup, waiting_as_long_as_told_runs_everything_on_its_tick)
 	fixture_close(&manual);
 }
 
+/* Each is earlier than the one before. */
+Test(next_wakeup, it_is_that_of_the_earliest_of_a_thousand)
+{
+	unsigned index;
+
+	fixture_open(&manual, NULL);
+	for (index = 0; index < 1000; index++)
+		schedule(HWT_SEC(100) - HWT_MS(1) * index);
+
+	assert_u64(fixture_wait(&manual), HWT_SEC(100) - HWT_MS(999));
+	fixture_close(&manual);
+}
+
 Test(next_wakeup, what_was_cancelled_is_not_waited_for)
 {
 	hwt_timeout placed;

@@ -452,3 +452,118 @@ Test(periodic, rescheduled_before_its_first_run_it_gets_a_new_grid)
 	assert_u64(ticks_of_runs(&probe, 1, 11), TICK(2) | TICK(6) | TICK(10));
 	fixture_close(&manual);
 }
+
+/* hwt_new_periodic. */
+
+static int
+new_periodic(hwt_timeout *timeout, uint64_t delay_ns, uint64_t period_ns)
+{
+	return hwt_new_periodic(manual.timer, NULL, timeout, forbidden_task,
+	    NULL, delay_ns, period_ns);
+}
+
+Test(periodic, one_call_schedules_one)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_periodic(manual.timer, NULL, &probe.handle,
+		      probe_task, &probe, HWT_MS(2), HWT_MS(3)),
+	    0);
+
+	assert_u64(ticks_of_runs(&probe, 1, 9), TICK(2) | TICK(5) | TICK(8));
+	assert_u64(probe.timeout.id, probe.handle.id);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_u64(ticks_of_runs(&probe, 10, 20), 0);
+	fixture_close(&manual);
+}
+
+Test(periodic, one_call_schedules_one_for_an_executor)
+{
+	struct probe probe = {.fixture = &manual};
+
+	executor_init(&executor, EXECUTOR_RUNS);
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_periodic(manual.timer, &executor.hook, NULL,
+		      probe_task, &probe, 0, HWT_MS(3)),
+	    0);
+
+	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(4));
+	assert_u64(executor.count, 2);
+	fixture_close(&manual);
+}
+
+Test(periodic, one_call_refuses_what_is_out_of_range)
+{
+	static const struct hwt_executor hollow;
+	const uint64_t bad[][2] = {{0, 0}, {0, UINT64_C(1) << 63},
+	    {0, HWT_NEVER}, {UINT64_C(1) << 63, 1}, {HWT_NEVER - 1, 1}};
+	hwt_timeout timeout;
+	size_t i;
+
+	fixture_open(&manual, NULL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		timeout.id = 7;
+		assert_rc(
+		    new_periodic(&timeout, bad[i][0], bad[i][1]), -EINVAL);
+		assert_u64(timeout.id, 0);
+	}
+	assert_rc(
+	    hwt_new_periodic(NULL, NULL, NULL, forbidden_task, NULL, 0, 1),
+	    -EINVAL);
+	assert_rc(hwt_new_periodic(manual.timer, NULL, NULL, NULL, NULL, 0, 1),
+	    -EINVAL);
+	assert_rc(hwt_new_periodic(
+		      manual.timer, &hollow, NULL, forbidden_task, NULL, 0, 1),
+	    -EINVAL);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	fixture_close(&manual);
+}
+
+Test(periodic, one_call_is_refused_beyond_the_limit_and_after_stop)
+{
+	hwt_timeout timeout = {7};
+
+	fixture_open(&manual,
+	    &(struct hwt_options){.tick_ns = HWT_MS(1), .max_pending = 1});
+	assert_rc(new_periodic(NULL, HWT_NEVER, 1), 0);
+
+	assert_rc(hwt_new_periodic(
+		      manual.timer, NULL, &timeout, forbidden_task, NULL, 0, 1),
+	    -ENOBUFS);
+	assert_u64(timeout.id, 0);
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	timeout.id = 7;
+	assert_rc(hwt_new_periodic(
+		      manual.timer, NULL, &timeout, forbidden_task, NULL, 0, 1),
+	    -ESHUTDOWN);
+	assert_u64(timeout.id, 0);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(periodic, one_call_is_refused_without_memory_or_a_thread)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	hwt_timeout timeout = {7};
+	int rc;
+
+	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
+	assert_rc(
+	    hwt_new_periodic(timer, NULL, &timeout, forbidden_task, NULL, 0, 1),
+	    -EAGAIN);
+	fault_disarm();
+	assert_u64(timeout.id, 0);
+	worker_timer_close(timer);
+
+	fixture_open(&manual, NULL);
+	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
+	do {
+		timeout.id = 7;
+		rc = new_periodic(&timeout, HWT_NEVER, 1);
+	} while (rc == 0);
+	fault_disarm();
+	assert_rc(rc, -ENOMEM);
+	assert_u64(timeout.id, 0);
+	fixture_close(&manual);
+}

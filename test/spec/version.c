@@ -16,7 +16,7 @@ Test(version, the_library_is_of_the_version_of_its_header)
 	    HWT_VERSION_MINOR, HWT_VERSION_PATCH);
 
 	cr_assert_str_eq(hwt_version(), expected);
-	cr_assert_str_eq(hwt_version(), "0.1.0");
+	cr_assert_str_eq(hwt_version(), "0.2.0");
 }
 
 Test(version, the_units_are_nanoseconds)

@@ -52,7 +52,7 @@ use_stale(struct hwt *used, hwt_timeout timeout, uint64_t *random)
 	int64_t remaining_ns;
 	int error;
 
-	switch (random_below(random, 5)) {
+	switch (random_below(random, 7)) {
 	case 0:
 		error = hwt_cancel(used, timeout);
 		break;
@@ -65,6 +65,12 @@ use_stale(struct hwt *used, hwt_timeout timeout, uint64_t *random)
 	case 3:
 		error = hwt_remaining(used, timeout, &remaining_ns);
 		break;
+	case 4:
+		error = hwt_reschedule_at(used, timeout, random_next(random));
+		break;
+	case 5:
+		error = hwt_state(used, timeout, NULL);
+		break;
 	default:
 		error = hwt_run(used, timeout);
 	}
@@ -76,7 +82,8 @@ use_stale(struct hwt *used, hwt_timeout timeout, uint64_t *random)
 static void
 live_schedule(hwt_timeout *timeout)
 {
-	int error = hwt_new_timeout(timer, timeout, never, NULL, HWT_SEC(3600));
+	int error =
+	    hwt_new_timeout(timer, timeout, never, timeout, HWT_SEC(3600));
 
 	stress_must(!error, "hwt_new_timeout: %d", error);
 }
@@ -87,7 +94,11 @@ live_use(struct owner *owner, hwt_timeout *timeout)
 {
 	int64_t remaining_ns = 0;
 	int error = hwt_remaining(timer, *timeout, &remaining_ns);
+	void *arg = NULL;
 
+	stress_check(hwt_state(timer, *timeout, &arg) == HWT_STATE_PENDING &&
+		arg == timeout,
+	    "a live timeout: its arg is another's");
 	stress_check(!error && remaining_ns > (int64_t)HWT_SEC(1800),
 	    "a live timeout: hwt_remaining %d, %" PRId64 " ns", error,
 	    remaining_ns);

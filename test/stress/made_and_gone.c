@@ -6,6 +6,8 @@
  *   kinds      timers that never started, that worked, manual ones, with pool
  *              and mailbox, with many records, with long wheels; calls of
  *              hwt_create that are refused; the shared timer, by its side
+ *   shared     whoever finds the shared timer finds it complete; judged by
+ *              ThreadSanitizer
  *   measured   RSS, mappings, descriptors and threads, after a tenth of the
  *              work and at the end, when all threads wait for each other
  *   registry   a process that has more than 64 workers is warned once: after
@@ -249,6 +251,33 @@ registry_check(void)
 	stress_check(warnings == 1, "%u warnings of 65 workers", warnings);
 }
 
+/* Nothing else passes from the thread that has made it to the one that finds
+ * it. */
+static atomic_bool shared_made;
+
+static void *
+find_thread(void *arg)
+{
+	struct hwt *shared;
+
+	(void)arg;
+	while (!atomic_load_explicit(&shared_made, memory_order_relaxed))
+		stress_sleep_ns(HWT_US(50));
+	stress_must(!hwt_shared(&shared), "hwt_shared");
+	return NULL;
+}
+
+static void
+shared_check(void)
+{
+	pthread_t thread = stress_thread(find_thread, NULL);
+	struct hwt *shared;
+
+	stress_must(!hwt_shared(&shared), "hwt_shared");
+	atomic_store_explicit(&shared_made, true, memory_order_relaxed);
+	stress_join(thread);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -258,6 +287,8 @@ main(int argc, char **argv)
 
 	stress_begin("made_and_gone", argc, argv);
 	pthread_barrier_init(&measured, NULL, THREADS);
+	stress_phase("shared", 0);
+	shared_check();
 	stress_phase("lives", 0);
 	for (i = 0; i < THREADS; i++)
 		threads[i] = stress_thread(lives_thread, (void *)(uintptr_t)i);

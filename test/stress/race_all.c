@@ -451,8 +451,12 @@ reschedule_one(struct item *item, uint64_t *random)
 
 	if (item->period_ns)
 		atomic_store(&item->moved, true);
-	error = hwt_reschedule(
-	    round_.timer, round_.handles[item - round_.items], delay_ns);
+	if (delay_ns < INT64_MAX && random_below(random, 2))
+		error = hwt_reschedule_at(round_.timer,
+		    round_.handles[item - round_.items], asked_ns + delay_ns);
+	else
+		error = hwt_reschedule(round_.timer,
+		    round_.handles[item - round_.items], delay_ns);
 	if (!error) {
 		atomic_fetch_add(&round_.rescheduled, 1);
 		if (item->period_ns)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Static probes, for bpftrace, perf, SystemTap and gdb: each is one nop and a
+ * note in the object file that says where its arguments are. They are in a
+ * library that was built with HWT_PROBES and <sys/sdt.h> (Debian:
+ * systemtap-sdt-dev): tools/probe defines it if that header is there. The
+ * provider is hwt; tools/hwt.bt is an example of their use.
+ *
+ * timer is an address; timeout is a handle's id, whose low 28 bits are the
+ * number of its record; times are of the timer's clock, in ns.
+ *
+ *   PROBE       ARGUMENTS
+ *   schedule    timer, timeout, deadline_ns, arg
+ *   cancel      timer, timeout
+ *   reschedule  timer, timeout, deadline_ns
+ *   place       timer, record, tick
+ *   expire      timer, timeout, deadline_ns, now_ns
+ *   task_begin  timer, timeout, task, arg
+ *   task_end    timer, timeout, task
+ *   slow_task   timer, timeout, task, held_ns
+ *   sleep       timer, until_ns
+ *   wake        timer
+ *
+ * schedule comes before the worker can see the timeout, and so before its other
+ * probes; if stop wins a race, the call is refused after it. With HWT_RELAXED,
+ * its deadline_ns is the delay. cancel and reschedule come when the call has
+ * won. place: the wheel has got an entry for the record. expire: the timeout is
+ * about to be started or handed over; its lateness is now_ns - deadline_ns.
+ * task_begin and task_end come on the thread that runs the task; slow_task on
+ * the worker, after a task or an execute that took longer than slow_task_ns.
+ * sleep and wake: the worker's; until_ns is HWT_NEVER without a deadline.
+ */
+#ifndef HWT_PROBE_H
+#define HWT_PROBE_H
+
+#if defined(HWT_PROBES) && !defined(HWT_ATOMIC_MODEL)
+#define SDT_USE_VARIADIC
+#include <sys/sdt.h>
+#define PROBE(name, ...) STAP_PROBEV(hwt, name, __VA_ARGS__)
+#else
+/* Is not called: the arguments are only looked at by the compiler. */
+static inline void
+probe_off(const void *timer, ...)
+{
+	(void)timer;
+}
+#define PROBE(name, ...) (0 ? probe_off(__VA_ARGS__) : (void)0)
+#endif
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time for the recipes that are about deadlines alone: it stands still until
+ * pass() moves it, so that what happens depends on no machine and a minute
+ * takes no time. What a recipe does with its timer works with any timer.
+ * unit_test.c explains how this is made.
+ */
+#ifndef RECIPES_BY_HAND_H
+#define RECIPES_BY_HAND_H
+
+#include <hwt.h>
+
+#include "../must.h"
+
+#define TICK_NS HWT_MS(10)
+
+static uint64_t now_ns;
+
+static uint64_t
+by_hand_now(void *ctx)
+{
+	(void)ctx;
+	return now_ns;
+}
+
+static inline struct hwt *
+by_hand_create(void)
+{
+	struct hwt_clock clock = {.now_ns = by_hand_now};
+	struct hwt_options options = {
+	    .flags = HWT_MANUAL, .tick_ns = TICK_NS, .clock = &clock};
+	struct hwt *made;
+
+	must(hwt_create(&made, &options) == 0);
+	return made;
+}
+
+/* Time passes, a tick after the other. */
+static inline void
+pass(struct hwt *timer, uint64_t time_ns)
+{
+	uint64_t end_ns = now_ns + time_ns;
+
+	must(time_ns % TICK_NS == 0);
+	while (now_ns < end_ns) {
+		now_ns += TICK_NS;
+		must(hwt_advance(timer, NULL) == 0);
+	}
+}
+
+/* Nothing may be left. mailbox may be NULL. */
+static inline void
+by_hand_destroy(struct hwt *timer, struct hwt_mailbox *mailbox)
+{
+	struct hwt_unprocessed unprocessed;
+
+	must(hwt_stop(timer, &unprocessed) == 0);
+	must(unprocessed.count == 0);
+	must(hwt_mailbox_destroy(mailbox) == 0);
+	must(hwt_destroy(timer) == 0);
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HWT_DEBUG, a variable of the environment: see hwt.h.
+ *
+ *   leaks   a list of what was made and not destroyed. It is under the lock of
+ *           the registry, which a forked child makes anew. A child inherits the
+ *           list with its parent's objects, and leaves them out of its report:
+ *           they are not of its epoch. The list changes by one store, so that a
+ *           fork finds it whole.
+ *   slow    the text of the warning about a slow task.
+ *
+ * Nothing is allocated and no function of this file is called if the variable
+ * is not set.
+ */
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/debug.h"
+#include "core/timer.h"
+#include "observe/symbol.h"
+
+struct object {
+	struct object *next;
+	const char *what;
+	const void *address;
+	uint64_t epoch;
+	const void *place;
+};
+
+static struct object *objects;
+
+/* Without memory, the object is not in the report. */
+static void
+object_made(
+    const char *what, const void *address, uint64_t epoch, const void *place)
+{
+	struct object *object = calloc(1, sizeof(*object));
+
+	if (object == NULL)
+		return;
+	object->what = what;
+	object->address = address;
+	object->epoch = epoch;
+	object->place = place;
+	process_lock();
+	object->next = objects;
+	objects = object;
+	process_unlock();
+}
+
+/* One that was made before the library's constructor has run is not in the
+ * list. */
+static void
+object_destroyed(const void *address)
+{
+	struct object **link = &objects;
+	struct object *object;
+
+	process_lock();
+	while (*link != NULL && (*link)->address != address)
+		link = &(*link)->next;
+	object = *link;
+	if (object != NULL)
+		*link = object->next;
+	process_unlock();
+	free(object);
+}
+
+/* The shared timer lives as long as the process. */
+static bool
+is_shared_timer(const struct object *object)
+{
+	const struct hwt *timer = object->address;
+
+	return strcmp(object->what, "timer") == 0 && timer->shared;
+}
+
+/* Takes the list over, and marks what is not to be told. */
+static struct object *
+take_objects(void)
+{
+	struct object *taken, *object;
+
+	process_lock();
+	taken = objects;
+	objects = NULL;
+	for (object = taken; object != NULL; object = object->next)
+		if (!process_owns(object->epoch) || is_shared_timer(object))
+			object->what = NULL;
+	process_unlock();
+	return taken;
+}
+
+/* After the destructors of the program and of what uses the library. Names are
+ * asked for without the lock: see symbol.c. */
+__attribute__((destructor(101))) static void
+report_leaks(void)
+{
+	struct object *object, *next;
+	char place[SYMBOL_BYTES];
+
+	if (debug.made == NULL)
+		return;
+	for (object = take_objects(); object != NULL; object = next) {
+		if (object->what != NULL)
+			(void)dprintf(STDERR_FILENO,
+			    "hwt: alive at exit: %s %p, made at %s\n",
+			    object->what, object->address,
+			    symbol_name(object->place, place, sizeof(place)));
+		next = object->next;
+		free(object);
+	}
+}
+
+static const char *
+slow_text(hwt_task *task, char *text, size_t size)
+{
+	char name[SYMBOL_BYTES];
+
+	(void)snprintf(text, size,
+	    "a task held the worker longer than slow_task_ns: %s",
+	    symbol_place((const void *)(uintptr_t)task, name, sizeof(name)));
+	return text;
+}
+
+static bool
+is_word(const char *begin, size_t length, const char *word)
+{
+	return length == strlen(word) && memcmp(begin, word, length) == 0;
+}
+
+/* In a program with more rights than its caller, the variable does not count.
+ * As process_init, it does nothing when it runs again. */
+__attribute__((constructor(101))) static void
+debug_init(void)
+{
+	static bool done;
+	const char *words = done ? NULL : secure_getenv("HWT_DEBUG");
+	const char *at = words;
+	bool unknown = false;
+	size_t length;
+
+	done = true;
+	while (at != NULL && *at != '\0') {
+		length = strcspn(at, ", ");
+		if (is_word(at, length, "leaks")) {
+			debug.made = object_made;
+			debug.destroyed = object_destroyed;
+		} else if (is_word(at, length, "slow")) {
+			debug.slow = slow_text;
+		} else if (length > 0) {
+			unknown = true;
+		}
+		at += length + (at[length] != '\0');
+	}
+	if (unknown)
+		(void)dprintf(STDERR_FILENO,
+		    "hwt: HWT_DEBUG=%s: the words are leaks and slow\n", words);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_dump: what a timer holds, for someone who looks for a fault in a program.
+ *
+ * The records in use are copied, sorted and printed, in groups:
+ *
+ *   wheel      by the tick of the wheel's entry, with its bucket and round. One
+ *              whose deadline was put off still has its earlier entry.
+ *   queue      the worker has not seen the present deadline yet
+ *   never      no deadline
+ *   executors  handed over, and not begun
+ *   running    in an executor
+ *
+ * Nobody turns the wheel while they are copied: the timer is stopped, or this
+ * thread turns it (timer_turn_begin). hwt_stop waits for that, so the text is
+ * made and written afterwards: names take the dynamic linker's lock, and a file
+ * can block. Callers may use their records: one whose word changes while it is
+ * copied is left out. Of the wheel, this file reads the length and next_tick,
+ * and from a record the two fields that are the wheel's.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/timer.h"
+#include "observe/page.h"
+#include "observe/symbol.h"
+
+enum group {
+	GROUP_WHEEL,
+	GROUP_QUEUE,
+	GROUP_NEVER,
+	GROUP_EXECUTORS,
+	GROUP_RUNNING
+};
+
+/* What was copied from a record. */
+struct item {
+	enum group group;
+	uint64_t tick; /* of the wheel's entry; 0: it has none */
+	uint64_t id, word, deadline_ns;
+	hwt_task *task;
+	void *arg;
+	const struct hwt_executor *executor;
+	uint64_t period_ns;
+};
+
+/* What was copied from a timer. */
+struct copy {
+	bool stopped;
+	uint64_t now_ns, next_tick;
+	size_t count;
+	struct item *items;
+};
+
+static enum group
+group_of(const struct record *record, struct pair_value seen)
+{
+	switch (word_state(seen.word)) {
+	case STATE_HANDED:
+	case STATE_REVOKED:
+		return GROUP_EXECUTORS;
+	case STATE_RUNNING:
+		return GROUP_RUNNING;
+	default:
+		break;
+	}
+	if (!(seen.word & FLAG_COVERED))
+		return GROUP_QUEUE;
+	return record->entry_at != 0 ? GROUP_WHEEL : GROUP_NEVER;
+}
+
+/* False: the record is free, or has changed. */
+static bool
+copy_record(struct item *item, const struct record_store *store, uint32_t index)
+{
+	const struct record *record = record_at(store, index);
+	struct pair_value seen = pair_load(&record->pair);
+
+	if (word_state(seen.word) == STATE_FREE)
+		return false;
+	*item = (struct item){
+	    .group = group_of(record, seen),
+	    .id = word_id(seen.word, index),
+	    .word = seen.word,
+	    .deadline_ns = seen.deadline_ns,
+	    .task = record_task(record),
+	    /* E:reused acquire */
+	    .arg = aptr_load_acquire(&record->arg),
+	    .executor = aptr_load_acquire(&record->executor),
+	    .period_ns = a64_load_acquire(&record->period_ns),
+	};
+	if (item->group == GROUP_WHEEL)
+		item->tick = record->entry_tick;
+	return pair_word(&record->pair) == seen.word;
+}
+
+/* Copies up to capacity records, all but what is scheduled meanwhile. */
+static size_t
+copy_records(
+    struct item *items, size_t capacity, const struct record_store *store)
+{
+	uint32_t end = record_end(store);
+	struct item item;
+	size_t count = 0;
+	uint32_t index;
+
+	for (index = record_next_used(store, 0, end); index < end;
+	     index = record_next_used(store, index + 1, end)) {
+		if (!copy_record(&item, store, index))
+			continue;
+		if (items != NULL && count < capacity)
+			items[count] = item;
+		count++;
+	}
+	return items == NULL || count < capacity ? count : capacity;
+}
+
+static int
+in_order(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int
+compare_items(const void *left, const void *right)
+{
+	const struct item *a = left;
+	const struct item *b = right;
+	int order = in_order(a->group, b->group);
+
+	if (order == 0)
+		order = in_order(a->tick, b->tick);
+	if (order == 0)
+		order = in_order(a->deadline_ns, b->deadline_ns);
+	return order != 0 ? order : in_order(a->id, b->id);
+}
+
+static void
+print_group(struct page *page, const struct hwt *timer, const struct item *item)
+{
+	static const char *const heads[] = {
+	    [GROUP_QUEUE] = "in the queue",
+	    [GROUP_NEVER] = "never due",
+	    [GROUP_EXECUTORS] = "in executors",
+	    [GROUP_RUNNING] = "running",
+	};
+
+	if (item->group != GROUP_WHEEL) {
+		page_print(page, "%s:\n", heads[item->group]);
+		return;
+	}
+	page_print(page,
+	    "bucket %" PRIu64 ", round %" PRIu64 ": tick %" PRIu64
+	    " at %" PRIu64 " ns:\n",
+	    item->tick & timer->wheel.mask, item->tick >> timer->wheel.bits,
+	    item->tick, timer_boundary(timer, item->tick));
+}
+
+static void
+print_deadline(struct page *page, const struct item *item, uint64_t now_ns)
+{
+	if (item->deadline_ns == DEADLINE_NEVER)
+		page_print(page, " never due");
+	else if (item->word & FLAG_RELATIVE)
+		page_print(page, " delay %" PRIu64 " ns", item->deadline_ns);
+	else
+		page_print(page, " deadline %" PRIu64 " ns in %" PRId64 " ns",
+		    item->deadline_ns, (int64_t)(item->deadline_ns - now_ns));
+}
+
+static void
+print_item(struct page *page, const struct hwt *timer, const struct item *item,
+    uint64_t now_ns)
+{
+	char task[SYMBOL_BYTES];
+
+	page_print(page, "  %#" PRIx64, item->id);
+	print_deadline(page, item, now_ns);
+	if (item->period_ns != 0)
+		page_print(page, " period %" PRIu64 " ns", item->period_ns);
+	page_print(page, " task %s arg %p",
+	    symbol_name(
+		(const void *)(uintptr_t)item->task, task, sizeof(task)),
+	    item->arg);
+	if (item->executor != NULL)
+		page_print(page, " executor %p", (const void *)item->executor);
+	else if (timer->executor.execute != NULL)
+		page_print(page, " the timer's executor");
+	if (word_state(item->word) == STATE_REVOKED)
+		page_print(page, " cancelled");
+	page_print(page, "\n");
+}
+
+static void
+print_timer(struct page *page, const struct hwt *timer, const struct copy *copy)
+{
+	page_print(page,
+	    "hwt timer %p \"%s\": %s, tick %" PRIu64 " ns, %u buckets\n",
+	    (const void *)timer, timer->life.thread_name,
+	    copy->stopped ? "stopped" : "manual", timer->tick_ns,
+	    timer->wheel.mask + 1);
+	page_print(page,
+	    "now %" PRIu64 " ns, next tick %" PRIu64 " at %" PRIu64
+	    " ns, %zu timeouts\n",
+	    copy->now_ns, copy->next_tick,
+	    timer_boundary(timer, copy->next_tick), copy->count);
+}
+
+/* Nobody turns the wheel meanwhile. */
+static int
+copy_timer(struct copy *copy, const struct hwt *timer)
+{
+	size_t capacity = copy_records(NULL, 0, &timer->store);
+
+	copy->items = calloc(capacity + 1, sizeof(*copy->items));
+	if (copy->items == NULL)
+		return -ENOMEM;
+	copy->count = copy_records(copy->items, capacity, &timer->store);
+	copy->next_tick = timer->wheel.next_tick;
+	copy->now_ns = timer_now(timer);
+	return 0;
+}
+
+static int
+print_copy(const struct copy *copy, const struct hwt *timer, FILE *file)
+{
+	struct page page = {.file = file};
+	const struct item *items = copy->items;
+	size_t i;
+
+	qsort(copy->items, copy->count, sizeof(*items), compare_items);
+	print_timer(&page, timer, copy);
+	for (i = 0; i < copy->count; i++) {
+		if (i == 0 || items[i].group != items[i - 1].group ||
+		    items[i].tick != items[i - 1].tick)
+			print_group(&page, timer, &items[i]);
+		print_item(&page, timer, &items[i], copy->now_ns);
+	}
+	return page_end(&page);
+}
+
+static bool
+is_stopped(struct hwt *timer)
+{
+	bool stopped;
+
+	(void)pthread_mutex_lock(&timer->life.lock);
+	stopped = timer->life.phase == PHASE_STOPPED;
+	(void)pthread_mutex_unlock(&timer->life.lock);
+	return stopped;
+}
+
+int
+hwt_dump(const struct hwt *timer, FILE *file)
+{
+	/* For its lock, and to keep others from turning the wheel. */
+	struct hwt *held = (struct hwt *)(uintptr_t)timer;
+	struct copy copy = {0};
+	int error;
+
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	if (file == NULL)
+		return -EINVAL;
+	copy.stopped = is_stopped(held);
+	if (!copy.stopped &&
+	    (!(timer->flags & HWT_MANUAL) || timer_turn_begin(held) != 0))
+		return -EBUSY;
+	error = copy_timer(&copy, timer);
+	if (!copy.stopped)
+		timer_turn_end(held);
+	if (error == 0)
+		error = print_copy(&copy, timer, file);
+	free(copy.items);
+	return error;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_state: where a timeout is, and its arg. That it answers -EOWNERDEAD in a
+ * child is in fork.c.
+ */
+#include "test/spec/support.h"
+
+SUITE(state);
+
+static struct fixture manual;
+static struct recording_executor executor;
+
+/* What hwt_state answers, when it gives expected as arg. */
+static int
+state_of(hwt_timeout timeout, const void *expected)
+{
+	void *arg = &manual;
+	int state = hwt_state(manual.timer, timeout, &arg);
+
+	cr_assert(arg == (state > 0 ? expected : &manual));
+	assert_rc(hwt_state(manual.timer, timeout, NULL), state);
+	return state;
+}
+
+Test(state, the_states_are_positive_and_apart)
+{
+	cr_assert(HWT_STATE_PENDING > 0);
+	cr_assert(HWT_STATE_HANDED_OVER > 0);
+	cr_assert(HWT_STATE_RUNNING > 0);
+	cr_assert(HWT_STATE_PENDING != HWT_STATE_HANDED_OVER);
+	cr_assert(HWT_STATE_PENDING != HWT_STATE_RUNNING);
+	cr_assert(HWT_STATE_HANDED_OVER != HWT_STATE_RUNNING);
+}
+
+static void
+then_ask(struct probe *probe)
+{
+	probe->rc = state_of(probe->timeout, probe);
+}
+
+Test(state, it_is_pending_until_it_runs_and_then_gone)
+{
+	struct probe probe = {.fixture = &manual, .then = then_ask};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MS(2));
+	assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
+	fixture_tick(&manual, 1);
+	assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
+	manual.now_ns += HWT_MS(9);
+	assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
+
+	fixture_step(&manual, 0);
+
+	assert_rc(probe.rc, HWT_STATE_RUNNING);
+	assert_rc(state_of(probe.handle, &probe), -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(state, it_is_handed_over_while_an_executor_holds_it)
+{
+	struct probe probe = {.fixture = &manual, .then = then_ask};
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule(&probe, 0);
+	fixture_tick(&manual, 1);
+	assert_rc(state_of(probe.handle, &probe), HWT_STATE_HANDED_OVER);
+
+	assert_rc(executor_run(&executor, 0), 0);
+
+	assert_rc(probe.rc, HWT_STATE_RUNNING);
+	assert_rc(state_of(probe.handle, &probe), -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(state, what_was_cancelled_is_gone_in_an_executor_too)
+{
+	struct probe pending = {.fixture = &manual}, held = pending;
+
+	executor_init(&executor, EXECUTOR_HOLDS);
+	fixture_open(&manual,
+	    &(struct hwt_options){
+		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	probe_schedule(&pending, HWT_MS(9));
+	probe_schedule(&held, 0);
+	fixture_tick(&manual, 1);
+
+	assert_rc(hwt_cancel(manual.timer, pending.handle), 0);
+	assert_rc(hwt_cancel(manual.timer, held.handle), 0);
+
+	assert_rc(state_of(pending.handle, NULL), -ENOENT);
+	assert_rc(state_of(held.handle, NULL), -ENOENT);
+	assert_rc(executor_run(&executor, 0), -ENOENT);
+	fixture_close(&manual);
+}
+
+Test(state, a_periodic_one_is_pending_between_its_runs)
+{
+	struct probe probe = {.fixture = &manual, .then = then_ask};
+	uint64_t index;
+
+	fixture_open(&manual, NULL);
+	probe_schedule_periodic(&probe, 0, HWT_MS(1));
+	for (index = 1; index <= 3; index++) {
+		assert_u64(fixture_tick(&manual, index), 1);
+		assert_rc(probe.rc, HWT_STATE_RUNNING);
+		assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
+	}
+	fixture_close(&manual);
+}
+
+Test(state, seen_from_elsewhere_a_task_is_running)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct gate gate;
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	void *arg = NULL;
+
+	gate_init(&gate);
+	assert_rc(
+	    hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0), 0);
+	gate_await(&gate);
+
+	assert_rc(hwt_state(timer, probe.handle, &arg), HWT_STATE_RUNNING);
+
+	cr_assert(arg == &probe);
+	gate_open(&gate);
+	worker_timer_close(timer);
+}
+
+Test(state, what_stop_gave_back_is_gone)
+{
+	struct probe probe = {.fixture = &manual};
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&probe, HWT_MS(1));
+
+	assert_rc(hwt_stop(manual.timer, NULL), 0);
+
+	assert_rc(state_of(probe.handle, NULL), -ENOENT);
+	assert_rc(hwt_destroy(manual.timer), 0);
+}
+
+Test(state, what_never_was_is_not_there)
+{
+	struct probe old = {.fixture = &manual}, new = old;
+
+	fixture_open(&manual, NULL);
+	probe_schedule(&old, HWT_MS(1));
+	assert_rc(hwt_cancel(manual.timer, old.handle), 0);
+	/* In the same record. */
+	probe_schedule(&new, HWT_MS(1));
+	assert_u64(new.handle.id & 0xfffffff, old.handle.id & 0xfffffff);
+
+	assert_rc(state_of(old.handle, NULL), -ENOENT);
+	assert_rc(hwt_state(manual.timer, (hwt_timeout){0}, NULL), -ENOENT);
+	assert_rc(state_of((hwt_timeout){UINT64_MAX}, NULL), -ENOENT);
+	assert_rc(state_of(new.handle, &new), HWT_STATE_PENDING);
+	fixture_close(&manual);
+}
+
+Test(state, an_arg_of_null_is_told_as_such)
+{
+	hwt_timeout timeout;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(
+		      manual.timer, &timeout, forbidden_task, NULL, HWT_NEVER),
+	    0);
+
+	assert_rc(state_of(timeout, NULL), HWT_STATE_PENDING);
+	fixture_close(&manual);
+}
+
+Test(state, a_timer_is_needed)
+{
+	void *arg = &manual;
+
+	assert_rc(hwt_state(NULL, (hwt_timeout){1}, &arg), -EINVAL);
+	cr_assert(arg == &manual);
+}
+
+/* One thread uses a record for ever others; another asks for those it knows. */
+struct reuse {
+	struct hwt *timer;
+	_Atomic uint64_t id, done;
+};
+
+static void *
+arg_of(uint64_t number)
+{
+	return (void *)(uintptr_t)(number * 16);
+}
+
+static void
+reuse_or_ask(unsigned index, void *ctx)
+{
+	static _Atomic uint64_t numbers[4096];
+	struct reuse *reuse = ctx;
+	hwt_timeout timeout;
+	void *arg;
+	uint64_t number;
+
+	for (number = 1; index == 0 && number <= 200000; number++) {
+		assert_rc(hwt_new_timeout(reuse->timer, &timeout,
+			      forbidden_task, arg_of(number), HWT_MIN(60)),
+		    0);
+		numbers[(timeout.id >> 28) % 4096] = number;
+		reuse->id = timeout.id;
+		assert_rc(hwt_cancel(reuse->timer, timeout), 0);
+	}
+	reuse->done = index == 0;
+	while (!reuse->done) {
+		timeout.id = reuse->id;
+		number = numbers[(timeout.id >> 28) % 4096];
+		if (hwt_state(reuse->timer, timeout, &arg) > 0)
+			cr_assert(arg == arg_of(number));
+	}
+}
+
+Test(state, it_never_tells_the_arg_of_a_later_one)
+{
+	static struct reuse reuse;
+
+	reuse.timer = worker_timer_open(HWT_MS(1));
+
+	in_parallel(2, reuse_or_ask, &reuse);
+
+	worker_timer_close(reuse.timer);
+}
