@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a purgatory, and what its source files share.
+ *
+ *   purgatory.c   making, watching, walking a key, shutting down
+ *   operation.c   the word of an operation, its owner's rule, callbacks
+ *   shard.c       keys, links, thresholds; the memory of operations
+ *   mailbox.c     the executor for an event loop
+ *
+ * A record stays one until the purgatory is destroyed, so that a stale handle
+ * can be looked up and refused; the generation in its word moves on whenever it
+ * becomes free. While it is used it has a home: the shard of the operation's
+ * first key, which counts it. All shards share what is free: see POOL in
+ * shard.c.
+ *
+ * LOCKS. A shard's lock protects its keys, their links, its counters and the
+ * few free records that it has taken; the pool's lock, all others. A thread
+ * holds at most one shard's lock, and may then take the pool's, but holds none
+ * while it calls user code or the timer.
+ */
+#ifndef HWT_PURGATORY_OPERATION_H
+#define HWT_PURGATORY_OPERATION_H
+
+#include <bsd/sys/tree.h>
+#include <pthread.h>
+
+#include "core/atomic.h"
+#include "hwt_purgatory.h"
+
+#ifndef INDEX_BITS
+#define INDEX_BITS 28
+#define SLAB_BITS 8
+#endif
+#define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
+#define GENERATION_ONE (UINT64_C(1) << INDEX_BITS)
+#define SLAB_OPERATIONS (1u << SLAB_BITS)
+#define SLAB_SEGMENTS (INDEX_BITS - SLAB_BITS + 1)
+/* Free records that a shard takes at once: 8, or one of a small slab. */
+#define TAKEN_AT_ONCE ((SLAB_OPERATIONS + 31) / 32)
+
+/* The low bits of an operation's word; above them, the generation. A word
+ * without LIVE and ARMED is that of a free record. */
+#define LIVE UINT64_C(0x1) /* until done has returned */
+#define RUN UINT64_C(0x2) /* a thread owns it: see operation.c */
+#define AGAIN UINT64_C(0x4) /* the owner must call the predicate once more */
+#define ARMED UINT64_C(0x8) /* the timeout's task may still use the record */
+#define HELD UINT64_C(0x10) /* an executor took it; with RUN: done is called */
+#define OUTCOME_ONE UINT64_C(0x20)
+#define OUTCOME_MASK (7 * OUTCOME_ONE)
+#define QUEUED UINT64_C(0x100) /* HELD, and in the list of a mailbox */
+
+/* Set by a watch that fails after it has linked the operation. */
+#define OUTCOME_REFUSED (HWT_SHUT_DOWN + 1)
+
+#define LINKS_INSIDE 3
+
+struct key;
+struct operation;
+
+/* One operation under one key. operation NULL: the position of a walk. */
+struct link {
+	struct link *next, *previous;
+	struct key *key; /* NULL: not linked */
+	struct operation *operation;
+};
+
+/* The link of an operation that waits for a value. */
+struct threshold {
+	struct link link;
+	RB_ENTRY(threshold) entry;
+	uint64_t at_least;
+	uint64_t arrival; /* orders equal ones */
+};
+
+struct operation {
+	a64_t word;
+	/* Written by watch, before it links the operation. */
+	struct shard *home; /* of its first key */
+	hwt_try *try_complete; /* NULL: none */
+	hwt_done *done;
+	void *arg;
+	const struct hwt_operation_executor *executor; /* NULL: none */
+	hwt_timeout timeout; /* while ARMED */
+	uint32_t index;
+	uint32_t link_count; /* that it has links for */
+	struct link *links; /* inside, or allocated; NULL: it has ended */
+	union {
+		struct link inside[LINKS_INSIDE];
+		struct threshold threshold; /* waits for a value */
+		/* Free, ended or held: the next one of a list. */
+		struct operation *next;
+	};
+};
+
+RB_HEAD(thresholds, threshold);
+
+/* Exists while something is linked, or a walk has its position here. */
+struct key {
+	struct hwt_key name;
+	struct key *chain;
+	struct link *first, *last; /* by arrival; without thresholds */
+	struct thresholds thresholds;
+	uint64_t value; /* the highest that it was raised to */
+	uint32_t links; /* and thresholds */
+	uint32_t positions; /* of walks */
+};
+
+struct slab {
+	struct operation operation[SLAB_OPERATIONS];
+};
+
+#define SEGMENTS 32
+
+/* Linear hashing: the table grows and shrinks by one bucket at a time. Segment
+ * 0 has the first BUCKETS_MIN buckets, each further one doubles the table. */
+struct table {
+	struct key **segment[SEGMENTS];
+	uint32_t buckets;
+	uint32_t base; /* the power of two not above buckets */
+	uint32_t keys; /* objects, also those without a link */
+};
+
+struct shard {
+	_Alignas(CACHE_LINE) pthread_mutex_t lock;
+	struct hwt_purgatory *purgatory;
+	struct table table;
+	struct key *spare_keys; /* a few free ones */
+	uint32_t spares;
+	struct operation *free; /* taken from the pool */
+	uint64_t arrivals;
+	uint64_t pending, links, keys;
+	uint64_t ended[OUTCOME_REFUSED + 1]; /* by outcome */
+	uint64_t memory_bytes;
+	bool closed; /* shutdown was called */
+	/* These are changed without the lock. */
+	_Alignas(CACHE_LINE) a64_t tried;
+	a64_t held; /* operations of this home that executors hold */
+	a64_t executing; /* calls of execute with one of them */
+};
+
+/* See POOL in shard.c. */
+struct pool {
+	_Alignas(CACHE_LINE) pthread_mutex_t lock;
+	struct operation *free;
+	uint32_t made; /* the indices below were in use at some time */
+	uint64_t memory_bytes;
+	/* Slab n is entry n + 1 - 2^s of segment s, which has 2^s entries. */
+	aptr_t slabs[SLAB_SEGMENTS];
+	/* Records that became free: a stack, without the lock. */
+	_Alignas(CACHE_LINE) aptr_t returned;
+};
+
+struct hwt_purgatory {
+	struct hwt *timer;
+	uint32_t shard_count;
+	uint64_t max_pending; /* 0: none */
+	struct hwt_operation_executor executor; /* execute NULL: none */
+	uint64_t seed; /* of hashes and generations */
+	a64_t permits; /* taken, of max_pending */
+	struct shard *shard;
+	struct pool *pool;
+};
+
+static inline uint64_t
+word_outcome(uint64_t word)
+{
+	return (word & OUTCOME_MASK) / OUTCOME_ONE;
+}
+
+static inline uint64_t
+word_id(uint64_t word, uint32_t index)
+{
+	return (word & ~INDEX_MASK) | index;
+}
+
+static inline hwt_operation
+operation_handle(struct operation *operation)
+{
+	return (hwt_operation){
+	    word_id(a64_load_acquire(&operation->word), operation->index)};
+}
+
+/* A call of the library that this thread is in: the outermost one of its
+ * purgatory. Whatever is put off, is put off until the end of that. */
+struct call {
+	struct hwt_purgatory *purgatory; /* NULL: it is inside of another one */
+	struct operation *first, *last; /* have ended; to be carried out */
+	struct request *first_request, *last_request;
+	unsigned callbacks; /* that the thread is in, one in the other */
+	unsigned predicates; /* of these */
+	struct call *outer; /* of another purgatory */
+};
+
+/* shard.c */
+int shards_create(struct hwt_purgatory *purgatory, uint32_t count);
+/* inherited: in a forked child; what another thread was changing is left. */
+void shards_destroy(struct hwt_purgatory *purgatory, bool inherited);
+/* A key's hash says which shard it belongs to. */
+uint64_t key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name);
+struct shard *shard_of(const struct hwt_purgatory *purgatory, uint64_t hash);
+void shard_lock(struct shard *shard);
+void shard_unlock(struct shard *shard);
+/* With the lock held. A free record; NULL: no memory. */
+struct operation *shard_alloc(struct shard *shard);
+/* Makes a record free that nobody uses any more. */
+void operation_free(struct operation *operation, uint64_t word);
+/* The same, and whoever has had the pool's lock after that knows that the
+ * caller does not use the purgatory any more. */
+void operation_free_locked(struct operation *operation, uint64_t word);
+/* All records that were ever used have a lower index. Takes the pool's lock. */
+uint32_t pool_made(
+    const struct hwt_purgatory *purgatory, uint64_t *memory_bytes);
+/* With the lock held. NULL: there is none. */
+struct key *key_find(
+    const struct shard *shard, struct hwt_key name, uint64_t hash);
+/* With the lock held. Links the operation under that key of this shard. 1: the
+ * key's value reaches at_least, and it is not linked. */
+int key_link(struct shard *shard, struct operation *operation,
+    struct link *link, struct hwt_key name, uint64_t hash, uint64_t at_least);
+/* With the lock of the key's shard held. False: the key is freed. */
+bool key_unlink(struct shard *shard, struct link *link);
+/* Unlinks the operation from all keys, and counts its end. */
+void operation_unlink(struct operation *operation, uint64_t outcome);
+/* The record at a handle's index; NULL: there is none. */
+struct operation *operation_at(
+    const struct hwt_purgatory *purgatory, uint64_t id);
+/* With the lock held: the lowest threshold, and the first one behind another
+ * value and arrival; NULL: none. */
+struct threshold *key_lowest(struct key *key);
+struct threshold *key_after(struct key *key, const struct threshold *after);
+/* With the lock held. */
+void key_raise(struct key *key, uint64_t value);
+/* With the lock held: puts a walk's position before the first link, or behind
+ * the last; and takes it out again. */
+void key_place(struct key *key, struct link *position, bool last);
+void key_move(struct link *position);
+void key_displace(struct shard *shard, struct link *position);
+
+/* operation.c */
+/* The innermost one of this thread. */
+extern _Thread_local struct call *calls;
+/* Every call that may end operations is between these. */
+void call_begin(struct call *call, struct hwt_purgatory *purgatory);
+void call_end(struct call *call);
+/* Hands over what was put off, or calls its done, if the thread is in no
+ * callback. */
+void call_flush(const struct hwt_purgatory *purgatory);
+/* Whether this thread is in a callback of the purgatory. */
+bool call_is_nested(const struct hwt_purgatory *purgatory);
+/* Changes bits of the word that others may change, too. */
+void operation_change(
+    struct operation *operation, uint64_t clear, uint64_t set);
+/* A predicate's event: calls it, or leaves it to the owner. True: this call has
+ * completed the operation. */
+bool operation_event(struct operation *operation, uint64_t id);
+/* Decides the outcome, if it is open: leaves it to the owner, or becomes the
+ * owner, who must call operation_end. Takes no lock. */
+enum taken {
+	TAKEN_NOT,
+	TAKEN_LEFT,
+	TAKEN_OWN
+};
+enum taken operation_take(
+    struct operation *operation, uint64_t id, uint64_t outcome);
+/* For the owner: carries the outcome out. watching: see operation_own. */
+void operation_end(struct operation *operation, bool watching);
+/* Both. True: this call has decided. */
+bool operation_decide(
+    struct operation *operation, uint64_t id, uint64_t outcome);
+/* The same for the owner, who carries it out later. */
+bool operation_set(struct operation *operation, uint64_t outcome);
+/* The owner's rule; when it returns the caller is not the owner any more. True:
+ * this call has completed the operation. watching: done of an operation that
+ * ends is called at once, also in a callback. */
+bool operation_own(struct operation *operation, bool watching);
+/* For hwt_operation_run: queued 0; for a mailbox: QUEUED. False: no executor
+ * holds it, or not in that way. */
+bool operation_run(struct operation *operation, uint64_t id, uint64_t queued);
+/* For a mailbox that an executor hands it to: from now on only that runs it.
+ * False: no executor holds it. */
+bool operation_queue(struct operation *operation, uint64_t id);
+/* The task of its timeout. */
+void operation_expire(hwt_timeout timeout, void *arg);
+
+/* purgatory.c */
+/* hwt_operation_run, with queued as for operation_run. */
+int purgatory_run(
+    struct hwt_purgatory *purgatory, hwt_operation operation, uint64_t queued);
+/* An operation of max_pending less. */
+void permit_release(struct hwt_purgatory *purgatory);
+/* Walks through the operations under a key: outcome 0 calls their predicates,
+ * HWT_COMPLETED ends those whose at_least is not above value, another one ends
+ * all. Returns how many it has decided. In a predicate, that is put off until
+ * the predicate has returned. */
+struct request {
+	struct request *next;
+	struct hwt_key name;
+	uint64_t value;
+	uint64_t outcome;
+};
+size_t purgatory_walk(
+    struct hwt_purgatory *purgatory, const struct request *request);
+/* False: the thread is in no predicate, or there is no memory. */
+bool call_put_off(
+    const struct hwt_purgatory *purgatory, const struct request *request);
+
+#endif

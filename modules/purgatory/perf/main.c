@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What does an operation cost that waits under keys for an event or for its
+ * deadline? One round of one case, for one design: see perf/perf.h.
+ *
+ * load=closed: each thread has so many outstanding. It completes the oldest by
+ * its keys, and watches another one. How many a second is what the design can
+ * do.
+ *
+ * load=open: Kafka's benchmark of its purgatory, with keys drawn for each
+ * request. Requests come at a rate, whatever happens, and become true after a
+ * log-normal latency with the quartiles p50 and p75; a second thread then
+ * checks their keys. Those that take longer than timeout_ms expire.
+ *
+ * load=inflight: a table of requests in flight: each request has a key of its
+ * own, and is finished by it.
+ *
+ * load=hot: waiters under one key; each event concerns one of them. With
+ * value=1 they wait for values, otherwise each event asks all predicates.
+ *
+ *   purgatory/DESIGN load=closed [keys=3] [space=100000] [outstanding=1024]
+ *       [threads=1] [seconds=1] [seed=1]
+ *   purgatory/DESIGN load=open [rate=20000] [p50=20] [p75=60]
+ *       [timeout_ms=200] [keys=3] [space=100] [seconds=2] [seed=1]
+ *   purgatory/DESIGN load=inflight [outstanding=1024] [seconds=1] [seed=1]
+ *   purgatory/DESIGN load=hot [waiters=10000] [value=0] [seconds=1]
+ */
+#define _GNU_SOURCE
+#include <math.h>
+
+#include "modules/purgatory/perf/design.h"
+#include "perf/perf.h"
+
+enum {
+	FLAGS = 1 << 24,
+	LATENCIES = 1 << 16,
+	LATENCY_MAX_MS = 2000,
+	CALENDAR_MS = 4096,
+	THREADS_MAX = 8
+};
+
+static struct {
+	unsigned keys, outstanding, threads, waiters;
+	uint64_t space, rate, timeout_ns, seconds, seed;
+	double p50, p75;
+	bool value;
+} options;
+
+/* By request number: it holds now. */
+static atomic_uchar flags[FLAGS];
+static atomic_uint_fast64_t numbers, ends, expiries, early;
+/* Lateness is added by the design's one thread that expires. */
+static struct perf_histogram late;
+
+bool
+request_holds(const struct request *request)
+{
+	return atomic_load_explicit(
+		   &flags[request->number % FLAGS], memory_order_acquire) != 0;
+}
+
+void
+request_ended(const struct request *request, bool expired)
+{
+	uint64_t now_ns;
+
+	atomic_fetch_add_explicit(&ends, 1, memory_order_relaxed);
+	if (!expired)
+		return;
+	now_ns = perf_now_ns();
+	atomic_fetch_add_explicit(&expiries, 1, memory_order_relaxed);
+	if (now_ns < request->due_ns)
+		atomic_fetch_add_explicit(&early, 1, memory_order_relaxed);
+	else
+		perf_histogram_add(&late, now_ns - request->due_ns);
+}
+
+uint32_t
+request_hash(uint32_t key)
+{
+	uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (uint32_t)(hash >> 32);
+}
+
+static struct request *
+request_make(unsigned keys, uint64_t delay_ns)
+{
+	struct request *request =
+	    malloc(sizeof(*request) + keys * sizeof(request->key[0]));
+
+	perf_must(request != NULL, "malloc");
+	request->number =
+	    atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
+	request->key_count = keys;
+	request->due_ns = perf_now_ns() + delay_ns;
+	atomic_store_explicit(
+	    &flags[request->number % FLAGS], 0, memory_order_relaxed);
+	return request;
+}
+
+/* An event that may free the request: what it is about was copied. */
+struct event {
+	uint64_t number;
+	uint32_t key[KEYS_MAX];
+};
+
+static void
+event_happens(const struct event *event, unsigned keys)
+{
+	unsigned i;
+
+	atomic_store_explicit(
+	    &flags[event->number % FLAGS], 1, memory_order_release);
+	for (i = 0; i < keys; i++)
+		design.check(event->key[i]);
+}
+
+static void
+draw_keys(struct request *request, struct event *event, uint64_t *random)
+{
+	unsigned i;
+
+	for (i = 0; i < request->key_count; i++)
+		request->key[i] = event->key[i] =
+		    (uint32_t)perf_random_below(random, options.space);
+	event->number = request->number;
+}
+
+/* Closed. */
+
+struct worker {
+	pthread_t thread;
+	uint64_t seed, operations;
+	struct perf_histogram calls;
+};
+
+static uint64_t until_ns;
+
+static void *
+closed_thread(void *arg)
+{
+	struct worker *worker = arg;
+	struct event *ring = calloc(options.outstanding, sizeof(*ring));
+	uint64_t random = worker->seed, i = 0, before_ns;
+	struct request *request;
+
+	perf_must(ring != NULL, "calloc");
+	for (;; i++) {
+		struct event *event = &ring[i % options.outstanding];
+		bool timed = i % PERF_SAMPLED == 0;
+
+		if (i >= options.outstanding)
+			event_happens(event, options.keys);
+		request = request_make(options.keys, options.timeout_ns);
+		draw_keys(request, event, &random);
+		before_ns = timed ? perf_now_ns() : 0;
+		(void)design.watch(request, options.timeout_ns);
+		if (!timed)
+			continue;
+		perf_histogram_add(&worker->calls, perf_now_ns() - before_ns);
+		if (before_ns >= until_ns)
+			break;
+	}
+	worker->operations = i;
+	free(ring);
+	return NULL;
+}
+
+static void *
+inflight_thread(void *arg)
+{
+	struct worker *worker = arg;
+	uint64_t i = 0, before_ns;
+	uint32_t base = (uint32_t)worker->seed << 28;
+
+	for (;; i++) {
+		struct request *request = request_make(1, options.timeout_ns);
+		bool timed = i % PERF_SAMPLED == 0;
+
+		if (i >= options.outstanding)
+			design.finish(
+			    base + (uint32_t)(i - options.outstanding));
+		request->key[0] = base + (uint32_t)i;
+		before_ns = timed ? perf_now_ns() : 0;
+		(void)design.watch(request, options.timeout_ns);
+		if (!timed)
+			continue;
+		perf_histogram_add(&worker->calls, perf_now_ns() - before_ns);
+		if (before_ns >= until_ns)
+			break;
+	}
+	worker->operations = i;
+	return NULL;
+}
+
+static uint64_t
+run_workers(void *(*body)(void *), struct worker *worker)
+{
+	uint64_t operations = 0;
+	unsigned i;
+
+	until_ns = perf_now_ns() + options.seconds * 1000000000u;
+	for (i = 0; i < options.threads; i++) {
+		worker[i].seed = options.seed * 8 + i;
+		perf_must(pthread_create(
+			      &worker[i].thread, NULL, body, &worker[i]) == 0,
+		    "pthread_create");
+	}
+	for (i = 0; i < options.threads; i++) {
+		pthread_join(worker[i].thread, NULL);
+		operations += worker[i].operations;
+		if (i > 0)
+			perf_histogram_merge(
+			    &worker[0].calls, &worker[i].calls);
+	}
+	return operations;
+}
+
+static void
+tell(uint64_t operations, uint64_t cpu_ns, uint64_t wall_ns,
+    const struct perf_histogram *calls)
+{
+	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)operations);
+	perf_metric(
+	    "ops_per_s", "1/s", (double)operations * 1e9 / (double)wall_ns);
+	if (calls != NULL)
+		perf_metric_calls("watch", calls);
+	perf_metric("early", "count", (double)early);
+	perf_metric("rss_mb", "MB", (double)perf_rss_bytes() / 1e6);
+	perf_metric("retained", "count", (double)design.retained());
+}
+
+static void
+run_closed(void *(*body)(void *))
+{
+	static struct worker worker[THREADS_MAX];
+	uint64_t cpu_ns, begun_ns, operations;
+
+	design.create();
+	cpu_ns = perf_cpu_ns();
+	begun_ns = perf_now_ns();
+	operations = run_workers(body, worker);
+	tell(operations, perf_cpu_ns() - cpu_ns, perf_now_ns() - begun_ns,
+	    &worker[0].calls);
+	design.destroy();
+}
+
+/* Open. */
+
+struct planned {
+	struct planned *next;
+	struct event event;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct planned *first[CALENDAR_MS];
+} calendar = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static uint64_t origin_ns;
+static atomic_bool over;
+
+static void *
+events_thread(void *unused)
+{
+	struct planned *planned, *next;
+	uint64_t ms = 0;
+
+	(void)unused;
+	while (!atomic_load(&over)) {
+		perf_sleep_until_ns(origin_ns + ++ms * 1000000);
+		pthread_mutex_lock(&calendar.lock);
+		planned = calendar.first[ms % CALENDAR_MS];
+		calendar.first[ms % CALENDAR_MS] = NULL;
+		pthread_mutex_unlock(&calendar.lock);
+		for (; planned != NULL; planned = next) {
+			next = planned->next;
+			event_happens(&planned->event, options.keys);
+			free(planned);
+		}
+	}
+	return NULL;
+}
+
+static uint16_t latency_ms[LATENCIES];
+
+/* Box and Muller's; the third quartile of the normal distribution is 0.6745. */
+static void
+draw_latencies(uint64_t *random)
+{
+	double sigma = log(options.p75 / options.p50) / 0.6745;
+	double u, v, ms;
+	unsigned i;
+
+	for (i = 0; i < LATENCIES; i++) {
+		u = (double)((perf_random(random) >> 11) + 1) * 0x1p-53;
+		v = (double)(perf_random(random) >> 11) * 0x1p-53;
+		ms = options.p50 *
+		    exp(sigma * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+		latency_ms[i] = ms < 1    ? 1
+		    : ms > LATENCY_MAX_MS ? LATENCY_MAX_MS
+					  : (uint16_t)ms;
+	}
+}
+
+static void
+plan(struct planned *planned, uint64_t number)
+{
+	uint64_t ms = (perf_now_ns() - origin_ns) / 1000000 + 1 +
+	    latency_ms[number % LATENCIES];
+
+	pthread_mutex_lock(&calendar.lock);
+	planned->next = calendar.first[ms % CALENDAR_MS];
+	calendar.first[ms % CALENDAR_MS] = planned;
+	pthread_mutex_unlock(&calendar.lock);
+}
+
+static void
+open_request(uint64_t *random, struct perf_histogram *calls)
+{
+	struct request *request =
+	    request_make(options.keys, options.timeout_ns);
+	struct planned *planned = malloc(sizeof(*planned));
+	uint64_t before_ns;
+
+	perf_must(planned != NULL, "malloc");
+	draw_keys(request, &planned->event, random);
+	plan(planned, planned->event.number);
+	before_ns = perf_now_ns();
+	(void)design.watch(request, options.timeout_ns);
+	perf_histogram_add(calls, perf_now_ns() - before_ns);
+}
+
+static void
+run_open(void)
+{
+	static struct perf_histogram calls;
+	uint64_t random = options.seed, retained_max = 0, cpu_ns, wall_ns;
+	uint64_t ms = 0, made = 0, wanted, retained;
+	pthread_t events;
+
+	draw_latencies(&random);
+	design.create();
+	cpu_ns = perf_cpu_ns();
+	origin_ns = perf_now_ns();
+	perf_must(pthread_create(&events, NULL, events_thread, NULL) == 0,
+	    "pthread_create");
+	for (ms = 1; ms <= options.seconds * 1000; ms++) {
+		perf_sleep_until_ns(origin_ns + ms * 1000000);
+		for (wanted = ms * options.rate / 1000; made < wanted; made++)
+			open_request(&random, &calls);
+		retained = ms % 16 == 0 ? design.retained() : 0;
+		if (retained > retained_max)
+			retained_max = retained;
+	}
+	wall_ns = perf_now_ns() - origin_ns;
+	cpu_ns = perf_cpu_ns() - cpu_ns;
+	tell(made, cpu_ns, wall_ns, &calls);
+	perf_metric("retained_max", "count", (double)retained_max);
+	/* All have ended by then. */
+	perf_sleep_until_ns(perf_now_ns() + options.timeout_ns + HWT_MS(200));
+	atomic_store(&over, true);
+	pthread_join(events, NULL);
+	perf_metric("lost", "count", (double)(made - ends));
+	perf_metric("expired", "count", (double)expiries);
+	perf_metric_lateness("late", &late);
+	design.destroy();
+}
+
+/* Hot. */
+
+static void
+run_hot(void)
+{
+	struct event event = {0};
+	uint64_t cpu_ns, begun_ns, turns = 0, i;
+	struct request *request;
+
+	if (options.value && design.watch_value == NULL)
+		perf_skip("this design has no values");
+	design.create();
+	for (i = 0; i < options.waiters; i++) {
+		if (options.value) {
+			design.watch_value(0, i + 1);
+		} else {
+			request = request_make(1, HWT_SEC(100));
+			request->key[0] = 0;
+			(void)design.watch(request, HWT_SEC(100));
+		}
+	}
+	cpu_ns = perf_cpu_ns();
+	begun_ns = perf_now_ns();
+	until_ns = begun_ns + options.seconds * 1000000000u;
+	/* One of the waiters completes, and another one comes. */
+	for (turns = 0; perf_now_ns() < until_ns; turns++) {
+		if (options.value) {
+			design.raise(0, turns + 1);
+			design.watch_value(0, options.waiters + turns + 1);
+			continue;
+		}
+		event.number = turns;
+		event_happens(&event, 1);
+		request = request_make(1, HWT_SEC(100));
+		request->key[0] = 0;
+		(void)design.watch(request, HWT_SEC(100));
+	}
+	tell(turns, perf_cpu_ns() - cpu_ns, perf_now_ns() - begun_ns, NULL);
+	design.destroy();
+}
+
+static void
+read_options(int argc, char **argv)
+{
+	perf_known(argc, argv,
+	    "load keys space outstanding threads seconds seed rate p50 p75 "
+	    "timeout_ms waiters value");
+	options.keys = (unsigned)perf_option(argc, argv, "keys", 3);
+	options.space = perf_option(argc, argv, "space", 100000);
+	options.outstanding =
+	    (unsigned)perf_option(argc, argv, "outstanding", 1024);
+	options.threads = (unsigned)perf_option(argc, argv, "threads", 1);
+	options.seconds = perf_option(argc, argv, "seconds", 1);
+	options.seed = perf_option(argc, argv, "seed", 1);
+	options.rate = perf_option(argc, argv, "rate", 20000);
+	options.p50 = perf_fraction(argc, argv, "p50", 20);
+	options.p75 = perf_fraction(argc, argv, "p75", 60);
+	options.timeout_ns = HWT_MS(perf_option(argc, argv, "timeout_ms", 200));
+	options.waiters = (unsigned)perf_option(argc, argv, "waiters", 10000);
+	options.value = perf_option(argc, argv, "value", 0) != 0;
+	perf_must(options.keys >= 1 && options.keys <= KEYS_MAX, "keys");
+	perf_must(
+	    options.threads >= 1 && options.threads <= THREADS_MAX, "threads");
+}
+
+int
+main(int argc, char **argv)
+{
+	const char *load;
+
+	perf_about(argc, argv, design.what);
+	read_options(argc, argv);
+	load = perf_text(argc, argv, "load", "closed");
+	if (strcmp(load, "open") == 0) {
+		run_open();
+	} else if (strcmp(load, "hot") == 0) {
+		run_hot();
+	} else if (strcmp(load, "inflight") == 0) {
+		if (design.finish == NULL)
+			perf_skip("this design has no such table");
+		run_closed(inflight_thread);
+	} else {
+		if (design.check == NULL)
+			perf_skip("this design cannot wait for an event");
+		run_closed(closed_thread);
+	}
+	return 0;
+}

@@ -1,0 +1,907 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watching operations, walking through those of a key, shutting down.
+ *
+ * WATCH, in this order: the record gets LIVE and RUN, so that this call owns
+ * it; it is linked under all keys; its timeout is armed; then the owner's rule
+ * looks. An event, the deadline, a cancel of a key or a shutdown that comes
+ * meanwhile leaves its mark in the word. If a step fails, the links are undone;
+ * if an outcome was set before that, the operation ends with it instead, since
+ * another call has already counted it.
+ *
+ *        watch                                event
+ *        -----                                -----
+ *   (A1) link, under the shard's lock    (B1) change the state
+ *   (A2) call the predicate              (B2) find the link, under the lock
+ *
+ *   Forbidden: A2 does not see B1, and B2 does not find A1. The lock orders A1
+ *   and B2: if B2 is second it finds the link, otherwise A2 sees B1.
+ *
+ * WALK. A walk collects the handles of up to 32 operations under the lock, and
+ * looks at them without it. A handle of one that has ended meanwhile is stale,
+ * and refused. If the key has more links than a batch, the walk leaves its
+ * position in the list, and a second one at the end: what is linked behind that
+ * comes after this event.
+ *
+ * SHUTDOWN closes each shard under its lock, and then ends what is live. A
+ * watch makes its word LIVE under the lock of the operation's home, and finds
+ * that closed or is found.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "operation.h"
+
+#define SHARDS_DEFAULT 64u
+#define SHARDS_MAX (1u << 16)
+#ifndef WALK_BATCH
+#define WALK_BATCH 32u
+#endif
+
+/* In a child process of the one that made the timer. */
+static bool
+is_foreign(const struct hwt_purgatory *purgatory)
+{
+	return hwt_state(purgatory->timer, (hwt_timeout){0}, NULL) ==
+	    -EOWNERDEAD;
+}
+
+static int
+enter(const struct hwt_purgatory *purgatory)
+{
+	if (purgatory == NULL)
+		return -EINVAL;
+	return is_foreign(purgatory) ? -EOWNERDEAD : 0;
+}
+
+static bool
+words_are_zero(const uint64_t *word, size_t count)
+{
+	while (count-- > 0) {
+		if (word[count] != 0)
+			return false;
+	}
+	return true;
+}
+
+#define RESERVED_IS_ZERO(of) \
+	words_are_zero((of)->reserved, sizeof((of)->reserved) / 8)
+
+static bool
+options_are_valid(const struct hwt_purgatory_options *options)
+{
+	return RESERVED_IS_ZERO(options) && options->flags == 0 &&
+	    options->shards <= SHARDS_MAX &&
+	    (options->shards & (options->shards - 1)) == 0 &&
+	    (options->executor == NULL || options->executor->execute != NULL);
+}
+
+static uint64_t
+random_seed(void)
+{
+	struct timespec now = {0};
+	uint64_t seed;
+
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed))
+		return seed;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec;
+}
+
+int
+hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
+    const struct hwt_purgatory_options *options)
+{
+	static const struct hwt_purgatory_options defaults;
+	struct hwt_purgatory *made;
+
+	if (options == NULL)
+		options = &defaults;
+	if (purgatory == NULL || timer == NULL || !options_are_valid(options))
+		return -EINVAL;
+	if (hwt_state(timer, (hwt_timeout){0}, NULL) == -EOWNERDEAD)
+		return -EOWNERDEAD;
+	made = calloc(1, sizeof(*made));
+	if (made == NULL)
+		return -ENOMEM;
+	made->timer = timer;
+	made->max_pending = options->max_pending;
+	if (options->executor != NULL)
+		made->executor = *options->executor;
+	made->seed = random_seed();
+	if (shards_create(made,
+		options->shards != 0 ? options->shards : SHARDS_DEFAULT) != 0) {
+		free(made);
+		return -ENOMEM;
+	}
+	*purgatory = made;
+	return 0;
+}
+
+/* Watching. */
+
+static bool
+spec_is_valid(const struct hwt_operation_spec *spec)
+{
+	if (spec->done == NULL || spec->keys == NULL || spec->key_count == 0 ||
+	    spec->key_count > UINT32_MAX || !RESERVED_IS_ZERO(spec))
+		return false;
+	if (spec->at_least != 0 &&
+	    (spec->key_count != 1 || spec->try_complete != NULL))
+		return false;
+	if (spec->delay_ns > INT64_MAX && spec->delay_ns != HWT_NEVER)
+		return false;
+	return spec->executor == NULL || spec->executor->execute != NULL;
+}
+
+static bool
+permit_take(struct hwt_purgatory *purgatory)
+{
+	uint64_t taken;
+
+	if (purgatory->max_pending == 0)
+		return true;
+	do {
+		taken = a64_load_relaxed(&purgatory->permits);
+		if (taken >= purgatory->max_pending)
+			return false;
+	} while (!a64_cas_acq_rel(&purgatory->permits, taken, taken + 1));
+	return true;
+}
+
+void
+permit_release(struct hwt_purgatory *purgatory)
+{
+	if (purgatory->max_pending != 0)
+		(void)a64_add_seq(&purgatory->permits, UINT64_MAX);
+}
+
+static int
+compare_keys(const void *a, const void *b)
+{
+	const struct hwt_key *x = a;
+	const struct hwt_key *y = b;
+
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Copies the keys without duplicates, and returns how many. Few are compared
+ * one by one, many are sorted. */
+static size_t
+keys_copy(struct hwt_key *to, const struct hwt_operation_spec *spec)
+{
+	bool sorted = spec->key_count > LINKS_INSIDE;
+	size_t count = 0;
+	size_t i, k;
+
+	memcpy(to, spec->keys, spec->key_count * sizeof(*to));
+	if (sorted)
+		qsort(to, spec->key_count, sizeof(*to), compare_keys);
+	for (i = 0; i < spec->key_count; i++) {
+		k = sorted && count > 0 ? count - 1 : 0;
+		while (k < count && compare_keys(&to[k], &to[i]) != 0)
+			k++;
+		if (k == count)
+			to[count++] = to[i];
+	}
+	return count;
+}
+
+/* A call of hwt_purgatory_watch. */
+struct watch {
+	struct hwt_purgatory *purgatory;
+	const struct hwt_operation_spec *spec;
+	hwt_operation *handle;
+	struct hwt_key few[LINKS_INSIDE];
+	struct hwt_key *keys; /* few, or allocated */
+	size_t count;
+	struct link *links; /* NULL: those in the record do */
+	struct operation *operation;
+	bool linked; /* so that others can find it */
+	bool completed; /* by this call: the key's value has reached at_least */
+};
+
+/* With the home's lock held: fills in a record, which is not linked yet. */
+static void
+watch_fill(struct watch *watch, struct shard *home)
+{
+	const struct hwt_operation_spec *spec = watch->spec;
+	struct hwt_purgatory *purgatory = watch->purgatory;
+	struct operation *operation = watch->operation;
+	uint64_t word;
+	size_t i;
+
+	operation->home = home;
+	operation->try_complete = spec->try_complete;
+	operation->done = spec->done;
+	operation->arg = spec->arg;
+	operation->executor = spec->executor;
+	if (spec->executor == NULL && purgatory->executor.execute != NULL)
+		operation->executor = &purgatory->executor;
+	operation->link_count = (uint32_t)watch->count;
+	operation->links =
+	    watch->links != NULL ? watch->links : operation->inside;
+	for (i = 0; i < watch->count; i++)
+		operation->links[i].key = NULL;
+	if (watch->links != NULL)
+		home->memory_bytes += watch->count * sizeof(struct link);
+	home->pending++;
+	word = a64_load_relaxed(&operation->word) | LIVE | RUN;
+	if (spec->delay_ns != HWT_NEVER)
+		word |= ARMED;
+	a64_store_release(&operation->word, word);
+}
+
+/* With the lock of the key's shard held. */
+static int
+watch_link(struct watch *watch, struct shard *shard, size_t i, uint64_t hash)
+{
+	struct operation *operation = watch->operation;
+	int result = key_link(shard, operation, &operation->links[i],
+	    watch->keys[i], hash, watch->spec->at_least);
+
+	if (result == 0)
+		watch->linked = true;
+	if (result <= 0)
+		return result;
+	watch->completed = operation_set(operation, HWT_COMPLETED);
+	return 0;
+}
+
+/* Makes a record in the shard of the first key this call's, and links it under
+ * that. */
+static int
+watch_first(struct watch *watch)
+{
+	uint64_t hash = key_hash(watch->purgatory, watch->keys[0]);
+	struct shard *home = shard_of(watch->purgatory, hash);
+	int error = -ESHUTDOWN;
+
+	shard_lock(home);
+	if (!home->closed) {
+		watch->operation = shard_alloc(home);
+		error = watch->operation == NULL ? -ENOMEM : 0;
+	}
+	if (error == 0) {
+		watch_fill(watch, home);
+		*watch->handle = operation_handle(watch->operation);
+		error = watch_link(watch, home, 0, hash);
+	}
+	shard_unlock(home);
+	return error;
+}
+
+static int
+watch_link_all(struct watch *watch)
+{
+	struct shard *shard;
+	int error = watch_first(watch);
+	uint64_t hash;
+	size_t i;
+
+	for (i = 1; i < watch->count && error == 0; i++) {
+		hash = key_hash(watch->purgatory, watch->keys[i]);
+		shard = shard_of(watch->purgatory, hash);
+		shard_lock(shard);
+		error = watch_link(watch, shard, i, hash);
+		shard_unlock(shard);
+	}
+	return error;
+}
+
+static int
+watch_arm(struct watch *watch)
+{
+	struct operation *operation = watch->operation;
+	int error = 0;
+
+	if (watch->spec->delay_ns == HWT_NEVER)
+		return 0;
+	if (word_outcome(a64_load_acquire(&operation->word)) == 0) {
+		error = hwt_new_timeout(watch->purgatory->timer,
+		    &operation->timeout, operation_expire, operation,
+		    watch->spec->delay_ns);
+		if (error == 0)
+			return 0;
+	}
+	operation_change(operation, ARMED, 0);
+	return error;
+}
+
+/* Undoes what was done, unless another call has decided an outcome: then 0. */
+static int
+watch_undo(struct watch *watch, int error)
+{
+	struct operation *operation = watch->operation;
+
+	if (operation == NULL) {
+		free(watch->links);
+		permit_release(watch->purgatory);
+		*watch->handle = (hwt_operation){0};
+		return error;
+	}
+	operation_change(operation, ARMED, 0);
+	if (!operation_set(operation, OUTCOME_REFUSED) && watch->linked) {
+		(void)operation_own(operation, true);
+		return 0;
+	}
+	operation_unlink(operation, OUTCOME_REFUSED);
+	permit_release(watch->purgatory);
+	*watch->handle = (hwt_operation){0};
+	operation_free(operation, a64_load_acquire(&operation->word));
+	return error;
+}
+
+static int
+watch_with_memory(struct watch *watch)
+{
+	int error;
+
+	if (!permit_take(watch->purgatory)) {
+		free(watch->links);
+		return -ENOBUFS;
+	}
+	error = watch_link_all(watch);
+	if (error == 0)
+		error = watch_arm(watch);
+	if (error != 0)
+		return watch_undo(watch, error);
+	return operation_own(watch->operation, true) || watch->completed;
+}
+
+static int
+watch(struct watch *watch)
+{
+	const struct hwt_operation_spec *spec = watch->spec;
+	bool many = spec->key_count > LINKS_INSIDE;
+	int result = -ENOMEM;
+
+	watch->keys = watch->few;
+	if (many)
+		watch->keys = calloc(spec->key_count, sizeof(*watch->keys));
+	if (watch->keys == NULL)
+		return -ENOMEM;
+	watch->count = keys_copy(watch->keys, spec);
+	if (watch->count > LINKS_INSIDE)
+		watch->links = calloc(watch->count, sizeof(*watch->links));
+	if (watch->count <= LINKS_INSIDE || watch->links != NULL)
+		result = watch_with_memory(watch);
+	if (many)
+		free(watch->keys);
+	return result;
+}
+
+int
+hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
+    const struct hwt_operation_spec *spec)
+{
+	hwt_operation ignored;
+	struct watch made = {
+	    .purgatory = purgatory,
+	    .spec = spec,
+	    .handle = operation != NULL ? operation : &ignored,
+	};
+	struct call call;
+	int result = enter(purgatory);
+
+	*made.handle = (hwt_operation){0};
+	if (result != 0)
+		return result;
+	if (spec == NULL || !spec_is_valid(spec))
+		return -EINVAL;
+	call_begin(&call, purgatory);
+	result = watch(&made);
+	call_end(&call);
+	return result;
+}
+
+/* Walking. */
+
+struct batch {
+	uint64_t id[WALK_BATCH];
+	uint32_t count;
+};
+
+static void
+batch_add(struct batch *batch, struct operation *operation)
+{
+	batch->id[batch->count++] = operation_handle(operation).id;
+}
+
+/* Each operation is looked at, or ended, and its done called, before the
+ * next. */
+static size_t
+batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
+    uint64_t outcome)
+{
+	size_t decided = 0;
+	uint32_t i;
+
+	for (i = 0; i < batch->count; i++) {
+		struct operation *operation =
+		    operation_at(purgatory, batch->id[i]);
+
+		decided += outcome == 0
+		    ? operation_event(operation, batch->id[i])
+		    : operation_decide(operation, batch->id[i], outcome);
+		call_flush(purgatory);
+	}
+	return decided;
+}
+
+/* With the lock held: the link's operation, if the walk concerns it. */
+static void
+batch_add_link(struct batch *batch, const struct link *link, uint64_t outcome)
+{
+	struct operation *operation = link->operation;
+
+	if (operation != NULL &&
+	    (outcome != 0 || operation->try_complete != NULL))
+		batch_add(batch, operation);
+}
+
+/* With the lock held: all of a key with few links. */
+static void
+collect_few(struct key *key, uint64_t outcome, struct batch *batch)
+{
+	struct threshold *threshold = key_lowest(key);
+	const struct link *link;
+
+	for (link = key->first; link != NULL; link = link->next)
+		batch_add_link(batch, link, outcome);
+	while (outcome != 0 && threshold != NULL) {
+		batch_add(batch, threshold->link.operation);
+		threshold = key_after(key, threshold);
+	}
+}
+
+/* A walk through a key with many links. */
+struct walk {
+	struct link at, end;
+	struct threshold after; /* the last one visited */
+	uint64_t limit; /* arrivals from then on are not visited */
+};
+
+/* With the lock held: the next ones. False: these were the last. */
+static bool
+collect_more(
+    struct key *key, struct walk *walk, uint64_t outcome, struct batch *batch)
+{
+	struct threshold *threshold;
+	uint32_t looks;
+
+	for (looks = WALK_BATCH; looks > 0 && walk->at.next != &walk->end;
+	     looks--) {
+		batch_add_link(batch, walk->at.next, outcome);
+		key_move(&walk->at);
+	}
+	if (outcome == 0)
+		return looks == 0;
+	for (; looks > 0; looks--) {
+		threshold = key_after(key, &walk->after);
+		if (threshold == NULL)
+			return false;
+		walk->after.at_least = threshold->at_least;
+		walk->after.arrival = threshold->arrival;
+		if (threshold->arrival < walk->limit)
+			batch_add(batch, threshold->link.operation);
+	}
+	return true;
+}
+
+/* With the lock held, and when it returns. */
+static size_t
+walk_many(struct hwt_purgatory *purgatory, struct shard *shard, struct key *key,
+    uint64_t outcome)
+{
+	struct walk walk = {.limit = shard->arrivals};
+	struct batch batch;
+	size_t decided = 0;
+	bool more;
+
+	key_place(key, &walk.at, false);
+	key_place(key, &walk.end, true);
+	do {
+		batch.count = 0;
+		more = collect_more(key, &walk, outcome, &batch);
+		shard_unlock(shard);
+		decided += batch_visit(purgatory, &batch, outcome);
+		shard_lock(shard);
+	} while (more);
+	key_displace(shard, &walk.at);
+	key_displace(shard, &walk.end);
+	return decided;
+}
+
+static size_t
+walk_key(struct hwt_purgatory *purgatory, struct hwt_key name, uint64_t outcome)
+{
+	uint64_t hash = key_hash(purgatory, name);
+	struct shard *shard = shard_of(purgatory, hash);
+	size_t decided = 0;
+	struct batch batch;
+	struct key *key;
+
+	batch.count = 0;
+	shard_lock(shard);
+	key = key_find(shard, name, hash);
+	if (key != NULL && key->links + key->positions <= WALK_BATCH)
+		collect_few(key, outcome, &batch);
+	else if (key != NULL)
+		decided = walk_many(purgatory, shard, key, outcome);
+	shard_unlock(shard);
+	return decided + batch_visit(purgatory, &batch, outcome);
+}
+
+/* What a raise has decided: how many, and those that it owns and must end. */
+struct reached {
+	size_t decided;
+	struct operation *owned[WALK_BATCH];
+	uint32_t owned_count;
+};
+
+static void
+reached_add(struct reached *reached, struct operation *operation)
+{
+	enum taken taken = operation_take(
+	    operation, operation_handle(operation).id, HWT_COMPLETED);
+
+	reached->decided += taken != TAKEN_NOT;
+	if (taken == TAKEN_OWN)
+		reached->owned[reached->owned_count++] = operation;
+}
+
+/* With the lock held: unlinks a batch of those that value reaches, the lowest
+ * first, and decides them. False: these were the last. */
+static bool
+collect_reached(struct shard *shard, struct key *key, uint64_t value,
+    uint64_t limit, struct reached *reached)
+{
+	struct threshold *lowest;
+	uint32_t looks;
+
+	reached->owned_count = 0;
+	for (looks = WALK_BATCH; looks > 0; looks--) {
+		lowest = key != NULL ? key_lowest(key) : NULL;
+		if (lowest == NULL || lowest->at_least > value ||
+		    lowest->arrival >= limit)
+			return false;
+		if (!key_unlink(shard, &lowest->link))
+			key = NULL;
+		reached_add(reached, lowest->link.operation);
+	}
+	return true;
+}
+
+static void
+end_reached(struct hwt_purgatory *purgatory, const struct reached *reached)
+{
+	uint32_t i;
+
+	for (i = 0; i < reached->owned_count; i++) {
+		operation_end(reached->owned[i], false);
+		call_flush(purgatory);
+	}
+}
+
+static size_t
+raise_key(struct hwt_purgatory *purgatory, const struct request *request)
+{
+	uint64_t hash = key_hash(purgatory, request->name);
+	struct shard *shard = shard_of(purgatory, hash);
+	struct reached reached;
+	struct key *key;
+	uint64_t limit;
+
+	shard_lock(shard);
+	limit = shard->arrivals;
+	reached.decided = 0;
+	key = key_find(shard, request->name, hash);
+	if (key != NULL)
+		key_raise(key, request->value);
+	while (collect_reached(shard, key, request->value, limit, &reached)) {
+		shard_unlock(shard);
+		end_reached(purgatory, &reached);
+		shard_lock(shard);
+		key = key_find(shard, request->name, hash);
+	}
+	shard_unlock(shard);
+	end_reached(purgatory, &reached);
+	return reached.decided;
+}
+
+size_t
+purgatory_walk(struct hwt_purgatory *purgatory, const struct request *request)
+{
+	return request->outcome == HWT_COMPLETED
+	    ? raise_key(purgatory, request)
+	    : walk_key(purgatory, request->name, request->outcome);
+}
+
+static int
+walk_or_put_off(
+    struct hwt_purgatory *purgatory, struct request request, size_t *decided)
+{
+	int error = enter(purgatory);
+	size_t count = 0;
+	struct call call;
+
+	if (error == 0 && !call_put_off(purgatory, &request)) {
+		call_begin(&call, purgatory);
+		count = purgatory_walk(purgatory, &request);
+		call_end(&call);
+	}
+	if (decided != NULL)
+		*decided = count;
+	return error;
+}
+
+int
+hwt_purgatory_check(
+    struct hwt_purgatory *purgatory, struct hwt_key key, size_t *completed)
+{
+	return walk_or_put_off(
+	    purgatory, (struct request){.name = key}, completed);
+}
+
+int
+hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
+    uint64_t value, size_t *completed)
+{
+	return walk_or_put_off(purgatory,
+	    (struct request){
+		.name = key, .value = value, .outcome = HWT_COMPLETED},
+	    completed);
+}
+
+int
+hwt_purgatory_cancel_key(
+    struct hwt_purgatory *purgatory, struct hwt_key key, size_t *cancelled)
+{
+	return walk_or_put_off(purgatory,
+	    (struct request){.name = key, .outcome = HWT_CANCELLED}, cancelled);
+}
+
+/* One operation. */
+
+static int
+decide(struct hwt_purgatory *purgatory, uint64_t id, uint64_t outcome)
+{
+	struct operation *operation;
+	int error = enter(purgatory);
+	struct call call;
+	bool decided;
+
+	if (error != 0)
+		return error;
+	operation = operation_at(purgatory, id);
+	if (operation == NULL)
+		return -ENOENT;
+	call_begin(&call, purgatory);
+	decided = operation_decide(operation, id, outcome);
+	call_end(&call);
+	return decided ? 0 : -ENOENT;
+}
+
+int
+hwt_operation_complete(struct hwt_purgatory *purgatory, hwt_operation operation)
+{
+	return decide(purgatory, operation.id, HWT_COMPLETED);
+}
+
+int
+hwt_operation_cancel(struct hwt_purgatory *purgatory, hwt_operation operation)
+{
+	return decide(purgatory, operation.id, HWT_CANCELLED);
+}
+
+int
+purgatory_run(
+    struct hwt_purgatory *purgatory, hwt_operation operation, uint64_t queued)
+{
+	struct operation *held;
+	int error = enter(purgatory);
+	struct call call;
+	bool ran;
+
+	if (error != 0)
+		return error;
+	held = operation_at(purgatory, operation.id);
+	if (held == NULL)
+		return -ENOENT;
+	call_begin(&call, purgatory);
+	ran = operation_run(held, operation.id, queued);
+	call_end(&call);
+	return ran ? 0 : -ENOENT;
+}
+
+int
+hwt_operation_run(struct hwt_purgatory *purgatory, hwt_operation operation)
+{
+	return purgatory_run(purgatory, operation, 0);
+}
+
+int
+hwt_purgatory_read_stats(
+    const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats)
+{
+	int error = enter(purgatory);
+	uint32_t i;
+
+	if (error != 0)
+		return error;
+	if (stats == NULL)
+		return -EINVAL;
+	memset(stats, 0, sizeof(*stats));
+	(void)pool_made(purgatory, &stats->memory_bytes);
+	for (i = 0; i < purgatory->shard_count; i++) {
+		struct shard *shard = &purgatory->shard[i];
+
+		shard_lock(shard);
+		stats->pending += shard->pending;
+		stats->links += shard->links;
+		stats->keys += shard->keys;
+		stats->completed += shard->ended[HWT_COMPLETED];
+		stats->expired += shard->ended[HWT_EXPIRED];
+		stats->cancelled += shard->ended[HWT_CANCELLED];
+		stats->shut_down += shard->ended[HWT_SHUT_DOWN];
+		stats->tried += a64_load_relaxed(&shard->tried);
+		stats->memory_bytes += shard->memory_bytes;
+		shard_unlock(shard);
+	}
+	return 0;
+}
+
+/* Shutting down. */
+
+static void
+pause_shortly(void)
+{
+	const struct timespec pause = {.tv_nsec = 100000};
+
+	(void)nanosleep(&pause, NULL);
+}
+
+static void
+close_shards(struct hwt_purgatory *purgatory)
+{
+	struct shard *shard;
+	uint32_t i;
+
+	for (i = 0; i < purgatory->shard_count; i++) {
+		shard = &purgatory->shard[i];
+		shard_lock(shard);
+		shard->closed = true;
+		shard_unlock(shard);
+	}
+}
+
+static void
+end_operation(struct hwt_purgatory *purgatory, uint32_t index)
+{
+	struct operation *operation = operation_at(purgatory, index);
+	uint64_t word;
+	struct call call;
+
+	if (operation == NULL)
+		return;
+	word = a64_load_acquire(&operation->word);
+	call_begin(&call, purgatory);
+	(void)operation_decide(operation, word_id(word, index), HWT_SHUT_DOWN);
+	call_end(&call);
+}
+
+/* Until nobody owns an operation, and no timeout's task may use one. */
+static void
+await_operations(const struct hwt_purgatory *purgatory, uint32_t end)
+{
+	const struct operation *operation;
+	uint32_t index;
+
+	for (index = 1; index < end; index++) {
+		operation = operation_at(purgatory, index);
+		/* E:execute acquire */
+		while (a64_load_acquire(&operation->word) & (RUN | ARMED))
+			pause_shortly();
+	}
+}
+
+static void
+await_executors(const struct hwt_purgatory *purgatory)
+{
+	uint32_t i;
+
+	for (i = 0; i < purgatory->shard_count; i++) {
+		while (a64_load_acquire(&purgatory->shard[i].executing) != 0)
+			pause_shortly();
+	}
+}
+
+/* All operations have ended. See LAST ACCESS in operation.c. */
+static void
+await_callbacks(const struct hwt_purgatory *purgatory)
+{
+	uint32_t end = pool_made(purgatory, NULL);
+
+	await_operations(purgatory, end);
+	await_executors(purgatory);
+	/* Those that an executor has refused. */
+	await_operations(purgatory, end);
+	/* What a timeout's task does under that lock is over: see
+	 * operation_free_locked. */
+	(void)pool_made(purgatory, NULL);
+}
+
+int
+hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
+{
+	int error = enter(purgatory);
+	uint32_t index, end;
+
+	if (error != 0)
+		return error;
+	if (call_is_nested(purgatory))
+		return -EDEADLK;
+	close_shards(purgatory);
+	end = pool_made(purgatory, NULL);
+	for (index = 1; index < end; index++)
+		end_operation(purgatory, index);
+	await_callbacks(purgatory);
+	return 0;
+}
+
+static bool
+has_pending(const struct hwt_purgatory *purgatory)
+{
+	struct shard *shard;
+	uint64_t pending = 0;
+	uint32_t i;
+
+	for (i = 0; i < purgatory->shard_count; i++) {
+		shard = &purgatory->shard[i];
+		shard_lock(shard);
+		pending += shard->pending;
+		shard_unlock(shard);
+	}
+	return pending != 0;
+}
+
+static bool
+executors_hold(const struct hwt_purgatory *purgatory)
+{
+	uint64_t held = 0;
+	uint32_t i;
+
+	for (i = 0; i < purgatory->shard_count; i++)
+		held += a64_load_acquire(&purgatory->shard[i].held);
+	return held != 0;
+}
+
+/* Nobody watches meanwhile, but an expiry may be in its last steps. */
+int
+hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
+{
+	bool inherited;
+
+	if (purgatory == NULL)
+		return 0;
+	if (call_is_nested(purgatory))
+		return -EDEADLK;
+	inherited = is_foreign(purgatory);
+	if (!inherited) {
+		if (has_pending(purgatory))
+			return -EBUSY;
+		await_callbacks(purgatory);
+		if (executors_hold(purgatory))
+			return -EBUSY;
+	}
+	shards_destroy(purgatory, inherited);
+	free(purgatory);
+	return 0;
+}

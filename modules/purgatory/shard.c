@@ -1,0 +1,768 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shards: keys, links and thresholds, and the memory of operations.
+ *
+ * A shard is a hash table of keys under a lock. A key has a list of operations
+ * by arrival, and a tree of those that wait for a value, by value and arrival.
+ * It is made with its first link and freed with its last, unless a walk has its
+ * position in the list.
+ *
+ * The table grows and shrinks by one bucket with each key (linear hashing,
+ * Litwin 1980), so that no call pays for a whole table. Which shard and which
+ * bucket a key belongs to is computed with a random seed, so that nobody can
+ * choose keys that meet.
+ *
+ * POOL. Records of operations are allocated from slabs, which stay until the
+ * purgatory is destroyed. Whoever frees a record pushes it onto the pool's
+ * stack, without a lock. A shard that has no free record takes a few, under the
+ * pool's lock: from the pool's list; if that is empty, the stack becomes the
+ * list as a whole (nobody pops from it: that would need more than one
+ * compare-and-swap); and only if the stack was found empty, such as were never
+ * used. A record that is pushed after that was still in use then. So there are
+ * at most as many records as were in use at the same time, until their done had
+ * returned, and TAKEN_AT_ONCE - 1 in each shard.
+ *
+ * EDGES
+ *   E:returned   a free record: release by the push in operation_free, acquire
+ *                by taking the stack in pool_take.
+ *   E:operations a slab, all zero, and the table of slabs: release by the
+ *                store into the table in pool_add_slab, acquire in operation_at
+ *                and slab_entry. A record's word is stored after that; until
+ *                then it is 0, which is no operation's.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "operation.h"
+
+#define BUCKETS_MIN 16u
+/* A key that is made and freed again and again needs no allocation. */
+#define SPARES_MAX 32u
+
+static int
+threshold_compare(const struct threshold *a, const struct threshold *b)
+{
+	if (a->at_least != b->at_least)
+		return a->at_least < b->at_least ? -1 : 1;
+	return a->arrival < b->arrival ? -1 : a->arrival > b->arrival;
+}
+
+RB_GENERATE_INTERNAL(thresholds, threshold, entry, threshold_compare,
+    __attribute__((unused)) static)
+
+/* SplitMix64's finalizer: a bijection that spreads every bit. */
+static uint64_t
+mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+uint64_t
+key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
+{
+	return mix(mix(name.kind ^ purgatory->seed) ^ name.id);
+}
+
+/* Buckets are chosen by the low bits. */
+struct shard *
+shard_of(const struct hwt_purgatory *purgatory, uint64_t hash)
+{
+	return &purgatory->shard[hash >> 48 & (purgatory->shard_count - 1)];
+}
+
+void
+shard_lock(struct shard *shard)
+{
+	(void)pthread_mutex_lock(&shard->lock);
+}
+
+void
+shard_unlock(struct shard *shard)
+{
+	(void)pthread_mutex_unlock(&shard->lock);
+}
+
+/* Tables. */
+
+static uint32_t
+segment_of(uint32_t bucket)
+{
+	return bucket < BUCKETS_MIN
+	    ? 0
+	    : 32 - (uint32_t)__builtin_clz(bucket / BUCKETS_MIN);
+}
+
+/* The first bucket of a segment; it has as many buckets, but the first. */
+static uint32_t
+segment_first(uint32_t segment)
+{
+	return segment == 0 ? 0 : BUCKETS_MIN << (segment - 1);
+}
+
+static uint32_t
+segment_buckets(uint32_t segment)
+{
+	return segment == 0 ? BUCKETS_MIN : segment_first(segment);
+}
+
+static struct key **
+bucket_at(const struct table *table, uint32_t bucket)
+{
+	uint32_t segment = segment_of(bucket);
+
+	return &table->segment[segment][bucket - segment_first(segment)];
+}
+
+static uint32_t
+bucket_number(const struct table *table, uint64_t hash)
+{
+	uint32_t bucket = (uint32_t)hash & (2 * table->base - 1);
+
+	return bucket < table->buckets ? bucket : bucket & (table->base - 1);
+}
+
+static bool
+segment_create(struct shard *shard, uint32_t segment)
+{
+	size_t bytes = segment_buckets(segment) * sizeof(struct key *);
+
+	shard->table.segment[segment] = calloc(1, bytes);
+	if (shard->table.segment[segment] == NULL)
+		return false;
+	shard->memory_bytes += bytes;
+	return true;
+}
+
+static void
+segment_destroy(struct shard *shard, uint32_t segment)
+{
+	free(shard->table.segment[segment]);
+	shard->table.segment[segment] = NULL;
+	shard->memory_bytes -= segment_buckets(segment) * sizeof(struct key *);
+}
+
+/* Adds a bucket, with the keys of the one it is split from. Without memory the
+ * table stays as it is. */
+static void
+table_grow(struct shard *shard)
+{
+	struct table *table = &shard->table;
+	uint32_t bucket = table->buckets;
+	struct key **from, **to;
+	struct key *key;
+
+	if (bucket == UINT32_C(1) << 30)
+		return;
+	if (table->segment[segment_of(bucket)] == NULL &&
+	    !segment_create(shard, segment_of(bucket)))
+		return;
+	from = bucket_at(table, bucket - table->base);
+	to = bucket_at(table, bucket);
+	table->buckets++;
+	while ((key = *from) != NULL) {
+		if (bucket_number(table,
+			key_hash(shard->purgatory, key->name)) != bucket) {
+			from = &key->chain;
+			continue;
+		}
+		*from = key->chain;
+		key->chain = *to;
+		*to = key;
+	}
+	if (table->buckets == 2 * table->base)
+		table->base *= 2;
+}
+
+/* Removes the last bucket; its keys go to the one it was split from. */
+static void
+table_shrink(struct shard *shard)
+{
+	struct table *table = &shard->table;
+	uint32_t bucket = table->buckets - 1;
+	struct key **end, **from;
+
+	if (table->buckets == table->base)
+		table->base /= 2;
+	table->buckets--;
+	from = bucket_at(table, bucket);
+	end = bucket_at(table, bucket - table->base);
+	while (*end != NULL)
+		end = &(*end)->chain;
+	*end = *from;
+	*from = NULL;
+	if (bucket == segment_first(segment_of(bucket)))
+		segment_destroy(shard, segment_of(bucket));
+}
+
+/* Keys. */
+
+struct key *
+key_find(const struct shard *shard, struct hwt_key name, uint64_t hash)
+{
+	struct key *key =
+	    *bucket_at(&shard->table, bucket_number(&shard->table, hash));
+
+	while (key != NULL &&
+	    (key->name.id != name.id || key->name.kind != name.kind))
+		key = key->chain;
+	return key;
+}
+
+/* With the lock held. NULL: no memory. */
+static struct key *
+key_alloc(struct shard *shard)
+{
+	struct key *key = shard->spare_keys;
+
+	if (key != NULL) {
+		shard->spare_keys = key->chain;
+		shard->spares--;
+		return key;
+	}
+	key = malloc(sizeof(*key));
+	if (key != NULL)
+		shard->memory_bytes += sizeof(*key);
+	return key;
+}
+
+static void
+key_free(struct shard *shard, struct key *key)
+{
+	if (shard->spares < SPARES_MAX) {
+		key->chain = shard->spare_keys;
+		shard->spare_keys = key;
+		shard->spares++;
+		return;
+	}
+	free(key);
+	shard->memory_bytes -= sizeof(*key);
+}
+
+/* With the lock held. NULL: no memory. */
+static struct key *
+key_create(struct shard *shard, struct hwt_key name, uint64_t hash)
+{
+	struct table *table = &shard->table;
+	struct key *key = key_alloc(shard);
+	struct key **bucket;
+
+	if (key == NULL)
+		return NULL;
+	if (table->keys++ >= table->buckets)
+		table_grow(shard);
+	bucket = bucket_at(table, bucket_number(table, hash));
+	*key = (struct key){.name = name, .chain = *bucket};
+	*bucket = key;
+	return key;
+}
+
+static void
+key_destroy(struct shard *shard, struct key *key)
+{
+	struct table *table = &shard->table;
+	struct key **at = bucket_at(
+	    table, bucket_number(table, key_hash(shard->purgatory, key->name)));
+
+	while (*at != key)
+		at = &(*at)->chain;
+	*at = key->chain;
+	key_free(shard, key);
+	if (--table->keys < table->buckets / 4 && table->buckets > BUCKETS_MIN)
+		table_shrink(shard);
+}
+
+static void
+list_insert(struct key *key, struct link *link, struct link *before)
+{
+	struct link *after = before != NULL ? before->previous : key->last;
+
+	link->key = key;
+	link->previous = after;
+	link->next = before;
+	*(after != NULL ? &after->next : &key->first) = link;
+	*(before != NULL ? &before->previous : &key->last) = link;
+}
+
+static void
+list_remove(struct key *key, struct link *link)
+{
+	*(link->previous != NULL ? &link->previous->next : &key->first) =
+	    link->next;
+	*(link->next != NULL ? &link->next->previous : &key->last) =
+	    link->previous;
+}
+
+int
+key_link(struct shard *shard, struct operation *operation, struct link *link,
+    struct hwt_key name, uint64_t hash, uint64_t at_least)
+{
+	struct key *key = key_find(shard, name, hash);
+
+	link->operation = operation;
+	if (key != NULL && at_least != 0 && key->links > 0 &&
+	    key->value >= at_least)
+		return 1;
+	if (key == NULL)
+		key = key_create(shard, name, hash);
+	if (key == NULL)
+		return -ENOMEM;
+	if (key->links++ == 0) {
+		key->value = 0;
+		shard->keys++;
+	}
+	shard->links++;
+	if (at_least != 0) {
+		link->key = key;
+		link->previous = NULL;
+		operation->threshold.at_least = at_least;
+		operation->threshold.arrival = shard->arrivals++;
+		RB_INSERT(thresholds, &key->thresholds, &operation->threshold);
+	} else {
+		list_insert(key, link, NULL);
+	}
+	return 0;
+}
+
+/* Whether the link is that of a threshold; a list's first one has no previous
+ * either, but is the key's first. */
+static bool
+link_waits_for_value(const struct link *link)
+{
+	return link->previous == NULL && link->key->first != link;
+}
+
+bool
+key_unlink(struct shard *shard, struct link *link)
+{
+	struct key *key = link->key;
+
+	if (link_waits_for_value(link))
+		RB_REMOVE(
+		    thresholds, &key->thresholds, &link->operation->threshold);
+	else
+		list_remove(key, link);
+	link->key = NULL;
+	shard->links--;
+	if (--key->links > 0)
+		return true;
+	shard->keys--;
+	if (key->positions > 0)
+		return true;
+	key_destroy(shard, key);
+	return false;
+}
+
+struct threshold *
+key_lowest(struct key *key)
+{
+	return RB_MIN(thresholds, &key->thresholds);
+}
+
+struct threshold *
+key_after(struct key *key, const struct threshold *after)
+{
+	struct threshold behind;
+
+	behind.at_least = after->at_least;
+	behind.arrival = after->arrival + 1;
+	return RB_NFIND(thresholds, &key->thresholds, &behind);
+}
+
+void
+key_raise(struct key *key, uint64_t value)
+{
+	if (key->links > 0 && key->value < value)
+		key->value = value;
+}
+
+void
+key_place(struct key *key, struct link *position, bool last)
+{
+	position->operation = NULL;
+	key->positions++;
+	list_insert(key, position, last ? NULL : key->first);
+}
+
+/* Moves a position behind the next link. */
+void
+key_move(struct link *position)
+{
+	struct key *key = position->key;
+	struct link *next = position->next;
+
+	list_remove(key, position);
+	list_insert(key, position, next->next);
+}
+
+void
+key_displace(struct shard *shard, struct link *position)
+{
+	struct key *key = position->key;
+
+	list_remove(key, position);
+	key->positions--;
+	if (key->links == 0 && key->positions == 0)
+		key_destroy(shard, key);
+}
+
+/* Operations. */
+
+static uint64_t
+next_generation(uint64_t word)
+{
+	return (word & ~INDEX_MASK) + GENERATION_ONE;
+}
+
+/* Where the slab of a number is, or will be; NULL: nowhere yet. */
+static aptr_t *
+slab_entry(const struct pool *pool, uint32_t number)
+{
+	uint32_t segment = 31 - (uint32_t)__builtin_clz(number + 1);
+	/* E:operations acquire */
+	aptr_t *entry = aptr_load_acquire(&pool->slabs[segment]);
+
+	return entry == NULL ? NULL : entry + number + 1 - (1u << segment);
+}
+
+struct operation *
+operation_at(const struct hwt_purgatory *purgatory, uint64_t id)
+{
+	uint64_t index = id & INDEX_MASK;
+	const aptr_t *entry =
+	    slab_entry(purgatory->pool, (uint32_t)(index >> SLAB_BITS));
+	struct slab *slab = NULL;
+
+	if (index != 0 && entry != NULL)
+		/* E:operations acquire */
+		slab = aptr_load_acquire(entry);
+	return slab == NULL ? NULL
+			    : &slab->operation[index & (SLAB_OPERATIONS - 1)];
+}
+
+/* With the pool's lock held. */
+static void *
+pool_calloc(struct pool *pool, size_t count, size_t bytes)
+{
+	void *memory = calloc(count, bytes);
+
+	if (memory != NULL)
+		pool->memory_bytes += count * bytes;
+	return memory;
+}
+
+static int
+pool_add_slab(struct pool *pool, uint32_t number)
+{
+	struct slab *slab;
+
+	/* The first one of a segment. */
+	if (slab_entry(pool, number) == NULL) {
+		aptr_t *entries = pool_calloc(pool, number + 1, sizeof(aptr_t));
+
+		if (entries == NULL)
+			return -ENOMEM;
+		/* E:operations release */
+		aptr_store_release(
+		    &pool->slabs[31 - __builtin_clz(number + 1)], entries);
+	}
+	slab = pool_calloc(pool, 1, sizeof(*slab));
+	if (slab == NULL)
+		return -ENOMEM;
+	/* E:operations release */
+	aptr_store_release(slab_entry(pool, number), slab);
+	return 0;
+}
+
+/* With the pool's lock held: a record that was never used, whose word is 0: no
+ * handle fits it. */
+static struct operation *
+pool_make(struct hwt_purgatory *purgatory)
+{
+	struct pool *pool = purgatory->pool;
+	uint32_t index = pool->made;
+	struct operation *operation = operation_at(purgatory, index);
+
+	if (index > INDEX_MASK)
+		return NULL;
+	if (operation == NULL && pool_add_slab(pool, index >> SLAB_BITS) == 0)
+		operation = operation_at(purgatory, index);
+	if (operation == NULL)
+		return NULL;
+	pool->made++;
+	operation->index = index;
+	a64_store_relaxed(
+	    &operation->word, mix(purgatory->seed + index) & ~INDEX_MASK);
+	return operation;
+}
+
+/* With the pool's lock held: one that was used before; NULL: there is none. */
+static struct operation *
+pool_take(struct pool *pool)
+{
+	struct operation *operation;
+
+	/* E:returned acquire */
+	if (pool->free == NULL && aptr_load_acquire(&pool->returned) != NULL)
+		pool->free = aptr_swap_acq_rel(&pool->returned, NULL);
+	operation = pool->free;
+	if (operation != NULL)
+		pool->free = operation->next;
+	return operation;
+}
+
+uint32_t
+pool_made(const struct hwt_purgatory *purgatory, uint64_t *memory_bytes)
+{
+	struct pool *pool = purgatory->pool;
+	uint32_t made;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	made = pool->made;
+	if (memory_bytes != NULL)
+		*memory_bytes = pool->memory_bytes;
+	(void)pthread_mutex_unlock(&pool->lock);
+	return made;
+}
+
+/* Takes some from the pool; only if it has none, some that were never used. */
+static void
+shard_refill(struct shard *shard)
+{
+	struct hwt_purgatory *purgatory = shard->purgatory;
+	struct pool *pool = purgatory->pool;
+	struct operation *operation;
+	bool make = false;
+	uint32_t i;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	for (i = 0; i < TAKEN_AT_ONCE; i++) {
+		operation = make ? NULL : pool_take(pool);
+		make = make || (operation == NULL && i == 0);
+		if (make)
+			operation = pool_make(purgatory);
+		if (operation == NULL)
+			break;
+		operation->next = shard->free;
+		shard->free = operation;
+	}
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+struct operation *
+shard_alloc(struct shard *shard)
+{
+	struct operation *operation;
+
+	if (shard->free == NULL)
+		shard_refill(shard);
+	operation = shard->free;
+	if (operation != NULL)
+		shard->free = operation->next;
+	return operation;
+}
+
+void
+operation_free(struct operation *operation, uint64_t word)
+{
+	struct pool *pool = operation->home->purgatory->pool;
+	void *top;
+
+	a64_store_release(&operation->word, next_generation(word));
+	do {
+		top = aptr_load_acquire(&pool->returned);
+		operation->next = top;
+		/* E:returned release */
+	} while (!aptr_cas_acq_rel(&pool->returned, top, operation));
+}
+
+void
+operation_free_locked(struct operation *operation, uint64_t word)
+{
+	struct pool *pool = operation->home->purgatory->pool;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	a64_store_release(&operation->word, next_generation(word));
+	operation->next = pool->free;
+	pool->free = operation;
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+static bool
+links_are_allocated(const struct operation *operation)
+{
+	return operation->links != NULL &&
+	    operation->links != operation->inside;
+}
+
+/* A child that was forked meanwhile must not free them again. */
+static void
+links_free(struct operation *operation)
+{
+	struct link *links = operation->links;
+	bool allocated = links_are_allocated(operation);
+
+	operation->links = NULL;
+	if (allocated)
+		free(links);
+}
+
+/* The owner's: only a raise unlinks what others own, and only thresholds, which
+ * have one link. */
+void
+operation_unlink(struct operation *operation, uint64_t outcome)
+{
+	struct shard *home = operation->home;
+	struct shard *shard;
+	struct link *link;
+	uint32_t i;
+
+	for (i = operation->link_count; i-- > 1;) {
+		link = &operation->links[i];
+		if (link->key == NULL)
+			continue;
+		shard = shard_of(home->purgatory,
+		    key_hash(home->purgatory, link->key->name));
+		shard_lock(shard);
+		(void)key_unlink(shard, link);
+		shard_unlock(shard);
+	}
+	shard_lock(home);
+	if (operation->links[0].key != NULL)
+		(void)key_unlink(home, &operation->links[0]);
+	if (links_are_allocated(operation))
+		home->memory_bytes -=
+		    operation->link_count * sizeof(struct link);
+	home->pending--;
+	home->ended[outcome]++;
+	shard_unlock(home);
+	links_free(operation);
+}
+
+/* Making and freeing. */
+
+static struct pool *
+pool_create(void)
+{
+	struct pool *pool = aligned_alloc(CACHE_LINE, sizeof(*pool));
+
+	if (pool == NULL)
+		return NULL;
+	memset(pool, 0, sizeof(*pool));
+	pool->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	pool->made = 1; /* a handle is never 0 */
+	pool->memory_bytes = sizeof(*pool);
+	return pool;
+}
+
+static int
+shard_create(struct hwt_purgatory *purgatory, struct shard *shard)
+{
+	shard->purgatory = purgatory;
+	shard->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	if (!segment_create(shard, 0))
+		return -ENOMEM;
+	shard->table.buckets = BUCKETS_MIN;
+	shard->table.base = BUCKETS_MIN;
+	return 0;
+}
+
+int
+shards_create(struct hwt_purgatory *purgatory, uint32_t count)
+{
+	size_t bytes = count * sizeof(struct shard);
+	uint32_t i;
+
+	purgatory->shard_count = count;
+	purgatory->pool = pool_create();
+	purgatory->shard = aligned_alloc(CACHE_LINE, bytes);
+	if (purgatory->pool == NULL || purgatory->shard == NULL) {
+		free(purgatory->pool);
+		free(purgatory->shard);
+		return -ENOMEM;
+	}
+	memset(purgatory->shard, 0, bytes);
+	purgatory->shard[0].memory_bytes = sizeof(*purgatory) + bytes;
+	for (i = 0; i < count; i++) {
+		if (shard_create(purgatory, &purgatory->shard[i]) != 0) {
+			shards_destroy(purgatory, false);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static void
+keys_free(struct key *key)
+{
+	struct key *next;
+
+	for (; key != NULL; key = next) {
+		next = key->chain;
+		free(key);
+	}
+}
+
+static void
+table_destroy(struct table *table)
+{
+	uint32_t i;
+
+	for (i = 0; i < table->buckets; i++)
+		keys_free(*bucket_at(table, i));
+	for (i = 0; i < SEGMENTS; i++)
+		free(table->segment[i]);
+}
+
+/* Operations that are pending: in a forked child only. */
+static void
+slab_free_links(struct slab *slab)
+{
+	uint32_t i;
+
+	for (i = 0; i < SLAB_OPERATIONS; i++)
+		links_free(&slab->operation[i]);
+}
+
+static void
+pool_destroy(struct pool *pool, bool inherited)
+{
+	uint32_t segment, i;
+
+	for (segment = 0; segment < SLAB_SEGMENTS; segment++) {
+		aptr_t *entry = aptr_load_acquire(&pool->slabs[segment]);
+
+		for (i = 0; entry != NULL && i < 1u << segment; i++) {
+			struct slab *slab = aptr_load_acquire(&entry[i]);
+
+			if (slab != NULL && inherited)
+				slab_free_links(slab);
+			free(slab);
+		}
+		free(entry);
+	}
+	free(pool);
+}
+
+/* Where nobody was in the lock as the child was forked, all is as it should
+ * be. */
+void
+shards_destroy(struct hwt_purgatory *purgatory, bool inherited)
+{
+	struct shard *shard;
+	uint32_t i;
+
+	for (i = 0; i < purgatory->shard_count; i++) {
+		shard = &purgatory->shard[i];
+		if (shard->table.buckets != 0 &&
+		    (!inherited || pthread_mutex_trylock(&shard->lock) == 0)) {
+			keys_free(shard->spare_keys);
+			table_destroy(&shard->table);
+		}
+	}
+	pool_destroy(purgatory->pool, inherited);
+	free(purgatory->shard);
+}

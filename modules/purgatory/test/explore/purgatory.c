@@ -1,0 +1,710 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The purgatory's programs for the explorer of interleavings, on the timer's
+ * own code. What must hold in each execution:
+ *
+ *   once        done of what watch accepted was called once by the end, of what
+ *               it refused never; and as many calls said that they decided as
+ *               operations were completed and cancelled
+ *   overlap     no predicate beside another one or beside done of the same
+ *               operation, none after done, and none after shutdown
+ *   lost        what the state says by then has completed
+ *   early       nothing expires before its deadline
+ *   nothing     is pending, linked or held in the end, and no timeout; memory
+ *               is not used after it was given back
+ *
+ * A walk here takes two operations at a time.
+ */
+#include "test/explore/program.h"
+
+#include <errno.h>
+
+/* The core's records have other names for the same. */
+#undef INDEX_MASK
+#undef GENERATION_ONE
+#include "modules/purgatory/hwt_purgatory.h"
+
+#define OPERATIONS 10
+#define A ((struct hwt_key){1, 1})
+#define B ((struct hwt_key){1, 2})
+
+struct operation_ledger {
+	hwt_operation handle;
+	unsigned accepted, refused, dones, busy, tries;
+	enum hwt_outcome outcome;
+	uint64_t needs; /* bits of the state */
+	uint64_t not_before_ns;
+	unsigned again; /* done watches again, so often */
+	bool by_value;
+};
+
+extern _Thread_local struct call *calls;
+
+static struct hwt_purgatory *purgatory;
+static struct hwt_operation_mailbox *mailbox;
+static struct operation_ledger ledger[OPERATIONS];
+static uint64_t state;
+static uint32_t over; /* shutdown has returned */
+static unsigned decided;
+static const struct hwt_operation_executor *executor;
+
+void
+purgatory_programs_init(void)
+{
+	explore_add_local(&calls, sizeof(calls));
+}
+
+static bool
+look(hwt_operation handle, void *arg)
+{
+	struct operation_ledger *o = arg;
+	bool holds;
+
+	explore_check(handle.id == o->handle.id);
+	explore_check(o->busy == 0 && o->dones == 0 && !over);
+	o->busy = 1;
+	o->tries++;
+	holds = (explore_load(&state, 8) & o->needs) == o->needs;
+	explore_check(o->busy == 1);
+	o->busy = 0;
+	return holds;
+}
+
+static int watch(
+    unsigned i, const struct hwt_key *keys, size_t count, uint64_t delay_ns);
+
+static void
+end_of_operation(hwt_operation handle, void *arg, enum hwt_outcome outcome)
+{
+	struct operation_ledger *o = arg;
+	struct hwt_key key = A;
+
+	explore_check(handle.id == o->handle.id);
+	explore_check(o->busy == 0 && o->dones == 0);
+	explore_check(!over || executor != NULL);
+	explore_check(
+	    outcome != HWT_EXPIRED || model_now_ns >= o->not_before_ns);
+	o->busy = 1;
+	(void)explore_load(&state, 8);
+	explore_check(o->busy == 1);
+	o->busy = 0;
+	o->outcome = outcome;
+	o->dones++;
+	if (o->again > 0 && outcome != HWT_SHUT_DOWN) {
+		o->again--;
+		o->dones = 0;
+		o->accepted--;
+		(void)watch((unsigned)(o - ledger), &key, 1, HWT_NEVER);
+	}
+	explore_modify(&o->dones, 4);
+}
+
+static int
+watch_spec(unsigned i, const struct hwt_operation_spec *spec)
+{
+	struct operation_ledger *o = &ledger[i];
+	int rc;
+
+	o->not_before_ns = model_now_ns + spec->delay_ns;
+	rc = hwt_purgatory_watch(purgatory, &o->handle, spec);
+	if (rc >= 0)
+		o->accepted++;
+	else
+		o->refused++;
+	if (rc == 1)
+		decided++;
+	return rc;
+}
+
+static int
+watch(unsigned i, const struct hwt_key *keys, size_t count, uint64_t delay_ns)
+{
+	const struct hwt_operation_spec spec = {.try_complete = look,
+	    .done = end_of_operation,
+	    .arg = &ledger[i],
+	    .keys = keys,
+	    .key_count = count,
+	    .delay_ns = delay_ns,
+	    .executor = executor};
+
+	return watch_spec(i, &spec);
+}
+
+static int
+watch_value(unsigned i, uint64_t at_least, uint64_t delay_ns)
+{
+	const struct hwt_key key = A;
+	const struct hwt_operation_spec spec = {.done = end_of_operation,
+	    .arg = &ledger[i],
+	    .keys = &key,
+	    .key_count = 1,
+	    .at_least = at_least,
+	    .delay_ns = delay_ns};
+
+	ledger[i].by_value = true;
+	return watch_spec(i, &spec);
+}
+
+static void
+event(uint64_t bits, struct hwt_key key)
+{
+	size_t completed;
+
+	explore_modify(&state, 8);
+	state |= bits;
+	explore_check(hwt_purgatory_check(purgatory, key, &completed) == 0);
+	decided += (unsigned)completed;
+}
+
+static void
+raise_to(uint64_t value)
+{
+	size_t completed;
+
+	explore_check(
+	    hwt_purgatory_raise(purgatory, A, value, &completed) == 0);
+	decided += (unsigned)completed;
+}
+
+static void
+cancel_all(struct hwt_key key)
+{
+	size_t cancelled;
+
+	explore_check(
+	    hwt_purgatory_cancel_key(purgatory, key, &cancelled) == 0);
+	decided += (unsigned)cancelled;
+}
+
+static void
+make_with(const struct hwt_purgatory_options *options)
+{
+	unsigned i;
+
+	memset(ledger, 0, sizeof(ledger));
+	for (i = 0; i < OPERATIONS; i++)
+		ledger[i].needs = 1;
+	state = 0;
+	over = 0;
+	decided = 0;
+	executor = NULL;
+	mailbox = NULL;
+	calls = NULL;
+	explore_check(hwt_purgatory_create(&purgatory, timer, options) == 0);
+	explore_name(&state, 8, "state");
+}
+
+static void
+make(void)
+{
+	unsigned i;
+
+	timer_make(HWT_MANUAL, NULL);
+	for (i = 0; i < 3; i++)
+		thread_prepare(i, 2);
+	make_with(&(struct hwt_purgatory_options){.shards = 1});
+}
+
+/* Two shards, so that a thread takes two locks one after the other. */
+static void
+make_two_shards(void)
+{
+	timer_make(HWT_MANUAL, NULL);
+	make_with(&(struct hwt_purgatory_options){.shards = 2});
+}
+
+static void
+verify_counts(const struct hwt_purgatory_stats *stats)
+{
+	unsigned i, accepted = 0;
+
+	for (i = 0; i < OPERATIONS; i++) {
+		const struct operation_ledger *o = &ledger[i];
+
+		explore_check(o->dones == (o->accepted > 0));
+		explore_check(o->accepted <= 1);
+		accepted += o->accepted;
+	}
+	explore_check(stats->pending == 0 && stats->links == 0);
+	explore_check(stats->keys == 0);
+	explore_check(stats->completed + stats->cancelled == decided);
+	explore_check(stats->completed + stats->cancelled + stats->expired +
+		stats->shut_down >=
+	    accepted);
+}
+
+/* What holds has completed before this. */
+static void
+end_all(void)
+{
+	struct hwt_purgatory_stats stats;
+	unsigned i;
+
+	for (i = 0; i < OPERATIONS; i++) {
+		if (ledger[i].accepted > 0 && ledger[i].dones == 0 &&
+		    mailbox == NULL)
+			explore_check(ledger[i].by_value ||
+			    (state & ledger[i].needs) != ledger[i].needs);
+	}
+	if (purgatory == NULL)
+		return;
+	explore_check(hwt_purgatory_shutdown(purgatory) == 0);
+	if (mailbox != NULL)
+		explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(hwt_purgatory_read_stats(purgatory, &stats) == 0);
+	verify_counts(&stats);
+	explore_check(hwt_pending_timeouts(timer) == subject[0].accepted);
+	explore_check(hwt_purgatory_destroy(purgatory) == 0);
+	explore_check(hwt_operation_mailbox_destroy(mailbox) == 0);
+}
+
+/* And something was to complete by then. */
+static void
+end_completed(void)
+{
+	unsigned i;
+
+	for (i = 0; i < OPERATIONS; i++) {
+		if (ledger[i].accepted > 0)
+			explore_check(ledger[i].dones == 1 &&
+			    ledger[i].outcome == HWT_COMPLETED);
+	}
+	end_all();
+}
+
+/* Events and watchers. */
+
+static void
+watch_a(void)
+{
+	const struct hwt_key keys[] = {A};
+
+	(void)watch(0, keys, 1, HWT_NEVER);
+}
+
+static void
+watch_a_and_b(void)
+{
+	const struct hwt_key keys[] = {A, B};
+
+	ledger[0].needs = 3;
+	(void)watch(0, keys, 2, HWT_NEVER);
+}
+
+static void
+event_a(void)
+{
+	event(1, A);
+}
+
+static void
+event_b(void)
+{
+	event(2, B);
+}
+
+static void
+event_a_four(void)
+{
+	event(4, A);
+}
+
+static void
+begin_watched(void)
+{
+	make();
+	watch_a();
+}
+
+/* Completes with the third event alone. */
+static void
+begin_needs_all(void)
+{
+	const struct hwt_key keys[] = {A, B};
+
+	make();
+	ledger[0].needs = 7;
+	(void)watch(0, keys, 2, HWT_NEVER);
+}
+
+/* Decisions about one operation. */
+
+static void
+cancel_first(void)
+{
+	int rc = hwt_operation_cancel(purgatory, ledger[0].handle);
+
+	explore_check(rc == 0 || rc == -ENOENT);
+	decided += rc == 0;
+}
+
+static void
+complete_first(void)
+{
+	int rc = hwt_operation_complete(purgatory, ledger[0].handle);
+
+	explore_check(rc == 0 || rc == -ENOENT);
+	decided += rc == 0;
+}
+
+static void
+cancel_a(void)
+{
+	cancel_all(A);
+}
+
+static void
+cancel_b(void)
+{
+	cancel_all(B);
+}
+
+/* Deadlines. */
+
+static void
+watch_due(void)
+{
+	const struct hwt_key keys[] = {A};
+
+	(void)watch(0, keys, 1, TICK_NS);
+}
+
+static void
+begin_due(void)
+{
+	make();
+	watch_due();
+	(void)advance(0);
+	model_clock_add(2 * TICK_NS);
+}
+
+static void
+turn(void)
+{
+	(void)advance(0);
+}
+
+static void
+turn_twice(void)
+{
+	(void)advance(2);
+	(void)advance(2);
+}
+
+/* The record of one that has ended is used again, while the task of its
+ * timeout may be about to run: it is the last one of its slab. */
+static void
+begin_due_last(void)
+{
+	const struct hwt_key keys[] = {B};
+	unsigned i;
+
+	make();
+	for (i = 1; i < 7; i++)
+		(void)watch(i, keys, 1, HWT_NEVER);
+	watch_due();
+	(void)advance(0);
+	model_clock_add(2 * TICK_NS);
+}
+
+static void
+complete_and_watch_another(void)
+{
+	const struct hwt_key keys[] = {A};
+
+	complete_first();
+	(void)watch(7, keys, 1, 50 * TICK_NS);
+}
+
+/* Shutdown. */
+
+static void
+shut_down(void)
+{
+	explore_check(hwt_purgatory_shutdown(purgatory) == 0);
+	explore_modify(&over, 4);
+	over = 1;
+}
+
+static void
+shut_down_and_destroy(void)
+{
+	shut_down();
+	explore_check(ledger[0].dones == 1);
+	explore_check(hwt_purgatory_destroy(purgatory) == 0);
+	purgatory = NULL;
+}
+
+/* A timer that is full: the last step of watch fails. */
+
+static void
+begin_full(void)
+{
+	timer_make_with(
+	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
+	make_with(&(struct hwt_purgatory_options){.shards = 1});
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
+}
+
+static void
+watch_refused(void)
+{
+	const struct hwt_key keys[] = {A, B};
+	int rc = watch(0, keys, 2, TICK_NS);
+
+	explore_check(rc == -ENOBUFS || (rc == 0 && ledger[0].dones == 1));
+}
+
+/* Done that watches again. */
+
+static void
+begin_again(void)
+{
+	make();
+	state = 0;
+	ledger[0].again = 1;
+	watch_a();
+}
+
+/* Values. */
+
+static void
+watch_five(void)
+{
+	(void)watch_value(0, 5, HWT_NEVER);
+	raise_to(explore_load(&state, 8));
+}
+
+static void
+raise_to_five(void)
+{
+	explore_modify(&state, 8);
+	state = 5;
+	raise_to(5);
+}
+
+static void
+begin_values(void)
+{
+	make();
+	(void)watch_value(0, 3, HWT_NEVER);
+	(void)watch_value(1, 1, HWT_NEVER);
+	(void)watch_value(2, 5, HWT_NEVER);
+}
+
+static void
+raise_to_three(void)
+{
+	raise_to(3);
+}
+
+static void
+end_two_values(void)
+{
+	explore_check(ledger[0].dones == 1 && ledger[1].dones == 1);
+	end_all();
+}
+
+/* More than a batch. */
+
+static void
+begin_many(void)
+{
+	const struct hwt_key keys[] = {A, B};
+	unsigned i;
+
+	make();
+	for (i = 0; i < 3; i++)
+		(void)watch(i, keys, 1 + i % 2, HWT_NEVER);
+}
+
+static void
+watch_another(void)
+{
+	const struct hwt_key keys[] = {A};
+
+	(void)watch(3, keys, 1, HWT_NEVER);
+}
+
+/* Executors. */
+
+static void
+begin_mailbox(void)
+{
+	make();
+	explore_check(hwt_operation_mailbox_create(&mailbox) == 0);
+	executor = hwt_operation_mailbox_executor(mailbox);
+	watch_a();
+}
+
+static void
+run_mailbox(void)
+{
+	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(hwt_operation_mailbox_run(mailbox, 1, NULL) == 0);
+}
+
+/* What the loop was not told of is not there. */
+static void
+end_mailbox(void)
+{
+	size_t count = 0;
+
+	if (model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) == 0) {
+		explore_check(
+		    hwt_operation_mailbox_run(mailbox, 0, &count) == 0);
+		explore_check(count == 0);
+	}
+	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(ledger[0].dones == 1);
+	end_all();
+}
+
+static int
+run_and_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
+{
+	(void)ctx;
+	explore_check(hwt_operation_run(of, operation) == 0);
+	return 1;
+}
+
+static void
+begin_run_and_refuse(void)
+{
+	static const struct hwt_operation_executor refuses = {
+	    run_and_refuse, NULL};
+
+	make();
+	executor = &refuses;
+	watch_a();
+}
+
+const struct program purgatory_programs[] = {
+    {
+	.name = "purgatory/watch-check",
+	.begin = make,
+	.thread = {watch_a, event_a},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/watch-two-keys-check-check",
+	.begin = make_two_shards,
+	.thread = {watch_a_and_b, event_a, event_b},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/check-check",
+	.begin = begin_needs_all,
+	.thread = {event_a, event_b, event_a_four},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/check-cancel-complete",
+	.begin = begin_watched,
+	.thread = {event_a, cancel_first, complete_first},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/check-deadline",
+	.begin = begin_due,
+	.thread = {event_a, turn},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/check-deadline-cancel",
+	.begin = begin_due,
+	.thread = {event_a, turn, cancel_first},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/watch-deadline",
+	.begin = make,
+	.thread = {watch_due, turn_twice},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/watch-deadline-check",
+	.begin = make,
+	.thread = {watch_due, turn_twice, event_a},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/watch-cancel-key",
+	.begin = make_two_shards,
+	.thread = {watch_a_and_b, cancel_a, cancel_b},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/reuse-deadline",
+	.begin = begin_due_last,
+	.thread = {complete_and_watch_another, turn},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/watch-shutdown",
+	.begin = make,
+	.thread = {watch_due, shut_down},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/check-shutdown",
+	.begin = begin_watched,
+	.thread = {event_a, shut_down},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/deadline-shutdown-destroy",
+	.begin = begin_due,
+	.thread = {turn, shut_down_and_destroy},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/refused-check-cancel-key",
+	.begin = begin_full,
+	.thread = {watch_refused, event_a, cancel_b},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/watch-again",
+	.begin = begin_again,
+	.thread = {cancel_first, event_a, cancel_a},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/watch-value-raise",
+	.begin = make,
+	.thread = {watch_five, raise_to_five},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/raise-raise-cancel",
+	.begin = begin_values,
+	.thread = {raise_to_three, raise_to_three, cancel_first},
+	.end = end_two_values,
+    },
+    {
+	.name = "purgatory/walk-walk-watch",
+	.begin = begin_many,
+	.thread = {event_a, event_b, watch_another},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/walk-cancel-key",
+	.begin = begin_many,
+	.thread = {event_a, cancel_b},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/mailbox",
+	.begin = begin_mailbox,
+	.thread = {event_a, run_mailbox, cancel_first},
+	.end = end_mailbox,
+    },
+    {
+	.name = "purgatory/run-and-refuse",
+	.begin = begin_run_and_refuse,
+	.thread = {event_a, cancel_first},
+	.end = end_all,
+    },
+    {0},
+};

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bounded: no expiry is held up by a walk or by another's predicate, and one
+ * check visits an operation once, also if it is watched again meanwhile.
+ */
+#include "modules/purgatory/test/spec/purgatory.h"
+
+#include <stdlib.h>
+
+SUITE(bounded);
+
+#define WAITERS 1000
+
+static struct yard yard;
+static struct gate gate;
+
+static void
+hold_the_walk(struct operation *operation)
+{
+	if (operation->data != NULL) {
+		operation->data = NULL;
+		gate_pass(&gate);
+	}
+}
+
+static void *
+walk(void *arg)
+{
+	*(size_t *)arg = check(&yard, KEY(1));
+	return NULL;
+}
+
+/* The walk stands in the middle of a long list, in a predicate that takes its
+ * time: others expire, are cancelled and are watched under the same key. */
+Test(bounded, a_predicate_that_takes_long_holds_up_its_own_operation_only)
+{
+	static struct operation operation[WAITERS];
+	struct operation other = {.yard = &yard, .holds = 1};
+	size_t completed = 99;
+	pthread_t thread;
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	gate_init(&gate);
+	for (i = 0; i < WAITERS; i++) {
+		operation[i].yard = &yard;
+		operation[i].in_try = hold_the_walk;
+		assert_rc(watch_key(&operation[i], KEY(1),
+			      i % 2 == 0 ? HWT_MS(5) : HWT_NEVER),
+		    0);
+	}
+	operation[WAITERS / 2].data = &gate;
+	assert_rc(pthread_create(&thread, NULL, walk, &completed), 0);
+	gate_await(&gate);
+	assert_u64(fixture_step(&yard.fixture, HWT_MS(10)), WAITERS / 2);
+	for (i = 0; i < WAITERS; i += 2)
+		assert_u64(operation[i].dones, i != WAITERS / 2);
+	assert_rc(watch_key(&other, KEY(1), HWT_SEC(1)), 1);
+	assert_u64(cancel_key(&yard, KEY(1)), WAITERS / 2);
+	assert_stats(&yard, 1, 1, 1);
+	gate_open(&gate);
+	assert_rc(pthread_join(thread, NULL), 0);
+	assert_u64(completed, 0);
+	for (i = 0; i < WAITERS; i++)
+		assert_ended(
+		    &operation[i], i % 2 == 0 ? HWT_EXPIRED : HWT_CANCELLED);
+	yard_close(&yard);
+}
+
+/* Each that completes is watched again at once, under the same key. */
+static void
+watch_again(struct operation *operation)
+{
+	if (operation->outcome == HWT_SHUT_DOWN)
+		return;
+	operation->dones = 0;
+	operation->count++;
+	operation->counts = true;
+	operation->holds = operation->tries + 2;
+	assert_rc(watch_key(operation, KEY(1), HWT_NEVER), 0);
+}
+
+Test(bounded, what_is_watched_again_is_not_visited_twice)
+{
+	static struct operation operation[WAITERS];
+	unsigned sizes[] = {1, 31, 32, 33, 64, 65, WAITERS};
+	unsigned size, i;
+
+	for (size = 0; size < sizeof(sizes) / sizeof(sizes[0]); size++) {
+		yard_open(&yard, NULL);
+		for (i = 0; i < sizes[size]; i++) {
+			operation[i] = (struct operation){.yard = &yard,
+			    .in_done = watch_again,
+			    .counts = true,
+			    .holds = 2};
+			assert_rc(
+			    watch_key(&operation[i], KEY(1), HWT_NEVER), 0);
+		}
+		assert_u64(check(&yard, KEY(1)), sizes[size]);
+		for (i = 0; i < sizes[size]; i++)
+			assert_u64(operation[i].count, 1);
+		assert_u64(cancel_key(&yard, KEY(1)), sizes[size]);
+		for (i = 0; i < sizes[size]; i++)
+			assert_u64(operation[i].count, 2);
+		yard_close(&yard);
+	}
+}
+
+static void
+watch_value_again(struct operation *operation)
+{
+	if (operation->outcome == HWT_SHUT_DOWN)
+		return;
+	operation->dones = 0;
+	operation->count++;
+	assert_rc(watch_value(operation, KEY(1), 1000 + operation->count), 0);
+}
+
+Test(bounded, nor_are_values_when_a_key_is_cancelled)
+{
+	static struct operation operation[WAITERS];
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	for (i = 0; i < WAITERS; i++) {
+		operation[i] = (struct operation){
+		    .yard = &yard, .in_done = watch_value_again};
+		assert_rc(watch_value(&operation[i], KEY(1), 1 + i), 0);
+	}
+	assert_u64(cancel_key(&yard, KEY(1)), WAITERS);
+	for (i = 0; i < WAITERS; i++)
+		assert_u64(operation[i].count, 1);
+	assert_stats(&yard, WAITERS, WAITERS, 1);
+	yard_close(&yard);
+}
+
+/* Several walks at once, of which the first stands still. */
+Test(bounded, walks_pass_each_other)
+{
+	static struct operation operation[WAITERS];
+	size_t completed = 0;
+	pthread_t thread;
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	gate_init(&gate);
+	for (i = 0; i < WAITERS; i++) {
+		operation[i] = (struct operation){.yard = &yard,
+		    .in_try = hold_the_walk,
+		    .counts = true,
+		    .holds = 3};
+		assert_rc(watch_key(&operation[i], KEY(1), HWT_NEVER), 0);
+	}
+	operation[100].data = &gate;
+	assert_rc(pthread_create(&thread, NULL, walk, &completed), 0);
+	gate_await(&gate);
+	/* Those before it were tried by the first walk already. */
+	assert_u64(check(&yard, KEY(1)), 100);
+	assert_stats(&yard, WAITERS - 100, WAITERS - 100, 1);
+	gate_open(&gate);
+	assert_rc(pthread_join(thread, NULL), 0);
+	assert_u64(completed, WAITERS - 100);
+	assert_stats(&yard, 0, 0, 0);
+	yard_close(&yard);
+}

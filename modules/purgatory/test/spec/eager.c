@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * eager: when done is called, the operation is out of every key and its timeout
+ * is cancelled; a key exists exactly while something is linked under it.
+ */
+#include "modules/purgatory/test/spec/purgatory.h"
+
+#include <stdlib.h>
+
+SUITE(eager);
+
+static struct yard yard;
+
+static void
+look_around(struct operation *operation)
+{
+	assert_stats(&yard, 0, 0, 0);
+	if (operation->outcome != HWT_EXPIRED)
+		assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
+	operation->count = 1;
+}
+
+static void
+watch_three(struct operation *operation)
+{
+	const struct hwt_key keys[] = {KEY(1), KEY(2), KEY(3)};
+
+	*operation = (struct operation){.yard = &yard, .in_done = look_around};
+	assert_rc(watch_keys(operation, keys, 3, HWT_SEC(1)), 0);
+	assert_stats(&yard, 1, 3, 3);
+	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
+}
+
+Test(eager, done_finds_nothing_left_whatever_ended_it)
+{
+	struct operation operation;
+
+	yard_open(&yard, NULL);
+	watch_three(&operation);
+	operation.holds = 1;
+	assert_u64(check(&yard, KEY(2)), 1);
+	assert_u64(operation.count, 1);
+	watch_three(&operation);
+	assert_u64(cancel_key(&yard, KEY(3)), 1);
+	assert_u64(operation.count, 1);
+	watch_three(&operation);
+	(void)fixture_step(&yard.fixture, HWT_SEC(2));
+	assert_u64(operation.count, 1);
+	watch_three(&operation);
+	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
+	assert_u64(operation.count, 1);
+	yard_close(&yard);
+}
+
+/* Kafka's testRequestPurge, without a purge. */
+Test(eager, three_operations_on_one_two_and_three_of_three_keys)
+{
+	const struct hwt_key keys[] = {KEY(1), KEY(2), KEY(3)};
+	struct operation operation[3] = {
+	    {.yard = &yard}, {.yard = &yard}, {.yard = &yard}};
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	for (i = 0; i < 3; i++)
+		assert_rc(
+		    watch_keys(&operation[i], keys, i + 1, HWT_SEC(100)), 0);
+	assert_stats(&yard, 3, 6, 3);
+	assert_rc(
+	    hwt_operation_complete(yard.purgatory, operation[1].handle), 0);
+	assert_stats(&yard, 2, 4, 3);
+	assert_rc(
+	    hwt_operation_complete(yard.purgatory, operation[2].handle), 0);
+	assert_stats(&yard, 1, 1, 1);
+	assert_rc(
+	    hwt_operation_complete(yard.purgatory, operation[0].handle), 0);
+	assert_stats(&yard, 0, 0, 0);
+	yard_close(&yard);
+}
+
+#define MILLION (WITH_ASAN ? 100000u : 1000000u)
+
+Test(eager, a_million_keys_leave_none)
+{
+	struct operation operation = {.yard = &yard};
+	uint64_t bytes;
+	uint64_t i;
+
+	yard_open(&yard, NULL);
+	bytes = yard_stats(&yard).memory_bytes;
+	for (i = 0; i < MILLION; i++) {
+		assert_rc(watch_key(&operation, KEY(i), HWT_SEC(100)), 0);
+		operation.holds = 1;
+		assert_u64(check(&yard, KEY(i)), 1);
+		assert_ended(&operation, HWT_COMPLETED);
+		operation.holds = 0;
+		operation.dones = 0;
+	}
+	assert_stats(&yard, 0, 0, 0);
+	/* One slab a shard at most. */
+	cr_assert(yard_stats(&yard).memory_bytes < bytes + (64 << 18));
+	yard_close(&yard);
+}
+
+/* Many keys at the same time: the tables grow, and shrink again. */
+#define KEYS (MILLION / 5)
+
+static void
+count_done(hwt_operation handle, void *arg, enum hwt_outcome outcome)
+{
+	(void)handle;
+	*(uint64_t *)arg += outcome == HWT_CANCELLED;
+}
+
+Test(eager, many_keys_at_once_leave_none)
+{
+	struct hwt_key key;
+	uint64_t cancelled = 0;
+	const struct hwt_operation_spec spec = {.done = count_done,
+	    .arg = &cancelled,
+	    .keys = &key,
+	    .key_count = 1,
+	    .delay_ns = HWT_NEVER};
+	uint64_t bytes, i;
+
+	yard_open(&yard, NULL);
+	bytes = yard_stats(&yard).memory_bytes;
+	for (i = 0; i < KEYS; i++) {
+		key = KEY(i);
+		assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), 0);
+	}
+	assert_stats(&yard, KEYS, KEYS, KEYS);
+	for (i = 0; i < KEYS; i++)
+		assert_u64(cancel_key(&yard, KEY(i * 7 % KEYS)), 1);
+	assert_u64(cancelled, KEYS);
+	assert_stats(&yard, 0, 0, 0);
+	/* The records stay, the keys and their tables do not; of each shard, a
+	 * slab may be used in part. */
+	cr_assert(
+	    yard_stats(&yard).memory_bytes < bytes + KEYS * 176 + (64 << 16));
+	yard_close(&yard);
+}
+
+Test(eager, an_operation_on_two_keys_leaves_the_other_when_one_is_cancelled)
+{
+	const struct hwt_key keys[] = {KEY(1), KEY(2)};
+	struct operation both = {.yard = &yard};
+	struct operation other = {.yard = &yard};
+
+	yard_open(&yard, NULL);
+	assert_rc(watch_keys(&both, keys, 2, HWT_SEC(1)), 0);
+	assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
+	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	assert_ended(&both, HWT_CANCELLED);
+	assert_pending(&other);
+	assert_stats(&yard, 1, 1, 1);
+	yard_close(&yard);
+}
+
+Test(eager, the_same_key_twice_counts_once)
+{
+	const struct hwt_key few[] = {KEY(1), KEY(1), KEY(2)};
+	struct hwt_key many[1000];
+	struct operation operation = {.yard = &yard};
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	assert_rc(watch_keys(&operation, few, 3, HWT_SEC(1)), 0);
+	assert_stats(&yard, 1, 2, 2);
+	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	for (i = 0; i < 1000; i++)
+		many[i] = (struct hwt_key){i % 10, i % 250};
+	operation = (struct operation){.yard = &yard};
+	assert_rc(watch_keys(&operation, many, 1000, HWT_SEC(1)), 0);
+	assert_stats(&yard, 1, 250, 250);
+	operation.holds = 1;
+	assert_u64(check(&yard, (struct hwt_key){9, 249}), 1);
+	assert_stats(&yard, 0, 0, 0);
+	yard_close(&yard);
+}
+
+Test(eager, a_thousand_keys_of_one_operation)
+{
+	struct hwt_key keys[1000];
+	struct operation operation = {.yard = &yard};
+	uint64_t bytes;
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	for (i = 0; i < 1000; i++)
+		keys[i] = KEY(i);
+	for (i = 0; i < 1000; i += 333) {
+		operation = (struct operation){.yard = &yard};
+		assert_rc(watch_keys(&operation, keys, 1000, HWT_SEC(1)), 0);
+		assert_stats(&yard, 1, 1000, 1000);
+		operation.holds = 1;
+		bytes = yard_stats(&yard).memory_bytes;
+		assert_u64(check(&yard, KEY(i)), 1);
+		cr_assert(yard_stats(&yard).memory_bytes + 1000 * 32 <= bytes);
+		assert_stats(&yard, 0, 0, 0);
+	}
+	yard_close(&yard);
+}
+
+/* Kafka's KAFKA-664: in done the same operation is watched again. */
+static void
+watch_again(struct operation *operation)
+{
+	operation->dones = 0;
+	if (operation->outcome == HWT_COMPLETED && operation->count++ < 5) {
+		operation->holds = 0;
+		assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 0);
+	}
+}
+
+Test(eager, done_watches_again_under_the_same_key)
+{
+	struct operation operation = {.yard = &yard, .in_done = watch_again};
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
+	for (i = 0; i < 5; i++) {
+		operation.holds = 1;
+		assert_u64(check(&yard, KEY(1)), 1);
+		assert_stats(&yard, 1, 1, 1);
+		assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
+	}
+	yard_close(&yard);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fork: in a child, what the parent made answers -EOWNERDEAD, and is freed by
+ * destroy, whatever the parent's threads were doing.
+ */
+#include "modules/purgatory/test/spec/purgatory.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+SUITE(fork);
+
+static struct yard yard;
+static struct operation operation = {.yard = &yard};
+static struct hwt_operation_mailbox *mailbox;
+
+static void
+child_calls(void *arg)
+{
+	struct hwt_purgatory *purgatory = yard.purgatory;
+	struct hwt_purgatory *made = NULL;
+	struct hwt_purgatory_stats stats;
+	struct hwt_key key = KEY(1);
+	struct hwt_operation_spec spec =
+	    operation_spec(&operation, &key, 1, HWT_SEC(1));
+	hwt_operation handle = operation.handle;
+	size_t count;
+
+	(void)arg;
+	child_rc(
+	    hwt_purgatory_create(&made, yard.fixture.timer, NULL), -EOWNERDEAD);
+	child_rc(hwt_purgatory_watch(purgatory, &handle, &spec), -EOWNERDEAD);
+	handle = operation.handle;
+	child_rc(hwt_purgatory_check(purgatory, key, &count), -EOWNERDEAD);
+	child_rc(hwt_purgatory_raise(purgatory, key, 1, &count), -EOWNERDEAD);
+	child_rc(hwt_purgatory_cancel_key(purgatory, key, &count), -EOWNERDEAD);
+	child_rc(hwt_purgatory_read_stats(purgatory, &stats), -EOWNERDEAD);
+	child_rc(hwt_operation_complete(purgatory, handle), -EOWNERDEAD);
+	child_rc(hwt_operation_cancel(purgatory, handle), -EOWNERDEAD);
+	child_rc(hwt_operation_run(purgatory, handle), -EOWNERDEAD);
+	child_rc(hwt_purgatory_shutdown(purgatory), -EOWNERDEAD);
+	child_rc(hwt_operation_mailbox_fd(mailbox), -EOWNERDEAD);
+	child_rc(hwt_operation_mailbox_run(mailbox, 0, NULL), -EOWNERDEAD);
+	child_rc(hwt_operation_mailbox_destroy(mailbox), 0);
+	child_rc(hwt_purgatory_destroy(purgatory), 0);
+	child_rc(hwt_destroy(yard.fixture.timer), 0);
+	child_check(operation.dones == 0);
+}
+
+Test(fork, a_child_is_told_EOWNERDEAD_and_frees)
+{
+	struct hwt_key keys[10];
+	struct operation many = {.yard = &yard};
+	struct operation mailed = {.yard = &yard, .holds = 1};
+	int fd;
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	assert_rc(hwt_operation_mailbox_create(&mailbox), 0);
+	fd = hwt_operation_mailbox_fd(mailbox);
+	mailed.executor = hwt_operation_mailbox_executor(mailbox);
+	for (i = 0; i < 10; i++)
+		keys[i] = KEY(i);
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
+	assert_rc(watch_keys(&many, keys, 10, HWT_SEC(1)), 0);
+	assert_rc(watch_key(&mailed, KEY(1), HWT_SEC(1)), 1);
+	in_child(child_calls, NULL);
+	/* The child has taken nothing away. */
+	cr_assert(readable(fd));
+	assert_rc(hwt_operation_mailbox_run(mailbox, 0, NULL), 0);
+	assert_ended(&mailed, HWT_COMPLETED);
+	assert_stats(&yard, 2, 11, 10);
+	assert_rc(hwt_operation_mailbox_destroy(mailbox), 0);
+	yard_close(&yard);
+}
+
+/* While other threads are everywhere in the library. */
+static _Atomic uint64_t stop;
+
+static void
+be_busy(unsigned index, void *arg)
+{
+	struct hwt_key keys[6];
+	struct operation *busy = arg;
+	unsigned i;
+
+	for (i = 0; i < 6; i++)
+		keys[i] = KEY(index * 3 + i);
+	while (stop == 0) {
+		busy[index] = (struct operation){.yard = &yard};
+		assert_rc(watch_keys(&busy[index], keys, 6, HWT_SEC(100)), 0);
+		assert_rc(
+		    hwt_operation_cancel(yard.purgatory, busy[index].handle),
+		    0);
+	}
+}
+
+static void *
+run_busy(void *arg)
+{
+	in_parallel(3, be_busy, arg);
+	return NULL;
+}
+
+static void
+child_destroys(void *arg)
+{
+	(void)arg;
+	child_rc(
+	    hwt_purgatory_check(yard.purgatory, KEY(1), NULL), -EOWNERDEAD);
+	child_rc(hwt_purgatory_destroy(yard.purgatory), 0);
+}
+
+Test(fork, a_child_of_busy_threads)
+{
+	static struct operation busy[3];
+	pthread_t thread;
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	assert_rc(pthread_create(&thread, NULL, run_busy, busy), 0);
+	for (i = 0; i < 100; i++)
+		in_child(child_destroys, NULL);
+	stop = 1;
+	assert_rc(pthread_join(thread, NULL), 0);
+	yard_close(&yard);
+}

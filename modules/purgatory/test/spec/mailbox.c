@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mailbox: done on an event loop's thread; and executors in general.
+ */
+#include "modules/purgatory/test/spec/purgatory.h"
+
+#include <stdlib.h>
+
+SUITE(mailbox);
+
+static struct yard yard;
+static struct hwt_operation_mailbox *mailbox;
+static int fd;
+
+static void
+mailed_open(void)
+{
+	struct hwt_purgatory_options options = {0};
+
+	assert_rc(hwt_operation_mailbox_create(&mailbox), 0);
+	fd = hwt_operation_mailbox_fd(mailbox);
+	cr_assert(fd >= 0);
+	options.executor = hwt_operation_mailbox_executor(mailbox);
+	yard_open(&yard, &options);
+}
+
+static size_t
+mailbox_run(size_t max)
+{
+	size_t count = SIZE_MAX;
+
+	assert_rc(hwt_operation_mailbox_run(mailbox, max, &count), 0);
+	return count;
+}
+
+static void
+mailed_close(void)
+{
+	yard_close(&yard);
+	assert_rc(hwt_operation_mailbox_destroy(mailbox), 0);
+}
+
+Test(mailbox, done_is_called_on_the_loops_thread)
+{
+	struct operation operation = {.yard = &yard, .holds = 1};
+
+	mailed_open();
+	cr_assert(!readable(fd));
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
+	assert_pending(&operation);
+	assert_stats(&yard, 0, 0, 0);
+	cr_assert(readable(fd));
+	assert_rc(
+	    hwt_operation_cancel(yard.purgatory, operation.handle), -ENOENT);
+	assert_u64(mailbox_run(0), 1);
+	assert_ended(&operation, HWT_COMPLETED);
+	cr_assert(!readable(fd));
+	assert_u64(mailbox_run(0), 0);
+	assert_rc(hwt_operation_run(yard.purgatory, operation.handle), -ENOENT);
+	mailed_close();
+}
+
+Test(mailbox, in_the_order_in_which_they_ended_and_at_most_max)
+{
+	static struct operation operation[10];
+	unsigned i;
+
+	mailed_open();
+	for (i = 0; i < 10; i++) {
+		operation[i].yard = &yard;
+		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1)), 0);
+	}
+	for (i = 0; i < 10; i++)
+		assert_u64(cancel_key(&yard, KEY((i + 3) % 10)), 1);
+	assert_u64(mailbox_run(4), 4);
+	cr_assert(readable(fd));
+	assert_u64(mailbox_run(0), 6);
+	for (i = 0; i < 10; i++)
+		assert_u64(operation[(i + 3) % 10].order, i + 1);
+	mailed_close();
+}
+
+/* What ends while the mailbox runs is there for the next run. */
+static void
+watch_again(struct operation *operation)
+{
+	if (operation->count++ > 3)
+		return;
+	operation->dones = 0;
+	operation->holds = 1;
+	assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 1);
+}
+
+Test(mailbox, a_run_ends_although_done_goes_on)
+{
+	struct operation operation = {
+	    .yard = &yard, .in_done = watch_again, .holds = 1};
+	unsigned i;
+
+	mailed_open();
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
+	for (i = 0; i < 5; i++) {
+		cr_assert(readable(fd));
+		assert_u64(mailbox_run(0), 1);
+	}
+	assert_u64(mailbox_run(0), 0);
+	mailed_close();
+}
+
+Test(mailbox, shutdown_leaves_to_it_what_it_holds)
+{
+	struct operation operation = {.yard = &yard};
+	struct operation held = {.yard = &yard, .holds = 1};
+
+	mailed_open();
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
+	assert_rc(watch_key(&held, KEY(1), HWT_SEC(1)), 1);
+	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
+	assert_pending(&operation);
+	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
+	assert_rc(hwt_operation_mailbox_destroy(mailbox), -EBUSY);
+	assert_u64(mailbox_run(1), 1);
+	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
+	assert_rc(hwt_operation_mailbox_destroy(mailbox), -EBUSY);
+	assert_u64(mailbox_run(0), 1);
+	assert_ended(&operation, HWT_SHUT_DOWN);
+	assert_ended(&held, HWT_COMPLETED);
+	mailed_close();
+}
+
+Test(mailbox, an_expiry_goes_there_and_its_timeout_does_not_come_back)
+{
+	struct operation operation = {.yard = &yard};
+	struct operation next = {.yard = &yard};
+
+	mailed_open();
+	assert_rc(watch_key(&operation, KEY(1), HWT_MS(1)), 0);
+	(void)fixture_step(&yard.fixture, HWT_MS(3));
+	assert_pending(&operation);
+	assert_u64(mailbox_run(0), 1);
+	assert_ended(&operation, HWT_EXPIRED);
+	assert_rc(watch_key(&next, KEY(1), HWT_MS(1)), 0);
+	(void)fixture_step(&yard.fixture, HWT_MS(3));
+	assert_u64(mailbox_run(0), 1);
+	assert_ended(&next, HWT_EXPIRED);
+	mailed_close();
+}
+
+/* hwt_operation_mailbox_create */
+Test(mailbox, EMFILE_ENFILE_and_ENOMEM)
+{
+	struct hwt_operation_mailbox *made = NULL;
+
+	fault_arm_eventfd(EMFILE);
+	assert_rc(hwt_operation_mailbox_create(&made), -EMFILE);
+	fault_arm_eventfd(ENFILE);
+	assert_rc(hwt_operation_mailbox_create(&made), -ENFILE);
+	fault_arm_eventfd(ENODEV);
+	assert_rc(hwt_operation_mailbox_create(&made), -ENOMEM);
+	fault_arm(FAULT_HEAP, 1);
+	assert_rc(hwt_operation_mailbox_create(&made), -ENOMEM);
+	(void)fault_disarm();
+	cr_assert(made == NULL);
+}
+
+/* Executors of one's own. */
+static struct {
+	int answer;
+	bool runs;
+	unsigned calls;
+	hwt_operation last;
+} mine;
+
+static int
+my_execute(void *ctx, struct hwt_purgatory *purgatory, hwt_operation operation)
+{
+	(void)ctx;
+	cr_assert(purgatory == yard.purgatory);
+	mine.calls++;
+	mine.last = operation;
+	if (mine.runs)
+		assert_rc(hwt_operation_run(purgatory, operation), 0);
+	return mine.answer;
+}
+
+static const struct hwt_operation_executor my_executor = {my_execute, NULL};
+
+static void
+end_with_my_executor(struct operation *operation)
+{
+	*operation =
+	    (struct operation){.yard = &yard, .executor = &my_executor};
+	assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 0);
+	assert_u64(cancel_key(&yard, KEY(1)), 1);
+}
+
+Test(mailbox, an_executor_that_refuses)
+{
+	struct operation operation;
+
+	mailed_open();
+	mine.answer = -EAGAIN;
+	end_with_my_executor(&operation);
+	assert_ended(&operation, HWT_CANCELLED);
+	assert_u64(mine.calls, 1);
+	assert_rc(hwt_operation_run(yard.purgatory, mine.last), -ENOENT);
+	mailed_close();
+}
+
+Test(mailbox, an_executor_that_runs_at_once)
+{
+	struct operation operation;
+
+	mailed_open();
+	mine.runs = true;
+	end_with_my_executor(&operation);
+	assert_ended(&operation, HWT_CANCELLED);
+	assert_rc(hwt_operation_run(yard.purgatory, mine.last), -ENOENT);
+	mailed_close();
+}
+
+Test(mailbox, an_executor_that_runs_at_once_and_then_refuses)
+{
+	struct operation operation;
+
+	mailed_open();
+	mine.runs = true;
+	mine.answer = 1;
+	end_with_my_executor(&operation);
+	assert_ended(&operation, HWT_CANCELLED);
+	mailed_close();
+}
+
+Test(mailbox, an_executor_of_its_own_beside_the_purgatorys)
+{
+	struct operation operation;
+
+	mailed_open();
+	end_with_my_executor(&operation);
+	assert_pending(&operation);
+	assert_u64(mailbox_run(0), 0);
+	assert_rc(hwt_operation_run(yard.purgatory, mine.last), 0);
+	assert_ended(&operation, HWT_CANCELLED);
+	assert_rc(hwt_operation_run(yard.purgatory, mine.last), -ENOENT);
+	mailed_close();
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory: it grows with the most operations that were pending at the same time,
+ * whatever keys they had.
+ */
+#include "modules/purgatory/test/spec/purgatory.h"
+
+SUITE(memory);
+
+#define PENDING 2000u
+
+static struct yard yard;
+
+static uint64_t
+memory_bytes(void)
+{
+	return yard_stats(&yard).memory_bytes;
+}
+
+/* All are pending under one key, so that all belong to one shard; then under
+ * the next. */
+static void
+fill_and_empty(struct operation *operation, uint64_t key)
+{
+	unsigned i;
+
+	for (i = 0; i < PENDING; i++) {
+		operation[i] = (struct operation){.yard = &yard};
+		assert_rc(watch_key(&operation[i], KEY(key), HWT_SEC(1)), 0);
+	}
+	assert_u64(cancel_key(&yard, KEY(key)), PENDING);
+}
+
+Test(memory, what_one_shard_gave_back_serves_the_others)
+{
+	static struct operation operation[PENDING];
+	uint64_t bytes, key;
+
+	yard_open(&yard, NULL);
+	fill_and_empty(operation, 0);
+	bytes = memory_bytes();
+	for (key = 1; key < 300; key++)
+		fill_and_empty(operation, key);
+	/* 7 free ones in each shard, and the slab that was begun. */
+	cr_assert(memory_bytes() < bytes + (64 * 7 + 256) * 240);
+	yard_close(&yard);
+}
+
+Test(memory, few_operations_on_many_keys_take_little)
+{
+	static struct operation operation[200];
+	uint64_t bytes;
+	unsigned i;
+
+	yard_open(&yard, NULL);
+	bytes = memory_bytes();
+	for (i = 0; i < 200; i++) {
+		operation[i].yard = &yard;
+		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1)), 0);
+	}
+	cr_assert(memory_bytes() < bytes + (200 + 64 * 7 + 256) * 240);
+	yard_close(&yard);
+}
+
+/* Watches, with each allocation of that failing in turn, until none does. */
+static void
+watch_with_faults(struct operation *operation, uint64_t pending)
+{
+	uint64_t nth = 0;
+	bool failed;
+	int rc;
+
+	do {
+		*operation = (struct operation){.yard = &yard};
+		fault_arm(FAULT_HEAP, ++nth);
+		rc = watch_key(operation, KEY(1), HWT_NEVER);
+		failed = fault_disarm() >= nth;
+		/* Without memory a table does not grow, and that is all. */
+		if (rc == 0)
+			break;
+		assert_rc(rc, -ENOMEM);
+		assert_stats(&yard, pending, pending, pending > 0);
+	} while (failed);
+	assert_rc(rc, 0);
+}
+
+Test(memory, ENOMEM_of_each_slab_is_undone)
+{
+	static struct operation operation[PENDING];
+	unsigned i;
+
+	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
+	for (i = 0; i < PENDING; i++)
+		watch_with_faults(&operation[i], i);
+	assert_u64(cancel_key(&yard, KEY(1)), PENDING);
+	yard_close(&yard);
+}
