@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of hwt_checkout.h.
+ *
+ * PAUSE. It closes the gate, and then nothing is out when the sum of in_flight
+ * over all shards is 0: a request is counted before it reads the gate, and
+ * until all that it held is given back (E:pause in request.c). Only the thread
+ * that pauses decides that; whoever counts down and finds the gate closed tells
+ * it to look again. The gate is an object that the pause holds: what meets it
+ * waits there.
+ *
+ * RETIRE. First nobody can take the object any more, and no ring has it. Then
+ * the waits for sets with it end. What is being tried at that moment may still
+ * look at the object: its mark keeps it from waiting again, and so the retiring
+ * thread looks again until there is none. What is woken and waits for its turn
+ * in a queue looks at its mark before it looks at an object.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkout.h"
+
+#define SHARDS_DEFAULT 64u
+#define SHARDS_MAX (1u << 16)
+
+_Static_assert(sizeof(struct request) <= sizeof(struct hwt_request),
+    "a request fits into the user's memory");
+_Static_assert(sizeof(struct object) == sizeof(struct hwt_object),
+    "an object fits into the user's memory");
+
+/* In a child process of the one that made the timer. */
+static bool
+is_foreign(const struct hwt_checkout *checkout)
+{
+	return hwt_state(checkout->timer, (hwt_timeout){0}, NULL) ==
+	    -EOWNERDEAD;
+}
+
+static int
+enter(const struct hwt_checkout *checkout)
+{
+	if (checkout == NULL)
+		return -EINVAL;
+	return is_foreign(checkout) ? -EOWNERDEAD : 0;
+}
+
+/* Making and freeing. */
+
+static bool
+options_are_valid(const struct hwt_checkout_options *options)
+{
+	static const uint64_t zero[8];
+
+	return options->shards <= SHARDS_MAX &&
+	    (options->shards & (options->shards - 1)) == 0 &&
+	    options->hold_after <= UINT8_MAX &&
+	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
+}
+
+static void
+free_checkout(struct hwt_checkout *checkout)
+{
+	free(checkout->shards);
+	free(checkout);
+}
+
+static struct hwt_checkout *
+new_checkout(uint32_t shards)
+{
+	struct hwt_checkout *made = aligned_alloc(CACHE_LINE, sizeof(*made));
+	size_t bytes = shards * sizeof(struct shard);
+	uint32_t i;
+
+	if (made == NULL)
+		return NULL;
+	memset(made, 0, sizeof(*made));
+	made->shards = aligned_alloc(CACHE_LINE, bytes);
+	if (made->shards == NULL) {
+		free(made);
+		return NULL;
+	}
+	memset(made->shards, 0, bytes);
+	made->shard_count = shards;
+	made->gate.checkout = made;
+	(void)pthread_mutex_init(&made->pause_lock, NULL);
+	(void)pthread_cond_init(&made->came_back, NULL);
+	for (i = 0; i < shards; i++)
+		(void)pthread_mutex_init(&made->shards[i].lock, NULL);
+	return made;
+}
+
+int
+hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
+    const struct hwt_checkout_options *options)
+{
+	static const struct hwt_checkout_options defaults;
+	struct hwt_checkout *made;
+
+	if (options == NULL)
+		options = &defaults;
+	if (checkout == NULL || timer == NULL || !options_are_valid(options))
+		return -EINVAL;
+	if (hwt_state(timer, (hwt_timeout){0}, NULL) == -EOWNERDEAD)
+		return -EOWNERDEAD;
+	made = new_checkout(
+	    options->shards != 0 ? options->shards : SHARDS_DEFAULT);
+	if (made == NULL)
+		return -ENOMEM;
+	made->timer = timer;
+	made->hold_after = options->hold_after;
+	*checkout = made;
+	return 0;
+}
+
+/* Requests that are tried or granted. */
+static uint64_t
+count_in_flight(const struct hwt_checkout *checkout)
+{
+	uint64_t count = 0;
+	uint32_t i;
+
+	/* E:pause acquire */
+	for (i = 0; i < checkout->shard_count; i++)
+		count += a64_load_seq(&checkout->shards[i].in_flight) &
+		    IN_FLIGHT_MASK;
+	return count;
+}
+
+int
+hwt_checkout_shutdown(struct hwt_checkout *checkout)
+{
+	struct queue queue;
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	queue_begin(&queue);
+	a64_or_seq(&checkout->gate.word, RETIRED);
+	(void)requests_stop(checkout, NULL, HWT_GRANT_SHUT_DOWN);
+	queue_end(&queue);
+	return 0;
+}
+
+static void
+destroy_locks(struct hwt_checkout *checkout)
+{
+	uint32_t i;
+
+	for (i = 0; i < checkout->shard_count; i++)
+		(void)pthread_mutex_destroy(&checkout->shards[i].lock);
+	(void)pthread_mutex_destroy(&checkout->pause_lock);
+	(void)pthread_cond_destroy(&checkout->came_back);
+}
+
+int
+hwt_checkout_destroy(struct hwt_checkout *checkout)
+{
+	if (checkout == NULL)
+		return 0;
+	if (is_foreign(checkout)) {
+		free_checkout(checkout);
+		return 0;
+	}
+	if (queue_in_granted())
+		return -EDEADLK;
+	if (count_in_flight(checkout) != 0 ||
+	    a64_load_seq(&checkout->waiting) != 0)
+		return -EBUSY;
+	while (a64_load_seq(&checkout->busy) != 0)
+		(void)sched_yield();
+	destroy_locks(checkout);
+	free_checkout(checkout);
+	return 0;
+}
+
+/* Objects and requests. */
+
+int
+hwt_object_init(
+    struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order)
+{
+	struct object *made = (struct object *)object;
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (object == NULL)
+		return -EINVAL;
+	made->order = order;
+	made->checkout = checkout;
+	made->first = NULL;
+	a64_store_release(&made->word, 0);
+	return 0;
+}
+
+/* Takes the object out of the set of its holder's request. */
+static void
+request_forget(struct request *request, const struct object *object)
+{
+	uint32_t i;
+
+	for (i = 0; i < request->count && request->rank_count > 0; i++) {
+		if (request_object(request, i) != object)
+			continue;
+		request->count--;
+		request->held--;
+		memmove(&request->rank[i], &request->rank[i + 1],
+		    request->count - i);
+		return;
+	}
+}
+
+int
+hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
+{
+	struct object *retired = (struct object *)object;
+	struct request *holder;
+	struct queue queue;
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (retired == NULL || retired->checkout != checkout)
+		return -EINVAL;
+	holder =
+	    (struct request *)(uintptr_t)(a64_load_acquire(&retired->word) &
+		HOLDER_MASK);
+	if (holder == NULL ||
+	    word_state(a64_load_acquire(&holder->word)) != STATE_GRANTED)
+		return -EPERM;
+	queue_begin(&queue);
+	request_forget(holder, retired);
+	object_close(retired);
+	while (requests_stop(checkout, retired, HWT_GRANT_RETIRED))
+		(void)sched_yield();
+	queue_end(&queue);
+	return 0;
+}
+
+static int
+check_order(struct object *const *objects, size_t count, bool *ascending)
+{
+	size_t i;
+
+	*ascending = true;
+	for (i = 0; i < count; i++) {
+		if (objects[i] == NULL || objects[i]->checkout == NULL ||
+		    objects[i]->checkout != objects[0]->checkout)
+			return -EINVAL;
+		if (i > 0 && objects[i] == objects[i - 1])
+			return -EINVAL;
+		if (i > 0 && !object_precedes(objects[i - 1], objects[i]))
+			*ascending = false;
+	}
+	return 0;
+}
+
+/* By insertion. */
+static int
+rank_objects(struct request *request)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < request->count; i++) {
+		for (k = i; k > 0 &&
+		     object_precedes(request->objects[i],
+			 request->objects[request->rank[k - 1]]);
+		     k--)
+			request->rank[k] = request->rank[k - 1];
+		if (k > 0 &&
+		    request->objects[request->rank[k - 1]] ==
+			request->objects[i])
+			return -EINVAL;
+		request->rank[k] = (uint8_t)i;
+	}
+	request->rank_count = (uint8_t)i;
+	return 0;
+}
+
+int
+hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
+    size_t count, hwt_granted *granted, void *arg)
+{
+	struct request *made = (struct request *)request;
+	bool ascending;
+	int error = -EINVAL;
+
+	if (request == NULL || objects == NULL || count == 0 ||
+	    count > UINT32_MAX)
+		return -EINVAL;
+	memset(request, 0, sizeof(*request));
+	made->objects = (struct object *const *)objects;
+	made->count = (uint32_t)count;
+	made->granted = granted;
+	made->arg = arg;
+	error = check_order(made->objects, count, &ascending);
+	if (error == 0 && count <= RANKS)
+		error = rank_objects(made);
+	else if (error == 0 && !ascending)
+		error = -E2BIG;
+	if (error != 0)
+		return error;
+	made->checkout = made->objects[0]->checkout;
+	request_store(made, STATE_READY);
+	return 0;
+}
+
+/* A request of this checkout. */
+static int
+enter_request(
+    const struct hwt_checkout *checkout, const struct request *request)
+{
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (request == NULL ||
+	    (a64_load_acquire(&request->word) & MAGIC_MASK) != MAGIC ||
+	    request->checkout != checkout)
+		return -EINVAL;
+	return 0;
+}
+
+static bool
+request_move(struct request *request, enum state from, enum state to)
+{
+	return a64_cas_acq_rel(&request->word, MAGIC | from, MAGIC | to);
+}
+
+static int
+error_of(enum hwt_grant grant)
+{
+	switch (grant) {
+	case HWT_GRANTED:
+		return 0;
+	case HWT_GRANT_EXPIRED:
+		return -ETIMEDOUT;
+	case HWT_GRANT_CANCELLED:
+		return -ECANCELED;
+	case HWT_GRANT_RETIRED:
+		return -EIDRM;
+	default:
+		return -ESHUTDOWN;
+	}
+}
+
+/* Tries a request that is READY. */
+static int
+begin_try(struct request *request, struct object **refused)
+{
+	enum hwt_grant grant;
+
+	if (!request_move(request, STATE_READY, STATE_TRYING))
+		return -EBUSY;
+	request->held = 0;
+	request->rounds = 0;
+	if (request->count == 0)
+		return -EIDRM;
+	*refused = request_try(request);
+	if (*refused == NULL) {
+		request_store(request, STATE_GRANTED);
+		return 0;
+	}
+	grant = refusal_of(*refused);
+	return grant != 0 ? error_of(grant) : -EAGAIN;
+}
+
+/* Refused, and it does not wait. */
+static void
+end_try(struct request *request)
+{
+	if (request->held > 0)
+		request_give(request, 0);
+	request_store(request, STATE_READY);
+}
+
+int
+hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *request)
+{
+	struct request *tried = (struct request *)request;
+	struct object *refused;
+	struct queue queue;
+	int error = enter_request(checkout, tried);
+
+	if (error != 0)
+		return error;
+	queue_begin(&queue);
+	error = begin_try(tried, &refused);
+	if (error != 0 && error != -EBUSY)
+		end_try(tried);
+	queue_end(&queue);
+	return error;
+}
+
+/* blocked: NULL, or this thread's. */
+static int
+acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
+{
+	struct object *refused;
+	struct queue queue;
+	int error;
+
+	queue_begin(&queue);
+	error = begin_try(request, &refused);
+	if (error == -EAGAIN) {
+		request->blocked = blocked;
+		if (blocked != NULL)
+			request_change(request, 0, BLOCKING);
+		error = request_enlist(request, delay_ns);
+		if (error == 0) {
+			request_settle(request, refused);
+			error = 1;
+		}
+	}
+	if (error < 0 && error != -EBUSY)
+		end_try(request);
+	queue_end(&queue);
+	return error;
+}
+
+static bool
+delay_is_valid(uint64_t delay_ns)
+{
+	return delay_ns <= INT64_MAX || delay_ns == HWT_NEVER;
+}
+
+int
+hwt_checkout_acquire(struct hwt_checkout *checkout, struct hwt_request *request,
+    uint64_t delay_ns)
+{
+	struct request *acquired = (struct request *)request;
+	int error = enter_request(checkout, acquired);
+
+	if (error != 0)
+		return error;
+	if (acquired->granted == NULL || !delay_is_valid(delay_ns))
+		return -EINVAL;
+	return acquire(acquired, delay_ns, NULL);
+}
+
+static enum hwt_grant
+await_grant(struct blocked *blocked)
+{
+	(void)pthread_mutex_lock(&blocked->lock);
+	while (blocked->grant == 0)
+		(void)pthread_cond_wait(&blocked->ended, &blocked->lock);
+	(void)pthread_mutex_unlock(&blocked->lock);
+	return blocked->grant;
+}
+
+int
+hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
+    struct hwt_request *request, uint64_t delay_ns)
+{
+	struct request *acquired = (struct request *)request;
+	struct blocked blocked = {.grant = (enum hwt_grant)0};
+	int result = enter_request(checkout, acquired);
+
+	if (result != 0)
+		return result;
+	if (!delay_is_valid(delay_ns))
+		return -EINVAL;
+	if (queue_in_granted())
+		return -EDEADLK;
+	(void)pthread_mutex_init(&blocked.lock, NULL);
+	(void)pthread_cond_init(&blocked.ended, NULL);
+	result = acquire(acquired, delay_ns, &blocked);
+	if (result == 1)
+		result = error_of(await_grant(&blocked));
+	(void)pthread_cond_destroy(&blocked.ended);
+	(void)pthread_mutex_destroy(&blocked.lock);
+	return result;
+}
+
+int
+hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *request)
+{
+	struct request *released = (struct request *)request;
+	struct queue queue;
+	int error = enter_request(checkout, released);
+
+	if (error != 0)
+		return error;
+	if (!request_move(released, STATE_GRANTED, STATE_ENDED))
+		return -ENOENT;
+	queue_begin(&queue);
+	request_give(released, 1);
+	request_store(released, STATE_READY);
+	queue_end(&queue);
+	return 0;
+}
+
+int
+hwt_checkout_cancel(struct hwt_checkout *checkout, struct hwt_request *request)
+{
+	struct request *cancelled = (struct request *)request;
+	struct queue queue;
+	int error = enter_request(checkout, cancelled);
+
+	if (error != 0)
+		return error;
+	queue_begin(&queue);
+	error = request_stop(cancelled, HWT_GRANT_CANCELLED);
+	queue_end(&queue);
+	return error;
+}
+
+/* Pause. */
+
+void
+pause_notify(struct hwt_checkout *checkout)
+{
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	(void)pthread_cond_signal(&checkout->came_back);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
+static void
+pause_expire(hwt_timeout timeout, void *arg)
+{
+	struct hwt_checkout *checkout = arg;
+
+	(void)timeout;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	checkout->pause_expired = true;
+	(void)pthread_cond_signal(&checkout->came_back);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
+/* Closes the gate. */
+static int
+pause_begin(struct hwt_checkout *checkout, uint64_t delay_ns)
+{
+	int error = 0;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	if (a64_load_acquire(&checkout->gate.word) & RETIRED)
+		error = -ESHUTDOWN;
+	else if (checkout->pause_begun)
+		error = -EALREADY;
+	if (error == 0) {
+		checkout->pause_begun = true;
+		checkout->pause_expired = delay_ns == 0;
+		/* E:pause fence: close the gate, then read in_flight. */
+		a64_or_seq(&checkout->gate.word, IN_USE);
+	}
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	return error;
+}
+
+/* Whether nothing is out. */
+static bool
+pause_await(struct hwt_checkout *checkout)
+{
+	bool paused;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	while (!(paused = count_in_flight(checkout) == 0) &&
+	    !checkout->pause_expired)
+		(void)pthread_cond_wait(
+		    &checkout->came_back, &checkout->pause_lock);
+	checkout->paused = paused;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (paused)
+		(void)a64_add_relaxed(&checkout->pauses, 1);
+	return paused;
+}
+
+static void
+pause_end(struct hwt_checkout *checkout)
+{
+	struct queue queue;
+
+	queue_begin(&queue);
+	gate_open(checkout);
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	checkout->pause_begun = false;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	queue_end(&queue);
+}
+
+static int
+pause_within(struct hwt_checkout *checkout, uint64_t delay_ns)
+{
+	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
+	hwt_timeout timeout = {0};
+	int error = 0;
+
+	if (armed)
+		error = hwt_new_timeout(checkout->timer, &timeout, pause_expire,
+		    checkout, delay_ns);
+	if (error != 0)
+		return error;
+	if (!pause_await(checkout))
+		error = -ETIMEDOUT;
+	if (armed)
+		(void)hwt_cancel_wait(checkout->timer, timeout);
+	return error;
+}
+
+int
+hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
+{
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (!delay_is_valid(delay_ns))
+		return -EINVAL;
+	if (queue_in_granted())
+		return -EDEADLK;
+	error = pause_begin(checkout, delay_ns);
+	if (error != 0)
+		return error;
+	error = pause_within(checkout, delay_ns);
+	if (error != 0)
+		pause_end(checkout);
+	return error;
+}
+
+int
+hwt_checkout_resume(struct hwt_checkout *checkout)
+{
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	if (!checkout->pause_begun)
+		error = -EALREADY;
+	else if (!checkout->paused)
+		error = -EBUSY;
+	else
+		checkout->paused = false;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (error == 0)
+		pause_end(checkout);
+	return error;
+}
+
+int
+hwt_checkout_read_stats(
+    const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats)
+{
+	const struct shard *shard;
+	uint64_t word;
+	uint32_t i;
+	int error = enter(checkout);
+
+	if (error != 0 || stats == NULL)
+		return error != 0 ? error : -EINVAL;
+	memset(stats, 0, sizeof(*stats));
+	for (i = 0; i < checkout->shard_count; i++) {
+		shard = &checkout->shards[i];
+		word = a64_load_seq(&shard->in_flight);
+		stats->out += word & IN_FLIGHT_MASK;
+		stats->granted +=
+		    (word & IN_FLIGHT_MASK) + (word >> IN_FLIGHT_BITS);
+		stats->waited += a64_load_relaxed(&shard->waited);
+		stats->woken += a64_load_relaxed(&shard->woken);
+		stats->expired +=
+		    a64_load_relaxed(&shard->ended[HWT_GRANT_EXPIRED]);
+		stats->cancelled +=
+		    a64_load_relaxed(&shard->ended[HWT_GRANT_CANCELLED]);
+		stats->retired +=
+		    a64_load_relaxed(&shard->ended[HWT_GRANT_RETIRED]);
+		stats->shut_down +=
+		    a64_load_relaxed(&shard->ended[HWT_GRANT_SHUT_DOWN]);
+	}
+	stats->waiting = a64_load_seq(&checkout->waiting);
+	stats->pauses = a64_load_relaxed(&checkout->pauses);
+	return 0;
+}

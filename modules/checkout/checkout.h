@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a checkout, and what its source files share.
+ *
+ *   checkout.c   the functions of hwt_checkout.h; pause, retire, shutdown
+ *   request.c    the word of a request, trying, waiting, ending
+ *   object.c     the word of an object and who waits for it
+ *
+ * LOCKS. A shard's lock protects the waiters of the objects and the list of the
+ * requests whose addresses fall on it. No thread holds two locks, and none
+ * while it calls user code or the timer.
+ */
+#ifndef HWT_CHECKOUT_INSIDE_H
+#define HWT_CHECKOUT_INSIDE_H
+
+#include <pthread.h>
+
+#include "core/atomic.h"
+#include "hwt_checkout.h"
+
+/* An object's word: its holder's address, and these. */
+#define IN_USE UINT64_C(1)
+#define WAITERS UINT64_C(2) /* the list is not empty; both under the lock */
+#define RETIRED UINT64_C(4)
+#define HOLDER_MASK (~UINT64_C(7))
+
+/* A request's word. */
+#define STATE_MASK UINT64_C(7)
+enum state {
+	STATE_READY = 1,
+	STATE_TRYING, /* a thread tries it, or releases it */
+	STATE_WAITING, /* at an object, in its list */
+	STATE_WOKEN, /* in a thread's queue, to be tried */
+	STATE_GRANTED,
+	STATE_ENDED /* a thread carries the outcome out */
+};
+#define OUTCOME_ONE UINT64_C(8) /* an enum hwt_grant; see request.c */
+#define OUTCOME_MASK (7 * OUTCOME_ONE)
+#define ARMED UINT64_C(0x40) /* the timeout's task may use the request */
+#define LATE UINT64_C(0x80) /* and is to carry the outcome out */
+#define BLOCKING UINT64_C(0x100) /* a thread waits; granted is not called */
+#define MAGIC UINT64_C(0x6877745200000000)
+#define MAGIC_MASK UINT64_C(0xffffffff00000000)
+
+#define BATON UINT64_C(0x400) /* woken for the object at, and not used it yet */
+
+#define RANKS 20
+
+/* The user's memory is declared with other types. */
+#define ALIASES __attribute__((may_alias))
+
+struct request;
+
+struct object {
+	a64_t word;
+	uint64_t order;
+	struct hwt_checkout *checkout;
+	struct request *first; /* of the waiters: a ring */
+} ALIASES;
+
+/* A thread in hwt_checkout_acquire_wait. */
+struct blocked {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	enum hwt_grant grant; /* 0: it waits */
+};
+
+struct request {
+	a64_t word;
+	/* Written by hwt_request_init; count also by a retirement. */
+	struct object *const *objects;
+	uint32_t count;
+	/* For the thread that owns the request: see request.c. */
+	uint32_t held; /* the first so many are taken */
+	hwt_granted *granted;
+	void *arg;
+	struct hwt_checkout *checkout;
+	hwt_timeout timeout; /* while ARMED */
+	aptr_t at; /* the object where it waits, or waited last */
+	/* The waiters of at, if linked; next: else, a thread's queue. */
+	struct request *next, *previous;
+	/* A shard's list, while it waits and is tried. */
+	struct request *list_next, *list_previous;
+	struct blocked *blocked; /* with BLOCKING */
+	uint8_t linked; /* under the lock of at's shard */
+	uint8_t rounds; /* that were in vain, at most 255 */
+	/* The objects in ascending order, as indices; not used if there are
+	 * more. */
+	uint8_t rank_count;
+	uint8_t rank[RANKS];
+} ALIASES;
+
+struct shard {
+	_Alignas(CACHE_LINE) a64_t in_flight; /* see below */
+	a64_t waited, woken, ended[HWT_GRANT_SHUT_DOWN + 1];
+	_Alignas(CACHE_LINE) pthread_mutex_t lock;
+	struct request *list; /* a ring */
+};
+
+/* in_flight: requests that are tried or granted, and above that, how many
+ * grants were released. */
+#define IN_FLIGHT_BITS 24
+#define IN_FLIGHT_MASK ((UINT64_C(1) << IN_FLIGHT_BITS) - 1)
+#define RELEASED_ONE (UINT64_C(1) << IN_FLIGHT_BITS)
+
+struct hwt_checkout {
+	_Alignas(CACHE_LINE) struct hwt *timer;
+	struct shard *shards;
+	uint32_t shard_count;
+	uint32_t hold_after;
+	/* An object that a pause holds: IN_USE; shutdown sets RETIRED. */
+	struct object gate;
+	pthread_mutex_t pause_lock;
+	pthread_cond_t came_back;
+	bool pause_begun, paused, pause_expired; /* under pause_lock */
+	/* Requests that are listed; those whose end is not through yet. */
+	_Alignas(CACHE_LINE) a64_t waiting, busy;
+	a64_t pauses;
+};
+
+/* What a thread has to do before its outermost call returns. */
+struct queue {
+	struct request *first, *last;
+	bool in_granted;
+};
+
+/* The outermost call's; NULL: the thread is in none. */
+extern _Thread_local struct queue *queue_of_thread;
+
+static inline enum state
+word_state(uint64_t word)
+{
+	return (enum state)(word & STATE_MASK);
+}
+
+static inline enum hwt_grant
+word_grant(uint64_t word)
+{
+	return (enum hwt_grant)((word & OUTCOME_MASK) / OUTCOME_ONE);
+}
+
+/* object.c */
+
+void shard_lock(struct shard *shard);
+void shard_unlock(struct shard *shard);
+struct shard *shard_of(const struct hwt_checkout *checkout, const void *at);
+bool object_precedes(const struct object *a, const struct object *b);
+bool object_take(struct object *object, struct request *request);
+/* By its holder: the next waiter goes to the queue. */
+void object_give(struct object *object, struct request *request);
+/* Another waiter goes to the queue, if the object is free. */
+void object_hand_on(struct object *object);
+/* Whether it waits: false if the object is free, or if its word has an
+ * outcome. */
+bool object_wait(struct object *object, struct request *request);
+/* Takes one that has ended out of the list. */
+void object_unlink(struct request *request);
+/* Ends a pause: all waiters go to the queue. */
+void gate_open(struct hwt_checkout *checkout);
+/* It is retired. Who waits for it is in no ring any more. */
+void object_close(struct object *object);
+
+/* request.c */
+
+/* In one call of the library: queue_end does what the queue holds, in the
+ * outermost one. */
+void queue_begin(struct queue *queue);
+void queue_end(struct queue *queue);
+bool queue_in_granted(void);
+void queue_add(struct request *request);
+
+struct object *request_object(const struct request *request, uint32_t i);
+/* By its owner, while it is TRYING, and holds nothing or what it held before:
+ * NULL: it has all; otherwise the object that refused, or the gate. */
+struct object *request_try(struct request *request);
+/* By its owner: tries until it waits or ends, from that refusal on. */
+void request_settle(struct request *request, struct object *refused);
+/* Gives all back; grants is 1 if it was granted. */
+void request_give(struct request *request, uint64_t grants);
+/* WAITING becomes WOKEN or ENDED; false: it does not wait. */
+bool request_leave_wait(struct request *request, uint64_t next);
+/* The outcome of one that waited goes to the queue. */
+void request_end_wait(struct request *request, enum hwt_grant grant);
+/* Ends its wait, or leaves the outcome as a mark: see request.c. */
+int request_stop(struct request *request, enum hwt_grant grant);
+/* From now on deadlines, shutdown and retirements find it. */
+hwt_task request_expire;
+int request_enlist(struct request *request, uint64_t delay_ns);
+void request_store(struct request *request, enum state state);
+void request_change(struct request *request, uint64_t clear, uint64_t set);
+/* Ends what waits in the lists and has this object (NULL: all), but for what
+ * is tried at this moment, which gets a mark. Whether there was such a one. */
+bool requests_stop(struct hwt_checkout *checkout, const struct object *object,
+    enum hwt_grant grant);
+
+/* checkout.c */
+
+/* Something has come back: tells a pause. */
+void pause_notify(struct hwt_checkout *checkout);
+
+/* Why the object refuses for good; 0: it may be had later. */
+static inline enum hwt_grant
+refusal_of(struct object *object)
+{
+	if (!(a64_load_acquire(&object->word) & RETIRED))
+		return (enum hwt_grant)0;
+	return object == &object->checkout->gate ? HWT_GRANT_SHUT_DOWN
+						 : HWT_GRANT_RETIRED;
+}
+
+#endif

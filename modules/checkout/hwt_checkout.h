@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_checkout - sets of objects, granted whole, with a deadline and a pause.
+ *
+ * An object has one holder at a time. A request names a set of objects; it gets
+ * all of them, or it holds none and waits, without a thread, until it gets all
+ * of them, its deadline comes, or it is cancelled. A pause lets what is out
+ * come back and gives nothing out until it is over.
+ *
+ * PROMISES
+ *
+ *   whole          A granted request holds all its objects. A waiting one holds
+ *                  none, but for what options.hold_after says.
+ *   one-holder     No object is in two granted requests. What its holder wrote
+ *                  before release, the next holder reads.
+ *   once           When hwt_checkout_acquire has answered 1, granted is called
+ *                  once. The request is the caller's again when granted is
+ *                  called with another outcome than HWT_GRANTED, or when
+ *                  hwt_checkout_release has returned.
+ *   no-lost-wake   No request waits while all its objects are free, but for the
+ *                  moment until the thread that was told tries it.
+ *   deadline       It ends a wait, never a grant, and never before its delay
+ *                  has passed, by the timer's clock.
+ *   pause          When hwt_checkout_pause has answered 0, nothing is out, and
+ *                  nothing is granted before hwt_checkout_resume.
+ *   no-lock-held   The library holds no lock while it calls granted, which may
+ *                  call every function here that is not said to wait. A granted
+ *                  that such a call causes is called after the first one has
+ *                  returned, so that a chain of grants takes no stack. So
+ *                  granted returns soon, and waits for no other request.
+ *   few-wakes      A release wakes one request that waits for the object, and
+ *                  one more only when that cannot use it. A grant without a
+ *                  wait takes no lock, no memory and no timeout.
+ *
+ * Not promised: any order of requests. One that has just come may overtake
+ * those that wait.
+ *
+ * All functions may be called from any thread, also from tasks of the timer,
+ * where none should wait. int functions return 0, or what they say, or a
+ * negative errno value; then nothing has changed. Times are in nanoseconds.
+ *
+ * In a child process, a checkout of its parent answers -EOWNERDEAD, and
+ * hwt_checkout_destroy frees it, before its timer.
+ */
+#ifndef HWT_CHECKOUT_H
+#define HWT_CHECKOUT_H
+
+#include <hwt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+struct hwt_checkout;
+
+/* Part of the user's structure. It stays where it is until it is retired, or
+ * the checkout destroyed. */
+struct hwt_object {
+	uint64_t private_words[4];
+};
+
+/* The caller's memory, which stays where it is while the request waits or is
+ * granted. */
+struct hwt_request {
+	uint64_t private_words[16];
+};
+
+enum hwt_grant {
+	HWT_GRANTED = 1,
+	HWT_GRANT_EXPIRED,
+	HWT_GRANT_CANCELLED,
+	HWT_GRANT_RETIRED,
+	HWT_GRANT_SHUT_DOWN
+};
+
+/* The wait is over. */
+typedef void hwt_granted(
+    struct hwt_request *request, void *arg, enum hwt_grant grant);
+
+/* All zero: the defaults. */
+struct hwt_checkout_options {
+	uint32_t shards; /* a power of two up to 2^16; 0: 64 */
+	/* A request that was refused so often keeps what it has got and waits
+	 * for the next object with it, so that others cannot overtake it for
+	 * ever; up to 255, 0: never. */
+	uint32_t hold_after;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* Exact when no call is under way. */
+struct hwt_checkout_stats {
+	uint64_t out; /* granted, not released */
+	uint64_t waiting;
+	uint64_t granted; /* all so far, with and without a wait */
+	uint64_t waited; /* waits begun */
+	uint64_t expired, cancelled, retired, shut_down;
+	uint64_t woken; /* requests that were told to try again */
+	uint64_t pauses; /* that were declared */
+	uint64_t reserved[8];
+};
+
+/* Makes a checkout whose deadlines are timeouts of this timer, which must
+ * outlive it.
+ * -EINVAL     NULL, shards, hold_after or reserved words out of range
+ * -ENOMEM
+ * -EOWNERDEAD the timer was made before a fork */
+int hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
+    const struct hwt_checkout_options *options);
+
+/* Ends all waits with HWT_GRANT_SHUT_DOWN; try, acquire, acquire_wait and pause
+ * answer -ESHUTDOWN from then on. What is out stays so until it is released.
+ * -EINVAL -EOWNERDEAD */
+int hwt_checkout_shutdown(struct hwt_checkout *checkout);
+
+/* Frees the checkout, when every granted that was called has returned. No other
+ * call may be under way. NULL: 0.
+ * -EBUSY      something is out or waits
+ * -EDEADLK    from granted */
+int hwt_checkout_destroy(struct hwt_checkout *checkout);
+
+/* Requests take their objects in ascending order, and those of equal order by
+ * address. The memory must not be an object in use.
+ * -EINVAL -EOWNERDEAD */
+int hwt_object_init(
+    struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order);
+
+/* For the holder of the object: takes it out of the request that holds it, and
+ * ends all waits for sets with it with HWT_GRANT_RETIRED. Then its memory is
+ * the user's. No try, acquire or hwt_request_init with this object may be under
+ * way meanwhile, but waits may. If the holder's request has more than 20
+ * objects, the memory is the user's when that is released.
+ * -EPERM      it is not in a granted request
+ * -EINVAL     NULL, or an object of another checkout
+ * -EOWNERDEAD */
+int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
+
+/* Prepares a request for any number of uses. The array stays where it is as
+ * long as the request is used; it is not changed. granted may be NULL for
+ * hwt_checkout_try and hwt_checkout_acquire_wait. The memory must not be a
+ * request that waits or is granted.
+ * -EINVAL     NULL, count is 0, an object twice, objects of several checkouts
+ *             or not initialised
+ * -E2BIG      more than 20 objects that are not in ascending order */
+int hwt_request_init(struct hwt_request *request,
+    struct hwt_object *const *objects, size_t count, hwt_granted *granted,
+    void *arg);
+
+/* 0           granted
+ * -EAGAIN     refused, or a pause; it holds nothing
+ * -EBUSY      it waits or is granted already
+ * -EIDRM      an object is retired, or retirements have left none
+ * -EINVAL     NULL, not initialised, or objects of another checkout
+ * -ESHUTDOWN  hwt_checkout_shutdown was called
+ * -EOWNERDEAD */
+int hwt_checkout_try(
+    struct hwt_checkout *checkout, struct hwt_request *request);
+
+/* 0           granted; granted is not called
+ * 1           granted is called once, perhaps before this returns; at the
+ *             latest when delay_ns has passed and the timer has called the
+ *             timeout's task. HWT_NEVER: no deadline
+ * -EINVAL     also no granted, delay_ns in [2^63, HWT_NEVER)
+ * -ENOBUFS    the timer is full (max_pending)
+ * -ESHUTDOWN  also when a timeout is needed and the timer is stopped
+ * -EAGAIN     the timer cannot start its thread
+ * -ENOMEM
+ * -EBUSY -EIDRM -EOWNERDEAD as hwt_checkout_try */
+int hwt_checkout_acquire(struct hwt_checkout *checkout,
+    struct hwt_request *request, uint64_t delay_ns);
+
+/* Waits in this thread; granted is not called. 0: granted.
+ * -ETIMEDOUT  its deadline has come
+ * -ECANCELED  it was cancelled
+ * -EDEADLK    from granted
+ * Others as hwt_checkout_acquire, but that it needs no granted; -EIDRM and
+ * -ESHUTDOWN also when these ended the wait. */
+int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
+    struct hwt_request *request, uint64_t delay_ns);
+
+/* Gives all objects of a granted request back.
+ * -ENOENT     it is not granted
+ * -EINVAL     as hwt_checkout_try
+ * -EOWNERDEAD */
+int hwt_checkout_release(
+    struct hwt_checkout *checkout, struct hwt_request *request);
+
+/* 0           this call has ended the wait: granted is called with
+ *             HWT_GRANT_CANCELLED, mostly before this returns
+ * -EINPROGRESS it is being tried at this moment; if that fails, it ends as
+ *             cancelled
+ * -ENOENT     it does not wait
+ * -EINVAL     as hwt_checkout_try
+ * -EOWNERDEAD */
+int hwt_checkout_cancel(
+    struct hwt_checkout *checkout, struct hwt_request *request);
+
+/* Waits until nothing is out; nothing is granted meanwhile. 0: nothing is out,
+ * until hwt_checkout_resume. Delay 0 does not wait.
+ * -ETIMEDOUT  something was still out after delay_ns; all goes on as before
+ * -EALREADY   another pause has begun
+ * -EDEADLK    from granted
+ * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)
+ * -ESHUTDOWN  hwt_checkout_shutdown was called, or the timer is stopped
+ * -ENOBUFS -EAGAIN -ENOMEM   the timer's
+ * -EOWNERDEAD */
+int hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns);
+
+/* Ends the pause: what waits for that is tried, in the order in which it came.
+ * -EALREADY   there is no pause
+ * -EBUSY      a pause has begun, and something is still out
+ * -EINVAL -EOWNERDEAD */
+int hwt_checkout_resume(struct hwt_checkout *checkout);
+
+/* -EINVAL -EOWNERDEAD */
+int hwt_checkout_read_stats(
+    const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions behind which each design stands that hands out sets of objects,
+ * for main.c. A program has one design.
+ */
+#ifndef DESIGN_H
+#define DESIGN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	OBJECTS_MAX = 4096,
+	SET_MAX = 8
+};
+
+struct design {
+	const char *what;
+	void (*create)(unsigned objects);
+	void (*destroy)(void);
+	/* Waits in this thread; the set is in ascending order. */
+	void (*acquire)(const unsigned *set, unsigned count);
+	void (*release)(const unsigned *set, unsigned count);
+};
+
+extern const struct design design;
+
+#endif

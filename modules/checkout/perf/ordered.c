@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One mutex per object, taken in ascending order. */
+#include <pthread.h>
+
+#include "modules/checkout/perf/design.h"
+#include "perf/perf.h"
+
+static struct {
+	_Alignas(64) pthread_mutex_t lock;
+} object[OBJECTS_MAX];
+
+static void
+create(unsigned objects)
+{
+	unsigned i;
+
+	for (i = 0; i < objects; i++)
+		(void)pthread_mutex_init(&object[i].lock, NULL);
+}
+
+static void
+destroy(void)
+{
+}
+
+static void
+acquire(const unsigned *set, unsigned count)
+{
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		(void)pthread_mutex_lock(&object[set[i]].lock);
+}
+
+static void
+release(const unsigned *set, unsigned count)
+{
+	while (count-- > 0)
+		(void)pthread_mutex_unlock(&object[set[count]].lock);
+}
+
+const struct design design = {
+    "one mutex per object, in order", create, destroy, acquire, release};

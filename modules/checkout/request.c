@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The word of a request: trying it, waiting, ending, and what a thread has to
+ * do before its call returns.
+ *
+ *               acquire                    all objects were free
+ *     READY ------------> TRYING ---------------------------------> GRANTED
+ *       ^                |      ^                                     |
+ *       |    one refused |      | queue_end                           |
+ *       |                v      |                                     |
+ *       |             WAITING -> WOKEN      release: all given back   |
+ *       |                |       object_give, gate_open               |
+ *       |    deadline,   v                                            |
+ *       +<---cancel--- ENDED <----------------------------------------+
+ *
+ * TRYING, WOKEN and ENDED belong to one thread. A request is tried in ascending
+ * order of its objects. If one refuses, those it has got are given back first,
+ * which wakes whoever waits for them, and then it waits for that one; if that
+ * is free by then, it is tried again.
+ *
+ * OUTCOME. A deadline, a cancel, a retirement or a shutdown ends what is
+ * WAITING. In what is WOKEN or TRYING it leaves the outcome as a mark. The mark
+ * of a WOKEN one stands; that of a TRYING one counts when the try has failed.
+ * The first mark stays.
+ *
+ * BATON. WOKEN for an object, at, a request has BATON. When the try is refused
+ *   by at            it keeps the baton, and is the next waiter again;
+ *   by a later one   at was taken and given back, which woke the next one;
+ *   by an earlier one, or the gate, or it ends without a try:
+ *                    it hands on: if at is free, the next waiter is woken.
+ *
+ * THE TIMEOUT'S TASK may come while the wait ends otherwise, and the request is
+ * the caller's memory. ARMED says that the task may still use it. Whoever ends
+ * the wait cancels the timeout. If its task has begun, he leaves LATE, unless
+ * ARMED has gone; the task clears ARMED by its only change of the word, and if
+ * it finds LATE, it carries the outcome out. So granted is called when nobody
+ * else uses the request, and neither thread waits for the other.
+ *
+ * QUEUE. What a call wakes or ends goes to the thread's queue, and is tried, or
+ * its granted called, before the outermost call returns: so without a lock, and
+ * a chain of grants takes no stack.
+ *
+ * LAST ACCESS. busy counts requests from the beginning of their waits until
+ * granted has returned; it is the last that is touched of the checkout.
+ * hwt_checkout_destroy waits for it. In a retirement, no request that is WOKEN
+ * has the object as its baton, and no TRYING one has the object in its set,
+ * when its memory becomes the user's.
+ *
+ * EDGES
+ *   E:request what the owner wrote into the request: release by giving it up,
+ *             acquire by the next owner. All changes of the word are
+ *             read-modify-writes, but for the owner's last one.
+ *   E:pause   in_flight is counted up, then the gate is read; a pause closes
+ *             the gate, then reads in_flight. One of them sees the other. And
+ *             what a holder wrote: release by counting down, acquire by reading
+ *             in_flight.
+ */
+#include <errno.h>
+#include <stddef.h>
+
+#include "checkout.h"
+
+_Thread_local struct queue *queue_of_thread;
+
+bool
+queue_in_granted(void)
+{
+	return queue_of_thread != NULL && queue_of_thread->in_granted;
+}
+
+void
+queue_begin(struct queue *queue)
+{
+	*queue = (struct queue){NULL, NULL, false};
+	if (queue_of_thread == NULL)
+		queue_of_thread = queue;
+}
+
+void
+queue_add(struct request *request)
+{
+	struct queue *queue = queue_of_thread;
+
+	request->next = NULL;
+	if (queue->first == NULL)
+		queue->first = request;
+	else
+		queue->last->next = request;
+	queue->last = request;
+}
+
+void
+request_change(struct request *request, uint64_t clear, uint64_t set)
+{
+	uint64_t word;
+
+	do
+		word = a64_load_acquire(&request->word);
+	while (!a64_cas_acq_rel(&request->word, word, (word & ~clear) | set));
+}
+
+void
+request_store(struct request *request, enum state state)
+{
+	/* E:request release */
+	a64_store_release(&request->word, MAGIC | state);
+}
+
+bool
+request_leave_wait(struct request *request, uint64_t next)
+{
+	uint64_t word;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		if (word_state(word) != STATE_WAITING)
+			return false;
+	} while (!a64_cas_acq_rel(
+	    &request->word, word, (word & ~STATE_MASK) | next));
+	if (word_state(next) == STATE_WOKEN)
+		(void)a64_add_relaxed(
+		    &shard_of(request->checkout, request)->woken, 1);
+	return true;
+}
+
+/* Trying. */
+
+struct object *
+request_object(const struct request *request, uint32_t i)
+{
+	return request->objects[request->rank_count > 0 ? request->rank[i] : i];
+}
+
+void
+request_give(struct request *request, uint64_t grants)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct shard *shard = shard_of(checkout, request);
+
+	while (request->held > 0) {
+		request->held--;
+		object_give(request_object(request, request->held), request);
+	}
+	/* E:pause release */
+	(void)a64_add_seq(&shard->in_flight, grants * RELEASED_ONE - 1);
+	if (a64_load_seq(&checkout->gate.word) & IN_USE)
+		pause_notify(checkout);
+}
+
+/* The first object that refuses, or NULL. */
+static struct object *
+take_all(struct request *request)
+{
+	struct object *object;
+
+	for (; request->held < request->count; request->held++) {
+		object = request_object(request, request->held);
+		if (!object_take(object, request))
+			return object;
+	}
+	return NULL;
+}
+
+static bool
+may_hold(struct request *request, const struct object *refused)
+{
+	struct hwt_checkout *checkout = request->checkout;
+
+	if (refused == &checkout->gate || checkout->hold_after == 0)
+		return false;
+	if (request->rounds < UINT8_MAX)
+		request->rounds++;
+	return request->held > 0 && request->rounds >= checkout->hold_after;
+}
+
+/* Refused by that; NULL: it ends without a try. */
+static void
+settle_baton(struct request *request, const struct object *refused)
+{
+	struct object *at;
+
+	if (!(a64_load_acquire(&request->word) & BATON))
+		return;
+	at = aptr_load_acquire(&request->at);
+	if (at == refused)
+		return;
+	if (refused == NULL || refused == &request->checkout->gate ||
+	    object_precedes(refused, at))
+		object_hand_on(at);
+	request_change(request, BATON, 0);
+}
+
+struct object *
+request_try(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct object *refused = &checkout->gate;
+
+	/* E:pause fence: count up, then read the gate. */
+	if (request->held == 0)
+		(void)a64_add_seq(&shard_of(checkout, request)->in_flight, 1);
+	if (!(a64_load_seq(&refused->word) & (IN_USE | RETIRED)))
+		refused = take_all(request);
+	if (refused == NULL)
+		return NULL;
+	if (!may_hold(request, refused))
+		request_give(request, 0);
+	settle_baton(request, refused);
+	return refused;
+}
+
+/* Ending. */
+
+static void
+list_remove(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct shard *shard = shard_of(checkout, request);
+
+	shard_lock(shard);
+	request->list_next->list_previous = request->list_previous;
+	request->list_previous->list_next = request->list_next;
+	if (request->list_next == request)
+		shard->list = NULL;
+	else if (shard->list == request)
+		shard->list = request->list_next;
+	shard_unlock(shard);
+	(void)a64_add_seq(&checkout->waiting, UINT64_MAX);
+}
+
+/* False: the checkout is shut down. */
+static bool
+list_add(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct shard *shard = shard_of(checkout, request);
+	struct request *head;
+	bool open;
+
+	shard_lock(shard);
+	head = shard->list;
+	open = !(a64_load_acquire(&checkout->gate.word) & RETIRED);
+	if (open && head == NULL) {
+		shard->list = request;
+		request->list_next = request;
+		request->list_previous = request;
+	} else if (open) {
+		request->list_next = head;
+		request->list_previous = head->list_previous;
+		head->list_previous->list_next = request;
+		head->list_previous = request;
+	}
+	shard_unlock(shard);
+	if (open)
+		(void)a64_add_seq(&checkout->waiting, 1);
+	return open;
+}
+
+int
+request_enlist(struct request *request, uint64_t delay_ns)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	int error = 0;
+
+	if (!list_add(request))
+		return -ESHUTDOWN;
+	(void)a64_add_seq(&checkout->busy, 1);
+	if (delay_ns != HWT_NEVER) {
+		request_change(request, 0, ARMED);
+		error = hwt_new_timeout(checkout->timer, &request->timeout,
+		    request_expire, request, delay_ns);
+	}
+	if (error != 0) {
+		list_remove(request);
+		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
+		return error;
+	}
+	(void)a64_add_relaxed(&shard_of(checkout, request)->waited, 1);
+	return 0;
+}
+
+/* False: the timeout's task carries the outcome out. */
+static bool
+disarm(struct request *request)
+{
+	uint64_t word = a64_load_acquire(&request->word);
+
+	if (!(word & ARMED))
+		return true;
+	/* -ENOENT: it has returned, or the timer was stopped before. */
+	if (hwt_cancel(request->checkout->timer, request->timeout) !=
+	    -EINPROGRESS)
+		return true;
+	do {
+		/* E:request acquire */
+		word = a64_load_acquire(&request->word);
+		if (!(word & ARMED))
+			return true;
+	} while (!a64_cas_acq_rel(&request->word, word, word | LATE));
+	return false;
+}
+
+/* For the owner: TRYING, or ENDED. */
+static void
+request_end(struct request *request, enum hwt_grant grant)
+{
+	struct shard *shard = shard_of(request->checkout, request);
+
+	if (grant != HWT_GRANTED && request->held > 0)
+		request_give(request, 0);
+	if (grant != HWT_GRANTED)
+		settle_baton(request, NULL);
+	(void)a64_add_relaxed(&shard->ended[grant], 1);
+	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
+	    STATE_ENDED | grant * OUTCOME_ONE);
+	list_remove(request);
+	if (disarm(request))
+		queue_add(request);
+}
+
+void
+request_end_wait(struct request *request, enum hwt_grant grant)
+{
+	object_unlink(request);
+	request_end(request, grant);
+}
+
+void
+request_settle(struct request *request, struct object *refused)
+{
+	enum hwt_grant grant = HWT_GRANTED;
+
+	while (refused != NULL) {
+		grant = refusal_of(refused);
+		if (grant != 0)
+			break;
+		if (object_wait(refused, request))
+			return;
+		grant = word_grant(a64_load_acquire(&request->word));
+		if (grant != 0)
+			break;
+		grant = HWT_GRANTED;
+		refused = request_try(request);
+	}
+	request_end(request, grant);
+}
+
+/* The word after a stop; the word itself, if there is nothing to stop. */
+static uint64_t
+word_stopped(uint64_t word, enum hwt_grant grant)
+{
+	switch (word_state(word)) {
+	case STATE_WAITING:
+		word = (word & ~STATE_MASK) | STATE_ENDED;
+		break;
+	case STATE_TRYING:
+	case STATE_WOKEN:
+		if (!(word & OUTCOME_MASK))
+			break;
+		return word;
+	default:
+		return word;
+	}
+	return word | grant * OUTCOME_ONE;
+}
+
+int
+request_stop(struct request *request, enum hwt_grant grant)
+{
+	uint64_t word, next;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		next = word_stopped(word, grant);
+		if (next == word)
+			return -ENOENT;
+	} while (!a64_cas_acq_rel(&request->word, word, next));
+	if (word_state(word) == STATE_WAITING)
+		request_end_wait(request, grant);
+	return word_state(word) == STATE_TRYING ? -EINPROGRESS : 0;
+}
+
+void
+request_expire(hwt_timeout timeout, void *arg)
+{
+	struct request *request = arg;
+	struct queue queue;
+	uint64_t word;
+
+	(void)timeout;
+	queue_begin(&queue);
+	do {
+		word = a64_load_acquire(&request->word);
+	} while (!a64_cas_acq_rel(&request->word, word,
+	    word_stopped(word, HWT_GRANT_EXPIRED) & ~(ARMED | LATE)));
+	if (word & LATE)
+		queue_add(request);
+	else if (word_state(word) == STATE_WAITING)
+		request_end_wait(request, HWT_GRANT_EXPIRED);
+	queue_end(&queue);
+}
+
+/* Stopping what is in the lists. */
+
+static bool
+request_has(const struct request *request, const struct object *object)
+{
+	uint32_t i;
+
+	for (i = 0; i < request->count && object != NULL; i++) {
+		if (request_object(request, i) == object)
+			return true;
+	}
+	return object == NULL;
+}
+
+/* Takes the baton of a retired object away, too. True: it waited, and has ended
+ * now. */
+static bool
+stop_listed(struct request *request, const struct object *object,
+    enum hwt_grant grant, bool *tried)
+{
+	uint64_t word, next;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		next = word_stopped(word, grant);
+		if (word_state(word) == STATE_WOKEN &&
+		    aptr_load_acquire(&request->at) == object)
+			next &= ~BATON;
+	} while (!a64_cas_acq_rel(&request->word, word, next));
+	if (word_state(word) == STATE_TRYING)
+		*tried = true;
+	return word_state(word) == STATE_WAITING;
+}
+
+/* With the list's lock held: one that waited, which has ended now. */
+static struct request *
+stop_next(struct shard *shard, const struct object *object,
+    enum hwt_grant grant, bool *tried)
+{
+	struct request *request = shard->list;
+
+	while (request != NULL) {
+		if (request_has(request, object) &&
+		    stop_listed(request, object, grant, tried))
+			return request;
+		request = request->list_next != shard->list ? request->list_next
+							    : NULL;
+	}
+	return NULL;
+}
+
+bool
+requests_stop(struct hwt_checkout *checkout, const struct object *object,
+    enum hwt_grant grant)
+{
+	struct request *request;
+	struct shard *shard;
+	bool tried = false;
+	uint32_t i;
+
+	for (i = 0; i < checkout->shard_count; i++) {
+		shard = &checkout->shards[i];
+		do {
+			shard_lock(shard);
+			request = stop_next(shard, object, grant, &tried);
+			shard_unlock(shard);
+			if (request != NULL)
+				request_end_wait(request, grant);
+		} while (request != NULL);
+	}
+	return tried;
+}
+
+/* The queue. */
+
+static void
+tell_blocked(struct blocked *blocked, enum hwt_grant grant)
+{
+	(void)pthread_mutex_lock(&blocked->lock);
+	blocked->grant = grant;
+	(void)pthread_cond_signal(&blocked->ended);
+	(void)pthread_mutex_unlock(&blocked->lock);
+}
+
+/* The request is the caller's from here on. */
+static void
+call_granted(struct queue *queue, struct request *request, uint64_t word)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	enum hwt_grant grant = word_grant(word);
+
+	request_store(
+	    request, grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
+	if (word & BLOCKING) {
+		tell_blocked(request->blocked, grant);
+	} else {
+		queue->in_granted = true;
+		request->granted(
+		    (struct hwt_request *)request, request->arg, grant);
+		queue->in_granted = false;
+	}
+	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
+}
+
+static void
+queue_step(struct queue *queue, struct request *request)
+{
+	uint64_t word = a64_load_acquire(&request->word);
+
+	if (word_state(word) == STATE_ENDED) {
+		call_granted(queue, request, word);
+		return;
+	}
+	/* E:request acquire; the mark of a WOKEN one stands. */
+	while (!a64_cas_acq_rel(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING))
+		word = a64_load_acquire(&request->word);
+	if (word & OUTCOME_MASK)
+		request_end(request, word_grant(word));
+	else
+		request_settle(request, request_try(request));
+}
+
+void
+queue_end(struct queue *queue)
+{
+	struct request *request;
+
+	if (queue_of_thread != queue)
+		return;
+	while ((request = queue->first) != NULL) {
+		queue->first = request->next;
+		queue_step(queue, request);
+	}
+	queue_of_thread = NULL;
+}

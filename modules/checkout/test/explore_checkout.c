@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Explores the interleavings of small programs on a checkout: each access to
+ * an atomic word, a lock or a timeout is a step, and all orders of the steps
+ * are tried that can differ in what comes out, or all with at most two
+ * preemptions, or random ones (see test/explore/explore.h).
+ *
+ *   checkout-explore SCHEDULES [NAME [SCHEDULE]]
+ *
+ * at most so many schedules in each search; programs whose name contains NAME;
+ * a schedule that a failure printed.
+ *
+ * Checked in each execution, at every moment:
+ *
+ *   one-holder   a granted object has no other holder
+ *   pause        nothing is granted, and nothing out, during a pause
+ *   once         granted is called once for each wait, and for nothing else
+ *   memory       no word of a request is used after its end, nor one of a
+ *                retired object
+ *
+ * and at its end: nobody waits but where an object is still out; nothing is
+ * out; stats agree; the checkout can be destroyed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "explore_shim.h"
+#include "modules/checkout/checkout.h"
+
+#define OBJECTS 3
+#define REQUESTS 4
+#define TIMEOUTS 6
+#define ARENA 8192
+
+enum fake_state {
+	FAKE_NONE,
+	FAKE_PENDING,
+	FAKE_RUNNING,
+	FAKE_OVER
+};
+
+struct fake {
+	uint32_t state;
+	hwt_task *task;
+	void *arg;
+};
+
+/* A request, and what became of it. */
+struct subject {
+	struct hwt_request request;
+	struct hwt_object *set[OBJECTS];
+	unsigned count;
+	unsigned accepted, granted, ended; /* calls of granted, by outcome */
+	unsigned out;
+	bool keeps; /* granted does not release */
+	bool gone; /* its memory is the caller's */
+	bool used; /* another thread's call has it: gone only after that */
+};
+
+static struct world {
+	struct fake fake[TIMEOUTS];
+	struct subject subject[REQUESTS];
+	struct hwt_object object[OBJECTS];
+	const struct subject *holder[OBJECTS];
+	bool retired[OBJECTS];
+	unsigned timeouts;
+	uint32_t flag;
+	bool paused;
+	size_t used;
+} world;
+static struct hwt_checkout *checkout;
+static _Alignas(64) char arena[ARENA];
+
+/* The system. */
+
+int
+model_init(void *memory, size_t bytes)
+{
+	memset(memory, 0, bytes);
+	return 0;
+}
+
+void *
+model_alloc(size_t bytes)
+{
+	void *memory = arena + world.used;
+
+	world.used += (bytes + 63) / 64 * 64;
+	explore_check(world.used <= ARENA);
+	return memset(memory, 0, bytes);
+}
+
+static bool
+is_zero(const void *word)
+{
+	return *(const uint32_t *)word == 0;
+}
+
+int
+model_lock(pthread_mutex_t *mutex)
+{
+	explore_await(mutex, 4, is_zero, mutex);
+	*(uint32_t *)mutex = 1;
+	return 0;
+}
+
+int
+model_unlock(pthread_mutex_t *mutex)
+{
+	explore_modify(mutex, 4);
+	*(uint32_t *)mutex = 0;
+	return 0;
+}
+
+struct seen {
+	const uint32_t *word;
+	uint32_t value;
+};
+
+static bool
+has_changed(const void *context)
+{
+	const struct seen *seen = context;
+
+	return *seen->word != seen->value;
+}
+
+int
+model_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	struct seen seen = {(uint32_t *)cond, *(uint32_t *)cond};
+
+	(void)model_unlock(mutex);
+	explore_await(cond, 4, has_changed, &seen);
+	return model_lock(mutex);
+}
+
+int
+model_signal(pthread_cond_t *cond)
+{
+	explore_modify(cond, 4);
+	++*(uint32_t *)cond;
+	return 0;
+}
+
+static bool
+lies_in(const void *at, const void *memory, size_t bytes)
+{
+	return (uintptr_t)at - (uintptr_t)memory < bytes;
+}
+
+void
+model_touch(const void *at)
+{
+	unsigned i;
+
+	for (i = 0; i < REQUESTS; i++) {
+		if (world.subject[i].gone &&
+		    lies_in(at, &world.subject[i].request,
+			sizeof(struct hwt_request)))
+			explore_fail("request %u is used after its end", i);
+	}
+	for (i = 0; i < OBJECTS; i++) {
+		if (world.retired[i] &&
+		    lies_in(at, &world.object[i], sizeof(struct hwt_object)))
+			explore_fail("object %u is used after its end", i);
+	}
+}
+
+void
+model_change(const void *at)
+{
+	(void)at;
+}
+
+void
+model_commit(const void *record)
+{
+	(void)record;
+}
+
+/* The timer. */
+
+int
+hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
+    void *arg, uint64_t delay_ns)
+{
+	struct fake *fake = &world.fake[world.timeouts++];
+
+	(void)timer;
+	(void)delay_ns;
+	timeout->id = world.timeouts;
+	fake->task = task;
+	fake->arg = arg;
+	explore_modify(&fake->state, 4);
+	fake->state = FAKE_PENDING;
+	return 0;
+}
+
+int
+hwt_cancel(struct hwt *timer, hwt_timeout timeout)
+{
+	struct fake *fake = &world.fake[timeout.id - 1];
+
+	(void)timer;
+	explore_modify(&fake->state, 4);
+	if (fake->state == FAKE_RUNNING)
+		return -EINPROGRESS;
+	if (fake->state == FAKE_OVER)
+		return -ENOENT;
+	fake->state = FAKE_OVER;
+	return 0;
+}
+
+static bool
+is_not_running(const void *state)
+{
+	return *(const uint32_t *)state != FAKE_RUNNING;
+}
+
+int
+hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
+{
+	struct fake *fake = &world.fake[timeout.id - 1];
+
+	explore_await(&fake->state, 4, is_not_running, &fake->state);
+	return fake->state == FAKE_OVER ? -ENOENT : hwt_cancel(timer, timeout);
+}
+
+int
+hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
+{
+	(void)timer;
+	(void)timeout;
+	(void)arg;
+	return -ENOENT;
+}
+
+/* Time passes: what is pending comes due. */
+static void
+fire(void)
+{
+	struct fake *fake;
+
+	for (fake = world.fake; fake < world.fake + TIMEOUTS; fake++) {
+		explore_modify(&fake->state, 4);
+		if (fake->state != FAKE_PENDING)
+			continue;
+		fake->state = FAKE_RUNNING;
+		fake->task((hwt_timeout){1}, fake->arg);
+		explore_modify(&fake->state, 4);
+		fake->state = FAKE_OVER;
+	}
+}
+
+/* Requests. */
+
+static unsigned
+index_of(const struct hwt_object *object)
+{
+	return (unsigned)(object - world.object);
+}
+
+static void
+take(struct subject *subject)
+{
+	unsigned i;
+
+	explore_check(!world.paused);
+	subject->out = 1;
+	for (i = 0; i < subject->count; i++) {
+		explore_check(world.holder[index_of(subject->set[i])] == NULL);
+		world.holder[index_of(subject->set[i])] = subject;
+	}
+}
+
+static void
+release(struct subject *subject)
+{
+	unsigned i;
+
+	subject->out = 0;
+	for (i = 0; i < subject->count; i++) {
+		if (world.holder[index_of(subject->set[i])] == subject)
+			world.holder[index_of(subject->set[i])] = NULL;
+	}
+	explore_check(hwt_checkout_release(checkout, &subject->request) == 0);
+	subject->gone = !subject->used;
+}
+
+static void
+note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct subject *subject = arg;
+
+	explore_check(request == &subject->request && !subject->gone);
+	explore_check(subject->granted + subject->ended == 0);
+	if (grant != HWT_GRANTED) {
+		subject->ended++;
+		subject->gone = !subject->used;
+		return;
+	}
+	subject->granted++;
+	take(subject);
+	if (!subject->keeps)
+		release(subject);
+}
+
+static void
+acquire(unsigned i, uint64_t delay_ns)
+{
+	struct subject *subject = &world.subject[i];
+	int result =
+	    hwt_checkout_acquire(checkout, &subject->request, delay_ns);
+
+	explore_check(result == 0 || result == 1 || result == -ESHUTDOWN);
+	if (result == 1)
+		subject->accepted++;
+	if (result != 0)
+		return;
+	take(subject);
+	if (!subject->keeps)
+		release(subject);
+}
+
+static void
+acquire_wait(unsigned i, uint64_t delay_ns, int other)
+{
+	struct subject *subject = &world.subject[i];
+	int result =
+	    hwt_checkout_acquire_wait(checkout, &subject->request, delay_ns);
+
+	explore_check(result == 0 || result == other);
+	if (result == 0) {
+		take(subject);
+		release(subject);
+	}
+}
+
+static void
+cancel(unsigned i)
+{
+	struct subject *subject = &world.subject[i];
+	int result;
+
+	/* Whoever cancels knows that the memory is still a request. */
+	if (subject->gone)
+		return;
+	subject->used = true;
+	result = hwt_checkout_cancel(checkout, &subject->request);
+	subject->used = false;
+	explore_check(
+	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
+}
+
+/* members: "ab" is a set of the first two objects. */
+static void
+subject_make(unsigned i, const char *members)
+{
+	struct subject *subject = &world.subject[i];
+
+	for (; *members != 0; members++)
+		subject->set[subject->count++] = &world.object[*members - 'a'];
+	explore_check(hwt_request_init(&subject->request, subject->set,
+			  subject->count, note_granted, subject) == 0);
+}
+
+static void
+world_make(const char *const *members, uint32_t hold_after)
+{
+	struct hwt_checkout_options options;
+	unsigned i;
+
+	memset(&world, 0, sizeof(world));
+	memset(&options, 0, sizeof(options));
+	memset(&queue_of_thread, 0, sizeof(queue_of_thread));
+	options.shards = 1;
+	options.hold_after = hold_after;
+	explore_check(hwt_checkout_create(&checkout,
+			  (struct hwt *)&world.timeouts, &options) == 0);
+	for (i = 0; i < OBJECTS; i++)
+		explore_check(
+		    hwt_object_init(checkout, &world.object[i], i) == 0);
+	for (i = 0; members[i] != NULL; i++)
+		subject_make(i, members[i]);
+}
+
+static void
+world_end(void)
+{
+	struct hwt_checkout_stats stats;
+	unsigned i;
+
+	for (i = 0; i < REQUESTS; i++) {
+		const struct subject *subject = &world.subject[i];
+
+		explore_check(subject->out == 0);
+		if (subject->accepted != subject->granted + subject->ended)
+			explore_fail("request %u has not ended", i);
+	}
+	explore_check(hwt_checkout_read_stats(checkout, &stats) == 0);
+	explore_check(stats.out == 0 && stats.waiting == 0);
+	for (i = 0; i < OBJECTS; i++) {
+		if (!world.retired[i])
+			explore_check(*(uint64_t *)&world.object[i] == 0);
+	}
+	explore_check(
+	    checkout->gate.word == 0 || checkout->gate.word == RETIRED);
+	explore_check(checkout->busy == 0);
+	explore_check(hwt_checkout_destroy(checkout) == 0);
+}
+
+/* The programs. Request i is acquired by thread i, if nothing else is said. */
+
+#define BEGIN(name, hold_after, ...)                                   \
+	static void begin_##name(void)                                 \
+	{                                                              \
+		static const char *const sets[] = {__VA_ARGS__, NULL}; \
+		world_make(sets, hold_after);                          \
+	}
+#define NEVER(i)                       \
+	static void never_##i(void)    \
+	{                              \
+		acquire(i, HWT_NEVER); \
+	}
+#define SOON(i)                    \
+	static void soon_##i(void) \
+	{                          \
+		acquire(i, 1);     \
+	}
+NEVER(0)
+NEVER(1)
+NEVER(2)
+NEVER(3)
+SOON(0)
+SOON(1)
+SOON(2)
+
+BEGIN(two, 0, "ab", "ab")
+BEGIN(ring, 0, "ab", "bc", "ac")
+BEGIN(crossed, 0, "abc", "ac")
+BEGIN(four, 0, "ab", "bc", "a", "c")
+BEGIN(baton, 0, "b", "ab", "a")
+BEGIN(baton_late, 0, "a", "ab", "b")
+BEGIN(same, 0, "a", "a", "a")
+BEGIN(hold, 1, "ab", "b", "a")
+BEGIN(hold_ring, 1, "ab", "bc", "ac")
+
+/* Request 0 has its objects, the others may wait already. */
+static void
+begin_held(const char *const *sets, unsigned waiting, uint64_t delay_ns)
+{
+	unsigned i;
+
+	world_make(sets, 0);
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	for (i = 1; i <= waiting; i++)
+		acquire(i, delay_ns);
+}
+#define HELD(name, waiting, delay, ...)                                \
+	static void begin_##name(void)                                 \
+	{                                                              \
+		static const char *const sets[] = {__VA_ARGS__, NULL}; \
+		begin_held(sets, waiting, delay);                      \
+	}
+HELD(held_one, 1, 1, "a", "a")
+HELD(held_two, 2, 1, "a", "ab", "a")
+HELD(held_two_never, 2, HWT_NEVER, "a", "ab", "a")
+HELD(held_three, 3, HWT_NEVER, "a", "ab", "ab", "a")
+HELD(held_pair, 2, HWT_NEVER, "ab", "b", "ab", "a")
+HELD(held_retire, 2, HWT_NEVER, "a", "ab", "a", "b")
+
+static void
+release_first(void)
+{
+	release(&world.subject[0]);
+}
+
+static void
+cancel_first(void)
+{
+	cancel(0);
+}
+
+static void
+cancel_second(void)
+{
+	cancel(1);
+}
+
+static void
+acquire_and_cancel(void)
+{
+	acquire(1, 1);
+	cancel(1);
+}
+
+static void
+retire_first(void)
+{
+	struct subject *holder = &world.subject[0];
+	struct hwt_object *object = holder->set[0];
+
+	explore_check(hwt_object_retire(checkout, object) == 0);
+	world.holder[index_of(object)] = NULL;
+	world.retired[index_of(object)] = true;
+	release(holder);
+}
+
+/* Request 2 waits for b, which request 1 has, when request 0 has got a. */
+static void
+begin_retire_woken(void)
+{
+	static const char *const sets[] = {"a", "b", "ab", "b", NULL};
+
+	world_make(sets, 0);
+	world.subject[1].keeps = true;
+	acquire(1, HWT_NEVER);
+	acquire(2, HWT_NEVER);
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+}
+
+static void
+release_second(void)
+{
+	release(&world.subject[1]);
+}
+
+/* Request 2 waits for a, which request 1 has; request 0 may overtake it. */
+static void
+begin_retire_baton(void)
+{
+	static const char *const sets[] = {"a", "a", "ab", "ab", NULL};
+
+	world_make(sets, 0);
+	world.subject[1].keeps = true;
+	acquire(1, HWT_NEVER);
+	acquire(2, HWT_NEVER);
+}
+
+static void
+try_and_retire(void)
+{
+	struct subject *subject = &world.subject[0];
+
+	if (hwt_checkout_try(checkout, &subject->request) != 0)
+		return;
+	take(subject);
+	retire_first();
+}
+
+static void
+shut_down(void)
+{
+	explore_check(hwt_checkout_shutdown(checkout) == 0);
+}
+
+static void
+pause_once(void)
+{
+	unsigned i;
+
+	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == 0);
+	world.paused = true;
+	for (i = 0; i < OBJECTS; i++)
+		explore_check(world.holder[i] == NULL);
+	explore_modify(&world.flag, 4);
+	world.paused = false;
+	explore_check(hwt_checkout_resume(checkout) == 0);
+}
+
+static void
+pause_within(uint64_t delay_ns)
+{
+	int result = hwt_checkout_pause(checkout, delay_ns);
+
+	explore_check(result == 0 || result == -ETIMEDOUT);
+	if (result == 0)
+		explore_check(hwt_checkout_resume(checkout) == 0);
+}
+
+static void
+pause_shortly(void)
+{
+	pause_within(1);
+}
+
+static void
+pause_at_once(void)
+{
+	pause_within(0);
+}
+
+static void
+wait_first(void)
+{
+	acquire_wait(0, HWT_NEVER, 0);
+}
+
+static void
+wait_second(void)
+{
+	acquire_wait(1, 1, -ETIMEDOUT);
+}
+
+static void
+try_second(void)
+{
+	struct subject *subject = &world.subject[1];
+	int result = hwt_checkout_try(checkout, &subject->request);
+
+	explore_check(result == 0 || result == -EAGAIN);
+	if (result == 0) {
+		take(subject);
+		release(subject);
+	}
+}
+
+struct program {
+	const char *name;
+	void (*begin)(void);
+	void (*thread[4])(void);
+};
+
+static const struct program programs[] = {
+    {"acquire/two", begin_two, {never_0, never_1}},
+    {"acquire/ring", begin_ring, {never_0, never_1, never_2}},
+    {"acquire/crossed", begin_crossed, {never_0, never_1}},
+    {"acquire/four", begin_four, {never_0, never_1, never_2, never_3}},
+    {"acquire/try", begin_ring, {never_0, try_second, never_2}},
+    {"release/waiters", begin_held_two_never,
+	{release_first, cancel_second, fire}},
+    {"release/three-wait", begin_held_three, {release_first, cancel_second}},
+    {"baton/refused-before", begin_baton, {never_0, never_1, never_2}},
+    {"baton/refused-behind", begin_baton_late, {never_0, never_1, never_2}},
+    {"baton/cancel", begin_held_two_never, {release_first, cancel_second}},
+    {"baton/expire", begin_held_two, {release_first, fire}},
+    {"baton/pair", begin_held_pair, {release_first, never_3, cancel_second}},
+    {"deadline/release", begin_held_one, {release_first, fire}},
+    {"deadline/acquire", begin_same, {soon_0, soon_1, fire}},
+    {"deadline/ring", begin_ring, {soon_0, soon_1, soon_2, fire}},
+    {"deadline/cancel", begin_held_one, {release_first, fire, cancel_second}},
+    {"cancel/acquire", begin_same, {never_0, acquire_and_cancel, never_2}},
+    {"cancel/try", begin_same, {cancel_first, soon_0, try_second, fire}},
+    {"retire/waiters", begin_held_retire, {retire_first, cancel_second}},
+    {"retire/acquire", begin_held_retire, {retire_first, never_3}},
+    {"retire/expire", begin_held_two, {retire_first, fire}},
+    {"retire/woken", begin_retire_woken, {retire_first, release_second}},
+    {"retire/woken-behind", begin_retire_woken,
+	{retire_first, release_second, never_3}},
+    {"retire/baton", begin_retire_baton, {try_and_retire, release_second}},
+    {"pause/acquire", begin_two, {never_0, never_1, pause_once}},
+    {"pause/release", begin_held_two_never, {release_first, pause_once}},
+    {"pause/ring", begin_ring, {never_0, never_1, never_2, pause_once}},
+    {"pause/expire", begin_held_one, {release_first, pause_shortly, fire}},
+    {"pause/at-once", begin_two, {never_0, never_1, pause_at_once}},
+    {"pause/cancel", begin_same, {soon_0, pause_once, cancel_first}},
+    {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
+    {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
+    {"wait/two", begin_same, {wait_first, wait_second, fire}},
+    {"wait/cross", begin_two, {wait_first, never_1}},
+    {"hold/two", begin_hold, {never_0, never_1, never_2}},
+    {"hold/ring", begin_hold_ring, {never_0, never_1, never_2}},
+    {"hold/expire", begin_hold, {soon_0, never_1, fire}},
+    {"hold/pause", begin_hold, {never_0, never_1, pause_once}},
+};
+
+static uint64_t
+run_search(const struct explore_program *program,
+    const struct explore_limits *limits, const char *kind, bool *complete)
+{
+	struct explore_result result;
+
+	explore_run(program, limits, &result);
+	*complete = result.complete;
+	if (result.failed) {
+		(void)fprintf(stderr, "%s: %s: %s\nschedule: %s\n",
+		    program->name, kind, result.message, result.schedule);
+		exit(1);
+	}
+	return result.schedules;
+}
+
+static void
+run_program(
+    const struct program *program, uint64_t schedules_max, const char *replay)
+{
+	struct explore_program explored = {
+	    .name = program->name, .begin = program->begin, .end = world_end};
+	struct explore_limits limits = {.search = EXPLORE_REDUCED,
+	    .memory = EXPLORE_SC,
+	    .schedules_max = schedules_max,
+	    .replay = replay,
+	    .trace = replay != NULL,
+	    .seed = 20240229,
+	    .preemptions = 2,
+	    .depth = 4};
+	uint64_t schedules;
+	bool complete;
+
+	memcpy(explored.thread, program->thread, sizeof(program->thread));
+	schedules = run_search(&explored, &limits, "all", &complete);
+	if (!complete) {
+		limits.search = EXPLORE_BOUNDED;
+		schedules +=
+		    run_search(&explored, &limits, "bounded", &complete);
+		limits.search = EXPLORE_RANDOM;
+		limits.memory = EXPLORE_TSO;
+		limits.schedules_max = schedules_max / 4 + 1;
+		schedules +=
+		    run_search(&explored, &limits, "random", &(bool){false});
+		printf("%-24s %8llu, %s\n", program->name,
+		    (unsigned long long)schedules,
+		    complete ? "all with two preemptions" : "a part");
+		return;
+	}
+	printf(
+	    "%-24s %8llu, all\n", program->name, (unsigned long long)schedules);
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t schedules = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000;
+	const char *name = argc > 2 ? argv[2] : "";
+	const char *replay = argc > 3 ? argv[3] : NULL;
+	unsigned ran = 0;
+	size_t i;
+
+	explore_add_local(&queue_of_thread, sizeof(queue_of_thread));
+	for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		if (strstr(programs[i].name, name) == NULL)
+			continue;
+		run_program(&programs[i], schedules, replay);
+		ran++;
+	}
+	return ran == 0;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What checkout.h describes. */
+#include "modules/checkout/test/spec/checkout.h"
+
+static uint64_t calls_in_all;
+
+void
+store_open(struct store *store, const struct hwt_checkout_options *options)
+{
+	unsigned i;
+
+	fixture_open(&store->fixture, NULL);
+	assert_rc(hwt_checkout_create(
+		      &store->checkout, store->fixture.timer, options),
+	    0);
+	for (i = 0; i < OBJECTS; i++) {
+		store->thing[i].holder = NULL;
+		assert_rc(hwt_object_init(
+			      store->checkout, &store->thing[i].object, i),
+		    0);
+	}
+}
+
+void
+store_close(struct store *store)
+{
+	assert_stats(store, 0, 0);
+	assert_rc(hwt_checkout_destroy(store->checkout), 0);
+	fixture_close(&store->fixture);
+}
+
+struct hwt_checkout_stats
+store_stats(struct store *store)
+{
+	struct hwt_checkout_stats stats;
+
+	assert_rc(hwt_checkout_read_stats(store->checkout, &stats), 0);
+	return stats;
+}
+
+static void
+demand_take(struct demand *demand)
+{
+	unsigned i;
+
+	for (i = 0; i < demand->count; i++) {
+		struct thing *thing = (struct thing *)demand->set[i];
+
+		cr_assert(thing->holder == NULL, "an object has two holders");
+		thing->holder = demand;
+	}
+}
+
+static void
+note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct demand *demand = arg;
+
+	cr_assert(request == &demand->request, "a foreign request");
+	demand->grant = grant;
+	demand->order = ++calls_in_all;
+	if (grant == HWT_GRANTED)
+		demand_take(demand);
+	demand->calls++;
+	if (demand->in_granted != NULL)
+		demand->in_granted(demand);
+}
+
+void
+demand_init(struct demand *demand, struct store *store, const char *members)
+{
+	demand->store = store;
+	for (demand->count = 0; *members != 0; members++)
+		demand->set[demand->count++] =
+		    &store->thing[*members - 'a'].object;
+	assert_rc(hwt_request_init(&demand->request, demand->set, demand->count,
+		      note_granted, demand),
+	    0);
+}
+
+static int
+demand_note(struct demand *demand, int result)
+{
+	if (result == 0)
+		demand_take(demand);
+	return result;
+}
+
+int
+demand_try(struct demand *demand)
+{
+	return demand_note(demand,
+	    hwt_checkout_try(demand->store->checkout, &demand->request));
+}
+
+int
+demand_acquire(struct demand *demand, uint64_t delay_ns)
+{
+	demand->calls = 0;
+	return demand_note(demand,
+	    hwt_checkout_acquire(
+		demand->store->checkout, &demand->request, delay_ns));
+}
+
+int
+demand_wait(struct demand *demand, uint64_t delay_ns)
+{
+	return demand_note(demand,
+	    hwt_checkout_acquire_wait(
+		demand->store->checkout, &demand->request, delay_ns));
+}
+
+void
+demand_release(struct demand *demand)
+{
+	unsigned i;
+
+	for (i = 0; i < demand->count; i++) {
+		struct thing *thing = (struct thing *)demand->set[i];
+
+		if (thing->holder == demand)
+			thing->holder = NULL;
+	}
+	assert_rc(
+	    hwt_checkout_release(demand->store->checkout, &demand->request), 0);
+}
+
+int
+demand_cancel(struct demand *demand)
+{
+	return hwt_checkout_cancel(demand->store->checkout, &demand->request);
+}
+
+void
+release_in_granted(struct demand *demand)
+{
+	if (demand->grant == HWT_GRANTED)
+		demand_release(demand);
+}

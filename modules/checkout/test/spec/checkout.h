@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the suites of the checkout share beyond the library's own
+ * (test/spec/support.h): a checkout on a manual timer with some objects, and
+ * requests that write down what happens to them, and fail a test that finds an
+ * object with two holders.
+ */
+#ifndef HWT_TEST_CHECKOUT_H
+#define HWT_TEST_CHECKOUT_H
+
+#include "test/spec/support_promises.h"
+
+#include "modules/checkout/hwt_checkout.h"
+
+#define OBJECTS 32
+
+/* An object, and who has it: not atomic. */
+struct thing {
+	struct hwt_object object;
+	struct demand *holder;
+};
+
+struct store {
+	struct fixture fixture;
+	struct hwt_checkout *checkout;
+	struct thing thing[OBJECTS];
+};
+
+/* options may be NULL. Object i has order i. */
+void store_open(
+    struct store *store, const struct hwt_checkout_options *options);
+/* Nothing is out, nobody waits; destroys all. */
+void store_close(struct store *store);
+struct hwt_checkout_stats store_stats(struct store *store);
+
+/* A request, and what became of it. */
+struct demand {
+	struct hwt_request request;
+	struct store *store;
+	struct hwt_object *set[OBJECTS];
+	unsigned count;
+	/* Set by the test: what granted does besides; may be NULL. */
+	void (*in_granted)(struct demand *demand);
+	void *data;
+	/* Written by granted, calls last. */
+	enum hwt_grant grant;
+	uint64_t order; /* of its granted among all; 1 is the first */
+	int rc; /* what in_granted leaves for the test */
+	_Atomic uint64_t calls;
+};
+
+/* members: "ace" is a set of the objects 0, 2 and 4. */
+void demand_init(
+    struct demand *demand, struct store *store, const char *members);
+/* These return what the library does, and note who has the objects. */
+int demand_try(struct demand *demand);
+int demand_acquire(struct demand *demand, uint64_t delay_ns);
+int demand_wait(struct demand *demand, uint64_t delay_ns);
+/* Must answer 0. */
+void demand_release(struct demand *demand);
+int demand_cancel(struct demand *demand);
+/* in_granted: releases what was granted. */
+void release_in_granted(struct demand *demand);
+
+#define assert_waits(demand) assert_u64((demand)->calls, 0)
+#define assert_told(demand, with)                              \
+	do {                                                   \
+		assert_u64((demand)->calls, 1);                \
+		assert_u64((demand)->grant, (uint64_t)(with)); \
+	} while (0)
+#define assert_stats(store, out_is, waiting_is)                       \
+	do {                                                          \
+		struct hwt_checkout_stats now = store_stats((store)); \
+		assert_u64(now.out, (out_is));                        \
+		assert_u64(now.waiting, (waiting_is));                \
+	} while (0)
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pause: when hwt_checkout_pause has answered 0, nothing is out, and nothing is
+ * granted before hwt_checkout_resume.
+ * no-lock-held: granted may call what it likes, and a chain of grants takes no
+ * stack.
+ */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(pause);
+SUITE(no_lock_held);
+
+#define CHAIN 200000
+
+static struct store store;
+
+/* Terracotta's: with nothing out it is at once; what comes then waits. */
+Test(pause, with_nothing_out_it_is_at_once)
+{
+	struct demand one = {0};
+	struct demand two = {0};
+
+	store_open(&store, NULL);
+	demand_init(&one, &store, "a");
+	demand_init(&two, &store, "b");
+	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
+	assert_rc(hwt_checkout_try(store.checkout, &one.request), -EAGAIN);
+	assert_rc(demand_acquire(&one, HWT_SEC(1)), 1);
+	assert_rc(demand_acquire(&two, HWT_SEC(1)), 1);
+	assert_waits(&one);
+	assert_stats(&store, 0, 2);
+	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	assert_told(&one, HWT_GRANTED);
+	assert_told(&two, HWT_GRANTED);
+	cr_assert(one.order < two.order);
+	demand_release(&one);
+	demand_release(&two);
+	assert_u64(store_stats(&store).pauses, 1);
+	store_close(&store);
+}
+
+static _Atomic uint64_t paused;
+
+static void
+pauser(unsigned index, void *arg)
+{
+	struct demand *demand = arg;
+
+	if (index == 0) {
+		assert_rc(hwt_checkout_pause(store.checkout, HWT_NEVER), 0);
+		paused = 1;
+		return;
+	}
+	while (hwt_checkout_resume(store.checkout) == -EALREADY)
+		sleep_ns(HWT_US(100));
+	/* One is out, and one waits. */
+	assert_u64(paused, 0);
+	assert_rc(hwt_checkout_resume(store.checkout), -EBUSY);
+	assert_rc(hwt_checkout_pause(store.checkout, 0), -EALREADY);
+	demand_release(&demand[0]);
+	wait_for(&paused, 1);
+	assert_waits(&demand[1]);
+	assert_stats(&store, 0, 1);
+	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	assert_told(&demand[1], HWT_GRANTED);
+}
+
+/* Terracotta's: with one out, it waits for its release; then what waited is
+ * granted. */
+Test(pause, with_one_out_it_waits_for_its_release)
+{
+	static struct demand demand[2];
+
+	store_open(&store, NULL);
+	demand_init(&demand[0], &store, "a");
+	demand_init(&demand[1], &store, "ab");
+	assert_rc(demand_acquire(&demand[0], HWT_NEVER), 0);
+	assert_rc(demand_acquire(&demand[1], HWT_NEVER), 1);
+	in_parallel(2, pauser, demand);
+	demand_release(&demand[1]);
+	store_close(&store);
+}
+
+Test(pause, its_deadline_undoes_it)
+{
+	struct demand holder = {0};
+	struct demand waiter = {0};
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "b");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(hwt_checkout_pause(store.checkout, 0), -ETIMEDOUT);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 0);
+	demand_release(&waiter);
+	demand_release(&holder);
+	assert_rc(hwt_checkout_resume(store.checkout), -EALREADY);
+	assert_u64(store_stats(&store).pauses, 0);
+	store_close(&store);
+}
+
+/* In real time, by a timer with a worker. */
+Test(pause, ETIMEDOUT_after_its_delay)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_checkout *checkout;
+	struct hwt_object object;
+	struct hwt_object *set = &object;
+	struct hwt_request request;
+	uint64_t began_ns;
+
+	assert_rc(hwt_checkout_create(&checkout, timer, NULL), 0);
+	assert_rc(hwt_object_init(checkout, &object, 0), 0);
+	assert_rc(hwt_request_init(&request, &set, 1, NULL, NULL), 0);
+	assert_rc(hwt_checkout_try(checkout, &request), 0);
+	began_ns = monotonic_ns();
+	assert_rc(hwt_checkout_pause(checkout, HWT_MS(5)), -ETIMEDOUT);
+	cr_assert(monotonic_ns() - began_ns >= HWT_MS(5));
+	assert_rc(hwt_checkout_release(checkout, &request), 0);
+	assert_rc(hwt_checkout_pause(checkout, HWT_SEC(60)), 0);
+	assert_rc(hwt_checkout_resume(checkout), 0);
+	assert_rc(hwt_checkout_destroy(checkout), 0);
+	worker_timer_close(timer);
+}
+
+Test(pause, waits_end_by_deadline_and_cancel_during_it)
+{
+	struct demand expires = {0};
+	struct demand cancelled = {0};
+
+	store_open(&store, NULL);
+	demand_init(&expires, &store, "a");
+	demand_init(&cancelled, &store, "a");
+	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
+	assert_rc(demand_acquire(&expires, HWT_MS(2)), 1);
+	assert_rc(demand_acquire(&cancelled, HWT_MS(2)), 1);
+	assert_rc(demand_cancel(&cancelled), 0);
+	(void)fixture_step(&store.fixture, HWT_MS(4));
+	assert_told(&expires, HWT_GRANT_EXPIRED);
+	assert_told(&cancelled, HWT_GRANT_CANCELLED);
+	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	store_close(&store);
+}
+
+static struct demand other;
+
+static void
+use_all(struct demand *demand)
+{
+	struct hwt_checkout *checkout = demand->store->checkout;
+
+	if (demand->grant != HWT_GRANTED)
+		return;
+	assert_rc(hwt_checkout_pause(checkout, HWT_NEVER), -EDEADLK);
+	assert_rc(hwt_checkout_acquire_wait(
+		      store.checkout, &other.request, HWT_NEVER),
+	    -EDEADLK);
+	assert_rc(hwt_checkout_destroy(checkout), -EDEADLK);
+	assert_rc(demand_acquire(&other, HWT_NEVER), 1);
+	demand_release(demand);
+	/* Not here: after this has returned. */
+	assert_waits(&other);
+}
+
+Test(no_lock_held, granted_may_call_the_library)
+{
+	struct demand holder = {0};
+	struct demand waiter = {.in_granted = use_all};
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "a");
+	demand_init(&other, &store, "a");
+	other.in_granted = release_in_granted;
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	demand_release(&holder);
+	assert_told(&waiter, HWT_GRANTED);
+	assert_told(&other, HWT_GRANTED);
+	store_close(&store);
+}
+
+/* Each grant releases, and so causes the next one. */
+static unsigned left = CHAIN;
+
+static void
+again(struct demand *demand)
+{
+	struct demand *next = demand->data;
+
+	if (--left > 0)
+		assert_rc(demand_acquire(next, HWT_NEVER), 1);
+	demand_release(demand);
+}
+
+Test(no_lock_held, a_chain_of_grants_takes_no_stack)
+{
+	static struct demand one, two;
+	struct demand holder = {0};
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&one, &store, "a");
+	demand_init(&two, &store, "a");
+	one.in_granted = again;
+	one.data = &two;
+	two.in_granted = again;
+	two.data = &one;
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&one, HWT_NEVER), 1);
+	demand_release(&holder);
+	assert_u64(store_stats(&store).granted, CHAIN + 1);
+	store_close(&store);
+}

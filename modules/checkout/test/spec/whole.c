@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * whole: a granted request holds all its objects, a waiting one none.
+ * one-holder: no object is in two granted requests.
+ */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(whole);
+SUITE(one_holder);
+
+static struct store store;
+
+Test(whole, a_free_set_is_granted_at_once)
+{
+	struct demand one = {0};
+
+	store_open(&store, NULL);
+	demand_init(&one, &store, "ca");
+	assert_rc(demand_acquire(&one, HWT_SEC(1)), 0);
+	assert_stats(&store, 1, 0);
+	assert_waits(&one);
+	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
+	demand_release(&one);
+	store_close(&store);
+}
+
+/* Terracotta's: one has B; who wants A and B waits, and then gets both. */
+Test(whole, one_of_two_is_held_by_another)
+{
+	struct demand holder = {0};
+	struct demand both = {0};
+	struct demand third = {0};
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "b");
+	demand_init(&both, &store, "ab");
+	demand_init(&third, &store, "a");
+	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
+	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
+	assert_waits(&both);
+	assert_stats(&store, 1, 1);
+	/* It holds nothing. */
+	assert_rc(demand_try(&third), 0);
+	demand_release(&third);
+	demand_release(&holder);
+	assert_told(&both, HWT_GRANTED);
+	assert_stats(&store, 1, 0);
+	assert_rc(hwt_checkout_try(store.checkout, &third.request), -EAGAIN);
+	assert_rc(hwt_checkout_try(store.checkout, &holder.request), -EAGAIN);
+	demand_release(&both);
+	store_close(&store);
+}
+
+Test(whole, try_that_is_refused_holds_nothing)
+{
+	struct demand holder = {0};
+	struct demand three = {0};
+	struct demand two = {0};
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "c");
+	demand_init(&three, &store, "abc");
+	demand_init(&two, &store, "ab");
+	assert_rc(demand_try(&holder), 0);
+	assert_rc(hwt_checkout_try(store.checkout, &three.request), -EAGAIN);
+	assert_rc(demand_try(&two), 0);
+	demand_release(&two);
+	demand_release(&holder);
+	assert_rc(demand_try(&three), 0);
+	demand_release(&three);
+	store_close(&store);
+}
+
+/* After one refusal it keeps a, until it has b too. */
+Test(whole, hold_after_keeps_what_it_has)
+{
+	const struct hwt_checkout_options options = {.hold_after = 1};
+	struct demand holder = {0};
+	struct demand both = {0};
+	struct demand third = {0};
+
+	store_open(&store, &options);
+	demand_init(&holder, &store, "b");
+	demand_init(&both, &store, "ab");
+	demand_init(&third, &store, "a");
+	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
+	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
+	assert_rc(hwt_checkout_try(store.checkout, &third.request), -EAGAIN);
+	demand_release(&holder);
+	assert_told(&both, HWT_GRANTED);
+	demand_release(&both);
+	assert_rc(demand_try(&third), 0);
+	demand_release(&third);
+	/* What it keeps is free again when its wait ends. */
+	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
+	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
+	assert_rc(demand_cancel(&both), 0);
+	assert_told(&both, HWT_GRANT_CANCELLED);
+	assert_rc(demand_try(&third), 0);
+	demand_release(&third);
+	demand_release(&holder);
+	store_close(&store);
+}
+
+static void
+plain_transfers(unsigned index, void *arg)
+{
+	struct demand *demand = arg;
+	struct demand *mine = &demand[index];
+	unsigned turn;
+
+	for (turn = 0; turn < 2000; turn++) {
+		assert_rc(demand_wait(mine, HWT_NEVER), 0);
+		demand_release(mine);
+	}
+}
+
+/* The holder fields are plain: see also test/stress/checkout.c. */
+Test(one_holder, crossed_sets_in_four_threads)
+{
+	static const char *const sets[] = {"abc", "cda", "bd", "dcba"};
+	static struct demand demand[4];
+	unsigned i;
+
+	store_open(&store, NULL);
+	for (i = 0; i < 4; i++)
+		demand_init(&demand[i], &store, sets[i]);
+	in_parallel(4, plain_transfers, demand);
+	assert_u64(store_stats(&store).granted, 8000);
+	store_close(&store);
+}

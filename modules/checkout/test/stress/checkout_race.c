@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Real threads on a checkout, on a timer with a worker.
+ *
+ *   transfers  between accounts with a constant sum, whose balances and owners
+ *              are written without atomics: sets of up to four, waits with and
+ *              without a thread, deadlines, cancels; and pauses, in which the
+ *              sum is taken
+ *   retired    objects whose memory is freed as soon as they are retired, while
+ *              the objects beside them in waiting sets come and go
+ *   hammers    a set of eight against seven threads that want one each
+ */
+#include "test/stress/stress.h"
+
+#include "modules/checkout/hwt_checkout.h"
+
+enum {
+	THREADS = 4,
+	ACCOUNTS = 9,
+	SET_MAX = 4,
+	TRANSFERS = 20000,
+	RETIREMENTS = 1000,
+	WAITERS = 6,
+	EIGHTS = 200,
+	START = 1000
+};
+
+static struct hwt *timer;
+static struct hwt_checkout *checkout;
+
+static struct account {
+	struct hwt_object object;
+	int64_t balance;
+	const void *owner;
+} account[ACCOUNTS];
+
+/* A request that its thread uses again and again. */
+struct demand {
+	struct hwt_request request;
+	struct hwt_object *set[SET_MAX];
+	unsigned count;
+	enum hwt_grant grant;
+	atomic_uint told;
+};
+
+static atomic_uint_fast64_t out, ended, begun;
+static atomic_bool over;
+
+static void
+make(uint32_t hold_after)
+{
+	struct hwt_checkout_options options;
+	unsigned i;
+
+	memset(&options, 0, sizeof(options));
+	options.shards = 4;
+	options.hold_after = hold_after;
+	stress_must(
+	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
+	for (i = 0; i < ACCOUNTS; i++) {
+		account[i].balance = START;
+		stress_must(
+		    hwt_object_init(checkout, &account[i].object, i % 2) == 0,
+		    "init");
+	}
+	atomic_store(&over, false);
+}
+
+static void
+unmake(void)
+{
+	struct hwt_checkout_stats stats;
+
+	stress_must(hwt_checkout_read_stats(checkout, &stats) == 0, "stats");
+	stress_check(stats.out == 0 && stats.waiting == 0,
+	    "%" PRIu64 " are out, %" PRIu64 " wait", stats.out, stats.waiting);
+	stress_check(hwt_checkout_destroy(checkout) == 0, "destroy");
+}
+
+/* With all objects of the set. */
+static void
+use(struct demand *demand)
+{
+	unsigned i;
+
+	atomic_fetch_add(&out, 1);
+	for (i = 0; i < demand->count; i++) {
+		struct account *mine = (struct account *)demand->set[i];
+
+		stress_check(mine->owner == NULL, "two owners");
+		mine->owner = demand;
+		mine->balance += i == 0 ? (int64_t)demand->count - 1 : -1;
+	}
+	for (i = 0; i < demand->count; i++) {
+		struct account *mine = (struct account *)demand->set[i];
+
+		stress_check(mine->owner == demand, "another owner");
+		mine->owner = NULL;
+	}
+	atomic_fetch_sub(&out, 1);
+	stress_check(
+	    hwt_checkout_release(checkout, &demand->request) == 0, "release");
+}
+
+static void
+note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct demand *demand = arg;
+
+	stress_check(request == &demand->request, "a foreign request");
+	demand->grant = grant;
+	if (grant == HWT_GRANTED)
+		use(demand);
+	else
+		atomic_fetch_add(&ended, 1);
+	atomic_fetch_add(&demand->told, 1);
+}
+
+static void
+choose(struct demand *demand, uint64_t *random)
+{
+	unsigned count = 1 + (unsigned)(random_next(random) % SET_MAX);
+	unsigned first = (unsigned)(random_next(random) % ACCOUNTS);
+	unsigned step = 1 + (unsigned)(random_next(random) % 2);
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		demand->set[i] = &account[(first + i * step) % ACCOUNTS].object;
+	demand->count = count;
+	atomic_store(&demand->told, 0);
+	stress_must(hwt_request_init(&demand->request, demand->set, count,
+			note_granted, demand) == 0,
+	    "request");
+}
+
+static void
+wait_until_told(struct demand *demand)
+{
+	while (atomic_load(&demand->told) == 0)
+		(void)sched_yield();
+	stress_check(atomic_load(&demand->told) == 1, "told twice");
+}
+
+static void
+without_thread(struct demand *demand, uint64_t *random)
+{
+	uint64_t delay_ns = random_next(random) % 4 == 0
+	    ? random_next(random) % HWT_US(300)
+	    : HWT_NEVER;
+	int result = hwt_checkout_acquire(checkout, &demand->request, delay_ns);
+
+	stress_check(result == 0 || result == 1, "acquire: %d", result);
+	if (result == 0) {
+		use(demand);
+		return;
+	}
+	if (random_next(random) % 4 == 0) {
+		result = hwt_checkout_cancel(checkout, &demand->request);
+		stress_check(
+		    result == 0 || result == -EINPROGRESS || result == -ENOENT,
+		    "cancel: %d", result);
+	}
+	wait_until_told(demand);
+}
+
+static void
+in_thread(struct demand *demand, uint64_t *random)
+{
+	uint64_t delay_ns = random_next(random) % 4 == 0
+	    ? random_next(random) % HWT_US(300)
+	    : HWT_NEVER;
+	int result =
+	    hwt_checkout_acquire_wait(checkout, &demand->request, delay_ns);
+
+	stress_check(result == 0 || result == -ETIMEDOUT, "wait: %d", result);
+	if (result == 0)
+		use(demand);
+}
+
+static void *
+transfer_thread(void *arg)
+{
+	uint64_t random = random_seed((uint64_t)(uintptr_t)arg);
+	uint64_t turns = stress_scaled(TRANSFERS);
+	struct demand demand;
+
+	while (turns-- > 0) {
+		choose(&demand, &random);
+		switch (random_next(&random) % 4) {
+		case 0:
+			if (hwt_checkout_try(checkout, &demand.request) == 0)
+				use(&demand);
+			break;
+		case 1:
+			in_thread(&demand, &random);
+			break;
+		default:
+			without_thread(&demand, &random);
+		}
+		atomic_fetch_add(&begun, 1);
+	}
+	return NULL;
+}
+
+/* Reads all balances while nothing is out. */
+static void
+take_sum(void)
+{
+	int64_t sum = 0;
+	unsigned i;
+
+	stress_check(atomic_load(&out) == 0, "out in a pause");
+	for (i = 0; i < ACCOUNTS; i++) {
+		stress_check(account[i].owner == NULL, "held in a pause");
+		sum += account[i].balance;
+	}
+	stress_check(sum == START * ACCOUNTS, "the sum is %" PRId64, sum);
+	(void)sched_yield();
+	stress_check(atomic_load(&out) == 0, "granted in a pause");
+}
+
+static void *
+pause_thread(void *arg)
+{
+	uint64_t random = random_seed((uint64_t)(uintptr_t)arg);
+	int result;
+
+	while (!atomic_load(&over)) {
+		result = hwt_checkout_pause(
+		    checkout, random_next(&random) % HWT_US(500));
+		if (result == 0) {
+			take_sum();
+			result = hwt_checkout_resume(checkout);
+		}
+		stress_check(
+		    result == 0 || result == -ETIMEDOUT, "pause: %d", result);
+		stress_sleep_ns(HWT_US(200));
+	}
+	return NULL;
+}
+
+static void
+transfers(uint32_t hold_after)
+{
+	pthread_t thread[THREADS], pauses;
+	uintptr_t i;
+
+	stress_phase("transfers", hold_after);
+	make(hold_after);
+	pauses = stress_thread(pause_thread, (void *)(uintptr_t)99);
+	for (i = 0; i < THREADS; i++)
+		thread[i] = stress_thread(transfer_thread, (void *)(i + 1));
+	for (i = 0; i < THREADS; i++)
+		stress_join(thread[i]);
+	atomic_store(&over, true);
+	stress_join(pauses);
+	take_sum();
+	unmake();
+}
+
+/* Retirement. */
+
+static void *
+come_and_go(void *arg)
+{
+	uint64_t number = (uint64_t)(uintptr_t)arg;
+	struct demand demand = {.count = 1};
+
+	demand.set[0] = &account[number % ACCOUNTS].object;
+	stress_must(
+	    hwt_request_init(&demand.request, demand.set, 1, NULL, NULL) == 0,
+	    "request");
+	while (!atomic_load(&over)) {
+		stress_check(hwt_checkout_acquire_wait(
+				 checkout, &demand.request, HWT_NEVER) == 0,
+		    "wait");
+		use(&demand);
+	}
+	return NULL;
+}
+
+static void
+retire_one(uint64_t turn)
+{
+	struct account *fresh = calloc(1, sizeof(*fresh));
+	struct demand *demand = calloc(WAITERS + 1, sizeof(*demand));
+	unsigned i;
+
+	stress_must(fresh != NULL && demand != NULL, "memory");
+	stress_must(
+	    hwt_object_init(checkout, &fresh->object, turn % 3) == 0, "init");
+	for (i = 0; i <= WAITERS; i++) {
+		demand[i].count = i == 0 ? 1 : 2;
+		demand[i].set[0] = &fresh->object;
+		demand[i].set[1] = &account[i % 2].object;
+		stress_must(hwt_request_init(&demand[i].request, demand[i].set,
+				demand[i].count, note_granted, &demand[i]) == 0,
+		    "request");
+	}
+	stress_check(hwt_checkout_acquire_wait(
+			 checkout, &demand[0].request, HWT_NEVER) == 0,
+	    "wait");
+	for (i = 1; i <= WAITERS; i++)
+		stress_check(hwt_checkout_acquire(checkout, &demand[i].request,
+				 i % 2 ? HWT_NEVER : HWT_US(200)) == 1,
+		    "it waits");
+	stress_check(
+	    hwt_object_retire(checkout, &fresh->object) == 0, "retire");
+	free(fresh);
+	stress_check(
+	    hwt_checkout_release(checkout, &demand[0].request) == 0, "release");
+	for (i = 1; i <= WAITERS; i++) {
+		wait_until_told(&demand[i]);
+		stress_check(demand[i].grant != HWT_GRANTED, "granted");
+	}
+	free(demand);
+}
+
+static void
+retirements(void)
+{
+	uint64_t turns = stress_scaled(RETIREMENTS);
+	pthread_t thread[THREADS];
+	uintptr_t i;
+
+	make(0);
+	for (i = 0; i < THREADS; i++)
+		thread[i] = stress_thread(come_and_go, (void *)(i % 2));
+	for (i = 0; i < turns; i++) {
+		stress_phase("retired", i);
+		retire_one(i);
+	}
+	atomic_store(&over, true);
+	for (i = 0; i < THREADS; i++)
+		stress_join(thread[i]);
+	unmake();
+}
+
+/* Eight objects, against seven threads that want one of them each. */
+static void
+hammers(uint32_t hold_after)
+{
+	struct hwt_object *set[8];
+	struct hwt_request request;
+	pthread_t thread[7];
+	uint64_t turns = stress_scaled(EIGHTS);
+	uintptr_t i;
+
+	make(hold_after);
+	for (i = 0; i < 8; i++)
+		set[i] = &account[i].object;
+	stress_must(
+	    hwt_request_init(&request, set, 8, NULL, NULL) == 0, "request");
+	for (i = 0; i < 7; i++)
+		thread[i] = stress_thread(come_and_go, (void *)i);
+	for (i = 0; i < turns; i++) {
+		stress_phase("hammers", i);
+		stress_check(hwt_checkout_acquire_wait(
+				 checkout, &request, HWT_NEVER) == 0,
+		    "wait");
+		stress_check(
+		    hwt_checkout_release(checkout, &request) == 0, "release");
+	}
+	atomic_store(&over, true);
+	for (i = 0; i < 7; i++)
+		stress_join(thread[i]);
+	unmake();
+}
+
+int
+main(int argc, char **argv)
+{
+	stress_begin("checkout_race", argc, argv);
+	timer = timer_create_ns(HWT_US(100), 256, 0);
+	transfers(0);
+	transfers(2);
+	retirements();
+	hammers(0);
+	hammers(3);
+	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
+	stress_check(hwt_stop(timer, NULL) == 0, "hwt_stop");
+	stress_check(hwt_destroy(timer) == 0, "hwt_destroy");
+	return stress_end("%" PRIu64 " transfers, %" PRIu64 " waits ended",
+	    atomic_load(&begun), atomic_load(&ended));
+}
