@@ -2,13 +2,18 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- audit ids: what is wrong with each. "" as an id: with the shard's counters.
+-- A complaint begins with the number of the invariant: 5, an id is where its
+-- record says, and nowhere else; 6, the cursor is not in the future; 8, the
+-- counters agree with what is there.
 
 local SUMMED_MAX = 65536 -- slots whose sizes are summed up
 
 local wrong
 
+local invariant
+
 local function complain(text)
-	wrong[#wrong + 1] = text
+	wrong[#wrong + 1] = invariant .. " " .. text
 end
 
 local function score(set, id)
@@ -59,6 +64,7 @@ local function check_entry(id, task)
 end
 
 local function check_task(id)
+	invariant = 5
 	local task, text = load(id)
 	local state = task and task.state
 	local lease = score(":fly", id)
@@ -111,6 +117,7 @@ local function read_meta()
 end
 
 local function check_shard()
+	invariant = 8
 	local meta = read_meta()
 	local limit = format("(%.0f", DELIVERED_FROM)
 	local running = size("ZCOUNT", ":fly", "-inf", limit)
@@ -131,6 +138,7 @@ local function check_shard()
 		ends = ends + (tonumber(meta[name] or "") or 0)
 	end
 	compare("added", meta, ends)
+	invariant = 6
 	if cursor > floor(now / tick) then
 		complain("the cursor is in the future")
 	end
