@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real engines for tests: starts redis-server on a free port of the loopback
 in a scratch folder, kills and restarts it, speaks its protocol, calls the
-scripts by name, and checks all that a space keeps.
+scripts by name. checker.py checks what a space keeps.
 
     with Engine(appendonly="yes", appendfsync="always") as engine:
         space = Space(engine.client(), "test", shards=2)
         space("add", 0, "id", "queue", "in", 5, 1, "payload", "")
-        engine.kill()
-        engine.start()
-        assert check(engine.client(), "test") == []
+        engine.restart(signal.SIGKILL)
+        assert checker.check(engine.client(), "test") == []
 
 Whatever happens, the server is ended and its folder removed at the end of the
 with; if this process dies, the kernel ends the server.
@@ -31,6 +30,7 @@ SCRIPTS = os.path.join(os.path.dirname(HERE), "scripts")
 SERVER = os.environ.get("REDIS_SERVER") or shutil.which(
     "redis-server", path="/usr/bin:/usr/local/bin:" + os.environ["PATH"])
 LIMIT = 60  # seconds that anything may take
+CLOCK = os.path.join(HERE, "../../../build/durable/clock.so")
 
 
 class Error(Exception):
@@ -114,6 +114,33 @@ class Client:
         self.close()
 
 
+class Clock:
+    """The real-time clock of an engine that clock.so is preloaded into: off by
+    some milliseconds, or standing still at a time until it is moved."""
+
+    def __init__(self, path):
+        if not os.path.exists(CLOCK):
+            raise RuntimeError("first: make build/durable/clock.so")
+        self.path = path
+        self.write(0, 0)
+
+    def write(self, mode, ms):
+        self.mode, self.ms = mode, ms
+        with open(self.path, "r+b" if os.path.exists(self.path) else "wb",
+                  buffering=0) as file:
+            os.pwrite(file.fileno(), struct.pack("<q", round(ms * 1000)), 8)
+            os.pwrite(file.fileno(), struct.pack("<q", mode), 0)
+
+    def set_off(self, ms):
+        self.write(0, ms)
+
+    def stop_at(self, ms):
+        self.write(1, ms)
+
+    def move(self, ms):
+        self.write(self.mode, self.ms + ms)
+
+
 def free_port(below=55000):
     """The bus of a cluster's node has this plus 10,000."""
     while True:
@@ -130,19 +157,18 @@ def _die_with_parent():
 
 class Engine:
     """A redis-server. Keywords are its configuration, with _ for -; a list
-    gives a directive more than once. clock_file: the server's clock is off by
-    as many milliseconds as the file says (test/clock.c)."""
+    gives a directive more than once. clock: its clock is the engine's own,
+    engine.clock (test/clock.c)."""
 
-    def __init__(self, folder=None, port=None, start=True, clock_file=None,
-                 preload=None, environment=None, **config):
+    def __init__(self, folder=None, port=None, start=True, clock=False,
+                 **config):
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="hwt-durable-")
         self.port = port or free_port()
         self.socket_path = os.path.join(self.folder, "socket")
         self.config = {"appendonly": "no", "save": '""', **config}
-        self.clock_file = clock_file
-        self.preload = preload
-        self.environment = environment or {}
+        self.clock = Clock(os.path.join(self.folder, "clock")) \
+            if clock else None
         self.process = None
         if start:
             try:
@@ -180,11 +206,10 @@ class Engine:
         """Starts it, on what the folder has. wait: until it answers."""
         assert self.process is None
         self.config.update(config)
-        environment = {**os.environ, **self.environment}
-        if self.preload:
-            environment["LD_PRELOAD"] = self.preload
-        if self.clock_file:
-            environment["HWT_CLOCK_FILE"] = self.clock_file
+        environment = dict(os.environ)
+        if self.clock:
+            environment["LD_PRELOAD"] = CLOCK
+            environment["HWT_CLOCK_FILE"] = self.clock.path
         self.process = subprocess.Popen(
             [SERVER, self.write_config()], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
