@@ -390,6 +390,8 @@ error_text(int error)
 		return "it is running";
 	case -EALREADY:
 		return "it has ended";
+	case -ESTALE:
+		return "the engine has lost the space";
 	case -ENOMEM:
 		return "no memory";
 	default:
