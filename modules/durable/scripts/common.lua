@@ -52,9 +52,17 @@ local function refuse_argument(which, text)
 	return {err = format("EARG %d %s", which, text)}
 end
 
+-- How many arguments there must be.
+local function expect(total)
+	if #ARGV ~= total then
+		return refuse_argument(0, "the number of arguments")
+	end
+	return nil
+end
+
 -- A decimal string without sign, point, exponent, space; or nil.
 local function whole(text, low, high)
-	if not text or #text > 16 or not find(text, "^[0-9]+$") then
+	if #text > 16 or not find(text, "^[0-9]+$") then
 		return nil
 	end
 	local value = tonumber(text)
@@ -65,11 +73,11 @@ local function whole(text, low, high)
 end
 
 local function is_id(text)
-	return text and #text >= 1 and #text <= ID_MAX
+	return #text >= 1 and #text <= ID_MAX
 end
 
 local function is_name(text)
-	return text and #text >= 1 and #text <= 64 and
+	return #text >= 1 and #text <= QUEUE_MAX and
 		not find(text, "[^A-Za-z0-9._%-]")
 end
 
@@ -320,14 +328,12 @@ local function again(id, task, due)
 	save(id, task)
 end
 
--- Takes the id out of the way, to where somebody looks at it. The caller has
--- taken it from where it was, which is what counter counts.
+-- An id without a record, or with one that cannot be read, goes out of the way,
+-- to where somebody looks at it. The caller has taken it from where it was,
+-- which is what counter counts.
 local function quarantine(id, counter)
-	local task, text = load(id)
-	if task then
-		task.state = QUARANTINED
-		save(id, task)
-	elseif text == "" then
+	local _, text = load(id)
+	if text == "" then
 		call("SET", record_key(id), struct.pack(LAYOUT, FORMAT,
 			QUARANTINED, 0, 0, 0, 0, 0, 0, 0, 0, 0, now))
 	end
@@ -336,21 +342,22 @@ local function quarantine(id, counter)
 	count("quarantined", 1)
 end
 
--- Appends to the queue; task gets the entry. False if that cannot be done.
+-- Appends to the queue; task gets the entry. A foreign key, or a queue whose
+-- last entry somebody has given a number that is too large, is set aside; what
+-- was in it is delivered again by the janitor.
 local function enqueue(id, task)
 	local key = queue_key(task.queue)
 	local entry = try("XADD", key, "*", "i", id, "g", task.generation)
-	if type(entry) == "table" and entry.err then
+	for _ = 1, 2 do
+		local ms, sequence = match(type(entry) == "string" and entry
+			or "", "^([0-9]+)-([0-9]+)$")
+		task.ms, task.sequence = tonumber(ms), tonumber(sequence)
+		if ms and task.ms < WHOLE_MAX and task.sequence < WHOLE_MAX then
+			return
+		end
 		call("RENAME", key, prefix .. ":aside:q:" .. task.queue)
 		entry = call("XADD", key, "*", "i", id, "g", task.generation)
 	end
-	local ms, sequence = match(entry, "^([0-9]+)-([0-9]+)$")
-	task.ms, task.sequence = tonumber(ms), tonumber(sequence)
-	if task.ms < WHOLE_MAX and task.sequence < WHOLE_MAX then
-		return true
-	end
-	call("XDEL", key, entry)
-	return false
 end
 
 local function commit()

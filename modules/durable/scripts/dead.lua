@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- dead drop|replay id: what has failed, or is in quarantine.
+-- dead drop|replay id: what has failed, or is in quarantine; from there, only
+-- what can be read by now is replayed.
 
-local refused = open()
+local refused = open() or expect(4)
 if refused then
 	return refused
 end
-if #ARGV ~= 4 or ARGV[3] ~= "drop" and ARGV[3] ~= "replay" then
+if ARGV[3] ~= "drop" and ARGV[3] ~= "replay" then
 	return refuse_argument(1, "drop or replay")
 end
 if not is_id(ARGV[4]) then
@@ -22,8 +23,7 @@ local task = load(id)
 local set, counter
 if task and task.state == FAILED then
 	set, counter = prefix .. ":dead", "dead"
-elseif (not task or task.state == QUARANTINED) and
-	sure("ZSCORE", prefix .. ":bad", id) then
+elseif sure("ZSCORE", prefix .. ":bad", id) then
 	set, counter = prefix .. ":bad", "quarantined"
 else
 	return -2

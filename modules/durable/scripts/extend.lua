@@ -27,7 +27,7 @@ local refused = open()
 if refused then
 	return refused
 end
-local visibility = whole(ARGV[3], 1, DAY)
+local visibility = #ARGV > 2 and whole(ARGV[3], 1, DAY)
 if not visibility then
 	return refuse_argument(0, "visibility")
 end

@@ -3,11 +3,11 @@
 --
 -- get id. Of a record that cannot be read: one in quarantine, without queue.
 
-local refused = open()
+local refused = open() or expect(3)
 if refused then
 	return refused
 end
-if #ARGV ~= 3 or not is_id(ARGV[3]) then
+if not is_id(ARGV[3]) then
 	return refuse_argument(1, "id")
 end
 refused = check_clocks()

@@ -8,16 +8,20 @@ if #KEYS ~= 1 or not find(KEYS[1], "^{.+}:hosts$") then
 	return refuse_argument(0, "the key is not {SPACE}:hosts")
 end
 prefix = match(KEYS[1], "^(.*):hosts$")
+local refused = expect(4)
+if refused then
+	return refused
+end
 local name = ARGV[3]
 local lease = whole(ARGV[4], 1, DAY)
-if #ARGV ~= 4 or name ~= "" and not is_name(name) then
+if name ~= "" and not is_name(name) then
 	return refuse_argument(1, "name")
 end
 if not lease then
 	return refuse_argument(2, "lease")
 end
 real = read_clock()
-local refused = check_clocks()
+refused = check_clocks()
 if refused then
 	return refused
 end

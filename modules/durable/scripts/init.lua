@@ -65,19 +65,16 @@ local function make(shape)
 	return shape
 end
 
-if #ARGV ~= 7 then
-	return refuse_argument(0, "the number of arguments")
-end
 local missing = open()
-if not prefix then
+if missing and not find(missing.err, "^ENOSPACE") then
 	return missing
 end
-if missing and find(missing.err, "^ENOSPACE") then
-	real = read_clock()
-elseif missing then
-	return missing
+local shape
+local refused = expect(7)
+if not refused then
+	shape, refused = read_shape()
 end
-local shape, refused = read_shape()
+real = read_clock()
 refused = refused or check_clocks()
 if refused then
 	return refused

@@ -61,12 +61,10 @@ local function check_delivered(id)
 		if is_in_queue(id, task) then
 			return 0
 		end
-		if enqueue(id, task) then
-			save(id, task)
-			call("PUBLISH", space .. ":work:" .. task.queue, shard)
-			return 1
-		end
-		task = nil
+		enqueue(id, task)
+		save(id, task)
+		call("PUBLISH", space .. ":work:" .. task.queue, shard)
+		return 1
 	end
 	if task and task.state == RUNNING then
 		sure("ZADD", fly, now, id)
@@ -160,13 +158,13 @@ local function find_missed(limit)
 	return missed, false
 end
 
-local refused = open()
+local refused = open() or expect(4)
 if refused then
 	return refused
 end
 local limit = whole(ARGV[3], 1, 1000)
 local random = whole(ARGV[4], 0, WHOLE_MAX)
-if #ARGV ~= 4 or not limit then
+if not limit then
 	return refuse_argument(1, "limit")
 end
 if not random then

@@ -23,10 +23,7 @@ local function deliver(id, slot)
 		save(id, task)
 		return task.slot ~= slot
 	end
-	if not enqueue(id, task) then
-		quarantine(id, "pending")
-		return true
-	end
+	enqueue(id, task)
 	task.state = DELIVERED
 	save(id, task)
 	sure("ZADD", prefix .. ":fly", DELIVERED_FROM + now, id)
@@ -94,12 +91,12 @@ local function find_next()
 	return max(found, now)
 end
 
-local refused = open()
+local refused = open() or expect(4)
 if refused then
 	return refused
 end
 local limit = whole(ARGV[3], 1, 1000)
-if #ARGV ~= 4 or not limit then
+if not limit then
 	return refuse_argument(1, "limit")
 end
 local expected = ARGV[4] ~= "" and whole(ARGV[4], 0, WHOLE_MAX)

@@ -3,11 +3,11 @@
 --
 -- reschedule id mode time
 
-local refused = open()
+local refused = open() or expect(5)
 if refused then
 	return refused
 end
-if #ARGV ~= 5 or not is_id(ARGV[3]) then
+if not is_id(ARGV[3]) then
 	return refuse_argument(1, "id")
 end
 local due = read_due(ARGV[4], ARGV[5])

@@ -3,12 +3,9 @@
 --
 -- resume
 
-local refused = open()
+local refused = open() or expect(2)
 if refused then
 	return refused
-end
-if #ARGV ~= 2 then
-	return refuse_argument(0, "the number of arguments")
 end
 refused = check_clocks()
 if refused then

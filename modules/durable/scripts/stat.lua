@@ -19,12 +19,9 @@ local function find_lag()
 	return last < floor(now / tick) and now - last * tick or 0
 end
 
-local refused = open()
+local refused = open() or expect(2)
 if refused then
 	return refused
-end
-if #ARGV ~= 2 then
-	return refuse_argument(0, "the number of arguments")
 end
 refused = check_clocks()
 if refused then

@@ -74,7 +74,7 @@ local function take(queue, limit, visibility)
 	end
 end
 
-local refused = open()
+local refused = open() or expect(7)
 if refused then
 	return refused
 end
@@ -82,7 +82,7 @@ local queue, worker = ARGV[3], ARGV[4]
 local token = whole(ARGV[5], 1, WHOLE_MAX)
 local limit = whole(ARGV[6], 1, BATCH_MAX)
 local visibility = whole(ARGV[7], 1, DAY)
-if #ARGV ~= 7 or not is_name(queue) then
+if not is_name(queue) then
 	return refuse_argument(1, "queue")
 end
 if not is_name(worker) then

@@ -52,6 +52,7 @@ class Record:
             raise ValueError("queue")
         used_up = self.attempts >= self.max_attempts
         if self.generation < 1 or self.slot >= slots or \
+                self.due > 2 ** 53 or \
                 self.attempts > self.max_attempts or \
                 used_up and self.state in ("pending", "delivered"):
             raise ValueError("numbers")
@@ -279,7 +280,8 @@ class Checker:
         self.before[shard.number] = shard.meta
         last = self.generations.get(shard.number, {})
         this = {name: record.generation
-                for name, record in self.records.items() if record}
+                for name, record in self.records.items()
+                if record and record.state != "quarantined"}
         for name, generation in this.items():
             if generation < last.get(name, 0):
                 shard.complain(6, f"{name!r}: the generation fell")
