@@ -118,37 +118,69 @@ audit_id(struct check *check, uint32_t shard, const char *id, size_t length)
 
 /* Members. */
 
+/* The slot that a readable record names. */
+static uint32_t
+record_slot(const char *record)
+{
+	const unsigned char *byte = (const unsigned char *)record + 12;
+
+	return byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
+	    (uint32_t)byte[3] << 24;
+}
+
 static const char *
-member_wrong(enum place place, uint32_t slot, uint64_t score,
-    const struct record *record)
+bucket_wrong(uint32_t slot, const char *score, const char *record,
+    const struct hwt_durable_info *info)
+{
+	if (info->state != HWT_DURABLE_PENDING)
+		return "5 in a bucket, and not pending";
+	if (record_slot(record) != slot)
+		return "5 in a bucket that is not its record's";
+	return info->due_unix_ns / NS_PER_MS != strtoull(score, NULL, 10)
+	    ? "5 in its bucket by a time that is not its due time"
+	    : NULL;
+}
+
+/* Whether a task in this state may be in a set that is no bucket. */
+static bool
+place_fits(enum place place, enum hwt_durable_state state)
 {
 	switch (place) {
-	case PLACE_BUCKET:
-		if (record->state != HWT_DURABLE_PENDING)
-			return "5 in a bucket, and not pending";
-		if (record->slot != slot)
-			return "5 in a bucket that is not its record's";
-		return record->due_ms != score
-		    ? "5 in its bucket by a time that is not its due time"
-		    : NULL;
 	case PLACE_FLY:
-		return record->state != HWT_DURABLE_DELIVERED &&
-			record->state != HWT_DURABLE_RUNNING
-		    ? "5 in flight, and neither delivered nor running"
-		    : NULL;
+		return state == HWT_DURABLE_DELIVERED ||
+		    state == HWT_DURABLE_RUNNING;
 	case PLACE_DEAD:
-		return record->state != HWT_DURABLE_FAILED
-		    ? "5 a dead letter that has not failed"
-		    : NULL;
+		return state == HWT_DURABLE_FAILED;
 	case PLACE_ENDED:
-		return record->state != HWT_DURABLE_SUCCEEDED &&
-			record->state != HWT_DURABLE_CANCELLED
-		    ? "5 among the ended, and has not ended"
-		    : NULL;
+		return state == HWT_DURABLE_SUCCEEDED ||
+		    state == HWT_DURABLE_CANCELLED;
+	case PLACE_BUCKET:
 	case PLACE_BAD:
 	default:
-		return NULL;
+		return false;
 	}
+}
+
+/* What is wrong with a member of a set, or NULL. */
+static const char *
+member_wrong(enum place place, uint32_t slot, const char *score,
+    const struct redisReply *record)
+{
+	struct hwt_durable_info info;
+	const char *payload;
+
+	if (record->len == 0)
+		return "5 a member without a record";
+	record_read(&info, record->str, record->len, &payload);
+	if (info.state == HWT_DURABLE_QUARANTINED)
+		return place == PLACE_BAD
+		    ? NULL
+		    : "5 a member whose record cannot be read";
+	if (place == PLACE_BUCKET)
+		return bucket_wrong(slot, score, record->str, &info);
+	return place_fits(place, info.state)
+	    ? NULL
+	    : "5 in a set that is not for its state";
 }
 
 /* A look at one member: its score, its record, its score again. Sets *wrong to
@@ -158,37 +190,32 @@ member_look(struct check *check, uint32_t shard, const char *key,
     enum place place, uint32_t slot, struct engine_argument id,
     const char **wrong)
 {
-	char name[2 + HWT_DURABLE_ID_MAX + 1] = "r:", at[ENGINE_KEY_MAX];
-	struct engine_argument score[] = {word("ZSCORE"), word(key), id};
-	struct engine_argument get[] = {
-	    word("GETRANGE"), {NULL, 0}, word("0"), word("119")};
+	char at[ENGINE_KEY_MAX];
+	struct engine_argument score[] = {
+	    argument_text("ZSCORE"), argument_text(key), id};
+	struct engine_argument get[] = {argument_text("GETRANGE"), {NULL, 0},
+	    argument_text("0"), argument_text("119")};
 	struct engine_call call[3] = {
 	    {.script = COMMAND, .shard = shard, .count = 3, .arg = score},
 	    {.script = COMMAND, .shard = shard, .count = 4, .arg = get},
 	    {.script = COMMAND, .shard = shard, .count = 3, .arg = score},
 	};
-	struct record record;
 	size_t prefix;
 	int error;
 
 	*wrong = NULL;
-	engine_key(durable_engine(check->durable), at, shard, name);
+	engine_key(durable_engine(check->durable), at, shard, "r:");
 	prefix = strlen(at);
 	memcpy(at + prefix, id.data, id.length);
 	get[1] = (struct engine_argument){at, prefix + id.length};
 	error = engine_call(durable_engine(check->durable), call, 3, NULL);
 	if (error != 0)
 		return error;
-	if (!is_string(call[0].reply) || !is_string(call[2].reply) ||
-	    strcmp(call[0].reply->str, call[2].reply->str) != 0)
-		;
-	else if (!is_string(call[1].reply) || call[1].reply->len == 0)
-		*wrong = "5 a member without a record";
-	else if (record_read(&record, call[1].reply->str, call[1].reply->len))
-		*wrong = member_wrong(place, slot,
-		    strtoull(call[0].reply->str, NULL, 10), &record);
-	else if (place != PLACE_BAD)
-		*wrong = "5 a member whose record cannot be read";
+	if (is_string(call[0].reply) && is_string(call[2].reply) &&
+	    strcmp(call[0].reply->str, call[2].reply->str) == 0 &&
+	    is_string(call[1].reply))
+		*wrong = member_wrong(
+		    place, slot, call[0].reply->str, call[1].reply);
 	engine_call_free(call, 3);
 	return 0;
 }
@@ -244,9 +271,9 @@ check_set(struct check *check, uint32_t shard, const char *name,
 
 	engine_key(durable_engine(check->durable), key, shard, name);
 	do {
-		words[0] = word("ZSCAN");
-		words[1] = word(key);
-		words[2] = word(cursor);
+		words[0] = argument_text("ZSCAN");
+		words[1] = argument_text(key);
+		words[2] = argument_text(cursor);
 		error = walk_command(check->durable, shard, 3, words, &call);
 		if (error != 0)
 			return error;
@@ -306,12 +333,12 @@ has_type(struct check *check, uint32_t shard, const char *name,
     const char *type, bool *is)
 {
 	char key[ENGINE_KEY_MAX];
-	struct engine_argument words[] = {word("TYPE"), {NULL, 0}};
+	struct engine_argument words[] = {argument_text("TYPE"), {NULL, 0}};
 	struct engine_call call;
 	int error;
 
 	engine_key(durable_engine(check->durable), key, shard, name);
-	words[1] = word(key);
+	words[1] = argument_text(key);
 	error = walk_command(check->durable, shard, 2, words, &call);
 	if (error != 0)
 		return error;

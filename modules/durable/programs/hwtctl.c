@@ -276,7 +276,7 @@ id_find(void)
 
 	if (id == NULL) {
 		id_make(text);
-		return word(text);
+		return argument_text(text);
 	}
 	if (strlen(id) >= sizeof(text))
 		usage_error("an ID has 1 to %d bytes", HWT_DURABLE_ID_MAX);
@@ -478,7 +478,6 @@ run_show(int argc, char **argv)
 	static char text[1 << 20];
 	struct engine_argument name = id_read(argv[0]);
 	struct hwt_durable_info info;
-	struct record record;
 	int error;
 
 	(void)argc;
@@ -486,14 +485,8 @@ run_show(int argc, char **argv)
 	    handle_open(), name.data, name.length, &info, text, sizeof(text));
 	if (error != 0)
 		return tell_error(name, error);
-	record = (struct record){.state = info.state,
-	    .attempts = info.attempts,
-	    .max_attempts = info.max_attempts,
-	    .generation = info.generation,
-	    .due_ms = info.due_unix_ns / HWT_MS(1)};
-	memcpy(record.queue, info.queue, sizeof(record.queue));
 	(void)putchar('{');
-	record_write(name.data, name.length, &record);
+	record_write(name.data, name.length, &info);
 	(void)putchar(',');
 	json_write(stdout, "payload", text, info.payload_length);
 	(void)puts("}");
@@ -550,7 +543,7 @@ static enum status
 dead_one(struct hwt_durable *durable, const char *verb, char *text)
 {
 	struct engine_argument name = id_read(text);
-	struct engine_argument arg[] = {word(verb), name};
+	struct engine_argument arg[] = {argument_text(verb), name};
 	struct engine_call call;
 	int error;
 

@@ -13,7 +13,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "engine.h"
+#include "modules/durable/durable.h"
 #include "http.h"
 #include "metrics.h"
 #include "options.h"

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "modules/durable/durable.h"
 #include "text.h"
 
 enum member {
@@ -242,10 +243,8 @@ read_queue(struct reader *reader)
 
 	if (!read_string(reader, &slice))
 		return false;
-	if (slice.length < 1 || slice.length > HWT_DURABLE_QUEUE_MAX ||
-	    strspn(slice.text,
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-		"0123456789._-") != slice.length)
+	if (strlen(slice.text) != slice.length ||
+	    !name_is_valid(slice.text, HWT_DURABLE_QUEUE_MAX))
 		return fail(
 		    reader, "\"queue\" has 1 to 64 of A-Z a-z 0-9 . _ -");
 	reader->task->queue = slice.text;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modules/durable/durable.h"
 #include "text.h"
 
 struct hwt_durable_options open_options;
@@ -147,16 +148,6 @@ option_read(int at, int argc, char **argv)
 	return at + 2;
 }
 
-static bool
-is_name(const char *text, size_t max)
-{
-	size_t length = strspn(text,
-	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	    "0123456789._-");
-
-	return length > 0 && length <= max && text[length] == '\0';
-}
-
 /* HOST:PORT, without a user or password before it: those would be seen by all
  * who list the processes. For the same reason no message repeats it. */
 static bool
@@ -187,7 +178,7 @@ is_list(const char *text, bool named)
 		if (!is_address(text, (size_t)(comma - text)))
 			return false;
 		if (named && strchr(comma + 1, ',') == NULL)
-			return is_name(comma + 1, 255);
+			return name_is_valid(comma + 1, 255);
 	}
 	return !named && is_address(text, strlen(text));
 }
@@ -232,7 +223,7 @@ static void
 common_read(void)
 {
 	servers_read();
-	if (space != NULL && !is_name(space, HWT_DURABLE_SPACE_MAX))
+	if (space != NULL && !name_is_valid(space, HWT_DURABLE_SPACE_MAX))
 		usage_error("--space: want 1 to %d of A-Z a-z 0-9 . _ -",
 		    HWT_DURABLE_SPACE_MAX);
 	open_options.space = space;
@@ -325,7 +316,7 @@ option_seconds(const char *name, const char *text)
 void
 option_queue(const char *name, const char *text)
 {
-	if (!is_name(text, HWT_DURABLE_QUEUE_MAX))
+	if (!name_is_valid(text, HWT_DURABLE_QUEUE_MAX))
 		usage_error("%s: want 1 to %d of A-Z a-z 0-9 . _ -", name,
 		    HWT_DURABLE_QUEUE_MAX);
 }

@@ -9,12 +9,6 @@
 
 #include "text.h"
 
-struct engine_argument
-word(const char *text)
-{
-	return (struct engine_argument){text, strlen(text)};
-}
-
 int
 walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
     size_t count, const struct engine_argument *arg, struct engine_call *call)
@@ -54,49 +48,17 @@ state_name(enum hwt_durable_state state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
 }
 
-static uint64_t
-little(const unsigned char *byte, size_t count)
-{
-	uint64_t value = 0;
-
-	while (count-- > 0)
-		value = value << 8 | byte[count];
-	return value;
-}
-
-bool
-record_read(struct record *record, const char *text, size_t length)
-{
-	const unsigned char *byte = (const unsigned char *)text;
-	size_t queue;
-
-	if (length < 56 || byte[0] != 1)
-		return false;
-	queue = little(byte + 6, 2);
-	record->state = (enum hwt_durable_state)byte[1];
-	if (state_name(record->state) == NULL || queue < 1 ||
-	    queue > HWT_DURABLE_QUEUE_MAX || queue > length - 56)
-		return false;
-	record->attempts = (uint32_t)little(byte + 2, 2);
-	record->max_attempts = (uint32_t)little(byte + 4, 2);
-	record->generation = (uint32_t)little(byte + 8, 4);
-	record->slot = (uint32_t)little(byte + 12, 4);
-	record->due_ms = little(byte + 16, 8);
-	memcpy(record->queue, byte + 56, queue);
-	record->queue[queue] = '\0';
-	return true;
-}
-
 void
-record_write(const char *id, size_t id_length, const struct record *record)
+record_write(
+    const char *id, size_t id_length, const struct hwt_durable_info *info)
 {
 	json_write(stdout, "id", id, id_length);
-	(void)printf(",\"state\":\"%s\",", state_name(record->state));
-	json_write(stdout, "queue", record->queue, strlen(record->queue));
+	(void)printf(",\"state\":\"%s\",", state_name(info->state));
+	json_write(stdout, "queue", info->queue, strlen(info->queue));
 	(void)printf(",\"due_ms\":%" PRIu64 ",\"attempts\":%" PRIu32
 		     ",\"max_attempts\":%" PRIu32 ",\"generation\":%" PRIu32,
-	    record->due_ms, record->attempts, record->max_attempts,
-	    record->generation);
+	    info->due_unix_ns / NS_PER_MS, info->attempts, info->max_attempts,
+	    info->generation);
 }
 
 bool
@@ -168,13 +130,15 @@ static int
 scan_node(const struct scan *scan, const char *pattern)
 {
 	char cursor[32] = "0";
-	struct engine_argument words[] = {word("SCAN"), word(cursor),
-	    word("MATCH"), word(pattern), word("COUNT"), word("500")};
+	struct engine_argument words[] = {argument_text("SCAN"),
+	    argument_text(cursor), argument_text("MATCH"),
+	    argument_text(pattern), argument_text("COUNT"),
+	    argument_text("500")};
 	struct engine_call call;
 	int error;
 
 	do {
-		words[1] = word(cursor);
+		words[1] = argument_text(cursor);
 		error = walk_command(scan->durable, scan->node,
 		    sizeof(words) / sizeof(words[0]), words, &call);
 		if (error != 0)
@@ -225,26 +189,24 @@ struct list {
 	enum hwt_durable_state state;
 };
 
-/* A record that cannot be read is listed as what it will be found to be. */
 static int
 list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 {
 	const struct list *list = ctx;
 	struct engine_argument arg = {id, id_length};
-	struct record record;
+	struct hwt_durable_info info;
 	struct engine_call call;
+	const char *payload;
 	int error;
 
 	error = walk_script(list->durable, SCRIPT_GET, shard, 1, &arg, &call);
 	if (error != 0)
 		return error;
 	if (is_string(call.reply)) {
-		if (!record_read(&record, call.reply->str, call.reply->len))
-			record =
-			    (struct record){.state = HWT_DURABLE_QUARANTINED};
-		if (list->state == 0 || record.state == list->state) {
+		record_read(&info, call.reply->str, call.reply->len, &payload);
+		if (list->state == 0 || info.state == list->state) {
 			(void)putchar('{');
-			record_write(id, id_length, &record);
+			record_write(id, id_length, &info);
 			(void)puts("}");
 		}
 	}
@@ -268,16 +230,16 @@ dead_page(struct hwt_durable *durable, uint32_t shard, size_t start,
 {
 	char key[ENGINE_KEY_MAX], first[24], last[24];
 	struct engine_argument words[] = {
-	    word("ZRANGE"), {NULL, 0}, {NULL, 0}, {NULL, 0}};
+	    argument_text("ZRANGE"), {NULL, 0}, {NULL, 0}, {NULL, 0}};
 	int error;
 	size_t i;
 
 	engine_key(durable_engine(durable), key, shard, "dead");
 	(void)snprintf(first, sizeof(first), "%zu", start);
 	(void)snprintf(last, sizeof(last), "%zu", start + 255);
-	words[1] = word(key);
-	words[2] = word(first);
-	words[3] = word(last);
+	words[1] = argument_text(key);
+	words[2] = argument_text(first);
+	words[3] = argument_text(last);
 	error = walk_command(durable, shard, 4, words, call);
 	if (error != 0)
 		return error;
@@ -349,7 +311,8 @@ static int
 dead_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 {
 	const struct dead *dead = ctx;
-	struct engine_argument arg[] = {word(dead->verb), {id, id_length}};
+	struct engine_argument arg[] = {
+	    argument_text(dead->verb), {id, id_length}};
 	struct engine_call call;
 	int error, gone;
 

@@ -6,26 +6,15 @@
 #ifndef HWT_DURABLE_WALK_H
 #define HWT_DURABLE_WALK_H
 
-#include "engine.h"
+#include "modules/durable/durable.h"
 #include "options.h"
-
-/* A record, as DESIGN has it. */
-struct record {
-	enum hwt_durable_state state;
-	uint32_t attempts, max_attempts, generation, slot;
-	uint64_t due_ms;
-	char queue[HWT_DURABLE_QUEUE_MAX + 1];
-};
-
-/* False: it is none. */
-bool record_read(struct record *record, const char *text, size_t length);
 
 /* "pending" and so on; NULL: there is no such state. */
 const char *state_name(enum hwt_durable_state state);
 
 /* Writes the members "id" to "generation" of a JSON object. */
 void record_write(
-    const char *id, size_t id_length, const struct record *record);
+    const char *id, size_t id_length, const struct hwt_durable_info *info);
 
 /* What a walk calls for the keys of a shard; name is the key after "{S:N}:". It
  * returns 0, or an error (below 0) that ends the walk. */
@@ -47,9 +36,6 @@ int walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
 bool is_string(const struct redisReply *reply);
 /* Of at least count elements. */
 bool is_array(const struct redisReply *reply, size_t count);
-
-/* A string as an argument. */
-struct engine_argument word(const char *text);
 
 /* state 0: all of them. */
 int walk_list(struct hwt_durable *durable, enum hwt_durable_state state);
