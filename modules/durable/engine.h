@@ -64,7 +64,7 @@ struct engine_call {
 	 * engine puts before them. Lent until engine_call returns. */
 	const struct engine_argument *arg;
 	/* The results. error: 0 or -errno; the header's shared ones, -EINVAL
-	 * for EARG with index being its I from 1, -EEXIST for ESHAPE, -ENOENT
+	 * for EARG with index being its I from 1, -EEXIST for ESHAPE, -ESTALE
 	 * for ENOSPACE, -EACCES, -EOPNOTSUPP, -ECANCELED for stop_fd. reply: of
 	 * the engine, never an error reply; the caller frees it with
 	 * engine_call_free; NULL if error is not 0. */
@@ -72,7 +72,7 @@ struct engine_call {
 	uint32_t index;
 	struct redisReply *reply;
 	/* Private. */
-	uint32_t marks;
+	uint32_t marks, node;
 };
 
 /* How long a batch may take. */
@@ -80,6 +80,9 @@ struct engine_wait {
 	uint64_t timeout_ns; /* 0: the options' */
 	int stop_fd; /* readable: ends with -ECANCELED; -1: none */
 	bool replicated; /* with level REPLICATED: waits for the replicas */
+	/* No back-off: what would be repeated after one fails. Nothing is then
+	 * sent twice, but to where a node has pointed. */
+	bool hasty;
 };
 
 /* Connects to the engine and verifies it. Options are as hwt_durable_open has

@@ -31,9 +31,13 @@
  *              skew_ns (ESKEW); nothing has happened
  * -EAGAIN      the shard is paused, or the engine is loading or failing over,
  *              and this lasted longer than timeout_ns; nothing has happened
- * -ENOSPC      the engine is out of memory; only adds are refused
+ * -ENOSPC      the engine is out of memory, which adds and reschedules need, or
+ *              cannot write to its disk; nothing has happened
+ * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
+ *              The next open makes a new one
  * -EPROTO      the engine answered what this library does not understand
- * -ESHUTDOWN   the timer was stopped
+ * -EACCES, -EOPNOTSUPP  as for hwt_durable_open, after a new connection
+ * -ENOMEM, -ESHUTDOWN   no memory; the timer was stopped
  */
 #ifndef HWT_DURABLE_H
 #define HWT_DURABLE_H
@@ -92,7 +96,8 @@ struct hwt_durable_options {
 	struct hwt *timer;
 	uint32_t flags; /* 0 */
 	/* Gets a sentence about each error that is not merely returned, and
-	 * about an open that fails. NULL: syslog, as in hwt_options. */
+	 * about an open that fails; from any thread, several at a time. NULL:
+	 * stderr. It must outlive the handle. */
 	const struct hwt_log *log;
 	uint64_t reserved[8]; /* 0 */
 };
@@ -172,8 +177,8 @@ int hwt_durable_close(struct hwt_durable *durable);
  * Adds count tasks, 0 to 512. results[i]: 0 stored; 1 it was there already, in
  * whatever state, and nothing has changed; or an error. If an element is
  * invalid, nothing is stored: its result is -EINVAL, that of all others
- * -ECANCELED. Returns 0 if every result is 0 or 1, otherwise the first error.
- * results may be NULL.
+ * -ECANCELED. Returns 0 if every result is 0 or 1, otherwise the first error
+ * that is not -ECANCELED. results may be NULL.
  */
 int hwt_durable_add(struct hwt_durable *durable, size_t count,
     const struct hwt_durable_task *tasks, int *results);
@@ -256,6 +261,8 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
 /*
  * Takes no further task, gives back those whose callback has not begun (their
  * attempt does not count), waits for callbacks that run, and frees the worker.
+ * What has ended is told to the engine before that; if the engine does not
+ * answer for timeout_ns, it is executed again after visibility_ns.
  * -EBUSY    callbacks still run after within_ns: call it again
  * -EDEADLK  called in a callback of this worker
  */
@@ -269,7 +276,7 @@ struct hwt_durable_scheduler_options {
 	uint32_t first_shard, last_shard;
 	uint32_t flags; /* 0 */
 	/* Unique among schedulers; NULL: from host name, process and a random
-	 * number. 1 to 64 of [A-Za-z0-9._-]. */
+	 * number. 1 to 48 of [A-Za-z0-9._-]. */
 	const char *name;
 	uint64_t reserved[8]; /* 0 */
 };
