@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 static const struct {
 	const char *name, *help;
@@ -36,7 +37,10 @@ static const struct {
 static uint64_t
 row_value(const struct hwt_durable_stats *stats, size_t i)
 {
-	return *(const uint64_t *)((const char *)stats + rows[i].offset);
+	uint64_t value;
+
+	memcpy(&value, (const char *)stats + rows[i].offset, sizeof(value));
+	return value;
 }
 
 /* The numbers do not depend on the locale: no program sets one. */

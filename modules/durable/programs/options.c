@@ -340,7 +340,7 @@ handle_open(void)
 	if (error == 0)
 		return opened;
 	if (error == -ENOENT) {
-		complain("--password-file: cannot be read");
+		complain("--password-file: cannot be read, or is empty");
 		exit(STATUS_USAGE);
 	}
 	complain("%s", error_text(error));

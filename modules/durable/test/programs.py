@@ -21,7 +21,8 @@ import tempfile
 import time
 import unittest
 
-from engine import LIMIT, Engine, Error, Space, free_port, shard_of
+from engine import (LIMIT, Engine, Space, _die_with_parent, free_port,
+                    shard_of)
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 BUILD = os.path.abspath(
@@ -91,7 +92,7 @@ class Running:
         self.process = subprocess.Popen(
             [os.path.join(BUILD, words[0]), *words[1:]],
             stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
-            **options)
+            preexec_fn=_die_with_parent, **options)
         for number in files:
             os.close(number)
 
@@ -495,12 +496,15 @@ class Hwtctl(Programs):
             self.ctl("add", "--queue=q", "--in=60", "--base64",
                      f"--id={text}", "--payload", "-", stdin=name)
             shown = self.ctl("show", "--base64", text).json
-            with contextlib.suppress(UnicodeDecodeError):
-                self.assertEqual(shown["id"], name.decode())
-                self.assertEqual(shown["payload"], name.decode())
-                continue
-            self.assertEqual((shown["id_base64"], shown["payload_base64"]),
-                             (text, text))
+            try:
+                plain = name.decode()
+            except UnicodeDecodeError:
+                self.assertEqual(
+                    (shown["id_base64"], shown["payload_base64"]),
+                    (text, text))
+            else:
+                self.assertEqual((shown["id"], shown["payload"]),
+                                 (plain, plain))
             self.ctl("cancel", "--base64", text)
         for text in ("a", "ab==c", "YQ=", "Y===", "YR==", "é"):
             self.ctl("show", "--base64", text, status=USAGE)
@@ -700,7 +704,7 @@ class Check(Programs):
 
     def test_a_member_without_a_record(self):
         self.client("DEL", self.key("r:a"))
-        self.broken("a: 5 a member without a record", "8 ")
+        self.broken("a: 5 a member without a record")
 
     def test_a_member_of_each_set_without_a_record(self):
         for name in ("fly", "dead", "ended", "bad", "b:3"):
@@ -925,7 +929,7 @@ class Engines(unittest.TestCase):
         for user, name, status in (
                 ("hwt", "right", YES), ("hwt", "wrong", NO),
                 ("other", "right", NO), ("hwt", "none", USAGE),
-                ("hwt", "empty", NO)):
+                ("hwt", "empty", USAGE)):
             said = call("hwtctl", "stat", *redis, "--user", user,
                         "--password-file", files[name])
             self.assertEqual(said.status, status, (user, name, said.err))
@@ -1188,8 +1192,10 @@ class HwtExec(Programs):
         lines = worker.out.split("\n")
         # The last one is the folder that ls reads.
         self.assertEqual(lines[:4], ["0", "1", "2", "3"])
-        self.assertEqual([line.split() for line in lines[4:6]],
-                         [["SigBlk:", "0" * 16], ["SigIgn:", "0" * 16]])
+        self.assertEqual(lines[4], "SigBlk:\t" + "0" * 16)
+        # The C library ignores two of its own signals in a command.
+        ignored = int(lines[5].split()[1], 16)
+        self.assertEqual(ignored & ((1 << 31) - 1), 0)
 
     def test_arguments_are_no_shell(self):
         worker = self.work("--", "printf", "%s|", "$HWT_ID", "a b", "`x`")
@@ -1314,5 +1320,14 @@ class Documents(Programs):
         self.run_program(program, output)
 
 
+def main():
+    """The last line says how many passed, failed and were skipped."""
+    result = unittest.main(exit=False).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    print("tally", result.testsRun - failed - skipped, failed, skipped)
+    return 0 if result.wasSuccessful() else 1
+
+
 if __name__ == "__main__":
-    unittest.main(verbosity=2 if "-v" in sys.argv else 1)
+    sys.exit(main())
