@@ -29,6 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = os.path.join(os.path.dirname(HERE), "scripts")
 SERVER = os.environ.get("REDIS_SERVER") or shutil.which(
     "redis-server", path="/usr/bin:/usr/local/bin:" + os.environ["PATH"])
+CHECK_AOF = os.path.join(os.path.dirname(SERVER or ""), "redis-check-aof")
 LIMIT = 60  # seconds that anything may take
 CLOCK = os.path.join(HERE, "../../../build/durable/clock.so")
 
@@ -151,8 +152,11 @@ def free_port(below=55000):
             return port
 
 
-def _die_with_parent():
+def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+_die_with_parent = die_with_parent
 
 
 class Engine:
@@ -166,7 +170,10 @@ class Engine:
         self.folder = folder or tempfile.mkdtemp(prefix="hwt-durable-")
         self.port = port or free_port()
         self.socket_path = os.path.join(self.folder, "socket")
-        self.config = {"appendonly": "no", "save": '""', **config}
+        self.config = {"appendonly": "no", "save": '""',
+                       "aof-load-truncated": "no",
+                       **{name.replace("_", "-"): value
+                          for name, value in config.items()}}
         self.clock = Clock(os.path.join(self.folder, "clock")) \
             if clock else None
         self.process = None
@@ -196,16 +203,30 @@ class Engine:
             if not isinstance(values, (list, tuple)):
                 values = [values]
             for value in values:
-                lines.append(f"{name.replace('_', '-')} {value}")
+                lines.append(f"{name} {value}")
         path = os.path.join(self.folder, "redis.conf")
         with open(path, "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")
         return path
 
-    def start(self, wait=True, **config):
+    def repair(self):
+        """Cuts what is not whole from the end of the append-only file. The
+        engine itself, with aof-load-truncated yes, cuts within a transaction
+        and not before it: the next start after that executes the half."""
+        manifest = os.path.join(
+            self.folder, "appendonlydir", "appendonly.aof.manifest")
+        if os.path.exists(manifest):
+            subprocess.run([CHECK_AOF, "--fix", manifest], input=b"y\n",
+                           stdout=subprocess.DEVNULL, check=True,
+                           timeout=LIMIT)
+
+    def start(self, wait=True, repair=True, **config):
         """Starts it, on what the folder has. wait: until it answers."""
         assert self.process is None
-        self.config.update(config)
+        self.config.update({name.replace("_", "-"): value
+                            for name, value in config.items()})
+        if repair:
+            self.repair()
         environment = dict(os.environ)
         if self.clock:
             environment["LD_PRELOAD"] = CLOCK
@@ -213,7 +234,7 @@ class Engine:
         self.process = subprocess.Popen(
             [SERVER, self.write_config()], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+            stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
         if wait:
             self.wait()
         return self
