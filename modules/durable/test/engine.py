@@ -34,6 +34,10 @@ LIMIT = 60  # seconds that anything may take
 CLOCK = os.path.join(HERE, "../../../build/durable/clock.so")
 
 
+# What has been started is ended, and its folder removed, on this too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 class Error(Exception):
     """An error reply; code is its first word."""
 
