@@ -8,6 +8,7 @@
  *   ask MS ID DELAY-MS          ack MS ID
  *   undo MS ID                  cancelled|kept MS ID
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -132,6 +133,7 @@ batch_add(struct producer *producer, size_t count)
 	int error;
 	size_t i;
 
+	assert(count > 0);
 	batch_fill(producer, count);
 	do
 		error = hwt_durable_add(
@@ -157,7 +159,7 @@ produce(struct producer *producer, uint64_t rate, uint64_t seconds)
 		wanted = rate * (spent_ns / HWT_MS(10)) / 100;
 		if (wanted > rate * seconds)
 			wanted = rate * seconds;
-		if (wanted == producer->sent) {
+		if (wanted <= producer->sent) {
 			(void)usleep(2000);
 			continue;
 		}

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,10 +19,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
-from engine import (LIMIT, Engine, Space, _die_with_parent, free_port,
+from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
                     shard_of)
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
@@ -92,7 +94,7 @@ class Running:
         self.process = subprocess.Popen(
             [os.path.join(BUILD, words[0]), *words[1:]],
             stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
-            preexec_fn=_die_with_parent, **options)
+            preexec_fn=die_with_parent, **options)
         for number in files:
             os.close(number)
 
@@ -121,6 +123,50 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class Between:
+    """Passes bytes on between clients and a port, and changes some of the
+    answers."""
+
+    def __init__(self, port, before, after):
+        assert len(before) == len(after)
+        self.to = port
+        self.before = before
+        self.after = after
+        self.changed = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self.to))
+                for ends in ((client, server, False),
+                             (server, client, True)):
+                    threading.Thread(target=self.pass_on, args=ends,
+                                     daemon=True).start()
+
+    def pass_on(self, source, sink, change):
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(1 << 16)
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    break
+                if change:
+                    self.changed += data.count(self.before)
+                    data = data.replace(self.before, self.after)
+                sink.sendall(data)
+        source.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
 
 
 class Programs(unittest.TestCase):
@@ -910,6 +956,58 @@ class Engines(unittest.TestCase):
         said = call("hwtctl", "show", "t", *where)
         self.assertEqual((said.status, said.json["state"]), (YES, "pending"))
 
+    def test_an_engine_that_is_too_old(self):
+        """It says so: the version in its answers is changed on the way."""
+        engine = self.engine(**DURABLE)
+        with engine.client() as client:
+            info = client("INFO", "server").decode()
+        version = re.search(r"redis_version:(\S+)", info)[1]
+        with Between(engine.port, f"redis_version:{version}".encode(),
+                     f"redis_version:6{version[1:]}".encode()) as between:
+            self.assertIn("7", self.stat(between.port, status=NO))
+            self.assertGreater(between.changed, 0)
+
+    def test_an_engine_that_is_loading(self):
+        engine = self.engine()
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        self.assertEqual(call("hwtctl", "init", "--level=memory",
+                              *where).status, YES)
+        lines = b'{"queue":"q","in":600}\n' * 1000
+        self.assertEqual(call("hwtctl", "add", "--from", "-", *where,
+                              stdin=lines).status, YES)
+        with engine.client() as client:
+            client("SAVE")
+        engine.kill()
+        # Each key takes so many us; between them, it answers.
+        engine.start(wait=False, key_load_delay=3000,
+                     loading_process_events_interval_bytes=1024)
+        wait_until(lambda: "Loading RDB" in engine.log())
+        self.stat(engine.port, "--timeout=0.2", status=UNREACHABLE)
+        said = call("hwtctl", "stat", "--json", "--timeout=50", *where)
+        self.assertEqual((said.status, said.json["added"]), (YES, 1000))
+
+    def test_a_kill_of_hwtctl_and_again(self):
+        engine = self.engine(**DURABLE)
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        path = os.path.join(self.folder, "tasks")
+        with open(path, "w", encoding="ascii") as file:
+            for i in range(30000):
+                file.write('{"queue":"q","in":600,"id":"t%d"}\n' % i)
+        running = Running(self.folder, "hwtctl", "add", "--from", path,
+                          *where)
+        self.addCleanup(running.close)
+        wait_until(lambda: "\n" in running.out)
+        running.end(signal.SIGKILL)
+        told = running.out.split("\n")[:-1]
+        stored = call("hwtctl", "stat", "--json", *where).json["added"]
+        self.assertLessEqual(len(told), stored)
+        self.assertLess(stored, 30000)
+        again = call("hwtctl", "add", "--from", path, *where)
+        self.assertEqual((again.status, len(again.lines)), (YES, 30000))
+        self.assertEqual(call("hwtctl", "stat", "--json",
+                              *where).json["added"], 30000)
+        self.assertEqual(call("hwtctl", "check", *where).status, YES)
+
     def test_a_user_with_a_password(self):
         secret = "s3cret-Pa55word"
         engine = Engine(start=False, **DURABLE)
@@ -1132,7 +1230,7 @@ class HwtExec(Programs):
     def test_environment_and_payload(self):
         worker = self.shell(
             'echo "$HWT_ID|$HWT_ATTEMPT|$HWT_GENERATION|$HWT_DUE|$OTHER"; '
-            "env | grep -c ^HWT_; cat >out", "--threads=2", cwd=self.folder,
+            "env | grep -cE '^HWT_(ID|ATTEMPT|GENERATION|DUE)='; cat >out", "--threads=2", cwd=self.folder,
             env={**os.environ, "HWT_ID": "wrong", "OTHER": "x y"})
         name = "a b'\"%s$(id)"
         self.add("--queue=q", "--in=0.3", f"--id={name}", "--payload=-",
@@ -1279,6 +1377,113 @@ class HwtExec(Programs):
         other = self.shell("echo stolen")
         self.assertEqual(self.ended(name), "succeeded")
         self.assertEqual((worker.out, other.out), ("begun\n", ""))
+
+
+class Many(Programs):
+    """Redis Cluster, and Sentinel. The class's own engine is not used."""
+
+    servers = None
+
+    def where(self):
+        return [*self.servers, "--space", self.space]
+
+    def life(self):
+        """Some tasks, by all programs."""
+        self.ctl("init", "--shards=6", "--slots=16")
+        lines = b"".join(b'{"queue":"q","in":%d,"id":"t%d"}\n'
+                         % (i % 2 * 60, i) for i in range(60))
+        self.assertEqual(len(self.ctl("add", "--from", "-",
+                                      stdin=lines).lines), 60)
+        self.assertEqual(len(self.ctl("list").lines), 60)
+        self.assertEqual(self.state("t1"), "pending")
+        self.ctl("cancel", "t1")
+        self.ctl("reschedule", "t3", "--in=0")
+        scheduler = self.start("hwtd")
+        worker = self.start("hwt-exec", "--queue=q", "--", "sh", "-c",
+                            '[ "$HWT_ID" != t0 ]')
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
+                   == 30)
+        self.assertEqual([json.loads(line)["id"] for line in
+                          self.ctl("dead", "list").lines], ["t0"])
+        self.ctl("dead", "drop", "--all")
+        self.assertEqual((scheduler.end(), worker.end()), (0, 0))
+        self.assertEqual(len(self.ctl("list").lines), 59)
+        self.check()
+
+    def engine_of(self, **config):
+        engine = Engine(**config, **DURABLE)
+        self.addCleanup(engine.close)
+        return engine
+
+    def test_cluster(self):
+        nodes = [self.engine_of(cluster_enabled="yes",
+                                cluster_node_timeout=5000)
+                 for _ in range(3)]
+        clients = [node.client() for node in nodes]
+        for client in clients:
+            self.addCleanup(client.close)
+        for i, client in enumerate(clients):
+            client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // 3,
+                   (i + 1) * 16384 // 3 - 1)
+            client("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+        wait_until(lambda: all(
+            b"cluster_state:ok" in client("CLUSTER", "INFO") and
+            b"cluster_known_nodes:3" in client("CLUSTER", "INFO")
+            for client in clients))
+        self.servers = ["--cluster", ",".join(
+            f"127.0.0.1:{node.port}" for node in nodes)]
+        self.life()
+        held = [client("DBSIZE") for client in clients]
+        self.assertGreater(min(held), 0, "a node without keys")
+
+    def sentinel(self, master):
+        port = free_port()
+        path = self.path("sentinel.conf", (
+            f"port {port}\nbind 127.0.0.1\ndir {self.folder}\n"
+            f"logfile sentinel.log\n"
+            f"sentinel monitor first 127.0.0.1 {master.port} 1\n").encode())
+        process = subprocess.Popen(
+            [SERVER, path, "--sentinel"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def answers():
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port)).close()
+                return True
+            return False
+        wait_until(answers)
+        return port
+
+    def test_sentinel(self):
+        port = self.sentinel(self.engine_of())
+        self.servers = ["--sentinel", f"127.0.0.1:{port},first"]
+        self.life()
+        self.servers = ["--sentinel",
+                        f"127.0.0.1:{free_port()},127.0.0.1:{port},first"]
+        self.ctl("stat")
+        self.servers = ["--sentinel", f"127.0.0.1:{port},other",
+                        "--timeout=0.5"]
+        self.ctl("stat", status=UNREACHABLE)
+
+    def test_replicated(self):
+        master = self.engine_of(repl_diskless_sync_delay=0)
+        self.servers = ["--redis", f"127.0.0.1:{master.port}"]
+        add = ["add", "--queue=q", "--in=60", "--timeout=1"]
+        # Nobody has it yet: it may be stored or not, and the id is told.
+        said = self.ctl("init", "--level=replicated")
+        self.assertIn("level replicated", said.text)
+        said = self.ctl(*add, "--id=t", status=UNREACHABLE)
+        self.assertIn("t: no answer in time", said.err)
+        replica = self.engine_of(replicaof=f"127.0.0.1 {master.port}")
+        with replica.client() as client:
+            wait_until(lambda: b"master_link_status:up" in client(
+                "INFO", "replication"))
+        self.ctl("add", "--queue=q", "--in=60", "--id=t")
+        self.ctl("add", "--queue=q", "--in=60", "--replicas=2",
+                 "--timeout=1", status=UNREACHABLE)
+        self.check()
 
 
 class Documents(Programs):
