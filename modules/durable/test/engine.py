@@ -312,14 +312,16 @@ def script_names():
                   if name.endswith(".lua") and name != "common.lua")
 
 
+def read_script_file(name):
+    with open(os.path.join(SCRIPTS, name + ".lua"),
+              encoding="ascii") as file:
+        return file.read()
+
+
 def read_script(name, change=lambda name, text: text):
     """The text for the engine: see the top of common.lua."""
-    def read(file):
-        with open(os.path.join(SCRIPTS, file + ".lua"),
-                  encoding="ascii") as lines:
-            return change(file, lines.read())
-    first, rest = read(name).split("\n", 1)
-    return first + "\n" + read("common") + rest
+    first, rest = change(name, read_script_file(name)).split("\n", 1)
+    return first + "\n" + change("common", read_script_file("common")) + rest
 
 
 class Scripts:

@@ -1401,6 +1401,48 @@ class Damage(Case):
         self.assert_whole()
         self.assertEqual(self.meta()["begun"], 1)
 
+    def test_an_entry_of_another_generation_begins_nothing(self):
+        in_delivered(self)
+        self.damaged = True
+        key = self.space.key(0, "q:q")
+        self.client("DEL", key)
+        self.client("XADD", key, "*", "i", "x", "g", "2")
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.state(), "delivered")
+
+    def test_an_entry_of_what_is_not_delivered_begins_nothing(self):
+        for state in ("pending", "running", "succeeded", "failed",
+                      "cancelled"):
+            self.setUp()
+            BEFORE[state](self)
+            self.damaged = True
+            self.client("XADD", self.space.key(0, "q:q"), "*", "i", "x",
+                        "g", "1")
+            self.assertEqual(self.take(), [])
+            self.assertEqual(self.state(), state)
+            self.assert_whole()
+
+    def test_entries_that_are_dropped_do_not_make_it_take_more(self):
+        self.damaged = True
+        self.client("XADD", self.space.key(0, "q:q"), f"{START - 1}-1",
+                    "i", "none", "g", "1")
+        for name in "abc":
+            self.add(name)
+        self.pump()
+        self.assertEqual(len(self.take(limit=2)), 2)
+        self.assert_whole()
+
+    def test_a_stray_member_is_not_what_delivers(self):
+        self.add(delay=3 * TICK)
+        slot = self.record().slot
+        stray = (slot - 1) % SLOTS
+        self.damaged = True
+        self.client("ZADD", self.space.key(0, f"b:{stray}"), 1, "x")
+        self.move(3 * TICK)
+        self.assertEqual(self.pump(limit=1)[0], 0)
+        self.assert_whole()
+        self.assertEqual(self.pump(limit=1)[0], 1)
+
     def test_foreign_keys_are_set_aside(self):
         for rest in ("fly", "dead", "ended", "bad", "b:%d" % (
                 START // TICK % SLOTS)):
@@ -1584,6 +1626,25 @@ class Janitor(Case):
             most = min(600000, 1000 * 2 ** (attempts - 1))
             self.assertTrue(max(delays) > most / 2, attempts)
             self.assertTrue(len(delays) > 10, attempts)
+
+    def test_the_back_off_comes_of_the_random_number(self):
+        delays = {}
+        for random in (5, 6, 5, 6, BIG, BIG):
+            self.setUp()
+            in_running(self)
+            self.move(LEASE)
+            self.janitor(random=random)
+            delays.setdefault(random, set()).add(self.record().due)
+        self.assertEqual([len(each) for each in delays.values()], [1, 1, 1])
+
+    def test_a_record_stays_for_its_retention(self):
+        in_succeeded(self)
+        self.move(RETENTION - 1)
+        self.assertEqual(self.janitor()[2], 0)
+        self.assertEqual(self.add(), 1)
+        self.move(1)
+        self.assertEqual(self.janitor()[2], 1)
+        self.assertEqual(self.add(), 0)
 
     def test_leases_that_end_together_get_delays_of_their_own(self):
         for i in range(20):
