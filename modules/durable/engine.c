@@ -32,6 +32,7 @@
 #define SKEW_DEFAULT HWT_SEC(5)
 #define BACK_OFF_FIRST_MS 10u
 #define BACK_OFF_LAST_MS 500u
+#define LAST_MS 20u /* the least that a round is given */
 #define IDLE_MAX 8u /* connections to a node that are kept */
 #define PASSWORD_MAX 512
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
@@ -965,13 +966,15 @@ back_off_ms(struct batch *batch)
 	return most / 2 + (uint32_t)(noise % (most / 2 + 1));
 }
 
-/* False: there is no next round. */
+/* False: there is no next round. One that begins shortly before the deadline
+ * would likely get no answer in time, and so make doubtful what is certain. */
 static bool
 batch_pause(struct batch *batch)
 {
 	struct limit pause = batch->limit;
 	uint64_t now = limit_now_ns();
 	struct engine_call *call;
+	bool last;
 
 	if (now >= batch->limit.deadline_ns)
 		return false;
@@ -980,10 +983,11 @@ batch_pause(struct batch *batch)
 	if (batch->hasty)
 		return false;
 	now += HWT_MS(back_off_ms(batch));
-	if (now < pause.deadline_ns)
+	last = now + HWT_MS(LAST_MS) >= pause.deadline_ns;
+	if (!last)
 		pause.deadline_ns = now;
 	if (limit_wait(&pause, -1, 0) != -ECANCELED)
-		return true;
+		return !last;
 	for (call = batch->call; call < batch->call + batch->count; call++) {
 		if ((call->marks & DONE) == 0)
 			call_fail(call, -ECANCELED);

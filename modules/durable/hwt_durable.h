@@ -2,11 +2,23 @@
 /*
  * hwt_durable - delayed tasks that outlive a machine, on Redis.
  *
- * A task that was acknowledged at its durability level is executed at least
- * once, at or after its due time by the engine's clock and never before it, at
- * most max_attempts times per generation. It is executed more than once only
- * after a worker crash, a visibility time-out, the loss of an acknowledged
- * finish, or a requested retry. The attempt number is a fencing token.
+ * PROMISES
+ *
+ *   at-least-once  A task that was acknowledged at its durability level, and is
+ *                  not cancelled, is executed until it succeeds, fails, or has
+ *                  had max_attempts attempts in its generation. It is executed
+ *                  more than once only after a worker crash, a visibility
+ *                  time-out, the loss of an acknowledged finish, or a requested
+ *                  retry.
+ *   never-early    No attempt begins before the task is due, by the engine's
+ *                  clock.
+ *   fenced         The outcome of an attempt counts only if the engine has not
+ *                  given the task up meanwhile: attempt and generation are a
+ *                  fencing token.
+ *   cancelled      No attempt begins after a cancel that returned 0.
+ *   repeatable     A call whose answer was lost can be repeated with the same
+ *                  id: an add then finds what the first one has stored.
+ *   whole          An add with an invalid element stores nothing.
  *
  * The engine is Redis 7 or later. A space is a set of tasks on one engine; it
  * is divided into shards, each a hashed wheel of its own. Any process may be a
@@ -24,15 +36,15 @@
  * Errors that several functions share:
  *
  * -EINVAL      an argument is outside its range, a reserved word is set
- * -ETIMEDOUT   no answer in time, or too few replicas have it: the call may have
- *              taken effect or not. Repeat it with the same id
+ * -ETIMEDOUT   no answer in time, or too few replicas have it: the call may
+ *              have taken effect or not. Repeat it with the same id
  * -ECONNREFUSED  the engine was not reached; nothing has happened
  * -ETIME       the clocks of this machine and the engine are further apart than
  *              skew_ns (ESKEW); nothing has happened
  * -EAGAIN      the shard is paused, or the engine is loading or failing over,
  *              and this lasted longer than timeout_ns; nothing has happened
- * -ENOSPC      the engine is out of memory, which adds and reschedules need, or
- *              cannot write to its disk; nothing has happened
+ * -ENOSPC      the engine is out of memory, then only adds are refused; or it
+ *              cannot write to its disk. Nothing has happened
  * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
  *              The next open makes a new one
  * -EPROTO      the engine answered what this library does not understand
@@ -282,7 +294,8 @@ struct hwt_durable_scheduler_options {
 };
 
 /* Starts a thread that moves what is due into the queues, takes back what
- * crashed workers held, and removes what has ended, until the stop. */
+ * crashed workers held, and removes what has ended, until the stop. options
+ * NULL: all zero. */
 int hwt_durable_scheduler_start(struct hwt_durable_scheduler **scheduler,
     struct hwt_durable *durable,
     const struct hwt_durable_scheduler_options *options);

@@ -264,7 +264,8 @@ judge_redirect(struct route_verdict *verdict, struct text rest,
 
 	if (!text_number(slot, ROUTE_SLOTS - 1, &verdict->slot))
 		return;
-	if (rest.length > 1 && rest.at[0] == ':') {
+	if (rest.length > 1 && rest.at[0] == ':' &&
+	    memchr(rest.at + 1, ':', rest.length - 1) == NULL) {
 		if (address_set(&verdict->address, text_of(from->host),
 			(struct text){rest.at + 1, rest.length - 1}) != 0)
 			return;

@@ -53,12 +53,13 @@ build/%/libhwt_durable.so: build/%/$(durable_so)
 
 # The programs look closer than the library lets others do: they are linked with
 # its objects.
-durable_shared := $(filter-out $(durable_mains:%=modules/durable/programs/%.c), \
+durable_shared := $(filter-out \
+	$(durable_mains:%=modules/durable/programs/%.c), \
 	$(wildcard modules/durable/programs/*.c))
 durable_linked := $(foreach w,plain clang asan tsan, \
 	$(durable_mains:%=build/$w/%))
-$(durable_linked): build/%: $$(call objects, \
-		modules/durable/programs/$$(@F).c $(durable_shared) $(durable)) \
+$(durable_linked): build/%: $$(call objects, $(durable_shared) $(durable) \
+		modules/durable/programs/$$(@F).c) \
 		build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(durable_libs) \
@@ -103,4 +104,45 @@ uninstall-durable:
 		$(foreach p,$(notdir $(durable_pages)), \
 			'$(man)/man$(lastword $(subst ., ,$p))/$p')
 
--include modules/durable/programs/rules.mk
+# The tests.
+durable_test := modules/durable/test
+durable_spec := $(wildcard $(durable_test)/spec/*.c)
+durable_support := test/spec/support.c test/spec/support_promises.c
+durable_wrapped := $(sort $(shell sed -n \
+	's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(durable_support)))
+build/%/durable-test: $$(call objects,$(durable_spec) $(durable) \
+		$(durable_support)) $$(objects_$$*) build/%/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) $(durable_wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion \
+		$(durable_libs) $(libs)
+
+durable_stress := $(wildcard $(durable_test)/stress/*.c)
+durable_stressed := $(foreach w,plain asan tsan, \
+	$(durable_stress:%.c=build/$w/%))
+$(durable_stressed): %: %.o \
+		$$(call objects,$(durable) $(durable_test)/spec/server.c) \
+		$$(objects_$$(way)) build/$$(way)/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(durable_libs) \
+		$(libs)
+
+durable_fuzz := $(durable_test)/fuzz/route.c
+build/fuzz/durable-route: $$(call objects,$(durable_fuzz) \
+		modules/durable/route.c modules/durable/task.c)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
+build/asan/durable-route: $$(call objects,$(durable_fuzz) \
+		test/fuzz/replay.c modules/durable/route.c \
+		modules/durable/task.c)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
+
+ifneq ($(ARCH),aarch64)
+check: build/plain/libhwt_durable.so build/plain/libhwt_durable.a \
+		build/plain/durable-test build/asan/durable-route \
+		$(durable_programs) $(filter build/tsan/%,$(durable_stressed))
+check-all: build/clang/durable-test build/asan/durable-test \
+		build/fuzz/durable-route $(durable_stressed)
+endif
+
+-include modules/durable/programs/rules.mk modules/durable/test/rules.mk
