@@ -876,7 +876,7 @@ class Engines(unittest.TestCase):
     def test_somebody_who_is_no_engine(self):
         for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100,
                        b"*-5\r\n", b"$99999999999999999999\r\n",
-                       b"*1000000000\r\n" * 3):
+                       b"*1000000\r\n" * 3):
             with socket.socket() as server:
                 server.bind(("127.0.0.1", 0))
                 server.listen(16)
@@ -1073,9 +1073,9 @@ class Engines(unittest.TestCase):
 
 
 class Hwtd(Programs):
-    def metrics(self):
+    def metrics(self, *words):
         """hwtd with a free port, and the address it tells."""
-        running = self.start("hwtd", "--metrics", "0")
+        running = self.start("hwtd", "--metrics", "0", *words)
         said = wait_until(lambda: "/metrics" in running.err and running.err)
         address = said.split("http://")[1].split("/metrics")[0]
         host, port = address.rsplit(":", 1)
@@ -1176,7 +1176,7 @@ class Hwtd(Programs):
         self.assertEqual(running.end(), 0)
 
     def test_the_engine_goes_and_comes(self):
-        running, address = self.metrics()
+        running, address = self.metrics("--timeout=1")
         health = b"GET /health HTTP/1.0\r\n\r\n"
         self.assertIn(" 200 ", self.ask(address, health)[0])
         self.engine.kill()
