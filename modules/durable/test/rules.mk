@@ -10,3 +10,5 @@ build/durable/clock.so: modules/durable/test/clock.c
 ifneq ($(ARCH),aarch64)
 check check-all: build/durable/clock.so
 endif
+
+-include modules/durable/test/programs/rules.mk
