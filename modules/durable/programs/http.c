@@ -209,8 +209,12 @@ http_serve(int listener, http_answer *answer, void *ctx)
 	char request[REQUEST_MAX + 1];
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0)
+	/* Without a free descriptor it stays readable: that must not become a
+	 * busy loop. */
+	if (fd < 0) {
+		(void)poll(NULL, 0, 50);
 		return;
+	}
 	if (request_read(fd, request))
 		answer_request(fd, request, answer, ctx);
 	(void)close(fd);

@@ -35,6 +35,8 @@ static const struct option_row rows[] = {
     {NULL, NULL, false},
 };
 
+#define NAME_MAX_BYTES 48
+
 /* Later than this is not well. */
 #define LAG_MAX HWT_SEC(10)
 
@@ -177,8 +179,9 @@ main(int argc, char **argv)
 		usage_error("%s: not expected", argv[0]);
 	shards_read(&options);
 	options.name = name;
-	if (name != NULL)
-		option_queue("--name", name);
+	if (name != NULL && !name_is_valid(name, NAME_MAX_BYTES))
+		usage_error("--name: want 1 to %d of A-Z a-z 0-9 . _ -",
+		    NAME_MAX_BYTES);
 	/* Before there are threads, which inherit what is blocked. */
 	signals = signals_open();
 	listener = metrics_open();

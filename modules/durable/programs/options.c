@@ -365,7 +365,8 @@ error_text(int error)
 	case -EAGAIN:
 		return "the shard is paused, or the engine is not ready";
 	case -ENOSPC:
-		return "the engine is out of memory";
+		return "the engine is out of memory, or cannot write to its "
+		       "disk";
 	case -EPROTO:
 		return "the engine gave an answer that makes no sense";
 	case -EOPNOTSUPP:

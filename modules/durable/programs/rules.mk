@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What make demo-durable builds and runs, and the tests of the programs; read by
-# ../rules.mk.
+# What make demo-durable builds and runs, and the tests of the programs; read
+# by ../rules.mk.
 
 durable_demo := build/plain/examples/durable/worker \
 	build/plain/examples/durable/producer

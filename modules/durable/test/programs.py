@@ -5,7 +5,8 @@ bad input and bad days do to them, with real engines.
 
     programs.py [-v] [CLASS[.test]...]
 
-HWT_BUILD is the folder of the programs; build/plain without it."""
+HWT_BUILD is the folder of the programs; build/plain without it. HWT_BEFORE is
+a command that runs them, as "setarch -R"."""
 
 import base64
 import contextlib
@@ -15,6 +16,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -32,6 +34,7 @@ from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 BUILD = os.path.abspath(
     os.environ.get("HWT_BUILD", os.path.join(ROOT, "build/plain")))
+BEFORE = shlex.split(os.environ.get("HWT_BEFORE", ""))
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 PAYLOAD_MAX = 65536
 YES, NO, USAGE, UNREACHABLE = 0, 1, 2, 3
@@ -78,7 +81,7 @@ class Result:
 
 def call(*words, stdin=b"", **options):
     done = subprocess.run(
-        [os.path.join(BUILD, words[0]), *words[1:]], input=stdin,
+        [*BEFORE, os.path.join(BUILD, words[0]), *words[1:]], input=stdin,
         stdout=options.pop("stdout", subprocess.PIPE),
         stderr=subprocess.PIPE, timeout=LIMIT, check=False, **options)
     return Result(done.returncode, done.stdout, done.stderr)
@@ -95,7 +98,7 @@ class Running:
             files.append(number)
             self.paths.append(path)
         self.process = subprocess.Popen(
-            [os.path.join(BUILD, words[0]), *words[1:]],
+            [*BEFORE, os.path.join(BUILD, words[0]), *words[1:]],
             stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
             preexec_fn=die_with_parent, **options)
         for number in files:
@@ -883,8 +886,8 @@ class Engines(unittest.TestCase):
                 server.settimeout(0.1)
                 port = server.getsockname()[1]
                 process = subprocess.Popen(
-                    [os.path.join(BUILD, "hwtctl"), "stat", "--timeout=1",
-                     "--redis", f"127.0.0.1:{port}"],
+                    [*BEFORE, os.path.join(BUILD, "hwtctl"), "stat",
+                     "--timeout=1", "--redis", f"127.0.0.1:{port}"],
                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
                 with process:
                     while process.poll() is None:
@@ -1210,6 +1213,7 @@ class Hwtd(Programs):
                           ["--metrics", "localhost:1"],
                           ["--metrics", "1.2.3:4"], ["--metrics", "65536"],
                           ["--metrics", "[::1:4"], ["--name", "a b"],
+                          ["--name", "a" * 49], ["--name", ""],
                           ["extra"]):
                 said = call("hwtd", *words, *self.where())
                 self.assertEqual(said.status, USAGE, words)
@@ -1233,7 +1237,8 @@ class HwtExec(Programs):
     def test_environment_and_payload(self):
         worker = self.shell(
             'echo "$HWT_ID|$HWT_ATTEMPT|$HWT_GENERATION|$HWT_DUE|$OTHER"; '
-            "env | grep -cE '^HWT_(ID|ATTEMPT|GENERATION|DUE)='; cat >out", "--threads=2", cwd=self.folder,
+            "env | grep -cE '^HWT_(ID|ATTEMPT|GENERATION|DUE)='; cat >out",
+            "--threads=2", cwd=self.folder,
             env={**os.environ, "HWT_ID": "wrong", "OTHER": "x y"})
         name = "a b'\"%s$(id)"
         self.add("--queue=q", "--in=0.3", f"--id={name}", "--payload=-",
@@ -1616,10 +1621,51 @@ class Documents(Programs):
         with self.engine.client() as client:
             client("FLUSHALL")
 
-    def test_programs(self):
-        with open(os.path.join(ROOT, "modules/durable/README"),
+    @staticmethod
+    def text_of(path):
+        with open(os.path.join(ROOT, "modules/durable", path),
                   encoding="utf-8") as file:
-            readme = file.read()
+            return file.read()
+
+    def on_this_engine(self, line):
+        """A command as the documents have it."""
+        program, *words = shlex.split(line)
+        first = [words.pop(0)] if program == "hwtctl" else []
+        return [program, *first, *self.where(), *words]
+
+    def test_the_three_commands(self):
+        lines = self.text_of("README").split("\n")
+        at = lines.index("    hwtd")
+        scheduler = Running(self.folder, *self.on_this_engine(lines[at]))
+        self.addCleanup(scheduler.close)
+        worker = Running(self.folder, *self.on_this_engine(lines[at + 1]))
+        self.addCleanup(worker.close)
+        before = time.time()
+        said = call(*self.on_this_engine(lines[at + 2]))
+        self.assertEqual(said.status, YES, said.err)
+        wait_until(lambda: "\n" in worker.out)
+        self.assertGreaterEqual(time.time(), before + 5)
+        self.assertEqual(worker.out,
+                         f"{said.text[:-1]}: five seconds later\n")
+
+    def test_the_examples_of_hwtctl(self):
+        text = self.text_of("man/hwtctl.1").split(".Sh EXAMPLES")[1]
+        lines = text.split(".Bd -literal\n")[1].split("\n.Ed")[0]
+        said, told = "", []
+        for line in lines.split("\n"):
+            if line.startswith("$ "):
+                self.assertEqual(told, [])
+                said = call(*self.on_this_engine(line[2:]))
+                self.assertEqual(said.status, YES, said.err)
+                told = said.lines
+            else:
+                start, _, end = line.partition("...")
+                self.assertTrue(told[0].startswith(start) and
+                                told.pop(0).endswith(end))
+        self.assertEqual(told, [])
+
+    def test_programs(self):
+        readme = self.text_of("README")
         lines = readme[readme.index("    /* example.c */"):].split("\n")
         end = next(i for i, line in enumerate(lines)
                    if line and not line.startswith("    "))
