@@ -6,7 +6,7 @@
 -- record says, and nowhere else; 6, the cursor is not in the future; 8, the
 -- counters agree with what is there.
 
-local SUMMED_MAX = 65536 -- slots whose sizes are summed up
+local SUMMED_MAX = 16384 -- slots whose sizes are summed up
 
 local wrong
 

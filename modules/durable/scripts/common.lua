@@ -163,11 +163,28 @@ local function count(name, by)
 	delta[name] = (delta[name] or 0) + by
 end
 
+-- Whether a reply says that the key is foreign. Any other error is the engine's
+-- (a slot that is being moved, say) and ends the script.
+local function is_foreign(reply)
+	if type(reply) ~= "table" or not reply.err then
+		return false
+	end
+	if find(reply.err, "WRONGTYPE", 1, true) or
+		find(reply.err, "exhausted the last possible ID", 1, true) then
+		return true
+	end
+	error(reply)
+end
+
+local function set_aside(key)
+	call("RENAME", key, prefix .. ":aside" .. sub(key, #prefix + 1))
+end
+
 -- A foreign key that is where one of ours belongs is set aside.
 local function sure(command, key, ...)
 	local reply = try(command, key, ...)
-	if type(reply) == "table" and reply.err then
-		call("RENAME", key, prefix .. ":aside" .. sub(key, #prefix + 1))
+	if is_foreign(reply) then
+		set_aside(key)
 		return call(command, key, ...)
 	end
 	return reply
@@ -221,7 +238,7 @@ end
 local function load(id, all)
 	local text = try("GETRANGE", record_key(id), 0,
 		all and -1 or HEADER + QUEUE_MAX - 1)
-	if type(text) ~= "string" then
+	if is_foreign(text) then
 		return nil, nil
 	end
 	if text == "" then
@@ -276,7 +293,7 @@ end
 
 local function drop_entries(queue, entries)
 	local key = queue_key(queue)
-	if type(try("XDEL", key, unpack(entries))) == "number" and
+	if not is_foreign(try("XDEL", key, unpack(entries))) and
 		call("XLEN", key) == 0 then
 		call("DEL", key)
 	end
@@ -349,17 +366,20 @@ local function enqueue(id, task)
 	local key = queue_key(task.queue)
 	local entry = try("XADD", key, "*", "i", id, "g", task.generation)
 	for _ = 1, 2 do
-		local ms, sequence = match(type(entry) == "string" and entry
-			or "", "^([0-9]+)-([0-9]+)$")
-		task.ms, task.sequence = tonumber(ms), tonumber(sequence)
-		if ms and task.ms < WHOLE_MAX and task.sequence < WHOLE_MAX then
-			return
+		if not is_foreign(entry) then
+			local ms, sequence = match(entry, "^(%d+)-(%d+)$")
+			task.ms, task.sequence = tonumber(ms), tonumber(sequence)
+			if max(task.ms, task.sequence) < WHOLE_MAX then
+				return
+			end
 		end
-		call("RENAME", key, prefix .. ":aside:q:" .. task.queue)
+		set_aside(key)
 		entry = call("XADD", key, "*", "i", id, "g", task.generation)
 	end
 end
 
+-- The last step. A counter that something has made unreadable stays so, and
+-- audit says it.
 local function commit()
 	if earliest and earliest < next_look then
 		next_look = earliest
@@ -369,7 +389,7 @@ local function commit()
 		"version", version, "next", next_look)
 	for name, by in pairs(delta) do
 		if by ~= 0 then
-			call("HINCRBY", KEYS[1], name, by)
+			try("HINCRBY", KEYS[1], name, by)
 		end
 	end
 end

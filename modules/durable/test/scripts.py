@@ -11,10 +11,12 @@ it; after each step all invariants are checked.
 import signal
 import struct
 import sys
+import threading
+import time
 import unittest
 
 from checker import LAYOUT, Checker, Record
-from engine import Engine, Error, Scripts, Space
+from engine import LIMIT, Engine, Error, Scripts, Space
 
 TICK, SLOTS, RETENTION = 100, 16, 3600000
 START = 1700000000000  # ms; the begin of a tick
@@ -1500,6 +1502,31 @@ class Damage(Case):
         self.assertEqual(self.space("audit", 0, "x", ""), [[], []])
         self.assertEqual(self.space("pump", 0, 100, "")[0], 1)
 
+    def test_a_counter_that_is_no_number_stops_nothing(self):
+        self.damaged = True
+        self.client("HSET", self.space.key(0), "added", "x")
+        self.assertEqual(self.add(), 0)
+        self.assertEqual(self.pump()[0], 1)
+        self.assertEqual(self.space("audit", 0, "")[0][:1],
+                         [b"8 added is x, counted 1"])
+
+    def test_an_error_of_the_engine_is_no_damage(self):
+        """Nothing is put aside or into quarantine because of it."""
+        for command in ("getrange", "xadd", "zrangebyscore"):
+            self.setUp()
+            in_pending(self)
+            self.move(1000)
+            digest = self.client("DEBUG", "DIGEST")
+            self.client("ACL", "SETUSER", "limited", "reset", "on", "nopass",
+                        "~*", "&*", "+@all", "-" + command)
+            with self.engine.client() as client:
+                client("AUTH", "limited", "")
+                with self.assertRaises(Error) as caught:
+                    client(*self.space.command("pump", 0, 100, ""))
+            self.assertIn("can't run this command", caught.exception.text)
+            self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+            self.assertEqual(self.pump()[0], 1)
+
     def test_the_script_cache_may_be_flushed(self):
         self.add()
         self.client("SCRIPT", "FLUSH")
@@ -1708,6 +1735,84 @@ class Failure(Case):
                               SLOTS).state for name in "abcd"]
             self.assertEqual(
                 records, ["succeeded", "running", "delivered", "pending"])
+
+
+class Race(Case):
+    """Many at once on one shard, while the clock runs."""
+
+    TASKS, SCHEDULERS, WORKERS = 2000, 8, 4
+
+    def setUp(self):
+        super().setUp()
+        self.engine.clock.set_off(0)
+        self.space = self.make("race", tick=10)
+        self.check = Checker(self.client, "race")
+        self.pumps, self.takes = [], []
+        self.ended = []  # appended to: adding to a number would not be safe
+
+    def schedule(self):
+        with self.engine.client() as client:
+            space = Space(client, "race", scripts=self.scripts, init=False)
+            version = ""
+            while not self.over():
+                reply = space("pump", 0, 64, version)
+                version = reply[2]
+                if reply[0] > 0:
+                    self.pumps.append(reply)
+                time.sleep(0.001)
+
+    def work(self, name):
+        with self.engine.client() as client:
+            space = Space(client, "race", scripts=self.scripts, init=False)
+            token = 0
+            while not self.over():
+                token += 1
+                tasks = space("take", 0, "q", name, token, 32, LEASE)
+                now = self.now(client)
+                words = []
+                for task in tasks:
+                    self.takes.append((*task[:3], now - task[3]))
+                    words += [*task[:3], "done", 0]
+                self.ended.extend(
+                    result for result in space("finish", 0, *words)
+                    if result == 0)
+                time.sleep(0.001)
+
+    @staticmethod
+    def now(client):
+        seconds, micros = client("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def over(self):
+        return len(self.ended) >= self.TASKS
+
+    def add_all(self):
+        for first in range(0, self.TASKS, 100):
+            self.space("add", 0, *sum(
+                ([f"x{i}", "q", "in", i % 300, 1, "", ""]
+                 for i in range(first, first + 100)), []))
+
+    def test_each_version_has_one_winner_and_each_attempt_one_worker(self):
+        threads = [threading.Thread(target=self.schedule)
+                   for _ in range(self.SCHEDULERS)]
+        threads += [threading.Thread(target=self.work, args=(f"w{i}",))
+                    for i in range(self.WORKERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            self.add_all()
+            for thread in threads:
+                thread.join(LIMIT)
+                self.assertFalse(thread.is_alive())
+        finally:
+            self.ended.extend([0] * self.TASKS)
+        self.assertEqual(sum(reply[0] for reply in self.pumps), self.TASKS)
+        self.assertEqual(len({reply[2] for reply in self.pumps}),
+                         len(self.pumps))
+        self.assertEqual(len({each[:3] for each in self.takes}), self.TASKS)
+        self.assertTrue(min(each[3] for each in self.takes) >= 0, "early")
+        self.assertEqual(self.check(drained=True), [])
+        self.assertEqual(self.space.meta(0)["succeeded"], self.TASKS)
 
 
 def main(arguments=()):
