@@ -398,7 +398,7 @@ follow(const char *kind, uint64_t asked_again)
 	struct hwt_durable *there;
 	uint64_t calls;
 
-	(void)snprintf(port, sizeof(port), "%d", 30000 + (int)getpid() % 2000);
+	server_free_port(port);
 	server_start(&second, settings);
 	street_open(HWT_SEC(20));
 	options = place_options(&place);

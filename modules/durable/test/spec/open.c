@@ -384,9 +384,7 @@ Test(open, it_works_over_TCP)
 	const char *settings[] = {"--port", port, "--appendonly", "yes",
 	    "--appendfsync", "always", NULL};
 
-	/* Any free one; another program may take it in between, but for one
-	 * that the system does not give out by itself. */
-	(void)snprintf(port, sizeof(port), "%d", 20000 + (int)getpid() % 10000);
+	server_free_port(port);
 	(void)snprintf(servers, sizeof(servers), "127.0.0.1:%s", port);
 	server_start(&place.server, settings);
 	log_recorder_init(&place.log);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,11 +39,49 @@ pause_ms(long ms)
 	(void)nanosleep(&pause, NULL);
 }
 
+/* Nobody has it; the system gives it to nobody else for a while. */
+void
+server_free_port(char port[8])
+{
+	struct sockaddr_in address = {
+	    .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	socklen_t length = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	need(bind(fd, (struct sockaddr *)&address, length) == 0, "bind");
+	need(getsockname(fd, (struct sockaddr *)&address, &length) == 0,
+	    "getsockname");
+	(void)snprintf(port, 8, "%u", ntohs(address.sin_port));
+	(void)close(fd);
+}
+
+static void
+sentinel_file(char file[SERVER_FOLDER + 16], const struct server *server)
+{
+	(void)snprintf(
+	    file, SERVER_FOLDER + 16, "%s/sentinel.conf", server->folder);
+}
+
+static void
+sentinel_write(const struct server *server, const char *text)
+{
+	char name[SERVER_FOLDER + 16];
+	FILE *file;
+
+	sentinel_file(name, server);
+	file = fopen(name, "we");
+	need(file != NULL, name);
+	(void)fprintf(file, "dir %s\nunixsocket %s\nlogfile log\n%s",
+	    server->folder, server->path, text);
+	need(fclose(file) == 0, name);
+}
+
 /* The guardian. */
 
 static void
 server_exec(const struct server *server, const char *const *settings)
 {
+	char file[SERVER_FOLDER + 16];
 	/* execvp does not change what it gets. */
 	union {
 		const char *word[32 + SERVER_SETTINGS];
@@ -52,8 +91,15 @@ server_exec(const struct server *server, const char *const *settings)
 	    "no", "--logfile", "log"}};
 	size_t count = 13;
 
-	while (*settings != NULL)
-		argument.word[count++] = *settings++;
+	if (strcmp(settings[0], "sentinel") == 0) {
+		sentinel_file(file, server);
+		argument.word[1] = file;
+		argument.word[2] = "--sentinel";
+		count = 3;
+	} else {
+		while (*settings != NULL)
+			argument.word[count++] = *settings++;
+	}
 	argument.word[count] = NULL;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)execvp("/usr/bin/redis-server", argument.changing);
@@ -110,6 +156,18 @@ guard(
 	_exit(0);
 }
 
+/* Other guardians wait for the end of pipes that this one has inherited. */
+static void
+close_others(int from, int to)
+{
+	int fd;
+
+	for (fd = 3; fd < 1024; fd++) {
+		if (fd != from && fd != to)
+			(void)close(fd);
+	}
+}
+
 static void
 guardian_start(struct server *server, const char *const *settings)
 {
@@ -122,8 +180,7 @@ guardian_start(struct server *server, const char *const *settings)
 	if (server->guardian == 0) {
 		/* A signal to the group of a test is not for it. */
 		(void)setpgid(0, 0);
-		(void)close(down[1]);
-		(void)close(up[0]);
+		close_others(down[0], up[1]);
 		guard(server, settings, down[0], up[1]);
 	}
 	(void)close(down[0]);
@@ -199,7 +256,11 @@ server_start(struct server *server, const char *const *settings)
 	    server->path, sizeof(server->path), "%s/socket", server->folder);
 	(void)snprintf(
 	    server->servers, sizeof(server->servers), "unix:%s", server->path);
-	guardian_start(server, settings != NULL ? settings : fsynced);
+	if (settings == NULL)
+		settings = fsynced;
+	if (strcmp(settings[0], "sentinel") == 0)
+		sentinel_write(server, settings[1]);
+	guardian_start(server, settings);
 	server_again(server);
 }
 
@@ -224,6 +285,12 @@ server_ask(struct server *server, char said[SAID_MAX], const char *format, ...)
 	va_start(list, format);
 	reply = redisvCommand(server->context, format, list);
 	va_end(list);
+	/* A Sentinel ends connections. */
+	if (reply == NULL && redisReconnect(server->context) == REDIS_OK) {
+		va_start(list, format);
+		reply = redisvCommand(server->context, format, list);
+		va_end(list);
+	}
 	need(reply != NULL, format);
 	number = reply->type == REDIS_REPLY_INTEGER
 	    ? reply->integer

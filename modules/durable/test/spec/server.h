@@ -23,13 +23,17 @@ struct server {
 	redisContext *context;
 };
 
-/* settings: pairs of words, ended by NULL; NULL: those of level FSYNCED. */
+/* settings: pairs of words, ended by NULL; NULL: those of level FSYNCED. With
+ * "sentinel" and the text of its file: a Sentinel. */
 void server_start(struct server *server, const char *const *settings);
 void server_stop(struct server *server);
 
 /* kill -9; and the same engine again, on what is left on its disk. */
 void server_kill(struct server *server);
 void server_again(struct server *server);
+
+/* Of the loopback, in text. */
+void server_free_port(char port[8]);
 
 /* A command, its reply as a number; text is copied to said, if that is not
  * NULL. Fails the test if it cannot be sent. */
