@@ -353,6 +353,7 @@ Test(answers, too_few_replicas_are_ETIMEDOUT_and_the_task_is_there)
 	struct hwt_durable_options options;
 
 	place_open(&place, NULL);
+	assert_rc(add_one(&place, "warm"), 0);
 	options = place_options(&place);
 	options.level = HWT_DURABLE_REPLICATED;
 	options.timeout_ns = HWT_MS(300);

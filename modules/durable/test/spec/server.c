@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -281,16 +282,14 @@ server_ask(struct server *server, char said[SAID_MAX], const char *format, ...)
 	redisReply *reply;
 	long long number;
 	va_list list;
+	char byte;
 
+	/* A Sentinel ends connections, and hiredis would get SIGPIPE. */
+	if (recv(server->context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+		need(redisReconnect(server->context) == REDIS_OK, "reconnect");
 	va_start(list, format);
 	reply = redisvCommand(server->context, format, list);
 	va_end(list);
-	/* A Sentinel ends connections. */
-	if (reply == NULL && redisReconnect(server->context) == REDIS_OK) {
-		va_start(list, format);
-		reply = redisvCommand(server->context, format, list);
-		va_end(list);
-	}
 	need(reply != NULL, format);
 	number = reply->type == REDIS_REPLY_INTEGER
 	    ? reply->integer
