@@ -4,10 +4,13 @@
 -- take queue worker token limit visibility
 
 local LOOKED_MAX = 4 -- entries per task that is asked for
+local BYTES_MAX = 4194304 -- after which it stops: a reply of a few ms
 
 local taken, kept = {}, {}
+local bytes = 0
 
 local function hand_over(id, task, text)
+	bytes = bytes + #text
 	taken[#taken + 1] = {id, task.generation, task.attempts, task.due,
 		task.max_attempts, sub(text, HEADER + #task.queue + 1)}
 end
@@ -55,7 +58,8 @@ end
 -- Entries that nobody waits for any more are dropped on the way.
 local function take(queue, limit, visibility)
 	local looked = 0
-	while #taken < limit and looked < limit * LOOKED_MAX do
+	while #taken < limit and looked < limit * LOOKED_MAX and
+		bytes < BYTES_MAX do
 		local entries = sure("XRANGE", queue_key(queue), "-", "+",
 			"COUNT", limit - #taken)
 		if not entries[1] then
@@ -63,6 +67,9 @@ local function take(queue, limit, visibility)
 		end
 		local names = {}
 		for i, entry in ipairs(entries) do
+			if bytes >= BYTES_MAX then
+				break
+			end
 			names[i] = entry[1]
 			local fields = entry[2]
 			if fields[1] == "i" and fields[3] == "g" then

@@ -893,6 +893,17 @@ class Take(Case):
         self.assertEqual(
             [each[0] for each in self.take(limit=2)], [b"x0", b"x1"])
 
+    def test_it_stops_after_four_mebibytes(self):
+        for i in range(0, 100, 10):
+            self.space("add", 0, *sum(
+                ([f"x{j}", "q", "in", 0, 1, b"p" * 65536, ""]
+                 for j in range(i, i + 10)), []))
+        self.pump()
+        first = self.take(limit=512)
+        self.assertEqual(len(first), 64)
+        self.assertEqual(self.take(limit=512, token=1), first)
+        self.assertEqual(len(self.take(limit=512)), 36)
+
     def test_queues_do_not_mix(self):
         self.add("x", queue="q")
         self.add("y", queue="r")
