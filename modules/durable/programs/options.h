@@ -60,7 +60,7 @@ void option_queue(const char *name, const char *text);
 struct hwt_durable *handle_open(void);
 
 /* What an error of this library means for a user, and for the exit status. */
-const char *error_text(int error);
+const char *explain(int error);
 enum status error_status(int error);
 
 /* Ends the process with status, or with STATUS_NO if not all that was written

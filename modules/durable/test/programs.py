@@ -838,6 +838,22 @@ class Check(Programs):
         self.check()
 
 
+    def test_while_records_are_removed(self):
+        """What is gone by the time that it is looked at is not broken."""
+        self.space += "short"
+        self.ctl("init", "--shards=1", "--slots=8", "--retention=0.05")
+        self.start("hwtd")
+        lines = b'{"queue":"q","in":60}\n' * 300
+        for _ in range(10):
+            names = self.ctl("add", "--from", "-", stdin=lines).lines
+            with self.engine.client() as client:
+                space = Space(client, self.space)
+                client.pipeline([space.command("cancel", 0, name)
+                                 for name in names])
+            for _ in range(5):
+                self.check()
+
+
 class Engines(unittest.TestCase):
     """Engines that are not fit, not there, or not willing."""
 
