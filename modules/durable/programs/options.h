@@ -47,8 +47,8 @@ int options_read(const struct program *program, int argc, char **argv);
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same, and ends the process with STATUS_USAGE. */
-_Noreturn void usage_error(const char *format, ...)
-    __attribute__((format(printf, 1, 2)));
+void usage_error(const char *format, ...)
+    __attribute__((noreturn, format(printf, 1, 2)));
 
 /* These end the process if text is not what it should be. */
 uint64_t option_number(

@@ -808,6 +808,12 @@ class Check(Programs):
             self.broken(f"{name}: 5 a key of another type")
             self.client("DEL", self.key(name))
 
+    def test_a_record_of_another_type(self):
+        self.client("DEL", self.key("r:a"))
+        self.client("LPUSH", self.key("r:a"), "x")
+        self.broken("a: 5 a member whose record cannot be read")
+        self.assertEqual(self.ctl("list", status=YES).text.count("\n"), 2)
+
     def test_a_shard_that_is_none(self):
         self.client("HSET", "{%s:7}:meta" % self.space, "x", "1")
         self.broken("shard 7: 5 keys of a shard that is none")
