@@ -1748,6 +1748,43 @@ class Failure(Case):
                 records, ["succeeded", "running", "delivered", "pending"])
 
 
+class Cluster(unittest.TestCase):
+    """Each script touches keys of one slot alone, which a cluster checks."""
+
+    def test_a_life_in_a_cluster(self):
+        with Engine(cluster_enabled="yes") as engine:
+            client = engine.client()
+            client("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            end = time.monotonic() + LIMIT
+            while b"cluster_state:ok" not in client("CLUSTER", "INFO"):
+                self.assertTrue(time.monotonic() < end)
+                time.sleep(0.01)
+            space = Space(client, "test", shards=3, slots=SLOTS, tick=TICK)
+            for shard in range(3):
+                self.live(space, shard)
+            self.assertEqual(space("hosts", 0, "h", 1000), [b"h"])
+            self.assertEqual(Checker(client, "test")(), [])
+
+    def live(self, space, shard):
+        self.assertEqual(space(
+            "add", shard, "x", "q", "in", 0, 2, "", "",
+            "y", "r", "in", 0, 1, "", "", "z", "q", "in", 9999, 1, "", ""),
+            [0, 0, 0])
+        self.assertEqual(space("pump", shard, 10, "")[0], 2)
+        for queue, name in (("q", b"x"), ("r", b"y")):
+            self.assertEqual(space(
+                "take", shard, queue, "w", 1 if queue == "q" else 2, 1,
+                LEASE)[0][0], name)
+        self.assertEqual(space(
+            "finish", shard, "x", 1, 1, "done", 0, "y", 1, 1, "fail", 0),
+            [0, 0])
+        self.assertEqual(space("dead", shard, "drop", "y"), 0)
+        self.assertEqual(space("reschedule", shard, "z", "in", 5000), 0)
+        self.assertEqual(space("cancel", shard, "z"), 0)
+        self.assertEqual(space("janitor", shard, 10, 1), [0] * 5)
+        self.assertEqual(space("audit", shard, "x", "z", ""), [[], [], []])
+
+
 class Race(Case):
     """Many at once on one shard, while the clock runs."""
 
