@@ -79,8 +79,7 @@ misuse := $(wildcard test/misuse/*.c)
 faults := $(wildcard test/faults/*.c)
 # The suite model has the parts of the program model but for its main.
 model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
-fuzz := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
-	$(wildcard test/random/checker*.c)
+fuzz := test/fuzz/fuzz.c $(model)
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
 	$(wildcard modules/*/test/explore/*.c)
 explored := $(filter-out core/system.c observe/%,$(core)) \
