@@ -441,6 +441,32 @@ stop(void)
 	take_list(&list);
 }
 
+void
+turn(void)
+{
+	(void)advance(0);
+}
+
+void
+turn_twice(void)
+{
+	turn();
+	turn();
+}
+
+void
+cancel_it(void)
+{
+	(void)cancel(0);
+}
+
+void
+make_due(void)
+{
+	turn();
+	model_clock_add(TICK_NS);
+}
+
 static bool
 thread_ended(const void *context)
 {

@@ -217,12 +217,6 @@ cancel_two(void)
 	(void)cancel(1);
 }
 
-static void
-turn(void)
-{
-	(void)advance(0);
-}
-
 /* Threads without a cache of their own: each record comes from the
  * set. */
 static void

@@ -379,13 +379,7 @@ begin_due(void)
 }
 
 static void
-turn(void)
-{
-	(void)advance(0);
-}
-
-static void
-turn_twice(void)
+turn_on_twice(void)
 {
 	(void)advance(2);
 	(void)advance(2);
@@ -619,13 +613,13 @@ const struct program purgatory_programs[] = {
     {
 	.name = "purgatory/watch-deadline",
 	.begin = make,
-	.thread = {watch_due, turn_twice},
+	.thread = {watch_due, turn_on_twice},
 	.end = end_all,
     },
     {
 	.name = "purgatory/watch-deadline-check",
 	.begin = make,
-	.thread = {watch_due, turn_twice, event_a},
+	.thread = {watch_due, turn_on_twice, event_a},
 	.end = end_all,
     },
     {
