@@ -701,8 +701,11 @@ cancel_peak(struct hwt *timer, const hwt_timeout *timeouts)
 static void
 await_memory_of_few(struct live *live)
 {
-	/* Less than a megabyte of free pages may stay; and what few need. */
-	while (live_stats(live).memory_bytes > (1 << 20) + PEAK * 64 / 20)
+	/* Less than a megabyte of free pages may stay; a page for each record
+	 * in the cache of the thread that has cancelled, 128; what few need. */
+	uint64_t most = (1 << 20) + 128 * 4096 + PEAK * 64 / 20;
+
+	while (live_stats(live).memory_bytes > most)
 		sleep_ns(HWT_MS(1));
 }
 
