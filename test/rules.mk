@@ -35,11 +35,12 @@ libs_fuzz := -fsanitize=fuzzer
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
 # Each condition as it stands in the source, assertions left out: what they
-# find is never there. Counters are added to by many threads. A process that
-# leaves by _exit writes its counts as well.
-flags_cov := --coverage -fprofile-update=atomic -DNDEBUG
+# find is never there, and each function once, not in copies. Counters are added
+# to by many threads. A process that leaves by _exit or abort writes its counts
+# as well.
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -Dalways_inline=unused
 last_cov := -O0
-link_cov := -Wl,--wrap=_exit
+link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o
 # The explorer has models in the place of the system, for the core alone.
 flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
