@@ -33,14 +33,6 @@
  */
 #include "checkout.h"
 
-struct shard *
-shard_of(const struct hwt_checkout *checkout, const void *at)
-{
-	uint64_t hash = (uint64_t)(uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &checkout->shards[hash >> 40 & (checkout->shard_count - 1)];
-}
-
 void
 shard_lock(struct shard *shard)
 {
@@ -51,14 +43,6 @@ void
 shard_unlock(struct shard *shard)
 {
 	(void)pthread_mutex_unlock(&shard->lock);
-}
-
-bool
-object_precedes(const struct object *a, const struct object *b)
-{
-	if (a->order != b->order)
-		return a->order < b->order;
-	return (uintptr_t)a < (uintptr_t)b;
 }
 
 bool
