@@ -85,10 +85,11 @@ new_checkout(uint32_t shards)
 	memset(made->shards, 0, bytes);
 	made->shard_count = shards;
 	made->gate.checkout = made;
-	(void)pthread_mutex_init(&made->pause_lock, NULL);
-	(void)pthread_cond_init(&made->came_back, NULL);
+	made->pause_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->came_back = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	for (i = 0; i < shards; i++)
-		(void)pthread_mutex_init(&made->shards[i].lock, NULL);
+		made->shards[i].lock =
+		    (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	return made;
 }
 

@@ -82,6 +82,31 @@ $(foreach w,plain clang asan tsan noise, \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
 
+# The module with the functions of the system, and the timer's, under other
+# names, to make them fail: as test/faults does it with the library.
+checkout_faults := $(wildcard $(checkout_test)/faults/*.c) \
+	test/faults/faults.c test/faults/system.c
+checkout_tables := $(checkout_test)/faults/tables.c
+build/%/$(checkout_test)/faults/module.o: build/%/libhwt_checkout.o \
+		test/faults/imports $(checkout_tables)
+	$(call say,OBJCOPY)
+	@mkdir -p $(@D)
+	$(Q)test/faults/imports $(checkout_tables) redefine >$@.names
+	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
+
+build/%/$(checkout_test)/faults/faults: $$(call objects,$(checkout_faults)) \
+		$$(objects_$$*) build/%/$(checkout_test)/faults/module.o \
+		build/%/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
+
+.PHONY: faults-checkout
+faults: faults-checkout
+faults-checkout: build/plain/$(checkout_test)/faults/faults
+	@test/faults/imports $(checkout_tables) check \
+		build/plain/libhwt_checkout.o
+	@$< all
+
 # Its explorer has models of its own in the place of the timer, locks and
 # memory.
 explored_alone += $(checkout)
@@ -96,9 +121,11 @@ build/explore/checkout-explore: $$(call objects,$(checkout) \
 ifneq ($(ARCH),aarch64)
 check: build/plain/libhwt_checkout.so build/plain/libhwt_checkout.a \
 		build/plain/checkout-test build/explore/checkout-explore \
+		build/plain/$(checkout_test)/faults/faults \
 		$(foreach w,plain tsan,$(checkout_programs:%.c=build/$w/%))
 check-all: build/clang/checkout-test build/asan/checkout-test \
 		build/explore/checkout-explore \
+		build/asan/$(checkout_test)/faults/faults \
 		$(foreach w,plain tsan noise, \
 			$(checkout_programs:%.c=build/$w/%))
 endif

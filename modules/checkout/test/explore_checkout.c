@@ -76,7 +76,7 @@ static _Alignas(64) char arena[ARENA];
 /* The system. */
 
 int
-model_init(void *memory, size_t bytes)
+model_forget(void *memory, size_t bytes)
 {
 	memset(memory, 0, bytes);
 	return 0;
