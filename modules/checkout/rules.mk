@@ -123,7 +123,7 @@ check: build/plain/libhwt_checkout.so build/plain/libhwt_checkout.a \
 		build/plain/checkout-test build/explore/checkout-explore \
 		build/plain/$(checkout_test)/faults/faults \
 		$(foreach w,plain tsan,$(checkout_programs:%.c=build/$w/%))
-check-all: build/clang/checkout-test build/asan/checkout-test \
+check-all: build/clang/checkout-test build/asan/checkout-test $$(pool) \
 		build/explore/checkout-explore \
 		build/asan/$(checkout_test)/faults/faults \
 		$(foreach w,plain tsan noise, \
