@@ -363,7 +363,7 @@ main(int argc, char **argv)
 	pauses.port = pool_control_port(pool);
 	for (i = 0; i < play.clients; i++)
 		client_connect(&play.client[i], i, pool_port(pool));
-	play.until_ns = now_ns() + seconds * 1000 * MS;
+	play.until_ns = now_ns() + seconds * (1000 * MS);
 	must(pthread_create(&pauser, NULL, play_pauses, NULL) == 0);
 	play_clients();
 	must(pthread_join(pauser, NULL) == 0);

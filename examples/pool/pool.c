@@ -156,8 +156,8 @@ client_free(struct client *client)
 	free(client);
 }
 
-/* The connections are with others, or with nobody. */
-static void
+/* Its connections are not its own any more. Whether it is still there. */
+static bool
 client_done(struct client *client)
 {
 	unsigned i;
@@ -165,18 +165,10 @@ client_done(struct client *client)
 	for (i = 0; i < client->links; i++)
 		client->link[i]->line--;
 	client->busy = false;
-	if (client->source.fd < 0)
-		client_free(client);
-	else
-		client_next(client);
-}
-
-static void
-client_release(struct client *client)
-{
-	must(hwt_checkout_release(
-		 client->source.pool->checkout, &client->request) == 0);
-	client_done(client);
+	if (client->source.fd >= 0)
+		return true;
+	client_free(client);
+	return false;
 }
 
 static void
@@ -184,11 +176,6 @@ client_granted(struct client *client)
 {
 	unsigned i;
 
-	/* It has gone while it waited. */
-	if (client->source.fd < 0) {
-		client_release(client);
-		return;
-	}
 	client->answers = 0;
 	for (i = 0; i < client->links; i++) {
 		must(client->link[i]->client == NULL);
@@ -218,17 +205,21 @@ static void
 client_told(struct client *client)
 {
 	struct pool *pool = client->source.pool;
+	bool gone = client->source.fd < 0;
 
-	if (client->grant == HWT_GRANTED) {
-		if (pool->waits < SAMPLES_MAX)
-			pool->wait_us[pool->waits++] =
-			    (uint32_t)((client->told_ns - client->asked_ns) /
-				1000);
+	if (client->grant == HWT_GRANTED && pool->waits < SAMPLES_MAX)
+		pool->wait_us[pool->waits++] =
+		    (uint32_t)((client->told_ns - client->asked_ns) / 1000);
+	if (client->grant == HWT_GRANTED && !gone) {
 		client_granted(client);
-	} else {
-		send_text(&client->source, "busy\n");
-		client_done(client);
+		return;
 	}
+	if (client->grant == HWT_GRANTED)
+		must(hwt_checkout_release(pool->checkout, &client->request) ==
+		    0);
+	send_text(&client->source, "busy\n");
+	if (client_done(client))
+		client_next(client);
 }
 
 static void
@@ -294,11 +285,12 @@ client_ask(struct client *client, unsigned wait_ms)
 static void
 client_line(struct client *client, const char *line)
 {
+	char text[61];
 	unsigned wait_ms;
 
-	if (sscanf(line, "get %u %60s", &wait_ms, client->line) == 2)
+	if (sscanf(line, "get %u %60s", &wait_ms, text) == 2)
 		client->links = 1;
-	else if (sscanf(line, "pair %u %60s", &wait_ms, client->line) == 2)
+	else if (sscanf(line, "pair %u %60s", &wait_ms, text) == 2)
 		client->links = 2;
 	else
 		client->links = 0;
@@ -306,7 +298,7 @@ client_line(struct client *client, const char *line)
 		send_text(&client->source, "what?\n");
 		return;
 	}
-	strcat(client->line, "\n");
+	(void)snprintf(client->line, LINE_SIZE, "%s\n", text);
 	client_ask(client, wait_ms);
 }
 
@@ -372,6 +364,7 @@ listener_ready(struct source *source)
 	must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0);
 	source->pool->clients++;
 	watch(source->pool, &client->source, client_ready, fd);
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): epoll hands it back */
 }
 
 /* The backend answers in one piece, since it was asked so. */
@@ -389,8 +382,12 @@ link_ready(struct source *source)
 	text[count] = '\0';
 	link->client = NULL;
 	send_text(&client->source, text);
-	if (++client->answers == client->links)
-		client_release(client);
+	if (++client->answers < client->links)
+		return;
+	must(hwt_checkout_release(source->pool->checkout, &client->request) ==
+	    0);
+	if (client_done(client))
+		client_next(client);
 }
 
 /* Control. */
@@ -523,6 +520,7 @@ static void
 pool_count(struct pool *pool, struct pool_counts *counts)
 {
 	struct hwt_checkout_stats stats;
+	unsigned half, most;
 
 	must(hwt_checkout_read_stats(pool->checkout, &stats) == 0);
 	*counts = (struct pool_counts){.granted = stats.granted,
@@ -532,9 +530,10 @@ pool_count(struct pool *pool, struct pool_counts *counts)
 	    .waiting = stats.waiting};
 	qsort(pool->wait_us, pool->waits, sizeof(uint32_t), compare);
 	if (pool->waits > 0) {
-		counts->wait_p50_ms = pool->wait_us[pool->waits / 2] / 1e3;
-		counts->wait_p99_ms =
-		    pool->wait_us[pool->waits * 99ull / 100] / 1e3;
+		half = pool->waits / 2;
+		most = (unsigned)(pool->waits * 99ull / 100);
+		counts->wait_p50_ms = pool->wait_us[half] / 1e3;
+		counts->wait_p99_ms = pool->wait_us[most] / 1e3;
 	}
 }
 

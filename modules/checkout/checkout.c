@@ -287,7 +287,7 @@ hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
 {
 	struct request *made = (struct request *)request;
 	bool ascending;
-	int error = -EINVAL;
+	int error;
 
 	if (request == NULL || objects == NULL || count == 0 ||
 	    count > UINT32_MAX)
@@ -577,10 +577,12 @@ pause_await(struct hwt_checkout *checkout)
 	bool paused;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	while (!(paused = count_in_flight(checkout) == 0) &&
-	    !checkout->pause_expired)
+	paused = count_in_flight(checkout) == 0;
+	while (!paused && !checkout->pause_expired) {
 		(void)pthread_cond_wait(
 		    &checkout->came_back, &checkout->pause_lock);
+		paused = count_in_flight(checkout) == 0;
+	}
 	checkout->paused = paused;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (paused)
