@@ -197,8 +197,8 @@ void request_settle(struct request *request, struct object *refused);
 void request_resume(struct request *request);
 /* Gives all back; grants is 1 if it was granted. */
 void request_give(struct request *request, uint64_t grants);
-/* WAITING becomes WOKEN or ENDED; false: it does not wait. */
-bool request_leave_wait(struct request *request, uint64_t next);
+/* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */
+bool request_wake(struct request *request, uint64_t baton);
 /* The outcome of one that waited goes to the queue. */
 void request_end_wait(struct request *request, enum hwt_grant grant);
 /* Ends its wait, or leaves the outcome as a mark: see request.c. */

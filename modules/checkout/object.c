@@ -103,7 +103,7 @@ wake_one(struct object *object, uint64_t baton)
 	struct request *request = object->first;
 
 	while (request != NULL) {
-		if (request_leave_wait(request, STATE_WOKEN | baton)) {
+		if (request_wake(request, baton)) {
 			unlink_waiter(object, request);
 			queue_add(request);
 			return true;

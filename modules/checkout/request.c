@@ -120,7 +120,7 @@ request_store(struct request *request, enum state state)
 }
 
 bool
-request_leave_wait(struct request *request, uint64_t next)
+request_wake(struct request *request, uint64_t baton)
 {
 	uint64_t word;
 
@@ -129,10 +129,8 @@ request_leave_wait(struct request *request, uint64_t next)
 		if (word_state(word) != STATE_WAITING)
 			return false;
 	} while (!a64_cas_acq_rel(
-	    &request->word, word, (word & ~STATE_MASK) | next));
-	if (word_state(next) == STATE_WOKEN)
-		(void)a64_add_relaxed(
-		    &shard_of(request->checkout, request)->woken, 1);
+	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN | baton));
+	(void)a64_add_relaxed(&shard_of(request->checkout, request)->woken, 1);
 	return true;
 }
 
@@ -237,15 +235,11 @@ struct object *
 request_try_long(struct request *request, struct object *refused)
 {
 	unsigned looks;
-	uint64_t word;
 
 	for (looks = 0; looks < LOOKS && refused != NULL &&
 	     refused != &request->checkout->gate;
 	     looks++) {
-		word = a64_load_relaxed(&refused->word);
-		if (word & RETIRED)
-			break;
-		if (word & IN_USE)
+		if (a64_load_relaxed(&refused->word) & IN_USE)
 			stall();
 		else
 			refused = request_try(request);

@@ -76,7 +76,7 @@ build/%/checkout-test: $$(call objects,$(checkout_spec) \
 		$(libs)
 
 checkout_programs := $(wildcard $(checkout_test)/stress/*.c)
-$(foreach w,plain clang asan tsan noise, \
+$(foreach w,plain clang asan tsan noise cov, \
 	$(checkout_programs:%.c=build/$w/%)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt_checkout.a build/$$(way)/libhwt.a
 	$(call say,LD)
@@ -111,9 +111,10 @@ faults-checkout: build/plain/$(checkout_test)/faults/faults
 # memory.
 explored_alone += $(checkout)
 checkout_shim := -include $(checkout_test)/explore_shim.h
-$(addprefix build/explore/,$(addsuffix .o,$(basename $(checkout) \
-		$(checkout_test)/explore_checkout.c))): own = $(checkout_shim)
-build/explore/checkout-explore: $$(call objects,$(checkout) \
+$(foreach w,explore cov-explore,$(addprefix build/$w/,$(addsuffix .o, \
+		$(basename $(checkout) $(checkout_test)/explore_checkout.c)))): \
+	own = $(checkout_shim)
+build/%/checkout-explore: $$(call objects,$(checkout) \
 		$(checkout_test)/explore_checkout.c test/explore/explore.c)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(libs)
