@@ -122,7 +122,6 @@ struct hwt_checkout {
 /* What a thread has to do before its outermost call returns. */
 struct queue {
 	struct request *first, *last;
-	bool in_granted;
 };
 
 /* The outermost call's; NULL: the thread is in none. */
@@ -181,6 +180,7 @@ void object_close(struct object *object);
  * outermost one. */
 void queue_begin(struct queue *queue);
 void queue_end(struct queue *queue);
+/* This is a call from granted: no other user code runs in a call. */
 bool queue_in_granted(void);
 void queue_add(struct request *request);
 

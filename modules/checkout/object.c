@@ -179,13 +179,13 @@ bool
 object_wait(struct object *object, struct request *request)
 {
 	struct shard *shard = shard_of(object->checkout, object);
-	/* Who was woken for it and overtaken is the next one again. */
+	/* Who was woken for it and overtaken is the next one again; a baton of
+	 * another object has been handed on. */
 	bool first = a64_load_relaxed(&request->word) & BATON;
 	bool waits = false;
 
 	shard_lock(shard);
 	if (object_announce(object)) {
-		first = first && aptr_load_acquire(&request->at) == object;
 		link_waiter(object, request, first);
 		aptr_store_release(&request->at, object);
 		waits = enter_wait(request);

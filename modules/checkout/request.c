@@ -78,13 +78,13 @@ _Thread_local struct queue *queue_of_thread;
 bool
 queue_in_granted(void)
 {
-	return queue_of_thread != NULL && queue_of_thread->in_granted;
+	return queue_of_thread != NULL;
 }
 
 void
 queue_begin(struct queue *queue)
 {
-	*queue = (struct queue){NULL, NULL, false};
+	*queue = (struct queue){NULL, NULL};
 	if (queue_of_thread == NULL)
 		queue_of_thread = queue;
 }
@@ -526,21 +526,18 @@ tell_blocked(struct blocked *blocked, enum hwt_grant grant)
 
 /* The request is the caller's from here on. */
 static void
-call_granted(struct queue *queue, struct request *request, uint64_t word)
+call_granted(struct request *request, uint64_t word)
 {
 	struct hwt_checkout *checkout = request->checkout;
 	enum hwt_grant grant = word_grant(word);
 
 	request_store(
 	    request, grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
-	if (word & BLOCKING) {
+	if (word & BLOCKING)
 		tell_blocked(request->blocked, grant);
-	} else {
-		queue->in_granted = true;
+	else
 		request->granted(
 		    (struct hwt_request *)request, request->arg, grant);
-		queue->in_granted = false;
-	}
 	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 }
 
@@ -567,12 +564,12 @@ try_woken(struct request *request)
 }
 
 static void
-queue_step(struct queue *queue, struct request *request)
+queue_step(struct request *request)
 {
 	uint64_t word = a64_load_acquire(&request->word);
 
 	if (word_state(word) == STATE_ENDED)
-		call_granted(queue, request, word);
+		call_granted(request, word);
 	else if (word & BLOCKING)
 		tell_blocked(request->blocked, (enum hwt_grant)0);
 	else
@@ -598,7 +595,7 @@ queue_end(struct queue *queue)
 		return;
 	while ((request = queue->first) != NULL) {
 		queue->first = request->next;
-		queue_step(queue, request);
+		queue_step(request);
 	}
 	queue_of_thread = NULL;
 }

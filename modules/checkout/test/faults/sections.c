@@ -23,7 +23,8 @@ static struct demand {
 	unsigned waits; /* that were begun */
 	_Atomic unsigned ended;
 	enum hwt_grant grant;
-	int result; /* of a wait in a thread */
+	int result; /* of a wait in a thread, or of a pause */
+	_Atomic bool over; /* the thread has it */
 } demand[DEMANDS];
 
 static struct hwt *timer;
@@ -288,6 +289,18 @@ section_waits(void)
 	close_all();
 }
 
+/* Time passes until the thread's deadline has come. A timeout that is pending
+ * may still be on its way to the timer. */
+static void
+join_late(pthread_t thread, const struct demand *d)
+{
+	while (!d->over) {
+		advance(FAR + 2 * TICK);
+		pause_ns(100000);
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
 /* What waits in a thread. */
 
 static void *
@@ -302,6 +315,7 @@ waits_in_thread(void *arg)
 	} while (rc != -ETIMEDOUT && rc != -ECANCELED &&
 	    attempt_failed("hwt_checkout_acquire_wait", rc));
 	d->result = rc;
+	d->over = true;
 	return NULL;
 }
 
@@ -310,6 +324,7 @@ wait_in_thread(struct demand *d)
 {
 	pthread_t thread;
 
+	d->over = false;
 	CHECK(pthread_create(&thread, NULL, waits_in_thread, d) == 0);
 	while (stats_now().waiting == 0)
 		pause_ns(100000);
@@ -333,11 +348,7 @@ section_thread(void)
 	CHECK(pthread_join(thread, NULL) == 0);
 	CHECK(waiter->result == -ECANCELED);
 	thread = wait_in_thread(waiter);
-	/* Until its timeout is there, too: a deadline counts from then on. */
-	while (hwt_pending_timeouts(timer) == 0)
-		pause_ns(100000);
-	advance(FAR + 2 * TICK);
-	CHECK(pthread_join(thread, NULL) == 0);
+	join_late(thread, waiter);
 	CHECK(waiter->result == -ETIMEDOUT);
 	thread = wait_in_thread(waiter);
 	release(holder);
@@ -360,6 +371,7 @@ pauses(void *unused)
 		rc = hwt_checkout_pause(checkout, FAR);
 	} while (rc != -ETIMEDOUT && attempt_failed("hwt_checkout_pause", rc));
 	demand[0].result = rc;
+	demand[0].over = true;
 	return NULL;
 }
 
@@ -368,6 +380,7 @@ pause_in_thread(void)
 {
 	pthread_t thread;
 
+	demand[0].over = false;
 	CHECK(pthread_create(&thread, NULL, pauses, NULL) == 0);
 	while (hwt_pending_timeouts(timer) == 0)
 		pause_ns(100000);
@@ -386,8 +399,7 @@ section_pause(void)
 	take(holder);
 	thread = pause_in_thread();
 	wait_with(waiter, HWT_NEVER);
-	advance(FAR + 2 * TICK);
-	CHECK(pthread_join(thread, NULL) == 0);
+	join_late(thread, holder);
 	CHECK(holder->result == -ETIMEDOUT);
 	check_ended(waiter, HWT_GRANTED);
 	release(waiter);
