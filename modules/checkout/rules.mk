@@ -111,8 +111,9 @@ faults-checkout: build/plain/$(checkout_test)/faults/faults
 # memory.
 explored_alone += $(checkout)
 checkout_shim := -include $(checkout_test)/explore_shim.h
-$(foreach w,explore cov-explore,$(addprefix build/$w/,$(addsuffix .o, \
-		$(basename $(checkout) $(checkout_test)/explore_checkout.c)))): \
+checkout_explored := $(addsuffix .o,$(basename $(checkout) \
+	$(checkout_test)/explore_checkout.c))
+$(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
 	own = $(checkout_shim)
 build/%/checkout-explore: $$(call objects,$(checkout) \
 		$(checkout_test)/explore_checkout.c test/explore/explore.c)
