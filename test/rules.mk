@@ -115,10 +115,10 @@ $(call in,$(ways),test/random/model.c): $$(call objects,$(model))
 
 # The library with the system's functions under other names, to make them fail.
 build/%/test/faults/libhwt.o: build/%/libhwt.o test/faults/imports \
-		test/faults/system.c
+		test/faults/tables.c
 	$(call say,OBJCOPY)
 	@mkdir -p $(@D)
-	$(Q)test/faults/imports redefine >$@.names
+	$(Q)test/faults/imports test/faults/tables.c redefine >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
 
 build/%/test/faults/faults: $$(call objects,$(faults)) $$(objects_$$*) \
@@ -201,7 +201,7 @@ analyze:
 mutants: build/plain/libhwt.so
 	@test/mutants/run '$(MUTANTS)'
 faults: build/plain/test/faults/faults
-	@test/faults/imports check build/plain/libhwt.o
+	@test/faults/imports test/faults/tables.c check build/plain/libhwt.o
 	@build/plain/test/faults/faults all
 explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)

@@ -3,7 +3,7 @@
  * Programs that together cover the interface. Each is short, so that a fault in
  * each of its calls can be tried, and ends with nothing left.
  */
-#include "test/faults/faults.h"
+#include "test/faults/attempt.h"
 
 #include <poll.h>
 #include <semaphore.h>
