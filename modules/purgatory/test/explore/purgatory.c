@@ -369,13 +369,20 @@ watch_due(void)
 	(void)watch(0, keys, 1, TICK_NS);
 }
 
+/* Its next turn runs the task. */
+static void
+watch_until_due(void)
+{
+	watch_due();
+	(void)advance(0);
+	model_clock_add(2 * TICK_NS);
+}
+
 static void
 begin_due(void)
 {
 	make();
-	watch_due();
-	(void)advance(0);
-	model_clock_add(2 * TICK_NS);
+	watch_until_due();
 }
 
 static void
@@ -402,9 +409,7 @@ begin_due_last(void)
 	make();
 	for (i = 1; i < 7; i++)
 		(void)watch(i, keys, 1, HWT_NEVER);
-	watch_due();
-	(void)advance(0);
-	model_clock_add(2 * TICK_NS);
+	watch_until_due();
 }
 
 static void
@@ -432,6 +437,19 @@ shut_down_and_destroy(void)
 	shut_down();
 	explore_check(ledger[0].dones == 1);
 	explore_check(hwt_purgatory_destroy(purgatory) == 0);
+	purgatory = NULL;
+}
+
+/* Destroying alone: what has no outcome yet is pending, and it is refused. */
+static void
+destroy(void)
+{
+	int rc = hwt_purgatory_destroy(purgatory);
+
+	explore_check(rc == 0 || rc == -EBUSY);
+	if (rc == -EBUSY)
+		return;
+	explore_check(ledger[0].dones == 1);
 	purgatory = NULL;
 }
 
@@ -529,11 +547,17 @@ watch_another(void)
 /* Executors. */
 
 static void
-begin_mailbox(void)
+make_mailbox(void)
 {
 	make();
 	explore_check(hwt_operation_mailbox_create(&mailbox) == 0);
 	executor = hwt_operation_mailbox_executor(mailbox);
+}
+
+static void
+begin_mailbox(void)
+{
+	make_mailbox();
 	watch_a();
 }
 
@@ -560,6 +584,32 @@ end_mailbox(void)
 	end_all();
 }
 
+static void
+begin_mailbox_due(void)
+{
+	make_mailbox();
+	watch_until_due();
+}
+
+/* In the order that the header names; execute may be in its last steps. */
+static void
+shut_down_and_destroy_mailbox(void)
+{
+	shut_down();
+	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(ledger[0].dones == 1);
+	explore_check(hwt_operation_mailbox_destroy(mailbox) == 0);
+	mailbox = NULL;
+}
+
+static void
+shut_down_and_destroy_both(void)
+{
+	shut_down_and_destroy_mailbox();
+	explore_check(hwt_purgatory_destroy(purgatory) == 0);
+	purgatory = NULL;
+}
+
 static int
 run_and_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 {
@@ -569,14 +619,27 @@ run_and_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 }
 
 static void
-begin_run_and_refuse(void)
+make_run_and_refuse(void)
 {
 	static const struct hwt_operation_executor refuses = {
 	    run_and_refuse, NULL};
 
 	make();
 	executor = &refuses;
+}
+
+static void
+begin_run_and_refuse(void)
+{
+	make_run_and_refuse();
 	watch_a();
+}
+
+static void
+begin_run_and_refuse_due(void)
+{
+	make_run_and_refuse();
+	watch_until_due();
 }
 
 const struct program purgatory_programs[] = {
@@ -659,6 +722,13 @@ const struct program purgatory_programs[] = {
 	.end = end_all,
     },
     {
+	.name = "purgatory/deadline-destroy",
+	.begin = begin_due,
+	.thread = {turn, destroy},
+	.end = end_all,
+	.preemptions = 3,
+    },
+    {
 	.name = "purgatory/refused-check-cancel-key",
 	.begin = begin_full,
 	.thread = {watch_refused, event_a, cancel_b},
@@ -699,6 +769,24 @@ const struct program purgatory_programs[] = {
 	.begin = begin_mailbox,
 	.thread = {event_a, run_mailbox, cancel_first},
 	.end = end_mailbox,
+    },
+    {
+	.name = "purgatory/mailbox-shutdown-destroy",
+	.begin = begin_mailbox,
+	.thread = {event_a, shut_down_and_destroy_mailbox},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/mailbox-deadline-shutdown-destroy",
+	.begin = begin_mailbox_due,
+	.thread = {turn, shut_down_and_destroy_both},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/run-and-refuse-deadline-destroy",
+	.begin = begin_run_and_refuse_due,
+	.thread = {turn, destroy},
+	.end = end_all,
     },
     {
 	.name = "purgatory/run-and-refuse",
