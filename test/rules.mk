@@ -218,6 +218,6 @@ fuzz: build/fuzz/test/fuzz/fuzz
 , := ,
 coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
 	build/cov/test/random/model,--steps,300000,--quiet \
-	build/cov/test/faults/faults build/cov-explore/explore
+	build/cov/test/faults/faults build/cov-explore/explore $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
-	@test/coverage/run $(coverage)
+	@covered='$(covered)' test/coverage/run $(coverage)

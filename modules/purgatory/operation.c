@@ -107,9 +107,7 @@ call_begin(struct call *call, struct hwt_purgatory *purgatory)
 bool
 call_is_nested(const struct hwt_purgatory *purgatory)
 {
-	const struct call *call = call_of(purgatory);
-
-	return call != NULL && call->callbacks > 0;
+	return call_of(purgatory) != NULL;
 }
 
 bool
@@ -403,7 +401,8 @@ operation_own(struct operation *operation, bool watching)
 		if (!(next & RUN))
 			return false;
 		look = false;
-		if (operation->try_complete != NULL && operation_try(operation))
+		/* Without a predicate nobody sets AGAIN: see batch_add_link. */
+		if (operation_try(operation))
 			completed = operation_set(operation, HWT_COMPLETED);
 	}
 }

@@ -786,12 +786,9 @@ static void
 end_operation(struct hwt_purgatory *purgatory, uint32_t index)
 {
 	struct operation *operation = operation_at(purgatory, index);
-	uint64_t word;
+	uint64_t word = a64_load_acquire(&operation->word);
 	struct call call;
 
-	if (operation == NULL)
-		return;
-	word = a64_load_acquire(&operation->word);
 	call_begin(&call, purgatory);
 	(void)operation_decide(operation, word_id(word, index), HWT_SHUT_DOWN);
 	call_end(&call);

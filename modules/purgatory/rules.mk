@@ -83,7 +83,7 @@ build/%/purgatory-test: $$(call objects,$(purgatory_spec) \
 		$(libs)
 
 purgatory_programs := $(wildcard $(purgatory_test)/stress/*.c)
-$(foreach w,plain clang asan tsan noise, \
+$(foreach w,plain clang asan tsan cov noise, \
 	$(purgatory_programs:%.c=build/$w/%)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt_purgatory.a build/$$(way)/libhwt.a
 	$(call say,LD)
@@ -124,6 +124,11 @@ check-all: build/clang/purgatory-test build/asan/purgatory-test $$(longpoll) \
 		$(foreach w,plain tsan noise, \
 			$(purgatory_programs:%.c=build/$w/%))
 endif
+
+covered += modules/purgatory
+coverage_of += build/cov/purgatory-test \
+	$(addsuffix $(,)20,$(purgatory_programs:%.c=build/cov/%)) \
+	build/cov/$(purgatory_test)/faults/faults
 
 # The benchmark: a program for each design.
 purgatory_designs := $(filter-out main,$(basename $(notdir \

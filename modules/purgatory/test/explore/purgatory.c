@@ -453,6 +453,47 @@ destroy(void)
 	purgatory = NULL;
 }
 
+/* One may be pending at a time. */
+static void
+begin_limit(void)
+{
+	timer_make(HWT_MANUAL, NULL);
+	make_with(
+	    &(struct hwt_purgatory_options){.shards = 1, .max_pending = 1});
+}
+
+static void
+watch_within_limit(unsigned i, struct hwt_key key)
+{
+	int rc = watch(i, &key, 1, HWT_NEVER);
+
+	explore_check(rc == 0 || rc == -ENOBUFS);
+}
+
+static void
+watch_first_within(void)
+{
+	watch_within_limit(0, A);
+}
+
+static void
+watch_second_within(void)
+{
+	watch_within_limit(1, B);
+}
+
+/* One was let in, and then there is a place again. */
+static void
+end_limit(void)
+{
+	explore_check(ledger[0].accepted + ledger[1].accepted == 1);
+	cancel_all(A);
+	cancel_all(B);
+	watch_within_limit(2, A);
+	explore_check(ledger[2].accepted == 1);
+	end_all();
+}
+
 /* A timer that is full: the last step of watch fails. */
 
 static void
@@ -582,6 +623,22 @@ end_mailbox(void)
 	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
 	explore_check(ledger[0].dones == 1);
 	end_all();
+}
+
+static void
+begin_mailbox_two(void)
+{
+	const struct hwt_key keys[] = {B};
+
+	begin_mailbox();
+	(void)watch(1, keys, 1, HWT_NEVER);
+}
+
+static void
+end_mailbox_two(void)
+{
+	end_mailbox();
+	explore_check(ledger[1].dones == 1);
 }
 
 static void
@@ -729,6 +786,12 @@ const struct program purgatory_programs[] = {
 	.preemptions = 3,
     },
     {
+	.name = "purgatory/limit",
+	.begin = begin_limit,
+	.thread = {watch_first_within, watch_second_within},
+	.end = end_limit,
+    },
+    {
 	.name = "purgatory/refused-check-cancel-key",
 	.begin = begin_full,
 	.thread = {watch_refused, event_a, cancel_b},
@@ -768,6 +831,18 @@ const struct program purgatory_programs[] = {
 	.name = "purgatory/mailbox",
 	.begin = begin_mailbox,
 	.thread = {event_a, run_mailbox, cancel_first},
+	.end = end_mailbox,
+    },
+    {
+	.name = "purgatory/mailbox-push-push",
+	.begin = begin_mailbox_two,
+	.thread = {cancel_a, cancel_b, run_mailbox},
+	.end = end_mailbox_two,
+    },
+    {
+	.name = "purgatory/mailbox-deadline",
+	.begin = begin_mailbox_due,
+	.thread = {turn, run_mailbox},
 	.end = end_mailbox,
     },
     {
