@@ -66,7 +66,7 @@ build/aarch64/flags build/aarch64-c11/flags: | $(sysroot)
 $(objects_aarch64) $(objects_aarch64-c11): \
 	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
 
-$(sysroot):
+$(sysroot): tools/sysroot
 	@tools/sysroot arm64 $@
 
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.

@@ -83,7 +83,7 @@ build/%/purgatory-test: $$(call objects,$(purgatory_spec) \
 		$(libs)
 
 purgatory_programs := $(wildcard $(purgatory_test)/stress/*.c)
-$(foreach w,plain clang asan tsan cov noise, \
+$(foreach w,plain clang asan tsan cov noise aarch64 aarch64-c11, \
 	$(purgatory_programs:%.c=build/$w/%)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt_purgatory.a build/$$(way)/libhwt.a
 	$(call say,LD)
@@ -114,7 +114,10 @@ faults-purgatory: build/plain/$(purgatory_test)/faults/faults
 		build/plain/libhwt_purgatory.o
 	@$< all
 
-ifneq ($(ARCH),aarch64)
+ifeq ($(ARCH),aarch64)
+check: $(foreach w,aarch64 aarch64-c11,build/$w/purgatory-test \
+		$(purgatory_programs:%.c=build/$w/%))
+else
 check: build/plain/libhwt_purgatory.so build/plain/libhwt_purgatory.a \
 		build/plain/purgatory-test \
 		build/plain/$(purgatory_test)/faults/faults \
