@@ -286,7 +286,7 @@ hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
 {
 	struct request *made = (struct request *)request;
 	bool ascending;
-	int error = -EINVAL;
+	int error;
 
 	if (request == NULL || objects == NULL || count == 0 ||
 	    count > UINT32_MAX)
@@ -558,7 +558,7 @@ pause_await(struct hwt_checkout *checkout)
 	bool paused;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	while (!(paused = count_in_flight(checkout) == 0) &&
+	while (!(paused = (count_in_flight(checkout) == 0)) &&
 	    !checkout->pause_expired)
 		(void)pthread_cond_wait(
 		    &checkout->came_back, &checkout->pause_lock);

@@ -97,7 +97,7 @@ void
 call_begin(struct call *call, struct hwt_purgatory *purgatory)
 {
 	if (call_of(purgatory) != NULL) {
-		call->purgatory = NULL;
+		*call = (struct call){.outer = calls};
 		return;
 	}
 	*call = (struct call){.purgatory = purgatory, .outer = calls};
@@ -291,9 +291,8 @@ call_flush(const struct hwt_purgatory *purgatory)
 void
 call_end(struct call *call)
 {
-	if (call->purgatory == NULL)
-		return;
-	call_flush(call->purgatory);
+	if (call->purgatory != NULL)
+		call_flush(call->purgatory);
 	while (call->first_request != NULL) {
 		call_walk(call);
 		call_flush(call->purgatory);
@@ -418,7 +417,7 @@ operation_event(struct operation *operation, uint64_t id)
 			return false;
 		/* E:event release */
 	} while (!a64_cas_acq_rel(
-	    &operation->word, word, word | (word & RUN ? AGAIN : RUN)));
+	    &operation->word, word, word | ((word & RUN) ? AGAIN : RUN)));
 	return !(word & RUN) && operation_own(operation, false);
 }
 
@@ -433,7 +432,7 @@ operation_take(struct operation *operation, uint64_t id, uint64_t outcome)
 			return TAKEN_NOT;
 		next = word | RUN | outcome * OUTCOME_ONE;
 	} while (!a64_cas_acq_rel(&operation->word, word, next));
-	return word & RUN ? TAKEN_LEFT : TAKEN_OWN;
+	return (word & RUN) ? TAKEN_LEFT : TAKEN_OWN;
 }
 
 bool
