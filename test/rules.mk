@@ -67,7 +67,7 @@ build/aarch64/flags build/aarch64-c11/flags: | $(sysroot)
 $(objects_aarch64) $(objects_aarch64-c11): \
 	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
 
-$(sysroot):
+$(sysroot): tools/sysroot
 	@tools/sysroot arm64 $@
 
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
@@ -218,6 +218,6 @@ fuzz: build/fuzz/test/fuzz/fuzz
 , := ,
 coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
 	build/cov/test/random/model,--steps,300000,--quiet \
-	build/cov/test/faults/faults build/cov-explore/explore
+	build/cov/test/faults/faults build/cov-explore/explore $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
-	@test/coverage/run $(coverage)
+	@covered='$(covered)' test/coverage/run $(coverage)
