@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening, closing, and what a producer calls.
+ *
+ * A handle is written by hwt_durable_open alone, but for the number of those
+ * who use it. Any number of threads may call: each call has its own batch, and
+ * what they share is in the engine.
+ *
+ * EDGES
+ *   E:user  what a scheduler or worker did with the handle: release as it ends
+ *           its use, acquire by hwt_durable_close, which frees the handle.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "durable.h"
+
+#define SHARDS_MAX 1024u
+#define SLOTS_MIN 8u
+#define SLOTS_MAX (1u << 20)
+#define REPLICAS_MAX 10u
+#define HOUR_NS HWT_SEC(3600)
+#define ATTEMPTS_DEFAULT 20u
+#define TASK_ARGUMENTS 7u
+
+int
+durable_enter(const struct hwt_durable *durable)
+{
+	if (durable == NULL)
+		return -EINVAL;
+	return durable->owner == getpid() ? 0 : -EOWNERDEAD;
+}
+
+struct engine *
+durable_engine(struct hwt_durable *durable)
+{
+	return durable->engine;
+}
+
+uint32_t
+durable_shards(const struct hwt_durable *durable)
+{
+	return durable->shards;
+}
+
+uint32_t
+durable_shard_of(
+    const struct hwt_durable *durable, const char *id, size_t id_length)
+{
+	return (uint32_t)(id_hash(id, id_length) % durable->shards);
+}
+
+int
+durable_begin_use(struct hwt_durable *durable, struct hwt **timer)
+{
+	int error = 0;
+
+	*timer = durable->timer;
+	if (*timer == NULL)
+		error = hwt_shared(timer);
+	if (error == 0)
+		(void)a64_add_seq(&durable->users, 1);
+	return error;
+}
+
+void
+durable_end_use(struct hwt_durable *durable)
+{
+	/* E:user release */
+	(void)a64_add_seq(&durable->users, UINT64_MAX);
+}
+
+/* The real-time clock, as Unix time. */
+static uint64_t
+clock_ns(void)
+{
+	struct timespec now = {0};
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Opening. */
+
+static bool
+is_within(uint64_t value, uint64_t low, uint64_t high)
+{
+	return value >= low && value <= high;
+}
+
+static bool
+shape_is_valid(const struct hwt_durable_options *options)
+{
+	return options->shards <= SHARDS_MAX &&
+	    (options->slots == 0 ||
+		is_within(options->slots, SLOTS_MIN, SLOTS_MAX)) &&
+	    (options->slots & (options->slots - 1)) == 0 &&
+	    options->tick_ns <= HOUR_NS && options->tick_ns % NS_PER_MS == 0 &&
+	    options->retention_ns <= HWT_DURABLE_DELAY_MAX;
+}
+
+static bool
+options_are_valid(const struct hwt_durable_options *options)
+{
+	return shape_is_valid(options) && options->flags == 0 &&
+	    options->level <= HWT_DURABLE_REPLICATED &&
+	    options->replicas <= REPLICAS_MAX &&
+	    (options->timeout_ns == 0 ||
+		is_within(options->timeout_ns, NS_PER_MS, HOUR_NS)) &&
+	    (options->space == NULL ||
+		name_is_valid(options->space, HWT_DURABLE_SPACE_MAX)) &&
+	    (options->log == NULL || options->log->write != NULL) &&
+	    RESERVED_IS_ZERO(options);
+}
+
+#define SHAPE_FIELDS 5
+enum shape {
+	SHARDS,
+	SLOTS,
+	TICK,
+	LEVEL,
+	RETENTION
+};
+
+/* Makes shards first to last, unless they are there; shape becomes what they
+ * have. */
+static int
+shards_make(struct hwt_durable *durable, uint64_t shape[SHAPE_FIELDS],
+    uint32_t first, uint32_t count)
+{
+	struct engine_argument argument[SHAPE_FIELDS];
+	struct number number[SHAPE_FIELDS];
+	struct engine_call *call = calloc(count, sizeof(*call));
+	uint32_t i;
+	int error;
+
+	if (call == NULL)
+		return -ENOMEM;
+	for (i = 0; i < SHAPE_FIELDS; i++)
+		argument[i] = argument_number(&number[i], shape[i]);
+	for (i = 0; i < count; i++)
+		call[i] = (struct engine_call){.script = SCRIPT_INIT,
+		    .shard = first + i,
+		    .count = SHAPE_FIELDS,
+		    .arg = argument};
+	error = engine_call(durable->engine, call, count, NULL);
+	if (error == 0 &&
+	    (call[0].reply->type != REDIS_REPLY_ARRAY ||
+		call[0].reply->elements < SHAPE_FIELDS))
+		error = -EPROTO;
+	for (i = 0; i < SHAPE_FIELDS && error == 0; i++) {
+		if (!reply_number(call[0].reply->element[i], &shape[i]))
+			error = -EPROTO;
+	}
+	engine_call_free(call, count);
+	free(call);
+	return error;
+}
+
+/* The first shard says what the others are. */
+static int
+space_make(
+    struct hwt_durable *durable, const struct hwt_durable_options *options)
+{
+	uint64_t shape[SHAPE_FIELDS] = {
+	    options->shards,
+	    options->slots,
+	    options->tick_ns / NS_PER_MS,
+	    options->level,
+	    whole_ms(options->retention_ns),
+	};
+	int error = shards_make(durable, shape, 0, 1);
+
+	if (error != 0)
+		return error;
+	if (!is_within(shape[SHARDS], 1, SHARDS_MAX))
+		return -EPROTO;
+	durable->shards = (uint32_t)shape[SHARDS];
+	if (durable->shards == 1)
+		return 0;
+	return shards_make(durable, shape, 1, durable->shards - 1);
+}
+
+static int
+open_space(struct hwt_durable *made, const struct hwt_durable_options *options)
+{
+	int error = engine_open(&made->engine, options);
+
+	if (error != 0)
+		return error;
+	error = space_make(made, options);
+	if (error == -EEXIST)
+		engine_log(made->engine, LOG_ERR,
+		    "space %s has another shape than the options ask for",
+		    engine_space(made->engine));
+	if (error != 0)
+		engine_close(made->engine);
+	return error;
+}
+
+int
+hwt_durable_open(
+    struct hwt_durable **durable, const struct hwt_durable_options *options)
+{
+	static const struct hwt_durable_options defaults;
+	struct hwt_durable *made;
+	int error;
+
+	if (options == NULL)
+		options = &defaults;
+	if (durable == NULL || !options_are_valid(options))
+		return -EINVAL;
+	made = calloc(1, sizeof(*made));
+	if (made == NULL)
+		return -ENOMEM;
+	made->owner = getpid();
+	made->timer = options->timer;
+	error = open_space(made, options);
+	if (error != 0) {
+		free(made);
+		return error;
+	}
+	*durable = made;
+	return 0;
+}
+
+int
+hwt_durable_close(struct hwt_durable *durable)
+{
+	int error;
+
+	if (durable == NULL)
+		return 0;
+	error = durable_enter(durable);
+	if (error != 0)
+		return error;
+	/* E:user acquire */
+	if (a64_load_acquire(&durable->users) != 0)
+		return -EBUSY;
+	engine_close(durable->engine);
+	free(durable);
+	return 0;
+}
+
+/* Adding. */
+
+struct item {
+	uint32_t shard, index; /* of the task, as the caller has it */
+	struct number time, attempts;
+};
+
+struct add {
+	struct hwt_durable *durable;
+	const struct hwt_durable_task *task;
+	size_t count;
+	int *result;
+	struct item *item; /* by shard */
+	struct engine_argument *argument;
+	struct engine_call *call;
+	size_t calls;
+};
+
+static int
+compare_items(const void *a, const void *b)
+{
+	const struct item *x = a;
+	const struct item *y = b;
+
+	if (x->shard != y->shard)
+		return x->shard < y->shard ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* id queue mode time attempts payload "" */
+static void
+item_write(struct engine_argument *argument, struct item *item,
+    const struct hwt_durable_task *task)
+{
+	argument[0] = (struct engine_argument){task->id, task->id_length};
+	argument[1] = argument_text(task->queue);
+	argument[2] = argument_text(task->flags & HWT_DURABLE_AT ? "at" : "in");
+	argument[3] = argument_number(&item->time, whole_ms(task->delay_ns));
+	argument[4] = argument_number(&item->attempts,
+	    task->max_attempts != 0 ? task->max_attempts : ATTEMPTS_DEFAULT);
+	argument[5] =
+	    (struct engine_argument){task->payload, task->payload_length};
+	argument[6] = argument_text("");
+}
+
+/* A call for each shard. */
+static void
+add_write(struct add *add)
+{
+	struct engine_argument *argument;
+	struct engine_call *call;
+	size_t i;
+
+	for (i = 0; i < add->count; i++)
+		add->item[i] = (struct item){.index = (uint32_t)i,
+		    .shard = durable_shard_of(
+			add->durable, add->task[i].id, add->task[i].id_length)};
+	qsort(add->item, add->count, sizeof(*add->item), compare_items);
+	for (i = 0; i < add->count; i++) {
+		argument = add->argument + i * TASK_ARGUMENTS;
+		item_write(
+		    argument, &add->item[i], &add->task[add->item[i].index]);
+		if (i == 0 || add->item[i].shard != add->item[i - 1].shard)
+			add->call[add->calls++] =
+			    (struct engine_call){.script = SCRIPT_ADD,
+				.shard = add->item[i].shard,
+				.arg = argument};
+		call = &add->call[add->calls - 1];
+		call->count += TASK_ARGUMENTS;
+	}
+}
+
+/* The result of one call: item is its first. */
+static void
+add_read_call(
+    struct add *add, const struct engine_call *call, const struct item *item)
+{
+	size_t count = call->count / TASK_ARGUMENTS;
+	bool sound = call->error == 0 &&
+	    call->reply->type == REDIS_REPLY_ARRAY &&
+	    call->reply->elements == count;
+	uint64_t number = 0;
+	size_t i;
+	int result;
+
+	for (i = 0; i < count; i++) {
+		result = call->error != 0 ? call->error : -EPROTO;
+		if (result == -EINVAL && call->index != i + 1)
+			result = -ECANCELED;
+		if (sound && reply_number(call->reply->element[i], &number) &&
+		    number <= 1)
+			result = (int)number;
+		add->result[item[i].index] = result;
+	}
+}
+
+static void
+add_read(struct add *add)
+{
+	const struct item *item = add->item;
+	size_t i;
+
+	for (i = 0; i < add->calls; i++) {
+		add_read_call(add, &add->call[i], item);
+		item += add->call[i].count / TASK_ARGUMENTS;
+	}
+}
+
+static int
+add_all(struct add *add)
+{
+	const struct engine_wait wait = {.stop_fd = -1, .replicated = true};
+
+	add->item = calloc(add->count, sizeof(*add->item));
+	add->argument =
+	    calloc(add->count * TASK_ARGUMENTS, sizeof(*add->argument));
+	add->call = calloc(add->count, sizeof(*add->call));
+	if (add->item == NULL || add->argument == NULL || add->call == NULL)
+		return -ENOMEM;
+	add_write(add);
+	(void)engine_call(add->durable->engine, add->call, add->calls, &wait);
+	add_read(add);
+	engine_call_free(add->call, add->calls);
+	return 0;
+}
+
+/* Whether all can be sent. */
+static bool
+add_check(struct add *add)
+{
+	uint64_t now = clock_ns();
+	bool valid = true;
+	size_t i;
+
+	for (i = 0; i < add->count; i++) {
+		add->result[i] =
+		    task_is_valid(&add->task[i], now) ? -ECANCELED : -EINVAL;
+		valid &= add->result[i] != -EINVAL;
+	}
+	return valid;
+}
+
+/* The first error; that of what was given up only because of another is the
+ * last that counts. */
+static int
+add_result(const struct add *add)
+{
+	int error = 0;
+	size_t i;
+
+	for (i = 0; i < add->count; i++) {
+		if (add->result[i] < 0 && (error == 0 || error == -ECANCELED))
+			error = add->result[i];
+	}
+	return error;
+}
+
+int
+hwt_durable_add(struct hwt_durable *durable, size_t count,
+    const struct hwt_durable_task *tasks, int *results)
+{
+	int room[HWT_DURABLE_BATCH_MAX];
+	struct add add = {.durable = durable,
+	    .task = tasks,
+	    .count = count,
+	    .result = results != NULL ? results : room};
+	int error = durable_enter(durable);
+	size_t i;
+
+	if (error != 0)
+		return error;
+	if (count > HWT_DURABLE_BATCH_MAX || (tasks == NULL && count > 0))
+		return -EINVAL;
+	if (count == 0)
+		return 0;
+	if (add_check(&add))
+		error = add_all(&add);
+	for (i = 0; i < count && error != 0; i++)
+		add.result[i] = error;
+	free(add.item);
+	free(add.argument);
+	free(add.call);
+	return add_result(&add);
+}
+
+/* One task. */
+
+static bool
+id_is_valid(const char *id, size_t id_length)
+{
+	return id != NULL && id_length >= 1 && id_length <= HWT_DURABLE_ID_MAX;
+}
+
+/* 0, or a negative number: the answers of scripts that change one task. */
+static int
+one_result(const struct engine_call *call)
+{
+	switch (call->reply->type == REDIS_REPLY_INTEGER ? call->reply->integer
+							 : 1) {
+	case 0:
+		return 0;
+	case -2:
+		return -ENOENT;
+	case -115:
+		return -EINPROGRESS;
+	case -114:
+		return -EALREADY;
+	default:
+		return -EPROTO;
+	}
+}
+
+static int
+change_one(struct hwt_durable *durable, enum script script,
+    const struct engine_argument *argument, uint32_t count)
+{
+	const struct engine_wait wait = {.stop_fd = -1, .replicated = true};
+	struct engine_call call = {.script = script,
+	    .shard =
+		durable_shard_of(durable, argument[0].data, argument[0].length),
+	    .count = count,
+	    .arg = argument};
+	int error = engine_call(durable->engine, &call, 1, &wait);
+
+	if (error == 0)
+		error = one_result(&call);
+	engine_call_free(&call, 1);
+	return error;
+}
+
+int
+hwt_durable_cancel(
+    struct hwt_durable *durable, const char *id, size_t id_length)
+{
+	const struct engine_argument argument = {id, id_length};
+	int error = durable_enter(durable);
+
+	if (error != 0)
+		return error;
+	if (!id_is_valid(id, id_length))
+		return -EINVAL;
+	return change_one(durable, SCRIPT_CANCEL, &argument, 1);
+}
+
+int
+hwt_durable_reschedule(struct hwt_durable *durable, const char *id,
+    size_t id_length, uint64_t delay_or_due_ns, uint32_t flags)
+{
+	struct engine_argument argument[3];
+	struct number number;
+	int error = durable_enter(durable);
+
+	if (error != 0)
+		return error;
+	if (!id_is_valid(id, id_length) || (flags & ~HWT_DURABLE_AT) != 0 ||
+	    !time_is_valid(delay_or_due_ns, flags, clock_ns()))
+		return -EINVAL;
+	argument[0] = (struct engine_argument){id, id_length};
+	argument[1] = argument_text(flags & HWT_DURABLE_AT ? "at" : "in");
+	argument[2] = argument_number(&number, whole_ms(delay_or_due_ns));
+	return change_one(durable, SCRIPT_RESCHEDULE, argument, 3);
+}
+
+static int
+get_read(const struct redisReply *reply, struct hwt_durable_info *info,
+    void *payload, size_t payload_size)
+{
+	const char *found;
+
+	if (reply->type == REDIS_REPLY_NIL)
+		return -ENOENT;
+	if (reply->type != REDIS_REPLY_STRING)
+		return -EPROTO;
+	record_read(info, reply->str, reply->len, &found);
+	if (payload != NULL && info->payload_length > 0)
+		memcpy(payload, found,
+		    info->payload_length < payload_size ? info->payload_length
+							: payload_size);
+	return 0;
+}
+
+int
+hwt_durable_get(struct hwt_durable *durable, const char *id, size_t id_length,
+    struct hwt_durable_info *info, void *payload, size_t payload_size)
+{
+	const struct engine_argument argument = {id, id_length};
+	struct engine_call call = {
+	    .script = SCRIPT_GET, .count = 1, .arg = &argument};
+	int error = durable_enter(durable);
+
+	if (error != 0)
+		return error;
+	if (!id_is_valid(id, id_length) || info == NULL)
+		return -EINVAL;
+	call.shard = durable_shard_of(durable, id, id_length);
+	error = engine_call(durable->engine, &call, 1, NULL);
+	if (error == 0)
+		error = get_read(call.reply, info, payload, payload_size);
+	engine_call_free(&call, 1);
+	return error;
+}
+
+/* Counters. */
+
+#define AT(field) offsetof(struct hwt_durable_stats, field)
+static const struct {
+	const char *name;
+	size_t offset;
+} counters[] = {
+    {"added", AT(added)},
+    {"succeeded", AT(succeeded)},
+    {"failed", AT(failed)},
+    {"cancelled", AT(cancelled)},
+    {"dropped", AT(dropped)},
+    {"begun", AT(begun)},
+    {"retried", AT(retried)},
+    {"expired", AT(expired_leases)},
+    {"pending", AT(pending)},
+    {"delivered", AT(delivered)},
+    {"running", AT(running)},
+    {"quarantined", AT(quarantined)},
+    {"dead", AT(dead)},
+    {"missed", AT(missed)},
+};
+
+/* What a shard is behind: since when it should have looked. */
+struct behind {
+	uint64_t now, next;
+};
+
+static void
+stats_add(struct hwt_durable_stats *stats, const char *name, uint64_t value,
+    struct behind *behind)
+{
+	uint64_t sum;
+	char *at;
+	size_t i;
+
+	if (strcmp(name, "now") == 0)
+		behind->now = value;
+	if (strcmp(name, "next") == 0)
+		behind->next = value;
+	for (i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
+		if (strcmp(name, counters[i].name) != 0)
+			continue;
+		at = (char *)stats + counters[i].offset;
+		memcpy(&sum, at, sizeof(sum));
+		sum += value;
+		memcpy(at, &sum, sizeof(sum));
+	}
+}
+
+static int
+stats_read(struct hwt_durable_stats *stats, const struct redisReply *reply)
+{
+	struct behind behind = {0};
+	uint64_t value;
+	size_t i;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements % 2 != 0)
+		return -EPROTO;
+	for (i = 0; i < reply->elements; i += 2) {
+		if (reply->element[i]->type != REDIS_REPLY_STRING)
+			return -EPROTO;
+		if (reply_number(reply->element[i + 1], &value))
+			stats_add(
+			    stats, reply->element[i]->str, value, &behind);
+	}
+	if (behind.now > behind.next &&
+	    (behind.now - behind.next) * NS_PER_MS > stats->lag_ns)
+		stats->lag_ns = (behind.now - behind.next) * NS_PER_MS;
+	return 0;
+}
+
+int
+hwt_durable_read_stats(
+    struct hwt_durable *durable, struct hwt_durable_stats *stats)
+{
+	struct engine_call *call;
+	int error = durable_enter(durable);
+	uint32_t i;
+
+	if (error != 0)
+		return error;
+	if (stats == NULL)
+		return -EINVAL;
+	memset(stats, 0, sizeof(*stats));
+	call = calloc(durable->shards, sizeof(*call));
+	if (call == NULL)
+		return -ENOMEM;
+	for (i = 0; i < durable->shards; i++)
+		call[i] =
+		    (struct engine_call){.script = SCRIPT_STAT, .shard = i};
+	error = engine_call(durable->engine, call, durable->shards, NULL);
+	for (i = 0; i < durable->shards && error == 0; i++)
+		error = stats_read(stats, call[i].reply);
+	engine_call_free(call, durable->shards);
+	free(call);
+	return error;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a handle, and what its source files share.
+ *
+ *   durable.c    open, close, and what a producer calls
+ *   scheduler.c  a thread that pumps shards
+ *   worker.c     threads that execute tasks
+ *   task.c       checks, records, numbers; no input or output
+ *   engine.c     the way to Redis: see engine.h
+ */
+#ifndef HWT_DURABLE_INSIDE_H
+#define HWT_DURABLE_INSIDE_H
+
+#include <sys/types.h>
+
+#include "core/atomic.h"
+#include "engine.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NAME_MAX_LENGTH 64
+
+struct hwt_durable {
+	struct engine *engine;
+	uint32_t shards;
+	pid_t owner;
+	struct hwt *timer; /* of the options; NULL: hwt_shared */
+	a64_t users; /* schedulers and workers */
+};
+
+/* 0, -EINVAL for NULL, -EOWNERDEAD in a child. */
+int durable_enter(const struct hwt_durable *durable);
+
+/* For a scheduler or worker: the timer, and that it is in use. */
+int durable_begin_use(struct hwt_durable *durable, struct hwt **timer);
+void durable_end_use(struct hwt_durable *durable);
+
+/* task.c */
+
+/* In milliseconds, rounded up. */
+uint64_t whole_ms(uint64_t ns);
+
+/* [A-Za-z0-9._-], 1 to max of them. */
+bool name_is_valid(const char *name, size_t max);
+
+bool words_are_zero(const uint64_t *word, size_t count);
+#define RESERVED_IS_ZERO(of) \
+	words_are_zero((of)->reserved, sizeof((of)->reserved) / 8)
+
+bool task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns);
+
+/* Of a delay, or of a time if flags say so. */
+bool time_is_valid(uint64_t time_ns, uint32_t flags, uint64_t now_ns);
+
+/* FNV-1a. */
+uint64_t id_hash(const char *id, size_t id_length);
+
+/* A record as DESIGN has it. What cannot be read is QUARANTINED. */
+void record_read(struct hwt_durable_info *info, const char *record,
+    size_t length, const char **payload);
+
+/* A number in an argument. */
+struct number {
+	char text[24];
+};
+struct engine_argument argument_number(struct number *to, uint64_t number);
+struct engine_argument argument_text(const char *text);
+
+/* True: a reply that is a number, also as text. */
+bool reply_number(const struct redisReply *reply, uint64_t *number);
+
+/* Unique for practical purposes: host name, process, random. */
+void name_make(char name[NAME_MAX_LENGTH + 1]);
+
+uint64_t random_number(void);
+
+/* A second, for what runs once a second. */
+#define SECOND_NS HWT_SEC(1)
+
+#endif

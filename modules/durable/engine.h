@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way to the engine: connections, their verification, which node has which
+ * shard, and repetition until an answer or the deadline.
+ *
+ * Calls go out in batches: all that belong to one node in one write, and the
+ * answers are read together. Any thread may call; each call has connections of
+ * its own from a pool while it runs, and waits for nobody else's.
+ *
+ * REPETITION. A call whose connection broke, or that was answered by an error
+ * that passes (loading, moved, paused, failing over), is sent again after a
+ * back-off of 10 ms, doubled up to 500 ms, with jitter, until the deadline.
+ * Each script does the same if it is repeated: see DESIGN. If bytes were sent
+ * and no answer came, an error that says "nothing has happened" is not known to
+ * be true: it becomes -ETIMEDOUT.
+ */
+#ifndef HWT_DURABLE_ENGINE_H
+#define HWT_DURABLE_ENGINE_H
+
+#include <hiredis/hiredis.h>
+
+#include "hwt_durable.h"
+
+struct engine;
+
+/* The scripts, each scripts/NAME.lua. */
+enum script {
+	SCRIPT_ADD,
+	SCRIPT_AUDIT,
+	SCRIPT_CANCEL,
+	SCRIPT_DEAD,
+	SCRIPT_EXTEND,
+	SCRIPT_FINISH,
+	SCRIPT_GET,
+	SCRIPT_HOSTS,
+	SCRIPT_INIT,
+	SCRIPT_JANITOR,
+	SCRIPT_PAUSE,
+	SCRIPT_PUMP,
+	SCRIPT_RESCHEDULE,
+	SCRIPT_RESUME,
+	SCRIPT_STAT,
+	SCRIPT_TAKE,
+	SCRIPT_COUNT,
+	/* No script: arg is a whole command of Redis, from its name. It must do
+	 * the same if it is repeated. */
+	COMMAND = SCRIPT_COUNT
+};
+
+/* As a shard: the key of the space itself, for SCRIPT_HOSTS. */
+#define SHARD_SPACE UINT32_MAX
+
+/* An argument. length 0 with data NULL is an empty string. */
+struct engine_argument {
+	const void *data;
+	size_t length;
+};
+
+struct engine_call {
+	enum script script;
+	uint32_t shard;
+	uint32_t count;
+	/* For a script: those that follow the clock and the skew, which the
+	 * engine puts before them. Lent until engine_call returns. */
+	const struct engine_argument *arg;
+	/* The results. error: 0 or -errno; the header's shared ones, -EINVAL
+	 * for EARG with index being its I from 1, -EEXIST for ESHAPE, -ESTALE
+	 * for ENOSPACE, -EACCES, -EOPNOTSUPP, -ECANCELED for stop_fd. reply: of
+	 * the engine, never an error reply; the caller frees it with
+	 * engine_call_free; NULL if error is not 0. */
+	int error;
+	uint32_t index;
+	struct redisReply *reply;
+	/* Private. */
+	uint32_t marks, node;
+};
+
+/* How long a batch may take. */
+struct engine_wait {
+	uint64_t timeout_ns; /* 0: the options' */
+	int stop_fd; /* readable: ends with -ECANCELED; -1: none */
+	bool replicated; /* with level REPLICATED: waits for the replicas */
+	/* No back-off: what would be repeated after one fails. Nothing is then
+	 * sent twice, but to where a node has pointed. */
+	bool hasty;
+};
+
+/* Connects to the engine and verifies it. Options are as hwt_durable_open has
+ * checked them (engine_open checks servers, space, user, password_file and
+ * level alone, and does not keep pointers into them). level 0: what the space
+ * has, for a new one FSYNCED. Errors as hwt_durable_open. */
+int engine_open(
+    struct engine **engine, const struct hwt_durable_options *options);
+
+/* No call may be under way. */
+void engine_close(struct engine *engine);
+
+/* Returns the first error of the calls, or 0. wait NULL: the defaults, without
+ * replicas. */
+int engine_call(struct engine *engine, struct engine_call *call, size_t count,
+    const struct engine_wait *wait);
+
+void engine_call_free(struct engine_call *call, size_t count);
+
+/* The space's name, and the level that the engine is verified for. */
+const char *engine_space(const struct engine *engine);
+uint32_t engine_level(const struct engine *engine);
+
+/* The key of a shard: engine_key(engine, key, 3, "meta") is "{S:3}:meta". */
+#define ENGINE_KEY_MAX 160
+void engine_key(const struct engine *engine, char key[ENGINE_KEY_MAX],
+    uint32_t shard, const char *name);
+
+/* Writes a line to the log of the options; more than one a second is held back
+ * and counted, but not with level LOG_ERR and below. */
+void engine_log(struct engine *engine, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A subscription: numbers of shards as they are published on a channel, S:due
+ * or S:work:QUEUE. It belongs to one thread. */
+struct engine_bell;
+
+/* channel is "due" or "work:QUEUE". Connects: blocks up to wait's timeout. */
+int engine_bell_open(struct engine_bell **bell, struct engine *engine,
+    const char *channel, const struct engine_wait *wait);
+
+/* Readable when there is something to read. */
+int engine_bell_fd(const struct engine_bell *bell);
+
+/* Does not block. 1: *shard was rung. 0: nothing. Otherwise the subscription is
+ * lost: close it. */
+int engine_bell_read(struct engine_bell *bell, uint32_t *shard);
+
+void engine_bell_close(struct engine_bell *bell);
+
+/* Of an open handle, for programs that look closer: hwtctl. */
+struct engine *durable_engine(struct hwt_durable *durable);
+uint32_t durable_shards(const struct hwt_durable *durable);
+uint32_t durable_shard_of(
+    const struct hwt_durable *durable, const char *id, size_t id_length);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_durable - delayed tasks that outlive a machine, on Redis.
+ *
+ * PROMISES
+ *
+ *   at-least-once  A task that was acknowledged at its durability level, and is
+ *                  not cancelled, is executed until it succeeds, fails, or has
+ *                  had max_attempts attempts in its generation. It is executed
+ *                  more than once only after a worker crash, a visibility
+ *                  time-out, the loss of an acknowledged finish, or a requested
+ *                  retry.
+ *   never-early    No attempt begins before the task is due, by the engine's
+ *                  clock.
+ *   fenced         The outcome of an attempt counts only if the engine has not
+ *                  given the task up meanwhile: attempt and generation are a
+ *                  fencing token.
+ *   cancelled      No attempt begins after a cancel that returned 0.
+ *   repeatable     A call whose answer was lost can be repeated with the same
+ *                  id: an add then finds what the first one has stored.
+ *   whole          An add with an invalid element stores nothing.
+ *
+ * The engine is Redis 7 or later. A space is a set of tasks on one engine; it
+ * is divided into shards, each a hashed wheel of its own. Any process may be a
+ * producer (add, cancel, reschedule, get), a scheduler (moves what is due from
+ * the wheel to the queues) or a worker (takes from a queue and calls back). A
+ * space without a scheduler executes nothing; hwtd is one.
+ *
+ * All functions return 0 or a negative errno value, but where they say
+ * otherwise. They may be called from any thread; hwt_durable_close, and the
+ * start and stop of a scheduler or worker, not at the same time as another call
+ * with the same argument. A call blocks for as long as the engine takes, at
+ * most timeout_ns. Times are in nanoseconds and are rounded up to whole
+ * milliseconds. In a forked child, every function returns -EOWNERDEAD.
+ *
+ * Errors that several functions share:
+ *
+ * -EINVAL      an argument is outside its range, a reserved word is set
+ * -ETIMEDOUT   no answer in time, or too few replicas have it: the call may
+ *              have taken effect or not. Repeat it with the same id
+ * -ECONNREFUSED  the engine was not reached; nothing has happened
+ * -ETIME       the clocks of this machine and the engine are further apart than
+ *              skew_ns (ESKEW); nothing has happened
+ * -EAGAIN      the shard is paused, or the engine is loading or failing over,
+ *              and this lasted longer than timeout_ns; nothing has happened
+ * -ENOSPC      the engine is out of memory, then only adds are refused; or it
+ *              cannot write to its disk. Nothing has happened
+ * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
+ *              The next open makes a new one
+ * -EPROTO      the engine answered what this library does not understand
+ * -EACCES, -EOPNOTSUPP  as for hwt_durable_open, after a new connection
+ * -ENOMEM, -ESHUTDOWN   no memory; the timer was stopped
+ */
+#ifndef HWT_DURABLE_H
+#define HWT_DURABLE_H
+
+#include <hwt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+struct hwt_durable;
+struct hwt_durable_scheduler;
+struct hwt_durable_worker;
+
+/* What an acknowledged add survives. */
+#define HWT_DURABLE_MEMORY 1 /* the crash of a client */
+#define HWT_DURABLE_FSYNCED 2 /* kill -9 of the engine: appendfsync always */
+#define HWT_DURABLE_REPLICATED 3 /* the same, and the loss of the master */
+
+/* The limits. */
+#define HWT_DURABLE_ID_MAX 64 /* bytes of an id, any; at least 1 */
+#define HWT_DURABLE_QUEUE_MAX 64 /* of [A-Za-z0-9._-]; at least 1 */
+#define HWT_DURABLE_SPACE_MAX 32 /* of [A-Za-z0-9._-]; at least 1 */
+#define HWT_DURABLE_PAYLOAD_MAX (64 * 1024) /* bytes, any */
+#define HWT_DURABLE_ATTEMPTS_MAX 1000
+#define HWT_DURABLE_BATCH_MAX 512 /* tasks of an add */
+#define HWT_DURABLE_DELAY_MAX HWT_SEC(315360000) /* 10 years */
+
+/* All zero: the defaults. */
+struct hwt_durable_options {
+	/* "HOST:PORT" or "unix:PATH"; "sentinel:HOST:PORT,...,NAME"; or
+	 * "cluster:HOST:PORT,...". NULL: 127.0.0.1:6379. */
+	const char *servers;
+	const char *space; /* NULL: "hwt" */
+	const char *user; /* of Redis' ACL; NULL: the default user */
+	/* The password is the first line of this file; NULL: none. */
+	const char *password_file;
+	/* The shape of a space is fixed when it is made, by the first open or
+	 * by hwtctl init. 0: as it is; or for a new one 16 shards of 4096 slots
+	 * and a tick of 100 ms. */
+	uint32_t shards; /* 1 to 1024 */
+	uint32_t slots; /* 8 to 2^20, a power of two */
+	uint64_t tick_ns; /* 1 ms to 1 hour, whole milliseconds */
+	/* One of HWT_DURABLE_*; 0: as the space is, for a new one FSYNCED. The
+	 * engine must keep at least this. */
+	uint32_t level;
+	uint32_t replicas; /* for REPLICATED: 1 to 10; 0: 1 */
+	uint64_t skew_ns; /* 0: 5 s; HWT_NEVER: clocks are not compared */
+	uint64_t timeout_ns; /* 1 ms to 1 hour; 0: 5 s */
+	/* How long the record of an ended task stays: so long an add of the
+	 * same id is recognised as a repetition. Fixed as the shape is. 0: 1
+	 * hour. Failed tasks stay until hwtctl dead drops them. */
+	uint64_t retention_ns;
+	/* For every wait. It must outlive the handle. NULL: hwt_shared. */
+	struct hwt *timer;
+	uint32_t flags; /* 0 */
+	/* Gets a sentence about each error that is not merely returned, and
+	 * about an open that fails; from any thread, several at a time. NULL:
+	 * stderr. It must outlive the handle. */
+	const struct hwt_log *log;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* due_unix_ns counts from now if this is not set: delay_ns. */
+#define HWT_DURABLE_AT 1u
+
+struct hwt_durable_task {
+	/* Made by the caller before it sends, so that it can be repeated. */
+	const char *id;
+	size_t id_length;
+	const char *queue; /* ends with 0 */
+	union {
+		uint64_t delay_ns; /* 0 to HWT_DURABLE_DELAY_MAX */
+		/* With HWT_DURABLE_AT. What has passed is due at once. */
+		uint64_t due_unix_ns;
+	};
+	uint32_t max_attempts; /* 1 to 1000; 0: 20 */
+	uint32_t flags; /* 0 or HWT_DURABLE_AT */
+	const void *payload; /* NULL if payload_length is 0 */
+	size_t payload_length;
+	uint64_t reserved[4]; /* 0 */
+};
+
+enum hwt_durable_state {
+	HWT_DURABLE_PENDING = 1, /* in the wheel, also for a retry */
+	HWT_DURABLE_DELIVERED, /* due, in its queue */
+	HWT_DURABLE_RUNNING, /* a worker has it */
+	HWT_DURABLE_SUCCEEDED,
+	HWT_DURABLE_FAILED, /* a dead letter */
+	HWT_DURABLE_CANCELLED,
+	HWT_DURABLE_QUARANTINED /* a record that cannot be read */
+};
+
+struct hwt_durable_info {
+	enum hwt_durable_state state;
+	uint32_t attempts; /* begun in this generation */
+	uint32_t max_attempts;
+	uint32_t generation; /* from 1; each reschedule and replay adds one */
+	uint64_t due_unix_ns;
+	size_t payload_length;
+	char queue[HWT_DURABLE_QUEUE_MAX + 1];
+	uint64_t reserved[4];
+};
+
+/* Sums over all shards. */
+struct hwt_durable_stats {
+	uint64_t added; /* since the space was made, as the four below */
+	uint64_t succeeded, failed, cancelled, dropped;
+	uint64_t begun, retried, expired_leases;
+	uint64_t pending, delivered, running, quarantined; /* now */
+	uint64_t dead; /* now */
+	uint64_t missed; /* due tasks that a scan has found: 0 */
+	uint64_t lag_ns; /* of the shard that is furthest behind */
+	uint64_t reserved[16];
+};
+
+/*
+ * Connects, verifies the engine, and makes the space if there is none. One
+ * handle serves a whole process.
+ *
+ * -EOPNOTSUPP  the engine is older than Redis 7, a replica, evicts (maxmemory-
+ *              policy is not noeviction), or keeps less than level; the log
+ *              says which
+ * -EEXIST      the space has another shape
+ * -EACCES      wrong user or password, or no right to run a command
+ * -ENOENT      the password file cannot be read
+ * -ENOMEM
+ */
+int hwt_durable_open(
+    struct hwt_durable **durable, const struct hwt_durable_options *options);
+
+/* -EBUSY  a scheduler or worker of it has not been stopped */
+int hwt_durable_close(struct hwt_durable *durable);
+
+/*
+ * Adds count tasks, 0 to 512. results[i]: 0 stored; 1 it was there already, in
+ * whatever state, and nothing has changed; or an error. If an element is
+ * invalid, nothing is stored: its result is -EINVAL, that of all others
+ * -ECANCELED. Returns 0 if every result is 0 or 1, otherwise the first error
+ * that is not -ECANCELED. results may be NULL.
+ */
+int hwt_durable_add(struct hwt_durable *durable, size_t count,
+    const struct hwt_durable_task *tasks, int *results);
+
+/*
+ * 0: it has not begun in this generation's current attempt and never will, also
+ * if it had been cancelled before.
+ * -ENOENT       there is none, or its retention is over
+ * -EINPROGRESS  it is running
+ * -EALREADY     it has succeeded or failed
+ */
+int hwt_durable_cancel(
+    struct hwt_durable *durable, const char *id, size_t id_length);
+
+/*
+ * Gives it a new due time and a new generation, whose attempts count from 1.
+ * flags as in hwt_durable_task. Errors as hwt_durable_cancel; -EALREADY also if
+ * it was cancelled.
+ */
+int hwt_durable_reschedule(struct hwt_durable *durable, const char *id,
+    size_t id_length, uint64_t delay_or_due_ns, uint32_t flags);
+
+/*
+ * The first payload_size bytes of the payload are copied to payload, which may
+ * be NULL. The payload of an ended task that did not fail is gone.
+ * -ENOENT  there is none, or its retention is over
+ */
+int hwt_durable_get(struct hwt_durable *durable, const char *id,
+    size_t id_length, struct hwt_durable_info *info, void *payload,
+    size_t payload_size);
+
+int hwt_durable_read_stats(
+    struct hwt_durable *durable, struct hwt_durable_stats *stats);
+
+/* What a worker's callback gets; valid until it returns. */
+struct hwt_durable_delivery {
+	const char *id, *queue; /* end with 0 */
+	size_t id_length;
+	const void *payload;
+	size_t payload_length;
+	uint32_t attempt; /* from 1: the fencing token, with generation */
+	uint32_t max_attempts;
+	uint32_t generation;
+	uint64_t due_unix_ns;
+	/* For HWT_DURABLE_RETRY: the delay. It is HWT_NEVER at first, which
+	 * stands for an exponential back-off with full jitter: up to 1 s, 2 s,
+	 * 4 s and so on to 10 min. */
+	uint64_t *retry_delay_ns;
+	uint64_t reserved[4];
+};
+
+#define HWT_DURABLE_RETRY 1 /* execute again, if attempts are left */
+#define HWT_DURABLE_FAIL 2 /* a dead letter, at once */
+
+/* 0: done. Any other value than these fails it. */
+typedef int hwt_durable_callback(
+    void *ctx, const struct hwt_durable_delivery *delivery);
+
+struct hwt_durable_worker_options {
+	const char *queue;
+	hwt_durable_callback *callback;
+	void *ctx;
+	uint32_t threads; /* that call it: 1 to 1024; 0: 1 */
+	uint32_t flags; /* 0 */
+	/* If the worker is not heard of for so long, others execute its tasks.
+	 * It is heard of each third of it while a callback runs. 1 s to 1 day;
+	 * 0: 30 s. */
+	uint64_t visibility_ns;
+	/* A callback that runs for longer is given up: its task is executed
+	 * again, and what it returns has no effect. 0: no limit. */
+	uint64_t run_limit_ns;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* Starts threads that execute the tasks of a queue, until the stop. */
+int hwt_durable_worker_start(struct hwt_durable_worker **worker,
+    struct hwt_durable *durable,
+    const struct hwt_durable_worker_options *options);
+
+/*
+ * Takes no further task, gives back those whose callback has not begun (their
+ * attempt does not count), waits for callbacks that run, and frees the worker.
+ * What has ended is told to the engine before that; if the engine does not
+ * answer for timeout_ns, it is executed again after visibility_ns.
+ * -EBUSY    callbacks still run after within_ns: call it again
+ * -EDEADLK  called in a callback of this worker
+ */
+int hwt_durable_worker_stop(
+    struct hwt_durable_worker *worker, uint64_t within_ns);
+
+struct hwt_durable_scheduler_options {
+	/* The shards that it looks after; both 0: all. Any number of schedulers
+	 * may look after a shard: one of them does its work, and each looks
+	 * once a second whether that is done. */
+	uint32_t first_shard, last_shard;
+	uint32_t flags; /* 0 */
+	/* Unique among schedulers; NULL: from host name, process and a random
+	 * number. 1 to 48 of [A-Za-z0-9._-]. */
+	const char *name;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* Starts a thread that moves what is due into the queues, takes back what
+ * crashed workers held, and removes what has ended, until the stop. options
+ * NULL: all zero. */
+int hwt_durable_scheduler_start(struct hwt_durable_scheduler **scheduler,
+    struct hwt_durable *durable,
+    const struct hwt_durable_scheduler_options *options);
+
+/* Ends it within timeout_ns of the open, and frees it. */
+int hwt_durable_scheduler_stop(struct hwt_durable_scheduler *scheduler);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loops of schedulers and workers: see loop.h. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop.h"
+
+#define BACK_OFF_FIRST_NS HWT_MS(10)
+#define BACK_OFF_LAST_NS HWT_MS(500)
+#define BLIND_MS 1000
+
+uint64_t
+back_off_next(uint64_t *back_off_ns)
+{
+	uint64_t next =
+	    *back_off_ns == 0 ? BACK_OFF_FIRST_NS : *back_off_ns * 2;
+
+	*back_off_ns = next > BACK_OFF_LAST_NS ? BACK_OFF_LAST_NS : next;
+	return *back_off_ns / 2 + random_number() % (*back_off_ns / 2);
+}
+
+static void
+descriptor_close(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}
+
+static void
+signal_fd(int fd)
+{
+	while (eventfd_write(fd, 1) != 0 && errno == EINTR)
+		continue;
+}
+
+int
+loop_create(struct loop *loop)
+{
+	int error = hwt_mailbox_create(&loop->mailbox);
+
+	loop->may_connect = true;
+	loop->hurry_fd = -1;
+	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (loop->wake_fd >= 0)
+		loop->hurry_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (error == 0 && loop->hurry_fd < 0)
+		error = errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
+	if (error != 0)
+		loop_destroy(loop);
+	return error;
+}
+
+/* A timeout that was cancelled on its way into the mailbox arrives late. */
+void
+loop_destroy(struct loop *loop)
+{
+	const struct timespec pause = {.tv_nsec = 100000};
+
+	loop_cancel(loop, &loop->reconnect);
+	engine_bell_close(loop->bell);
+	loop->bell = NULL;
+	while (hwt_mailbox_destroy(loop->mailbox) == -EBUSY) {
+		(void)hwt_mailbox_run(loop->mailbox, 0, NULL);
+		(void)nanosleep(&pause, NULL);
+	}
+	loop->mailbox = NULL;
+	descriptor_close(&loop->wake_fd);
+	descriptor_close(&loop->hurry_fd);
+}
+
+void
+loop_wake(const struct loop *loop)
+{
+	signal_fd(loop->wake_fd);
+}
+
+void
+loop_hurry(const struct loop *loop)
+{
+	signal_fd(loop->hurry_fd);
+}
+
+struct engine_wait
+loop_hasty(const struct loop *loop)
+{
+	return (struct engine_wait){.stop_fd = loop->hurry_fd, .hasty = true};
+}
+
+int
+loop_after(struct loop *loop, hwt_timeout *timeout, hwt_task *task, void *arg,
+    uint64_t delay_ns)
+{
+	int error = hwt_touch(loop->timer, hwt_mailbox_executor(loop->mailbox),
+	    timeout, task, arg, delay_ns);
+
+	if (error != 0)
+		loop->blind = true;
+	return error;
+}
+
+void
+loop_cancel(struct loop *loop, hwt_timeout *timeout)
+{
+	if (timeout->id != 0)
+		(void)hwt_cancel(loop->timer, *timeout);
+	*timeout = (hwt_timeout){0};
+}
+
+/* The bell. */
+
+static void
+loop_reconnect(hwt_timeout timeout, void *arg)
+{
+	struct loop *loop = arg;
+
+	(void)timeout;
+	loop->may_connect = true;
+}
+
+/* Whoever was not listening may have missed something. */
+static void
+loop_connect(struct loop *loop)
+{
+	struct engine_wait wait = loop_hasty(loop);
+
+	/* A node that does not answer must not keep it from the others. */
+	wait.timeout_ns = SECOND_NS;
+	loop->may_connect = false;
+	if (engine_bell_open(&loop->bell, loop->engine, loop->channel, &wait) ==
+	    0) {
+		loop->back_off_ns = 0;
+		loop->ring(loop->ctx, EVERY_SHARD);
+		return;
+	}
+	(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
+	    back_off_next(&loop->back_off_ns));
+}
+
+static void
+loop_listen(struct loop *loop)
+{
+	uint32_t shard;
+	int result = 0;
+
+	if (loop->bell == NULL && loop->may_connect)
+		loop_connect(loop);
+	while (loop->bell != NULL &&
+	    (result = engine_bell_read(loop->bell, &shard)) == 1)
+		loop->ring(loop->ctx, shard);
+	if (result < 0) {
+		engine_bell_close(loop->bell);
+		loop->bell = NULL;
+		(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
+		    back_off_next(&loop->back_off_ns));
+	}
+}
+
+static void
+loop_look(struct loop *loop)
+{
+	loop->blind = false;
+	loop->may_connect = true;
+	loop->ring(loop->ctx, EVERY_SHARD);
+}
+
+void
+loop_turn(struct loop *loop, bool wait)
+{
+	struct pollfd polled[] = {
+	    {.fd = loop->wake_fd, .events = POLLIN},
+	    {.fd = hwt_mailbox_fd(loop->mailbox), .events = POLLIN},
+	    {.fd = loop->bell != NULL ? engine_bell_fd(loop->bell) : -1,
+		.events = POLLIN},
+	};
+	int timeout_ms = loop->blind ? BLIND_MS : -1;
+	eventfd_t ignored;
+
+	if (loop->bell == NULL && loop->may_connect)
+		wait = false;
+	if (poll(polled, 3, wait ? timeout_ms : 0) == 0 && wait)
+		loop_look(loop);
+	(void)eventfd_read(loop->wake_fd, &ignored);
+	(void)hwt_mailbox_run(loop->mailbox, 0, NULL);
+	loop_listen(loop);
+}
+
+/* Threads. */
+
+int
+thread_begin(
+    pthread_t *thread, void *(*run)(void *arg), void *arg, const char *name)
+{
+	sigset_t all, before;
+	int error;
+
+	(void)sigfillset(&all);
+	(void)sigdelset(&all, SIGSEGV);
+	(void)sigdelset(&all, SIGBUS);
+	(void)sigdelset(&all, SIGFPE);
+	(void)sigdelset(&all, SIGILL);
+	(void)sigdelset(&all, SIGTRAP);
+	(void)sigdelset(&all, SIGSYS);
+	(void)sigdelset(&all, SIGPROF);
+	(void)pthread_sigmask(SIG_BLOCK, &all, &before);
+	error = pthread_create(thread, NULL, run, arg);
+	if (error == 0)
+		(void)pthread_setname_np(*thread, name);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error == 0 ? 0 : -EAGAIN;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread that waits for timeouts of the timer, for the bells of a channel,
+ * and for who wakes it. It blocks nowhere else than in the engine's calls.
+ *
+ * All of a loop belongs to its thread, but loop_wake and loop_hurry, which any
+ * thread may call: two eventfds that never change. Its timeouts run on it, by
+ * a mailbox: what they touch needs no lock.
+ */
+#ifndef HWT_DURABLE_LOOP_H
+#define HWT_DURABLE_LOOP_H
+
+#include "durable.h"
+
+/* As a shard: all of them, since bells may have been missed. */
+#define EVERY_SHARD UINT32_MAX
+
+struct loop {
+	struct engine *engine;
+	struct hwt *timer;
+	struct hwt_mailbox *mailbox;
+	const char *channel;
+	struct engine_bell *bell; /* NULL: lost */
+	hwt_timeout reconnect;
+	uint64_t back_off_ns;
+	bool may_connect;
+	/* A timeout could not be scheduled: it looks once a second at
+	 * everything. */
+	bool blind;
+	int wake_fd; /* readable: somebody has something for the thread */
+	int hurry_fd; /* readable for good: the engine's calls are to end */
+	void (*ring)(void *ctx, uint32_t shard);
+	void *ctx;
+};
+
+/* engine, timer, channel, ring and ctx are set. Errors as hwt_mailbox_create.
+ */
+int loop_create(struct loop *loop);
+
+/* With all its timeouts cancelled, in its thread or after that was joined. */
+void loop_destroy(struct loop *loop);
+
+void loop_wake(const struct loop *loop);
+void loop_hurry(const struct loop *loop);
+
+/* For calls of the engine: each is tried once, and ends when it is hurried. */
+struct engine_wait loop_hasty(const struct loop *loop);
+
+/* Waits, if wait says so, until something is there; runs what is due; rings. */
+void loop_turn(struct loop *loop, bool wait);
+
+/* Task runs on the loop, after delay. One that is pending is moved. */
+int loop_after(struct loop *loop, hwt_timeout *timeout, hwt_task *task,
+    void *arg, uint64_t delay_ns);
+void loop_cancel(struct loop *loop, hwt_timeout *timeout);
+
+/* 10 ms, doubled up to 500 ms; *back_off_ns is 0 at first. */
+uint64_t back_off_next(uint64_t *back_off_ns);
+
+/* A thread that gets no signals. -EAGAIN: there can be none. */
+int thread_begin(
+    pthread_t *thread, void *(*run)(void *arg), void *arg, const char *name);
+
+#endif

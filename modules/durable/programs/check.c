@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwtctl check. Each record is looked at by the script audit, in one
+ * transaction. What a script cannot find are members of buckets and of other
+ * sets whose record is elsewhere: these we read ourselves, and since a task may
+ * move meanwhile, what looks wrong is read again, the record between two looks
+ * at the member.
+ */
+#define _GNU_SOURCE
+#include "walk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+enum {
+	BATCH = 64,
+	LOOKS = 3 /* until what looks wrong is wrong */
+};
+
+/* The sets that a task may be in. */
+enum place {
+	PLACE_BUCKET,
+	PLACE_FLY,
+	PLACE_DEAD,
+	PLACE_ENDED,
+	PLACE_BAD
+};
+
+struct batch {
+	size_t count;
+	struct {
+		size_t length;
+		char text[HWT_DURABLE_ID_MAX];
+	} id[BATCH];
+};
+
+struct check {
+	struct hwt_durable *durable;
+	struct batch *batch; /* one for each shard */
+	uint64_t records, members, broken;
+};
+
+static void
+tell(struct check *check, uint32_t shard, const char *id, size_t id_length,
+    const char *what)
+{
+	check->broken++;
+	(void)printf("shard %" PRIu32 ": ", shard);
+	if (id_length > 0) {
+		text_write(stdout, id, id_length);
+		(void)fputs(": ", stdout);
+	}
+	text_write(stdout, what, strlen(what));
+	(void)putchar('\n');
+}
+
+/* Records. */
+
+/* The answer of audit for one id: what is broken. */
+static int
+tell_audited(struct check *check, uint32_t shard, const char *id,
+    size_t id_length, const struct redisReply *found)
+{
+	size_t i;
+
+	if (!is_array(found, 0))
+		return -EPROTO;
+	for (i = 0; i < found->elements; i++) {
+		if (!is_string(found->element[i]))
+			return -EPROTO;
+		tell(check, shard, id, id_length, found->element[i]->str);
+	}
+	return 0;
+}
+
+static int
+audit(struct check *check, uint32_t shard)
+{
+	struct batch *batch = &check->batch[shard];
+	struct engine_argument arg[BATCH];
+	struct engine_call call;
+	size_t i, count = batch->count;
+	int error;
+
+	if (count == 0)
+		return 0;
+	batch->count = 0;
+	for (i = 0; i < count; i++)
+		arg[i] = (struct engine_argument){
+		    batch->id[i].text, batch->id[i].length};
+	error =
+	    walk_script(check->durable, SCRIPT_AUDIT, shard, count, arg, &call);
+	if (error != 0)
+		return error;
+	if (!is_array(call.reply, count))
+		error = -EPROTO;
+	for (i = 0; error == 0 && i < count; i++)
+		error = tell_audited(check, shard, arg[i].data, arg[i].length,
+		    call.reply->element[i]);
+	engine_call_free(&call, 1);
+	return error;
+}
+
+/* "" stands for the shard's own counters. */
+static int
+audit_id(struct check *check, uint32_t shard, const char *id, size_t length)
+{
+	struct batch *batch = &check->batch[shard];
+
+	memcpy(batch->id[batch->count].text, id, length);
+	batch->id[batch->count].length = length;
+	return ++batch->count == BATCH ? audit(check, shard) : 0;
+}
+
+/* Members. */
+
+/* The slot that a readable record names. */
+static uint32_t
+record_slot(const char *record)
+{
+	const unsigned char *byte = (const unsigned char *)record + 12;
+
+	return byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
+	    (uint32_t)byte[3] << 24;
+}
+
+static const char *
+bucket_wrong(uint32_t slot, const char *score, const char *record,
+    const struct hwt_durable_info *info)
+{
+	if (info->state != HWT_DURABLE_PENDING)
+		return "5 in a bucket, and not pending";
+	if (record_slot(record) != slot)
+		return "5 in a bucket that is not its record's";
+	return info->due_unix_ns / NS_PER_MS != strtoull(score, NULL, 10)
+	    ? "5 in its bucket by a time that is not its due time"
+	    : NULL;
+}
+
+/* Whether a task in this state may be in a set that is no bucket. */
+static bool
+place_fits(enum place place, enum hwt_durable_state state)
+{
+	switch (place) {
+	case PLACE_FLY:
+		return state == HWT_DURABLE_DELIVERED ||
+		    state == HWT_DURABLE_RUNNING;
+	case PLACE_DEAD:
+		return state == HWT_DURABLE_FAILED;
+	case PLACE_ENDED:
+		return state == HWT_DURABLE_SUCCEEDED ||
+		    state == HWT_DURABLE_CANCELLED;
+	case PLACE_BUCKET:
+	case PLACE_BAD:
+	default:
+		return false;
+	}
+}
+
+/* What is wrong with a member of a set, or NULL. */
+static const char *
+member_wrong(enum place place, uint32_t slot, const char *score,
+    const struct redisReply *record)
+{
+	struct hwt_durable_info info;
+	const char *payload;
+
+	if (record->len == 0)
+		return "5 a member without a record";
+	record_read(&info, record->str, record->len, &payload);
+	if (info.state == HWT_DURABLE_QUARANTINED)
+		return place == PLACE_BAD
+		    ? NULL
+		    : "5 a member whose record cannot be read";
+	if (place == PLACE_BUCKET)
+		return bucket_wrong(slot, score, record->str, &info);
+	return place_fits(place, info.state)
+	    ? NULL
+	    : "5 in a set that is not for its state";
+}
+
+/* A look at one member: its score, its record, its score again. Sets *wrong to
+ * what is wrong, or NULL if nothing is, or if it moved. */
+static int
+member_look(struct check *check, uint32_t shard, const char *key,
+    enum place place, uint32_t slot, struct engine_argument id,
+    const char **wrong)
+{
+	char at[ENGINE_KEY_MAX];
+	struct engine_argument score[] = {
+	    argument_text("ZSCORE"), argument_text(key), id};
+	struct engine_argument get[] = {argument_text("GETRANGE"), {NULL, 0},
+	    argument_text("0"), argument_text("119")};
+	struct engine_call call[3] = {
+	    {.script = COMMAND, .shard = shard, .count = 3, .arg = score},
+	    {.script = COMMAND, .shard = shard, .count = 4, .arg = get},
+	    {.script = COMMAND, .shard = shard, .count = 3, .arg = score},
+	};
+	size_t prefix;
+	int error;
+
+	*wrong = NULL;
+	engine_key(durable_engine(check->durable), at, shard, "r:");
+	prefix = strlen(at);
+	memcpy(at + prefix, id.data, id.length);
+	get[1] = (struct engine_argument){at, prefix + id.length};
+	error = engine_call(durable_engine(check->durable), call, 3, NULL);
+	if (error != 0)
+		return error;
+	if (is_string(call[0].reply) && is_string(call[2].reply) &&
+	    strcmp(call[0].reply->str, call[2].reply->str) == 0 &&
+	    is_string(call[1].reply))
+		*wrong = member_wrong(
+		    place, slot, call[0].reply->str, call[1].reply);
+	engine_call_free(call, 3);
+	return 0;
+}
+
+static int
+check_member(struct check *check, uint32_t shard, const char *key,
+    enum place place, uint32_t slot, struct engine_argument id)
+{
+	const char *wrong;
+	int look, error;
+
+	check->members++;
+	if (id.length < 1 || id.length > HWT_DURABLE_ID_MAX) {
+		tell(check, shard, id.data, id.length,
+		    "5 a member that is no id");
+		return 0;
+	}
+	for (look = 0; look < LOOKS; look++) {
+		error = member_look(check, shard, key, place, slot, id, &wrong);
+		if (error != 0 || wrong == NULL)
+			return error;
+	}
+	tell(check, shard, id.data, id.length, wrong);
+	return 0;
+}
+
+static int
+check_page(struct check *check, uint32_t shard, const char *key,
+    enum place place, uint32_t slot, const struct redisReply *page)
+{
+	const struct redisReply *id;
+	size_t i;
+	int error = 0;
+
+	for (i = 0; error == 0 && i + 1 < page->elements; i += 2) {
+		id = page->element[i];
+		if (!is_string(id))
+			return -EPROTO;
+		error = check_member(check, shard, key, place, slot,
+		    (struct engine_argument){id->str, id->len});
+	}
+	return error;
+}
+
+static int
+check_set(struct check *check, uint32_t shard, const char *name,
+    enum place place, uint32_t slot)
+{
+	char key[ENGINE_KEY_MAX], cursor[32] = "0";
+	struct engine_argument words[3];
+	struct engine_call call;
+	int error;
+
+	engine_key(durable_engine(check->durable), key, shard, name);
+	do {
+		words[0] = argument_text("ZSCAN");
+		words[1] = argument_text(key);
+		words[2] = argument_text(cursor);
+		error = walk_command(check->durable, shard, 3, words, &call);
+		if (error != 0)
+			return error;
+		if (!is_array(call.reply, 2) ||
+		    !is_string(call.reply->element[0]) ||
+		    !is_array(call.reply->element[1], 0) ||
+		    call.reply->element[0]->len >= sizeof(cursor))
+			error = -EPROTO;
+		else
+			error = check_page(check, shard, key, place, slot,
+			    call.reply->element[1]);
+		if (error == 0)
+			(void)strcpy(cursor, call.reply->element[0]->str);
+		engine_call_free(&call, 1);
+	} while (error == 0 && strcmp(cursor, "0") != 0);
+	return error;
+}
+
+/* Keys. */
+
+/* What keys there are, what type they have, and what they hold. */
+static const struct kind {
+	const char *name; /* ends with a colon if more follows */
+	const char *type;
+	bool members;
+	enum place place;
+} kinds[] = {
+    {"meta", "hash", false, 0},
+    {"b:", "zset", true, PLACE_BUCKET},
+    {"q:", "stream", false, 0},
+    {"t:", "string", false, 0},
+    {"aside:", NULL, false, 0},
+    {"fly", "zset", true, PLACE_FLY},
+    {"dead", "zset", true, PLACE_DEAD},
+    {"ended", "zset", true, PLACE_ENDED},
+    {"bad", "zset", true, PLACE_BAD},
+};
+
+static const struct kind *
+kind_find(const char *name)
+{
+	size_t i, length;
+
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		length = strlen(kinds[i].name);
+		if (kinds[i].name[length - 1] == ':'
+			? strncmp(name, kinds[i].name, length) == 0
+			: strcmp(name, kinds[i].name) == 0)
+			return &kinds[i];
+	}
+	return NULL;
+}
+
+/* Sets *is; a key that has gone meanwhile is of the type. */
+static int
+has_type(struct check *check, uint32_t shard, const char *name,
+    const char *type, bool *is)
+{
+	char key[ENGINE_KEY_MAX];
+	struct engine_argument words[] = {argument_text("TYPE"), {NULL, 0}};
+	struct engine_call call;
+	int error;
+
+	engine_key(durable_engine(check->durable), key, shard, name);
+	words[1] = argument_text(key);
+	error = walk_command(check->durable, shard, 2, words, &call);
+	if (error != 0)
+		return error;
+	*is = is_string(call.reply) &&
+	    (strcmp(call.reply->str, type) == 0 ||
+		strcmp(call.reply->str, "none") == 0);
+	engine_call_free(&call, 1);
+	return 0;
+}
+
+static int
+check_kind(struct check *check, uint32_t shard, const char *name)
+{
+	const struct kind *kind = kind_find(name);
+	uint64_t slot = 0;
+	bool is = false;
+	int error;
+
+	if (kind == NULL ||
+	    (kind->members && kind->place == PLACE_BUCKET &&
+		!text_number(name + 2, 0, 1u << 20, &slot))) {
+		tell(check, shard, name, strlen(name),
+		    "5 a key that has no place");
+		return 0;
+	}
+	/* What was found in the place of another key was put there. */
+	if (kind->type == NULL)
+		return 0;
+	error = has_type(check, shard, name, kind->type, &is);
+	if (error != 0)
+		return error;
+	if (!is) {
+		tell(check, shard, name, strlen(name),
+		    "5 a key of another type");
+		return 0;
+	}
+	if (!kind->members)
+		return 0;
+	return check_set(check, shard, name, kind->place, (uint32_t)slot);
+}
+
+static int
+check_key(void *ctx, uint32_t shard, const char *name, size_t length)
+{
+	struct check *check = ctx;
+	char text[ENGINE_KEY_MAX / 2];
+
+	if (shard >= durable_shards(check->durable)) {
+		tell(check, shard, NULL, 0, "5 keys of a shard that is none");
+		return 0;
+	}
+	if (length > 2 && memcmp(name, "r:", 2) == 0 &&
+	    length - 2 <= HWT_DURABLE_ID_MAX) {
+		check->records++;
+		return audit_id(check, shard, name + 2, length - 2);
+	}
+	/* No name that we make is longer, or has a 0 in it. */
+	if (length >= sizeof(text) || memchr(name, '\0', length) != NULL) {
+		tell(check, shard, name, length, "5 a key that has no place");
+		return 0;
+	}
+	memcpy(text, name, length);
+	text[length] = '\0';
+	return check_kind(check, shard, text);
+}
+
+int
+walk_check(struct hwt_durable *durable, uint64_t *broken)
+{
+	struct check check = {.durable = durable};
+	uint32_t shards = durable_shards(durable);
+	uint32_t shard;
+	int error;
+
+	check.batch = calloc(shards, sizeof(*check.batch));
+	if (check.batch == NULL)
+		return -ENOMEM;
+	error = walk_keys(durable, check_key, &check);
+	for (shard = 0; error == 0 && shard < shards; shard++) {
+		error = audit_id(&check, shard, "", 0);
+		if (error == 0)
+			error = audit(&check, shard);
+	}
+	free(check.batch);
+	(void)printf("%" PRIu64 " records, %" PRIu64
+		     " members of sets, %" PRIu64 " broken\n",
+	    check.records, check.members, check.broken);
+	*broken = check.broken;
+	return error;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt-exec - a worker that runs a command for each task, without a shell.
+ *
+ * The payload is a file in memory, the command's standard input: however much
+ * of it the command reads, nobody waits, and no signal comes of it. Whatever
+ * else we have open is closed in the command.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "options.h"
+
+static const char usage[] =
+    "usage: hwt-exec --queue Q [OPTION...] -- COMMAND [ARGUMENT...]\n"
+    "\n"
+    "  --queue Q               the queue to take tasks from\n"
+    "  --threads N             so many commands at a time; 1\n"
+    "  --visibility SECONDS    after a crash of hwt-exec, others take its "
+    "tasks\n"
+    "                          over so late; 30\n"
+    "\n"
+    "COMMAND gets the payload on its standard input, and HWT_ID, HWT_ATTEMPT\n"
+    "(from 1), HWT_GENERATION (from 1) and HWT_DUE (Unix time in ms) in its\n"
+    "environment. Its exit status says: 0 done, 75 once more, later; any\n"
+    "other, or a signal: a dead letter.\n";
+
+#define EXIT_RETRY 75 /* EX_TEMPFAIL of sysexits.h */
+
+static const char *queue, *threads, *visibility;
+
+static const struct option_row rows[] = {
+    {"queue", &queue, false},
+    {"threads", &threads, false},
+    {"visibility", &visibility, false},
+    {NULL, NULL, false},
+};
+
+/* What is the same for each run. */
+struct runs {
+	char **command;
+	posix_spawnattr_t attributes;
+};
+
+#define OWN_VARIABLES 4
+
+/* What is ours in an environment, as name and value. */
+struct variables {
+	char text[OWN_VARIABLES][96];
+	char **all; /* ours, then the rest of what we were given; NULL */
+};
+
+static bool
+is_own(const char *variable)
+{
+	static const char *const names[OWN_VARIABLES] = {
+	    "HWT_ID=", "HWT_ATTEMPT=", "HWT_GENERATION=", "HWT_DUE="};
+	size_t i;
+
+	for (i = 0; i < OWN_VARIABLES; i++) {
+		if (strncmp(variable, names[i], strlen(names[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+variables_make(
+    struct variables *variables, const struct hwt_durable_delivery *delivery)
+{
+	size_t i, count = 0;
+
+	while (environ[count] != NULL)
+		count++;
+	variables->all =
+	    calloc(OWN_VARIABLES + count + 1, sizeof(*variables->all));
+	if (variables->all == NULL)
+		return false;
+	(void)snprintf(variables->text[0], sizeof(variables->text[0]),
+	    "HWT_ID=%s", delivery->id);
+	(void)snprintf(variables->text[1], sizeof(variables->text[1]),
+	    "HWT_ATTEMPT=%" PRIu32, delivery->attempt);
+	(void)snprintf(variables->text[2], sizeof(variables->text[2]),
+	    "HWT_GENERATION=%" PRIu32, delivery->generation);
+	(void)snprintf(variables->text[3], sizeof(variables->text[3]),
+	    "HWT_DUE=%" PRIu64, delivery->due_unix_ns / HWT_MS(1));
+	for (i = 0; i < OWN_VARIABLES; i++)
+		variables->all[i] = variables->text[i];
+	for (count = 0; environ[count] != NULL; count++) {
+		if (!is_own(environ[count]))
+			variables->all[i++] = environ[count];
+	}
+	return true;
+}
+
+/* A file that holds the payload, and stands at its beginning; -1: none. */
+static int
+payload_open(const struct hwt_durable_delivery *delivery)
+{
+	const char *text = delivery->payload;
+	size_t length = delivery->payload_length;
+	ssize_t count;
+	int fd = memfd_create("payload", MFD_CLOEXEC);
+
+	while (fd >= 0 && length > 0) {
+		count = write(fd, text, length);
+		if (count <= 0) {
+			(void)close(fd);
+			return -1;
+		}
+		text += count;
+		length -= (size_t)count;
+	}
+	if (fd >= 0)
+		(void)lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
+/* 0, or an errno value. */
+static int
+spawn(const struct runs *runs, const struct hwt_durable_delivery *delivery,
+    pid_t *child)
+{
+	posix_spawn_file_actions_t actions;
+	struct variables variables;
+	int error, fd = payload_open(delivery);
+
+	if (fd < 0)
+		return errno;
+	error = posix_spawn_file_actions_init(&actions);
+	if (error != 0)
+		goto close_payload;
+	error = posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
+	if (error != 0)
+		goto destroy_actions;
+	error = ENOMEM;
+	if (variables_make(&variables, delivery)) {
+		error = posix_spawnp(child, runs->command[0], &actions,
+		    &runs->attributes, runs->command, variables.all);
+		free(variables.all);
+	}
+destroy_actions:
+	(void)posix_spawn_file_actions_destroy(&actions);
+close_payload:
+	(void)close(fd);
+	return error;
+}
+
+/* What a status of waitpid means for the task. */
+static int
+outcome(const struct hwt_durable_delivery *delivery, int status)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETRY)
+		return HWT_DURABLE_RETRY;
+	if (WIFEXITED(status))
+		complain(
+		    "%s: exit status %d", delivery->id, WEXITSTATUS(status));
+	else
+		complain(
+		    "%s: ended by signal %d", delivery->id, WTERMSIG(status));
+	return HWT_DURABLE_FAIL;
+}
+
+static int
+run(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	const struct runs *runs = ctx;
+	int status, error;
+	pid_t child;
+
+	if (strlen(delivery->id) != delivery->id_length) {
+		complain("%s: the id has a byte 0 in it, which no environment "
+			 "can hold",
+		    delivery->id);
+		return HWT_DURABLE_FAIL;
+	}
+	error = spawn(runs, delivery, &child);
+	if (error != 0) {
+		complain("%s: %s: %s", delivery->id, runs->command[0],
+		    strerror(error));
+		return HWT_DURABLE_RETRY;
+	}
+	while (waitpid(child, &status, 0) < 0) {
+		if (errno != EINTR)
+			return HWT_DURABLE_RETRY;
+	}
+	return outcome(delivery, status);
+}
+
+/* As posix_spawnp looks for it. */
+static bool
+command_exists(const char *command)
+{
+	const char *path = getenv("PATH");
+	char *found;
+	bool is = false;
+	size_t length;
+
+	if (strchr(command, '/') != NULL)
+		return access(command, X_OK) == 0;
+	if (path == NULL)
+		path = "/bin:/usr/bin";
+	while (!is) {
+		length = strcspn(path, ":");
+		if (asprintf(&found, "%.*s%s%s", (int)length, path,
+			length > 0 ? "/" : "./", command) < 0)
+			return false;
+		is = access(found, X_OK) == 0;
+		free(found);
+		if (path[length] == '\0')
+			break;
+		path += length + 1;
+	}
+	return is;
+}
+
+/* Blocks what ends us, here and in all threads; a command gets the signals as
+ * we got them, and a group of its own, so that a terminal's ^C lets it finish.
+ */
+static sigset_t
+signals_block(struct runs *runs)
+{
+	sigset_t ending, before, ignored;
+	short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+	    POSIX_SPAWN_SETPGROUP;
+
+	(void)sigemptyset(&ending);
+	(void)sigaddset(&ending, SIGTERM);
+	(void)sigaddset(&ending, SIGINT);
+	(void)pthread_sigmask(SIG_BLOCK, &ending, &before);
+	(void)sigemptyset(&ignored);
+	(void)sigaddset(&ignored, SIGPIPE);
+	if (posix_spawnattr_init(&runs->attributes) != 0) {
+		complain("no memory");
+		exit(STATUS_NO);
+	}
+	(void)posix_spawnattr_setsigmask(&runs->attributes, &before);
+	(void)posix_spawnattr_setsigdefault(&runs->attributes, &ignored);
+	(void)posix_spawnattr_setflags(&runs->attributes, flags);
+	return ending;
+}
+
+static void
+options_check(struct hwt_durable_worker_options *options)
+{
+	if (queue == NULL)
+		usage_error("want --queue");
+	option_queue("--queue", queue);
+	options->queue = queue;
+	if (threads != NULL)
+		options->threads =
+		    (uint32_t)option_number("threads", threads, 1, 1024);
+	if (visibility != NULL)
+		options->visibility_ns =
+		    option_seconds("visibility", visibility);
+	if (visibility != NULL &&
+	    (options->visibility_ns < HWT_SEC(1) ||
+		options->visibility_ns > HWT_SEC(86400)))
+		usage_error("--visibility: want 1 to 86400 seconds");
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct program program = {.name = "hwt-exec",
+	    .usage = usage,
+	    .rows = {rows},
+	    .command = true};
+	struct hwt_durable_worker_options options = {0};
+	struct hwt_durable_worker *worker;
+	struct runs runs;
+	sigset_t ending;
+	int error, signal_number;
+
+	if (options_read(&program, argc, argv) == 0)
+		usage_error("want a command");
+	runs.command = argv;
+	options_check(&options);
+	if (!command_exists(argv[0]))
+		usage_error("%s: no such command", argv[0]);
+	options.callback = run;
+	options.ctx = &runs;
+	ending = signals_block(&runs);
+	error = hwt_durable_worker_start(&worker, handle_open(), &options);
+	if (error != 0) {
+		complain("%s", error_text(error));
+		finish(error_status(error));
+	}
+	while (sigwait(&ending, &signal_number) != 0)
+		;
+	do
+		error = hwt_durable_worker_stop(worker, HWT_MIN(1));
+	while (error == -EBUSY);
+	if (error != 0)
+		complain("%s", error_text(error));
+	(void)posix_spawnattr_destroy(&runs.attributes);
+	finish(error_status(error));
+}

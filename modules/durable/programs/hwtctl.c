@@ -1,0 +1,680 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hwtctl - adds, cancels and shows tasks, and looks after a space. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "lines.h"
+#include "metrics.h"
+#include "options.h"
+#include "text.h"
+#include "walk.h"
+
+static const char usage[] =
+    "usage: hwtctl COMMAND [OPTION...]\n"
+    "\n"
+    "  init [--shards N] [--slots N] [--tick MS] [--retention SECONDS]\n"
+    "       [--level memory|fsync|replicated]\n"
+    "  add --queue Q (--in SECONDS | --at UNIX) [--id ID] [--attempts N]\n"
+    "      [--payload TEXT | --payload -]\n"
+    "  add --from FILE|-\n"
+    "  cancel ID\n"
+    "  reschedule ID (--in SECONDS | --at UNIX)\n"
+    "  show ID\n"
+    "  list [--state STATE]\n"
+    "  stat [--json | --prometheus]\n"
+    "  dead list\n"
+    "  dead replay|drop ID...|--all\n"
+    "  pause SHARD\n"
+    "  resume SHARD\n"
+    "  check\n"
+    "\n"
+    "  --base64    each ID on the command line is base64\n";
+
+static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
+    *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64;
+
+static const struct option_row init_rows[] = {
+    {"shards", &shards, false},
+    {"slots", &slots, false},
+    {"tick", &tick, false},
+    {"retention", &retention, false},
+    {"level", &level, false},
+    {NULL, NULL, false},
+};
+static const struct option_row add_rows[] = {
+    {"queue", &queue, false},
+    {"in", &in, false},
+    {"at", &at, false},
+    {"id", &id, false},
+    {"attempts", &attempts, false},
+    {"payload", &payload, false},
+    {"from", &from, false},
+    {"base64", &base64, true},
+    {NULL, NULL, false},
+};
+static const struct option_row id_rows[] = {
+    {"base64", &base64, true},
+    {NULL, NULL, false},
+};
+static const struct option_row reschedule_rows[] = {
+    {"in", &in, false},
+    {"at", &at, false},
+    {"base64", &base64, true},
+    {NULL, NULL, false},
+};
+static const struct option_row list_rows[] = {
+    {"state", &state, false},
+    {NULL, NULL, false},
+};
+static const struct option_row stat_rows[] = {
+    {"json", &json, true},
+    {"prometheus", &prometheus, true},
+    {NULL, NULL, false},
+};
+static const struct option_row dead_rows[] = {
+    {"all", &all, true},
+    {"base64", &base64, true},
+    {NULL, NULL, false},
+};
+static const struct option_row no_rows[] = {{NULL, NULL, false}};
+
+/* An id of the command line, which it may change. */
+static struct engine_argument
+id_read(char *text)
+{
+	size_t length = strlen(text);
+
+	if (base64 != NULL && !base64_decode(text, &length))
+		usage_error("an ID that is no base64");
+	if (length < 1 || length > HWT_DURABLE_ID_MAX)
+		usage_error("an ID has 1 to %d bytes", HWT_DURABLE_ID_MAX);
+	return (struct engine_argument){text, length};
+}
+
+/* What went wrong with a task. */
+static enum status
+tell_error(struct engine_argument name, int error)
+{
+	if (error != 0)
+		complain("%.*s: %s", (int)name.length, (const char *)name.data,
+		    error_text(error));
+	return error_status(error);
+}
+
+static void
+print_id(const char *text, size_t length)
+{
+	(void)fwrite(text, 1, length, stdout);
+	(void)putchar('\n');
+}
+
+/* --in or --at; sets what a task has for it. */
+static void
+time_read(struct hwt_durable_task *task)
+{
+	if ((in == NULL) == (at == NULL))
+		usage_error("want either --in SECONDS or --at UNIX");
+	if (in != NULL) {
+		task->delay_ns = option_seconds("in", in);
+		if (task->delay_ns > HWT_DURABLE_DELAY_MAX)
+			usage_error("--in: at most 10 years");
+		return;
+	}
+	task->due_unix_ns = option_seconds("at", at);
+	task->flags = HWT_DURABLE_AT;
+}
+
+/* What a walk came to; it has told what the engine refused. */
+static enum status
+walk_status(int error)
+{
+	if (error == -EPROTO || error == -ENOMEM)
+		complain("%s", error_text(error));
+	return error_status(error);
+}
+
+/* init */
+
+static enum status
+print_shape(struct hwt_durable *durable)
+{
+	static const char *const levels[] = {
+	    "", "memory", "fsync", "replicated"};
+	struct engine_argument arg[] = {
+	    {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}};
+	const char *name = engine_space(durable_engine(durable));
+	struct engine_call call;
+	long long value[5];
+	int error;
+	size_t i;
+
+	error = walk_script(durable, SCRIPT_INIT, 0, 5, arg, &call);
+	if (error != 0)
+		return error_status(error);
+	for (i = 0; i < 5 && is_array(call.reply, 5); i++)
+		value[i] = is_string(call.reply->element[i])
+		    ? strtoll(call.reply->element[i]->str, NULL, 10)
+		    : call.reply->element[i]->integer;
+	engine_call_free(&call, 1);
+	if (i < 5 || value[3] < 1 || value[3] > 3) {
+		complain("%s", error_text(-EPROTO));
+		return STATUS_UNREACHABLE;
+	}
+	(void)printf("%s: %lld shards of %lld slots, tick %lld ms, level %s, "
+		     "retention %.15g s\n",
+	    name, value[0], value[1], value[2], levels[value[3]],
+	    (double)value[4] / 1000);
+	return STATUS_YES;
+}
+
+static uint32_t
+level_read(void)
+{
+	if (level == NULL)
+		return 0;
+	if (strcmp(level, "memory") == 0)
+		return HWT_DURABLE_MEMORY;
+	if (strcmp(level, "fsync") == 0)
+		return HWT_DURABLE_FSYNCED;
+	if (strcmp(level, "replicated") == 0)
+		return HWT_DURABLE_REPLICATED;
+	usage_error("--level: want memory, fsync or replicated");
+}
+
+static enum status
+run_init(int argc, char **argv)
+{
+	struct hwt_durable_options *open = &open_options;
+
+	(void)argc;
+	(void)argv;
+	if (shards != NULL)
+		open->shards =
+		    (uint32_t)option_number("shards", shards, 1, 1024);
+	if (slots != NULL)
+		open->slots =
+		    (uint32_t)option_number("slots", slots, 8, 1u << 20);
+	if ((open->slots & (open->slots - 1)) != 0)
+		usage_error("--slots: want a power of two");
+	if (tick != NULL)
+		open->tick_ns = HWT_MS(option_number("tick", tick, 1, 3600000));
+	if (retention != NULL)
+		open->retention_ns = option_seconds("retention", retention);
+	if (retention != NULL &&
+	    (open->retention_ns < HWT_MS(1) ||
+		open->retention_ns > HWT_DURABLE_DELAY_MAX))
+		usage_error("--retention: want 0.001 s to 10 years");
+	open->level = level_read();
+	return print_shape(handle_open());
+}
+
+/* add */
+
+#define ID_BYTES 16
+#define ID_DIGITS (2 * ID_BYTES)
+
+/* An id that nobody else makes. */
+static void
+id_make(char text[ID_DIGITS + 1])
+{
+	unsigned char bytes[ID_BYTES];
+	size_t i;
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
+		complain("no random numbers: %s", strerror(errno));
+		exit(STATUS_NO);
+	}
+	for (i = 0; i < sizeof(bytes); i++)
+		(void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Reads the payload from standard input, of at most size bytes. */
+static size_t
+payload_read(char *to, size_t size)
+{
+	size_t length = fread(to, 1, size, stdin);
+
+	if (ferror(stdin)) {
+		complain("standard input: %s", strerror(errno));
+		exit(STATUS_NO);
+	}
+	if (getchar() != EOF)
+		usage_error(
+		    "--payload: more than %d bytes", HWT_DURABLE_PAYLOAD_MAX);
+	return length;
+}
+
+static void
+payload_find(struct hwt_durable_task *task)
+{
+	static char text[HWT_DURABLE_PAYLOAD_MAX];
+
+	if (payload == NULL)
+		return;
+	task->payload = payload;
+	task->payload_length = strlen(payload);
+	if (strcmp(payload, "-") == 0) {
+		task->payload = text;
+		task->payload_length = payload_read(text, sizeof(text));
+	}
+	if (task->payload_length > HWT_DURABLE_PAYLOAD_MAX)
+		usage_error(
+		    "--payload: more than %d bytes", HWT_DURABLE_PAYLOAD_MAX);
+	if (task->payload_length == 0)
+		task->payload = NULL;
+}
+
+/* --id, or one that is made. */
+static struct engine_argument
+id_find(void)
+{
+	static char text[4 * HWT_DURABLE_ID_MAX];
+
+	if (id == NULL) {
+		id_make(text);
+		return argument_text(text);
+	}
+	if (strlen(id) >= sizeof(text))
+		usage_error("an ID has 1 to %d bytes", HWT_DURABLE_ID_MAX);
+	(void)strcpy(text, id);
+	return id_read(text);
+}
+
+static enum status
+add_one(void)
+{
+	struct hwt_durable_task task = {0};
+	struct engine_argument name;
+	int error, result = 0;
+
+	if (queue == NULL)
+		usage_error("add needs --queue");
+	option_queue("--queue", queue);
+	time_read(&task);
+	task.queue = queue;
+	if (attempts != NULL)
+		task.max_attempts = (uint32_t)option_number(
+		    "attempts", attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
+	name = id_find();
+	task.id = name.data;
+	task.id_length = name.length;
+	payload_find(&task);
+	error = hwt_durable_add(handle_open(), 1, &task, &result);
+	if (error != 0)
+		return tell_error(name, error);
+	if (result == 1)
+		complain("%.*s: was there already, nothing has changed",
+		    (int)name.length, (const char *)name.data);
+	print_id(task.id, task.id_length);
+	return STATUS_YES;
+}
+
+/* add --from */
+
+#define LINE_MAX_BYTES (1u << 20)
+
+struct feed {
+	struct hwt_durable *durable;
+	FILE *file;
+	const char *name;
+	uint64_t line; /* that was read last, from 1 */
+	size_t count; /* of the batch */
+	struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
+	uint64_t at[HWT_DURABLE_BATCH_MAX]; /* the lines of the tasks */
+	char *text[HWT_DURABLE_BATCH_MAX]; /* what the tasks lie in */
+	char made[HWT_DURABLE_BATCH_MAX][ID_DIGITS + 1];
+	size_t bytes; /* of text */
+};
+
+/* Stores the batch, and prints the ids of what is stored. */
+static enum status
+feed_flush(struct feed *feed)
+{
+	int results[HWT_DURABLE_BATCH_MAX] = {0};
+	enum status status = STATUS_YES;
+	size_t i;
+
+	if (feed->count == 0)
+		return STATUS_YES;
+	(void)hwt_durable_add(feed->durable, feed->count, feed->task, results);
+	for (i = 0; i < feed->count; i++) {
+		const struct hwt_durable_task *task = &feed->task[i];
+
+		if (results[i] >= 0) {
+			print_id(task->id, task->id_length);
+		} else {
+			complain("%s:%" PRIu64 ": %.*s: %s", feed->name,
+			    feed->at[i], (int)task->id_length, task->id,
+			    error_text(results[i]));
+			if (error_status(results[i]) > status)
+				status = error_status(results[i]);
+		}
+		free(feed->text[i]);
+	}
+	feed->count = 0;
+	feed->bytes = 0;
+	return status;
+}
+
+/* Reads a line into text, of at most size bytes. False: the end. */
+static bool
+line_read(struct feed *feed, char *text, size_t size, size_t *length)
+{
+	int c;
+
+	*length = 0;
+	while ((c = getc_unlocked(feed->file)) != EOF && c != '\n') {
+		if (*length == size)
+			usage_error("%s:%" PRIu64 ": more than %zu bytes",
+			    feed->name, feed->line + 1, size);
+		text[(*length)++] = (char)c;
+	}
+	if (ferror(feed->file)) {
+		complain("%s: %s", feed->name, strerror(errno));
+		exit(STATUS_USAGE);
+	}
+	feed->line++;
+	return c != EOF || *length > 0;
+}
+
+/* What is before a line that is wrong was stored, but for its batch. */
+static void
+feed_line(struct feed *feed, const char *text, size_t length)
+{
+	struct hwt_durable_task *task = &feed->task[feed->count];
+	const char *error;
+
+	/* One byte more, so that it is never nothing. */
+	feed->text[feed->count] = malloc(length + 1);
+	if (feed->text[feed->count] == NULL) {
+		complain("no memory");
+		exit(STATUS_NO);
+	}
+	memcpy(feed->text[feed->count], text, length);
+	error = line_parse(feed->text[feed->count], length, task);
+	if (error != NULL) {
+		complain("%s:%" PRIu64 ": %s", feed->name, feed->line, error);
+		complain("%s: nothing is stored from line %" PRIu64 " on",
+		    feed->name, feed->count > 0 ? feed->at[0] : feed->line);
+		finish(STATUS_USAGE);
+	}
+	if (task->id == NULL) {
+		id_make(feed->made[feed->count]);
+		task->id = feed->made[feed->count];
+		task->id_length = ID_DIGITS;
+	}
+	feed->at[feed->count++] = feed->line;
+	feed->bytes += length;
+}
+
+static enum status
+add_lines(void)
+{
+	static char text[LINE_MAX_BYTES];
+	static struct feed feed;
+	enum status status = STATUS_YES;
+	size_t length;
+
+	if (queue != NULL || in != NULL || at != NULL || id != NULL ||
+	    attempts != NULL || payload != NULL)
+		usage_error("--from: the lines have all that is said of tasks");
+	feed.name = from;
+	feed.file = strcmp(from, "-") == 0 ? stdin : fopen(from, "re");
+	if (feed.file == NULL)
+		usage_error("%s: %s", from, strerror(errno));
+	feed.durable = handle_open();
+	while (status == STATUS_YES &&
+	    line_read(&feed, text, sizeof(text), &length)) {
+		if (length == 0)
+			continue;
+		feed_line(&feed, text, length);
+		if (feed.count == HWT_DURABLE_BATCH_MAX ||
+		    feed.bytes > LINE_MAX_BYTES)
+			status = feed_flush(&feed);
+	}
+	return status == STATUS_YES ? feed_flush(&feed) : status;
+}
+
+static enum status
+run_add(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	return from != NULL ? add_lines() : add_one();
+}
+
+/* One task. */
+
+static enum status
+run_cancel(int argc, char **argv)
+{
+	struct engine_argument name = id_read(argv[0]);
+
+	(void)argc;
+	return tell_error(
+	    name, hwt_durable_cancel(handle_open(), name.data, name.length));
+}
+
+static enum status
+run_reschedule(int argc, char **argv)
+{
+	struct engine_argument name = id_read(argv[0]);
+	struct hwt_durable_task task = {0};
+
+	(void)argc;
+	time_read(&task);
+	return tell_error(name,
+	    hwt_durable_reschedule(handle_open(), name.data, name.length,
+		in != NULL ? task.delay_ns : task.due_unix_ns, task.flags));
+}
+
+static enum status
+run_show(int argc, char **argv)
+{
+	static char text[1 << 20];
+	struct engine_argument name = id_read(argv[0]);
+	struct hwt_durable_info info;
+	int error;
+
+	(void)argc;
+	error = hwt_durable_get(
+	    handle_open(), name.data, name.length, &info, text, sizeof(text));
+	if (error != 0)
+		return tell_error(name, error);
+	(void)putchar('{');
+	record_write(name.data, name.length, &info);
+	(void)putchar(',');
+	json_write(stdout, "payload", text, info.payload_length);
+	(void)puts("}");
+	return STATUS_YES;
+}
+
+/* All tasks. */
+
+static enum status
+run_list(int argc, char **argv)
+{
+	enum hwt_durable_state wanted = 0;
+
+	(void)argc;
+	(void)argv;
+	while (state != NULL &&
+	    (wanted == 0 || strcmp(state_name(wanted), state) != 0)) {
+		wanted++;
+		if (state_name(wanted) == NULL)
+			usage_error("--state: want pending, delivered, "
+				    "running, succeeded, failed, cancelled or "
+				    "quarantined");
+	}
+	return walk_status(walk_list(handle_open(), wanted));
+}
+
+static enum status
+run_stat(int argc, char **argv)
+{
+	struct hwt_durable_stats stats;
+	struct hwt_durable *durable;
+	const char *name;
+	int error;
+
+	(void)argc;
+	(void)argv;
+	if (json != NULL && prometheus != NULL)
+		usage_error("--json and --prometheus exclude each other");
+	durable = handle_open();
+	error = hwt_durable_read_stats(durable, &stats);
+	name = engine_space(durable_engine(durable));
+	if (error != 0)
+		complain("%s", error_text(error));
+	else if (json != NULL)
+		metrics_json(stdout, name, &stats);
+	else if (prometheus != NULL)
+		metrics_prometheus(stdout, name, &stats);
+	else
+		metrics_human(stdout, &stats);
+	return error_status(error);
+}
+
+static enum status
+dead_one(struct hwt_durable *durable, const char *verb, char *text)
+{
+	struct engine_argument name = id_read(text);
+	struct engine_argument arg[] = {argument_text(verb), name};
+	struct engine_call call;
+	int error;
+
+	error = walk_script(durable, SCRIPT_DEAD,
+	    durable_shard_of(durable, name.data, name.length), 2, arg, &call);
+	if (error != 0)
+		return error_status(error);
+	if (call.reply->type != REDIS_REPLY_INTEGER || call.reply->integer != 0)
+		error = -ENOENT;
+	engine_call_free(&call, 1);
+	if (error != 0)
+		complain("%.*s: no such dead letter", (int)name.length,
+		    (const char *)name.data);
+	return error_status(error);
+}
+
+static enum status
+run_dead(int argc, char **argv)
+{
+	enum status status = STATUS_YES, one;
+	struct hwt_durable *durable;
+	int i;
+
+	if (strcmp(argv[0], "list") == 0 && argc == 1 && all == NULL)
+		return walk_status(
+		    walk_list(handle_open(), HWT_DURABLE_FAILED));
+	if ((strcmp(argv[0], "replay") != 0 && strcmp(argv[0], "drop") != 0) ||
+	    (argc == 1) != (all != NULL))
+		usage_error("want dead list, dead replay ID... or dead drop "
+			    "ID..., or --all instead of ID");
+	durable = handle_open();
+	if (all != NULL)
+		return walk_status(walk_dead(durable, argv[0]));
+	for (i = 1; i < argc; i++) {
+		one = dead_one(durable, argv[0], argv[i]);
+		status = one > status ? one : status;
+	}
+	return status;
+}
+
+static enum status
+shard_call(enum script script, const char *text)
+{
+	struct engine_call call;
+	struct hwt_durable *durable;
+	uint64_t shard;
+	int error;
+
+	if (!text_number(text, 0, 1023, &shard))
+		usage_error("SHARD is a number from 0");
+	durable = handle_open();
+	if (shard >= durable_shards(durable))
+		usage_error("SHARD: there are %" PRIu32 ", from 0",
+		    durable_shards(durable));
+	error = walk_script(durable, script, (uint32_t)shard, 0, NULL, &call);
+	if (error == 0)
+		engine_call_free(&call, 1);
+	return error_status(error);
+}
+
+static enum status
+run_pause(int argc, char **argv)
+{
+	(void)argc;
+	return shard_call(SCRIPT_PAUSE, argv[0]);
+}
+
+static enum status
+run_resume(int argc, char **argv)
+{
+	(void)argc;
+	return shard_call(SCRIPT_RESUME, argv[0]);
+}
+
+static enum status
+run_check(int argc, char **argv)
+{
+	uint64_t broken = 0;
+	int error;
+
+	(void)argc;
+	(void)argv;
+	error = walk_check(handle_open(), &broken);
+	if (error != 0)
+		return walk_status(error);
+	return broken == 0 ? STATUS_YES : STATUS_NO;
+}
+
+static const struct command {
+	const char *name;
+	enum status (*run)(int argc, char **argv);
+	int min, max; /* how many arguments */
+	const struct option_row *rows;
+} commands[] = {
+    {"init", run_init, 0, 0, init_rows},
+    {"add", run_add, 0, 0, add_rows},
+    {"cancel", run_cancel, 1, 1, id_rows},
+    {"reschedule", run_reschedule, 1, 1, reschedule_rows},
+    {"show", run_show, 1, 1, id_rows},
+    {"list", run_list, 0, 0, list_rows},
+    {"stat", run_stat, 0, 0, stat_rows},
+    {"dead", run_dead, 1, INT32_MAX, dead_rows},
+    {"pause", run_pause, 1, 1, no_rows},
+    {"resume", run_resume, 1, 1, no_rows},
+    {"check", run_check, 0, 0, no_rows},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+int
+main(int argc, char **argv)
+{
+	struct program program = {.name = "hwtctl", .usage = usage};
+	const struct command *command = NULL;
+	size_t i;
+	int count;
+
+	/* The command comes first, since the options depend on it. */
+	for (i = 0; argc > 1 && i < COMMANDS; i++) {
+		if (strcmp(argv[1], commands[i].name) == 0)
+			command = &commands[i];
+	}
+	if (command == NULL) {
+		(void)options_read(&program, argc, argv);
+		usage_error(
+		    argc > 1 ? "%s: no such command" : "want a command%s",
+		    argc > 1 ? argv[1] : "");
+	}
+	program.rows[0] = command->rows;
+	count = options_read(&program, argc - 1, argv + 1);
+	if (count < command->min || count > command->max)
+		usage_error("%s: wrong number of arguments", command->name);
+	finish(command->run(count, argv + 1));
+}

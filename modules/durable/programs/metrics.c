@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metrics.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+static const struct {
+	const char *name, *help;
+	size_t offset;
+	bool counter;
+} rows[] = {
+#define ROW(field, counter, help)                                        \
+	{                                                                \
+#field, help, offsetof(struct hwt_durable_stats, field), \
+		    counter                                              \
+	}
+    ROW(added, true, "Tasks accepted."),
+    ROW(succeeded, true, "Tasks that are done."),
+    ROW(failed, true, "Tasks that became dead letters."),
+    ROW(cancelled, true, "Tasks cancelled before they ran."),
+    ROW(dropped, true, "Dead letters dropped."),
+    ROW(begun, true, "Executions begun."),
+    ROW(retried, true, "Executions that asked for another."),
+    ROW(expired_leases, true, "Executions whose worker was not heard of."),
+    ROW(missed, true, "Due tasks that a scan had to find; 0 is right."),
+    ROW(pending, false, "Tasks that are not due."),
+    ROW(delivered, false, "Tasks that are due and wait for a worker."),
+    ROW(running, false, "Tasks that a worker has."),
+    ROW(quarantined, false, "Records that cannot be read."),
+    ROW(dead, false, "Dead letters."),
+#undef ROW
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static uint64_t
+row_value(const struct hwt_durable_stats *stats, size_t i)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)stats + rows[i].offset, sizeof(value));
+	return value;
+}
+
+/* The numbers do not depend on the locale: no program sets one. */
+static void
+print_seconds(FILE *file, uint64_t ns)
+{
+	(void)fprintf(
+	    file, "%" PRIu64 ".%09" PRIu64, ns / HWT_SEC(1), ns % HWT_SEC(1));
+}
+
+void
+metrics_human(FILE *file, const struct hwt_durable_stats *stats)
+{
+	size_t i;
+
+	for (i = 0; i < ROWS; i++)
+		(void)fprintf(file, "%-15s %12" PRIu64 "  %s\n", rows[i].name,
+		    row_value(stats, i), rows[i].help);
+	(void)fprintf(file, "%-15s %9" PRIu64 " ms  %s\n", "lag",
+	    stats->lag_ns / HWT_MS(1), "How far the last shard is behind.");
+}
+
+void
+metrics_json(
+    FILE *file, const char *space, const struct hwt_durable_stats *stats)
+{
+	size_t i;
+
+	(void)fprintf(file, "{\"space\":\"%s\"", space);
+	for (i = 0; i < ROWS; i++)
+		(void)fprintf(file, ",\"%s\":%" PRIu64, rows[i].name,
+		    row_value(stats, i));
+	(void)fprintf(file, ",\"lag_ns\":%" PRIu64 "}\n", stats->lag_ns);
+}
+
+static void
+print_head(FILE *file, const char *name, const char *suffix, const char *type,
+    const char *help)
+{
+	(void)fprintf(file,
+	    "# HELP hwt_durable_%s%s %s\n# TYPE hwt_durable_%s%s %s\n", name,
+	    suffix, help, name, suffix, type);
+}
+
+void
+metrics_prometheus(
+    FILE *file, const char *space, const struct hwt_durable_stats *stats)
+{
+	const char *suffix;
+	size_t i;
+
+	print_head(file, "up", "", "gauge", "Whether the engine answers.");
+	(void)fprintf(
+	    file, "hwt_durable_up{space=\"%s\"} %d\n", space, stats != NULL);
+	if (stats == NULL)
+		return;
+	for (i = 0; i < ROWS; i++) {
+		suffix = rows[i].counter ? "_total" : "";
+		print_head(file, rows[i].name, suffix,
+		    rows[i].counter ? "counter" : "gauge", rows[i].help);
+		(void)fprintf(file,
+		    "hwt_durable_%s%s{space=\"%s\"} %" PRIu64 "\n",
+		    rows[i].name, suffix, space, row_value(stats, i));
+	}
+	print_head(file, "lag_seconds", "", "gauge",
+	    "How far the last shard is behind.");
+	(void)fprintf(file, "hwt_durable_lag_seconds{space=\"%s\"} ", space);
+	print_seconds(file, stats->lag_ns);
+	(void)fputc('\n', file);
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "modules/durable/durable.h"
+#include "text.h"
+
+struct hwt_durable_options open_options;
+
+static const struct program *current;
+static struct hwt_durable *opened;
+
+static const char *redis, *sentinel, *cluster, *space, *user, *password_file,
+    *replicas, *timeout, *help, *version;
+
+static const struct option_row common[] = {
+    {"redis", &redis, false},
+    {"sentinel", &sentinel, false},
+    {"cluster", &cluster, false},
+    {"space", &space, false},
+    {"user", &user, false},
+    {"password-file", &password_file, false},
+    {"replicas", &replicas, false},
+    {"timeout", &timeout, false},
+    {"help", &help, true},
+    {"version", &version, true},
+    {NULL, NULL, false},
+};
+
+static const char common_usage[] =
+    "\n"
+    "The engine, and the set of tasks on it:\n"
+    "  --redis HOST:PORT|unix:PATH       Redis; 127.0.0.1:6379 without this\n"
+    "  --sentinel HOST:PORT,...,NAME     the master NAME that these know\n"
+    "  --cluster HOST:PORT,...           Redis Cluster\n"
+    "  --space NAME                      the set of tasks; \"hwt\"\n"
+    "  --user NAME                       of Redis' ACL\n"
+    "  --password-file FILE              its first line is the password\n"
+    "  --replicas N                      level replicated: so many; 1\n"
+    "  --timeout SECONDS                 of a call; 5\n"
+    "\n"
+    "Exit status: 0; 1: not found, or refused; 2: usage; 3: the engine cannot\n"
+    "be reached, and what was asked for may have happened or not.\n";
+
+static void
+complain_list(const char *format, va_list list)
+{
+	char *text;
+	int length = vasprintf(&text, format, list);
+
+	if (length < 0)
+		return;
+	flockfile(stderr);
+	(void)fprintf(stderr, "%s: ", current->name);
+	text_write(stderr, text, (size_t)length);
+	(void)fputc('\n', stderr);
+	funlockfile(stderr);
+	free(text);
+}
+
+void
+complain(const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	complain_list(format, list);
+	va_end(list);
+}
+
+void
+usage_error(const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	complain_list(format, list);
+	va_end(list);
+	(void)fprintf(
+	    stderr, "%s: --help says how it is used\n", current->name);
+	exit(STATUS_USAGE);
+}
+
+void
+finish(enum status status)
+{
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		complain("standard output: %s", strerror(errno));
+		status = status == STATUS_YES ? STATUS_NO : status;
+	}
+	/* Nobody waits for an engine that does not answer. */
+	(void)hwt_durable_close(opened);
+	exit((int)status);
+}
+
+static const struct option_row *
+row_find(const char *name, size_t length)
+{
+	const struct option_row *const tables[] = {
+	    common, current->rows[0], current->rows[1]};
+	const struct option_row *row;
+	size_t i;
+
+	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		for (row = tables[i]; row != NULL && row->name != NULL; row++) {
+			if (strlen(row->name) == length &&
+			    memcmp(row->name, name, length) == 0)
+				return row;
+		}
+	}
+	return NULL;
+}
+
+/* Reads the option argv[at], and returns the place of the next argument. */
+static int
+option_read(int at, int argc, char **argv)
+{
+	const char *name = argv[at] + 2;
+	const char *value = strchr(name, '=');
+	size_t length = value != NULL ? (size_t)(value - name) : strlen(name);
+	const struct option_row *row = row_find(name, length);
+
+	if (row == NULL)
+		usage_error("--%.*s: no such option", (int)length, name);
+	if (*row->value != NULL)
+		usage_error("--%s: given twice", row->name);
+	if (row->flag) {
+		if (value != NULL)
+			usage_error("--%s takes no value", row->name);
+		*row->value = "";
+		return at + 1;
+	}
+	if (value != NULL) {
+		*row->value = value + 1;
+		return at + 1;
+	}
+	if (at + 1 == argc)
+		usage_error("--%s needs a value", row->name);
+	*row->value = argv[at + 1];
+	return at + 2;
+}
+
+/* HOST:PORT, without a user or password before it: those would be seen by all
+ * who list the processes. For the same reason no message repeats it. */
+static bool
+is_address(const char *text, size_t length)
+{
+	const char *colon = memrchr(text, ':', length);
+	char port[6] = "";
+	uint64_t number;
+	size_t digits;
+
+	if (colon == NULL || colon == text || memchr(text, '@', length) ||
+	    memchr(text, '/', length))
+		return false;
+	digits = length - (size_t)(colon + 1 - text);
+	if (digits >= sizeof(port))
+		return false;
+	memcpy(port, colon + 1, digits);
+	return text_number(port, 1, 65535, &number);
+}
+
+/* HOST:PORT,... and for Sentinel a name after that. */
+static bool
+is_list(const char *text, bool named)
+{
+	const char *comma;
+
+	for (; (comma = strchr(text, ',')) != NULL; text = comma + 1) {
+		if (!is_address(text, (size_t)(comma - text)))
+			return false;
+		if (named && strchr(comma + 1, ',') == NULL)
+			return name_is_valid(comma + 1, 255);
+	}
+	return !named && is_address(text, strlen(text));
+}
+
+static const char *
+join(const char *first, const char *second)
+{
+	char *text;
+
+	if (asprintf(&text, "%s%s", first, second) < 0) {
+		complain("no memory");
+		exit(STATUS_NO);
+	}
+	return text;
+}
+
+static void
+servers_read(void)
+{
+	if ((redis != NULL) + (sentinel != NULL) + (cluster != NULL) > 1)
+		usage_error("--redis, --sentinel and --cluster exclude each "
+			    "other");
+	if (redis != NULL) {
+		if (!is_address(redis, strlen(redis)) &&
+		    (strncmp(redis, "unix:", 5) != 0 || redis[5] == '\0'))
+			usage_error("--redis: want HOST:PORT or unix:PATH");
+		open_options.servers = redis;
+	}
+	if (sentinel != NULL) {
+		if (!is_list(sentinel, true))
+			usage_error("--sentinel: want HOST:PORT,...,NAME");
+		open_options.servers = join("sentinel:", sentinel);
+	}
+	if (cluster != NULL) {
+		if (!is_list(cluster, false))
+			usage_error("--cluster: want HOST:PORT,...");
+		open_options.servers = join("cluster:", cluster);
+	}
+}
+
+static void
+common_read(void)
+{
+	servers_read();
+	if (space != NULL && !name_is_valid(space, HWT_DURABLE_SPACE_MAX))
+		usage_error("--space: want 1 to %d of A-Z a-z 0-9 . _ -",
+		    HWT_DURABLE_SPACE_MAX);
+	open_options.space = space;
+	open_options.user = user;
+	open_options.password_file = password_file;
+	if (replicas != NULL)
+		open_options.replicas =
+		    (uint32_t)option_number("replicas", replicas, 1, 10);
+	if (timeout != NULL)
+		open_options.timeout_ns = option_seconds("timeout", timeout);
+	if (timeout != NULL &&
+	    (open_options.timeout_ns < HWT_MS(1) ||
+		open_options.timeout_ns > HWT_MIN(60)))
+		usage_error("--timeout: want 0.001 to 3600 seconds");
+}
+
+/* So that no connection gets the number of standard output. */
+static void
+descriptors_open(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+int
+options_read(const struct program *program, int argc, char **argv)
+{
+	int at = 1, rest = 0;
+
+	current = program;
+	descriptors_open();
+	/* A reader that has gone is an error of the write. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	while (at < argc) {
+		if (strcmp(argv[at], "--") == 0) {
+			at++;
+			break;
+		}
+		if (strncmp(argv[at], "--", 2) == 0) {
+			at = option_read(at, argc, argv);
+			continue;
+		}
+		if (argv[at][0] == '-' && argv[at][1] != '\0')
+			usage_error("%s: no such option", argv[at]);
+		if (program->command)
+			break;
+		argv[rest++] = argv[at++];
+	}
+	while (at < argc)
+		argv[rest++] = argv[at++];
+	argv[rest] = NULL;
+	if (help != NULL) {
+		(void)printf("%s%s", program->usage, common_usage);
+		finish(STATUS_YES);
+	}
+	if (version != NULL) {
+		(void)printf("%s %s\n", program->name, hwt_version());
+		finish(STATUS_YES);
+	}
+	common_read();
+	return rest;
+}
+
+uint64_t
+option_number(const char *name, const char *text, uint64_t min, uint64_t max)
+{
+	uint64_t number;
+
+	if (!text_number(text, min, max, &number))
+		usage_error("--%s: want a whole number from %llu to %llu", name,
+		    (unsigned long long)min, (unsigned long long)max);
+	return number;
+}
+
+uint64_t
+option_seconds(const char *name, const char *text)
+{
+	uint64_t ns;
+
+	if (!text_seconds(text, strlen(text), &ns))
+		usage_error("--%s: want seconds, as 90 or 0.25", name);
+	return ns;
+}
+
+void
+option_queue(const char *name, const char *text)
+{
+	if (!name_is_valid(text, HWT_DURABLE_QUEUE_MAX))
+		usage_error("%s: want 1 to %d of A-Z a-z 0-9 . _ -", name,
+		    HWT_DURABLE_QUEUE_MAX);
+}
+
+static void
+log_write(void *ctx, int level, const char *message)
+{
+	(void)ctx;
+	(void)level;
+	complain("%s", message);
+}
+
+struct hwt_durable *
+handle_open(void)
+{
+	static const struct hwt_log log = {log_write, NULL};
+	int error;
+
+	open_options.log = &log;
+	error = hwt_durable_open(&opened, &open_options);
+	if (error == 0)
+		return opened;
+	if (error == -ENOENT) {
+		complain("--password-file: cannot be read, or is empty");
+		exit(STATUS_USAGE);
+	}
+	complain("%s", error_text(error));
+	/* Loading, or failing over, for longer than we wait. */
+	exit(
+	    (int)(error == -EAGAIN ? STATUS_UNREACHABLE : error_status(error)));
+}
+
+const char *
+error_text(int error)
+{
+	switch (error) {
+	case -EINVAL:
+		return "an argument is outside its range";
+	case -ETIMEDOUT:
+		return "no answer in time: it may have happened or not";
+	case -ECONNREFUSED:
+		return "the engine cannot be reached";
+	case -ETIME:
+		return "the clocks of this machine and the engine differ too "
+		       "much";
+	case -EAGAIN:
+		return "the shard is paused, or the engine is not ready";
+	case -ENOSPC:
+		return "the engine is out of memory, or cannot write to its "
+		       "disk";
+	case -EPROTO:
+		return "the engine gave an answer that makes no sense";
+	case -EOPNOTSUPP:
+		return "this engine is not fit: a replica, too old, evicting, "
+		       "or its persistence is below the level";
+	case -EEXIST:
+		return "the space exists, and has another shape";
+	case -EACCES:
+		return "user or password is wrong, or has no right to this";
+	case -ENOENT:
+		return "no such task";
+	case -EINPROGRESS:
+		return "it is running";
+	case -EALREADY:
+		return "it has ended";
+	case -ESTALE:
+		return "the engine has lost the space";
+	case -ENOMEM:
+		return "no memory";
+	default:
+		return strerror(-error);
+	}
+}
+
+enum status
+error_status(int error)
+{
+	switch (error) {
+	case 0:
+		return STATUS_YES;
+	case -EINVAL:
+		return STATUS_USAGE;
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -EPROTO:
+		return STATUS_UNREACHABLE;
+	default:
+		return STATUS_NO;
+	}
+}

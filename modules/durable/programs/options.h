@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What hwtctl, hwtd and hwt-exec share: the command line, messages, and what
+ * the exit status says.
+ */
+#ifndef HWT_DURABLE_OPTIONS_H
+#define HWT_DURABLE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "modules/durable/hwt_durable.h"
+
+enum status {
+	STATUS_YES,
+	STATUS_NO, /* not found, or refused */
+	STATUS_USAGE,
+	STATUS_UNREACHABLE
+};
+
+/* An option of a program: --name, and what follows it unless it is a flag. */
+struct option_row {
+	const char *name; /* NULL ends a table */
+	const char **value; /* NULL until it is given; "" for a flag */
+	bool flag;
+};
+
+struct program {
+	const char *name;
+	const char *usage; /* what --help prints before what all share */
+	/* Tables of options, at most two; NULL. */
+	const struct option_row *rows[2];
+	/* The first argument that is none of an option ends the options. */
+	bool command;
+};
+
+/* What the options that all programs have say; the rest is for the program to
+ * fill in. */
+extern struct hwt_durable_options open_options;
+
+/* Reads argv: --help, --version and what makes no sense end the process. What
+ * is no option moves to the front; returns how many those are. Comes first. */
+int options_read(const struct program *program, int argc, char **argv);
+
+/* A line on stderr with the program's name. Nothing in it controls a terminal.
+ */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same, and ends the process with STATUS_USAGE. */
+_Noreturn void usage_error(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* These end the process if text is not what it should be. */
+uint64_t option_number(
+    const char *name, const char *text, uint64_t min, uint64_t max);
+uint64_t option_seconds(const char *name, const char *text);
+void option_queue(const char *name, const char *text);
+
+/* Opens with open_options, or ends the process. */
+struct hwt_durable *handle_open(void);
+
+/* What an error of this library means for a user, and for the exit status. */
+const char *error_text(int error);
+enum status error_status(int error);
+
+/* Ends the process with status, or with STATUS_NO if not all that was written
+ * to stdout has got there. */
+_Noreturn void finish(enum status status);
+
+#endif

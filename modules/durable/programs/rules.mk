@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What make demo-durable builds and runs, and the tests of the programs; read
+# by ../rules.mk.
+
+durable_demo := build/plain/examples/durable/worker \
+	build/plain/examples/durable/producer
+$(durable_demo): %: %.o build/plain/libhwt_durable.a build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
+
+.PHONY: demo-durable
+demo-durable: $(durable_demo) build/plain/hwtctl build/plain/hwtd
+	@examples/durable/demo $(DEMO)
+
+ifneq ($(ARCH),aarch64)
+check: $(durable_programs) build/plain/libhwt_durable.a
+check-all: $(durable_programs) $(durable_demo) $(durable_mains:%=build/asan/%)
+endif

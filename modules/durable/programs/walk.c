@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "walk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+int
+walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
+    size_t count, const struct engine_argument *arg, struct engine_call *call)
+{
+	int error;
+
+	*call = (struct engine_call){.script = script,
+	    .shard = shard,
+	    .count = (uint32_t)count,
+	    .arg = arg};
+	error = engine_call(durable_engine(durable), call, 1, NULL);
+	if (error != 0)
+		complain("shard %" PRIu32 ": %s", shard, error_text(error));
+	return error;
+}
+
+int
+walk_command(struct hwt_durable *durable, uint32_t shard, size_t count,
+    const struct engine_argument *words, struct engine_call *call)
+{
+	return walk_script(durable, COMMAND, shard, count, words, call);
+}
+
+const char *
+state_name(enum hwt_durable_state state)
+{
+	static const char *const names[] = {
+	    [HWT_DURABLE_PENDING] = "pending",
+	    [HWT_DURABLE_DELIVERED] = "delivered",
+	    [HWT_DURABLE_RUNNING] = "running",
+	    [HWT_DURABLE_SUCCEEDED] = "succeeded",
+	    [HWT_DURABLE_FAILED] = "failed",
+	    [HWT_DURABLE_CANCELLED] = "cancelled",
+	    [HWT_DURABLE_QUARANTINED] = "quarantined",
+	};
+
+	return state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
+}
+
+void
+record_write(
+    const char *id, size_t id_length, const struct hwt_durable_info *info)
+{
+	json_write(stdout, "id", id, id_length);
+	(void)printf(",\"state\":\"%s\",", state_name(info->state));
+	json_write(stdout, "queue", info->queue, strlen(info->queue));
+	(void)printf(",\"due_ms\":%" PRIu64 ",\"attempts\":%" PRIu32
+		     ",\"max_attempts\":%" PRIu32 ",\"generation\":%" PRIu32,
+	    info->due_unix_ns / NS_PER_MS, info->attempts, info->max_attempts,
+	    info->generation);
+}
+
+bool
+is_string(const struct redisReply *reply)
+{
+	return reply != NULL &&
+	    (reply->type == REDIS_REPLY_STRING ||
+		reply->type == REDIS_REPLY_STATUS);
+}
+
+bool
+is_array(const struct redisReply *reply, size_t count)
+{
+	return reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
+	    reply->elements >= count;
+}
+
+/* The number of a key's shard, and where its name begins; 0: it is none. */
+static size_t
+key_shard(const char *key, size_t length, size_t prefix, uint32_t *shard)
+{
+	size_t at = prefix;
+	uint64_t number = 0;
+
+	while (
+	    at < length && key[at] >= '0' && key[at] <= '9' && number < 10000)
+		number = number * 10 + (uint64_t)(key[at++] - '0');
+	if (at == prefix || length - at < 3 || key[at] != '}' ||
+	    key[at + 1] != ':')
+		return 0;
+	*shard = (uint32_t)number;
+	return at + 2;
+}
+
+struct scan {
+	struct hwt_durable *durable;
+	walk_key *call;
+	void *ctx;
+	uint32_t node; /* a shard of the node that is walked */
+	bool shared; /* it has others, which are walked from elsewhere */
+	size_t prefix; /* the length of "{S:" */
+};
+
+static int
+scan_keys(const struct scan *scan, const struct redisReply *keys)
+{
+	const struct redisReply *key;
+	uint32_t shard;
+	size_t i, at;
+	int error;
+
+	for (i = 0; i < keys->elements; i++) {
+		key = keys->element[i];
+		if (!is_string(key))
+			return -EPROTO;
+		at = key_shard(key->str, key->len, scan->prefix, &shard);
+		if (at == 0 || (scan->shared && shard != scan->node))
+			continue;
+		error =
+		    scan->call(scan->ctx, shard, key->str + at, key->len - at);
+		if (error != 0)
+			return error;
+	}
+	return 0;
+}
+
+/* All keys that match, on the node of a shard. */
+static int
+scan_node(const struct scan *scan, const char *pattern)
+{
+	char cursor[32] = "0";
+	struct engine_argument words[] = {argument_text("SCAN"),
+	    argument_text(cursor), argument_text("MATCH"),
+	    argument_text(pattern), argument_text("COUNT"),
+	    argument_text("500")};
+	struct engine_call call;
+	int error;
+
+	do {
+		words[1] = argument_text(cursor);
+		error = walk_command(scan->durable, scan->node,
+		    sizeof(words) / sizeof(words[0]), words, &call);
+		if (error != 0)
+			return error;
+		if (!is_array(call.reply, 2) ||
+		    !is_string(call.reply->element[0]) ||
+		    !is_array(call.reply->element[1], 0) ||
+		    call.reply->element[0]->len >= sizeof(cursor))
+			error = -EPROTO;
+		else
+			error = scan_keys(scan, call.reply->element[1]);
+		if (error == 0)
+			(void)strcpy(cursor, call.reply->element[0]->str);
+		engine_call_free(&call, 1);
+	} while (error == 0 && strcmp(cursor, "0") != 0);
+	return error;
+}
+
+/* The nodes of a cluster do not tell which shards they have: there, each shard
+ * is a walk of its node. */
+int
+walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx)
+{
+	const char *servers = open_options.servers;
+	struct scan scan = {.durable = durable, .call = call, .ctx = ctx};
+	char pattern[HWT_DURABLE_SPACE_MAX + 32];
+	const char *space = engine_space(durable_engine(durable));
+	int error = 0;
+
+	scan.shared = servers != NULL && strncmp(servers, "cluster:", 8) == 0;
+	scan.prefix = strlen(space) + 2;
+	if (!scan.shared) {
+		(void)snprintf(pattern, sizeof(pattern), "{%s:*}:*", space);
+		return scan_node(&scan, pattern);
+	}
+	for (; error == 0 && scan.node < durable_shards(durable); scan.node++) {
+		(void)snprintf(pattern, sizeof(pattern), "{%s:%" PRIu32 "}:*",
+		    space, scan.node);
+		error = scan_node(&scan, pattern);
+	}
+	return error;
+}
+
+/* The list of tasks. */
+
+struct list {
+	struct hwt_durable *durable;
+	enum hwt_durable_state state;
+};
+
+static int
+list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
+{
+	const struct list *list = ctx;
+	struct engine_argument arg = {id, id_length};
+	struct hwt_durable_info info;
+	struct engine_call call;
+	const char *payload;
+	int error;
+
+	error = walk_script(list->durable, SCRIPT_GET, shard, 1, &arg, &call);
+	if (error != 0)
+		return error;
+	if (is_string(call.reply)) {
+		record_read(&info, call.reply->str, call.reply->len, &payload);
+		if (list->state == 0 || info.state == list->state) {
+			(void)putchar('{');
+			record_write(id, id_length, &info);
+			(void)puts("}");
+		}
+	}
+	engine_call_free(&call, 1);
+	return 0;
+}
+
+static int
+list_key(void *ctx, uint32_t shard, const char *name, size_t length)
+{
+	if (length < 3 || memcmp(name, "r:", 2) != 0)
+		return 0;
+	return list_task(ctx, shard, name + 2, length - 2);
+}
+
+/* A page of the dead letters of a shard, by the time when they failed; empty at
+ * the end. */
+static int
+dead_page(struct hwt_durable *durable, uint32_t shard, size_t start,
+    struct engine_call *call)
+{
+	char key[ENGINE_KEY_MAX], first[24], last[24];
+	struct engine_argument words[] = {
+	    argument_text("ZRANGE"), {NULL, 0}, {NULL, 0}, {NULL, 0}};
+	int error;
+	size_t i;
+
+	engine_key(durable_engine(durable), key, shard, "dead");
+	(void)snprintf(first, sizeof(first), "%zu", start);
+	(void)snprintf(last, sizeof(last), "%zu", start + 255);
+	words[1] = argument_text(key);
+	words[2] = argument_text(first);
+	words[3] = argument_text(last);
+	error = walk_command(durable, shard, 4, words, call);
+	if (error != 0)
+		return error;
+	if (!is_array(call->reply, 0))
+		error = -EPROTO;
+	for (i = 0; error == 0 && i < call->reply->elements; i++) {
+		if (!is_string(call->reply->element[i]))
+			error = -EPROTO;
+	}
+	if (error != 0)
+		engine_call_free(call, 1);
+	return error;
+}
+
+/* Calls it for each dead letter of a shard. It returns 1 if that is one no
+ * more, so that those behind it have moved up. */
+static int
+dead_shard(
+    struct hwt_durable *durable, uint32_t shard, walk_key *call, void *ctx)
+{
+	const struct redisReply *id;
+	struct engine_call page;
+	size_t i, start = 0;
+	bool more;
+	int result;
+
+	do {
+		result = dead_page(durable, shard, start, &page);
+		if (result != 0)
+			return result;
+		more = page.reply->elements > 0;
+		for (i = 0; result >= 0 && i < page.reply->elements; i++) {
+			id = page.reply->element[i];
+			result = call(ctx, shard, id->str, id->len);
+			start += result == 0;
+		}
+		engine_call_free(&page, 1);
+	} while (result >= 0 && more);
+	return result < 0 ? result : 0;
+}
+
+static int
+dead_each(struct hwt_durable *durable, walk_key *call, void *ctx)
+{
+	uint32_t shard;
+	int error = 0;
+
+	for (shard = 0; error == 0 && shard < durable_shards(durable); shard++)
+		error = dead_shard(durable, shard, call, ctx);
+	return error;
+}
+
+int
+walk_list(struct hwt_durable *durable, enum hwt_durable_state state)
+{
+	struct list list = {durable, state};
+
+	return state == HWT_DURABLE_FAILED
+	    ? dead_each(durable, list_task, &list)
+	    : walk_keys(durable, list_key, &list);
+}
+
+struct dead {
+	struct hwt_durable *durable;
+	const char *verb;
+};
+
+static int
+dead_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
+{
+	const struct dead *dead = ctx;
+	struct engine_argument arg[] = {
+	    argument_text(dead->verb), {id, id_length}};
+	struct engine_call call;
+	int error, gone;
+
+	error = walk_script(dead->durable, SCRIPT_DEAD, shard, 2, arg, &call);
+	if (error != 0)
+		return error;
+	gone =
+	    call.reply->type == REDIS_REPLY_INTEGER && call.reply->integer == 0;
+	engine_call_free(&call, 1);
+	return gone;
+}
+
+int
+walk_dead(struct hwt_durable *durable, const char *verb)
+{
+	struct dead dead = {durable, verb};
+
+	return dead_each(durable, dead_task, &dead);
+}

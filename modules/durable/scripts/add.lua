@@ -1,0 +1,62 @@
+#!lua
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- add, then id queue mode time attempts payload "" for each task. Nothing is
+-- stored unless all of it is sound.
+
+local PER_TASK = 7
+local PAYLOAD_MAX = 65536
+local TRIES_MAX = 1000
+
+local function read_task(at)
+	local due = read_due(ARGV[at + 2], ARGV[at + 3])
+	local tries = whole(ARGV[at + 4], 1, TRIES_MAX)
+	local wrong = not is_id(ARGV[at]) and "id" or
+		not is_name(ARGV[at + 1]) and "queue" or
+		not due and "time" or
+		not tries and "attempts" or
+		#ARGV[at + 5] > PAYLOAD_MAX and "payload" or
+		ARGV[at + 6] ~= "" and "the last" or nil
+	return {state = PENDING, attempts = 0, max_attempts = tries,
+		generation = 1, due = due, slot = due and slot_of(due), ms = 0,
+		sequence = 0, queue = ARGV[at + 1]}, wrong
+end
+
+local function store(task, at)
+	local text = pack(task) .. task.queue .. ARGV[at + 5]
+	if not call("SET", record_key(ARGV[at]), text, "NX") then
+		return 1
+	end
+	place(ARGV[at], task, task.due)
+	count("added", 1)
+	return 0
+end
+
+local refused = open()
+if refused then
+	return refused
+end
+local total = (#ARGV - 2) / PER_TASK
+if total ~= floor(total) or total < 0 or total > BATCH_MAX then
+	return refuse_argument(0, "the number of arguments")
+end
+local tasks = {}
+for i = 1, total do
+	local task, wrong = read_task(3 + (i - 1) * PER_TASK)
+	if wrong then
+		return refuse_argument(i, wrong)
+	end
+	tasks[i] = task
+end
+refused = admit()
+if refused then
+	return refused
+end
+local results = {}
+for i = 1, total do
+	results[i] = store(tasks[i], 3 + (i - 1) * PER_TASK)
+end
+if earliest then
+	commit()
+end
+return results

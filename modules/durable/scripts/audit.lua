@@ -1,0 +1,173 @@
+#!lua flags=no-writes
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- audit ids: what is wrong with each. "" as an id: with the shard's counters.
+-- A complaint begins with the number of the invariant: 5, an id is where its
+-- record says, and nowhere else; 6, the cursor is not in the future; 8, the
+-- counters agree with what is there.
+
+local SUMMED_MAX = 16384 -- slots whose sizes are summed up
+
+local wrong
+
+local invariant
+
+local function complain(text)
+	wrong[#wrong + 1] = invariant .. " " .. text
+end
+
+local function score(set, id)
+	local reply = try("ZSCORE", prefix .. set, id)
+	if type(reply) == "table" then
+		complain(set .. " is foreign")
+		return nil
+	end
+	return reply and tonumber(reply)
+end
+
+-- Where an id must be, and where not.
+local function check_member(set, is_there, ought)
+	if is_there and not ought then
+		complain("in " .. set)
+	elseif ought and not is_there then
+		complain("not in " .. set)
+	end
+end
+
+local function check_bucket(id, task)
+	local due = score(":b:" .. task.slot, id)
+	if task.state ~= PENDING then
+		if due then
+			complain("in its bucket")
+		end
+		return
+	end
+	if not due then
+		complain("not in its bucket")
+	elseif due ~= task.due then
+		complain("in its bucket with another due time")
+	end
+	if task.due <= now and (task.slot - cursor) % slots >
+		floor(now / tick) - cursor then
+		complain("behind the cursor")
+	end
+end
+
+local function check_entry(id, task)
+	local entry = entry_of(task)
+	local found = try("XRANGE", queue_key(task.queue), entry, entry)
+	local fields = not found.err and found[1] and found[1][2]
+	if not fields or fields[2] ~= id or
+		tonumber(fields[4] or "") ~= task.generation then
+		complain("not in its queue")
+	end
+end
+
+local function check_task(id)
+	invariant = 5
+	local task, text = load(id)
+	local state = task and task.state
+	local lease = score(":fly", id)
+	local dead, ended = score(":dead", id), score(":ended", id)
+	local bad = score(":bad", id)
+	if text == "" then
+		complain("no record")
+	elseif not task and not bad then
+		complain("a record that cannot be read")
+	end
+	if task and state ~= QUARANTINED then
+		check_bucket(id, task)
+	end
+	check_member("fly", lease, state == DELIVERED or state == RUNNING)
+	check_member("dead", dead, state == FAILED)
+	check_member("ended", ended, state == SUCCEEDED or state == CANCELLED)
+	check_member("bad", bad, state == QUARANTINED or not task and bad)
+	if state == DELIVERED then
+		check_entry(id, task)
+	end
+	if lease and state == DELIVERED and lease < DELIVERED_FROM or
+		lease and state == RUNNING and lease >= DELIVERED_FROM then
+		complain("in fly with the score of another state")
+	end
+end
+
+local function size(command, key, ...)
+	local reply = try(command, prefix .. key, ...)
+	if type(reply) == "table" then
+		complain(key .. " is foreign")
+		return 0
+	end
+	return reply
+end
+
+local function compare(name, meta, counted)
+	if tonumber(meta[name]) ~= counted then
+		complain(format("%s is %s, counted %.0f", name,
+			tostring(meta[name]), counted))
+	end
+end
+
+local function read_meta()
+	local flat = call("HGETALL", KEYS[1])
+	local meta = {}
+	for i = 1, #flat, 2 do
+		meta[flat[i]] = flat[i + 1]
+	end
+	return meta
+end
+
+local function check_shard()
+	invariant = 8
+	local meta = read_meta()
+	local limit = format("(%.0f", DELIVERED_FROM)
+	local running = size("ZCOUNT", ":fly", "-inf", limit)
+	compare("running", meta, running)
+	compare("delivered", meta, size("ZCARD", ":fly") - running)
+	compare("dead", meta, size("ZCARD", ":dead"))
+	compare("quarantined", meta, size("ZCARD", ":bad"))
+	if slots <= SUMMED_MAX then
+		local sum = 0
+		for slot = 0, slots - 1 do
+			sum = sum + size("ZCARD", ":b:" .. slot)
+		end
+		compare("pending", meta, sum)
+	end
+	local ends = 0
+	for _, name in ipairs({"pending", "delivered", "running", "dead",
+		"quarantined", "succeeded", "cancelled", "dropped"}) do
+		ends = ends + (tonumber(meta[name] or "") or 0)
+	end
+	compare("added", meta, ends)
+	invariant = 6
+	if cursor > floor(now / tick) then
+		complain("the cursor is in the future")
+	end
+end
+
+local refused = open()
+if refused then
+	return refused
+end
+if #ARGV > 2 + 1000 then
+	return refuse_argument(0, "the number of arguments")
+end
+for i = 3, #ARGV do
+	if ARGV[i] ~= "" and not is_id(ARGV[i]) then
+		return refuse_argument(i - 2, "id")
+	end
+end
+refused = check_clocks()
+if refused then
+	return refused
+end
+local results = {}
+for i = 3, #ARGV do
+	wrong = {}
+	if ARGV[i] == "" then
+		check_shard()
+	else
+		check_task(ARGV[i])
+	end
+	results[i - 2] = wrong
+end
+return results

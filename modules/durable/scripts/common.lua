@@ -1,0 +1,396 @@
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- common.lua: what the scripts share. The text of a script for the engine is:
+-- the first line of its file ("#!lua flags=..."), then this file, then the rest
+-- of its file. Its name is its SHA-1, as SCRIPT LOAD answers.
+--
+-- A script goes through these steps, in this order:
+--
+--   open()      reads the clock and meta: ENOSPACE
+--   its own     checks all arguments: EARG
+--   admit()     compares the clocks, looks for a pause: ESKEW, EPAUSED
+--   its own     reads, decides, writes. From here on nothing may raise an
+--               error, for what was written before it would stay: what can
+--               fail because of a foreign key goes through sure() or try()
+--   commit()    writes clock, next, and the counters; publishes
+--
+-- ../DESIGN says what the keys and the fields mean.
+
+local call, try = redis.call, redis.pcall
+local floor, max, min = math.floor, math.max, math.min
+local find, format, match, sub =
+	string.find, string.format, string.match, string.sub
+
+local FORMAT, HEADER = 1, 56
+local LAYOUT = "<BBHHHI4I4I8I8I8I8I8"
+local PENDING, DELIVERED, RUNNING = 1, 2, 3
+local SUCCEEDED, FAILED, CANCELLED, QUARANTINED = 4, 5, 6, 7
+
+local WHOLE_MAX = 9007199254740992 -- 2^53: from here on doubles have gaps
+local DELAY_MAX = 315360000000 -- 10 years
+local DAY = 86400000
+local QUEUE_MAX, ID_MAX = 64, 64
+local BATCH_MAX = 512
+local GENERATION_MAX, ATTEMPTS_MAX = 4294967295, 65535
+local TICKS_MAX = 1000 -- that one call looks at
+local WAIT_MAX = 1000 -- ms until the next look, at most
+local DELIVERED_FROM = 1e15 -- scores of fly: delivered above, running below
+
+local prefix, space, shard -- of the keys; of the channels
+local real -- the engine's clock, rounded down
+local now, now_up -- never fall; rounded down and up
+local cursor, version, next_look, tick, slots, retention
+local paused, resumed, scan, pending
+local earliest -- due time of what was put into the wheel
+local delta = {} -- of the counters
+
+local function refuse(text)
+	return {err = text}
+end
+
+local function refuse_argument(which, text)
+	return {err = format("EARG %d %s", which, text)}
+end
+
+-- How many arguments there must be.
+local function expect(total)
+	if #ARGV ~= total then
+		return refuse_argument(0, "the number of arguments")
+	end
+	return nil
+end
+
+-- A decimal string without sign, point, exponent, space; or nil.
+local function whole(text, low, high)
+	if #text > 16 or not find(text, "^[0-9]+$") then
+		return nil
+	end
+	local value = tonumber(text)
+	if value < low or value > high then
+		return nil
+	end
+	return value
+end
+
+local function is_id(text)
+	return #text >= 1 and #text <= ID_MAX
+end
+
+local function is_name(text)
+	return #text >= 1 and #text <= QUEUE_MAX and
+		not find(text, "[^A-Za-z0-9._%-]")
+end
+
+-- Milliseconds, rounded down and up.
+local function read_clock()
+	local time = call("TIME")
+	local ms = time[1] * 1000 + time[2] / 1000
+	return floor(ms), -floor(-ms)
+end
+
+local function name_keys()
+	prefix, space, shard = match(KEYS[1] or "", "^({(.+):([0-9]+)}):meta$")
+	return #KEYS == 1 and prefix ~= nil
+end
+
+-- The fields that most scripts need come first in meta: it is a list in which
+-- the engine looks from the front.
+local function open()
+	if not name_keys() then
+		return refuse_argument(0, "the key is not {SPACE:SHARD}:meta")
+	end
+	local meta = try("HMGET", KEYS[1], "format", "clock", "cursor",
+		"version", "next", "tick", "slots", "retention", "paused",
+		"resumed", "scan", "pending")
+	if meta.err then
+		return meta
+	end
+	if not meta[1] then
+		return refuse("ENOSPACE there is no such space or shard")
+	end
+	for i = 1, 12 do
+		meta[i] = tonumber(meta[i] or "")
+		if not meta[i] then
+			return refuse("ESHAPE meta cannot be read")
+		end
+	end
+	if meta[1] ~= FORMAT then
+		return refuse("ESHAPE the space has another format")
+	end
+	local clock
+	clock, cursor, version, next_look = meta[2], meta[3], meta[4], meta[5]
+	tick, slots, retention = meta[6], meta[7], meta[8]
+	paused, resumed, scan, pending = meta[9], meta[10], meta[11], meta[12]
+	local up
+	real, up = read_clock()
+	now, now_up = max(real, clock), max(up, clock)
+	return nil
+end
+
+-- Compares the caller's clock with the engine's.
+local function check_clocks()
+	local theirs = ARGV[1] == "" and 0 or whole(ARGV[1], 0, WHOLE_MAX)
+	if not theirs then
+		return refuse_argument(0, "the caller's clock")
+	end
+	if ARGV[2] == "" then
+		return nil
+	end
+	local skew = whole(ARGV[2], 0, WHOLE_MAX)
+	if not skew or ARGV[1] == "" then
+		return refuse_argument(0, "the skew")
+	end
+	local apart = theirs - real
+	if apart > skew or -apart > skew then
+		return refuse(format("ESKEW the caller's clock is %.0f ms %s",
+			math.abs(apart), apart > 0 and "ahead" or "behind"))
+	end
+	return nil
+end
+
+local function admit()
+	local refused = check_clocks()
+	if refused then
+		return refused
+	end
+	if paused ~= 0 then
+		return refuse("EPAUSED the shard is paused")
+	end
+	return nil
+end
+
+local function count(name, by)
+	delta[name] = (delta[name] or 0) + by
+end
+
+-- Whether a reply says that the key is foreign. Any other error is the engine's
+-- (a slot that is being moved, say) and ends the script.
+local function is_foreign(reply)
+	if type(reply) ~= "table" or not reply.err then
+		return false
+	end
+	if find(reply.err, "WRONGTYPE", 1, true) or
+		find(reply.err, "exhausted the last possible ID", 1, true) then
+		return true
+	end
+	error(reply)
+end
+
+local function set_aside(key)
+	call("RENAME", key, prefix .. ":aside" .. sub(key, #prefix + 1))
+end
+
+-- A foreign key that is where one of ours belongs is set aside.
+local function sure(command, key, ...)
+	local reply = try(command, key, ...)
+	if is_foreign(reply) then
+		set_aside(key)
+		return call(command, key, ...)
+	end
+	return reply
+end
+
+local function record_key(id)
+	return prefix .. ":r:" .. id
+end
+
+local function pack(task)
+	return struct.pack(LAYOUT, FORMAT, task.state, task.attempts,
+		task.max_attempts, #task.queue, task.generation, task.slot,
+		task.due, task.ms, task.sequence, 0, now)
+end
+
+local function is_sound(task, length)
+	if task.state == QUARANTINED then
+		return true
+	end
+	return task.state >= PENDING and task.state < QUARANTINED and
+		is_name(task.queue) and #task.queue == length and
+		task.generation >= 1 and task.slot < slots and
+		task.due <= WHOLE_MAX and
+		task.max_attempts >= 1 and task.attempts <= task.max_attempts
+		and (task.state >= RUNNING or
+			task.attempts < task.max_attempts)
+end
+
+-- Text is the record, or its header and the longest queue.
+local function unpack_record(text)
+	if #text < HEADER then
+		return nil
+	end
+	local task = {}
+	local kind, length
+	kind, task.state, task.attempts, task.max_attempts, length,
+		task.generation, task.slot, task.due, task.ms, task.sequence =
+		struct.unpack(LAYOUT, text)
+	if kind ~= FORMAT then
+		return nil
+	end
+	task.queue = sub(text, HEADER + 1, HEADER + length)
+	if not is_sound(task, length) then
+		return nil
+	end
+	return task
+end
+
+-- The task, and the text that was read. If there is no record: nil, "". If it
+-- cannot be read: nil, nil.
+local function load(id, all)
+	local text = try("GETRANGE", record_key(id), 0,
+		all and -1 or HEADER + QUEUE_MAX - 1)
+	if is_foreign(text) then
+		return nil, nil
+	end
+	if text == "" then
+		return nil, ""
+	end
+	local task = unpack_record(text)
+	return task, task and text
+end
+
+local function save(id, task)
+	call("SETRANGE", record_key(id), 0, pack(task))
+end
+
+local function bucket_key(slot)
+	return prefix .. ":b:" .. slot
+end
+
+local function queue_key(queue)
+	return prefix .. ":q:" .. queue
+end
+
+-- A delay of 0 is due at once; others count from the next whole millisecond, as
+-- otherwise they could be short of a part of one.
+local function due_after(delay)
+	return delay == 0 and now or now_up + delay
+end
+
+-- "in" or "at", and a time: the due time, or nil.
+local function read_due(mode, text)
+	if mode == "in" then
+		local delay = whole(text, 0, DELAY_MAX)
+		return delay and due_after(delay)
+	end
+	return mode == "at" and whole(text, 0, now + DELAY_MAX) or nil
+end
+
+-- A tick that is drained is not looked at again for a whole rotation: what is
+-- due in one goes into the oldest that is not.
+local function slot_of(due)
+	return max(floor(due / tick), cursor) % slots
+end
+
+-- Into the wheel. The caller writes the record.
+local function place(id, task, due)
+	task.state = PENDING
+	task.due = due
+	task.slot = slot_of(due)
+	sure("ZADD", bucket_key(task.slot), due, id)
+	count("pending", 1)
+	earliest = min(earliest or due, due)
+end
+
+local function drop_entries(queue, entries)
+	local key = queue_key(queue)
+	if not is_foreign(try("XDEL", key, unpack(entries))) and
+		call("XLEN", key) == 0 then
+		call("DEL", key)
+	end
+end
+
+local function entry_of(task)
+	return format("%.0f-%.0f", task.ms, task.sequence)
+end
+
+-- Out of the wheel, or out of the queue.
+local function withdraw(id, task)
+	if task.state == PENDING then
+		sure("ZREM", bucket_key(task.slot), id)
+		count("pending", -1)
+	else
+		drop_entries(task.queue, {entry_of(task)})
+		sure("ZREM", prefix .. ":fly", id)
+		count("delivered", -1)
+	end
+end
+
+-- The end of a task that did not fail: the payload goes at once, the rest of
+-- the record with its retention.
+local function conclude(id, task, state)
+	task.state = state
+	call("SET", record_key(id), pack(task) .. task.queue)
+	sure("ZADD", prefix .. ":ended", now + retention, id)
+	count(state == SUCCEEDED and "succeeded" or "cancelled", 1)
+end
+
+-- A dead letter.
+local function bury(id, task)
+	task.state = FAILED
+	save(id, task)
+	sure("ZADD", prefix .. ":dead", now, id)
+	count("failed", 1)
+	count("dead", 1)
+end
+
+-- The end of an attempt without an end of the task. The caller has taken it out
+-- of fly.
+local function again(id, task, due)
+	count("running", -1)
+	if task.attempts >= task.max_attempts then
+		bury(id, task)
+		return
+	end
+	place(id, task, due)
+	save(id, task)
+end
+
+-- An id without a record, or with one that cannot be read, goes out of the way,
+-- to where somebody looks at it. The caller has taken it from where it was,
+-- which is what counter counts.
+local function quarantine(id, counter)
+	local _, text = load(id)
+	if text == "" then
+		call("SET", record_key(id), struct.pack(LAYOUT, FORMAT,
+			QUARANTINED, 0, 0, 0, 0, 0, 0, 0, 0, 0, now))
+	end
+	sure("ZADD", prefix .. ":bad", now, id)
+	count(counter, -1)
+	count("quarantined", 1)
+end
+
+-- Appends to the queue; task gets the entry. A foreign key, or a queue whose
+-- last entry somebody has given a number that is too large, is set aside; what
+-- was in it is delivered again by the janitor.
+local function enqueue(id, task)
+	local key = queue_key(task.queue)
+	local entry = try("XADD", key, "*", "i", id, "g", task.generation)
+	for _ = 1, 2 do
+		if not is_foreign(entry) then
+			local ms, sequence = match(entry, "^(%d+)-(%d+)$")
+			task.ms, task.sequence = tonumber(ms), tonumber(sequence)
+			if max(task.ms, task.sequence) < WHOLE_MAX then
+				return
+			end
+		end
+		set_aside(key)
+		entry = call("XADD", key, "*", "i", id, "g", task.generation)
+	end
+end
+
+-- The last step. A counter that something has made unreadable stays so, and
+-- audit says it.
+local function commit()
+	if earliest and earliest < next_look then
+		next_look = earliest
+		call("PUBLISH", space .. ":due", shard)
+	end
+	call("HSET", KEYS[1], "clock", now, "cursor", cursor,
+		"version", version, "next", next_look)
+	for name, by in pairs(delta) do
+		if by ~= 0 then
+			try("HINCRBY", KEYS[1], name, by)
+		end
+	end
+end
+

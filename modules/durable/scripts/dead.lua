@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- dead drop|replay id: what has failed, or is in quarantine; from there, only
+-- what can be read by now is replayed.
+
+local refused = open() or expect(4)
+if refused then
+	return refused
+end
+if ARGV[3] ~= "drop" and ARGV[3] ~= "replay" then
+	return refuse_argument(1, "drop or replay")
+end
+if not is_id(ARGV[4]) then
+	return refuse_argument(2, "id")
+end
+refused = admit()
+if refused then
+	return refused
+end
+local id = ARGV[4]
+local task = load(id)
+local set, counter
+if task and task.state == FAILED then
+	set, counter = prefix .. ":dead", "dead"
+elseif sure("ZSCORE", prefix .. ":bad", id) then
+	set, counter = prefix .. ":bad", "quarantined"
+else
+	return -2
+end
+if ARGV[3] == "replay" then
+	if not task or not is_name(task.queue) or
+		task.generation == GENERATION_MAX then
+		return -2
+	end
+	task.generation = task.generation + 1
+	task.attempts = 0
+	place(id, task, now)
+	save(id, task)
+else
+	call("UNLINK", record_key(id))
+	count("dropped", 1)
+end
+sure("ZREM", set, id)
+count(counter, -1)
+commit()
+return 0

@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- extend visibility, then id generation attempt for each.
+
+local PER_TASK = 3
+local OK, STALE = 0, 1
+
+local function check(at)
+	return not is_id(ARGV[at]) and "id" or
+		not whole(ARGV[at + 1], 1, GENERATION_MAX) and "generation" or
+		not whole(ARGV[at + 2], 1, ATTEMPTS_MAX) and "attempt" or nil
+end
+
+local function extend(at, visibility)
+	local task = load(ARGV[at])
+	if not task or task.state ~= RUNNING or
+		task.generation ~= tonumber(ARGV[at + 1]) or
+		task.attempts ~= tonumber(ARGV[at + 2]) then
+		return STALE
+	end
+	sure("ZADD", prefix .. ":fly", now + visibility, ARGV[at])
+	return OK
+end
+
+local refused = open()
+if refused then
+	return refused
+end
+local visibility = #ARGV > 2 and whole(ARGV[3], 1, DAY)
+if not visibility then
+	return refuse_argument(0, "visibility")
+end
+local total = (#ARGV - 3) / PER_TASK
+if total ~= floor(total) or total > BATCH_MAX then
+	return refuse_argument(0, "the number of arguments")
+end
+for i = 1, total do
+	local wrong = check(4 + (i - 1) * PER_TASK)
+	if wrong then
+		return refuse_argument(i, wrong)
+	end
+end
+refused = admit()
+if refused then
+	return refused
+end
+local results = {}
+for i = 1, total do
+	results[i] = extend(4 + (i - 1) * PER_TASK, visibility)
+end
+if total > 0 then
+	commit()
+end
+return results

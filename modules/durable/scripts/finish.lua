@@ -1,0 +1,90 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- finish, then id generation attempt outcome delay for each.
+
+local PER_TASK = 5
+local OK, STALE = 0, 1
+local OUTCOMES = {done = true, retry = true, fail = true, back = true}
+
+local function check(at)
+	return not is_id(ARGV[at]) and "id" or
+		not whole(ARGV[at + 1], 1, GENERATION_MAX) and "generation" or
+		not whole(ARGV[at + 2], 1, ATTEMPTS_MAX) and "attempt" or
+		not OUTCOMES[ARGV[at + 3]] and "outcome" or
+		not whole(ARGV[at + 4], 0, DELAY_MAX) and "delay" or
+		ARGV[at + 3] == "back" and ARGV[at + 4] ~= "0" and "delay" or
+		nil
+end
+
+-- The answer to the first one was lost: the task ended by just this.
+local function is_repeated(task, outcome)
+	if outcome == "done" then
+		return task.state == SUCCEEDED
+	end
+	return task.state == FAILED and outcome ~= "back"
+end
+
+-- The attempt's number is not used again: it tells this attempt from the next.
+-- So there is one more instead.
+local function give_back(id, task)
+	task.max_attempts = min(task.max_attempts + 1, ATTEMPTS_MAX)
+	again(id, task, task.due)
+end
+
+local function apply(id, task, outcome, delay)
+	sure("ZREM", prefix .. ":fly", id)
+	if outcome == "back" then
+		give_back(id, task)
+	elseif outcome == "retry" then
+		count("retried", 1)
+		again(id, task, due_after(delay))
+	elseif outcome == "fail" then
+		count("running", -1)
+		bury(id, task)
+	else
+		count("running", -1)
+		conclude(id, task, SUCCEEDED)
+	end
+end
+
+local function finish(at)
+	local id, outcome = ARGV[at], ARGV[at + 3]
+	local task = load(id)
+	if not task or task.generation ~= tonumber(ARGV[at + 1]) or
+		task.attempts ~= tonumber(ARGV[at + 2]) then
+		return STALE
+	end
+	if task.state ~= RUNNING then
+		return is_repeated(task, outcome) and OK or STALE
+	end
+	apply(id, task, outcome, tonumber(ARGV[at + 4]))
+	return OK
+end
+
+local refused = open()
+if refused then
+	return refused
+end
+local total = (#ARGV - 2) / PER_TASK
+if total ~= floor(total) or total < 0 or total > BATCH_MAX then
+	return refuse_argument(0, "the number of arguments")
+end
+for i = 1, total do
+	local wrong = check(3 + (i - 1) * PER_TASK)
+	if wrong then
+		return refuse_argument(i, wrong)
+	end
+end
+refused = admit()
+if refused then
+	return refused
+end
+local results = {}
+for i = 1, total do
+	results[i] = finish(3 + (i - 1) * PER_TASK)
+end
+if next(delta) then
+	commit()
+end
+return results

@@ -1,0 +1,85 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- init shards slots tick level retention: makes the shard unless it is there.
+-- The level is not part of the shape.
+
+local NAMES = {"shards", "slots", "tick", "level", "retention"}
+local LOW = {1, 8, 1, 1, 1}
+local HIGH = {1024, 1048576, 3600000, 3, DELAY_MAX}
+local DEFAULT = {16, 4096, 100, 2, 3600000}
+
+local function read_shape()
+	local shape = {}
+	for i = 1, 5 do
+		local text = ARGV[2 + i]
+		if text ~= "" and text ~= "0" then
+			shape[i] = whole(text, LOW[i], HIGH[i])
+			if not shape[i] then
+				return nil, refuse_argument(i, NAMES[i])
+			end
+		end
+	end
+	if shape[2] and bit.band(shape[2], shape[2] - 1) ~= 0 then
+		return nil, refuse_argument(2, "slots: no power of two")
+	end
+	if tonumber(shard) >= (shape[1] or 1024) then
+		return nil, refuse_argument(1, "the key's shard")
+	end
+	return shape
+end
+
+local function compare(shape)
+	local there = call("HMGET", KEYS[1], unpack(NAMES))
+	for i = 1, 5 do
+		there[i] = tonumber(there[i] or "")
+		if not there[i] then
+			return refuse("ESHAPE meta cannot be read")
+		end
+		if i ~= 4 and shape[i] and shape[i] ~= there[i] then
+			return refuse(format("ESHAPE %s is %.0f, not %.0f",
+				NAMES[i], there[i], shape[i]))
+		end
+	end
+	there[6] = 0
+	return there
+end
+
+local function make(shape)
+	for i = 1, 5 do
+		shape[i] = shape[i] or DEFAULT[i]
+	end
+	if tonumber(shard) >= shape[1] then
+		return refuse_argument(1, "the key's shard")
+	end
+	local oldest = floor(real / shape[3])
+	call("HSET", KEYS[1], "format", FORMAT, "clock", real,
+		"cursor", oldest, "version", 1, "next", real + WAIT_MAX,
+		"tick", shape[3], "slots", shape[2], "retention", shape[5],
+		"paused", 0, "resumed", 0, "scan", 0, "pending", 0,
+		"delivered", 0, "running", 0, "added", 0, "begun", 0,
+		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
+		"cancelled", 0, "dropped", 0, "missed", 0, "dead", 0,
+		"quarantined", 0, "shards", shape[1], "level", shape[4])
+	shape[6] = 1
+	return shape
+end
+
+local missing = open()
+if missing and not find(missing.err, "^ENOSPACE") then
+	return missing
+end
+local shape
+local refused = expect(7)
+if not refused then
+	shape, refused = read_shape()
+end
+real = read_clock()
+refused = refused or check_clocks()
+if refused then
+	return refused
+end
+if missing then
+	return make(shape)
+end
+return compare(shape)

@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- pause
+
+local refused = open() or expect(2)
+if refused then
+	return refused
+end
+refused = check_clocks()
+if refused then
+	return refused
+end
+if paused == 0 then
+	call("HSET", KEYS[1], "clock", now, "paused", 1)
+end
+return 0

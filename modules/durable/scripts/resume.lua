@@ -1,0 +1,18 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- resume
+
+local refused = open() or expect(2)
+if refused then
+	return refused
+end
+refused = check_clocks()
+if refused then
+	return refused
+end
+if paused ~= 0 then
+	call("HSET", KEYS[1], "clock", now, "paused", 0, "resumed", now)
+	call("PUBLISH", space .. ":due", shard)
+end
+return 0

@@ -1,0 +1,124 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- take queue worker token limit visibility
+
+local LOOKED_MAX = 4 -- entries per task that is asked for
+
+local taken, kept = {}, {}
+
+local function hand_over(id, task, text)
+	taken[#taken + 1] = {id, task.generation, task.attempts, task.due,
+		task.max_attempts, sub(text, HEADER + #task.queue + 1)}
+end
+
+-- What the same take got before, as far as it is still this worker's.
+local function repeat_take(before)
+	for i = 2, #before, 3 do
+		local task, text = load(before[i], true)
+		if task and task.state == RUNNING and
+			task.generation == before[i + 1] and
+			task.attempts == before[i + 2] then
+			hand_over(before[i], task, text)
+		end
+	end
+	return taken
+end
+
+local function begin(id, generation, visibility)
+	local task, text = load(id, true)
+	if not task or task.state ~= DELIVERED then
+		local score = not task and sure("ZSCORE", prefix .. ":fly", id)
+		if score and tonumber(score) >= DELIVERED_FROM then
+			sure("ZREM", prefix .. ":fly", id)
+			quarantine(id, "delivered")
+		end
+		return
+	end
+	if tonumber(generation) ~= task.generation then
+		return
+	end
+	task.state = RUNNING
+	task.attempts = task.attempts + 1
+	task.ms, task.sequence = 0, 0
+	save(id, task)
+	sure("ZADD", prefix .. ":fly", now + visibility, id)
+	count("delivered", -1)
+	count("running", 1)
+	count("begun", 1)
+	hand_over(id, task, text)
+	kept[#kept + 1] = id
+	kept[#kept + 1] = task.generation
+	kept[#kept + 1] = task.attempts
+end
+
+-- Entries that nobody waits for any more are dropped on the way.
+local function take(queue, limit, visibility)
+	local looked = 0
+	while #taken < limit and looked < limit * LOOKED_MAX do
+		local entries = sure("XRANGE", queue_key(queue), "-", "+",
+			"COUNT", limit - #taken)
+		if not entries[1] then
+			break
+		end
+		local names = {}
+		for i, entry in ipairs(entries) do
+			names[i] = entry[1]
+			local fields = entry[2]
+			if fields[1] == "i" and fields[3] == "g" then
+				begin(fields[2], fields[4], visibility)
+			end
+		end
+		drop_entries(queue, names)
+		looked = looked + #names
+	end
+end
+
+local refused = open() or expect(7)
+if refused then
+	return refused
+end
+local queue, worker = ARGV[3], ARGV[4]
+local token = whole(ARGV[5], 1, WHOLE_MAX)
+local limit = whole(ARGV[6], 1, BATCH_MAX)
+local visibility = whole(ARGV[7], 1, DAY)
+if not is_name(queue) then
+	return refuse_argument(1, "queue")
+end
+if not is_name(worker) then
+	return refuse_argument(2, "worker")
+end
+if not token then
+	return refuse_argument(3, "token")
+end
+if not limit then
+	return refuse_argument(4, "limit")
+end
+if not visibility then
+	return refuse_argument(5, "visibility")
+end
+refused = admit()
+if refused then
+	return refused
+end
+local last_key = prefix .. ":t:" .. worker
+local last = try("GET", last_key)
+local sound, before = pcall(cmsgpack.unpack, last)
+if sound and type(before) == "table" and type(before[1]) == "number" then
+	if token == before[1] then
+		return repeat_take(before)
+	end
+	-- It comes so late that nobody waits for it.
+	if token < before[1] then
+		return {}
+	end
+end
+take(queue, limit, visibility)
+if taken[1] then
+	call("SET", last_key, cmsgpack.pack({token, unpack(kept)}), "PX",
+		visibility)
+end
+if next(delta) then
+	commit()
+end
+return taken

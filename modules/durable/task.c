@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks, records, numbers: see durable.h. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "durable.h"
+
+/* Of a record: see DESIGN. */
+#define RECORD_FORMAT 1
+#define RECORD_HEAD 56
+
+uint64_t
+whole_ms(uint64_t ns)
+{
+	return ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+}
+
+bool
+name_is_valid(const char *name, size_t max)
+{
+	size_t length;
+
+	for (length = 0; name[length] != 0; length++) {
+		if (length == max ||
+		    strchr("abcdefghijklmnopqrstuvwxyz"
+			   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-",
+			name[length]) == NULL)
+			return false;
+	}
+	return length > 0;
+}
+
+bool
+words_are_zero(const uint64_t *word, size_t count)
+{
+	while (count-- > 0) {
+		if (word[count] != 0)
+			return false;
+	}
+	return true;
+}
+
+bool
+time_is_valid(uint64_t time_ns, uint32_t flags, uint64_t now_ns)
+{
+	if (flags & HWT_DURABLE_AT)
+		return time_ns <= now_ns + HWT_DURABLE_DELAY_MAX;
+	return time_ns <= HWT_DURABLE_DELAY_MAX;
+}
+
+bool
+task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
+{
+	return task->id != NULL && task->id_length >= 1 &&
+	    task->id_length <= HWT_DURABLE_ID_MAX && task->queue != NULL &&
+	    name_is_valid(task->queue, HWT_DURABLE_QUEUE_MAX) &&
+	    (task->flags & ~HWT_DURABLE_AT) == 0 &&
+	    time_is_valid(task->delay_ns, task->flags, now_ns) &&
+	    task->max_attempts <= HWT_DURABLE_ATTEMPTS_MAX &&
+	    task->payload_length <= HWT_DURABLE_PAYLOAD_MAX &&
+	    (task->payload != NULL || task->payload_length == 0) &&
+	    RESERVED_IS_ZERO(task);
+}
+
+uint64_t
+id_hash(const char *id, size_t id_length)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	size_t i;
+
+	for (i = 0; i < id_length; i++) {
+		hash ^= (unsigned char)id[i];
+		hash *= UINT64_C(0x100000001b3);
+	}
+	return hash;
+}
+
+/* Little endian, as struct.pack writes it. */
+static uint64_t
+field(const char *record, size_t offset, size_t bytes)
+{
+	uint64_t value = 0;
+
+	while (bytes-- > 0)
+		value = value << 8 | (unsigned char)record[offset + bytes];
+	return value;
+}
+
+void
+record_read(struct hwt_durable_info *info, const char *record, size_t length,
+    const char **payload)
+{
+	uint64_t state, queue_length;
+
+	memset(info, 0, sizeof(*info));
+	info->state = HWT_DURABLE_QUARANTINED;
+	*payload = record;
+	if (length < RECORD_HEAD || field(record, 0, 1) != RECORD_FORMAT)
+		return;
+	state = field(record, 1, 1);
+	queue_length = field(record, 6, 2);
+	if (state < HWT_DURABLE_PENDING || state > HWT_DURABLE_QUARANTINED ||
+	    queue_length > HWT_DURABLE_QUEUE_MAX ||
+	    queue_length > length - RECORD_HEAD)
+		return;
+	info->state = (enum hwt_durable_state)state;
+	info->attempts = (uint32_t)field(record, 2, 2);
+	info->max_attempts = (uint32_t)field(record, 4, 2);
+	info->generation = (uint32_t)field(record, 8, 4);
+	info->due_unix_ns = field(record, 16, 8) * NS_PER_MS;
+	memcpy(info->queue, record + RECORD_HEAD, queue_length);
+	*payload = record + RECORD_HEAD + queue_length;
+	info->payload_length = length - RECORD_HEAD - queue_length;
+}
+
+struct engine_argument
+argument_number(struct number *to, uint64_t number)
+{
+	int length = snprintf(
+	    to->text, sizeof(to->text), "%llu", (unsigned long long)number);
+
+	return (struct engine_argument){to->text, (size_t)length};
+}
+
+struct engine_argument
+argument_text(const char *text)
+{
+	return (struct engine_argument){text, strlen(text)};
+}
+
+bool
+reply_number(const struct redisReply *reply, uint64_t *number)
+{
+	char *end;
+
+	if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0) {
+		*number = (uint64_t)reply->integer;
+		return true;
+	}
+	if (reply->type != REDIS_REPLY_STRING || !isdigit(reply->str[0]))
+		return false;
+	errno = 0;
+	*number = strtoull(reply->str, &end, 10);
+	return *end == 0 && errno == 0;
+}
+
+uint64_t
+random_number(void)
+{
+	struct timespec now = {0};
+	uint64_t number;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number))
+		return number;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return ((uint64_t)now.tv_nsec << 20 ^ (uint64_t)getpid()) *
+	    UINT64_C(0x9e3779b97f4a7c15);
+}
+
+void
+name_make(char name[NAME_MAX_LENGTH + 1])
+{
+	char host[33] = "";
+	size_t i;
+
+	(void)gethostname(host, sizeof(host) - 1);
+	for (i = 0; host[i] != 0; i++) {
+		if (!isalnum((unsigned char)host[i]))
+			host[i] = '-';
+	}
+	(void)snprintf(name, NAME_MAX_LENGTH + 1, "%s.%ld.%08x", host,
+	    (long)getpid(), (unsigned)(random_number() >> 32));
+}

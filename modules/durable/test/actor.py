@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that use the library: programs/client.c, which does what it is
+told, and says what its worker does."""
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+
+from engine import LIMIT, die_with_parent
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+BUILD = os.path.abspath(
+    os.environ.get("HWT_BUILD", os.path.join(ROOT, "build/plain")))
+CLIENT = os.path.join(BUILD, "modules/durable/test/programs/client")
+
+
+class Execution:
+    """A line that tells of a callback: begin, with due, or end, with how."""
+
+    def __init__(self, words):
+        self.what, ms, self.id, generation, attempt, rest = words
+        self.ms = int(ms)
+        self.generation = int(generation)
+        self.attempt = int(attempt)
+        self.due = int(rest) if self.what == "begin" else None
+        self.outcome = rest if self.what == "end" else None
+        self.key = self.id, self.generation, self.attempt
+
+    def __repr__(self):
+        return (f"{self.what} {self.id} {self.generation} {self.attempt} "
+                f"{self.outcome or ''} at {self.ms}")
+
+
+class Actor:
+    """actor("cancel", "id") returns the result and what comes after it, as
+    numbers."""
+
+    def __init__(self, space, servers):
+        self.space = space
+        self.servers = servers
+        self.errors = tempfile.TemporaryFile()
+        self.answers = []
+        self.executions = []
+        self.changed = threading.Condition()
+        self.ended = False
+        self.process = subprocess.Popen(
+            [CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, preexec_fn=die_with_parent)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def read(self):
+        for line in self.process.stdout:
+            words = line.decode().split()
+            with self.changed:
+                if words[0] in ("begin", "end"):
+                    self.executions.append(Execution(words))
+                else:
+                    self.answers.append(words)
+                self.changed.notify_all()
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def wait(self, what, limit=LIMIT):
+        """Until what is true of the executions; returns that."""
+        end = time.monotonic() + limit
+        with self.changed:
+            while True:
+                answer = what(self.executions)
+                if answer:
+                    return answer
+                left = end - time.monotonic()
+                if left <= 0 or self.ended:
+                    raise AssertionError(
+                        f"{self.space}: not within {limit} s: "
+                        f"{self.executions[-10:]} {self.said()}")
+                self.changed.wait(left)
+
+    def tell(self, *words):
+        text = " ".join(map(str, words)) + "\n"
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    def hear(self, word, limit=LIMIT):
+        end = time.monotonic() + limit
+        with self.changed:
+            while not self.answers:
+                left = end - time.monotonic()
+                if left <= 0 or self.ended:
+                    raise AssertionError(
+                        f"{self.space}: no answer to {word}: {self.said()}")
+                self.changed.wait(left)
+            answer = self.answers.pop(0)
+        assert answer[0] == word, answer
+        return [int(each) for each in answer[1:]]
+
+    def __call__(self, *words):
+        self.tell(*words)
+        return self.hear(words[0])
+
+    def open(self, level=1, shards=2, slots=64, tick=20, timeout=5000,
+             skew=0):
+        return self("open", self.servers, self.space, level, shards, slots,
+                    tick, timeout, skew)[0]
+
+    def said(self):
+        """What it has written to stderr."""
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def begins(self, name):
+        """The executions of a task that have begun, as (generation,
+        attempt)."""
+        return [each.key[1:] for each in list(self.executions)
+                if each.what == "begin" and each.id == name]
+
+    def end(self):
+        """After a close: it ends by itself. The exit status."""
+        self.process.stdin.close()
+        status = self.process.wait(LIMIT)
+        self.reader.join()
+        return status
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.errors.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()

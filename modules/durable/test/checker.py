@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The invariants of a space, checked from outside: reads all its keys and
+names each invariant that does not hold. The rules are those of DESIGN and the
+same as in scripts/audit.lua, written a second time.
+
+    5  a pending id is in the bucket that its record names, and nowhere else; a
+       delivered one in flight and in its queue; a running one in flight; one
+       that has ended where its state says. No member without a record. What is
+       due is in a slot that a pump will look at before a rotation is over
+    6  clock, cursor, version, generation never fall
+    7  drained: nothing in flight, in queues, in buckets, in quarantine
+    8  added = ended + live, and each counter agrees with what is there
+
+Nothing may change the space while it is being read.
+"""
+
+import re
+import struct
+
+from engine import shard_of
+
+LAYOUT = struct.Struct("<BBHHHIIQQQQQ")
+STATES = ["", "pending", "delivered", "running", "succeeded", "failed",
+          "cancelled", "quarantined"]
+DELIVERED_FROM = 10 ** 15
+TYPES = {"meta": b"hash", "b": b"zset", "r": b"string", "q": b"stream",
+         "fly": b"zset", "dead": b"zset", "ended": b"zset", "bad": b"zset",
+         "t": b"string"}
+WHERE = {"delivered": "fly", "running": "fly", "failed": "dead",
+         "succeeded": "ended", "cancelled": "ended", "quarantined": "bad"}
+QUEUE = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
+
+
+class Record:
+    """A record that can be read; ValueError otherwise."""
+
+    def __init__(self, data, slots):
+        if data is None or len(data) < LAYOUT.size:
+            raise ValueError("too short")
+        (kind, state, self.attempts, self.max_attempts, length,
+         self.generation, self.slot, self.due, ms, sequence, zero,
+         self.changed) = LAYOUT.unpack_from(data)
+        self.entry = b"%d-%d" % (ms, sequence)
+        self.queue = data[LAYOUT.size:LAYOUT.size + length]
+        self.payload = data[LAYOUT.size + length:]
+        if kind != 1 or not 1 <= state <= 7 or zero != 0:
+            raise ValueError("format or state")
+        self.state = STATES[state]
+        if self.state == "quarantined":
+            return
+        if len(self.queue) != length or not QUEUE.match(self.queue):
+            raise ValueError("queue")
+        used_up = self.attempts >= self.max_attempts
+        if self.generation < 1 or self.slot >= slots or \
+                self.due > 2 ** 53 or \
+                self.attempts > self.max_attempts or \
+                used_up and self.state in ("pending", "delivered"):
+            raise ValueError("numbers")
+
+
+class Shard:
+    """All keys of a shard, as they are."""
+
+    def __init__(self, client, space, number):
+        self.client = client
+        self.number = number
+        self.prefix = b"{%s:%d}:" % (space.encode(), number)
+        self.broken = []
+        self.keys = {kind: {} for kind in TYPES}
+        self.meta = {}
+        self.read()
+
+    def complain(self, invariant, text):
+        self.broken.append(f"{invariant} shard {self.number}: {text}")
+
+    def read(self):
+        names = scan(self.client, glob(self.prefix) + b"*")
+        types = self.client.pipeline([("TYPE", name) for name in names])
+        commands, places = [], []
+        for name, kind in zip(names, types):
+            part, _, rest = name[len(self.prefix):].partition(b":")
+            part = part.decode(errors="replace")
+            if part == "aside":
+                continue
+            if TYPES.get(part) != kind:
+                self.complain(5, f"{name!r} is a {kind.decode()}")
+                if part == "r":
+                    self.keys["r"][rest] = None
+                continue
+            commands.append({
+                b"hash": ("HGETALL", name), b"string": ("GET", name),
+                b"zset": ("ZRANGE", name, 0, -1, "WITHSCORES"),
+                b"stream": ("XRANGE", name, "-", "+")}[kind])
+            places.append((part, rest, kind))
+        for (part, rest, kind), reply in zip(
+                places, self.client.pipeline(commands)):
+            if kind == b"hash":
+                self.meta = {reply[i].decode(): int(reply[i + 1])
+                             for i in range(0, len(reply), 2)}
+            elif kind == b"zset":
+                reply = {reply[i]: float(reply[i + 1])
+                         for i in range(0, len(reply), 2)}
+            self.keys[part][rest] = reply
+
+    def members(self, name):
+        return self.keys[name].get(b"", {})
+
+
+def glob(text):
+    """Matches just this: the pattern of SCAN."""
+    return re.sub(rb"([][*?^\\-])", rb"\\\1", text)
+
+
+def scan(client, pattern):
+    cursor, names = b"0", set()
+    while True:
+        cursor, found = client(
+            "SCAN", cursor, "MATCH", pattern, "COUNT", 10000)
+        names.update(found)
+        if cursor == b"0":
+            return sorted(names)
+
+
+class Checker:
+    """Remembers what must not fall. routed: each id is in the shard that its
+    hash names."""
+
+    def __init__(self, client, space, routed=False):
+        self.client = client
+        self.space = space
+        self.routed = routed
+        self.forget()
+
+    def forget(self):
+        """After a loss that is allowed."""
+        self.before = {}
+        self.generations = {}
+
+    def __call__(self, drained=False):
+        pattern = re.compile(
+            rb"\{%s:([0-9]+)\}:" % re.escape(self.space.encode()))
+        numbers = sorted({
+            int(match.group(1)) for match in map(pattern.match, scan(
+                self.client, b"{" + glob(self.space.encode()) + b":*"))
+            if match})
+        self.broken = []
+        self.shards = {}
+        for number in numbers:
+            shard = Shard(self.client, self.space, number)
+            self.shards[number] = shard
+            if not shard.meta:
+                shard.complain(5, "no meta")
+                self.broken += shard.broken
+                continue
+            self.records = {}
+            self.check_records(shard)
+            self.check_members(shard)
+            self.check_queues(shard)
+            self.check_counters(shard)
+            self.check_order(shard)
+            if drained:
+                self.check_drained(shard)
+            self.broken += shard.broken
+        return self.broken
+
+    def now(self, shard):
+        seconds, micros = self.client("TIME")
+        return max(int(seconds) * 1000 + int(micros) // 1000,
+                   shard.meta["clock"])
+
+    def check_records(self, shard):
+        now = self.now(shard)
+        for name, data in shard.keys["r"].items():
+            try:
+                record = Record(data, shard.meta["slots"])
+            except ValueError as error:
+                record = None
+                if name not in shard.members("bad"):
+                    shard.complain(
+                        5, f"{name!r}: a record that cannot be read: {error}")
+            self.records[name] = record
+            if record:
+                self.check_where(shard, name, record, now)
+            if self.routed and shard_of(
+                    name, shard.meta["shards"]) != shard.number:
+                shard.complain(5, f"{name!r} is another shard's")
+
+    def check_where(self, shard, name, record, now):
+        state = record.state
+        for place in ("fly", "dead", "ended", "bad"):
+            there = name in shard.members(place)
+            if there != (WHERE.get(state) == place):
+                shard.complain(5, f"{name!r}: {state}, and "
+                               f"{'' if there else 'not '}in {place}")
+        if state == "pending":
+            self.check_slot(shard, name, record, now)
+        if state in ("delivered", "running"):
+            score = shard.members("fly").get(name, 0)
+            if (score >= DELIVERED_FROM) != (state == "delivered"):
+                shard.complain(5, f"{name!r}: {state}, score {score}")
+        if state in ("succeeded", "cancelled") and record.payload:
+            shard.complain(10, f"{name!r}: {state}, with its payload")
+
+    def check_slot(self, shard, name, record, now):
+        meta = shard.meta
+        bucket = shard.keys["b"].get(b"%d" % record.slot, {})
+        if name not in bucket:
+            shard.complain(5, f"{name!r}: pending, not in its bucket")
+        elif bucket[name] != record.due:
+            shard.complain(5, f"{name!r}: due {record.due}, "
+                           f"score {bucket[name]}")
+        behind = (record.slot - meta["cursor"]) % meta["slots"]
+        if record.due <= now:
+            if behind > now // meta["tick"] - meta["cursor"]:
+                shard.complain(5, f"{name!r}: due, behind the cursor")
+        elif record.slot != record.due // meta["tick"] % meta["slots"]:
+            shard.complain(5, f"{name!r}: not in the slot of its tick")
+
+    def check_members(self, shard):
+        for slot, members in shard.keys["b"].items():
+            for name in members:
+                record = self.records.get(name)
+                if not record or record.state != "pending" or \
+                        b"%d" % record.slot != slot:
+                    shard.complain(5, f"{name!r}: in bucket "
+                                   f"{slot.decode()}, where it does not "
+                                   "belong")
+        for place in ("fly", "dead", "ended", "bad"):
+            for name in shard.members(place):
+                if name not in self.records:
+                    shard.complain(5, f"{name!r}: in {place}, no record")
+                elif not self.records[name] and place != "bad":
+                    shard.complain(5, f"{name!r}: in {place}, unreadable")
+
+    def check_queues(self, shard):
+        found = set()
+        for queue, entries in shard.keys["q"].items():
+            for entry, fields in entries:
+                record = self.records.get(fields[1])
+                if not record or record.state != "delivered" or \
+                        record.entry != entry or record.queue != queue or \
+                        b"%d" % record.generation != fields[3]:
+                    shard.complain(5, f"{fields[1]!r}: an entry of "
+                                   f"{queue!r} that nobody waits for")
+                found.add(fields[1])
+            if not entries:
+                shard.complain(7, f"queue {queue!r} is empty and there")
+        for name, record in self.records.items():
+            if record and record.state == "delivered" and name not in found:
+                shard.complain(5, f"{name!r}: delivered, in no queue")
+
+    def check_counters(self, shard):
+        meta = shard.meta
+        states = [record.state for record in self.records.values() if record]
+        sizes = {name: states.count(name)
+                 for name in ("pending", "delivered", "running")}
+        sizes["dead"] = states.count("failed")
+        sizes["quarantined"] = len(shard.members("bad"))
+        for name, size in sizes.items():
+            if meta[name] != size:
+                shard.complain(8, f"{name} is {meta[name]}, there are {size}")
+        ended = meta["succeeded"] + meta["cancelled"] + meta["dropped"]
+        if meta["added"] != ended + sum(meta[name] for name in sizes):
+            shard.complain(8, f"added is {meta['added']}, "
+                           f"ended and live are others: {meta}")
+        if meta["missed"] != 0:
+            shard.complain(5, f"missed is {meta['missed']}")
+        if min(meta.values()) < 0:
+            shard.complain(8, f"a counter is negative: {meta}")
+
+    def check_order(self, shard):
+        before = self.before.get(shard.number, shard.meta)
+        for name in ("clock", "cursor", "version"):
+            if shard.meta[name] < before[name]:
+                shard.complain(6, f"{name} fell from {before[name]} to "
+                               f"{shard.meta[name]}")
+        now = self.now(shard)
+        if shard.meta["cursor"] > now // shard.meta["tick"]:
+            shard.complain(6, "the cursor is in the future")
+        self.before[shard.number] = shard.meta
+        last = self.generations.get(shard.number, {})
+        this = {name: record.generation
+                for name, record in self.records.items()
+                if record and record.state != "quarantined"}
+        for name, generation in this.items():
+            if generation < last.get(name, 0):
+                shard.complain(6, f"{name!r}: the generation fell")
+        self.generations[shard.number] = this
+
+    def check_drained(self, shard):
+        for kind in ("b", "q", "fly", "bad"):
+            if shard.keys[kind]:
+                shard.complain(7, f"left: {list(shard.keys[kind])[:5]} "
+                               f"of {kind}")
+
+
+def check(client, space, **options):
+    return Checker(client, space)(**options)

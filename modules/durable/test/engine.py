@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real engines for tests: starts redis-server on a free port of the loopback
+in a scratch folder, kills and restarts it, speaks its protocol, calls the
+scripts by name. checker.py checks what a space keeps.
+
+    with Engine(appendonly="yes", appendfsync="always") as engine:
+        space = Space(engine.client(), "test", shards=2)
+        space("add", 0, "id", "queue", "in", 5, 1, "payload", "")
+        engine.restart(signal.SIGKILL)
+        assert checker.check(engine.client(), "test") == []
+
+Whatever happens, the server is ended and its folder removed at the end of the
+with; if this process dies, the kernel ends the server.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCRIPTS = os.path.join(os.path.dirname(HERE), "scripts")
+SERVER = os.environ.get("REDIS_SERVER") or shutil.which(
+    "redis-server", path="/usr/bin:/usr/local/bin:" + os.environ["PATH"])
+CHECK_AOF = os.path.join(os.path.dirname(SERVER or ""), "redis-check-aof")
+LIMIT = 60  # seconds that anything may take
+CLOCK = os.path.join(HERE, "../../../build/durable/clock.so")
+
+
+# What has been started is ended, and its folder removed, on this too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+class Error(Exception):
+    """An error reply; code is its first word."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.text = text
+        self.code = text.split(" ", 1)[0]
+
+
+class Client:
+    """A connection. Replies are int, bytes, None, list or, in lists and
+    pipelines, Error; an error to a single call is raised."""
+
+    def __init__(self, address, timeout=LIMIT):
+        if isinstance(address, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(timeout)
+            self.socket.connect(address)
+        else:
+            self.socket = socket.create_connection(address, timeout)
+            self.socket.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile("rb", 1 << 16)
+
+    def send(self, *words):
+        self.socket.sendall(self.encode(words))
+
+    @staticmethod
+    def encode(words):
+        parts = [b"*%d\r\n" % len(words)]
+        for word in words:
+            if isinstance(word, str):
+                word = word.encode()
+            elif not isinstance(word, bytes):
+                word = str(word).encode()
+            parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
+        return b"".join(parts)
+
+    def read(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("the engine has closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            return Error(rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        length = int(rest)
+        if length < 0:
+            return None
+        if kind == b"$":
+            data = self.file.read(length + 2)
+            if len(data) != length + 2:
+                raise ConnectionError("the engine has gone")
+            return data[:-2]
+        return [self.read() for _ in range(length)]
+
+    def __call__(self, *words):
+        self.send(*words)
+        reply = self.read()
+        if isinstance(reply, Error):
+            raise reply
+        return reply
+
+    def pipeline(self, commands):
+        self.socket.sendall(b"".join(self.encode(c) for c in commands))
+        return [self.read() for _ in commands]
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Clock:
+    """The real-time clock of an engine that clock.so is preloaded into: off by
+    some milliseconds, or standing still at a time until it is moved."""
+
+    def __init__(self, path):
+        if not os.path.exists(CLOCK):
+            raise RuntimeError("first: make build/durable/clock.so")
+        self.path = path
+        self.write(0, 0)
+
+    def write(self, mode, ms):
+        self.mode, self.ms = mode, ms
+        with open(self.path, "r+b" if os.path.exists(self.path) else "wb",
+                  buffering=0) as file:
+            os.pwrite(file.fileno(), struct.pack("<q", round(ms * 1000)), 8)
+            os.pwrite(file.fileno(), struct.pack("<q", mode), 0)
+
+    def set_off(self, ms):
+        self.write(0, ms)
+
+    def stop_at(self, ms):
+        self.write(1, ms)
+
+    def move(self, ms):
+        self.write(self.mode, self.ms + ms)
+
+
+def free_port(below=55000):
+    """The bus of a cluster's node has this plus 10,000."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port < below:
+            return port
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+_die_with_parent = die_with_parent
+
+
+class Engine:
+    """A redis-server. Keywords are its configuration, with _ for -; a list
+    gives a directive more than once. clock: its clock is the engine's own,
+    engine.clock (test/clock.c)."""
+
+    def __init__(self, folder=None, port=None, start=True, clock=False,
+                 **config):
+        self.own_folder = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="hwt-durable-")
+        self.port = port or free_port()
+        self.socket_path = os.path.join(self.folder, "socket")
+        self.config = {"appendonly": "no", "save": '""',
+                       "aof-load-truncated": "no",
+                       **{name.replace("_", "-"): value
+                          for name, value in config.items()}}
+        self.clock = Clock(os.path.join(self.folder, "clock")) \
+            if clock else None
+        self.process = None
+        if start:
+            try:
+                self.start()
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def address(self):
+        return ("127.0.0.1", self.port)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def write_config(self):
+        lines = [
+            "bind 127.0.0.1", f"port {self.port}", f"dir {self.folder}",
+            f"unixsocket {self.socket_path}", "daemonize no",
+            "logfile log", "enable-debug-command local",
+            "auto-aof-rewrite-percentage 0",
+        ]
+        for name, values in self.config.items():
+            if not isinstance(values, (list, tuple)):
+                values = [values]
+            for value in values:
+                lines.append(f"{name} {value}")
+        path = os.path.join(self.folder, "redis.conf")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+        return path
+
+    def repair(self):
+        """Cuts what is not whole from the end of the append-only file. The
+        engine itself, with aof-load-truncated yes, cuts within a transaction
+        and not before it: the next start after that executes the half."""
+        manifest = os.path.join(
+            self.folder, "appendonlydir", "appendonly.aof.manifest")
+        if os.path.exists(manifest):
+            subprocess.run([CHECK_AOF, "--fix", manifest], input=b"y\n",
+                           stdout=subprocess.DEVNULL, check=True,
+                           timeout=LIMIT)
+
+    def start(self, wait=True, repair=True, **config):
+        """Starts it, on what the folder has. wait: until it answers."""
+        assert self.process is None
+        self.config.update({name.replace("_", "-"): value
+                            for name, value in config.items()})
+        if repair:
+            self.repair()
+        environment = dict(os.environ)
+        if self.clock:
+            environment["LD_PRELOAD"] = CLOCK
+            environment["HWT_CLOCK_FILE"] = self.clock.path
+        self.process = subprocess.Popen(
+            [SERVER, self.write_config()], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        if wait:
+            self.wait()
+        return self
+
+    def wait(self):
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise RuntimeError("redis-server: " + self.log()[-2000:])
+            try:
+                with self.client() as client:
+                    client("PING")
+                return
+            except (OSError, Error):
+                time.sleep(0.005)
+        raise RuntimeError("redis-server does not answer")
+
+    def log(self):
+        try:
+            with open(os.path.join(self.folder, "log"),
+                      encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def client(self, timeout=LIMIT):
+        return Client(self.address, timeout)
+
+    def kill(self, which=signal.SIGKILL):
+        """Sends a signal and waits for the end."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(which)
+            if which == signal.SIGTERM:
+                process.send_signal(signal.SIGCONT)
+            try:
+                process.wait(LIMIT)
+            finally:
+                process.kill()
+                process.wait()
+
+    def send_signal(self, which):
+        self.process.send_signal(which)
+
+    def restart(self, which=signal.SIGKILL, **config):
+        self.kill(which)
+        return self.start(**config)
+
+    def append_only_files(self):
+        folder = os.path.join(self.folder, "appendonlydir")
+        return sorted(os.path.join(folder, name)
+                      for name in os.listdir(folder)
+                      if name.endswith(".incr.aof"))
+
+    def close(self):
+        try:
+            self.kill()
+        finally:
+            if self.own_folder:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def script_names():
+    return sorted(name[:-4] for name in os.listdir(SCRIPTS)
+                  if name.endswith(".lua") and name != "common.lua")
+
+
+def read_script_file(name):
+    with open(os.path.join(SCRIPTS, name + ".lua"),
+              encoding="ascii") as file:
+        return file.read()
+
+
+def read_script(name, change=lambda name, text: text):
+    """The text for the engine: see the top of common.lua."""
+    first, rest = change(name, read_script_file(name)).split("\n", 1)
+    return first + "\n" + change("common", read_script_file("common")) + rest
+
+
+class Scripts:
+    """All scripts, loaded; change(file, text) may alter them first."""
+
+    def __init__(self, client, change=lambda name, text: text):
+        self.texts = {name: read_script(name, change)
+                      for name in script_names()}
+        self.names = {}
+        self.load(client)
+
+    def load(self, client):
+        for name, text in self.texts.items():
+            self.names[name] = client("SCRIPT", "LOAD", text)
+
+    def command(self, name, key, *arguments):
+        return ("EVALSHA", self.names[name], 1, key, *arguments)
+
+
+class Space:
+    """Calls scripts: space("add", shard, ...) with the arguments after the
+    clock and the skew, which are not compared unless clock and skew are
+    given. shards and the rest: the shape; 0 keeps what is there."""
+
+    def __init__(self, client, name="test", shards=0, slots=0, tick=0,
+                 level=0, retention=0, change=lambda name, text: text,
+                 scripts=None, init=True):
+        self.client = client
+        self.name = name
+        self.scripts = scripts or Scripts(client, change)
+        if init:
+            made = self("init", 0, shards, slots, tick, level, retention)
+            self.shards, self.slots, self.tick = made[:3]
+            self.retention = made[4]
+            for shard in range(1, self.shards):
+                self("init", shard, *made[:5])
+
+    def key(self, shard, rest="meta"):
+        if isinstance(rest, str):
+            rest = rest.encode()
+        return b"{%s:%d}:%s" % (self.name.encode(), shard, rest)
+
+    def command(self, script, shard, *arguments, clock="", skew=""):
+        key = "{%s}:hosts" % self.name if script == "hosts" \
+            else self.key(shard)
+        return self.scripts.command(script, key, clock, skew, *arguments)
+
+    def __call__(self, script, shard, *arguments, clock="", skew=""):
+        words = self.command(
+            script, shard, *arguments, clock=clock, skew=skew)
+        try:
+            return self.client(*words)
+        except Error as error:
+            if error.code != "NOSCRIPT":
+                raise
+        self.scripts.load(self.client)
+        return self.client(*words)
+
+    def meta(self, shard):
+        flat = self.client("HGETALL", self.key(shard))
+        return {flat[i].decode(): int(flat[i + 1])
+                for i in range(0, len(flat), 2)}
+
+
+def shard_of(identity, shards):
+    """FNV-1a of 64 bits of the id's bytes, modulo the number of shards."""
+    value = 0xcbf29ce484222325
+    for byte in identity:
+        value = (value ^ byte) * 0x100000001b3 % (1 << 64)
+    return value % shards

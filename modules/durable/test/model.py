@@ -1,0 +1,694 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A random model: random calls of the scripts, with random bad luck, beside a
+plain model of what they promise. After each step all that the engine keeps is
+compared with the model, and all invariants are checked.
+
+    model.py [--seeds A-B] [--steps N] [--seconds S] [--quiet]
+
+Bad luck is a kill -9 of the engine, between calls or in the middle of one; its
+append-only file cut at any byte, after which the engine must be where it was
+at the last whole script; a clock that jumps or falls; queues deleted, scripts
+forgotten, pauses. A seed is a run of N steps; with --seconds, as many new seeds
+as there is time for. What fails says its seed, its step and the last calls.
+The last line counts the seeds: tally PASSED FAILED SKIPPED
+"""
+
+import argparse
+import copy
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+
+from checker import Checker
+from engine import Engine, Error, Scripts, Space
+
+TICK, SLOTS, RETENTION = 100, 16, 20000
+START = 1700000000000
+QUEUES = ["q", "r"]
+IDS = [f"id{i}" for i in range(24)]
+WORKERS = ["a", "b"]
+GRACE = 10000
+HISTORY = 60  # steps that a cut may take back
+
+
+class Broken(Exception):
+    """The engine is not where the model is."""
+
+
+def require(condition, *what):
+    if not condition:
+        raise Broken(" ".join(map(str, what)))
+
+
+class Task:
+    """What a record must say."""
+
+    def __init__(self, queue, due, max_attempts, payload):
+        self.state = "pending"
+        self.queue = queue
+        self.due = due
+        self.max_attempts = max_attempts
+        self.payload = payload
+        self.attempts = 0
+        self.generation = 1
+        self.until = 0  # end of a lease, or of the retention
+        self.has_entry = False
+
+    def is_like(self, record):
+        return (self.state, self.queue, self.due, self.max_attempts,
+                self.payload, self.attempts, self.generation) == (
+                    record.state, record.queue.decode(), record.due,
+                    record.max_attempts, record.payload.decode(),
+                    record.attempts, record.generation)
+
+    def end(self, state, until):
+        self.state, self.until, self.payload = state, until, ""
+
+
+class World:
+    """The model. Each do_ method has the arguments of a script, changes the
+    model, and answers the reply that is expected. What is for the engine to
+    choose (which of several come first, a random delay), it learns from the
+    records."""
+
+    def __init__(self):
+        self.tasks = {}
+        self.paused = False
+        self.resumed = 0
+        self.version = 1
+        self.real = 0  # the engine's clock; it forgets takes by this one
+        self.takes = {}  # worker: token, end, what it got
+        self.begun = self.dropped = self.added = 0
+        self.ended = {"succeeded": 0, "cancelled": 0}
+
+    def state_of(self, name):
+        return self.tasks[name].state if name in self.tasks else "none"
+
+    def in_state(self, *states):
+        return [name for name, task in self.tasks.items()
+                if task.state in states]
+
+    def do_add(self, now, records, tasks):
+        results = []
+        for name, queue, due, attempts, payload in tasks:
+            results.append(1 if name in self.tasks else 0)
+            if name not in self.tasks:
+                self.tasks[name] = Task(queue, due, attempts, payload)
+                self.added += 1
+        return results
+
+    def do_cancel(self, now, records, name):
+        state = self.state_of(name)
+        if state in ("pending", "delivered"):
+            self.tasks[name].end("cancelled", now + RETENTION)
+            self.ended["cancelled"] += 1
+            return 0
+        return {"none": -2, "running": -115, "cancelled": 0}.get(state, -114)
+
+    def do_reschedule(self, now, records, name, due):
+        state = self.state_of(name)
+        if state in ("pending", "delivered"):
+            self.renew(name, due)
+            return 0
+        return {"none": -2, "running": -115}.get(state, -114)
+
+    def renew(self, name, due):
+        task = self.tasks[name]
+        task.state, task.due, task.attempts = "pending", due, 0
+        task.generation += 1
+
+    def do_pump(self, now, records, limit, version):
+        if version not in ("", self.version):
+            return [-1, 0, self.version]
+        due = [name for name in self.in_state("pending")
+               if self.tasks[name].due <= now]
+        moved = [name for name in due
+                 if records[name].state == "delivered"]
+        require(len(moved) == min(limit, len(due)),
+                "moved", moved, "of", due, "limit", limit)
+        for name in moved:
+            self.tasks[name].state = "delivered"
+            self.tasks[name].has_entry = True
+        more = len(due) >= limit
+        left = [self.tasks[name].due for name in self.in_state("pending")]
+        wait = 0 if more else min([1000] + [each - now for each in left])
+        return [len(moved), wait, None, None, now, int(more)]
+
+    def do_take(self, now, records, queue, worker, token, limit, visibility):
+        last = self.takes.get(worker)
+        if last and last[1] < self.real:
+            last = None
+        if last and token < last[0]:
+            return []
+        if last and token == last[0]:
+            return [self.reply(name) for name, generation, attempts in last[2]
+                    if self.is_running(name, generation, attempts)]
+        waiting = [name for name in self.in_state("delivered")
+                   if self.tasks[name].queue == queue
+                   and self.tasks[name].has_entry]
+        got = [name for name in waiting if records[name].state == "running"]
+        require(len(got) == min(limit, len(waiting)),
+                "taken", got, "of", waiting, "limit", limit)
+        for name in got:
+            task = self.tasks[name]
+            task.state, task.until = "running", now + visibility
+            task.attempts += 1
+            require(task.due <= now, "early:", name, task.due, now)
+        self.begun += len(got)
+        if got:
+            self.takes[worker] = (token, self.real + visibility, [
+                (name, self.tasks[name].generation,
+                 self.tasks[name].attempts) for name in got])
+        return [self.reply(name) for name in got]
+
+    def reply(self, name):
+        task = self.tasks[name]
+        return [name.encode(), task.generation, task.attempts, task.due,
+                task.max_attempts, task.payload.encode()]
+
+    def is_running(self, name, generation, attempt):
+        task = self.tasks.get(name)
+        return task and (task.state, task.generation, task.attempts) == \
+            ("running", generation, attempt)
+
+    def do_finish(self, now, records, finishes):
+        return [self.finish(now, *each) for each in finishes]
+
+    def finish(self, now, name, generation, attempt, outcome, delay):
+        task = self.tasks.get(name)
+        if not task or (task.generation, task.attempts) != (
+                generation, attempt):
+            return 1
+        if task.state != "running":
+            return 0 if (task.state, outcome) in (
+                ("succeeded", "done"), ("failed", "retry"),
+                ("failed", "fail")) else 1
+        if outcome == "done":
+            task.end("succeeded", now + RETENTION)
+            self.ended["succeeded"] += 1
+        elif outcome == "fail":
+            task.state = "failed"
+        elif outcome == "back":
+            task.state = "pending"
+            task.max_attempts += 1
+        elif task.attempts == task.max_attempts:
+            task.state = "failed"
+        else:
+            task.state, task.due = "pending", now + delay
+        return 0
+
+    def do_extend(self, now, records, visibility, extends):
+        results = []
+        for name, generation, attempt in extends:
+            if self.is_running(name, generation, attempt):
+                self.tasks[name].until = now + visibility
+                results.append(0)
+            else:
+                results.append(1)
+        return results
+
+    def do_janitor(self, now, records):
+        over = [] if self.resumed and now - self.resumed < GRACE else [
+            name for name in self.in_state("running")
+            if self.tasks[name].until <= now]
+        for name in over:
+            self.end_lease(now, self.tasks[name], records[name])
+        lost = [name for name in self.in_state("delivered")
+                if not self.tasks[name].has_entry]
+        for name in lost:
+            self.tasks[name].has_entry = True
+        gone = [name for name in self.in_state("succeeded", "cancelled")
+                if self.tasks[name].until <= now]
+        for name in gone:
+            del self.tasks[name]
+        return [len(over), len(lost), len(gone), 0, 0]
+
+    @staticmethod
+    def end_lease(now, task, record):
+        if task.attempts == task.max_attempts:
+            task.state = "failed"
+            return
+        task.state = "pending"
+        longest = min(600000, 1000 * 2 ** (task.attempts - 1))
+        require(now <= record.due <= now + longest, "back-off",
+                record.due - now, "after", task.attempts)
+        task.due = record.due
+
+    def do_dead(self, now, records, verb, name):
+        if self.state_of(name) != "failed":
+            return -2
+        if verb == "drop":
+            del self.tasks[name]
+            self.dropped += 1
+        else:
+            self.renew(name, now)
+        return 0
+
+    def do_pause(self, now, records):
+        self.paused = True
+        return 0
+
+    def do_resume(self, now, records):
+        if self.paused:
+            self.paused, self.resumed = False, now
+        return 0
+
+
+class Seen:
+    """What the engine keeps, by the checker's reading of it."""
+
+    def __init__(self, checker):
+        self.broken = checker()
+        shard = checker.shards[0]
+        self.meta = shard.meta
+        self.records = {name.decode(): record for name, record
+                        in checker.records.items()}
+        self.scores = {name.decode(): int(score) for place in ("fly", "ended")
+                       for name, score in shard.members(place).items()}
+        self.entries = {fields[1].decode()
+                        for entries in shard.keys["q"].values()
+                        for _, fields in entries}
+
+    def compare(self, world):
+        """What differs, or None."""
+        if set(self.records) != set(world.tasks):
+            return f"ids {set(self.records) ^ set(world.tasks)}"
+        for name, task in world.tasks.items():
+            record = self.records[name]
+            if not task.is_like(record):
+                return f"{name}: {vars(record)}, model: {vars(task)}"
+            if task.state in ("running", "succeeded", "cancelled") and \
+                    self.scores[name] != task.until:
+                return f"{name}: until {self.scores[name]}, {task.until}"
+            if task.state == "delivered" and \
+                    task.has_entry != (name in self.entries):
+                return f"{name}: in its queue or not"
+        expected = {
+            "paused": int(world.paused), "resumed": world.resumed,
+            "begun": world.begun, "dropped": world.dropped,
+            "added": world.added, **world.ended}
+        for name, value in expected.items():
+            if self.meta[name] != value:
+                return f"{name} is {self.meta[name]}, model: {value}"
+        return None
+
+
+class Run:
+    """One seed."""
+
+    def __init__(self, seed, change):
+        self.random = random.Random(seed)
+        self.engine = Engine(clock=True, appendonly="yes",
+                             appendfsync="always", start=False)
+        self.change = change
+        self.log = []
+        self.token = 0
+        self.kills = self.cuts = 0
+        self.time = START
+
+    def begin(self):
+        self.engine.clock.stop_at(self.time)
+        self.engine.start()
+        self.client = self.engine.client()
+        self.scripts = Scripts(self.client, self.change)
+        self.space = Space(self.client, "m", 1, SLOTS, TICK, 0, RETENTION,
+                           scripts=self.scripts)
+        self.checker = Checker(self.client, "m")
+        self.world = World()
+        self.lost = False  # some entries, until the janitor comes
+        self.seen = Seen(self.checker)
+        self.history = []
+        self.remember()
+
+    def remember(self):
+        size = os.path.getsize(self.engine.append_only_files()[-1])
+        self.history.append((size, copy.deepcopy(self.world), self.lost))
+        del self.history[:-HISTORY]
+
+    @property
+    def now(self):
+        return max(self.time, self.seen.meta["clock"])
+
+    # What may happen, with its weight.
+
+    def steps(self, count):
+        events = [
+            (20, self.add), (6, self.cancel), (5, self.reschedule),
+            (20, self.pump), (20, self.take), (22, self.finish),
+            (5, self.extend), (10, self.janitor), (5, self.dead),
+            (2, self.pause), (14, self.move_clock), (2, self.lose_queue),
+            (2, self.forget_scripts), (2, self.kill), (1, self.cut)]
+        weights = [weight for weight, _ in events]
+        for number in range(count):
+            event = self.random.choices(events, weights)[0][1]
+            self.log.append((number, event.__name__))
+            event()
+
+    def drain(self):
+        """At last, everything ends."""
+        self.call("resume", ())
+        for _ in range(60):
+            if not self.world.in_state("pending", "delivered", "running"):
+                break
+            self.log.append(("drain",))
+            self.time = self.now + 86400000
+            self.engine.clock.stop_at(self.time)
+            self.call("janitor", (1000, 1), ())
+            self.call("pump", (1000, ""), (1000, ""))
+            for queue in QUEUES:
+                self.token += 1
+                arguments = (queue, "z", self.token, 100, 5000)
+                self.call("take", arguments, arguments)
+            self.finish_all()
+        self.time = self.now + RETENTION
+        self.engine.clock.stop_at(self.time)
+        self.call("janitor", (1000, 1), ())
+        broken = self.checker(drained=True)
+        require(not broken, broken)
+        require(not self.world.in_state(
+            "pending", "delivered", "running", "succeeded", "cancelled"))
+
+    def finish_all(self):
+        items = [(name, self.world.tasks[name].generation,
+                  self.world.tasks[name].attempts, "done", 0)
+                 for name in self.world.in_state("running")]
+        self.call("finish", sum(items, ()), (items,))
+
+    def name(self, *states):
+        """An id, more often one in one of these states."""
+        names = self.world.in_state(*states)
+        if names and self.random.random() < 0.7:
+            return self.random.choice(names)
+        return self.random.choice(IDS)
+
+    def delay(self):
+        return self.random.choice([
+            0, 0, 1, self.random.randrange(TICK),
+            self.random.randrange(TICK * SLOTS),
+            self.random.randrange(TICK * SLOTS * 3),
+            self.random.randrange(86400000)])
+
+    def due(self):
+        """Mode, time, and what that is as a due time."""
+        delay = self.delay()
+        if self.random.random() < 0.7:
+            return "in", delay, self.now + delay
+        due = max(0, self.now + delay - self.random.choice([0, 0, 5000]))
+        return "at", due, due
+
+    def add(self):
+        words, tasks = [], []
+        for _ in range(self.random.choice([1, 1, 1, 2, 5, 9])):
+            name = self.random.choice(IDS)
+            queue = self.random.choice(QUEUES)
+            mode, when, due = self.due()
+            attempts = self.random.choice([1, 2, 3, 20])
+            payload = "p" * self.random.randrange(9) + name
+            words += [name, queue, mode, when, attempts, payload, ""]
+            tasks.append((name, queue, due, attempts, payload))
+        if self.random.random() < 0.1:
+            bad = self.random.randrange(len(tasks))
+            words[bad * 7 + 3] = self.random.choice(
+                ["nan", "-1", "inf", "", "9" * 20])
+            self.refuse("EARG", "add", words)
+        else:
+            self.call("add", words, (tasks,))
+
+    def cancel(self):
+        name = self.name("pending", "delivered")
+        self.call("cancel", (name,), (name,))
+
+    def reschedule(self):
+        name = self.name("pending", "delivered")
+        mode, when, due = self.due()
+        self.call("reschedule", (name, mode, when), (name, due))
+
+    def pump(self):
+        limit = self.random.choice([1, 2, 5, 100, 1000])
+        version = self.random.choice(
+            ["", "", self.seen.meta["version"],
+             self.seen.meta["version"] - 1])
+        self.world.version = self.seen.meta["version"]
+        self.call("pump", (limit, version), (limit, version))
+
+    def take(self):
+        worker = self.random.choice(WORKERS)
+        token = self.token
+        if self.random.random() < 0.8:
+            self.token += 1
+            token = self.token
+        elif self.random.random() < 0.3:
+            token = max(1, token - self.random.randrange(5))
+        arguments = (self.random.choice(QUEUES), worker, max(1, token),
+                     self.random.choice([1, 2, 10]),
+                     self.random.choice([1, 1000, 30000]))
+        self.call("take", arguments, arguments)
+
+    def attempt_of(self, name):
+        """Most often that of now."""
+        task = self.world.tasks.get(name)
+        generation, attempt = 1, 1
+        if task:
+            generation, attempt = task.generation, max(1, task.attempts)
+        if self.random.random() < 0.15:
+            attempt = max(1, attempt + self.random.choice([-1, 1]))
+        if self.random.random() < 0.1:
+            generation = max(1, generation + self.random.choice([-1, 1]))
+        return name, generation, attempt
+
+    def finish(self):
+        items = []
+        for _ in range(self.random.choice([1, 1, 2, 6])):
+            outcome = self.random.choice(
+                ["done", "done", "retry", "retry", "fail", "back"])
+            delay = 0 if outcome == "back" else self.delay()
+            name = self.name("running")
+            items.append((*self.attempt_of(name), outcome, delay))
+        self.call("finish", sum(items, ()), (items,))
+
+    def extend(self):
+        items = [self.attempt_of(self.name("running"))
+                 for _ in range(self.random.choice([1, 2]))]
+        visibility = self.random.choice([1, 1000, 60000])
+        self.call("extend", (visibility, *sum(items, ())),
+                  (visibility, items))
+
+    def janitor(self):
+        self.call("janitor", (1000, self.random.randrange(2 ** 53)), ())
+
+    def dead(self):
+        arguments = (self.random.choice(["drop", "replay"]),
+                     self.name("failed"))
+        self.call("dead", arguments, arguments)
+
+    def pause(self):
+        if self.world.paused or self.random.random() < 0.5:
+            self.call("resume", ())
+        else:
+            self.call("pause", ())
+
+    def move_clock(self):
+        self.time += self.random.choice([
+            0, 1, 7, TICK - 1, TICK, TICK + 1, 1000, 5000, TICK * SLOTS,
+            TICK * SLOTS * 3 + 1, -1, -5000, -86400000,
+            max(0, self.now - self.time), 40000])
+        self.time = max(START, self.time)
+        self.engine.clock.stop_at(self.time)
+
+    def lose_queue(self):
+        queue = self.random.choice(QUEUES)
+        self.client("DEL", self.space.key(0, "q:" + queue))
+        for name in self.world.in_state("delivered"):
+            if self.world.tasks[name].queue == queue:
+                self.world.tasks[name].has_entry = False
+                self.lost = True
+        self.remember()
+
+    def forget_scripts(self):
+        self.client("SCRIPT", "FLUSH")
+
+    # How a script is called, and what follows.
+
+    def words(self, name, arguments):
+        words = self.space.command(name, 0, *arguments)
+        self.log[-1:] = [(*self.log[-1], name, arguments)] \
+            if self.log else []
+        return words
+
+    def call(self, name, arguments, modelled=None):
+        modelled = modelled if modelled is not None else ()
+        if self.world.paused and name not in ("pause", "resume"):
+            self.refuse("EPAUSED", name, arguments)
+            return
+        if self.random.random() < 0.01:
+            self.call_and_kill(name, arguments, modelled)
+            return
+        self.words(name, arguments)
+        now = self.now
+        reply = self.space(name, 0, *arguments)
+        self.look()
+        expected = self.apply(name, now, modelled)
+        self.compare_reply(name, reply, expected)
+        difference = self.seen.compare(self.world)
+        require(not difference, difference)
+        self.remember()
+
+    def apply(self, name, now, modelled):
+        act = getattr(self.world, "do_" + name)
+        self.world.real = self.time
+        try:
+            expected = act(now, self.seen.records, *modelled)
+        except KeyError as error:
+            raise Broken(f"no record of {error}") from error
+        if name == "janitor":
+            self.lost = False
+        self.forget_generations()
+        return expected
+
+    def forget_generations(self):
+        """An id that was removed may come again."""
+        for name in list(self.checker.generations.get(0, {})):
+            if name.decode() not in self.world.tasks:
+                del self.checker.generations[0][name]
+
+    def compare_reply(self, name, reply, expected):
+        if name == "take":
+            reply, expected = sorted(reply), sorted(expected)
+        if name == "pump" and len(expected) > 3:
+            expected[2], expected[3] = reply[2], reply[3]
+        require(reply == expected, name, "answered", reply, "expected",
+                expected)
+
+    def look(self):
+        self.seen = Seen(self.checker)
+        broken = [each for each in self.seen.broken
+                  if not (self.lost and "delivered, in no queue" in each)]
+        require(not broken, broken)
+
+    def refuse(self, code, name, arguments):
+        self.words(name, arguments)
+        try:
+            reply = self.space(name, 0, *arguments)
+        except Error as error:
+            require(error.code == code, error.text)
+        else:
+            raise Broken(f"{name} was not refused: {reply}")
+        self.look()
+        difference = self.seen.compare(self.world)
+        require(not difference, difference)
+
+    # Bad luck.
+
+    def restart(self):
+        """Of an engine that has been killed."""
+        self.client.close()
+        self.engine.start()
+        self.client = self.space.client = self.checker.client = \
+            self.engine.client()
+        self.scripts.load(self.client)
+
+    def kill(self):
+        self.kills += 1
+        self.engine.kill(signal.SIGKILL)
+        self.restart()
+        self.look()
+        difference = self.seen.compare(self.world)
+        require(not difference, "after a kill:", difference)
+
+    def call_and_kill(self, name, arguments, modelled):
+        """It happens whole or not at all."""
+        self.kills += 1
+        words = self.words(name, arguments)
+        now = self.now
+        self.client.send(*words)
+        time.sleep(self.random.random() * 0.002)
+        self.engine.kill(signal.SIGKILL)
+        self.restart()
+        self.look()
+        if self.seen.compare(self.world) is None and not (
+                name == "take" and self.world.in_state("running")):
+            return
+        before = copy.deepcopy(self.world)
+        try:
+            self.apply(name, now, modelled)
+            difference = self.seen.compare(self.world)
+        except Broken as error:
+            difference = error
+        if difference:
+            self.world = before
+            other = self.seen.compare(self.world)
+            require(not other, "after a kill in", name, ":", difference,
+                    "and", other)
+
+    def cut(self):
+        """The engine must be where it was at the last whole script."""
+        self.cuts += 1
+        self.engine.kill(signal.SIGKILL)
+        path = self.engine.append_only_files()[-1]
+        size = os.path.getsize(path)
+        at = self.random.randrange(self.history[0][0], size + 1)
+        os.truncate(path, at)
+        kept = [each for each in self.history if each[0] <= at]
+        self.history = kept
+        _, world, self.lost = kept[-1]
+        self.world = copy.deepcopy(world)
+        self.checker.forget()
+        self.restart()
+        self.look()
+        difference = self.seen.compare(self.world)
+        require(not difference, "cut at", at, "of", size, ":", difference)
+
+
+def run_seed(seed, steps, change=None, quiet=False):
+    """None, or what is wrong."""
+    run = Run(seed, change or (lambda name, text: text))
+    try:
+        run.begin()
+        run.steps(steps)
+        run.drain()
+    except Exception as error:  # whatever it is, with its seed
+        lines = [f"seed {seed} failed after {len(run.log)} steps: {error}"]
+        lines += [f"    {str(entry)[:300]}" for entry in run.log[-12:]]
+        if not isinstance(error, Broken):
+            lines.append(traceback.format_exc())
+        return "\n".join(lines)
+    finally:
+        run.engine.close()
+    if not quiet:
+        print(f"seed {seed}: {steps} steps, {run.kills} kills, "
+              f"{run.cuts} cuts, {run.world.added} added, "
+              f"{run.world.begun} begun", flush=True)
+    return None
+
+
+def main(words):
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--seeds")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(words)
+    first = random.SystemRandom().randrange(10 ** 9)
+    last = first if options.seconds is None else first + 10 ** 6
+    if options.seeds:
+        first, _, last = options.seeds.partition("-")
+        first, last = int(first), int(last or first)
+    end = time.monotonic() + (options.seconds or 10 ** 9)
+    passed = failed = 0
+    for seed in range(first, last + 1):
+        wrong = run_seed(seed, options.steps, quiet=options.quiet)
+        passed, failed = passed + (not wrong), failed + bool(wrong)
+        if wrong:
+            print(wrong, flush=True)
+        if time.monotonic() > end:
+            break
+    print("tally", passed, failed, 0)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of our own in the scripts: each of the list must be found by the tests
+of the scripts or by three seeds of the random model. What is replaced must
+stand in the file just once.
+
+    mutants.py [PATTERN...]    the last line: tally FOUND SURVIVED SKIPPED
+"""
+
+import io
+import multiprocessing
+import sys
+import unittest
+
+import model
+import scripts
+from engine import Engine, Scripts, read_script_file
+
+# File, name of the fault, what is there, what is put in its place.
+MUTANTS = [
+    ("common", "no high-water mark",
+     "now, now_up = max(real, clock), max(up, clock)",
+     "now, now_up = real, up"),
+    ("common", "a delay counts from the past millisecond",
+     "and now or now_up + delay", "and now or now + delay"),
+    ("common", "add does not look at the cursor",
+     "max(floor(due / tick), cursor) % slots", "floor(due / tick) % slots"),
+    ("common", "the slot of the next tick",
+     "max(floor(due / tick), cursor) % slots",
+     "(max(floor(due / tick), cursor) + 1) % slots"),
+    ("common", "no guard of a clock that is behind",
+     "if apart > skew or -apart > skew then", "if apart > skew then"),
+    ("common", "no guard of a clock that is ahead",
+     "if apart > skew or -apart > skew then", "if -apart > skew then"),
+    ("common", "the caller is compared with the mark",
+     "local apart = theirs - real", "local apart = theirs - now"),
+    ("common", "no pause", "if paused ~= 0 then", "if false then"),
+    ("common", "cancel leaves it in fly",
+     'sure("ZREM", prefix .. ":fly", id)\n\t\tcount("delivered", -1)',
+     'count("delivered", -1)'),
+    ("common", "cancel leaves the entry",
+     "drop_entries(task.queue, {entry_of(task)})", ""),
+    ("common", "cancel leaves it in the bucket",
+     'sure("ZREM", bucket_key(task.slot), id)', ""),
+    ("common", "what has ended keeps its payload",
+     'call("SET", record_key(id), pack(task) .. task.queue)',
+     "save(id, task)"),
+    ("common", "no retention", "now + retention, id", "now, id"),
+    ("common", "one attempt too many",
+     "if task.attempts >= task.max_attempts then",
+     "if task.attempts > task.max_attempts then"),
+    ("common", "foreign keys are deleted",
+     'call("RENAME", key, prefix .. ":aside" .. sub(key, #prefix + 1))',
+     'call("DEL", key)'),
+    ("common", "any error is a foreign key",
+     "error(reply)", "return true"),
+    ("common", "entries beyond 2^53",
+     "if max(task.ms, task.sequence) < WHOLE_MAX then", "if true then"),
+    ("common", "the mark is not kept",
+     '"clock", now, "cursor"', '"clock", real, "cursor"'),
+    ("common", "the cursor is not kept",
+     '"clock", now, "cursor", cursor,', '"clock", now,'),
+    ("common", "the bell does not ring",
+     "if earliest and earliest < next_look then", "if false then"),
+    ("common", "the bell rings always",
+     "if earliest and earliest < next_look then", "if earliest then"),
+    ("common", "numbers in any form",
+     'if #text > 16 or not find(text, "^[0-9]+$") then',
+     "if not tonumber(text) then"),
+    ("common", "numbers of any size",
+     "if value < low or value > high then", "if value < low then"),
+    ("common", "names of any bytes",
+     'and\n\t\tnot find(text, "[^A-Za-z0-9._%-]")', ""),
+    ("common", "ids of any length",
+     "#text >= 1 and #text <= ID_MAX", "#text >= 1"),
+    ("common", "a lost record stays lost", 'if text == "" then\n\t\tcall',
+     "if false then\n\t\tcall"),
+    ("common", "every record is sound",
+     "if not is_sound(task, length) then", "if false then"),
+    ("common", "every format is ours", "if kind ~= FORMAT then",
+     "if false then"),
+    ("common", "a counter that is not kept",
+     "if by ~= 0 then", "if by > 0 then"),
+    ("common", "an empty queue stays",
+     'call("XLEN", key) == 0 then', "false then"),
+    ("add", "what is there is overwritten", ', text, "NX")', ", text)"),
+    ("add", "513 tasks", "or total > BATCH_MAX then", "then"),
+    ("add", "a bad task is left out",
+     "if wrong then\n\t\treturn refuse_argument(i, wrong)\n\tend\n"
+     "\ttasks[i] = task",
+     "if wrong then\n\t\ttask = tasks[1] or task\n\tend\n"
+     "\ttasks[i] = task"),
+    ("add", "a payload of any size",
+     '#ARGV[at + 5] > PAYLOAD_MAX and "payload" or', ""),
+    ("cancel", "a running task is cancelled",
+     "if task and task.state == RUNNING then\n\treturn -115\nend",
+     "if task and task.state == RUNNING then\n\ttask.state = DELIVERED\nend"),
+    ("cancel", "what has failed is cancelled",
+     "task.state > RUNNING then", "task.state > FAILED then"),
+    ("reschedule", "the generation stays",
+     "task.generation = task.generation + 1", ""),
+    ("reschedule", "the attempts stay", "task.attempts = 0", ""),
+    ("finish", "no fence of attempts",
+     " or\n\t\ttask.attempts ~= tonumber(ARGV[at + 2]) then", " then"),
+    ("finish", "no fence of generations",
+     "task.generation ~= tonumber(ARGV[at + 1]) or\n\t\t", ""),
+    ("finish", "any end is a repeated one",
+     "return task.state == SUCCEEDED", "return task.state >= SUCCEEDED"),
+    ("finish", "a failure after the success is accepted",
+     'return task.state == FAILED and outcome ~= "back"',
+     'return outcome ~= "back"'),
+    ("finish", "an attempt's number is used again",
+     "task.max_attempts = min(task.max_attempts + 1, ATTEMPTS_MAX)",
+     "task.attempts = task.attempts - 1"),
+    ("finish", "what is given back counts",
+     "task.max_attempts = min(task.max_attempts + 1, ATTEMPTS_MAX)", ""),
+    ("finish", "it stays in fly", 'sure("ZREM", prefix .. ":fly", id)', ""),
+    ("finish", "whoever is not running finishes too",
+     "if task.state ~= RUNNING then", "if task.state > RUNNING then"),
+    ("finish", "a repeated one is stale",
+     "return is_repeated(task, outcome) and OK or STALE", "return STALE"),
+    ("extend", "no fence of attempts",
+     " or\n\t\ttask.attempts ~= tonumber(ARGV[at + 2]) then", " then"),
+    ("extend", "no fence of generations",
+     "task.generation ~= tonumber(ARGV[at + 1]) or\n\t\t", ""),
+    ("extend", "the lease stays",
+     'sure("ZADD", prefix .. ":fly", now + visibility, ARGV[at])', ""),
+    ("take", "a repeated take is not recognised",
+     "if token == before[1] then", "if false then"),
+    ("take", "a late take is served",
+     "if token < before[1] then", "if false then"),
+    ("take", "entries of any generation",
+     "if tonumber(generation) ~= task.generation then", "if false then"),
+    ("take", "tasks in any state",
+     "if not task or task.state ~= DELIVERED then", "if not task then"),
+    ("take", "attempts are not counted",
+     "task.attempts = task.attempts + 1", ""),
+    ("take", "a repeated take gets what others have",
+     "and\n\t\t\ttask.attempts == before[i + 2] then", "then"),
+    ("take", "entries stay", "drop_entries(queue, names)", ""),
+    ("take", "no lease", "now + visibility, id)", "now, id)"),
+    ("take", "more than asked for",
+     '"COUNT", limit - #taken)', '"COUNT", limit)'),
+    ("pump", "the cursor moves too early",
+     "if looked >= limit then\n\t\t\treturn true",
+     "if looked >= limit then\n\t\t\tcursor = min(cursor + 1, final)\n"
+     "\t\t\treturn true"),
+    ("pump", "the cursor moves past now",
+     "if cursor >= final then", "if cursor > final then"),
+    ("pump", "a rotation less one slot",
+     "cursor = max(cursor, last - slots + 1)",
+     "cursor = max(cursor, last - slots + 2)"),
+    ("pump", "no jump over rotations",
+     "cursor = max(cursor, last - slots + 1)",
+     "cursor = last"),
+    ("pump", "the record is not asked when it is due",
+     "if task.due > now then", "if false then"),
+    ("pump", "early by a tick",
+     'local ids = sure("ZRANGEBYSCORE", bucket, "-inf", now,',
+     "now = now + tick\n"
+     '\tlocal ids = sure("ZRANGEBYSCORE", bucket, "-inf", now,'),
+    ("pump", "a stray member counts",
+     "if task.state ~= PENDING or task.slot ~= slot then",
+     "if task.state ~= PENDING then"),
+    ("pump", "members stay in the bucket",
+     'sure("ZREM", bucket, unpack(gone))', ""),
+    ("pump", "not in fly",
+     'sure("ZADD", prefix .. ":fly", DELIVERED_FROM + now, id)', ""),
+    ("pump", "wait looks not at the present slot",
+     "for each = first, last do\n\t\tif each * tick",
+     "for each = first + 1, last do\n\t\tif each * tick"),
+    ("pump", "wait is always a second",
+     "found = min(found, tonumber(head[2]))", ""),
+    ("pump", "the version stays", "version = version + 1", ""),
+    ("pump", "the version is not compared",
+     "if expected and expected ~= version then", "if false then"),
+    ("pump", "next is not kept", "next_look = looked_for", ""),
+    ("pump", "no word to the queue",
+     'call("PUBLISH", space .. ":work:" .. queue, shard)', ""),
+    ("janitor", "no time to extend after a pause",
+     "if resumed ~= 0 and now - resumed < GRACE then", "if false then"),
+    ("janitor", "no back-off", "return floor(math.random() * longest)",
+     "return 0"),
+    ("janitor", "no jitter", "return floor(math.random() * longest)",
+     "return longest"),
+    ("janitor", "the random number is not used",
+     "math.randomseed(random % 2147483647)", ""),
+    ("janitor", "leases end early",
+     '"ZRANGEBYSCORE", fly, "-inf", now, "LIMIT"',
+     '"ZRANGEBYSCORE", fly, "-inf", now + 1, "LIMIT"'),
+    ("janitor", "retention ends early",
+     'key, "-inf", now, "LIMIT"', 'key, "-inf", now + 1, "LIMIT"'),
+    ("janitor", "live records are removed",
+     "if not task or task.state == SUCCEEDED or\n"
+     "\t\t\ttask.state == CANCELLED then", "if true then"),
+    ("janitor", "ended records stay",
+     'call("UNLINK", record_key(id))', ""),
+    ("janitor", "a lost entry is not missed",
+     "if is_in_queue(id, task) then", "if true then"),
+    ("janitor", "an entry that is there is delivered again",
+     "if is_in_queue(id, task) then", "if false then"),
+    ("janitor", "the window stays at the begin",
+     "floor(math.random() * total) or 0", "0 or 0"),
+    ("janitor", "the slot of now counts as missed",
+     "<= floor(now / tick) - cursor", "< floor(now / tick) - cursor"),
+    ("janitor", "the scan finds nothing",
+     "if not is_covered(scan) then", "if false then"),
+    ("janitor", "the scan stands still",
+     "scan = (scan + 1) % slots", "scan = scan"),
+    ("dead", "replay keeps the generation",
+     "task.generation = task.generation + 1", ""),
+    ("dead", "replay keeps the attempts", "task.attempts = 0", ""),
+    ("dead", "drop keeps the record", 'call("UNLINK", record_key(id))', ""),
+    ("dead", "it stays where the dead are",
+     'sure("ZREM", set, id)', ""),
+    ("dead", "anything is dropped",
+     'elseif sure("ZSCORE", prefix .. ":bad", id) then',
+     "elseif true then"),
+    ("resume", "nobody knows when", '"resumed", now', '"resumed", 0'),
+    ("init", "any shape",
+     "if i ~= 4 and shape[i] and shape[i] ~= there[i] then",
+     "if false then"),
+    ("init", "any number of slots",
+     "if shape[2] and bit.band(shape[2], shape[2] - 1) ~= 0 then",
+     "if false then"),
+    ("hosts", "the dead stay",
+     'sure("ZREMRANGEBYSCORE", KEYS[1], "-inf", real - lease)', ""),
+    ("hosts", "the future stays",
+     'call("ZREMRANGEBYSCORE", KEYS[1], real + lease, "+inf")', ""),
+    ("audit", "members are not looked at",
+     'complain("not in " .. set)', ""),
+    ("audit", "counters are not compared",
+     "if tonumber(meta[name]) ~= counted then", "if false then"),
+]
+
+
+def changed(file, old, new):
+    def change(name, text):
+        if name != file:
+            return text
+        if text.count(old) != 1:
+            raise ValueError(f"{file}.lua has it {text.count(old)} times, "
+                             f"not once: {old!r}")
+        return text.replace(old, new)
+    return change
+
+
+def found_by_tests(change):
+    """The first test that fails, or None."""
+    case = scripts.Case
+    if case.engine is None:
+        case.engine = Engine(clock=True)
+        case.client = case.engine.client()
+    case.scripts = Scripts(case.client, change)
+    suite = unittest.TestLoader().loadTestsFromModule(scripts)
+    result = unittest.TextTestRunner(
+        stream=io.StringIO(), failfast=True).run(suite)
+    bad = result.failures + result.errors
+    return str(bad[0][0]).split(" (", maxsplit=1)[0] if bad else None
+
+
+def found_by_model(change):
+    for seed in (1, 2, 3):
+        if model.run_seed(seed, 200, change, quiet=True):
+            return f"seed {seed} of the model"
+    return None
+
+
+def try_one(mutant):
+    file, name, old, new = mutant
+    change = changed(file, old, new)
+    return file, name, found_by_tests(change) or found_by_model(change)
+
+
+def run_share(mutants, pipe):
+    """One process: an engine and some of the list."""
+    try:
+        for mutant in mutants:
+            pipe.send(try_one(mutant))
+    finally:
+        if scripts.Case.engine:
+            scripts.Case.engine.close()
+        pipe.close()
+
+
+def run_all(mutants, processes):
+    """Yields what came of each, as it comes."""
+    started = []
+    try:
+        for share in range(processes):
+            pipe, other = multiprocessing.Pipe(False)
+            process = multiprocessing.Process(
+                target=run_share, args=(mutants[share::processes], other))
+            process.start()
+            other.close()
+            started.append((process, pipe))
+        for process, pipe in started:
+            try:
+                while True:
+                    yield pipe.recv()
+            except EOFError:
+                pass
+    finally:
+        for process, _ in started:
+            process.terminate()
+            process.join()
+
+
+def main(patterns):
+    mutants = [each for each in MUTANTS if not patterns or any(
+        pattern in f"{each[0]}: {each[1]}" for pattern in patterns)]
+    for file, _, old, new in mutants:
+        changed(file, old, new)(file, read_script_file(file))
+    nothing = ("common", "nothing", "local call,", "local call,")
+    found = survived = 0
+    for file, name, by in run_all([nothing] + mutants, 2):
+        if name == "nothing":
+            if by:
+                print("the tests fail without any fault:", by)
+                return 1
+            continue
+        found, survived = found + bool(by), survived + (not by)
+        print(f"{file}: {name}: {by or 'SURVIVED'}", flush=True)
+    missing = len(mutants) - found - survived
+    print("tally", found, survived + missing, 0)
+    return 1 if survived or missing or not found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

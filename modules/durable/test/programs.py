@@ -1,0 +1,1694 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What hwtctl, hwtd and hwt-exec print, which exit status they have, and what
+bad input and bad days do to them, with real engines.
+
+    programs.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it. HWT_BEFORE is
+a command that runs them, as "setarch -R"."""
+
+import base64
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
+                    shard_of)
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+BUILD = os.path.abspath(
+    os.environ.get("HWT_BUILD", os.path.join(ROOT, "build/plain")))
+BEFORE = shlex.split(os.environ.get("HWT_BEFORE", ""))
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+PAYLOAD_MAX = 65536
+YES, NO, USAGE, UNREACHABLE = 0, 1, 2, 3
+
+# What a shell, a format, a protocol or a pattern could stumble over.
+NASTY = [
+    "%s%n%d%x", "a b", " ", "line\nbreak", "\r\n$5\r\nhello\r\n", "\t", "'",
+    '"', "\\", "`id`", "$(id)", "; rm -rf x", "*", "?", "[a-z]", "{x}",
+    "}:meta", "x}:0}:b:1", "--", "-1", "NaN", "\x1b[2J", "\x7f", "é中🎉",
+    "\u0085", "null", "0" * 64, "a" * 64,
+]
+
+
+def wait_until(what, limit=LIMIT):
+    """Calls what until its answer is true, and returns that."""
+    end = time.monotonic() + limit
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {limit} s: {what}")
+        time.sleep(0.02)
+
+
+class Result:
+    def __init__(self, status, out, err):
+        self.status = status
+        self.out = out
+        self.err = err.decode(errors="replace")
+
+    @property
+    def text(self):
+        return self.out.decode()
+
+    @property
+    def lines(self):
+        return self.text.splitlines()
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def call(*words, stdin=b"", **options):
+    done = subprocess.run(
+        [*BEFORE, os.path.join(BUILD, words[0]), *words[1:]], input=stdin,
+        stdout=options.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE, timeout=LIMIT, check=False, **options)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+class Running:
+    """A program that runs on; its stderr, and its stdout, in files."""
+
+    def __init__(self, folder, *words, **options):
+        self.paths = []
+        files = []
+        for _ in range(2):
+            number, path = tempfile.mkstemp(dir=folder)
+            files.append(number)
+            self.paths.append(path)
+        self.process = subprocess.Popen(
+            [*BEFORE, os.path.join(BUILD, words[0]), *words[1:]],
+            stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
+            preexec_fn=die_with_parent, **options)
+        for number in files:
+            os.close(number)
+
+    def read(self, which):
+        with open(self.paths[which], encoding="utf-8",
+                  errors="replace") as file:
+            return file.read()
+
+    @property
+    def out(self):
+        return self.read(0)
+
+    @property
+    def err(self):
+        return self.read(1)
+
+    def wait(self):
+        return self.process.wait(LIMIT)
+
+    def end(self, which=signal.SIGTERM):
+        """Sends a signal, and returns the exit status."""
+        self.process.send_signal(which)
+        return self.wait()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Between:
+    """Passes bytes on between clients and a port, and changes some of the
+    answers."""
+
+    def __init__(self, port, before, after):
+        assert len(before) == len(after)
+        self.to = port
+        self.before = before
+        self.after = after
+        self.changed = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self.to))
+                for ends in ((client, server, False),
+                             (server, client, True)):
+                    threading.Thread(target=self.pass_on, args=ends,
+                                     daemon=True).start()
+
+    def pass_on(self, source, sink, change):
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(1 << 16)
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    break
+                if change:
+                    self.changed += data.count(self.before)
+                    data = data.replace(self.before, self.after)
+                sink.sendall(data)
+        source.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
+class Programs(unittest.TestCase):
+    """Each class has an engine of its own, each test a space."""
+
+    config = DURABLE
+    count = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = Engine(**cls.config)
+        cls.addClassCleanup(cls.engine.close)
+
+    def setUp(self):
+        Programs.count += 1
+        self.space = f"test{Programs.count}"
+        self.folder = tempfile.mkdtemp(prefix="hwt-programs-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def where(self):
+        return ["--redis", f"127.0.0.1:{self.engine.port}",
+                "--space", self.space]
+
+    def ctl(self, *words, status=YES, **options):
+        """hwtctl with this engine and space, and its exit status."""
+        result = call("hwtctl", words[0], *self.where(), *words[1:],
+                      **options)
+        self.assertEqual(result.status, status,
+                         f"{words}: {result.out} {result.err}")
+        if status != YES:
+            self.assertTrue(result.err.startswith("hwtctl: "), result.err)
+        return result
+
+    def add(self, *words, **options):
+        """Adds a task and returns its id."""
+        return self.ctl("add", *words, **options).text[:-1]
+
+    def show(self, name):
+        return self.ctl("show", "--", name).json
+
+    def state(self, name):
+        return self.show(name)["state"]
+
+    def start(self, program, *words, **options):
+        running = Running(
+            self.folder, program, *self.where(), *words, **options)
+        self.addCleanup(running.close)
+        return running
+
+    def scripts(self):
+        """The space as the scripts see it."""
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        return Space(client, self.space)
+
+    def check(self):
+        """No invariant is broken."""
+        self.assertEqual(
+            self.ctl("check").lines[-1].split(", ")[-1], "0 broken")
+
+    def path(self, name, content=b""):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def execute(self, space, name, outcome):
+        """Pumps, takes and finishes a due task."""
+        shard = shard_of(name.encode(), space.shards)
+        wait_until(lambda: space("pump", shard, 100, "")[0])
+        taken = space("take", shard, "q", f"w{time.monotonic_ns()}", 1, 10,
+                      30000)
+        self.assertEqual([task[0] for task in taken], [name.encode()])
+        identity, generation, attempt = taken[0][:3]
+        self.assertEqual(
+            space("finish", shard, identity, generation, attempt, outcome,
+                  0), [0])
+
+
+class Hwtctl(Programs):
+    def test_init_prints_the_shape_and_refuses_another(self):
+        said = (f"{self.space}: 4 shards of 64 slots, tick 50 ms, level "
+                "fsync, retention 90 s\n")
+        shape = ["--shards", "4", "--slots", "64", "--tick", "50",
+                 "--retention", "90", "--level", "fsync"]
+        self.assertEqual(self.ctl("init", *shape).text, said)
+        self.assertEqual(self.ctl("init", *shape).text, said)
+        self.assertEqual(self.ctl("init").text, said)
+        for other in ("--shards=8", "--slots=128", "--tick=100",
+                      "--retention=91"):
+            self.assertIn("another shape", self.ctl(
+                "init", other, status=NO).err)
+
+    def test_a_space_is_made_with_the_defaults(self):
+        self.assertEqual(
+            self.ctl("init").text,
+            f"{self.space}: 16 shards of 4096 slots, tick 100 ms, level "
+            "fsync, retention 3600 s\n")
+
+    def test_init_out_of_range(self):
+        for option, values in {
+                "--shards": ["0", "1025", "-1", "x", "", "1.5", "1 "],
+                "--slots": ["7", "9", "2097152", "0"],
+                "--tick": ["0", "3600001", "0.5"],
+                "--retention": ["0", "NaN", "-1", "1e9"],
+                "--level": ["", "strong", "fsynced"],
+                "--replicas": ["0", "11"],
+                "--timeout": ["0", "3601", "inf"]}.items():
+            for value in values:
+                self.ctl("init", option, value, status=USAGE)
+
+    def test_add_prints_the_id(self):
+        made = [self.add("--queue", "q", "--in", "60") for _ in range(2)]
+        self.assertNotEqual(made[0], made[1])
+        for name in made:
+            self.assertRegex(name, "^[0-9a-f]{32}$")
+        self.assertEqual(
+            self.add("--queue", "q", "--in", "60", "--id", "own"), "own")
+
+    def test_a_second_add_changes_nothing(self):
+        self.add("--queue", "q", "--in", "60", "--id", "own")
+        before = self.show("own")
+        again = self.ctl("add", "--queue", "other", "--in", "9", "--id",
+                         "own")
+        self.assertEqual(again.text, "own\n")
+        self.assertIn("was there already", again.err)
+        self.assertEqual(self.show("own"), before)
+
+    def test_show(self):
+        before = time.time()
+        self.add("--queue", "q.a-B_9", "--in", "1000.5", "--id", "t",
+                 "--attempts", "7", "--payload", "text")
+        shown = self.show("t")
+        due = shown.pop("due_ms")
+        self.assertEqual(shown, {
+            "id": "t", "state": "pending", "queue": "q.a-B_9",
+            "attempts": 0, "max_attempts": 7, "generation": 1,
+            "payload": "text"})
+        self.assertGreaterEqual(due, int((before + 1000.5) * 1000))
+        self.assertLess(due, (time.time() + 1002) * 1000)
+        self.assertIn("no such task", self.ctl(
+            "show", "other", status=NO).err)
+
+    def test_times(self):
+        for text in ("NaN", "nan", "inf", "-1", "-0", "1e3", "0x10", "", " 1",
+                     "1 ", "1.", ".5", "1.0000000001", "+1", "1,5",
+                     "99999999999999999999", "315360001"):
+            self.ctl("add", "--queue=q", f"--in={text}", status=USAGE)
+        for text in ("NaN", "-1", "1e9", "", "99999999999999999999"):
+            self.ctl("add", "--queue=q", f"--at={text}", status=USAGE)
+        self.ctl("add", "--queue=q", "--in=1", "--at=1", status=USAGE)
+        self.ctl("add", "--queue=q", status=USAGE)
+        self.ctl("add", "--queue=q", f"--at={int(time.time()) + 400000000}",
+                 status=USAGE)
+        self.add("--queue=q", "--at=1000.5", "--id=past")
+        self.assertLessEqual(self.show("past")["due_ms"], time.time() * 1000)
+        at = int(time.time()) + 5000
+        self.add("--queue=q", f"--at={at}.25", "--id=at")
+        self.assertEqual(self.show("at")["due_ms"], at * 1000 + 250)
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 2)
+
+    def test_queues_ids_attempts_out_of_range(self):
+        for queue in ("", "a b", "q" * 65, "a\n", "%n", "q:x", "{x}", "é"):
+            self.ctl("add", "--queue", queue, "--in", "1", status=USAGE)
+        for name in ("", "a" * 65, "é" * 33):
+            self.ctl("add", "--queue=q", "--in=1", f"--id={name}",
+                     status=USAGE)
+            self.ctl("show", "--", name, status=USAGE)
+        for attempts in ("0", "1001", "-1", "1.5"):
+            self.ctl("add", "--queue=q", "--in=1", f"--attempts={attempts}",
+                     status=USAGE)
+        for name in ("", "a b", "a" * 33, "}", "a\n"):
+            result = call("hwtctl", "stat", "--space", name)
+            self.assertEqual(result.status, USAGE)
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 0)
+
+    def test_payloads(self):
+        for payload in (b"", b"x", b"\0\xff\n", b"\0" * PAYLOAD_MAX):
+            name = self.add("--queue=q", "--in=60", "--payload", "-",
+                            stdin=payload)
+            shown = self.show(name)
+            if "payload" in shown:
+                self.assertEqual(shown["payload"].encode(), payload)
+            else:
+                self.assertEqual(
+                    base64.b64decode(shown["payload_base64"]), payload)
+        self.assertIn("more than 65536", self.ctl(
+            "add", "--queue=q", "--in=60", "--payload", "-",
+            stdin=b"x" * (PAYLOAD_MAX + 1), status=USAGE).err)
+        self.ctl("add", "--queue=q", "--in=60",
+                 "--payload=" + "x" * (PAYLOAD_MAX + 1), status=USAGE)
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 4)
+
+    def test_cancel(self):
+        self.add("--queue=q", "--in=60", "--id=t")
+        for _ in range(2):
+            self.assertEqual(self.ctl("cancel", "t").out, b"")
+        self.assertEqual(self.state("t"), "cancelled")
+        self.assertIn("no such task", self.ctl(
+            "cancel", "other", status=NO).err)
+        self.add("--queue=q", "--in=0", "--id=done")
+        self.execute(self.scripts(), "done", "done")
+        self.assertIn("it has ended", self.ctl(
+            "cancel", "done", status=NO).err)
+        self.ctl("cancel", status=USAGE)
+        self.ctl("cancel", "a", "b", status=USAGE)
+
+    def test_a_running_task_is_neither_cancelled_nor_rescheduled(self):
+        self.add("--queue=q", "--in=0", "--id=t")
+        space = self.scripts()
+        shard = shard_of(b"t", space.shards)
+        wait_until(lambda: space("pump", shard, 100, "")[0])
+        space("take", shard, "q", "w", 1, 1, 30000)
+        self.assertEqual(self.state("t"), "running")
+        for words in (["cancel", "t"], ["reschedule", "t", "--in=1"]):
+            self.assertIn("it is running", self.ctl(*words, status=NO).err)
+
+    def test_reschedule(self):
+        self.add("--queue=q", "--in=60", "--id=t")
+        self.ctl("reschedule", "t", "--in", "600")
+        shown = self.show("t")
+        self.assertEqual(shown["generation"], 2)
+        self.assertGreater(shown["due_ms"], (time.time() + 500) * 1000)
+        self.ctl("reschedule", "t", status=USAGE)
+        self.ctl("reschedule", "t", "--in=NaN", status=USAGE)
+        self.ctl("reschedule", "other", "--in=1", status=NO)
+        self.ctl("cancel", "t")
+        self.ctl("reschedule", "t", "--in=1", status=NO)
+
+    def test_list(self):
+        for name in ("a", "b", "c"):
+            self.add("--queue=q", "--in=60", f"--id={name}")
+        self.ctl("cancel", "b")
+        listed = [json.loads(line) for line in self.ctl("list").lines]
+        self.assertEqual(sorted((task["id"], task["state"])
+                                for task in listed),
+                         [("a", "pending"), ("b", "cancelled"),
+                          ("c", "pending")])
+        self.assertEqual(set(listed[0]), {
+            "id", "state", "queue", "due_ms", "attempts", "max_attempts",
+            "generation"})
+        self.assertEqual(
+            [json.loads(line)["id"] for line in
+             self.ctl("list", "--state", "cancelled").lines], ["b"])
+        for state in ("delivered", "running", "succeeded", "failed",
+                      "quarantined"):
+            self.assertEqual(self.ctl("list", "--state", state).out, b"")
+        self.ctl("list", "--state", "nonsense", status=USAGE)
+        self.ctl("list", "--state", "", status=USAGE)
+
+    def test_stat(self):
+        self.add("--queue=q", "--in=60", "--id=t")
+        self.add("--queue=q", "--in=60")
+        self.ctl("cancel", "t")
+        stats = self.ctl("stat", "--json").json
+        self.assertEqual(
+            {name: value for name, value in stats.items() if value},
+            {"space": self.space, "added": 2, "cancelled": 1, "pending": 1})
+        lines = self.ctl("stat").lines
+        self.assertEqual(lines[0].split()[:2], ["added", "2"])
+        prometheus = self.ctl("stat", "--prometheus")
+        self.assertIn(
+            f'hwt_durable_added_total{{space="{self.space}"}} 2',
+            prometheus.lines)
+        self.assertIn(f'hwt_durable_up{{space="{self.space}"}} 1',
+                      prometheus.lines)
+        self.ctl("stat", "--json", "--prometheus", status=USAGE)
+        promtool = shutil.which("promtool")
+        if promtool:
+            subprocess.run([promtool, "check", "metrics"],
+                           input=prometheus.out, check=True,
+                           stdout=subprocess.DEVNULL)
+
+    def test_dead(self):
+        names = [f"t{i}" for i in range(6)]
+        for name in names:
+            self.add("--queue=q", "--in=0", f"--id={name}")
+            self.execute(self.scripts(), name, "fail")
+        listed = [json.loads(line) for line in self.ctl("dead", "list").lines]
+        self.assertEqual(sorted(task["id"] for task in listed), names)
+        self.assertEqual({task["state"] for task in listed}, {"failed"})
+        self.assertEqual(
+            sorted(self.ctl("list", "--state=failed").lines),
+            sorted(self.ctl("dead", "list").lines))
+        self.ctl("dead", "replay", "t0", "t1")
+        self.assertEqual(self.show("t0")["generation"], 2)
+        self.ctl("dead", "drop", "t2")
+        self.ctl("show", "t2", status=NO)
+        self.assertIn("no such dead letter", self.ctl(
+            "dead", "drop", "t2", "t3", status=NO).err)
+        self.ctl("show", "t3", status=NO)
+        self.ctl("dead", "replay", "other", status=NO)
+        self.ctl("dead", "drop", "--all")
+        self.assertEqual(self.ctl("dead", "list").out, b"")
+        for words in ([], ["drop"], ["nonsense"], ["list", "t0"],
+                      ["drop", "--all", "t0"]):
+            self.ctl("dead", *words, status=USAGE)
+        self.check()
+
+    def test_dead_replay_of_more_than_a_page(self):
+        lines = b"".join(b'{"queue":"q","in":0,"attempts":1}\n'
+                         for _ in range(600))
+        self.ctl("init", "--shards=1")
+        self.ctl("add", "--from", "-", stdin=lines)
+        space = self.scripts()
+        wait_until(lambda: space("pump", 0, 1000, "")[0] >= 0 and
+                   space.meta(0)["delivered"] == 600)
+        for turn in range(1, 4):
+            for task in space("take", 0, "q", "w", turn, 200, 30000):
+                space("finish", 0, *task[:3], "fail", 0)
+        self.assertEqual(len(self.ctl("dead", "list").lines), 600)
+        self.ctl("dead", "replay", "--all")
+        self.assertEqual(self.ctl("stat", "--json").json["dead"], 0)
+        self.assertEqual(self.ctl("stat", "--json").json["pending"], 600)
+        self.check()
+
+    def test_pause(self):
+        self.ctl("init", "--shards=2")
+        name = next(name for name in map(str, range(99))
+                    if shard_of(name.encode(), 2) == 1)
+        self.ctl("pause", "1")
+        self.ctl("add", "--queue=q", "--in=1", f"--id={name}",
+                 "--timeout=0.3", status=NO)
+        self.ctl("show", name, status=NO)
+        self.ctl("resume", "1")
+        self.add("--queue=q", "--in=60", f"--id={name}")
+        for shard in ("2", "-1", "x", ""):
+            self.ctl("pause", "--", shard, status=USAGE)
+        self.ctl("pause", status=USAGE)
+
+    def test_spaces_do_not_touch_each_other(self):
+        self.add("--queue=q", "--in=60", "--id=t")
+        first = self.space
+        self.space += "b"
+        self.ctl("show", "t", status=NO)
+        self.ctl("cancel", "t", status=NO)
+        self.add("--queue=q", "--in=60", "--id=t", "--attempts=3")
+        self.ctl("cancel", "t")
+        self.assertEqual(len(self.ctl("list").lines), 1)
+        self.space = first
+        self.assertEqual(self.state("t"), "pending")
+
+    def test_nasty_text_is_only_text(self):
+        for name in NASTY:
+            self.assertEqual(
+                self.ctl("add", "--queue=q", "--in=60", f"--id={name}",
+                         f"--payload={name}").out, name.encode() + b"\n")
+            shown = self.show(name)
+            self.assertEqual((shown["id"], shown["payload"]), (name, name))
+        listed = self.ctl("list")
+        self.assertEqual(
+            sorted(json.loads(line)["id"]
+                   for line in listed.out.decode().split("\n")[:-1]),
+            sorted(NASTY))
+        for byte in (b"\x1b", b"\x7f", b"\xc2\x85", b"\r"):
+            self.assertNotIn(byte, listed.out)
+        self.check()
+        for name in NASTY:
+            self.ctl("cancel", "--", name)
+            error = self.ctl("reschedule", "--in=1", "--", name,
+                             status=NO).err
+            self.assertNotIn("\x1b", error)
+            self.assertEqual(error.count("\n"), 1, error)
+        stats = self.ctl("stat", "--json").json
+        self.assertEqual((stats["added"], stats["cancelled"]),
+                         (len(NASTY), len(NASTY)))
+        self.check()
+
+    def test_bytes_that_are_no_text(self):
+        for name in (b"\0", b"a\0b", b"\xff\xfe", b"\xc0\x80",
+                     b"\xed\xa0\x80", bytes(range(64))):
+            text = base64.b64encode(name).decode()
+            self.ctl("add", "--queue=q", "--in=60", "--base64",
+                     f"--id={text}", "--payload", "-", stdin=name)
+            shown = self.ctl("show", "--base64", text).json
+            try:
+                plain = name.decode()
+            except UnicodeDecodeError:
+                self.assertEqual(
+                    (shown["id_base64"], shown["payload_base64"]),
+                    (text, text))
+            else:
+                self.assertEqual((shown["id"], shown["payload"]),
+                                 (plain, plain))
+            self.ctl("cancel", "--base64", text)
+        for text in ("a", "ab==c", "YQ=", "Y===", "YR==", "é"):
+            self.ctl("show", "--base64", text, status=USAGE)
+        self.check()
+
+    def test_options(self):
+        for program in ("hwtctl", "hwtd", "hwt-exec"):
+            said = call(program, "--help")
+            self.assertEqual((said.status, said.err), (YES, ""))
+            self.assertTrue(said.text.startswith(f"usage: {program} "))
+            self.assertIn("--password-file", said.text)
+            self.assertRegex(call(program, "--version").text,
+                             rf"^{program} \d+\.\d+\.\d+\n$")
+            for words in (["--nonsense"], ["-x"], ["--space"],
+                          ["--space=a", "--space=a"], ["--help=x"],
+                          ["--redis=h:1", "--sentinel=h:1,n"]):
+                said = call(program, *words)
+                self.assertEqual((said.status, said.out), (USAGE, b""))
+                self.assertTrue(said.err.startswith(f"{program}: "))
+        for words in ([], ["nonsense"], ["%n"]):
+            self.assertEqual(call("hwtctl", *words).status, USAGE)
+        self.assertEqual(call("hwtctl", "stat", "--help").status, YES)
+
+    def test_addresses(self):
+        for option, values in {
+                "--redis": ["", "host", ":1", "h:", "h:0", "h:65536", "h:x",
+                            "unix:", "h:6379/0"],
+                "--sentinel": ["", "h:1", "h:1,", "h,n", "h:1,h:2,", ",n"],
+                "--cluster": ["", "h", "h:1,", ",h:1", "h:1,n"]}.items():
+            for value in values:
+                said = call("hwtctl", "stat", option, value)
+                self.assertEqual(said.status, USAGE, (option, value))
+
+    def test_output_that_goes_nowhere_is_told(self):
+        with open("/dev/full", "wb") as full:
+            said = call("hwtctl", "stat", *self.where(), stdout=full)
+        self.assertEqual(said.status, NO)
+        self.assertIn("standard output", said.err)
+
+    def test_the_unix_socket(self):
+        said = call("hwtctl", "init", "--space", self.space, "--redis",
+                    f"unix:{self.engine.socket_path}")
+        self.assertEqual((said.status, said.err), (YES, ""))
+
+
+class From(Programs):
+    """add --from."""
+
+    def feed(self, *lines, **options):
+        text = b"".join(
+            line if isinstance(line, bytes) else json.dumps(line).encode()
+            + b"\n" for line in lines)
+        return self.ctl("add", "--from", "-", stdin=text, **options)
+
+    def added(self):
+        return self.ctl("stat", "--json").json["added"]
+
+    def test_lines(self):
+        at = int(time.time()) + 9000
+        result = self.feed(
+            {"queue": "q", "in": 60, "id": "a"}, b"\n",
+            {"queue": "q", "at": at, "id": "b", "attempts": 3,
+             "payload": "x\ny\u0000é🎉\"\\"},
+            {"queue": "q", "in": 0.25, "id_base64": "/w==",
+             "payload_base64": ""},
+            b'  { "in" : 1.5 , "queue" : "q" , "id":"\\u0063\\uD83C\\uDF89'
+            b'\\n\\/" }\r\n',
+            b'{"queue":"q","in":1}')
+        self.assertEqual(result.out.split(b"\n")[:-2], [
+            b"a", b"b", b"\xff", "c🎉".encode(), b"/"])
+        self.assertRegex(result.out.split(b"\n")[-2], b"^[0-9a-f]{32}$")
+        shown = self.show("b")
+        self.assertEqual(shown["payload"], "x\ny\u0000é🎉\"\\")
+        self.assertEqual(shown["due_ms"], at * 1000)
+        self.assertEqual(shown["max_attempts"], 3)
+        self.check()
+
+    def test_a_file_of_many(self):
+        path = self.path("tasks", b"".join(
+            b'{"queue":"q","in":60,"id":"t%d"}\n' % i for i in range(1100)))
+        said = self.ctl("add", "--from", path)
+        self.assertEqual(said.lines, [f"t{i}" for i in range(1100)])
+        again = self.ctl("add", "--from", path)
+        self.assertEqual(again.lines, said.lines)
+        self.assertEqual(self.added(), 1100)
+
+    def test_lines_that_make_no_sense(self):
+        good = {"queue": "q", "in": 60}
+        lines = [
+            b"nonsense", b"[]", b"{", b"}", b"{}", b'"x"', b"null", b"1",
+            b'{"queue":"q"}', b'{"in":1}', b'{"queue":"q","in":1,"at":1}',
+            b'{"queue":"q","in":1,"in":1}', b'{"queue":"q","in":1,}',
+            b'{"queue":"q","in":1}x', b'{"queue":"q","in":1}{}',
+            b'{"queue":"q" "in":1}', b"{'queue':'q','in':1}",
+            b'{queue:"q","in":1}', b'{"queue":"q","in":1,"x":1}',
+            b'{"queue":"q","in":1,"":1}', b'{"queue":q,"in":1}',
+            b'{"queue":"","in":1}', b'{"queue":"a b","in":1}',
+            b'{"queue":"q\\u0000","in":1}',
+            b'{"queue":"' + b"q" * 65 + b'","in":1}', b'{"queue":1,"in":1}',
+            b'{"queue":null,"in":1}', b'{"queue":["q"],"in":1}',
+            b'{"queue":"q","in":NaN}', b'{"queue":"q","in":Infinity}',
+            b'{"queue":"q","in":-1}', b'{"queue":"q","in":"1"}',
+            b'{"queue":"q","in":1e3}', b'{"queue":"q","in":01}',
+            b'{"queue":"q","in":1.}', b'{"queue":"q","in":.5}',
+            b'{"queue":"q","in":+1}', b'{"queue":"q","in":}',
+            b'{"queue":"q","in":true}', b'{"queue":"q","in":315360001}',
+            b'{"queue":"q","in":99999999999999999999}',
+            b'{"queue":"q","in":1,"id":""}',
+            b'{"queue":"q","in":1,"id":"' + b"x" * 65 + b'"}',
+            b'{"queue":"q","in":1,"id":"a","id_base64":"YQ=="}',
+            b'{"queue":"q","in":1,"id_base64":"a"}',
+            b'{"queue":"q","in":1,"attempts":0}',
+            b'{"queue":"q","in":1,"attempts":1001}',
+            b'{"queue":"q","in":1,"attempts":1.5}',
+            b'{"queue":"q","in":1,"payload":"\\x"}',
+            b'{"queue":"q","in":1,"payload":"\\u12"}',
+            b'{"queue":"q","in":1,"payload":"\\ud800"}',
+            b'{"queue":"q","in":1,"payload":"\\ud800\\u0041"}',
+            b'{"queue":"q","in":1,"payload":"\\udc00"}',
+            b'{"queue":"q","in":1,"payload":"\xff"}',
+            b'{"queue":"q","in":1,"payload":"\xc0\x80"}',
+            b'{"queue":"q","in":1,"payload":"\xed\xa0\x80"}',
+            b'{"queue":"q","in":1,"payload":"a\tb"}',
+            b'{"queue":"q","in":1,"payload":"a\0b"}',
+            b'{"queue":"q","in":1,"payload":"a',
+            b'{"queue":"q","in":1,"payload":"a\\',
+            b'{"queue":"q","in":1,"payload":{}}',
+            b'{"queue":"q","in":1}\0',
+            b'{"queue":"q","in":1,"payload":"' + b"x" * 65537 + b'"}',
+        ]
+        for line in lines:
+            said = self.feed(good, good, line + b"\n", good, status=USAGE)
+            self.assertRegex(said.err, r"^hwtctl: -:3: .+\n"
+                             r"hwtctl: -: nothing is stored from line 1 on",
+                             line)
+            self.assertEqual(said.out, b"", line)
+        self.assertEqual(self.added(), 0)
+
+    def test_what_was_before_the_batch_is_stored(self):
+        lines = [{"queue": "q", "in": 60}] * 600 + [b"x\n"]
+        said = self.feed(*lines, status=USAGE)
+        self.assertEqual(len(said.lines), 512)
+        self.assertIn("-:601: ", said.err)
+        self.assertIn("nothing is stored from line 513 on", said.err)
+        self.assertEqual(self.added(), 512)
+
+    def test_a_line_without_end(self):
+        said = self.ctl("add", "--from", "-", stdin=b"x" * (2 << 20),
+                        status=USAGE)
+        self.assertIn("-:1: more than 1048576 bytes", said.err)
+
+    def test_what_the_engine_refuses_is_told_for_its_line(self):
+        self.ctl("init", "--shards=2")
+        self.ctl("pause", "1")
+        names = [str(i) for i in range(20)]
+        said = self.ctl(
+            "add", "--from", "-", "--timeout=0.3", status=NO,
+            stdin=b"".join(b'{"queue":"q","in":60,"id":"%s"}\n'
+                           % name.encode() for name in names))
+        stored = [name for name in names if shard_of(name.encode(), 2) == 0]
+        self.assertEqual(said.lines, stored)
+        self.assertEqual(len(said.err.splitlines()), 20 - len(stored))
+        self.assertEqual(self.added(), len(stored))
+
+    def test_files_and_options(self):
+        self.assertIn("No such file", self.ctl(
+            "add", "--from", "/nonexistent/x", status=USAGE).err)
+        self.ctl("add", "--from", self.folder, status=USAGE)
+        self.ctl("add", "--from", "-", "--queue=q", status=USAGE)
+        self.assertEqual(self.ctl("add", "--from", "/dev/null").out, b"")
+
+
+class Check(Programs):
+    """hwtctl check names what is broken."""
+
+    def setUp(self):
+        super().setUp()
+        self.ctl("init", "--shards=1", "--slots=8")
+        for name in ("a", "b"):
+            self.add("--queue=q", "--in=60", f"--id={name}")
+        self.check()
+        self.client = self.engine.client()
+        self.addCleanup(self.client.close)
+
+    def key(self, rest):
+        return "{%s:0}:%s" % (self.space, rest)
+
+    def broken(self, *texts):
+        said = call("hwtctl", "check", *self.where())
+        self.assertEqual(said.status, NO, said.text)
+        for text in texts:
+            self.assertIn(text, said.text)
+
+    def slot(self, name):
+        record = self.client("GET", self.key("r:" + name))
+        return struct.unpack_from("<I", record, 12)[0]
+
+    def test_a_member_without_a_record(self):
+        self.client("DEL", self.key("r:a"))
+        self.broken("a: 5 a member without a record")
+
+    def test_a_member_of_each_set_without_a_record(self):
+        for name in ("fly", "dead", "ended", "bad", "b:3"):
+            self.client("ZADD", self.key(name), 5, "ghost")
+            self.broken("ghost: 5 a member without a record")
+            self.client("ZREM", self.key(name), "ghost")
+        self.check()
+
+    def test_a_record_without_its_bucket(self):
+        self.client("ZREM", self.key(f"b:{self.slot('a')}"), "a")
+        self.broken("a: 5 not in its bucket")
+
+    def test_a_task_in_two_buckets(self):
+        other = (self.slot("a") + 1) % 8
+        due = self.show("a")["due_ms"]
+        self.client("ZADD", self.key(f"b:{other}"), due, "a")
+        self.broken("a: 5 in a bucket that is not its record's")
+
+    def test_a_wrong_score(self):
+        self.client("ZADD", self.key(f"b:{self.slot('a')}"), 5, "a")
+        self.broken("a: 5 in its bucket")
+
+    def test_a_task_in_the_set_of_another_state(self):
+        for name in ("fly", "dead", "ended"):
+            self.client("ZADD", self.key(name), 5, "a")
+            self.broken("a: 5 ")
+            self.client("ZREM", self.key(name), "a")
+        self.check()
+
+    def test_a_record_that_cannot_be_read(self):
+        for record in ("", "x", "\2" * 60):
+            self.client("SET", self.key("r:a"), record)
+            self.broken("a: 5 ")
+
+    def test_keys_that_have_no_place(self):
+        for name in ("nonsense", "b:x", "b:-1", "r:" + "x" * 65, "x" * 200,
+                     "meta\n", "\x1b[2J"):
+            self.client("SET", self.key(name), "x")
+            self.broken("5 a key that has no place")
+            self.assertNotIn("\x1b", call(
+                "hwtctl", "check", *self.where()).text)
+            self.client("DEL", self.key(name))
+        self.check()
+
+    def test_keys_of_another_type(self):
+        for name in ("b:7", "fly", "dead", "ended", "bad", "q:x", "t:x"):
+            self.client("DEL", self.key(name))
+            self.client("LPUSH", self.key(name), "x")
+            self.broken(f"{name}: 5 a key of another type")
+            self.client("DEL", self.key(name))
+
+    def test_a_shard_that_is_none(self):
+        self.client("HSET", "{%s:7}:meta" % self.space, "x", "1")
+        self.broken("shard 7: 5 keys of a shard that is none")
+
+    def test_counters(self):
+        for name in ("added", "pending", "delivered", "running", "dead",
+                     "cancelled"):
+            self.client("HINCRBY", self.key("meta"), name, 1)
+            self.broken("8 ")
+            self.client("HINCRBY", self.key("meta"), name, -1)
+        self.check()
+
+    def test_a_space_with_a_similar_name_is_not_looked_at(self):
+        self.client("SET", "{%sx:0}:nonsense" % self.space, "x")
+        self.client("SET", "{%s:nonsense" % self.space, "x")
+        self.check()
+
+    def test_while_tasks_move(self):
+        scheduler = self.start("hwtd")
+        worker = self.start("hwt-exec", "--queue=q", "--threads=4", "--",
+                            "true")
+        lines = b"".join(b'{"queue":"q","in":%d.%03d}\n' % divmod(i, 1000)
+                         for i in range(3000))
+        self.ctl("add", "--from", "-", stdin=lines)
+        for _ in range(10):
+            self.check()
+        self.assertEqual((scheduler.end(), worker.end()), (0, 0))
+        self.check()
+
+
+class Engines(unittest.TestCase):
+    """Engines that are not fit, not there, or not willing."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="hwt-programs-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def engine(self, **config):
+        engine = Engine(**config)
+        self.addCleanup(engine.close)
+        return engine
+
+    def stat(self, port, *words, status):
+        said = call("hwtctl", "stat", "--redis", f"127.0.0.1:{port}", *words)
+        self.assertEqual(said.status, status, said.err)
+        return said.err
+
+    def test_nobody_there(self):
+        port = free_port()
+        for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
+                                           "--in=1"],
+                      ["hwtd"], ["hwt-exec", "--queue=q"]):
+            for where in (f"127.0.0.1:{port}", "unix:/nonexistent/socket"):
+                tail = ["--", "true"] if words[0] == "hwt-exec" else []
+                said = call(*words, "--timeout=0.5", "--redis", where, *tail)
+                self.assertEqual(said.status, UNREACHABLE, said.err)
+                self.assertIn("cannot be reached", said.err)
+                self.assertEqual(said.out, b"")
+
+    def test_somebody_who_does_not_answer(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen(16)
+            port = silent.getsockname()[1]
+            before = time.monotonic()
+            self.stat(port, "--timeout=0.5", status=UNREACHABLE)
+            self.assertLess(time.monotonic() - before, LIMIT / 2)
+
+    def test_somebody_who_is_no_engine(self):
+        for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100,
+                       b"*-5\r\n", b"$99999999999999999999\r\n",
+                       b"*1000000\r\n" * 3):
+            with socket.socket() as server:
+                server.bind(("127.0.0.1", 0))
+                server.listen(16)
+                server.settimeout(0.1)
+                port = server.getsockname()[1]
+                process = subprocess.Popen(
+                    [*BEFORE, os.path.join(BUILD, "hwtctl"), "stat",
+                     "--timeout=1", "--redis", f"127.0.0.1:{port}"],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                with process:
+                    while process.poll() is None:
+                        with contextlib.suppress(OSError):
+                            other = server.accept()[0]
+                            other.sendall(answer)
+                            other.close()
+                    self.assertEqual(process.returncode, UNREACHABLE,
+                                     answer)
+                    self.assertTrue(process.stderr.read().startswith(
+                        b"hwtctl: "))
+
+    def test_weak_persistence(self):
+        for config, level, status in (
+                ({}, "memory", YES), ({}, "fsync", NO),
+                ({"appendonly": "yes", "appendfsync": "everysec"}, "fsync",
+                 NO), (DURABLE, "fsync", YES)):
+            engine = self.engine(**config)
+            said = call("hwtctl", "init", f"--level={level}", "--redis",
+                        f"127.0.0.1:{engine.port}")
+            self.assertEqual(said.status, status, said.err)
+            if status == NO:
+                self.assertIn("append", said.err)
+            engine.close()
+
+    def test_an_engine_that_evicts(self):
+        engine = self.engine(maxmemory_policy="allkeys-lru",
+                             maxmemory="100mb", **DURABLE)
+        self.assertIn("maxmemory", self.stat(engine.port, status=NO))
+
+    def test_a_replica(self):
+        master = self.engine(**DURABLE)
+        replica = self.engine(replicaof=f"127.0.0.1 {master.port}",
+                              **DURABLE)
+        self.assertIn("replica", self.stat(replica.port, status=NO))
+
+    def test_out_of_memory(self):
+        engine = self.engine(**DURABLE)
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        add = ["hwtctl", "add", "--queue=q", "--in=60", *where]
+        self.assertEqual(call(*add, "--id=t").status, YES)
+        with engine.client() as client:
+            client("CONFIG", "SET", "maxmemory", "1")
+            said = call(*add, "--id=u")
+            self.assertEqual(said.status, NO, said.err)
+            self.assertIn("out of memory", said.err)
+            self.assertEqual(call("hwtctl", "cancel", "t", *where).status,
+                             YES)
+            client("CONFIG", "SET", "maxmemory", "0")
+        self.assertEqual(call(*add, "--id=u").status, YES)
+
+    def test_a_clock_an_hour_off(self):
+        engine = self.engine(clock=True, **DURABLE)
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        add = ["hwtctl", "add", "--queue=q", "--in=0", *where]
+        for hours in (1, -1):
+            engine.clock.set_off(hours * 3600000)
+            said = call(*add)
+            self.assertEqual(said.status, NO, said.err)
+            self.assertIn("clock", said.err)
+        engine.clock.set_off(0)
+        self.assertEqual(call(*add).status, YES)
+
+    def test_gone_for_a_while_and_back(self):
+        engine = self.engine(**DURABLE)
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        self.assertEqual(call("hwtctl", "add", "--queue=q", "--in=60",
+                              "--id=t", *where).status, YES)
+        engine.kill()
+        self.stat(engine.port, "--timeout=0.3", status=UNREACHABLE)
+        engine.start()
+        said = call("hwtctl", "show", "t", *where)
+        self.assertEqual((said.status, said.json["state"]), (YES, "pending"))
+
+    def test_an_engine_that_is_too_old(self):
+        """It says so: the version in its answers is changed on the way."""
+        engine = self.engine(**DURABLE)
+        with engine.client() as client:
+            info = client("INFO", "server").decode()
+        version = re.search(r"redis_version:(\S+)", info)[1]
+        with Between(engine.port, f"redis_version:{version}".encode(),
+                     f"redis_version:6{version[1:]}".encode()) as between:
+            self.assertIn("7", self.stat(between.port, status=NO))
+            self.assertGreater(between.changed, 0)
+
+    def test_an_engine_that_is_loading(self):
+        engine = self.engine()
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        self.assertEqual(call("hwtctl", "init", "--level=memory",
+                              *where).status, YES)
+        lines = b'{"queue":"q","in":600}\n' * 1000
+        self.assertEqual(call("hwtctl", "add", "--from", "-", *where,
+                              stdin=lines).status, YES)
+        with engine.client() as client:
+            client("SAVE")
+        engine.kill()
+        # Each key takes so many us; between them, it answers.
+        engine.start(wait=False, key_load_delay=3000,
+                     loading_process_events_interval_bytes=1024)
+        wait_until(lambda: "Loading RDB" in engine.log())
+        self.stat(engine.port, "--timeout=0.2", status=UNREACHABLE)
+        said = call("hwtctl", "stat", "--json", "--timeout=50", *where)
+        self.assertEqual((said.status, said.json["added"]), (YES, 1000))
+
+    def test_a_kill_of_hwtctl_and_again(self):
+        engine = self.engine(**DURABLE)
+        where = ["--redis", f"127.0.0.1:{engine.port}"]
+        path = os.path.join(self.folder, "tasks")
+        with open(path, "w", encoding="ascii") as file:
+            for i in range(30000):
+                file.write('{"queue":"q","in":600,"id":"t%d"}\n' % i)
+        running = Running(self.folder, "hwtctl", "add", "--from", path,
+                          *where)
+        self.addCleanup(running.close)
+        wait_until(lambda: "\n" in running.out)
+        running.end(signal.SIGKILL)
+        told = running.out.split("\n")[:-1]
+        stored = call("hwtctl", "stat", "--json", *where).json["added"]
+        self.assertLessEqual(len(told), stored)
+        self.assertLess(stored, 30000)
+        again = call("hwtctl", "add", "--from", path, *where)
+        self.assertEqual((again.status, len(again.lines)), (YES, 30000))
+        self.assertEqual(call("hwtctl", "stat", "--json",
+                              *where).json["added"], 30000)
+        self.assertEqual(call("hwtctl", "check", *where).status, YES)
+
+    def test_a_user_with_a_password(self):
+        secret = "s3cret-Pa55word"
+        engine = Engine(start=False, **DURABLE)
+        self.addCleanup(engine.close)
+        engine.start(wait=False, user=[
+            "default on nopass ~nothing resetchannels -@all +ping",
+            f"hwt on >{secret} ~* &* +@all"])
+        engine.wait()
+        files = {}
+        for name, text in {"right": secret + "\nmore", "wrong": "other\n",
+                           "empty": ""}.items():
+            files[name] = os.path.join(self.folder, name)
+            with open(files[name], "w", encoding="ascii") as file:
+                file.write(text)
+        files["none"] = os.path.join(self.folder, "nonexistent")
+        redis = ["--redis", f"127.0.0.1:{engine.port}"]
+        for user, name, status in (
+                ("hwt", "right", YES), ("hwt", "wrong", NO),
+                ("other", "right", NO), ("hwt", "none", USAGE),
+                ("hwt", "empty", USAGE)):
+            said = call("hwtctl", "stat", *redis, "--user", user,
+                        "--password-file", files[name])
+            self.assertEqual(said.status, status, (user, name, said.err))
+            self.assertNotIn(secret, said.err + said.text)
+            self.assertNotIn("other", said.err.replace("--user", ""))
+        self.stat(engine.port, status=NO)
+        self.roles_with_a_password(
+            engine, secret, [*redis, "--user", "hwt", "--password-file",
+                             files["right"]])
+        self.assertNotIn(secret, engine.log())
+
+    def roles_with_a_password(self, engine, secret, where):
+        """Nobody sees it: neither in argv nor in what is written."""
+        running = [Running(self.folder, "hwtd", *where),
+                   Running(self.folder, "hwt-exec", *where, "--queue=q",
+                           "--", "sh", "-c", "echo ran; env")]
+        for each in running:
+            self.addCleanup(each.close)
+        self.assertEqual(call("hwtctl", "add", "--queue=q", "--in=0",
+                              *where).status, YES)
+        wait_until(lambda: "ran" in running[1].out)
+        for each in running:
+            with open(f"/proc/{each.process.pid}/cmdline",
+                      encoding="utf-8") as file:
+                self.assertNotIn(secret, file.read())
+        engine.kill()
+        engine.start(wait=False)
+        engine.wait()
+        for each in running:
+            self.assertEqual(each.end(), 0)
+            self.assertNotIn(secret, each.out + each.err)
+
+    def test_a_password_in_an_address_is_refused_and_not_repeated(self):
+        for option in ("--redis", "--sentinel", "--cluster"):
+            for address in ("user:s3cret@host:6379",
+                            "redis://:s3cret@host:6379"):
+                said = call("hwtctl", "stat", option, address)
+                self.assertEqual(said.status, USAGE)
+                self.assertNotIn("s3cret", said.err)
+
+
+class Hwtd(Programs):
+    def metrics(self, *words):
+        """hwtd with a free port, and the address it tells."""
+        running = self.start("hwtd", "--metrics", "0", *words)
+        said = wait_until(lambda: "/metrics" in running.err and running.err)
+        address = said.split("http://")[1].split("/metrics")[0]
+        host, port = address.rsplit(":", 1)
+        return running, (host, int(port))
+
+    @staticmethod
+    def ask(address, text=b"GET /metrics HTTP/1.0\r\n\r\n"):
+        with socket.create_connection(address, LIMIT) as connection:
+            connection.sendall(text)
+            answer = b""
+            while True:
+                part = connection.recv(65536)
+                if not part:
+                    break
+                answer += part
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return head.split(b"\r\n")[0].decode(), body.decode()
+
+    def test_tasks_get_into_their_queue_and_signals_end_it(self):
+        for which in (signal.SIGTERM, signal.SIGINT):
+            running = self.start("hwtd")
+            name = self.add("--queue=q", "--in=0.2")
+            wait_until(lambda: self.state(name) == "delivered")
+            self.assertEqual(running.end(which), 0)
+            self.assertIn(f"serves space {self.space}", running.err)
+        self.check()
+
+    def test_another_goes_on_after_a_kill(self):
+        first = self.start("hwtd")
+        self.start("hwtd")
+        wait_until(lambda: self.ctl("stat"))
+        first.end(signal.SIGKILL)
+        names = [self.add("--queue=q", "--in=0.5") for _ in range(20)]
+        for name in names:
+            wait_until(lambda: self.state(name) == "delivered")
+        self.check()
+
+    def test_a_part_of_the_shards(self):
+        self.ctl("init", "--shards=4")
+        names = {shard_of(str(i).encode(), 4): str(i) for i in range(50)}
+        for name in names.values():
+            self.add("--queue=q", "--in=0", f"--id={name}")
+        running = self.start("hwtd", "--shards", "1-2")
+        for shard in (1, 2):
+            wait_until(lambda: self.state(names[shard]) == "delivered")
+        self.assertEqual(self.state(names[0]), "pending")
+        self.assertEqual(self.state(names[3]), "pending")
+        self.assertEqual(running.end(), 0)
+        for shards in ("", "1", "2-1", "-1", "1-", "0-4", "x-y", "1-2-3"):
+            said = call("hwtd", f"--shards={shards}", *self.where())
+            self.assertEqual(said.status, USAGE, shards)
+
+    def test_metrics_and_health_on_loopback(self):
+        running, address = self.metrics()
+        self.assertEqual(address[0], "127.0.0.1")
+        self.add("--queue=q", "--in=60")
+        status, body = self.ask(address)
+        self.assertEqual(status, "HTTP/1.0 200 OK")
+        self.assertIn(f'hwt_durable_added_total{{space="{self.space}"}} 1\n',
+                      body)
+        self.assertEqual(
+            self.ask(address, b"GET /health?x HTTP/1.1\nHost: x\n\n"),
+            ("HTTP/1.0 200 OK", "ok\n"))
+        self.assertIn(" 404 ", self.ask(
+            address, b"GET /x HTTP/1.0\r\n\r\n")[0])
+        self.assertIn(" 405 ", self.ask(
+            address, b"POST /metrics HTTP/1.0\r\n\r\n")[0])
+        own = socket.gethostbyname(socket.gethostname())
+        if not own.startswith("127."):
+            with self.assertRaises(OSError):
+                self.ask((own, address[1]))
+        self.assertEqual(running.end(), 0)
+
+    def test_clients_that_are_slow_or_hostile_hold_up_nobody(self):
+        running, address = self.metrics()
+        crowd = [socket.create_connection(address) for _ in range(4)]
+        crowd[0].sendall(b"GET /met")
+        crowd[1].sendall(b"x" * 100000)
+        crowd[2].sendall(b"\0\r\n\r\n")
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "delivered")
+        self.assertIn(" 200 ", self.ask(address)[0])
+        for each in crowd:
+            each.close()
+        for text in (b"\r\n\r\n", b"GET\r\n\r\n", b"GET /metrics\r\n\r\n",
+                     b"GET  HTTP/1.0\r\n\r\n", b"\xff" * 50 + b"\n\n",
+                     b"GET /%n%s%x HTTP/1.0\n\n"):
+            with contextlib.suppress(OSError):
+                self.ask(address, text)
+        reader = socket.create_connection(address)
+        reader.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                          struct.pack("ii", 1, 0))
+        reader.close()
+        self.assertIn(" 200 ", self.ask(address)[0])
+        late = socket.create_connection(address)
+        self.addCleanup(late.close)
+        self.assertEqual(running.end(), 0)
+
+    def test_the_engine_goes_and_comes(self):
+        running, address = self.metrics("--timeout=1")
+        health = b"GET /health HTTP/1.0\r\n\r\n"
+        self.assertIn(" 200 ", self.ask(address, health)[0])
+        self.engine.kill()
+        status, body = self.ask(address, health)
+        self.assertIn(" 503 ", status)
+        self.assertNotIn("ok", body.split())
+        self.assertIn(f'hwt_durable_up{{space="{self.space}"}} 0',
+                      self.ask(address)[1])
+        self.engine.start()
+        wait_until(lambda: " 200 " in self.ask(address, health)[0])
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "delivered")
+        self.assertEqual(running.end(), 0)
+
+    def test_sigterm_while_the_engine_is_gone(self):
+        running = self.start("hwtd", "--timeout=1")
+        wait_until(lambda: "serves" in running.err)
+        self.engine.kill()
+        try:
+            time.sleep(0.2)
+            self.assertEqual(running.end(), 0)
+        finally:
+            self.engine.start()
+
+    def test_options(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen(1)
+            port = taken.getsockname()[1]
+            for words in (["--metrics", str(port)], ["--metrics", "x"],
+                          ["--metrics", "localhost:1"],
+                          ["--metrics", "1.2.3:4"], ["--metrics", "65536"],
+                          ["--metrics", "[::1:4"], ["--name", "a b"],
+                          ["--name", "a" * 49], ["--name", ""],
+                          ["extra"]):
+                said = call("hwtd", *words, *self.where())
+                self.assertEqual(said.status, USAGE, words)
+
+
+class HwtExec(Programs):
+    def setUp(self):
+        super().setUp()
+        self.scheduler = self.start("hwtd")
+
+    def work(self, *words, **options):
+        return self.start("hwt-exec", "--queue=q", *words, **options)
+
+    def shell(self, text, *words, **options):
+        return self.work(*words, "--", "sh", "-c", text, **options)
+
+    def ended(self, name):
+        return wait_until(lambda: self.state(name) in (
+            "succeeded", "failed") and self.state(name))
+
+    def test_environment_and_payload(self):
+        worker = self.shell(
+            'echo "$HWT_ID|$HWT_ATTEMPT|$HWT_GENERATION|$HWT_DUE|$OTHER"; '
+            "env | grep -cE '^HWT_(ID|ATTEMPT|GENERATION|DUE)='; cat >out",
+            "--threads=2", cwd=self.folder,
+            env={**os.environ, "HWT_ID": "wrong", "OTHER": "x y"})
+        name = "a b'\"%s$(id)"
+        self.add("--queue=q", "--in=0.3", f"--id={name}", "--payload=-",
+                 stdin=b"\0\xffx" * 20000)
+        due = self.show(name)["due_ms"]
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.out, f"{name}|1|1|{due}|x y\n4\n")
+        with open(os.path.join(self.folder, "out"), "rb") as file:
+            self.assertEqual(file.read(), b"\0\xffx" * 20000)
+        self.assertGreaterEqual(time.time() * 1000, due)
+        self.assertEqual(worker.end(), 0)
+        self.check()
+
+    def test_exit_statuses(self):
+        for status, state in ((0, "succeeded"), (1, "failed"),
+                              (2, "failed"), (127, "failed")):
+            worker = self.shell(f"exit {status}")
+            name = self.add("--queue=q", "--in=0")
+            self.assertEqual(self.ended(name), state)
+            if status:
+                self.assertIn(f"{name}: exit status {status}", worker.err)
+            self.assertEqual(worker.end(), 0)
+        worker = self.shell("kill -9 $$")
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "failed")
+        self.assertIn(f"{name}: ended by signal 9", worker.err)
+        self.check()
+
+    def test_75_is_a_retry(self):
+        worker = self.shell('echo $HWT_ATTEMPT; [ "$HWT_ATTEMPT" = 3 ] || '
+                            "exit 75")
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.out, "1\n2\n3\n")
+        name = self.add("--queue=q", "--in=0", "--attempts=2")
+        self.assertEqual(self.ended(name), "failed")
+        self.assertEqual(self.ctl("stat", "--json").json["begun"], 5)
+
+    def test_a_command_that_reads_nothing(self):
+        self.work("--", "true")
+        name = self.add("--queue=q", "--in=0", "--payload=-",
+                        stdin=b"x" * PAYLOAD_MAX)
+        self.assertEqual(self.ended(name), "succeeded")
+
+    def test_a_command_that_reads_a_part(self):
+        worker = self.work("--", "head", "-c", "3")
+        name = self.add("--queue=q", "--in=0", "--payload=-",
+                        stdin=b"x" * PAYLOAD_MAX)
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.out, "xxx")
+
+    def test_a_command_gets_nothing_else_that_is_open(self):
+        worker = self.shell("ls /proc/self/fd; grep -E 'Sig(Blk|Ign)' "
+                            "/proc/self/status")
+        self.assertEqual(self.ended(self.add("--queue=q", "--in=0")),
+                         "succeeded")
+        lines = worker.out.split("\n")
+        # The last one is the folder that ls reads.
+        self.assertEqual(lines[:4], ["0", "1", "2", "3"])
+        self.assertEqual(lines[4], "SigBlk:\t" + "0" * 16)
+        # The C library ignores two of its own signals in a command.
+        ignored = int(lines[5].split()[1], 16)
+        self.assertEqual(ignored & ((1 << 31) - 1), 0)
+
+    def test_arguments_are_no_shell(self):
+        worker = self.work("--", "printf", "%s|", "$HWT_ID", "a b", "`x`")
+        self.assertEqual(self.ended(self.add("--queue=q", "--in=0")),
+                         "succeeded")
+        self.assertEqual(worker.out, "$HWT_ID|a b|`x`|")
+
+    def test_a_command_that_does_not_exist(self):
+        for command in ("nonexistent-command", "/nonexistent/command",
+                        "/etc/passwd"):
+            said = call("hwt-exec", "--queue=q", *self.where(), "--",
+                        command)
+            self.assertEqual(said.status, USAGE)
+            self.assertIn(f"{command}: no such command", said.err)
+        for words in (["--queue=q"], ["--", "true"],
+                      ["--queue=a b", "--", "true"],
+                      ["--queue=q", "--threads=0", "--", "true"],
+                      ["--queue=q", "--threads=1025", "--", "true"],
+                      ["--queue=q", "--visibility=0.5", "--", "true"],
+                      ["--queue=q", "--visibility=NaN", "--", "true"]):
+            self.assertEqual(
+                call("hwt-exec", *self.where(), *words).status, USAGE, words)
+
+    def test_a_command_that_vanishes_is_tried_again(self):
+        command = self.path("command", b"#!/bin/sh\necho ran $HWT_ATTEMPT\n")
+        os.chmod(command, 0o755)
+        worker = self.work("--", command)
+        self.assertEqual(self.ended(self.add("--queue=q", "--in=0")),
+                         "succeeded")
+        os.rename(command, command + ".away")
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: f"{name}: {command}: No such file" in worker.err)
+        os.rename(command + ".away", command)
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertNotIn("ran 1", worker.out.split("\n")[1:])
+
+    def test_an_id_with_a_zero_byte(self):
+        worker = self.work("--", "true")
+        self.ctl("add", "--queue=q", "--in=0", "--base64", "--id=YQBi")
+        wait_until(lambda: self.ctl("show", "--base64", "YQBi").json["state"]
+                   == "failed")
+        self.assertIn("byte 0", worker.err)
+
+    def test_sigterm_finishes_what_runs(self):
+        worker = self.shell("echo begun; sleep 1; echo ended", "--threads=2")
+        names = [self.add("--queue=q", "--in=0") for _ in range(2)]
+        wait_until(lambda: worker.out.count("begun") == 2)
+        later = self.add("--queue=q", "--in=0")
+        self.assertEqual(worker.end(), 0)
+        self.assertEqual(worker.out.count("ended"), 2)
+        self.assertEqual([self.state(name) for name in names],
+                         ["succeeded"] * 2)
+        wait_until(lambda: self.state(later) == "delivered")
+        self.check()
+
+    def test_after_sigkill_another_executes_again(self):
+        worker = self.shell("echo begun; exec sleep 1", "--visibility=1")
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: "begun" in worker.out)
+        worker.end(signal.SIGKILL)
+        other = self.shell("echo $HWT_ID $HWT_ATTEMPT")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(other.out, f"{name} 2\n")
+        self.check()
+
+    def test_after_a_kill_of_the_engine_nothing_is_lost(self):
+        worker = self.shell("echo $HWT_ID")
+        names = [self.add("--queue=q", "--in=0.5") for _ in range(10)]
+        self.engine.restart()
+        for name in names:
+            self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(set(worker.out.split()), set(names))
+        self.assertEqual(worker.end(), 0)
+        self.assertEqual(self.scheduler.end(), 0)
+        self.check()
+
+    def test_a_long_command_keeps_its_task(self):
+        worker = self.shell("echo begun; sleep 3", "--visibility=1")
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: "begun" in worker.out)
+        other = self.shell("echo stolen")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual((worker.out, other.out), ("begun\n", ""))
+
+
+class Many(Programs):
+    """Redis Cluster, and Sentinel. The class's own engine is not used."""
+
+    servers = None
+
+    def where(self):
+        return [*self.servers, "--space", self.space]
+
+    def life(self):
+        """Some tasks, by all programs."""
+        self.ctl("init", "--shards=6", "--slots=16")
+        lines = b"".join(b'{"queue":"q","in":%d,"id":"t%d"}\n'
+                         % (i % 2 * 60, i) for i in range(60))
+        self.assertEqual(len(self.ctl("add", "--from", "-",
+                                      stdin=lines).lines), 60)
+        self.assertEqual(len(self.ctl("list").lines), 60)
+        self.assertEqual(self.state("t1"), "pending")
+        self.ctl("cancel", "t1")
+        self.ctl("reschedule", "t3", "--in=0")
+        scheduler = self.start("hwtd")
+        worker = self.start("hwt-exec", "--queue=q", "--", "sh", "-c",
+                            '[ "$HWT_ID" != t0 ]')
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
+                   == 30)
+        self.assertEqual([json.loads(line)["id"] for line in
+                          self.ctl("dead", "list").lines], ["t0"])
+        self.ctl("dead", "drop", "--all")
+        self.assertEqual((scheduler.end(), worker.end()), (0, 0))
+        self.assertEqual(len(self.ctl("list").lines), 59)
+        self.check()
+
+    def engine_of(self, **config):
+        engine = Engine(**config, **DURABLE)
+        self.addCleanup(engine.close)
+        return engine
+
+    def test_cluster(self):
+        nodes = [self.engine_of(cluster_enabled="yes",
+                                cluster_node_timeout=5000)
+                 for _ in range(3)]
+        clients = [node.client() for node in nodes]
+        for client in clients:
+            self.addCleanup(client.close)
+        for i, client in enumerate(clients):
+            client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // 3,
+                   (i + 1) * 16384 // 3 - 1)
+            client("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+        wait_until(lambda: all(
+            b"cluster_state:ok" in client("CLUSTER", "INFO") and
+            b"cluster_known_nodes:3" in client("CLUSTER", "INFO")
+            for client in clients))
+        self.servers = ["--cluster", ",".join(
+            f"127.0.0.1:{node.port}" for node in nodes)]
+        self.life()
+        held = [client("DBSIZE") for client in clients]
+        self.assertGreater(min(held), 0, "a node without keys")
+
+    def sentinel(self, master):
+        port = free_port()
+        path = self.path("sentinel.conf", (
+            f"port {port}\nbind 127.0.0.1\ndir {self.folder}\n"
+            f"logfile sentinel.log\n"
+            f"sentinel monitor first 127.0.0.1 {master.port} 1\n").encode())
+        process = subprocess.Popen(
+            [SERVER, path, "--sentinel"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def answers():
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port)).close()
+                return True
+            return False
+        wait_until(answers)
+        return port
+
+    def test_sentinel(self):
+        port = self.sentinel(self.engine_of())
+        self.servers = ["--sentinel", f"127.0.0.1:{port},first"]
+        self.life()
+        self.servers = ["--sentinel",
+                        f"127.0.0.1:{free_port()},127.0.0.1:{port},first"]
+        self.ctl("stat")
+        self.servers = ["--sentinel", f"127.0.0.1:{port},other",
+                        "--timeout=0.5"]
+        self.ctl("stat", status=UNREACHABLE)
+
+    def test_replicated(self):
+        master = self.engine_of(repl_diskless_sync_delay=0)
+        self.servers = ["--redis", f"127.0.0.1:{master.port}"]
+        add = ["add", "--queue=q", "--in=60", "--timeout=1"]
+        # Nobody has it yet: it may be stored or not, and the id is told.
+        said = self.ctl("init", "--level=replicated")
+        self.assertIn("level replicated", said.text)
+        said = self.ctl(*add, "--id=t", status=UNREACHABLE)
+        self.assertIn("t: no answer in time", said.err)
+        replica = self.engine_of(replicaof=f"127.0.0.1 {master.port}")
+        with replica.client() as client:
+            wait_until(lambda: b"master_link_status:up" in client(
+                "INFO", "replication"))
+        self.ctl("add", "--queue=q", "--in=60", "--id=t")
+        self.ctl("add", "--queue=q", "--in=60", "--replicas=2",
+                 "--timeout=1", status=UNREACHABLE)
+        self.check()
+
+
+class Account(unittest.TestCase):
+    """The account of make demo-durable adds up, and does not if anything is
+    wrong."""
+
+    produced = [
+        "ask 1000 a 500", "ask 1000 b 0", "ask 1000 c 900", "ask 1000 d 0",
+        "ask 1000 e 0", "ack 1010 a", "ack 1010 b", "ack 1010 c",
+        "ack 1010 d", "undo 1020 c", "cancelled 1030 c", "undo 1040 a"]
+    worked = [
+        "begin 1600 a 1 1 1501 7", "done 1602 a 1 1",
+        "begin 1100 b 1 1 1001 7", "retry 1102 b 1 1",
+        "begin 1300 b 1 2 1250 7", "done 1302 b 1 2",
+        "begin 1050 d 1 1 1001 8", "fail 1052 d 1 1",
+        "begin 1700 e 1 1 1005 7",
+        "begin 4000 e 1 2 1005 8", "done 4002 e 1 2"]
+    states = {"a": "succeeded", "b": "succeeded", "c": "cancelled",
+              "d": "failed", "e": "succeeded"}
+    killed = [(2000, "worker 1", 7), (2500, "producer", 9)]
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="hwt-programs-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        loader = importlib.machinery.SourceFileLoader(
+            "demo", os.path.join(ROOT, "examples/durable/demo"))
+        self.module = importlib.util.module_from_spec(
+            importlib.util.spec_from_loader("demo", loader))
+        loader.exec_module(self.module)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def account(self, produced=(), worked=(), states=None, killed=None):
+        """What the account complains about; arguments: lines besides, or
+        instead of those with the same beginning."""
+        for name, lines, more in (("producer.log", self.produced, produced),
+                                  ("worker.log", self.worked, worked)):
+            with open(self.path(name), "w", encoding="ascii") as file:
+                file.write("\n".join([*lines, *more]) + "\n")
+        states = {**self.states, **(states or {})}
+        listed = "".join(json.dumps({"id": name, "state": state}) + "\n"
+                         for name, state in states.items() if state)
+
+        class Demo:
+            path = staticmethod(self.path)
+
+            @staticmethod
+            def ctl(*_):
+                return subprocess.CompletedProcess([], 0, listed.encode())
+        Demo.killed = self.killed if killed is None else killed
+        account = self.module.Account(Demo)
+        with contextlib.redirect_stdout(io.StringIO()):
+            account.balance()
+        account.counts = (account.early(), account.lost(),
+                          account.begun_after_cancel(), account.doubled())
+        return account
+
+    def complains(self, text, **changes):
+        wrong = self.account(**changes).wrong
+        self.assertIn(text, "\n".join(wrong))
+
+    def test_it_adds_up(self):
+        account = self.account()
+        self.assertEqual(account.wrong, [])
+        self.assertEqual(account.counts[:3], (0, 0, 0))
+        self.assertEqual(account.counts[3], {
+            "a retry was asked for": 1, "its worker was killed": 1})
+        self.assertEqual(account.lateness(), [49, 99, 99, 695])
+
+    def test_early(self):
+        self.complains("is early", worked=["begin 1000 f 1 1 1001 7"],
+                       produced=["ask 1000 f 0"])
+        self.complains("is early", worked=["begin 1100 f 1 1 1000 7"],
+                       produced=["ask 1000 f 500"])
+
+    def test_lost(self):
+        self.complains("a: None", states={"a": None})
+        self.complains("f: succeeded, executions []",
+                       produced=["ask 1 f 0", "ack 1 f"],
+                       states={"f": "succeeded"})
+        self.complains("out of balance", states={"a": None})
+
+    def test_left(self):
+        for state in ("pending", "delivered", "running"):
+            self.complains("tasks are left", states={"a": state})
+        self.complains("out of balance", states={"a": "quarantined"})
+
+    def test_begun_after_a_cancel(self):
+        self.complains("was cancelled", worked=["begin 2000 c 1 1 1900 7"])
+        self.complains("was cancelled", states={"c": "succeeded"},
+                       worked=["begin 1025 c 1 1 1001 7",
+                               "done 1029 c 1 1"])
+
+    def test_executed_twice(self):
+        again = ["begin 1900 a 1 2 1501 8", "done 1901 a 1 2"]
+        self.complains("without a cause", worked=again)
+        self.complains("without a cause", killed=[])
+        self.complains("without a cause", worked=again,
+                       killed=[*self.killed, (1800, "worker 2", 8)])
+        self.complains("begun twice", worked=["begin 1900 a 1 1 1501 8"])
+        account = self.account(
+            worked=again, killed=[*self.killed, (1800, "redis", 0)])
+        self.assertEqual(account.wrong, [])
+
+    def test_nothing_happened(self):
+        self.complains("nothing of a kind", states={"d": "succeeded"})
+
+
+class Documents(Programs):
+    """The programs of README and of the page do what these say."""
+
+    def run_program(self, text, expected):
+        source = self.path("example.c", text.encode())
+        program = os.path.join(self.folder, "example")
+        subprocess.run(
+            [os.environ.get("CC", "gcc"), "-Wall", "-Wextra", "-Werror",
+             "-I.", "-Imodules/durable", "-o", program, source,
+             os.path.join(BUILD, "libhwt_durable.a"),
+             os.path.join(BUILD, "libhwt.a"), "-lhiredis", "-pthread"],
+            cwd=ROOT, check=True)
+        said = subprocess.run(
+            [program, f"127.0.0.1:{self.engine.port}"], check=True,
+            stdout=subprocess.PIPE, timeout=LIMIT)
+        self.assertEqual(said.stdout.decode(), expected)
+        # The next program adds the same task.
+        with self.engine.client() as client:
+            client("FLUSHALL")
+
+    @staticmethod
+    def text_of(path):
+        with open(os.path.join(ROOT, "modules/durable", path),
+                  encoding="utf-8") as file:
+            return file.read()
+
+    def on_this_engine(self, line):
+        """A command as the documents have it."""
+        program, *words = shlex.split(line)
+        first = [words.pop(0)] if program == "hwtctl" else []
+        return [program, *first, *self.where(), *words]
+
+    def test_the_three_commands(self):
+        lines = self.text_of("README").split("\n")
+        at = lines.index("    hwtd")
+        scheduler = Running(self.folder, *self.on_this_engine(lines[at]))
+        self.addCleanup(scheduler.close)
+        worker = Running(self.folder, *self.on_this_engine(lines[at + 1]))
+        self.addCleanup(worker.close)
+        before = time.time()
+        said = call(*self.on_this_engine(lines[at + 2]))
+        self.assertEqual(said.status, YES, said.err)
+        wait_until(lambda: "\n" in worker.out)
+        self.assertGreaterEqual(time.time(), before + 5)
+        self.assertEqual(worker.out,
+                         f"{said.text[:-1]}: five seconds later\n")
+
+    def test_the_examples_of_hwtctl(self):
+        text = self.text_of("man/hwtctl.1").split(".Sh EXAMPLES")[1]
+        lines = text.split(".Bd -literal\n")[1].split("\n.Ed")[0]
+        said, told = "", []
+        for line in lines.split("\n"):
+            if line.startswith("$ "):
+                self.assertEqual(told, [])
+                said = call(*self.on_this_engine(line[2:]))
+                self.assertEqual(said.status, YES, said.err)
+                told = said.lines
+            else:
+                start, _, end = line.partition("...")
+                self.assertTrue(told[0].startswith(start) and
+                                told.pop(0).endswith(end))
+        self.assertEqual(told, [])
+
+    def test_programs(self):
+        readme = self.text_of("README")
+        lines = readme[readme.index("    /* example.c */"):].split("\n")
+        end = next(i for i, line in enumerate(lines)
+                   if line and not line.startswith("    "))
+        text = "".join(line[4:] + "\n" for line in lines[:end])
+        expected = readme.split('It prints "')[1].split('"')[0] + "\n"
+        self.run_program(text, expected)
+        page = os.path.join(ROOT, "modules/durable/man/hwt_durable.3")
+        program, output = (subprocess.run(
+            ["tools/pages", which, page], cwd=ROOT, check=True,
+            stdout=subprocess.PIPE).stdout.decode()
+            for which in ("program", "output"))
+        self.assertEqual(output, expected)
+        self.run_program(program, output)
+
+
+def main():
+    """The last line says how many passed, failed and were skipped."""
+    result = unittest.main(exit=False).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    print("tally", result.testsRun - failed - skipped, failed, skipped)
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

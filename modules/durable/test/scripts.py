@@ -1,0 +1,1839 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts, one by one: each in each state a task can be in, with arguments
+at and beyond each limit, with clocks that stand, jump and fall, and with keys
+that something else has damaged. The clock stands still but where a test moves
+it; after each step all invariants are checked.
+
+    scripts.py [PATTERN...]    the last line counts: tally PASSED FAILED SKIPPED
+"""
+
+import signal
+import struct
+import sys
+import threading
+import time
+import unittest
+
+from checker import LAYOUT, Checker, Record
+from engine import LIMIT, Engine, Error, Scripts, Space
+
+TICK, SLOTS, RETENTION = 100, 16, 3600000
+START = 1700000000000  # ms; the begin of a tick
+BIG = 2 ** 53
+YEARS = 315360000000  # ten of them, in ms
+LEASE = 30000
+CHANGE = None  # a change of the scripts: mutants.py sets it
+
+
+class Case(unittest.TestCase):
+    """A space with one shard in an engine that all tests share."""
+
+    engine = None
+
+    @classmethod
+    def setUpClass(cls):
+        if Case.engine is None:
+            Case.engine = Engine(clock=True)
+            Case.client = Case.engine.client()
+            Case.scripts = Scripts(
+                Case.client, CHANGE or (lambda name, text: text))
+
+    def setUp(self):
+        self.engine.clock.stop_at(START)
+        self.client("FLUSHALL")
+        self.client("CONFIG", "SET", "maxmemory", 0)
+        self.space = self.make("test")
+        self.check = Checker(self.client, "test")
+        self.token = 0
+        self.damaged = False
+
+    def make(self, name, **shape):
+        shape = {"shards": 1, "slots": SLOTS, "tick": TICK,
+                 "retention": RETENTION, **shape}
+        return Space(self.client, name, scripts=self.scripts, **shape)
+
+    def call(self, name, *arguments, **clocks):
+        """Calls a script of shard 0, and checks the invariants, but while
+        something is damaged."""
+        reply = self.space(name, 0, *arguments, **clocks)
+        if not self.damaged:
+            self.assert_whole()
+        return reply
+
+    def assert_whole(self):
+        self.damaged = False
+        self.assertEqual(self.check(), [])
+
+    def refused(self, code, name, *arguments, **clocks):
+        with self.assertRaises(Error) as caught:
+            self.space(name, 0, *arguments, **clocks)
+        self.assertEqual(caught.exception.text[:len(code)], code)
+        return caught.exception.text
+
+    def move(self, ms):
+        self.engine.clock.move(ms)
+
+    def add(self, name="x", delay=0, attempts=3, queue="q", payload="pay"):
+        return self.call(
+            "add", name, queue, "in", delay, attempts, payload, "")[0]
+
+    def pump(self, limit=1000, version=""):
+        return self.call("pump", limit, version)
+
+    def pump_all(self):
+        """Until nothing is left; how many were moved."""
+        moved = 0
+        while True:
+            reply = self.pump()
+            moved += reply[0]
+            if not reply[5]:
+                return moved
+
+    def take(self, limit=10, worker="w", visibility=LEASE, queue="q",
+             token=None):
+        if token is None:
+            self.token += 1
+            token = self.token
+        return self.call("take", queue, worker, token, limit, visibility)
+
+    def finish(self, name="x", generation=1, attempt=1, outcome="done",
+               delay=0):
+        return self.call(
+            "finish", name, generation, attempt, outcome, delay)[0]
+
+    def janitor(self, limit=100, random=1):
+        return self.call("janitor", limit, random)
+
+    def state(self, name="x"):
+        data = self.client(
+            "GET", self.space.key(0, b"r:" + name.encode()))
+        return Record(data, SLOTS).state if data else "none"
+
+    def record(self, name="x"):
+        return Record(self.space("get", 0, name), SLOTS)
+
+    def meta(self):
+        return self.space.meta(0)
+
+
+# How a task gets into each state, from nothing.
+
+def in_none(case):
+    pass
+
+
+def in_pending(case):
+    case.add(delay=1000)
+
+
+def in_delivered(case):
+    case.add()
+    case.pump()
+
+
+def in_running(case, attempts=3):
+    case.add(attempts=attempts)
+    case.pump()
+    case.take()
+
+
+def in_last(case):
+    in_running(case, attempts=1)
+
+
+def in_retrying(case):
+    in_running(case)
+    case.finish(outcome="retry", delay=1000)
+
+
+def in_succeeded(case):
+    in_running(case)
+    case.finish()
+
+
+def in_failed(case):
+    in_running(case)
+    case.finish(outcome="fail")
+
+
+def in_cancelled(case):
+    in_pending(case)
+    case.call("cancel", "x")
+
+
+def in_unreadable(case):
+    case.add()
+    case.client("SETRANGE", case.space.key(0, "r:x"), 0, b"\x09")
+    case.pump()
+
+
+def in_lost(case):
+    case.add()
+    case.client("DEL", case.space.key(0, "r:x"))
+    case.pump()
+
+
+BEFORE = {
+    "none": in_none, "pending": in_pending, "retrying": in_retrying,
+    "delivered": in_delivered, "running": in_running, "last": in_last,
+    "succeeded": in_succeeded, "failed": in_failed,
+    "cancelled": in_cancelled, "unreadable": in_unreadable, "lost": in_lost,
+}
+
+# What each operation does to a task in each state: the reply, the state after
+# it, and which counters change. A state that is not named is left as it is,
+# with the reply of "else".
+
+SAME = "same"
+RETURNED = "running-1 pending+1"
+OPERATIONS = {
+    "add": (
+        lambda case: case.add(delay=1000), {
+            "none": (0, "pending", "added+1 pending+1"),
+            "else": (1, SAME, "")}),
+    "cancel": (
+        lambda case: case.call("cancel", "x"), {
+            "none": (-2, SAME, ""),
+            "pending": (0, "cancelled", "pending-1 cancelled+1"),
+            "retrying": (0, "cancelled", "pending-1 cancelled+1"),
+            "delivered": (0, "cancelled", "delivered-1 cancelled+1"),
+            "running": (-115, SAME, ""), "last": (-115, SAME, ""),
+            "cancelled": (0, SAME, ""),
+            "else": (-114, SAME, "")}),
+    "reschedule": (
+        lambda case: case.call("reschedule", "x", "in", 2000), {
+            "none": (-2, SAME, ""),
+            "pending": (0, "pending", ""),
+            "retrying": (0, "pending", ""),
+            "delivered": (0, "pending", "delivered-1 pending+1"),
+            "running": (-115, SAME, ""), "last": (-115, SAME, ""),
+            "else": (-114, SAME, "")}),
+    "pump early": (
+        lambda case: case.pump()[0], {"else": (0, SAME, "")}),
+    "pump due": (
+        lambda case: (case.move(1000), case.pump()[0])[1], {
+            "pending": (1, "delivered", "pending-1 delivered+1"),
+            "retrying": (1, "delivered", "pending-1 delivered+1"),
+            "else": (0, SAME, "")}),
+    "take": (
+        lambda case: case.take(), {
+            "delivered": ([[b"x", 1, 1, START, 3, b"pay"]], "running",
+                          "delivered-1 running+1 begun+1"),
+            "else": ([], SAME, "")}),
+    "take again": (
+        lambda case: case.take(token=1), {
+            "delivered": ([[b"x", 1, 1, START, 3, b"pay"]], "running",
+                          "delivered-1 running+1 begun+1"),
+            "running": ([[b"x", 1, 1, START, 3, b"pay"]], SAME, ""),
+            "last": ([[b"x", 1, 1, START, 1, b"pay"]], SAME, ""),
+            "else": ([], SAME, "")}),
+    "done": (
+        lambda case: case.finish(), {
+            "running": (0, "succeeded", "running-1 succeeded+1"),
+            "last": (0, "succeeded", "running-1 succeeded+1"),
+            "succeeded": (0, SAME, ""),
+            "else": (1, SAME, "")}),
+    "retry": (
+        lambda case: case.finish(outcome="retry", delay=5), {
+            "running": (0, "pending", RETURNED + " retried+1"),
+            "last": (0, "failed", "running-1 dead+1 failed+1 retried+1"),
+            "failed": (0, SAME, ""),
+            "else": (1, SAME, "")}),
+    "fail": (
+        lambda case: case.finish(outcome="fail"), {
+            "running": (0, "failed", "running-1 dead+1 failed+1"),
+            "last": (0, "failed", "running-1 dead+1 failed+1"),
+            "failed": (0, SAME, ""),
+            "else": (1, SAME, "")}),
+    "back": (
+        lambda case: case.finish(outcome="back"), {
+            "running": (0, "pending", RETURNED),
+            "last": (0, "pending", RETURNED),
+            "else": (1, SAME, "")}),
+    "done, other generation": (
+        lambda case: case.finish(generation=2), {"else": (1, SAME, "")}),
+    "done, other attempt": (
+        lambda case: case.finish(attempt=2), {"else": (1, SAME, "")}),
+    "extend": (
+        lambda case: case.call("extend", 60000, "x", 1, 1), {
+            "running": ([0], SAME, ""), "last": ([0], SAME, ""),
+            "else": ([1], SAME, "")}),
+    "extend, other generation": (
+        lambda case: case.call("extend", 60000, "x", 2, 1),
+        {"else": ([1], SAME, "")}),
+    "extend, other attempt": (
+        lambda case: case.call("extend", 60000, "x", 1, 2),
+        {"else": ([1], SAME, "")}),
+    "janitor": (
+        lambda case: (case.move(LEASE - 1), case.janitor())[1],
+        {"else": ([0, 0, 0, 0, 0], SAME, "")}),
+    "janitor, lease over": (
+        lambda case: (case.move(LEASE), case.janitor())[1], {
+            "running": ([1, 0, 0, 0, 0], "pending",
+                        RETURNED + " expired+1"),
+            "last": ([1, 0, 0, 0, 0], "failed",
+                     "running-1 dead+1 failed+1 expired+1"),
+            "else": ([0, 0, 0, 0, 0], SAME, "")}),
+    "janitor, retention over": (
+        lambda case: (case.move(RETENTION), case.janitor())[1], {
+            "running": ([1, 0, 0, 0, 0], "pending",
+                        RETURNED + " expired+1"),
+            "last": ([1, 0, 0, 0, 0], "failed",
+                     "running-1 dead+1 failed+1 expired+1"),
+            "succeeded": ([0, 0, 1, 0, 0], "none", ""),
+            "cancelled": ([0, 0, 1, 0, 0], "none", ""),
+            "else": ([0, 0, 0, 0, 0], SAME, "")}),
+    "drop": (
+        lambda case: case.call("dead", "drop", "x"), {
+            "failed": (0, "none", "dead-1 dropped+1"),
+            "unreadable": (0, "none", "quarantined-1 dropped+1"),
+            "lost": (0, "none", "quarantined-1 dropped+1"),
+            "else": (-2, SAME, "")}),
+    "replay": (
+        lambda case: case.call("dead", "replay", "x"), {
+            "failed": (0, "pending", "dead-1 pending+1"),
+            "else": (-2, SAME, "")}),
+    "get": (
+        lambda case: (case.space("get", 0, "x") or b"..")[1],
+        {"none": (ord("."), SAME, ""),
+         "pending": (1, SAME, ""), "retrying": (1, SAME, ""),
+         "delivered": (2, SAME, ""), "running": (3, SAME, ""),
+         "last": (3, SAME, ""), "succeeded": (4, SAME, ""),
+         "failed": (5, SAME, ""), "cancelled": (6, SAME, ""),
+         "else": (7, SAME, "")}),
+    "audit": (
+        lambda case: case.space("audit", 0, "x", ""),
+        {"none": ([[b"5 no record"], []], SAME, ""),
+         "else": ([[], []], SAME, "")}),
+}
+
+
+class EachStateEachScript(Case):
+    """The table."""
+
+    @classmethod
+    def add_tests(cls):
+        for operation, (act, outcomes) in OPERATIONS.items():
+            for state in BEFORE:
+                expected = outcomes.get(state, outcomes["else"])
+                name = f"test {operation}; {state}"
+                setattr(cls, name, cls.make_test(state, act, expected))
+
+    @staticmethod
+    def make_test(state, act, expected):
+        def test(self):
+            reply, after, changes = expected
+            BEFORE[state](self)
+            key = self.space.key(0, "r:x")
+            self.assertEqual(self.check(), [])
+            before, data = self.meta(), self.client("GET", key)
+
+            self.assertEqual(act(self), reply)
+
+            self.assertEqual(self.check(), [])
+            if after == SAME:
+                self.assertEqual(self.client("GET", key), data)
+            else:
+                self.assertEqual(self.state(), after)
+            self.assert_changes(before, changes)
+        return test
+
+    def assert_changes(self, before, changes):
+        expected = {}
+        for word in changes.split():
+            expected[word[:-2]] = int(word[-2:])
+        after = self.meta()
+        other = ("clock", "cursor", "version", "next", "scan")
+        self.assertEqual(
+            {name: after[name] - before[name] for name in before
+             if after[name] != before[name] and name not in other},
+            expected)
+
+
+EachStateEachScript.add_tests()
+
+
+class WhilePaused(Case):
+    """Nothing moves, and nothing is written; reading goes on."""
+
+    COMMANDS = {
+        "add": ["y", "q", "in", 0, 1, "", ""], "cancel": ["x"],
+        "reschedule": ["x", "in", 0], "pump": [10, ""],
+        "take": ["q", "w", 9, 1, 1000], "finish": ["x", 1, 1, "done", 0],
+        "extend": [1000, "x", 1, 1], "janitor": [10, 1],
+        "dead": ["replay", "x"],
+    }
+
+    def test_changes_are_refused_in_every_state(self):
+        for state, begin in BEFORE.items():
+            self.setUp()
+            begin(self)
+            self.call("pause")
+            digest = self.client("DEBUG", "DIGEST")
+            for name, arguments in self.COMMANDS.items():
+                self.refused("EPAUSED", name, *arguments)
+            self.assertEqual(self.client("DEBUG", "DIGEST"), digest, state)
+
+    def test_reading_goes_on(self):
+        in_running(self)
+        self.call("pause")
+        self.assertEqual(self.space("get", 0, "x")[1], 3)
+        self.assertEqual(self.space("audit", 0, "x"), [[]])
+        self.assertIn(b"paused", self.space("stat", 0))
+        self.assertEqual(self.space("init", 0, 0, 0, 0, 0, 0)[5], 0)
+        self.assertEqual(self.call("pause"), 0)
+        self.assertEqual(self.call("resume"), 0)
+        self.assertEqual(self.add("y"), 0)
+
+    def test_leases_have_ten_seconds_after_it(self):
+        in_running(self)
+        self.call("pause")
+        self.move(LEASE * 2)
+        self.call("resume")
+        self.assertEqual(self.janitor()[0], 0)
+        self.move(9999)
+        self.assertEqual(self.janitor()[0], 0)
+        self.assertEqual(self.call("extend", 2, "x", 1, 1), [0])
+        self.move(1)
+        self.assertEqual(self.janitor()[0], 0)
+        self.move(1)
+        self.assertEqual(self.janitor()[0], 1)
+
+    def test_what_became_due_is_found_after_it(self):
+        self.add(delay=1)
+        self.call("pause")
+        self.move(TICK * SLOTS * 5)
+        self.call("resume")
+        self.assertEqual(self.pump_all(), 1)
+
+    def test_resume_of_what_runs_changes_nothing(self):
+        digest = self.client("DEBUG", "DIGEST")
+        self.call("resume")
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+
+
+TASK = ["x", "q", "in", "5", "3", "", ""]
+NOT_NUMBERS = ["", "-1", "nan", "inf", "-inf", "1.5", "1e3", "0x10", " 1",
+               "1 ", "+1", "1\0", "\0", "one", "1,0", "-0", "9" * 17,
+               "9" * 400, "\u0661".encode()]
+TEXT_MAX = {"id": 64, "queue": 64}
+BAD_IDS = ["", "a" * 65, b"\xff" * 65]
+BAD_NAMES = ["", "a" * 65, "a b", "a/b", "a:b", "{a}", "a\0", "\xe4".encode(),
+             "a\n", "*", "a%"]
+
+
+def with_bad(arguments, at, values, which):
+    for value in values:
+        changed = list(arguments)
+        changed[at] = value
+        yield which, changed
+
+
+def bad_tasks():
+    """Argument lists of add, each with the index that must be named."""
+    yield from with_bad(TASK, 0, BAD_IDS, 1)
+    yield from with_bad(TASK, 1, BAD_NAMES, 1)
+    yield from with_bad(TASK, 2, ["", "In", "on", "in\0", "at "], 1)
+    yield from with_bad(TASK, 3, NOT_NUMBERS + [YEARS + 1, BIG], 1)
+    yield from with_bad(TASK, 4, NOT_NUMBERS + [0, 1001, 65536], 1)
+    yield from with_bad(TASK, 5, ["a" * 65537], 1)
+    yield from with_bad(TASK, 6, ["0", " "], 1)
+    late = ["x", "q", "at", "", "3", "", ""]
+    yield from with_bad(late, 3, NOT_NUMBERS + [START + YEARS + 1, BIG], 1)
+    yield 0, TASK[:6]
+    yield 0, TASK + ["x"]
+    yield 0, TASK * 513
+
+
+def bad_finishes():
+    one = ["x", "1", "1", "done", "0"]
+    yield from with_bad(one, 0, BAD_IDS, 1)
+    yield from with_bad(one, 1, NOT_NUMBERS + [0, 2 ** 32], 1)
+    yield from with_bad(one, 2, NOT_NUMBERS + [0, 65536], 1)
+    yield from with_bad(one, 3, ["", "Done", "doneX", "0"], 1)
+    yield from with_bad(one, 4, NOT_NUMBERS + [YEARS + 1], 1)
+    yield 1, ["x", "1", "1", "back", "1"]
+    yield 2, one + ["x", "1", "1", "back", "x"]
+    yield 0, one[:4]
+    yield 0, one + ["x"]
+    yield 0, one * 513
+
+
+def bad_extends():
+    one = ["1000", "x", "1", "1"]
+    yield from with_bad(one, 0, NOT_NUMBERS + [0, 86400001], 0)
+    yield from with_bad(one, 1, BAD_IDS, 1)
+    yield from with_bad(one, 2, NOT_NUMBERS + [0, 2 ** 32], 1)
+    yield from with_bad(one, 3, NOT_NUMBERS + [0, 65536], 1)
+    yield 0, []
+    yield 0, one[:3]
+    yield 0, ["1000"] + one[1:] * 513
+
+
+def bad_takes():
+    take = ["q", "w", "5", "10", "1000"]
+    yield from with_bad(take, 0, BAD_NAMES, 1)
+    yield from with_bad(take, 1, BAD_NAMES, 2)
+    yield from with_bad(take, 2, NOT_NUMBERS + [0, BIG + 2], 3)
+    yield from with_bad(take, 3, NOT_NUMBERS + [0, 513], 4)
+    yield from with_bad(take, 4, NOT_NUMBERS + [0, 86400001], 5)
+    yield 0, take + ["1"]
+    yield 0, take[:4]
+    yield 0, []
+
+
+def bad_inits():
+    shape = ["1", str(SLOTS), str(TICK), "2", str(RETENTION)]
+    numbers = [text for text in NOT_NUMBERS if text]
+    yield from with_bad(shape, 0, numbers + [1025], 1)
+    yield from with_bad(shape, 1, numbers + [4, 7, 9, 17, 2 ** 21], 2)
+    yield from with_bad(shape, 2, numbers + [3600001], 3)
+    yield from with_bad(shape, 3, numbers + [4], 4)
+    yield from with_bad(shape, 4, numbers + [YEARS + 1], 5)
+    yield 0, shape[:4]
+    yield 0, shape + ["1"]
+
+
+BAD = {
+    "add": bad_tasks, "finish": bad_finishes, "extend": bad_extends,
+    "take": bad_takes, "init": bad_inits,
+    "cancel": lambda: [*with_bad(["x"], 0, BAD_IDS, 1), (0, []),
+                       (0, ["x", "y"])],
+    "get": lambda: [*with_bad(["x"], 0, BAD_IDS, 1), (0, []),
+                    (0, ["x", "y"])],
+    "reschedule": lambda: [
+        *with_bad(["x", "in", "1"], 0, BAD_IDS, 1),
+        *with_bad(["x", "in", "1"], 1, ["", "IN"], 3),
+        *with_bad(["x", "in", "1"], 2, NOT_NUMBERS + [YEARS + 1], 3),
+        *with_bad(["x", "at", "1"], 2, NOT_NUMBERS + [START + YEARS + 1], 3),
+        (0, ["x", "in"]), (0, ["x", "in", "1", "1"])],
+    "pump": lambda: [
+        *with_bad(["5", "1"], 0, NOT_NUMBERS + [0, 1001], 1),
+        *with_bad(["5", "1"], 1, NOT_NUMBERS[1:] + [BIG + 2], 2),
+        (0, []), (0, ["5"]), (0, ["5", "", "1"])],
+    "janitor": lambda: [
+        *with_bad(["5", "1"], 0, NOT_NUMBERS + [0, 1001], 1),
+        *with_bad(["5", "1"], 1, NOT_NUMBERS + [BIG + 2], 2),
+        (0, ["5", "1", "1"])],
+    "dead": lambda: [
+        *with_bad(["drop", "x"], 0, ["", "DROP", "list"], 1),
+        *with_bad(["drop", "x"], 1, BAD_IDS, 2),
+        (0, []), (0, ["drop"]), (0, ["drop", "x", "y"])],
+    "pause": lambda: [(0, ["1"])], "resume": lambda: [(0, ["1"])],
+    "stat": lambda: [(0, ["1"])],
+    "audit": lambda: [(1, ["a" * 65]), (2, ["x", "a" * 65]),
+                      (0, ["x"] * 1001)],
+    "hosts": lambda: [
+        *with_bad(["h", "1000"], 0, BAD_NAMES[1:], 1),
+        *with_bad(["h", "1000"], 1, NOT_NUMBERS + [0, 86400001], 2),
+        (0, []), (0, ["h"]), (0, ["h", "1000", "1"])],
+}
+
+
+class Arguments(Case):
+    """Whatever is wrong with them, nothing is written, and it is named."""
+
+    def refuse_all(self, name, cases):
+        for begin in (in_none, in_pending, in_running):
+            self.setUp()
+            begin(self)
+            digest = self.client("DEBUG", "DIGEST")
+            for which, arguments in cases:
+                with self.subTest(name=name, arguments=arguments[:9]):
+                    text = self.refused(
+                        f"EARG {which} ", name, *arguments)
+                    self.assertNotIn("script:", text)
+            self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+
+    @classmethod
+    def add_tests(cls):
+        for name, cases in BAD.items():
+            def test(self, name=name, cases=cases):
+                self.refuse_all(name, list(cases()))
+            setattr(cls, f"test {name}", test)
+
+    def test_every_script_has_bad_arguments(self):
+        self.assertEqual(sorted(BAD), sorted(self.scripts.names))
+
+    def test_at_the_limits_all_is_well(self):
+        name = bytes(range(64))
+        self.assertEqual(self.call(
+            "add", name, "a" * 64, "in", YEARS, 1000, b"\0" * 65536, "",
+            "y", "Az09._-", "at", START + YEARS, 1, "", "",
+            "z", "q", "at", 0, 1, "", ""), [0, 0, 0])
+        self.assertEqual(self.client(
+            "GET", self.space.key(0, b"r:" + name))[56 + 64:], b"\0" * 65536)
+        self.assertEqual(self.record("y").due, START + YEARS)
+        self.assertEqual(self.pump()[0], 1)
+
+    def test_one_bad_task_of_512_stores_none(self):
+        for at in (0, 255, 511):
+            tasks = [[f"x{i}", "q", "in", "5", "3", "", ""]
+                     for i in range(512)]
+            tasks[at][3] = "nan"
+            self.refused(f"EARG {at + 1} time", "add", *sum(tasks, []))
+        self.assertEqual(
+            self.client("DBSIZE"), 1, "something besides meta")
+
+    def test_512_tasks_are_added_and_513_refused(self):
+        tasks = [[f"x{i}", "q", "in", "0", "3", "", ""] for i in range(513)]
+        self.refused("EARG 0", "add", *sum(tasks, []))
+        self.assertEqual(self.call("add", *sum(tasks[:512], [])), [0] * 512)
+        self.assertEqual(self.pump_all(), 512)
+
+    def test_an_id_twice_in_a_batch_is_stored_once(self):
+        self.assertEqual(self.call("add", *TASK, *TASK), [0, 1])
+
+    def test_one_bad_finish_of_many_finishes_none(self):
+        in_running(self)
+        self.refused("EARG 2", "finish", "x", 1, 1, "done", 0,
+                     "y", 1, 1, "done", "nan")
+        self.assertEqual(self.state(), "running")
+
+    def test_keys_of_another_form_are_refused(self):
+        for key in ("meta", "{test}:meta", "{test:0}", "{test:0}:hosts",
+                    "{test:x}:meta", "test:0:meta", "{:0}:meta"):
+            for name in self.scripts.names:
+                with self.assertRaises(Error) as caught:
+                    self.client(*self.scripts.command(name, key, "", ""))
+                self.assertIn("EARG", caught.exception.text)
+
+    def test_clocks_that_are_no_numbers_are_refused(self):
+        for name, arguments in {
+                **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
+                "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
+                "init": [0, 0, 0, 0, 0]}.items():
+            for clock in ("nan", "-1", "1.5", "x"):
+                self.refused("EARG 0", name, *arguments, clock=clock)
+                self.refused(
+                    "EARG 0", name, *arguments, clock=START, skew=clock)
+            self.refused("EARG 0", name, *arguments, clock="", skew="1")
+
+    def test_a_space_that_is_not_there(self):
+        for name, arguments in WhilePaused.COMMANDS.items():
+            command = self.scripts.command(
+                name, "{other:0}:meta", "", "", *arguments)
+            with self.assertRaises(Error) as caught:
+                self.client(*command)
+            self.assertEqual(caught.exception.code, "ENOSPACE")
+
+    def test_no_space_comes_before_bad_arguments_before_skew(self):
+        with self.assertRaises(Error) as caught:
+            self.client(*self.scripts.command(
+                "cancel", "{other:0}:meta", START + 9999, 5, ""))
+        self.assertEqual(caught.exception.code, "ENOSPACE")
+        self.call("pause")
+        self.refused("EARG 1", "cancel", "", clock=START + 9999, skew=5)
+        self.refused("ESKEW", "cancel", "x", clock=START + 9999, skew=5)
+        self.refused("EPAUSED", "cancel", "x", clock=START + 5, skew=5)
+
+
+Arguments.add_tests()
+
+
+class Spaces(Case):
+    """init, and several spaces in one engine."""
+
+    def test_defaults(self):
+        self.assertEqual(
+            Space(self.client, "new", scripts=self.scripts, init=False)(
+                "init", 0, "", "", "", "", ""),
+            [16, 4096, 100, 2, 3600000, 1])
+
+    def test_again_answers_what_is_there(self):
+        self.assertEqual(self.space("init", 0, 0, 0, 0, 0, 0),
+                         [1, SLOTS, TICK, 2, RETENTION, 0])
+        self.assertEqual(
+            self.space("init", 0, 1, SLOTS, TICK, 3, RETENTION),
+            [1, SLOTS, TICK, 2, RETENTION, 0])
+
+    def test_another_shape_is_refused(self):
+        for shape in ([2, 0, 0, 0, 0], [0, 32, 0, 0, 0], [0, 0, 10, 0, 0],
+                      [0, 0, 0, 0, 5]):
+            self.refused("ESHAPE", "init", *shape)
+
+    def test_a_shard_beyond_the_last_is_refused(self):
+        for shards in (0, 3):
+            with self.assertRaises(Error) as caught:
+                self.client(*self.scripts.command(
+                    "init", "{new:%d}:meta" % (shards or 16), "", "",
+                    shards, 0, 0, 0, 0))
+            self.assertEqual(caught.exception.text[:7], "EARG 1 ")
+
+    def test_another_format_is_left_alone(self):
+        self.client("HSET", self.space.key(0), "format", 2)
+        for name, arguments in WhilePaused.COMMANDS.items():
+            self.refused("ESHAPE", name, *arguments)
+        self.refused("ESHAPE", "init", 0, 0, 0, 0, 0)
+
+    def test_meta_that_cannot_be_read_is_left_alone(self):
+        self.client("HSET", self.space.key(0), "cursor", "x")
+        self.refused("ESHAPE", "init", 0, 0, 0, 0, 0)
+        self.refused("ESHAPE", "pump", 1, "")
+        self.client("DEL", self.space.key(0))
+        self.client("SET", self.space.key(0), "x")
+        self.refused("WRONGTYPE", "pump", 1, "")
+        self.refused("WRONGTYPE", "init", 0, 0, 0, 0, 0)
+
+    def test_two_spaces_do_not_meet(self):
+        other = self.make("other")
+        self.assertEqual(self.add(), 0)
+        self.assertEqual(
+            other("add", 0, "x", "q", "in", 0, 3, "other", ""), [0])
+        self.assertEqual(self.pump()[0], 1)
+        self.assertEqual(other("take", 0, "q", "w", 1, 10, 1000), [])
+        self.assertEqual(other("pump", 0, 10, "")[0], 1)
+        self.assertEqual(
+            other("take", 0, "q", "w", 1, 10, 1000)[0][5], b"other")
+        self.assertEqual(self.take()[0][5], b"pay")
+
+    def test_hosts_are_forgotten_after_their_lease(self):
+        self.assertEqual(self.space("hosts", 0, "b", 1000), [b"b"])
+        self.move(600)
+        self.assertEqual(self.space("hosts", 0, "a", 1000), [b"a", b"b"])
+        self.move(600)
+        self.assertEqual(self.space("hosts", 0, "", 1000), [b"a"])
+        self.assertEqual(self.space("hosts", 0, "", 1), [])
+
+    def test_hosts_of_the_future_are_forgotten_too(self):
+        self.move(86400000)
+        self.assertEqual(self.space("hosts", 0, "b", 1000), [b"b"])
+        self.move(-86400000)
+        self.assertEqual(self.space("hosts", 0, "a", 1000), [b"a"])
+
+    def test_stat_has_every_field_and_the_lag(self):
+        in_pending(self)
+        self.move(1250)
+        flat = self.space("stat", 0)
+        stat = dict(zip(flat[::2], map(int, flat[1::2])))
+        self.assertEqual(stat[b"now"], START + 1250)
+        self.assertEqual(stat[b"lag"], 250)
+        self.pump()
+        flat = self.space("stat", 0)
+        self.assertEqual(flat[flat.index(b"lag") + 1], b"0")
+
+
+class Fencing(Case):
+    """An attempt that is not the present one changes nothing."""
+
+    def test_an_attempt_whose_lease_is_over_is_stale(self):
+        in_running(self)
+        self.move(LEASE)
+        self.janitor()
+        self.assertEqual(self.finish(), 1)
+        self.move(2000)
+        self.pump_all()
+        self.assertEqual(self.take(worker="v")[0][:3], [b"x", 1, 2])
+        for outcome in ("done", "retry", "fail", "back"):
+            self.assertEqual(self.finish(outcome=outcome), 1)
+        self.assertEqual(self.call("extend", 99999, "x", 1, 1), [1])
+        self.assertEqual(self.finish(attempt=2), 0)
+        self.assertEqual(self.finish(attempt=2), 0)
+        self.assertEqual(self.finish(attempt=1), 1)
+
+    def test_a_late_finish_is_good_until_the_lease_is_taken_back(self):
+        in_running(self)
+        self.move(LEASE * 2)
+        self.assertEqual(self.finish(), 0)
+        self.assertEqual(self.janitor()[0], 0)
+
+    def test_a_done_that_comes_after_the_death_is_stale(self):
+        in_last(self)
+        self.move(LEASE)
+        self.janitor()
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.finish(), 1)
+        self.assertEqual(self.finish(outcome="fail"), 0)
+
+    def test_a_failure_that_comes_after_the_success_is_stale(self):
+        in_succeeded(self)
+        for outcome in ("retry", "fail", "back"):
+            self.assertEqual(self.finish(outcome=outcome), 1)
+
+    def test_an_attempt_that_was_given_back_has_its_number_to_itself(self):
+        in_running(self)
+        self.assertEqual(self.finish(outcome="back"), 0)
+        self.pump()
+        taken = self.take(worker="v")
+        self.assertEqual(taken, [[b"x", 1, 2, START, 4, b"pay"]])
+        self.assertEqual(self.finish(outcome="back"), 1)
+        self.assertEqual(self.finish(), 1)
+        self.assertEqual(self.state(), "running")
+
+    def test_what_is_given_back_does_not_count(self):
+        self.add(attempts=2)
+        for attempt in range(1, 11):
+            self.pump()
+            self.take()
+            self.assertEqual(
+                self.finish(attempt=attempt, outcome="back"), 0)
+        for attempt in (11, 12):
+            self.pump()
+            self.take()
+            self.assertEqual(self.finish(
+                attempt=attempt, outcome="retry"), 0)
+        self.assertEqual(self.state(), "failed")
+
+    def test_attempts_are_counted_by_take_and_end(self):
+        self.add(attempts=3)
+        for attempt in (1, 2, 3):
+            self.assertEqual(self.pump_all(), 1)
+            self.assertEqual(self.take()[0][2], attempt)
+            self.move(LEASE)
+            self.janitor()
+            self.move(600000)
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.pump_all(), 0)
+        self.assertEqual(self.meta()["begun"], 3)
+
+    def test_another_generation_makes_the_old_attempts_stale(self):
+        in_running(self)
+        self.finish(outcome="fail")
+        self.call("dead", "replay", "x")
+        self.pump()
+        self.assertEqual(self.take()[0][:3], [b"x", 2, 1])
+        for outcome in ("done", "retry", "fail", "back"):
+            self.assertEqual(self.finish(outcome=outcome), 1)
+        self.assertEqual(self.finish(generation=2), 0)
+
+    def test_a_rescheduled_task_has_its_attempts_again(self):
+        self.add(attempts=1)
+        self.pump()
+        self.assertEqual(self.call("reschedule", "x", "in", 0), 0)
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.pump()[0], 1)
+        self.assertEqual(self.take()[0][1:3], [2, 1])
+
+    def test_a_cancelled_delivery_is_never_taken(self):
+        in_delivered(self)
+        self.assertEqual(self.call("cancel", "x"), 0)
+        self.assertEqual(self.take(), [])
+        self.move(RETENTION)
+        self.pump_all()
+        self.janitor()
+        self.assertEqual(self.check(drained=True), [])
+
+    def test_generations_do_not_wrap(self):
+        in_pending(self)
+        key = self.space.key(0, "r:x")
+        self.client("SETRANGE", key, 8, struct.pack("<I", 2 ** 32 - 1))
+        self.assertEqual(self.call("reschedule", "x", "in", 0), -114)
+
+    def test_a_batch_names_each_result(self):
+        for name in "abc":
+            self.add(name)
+        self.pump()
+        self.assertEqual(len(self.take()), 3)
+        self.assertEqual(self.call(
+            "finish", "a", 1, 1, "done", 0, "b", 1, 2, "done", 0,
+            "c", 1, 1, "retry", 10, "none", 1, 1, "done", 0,
+            "a", 1, 1, "done", 0, "a", 1, 1, "fail", 0),
+            [0, 1, 0, 1, 0, 1])
+        self.assertEqual(
+            [self.state(name) for name in "abc"],
+            ["succeeded", "running", "pending"])
+
+
+class Take(Case):
+    """A take whose reply was lost is repeated with its token."""
+
+    def test_again_gets_the_same_and_counts_once(self):
+        for i in range(5):
+            self.add(f"x{i}", attempts=9)
+        self.pump()
+        first = self.take(limit=3)
+        self.assertEqual(self.take(limit=3, token=1), first)
+        self.assertEqual(self.take(limit=3, token=1), first)
+        self.assertEqual(self.meta()["begun"], 3)
+        self.assertEqual(len(self.take(limit=3)), 2)
+
+    def test_again_leaves_out_what_has_ended(self):
+        for i in range(4):
+            self.add(f"x{i}")
+        self.pump()
+        self.take()
+        self.finish("x0")
+        self.finish("x1", outcome="retry")
+        self.pump()
+        self.take(worker="v", token=1)
+        self.client("DEL", self.space.key(0, "r:x2"))
+        self.assertEqual(
+            [each[0] for each in self.space("take", 0, "q", "w", 1, 9, 9)],
+            [b"x3"])
+
+    def test_a_token_of_the_past_gets_nothing(self):
+        self.token = 5
+        in_running(self)
+        self.add("y")
+        self.pump()
+        self.assertEqual(self.take(token=5), [])
+        self.assertEqual(self.take(token=1), [])
+        self.assertEqual(self.state("y"), "delivered")
+        self.assertEqual(self.take(token=7)[0][0], b"y")
+
+    def test_workers_have_tokens_of_their_own(self):
+        in_running(self)
+        self.add("y")
+        self.pump()
+        self.assertEqual(self.take(worker="v", token=1)[0][0], b"y")
+
+    def test_what_a_worker_took_is_forgotten_with_its_lease(self):
+        in_running(self)
+        key = self.space.key(0, "t:w")
+        self.assertEqual(self.client("PTTL", key), LEASE)
+        self.move(LEASE + 1)
+        self.assertIsNone(self.client("GET", key))
+
+    def test_oldest_first_and_no_more_than_asked_for(self):
+        for i in range(5):
+            self.add(f"x{i}", delay=i * 10)
+        self.move(100)
+        self.assertEqual(self.pump_all(), 5)
+        self.assertEqual(
+            [each[0] for each in self.take(limit=2)], [b"x0", b"x1"])
+
+    def test_queues_do_not_mix(self):
+        self.add("x", queue="q")
+        self.add("y", queue="r")
+        self.pump()
+        self.assertEqual(self.take(queue="r")[0][0], b"y")
+        self.assertEqual(self.take(queue="s"), [])
+        self.assertEqual(self.take(queue="q")[0][0], b"x")
+
+    def test_an_empty_queue_writes_nothing(self):
+        digest = self.client("DEBUG", "DIGEST")
+        self.take()
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+
+    def test_bytes_of_any_kind(self):
+        name, payload = bytes(range(256))[192:], bytes(range(256))
+        self.call("add", name, "q", "in", 0, 1, payload, "")
+        self.pump()
+        self.assertEqual(
+            self.take(), [[name, 1, 1, START, 1, payload]])
+        self.assertEqual(self.finish_bytes(name), 0)
+
+    def finish_bytes(self, name):
+        return self.call("finish", name, 1, 1, "done", 0)[0]
+
+
+class Wheel(Case):
+    """Nothing early, nothing missed, wherever the cursor is."""
+
+    ROTATION = TICK * SLOTS
+
+    def test_never_before_it_is_due(self):
+        for delay in (1, TICK - 1, TICK, TICK + 1, self.ROTATION,
+                      self.ROTATION + 1, 5 * self.ROTATION):
+            self.setUp()
+            self.add(delay=delay)
+            self.move(delay - 1)
+            self.assertEqual(self.pump_all(), 0, delay)
+            self.move(1)
+            self.assertEqual(self.pump_all(), 1, delay)
+
+    def test_a_delay_counts_from_the_next_millisecond(self):
+        self.move(0.4)
+        self.add(delay=10)
+        self.assertEqual(self.record().due, START + 11)
+        self.add("y", delay=0)
+        self.assertEqual(self.record("y").due, START)
+
+    def test_after_any_pause_of_the_pump_all_is_found(self):
+        delays = sorted({0, 1, TICK, 7 * TICK + 3, self.ROTATION - 1,
+                         self.ROTATION, self.ROTATION + 1,
+                         2 * self.ROTATION + 5, 3 * self.ROTATION,
+                         9 * self.ROTATION, 7 * 86400000})
+        for pause in (0, 1, TICK, self.ROTATION - TICK, self.ROTATION,
+                      self.ROTATION + TICK, 3 * self.ROTATION, 7 * 86400000):
+            for before in (0, 250, self.ROTATION + 250):
+                self.setUp()
+                self.move(before)
+                self.pump_all()
+                for delay in delays:
+                    self.add(f"x{delay}", delay=delay)
+                self.move(pause)
+                due = len([each for each in delays if each <= pause])
+                self.assertEqual(self.pump_all(), due, (pause, before))
+                self.assertEqual(self.pump()[3], self.tick_now())
+
+    def tick_now(self):
+        seconds, micros = self.client("TIME")
+        return (int(seconds) * 1000 + int(micros) // 1000) // TICK
+
+    def test_an_add_into_a_passed_tick_is_found(self):
+        self.move(5 * TICK + 50)
+        self.pump_all()
+        self.call("add", "x", "q", "at", START, 1, "", "")
+        self.call("add", "y", "q", "at", 0, 1, "", "")
+        self.assertEqual(self.pump()[0], 2)
+
+    def test_an_add_behind_a_cursor_that_lags_is_found(self):
+        self.add("a", delay=3 * TICK)
+        self.move(2 * self.ROTATION + 30)
+        self.add("b", delay=0)
+        self.call("add", "c", "q", "at", START + TICK, 1, "", "")
+        self.assertEqual(self.pump_all(), 3)
+
+    def test_a_limit_stops_and_the_next_goes_on(self):
+        for i in range(25):
+            self.add(f"x{i}", delay=i * 37)
+        self.move(2 * self.ROTATION)
+        moved = []
+        while True:
+            reply = self.pump(limit=7)
+            moved.append(reply[0])
+            self.assertEqual(reply[1], 0 if reply[5] else 1000)
+            if not reply[5]:
+                break
+        self.assertEqual(sum(moved), 25)
+        self.assertTrue(max(moved) <= 7)
+
+    def test_it_stops_after_a_thousand_ticks(self):
+        self.space = self.make("long", slots=4096)
+        self.check = Checker(self.client, "long")
+        self.add(delay=2500 * TICK)
+        self.move(2500 * TICK)
+        replies = [self.pump() for _ in range(3)]
+        self.assertEqual([each[0] for each in replies], [0, 0, 1])
+        self.assertEqual([each[5] for each in replies], [1, 1, 0])
+
+    def test_a_version_has_one_winner(self):
+        self.add()
+        self.add("y", delay=TICK)
+        version = self.meta()["version"]
+        self.assertEqual(self.pump(version=version)[0], 1)
+        self.assertEqual(
+            self.pump(version=version), [-1, 0, version + 1])
+        self.move(TICK)
+        self.assertEqual(self.pump(version=version + 1)[:1], [1])
+
+    def test_a_pump_without_effect_keeps_the_version(self):
+        version = self.meta()["version"]
+        self.assertEqual(self.pump()[2], version)
+        self.move(TICK)
+        self.assertEqual(self.pump()[2], version + 1)
+
+    def test_wait_is_never_too_long(self):
+        """If nobody adds, what is due is found at the time that wait says."""
+        for tick, slots in ((100, 16), (1, 8), (1, 4096), (7, 64),
+                            (3600000, 8), (1000, 8)):
+            name = f"wait{tick}-{slots}"
+            self.engine.clock.stop_at(START + 33)
+            self.space = self.make(name, tick=tick, slots=slots)
+            self.check = Checker(self.client, name)
+            dues = [1, 2, 99, 100, 101, 450, 999, 1000, 1001, 1500, 3000]
+            for due in dues:
+                self.add(f"x{due}", delay=due)
+            passed = 0
+            while dues:
+                reply = self.pump()
+                while reply[5]:
+                    reply = self.pump()
+                dues = [due for due in dues if due > passed]
+                if dues:
+                    self.assertEqual(
+                        reply[1], min(1000, dues[0] - passed), (tick, slots))
+                self.assertEqual(self.meta()["delivered"],
+                                 11 - len(dues), (tick, slots))
+                self.move(reply[1])
+                passed += reply[1]
+
+    def test_wait_looks_at_what_came_late(self):
+        self.move(TICK * 3 + 50)
+        self.pump_all()
+        self.call("add", "x", "q", "at", START + TICK * 3 + 70, 1, "", "")
+        self.assertEqual(self.pump()[1], 20)
+
+    def test_a_score_that_was_changed_makes_nothing_early(self):
+        self.add(delay=5000)
+        slot = self.record().slot
+        self.client("ZADD", self.space.key(0, f"b:{slot}"), 0, "x")
+        self.move(slot * TICK)
+        while not self.space("pump", 0, 10, "")[5] and \
+                self.tick_now() % SLOTS != slot:
+            self.move(TICK)
+        self.assertEqual(self.check(), [])
+        self.assertEqual(self.state(), "pending")
+        self.move(5000)
+        self.assertEqual(self.pump_all(), 1)
+
+    def test_retries_and_replays_go_into_the_wheel_as_adds_do(self):
+        in_running(self)
+        self.move(3 * self.ROTATION)
+        self.assertEqual(self.finish(outcome="retry", delay=0), 0)
+        self.assertEqual(self.pump_all(), 1)
+
+
+class Bells(Case):
+    """The hints: what is due before the next look rings."""
+
+    def setUp(self):
+        super().setUp()
+        self.ear = self.engine.client()
+        self.addCleanup(self.ear.close)
+        self.ear("PSUBSCRIBE", "test:*")
+
+    def heard(self):
+        self.client("PUBLISH", "test:end", "")
+        names = []
+        while True:
+            _, _, channel, text = self.ear.read()
+            if channel == b"test:end":
+                return names
+            names.append((channel.decode(), text))
+
+    def test_an_add_before_the_next_look_rings(self):
+        self.assertEqual(self.pump()[1], 1000)
+        self.add("x", delay=1500)
+        self.assertEqual(self.heard(), [])
+        self.add("y", delay=700)
+        self.assertEqual(self.heard(), [("test:due", b"0")])
+        self.add("z", delay=800)
+        self.assertEqual(self.heard(), [])
+        self.add("a", delay=1)
+        self.assertEqual(self.heard(), [("test:due", b"0")])
+
+    def test_next_is_what_the_last_pump_said(self):
+        self.add("x", delay=300)
+        self.heard()
+        self.pump()
+        self.assertEqual(self.meta()["next"], START + 300)
+        self.move(10)
+        self.assertEqual(self.pump()[1], 290)
+        self.add("y", delay=280)
+        self.assertEqual(self.heard(), [("test:due", b"0")])
+
+    def test_a_pump_without_effect_still_says_when_it_looks_next(self):
+        self.pump()
+        self.move(50)
+        self.assertEqual(self.pump()[1], 1000)
+        self.assertEqual(self.meta()["next"], START + 1050)
+
+    def test_reschedule_retry_replay_and_leases_ring(self):
+        in_running(self)
+        self.add("y", delay=9000)
+        self.add("z", delay=9000)
+        self.pump()
+        self.heard()
+        self.call("reschedule", "y", "in", 500)
+        self.assertEqual(self.heard(), [("test:due", b"0")])
+        self.finish(outcome="retry", delay=400)
+        self.assertEqual(self.heard(), [("test:due", b"0")])
+
+    def test_a_delivery_rings_once_for_each_queue(self):
+        for name in "abc":
+            self.add(name, queue="q")
+        self.add("d", queue="r")
+        self.heard()
+        self.pump()
+        self.assertEqual(sorted(self.heard()),
+                         [("test:work:q", b"0"), ("test:work:r", b"0")])
+
+
+class Clocks(Case):
+    """now never falls, and nobody acts by a clock that is far off."""
+
+    def test_a_clock_that_falls_stands_still(self):
+        self.add(delay=5000)
+        self.move(3000)
+        self.assertEqual(self.pump()[4], START + 3000)
+        self.engine.clock.stop_at(START - 86400000)
+        self.assertEqual(self.pump()[4], START + 3000)
+        self.add("y", delay=0)
+        self.assertEqual(self.record("y").due, START + 3000)
+        self.assertEqual(self.pump()[0], 1)
+        self.add("z", delay=10)
+        self.assertEqual(self.record("z").due, START + 3010)
+        self.assertEqual(self.take()[0][0], b"y")
+        self.engine.clock.stop_at(START + 4999)
+        self.assertEqual(self.pump_all(), 1)
+        self.assertEqual(self.janitor()[0], 0)
+        self.engine.clock.stop_at(START + 5000)
+        self.assertEqual(self.pump_all(), 1)
+
+    def test_a_script_that_writes_moves_the_mark(self):
+        for begin, act in (
+                (in_none, lambda: self.add("new", delay=1)),
+                (in_pending, lambda: self.call("cancel", "x")),
+                (in_pending, lambda: self.call("reschedule", "x", "in", 9)),
+                (in_delivered, self.take), (in_running, self.finish),
+                (in_running, lambda: self.call("extend", 9, "x", 1, 1)),
+                (in_none, self.janitor), (in_none, self.pump),
+                (in_failed, lambda: self.call("dead", "replay", "x")),
+                (in_none, lambda: self.call("pause"))):
+            self.setUp()
+            begin(self)
+            self.move(777)
+            act()
+            self.assertEqual(self.meta()["clock"], START + 777)
+
+    def test_a_clock_that_jumps_ahead_makes_due_and_no_more(self):
+        for delay in (0, 3600000, 86400000):
+            self.add(f"x{delay}", delay=delay)
+        self.move(3600000)
+        self.assertEqual(self.pump_all(), 2)
+        self.engine.clock.stop_at(START)
+        self.assertEqual(self.pump_all(), 0)
+        self.move(86400000)
+        self.assertEqual(self.pump_all(), 1)
+
+    def test_a_caller_further_off_than_skew_is_refused(self):
+        commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
+                    "audit": ["x"], "pause": [], "resume": [],
+                    "hosts": ["h", 1000], "init": [0, 0, 0, 0, 0]}
+        self.assertEqual(sorted(commands), sorted(self.scripts.names))
+        in_running(self)
+        digest = self.client("DEBUG", "DIGEST")
+        for name, arguments in commands.items():
+            for off in (5001, -5001, 86400000):
+                self.refused("ESKEW", name, *arguments,
+                             clock=START + off, skew=5000)
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+        for name, arguments in commands.items():
+            if name not in ("pause", "resume"):
+                self.call(name, *arguments, clock=START + 5000, skew=5000)
+                self.call(name, *arguments, clock=START - 5000, skew=5000)
+                self.call(name, *arguments, clock=0, skew="")
+
+    def test_the_caller_is_compared_with_the_clock_not_with_the_mark(self):
+        self.move(86400000)
+        self.pump_all()
+        self.move(-86400000)
+        self.call("cancel", "x", clock=START, skew=5000)
+        self.refused("ESKEW", "cancel", "x", clock=START + 86400000,
+                     skew=5000)
+
+
+class Damage(Case):
+    """What else may have happened to the keys holds up nothing."""
+
+    BROKEN = {
+        "cut in the header": lambda data: data[:30],
+        "cut in the queue": lambda data: data[:57],
+        "a byte": lambda data: b"\1",
+        "format 9": lambda data: b"\x09" + data[1:],
+        "state 0": lambda data: data[:1] + b"\0" + data[2:],
+        "state 9": lambda data: data[:1] + b"\x09" + data[2:],
+        "attempts used up":
+            lambda data: data[:2] + data[4:6] + data[4:],
+        "no generation": lambda data: data[:8] + bytes(4) + data[12:],
+        "slot": lambda data: data[:12] + b"\xff\xff\0\0" + data[16:],
+        "queue": lambda data: data[:56] + b"a:b" + data[59:],
+        "due": lambda data: data[:16] + b"\xff" * 8 + data[24:],
+        "zeros": lambda data: bytes(len(data)),
+    }
+
+    def break_record(self, change, name="x"):
+        key = self.space.key(0, "r:" + name)
+        data = self.client("GET", key)
+        self.client("SET", key, change(data))
+
+    def test_a_pending_record_that_cannot_be_read(self):
+        for name, change in self.BROKEN.items():
+            with self.subTest(name):
+                self.setUp()
+                self.add(queue="abc")
+                self.add("y", queue="abc")
+                self.break_record(change)
+                kept = self.client("GET", self.space.key(0, "r:x"))
+                self.assertEqual(self.pump()[0], 1)
+                self.assertEqual(self.meta()["quarantined"], 1)
+                self.assertEqual(self.space("get", 0, "x")[1], 7)
+                self.assertEqual(
+                    self.client("GET", self.space.key(0, "r:x")), kept)
+                self.assertEqual(self.pump()[0], 0)
+                self.assertEqual(self.call("dead", "drop", "x"), 0)
+                self.assertEqual(self.add("x"), 0)
+
+    def test_records_of_a_wrong_type(self):
+        for begin, act in (
+                (in_pending, lambda: (self.move(1000), self.pump())),
+                (in_delivered, self.take),
+                (in_running, lambda: (self.move(LEASE), self.janitor()))):
+            self.setUp()
+            begin(self)
+            self.damaged = True
+            key = self.space.key(0, "r:x")
+            self.client("DEL", key)
+            self.client("SADD", key, "x")
+            self.assertEqual(self.space("get", 0, "x")[1], 7)
+            self.assertEqual(self.call("cancel", "x"), -114)
+            self.assertEqual(self.call("reschedule", "x", "in", 1), -114)
+            self.assertEqual(self.finish(), 1)
+            self.assertEqual(self.call("extend", 9, "x", 1, 1), [1])
+            self.assertEqual(self.call("dead", "drop", "x"), -2)
+            self.assertEqual(self.add(), 1)
+            act()
+            broken = [each for each in self.check() if "is a set" not in each]
+            self.assertEqual(broken, [])
+            self.assertEqual(self.meta()["quarantined"], 1)
+            self.assertEqual(self.call("dead", "drop", "x"), 0)
+            self.assert_whole()
+
+    def test_a_record_that_is_gone(self):
+        for begin, act in (
+                (in_pending, lambda: (self.move(1000), self.pump())),
+                (in_delivered, self.take),
+                (in_running, lambda: (self.move(LEASE), self.janitor()))):
+            self.setUp()
+            begin(self)
+            self.client("DEL", self.space.key(0, "r:x"))
+            act()
+            self.assertEqual(self.state(), "quarantined")
+            self.assertEqual(self.call("add", *TASK), [1])
+            self.assertEqual(self.call("dead", "drop", "x"), 0)
+            self.assertEqual(self.call("add", *TASK), [0])
+
+    def test_a_delivered_record_without_reader_goes_with_its_check(self):
+        in_delivered(self)
+        self.break_record(lambda data: b"\x09" + data[1:])
+        self.client("DEL", self.space.key(0, "q:q"))
+        self.janitor()
+        self.assertEqual(self.meta()["quarantined"], 1)
+
+    def test_what_can_be_read_again_is_replayed(self):
+        self.add()
+        good = self.client("GET", self.space.key(0, "r:x"))
+        self.break_record(lambda data: b"\x09" + data[1:])
+        self.pump()
+        self.assertEqual(self.call("dead", "replay", "x"), -2)
+        self.client("SET", self.space.key(0, "r:x"), good)
+        self.assertEqual(self.call("dead", "replay", "x"), 0)
+        self.assertEqual(self.pump()[0], 1)
+        self.assertEqual(self.take()[0][:3], [b"x", 2, 1])
+
+    def test_members_that_belong_nowhere_are_dropped(self):
+        self.damaged = True
+        self.add("x", delay=1000)
+        other = (self.record().slot + 1) % SLOTS
+        self.client("ZADD", self.space.key(0, f"b:{other}"), 1, "x")
+        in_slot = START // TICK % SLOTS
+        self.add("y")
+        self.pump()
+        self.client("ZADD", self.space.key(0, f"b:{in_slot}"), 1, "y")
+        self.client("ZADD", self.space.key(0, "fly"), 1, "x")
+        self.client("ZADD", self.space.key(0, "ended"), 1, "x")
+        self.move(1100)
+        self.pump()
+        self.janitor()
+        self.assert_whole()
+        self.assertEqual(self.state("x"), "delivered")
+
+    def test_a_delivery_whose_score_is_a_lease_stays_delivered(self):
+        in_delivered(self)
+        self.client("ZADD", self.space.key(0, "fly"), 1, "x")
+        self.assertEqual(self.janitor()[0], 0)
+        self.assertEqual(self.take()[0][0], b"x")
+
+    def test_a_run_whose_score_is_a_delivery_ends_with_its_lease(self):
+        in_running(self)
+        self.client("ZADD", self.space.key(0, "fly"), 10 ** 15 + 1, "x")
+        self.assertEqual(self.janitor()[0], 0)
+        self.assertEqual(self.janitor()[0], 1)
+
+    def test_a_stream_that_is_gone_is_delivered_again(self):
+        for i in range(7):
+            self.add(f"x{i}")
+        self.pump()
+        self.client("DEL", self.space.key(0, "q:q"))
+        self.assertEqual(self.janitor(limit=100)[1], 7)
+        self.assertEqual(self.janitor(limit=100)[1], 0)
+        self.assertEqual(len(self.take()), 7)
+
+    def test_a_large_stream_that_is_gone_is_found_bit_by_bit(self):
+        for i in range(50):
+            self.space("add", 0, f"x{i}", "q", "in", 0, 1, "", "")
+        self.pump()
+        self.client("DEL", self.space.key(0, "q:q"))
+        again = 0
+        for turn in range(1, 1000):
+            again += self.space("janitor", 0, 7, turn * 7919 * 2 ** 20)[1]
+        self.assertEqual(again, 50)
+        self.assertEqual(self.check(), [])
+
+    def test_an_entry_that_is_gone_is_delivered_again(self):
+        for i in range(3):
+            self.add(f"x{i}")
+        self.pump()
+        entry = self.record("x1").entry
+        self.client("XDEL", self.space.key(0, "q:q"), entry)
+        self.assertEqual(self.janitor()[1], 1)
+        self.assertEqual(len(self.take()), 3)
+
+    def test_a_stream_of_another_type_is_set_aside(self):
+        in_delivered(self)
+        self.damaged = True
+        key = self.space.key(0, "q:q")
+        for act in (lambda: (self.add("y"), self.pump()), self.janitor,
+                    self.take):
+            self.client("DEL", key)
+            self.client("SET", key, "foreign")
+            act()
+            self.assertEqual(
+                self.client("GET", self.space.key(0, "aside:q:q")),
+                b"foreign")
+        self.janitor()
+        self.assert_whole()
+        self.assertEqual(len(self.take()), 2)
+
+    def test_a_stream_whose_numbers_are_used_up_is_set_aside(self):
+        for last in (f"{2 ** 64 - 1}-{2 ** 64 - 1}", f"{2 ** 53 + 2}-0",
+                     f"{START}-{2 ** 63}"):
+            self.setUp()
+            self.damaged = True
+            self.client("XADD", self.space.key(0, "q:q"), last, "i", "z",
+                        "g", "1")
+            self.add()
+            self.assertEqual(self.pump()[0], 1, last)
+            self.assert_whole()
+            self.assertEqual(self.take()[0][0], b"x")
+
+    def test_entries_of_others_are_dropped(self):
+        key = self.space.key(0, "q:q")
+        for fields in (["i", "none", "g", "1"], ["a", "b"],
+                       ["i", "x", "g", "2"], ["i", "x", "g", "nan"],
+                       ["i", "z" * 100, "g", ""], ["g", "1", "i", "x"]):
+            self.client("XADD", key, "*", *fields)
+        self.damaged = True
+        self.add()
+        self.pump()
+        self.assertEqual(self.take()[0][:3], [b"x", 1, 1])
+        self.assert_whole()
+        self.assertEqual(self.meta()["begun"], 1)
+
+    def test_an_entry_of_another_generation_begins_nothing(self):
+        in_delivered(self)
+        self.damaged = True
+        key = self.space.key(0, "q:q")
+        self.client("DEL", key)
+        self.client("XADD", key, "*", "i", "x", "g", "2")
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.state(), "delivered")
+
+    def test_an_entry_of_what_is_not_delivered_begins_nothing(self):
+        for state in ("pending", "running", "succeeded", "failed",
+                      "cancelled"):
+            self.setUp()
+            BEFORE[state](self)
+            self.damaged = True
+            self.client("XADD", self.space.key(0, "q:q"), "*", "i", "x",
+                        "g", "1")
+            self.assertEqual(self.take(), [])
+            self.assertEqual(self.state(), state)
+            self.assert_whole()
+
+    def test_entries_that_are_dropped_do_not_make_it_take_more(self):
+        self.damaged = True
+        self.client("XADD", self.space.key(0, "q:q"), f"{START - 1}-1",
+                    "i", "none", "g", "1")
+        for name in "abc":
+            self.add(name)
+        self.pump()
+        self.assertEqual(len(self.take(limit=2)), 2)
+        self.assert_whole()
+
+    def test_a_stray_member_is_not_what_delivers(self):
+        self.add(delay=3 * TICK)
+        slot = self.record().slot
+        stray = (slot - 1) % SLOTS
+        self.damaged = True
+        self.client("ZADD", self.space.key(0, f"b:{stray}"), 1, "x")
+        self.move(3 * TICK)
+        self.assertEqual(self.pump(limit=1)[0], 0)
+        self.assert_whole()
+        self.assertEqual(self.pump(limit=1)[0], 1)
+
+    def test_foreign_keys_are_set_aside(self):
+        for rest in ("fly", "dead", "ended", "bad", "b:%d" % (
+                START // TICK % SLOTS)):
+            self.setUp()
+            key = self.space.key(0, rest)
+            self.damaged = True
+            self.client("SET", key, "foreign")
+            self.add("x", attempts=1)
+            self.add("y")
+            self.add("z")
+            self.client("DEL", self.space.key(0, "r:z"))
+            self.pump()
+            self.take()
+            self.finish("x", outcome="fail")
+            self.finish("y")
+            self.janitor()
+            self.assert_whole()
+            self.assertEqual(self.call("dead", "drop", "z"), 0)
+            self.assertEqual(
+                self.client("GET", self.space.key(0, "aside:" + rest)),
+                b"foreign")
+
+    def test_a_bucket_that_turns_foreign_at_the_pump(self):
+        self.add()
+        slot = self.record().slot
+        self.client("SET", self.space.key(0, f"b:{slot}"), "foreign")
+        self.assertEqual(self.space("pump", 0, 10, "")[0], 0)
+        self.assertEqual(self.space("audit", 0, "x")[0],
+                         [b"5 not in its bucket"])
+        self.assertEqual(self.call("cancel", "x"), 0)
+
+    def test_what_a_worker_took_may_be_anything(self):
+        for value in (b"", b"x", b"\x93", b"\x91\xa1x", b"\xc0", b"\x90"):
+            self.setUp()
+            in_delivered(self)
+            self.client("SET", self.space.key(0, "t:w"), value)
+            self.assertEqual(self.take()[0][0], b"x")
+        self.setUp()
+        in_delivered(self)
+        self.client("SADD", self.space.key(0, "t:w"), value)
+        self.assertEqual(self.take()[0][0], b"x")
+
+    def test_what_lies_behind_the_cursor_is_mended_and_counted(self):
+        in_pending(self)
+        behind = (START // TICK - 5) % SLOTS
+        self.client("ZREM", self.space.key(
+            0, f"b:{self.record().slot}"), "x")
+        self.client("ZADD", self.space.key(0, f"b:{behind}"), START, "x")
+        self.client("SETRANGE", self.space.key(0, "r:x"), 12, struct.pack(
+            "<IQ", behind, START))
+        self.assertIn(b"5 behind the cursor",
+                      self.space("audit", 0, "x")[0])
+        self.assertEqual(self.space("janitor", 0, 100, 1)[3], 1)
+        self.assertEqual(self.meta()["missed"], 1)
+        self.assertEqual(self.space("audit", 0, "x", ""), [[], []])
+        self.assertEqual(self.space("pump", 0, 100, "")[0], 1)
+
+    def test_a_counter_that_is_no_number_stops_nothing(self):
+        self.damaged = True
+        self.client("HSET", self.space.key(0), "added", "x")
+        self.assertEqual(self.add(), 0)
+        self.assertEqual(self.pump()[0], 1)
+        self.assertEqual(self.space("audit", 0, "")[0][:1],
+                         [b"8 added is x, counted 1"])
+
+    def test_an_error_of_the_engine_is_no_damage(self):
+        """Nothing is put aside or into quarantine because of it."""
+        for command in ("getrange", "xadd", "zrangebyscore"):
+            self.setUp()
+            in_pending(self)
+            self.move(1000)
+            digest = self.client("DEBUG", "DIGEST")
+            self.client("ACL", "SETUSER", "limited", "reset", "on", "nopass",
+                        "~*", "&*", "+@all", "-" + command)
+            with self.engine.client() as client:
+                client("AUTH", "limited", "")
+                with self.assertRaises(Error) as caught:
+                    client(*self.space.command("pump", 0, 100, ""))
+            self.assertIn("can't run this command", caught.exception.text)
+            self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+            self.assertEqual(self.pump()[0], 1)
+
+    def test_the_script_cache_may_be_flushed(self):
+        self.add()
+        self.client("SCRIPT", "FLUSH")
+        with self.assertRaises(Error) as caught:
+            self.client(*self.space.command("cancel", 0, "x"))
+        self.assertEqual(caught.exception.code, "NOSCRIPT")
+        self.assertEqual(self.pump()[0], 1)
+
+    def test_audit_and_checker_find_the_same(self):
+        damages = [
+            (in_pending, lambda: self.client(
+                "DEL", self.space.key(0, f"b:{self.record().slot}"))),
+            (in_pending, lambda: self.client(
+                "ZADD", self.space.key(0, f"b:{self.record().slot}"),
+                5, "x")),
+            (in_pending, lambda: self.client(
+                "ZADD", self.space.key(0, "fly"), 5, "x")),
+            (in_pending, lambda: self.client(
+                "ZADD", self.space.key(0, "dead"), 5, "x")),
+            (in_delivered, lambda: self.client(
+                "DEL", self.space.key(0, "q:q"))),
+            (in_delivered, lambda: self.client(
+                "DEL", self.space.key(0, "fly"))),
+            (in_running, lambda: self.client(
+                "DEL", self.space.key(0, "fly"))),
+            (in_running, lambda: self.client(
+                "ZADD", self.space.key(0, "fly"), 10 ** 15, "x")),
+            (in_succeeded, lambda: self.client(
+                "DEL", self.space.key(0, "ended"))),
+            (in_failed, lambda: self.client(
+                "DEL", self.space.key(0, "dead"))),
+            (in_failed, lambda: self.client(
+                "ZADD", self.space.key(0, "bad"), 5, "x")),
+            (in_unreadable, lambda: self.client(
+                "DEL", self.space.key(0, "bad"))),
+            (in_running, lambda: self.break_record(
+                lambda data: data[:20])),
+            (in_failed, lambda: self.client(
+                "HINCRBY", self.space.key(0), "added", 1)),
+            (in_failed, lambda: self.client(
+                "HINCRBY", self.space.key(0), "dead", 1)),
+            (in_pending, lambda: self.client(
+                "HINCRBY", self.space.key(0), "pending", -1)),
+            (in_pending, lambda: self.client(
+                "HINCRBY", self.space.key(0), "cursor", 1)),
+        ]
+        for number, (begin, damage) in enumerate(damages):
+            self.setUp()
+            begin(self)
+            self.assertEqual(self.space("audit", 0, "x", ""), [[], []])
+            damage()
+            self.assertNotEqual(self.check(), [], number)
+            self.assertNotEqual(
+                self.space("audit", 0, "x", ""), [[], []], number)
+
+
+class Memory(Case):
+    """An engine that is full refuses adds, and everything else goes on."""
+
+    def test_only_adds_are_refused(self):
+        for name in "abcdef":
+            self.add(name)
+        self.add("x", delay=1000)
+        self.client("CONFIG", "SET", "maxmemory", 1)
+        self.refused("OOM", "add", *TASK)
+        self.assertEqual(self.pump()[0], 6)
+        self.assertEqual(len(self.take()), 6)
+        self.assertEqual(self.call(
+            "finish", "a", 1, 1, "done", 0, "b", 1, 1, "fail", 0,
+            "c", 1, 1, "retry", 5, "d", 1, 1, "back", 0), [0] * 4)
+        self.assertEqual(self.call("extend", 5, "e", 1, 1), [0])
+        self.assertEqual(self.call("cancel", "d"), 0)
+        self.assertEqual(self.call("reschedule", "x", "in", 5), 0)
+        self.assertEqual(self.call("dead", "replay", "b"), 0)
+        self.move(5)
+        self.assertEqual(self.janitor()[0], 1)
+        self.assertEqual(self.space("get", 0, "x")[1], 1)
+        self.assertEqual(self.space("audit", 0, ""), [[]])
+        self.call("pause")
+        self.call("resume")
+        self.space("hosts", 0, "h", 1000)
+        self.space("stat", 0)
+        self.make("other")
+        self.client("CONFIG", "SET", "maxmemory", 0)
+        self.assertEqual(self.add("y"), 0)
+
+    def test_the_end_leaves_only_meta(self):
+        for i in range(20):
+            self.add(f"x{i}", delay=i * 50)
+        self.move(1000)
+        self.pump_all()
+        for task in self.take(limit=20):
+            self.finish(task[0].decode())
+        self.move(RETENTION)
+        self.assertEqual(self.janitor(limit=10)[2:], [10, 0, 1])
+        self.assertEqual(self.janitor(limit=10)[2:], [10, 0, 1])
+        self.assertEqual(self.janitor(limit=10)[2:], [0, 0, 0])
+        self.assertEqual(self.check(drained=True), [])
+        self.assertEqual(
+            self.client("KEYS", "*"), [self.space.key(0)])
+
+
+class Janitor(Case):
+    """Its back-off, its limits, its scan."""
+
+    def test_the_back_off_grows_and_differs(self):
+        longest = {}
+        for random in range(0, BIG, BIG // 23):
+            for attempts in (1, 2, 5, 11):
+                self.setUp()
+                self.space("add", 0, "x", "q", "in", 0, 20, "", "")
+                self.client("SETRANGE", self.space.key(0, "r:x"), 2,
+                            struct.pack("<H", attempts - 1))
+                self.space("pump", 0, 10, "")
+                self.space("take", 0, "q", "w", 1, 1, 1)
+                self.move(1)
+                self.assertEqual(
+                    self.space("janitor", 0, 10, random)[0], 1)
+                delay = self.record().due - START - 1
+                self.assertTrue(
+                    0 <= delay <= min(600000, 1000 * 2 ** (attempts - 1)))
+                longest.setdefault(attempts, set()).add(delay)
+        for attempts, delays in longest.items():
+            most = min(600000, 1000 * 2 ** (attempts - 1))
+            self.assertTrue(max(delays) > most / 2, attempts)
+            self.assertTrue(len(delays) > 10, attempts)
+
+    def test_the_back_off_comes_of_the_random_number(self):
+        delays = {}
+        for random in (5, 6, 5, 6, BIG, BIG):
+            self.setUp()
+            in_running(self)
+            self.move(LEASE)
+            self.janitor(random=random)
+            delays.setdefault(random, set()).add(self.record().due)
+        self.assertEqual([len(each) for each in delays.values()], [1, 1, 1])
+
+    def test_a_record_stays_for_its_retention(self):
+        in_succeeded(self)
+        self.move(RETENTION - 1)
+        self.assertEqual(self.janitor()[2], 0)
+        self.assertEqual(self.add(), 1)
+        self.move(1)
+        self.assertEqual(self.janitor()[2], 1)
+        self.assertEqual(self.add(), 0)
+
+    def test_leases_that_end_together_get_delays_of_their_own(self):
+        for i in range(20):
+            self.add(f"x{i}")
+        self.pump()
+        self.take(limit=20)
+        self.move(LEASE)
+        self.assertEqual(self.janitor()[0], 20)
+        self.assertTrue(len({
+            self.record(f"x{i}").due for i in range(20)}) > 10)
+
+    def test_a_limit_leaves_the_rest_for_the_next(self):
+        for i in range(5):
+            self.add(f"x{i}")
+        self.pump()
+        self.take()
+        self.move(LEASE)
+        self.assertEqual(
+            [self.janitor(limit=2)[::4] for _ in range(4)],
+            [[2, 1], [2, 1], [1, 0], [0, 0]])
+
+    def test_the_scan_finds_nothing_that_a_pump_will_find(self):
+        for delay in range(0, 3 * TICK * SLOTS, 130):
+            self.add(f"x{delay}", delay=delay)
+        for _ in range(40):
+            self.move(TICK + 7)
+            self.assertEqual(self.janitor()[3], 0)
+            if _ % 5 == 0:
+                self.pump_all()
+                self.assertEqual(self.janitor()[3], 0)
+        self.assertEqual(self.meta()["missed"], 0)
+
+    def test_an_extended_lease_lasts(self):
+        in_running(self)
+        self.move(LEASE - 1)
+        self.assertEqual(self.call("extend", 5000, "x", 1, 1), [0])
+        self.move(4999)
+        self.assertEqual(self.janitor()[0], 0)
+        self.move(1)
+        self.assertEqual(self.janitor()[0], 1)
+
+
+class Failure(Case):
+    """The engine ends, and starts again."""
+
+    def test_a_kill_loses_nothing_that_was_acknowledged(self):
+        with Engine(clock=True, appendonly="yes",
+                    appendfsync="always") as engine:
+            engine.clock.stop_at(START)
+            space = Space(engine.client(), "test", shards=1, slots=SLOTS,
+                          tick=TICK)
+            for state in ("a", "b", "c", "d"):
+                space("add", 0, state, "q", "in", 0, 3, state, "")
+            space("pump", 0, 3, "")
+            space("take", 0, "q", "w", 1, 2, LEASE)
+            space("finish", 0, "a", 1, 1, "done", 0)
+            engine.restart(signal.SIGKILL)
+            client = engine.client()
+            self.assertEqual(Checker(client, "test")(), [])
+            records = [Record(client("GET", space.key(0, "r:" + name)),
+                              SLOTS).state for name in "abcd"]
+            self.assertEqual(
+                records, ["succeeded", "running", "delivered", "pending"])
+
+
+class Race(Case):
+    """Many at once on one shard, while the clock runs."""
+
+    TASKS, SCHEDULERS, WORKERS = 2000, 8, 4
+
+    def setUp(self):
+        super().setUp()
+        self.engine.clock.set_off(0)
+        self.space = self.make("race", tick=10)
+        self.check = Checker(self.client, "race")
+        self.pumps, self.takes = [], []
+        self.ended = []  # appended to: adding to a number would not be safe
+
+    def schedule(self):
+        with self.engine.client() as client:
+            space = Space(client, "race", scripts=self.scripts, init=False)
+            version = ""
+            while not self.over():
+                reply = space("pump", 0, 64, version)
+                version = reply[2]
+                if reply[0] > 0:
+                    self.pumps.append(reply)
+                time.sleep(0.001)
+
+    def work(self, name):
+        with self.engine.client() as client:
+            space = Space(client, "race", scripts=self.scripts, init=False)
+            token = 0
+            while not self.over():
+                token += 1
+                tasks = space("take", 0, "q", name, token, 32, LEASE)
+                now = self.now(client)
+                words = []
+                for task in tasks:
+                    self.takes.append((*task[:3], now - task[3]))
+                    words += [*task[:3], "done", 0]
+                self.ended.extend(
+                    result for result in space("finish", 0, *words)
+                    if result == 0)
+                time.sleep(0.001)
+
+    @staticmethod
+    def now(client):
+        seconds, micros = client("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def over(self):
+        return len(self.ended) >= self.TASKS
+
+    def add_all(self):
+        for first in range(0, self.TASKS, 100):
+            self.space("add", 0, *sum(
+                ([f"x{i}", "q", "in", i % 300, 1, "", ""]
+                 for i in range(first, first + 100)), []))
+
+    def test_each_version_has_one_winner_and_each_attempt_one_worker(self):
+        threads = [threading.Thread(target=self.schedule)
+                   for _ in range(self.SCHEDULERS)]
+        threads += [threading.Thread(target=self.work, args=(f"w{i}",))
+                    for i in range(self.WORKERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            self.add_all()
+            for thread in threads:
+                thread.join(LIMIT)
+                self.assertFalse(thread.is_alive())
+        finally:
+            self.ended.extend([0] * self.TASKS)
+        self.assertEqual(sum(reply[0] for reply in self.pumps), self.TASKS)
+        self.assertEqual(len({reply[2] for reply in self.pumps}),
+                         len(self.pumps))
+        self.assertEqual(len({each[:3] for each in self.takes}), self.TASKS)
+        self.assertTrue(min(each[3] for each in self.takes) >= 0, "early")
+        self.assertEqual(self.check(drained=True), [])
+        self.assertEqual(self.space.meta(0)["succeeded"], self.TASKS)
+
+
+def main(arguments=()):
+    loader = unittest.TestLoader()
+    suite = loader.loadTestsFromModule(sys.modules[__name__])
+    if arguments:
+        loader.testNamePatterns = [f"*{each}*" for each in arguments]
+        suite = loader.loadTestsFromModule(sys.modules[__name__])
+    try:
+        result = unittest.TextTestRunner(
+            stream=sys.stdout, verbosity=0).run(suite)
+    finally:
+        if Case.engine:
+            Case.engine.close()
+            Case.engine = None
+    bad = len({str(test).split(" (")[0] for test, _ in
+               result.failures + result.errors})
+    print("tally", result.testsRun - bad - len(result.skipped), bad,
+          len(result.skipped))
+    return 1 if bad or result.testsRun == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

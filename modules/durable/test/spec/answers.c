@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * answers: what comes of each answer of an engine, and of none; and repeatable:
+ * a call whose answer was lost.
+ */
+#include "modules/durable/test/spec/durable.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+SUITE(answers);
+SUITE(repeatable);
+
+static struct place place;
+static struct proxy proxy;
+static struct hwt_durable *durable;
+
+/* durable goes through the proxy, place.durable does not. */
+static void
+street_open(uint64_t timeout_ns)
+{
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	proxy.path = place.server.path;
+	proxy_start(&proxy, &place.server);
+	options = place_options(&place);
+	options.servers = proxy.servers;
+	options.timeout_ns = timeout_ns;
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+}
+
+static void
+street_close(void)
+{
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
+	place_close(&place);
+}
+
+static int
+add(const char *id)
+{
+	struct hwt_durable_task task = task_of(id);
+	int result = -1;
+	int error = hwt_durable_add(durable, 1, &task, &result);
+
+	return error != 0 ? error : result;
+}
+
+static bool
+is_script(const char *name)
+{
+	return strcmp(name, "EVALSHA") == 0 || strcmp(name, "EVAL") == 0;
+}
+
+/* Says what data is to the first three calls, then passes. */
+static _Atomic uint64_t said;
+
+static enum proxied
+judge_three(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)command;
+	(void)count;
+	if (!is_script(name) || atomic_fetch_add(&said, 1) >= 3)
+		return PROXY_PASS;
+	(void)snprintf(judged->say, sizeof(judged->say), "-%s\r\n",
+	    (const char *)judged->data);
+	return PROXY_SAY;
+}
+
+static enum proxied
+judge_always(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)command;
+	(void)count;
+	if (!is_script(name))
+		return PROXY_PASS;
+	(void)snprintf(judged->say, sizeof(judged->say), "%s\r\n",
+	    (const char *)judged->data);
+	return PROXY_SAY;
+}
+
+Test(answers, what_passes_is_waited_for)
+{
+	static char texts[][64] = {"LOADING Redis is loading",
+	    "BUSY a script is running", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN",
+	    "READONLY", "EPAUSED the shard is paused", "NOREPLICAS",
+	    "ERR max number of clients reached"};
+	char id[8];
+	size_t i;
+
+	street_open(HWT_SEC(20));
+	assert_rc(add("warm"), 0);
+	proxy.judge = judge_three;
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		proxy.data = texts[i];
+		atomic_store(&said, 0);
+		(void)snprintf(id, sizeof(id), "t%zu", i);
+		cr_expect(add(id) == 0, "%s", texts[i]);
+		cr_expect(atomic_load(&said) == 4, "%s", texts[i]);
+	}
+	street_close();
+}
+
+Test(answers, what_does_not_pass_in_time_is_EAGAIN)
+{
+	static char text[] = "-LOADING Redis is loading";
+
+	street_open(HWT_MS(300));
+	proxy.judge = judge_always;
+	proxy.data = text;
+	assert_rc(add("a"), -EAGAIN);
+	cr_assert(atomic_load(&proxy.calls) >= 4);
+	proxy.judge = NULL;
+	assert_rc(add("a"), 0);
+	street_close();
+}
+
+Test(answers, what_is_not_understood_is_EPROTO)
+{
+	static char texts[][64] = {"-ERR what is this", "-WRONGTYPE of key",
+	    "+OK", ":7", "*1\r\n$1\r\nx", "$-1", "*0", "!garbage", "*1\r\n:2"};
+	size_t i;
+
+	street_open(HWT_SEC(20));
+	proxy.judge = judge_always;
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		proxy.data = texts[i];
+		cr_expect(add("a") == -EPROTO, "%s", texts[i]);
+		if (texts[i][0] != '$')
+			cr_expect(
+			    hwt_durable_cancel(durable, "a", 1) == -EPROTO,
+			    "%s", texts[i]);
+	}
+	proxy.judge = NULL;
+	assert_rc(add("a"), 0);
+	street_close();
+}
+
+Test(answers, a_right_that_was_taken_away_is_EACCES)
+{
+	static char text[] = "-NOPERM no right to run 'evalsha'";
+
+	street_open(HWT_SEC(20));
+	proxy.judge = judge_always;
+	proxy.data = text;
+	assert_rc(add("a"), -EACCES);
+	cr_assert(log_has(&place.log, "NOPERM"));
+	street_close();
+}
+
+/* The scripts are sent whole only once. */
+Test(answers, a_script_that_is_not_cached_is_sent)
+{
+	char text[SAID_MAX];
+
+	street_open(HWT_SEC(20));
+	assert_rc(add("a"), 0);
+	(void)server_ask(&place.server, NULL, "SCRIPT FLUSH");
+	(void)server_ask(&place.server, NULL, "CONFIG RESETSTAT");
+	assert_rc(add("b"), 0);
+	assert_rc(add("c"), 0);
+	assert_rc(add("d"), 0);
+	(void)server_ask(&place.server, text, "INFO commandstats");
+	cr_assert(strstr(text, "cmdstat_eval:calls=1,") != NULL, "%s", text);
+	street_close();
+}
+
+Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
+{
+	struct engine_call call = {.script = SCRIPT_PAUSE};
+
+	street_open(HWT_MS(300));
+	call.shard = durable_shard_of(durable, "a", 1);
+	assert_rc(engine_call(durable_engine(durable), &call, 1, NULL), 0);
+	engine_call_free(&call, 1);
+	assert_rc(add("a"), -EAGAIN);
+	cr_assert(durable_shard_of(durable, "b", 1) != call.shard);
+	assert_rc(add("b"), 0);
+	call.script = SCRIPT_RESUME;
+	assert_rc(engine_call(durable_engine(durable), &call, 1, NULL), 0);
+	engine_call_free(&call, 1);
+	assert_rc(add("a"), 0);
+	street_close();
+}
+
+Test(answers, no_answer_is_ETIMEDOUT)
+{
+	street_open(HWT_MS(300));
+	(void)kill(place.server.pid, SIGSTOP);
+	assert_rc(add("a"), -ETIMEDOUT);
+	(void)kill(place.server.pid, SIGCONT);
+	place_close(&place);
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
+}
+
+Test(answers, an_engine_that_was_not_reached_is_ECONNREFUSED)
+{
+	street_open(HWT_MS(300));
+	proxy_stop(&proxy);
+	server_kill(&place.server);
+	assert_rc(add("a"), -ECONNREFUSED);
+	server_again(&place.server);
+	proxy_start(&proxy, &place.server);
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
+	place_close(&place);
+}
+
+Test(answers, an_engine_that_comes_back_with_less_is_EOPNOTSUPP)
+{
+	street_open(HWT_SEC(20));
+	(void)server_ask(
+	    &place.server, NULL, "CONFIG SET maxmemory-policy allkeys-lru");
+	(void)server_ask(&place.server, NULL, "CLIENT KILL TYPE normal");
+	assert_rc(add("a"), -EOPNOTSUPP);
+	street_close();
+}
+
+static void *
+bring_back(void *arg)
+{
+	sleep_ns(HWT_MS(500));
+	server_again(arg);
+	return NULL;
+}
+
+/* Gone while it is asked for nothing, and back while it is asked. */
+Test(answers, an_engine_that_is_gone_for_a_while_is_waited_for)
+{
+	pthread_t thread;
+
+	place_open(&place, NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	server_kill(&place.server);
+	cr_assert(
+	    pthread_create(&thread, NULL, bring_back, &place.server) == 0);
+	assert_rc(add_one(&place, "b"), 0);
+	(void)pthread_join(thread, NULL);
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
+	cr_assert(state_of(&place, "b") == HWT_DURABLE_PENDING);
+	place_close(&place);
+}
+
+/* Lost answers. */
+
+static enum proxied
+judge_lose_first(struct proxy *judged, const char *name,
+    const redisReply *command, uint64_t count)
+{
+	(void)judged;
+	(void)command;
+	(void)count;
+	return is_script(name) && atomic_fetch_add(&said, 1) == 0 ? PROXY_LOSE
+								  : PROXY_PASS;
+}
+
+Test(repeatable, an_add_whose_answer_was_lost_finds_what_it_stored)
+{
+	street_open(HWT_SEC(20));
+	assert_rc(add("warm"), 0);
+	proxy.judge = judge_lose_first;
+	atomic_store(&said, 0);
+	assert_rc(add("a"), 1);
+	assert_u64(stats_of(&place).added, 2);
+	street_close();
+}
+
+Test(repeatable, a_cancel_whose_answer_was_lost_is_0_again)
+{
+	street_open(HWT_SEC(20));
+	assert_rc(add("a"), 0);
+	assert_rc(hwt_durable_cancel(durable, "none", 4), -ENOENT);
+	proxy.judge = judge_lose_first;
+	atomic_store(&said, 0);
+	assert_rc(hwt_durable_cancel(durable, "a", 1), 0);
+	assert_u64(stats_of(&place).cancelled, 1);
+	street_close();
+}
+
+static enum proxied
+judge_lose_then_refuse(struct proxy *judged, const char *name,
+    const redisReply *command, uint64_t count)
+{
+	(void)command;
+	(void)count;
+	if (!is_script(name))
+		return PROXY_PASS;
+	if (atomic_fetch_add(&said, 1) == 0)
+		return PROXY_LOSE;
+	(void)snprintf(
+	    judged->say, sizeof(judged->say), "%s\r\n", (char *)judged->data);
+	return PROXY_SAY;
+}
+
+/* The engine's refusal says that nothing has happened now; something has. */
+Test(repeatable, a_refusal_after_a_lost_answer_is_ETIMEDOUT)
+{
+	static char texts[][64] = {"-OOM command not allowed", "-ESKEW apart",
+	    "-EPAUSED the shard is paused", "-ENOSPACE none"};
+	char id[8];
+	size_t i;
+
+	street_open(HWT_MS(300));
+	assert_rc(add("warm"), 0);
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		proxy.data = texts[i];
+		proxy.judge = judge_lose_then_refuse;
+		atomic_store(&said, 0);
+		(void)snprintf(id, sizeof(id), "t%zu", i);
+		cr_expect(add(id) == -ETIMEDOUT, "%s", texts[i]);
+		cr_expect(state_of(&place, id) == HWT_DURABLE_PENDING);
+		proxy.judge = NULL;
+		cr_expect(add(id) == 1, "%s", texts[i]);
+	}
+	street_close();
+}
+
+static enum proxied
+judge_cut(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)command;
+	(void)count;
+	return is_script(name) && atomic_fetch_add(&said, 1) < 3
+	    ? (enum proxied)(uintptr_t)judged->data
+	    : PROXY_PASS;
+}
+
+Test(repeatable, a_connection_that_breaks_is_replaced)
+{
+	street_open(HWT_SEC(20));
+	assert_rc(add("warm"), 0);
+	proxy.judge = judge_cut;
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+	proxy.data = (void *)(uintptr_t)PROXY_CUT;
+	atomic_store(&said, 0);
+	assert_rc(add("a"), 0);
+	cr_assert(atomic_load(&proxy.connections) >= 4);
+	street_close();
+}
+
+/* Replicas. */
+
+Test(answers, too_few_replicas_are_ETIMEDOUT_and_the_task_is_there)
+{
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	assert_rc(add_one(&place, "warm"), 0);
+	options = place_options(&place);
+	options.level = HWT_DURABLE_REPLICATED;
+	options.timeout_ns = HWT_MS(300);
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(add("a"), -ETIMEDOUT);
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
+	assert_rc(hwt_durable_close(durable), 0);
+	place_close(&place);
+}
+
+/* Redirections: two servers stand for two nodes. */
+
+static struct server second;
+
+static enum proxied
+judge_elsewhere(struct proxy *judged, const char *name,
+    const redisReply *command, uint64_t count)
+{
+	(void)command;
+	(void)count;
+	if (!is_script(name))
+		return PROXY_PASS;
+	(void)snprintf(judged->say, sizeof(judged->say), "-%s\r\n",
+	    (const char *)judged->data);
+	return PROXY_SAY;
+}
+
+static const char *
+id_of_shard_0(void)
+{
+	return durable_shard_of(durable, "a", 1) == 0 ? "a" : "b";
+}
+
+static void
+follow(const char *kind, uint64_t asked_again)
+{
+	static char text[64];
+	char port[8];
+	const char *settings[] = {"--port", port, "--appendonly", "yes",
+	    "--appendfsync", "always", NULL};
+	struct hwt_durable_options options;
+	struct hwt_durable_task task = task_of("warm");
+	struct hwt_durable *there;
+	uint64_t calls;
+
+	server_free_port(port);
+	server_start(&second, settings);
+	street_open(HWT_SEC(20));
+	options = place_options(&place);
+	options.servers = second.servers;
+	assert_rc(hwt_durable_open(&there, &options), 0);
+	assert_rc(hwt_durable_add(there, 1, &task, NULL), 0);
+	(void)snprintf(text, sizeof(text), "%s %u 127.0.0.1:%s", kind,
+	    route_slot("hwt:0", 5), port);
+	proxy.judge = judge_elsewhere;
+	proxy.data = text;
+	calls = atomic_load(&proxy.calls);
+	assert_rc(add(id_of_shard_0()), 0);
+	assert_u64(atomic_load(&proxy.calls), calls + 1);
+	assert_rc(add(id_of_shard_0()), 1);
+	assert_u64(atomic_load(&proxy.calls), calls + 1 + asked_again);
+	assert_rc(hwt_durable_close(there), 0);
+	street_close();
+	server_stop(&second);
+}
+
+Test(answers, MOVED_is_followed_and_remembered)
+{
+	follow("MOVED", 0);
+}
+
+Test(answers, ASK_is_followed_each_time)
+{
+	follow("ASK", 1);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* open: what is refused before a handle is there, and what a handle is. */
+#include "modules/durable/test/spec/durable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SUITE(open);
+
+static struct place place;
+
+static int
+open_with(const struct hwt_durable_options *options)
+{
+	struct hwt_durable *made = NULL;
+	int error = hwt_durable_open(&made, options);
+
+	if (error == 0)
+		assert_rc(hwt_durable_close(made), 0);
+	else
+		cr_assert(made == NULL);
+	return error;
+}
+
+Test(open, options_outside_their_range_are_EINVAL)
+{
+	const struct hwt_log nothing = {NULL, NULL};
+	const struct hwt_durable_options bad[] = {
+	    {.shards = 1025},
+	    {.slots = 4},
+	    {.slots = 1000},
+	    {.slots = 1u << 21},
+	    {.tick_ns = 1},
+	    {.tick_ns = HWT_MS(1) + 1},
+	    {.tick_ns = HWT_SEC(3601)},
+	    {.level = 4},
+	    {.replicas = 11},
+	    {.timeout_ns = 1},
+	    {.timeout_ns = HWT_SEC(3601)},
+	    {.retention_ns = HWT_NEVER},
+	    {.flags = 1},
+	    {.space = ""},
+	    {.space = "a b"},
+	    {.space = "{x}"},
+	    {.space = "123456789012345678901234567890123"},
+	    {.log = &nothing},
+	    {.reserved = {0, 0, 0, 0, 0, 0, 0, 1}},
+	    {.servers = ""},
+	    {.servers = "localhost"},
+	    {.servers = "localhost:0"},
+	    {.servers = "localhost:65536"},
+	    {.servers = "unix:"},
+	    {.servers = "sentinel:a:1"},
+	    {.servers = "cluster:"},
+	};
+	size_t i;
+
+	assert_rc(hwt_durable_open(NULL, NULL), -EINVAL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		cr_expect(open_with(&bad[i]) == -EINVAL, "options %zu", i);
+}
+
+/* The next hwt_durable_open with another one: -EEXIST. */
+Test(open, a_space_keeps_the_shape_that_it_was_made_with)
+{
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.shards = 0;
+	assert_rc(open_with(&options), 0);
+	options.shards = 3;
+	assert_rc(open_with(&options), -EEXIST);
+	cr_assert(log_has(&place.log, "another shape"));
+	options.shards = 2;
+	options.slots = 8;
+	assert_rc(open_with(&options), -EEXIST);
+	options.slots = 4096;
+	options.tick_ns = HWT_MS(100);
+	options.retention_ns = HWT_SEC(3600);
+	assert_rc(open_with(&options), 0);
+	options.tick_ns = HWT_MS(1);
+	assert_rc(open_with(&options), -EEXIST);
+	place_close(&place);
+}
+
+Test(open, two_spaces_on_one_engine_do_not_know_of_each_other)
+{
+	struct hwt_durable_options options;
+	struct hwt_durable_info info;
+	struct hwt_durable *other;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.space = "other";
+	options.shards = 5;
+	assert_rc(hwt_durable_open(&other, &options), 0);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(hwt_durable_get(other, "a", 1, &info, NULL, 0), -ENOENT);
+	assert_rc(hwt_durable_cancel(other, "a", 1), -ENOENT);
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
+	assert_rc(hwt_durable_close(other), 0);
+	place_close(&place);
+}
+
+Test(open, nobody_there_is_ECONNREFUSED)
+{
+	struct hwt_durable_options options;
+
+	server_start(&place.server, NULL);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	server_kill(&place.server);
+	options = place_options(&place);
+	options.timeout_ns = HWT_MS(50);
+	assert_rc(open_with(&options), -ECONNREFUSED);
+	options.servers = "unix:/nowhere/at/all";
+	assert_rc(open_with(&options), -ECONNREFUSED);
+	options.servers = "no-such-host.invalid:1";
+	assert_rc(open_with(&options), -ECONNREFUSED);
+	cr_assert(log_recorder_count(&place.log) > 0);
+	server_stop(&place.server);
+}
+
+/* What an engine must be. */
+
+static int
+open_on(const char *const *settings, uint32_t level, const char *said)
+{
+	struct hwt_durable_options options;
+	int error;
+
+	server_start(&place.server, settings);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	options = place_options(&place);
+	options.level = level;
+	error = open_with(&options);
+	if (said != NULL)
+		cr_assert(log_has(&place.log, said));
+	if (error != 0)
+		assert_i64(server_ask(&place.server, NULL, "DBSIZE"), 0);
+	server_stop(&place.server);
+	return error;
+}
+
+/* As hwt_durable_open says it: -EOPNOTSUPP. */
+Test(open, an_engine_that_evicts_is_EOPNOTSUPP)
+{
+	const char *const settings[] = {"--maxmemory", "100mb",
+	    "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
+	    "--appendfsync", "always", NULL};
+
+	assert_rc(open_on(settings, 0, "maxmemory-policy is allkeys-lru"),
+	    -EOPNOTSUPP);
+}
+
+Test(open, an_engine_that_keeps_less_than_the_level_is_EOPNOTSUPP)
+{
+	const char *const none[] = {"--appendonly", "no", NULL};
+	const char *const everysec[] = {
+	    "--appendonly", "yes", "--appendfsync", "everysec", NULL};
+
+	assert_rc(open_on(none, 0, "appendfsync always"), -EOPNOTSUPP);
+	assert_rc(open_on(none, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
+	assert_rc(open_on(everysec, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
+	assert_rc(open_on(everysec, HWT_DURABLE_REPLICATED, NULL), -EOPNOTSUPP);
+	assert_rc(open_on(none, HWT_DURABLE_MEMORY, NULL), 0);
+}
+
+Test(open, a_handle_without_level_asks_for_what_the_space_has)
+{
+	const char *const none[] = {"--appendonly", "no", NULL};
+	struct hwt_durable_options options;
+
+	server_start(&place.server, none);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	options = place_options(&place);
+	options.level = HWT_DURABLE_MEMORY;
+	assert_rc(open_with(&options), 0);
+	options.level = 0;
+	assert_rc(open_with(&options), 0);
+	options.level = HWT_DURABLE_FSYNCED;
+	assert_rc(open_with(&options), -EOPNOTSUPP);
+	server_stop(&place.server);
+}
+
+Test(open, a_replica_is_EOPNOTSUPP)
+{
+	const char *const settings[] = {"--replicaof", "127.0.0.1 1",
+	    "--appendonly", "yes", "--appendfsync", "always", NULL};
+
+	assert_rc(open_on(settings, 0, "is a replica"), -EOPNOTSUPP);
+}
+
+static enum proxied
+judge_old(struct proxy *proxy, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	static const char text[] = "# Server\r\nredis_version:6.2.14\r\n";
+
+	(void)command;
+	(void)count;
+	(void)snprintf(proxy->say, sizeof(proxy->say), "$%zu\r\n%s\r\n",
+	    strlen(text), text);
+	return strcmp(name, "INFO") == 0 ? PROXY_SAY : PROXY_PASS;
+}
+
+Test(open, an_engine_older_than_7_is_EOPNOTSUPP)
+{
+	static struct proxy proxy = {.judge = judge_old};
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	proxy.path = place.server.path;
+	proxy_start(&proxy, &place.server);
+	options = place_options(&place);
+	options.servers = proxy.servers;
+	assert_rc(open_with(&options), -EOPNOTSUPP);
+	cr_assert(log_has(&place.log, "version 6 of Redis"));
+	proxy_stop(&proxy);
+	place_close(&place);
+}
+
+/* Passwords. */
+
+static const char *
+file_with(const char *text)
+{
+	static char name[SERVER_FOLDER + 16];
+	FILE *file;
+
+	(void)snprintf(name, sizeof(name), "%s/password", place.server.folder);
+	file = fopen(name, "w");
+	cr_assert(file != NULL);
+	(void)fputs(text, file);
+	(void)fclose(file);
+	return name;
+}
+
+/* What hwt_durable_open says is -EACCES and -ENOENT. */
+Test(open, a_wrong_password_is_EACCES_and_stands_in_no_log)
+{
+	const char *const settings[] = {"--requirepass", "open sesame",
+	    "--appendonly", "yes", "--appendfsync", "always", NULL};
+	struct hwt_durable_options options;
+
+	/* The fixture itself has none: it waits for any answer. */
+	server_start(&place.server, settings);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	options = place_options(&place);
+	assert_rc(open_with(&options), -EACCES);
+	options.password_file = file_with("open barley\n");
+	assert_rc(open_with(&options), -EACCES);
+	options.password_file = file_with("open sesame\nmore\n");
+	assert_rc(open_with(&options), 0);
+	options.user = "default";
+	assert_rc(open_with(&options), 0);
+	options.user = "nobody";
+	assert_rc(open_with(&options), -EACCES);
+	options.password_file = "/nowhere/at/all";
+	assert_rc(open_with(&options), -ENOENT);
+	cr_assert(log_recorder_count(&place.log) > 0);
+	cr_assert(!log_has(&place.log, "sesame"));
+	cr_assert(!log_has(&place.log, "barley"));
+	server_stop(&place.server);
+}
+
+Test(open, a_password_for_an_engine_without_one_is_EACCES)
+{
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.password_file = file_with("open sesame\n");
+	assert_rc(open_with(&options), -EACCES);
+	options.password_file = file_with("");
+	assert_rc(open_with(&options), -ENOENT);
+	place_close(&place);
+}
+
+Test(open, no_right_to_a_command_is_EACCES)
+{
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	(void)server_ask(&place.server, NULL,
+	    "ACL SETUSER reader on >secret ~* +@read +role +info +config");
+	options = place_options(&place);
+	options.user = "reader";
+	options.password_file = file_with("secret\n");
+	assert_rc(open_with(&options), -EACCES);
+	place_close(&place);
+}
+
+/* Memory, children, closing. */
+
+/* In hwt_durable_open, whatever allocation fails: -ENOMEM. */
+Test(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
+{
+	struct hwt_durable_options options;
+	uint64_t i, count;
+	int error;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	fault_arm(FAULT_HEAP, FAULT_COUNT);
+	assert_rc(open_with(&options), 0);
+	count = fault_disarm();
+	cr_assert(count > 5);
+	for (i = 1; i <= count; i++) {
+		fault_arm(FAULT_HEAP, i);
+		error = open_with(&options);
+		(void)fault_disarm();
+		cr_expect(
+		    error == -ENOMEM, "call %d: %s", (int)i, rc_name(error));
+	}
+	place_close(&place);
+}
+
+Test(open, in_a_child_every_function_is_EOWNERDEAD)
+{
+	struct hwt_durable_worker_options work = {.queue = "q"};
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_scheduler *scheduler;
+	struct hwt_durable_scheduler *other;
+	struct hwt_durable_worker *worker;
+	struct hwt_durable_stats stats;
+	struct hwt_durable_info info;
+	int fine = 1, status;
+	pid_t child;
+
+	place_open(&place, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	child = fork();
+	if (child == 0) {
+		fine &= hwt_durable_add(place.durable, 1, &task, NULL) ==
+		    -EOWNERDEAD;
+		fine &=
+		    hwt_durable_cancel(place.durable, "a", 1) == -EOWNERDEAD;
+		fine &= hwt_durable_reschedule(place.durable, "a", 1, 0, 0) ==
+		    -EOWNERDEAD;
+		fine &= hwt_durable_get(place.durable, "a", 1, &info, NULL,
+			    0) == -EOWNERDEAD;
+		fine &= hwt_durable_read_stats(place.durable, &stats) ==
+		    -EOWNERDEAD;
+		fine &= hwt_durable_worker_start(
+			    &worker, place.durable, &work) == -EOWNERDEAD;
+		fine &= hwt_durable_scheduler_start(
+			    &other, place.durable, NULL) == -EOWNERDEAD;
+		fine &= hwt_durable_scheduler_stop(scheduler) == -EOWNERDEAD;
+		fine &= hwt_durable_close(place.durable) == -EOWNERDEAD;
+		_exit(fine);
+	}
+	cr_assert(waitpid(child, &status, 0) == child);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	place_close(&place);
+}
+
+Test(open, what_is_in_use_cannot_be_closed)
+{
+	struct hwt_durable_scheduler *scheduler;
+
+	place_open(&place, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	assert_rc(hwt_durable_close(place.durable), -EBUSY);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	assert_rc(hwt_durable_close(NULL), 0);
+	place_close(&place);
+}
+
+Test(open, it_works_over_TCP)
+{
+	struct hwt_durable_options options;
+	char port[8], servers[32];
+	const char *settings[] = {"--port", port, "--appendonly", "yes",
+	    "--appendfsync", "always", NULL};
+
+	server_free_port(port);
+	(void)snprintf(servers, sizeof(servers), "127.0.0.1:%s", port);
+	server_start(&place.server, settings);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	options = place_options(&place);
+	options.servers = servers;
+	assert_rc(open_with(&options), 0);
+	server_stop(&place.server);
+}

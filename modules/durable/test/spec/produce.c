@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* produce: add, cancel, reschedule, get, stats; and their limits. */
+#include "modules/durable/test/spec/durable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+SUITE(produce);
+SUITE(whole);
+
+static struct place place;
+
+static uint64_t
+unix_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
+Test(produce, what_was_added_can_be_got)
+{
+	struct hwt_durable_task task = task_of("id \0\xff");
+	struct hwt_durable_info info;
+	uint64_t before, after;
+	char payload[8] = "";
+
+	place_open(&place, NULL);
+	task.id_length = 5;
+	task.queue = "some.queue-1_A";
+	task.delay_ns = HWT_SEC(100) + 1;
+	task.max_attempts = 7;
+	task.payload = "pay\0load";
+	task.payload_length = 8;
+	before = unix_ns();
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	after = unix_ns();
+	assert_rc(hwt_durable_get(place.durable, task.id, 5, &info, payload,
+		      sizeof(payload)),
+	    0);
+	cr_assert(info.state == HWT_DURABLE_PENDING);
+	assert_u64(info.attempts, 0);
+	assert_u64(info.max_attempts, 7);
+	assert_u64(info.generation, 1);
+	assert_u64(info.payload_length, 8);
+	cr_assert_str_eq(info.queue, task.queue);
+	cr_assert(memcmp(payload, "pay\0load", 8) == 0);
+	cr_assert(info.due_unix_ns >= before + task.delay_ns);
+	cr_assert(info.due_unix_ns <= after + task.delay_ns + HWT_MS(2));
+	place_close(&place);
+}
+
+Test(produce, a_due_time_is_rounded_up_to_a_millisecond)
+{
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+
+	place_open(&place, NULL);
+	task.flags = HWT_DURABLE_AT;
+	task.due_unix_ns = HWT_MS(1700000000123) + 1;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	assert_u64(info.due_unix_ns, HWT_MS(1700000000124));
+	place_close(&place);
+}
+
+Test(produce, a_default_task_has_20_attempts)
+{
+	struct hwt_durable_info info;
+
+	place_open(&place, NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	assert_u64(info.max_attempts, 20);
+	place_close(&place);
+}
+
+Test(produce, adding_again_changes_nothing_and_answers_1)
+{
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+	int result = -1;
+
+	place_open(&place, NULL);
+	task.delay_ns = HWT_SEC(50);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_rc(result, 0);
+	task.queue = "other";
+	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_rc(result, 1);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	cr_assert_str_eq(info.queue, "q");
+	assert_u64(stats_of(&place).added, 1);
+	place_close(&place);
+}
+
+Test(produce, a_full_batch_is_stored_over_all_shards)
+{
+	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX + 1];
+	static char ids[HWT_DURABLE_BATCH_MAX + 1][8];
+	static int results[HWT_DURABLE_BATCH_MAX];
+	size_t i;
+
+	place_open(&place, NULL);
+	for (i = 0; i <= HWT_DURABLE_BATCH_MAX; i++) {
+		(void)snprintf(ids[i], sizeof(ids[i]), "t%zu", i);
+		tasks[i] = task_of(ids[i]);
+	}
+	assert_rc(hwt_durable_add(
+		      place.durable, HWT_DURABLE_BATCH_MAX + 1, tasks, results),
+	    -EINVAL);
+	assert_u64(stats_of(&place).added, 0);
+	assert_rc(hwt_durable_add(
+		      place.durable, HWT_DURABLE_BATCH_MAX, tasks, results),
+	    0);
+	for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++)
+		cr_assert(results[i] == 0);
+	assert_u64(stats_of(&place).added, HWT_DURABLE_BATCH_MAX);
+	assert_u64(stats_of(&place).pending, HWT_DURABLE_BATCH_MAX);
+	assert_rc(hwt_durable_add(place.durable, 0, NULL, NULL), 0);
+	assert_rc(hwt_durable_add(place.durable, 1, NULL, NULL), -EINVAL);
+	place_close(&place);
+}
+
+/* Each is one bad task among good ones. */
+static void
+assert_refused(struct hwt_durable_task bad, const char *which)
+{
+	struct hwt_durable_task tasks[] = {
+	    task_of("1"), task_of("2"), bad, task_of("3"), task_of("4")};
+	int results[5];
+
+	cr_expect(hwt_durable_add(place.durable, 5, tasks, results) == -EINVAL,
+	    "%s", which);
+	cr_expect(results[0] == -ECANCELED && results[1] == -ECANCELED &&
+		results[2] == -EINVAL && results[3] == -ECANCELED &&
+		results[4] == -ECANCELED,
+	    "%s", which);
+}
+
+#define WITH(field, value)                                  \
+	do {                                                \
+		struct hwt_durable_task bad = task_of("b"); \
+		bad.field = value;                          \
+		assert_refused(bad, #field " = " #value);   \
+	} while (0)
+
+Test(whole, one_bad_task_among_good_ones_stores_nothing)
+{
+	static const char long_queue[] =
+	    "12345678901234567890123456789012345678901234567890123456789012345";
+	static char payload[HWT_DURABLE_PAYLOAD_MAX + 1];
+	struct hwt_durable_task task = task_of("b");
+
+	place_open(&place, NULL);
+	WITH(id, NULL);
+	WITH(id_length, 0);
+	WITH(id_length, HWT_DURABLE_ID_MAX + 1);
+	WITH(queue, NULL);
+	WITH(queue, "");
+	WITH(queue, "a b");
+	WITH(queue, "a:b");
+	WITH(queue, "\xc3\xa4");
+	WITH(queue, long_queue);
+	WITH(delay_ns, HWT_DURABLE_DELAY_MAX + 1);
+	WITH(delay_ns, HWT_SEC(-1));
+	WITH(delay_ns, HWT_NEVER);
+	WITH(max_attempts, HWT_DURABLE_ATTEMPTS_MAX + 1);
+	WITH(flags, 2);
+	WITH(payload_length, 1);
+	WITH(reserved[3], 1);
+	task.payload = payload;
+	task.payload_length = sizeof(payload);
+	assert_refused(task, "payload_length");
+	task = task_of("b");
+	task.flags = HWT_DURABLE_AT;
+	task.due_unix_ns = unix_ns() + HWT_DURABLE_DELAY_MAX + HWT_SEC(60);
+	assert_refused(task, "due_unix_ns");
+	assert_u64(stats_of(&place).added, 0);
+	place_close(&place);
+}
+
+Test(produce, what_is_just_within_the_limits_is_stored)
+{
+	static char payload[HWT_DURABLE_PAYLOAD_MAX];
+	struct hwt_durable_info info;
+	struct hwt_durable_task task = {.id = payload,
+	    .id_length = HWT_DURABLE_ID_MAX,
+	    .queue = "123456789012345678901234567890123456789012345678901234567"
+		     "8901234",
+	    .delay_ns = HWT_DURABLE_DELAY_MAX,
+	    .max_attempts = HWT_DURABLE_ATTEMPTS_MAX,
+	    .payload = payload,
+	    .payload_length = sizeof(payload)};
+
+	place_open(&place, NULL);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	assert_rc(hwt_durable_get(place.durable, payload, HWT_DURABLE_ID_MAX,
+		      &info, NULL, 0),
+	    0);
+	assert_u64(info.payload_length, sizeof(payload));
+	task.id = "past";
+	task.id_length = 4;
+	task.flags = HWT_DURABLE_AT;
+	task.due_unix_ns = 0;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	place_close(&place);
+}
+
+Test(produce, an_id_that_cannot_be_is_EINVAL)
+{
+	static const char id[HWT_DURABLE_ID_MAX + 1];
+	struct hwt_durable_info info;
+
+	place_open(&place, NULL);
+	assert_rc(hwt_durable_cancel(place.durable, NULL, 1), -EINVAL);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 0), -EINVAL);
+	assert_rc(hwt_durable_cancel(place.durable, id, sizeof(id)), -EINVAL);
+	assert_rc(hwt_durable_reschedule(place.durable, "a", 0, 0, 0), -EINVAL);
+	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, 0, 2), -EINVAL);
+	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, HWT_NEVER, 0),
+	    -EINVAL);
+	assert_rc(
+	    hwt_durable_get(place.durable, "a", 0, &info, NULL, 0), -EINVAL);
+	assert_rc(
+	    hwt_durable_get(place.durable, "a", 1, NULL, NULL, 0), -EINVAL);
+	assert_rc(hwt_durable_read_stats(place.durable, NULL), -EINVAL);
+	assert_rc(hwt_durable_add(NULL, 0, NULL, NULL), -EINVAL);
+	assert_rc(hwt_durable_cancel(NULL, "a", 1), -EINVAL);
+	place_close(&place);
+}
+
+Test(produce, an_unknown_id_is_ENOENT)
+{
+	struct hwt_durable_info info;
+
+	place_open(&place, NULL);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -ENOENT);
+	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -ENOENT);
+	assert_rc(
+	    hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), -ENOENT);
+	place_close(&place);
+}
+
+Test(produce, a_cancelled_task_can_be_cancelled_again_but_not_rescheduled)
+{
+	place_open(&place, NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_CANCELLED);
+	assert_rc(
+	    hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -EALREADY);
+	assert_rc(add_one(&place, "a"), 1);
+	assert_u64(stats_of(&place).cancelled, 1);
+	place_close(&place);
+}
+
+Test(produce, a_reschedule_makes_a_new_generation)
+{
+	struct hwt_durable_info info;
+	uint64_t due = HWT_MS(1900000000000);
+
+	place_open(&place, NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(
+	    hwt_durable_reschedule(place.durable, "a", 1, due, HWT_DURABLE_AT),
+	    0);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	assert_u64(info.generation, 2);
+	assert_u64(info.due_unix_ns, due);
+	place_close(&place);
+}
+
+Test(produce, an_engine_out_of_memory_refuses_adds_alone)
+{
+	static char payload[HWT_DURABLE_PAYLOAD_MAX];
+	struct hwt_durable_task task;
+	char id[16];
+	int error = 0, i;
+
+	place_open(&place, NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(add_one(&place, "b"), 0);
+	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 8mb");
+	for (i = 0; i < 1000 && error == 0; i++) {
+		(void)snprintf(id, sizeof(id), "t%d", i);
+		task = task_of(id);
+		task.payload = payload;
+		task.payload_length = sizeof(payload);
+		error = hwt_durable_add(place.durable, 1, &task, NULL);
+	}
+	assert_rc(error, -ENOSPC);
+	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 1mb");
+	assert_rc(add_one(&place, "c"), -ENOSPC);
+	assert_rc(hwt_durable_reschedule(place.durable, "b", 1, 0, 0), 0);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	place_close(&place);
+}
+
+Test(produce, a_space_that_is_gone_is_ESTALE)
+{
+	place_open(&place, NULL);
+	(void)server_ask(&place.server, NULL, "FLUSHALL");
+	assert_rc(add_one(&place, "a"), -ESTALE);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -ESTALE);
+	place_close(&place);
+}
+
+static enum proxied
+judge_late(struct proxy *proxy, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)command;
+	(void)count;
+	(void)snprintf(proxy->say, sizeof(proxy->say),
+	    "-ESKEW the clocks are 3600000 ms apart\r\n");
+	return strcmp(name, "EVALSHA") == 0 ? PROXY_SAY : PROXY_PASS;
+}
+
+/* The scripts' tests move the engine's clock itself; here, what is made of
+ * their answer. */
+Test(produce, clocks_that_are_apart_are_ETIME)
+{
+	static struct proxy proxy;
+	struct hwt_durable_options options;
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable *durable;
+
+	place_open(&place, NULL);
+	proxy.path = place.server.path;
+	proxy_start(&proxy, &place.server);
+	options = place_options(&place);
+	options.servers = proxy.servers;
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	proxy.judge = judge_late;
+	assert_rc(hwt_durable_add(durable, 1, &task, NULL), -ETIME);
+	cr_assert(state_of(&place, "a") == 0);
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
+	place_close(&place);
+}

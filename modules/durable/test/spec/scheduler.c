@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scheduler: what it moves, and its life; never_early: not before its time.
+ */
+#include "modules/durable/test/spec/durable.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+SUITE(scheduler);
+SUITE(never_early);
+
+static struct place place;
+static struct hwt_durable_scheduler *scheduler;
+
+static void
+start(const struct hwt_durable_scheduler_options *options)
+{
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, options), 0);
+}
+
+static void
+stop(void)
+{
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+}
+
+Test(scheduler, options_outside_their_range_are_EINVAL)
+{
+	const struct hwt_durable_scheduler_options bad[] = {
+	    {.first_shard = 1, .last_shard = 0},
+	    {.first_shard = 0, .last_shard = 2},
+	    {.flags = 1},
+	    {.name = ""},
+	    {.name = "a b"},
+	    {.name = "1234567890123456789012345678901234567890123456789"},
+	    {.reserved = {1}},
+	};
+	size_t i;
+
+	place_open(&place, NULL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		cr_expect(hwt_durable_scheduler_start(
+			      &scheduler, place.durable, &bad[i]) == -EINVAL,
+		    "options %zu", i);
+	assert_rc(
+	    hwt_durable_scheduler_start(NULL, place.durable, NULL), -EINVAL);
+	assert_rc(hwt_durable_scheduler_start(&scheduler, NULL, NULL), -EINVAL);
+	assert_rc(hwt_durable_scheduler_stop(NULL), 0);
+	place_close(&place);
+}
+
+Test(scheduler, what_is_due_is_delivered)
+{
+	place_open(&place, NULL);
+	start(NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(add_one(&place, "b"), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	await_state(&place, "b", HWT_DURABLE_DELIVERED);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	stop();
+	place_close(&place);
+}
+
+Test(scheduler, more_than_one_pump_takes_is_delivered)
+{
+	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX];
+	static char ids[HWT_DURABLE_BATCH_MAX][16];
+	uint64_t until = monotonic_ns() + HWT_SEC(60);
+	int batch;
+	size_t i;
+
+	place_open(&place, NULL);
+	for (batch = 0; batch < 4; batch++) {
+		for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++) {
+			(void)snprintf(
+			    ids[i], sizeof(ids[i]), "%d-%zu", batch, i);
+			tasks[i] = task_of(ids[i]);
+		}
+		assert_rc(hwt_durable_add(place.durable, HWT_DURABLE_BATCH_MAX,
+			      tasks, NULL),
+		    0);
+	}
+	start(NULL);
+	while (stats_of(&place).delivered < 4 * HWT_DURABLE_BATCH_MAX) {
+		cr_assert(monotonic_ns() < until);
+		sleep_ns(HWT_MS(5));
+	}
+	stop();
+	place_close(&place);
+}
+
+Test(scheduler, two_share_the_shards_and_the_rest_goes_on_without_one)
+{
+	const struct hwt_durable_scheduler_options options = {.name = "other"};
+	struct hwt_durable_scheduler *other;
+	uint64_t until = monotonic_ns() + HWT_SEC(60);
+
+	place_open(&place, NULL);
+	start(NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&other, place.durable, &options), 0);
+	while (server_ask(&place.server, NULL, "ZCARD {hwt}:hosts") != 2) {
+		cr_assert(monotonic_ns() < until);
+		sleep_ns(HWT_MS(5));
+	}
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	assert_rc(hwt_durable_scheduler_stop(other), 0);
+	assert_i64(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts"), 1);
+	assert_rc(add_one(&place, "b"), 0);
+	await_state(&place, "b", HWT_DURABLE_DELIVERED);
+	stop();
+	assert_i64(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts"), 0);
+	place_close(&place);
+}
+
+Test(scheduler, one_of_some_shards_leaves_the_others_alone)
+{
+	const struct hwt_durable_scheduler_options options = {
+	    .first_shard = 1, .last_shard = 1};
+	bool first;
+
+	place_open(&place, NULL);
+	first = durable_shard_of(place.durable, "a", 1) == 1;
+	start(&options);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(add_one(&place, "b"), 0);
+	await_state(&place, first ? "a" : "b", HWT_DURABLE_DELIVERED);
+	cr_assert(state_of(&place, first ? "b" : "a") == HWT_DURABLE_PENDING);
+	stop();
+	place_close(&place);
+}
+
+Test(scheduler, it_goes_on_when_the_engine_is_back)
+{
+	place_open(&place, NULL);
+	start(NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	server_kill(&place.server);
+	sleep_ns(HWT_MS(300));
+	server_again(&place.server);
+	assert_rc(add_one(&place, "b"), 0);
+	await_state(&place, "b", HWT_DURABLE_DELIVERED);
+	stop();
+	place_close(&place);
+}
+
+Test(scheduler, a_paused_shard_holds_up_no_other)
+{
+	struct engine_call call = {.script = SCRIPT_PAUSE};
+	bool first;
+
+	place_open(&place, NULL);
+	first = durable_shard_of(place.durable, "a", 1) == 0;
+	assert_rc(
+	    engine_call(durable_engine(place.durable), &call, 1, NULL), 0);
+	engine_call_free(&call, 1);
+	start(NULL);
+	assert_rc(add_one(&place, first ? "b" : "a"), 0);
+	await_state(&place, first ? "b" : "a", HWT_DURABLE_DELIVERED);
+	call.script = SCRIPT_RESUME;
+	assert_rc(
+	    engine_call(durable_engine(place.durable), &call, 1, NULL), 0);
+	engine_call_free(&call, 1);
+	assert_rc(add_one(&place, first ? "a" : "b"), 0);
+	await_state(&place, first ? "a" : "b", HWT_DURABLE_DELIVERED);
+	stop();
+	place_close(&place);
+}
+
+/* The engine neither answers nor ends. */
+Test(scheduler, a_stop_does_not_wait_for_an_engine_that_is_stuck)
+{
+	uint64_t from;
+
+	place_open(&place, NULL);
+	start(NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	(void)kill(place.server.pid, SIGSTOP);
+	sleep_ns(HWT_MS(1200));
+	from = monotonic_ns();
+	stop();
+	/* timeout_ns is 20 s. */
+	cr_assert(monotonic_ns() - from < HWT_SEC(15));
+	(void)kill(place.server.pid, SIGCONT);
+	place_close(&place);
+}
+
+Test(scheduler, what_has_ended_is_removed_after_its_retention)
+{
+	uint64_t until = monotonic_ns() + HWT_SEC(60);
+	struct hwt_durable_options options;
+	struct hwt_durable *durable;
+	struct hwt_durable_info info;
+	struct hwt_durable_task task = task_of("a");
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.space = "short";
+	options.retention_ns = HWT_MS(100);
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	assert_rc(hwt_durable_add(durable, 1, &task, NULL), 0);
+	assert_rc(hwt_durable_cancel(durable, "a", 1), 0);
+	while (hwt_durable_get(durable, "a", 1, &info, NULL, 0) != -ENOENT) {
+		cr_assert(monotonic_ns() < until);
+		sleep_ns(HWT_MS(5));
+	}
+	stop();
+	assert_rc(hwt_durable_close(durable), 0);
+	place_close(&place);
+}
+
+Test(scheduler, a_stopped_timer_is_ESHUTDOWN)
+{
+	const struct hwt_durable_worker_options work = {
+	    .queue = "q", .callback = (hwt_durable_callback *)abort};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_durable_options options;
+	struct hwt_durable_worker *worker;
+	struct hwt_durable *durable;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.timer = timer;
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, durable, NULL), -ESHUTDOWN);
+	assert_rc(
+	    hwt_durable_worker_start(&worker, durable, &work), -ESHUTDOWN);
+	assert_rc(hwt_durable_close(durable), 0);
+	assert_rc(hwt_destroy(timer), 0);
+	place_close(&place);
+}
+
+Test(scheduler, it_looks_once_a_second_when_the_timer_is_stopped_under_it)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	struct hwt_durable_options options;
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable *durable;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.timer = timer;
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	task.delay_ns = HWT_MS(300);
+	assert_rc(hwt_durable_add(durable, 1, &task, NULL), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	stop();
+	assert_rc(hwt_durable_close(durable), 0);
+	assert_rc(hwt_destroy(timer), 0);
+	place_close(&place);
+}
+
+Test(scheduler, without_memory_or_threads_nothing_is_left_behind)
+{
+	uint64_t i, count;
+	int error;
+
+	place_open(&place, NULL);
+	start(NULL);
+	stop();
+	fault_arm(FAULT_HEAP, FAULT_COUNT);
+	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
+	count = fault_disarm();
+	assert_rc(error, 0);
+	stop();
+	for (i = 1; i <= (count < 4 ? count : 4); i++) {
+		fault_arm(FAULT_HEAP, i);
+		error = hwt_durable_scheduler_start(
+		    &scheduler, place.durable, NULL);
+		(void)fault_disarm();
+		cr_expect(error == -ENOMEM || error == 0, "%s", rc_name(error));
+		if (error == 0)
+			stop();
+	}
+	fault_arm_thread(EAGAIN);
+	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
+	(void)fault_disarm();
+	assert_rc(error, -EAGAIN);
+	fault_arm_eventfd(EMFILE);
+	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
+	(void)fault_disarm();
+	assert_rc(error, -EMFILE);
+	place_close(&place);
+}
+
+/* By the engine's clock, which the stream's entry tells. */
+Test(never_early, nothing_is_delivered_before_it_is_due)
+{
+	struct hwt_durable_info info;
+	struct hwt_durable_task task;
+	char id[8], said[SAID_MAX];
+	redisReply *reply;
+	uint64_t at;
+	int i;
+
+	place_open(&place, NULL);
+	start(NULL);
+	for (i = 0; i < 40; i++) {
+		(void)snprintf(id, sizeof(id), "t%d", i);
+		task = task_of(id);
+		task.delay_ns = HWT_MS(7) * (uint64_t)i;
+		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	}
+	for (i = 0; i < 40; i++) {
+		(void)snprintf(id, sizeof(id), "t%d", i);
+		await_state(&place, id, HWT_DURABLE_DELIVERED);
+		assert_rc(hwt_durable_get(
+			      place.durable, id, strlen(id), &info, NULL, 0),
+		    0);
+		reply =
+		    redisCommand(place.server.context, "ZSCORE {hwt:%u}:fly %s",
+			durable_shard_of(place.durable, id, strlen(id)), id);
+		cr_assert(reply != NULL && reply->type == REDIS_REPLY_STRING);
+		(void)snprintf(said, sizeof(said), "%s", reply->str);
+		freeReplyObject(reply);
+		at = (uint64_t)strtod(said, NULL) - UINT64_C(1000000000000000);
+		cr_assert(HWT_MS(at) >= info.due_unix_ns);
+	}
+	assert_u64(stats_of(&place).missed, 0);
+	stop();
+	place_close(&place);
+}

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * worker: what its callbacks get and answer, and its life; and the promises
+ * at_least_once, fenced and cancelled.
+ */
+#include "modules/durable/test/spec/durable.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SUITE(worker);
+SUITE(at_least_once);
+SUITE(fenced);
+SUITE(cancelled);
+
+static struct place place;
+static struct hwt_durable_scheduler *scheduler;
+static struct hwt_durable_worker *worker;
+
+/* What a callback saw, and what it is to do. */
+static struct seen {
+	_Atomic uint64_t calls, inside, inside_max;
+	_Atomic uint64_t answer; /* of the callback */
+	_Atomic uint64_t delay_ns; /* of a retry; 0: as it is */
+	struct gate gate;
+	bool gated;
+	pthread_mutex_t lock;
+	uint32_t attempt, generation, max_attempts;
+	uint64_t due_unix_ns, delay_given_ns;
+	char id[80], queue[80], payload[80];
+	size_t payload_length;
+} seen;
+
+static void
+note(struct seen *noted, const struct hwt_durable_delivery *delivery)
+{
+	(void)pthread_mutex_lock(&noted->lock);
+	noted->attempt = delivery->attempt;
+	noted->generation = delivery->generation;
+	noted->max_attempts = delivery->max_attempts;
+	noted->due_unix_ns = delivery->due_unix_ns;
+	noted->delay_given_ns = *delivery->retry_delay_ns;
+	(void)snprintf(noted->id, sizeof(noted->id), "%s", delivery->id);
+	(void)snprintf(
+	    noted->queue, sizeof(noted->queue), "%s", delivery->queue);
+	noted->payload_length = delivery->payload_length;
+	if (delivery->payload_length < sizeof(noted->payload))
+		memcpy(noted->payload, delivery->payload,
+		    delivery->payload_length);
+	(void)pthread_mutex_unlock(&noted->lock);
+}
+
+static int
+callback(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct seen *noted = ctx;
+	uint64_t inside = atomic_fetch_add(&noted->inside, 1) + 1;
+
+	if (inside > atomic_load(&noted->inside_max))
+		atomic_store(&noted->inside_max, inside);
+	note(noted, delivery);
+	if (atomic_load(&noted->delay_ns) != 0)
+		*delivery->retry_delay_ns = atomic_load(&noted->delay_ns);
+	(void)atomic_fetch_add(&noted->calls, 1);
+	if (noted->gated)
+		gate_pass(&noted->gate);
+	(void)atomic_fetch_sub(&noted->inside, 1);
+	return (int)atomic_load(&noted->answer);
+}
+
+static struct hwt_durable_worker_options
+work(void)
+{
+	return (struct hwt_durable_worker_options){
+	    .queue = "q", .callback = callback, .ctx = &seen};
+}
+
+static void
+yard_open_with(const struct hwt_durable_worker_options *options)
+{
+	(void)pthread_mutex_init(&seen.lock, NULL);
+	gate_init(&seen.gate);
+	place_open(&place, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	assert_rc(hwt_durable_worker_start(&worker, place.durable, options), 0);
+}
+
+static void
+yard_open(void)
+{
+	struct hwt_durable_worker_options options = work();
+
+	yard_open_with(&options);
+}
+
+static void
+yard_close(void)
+{
+	if (worker != NULL)
+		assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	place_close(&place);
+}
+
+Test(worker, options_outside_their_range_are_EINVAL)
+{
+	struct hwt_durable_worker_options bad[9];
+	size_t i;
+
+	for (i = 0; i < 9; i++)
+		bad[i] = work();
+	bad[0].queue = NULL;
+	bad[1].queue = "";
+	bad[2].queue = "a b";
+	bad[3].callback = NULL;
+	bad[4].threads = 1025;
+	bad[5].flags = 1;
+	bad[6].visibility_ns = HWT_MS(999);
+	bad[7].visibility_ns = HWT_SEC(86401);
+	bad[8].reserved[0] = 1;
+	place_open(&place, NULL);
+	for (i = 0; i < 9; i++)
+		cr_expect(hwt_durable_worker_start(
+			      &worker, place.durable, &bad[i]) == -EINVAL,
+		    "options %zu", i);
+	assert_rc(
+	    hwt_durable_worker_start(&worker, place.durable, NULL), -EINVAL);
+	bad[0] = work();
+	assert_rc(hwt_durable_worker_start(NULL, place.durable, bad), -EINVAL);
+	assert_rc(hwt_durable_worker_start(&worker, NULL, bad), -EINVAL);
+	assert_rc(hwt_durable_worker_stop(NULL, 0), 0);
+	place_close(&place);
+}
+
+Test(worker, a_callback_gets_what_was_added)
+{
+	struct hwt_durable_task task = task_of("some id");
+	struct hwt_durable_info info;
+
+	yard_open();
+	task.payload = "pay\0load";
+	task.payload_length = 8;
+	task.max_attempts = 3;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	await_state(&place, "some id", HWT_DURABLE_SUCCEEDED);
+	assert_rc(
+	    hwt_durable_get(place.durable, "some id", 7, &info, NULL, 0), 0);
+	assert_u64(seen.attempt, 1);
+	assert_u64(seen.generation, 1);
+	assert_u64(seen.max_attempts, 3);
+	assert_u64(seen.delay_given_ns, HWT_NEVER);
+	assert_u64(seen.due_unix_ns, info.due_unix_ns);
+	assert_u64(seen.payload_length, 8);
+	cr_assert(memcmp(seen.payload, "pay\0load", 8) == 0);
+	cr_assert_str_eq(seen.id, "some id");
+	cr_assert_str_eq(seen.queue, "q");
+	assert_u64(seen.calls, 1);
+	assert_u64(info.payload_length, 0);
+	assert_rc(hwt_durable_cancel(place.durable, "some id", 7), -EALREADY);
+	assert_rc(hwt_durable_reschedule(place.durable, "some id", 7, 0, 0),
+	    -EALREADY);
+	yard_close();
+}
+
+Test(worker, FAIL_and_what_is_not_known_is_a_dead_letter)
+{
+	struct hwt_durable_info info;
+	char payload[8];
+	struct hwt_durable_task task = task_of("b");
+
+	yard_open();
+	atomic_store(&seen.answer, HWT_DURABLE_FAIL);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	atomic_store(&seen.answer, 77);
+	task.payload = "load";
+	task.payload_length = 4;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	await_state(&place, "b", HWT_DURABLE_FAILED);
+	assert_rc(hwt_durable_get(place.durable, "b", 1, &info, payload, 8), 0);
+	assert_u64(info.payload_length, 4);
+	assert_u64(stats_of(&place).dead, 2);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -EALREADY);
+	yard_close();
+}
+
+Test(worker, RETRY_executes_again_after_its_delay)
+{
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+
+	yard_open();
+	atomic_store(&seen.answer, HWT_DURABLE_RETRY);
+	atomic_store(&seen.delay_ns, HWT_MS(30));
+	task.max_attempts = 3;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_u64(seen.calls, 3);
+	assert_u64(seen.attempt, 3);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	assert_u64(info.attempts, 3);
+	assert_u64(stats_of(&place).retried, 3);
+	yard_close();
+}
+
+Test(worker, RETRY_without_a_delay_backs_off_for_at_most_a_second_at_first)
+{
+	struct hwt_durable_task task = task_of("a");
+	uint64_t from = monotonic_ns();
+
+	yard_open();
+	atomic_store(&seen.answer, HWT_DURABLE_RETRY);
+	task.max_attempts = 2;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_u64(seen.calls, 2);
+	cr_assert(monotonic_ns() - from < HWT_SEC(30));
+	yard_close();
+}
+
+Test(worker, no_more_threads_call_back_than_were_asked_for)
+{
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task tasks[20];
+	char ids[20][8];
+	int i;
+
+	options.threads = 3;
+	seen.gated = true;
+	yard_open_with(&options);
+	for (i = 0; i < 20; i++) {
+		(void)snprintf(ids[i], sizeof(ids[i]), "t%d", i);
+		tasks[i] = task_of(ids[i]);
+	}
+	assert_rc(hwt_durable_add(place.durable, 20, tasks, NULL), 0);
+	for (i = 0; i < 3; i++)
+		gate_await(&seen.gate);
+	assert_u64(seen.inside_max, 3);
+	/* Nothing is taken ahead of callbacks that take long. */
+	assert_u64(stats_of(&place).running, 3);
+	for (i = 0; i < 20; i++)
+		gate_open(&seen.gate);
+	for (i = 0; i < 20; i++)
+		await_state(&place, ids[i], HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 20);
+	assert_u64(seen.inside_max, 3);
+	yard_close();
+}
+
+Test(worker, many_short_tasks_are_all_executed_once)
+{
+	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX];
+	static char ids[HWT_DURABLE_BATCH_MAX][16];
+	struct hwt_durable_worker_options options = work();
+	uint64_t total = 4 * HWT_DURABLE_BATCH_MAX;
+	struct hwt_durable_stats stats;
+	uint64_t until = monotonic_ns() + HWT_SEC(60);
+	int batch;
+	size_t i;
+
+	options.threads = 2;
+	yard_open_with(&options);
+	for (batch = 0; batch < 4; batch++) {
+		for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++) {
+			(void)snprintf(
+			    ids[i], sizeof(ids[i]), "%d-%zu", batch, i);
+			tasks[i] = task_of(ids[i]);
+		}
+		assert_rc(hwt_durable_add(place.durable, HWT_DURABLE_BATCH_MAX,
+			      tasks, NULL),
+		    0);
+	}
+	while (stats_of(&place).succeeded < total) {
+		cr_assert(monotonic_ns() < until);
+		sleep_ns(HWT_MS(5));
+	}
+	stats = stats_of(&place);
+	assert_u64(seen.calls, stats.begun);
+	assert_u64(stats.running + stats.delivered + stats.pending, 0);
+	yard_close();
+}
+
+Test(worker, a_lease_is_extended_while_a_callback_runs)
+{
+	struct hwt_durable_worker_options options = work();
+
+	options.visibility_ns = HWT_SEC(1);
+	seen.gated = true;
+	yard_open_with(&options);
+	assert_rc(add_one(&place, "a"), 0);
+	gate_await(&seen.gate);
+	sleep_ns(HWT_MS(3500));
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	assert_u64(stats_of(&place).expired_leases, 0);
+	gate_open(&seen.gate);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 1);
+	yard_close();
+}
+
+Test(worker, a_callback_that_runs_for_too_long_is_executed_again)
+{
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task task = task_of("a");
+
+	options.run_limit_ns = HWT_MS(50);
+	options.threads = 2;
+	seen.gated = true;
+	yard_open_with(&options);
+	task.max_attempts = 2;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	gate_await(&seen.gate);
+	gate_await(&seen.gate);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_u64(seen.calls, 2);
+	gate_open(&seen.gate);
+	gate_open(&seen.gate);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	worker = NULL;
+	/* What they returned had no effect. */
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_FAILED);
+	cr_assert(log_has(&place.log, "runs for too long"));
+	yard_close();
+}
+
+Test(worker, a_stop_gives_back_what_has_not_begun)
+{
+	struct hwt_durable_info info;
+	char id[8];
+	int i, pending = 0;
+
+	seen.gated = true;
+	yard_open();
+	assert_rc(add_one(&place, "a"), 0);
+	gate_await(&seen.gate);
+	for (i = 0; i < 10; i++) {
+		(void)snprintf(id, sizeof(id), "t%d", i);
+		assert_rc(add_one(&place, id), 0);
+		await_state(&place, id, HWT_DURABLE_DELIVERED);
+	}
+	assert_rc(hwt_durable_worker_stop(worker, HWT_MS(50)), -EBUSY);
+	gate_open(&seen.gate);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	worker = NULL;
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 1);
+	for (i = 0; i < 10; i++) {
+		(void)snprintf(id, sizeof(id), "t%d", i);
+		assert_rc(hwt_durable_get(
+			      place.durable, id, strlen(id), &info, NULL, 0),
+		    0);
+		pending += info.state == HWT_DURABLE_DELIVERED;
+		cr_assert(info.state == HWT_DURABLE_PENDING ||
+		    info.state == HWT_DURABLE_DELIVERED);
+	}
+	assert_u64(stats_of(&place).running, 0);
+	yard_close();
+}
+
+static int
+stop_inside(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct seen *noted = ctx;
+
+	(void)delivery;
+	atomic_store(&noted->calls,
+	    (uint64_t)-hwt_durable_worker_stop(worker, HWT_SEC(1)));
+	return 0;
+}
+
+Test(worker, a_stop_in_its_own_callback_is_EDEADLK)
+{
+	struct hwt_durable_worker_options options = work();
+
+	options.callback = stop_inside;
+	yard_open_with(&options);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	/* What hwt_durable_worker_stop said. */
+	assert_u64(seen.calls, EDEADLK);
+	yard_close();
+}
+
+static int
+add_inside(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct hwt_durable_task task = task_of("next");
+
+	(void)ctx;
+	if (strcmp(delivery->id, "next") == 0)
+		return 0;
+	return hwt_durable_add(place.durable, 1, &task, NULL) == 0
+	    ? 0
+	    : HWT_DURABLE_FAIL;
+}
+
+Test(worker, a_callback_may_add)
+{
+	struct hwt_durable_worker_options options = work();
+
+	options.callback = add_inside;
+	yard_open_with(&options);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "next", HWT_DURABLE_SUCCEEDED);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	yard_close();
+}
+
+Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
+{
+	struct hwt_durable_options options;
+	struct hwt_durable_worker_options how = work();
+	struct hwt_durable *durable;
+
+	seen.gated = true;
+	yard_open();
+	options = place_options(&place);
+	options.timeout_ns = HWT_MS(300);
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	assert_rc(add_one(&place, "a"), 0);
+	gate_await(&seen.gate);
+	server_kill(&place.server);
+	gate_open(&seen.gate);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(1)), 0);
+	worker = NULL;
+	assert_rc(hwt_durable_close(durable), 0);
+	server_again(&place.server);
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	yard_close();
+}
+
+Test(worker, an_outcome_is_told_when_the_engine_is_back)
+{
+	seen.gated = true;
+	yard_open();
+	assert_rc(add_one(&place, "a"), 0);
+	gate_await(&seen.gate);
+	server_kill(&place.server);
+	gate_open(&seen.gate);
+	sleep_ns(HWT_MS(300));
+	server_again(&place.server);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 1);
+	yard_close();
+}
+
+Test(worker, without_threads_or_memory_nothing_is_left_behind)
+{
+	struct hwt_durable_worker_options options = work();
+	uint64_t i;
+	int error;
+
+	options.threads = 3;
+	place_open(&place, NULL);
+	for (i = 1; i <= 4; i++) {
+		fault_arm(FAULT_THREAD, i);
+		error =
+		    hwt_durable_worker_start(&worker, place.durable, &options);
+		(void)fault_disarm();
+		/* The shared timer's own thread comes first, once. */
+		cr_expect(
+		    error == -EAGAIN, "thread %d: %s", (int)i, rc_name(error));
+		if (error == 0)
+			assert_rc(
+			    hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	}
+	for (i = 1; i <= 3; i++) {
+		fault_arm(FAULT_HEAP, i);
+		error =
+		    hwt_durable_worker_start(&worker, place.durable, &options);
+		(void)fault_disarm();
+		cr_expect(error == -ENOMEM, "%s", rc_name(error));
+		if (error == 0)
+			assert_rc(
+			    hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	}
+	fault_arm_eventfd(EMFILE);
+	error = hwt_durable_worker_start(&worker, place.durable, &options);
+	(void)fault_disarm();
+	assert_rc(error, -EMFILE);
+	place_close(&place);
+}
+
+/* A child takes a task, and is killed. */
+Test(at_least_once, what_a_killed_worker_held_is_executed_by_another)
+{
+	struct engine_argument argument[5] = {
+	    {"q", 1}, {"dead", 4}, {"1", 1}, {"1", 1}, {"300", 3}};
+	struct engine_call call = {
+	    .script = SCRIPT_TAKE, .count = 5, .arg = argument};
+	struct hwt_durable_info info;
+
+	place_open(&place, NULL);
+	(void)pthread_mutex_init(&seen.lock, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	/* One that takes it and is never heard of again. */
+	call.shard = durable_shard_of(place.durable, "a", 1);
+	assert_rc(
+	    engine_call(durable_engine(place.durable), &call, 1, NULL), 0);
+	cr_assert(call.reply->elements == 1);
+	engine_call_free(&call, 1);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -EINPROGRESS);
+	assert_rc(
+	    hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -EINPROGRESS);
+	{
+		struct hwt_durable_worker_options options = work();
+
+		assert_rc(
+		    hwt_durable_worker_start(&worker, place.durable, &options),
+		    0);
+	}
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	assert_u64(info.attempts, 2);
+	assert_u64(seen.calls, 1);
+	assert_u64(stats_of(&place).expired_leases, 1);
+	yard_close();
+}
+
+/* The lease is taken away under the callback. */
+Test(fenced, the_outcome_of_an_attempt_that_was_given_up_has_no_effect)
+{
+	char score[SAID_MAX];
+	uint32_t shard;
+
+	seen.gated = true;
+	yard_open();
+	atomic_store(&seen.answer, HWT_DURABLE_FAIL);
+	assert_rc(add_one(&place, "a"), 0);
+	gate_await(&seen.gate);
+	shard = durable_shard_of(place.durable, "a", 1);
+	(void)server_ask(&place.server, score, "ZADD {hwt:%u}:fly 1 a", shard);
+	while (stats_of(&place).expired_leases == 0)
+		sleep_ns(HWT_MS(5));
+	gate_open(&seen.gate);
+	gate_await(&seen.gate);
+	/* The second attempt is under way; the first did not fail it. */
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	assert_u64(stats_of(&place).failed, 0);
+	atomic_store(&seen.answer, 0);
+	gate_open(&seen.gate);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 2);
+	cr_assert(log_has(&place.log, "its outcome has no effect"));
+	yard_close();
+}
+
+Test(cancelled, nothing_begins_after_a_cancel_that_returned_0)
+{
+	static char id[200][8];
+	static int answer[200];
+	uint64_t cancelled = 0;
+	int i;
+
+	yard_open();
+	for (i = 0; i < 200; i++) {
+		(void)snprintf(id[i], sizeof(id[i]), "t%d", i);
+		assert_rc(add_one(&place, id[i]), 0);
+		answer[i] =
+		    hwt_durable_cancel(place.durable, id[i], strlen(id[i]));
+		cr_assert(answer[i] == 0 || answer[i] == -EALREADY ||
+		    answer[i] == -EINPROGRESS);
+		cancelled += answer[i] == 0;
+	}
+	for (i = 0; i < 200; i++)
+		await_state(&place, id[i],
+		    answer[i] == 0 ? HWT_DURABLE_CANCELLED
+				   : HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 200 - cancelled);
+	yard_close();
+}

@@ -1,0 +1,1156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that execute the tasks of a queue.
+ *
+ * One thread, the loop, talks to the engine: it takes tasks, extends their
+ * leases, and tells how they ended. The others call back. A task is a job:
+ *
+ *   ready     the loop has taken it; a thread will (ready)
+ *   running   a thread calls back
+ *   returned  the thread is done with it (returned)
+ *   ended     the loop is to tell its outcome (ended)
+ *
+ * One turn of the loop: wait; mark what has returned as ended; once a second,
+ * look at every shard, and give back what has waited for a thread for too long;
+ * extend leases, if a third of the visibility is over; send a batch of what has
+ * ended; take, if there are threads for it. A job that runs for longer than the
+ * limit is ended while it runs, and freed when it has returned as well.
+ *
+ * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
+ * threads will begin within AHEAD_NS, as their callbacks took lately: none if
+ * they take long. What waits for longer than WAITING_NS all the same goes back,
+ * for another worker.
+ *
+ * WHAT IS REPEATED. Taking, with the same token, until there is an answer. An
+ * outcome, until there is an answer or its lease is over; but what is given
+ * back is told once, and what is not known to have arrived is left to the end
+ * of its lease.
+ *
+ * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
+ * and of a job begun_ns, ended_ns, outcome, runs, given_up and lease_ns. The
+ * loop alone writes lease_ns, and reads it without the lock. No callback is
+ * called with the lock, and no call to the engine made. All else that changes
+ * belongs to the loop: from its begin to its end the job's list, its marks, the
+ * sources and the times of the last looks. A job's delivery is written before
+ * it gets into ready.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <syslog.h>
+#include <time.h>
+
+#include "connection.h"
+#include "loop.h"
+
+#define THREADS_MAX 1024u
+#define VISIBILITY_DEFAULT HWT_SEC(30)
+#define VISIBILITY_MAX HWT_SEC(86400)
+#define AHEAD_NS HWT_MS(10)
+#define AHEAD_MAX 256u
+#define WAITING_NS HWT_MS(500)
+#define FLUSH_NS HWT_MS(1)
+#define FLUSH_COUNT 64u
+#define TAKE_SHARDS 8u /* that a round of takes asks */
+#define SHEET_MAX 256u
+#define RETRY_FIRST_NS HWT_SEC(1)
+#define RETRY_LAST_NS HWT_SEC(600)
+
+/* What the engine is told. */
+enum outcome {
+	DONE,
+	RETRY,
+	FAIL,
+	BACK
+};
+static const char *const outcomes[] = {"done", "retry", "fail", "back"};
+
+struct job {
+	struct hwt_durable_worker *worker;
+	struct job *next; /* in ready or returned */
+	TAILQ_ENTRY(job) held;
+	struct hwt_durable_delivery delivery;
+	struct number generation, attempt, delay;
+	uint64_t retry_delay_ns; /* the callback's, then the loop's */
+	uint64_t lease_ns; /* over then: CLOCK_MONOTONIC, as all of these */
+	uint64_t taken_ns, begun_ns, ended_ns;
+	uint32_t shard;
+	enum outcome outcome, told; /* as the callback said; as it is sent */
+	hwt_timeout limit;
+	bool runs, given_up;
+	bool ended, returned; /* the loop's */
+	char bytes[]; /* id, payload */
+};
+
+TAILQ_HEAD(jobs, job);
+
+struct list {
+	struct job *first, **last;
+	uint32_t count;
+};
+
+/* A shard's queue. */
+struct source {
+	uint64_t token; /* of the next take */
+	bool rings; /* there may be something */
+};
+
+struct hwt_durable_worker {
+	/* Constant. */
+	struct hwt_durable *durable;
+	hwt_durable_callback *callback;
+	void *ctx;
+	uint64_t visibility_ns, run_limit_ns;
+	uint32_t threads;
+	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
+	char channel[HWT_DURABLE_QUEUE_MAX + 8];
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* ready, stopping or loop_ended */
+	struct list ready, returned;
+	uint32_t running;
+	bool stopping; /* nothing more is begun */
+	bool abandoned; /* what is not told yet is left to its lease */
+	bool loop_ended;
+
+	/* The loop's. */
+	struct loop loop;
+	struct jobs held; /* all jobs, the oldest first */
+	uint32_t ended; /* of them */
+	struct source *source;
+	uint32_t ringing, next_source;
+	uint64_t looked_ns, extended_ns; /* when it last did that */
+	uint64_t mean_ns; /* how long a callback takes */
+	bool measured;
+	bool flush_due, send_fails;
+	uint64_t send_back_off_ns;
+	hwt_timeout look, extend, flush, send_again;
+
+	uint32_t threads_begun;
+	pthread_t loop_thread;
+	pthread_t thread[];
+};
+
+/* The worker whose callback this thread is in. */
+static _Thread_local const struct hwt_durable_worker *inside;
+
+static void
+list_init(struct list *list)
+{
+	*list = (struct list){.last = &list->first};
+}
+
+static void
+list_add(struct list *list, struct job *job)
+{
+	job->next = NULL;
+	*list->last = job;
+	list->last = &job->next;
+	list->count++;
+}
+
+static struct job *
+list_take(struct list *list)
+{
+	struct job *job = list->first;
+
+	if (job == NULL)
+		return NULL;
+	list->first = job->next;
+	if (list->first == NULL)
+		list->last = &list->first;
+	list->count--;
+	return job;
+}
+
+static void
+lock(struct hwt_durable_worker *worker)
+{
+	(void)pthread_mutex_lock(&worker->lock);
+}
+
+static void
+unlock(struct hwt_durable_worker *worker)
+{
+	(void)pthread_mutex_unlock(&worker->lock);
+}
+
+/* Threads that call back. */
+
+static void job_limit(hwt_timeout timeout, void *arg);
+
+/* With the lock held, and when it returns. */
+static void
+job_run(struct hwt_durable_worker *worker, struct job *job)
+{
+	int result;
+
+	job->begun_ns = limit_now_ns();
+	job->runs = true;
+	worker->running++;
+	if (worker->run_limit_ns != 0)
+		(void)hwt_new_timeout_on(worker->loop.timer,
+		    hwt_mailbox_executor(worker->loop.mailbox), &job->limit,
+		    job_limit, job, worker->run_limit_ns);
+	unlock(worker);
+	inside = worker;
+	result = worker->callback(worker->ctx, &job->delivery);
+	inside = NULL;
+	lock(worker);
+	job->ended_ns = limit_now_ns();
+	job->outcome = result == 0        ? DONE
+	    : result == HWT_DURABLE_RETRY ? RETRY
+					  : FAIL;
+	job->runs = false;
+	worker->running--;
+}
+
+static void *
+thread_run(void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+	struct job *job;
+
+	lock(worker);
+	while (!worker->loop_ended) {
+		job = worker->stopping ? NULL : list_take(&worker->ready);
+		if (job == NULL) {
+			(void)pthread_cond_wait(
+			    &worker->changed, &worker->lock);
+			continue;
+		}
+		/* One whose lease is over is another worker's by now. */
+		if (limit_now_ns() < job->lease_ns)
+			job_run(worker, job);
+		else
+			job->given_up = true;
+		list_add(&worker->returned, job);
+		if (worker->returned.count == 1)
+			loop_wake(&worker->loop);
+	}
+	unlock(worker);
+	return NULL;
+}
+
+/* Jobs, in the loop. */
+
+static void
+job_free(struct job *job)
+{
+	loop_cancel(&job->worker->loop, &job->limit);
+	TAILQ_REMOVE(&job->worker->held, job, held);
+	free(job);
+}
+
+static void
+job_end(struct job *job, enum outcome outcome)
+{
+	job->told = outcome;
+	job->ended = true;
+	job->worker->ended++;
+}
+
+/* It is told, or will not be. */
+static void
+job_told(struct job *job)
+{
+	job->ended = false;
+	job->worker->ended--;
+	if (job->returned)
+		job_free(job);
+}
+
+/* {id, generation, attempt, due, max_attempts, payload} */
+static bool
+is_delivery(const struct redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 6 &&
+	    reply->element[0]->type == REDIS_REPLY_STRING &&
+	    reply->element[5]->type == REDIS_REPLY_STRING;
+}
+
+static bool
+job_read(struct job *job, const struct redisReply *reply)
+{
+	struct hwt_durable_delivery *delivery = &job->delivery;
+	uint64_t generation, attempt, due, most;
+	char *payload;
+
+	if (!reply_number(reply->element[1], &generation) ||
+	    !reply_number(reply->element[2], &attempt) ||
+	    !reply_number(reply->element[3], &due) ||
+	    !reply_number(reply->element[4], &most))
+		return false;
+	delivery->generation = (uint32_t)generation;
+	delivery->attempt = (uint32_t)attempt;
+	delivery->max_attempts = (uint32_t)most;
+	delivery->due_unix_ns = HWT_MS(due);
+	delivery->id_length = reply->element[0]->len;
+	delivery->payload_length = reply->element[5]->len;
+	memcpy(job->bytes, reply->element[0]->str, delivery->id_length + 1);
+	payload = job->bytes + delivery->id_length + 1;
+	memcpy(payload, reply->element[5]->str, delivery->payload_length + 1);
+	delivery->id = job->bytes;
+	delivery->payload = payload;
+	return true;
+}
+
+/* NULL: what was taken cannot be held; its lease will end. */
+static struct job *
+job_make(struct hwt_durable_worker *worker, uint32_t shard,
+    const struct redisReply *reply, uint64_t asked_ns)
+{
+	struct job *job = NULL;
+
+	if (is_delivery(reply))
+		job = calloc(1,
+		    sizeof(*job) + reply->element[0]->len +
+			reply->element[5]->len + 2);
+	if (job == NULL || !job_read(job, reply)) {
+		free(job);
+		return NULL;
+	}
+	job->worker = worker;
+	job->shard = shard;
+	job->taken_ns = asked_ns;
+	job->lease_ns = asked_ns + worker->visibility_ns;
+	job->retry_delay_ns = HWT_NEVER;
+	job->delivery.retry_delay_ns = &job->retry_delay_ns;
+	job->delivery.queue = worker->queue;
+	TAILQ_INSERT_TAIL(&worker->held, job, held);
+	return job;
+}
+
+/* On the loop: a callback takes too long. Its task is executed again, and what
+ * it returns has no effect. */
+static void
+job_limit(hwt_timeout timeout, void *arg)
+{
+	struct job *job = arg;
+	struct hwt_durable_worker *worker = job->worker;
+	bool late;
+
+	(void)timeout;
+	lock(worker);
+	late = job->runs && !job->given_up;
+	job->given_up |= late;
+	unlock(worker);
+	if (!late)
+		return;
+	engine_log(worker->loop.engine, LOG_WARNING,
+	    "a callback of queue %s runs for too long", worker->queue);
+	job_end(job, RETRY);
+}
+
+/* A running average of some eight durations. */
+static void
+duration_add(struct hwt_durable_worker *worker, const struct job *job)
+{
+	uint64_t duration_ns = job->ended_ns - job->begun_ns;
+
+	if (!worker->measured)
+		worker->mean_ns = duration_ns;
+	worker->measured = true;
+	worker->mean_ns = worker->mean_ns / 8 * 7 + duration_ns / 8;
+}
+
+static void
+job_collect(struct hwt_durable_worker *worker, struct job *job)
+{
+	job->returned = true;
+	loop_cancel(&worker->loop, &job->limit);
+	if (job->begun_ns != 0)
+		duration_add(worker, job);
+	if (!job->given_up)
+		job_end(job, job->outcome);
+	else if (!job->ended)
+		job_free(job);
+}
+
+/* Only the loop sets given_up of a job that runs, so it may read it after. */
+static void
+jobs_collect(struct hwt_durable_worker *worker)
+{
+	struct list returned;
+	struct job *job;
+
+	list_init(&returned);
+	lock(worker);
+	while ((job = list_take(&worker->returned)) != NULL)
+		list_add(&returned, job);
+	unlock(worker);
+	while ((job = list_take(&returned)) != NULL)
+		job_collect(worker, job);
+}
+
+/* All that wait for a thread, or those that have waited for too long. */
+static void
+jobs_give_back(struct hwt_durable_worker *worker, bool all)
+{
+	uint64_t now = limit_now_ns();
+	struct list kept;
+	struct job *job;
+
+	list_init(&kept);
+	lock(worker);
+	while ((job = list_take(&worker->ready)) != NULL) {
+		if (all || now - job->taken_ns >= WAITING_NS) {
+			job->returned = true;
+			job_end(job, BACK);
+		} else
+			list_add(&kept, job);
+	}
+	while ((job = list_take(&kept)) != NULL)
+		list_add(&worker->ready, job);
+	unlock(worker);
+}
+
+/* A sheet: what is told or extended in one batch, by shard. */
+
+struct sheet {
+	uint32_t count;
+	struct job *job[SHEET_MAX];
+	struct number visibility;
+	struct engine_argument argument[SHEET_MAX * 6];
+	struct engine_call call[SHEET_MAX];
+	uint32_t calls;
+	uint32_t job_of[SHEET_MAX + 1]; /* the first of each call */
+};
+
+static int
+compare_jobs(const void *a, const void *b)
+{
+	const struct job *const *x = a;
+	const struct job *const *y = b;
+
+	return (*x)->shard < (*y)->shard ? -1 : (*x)->shard > (*y)->shard;
+}
+
+/* Full jitter: up to 1 s, 2 s, 4 s and so on to 10 min. */
+static uint64_t
+back_off_ns(uint32_t attempt)
+{
+	uint64_t most = RETRY_LAST_NS;
+
+	if (attempt <= 10 && RETRY_FIRST_NS << (attempt - 1) < most)
+		most = RETRY_FIRST_NS << (attempt - 1);
+	return random_number() % (most + 1);
+}
+
+/* It stays the same in each repetition. */
+static uint64_t
+job_delay_ns(struct job *job)
+{
+	if (job->told != RETRY)
+		return 0;
+	if (job->given_up)
+		return back_off_ns(job->delivery.attempt);
+	if (job->retry_delay_ns == HWT_NEVER)
+		job->retry_delay_ns = back_off_ns(job->delivery.attempt);
+	return job->retry_delay_ns < HWT_DURABLE_DELAY_MAX
+	    ? job->retry_delay_ns
+	    : HWT_DURABLE_DELAY_MAX;
+}
+
+/* id generation attempt */
+static struct engine_argument *
+write_job(struct engine_argument *argument, struct job *job)
+{
+	*argument++ =
+	    (struct engine_argument){job->delivery.id, job->delivery.id_length};
+	*argument++ =
+	    argument_number(&job->generation, job->delivery.generation);
+	*argument++ = argument_number(&job->attempt, job->delivery.attempt);
+	return argument;
+}
+
+/* A call for each shard. visibility_ns 0: outcomes. */
+static void
+sheet_write(struct sheet *sheet, uint64_t visibility_ns)
+{
+	struct engine_argument *argument = sheet->argument;
+	struct engine_call *call = NULL;
+	struct job *job;
+	uint32_t i;
+
+	qsort(sheet->job, sheet->count, sizeof(sheet->job[0]), compare_jobs);
+	for (i = 0; i < sheet->count; i++) {
+		job = sheet->job[i];
+		if (call == NULL || call->shard != job->shard) {
+			sheet->job_of[sheet->calls] = i;
+			call = &sheet->call[sheet->calls++];
+			*call = (struct engine_call){
+			    .script = visibility_ns == 0 ? SCRIPT_FINISH
+							 : SCRIPT_EXTEND,
+			    .shard = job->shard,
+			    .arg = argument};
+			if (visibility_ns != 0)
+				*argument++ =
+				    argument_number(&sheet->visibility,
+					whole_ms(visibility_ns));
+		}
+		argument = write_job(argument, job);
+		if (visibility_ns == 0) {
+			*argument++ = argument_text(outcomes[job->told]);
+			*argument++ = argument_number(
+			    &job->delay, whole_ms(job_delay_ns(job)));
+		}
+		call->count = (uint32_t)(argument - call->arg);
+	}
+	sheet->job_of[sheet->calls] = sheet->count;
+}
+
+static void
+sheet_send(struct hwt_durable_worker *worker, struct sheet *sheet,
+    uint64_t visibility_ns)
+{
+	struct engine_wait wait = loop_hasty(&worker->loop);
+
+	wait.replicated = visibility_ns == 0;
+	sheet_write(sheet, visibility_ns);
+	(void)engine_call(
+	    worker->loop.engine, sheet->call, sheet->calls, &wait);
+}
+
+/* Of job i of a call: 0 OK, 1 STALE, or an error. */
+static int
+sheet_result(const struct engine_call *call, uint32_t i)
+{
+	uint64_t number;
+
+	if (call->error != 0)
+		return call->error;
+	if (call->reply->type != REDIS_REPLY_ARRAY ||
+	    i >= call->reply->elements ||
+	    !reply_number(call->reply->element[i], &number) || number > 1)
+		return -EPROTO;
+	return (int)number;
+}
+
+/* Outcomes. */
+
+static void
+woken(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+}
+
+static void
+flush_is_due(hwt_timeout timeout, void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+
+	(void)timeout;
+	worker->flush_due = true;
+}
+
+static void
+send_is_due(hwt_timeout timeout, void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+
+	(void)timeout;
+	worker->send_fails = false;
+	worker->flush_due = true;
+}
+
+/* False: it is to be sent again. */
+static bool
+outcome_is_settled(const struct job *job, int result)
+{
+	struct engine *engine = job->worker->loop.engine;
+	const char *id = job->delivery.id;
+
+	if (result == 0)
+		return true;
+	if (result == 1) {
+		engine_log(engine, LOG_WARNING,
+		    "%.64s: attempt %u is over; its outcome has no effect", id,
+		    job->delivery.attempt);
+		return true;
+	}
+	if (job->told == BACK && result == -ETIMEDOUT)
+		return true;
+	if (limit_now_ns() < job->lease_ns)
+		return false;
+	engine_log(engine, LOG_WARNING,
+	    "%.64s: the outcome of attempt %u cannot be told: %s", id,
+	    job->delivery.attempt, strerror(-result));
+	return true;
+}
+
+static void
+sheet_settle(struct hwt_durable_worker *worker, const struct sheet *sheet)
+{
+	bool all = true;
+	uint32_t i, at;
+
+	for (i = 0; i < sheet->calls; i++) {
+		for (at = sheet->job_of[i]; at < sheet->job_of[i + 1]; at++) {
+			if (outcome_is_settled(sheet->job[at],
+				sheet_result(
+				    &sheet->call[i], at - sheet->job_of[i])))
+				job_told(sheet->job[at]);
+			else
+				all = false;
+		}
+	}
+	if (all) {
+		worker->send_back_off_ns = 0;
+		return;
+	}
+	worker->send_fails = true;
+	if (loop_after(&worker->loop, &worker->send_again, send_is_due, worker,
+		back_off_next(&worker->send_back_off_ns)) != 0)
+		worker->send_fails = false;
+}
+
+static void
+outcomes_send(struct hwt_durable_worker *worker)
+{
+	struct sheet sheet;
+	struct job *job;
+
+	sheet.count = 0;
+	sheet.calls = 0;
+	TAILQ_FOREACH(job, &worker->held, held)
+	{
+		if (job->ended && sheet.count < SHEET_MAX)
+			sheet.job[sheet.count++] = job;
+	}
+	worker->flush_due = worker->ended > sheet.count;
+	sheet_send(worker, &sheet, 0);
+	sheet_settle(worker, &sheet);
+	engine_call_free(sheet.call, sheet.calls);
+}
+
+static bool
+is_idle(struct hwt_durable_worker *worker)
+{
+	bool idle;
+
+	lock(worker);
+	idle = worker->stopping ||
+	    (worker->running == 0 && worker->ready.count == 0);
+	unlock(worker);
+	return idle;
+}
+
+/* At once if there is nothing else to do; or else with others. */
+static void
+outcomes_flush(struct hwt_durable_worker *worker)
+{
+	if (worker->ended == 0 || worker->send_fails)
+		return;
+	if (worker->flush_due || worker->ended >= FLUSH_COUNT ||
+	    is_idle(worker)) {
+		outcomes_send(worker);
+		return;
+	}
+	if (loop_after(&worker->loop, &worker->flush, flush_is_due, worker,
+		FLUSH_NS) != 0)
+		outcomes_send(worker);
+}
+
+/* What is not told by now is left to its lease. */
+static void
+outcomes_drop(struct hwt_durable_worker *worker)
+{
+	struct job *job, *next;
+
+	for (job = TAILQ_FIRST(&worker->held); job != NULL; job = next) {
+		next = TAILQ_NEXT(job, held);
+		if (job->ended)
+			job_told(job);
+	}
+}
+
+/* Leases. */
+
+static void
+leases_read(struct hwt_durable_worker *worker, const struct sheet *sheet,
+    uint64_t asked_ns)
+{
+	uint32_t i, at;
+
+	lock(worker);
+	for (i = 0; i < sheet->calls; i++) {
+		for (at = sheet->job_of[i]; at < sheet->job_of[i + 1]; at++) {
+			if (sheet_result(
+				&sheet->call[i], at - sheet->job_of[i]) == 0)
+				sheet->job[at]->lease_ns =
+				    asked_ns + worker->visibility_ns;
+		}
+	}
+	unlock(worker);
+}
+
+static void
+leases_send(struct hwt_durable_worker *worker, struct sheet *sheet)
+{
+	uint64_t asked_ns = limit_now_ns();
+
+	sheet_send(worker, sheet, worker->visibility_ns);
+	leases_read(worker, sheet, asked_ns);
+	engine_call_free(sheet->call, sheet->calls);
+	sheet->count = 0;
+	sheet->calls = 0;
+}
+
+/* Of all that have not ended. One that was given up on its way to a thread is
+ * extended once too often, which is refused or ends. */
+static void
+leases_extend(struct hwt_durable_worker *worker)
+{
+	struct sheet sheet;
+	struct job *job;
+
+	sheet.count = 0;
+	sheet.calls = 0;
+	TAILQ_FOREACH(job, &worker->held, held)
+	{
+		if (job->ended || job->returned)
+			continue;
+		sheet.job[sheet.count++] = job;
+		if (sheet.count == SHEET_MAX)
+			leases_send(worker, &sheet);
+	}
+	if (sheet.count > 0)
+		leases_send(worker, &sheet);
+	worker->extended_ns = limit_now_ns();
+	(void)loop_after(&worker->loop, &worker->extend, woken, worker,
+	    worker->visibility_ns / 3);
+}
+
+/* Taking. */
+
+static void
+ring(void *ctx, uint32_t shard)
+{
+	struct hwt_durable_worker *worker = ctx;
+	uint32_t shards = worker->durable->shards;
+	uint32_t i;
+
+	for (i = 0; i < shards; i++) {
+		if ((shard == EVERY_SHARD || shard == i) &&
+		    !worker->source[i].rings) {
+			worker->source[i].rings = true;
+			worker->ringing++;
+		}
+	}
+}
+
+static void
+look_everywhere(struct hwt_durable_worker *worker)
+{
+	ring(worker, EVERY_SHARD);
+	jobs_give_back(worker, false);
+	worker->looked_ns = limit_now_ns();
+	(void)loop_after(
+	    &worker->loop, &worker->look, woken, worker, SECOND_NS);
+}
+
+static uint32_t
+ahead(const struct hwt_durable_worker *worker)
+{
+	uint64_t count;
+
+	if (!worker->measured)
+		return 0;
+	count = AHEAD_NS * worker->threads / (worker->mean_ns + 1);
+	return count > AHEAD_MAX ? AHEAD_MAX : (uint32_t)count;
+}
+
+static uint32_t
+needed(struct hwt_durable_worker *worker)
+{
+	uint32_t wanted, there;
+
+	lock(worker);
+	wanted = worker->stopping ? 0 : worker->threads + ahead(worker);
+	there = worker->running + worker->ready.count;
+	unlock(worker);
+	wanted = wanted > there ? wanted - there : 0;
+	return wanted > SHEET_MAX ? SHEET_MAX : wanted;
+}
+
+struct take {
+	uint32_t count;
+	struct number token[TAKE_SHARDS], limit_text, visibility;
+	struct engine_argument argument[TAKE_SHARDS][5];
+	struct engine_call call[TAKE_SHARDS];
+	uint32_t limit; /* tasks of each */
+};
+
+/* The shards that ring, in turn. */
+static void
+take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
+{
+	uint32_t shards = worker->durable->shards;
+	uint32_t most = need < TAKE_SHARDS ? need : TAKE_SHARDS;
+	struct engine_argument *argument;
+	uint32_t looked, shard;
+
+	if (most > worker->ringing)
+		most = worker->ringing;
+	take->limit = need / most;
+	take->count = 0;
+	for (looked = 0; looked < shards && take->count < most; looked++) {
+		shard = worker->next_source++ % shards;
+		if (!worker->source[shard].rings)
+			continue;
+		argument = take->argument[take->count];
+		argument[0] = argument_text(worker->queue);
+		argument[1] = argument_text(worker->name);
+		argument[2] = argument_number(
+		    &take->token[take->count], worker->source[shard].token);
+		argument[3] = argument_number(&take->limit_text, take->limit);
+		argument[4] = argument_number(
+		    &take->visibility, whole_ms(worker->visibility_ns));
+		take->call[take->count++] =
+		    (struct engine_call){.script = SCRIPT_TAKE,
+			.shard = shard,
+			.count = 5,
+			.arg = argument};
+	}
+}
+
+static void
+source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
+{
+	worker->source[shard].rings = false;
+	worker->ringing--;
+}
+
+/* After an error it is asked again a second later, or when the bell is back. */
+static void
+take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
+    uint32_t limit, uint64_t asked_ns)
+{
+	struct job *job;
+	size_t i;
+
+	if (call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY) {
+		source_quiet(worker, call->shard);
+		return;
+	}
+	worker->source[call->shard].token++;
+	if (call->reply->elements < limit)
+		source_quiet(worker, call->shard);
+	lock(worker);
+	for (i = 0; i < call->reply->elements; i++) {
+		job = job_make(
+		    worker, call->shard, call->reply->element[i], asked_ns);
+		if (job != NULL)
+			list_add(&worker->ready, job);
+	}
+	if (call->reply->elements > 0)
+		(void)pthread_cond_broadcast(&worker->changed);
+	unlock(worker);
+}
+
+static void
+take_some(struct hwt_durable_worker *worker, uint32_t need)
+{
+	struct engine_wait wait = loop_hasty(&worker->loop);
+	uint64_t asked_ns = limit_now_ns();
+	struct take take;
+	uint32_t i;
+
+	wait.replicated = true;
+	take_write(worker, &take, need);
+	(void)engine_call(worker->loop.engine, take.call, take.count, &wait);
+	for (i = 0; i < take.count; i++)
+		take_read(worker, &take.call[i], take.limit, asked_ns);
+	engine_call_free(take.call, take.count);
+}
+
+/* The loop. */
+
+/* What is not begun goes back; what cannot be told is dropped. */
+static bool
+loop_is_stopping(struct hwt_durable_worker *worker)
+{
+	bool stopping, abandoned;
+
+	lock(worker);
+	stopping = worker->stopping;
+	abandoned = worker->abandoned;
+	unlock(worker);
+	if (stopping)
+		jobs_give_back(worker, true);
+	if (abandoned)
+		outcomes_drop(worker);
+	return stopping;
+}
+
+/* False: it may wait. */
+static bool
+loop_work(struct hwt_durable_worker *worker)
+{
+	uint64_t now = limit_now_ns();
+	uint32_t need;
+
+	if (worker->looked_ns == 0 || now - worker->looked_ns >= SECOND_NS)
+		look_everywhere(worker);
+	if (now - worker->extended_ns >= worker->visibility_ns / 3)
+		leases_extend(worker);
+	outcomes_flush(worker);
+	need = needed(worker);
+	if (need > 0 && worker->ringing > 0)
+		take_some(worker, need);
+	if (worker->flush_due && worker->ended > 0 && !worker->send_fails)
+		return true;
+	return worker->ringing > 0 && needed(worker) > 0;
+}
+
+static void *
+loop_run(void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+	bool more = true;
+	bool stopping;
+
+	worker->extended_ns = limit_now_ns();
+	(void)loop_after(&worker->loop, &worker->extend, woken, worker,
+	    worker->visibility_ns / 3);
+	do {
+		loop_turn(&worker->loop, !more);
+		jobs_collect(worker);
+		stopping = loop_is_stopping(worker);
+		more = loop_work(worker);
+	} while (!stopping || !TAILQ_EMPTY(&worker->held));
+	lock(worker);
+	worker->loop_ended = true;
+	(void)pthread_cond_broadcast(&worker->changed);
+	unlock(worker);
+	return NULL;
+}
+
+/* Starting and stopping. */
+
+static bool
+options_are_valid(const struct hwt_durable_worker_options *options)
+{
+	return options->queue != NULL &&
+	    name_is_valid(options->queue, HWT_DURABLE_QUEUE_MAX) &&
+	    options->callback != NULL && options->threads <= THREADS_MAX &&
+	    options->flags == 0 &&
+	    (options->visibility_ns == 0 ||
+		(options->visibility_ns >= SECOND_NS &&
+		    options->visibility_ns <= VISIBILITY_MAX)) &&
+	    (options->run_limit_ns <= INT64_MAX) && RESERVED_IS_ZERO(options);
+}
+
+static void
+worker_set(struct hwt_durable_worker *worker,
+    const struct hwt_durable_worker_options *options)
+{
+	pthread_condattr_t monotonic;
+
+	worker->callback = options->callback;
+	worker->ctx = options->ctx;
+	worker->visibility_ns = options->visibility_ns != 0
+	    ? options->visibility_ns
+	    : VISIBILITY_DEFAULT;
+	worker->run_limit_ns = options->run_limit_ns;
+	name_make(worker->name);
+	(void)snprintf(
+	    worker->queue, sizeof(worker->queue), "%s", options->queue);
+	(void)snprintf(worker->channel, sizeof(worker->channel), "work:%s",
+	    options->queue);
+	list_init(&worker->ready);
+	list_init(&worker->returned);
+	TAILQ_INIT(&worker->held);
+	(void)pthread_mutex_init(&worker->lock, NULL);
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&worker->changed, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
+}
+
+static void
+threads_join(struct hwt_durable_worker *worker)
+{
+	uint32_t i;
+
+	lock(worker);
+	worker->loop_ended = true;
+	(void)pthread_cond_broadcast(&worker->changed);
+	unlock(worker);
+	for (i = 0; i < worker->threads_begun; i++)
+		(void)pthread_join(worker->thread[i], NULL);
+}
+
+static void
+worker_free(struct hwt_durable_worker *worker)
+{
+	struct loop *loop = &worker->loop;
+
+	if (loop->mailbox != NULL) {
+		loop_cancel(loop, &worker->look);
+		loop_cancel(loop, &worker->extend);
+		loop_cancel(loop, &worker->flush);
+		loop_cancel(loop, &worker->send_again);
+		loop_destroy(loop);
+	}
+	(void)pthread_cond_destroy(&worker->changed);
+	(void)pthread_mutex_destroy(&worker->lock);
+	free(worker->source);
+	free(worker);
+}
+
+static int
+threads_begin(struct hwt_durable_worker *worker)
+{
+	int error = 0;
+
+	while (error == 0 && worker->threads_begun < worker->threads) {
+		error = thread_begin(&worker->thread[worker->threads_begun],
+		    thread_run, worker, "hwt-task");
+		worker->threads_begun += error == 0;
+	}
+	if (error == 0)
+		error = thread_begin(
+		    &worker->loop_thread, loop_run, worker, "hwt-work");
+	if (error != 0)
+		threads_join(worker);
+	return error;
+}
+
+/* The first timeout tells whether there is a timer that runs. */
+static int
+worker_begin(struct hwt_durable_worker *worker)
+{
+	uint32_t shards = worker->durable->shards;
+	uint32_t i;
+	int error;
+
+	worker->source = calloc(shards, sizeof(*worker->source));
+	if (worker->source == NULL)
+		return -ENOMEM;
+	for (i = 0; i < shards; i++)
+		worker->source[i].token = 1;
+	worker->loop.engine = worker->durable->engine;
+	worker->loop.channel = worker->channel;
+	worker->loop.ring = ring;
+	worker->loop.ctx = worker;
+	error = loop_create(&worker->loop);
+	if (error == 0)
+		error = loop_after(
+		    &worker->loop, &worker->look, woken, worker, SECOND_NS);
+	return error == 0 ? threads_begin(worker) : error;
+}
+
+int
+hwt_durable_worker_start(struct hwt_durable_worker **worker,
+    struct hwt_durable *durable,
+    const struct hwt_durable_worker_options *options)
+{
+	struct hwt_durable_worker *made;
+	uint32_t threads;
+	int error = durable_enter(durable);
+
+	if (error != 0)
+		return error;
+	if (worker == NULL || options == NULL || !options_are_valid(options))
+		return -EINVAL;
+	threads = options->threads != 0 ? options->threads : 1;
+	made = calloc(1, sizeof(*made) + threads * sizeof(made->thread[0]));
+	if (made == NULL)
+		return -ENOMEM;
+	made->durable = durable;
+	made->threads = threads;
+	worker_set(made, options);
+	error = durable_begin_use(durable, &made->loop.timer);
+	if (error == 0) {
+		error = worker_begin(made);
+		if (error != 0)
+			durable_end_use(durable);
+	}
+	if (error != 0) {
+		worker_free(made);
+		return error;
+	}
+	*worker = made;
+	return 0;
+}
+
+/* With the lock held: until the loop has ended, or the time has come. */
+static void
+await_end(struct hwt_durable_worker *worker, uint64_t until_ns)
+{
+	const struct timespec until = {
+	    .tv_sec = (time_t)(until_ns / HWT_SEC(1)),
+	    .tv_nsec = (long)(until_ns % HWT_SEC(1))};
+	int error = 0;
+
+	while (!worker->loop_ended && error != ETIMEDOUT)
+		error = until_ns == HWT_NEVER
+		    ? pthread_cond_wait(&worker->changed, &worker->lock)
+		    : pthread_cond_timedwait(
+			  &worker->changed, &worker->lock, &until);
+}
+
+static uint64_t
+later(uint64_t within_ns)
+{
+	uint64_t now = limit_now_ns();
+
+	return within_ns > INT64_MAX - now ? HWT_NEVER : now + within_ns;
+}
+
+/* Whether the loop ends: it does not while callbacks run. What it cannot tell
+ * the engine is dropped after a while. */
+static bool
+worker_ends(struct hwt_durable_worker *worker, uint64_t within_ns)
+{
+	const struct engine_wait wait = {.stop_fd = -1};
+	uint64_t patience_ns =
+	    engine_limit(worker->loop.engine, &wait).deadline_ns;
+	bool busy;
+
+	lock(worker);
+	worker->stopping = true;
+	(void)pthread_cond_broadcast(&worker->changed);
+	loop_wake(&worker->loop);
+	await_end(worker, later(within_ns));
+	busy = worker->running > 0;
+	if (!busy && !worker->loop_ended)
+		await_end(worker, patience_ns);
+	if (!busy && !worker->loop_ended) {
+		worker->abandoned = true;
+		loop_hurry(&worker->loop);
+		loop_wake(&worker->loop);
+		await_end(worker, HWT_NEVER);
+	}
+	unlock(worker);
+	return !busy;
+}
+
+int
+hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns)
+{
+	struct hwt_durable *durable;
+	int error;
+
+	if (worker == NULL)
+		return 0;
+	durable = worker->durable;
+	error = durable_enter(durable);
+	if (error != 0)
+		return error;
+	if (inside == worker)
+		return -EDEADLK;
+	if (!worker_ends(worker, within_ns))
+		return -EBUSY;
+	(void)pthread_join(worker->loop_thread, NULL);
+	threads_join(worker);
+	worker_free(worker);
+	durable_end_use(durable);
+	return 0;
+}
