@@ -17,6 +17,8 @@
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
 #   make demo-longpoll
 #                    10,000 clients wait for messages: modules/purgatory
+#   make demo-pool   500 clients and pauses on a pool of connections:
+#                    modules/checkout
 #   make demo-durable
 #                    delayed tasks on a Redis of its own, while everything is
 #                    killed in turn: DEMO='--seconds 20 --rate 2000'
@@ -134,7 +136,7 @@ parts := $(if $(filter build/% $(tested),$(MAKECMDGOALS)), \
 	$(if $(filter $(measured),$(MAKECMDGOALS)),perf) \
 	$(if $(filter demo% wheel wheel-svg,$(MAKECMDGOALS)),examples) \
 	$(if $(filter build/% $(tested) $(measured) $(installed) $(moduled) \
-		demo-longpoll demo-durable, \
+		demo-longpoll demo-pool demo-durable, \
 		$(MAKECMDGOALS)),$(MODULES:%=modules/%))
 include $(patsubst %,%/rules.mk,$(sort $(parts)))
 -include $(shell find build -maxdepth 6 -path build/memcached -prune \

@@ -490,7 +490,7 @@ batch_alloc(
 	return error;
 }
 
-/* Between batch_enter and batch_leave, stop does not sweep: either stop sees
+/* Until the count is decremented again, stop does not sweep: either stop sees
  * the batch and waits for it, or the batch finds the gate closed. */
 static bool
 batch_enter(struct hwt *timer)
@@ -501,12 +501,6 @@ batch_enter(struct hwt *timer)
 		return true;
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return false;
-}
-
-static void
-batch_leave(struct hwt *timer)
-{
-	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 }
 
 static void
@@ -556,7 +550,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 		goto free_records;
 	}
 	batch_publish(timer, first, base_ns, count, specs, timeouts);
-	batch_leave(timer);
+	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return 0;
 
 free_records:
@@ -570,25 +564,18 @@ int
 hwt_new_timeouts(struct hwt *timer, size_t count, const struct hwt_spec *specs,
     hwt_timeout *timeouts)
 {
-	int error = 0;
+	int error = timer_check(timer, count == 0 || specs != NULL);
 	size_t i;
 
 	if (timeouts != NULL)
 		memset(timeouts, 0, count * sizeof(*timeouts));
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (count == 0)
-		return 0;
-	if (specs == NULL)
-		return -EINVAL;
+	if (error != 0 || count == 0)
+		return error;
 	for (i = 0; i < count; i++) {
 		if (!spec_is_valid(&specs[i]))
 			return -EINVAL;
 	}
-	error = timer_schedule_batch(timer, count, specs, timeouts);
-	return error;
+	return timer_schedule_batch(timer, count, specs, timeouts);
 }
 
 int
@@ -761,12 +748,10 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 {
 	struct cache *cache;
 	uint64_t before;
-	int result;
+	int result = timer_check(timer, true);
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
+	if (result != 0)
+		return result;
 	if (thread_frame_of(timer, timeout.id) != NULL)
 		return -EDEADLK;
 	result = timer_cancel(timer, timeout.id, FLAG_WAITED, &before);
@@ -954,15 +939,12 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
 {
 	hwt_timeout old;
-	int result;
+	int result = timer_check(timer,
+	    timeout != NULL && task != NULL &&
+		(executor == NULL || executor->execute != NULL));
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (timeout == NULL || task == NULL ||
-	    (executor != NULL && executor->execute == NULL))
-		return -EINVAL;
+	if (result != 0)
+		return result;
 	old = *timeout;
 	result = hwt_reschedule(timer, old, delay_ns);
 	if (result == -ENOENT ||
@@ -1008,25 +990,13 @@ int
 hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 {
 	struct pair_value seen;
-	int result;
+	int result = timer_check(timer, remaining_ns != NULL);
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (remaining_ns == NULL)
-		return -EINVAL;
-	result = timer_read(timer, timeout.id, &seen);
-	if (result != 0)
-		return result;
-	if (seen.deadline_ns == DEADLINE_NEVER)
-		*remaining_ns = INT64_MAX;
-	else if (seen.word & FLAG_RELATIVE)
-		*remaining_ns = (int64_t)seen.deadline_ns;
-	else
-		*remaining_ns =
-		    (int64_t)(seen.deadline_ns - timer_now_ahead(timer));
-	return 0;
+	if (result == 0)
+		result = timer_read(timer, timeout.id, &seen);
+	if (result == 0)
+		*remaining_ns = remaining_at(seen, timer_now_ahead(timer));
+	return result;
 }
 
 int
@@ -1037,14 +1007,13 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 	    [STATE_HANDED] = HWT_STATE_HANDED_OVER,
 	    [STATE_RUNNING] = HWT_STATE_RUNNING,
 	};
+	int error = timer_check(timer, true);
 	struct record *record;
 	uint64_t word;
 	void *value;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
+	if (error != 0)
+		return error;
 	word = record_word(timer, timeout.id, &record);
 	if (!word_matches(word, timeout.id) || states[word_state(word)] == 0)
 		return -ENOENT;
@@ -1060,14 +1029,11 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 int
 hwt_now(const struct hwt *timer, uint64_t *now_ns)
 {
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (now_ns == NULL)
-		return -EINVAL;
-	*now_ns = timer_now(timer);
-	return 0;
+	int error = timer_check(timer, now_ns != NULL);
+
+	if (error == 0)
+		*now_ns = timer_now(timer);
+	return error;
 }
 
 static uint64_t
@@ -1113,15 +1079,12 @@ read_worker(const struct worker *worker, struct hwt_stats *stats)
 int
 hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
 {
+	int error = timer_check(timer, stats != NULL);
 	const struct cache *cache;
 	uint32_t i;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (stats == NULL)
-		return -EINVAL;
+	if (error != 0)
+		return error;
 	memset(stats, 0, sizeof(*stats));
 	for (i = 0; (cache = cache_counted(&timer->store, i)) != NULL; i++) {
 		stats->scheduled += a64_load_acquire(&cache->accepted);

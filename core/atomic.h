@@ -143,7 +143,6 @@ struct pair_value {
 #include <stdatomic.h>
 
 typedef _Atomic(uint64_t) a64_t;
-typedef _Atomic(void *) aptr_t;
 
 #define A_RELAXED memory_order_relaxed
 #define A_ACQUIRE memory_order_acquire
@@ -222,31 +221,6 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 {
 	return atomic_compare_exchange_strong_explicit(
 	    p, &old, value, A_ACQ_REL, A_RELAXED);
-}
-
-static inline void *
-aptr_load_acquire(const aptr_t *p)
-{
-	return atomic_load_explicit(p, A_ACQUIRE);
-}
-
-static inline void
-aptr_store_release(aptr_t *p, const void *value)
-{
-	atomic_store_explicit(p, (void *)(uintptr_t)value, A_RELEASE);
-}
-
-static inline bool
-aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
-{
-	return atomic_compare_exchange_strong_explicit(
-	    p, &old, value, A_ACQ_REL, A_RELAXED);
-}
-
-static inline void *
-aptr_swap_acq_rel(aptr_t *p, void *value)
-{
-	return atomic_exchange_explicit(p, value, A_ACQ_REL);
 }
 
 #if defined(__x86_64__) && !defined(HWT_ATOMIC_WIDE)
@@ -381,7 +355,6 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 #endif
 
 typedef uint64_t a64_t;
-typedef void *aptr_t;
 typedef struct {
 	_Alignas(16) uint64_t half[2];
 } pair_t;
@@ -490,44 +463,6 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 	return done;
 }
 
-static inline void *
-aptr_load_acquire(const aptr_t *p)
-{
-	void *value = ck_pr_load_ptr(p);
-
-	ck_pr_fence_acquire();
-	return value;
-}
-
-static inline void
-aptr_store_release(aptr_t *p, const void *value)
-{
-	ck_pr_fence_release();
-	ck_pr_store_ptr(p, (void *)(uintptr_t)value);
-}
-
-static inline bool
-aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_ptr(p, old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
-
-static inline void *
-aptr_swap_acq_rel(aptr_t *p, void *value)
-{
-	void *old;
-
-	ck_pr_fence_release();
-	old = ck_pr_fas_ptr(p, value);
-	ck_pr_fence_acquire();
-	return old;
-}
-
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 {
@@ -599,6 +534,34 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 }
 
 #endif
+
+/* A pointer. */
+typedef a64_t aptr_t;
+
+static inline void *
+aptr_load_acquire(const aptr_t *p)
+{
+	return (void *)(uintptr_t)a64_load_acquire(p);
+}
+
+static inline void
+aptr_store_release(aptr_t *p, const void *value)
+{
+	a64_store_release(p, (uint64_t)(uintptr_t)value);
+}
+
+static inline bool
+aptr_cas_acq_rel(aptr_t *p, const void *old, const void *value)
+{
+	return a64_cas_acq_rel(
+	    p, (uint64_t)(uintptr_t)old, (uint64_t)(uintptr_t)value);
+}
+
+static inline void *
+aptr_swap_acq_rel(aptr_t *p, const void *value)
+{
+	return (void *)(uintptr_t)a64_swap_seq(p, (uint64_t)(uintptr_t)value);
+}
 
 /* A counter with one writer at a time: no locked instruction. */
 static inline void

@@ -339,13 +339,11 @@ timer_enter_slowly(struct hwt *timer)
 int
 hwt_start(struct hwt *timer)
 {
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (timer->flags & HWT_MANUAL)
-		return -EINVAL;
-	return timer_start(timer);
+	int error = timer_check(timer, true);
+
+	if (error == 0 && (timer->flags & HWT_MANUAL))
+		error = -EINVAL;
+	return error != 0 ? error : timer_start(timer);
 }
 
 /* Steps 1 and 2. With the lock held, which no batch takes. */
@@ -401,19 +399,10 @@ stop_sweep(struct hwt *timer)
 	timer->life.unprocessed = count;
 }
 
-static struct timespec
-timespec_of(uint64_t ns)
-{
-	return (struct timespec){
-	    .tv_sec = (time_t)(ns / 1000000000u),
-	    .tv_nsec = (long)(ns % 1000000000u),
-	};
-}
-
 static bool
 life_wait(struct lifecycle *life, uint64_t until_ns)
 {
-	struct timespec until = timespec_of(until_ns);
+	struct timespec until = system_timespec(until_ns);
 
 	if (until_ns == HWT_NEVER)
 		return pthread_cond_wait(&life->changed, &life->lock) == 0;
@@ -511,13 +500,6 @@ take_list(
 	life->list_taken = true;
 }
 
-/* A destructor of the worker's thread-specific data may call anything. */
-static bool
-is_own_worker(const struct hwt *timer)
-{
-	return thread_state.worker_serial == timer->serial;
-}
-
 int
 timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
@@ -537,7 +519,11 @@ timer_stop(
 		(void)pthread_cond_wait(&life->changed, &life->lock);
 	if (life->phase < PHASE_STOPPING)
 		stop_begin(timer);
-	result = is_own_worker(timer) ? -EDEADLK : stop_finish(timer, until_ns);
+	/* In destructors of thread-specific data it may call anything. */
+	if (thread_state.worker_serial == timer->serial)
+		result = -EDEADLK;
+	else
+		result = stop_finish(timer, until_ns);
 	if (result == 0)
 		take_list(timer, called_ns, unprocessed);
 	(void)pthread_mutex_unlock(&life->lock);
@@ -548,31 +534,19 @@ int
 hwt_stop_within(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed)
 {
+	int error = timer_check(timer, true);
+
 	if (unprocessed != NULL)
 		memset(unprocessed, 0, sizeof(*unprocessed));
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (timer->shared)
-		return -EPERM;
-	return timer_stop(timer, wait_ns, unprocessed);
+	if (error == 0 && timer->shared)
+		error = -EPERM;
+	return error != 0 ? error : timer_stop(timer, wait_ns, unprocessed);
 }
 
 int
 hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed)
 {
 	return hwt_stop_within(timer, HWT_NEVER, unprocessed);
-}
-
-static int64_t
-remaining_at_stop(const struct hwt *timer, struct pair_value seen)
-{
-	if (seen.deadline_ns == DEADLINE_NEVER)
-		return INT64_MAX;
-	if (seen.word & FLAG_RELATIVE)
-		return (int64_t)seen.deadline_ns;
-	return (int64_t)(seen.deadline_ns - timer->life.stopped_ns);
 }
 
 bool
@@ -607,7 +581,7 @@ hwt_unprocessed_next(
 	info->timeout.id = word_id(seen.word, index);
 	info->task = record_task(record);
 	info->arg = aptr_load_acquire(&record->arg);
-	info->remaining_ns = remaining_at_stop(timer, seen);
+	info->remaining_ns = remaining_at(seen, timer->life.stopped_ns);
 	info->period_ns = a64_load_relaxed(&record->period_ns);
 	info->executor = aptr_load_acquire(&record->executor);
 	return true;

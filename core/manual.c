@@ -14,6 +14,8 @@ timer_turn_begin(struct hwt *timer)
 	struct lifecycle *life = &timer->life;
 	int error = 0;
 
+	if (!(timer->flags & HWT_MANUAL))
+		return -EINVAL;
 	(void)pthread_mutex_lock(&life->lock);
 	if (life->phase >= PHASE_STOPPING)
 		error = -ESHUTDOWN;
@@ -49,15 +51,10 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 {
 	struct run_frame frame;
 	uint64_t before;
-	int error;
+	int error = timer_check(timer, true);
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (!(timer->flags & HWT_MANUAL))
-		return -EINVAL;
-	error = timer_turn_begin(timer);
+	if (error == 0)
+		error = timer_turn_begin(timer);
 	if (error != 0)
 		return error;
 	frame = (struct run_frame){
@@ -117,24 +114,21 @@ wait_of(struct hwt *timer)
 int
 hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns)
 {
-	int error;
+	int error = timer_check(timer, wait_ns != NULL);
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (!(timer->flags & HWT_MANUAL) || wait_ns == NULL)
-		return -EINVAL;
-	error = timer_turn_begin(timer);
+	if (error == 0)
+		error = timer_turn_begin(timer);
 	if (error == -ESHUTDOWN) {
 		*wait_ns = HWT_NEVER;
 	} else if (error == -EDEADLK) {
 		/* From a task: nothing can be due before the next boundary. */
 		*wait_ns =
 		    until(timer, timer_boundary(timer, timer->wheel.next_tick));
-	} else {
+	} else if (error == 0) {
 		*wait_ns = wait_of(timer);
 		timer_turn_end(timer);
+	} else {
+		return error;
 	}
 	return 0;
 }

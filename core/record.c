@@ -221,6 +221,33 @@ find_idle(const struct record_store *store, uint32_t limit)
 	return limit;
 }
 
+/* The lowest slab that may have free records; limit: there is none. */
+static uint32_t
+find_slab(struct record_store *store, uint32_t limit)
+{
+	uint32_t word, number;
+	uint64_t slabs;
+
+	for (word = 0; word < (limit + 63) / 64; word++) {
+		a64_t *top = &store->top[SET_FREE][word];
+
+		while ((slabs = a64_load_acquire(top)) != 0) {
+			number = word * 64 + (uint32_t)__builtin_ctzll(slabs);
+			if (a64_load_acquire(
+				&slab_at(store, number)->summary[SET_FREE]) !=
+			    0)
+				return number;
+			a64_and_seq(top, ~(slabs & -slabs));
+			/* E:set fence */
+			if (a64_load_seq(
+				&slab_at(store, number)->summary[SET_FREE]) !=
+			    0)
+				a64_or_seq(top, slabs & -slabs);
+		}
+	}
+	return limit;
+}
+
 /* With the lock held. */
 static int
 store_add_slab(struct hwt *timer, uint32_t limit)
@@ -249,15 +276,13 @@ static int
 store_grow(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
-	uint32_t limit, idle, word;
+	uint32_t limit, idle;
 	int error = 0;
 
 	(void)pthread_mutex_lock(&store->grow_lock);
 	limit = store_limit(store);
-	for (word = 0; word < (limit + 63) / 64; word++) {
-		if (a64_load_relaxed(&store->top[SET_FREE][word]) != 0)
-			goto unlock;
-	}
+	if (find_slab(store, limit) < limit)
+		goto unlock;
 	idle = find_idle(store, limit);
 	if (idle < limit) {
 		store->idle[idle / 64] &= ~(UINT64_C(1) << idle % 64);
@@ -285,33 +310,6 @@ page_commit(struct record_store *store, struct slab *slab, uint32_t page)
 		pair_init(&record_at(store, i)->pair,
 		    record_first_word(store, i) + (used << INDEX_BITS));
 	a64_or_seq(&slab->committed, UINT64_C(1) << page);
-}
-
-/* The lowest slab that may have free records; limit: there is none. */
-static uint32_t
-find_slab(struct record_store *store, uint32_t limit)
-{
-	uint32_t word, number;
-	uint64_t slabs;
-
-	for (word = 0; word < (limit + 63) / 64; word++) {
-		a64_t *top = &store->top[SET_FREE][word];
-
-		while ((slabs = a64_load_acquire(top)) != 0) {
-			number = word * 64 + (uint32_t)__builtin_ctzll(slabs);
-			if (a64_load_acquire(
-				&slab_at(store, number)->summary[SET_FREE]) !=
-			    0)
-				return number;
-			a64_and_seq(top, ~(slabs & -slabs));
-			/* E:set fence */
-			if (a64_load_seq(
-				&slab_at(store, number)->summary[SET_FREE]) !=
-			    0)
-				a64_or_seq(top, slabs & -slabs);
-		}
-	}
-	return limit;
 }
 
 /* Adds records of a page, given as bits. The lowest is used first. */

@@ -57,27 +57,21 @@ next_deadline(uint64_t deadline_ns, uint64_t period_ns, uint64_t now_ns)
 	return deadline_ns + periods * period_ns;
 }
 
-static bool
-run_ended(
-    struct hwt *timer, struct record *record, uint32_t index, uint64_t word)
+static void
+run_ended(struct hwt *timer, struct record *record, uint32_t index)
 {
+	uint64_t word;
+
+	do
+		word = pair_word(&record->pair);
 	/* E:ended release */
-	if (!pair_cas_word(&record->pair, word, word_freed(word)))
-		return false;
+	while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	if (word & FLAG_WAITED)
 		futex_wake_all(&record->pair);
 	timer_free_record(timer, index);
-	return true;
 }
 
-static void
-end_once(struct hwt *timer, struct record *record, uint32_t index)
-{
-	while (!run_ended(timer, record, index, pair_word(&record->pair)))
-		continue;
-}
-
-/* Counts the end of a periodic timeout, before others can see it. */
+/* Counts the end of a timeout, before others can see it. */
 static void
 count_ended(struct hwt *timer)
 {
@@ -115,7 +109,7 @@ end_periodic(
 		seen = pair_load(&record->pair);
 		if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer)) {
 			count_ended(timer);
-			end_once(timer, record, index);
+			run_ended(timer, record, index);
 			return;
 		}
 		next = seen;
@@ -141,10 +135,8 @@ timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 	bool rescheduled;
 
 	cache_count(cache, &cache->started, 1);
-	if (!periodic) {
-		cache_count(cache, &cache->ended, 1);
-		pending_release(timer, 1);
-	}
+	if (!periodic)
+		count_ended(timer);
 	rescheduled = run_task(
 	    timer, record_task(record), id, aptr_load_acquire(&record->arg));
 	if (!process_owns(timer->epoch))
@@ -152,7 +144,7 @@ timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 	if (periodic)
 		end_periodic(timer, record, index, rescheduled);
 	else
-		end_once(timer, record, index);
+		run_ended(timer, record, index);
 }
 
 /* HANDED to RUNNING, or REVOKED to FREE. */
@@ -201,9 +193,7 @@ timer_run(struct hwt *timer, uint64_t id)
 int
 hwt_run(struct hwt *timer, hwt_timeout timeout)
 {
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	return timer_run(timer, timeout.id);
+	int error = timer_check(timer, true);
+
+	return error != 0 ? error : timer_run(timer, timeout.id);
 }

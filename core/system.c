@@ -79,10 +79,7 @@ system_yield(uint32_t *tries)
 void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 {
-	struct timespec until = {
-	    .tv_sec = (time_t)(until_ns / 1000000000u),
-	    .tv_nsec = (long)(until_ns % 1000000000u),
-	};
+	struct timespec until = system_timespec(until_ns);
 
 	if (syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
 		until_ns == HWT_NEVER ? NULL : &until, NULL,

@@ -6,6 +6,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
+
+static inline struct timespec
+system_timespec(uint64_t ns)
+{
+	return (struct timespec){
+	    .tv_sec = (time_t)(ns / 1000000000u),
+	    .tv_nsec = (long)(ns % 1000000000u),
+	};
+}
 
 /* Sleeps a tenth of a millisecond, where a wait that fails at once would be
  * repeated. */

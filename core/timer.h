@@ -18,6 +18,7 @@
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
 
+#include <errno.h>
 #include <signal.h>
 
 #include "core/mpsc_queue.h"
@@ -117,6 +118,29 @@ timer_now(const struct hwt *timer)
 	if (timer->clock.now_ns != NULL)
 		return timer->clock.now_ns(timer->clock.ctx);
 	return clock_monotonic_ns();
+}
+
+/* Whether a call may go on: its timer is one of this process, and its other
+ * arguments are valid. */
+static inline int
+timer_check(const struct hwt *timer, bool valid)
+{
+	if (timer == NULL)
+		return -EINVAL;
+	if (!process_owns(timer->epoch))
+		return -EOWNERDEAD;
+	return valid ? 0 : -EINVAL;
+}
+
+/* What hwt_remaining says. */
+static inline int64_t
+remaining_at(struct pair_value seen, uint64_t now_ns)
+{
+	if (seen.deadline_ns == DEADLINE_NEVER)
+		return INT64_MAX;
+	if (seen.word & FLAG_RELATIVE)
+		return (int64_t)seen.deadline_ns;
+	return (int64_t)(seen.deadline_ns - now_ns);
 }
 
 /* The time from which a delay counts: never behind the clock. */

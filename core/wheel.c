@@ -282,7 +282,7 @@ bitmap_clear(struct bitmap *bitmap, uint32_t bit)
 	}
 }
 
-/* The first bit at or after from; length: none. */
+/* The first bit at or after from, which is below length; length: none. */
 static uint32_t
 bitmap_find(const struct bitmap *bitmap, uint32_t from)
 {
@@ -290,8 +290,6 @@ bitmap_find(const struct bitmap *bitmap, uint32_t from)
 	uint32_t level = 0;
 	uint64_t word;
 
-	if (from >= end)
-		return end;
 	for (;;) { /* up, to a word with a bit at or after from */
 		word = bitmap->level[level][from / 64] >> from % 64;
 		if (word != 0)

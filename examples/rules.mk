@@ -43,7 +43,17 @@ $(longpoll): $(patsubst %.c,build/plain/%.o,$(wildcard examples/longpoll/*.c)) \
 demo-longpoll: $(longpoll)
 	@$(longpoll) demo $(DEMO)
 
-.PHONY: demo-memcached demo-longpoll
+# A pool of connections: it needs the module checkout.
+pool := build/plain/examples/pool/pool
+$(pool): $(patsubst %.c,build/plain/%.o,$(wildcard examples/pool/*.c)) \
+		build/plain/libhwt_checkout.a build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs)
+
+demo-pool: $(pool)
+	@$(pool) $(DEMO)
+
+.PHONY: demo-memcached demo-longpoll demo-pool
 demo-memcached: build/plain/libhwt.a
 	@examples/memcached/run
 

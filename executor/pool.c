@@ -240,9 +240,9 @@ hwt_pool_create(struct hwt_pool **pool, unsigned threads, size_t queue_limit)
 	made->epoch = process_epoch();
 	made->executor.execute = pool_execute;
 	made->executor.ctx = made;
-	made->waiting_max = TICKETS_MASK;
-	if (queue_limit != 0 && queue_limit < TICKETS_MASK)
-		made->waiting_max = queue_limit;
+	/* 0 wraps round. */
+	made->waiting_max =
+	    queue_limit - 1 < TICKETS_MASK ? queue_limit : TICKETS_MASK;
 	made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	error = pool_add_threads(made, threads);
 	if (error != 0) {

@@ -257,17 +257,12 @@ hwt_dump(const struct hwt *timer, FILE *file)
 	/* For its lock, and to keep others from turning the wheel. */
 	struct hwt *held = (struct hwt *)(uintptr_t)timer;
 	struct copy copy = {0};
-	int error;
+	int error = timer_check(timer, file != NULL);
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	if (file == NULL)
-		return -EINVAL;
+	if (error != 0)
+		return error;
 	copy.stopped = is_stopped(held);
-	if (!copy.stopped &&
-	    (!(timer->flags & HWT_MANUAL) || timer_turn_begin(held) != 0))
+	if (!copy.stopped && timer_turn_begin(held) != 0)
 		return -EBUSY;
 	error = copy_timer(&copy, timer);
 	if (!copy.stopped)

@@ -35,11 +35,12 @@ libs_fuzz := -fsanitize=fuzzer
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
 # Each condition as it stands in the source, assertions left out: what they
-# find is never there. Counters are added to by many threads. A process that
-# leaves by _exit writes its counts as well.
-flags_cov := --coverage -fprofile-update=atomic -DNDEBUG
+# find is never there, and each function once, not in copies. Counters are added
+# to by many threads. A process that leaves by _exit or abort writes its counts
+# as well.
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -Dalways_inline=unused
 last_cov := -O0
-link_cov := -Wl,--wrap=_exit
+link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o
 # The explorer has models in the place of the system, for the core alone.
 flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
@@ -66,7 +67,7 @@ build/aarch64/flags build/aarch64-c11/flags: | $(sysroot)
 $(objects_aarch64) $(objects_aarch64-c11): \
 	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
 
-$(sysroot):
+$(sysroot): tools/sysroot
 	@tools/sysroot arm64 $@
 
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
@@ -79,8 +80,7 @@ misuse := $(wildcard test/misuse/*.c)
 faults := $(wildcard test/faults/*.c)
 # The suite model has the parts of the program model but for its main.
 model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
-fuzz := $(filter-out test/fuzz/replay.c,$(wildcard test/fuzz/*.c)) \
-	$(wildcard test/random/checker*.c)
+fuzz := test/fuzz/fuzz.c $(model)
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
 	$(wildcard modules/*/test/explore/*.c)
 explored := $(filter-out core/system.c observe/%,$(core)) \
@@ -115,10 +115,10 @@ $(call in,$(ways),test/random/model.c): $$(call objects,$(model))
 
 # The library with the system's functions under other names, to make them fail.
 build/%/test/faults/libhwt.o: build/%/libhwt.o test/faults/imports \
-		test/faults/system.c
+		test/faults/tables.c
 	$(call say,OBJCOPY)
 	@mkdir -p $(@D)
-	$(Q)test/faults/imports redefine >$@.names
+	$(Q)test/faults/imports test/faults/tables.c redefine >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
 
 build/%/test/faults/faults: $$(call objects,$(faults)) $$(objects_$$*) \
@@ -201,7 +201,7 @@ analyze:
 mutants: build/plain/libhwt.so
 	@test/mutants/run '$(MUTANTS)'
 faults: build/plain/test/faults/faults
-	@test/faults/imports check build/plain/libhwt.o
+	@test/faults/imports test/faults/tables.c check build/plain/libhwt.o
 	@build/plain/test/faults/faults all
 explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)
@@ -218,6 +218,6 @@ fuzz: build/fuzz/test/fuzz/fuzz
 , := ,
 coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
 	build/cov/test/random/model,--steps,300000,--quiet \
-	build/cov/test/faults/faults build/cov-explore/explore
+	build/cov/test/faults/faults build/cov-explore/explore $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
-	@test/coverage/run $(coverage)
+	@covered='$(covered)' test/coverage/run $(coverage)

@@ -85,10 +85,11 @@ new_checkout(uint32_t shards)
 	memset(made->shards, 0, bytes);
 	made->shard_count = shards;
 	made->gate.checkout = made;
-	(void)pthread_mutex_init(&made->pause_lock, NULL);
-	(void)pthread_cond_init(&made->came_back, NULL);
+	made->pause_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->came_back = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	for (i = 0; i < shards; i++)
-		(void)pthread_mutex_init(&made->shards[i].lock, NULL);
+		made->shards[i].lock =
+		    (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	return made;
 }
 
@@ -286,7 +287,7 @@ hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
 {
 	struct request *made = (struct request *)request;
 	bool ascending;
-	int error = -EINVAL;
+	int error;
 
 	if (request == NULL || objects == NULL || count == 0 ||
 	    count > UINT32_MAX)
@@ -405,6 +406,13 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
 
 	queue_begin(&queue);
 	error = begin_try(request, &refused);
+	if (error == -EAGAIN && blocked != NULL) {
+		refused = request_try_long(request, refused);
+		if (refused == NULL) {
+			request_store(request, STATE_GRANTED);
+			error = 0;
+		}
+	}
 	if (error == -EAGAIN) {
 		request->blocked = blocked;
 		if (blocked != NULL)
@@ -441,14 +449,25 @@ hwt_checkout_acquire(struct hwt_checkout *checkout, struct hwt_request *request,
 	return acquire(acquired, delay_ns, NULL);
 }
 
+/* Woken, the thread tries its request itself. */
 static enum hwt_grant
-await_grant(struct blocked *blocked)
+await_grant(struct request *request, struct blocked *blocked)
 {
-	(void)pthread_mutex_lock(&blocked->lock);
-	while (blocked->grant == 0)
-		(void)pthread_cond_wait(&blocked->ended, &blocked->lock);
-	(void)pthread_mutex_unlock(&blocked->lock);
-	return blocked->grant;
+	enum hwt_grant grant;
+	bool woken;
+
+	do {
+		(void)pthread_mutex_lock(&blocked->lock);
+		while (!blocked->woken && blocked->grant == 0)
+			(void)pthread_cond_wait(&blocked->told, &blocked->lock);
+		grant = blocked->grant;
+		woken = blocked->woken;
+		blocked->woken = false;
+		(void)pthread_mutex_unlock(&blocked->lock);
+		if (woken)
+			request_resume(request);
+	} while (grant == 0);
+	return grant;
 }
 
 int
@@ -456,7 +475,8 @@ hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns)
 {
 	struct request *acquired = (struct request *)request;
-	struct blocked blocked = {.grant = (enum hwt_grant)0};
+	struct blocked blocked = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	    .told = PTHREAD_COND_INITIALIZER};
 	int result = enter_request(checkout, acquired);
 
 	if (result != 0)
@@ -465,12 +485,11 @@ hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
 		return -EINVAL;
 	if (queue_in_granted())
 		return -EDEADLK;
-	(void)pthread_mutex_init(&blocked.lock, NULL);
-	(void)pthread_cond_init(&blocked.ended, NULL);
 	result = acquire(acquired, delay_ns, &blocked);
-	if (result == 1)
-		result = error_of(await_grant(&blocked));
-	(void)pthread_cond_destroy(&blocked.ended);
+	if (result != 1)
+		return result;
+	result = error_of(await_grant(acquired, &blocked));
+	(void)pthread_cond_destroy(&blocked.told);
 	(void)pthread_mutex_destroy(&blocked.lock);
 	return result;
 }
@@ -558,10 +577,12 @@ pause_await(struct hwt_checkout *checkout)
 	bool paused;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	while (!(paused = count_in_flight(checkout) == 0) &&
-	    !checkout->pause_expired)
+	paused = count_in_flight(checkout) == 0;
+	while (!paused && !checkout->pause_expired) {
 		(void)pthread_cond_wait(
 		    &checkout->came_back, &checkout->pause_lock);
+		paused = count_in_flight(checkout) == 0;
+	}
 	checkout->paused = paused;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (paused)

@@ -61,7 +61,8 @@ struct object {
 /* A thread in hwt_checkout_acquire_wait. */
 struct blocked {
 	pthread_mutex_t lock;
-	pthread_cond_t ended;
+	pthread_cond_t told;
+	bool woken; /* it is to try its request */
 	enum hwt_grant grant; /* 0: it waits */
 };
 
@@ -121,7 +122,6 @@ struct hwt_checkout {
 /* What a thread has to do before its outermost call returns. */
 struct queue {
 	struct request *first, *last;
-	bool in_granted;
 };
 
 /* The outermost call's; NULL: the thread is in none. */
@@ -139,12 +139,26 @@ word_grant(uint64_t word)
 	return (enum hwt_grant)((word & OUTCOME_MASK) / OUTCOME_ONE);
 }
 
+static inline bool
+object_precedes(const struct object *a, const struct object *b)
+{
+	if (a->order != b->order)
+		return a->order < b->order;
+	return (uintptr_t)a < (uintptr_t)b;
+}
+
+static inline struct shard *
+shard_of(const struct hwt_checkout *checkout, const void *at)
+{
+	uint64_t hash = (uint64_t)(uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &checkout->shards[hash >> 40 & (checkout->shard_count - 1)];
+}
+
 /* object.c */
 
 void shard_lock(struct shard *shard);
 void shard_unlock(struct shard *shard);
-struct shard *shard_of(const struct hwt_checkout *checkout, const void *at);
-bool object_precedes(const struct object *a, const struct object *b);
 bool object_take(struct object *object, struct request *request);
 /* By its holder: the next waiter goes to the queue. */
 void object_give(struct object *object, struct request *request);
@@ -166,6 +180,7 @@ void object_close(struct object *object);
  * outermost one. */
 void queue_begin(struct queue *queue);
 void queue_end(struct queue *queue);
+/* This is a call from granted: no other user code runs in a call. */
 bool queue_in_granted(void);
 void queue_add(struct request *request);
 
@@ -173,12 +188,17 @@ struct object *request_object(const struct request *request, uint32_t i);
 /* By its owner, while it is TRYING, and holds nothing or what it held before:
  * NULL: it has all; otherwise the object that refused, or the gate. */
 struct object *request_try(struct request *request);
+/* The same, for a thread that was refused and would sleep. */
+struct object *request_try_long(
+    struct request *request, struct object *refused);
 /* By its owner: tries until it waits or ends, from that refusal on. */
 void request_settle(struct request *request, struct object *refused);
+/* By the thread that waits with it, when it has been woken. */
+void request_resume(struct request *request);
 /* Gives all back; grants is 1 if it was granted. */
 void request_give(struct request *request, uint64_t grants);
-/* WAITING becomes WOKEN or ENDED; false: it does not wait. */
-bool request_leave_wait(struct request *request, uint64_t next);
+/* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */
+bool request_wake(struct request *request, uint64_t baton);
 /* The outcome of one that waited goes to the queue. */
 void request_end_wait(struct request *request, enum hwt_grant grant);
 /* Ends its wait, or leaves the outcome as a mark: see request.c. */

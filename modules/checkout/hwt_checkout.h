@@ -206,7 +206,8 @@ int hwt_checkout_cancel(
  * -EOWNERDEAD */
 int hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns);
 
-/* Ends the pause: what waits for that is tried, in the order in which it came.
+/* Ends the pause: what waits for that is tried, or its thread in
+ * hwt_checkout_acquire_wait is woken, in the order in which it came.
  * -EALREADY   there is no pause
  * -EBUSY      a pause has begun, and something is still out
  * -EINVAL -EOWNERDEAD */

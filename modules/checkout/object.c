@@ -33,14 +33,6 @@
  */
 #include "checkout.h"
 
-struct shard *
-shard_of(const struct hwt_checkout *checkout, const void *at)
-{
-	uint64_t hash = (uint64_t)(uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &checkout->shards[hash >> 40 & (checkout->shard_count - 1)];
-}
-
 void
 shard_lock(struct shard *shard)
 {
@@ -51,14 +43,6 @@ void
 shard_unlock(struct shard *shard)
 {
 	(void)pthread_mutex_unlock(&shard->lock);
-}
-
-bool
-object_precedes(const struct object *a, const struct object *b)
-{
-	if (a->order != b->order)
-		return a->order < b->order;
-	return (uintptr_t)a < (uintptr_t)b;
 }
 
 bool
@@ -119,7 +103,7 @@ wake_one(struct object *object, uint64_t baton)
 	struct request *request = object->first;
 
 	while (request != NULL) {
-		if (request_leave_wait(request, STATE_WOKEN | baton)) {
+		if (request_wake(request, baton)) {
 			unlink_waiter(object, request);
 			queue_add(request);
 			return true;
@@ -195,13 +179,13 @@ bool
 object_wait(struct object *object, struct request *request)
 {
 	struct shard *shard = shard_of(object->checkout, object);
-	/* Who was woken for it and overtaken is the next one again. */
+	/* Who was woken for it and overtaken is the next one again; a baton of
+	 * another object has been handed on. */
 	bool first = a64_load_relaxed(&request->word) & BATON;
 	bool waits = false;
 
 	shard_lock(shard);
 	if (object_announce(object)) {
-		first = first && aptr_load_acquire(&request->at) == object;
 		link_waiter(object, request, first);
 		aptr_store_release(&request->at, object);
 		waits = enter_wait(request);

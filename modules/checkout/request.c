@@ -40,6 +40,14 @@
  * its granted called, before the outermost call returns: so without a lock, and
  * a chain of grants takes no stack.
  *
+ * BLOCKING. A request whose thread waits is tried by that thread: a call that
+ * has woken it hands it over. If another thread got the objects for it, they
+ * would be out while it sleeps, and whoever meets them then would go to sleep
+ * as well. For the same reason, and since most holds are shorter than a sleep,
+ * such a thread looks at the object that refused for some microseconds before
+ * it waits. Meanwhile its request is TRYING and holds nothing, but for what
+ * hold_after says.
+ *
  * LAST ACCESS. busy counts requests from the beginning of their waits until
  * granted has returned; it is the last that is touched of the checkout.
  * hwt_checkout_destroy waits for it. In a retirement, no request that is WOKEN
@@ -60,18 +68,23 @@
 
 #include "checkout.h"
 
+/* Of a thread, at an object that refused, before it sleeps. */
+#ifndef LOOKS
+#define LOOKS 100u
+#endif
+
 _Thread_local struct queue *queue_of_thread;
 
 bool
 queue_in_granted(void)
 {
-	return queue_of_thread != NULL && queue_of_thread->in_granted;
+	return queue_of_thread != NULL;
 }
 
 void
 queue_begin(struct queue *queue)
 {
-	*queue = (struct queue){NULL, NULL, false};
+	*queue = (struct queue){NULL, NULL};
 	if (queue_of_thread == NULL)
 		queue_of_thread = queue;
 }
@@ -107,7 +120,7 @@ request_store(struct request *request, enum state state)
 }
 
 bool
-request_leave_wait(struct request *request, uint64_t next)
+request_wake(struct request *request, uint64_t baton)
 {
 	uint64_t word;
 
@@ -116,10 +129,8 @@ request_leave_wait(struct request *request, uint64_t next)
 		if (word_state(word) != STATE_WAITING)
 			return false;
 	} while (!a64_cas_acq_rel(
-	    &request->word, word, (word & ~STATE_MASK) | next));
-	if (word_state(next) == STATE_WOKEN)
-		(void)a64_add_relaxed(
-		    &shard_of(request->checkout, request)->woken, 1);
+	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN | baton));
+	(void)a64_add_relaxed(&shard_of(request->checkout, request)->woken, 1);
 	return true;
 }
 
@@ -206,6 +217,33 @@ request_try(struct request *request)
 	if (!may_hold(request, refused))
 		request_give(request, 0);
 	settle_baton(request, refused);
+	return refused;
+}
+
+/* A hint that this is a loop which waits. */
+static inline void
+stall(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+struct object *
+request_try_long(struct request *request, struct object *refused)
+{
+	unsigned looks;
+
+	for (looks = 0; looks < LOOKS && refused != NULL &&
+	     refused != &request->checkout->gate;
+	     looks++) {
+		if (a64_load_relaxed(&refused->word) & IN_USE)
+			stall();
+		else
+			refused = request_try(request);
+	}
 	return refused;
 }
 
@@ -475,52 +513,77 @@ requests_stop(struct hwt_checkout *checkout, const struct object *object,
 
 /* The queue. */
 
+/* grant is 0 for one that is woken. */
 static void
 tell_blocked(struct blocked *blocked, enum hwt_grant grant)
 {
 	(void)pthread_mutex_lock(&blocked->lock);
 	blocked->grant = grant;
-	(void)pthread_cond_signal(&blocked->ended);
+	blocked->woken = grant == 0;
+	(void)pthread_cond_signal(&blocked->told);
 	(void)pthread_mutex_unlock(&blocked->lock);
 }
 
 /* The request is the caller's from here on. */
 static void
-call_granted(struct queue *queue, struct request *request, uint64_t word)
+call_granted(struct request *request, uint64_t word)
 {
 	struct hwt_checkout *checkout = request->checkout;
 	enum hwt_grant grant = word_grant(word);
 
 	request_store(
 	    request, grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
-	if (word & BLOCKING) {
+	if (word & BLOCKING)
 		tell_blocked(request->blocked, grant);
-	} else {
-		queue->in_granted = true;
+	else
 		request->granted(
 		    (struct hwt_request *)request, request->arg, grant);
-		queue->in_granted = false;
-	}
 	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 }
 
+/* One that is WOKEN. */
 static void
-queue_step(struct queue *queue, struct request *request)
+try_woken(struct request *request)
+{
+	struct object *refused;
+	uint64_t word;
+
+	do
+		word = a64_load_acquire(&request->word);
+	/* E:request acquire; the mark of a WOKEN one stands. */
+	while (!a64_cas_acq_rel(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING));
+	if (word & OUTCOME_MASK) {
+		request_end(request, word_grant(word));
+		return;
+	}
+	refused = request_try(request);
+	if (word & BLOCKING)
+		refused = request_try_long(request, refused);
+	request_settle(request, refused);
+}
+
+static void
+queue_step(struct request *request)
 {
 	uint64_t word = a64_load_acquire(&request->word);
 
-	if (word_state(word) == STATE_ENDED) {
-		call_granted(queue, request, word);
-		return;
-	}
-	/* E:request acquire; the mark of a WOKEN one stands. */
-	while (!a64_cas_acq_rel(
-	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING))
-		word = a64_load_acquire(&request->word);
-	if (word & OUTCOME_MASK)
-		request_end(request, word_grant(word));
+	if (word_state(word) == STATE_ENDED)
+		call_granted(request, word);
+	else if (word & BLOCKING)
+		tell_blocked(request->blocked, (enum hwt_grant)0);
 	else
-		request_settle(request, request_try(request));
+		try_woken(request);
+}
+
+void
+request_resume(struct request *request)
+{
+	struct queue queue;
+
+	queue_begin(&queue);
+	try_woken(request);
+	queue_end(&queue);
 }
 
 void
@@ -532,7 +595,7 @@ queue_end(struct queue *queue)
 		return;
 	while ((request = queue->first) != NULL) {
 		queue->first = request->next;
-		queue_step(queue, request);
+		queue_step(request);
 	}
 	queue_of_thread = NULL;
 }

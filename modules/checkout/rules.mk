@@ -76,19 +76,46 @@ build/%/checkout-test: $$(call objects,$(checkout_spec) \
 		$(libs)
 
 checkout_programs := $(wildcard $(checkout_test)/stress/*.c)
-$(foreach w,plain clang asan tsan noise, \
+$(foreach w,plain clang asan tsan noise cov, \
 	$(checkout_programs:%.c=build/$w/%)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt_checkout.a build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
 
+# The module with the functions of the system, and the timer's, under other
+# names, to make them fail: as test/faults does it with the library.
+checkout_faults := $(wildcard $(checkout_test)/faults/*.c) \
+	test/faults/faults.c test/faults/system.c
+checkout_tables := $(checkout_test)/faults/tables.c
+build/%/$(checkout_test)/faults/module.o: build/%/libhwt_checkout.o \
+		test/faults/imports $(checkout_tables)
+	$(call say,OBJCOPY)
+	@mkdir -p $(@D)
+	$(Q)test/faults/imports $(checkout_tables) redefine >$@.names
+	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
+
+build/%/$(checkout_test)/faults/faults: $$(call objects,$(checkout_faults)) \
+		$$(objects_$$*) build/%/$(checkout_test)/faults/module.o \
+		build/%/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
+
+.PHONY: faults-checkout
+faults: faults-checkout
+faults-checkout: build/plain/$(checkout_test)/faults/faults
+	@test/faults/imports $(checkout_tables) check \
+		build/plain/libhwt_checkout.o
+	@$< all
+
 # Its explorer has models of its own in the place of the timer, locks and
 # memory.
 explored_alone += $(checkout)
 checkout_shim := -include $(checkout_test)/explore_shim.h
-$(addprefix build/explore/,$(addsuffix .o,$(basename $(checkout) \
-		$(checkout_test)/explore_checkout.c))): own = $(checkout_shim)
-build/explore/checkout-explore: $$(call objects,$(checkout) \
+checkout_explored := $(addsuffix .o,$(basename $(checkout) \
+	$(checkout_test)/explore_checkout.c))
+$(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
+	own = $(checkout_shim)
+build/%/checkout-explore: $$(call objects,$(checkout) \
 		$(checkout_test)/explore_checkout.c test/explore/explore.c)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(libs)
@@ -96,9 +123,11 @@ build/explore/checkout-explore: $$(call objects,$(checkout) \
 ifneq ($(ARCH),aarch64)
 check: build/plain/libhwt_checkout.so build/plain/libhwt_checkout.a \
 		build/plain/checkout-test build/explore/checkout-explore \
+		build/plain/$(checkout_test)/faults/faults \
 		$(foreach w,plain tsan,$(checkout_programs:%.c=build/$w/%))
-check-all: build/clang/checkout-test build/asan/checkout-test \
+check-all: build/clang/checkout-test build/asan/checkout-test $$(pool) \
 		build/explore/checkout-explore \
+		build/asan/$(checkout_test)/faults/faults \
 		$(foreach w,plain tsan noise, \
 			$(checkout_programs:%.c=build/$w/%))
 endif

@@ -201,14 +201,16 @@ int hwt_purgatory_read_stats(
 /* Ends all operations with HWT_SHUT_DOWN, and waits until no callback and no
  * timeout's task of the purgatory is running, execute included. Operations that
  * an executor holds stay with it.
- * -EDEADLK    from a callback of this purgatory
+ * -EDEADLK    from a callback of this purgatory, or in another call of it from
+ *             a hook of its timer
  * -EINVAL -EOWNERDEAD */
 int hwt_purgatory_shutdown(struct hwt_purgatory *purgatory);
 
 /* Frees the purgatory, shut down or not; an expiry that is being carried out is
  * waited for. No other call may be under way. NULL: 0.
  * -EBUSY      operations are pending, or an executor holds some
- * -EDEADLK    from a callback of this purgatory */
+ * -EDEADLK    from a callback of this purgatory, or in another call of it from
+ *             a hook of its timer */
 int hwt_purgatory_destroy(struct hwt_purgatory *purgatory);
 
 /* Ends an operation as HWT_COMPLETED or HWT_CANCELLED. 0: this call has decided

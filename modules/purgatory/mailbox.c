@@ -4,9 +4,9 @@
  *
  * Threads push operations onto a stack, linked in their records, so that a
  * mailbox has no limit; the loop takes the whole stack and turns it round.
- * Whoever pushes onto an empty stack makes the eventfd readable. A run clears
- * the eventfd before it takes the stack: what is pushed in between makes it
- * readable again.
+ * Whoever pushes onto an empty stack makes the eventfd readable, and so does
+ * the next one where that failed. A run clears the eventfd before it takes the
+ * stack: what is pushed in between makes it readable again.
  *
  * EDGES
  *   E:box   an operation's link and all that was done to it: release by the
@@ -26,6 +26,9 @@ struct hwt_operation_mailbox {
 	pid_t owner;
 	struct operation *first, *last; /* the loop's: taken, oldest first */
 	aptr_t pushed; /* newest first */
+	/* The eventfd could not be made readable. Relaxed: who reads it late
+	 * leaves that to the hand-over after. */
+	a64_t silent;
 	struct hwt_operation_executor executor;
 };
 
@@ -36,12 +39,21 @@ is_foreign(const struct hwt_operation_mailbox *mailbox)
 	return mailbox->owner != getpid();
 }
 
-/* A count that is full is readable, too. */
+/* Where the count is full (EAGAIN), it is readable. Another failure is made
+ * good by the next hand-over. */
 static void
 mailbox_signal(struct hwt_operation_mailbox *mailbox)
 {
-	while (eventfd_write(mailbox->fd, 1) != 0 && errno == EINTR)
-		continue;
+	int result;
+
+	/* Before the write: what is stored after one that succeeded could undo
+	 * what another thread's failure, later than that, has stored. */
+	a64_store_relaxed(&mailbox->silent, 0);
+	do
+		result = eventfd_write(mailbox->fd, 1);
+	while (result != 0 && errno == EINTR);
+	if (result != 0 && errno != EAGAIN)
+		a64_store_relaxed(&mailbox->silent, 1);
 }
 
 static int
@@ -60,7 +72,7 @@ mailbox_execute(
 		held->next = top;
 		/* E:box release */
 	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, held));
-	if (top == NULL)
+	if (top == NULL || a64_load_relaxed(&mailbox->silent) != 0)
 		mailbox_signal(mailbox);
 	return 0;
 }

@@ -97,7 +97,7 @@ void
 call_begin(struct call *call, struct hwt_purgatory *purgatory)
 {
 	if (call_of(purgatory) != NULL) {
-		call->purgatory = NULL;
+		*call = (struct call){.outer = calls};
 		return;
 	}
 	*call = (struct call){.purgatory = purgatory, .outer = calls};
@@ -107,9 +107,7 @@ call_begin(struct call *call, struct hwt_purgatory *purgatory)
 bool
 call_is_nested(const struct hwt_purgatory *purgatory)
 {
-	const struct call *call = call_of(purgatory);
-
-	return call != NULL && call->callbacks > 0;
+	return call_of(purgatory) != NULL;
 }
 
 bool
@@ -293,9 +291,8 @@ call_flush(const struct hwt_purgatory *purgatory)
 void
 call_end(struct call *call)
 {
-	if (call->purgatory == NULL)
-		return;
-	call_flush(call->purgatory);
+	if (call->purgatory != NULL)
+		call_flush(call->purgatory);
 	while (call->first_request != NULL) {
 		call_walk(call);
 		call_flush(call->purgatory);
@@ -403,7 +400,8 @@ operation_own(struct operation *operation, bool watching)
 		if (!(next & RUN))
 			return false;
 		look = false;
-		if (operation->try_complete != NULL && operation_try(operation))
+		/* Without a predicate nobody sets AGAIN: see batch_add_link. */
+		if (operation_try(operation))
 			completed = operation_set(operation, HWT_COMPLETED);
 	}
 }
@@ -419,7 +417,7 @@ operation_event(struct operation *operation, uint64_t id)
 			return false;
 		/* E:event release */
 	} while (!a64_cas_acq_rel(
-	    &operation->word, word, word | (word & RUN ? AGAIN : RUN)));
+	    &operation->word, word, word | ((word & RUN) ? AGAIN : RUN)));
 	return !(word & RUN) && operation_own(operation, false);
 }
 
@@ -434,7 +432,7 @@ operation_take(struct operation *operation, uint64_t id, uint64_t outcome)
 			return TAKEN_NOT;
 		next = word | RUN | outcome * OUTCOME_ONE;
 	} while (!a64_cas_acq_rel(&operation->word, word, next));
-	return word & RUN ? TAKEN_LEFT : TAKEN_OWN;
+	return (word & RUN) ? TAKEN_LEFT : TAKEN_OWN;
 }
 
 bool

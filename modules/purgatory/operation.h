@@ -245,7 +245,8 @@ void call_end(struct call *call);
 /* Hands over what was put off, or calls its done, if the thread is in no
  * callback. */
 void call_flush(const struct hwt_purgatory *purgatory);
-/* Whether this thread is in a callback of the purgatory. */
+/* Whether this thread is in a call of the purgatory: so it is in a callback, or
+ * in one of the timer's hooks. */
 bool call_is_nested(const struct hwt_purgatory *purgatory);
 /* Changes bits of the word that others may change, too. */
 void operation_change(

@@ -381,7 +381,7 @@ int
 hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
     const struct hwt_operation_spec *spec)
 {
-	hwt_operation ignored;
+	hwt_operation ignored = {0};
 	struct watch made = {
 	    .purgatory = purgatory,
 	    .spec = spec,
@@ -396,6 +396,7 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
 	if (spec == NULL || !spec_is_valid(spec))
 		return -EINVAL;
 	call_begin(&call, purgatory);
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the operation has them */
 	result = watch(&made);
 	call_end(&call);
 	return result;
@@ -786,12 +787,9 @@ static void
 end_operation(struct hwt_purgatory *purgatory, uint32_t index)
 {
 	struct operation *operation = operation_at(purgatory, index);
-	uint64_t word;
+	uint64_t word = a64_load_acquire(&operation->word);
 	struct call call;
 
-	if (operation == NULL)
-		return;
-	word = a64_load_acquire(&operation->word);
 	call_begin(&call, purgatory);
 	(void)operation_decide(operation, word_id(word, index), HWT_SHUT_DOWN);
 	call_end(&call);

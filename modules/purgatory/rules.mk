@@ -83,20 +83,55 @@ build/%/purgatory-test: $$(call objects,$(purgatory_spec) \
 		$(libs)
 
 purgatory_programs := $(wildcard $(purgatory_test)/stress/*.c)
-$(foreach w,plain clang asan tsan noise, \
+$(foreach w,plain clang asan tsan cov noise aarch64 aarch64-c11, \
 	$(purgatory_programs:%.c=build/$w/%)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt_purgatory.a build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
 
-ifneq ($(ARCH),aarch64)
+# The module with the functions of the system, and the timer's, under other
+# names, to make them fail: as test/faults does it with the library.
+purgatory_faults := $(wildcard $(purgatory_test)/faults/*.c) \
+	test/faults/faults.c test/faults/system.c
+purgatory_tables := $(purgatory_test)/faults/tables.c
+build/%/$(purgatory_test)/faults/module.o: build/%/libhwt_purgatory.o \
+		test/faults/imports $(purgatory_tables)
+	$(call say,OBJCOPY)
+	@mkdir -p $(@D)
+	$(Q)test/faults/imports $(purgatory_tables) redefine >$@.names
+	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
+
+build/%/$(purgatory_test)/faults/faults: $$(call objects,$(purgatory_faults)) \
+		$$(objects_$$*) build/%/$(purgatory_test)/faults/module.o \
+		build/%/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
+
+.PHONY: faults-purgatory
+faults: faults-purgatory
+faults-purgatory: build/plain/$(purgatory_test)/faults/faults
+	@test/faults/imports $(purgatory_tables) check \
+		build/plain/libhwt_purgatory.o
+	@$< all
+
+ifeq ($(ARCH),aarch64)
+check: $(foreach w,aarch64 aarch64-c11,build/$w/purgatory-test \
+		$(purgatory_programs:%.c=build/$w/%))
+else
 check: build/plain/libhwt_purgatory.so build/plain/libhwt_purgatory.a \
 		build/plain/purgatory-test \
+		build/plain/$(purgatory_test)/faults/faults \
 		$(foreach w,plain tsan,$(purgatory_programs:%.c=build/$w/%))
 check-all: build/clang/purgatory-test build/asan/purgatory-test $$(longpoll) \
+		build/asan/$(purgatory_test)/faults/faults \
 		$(foreach w,plain tsan noise, \
 			$(purgatory_programs:%.c=build/$w/%))
 endif
+
+covered += modules/purgatory
+coverage_of += build/cov/purgatory-test \
+	$(addsuffix $(,)20,$(purgatory_programs:%.c=build/cov/%)) \
+	build/cov/$(purgatory_test)/faults/faults
 
 # The benchmark: a program for each design.
 purgatory_designs := $(filter-out main,$(basename $(notdir \

@@ -375,7 +375,8 @@ key_after(struct key *key, const struct threshold *after)
 void
 key_raise(struct key *key, uint64_t value)
 {
-	if (key->links > 0 && key->value < value)
+	/* Without a link, the first one begins anew. */
+	if (key->value < value)
 		key->value = value;
 }
 

@@ -28,7 +28,6 @@
 #define WALK_BATCH 2u
 
 typedef uint64_t a64_t;
-typedef void *aptr_t;
 typedef struct {
 	_Alignas(16) uint64_t half[2];
 } pair_t;
@@ -154,40 +153,6 @@ a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
 	*p = value;
 	model_change(p);
 	return true;
-}
-
-static inline void *
-aptr_load_acquire(const aptr_t *p)
-{
-	return (void *)(uintptr_t)model_load(p, 8);
-}
-
-static inline void
-aptr_store_release(aptr_t *p, const void *value)
-{
-	model_store(p, 8, (uint64_t)(uintptr_t)value, EXPLORE_RELEASE);
-}
-
-static inline bool
-aptr_cas_acq_rel(aptr_t *p, void *old, void *value)
-{
-	model_modify(p, 8);
-	if (*p != old)
-		return false;
-	*p = value;
-	model_change(p);
-	return true;
-}
-
-static inline void *
-aptr_swap_acq_rel(aptr_t *p, void *value)
-{
-	void *old;
-
-	model_modify(p, 8);
-	old = *p;
-	*p = value;
-	return old;
 }
 
 static inline uint64_t

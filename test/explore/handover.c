@@ -89,19 +89,18 @@ quiet_write(void *ctx, int level, const char *message)
 
 /* One that is due, and one that is due with it. */
 static void
-make_due(void)
+schedule_two_due(void)
 {
 	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(schedule(1, TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
 begin_box(void)
 {
 	make(HWT_MANUAL, &box_executor);
-	make_due();
+	schedule_two_due();
 }
 
 static void
@@ -113,7 +112,7 @@ begin_refuser(void)
 	    .flags = HWT_MANUAL, .executor = &refuser, .log = &quiet});
 	thread_prepare(0, 1);
 	thread_prepare(1, 0);
-	make_due();
+	schedule_two_due();
 }
 
 static void
@@ -141,12 +140,6 @@ reschedule_first(void)
 	int result = reschedule(0, 2 * TICK_NS);
 
 	explore_check(subject[0].started == 0 || result != 0);
-}
-
-static void
-turn(void)
-{
-	(void)advance(0);
 }
 
 static void
@@ -225,7 +218,7 @@ begin_mailbox(void)
 {
 	explore_check(hwt_mailbox_create(&mailbox) == 0);
 	make(HWT_MANUAL, hwt_mailbox_executor(mailbox));
-	make_due();
+	schedule_two_due();
 }
 
 static void
@@ -276,8 +269,7 @@ begin_mailbox_of_one(void)
 	make(HWT_MANUAL, NULL);
 	explore_check(
 	    schedule_on(0, hwt_mailbox_executor(mailbox), TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
@@ -286,8 +278,7 @@ begin_mailbox_for_all(void)
 	explore_check(hwt_mailbox_create(&mailbox) == 0);
 	make(HWT_MANUAL, hwt_mailbox_executor(mailbox));
 	explore_check(schedule(0, TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
@@ -347,8 +338,7 @@ begin_pool_of_one(void)
 	explore_check(hwt_pool_create(&pool_of_one, 1, 0) == 0);
 	explore_check(
 	    schedule_on(0, hwt_pool_executor(pool_of_one), TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void

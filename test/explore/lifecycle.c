@@ -28,8 +28,7 @@ static void
 begin_due(void)
 {
 	begin_queued();
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
@@ -45,18 +44,6 @@ begin_new_failing(void)
 {
 	begin_new();
 	model_settings.thread_failures = 1;
-}
-
-static void
-stop_it(void)
-{
-	stop();
-}
-
-static void
-turn(void)
-{
-	(void)advance(0);
 }
 
 /* Accepted, or refused because it stops. */
@@ -373,81 +360,81 @@ const struct program lifecycle_programs[] = {
     {
 	.name = "stop/schedule",
 	.begin = begin_manual,
-	.thread = {schedule_two, stop_it, turn},
+	.thread = {schedule_two, stop, turn},
     },
     {
 	.name = "stop/two-schedule",
 	.begin = begin_manual,
-	.thread = {schedule_two, schedule_one, stop_it},
+	.thread = {schedule_two, schedule_one, stop},
     },
     {
 	.name = "stop/uncommitted",
 	.begin = begin_uncommitted,
-	.thread = {schedule_two, schedule_one, stop_it},
+	.thread = {schedule_two, schedule_one, stop},
     },
     {
 	.name = "stop/schedule-reused",
 	.begin = begin_queued,
-	.thread = {cancel_and_schedule, stop_it, turn},
+	.thread = {cancel_and_schedule, stop, turn},
     },
     {
 	.name = "stop/reused-before-push",
 	.begin = begin_known_record,
-	.thread = {schedule_first_of_two, cancel_and_schedule_at_once, stop_it},
+	.thread = {schedule_first_of_two, cancel_and_schedule_at_once, stop},
     },
     {
 	.name = "stop/schedule-limited",
 	.begin = begin_limited,
-	.thread = {cancel_and_schedule, stop_it},
+	.thread = {cancel_and_schedule, stop},
 	.end = end_limited,
     },
     {
 	.name = "stop/cancel-reschedule",
 	.begin = begin_due,
-	.thread = {cancel_and_reschedule, stop_it, turn},
+	.thread = {cancel_and_reschedule, stop, turn},
     },
     {
 	.name = "stop/batch",
 	.begin = begin_manual,
-	.thread = {schedule_batch, stop_it},
+	.thread = {schedule_batch, stop},
 	.end = end_batch,
     },
     {
 	.name = "stop/batch-reused",
 	.begin = begin_queued,
-	.thread = {cancel_and_schedule_batch, stop_it},
+	.thread = {cancel_and_schedule_batch, stop},
 	.end = end_batch,
     },
     {
 	.name = "stop/covered",
 	.begin = begin_covered,
-	.thread = {use_covered, stop_it, turn},
+	.thread = {use_covered, stop, turn},
     },
     {
 	.name = "stop/covered-batch",
 	.begin = begin_covered,
-	.thread = {cancel_and_schedule_batch, stop_it},
+	.thread = {cancel_and_schedule_batch, stop},
 	.end = end_batch,
     },
     {
 	.name = "stop/batch-turn",
 	.begin = begin_manual,
-	.thread = {schedule_batch, stop_it, turn},
+	.thread = {schedule_batch, stop, turn},
     },
     {
 	.name = "stop/two-stops",
 	.begin = begin_due,
-	.thread = {stop_it, stop_it, turn},
+	.thread = {stop, stop, turn},
     },
     {
 	.name = "stop/two-stops-schedule",
 	.begin = begin_manual,
-	.thread = {schedule_one, stop_it, stop_it},
+	.thread = {schedule_one, stop, stop},
     },
     {
 	.name = "stop/stop-within",
 	.begin = begin_due,
-	.thread = {stop_within, stop_it, turn},
+	.thread = {stop_within, stop, turn},
     },
     {
 	.name = "start/two-failing",
@@ -457,12 +444,12 @@ const struct program lifecycle_programs[] = {
     {
 	.name = "start/stop",
 	.begin = begin_new,
-	.thread = {start_against_stop, stop_it},
+	.thread = {start_against_stop, stop},
     },
     {
 	.name = "start/stop-failing",
 	.begin = begin_new_failing,
-	.thread = {start_against_stop, start_alone, stop_it},
+	.thread = {start_against_stop, start_alone, stop},
     },
     {
 	.name = "worker/stop",
@@ -472,7 +459,7 @@ const struct program lifecycle_programs[] = {
     {
 	.name = "worker/two-stops",
 	.begin = begin_new,
-	.thread = {schedule_and_stop, stop_it},
+	.thread = {schedule_and_stop, stop},
     },
     {
 	.name = "worker/stop-within-slow-task",

@@ -18,13 +18,6 @@ begin_manual(void)
 }
 
 static void
-make_due(void)
-{
-	(void)advance(0);
-	model_clock_add(TICK_NS);
-}
-
-static void
 begin_once(void)
 {
 	begin_manual();
@@ -47,31 +40,12 @@ begin_moving(void)
 	subject[0].moves = true;
 }
 
-static void
-turn(void)
-{
-	(void)advance(0);
-}
-
-static void
-turn_twice(void)
-{
-	(void)advance(0);
-	(void)advance(0);
-}
-
 /* Two runs. */
 static void
 turn_on(void)
 {
 	(void)advance(0);
 	(void)advance(1);
-}
-
-static void
-cancel_it(void)
-{
-	(void)cancel(0);
 }
 
 static void
@@ -87,12 +61,6 @@ cancel_waiting_and_reuse(void)
 {
 	(void)cancel_wait(0);
 	explore_check(schedule(1, TICK_NS) == 0);
-}
-
-static void
-stop_it(void)
-{
-	stop();
 }
 
 static void
@@ -310,12 +278,12 @@ const struct program periodic_programs[] = {
     {
 	.name = "periodic/stop",
 	.begin = begin_periodic,
-	.thread = {stop_it, turn_on},
+	.thread = {stop, turn_on},
     },
     {
 	.name = "periodic/stop-cancel",
 	.begin = begin_periodic,
-	.thread = {stop_it, cancel_it, turn},
+	.thread = {stop, cancel_it, turn},
     },
     {
 	.name = "periodic/reschedule",
@@ -332,7 +300,7 @@ const struct program periodic_programs[] = {
     {
 	.name = "periodic/moves-itself-stop",
 	.begin = begin_moving,
-	.thread = {stop_it, turn},
+	.thread = {stop, turn},
     },
     {
 	.name = "periodic/executor-cancel",
@@ -343,13 +311,13 @@ const struct program periodic_programs[] = {
     {
 	.name = "periodic/executor-stop",
 	.begin = begin_in_hand,
-	.thread = {stop_it, run_handed},
+	.thread = {stop, run_handed},
 	.end = end_stopped_in_hand,
     },
     {
 	.name = "periodic/executor-stop-pushed",
 	.begin = begin_in_hand_pushed,
-	.thread = {stop_it, run_handed},
+	.thread = {stop, run_handed},
 	.end = end_stopped_in_hand,
     },
     {

@@ -32,8 +32,7 @@ begin_due(void)
 {
 	begin_empty();
 	explore_check(schedule(0, TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 /* One that is placed for later, while another one is due. */
@@ -43,8 +42,7 @@ begin_placed(void)
 	begin_empty();
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
 	explore_check(schedule(7, TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
@@ -105,19 +103,6 @@ end_all_due(void)
 	explore_check(pending == 0);
 	for (i = 0; i < SUBJECTS; i++)
 		explore_check(subject[i].returned == 0);
-}
-
-static void
-turn(void)
-{
-	(void)advance(0);
-}
-
-static void
-turn_twice(void)
-{
-	(void)advance(0);
-	(void)advance(0);
 }
 
 static void
@@ -188,12 +173,6 @@ drop_stale_and_turn(void)
 	while (worker_drop_stale(timer, &tick))
 		continue;
 	(void)advance(0);
-}
-
-static void
-cancel_it(void)
-{
-	(void)cancel(0);
 }
 
 static void
@@ -326,8 +305,7 @@ begin_reused_by_task(void)
 	explore_check(schedule(7, TICK_NS) == 0);
 	explore_check(schedule(0, TICK_NS) == 0);
 	subject[7].schedules = 1;
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
@@ -370,8 +348,7 @@ begin_pushed_with_clock(void)
 static void
 turn_past_it(void)
 {
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 	(void)advance(0);
 }
 

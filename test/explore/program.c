@@ -118,7 +118,7 @@ index_of(unsigned i)
 static struct slab *
 slab_of(uint32_t index)
 {
-	return timer->store.slabs[index >> SLAB_BITS];
+	return (void *)(uintptr_t)timer->store.slabs[index >> SLAB_BITS];
 }
 
 static uint32_t
@@ -441,6 +441,32 @@ stop(void)
 	take_list(&list);
 }
 
+void
+turn(void)
+{
+	(void)advance(0);
+}
+
+void
+turn_twice(void)
+{
+	turn();
+	turn();
+}
+
+void
+cancel_it(void)
+{
+	(void)cancel(0);
+}
+
+void
+make_due(void)
+{
+	turn();
+	model_clock_add(TICK_NS);
+}
+
 static bool
 thread_ended(const void *context)
 {
@@ -622,7 +648,8 @@ verify_records(void)
 static const struct chunk *
 chunk_of(uint32_t chunk)
 {
-	const struct chunk *first = timer->wheel.arenas[chunk >> ARENA_BITS];
+	const struct chunk *first =
+	    (void *)(uintptr_t)timer->wheel.arenas[chunk >> ARENA_BITS];
 
 	return &first[chunk & ((1u << ARENA_BITS) - 1)];
 }

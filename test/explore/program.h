@@ -99,6 +99,12 @@ int touch(unsigned i, unsigned fresh, uint64_t delay_ns);
 bool is_touched(unsigned i, unsigned fresh);
 /* Turns the wheel, at this moment or some ticks later. */
 uint64_t advance(unsigned ticks);
+void turn(void);
+void turn_twice(void);
+/* What was scheduled is taken over, and then a tick passes. */
+void make_due(void);
+/* Subject 0. */
+void cancel_it(void);
 /* hwt_stop, which must answer 0, and what it gives back. */
 void stop(void);
 void take_list(struct hwt_unprocessed *list);

@@ -217,12 +217,6 @@ cancel_two(void)
 	(void)cancel(1);
 }
 
-static void
-turn(void)
-{
-	(void)advance(0);
-}
-
 /* Threads without a cache of their own: each record comes from the
  * set. */
 static void
@@ -775,7 +769,7 @@ is_zero(const void *context)
 static void
 give_and_await_trim(void)
 {
-	const struct slab *slab = timer->store.slabs[0];
+	const struct slab *slab = (void *)(uintptr_t)timer->store.slabs[0];
 	bool enough;
 
 	while (held_count[0] > 0)
@@ -806,7 +800,7 @@ cancel_all_and_await_trim(void)
 	for (i = 0; i < IN_SLAB; i++)
 		explore_check(schedule(i, HWT_NEVER) == 0);
 	explore_check(timer->store.limit == 1);
-	slab = timer->store.slabs[0];
+	slab = (void *)(uintptr_t)timer->store.slabs[0];
 	await_worker_sleeps();
 	for (i = 0; i < IN_SLAB; i++)
 		explore_check(cancel(i) == 0);

@@ -25,18 +25,17 @@ begin_with(const struct hwt_options *options)
 }
 
 static void
-make_due(void)
+schedule_due(void)
 {
 	explore_check(schedule(0, TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 static void
 begin_due(void)
 {
 	begin_with(&(struct hwt_options){.flags = HWT_MANUAL});
-	make_due();
+	schedule_due();
 }
 
 static void
@@ -56,7 +55,7 @@ begin_mailbox_with(uint64_t max_pending)
 	    .max_pending = max_pending,
 	    .executor = hwt_mailbox_executor(made)});
 	mailbox = made;
-	make_due();
+	schedule_due();
 }
 
 static void
@@ -85,8 +84,7 @@ begin_periodic(void)
 {
 	begin_with(&(struct hwt_options){.flags = HWT_MANUAL});
 	explore_check(schedule_periodic(0, TICK_NS, TICK_NS) == 0);
-	(void)advance(0);
-	model_clock_add(TICK_NS);
+	make_due();
 }
 
 /* Moved: it has not started, and its time has not come. New: the old one has
@@ -158,24 +156,12 @@ run_mailbox(void)
 	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
 }
 
-static void
-turn(void)
-{
-	(void)advance(0);
-}
-
 /* The record of what has run serves a periodic one. */
 static void
 turn_and_reuse(void)
 {
 	(void)advance(0);
 	explore_check(schedule_periodic(3, HWT_NEVER, TICK_NS) == 0);
-}
-
-static void
-cancel_it(void)
-{
-	(void)cancel(0);
 }
 
 static void
@@ -189,12 +175,6 @@ static void
 touch_it_too(void)
 {
 	explore_check(touch(0, 2, 3 * TICK_NS) == 0);
-}
-
-static void
-stop_it(void)
-{
-	stop();
 }
 
 static void
@@ -239,12 +219,6 @@ end_periodic(void)
 	explore_check(hwt_pending_timeouts(timer) == 1);
 	(void)advance(4);
 	explore_check(subject[0].started > started);
-}
-
-static void
-end_periodic_cancelled(void)
-{
-	turn_until_all_ran();
 }
 
 /* hwt_state beside the end of a timeout and the next use of its record. */
@@ -376,7 +350,7 @@ const struct program touch_programs[] = {
     {
 	.name = "touch/stop",
 	.begin = begin_due,
-	.thread = {touch_stopping, stop_it},
+	.thread = {touch_stopping, stop},
 	.end = end_stopped,
     },
     {
@@ -413,7 +387,7 @@ const struct program touch_programs[] = {
 	.name = "touch/periodic-cancel",
 	.begin = begin_periodic,
 	.thread = {touch_periodic_cancelled, cancel_it, turn},
-	.end = end_periodic_cancelled,
+	.end = turn_until_all_ran,
     },
     {
 	.name = "state/reuse",

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are judged, and timeouts that are counted: see faults.h. */
-#include "test/faults/faults.h"
-
-#include <stdarg.h>
-#include <time.h>
-#include <unistd.h>
+/* Calls that are judged, and timeouts that are counted: see attempt.h. */
+#include "test/faults/attempt.h"
 
 #define PATIENCE_NS HWT_SEC(10)
 #define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
@@ -40,36 +36,6 @@ static _Thread_local struct {
 	uint64_t injected;
 	unsigned failures;
 } attempt;
-
-uint64_t
-now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
-}
-
-void
-pause_ns(uint64_t ns)
-{
-	struct timespec pause = {
-	    (time_t)(ns / HWT_SEC(1)), (long)(ns % HWT_SEC(1))};
-
-	nanosleep(&pause, NULL);
-}
-
-void
-fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fprintf(stderr, "\n");
-	_exit(1);
-}
 
 void
 attempts_race(bool race)
@@ -434,7 +400,7 @@ await_runs(struct timeout *timeout, unsigned runs)
 }
 
 void
-timeouts_settle(void)
+section_settle(void)
 {
 	struct timeout *timeout, *next;
 

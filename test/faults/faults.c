@@ -10,8 +10,8 @@
  *
  * A run is one section of sections.c in a process of its own, with one call
  * that fails once, or from then on. It must end in time, by itself and well:
- * see RETRY in faults.h for what is asked of each call of hwt.h, and
- * timeouts_settle for what of each timeout. At the end the library must hold
+ * see RETRY in attempt.h for what is asked of each call of hwt.h, and
+ * section_settle for what of each timeout. At the end the library must hold
  * what it holds after a run without a fault.
  */
 #include "test/faults/faults.h"
@@ -89,7 +89,7 @@ section_end(void)
 	enum call call;
 
 	check_pace();
-	timeouts_settle();
+	section_settle();
 	report.refused =
 	    fault_here()->call == CALL_PTHREAD_ATFORK && report.injected > 0;
 	report.balance.bytes = held.bytes - at_start.bytes;

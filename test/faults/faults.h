@@ -2,10 +2,13 @@
 /*
  * What each call of the system that fails must leave: see faults.c.
  *
- *   system.c     what the library calls, made to fail; what it holds
+ *   faults.c     runs each section with each fault in a process of its own
+ *   system.c     what is made to fail, and what is held
+ *   tables.c     what the library imports, and with what it fails
  *   attempt.c    calls of hwt.h that are judged; timeouts that are counted
  *   sections.c   programs that together cover the interface
- *   faults.c     runs each section with each fault in a process of its own
+ *
+ * The first two serve a module, too, with tables and sections of its own.
  */
 #ifndef HWT_TEST_FAULTS_H
 #define HWT_TEST_FAULTS_H
@@ -26,7 +29,7 @@
 
 #include "hwt.h"
 
-/* In the order of the table in system.c. */
+/* What is made to fail, by whatever table. */
 enum call {
 	CALL_ABORT,
 	CALL_ALIGNED_ALLOC,
@@ -43,7 +46,10 @@ enum call {
 	CALL_FUTEX_WAIT,
 	CALL_FUTEX_WAKE,
 	CALL_GETRANDOM,
+	CALL_HWT_CANCEL,
+	CALL_HWT_NEW_TIMEOUT,
 	CALL_MADVISE,
+	CALL_MALLOC,
 	CALL_MMAP,
 	CALL_MUNMAP,
 	CALL_NANOSLEEP,
@@ -74,8 +80,9 @@ enum call {
 /* As an error: it answers less than was asked for. */
 #define SHORT 9998
 
-/* A call that is made to fail: the name by which the library imports it, the
- * name by which we tell it apart, and with what it fails. */
+/* A call that is made to fail: the name by which it is imported (NULL: this
+ * table has no such call), the name by which we tell it apart, and with what it
+ * fails. */
 struct swept {
 	const char *import;
 	const char *name;
@@ -129,67 +136,6 @@ void fail(const char *format, ...)
 	((condition) ? (void)0 \
 		     : fail("%s:%d: %s", __FILE__, __LINE__, #condition))
 
-/*
- * RETRY(hwt_function, call of it, timer or NULL) body: until the call answers
- * 0. Each failure must be one that the fault explains and that hwt.h lists for
- * the function, and must leave the timer's counters as they were; then body is
- * executed, which checks the rest. A fault that is permanent is switched off
- * after the second failure.
- */
-#define RETRY(function, expression, timer)                               \
-	for (attempt_begin(#function, timer); !attempt_over(expression); \
-	     attempt_begin(#function, timer))
-
-void attempt_begin(const char *function, const struct hwt *timer);
-bool attempt_over(int result);
-/* Several threads use the timers: then what counters were says nothing. */
-void attempts_race(bool race);
-
-/* A timeout that is to end exactly once. */
-struct timeout {
-	hwt_timeout handle;
-	uint64_t not_before_ns; /* by CLOCK_MONOTONIC; 0: another clock */
-	uint64_t period_ns;
-	_Atomic unsigned runs, ended;
-	void (*then)(struct timeout *timeout);
-	struct timeout *next;
-	struct hwt *timer;
-};
-
-struct hwt *timer_make(const struct hwt_options *options);
-/* Stops it; what is pending comes back, and so many timeouts do, when count is
- * not ANY. Then destroys it. */
-#define ANY UINT64_MAX
-void timer_end(struct hwt *timer, uint64_t count);
-void timer_stop_all(struct hwt *timer, uint64_t count);
-void list_take(struct hwt_unprocessed *list, uint64_t count);
-void timer_destroy_all(struct hwt *timer);
-
-struct timeout *schedule(struct hwt *timer, uint64_t delay_ns);
-struct timeout *schedule_on(struct hwt *timer,
-    const struct hwt_executor *executor, uint64_t delay_ns,
-    void (*then)(struct timeout *));
-/* count of them with one call; the first is returned, the others are next. */
-struct timeout *schedule_at(struct hwt *timer, uint64_t delay_ns);
-struct timeout *schedule_periodic(
-    struct hwt *timer, uint64_t delay_ns, uint64_t period_ns);
-struct timeout *schedule_touched(struct hwt *timer, uint64_t delay_ns);
-struct timeout *schedule_batch(struct hwt *timer, size_t count,
-    const struct hwt_executor *executor, uint64_t delay_ns, uint64_t period_ns);
-void cancel(struct timeout *timeout);
-/* Of a periodic timeout, which may be running. */
-void cancel_and_wait(struct timeout *timeout);
-void reschedule(struct timeout *timeout, uint64_t delay_ns);
-/* Of one that is minutes away. */
-void look_at(struct timeout *timeout);
-/* Until the tasks have counted so far; until it has run so often. */
-void await_count(const _Atomic unsigned *count, unsigned least);
-void await_runs(struct timeout *timeout, unsigned runs);
-/* Delays are not CLOCK_MONOTONIC's from now on. */
-void timeouts_by_another_clock(bool another);
-/* Each timeout has ended once. */
-void timeouts_settle(void);
-
 struct section {
 	const char *name;
 	void (*run)(void);
@@ -197,6 +143,8 @@ struct section {
 
 extern const struct section sections[];
 
+/* What a section leaves is as it should be: each timeout has ended once. */
+void section_settle(void);
 /* Ends this process as one that passed; as one that aborted as it should. */
 _Noreturn void section_end(void);
 _Noreturn void section_abort(void);

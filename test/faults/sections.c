@@ -3,7 +3,7 @@
  * Programs that together cover the interface. Each is short, so that a fault in
  * each of its calls can be tried, and ends with nothing left.
  */
-#include "test/faults/faults.h"
+#include "test/faults/attempt.h"
 
 #include <poll.h>
 #include <semaphore.h>
@@ -98,6 +98,7 @@ static void
 section_deadline(void)
 {
 	struct hwt *timer = timer_make(&with_worker);
+	struct timeout *often;
 
 	await_runs(schedule_at(timer, TICK), 1);
 	(void)schedule_at(timer, FAR);
@@ -107,8 +108,11 @@ section_deadline(void)
 	(void)schedule_touched(timer, FAR);
 	timer_end(timer, 1);
 	timer = timer_make(&with_worker);
-	await_runs(schedule_periodic(timer, TICK, TICK), 2);
-	timer_end(timer, 1);
+	often = schedule_periodic(timer, TICK, TICK);
+	await_runs(often, 2);
+	/* Not stopped in a run, which would be its last. */
+	cancel_and_wait(often);
+	timer_end(timer, 0);
 }
 
 static void

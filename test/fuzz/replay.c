@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay FILE...: gives each file to the fuzzing target, without libFuzzer. */
-#include "test/fuzz/fuzz.h"
-
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define INPUT_MAX 65536
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 replay(const char *name)

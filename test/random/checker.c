@@ -93,7 +93,7 @@ check_flags(struct checker *checker, uint32_t index, uint64_t word)
 	}
 	must(state == STATE_RUNNING || !(word & (FLAG_ENDING | FLAG_WAITED)),
 	    index, "record: only a running one ends or is waited for");
-	must(record->task != NULL, index, "record: has a task");
+	must(record_task(record) != NULL, index, "record: has a task");
 	must(executor == NULL || executor->execute != NULL, index,
 	    "record: its executor has a function");
 	must(!(word & FLAG_PERIODIC) == (record->period_ns == 0), index,

@@ -38,6 +38,8 @@ note_reuse(hwt_timeout handle)
 {
 	const struct record *record = record_of(handle);
 
+	if (record == NULL)
+		return;
 	if ((pair_word(&record->pair) & FLAG_COVERED) && record->entry_at != 0)
 		cover_event(EVENT_REUSED);
 	note_queued((uint32_t)(handle.id & INDEX_MASK));

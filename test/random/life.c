@@ -19,10 +19,12 @@ any_wheel(void)
 
 	if (options.wheel != 0)
 		return options.wheel;
-	return lengths[rng_below(&rng, sizeof(lengths) / sizeof(lengths[0]))];
+	if (any_below(16) == 15)
+		return 1 + any_below(4096);
+	return lengths[any_below(sizeof(lengths) / sizeof(lengths[0]))];
 }
 
-static uint64_t
+uint64_t
 power_of_two(uint64_t length)
 {
 	uint64_t power = 1;
@@ -40,28 +42,32 @@ choose_times(void)
 	static const uint64_t starts[] = {0, 12345, UINT64_C(1) << 62,
 	    (UINT64_C(1) << 63) - (UINT64_C(1) << 45)};
 
-	model->tick_ns =
-	    ticks[rng_below(&rng, sizeof(ticks) / sizeof(ticks[0]))];
-	model->start_ns =
-	    starts[rng_below(&rng, sizeof(starts) / sizeof(starts[0]))];
+	model->tick_ns = ticks[any_below(sizeof(ticks) / sizeof(ticks[0]))];
+	model->start_ns = starts[any_below(sizeof(starts) / sizeof(starts[0]))];
+	if (any_below(16) == 15)
+		model->tick_ns = HWT_US(10) + any_word_of(40);
+	if (any_below(16) == 15)
+		model->start_ns = any_word_of(63);
 	model->now_ns = model->start_ns;
 }
 
 static void
 choose_size(uint64_t wheel)
 {
-	model->limit = rng_below(&rng, 4) == 0 ? 16 : 256;
+	model->limit = any_below(4) == 0 ? 16 : 256;
 	model->batch_max = 6;
-	model->left = 500 + rng_below(&rng, 8000);
+	model->left = 500 + any_below(8000);
 	if (wheel > 512)
 		model->left /= 8;
-	if (options.wheel == 0 && wheel <= 512 && rng_below(&rng, 20) == 0) {
+	if (options.wheel == 0 && wheel <= 512 && any_below(20) == 0) {
 		model->limit = ENTRIES;
 		model->batch_max = BATCH_MAX;
 		model->left = 700;
 	}
-	if (rng_below(&rng, 2) == 0)
-		model->max_pending = 1 + rng_below(&rng, model->limit);
+	if (any_below(2) == 0)
+		model->max_pending = 1 + any_below(model->limit);
+	if (any_below(16) == 15)
+		model->max_pending = any_word();
 }
 
 static void
@@ -77,8 +83,8 @@ choose_executors(void)
 			.way = (enum way)i};
 	for (i = 0; i < ENTRIES; i++)
 		model->entries[i].model = model;
-	if (rng_below(&rng, 4) == 0)
-		model->default_way = (enum way)rng_below(&rng, WAYS);
+	if (any_below(4) == 0)
+		model->default_way = (enum way)any_below(WAYS);
 }
 
 static void
@@ -99,9 +105,9 @@ life_begin(void)
 	choose_size(wheel);
 	choose_executors();
 	model->wheel = power_of_two(wheel);
-	model->relaxed = rng_below(&rng, 4) == 0;
-	if (rng_below(&rng, 2) == 0)
-		model->slow_ns = 1 + rng_below(&rng, 2 * model->tick_ns);
+	model->relaxed = any_below(4) == 0;
+	if (any_below(2) == 0)
+		model->slow_ns = 1 + any_below(2 * model->tick_ns);
 	given.tick_ns = model->tick_ns;
 	given.flags |= model->relaxed ? HWT_RELAXED : 0;
 	given.max_pending = model->max_pending;
@@ -131,7 +137,7 @@ check_unprocessed(struct hwt_unprocessed *unprocessed)
 			remaining_ns = INT64_MAX;
 		model_check(entry->model == model);
 		model_check(entry->state == PENDING);
-		model_check(info.timeout.id == entry->handle.id);
+		entry_named(entry, info.timeout);
 		model_check(info.task == model_task);
 		model_check(info.period_ns == entry->period_ns);
 		model_check(info.executor == entry->executor);
@@ -142,20 +148,19 @@ check_unprocessed(struct hwt_unprocessed *unprocessed)
 	model_check(unprocessed->count == count);
 }
 
-static void
+void
 life_stop(void)
 {
 	struct hwt_unprocessed unprocessed;
-	bool drop = rng_below(&rng, 4) == 0;
+	bool drop = any_below(4) == 0;
 	unsigned index;
 
-	if (rng_below(&rng, 2) == 0)
+	if (any_below(2) == 0)
 		model_rc(
 		    hwt_stop, (model->timer, drop ? NULL : &unprocessed), 0);
 	else
 		model_rc(hwt_stop_within,
-		    (model->timer, rng_below(&rng, 3),
-			drop ? NULL : &unprocessed),
+		    (model->timer, any_below(3), drop ? NULL : &unprocessed),
 		    0);
 	model->stopped = true;
 	if (!drop)
@@ -242,7 +247,7 @@ static void
 step_elsewhere(void)
 {
 	pthread_t thread;
-	bool crowded = rng_below(&rng, 16) == 0;
+	bool crowded = any_below(16) == 0;
 
 	cover_event(EVENT_OTHER_THREAD);
 	if (pthread_create(&thread, NULL,
@@ -254,7 +259,7 @@ step_elsewhere(void)
 static void
 look_inside(void)
 {
-	if (options.inside && model->timer != NULL &&
+	if (options.inside != 0 && model->timer != NULL &&
 	    !checker_check(&checker, model->timer))
 		model_object(checker.text);
 }
@@ -270,14 +275,15 @@ look_at(struct model *at)
 	note_memory();
 	if (model->operation % 64 == 0)
 		compare_counters();
-	look_inside();
+	if (options.inside != 0 && model->operation % options.inside == 0)
+		look_inside();
 }
 
 static void
 random_step(void)
 {
-	model = &models[rng_below(&rng, MODELS)];
-	if (options.threads && rng_below(&rng, 64) == 0)
+	model = &models[any_below(MODELS)];
+	if (options.threads && any_below(64) == 0)
 		step_elsewhere();
 	else
 		life_step();
@@ -292,8 +298,8 @@ random_run(const struct random_options *given)
 	unsigned i;
 
 	options = *given;
-	rng.state = options.seed;
-	for (step = 0; step < options.steps; step++)
+	choices_from(&options);
+	for (step = 0; step < options.steps && !choices_are_over(); step++)
 		random_step();
 	for (i = 0; i < MODELS; i++) {
 		model = &models[i];

@@ -10,12 +10,12 @@ live_handle(const struct model *of)
 
 	for (turn = 0; turn < 32 && of->limit > 0; turn++) {
 		const struct model_entry *entry =
-		    &of->entries[rng_below(&rng, of->limit)];
+		    &of->entries[any_below(of->limit)];
 
 		if (entry->state != ENDED)
 			return entry->handle;
 	}
-	return (hwt_timeout){rng_next(&rng)};
+	return (hwt_timeout){any_word()};
 }
 
 static hwt_timeout
@@ -23,7 +23,7 @@ dead_handle(void)
 {
 	uint64_t known =
 	    model->stale_count < STALE ? model->stale_count : STALE;
-	uint64_t which = rng_below(&rng, 4);
+	uint64_t which = any_below(4);
 
 	if (which == 0) {
 		cover_event(EVENT_HANDLE_FOREIGN);
@@ -34,16 +34,15 @@ dead_handle(void)
 		hwt_timeout live = live_handle(model);
 
 		cover_event(EVENT_HANDLE_FLIPPED);
-		live.id ^= UINT64_C(1) << rng_below(&rng, 64);
+		live.id ^= UINT64_C(1) << any_below(64);
 		return live;
 	}
 	if (which == 2 || known == 0) {
 		cover_event(EVENT_HANDLE_RAW);
-		return (hwt_timeout){
-		    rng_next(&rng) >> (rng_below(&rng, 2) * 40)};
+		return (hwt_timeout){any_word_of(64)};
 	}
 	cover_event(EVENT_HANDLE_STALE);
-	return model->stale[rng_below(&rng, known)];
+	return model->stale[any_below(known)];
 }
 
 void
@@ -56,9 +55,8 @@ op_dead_handle(void)
 	model_rc(hwt_cancel, (model->timer, dead), -ENOENT);
 	model_rc(hwt_cancel_wait, (model->timer, dead), -ENOENT);
 	model_rc(
-	    hwt_reschedule, (model->timer, dead, rng_next(&rng) >> 1), -ENOENT);
-	model_rc(
-	    hwt_reschedule_at, (model->timer, dead, rng_next(&rng)), -ENOENT);
+	    hwt_reschedule, (model->timer, dead, any_word() >> 1), -ENOENT);
+	model_rc(hwt_reschedule_at, (model->timer, dead, any_word()), -ENOENT);
 	model_rc(hwt_remaining, (model->timer, dead, &remaining_ns), -ENOENT);
 	model_rc(hwt_state, (model->timer, dead, &arg), -ENOENT);
 	model_rc(hwt_run, (model->timer, dead), -ENOENT);
@@ -83,7 +81,7 @@ op_bad_argument(void)
 	    (model->timer, &hollow, NULL, model_task, NULL, 0), -EINVAL);
 	model_rc(hwt_new_periodic,
 	    (model->timer, NULL, NULL, model_task, NULL, 0,
-		UINT64_MAX - (rng_next(&rng) >> 1)),
+		UINT64_MAX - (any_word() >> 1)),
 	    -EINVAL);
 	model_rc(hwt_touch, (model->timer, NULL, NULL, model_task, NULL, 0),
 	    -EINVAL);
@@ -114,32 +112,59 @@ op_bad_argument(void)
 	model_check(!hwt_unprocessed_next(NULL, NULL));
 }
 
-void
-op_bad_options(void)
+static void
+bad_options(void)
 {
 	static const struct hwt_clock no_clock;
 	static const struct hwt_wake no_wake;
 	static const struct hwt_log no_log;
 	static const struct hwt_executor no_executor;
 	struct hwt_options bad[] = {
-	    {.tick_ns = 1 + rng_below(&rng, HWT_US(10) - 1)},
-	    {.ticks_per_wheel = (1u << 30) + 1 + (uint32_t)rng_below(&rng, 9)},
-	    {.tick_ns = UINT64_MAX >> rng_below(&rng, 2)},
+	    {.tick_ns = 1 + any_below(HWT_US(10) - 1)},
+	    {.ticks_per_wheel = (1u << 30) + 1 + (uint32_t)any_below(9)},
+	    {.tick_ns = UINT64_MAX >> any_below(2)},
 	    {.tick_ns = UINT64_C(1) << 62, .ticks_per_wheel = 2},
-	    {.flags = 4u << rng_below(&rng, 30)},
+	    {.flags = 4u << any_below(30)},
 	    {.thread_name = "sixteen or more."},
 	    {.flags = HWT_MANUAL, .clock = &no_clock},
 	    {.flags = HWT_MANUAL, .wake = &no_wake},
 	    {.log = &no_log},
 	    {.executor = &no_executor},
-	    {.reserved = {[3] = 1 + rng_below(&rng, 9)}},
+	    {.reserved = {[3] = 1 + any_below(9)}},
 	};
-	size_t which = rng_below(&rng, sizeof(bad) / sizeof(bad[0]));
+	size_t which = any_below(sizeof(bad) / sizeof(bad[0]));
 	struct hwt *timer = NULL;
 
 	model_rc(hwt_create, (&timer, &bad[which]), -EINVAL);
 	model_check(timer == NULL);
 	model_rc(hwt_create, (NULL, NULL), -EINVAL);
+}
+
+/* Good ones make a timer, whatever they are; bad ones make none. */
+void
+op_options(void)
+{
+	struct hwt_options options = {.tick_ns = any_word_of(64),
+	    .ticks_per_wheel = (uint32_t)any_below(4097),
+	    .flags = (uint32_t)any_below(4),
+	    .max_pending = any_word(),
+	    .slow_task_ns = any_word()};
+	uint64_t length = power_of_two(options.ticks_per_wheel);
+	struct hwt *timer;
+
+	bad_options();
+	if (options.ticks_per_wheel == 0)
+		length = 512;
+	if (options.tick_ns != 0 &&
+	    (options.tick_ns < HWT_US(10) ||
+		options.tick_ns > (uint64_t)INT64_MAX / length)) {
+		model_rc(hwt_create, (&timer, &options), -EINVAL);
+		return;
+	}
+	model_rc(hwt_create, (&timer, &options), 0);
+	model_rc(hwt_destroy, (timer), -EBUSY);
+	model_rc(hwt_stop, (timer, NULL), 0);
+	model_rc(hwt_destroy, (timer), 0);
 }
 
 /* The process-wide timer is nobody's to end or to turn. */

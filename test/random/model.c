@@ -20,7 +20,7 @@
 #define MILLION 1000000
 
 static struct random_options run = {
-    .seed = 1, .steps = MILLION, .inside = true, .threads = true};
+    .seed = 1, .steps = MILLION, .inside = 1, .threads = true};
 static uint64_t seconds;
 static bool quiet;
 static uint64_t steps_done;

@@ -12,33 +12,32 @@
 static uint64_t
 any_delay(void)
 {
-	uint64_t delay_ns = rng_next(&rng);
 	uint64_t round_ns = model->wheel * model->tick_ns;
+	uint64_t delay_ns;
 
-	switch (rng_below(&rng, 10)) {
+	switch (any_below(10)) {
 	case 0:
 		return 0;
 	case 1:
 		return HWT_NEVER;
 	case 2:
-		return rng_below(&rng, 20) * model->tick_ns;
+		return any_below(20) * model->tick_ns;
 	case 3:
-		return rng_below(&rng, 5) * round_ns +
-		    rng_below(&rng, 3) * (model->tick_ns - 1);
+		return any_below(5) * round_ns +
+		    any_below(3) * (model->tick_ns - 1);
 	case 4: /* onto a boundary */
-		return (1 + rng_below(&rng, 40)) * model->tick_ns -
+		return (1 + any_below(40)) * model->tick_ns -
 		    (model->now_ns - model->start_ns) % model->tick_ns;
 	case 5: /* round about what can be told apart */
 		if (round_ns >> 30 != 0)
 			return round_ns;
 		return (UINT64_C(1) << 30) * round_ns +
-		    (rng_below(&rng, 9) - 4) * round_ns;
+		    (any_below(9) - 4) * round_ns;
 	case 6: /* round about the end of the clock */
-		delay_ns =
-		    DEADLINE_NONE - model->now_ns + 2 - rng_below(&rng, 5);
+		delay_ns = DEADLINE_NONE - model->now_ns + 2 - any_below(5);
 		return delay_ns < DEADLINE_NONE ? delay_ns : DEADLINE_NONE;
 	default:
-		return delay_ns >> (1 + rng_below(&rng, 62));
+		return any_word_of(63);
 	}
 }
 
@@ -46,19 +45,19 @@ any_delay(void)
 static uint64_t
 any_deadline(void)
 {
-	switch (rng_below(&rng, 8)) {
+	switch (any_below(8)) {
 	case 0:
-		return rng_below(&rng, 2);
+		return any_below(2);
 	case 1:
-		return rng_next(&rng) | DEADLINE_NONE;
+		return any_word() | DEADLINE_NONE;
 	case 2:
-		return rng_next(&rng) >> rng_below(&rng, 64);
+		return any_word_of(64);
 	case 3:
-		return model->now_ns - rng_below(&rng, model->now_ns + 1);
+		return model->now_ns - any_below(model->now_ns + 1);
 	case 4: /* round about the last boundaries and the next ones */
 		return model->start_ns +
-		    (last_tick() + rng_below(&rng, 8) / 2) * model->tick_ns -
-		    rng_below(&rng, 2);
+		    (last_tick() + any_below(8) / 2) * model->tick_ns -
+		    any_below(2);
 	default:
 		return deadline_after(any_delay());
 	}
@@ -67,24 +66,24 @@ any_deadline(void)
 static uint64_t
 bad_delay(void)
 {
-	return UINT64_MAX - 1 - (rng_next(&rng) >> 1) / 2;
+	return UINT64_MAX - 1 - (any_word() >> 1) / 2;
 }
 
 static uint64_t
 any_period(void)
 {
-	if (rng_below(&rng, 4) != 0)
+	if (any_below(4) != 0)
 		return 0;
-	return 1 + (rng_next(&rng) >> (1 + rng_below(&rng, 62)));
+	return 1 + any_word_of(62);
 }
 
 static enum way
 any_way(void)
 {
-	return (enum way)rng_below(&rng, WAYS);
+	return (enum way)any_below(WAYS);
 }
 
-/* An entry in use, or NULL. */
+/* An entry in use whose handle is known, or NULL. */
 static struct model_entry *
 any_entry(void)
 {
@@ -92,9 +91,9 @@ any_entry(void)
 
 	for (turn = 0; turn < 32; turn++) {
 		struct model_entry *entry =
-		    &model->entries[rng_below(&rng, model->limit)];
+		    &model->entries[any_below(model->limit)];
 
-		if (entry->state != ENDED)
+		if (entry->state != ENDED && entry->handle.id != 0)
 			return entry;
 	}
 	return NULL;
@@ -104,7 +103,7 @@ any_entry(void)
 static struct model_entry *
 free_entry(void)
 {
-	unsigned first = (unsigned)rng_below(&rng, model->limit);
+	unsigned first = (unsigned)any_below(model->limit);
 	unsigned i;
 
 	for (i = 0; i < model->limit; i++) {
@@ -141,10 +140,15 @@ new_answer(void)
 	return -ENOBUFS;
 }
 
+/* Now and then the caller wants no handle. */
 static int
 new_timeout(struct model_entry *entry, bool on, uint64_t delay_ns, int rc,
     hwt_timeout *handle)
 {
+	if (any_below(16) == 15) {
+		handle->id = 0;
+		handle = NULL;
+	}
 	if (on)
 		model_rc(hwt_new_timeout_on,
 		    (model->timer, entry->executor, handle, model_task, entry,
@@ -161,14 +165,14 @@ op_schedule(void)
 {
 	struct model_entry *entry = free_entry();
 	uint64_t delay_ns = any_delay();
-	bool on = rng_below(&rng, 3) != 0;
+	bool on = any_below(3) != 0;
 	hwt_timeout handle = {1};
 	int rc = 0;
 
 	if (entry == NULL)
 		return;
 	entry_choose(entry, on);
-	if (rng_below(&rng, 32) == 0) {
+	if (any_below(32) == 0) {
 		delay_ns = bad_delay();
 		rc = -EINVAL;
 	} else {
@@ -260,15 +264,15 @@ spec_spoil(struct hwt_spec *spec)
 {
 	static const struct hwt_executor hollow;
 
-	switch (rng_below(&rng, 5)) {
+	switch (any_below(5)) {
 	case 0:
 		spec->delay_ns = bad_delay();
 		break;
 	case 1:
-		spec->period_ns = UINT64_MAX - (rng_next(&rng) >> 1);
+		spec->period_ns = UINT64_MAX - (any_word() >> 1);
 		break;
 	case 2:
-		spec->reserved[rng_below(&rng, 3)] = 1 + rng_below(&rng, 9);
+		spec->reserved[any_below(3)] = 1 + any_below(9);
 		break;
 	case 3:
 		spec->task = NULL;
@@ -297,12 +301,15 @@ op_schedule_batch(void)
 	struct model_entry *entries[BATCH_MAX];
 	hwt_timeout handles[BATCH_MAX];
 	uint64_t count =
-	    batch_choose(entries, specs, rng_below(&rng, model->batch_max + 1));
+	    batch_choose(entries, specs, any_below(model->batch_max + 1));
 	int rc = batch_answer(count);
+	bool wanted = any_below(16) != 15;
 	uint64_t index;
 
-	if (count > 0 && rng_below(&rng, 8) == 0) {
-		spec_spoil(&specs[rng_below(&rng, count)]);
+	if (!wanted)
+		memset(handles, 0, sizeof(handles));
+	if (count > 0 && any_below(8) == 0) {
+		spec_spoil(&specs[any_below(count)]);
 		rc = -EINVAL;
 	}
 	if (rc == -ENOBUFS)
@@ -311,7 +318,8 @@ op_schedule_batch(void)
 		cover_event(EVENT_BATCH_NONE);
 	else if (count > PAGE_RECORDS && rc == 0)
 		cover_event(EVENT_BATCH_LARGE);
-	model_rc(hwt_new_timeouts, (model->timer, count, specs, handles), rc);
+	model_rc(hwt_new_timeouts,
+	    (model->timer, count, specs, wanted ? handles : NULL), rc);
 	for (index = 0; index < count; index++) {
 		if (rc == 0)
 			entry_begin(entries[index], handles[index],
@@ -403,7 +411,7 @@ op_reschedule(struct model_entry *entry)
 
 	if (entry == NULL)
 		return;
-	if (rng_below(&rng, 32) == 0) {
+	if (any_below(32) == 0) {
 		model_rc(hwt_reschedule,
 		    (model->timer, entry->handle, bad_delay()), -EINVAL);
 		return;
@@ -422,7 +430,7 @@ op_reschedule_at(struct model_entry *entry)
 
 	if (entry == NULL)
 		return;
-	if (entry->state == RUNNING && rng_below(&rng, 2) == 0)
+	if (entry->state == RUNNING && any_below(2) == 0)
 		deadline_ns = entry->deadline_ns; /* that of this very run */
 	rc = reschedule_answer(entry);
 	model_rc(
@@ -467,7 +475,7 @@ static void
 touch(struct model_entry *entry, struct model_entry *fresh)
 {
 	uint64_t delay_ns = any_delay();
-	bool bad = rng_below(&rng, 32) == 0;
+	bool bad = any_below(32) == 0;
 	bool replaces = touch_replaces(entry);
 	hwt_timeout handle = {0};
 	hwt_timeout before;
@@ -595,28 +603,29 @@ mailbox_is_readable(void)
 	return poll(&mailbox, 1, 0) == 1;
 }
 
-/* Not inside itself: what that may start is not told. */
+/* Also from a task that it runs. */
 void
 op_run_mailbox(size_t max)
 {
 	uint64_t end = model->mail_end;
+	size_t outer_started = model->mail_started;
 	size_t started = SIZE_MAX;
 
-	if (model->mail_running)
-		return;
-	model_check(model->mail_first == end || mailbox_is_readable());
+	model_check(model->mail_running > 0 || model->mail_first == end ||
+	    mailbox_is_readable());
 	if (model->mail_first != end)
 		model_rc(hwt_mailbox_destroy, (model->mailbox), -EBUSY);
-	model->mail_running = true;
+	model->mail_running++;
 	model->mail_started = 0;
 	model->frames++;
 	model_rc(hwt_mailbox_run, (model->mailbox, max, &started), 0);
 	model->frames--;
-	model->mail_running = false;
+	model->mail_running--;
 	model_check(started == model->mail_started);
 	model_check(max == 0 || started <= max);
 	if (max == 0 || started < max)
 		release_mail(end);
+	model->mail_started = outer_started;
 }
 
 /* last: the tick that had come when it was called. What was set meanwhile to a
@@ -750,20 +759,23 @@ op_next_wakeup(void)
 	return wait_ns;
 }
 
-/* Stopping for the first time is in life.c. */
+/* The first stop is seldom: life_step does it. */
 static void
 op_stop(void)
 {
 	struct hwt_unprocessed unprocessed = {.count = 1};
 	int rc = model->frames > 0 ? -EDEADLK : 0;
 
-	if (rc == 0 && !model->stopped)
+	if (rc == 0 && !model->stopped) {
+		if (any_below(64) == 63)
+			life_stop();
 		return;
-	if (rng_below(&rng, 2) == 0)
+	}
+	if (any_below(2) == 0)
 		model_rc(hwt_stop, (model->timer, &unprocessed), rc);
 	else
 		model_rc(hwt_stop_within,
-		    (model->timer, rng_next(&rng), &unprocessed), rc);
+		    (model->timer, any_word(), &unprocessed), rc);
 	model_check(unprocessed.count == 0);
 }
 
@@ -780,19 +792,19 @@ any_step(void)
 	uint64_t offset_ns = (model->now_ns - model->start_ns) % model->tick_ns;
 	uint64_t wait_ns;
 
-	switch (rng_below(&rng, 8)) {
+	switch (any_below(8)) {
 	case 0:
 		return 0;
 	case 1:
-		return rng_below(&rng, model->tick_ns);
+		return any_below(model->tick_ns);
 	case 2:
 		return model->tick_ns - offset_ns;
 	case 3:
 		return model->tick_ns - offset_ns - 1;
 	case 4:
-		return rng_below(&rng, 4 * model->wheel) * model->tick_ns;
+		return any_below(4 * model->wheel) * model->tick_ns;
 	case 5:
-		return rng_next(&rng) >> (14 + rng_below(&rng, 50));
+		return any_word_of(50);
 	default:
 		wait_ns = op_next_wakeup();
 		return wait_ns >> 55 == 0 ? wait_ns : model->tick_ns;
@@ -878,8 +890,10 @@ op_cancel_all(void)
 	unsigned index;
 
 	for (index = 0; index < model->limit; index++) {
-		if (model->entries[index].state == PENDING)
-			op_cancel(&model->entries[index], false);
+		struct model_entry *entry = &model->entries[index];
+
+		if (entry->state == PENDING && entry->handle.id != 0)
+			op_cancel(entry, false);
 	}
 }
 
@@ -889,9 +903,9 @@ op_trim(void)
 {
 	if (model->advancing || model->stopped)
 		return;
-	if (rng_below(&rng, 8) == 0)
+	if (any_below(8) == 0)
 		op_fill();
-	if (rng_below(&rng, 2) == 0)
+	if (any_below(2) == 0)
 		op_cancel_all();
 	begin_trim();
 }
@@ -899,7 +913,7 @@ op_trim(void)
 static void
 op_seldom(void)
 {
-	switch (rng_below(&rng, 13)) {
+	switch (any_below(13)) {
 	case 12:
 		op_trim();
 		break;
@@ -916,7 +930,7 @@ op_seldom(void)
 		op_bad_argument();
 		break;
 	case 6:
-		op_bad_options();
+		op_options();
 		break;
 	case 7:
 		op_shared();
@@ -932,7 +946,7 @@ op_any(void)
 	static void (*const frequent[])(void) = {op_schedule, op_schedule_at,
 	    op_schedule, op_schedule_batch, op_dead_handle, op_clock,
 	    op_schedule_at, op_schedule_periodic};
-	uint64_t which = rng_below(&rng, 32);
+	uint64_t which = any_below(32);
 
 	model->operation++;
 	if (which < 8)
@@ -946,7 +960,7 @@ op_any(void)
 	else if (which < 16)
 		op_reschedule_at(any_entry());
 	else if (which < 17)
-		op_touch(rng_below(&rng, 4) == 0 ? NULL : any_entry());
+		op_touch(any_below(4) == 0 ? NULL : any_entry());
 	else if (which < 18)
 		op_state(any_entry());
 	else if (which < 19)
@@ -954,7 +968,7 @@ op_any(void)
 	else if (which < 22)
 		op_run(any_entry());
 	else if (which < 24)
-		op_run_mailbox(rng_below(&rng, 4));
+		op_run_mailbox(any_below(4));
 	else if (which < 26)
 		(void)op_next_wakeup();
 	else if (which < 27)
@@ -967,11 +981,11 @@ op_any(void)
 void
 op_in_task(struct model_entry *running)
 {
-	uint64_t turns = rng_below(&rng, 3);
+	uint64_t turns = any_below(3);
 
 	model_rc(hwt_run, (model->timer, running->handle), -ENOENT);
 	while (turns-- > 0) {
-		switch (rng_below(&rng, 11)) {
+		switch (any_below(11)) {
 		case 0:
 			op_reschedule(running);
 			break;
@@ -1000,6 +1014,6 @@ op_in_task(struct model_entry *running)
 			op_any();
 		}
 	}
-	if (rng_below(&rng, 8) == 0)
+	if (any_below(8) == 0)
 		op_cancel(running, false);
 }

@@ -11,7 +11,8 @@
  * now. The functions named op_ in operations.c do one operation on both sides
  * and compare; misuse.c has those that must be refused. Tasks themselves do
  * operations, on either timer. life.c makes, stops and destroys timers of ever
- * other options.
+ * other options. choices.c makes the choices, at random or as bytes say: the
+ * fuzzer has no model of its own.
  *
  * Two timers live at a time. model is the one that is being looked at.
  */
@@ -25,7 +26,6 @@
 #include "hwt.h"
 #include "test/random/checker.h"
 #include "test/random/cover.h"
-#include "test/rng.h"
 
 #define MODELS 2
 #define ENTRIES 4608
@@ -67,6 +67,7 @@ struct model_entry {
 	struct model *model;
 	enum state state;
 	enum way way;
+	/* 0: the caller did not want it, and nobody has told it yet. */
 	hwt_timeout handle;
 	/* As it was scheduled with. */
 	const struct hwt_executor *executor;
@@ -129,7 +130,7 @@ struct model {
 	/* In the mailbox, oldest first, cancelled ones too. */
 	struct model_entry *mail[ENTRIES];
 	uint64_t mail_first, mail_end;
-	bool mail_running;
+	unsigned mail_running; /* runs of it inside each other */
 	size_t mail_started;
 
 	bool advancing;
@@ -160,9 +161,24 @@ struct model {
 	uint64_t ticks_seen;
 };
 
+struct random_options {
+	uint64_t seed;
+	/* NULL: choices are random; otherwise these bytes make them, and the
+	 * run ends when they are used up. */
+	const uint8_t *bytes;
+	size_t size;
+	uint64_t steps;
+	/* 0: timers of all kinds, for as long as may be; otherwise this many
+	 * buckets. */
+	uint64_t wheel;
+	/* Look inside after so many steps, and at the end; 0: never. */
+	unsigned inside;
+	/* Some steps on another thread. */
+	bool threads;
+};
+
 extern struct model models[MODELS];
 extern struct model *model;
-extern struct rng rng;
 /* Tasks that run inside each other, of all timers. */
 extern unsigned depth;
 extern struct checker checker;
@@ -183,6 +199,15 @@ extern void (*random_failed)(const char *text);
 void model_object(const char *text);
 void model_answered(enum call which, const char *name, int rc, int expected);
 
+/* choices.c */
+void choices_from(const struct random_options *options);
+/* The bytes are used up: from here on, each choice is 0. */
+bool choices_are_over(void);
+uint64_t any_word(void);
+/* A word of any length up to so many bits. */
+uint64_t any_word_of(unsigned bits);
+uint64_t any_below(uint64_t bound);
+
 /* rules.c */
 uint64_t last_tick(void);
 uint64_t deadline_after(uint64_t delay_ns);
@@ -193,6 +218,8 @@ void entry_begin(
     struct model_entry *entry, hwt_timeout handle, uint64_t delay_ns);
 void entry_begin_at(
     struct model_entry *entry, hwt_timeout handle, uint64_t deadline_ns);
+/* The timer has told its handle: the one that is known, if one is. */
+void entry_named(struct model_entry *entry, hwt_timeout handle);
 void entry_end(struct model_entry *entry);
 /* The worker takes everything over that is queued. */
 void entries_taken(void);
@@ -218,7 +245,7 @@ void compare_counters(void);
 /* misuse.c */
 void op_dead_handle(void);
 void op_bad_argument(void);
-void op_bad_options(void);
+void op_options(void);
 void op_shared(void);
 
 /* inside.c */
@@ -235,18 +262,11 @@ void note_growth(void);
 void begin_trim(void);
 
 /* life.c */
-struct random_options {
-	uint64_t seed;
-	uint64_t steps;
-	/* 0: timers of all kinds, for as long as may be; otherwise this many
-	 * buckets. */
-	uint64_t wheel;
-	/* Look inside after each step. */
-	bool inside;
-	/* Some steps on another thread. */
-	bool threads;
-};
 
+/* The first power of two that is not less. */
+uint64_t power_of_two(uint64_t length);
+/* Stops it for the first time. */
+void life_stop(void);
 /* In a thread that has used no timer before, a run repeats itself. */
 void random_run(const struct random_options *options);
 

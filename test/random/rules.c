@@ -7,7 +7,6 @@
 
 struct model models[MODELS];
 struct model *model = &models[0];
-struct rng rng;
 unsigned depth;
 struct checker checker;
 void (*random_failed)(const char *text);
@@ -201,13 +200,23 @@ expect_wake_for(uint64_t tick)
 	model->wakes_expected++;
 }
 
+void
+entry_named(struct model_entry *entry, hwt_timeout handle)
+{
+	if (entry->handle.id == 0) {
+		model_check(is_new_handle(handle));
+		entry->handle = handle;
+	}
+	model_check(entry->handle.id == handle.id);
+}
+
 static void
 entry_accept(struct model_entry *entry, hwt_timeout handle)
 {
-	model_check(handle.id != 0);
-	model_check(is_new_handle(handle));
 	entry->state = PENDING;
-	entry->handle = handle;
+	entry->handle.id = 0;
+	if (handle.id != 0)
+		entry_named(entry, handle);
 	entry->placed = false;
 	entry->entry_tick = 0;
 	model->expected.scheduled++;
@@ -317,31 +326,18 @@ expiry_ended(void)
 	cover_event(EVENT_TASK_SLOW);
 }
 
-static struct model_entry *
-pending_entry(hwt_timeout timeout)
-{
-	unsigned index;
-
-	for (index = 0; index < model->limit; index++) {
-		if (model->entries[index].state == PENDING &&
-		    model->entries[index].handle.id == timeout.id)
-			return &model->entries[index];
-	}
-	return NULL;
-}
-
 /* Before execute answers, it may do what a task may, also to this timeout. */
 static void
 op_in_execute(struct model_entry *entry)
 {
-	if (rng_below(&rng, 8) != 0)
+	if (any_below(8) != 0)
 		return;
-	if (depth < DEPTH_MAX && rng_below(&rng, 2) == 0) {
+	if (depth < DEPTH_MAX && any_below(2) == 0) {
 		depth++;
 		op_any();
 		depth--;
 	}
-	if (entry->state == HELD && rng_below(&rng, 2) == 0) {
+	if (entry->state == HELD && any_below(2) == 0) {
 		model_rc(hwt_cancel, (model->timer, entry->handle), 0);
 		model->expected.cancelled++;
 		entry->state = REVOKED;
@@ -371,7 +367,7 @@ execute_entry(struct model_entry *entry)
 		return 0;
 	}
 	model->expected.executor_refused++;
-	return -EAGAIN;
+	return -1 - (int)any_below(256);
 }
 
 int
@@ -380,12 +376,15 @@ model_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	const struct way_executor *executor = ctx;
 	struct model *outer = model;
 	struct model_entry *entry;
+	void *arg = NULL;
 	int refused;
 
 	model = executor->model;
-	entry = pending_entry(timeout);
 	model_check(timer == model->timer);
-	model_check(entry != NULL && entry->way == executor->way);
+	model_rc(hwt_state, (timer, timeout, &arg), HWT_STATE_HANDED_OVER);
+	entry = arg;
+	entry_named(entry, timeout);
+	model_check(entry->way == executor->way);
 	check_due(entry);
 	entry->state = HELD;
 	op_in_execute(entry);
@@ -425,7 +424,7 @@ pop_mail(const struct model_entry *entry)
 {
 	struct model_entry *oldest;
 
-	model_check(model->mail_running);
+	model_check(model->mail_running > 0);
 	for (;;) {
 		model_check(model->mail_first < model->mail_end);
 		oldest = model->mail[model->mail_first++ % ENTRIES];
@@ -470,7 +469,7 @@ model_task(hwt_timeout timeout, void *arg)
 	struct model *outer = model;
 
 	model = entry->model;
-	model_check(timeout.id == entry->handle.id);
+	entry_named(entry, timeout);
 	run_begins(entry);
 	entry->state = RUNNING;
 	entry->ending = false;

@@ -66,10 +66,8 @@ crowd_open(void)
 	for (i = 0; i < TIMERS; i++) {
 		assert_rc(hwt_create(&crowd.timer[i], &options), 0);
 		for (k = 0; k < TIMEOUTS; k++)
-			assert_rc(hwt_new_timeout(crowd.timer[i],
-				      &crowd.timeout[i][k], forbidden_task,
-				      NULL, HWT_MIN(1)),
-			    0);
+			crowd.timeout[i][k] = schedule_task(
+			    crowd.timer[i], forbidden_task, HWT_MIN(1));
 	}
 	for (i = 0; i < TIMERS; i++)
 		crowd.before[i] = owned(crowd.timer[i]);
@@ -338,9 +336,8 @@ schedule_some(uint32_t count)
 	uint32_t i;
 
 	for (i = 0; i < count; i++)
-		assert_rc(hwt_new_timeout(manual.timer, &peak[i],
-			      forbidden_task, NULL, HWT_SEC(3600)),
-		    0);
+		peak[i] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(3600));
 }
 
 static void
@@ -523,9 +520,8 @@ Test(caches, no_generation_comes_again_with_a_page)
 	schedule_some(PEAK);
 	for (turn = 0; turn < 7; turn++) {
 		assert_rc(hwt_cancel(manual.timer, peak[PEAK - 1]), 0);
-		assert_rc(hwt_new_timeout(manual.timer, &peak[PEAK - 1],
-			      forbidden_task, NULL, HWT_SEC(3600)),
-		    0);
+		peak[PEAK - 1] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(3600));
 	}
 	for (i = 0; i < PEAK; i++)
 		before[peak[i].id & INDEX_MASK] = peak[i].id >> INDEX_BITS;

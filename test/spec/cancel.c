@@ -17,9 +17,7 @@ Test(cancel, it_wins_before_the_wheel_was_turned)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), 0);
 
@@ -35,9 +33,7 @@ Test(cancel, it_wins_while_the_timeout_waits_in_the_wheel)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 	fixture_tick(&manual, 2);
 
 	assert_rc(hwt_cancel(manual.timer, timeout), 0);
@@ -57,9 +53,7 @@ Test(cancel, it_wins_while_the_timeout_waits_in_an_executor)
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
-	assert_rc(
-	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	fixture_tick(&manual, 1);
 	assert_u64(executor.count, 1);
 
@@ -78,9 +72,7 @@ Test(cancel, it_wins_over_one_that_is_due_and_not_begun)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 	fixture_tick(&manual, 1);
 	manual.now_ns += HWT_MS(20);
 
@@ -95,9 +87,7 @@ Test(cancel, it_wins_over_one_that_never_fires)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_NEVER),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_NEVER);
 	fixture_tick(&manual, 1);
 
 	assert_rc(hwt_cancel(manual.timer, timeout), 0);
@@ -278,14 +268,10 @@ Test(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own)
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&held, 0);
-	assert_rc(hwt_new_timeout(manual.timer, &timeouts[1], forbidden_task,
-		      NULL, HWT_SEC(9)),
-	    0);
+	timeouts[1] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
 	fixture_tick(&manual, 1);
 	timeouts[0] = held.handle;
-	assert_rc(hwt_new_timeout(manual.timer, &timeouts[2], forbidden_task,
-		      NULL, HWT_SEC(9)),
-	    0);
+	timeouts[2] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
 
 	fault_arm(FAULT_MEMORY | FAULT_KEY, FAULT_ALWAYS);
 	in_parallel(3, cancel_without_memory, timeouts);
@@ -301,9 +287,7 @@ Test(cancel, what_stop_gave_back_cannot_be_cancelled)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 	assert_rc(hwt_stop(manual.timer, NULL), 0);
 
 	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
@@ -346,9 +330,8 @@ Test(cancel, of_several_threads_that_cancel_one_wins)
 	for (place = 0; place < RACED; place++) {
 		if (place == RACED / 2)
 			fixture_tick(&manual, 1);
-		assert_rc(hwt_new_timeout(manual.timer, &race.timeouts[place],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		race.timeouts[place] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
 
 	in_parallel(4, race_to_cancel, &race);

@@ -16,13 +16,9 @@ Test(cancel_wait, it_cancels_a_pending_timeout)
 	hwt_timeout placed;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &placed, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	placed = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 	fixture_tick(&manual, 1);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &queued, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	queued = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 
 	assert_rc(hwt_cancel_wait(manual.timer, placed), 0);
 	assert_rc(hwt_cancel_wait(manual.timer, queued), 0);
@@ -42,9 +38,7 @@ Test(cancel_wait, it_does_not_wait_for_what_an_executor_holds)
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
-	assert_rc(
-	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	fixture_tick(&manual, 1);
 
 	assert_rc(hwt_cancel_wait(manual.timer, timeout), 0);
@@ -73,9 +67,7 @@ Test(cancel_wait, what_stop_gave_back_is_not_there)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 	assert_rc(hwt_stop(manual.timer, NULL), 0);
 
 	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);

@@ -235,9 +235,7 @@ Test(catch_up, what_is_overdue_can_still_be_cancelled_and_moved)
 
 	fixture_open(&fixture, NULL);
 	probe_schedule(&canceller, FIXTURE_TICK);
-	assert_rc(hwt_new_timeout(fixture.timer, &victim, forbidden_task, NULL,
-		      2 * FIXTURE_TICK),
-	    0);
+	victim = schedule_task(fixture.timer, forbidden_task, 2 * FIXTURE_TICK);
 	probe_schedule(&moved, 3 * FIXTURE_TICK);
 	fixture_step(&fixture, 0);
 

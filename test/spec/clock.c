@@ -130,14 +130,11 @@ Test(clock, a_manual_timer_goes_by_its_own_whatever_else_a_thread_reads)
 
 	fixture_open(&manual, NULL);
 	do {
-		assert_rc(hwt_new_timeout(
-			      live, &far, forbidden_task, NULL, HWT_SEC(9)),
-		    0);
+		far = schedule_task(live, forbidden_task, HWT_SEC(9));
 		assert_rc(hwt_cancel(live, far), 0);
 		for (turn = 0; turn < 3; turn++) {
-			assert_rc(hwt_new_timeout(manual.timer, &far,
-				      forbidden_task, NULL, HWT_SEC(9)),
-			    0);
+			far = schedule_task(
+			    manual.timer, forbidden_task, HWT_SEC(9));
 			cr_assert(fixture_remaining(&manual, far) ==
 			    (int64_t)HWT_SEC(9));
 			assert_rc(hwt_cancel(manual.timer, far), 0);

@@ -41,14 +41,11 @@ family_open(struct family *family)
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
 
 	assert_rc(hwt_create(&family->timer, &options), 0);
-	assert_rc(hwt_new_timeout(family->timer, &family->timeout,
-		      forbidden_task, NULL, HOUR),
-	    0);
+	family->timeout = schedule_task(family->timer, forbidden_task, HOUR);
 	options.flags = HWT_MANUAL;
 	assert_rc(hwt_create(&family->manual, &options), 0);
-	assert_rc(hwt_new_timeout(family->manual, &family->manual_timeout,
-		      forbidden_task, NULL, HOUR),
-	    0);
+	family->manual_timeout =
+	    schedule_task(family->manual, forbidden_task, HOUR);
 	assert_rc(hwt_create(&family->stopped, &options), 0);
 	assert_rc(
 	    hwt_new_timeout(family->stopped, NULL, forbidden_task, NULL, HOUR),

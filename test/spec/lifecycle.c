@@ -1081,9 +1081,7 @@ Test(lifecycle, destroy_while_an_executor_holds_a_cancelled_timeout_is_busy)
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
-	assert_rc(
-	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	fixture_tick(&manual, 1);
 	assert_rc(hwt_cancel(manual.timer, timeout), 0);
 	assert_rc(hwt_stop(manual.timer, NULL), 0);

@@ -37,9 +37,7 @@ Test(netty, a_timeout_of_10_s_has_not_run_after_3_s)
 	int64_t remaining_ns = 0;
 	hwt_timeout timeout;
 
-	assert_rc(
-	    hwt_new_timeout(timer, &timeout, forbidden_task, NULL, HWT_SEC(10)),
-	    0);
+	timeout = schedule_task(timer, forbidden_task, HWT_SEC(10));
 
 	sleep_ns(HWT_SEC(3));
 
@@ -239,9 +237,7 @@ Test(netty, the_limit_of_2_admits_again_after_a_cancel)
 	hwt_timeout timeout;
 
 	schedule(timer, 1, forbidden_task, NULL, HWT_MIN(5));
-	assert_rc(
-	    hwt_new_timeout(timer, &timeout, forbidden_task, NULL, HWT_MIN(5)),
-	    0);
+	timeout = schedule_task(timer, forbidden_task, HWT_MIN(5));
 	assert_rc(hwt_cancel(timer, timeout), 0);
 
 	schedule(timer, 1, probe_task, &probe, HWT_MS(90));
@@ -272,12 +268,8 @@ Test(netty, pending_counts_3_and_with_two_cancelled_and_one_run_0)
 	struct probe probe = {0};
 	hwt_timeout timeouts[2];
 
-	assert_rc(hwt_new_timeout(
-		      timer, &timeouts[0], forbidden_task, NULL, HWT_MIN(100)),
-	    0);
-	assert_rc(hwt_new_timeout(
-		      timer, &timeouts[1], forbidden_task, NULL, HWT_MIN(100)),
-	    0);
+	timeouts[0] = schedule_task(timer, forbidden_task, HWT_MIN(100));
+	timeouts[1] = schedule_task(timer, forbidden_task, HWT_MIN(100));
 	schedule(timer, 1, probe_task, &probe, HWT_MS(90));
 
 	assert_u64(hwt_pending_timeouts(timer), 3);
@@ -294,12 +286,9 @@ Test(netty, the_longest_delay_has_not_run_after_1_s)
 	struct hwt *timer = worker_timer_open(TICK);
 	hwt_timeout timeouts[2];
 
-	assert_rc(hwt_new_timeout(
-		      timer, &timeouts[0], forbidden_task, NULL, HWT_NEVER),
-	    0);
-	assert_rc(hwt_new_timeout(timer, &timeouts[1], forbidden_task, NULL,
-		      (UINT64_C(1) << 63) - 1),
-	    0);
+	timeouts[0] = schedule_task(timer, forbidden_task, HWT_NEVER);
+	timeouts[1] =
+	    schedule_task(timer, forbidden_task, (UINT64_C(1) << 63) - 1);
 
 	sleep_ns(HWT_SEC(1));
 

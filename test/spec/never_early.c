@@ -357,9 +357,7 @@ Test(never_early, on_a_clock_that_has_come_to_its_end_nothing_is_ever_due)
 
 	fixture_open(&fixture, NULL);
 	fixture.now_ns = INT64_MAX;
-	assert_rc(
-	    hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL, 0),
-	    0);
+	timeout = schedule_task(fixture.timer, forbidden_task, 0);
 
 	fixture_step(&fixture, FIXTURE_TICK);
 

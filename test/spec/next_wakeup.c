@@ -18,9 +18,7 @@ schedule(uint64_t delay_ns)
 {
 	hwt_timeout timeout;
 
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, delay_ns),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, delay_ns);
 	return timeout;
 }
 

@@ -67,9 +67,8 @@ schedule_a_million(struct fixture *fixture, uint64_t delay_ns)
 
 	cr_assert_not_null(timeouts);
 	for (index = 0; index < MILLION; index++)
-		assert_rc(hwt_new_timeout(fixture->timer, &timeouts[index],
-			      idle_task, NULL, delay_ns),
-		    0);
+		timeouts[index] =
+		    schedule_task(fixture->timer, idle_task, delay_ns);
 	return timeouts;
 }
 
@@ -221,9 +220,8 @@ Test(on_tick, however_many_are_cancelled_an_innocent_one_stays_on_time)
 
 	fixture_open(&fixture, NULL);
 	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      forbidden_task, NULL, 2 * FIXTURE_TICK),
-		    0);
+		timeouts[index] = schedule_task(
+		    fixture.timer, forbidden_task, 2 * FIXTURE_TICK);
 	fixture_tick(&fixture, 1);
 	for (index = 0; index < MANY; index++)
 		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);

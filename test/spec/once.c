@@ -69,13 +69,9 @@ Test(once, what_was_cancelled_is_neither_started_nor_given_back)
 	hwt_timeout placed;
 
 	fixture_open(&fixture, NULL);
-	assert_rc(hwt_new_timeout(fixture.timer, &placed, forbidden_task, NULL,
-		      3 * FIXTURE_TICK),
-	    0);
+	placed = schedule_task(fixture.timer, forbidden_task, 3 * FIXTURE_TICK);
 	fixture_tick(&fixture, 1);
-	assert_rc(hwt_new_timeout(fixture.timer, &queued, forbidden_task, NULL,
-		      3 * FIXTURE_TICK),
-	    0);
+	queued = schedule_task(fixture.timer, forbidden_task, 3 * FIXTURE_TICK);
 
 	assert_rc(hwt_cancel(fixture.timer, placed), 0);
 	assert_rc(hwt_cancel(fixture.timer, queued), 0);
@@ -102,9 +98,8 @@ Test(once, what_was_cancelled_right_before_stop_is_not_given_back)
 		/* Two are placed, two still queued. */
 		if (index == 2)
 			fixture_tick(&fixture, 1);
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      forbidden_task, NULL, 9 * FIXTURE_TICK),
-		    0);
+		timeouts[index] = schedule_task(
+		    fixture.timer, forbidden_task, 9 * FIXTURE_TICK);
 	}
 	assert_rc(hwt_cancel(fixture.timer, timeouts[0]), 0);
 	assert_rc(hwt_cancel(fixture.timer, timeouts[2]), 0);
@@ -126,9 +121,7 @@ Test(once, what_stop_gave_back_has_ended)
 	hwt_timeout timeout;
 
 	fixture_open(&fixture, NULL);
-	assert_rc(hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL,
-		      FIXTURE_TICK),
-	    0);
+	timeout = schedule_task(fixture.timer, forbidden_task, FIXTURE_TICK);
 
 	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
 
@@ -219,9 +212,8 @@ Test(once, a_timeout_pulled_in_and_cancelled_does_not_start)
 	hwt_timeout timeout;
 
 	fixture_open(&fixture, NULL);
-	assert_rc(hwt_new_timeout(fixture.timer, &timeout, forbidden_task, NULL,
-		      9 * FIXTURE_TICK),
-	    0);
+	timeout =
+	    schedule_task(fixture.timer, forbidden_task, 9 * FIXTURE_TICK);
 	fixture_tick(&fixture, 1);
 	assert_rc(hwt_reschedule(fixture.timer, timeout, FIXTURE_TICK), 0);
 
@@ -265,10 +257,8 @@ Test(once, the_counters_agree_when_all_have_ended)
 	/* Ten become due, ten are cancelled, ten are left. */
 	fixture_open(&fixture, NULL);
 	for (index = 0; index < 30; index++)
-		assert_rc(
-		    hwt_new_timeout(fixture.timer, &timeouts[index], idle_task,
-			NULL, index < 10 ? FIXTURE_TICK : 9 * FIXTURE_TICK),
-		    0);
+		timeouts[index] = schedule_task(fixture.timer, idle_task,
+		    index < 10 ? FIXTURE_TICK : 9 * FIXTURE_TICK);
 	for (index = 10; index < 20; index++)
 		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
 	assert_u64(hwt_pending_timeouts(fixture.timer), 20);
@@ -475,9 +465,8 @@ Test(once, of_many_cancels_one_wins)
 	for (turn = 0; turn < 200; turn++) {
 		duel.winners = 0;
 		duel.losers = 0;
-		assert_rc(hwt_new_timeout(fixture.timer, &duel.timeout,
-			      forbidden_task, NULL, FIXTURE_TICK),
-		    0);
+		duel.timeout =
+		    schedule_task(fixture.timer, forbidden_task, FIXTURE_TICK);
 		/* Every other one is placed when the cancels come. */
 		if (turn % 2 == 0)
 			fixture_step(&fixture, 0);

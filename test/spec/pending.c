@@ -140,9 +140,8 @@ schedule_and_cancel(unsigned index, void *arg)
 	unsigned round;
 
 	for (round = 0; round < EACH; round++) {
-		assert_rc(hwt_new_timeout(manual.timer, &timeout,
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		timeout =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 		if (round % 4 != index)
 			assert_rc(hwt_cancel(manual.timer, timeout), 0);
 		*impossible += hwt_pending_timeouts(manual.timer) > 4 * EACH;
@@ -181,9 +180,8 @@ Test(pending, it_is_exact_when_others_cancel_what_one_scheduled)
 
 	fixture_open(&manual, NULL);
 	for (index = 0; index < EACH; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, &timeouts[index],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		timeouts[index] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
 
 	in_parallel(4, cancel_of_others, timeouts);
@@ -215,10 +213,8 @@ Test(pending, it_is_exact_on_each_of_many_timers_that_one_thread_uses_in_turn)
 				assert_rc(
 				    hwt_cancel(timers[index], mine[turn % 2]),
 				    0);
-			assert_rc(
-			    hwt_new_timeout(timers[index], &mine[turn % 2],
-				forbidden_task, NULL, HWT_SEC(1)),
-			    0);
+			mine[turn % 2] = schedule_task(
+			    timers[index], forbidden_task, HWT_SEC(1));
 			assert_u64(hwt_pending_timeouts(timers[index]),
 			    turn == 0 ? 1 : 2);
 		}

@@ -102,9 +102,8 @@ Test(
 
 	fixture_open(&fixture, NULL);
 	for (index = 0; index < PUSHED; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      idle_task, NULL, HWT_MIN(1) + index * HWT_US(3)),
-		    0);
+		timeouts[index] = schedule_task(
+		    fixture.timer, idle_task, HWT_MIN(1) + index * HWT_US(3));
 	assert_u64(fixture_wait(&fixture), HWT_MIN(1));
 	for (index = 0; index < PUSHED; index++)
 		assert_rc(
@@ -495,10 +494,8 @@ Test(quiet, when_all_were_cancelled_no_wake_up_at_all)
 	 * behind would wake the worker. */
 	live_open(&live, NULL);
 	for (index = 0; index < 100; index++)
-		assert_rc(
-		    hwt_new_timeout(live.timer, &timeouts[index],
-			forbidden_task, NULL, HWT_SEC(60) + index * HWT_MS(1)),
-		    0);
+		timeouts[index] = schedule_task(live.timer, forbidden_task,
+		    HWT_SEC(60) + index * HWT_MS(1));
 	live_pass_tick(&live);
 	for (index = 0; index < 100; index++)
 		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
@@ -549,9 +546,7 @@ Test(quiet, pushing_deadlines_out_leaves_the_worker_alone)
 	uint64_t turn;
 
 	live_open(&live, NULL);
-	assert_rc(
-	    hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL, HOUR),
-	    0);
+	timeout = schedule_task(live.timer, forbidden_task, HOUR);
 	live_pass_tick(&live);
 	worker = thread_await("hwt-worker");
 	live_settle(&live, worker);
@@ -575,9 +570,7 @@ Test(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
 
 	live_open(&live, NULL);
 	do { /* until a second is enough to get there */
-		assert_rc(hwt_new_timeout(live.timer, &superseded, idle_task,
-			      NULL, HWT_SEC(1)),
-		    0);
+		superseded = schedule_task(live.timer, idle_task, HWT_SEC(1));
 		live_pass_tick(&live);
 		worker = thread_await("hwt-worker");
 		live_settle(&live, worker);
@@ -641,9 +634,7 @@ Test(quiet, calls_that_go_on_and_on_cost_three_wake_ups_per_tick_at_most)
 	uint64_t passed;
 
 	while (monotonic_ns() - began_ns < ticks_long * tick_ns) {
-		assert_rc(hwt_new_timeout(
-			      timer, &timeout, forbidden_task, NULL, delay_ns),
-		    0);
+		timeout = schedule_task(timer, forbidden_task, delay_ns);
 		delay_ns -= 2 * tick_ns;
 		sleep_ns(HWT_US(50));
 		assert_rc(hwt_cancel(timer, timeout), 0);
@@ -701,10 +692,8 @@ Test(quiet, where_all_were_cancelled_there_is_nothing_to_wait_for)
 
 		fixture_open(&fixture, NULL);
 		for (index = 0; index < count; index++)
-			assert_rc(
-			    hwt_new_timeout(fixture.timer, &timeouts[index],
-				forbidden_task, NULL, (1 + index) * HWT_SEC(1)),
-			    0);
+			timeouts[index] = schedule_task(fixture.timer,
+			    forbidden_task, (1 + index) * HWT_SEC(1));
 		fixture_wait(&fixture);
 		for (index = 0; index < count; index++)
 			assert_rc(
@@ -732,9 +721,8 @@ Test(quiet, a_crowd_does_not_hide_that_what_was_before_it_is_cancelled)
 			      NULL, HWT_MS(60)),
 		    0);
 	for (index = 0; index < 40; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      forbidden_task, NULL, HWT_MS(1 + index)),
-		    0);
+		timeouts[index] = schedule_task(
+		    fixture.timer, forbidden_task, HWT_MS(1 + index));
 	fixture_wait(&fixture);
 	for (index = 0; index < 40; index++)
 		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
@@ -807,9 +795,8 @@ Test(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
 		struct canceller *canceller = &cancellers[index % FEW];
 
 		canceller->timer = live.timer;
-		assert_rc(hwt_new_timeout(live.timer, &canceller->timeout,
-			      forbidden_task, NULL, HOUR),
-		    0);
+		canceller->timeout =
+		    schedule_task(live.timer, forbidden_task, HOUR);
 	}
 	live_pass_tick(&live);
 	live_settle(&live, thread_await("hwt-worker"));
@@ -834,10 +821,8 @@ schedule_earlier_ones(
 	unsigned index;
 
 	for (index = 0; index < CANCELLED; index++)
-		assert_rc(
-		    hwt_new_timeout(timer, &timeouts[index], forbidden_task,
-			NULL, from_ns + index * HWT_US(100)),
-		    0);
+		timeouts[index] = schedule_task(
+		    timer, forbidden_task, from_ns + index * HWT_US(100));
 }
 
 static void
@@ -903,9 +888,8 @@ Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 
 	live_open(&live, NULL);
 	for (index = 0; index < RING; index++)
-		assert_rc(hwt_new_timeout(live.timer, &ring[index],
-			      forbidden_task, NULL, HWT_SEC(300)),
-		    0);
+		ring[index] =
+		    schedule_task(live.timer, forbidden_task, HWT_SEC(300));
 	live_settle(&live, thread_await("hwt-worker"));
 	before = live_stats(&live).wakeups;
 	for (wave = 0; wave < 2500; wave++) {
@@ -914,9 +898,8 @@ Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 		for (index = 0; index < WAVE; index++)
 			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
 		for (index = 0; index < WAVE; index++)
-			assert_rc(hwt_new_timeout(live.timer, &timeouts[index],
-				      forbidden_task, NULL, HWT_SEC(300)),
-			    0);
+			timeouts[index] = schedule_task(
+			    live.timer, forbidden_task, HWT_SEC(300));
 	}
 	live_settle(&live, thread_await("hwt-worker"));
 

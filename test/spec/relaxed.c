@@ -163,9 +163,7 @@ Test(relaxed, it_can_be_cancelled_before_it_is_taken_over)
 	hwt_timeout timeout;
 
 	open_relaxed();
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(1)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(1));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), 0);
 
@@ -399,9 +397,8 @@ Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
 	hwt_timeout timeout;
 
 	open_relaxed();
-	assert_rc(hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL,
-		      (UINT64_C(1) << 63) - 2),
-	    0);
+	timeout = schedule_task(
+	    manual.timer, forbidden_task, (UINT64_C(1) << 63) - 2);
 	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX - 1);
 
 	fixture_tick(&manual, 1);

@@ -293,9 +293,7 @@ Test(reschedule, one_that_has_ended_is_not_there)
 
 	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
-	assert_rc(hwt_new_timeout(manual.timer, &cancelled, forbidden_task,
-		      NULL, HWT_MS(5)),
-	    0);
+	cancelled = schedule_task(manual.timer, forbidden_task, HWT_MS(5));
 	fixture_tick(&manual, 1);
 	assert_rc(hwt_cancel(manual.timer, cancelled), 0);
 
@@ -553,14 +551,12 @@ Test(reschedule, a_thread_new_to_the_timer_moves_and_cancels_without_memory)
 
 	fixture_open(&manual, NULL);
 	for (index = 0; index < STRANGE; index++)
-		assert_rc(hwt_new_timeout(manual.timer, &stranger.placed[index],
-			      idle_task, NULL, HWT_MS(9)),
-		    0);
+		stranger.placed[index] =
+		    schedule_task(manual.timer, idle_task, HWT_MS(9));
 	fixture_tick(&manual, 1);
 	for (index = 0; index < STRANGE; index++)
-		assert_rc(hwt_new_timeout(manual.timer, &stranger.queued[index],
-			      idle_task, NULL, HWT_MS(9)),
-		    0);
+		stranger.queued[index] =
+		    schedule_task(manual.timer, idle_task, HWT_MS(9));
 
 	in_parallel(1, come_as_stranger, &stranger);
 
@@ -605,9 +601,8 @@ static void
 working_open(struct working *working)
 {
 	assert_rc(hwt_create(&working->timer, NULL), 0);
-	assert_rc(hwt_new_timeout(working->timer, &working->timeout, idle_task,
-		      NULL, HWT_SEC(3600)),
-	    0);
+	working->timeout =
+	    schedule_task(working->timer, idle_task, HWT_SEC(3600));
 }
 
 Test(reschedule, with_a_worker_each_one_counts_whoever_calls)

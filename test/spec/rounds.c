@@ -465,9 +465,8 @@ Test(rounds, however_many_come_near_at_once_there_is_room)
 	    &(struct hwt_options){
 		.tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1});
 	for (index = 0; index < count; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      idle_task, NULL, 200 * FIXTURE_TICK),
-		    0);
+		timeouts[index] =
+		    schedule_task(fixture.timer, idle_task, 200 * FIXTURE_TICK);
 	fixture_step(&fixture, FIXTURE_TICK);
 	for (index = 8; index < count; index++)
 		assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
@@ -534,10 +533,9 @@ Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
 		fixture_open(&fixture, NULL);
 		probe_schedule(&pushed_out, 10 * FIXTURE_TICK);
 		for (index = 0; index < before + DEAD; index++)
-			assert_rc(hwt_new_timeout(fixture.timer, &dead[index],
-				      forbidden_task, NULL,
-				      (index < before ? 9 : 10) * FIXTURE_TICK),
-			    0);
+			dead[index] =
+			    schedule_task(fixture.timer, forbidden_task,
+				(index < before ? 9 : 10) * FIXTURE_TICK);
 		for (index = 0; index < DEAD; index++)
 			probe_schedule(&probe, 10 * FIXTURE_TICK);
 		(void)fixture_step(&fixture, 0);
@@ -590,9 +588,8 @@ Test(rounds, of_a_million_those_that_were_not_cancelled_start)
 	cr_assert_not_null(timeouts);
 	fixture_open(&fixture, NULL);
 	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      idle_task, NULL, HWT_SEC(1)),
-		    0);
+		timeouts[index] =
+		    schedule_task(fixture.timer, idle_task, HWT_SEC(1));
 	fixture_step(&fixture, 0);
 	for (index = 0; index < MANY; index++) {
 		if (index % 1000 != 0)
@@ -616,10 +613,8 @@ Test(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for)
 
 	fixture_open(&fixture, &options);
 	for (index = 0; index < 2000; index++)
-		assert_rc(
-		    hwt_new_timeout(fixture.timer, &timeouts[index], idle_task,
-			NULL, HWT_SEC(40) + HWT_MS(10) * index),
-		    0);
+		timeouts[index] = schedule_task(
+		    fixture.timer, idle_task, HWT_SEC(40) + HWT_MS(10) * index);
 	fixture_step(&fixture, 0);
 	for (index = 0; index < 2000; index++)
 		assert_rc(hwt_reschedule(
@@ -647,9 +642,8 @@ Test(rounds, to_pull_a_deadline_in_moves_its_entry)
 
 	fixture_open(&fixture, NULL);
 	for (index = 0; index < PULLED; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      idle_task, NULL, delay_ns),
-		    0);
+		timeouts[index] =
+		    schedule_task(fixture.timer, idle_task, delay_ns);
 	fixture_step(&fixture, 0);
 	bytes = fixture_stats(&fixture).memory_bytes;
 	for (turn = 0; turn < PULLS; turn++) {

@@ -37,9 +37,8 @@ Test(safe_handles, the_zero_handle_is_never_one)
 	for (count = 0; count < 10000; count++) {
 		hwt_timeout timeout = {0};
 
-		assert_rc(hwt_new_timeout(manual.timer, &timeout,
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		timeout =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 		cr_assert(timeout.id != 0);
 	}
 
@@ -123,16 +122,13 @@ Test(safe_handles, each_bit_of_a_live_handle_counts)
 	    &(struct hwt_options){
 		.tick_ns = HWT_MS(1), .executor = &executor.hook});
 	for (count = 0; count < 5000; count++) {
-		assert_rc(hwt_new_timeout(manual.timer, &placed, forbidden_task,
-			      NULL, HWT_SEC(1)),
-		    0);
+		placed =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
 	probe_schedule(&held, 0);
 	fixture_tick(&manual, 1);
 	assert_u64(executor.count, 1);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &queued, forbidden_task, NULL, HWT_SEC(1)),
-	    0);
+	queued = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 
 	assert_flips_are_refused(queued.id);
 	assert_flips_are_refused(placed.id);
@@ -184,9 +180,8 @@ Test(safe_handles, a_stale_handle_is_refused_after_the_record_serves_others)
 
 	fixture_open(&manual, NULL);
 	for (index = 0; index < 3000; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, &stale[index],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		stale[index] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 		if (index % 5 == 0)
 			fixture_step(&manual, HWT_MS(1));
 		assert_rc(hwt_cancel(manual.timer, stale[index]), 0);
@@ -194,9 +189,7 @@ Test(safe_handles, a_stale_handle_is_refused_after_the_record_serves_others)
 	fixture_step(&manual, HWT_MS(1));
 	cr_assert(fixture_stats(&manual).memory_bytes < 1 << 20,
 	    "the records were not used again");
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &live, forbidden_task, NULL, HWT_SEC(1)),
-	    0);
+	live = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 
 	for (index = 0; index < 3000; index++) {
 		assert_refused_by_all(manual.timer, stale[index].id);
@@ -219,12 +212,10 @@ Test(safe_handles, the_handle_of_another_timer_is_refused)
 	fixture_open(&manual, NULL);
 	fixture_open(&other, NULL);
 	for (index = 0; index < 100; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, &ours[index],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
-		assert_rc(hwt_new_timeout(other.timer, &theirs[index],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		ours[index] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
+		theirs[index] =
+		    schedule_task(other.timer, forbidden_task, HWT_SEC(1));
 	}
 
 	for (index = 0; index < 100; index++) {
@@ -245,9 +236,8 @@ Test(safe_handles, the_handle_of_a_destroyed_timer_is_refused_by_its_heir)
 
 	fixture_open(&manual, NULL);
 	for (index = 0; index < 100; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, &timeouts[index],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		timeouts[index] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
 	fixture_close(&manual);
 	fixture_open(&manual, NULL);
@@ -268,9 +258,7 @@ Test(safe_handles, what_stop_gave_back_is_refused)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_SEC(1)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	assert_rc(hwt_stop(manual.timer, NULL), 0);
 
 	assert_refused_by_all(manual.timer, timeout.id);
@@ -306,9 +294,8 @@ Test(safe_handles, what_a_thread_keeps_for_itself_no_other_touches)
 		memset(&fixture, 0, sizeof(fixture));
 		fixture_open(&fixture, NULL);
 		for (i = 0; i < 200; i++)
-			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
-				      forbidden_task, NULL, HWT_NEVER),
-			    0);
+			timeouts[i] = schedule_task(
+			    fixture.timer, forbidden_task, HWT_NEVER);
 		cr_assert(pthread_create(&thread, NULL, schedule_and_wait,
 			      fixture.timer) == 0);
 		gate_await(&neighbours_gate);
@@ -317,9 +304,8 @@ Test(safe_handles, what_a_thread_keeps_for_itself_no_other_touches)
 		gate_open(&neighbours_gate);
 		cr_assert(pthread_join(thread, NULL) == 0);
 		for (i = 0; i < ended; i++)
-			assert_rc(hwt_new_timeout(fixture.timer, &timeouts[i],
-				      forbidden_task, NULL, HWT_NEVER),
-			    0);
+			timeouts[i] = schedule_task(
+			    fixture.timer, forbidden_task, HWT_NEVER);
 		for (i = 0; i < 200; i++)
 			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
 		fixture_close(&fixture);
@@ -330,7 +316,6 @@ Test(safe_handles, what_was_cancelled_in_an_executor_is_refused_for_its_heir)
 {
 	static struct fixture fixture;
 	hwt_timeout cancelled;
-	hwt_timeout heir;
 	int i;
 
 	fixture_open(&fixture, NULL);
@@ -343,9 +328,7 @@ Test(safe_handles, what_was_cancelled_in_an_executor_is_refused_for_its_heir)
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 
 	for (i = 0; i < 200; i++)
-		assert_rc(hwt_new_timeout(fixture.timer, &heir, forbidden_task,
-			      NULL, HWT_NEVER),
-		    0);
+		(void)schedule_task(fixture.timer, forbidden_task, HWT_NEVER);
 
 	assert_rc(hwt_cancel(fixture.timer, cancelled), -ENOENT);
 	assert_u64(hwt_pending_timeouts(fixture.timer), 200);

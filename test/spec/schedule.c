@@ -160,9 +160,7 @@ Test(schedule, the_last_deadline_that_fires_is_2_to_the_63_less_2)
 
 	manual.start_ns = TWO_TO_63 - 1 - HWT_MS(10);
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &never, forbidden_task, NULL, HWT_MS(10)),
-	    0);
+	never = schedule_task(manual.timer, forbidden_task, HWT_MS(10));
 	probe_schedule(&last, HWT_MS(10) - 1);
 	assert_i64(fixture_remaining(&manual, never), INT64_MAX);
 	assert_i64(
@@ -641,16 +639,13 @@ Test(schedule, a_batch_without_memory_leaves_its_records_to_others)
 	const size_t too_many = 5000;
 	const size_t enough = 4000;
 	struct hwt_spec *specs = calloc(too_many, sizeof(*specs));
-	hwt_timeout first;
 	size_t index;
 
 	for (index = 0; index < too_many; index++)
 		specs[index] = (struct hwt_spec){
 		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &first, forbidden_task, NULL, HWT_MIN(1)),
-	    0);
+	(void)schedule_task(manual.timer, forbidden_task, HWT_MIN(1));
 
 	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
 	assert_rc(
@@ -697,9 +692,8 @@ schedule_and_cancel(unsigned index, void *arg)
 		assert_rc(hwt_new_timeout(manual.timer, NULL, probe_task,
 			      &probes[index], HWT_MS(1 + round % 9)),
 		    0);
-		assert_rc(hwt_new_timeout(manual.timer, &cancelled,
-			      forbidden_task, NULL, HWT_MS(1)),
-		    0);
+		cancelled =
+		    schedule_task(manual.timer, forbidden_task, HWT_MS(1));
 		assert_rc(hwt_cancel(manual.timer, cancelled), 0);
 	}
 }

@@ -127,12 +127,8 @@ Test(shared, shutdown_gives_what_is_left_and_the_list_stays)
 	struct hwt_timeout_info info;
 	hwt_timeout timeouts[2];
 
-	assert_rc(hwt_new_timeout(
-		      timer, &timeouts[0], forbidden_task, NULL, HWT_MIN(1)),
-	    0);
-	assert_rc(hwt_new_timeout(
-		      timer, &timeouts[1], forbidden_task, NULL, HWT_MIN(2)),
-	    0);
+	timeouts[0] = schedule_task(timer, forbidden_task, HWT_MIN(1));
+	timeouts[1] = schedule_task(timer, forbidden_task, HWT_MIN(2));
 
 	assert_rc(hwt_shared_shutdown(&list), 0);
 

@@ -167,9 +167,7 @@ Test(state, an_arg_of_null_is_told_as_such)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_NEVER),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_NEVER);
 
 	assert_rc(state_of(timeout, NULL), HWT_STATE_PENDING);
 	fixture_close(&manual);

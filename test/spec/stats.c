@@ -107,9 +107,8 @@ Test(stats, cancelled_counts_the_cancels_that_won)
 
 	open_with_ticks_of_1_ms(NULL);
 	for (index = 0; index < 3; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, &timeouts[index],
-			      forbidden_task, NULL, HWT_MS(5)),
-		    0);
+		timeouts[index] =
+		    schedule_task(manual.timer, forbidden_task, HWT_MS(5));
 	}
 
 	assert_rc(hwt_cancel(manual.timer, timeouts[0]), 0);
@@ -484,9 +483,8 @@ schedule_and_cancel_many(void)
 	size_t index;
 
 	for (index = 0; index < LIVE; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, &timeouts[index],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		timeouts[index] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
 	fixture_step(&manual, HWT_MS(1));
 	for (index = 0; index < LIVE; index++)

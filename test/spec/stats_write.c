@@ -90,9 +90,8 @@ count_up(struct recording_executor *executor)
 
 	executor_init(executor, EXECUTOR_REFUSES);
 	for (i = 0; i < 9; i++)
-		assert_rc(hwt_new_timeout(manual.timer, &timeout[i],
-			      forbidden_task, NULL, HWT_SEC(1)),
-		    0);
+		timeout[i] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	for (i = 0; i < 5; i++)
 		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
 			      NULL, HWT_SEC(1)),

@@ -321,6 +321,15 @@ idle_task(hwt_timeout timeout, void *arg)
 	(void)arg;
 }
 
+hwt_timeout
+schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns)
+{
+	hwt_timeout timeout;
+
+	assert_rc(hwt_new_timeout(timer, &timeout, task, NULL, delay_ns), 0);
+	return timeout;
+}
+
 /* The executor. */
 
 static int

@@ -219,6 +219,8 @@ hwt_timeout probe_schedule_periodic(
 hwt_task forbidden_task;
 /* A task that does nothing. */
 hwt_task idle_task;
+/* Schedules one of these two, without arg; the timer must accept it. */
+hwt_timeout schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns);
 
 /* What a recording executor does with a timeout. */
 enum executor_mode {

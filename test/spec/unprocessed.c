@@ -157,17 +157,13 @@ Test(unprocessed, what_was_rescheduled_is_told_with_its_last_deadline)
 	hwt_timeout timeout;
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 	fixture_tick(&manual, 1);
 	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(90)), 0);
 	assert_i64(stop_with_one_left().remaining_ns, (int64_t)HWT_MS(90));
 
 	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, NULL, HWT_MS(90)),
-	    0);
+	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(90));
 	fixture_tick(&manual, 1);
 	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(3)), 0);
 	assert_i64(stop_with_one_left().remaining_ns, (int64_t)HWT_MS(3));

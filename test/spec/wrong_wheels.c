@@ -216,16 +216,13 @@ Test(wrong_wheels, what_is_still_queued_is_cancelled_and_its_record_reused)
 	 * record: the entry must not start it early, nor the stale handle name
 	 * it. */
 	fixture_open(&fixture, NULL);
-	assert_rc(hwt_new_timeout(fixture.timer, &stale, forbidden_task, NULL,
-		      FIXTURE_TICK),
-	    0);
+	stale = schedule_task(fixture.timer, forbidden_task, FIXTURE_TICK);
 	for (turn = 0; turn < 1000; turn++) {
 		hwt_timeout next;
 
 		assert_rc(hwt_cancel(fixture.timer, stale), 0);
-		assert_rc(hwt_new_timeout(fixture.timer, &next, forbidden_task,
-			      NULL, FIXTURE_TICK),
-		    0);
+		next =
+		    schedule_task(fixture.timer, forbidden_task, FIXTURE_TICK);
 		assert_rc(hwt_cancel(fixture.timer, stale), -ENOENT);
 		assert_rc(hwt_reschedule(fixture.timer, stale, 0), -ENOENT);
 		cr_assert(next.id != stale.id);
@@ -274,10 +271,8 @@ Test(wrong_wheels, cancelled_within_their_own_tick_they_count_down_once)
 	fixture_open(&fixture, &options);
 	for (turn = 1; turn <= 50; turn++) {
 		for (index = 0; index < 10; index++)
-			assert_rc(
-			    hwt_new_timeout(fixture.timer, &timeouts[index],
-				forbidden_task, NULL, FIXTURE_TICK),
-			    0);
+			timeouts[index] = schedule_task(
+			    fixture.timer, forbidden_task, FIXTURE_TICK);
 		assert_rc(hwt_new_timeout(
 			      fixture.timer, NULL, forbidden_task, NULL, 0),
 		    -ENOBUFS);
@@ -355,10 +350,8 @@ Test(wrong_wheels, a_load_that_is_all_cancelled_does_not_hold_a_probe_up)
 
 		probe_schedule(&probe, FIXTURE_TICK);
 		for (index = 0; index < 1000; index++)
-			assert_rc(
-			    hwt_new_timeout(fixture.timer, &timeouts[index],
-				forbidden_task, NULL, index * HWT_US(10)),
-			    0);
+			timeouts[index] = schedule_task(
+			    fixture.timer, forbidden_task, index * HWT_US(10));
 		/* Half are placed when they are cancelled. */
 		fixture_step(&fixture, 0);
 		for (index = 0; index < 500; index++)

@@ -76,7 +76,7 @@ static _Alignas(64) char arena[ARENA];
 /* The system. */
 
 int
-model_init(void *memory, size_t bytes)
+model_forget(void *memory, size_t bytes)
 {
 	memset(memory, 0, bytes);
 	return 0;
@@ -336,6 +336,8 @@ acquire_wait(unsigned i, uint64_t delay_ns, int other)
 	if (result == 0) {
 		take(subject);
 		release(subject);
+	} else {
+		subject->gone = !subject->used;
 	}
 }
 
@@ -471,6 +473,8 @@ HELD(held_two, 2, 1, "a", "ab", "a")
 HELD(held_two_never, 2, HWT_NEVER, "a", "ab", "a")
 HELD(held_three, 3, HWT_NEVER, "a", "ab", "ab", "a")
 HELD(held_pair, 2, HWT_NEVER, "ab", "b", "ab", "a")
+HELD(held_wait, 0, HWT_NEVER, "a", "a", "a")
+HELD(held_wait_pair, 0, HWT_NEVER, "a", "ab", "b")
 HELD(held_retire, 2, HWT_NEVER, "a", "ab", "a", "b")
 
 static void
@@ -508,6 +512,20 @@ retire_first(void)
 	world.holder[index_of(object)] = NULL;
 	world.retired[index_of(object)] = true;
 	release(holder);
+}
+
+static bool
+somebody_waits(const void *waiting)
+{
+	return *(const uint64_t *)waiting != 0;
+}
+
+static void
+retire_when_waited(void)
+{
+	explore_await(
+	    &checkout->waiting, 8, somebody_waits, &checkout->waiting);
+	retire_first();
 }
 
 /* Request 2 waits for b, which request 1 has, when request 0 has got a. */
@@ -608,6 +626,30 @@ wait_second(void)
 }
 
 static void
+wait_second_never(void)
+{
+	acquire_wait(1, HWT_NEVER, -ECANCELED);
+}
+
+static void
+wait_second_retired(void)
+{
+	acquire_wait(1, 1, -EIDRM);
+}
+
+static void
+wait_second_shut_down(void)
+{
+	acquire_wait(1, HWT_NEVER, -ESHUTDOWN);
+}
+
+static void
+wait_third(void)
+{
+	acquire_wait(2, HWT_NEVER, 0);
+}
+
+static void
 try_second(void)
 {
 	struct subject *subject = &world.subject[1];
@@ -663,6 +705,20 @@ static const struct program programs[] = {
     {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
     {"wait/two", begin_same, {wait_first, wait_second, fire}},
     {"wait/cross", begin_two, {wait_first, never_1}},
+    {"wait/woken", begin_held_wait,
+	{release_first, wait_second_never, wait_third}},
+    {"wait/overtaken", begin_held_wait,
+	{release_first, wait_second_never, never_2}},
+    {"wait/cancel", begin_held_wait,
+	{release_first, wait_second_never, cancel_second}},
+    {"wait/expire", begin_held_wait, {release_first, wait_second, fire}},
+    {"wait/baton", begin_held_wait_pair,
+	{release_first, wait_second_never, wait_third, cancel_second}},
+    {"wait/pause", begin_held_wait,
+	{release_first, wait_second_never, pause_once}},
+    {"wait/retire", begin_held_wait, {retire_when_waited, wait_second_retired}},
+    {"wait/shutdown", begin_held_wait,
+	{release_first, wait_second_shut_down, shut_down}},
     {"hold/two", begin_hold, {never_0, never_1, never_2}},
     {"hold/ring", begin_hold_ring, {never_0, never_1, never_2}},
     {"hold/expire", begin_hold, {soon_0, never_1, fire}},

@@ -101,6 +101,9 @@ Test(answers, hwt_request_init_EINVAL_of_sets)
 	assert_rc(hwt_request_init(NULL, set, 1, NULL, NULL), -EINVAL);
 	assert_rc(hwt_request_init(&one.request, NULL, 1, NULL, NULL), -EINVAL);
 	assert_rc(hwt_request_init(&one.request, set, 0, NULL, NULL), -EINVAL);
+	assert_rc(hwt_request_init(
+		      &one.request, set, (size_t)UINT32_MAX + 1, NULL, NULL),
+	    -EINVAL);
 	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
 	set[2] = set[1];
 	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
@@ -337,22 +340,25 @@ Test(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
 
 /* Waiting in a thread. */
 
+static _Atomic uint64_t waits_ended;
+
+/* Who is listed may not have begun to wait yet, and may have no timeout. */
 static void
 wait_or_end(unsigned index, void *arg)
 {
 	struct demand *demand = arg;
-	struct hwt_checkout_stats stats;
+	uint64_t ended = waits_ended;
 
 	if (index == 0) {
 		demand->rc = demand_wait(demand, HWT_MS(5));
+		waits_ended++;
 		return;
 	}
-	do
-		stats = store_stats(&store);
-	while (stats.waiting == 0);
-	if (index == 1 && demand->data == NULL)
+	while (store_stats(&store).waiting == 0)
+		sleep_ns(HWT_US(100));
+	if (demand->data == NULL)
 		(void)demand_cancel(demand);
-	else if (index == 1)
+	while (demand->data != NULL && waits_ended == ended)
 		(void)fixture_step(&store.fixture, HWT_MS(10));
 }
 

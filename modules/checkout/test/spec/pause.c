@@ -29,6 +29,7 @@ Test(pause, with_nothing_out_it_is_at_once)
 	assert_rc(demand_acquire(&two, HWT_SEC(1)), 1);
 	assert_waits(&one);
 	assert_stats(&store, 0, 2);
+	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
 	assert_rc(hwt_checkout_resume(store.checkout), 0);
 	assert_told(&one, HWT_GRANTED);
 	assert_told(&two, HWT_GRANTED);
@@ -178,6 +179,43 @@ Test(no_lock_held, granted_may_call_the_library)
 	assert_told(&waiter, HWT_GRANTED);
 	assert_told(&other, HWT_GRANTED);
 	store_close(&store);
+}
+
+static _Atomic uint64_t entered;
+static _Atomic uint64_t left_granted;
+
+static void
+linger(struct demand *demand)
+{
+	(void)demand;
+	entered = 1;
+	sleep_ns(HWT_MS(20));
+	left_granted = 1;
+}
+
+static void
+cancel_or_destroy(unsigned index, void *arg)
+{
+	if (index == 0) {
+		assert_rc(demand_cancel(arg), 0);
+		return;
+	}
+	wait_for(&entered, 1);
+	assert_rc(hwt_checkout_destroy(store.checkout), 0);
+	assert_u64(left_granted, 1);
+}
+
+Test(no_lock_held, destroy_waits_for_the_last_granted)
+{
+	static struct demand waiter = {.in_granted = linger};
+
+	store_open(&store, NULL);
+	demand_init(&waiter, &store, "a");
+	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	in_parallel(2, cancel_or_destroy, &waiter);
+	assert_told(&waiter, HWT_GRANT_CANCELLED);
+	fixture_close(&store.fixture);
 }
 
 /* Each grant releases, and so causes the next one. */

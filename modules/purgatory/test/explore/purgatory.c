@@ -369,23 +369,24 @@ watch_due(void)
 	(void)watch(0, keys, 1, TICK_NS);
 }
 
+/* Its next turn runs the task. */
 static void
-begin_due(void)
+watch_until_due(void)
 {
-	make();
 	watch_due();
 	(void)advance(0);
 	model_clock_add(2 * TICK_NS);
 }
 
 static void
-turn(void)
+begin_due(void)
 {
-	(void)advance(0);
+	make();
+	watch_until_due();
 }
 
 static void
-turn_twice(void)
+turn_on_twice(void)
 {
 	(void)advance(2);
 	(void)advance(2);
@@ -402,9 +403,7 @@ begin_due_last(void)
 	make();
 	for (i = 1; i < 7; i++)
 		(void)watch(i, keys, 1, HWT_NEVER);
-	watch_due();
-	(void)advance(0);
-	model_clock_add(2 * TICK_NS);
+	watch_until_due();
 }
 
 static void
@@ -433,6 +432,60 @@ shut_down_and_destroy(void)
 	explore_check(ledger[0].dones == 1);
 	explore_check(hwt_purgatory_destroy(purgatory) == 0);
 	purgatory = NULL;
+}
+
+/* Destroying alone: what has no outcome yet is pending, and it is refused. */
+static void
+destroy(void)
+{
+	int rc = hwt_purgatory_destroy(purgatory);
+
+	explore_check(rc == 0 || rc == -EBUSY);
+	if (rc == -EBUSY)
+		return;
+	explore_check(ledger[0].dones == 1);
+	purgatory = NULL;
+}
+
+/* One may be pending at a time. */
+static void
+begin_limit(void)
+{
+	timer_make(HWT_MANUAL, NULL);
+	make_with(
+	    &(struct hwt_purgatory_options){.shards = 1, .max_pending = 1});
+}
+
+static void
+watch_within_limit(unsigned i, struct hwt_key key)
+{
+	int rc = watch(i, &key, 1, HWT_NEVER);
+
+	explore_check(rc == 0 || rc == -ENOBUFS);
+}
+
+static void
+watch_first_within(void)
+{
+	watch_within_limit(0, A);
+}
+
+static void
+watch_second_within(void)
+{
+	watch_within_limit(1, B);
+}
+
+/* One was let in, and then there is a place again. */
+static void
+end_limit(void)
+{
+	explore_check(ledger[0].accepted + ledger[1].accepted == 1);
+	cancel_all(A);
+	cancel_all(B);
+	watch_within_limit(2, A);
+	explore_check(ledger[2].accepted == 1);
+	end_all();
 }
 
 /* A timer that is full: the last step of watch fails. */
@@ -529,11 +582,17 @@ watch_another(void)
 /* Executors. */
 
 static void
-begin_mailbox(void)
+make_mailbox(void)
 {
 	make();
 	explore_check(hwt_operation_mailbox_create(&mailbox) == 0);
 	executor = hwt_operation_mailbox_executor(mailbox);
+}
+
+static void
+begin_mailbox(void)
+{
+	make_mailbox();
 	watch_a();
 }
 
@@ -560,6 +619,48 @@ end_mailbox(void)
 	end_all();
 }
 
+static void
+begin_mailbox_two(void)
+{
+	const struct hwt_key keys[] = {B};
+
+	begin_mailbox();
+	(void)watch(1, keys, 1, HWT_NEVER);
+}
+
+static void
+end_mailbox_two(void)
+{
+	end_mailbox();
+	explore_check(ledger[1].dones == 1);
+}
+
+static void
+begin_mailbox_due(void)
+{
+	make_mailbox();
+	watch_until_due();
+}
+
+/* In the order that the header names; execute may be in its last steps. */
+static void
+shut_down_and_destroy_mailbox(void)
+{
+	shut_down();
+	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
+	explore_check(ledger[0].dones == 1);
+	explore_check(hwt_operation_mailbox_destroy(mailbox) == 0);
+	mailbox = NULL;
+}
+
+static void
+shut_down_and_destroy_both(void)
+{
+	shut_down_and_destroy_mailbox();
+	explore_check(hwt_purgatory_destroy(purgatory) == 0);
+	purgatory = NULL;
+}
+
 static int
 run_and_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 {
@@ -569,14 +670,27 @@ run_and_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 }
 
 static void
-begin_run_and_refuse(void)
+make_run_and_refuse(void)
 {
 	static const struct hwt_operation_executor refuses = {
 	    run_and_refuse, NULL};
 
 	make();
 	executor = &refuses;
+}
+
+static void
+begin_run_and_refuse(void)
+{
+	make_run_and_refuse();
 	watch_a();
+}
+
+static void
+begin_run_and_refuse_due(void)
+{
+	make_run_and_refuse();
+	watch_until_due();
 }
 
 const struct program purgatory_programs[] = {
@@ -619,13 +733,13 @@ const struct program purgatory_programs[] = {
     {
 	.name = "purgatory/watch-deadline",
 	.begin = make,
-	.thread = {watch_due, turn_twice},
+	.thread = {watch_due, turn_on_twice},
 	.end = end_all,
     },
     {
 	.name = "purgatory/watch-deadline-check",
 	.begin = make,
-	.thread = {watch_due, turn_twice, event_a},
+	.thread = {watch_due, turn_on_twice, event_a},
 	.end = end_all,
     },
     {
@@ -657,6 +771,19 @@ const struct program purgatory_programs[] = {
 	.begin = begin_due,
 	.thread = {turn, shut_down_and_destroy},
 	.end = end_all,
+    },
+    {
+	.name = "purgatory/deadline-destroy",
+	.begin = begin_due,
+	.thread = {turn, destroy},
+	.end = end_all,
+	.preemptions = 3,
+    },
+    {
+	.name = "purgatory/limit",
+	.begin = begin_limit,
+	.thread = {watch_first_within, watch_second_within},
+	.end = end_limit,
     },
     {
 	.name = "purgatory/refused-check-cancel-key",
@@ -699,6 +826,36 @@ const struct program purgatory_programs[] = {
 	.begin = begin_mailbox,
 	.thread = {event_a, run_mailbox, cancel_first},
 	.end = end_mailbox,
+    },
+    {
+	.name = "purgatory/mailbox-push-push",
+	.begin = begin_mailbox_two,
+	.thread = {cancel_a, cancel_b, run_mailbox},
+	.end = end_mailbox_two,
+    },
+    {
+	.name = "purgatory/mailbox-deadline",
+	.begin = begin_mailbox_due,
+	.thread = {turn, run_mailbox},
+	.end = end_mailbox,
+    },
+    {
+	.name = "purgatory/mailbox-shutdown-destroy",
+	.begin = begin_mailbox,
+	.thread = {event_a, shut_down_and_destroy_mailbox},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/mailbox-deadline-shutdown-destroy",
+	.begin = begin_mailbox_due,
+	.thread = {turn, shut_down_and_destroy_both},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/run-and-refuse-deadline-destroy",
+	.begin = begin_run_and_refuse_due,
+	.thread = {turn, destroy},
+	.end = end_all,
     },
     {
 	.name = "purgatory/run-and-refuse",

@@ -117,6 +117,8 @@ Test(answers, hwt_purgatory_watch_EINVAL)
 	assert_refused(&spec, -EINVAL);
 	spec = spec_of(0);
 	assert_refused(&spec, -EINVAL);
+	spec = spec_of((size_t)UINT32_MAX + 1);
+	assert_refused(&spec, -EINVAL);
 	spec = spec_of(1);
 	spec.done = NULL;
 	assert_refused(&spec, -EINVAL);
@@ -140,6 +142,46 @@ Test(answers, hwt_purgatory_watch_EINVAL)
 		spec.reserved[i] = 1;
 		assert_refused(&spec, -EINVAL);
 	}
+	yard_close(&yard);
+}
+
+Test(answers, keys_of_two_kinds_are_two_keys)
+{
+	struct hwt_purgatory_options options = {.shards = 1};
+	static struct operation operation[100];
+	unsigned i;
+
+	yard_open(&yard, &options);
+	for (i = 0; i < 100; i++) {
+		operation[i].yard = &yard;
+		assert_rc(
+		    watch_key(&operation[i], (struct hwt_key){i, 1}, HWT_NEVER),
+		    0);
+	}
+	assert_stats(&yard, 100, 100, 100);
+	for (i = 0; i < 100; i++) {
+		assert_u64(cancel_key(&yard, (struct hwt_key){i, 1}), 1);
+		assert_ended(&operation[i], HWT_CANCELLED);
+	}
+	yard_close(&yard);
+}
+
+Test(answers, a_check_leaves_what_has_no_predicate)
+{
+	struct operation operation = {.yard = &yard};
+	struct hwt_key key = KEY(1);
+	struct hwt_operation_spec spec =
+	    operation_spec(&operation, &key, 1, HWT_NEVER);
+
+	yard_open(&yard, NULL);
+	spec.try_complete = NULL;
+	assert_rc(
+	    hwt_purgatory_watch(yard.purgatory, &operation.handle, &spec), 0);
+	assert_u64(check(&yard, key), 0);
+	assert_u64(raise_to(&yard, key, UINT64_MAX), 0);
+	assert_pending(&operation);
+	assert_rc(hwt_operation_complete(yard.purgatory, operation.handle), 0);
+	assert_ended(&operation, HWT_COMPLETED);
 	yard_close(&yard);
 }
 
@@ -478,6 +520,45 @@ shut_down_meanwhile(struct operation *operation, struct operation *other)
 	assert_rc(pthread_join(second, NULL), 0);
 	assert_u64(over, 1);
 	operation->count = completed;
+}
+
+/* The timer reads its clock in a watch, which owns the operation then. */
+static struct hwt_purgatory *hooked;
+static unsigned refusals;
+
+static uint64_t
+shut_down_in_clock(void *ctx)
+{
+	(void)ctx;
+	if (hooked != NULL && hwt_purgatory_shutdown(hooked) == -EDEADLK &&
+	    hwt_purgatory_destroy(hooked) == -EDEADLK)
+		refusals++;
+	return 0;
+}
+
+Test(answers, EDEADLK_in_a_hook_of_the_timer)
+{
+	const struct hwt_clock clock = {.now_ns = shut_down_in_clock};
+	const struct hwt_options options = {
+	    .flags = HWT_MANUAL, .clock = &clock};
+	struct operation operation = {.yard = &yard};
+	struct hwt_operation_spec spec =
+	    operation_spec(&operation, some_keys, 1, HWT_SEC(1));
+	struct hwt_purgatory *made;
+	struct hwt *timer;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_purgatory_create(&made, timer, NULL), 0);
+	hooked = made;
+	yard.fixture.now_ns = 0;
+	assert_rc(hwt_purgatory_watch(made, &operation.handle, &spec), 0);
+	cr_assert(refusals > 0);
+	hooked = NULL;
+	assert_rc(hwt_purgatory_shutdown(made), 0);
+	assert_ended(&operation, HWT_SHUT_DOWN);
+	assert_rc(hwt_purgatory_destroy(made), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
 }
 
 Test(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)

@@ -5,6 +5,7 @@
 #include "modules/purgatory/test/spec/purgatory.h"
 
 #include <stdlib.h>
+#include <sys/eventfd.h>
 
 SUITE(mailbox);
 
@@ -143,6 +144,54 @@ Test(mailbox, an_expiry_goes_there_and_its_timeout_does_not_come_back)
 	(void)fixture_step(&yard.fixture, HWT_MS(3));
 	assert_u64(mailbox_run(0), 1);
 	assert_ended(&next, HWT_EXPIRED);
+	mailed_close();
+}
+
+/* Whoever has its descriptor can write to it. */
+Test(mailbox, a_count_that_is_full_is_readable)
+{
+	struct operation operation[2] = {
+	    {.yard = &yard, .holds = 1}, {.yard = &yard, .holds = 1}};
+	unsigned i;
+
+	mailed_open();
+	for (i = 0; i < 2; i++) {
+		assert_rc(eventfd_write(fd, UINT64_MAX - 1), 0);
+		assert_rc(watch_key(&operation[i], KEY(1), HWT_SEC(1)), 1);
+		cr_assert(readable(fd));
+		assert_u64(mailbox_run(0), 1);
+		cr_assert(!readable(fd));
+		assert_ended(&operation[i], HWT_COMPLETED);
+	}
+	mailed_close();
+}
+
+/* execute is the purgatory's to call. */
+Test(mailbox, what_it_is_not_handed_over_is_refused)
+{
+	const struct hwt_operation_executor *executor;
+	struct operation operation = {.yard = &yard};
+	struct operation another = {.yard = &yard};
+	hwt_operation stale;
+
+	mailed_open();
+	executor = hwt_operation_mailbox_executor(mailbox);
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
+	stale = operation.handle;
+	assert_rc(
+	    executor->execute(executor->ctx, yard.purgatory, stale), -ENOENT);
+	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	assert_u64(mailbox_run(0), 1);
+	assert_rc(watch_key(&another, KEY(1), HWT_SEC(1)), 0);
+	assert_rc(
+	    executor->execute(executor->ctx, yard.purgatory, stale), -ENOENT);
+	assert_rc(executor->execute(
+		      executor->ctx, yard.purgatory, (hwt_operation){0}),
+	    -ENOENT);
+	assert_u64(mailbox_run(0), 0);
+	assert_pending(&another);
+	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	assert_u64(mailbox_run(0), 1);
 	mailed_close();
 }
 

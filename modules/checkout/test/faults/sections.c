@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that together cover the checkout's interface, each short, so that a
+ * fault in each of its calls of the system and of the timer can be tried: see
+ * test/faults/faults.h. A call of hwt_checkout.h that fails must do so for the
+ * fault and with an error that its header lists, and must have changed nothing;
+ * the next one must work. Each wait that was begun ends once, with the outcome
+ * that was given to it. In the end nothing is out, and no memory is left.
+ */
+#include "test/faults/faults.h"
+
+#include "modules/checkout/hwt_checkout.h"
+
+#define TICK HWT_MS(1)
+#define FAR HWT_SEC(100)
+#define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
+#define OBJECTS 3
+#define DEMANDS 6
+
+static struct demand {
+	struct hwt_request request;
+	struct hwt_object *set[OBJECTS];
+	unsigned waits; /* that were begun */
+	_Atomic unsigned ended;
+	enum hwt_grant grant;
+	int result; /* of a wait in a thread, or of a pause */
+	_Atomic bool over; /* the thread has it */
+} demand[DEMANDS];
+
+static struct hwt *timer;
+static struct hwt_checkout *checkout;
+static struct hwt_object object[OBJECTS];
+static _Atomic uint64_t hand_moved_ns;
+
+void
+section_settle(void)
+{
+	unsigned i;
+
+	for (i = 0; i < DEMANDS; i++) {
+		if (demand[i].ended != demand[i].waits)
+			fail("of %u waits of %u, %u ended", demand[i].waits, i,
+			    demand[i].ended);
+	}
+	CHECK(balance_now().blocks == 0);
+}
+
+/* Calls that are judged. */
+
+/* What hwt_checkout.h lists, as far as the system and the timer have a part in
+ * it. */
+static bool
+is_listed(const char *function, int error)
+{
+	if (strcmp(function, "hwt_checkout_create") == 0)
+		return error == ENOMEM;
+	return error == ENOBUFS || error == ENOMEM || error == EAGAIN ||
+	    error == ESHUTDOWN;
+}
+
+static struct {
+	struct hwt_checkout_stats before;
+	uint64_t timeouts, injected;
+	unsigned failures;
+} attempt;
+
+static struct hwt_checkout_stats
+stats_now(void)
+{
+	struct hwt_checkout_stats stats = {0};
+
+	if (checkout != NULL)
+		CHECK(hwt_checkout_read_stats(checkout, &stats) == 0);
+	return stats;
+}
+
+static void
+attempt_begin(void)
+{
+	attempt.before = stats_now();
+	attempt.timeouts = hwt_pending_timeouts(timer);
+	attempt.injected = fault_injected();
+}
+
+/* Whether the call failed, as it may have; then it is to be repeated. A fault
+ * that is permanent is switched off after the second failure. */
+static bool
+attempt_failed(const char *function, int result)
+{
+	struct hwt_checkout_stats after = stats_now();
+	char name[16];
+
+	if (result >= 0) {
+		attempt.failures = 0;
+		return false;
+	}
+	error_name(-result, name);
+	if (fault_injected() == attempt.injected)
+		fail("%s answers -%s without cause", function, name);
+	if (!is_listed(function, -result))
+		fail("%s answers -%s, which its header does not list", function,
+		    name);
+	if (-result != fault_here()->error)
+		fail("%s answers -%s for another cause", function, name);
+	if (memcmp(&after, &attempt.before, sizeof(after)) != 0 ||
+	    hwt_pending_timeouts(timer) != attempt.timeouts)
+		fail("%s failed and has changed something", function);
+	if (++attempt.failures >= 2)
+		fault_off();
+	CHECK(attempt.failures <= 3);
+	return true;
+}
+
+/* A timer whose time moves by hand. */
+
+static uint64_t
+hand_moved(void *ctx)
+{
+	(void)ctx;
+	return hand_moved_ns;
+}
+
+static void
+timer_open(void)
+{
+	const struct hwt_clock clock = {.now_ns = hand_moved};
+	const struct hwt_options options = {
+	    .tick_ns = TICK, .flags = HWT_MANUAL, .clock = &clock};
+
+	CHECK(hwt_create(&timer, &options) == 0);
+}
+
+static void
+timer_close(void)
+{
+	CHECK(hwt_stop(timer, NULL) == 0);
+	CHECK(hwt_destroy(timer) == 0);
+}
+
+static void
+advance(uint64_t ns)
+{
+	hand_moved_ns += ns;
+	CHECK(hwt_advance(timer, NULL) == 0);
+}
+
+static void
+checkout_open(void)
+{
+	struct hwt_checkout *const poison =
+	    (struct hwt_checkout *)(uintptr_t)POISON;
+	struct hwt_checkout *made;
+	int rc;
+
+	do {
+		made = poison;
+		attempt_begin();
+		rc = hwt_checkout_create(&made, timer, NULL);
+		CHECK(rc == 0 || made == poison);
+		CHECK(rc == 0 || balance_now().blocks == 0);
+	} while (attempt_failed("hwt_checkout_create", rc));
+	CHECK(made != poison);
+	checkout = made;
+}
+
+static void
+open_all(void)
+{
+	unsigned i;
+
+	timer_open();
+	checkout_open();
+	for (i = 0; i < OBJECTS; i++)
+		CHECK(hwt_object_init(checkout, &object[i], i) == 0);
+}
+
+/* Nothing is out, and no timeout is left, either. */
+static void
+close_all(void)
+{
+	struct hwt_checkout_stats stats = stats_now();
+
+	CHECK(stats.out == 0 && stats.waiting == 0);
+	CHECK(hwt_pending_timeouts(timer) == 0);
+	CHECK(hwt_checkout_destroy(checkout) == 0);
+	checkout = NULL;
+	timer_close();
+}
+
+/* Requests. */
+
+static void
+note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct demand *d = arg;
+
+	CHECK(request == &d->request);
+	d->grant = grant;
+	d->ended++;
+}
+
+/* members: "ac" is a set of the objects 0 and 2. */
+static struct demand *
+demand_of(unsigned i, const char *members)
+{
+	struct demand *d = &demand[i];
+	unsigned count = 0;
+
+	for (; members[count] != 0; count++)
+		d->set[count] = &object[members[count] - 'a'];
+	CHECK(
+	    hwt_request_init(&d->request, d->set, count, note_granted, d) == 0);
+	return d;
+}
+
+static void
+take(struct demand *d)
+{
+	CHECK(hwt_checkout_try(checkout, &d->request) == 0);
+}
+
+static void
+release(struct demand *d)
+{
+	CHECK(hwt_checkout_release(checkout, &d->request) == 0);
+}
+
+static void
+wait_with(struct demand *d, uint64_t delay_ns)
+{
+	unsigned ended = d->ended;
+	int rc;
+
+	do {
+		attempt_begin();
+		rc = hwt_checkout_acquire(checkout, &d->request, delay_ns);
+		CHECK(d->ended == ended);
+	} while (attempt_failed("hwt_checkout_acquire", rc));
+	CHECK(rc == 1);
+	d->waits++;
+}
+
+static void
+check_ended(const struct demand *d, enum hwt_grant grant)
+{
+	CHECK(d->ended == d->waits && d->grant == grant);
+}
+
+/* Sections. */
+
+static void
+section_create(void)
+{
+	open_all();
+	take(demand_of(0, "abc"));
+	CHECK(hwt_checkout_destroy(checkout) == -EBUSY);
+	release(&demand[0]);
+	close_all();
+}
+
+static void
+section_waits(void)
+{
+	struct demand *holder, *first, *second, *third, *none;
+
+	open_all();
+	holder = demand_of(0, "b");
+	first = demand_of(1, "ab");
+	second = demand_of(2, "bc");
+	third = demand_of(3, "b");
+	none = demand_of(4, "ac");
+	take(holder);
+	wait_with(first, FAR);
+	wait_with(second, 2 * TICK);
+	wait_with(third, FAR);
+	/* They hold nothing. */
+	take(none);
+	release(none);
+	CHECK(hwt_checkout_cancel(checkout, &third->request) == 0);
+	check_ended(third, HWT_GRANT_CANCELLED);
+	advance(4 * TICK);
+	check_ended(second, HWT_GRANT_EXPIRED);
+	release(holder);
+	check_ended(first, HWT_GRANTED);
+	wait_with(second, FAR);
+	release(first);
+	check_ended(second, HWT_GRANTED);
+	release(second);
+	close_all();
+}
+
+/* Time passes until the thread's deadline has come. A timeout that is pending
+ * may still be on its way to the timer. */
+static void
+join_late(pthread_t thread, const struct demand *d)
+{
+	while (!d->over) {
+		advance(FAR + 2 * TICK);
+		pause_ns(100000);
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* What waits in a thread. */
+
+static void *
+waits_in_thread(void *arg)
+{
+	struct demand *d = arg;
+	int rc;
+
+	do {
+		attempt_begin();
+		rc = hwt_checkout_acquire_wait(checkout, &d->request, FAR);
+	} while (rc != -ETIMEDOUT && rc != -ECANCELED &&
+	    attempt_failed("hwt_checkout_acquire_wait", rc));
+	d->result = rc;
+	d->over = true;
+	return NULL;
+}
+
+static pthread_t
+wait_in_thread(struct demand *d)
+{
+	pthread_t thread;
+
+	d->over = false;
+	CHECK(pthread_create(&thread, NULL, waits_in_thread, d) == 0);
+	while (stats_now().waiting == 0)
+		pause_ns(100000);
+	return thread;
+}
+
+static void
+section_thread(void)
+{
+	struct demand *holder, *waiter;
+	pthread_t thread;
+	int rc;
+
+	open_all();
+	holder = demand_of(0, "a");
+	waiter = demand_of(1, "ab");
+	take(holder);
+	thread = wait_in_thread(waiter);
+	rc = hwt_checkout_cancel(checkout, &waiter->request);
+	CHECK(rc == 0 || rc == -EINPROGRESS);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(waiter->result == -ECANCELED);
+	thread = wait_in_thread(waiter);
+	join_late(thread, waiter);
+	CHECK(waiter->result == -ETIMEDOUT);
+	thread = wait_in_thread(waiter);
+	release(holder);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(waiter->result == 0);
+	release(waiter);
+	close_all();
+}
+
+/* A pause. */
+
+static void *
+pauses(void *unused)
+{
+	int rc;
+
+	(void)unused;
+	do {
+		attempt_begin();
+		rc = hwt_checkout_pause(checkout, FAR);
+	} while (rc != -ETIMEDOUT && attempt_failed("hwt_checkout_pause", rc));
+	demand[0].result = rc;
+	demand[0].over = true;
+	return NULL;
+}
+
+static pthread_t
+pause_in_thread(void)
+{
+	pthread_t thread;
+
+	demand[0].over = false;
+	CHECK(pthread_create(&thread, NULL, pauses, NULL) == 0);
+	while (hwt_pending_timeouts(timer) == 0)
+		pause_ns(100000);
+	return thread;
+}
+
+static void
+section_pause(void)
+{
+	struct demand *holder, *waiter;
+	pthread_t thread;
+
+	open_all();
+	holder = demand_of(0, "a");
+	waiter = demand_of(1, "b");
+	take(holder);
+	thread = pause_in_thread();
+	wait_with(waiter, HWT_NEVER);
+	join_late(thread, holder);
+	CHECK(holder->result == -ETIMEDOUT);
+	check_ended(waiter, HWT_GRANTED);
+	release(waiter);
+	thread = pause_in_thread();
+	release(holder);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(holder->result == 0);
+	CHECK(stats_now().out == 0);
+	wait_with(waiter, FAR);
+	CHECK(hwt_checkout_resume(checkout) == 0);
+	check_ended(waiter, HWT_GRANTED);
+	release(waiter);
+	close_all();
+}
+
+/* The end. */
+
+static void
+section_retire(void)
+{
+	struct demand *holder, *waiter;
+
+	open_all();
+	holder = demand_of(0, "ab");
+	waiter = demand_of(1, "bc");
+	take(holder);
+	wait_with(waiter, FAR);
+	CHECK(hwt_object_retire(checkout, &object[1]) == 0);
+	check_ended(waiter, HWT_GRANT_RETIRED);
+	release(holder);
+	close_all();
+}
+
+static void
+section_shutdown(void)
+{
+	struct demand *holder, *first, *second;
+
+	open_all();
+	holder = demand_of(0, "b");
+	first = demand_of(1, "ab");
+	second = demand_of(2, "b");
+	take(holder);
+	wait_with(first, FAR);
+	wait_with(second, HWT_NEVER);
+	CHECK(hwt_checkout_shutdown(checkout) == 0);
+	check_ended(first, HWT_GRANT_SHUT_DOWN);
+	check_ended(second, HWT_GRANT_SHUT_DOWN);
+	release(holder);
+	close_all();
+}
+
+/* Waits go on, without their deadlines. */
+static void
+section_timer_stopped(void)
+{
+	struct demand *holder, *waiter;
+
+	open_all();
+	holder = demand_of(0, "b");
+	waiter = demand_of(1, "ab");
+	take(holder);
+	wait_with(waiter, FAR);
+	CHECK(hwt_stop(timer, NULL) == 0);
+	release(holder);
+	check_ended(waiter, HWT_GRANTED);
+	release(waiter);
+	CHECK(hwt_checkout_destroy(checkout) == 0);
+	CHECK(hwt_destroy(timer) == 0);
+}
+
+const struct section sections[] = {
+    {"create", section_create},
+    {"waits", section_waits},
+    {"thread", section_thread},
+    {"pause", section_pause},
+    {"retire", section_retire},
+    {"shutdown", section_shutdown},
+    {"timer-stopped", section_timer_stopped},
+    {NULL, NULL},
+};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the checkout imports, the timer's functions among it; as
+ * test/faults/tables.c is for the library.
+ */
+#include "test/faults/faults.h"
+
+/*
+ * The calls that fail, and with what. No errors: only counted.
+ *
+ * hwt_cancel answers -ENOENT where the timer was stopped meanwhile. Its
+ * -EINPROGRESS needs a task that runs at that moment: the explorer's programs
+ * have it.
+ */
+const struct swept swept[CALLS] = {
+    [CALL_ALIGNED_ALLOC] = {"aligned_alloc", "aligned_alloc", {ENOMEM}},
+    [CALL_FREE] = {"free", "free", {0}},
+    [CALL_HWT_CANCEL] = {"hwt_cancel", "hwt_cancel", {ENOENT}},
+    [CALL_HWT_NEW_TIMEOUT] = {"hwt_new_timeout", "hwt_new_timeout",
+	{ENOMEM, EAGAIN, ENOBUFS, ESHUTDOWN}},
+    [CALL_PTHREAD_COND_WAIT] = {"pthread_cond_wait", "pthread_cond_wait",
+	{SPURIOUS}},
+};
+
+/* The calls that cannot fail, and why. */
+const struct sound {
+	const char *import, *reason;
+} sound[] = {
+    {"_GLOBAL_OFFSET_TABLE_", "no function"},
+    {"__tls_get_addr", "an address"},
+    {"hwt_cancel_wait", "whatever it answers, the task does not run any more"},
+    {"hwt_state", "in a forked child alone: the suite answers"},
+    {"memmove", "pure"},
+    {"memset", "pure"},
+    {"pthread_cond_destroy", "nobody waits; its answer is of no use"},
+    {"pthread_cond_signal", "no error in POSIX for a valid condition"},
+    {"pthread_mutex_destroy", "nobody holds it; its answer is of no use"},
+    {"pthread_mutex_lock", "default type, not robust, never locked twice"},
+    {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
+    {"sched_yield", "its answer is of no use: who calls it looks again"},
+};

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the purgatory imports, the timer's functions among it; as
+ * test/faults/tables.c is for the library.
+ */
+#include "test/faults/faults.h"
+
+/*
+ * The calls that fail, and with what. No errors: only counted.
+ *
+ * hwt_cancel answers -ENOENT where the timer was stopped meanwhile. Its
+ * -EINPROGRESS needs a task that runs at that moment: the explorer's programs
+ * have it.
+ */
+const struct swept swept[CALLS] = {
+    [CALL_ALIGNED_ALLOC] = {"aligned_alloc", "aligned_alloc", {ENOMEM}},
+    [CALL_CALLOC] = {"calloc", "calloc", {ENOMEM}},
+    [CALL_CLOCK_REALTIME] = {"clock_gettime", "clock_realtime", {EINVAL},
+	CALL_GETRANDOM, EAGAIN},
+    [CALL_CLOSE] = {"close", "close", {EINTR, EIO}},
+    [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
+    [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
+    [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
+    [CALL_FREE] = {"free", "free", {0}},
+    [CALL_GETRANDOM] = {"getrandom", "getrandom", {SHORT, EAGAIN, ENOSYS}},
+    [CALL_HWT_CANCEL] = {"hwt_cancel", "hwt_cancel", {ENOENT}},
+    [CALL_HWT_NEW_TIMEOUT] = {"hwt_new_timeout", "hwt_new_timeout",
+	{ENOMEM, EAGAIN, ENOBUFS, ESHUTDOWN}},
+    [CALL_MALLOC] = {"malloc", "malloc", {ENOMEM}},
+    [CALL_NANOSLEEP] = {"nanosleep", "nanosleep", {EINTR}},
+};
+
+/* The calls that cannot fail, and why. */
+const struct sound {
+	const char *import, *reason;
+} sound[] = {
+    {"_GLOBAL_OFFSET_TABLE_", "no function"},
+    {"__errno_location", "an address"},
+    {"__tls_get_addr", "an address"},
+    {"getpid", "no error in POSIX"},
+    {"hwt_state", "in a forked child alone: the suite fork"},
+    {"memcpy", "pure"},
+    {"memset", "pure"},
+    {"pthread_mutex_lock", "default type, not robust, never locked twice"},
+    {"pthread_mutex_trylock", "in a forked child alone: the suite fork"},
+    {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
+    {"qsort", "sorts in place if there is no memory"},
+};
