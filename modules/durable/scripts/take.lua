@@ -15,15 +15,22 @@ local function hand_over(id, task, text)
 		task.max_attempts, sub(text, HEADER + #task.queue + 1)}
 end
 
--- What the same take got before, as far as it is still this worker's.
-local function repeat_take(before)
+-- What the same take got before, as far as it is still this worker's. The
+-- worker counts the leases from when it asked again.
+local function repeat_take(before, key, visibility)
 	for i = 2, #before, 3 do
 		local task, text = load(before[i], true)
 		if task and task.state == RUNNING and
 			task.generation == before[i + 1] and
 			task.attempts == before[i + 2] then
+			sure("ZADD", prefix .. ":fly", now + visibility,
+				before[i])
 			hand_over(before[i], task, text)
 		end
+	end
+	if taken[1] then
+		call("PEXPIRE", key, visibility)
+		commit()
 	end
 	return taken
 end
@@ -113,7 +120,7 @@ local last = try("GET", last_key)
 local sound, before = pcall(cmsgpack.unpack, last)
 if sound and type(before) == "table" and type(before[1]) == "number" then
 	if token == before[1] then
-		return repeat_take(before)
+		return repeat_take(before, last_key, visibility)
 	end
 	-- It comes so late that nobody waits for it.
 	if token < before[1] then

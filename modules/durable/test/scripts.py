@@ -848,6 +848,17 @@ class Take(Case):
         self.assertEqual(self.meta()["begun"], 3)
         self.assertEqual(len(self.take(limit=3)), 2)
 
+    def test_again_renews_the_leases(self):
+        in_running(self)
+        self.move(LEASE - 1)
+        self.assertEqual(len(self.take(token=1)), 1)
+        self.move(LEASE - 1)
+        self.assertEqual(self.janitor()[0], 0)
+        self.assertEqual(len(self.take(token=1)), 1)
+        self.move(LEASE)
+        self.assertEqual(self.janitor()[0], 1)
+        self.assertEqual(self.take(token=1), [])
+
     def test_again_leaves_out_what_has_ended(self):
         for i in range(4):
             self.add(f"x{i}")
