@@ -111,7 +111,7 @@ Test(answers, what_does_not_pass_in_time_is_EAGAIN)
 {
 	static char text[] = "-LOADING Redis is loading";
 
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	proxy.judge = judge_always;
 	proxy.data = text;
 	assert_rc(add("a"), -EAGAIN);
@@ -176,7 +176,7 @@ Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
 {
 	struct engine_call call = {.script = SCRIPT_PAUSE};
 
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	call.shard = durable_shard_of(durable, "a", 1);
 	assert_rc(engine_call(durable_engine(durable), &call, 1, NULL), 0);
 	engine_call_free(&call, 1);
@@ -394,7 +394,7 @@ follow(const char *kind, uint64_t asked_again)
 	static char text[64];
 	char port[8];
 	const char *settings[] = {"--port", port, "--appendonly", "yes",
-	    "--appendfsync", "always", NULL};
+	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
 	struct hwt_durable_options options;
 	struct hwt_durable_task task = task_of("warm");
 	struct hwt_durable *there;
