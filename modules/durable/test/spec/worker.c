@@ -478,7 +478,7 @@ Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
 	seen.gated = true;
 	yard_open();
 	options = place_options(&place);
-	options.timeout_ns = HWT_MS(300);
+	options.timeout_ns = HWT_SEC(2);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
 	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
