@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts and tables of the router: see route.h. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <hiredis/hiredis.h>
 
 #include "route.h"
+
+#define ELEMENTS_MAX (1 << 20) /* of an array in a reply */
 
 /* A piece of text, not ended by 0. */
 struct text {
@@ -393,4 +396,49 @@ route_table_read(struct route_table *table, const redisReply *slots,
 	for (i = 0; i < slots->elements && error == 0; i++)
 		error = range_read(table, slots->element[i], from);
 	return error;
+}
+
+/* Replies. */
+
+/* hiredis' own would believe any length, and be busy with it for long. */
+static void *
+array_create(const redisReadTask *task, int elements)
+{
+	redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+	bool *excess = task->privdata;
+	redisReply *reply;
+
+	if (elements > ELEMENTS_MAX) {
+		*excess = true;
+		return NULL;
+	}
+	reply = calloc(1, sizeof(*reply));
+	if (reply == NULL)
+		return NULL;
+	reply->type = REDIS_REPLY_ARRAY;
+	if (elements > 0)
+		reply->element =
+		    calloc((size_t)elements, sizeof(*reply->element));
+	if (elements > 0 && reply->element == NULL) {
+		free(reply);
+		return NULL;
+	}
+	reply->elements = (size_t)elements;
+	if (parent != NULL)
+		parent->element[task->idx] = reply;
+	return reply;
+}
+
+struct redisReader *
+route_reader(struct redisReplyObjectFunctions *functions, bool *excess)
+{
+	redisReader *reader = redisReaderCreate();
+
+	if (reader == NULL)
+		return NULL;
+	*functions = *reader->fn;
+	functions->createArray = array_create;
+	reader->fn = functions;
+	reader->privdata = excess;
+	return reader;
 }

@@ -82,6 +82,14 @@ int route_table_add(
     struct route_table *table, const struct route_address *address);
 
 struct redisReply;
+struct redisReader;
+struct redisReplyObjectFunctions;
+
+/* A reader that refuses an array which is longer than any that is expected, and
+ * sets *excess then; it ends like one of redisReaderCreate. functions and
+ * excess outlive it. NULL: no memory. */
+struct redisReader *route_reader(
+    struct redisReplyObjectFunctions *functions, bool *excess);
 
 /* Takes over the answer of CLUSTER SLOTS, which from gave. -EPROTO: it is none,
  * and some slots may have changed; -ENOBUFS. */

@@ -60,7 +60,9 @@ fuzz_table(const char *text, size_t length)
 {
 	static const struct route_address from = {"from", 7};
 	static struct route_table table;
-	redisReader *reader = redisReaderCreate();
+	redisReplyObjectFunctions functions;
+	bool excess = false;
+	redisReader *reader = route_reader(&functions, &excess);
 	void *reply = NULL;
 	uint32_t i;
 
