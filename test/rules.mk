@@ -218,6 +218,7 @@ fuzz: build/fuzz/test/fuzz/fuzz
 , := ,
 coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
 	build/cov/test/random/model,--steps,300000,--quiet \
-	build/cov/test/faults/faults build/cov-explore/explore $(coverage_of)
+	build/cov/test/faults/faults \
+	build/cov-explore/explore,--schedules,1000 $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@covered='$(covered)' test/coverage/run $(coverage)
