@@ -38,7 +38,7 @@ last_lto := -flto
 # find is never there, and each function once, not in copies. Counters are added
 # to by many threads. A process that leaves by _exit or abort writes its counts
 # as well.
-flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -Dalways_inline=unused
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -DALWAYS_INLINE=inline
 last_cov := -O0
 link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o
