@@ -5,6 +5,8 @@
 #   make             builds libhwt.a and libhwt.so in build/plain
 #   make purgatory   builds libhwt_purgatory, a module: modules/purgatory/README
 #   make checkout    builds libhwt_checkout, a module: modules/checkout/README
+#   make durable     builds libhwt_durable, hwtd, hwtctl and hwt-exec, a module:
+#                    modules/durable/README
 #   make install     into PREFIX, modules too (MODULES= leaves them out); make
 #                    uninstall takes that away again
 #   make single      the whole library as build/single/hwt.h and hwt.c

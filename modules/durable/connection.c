@@ -17,6 +17,7 @@
 #include "connection.h"
 
 #define READ_SIZE 16384
+#define ELEMENTS_MAX (1 << 20) /* of an array in a reply */
 
 uint64_t
 limit_now_ns(void)
@@ -222,6 +223,44 @@ open_tcp(
 	return error;
 }
 
+/* hiredis' own would believe any length, and be busy with it for long. */
+static void *
+array_create(const redisReadTask *task, int elements)
+{
+	redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+	bool *excess = task->privdata;
+	redisReply *reply;
+
+	if (elements > ELEMENTS_MAX) {
+		*excess = true;
+		return NULL;
+	}
+	reply = calloc(1, sizeof(*reply));
+	if (reply == NULL)
+		return NULL;
+	reply->type = REDIS_REPLY_ARRAY;
+	if (elements > 0)
+		reply->element =
+		    calloc((size_t)elements, sizeof(*reply->element));
+	if (elements > 0 && reply->element == NULL) {
+		free(reply);
+		return NULL;
+	}
+	reply->elements = (size_t)elements;
+	if (parent != NULL)
+		parent->element[task->idx] = reply;
+	return reply;
+}
+
+static void
+reader_limit(struct connection *connection)
+{
+	connection->functions = *connection->reader->fn;
+	connection->functions.createArray = array_create;
+	connection->reader->fn = &connection->functions;
+	connection->reader->privdata = &connection->excess;
+}
+
 int
 connection_open(struct connection **connection,
     const struct route_address *address, const struct limit *limit)
@@ -232,6 +271,8 @@ connection_open(struct connection **connection,
 	if (made == NULL)
 		return -ENOMEM;
 	made->reader = redisReaderCreate();
+	if (made->reader != NULL)
+		reader_limit(made);
 	error = made->reader == NULL ? -ENOMEM
 	    : address->port == 0 ? open_unix(&made->fd, address->host, limit)
 				 : open_tcp(&made->fd, address, limit);
@@ -287,12 +328,15 @@ connection_send(struct connection *connection, const struct buffer *buffer,
 
 /* A reply that is there already. */
 static int
-reader_take(redisReader *reader, redisReply **reply)
+reader_take(struct connection *connection, redisReply **reply)
 {
+	redisReader *reader = connection->reader;
 	void *taken = NULL;
 
 	if (redisReaderGetReply(reader, &taken) != REDIS_OK)
-		return reader->err == REDIS_ERR_OOM ? -ENOMEM : -EPROTO;
+		return reader->err == REDIS_ERR_OOM && !connection->excess
+		    ? -ENOMEM
+		    : -EPROTO;
 	*reply = taken;
 	return 0;
 }
@@ -306,7 +350,7 @@ connection_poll(struct connection *connection, redisReply **reply)
 
 	*reply = NULL;
 	for (;;) {
-		error = reader_take(connection->reader, reply);
+		error = reader_take(connection, reply);
 		if (error != 0 || *reply != NULL)
 			return error;
 		count = recv(connection->fd, bytes, sizeof(bytes), 0);

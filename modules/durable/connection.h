@@ -21,6 +21,8 @@
 struct connection {
 	int fd;
 	redisReader *reader;
+	redisReplyObjectFunctions functions; /* the reader's */
+	bool excess; /* an array was longer than any that is expected */
 	bool keeps_always; /* appendfsync always: see verify.c */
 	struct connection *next; /* in a pool */
 };
@@ -91,7 +93,6 @@ int engine_connect_any(struct engine *engine, struct connection **connection,
 /* What the options ask of an engine. */
 struct demand {
 	const char *user, *password; /* NULL: none */
-	uint32_t replicas; /* for a warning; 0: none */
 };
 
 /* Logs in, and looks at what the engine is. why: a sentence, or "".

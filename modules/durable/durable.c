@@ -254,6 +254,9 @@ struct item {
 	struct number time, attempts;
 };
 
+/* Of payloads in one script, so that it does not hold up the others. */
+#define SCRIPT_BYTES_MAX (1u << 21)
+
 struct add {
 	struct hwt_durable *durable;
 	const struct hwt_durable_task *task;
@@ -292,12 +295,9 @@ item_write(struct engine_argument *argument, struct item *item,
 	argument[6] = argument_text("");
 }
 
-/* A call for each shard. */
 static void
-add_write(struct add *add)
+add_sort(struct add *add)
 {
-	struct engine_argument *argument;
-	struct engine_call *call;
 	size_t i;
 
 	for (i = 0; i < add->count; i++)
@@ -305,17 +305,32 @@ add_write(struct add *add)
 		    .shard = durable_shard_of(
 			add->durable, add->task[i].id, add->task[i].id_length)};
 	qsort(add->item, add->count, sizeof(*add->item), compare_items);
+}
+
+/* A call for each shard, or several with long payloads. */
+static void
+add_write(struct add *add)
+{
+	const struct hwt_durable_task *task;
+	struct engine_argument *argument = add->argument;
+	struct engine_call *call = NULL;
+	size_t i, bytes = 0;
+
+	add_sort(add);
 	for (i = 0; i < add->count; i++) {
-		argument = add->argument + i * TASK_ARGUMENTS;
-		item_write(
-		    argument, &add->item[i], &add->task[add->item[i].index]);
-		if (i == 0 || add->item[i].shard != add->item[i - 1].shard)
-			add->call[add->calls++] =
-			    (struct engine_call){.script = SCRIPT_ADD,
-				.shard = add->item[i].shard,
-				.arg = argument};
-		call = &add->call[add->calls - 1];
+		task = &add->task[add->item[i].index];
+		item_write(argument, &add->item[i], task);
+		if (call == NULL || call->shard != add->item[i].shard ||
+		    bytes + task->payload_length > SCRIPT_BYTES_MAX) {
+			call = &add->call[add->calls++];
+			*call = (struct engine_call){.script = SCRIPT_ADD,
+			    .shard = add->item[i].shard,
+			    .arg = argument};
+			bytes = 0;
+		}
+		bytes += task->payload_length;
 		call->count += TASK_ARGUMENTS;
+		argument += TASK_ARGUMENTS;
 	}
 }
 

@@ -73,6 +73,9 @@ void name_make(char name[NAME_MAX_LENGTH + 1]);
 
 uint64_t random_number(void);
 
+/* What an error means, for the log. Constant. */
+const char *error_says(int error);
+
 /* A second, for what runs once a second. */
 #define SECOND_NS HWT_SEC(1)
 

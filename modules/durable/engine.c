@@ -25,7 +25,7 @@
 #include <time.h>
 
 #include "connection.h"
-#include "engine.h"
+#include "durable.h"
 #include "route.h"
 
 #define TIMEOUT_DEFAULT HWT_SEC(5)
@@ -195,7 +195,7 @@ connect_failed(struct engine *engine, const struct route_address *address,
 		    error == -EACCES || error == -EOPNOTSUPP ? LOG_ERR
 							     : LOG_WARNING,
 		    "%s:%u: %s", address->host, address->port,
-		    why[0] != 0 ? why : strerror(-error));
+		    why[0] != 0 ? why : error_says(error));
 	return error;
 }
 
@@ -345,30 +345,54 @@ sentinel_ask(struct engine *engine, const struct route_address *sentinel,
 	return error;
 }
 
+/* CLUSTER SLOTS, also of a replica: that is no error here. */
 static int
-cluster_ask(struct engine *engine, const struct route_address *address,
-    const struct limit *limit)
+cluster_receive(struct engine *engine, const struct route_address *address,
+    redisReply **reply, const struct limit *limit)
 {
 	struct connection *connection = NULL;
 	struct buffer buffer = {0};
-	redisReply *reply = NULL;
-	int error = engine_connect(engine, address, &connection, limit);
+	char why[VERIFY_WHY_MAX] = "";
+	int error = connection_open(&connection, address, limit);
 
-	if (error != 0)
-		return error;
+	if (error == 0)
+		error = verify(connection, &engine->demand, why, limit);
+	if (error != 0 && error != -EAGAIN) {
+		connection_close(connection);
+		return connect_failed(engine, address, error, why);
+	}
 	buffer_command(&buffer, 2);
 	buffer_text(&buffer, "CLUSTER");
 	buffer_text(&buffer, "SLOTS");
 	error = connection_send(connection, &buffer, limit);
 	buffer_free(&buffer);
 	if (error == 0)
-		error = connection_receive(connection, &reply, limit);
+		error = connection_receive(connection, reply, limit);
 	connection_close(connection);
+	return error;
+}
+
+static int
+cluster_ask(struct engine *engine, const struct route_address *address,
+    const struct limit *limit)
+{
+	struct route_verdict verdict;
+	redisReply *reply = NULL;
+	int error = cluster_receive(engine, address, &reply, limit);
+
 	if (error != 0)
 		return error;
-	lock(engine);
-	error = route_table_read(&engine->table, reply, address);
-	unlock(engine);
+	if (reply->type == REDIS_REPLY_ERROR) {
+		route_judge(&verdict, reply->str, reply->len, address);
+		error = verdict.error;
+		engine_log(engine, LOG_WARNING,
+		    "%s:%u: the engine says: %.200s", address->host,
+		    address->port, reply->str);
+	} else {
+		lock(engine);
+		error = route_table_read(&engine->table, reply, address);
+		unlock(engine);
+	}
 	freeReplyObject(reply);
 	return error;
 }

@@ -74,7 +74,7 @@ struct hwt_durable_worker;
 #define HWT_DURABLE_ID_MAX 64 /* bytes of an id, any; at least 1 */
 #define HWT_DURABLE_QUEUE_MAX 64 /* of [A-Za-z0-9._-]; at least 1 */
 #define HWT_DURABLE_SPACE_MAX 32 /* of [A-Za-z0-9._-]; at least 1 */
-#define HWT_DURABLE_PAYLOAD_MAX (64 * 1024) /* bytes, any */
+#define HWT_DURABLE_PAYLOAD_MAX 65536 /* bytes, any */
 #define HWT_DURABLE_ATTEMPTS_MAX 1000
 #define HWT_DURABLE_BATCH_MAX 512 /* tasks of an add */
 #define HWT_DURABLE_DELAY_MAX HWT_SEC(315360000) /* 10 years */
@@ -265,7 +265,12 @@ struct hwt_durable_worker_options {
 	uint64_t reserved[8]; /* 0 */
 };
 
-/* Starts threads that execute the tasks of a queue, until the stop. */
+/*
+ * Starts threads that execute the tasks of a queue, until the stop. They block
+ * all signals.
+ * -EAGAIN  a thread cannot be created
+ * -EMFILE  no file descriptor left
+ */
 int hwt_durable_worker_start(struct hwt_durable_worker **worker,
     struct hwt_durable *durable,
     const struct hwt_durable_worker_options *options);
@@ -293,9 +298,13 @@ struct hwt_durable_scheduler_options {
 	uint64_t reserved[8]; /* 0 */
 };
 
-/* Starts a thread that moves what is due into the queues, takes back what
+/*
+ * Starts a thread that moves what is due into the queues, takes back what
  * crashed workers held, and removes what has ended, until the stop. options
- * NULL: all zero. */
+ * NULL: all zero.
+ * -EAGAIN  the thread cannot be created
+ * -EMFILE  no file descriptor left
+ */
 int hwt_durable_scheduler_start(struct hwt_durable_scheduler **scheduler,
     struct hwt_durable *durable,
     const struct hwt_durable_scheduler_options *options);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,12 +130,17 @@ static void
 loop_connect(struct loop *loop)
 {
 	struct engine_wait wait = loop_hasty(loop);
+	int error;
 
 	/* A node that does not answer must not keep it from the others. */
 	wait.timeout_ns = SECOND_NS;
 	loop->may_connect = false;
-	if (engine_bell_open(&loop->bell, loop->engine, loop->channel, &wait) ==
-	    0) {
+	error =
+	    engine_bell_open(&loop->bell, loop->engine, loop->channel, &wait);
+	if (error == -EACCES || error == -EPROTO)
+		engine_log(loop->engine, LOG_WARNING,
+		    "no bells, it looks once a second: %s", error_says(error));
+	if (error == 0) {
 		loop->back_off_ns = 0;
 		loop->ring(loop->ctx, EVERY_SHARD);
 		return;

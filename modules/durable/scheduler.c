@@ -140,11 +140,14 @@ mix(uint64_t hash)
 static bool
 covers(const char *member, uint32_t shard)
 {
-	unsigned first, last;
+	unsigned long first, last;
+	char *end;
 
-	if (sscanf(member, "%u-%u.", &first, &last) != 2)
+	first = strtoul(member, &end, 10);
+	if (*end != '-')
 		return false;
-	return shard >= first && shard <= last;
+	last = strtoul(end + 1, &end, 10);
+	return *end == '.' && shard >= first && shard <= last;
 }
 
 static uint64_t
@@ -317,7 +320,7 @@ pump_failed(struct watched *watched, int error)
 	if (error != -EAGAIN && error != -ECONNREFUSED && error != -ETIMEDOUT)
 		engine_log(scheduler->loop.engine, LOG_WARNING,
 		    "shard %u cannot be pumped: %s", watched->shard,
-		    strerror(-error));
+		    error_says(error));
 	(void)loop_after(&scheduler->loop, &watched->timeout, shard_is_due,
 	    watched, back_off_next(&watched->back_off_ns));
 }

@@ -82,6 +82,36 @@ id_hash(const char *id, size_t id_length)
 	return hash;
 }
 
+const char *
+error_says(int error)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} texts[] = {
+	    {-EACCES, "no right to do that"},
+	    {-EAGAIN, "it is paused, loading or failing over"},
+	    {-ECANCELED, "given up"},
+	    {-ECONNREFUSED, "cannot be reached"},
+	    {-EEXIST, "another shape"},
+	    {-EINVAL, "an argument is outside its range"},
+	    {-ENOMEM, "no memory"},
+	    {-ENOSPC, "the engine is out of memory, or its disk is"},
+	    {-EOPNOTSUPP, "the engine is not fit for this"},
+	    {-EPROTO, "the answer is not understood"},
+	    {-ESTALE, "the space is gone"},
+	    {-ETIME, "the clocks are too far apart"},
+	    {-ETIMEDOUT, "no answer in time"},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (texts[i].error == error)
+			return texts[i].text;
+	}
+	return "an unexpected error";
+}
+
 /* Little endian, as struct.pack writes it. */
 static uint64_t
 field(const char *record, size_t offset, size_t bytes)

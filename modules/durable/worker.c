@@ -55,6 +55,7 @@
 #define FLUSH_NS HWT_MS(1)
 #define FLUSH_COUNT 64u
 #define TAKE_SHARDS 8u /* that a round of takes asks */
+#define TAKE_BYTES (1u << 21) /* half of what a script takes at most */
 #define SHEET_MAX 256u
 #define RETRY_FIRST_NS HWT_SEC(1)
 #define RETRY_LAST_NS HWT_SEC(600)
@@ -315,7 +316,7 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 	}
 	job->worker = worker;
 	job->shard = shard;
-	job->taken_ns = asked_ns;
+	job->taken_ns = limit_now_ns();
 	job->lease_ns = asked_ns + worker->visibility_ns;
 	job->retry_delay_ns = HWT_NEVER;
 	job->delivery.retry_delay_ns = &job->retry_delay_ns;
@@ -579,7 +580,7 @@ outcome_is_settled(const struct job *job, int result)
 		return false;
 	engine_log(engine, LOG_WARNING,
 	    "%.64s: the outcome of attempt %u cannot be told: %s", id,
-	    job->delivery.attempt, strerror(-result));
+	    job->delivery.attempt, error_says(result));
 	return true;
 }
 
@@ -826,31 +827,54 @@ source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
 	worker->ringing--;
 }
 
+/* The engine stops before the limit if payloads are long: then there may be
+ * more. */
+static bool
+take_is_cut(const struct redisReply *reply)
+{
+	size_t bytes = 0;
+	size_t i;
+
+	for (i = 0; i < reply->elements; i++) {
+		if (is_delivery(reply->element[i]))
+			bytes += reply->element[i]->element[5]->len;
+	}
+	return bytes >= TAKE_BYTES;
+}
+
+static void
+take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
+    uint64_t asked_ns)
+{
+	const struct redisReply *reply = call->reply;
+	struct job *job;
+	size_t i;
+
+	lock(worker);
+	for (i = 0; i < reply->elements; i++) {
+		job =
+		    job_make(worker, call->shard, reply->element[i], asked_ns);
+		if (job != NULL)
+			list_add(&worker->ready, job);
+	}
+	if (reply->elements > 0)
+		(void)pthread_cond_broadcast(&worker->changed);
+	unlock(worker);
+}
+
 /* After an error it is asked again a second later, or when the bell is back. */
 static void
 take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
     uint32_t limit, uint64_t asked_ns)
 {
-	struct job *job;
-	size_t i;
-
 	if (call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY) {
 		source_quiet(worker, call->shard);
 		return;
 	}
 	worker->source[call->shard].token++;
-	if (call->reply->elements < limit)
+	if (call->reply->elements < limit && !take_is_cut(call->reply))
 		source_quiet(worker, call->shard);
-	lock(worker);
-	for (i = 0; i < call->reply->elements; i++) {
-		job = job_make(
-		    worker, call->shard, call->reply->element[i], asked_ns);
-		if (job != NULL)
-			list_add(&worker->ready, job);
-	}
-	if (call->reply->elements > 0)
-		(void)pthread_cond_broadcast(&worker->changed);
-	unlock(worker);
+	take_hold(worker, call, asked_ns);
 }
 
 static void

@@ -72,6 +72,10 @@ tell_audited(struct check *check, uint32_t shard, const char *id,
 	for (i = 0; i < found->elements; i++) {
 		if (!is_string(found->element[i]))
 			return -EPROTO;
+		/* It was removed since we saw its key, and is nowhere else. */
+		if (found->elements == 1 &&
+		    strcmp(found->element[i]->str, "5 no record") == 0)
+			return 0;
 		tell(check, shard, id, id_length, found->element[i]->str);
 	}
 	return 0;
@@ -161,90 +165,113 @@ place_fits(enum place place, enum hwt_durable_state state)
 	}
 }
 
-/* What is wrong with a member of a set, or NULL. */
+/* A member that is looked at, and the set that has it. */
+struct member {
+	uint32_t shard, slot; /* of a bucket */
+	const char *key;
+	enum place place;
+	struct engine_argument id;
+};
+
+/* What is wrong with a member, or NULL. record NULL: a key of another type. */
 static const char *
-member_wrong(enum place place, uint32_t slot, const char *score,
+member_wrong(const struct member *member, const char *score,
     const struct redisReply *record)
 {
-	struct hwt_durable_info info;
+	struct hwt_durable_info info = {.state = HWT_DURABLE_QUARANTINED};
 	const char *payload;
 
-	if (record->len == 0)
+	if (record != NULL && record->len == 0)
 		return "5 a member without a record";
-	record_read(&info, record->str, record->len, &payload);
+	if (record != NULL)
+		record_read(&info, record->str, record->len, &payload);
 	if (info.state == HWT_DURABLE_QUARANTINED)
-		return place == PLACE_BAD
+		return member->place == PLACE_BAD
 		    ? NULL
 		    : "5 a member whose record cannot be read";
-	if (place == PLACE_BUCKET)
-		return bucket_wrong(slot, score, record->str, &info);
-	return place_fits(place, info.state)
+	if (member->place == PLACE_BUCKET)
+		return bucket_wrong(member->slot, score, record->str, &info);
+	return place_fits(member->place, info.state)
 	    ? NULL
 	    : "5 in a set that is not for its state";
 }
 
-/* A look at one member: its score, its record, its score again. Sets *wrong to
- * what is wrong, or NULL if nothing is, or if it moved. */
+/* Asks for the score of a member, its record, and the score again. */
 static int
-member_look(struct check *check, uint32_t shard, const char *key,
-    enum place place, uint32_t slot, struct engine_argument id,
-    const char **wrong)
+member_ask(struct check *check, const struct member *member,
+    struct engine_argument record, struct engine_call call[3])
 {
-	char at[ENGINE_KEY_MAX];
 	struct engine_argument score[] = {
-	    argument_text("ZSCORE"), argument_text(key), id};
-	struct engine_argument get[] = {argument_text("GETRANGE"), {NULL, 0},
+	    argument_text("ZSCORE"), argument_text(member->key), member->id};
+	struct engine_argument get[] = {argument_text("GETRANGE"), record,
 	    argument_text("0"), argument_text("119")};
-	struct engine_call call[3] = {
-	    {.script = COMMAND, .shard = shard, .count = 3, .arg = score},
-	    {.script = COMMAND, .shard = shard, .count = 4, .arg = get},
-	    {.script = COMMAND, .shard = shard, .count = 3, .arg = score},
-	};
+	int error;
+
+	call[0] = (struct engine_call){.script = COMMAND,
+	    .shard = member->shard,
+	    .count = 3,
+	    .arg = score};
+	call[1] = (struct engine_call){
+	    .script = COMMAND, .shard = member->shard, .count = 4, .arg = get};
+	call[2] = call[0];
+	error = engine_call(durable_engine(check->durable), call, 3, NULL);
+	if (call[0].error == 0 && call[1].error == -EPROTO &&
+	    call[2].error == 0)
+		return 0;
+	return error;
+}
+
+/* Sets *wrong to what is wrong, or NULL if nothing is, or if it moved. */
+static int
+member_look(
+    struct check *check, const struct member *member, const char **wrong)
+{
+	char record[ENGINE_KEY_MAX];
+	struct engine_call call[3];
 	size_t prefix;
 	int error;
 
-	*wrong = NULL;
-	engine_key(durable_engine(check->durable), at, shard, "r:");
-	prefix = strlen(at);
-	memcpy(at + prefix, id.data, id.length);
-	get[1] = (struct engine_argument){at, prefix + id.length};
-	error = engine_call(durable_engine(check->durable), call, 3, NULL);
+	engine_key(durable_engine(check->durable), record, member->shard, "r:");
+	prefix = strlen(record);
+	memcpy(record + prefix, member->id.data, member->id.length);
+	error = member_ask(check, member,
+	    (struct engine_argument){record, prefix + member->id.length}, call);
 	if (error != 0)
 		return error;
+	*wrong = NULL;
 	if (is_string(call[0].reply) && is_string(call[2].reply) &&
-	    strcmp(call[0].reply->str, call[2].reply->str) == 0 &&
-	    is_string(call[1].reply))
-		*wrong = member_wrong(
-		    place, slot, call[0].reply->str, call[1].reply);
+	    strcmp(call[0].reply->str, call[2].reply->str) == 0)
+		*wrong =
+		    member_wrong(member, call[0].reply->str, call[1].reply);
 	engine_call_free(call, 3);
 	return 0;
 }
 
 static int
-check_member(struct check *check, uint32_t shard, const char *key,
-    enum place place, uint32_t slot, struct engine_argument id)
+check_member(struct check *check, const struct member *member)
 {
 	const char *wrong;
 	int look, error;
 
 	check->members++;
-	if (id.length < 1 || id.length > HWT_DURABLE_ID_MAX) {
-		tell(check, shard, id.data, id.length,
+	if (member->id.length < 1 || member->id.length > HWT_DURABLE_ID_MAX) {
+		tell(check, member->shard, member->id.data, member->id.length,
 		    "5 a member that is no id");
 		return 0;
 	}
 	for (look = 0; look < LOOKS; look++) {
-		error = member_look(check, shard, key, place, slot, id, &wrong);
+		error = member_look(check, member, &wrong);
 		if (error != 0 || wrong == NULL)
 			return error;
 	}
-	tell(check, shard, id.data, id.length, wrong);
+	tell(check, member->shard, member->id.data, member->id.length, wrong);
 	return 0;
 }
 
+/* Members and scores, as ZSCAN answers. */
 static int
-check_page(struct check *check, uint32_t shard, const char *key,
-    enum place place, uint32_t slot, const struct redisReply *page)
+check_page(
+    struct check *check, struct member *member, const struct redisReply *page)
 {
 	const struct redisReply *id;
 	size_t i;
@@ -254,8 +281,8 @@ check_page(struct check *check, uint32_t shard, const char *key,
 		id = page->element[i];
 		if (!is_string(id))
 			return -EPROTO;
-		error = check_member(check, shard, key, place, slot,
-		    (struct engine_argument){id->str, id->len});
+		member->id = (struct engine_argument){id->str, id->len};
+		error = check_member(check, member);
 	}
 	return error;
 }
@@ -265,6 +292,8 @@ check_set(struct check *check, uint32_t shard, const char *name,
     enum place place, uint32_t slot)
 {
 	char key[ENGINE_KEY_MAX], cursor[32] = "0";
+	struct member member = {
+	    .shard = shard, .slot = slot, .key = key, .place = place};
 	struct engine_argument words[3];
 	struct engine_call call;
 	int error;
@@ -283,8 +312,8 @@ check_set(struct check *check, uint32_t shard, const char *name,
 		    call.reply->element[0]->len >= sizeof(cursor))
 			error = -EPROTO;
 		else
-			error = check_page(check, shard, key, place, slot,
-			    call.reply->element[1]);
+			error =
+			    check_page(check, &member, call.reply->element[1]);
 		if (error == 0)
 			(void)strcpy(cursor, call.reply->element[0]->str);
 		engine_call_free(&call, 1);

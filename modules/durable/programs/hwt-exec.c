@@ -293,7 +293,7 @@ main(int argc, char **argv)
 	ending = signals_block(&runs);
 	error = hwt_durable_worker_start(&worker, handle_open(), &options);
 	if (error != 0) {
-		complain("%s", error_text(error));
+		complain("%s", explain(error));
 		finish(error_status(error));
 	}
 	while (sigwait(&ending, &signal_number) != 0)
@@ -302,7 +302,7 @@ main(int argc, char **argv)
 		error = hwt_durable_worker_stop(worker, HWT_MIN(1));
 	while (error == -EBUSY);
 	if (error != 0)
-		complain("%s", error_text(error));
+		complain("%s", explain(error));
 	(void)posix_spawnattr_destroy(&runs.attributes);
 	finish(error_status(error));
 }

@@ -101,7 +101,7 @@ tell_error(struct engine_argument name, int error)
 {
 	if (error != 0)
 		complain("%.*s: %s", (int)name.length, (const char *)name.data,
-		    error_text(error));
+		    explain(error));
 	return error_status(error);
 }
 
@@ -133,7 +133,7 @@ static enum status
 walk_status(int error)
 {
 	if (error == -EPROTO || error == -ENOMEM)
-		complain("%s", error_text(error));
+		complain("%s", explain(error));
 	return error_status(error);
 }
 
@@ -161,7 +161,7 @@ print_shape(struct hwt_durable *durable)
 		    : call.reply->element[i]->integer;
 	engine_call_free(&call, 1);
 	if (i < 5 || value[3] < 1 || value[3] > 3) {
-		complain("%s", error_text(-EPROTO));
+		complain("%s", explain(-EPROTO));
 		return STATUS_UNREACHABLE;
 	}
 	(void)printf("%s: %lld shards of %lld slots, tick %lld ms, level %s, "
@@ -349,7 +349,7 @@ feed_flush(struct feed *feed)
 		} else {
 			complain("%s:%" PRIu64 ": %.*s: %s", feed->name,
 			    feed->at[i], (int)task->id_length, task->id,
-			    error_text(results[i]));
+			    explain(results[i]));
 			if (error_status(results[i]) > status)
 				status = error_status(results[i]);
 		}
@@ -529,7 +529,7 @@ run_stat(int argc, char **argv)
 	error = hwt_durable_read_stats(durable, &stats);
 	name = engine_space(durable_engine(durable));
 	if (error != 0)
-		complain("%s", error_text(error));
+		complain("%s", explain(error));
 	else if (json != NULL)
 		metrics_json(stdout, name, &stats);
 	else if (prometheus != NULL)

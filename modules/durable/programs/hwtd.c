@@ -58,7 +58,7 @@ answer_health(struct hwt_durable *durable, FILE *body)
 	int error = hwt_durable_read_stats(durable, &stats);
 
 	if (error != 0) {
-		(void)fprintf(body, "%s\n", error_text(error));
+		(void)fprintf(body, "%s\n", explain(error));
 		return 503;
 	}
 	if (stats.lag_ns > LAG_MAX) {
@@ -189,13 +189,13 @@ main(int argc, char **argv)
 	shards_check(durable, &options);
 	error = hwt_durable_scheduler_start(&scheduler, durable, &options);
 	if (error != 0) {
-		complain("%s", error_text(error));
+		complain("%s", explain(error));
 		finish(error_status(error));
 	}
 	complain("serves space %s", engine_space(durable_engine(durable)));
 	serve(durable, signals, listener);
 	error = hwt_durable_scheduler_stop(scheduler);
 	if (error != 0)
-		complain("%s", error_text(error));
+		complain("%s", explain(error));
 	finish(error_status(error));
 }

@@ -343,14 +343,14 @@ handle_open(void)
 		complain("--password-file: cannot be read, or is empty");
 		exit(STATUS_USAGE);
 	}
-	complain("%s", error_text(error));
+	complain("%s", explain(error));
 	/* Loading, or failing over, for longer than we wait. */
 	exit(
 	    (int)(error == -EAGAIN ? STATUS_UNREACHABLE : error_status(error)));
 }
 
 const char *
-error_text(int error)
+explain(int error)
 {
 	switch (error) {
 	case -EINVAL:

@@ -47,8 +47,8 @@ int options_read(const struct program *program, int argc, char **argv);
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same, and ends the process with STATUS_USAGE. */
-_Noreturn void usage_error(const char *format, ...)
-    __attribute__((format(printf, 1, 2)));
+void usage_error(const char *format, ...)
+    __attribute__((noreturn, format(printf, 1, 2)));
 
 /* These end the process if text is not what it should be. */
 uint64_t option_number(
@@ -60,7 +60,7 @@ void option_queue(const char *name, const char *text);
 struct hwt_durable *handle_open(void);
 
 /* What an error of this library means for a user, and for the exit status. */
-const char *error_text(int error);
+const char *explain(int error);
 enum status error_status(int error);
 
 /* Ends the process with status, or with STATUS_NO if not all that was written

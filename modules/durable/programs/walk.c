@@ -21,7 +21,7 @@ walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
 	    .arg = arg};
 	error = engine_call(durable_engine(durable), call, 1, NULL);
 	if (error != 0)
-		complain("shard %" PRIu32 ": %s", shard, error_text(error));
+		complain("shard %" PRIu32 ": %s", shard, explain(error));
 	return error;
 }
 

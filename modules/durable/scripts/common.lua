@@ -368,7 +368,8 @@ local function enqueue(id, task)
 	for _ = 1, 2 do
 		if not is_foreign(entry) then
 			local ms, sequence = match(entry, "^(%d+)-(%d+)$")
-			task.ms, task.sequence = tonumber(ms), tonumber(sequence)
+			task.ms = tonumber(ms)
+			task.sequence = tonumber(sequence)
 			if max(task.ms, task.sequence) < WHOLE_MAX then
 				return
 			end

@@ -4,23 +4,33 @@
 -- take queue worker token limit visibility
 
 local LOOKED_MAX = 4 -- entries per task that is asked for
+local BYTES_MAX = 4194304 -- after which it stops: a reply of a few ms
 
 local taken, kept = {}, {}
+local bytes = 0
 
 local function hand_over(id, task, text)
+	bytes = bytes + #text
 	taken[#taken + 1] = {id, task.generation, task.attempts, task.due,
 		task.max_attempts, sub(text, HEADER + #task.queue + 1)}
 end
 
--- What the same take got before, as far as it is still this worker's.
-local function repeat_take(before)
+-- What the same take got before, as far as it is still this worker's. The
+-- worker counts the leases from when it asked again.
+local function repeat_take(before, key, visibility)
 	for i = 2, #before, 3 do
 		local task, text = load(before[i], true)
 		if task and task.state == RUNNING and
 			task.generation == before[i + 1] and
 			task.attempts == before[i + 2] then
+			sure("ZADD", prefix .. ":fly", now + visibility,
+				before[i])
 			hand_over(before[i], task, text)
 		end
+	end
+	if taken[1] then
+		call("PEXPIRE", key, visibility)
+		commit()
 	end
 	return taken
 end
@@ -55,7 +65,8 @@ end
 -- Entries that nobody waits for any more are dropped on the way.
 local function take(queue, limit, visibility)
 	local looked = 0
-	while #taken < limit and looked < limit * LOOKED_MAX do
+	while #taken < limit and looked < limit * LOOKED_MAX and
+		bytes < BYTES_MAX do
 		local entries = sure("XRANGE", queue_key(queue), "-", "+",
 			"COUNT", limit - #taken)
 		if not entries[1] then
@@ -63,6 +74,9 @@ local function take(queue, limit, visibility)
 		end
 		local names = {}
 		for i, entry in ipairs(entries) do
+			if bytes >= BYTES_MAX then
+				break
+			end
 			names[i] = entry[1]
 			local fields = entry[2]
 			if fields[1] == "i" and fields[3] == "g" then
@@ -106,7 +120,7 @@ local last = try("GET", last_key)
 local sound, before = pcall(cmsgpack.unpack, last)
 if sound and type(before) == "table" and type(before[1]) == "number" then
 	if token == before[1] then
-		return repeat_take(before)
+		return repeat_take(before, last_key, visibility)
 	end
 	-- It comes so late that nobody waits for it.
 	if token < before[1] then

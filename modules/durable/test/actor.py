@@ -2,6 +2,7 @@
 """Processes that use the library: programs/client.c, which does what it is
 told, and says what its worker does."""
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -133,7 +134,8 @@ class Actor:
             self.process.kill()
             self.process.wait()
         self.reader.join()
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.stdout.close()
         self.errors.close()
 

@@ -160,9 +160,6 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-_die_with_parent = die_with_parent
-
-
 class Engine:
     """A redis-server. Keywords are its configuration, with _ for -; a list
     gives a directive more than once. clock: its clock is the engine's own,

@@ -145,8 +145,7 @@ class World:
         if last and token < last[0]:
             return []
         if last and token == last[0]:
-            return [self.reply(name) for name, generation, attempts in last[2]
-                    if self.is_running(name, generation, attempts)]
+            return self.take_again(now, worker, visibility)
         waiting = [name for name in self.in_state("delivered")
                    if self.tasks[name].queue == queue
                    and self.tasks[name].has_entry]
@@ -164,6 +163,16 @@ class World:
                 (name, self.tasks[name].generation,
                  self.tasks[name].attempts) for name in got])
         return [self.reply(name) for name in got]
+
+    def take_again(self, now, worker, visibility):
+        token, _, got = self.takes[worker]
+        names = [name for name, generation, attempts in got
+                 if self.is_running(name, generation, attempts)]
+        for name in names:
+            self.tasks[name].until = now + visibility
+        if names:
+            self.takes[worker] = (token, self.real + visibility, got)
+        return [self.reply(name) for name in names]
 
     def reply(self, name):
         task = self.tasks[name]

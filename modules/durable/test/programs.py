@@ -808,6 +808,12 @@ class Check(Programs):
             self.broken(f"{name}: 5 a key of another type")
             self.client("DEL", self.key(name))
 
+    def test_a_record_of_another_type(self):
+        self.client("DEL", self.key("r:a"))
+        self.client("LPUSH", self.key("r:a"), "x")
+        self.broken("a: 5 a member whose record cannot be read")
+        self.assertEqual(self.ctl("list", status=YES).text.count("\n"), 2)
+
     def test_a_shard_that_is_none(self):
         self.client("HSET", "{%s:7}:meta" % self.space, "x", "1")
         self.broken("shard 7: 5 keys of a shard that is none")
@@ -836,6 +842,22 @@ class Check(Programs):
             self.check()
         self.assertEqual((scheduler.end(), worker.end()), (0, 0))
         self.check()
+
+
+    def test_while_records_are_removed(self):
+        """What is gone by the time that it is looked at is not broken."""
+        self.space += "short"
+        self.ctl("init", "--shards=1", "--slots=8", "--retention=0.05")
+        self.start("hwtd")
+        lines = b'{"queue":"q","in":60}\n' * 300
+        for _ in range(10):
+            names = self.ctl("add", "--from", "-", stdin=lines).lines
+            with self.engine.client() as client:
+                space = Space(client, self.space)
+                client.pipeline([space.command("cancel", 0, name)
+                                 for name in names])
+            for _ in range(5):
+                self.check()
 
 
 class Engines(unittest.TestCase):

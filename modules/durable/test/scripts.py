@@ -848,6 +848,17 @@ class Take(Case):
         self.assertEqual(self.meta()["begun"], 3)
         self.assertEqual(len(self.take(limit=3)), 2)
 
+    def test_again_renews_the_leases(self):
+        in_running(self)
+        self.move(LEASE - 1)
+        self.assertEqual(len(self.take(token=1)), 1)
+        self.move(LEASE - 1)
+        self.assertEqual(self.janitor()[0], 0)
+        self.assertEqual(len(self.take(token=1)), 1)
+        self.move(LEASE)
+        self.assertEqual(self.janitor()[0], 1)
+        self.assertEqual(self.take(token=1), [])
+
     def test_again_leaves_out_what_has_ended(self):
         for i in range(4):
             self.add(f"x{i}")
@@ -892,6 +903,17 @@ class Take(Case):
         self.assertEqual(self.pump_all(), 5)
         self.assertEqual(
             [each[0] for each in self.take(limit=2)], [b"x0", b"x1"])
+
+    def test_it_stops_after_four_mebibytes(self):
+        for i in range(0, 100, 10):
+            self.space("add", 0, *sum(
+                ([f"x{j}", "q", "in", 0, 1, b"p" * 65536, ""]
+                 for j in range(i, i + 10)), []))
+        self.pump()
+        first = self.take(limit=512)
+        self.assertEqual(len(first), 64)
+        self.assertEqual(self.take(limit=512, token=1), first)
+        self.assertEqual(len(self.take(limit=512)), 36)
 
     def test_queues_do_not_mix(self):
         self.add("x", queue="q")
@@ -1735,6 +1757,43 @@ class Failure(Case):
                               SLOTS).state for name in "abcd"]
             self.assertEqual(
                 records, ["succeeded", "running", "delivered", "pending"])
+
+
+class Cluster(unittest.TestCase):
+    """Each script touches keys of one slot alone, which a cluster checks."""
+
+    def test_a_life_in_a_cluster(self):
+        with Engine(cluster_enabled="yes") as engine:
+            client = engine.client()
+            client("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            end = time.monotonic() + LIMIT
+            while b"cluster_state:ok" not in client("CLUSTER", "INFO"):
+                self.assertTrue(time.monotonic() < end)
+                time.sleep(0.01)
+            space = Space(client, "test", shards=3, slots=SLOTS, tick=TICK)
+            for shard in range(3):
+                self.live(space, shard)
+            self.assertEqual(space("hosts", 0, "h", 1000), [b"h"])
+            self.assertEqual(Checker(client, "test")(), [])
+
+    def live(self, space, shard):
+        self.assertEqual(space(
+            "add", shard, "x", "q", "in", 0, 2, "", "",
+            "y", "r", "in", 0, 1, "", "", "z", "q", "in", 9999, 1, "", ""),
+            [0, 0, 0])
+        self.assertEqual(space("pump", shard, 10, "")[0], 2)
+        for queue, name in (("q", b"x"), ("r", b"y")):
+            self.assertEqual(space(
+                "take", shard, queue, "w", 1 if queue == "q" else 2, 1,
+                LEASE)[0][0], name)
+        self.assertEqual(space(
+            "finish", shard, "x", 1, 1, "done", 0, "y", 1, 1, "fail", 0),
+            [0, 0])
+        self.assertEqual(space("dead", shard, "drop", "y"), 0)
+        self.assertEqual(space("reschedule", shard, "z", "in", 5000), 0)
+        self.assertEqual(space("cancel", shard, "z"), 0)
+        self.assertEqual(space("janitor", shard, 10, 1), [0] * 5)
+        self.assertEqual(space("audit", shard, "x", "z", ""), [[], [], []])
 
 
 class Race(Case):

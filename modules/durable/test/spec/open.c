@@ -300,11 +300,12 @@ Test(open, no_right_to_a_command_is_EACCES)
 
 /* Memory, children, closing. */
 
-/* In hwt_durable_open, whatever allocation fails: -ENOMEM. */
+/* In hwt_durable_open, whatever allocation fails: -ENOMEM; or 0, if a reply
+ * could not be read and the call was repeated. */
 Test(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
 {
 	struct hwt_durable_options options;
-	uint64_t i, count;
+	uint64_t i, count, failed = 0;
 	int error;
 
 	place_open(&place, NULL);
@@ -312,14 +313,15 @@ Test(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
 	fault_arm(FAULT_HEAP, FAULT_COUNT);
 	assert_rc(open_with(&options), 0);
 	count = fault_disarm();
-	cr_assert(count > 5);
 	for (i = 1; i <= count; i++) {
 		fault_arm(FAULT_HEAP, i);
 		error = open_with(&options);
 		(void)fault_disarm();
-		cr_expect(
-		    error == -ENOMEM, "call %d: %s", (int)i, rc_name(error));
+		cr_expect(error == -ENOMEM || error == 0, "call %d: %s", (int)i,
+		    rc_name(error));
+		failed += error == -ENOMEM;
 	}
+	cr_assert(failed > 10);
 	place_close(&place);
 }
 

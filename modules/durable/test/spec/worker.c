@@ -284,6 +284,40 @@ Test(worker, many_short_tasks_are_all_executed_once)
 	yard_close();
 }
 
+/* A take of theirs is more than one script. */
+Test(worker, the_longest_payloads_are_all_taken)
+{
+	static char payload[HWT_DURABLE_PAYLOAD_MAX];
+	static struct hwt_durable_task tasks[200];
+	static char ids[200][8];
+	uint64_t until = monotonic_ns() + HWT_SEC(60);
+	int i;
+
+	yard_open();
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	for (i = 0; i < 200; i++) {
+		(void)snprintf(ids[i], sizeof(ids[i]), "t%d", i);
+		tasks[i] = task_of(ids[i]);
+		tasks[i].payload = payload;
+		tasks[i].payload_length = sizeof(payload);
+	}
+	assert_rc(hwt_durable_add(place.durable, 200, tasks, NULL), 0);
+	{
+		struct hwt_durable_worker_options options = work();
+
+		options.threads = 200;
+		assert_rc(
+		    hwt_durable_worker_start(&worker, place.durable, &options),
+		    0);
+	}
+	while (stats_of(&place).succeeded < 200) {
+		cr_assert(monotonic_ns() < until);
+		sleep_ns(HWT_MS(5));
+	}
+	assert_u64(seen.calls, 200);
+	yard_close();
+}
+
 Test(worker, a_lease_is_extended_while_a_callback_runs)
 {
 	struct hwt_durable_worker_options options = work();

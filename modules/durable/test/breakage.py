@@ -1,0 +1,685 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Bad days of the library, its workers and schedulers: processes that are
+stopped and come back, callbacks that take too long, many schedulers on a shard,
+engines that load, forget scripts, lose a queue, are full, hang, are gone, or
+have another clock.
+
+    breakage.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it."""
+
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import signal
+import sys
+import threading
+import time
+import unittest
+
+from actor import Actor
+from checker import Checker, scan
+from engine import LIMIT, Engine, Space
+from programs import DURABLE, Programs, Running, main, wait_until
+
+MEMORY, FSYNCED = 1, 2
+SUCCEEDED, FAILED = 4, 5
+NEVER = -1
+
+
+class Breakage(unittest.TestCase):
+    """Each class has an engine, each test a space and any number of actors in
+    it, which are ended when it has ended."""
+
+    config = DURABLE
+    level = FSYNCED
+    clock = False
+    shape = {"shards": 2, "slots": 64, "tick": 20}
+    count = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = Engine(clock=cls.clock, **cls.config)
+        cls.addClassCleanup(cls.engine.close)
+
+    def setUp(self):
+        Breakage.count += 1
+        self.space = f"b{Breakage.count}"
+        if self.engine.process is None:
+            self.engine.start()
+
+    def actor(self, schedules=False, works=None, **options):
+        """works: threads, visibility and limit in ms."""
+        actor = Actor(self.space, f"127.0.0.1:{self.engine.port}")
+        self.addCleanup(actor.kill)
+        self.assertEqual(
+            actor.open(level=self.level, **{**self.shape, **options}), 0,
+            actor.said())
+        if schedules:
+            self.assertEqual(actor("schedule"), [0])
+        if works:
+            self.assertEqual(actor("work", "q", *works), [0])
+        return actor
+
+    def add(self, actor, payload, *names, delay=0, attempts=5):
+        self.assertEqual(
+            actor("add", "q", delay, attempts, payload, *names),
+            [0] + [0] * len(names), actor.said())
+
+    def get(self, actor, name):
+        """State, attempts, generation, due."""
+        error, *rest = actor("get", name)
+        self.assertEqual(error, 0)
+        return rest
+
+    def ends(self, actor, *names, state=SUCCEEDED, limit=LIMIT):
+        for name in names:
+            wait_until(lambda: self.get(actor, name)[0] == state, limit)
+
+    def stop_all(self, *actors):
+        """Everybody ends as it should, and no invariant is broken."""
+        for actor in actors:
+            if actor("unwork", 30000) != [0] or \
+                    actor("unschedule") != [0] or actor("close") != [0] or \
+                    actor.end() != 0:
+                self.fail(f"it does not end: {actor.said()}")
+
+    def check(self, drained=True):
+        with self.engine.client() as client:
+            self.assertEqual(Checker(client, self.space, routed=True)(
+                drained=drained), [])
+
+    def succeeded_once(self, actor, count):
+        """The engine has accepted just one success for each."""
+        self.assertEqual(actor("stats")[1], count)
+
+    def never_early(self, *actors):
+        for actor in actors:
+            for each in actor.executions:
+                self.assertTrue(each.due is None or each.ms >= each.due, each)
+
+
+class Workers(Breakage):
+    """Workers that are slow, and are taken for dead."""
+
+    config, level = {}, MEMORY
+
+    def test_one_that_was_stopped_comes_back_when_another_has_done_it(self):
+        slow = self.actor(works=(1, 1000, 0))
+        self.add(slow, "done,500", "t")
+        other = self.actor(schedules=True)
+        slow.wait(lambda runs: runs)
+        os.kill(slow.pid, signal.SIGSTOP)
+        self.assertEqual(other("work", "q", 1, 1000, 0), [0])
+        self.ends(other, "t")
+        self.assertEqual(other.begins("t"), [(1, 2)])
+        os.kill(slow.pid, signal.SIGCONT)
+        slow.wait(lambda runs: runs[-1].what == "end")
+        wait_until(lambda: "t: attempt 1 is over" in slow.said())
+        self.assertEqual(self.get(other, "t")[:3], [SUCCEEDED, 2, 1])
+        self.succeeded_once(other, 1)
+        self.stop_all(slow, other)
+        self.check()
+
+    def test_one_that_was_stopped_comes_back_while_another_does_it(self):
+        slow = self.actor(works=(1, 1000, 0))
+        self.add(slow, "fail,500,3000", "t")
+        other = self.actor(schedules=True)
+        slow.wait(lambda runs: runs)
+        os.kill(slow.pid, signal.SIGSTOP)
+        self.assertEqual(other("work", "q", 1, 1000, 0), [0])
+        other.wait(lambda runs: runs)
+        os.kill(slow.pid, signal.SIGCONT)
+        wait_until(lambda: "t: attempt 1 is over" in slow.said())
+        self.assertEqual(self.get(other, "t")[:2], [3, 2])
+        self.ends(other, "t", state=FAILED)
+        self.assertEqual(self.get(other, "t")[1], 2)
+        self.assertEqual(other("stats")[2], 1)
+        self.stop_all(slow, other)
+        self.check()
+
+    def test_what_a_stopped_one_had_taken_ahead_is_not_begun(self):
+        slow = self.actor(schedules=True, works=(1, 1000, 0))
+        warm = [f"w{i}" for i in range(20)]
+        self.add(slow, "done", *warm)
+        self.ends(slow, *warm)
+        names = [f"t{i}" for i in range(100)]
+        self.add(slow, "done,20", *names)
+        wait_until(lambda: len(slow.executions) > 44)
+        os.kill(slow.pid, signal.SIGSTOP)
+        other = self.actor(schedules=True, works=(4, 1000, 0))
+        self.ends(other, *names[-3:])
+        wait_until(lambda: other("stats")[5:8] == [0, 0, 0])
+        self.assertTrue(other.executions)
+        second = [key for key in {each.key for each in other.executions}
+                  if key[2] > 1]
+        stopped_ms = time.time() * 1000
+        os.kill(slow.pid, signal.SIGCONT)
+        late = self.actor()
+        self.add(late, "done", "last")
+        self.ends(late, "last")
+        begun = [each for each in slow.executions
+                 if each.what == "begin" and each.ms > stopped_ms and
+                 each.id != "last"]
+        self.assertEqual(begun, [], "its lease was over")
+        self.assertTrue(second, "it had nothing in its hands")
+        self.succeeded_once(late, 121)
+        self.stop_all(slow, other, late)
+        self.check()
+
+    def test_a_callback_may_take_longer_than_the_visibility(self):
+        actor = self.actor(schedules=True, works=(2, 1000, 0))
+        other = self.actor(works=(2, 1000, 0))
+        self.add(actor, "done,3500", "t", "u")
+        self.ends(actor, "t", "u")
+        for name in ("t", "u"):
+            self.assertEqual(actor.begins(name) + other.begins(name),
+                             [(1, 1)])
+        self.stop_all(actor, other)
+        self.check()
+
+    def test_a_callback_that_takes_too_long_is_given_up(self):
+        actor = self.actor(schedules=True, works=(2, 1000, 300))
+        self.add(actor, "fail,4000,0", "t")
+        wait_until(lambda: (1, 2) in actor.begins("t"))
+        self.ends(actor, "t", state=FAILED)
+        self.assertEqual(self.get(actor, "t")[1], 2)
+        self.assertIn("runs for too long", actor.said())
+        actor.wait(lambda runs: [each for each in runs if each.what == "end"
+                                 and each.attempt == 1])
+        self.assertEqual(self.get(actor, "t")[:2], [FAILED, 2])
+        self.assertEqual(actor("stats")[2], 1)
+        self.stop_all(actor)
+        self.check()
+
+    def test_one_that_always_takes_too_long_is_a_dead_letter(self):
+        actor = self.actor(schedules=True, works=(3, 1000, 100))
+        self.add(actor, "done,2500,2500", "t", attempts=3)
+        self.ends(actor, "t", state=FAILED)
+        self.assertEqual(actor.begins("t"), [(1, 1), (1, 2), (1, 3)])
+        self.assertEqual(actor("unwork", 0), [-errno.EBUSY])
+        self.stop_all(actor)
+        self.check()
+
+    def test_after_many_kills_a_task_is_a_dead_letter(self):
+        watcher = self.actor(schedules=True)
+        self.add(watcher, "done,60000,60000", "t", attempts=3)
+        for attempt in (1, 2, 3):
+            worker = self.actor(works=(1, 1000, 0))
+            worker.wait(lambda runs: runs)
+            self.assertEqual(worker.begins("t"), [(1, attempt)])
+            worker.kill()
+        self.ends(watcher, "t", state=FAILED)
+        self.stop_all(watcher)
+        self.check()
+
+
+class Schedulers(Breakage):
+    config, level = {}, MEMORY
+    shape = {"shards": 1, "slots": 64, "tick": 20}
+
+    def race(self, barrier, number, wins, stop):
+        """Pumps with the version that it has last heard of."""
+        with self.engine.client() as client:
+            space = Space(client, self.space)
+            version = space.meta(0)["version"]
+            barrier.wait()
+            while not stop.is_set():
+                moved, _, is_now, *_ = space("pump", 0, 7, version)
+                if moved >= 0 and is_now != version:
+                    wins.append((version, is_now, moved, number))
+                version = is_now
+
+    def test_eight_that_name_a_version_have_one_winner_each(self):
+        actor = self.actor()
+        names = [f"t{i}" for i in range(500)]
+        for i in range(0, 500, 50):
+            self.add(actor, "done", *names[i:i + 50], delay=i)
+        with self.engine.client() as client:
+            first = Space(client, self.space).meta(0)["version"]
+        wins, stop = [], threading.Event()
+        barrier = threading.Barrier(8)
+        racers = [threading.Thread(target=self.race,
+                                   args=(barrier, i, wins, stop))
+                  for i in range(8)]
+        for racer in racers:
+            racer.start()
+        try:
+            wait_until(lambda: actor("stats")[6] == 500)
+        finally:
+            stop.set()
+            for racer in racers:
+                racer.join()
+        wins.sort()
+        self.assertEqual([was for was, *_ in wins],
+                         list(range(first, first + len(wins))))
+        self.assertTrue(all(now == was + 1 for was, now, *_ in wins))
+        self.assertEqual(sum(win[2] for win in wins), 500)
+        self.assertGreater(len({win[3] for win in wins}), 1)
+        self.check(drained=False)
+
+    def test_eight_processes_and_kills_execute_each_just_once(self):
+        schedulers = [self.actor(schedules=True) for _ in range(8)]
+        worker = self.actor(works=(4, 30000, 0))
+        names = [f"t{i}" for i in range(600)]
+        for i in range(0, 600, 50):
+            self.add(worker, "done", *names[i:i + 50], delay=3 * i)
+            if i % 150 == 0:
+                schedulers.pop(i % len(schedulers)).kill()
+        wait_until(lambda: worker("stats")[1] == 600)
+        for name in names:
+            self.assertEqual(worker.begins(name), [(1, 1)])
+        self.never_early(worker)
+        with self.engine.client() as client:
+            meta = Space(client, self.space).meta(0)
+            hosts = wait_until(lambda: (found := client(
+                "ZRANGE", "{%s}:hosts" % self.space, 0, -1)) and
+                len(found) == len(schedulers) and found)
+        self.assertEqual(len(hosts), 4)
+        self.assertEqual((meta["begun"], meta["missed"]), (600, 0))
+        self.stop_all(*schedulers, worker)
+        self.check()
+
+    def test_without_any_tasks_are_late_and_not_lost(self):
+        first = self.actor(schedules=True, works=(2, 30000, 0))
+        self.add(first, "done", "t0")
+        self.ends(first, "t0")
+        self.assertEqual(first("unschedule"), [0])
+        self.add(first, "done", "t1", "t2")
+        time.sleep(1.5)
+        self.assertEqual(self.get(first, "t1")[0], 1)
+        other = self.actor(schedules=True)
+        self.ends(first, "t1", "t2")
+        self.assertEqual(first("unwork", 30000), [0])
+        self.stop_all(other)
+        self.check()
+
+
+class Engines(Breakage):
+    """Engines that are not what they should be, for a while; with one shard
+    scheduled, one worker, and a producer of short patience."""
+
+    def setUp(self):
+        super().setUp()
+        self.worker = self.actor(schedules=True, works=(2, 30000, 0))
+        self.hasty = self.actor(timeout=300)
+
+    def end(self, *names):
+        """All is well again."""
+        self.add(self.worker, "done", "last")
+        self.ends(self.worker, "last", *names)
+        self.never_early(self.worker)
+        self.stop_all(self.worker, self.hasty)
+        self.check()
+
+    def once(self, *names):
+        """Leases of 30 s excuse no second execution; but a task that was
+        given back is executed with another number."""
+        for name in names:
+            self.assertEqual(len(self.worker.begins(name)), 1,
+                             self.worker.begins(name))
+
+    def test_loading(self):
+        names = [f"t{i}" for i in range(100)]
+        self.add(self.worker, "done", *names, delay=1500)
+        with self.engine.client() as client:
+            self.fill(client)
+        self.engine.kill()
+        with self.loading_slowly():
+            with self.engine_that_answers() as client:
+                said = client.pipeline([("PING",)])[0]
+                self.assertIn("LOADING", str(said))
+            # It looks at its clients seldom: the last try has no answer.
+            said = {self.hasty("add", "q", 600000, 5, "done", f"u{i}")[0]: i
+                    for i in range(4)}
+            self.assertLessEqual(set(said), {
+                -errno.EAGAIN, -errno.ECONNREFUSED, -errno.ETIMEDOUT})
+        for error, i in said.items():
+            result = self.worker("get", f"u{i}")[0]
+            self.assertTrue(result == -errno.ENOENT or
+                            error == -errno.ETIMEDOUT, (error, result))
+        for i in range(4):
+            self.assertIn(self.hasty("cancel", f"u{i}"),
+                          [[0], [-errno.ENOENT]])
+        self.ends(self.worker, *names)
+        self.once(*names)
+        self.end()
+
+    @staticmethod
+    def fill(client):
+        for i in range(20):
+            client.pipeline([("SET", f"x{i}-{j}", j) for j in range(1000)])
+
+    @contextlib.contextmanager
+    def loading_slowly(self):
+        """It looks at its clients each 1,024 keys: each 100 ms."""
+        self.engine.config["key-load-delay"] = 100
+        try:
+            self.engine.start(wait=False)
+            yield
+        finally:
+            del self.engine.config["key-load-delay"]
+            self.engine.wait()
+
+    def engine_that_answers(self):
+        def connect():
+            with contextlib.suppress(OSError):
+                return self.engine.client()
+            return None
+        return wait_until(connect)
+
+    def test_a_long_call_outlasts_loading(self):
+        with self.engine.client() as client:
+            self.fill(client)
+        self.engine.kill()
+        with self.loading_slowly():
+            self.engine_that_answers().close()
+            self.add(self.actor(timeout=60000), "done", "t")
+        self.end("t")
+        self.once("t")
+
+    def test_the_script_cache_is_flushed_again_and_again(self):
+        names = [f"t{i}" for i in range(200)]
+        stop = threading.Event()
+        flushes = []
+
+        def flush():
+            with self.engine.client() as client:
+                while not stop.is_set():
+                    flushes.append(client("SCRIPT", "FLUSH", "SYNC"))
+                    time.sleep(0.003)
+        flusher = threading.Thread(target=flush)
+        flusher.start()
+        try:
+            for i in range(0, 200, 10):
+                self.add(self.hasty, "retry", *names[i:i + 10])
+            self.ends(self.worker, *names)
+        finally:
+            stop.set()
+            flusher.join()
+        self.assertGreater(len(flushes), 10)
+        for name in names:
+            self.assertEqual(self.worker.begins(name), [(1, 1), (1, 2)])
+        self.end()
+
+    def test_a_queue_is_deleted(self):
+        self.assertEqual(self.worker("unwork", 30000), [0])
+        names = [f"t{i}" for i in range(100)]
+        self.add(self.hasty, "done", *names)
+        wait_until(lambda: self.hasty("stats")[6] == 100)
+        with self.engine.client() as client:
+            for shard in (0, 1):
+                client("DEL", "{%s:%d}:q:q" % (self.space, shard))
+        self.assertEqual(self.worker("work", "q", 2, 30000, 0), [0])
+        self.ends(self.worker, *names)
+        self.once(*names)
+        self.end()
+
+    def test_out_of_memory(self):
+        """What is there goes on; what is new has to wait."""
+        names = [f"t{i}" for i in range(100)]
+        self.add(self.hasty, "retry", *names, delay=1000)
+        self.add(self.hasty, "done", "c", delay=600000)
+        with self.engine.client() as client:
+            client("CONFIG", "SET", "maxmemory", 1)
+            try:
+                self.assertEqual(
+                    self.hasty("add", "q", 0, 5, "done", "u", "v"),
+                    [-errno.ENOSPC] * 3)
+                self.assertEqual(self.hasty("cancel", "c"), [0])
+                self.ends(self.worker, *names)
+                self.assertEqual(self.hasty("get", "u")[0], -errno.ENOENT)
+            finally:
+                client("CONFIG", "SET", "maxmemory", 0)
+        self.add(self.hasty, "done", "u", "v")
+        for name in names:
+            self.assertEqual(self.worker.begins(name), [(1, 1), (1, 2)])
+        self.end("u", "v")
+
+    def test_it_is_gone_for_some_seconds(self):
+        names = [f"t{i}" for i in range(50)]
+        self.add(self.hasty, "done", *names, delay=1000)
+        self.add(self.hasty, "done,2000", "long")
+        self.worker.wait(lambda runs: runs)
+        self.engine.kill()
+        self.assertIn(self.hasty("add", "q", 0, 5, "done", "u"),
+                      [[-errno.ECONNREFUSED] * 2, [-errno.ETIMEDOUT] * 2])
+        self.assertEqual(self.hasty("cancel", "t0"), [-errno.ECONNREFUSED])
+        self.assertEqual(self.hasty("get", "t0")[0], -errno.ECONNREFUSED)
+        time.sleep(2.5)
+        self.engine.start()
+        self.ends(self.worker, "long", *names)
+        self.once("long", *names)
+        self.add(self.hasty, "done", "u")
+        self.end("u")
+
+    def test_it_hangs_for_some_seconds(self):
+        """What was sent is executed when it goes on, or not."""
+        names = [f"t{i}" for i in range(50)]
+        self.add(self.hasty, "done", *names, delay=500)
+        os.kill(self.engine.pid, signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                self.assertIn(self.hasty("add", "q", 0, 5, "done", "u")[0],
+                              [-errno.ETIMEDOUT, -errno.ECONNREFUSED])
+            time.sleep(2)
+        finally:
+            os.kill(self.engine.pid, signal.SIGCONT)
+        self.assertIn(self.hasty("add", "q", 0, 5, "done", "u"),
+                      [[0, 0], [0, 1]])
+        self.ends(self.worker, *names)
+        self.once(*names)
+        self.end("u")
+        self.once("u")
+
+    def test_a_disk_that_is_full_ends_it_and_loses_nothing(self):
+        """It cannot acknowledge what it cannot write: Redis ends itself."""
+        acknowledged = []
+        files = self.engine.append_only_files()
+        full = os.path.getsize(files[-1]) + 60000
+        resource.prlimit(self.engine.pid, resource.RLIMIT_FSIZE,
+                         (full, full))
+        for i in range(1000):
+            if self.hasty("add", "q", 0, 5, "done", f"t{i}")[0] != 0:
+                break
+            acknowledged.append(f"t{i}")
+        self.assertTrue(20 < len(acknowledged) < 999, len(acknowledged))
+        self.engine.process.wait(LIMIT)
+        self.assertIn(self.hasty("add", "q", 0, 5, "done", "u")[0],
+                      [-errno.ETIMEDOUT, -errno.ECONNREFUSED])
+        self.engine.restart()
+        self.ends(self.worker, *acknowledged)
+        self.once(*acknowledged)
+        self.end()
+
+    def test_a_disk_that_is_full_for_its_dumps(self):
+        """stop-writes-on-bgsave-error: nothing is written until it can."""
+        folder = os.path.join(self.engine.folder, "away")
+        self.engine.kill()
+        os.mkdir(folder)
+        self.engine.config["dbfilename"] = "dump"
+        self.engine.start(save="3600 100000", enable_protected_configs="yes")
+        self.add(self.worker, "done", "early")
+        names = [f"t{i}" for i in range(20)]
+        self.add(self.worker, "done", *names, delay=1000)
+        with self.engine.client() as client:
+            home = client("CONFIG", "GET", "dir")[1]
+            client("CONFIG", "SET", "dir", folder)
+            shutil.rmtree(folder)
+            client("BGSAVE")
+            wait_until(lambda: b"rdb_last_bgsave_status:err" in
+                       client("INFO", "persistence"))
+            self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
+                             [-errno.ENOSPC] * 2)
+            time.sleep(2)
+            self.assertEqual(self.hasty("get", "u")[0], -errno.ENOENT)
+            client("CONFIG", "SET", "dir", home)
+            client("BGSAVE")
+            wait_until(lambda: b"rdb_last_bgsave_status:ok" in
+                       client("INFO", "persistence"))
+        self.ends(self.worker, *names)
+        self.once(*names)
+        self.add(self.hasty, "done", "u")
+        self.end("u")
+
+    def test_its_data_are_gone(self):
+        self.add(self.hasty, "done", "t", delay=600000)
+        with self.engine.client() as client:
+            client("FLUSHALL")
+        self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
+                         [-errno.ESTALE] * 2)
+        self.assertEqual(self.hasty("cancel", "t"), [-errno.ESTALE])
+        fresh = self.actor()
+        self.assertEqual(fresh("get", "t")[0], -errno.ENOENT)
+        self.end()
+
+
+class Clocks(Breakage):
+    """Engines whose clock is off. The clients' own clock stays right."""
+
+    clock = True
+
+    def setUp(self):
+        super().setUp()
+        self.engine.clock.set_off(0)
+
+    def test_an_hour_ahead_is_refused(self):
+        worker = self.actor(schedules=True, works=(2, 30000, 0))
+        hasty = self.actor(timeout=300)
+        self.add(worker, "done", "t", delay=4000)
+        self.engine.clock.set_off(3600000)
+        self.assertEqual(hasty("add", "q", 0, 5, "done", "u"),
+                         [-errno.ETIME] * 2)
+        self.assertEqual(hasty("cancel", "t"), [-errno.ETIME])
+        time.sleep(3)
+        self.assertEqual(worker.executions, [])
+        self.engine.clock.set_off(0)
+        self.assertEqual(self.get(hasty, "t")[0], 1)
+        self.ends(worker, "t")
+        self.never_early(worker)
+        self.assertEqual(hasty("get", "u")[0], -errno.ENOENT)
+        self.stop_all(worker, hasty)
+        self.check()
+
+    def test_an_hour_behind_is_refused(self):
+        worker = self.actor(schedules=True, works=(2, 30000, 0))
+        self.add(worker, "done", "t", delay=500)
+        self.engine.clock.set_off(-3600000)
+        self.assertEqual(worker("add", "q", 0, 5, "done", "u"),
+                         [-errno.ETIME] * 2)
+        time.sleep(1)
+        self.assertEqual(worker.executions, [])
+        self.engine.clock.set_off(0)
+        self.ends(worker, "t")
+        self.never_early(worker)
+        self.stop_all(worker)
+        self.check()
+
+    def test_where_clocks_are_not_compared_the_engines_counts(self):
+        """It jumps ahead: what is due by it is executed. It goes back: it
+        stands still, so nothing that counts from then on is early."""
+        worker = self.actor(schedules=True, works=(2, 30000, 0), skew=NEVER)
+        self.add(worker, "done", "t", delay=3000000)
+        self.engine.clock.set_off(3600000)
+        self.ends(worker, "t")
+        self.engine.clock.set_off(0)
+        self.add(worker, "done", "u", delay=1000)
+        due = self.get(worker, "u")[3]
+        self.assertGreater(due, time.time() * 1000 + 3500000)
+        time.sleep(1.5)
+        self.assertEqual(self.get(worker, "u")[0], 1)
+        self.engine.clock.set_off(3600000)
+        self.ends(worker, "u")
+        self.stop_all(worker)
+        self.check()
+
+    def test_small_jumps_at_any_time(self):
+        worker = self.actor(schedules=True, works=(4, 30000, 0))
+        names = [f"t{i}" for i in range(300)]
+        asked = {}
+        for i in range(0, 300, 10):
+            now = time.time() * 1000
+            self.add(worker, "retry", *names[i:i + 10], delay=i)
+            asked.update((name, now + i) for name in names[i:i + 10])
+            self.engine.clock.set_off([0, 900, -900, 300][i // 10 % 4])
+        self.engine.clock.set_off(0)
+        self.ends(worker, *names)
+        for name in names:
+            self.assertEqual(worker.begins(name), [(1, 1), (1, 2)])
+        for each in worker.executions:
+            # The clock was 900 ms ahead at most when it was begun.
+            self.assertTrue(each.due is None or each.ms + 900 >= each.due,
+                            each)
+            self.assertTrue(each.ms + 1800 >= asked[each.id], each)
+        self.stop_all(worker)
+        self.check()
+
+
+class Ends(Programs):
+    """SIGTERM and SIGKILL of each program while it has work."""
+
+    def test_sigkill_of_each(self):
+        schedulers = [self.start("hwtd") for _ in range(2)]
+        workers = [self.start("hwt-exec", "--queue=q", "--threads=2",
+                              "--visibility=1", "--", "sh", "-c",
+                              'sleep 0.05; echo "$HWT_ID $HWT_ATTEMPT"')
+                   for _ in range(2)]
+        lines = b"".join(b'{"queue":"q","in":%d.%02d,"id":"t%d"}\n' % (
+            *divmod(i * 3, 100), i) for i in range(60))
+        self.ctl("add", "--from", "-", stdin=lines)
+        for program in (workers[0], schedulers[0]):
+            time.sleep(0.3)
+            program.end(signal.SIGKILL)
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] == 60)
+        done = {line.split()[0] for worker in workers
+                for line in worker.out.splitlines()}
+        self.assertEqual(done, {f"t{i}" for i in range(60)})
+        self.assertEqual((schedulers[1].end(), workers[1].end()), (0, 0))
+        self.check()
+
+    def test_sigterm_of_each(self):
+        schedulers = [self.start("hwtd") for _ in range(2)]
+        workers = [self.start("hwt-exec", "--queue=q", "--threads=2", "--",
+                              "sh", "-c",
+                              'sleep 0.05; echo "$HWT_ID $HWT_ATTEMPT"')
+                   for _ in range(2)]
+        lines = b"".join(b'{"queue":"q","in":%d.%02d,"id":"t%d"}\n' % (
+            *divmod(i * 3, 100), i) for i in range(60))
+        self.ctl("add", "--from", "-", stdin=lines)
+        for program in (workers[0], schedulers[0]):
+            time.sleep(0.3)
+            self.assertEqual(program.end(), 0)
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] == 60)
+        # Nobody was killed, so no task is executed twice.
+        done = sorted(line.split()[0] for worker in workers
+                      for line in worker.out.splitlines())
+        self.assertEqual(done, sorted(f"t{i}" for i in range(60)))
+        self.assertEqual((schedulers[1].end(), workers[1].end()), (0, 0))
+        self.check()
+
+    def test_sigkill_of_hwtctl_stores_all_of_a_batch_or_nothing(self):
+        self.ctl("init", "--shards=1")
+        path = self.path("tasks", b"".join(
+            b'{"queue":"q","in":600,"id":"t%d"}\n' % i for i in range(5120)))
+        before = 0
+        for wait in (0.01, 0.02, 0.04, 0.08):
+            running = Running(self.folder, "hwtctl", "add", *self.where(),
+                              "--from", path)
+            self.addCleanup(running.close)
+            time.sleep(wait)
+            running.end(signal.SIGKILL)
+            added = self.ctl("stat", "--json").json["added"]
+            self.assertEqual(added % 512, 0)
+            self.assertGreaterEqual(added, before)
+            self.assertGreaterEqual(added, running.out.count("\n"))
+            before = added
+        self.assertEqual(len(self.ctl("add", "--from", path).lines), 5120)
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 5120)
+        self.check()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

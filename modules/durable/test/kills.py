@@ -1,0 +1,691 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Everything is killed with SIGKILL at random moments, and started again: two
+producers, two hwtd, three workers, the engine. Then what is left is worked off,
+and the logs of all executions are held against what was acknowledged and
+against the keys of the engine.
+
+    kills.py [--seconds N] [--rate N] [--seed N]
+
+One producer adds RATE tasks a second and cancels some (examples/durable); the
+other one, which the seed steers, adds, cancels and reschedules one by one.
+Kills are SIGKILL, of whom and when the seed says. soak.py is the long form.
+
+What is checked, by the numbers of the invariants: 1 what was acknowledged and
+not cancelled ends. 2 nothing begins before it is due, by the engine's word and
+by what was asked for. 3 what has succeeded did so by an attempt that a worker
+has made; no attempt begins twice; another execution has its cause; attempts
+are at most as many as allowed. 4 nothing begins after a cancel that answered 0,
+and nothing of a generation after a reschedule that did. 5, 7, 8 the checker. 6
+clock, cursor and version do not fall."""
+
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from actor import BUILD, Actor
+from checker import Checker, Record
+from engine import LIMIT, Engine, Error, Space, die_with_parent
+
+SPACE, QUEUE = "load", "q"
+SHARDS = 8
+PATIENCE = 180  # seconds, for what is left
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+class Part:
+    """A process that is killed and started again; command is a function."""
+
+    def __init__(self, load, name, command):
+        self.load = load
+        self.name = name
+        self.command = command
+        self.process = None
+        self.start()
+
+    def start(self):
+        with open(self.load.path(self.name + ".err"), "ab") as errors:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=errors,
+                stderr=errors, preexec_fn=die_with_parent)
+
+    def kill(self):
+        """Returns its id. One that has ended by itself is a failure."""
+        if self.process.poll() is not None:
+            self.load.complain(f"{self.name} has ended by itself: "
+                               f"{self.process.returncode}")
+        self.process.kill()
+        self.process.wait()
+        return self.process.pid
+
+    def rss(self):
+        """In kB; 0 if it has ended."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") \
+                as file:
+            return next((int(line.split()[1]) for line in file
+                         if line.startswith("VmRSS")), 0)
+
+
+class Redis:
+    """The engine as a part."""
+
+    name = "engine"
+
+    def __init__(self, engine):
+        self.engine = engine
+
+    def start(self):
+        self.engine.start()
+
+    def kill(self):
+        pid = self.engine.pid
+        self.engine.kill()
+        return pid
+
+
+class Chaos(threading.Thread):
+    """The other producer: one call after the other, of which the seed says
+    what. Its log is as that of examples/durable/producer, and besides
+
+        move MS ID DELAY       a reschedule is asked for
+        moved MS ID            it was answered by 0, at the first try
+    """
+
+    name = "chaos"
+
+    def __init__(self, load, seed):
+        super().__init__(daemon=True)
+        self.load = load
+        self.rng = random.Random(seed)
+        self.file = open(load.path("chaos.log"), "a", encoding="ascii")
+        self.actor = None
+        self.count = 0
+        self.live = []
+        self.stopping = False
+        self.calls = collections.Counter()
+        self.failure = None
+
+    def log(self, what, name, *more):
+        words = [what, str(now_ms()), name, *map(str, more)]
+        self.file.write(" ".join(words) + "\n")
+        self.file.flush()
+
+    def connect(self):
+        """As often as needed: it may be killed, the engine may be gone."""
+        while True:
+            if self.actor:
+                self.actor.kill()
+            self.actor = Actor(SPACE, self.load.servers())
+            try:
+                if self.actor.open(level=0, shards=0, slots=0, tick=0,
+                                   timeout=2000) == 0:
+                    return
+            except (AssertionError, OSError):
+                pass
+            time.sleep(0.05)
+
+    def call(self, *words):
+        """The result, and how often it was tried."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                error = self.actor(*words)[0]
+            except (AssertionError, OSError):
+                self.connect()
+                continue
+            if error not in (-110, -111, -11):
+                self.calls[words[0], error] += 1
+                return error, tries
+
+    def add(self):
+        name = f"c{self.count}"
+        self.count += 1
+        delay = self.rng.choice((0, 50, 500, self.rng.randrange(3000)))
+        most = self.rng.choice((1, 2, 20))
+        payload = self.rng.choice(("order", "order", "retry", "fail"))
+        self.log("ask", name, delay, most)
+        error, _ = self.call("add", QUEUE, delay, most, payload, name)
+        if error == 0:
+            self.log("ack", name)
+            self.live.append(name)
+        else:
+            self.load.complain(f"add {name}: {error}")
+
+    def cancel(self, name):
+        self.log("undo", name)
+        error, _ = self.call("cancel", name)
+        self.log("cancelled" if error == 0 else "kept", name)
+        if error not in (0, -114, -115):
+            self.load.complain(f"cancel {name}: {error}")
+
+    def move(self, name):
+        delay = self.rng.choice((0, 200, 2000))
+        self.log("move", name, delay)
+        error, tries = self.call("reschedule", name, delay)
+        if error == 0 and tries == 1:
+            self.log("moved", name)
+        elif error not in (0, -114, -115):
+            self.load.complain(f"reschedule {name}: {error}")
+
+    def run(self):
+        try:
+            self.connect()
+            while not self.stopping:
+                what = self.rng.random()
+                if what < 0.5 or not self.live:
+                    self.add()
+                elif what < 0.7:
+                    self.cancel(self.live.pop(
+                        self.rng.randrange(len(self.live))))
+                else:
+                    self.move(self.rng.choice(self.live[-20:]))
+                time.sleep(self.rng.random() * 0.01)
+        except Exception as error:  # pylint: disable=broad-except
+            self.load.complain(f"the second producer failed: {error!r}")
+
+    def start_again(self):
+        """It does so by itself."""
+
+    def kill(self):
+        self.actor.process.kill()
+        return self.actor.pid
+
+    def stop(self):
+        self.stopping = True
+        self.join(LIMIT)
+        self.actor.kill()
+        self.file.close()
+
+
+class Task:
+    """What is known of one."""
+
+    __slots__ = ("asks", "exact", "most", "acked", "undone", "cancelled",
+                 "moved", "runs", "seen")
+
+    def __init__(self):
+        self.asks = []  # the earliest time of each generation
+        self.exact = True  # they are known one by one
+        self.most = 20
+        self.acked = False
+        self.undone = False  # a cancel was asked for
+        self.cancelled = None  # when it was answered by 0
+        self.moved = []  # when each reschedule was
+        self.runs = {}  # (generation, attempt): Run
+        self.seen = 0
+
+
+class Run:
+    __slots__ = ("begin", "due", "process", "how", "end")
+
+    def __init__(self, begin, due, process):
+        self.begin, self.due, self.process = begin, due, process
+        self.how = self.end = None
+
+
+class Tail:
+    """A log that grows: the whole lines that are new."""
+
+    def __init__(self, path):
+        self.path = path
+        self.file = None
+        self.rest = ""
+
+    def read(self):
+        if self.file is None:
+            if not os.path.exists(self.path):
+                return []
+            self.file = open(self.path, encoding="ascii")
+        text = self.rest + self.file.read()
+        whole, _, self.rest = text.rpartition("\n")
+        return [line.split() for line in whole.split("\n")] if whole else []
+
+
+class Account:
+    """Of each task what was asked for, what was acknowledged, and what came of
+    it. What has ended some time ago is judged and forgotten."""
+
+    def __init__(self, load):
+        self.load = load
+        self.tasks = {}
+        self.asked = [Tail(load.path("producer.log")),
+                      Tail(load.path("chaos.log"))]
+        self.done = Tail(load.path("worker.log"))
+        self.counts = collections.Counter()
+        self.causes = collections.Counter()
+        self.late = collections.Counter()  # ms: how many
+
+    def read(self):
+        """The logs of the workers first, so that what they name is known."""
+        done = self.done.read()
+        for tail in self.asked:
+            for words in tail.read():
+                self.note_asked(*words)
+        for words in done:
+            self.note_run(*words)
+
+    def note_asked(self, what, ms, name, *more):
+        ms = int(ms)
+        if what == "ask":
+            task = self.tasks.setdefault(name, Task())
+            task.asks.append(ms + int(more[0]))
+            if len(more) > 1:
+                task.most = int(more[1])
+            self.counts["asked"] += 1
+        elif name not in self.tasks:
+            # It was judged, and then cancelled or rescheduled in vain.
+            if what in ("cancelled", "moved"):
+                self.load.complain(f"{name}: {what}, long after its end")
+            return
+        task = self.tasks[name]
+        task.seen = ms
+        if what == "ack":
+            task.acked = True
+            self.counts["acked"] += 1
+        elif what == "undo":
+            task.undone = True
+        elif what == "cancelled":
+            task.cancelled = ms
+        elif what == "move":
+            task.exact = False
+            task.asks.append(ms + int(more[0]))
+        elif what == "moved":
+            task.moved.append(ms)
+            task.exact = len(task.moved) == len(task.asks) - 1
+
+    def note_run(self, what, ms, name, generation, attempt, *more):
+        key = int(generation), int(attempt)
+        task = self.tasks.get(name)
+        if task is None:
+            self.load.complain(f"{name}: {what} {key}, unknown or long ended")
+            return
+        task.seen = int(ms)
+        if what == "begin":
+            if key in task.runs:
+                self.load.complain(f"{name}: attempt {key} begun twice")
+            task.runs[key] = Run(int(ms), int(more[0]), int(more[1]))
+        else:
+            task.runs[key].how = what
+            task.runs[key].end = int(ms)
+
+    def settle(self, older_ms):
+        """Judges what has ended and was not heard of since then."""
+        for name in [name for name, task in self.tasks.items()
+                     if task.seen < older_ms and task.acked and
+                     self.has_ended(task)]:
+            self.judge(name, self.tasks.pop(name))
+
+    @staticmethod
+    def has_ended(task):
+        if task.cancelled or any(run.how in ("done", "fail")
+                                 for run in task.runs.values()):
+            return True
+        return len(task.runs) >= task.most
+
+    def judge(self, name, task):
+        self.judge_times(name, task)
+        self.judge_causes(name, task)
+        last = task.runs[max(task.runs)] if task.runs else None
+        if task.cancelled:
+            kind = "cancelled"
+        elif last and last.how in ("done", "fail"):
+            kind = last.how
+        elif last and max(task.runs)[1] >= task.most:
+            kind = "exhausted"
+        else:
+            kind = "undone" if task.undone else "open"
+        self.counts[kind] += 1
+        return kind
+
+    def judge_times(self, name, task):
+        first = True
+        for (generation, attempt), run in sorted(task.runs.items()):
+            asked = task.asks[generation - 1] if task.exact and \
+                generation <= len(task.asks) else min(task.asks)
+            if run.begin < run.due or run.begin < asked:
+                self.load.complain(f"2 {name}: {generation} {attempt} begun "
+                                   f"at {run.begin}, due {run.due}, asked "
+                                   f"for {task.asks}")
+            if attempt > task.most:
+                self.load.complain(f"3 {name}: attempt {attempt} of "
+                                   f"{task.most}")
+            if task.cancelled and run.begin > task.cancelled:
+                self.load.complain(f"4 {name}: begun at {run.begin}, "
+                                   f"cancelled at {task.cancelled}")
+            if task.exact and generation <= len(task.moved) and \
+                    run.begin > task.moved[generation - 1]:
+                self.load.complain(f"4 {name}: generation {generation} begun "
+                                   f"at {run.begin}, was over at "
+                                   f"{task.moved[generation - 1]}")
+            if first:
+                self.late[run.begin - run.due] += 1
+            first = False
+
+    def judge_causes(self, name, task):
+        order = sorted(task.runs.items())
+        for (key, run), (other, following) in zip(order, order[1:]):
+            if key[0] != other[0]:
+                continue
+            cause = self.cause(run, following)
+            self.causes[cause or "NONE"] += 1
+            if cause is None:
+                self.load.complain(
+                    f"3 {name}: {other} without a cause, after {key}: "
+                    f"{run.begin} to {run.end} {run.how}, then "
+                    f"{following.begin}")
+
+    def cause(self, run, following):
+        """Why another execution of the same generation followed this one."""
+        if run.how == "retry":
+            return "a retry was asked for"
+        visibility = 1000 * self.load.visibility
+        since, until = run.begin - visibility, following.begin
+        killed = [(who, pid) for ms, who, pid in self.load.killed
+                  if since <= ms <= until]
+        if ("worker", run.process) in [(who[:6], pid)
+                                       for who, pid in killed]:
+            return "its worker was killed"
+        if "engine" in [who for who, _ in killed]:
+            return "the engine was killed"
+        if following.begin - run.begin >= visibility:
+            return "the visibility was over, and nobody was killed"
+        return None
+
+    def judge_rest(self, records):
+        """At the end: records are those that the engine has, by name."""
+        for name, task in sorted(self.tasks.items()):
+            if not task.acked:
+                self.counts["unknown"] += 1
+                self.counts["unknown and there"] += name in records
+            kind = self.judge(name, task)
+            if name in records:
+                self.compare(name, task, kind, records[name])
+            elif task.acked and kind in ("open", "undone"):
+                self.load.complain(f"1 {name}: lost")
+        self.tasks.clear()
+
+    def compare(self, name, task, kind, record):
+        self.counts["record " + record.state] += 1
+        run = task.runs.get((record.generation, record.attempts))
+        if record.state == "succeeded":
+            good = run is not None and run.how == "done"
+        elif record.state == "failed":
+            good = run is not None and run.how == "fail" or \
+                record.attempts >= record.max_attempts
+        elif record.state == "cancelled":
+            good = task.undone
+        else:
+            good = False
+        if task.cancelled and record.state != "cancelled" or not good:
+            self.load.complain(
+                f"1 {name}: it is {record.state} by {record.generation} "
+                f"{record.attempts}, and should be {kind}")
+
+    def quantile(self, share):
+        left = share * sum(self.late.values())
+        for ms, count in sorted(self.late.items()):
+            left -= count
+            if left <= 0:
+                return ms
+        return 0
+
+
+class Load:
+    """The parts, their logs, and who was killed when."""
+
+    def __init__(self, options, retention=3600, visibility=2, **config):
+        self.options = options
+        self.visibility = visibility
+        self.retention = retention
+        self.folder = tempfile.mkdtemp(prefix="hwt-kills-")
+        self.rng = random.Random(options.seed)
+        self.killed = []  # (ms, name, process)
+        self.wrong = []
+        self.began = time.monotonic()
+        self.producers = 0
+        self.metas = {}
+        self.parts = []
+        self.chaos = None
+        self.engine = Engine(folder=self.folder, appendonly="yes",
+                             appendfsync="always",
+                             slowlog_log_slower_than=100000, **config)
+        self.account = Account(self)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def complain(self, text):
+        self.wrong.append(text)
+
+    def servers(self):
+        return f"127.0.0.1:{self.engine.port}"
+
+    def elapsed(self):
+        return time.monotonic() - self.began
+
+    def program(self, name, *words):
+        return [os.path.join(BUILD, name), *words]
+
+    def ctl(self, *words):
+        return subprocess.run(
+            self.program("hwtctl", words[0], "--redis", self.servers(),
+                         "--space", SPACE, *words[1:]),
+            stdout=subprocess.PIPE, timeout=LIMIT, check=False)
+
+    def hwtd(self):
+        return self.program("hwtd", "--redis", self.servers(), "--space",
+                            SPACE)
+
+    def worker(self):
+        return self.program(
+            "examples/durable/worker", self.servers(), SPACE, QUEUE,
+            self.path("worker.log"), str(self.visibility))
+
+    def producer(self):
+        """A new one has ids of its own, and the time that is left."""
+        self.producers += 1
+        left = max(1, round(self.options.seconds - self.elapsed()))
+        return self.program(
+            "examples/durable/producer", self.servers(), SPACE, QUEUE,
+            self.path("producer.log"), f"p{self.producers}",
+            str(self.options.rate), str(left))
+
+    def start(self):
+        made = self.ctl("init", f"--shards={SHARDS}", "--slots=1024",
+                        "--tick=50", f"--retention={self.retention}")
+        print(f"seed {self.options.seed}; engine on port {self.engine.port}, "
+              f"appendfsync always; {made.stdout.decode()}", end="",
+              flush=True)
+        self.began = time.monotonic()
+        self.parts = [Part(self, f"hwtd-{i}", self.hwtd) for i in (1, 2)]
+        self.parts += [Part(self, f"worker-{i}", self.worker)
+                       for i in (1, 2, 3)]
+        self.parts.append(Part(self, "producer", self.producer))
+        self.chaos = Chaos(self, self.rng.random())
+        self.chaos.start()
+
+    def kill_one(self, pause):
+        part = self.rng.choice((
+            self.rng.choice(self.parts[:2]), self.rng.choice(self.parts[2:5]),
+            self.rng.choice(self.parts[2:5]), Redis(self.engine),
+            self.rng.choice((self.parts[5], self.chaos))))
+        if part is self.parts[5] and part.process.poll() == 0:
+            return
+        before = now_ms()
+        pid = part.kill()
+        self.killed.append((before, part.name, pid))
+        time.sleep(self.rng.random() * pause)
+        if part is not self.chaos:
+            part.start()
+        self.look()
+
+    def look(self):
+        """What never falls, 6."""
+        try:
+            with self.engine.client() as client:
+                space = Space(client, SPACE, scripts=object(), init=False)
+                for shard in range(SHARDS):
+                    meta = space.meta(shard)
+                    before = self.metas.get(shard, meta)
+                    for name in ("clock", "cursor", "version"):
+                        if meta[name] < before[name]:
+                            self.complain(f"6 shard {shard}: {name} fell")
+                    self.metas[shard] = meta
+        except (OSError, Error) as error:
+            self.complain(f"the engine does not answer: {error}")
+
+    def stats(self):
+        return json.loads(self.ctl("stat", "--json").stdout or "{}")
+
+    def drain(self):
+        """Until nothing is left to be done."""
+        self.chaos.stop()
+        status = self.parts[5].process.wait(PATIENCE)
+        if status != 0:
+            self.complain(f"the producer's exit status is {status}")
+        end = time.monotonic() + PATIENCE
+        while True:
+            stats = self.stats()
+            if stats and not (stats["pending"] or stats["delivered"] or
+                              stats["running"]):
+                break
+            if time.monotonic() > end:
+                self.complain(f"1 tasks are left: {stats}")
+                break
+            time.sleep(0.2)
+            self.account.read()
+
+    def end_parts(self):
+        """By SIGTERM: each ends as it should."""
+        for part in self.parts[:5]:
+            part.process.terminate()
+            status = part.process.wait(LIMIT)
+            if status != 0:
+                self.complain(f"{part.name}: exit status {status}")
+
+    def check(self):
+        """The keys, after everything has ended; returns the records."""
+        with self.engine.client() as client:
+            checker = Checker(client, SPACE, routed=True)
+            for broken in checker(drained=True):
+                self.complain(broken)
+            records = {}
+            for shard in checker.shards.values():
+                for name, data in shard.keys["r"].items():
+                    records[name.decode()] = Record(
+                        data, shard.meta["slots"])
+            slow = client("SLOWLOG", "GET", 100)
+        slow = [entry for entry in slow if entry[3][0] == b"EVALSHA"]
+        print(f"scripts of more than 100 ms: {len(slow)}")
+        if self.ctl("check").returncode != 0:
+            self.complain("hwtctl check: " + self.ctl("check").stdout.decode())
+        return records
+
+    def report(self):
+        account = self.account
+        counts = account.counts
+        for what, count in sorted(counts.items()):
+            print(f"{what} {count}")
+        print(f"executed more than once {sum(account.causes.values())}")
+        for cause, count in sorted(account.causes.items()):
+            print(f"  {count} {cause}")
+        print(f"late, of {sum(account.late.values())} first executions, kills "
+              f"and all: p50 {account.quantile(.5)} ms, p99 "
+              f"{account.quantile(.99)} ms, most {account.quantile(1)} ms")
+        kills = collections.Counter(who for _, who, _ in self.killed)
+        print("kills: " + ", ".join(f"{count} of {who}" for who, count in
+                                    sorted(kills.items())))
+        print("second producer: " + ", ".join(
+            f"{count} {what} {error}" for (what, error), count in
+            sorted(self.chaos.calls.items())))
+
+    def verdict(self):
+        for text in self.wrong[:20]:
+            print("WRONG: " + text)
+        return not self.wrong
+
+    def close(self):
+        for part in self.parts:
+            if part.process.poll() is None:
+                part.process.kill()
+                part.process.wait()
+        if self.chaos and self.chaos.actor:
+            self.chaos.stopping = True
+            self.chaos.actor.process.kill()
+        self.engine.close()
+        if self.wrong:
+            print(f"the logs are in {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def balance(load):
+    """With all records there, the counters name the same tasks."""
+    counts = load.account.counts
+    with load.engine.client() as client:
+        space = Space(client, SPACE, scripts=object(), init=False)
+        metas = [space.meta(shard) for shard in range(SHARDS)]
+    for state, counter in (("succeeded", "succeeded"),
+                           ("cancelled", "cancelled"), ("failed", "dead")):
+        total = sum(meta[counter] for meta in metas)
+        if total != counts["record " + state]:
+            load.complain(f"3 {counter} is {total}, and {state} are "
+                          f"{counts['record ' + state]}")
+    there = sum(meta["added"] for meta in metas)
+    expected = counts["acked"] + counts["unknown and there"]
+    print(f"accepted {there} = succeeded {counts['record succeeded']} + "
+          f"cancelled {counts['record cancelled']} + dead "
+          f"{counts['record failed']}")
+    if there != expected:
+        load.complain(f"1 added is {there}, acknowledged and there are "
+                      f"{expected}")
+
+
+def run(options):
+    load = Load(options)
+    try:
+        load.start()
+        while load.elapsed() < options.seconds:
+            time.sleep(load.rng.random() * 0.6)
+            load.kill_one(0.3)
+            load.account.read()
+        load.drain()
+        load.end_parts()
+        load.account.read()
+        load.account.judge_rest(load.check())
+        balance(load)
+        load.report()
+    except BaseException as error:
+        load.complain(repr(error))
+        raise
+    finally:
+        good = load.verdict()
+        load.close()
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--rate", type=int, default=300)
+    parser.add_argument("--seed", type=int,
+                        default=int.from_bytes(os.urandom(4), "big"))
+    good = run(parser.parse_args())
+    print("tally", int(good), int(not good), 0)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
