@@ -38,6 +38,9 @@
 #   make faults      each call of the system fails
 #   make fuzz        for FUZZ=600 seconds
 #   make soak        everything at once, for SOAK=600 seconds
+#   make soak-durable
+#                    5,000 delayed tasks a second, while everything is killed,
+#                    for SOAK=600 seconds, and the account
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck
 #   make mutants     deliberate faults, which are found: those of the list and
@@ -128,7 +131,7 @@ parts := $(if $(filter build/% $(tested),$(MAKECMDGOALS)), \
 	$(if $(filter $(measured),$(MAKECMDGOALS)),perf) \
 	$(if $(filter demo% wheel wheel-svg,$(MAKECMDGOALS)),examples) \
 	$(if $(filter build/% $(tested) $(measured) $(installed) $(moduled) \
-		demo-longpoll demo-pool demo-durable, \
+		demo-longpoll demo-pool demo-durable soak-durable, \
 		$(MAKECMDGOALS)),$(MODULES:%=modules/%))
 include $(patsubst %,%/rules.mk,$(sort $(parts)))
 -include $(shell find build -maxdepth 6 -path build/memcached -prune \

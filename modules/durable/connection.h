@@ -23,7 +23,7 @@ struct connection {
 	redisReader *reader;
 	redisReplyObjectFunctions functions; /* the reader's */
 	bool excess; /* an array was longer than any that is expected */
-	bool keeps_always; /* appendfsync always: see verify.c */
+	bool keeps_always; /* what level FSYNCED asks for: see verify.c */
 	struct connection *next; /* in a pool */
 };
 

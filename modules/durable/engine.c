@@ -32,7 +32,7 @@
 #define SKEW_DEFAULT HWT_SEC(5)
 #define BACK_OFF_FIRST_MS 10u
 #define BACK_OFF_LAST_MS 500u
-#define LAST_MS 20u /* the least that a round is given */
+#define LAST_PART 10u /* of the time: the least that a round is given */
 #define IDLE_MAX 8u /* connections to a node that are kept */
 #define PASSWORD_MAX 512
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
@@ -177,8 +177,8 @@ level_verify(struct engine *engine, const struct connection *connection)
 	if (engine->level < HWT_DURABLE_FSYNCED || connection->keeps_always)
 		return 0;
 	engine_log(engine, LOG_ERR,
-	    "the engine may lose what it acknowledges; appendonly yes and "
-	    "appendfsync always are needed");
+	    "the engine may lose what it acknowledges; appendonly yes, "
+	    "appendfsync always and aof-load-truncated no are needed");
 	return -EOPNOTSUPP;
 }
 
@@ -538,6 +538,7 @@ struct batch {
 	bool replicated, hasty;
 	bool wait; /* a back-off before the next round */
 	uint32_t rounds, back_off_ms;
+	uint64_t least_ns; /* that a round is given */
 	uint32_t group_count;
 	struct group group[ROUTE_NODES_MAX];
 };
@@ -1007,7 +1008,7 @@ batch_pause(struct batch *batch)
 	if (batch->hasty)
 		return false;
 	now += HWT_MS(back_off_ms(batch));
-	last = now + HWT_MS(LAST_MS) >= pause.deadline_ns;
+	last = now + batch->least_ns >= pause.deadline_ns;
 	if (!last)
 		pause.deadline_ns = now;
 	if (limit_wait(&pause, -1, 0) != -ECANCELED)
@@ -1033,6 +1034,7 @@ engine_call(struct engine *engine, struct engine_call *call, size_t count,
 	if (wait == NULL)
 		wait = &defaults;
 	batch.limit = engine_limit(engine, wait);
+	batch.least_ns = (batch.limit.deadline_ns - limit_now_ns()) / LAST_PART;
 	batch.replicated = wait->replicated;
 	batch.hasty = wait->hasty;
 	for (i = 0; i < count; i++) {

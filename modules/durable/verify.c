@@ -22,6 +22,7 @@ enum question {
 	POLICY,
 	APPEND_ONLY,
 	APPEND_FSYNC,
+	LOAD_TRUNCATED,
 	QUESTIONS
 };
 
@@ -60,6 +61,7 @@ ask_all(struct buffer *buffer)
 	ask_setting(buffer, "maxmemory-policy");
 	ask_setting(buffer, "appendonly");
 	ask_setting(buffer, "appendfsync");
+	ask_setting(buffer, "aof-load-truncated");
 }
 
 /* An error reply. */
@@ -155,7 +157,8 @@ judge(struct asked *asked, bool *keeps_always)
 	}
 	*keeps_always =
 	    strcmp(setting(asked->answer[APPEND_ONLY]), "yes") == 0 &&
-	    strcmp(setting(asked->answer[APPEND_FSYNC]), "always") == 0;
+	    strcmp(setting(asked->answer[APPEND_FSYNC]), "always") == 0 &&
+	    strcmp(setting(asked->answer[LOAD_TRUNCATED]), "no") == 0;
 	return 0;
 }
 

@@ -325,18 +325,18 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 	return job;
 }
 
-/* On the loop: a callback takes too long. Its task is executed again, and what
- * it returns has no effect. */
+/* On the loop: if a callback takes too long, its task is executed again, and
+ * what it returns has no effect. */
 static void
-job_limit(hwt_timeout timeout, void *arg)
+job_look(struct job *job)
 {
-	struct job *job = arg;
 	struct hwt_durable_worker *worker = job->worker;
+	uint64_t now = limit_now_ns();
 	bool late;
 
-	(void)timeout;
 	lock(worker);
-	late = job->runs && !job->given_up;
+	late = job->runs && !job->given_up &&
+	    now - job->begun_ns >= worker->run_limit_ns;
 	job->given_up |= late;
 	unlock(worker);
 	if (!late)
@@ -344,6 +344,25 @@ job_limit(hwt_timeout timeout, void *arg)
 	engine_log(worker->loop.engine, LOG_WARNING,
 	    "a callback of queue %s runs for too long", worker->queue);
 	job_end(job, RETRY);
+}
+
+static void
+job_limit(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	job_look(arg);
+}
+
+/* For those whose timeout the timer has refused. */
+static void
+jobs_look(struct hwt_durable_worker *worker)
+{
+	struct job *job;
+
+	if (worker->run_limit_ns == 0)
+		return;
+	TAILQ_FOREACH(job, &worker->held, held)
+	job_look(job);
 }
 
 /* A running average of some eight durations. */
@@ -750,6 +769,7 @@ look_everywhere(struct hwt_durable_worker *worker)
 {
 	ring(worker, EVERY_SHARD);
 	jobs_give_back(worker, false);
+	jobs_look(worker);
 	worker->looked_ns = limit_now_ns();
 	(void)loop_after(
 	    &worker->loop, &worker->look, woken, worker, SECOND_NS);

@@ -315,7 +315,8 @@ check_set(struct check *check, uint32_t shard, const char *name,
 			error =
 			    check_page(check, &member, call.reply->element[1]);
 		if (error == 0)
-			(void)strcpy(cursor, call.reply->element[0]->str);
+			(void)snprintf(cursor, sizeof(cursor), "%s",
+			    call.reply->element[0]->str);
 		engine_call_free(&call, 1);
 	} while (error == 0 && strcmp(cursor, "0") != 0);
 	return error;

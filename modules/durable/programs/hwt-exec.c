@@ -176,7 +176,7 @@ run(void *ctx, const struct hwt_durable_delivery *delivery)
 {
 	const struct runs *runs = ctx;
 	int status, error;
-	pid_t child;
+	pid_t child = -1;
 
 	if (strlen(delivery->id) != delivery->id_length) {
 		complain("%s: the id has a byte 0 in it, which no environment "
@@ -187,7 +187,7 @@ run(void *ctx, const struct hwt_durable_delivery *delivery)
 	error = spawn(runs, delivery, &child);
 	if (error != 0) {
 		complain("%s: %s: %s", delivery->id, runs->command[0],
-		    strerror(error));
+		    system_text(error));
 		return HWT_DURABLE_RETRY;
 	}
 	while (waitpid(child, &status, 0) < 0) {

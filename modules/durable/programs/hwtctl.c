@@ -215,7 +215,7 @@ run_init(int argc, char **argv)
 /* add */
 
 #define ID_BYTES 16
-#define ID_DIGITS (2 * ID_BYTES)
+#define ID_DIGITS 32 /* two a byte */
 
 /* An id that nobody else makes. */
 static void
@@ -225,7 +225,7 @@ id_make(char text[ID_DIGITS + 1])
 	size_t i;
 
 	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
-		complain("no random numbers: %s", strerror(errno));
+		complain("no random numbers: %s", system_text(errno));
 		exit(STATUS_NO);
 	}
 	for (i = 0; i < sizeof(bytes); i++)
@@ -239,7 +239,7 @@ payload_read(char *to, size_t size)
 	size_t length = fread(to, 1, size, stdin);
 
 	if (ferror(stdin)) {
-		complain("standard input: %s", strerror(errno));
+		complain("standard input: %s", system_text(errno));
 		exit(STATUS_NO);
 	}
 	if (getchar() != EOF)
@@ -280,7 +280,7 @@ id_find(void)
 	}
 	if (strlen(id) >= sizeof(text))
 		usage_error("an ID has 1 to %d bytes", HWT_DURABLE_ID_MAX);
-	(void)strcpy(text, id);
+	memcpy(text, id, strlen(id) + 1);
 	return id_read(text);
 }
 
@@ -374,7 +374,7 @@ line_read(struct feed *feed, char *text, size_t size, size_t *length)
 		text[(*length)++] = (char)c;
 	}
 	if (ferror(feed->file)) {
-		complain("%s: %s", feed->name, strerror(errno));
+		complain("%s: %s", feed->name, system_text(errno));
 		exit(STATUS_USAGE);
 	}
 	feed->line++;
@@ -425,7 +425,7 @@ add_lines(void)
 	feed.name = from;
 	feed.file = strcmp(from, "-") == 0 ? stdin : fopen(from, "re");
 	if (feed.file == NULL)
-		usage_error("%s: %s", from, strerror(errno));
+		usage_error("%s: %s", from, system_text(errno));
 	feed.durable = handle_open();
 	while (status == STATUS_YES &&
 	    line_read(&feed, text, sizeof(text), &length)) {

@@ -127,7 +127,7 @@ signals_open(void)
 	fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	complain("%s", strerror(errno));
+	complain("%s", system_text(errno));
 	exit(STATUS_NO);
 }
 
@@ -144,7 +144,7 @@ metrics_open(void)
 		usage_error("--metrics: want PORT, ADDRESS:PORT or "
 			    "[ADDRESS]:PORT");
 	if (fd < 0)
-		usage_error("--metrics: %s", strerror(-fd));
+		usage_error("--metrics: %s", system_text(-fd));
 	complain("http://%s/metrics", where);
 	return fd;
 }

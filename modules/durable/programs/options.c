@@ -93,7 +93,7 @@ void
 finish(enum status status)
 {
 	if (fflush(stdout) != 0 || ferror(stdout)) {
-		complain("standard output: %s", strerror(errno));
+		complain("standard output: %s", system_text(errno));
 		status = status == STATUS_YES ? STATUS_NO : status;
 	}
 	/* Nobody waits for an engine that does not answer. */
@@ -350,6 +350,14 @@ handle_open(void)
 }
 
 const char *
+system_text(int error)
+{
+	const char *text = strerrordesc_np(error);
+
+	return text != NULL ? text : "an unexpected error";
+}
+
+const char *
 explain(int error)
 {
 	switch (error) {
@@ -387,7 +395,7 @@ explain(int error)
 	case -ENOMEM:
 		return "no memory";
 	default:
-		return strerror(-error);
+		return system_text(-error);
 	}
 }
 

@@ -59,6 +59,9 @@ void option_queue(const char *name, const char *text);
 /* Opens with open_options, or ends the process. */
 struct hwt_durable *handle_open(void);
 
+/* What an errno value means. */
+const char *system_text(int error);
+
 /* What an error of this library means for a user, and for the exit status. */
 const char *explain(int error);
 enum status error_status(int error);

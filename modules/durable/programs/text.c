@@ -142,7 +142,9 @@ base64_decode(char *text, size_t *length)
 	if (!is_base64(text, *length, padding))
 		return false;
 	for (from = 0; from < *length; from++) {
-		digit = text[from] == '=' ? 'A' : text[from];
+		digit = text[from];
+		if (digit == '=')
+			digit = 'A';
 		bits =
 		    bits << 6 | (uint32_t)(strchr(digits64, digit) - digits64);
 		if (from % 4 != 3)

@@ -151,7 +151,8 @@ scan_node(const struct scan *scan, const char *pattern)
 		else
 			error = scan_keys(scan, call.reply->element[1]);
 		if (error == 0)
-			(void)strcpy(cursor, call.reply->element[0]->str);
+			(void)snprintf(cursor, sizeof(cursor), "%s",
+			    call.reply->element[0]->str);
 		engine_call_free(&call, 1);
 	} while (error == 0 && strcmp(cursor, "0") != 0);
 	return error;

@@ -159,7 +159,7 @@ class Chaos(threading.Thread):
         error, _ = self.call("add", QUEUE, delay, most, payload, name)
         if error == 0:
             self.log("ack", name)
-            self.live.append(name)
+            self.live = self.live[-100:] + [name]
         else:
             self.load.complain(f"add {name}: {error}")
 
@@ -266,6 +266,8 @@ class Account:
         self.counts = collections.Counter()
         self.causes = collections.Counter()
         self.late = collections.Counter()  # ms: how many
+        self.quiet = collections.Counter()  # 10 s after a kill and more
+        self.dead, self.maybe_dead = set(), set()  # what was forgotten
 
     def read(self):
         """The logs of the workers first, so that what they name is known."""
@@ -347,6 +349,10 @@ class Account:
         else:
             kind = "undone" if task.undone else "open"
         self.counts[kind] += 1
+        if kind in ("fail", "exhausted"):
+            self.dead.add(name)
+        elif kind == "done" and max(task.runs)[1] >= task.most:
+            self.maybe_dead.add(name)
         return kind
 
     def judge_times(self, name, task):
@@ -370,8 +376,14 @@ class Account:
                                    f"at {run.begin}, was over at "
                                    f"{task.moved[generation - 1]}")
             if first:
-                self.late[run.begin - run.due] += 1
+                self.note_late(run)
             first = False
+
+    def note_late(self, run):
+        self.late[run.begin - run.due] += 1
+        if not any(run.due - 10000 <= ms <= run.begin
+                   for ms, *_ in self.load.killed[-20:]):
+            self.quiet[run.begin - run.due] += 1
 
     def judge_causes(self, name, task):
         order = sorted(task.runs.items())
@@ -412,8 +424,8 @@ class Account:
             kind = self.judge(name, task)
             if name in records:
                 self.compare(name, task, kind, records[name])
-            elif task.acked and kind in ("open", "undone"):
-                self.load.complain(f"1 {name}: lost")
+            elif task.acked and (self.load.keeps or kind == "open"):
+                self.load.complain(f"1 {name}: {kind}, lost")
         self.tasks.clear()
 
     def compare(self, name, task, kind, record):
@@ -433,13 +445,18 @@ class Account:
                 f"1 {name}: it is {record.state} by {record.generation} "
                 f"{record.attempts}, and should be {kind}")
 
-    def quantile(self, share):
-        left = share * sum(self.late.values())
-        for ms, count in sorted(self.late.items()):
-            left -= count
-            if left <= 0:
-                return ms
-        return 0
+    @staticmethod
+    def late_text(late):
+        def quantile(share):
+            left = share * sum(late.values())
+            for ms, count in sorted(late.items()):
+                left -= count
+                if left <= 0:
+                    return ms
+            return 0
+        return (f"of {sum(late.values())} first executions: p50 "
+                f"{quantile(.5)} ms, p99 {quantile(.99)} ms, most "
+                f"{quantile(1)} ms")
 
 
 class Load:
@@ -449,6 +466,7 @@ class Load:
         self.options = options
         self.visibility = visibility
         self.retention = retention
+        self.keeps = retention >= 3600  # the records of all are there
         self.folder = tempfile.mkdtemp(prefix="hwt-kills-")
         self.rng = random.Random(options.seed)
         self.killed = []  # (ms, name, process)
@@ -601,9 +619,9 @@ class Load:
         print(f"executed more than once {sum(account.causes.values())}")
         for cause, count in sorted(account.causes.items()):
             print(f"  {count} {cause}")
-        print(f"late, of {sum(account.late.values())} first executions, kills "
-              f"and all: p50 {account.quantile(.5)} ms, p99 "
-              f"{account.quantile(.99)} ms, most {account.quantile(1)} ms")
+        print("late, kills and all, " + account.late_text(account.late))
+        print("late, 10 s after a kill and more, " +
+              account.late_text(account.quiet))
         kills = collections.Counter(who for _, who, _ in self.killed)
         print("kills: " + ", ".join(f"{count} of {who}" for who, count in
                                     sorted(kills.items())))

@@ -4,13 +4,13 @@
  * the table of a cluster, records. The first byte says which. Whatever is read
  * is within its limits.
  */
-#include "test/fuzz/fuzz.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "modules/durable/durable.h"
 #include "modules/durable/route.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 check(bool holds)

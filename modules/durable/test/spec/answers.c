@@ -111,7 +111,7 @@ Test(answers, what_does_not_pass_in_time_is_EAGAIN)
 {
 	static char text[] = "-LOADING Redis is loading";
 
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	proxy.judge = judge_always;
 	proxy.data = text;
 	assert_rc(add("a"), -EAGAIN);
@@ -176,7 +176,7 @@ Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
 {
 	struct engine_call call = {.script = SCRIPT_PAUSE};
 
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	call.shard = durable_shard_of(durable, "a", 1);
 	assert_rc(engine_call(durable_engine(durable), &call, 1, NULL), 0);
 	engine_call_free(&call, 1);
@@ -192,7 +192,7 @@ Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
 
 Test(answers, no_answer_is_ETIMEDOUT)
 {
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	(void)kill(place.server.pid, SIGSTOP);
 	assert_rc(add("a"), -ETIMEDOUT);
 	(void)kill(place.server.pid, SIGCONT);
@@ -203,7 +203,7 @@ Test(answers, no_answer_is_ETIMEDOUT)
 
 Test(answers, an_engine_that_was_not_reached_is_ECONNREFUSED)
 {
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	proxy_stop(&proxy);
 	server_kill(&place.server);
 	assert_rc(add("a"), -ECONNREFUSED);
@@ -308,7 +308,7 @@ Test(repeatable, a_refusal_after_a_lost_answer_is_ETIMEDOUT)
 	char id[8];
 	size_t i;
 
-	street_open(HWT_MS(300));
+	street_open(HWT_SEC(2));
 	assert_rc(add("warm"), 0);
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		proxy.data = texts[i];
@@ -357,7 +357,7 @@ Test(answers, too_few_replicas_are_ETIMEDOUT_and_the_task_is_there)
 	assert_rc(add_one(&place, "warm"), 0);
 	options = place_options(&place);
 	options.level = HWT_DURABLE_REPLICATED;
-	options.timeout_ns = HWT_MS(300);
+	options.timeout_ns = HWT_SEC(2);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 	assert_rc(add("a"), -ETIMEDOUT);
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
@@ -394,7 +394,7 @@ follow(const char *kind, uint64_t asked_again)
 	static char text[64];
 	char port[8];
 	const char *settings[] = {"--port", port, "--appendonly", "yes",
-	    "--appendfsync", "always", NULL};
+	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
 	struct hwt_durable_options options;
 	struct hwt_durable_task task = task_of("warm");
 	struct hwt_durable *there;

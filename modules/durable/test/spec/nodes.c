@@ -29,8 +29,8 @@ node_start(struct node *started, const char *cluster)
 	const char *settings[] = {"--port", started->port, "--cluster-enabled",
 	    cluster, "--cluster-port", started->bus, "--cluster-node-timeout",
 	    "2000", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
-	    "--appendfsync", "always", "--cluster-require-full-coverage", "no",
-	    NULL};
+	    "--appendfsync", "always", "--aof-load-truncated", "no",
+	    "--cluster-require-full-coverage", "no", NULL};
 
 	server_free_port(started->port);
 	server_free_port(started->bus);

@@ -152,7 +152,7 @@ Test(open, an_engine_that_evicts_is_EOPNOTSUPP)
 {
 	const char *const settings[] = {"--maxmemory", "100mb",
 	    "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
-	    "--appendfsync", "always", NULL};
+	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
 
 	assert_rc(open_on(settings, 0, "maxmemory-policy is allkeys-lru"),
 	    -EOPNOTSUPP);
@@ -161,13 +161,16 @@ Test(open, an_engine_that_evicts_is_EOPNOTSUPP)
 Test(open, an_engine_that_keeps_less_than_the_level_is_EOPNOTSUPP)
 {
 	const char *const none[] = {"--appendonly", "no", NULL};
+	const char *const truncated[] = {"--appendonly", "yes", "--appendfsync",
+	    "always", "--aof-load-truncated", "yes", NULL};
 	const char *const everysec[] = {
 	    "--appendonly", "yes", "--appendfsync", "everysec", NULL};
 
-	assert_rc(open_on(none, 0, "appendfsync always"), -EOPNOTSUPP);
+	assert_rc(open_on(none, 0, "aof-load-truncated no"), -EOPNOTSUPP);
 	assert_rc(open_on(none, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(everysec, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(everysec, HWT_DURABLE_REPLICATED, NULL), -EOPNOTSUPP);
+	assert_rc(open_on(truncated, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(none, HWT_DURABLE_MEMORY, NULL), 0);
 }
 
@@ -192,7 +195,8 @@ Test(open, a_handle_without_level_asks_for_what_the_space_has)
 Test(open, a_replica_is_EOPNOTSUPP)
 {
 	const char *const settings[] = {"--replicaof", "127.0.0.1 1",
-	    "--appendonly", "yes", "--appendfsync", "always", NULL};
+	    "--appendonly", "yes", "--appendfsync", "always",
+	    "--aof-load-truncated", "no", NULL};
 
 	assert_rc(open_on(settings, 0, "is a replica"), -EOPNOTSUPP);
 }
@@ -246,7 +250,8 @@ file_with(const char *text)
 Test(open, a_wrong_password_is_EACCES_and_stands_in_no_log)
 {
 	const char *const settings[] = {"--requirepass", "open sesame",
-	    "--appendonly", "yes", "--appendfsync", "always", NULL};
+	    "--appendonly", "yes", "--appendfsync", "always",
+	    "--aof-load-truncated", "no", NULL};
 	struct hwt_durable_options options;
 
 	/* The fixture itself has none: it waits for any answer. */
@@ -384,7 +389,7 @@ Test(open, it_works_over_TCP)
 	struct hwt_durable_options options;
 	char port[8], servers[32];
 	const char *settings[] = {"--port", port, "--appendonly", "yes",
-	    "--appendfsync", "always", NULL};
+	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
 
 	server_free_port(port);
 	(void)snprintf(servers, sizeof(servers), "127.0.0.1:%s", port);

@@ -32,13 +32,14 @@ Test(route, lists_of_servers)
 
 Test(route, lists_that_are_none)
 {
-	static const char *const bad[] = {"", ":", "a", "a:", ":1", "a:b",
+	/* 17 of them. */
+	static const char many[] = "cluster:a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,"
+				   "i:1,j:1,k:1,l:1,m:1,n:1,o:1,p:1,q:1";
+	static const char *const bad[] = {many, "", ":", "a", "a:", ":1", "a:b",
 	    "a:-1", "a:1x", "a:99999999999",
 	    "unix:", "sentinel:", "sentinel:main", "sentinel:a:1",
 	    "sentinel:a:1,", "sentinel:a,main", "cluster:", "cluster:a",
-	    "cluster:a:1,b",
-	    "cluster:a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1,k:1,l:1,m:1,"
-	    "n:1,o:1,p:1,q:1"};
+	    "cluster:a:1,b"};
 	struct route_servers servers;
 	size_t i;
 

@@ -20,8 +20,8 @@
 
 #define PATIENCE_MS 60000
 
-static const char *const fsynced[] = {
-    "--appendonly", "yes", "--appendfsync", "always", NULL};
+static const char *const fsynced[] = {"--appendonly", "yes", "--appendfsync",
+    "always", "--aof-load-truncated", "no", NULL};
 
 static void
 need(int fine, const char *what)

@@ -336,15 +336,26 @@ Test(worker, a_lease_is_extended_while_a_callback_runs)
 	yard_close();
 }
 
-Test(worker, a_callback_that_runs_for_too_long_is_executed_again)
+/* timer: the caller's; NULL: the shared one. */
+static void
+run_too_long(struct hwt *timer, bool stops)
 {
 	struct hwt_durable_worker_options options = work();
 	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_options with;
+	struct hwt_durable *durable;
 
 	options.run_limit_ns = HWT_MS(50);
 	options.threads = 2;
 	seen.gated = true;
-	yard_open_with(&options);
+	yard_open();
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	with = place_options(&place);
+	with.timer = timer;
+	assert_rc(hwt_durable_open(&durable, &with), 0);
+	assert_rc(hwt_durable_worker_start(&worker, durable, &options), 0);
+	if (stops)
+		assert_rc(hwt_stop(timer, NULL), 0);
 	task.max_attempts = 2;
 	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
 	gate_await(&seen.gate);
@@ -358,14 +369,29 @@ Test(worker, a_callback_that_runs_for_too_long_is_executed_again)
 	/* What they returned had no effect. */
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_FAILED);
 	cr_assert(log_has(&place.log, "runs for too long"));
+	assert_rc(hwt_durable_close(durable), 0);
 	yard_close();
+}
+
+Test(worker, a_callback_that_runs_for_too_long_is_executed_again)
+{
+	run_too_long(NULL, false);
+}
+
+/* It looks once a second at what the timer refuses. */
+Test(worker, a_timer_that_is_stopped_under_it_makes_it_late_not_dead)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	run_too_long(timer, true);
+	assert_rc(hwt_destroy(timer), 0);
 }
 
 Test(worker, a_stop_gives_back_what_has_not_begun)
 {
 	struct hwt_durable_info info;
 	char id[8];
-	int i, pending = 0;
+	int i;
 
 	seen.gated = true;
 	yard_open();
@@ -387,7 +413,6 @@ Test(worker, a_stop_gives_back_what_has_not_begun)
 		assert_rc(hwt_durable_get(
 			      place.durable, id, strlen(id), &info, NULL, 0),
 		    0);
-		pending += info.state == HWT_DURABLE_DELIVERED;
 		cr_assert(info.state == HWT_DURABLE_PENDING ||
 		    info.state == HWT_DURABLE_DELIVERED);
 	}
@@ -453,7 +478,7 @@ Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
 	seen.gated = true;
 	yard_open();
 	options = place_options(&place);
-	options.timeout_ns = HWT_MS(300);
+	options.timeout_ns = HWT_SEC(2);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
 	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
