@@ -11,8 +11,7 @@
 #                    uninstall takes that away again
 #   make single      the whole library as build/single/hwt.h and hwt.c
 #   make deb         Debian's packages, in build/deb
-#   make tsan        build/tsan/libhwt.a, for programs that are built with
-#                    -fsanitize=thread
+#   make tsan        build/tsan/libhwt.a, for programs with -fsanitize=thread
 #   make demo        serves HTTP under load and shows what the timer did, live
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
 #   make demo-longpoll
@@ -23,10 +22,8 @@
 #                    delayed tasks on a Redis of its own, while everything is
 #                    killed in turn: DEMO='--seconds 20 --rate 2000'
 #   make demo-memcached
-#                    fetches memcached, gives it timeouts of hwt, and measures
-#                    it before and after
-#   make wheel       the wheel turns in the terminal: WHEEL='--load rpc', and
-#                    what the top of examples/wheel.c says
+#                    fetches memcached, and measures it without hwt and with
+#   make wheel       the wheel turns in the terminal: see examples/wheel.c
 #   make check       the tests for whoever changes a line; the last line counts
 #   make check-all   all other tests; the last line counts
 #   make deps        installs what demo and check need (they do so themselves)
@@ -37,8 +34,7 @@
 #
 #   make tidy        the style of the sources
 #   make analyze     clang's analyzer, clang-tidy, cppcheck
-#   make explore     interleavings: EXPLORE='--seconds 60', and what the top of
-#                    test/explore/main.c says
+#   make explore     interleavings: EXPLORE='--seconds 60'; test/explore/main.c
 #   make faults      each call of the system fails
 #   make fuzz        for FUZZ=600 seconds
 #   make soak        everything at once, for SOAK=600 seconds
@@ -51,8 +47,8 @@
 #                    40 generated ones; MUTANTS=200, all, or a pattern; SEED=N
 #   make coverage    which lines and branches of the core the tests take
 #   make abi         programs built against the last release still run
-#   make perf        13 minutes of benchmarks: PERF='pair --rounds 7', and what
-#                    the top of perf/run says; make perf-full takes hours
+#   make perf        13 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
+#   make perf-full   hours of them
 #
 # Yours to set; what is needed besides is added, never replaced:
 #
@@ -63,8 +59,7 @@
 #   V=1              shows the commands
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       the stress programs' work, in percent
-#   ARCH=aarch64     make check: cross-built, under qemu-user (portability: it
-#                    shows no weak memory)
+#   ARCH=aarch64     make check: cross-built, under qemu-user
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
@@ -72,10 +67,7 @@ CLANG ?= clang
 OBJCOPY ?= objcopy
 CFLAGS ?= -O2 -g
 
-.SUFFIXES:
-.SECONDARY:
-.SECONDEXPANSION:
-.DELETE_ON_ERROR:
+.SUFFIXES .SECONDARY .SECONDEXPANSION .DELETE_ON_ERROR:
 .PHONY: all tsan demo wheel wheel-svg help deps clean force
 
 core := $(wildcard *.c core/*.c executor/*.c observe/*.c)

@@ -67,7 +67,9 @@
 #include "core/timer.h"
 
 #define NOINLINE __attribute__((noinline))
+#ifndef ALWAYS_INLINE
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
 #define DELAY_LIMIT (UINT64_C(1) << 63)
 
 static inline bool

@@ -38,7 +38,7 @@ last_lto := -flto
 # find is never there, and each function once, not in copies. Counters are added
 # to by many threads. A process that leaves by _exit or abort writes its counts
 # as well.
-flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -Dalways_inline=unused
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -DALWAYS_INLINE=inline
 last_cov := -O0
 link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o
@@ -218,6 +218,7 @@ fuzz: build/fuzz/test/fuzz/fuzz
 , := ,
 coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
 	build/cov/test/random/model,--steps,300000,--quiet \
-	build/cov/test/faults/faults build/cov-explore/explore $(coverage_of)
+	build/cov/test/faults/faults \
+	build/cov-explore/explore,--schedules,1000 $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@covered='$(covered)' test/coverage/run $(coverage)

@@ -8,6 +8,8 @@ durable_libs := -lhiredis
 durable_soname := $(soname:libhwt.%=libhwt_durable.%)
 durable_so := $(so:libhwt.%=libhwt_durable.%)
 module_sources += $(durable)
+# The explorer has no model of a server.
+explored_alone += $(durable)
 
 durable_mains := hwtd hwtctl hwt-exec
 durable_programs := $(durable_mains:%=build/plain/%)

@@ -1023,6 +1023,32 @@ Test(prompt_release, pages_with_one_that_is_live_stay_until_it_ends)
 	fixture_close(&fixture);
 }
 
+/* More slabs than the worker visits in one piece. */
+#define SLABS 70
+
+Test(prompt_release, what_ends_below_many_slabs_in_use_goes_back)
+{
+	static hwt_timeout timeouts[SLABS * 4032];
+	struct fixture fixture = {0};
+	uint64_t peak_bytes;
+	unsigned index;
+
+	fixture_open(&fixture, NULL);
+	for (index = 0; index < SLABS * 4032; index++)
+		timeouts[index] =
+		    schedule_task(fixture.timer, forbidden_task, FAR);
+	fixture_step(&fixture, 0);
+	peak_bytes = memory(&fixture);
+
+	for (index = 0; index < 5 * 4032; index++)
+		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+	fixture_step(&fixture, FIXTURE_TICK);
+	fixture_step(&fixture, HWT_MS(250));
+
+	cr_assert(memory(&fixture) + (1 << 20) <= peak_bytes);
+	fixture_close(&fixture);
+}
+
 /* All pages below these numbers are 255, and 256: the first of each 64 is a
  * slab's own. */
 #define PAGES_OF_LESS 260

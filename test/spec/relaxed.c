@@ -240,6 +240,22 @@ Test(relaxed, who_schedules_fast_does_not_hold_the_turn)
 	fixture_close(&manual);
 }
 
+/* Each look finds more in the queue: then the wait is to the next boundary. */
+Test(relaxed, who_schedules_fast_does_not_hold_next_wakeup)
+{
+	const struct hwt_clock clock = {.now_ns = busy_clock};
+
+	fixture_open(&manual,
+	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
+
+	busy = true;
+	assert_u64(fixture_wait(&manual), manual.tick_ns);
+	busy = false;
+
+	cr_assert(busy_readings < 20, "%" PRIu64 " readings", busy_readings);
+	fixture_close(&manual);
+}
+
 /* Boundaries come one by one; the one after the call takes it over. */
 Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
 {

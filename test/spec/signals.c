@@ -67,6 +67,27 @@ Test(signals, the_worker_of_the_shared_timer_does_so_too)
 	assert_rc(hwt_shared_shutdown(NULL), 0);
 }
 
+Test(signals, a_worker_made_with_a_mask_of_its_own_does_so_too)
+{
+	struct live live = {0};
+	struct hwt_options options = {0};
+	pthread_attr_t attr;
+	sigset_t none;
+
+	sigemptyset(&none);
+	pthread_attr_init(&attr);
+	cr_assert(pthread_attr_setsigmask_np(&attr, &none) == 0);
+	options.thread_attr = &attr;
+
+	live_open(&live, &options);
+	assert_rc(hwt_start(live.timer), 0);
+	live_pass_tick(&live);
+
+	assert_mask(thread_await("hwt-worker"));
+	live_close(&live);
+	pthread_attr_destroy(&attr);
+}
+
 Test(signals, the_threads_of_a_pool_do_so_too)
 {
 	struct hwt_pool *pool;

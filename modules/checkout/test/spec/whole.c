@@ -115,7 +115,7 @@ plain_transfers(unsigned index, void *arg)
 	}
 }
 
-/* The holder fields are plain: see also test/stress/checkout.c. */
+/* The holder fields are plain: see also test/stress/checkout_race.c. */
 Test(one_holder, crossed_sets_in_four_threads)
 {
 	static const char *const sets[] = {"abc", "cda", "bd", "dcba"};
