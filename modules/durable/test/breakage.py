@@ -21,7 +21,7 @@ import time
 import unittest
 
 from actor import Actor
-from checker import Checker, scan
+from checker import Checker
 from engine import LIMIT, Engine, Space
 from programs import DURABLE, Programs, Running, main, wait_until
 
