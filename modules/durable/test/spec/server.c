@@ -143,6 +143,7 @@ guard(
     const struct server *server, const char *const *settings, int from, int to)
 {
 	pid_t pid = 0;
+	int tries = 1000;
 	char order;
 
 	while (read(from, &order, 1) == 1) {
@@ -153,7 +154,12 @@ guard(
 			break;
 	}
 	server_end(&pid);
-	(void)nftw(server->folder, remove_each, 8, FTW_DEPTH | FTW_PHYS);
+	/* A child that rewrites its file may outlive it for a moment. */
+	while (access(server->folder, F_OK) == 0 && tries-- > 0) {
+		(void)nftw(
+		    server->folder, remove_each, 8, FTW_DEPTH | FTW_PHYS);
+		pause_ms(10);
+	}
 	_exit(0);
 }
 
