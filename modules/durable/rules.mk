@@ -105,6 +105,7 @@ uninstall-durable:
 		$(patsubst %,'$(durable_bin)/%',$(durable_mains)) \
 		$(foreach p,$(notdir $(durable_pages)), \
 			'$(man)/man$(lastword $(subst ., ,$p))/$p')
+	$(Q)rmdir '$(durable_bin)' 2>/dev/null || :
 
 # The tests.
 durable_test := modules/durable/test
