@@ -458,15 +458,20 @@ static bool
 stop_listed(struct request *request, const struct object *object,
     enum hwt_grant grant, bool *tried)
 {
-	uint64_t word, next;
+	uint64_t word;
 
-	do {
+	do
 		word = a64_load_acquire(&request->word);
-		next = word_stopped(word, grant);
-		if (word_state(word) == STATE_WOKEN &&
-		    aptr_load_acquire(&request->at) == object)
-			next &= ~BATON;
-	} while (!a64_cas_acq_rel(&request->word, word, next));
+	while (
+	    !a64_cas_acq_rel(&request->word, word, word_stopped(word, grant)));
+	/* With a mark it waits for no other object, so that at stays. */
+	while (word_state(word) == STATE_WOKEN) {
+		word = a64_load_acquire(&request->word);
+		if (word_state(word) != STATE_WOKEN || !(word & BATON) ||
+		    aptr_load_acquire(&request->at) != object ||
+		    a64_cas_acq_rel(&request->word, word, word & ~BATON))
+			break;
+	}
 	if (word_state(word) == STATE_TRYING)
 		*tried = true;
 	return word_state(word) == STATE_WAITING;

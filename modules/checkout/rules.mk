@@ -115,10 +115,11 @@ checkout_explored := $(addsuffix .o,$(basename $(checkout) \
 	$(checkout_test)/explore_checkout.c))
 $(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
 	own = $(checkout_shim)
+# Not at random addresses, as the shards follow from these.
 build/%/checkout-explore: $$(call objects,$(checkout) \
 		$(checkout_test)/explore_checkout.c test/explore/explore.c)
 	$(call say,LD)
-	$(Q)$(link) -o $@ $(filter %.o,$^) $(libs)
+	$(Q)$(link) -no-pie -o $@ $(filter %.o,$^) $(libs)
 
 ifneq ($(ARCH),aarch64)
 check: build/plain/libhwt_checkout.so build/plain/libhwt_checkout.a \

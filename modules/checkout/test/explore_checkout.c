@@ -8,7 +8,9 @@
  *   checkout-explore SCHEDULES [NAME [SCHEDULE]]
  *
  * at most so many schedules in each search; programs whose name contains NAME;
- * a schedule that a failure printed.
+ * a schedule that a failure printed. In a checkout with one shard, the lock of
+ * a list orders what happens to all objects, too: what needs other orders runs
+ * with many shards besides, as NAME/16.
  *
  * Checked in each execution, at every moment:
  *
@@ -30,7 +32,7 @@
 #include "modules/checkout/checkout.h"
 
 #define OBJECTS 3
-#define REQUESTS 4
+#define REQUESTS 6
 #define TIMEOUTS 6
 #define ARENA 8192
 
@@ -55,6 +57,7 @@ struct subject {
 	unsigned accepted, granted, ended; /* calls of granted, by outcome */
 	unsigned out;
 	bool keeps; /* granted does not release */
+	void (*in_granted)(void); /* what it does first */
 	bool gone; /* its memory is the caller's */
 	bool used; /* another thread's call has it: gone only after that */
 };
@@ -71,6 +74,7 @@ static struct world {
 	size_t used;
 } world;
 static struct hwt_checkout *checkout;
+static uint32_t shards; /* of the checkouts that are made */
 static _Alignas(64) char arena[ARENA];
 
 /* The system. */
@@ -297,6 +301,8 @@ note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
 
 	explore_check(request == &subject->request && !subject->gone);
 	explore_check(subject->granted + subject->ended == 0);
+	if (subject->in_granted != NULL)
+		subject->in_granted();
 	if (grant != HWT_GRANTED) {
 		subject->ended++;
 		subject->gone = !subject->used;
@@ -378,7 +384,7 @@ world_make(const char *const *members, uint32_t hold_after)
 	memset(&world, 0, sizeof(world));
 	memset(&options, 0, sizeof(options));
 	memset(&queue_of_thread, 0, sizeof(queue_of_thread));
-	options.shards = 1;
+	options.shards = shards;
 	options.hold_after = hold_after;
 	explore_check(hwt_checkout_create(&checkout,
 			  (struct hwt *)&world.timeouts, &options) == 0);
@@ -543,6 +549,31 @@ begin_retire_woken(void)
 }
 
 static void
+set_flag(uint32_t value)
+{
+	explore_modify(&world.flag, 4);
+	world.flag = value;
+}
+
+static bool
+is_flag(const void *value)
+{
+	return world.flag >= *(const uint32_t *)value;
+}
+
+static void
+await_flag(uint32_t value)
+{
+	explore_await(&world.flag, 4, is_flag, &value);
+}
+
+static bool
+is_retired(const void *word)
+{
+	return *(const uint64_t *)word & RETIRED;
+}
+
+static void
 release_second(void)
 {
 	release(&world.subject[1]);
@@ -569,6 +600,57 @@ try_and_retire(void)
 		return;
 	take(subject);
 	retire_first();
+}
+
+/* Object b's. */
+static void
+release_and_await_retirement(void)
+{
+	const void *word = &world.object[1];
+
+	release(&world.subject[1]);
+	set_flag(1);
+	explore_await(word, 8, is_retired, word);
+}
+
+/* Request 2 waits for b, which request 1 has; request 3 has a. In granted of
+ * request 5, request 2 is woken for b, and it is tried after that has returned,
+ * when b is being retired. Then it waits for a, and is woken again. */
+static void
+begin_retire_again(void)
+{
+	static const char *const sets[] = {"b", "b", "ab", "a", "a", "a", NULL};
+
+	world_make(sets, 0);
+	world.subject[1].keeps = true;
+	acquire(1, HWT_NEVER);
+	acquire(2, HWT_NEVER);
+	world.subject[3].keeps = true;
+	acquire(3, HWT_NEVER);
+	acquire(5, HWT_NEVER);
+	world.subject[5].in_granted = release_and_await_retirement;
+}
+
+static void
+cancel_and_acquire(void)
+{
+	cancel(5);
+	acquire(4, HWT_NEVER);
+	set_flag(2);
+}
+
+static void
+retire_woken(void)
+{
+	await_flag(1);
+	try_and_retire();
+}
+
+static void
+release_fourth(void)
+{
+	await_flag(2);
+	release(&world.subject[3]);
 }
 
 static void
@@ -695,6 +777,8 @@ static const struct program programs[] = {
     {"retire/woken-behind", begin_retire_woken,
 	{retire_first, release_second, never_3}},
     {"retire/baton", begin_retire_baton, {try_and_retire, release_second}},
+    {"retire/woken-again", begin_retire_again,
+	{cancel_and_acquire, retire_woken, release_fourth}},
     {"pause/acquire", begin_two, {never_0, never_1, pause_once}},
     {"pause/release", begin_held_two_never, {release_first, pause_once}},
     {"pause/ring", begin_ring, {never_0, never_1, never_2, pause_once}},
@@ -741,12 +825,27 @@ run_search(const struct explore_program *program,
 	return result.schedules;
 }
 
+/* Whether it runs with many shards, too. */
+static bool
+is_sharded(const char *name)
+{
+	static const char *const families[] = {
+	    "baton/", "cancel/", "retire/", "pause/", "hold/"};
+	size_t i;
+
+	for (i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+		if (strncmp(name, families[i], strlen(families[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void
-run_program(
-    const struct program *program, uint64_t schedules_max, const char *replay)
+run_program(const struct program *program, const char *name,
+    uint64_t schedules_max, const char *replay)
 {
 	struct explore_program explored = {
-	    .name = program->name, .begin = program->begin, .end = world_end};
+	    .name = name, .begin = program->begin, .end = world_end};
 	struct explore_limits limits = {.search = EXPLORE_REDUCED,
 	    .memory = EXPLORE_SC,
 	    .schedules_max = schedules_max,
@@ -769,13 +868,11 @@ run_program(
 		limits.schedules_max = schedules_max / 4 + 1;
 		schedules +=
 		    run_search(&explored, &limits, "random", &(bool){false});
-		printf("%-24s %8llu, %s\n", program->name,
-		    (unsigned long long)schedules,
+		printf("%-24s %8llu, %s\n", name, (unsigned long long)schedules,
 		    complete ? "all with two preemptions" : "a part");
 		return;
 	}
-	printf(
-	    "%-24s %8llu, all\n", program->name, (unsigned long long)schedules);
+	printf("%-24s %8llu, all\n", name, (unsigned long long)schedules);
 }
 
 int
@@ -784,15 +881,21 @@ main(int argc, char **argv)
 	uint64_t schedules = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000;
 	const char *name = argc > 2 ? argv[2] : "";
 	const char *replay = argc > 3 ? argv[3] : NULL;
+	char full[64];
 	unsigned ran = 0;
 	size_t i;
 
 	explore_add_local(&queue_of_thread, sizeof(queue_of_thread));
 	for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
-		if (strstr(programs[i].name, name) == NULL)
-			continue;
-		run_program(&programs[i], schedules, replay);
-		ran++;
+		for (shards = 1; shards <= 16; shards += 15) {
+			(void)snprintf(full, sizeof(full), "%s%s",
+			    programs[i].name, shards > 1 ? "/16" : "");
+			if (strstr(full, name) == NULL ||
+			    (shards > 1 && !is_sharded(full)))
+				continue;
+			run_program(&programs[i], full, schedules, replay);
+			ran++;
+		}
 	}
 	return ran == 0;
 }
