@@ -156,6 +156,26 @@ destroy_locks(struct hwt_checkout *checkout)
 	(void)pthread_cond_destroy(&checkout->came_back);
 }
 
+/* When every granted has returned: nothing is out, nothing waits. A granted may
+ * acquire, and what waits is counted in flight before it is not waiting any
+ * more, both before it is not busy: so they are read in the other order, and
+ * what was read while something was busy is no proof of rest. */
+static bool
+is_unused(const struct hwt_checkout *checkout)
+{
+	bool quiet;
+
+	do {
+		quiet = a64_load_seq(&checkout->busy) == 0;
+		if (a64_load_seq(&checkout->waiting) != 0 ||
+		    count_in_flight(checkout) != 0)
+			return false;
+		if (!quiet)
+			(void)sched_yield();
+	} while (!quiet);
+	return true;
+}
+
 int
 hwt_checkout_destroy(struct hwt_checkout *checkout)
 {
@@ -167,11 +187,8 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 	}
 	if (queue_in_granted())
 		return -EDEADLK;
-	if (count_in_flight(checkout) != 0 ||
-	    a64_load_seq(&checkout->waiting) != 0)
+	if (!is_unused(checkout))
 		return -EBUSY;
-	while (a64_load_seq(&checkout->busy) != 0)
-		(void)sched_yield();
 	destroy_locks(checkout);
 	free_checkout(checkout);
 	return 0;

@@ -659,6 +659,48 @@ shut_down(void)
 	explore_check(hwt_checkout_shutdown(checkout) == 0);
 }
 
+/* Request 1 expires, which releases the object that request 2 waits for, and
+ * that keeps it. */
+static void
+release_and_tell(void)
+{
+	release(&world.subject[0]);
+	set_flag(1);
+}
+
+static void
+begin_destroy(void)
+{
+	static const char *const sets[] = {"a", "a", "a", NULL};
+
+	world_make(sets, 0);
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(1, 1);
+	world.subject[1].in_granted = release_and_tell;
+	acquire(2, HWT_NEVER);
+	world.subject[2].keeps = true;
+}
+
+static void
+destroy_early(void)
+{
+	int result;
+
+	await_flag(1);
+	result = hwt_checkout_destroy(checkout);
+	if (result == 0)
+		explore_fail("destroyed, and request 2 waits or is out");
+	explore_check(result == -EBUSY);
+}
+
+static void
+end_destroy(void)
+{
+	release(&world.subject[2]);
+	world_end();
+}
+
 static void
 pause_once(void)
 {
@@ -748,6 +790,7 @@ struct program {
 	const char *name;
 	void (*begin)(void);
 	void (*thread[4])(void);
+	void (*end)(void); /* NULL: world_end */
 };
 
 static const struct program programs[] = {
@@ -787,6 +830,7 @@ static const struct program programs[] = {
     {"pause/cancel", begin_same, {soon_0, pause_once, cancel_first}},
     {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
     {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
+    {"destroy/granted", begin_destroy, {fire, destroy_early}, end_destroy},
     {"wait/two", begin_same, {wait_first, wait_second, fire}},
     {"wait/cross", begin_two, {wait_first, never_1}},
     {"wait/woken", begin_held_wait,
@@ -844,8 +888,9 @@ static void
 run_program(const struct program *program, const char *name,
     uint64_t schedules_max, const char *replay)
 {
-	struct explore_program explored = {
-	    .name = name, .begin = program->begin, .end = world_end};
+	struct explore_program explored = {.name = name,
+	    .begin = program->begin,
+	    .end = program->end != NULL ? program->end : world_end};
 	struct explore_limits limits = {.search = EXPLORE_REDUCED,
 	    .memory = EXPLORE_SC,
 	    .schedules_max = schedules_max,

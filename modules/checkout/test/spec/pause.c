@@ -218,6 +218,41 @@ Test(no_lock_held, destroy_waits_for_the_last_granted)
 	fixture_close(&store.fixture);
 }
 
+static void
+acquire_late(struct demand *demand)
+{
+	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	linger(demand);
+	assert_rc(demand_acquire(demand->data, HWT_NEVER), 0);
+}
+
+static void
+cancel_or_fail_to_destroy(unsigned index, void *arg)
+{
+	if (index == 0) {
+		assert_rc(demand_cancel(arg), 0);
+		return;
+	}
+	wait_for(&entered, 1);
+	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
+}
+
+Test(no_lock_held, destroy_sees_what_the_last_granted_acquired)
+{
+	static struct demand waiter = {.in_granted = acquire_late};
+	static struct demand late;
+
+	store_open(&store, NULL);
+	demand_init(&waiter, &store, "a");
+	demand_init(&late, &store, "b");
+	waiter.data = &late;
+	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	in_parallel(2, cancel_or_fail_to_destroy, &waiter);
+	demand_release(&late);
+	store_close(&store);
+}
+
 /* Each grant releases, and so causes the next one. */
 static unsigned left = CHAIN;
 
