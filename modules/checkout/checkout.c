@@ -554,21 +554,29 @@ pause_notify(struct hwt_checkout *checkout)
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 }
 
+/* A call of hwt_checkout_pause; another may begin before its timeout has ended,
+ * when another thread resumes. */
+struct pauser {
+	struct hwt_checkout *checkout;
+	bool expired; /* under pause_lock */
+};
+
 static void
 pause_expire(hwt_timeout timeout, void *arg)
 {
-	struct hwt_checkout *checkout = arg;
+	struct pauser *pauser = arg;
+	struct hwt_checkout *checkout = pauser->checkout;
 
 	(void)timeout;
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	checkout->pause_expired = true;
+	pauser->expired = true;
 	(void)pthread_cond_signal(&checkout->came_back);
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 }
 
 /* Closes the gate. */
 static int
-pause_begin(struct hwt_checkout *checkout, uint64_t delay_ns)
+pause_begin(struct hwt_checkout *checkout)
 {
 	int error = 0;
 
@@ -579,7 +587,6 @@ pause_begin(struct hwt_checkout *checkout, uint64_t delay_ns)
 		error = -EALREADY;
 	if (error == 0) {
 		checkout->pause_begun = true;
-		checkout->pause_expired = delay_ns == 0;
 		/* E:pause fence: close the gate, then read in_flight. */
 		a64_or_seq(&checkout->gate.word, IN_USE);
 	}
@@ -589,13 +596,14 @@ pause_begin(struct hwt_checkout *checkout, uint64_t delay_ns)
 
 /* Whether nothing is out. */
 static bool
-pause_await(struct hwt_checkout *checkout)
+pause_await(const struct pauser *pauser)
 {
+	struct hwt_checkout *checkout = pauser->checkout;
 	bool paused;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	paused = count_in_flight(checkout) == 0;
-	while (!paused && !checkout->pause_expired) {
+	while (!paused && !pauser->expired) {
 		(void)pthread_cond_wait(
 		    &checkout->came_back, &checkout->pause_lock);
 		paused = count_in_flight(checkout) == 0;
@@ -623,16 +631,17 @@ pause_end(struct hwt_checkout *checkout)
 static int
 pause_within(struct hwt_checkout *checkout, uint64_t delay_ns)
 {
+	struct pauser pauser = {checkout, delay_ns == 0};
 	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
 	hwt_timeout timeout = {0};
 	int error = 0;
 
 	if (armed)
-		error = hwt_new_timeout(checkout->timer, &timeout, pause_expire,
-		    checkout, delay_ns);
+		error = hwt_new_timeout(
+		    checkout->timer, &timeout, pause_expire, &pauser, delay_ns);
 	if (error != 0)
 		return error;
-	if (!pause_await(checkout))
+	if (!pause_await(&pauser))
 		error = -ETIMEDOUT;
 	if (armed)
 		(void)hwt_cancel_wait(checkout->timer, timeout);
@@ -650,7 +659,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return -EINVAL;
 	if (queue_in_granted())
 		return -EDEADLK;
-	error = pause_begin(checkout, delay_ns);
+	error = pause_begin(checkout);
 	if (error != 0)
 		return error;
 	error = pause_within(checkout, delay_ns);

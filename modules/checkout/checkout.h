@@ -113,7 +113,7 @@ struct hwt_checkout {
 	struct object gate;
 	pthread_mutex_t pause_lock;
 	pthread_cond_t came_back;
-	bool pause_begun, paused, pause_expired; /* under pause_lock */
+	bool pause_begun, paused; /* under pause_lock */
 	/* Requests that are listed; those whose end is not through yet. */
 	_Alignas(CACHE_LINE) a64_t waiting, busy;
 	a64_t pauses;

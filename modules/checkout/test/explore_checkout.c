@@ -229,8 +229,12 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 {
 	struct fake *fake = &world.fake[timeout.id - 1];
 
+	(void)timer;
 	explore_await(&fake->state, 4, is_not_running, &fake->state);
-	return fake->state == FAKE_OVER ? -ENOENT : hwt_cancel(timer, timeout);
+	if (fake->state == FAKE_OVER)
+		return -ENOENT;
+	fake->state = FAKE_OVER;
+	return 0;
 }
 
 int
@@ -737,6 +741,48 @@ pause_at_once(void)
 	pause_within(0);
 }
 
+/* Another thread may end a pause before the call of the one that paused has
+ * ended, and its timeout. The next pause has none. */
+static void
+begin_free(void)
+{
+	static const char *const sets[] = {"a", NULL};
+
+	world_make(sets, 0);
+	world.subject[0].keeps = true;
+}
+
+static void
+pause_in_time(void)
+{
+	explore_check(hwt_checkout_pause(checkout, 1) == 0);
+}
+
+static void
+resume_and_pause(void)
+{
+	int result;
+
+	while ((result = hwt_checkout_resume(checkout)) != 0) {
+		explore_check(result == -EALREADY || result == -EBUSY);
+		explore_yield();
+	}
+	acquire(0, HWT_NEVER);
+	set_flag(1);
+	result = hwt_checkout_pause(checkout, HWT_NEVER);
+	if (result != 0)
+		explore_fail("a pause without a limit answers %d", result);
+	explore_check(hwt_checkout_resume(checkout) == 0);
+}
+
+static void
+fire_and_release(void)
+{
+	fire();
+	await_flag(1);
+	release(&world.subject[0]);
+}
+
 static void
 wait_first(void)
 {
@@ -827,6 +873,8 @@ static const struct program programs[] = {
     {"pause/ring", begin_ring, {never_0, never_1, never_2, pause_once}},
     {"pause/expire", begin_held_one, {release_first, pause_shortly, fire}},
     {"pause/at-once", begin_two, {never_0, never_1, pause_at_once}},
+    {"pause/late-timeout", begin_free,
+	{pause_in_time, resume_and_pause, fire_and_release}},
     {"pause/cancel", begin_same, {soon_0, pause_once, cancel_first}},
     {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
     {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
