@@ -116,6 +116,12 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	return 0;
 }
 
+static bool
+is_shut_down(const struct hwt_checkout *checkout)
+{
+	return a64_load_acquire(&checkout->gate.word) & RETIRED;
+}
+
 /* Requests that are tried or granted. */
 static uint64_t
 count_in_flight(const struct hwt_checkout *checkout)
@@ -140,6 +146,7 @@ hwt_checkout_shutdown(struct hwt_checkout *checkout)
 		return error;
 	queue_begin(&queue);
 	a64_or_seq(&checkout->gate.word, RETIRED);
+	pause_notify(checkout);
 	(void)requests_stop(checkout, NULL, HWT_GRANT_SHUT_DOWN);
 	queue_end(&queue);
 	return 0;
@@ -581,7 +588,7 @@ pause_begin(struct hwt_checkout *checkout)
 	int error = 0;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	if (a64_load_acquire(&checkout->gate.word) & RETIRED)
+	if (is_shut_down(checkout))
 		error = -ESHUTDOWN;
 	else if (checkout->pause_begun)
 		error = -EALREADY;
@@ -594,8 +601,8 @@ pause_begin(struct hwt_checkout *checkout)
 	return error;
 }
 
-/* Whether nothing is out. */
-static bool
+/* Until nothing is out. */
+static int
 pause_await(const struct pauser *pauser)
 {
 	struct hwt_checkout *checkout = pauser->checkout;
@@ -603,16 +610,17 @@ pause_await(const struct pauser *pauser)
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	paused = count_in_flight(checkout) == 0;
-	while (!paused && !pauser->expired) {
+	while (!paused && !pauser->expired && !is_shut_down(checkout)) {
 		(void)pthread_cond_wait(
 		    &checkout->came_back, &checkout->pause_lock);
 		paused = count_in_flight(checkout) == 0;
 	}
 	checkout->paused = paused;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	if (paused)
-		(void)a64_add_relaxed(&checkout->pauses, 1);
-	return paused;
+	if (!paused)
+		return is_shut_down(checkout) ? -ESHUTDOWN : -ETIMEDOUT;
+	(void)a64_add_relaxed(&checkout->pauses, 1);
+	return 0;
 }
 
 static void
@@ -641,8 +649,7 @@ pause_within(struct hwt_checkout *checkout, uint64_t delay_ns)
 		    checkout->timer, &timeout, pause_expire, &pauser, delay_ns);
 	if (error != 0)
 		return error;
-	if (!pause_await(&pauser))
-		error = -ETIMEDOUT;
+	error = pause_await(&pauser);
 	if (armed)
 		(void)hwt_cancel_wait(checkout->timer, timeout);
 	return error;

@@ -741,6 +741,15 @@ pause_at_once(void)
 	pause_within(0);
 }
 
+static void
+pause_until_shutdown(void)
+{
+	int result = hwt_checkout_pause(checkout, HWT_NEVER);
+
+	explore_check(result == -ESHUTDOWN);
+	release(&world.subject[0]);
+}
+
 /* Another thread may end a pause before the call of the one that paused has
  * ended, and its timeout. The next pause has none. */
 static void
@@ -878,6 +887,7 @@ static const struct program programs[] = {
     {"pause/cancel", begin_same, {soon_0, pause_once, cancel_first}},
     {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
     {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
+    {"shutdown/pause", begin_held_wait, {pause_until_shutdown, shut_down}},
     {"destroy/granted", begin_destroy, {fire, destroy_early}, end_destroy},
     {"wait/two", begin_same, {wait_first, wait_second, fire}},
     {"wait/cross", begin_two, {wait_first, never_1}},

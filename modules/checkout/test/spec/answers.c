@@ -510,6 +510,37 @@ Test(answers, shutdown_ends_what_waits_for_a_pause)
 }
 
 static void
+pause_or_shut_down(unsigned index, void *arg)
+{
+	if (index == 0) {
+		assert_rc(
+		    hwt_checkout_pause(store.checkout, HWT_NEVER), -ESHUTDOWN);
+		return;
+	}
+	/* The pause has begun. */
+	while (hwt_checkout_try(store.checkout, arg) == 0) {
+		assert_rc(hwt_checkout_release(store.checkout, arg), 0);
+		sleep_ns(HWT_US(100));
+	}
+	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+}
+
+Test(answers, shutdown_ends_a_pause_that_still_waits)
+{
+	struct demand holder = {0};
+	static struct demand other;
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&other, &store, "b");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	in_parallel(2, pause_or_shut_down, &other.request);
+	assert_rc(hwt_checkout_resume(store.checkout), -EALREADY);
+	demand_release(&holder);
+	store_close(&store);
+}
+
+static void
 use_in_child(void *arg)
 {
 	struct demand *demand = arg;
