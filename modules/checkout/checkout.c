@@ -637,27 +637,24 @@ pause_end(struct hwt_checkout *checkout)
 }
 
 static int
-pause_within(struct hwt_checkout *checkout, uint64_t delay_ns)
+pause_within(struct pauser *pauser)
 {
-	struct pauser pauser = {checkout, delay_ns == 0};
-	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
-	hwt_timeout timeout = {0};
-	int error = 0;
+	int error = pause_begin(pauser->checkout);
 
-	if (armed)
-		error = hwt_new_timeout(
-		    checkout->timer, &timeout, pause_expire, &pauser, delay_ns);
 	if (error != 0)
 		return error;
-	error = pause_await(&pauser);
-	if (armed)
-		(void)hwt_cancel_wait(checkout->timer, timeout);
+	error = pause_await(pauser);
+	if (error != 0)
+		pause_end(pauser->checkout);
 	return error;
 }
 
 int
 hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 {
+	struct pauser pauser = {checkout, delay_ns == 0};
+	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
+	hwt_timeout timeout = {0};
 	int error = enter(checkout);
 
 	if (error != 0)
@@ -666,12 +663,15 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return -EINVAL;
 	if (queue_in_granted())
 		return -EDEADLK;
-	error = pause_begin(checkout);
+	/* First, so that a pause that cannot be closes no gate. */
+	if (armed)
+		error = hwt_new_timeout(
+		    checkout->timer, &timeout, pause_expire, &pauser, delay_ns);
 	if (error != 0)
 		return error;
-	error = pause_within(checkout, delay_ns);
-	if (error != 0)
-		pause_end(checkout);
+	error = pause_within(&pauser);
+	if (armed)
+		(void)hwt_cancel_wait(checkout->timer, timeout);
 	return error;
 }
 

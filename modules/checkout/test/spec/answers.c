@@ -338,6 +338,44 @@ Test(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
+static void
+pause_or_try(unsigned index, void *arg)
+{
+	struct demand *demand = arg;
+
+	if (index == 0) {
+		assert_rc(
+		    hwt_checkout_pause(store.checkout, HWT_SEC(1)), -EAGAIN);
+		return;
+	}
+	gate_await(&gate);
+	demand->rc = hwt_checkout_try(store.checkout, &demand->request);
+	gate_open(&gate);
+}
+
+/* The timer's thread takes its time to start, and cannot. */
+Test(answers, a_pause_that_cannot_be_refuses_nothing)
+{
+	static struct demand one;
+	struct hwt_options options = {.tick_ns = HWT_MS(1)};
+	struct hwt *timer;
+
+	gate_init(&gate);
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
+	assert_rc(
+	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
+	demand_init(&one, &store, "a");
+	fault_hold_thread(&gate, EAGAIN);
+	in_parallel(2, pause_or_try, &one);
+	(void)fault_disarm();
+	assert_rc(one.rc, 0);
+	assert_rc(hwt_checkout_release(store.checkout, &one.request), 0);
+	assert_rc(hwt_checkout_destroy(store.checkout), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
 /* Waiting in a thread. */
 
 static _Atomic uint64_t waits_ended;
