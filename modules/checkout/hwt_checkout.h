@@ -178,7 +178,8 @@ int hwt_checkout_acquire(struct hwt_checkout *checkout,
 int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Gives all objects of a granted request back.
+/* Gives all objects of a granted request back. Not before granted was called
+ * with HWT_GRANTED, or acquire or acquire_wait has returned 0.
  * -ENOENT     it is not granted
  * -EINVAL     as hwt_checkout_try
  * -EOWNERDEAD */

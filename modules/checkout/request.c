@@ -529,20 +529,22 @@ tell_blocked(struct blocked *blocked, enum hwt_grant grant)
 	(void)pthread_mutex_unlock(&blocked->lock);
 }
 
-/* The request is the caller's from here on. */
+/* When its word is stored, the request is the caller's. */
 static void
 call_granted(struct request *request, uint64_t word)
 {
 	struct hwt_checkout *checkout = request->checkout;
+	struct blocked *blocked = request->blocked;
+	hwt_granted *granted = request->granted;
 	enum hwt_grant grant = word_grant(word);
+	void *arg = request->arg;
 
 	request_store(
 	    request, grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
 	if (word & BLOCKING)
-		tell_blocked(request->blocked, grant);
+		tell_blocked(blocked, grant);
 	else
-		request->granted(
-		    (struct hwt_request *)request, request->arg, grant);
+		granted((struct hwt_request *)request, arg, grant);
 	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 }
 
