@@ -711,8 +711,9 @@ hwt_checkout_read_stats(
 		shard = &checkout->shards[i];
 		word = a64_load_seq(&shard->in_flight);
 		stats->out += word & IN_FLIGHT_MASK;
-		stats->granted +=
-		    (word & IN_FLIGHT_MASK) + (word >> IN_FLIGHT_BITS);
+		stats->granted += (word & IN_FLIGHT_MASK) +
+		    (word >> IN_FLIGHT_BITS) +
+		    (a64_load_relaxed(&shard->released_high) << IN_FLIGHT_BITS);
 		stats->waited += a64_load_relaxed(&shard->waited);
 		stats->woken += a64_load_relaxed(&shard->woken);
 		stats->expired +=

@@ -92,15 +92,16 @@ struct request {
 } ALIASES;
 
 struct shard {
-	_Alignas(CACHE_LINE) a64_t in_flight; /* see below */
+	_Alignas(CACHE_LINE) a64_t in_flight, released_high; /* see below */
 	a64_t waited, woken, ended[HWT_GRANT_SHUT_DOWN + 1];
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	struct request *list; /* a ring */
 };
 
-/* in_flight: requests that are tried or granted, and above that, how many
- * grants were released. */
-#define IN_FLIGHT_BITS 24
+/* in_flight: requests that are tried or granted, which take 128 bytes each, and
+ * above that, how many grants were released; of these the upper half is in
+ * released_high. */
+#define IN_FLIGHT_BITS 32
 #define IN_FLIGHT_MASK ((UINT64_C(1) << IN_FLIGHT_BITS) - 1)
 #define RELEASED_ONE (UINT64_C(1) << IN_FLIGHT_BITS)
 

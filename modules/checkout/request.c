@@ -147,13 +147,16 @@ request_give(struct request *request, uint64_t grants)
 {
 	struct hwt_checkout *checkout = request->checkout;
 	struct shard *shard = shard_of(checkout, request);
+	uint64_t in_flight;
 
 	while (request->held > 0) {
 		request->held--;
 		object_give(request_object(request, request->held), request);
 	}
 	/* E:pause release */
-	(void)a64_add_seq(&shard->in_flight, grants * RELEASED_ONE - 1);
+	in_flight = a64_add_seq(&shard->in_flight, grants * RELEASED_ONE - 1);
+	if (grants != 0 && in_flight >> IN_FLIGHT_BITS == IN_FLIGHT_MASK)
+		(void)a64_add_relaxed(&shard->released_high, 1);
 	if (a64_load_seq(&checkout->gate.word) & IN_USE)
 		pause_notify(checkout);
 }

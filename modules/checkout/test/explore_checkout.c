@@ -663,6 +663,26 @@ shut_down(void)
 	explore_check(hwt_checkout_shutdown(checkout) == 0);
 }
 
+#define GRANTS_BEFORE UINT64_C(0xffffffff)
+
+/* As if each shard had had so many grants that all were released. */
+static void
+begin_many_grants(void)
+{
+	begin_two();
+	checkout->shards[0].in_flight = GRANTS_BEFORE << 32;
+}
+
+static void
+end_many_grants(void)
+{
+	struct hwt_checkout_stats stats;
+
+	explore_check(hwt_checkout_read_stats(checkout, &stats) == 0);
+	explore_check(stats.granted == GRANTS_BEFORE + 2);
+	world_end();
+}
+
 /* Request 1 expires, which releases the object that request 2 waits for, and
  * that keeps it. */
 static void
@@ -888,6 +908,7 @@ static const struct program programs[] = {
     {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
     {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
     {"shutdown/pause", begin_held_wait, {pause_until_shutdown, shut_down}},
+    {"counts/carry", begin_many_grants, {never_0, never_1}, end_many_grants},
     {"destroy/granted", begin_destroy, {fire, destroy_early}, end_destroy},
     {"wait/two", begin_same, {wait_first, wait_second, fire}},
     {"wait/cross", begin_two, {wait_first, never_1}},
