@@ -127,9 +127,13 @@ int hwt_object_init(
 
 /* For the holder of the object: takes it out of the request that holds it, and
  * ends all waits for sets with it with HWT_GRANT_RETIRED. Then its memory is
- * the user's. No try, acquire or hwt_request_init with this object may be under
- * way meanwhile, but waits may. If the holder's request has more than 20
- * objects, the memory is the user's when that is released.
+ * the user's; if the holder's request has more than 20 objects, when that is
+ * released. It waits while a wait with the object is being tried. Its time grows
+ * with the waits for all objects, in all sets.
+ * No try, acquire or hwt_request_init with this object may be under way
+ * meanwhile, but waits may: acquire has answered 1; of acquire_wait, only those
+ * waits that stats.waiting counts. Before it counts there, a thread in
+ * acquire_wait may look at the object although that is retired.
  * -EPERM      it is not in a granted request
  * -EINVAL     NULL, or an object of another checkout
  * -EOWNERDEAD */
