@@ -397,8 +397,7 @@ begin_try(struct request *request, struct object **refused)
 static void
 end_try(struct request *request)
 {
-	if (request->held > 0)
-		request_give(request, 0);
+	request_drop(request);
 	request_store(request, STATE_READY);
 }
 
@@ -700,7 +699,7 @@ hwt_checkout_read_stats(
     const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats)
 {
 	const struct shard *shard;
-	uint64_t word;
+	uint64_t word, out;
 	uint32_t i;
 	int error = enter(checkout);
 
@@ -710,9 +709,10 @@ hwt_checkout_read_stats(
 	for (i = 0; i < checkout->shard_count; i++) {
 		shard = &checkout->shards[i];
 		word = a64_load_seq(&shard->in_flight);
-		stats->out += word & IN_FLIGHT_MASK;
-		stats->granted += (word & IN_FLIGHT_MASK) +
-		    (word >> IN_FLIGHT_BITS) +
+		out =
+		    (word & IN_FLIGHT_MASK) - a64_load_relaxed(&shard->holding);
+		stats->out += out;
+		stats->granted += out + (word >> IN_FLIGHT_BITS) +
 		    (a64_load_relaxed(&shard->released_high) << IN_FLIGHT_BITS);
 		stats->waited += a64_load_relaxed(&shard->waited);
 		stats->woken += a64_load_relaxed(&shard->woken);

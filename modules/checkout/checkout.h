@@ -94,11 +94,13 @@ struct request {
 struct shard {
 	_Alignas(CACHE_LINE) a64_t in_flight, released_high; /* see below */
 	a64_t waited, woken, ended[HWT_GRANT_SHUT_DOWN + 1];
+	a64_t holding;
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	struct request *list; /* a ring */
 };
 
-/* in_flight: requests that are tried or granted, which take 128 bytes each, and
+/* in_flight: requests that are tried or granted, or that wait and hold some of
+ * their objects, which are in holding, too; they take 128 bytes each, and
  * above that, how many grants were released; of these the upper half is in
  * released_high. */
 #define IN_FLIGHT_BITS 32
@@ -196,6 +198,8 @@ struct object *request_try_long(
 void request_settle(struct request *request, struct object *refused);
 /* By the thread that waits with it, when it has been woken. */
 void request_resume(struct request *request);
+/* Gives back what one that is refused or ends has kept. */
+void request_drop(struct request *request);
 /* Gives all back; grants is 1 if it was granted. */
 void request_give(struct request *request, uint64_t grants);
 /* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */

@@ -161,6 +161,17 @@ request_give(struct request *request, uint64_t grants)
 		pause_notify(checkout);
 }
 
+void
+request_drop(struct request *request)
+{
+	struct shard *shard = shard_of(request->checkout, request);
+
+	if (request->held == 0)
+		return;
+	(void)a64_add_relaxed(&shard->holding, UINT64_MAX);
+	request_give(request, 0);
+}
+
 /* The first object that refuses, or NULL. */
 static struct object *
 take_all(struct request *request)
@@ -208,16 +219,21 @@ struct object *
 request_try(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
+	struct shard *shard = shard_of(checkout, request);
 	struct object *refused = &checkout->gate;
 
 	/* E:pause fence: count up, then read the gate. */
 	if (request->held == 0)
-		(void)a64_add_seq(&shard_of(checkout, request)->in_flight, 1);
+		(void)a64_add_seq(&shard->in_flight, 1);
+	else
+		(void)a64_add_relaxed(&shard->holding, UINT64_MAX);
 	if (!(a64_load_seq(&refused->word) & (IN_USE | RETIRED)))
 		refused = take_all(request);
 	if (refused == NULL)
 		return NULL;
-	if (!may_hold(request, refused))
+	if (may_hold(request, refused))
+		(void)a64_add_relaxed(&shard->holding, 1);
+	else
 		request_give(request, 0);
 	settle_baton(request, refused);
 	return refused;
@@ -347,10 +363,10 @@ request_end(struct request *request, enum hwt_grant grant)
 {
 	struct shard *shard = shard_of(request->checkout, request);
 
-	if (grant != HWT_GRANTED && request->held > 0)
-		request_give(request, 0);
-	if (grant != HWT_GRANTED)
+	if (grant != HWT_GRANTED) {
+		request_drop(request);
 		settle_baton(request, NULL);
+	}
 	(void)a64_add_relaxed(&shard->ended[grant], 1);
 	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
 	    STATE_ENDED | grant * OUTCOME_ONE);

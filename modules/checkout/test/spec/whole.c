@@ -86,16 +86,22 @@ Test(whole, hold_after_keeps_what_it_has)
 	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
 	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
 	assert_rc(hwt_checkout_try(store.checkout, &third.request), -EAGAIN);
+	assert_stats(&store, 1, 1);
+	assert_u64(store_stats(&store).granted, 1);
 	demand_release(&holder);
 	assert_told(&both, HWT_GRANTED);
+	assert_stats(&store, 1, 0);
 	demand_release(&both);
 	assert_rc(demand_try(&third), 0);
 	demand_release(&third);
 	/* What it keeps is free again when its wait ends. */
 	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
 	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
+	assert_rc(hwt_checkout_pause(store.checkout, 0), -ETIMEDOUT);
 	assert_rc(demand_cancel(&both), 0);
 	assert_told(&both, HWT_GRANT_CANCELLED);
+	assert_stats(&store, 1, 0);
+	assert_u64(store_stats(&store).granted, 4);
 	assert_rc(demand_try(&third), 0);
 	demand_release(&third);
 	demand_release(&holder);
