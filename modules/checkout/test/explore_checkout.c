@@ -72,6 +72,7 @@ static struct world {
 	uint32_t flag;
 	bool paused;
 	size_t used;
+	void (*ending)(void); /* what is done before the last checks */
 } world;
 static struct hwt_checkout *checkout;
 static uint32_t shards; /* of the checkouts that are made */
@@ -405,6 +406,8 @@ world_end(void)
 	struct hwt_checkout_stats stats;
 	unsigned i;
 
+	if (world.ending != NULL)
+		world.ending();
 	for (i = 0; i < REQUESTS; i++) {
 		const struct subject *subject = &world.subject[i];
 
@@ -665,14 +668,6 @@ shut_down(void)
 
 #define GRANTS_BEFORE UINT64_C(0xffffffff)
 
-/* As if each shard had had so many grants that all were released. */
-static void
-begin_many_grants(void)
-{
-	begin_two();
-	checkout->shards[0].in_flight = GRANTS_BEFORE << 32;
-}
-
 static void
 end_many_grants(void)
 {
@@ -680,7 +675,15 @@ end_many_grants(void)
 
 	explore_check(hwt_checkout_read_stats(checkout, &stats) == 0);
 	explore_check(stats.granted == GRANTS_BEFORE + 2);
-	world_end();
+}
+
+/* As if each shard had had so many grants that all were released. */
+static void
+begin_many_grants(void)
+{
+	begin_two();
+	checkout->shards[0].in_flight = GRANTS_BEFORE << 32;
+	world.ending = end_many_grants;
 }
 
 /* Request 1 expires, which releases the object that request 2 waits for, and
@@ -690,6 +693,12 @@ release_and_tell(void)
 {
 	release(&world.subject[0]);
 	set_flag(1);
+}
+
+static void
+end_destroy(void)
+{
+	release(&world.subject[2]);
 }
 
 static void
@@ -704,6 +713,7 @@ begin_destroy(void)
 	world.subject[1].in_granted = release_and_tell;
 	acquire(2, HWT_NEVER);
 	world.subject[2].keeps = true;
+	world.ending = end_destroy;
 }
 
 static void
@@ -716,13 +726,6 @@ destroy_early(void)
 	if (result == 0)
 		explore_fail("destroyed, and request 2 waits or is out");
 	explore_check(result == -EBUSY);
-}
-
-static void
-end_destroy(void)
-{
-	release(&world.subject[2]);
-	world_end();
 }
 
 static void
@@ -865,7 +868,6 @@ struct program {
 	const char *name;
 	void (*begin)(void);
 	void (*thread[4])(void);
-	void (*end)(void); /* NULL: world_end */
 };
 
 static const struct program programs[] = {
@@ -891,6 +893,7 @@ static const struct program programs[] = {
     {"retire/waiters", begin_held_retire, {retire_first, cancel_second}},
     {"retire/acquire", begin_held_retire, {retire_first, never_3}},
     {"retire/expire", begin_held_two, {retire_first, fire}},
+    {"retire/shutdown", begin_held_retire, {retire_first, shut_down}},
     {"retire/woken", begin_retire_woken, {retire_first, release_second}},
     {"retire/woken-behind", begin_retire_woken,
 	{retire_first, release_second, never_3}},
@@ -908,8 +911,8 @@ static const struct program programs[] = {
     {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
     {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
     {"shutdown/pause", begin_held_wait, {pause_until_shutdown, shut_down}},
-    {"counts/carry", begin_many_grants, {never_0, never_1}, end_many_grants},
-    {"destroy/granted", begin_destroy, {fire, destroy_early}, end_destroy},
+    {"counts/carry", begin_many_grants, {never_0, never_1}},
+    {"destroy/granted", begin_destroy, {fire, destroy_early}},
     {"wait/two", begin_same, {wait_first, wait_second, fire}},
     {"wait/cross", begin_two, {wait_first, never_1}},
     {"wait/woken", begin_held_wait,
@@ -967,9 +970,8 @@ static void
 run_program(const struct program *program, const char *name,
     uint64_t schedules_max, const char *replay)
 {
-	struct explore_program explored = {.name = name,
-	    .begin = program->begin,
-	    .end = program->end != NULL ? program->end : world_end};
+	struct explore_program explored = {
+	    .name = name, .begin = program->begin, .end = world_end};
 	struct explore_limits limits = {.search = EXPLORE_REDUCED,
 	    .memory = EXPLORE_SC,
 	    .schedules_max = schedules_max,
