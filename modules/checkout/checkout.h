@@ -80,7 +80,8 @@ struct request {
 	aptr_t at; /* the object where it waits, or waited last */
 	/* The waiters of at, if linked; next: else, a thread's queue. */
 	struct request *next, *previous;
-	/* A shard's list, while it waits and is tried. */
+	/* A shard's list, while it waits and is tried; list_next is NULL when
+	 * whoever ended it has taken it out. */
 	struct request *list_next, *list_previous;
 	struct blocked *blocked; /* with BLOCKING */
 	uint8_t linked; /* under the lock of at's shard */

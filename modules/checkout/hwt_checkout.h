@@ -108,7 +108,7 @@ struct hwt_checkout_stats {
 int hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
     const struct hwt_checkout_options *options);
 
-/* Ends all waits with HWT_GRANT_SHUT_DOWN; try, acquire, acquire_wait and pause
+/* Ends all waits with HWT_GRANT_SHUT_DOWN, in time that grows with their count; try, acquire, acquire_wait and pause
  * answer -ESHUTDOWN from then on. What is out stays so until it is released.
  * -EINVAL -EOWNERDEAD */
 int hwt_checkout_shutdown(struct hwt_checkout *checkout);

@@ -269,18 +269,26 @@ request_try_long(struct request *request, struct object *refused)
 /* Ending. */
 
 static void
-list_remove(struct request *request)
+list_unlink(struct shard *shard, struct request *request)
 {
-	struct hwt_checkout *checkout = request->checkout;
-	struct shard *shard = shard_of(checkout, request);
-
-	shard_lock(shard);
 	request->list_next->list_previous = request->list_previous;
 	request->list_previous->list_next = request->list_next;
 	if (request->list_next == request)
 		shard->list = NULL;
 	else if (shard->list == request)
 		shard->list = request->list_next;
+	request->list_next = NULL;
+}
+
+static void
+list_remove(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct shard *shard = shard_of(checkout, request);
+
+	shard_lock(shard);
+	if (request->list_next != NULL)
+		list_unlink(shard, request);
 	shard_unlock(shard);
 	(void)a64_add_seq(&checkout->waiting, UINT64_MAX);
 }
@@ -496,41 +504,45 @@ stop_listed(struct request *request, const struct object *object,
 	return word_state(word) == STATE_WAITING;
 }
 
-/* With the list's lock held: one that waited, which has ended now. */
+/* Those that waited and have ended now, in their order, by list_next. */
 static struct request *
-stop_next(struct shard *shard, const struct object *object,
+stop_list(struct shard *shard, const struct object *object,
     enum hwt_grant grant, bool *tried)
 {
-	struct request *request = shard->list;
+	struct request *ended = NULL, **end = &ended, *request, *last, *next;
 
-	while (request != NULL) {
-		if (request_has(request, object) &&
-		    stop_listed(request, object, grant, tried))
-			return request;
-		request = request->list_next != shard->list ? request->list_next
-							    : NULL;
+	shard_lock(shard);
+	request = shard->list;
+	last = request != NULL ? request->list_previous : NULL;
+	for (; request != NULL; request = next) {
+		next = request != last ? request->list_next : NULL;
+		if (!request_has(request, object) ||
+		    !stop_listed(request, object, grant, tried))
+			continue;
+		list_unlink(shard, request);
+		*end = request;
+		end = &request->list_next;
 	}
-	return NULL;
+	shard_unlock(shard);
+	return ended;
 }
 
 bool
 requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant)
 {
-	struct request *request;
-	struct shard *shard;
+	struct request *request, *next;
 	bool tried = false;
 	uint32_t i;
 
 	for (i = 0; i < checkout->shard_count; i++) {
-		shard = &checkout->shards[i];
-		do {
-			shard_lock(shard);
-			request = stop_next(shard, object, grant, &tried);
-			shard_unlock(shard);
-			if (request != NULL)
-				request_end_wait(request, grant);
-		} while (request != NULL);
+		request =
+		    stop_list(&checkout->shards[i], object, grant, &tried);
+		for (; request != NULL; request = next) {
+			next = request->list_next;
+			request->list_next = NULL;
+			request_end_wait(request, grant);
+		}
 	}
 	return tried;
 }
