@@ -202,7 +202,8 @@ int hwt_checkout_cancel(
 
 /* Waits until nothing is out; nothing is granted meanwhile. 0: nothing is out,
  * until hwt_checkout_resume. Delay 0 does not wait.
- * -ETIMEDOUT  something was still out after delay_ns; all goes on as before
+ * -ETIMEDOUT  something was still out, or being tried, after delay_ns; all goes
+ *             on as before
  * -EALREADY   another pause has begun
  * -EDEADLK    from granted
  * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)

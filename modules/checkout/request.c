@@ -215,26 +215,49 @@ settle_baton(struct request *request, const struct object *refused)
 	request_change(request, BATON, 0);
 }
 
+static bool
+is_closed(const struct object *gate)
+{
+	return a64_load_seq(&gate->word) & (IN_USE | RETIRED);
+}
+
+/* False: not counted, as the gate is closed, so that what comes while a pause
+ * begins does not delay it. What sees the gate open is counted, and looks
+ * again. */
+static bool
+count_in(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct shard *shard = shard_of(checkout, request);
+
+	if (request->held > 0) {
+		(void)a64_add_relaxed(&shard->holding, UINT64_MAX);
+		return true;
+	}
+	if (is_closed(&checkout->gate))
+		return false;
+	(void)a64_add_seq(&shard->in_flight, 1);
+	return true;
+}
+
 struct object *
 request_try(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct shard *shard = shard_of(checkout, request);
 	struct object *refused = &checkout->gate;
 
-	/* E:pause fence: count up, then read the gate. */
-	if (request->held == 0)
-		(void)a64_add_seq(&shard->in_flight, 1);
-	else
-		(void)a64_add_relaxed(&shard->holding, UINT64_MAX);
-	if (!(a64_load_seq(&refused->word) & (IN_USE | RETIRED)))
-		refused = take_all(request);
-	if (refused == NULL)
-		return NULL;
-	if (may_hold(request, refused))
-		(void)a64_add_relaxed(&shard->holding, 1);
-	else
-		request_give(request, 0);
+	if (count_in(request)) {
+		/* E:pause fence: count up, then read the gate. */
+		if (!is_closed(refused))
+			refused = take_all(request);
+		if (refused == NULL)
+			return NULL;
+		if (may_hold(request, refused))
+			(void)a64_add_relaxed(
+			    &shard_of(checkout, request)->holding, 1);
+		else
+			request_give(request, 0);
+	}
 	settle_baton(request, refused);
 	return refused;
 }

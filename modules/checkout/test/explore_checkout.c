@@ -752,6 +752,42 @@ pause_within(uint64_t delay_ns)
 		explore_check(hwt_checkout_resume(checkout) == 0);
 }
 
+/* What finds the gate closed is no reason for a pause to fail. */
+static void
+pause_and_stay(void)
+{
+	explore_check(hwt_checkout_pause(checkout, 0) == 0);
+}
+
+static bool
+is_in_use(const void *word)
+{
+	return *(const uint64_t *)word & IN_USE;
+}
+
+static void
+try_when_closed(void)
+{
+	void *gate = &checkout->gate.word;
+
+	explore_await(gate, 8, is_in_use, gate);
+	explore_check(
+	    hwt_checkout_try(checkout, &world.subject[0].request) == -EAGAIN);
+}
+
+static void
+end_pause(void)
+{
+	explore_check(hwt_checkout_resume(checkout) == 0);
+}
+
+static void
+begin_closed(void)
+{
+	begin_two();
+	world.ending = end_pause;
+}
+
 static void
 pause_shortly(void)
 {
@@ -905,6 +941,7 @@ static const struct program programs[] = {
     {"pause/ring", begin_ring, {never_0, never_1, never_2, pause_once}},
     {"pause/expire", begin_held_one, {release_first, pause_shortly, fire}},
     {"pause/at-once", begin_two, {never_0, never_1, pause_at_once}},
+    {"pause/try", begin_closed, {pause_and_stay, try_when_closed}},
     {"pause/late-timeout", begin_free,
 	{pause_in_time, resume_and_pause, fire_and_release}},
     {"pause/cancel", begin_same, {soon_0, pause_once, cancel_first}},
