@@ -309,27 +309,25 @@ int
 hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
     size_t count, hwt_granted *granted, void *arg)
 {
-	struct request *made = (struct request *)request;
+	struct request made = {.granted = granted, .arg = arg};
 	bool ascending;
 	int error;
 
 	if (request == NULL || objects == NULL || count == 0 ||
 	    count > UINT32_MAX)
 		return -EINVAL;
-	memset(request, 0, sizeof(*request));
-	made->objects = (struct object *const *)objects;
-	made->count = (uint32_t)count;
-	made->granted = granted;
-	made->arg = arg;
-	error = check_order(made->objects, count, &ascending);
+	made.objects = (struct object *const *)objects;
+	made.count = (uint32_t)count;
+	error = check_order(made.objects, count, &ascending);
 	if (error == 0 && count <= RANKS)
-		error = rank_objects(made);
+		error = rank_objects(&made);
 	else if (error == 0 && !ascending)
 		error = -E2BIG;
 	if (error != 0)
 		return error;
-	made->checkout = made->objects[0]->checkout;
-	request_store(made, STATE_READY);
+	made.checkout = made.objects[0]->checkout;
+	memcpy(request, &made, sizeof(made));
+	request_store((struct request *)request, STATE_READY);
 	return 0;
 }
 

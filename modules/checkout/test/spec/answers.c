@@ -95,6 +95,7 @@ Test(answers, hwt_request_init_EINVAL_of_sets)
 	store_open(&store, NULL);
 	store_open(&elsewhere, NULL);
 	demand_init(&one, &store, "ab");
+	memset(&one.request, 0, sizeof(one.request));
 	set[0] = &store.thing[1].object;
 	set[1] = &store.thing[0].object;
 	set[2] = &store.thing[1].object;
@@ -190,6 +191,24 @@ Test(answers, EBUSY_and_ENOENT_of_states)
 	demand_release(&holder);
 	assert_rc(
 	    hwt_checkout_release(store.checkout, &holder.request), -ENOENT);
+	store_close(&store);
+}
+
+Test(answers, an_init_that_fails_changes_nothing)
+{
+	struct demand one = {0};
+	struct hwt_object *twice[2];
+
+	store_open(&store, NULL);
+	demand_init(&one, &store, "ab");
+	twice[0] = one.set[0];
+	twice[1] = one.set[0];
+	assert_rc(
+	    hwt_request_init(&one.request, twice, 2, NULL, NULL), -EINVAL);
+	assert_rc(demand_try(&one), 0);
+	assert_rc(
+	    hwt_request_init(&one.request, twice, 2, NULL, NULL), -EINVAL);
+	demand_release(&one);
 	store_close(&store);
 }
 
