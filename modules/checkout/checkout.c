@@ -692,6 +692,12 @@ hwt_checkout_resume(struct hwt_checkout *checkout)
 	return error;
 }
 
+static uint64_t
+ended_so_far(const struct shard *shard, enum hwt_grant grant)
+{
+	return a64_load_relaxed(&shard->ended[grant - HWT_GRANT_EXPIRED]);
+}
+
 int
 hwt_checkout_read_stats(
     const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats)
@@ -714,14 +720,10 @@ hwt_checkout_read_stats(
 		    (a64_load_relaxed(&shard->released_high) << IN_FLIGHT_BITS);
 		stats->waited += a64_load_relaxed(&shard->waited);
 		stats->woken += a64_load_relaxed(&shard->woken);
-		stats->expired +=
-		    a64_load_relaxed(&shard->ended[HWT_GRANT_EXPIRED]);
-		stats->cancelled +=
-		    a64_load_relaxed(&shard->ended[HWT_GRANT_CANCELLED]);
-		stats->retired +=
-		    a64_load_relaxed(&shard->ended[HWT_GRANT_RETIRED]);
-		stats->shut_down +=
-		    a64_load_relaxed(&shard->ended[HWT_GRANT_SHUT_DOWN]);
+		stats->expired += ended_so_far(shard, HWT_GRANT_EXPIRED);
+		stats->cancelled += ended_so_far(shard, HWT_GRANT_CANCELLED);
+		stats->retired += ended_so_far(shard, HWT_GRANT_RETIRED);
+		stats->shut_down += ended_so_far(shard, HWT_GRANT_SHUT_DOWN);
 	}
 	stats->waiting = a64_load_seq(&checkout->waiting);
 	stats->pauses = a64_load_relaxed(&checkout->pauses);

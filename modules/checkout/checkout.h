@@ -94,10 +94,11 @@ struct request {
 
 struct shard {
 	_Alignas(CACHE_LINE) a64_t in_flight, released_high; /* see below */
-	a64_t waited, woken, ended[HWT_GRANT_SHUT_DOWN + 1];
-	a64_t holding;
+	a64_t waited, woken;
+	a64_t ended[HWT_GRANT_SHUT_DOWN - HWT_GRANT_EXPIRED + 1];
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	struct request *list; /* a ring */
+	a64_t holding;
 };
 
 /* in_flight: requests that are tried or granted, or that wait and hold some of
@@ -205,8 +206,6 @@ void request_drop(struct request *request);
 void request_give(struct request *request, uint64_t grants);
 /* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */
 bool request_wake(struct request *request, uint64_t baton);
-/* The outcome of one that waited goes to the queue. */
-void request_end_wait(struct request *request, enum hwt_grant grant);
 /* Ends its wait, or leaves the outcome as a mark: see request.c. */
 int request_stop(struct request *request, enum hwt_grant grant);
 /* From now on deadlines, shutdown and retirements find it. */

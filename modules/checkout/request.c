@@ -397,8 +397,9 @@ request_end(struct request *request, enum hwt_grant grant)
 	if (grant != HWT_GRANTED) {
 		request_drop(request);
 		settle_baton(request, NULL);
+		(void)a64_add_relaxed(
+		    &shard->ended[grant - HWT_GRANT_EXPIRED], 1);
 	}
-	(void)a64_add_relaxed(&shard->ended[grant], 1);
 	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
 	    STATE_ENDED | grant * OUTCOME_ONE);
 	list_remove(request);
@@ -406,7 +407,8 @@ request_end(struct request *request, enum hwt_grant grant)
 		queue_add(request);
 }
 
-void
+/* One that was WAITING. */
+static void
 request_end_wait(struct request *request, enum hwt_grant grant)
 {
 	object_unlink(request);
