@@ -27,7 +27,9 @@
  *                  call every function here that is not said to wait. A granted
  *                  that such a call causes is called after the first one has
  *                  returned, so that a chain of grants takes no stack. So
- *                  granted returns soon, and waits for no other request.
+ *                  granted returns soon, and waits for no other request. Any
+ *                  call of a function here may call it, of any request, and so
+ *                  may the task of a timeout.
  *   few-wakes      A release wakes one request that waits for the object, and
  *                  one more only when that cannot use it. A grant without a
  *                  wait takes no lock, no memory and no timeout.
@@ -40,7 +42,8 @@
  * negative errno value; then nothing has changed. Times are in nanoseconds.
  *
  * In a child process, a checkout of its parent answers -EOWNERDEAD, and
- * hwt_checkout_destroy frees it, before its timer.
+ * hwt_checkout_destroy frees it, before its timer. A child that was made in
+ * granted does not return from there.
  */
 #ifndef HWT_CHECKOUT_H
 #define HWT_CHECKOUT_H
@@ -101,15 +104,18 @@ struct hwt_checkout_stats {
 };
 
 /* Makes a checkout whose deadlines are timeouts of this timer, which must
- * outlive it.
+ * outlive it. A timer that is stopped takes the deadlines from waits and from a
+ * pause that waits: call hwt_checkout_shutdown first.
  * -EINVAL     NULL, shards, hold_after or reserved words out of range
  * -ENOMEM
  * -EOWNERDEAD the timer was made before a fork */
 int hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
     const struct hwt_checkout_options *options);
 
-/* Ends all waits with HWT_GRANT_SHUT_DOWN, in time that grows with their count; try, acquire, acquire_wait and pause
- * answer -ESHUTDOWN from then on. What is out stays so until it is released.
+/* Ends all waits with HWT_GRANT_SHUT_DOWN, in time that grows with their count;
+ * try, acquire, acquire_wait and pause answer -ESHUTDOWN from then on, also a
+ * pause that still waits. What is out stays so until it is released, and what
+ * is being tried at that moment may still be granted when this has returned.
  * -EINVAL -EOWNERDEAD */
 int hwt_checkout_shutdown(struct hwt_checkout *checkout);
 
@@ -128,8 +134,8 @@ int hwt_object_init(
 /* For the holder of the object: takes it out of the request that holds it, and
  * ends all waits for sets with it with HWT_GRANT_RETIRED. Then its memory is
  * the user's; if the holder's request has more than 20 objects, when that is
- * released. It waits while a wait with the object is being tried. Its time grows
- * with the waits for all objects, in all sets.
+ * released. It waits while a wait with the object is being tried. Its time
+ * grows with the waits for all objects, in all sets.
  * No try, acquire or hwt_request_init with this object may be under way
  * meanwhile, but waits may: acquire has answered 1; of acquire_wait, only those
  * waits that stats.waiting counts. Before it counts there, a thread in
@@ -145,7 +151,8 @@ int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
  * request that waits or is granted.
  * -EINVAL     NULL, count is 0, an object twice, objects of several checkouts
  *             or not initialised
- * -E2BIG      more than 20 objects that are not in ascending order */
+ * -E2BIG      more than 20 objects that are not in ascending order, as where
+ *             one is there again behind others */
 int hwt_request_init(struct hwt_request *request,
     struct hwt_object *const *objects, size_t count, hwt_granted *granted,
     void *arg);
@@ -153,7 +160,8 @@ int hwt_request_init(struct hwt_request *request,
 /* 0           granted
  * -EAGAIN     refused, or a pause; it holds nothing
  * -EBUSY      it waits or is granted already
- * -EIDRM      an object is retired, or retirements have left none
+ * -EIDRM      retirements have left no object; or one is retired, as long as
+ *             its memory is used for nothing else: the user must know
  * -EINVAL     NULL, not initialised, or objects of another checkout
  * -ESHUTDOWN  hwt_checkout_shutdown was called
  * -EOWNERDEAD */
@@ -190,20 +198,23 @@ int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
 int hwt_checkout_release(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
-/* 0           this call has ended the wait: granted is called with
+/* The request's memory stays until this has returned, even if its end is told
+ * before that.
+ * 0           this call has ended the wait: granted is called with
  *             HWT_GRANT_CANCELLED, mostly before this returns
  * -EINPROGRESS it is being tried at this moment; if that fails, it ends as
- *             cancelled
+ *             cancelled, but in hwt_checkout_try, which answers -EAGAIN then
  * -ENOENT     it does not wait
  * -EINVAL     as hwt_checkout_try
  * -EOWNERDEAD */
 int hwt_checkout_cancel(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
-/* Waits until nothing is out; nothing is granted meanwhile. 0: nothing is out,
- * until hwt_checkout_resume. Delay 0 does not wait.
- * -ETIMEDOUT  something was still out, or being tried, after delay_ns; all goes
- *             on as before
+/* Waits until nothing is out; nothing is granted meanwhile, even if that fails
+ * in the end. 0: nothing is out, until hwt_checkout_resume, also by another
+ * thread. Delay 0 does not wait.
+ * -ETIMEDOUT  something was still out, or being tried, or kept by what waits
+ *             (hold_after), after delay_ns; all goes on as before
  * -EALREADY   another pause has begun
  * -EDEADLK    from granted
  * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)
