@@ -40,7 +40,8 @@
 #   make soak        everything at once, for SOAK=600 seconds
 #   make soak-durable
 #                    5,000 delayed tasks a second, while everything is killed,
-#                    for SOAK=600 seconds, and the account
+#                    for SOAK=600 seconds, and the account; then connections
+#                    break after every EVERY=1 bytes
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck
 #   make mutants     deliberate faults, which are found: those of the list and

@@ -129,7 +129,10 @@ struct hwt_durable_task {
 		/* With HWT_DURABLE_AT. What has passed is due at once. */
 		uint64_t due_unix_ns;
 	};
-	uint32_t max_attempts; /* 1 to 1000; 0: 20 */
+	/* 1 to 1000; 0: 20. An attempt counts when a worker takes the task: if
+	 * it is killed before it calls back, the attempt is lost. So with 1, a
+	 * task may fail without having been executed. */
+	uint32_t max_attempts;
 	uint32_t flags; /* 0 or HWT_DURABLE_AT */
 	const void *payload; /* NULL if payload_length is 0 */
 	size_t payload_length;

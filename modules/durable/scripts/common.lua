@@ -6,7 +6,7 @@
 --
 -- A script goes through these steps, in this order:
 --
---   open()      reads the clock and meta: ENOSPACE
+--   open()      reads the clock and meta: TRYAGAIN, ENOSPACE
 --   its own     checks all arguments: EARG
 --   admit()     compares the clocks, looks for a pause: ESKEW, EPAUSED
 --   its own     reads, decides, writes. From here on nothing may raise an
@@ -93,11 +93,28 @@ local function name_keys()
 	return #KEYS == 1 and prefix ~= nil
 end
 
+-- While a slot of a cluster is being moved, its keys are on two nodes, and a
+-- script stops at the first one that it misses; on the other node it would take
+-- it for one that never was. The engine then refuses a command with two keys
+-- that are nowhere, on either node.
+local function look_whether_moving()
+	local reply = try("EXISTS", prefix .. ":move:1", prefix .. ":move:2")
+	if type(reply) ~= "table" then
+		return nil
+	end
+	return find(reply.err, "non local key", 1, true) and
+		refuse("TRYAGAIN the shard is being moved") or reply
+end
+
 -- The fields that most scripts need come first in meta: it is a list in which
--- the engine looks from the front.
-local function open()
+-- the engine looks from the front. meta_alone: the script touches nothing else.
+local function open(meta_alone)
 	if not name_keys() then
 		return refuse_argument(0, "the key is not {SPACE:SHARD}:meta")
+	end
+	local refused = not meta_alone and look_whether_moving()
+	if refused then
+		return refused
 	end
 	local meta = try("HMGET", KEYS[1], "format", "clock", "cursor",
 		"version", "next", "tick", "slots", "retention", "paused",

@@ -65,7 +65,7 @@ local function make(shape)
 	return shape
 end
 
-local missing = open()
+local missing = open(true)
 if missing and not find(missing.err, "^ENOSPACE") then
 	return missing
 end

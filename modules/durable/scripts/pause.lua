@@ -3,7 +3,7 @@
 --
 -- pause
 
-local refused = open() or expect(2)
+local refused = open(true) or expect(2)
 if refused then
 	return refused
 end

@@ -51,8 +51,8 @@ class Soak(Load):
         account = self.account
         print(f"{self.elapsed():6.0f} s  acknowledged "
               f"{account.counts['acked']}, pending {stats.get('pending')}, "
-              f"lag {lag} ms, kB: " + ", ".join(
-                  f"{name} {value}" for name, value in sizes.items()) +
+              f"delivered {stats.get('delivered')}, lag {lag} ms, kB: " +
+              ", ".join(f"{name} {value}" for name, value in sizes.items()) +
               f", in the account {len(account.tasks)}, "
               f"wrong {len(self.wrong)}", flush=True)
 

@@ -14,6 +14,7 @@ $(durable_clients): %: %.o $$(call objects,$(durable)) \
 soak-durable: build/plain/modules/durable/test/programs/client \
 		$(durable_demo) $(durable_programs)
 	$(Q)python3 -B modules/durable/test/soak.py $(SOAK)
+	$(Q)python3 -B modules/durable/test/proxy.py --every $(or $(EVERY),1)
 
 ifneq ($(ARCH),aarch64)
 check check-all: $(durable_clients)

@@ -1,0 +1,422 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of three engines on the loopback, with the programs and the library
+in it: slots that are moved, with and without a pause of their shard, redirects,
+a node that is killed.
+
+    cluster.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it."""
+
+import errno
+import sys
+import time
+
+from actor import Actor
+from checker import Checker, scan
+from engine import Engine, Error, Space, shard_of
+from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
+
+FSYNCED = 2
+SHARDS, SLOTS, TICK = 6, 64, 20
+VISIBILITY = 120000  # ms: longer than a node is away
+NODES = 3
+
+
+class Routed:
+    """As a client of one engine, for all keys of the cluster."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def __call__(self, *words):
+        nodes = self.cluster.clients
+        if words[0] == "SCAN":
+            names = [name for client in nodes
+                     for name in scan(client, words[3])]
+            assert len(names) == len(set(names)), "a key is on two nodes"
+            return [b"0", names]
+        if words[0] in ("TIME", "SCRIPT"):
+            return [client(*words) for client in nodes][0]
+        key = words[3] if words[0] == "EVALSHA" else words[1]
+        return nodes[self.cluster.owner_of(key)](*words)
+
+    def pipeline(self, commands):
+        return [self(*command) for command in commands]
+
+
+class Nodes(Programs):
+    """Three masters, started for the class."""
+
+    timeout = 60
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engines = []
+        for _ in range(NODES):
+            cls.engines.append(Engine(
+                cluster_enabled="yes", cluster_node_timeout=4000, **DURABLE))
+            cls.addClassCleanup(cls.engines[-1].close)
+        cls.connect()
+        for i, client in enumerate(cls.clients):
+            client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // NODES,
+                   (i + 1) * 16384 // NODES - 1)
+            client("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+            if i > 0:
+                client("CLUSTER", "MEET", "127.0.0.1", cls.engines[0].port)
+        wait_until(cls.is_whole)
+        cls.ids = [client("CLUSTER", "MYID") for client in cls.clients]
+        cls.servers = ",".join(
+            f"127.0.0.1:{engine.port}" for engine in cls.engines)
+
+    @classmethod
+    def connect(cls):
+        cls.clients = [engine.client() for engine in cls.engines]
+        for client in cls.clients:
+            cls.addClassCleanup(client.close)
+
+    @classmethod
+    def is_whole(cls):
+        return all(
+            b"cluster_state:ok" in client("CLUSTER", "INFO") and
+            b"cluster_known_nodes:%d\r" % NODES in client("CLUSTER", "INFO")
+            and b"cluster_slots_ok:16384" in client("CLUSTER", "INFO")
+            for client in cls.clients)
+
+    def setUp(self):
+        super().setUp()
+        # A name whose shards are on all nodes.
+        name, suffix = self.space, 0
+        while len({self.owner_of(b"{%s:%d}:meta" % (
+                self.space.encode(), shard))
+                for shard in range(SHARDS)}) < NODES:
+            suffix += 1
+            self.space = f"{name}-{suffix}"
+        self.routed = Routed(self)
+
+    def where(self):
+        return ["--cluster", self.servers, "--space", self.space,
+                f"--timeout={self.timeout}"]
+
+    def slot_of(self, key):
+        return self.clients[0]("CLUSTER", "KEYSLOT", key)
+
+    def slot_of_shard(self, shard):
+        return self.slot_of("{%s:%d}:meta" % (self.space, shard))
+
+    def owner_of(self, key):
+        return self.owner_of_slot(self.slot_of(key))
+
+    def owner_of_slot(self, slot):
+        """The node that says that it is its own."""
+        for node, client in enumerate(self.clients):
+            for first, last, master, *_ in client("CLUSTER", "SLOTS"):
+                if first <= slot <= last and \
+                        master[1] == self.engines[node].port:
+                    return node
+        raise AssertionError(f"slot {slot} is nobody's")
+
+    def actor(self, schedules=False, works=None, timeout=60000):
+        actor = Actor(self.space, "cluster:" + self.servers)
+        self.addCleanup(actor.kill)
+        self.assertEqual(actor.open(
+            level=FSYNCED, shards=SHARDS, slots=SLOTS, tick=TICK,
+            timeout=timeout), 0, actor.said())
+        if schedules:
+            self.assertEqual(actor("schedule"), [0])
+        if works:
+            self.assertEqual(actor("work", "q", *works), [0])
+        return actor
+
+    def add_tasks(self, actor, prefix, count, delay=0, payload="done"):
+        names = [f"{prefix}{i}" for i in range(count)]
+        self.assertEqual(actor("add", "q", delay, 5, payload, *names),
+                         [0] + [0] * count, actor.said())
+        return names
+
+    # A move, step by step.
+
+    def begin_move(self, slot):
+        """To the next node; returns the nodes, from and to."""
+        source = self.owner_of_slot(slot)
+        target = (source + 1) % NODES
+        self.clients[target](
+            "CLUSTER", "SETSLOT", slot, "IMPORTING", self.ids[source])
+        self.clients[source](
+            "CLUSTER", "SETSLOT", slot, "MIGRATING", self.ids[target])
+        return source, target
+
+    def move_key(self, key, source, target):
+        """False: it has gone by itself."""
+        return self.clients[source](
+            "MIGRATE", "127.0.0.1", self.engines[target].port, key, 0,
+            60000) == b"OK"
+
+    def move_keys(self, slot, source, target, pause=0):
+        while True:
+            keys = self.clients[source](
+                "CLUSTER", "GETKEYSINSLOT", slot, 20)
+            if not keys:
+                return
+            for key in keys:
+                time.sleep(pause)
+                self.move_key(key, source, target)
+
+    def end_move(self, slot, source, target):
+        for node in (target, source, *range(NODES)):
+            self.clients[node](
+                "CLUSTER", "SETSLOT", slot, "NODE", self.ids[target])
+
+    def move(self, slot, pause=0):
+        source, target = self.begin_move(slot)
+        self.move_keys(slot, source, target, pause)
+        self.end_move(slot, source, target)
+        return source, target
+
+    # The end.
+
+    def ran_once(self, names, *workers):
+        """Each of them, in its first attempt, and not early."""
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] >=
+                   len(names))
+        runs = [each for worker in workers for each in worker.executions
+                if each.what == "begin"]
+        self.assertEqual(sorted(each.id for each in runs), sorted(names))
+        self.assertEqual({each.key[1:] for each in runs}, {(1, 1)})
+        for each in runs:
+            self.assertGreaterEqual(each.ms, each.due)
+
+    def end_all(self, actor, *, schedules=False):
+        for what in (["unwork", 60000], ["unschedule"] if schedules else None,
+                     ["close"]):
+            if what:
+                self.assertEqual(actor(*what), [0], (what, actor.said()))
+        self.assertEqual(actor.end(), 0)
+
+    def no_invariant_is_broken(self, drained=True):
+        self.assertEqual(Checker(self.routed, self.space, routed=True)(
+            drained=drained), [])
+        self.check()
+
+
+class Moves(Nodes):
+    """Slots are moved from node to node."""
+
+    def test_a_paused_shard_is_moved(self):
+        actor = self.actor(works=(2, VISIBILITY, 0))
+        scheduler = self.start("hwtd")
+        names = self.add_tasks(actor, "a", 60) + \
+            self.add_tasks(actor, "b", 60, delay=1500)
+        for shard in (1, 4):
+            self.ctl("pause", str(shard))
+            source, target = self.move(self.slot_of_shard(shard))
+            self.assertEqual(
+                self.owner_of_slot(self.slot_of_shard(shard)), target)
+            self.assertNotEqual(source, target)
+            self.ctl("resume", str(shard))
+        # The actor's table is of before: MOVED.
+        names += self.add_tasks(actor, "c", 60)
+        self.ran_once(names, actor)
+        self.assertEqual(scheduler.end(), 0)
+        self.assertEqual(len(self.ctl("list").lines), len(names))
+        self.end_all(actor)
+        self.no_invariant_is_broken()
+
+    def test_a_shard_that_is_not_paused_is_moved(self):
+        actor = self.actor(schedules=True, works=(2, VISIBILITY, 0))
+        names = []
+        for shard in range(SHARDS):
+            names += self.add_tasks(actor, f"a{shard}-", 20)
+            names += self.add_tasks(actor, f"b{shard}-", 20, delay=300)
+            names += self.add_tasks(actor, f"c{shard}-", 20, delay=300,
+                                    payload="done,10")
+            self.move(self.slot_of_shard(shard), pause=0.005)
+        self.ran_once(names, actor)
+        self.end_all(actor, schedules=True)
+        self.no_invariant_is_broken()
+
+    def test_hwt_exec_goes_on_while_a_shard_is_moved(self):
+        self.ctl("init", f"--shards={SHARDS}", "--slots=16", "--tick=20")
+        scheduler = self.start("hwtd")
+        worker = self.start(
+            "hwt-exec", "--queue=q", "--visibility=120", "--", "sh", "-c",
+            'echo "$HWT_ID $HWT_ATTEMPT"; [ "$HWT_ID" != t7 ]')
+        lines = b"".join(b'{"queue":"q","in":%d,"id":"t%d"}\n'
+                         % (i % 2, i) for i in range(40))
+        self.ctl("add", "--from", "-", stdin=lines)
+        for shard in range(SHARDS):
+            self.move(self.slot_of_shard(shard))
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
+                   == 39)
+        wait_until(lambda: self.ctl("dead", "list").lines)
+        self.assertEqual((scheduler.end(), worker.end()), (0, 0))
+        self.assertEqual(sorted(worker.out.splitlines()),
+                         sorted(f"t{i} 1" for i in range(40)))
+        self.ctl("dead", "replay", "t7")
+        self.assertEqual(self.state("t7"), "pending")
+        self.no_invariant_is_broken(drained=False)
+
+    def test_no_script_does_a_half_while_keys_are_on_the_way(self):
+        """Whichever keys have gone first, on both nodes; then all goes on."""
+        actor = self.actor(timeout=2000)
+        space = Space(self.routed, self.space)
+        shard = 2
+        slot = self.slot_of_shard(shard)
+        for first in ("meta", "fly", "b", "q", "r", "dead", "ended"):
+            with self.subTest(first=first):
+                running, later, name = self.fill(space, shard, first)
+                source, target = self.begin_move(slot)
+                keys = scan(self.clients[source], b"{%s:%d}:%s*" % (
+                    self.space.encode(), shard, first.encode()))
+                self.assertTrue(keys)
+                for key in keys:
+                    self.move_key(key, source, target)
+                self.refuse(space, shard, name, source, target)
+                if first == "meta":
+                    self.assertEqual(actor("get", name)[0], -errno.EAGAIN)
+                self.move_keys(slot, source, target)
+                self.refuse(space, shard, name, source, target)
+                self.end_move(slot, source, target)
+                self.assertEqual(actor("get", name)[0], 0)
+                self.assertEqual(Checker(
+                    self.routed, self.space, routed=True)(), [])
+                self.assertEqual(space("finish", shard, *running, "done", 0),
+                                 [0])
+                self.assertEqual(actor("cancel", later), [0])
+        self.assertEqual([actor("schedule"), actor("work", "q", 2, 10000, 0)],
+                         [[0], [0]])
+        wait_until(lambda: actor("stats")[5:8] == [0, 0, 0])
+        self.end_all(actor, schedules=True)
+        self.no_invariant_is_broken()
+
+    def fill(self, space, shard, prefix):
+        """Tasks in all states. Returns the one that runs, and the ids of one
+        that is due much later, and of one that waits for a pump."""
+        names = [name for name in (f"{prefix}{i}" for i in range(200))
+                 if shard_of(name.encode(), SHARDS) == shard]
+
+        def add(delay):
+            name = names.pop()
+            self.assertEqual(space(
+                "add", shard, name, "q", "in", delay, 3, "done", ""), [0])
+            return name
+        for _ in range(5):
+            add(0)
+        wait_until(lambda: not space("pump", shard, 100, "")[0] and
+                   space("stat", shard) and
+                   space.meta(shard)["delivered"] >= 5)
+        done, failed, running = space(
+            "take", shard, "q", f"w{time.monotonic_ns()}", 1, 3, 60000)
+        self.assertEqual(space(
+            "finish", shard, *done[:3], "done", 0, *failed[:3], "fail", 0),
+            [0, 0])
+        return running[:3], add(100000), add(0)
+
+    def refuse(self, space, shard, name, source, target):
+        before = self.dump(shard)
+        for script, *arguments in (
+                ("pump", 100, ""), ("janitor", 100, 5),
+                ("take", "q", f"w{time.monotonic_ns()}", 1, 9, 1000),
+                ("add", "other", "q", "in", 0, 1, "", ""),
+                ("cancel", name), ("reschedule", name, "in", 0),
+                ("finish", name, 1, 1, "done", 0),
+                ("extend", 1000, name, 1, 1), ("dead", "drop", name),
+                ("get", name), ("stat",), ("audit", name, "")):
+            words = space.command(script, shard, *arguments)
+            for node in (source, target):
+                said = self.clients[node].pipeline([("ASKING",), words])[1]
+                self.assertIsInstance(said, Error, (script, node == source))
+                self.assertIn(said.code, ("TRYAGAIN", "ASK")[
+                    :1 + (node == source)], (script, said.text))
+        self.assertEqual(self.dump(shard), before)
+
+    def dump(self, shard):
+        """All keys of a shard, on all nodes."""
+        held = []
+        for client in self.clients:
+            for key in scan(client, b"{%s:%d}:*" % (
+                    self.space.encode(), shard)):
+                held.append((key, client.pipeline(
+                    [("ASKING",), ("DUMP", key)])[1]))
+                self.assertIsInstance(held[-1][1], bytes)
+        return held
+
+    def test_who_is_asked_says_ASK(self):
+        """A key that has gone, in a slot that has not."""
+        self.ctl("init", f"--shards={SHARDS}")
+        self.add("--queue=q", "--in=600", "--id=t")
+        shard = shard_of(b"t", SHARDS)
+        slot = self.slot_of_shard(shard)
+        source, target = self.begin_move(slot)
+        meta = "{%s:%d}:meta" % (self.space, shard)
+        self.move_key(meta, source, target)
+        self.ctl("pause", str(shard))
+        self.assertEqual(self.clients[target].pipeline(
+            [("ASKING",), ("HGET", meta, "paused")])[1], b"1")
+        self.timeout = 2
+        said = self.ctl("show", "t", status=NO)
+        self.assertIn("not ready", said.err)
+        self.move_keys(slot, source, target)
+        self.end_move(slot, source, target)
+        self.assertEqual(self.state("t"), "pending")
+        self.ctl("cancel", "t", status=NO)
+        self.timeout = 60
+        self.ctl("resume", str(shard))
+        self.ctl("cancel", "t")
+        self.no_invariant_is_broken()
+
+    def test_schedulers_say_that_they_are_there_by_ASK(self):
+        self.ctl("init", f"--shards={SHARDS}")
+        scheduler = self.start("hwtd")
+        hosts = "{%s}:hosts" % self.space
+        name, = wait_until(lambda: self.routed("ZRANGE", hosts, 0, -1))
+        slot = self.slot_of(hosts)
+        source, target = self.begin_move(slot)
+        self.assertTrue(self.move_key(hosts, source, target))
+
+        def heard():
+            return float(self.clients[target].pipeline(
+                [("ASKING",), ("ZSCORE", hosts, name)])[1] or 0)
+        before = heard()
+        wait_until(lambda: heard() > before)
+        self.end_move(slot, source, target)
+        before = heard()
+        wait_until(lambda: heard() > before)
+        self.assertEqual(scheduler.end(), 0)
+        self.no_invariant_is_broken()
+
+
+class Kills(Nodes):
+    """A node is killed. The others say CLUSTERDOWN, after a while."""
+
+    def test_a_node_is_killed_and_comes_back(self):
+        actor = self.actor(works=(2, VISIBILITY, 0))
+        scheduler = self.start("hwtd")
+        names = self.add_tasks(actor, "a", 60) + \
+            self.add_tasks(actor, "b", 60, delay=1000)
+        victim = self.owner_of_slot(self.slot_of_shard(0))
+        self.engines[victim].kill()
+        late = [f"c{i}" for i in range(60)]
+        actor.tell("add", "q", 0, 5, "done", *late)
+        other = self.clients[victim - 1]
+        wait_until(lambda: b"cluster_state:fail" in
+                   other("CLUSTER", "INFO"))
+        self.timeout = 2
+        for words in (["stat"], ["check"], ["list"],
+                      ["add", "--queue=q", "--in=0", "--id=no"]):
+            self.ctl(*words, status=UNREACHABLE)
+        self.timeout = 60
+        self.engines[victim].start()
+        self.clients[victim] = self.engines[victim].client()
+        self.addClassCleanup(self.clients[victim].close)
+        self.assertEqual(
+            [each in (0, 1) for each in actor.hear("add")], [True] * 61)
+        wait_until(self.is_whole)
+        self.ran_once(names + late, actor)
+        self.assertEqual(scheduler.end(), 0)
+        self.end_all(actor)
+        self.no_invariant_is_broken()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

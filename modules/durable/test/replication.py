@@ -1,0 +1,311 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A master with a replica: what is acknowledged when, what a fail-over loses
+and what not; and Sentinels, who tell the programs which one is the master.
+
+    replication.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from actor import Actor
+from checker import Checker
+from engine import SERVER, Client, Engine, Error, die_with_parent, free_port
+from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
+
+FSYNCED, REPLICATED = 2, 3
+SHAPE = {"shards": 4, "slots": 64, "tick": 20}
+
+
+class Pair(Programs):
+    """A master and its replica, new for each test; no engine of the class."""
+
+    servers = None
+    timeout = 60
+
+    @classmethod
+    def setUpClass(cls):
+        pass
+
+    def setUp(self):
+        super().setUp()
+        self.master = self.engine_of()
+        self.replica = self.engine_of(
+            replicaof=f"127.0.0.1 {self.master.port}")
+        wait_until(lambda: self.is_replica(self.replica))
+        self.servers = ["--redis", f"127.0.0.1:{self.master.port}"]
+
+    def engine_of(self, **config):
+        engine = Engine(repl_diskless_sync_delay=0, **config, **DURABLE)
+        self.addCleanup(engine.close)
+        return engine
+
+    @staticmethod
+    def is_replica(engine):
+        """With all that its master has. It closes connections when it becomes
+        one."""
+        try:
+            with engine.client() as client:
+                return b"master_link_status:up" in client(
+                    "INFO", "replication")
+        except (OSError, Error):
+            return False
+
+    def promote(self):
+        """By hand: the replica is a master from now on."""
+        with self.replica.client() as client:
+            client("REPLICAOF", "NO", "ONE")
+
+    def where(self):
+        return [*self.servers, "--space", self.space,
+                f"--timeout={self.timeout}"]
+
+    def actor(self, servers=None, level=REPLICATED, timeout=60000):
+        """servers: of the library; an engine; the master if there is none."""
+        engine = servers or self.master
+        if not isinstance(engine, str):
+            servers = f"127.0.0.1:{engine.port}"
+        actor = Actor(self.space, servers)
+        self.addCleanup(actor.kill)
+        self.assertEqual(actor.open(level=level, timeout=timeout, **SHAPE), 0,
+                         actor.said())
+        return actor
+
+    def end(self, actor, *before):
+        for what in (*before, ["close"]):
+            self.assertEqual(actor(*what), [0], (what, actor.said()))
+        self.assertEqual(actor.end(), 0)
+
+    def no_invariant_is_broken(self, engine, drained=True):
+        with engine.client() as client:
+            self.assertEqual(Checker(client, self.space, routed=True)(
+                drained=drained), [])
+
+
+class Replicas(Pair):
+    """By hand, without Sentinels."""
+
+    def test_a_replica_that_hangs(self):
+        """The answer is: uncertain. The same id may come again."""
+        actor = self.actor(timeout=1500)
+
+        def add(name):
+            return actor("add", "q", 0, 5, "done", name)
+        wait_until(lambda: add("a")[0] == 0)
+        self.replica.send_signal(signal.SIGSTOP)
+        self.assertEqual(add("b"), [-errno.ETIMEDOUT] * 2)
+        self.assertEqual(actor("cancel", "a"), [-errno.ETIMEDOUT])
+        self.assertIn("fewer than 1 replicas", actor.said())
+        # What asks for less goes on, with a handle of its own.
+        other = self.actor(level=FSYNCED)
+        self.assertEqual(other("add", "q", 0, 5, "done", "c"), [0, 0])
+        self.replica.send_signal(signal.SIGCONT)
+        wait_until(lambda: add("b") == [0, 1])
+        wait_until(lambda: actor("cancel", "a") == [0])
+        self.end(actor)
+        self.end(other)
+        with self.replica.client() as client:
+            self.assertEqual(Checker(client, self.space, routed=True)(), [])
+
+    def test_a_fail_over_loses_what_was_not_waited_for(self):
+        """A master that is one no more, and does not know it."""
+        careless = self.actor(level=FSYNCED)
+        careful = self.actor(timeout=1500)
+        wait_until(lambda: careful(
+            "add", "q", 0, 5, "done", "a")[0] == 0)
+        self.promote()
+        self.assertEqual(careless("add", "q", 0, 5, "done", "b"), [0, 0])
+        self.assertEqual(careful("add", "q", 0, 5, "done", "c"),
+                         [-errno.ETIMEDOUT] * 2)
+        self.master.kill()
+        after = self.actor(self.replica)
+        for name, error in (("a", 0), ("b", -errno.ENOENT),
+                            ("c", -errno.ENOENT)):
+            self.assertEqual(after("get", name)[0], error)
+        self.end(after)
+
+    def test_a_fail_over_loses_nothing_that_was_waited_for(self):
+        """The master is killed while tasks are added, cancelled and executed;
+        the replica goes on."""
+        producer = self.actor(timeout=3000)
+        worker = self.actor()
+        for what in (["schedule"], ["work", "q", 2, 2000, 0]):
+            self.assertEqual(worker(*what), [0])
+        acked, cancelled, stopping = [], [], threading.Event()
+
+        def produce():
+            number = 0
+            while not stopping.is_set():
+                number += 1
+                names = [f"t{number}-{i}" for i in range(8)]
+                said = producer("add", "q", number % 3 * 500, 5, "done",
+                                *names)
+                acked.extend(name for name, error in zip(names, said[1:])
+                             if error in (0, 1))
+                if number % 3 and producer("cancel", names[0]) == [0]:
+                    cancelled.append(names[0])
+        thread = threading.Thread(target=produce)
+        thread.start()
+        try:
+            wait_until(lambda: len(acked) > 200 and len(cancelled) > 5)
+            self.master.kill()
+        finally:
+            stopping.set()
+            thread.join()
+        worker.kill()
+        self.promote()
+        other = self.actor(self.replica, level=FSYNCED)
+        for what in (["schedule"], ["work", "q", 4, 30000, 0]):
+            self.assertEqual(other(*what), [0])
+        wait_until(lambda: other("stats")[5:8] == [0, 0, 0])
+        kept = set(cancelled)
+        done = {each.id for each in (*worker.executions, *other.executions)
+                if each.what == "end"}
+        for name in acked:
+            state = other("get", name)[1]
+            if name in kept:
+                self.assertEqual(state, 6, name)
+            elif state != 6:  # cancelled, which nobody has heard
+                self.assertEqual((name, state), (name, 4))
+                self.assertIn(name, done)
+        for name in cancelled:
+            self.assertEqual(worker.begins(name) + other.begins(name), [])
+        # No attempt is made twice.
+        begun = [each.key for each in (*worker.executions,
+                                       *other.executions)
+                 if each.what == "begin"]
+        self.assertEqual(len(begun), len(set(begun)))
+        self.end(other, ["unwork", 30000], ["unschedule"])
+        self.no_invariant_is_broken(self.replica)
+
+    def test_a_replica_is_refused(self):
+        self.ctl("init")
+        self.servers = ["--redis", f"127.0.0.1:{self.replica.port}"]
+        for words in (["stat"], ["init"], ["check"], ["show", "t"],
+                      ["add", "--queue=q", "--in=0"]):
+            said = self.ctl(*words, status=NO)
+            self.assertIn("the engine is a replica; a master is needed",
+                          said.err)
+        for program, *words in (["hwtd"],
+                                ["hwt-exec", "--queue=q", "--", "true"]):
+            running = self.start(program, *words)
+            self.assertEqual(running.wait(), NO)
+            self.assertIn("is a replica", running.err)
+
+    def test_a_master_that_becomes_a_replica_is_not_written_to(self):
+        """It is waited for, as it was a master when it was found."""
+        actor = self.actor(level=FSYNCED, timeout=2000)
+        self.promote()
+        with self.master.client() as client:
+            client("REPLICAOF", "127.0.0.1", self.replica.port)
+        self.assertIn(actor("add", "q", 0, 5, "done", "a")[0],
+                      (-errno.EAGAIN, -errno.ETIMEDOUT))
+        with self.replica.client() as client:
+            self.assertEqual(client("EXISTS", *(
+                "{%s:%d}:r:a" % (self.space, i) for i in range(4))), 0)
+        with self.master.client() as client:
+            client("REPLICAOF", "NO", "ONE")
+        self.assertEqual(actor("add", "q", 0, 5, "done", "a"), [0, 0])
+        self.end(actor)
+
+
+class Sentinels(Pair):
+    """Three of them, of whom two decide."""
+
+    def setUp(self):
+        super().setUp()
+        self.ports = [self.sentinel(i) for i in range(3)]
+        for port in self.ports:
+            wait_until(lambda: self.knows(port))
+        # The first is nobody.
+        self.list = ",".join(f"127.0.0.1:{port}" for port in
+                             [free_port(), *self.ports]) + ",first"
+        self.servers = ["--sentinel", self.list]
+
+    def sentinel(self, number):
+        port = free_port()
+        folder = os.path.join(self.folder, f"sentinel{number}")
+        os.mkdir(folder)
+        path = os.path.join(folder, "sentinel.conf")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(
+                f"port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\n"
+                f"sentinel monitor first 127.0.0.1 {self.master.port} 2\n"
+                "sentinel down-after-milliseconds first 1500\n"
+                "sentinel failover-timeout first 6000\n")
+        process = subprocess.Popen(
+            [SERVER, path, "--sentinel"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return port
+
+    def ask(self, port, *words):
+        try:
+            with Client(("127.0.0.1", port)) as client:
+                return client(*words)
+        except (OSError, Error):
+            return None
+
+    def knows(self, port):
+        """It has found the replica, and both of the others."""
+        said = self.ask(port, "INFO", "sentinel")
+        return said and b"slaves=1,sentinels=3" in said
+
+    def test_the_programs_follow_a_fail_over(self):
+        self.ctl("init", "--shards=4", "--slots=64", "--tick=20",
+                 "--level=replicated")
+        scheduler = self.start("hwtd")
+        worker = self.start("hwt-exec", "--queue=q", "--visibility=5", "--",
+                            "sh", "-c", 'echo "$HWT_ID"')
+        before = [f"a{i}" for i in range(20)]
+        for names, delay in ((before[:10], 0), (before[10:], 4)):
+            lines = b"".join(b'{"queue":"q","in":%d,"id":"%s"}\n'
+                             % (delay, name.encode()) for name in names)
+            self.ctl("add", "--from", "-", stdin=lines)
+        wait_until(lambda: len(set(worker.out.split())) >= 10)
+        self.master.kill()
+        # Nobody replicates now: fsynced. It waits until there is a master.
+        after = [f"b{i}" for i in range(10)]
+        actor = self.actor("sentinel:" + self.list, level=FSYNCED)
+        self.assertEqual(actor("add", "q", 0, 5, "done", *after),
+                         [0] + [0] * 10, actor.said())
+        with self.replica.client() as client:
+            self.assertEqual(client("ROLE")[0], b"master")
+        # The old one comes back, is taken for a replica, and heals the level.
+        self.master.start()
+        wait_until(lambda: self.is_replica(self.master))
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
+                   == 30)
+        self.assertEqual(set(worker.out.split()), {*before, *after})
+        self.ctl("add", "--queue=q", "--in=600", "--id=c")
+        self.ctl("cancel", "c")
+        self.end(actor)
+        self.assertEqual((scheduler.end(), worker.end()), (0, 0))
+        self.no_invariant_is_broken(self.replica)
+        self.check()
+
+    def test_a_sentinel_that_names_a_replica_is_not_believed(self):
+        """The master has become a replica, and no Sentinel has noticed."""
+        self.ctl("init")
+        self.promote()
+        with self.master.client() as client:
+            client("REPLICAOF", "127.0.0.1", self.replica.port)
+        self.timeout = 3
+        said = self.ctl("stat", status=UNREACHABLE)
+        self.assertIn("is a replica", said.err)
+        self.timeout = 60
+        # Until somebody puts it right: they, or we.
+        with self.master.client() as client:
+            client("REPLICAOF", "NO", "ONE")
+        self.ctl("stat")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
