@@ -285,23 +285,19 @@ check_order(struct object *const *objects, size_t count, bool *ascending)
 
 /* By insertion. */
 static int
-rank_objects(struct request *request)
+rank_objects(struct object *const *objects, size_t count, uint8_t *rank)
 {
-	uint32_t i, k;
+	size_t i, k;
 
-	for (i = 0; i < request->count; i++) {
-		for (k = i; k > 0 &&
-		     object_precedes(request->objects[i],
-			 request->objects[request->rank[k - 1]]);
+	for (i = 0; i < count; i++) {
+		for (k = i;
+		     k > 0 && object_precedes(objects[i], objects[rank[k - 1]]);
 		     k--)
-			request->rank[k] = request->rank[k - 1];
-		if (k > 0 &&
-		    request->objects[request->rank[k - 1]] ==
-			request->objects[i])
+			rank[k] = rank[k - 1];
+		if (k > 0 && objects[rank[k - 1]] == objects[i])
 			return -EINVAL;
-		request->rank[k] = (uint8_t)i;
+		rank[k] = (uint8_t)i;
 	}
-	request->rank_count = (uint8_t)i;
 	return 0;
 }
 
@@ -309,25 +305,33 @@ int
 hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
     size_t count, hwt_granted *granted, void *arg)
 {
-	struct request made = {.granted = granted, .arg = arg};
+	struct object *const *set = (struct object *const *)objects;
+	struct request *made = (struct request *)request;
+	uint8_t rank[RANKS];
 	bool ascending;
 	int error;
 
 	if (request == NULL || objects == NULL || count == 0 ||
 	    count > UINT32_MAX)
 		return -EINVAL;
-	made.objects = (struct object *const *)objects;
-	made.count = (uint32_t)count;
-	error = check_order(made.objects, count, &ascending);
+	error = check_order(set, count, &ascending);
 	if (error == 0 && count <= RANKS)
-		error = rank_objects(&made);
+		error = rank_objects(set, count, rank);
 	else if (error == 0 && !ascending)
 		error = -E2BIG;
 	if (error != 0)
 		return error;
-	made.checkout = made.objects[0]->checkout;
-	memcpy(request, &made, sizeof(made));
-	request_store((struct request *)request, STATE_READY);
+	memset(request, 0, sizeof(*request));
+	made->objects = set;
+	made->count = (uint32_t)count;
+	made->granted = granted;
+	made->arg = arg;
+	made->checkout = set[0]->checkout;
+	if (count <= RANKS) {
+		made->rank_count = (uint8_t)count;
+		memcpy(made->rank, rank, count);
+	}
+	request_store(made, STATE_READY);
 	return 0;
 }
 
