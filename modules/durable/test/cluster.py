@@ -17,7 +17,7 @@ from checker import Checker, scan
 from engine import Engine, Error, Space, shard_of
 from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
 
-FSYNCED = 2
+FSYNCED, REPLICATED = 2, 3
 SHARDS, SLOTS, TICK = 6, 64, 20
 VISIBILITY = 120000  # ms: longer than a node is away
 NODES = 3
@@ -54,9 +54,7 @@ class Nodes(Programs):
     def setUpClass(cls):
         cls.engines = []
         for _ in range(NODES):
-            cls.engines.append(Engine(
-                cluster_enabled="yes", cluster_node_timeout=4000, **DURABLE))
-            cls.addClassCleanup(cls.engines[-1].close)
+            cls.engines.append(cls.node())
         cls.connect()
         for i, client in enumerate(cls.clients):
             client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // NODES,
@@ -68,6 +66,14 @@ class Nodes(Programs):
         cls.ids = [client("CLUSTER", "MYID") for client in cls.clients]
         cls.servers = ",".join(
             f"127.0.0.1:{engine.port}" for engine in cls.engines)
+
+    @classmethod
+    def node(cls):
+        engine = Engine(
+            cluster_enabled="yes", cluster_node_timeout=4000,
+            repl_diskless_sync_delay=0, **DURABLE)
+        cls.addClassCleanup(engine.close)
+        return engine
 
     @classmethod
     def connect(cls):
@@ -116,11 +122,12 @@ class Nodes(Programs):
                     return node
         raise AssertionError(f"slot {slot} is nobody's")
 
-    def actor(self, schedules=False, works=None, timeout=60000):
+    def actor(self, schedules=False, works=None, timeout=60000,
+              level=FSYNCED):
         actor = Actor(self.space, "cluster:" + self.servers)
         self.addCleanup(actor.kill)
         self.assertEqual(actor.open(
-            level=FSYNCED, shards=SHARDS, slots=SLOTS, tick=TICK,
+            level=level, shards=SHARDS, slots=SLOTS, tick=TICK,
             timeout=timeout), 0, actor.said())
         if schedules:
             self.assertEqual(actor("schedule"), [0])
@@ -186,11 +193,10 @@ class Nodes(Programs):
         for each in runs:
             self.assertGreaterEqual(each.ms, each.due)
 
-    def end_all(self, actor, *, schedules=False):
-        for what in (["unwork", 60000], ["unschedule"] if schedules else None,
-                     ["close"]):
-            if what:
-                self.assertEqual(actor(*what), [0], (what, actor.said()))
+    def end_all(self, actor, works=True, schedules=False):
+        for what in ([["unwork", 60000]] * works +
+                     [["unschedule"]] * schedules + [["close"]]):
+            self.assertEqual(actor(*what), [0], (what, actor.said()))
         self.assertEqual(actor.end(), 0)
 
     def no_invariant_is_broken(self, drained=True):
@@ -387,9 +393,10 @@ class Moves(Nodes):
 
 
 class Kills(Nodes):
-    """A node is killed. The others say CLUSTERDOWN, after a while."""
+    """A node is killed."""
 
     def test_a_node_is_killed_and_comes_back(self):
+        """The others say CLUSTERDOWN, after a while."""
         actor = self.actor(works=(2, VISIBILITY, 0))
         scheduler = self.start("hwtd")
         names = self.add_tasks(actor, "a", 60) + \
@@ -415,6 +422,37 @@ class Kills(Nodes):
         self.ran_once(names + late, actor)
         self.assertEqual(scheduler.end(), 0)
         self.end_all(actor)
+        self.no_invariant_is_broken()
+
+    def test_a_node_is_killed_and_its_replica_takes_over(self):
+        replica = self.node()
+        client = replica.client()
+        self.addClassCleanup(client.close)
+        client("CLUSTER", "MEET", "127.0.0.1", self.engines[0].port)
+        wait_until(lambda: self.ids[0] in client("CLUSTER", "NODES"))
+        wait_until(lambda: client.pipeline([
+            ("CLUSTER", "REPLICATE", self.ids[0])]) == [b"OK"])
+        wait_until(lambda: b"master_link_status:up" in client(
+            "INFO", "replication"))
+        # Only whom they know do they tell that a node has failed.
+        wait_until(lambda: all(
+            b"slave" in each("CLUSTER", "NODES") for each in self.clients))
+        # The other nodes have no replica, and could not answer this.
+        actor = self.actor(level=REPLICATED)
+        on_it = [shard for shard in range(SHARDS) if self.owner_of_slot(
+            self.slot_of_shard(shard)) == 0]
+        names = [name for name in (f"a{i}" for i in range(200))
+                 if shard_of(name.encode(), SHARDS) in on_it]
+        self.assertEqual(actor("add", "q", 0, 5, "done", *names),
+                         [0] + [0] * len(names))
+        self.end_all(actor, works=False)
+        self.engines[0].kill()
+        other = self.actor(schedules=True, works=(2, VISIBILITY, 0))
+        self.engines[0], self.clients[0] = replica, client
+        self.assertEqual(client("ROLE")[0], b"master")
+        names += self.add_tasks(other, "b", 60)
+        self.ran_once(names, other)
+        self.end_all(other, schedules=True)
         self.no_invariant_is_broken()
 
 
