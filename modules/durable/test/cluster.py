@@ -434,9 +434,11 @@ class Kills(Nodes):
             ("CLUSTER", "REPLICATE", self.ids[0])]) == [b"OK"])
         wait_until(lambda: b"master_link_status:up" in client(
             "INFO", "replication"))
-        # Only whom they know do they tell that a node has failed.
+        # All know each other, as otherwise they do not hear of what follows.
         wait_until(lambda: all(
-            b"slave" in each("CLUSTER", "NODES") for each in self.clients))
+            b"slave" in said and said.count(b" connected") == NODES + 1
+            for said in (each("CLUSTER", "NODES")
+                         for each in (client, *self.clients))))
         # The other nodes have no replica, and could not answer this.
         actor = self.actor(level=REPLICATED)
         on_it = [shard for shard in range(SHARDS) if self.owner_of_slot(
@@ -447,6 +449,8 @@ class Kills(Nodes):
                          [0] + [0] * len(names))
         self.end_all(actor, works=False)
         self.engines[0].kill()
+        # An election could take long where the machine is busy.
+        client("CLUSTER", "FAILOVER", "TAKEOVER")
         other = self.actor(schedules=True, works=(2, VISIBILITY, 0))
         self.engines[0], self.clients[0] = replica, client
         self.assertEqual(client("ROLE")[0], b"master")

@@ -62,6 +62,12 @@ class Pair(Programs):
         with self.replica.client() as client:
             client("REPLICAOF", "NO", "ONE")
 
+    def demote(self):
+        """The master is a replica of what was its own."""
+        with self.master.client() as client:
+            client("REPLICAOF", "127.0.0.1", self.replica.port)
+        wait_until(lambda: self.is_replica(self.master))
+
     def where(self):
         return [*self.servers, "--space", self.space,
                 f"--timeout={self.timeout}"]
@@ -202,8 +208,7 @@ class Replicas(Pair):
         """It is waited for, as it was a master when it was found."""
         actor = self.actor(level=FSYNCED, timeout=2000)
         self.promote()
-        with self.master.client() as client:
-            client("REPLICAOF", "127.0.0.1", self.replica.port)
+        self.demote()
         self.assertIn(actor("add", "q", 0, 5, "done", "a")[0],
                       (-errno.EAGAIN, -errno.ETIMEDOUT))
         with self.replica.client() as client:
@@ -295,8 +300,7 @@ class Sentinels(Pair):
         """The master has become a replica, and no Sentinel has noticed."""
         self.ctl("init")
         self.promote()
-        with self.master.client() as client:
-            client("REPLICAOF", "127.0.0.1", self.replica.port)
+        self.demote()
         self.timeout = 3
         said = self.ctl("stat", status=UNREACHABLE)
         self.assertIn("is a replica", said.err)
