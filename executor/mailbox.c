@@ -36,6 +36,7 @@ struct hwt_mailbox {
 	int fd;
 	unsigned running; /* loop's: nested hwt_mailbox_run */
 	struct record *first, *last; /* loop's: taken, oldest first */
+	uint64_t collected, popped; /* loop's: ever */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
 	/* The eventfd could not be made readable. Relaxed: who reads it late
@@ -140,6 +141,7 @@ mailbox_collect(struct hwt_mailbox *mailbox)
 		next = handover_next(record);
 		handover_link(record, older);
 		older = record;
+		mailbox->collected++;
 	}
 	if (mailbox->first == NULL)
 		mailbox->first = older;
@@ -158,16 +160,16 @@ mailbox_pop(struct hwt_mailbox *mailbox)
 		mailbox->first = mailbox->last = NULL;
 	else
 		mailbox->first = handover_next(record);
+	mailbox->popped++;
 	return record;
 }
 
 int
 hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 {
-	const struct record *end;
 	eventfd_t ignored;
 	size_t started = 0;
-	bool at_end = false;
+	uint64_t end;
 
 	if (mailbox == NULL)
 		return -EINVAL;
@@ -175,14 +177,12 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
 	mailbox_collect(mailbox);
-	end = mailbox->last;
+	end = mailbox->collected;
 	mailbox->running++;
-	while (
-	    mailbox->first != NULL && !at_end && (max == 0 || started < max)) {
-		struct record *record = mailbox_pop(mailbox);
-
-		at_end = record == end;
-		if (handover_run(record) == 0)
+	/* A run inside a task may have taken some of them, and collected
+	 * others. */
+	while (mailbox->popped < end && (max == 0 || started < max)) {
+		if (handover_run(mailbox_pop(mailbox)) == 0)
 			started++;
 		if (!process_owns(mailbox->epoch))
 			return -EOWNERDEAD;

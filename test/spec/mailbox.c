@@ -271,6 +271,41 @@ Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
 	mailed_close(&mailed);
 }
 
+/* One more comes, and a run inside the task takes what was there before. */
+static void
+then_one_more_and_a_run(struct probe *probe)
+{
+	struct probe *more = probe->data;
+	struct mailed *mailed = more->data;
+
+	mailed_schedule(mailed, more);
+	mailed_step(mailed);
+	probe->rc = hwt_mailbox_run(mailed->mailbox, 1, NULL);
+}
+
+Test(mailbox, a_run_that_one_inside_has_overtaken_takes_nothing_that_came_since)
+{
+	struct mailed mailed = {0};
+	struct probe more = {.data = &mailed};
+	struct probe second = {0};
+	struct probe probe = {.then = then_one_more_and_a_run, .data = &more};
+
+	mailed_open(&mailed);
+	mailed_schedule(&mailed, &probe);
+	mailed_step(&mailed);
+	mailed_schedule(&mailed, &second);
+	mailed_step(&mailed);
+
+	assert_u64(mailed_run(&mailed, 0), 1);
+
+	assert_rc(probe.rc, 0);
+	assert_u64(second.runs, 1);
+	assert_u64(more.runs, 0);
+	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(more.runs, 1);
+	mailed_close(&mailed);
+}
+
 Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
 {
 	struct mailed mailed = {0};
