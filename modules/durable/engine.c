@@ -380,8 +380,8 @@ cluster_ask(struct engine *engine, const struct route_address *address,
 	redisReply *reply = NULL;
 	int error = cluster_receive(engine, address, &reply, limit);
 
-	if (error != 0)
-		return error;
+	if (reply == NULL)
+		return error != 0 ? error : -EPROTO;
 	if (reply->type == REDIS_REPLY_ERROR) {
 		route_judge(&verdict, reply->str, reply->len, address);
 		error = verdict.error;

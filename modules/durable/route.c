@@ -418,6 +418,7 @@ array_create(const redisReadTask *task, int elements)
 	reply->type = REDIS_REPLY_ARRAY;
 	if (elements > 0)
 		reply->element =
+		    /* NOLINTNEXTLINE(bugprone-sizeof-expression): pointers */
 		    calloc((size_t)elements, sizeof(*reply->element));
 	if (elements > 0 && reply->element == NULL) {
 		free(reply);

@@ -362,7 +362,9 @@ jobs_look(struct hwt_durable_worker *worker)
 	if (worker->run_limit_ns == 0)
 		return;
 	TAILQ_FOREACH(job, &worker->held, held)
-	job_look(job);
+	{
+		job_look(job);
+	}
 }
 
 /* A running average of some eight durations. */
@@ -496,6 +498,7 @@ sheet_write(struct sheet *sheet, uint64_t visibility_ns)
 	struct job *job;
 	uint32_t i;
 
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers */
 	qsort(sheet->job, sheet->count, sizeof(sheet->job[0]), compare_jobs);
 	for (i = 0; i < sheet->count; i++) {
 		job = sheet->job[i];
