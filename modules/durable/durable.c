@@ -419,17 +419,13 @@ add_result(const struct add *add)
 	return error;
 }
 
-/* What it writes to results, it writes through add. */
 int
 hwt_durable_add(struct hwt_durable *durable, size_t count,
-    const struct hwt_durable_task *tasks,
-    int *results) /* NOLINT(readability-non-const-parameter) */
+    const struct hwt_durable_task *tasks, int *results)
 {
 	int room[HWT_DURABLE_BATCH_MAX];
-	struct add add = {.durable = durable,
-	    .task = tasks,
-	    .count = count,
-	    .result = results};
+	struct add add = {
+	    .durable = durable, .task = tasks, .count = count, .result = room};
 	int error = durable_enter(durable);
 	size_t i;
 
@@ -439,8 +435,8 @@ hwt_durable_add(struct hwt_durable *durable, size_t count,
 		return -EINVAL;
 	if (count == 0)
 		return 0;
-	if (results == NULL)
-		add.result = room;
+	if (results != NULL)
+		add.result = results;
 	if (add_check(&add))
 		error = add_all(&add);
 	for (i = 0; i < count && error != 0; i++)

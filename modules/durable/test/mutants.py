@@ -255,7 +255,10 @@ def found_by_tests(change):
     case = scripts.Case
     if case.engine is None:
         case.engine = Engine(clock=True)
-        case.client = case.engine.client()
+    else:
+        # The test that failed may have left a reply unread.
+        case.client.close()
+    case.client = case.engine.client()
     case.scripts = Scripts(case.client, change)
     suite = unittest.TestSuite(
         unittest.TestLoader().loadTestsFromTestCase(each)
