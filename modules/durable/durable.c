@@ -587,23 +587,15 @@ static const struct {
     {"missed", AT(missed)},
 };
 
-/* What a shard is behind: since when it should have looked. */
-struct behind {
-	uint64_t now, next;
-};
-
 static void
-stats_add(struct hwt_durable_stats *stats, const char *name, uint64_t value,
-    struct behind *behind)
+stats_add(struct hwt_durable_stats *stats, const char *name, uint64_t value)
 {
 	uint64_t sum;
 	char *at;
 	size_t i;
 
-	if (strcmp(name, "now") == 0)
-		behind->now = value;
-	if (strcmp(name, "next") == 0)
-		behind->next = value;
+	if (strcmp(name, "lag") == 0 && value * NS_PER_MS > stats->lag_ns)
+		stats->lag_ns = value * NS_PER_MS;
 	for (i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
 		if (strcmp(name, counters[i].name) != 0)
 			continue;
@@ -617,7 +609,6 @@ stats_add(struct hwt_durable_stats *stats, const char *name, uint64_t value,
 static int
 stats_read(struct hwt_durable_stats *stats, const struct redisReply *reply)
 {
-	struct behind behind = {0};
 	uint64_t value;
 	size_t i;
 
@@ -627,12 +618,8 @@ stats_read(struct hwt_durable_stats *stats, const struct redisReply *reply)
 		if (reply->element[i]->type != REDIS_REPLY_STRING)
 			return -EPROTO;
 		if (reply_number(reply->element[i + 1], &value))
-			stats_add(
-			    stats, reply->element[i]->str, value, &behind);
+			stats_add(stats, reply->element[i]->str, value);
 	}
-	if (behind.now > behind.next &&
-	    (behind.now - behind.next) * NS_PER_MS > stats->lag_ns)
-		stats->lag_ns = (behind.now - behind.next) * NS_PER_MS;
 	return 0;
 }
 

@@ -178,7 +178,8 @@ level_verify(struct engine *engine, const struct connection *connection)
 		return 0;
 	engine_log(engine, LOG_ERR,
 	    "the engine may lose what it acknowledges; appendonly yes, "
-	    "appendfsync always and aof-load-truncated no are needed");
+	    "appendfsync always, aof-load-truncated no and "
+	    "no-appendfsync-on-rewrite no are needed");
 	return -EOPNOTSUPP;
 }
 

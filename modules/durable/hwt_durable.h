@@ -67,8 +67,9 @@ struct hwt_durable_worker;
 
 /* What an acknowledged add survives. */
 #define HWT_DURABLE_MEMORY 1 /* the crash of a client */
-/* kill -9 of the engine: appendonly yes, appendfsync always, and
- * aof-load-truncated no, which would cut what it cannot read. */
+/* kill -9 of the engine, and its machine's loss of power: appendonly yes,
+ * appendfsync always, no-appendfsync-on-rewrite no, and aof-load-truncated no,
+ * which would cut what it cannot read. */
 #define HWT_DURABLE_FSYNCED 2
 #define HWT_DURABLE_REPLICATED 3 /* the same, and the loss of the master */
 

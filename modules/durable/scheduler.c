@@ -268,9 +268,10 @@ round_add(struct round *round, struct watched *watched, uint64_t now)
 	struct visit *visit = &round->visit[round->count++];
 
 	visit->watched = watched;
-	visit->cleans = watched->owned &&
-	    (watched->cleaned_ns == 0 ||
-		now - watched->cleaned_ns >= SECOND_NS);
+	/* Its owner may be alive, and not reach it. */
+	visit->cleans = watched->cleaned_ns == 0 ||
+	    now - watched->cleaned_ns >=
+		(watched->owned ? SECOND_NS : 10 * SECOND_NS);
 	if (visit->cleans) {
 		visit->janitor[0] =
 		    argument_number(&round->janitor_limit, JANITOR_LIMIT);

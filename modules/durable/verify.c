@@ -23,6 +23,7 @@ enum question {
 	APPEND_ONLY,
 	APPEND_FSYNC,
 	LOAD_TRUNCATED,
+	NO_FSYNC,
 	QUESTIONS
 };
 
@@ -62,6 +63,7 @@ ask_all(struct buffer *buffer)
 	ask_setting(buffer, "appendonly");
 	ask_setting(buffer, "appendfsync");
 	ask_setting(buffer, "aof-load-truncated");
+	ask_setting(buffer, "no-appendfsync-on-rewrite");
 }
 
 /* An error reply. */
@@ -158,8 +160,20 @@ judge(struct asked *asked, bool *keeps_always)
 	*keeps_always =
 	    strcmp(setting(asked->answer[APPEND_ONLY]), "yes") == 0 &&
 	    strcmp(setting(asked->answer[APPEND_FSYNC]), "always") == 0 &&
-	    strcmp(setting(asked->answer[LOAD_TRUNCATED]), "no") == 0;
+	    strcmp(setting(asked->answer[LOAD_TRUNCATED]), "no") == 0 &&
+	    strcmp(setting(asked->answer[NO_FSYNC]), "no") == 0;
 	return 0;
+}
+
+/* An engine that does not know the command repeats its arguments, and one of
+ * them is the password: only the first word is kept. */
+static void
+keep_first_word(char *why)
+{
+	char *said = strstr(why, ": ");
+
+	if (said != NULL)
+		said[2 + strcspn(said + 2, " ")] = 0;
 }
 
 static int
@@ -172,6 +186,8 @@ receive_all(struct connection *connection, const struct demand *demand,
 
 	if (demand->password != NULL)
 		error = receive(connection, &login, asked->why, limit);
+	if (error != 0)
+		keep_first_word(asked->why);
 	if (login != NULL)
 		freeReplyObject(login);
 	for (i = 0; i < QUESTIONS && error == 0; i++)

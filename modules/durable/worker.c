@@ -1157,8 +1157,6 @@ static bool
 worker_ends(struct hwt_durable_worker *worker, uint64_t within_ns)
 {
 	const struct engine_wait wait = {.stop_fd = -1};
-	uint64_t patience_ns =
-	    engine_limit(worker->loop.engine, &wait).deadline_ns;
 	bool busy;
 
 	lock(worker);
@@ -1168,7 +1166,8 @@ worker_ends(struct hwt_durable_worker *worker, uint64_t within_ns)
 	await_end(worker, later(within_ns));
 	busy = worker->running > 0;
 	if (!busy && !worker->loop_ended)
-		await_end(worker, patience_ns);
+		await_end(worker,
+		    engine_limit(worker->loop.engine, &wait).deadline_ns);
 	if (!busy && !worker->loop_ended) {
 		worker->abandoned = true;
 		loop_hurry(&worker->loop);

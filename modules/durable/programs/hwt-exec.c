@@ -134,7 +134,7 @@ spawn(const struct runs *runs, const struct hwt_durable_delivery *delivery,
 	int error, fd = payload_open(delivery);
 
 	if (fd < 0)
-		return errno;
+		return errno != 0 ? errno : EIO;
 	error = posix_spawn_file_actions_init(&actions);
 	if (error != 0)
 		goto close_payload;
@@ -234,6 +234,9 @@ signals_block(struct runs *runs)
 	short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
 	    POSIX_SPAWN_SETPGROUP;
 
+	/* Who started this may have it ignored: then commands leave no
+	 * status. */
+	(void)signal(SIGCHLD, SIG_DFL);
 	(void)sigemptyset(&ending);
 	(void)sigaddset(&ending, SIGTERM);
 	(void)sigaddset(&ending, SIGINT);

@@ -401,7 +401,8 @@ end
 local function commit()
 	if earliest and earliest < next_look then
 		next_look = earliest
-		call("PUBLISH", space .. ":due", shard)
+		-- A hint, which a user without rights to channels cannot give.
+		try("PUBLISH", space .. ":due", shard)
 	end
 	call("HSET", KEYS[1], "clock", now, "cursor", cursor,
 		"version", version, "next", next_look)

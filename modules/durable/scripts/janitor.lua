@@ -63,7 +63,7 @@ local function check_delivered(id)
 		end
 		enqueue(id, task)
 		save(id, task)
-		call("PUBLISH", space .. ":work:" .. task.queue, shard)
+		try("PUBLISH", space .. ":work:" .. task.queue, shard)
 		return 1
 	end
 	if task and task.state == RUNNING then

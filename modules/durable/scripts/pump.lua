@@ -121,7 +121,7 @@ if cursor ~= was_cursor or next(delta) or next_look ~= was_next then
 	commit()
 end
 for queue in pairs(bells) do
-	call("PUBLISH", space .. ":work:" .. queue, shard)
+	try("PUBLISH", space .. ":work:" .. queue, shard)
 end
 return {delta.delivered or 0, looked_for - now, version, cursor, now,
 	more and 1 or 0}

@@ -13,6 +13,6 @@ if refused then
 end
 if paused ~= 0 then
 	call("HSET", KEYS[1], "clock", now, "paused", 0, "resumed", now)
-	call("PUBLISH", space .. ":due", shard)
+	try("PUBLISH", space .. ":due", shard)
 end
 return 0

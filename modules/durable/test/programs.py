@@ -1067,6 +1067,19 @@ class Engines(unittest.TestCase):
                              files["right"]])
         self.assertNotIn(secret, engine.log())
 
+    def test_an_engine_that_repeats_the_password(self):
+        secret = "s3cret-Pa55word"
+        engine = Engine(rename_command='AUTH ""', **DURABLE)
+        self.addCleanup(engine.close)
+        path = os.path.join(self.folder, "secret")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(secret)
+        said = call("hwtctl", "stat", "--redis", f"127.0.0.1:{engine.port}",
+                    "--user", "hwt", "--password-file", path)
+        self.assertEqual(said.status, NO)
+        self.assertIn("ERR", said.err)
+        self.assertNotIn(secret, said.err + said.text)
+
     def roles_with_a_password(self, engine, secret, where):
         """Nobody sees it: neither in argv nor in what is written."""
         running = [Running(self.folder, "hwtd", *where),
@@ -1273,6 +1286,16 @@ class HwtExec(Programs):
         self.assertGreaterEqual(time.time() * 1000, due)
         self.assertEqual(worker.end(), 0)
         self.check()
+
+    def test_a_parent_that_ignores_SIGCHLD(self):
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        try:
+            worker = self.shell("exit 0")
+        finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.end(), 0)
 
     def test_exit_statuses(self):
         for status, state in ((0, "succeeded"), (1, "failed"),

@@ -1549,6 +1549,18 @@ class Damage(Case):
             self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
             self.assertEqual(self.pump()[0], 1)
 
+    def test_bells_need_no_rights(self):
+        """A new user of Redis 7 has no channels: nothing is left half."""
+        self.client("ACL", "SETUSER", "quiet", "reset", "on", "nopass",
+                    "~*", "resetchannels", "+@all")
+        with self.engine.client() as client:
+            client("AUTH", "quiet", "")
+            self.assertEqual(client(*self.space.command(
+                "add", 0, "x", "q", "in", "0", "3", "", "")), [0])
+            self.assertEqual(
+                client(*self.space.command("pump", 0, 100, ""))[0], 1)
+        self.assertEqual(self.state(), "delivered")
+
     def test_the_script_cache_may_be_flushed(self):
         self.add()
         self.client("SCRIPT", "FLUSH")

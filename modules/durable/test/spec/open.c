@@ -163,11 +163,15 @@ Test(open, an_engine_that_keeps_less_than_the_level_is_EOPNOTSUPP)
 	const char *const none[] = {"--appendonly", "no", NULL};
 	const char *const truncated[] = {"--appendonly", "yes", "--appendfsync",
 	    "always", "--aof-load-truncated", "yes", NULL};
+	const char *const rewrite[] = {"--appendonly", "yes", "--appendfsync",
+	    "always", "--aof-load-truncated", "no",
+	    "--no-appendfsync-on-rewrite", "yes", NULL};
 	const char *const everysec[] = {
 	    "--appendonly", "yes", "--appendfsync", "everysec", NULL};
 
 	assert_rc(open_on(none, 0, "aof-load-truncated no"), -EOPNOTSUPP);
 	assert_rc(open_on(none, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
+	assert_rc(open_on(rewrite, 0, "on-rewrite no"), -EOPNOTSUPP);
 	assert_rc(open_on(everysec, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(everysec, HWT_DURABLE_REPLICATED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(truncated, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
