@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SERVER is HOST:PORT,SLOTS,LEVEL. The scheduler is in the process of the
- * worker and the producer.
+ * SERVER is HOST:PORT,SLOTS,LEVEL,TICK: a timer of a tick of so many ms, for 0
+ * the shared one. The scheduler is in the process of the worker and the
+ * producer.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 
 const unsigned queue_unit_ms = 1;
 
+static struct hwt *timer;
 static struct hwt_durable *durable;
 static struct hwt_durable_scheduler *scheduler;
 static struct hwt_durable_worker *worker;
@@ -22,11 +24,17 @@ queue_open(const char *server)
 	char address[64];
 	struct hwt_durable_options options = {
 	    .servers = address, .space = "perf"};
+	struct hwt_options timing = {0};
+	uint64_t tick_ms;
 	int error;
 
-	if (sscanf(server, "%63[^,],%" SCNu32 ",%" SCNu32, address,
-		&options.slots, &options.level) != 3)
+	if (sscanf(server, "%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu64, address,
+		&options.slots, &options.level, &tick_ms) != 4)
 		FAIL("not a server: %s", server);
+	timing.tick_ns = HWT_MS(tick_ms);
+	if (tick_ms > 0 && hwt_create(&timer, &timing) != 0)
+		FAIL("no timer");
+	options.timer = timer;
 	error = hwt_durable_open(&durable, &options);
 	if (error != 0)
 		FAIL("open: %s", strerror(-error));
@@ -37,6 +45,9 @@ queue_close(void)
 {
 	if (hwt_durable_close(durable) != 0)
 		FAIL("close");
+	if (timer != NULL &&
+	    (hwt_stop(timer, NULL) != 0 || hwt_destroy(timer) != 0))
+		FAIL("the timer does not stop");
 }
 
 struct producer *
