@@ -312,7 +312,7 @@ class Column:
 
     def put(self, row, text):
         self.rows[row] = text
-        print(f"  {row:<33} {text}", flush=True)
+        print(f"  {row:<32} {text}", flush=True)
 
     def judge(self, row, found):
         for what in ("lost", "early", "doubled"):
@@ -431,10 +431,10 @@ def print_table(columns):
     rows = []
     for column in columns.values():
         rows.extend(row for row in column.rows if row not in rows)
-    print(f"\n{'':<33} " + " ".join(f"{name:>13}" for name in columns))
+    print(f"\n{'':<32} " + " ".join(f"{name:>14}" for name in columns))
     for row in rows:
-        print(f"{row:<33} " + " ".join(
-            f"{column.rows.get(row, '-'):>13}"
+        print(f"{row:<32} " + " ".join(
+            f"{column.rows.get(row, '-'):>14}"
             for column in columns.values()))
 
 
@@ -444,15 +444,15 @@ def print_sheet(costs):
     print(f"\ncalculated from the unit costs of hwt_durable at 5000/s, not "
           f"measured: a billion\ntasks a day, {rate:.0f} a second; the peak "
           f"is 3 times that\n")
-    print(f"{'':<33} {'mean':>12} {'peak':>12}")
+    print(f"{'':<32} {'mean':>12} {'peak':>12}")
     for name, cost in (("cores of Redis", costs["server"]),
                        ("cores of clients", costs["client"])):
-        print(f"{name:<33} {rate * cost:>12.1f} {3 * rate * cost:>12.1f}")
+        print(f"{name:<32} {rate * cost:>12.1f} {3 * rate * cost:>12.1f}")
     # One of its threads executes commands; half of it is to be left.
     nodes = -(-3 * rate * costs["server"] // 0.5)
-    print(f"{'masters, each half busy at peak':<33} {'':>12} {nodes:>12.0f}")
+    print(f"{'masters, each half busy at peak':<32} {'':>12} {nodes:>12.0f}")
     for name, seconds in (("half an hour", 1800), ("a day", 86400)):
-        print(f"{'memory, GB, ' + name + ' ahead':<33} "
+        print(f"{'memory, GB, ' + name + ' ahead':<32} "
               f"{rate * seconds * costs['bytes'] / 1e9:>12.1f}")
 
 
