@@ -50,6 +50,9 @@
 #   make abi         programs built against the last release still run
 #   make perf        13 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
+#   make perf-durable
+#                    delayed tasks on Redis, beanstalkd and PostgreSQL, in 3
+#                    minutes: PERF='--seconds 1 --only hwt'
 #
 # Yours to set; what is needed besides is added, never replaced:
 #
@@ -132,8 +135,8 @@ parts := $(if $(filter build/% $(tested),$(MAKECMDGOALS)), \
 	$(if $(filter $(measured),$(MAKECMDGOALS)),perf) \
 	$(if $(filter demo% wheel wheel-svg,$(MAKECMDGOALS)),examples) \
 	$(if $(filter build/% $(tested) $(measured) $(installed) $(moduled) \
-		demo-longpoll demo-pool demo-durable soak-durable, \
-		$(MAKECMDGOALS)),$(MODULES:%=modules/%))
+		demo-longpoll demo-pool demo-durable soak-durable \
+		perf-durable,$(MAKECMDGOALS)),$(MODULES:%=modules/%))
 include $(patsubst %,%/rules.mk,$(sort $(parts)))
 -include $(shell find build -maxdepth 6 -path build/memcached -prune \
 	-o -name '*.d' -type f -print 2>/dev/null)

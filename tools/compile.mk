@@ -6,8 +6,8 @@ Q := $(if $(filter-out 0,$(V)),,@)
 say = $(if $Q,@echo '  $1 $@')
 
 # Installs what a goal needs, before a compiler is called; make -n does not.
-needy := $(filter deps demo% $(packed) $(moduled) $(tested) $(measured), \
-	$(MAKECMDGOALS))
+needy := $(filter deps demo% soak-durable perf-durable $(packed) $(moduled) \
+	$(tested) $(measured),$(MAKECMDGOALS))
 ifneq ($(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy)),)
 ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' ARCH='$(ARCH)' \
 	tools/deps $(needy) >&2 && echo there),there)

@@ -148,4 +148,5 @@ check-all: build/clang/durable-test build/asan/durable-test \
 		build/fuzz/durable-route $(durable_stressed)
 endif
 
--include modules/durable/programs/rules.mk modules/durable/test/rules.mk
+-include modules/durable/programs/rules.mk modules/durable/test/rules.mk \
+	modules/durable/perf/rules.mk

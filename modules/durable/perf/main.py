@@ -1,0 +1,498 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""main.py [--only NAME]... [--seconds N]: the same work on hwt_durable with
+Redis, on beanstalkd and on PostgreSQL with SKIP LOCKED, one after the other,
+each with a server of its own in a scratch folder. They fsync before they
+acknowledge, but for the rows that say memory: Redis and beanstalkd without a
+file, PostgreSQL with synchronous_commit off.
+
+Prints the machine, the versions, and a table with a column for each. What is
+not installed is left out. client.c says what its phases are. Run by make
+perf-durable, PERF=OPTIONS; the exit status is 1 if hwt_durable has lost a task,
+executed one early or twice.
+
+CPU is that of all threads of the client (producer, worker and, of hwt_durable,
+scheduler), and that of all processes of the server. Bytes a task are
+used_memory of Redis, the resident memory of beanstalkd, and what PostgreSQL's
+table and its indexes take on disk. Lateness counts from the due time to the
+begin of the execution; of beanstalkd only whole seconds are asked. The kills
+are of the server, in the middle of adds; what gets no answer is asked again."""
+
+import argparse
+import glob
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+sys.path.insert(0, os.path.join(ROOT, "modules/durable/test"))
+sys.dont_write_bytecode = True
+from engine import (  # noqa: E402 pylint: disable=C0413
+    Engine, die_with_parent, free_port)
+
+BUILD = os.path.join(ROOT, "build/plain/modules/durable/perf")
+LIMIT = 120
+TICK = os.sysconf("SC_CLK_TCK")
+MEMORY, FSYNCED = 1, 2  # HWT_DURABLE_*
+KILLS = 3
+FILL = 100000
+
+
+def cpu_of(pid):
+    """Seconds of a process, of its children, and of those that have ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            words = file.read().rsplit(")", 1)[1].split()
+        with open(f"/proc/{pid}/task/{pid}/children",
+                  encoding="ascii") as file:
+            children = file.read().split()
+    except OSError:
+        return 0
+    return sum(map(int, words[11:15])) / TICK + sum(map(cpu_of, children))
+
+
+def first_line(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True,
+                          timeout=LIMIT).stdout.splitlines()[0]
+
+
+class Server:
+    """Started in a with, ended and removed after it."""
+
+    process = None
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def cpu(self):
+        time.sleep(0.1)  # until children that end have ended
+        return cpu_of(self.process.pid)
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(LIMIT)
+            self.process = None
+
+    def wait(self, answers):
+        end = time.monotonic() + LIMIT
+        while not answers():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"{self.name} does not start")
+            time.sleep(0.01)
+
+
+class Redis(Server):
+    name = "hwt_durable"
+    client = "client-hwt"
+
+    def __init__(self, memory=False, slots=0, tick=0):
+        self.tick = tick
+        self.slots, self.level = slots, MEMORY if memory else FSYNCED
+        config = {} if memory else \
+            {"appendonly": "yes", "appendfsync": "always"}
+        self.engine = Engine(start=False, **config)
+
+    @staticmethod
+    def version():
+        return "Redis " + first_line("redis-server", "-v").split()[2][2:]
+
+    def start(self):
+        self.engine.start()
+        self.process = self.engine.process
+
+    def close(self):
+        self.engine.close()
+
+    def kill(self):
+        self.engine.kill()
+
+    def address(self):
+        return f"127.0.0.1:{self.engine.port},{self.slots},{self.level},"\
+            f"{self.tick}"
+
+    def size(self):
+        with self.engine.client() as client:
+            text = client("INFO", "memory").decode()
+        return int(text.split("used_memory:")[1].split()[0])
+
+
+class Beanstalkd(Server):
+    name = "beanstalkd"
+    client = "client-beanstalkd"
+    program = shutil.which("beanstalkd")
+
+    def __init__(self, memory=False):
+        self.memory = memory
+        self.folder = tempfile.mkdtemp(prefix="hwt-beanstalkd-")
+        self.port = free_port()
+
+    @classmethod
+    def version(cls):
+        return first_line(cls.program, "-v") if cls.program else None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [self.program, "-l", "127.0.0.1", "-p", str(self.port),
+             *([] if self.memory else ["-b", self.folder, "-f", "0"])],
+            preexec_fn=die_with_parent)
+        self.wait(lambda: subprocess.run(
+            ["bash", "-c", f": </dev/tcp/127.0.0.1/{self.port}"],
+            stderr=subprocess.DEVNULL, check=False).returncode == 0)
+
+    def close(self):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def address(self):
+        return str(self.port)
+
+    def size(self):
+        with open(f"/proc/{self.process.pid}/statm",
+                  encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Postgresql(Server):
+    """It does not run as root. One cluster serves all phases, with a table for
+    each."""
+
+    name = "PostgreSQL"
+    client = "client-postgresql"
+    folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+    cluster = None
+    tables = 0
+
+    def __init__(self, memory=False):
+        self.memory = memory
+        self.user = pwd.getpwnam("postgres") if os.getuid() == 0 else None
+        cls = type(self)
+        if cls.cluster is None:
+            cls.cluster = tempfile.mkdtemp(prefix="hwt-postgresql-")
+            if self.user:
+                os.chown(cls.cluster, self.user.pw_uid, self.user.pw_gid)
+            subprocess.run(
+                self.command("initdb", "-U", "perf", "-A", "trust",
+                             "--no-sync"),
+                cwd="/", preexec_fn=self.become, check=True, timeout=LIMIT,
+                stdout=subprocess.DEVNULL)
+        self.port = free_port()
+        self.table = "none"
+
+    @classmethod
+    def version(cls):
+        client = os.path.join(BUILD, cls.client)
+        if not cls.folders or not os.path.exists(client):
+            return None
+        return " ".join(first_line(
+            os.path.join(cls.folders[-1], "postgres"), "-V").split()[1:3])
+
+    def command(self, name, *words):
+        return [os.path.join(self.folders[-1], name), "-D", self.cluster,
+                *words]
+
+    def become(self):
+        if self.user:
+            os.setgroups([])
+            os.setgid(self.user.pw_gid)
+            os.setuid(self.user.pw_uid)
+        die_with_parent()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command("postgres", "-p", str(self.port), "-h", "127.0.0.1",
+                         "-k", self.cluster, "-c", "synchronous_commit="
+                         + ("off" if self.memory else "on")),
+            cwd="/", preexec_fn=self.become, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait(lambda: self.ask("SELECT 1") == "1")
+
+    def ask(self, text):
+        return subprocess.run(
+            [os.path.join(self.folders[-1], "psql"), "-h", "127.0.0.1", "-p",
+             str(self.port), "-U", "perf", "-d", "postgres", "-Atc", text],
+            capture_output=True, text=True, check=False,
+            timeout=LIMIT).stdout.strip()
+
+    def close(self):
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(LIMIT)
+            self.process = None
+
+    @classmethod
+    def clean(cls):
+        if cls.cluster is not None:
+            shutil.rmtree(cls.cluster, ignore_errors=True)
+
+    def kill(self):
+        """The server is the leader and its children: kill -9 of all."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children",
+                  encoding="ascii") as file:
+            children = file.read().split()
+        super().kill()
+        for child in map(int, children):
+            try:
+                os.kill(child, signal.SIGKILL)
+                self.wait_gone(child)
+            except OSError:
+                pass
+
+    @staticmethod
+    def wait_gone(pid):
+        """Ends with an OSError, or with a process that is no more than its
+        exit status."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return
+            time.sleep(0.005)
+
+    def address(self):
+        """With a new table."""
+        type(self).tables += 1
+        self.table = f"task{self.tables}"
+        return (f"host=127.0.0.1 port={self.port} user=perf dbname=postgres,"
+                f"{self.table}")
+
+    def size(self):
+        found = self.ask(f"SELECT pg_total_relation_size('{self.table}')")
+        return int(found or 0)
+
+
+def start_client(server, *words):
+    return subprocess.Popen(
+        [os.path.join(BUILD, server.client), words[0], server.address(),
+         *map(str, words[1:])], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=die_with_parent)
+
+
+def finish_client(process):
+    try:
+        text, errors = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    if process.returncode != 0:
+        raise RuntimeError(f"{process.args}: {errors}")
+    return json.loads(text)
+
+
+def measure(server, *words):
+    """A phase, with the CPU of the server."""
+    before = server.cpu()
+    found = finish_client(start_client(server, *words))
+    found["server"] = server.cpu() - before
+    return found
+
+
+class Column:
+    """What has been measured of one queue: row name to text."""
+
+    def __init__(self, make, seconds):
+        self.make, self.seconds = make, seconds
+        self.rows = {}
+        self.costs = {}
+        self.wrong = []
+
+    def put(self, row, text):
+        self.rows[row] = text
+        print(f"  {row:<32} {text}", flush=True)
+
+    def judge(self, row, found):
+        for what in ("lost", "early", "doubled"):
+            if found[what]:
+                self.wrong.append(f"{row}: {found[what]} {what}")
+
+    @staticmethod
+    def cpu(found):
+        count = max(found["executed"], 1)
+        return (f"{found['server'] / count * 1e6:.0f}+"
+                f"{found['cpu'] / count * 1e6:.0f}")
+
+    def adds(self, memory):
+        level = "memory" if memory else "fsynced"
+        for batch, threads in ((1, 1), (1, 16), (16, 1), (512, 1)):
+            with self.make(memory=memory) as server:
+                found = measure(server, "add", 1 << 20, self.seconds, batch,
+                                threads)
+            rate = found["acknowledged"] / found["seconds"]
+            name = f"batch {batch}" if threads == 1 else \
+                f"1 x {threads} threads"
+            self.put(f"adds/s, {level}, {name}", f"{rate:.0f}")
+
+    def life(self):
+        with self.make() as server:
+            found = measure(server, "life", self.seconds)
+        self.judge("life", found)
+        self.put("whole lives/s",
+                 f"{found['executed'] / found['seconds']:.0f}")
+        self.put("  CPU a life, us, server+client", self.cpu(found))
+
+    def late(self, rate):
+        with self.make() as server:
+            found = measure(server, "late", rate, self.seconds + 1)
+        self.judge(f"late at {rate}/s", found)
+        self.put(f"late at {rate}/s, ms: p50/p99/max",
+                 f"{found['p50']}/{found['p99']}/{found['max']}")
+        self.put(f"  of {rate}/s were added",
+                 f"{found['acknowledged'] / found['seconds']:.0f}")
+        self.put(f"  CPU a task at {rate}/s, us", self.cpu(found))
+        self.costs["server"] = found["server"] / found["distinct"]
+        self.costs["client"] = found["cpu"] / found["distinct"]
+
+    def late_with_finer_timer(self, rate):
+        with self.make(tick=1) as server:
+            found = measure(server, "late", rate, self.seconds + 1)
+        self.judge(f"late at {rate}/s, tick of 1 ms", found)
+        self.put(f"  with a tick of 1 ms, at {rate}/s",
+                 f"{found['p50']}/{found['p99']}/{found['max']}")
+
+    def size(self, **settings):
+        with self.make(**settings) as server:
+            before = server.size()
+            found = finish_client(start_client(
+                server, "add", FILL, 2 * self.seconds, 512, 1))
+            size = (server.size() - before) / found["acknowledged"]
+        self.costs["bytes"] = size
+        self.put("bytes a task", f"{size:.0f}")
+        self.put("  of so many pending", str(found["acknowledged"]))
+
+    def catch_up(self):
+        with self.make() as server:
+            found = finish_client(start_client(
+                server, "catchup", 50000, self.seconds))
+        self.judge("catch-up", found)
+        self.put("catch-up, tasks/s",
+                 f"{found['executed'] / found['seconds']:.0f}")
+        self.put("  of so many overdue", str(found["executed"]))
+
+    def crash(self):
+        with self.make() as server:
+            process = start_client(server, "crash")
+            try:
+                for _ in range(KILLS):
+                    time.sleep(self.seconds / 2)
+                    server.kill()
+                    server.start()
+                time.sleep(self.seconds / 2)
+            except BaseException:
+                process.kill()
+                raise
+            found = finish_client(process)
+        self.judge("kill -9", found)
+        self.put(f"{KILLS} kill -9, acknowledged", str(found["acknowledged"]))
+        self.put("  of these lost", str(found["lost"]))
+        self.put("  executed twice", str(found["doubled"]))
+
+
+def measure_all(make, seconds):
+    print(make.name, flush=True)
+    column = Column(make, seconds)
+    column.adds(memory=True)
+    column.adds(memory=False)
+    column.life()
+    for rate in (1000, 5000):
+        column.late(rate)
+        if make is Redis:
+            column.late_with_finer_timer(rate)
+    # 16 shards: a bucket for 100 tasks, as README says.
+    column.size(memory=True, **({"slots": 64} if make is Redis else {}))
+    column.catch_up()
+    column.crash()
+    return column
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        models = [line.split(":")[1].strip() for line in file
+                  if line.startswith("model name")]
+    return (f"{os.cpu_count()} cores, {models[0] if models else 'unknown'}, "
+            f"Linux {os.uname().release}; load "
+            f"{os.getloadavg()[0]:.1f} before")
+
+
+def print_table(columns):
+    rows = []
+    for column in columns.values():
+        rows.extend(row for row in column.rows if row not in rows)
+    print(f"\n{'':<32} " + " ".join(f"{name:>14}" for name in columns))
+    for row in rows:
+        print(f"{row:<32} " + " ".join(
+            f"{column.rows.get(row, '-'):>14}"
+            for column in columns.values()))
+
+
+def print_sheet(costs):
+    """What a billion tasks a day take."""
+    rate = 1e9 / 86400
+    print(f"\ncalculated from the unit costs of hwt_durable at 5000/s, not "
+          f"measured: a billion\ntasks a day, {rate:.0f} a second; the peak "
+          f"is 3 times that\n")
+    print(f"{'':<32} {'mean':>12} {'peak':>12}")
+    for name, cost in (("cores of Redis", costs["server"]),
+                       ("cores of clients", costs["client"])):
+        print(f"{name:<32} {rate * cost:>12.1f} {3 * rate * cost:>12.1f}")
+    # One of its threads executes commands; half of it is to be left.
+    nodes = -(-3 * rate * costs["server"] // 0.5)
+    print(f"{'masters, each half busy at peak':<32} {'':>12} {nodes:>12.0f}")
+    for name, seconds in (("half an hour", 1800), ("a day", 86400)):
+        print(f"{'memory, GB, ' + name + ' ahead':<32} "
+              f"{rate * seconds * costs['bytes'] / 1e9:>12.1f}")
+
+
+def main():
+    makes = {make.name: make for make in (Redis, Beanstalkd, Postgresql)}
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--only", action="append",
+                        choices=[*makes, "hwt"], default=[])
+    parser.add_argument("--seconds", type=int, default=2,
+                        choices=range(1, 31), metavar="1..30",
+                        help="of the phases that measure a rate")
+    options = parser.parse_args()
+    only = {"hwt_durable" if name == "hwt" else name
+            for name in options.only}
+    print(machine())
+    columns = {}
+    began = time.monotonic()
+    try:
+        for name, make in makes.items():
+            version = make.version()
+            if only and name not in only:
+                continue
+            if version is None:
+                print(f"{name} is not installed")
+                continue
+            print(version)
+            columns[name] = measure_all(make, options.seconds)
+    finally:
+        Postgresql.clean()
+    print_table(columns)
+    if Redis.name in columns:
+        print_sheet(columns[Redis.name].costs)
+    print(f"\n{time.monotonic() - began:.0f} s, load "
+          f"{os.getloadavg()[0]:.1f} after")
+    for name, column in columns.items():
+        for text in column.wrong:
+            print(f"{name}: {text}")
+    return 1 if Redis.name in columns and columns[Redis.name].wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The module beside what people would take instead; read by ../rules.mk. What
+# is compared with is built if it can be.
+
+durable_perf_of = build/plain/modules/durable/perf/$1
+durable_queues := hwt beanstalkd \
+	$(if $(wildcard /usr/include/postgresql/libpq-fe.h),postgresql)
+durable_perf := $(durable_queues:%=$(call durable_perf_of,client-%))
+durable_perf_hwt := build/plain/libhwt_durable.a build/plain/libhwt.a
+durable_perf_libs_hwt := $(durable_libs)
+durable_perf_libs_postgresql := -lpq
+build/plain/modules/durable/perf/postgresql.o: \
+	own = -isystem /usr/include/postgresql
+$(durable_perf): $(call durable_perf_of,client-%): \
+		$(call durable_perf_of,client.o) $(call durable_perf_of,%.o) \
+		$$(durable_perf_$$*)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) \
+		$(durable_perf_libs_$*) $(libs)
+
+.PHONY: perf-durable
+perf-durable: $(durable_perf)
+	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
+
+# These need no package that the tests do not.
+ifneq ($(ARCH),aarch64)
+check-all: $(filter-out %-postgresql,$(durable_perf))
+endif
