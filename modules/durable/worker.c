@@ -12,9 +12,10 @@
  *
  * One turn of the loop: wait; mark what has returned as ended; once a second,
  * look at every shard, and give back what has waited for a thread for too long;
- * extend leases, if a third of the visibility is over; send a batch of what has
- * ended; take, if there are threads for it. A job that runs for longer than the
- * limit is ended while it runs, and freed when it has returned as well.
+ * extend leases, if a third of the visibility is over, or a second since that
+ * failed; send a batch of what has ended; take, if there are threads for it. A
+ * job that runs for longer than the limit is ended while it runs, and freed
+ * when it has returned as well.
  *
  * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
  * threads will begin within AHEAD_NS, as their callbacks took lately: none if
@@ -22,9 +23,10 @@
  * for another worker.
  *
  * WHAT IS REPEATED. Taking, with the same token, until there is an answer. An
- * outcome, until there is an answer or its lease is over; but what is given
- * back is told once, and what is not known to have arrived is left to the end
- * of its lease.
+ * outcome, until there is an answer, or until its lease is over and it is not
+ * known whether it has arrived; while the engine refuses it or is gone, without
+ * end. But what is given back is told once, and what is not known to have
+ * arrived is left to the end of its lease.
  *
  * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
  * and of a job begun_ns, ended_ns, outcome, runs, given_up and lease_ns. The
@@ -52,6 +54,7 @@
 #define AHEAD_NS HWT_MS(10)
 #define AHEAD_MAX 256u
 #define WAITING_NS HWT_MS(500)
+#define EXTEND_AGAIN_NS HWT_SEC(1) /* the engine waits for 10 s after a pause */
 #define FLUSH_NS HWT_MS(1)
 #define FLUSH_COUNT 64u
 #define TAKE_SHARDS 8u /* that a round of takes asks */
@@ -123,7 +126,8 @@ struct hwt_durable_worker {
 	uint32_t ended; /* of them */
 	struct source *source;
 	uint32_t ringing, next_source;
-	uint64_t looked_ns, extended_ns; /* when it last did that */
+	uint64_t looked_ns; /* when it last looked everywhere */
+	uint64_t extend_ns; /* when it will extend leases */
 	uint64_t mean_ns; /* how long a callback takes */
 	bool measured;
 	bool flush_due, send_fails;
@@ -581,7 +585,9 @@ send_is_due(hwt_timeout timeout, void *arg)
 	worker->flush_due = true;
 }
 
-/* False: it is to be sent again. */
+/* False: it is to be sent again. While nothing has happened, the engine may not
+ * have ended the lease either, though its time is over: it cannot while it is
+ * paused or gone, nor right after a pause. */
 static bool
 outcome_is_settled(const struct job *job, int result)
 {
@@ -598,7 +604,8 @@ outcome_is_settled(const struct job *job, int result)
 	}
 	if (job->told == BACK && result == -ETIMEDOUT)
 		return true;
-	if (limit_now_ns() < job->lease_ns)
+	if (result == -EAGAIN || result == -ECONNREFUSED ||
+	    limit_now_ns() < job->lease_ns)
 		return false;
 	engine_log(engine, LOG_WARNING,
 	    "%.64s: the outcome of attempt %u cannot be told: %s", id,
@@ -694,14 +701,17 @@ outcomes_drop(struct hwt_durable_worker *worker)
 
 /* Leases. */
 
-static void
+/* False: some shard has not answered. */
+static bool
 leases_read(struct hwt_durable_worker *worker, const struct sheet *sheet,
     uint64_t asked_ns)
 {
+	bool answered = true;
 	uint32_t i, at;
 
 	lock(worker);
 	for (i = 0; i < sheet->calls; i++) {
+		answered = answered && sheet->call[i].error == 0;
 		for (at = sheet->job_of[i]; at < sheet->job_of[i + 1]; at++) {
 			if (sheet_result(
 				&sheet->call[i], at - sheet->job_of[i]) == 0)
@@ -710,18 +720,29 @@ leases_read(struct hwt_durable_worker *worker, const struct sheet *sheet,
 		}
 	}
 	unlock(worker);
+	return answered;
 }
 
-static void
+static bool
 leases_send(struct hwt_durable_worker *worker, struct sheet *sheet)
 {
 	uint64_t asked_ns = limit_now_ns();
+	bool answered;
 
 	sheet_send(worker, sheet, worker->visibility_ns);
-	leases_read(worker, sheet, asked_ns);
+	answered = leases_read(worker, sheet, asked_ns);
 	engine_call_free(sheet->call, sheet->calls);
 	sheet->count = 0;
 	sheet->calls = 0;
+	return answered;
+}
+
+static void
+leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns)
+{
+	worker->extend_ns = limit_now_ns() + delay_ns;
+	(void)loop_after(
+	    &worker->loop, &worker->extend, woken, worker, delay_ns);
 }
 
 /* Of all that have not ended. One that was given up on its way to a thread is
@@ -730,6 +751,8 @@ static void
 leases_extend(struct hwt_durable_worker *worker)
 {
 	struct sheet sheet;
+	uint64_t delay_ns = worker->visibility_ns / 3;
+	bool answered = true;
 	struct job *job;
 
 	sheet.count = 0;
@@ -740,13 +763,13 @@ leases_extend(struct hwt_durable_worker *worker)
 			continue;
 		sheet.job[sheet.count++] = job;
 		if (sheet.count == SHEET_MAX)
-			leases_send(worker, &sheet);
+			answered = leases_send(worker, &sheet) && answered;
 	}
 	if (sheet.count > 0)
-		leases_send(worker, &sheet);
-	worker->extended_ns = limit_now_ns();
-	(void)loop_after(&worker->loop, &worker->extend, woken, worker,
-	    worker->visibility_ns / 3);
+		answered = leases_send(worker, &sheet) && answered;
+	if (!answered && delay_ns > EXTEND_AGAIN_NS)
+		delay_ns = EXTEND_AGAIN_NS;
+	leases_extend_after(worker, delay_ns);
 }
 
 /* Taking. */
@@ -944,7 +967,7 @@ loop_work(struct hwt_durable_worker *worker)
 
 	if (worker->looked_ns == 0 || now - worker->looked_ns >= SECOND_NS)
 		look_everywhere(worker);
-	if (now - worker->extended_ns >= worker->visibility_ns / 3)
+	if (now >= worker->extend_ns)
 		leases_extend(worker);
 	outcomes_flush(worker);
 	need = needed(worker);
@@ -962,9 +985,7 @@ loop_run(void *arg)
 	bool more = true;
 	bool stopping;
 
-	worker->extended_ns = limit_now_ns();
-	(void)loop_after(&worker->loop, &worker->extend, woken, worker,
-	    worker->visibility_ns / 3);
+	leases_extend_after(worker, worker->visibility_ns / 3);
 	do {
 		loop_turn(&worker->loop, !more);
 		jobs_collect(worker);

@@ -213,6 +213,49 @@ class Workers(Breakage):
         self.stop_all(watcher)
         self.check()
 
+    @contextlib.contextmanager
+    def space_of(self):
+        with self.engine.client() as client:
+            yield Space(client, self.space)
+
+    def pause(self, what, *shards):
+        with self.space_of() as space:
+            for shard in shards:
+                self.assertEqual(space(what, shard), 0)
+
+    def test_what_ends_in_a_pause_longer_than_its_lease_counts(self):
+        actor = self.actor(schedules=True, works=(4, 1000, 0))
+        names = ["t", "u", "v"]
+        self.add(actor, "done,300", *names)
+        actor.wait(lambda runs: len(runs) == 3)
+        self.pause("pause", 0, 1)
+        actor.wait(lambda runs: len(runs) == 6)
+        time.sleep(2.5)
+        self.pause("resume", 0, 1)
+        self.ends(actor, *names)
+        for name in names:
+            self.assertEqual(actor.begins(name), [(1, 1)])
+        self.succeeded_once(actor, 3)
+        self.stop_all(actor)
+        self.check()
+
+    def test_leases_are_extended_at_once_after_a_pause(self):
+        """None ends in the first 10 s after it. A third of this visibility
+        is as long as that."""
+        actor = self.actor(schedules=True, works=(1, 30000, 0))
+        self.add(actor, "done,60000", "t")
+        actor.wait(lambda runs: runs)
+        self.pause("pause", 0, 1)
+        time.sleep(10.5)
+        with self.space_of() as space:
+            def lease():
+                return [space.client("ZSCORE", space.key(shard, "fly"), "t")
+                        for shard in (0, 1)]
+            before = lease()
+            self.pause("resume", 0, 1)
+            wait_until(lambda: lease() != before, limit=6)
+        actor.kill()
+
 
 class Schedulers(Breakage):
     config, level = {}, MEMORY
