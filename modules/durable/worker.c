@@ -19,8 +19,8 @@
  *
  * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
  * threads will begin within AHEAD_NS, as their callbacks took lately: none if
- * they take long. What waits for longer than WAITING_NS all the same goes back,
- * for another worker.
+ * they take long. None while too many outcomes cannot be told. What waits for
+ * longer than WAITING_NS all the same goes back, for another worker.
  *
  * WHAT IS REPEATED. Taking, with the same token, until there is an answer. An
  * outcome, until there is an answer, or until its lease is over and it is not
@@ -60,6 +60,7 @@
 #define TAKE_SHARDS 8u /* that a round of takes asks */
 #define TAKE_BYTES (1u << 21) /* half of what a script takes at most */
 #define SHEET_MAX 256u
+#define ENDED_MAX (4 * SHEET_MAX) /* with more untold, nothing is taken */
 #define RETRY_FIRST_NS HWT_SEC(1)
 #define RETRY_LAST_NS HWT_SEC(600)
 
@@ -99,7 +100,9 @@ struct list {
 /* A shard's queue. */
 struct source {
 	uint64_t token; /* of the next take */
+	uint32_t ended; /* jobs of it */
 	bool rings; /* there may be something */
+	bool waits; /* its outcomes, for the end of a back-off */
 };
 
 struct hwt_durable_worker {
@@ -124,13 +127,14 @@ struct hwt_durable_worker {
 	struct loop loop;
 	struct jobs held; /* all jobs, the oldest first */
 	uint32_t ended; /* of them */
+	uint32_t waiting; /* of those: their source waits */
 	struct source *source;
 	uint32_t ringing, next_source;
 	uint64_t looked_ns; /* when it last looked everywhere */
 	uint64_t extend_ns; /* when it will extend leases */
 	uint64_t mean_ns; /* how long a callback takes */
 	bool measured;
-	bool flush_due, send_fails;
+	bool flush_due;
 	uint64_t send_back_off_ns;
 	hwt_timeout look, extend, flush, send_again;
 
@@ -253,17 +257,25 @@ job_free(struct job *job)
 static void
 job_end(struct job *job, enum outcome outcome)
 {
+	struct source *source = &job->worker->source[job->shard];
+
 	job->told = outcome;
 	job->ended = true;
 	job->worker->ended++;
+	job->worker->waiting += source->waits;
+	source->ended++;
 }
 
 /* It is told, or will not be. */
 static void
 job_told(struct job *job)
 {
+	struct source *source = &job->worker->source[job->shard];
+
 	job->ended = false;
 	job->worker->ended--;
+	job->worker->waiting -= source->waits;
+	source->ended--;
 	if (job->returned)
 		job_free(job);
 }
@@ -576,12 +588,31 @@ flush_is_due(hwt_timeout timeout, void *arg)
 }
 
 static void
+source_wait(struct hwt_durable_worker *worker, struct source *source)
+{
+	if (source->waits)
+		return;
+	source->waits = true;
+	worker->waiting += source->ended;
+}
+
+static void
+sources_go_on(struct hwt_durable_worker *worker)
+{
+	uint32_t i;
+
+	for (i = 0; i < worker->durable->shards; i++)
+		worker->source[i].waits = false;
+	worker->waiting = 0;
+}
+
+static void
 send_is_due(hwt_timeout timeout, void *arg)
 {
 	struct hwt_durable_worker *worker = arg;
 
 	(void)timeout;
-	worker->send_fails = false;
+	sources_go_on(worker);
 	worker->flush_due = true;
 }
 
@@ -613,30 +644,38 @@ outcome_is_settled(const struct job *job, int result)
 	return true;
 }
 
+static uint32_t
+outcomes_due(const struct hwt_durable_worker *worker)
+{
+	return worker->ended - worker->waiting;
+}
+
+/* A shard that does not answer holds up the outcomes of no other. */
 static void
 sheet_settle(struct hwt_durable_worker *worker, const struct sheet *sheet)
 {
-	bool all = true;
+	const struct engine_call *call;
+	bool fails = false;
 	uint32_t i, at;
 
 	for (i = 0; i < sheet->calls; i++) {
+		call = &sheet->call[i];
 		for (at = sheet->job_of[i]; at < sheet->job_of[i + 1]; at++) {
 			if (outcome_is_settled(sheet->job[at],
-				sheet_result(
-				    &sheet->call[i], at - sheet->job_of[i])))
+				sheet_result(call, at - sheet->job_of[i]))) {
 				job_told(sheet->job[at]);
-			else
-				all = false;
+				continue;
+			}
+			source_wait(worker, &worker->source[call->shard]);
+			fails = true;
 		}
 	}
-	if (all) {
-		worker->send_back_off_ns = 0;
-		return;
-	}
-	worker->send_fails = true;
-	if (loop_after(&worker->loop, &worker->send_again, send_is_due, worker,
+	if (fails &&
+	    loop_after(&worker->loop, &worker->send_again, send_is_due, worker,
 		back_off_next(&worker->send_back_off_ns)) != 0)
-		worker->send_fails = false;
+		sources_go_on(worker);
+	else if (worker->waiting == 0)
+		worker->send_back_off_ns = 0;
 }
 
 static void
@@ -649,10 +688,11 @@ outcomes_send(struct hwt_durable_worker *worker)
 	sheet.calls = 0;
 	TAILQ_FOREACH(job, &worker->held, held)
 	{
-		if (job->ended && sheet.count < SHEET_MAX)
+		if (job->ended && !worker->source[job->shard].waits &&
+		    sheet.count < SHEET_MAX)
 			sheet.job[sheet.count++] = job;
 	}
-	worker->flush_due = worker->ended > sheet.count;
+	worker->flush_due = outcomes_due(worker) > sheet.count;
 	sheet_send(worker, &sheet, 0);
 	sheet_settle(worker, &sheet);
 	engine_call_free(sheet.call, sheet.calls);
@@ -674,9 +714,9 @@ is_idle(struct hwt_durable_worker *worker)
 static void
 outcomes_flush(struct hwt_durable_worker *worker)
 {
-	if (worker->ended == 0 || worker->send_fails)
+	if (outcomes_due(worker) == 0)
 		return;
-	if (worker->flush_due || worker->ended >= FLUSH_COUNT ||
+	if (worker->flush_due || outcomes_due(worker) >= FLUSH_COUNT ||
 	    is_idle(worker)) {
 		outcomes_send(worker);
 		return;
@@ -817,6 +857,8 @@ needed(struct hwt_durable_worker *worker)
 {
 	uint32_t wanted, there;
 
+	if (worker->ended > ENDED_MAX)
+		return 0;
 	lock(worker);
 	wanted = worker->stopping ? 0 : worker->threads + ahead(worker);
 	there = worker->running + worker->ready.count;
@@ -973,7 +1015,7 @@ loop_work(struct hwt_durable_worker *worker)
 	need = needed(worker);
 	if (need > 0 && worker->ringing > 0)
 		take_some(worker, need);
-	if (worker->flush_due && worker->ended > 0 && !worker->send_fails)
+	if (worker->flush_due && outcomes_due(worker) > 0)
 		return true;
 	return worker->ringing > 0 && needed(worker) > 0;
 }

@@ -22,7 +22,7 @@ import unittest
 
 from actor import Actor
 from checker import Checker
-from engine import LIMIT, Engine, Space
+from engine import LIMIT, Engine, Space, shard_of
 from programs import DURABLE, Programs, Running, main, wait_until
 
 MEMORY, FSYNCED = 1, 2
@@ -236,6 +236,28 @@ class Workers(Breakage):
         for name in names:
             self.assertEqual(actor.begins(name), [(1, 1)])
         self.succeeded_once(actor, 3)
+        self.stop_all(actor)
+        self.check()
+
+    def test_a_shard_that_is_paused_holds_up_no_other(self):
+        """More outcomes of it wait than fit into a batch, and they come
+        first."""
+        actor = self.actor(schedules=True, works=(600, 30000, 0))
+        names = [[], []]
+        for name in map(str, range(2000)):
+            names[shard_of(name.encode(), 2)].append(name)
+        held, others = names[0][:400], names[1][:400]
+        for i in range(0, 400, 100):
+            self.add(actor, "done,3000", *held[i:i + 100])
+        actor.wait(lambda runs: len(runs) == 400)
+        self.pause("pause", 0)
+        actor.wait(lambda runs: len(runs) == 800)
+        for i in range(0, 400, 100):
+            self.add(actor, "done", *others[i:i + 100])
+        self.ends(actor, *others)
+        self.pause("resume", 0)
+        self.ends(actor, *held)
+        self.succeeded_once(actor, 800)
         self.stop_all(actor)
         self.check()
 
