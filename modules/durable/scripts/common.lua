@@ -214,7 +214,7 @@ end
 local function pack(task)
 	return struct.pack(LAYOUT, FORMAT, task.state, task.attempts,
 		task.max_attempts, #task.queue, task.generation, task.slot,
-		task.due, task.ms, task.sequence, 0, now)
+		task.due, task.ms, task.sequence, task.backs, now)
 end
 
 local function is_sound(task, length)
@@ -225,8 +225,9 @@ local function is_sound(task, length)
 		is_name(task.queue) and #task.queue == length and
 		task.generation >= 1 and task.slot < slots and
 		task.due <= WHOLE_MAX and
-		task.max_attempts >= 1 and task.attempts <= task.max_attempts
-		and (task.state >= RUNNING or
+		task.max_attempts > task.backs and
+		task.attempts <= task.max_attempts and
+		(task.state >= RUNNING or
 			task.attempts < task.max_attempts)
 end
 
@@ -238,8 +239,8 @@ local function unpack_record(text)
 	local task = {}
 	local kind, length
 	kind, task.state, task.attempts, task.max_attempts, length,
-		task.generation, task.slot, task.due, task.ms, task.sequence =
-		struct.unpack(LAYOUT, text)
+		task.generation, task.slot, task.due, task.ms, task.sequence,
+		task.backs = struct.unpack(LAYOUT, text)
 	if kind ~= FORMAT then
 		return nil
 	end
@@ -306,6 +307,14 @@ local function place(id, task, due)
 	sure("ZADD", bucket_key(task.slot), due, id)
 	count("pending", 1)
 	earliest = min(earliest or due, due)
+end
+
+-- The next generation: its attempts are those that the task was added with.
+local function renew(task)
+	task.generation = task.generation + 1
+	task.attempts = 0
+	task.max_attempts = task.max_attempts - task.backs
+	task.backs = 0
 end
 
 local function drop_entries(queue, entries)

@@ -33,8 +33,7 @@ if ARGV[3] == "replay" then
 		task.generation == GENERATION_MAX then
 		return -2
 	end
-	task.generation = task.generation + 1
-	task.attempts = 0
+	renew(task)
 	place(id, task, now)
 	save(id, task)
 else

@@ -26,9 +26,12 @@ local function is_repeated(task, outcome)
 end
 
 -- The attempt's number is not used again: it tells this attempt from the next.
--- So there is one more instead.
+-- So there is one more instead, in this generation.
 local function give_back(id, task)
-	task.max_attempts = min(task.max_attempts + 1, ATTEMPTS_MAX)
+	if task.max_attempts < ATTEMPTS_MAX then
+		task.max_attempts = task.max_attempts + 1
+		task.backs = task.backs + 1
+	end
 	again(id, task, task.due)
 end
 

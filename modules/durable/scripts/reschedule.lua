@@ -30,8 +30,7 @@ if not task or task.state > RUNNING or task.generation == GENERATION_MAX then
 	return -114
 end
 withdraw(id, task)
-task.generation = task.generation + 1
-task.attempts = 0
+renew(task)
 place(id, task, due)
 save(id, task)
 commit()

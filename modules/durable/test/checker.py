@@ -38,12 +38,12 @@ class Record:
         if data is None or len(data) < LAYOUT.size:
             raise ValueError("too short")
         (kind, state, self.attempts, self.max_attempts, length,
-         self.generation, self.slot, self.due, ms, sequence, zero,
+         self.generation, self.slot, self.due, ms, sequence, self.backs,
          self.changed) = LAYOUT.unpack_from(data)
         self.entry = b"%d-%d" % (ms, sequence)
         self.queue = data[LAYOUT.size:LAYOUT.size + length]
         self.payload = data[LAYOUT.size + length:]
-        if kind != 1 or not 1 <= state <= 7 or zero != 0:
+        if kind != 1 or not 1 <= state <= 7:
             raise ValueError("format or state")
         self.state = STATES[state]
         if self.state == "quarantined":
@@ -54,6 +54,7 @@ class Record:
         if self.generation < 1 or self.slot >= slots or \
                 self.due > 2 ** 53 or \
                 self.attempts > self.max_attempts or \
+                self.backs >= self.max_attempts or \
                 used_up and self.state in ("pending", "delivered"):
             raise ValueError("numbers")
 

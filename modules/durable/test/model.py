@@ -52,6 +52,7 @@ class Task:
         self.queue = queue
         self.due = due
         self.max_attempts = max_attempts
+        self.backs = 0
         self.payload = payload
         self.attempts = 0
         self.generation = 1
@@ -120,6 +121,8 @@ class World:
         task = self.tasks[name]
         task.state, task.due, task.attempts = "pending", due, 0
         task.generation += 1
+        task.max_attempts -= task.backs
+        task.backs = 0
 
     def do_pump(self, now, records, limit, version):
         if version not in ("", self.version):
@@ -204,6 +207,7 @@ class World:
         elif outcome == "back":
             task.state = "pending"
             task.max_attempts += 1
+            task.backs += 1
         elif task.attempts == task.max_attempts:
             task.state = "failed"
         else:

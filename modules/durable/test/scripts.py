@@ -775,6 +775,30 @@ class Fencing(Case):
                 attempt=attempt, outcome="retry"), 0)
         self.assertEqual(self.state(), "failed")
 
+    def test_a_generation_has_no_more_attempts_for_what_was_given_back(self):
+        def begin():
+            self.move(1000000)
+            self.pump()
+            return self.take()[0]
+
+        self.add(attempts=2)
+        for attempt in (1, 2, 3):
+            begin()
+            self.finish(attempt=attempt, outcome="back")
+        self.assertEqual(self.call("reschedule", "x", "in", 0), 0)
+        self.assertEqual(begin()[:5], [b"x", 2, 1, START + 3000000, 2])
+        self.finish(generation=2, outcome="back")
+        for attempt in (2, 3):
+            begin()
+            self.finish(generation=2, attempt=attempt, outcome="retry")
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.call("dead", "replay", "x"), 0)
+        for attempt in (1, 2):
+            begin()
+            self.finish(generation=3, attempt=attempt, outcome="retry")
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.record().max_attempts, 2)
+
     def test_attempts_are_counted_by_take_and_end(self):
         self.add(attempts=3)
         for attempt in (1, 2, 3):
