@@ -86,7 +86,7 @@ struct job {
 	enum outcome outcome, told; /* as the callback said; as it is sent */
 	hwt_timeout limit;
 	bool runs, given_up;
-	bool ended, returned; /* the loop's */
+	bool ended, returned, left; /* the loop's; left: to its lease's end */
 	char bytes[]; /* id, payload */
 };
 
@@ -273,6 +273,7 @@ job_told(struct job *job)
 	struct source *source = &job->worker->source[job->shard];
 
 	job->ended = false;
+	job->left = true;
 	job->worker->ended--;
 	job->worker->waiting -= source->waits;
 	source->ended--;
@@ -799,7 +800,7 @@ leases_extend(struct hwt_durable_worker *worker)
 	sheet.calls = 0;
 	TAILQ_FOREACH(job, &worker->held, held)
 	{
-		if (job->ended || job->returned)
+		if (job->ended || job->returned || job->left)
 			continue;
 		sheet.job[sheet.count++] = job;
 		if (sheet.count == SHEET_MAX)

@@ -213,6 +213,28 @@ class Workers(Breakage):
         self.stop_all(watcher)
         self.check()
 
+    def test_one_that_was_given_up_untold_loses_its_lease(self):
+        """The engine refuses everything until the outcome is dropped."""
+        actor = self.actor(works=(2, 1000, 2000))
+        other = self.actor(schedules=True)
+        self.add(actor, "done,90000,0", "t")
+        actor.wait(lambda runs: runs)
+        self.assertEqual(other("unschedule"), [0])
+        with self.engine.client() as client:
+            client("ACL", "SETUSER", "default", "-evalsha")
+            try:
+                time.sleep(4)
+            finally:
+                client("ACL", "SETUSER", "default", "+evalsha")
+        time.sleep(1)
+        self.assertEqual(other("schedule"), [0])
+        self.ends(other, "t", limit=30)
+        self.assertEqual(actor.begins("t"), [(1, 1), (1, 2)])
+        self.succeeded_once(other, 1)
+        actor.kill()
+        self.stop_all(other)
+        self.check()
+
     @contextlib.contextmanager
     def space_of(self):
         with self.engine.client() as client:
