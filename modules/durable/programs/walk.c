@@ -223,15 +223,37 @@ list_key(void *ctx, uint32_t shard, const char *name, size_t length)
 	return list_task(ctx, shard, name + 2, length - 2);
 }
 
-/* A page of the dead letters of a shard, by the time when they failed; empty at
- * the end. */
+/* A shard's now, in ms. */
+static int
+shard_now(struct hwt_durable *durable, uint32_t shard, uint64_t *now)
+{
+	struct engine_call call;
+	int error = walk_script(durable, SCRIPT_STAT, shard, 0, NULL, &call);
+	size_t i;
+
+	if (error != 0)
+		return error;
+	error = -EPROTO;
+	for (i = 0; is_array(call.reply, 0) && i + 1 < call.reply->elements;
+	     i += 2) {
+		if (is_string(call.reply->element[i]) &&
+		    strcmp(call.reply->element[i]->str, "now") == 0 &&
+		    reply_number(call.reply->element[i + 1], now))
+			error = 0;
+	}
+	engine_call_free(&call, 1);
+	return error;
+}
+
+/* A page of the dead letters of a shard, by the time when they failed, each
+ * with that; empty at the end. */
 static int
 dead_page(struct hwt_durable *durable, uint32_t shard, size_t start,
     struct engine_call *call)
 {
 	char key[ENGINE_KEY_MAX], first[24], last[24];
-	struct engine_argument words[] = {
-	    argument_text("ZRANGE"), {NULL, 0}, {NULL, 0}, {NULL, 0}};
+	struct engine_argument words[] = {argument_text("ZRANGE"), {NULL, 0},
+	    {NULL, 0}, {NULL, 0}, argument_text("WITHSCORES")};
 	int error;
 	size_t i;
 
@@ -241,10 +263,10 @@ dead_page(struct hwt_durable *durable, uint32_t shard, size_t start,
 	words[1] = argument_text(key);
 	words[2] = argument_text(first);
 	words[3] = argument_text(last);
-	error = walk_command(durable, shard, 4, words, call);
+	error = walk_command(durable, shard, 5, words, call);
 	if (error != 0)
 		return error;
-	if (!is_array(call->reply, 0))
+	if (!is_array(call->reply, 0) || call->reply->elements % 2 != 0)
 		error = -EPROTO;
 	for (i = 0; error == 0 && i < call->reply->elements; i++) {
 		if (!is_string(call->reply->element[i]))
@@ -255,8 +277,9 @@ dead_page(struct hwt_durable *durable, uint32_t shard, size_t start,
 	return error;
 }
 
-/* Calls it for each dead letter of a shard. It returns 1 if that is one no
- * more, so that those behind it have moved up. */
+/* Calls it for each dead letter of a shard that has failed by now: those that
+ * are replayed may fail again before the end is reached. It returns 1 if that
+ * is one no more, so that those behind it have moved up. */
 static int
 dead_shard(
     struct hwt_durable *durable, uint32_t shard, walk_key *call, void *ctx)
@@ -264,15 +287,23 @@ dead_shard(
 	const struct redisReply *id;
 	struct engine_call page;
 	size_t i, start = 0;
+	uint64_t now;
 	bool more;
-	int result;
+	int result = shard_now(durable, shard, &now);
 
+	if (result != 0)
+		return result;
 	do {
 		result = dead_page(durable, shard, start, &page);
 		if (result != 0)
 			return result;
 		more = page.reply->elements > 0;
-		for (i = 0; result >= 0 && i < page.reply->elements; i++) {
+		for (i = 0; result >= 0 && i < page.reply->elements; i += 2) {
+			if (strtod(page.reply->element[i + 1]->str, NULL) >
+			    (double)now) {
+				more = false;
+				break;
+			}
 			id = page.reply->element[i];
 			result = call(ctx, shard, id->str, id->len);
 			start += result == 0;

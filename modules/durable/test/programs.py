@@ -489,6 +489,18 @@ class Hwtctl(Programs):
         self.assertEqual(self.ctl("stat", "--json").json["pending"], 600)
         self.check()
 
+    def test_dead_replay_leaves_out_what_fails_after_its_begin(self):
+        """Or it could go on for ever."""
+        self.ctl("init", "--shards=1")
+        space = self.scripts()
+        for name in ("early", "late"):
+            self.add("--queue=q", "--in=0", f"--id={name}")
+            self.execute(space, name, "fail")
+        space.client("ZINCRBY", space.key(0, "dead"), 3600000, "late")
+        self.ctl("dead", "replay", "--all")
+        self.assertEqual(self.state("early"), "pending")
+        self.assertEqual(self.state("late"), "failed")
+
     def test_pause(self):
         self.ctl("init", "--shards=2")
         name = next(name for name in map(str, range(99))
