@@ -237,7 +237,10 @@ struct hwt_durable_delivery {
 	size_t id_length;
 	const void *payload;
 	size_t payload_length;
-	uint32_t attempt; /* from 1: the fencing token, with generation */
+	/* From 1: the fencing token, with generation. They tell the executions
+	 * of one task apart: an id that is added again, after its record has
+	 * gone, is another task, and starts with the same numbers. */
+	uint32_t attempt;
 	uint32_t max_attempts;
 	uint32_t generation;
 	uint64_t due_unix_ns;
