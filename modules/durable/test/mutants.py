@@ -188,7 +188,7 @@ MUTANTS = [
      "if expected and expected ~= version then", "if false then"),
     ("pump", "next is not kept", "next_look = looked_for", ""),
     ("pump", "no word to the queue",
-     'call("PUBLISH", space .. ":work:" .. queue, shard)', ""),
+     'try("PUBLISH", space .. ":work:" .. queue, shard)', ""),
     ("janitor", "no time to extend after a pause",
      "if resumed ~= 0 and now - resumed < GRACE then", "if false then"),
     ("janitor", "no back-off", "return floor(math.random() * longest)",
