@@ -505,12 +505,22 @@ class Run:
             self.call("pause", ())
 
     def move_clock(self):
+        before = self.time
         self.time += self.random.choice([
             0, 1, 7, TICK - 1, TICK, TICK + 1, 1000, 5000, TICK * SLOTS,
             TICK * SLOTS * 3 + 1, -1, -5000, -86400000,
             max(0, self.now - self.time), 40000])
         self.time = max(START, self.time)
+        if self.time < before:
+            self.forget_takes()
         self.engine.clock.stop_at(self.time)
+
+    def forget_takes(self):
+        """Which of them the engine has forgotten while its clock was ahead
+        depends on when it looked."""
+        for worker in self.world.takes:
+            self.client("DEL", self.space.key(0, f"t:{worker}"))
+        self.world.takes.clear()
 
     def lose_queue(self):
         queue = self.random.choice(QUEUES)
