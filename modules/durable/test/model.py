@@ -338,8 +338,12 @@ class Run:
         self.history = []
         self.remember()
 
-    def remember(self):
-        size = os.path.getsize(self.engine.append_only_files()[-1])
+    def file_size(self):
+        return os.path.getsize(self.engine.append_only_files()[-1])
+
+    def remember(self, size=None):
+        """size: before look, at which keys expire, which the file is told."""
+        size = size or self.file_size()
         self.history.append((size, copy.deepcopy(self.world), self.lost))
         del self.history[:-HISTORY]
 
@@ -549,12 +553,13 @@ class Run:
         self.words(name, arguments)
         now = self.now
         reply = self.space(name, 0, *arguments)
+        size = self.file_size()
         self.look()
         expected = self.apply(name, now, modelled)
         self.compare_reply(name, reply, expected)
         difference = self.seen.compare(self.world)
         require(not difference, difference)
-        self.remember()
+        self.remember(size)
 
     def apply(self, name, now, modelled):
         act = getattr(self.world, "do_" + name)
@@ -642,6 +647,7 @@ class Run:
             other = self.seen.compare(self.world)
             require(not other, "after a kill in", name, ":", difference,
                     "and", other)
+        self.remember()
 
     def cut(self):
         """The engine must be where it was at the last whole script."""
@@ -651,20 +657,15 @@ class Run:
         size = os.path.getsize(path)
         at = self.random.randrange(self.history[0][0], size + 1)
         os.truncate(path, at)
-        kept = len([each for each in self.history if each[0] <= at])
+        kept = [each for each in self.history if each[0] <= at]
+        self.history = kept
+        _, world, self.lost = kept[-1]
+        self.world = copy.deepcopy(world)
         self.checker.forget()
         self.restart()
-        # What follows the last script, such as the end of a key that expires,
-        # may be cut alone.
-        for end in (kept, min(kept + 1, len(self.history))):
-            _, world, self.lost = self.history[end - 1]
-            self.world = copy.deepcopy(world)
-            self.look()
-            difference = self.seen.compare(self.world)
-            if not difference:
-                break
+        self.look()
+        difference = self.seen.compare(self.world)
         require(not difference, "cut at", at, "of", size, ":", difference)
-        self.history = self.history[:end]
 
 
 def run_seed(seed, steps, change=None, quiet=False):

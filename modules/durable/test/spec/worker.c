@@ -327,7 +327,7 @@ Test(worker, a_lease_is_extended_while_a_callback_runs)
 	yard_open_with(&options);
 	assert_rc(add_one(&place, "a"), 0);
 	gate_await(&seen.gate);
-	sleep_ns(HWT_SEC(11));
+	sleep_ns(HWT_SEC(17.5));
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
 	assert_u64(stats_of(&place).expired_leases, 0);
 	gate_open(&seen.gate);
