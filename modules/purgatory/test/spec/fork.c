@@ -102,13 +102,17 @@ run_busy(void *arg)
 	return NULL;
 }
 
+/* The busy threads allocate, so that a child may inherit a taken lock of
+ * AddressSanitizer's allocator (libc's has handlers for that) and wait for
+ * ever in its quarantine: in that build the child frees nothing. */
 static void
 child_destroys(void *arg)
 {
 	(void)arg;
 	child_rc(
 	    hwt_purgatory_check(yard.purgatory, KEY(1), NULL), -EOWNERDEAD);
-	child_rc(hwt_purgatory_destroy(yard.purgatory), 0);
+	if (!WITH_ASAN)
+		child_rc(hwt_purgatory_destroy(yard.purgatory), 0);
 }
 
 Test(fork, a_child_of_busy_threads)
