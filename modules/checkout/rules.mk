@@ -133,6 +133,12 @@ check-all: build/clang/checkout-test build/asan/checkout-test $$(pool) \
 			$(checkout_programs:%.c=build/$w/%))
 endif
 
+covered += modules/checkout
+coverage_of += build/cov/checkout-test \
+	$(addsuffix $(,)20,$(checkout_programs:%.c=build/cov/%)) \
+	build/cov/$(checkout_test)/faults/faults$(,)all \
+	build/cov-explore/checkout-explore$(,)1000
+
 # The benchmark: a program for each design.
 checkout_designs := $(filter-out main,$(basename $(notdir \
 	$(wildcard modules/checkout/perf/*.c))))

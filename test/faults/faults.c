@@ -398,8 +398,9 @@ run_one(char **words)
 	char *end;
 	int status;
 
-	while (
-	    fault.call < CALLS && strcmp(swept[fault.call].name, words[1]) != 0)
+	while (fault.call < CALLS &&
+	    (swept[fault.call].name == NULL ||
+		strcmp(swept[fault.call].name, words[1]) != 0))
 		fault.call++;
 	fault.nth = strtoull(words[3], &end, 10);
 	fault.permanent = *end == '+';

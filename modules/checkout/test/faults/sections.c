@@ -379,11 +379,14 @@ static pthread_t
 pause_in_thread(void)
 {
 	pthread_t thread;
+	int rc;
 
 	demand[0].over = false;
 	CHECK(pthread_create(&thread, NULL, pauses, NULL) == 0);
-	while (hwt_pending_timeouts(timer) == 0)
+	/* Its timeout is there before it closes the gate. */
+	while ((rc = hwt_checkout_resume(checkout)) == -EALREADY)
 		pause_ns(100000);
+	CHECK(rc == -EBUSY);
 	return thread;
 }
 
