@@ -519,7 +519,7 @@ stop_listed(struct request *request, const struct object *object,
 	/* With a mark it waits for no other object, so that at stays. */
 	while (word_state(word) == STATE_WOKEN) {
 		word = a64_load_acquire(&request->word);
-		if (word_state(word) != STATE_WOKEN || !(word & BATON) ||
+		if (word_state(word) != STATE_WOKEN ||
 		    aptr_load_acquire(&request->at) != object ||
 		    a64_cas_acq_rel(&request->word, word, word & ~BATON))
 			break;

@@ -108,6 +108,49 @@ Test(whole, hold_after_keeps_what_it_has)
 	store_close(&store);
 }
 
+/* The two objects are taken in turns, so that it is refused each time that one
+ * is given back. */
+static unsigned
+refusals_until_it_keeps_a(const char *taken_first)
+{
+	const struct hwt_checkout_options options = {.hold_after = 255};
+	struct demand one = {0};
+	struct demand other = {0};
+	struct demand both = {0};
+	struct demand *taken = &one, *free = &other, *swap;
+	unsigned refusals = 1;
+
+	store_open(&store, &options);
+	demand_init(taken, &store, taken_first);
+	demand_init(free, &store, *taken_first == 'a' ? "b" : "a");
+	demand_init(&both, &store, "ab");
+	assert_rc(hwt_checkout_try(store.checkout, &taken->request), 0);
+	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
+	while (refusals < 1000 &&
+	    hwt_checkout_try(store.checkout, &free->request) == 0) {
+		assert_rc(
+		    hwt_checkout_release(store.checkout, &taken->request), 0);
+		assert_waits(&both);
+		swap = taken;
+		taken = free;
+		free = swap;
+		refusals++;
+	}
+	assert_rc(hwt_checkout_release(store.checkout, &taken->request), 0);
+	assert_told(&both, HWT_GRANTED);
+	demand_release(&both);
+	store_close(&store);
+	return refusals;
+}
+
+Test(whole, hold_after_has_up_to_255_refusals)
+{
+	/* The 255th is for b. */
+	assert_u64(refusals_until_it_keeps_a("b"), 255);
+	/* It is for a, so that there is nothing to keep before the 256th. */
+	assert_u64(refusals_until_it_keeps_a("a"), 256);
+}
+
 static void
 plain_transfers(unsigned index, void *arg)
 {
