@@ -85,7 +85,7 @@ $(foreach w,plain clang asan tsan noise cov, \
 # The module with the functions of the system, and the timer's, under other
 # names, to make them fail: as test/faults does it with the library.
 checkout_faults := $(wildcard $(checkout_test)/faults/*.c) \
-	test/faults/faults.c test/faults/system.c
+	test/faults/faults.c test/faults/system.c test/faults/module/module.c
 checkout_tables := $(checkout_test)/faults/tables.c
 build/%/$(checkout_test)/faults/module.o: build/%/libhwt_checkout.o \
 		test/faults/imports $(checkout_tables)

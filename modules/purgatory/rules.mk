@@ -92,7 +92,7 @@ $(foreach w,plain clang asan tsan cov noise aarch64 aarch64-c11, \
 # The module with the functions of the system, and the timer's, under other
 # names, to make them fail: as test/faults does it with the library.
 purgatory_faults := $(wildcard $(purgatory_test)/faults/*.c) \
-	test/faults/faults.c test/faults/system.c
+	test/faults/faults.c test/faults/system.c test/faults/module/module.c
 purgatory_tables := $(purgatory_test)/faults/tables.c
 build/%/$(purgatory_test)/faults/module.o: build/%/libhwt_purgatory.o \
 		test/faults/imports $(purgatory_tables)

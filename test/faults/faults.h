@@ -8,7 +8,8 @@
  *   attempt.c    calls of hwt.h that are judged; timeouts that are counted
  *   sections.c   programs that together cover the interface
  *
- * The first two serve a module, too, with tables and sections of its own.
+ * The first two serve a module, too, with tables and sections of its own, and
+ * module/, which those share.
  */
 #ifndef HWT_TEST_FAULTS_H
 #define HWT_TEST_FAULTS_H

@@ -7,12 +7,10 @@
  * the next one must work. Each wait that was begun ends once, with the outcome
  * that was given to it. In the end nothing is out, and no memory is left.
  */
-#include "test/faults/faults.h"
+#include "test/faults/module/module.h"
 
 #include "modules/checkout/hwt_checkout.h"
 
-#define TICK HWT_MS(1)
-#define FAR HWT_SEC(100)
 #define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
 #define OBJECTS 3
 #define DEMANDS 6
@@ -27,10 +25,8 @@ static struct demand {
 	_Atomic bool over; /* the thread has it */
 } demand[DEMANDS];
 
-static struct hwt *timer;
 static struct hwt_checkout *checkout;
 static struct hwt_object object[OBJECTS];
-static _Atomic uint64_t hand_moved_ns;
 
 void
 section_settle(void)
@@ -49,8 +45,8 @@ section_settle(void)
 
 /* What hwt_checkout.h lists, as far as the system and the timer have a part in
  * it. */
-static bool
-is_listed(const char *function, int error)
+bool
+module_lists(const char *function, int error)
 {
 	if (strcmp(function, "hwt_checkout_create") == 0)
 		return error == ENOMEM;
@@ -58,11 +54,11 @@ is_listed(const char *function, int error)
 	    error == ESHUTDOWN;
 }
 
-static struct {
-	struct hwt_checkout_stats before;
-	uint64_t timeouts, injected;
-	unsigned failures;
-} attempt;
+int
+module_error(const struct fault *fault)
+{
+	return fault->error;
+}
 
 static struct hwt_checkout_stats
 stats_now(void)
@@ -74,74 +70,14 @@ stats_now(void)
 	return stats;
 }
 
-static void
-attempt_begin(void)
+size_t
+module_state(void *state)
 {
-	attempt.before = stats_now();
-	attempt.timeouts = hwt_pending_timeouts(timer);
-	attempt.injected = fault_injected();
-}
+	struct hwt_checkout_stats stats = stats_now();
 
-/* Whether the call failed, as it may have; then it is to be repeated. A fault
- * that is permanent is switched off after the second failure. */
-static bool
-attempt_failed(const char *function, int result)
-{
-	struct hwt_checkout_stats after = stats_now();
-	char name[16];
-
-	if (result >= 0) {
-		attempt.failures = 0;
-		return false;
-	}
-	error_name(-result, name);
-	if (fault_injected() == attempt.injected)
-		fail("%s answers -%s without cause", function, name);
-	if (!is_listed(function, -result))
-		fail("%s answers -%s, which its header does not list", function,
-		    name);
-	if (-result != fault_here()->error)
-		fail("%s answers -%s for another cause", function, name);
-	if (memcmp(&after, &attempt.before, sizeof(after)) != 0 ||
-	    hwt_pending_timeouts(timer) != attempt.timeouts)
-		fail("%s failed and has changed something", function);
-	if (++attempt.failures >= 2)
-		fault_off();
-	CHECK(attempt.failures <= 3);
-	return true;
-}
-
-/* A timer whose time moves by hand. */
-
-static uint64_t
-hand_moved(void *ctx)
-{
-	(void)ctx;
-	return hand_moved_ns;
-}
-
-static void
-timer_open(void)
-{
-	const struct hwt_clock clock = {.now_ns = hand_moved};
-	const struct hwt_options options = {
-	    .tick_ns = TICK, .flags = HWT_MANUAL, .clock = &clock};
-
-	CHECK(hwt_create(&timer, &options) == 0);
-}
-
-static void
-timer_close(void)
-{
-	CHECK(hwt_stop(timer, NULL) == 0);
-	CHECK(hwt_destroy(timer) == 0);
-}
-
-static void
-advance(uint64_t ns)
-{
-	hand_moved_ns += ns;
-	CHECK(hwt_advance(timer, NULL) == 0);
+	_Static_assert(sizeof(stats) <= STATE_MAX, "a state");
+	memcpy(state, &stats, sizeof(stats));
+	return sizeof(stats);
 }
 
 static void
@@ -278,7 +214,7 @@ section_waits(void)
 	release(none);
 	CHECK(hwt_checkout_cancel(checkout, &third->request) == 0);
 	check_ended(third, HWT_GRANT_CANCELLED);
-	advance(4 * TICK);
+	timer_advance(4 * TICK);
 	check_ended(second, HWT_GRANT_EXPIRED);
 	release(holder);
 	check_ended(first, HWT_GRANTED);
@@ -295,7 +231,7 @@ static void
 join_late(pthread_t thread, const struct demand *d)
 {
 	while (!d->over) {
-		advance(FAR + 2 * TICK);
+		timer_advance(FAR + 2 * TICK);
 		pause_ns(100000);
 	}
 	CHECK(pthread_join(thread, NULL) == 0);

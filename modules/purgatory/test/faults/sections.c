@@ -8,14 +8,12 @@
  * the outcome that was given to it. In the end no memory and no descriptor is
  * left.
  */
-#include "test/faults/faults.h"
+#include "test/faults/module/module.h"
 
 #include <poll.h>
 
 #include "modules/purgatory/hwt_purgatory.h"
 
-#define TICK HWT_MS(1)
-#define FAR HWT_SEC(100)
 #define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
 #define WAITERS 800
 #define KEY(number) ((struct hwt_key){3, (number)})
@@ -30,9 +28,7 @@ static struct waiter {
 } waiter[WAITERS];
 static unsigned waiters;
 
-static struct hwt *timer;
 static struct hwt_purgatory *purgatory;
-static uint64_t hand_moved_ns;
 
 /* Each was accepted, and has ended once. */
 void
@@ -63,18 +59,9 @@ static const struct {
     {"hwt_operation_mailbox_create", {ENOMEM, EMFILE, ENFILE}},
 };
 
-static struct {
-	struct hwt_purgatory_stats before;
-	uint64_t timeouts, injected;
-	unsigned failures;
-} attempt;
-
-/* What the fault may make of a call; 0: nothing, it is to succeed. */
-static int
-error_of_call(void)
+int
+module_error(const struct fault *fault)
 {
-	const struct fault *fault = fault_here();
-
 	switch (fault->call) {
 	case CALL_ALIGNED_ALLOC:
 	case CALL_CALLOC:
@@ -91,8 +78,8 @@ error_of_call(void)
 	}
 }
 
-static bool
-is_listed(const char *function, int error)
+bool
+module_lists(const char *function, int error)
 {
 	size_t i, k;
 
@@ -117,68 +104,17 @@ stats_now(void)
 	return stats;
 }
 
-static void
-attempt_begin(void)
+size_t
+module_state(void *state)
 {
-	attempt.before = stats_now();
-	attempt.timeouts = hwt_pending_timeouts(timer);
-	attempt.injected = fault_injected();
+	struct hwt_purgatory_stats stats = stats_now();
+
+	_Static_assert(sizeof(stats) <= STATE_MAX, "a state");
+	memcpy(state, &stats, sizeof(stats));
+	return sizeof(stats);
 }
 
-/* Whether the call failed, as it may have; then it is to be repeated. A fault
- * that is permanent is switched off after the second failure. */
-static bool
-attempt_failed(const char *function, int result)
-{
-	struct hwt_purgatory_stats after = stats_now();
-	char name[16];
-
-	if (result >= 0) {
-		attempt.failures = 0;
-		return false;
-	}
-	error_name(-result, name);
-	if (fault_injected() == attempt.injected)
-		fail("%s answers -%s without cause", function, name);
-	if (!is_listed(function, -result))
-		fail("%s answers -%s, which its header does not list", function,
-		    name);
-	if (-result != error_of_call())
-		fail("%s answers -%s for another cause", function, name);
-	if (memcmp(&after, &attempt.before, sizeof(after)) != 0 ||
-	    hwt_pending_timeouts(timer) != attempt.timeouts)
-		fail("%s failed and has changed something", function);
-	if (++attempt.failures >= 2)
-		fault_off();
-	CHECK(attempt.failures <= 3);
-	return true;
-}
-
-/* A timer whose time moves by hand, and a purgatory of one shard. */
-
-static uint64_t
-hand_moved(void *ctx)
-{
-	(void)ctx;
-	return hand_moved_ns;
-}
-
-static void
-timer_open(void)
-{
-	const struct hwt_clock clock = {.now_ns = hand_moved};
-	const struct hwt_options options = {
-	    .tick_ns = TICK, .flags = HWT_MANUAL, .clock = &clock};
-
-	CHECK(hwt_create(&timer, &options) == 0);
-}
-
-static void
-timer_close(void)
-{
-	CHECK(hwt_stop(timer, NULL) == 0);
-	CHECK(hwt_destroy(timer) == 0);
-}
+/* A purgatory of one shard. */
 
 static void
 purgatory_open(uint32_t shards)
@@ -314,13 +250,6 @@ cancel_key(uint64_t key, size_t expected)
 	CHECK(count == expected);
 }
 
-static void
-advance(uint64_t ns)
-{
-	hand_moved_ns += ns;
-	CHECK(hwt_advance(timer, NULL) == 0);
-}
-
 /* Sections. */
 
 static void
@@ -441,13 +370,13 @@ section_expire(void)
 	w[1] = watch(1, 3, 2 * TICK);
 	w[2] = watch(1, 10, 2 * TICK);
 	w[3] = watch_value(1, 7);
-	advance(TICK);
+	timer_advance(TICK);
 	check_ended(w[0], HWT_EXPIRED);
 	CHECK(w[1]->dones + w[2]->dones == 0);
-	advance(2 * TICK);
+	timer_advance(2 * TICK);
 	check_ended(w[1], HWT_EXPIRED);
 	check_ended(w[2], HWT_EXPIRED);
-	advance(FAR);
+	timer_advance(FAR);
 	check_ended(w[3], HWT_EXPIRED);
 	close_all();
 }

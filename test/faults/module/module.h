@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the sections of the modules share: a timer whose time moves by hand, and
+ * calls that are judged. A call that fails must do so for the fault and with an
+ * error that its header lists, and must have changed nothing; the next one must
+ * work.
+ */
+#ifndef HWT_TEST_FAULTS_MODULE_H
+#define HWT_TEST_FAULTS_MODULE_H
+
+#include "test/faults/faults.h"
+
+#define TICK HWT_MS(1)
+#define FAR HWT_SEC(100)
+#define STATE_MAX 256
+
+extern struct hwt *timer;
+
+void timer_open(void);
+void timer_close(void);
+void timer_advance(uint64_t ns);
+
+void attempt_begin(void);
+/* Whether the call failed, as it may have; then it is to be repeated. A fault
+ * that is permanent is switched off after the second failure. */
+bool attempt_failed(const char *function, int result);
+
+/* What a module's sections say. */
+
+/* Writes at most STATE_MAX bytes that a call which fails must leave as they
+ * are, and answers how many. */
+size_t module_state(void *state);
+/* What its header lists, as far as the system and the timer have a part in
+ * it. */
+bool module_lists(const char *function, int error);
+/* What the fault may make of a call; 0: nothing, it is to succeed. */
+int module_error(const struct fault *fault);
+
+#endif
