@@ -909,7 +909,7 @@ fill_cache(void *argument)
 	for (index = 0; index < 128; index++)
 		assert_rc(hwt_cancel(crew->timer, timeouts[index]), 0);
 	crew->ready++;
-	/* Three hundred that look each millisecond fill an emulated processor. */
+	/* 300 that look each millisecond fill an emulated processor. */
 	while (!crew->may_go)
 		sleep_ns(HWT_MS(50));
 	return NULL;
