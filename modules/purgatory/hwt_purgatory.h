@@ -232,7 +232,8 @@ int hwt_operation_run(struct hwt_purgatory *purgatory, hwt_operation operation);
 /* An executor for an event loop: its descriptor, an eventfd, is readable while
  * operations wait, and hwt_operation_mailbox_run calls done of at most max of
  * them (0: of all that are there now), in the order in which they ended. It
- * never refuses. One thread runs a mailbox at a time. */
+ * never refuses. One thread runs a mailbox at a time; it may do so in done,
+ * too. */
 struct hwt_operation_mailbox;
 
 /* -EINVAL -ENOMEM -EMFILE -ENFILE */
@@ -242,13 +243,14 @@ int hwt_operation_mailbox_fd(const struct hwt_operation_mailbox *mailbox);
 /* NULL: NULL; in a child, too. */
 const struct hwt_operation_executor *hwt_operation_mailbox_executor(
     struct hwt_operation_mailbox *mailbox);
-/* *done_count (may be NULL): how many done were called.
+/* *done_count (may be NULL): how many done were called; in a callback of their
+ * purgatory these are called when it has returned.
  * -EINVAL -EOWNERDEAD */
 int hwt_operation_mailbox_run(
     struct hwt_operation_mailbox *mailbox, size_t max, size_t *done_count);
 /* The order is: purgatory shut down, mailbox run until it is empty, both
  * destroyed. NULL: 0.
- * -EBUSY      operations wait in it */
+ * -EBUSY      operations wait in it, or a done that it runs has not returned */
 int hwt_operation_mailbox_destroy(struct hwt_operation_mailbox *mailbox);
 
 #pragma GCC visibility pop
