@@ -136,8 +136,9 @@ struct hwt_purgatory_stats {
 	 * (until their done had returned), whatever their keys, and is given
 	 * back by destroy: some 170 bytes (with 64-bit pointers) for each, for
 	 * at most 7 more of each shard, and for 256 more in all. Beside that:
-	 * 64 bytes for each key, and for at most 32 free ones of each shard;
-	 * and 32 for each link of a pending one that has more than three. */
+	 * 64 bytes for each key, and for at most 32 free ones of each shard; up
+	 * to 64 for each key in the table that finds it; and 32 for each link
+	 * of a pending one that has more than three. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };

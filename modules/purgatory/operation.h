@@ -111,8 +111,8 @@ struct slab {
 
 #define SEGMENTS 32
 
-/* Linear hashing: the table grows and shrinks by one bucket at a time. Segment
- * 0 has the first BUCKETS_MIN buckets, each further one doubles the table. */
+/* Linear hashing: the table grows and shrinks bucket by bucket. Segment 0 has
+ * the first BUCKETS_MIN buckets, each further one doubles the table. */
 struct table {
 	struct key **segment[SEGMENTS];
 	uint32_t buckets;
