@@ -181,7 +181,7 @@ operation_handle(struct operation *operation)
 }
 
 /* A call of the library that this thread is in: the outermost one of its
- * purgatory. Whatever is put off, is put off until the end of that. */
+ * purgatory. What is put off waits there: see CALLBACKS in operation.c. */
 struct call {
 	struct hwt_purgatory *purgatory; /* NULL: it is inside of another one */
 	struct operation *first, *last; /* have ended; to be carried out */
