@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ struct topic {
 };
 
 struct connection {
+	LIST_ENTRY(connection) entry;
 	struct server *server;
 	int fd;
 	bool waiting; /* done will come */
@@ -48,7 +50,8 @@ struct server {
 	struct hwt_purgatory *purgatory;
 	struct hwt_operation_mailbox *mailbox;
 	struct topic topic[TOPICS];
-	uint64_t connections, waits;
+	LIST_HEAD(, connection) connections;
+	uint64_t waits;
 };
 
 static struct topic *
@@ -82,7 +85,7 @@ connection_free(struct connection *connection)
 {
 	if (connection->fd >= 0)
 		(void)close(connection->fd);
-	connection->server->connections--;
+	LIST_REMOVE(connection, entry);
 	free(connection);
 }
 
@@ -322,7 +325,7 @@ server_accept(struct server *server)
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		connection->server = server;
 		connection->fd = fd;
-		server->connections++;
+		LIST_INSERT_HEAD(&server->connections, connection, entry);
 		event.data.ptr = connection;
 		if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
 			connection_free(connection);
@@ -436,6 +439,9 @@ server_close(struct server *server)
 
 	(void)hwt_purgatory_shutdown(server->purgatory);
 	(void)hwt_operation_mailbox_run(server->mailbox, 0, NULL);
+	/* None of them waits any more. */
+	while (!LIST_EMPTY(&server->connections))
+		connection_free(LIST_FIRST(&server->connections));
 	(void)hwt_purgatory_read_stats(server->purgatory, &stats);
 	good = stats.pending == 0 && stats.links == 0 && stats.keys == 0 &&
 	    stats.completed + stats.expired + stats.cancelled +

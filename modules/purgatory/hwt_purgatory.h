@@ -23,11 +23,12 @@
  *   no-lock-held   The library holds no lock while it calls try_complete, done
  *                  or execute. They may call every function here but shutdown
  *                  and destroy. A done or execute that such a call causes is
- *                  called at the end of the thread's outermost call of that
- *                  purgatory, and a check, raise or cancel_key in a predicate
- *                  begins there (its count is 0 then), so that a chain of
- *                  completions takes no stack. A predicate that always checks a
- *                  key of its own operation never comes to an end.
+ *                  called as soon as the thread's outermost callback of that
+ *                  purgatory has returned (but see hwt_purgatory_watch), so
+ *                  that a chain of completions takes no stack. A check, raise
+ *                  or cancel_key in a predicate begins at the end of the
+ *                  outermost call; its count is 0 then. A predicate that always
+ *                  checks a key of its own operation never comes to an end.
  *   eager          When done is called, the operation is under none of its keys
  *                  any more, and its timeout is cancelled. A key exists while
  *                  something is linked under it. pending, links and keys are
@@ -48,7 +49,8 @@
  * In a child process, a purgatory or mailbox of its parent answers -EOWNERDEAD,
  * before any other error but that of a purgatory which is NULL; and the destroy
  * functions free it: the purgatory before its timer. Where the child was forked
- * in a callback, hwt_purgatory_destroy answers -EDEADLK there.
+ * in a callback, hwt_purgatory_destroy answers -EDEADLK; the child's copy of
+ * that callback may go on, and must end in _exit or exec.
  */
 #ifndef HWT_PURGATORY_H
 #define HWT_PURGATORY_H
@@ -136,8 +138,9 @@ struct hwt_purgatory_stats {
 	 * (until their done had returned), whatever their keys, and is given
 	 * back by destroy: some 170 bytes (with 64-bit pointers) for each, for
 	 * at most 7 more of each shard, and for 256 more in all. Beside that:
-	 * 64 bytes for each key, and for at most 32 free ones of each shard;
-	 * and 32 for each link of a pending one that has more than three. */
+	 * 64 bytes for each key, and for at most 32 free ones of each shard; up
+	 * to 64 for each key in the table that finds it; and 32 for each link
+	 * of a pending one that has more than three. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };
@@ -151,13 +154,13 @@ int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
     const struct hwt_purgatory_options *options);
 
 /* Watches an operation. operation may be NULL; otherwise it is written before a
- * callback can be called. The predicate is called at least once after the
- * operation is linked, so that no change before or meanwhile is missed, and
- * goes on being called here as long as others check the operation meanwhile; so
- * it does in a hwt_purgatory_check that found it idle. An
- * operation with at_least completes at once if the key's value has reached it;
- * but a key has a value only while something is linked under it: after watch,
- * raise the key to the value that you read after watch.
+ * callback can be called, and {0} after an error. The predicate is called at
+ * least once after the operation is linked, so that no change before or
+ * meanwhile is missed, and goes on being called here as long as others check
+ * the operation meanwhile; so it does in a hwt_purgatory_check that found it
+ * idle. An operation with at_least completes at once if the key's value has
+ * reached it; but a key has a value only while something is linked under it:
+ * after watch, raise the key to the value that you read after watch.
  * 0           watched; it may have ended since
  * 1           this call completed it: done has been called, or handed to the
  *             executor (in callbacks that are nested 8 deep and more, it is
@@ -224,7 +227,7 @@ int hwt_operation_cancel(
     struct hwt_purgatory *purgatory, hwt_operation operation);
 
 /* For executors: calls done of an operation that execute took; in a callback of
- * the purgatory, done is called at the end of the outermost call.
+ * the purgatory, as soon as the outermost one has returned.
  * -ENOENT     no executor holds it, or it is in a mailbox, which runs it
  * -EINVAL -EOWNERDEAD */
 int hwt_operation_run(struct hwt_purgatory *purgatory, hwt_operation operation);
@@ -232,7 +235,8 @@ int hwt_operation_run(struct hwt_purgatory *purgatory, hwt_operation operation);
 /* An executor for an event loop: its descriptor, an eventfd, is readable while
  * operations wait, and hwt_operation_mailbox_run calls done of at most max of
  * them (0: of all that are there now), in the order in which they ended. It
- * never refuses. One thread runs a mailbox at a time. */
+ * never refuses. One thread runs a mailbox at a time; it may do so in done,
+ * too. */
 struct hwt_operation_mailbox;
 
 /* -EINVAL -ENOMEM -EMFILE -ENFILE */
@@ -242,13 +246,14 @@ int hwt_operation_mailbox_fd(const struct hwt_operation_mailbox *mailbox);
 /* NULL: NULL; in a child, too. */
 const struct hwt_operation_executor *hwt_operation_mailbox_executor(
     struct hwt_operation_mailbox *mailbox);
-/* *done_count (may be NULL): how many done were called.
+/* *done_count (may be NULL): how many done were called; in a callback of their
+ * purgatory these are called when it has returned.
  * -EINVAL -EOWNERDEAD */
 int hwt_operation_mailbox_run(
     struct hwt_operation_mailbox *mailbox, size_t max, size_t *done_count);
 /* The order is: purgatory shut down, mailbox run until it is empty, both
  * destroyed. NULL: 0.
- * -EBUSY      operations wait in it */
+ * -EBUSY      operations wait in it, or a done that it runs has not returned */
 int hwt_operation_mailbox_destroy(struct hwt_operation_mailbox *mailbox);
 
 #pragma GCC visibility pop

@@ -24,7 +24,9 @@
 struct hwt_operation_mailbox {
 	int fd;
 	pid_t owner;
+	unsigned running; /* the loop's: runs, one in the other */
 	struct operation *first, *last; /* the loop's: taken, oldest first */
+	uint64_t collected, popped; /* the loop's: ever */
 	aptr_t pushed; /* newest first */
 	/* The eventfd could not be made readable. Relaxed: who reads it late
 	 * leaves that to the hand-over after. */
@@ -129,6 +131,7 @@ mailbox_collect(struct hwt_operation_mailbox *mailbox)
 		next = operation->next;
 		operation->next = oldest;
 		oldest = operation;
+		mailbox->collected++;
 	}
 	if (oldest == NULL)
 		return;
@@ -143,9 +146,10 @@ int
 hwt_operation_mailbox_run(
     struct hwt_operation_mailbox *mailbox, size_t max, size_t *done_count)
 {
-	struct operation *operation, *last;
+	struct operation *operation;
 	eventfd_t ignored;
 	size_t count = 0;
+	uint64_t end;
 
 	if (mailbox == NULL)
 		return -EINVAL;
@@ -153,18 +157,18 @@ hwt_operation_mailbox_run(
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
 	mailbox_collect(mailbox);
-	last = mailbox->last;
-	while (
-	    (operation = mailbox->first) != NULL && (max == 0 || count < max)) {
-		bool end = operation == last;
-
+	end = mailbox->collected;
+	mailbox->running++;
+	/* A run in done may have taken some of them, and collected others. */
+	while ((operation = mailbox->first) != NULL && mailbox->popped < end &&
+	    (max == 0 || count < max)) {
 		mailbox->first = operation->next;
+		mailbox->popped++;
 		(void)purgatory_run(operation->home->purgatory,
 		    operation_handle(operation), QUEUED);
 		count++;
-		if (end)
-			break;
 	}
+	mailbox->running--;
 	if (mailbox->first != NULL)
 		mailbox_signal(mailbox);
 	if (done_count != NULL)
@@ -178,7 +182,7 @@ hwt_operation_mailbox_destroy(struct hwt_operation_mailbox *mailbox)
 	if (mailbox == NULL)
 		return 0;
 	if (!is_foreign(mailbox) &&
-	    (mailbox->first != NULL ||
+	    (mailbox->running > 0 || mailbox->first != NULL ||
 		aptr_load_acquire(&mailbox->pushed) != NULL))
 		return -EBUSY;
 	(void)close(mailbox->fd);

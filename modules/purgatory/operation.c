@@ -42,12 +42,13 @@
  * it leaves ends it after that lock, which operation_unlink takes.
  *
  * CALLBACKS. In a callback, a done or a hand-over that a call causes is put off
- * until the end of the thread's outermost call of that purgatory; the operation
- * keeps RUN until then. A walk that a predicate asks for is put off, too, or a
- * chain of predicates would need stack. (If there is no memory to remember it,
- * it is done at once: that is only a matter of stack.) One that execute asks
- * for is not: what it decides is put off. A watch that completes at once
- * carries that out itself; a few levels deep it is put off as well.
+ * until the thread's outermost callback of that purgatory has returned; the
+ * operation keeps RUN until then. A walk that a predicate asks for is put off
+ * to the end of the outermost call, or a chain of predicates would need stack.
+ * (If there is no memory to remember it, it is done at once: that is only a
+ * matter of stack.) One that execute asks for is not: what it decides is put
+ * off. A watch that completes at once carries that out itself; a few levels
+ * deep it is put off as well.
  *
  * Calls of several purgatories may be one in the other. Each has its own
  * outermost call, so that hwt_purgatory_shutdown of one, called in a callback

@@ -111,8 +111,8 @@ struct slab {
 
 #define SEGMENTS 32
 
-/* Linear hashing: the table grows and shrinks by one bucket at a time. Segment
- * 0 has the first BUCKETS_MIN buckets, each further one doubles the table. */
+/* Linear hashing: the table grows and shrinks bucket by bucket. Segment 0 has
+ * the first BUCKETS_MIN buckets, each further one doubles the table. */
 struct table {
 	struct key **segment[SEGMENTS];
 	uint32_t buckets;
@@ -181,7 +181,7 @@ operation_handle(struct operation *operation)
 }
 
 /* A call of the library that this thread is in: the outermost one of its
- * purgatory. Whatever is put off, is put off until the end of that. */
+ * purgatory. What is put off waits there: see CALLBACKS in operation.c. */
 struct call {
 	struct hwt_purgatory *purgatory; /* NULL: it is inside of another one */
 	struct operation *first, *last; /* have ended; to be carried out */

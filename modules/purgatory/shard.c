@@ -7,10 +7,10 @@
  * It is made with its first link and freed with its last, unless a walk has its
  * position in the list.
  *
- * The table grows and shrinks by one bucket with each key (linear hashing,
- * Litwin 1980), so that no call pays for a whole table. Which shard and which
- * bucket a key belongs to is computed with a random seed, so that nobody can
- * choose keys that meet.
+ * The table grows by one bucket with each key, and shrinks by a few (linear
+ * hashing, Litwin 1980), so that no call pays for a whole table. Which shard
+ * and which bucket a key belongs to is computed with a random seed, so that
+ * nobody can choose keys that meet.
  *
  * POOL. Records of operations are allocated from slabs, which stay until the
  * purgatory is destroyed. Whoever frees a record pushes it onto the pool's
@@ -266,12 +266,16 @@ key_destroy(struct shard *shard, struct key *key)
 	struct table *table = &shard->table;
 	struct key **at = bucket_at(
 	    table, bucket_number(table, key_hash(shard->purgatory, key->name)));
+	unsigned shrinks = 4;
 
 	while (*at != key)
 		at = &(*at)->chain;
 	*at = key->chain;
 	key_free(shard, key);
-	if (--table->keys < table->buckets / 4 && table->buckets > BUCKETS_MIN)
+	table->keys--;
+	/* At most four: with the last key the table is as it was at first. */
+	while (shrinks-- > 0 && table->keys < table->buckets / 4 &&
+	    table->buckets > BUCKETS_MIN)
 		table_shrink(shard);
 }
 

@@ -693,6 +693,97 @@ begin_run_and_refuse_due(void)
 	watch_until_due();
 }
 
+/* An executor that keeps the one it got, for others to run, and refuses it or
+ * not. */
+static hwt_operation kept;
+
+static int
+keep(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
+{
+	(void)of;
+	explore_modify(&kept, sizeof(kept));
+	kept = operation;
+	return ctx != NULL;
+}
+
+static void
+begin_keep(bool refuse)
+{
+	static const struct hwt_operation_executor keeps[] = {
+	    {keep, NULL}, {keep, &kept}};
+
+	make();
+	kept.id = 0;
+	executor = &keeps[refuse];
+	watch_a();
+}
+
+static void
+begin_kept(void)
+{
+	begin_keep(false);
+}
+
+static void
+begin_kept_and_refused(void)
+{
+	begin_keep(true);
+}
+
+static void
+run_kept(void)
+{
+	hwt_operation operation = {explore_load(&kept, sizeof(kept))};
+	int rc = hwt_operation_run(purgatory, operation);
+
+	explore_check(rc == 0 || rc == -ENOENT);
+}
+
+/* Another one may get the record of the one that was run. */
+static void
+cancel_and_watch_another(void)
+{
+	const struct hwt_key keys[] = {A};
+
+	cancel_first();
+	executor = NULL;
+	(void)watch(1, keys, 1, HWT_NEVER);
+}
+
+static void
+end_kept(void)
+{
+	if (ledger[0].dones == 0)
+		run_kept();
+	end_all();
+}
+
+/* Two of the values are due. */
+static void
+begin_values_due(void)
+{
+	make();
+	(void)watch_value(0, 3, TICK_NS);
+	(void)watch_value(1, 1, TICK_NS);
+	(void)watch_value(2, 5, HWT_NEVER);
+	(void)advance(0);
+	model_clock_add(2 * TICK_NS);
+}
+
+static void
+watch_between(void)
+{
+	(void)watch_value(3, 2, HWT_NEVER);
+}
+
+/* Under a key that a walk has its position in, and that may be empty. */
+static void
+watch_another_and_value(void)
+{
+	watch_another();
+	(void)watch_value(4, 4, HWT_NEVER);
+}
+
 const struct program purgatory_programs[] = {
     {
 	.name = "purgatory/watch-check",
@@ -816,6 +907,24 @@ const struct program purgatory_programs[] = {
 	.end = end_completed,
     },
     {
+	.name = "purgatory/raise-deadline-shutdown",
+	.begin = begin_values_due,
+	.thread = {raise_to_three, turn, shut_down},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/raise-cancel-key-watch",
+	.begin = begin_values,
+	.thread = {raise_to_three, cancel_a, watch_between},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/walk-empties-watch",
+	.begin = begin_many,
+	.thread = {cancel_a, watch_another_and_value, event_a},
+	.end = end_all,
+    },
+    {
 	.name = "purgatory/walk-cancel-key",
 	.begin = begin_many,
 	.thread = {event_a, cancel_b},
@@ -855,6 +964,18 @@ const struct program purgatory_programs[] = {
 	.name = "purgatory/run-and-refuse-deadline-destroy",
 	.begin = begin_run_and_refuse_due,
 	.thread = {turn, destroy},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/run-run-reuse",
+	.begin = begin_kept,
+	.thread = {cancel_and_watch_another, run_kept, run_kept},
+	.end = end_kept,
+    },
+    {
+	.name = "purgatory/refuse-run-shutdown",
+	.begin = begin_kept_and_refused,
+	.thread = {event_a, run_kept, shut_down},
 	.end = end_all,
     },
     {

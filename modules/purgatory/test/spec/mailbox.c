@@ -108,6 +108,60 @@ Test(mailbox, a_run_ends_although_done_goes_on)
 	mailed_close();
 }
 
+/* Another one ends, and a run in done takes what was there before. */
+static struct operation later, second;
+static size_t inner_count;
+
+static void
+end_another_and_run(struct operation *operation)
+{
+	(void)operation;
+	later = (struct operation){.yard = &yard, .holds = 1};
+	assert_rc(watch_key(&later, KEY(2), HWT_SEC(1)), 1);
+	inner_count = mailbox_run(1);
+	assert_pending(&second);
+}
+
+Test(
+    mailbox, a_run_that_one_in_done_has_overtaken_takes_nothing_that_came_since)
+{
+	struct operation first = {
+	    .yard = &yard, .in_done = end_another_and_run, .holds = 1};
+
+	mailed_open();
+	second = (struct operation){.yard = &yard, .holds = 1};
+	assert_rc(watch_key(&first, KEY(1), HWT_SEC(1)), 1);
+	assert_rc(watch_key(&second, KEY(1), HWT_SEC(1)), 1);
+
+	assert_u64(mailbox_run(0), 1);
+
+	assert_u64(inner_count, 1);
+	assert_ended(&second, HWT_COMPLETED);
+	assert_pending(&later);
+	cr_assert(readable(fd));
+	assert_u64(mailbox_run(0), 1);
+	assert_ended(&later, HWT_COMPLETED);
+	mailed_close();
+}
+
+static void
+destroy_mailbox(struct operation *operation)
+{
+	operation->rc = hwt_operation_mailbox_destroy(mailbox);
+}
+
+Test(mailbox, EBUSY_while_it_runs)
+{
+	struct operation operation = {
+	    .yard = &yard, .in_done = destroy_mailbox, .holds = 1};
+
+	mailed_open();
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
+	assert_u64(mailbox_run(0), 1);
+	assert_rc(operation.rc, -EBUSY);
+	mailed_close();
+}
+
 Test(mailbox, shutdown_leaves_to_it_what_it_holds)
 {
 	struct operation operation = {.yard = &yard};

@@ -62,6 +62,35 @@ Test(memory, few_operations_on_many_keys_take_little)
 	yard_close(&yard);
 }
 
+/* An operation on so many keys that is cancelled. */
+#define KEYS_MAX 100000u
+
+static void
+watch_and_cancel(unsigned keys)
+{
+	static struct hwt_key key[KEYS_MAX];
+	struct operation operation = {.yard = &yard};
+	unsigned i;
+
+	for (i = 0; i < keys; i++)
+		key[i] = KEY(i);
+	assert_rc(watch_keys(&operation, key, keys, HWT_SEC(1)), 0);
+	assert_u64(cancel_key(&yard, KEY(keys / 2)), 1);
+	assert_stats(&yard, 0, 0, 0);
+}
+
+Test(memory, the_table_of_many_keys_goes_with_them)
+{
+	uint64_t bytes;
+
+	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
+	watch_and_cancel(100);
+	bytes = memory_bytes();
+	watch_and_cancel(KEYS_MAX);
+	assert_u64(memory_bytes(), bytes);
+	yard_close(&yard);
+}
+
 /* Watches, with each allocation of that failing in turn, until none does. */
 static void
 watch_with_faults(struct operation *operation, uint64_t pending)

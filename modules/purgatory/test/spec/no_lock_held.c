@@ -279,6 +279,32 @@ Test(no_lock_held, done_of_a_watch_in_done_has_run)
 	yard_close(&yard);
 }
 
+/* What done ends has its own done before the walk goes on. */
+static void
+end_inner(struct operation *operation)
+{
+	assert_rc(
+	    hwt_operation_cancel(operation->yard->purgatory, inner[0].handle),
+	    0);
+	assert_pending(&inner[0]);
+}
+
+Test(no_lock_held, done_of_what_done_ends_follows_it)
+{
+	struct operation first = {.yard = &yard, .in_done = end_inner};
+	struct operation second = {.yard = &yard};
+
+	open_inner();
+	assert_rc(watch_key(&first, KEY(1), HWT_SEC(1)), 0);
+	assert_rc(watch_key(&second, KEY(1), HWT_SEC(1)), 0);
+	assert_rc(watch_key(&inner[0], KEY(2), HWT_SEC(1)), 0);
+	assert_u64(cancel_key(&yard, KEY(1)), 2);
+	assert_u64(first.order, 1);
+	assert_u64(inner[0].order, 2);
+	assert_u64(second.order, 3);
+	yard_close(&yard);
+}
+
 /* Predicates that check: each begins when the one before has returned, also
  * when there is no memory to remember it. */
 static struct operation tower[50];
