@@ -826,6 +826,29 @@ class Check(Programs):
         self.broken("a: 5 a member whose record cannot be read")
         self.assertEqual(self.ctl("list", status=YES).text.count("\n"), 2)
 
+    def test_list_and_dead_go_on_over_what_is_no_task(self):
+        long = "x" * 65
+        for name in (self.key("r:"), self.key("r:" + long),
+                     "{%s:7}:r:a" % self.space):
+            self.client("SET", name, "x")
+        said = self.ctl("list")
+        self.assertEqual(sorted(json.loads(line)["id"]
+                                for line in said.lines), ["a", "b"])
+        self.assertEqual(sorted(said.err.splitlines()), [
+            "hwtctl: shard 0: : is no task's id",
+            f"hwtctl: shard 0: {long}: is no task's id",
+            "hwtctl: shard 7: a: there is no such shard"])
+        self.client("ZADD", self.key("dead"), 5, long)
+        self.add("--queue=q", "--in=0", "--id=c")
+        self.execute(self.scripts(), "c", "fail")
+        said = self.ctl("dead", "list")
+        self.assertEqual([json.loads(line)["id"] for line in said.lines],
+                         ["c"])
+        self.assertIn(f"{long}: is no task's id", said.err)
+        self.assertIn(f"{long}: is no task's id",
+                      self.ctl("dead", "drop", "--all").err)
+        self.ctl("show", "c", status=NO)
+
     def test_a_shard_that_is_none(self):
         self.client("HSET", "{%s:7}:meta" % self.space, "x", "1")
         self.broken("shard 7: 5 keys of a shard that is none")
