@@ -1248,6 +1248,20 @@ class Hwtd(Programs):
         self.addCleanup(late.close)
         self.assertEqual(running.end(), 0)
 
+    def test_nobody_sees_a_reset(self):
+        """Whatever comes with the request, or after it, is read before the
+        connection is closed."""
+        running, address = self.metrics()
+        for text in (b"GET /health HTTP/1.1\r\n\r\n" + b"x" * 300000,
+                     b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 9000 +
+                     b"\r\n"):
+            self.assertEqual(self.ask(address, text),
+                             ("HTTP/1.0 200 OK", "ok\n"))
+        self.assertIn(" 405 ", self.ask(
+            address, b"POST /health HTTP/1.1\r\nContent-Length: 99999\r\n"
+            b"\r\n" + b"x" * 99999)[0])
+        self.assertEqual(running.end(), 0)
+
     def test_the_engine_goes_and_comes(self):
         running, address = self.metrics("--timeout=1")
         health = b"GET /health HTTP/1.0\r\n\r\n"
