@@ -1371,6 +1371,63 @@ class HwtExec(Programs):
         self.assertEqual(self.ended(name), "failed")
         self.assertEqual(self.ctl("stat", "--json").json["begun"], 5)
 
+    def test_a_command_that_takes_too_long(self):
+        """It is ended with all that it has started, and tried again."""
+        worker = self.shell(
+            'echo $HWT_ATTEMPT $$; [ "$HWT_ATTEMPT" = 2 ] || '
+            "{ sleep 1000 & sleep 1000; }", "--limit=0.5")
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        lines = [line.split() for line in worker.out.splitlines()]
+        self.assertEqual([attempt for attempt, _ in lines], ["1", "2"])
+        wait_until(lambda: not self.group(lines[0][1]))
+        self.assertEqual(worker.err, f"hwt-exec: {name}: ended, for it took "
+                         "longer than --limit\n")
+        name = self.add("--queue=q", "--in=0", "--attempts=1")
+        self.assertEqual(self.ended(name), "failed")
+        self.assertEqual(worker.end(), 0)
+        self.check()
+
+    def test_a_command_may_end_well_after_the_limit(self):
+        worker = self.shell(
+            "trap 'echo told; exit 0' TERM; echo begun; "
+            "while :; do sleep 0.1; done", "--limit=0.2")
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.out, "begun\ntold\n")
+        self.assertNotIn("--limit", worker.err)
+
+    def test_a_command_that_ignores_SIGTERM(self):
+        worker = self.shell("trap '' TERM; echo $$; sleep 1000",
+                            "--limit=0.2")
+        name = self.add("--queue=q", "--in=0", "--attempts=1")
+        begun = time.monotonic()
+        self.assertEqual(self.ended(name), "failed")
+        self.assertGreater(time.monotonic() - begun, 9)
+        self.assertEqual(self.group(worker.out.strip()), [])
+        self.check()
+
+    def test_within_the_limit_the_exit_status_counts(self):
+        for status, state in ((0, "succeeded"), (1, "failed")):
+            worker = self.shell(f"exit {status}", "--limit=50")
+            name = self.add("--queue=q", "--in=0")
+            self.assertEqual(self.ended(name), state)
+            self.assertEqual(worker.end(), 0)
+
+    @staticmethod
+    def group(number):
+        """The processes of a group, but for those that have ended."""
+        found = []
+        for folder in os.listdir("/proc"):
+            if not folder.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{folder}/stat", encoding="utf-8") as file:
+                    words = file.read().rsplit(")", 1)[1].split()
+                if words[2] == number and words[0] != "Z":
+                    found.append(folder)
+        return found
+
     def test_a_command_that_reads_nothing(self):
         self.work("--", "true")
         name = self.add("--queue=q", "--in=0", "--payload=-",
@@ -1415,7 +1472,10 @@ class HwtExec(Programs):
                       ["--queue=q", "--threads=0", "--", "true"],
                       ["--queue=q", "--threads=1025", "--", "true"],
                       ["--queue=q", "--visibility=0.5", "--", "true"],
-                      ["--queue=q", "--visibility=NaN", "--", "true"]):
+                      ["--queue=q", "--visibility=NaN", "--", "true"],
+                      ["--queue=q", "--limit=0", "--", "true"],
+                      ["--queue=q", "--limit=86401", "--", "true"],
+                      ["--queue=q", "--limit=-1", "--", "true"]):
             self.assertEqual(
                 call("hwt-exec", *self.where(), *words).status, USAGE, words)
 
