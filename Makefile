@@ -51,7 +51,7 @@
 #   make perf        13 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
 #   make perf-durable
-#                    delayed tasks on Redis, beanstalkd and PostgreSQL, in 3
+#                    delayed tasks on hwt, Celery, beanstalkd, PostgreSQL, in 8
 #                    minutes: PERF='--seconds 1 --only hwt'
 #
 # Yours to set; what is needed besides is added, never replaced:
