@@ -267,9 +267,9 @@ command_exists(const char *command)
 	return is;
 }
 
-/* Blocks what ends us, here and in all threads; a command gets the signals as
- * we got them, and a group of its own, so that a terminal's ^C lets it finish.
- */
+/* Blocks what ends us; the library's threads block all signals. A command gets
+ * them as we got them, and a group of its own, so that a terminal's ^C lets it
+ * finish. */
 static sigset_t
 signals_block(struct runs *runs)
 {
@@ -337,6 +337,7 @@ main(int argc, char **argv)
 	    .command = true};
 	struct hwt_durable_worker_options options = {0};
 	struct hwt_durable_worker *worker;
+	struct hwt_durable *durable;
 	struct runs runs = {0};
 	sigset_t ending;
 	int error, signal_number;
@@ -350,8 +351,10 @@ main(int argc, char **argv)
 		usage_error("%s: no such command", argv[0]);
 	options.callback = run;
 	options.ctx = &runs;
+	/* However long that takes, a signal ends us as it would any program. */
+	durable = handle_open();
 	ending = signals_block(&runs);
-	error = hwt_durable_worker_start(&worker, handle_open(), &options);
+	error = hwt_durable_worker_start(&worker, durable, &options);
 	if (error != 0) {
 		complain("%s", explain(error));
 		finish(error_status(error));

@@ -912,6 +912,18 @@ class Engines(unittest.TestCase):
         self.assertEqual(said.status, status, said.err)
         return said.err
 
+    def refused(self, port, text):
+        """Each program says what is wrong with the engine, and ends."""
+        for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
+                                           "--in=1"],
+                      ["hwtd"], ["hwt-exec", "--queue=q", "--", "true"]):
+            at = words.index("--") if "--" in words else len(words)
+            said = call(*words[:at], "--redis", f"127.0.0.1:{port}",
+                        *words[at:])
+            self.assertEqual((said.status, said.out), (NO, b""), said.err)
+            self.assertTrue(said.err.startswith(f"{words[0]}: "), said.err)
+            self.assertIn(text, said.err)
+
     def test_nobody_there(self):
         port = free_port()
         for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
@@ -973,13 +985,13 @@ class Engines(unittest.TestCase):
     def test_an_engine_that_evicts(self):
         engine = self.engine(maxmemory_policy="allkeys-lru",
                              maxmemory="100mb", **DURABLE)
-        self.assertIn("maxmemory", self.stat(engine.port, status=NO))
+        self.refused(engine.port, "maxmemory")
 
     def test_a_replica(self):
         master = self.engine(**DURABLE)
         replica = self.engine(replicaof=f"127.0.0.1 {master.port}",
                               **DURABLE)
-        self.assertIn("replica", self.stat(replica.port, status=NO))
+        self.refused(replica.port, "replica")
 
     def test_out_of_memory(self):
         engine = self.engine(**DURABLE)
@@ -1002,9 +1014,7 @@ class Engines(unittest.TestCase):
         add = ["hwtctl", "add", "--queue=q", "--in=0", *where]
         for hours in (1, -1):
             engine.clock.set_off(hours * 3600000)
-            said = call(*add)
-            self.assertEqual(said.status, NO, said.err)
-            self.assertIn("clock", said.err)
+            self.refused(engine.port, "clock")
         engine.clock.set_off(0)
         self.assertEqual(call(*add).status, YES)
 
@@ -1027,7 +1037,7 @@ class Engines(unittest.TestCase):
         version = re.search(r"redis_version:(\S+)", info)[1]
         with Between(engine.port, f"redis_version:{version}".encode(),
                      f"redis_version:6{version[1:]}".encode()) as between:
-            self.assertIn("7", self.stat(between.port, status=NO))
+            self.refused(between.port, "7")
             self.assertGreater(between.changed, 0)
 
     def test_an_engine_that_is_loading(self):
@@ -1049,27 +1059,43 @@ class Engines(unittest.TestCase):
         said = call("hwtctl", "stat", "--json", "--timeout=50", *where)
         self.assertEqual((said.status, said.json["added"]), (YES, 1000))
 
-    def test_a_kill_of_hwtctl_and_again(self):
+    def test_a_signal_ends_hwtctl_and_again(self):
         engine = self.engine(**DURABLE)
         where = ["--redis", f"127.0.0.1:{engine.port}"]
-        path = os.path.join(self.folder, "tasks")
-        with open(path, "w", encoding="ascii") as file:
-            for i in range(30000):
-                file.write('{"queue":"q","in":600,"id":"t%d"}\n' % i)
-        running = Running(self.folder, "hwtctl", "add", "--from", path,
-                          *where)
-        self.addCleanup(running.close)
-        wait_until(lambda: "\n" in running.out)
-        running.end(signal.SIGKILL)
-        told = running.out.split("\n")[:-1]
-        stored = call("hwtctl", "stat", "--json", *where).json["added"]
-        self.assertLessEqual(len(told), stored)
-        self.assertLess(stored, 30000)
-        again = call("hwtctl", "add", "--from", path, *where)
-        self.assertEqual((again.status, len(again.lines)), (YES, 30000))
-        self.assertEqual(call("hwtctl", "stat", "--json",
-                              *where).json["added"], 30000)
-        self.assertEqual(call("hwtctl", "check", *where).status, YES)
+        for which in (signal.SIGTERM, signal.SIGKILL):
+            own = [*where, "--space", which.name]
+            path = os.path.join(self.folder, which.name)
+            with open(path, "w", encoding="ascii") as file:
+                for i in range(30000):
+                    file.write('{"queue":"q","in":600,"id":"t%d"}\n' % i)
+            running = Running(self.folder, "hwtctl", "add", "--from", path,
+                              *own)
+            self.addCleanup(running.close)
+            wait_until(lambda: "\n" in running.out)
+            self.assertEqual(running.end(which), -which)
+            told = running.out.split("\n")[:-1]
+            stored = call("hwtctl", "stat", "--json", *own).json["added"]
+            self.assertLessEqual(len(told), stored)
+            self.assertLess(stored, 30000)
+            again = call("hwtctl", "add", "--from", path, *own)
+            self.assertEqual((again.status, len(again.lines)), (YES, 30000))
+            self.assertEqual(call("hwtctl", "stat", "--json",
+                                  *own).json["added"], 30000)
+            self.assertEqual(call("hwtctl", "check", *own).status, YES)
+
+    def test_a_signal_ends_a_start_that_gets_no_answer(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen(16)
+            where = ["--timeout=3600", "--redis",
+                     f"127.0.0.1:{silent.getsockname()[1]}"]
+            for words in (["hwtctl", "stat", *where], ["hwtd", *where],
+                          ["hwt-exec", "--queue=q", *where, "--", "true"]):
+                for which in (signal.SIGTERM, signal.SIGINT):
+                    running = Running(self.folder, *words)
+                    self.addCleanup(running.close)
+                    with silent.accept()[0]:
+                        self.assertEqual(running.end(which), -which, words)
 
     def test_a_user_with_a_password(self):
         secret = "s3cret-Pa55word"
@@ -1216,11 +1242,34 @@ class Hwtd(Programs):
             address, b"GET /x HTTP/1.0\r\n\r\n")[0])
         self.assertIn(" 405 ", self.ask(
             address, b"POST /metrics HTTP/1.0\r\n\r\n")[0])
-        own = socket.gethostbyname(socket.gethostname())
-        if not own.startswith("127."):
-            with self.assertRaises(OSError):
-                self.ask((own, address[1]))
         self.assertEqual(running.end(), 0)
+
+    def test_metrics_listen_where_they_are_told_to(self):
+        for words, where, bound in (
+                ("0", "127.0.0.1", "0100007F"),
+                ("127.0.0.2:0", "127.0.0.2", "0200007F"),
+                ("0.0.0.0:0", "0.0.0.0", "00000000"),
+                ("[::1]:0", "[::1]", "00000000000000000000000001000000")):
+            running = self.start("hwtd", "--metrics", words)
+            said = wait_until(lambda: "/metrics" in running.err and
+                              running.err)
+            address = said.split("http://")[1].split("/metrics")[0]
+            host, port = address.rsplit(":", 1)
+            self.assertEqual(host, where)
+            self.assertEqual(self.listening(int(port)), [bound])
+            self.assertEqual(running.end(), 0)
+
+    @staticmethod
+    def listening(port):
+        """The addresses, as the system has them."""
+        found = []
+        for name in ("tcp", "tcp6"):
+            with open(f"/proc/net/{name}", encoding="ascii") as file:
+                for words in map(str.split, list(file)[1:]):
+                    address, _, number = words[1].partition(":")
+                    if words[3] == "0A" and int(number, 16) == port:
+                        found.append(address)
+        return found
 
     def test_clients_that_are_slow_or_hostile_hold_up_nobody(self):
         running, address = self.metrics()
@@ -1532,6 +1581,25 @@ class HwtExec(Programs):
         self.assertEqual(self.scheduler.end(), 0)
         self.check()
 
+    def test_another_space_has_queues_of_its_own(self):
+        worker = self.shell("echo $HWT_ID")
+        first, self.space = self.space, self.space + "b"
+        self.add("--queue=q", "--in=0", "--id=other")
+        other = self.start("hwtd")
+        wait_until(lambda: self.state("other") == "delivered")
+        self.space, second = first, self.space
+        self.assertEqual(self.ended(self.add("--queue=q", "--in=0",
+                                             "--id=own")), "succeeded")
+        self.assertEqual(worker.end(), 0)
+        self.assertEqual(worker.out, "own\n")
+        self.check()
+        self.space = second
+        worker = self.shell("echo $HWT_ID")
+        self.assertEqual(self.ended("other"), "succeeded")
+        self.assertEqual((worker.end(), other.end()), (0, 0))
+        self.assertEqual(worker.out, "other\n")
+        self.check()
+
     def test_a_long_command_keeps_its_task(self):
         worker = self.shell("echo begun; sleep 3", "--visibility=1")
         name = self.add("--queue=q", "--in=0")
@@ -1539,6 +1607,33 @@ class HwtExec(Programs):
         other = self.shell("echo stolen")
         self.assertEqual(self.ended(name), "succeeded")
         self.assertEqual((worker.out, other.out), ("begun\n", ""))
+
+
+class Minute(Programs):
+    """The engine is gone for a minute, and comes back."""
+
+    def test_all_goes_on(self):
+        scheduler = self.start("hwtd")
+        worker = self.start("hwt-exec", "--queue=q", "--threads=2", "--",
+                            "sh", "-c", "echo $HWT_ID")
+        before = [self.add("--queue=q", "--in=1") for _ in range(20)]
+        later = self.add("--queue=q", "--in=90")
+        self.engine.kill()
+        time.sleep(60)
+        said = call("hwtctl", "stat", "--timeout=1", *self.where())
+        self.assertEqual(said.status, UNREACHABLE)
+        self.engine.start()
+        for name in before:
+            wait_until(lambda: self.state(name) == "succeeded")
+        self.assertEqual(self.state(later), "pending")
+        wait_until(lambda: self.state(later) == "succeeded")
+        self.assertEqual(sorted(worker.out.split()),
+                         sorted([*before, later]))
+        for running in (scheduler, worker):
+            self.assertLess(running.err.count("\n"), 100, running.err)
+            self.assertIn("127.0.0.1", running.err)
+            self.assertEqual(running.end(), 0)
+        self.check()
 
 
 class Many(Programs):
