@@ -377,8 +377,10 @@ class Column:
         self.costs = {}
         self.wrong = []
 
-    def put(self, group, name, text):
-        self.rows[group, name] = text
+    def put(self, group, name, text, detail=False):
+        """A detail is printed here, and is not in the table."""
+        if not detail:
+            self.rows[group, name] = text
         print(f"  {name and '  ' + name or group:<30} {text}",
               flush=True)
 
@@ -403,7 +405,8 @@ class Column:
                                 threads)
             rate = found["acknowledged"] / found["seconds"]
             name = f"batch {batch}" if threads == 1 else f"{threads} threads"
-            self.put(f"adds/s, {level}, {name}", "", f"{rate:.0f}")
+            self.put(f"adds/s, {level}, {name}", "", f"{rate:.0f}",
+                     memory and batch * threads > 1)
 
     def life(self):
         with self.make() as server:
@@ -419,7 +422,7 @@ class Column:
         row = f"late at {rate}/s, p50/p99 ms"
         self.judge(f"late at {rate}/s", found)
         self.put(row, "", f"{found['p50']}/{found['p99']}")
-        self.put(row, "most, ms", str(found["max"]))
+        self.put(row, "most, ms", str(found["max"]), detail=True)
         self.put(row, "added/s",
                  f"{found['acknowledged'] / found['seconds']:.0f}")
         self.put(row, CPU, self.cpu(found))
@@ -442,7 +445,8 @@ class Column:
             size = (server.size() - before) / found["acknowledged"]
         self.costs["bytes"] = size
         self.put("bytes a task", "", f"{size:.0f}")
-        self.put("bytes a task", "pending", str(found["acknowledged"]))
+        self.put("bytes a task", "pending", str(found["acknowledged"]),
+                 detail=True)
 
     def catch_up(self):
         with self.make() as server:
@@ -451,7 +455,8 @@ class Column:
         self.judge("catch-up", found)
         self.put("catch-up, tasks/s", "",
                  f"{found['executed'] / found['seconds']:.0f}")
-        self.put("catch-up, tasks/s", "overdue", str(found["executed"]))
+        self.put("catch-up, tasks/s", "overdue", str(found["executed"]),
+                 detail=True)
 
     def kill_server(self):
         with self.make() as server:
