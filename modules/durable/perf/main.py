@@ -430,11 +430,14 @@ class Column:
         self.costs["client"] = found["cpu"] / max(found["distinct"], 1)
 
     def late_with_finer_timer(self, rate):
+        """More and smaller pumps, so it takes more CPU."""
         with self.make(tick=1) as server:
             found = measure(server, "late", rate, self.seconds + 1)
+        row = f"late at {rate}/s, p50/p99 ms"
         self.judge(f"late at {rate}/s, tick of 1 ms", found)
-        self.put(f"late at {rate}/s, p50/p99 ms", "with a tick of 1 ms",
+        self.put(row, "with a tick of 1 ms",
                  f"{found['p50']}/{found['p99']}")
+        self.put(row, "and CPU a task, us", self.cpu(found))
 
     def size(self, **settings):
         with self.make(**settings) as server:
