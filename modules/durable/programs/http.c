@@ -187,7 +187,7 @@ answer_request(int fd, char *request, http_answer *answer, void *ctx)
 /* A close with unread bytes would be a reset, which may take the answer away
  * from the client: the end is told, and awaited. */
 static void
-end(int fd)
+connection_end(int fd)
 {
 	int64_t until_ms = wait_now_ms() + LIMIT_MS;
 	char rest[REQUEST_MAX];
@@ -213,7 +213,7 @@ http_serve(int listener, http_answer *answer, void *ctx)
 	}
 	if (request_read(fd, request)) {
 		answer_request(fd, request, answer, ctx);
-		end(fd);
+		connection_end(fd);
 	}
 	(void)close(fd);
 }
