@@ -8,7 +8,7 @@
 #   make durable     builds libhwt_durable, hwtd, hwtctl and hwt-exec, a module:
 #                    modules/durable/README
 #   make install     into PREFIX, modules too (MODULES= leaves them out); make
-#                    uninstall takes that away again
+#                    uninstall takes that away again, uninstall-durable a module
 #   make single      the whole library as build/single/hwt.h and hwt.c
 #   make deb         Debian's packages, in build/deb
 #   make tsan        build/tsan/libhwt.a, for programs with -fsanitize=thread
@@ -51,7 +51,7 @@
 #   make perf        13 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
 #   make perf-durable
-#                    delayed tasks on Redis, beanstalkd and PostgreSQL, in 3
+#                    delayed tasks on hwt, Celery, beanstalkd, PostgreSQL, in 8
 #                    minutes: PERF='--seconds 1 --only hwt'
 #
 # Yours to set; what is needed besides is added, never replaced:
@@ -83,9 +83,9 @@ so := libhwt.so.$(version)
 all: build/plain/libhwt.a build/plain/libhwt.so
 tsan: build/tsan/libhwt.a
 
-installed := install uninstall
-packed := single deb abi
 MODULES ?= $(patsubst modules/%/rules.mk,%,$(wildcard modules/*/rules.mk))
+installed := install uninstall $(MODULES:%=uninstall-%)
+packed := single deb abi
 moduled := $(MODULES) $(MODULES:%=install-%)
 tested := check check-all tidy analyze explore mutants faults soak valgrind \
 	noise fuzz coverage

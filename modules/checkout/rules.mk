@@ -7,7 +7,6 @@ checkout_soname := $(soname:libhwt.%=libhwt_checkout.%)
 checkout_so := $(so:libhwt.%=libhwt_checkout.%)
 module_sources += $(checkout)
 
-.PHONY: uninstall-checkout
 checkout: build/plain/libhwt_checkout.a build/plain/libhwt_checkout.so
 
 build/%/libhwt_checkout.o: $$(call objects,$(checkout))

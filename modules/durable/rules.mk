@@ -14,7 +14,6 @@ explored_alone += $(durable)
 durable_mains := hwtd hwtctl hwt-exec
 durable_programs := $(durable_mains:%=build/plain/%)
 
-.PHONY: uninstall-durable
 durable: build/plain/libhwt_durable.a build/plain/libhwt_durable.so \
 		$(durable_programs)
 

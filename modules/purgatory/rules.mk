@@ -8,7 +8,6 @@ purgatory_soname := $(soname:libhwt.%=libhwt_purgatory.%)
 purgatory_so := $(so:libhwt.%=libhwt_purgatory.%)
 module_sources += $(purgatory)
 
-.PHONY: uninstall-purgatory
 purgatory: build/plain/libhwt_purgatory.a build/plain/libhwt_purgatory.so
 
 build/%/libhwt_purgatory.o: $$(call objects,$(purgatory))

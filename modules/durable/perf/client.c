@@ -14,11 +14,17 @@
  *   crash SERVER
  *           adds until standard input ends, while the server may be killed and
  *           started; what gets no answer is asked again. Then executes all
+ *   feed SERVER RATE SECONDS
+ *           adds as late does, and executes nothing
+ *   work SERVER LOG
+ *           executes until it is killed; each execution is a line in the file
+ *           LOG, the number of the task, before it is told to the server
  *
  * It prints one object of JSON: what was acknowledged in how many seconds of
- * which clock, and what has become of it.
+ * which clock, and what has become of it; work prints nothing.
  */
 #include <assert.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,6 +46,7 @@ enum {
 
 static _Atomic(uint8_t) acked[TASKS_MAX], executions[TASKS_MAX];
 static _Atomic(uint32_t) late_ms[LATE_MAX];
+static int executions_log = -1;
 static atomic_uint_fast64_t numbers, acked_count, executed_count,
     distinct_count, early_count, refused_count;
 
@@ -78,6 +85,10 @@ task_executed(const char *payload)
 	if (sscanf(payload, "%" SCNu64 " %" SCNu64, &number, &due) != 2 ||
 	    number >= TASKS_MAX)
 		FAIL("not a payload of ours: %.64s", payload);
+	/* One write, so that those of two threads do not mix. */
+	if (executions_log >= 0 &&
+	    dprintf(executions_log, "%" PRIu64 "\n", number) < 0)
+		FAIL("the log cannot be written");
 	if (now < due)
 		atomic_fetch_add(&early_count, 1);
 	late = now < due ? 0 : now - due;
@@ -196,7 +207,6 @@ pace(uint64_t rate, uint64_t milliseconds)
 	struct producer *producer = producer_open();
 	uint64_t began = now_ms(), spent, wanted, sent = 0;
 
-	work_start(WORKERS);
 	while ((spent = now_ms() - began) < milliseconds) {
 		wanted = rate * (spent / 10) / 100 - sent;
 		if (wanted == 0) {
@@ -303,7 +313,11 @@ phase(const char *name, const uint64_t *given)
 	}
 	if (strcmp(name, "life") == 0) {
 		life(given[0] * 1000);
+	} else if (strcmp(name, "feed") == 0) {
+		pace(given[0], given[1] * 1000);
+		return (double)given[1];
 	} else if (strcmp(name, "late") == 0) {
+		work_start(WORKERS);
 		pace(given[0], given[1] * 1000);
 	} else {
 		if (strcmp(name, "catchup") == 0)
@@ -318,14 +332,26 @@ phase(const char *name, const uint64_t *given)
 	return strcmp(name, "late") == 0 ? (double)given[1] : ended - began;
 }
 
+_Noreturn static void
+work_on(const char *path)
+{
+	executions_log =
+	    open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	if (executions_log < 0)
+		FAIL("%s cannot be opened", path);
+	work_start(WORKERS);
+	for (;;)
+		(void)pause();
+}
+
 int
 main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		int arguments;
-	} phases[] = {
-	    {"add", 4}, {"life", 1}, {"late", 2}, {"catchup", 2}, {"crash", 0}};
+	} phases[] = {{"add", 4}, {"life", 1}, {"late", 2}, {"catchup", 2},
+	    {"crash", 0}, {"feed", 2}, {"work", 1}};
 	uint64_t given[4] = {0};
 	double seconds, cpu;
 	size_t i;
@@ -343,6 +369,8 @@ main(int argc, char **argv)
 	    (given[2] < 1 || given[2] > BATCH_MAX || given[3] > 64))
 		FAIL("batch: 1 to %d, threads: at most 64", BATCH_MAX);
 	queue_open(argv[2]);
+	if (strcmp(argv[1], "work") == 0)
+		work_on(argv[3]);
 	cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 	seconds = phase(argv[1], given);
 	cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SERVER is HOST:PORT,SLOTS,LEVEL,TICK: a timer of a tick of so many ms, for 0
- * the shared one. The scheduler is in the process of the worker and the
- * producer.
+ * SERVER is HOST:PORT,SLOTS,LEVEL,TICK,VISIBILITY: a timer of a tick of so many
+ * ms, for 0 the shared one; the visibility of the worker in seconds. The
+ * scheduler is in the process of the worker.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +17,7 @@ static struct hwt *timer;
 static struct hwt_durable *durable;
 static struct hwt_durable_scheduler *scheduler;
 static struct hwt_durable_worker *worker;
+static uint64_t visibility_s;
 
 void
 queue_open(const char *server)
@@ -28,8 +29,9 @@ queue_open(const char *server)
 	uint64_t tick_ms;
 	int error;
 
-	if (sscanf(server, "%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu64, address,
-		&options.slots, &options.level, &tick_ms) != 4)
+	if (sscanf(server,
+		"%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu64 ",%" SCNu64, address,
+		&options.slots, &options.level, &tick_ms, &visibility_s) != 5)
 		FAIL("not a server: %s", server);
 	timing.tick_ns = HWT_MS(tick_ms);
 	if (tick_ms > 0 && hwt_create(&timer, &timing) != 0)
@@ -104,8 +106,10 @@ execute(void *ctx, const struct hwt_durable_delivery *task)
 void
 work_start(unsigned threads)
 {
-	struct hwt_durable_worker_options work = {
-	    .queue = "perf", .callback = execute, .threads = threads};
+	struct hwt_durable_worker_options work = {.queue = "perf",
+	    .callback = execute,
+	    .threads = threads,
+	    .visibility_ns = HWT_SEC(visibility_s)};
 
 	if (hwt_durable_worker_start(&worker, durable, &work) != 0 ||
 	    hwt_durable_scheduler_start(&scheduler, durable, NULL) != 0)

@@ -1,24 +1,32 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """main.py [--only NAME]... [--seconds N]: the same work on hwt_durable with
-Redis, on beanstalkd and on PostgreSQL with SKIP LOCKED, one after the other,
-each with a server of its own in a scratch folder. They fsync before they
-acknowledge, but for the rows that say memory: Redis and beanstalkd without a
-file, PostgreSQL with synchronous_commit off.
+Redis, on Celery with Redis, on beanstalkd and on PostgreSQL with SKIP LOCKED,
+one after the other, each with a server of its own in a scratch folder. They
+fsync before they acknowledge, but for the rows that say memory: Redis and
+beanstalkd without a file, PostgreSQL with synchronous_commit off.
 
-Prints the machine, the versions, and a table with a column for each. What is
-not installed is left out. client.c says what its phases are. Run by make
-perf-durable, PERF=OPTIONS; the exit status is 1 if hwt_durable has lost a task,
-executed one early or twice.
+Prints the machine, the versions, and then, as README has them, a table with a
+column for each and what a billion tasks a day take. What is not installed is
+left out. client.c says what its phases are, celery_client.py what is special of
+Celery, which has no batches. Run by make perf-durable, PERF=OPTIONS; the exit
+status is 1 if hwt_durable has lost a task, executed one early, or twice without
+a kill of its worker.
 
 CPU is that of all threads of the client (producer, worker and, of hwt_durable,
 scheduler), and that of all processes of the server. Bytes a task are
 used_memory of Redis, the resident memory of beanstalkd, and what PostgreSQL's
 table and its indexes take on disk. Lateness counts from the due time to the
-begin of the execution; of beanstalkd only whole seconds are asked. The kills
-are of the server, in the middle of adds; what gets no answer is asked again."""
+begin of the execution; of beanstalkd only whole seconds are asked.
+
+The kills are SIGKILL, of the server in the middle of adds, where what gets no
+answer is asked again; and of the worker, with hwt_durable's scheduler, in the
+middle of executions, RATE a second. What it held comes again after the
+visibility: 5 s for hwt_durable; 10 s for Celery, which looks for it every 100
+s; for the others at once, when its connection ends."""
 
 import argparse
+import collections
 import glob
 import json
 import os
@@ -37,11 +45,14 @@ from engine import (  # noqa: E402 pylint: disable=C0413
     Engine, die_with_parent, free_port)
 
 BUILD = os.path.join(ROOT, "build/plain/modules/durable/perf")
+PYTHON = "/usr/bin/python3"  # has Debian's modules
 LIMIT = 120
 TICK = os.sysconf("SC_CLK_TCK")
 MEMORY, FSYNCED = 1, 2  # HWT_DURABLE_*
 KILLS = 3
 FILL = 100000
+CPU = "CPU a task, us"
+RATE = 500  # of the phase with kills of the worker
 
 
 def cpu_of(pid):
@@ -66,6 +77,11 @@ class Server:
     """Started in a with, ended and removed after it."""
 
     process = None
+    batches = True  # whether an add can have more than one task
+    patience = 3  # seconds until others have got what a killed worker held
+
+    def client_command(self):
+        return [os.path.join(BUILD, self.client)]
 
     def __enter__(self):
         try:
@@ -100,8 +116,8 @@ class Redis(Server):
     name = "hwt_durable"
     client = "client-hwt"
 
-    def __init__(self, memory=False, slots=0, tick=0):
-        self.tick = tick
+    def __init__(self, memory=False, slots=0, tick=0, lease=30):
+        self.tick, self.lease, self.patience = tick, lease, lease + 3
         self.slots, self.level = slots, MEMORY if memory else FSYNCED
         config = {} if memory else \
             {"appendonly": "yes", "appendfsync": "always"}
@@ -123,12 +139,38 @@ class Redis(Server):
 
     def address(self):
         return f"127.0.0.1:{self.engine.port},{self.slots},{self.level},"\
-            f"{self.tick}"
+            f"{self.tick},{self.lease}"
 
     def size(self):
         with self.engine.client() as client:
             text = client("INFO", "memory").decode()
         return int(text.split("used_memory:")[1].split()[0])
+
+
+class Celery(Redis):
+    """What was held longer than the visibility is looked for every 100 s."""
+
+    name = "Celery"
+    batches = False
+
+    def __init__(self, memory=False):
+        super().__init__(memory=memory)
+        self.patience = 120
+
+    @staticmethod
+    def version():
+        found = subprocess.run(
+            [PYTHON, "-c", "import celery, redis; print(celery.__version__)"],
+            capture_output=True, text=True, check=False, timeout=LIMIT)
+        return f"Celery {found.stdout.strip()}" \
+            if found.returncode == 0 else None
+
+    def client_command(self):
+        return [PYTHON, "-B", os.path.join(
+            ROOT, "modules/durable/perf/celery_client.py")]
+
+    def address(self):
+        return str(self.engine.port)
 
 
 class Beanstalkd(Server):
@@ -275,12 +317,36 @@ class Postgresql(Server):
         return int(found or 0)
 
 
-def start_client(server, *words):
+def start_client(server, *words, where=None):
     return subprocess.Popen(
-        [os.path.join(BUILD, server.client), words[0], server.address(),
+        [*server.client_command(), words[0], where or server.address(),
          *map(str, words[1:])], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=die_with_parent)
+
+
+class Worker:
+    """A process, or some, that executes and notes that in a file."""
+
+    def __init__(self, server, where, path):
+        self.path = path
+        self.process = subprocess.Popen(
+            [*server.client_command(), "work", where, path],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=die_with_parent)
+
+    def kill(self):
+        if self.process.poll() is not None:
+            raise RuntimeError("the worker has ended by itself")
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(LIMIT)
+
+    def executions(self):
+        """How often each task was executed, by its number."""
+        with open(self.path, encoding="ascii") as file:
+            return collections.Counter(
+                line.split()[0] for line in file if line[0].isdigit())
 
 
 def finish_client(process):
@@ -302,7 +368,8 @@ def measure(server, *words):
 
 
 class Column:
-    """What has been measured of one queue: row name to text."""
+    """What has been measured of one queue: row, a group and a name in it, to
+    text."""
 
     def __init__(self, make, seconds):
         self.make, self.seconds = make, seconds
@@ -310,13 +377,16 @@ class Column:
         self.costs = {}
         self.wrong = []
 
-    def put(self, row, text):
-        self.rows[row] = text
-        print(f"  {row:<32} {text}", flush=True)
+    def put(self, group, name, text, detail=False):
+        """A detail is printed here, and is not in the table."""
+        if not detail:
+            self.rows[group, name] = text
+        print(f"  {name and '  ' + name or group:<30} {text}",
+              flush=True)
 
-    def judge(self, row, found):
+    def judge(self, row, found, *allowed):
         for what in ("lost", "early", "doubled"):
-            if found[what]:
+            if found[what] and what not in allowed:
                 self.wrong.append(f"{row}: {found[what]} {what}")
 
     @staticmethod
@@ -328,61 +398,70 @@ class Column:
     def adds(self, memory):
         level = "memory" if memory else "fsynced"
         for batch, threads in ((1, 1), (1, 16), (16, 1), (512, 1)):
+            if batch > 1 and not self.make.batches:
+                continue
             with self.make(memory=memory) as server:
                 found = measure(server, "add", 1 << 20, self.seconds, batch,
                                 threads)
             rate = found["acknowledged"] / found["seconds"]
-            name = f"batch {batch}" if threads == 1 else \
-                f"1 x {threads} threads"
-            self.put(f"adds/s, {level}, {name}", f"{rate:.0f}")
+            name = f"batch {batch}" if threads == 1 else f"{threads} threads"
+            self.put(f"adds/s, {level}, {name}", "", f"{rate:.0f}",
+                     memory and batch * threads > 1)
 
     def life(self):
         with self.make() as server:
             found = measure(server, "life", self.seconds)
         self.judge("life", found)
-        self.put("whole lives/s",
+        self.put("whole lives/s", "",
                  f"{found['executed'] / found['seconds']:.0f}")
-        self.put("  CPU a life, us, server+client", self.cpu(found))
+        self.put("whole lives/s", CPU, self.cpu(found))
 
     def late(self, rate):
         with self.make() as server:
             found = measure(server, "late", rate, self.seconds + 1)
+        row = f"late at {rate}/s, p50/p99 ms"
         self.judge(f"late at {rate}/s", found)
-        self.put(f"late at {rate}/s, ms: p50/p99/max",
-                 f"{found['p50']}/{found['p99']}/{found['max']}")
-        self.put(f"  of {rate}/s were added",
+        self.put(row, "", f"{found['p50']}/{found['p99']}")
+        self.put(row, "most, ms", str(found["max"]), detail=True)
+        self.put(row, "added/s",
                  f"{found['acknowledged'] / found['seconds']:.0f}")
-        self.put(f"  CPU a task at {rate}/s, us", self.cpu(found))
-        self.costs["server"] = found["server"] / found["distinct"]
-        self.costs["client"] = found["cpu"] / found["distinct"]
+        self.put(row, CPU, self.cpu(found))
+        self.costs["server"] = found["server"] / max(found["distinct"], 1)
+        self.costs["client"] = found["cpu"] / max(found["distinct"], 1)
 
     def late_with_finer_timer(self, rate):
+        """More and smaller pumps, so it takes more CPU."""
         with self.make(tick=1) as server:
             found = measure(server, "late", rate, self.seconds + 1)
+        row = f"late at {rate}/s, p50/p99 ms"
         self.judge(f"late at {rate}/s, tick of 1 ms", found)
-        self.put(f"  with a tick of 1 ms, at {rate}/s",
-                 f"{found['p50']}/{found['p99']}/{found['max']}")
+        self.put(row, "with a tick of 1 ms",
+                 f"{found['p50']}/{found['p99']}")
+        self.put(row, "and CPU a task, us", self.cpu(found))
 
     def size(self, **settings):
         with self.make(**settings) as server:
             before = server.size()
             found = finish_client(start_client(
-                server, "add", FILL, 2 * self.seconds, 512, 1))
+                server, "add", FILL, 2 * self.seconds,
+                512 if server.batches else 1, 1))
             size = (server.size() - before) / found["acknowledged"]
         self.costs["bytes"] = size
-        self.put("bytes a task", f"{size:.0f}")
-        self.put("  of so many pending", str(found["acknowledged"]))
+        self.put("bytes a task", "", f"{size:.0f}")
+        self.put("bytes a task", "pending", str(found["acknowledged"]),
+                 detail=True)
 
     def catch_up(self):
         with self.make() as server:
             found = finish_client(start_client(
                 server, "catchup", 50000, self.seconds))
         self.judge("catch-up", found)
-        self.put("catch-up, tasks/s",
+        self.put("catch-up, tasks/s", "",
                  f"{found['executed'] / found['seconds']:.0f}")
-        self.put("  of so many overdue", str(found["executed"]))
+        self.put("catch-up, tasks/s", "overdue", str(found["executed"]),
+                 detail=True)
 
-    def crash(self):
+    def kill_server(self):
         with self.make() as server:
             process = start_client(server, "crash")
             try:
@@ -395,10 +474,63 @@ class Column:
                 process.kill()
                 raise
             found = finish_client(process)
-        self.judge("kill -9", found)
-        self.put(f"{KILLS} kill -9, acknowledged", str(found["acknowledged"]))
-        self.put("  of these lost", str(found["lost"]))
-        self.put("  executed twice", str(found["doubled"]))
+        self.put_killed("server", found)
+
+    def put_killed(self, what, found, *allowed):
+        row = f"{what} killed: added"
+        self.judge(f"{what} killed", found, *allowed)
+        self.put(row, "", str(found["acknowledged"]))
+        self.put(row, "lost", str(found["lost"]))
+        self.put(row, "executed twice", str(found["doubled"]))
+
+    def kill_worker(self, **settings):
+        with tempfile.TemporaryDirectory(prefix="hwt-perf-") as folder, \
+                self.make(**settings) as server:
+            self.put_killed("worker", self.kills_of_worker(
+                server, server.address(), os.path.join(folder, "log")),
+                "doubled")
+
+    @staticmethod
+    def kills_of_worker(server, where, path):
+        """The worker makes what is needed, and then the file."""
+        worker = Worker(server, where, path)
+        feed = None
+        try:
+            wait_until(lambda: os.path.exists(path))
+            feed = start_client(server, "feed", RATE, 2 * KILLS + 2,
+                                where=where)
+            for _ in range(KILLS):
+                time.sleep(2)
+                worker.kill()
+                worker = Worker(server, where, path)
+            found = finish_client(feed)
+            times = wait_quiet(worker, server.patience)
+        finally:
+            worker.kill()
+            if feed is not None:
+                feed.kill()
+        lost = found["acknowledged"] - len(times)
+        return {**found, "lost": lost,
+                "doubled": sum(count > 1 for count in times.values())}
+
+
+def wait_until(what):
+    end = time.monotonic() + LIMIT
+    while not what():
+        if time.monotonic() > end:
+            raise RuntimeError("it does not come")
+        time.sleep(0.01)
+
+
+def wait_quiet(worker, seconds):
+    """Until nothing was executed for so long."""
+    times, moved = worker.executions(), time.monotonic()
+    while time.monotonic() < moved + seconds:
+        time.sleep(0.2)
+        now = worker.executions()
+        if now != times:
+            times, moved = now, time.monotonic()
+    return times
 
 
 def measure_all(make, seconds):
@@ -414,7 +546,8 @@ def measure_all(make, seconds):
     # 16 shards: a bucket for 100 tasks, as README says.
     column.size(memory=True, **({"slots": 64} if make is Redis else {}))
     column.catch_up()
-    column.crash()
+    column.kill_server()
+    column.kill_worker(**({"lease": 5} if make is Redis else {}))
     return column
 
 
@@ -428,36 +561,43 @@ def machine():
 
 
 def print_table(columns):
+    """At most 76 columns wide, with the rows in the order of whoever has them
+    first."""
     rows = []
     for column in columns.values():
         rows.extend(row for row in column.rows if row not in rows)
-    print(f"\n{'':<32} " + " ".join(f"{name:>14}" for name in columns))
-    for row in rows:
-        print(f"{row:<32} " + " ".join(
-            f"{column.rows.get(row, '-'):>14}"
+    # What belongs to a row stands below it.
+    groups = [group for group, _ in rows]
+    rows.sort(key=lambda row: groups.index(row[0]))
+    print("\n" + " " * 30 + "".join(f"{name:>11}" for name in columns))
+    for group, name in rows:
+        label = f"      {name}" if name else f"    {group}"
+        print(f"{label:<30}" + "".join(
+            f"{column.rows.get((group, name), '-'):>11}"
             for column in columns.values()))
 
 
 def print_sheet(costs):
     """What a billion tasks a day take."""
     rate = 1e9 / 86400
-    print(f"\ncalculated from the unit costs of hwt_durable at 5000/s, not "
-          f"measured: a billion\ntasks a day, {rate:.0f} a second; the peak "
-          f"is 3 times that\n")
-    print(f"{'':<32} {'mean':>12} {'peak':>12}")
+    print(f"\nA BILLION A DAY, calculated from the unit costs above at 5000/s, "
+          f"not\nmeasured: {rate:.0f} tasks a second, and three times that at "
+          f"the peak.\n")
+    print(f"    {'':<32}{'mean':>12}{'peak':>12}")
     for name, cost in (("cores of Redis", costs["server"]),
                        ("cores of clients", costs["client"])):
-        print(f"{name:<32} {rate * cost:>12.1f} {3 * rate * cost:>12.1f}")
+        print(f"    {name:<32}{rate * cost:>12.1f}{3 * rate * cost:>12.1f}")
     # One of its threads executes commands; half of it is to be left.
     nodes = -(-3 * rate * costs["server"] // 0.5)
-    print(f"{'masters, each half busy at peak':<32} {'':>12} {nodes:>12.0f}")
+    print(f"    {'masters, half busy at the peak':<32}{'':>12}{nodes:>12.0f}")
     for name, seconds in (("half an hour", 1800), ("a day", 86400)):
-        print(f"{'memory, GB, ' + name + ' ahead':<32} "
-              f"{rate * seconds * costs['bytes'] / 1e9:>12.1f}")
+        size = f"{rate * seconds * costs['bytes'] / 1e9:.1f}"
+        print(f"    {'memory, ' + name + ' ahead':<32}{size:>9} GB")
 
 
 def main():
-    makes = {make.name: make for make in (Redis, Beanstalkd, Postgresql)}
+    makes = {make.name: make for make in (Redis, Celery, Beanstalkd,
+                                        Postgresql)}
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--only", action="append",

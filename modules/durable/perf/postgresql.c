@@ -66,9 +66,10 @@ queue_open(const char *server)
 		FAIL("not a server: %s", server);
 	connection = connect_to();
 	(void)snprintf(text, sizeof(text),
-	    "CREATE TABLE %s (id bigint PRIMARY KEY, due bigint NOT NULL, "
-	    "payload text NOT NULL); CREATE INDEX ON %s (due)",
-	    table, table);
+	    "CREATE TABLE IF NOT EXISTS %s (id bigint PRIMARY KEY, due bigint "
+	    "NOT NULL, payload text NOT NULL); "
+	    "CREATE INDEX IF NOT EXISTS %s_due ON %s (due)",
+	    table, table, table);
 	PQclear(command(connection, text));
 	PQfinish(connection);
 }

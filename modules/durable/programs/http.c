@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "text.h"
+#include "wait.h"
 
 enum {
-	LIMIT_MS = 1000, /* for the request, and again for the answer */
+	LIMIT_MS = 1000, /* for the request, the answer, the end: for each */
 	REQUEST_MAX = 4096
 };
 
@@ -98,29 +98,12 @@ http_listen(const char *address, char where[64])
 	return fd;
 }
 
-static int64_t
-now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static bool
-wait_for(int fd, short events, int64_t until_ms)
-{
-	struct pollfd wait = {.fd = fd, .events = events};
-	int64_t left = until_ms - now_ms();
-
-	return left > 0 && poll(&wait, 1, (int)left) == 1;
-}
-
-/* Reads up to the blank line after the header, into text. */
+/* Reads up to the blank line after the header, into text, or as much of it as
+ * has room: its first line is all that counts. */
 static bool
 request_read(int fd, char text[REQUEST_MAX + 1])
 {
-	int64_t until_ms = now_ms() + LIMIT_MS;
+	int64_t until_ms = wait_now_ms() + LIMIT_MS;
 	size_t length = 0;
 	ssize_t count;
 
@@ -131,10 +114,8 @@ request_read(int fd, char text[REQUEST_MAX + 1])
 		length += (size_t)count;
 		text[length] = '\0';
 		if (strstr(text, "\r\n\r\n") != NULL ||
-		    strstr(text, "\n\n") != NULL)
+		    strstr(text, "\n\n") != NULL || length == REQUEST_MAX)
 			return true;
-		if (length == REQUEST_MAX)
-			return false;
 	}
 	return false;
 }
@@ -142,7 +123,7 @@ request_read(int fd, char text[REQUEST_MAX + 1])
 static void
 send_all(int fd, const char *text, size_t length)
 {
-	int64_t until_ms = now_ms() + LIMIT_MS;
+	int64_t until_ms = wait_now_ms() + LIMIT_MS;
 	ssize_t count;
 
 	while (length > 0 && wait_for(fd, POLLOUT, until_ms)) {
@@ -203,6 +184,21 @@ answer_request(int fd, char *request, http_answer *answer, void *ctx)
 	free(body);
 }
 
+/* A close with unread bytes would be a reset, which may take the answer away
+ * from the client: the end is told, and awaited. */
+static void
+connection_end(int fd)
+{
+	int64_t until_ms = wait_now_ms() + LIMIT_MS;
+	char rest[REQUEST_MAX];
+
+	if (shutdown(fd, SHUT_WR) != 0)
+		return;
+	while (wait_for(fd, POLLIN, until_ms) &&
+	    recv(fd, rest, sizeof(rest), 0) > 0)
+		;
+}
+
 void
 http_serve(int listener, http_answer *answer, void *ctx)
 {
@@ -215,7 +211,9 @@ http_serve(int listener, http_answer *answer, void *ctx)
 		(void)poll(NULL, 0, 50);
 		return;
 	}
-	if (request_read(fd, request))
+	if (request_read(fd, request)) {
 		answer_request(fd, request, answer, ctx);
+		connection_end(fd);
+	}
 	(void)close(fd);
 }

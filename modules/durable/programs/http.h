@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers GET over HTTP/1.0, one connection at a time: whoever is slow is cut
- * off after a second.
+ * Answers GET over HTTP/1.0, one connection at a time: whoever is slow to ask,
+ * to read the answer or to close is cut off after a second.
  */
 #ifndef HWT_DURABLE_HTTP_H
 #define HWT_DURABLE_HTTP_H

@@ -9,15 +9,18 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "options.h"
+#include "wait.h"
 
 static const char usage[] =
     "usage: hwt-exec --queue Q [OPTION...] -- COMMAND [ARGUMENT...]\n"
@@ -27,6 +30,9 @@ static const char usage[] =
     "  --visibility SECONDS    after a crash of hwt-exec, others take its "
     "tasks\n"
     "                          over so late; 30\n"
+    "  --limit SECONDS         ends a command that takes longer, and tries "
+    "again;\n"
+    "                          none\n"
     "\n"
     "COMMAND gets the payload on its standard input, and HWT_ID, HWT_ATTEMPT\n"
     "(from 1), HWT_GENERATION (from 1) and HWT_DUE (Unix time in ms) in its\n"
@@ -35,18 +41,23 @@ static const char usage[] =
 
 #define EXIT_RETRY 75 /* EX_TEMPFAIL of sysexits.h */
 
-static const char *queue, *threads, *visibility;
+/* From SIGTERM to SIGKILL. */
+#define GRACE_MS 10000
+
+static const char *queue, *threads, *visibility, *limit;
 
 static const struct option_row rows[] = {
     {"queue", &queue, false},
     {"threads", &threads, false},
     {"visibility", &visibility, false},
+    {"limit", &limit, false},
     {NULL, NULL, false},
 };
 
 /* What is the same for each run. */
 struct runs {
 	char **command;
+	int64_t limit_ms; /* 0: none */
 	posix_spawnattr_t attributes;
 };
 
@@ -171,11 +182,38 @@ outcome(const struct hwt_durable_delivery *delivery, int status)
 	return HWT_DURABLE_FAIL;
 }
 
+/* Waits until the command has ended, or ends it with its process group; returns
+ * whether it did that. The command is not reaped here, so its number and that
+ * of its group are still theirs whenever a signal is sent. */
+static bool
+limit_run(int64_t limit_ms, pid_t child)
+{
+	int64_t until_ms = wait_now_ms() + limit_ms;
+	int fd = (int)syscall(SYS_pidfd_open, child, 0);
+	siginfo_t ended;
+
+	if (fd >= 0 && wait_for(fd, POLLIN, until_ms)) {
+		(void)close(fd);
+		return false;
+	}
+	(void)kill(-child, SIGTERM);
+	if (fd >= 0) {
+		(void)wait_for(fd, POLLIN, wait_now_ms() + GRACE_MS);
+		(void)close(fd);
+	}
+	(void)kill(-child, SIGKILL);
+	while (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT) != 0 &&
+	    errno == EINTR)
+		;
+	return true;
+}
+
 static int
 run(void *ctx, const struct hwt_durable_delivery *delivery)
 {
 	const struct runs *runs = ctx;
 	int status, error;
+	bool limited = false;
 	pid_t child = -1;
 
 	if (strlen(delivery->id) != delivery->id_length) {
@@ -190,11 +228,16 @@ run(void *ctx, const struct hwt_durable_delivery *delivery)
 		    system_text(error));
 		return HWT_DURABLE_RETRY;
 	}
+	if (runs->limit_ms != 0)
+		limited = limit_run(runs->limit_ms, child);
 	while (waitpid(child, &status, 0) < 0) {
 		if (errno != EINTR)
 			return HWT_DURABLE_RETRY;
 	}
-	return outcome(delivery, status);
+	if (!limited || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+		return outcome(delivery, status);
+	complain("%s: ended, for it took longer than --limit", delivery->id);
+	return HWT_DURABLE_RETRY;
 }
 
 /* As posix_spawnp looks for it. */
@@ -224,9 +267,9 @@ command_exists(const char *command)
 	return is;
 }
 
-/* Blocks what ends us, here and in all threads; a command gets the signals as
- * we got them, and a group of its own, so that a terminal's ^C lets it finish.
- */
+/* Blocks what ends us; the library's threads block all signals. A command gets
+ * them as we got them, and a group of its own, so that a terminal's ^C lets it
+ * finish. */
 static sigset_t
 signals_block(struct runs *runs)
 {
@@ -251,6 +294,19 @@ signals_block(struct runs *runs)
 	(void)posix_spawnattr_setsigdefault(&runs->attributes, &ignored);
 	(void)posix_spawnattr_setflags(&runs->attributes, flags);
 	return ending;
+}
+
+static void
+limit_read(struct runs *runs)
+{
+	uint64_t ns;
+
+	if (limit == NULL)
+		return;
+	ns = option_seconds("limit", limit);
+	if (ns < HWT_MS(1) || ns > HWT_SEC(86400))
+		usage_error("--limit: want 0.001 to 86400 seconds");
+	runs->limit_ms = (int64_t)(ns / HWT_MS(1));
 }
 
 static void
@@ -281,7 +337,8 @@ main(int argc, char **argv)
 	    .command = true};
 	struct hwt_durable_worker_options options = {0};
 	struct hwt_durable_worker *worker;
-	struct runs runs;
+	struct hwt_durable *durable;
+	struct runs runs = {0};
 	sigset_t ending;
 	int error, signal_number;
 
@@ -289,12 +346,15 @@ main(int argc, char **argv)
 		usage_error("want a command");
 	runs.command = argv;
 	options_check(&options);
+	limit_read(&runs);
 	if (!command_exists(argv[0]))
 		usage_error("%s: no such command", argv[0]);
 	options.callback = run;
 	options.ctx = &runs;
+	/* However long that takes, a signal ends us as it would any program. */
+	durable = handle_open();
 	ending = signals_block(&runs);
-	error = hwt_durable_worker_start(&worker, handle_open(), &options);
+	error = hwt_durable_worker_start(&worker, durable, &options);
 	if (error != 0) {
 		complain("%s", explain(error));
 		finish(error_status(error));

@@ -355,6 +355,8 @@ feed_flush(struct feed *feed)
 		}
 		free(feed->text[i]);
 	}
+	/* What is stored is told before more is read. */
+	(void)fflush(stdout);
 	feed->count = 0;
 	feed->bytes = 0;
 	return status;

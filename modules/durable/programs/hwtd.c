@@ -182,10 +182,11 @@ main(int argc, char **argv)
 	if (name != NULL && !name_is_valid(name, NAME_MAX_BYTES))
 		usage_error("--name: want 1 to %d of A-Z a-z 0-9 . _ -",
 		    NAME_MAX_BYTES);
-	/* Before there are threads, which inherit what is blocked. */
-	signals = signals_open();
 	listener = metrics_open();
+	/* However long that takes, a signal ends us as it would any program.
+	 * The library's threads block all. */
 	durable = handle_open();
+	signals = signals_open();
 	shards_check(durable, &options);
 	error = hwt_durable_scheduler_start(&scheduler, durable, &options);
 	if (error != 0) {

@@ -190,6 +190,23 @@ struct list {
 	enum hwt_durable_state state;
 };
 
+/* Whether a task may be there; if not, it is told. */
+static bool
+is_place(const struct hwt_durable *durable, uint32_t shard, const char *id,
+    size_t id_length)
+{
+	const char *why = NULL;
+
+	if (shard >= durable_shards(durable))
+		why = "there is no such shard";
+	else if (id_length < 1 || id_length > HWT_DURABLE_ID_MAX)
+		why = "is no task's id";
+	if (why != NULL)
+		complain("shard %" PRIu32 ": %.*s: %s", shard, (int)id_length,
+		    id, why);
+	return why == NULL;
+}
+
 static int
 list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 {
@@ -200,6 +217,8 @@ list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 	const char *payload;
 	int error;
 
+	if (!is_place(list->durable, shard, id, id_length))
+		return 0;
 	error = walk_script(list->durable, SCRIPT_GET, shard, 1, &arg, &call);
 	if (error != 0)
 		return error;
@@ -218,7 +237,7 @@ list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 static int
 list_key(void *ctx, uint32_t shard, const char *name, size_t length)
 {
-	if (length < 3 || memcmp(name, "r:", 2) != 0)
+	if (length < 2 || memcmp(name, "r:", 2) != 0)
 		return 0;
 	return list_task(ctx, shard, name + 2, length - 2);
 }
@@ -348,6 +367,8 @@ dead_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 	struct engine_call call;
 	int error, gone;
 
+	if (!is_place(dead->durable, shard, id, id_length))
+		return 0;
 	error = walk_script(dead->durable, SCRIPT_DEAD, shard, 2, arg, &call);
 	if (error != 0)
 		return error;

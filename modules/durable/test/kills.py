@@ -159,25 +159,30 @@ class Chaos(threading.Thread):
         error, _ = self.call("add", QUEUE, delay, most, payload, name)
         if error == 0:
             self.log("ack", name)
-            self.live = self.live[-100:] + [name]
+            self.live = self.live[-100:] + [(name, now_ms())]
         else:
             self.load.complain(f"add {name}: {error}")
 
-    def cancel(self, name):
+    def judge(self, what, name, acked_ms, error):
+        """-2, it is not there, is right after the retention alone."""
+        if error in (0, -114, -115) or error == -2 and \
+                now_ms() >= acked_ms + 1000 * self.load.retention:
+            return
+        self.load.complain(f"{what} {name}: {error}")
+
+    def cancel(self, name, acked_ms):
         self.log("undo", name)
         error, _ = self.call("cancel", name)
         self.log("cancelled" if error == 0 else "kept", name)
-        if error not in (0, -114, -115):
-            self.load.complain(f"cancel {name}: {error}")
+        self.judge("cancel", name, acked_ms, error)
 
-    def move(self, name):
+    def move(self, name, acked_ms):
         delay = self.rng.choice((0, 200, 2000))
         self.log("move", name, delay)
         error, tries = self.call("reschedule", name, delay)
         if error == 0 and tries == 1:
             self.log("moved", name)
-        elif error not in (0, -114, -115):
-            self.load.complain(f"reschedule {name}: {error}")
+        self.judge("reschedule", name, acked_ms, error)
 
     def run(self):
         try:
@@ -187,10 +192,10 @@ class Chaos(threading.Thread):
                 if what < 0.5 or not self.live:
                     self.add()
                 elif what < 0.7:
-                    self.cancel(self.live.pop(
+                    self.cancel(*self.live.pop(
                         self.rng.randrange(len(self.live))))
                 else:
-                    self.move(self.rng.choice(self.live[-20:]))
+                    self.move(*self.rng.choice(self.live[-20:]))
                 time.sleep(self.rng.random() * 0.01)
         except Exception as error:  # pylint: disable=broad-except
             self.load.complain(f"the second producer failed: {error!r}")
@@ -473,6 +478,7 @@ class Load:
         self.wrong = []
         self.began = time.monotonic()
         self.producers = 0
+        self.resting = False  # the producer is not to run
         self.metas = {}
         self.parts = []
         self.chaos = None
@@ -539,7 +545,8 @@ class Load:
             self.rng.choice(self.parts[:2]), self.rng.choice(self.parts[2:5]),
             self.rng.choice(self.parts[2:5]), Redis(self.engine),
             self.rng.choice((self.parts[5], self.chaos))))
-        if part is self.parts[5] and part.process.poll() == 0:
+        if part is self.parts[5] and (self.resting or
+                                      part.process.poll() == 0):
             return
         before = now_ms()
         pid = part.kill()

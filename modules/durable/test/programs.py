@@ -826,6 +826,29 @@ class Check(Programs):
         self.broken("a: 5 a member whose record cannot be read")
         self.assertEqual(self.ctl("list", status=YES).text.count("\n"), 2)
 
+    def test_list_and_dead_go_on_over_what_is_no_task(self):
+        long = "x" * 65
+        for name in (self.key("r:"), self.key("r:" + long),
+                     "{%s:7}:r:a" % self.space):
+            self.client("SET", name, "x")
+        said = self.ctl("list")
+        self.assertEqual(sorted(json.loads(line)["id"]
+                                for line in said.lines), ["a", "b"])
+        self.assertEqual(sorted(said.err.splitlines()), [
+            "hwtctl: shard 0: : is no task's id",
+            f"hwtctl: shard 0: {long}: is no task's id",
+            "hwtctl: shard 7: a: there is no such shard"])
+        self.client("ZADD", self.key("dead"), 5, long)
+        self.add("--queue=q", "--in=0", "--id=c")
+        self.execute(self.scripts(), "c", "fail")
+        said = self.ctl("dead", "list")
+        self.assertEqual([json.loads(line)["id"] for line in said.lines],
+                         ["c"])
+        self.assertIn(f"{long}: is no task's id", said.err)
+        self.assertIn(f"{long}: is no task's id",
+                      self.ctl("dead", "drop", "--all").err)
+        self.ctl("show", "c", status=NO)
+
     def test_a_shard_that_is_none(self):
         self.client("HSET", "{%s:7}:meta" % self.space, "x", "1")
         self.broken("shard 7: 5 keys of a shard that is none")
@@ -889,6 +912,18 @@ class Engines(unittest.TestCase):
         self.assertEqual(said.status, status, said.err)
         return said.err
 
+    def refused(self, port, text):
+        """Each program says what is wrong with the engine, and ends."""
+        for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
+                                           "--in=1"],
+                      ["hwtd"], ["hwt-exec", "--queue=q", "--", "true"]):
+            at = words.index("--") if "--" in words else len(words)
+            said = call(*words[:at], "--redis", f"127.0.0.1:{port}",
+                        *words[at:])
+            self.assertEqual((said.status, said.out), (NO, b""), said.err)
+            self.assertTrue(said.err.startswith(f"{words[0]}: "), said.err)
+            self.assertIn(text, said.err)
+
     def test_nobody_there(self):
         port = free_port()
         for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
@@ -950,13 +985,13 @@ class Engines(unittest.TestCase):
     def test_an_engine_that_evicts(self):
         engine = self.engine(maxmemory_policy="allkeys-lru",
                              maxmemory="100mb", **DURABLE)
-        self.assertIn("maxmemory", self.stat(engine.port, status=NO))
+        self.refused(engine.port, "maxmemory")
 
     def test_a_replica(self):
         master = self.engine(**DURABLE)
         replica = self.engine(replicaof=f"127.0.0.1 {master.port}",
                               **DURABLE)
-        self.assertIn("replica", self.stat(replica.port, status=NO))
+        self.refused(replica.port, "replica")
 
     def test_out_of_memory(self):
         engine = self.engine(**DURABLE)
@@ -979,9 +1014,7 @@ class Engines(unittest.TestCase):
         add = ["hwtctl", "add", "--queue=q", "--in=0", *where]
         for hours in (1, -1):
             engine.clock.set_off(hours * 3600000)
-            said = call(*add)
-            self.assertEqual(said.status, NO, said.err)
-            self.assertIn("clock", said.err)
+            self.refused(engine.port, "clock")
         engine.clock.set_off(0)
         self.assertEqual(call(*add).status, YES)
 
@@ -1004,7 +1037,7 @@ class Engines(unittest.TestCase):
         version = re.search(r"redis_version:(\S+)", info)[1]
         with Between(engine.port, f"redis_version:{version}".encode(),
                      f"redis_version:6{version[1:]}".encode()) as between:
-            self.assertIn("7", self.stat(between.port, status=NO))
+            self.refused(between.port, "7")
             self.assertGreater(between.changed, 0)
 
     def test_an_engine_that_is_loading(self):
@@ -1026,27 +1059,48 @@ class Engines(unittest.TestCase):
         said = call("hwtctl", "stat", "--json", "--timeout=50", *where)
         self.assertEqual((said.status, said.json["added"]), (YES, 1000))
 
-    def test_a_kill_of_hwtctl_and_again(self):
+    def test_a_signal_ends_hwtctl_and_again(self):
+        """Its ids say what is stored, by whole batches."""
         engine = self.engine(**DURABLE)
-        where = ["--redis", f"127.0.0.1:{engine.port}"]
-        path = os.path.join(self.folder, "tasks")
-        with open(path, "w", encoding="ascii") as file:
-            for i in range(30000):
-                file.write('{"queue":"q","in":600,"id":"t%d"}\n' % i)
-        running = Running(self.folder, "hwtctl", "add", "--from", path,
-                          *where)
-        self.addCleanup(running.close)
-        wait_until(lambda: "\n" in running.out)
-        running.end(signal.SIGKILL)
-        told = running.out.split("\n")[:-1]
-        stored = call("hwtctl", "stat", "--json", *where).json["added"]
-        self.assertLessEqual(len(told), stored)
-        self.assertLess(stored, 30000)
-        again = call("hwtctl", "add", "--from", path, *where)
-        self.assertEqual((again.status, len(again.lines)), (YES, 30000))
-        self.assertEqual(call("hwtctl", "stat", "--json",
-                              *where).json["added"], 30000)
-        self.assertEqual(call("hwtctl", "check", *where).status, YES)
+        lines = [b'{"queue":"q","in":600,"id":"t%d"}\n' % i
+                 for i in range(1100)]
+        for which in (signal.SIGTERM, signal.SIGKILL):
+            where = ["--redis", f"127.0.0.1:{engine.port}",
+                     "--space", which.name]
+            path = os.path.join(self.folder, which.name)
+            os.mkfifo(path)
+            running = Running(self.folder, "hwtctl", "add", "--from", path,
+                              *where)
+            self.addCleanup(running.close)
+            with open(path, "wb") as pipe:
+                pipe.write(b"".join(lines[:600]))
+                pipe.flush()
+                wait_until(lambda: running.out.count("\n") >= 512)
+                self.assertEqual(running.end(which), -which)
+            self.assertEqual(running.out, "".join(
+                f"t{i}\n" for i in range(512)))
+            self.assertEqual(call("hwtctl", "stat", "--json",
+                                  *where).json["added"], 512)
+            again = call("hwtctl", "add", "--from", "-", *where,
+                         stdin=b"".join(lines))
+            self.assertEqual((again.status, len(again.lines)), (YES, 1100))
+            self.assertEqual(call("hwtctl", "stat", "--json",
+                                  *where).json["added"], 1100)
+            self.assertEqual(call("hwtctl", "check", *where).status, YES)
+
+    def test_a_signal_ends_a_start_that_gets_no_answer(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen(16)
+            where = ["--timeout=3600", "--redis",
+                     f"127.0.0.1:{silent.getsockname()[1]}"]
+            for words in (["hwtctl", "stat", *where], ["hwtd", *where],
+                          ["hwt-exec", "--queue=q", *where, "--", "true"]):
+                for which in (signal.SIGTERM, signal.SIGINT):
+                    running = Running(self.folder, *words)
+                    self.addCleanup(running.close)
+                    with silent.accept()[0]:
+                        self.assertEqual(running.end(which), -which, words)
 
     def test_a_user_with_a_password(self):
         secret = "s3cret-Pa55word"
@@ -1193,11 +1247,34 @@ class Hwtd(Programs):
             address, b"GET /x HTTP/1.0\r\n\r\n")[0])
         self.assertIn(" 405 ", self.ask(
             address, b"POST /metrics HTTP/1.0\r\n\r\n")[0])
-        own = socket.gethostbyname(socket.gethostname())
-        if not own.startswith("127."):
-            with self.assertRaises(OSError):
-                self.ask((own, address[1]))
         self.assertEqual(running.end(), 0)
+
+    def test_metrics_listen_where_they_are_told_to(self):
+        for words, where, bound in (
+                ("0", "127.0.0.1", "0100007F"),
+                ("127.0.0.2:0", "127.0.0.2", "0200007F"),
+                ("0.0.0.0:0", "0.0.0.0", "00000000"),
+                ("[::1]:0", "[::1]", "00000000000000000000000001000000")):
+            running = self.start("hwtd", "--metrics", words)
+            said = wait_until(lambda: "/metrics" in running.err and
+                              running.err)
+            address = said.split("http://")[1].split("/metrics")[0]
+            host, port = address.rsplit(":", 1)
+            self.assertEqual(host, where)
+            self.assertEqual(self.listening(int(port)), [bound])
+            self.assertEqual(running.end(), 0)
+
+    @staticmethod
+    def listening(port):
+        """The addresses, as the system has them."""
+        found = []
+        for name in ("tcp", "tcp6"):
+            with open(f"/proc/net/{name}", encoding="ascii") as file:
+                for words in map(str.split, list(file)[1:]):
+                    address, _, number = words[1].partition(":")
+                    if words[3] == "0A" and int(number, 16) == port:
+                        found.append(address)
+        return found
 
     def test_clients_that_are_slow_or_hostile_hold_up_nobody(self):
         running, address = self.metrics()
@@ -1223,6 +1300,20 @@ class Hwtd(Programs):
         self.assertIn(" 200 ", self.ask(address)[0])
         late = socket.create_connection(address)
         self.addCleanup(late.close)
+        self.assertEqual(running.end(), 0)
+
+    def test_nobody_sees_a_reset(self):
+        """Whatever comes with the request, or after it, is read before the
+        connection is closed."""
+        running, address = self.metrics()
+        for text in (b"GET /health HTTP/1.1\r\n\r\n" + b"x" * 300000,
+                     b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 9000 +
+                     b"\r\n"):
+            self.assertEqual(self.ask(address, text),
+                             ("HTTP/1.0 200 OK", "ok\n"))
+        self.assertIn(" 405 ", self.ask(
+            address, b"POST /health HTTP/1.1\r\nContent-Length: 99999\r\n"
+            b"\r\n" + b"x" * 99999)[0])
         self.assertEqual(running.end(), 0)
 
     def test_the_engine_goes_and_comes(self):
@@ -1334,6 +1425,63 @@ class HwtExec(Programs):
         self.assertEqual(self.ended(name), "failed")
         self.assertEqual(self.ctl("stat", "--json").json["begun"], 5)
 
+    def test_a_command_that_takes_too_long(self):
+        """It is ended with all that it has started, and tried again."""
+        worker = self.shell(
+            'echo $HWT_ATTEMPT $$; [ "$HWT_ATTEMPT" = 2 ] || '
+            "{ sleep 1000 & sleep 1000; }", "--limit=0.5")
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        lines = [line.split() for line in worker.out.splitlines()]
+        self.assertEqual([attempt for attempt, _ in lines], ["1", "2"])
+        wait_until(lambda: not self.group(lines[0][1]))
+        self.assertEqual(worker.err, f"hwt-exec: {name}: ended, for it took "
+                         "longer than --limit\n")
+        name = self.add("--queue=q", "--in=0", "--attempts=1")
+        self.assertEqual(self.ended(name), "failed")
+        self.assertEqual(worker.end(), 0)
+        self.check()
+
+    def test_a_command_may_end_well_after_the_limit(self):
+        worker = self.shell(
+            "trap 'echo told; exit 0' TERM; echo begun; "
+            "while :; do sleep 0.1; done", "--limit=0.2")
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.out, "begun\ntold\n")
+        self.assertNotIn("--limit", worker.err)
+
+    def test_a_command_that_ignores_SIGTERM(self):
+        worker = self.shell("trap '' TERM; echo $$; sleep 1000",
+                            "--limit=0.2")
+        name = self.add("--queue=q", "--in=0", "--attempts=1")
+        begun = time.monotonic()
+        self.assertEqual(self.ended(name), "failed")
+        self.assertGreater(time.monotonic() - begun, 9)
+        self.assertEqual(self.group(worker.out.strip()), [])
+        self.check()
+
+    def test_within_the_limit_the_exit_status_counts(self):
+        for status, state in ((0, "succeeded"), (1, "failed")):
+            worker = self.shell(f"exit {status}", "--limit=50")
+            name = self.add("--queue=q", "--in=0")
+            self.assertEqual(self.ended(name), state)
+            self.assertEqual(worker.end(), 0)
+
+    @staticmethod
+    def group(number):
+        """The processes of a group, but for those that have ended."""
+        found = []
+        for folder in os.listdir("/proc"):
+            if not folder.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{folder}/stat", encoding="utf-8") as file:
+                    words = file.read().rsplit(")", 1)[1].split()
+                if words[2] == number and words[0] != "Z":
+                    found.append(folder)
+        return found
+
     def test_a_command_that_reads_nothing(self):
         self.work("--", "true")
         name = self.add("--queue=q", "--in=0", "--payload=-",
@@ -1378,7 +1526,10 @@ class HwtExec(Programs):
                       ["--queue=q", "--threads=0", "--", "true"],
                       ["--queue=q", "--threads=1025", "--", "true"],
                       ["--queue=q", "--visibility=0.5", "--", "true"],
-                      ["--queue=q", "--visibility=NaN", "--", "true"]):
+                      ["--queue=q", "--visibility=NaN", "--", "true"],
+                      ["--queue=q", "--limit=0", "--", "true"],
+                      ["--queue=q", "--limit=86401", "--", "true"],
+                      ["--queue=q", "--limit=-1", "--", "true"]):
             self.assertEqual(
                 call("hwt-exec", *self.where(), *words).status, USAGE, words)
 
@@ -1435,6 +1586,25 @@ class HwtExec(Programs):
         self.assertEqual(self.scheduler.end(), 0)
         self.check()
 
+    def test_another_space_has_queues_of_its_own(self):
+        worker = self.shell("echo $HWT_ID")
+        first, self.space = self.space, self.space + "b"
+        self.add("--queue=q", "--in=0", "--id=other")
+        other = self.start("hwtd")
+        wait_until(lambda: self.state("other") == "delivered")
+        self.space, second = first, self.space
+        self.assertEqual(self.ended(self.add("--queue=q", "--in=0",
+                                             "--id=own")), "succeeded")
+        self.assertEqual(worker.end(), 0)
+        self.assertEqual(worker.out, "own\n")
+        self.check()
+        self.space = second
+        worker = self.shell("echo $HWT_ID")
+        self.assertEqual(self.ended("other"), "succeeded")
+        self.assertEqual((worker.end(), other.end()), (0, 0))
+        self.assertEqual(worker.out, "other\n")
+        self.check()
+
     def test_a_long_command_keeps_its_task(self):
         worker = self.shell("echo begun; sleep 3", "--visibility=1")
         name = self.add("--queue=q", "--in=0")
@@ -1442,6 +1612,33 @@ class HwtExec(Programs):
         other = self.shell("echo stolen")
         self.assertEqual(self.ended(name), "succeeded")
         self.assertEqual((worker.out, other.out), ("begun\n", ""))
+
+
+class Minute(Programs):
+    """The engine is gone for a minute, and comes back."""
+
+    def test_all_goes_on(self):
+        scheduler = self.start("hwtd")
+        worker = self.start("hwt-exec", "--queue=q", "--threads=2", "--",
+                            "sh", "-c", "echo $HWT_ID")
+        before = [self.add("--queue=q", "--in=1") for _ in range(20)]
+        later = self.add("--queue=q", "--in=90")
+        self.engine.kill()
+        time.sleep(60)
+        said = call("hwtctl", "stat", "--timeout=1", *self.where())
+        self.assertEqual(said.status, UNREACHABLE)
+        self.engine.start()
+        for name in before:
+            wait_until(lambda: self.state(name) == "succeeded")
+        self.assertEqual(self.state(later), "pending")
+        wait_until(lambda: self.state(later) == "succeeded")
+        self.assertEqual(sorted(worker.out.split()),
+                         sorted([*before, later]))
+        for running in (scheduler, worker):
+            self.assertLess(running.err.count("\n"), 100, running.err)
+            self.assertIn("127.0.0.1", running.err)
+            self.assertEqual(running.end(), 0)
+        self.check()
 
 
 class Many(Programs):
