@@ -3,12 +3,18 @@
  * The way to the engine: see engine.h.
  *
  * A BATCH goes in rounds. A round finds the node of each call that has no
- * answer yet, sends each node its part, and then reads the answers. What is
- * left goes into the next round: at once if a node said where to go, or lacked
- * a script; otherwise after a back-off.
+ * answer yet, sends each node its part, and then reads the answers: first of
+ * the nodes that a connection is there to, then of the others. What is left
+ * goes into the next round: at once if a node said where to go, or lacked a
+ * script; otherwise after a back-off.
+ *
+ * A NODE THAT HANGS accepts connections, and answers nothing. In a cluster it
+ * must not take the time of the others: where somebody else waits, a node gets
+ * half of the time that is left. One that has let it pass is refused for a
+ * second, and then is given a tenth of the whole time to show that it is back.
  *
  * LOCK. It protects the table of the nodes, the pools of connections that are
- * not in use, and when the log was last written to. It is never held while a
+ * not in use, who is silent, and when the log was last written to. It is never held while a
  * thread waits, or writes to the log. A connection that was taken from a pool
  * belongs to the thread that took it. All else is written by engine_open alone,
  * but for level: engine_open writes that after its first calls, and no other
@@ -32,10 +38,11 @@
 #define SKEW_DEFAULT HWT_SEC(5)
 #define BACK_OFF_FIRST_MS 10u
 #define BACK_OFF_LAST_MS 500u
-#define LAST_PART 10u /* of the time: the least that a round is given */
+#define LAST_PART 10u /* of the time: the least that anybody is given */
 #define IDLE_MAX 8u /* connections to a node that are kept */
 #define PASSWORD_MAX 512
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
+#define SILENT_NS HWT_SEC(1) /* for so long a node is left alone */
 
 /* The marks of a call. */
 #define DONE 1u /* error or reply is there */
@@ -62,6 +69,9 @@ _Static_assert(
 struct pool {
 	struct connection *first;
 	uint32_t count;
+	/* The node let a time-out pass, and is left alone until then; 0: it
+	 * answered last. */
+	uint64_t silent_ns;
 };
 
 struct engine {
@@ -69,6 +79,7 @@ struct engine {
 	struct route_table table;
 	struct pool pool[ROUTE_NODES_MAX];
 	bool stale; /* the table is to be read anew */
+	uint32_t answered; /* the candidate that the table was read from */
 	uint64_t logged_ns;
 	uint64_t held_back; /* lines of the log */
 	/* Constant. */
@@ -219,13 +230,12 @@ engine_connect(struct engine *engine, const struct route_address *address,
 }
 
 static struct connection *
-pool_take(struct engine *engine, uint32_t node, struct route_address *address)
+pool_take(struct engine *engine, uint32_t node)
 {
 	struct pool *pool = &engine->pool[node];
 	struct connection *taken;
 
 	lock(engine);
-	*address = engine->table.node[node];
 	taken = pool->first;
 	if (taken != NULL) {
 		pool->first = taken->next;
@@ -242,6 +252,7 @@ pool_give(struct engine *engine, uint32_t node, struct connection *connection)
 	bool full;
 
 	lock(engine);
+	pool->silent_ns = 0;
 	full = pool->count >= IDLE_MAX;
 	if (!full) {
 		connection->next = pool->first;
@@ -256,32 +267,49 @@ pool_give(struct engine *engine, uint32_t node, struct connection *connection)
 static void
 pool_empty(struct engine *engine, uint32_t node)
 {
-	struct route_address address;
 	struct connection *connection;
 
-	while ((connection = pool_take(engine, node, &address)) != NULL)
+	while ((connection = pool_take(engine, node)) != NULL)
 		connection_close(connection);
 }
 
-static int
-node_connect(struct engine *engine, uint32_t node,
-    struct connection **connection, const struct limit *limit)
+/* NULL: there is none. */
+static struct connection *
+pool_take_usable(struct engine *engine, uint32_t node)
 {
-	struct route_address address;
-	int error = 0;
+	struct connection *connection;
 
-	while ((*connection = pool_take(engine, node, &address)) != NULL &&
-	    !connection_is_usable(*connection))
-		connection_close(*connection);
-	if (*connection == NULL)
-		error = engine_connect(engine, &address, connection, limit);
-	if (error == 0)
-		error = level_verify(engine, *connection);
-	if (error == -EOPNOTSUPP)
-		connection_close(*connection);
-	if (error != 0)
-		*connection = NULL;
-	return error;
+	while ((connection = pool_take(engine, node)) != NULL &&
+	    !connection_is_usable(connection))
+		connection_close(connection);
+	return connection;
+}
+
+/* Nodes that hang. */
+
+/* A tenth of a time: what is too little to judge by, and enough to show that
+ * one is back. */
+static uint64_t
+least_of(uint64_t ns)
+{
+	return ns / LAST_PART;
+}
+
+/* It was to answer from began_ns on, within the limit, and did not. */
+static void
+node_judge(struct engine *engine, uint32_t node, uint64_t began_ns,
+    const struct limit *limit)
+{
+	uint64_t timeout_ns = engine->timeout_ns;
+	uint64_t now = limit_now_ns();
+
+	if (engine->servers.kind != ROUTE_CLUSTER || now < limit->deadline_ns ||
+	    limit->deadline_ns - began_ns < least_of(timeout_ns))
+		return;
+	lock(engine);
+	engine->pool[node].silent_ns =
+	    now + (timeout_ns < SILENT_NS ? timeout_ns : SILENT_NS);
+	unlock(engine);
 }
 
 /* Which node has what. */
@@ -411,25 +439,40 @@ limit_part(const struct limit *limit, uint32_t parts)
 	return part;
 }
 
-/* The servers of the options, then the nodes that are known. */
+/* The servers of the options, then the nodes that are known; at first the one
+ * that answered last. False: there is no such one. */
 static bool
-candidate(struct engine *engine, uint32_t index, struct route_address *address)
+candidate(struct engine *engine, uint32_t nth, uint32_t *index,
+    struct route_address *address)
 {
-	bool known = index < engine->servers.count;
+	uint32_t servers = engine->servers.count;
+	uint32_t count = servers;
 
-	if (known) {
-		*address = engine->servers.address[index];
-		return true;
-	}
-	if (engine->servers.kind == ROUTE_SENTINEL)
-		return false;
-	index -= engine->servers.count;
 	lock(engine);
-	known = index < engine->table.count;
-	if (known)
-		*address = engine->table.node[index];
+	if (engine->servers.kind == ROUTE_CLUSTER)
+		count += engine->table.count;
+	*index = (engine->answered + nth) % count;
+	*address = *index < servers ? engine->servers.address[*index]
+				    : engine->table.node[*index - servers];
 	unlock(engine);
-	return known;
+	return nth < count;
+}
+
+static int
+candidate_ask(struct engine *engine, uint32_t index,
+    const struct route_address *address, const struct limit *limit)
+{
+	struct limit part = limit_part(limit, 3);
+	int error = engine->servers.kind == ROUTE_SENTINEL
+	    ? sentinel_ask(engine, address, &part)
+	    : cluster_ask(engine, address, &part);
+
+	if (error != 0)
+		return error;
+	lock(engine);
+	engine->answered = index;
+	unlock(engine);
+	return 0;
 }
 
 static int
@@ -438,19 +481,15 @@ table_refresh(struct engine *engine, const struct limit *limit)
 	struct route_address address;
 	int error = -ECONNREFUSED;
 	int each = -EAGAIN;
-	struct limit part;
-	uint32_t i;
+	uint32_t nth, index;
 
 	if (engine->servers.kind == ROUTE_SINGLE) {
 		table_set_all(engine, &engine->servers.address[0]);
 		return 0;
 	}
-	for (i = 0; each != 0 && candidate(engine, i, &address); i++) {
-		part = limit_part(limit, 3);
-		each = engine->servers.kind == ROUTE_SENTINEL
-		    ? sentinel_ask(engine, &address, &part)
-		    : cluster_ask(engine, &address, &part);
-		if (each == -ECANCELED)
+	for (nth = 0; candidate(engine, nth, &index, &address); nth++) {
+		each = candidate_ask(engine, index, &address, limit);
+		if (each == 0 || each == -ECANCELED)
 			return each;
 		/* What cannot be mended by waiting says more. */
 		if (each != -ECONNREFUSED && each != -ETIMEDOUT &&
@@ -502,25 +541,48 @@ table_node(struct engine *engine, uint32_t shard)
 	return node == 0 ? UNROUTED : node - 1;
 }
 
+/* The first node that is not silent, from that of shard 0 on. */
+static uint32_t
+table_any(struct engine *engine, struct route_address *address)
+{
+	uint64_t now = limit_now_ns();
+	char key[ENGINE_KEY_MAX];
+	uint32_t first, slot, node;
+	uint32_t found = UNROUTED;
+
+	engine_key(engine, key, 0, "");
+	first = route_slot(key, strlen(key));
+	lock(engine);
+	for (slot = 0; slot < ROUTE_SLOTS && found == UNROUTED; slot++) {
+		node = engine->table.node_of[(first + slot) % ROUTE_SLOTS];
+		if (node != 0 && engine->pool[node - 1].silent_ns <= now)
+			found = node - 1;
+	}
+	if (found != UNROUTED)
+		*address = engine->table.node[found];
+	unlock(engine);
+	return found;
+}
+
 int
 engine_connect_any(struct engine *engine, struct connection **connection,
     const struct limit *limit)
 {
+	uint64_t began_ns = limit_now_ns();
 	struct route_address address;
 	int error = table_ensure(engine, limit);
 	uint32_t node;
 
 	if (error != 0)
 		return error;
-	node = table_node(engine, 0);
+	node = table_any(engine, &address);
 	if (node == UNROUTED)
 		return -EAGAIN;
-	lock(engine);
-	address = engine->table.node[node];
-	unlock(engine);
 	error = engine_connect(engine, &address, connection, limit);
-	if (error != 0)
+	if (error != 0) {
+		node_judge(engine, node, began_ns, limit);
 		table_doubt(engine);
+	}
 	return error;
 }
 
@@ -529,6 +591,9 @@ engine_connect_any(struct engine *engine, struct connection **connection,
 struct group {
 	struct connection *connection;
 	uint32_t node;
+	bool tried;
+	uint64_t began_ns;
+	struct limit limit;
 };
 
 struct batch {
@@ -584,6 +649,7 @@ call_again(struct batch *batch, struct engine_call *call, int error)
 static void
 call_unreached(struct batch *batch, struct engine_call *call, int error)
 {
+	call->marks &= ~ASKING;
 	switch (error) {
 	case -ECONNREFUSED:
 	case -EAGAIN:
@@ -676,11 +742,11 @@ write_call(struct buffer *buffer, const struct engine *engine,
 
 /* WAIT answers by itself when three quarters of the time are over. */
 static void
-write_wait(struct buffer *buffer, const struct batch *batch)
+write_wait(
+    struct buffer *buffer, const struct batch *batch, const struct limit *limit)
 {
 	uint64_t now = limit_now_ns();
-	uint64_t left =
-	    batch->limit.deadline_ns > now ? batch->limit.deadline_ns - now : 0;
+	uint64_t left = limit->deadline_ns > now ? limit->deadline_ns - now : 0;
 
 	buffer_command(buffer, 3);
 	buffer_text(buffer, "WAIT");
@@ -695,45 +761,113 @@ batch_waits(const struct batch *batch)
 	    batch->engine->level == HWT_DURABLE_REPLICATED;
 }
 
+/* sent: at least in part. */
 static void
-group_send(struct batch *batch, struct group *group)
+group_fail(struct batch *batch, struct group *group, int error, bool sent)
 {
-	struct buffer buffer = {0};
 	struct engine_call *call;
-	int error = node_connect(
-	    batch->engine, group->node, &group->connection, &batch->limit);
-	bool reached = error == 0;
 
-	for (call = batch->call; reached && call < batch->call + batch->count;
-	     call++) {
-		if (!in_group(call, group))
-			continue;
-		write_call(&buffer, batch->engine, call);
-		call->marks |= SENT;
-	}
-	if (reached && batch_waits(batch))
-		write_wait(&buffer, batch);
-	if (reached && buffer.failed)
-		error = -ENOMEM;
-	else if (reached)
-		error =
-		    connection_send(group->connection, &buffer, &batch->limit);
-	reached = reached && !buffer.failed;
-	buffer_free(&buffer);
-	if (error == 0)
-		return;
-	table_doubt(batch->engine);
 	connection_close(group->connection);
 	group->connection = NULL;
 	for (call = batch->call; call < batch->call + batch->count; call++) {
 		if (!in_group(call, group))
 			continue;
 		call->marks &= ~SENT;
-		if (reached)
+		if (sent)
 			call_lost(batch, call, error);
 		else
 			call_unreached(batch, call, error);
 	}
+}
+
+/* Until when its node is to answer. silent: it did not, the last time. */
+static void
+group_set_limit(struct batch *batch, struct group *group, bool silent)
+{
+	uint64_t least_ns;
+
+	group->began_ns = limit_now_ns();
+	group->limit = batch->limit;
+	if (batch->engine->servers.kind != ROUTE_CLUSTER ||
+	    (batch->group_count == 1 && !batch->hasty))
+		return;
+	group->limit = limit_part(&batch->limit, 2);
+	least_ns = group->began_ns + batch->least_ns;
+	if (silent && group->limit.deadline_ns > least_ns)
+		group->limit.deadline_ns = least_ns;
+}
+
+/* Without a connection in the pool: -ECONNREFUSED while it is silent. */
+static int
+group_connect(struct batch *batch, struct group *group)
+{
+	struct engine *engine = batch->engine;
+	struct route_address address;
+	uint64_t silent_ns;
+	int error;
+
+	lock(engine);
+	address = engine->table.node[group->node];
+	silent_ns = engine->pool[group->node].silent_ns;
+	unlock(engine);
+	if (silent_ns > limit_now_ns())
+		return -ECONNREFUSED;
+	group_set_limit(batch, group, silent_ns != 0);
+	error =
+	    engine_connect(engine, &address, &group->connection, &group->limit);
+	if (error != 0) {
+		node_judge(engine, group->node, group->began_ns, &group->limit);
+		table_doubt(engine);
+	}
+	return error;
+}
+
+/* False: there is no connection to it, or none in the pool. */
+static bool
+group_open(struct batch *batch, struct group *group, bool from_pool)
+{
+	int error = 0;
+
+	group->connection = pool_take_usable(batch->engine, group->node);
+	if (group->connection != NULL)
+		group_set_limit(batch, group, false);
+	else if (from_pool)
+		return false;
+	else
+		error = group_connect(batch, group);
+	group->tried = true;
+	if (error == 0 &&
+	    (error = level_verify(batch->engine, group->connection)) != 0)
+		table_doubt(batch->engine);
+	if (error != 0)
+		group_fail(batch, group, error, false);
+	return error == 0;
+}
+
+static void
+group_send(struct batch *batch, struct group *group)
+{
+	struct buffer buffer = {0};
+	struct engine_call *call;
+	bool written;
+	int error;
+
+	for (call = batch->call; call < batch->call + batch->count; call++) {
+		if (!in_group(call, group))
+			continue;
+		write_call(&buffer, batch->engine, call);
+		call->marks |= SENT;
+	}
+	if (batch_waits(batch))
+		write_wait(&buffer, batch, &group->limit);
+	written = !buffer.failed;
+	error = connection_send(group->connection, &buffer, &group->limit);
+	buffer_free(&buffer);
+	if (error == 0)
+		return;
+	node_judge(batch->engine, group->node, group->began_ns, &group->limit);
+	table_doubt(batch->engine);
+	group_fail(batch, group, error, written);
 }
 
 /* MOVED. */
@@ -815,13 +949,13 @@ call_receive(struct batch *batch, struct engine_call *call,
 
 	if (call->marks & ASKING)
 		error = connection_receive(
-		    group->connection, &reply, &batch->limit);
+		    group->connection, &reply, &group->limit);
 	if (reply != NULL)
 		freeReplyObject(reply);
 	reply = NULL;
 	if (error == 0)
 		error = connection_receive(
-		    group->connection, &reply, &batch->limit);
+		    group->connection, &reply, &group->limit);
 	if (error != 0)
 		return error;
 	call->marks &= ~SENT;
@@ -857,7 +991,7 @@ wait_receive(struct batch *batch, const struct group *group)
 {
 	redisReply *reply = NULL;
 	int error =
-	    connection_receive(group->connection, &reply, &batch->limit);
+	    connection_receive(group->connection, &reply, &group->limit);
 
 	if (error != 0 || reply->type != REDIS_REPLY_INTEGER ||
 	    reply->integer < (long long)batch->engine->replicas) {
@@ -878,10 +1012,15 @@ group_end(struct batch *batch, struct group *group, int error, bool useless)
 
 	if (error == 0 && !useless) {
 		pool_give(batch->engine, group->node, group->connection);
+		group->connection = NULL;
 		return;
 	}
 	connection_close(group->connection);
+	group->connection = NULL;
 	pool_empty(batch->engine, group->node);
+	if (error != 0)
+		node_judge(
+		    batch->engine, group->node, group->began_ns, &group->limit);
 	table_doubt(batch->engine);
 	for (call = batch->call; call < batch->call + batch->count; call++) {
 		if ((call->marks & SENT) == 0 || call->node != group->node)
@@ -943,12 +1082,29 @@ round_route(struct batch *batch)
 	}
 }
 
+/* All that have a connection in the pool, or all others. */
+static void
+groups_talk(struct batch *batch, bool from_pool)
+{
+	struct group *group;
+
+	for (group = batch->group; group < batch->group + batch->group_count;
+	     group++) {
+		if (!group->tried && group_open(batch, group, from_pool))
+			group_send(batch, group);
+	}
+	for (group = batch->group; group < batch->group + batch->group_count;
+	     group++) {
+		if (group->connection != NULL)
+			group_receive(batch, group);
+	}
+}
+
 static void
 batch_round(struct batch *batch)
 {
 	int error = table_ensure(batch->engine, &batch->limit);
 	struct engine_call *call;
-	uint32_t i;
 
 	batch->wait = false;
 	batch->rounds++;
@@ -961,12 +1117,8 @@ batch_round(struct batch *batch)
 		return;
 	}
 	round_route(batch);
-	for (i = 0; i < batch->group_count; i++)
-		group_send(batch, &batch->group[i]);
-	for (i = 0; i < batch->group_count; i++) {
-		if (batch->group[i].connection != NULL)
-			group_receive(batch, &batch->group[i]);
-	}
+	groups_talk(batch, true);
+	groups_talk(batch, false);
 }
 
 static bool
@@ -1035,7 +1187,7 @@ engine_call(struct engine *engine, struct engine_call *call, size_t count,
 	if (wait == NULL)
 		wait = &defaults;
 	batch.limit = engine_limit(engine, wait);
-	batch.least_ns = (batch.limit.deadline_ns - limit_now_ns()) / LAST_PART;
+	batch.least_ns = least_of(batch.limit.deadline_ns - limit_now_ns());
 	batch.replicated = wait->replicated;
 	batch.hasty = wait->hasty;
 	for (i = 0; i < count; i++) {

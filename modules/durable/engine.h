@@ -13,6 +13,9 @@
  * Each script does the same if it is repeated: see DESIGN. If bytes were sent
  * and no answer came, an error that says "nothing has happened" is not known to
  * be true: it becomes -ETIMEDOUT.
+ *
+ * A node of a cluster that hangs costs the others of a batch at most half of
+ * the time, once; after that it is refused for a second at a time.
  */
 #ifndef HWT_DURABLE_ENGINE_H
 #define HWT_DURABLE_ENGINE_H

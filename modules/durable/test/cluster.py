@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster of three engines on the loopback, with the programs and the library
 in it: slots that are moved, with and without a pause of their shard, redirects,
-a node that is killed.
+a node that is killed, one that hangs.
 
     cluster.py [-v] [CLASS[.test]...]
 
 HWT_BUILD is the folder of the programs; build/plain without it."""
 
 import errno
+import signal
 import sys
 import time
 
@@ -458,6 +459,108 @@ class Kills(Nodes):
         self.ran_once(names, other)
         self.end_all(other, schedules=True)
         self.no_invariant_is_broken()
+
+
+class Hangs(Nodes):
+    """A node is stopped: its connections are accepted, and get no answer. The
+    other nodes do not take it for failed."""
+
+    timeout = 4
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for client in cls.clients:
+            client("CONFIG", "SET", "cluster-node-timeout", 600000)
+
+    def stop(self, node):
+        def go_on():
+            self.engines[node].send_signal(signal.SIGCONT)
+        self.addCleanup(go_on)
+        self.engines[node].send_signal(signal.SIGSTOP)
+        return go_on
+
+    def split(self, victim, names):
+        """Those of the node, and those of the others."""
+        here = [self.owner_of_slot(self.slot_of_shard(shard)) == victim
+                for shard in range(SHARDS)]
+        on_it = [here[shard_of(name.encode(), SHARDS)] for name in names]
+        self.assertEqual(set(on_it), {True, False})
+        return ([name for name, is_on in zip(names, on_it) if is_on],
+                [name for name, is_on in zip(names, on_it) if not is_on])
+
+    def add_while_it_hangs(self, actor, victim, names, payload="done"):
+        """What is not for it is stored, whatever else is in the batch."""
+        late, others = victim
+        said = actor("add", "q", 0, 5, payload, *names)[1:]
+        self.assertEqual(
+            [said[names.index(name)] for name in others], [0] * len(others))
+        self.assertLessEqual(
+            {said[names.index(name)] for name in late},
+            {-errno.ETIMEDOUT, -errno.ECONNREFUSED})
+
+    def test_what_is_for_the_other_nodes_is_stored(self):
+        for node in range(NODES):
+            with self.subTest(node=node):
+                cold = self.actor(timeout=self.timeout * 1000)
+                warm = self.actor(timeout=self.timeout * 1000)
+                batches = [[f"{prefix}{node}-{i}" for i in range(30)]
+                           for prefix in "abc"]
+                parts = [self.split(node, names) for names in batches]
+                self.add_tasks(warm, f"warm{node}-", 30, delay=900000)
+                go_on = self.stop(node)
+                # Into connections that are there; then without any.
+                for i, actor in enumerate((warm, cold, cold)):
+                    self.add_while_it_hangs(actor, parts[i], batches[i])
+                go_on()
+                for names in batches:
+                    said = warm("add", "q", 0, 5, "done", *names)
+                    self.assertEqual(said[0], 0)
+                    self.assertLessEqual(set(said), {0, 1})
+                self.end_all(warm, works=False)
+                self.end_all(cold, works=False)
+        self.no_invariant_is_broken(drained=False)
+
+    def test_what_is_due_on_the_other_nodes_is_executed(self):
+        for hosts_too in (True, False):
+            with self.subTest(hosts_too=hosts_too):
+                self.execute_while_it_hangs(hosts_too)
+
+    def execute_while_it_hangs(self, hosts_too):
+        """hosts_too: the node has the schedulers' names as well."""
+        hosts = self.owner_of("{%s}:hosts" % self.space)
+        victim = hosts if hosts_too else (hosts + 1) % NODES
+        actor = self.actor(schedules=True, works=(2, VISIBILITY, 0),
+                           timeout=self.timeout * 1000)
+        scheduler = self.start("hwtd")
+        names = self.add_tasks(actor, f"a{victim}-", 60)
+        actor.wait(lambda runs: len(runs) == 2 * len(names))
+        later = [f"b{victim}-{i}" for i in range(60)]
+        late, others = self.split(victim, later)
+        self.assertEqual(actor("add", "q", 2000, 5, "done", *later)[0], 0)
+        more = [f"c{victim}-{i}" for i in range(60)]
+        more_late, more_others = self.split(victim, more)
+        go_on = self.stop(victim)
+        self.add_while_it_hangs(actor, (more_late, more_others), more)
+        wanted = {*names, *others, *more_others}
+        actor.wait(lambda runs: {
+            each.id for each in runs if each.what == "end"} >= wanted)
+        go_on()
+        self.assertEqual(actor("add", "q", 0, 5, "done", *more)[0], 0)
+        wanted |= {*late, *more_late}
+        actor.wait(lambda runs: {
+            each.id for each in runs if each.what == "end"} >= wanted)
+        self.ran_once([*names, *later, *more], actor)
+        self.assertEqual(scheduler.end(), 0)
+        self.end_all(actor, schedules=True)
+        self.no_invariant_is_broken()
+        self.routed_reset()
+
+    def routed_reset(self):
+        """The next part has the space for itself."""
+        for client in self.clients:
+            for key in scan(client, b"{%s[:}]*" % self.space.encode()):
+                client("DEL", key)
 
 
 if __name__ == "__main__":
