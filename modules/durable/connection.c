@@ -241,6 +241,7 @@ connection_open(struct connection **connection,
 		free(made);
 		return error;
 	}
+	made->address = *address;
 	*connection = made;
 	return 0;
 }

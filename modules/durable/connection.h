@@ -24,6 +24,7 @@ struct connection {
 	redisReplyObjectFunctions functions; /* the reader's */
 	bool excess; /* an array was longer than any that is expected */
 	bool keeps_always; /* what level FSYNCED asks for: see verify.c */
+	struct route_address address;
 	struct connection *next; /* in a pool */
 };
 

@@ -229,8 +229,17 @@ engine_connect(struct engine *engine, const struct route_address *address,
 	return 0;
 }
 
+/* By now, its node may be another one: see route_table_add. With the lock. */
+static bool
+is_to(const struct engine *engine, const struct connection *connection,
+    uint32_t node)
+{
+	return route_is_same(&connection->address, &engine->table.node[node]);
+}
+
+/* *fits: it is to this node. */
 static struct connection *
-pool_take(struct engine *engine, uint32_t node)
+pool_take(struct engine *engine, uint32_t node, bool *fits)
 {
 	struct pool *pool = &engine->pool[node];
 	struct connection *taken;
@@ -238,6 +247,7 @@ pool_take(struct engine *engine, uint32_t node)
 	lock(engine);
 	taken = pool->first;
 	if (taken != NULL) {
+		*fits = is_to(engine, taken, node);
 		pool->first = taken->next;
 		pool->count--;
 	}
@@ -249,18 +259,20 @@ static void
 pool_give(struct engine *engine, uint32_t node, struct connection *connection)
 {
 	struct pool *pool = &engine->pool[node];
-	bool full;
+	bool fits, keep;
 
 	lock(engine);
-	pool->silent_ns = 0;
-	full = pool->count >= IDLE_MAX;
-	if (!full) {
+	fits = is_to(engine, connection, node);
+	if (fits)
+		pool->silent_ns = 0;
+	keep = fits && pool->count < IDLE_MAX;
+	if (keep) {
 		connection->next = pool->first;
 		pool->first = connection;
 		pool->count++;
 	}
 	unlock(engine);
-	if (full)
+	if (!keep)
 		connection_close(connection);
 }
 
@@ -268,8 +280,9 @@ static void
 pool_empty(struct engine *engine, uint32_t node)
 {
 	struct connection *connection;
+	bool ignored;
 
-	while ((connection = pool_take(engine, node)) != NULL)
+	while ((connection = pool_take(engine, node, &ignored)) != NULL)
 		connection_close(connection);
 }
 
@@ -278,9 +291,10 @@ static struct connection *
 pool_take_usable(struct engine *engine, uint32_t node)
 {
 	struct connection *connection;
+	bool fits;
 
-	while ((connection = pool_take(engine, node)) != NULL &&
-	    !connection_is_usable(connection))
+	while ((connection = pool_take(engine, node, &fits)) != NULL &&
+	    !(fits && connection_is_usable(connection)))
 		connection_close(connection);
 	return connection;
 }
@@ -421,6 +435,8 @@ cluster_ask(struct engine *engine, const struct route_address *address,
 		lock(engine);
 		error = route_table_read(&engine->table, reply, address);
 		unlock(engine);
+		if (error == -ENOBUFS)
+			error = -EPROTO;
 	}
 	freeReplyObject(reply);
 	return error;
@@ -439,23 +455,46 @@ limit_part(const struct limit *limit, uint32_t parts)
 	return part;
 }
 
-/* The servers of the options, then the nodes that are known; at first the one
- * that answered last. False: there is no such one. */
-static bool
+/* The servers of the options, then the nodes that have slots; at first the one
+ * that answered last. 1; 0: that is none; -1: nor is any further. */
+static int
 candidate(struct engine *engine, uint32_t nth, uint32_t *index,
     struct route_address *address)
 {
 	uint32_t servers = engine->servers.count;
 	uint32_t count = servers;
+	bool named[ROUTE_NODES_MAX];
+	int is_one = 1;
 
 	lock(engine);
 	if (engine->servers.kind == ROUTE_CLUSTER)
 		count += engine->table.count;
 	*index = (engine->answered + nth) % count;
-	*address = *index < servers ? engine->servers.address[*index]
-				    : engine->table.node[*index - servers];
+	if (*index < servers)
+		*address = engine->servers.address[*index];
+	else {
+		route_table_named(&engine->table, named);
+		*address = engine->table.node[*index - servers];
+		is_one = named[*index - servers];
+	}
 	unlock(engine);
-	return nth < count;
+	return nth < count ? is_one : -1;
+}
+
+/* What has no slot any more may never be asked again. */
+static void
+pools_sweep(struct engine *engine)
+{
+	bool named[ROUTE_NODES_MAX];
+	uint32_t i;
+
+	lock(engine);
+	route_table_named(&engine->table, named);
+	unlock(engine);
+	for (i = 0; i < ROUTE_NODES_MAX; i++) {
+		if (!named[i])
+			pool_empty(engine, i);
+	}
 }
 
 static int
@@ -472,6 +511,7 @@ candidate_ask(struct engine *engine, uint32_t index,
 	lock(engine);
 	engine->answered = index;
 	unlock(engine);
+	pools_sweep(engine);
 	return 0;
 }
 
@@ -482,12 +522,16 @@ table_refresh(struct engine *engine, const struct limit *limit)
 	int error = -ECONNREFUSED;
 	int each = -EAGAIN;
 	uint32_t nth, index;
+	int is_one;
 
 	if (engine->servers.kind == ROUTE_SINGLE) {
 		table_set_all(engine, &engine->servers.address[0]);
 		return 0;
 	}
-	for (nth = 0; candidate(engine, nth, &index, &address); nth++) {
+	for (nth = 0; (is_one = candidate(engine, nth, &index, &address)) >= 0;
+	     nth++) {
+		if (is_one == 0)
+			continue;
 		each = candidate_ask(engine, index, &address, limit);
 		if (each == 0 || each == -ECANCELED)
 			return each;
@@ -899,16 +943,12 @@ call_move(struct batch *batch, struct engine_call *call,
 /* An error reply. True: the connection is of no more use. */
 static bool
 call_refused(struct batch *batch, struct engine_call *call,
-    const redisReply *reply, uint32_t node)
+    const redisReply *reply, const struct route_address *from)
 {
 	struct engine *engine = batch->engine;
 	struct route_verdict verdict;
-	struct route_address from;
 
-	lock(engine);
-	from = engine->table.node[node];
-	unlock(engine);
-	route_judge(&verdict, reply->str, reply->len, &from);
+	route_judge(&verdict, reply->str, reply->len, from);
 	call->marks &= ~ASKING;
 	switch (verdict.action) {
 	case ROUTE_MOVED:
@@ -960,7 +1000,8 @@ call_receive(struct batch *batch, struct engine_call *call,
 		return error;
 	call->marks &= ~SENT;
 	if (reply->type == REDIS_REPLY_ERROR) {
-		*useless |= call_refused(batch, call, reply, group->node);
+		*useless |= call_refused(
+		    batch, call, reply, &group->connection->address);
 		freeReplyObject(reply);
 		return 0;
 	}

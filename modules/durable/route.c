@@ -312,6 +312,34 @@ route_judge(struct route_verdict *verdict, const char *text, size_t length,
 
 /* The table. */
 
+void
+route_table_named(const struct route_table *table, bool named[ROUTE_NODES_MAX])
+{
+	uint32_t slot;
+
+	memset(named, 0, ROUTE_NODES_MAX * sizeof(named[0]));
+	for (slot = 0; slot < ROUTE_SLOTS; slot++) {
+		if (table->node_of[slot] != 0)
+			named[table->node_of[slot] - 1] = true;
+	}
+}
+
+static int
+table_reuse(struct route_table *table, const struct route_address *address)
+{
+	bool named[ROUTE_NODES_MAX];
+	int i;
+
+	route_table_named(table, named);
+	for (i = 0; i < ROUTE_NODES_MAX; i++) {
+		if (named[i])
+			continue;
+		table->node[i] = *address;
+		return i;
+	}
+	return -ENOBUFS;
+}
+
 int
 route_table_add(struct route_table *table, const struct route_address *address)
 {
@@ -322,7 +350,7 @@ route_table_add(struct route_table *table, const struct route_address *address)
 			return (int)i;
 	}
 	if (table->count == ROUTE_NODES_MAX)
-		return -ENOBUFS;
+		return table_reuse(table, address);
 	table->node[table->count] = *address;
 	return (int)table->count++;
 }
@@ -393,6 +421,8 @@ route_table_read(struct route_table *table, const redisReply *slots,
 
 	if (!reply_is(slots, REDIS_REPLY_ARRAY))
 		return -EPROTO;
+	/* So that nodes which have no slot any more make room. */
+	memset(table->node_of, 0, sizeof(table->node_of));
 	for (i = 0; i < slots->elements && error == 0; i++)
 		error = range_read(table, slots->element[i], from);
 	return error;

@@ -70,16 +70,21 @@ struct route_verdict {
 void route_judge(struct route_verdict *verdict, const char *text, size_t length,
     const struct route_address *from);
 
-/* Which node has a slot. Nodes are only added. */
+/* Which node has a slot. */
 struct route_table {
 	uint32_t count;
 	struct route_address node[ROUTE_NODES_MAX];
 	uint16_t node_of[ROUTE_SLOTS]; /* index plus 1; 0: unknown */
 };
 
-/* Its index, made if needed. -ENOBUFS: too many. */
+/* Its index, made if needed; in a full table, that of a node which no slot
+ * names is another node's from then on. -ENOBUFS: slots name all. */
 int route_table_add(
     struct route_table *table, const struct route_address *address);
+
+/* Which nodes have a slot. */
+void route_table_named(
+    const struct route_table *table, bool named[ROUTE_NODES_MAX]);
 
 struct redisReply;
 struct redisReader;
@@ -91,8 +96,9 @@ struct redisReplyObjectFunctions;
 struct redisReader *route_reader(
     struct redisReplyObjectFunctions *functions, bool *excess);
 
-/* Takes over the answer of CLUSTER SLOTS, which from gave. -EPROTO: it is none,
- * and some slots may have changed; -ENOBUFS. */
+/* Takes over the answer of CLUSTER SLOTS, which from gave: a slot that it does
+ * not name is unknown. -EPROTO: it is none, or -ENOBUFS, and then some slots
+ * are unknown. */
 int route_table_read(struct route_table *table, const struct redisReply *slots,
     const struct route_address *from);
 

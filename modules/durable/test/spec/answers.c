@@ -430,3 +430,37 @@ Test(answers, ASK_is_followed_each_time)
 {
 	follow("ASK", 1);
 }
+
+/* Each time to another port, where nobody is. */
+static enum proxied
+judge_astray(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)command;
+	(void)count;
+	if (!is_script(name))
+		return PROXY_PASS;
+	(void)snprintf(judged->say, sizeof(judged->say),
+	    "-MOVED %u 127.0.0.1:%u\r\n", route_slot("hwt:0", 5),
+	    (unsigned)atomic_fetch_add(&said, 1) + 1);
+	return PROXY_SAY;
+}
+
+Test(answers, any_number_of_addresses_may_come_and_go)
+{
+	const struct engine_wait once = {.stop_fd = -1, .hasty = true};
+	struct engine_call call = {.script = SCRIPT_STAT};
+	int i;
+
+	street_open(HWT_SEC(20));
+	proxy.judge = judge_astray;
+	for (i = 0; i < 2 * ROUTE_NODES_MAX; i++) {
+		assert_rc(engine_call(durable_engine(durable), &call, 1, &once),
+		    -ECONNREFUSED);
+		engine_call_free(&call, 1);
+	}
+	assert_u64(atomic_load(&said), 2 * ROUTE_NODES_MAX);
+	proxy.judge = NULL;
+	assert_rc(add(id_of_shard_0()), 0);
+	street_close();
+}

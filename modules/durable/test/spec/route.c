@@ -182,16 +182,52 @@ Test(route, tables_that_are_none)
 		cr_expect(table_read(&table, bad[i]) == -EPROTO, "%s", bad[i]);
 }
 
-Test(route, a_table_has_room_for_so_many_nodes)
+Test(route, a_table_has_room_for_so_many_nodes_with_slots)
 {
 	static struct route_table table;
 	struct route_address address = {"a", 1};
 
-	for (; address.port <= ROUTE_NODES_MAX; address.port++)
+	for (; address.port <= ROUTE_NODES_MAX; address.port++) {
 		assert_rc(route_table_add(&table, &address), address.port - 1);
+		table.node_of[address.port] = address.port;
+	}
 	assert_rc(route_table_add(&table, &address), -ENOBUFS);
 	address.port = 7;
 	assert_rc(route_table_add(&table, &address), 6);
+}
+
+/* A slot goes from node to node, and another one stays where it is. */
+Test(route, a_node_without_slots_makes_room)
+{
+	static struct route_table table;
+	struct route_address address = {"stays", 1};
+	int node;
+
+	assert_rc(route_table_add(&table, &address), 0);
+	table.node_of[1] = 1;
+	(void)strcpy(address.host, "goes");
+	for (; address.port < 1000; address.port++) {
+		node = route_table_add(&table, &address);
+		cr_assert(node > 0 && node < ROUTE_NODES_MAX);
+		cr_assert(route_is_same(&table.node[node], &address));
+		table.node_of[2] = (uint16_t)(node + 1);
+	}
+	cr_assert_str_eq(table.node[0].host, "stays");
+	assert_rc(route_table_add(&table, &table.node[0]), 0);
+}
+
+Test(route, a_slot_that_a_table_does_not_name_is_unknown)
+{
+	static struct route_table table;
+
+	assert_rc(table_read(&table,
+		      "*1\r\n*3\r\n:0\r\n:9\r\n*2\r\n$1\r\na\r\n:1\r\n"),
+	    0);
+	assert_rc(table_read(&table,
+		      "*1\r\n*3\r\n:5\r\n:9\r\n*2\r\n$1\r\nb\r\n:1\r\n"),
+	    0);
+	assert_u64(table.node_of[4], 0);
+	assert_u64(table.node_of[5], 2);
 }
 
 Test(route, a_record_that_cannot_be_read_is_quarantined)
