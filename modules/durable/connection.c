@@ -18,13 +18,25 @@
 
 #define READ_SIZE 16384
 
-uint64_t
-limit_now_ns(void)
+static uint64_t
+clock_read_ns(clockid_t clock)
 {
 	struct timespec now = {0};
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	(void)clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t
+limit_now_ns(void)
+{
+	return clock_read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t
+lease_now_ns(void)
+{
+	return clock_read_ns(CLOCK_BOOTTIME);
 }
 
 /* Milliseconds until the deadline, rounded up, for poll. */

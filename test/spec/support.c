@@ -6,6 +6,7 @@
  */
 #include "test/spec/support.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -644,12 +645,34 @@ __wrap_eventfd(unsigned count, int flags)
 	return __real_eventfd(count, flags);
 }
 
+static _Atomic uint64_t suspended_ns;
+
+void
+suspend(uint64_t ns)
+{
+	(void)atomic_fetch_add(&suspended_ns, ns);
+}
+
+static int
+clock_read(clockid_t clock, struct timespec *now)
+{
+	int error = __real_clock_gettime(clock, now);
+	uint64_t ns = atomic_load(&suspended_ns);
+
+	if (error != 0 || clock != CLOCK_BOOTTIME)
+		return error;
+	ns += (uint64_t)now->tv_nsec;
+	now->tv_sec += (time_t)(ns / HWT_SEC(1));
+	now->tv_nsec = (long)(ns % HWT_SEC(1));
+	return 0;
+}
+
 /* What it leaves is a time at which everything would be due. */
 int
 __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
 	if (!fault_hits(FAULT_CLOCK))
-		return __real_clock_gettime(clock, now);
+		return clock_read(clock, now);
 	*now = (struct timespec){.tv_sec = INT32_MAX};
 	errno = EPERM;
 	return -1;

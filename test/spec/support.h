@@ -17,6 +17,7 @@
  *   wait_for                 waits, in real time, for another thread's word
  *   lag_meter                how late this machine wakes a thread
  *   fault_arm, fault_disarm  make the n-th call of a system function fail
+ *   suspend                  this machine slept for so long
  *
  * Fault injection needs these words for the linker:
  *
@@ -322,5 +323,9 @@ void fault_arm_thread(int error);
 void fault_hold_thread(struct gate *gate, int error);
 /* Nothing fails any more. Returns the number of calls seen while armed. */
 uint64_t fault_disarm(void);
+
+/* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. Needs the same
+ * words for the linker. */
+void suspend(uint64_t ns);
 
 #endif

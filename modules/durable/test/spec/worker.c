@@ -336,6 +336,36 @@ Test(worker, a_lease_is_extended_while_a_callback_runs)
 	yard_close();
 }
 
+/* It was taken, and waits for the thread; another worker may have it by now. */
+Test(fenced, what_was_not_begun_before_a_suspension_is_not_begun_after_it)
+{
+	struct hwt_durable_worker_options options = work();
+	char id[8];
+	int i;
+
+	options.visibility_ns = HWT_SEC(3);
+	yard_open_with(&options);
+	/* They are quick, so that the next ones are taken ahead. */
+	for (i = 0; i < 20; i++) {
+		(void)snprintf(id, sizeof(id), "t%d", i);
+		assert_rc(add_one(&place, id), 0);
+		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
+	}
+	seen.gated = true;
+	assert_rc(add_one(&place, "a"), 0);
+	gate_await(&seen.gate);
+	assert_rc(add_one(&place, "b"), 0);
+	await_state(&place, "b", HWT_DURABLE_RUNNING);
+	suspend(HWT_SEC(3600));
+	gate_open(&seen.gate);
+	gate_await(&seen.gate);
+	cr_assert_str_eq(seen.id, "b");
+	cr_assert(seen.attempt > 1);
+	gate_open(&seen.gate);
+	await_state(&place, "b", HWT_DURABLE_SUCCEEDED);
+	yard_close();
+}
+
 /* timer: the caller's; NULL: the shared one. */
 static void
 run_too_long(struct hwt *timer, bool stops)
