@@ -101,7 +101,8 @@ struct demand {
 };
 
 /* Logs in, and looks at what the engine is. why: a sentence, or "".
- * -EAGAIN: no master now. */
+ * -EROFS: a replica; -EAGAIN: not ready now. It may be asked further then: all
+ * answers have been read, or it is broken. After other errors, close it. */
 #define VERIFY_WHY_MAX 256
 int verify(struct connection *connection, const struct demand *demand,
     char why[VERIFY_WHY_MAX], const struct limit *limit);

@@ -199,9 +199,10 @@ static int
 connect_failed(struct engine *engine, const struct route_address *address,
     int error, const char *why)
 {
-	if (error == -EAGAIN && !engine->opened &&
-	    engine->servers.kind == ROUTE_SINGLE && why[0] != 0)
-		error = -EOPNOTSUPP;
+	if (error == -EROFS)
+		error = !engine->opened && engine->servers.kind == ROUTE_SINGLE
+		    ? -EOPNOTSUPP
+		    : -EAGAIN;
 	if (error != -ECANCELED)
 		engine_log(engine,
 		    error == -EACCES || error == -EOPNOTSUPP ? LOG_ERR
@@ -400,7 +401,7 @@ cluster_receive(struct engine *engine, const struct route_address *address,
 
 	if (error == 0)
 		error = verify(connection, &engine->demand, why, limit);
-	if (error != 0 && error != -EAGAIN) {
+	if (error != 0 && error != -EAGAIN && error != -EROFS) {
 		connection_close(connection);
 		return connect_failed(engine, address, error, why);
 	}

@@ -29,6 +29,7 @@ enum question {
 
 struct asked {
 	char *why;
+	redisReply *login; /* NULL: not asked */
 	redisReply *answer[QUESTIONS];
 };
 
@@ -95,11 +96,6 @@ receive(struct connection *connection, redisReply **reply, char *why,
 					: "the engine closed the connection");
 		return -ECONNREFUSED;
 	}
-	if (error == 0 && (*reply)->type == REDIS_REPLY_ERROR) {
-		error = refused(*reply, why);
-		freeReplyObject(*reply);
-		*reply = NULL;
-	}
 	return error;
 }
 
@@ -155,7 +151,7 @@ judge(struct asked *asked, bool *keeps_always)
 	if (!is_master(asked->answer[ROLE])) {
 		(void)snprintf(asked->why, VERIFY_WHY_MAX,
 		    "the engine is a replica; a master is needed");
-		return -EAGAIN;
+		return -EROFS;
 	}
 	*keeps_always =
 	    strcmp(setting(asked->answer[APPEND_ONLY]), "yes") == 0 &&
@@ -176,24 +172,57 @@ keep_first_word(char *why)
 		said[2 + strcspn(said + 2, " ")] = 0;
 }
 
+/* All of them, also after one that is an error: see verify. */
 static int
 receive_all(struct connection *connection, const struct demand *demand,
     struct asked *asked, const struct limit *limit)
 {
-	redisReply *login = NULL;
 	int error = 0;
 	size_t i;
 
 	if (demand->password != NULL)
-		error = receive(connection, &login, asked->why, limit);
-	if (error != 0)
-		keep_first_word(asked->why);
-	if (login != NULL)
-		freeReplyObject(login);
+		error = receive(connection, &asked->login, asked->why, limit);
 	for (i = 0; i < QUESTIONS && error == 0; i++)
 		error =
 		    receive(connection, &asked->answer[i], asked->why, limit);
 	return error;
+}
+
+static bool
+is_error(const redisReply *reply)
+{
+	return reply != NULL && reply->type == REDIS_REPLY_ERROR;
+}
+
+/* The first one among the answers that are there; none: error. */
+static int
+judge_errors(struct asked *asked, int error)
+{
+	size_t i;
+
+	if (is_error(asked->login)) {
+		error = refused(asked->login, asked->why);
+		keep_first_word(asked->why);
+		return error;
+	}
+	for (i = 0; i < QUESTIONS; i++) {
+		if (is_error(asked->answer[i]))
+			return refused(asked->answer[i], asked->why);
+	}
+	return error;
+}
+
+static void
+asked_free(struct asked *asked)
+{
+	size_t i;
+
+	if (asked->login != NULL)
+		freeReplyObject(asked->login);
+	for (i = 0; i < QUESTIONS; i++) {
+		if (asked->answer[i] != NULL)
+			freeReplyObject(asked->answer[i]);
+	}
 }
 
 int
@@ -203,7 +232,6 @@ verify(struct connection *connection, const struct demand *demand,
 	struct asked asked = {.why = why};
 	struct buffer buffer = {0};
 	int error;
-	size_t i;
 
 	why[0] = 0;
 	if (demand->password != NULL)
@@ -214,15 +242,15 @@ verify(struct connection *connection, const struct demand *demand,
 	if (buffer.data != NULL)
 		explicit_bzero(buffer.data, buffer.size);
 	buffer_free(&buffer);
-	if (error == -ETIMEDOUT || error == -ECONNRESET)
+	if (error == -ETIMEDOUT)
 		error = -ECONNREFUSED;
-	if (error == 0)
+	/* An engine may say why it closes the connection. */
+	else if (error == 0 || error == -ECONNRESET)
 		error = receive_all(connection, demand, &asked, limit);
+	if (error == 0 || error == -ECONNREFUSED)
+		error = judge_errors(&asked, error);
 	if (error == 0)
 		error = judge(&asked, &connection->keeps_always);
-	for (i = 0; i < QUESTIONS; i++) {
-		if (asked.answer[i] != NULL)
-			freeReplyObject(asked.answer[i]);
-	}
+	asked_free(&asked);
 	return error;
 }

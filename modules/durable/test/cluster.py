@@ -2,20 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster of three engines on the loopback, with the programs and the library
 in it: slots that are moved, with and without a pause of their shard, redirects,
-a node that is killed, one that hangs.
+a node that is killed, one that hangs, one that says strange things.
 
     cluster.py [-v] [CLASS[.test]...]
 
 HWT_BUILD is the folder of the programs; build/plain without it."""
 
+import contextlib
 import errno
 import signal
+import socketserver
 import sys
+import threading
 import time
 
 from actor import Actor
 from checker import Checker, scan
-from engine import Engine, Error, Space, shard_of
+from engine import Client, Engine, Error, Space, shard_of
 from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
 
 FSYNCED, REPLICATED = 2, 3
@@ -459,6 +462,59 @@ class Kills(Nodes):
         self.ran_once(names, other)
         self.end_all(other, schedules=True)
         self.no_invariant_is_broken()
+
+
+class Fake(socketserver.ThreadingTCPServer):
+    """A node that answers each command with what say(words) returns."""
+
+    daemon_threads = True
+
+    class Handler(socketserver.StreamRequestHandler):
+        read = Client.read
+
+        @property
+        def file(self):
+            return self.rfile
+
+        def handle(self):
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(self.server.say(self.read()))
+
+    def __init__(self, say):
+        super().__init__(("127.0.0.1", 0), self.Handler)
+        self.say = say
+        self.thread = threading.Thread(target=self.serve_forever)
+        self.thread.start()
+
+    def close(self):
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+
+class Fakes(Nodes):
+    """Nodes that say strange things."""
+
+    def test_who_is_not_ready_is_asked_for_the_table(self):
+        """Each answer is that to its own question."""
+        slots = [each[:3] for each in self.clients[0]("CLUSTER", "SLOTS")]
+
+        def say(words):
+            if words[0] != b"CLUSTER":
+                return b"-BUSY a script is running\r\n"
+            said = b"*%d\r\n" % len(slots)
+            for first, last, (host, port, *_) in slots:
+                said += b"*3\r\n:%d\r\n:%d\r\n*2\r\n$%d\r\n%s\r\n:%d\r\n" % (
+                    first, last, len(host), host, port)
+            return said
+        fake = Fake(say)
+        self.addCleanup(fake.close)
+        self.servers = f"127.0.0.1:{fake.server_address[1]}"
+        self.timeout = 10
+        self.ctl("init", f"--shards={SHARDS}")
+        self.add("--queue=q", "--in=600", "--id=t")
+        self.assertEqual(self.state("t"), "pending")
 
 
 class Hangs(Nodes):

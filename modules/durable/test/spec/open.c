@@ -234,6 +234,24 @@ Test(open, an_engine_older_than_7_is_EOPNOTSUPP)
 	place_close(&place);
 }
 
+/* It says so, and closes the connection. */
+Test(open, an_engine_with_too_many_clients_is_EAGAIN)
+{
+	const char *const settings[] = {"--maxclients", "1", "--appendonly",
+	    "yes", "--appendfsync", "always", "--aof-load-truncated", "no",
+	    NULL};
+	struct hwt_durable_options options;
+
+	server_start(&place.server, settings);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	options = place_options(&place);
+	options.timeout_ns = HWT_SEC(2);
+	assert_rc(open_with(&options), -EAGAIN);
+	cr_assert(log_has(&place.log, "max number of clients"));
+	server_stop(&place.server);
+}
+
 /* Passwords. */
 
 static const char *
