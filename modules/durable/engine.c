@@ -22,6 +22,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@
 #include <string.h>
 #include <syslog.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "connection.h"
 #include "durable.h"
@@ -40,7 +42,7 @@
 #define BACK_OFF_LAST_MS 500u
 #define LAST_PART 10u /* of the time: the least that anybody is given */
 #define IDLE_MAX 8u /* connections to a node that are kept */
-#define PASSWORD_MAX 512
+#define PASSWORD_MAX 512 /* bytes */
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
 #define SILENT_NS HWT_SEC(1) /* for so long a node is left alone */
 
@@ -1263,25 +1265,46 @@ engine_call_free(struct engine_call *call, size_t count)
 
 /* Opening. */
 
+/* -EINVAL: it is too long, or has a byte that a text cannot have; what is left
+ * of it would be another password. */
+static int
+password_keep(struct engine *engine, const char *line, size_t count)
+{
+	const char *end = memchr(line, '\n', count);
+	size_t length = end != NULL ? (size_t)(end - line) : count;
+
+	if (length > 0 && line[length - 1] == '\r')
+		length--;
+	if (length > PASSWORD_MAX || memchr(line, 0, length) != NULL) {
+		engine_log(engine, LOG_ERR,
+		    "the first line of the password file has more than %d "
+		    "bytes, or a zero byte",
+		    PASSWORD_MAX);
+		return -EINVAL;
+	}
+	engine->password = strndup(line, length);
+	return engine->password != NULL ? 0 : -ENOMEM;
+}
+
 static int
 password_read(struct engine *engine, const char *path)
 {
-	char line[PASSWORD_MAX];
-	FILE *file = fopen(path, "re");
-	int error = 0;
+	char line[PASSWORD_MAX + 2]; /* its end, or one byte too many */
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t count = 1;
+	size_t length = 0;
+	int error = -ENOENT;
 
-	if (file == NULL)
+	if (fd < 0)
 		return -ENOENT;
-	if (fgets(line, sizeof(line), file) == NULL)
-		error = -ENOENT;
-	else {
-		line[strcspn(line, "\r\n")] = 0;
-		engine->password = strdup(line);
-		if (engine->password == NULL)
-			error = -ENOMEM;
+	while (length < sizeof(line) && count > 0) {
+		count = read(fd, line + length, sizeof(line) - length);
+		length += count > 0 ? (size_t)count : 0;
 	}
+	(void)close(fd);
+	if (count >= 0 && length > 0)
+		error = password_keep(engine, line, length);
 	explicit_bzero(line, sizeof(line));
-	(void)fclose(file);
 	return error;
 }
 

@@ -89,7 +89,8 @@ struct hwt_durable_options {
 	const char *servers;
 	const char *space; /* NULL: "hwt" */
 	const char *user; /* of Redis' ACL; NULL: the default user */
-	/* The password is the first line of this file; NULL: none. */
+	/* The password is the first line of this file, up to 512 bytes; NULL:
+	 * none. */
 	const char *password_file;
 	/* The shape of a space is fixed when it is made, by the first open or
 	 * by hwtctl init. 0: as it is; or for a new one 16 shards of 4096 slots
@@ -182,7 +183,8 @@ struct hwt_durable_stats {
  *              says which
  * -EEXIST      the space has another shape
  * -EACCES      wrong user or password, or no right to run a command
- * -ENOENT      the password file cannot be read
+ * -ENOENT      the password file cannot be read, or is empty
+ * -EINVAL      also: its first line is too long, or has a zero byte
  * -ENOMEM
  */
 int hwt_durable_open(

@@ -255,7 +255,7 @@ Test(open, an_engine_with_too_many_clients_is_EAGAIN)
 /* Passwords. */
 
 static const char *
-file_with(const char *text)
+file_of(const char *text, size_t length)
 {
 	static char name[SERVER_FOLDER + 16];
 	FILE *file;
@@ -263,9 +263,15 @@ file_with(const char *text)
 	(void)snprintf(name, sizeof(name), "%s/password", place.server.folder);
 	file = fopen(name, "w");
 	cr_assert(file != NULL);
-	(void)fputs(text, file);
-	(void)fclose(file);
+	cr_assert(fwrite(text, 1, length, file) == length);
+	cr_assert(fclose(file) == 0);
 	return name;
+}
+
+static const char *
+file_with(const char *text)
+{
+	return file_of(text, strlen(text));
 }
 
 /* What hwt_durable_open says is -EACCES and -ENOENT. */
@@ -308,6 +314,35 @@ Test(open, a_password_for_an_engine_without_one_is_EACCES)
 	assert_rc(open_with(&options), -EACCES);
 	options.password_file = file_with("");
 	assert_rc(open_with(&options), -ENOENT);
+	place_close(&place);
+}
+
+/* What is left of a line that was cut would be another password. */
+Test(open, a_password_is_taken_whole_or_is_EINVAL)
+{
+	static const char *const ends[] = {"", "\n", "\r\n", "\nmore"};
+	struct hwt_durable_options options;
+	char text[600];
+	size_t i;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	memset(text, 'x', 513);
+	(void)server_ask(&place.server, NULL,
+	    "ACL SETUSER longer on ~* &* +@all >%b", text, (size_t)512);
+	options.user = "longer";
+	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		(void)strcpy(text + 512, ends[i]);
+		options.password_file = file_with(text);
+		cr_expect(open_with(&options) == 0, "%zu", i);
+		text[512] = 'x';
+		(void)strcpy(text + 513, ends[i]);
+		options.password_file = file_with(text);
+		cr_expect(open_with(&options) == -EINVAL, "%zu", i);
+	}
+	cr_assert(log_has(&place.log, "more than 512 bytes"));
+	options.password_file = file_of("one\0two\n", 8);
+	assert_rc(open_with(&options), -EINVAL);
 	place_close(&place);
 }
 
