@@ -10,6 +10,13 @@
 
 #define ELEMENTS_MAX (1 << 20) /* of an array in a reply */
 
+/* How many elements an array has, as hiredis says it. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
 /* A piece of text, not ended by 0. */
 struct text {
 	const char *at;
@@ -432,7 +439,7 @@ route_table_read(struct route_table *table, const redisReply *slots,
 
 /* hiredis' own would believe any length, and be busy with it for long. */
 static void *
-array_create(const redisReadTask *task, int elements)
+array_create(const redisReadTask *task, element_count elements)
 {
 	redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
 	bool *excess = task->privdata;
