@@ -34,7 +34,7 @@ limit_now_ns(void)
 }
 
 uint64_t
-lease_now_ns(void)
+boot_now_ns(void)
 {
 	return clock_read_ns(CLOCK_BOOTTIME);
 }

@@ -14,11 +14,11 @@
  * second, and then is given a tenth of the whole time to show that it is back.
  *
  * LOCK. It protects the table of the nodes, the pools of connections that are
- * not in use, who is silent, and when the log was last written to. It is never held while a
- * thread waits, or writes to the log. A connection that was taken from a pool
- * belongs to the thread that took it. All else is written by engine_open alone,
- * but for level: engine_open writes that after its first calls, and no other
- * thread has the engine then.
+ * not in use, who is silent, and what the log was last told. It is never held
+ * while a thread waits, or writes to the log. A connection that was taken from
+ * a pool belongs to the thread that took it. All else is written by engine_open
+ * alone, but for level: engine_open writes that after its first calls, and no
+ * other thread has the engine then.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,6 +43,9 @@
 #define LAST_PART 10u /* of the time: the least that anybody is given */
 #define IDLE_MAX 8u /* connections to a node that are kept */
 #define PASSWORD_MAX 512 /* bytes */
+#define LOG_LINE_MAX 512
+#define SAID_COUNT 16u /* different lines that are remembered */
+#define SAID_NS HWT_SEC(60)
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
 #define SILENT_NS HWT_SEC(1) /* for so long a node is left alone */
 
@@ -76,14 +79,20 @@ struct pool {
 	uint64_t silent_ns;
 };
 
+/* A line of the log; times are CLOCK_BOOTTIME's. */
+struct said {
+	uint64_t hash, written_ns, held_back;
+};
+
 struct engine {
 	pthread_mutex_t lock;
 	struct route_table table;
 	struct pool pool[ROUTE_NODES_MAX];
 	bool stale; /* the table is to be read anew */
 	uint32_t answered; /* the candidate that the table was read from */
-	uint64_t logged_ns;
-	uint64_t held_back; /* lines of the log */
+	/* The log: when anything was last written, and what was held back. */
+	uint64_t logged_ns, held_back;
+	struct said said[SAID_COUNT];
 	/* Constant. */
 	struct route_servers servers;
 	struct hwt_log log;
@@ -142,40 +151,77 @@ engine_limit(const struct engine *engine, const struct engine_wait *wait)
 
 /* The log. */
 
-/* False: a line was written less than a second ago. */
-static bool
-log_may_write(struct engine *engine, int level, uint64_t *held_back)
+/* The one that has this hash, or else the oldest. */
+static struct said *
+said_find(struct engine *engine, uint64_t hash)
 {
-	uint64_t now = limit_now_ns();
-	bool may;
+	struct said *oldest = engine->said;
+	struct said *said;
 
-	lock(engine);
-	may = level <= LOG_ERR || engine->logged_ns == 0 ||
-	    now - engine->logged_ns >= HWT_SEC(1);
-	*held_back = engine->held_back;
-	engine->held_back = may ? 0 : engine->held_back + 1;
-	if (may)
-		engine->logged_ns = now;
-	unlock(engine);
-	return may;
+	for (said = engine->said; said < engine->said + SAID_COUNT; said++) {
+		if (said->hash == hash)
+			return said;
+		if (said->written_ns < oldest->written_ns)
+			oldest = said;
+	}
+	return oldest;
+}
+
+/* False: it was written less than a minute ago, or, if it is no error, another
+ * one less than a second ago. With the lock. */
+static bool
+log_may_write(struct engine *engine, int level, uint64_t hash, uint64_t *again,
+    uint64_t *others)
+{
+	struct said *said = said_find(engine, hash);
+	uint64_t now = boot_now_ns();
+
+	*again = said->hash == hash ? said->held_back : 0;
+	if (said->hash == hash && now - said->written_ns < SAID_NS) {
+		said->held_back++;
+		return false;
+	}
+	*others = engine->held_back;
+	if (level > LOG_ERR && engine->logged_ns != 0 &&
+	    now - engine->logged_ns < HWT_SEC(1)) {
+		engine->held_back++;
+		return false;
+	}
+	*said = (struct said){.hash = hash, .written_ns = now};
+	engine->held_back = 0;
+	engine->logged_ns = now;
+	return true;
+}
+
+static void
+line_append(char line[LOG_LINE_MAX], uint64_t count, const char *what)
+{
+	size_t length = strlen(line);
+
+	if (count > 0)
+		(void)snprintf(line + length, LOG_LINE_MAX - length,
+		    " (%llu %s)", (unsigned long long)count, what);
 }
 
 void
 engine_log(struct engine *engine, int level, const char *format, ...)
 {
-	char line[512];
-	uint64_t held_back;
+	char line[LOG_LINE_MAX];
+	uint64_t again = 0, others = 0;
 	va_list list;
-	int length;
+	bool may;
 
-	if (!log_may_write(engine, level, &held_back))
-		return;
 	va_start(list, format);
-	length = vsnprintf(line, sizeof(line), format, list);
+	(void)vsnprintf(line, sizeof(line), format, list);
 	va_end(list);
-	if (held_back > 0 && length >= 0 && (size_t)length < sizeof(line))
-		(void)snprintf(line + length, sizeof(line) - (size_t)length,
-		    " (and %llu lines more)", (unsigned long long)held_back);
+	lock(engine);
+	may = log_may_write(
+	    engine, level, id_hash(line, strlen(line)), &again, &others);
+	unlock(engine);
+	if (!may)
+		return;
+	line_append(line, again, "times since it was last said");
+	line_append(line, others, "other lines were held back");
 	if (engine->log.write != NULL)
 		engine->log.write(engine->log.ctx, level, line);
 	else

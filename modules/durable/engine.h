@@ -114,8 +114,9 @@ uint32_t engine_level(const struct engine *engine);
 void engine_key(const struct engine *engine, char key[ENGINE_KEY_MAX],
     uint32_t shard, const char *name);
 
-/* Writes a line to the log of the options; more than one a second is held back
- * and counted, but not with level LOG_ERR and below. */
+/* Writes a line to the log of the options. The same one is held back and
+ * counted for a minute; and so is another one for a second, but not with level
+ * LOG_ERR and below. */
 void engine_log(struct engine *engine, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

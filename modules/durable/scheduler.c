@@ -29,6 +29,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "connection.h"
 #include "loop.h"
 
 #define BATCH_SHARDS 16u
@@ -60,6 +61,8 @@ struct hwt_durable_scheduler {
 	uint32_t line_first, line_count;
 	hwt_timeout beat;
 	bool beat_due;
+	int said_error; /* of a pump, that the log was told */
+	uint64_t said_ns;
 };
 
 static void
@@ -311,6 +314,23 @@ janitor_read(
 		    watched->shard, (unsigned long long)missed);
 }
 
+/* Likely all shards fail for one reason: one of them speaks for all. */
+static void
+pump_complain(const struct watched *watched, int error)
+{
+	struct hwt_durable_scheduler *scheduler = watched->scheduler;
+	uint64_t now = boot_now_ns();
+
+	if (error == scheduler->said_error &&
+	    now - scheduler->said_ns < 60 * SECOND_NS)
+		return;
+	scheduler->said_error = error;
+	scheduler->said_ns = now;
+	engine_log(scheduler->loop.engine, LOG_WARNING,
+	    "shard %u, and maybe others, cannot be pumped: %s", watched->shard,
+	    error_says(error));
+}
+
 static void
 pump_failed(struct watched *watched, int error)
 {
@@ -319,9 +339,7 @@ pump_failed(struct watched *watched, int error)
 	if (error == -ECANCELED)
 		return;
 	if (error != -EAGAIN && error != -ECONNREFUSED && error != -ETIMEDOUT)
-		engine_log(scheduler->loop.engine, LOG_WARNING,
-		    "shard %u cannot be pumped: %s", watched->shard,
-		    error_says(error));
+		pump_complain(watched, error);
 	(void)loop_after(&scheduler->loop, &watched->timeout, shard_is_due,
 	    watched, back_off_next(&watched->back_off_ns));
 }

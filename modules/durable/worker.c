@@ -197,7 +197,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 {
 	int result;
 
-	job->begun_ns = lease_now_ns();
+	job->begun_ns = boot_now_ns();
 	job->runs = true;
 	worker->running++;
 	if (worker->run_limit_ns != 0)
@@ -209,7 +209,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 	result = worker->callback(worker->ctx, &job->delivery);
 	inside = NULL;
 	lock(worker);
-	job->ended_ns = lease_now_ns();
+	job->ended_ns = boot_now_ns();
 	job->outcome = result == 0        ? DONE
 	    : result == HWT_DURABLE_RETRY ? RETRY
 					  : FAIL;
@@ -232,7 +232,7 @@ thread_run(void *arg)
 			continue;
 		}
 		/* One whose lease is over is another worker's by now. */
-		if (lease_now_ns() < job->lease_ns)
+		if (boot_now_ns() < job->lease_ns)
 			job_run(worker, job);
 		else
 			job->given_up = true;
@@ -333,7 +333,7 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 	}
 	job->worker = worker;
 	job->shard = shard;
-	job->taken_ns = lease_now_ns();
+	job->taken_ns = boot_now_ns();
 	job->lease_ns = asked_ns + worker->visibility_ns;
 	job->retry_delay_ns = HWT_NEVER;
 	job->delivery.retry_delay_ns = &job->retry_delay_ns;
@@ -348,7 +348,7 @@ static void
 job_look(struct job *job)
 {
 	struct hwt_durable_worker *worker = job->worker;
-	uint64_t now = lease_now_ns();
+	uint64_t now = boot_now_ns();
 	bool late;
 
 	lock(worker);
@@ -429,7 +429,7 @@ jobs_collect(struct hwt_durable_worker *worker)
 static void
 jobs_give_back(struct hwt_durable_worker *worker, bool all)
 {
-	uint64_t now = lease_now_ns();
+	uint64_t now = boot_now_ns();
 	struct list kept;
 	struct job *job;
 
@@ -637,7 +637,7 @@ outcome_is_settled(const struct job *job, int result)
 	if (job->told == BACK && result == -ETIMEDOUT)
 		return true;
 	if (result == -EAGAIN || result == -ECONNREFUSED ||
-	    lease_now_ns() < job->lease_ns)
+	    boot_now_ns() < job->lease_ns)
 		return false;
 	engine_log(engine, LOG_WARNING,
 	    "%.64s: the outcome of attempt %u cannot be told: %s", id,
@@ -767,7 +767,7 @@ leases_read(struct hwt_durable_worker *worker, const struct sheet *sheet,
 static bool
 leases_send(struct hwt_durable_worker *worker, struct sheet *sheet)
 {
-	uint64_t asked_ns = lease_now_ns();
+	uint64_t asked_ns = boot_now_ns();
 	bool answered;
 
 	sheet_send(worker, sheet, worker->visibility_ns);
@@ -781,7 +781,7 @@ leases_send(struct hwt_durable_worker *worker, struct sheet *sheet)
 static void
 leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns)
 {
-	worker->extend_ns = lease_now_ns() + delay_ns;
+	worker->extend_ns = boot_now_ns() + delay_ns;
 	(void)loop_after(
 	    &worker->loop, &worker->extend, woken, worker, delay_ns);
 }
@@ -837,7 +837,7 @@ look_everywhere(struct hwt_durable_worker *worker)
 	ring(worker, EVERY_SHARD);
 	jobs_give_back(worker, false);
 	jobs_look(worker);
-	worker->looked_ns = lease_now_ns();
+	worker->looked_ns = boot_now_ns();
 	(void)loop_after(
 	    &worker->loop, &worker->look, woken, worker, SECOND_NS);
 }
@@ -970,7 +970,7 @@ static void
 take_some(struct hwt_durable_worker *worker, uint32_t need)
 {
 	struct engine_wait wait = loop_hasty(&worker->loop);
-	uint64_t asked_ns = lease_now_ns();
+	uint64_t asked_ns = boot_now_ns();
 	struct take take;
 	uint32_t i;
 
@@ -1005,7 +1005,7 @@ loop_is_stopping(struct hwt_durable_worker *worker)
 static bool
 loop_work(struct hwt_durable_worker *worker)
 {
-	uint64_t now = lease_now_ns();
+	uint64_t now = boot_now_ns();
 	uint32_t need;
 
 	if (worker->looked_ns == 0 || now - worker->looked_ns >= SECOND_NS)

@@ -155,6 +155,63 @@ Test(answers, a_right_that_was_taken_away_is_EACCES)
 	street_close();
 }
 
+/* How many lines have it. */
+static uint64_t
+lines_with(const char *text)
+{
+	uint64_t count = 0;
+	size_t i;
+
+	(void)pthread_mutex_lock(&place.log.lock);
+	for (i = 0; i < place.log.count && i < LOG_LINES; i++)
+		count += strstr(place.log.lines[i].message, text) != NULL;
+	(void)pthread_mutex_unlock(&place.log.lock);
+	return count;
+}
+
+Test(answers, what_does_not_change_is_said_once_a_minute)
+{
+	static char one[] = "-NOPERM no right to run one";
+	static char other[] = "-NOPERM no right to run another";
+	int i;
+
+	street_open(HWT_SEC(20));
+	proxy.judge = judge_always;
+	for (i = 0; i < 200; i++) {
+		proxy.data = i < 100 ? one : other;
+		assert_rc(add("a"), -EACCES);
+	}
+	assert_u64(lines_with("run one"), 1);
+	assert_u64(lines_with("run another"), 1);
+	proxy.data = one;
+	suspend(HWT_SEC(60));
+	assert_rc(add("a"), -EACCES);
+	assert_u64(lines_with("run one (99 times since"), 1);
+	assert_rc(add("a"), -EACCES);
+	assert_u64(lines_with("run one"), 2);
+	street_close();
+}
+
+Test(answers, a_scheduler_without_rights_does_not_flood_the_log)
+{
+	static char text[] = "-NOPERM no right to run 'evalsha'";
+	struct hwt_durable_scheduler *scheduler;
+	uint64_t calls;
+
+	street_open(HWT_SEC(20));
+	proxy.judge = judge_always;
+	proxy.data = text;
+	calls = atomic_load(&proxy.calls);
+	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	while (atomic_load(&proxy.calls) < calls + 30)
+		sleep_ns(HWT_MS(10));
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	cr_assert(lines_with("pump: the engine says: NOPERM") == 1);
+	cr_assert(lines_with("cannot be pumped") <= 1);
+	cr_assert(log_recorder_count(&place.log) < 10);
+	street_close();
+}
+
 /* The scripts are sent whole only once. */
 Test(answers, a_script_that_is_not_cached_is_sent)
 {
