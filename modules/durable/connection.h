@@ -60,7 +60,9 @@ void buffer_number(struct buffer *buffer, uint64_t number);
 void buffer_free(struct buffer *buffer);
 
 /* -ECONNREFUSED: nobody there, or not in time; -ECANCELED, -ENOMEM. The look-up
- * of a name takes as long as it takes. */
+ * of a name takes as long as it takes: getaddrinfo cannot be interrupted, and a
+ * thread that waits for it instead would have to outlive the call, and the
+ * handle, or be waited for. */
 int connection_open(struct connection **connection,
     const struct route_address *address, const struct limit *limit);
 void connection_close(struct connection *connection);

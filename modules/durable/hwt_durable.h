@@ -30,8 +30,10 @@
  * otherwise. They may be called from any thread; hwt_durable_close, and the
  * start and stop of a scheduler or worker, not at the same time as another call
  * with the same argument. A call blocks for as long as the engine takes, at
- * most timeout_ns. Times are in nanoseconds and are rounded up to whole
- * milliseconds. In a forked child, every function returns -EOWNERDEAD.
+ * most timeout_ns; but if it needs a new connection, and the server was given
+ * by name, the look-up of that name takes as long as the system's resolver
+ * does. Addresses need no look-up. Times are in nanoseconds and are rounded up
+ * to whole milliseconds. In a forked child, every function returns -EOWNERDEAD.
  *
  * Errors that several functions share:
  *
