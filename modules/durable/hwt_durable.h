@@ -13,8 +13,8 @@
  *   never-early    No attempt begins before the task is due, by the engine's
  *                  clock.
  *   fenced         The outcome of an attempt counts only if the engine has not
- *                  given the task up meanwhile: attempt and generation are a
- *                  fencing token.
+ *                  given the attempt up meanwhile: each has a fence, a number
+ *                  that grows and is never used twice.
  *   cancelled      No attempt begins after a cancel that returned 0.
  *   repeatable     A call whose answer was lost can be repeated with the same
  *                  id: an add then finds what the first one has stored.
@@ -237,10 +237,7 @@ struct hwt_durable_delivery {
 	size_t id_length;
 	const void *payload;
 	size_t payload_length;
-	/* From 1: the fencing token, with generation. They tell the executions
-	 * of one task apart: an id that is added again, after its record has
-	 * gone, is another task, and starts with the same numbers. */
-	uint32_t attempt;
+	uint32_t attempt; /* from 1, in this generation */
 	uint32_t max_attempts;
 	uint32_t generation;
 	uint64_t due_unix_ns;
@@ -248,7 +245,12 @@ struct hwt_durable_delivery {
 	 * stands for an exponential back-off with full jitter: up to 1 s, 2 s,
 	 * 4 s and so on to 10 min. */
 	uint64_t *retry_delay_ns;
-	uint64_t reserved[4];
+	/* A fencing token: greater than that of each attempt before, also of a
+	 * task with the same id whose record has gone. A store that remembers
+	 * the greatest one it has seen of an id, and refuses what comes with a
+	 * lesser one, is safe from an execution that comes late. */
+	uint64_t fence;
+	uint64_t reserved[3];
 };
 
 #define HWT_DURABLE_RETRY 1 /* execute again, if attempts are left */

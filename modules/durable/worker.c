@@ -78,7 +78,7 @@ struct job {
 	struct job *next; /* in ready or returned */
 	TAILQ_ENTRY(job) held;
 	struct hwt_durable_delivery delivery;
-	struct number generation, attempt, delay;
+	struct number fence, delay;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t lease_ns; /* over then: CLOCK_MONOTONIC, as all of these */
 	uint64_t taken_ns, begun_ns, ended_ns;
@@ -281,11 +281,11 @@ job_told(struct job *job)
 		job_free(job);
 }
 
-/* {id, generation, attempt, due, max_attempts, payload} */
+/* {id, generation, attempt, due, max_attempts, payload, fence} */
 static bool
 is_delivery(const struct redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 6 &&
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 7 &&
 	    reply->element[0]->type == REDIS_REPLY_STRING &&
 	    reply->element[5]->type == REDIS_REPLY_STRING;
 }
@@ -294,17 +294,19 @@ static bool
 job_read(struct job *job, const struct redisReply *reply)
 {
 	struct hwt_durable_delivery *delivery = &job->delivery;
-	uint64_t generation, attempt, due, most;
+	uint64_t generation, attempt, due, most, fence;
 	char *payload;
 
 	if (!reply_number(reply->element[1], &generation) ||
 	    !reply_number(reply->element[2], &attempt) ||
 	    !reply_number(reply->element[3], &due) ||
-	    !reply_number(reply->element[4], &most))
+	    !reply_number(reply->element[4], &most) ||
+	    !reply_number(reply->element[6], &fence))
 		return false;
 	delivery->generation = (uint32_t)generation;
 	delivery->attempt = (uint32_t)attempt;
 	delivery->max_attempts = (uint32_t)most;
+	delivery->fence = fence;
 	delivery->due_unix_ns = HWT_MS(due);
 	delivery->id_length = reply->element[0]->len;
 	delivery->payload_length = reply->element[5]->len;
@@ -453,7 +455,7 @@ struct sheet {
 	uint32_t count;
 	struct job *job[SHEET_MAX];
 	struct number visibility;
-	struct engine_argument argument[SHEET_MAX * 6];
+	struct engine_argument argument[SHEET_MAX * 4];
 	struct engine_call call[SHEET_MAX];
 	uint32_t calls;
 	uint32_t job_of[SHEET_MAX + 1]; /* the first of each call */
@@ -494,15 +496,13 @@ job_delay_ns(struct job *job)
 	    : HWT_DURABLE_DELAY_MAX;
 }
 
-/* id generation attempt */
+/* id fence */
 static struct engine_argument *
 write_job(struct engine_argument *argument, struct job *job)
 {
 	*argument++ =
 	    (struct engine_argument){job->delivery.id, job->delivery.id_length};
-	*argument++ =
-	    argument_number(&job->generation, job->delivery.generation);
-	*argument++ = argument_number(&job->attempt, job->delivery.attempt);
+	*argument++ = argument_number(&job->fence, job->delivery.fence);
 	return argument;
 }
 

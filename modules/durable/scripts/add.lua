@@ -19,7 +19,7 @@ local function read_task(at)
 		ARGV[at + 6] ~= "" and "the last" or nil
 	return {state = PENDING, attempts = 0, max_attempts = tries,
 		generation = 1, due = due, slot = due and slot_of(due), ms = 0,
-		sequence = 0, backs = 0, queue = ARGV[at + 1]}, wrong
+		sequence = 0, fence = 0, queue = ARGV[at + 1]}, wrong
 end
 
 local function store(task, at)

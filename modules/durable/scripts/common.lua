@@ -31,7 +31,7 @@ local DELAY_MAX = 315360000000 -- 10 years
 local DAY = 86400000
 local QUEUE_MAX, ID_MAX = 64, 64
 local BATCH_MAX = 512
-local GENERATION_MAX, ATTEMPTS_MAX = 4294967295, 65535
+local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
 local DELIVERED_FROM = 1e15 -- scores of fly: delivered above, running below
@@ -214,7 +214,7 @@ end
 local function pack(task)
 	return struct.pack(LAYOUT, FORMAT, task.state, task.attempts,
 		task.max_attempts, #task.queue, task.generation, task.slot,
-		task.due, task.ms, task.sequence, task.backs, now)
+		task.due, task.ms, task.sequence, task.fence, now)
 end
 
 local function is_sound(task, length)
@@ -224,8 +224,7 @@ local function is_sound(task, length)
 	return task.state >= PENDING and task.state < QUARANTINED and
 		is_name(task.queue) and #task.queue == length and
 		task.generation >= 1 and task.slot < slots and
-		task.due <= WHOLE_MAX and
-		task.max_attempts > task.backs and
+		task.due <= WHOLE_MAX and task.fence <= WHOLE_MAX and
 		task.attempts <= task.max_attempts and
 		(task.state >= RUNNING or
 			task.attempts < task.max_attempts)
@@ -240,7 +239,7 @@ local function unpack_record(text)
 	local kind, length
 	kind, task.state, task.attempts, task.max_attempts, length,
 		task.generation, task.slot, task.due, task.ms, task.sequence,
-		task.backs = struct.unpack(LAYOUT, text)
+		task.fence = struct.unpack(LAYOUT, text)
 	if kind ~= FORMAT then
 		return nil
 	end
@@ -309,12 +308,10 @@ local function place(id, task, due)
 	earliest = min(earliest or due, due)
 end
 
--- The next generation: its attempts are those that the task was added with.
+-- The next generation.
 local function renew(task)
 	task.generation = task.generation + 1
 	task.attempts = 0
-	task.max_attempts = task.max_attempts - task.backs
-	task.backs = 0
 end
 
 local function drop_entries(queue, entries)

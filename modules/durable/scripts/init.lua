@@ -56,7 +56,7 @@ local function make(shape)
 	call("HSET", KEYS[1], "format", FORMAT, "clock", real,
 		"cursor", oldest, "version", 1, "next", real + WAIT_MAX,
 		"tick", shape[3], "slots", shape[2], "retention", shape[5],
-		"paused", 0, "resumed", 0, "scan", 0, "pending", 0,
+		"paused", 0, "resumed", 0, "scan", 0, "pending", 0, "fence", 0,
 		"delivered", 0, "running", 0, "added", 0, "begun", 0,
 		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
 		"cancelled", 0, "dropped", 0, "missed", 0, "dead", 0,

@@ -8,21 +8,22 @@ local BYTES_MAX = 4194304 -- after which it stops: a reply of a few ms
 
 local taken, kept = {}, {}
 local bytes = 0
+local fence -- the last one of the shard
 
 local function hand_over(id, task, text)
 	bytes = bytes + #text
 	taken[#taken + 1] = {id, task.generation, task.attempts, task.due,
-		task.max_attempts, sub(text, HEADER + #task.queue + 1)}
+		task.max_attempts, sub(text, HEADER + #task.queue + 1),
+		task.fence}
 end
 
 -- What the same take got before, as far as it is still this worker's. The
 -- worker counts the leases from when it asked again.
 local function repeat_take(before, key, visibility)
-	for i = 2, #before, 3 do
+	for i = 2, #before, 2 do
 		local task, text = load(before[i], true)
 		if task and task.state == RUNNING and
-			task.generation == before[i + 1] and
-			task.attempts == before[i + 2] then
+			task.fence == before[i + 1] then
 			sure("ZADD", prefix .. ":fly", now + visibility,
 				before[i])
 			hand_over(before[i], task, text)
@@ -51,6 +52,8 @@ local function begin(id, generation, visibility)
 	task.state = RUNNING
 	task.attempts = task.attempts + 1
 	task.ms, task.sequence = 0, 0
+	fence = fence + 1
+	task.fence = fence
 	save(id, task)
 	sure("ZADD", prefix .. ":fly", now + visibility, id)
 	count("delivered", -1)
@@ -58,8 +61,14 @@ local function begin(id, generation, visibility)
 	count("begun", 1)
 	hand_over(id, task, text)
 	kept[#kept + 1] = id
-	kept[#kept + 1] = task.generation
-	kept[#kept + 1] = task.attempts
+	kept[#kept + 1] = fence
+end
+
+-- No fence is used twice: it is greater than the last one, which meta has; and
+-- if that is gone with the shard's data, than those of before, by the clock.
+local function read_fence()
+	local last = try("HGET", KEYS[1], "fence")
+	return max(whole(last or "", 0, WHOLE_MAX) or 0, now * 1000)
 end
 
 -- Entries that nobody waits for any more are dropped on the way.
@@ -127,8 +136,10 @@ if sound and type(before) == "table" and type(before[1]) == "number" then
 		return {}
 	end
 end
+fence = read_fence()
 take(queue, limit, visibility)
 if taken[1] then
+	call("HSET", KEYS[1], "fence", fence)
 	call("SET", last_key, cmsgpack.pack({token, unpack(kept)}), "PX",
 		visibility)
 end

@@ -16,13 +16,14 @@ import time
 import unittest
 
 from checker import LAYOUT, Checker, Record
-from engine import LIMIT, Engine, Error, Scripts, Space
+from engine import LIMIT, Engine, Error, Scripts, Space, held
 
 TICK, SLOTS, RETENTION = 100, 16, 3600000
 START = 1700000000000  # ms; the begin of a tick
 BIG = 2 ** 53
 YEARS = 315360000000  # ten of them, in ms
 LEASE = 30000
+FENCE = START * 1000 + 1  # the first one that is given then
 CHANGE = None  # a change of the scripts: mutants.py sets it
 
 
@@ -97,10 +98,23 @@ class Case(unittest.TestCase):
             token = self.token
         return self.call("take", queue, worker, token, limit, visibility)
 
-    def finish(self, name="x", generation=1, attempt=1, outcome="done",
-               delay=0):
-        return self.call(
-            "finish", name, generation, attempt, outcome, delay)[0]
+    def fence(self, name="x"):
+        """Of the last attempt; 1, which is nobody's, if there is none."""
+        key = self.space.key(0, b"r:" + name.encode())
+        try:
+            return Record(self.client("GET", key), SLOTS).fence or 1
+        except (Error, ValueError):
+            return 1
+
+    def finish(self, name="x", fence=None, outcome="done", delay=0):
+        if fence is None:
+            fence = self.fence(name)
+        return self.call("finish", name, fence, outcome, delay)[0]
+
+    def extend(self, visibility, name="x", fence=None):
+        if fence is None:
+            fence = self.fence(name)
+        return self.call("extend", visibility, name, fence)
 
     def janitor(self, limit=100, random=1):
         return self.call("janitor", limit, random)
@@ -218,15 +232,15 @@ OPERATIONS = {
             "else": (0, SAME, "")}),
     "take": (
         lambda case: case.take(), {
-            "delivered": ([[b"x", 1, 1, START, 3, b"pay"]], "running",
+            "delivered": ([[b"x", 1, 1, START, 3, b"pay", FENCE]], "running",
                           "delivered-1 running+1 begun+1"),
             "else": ([], SAME, "")}),
     "take again": (
         lambda case: case.take(token=1), {
-            "delivered": ([[b"x", 1, 1, START, 3, b"pay"]], "running",
+            "delivered": ([[b"x", 1, 1, START, 3, b"pay", FENCE]], "running",
                           "delivered-1 running+1 begun+1"),
-            "running": ([[b"x", 1, 1, START, 3, b"pay"]], SAME, ""),
-            "last": ([[b"x", 1, 1, START, 1, b"pay"]], SAME, ""),
+            "running": ([[b"x", 1, 1, START, 3, b"pay", FENCE]], SAME, ""),
+            "last": ([[b"x", 1, 1, START, 1, b"pay", FENCE]], SAME, ""),
             "else": ([], SAME, "")}),
     "done": (
         lambda case: case.finish(), {
@@ -251,19 +265,21 @@ OPERATIONS = {
             "running": (0, "pending", RETURNED),
             "last": (0, "pending", RETURNED),
             "else": (1, SAME, "")}),
-    "done, other generation": (
-        lambda case: case.finish(generation=2), {"else": (1, SAME, "")}),
-    "done, other attempt": (
-        lambda case: case.finish(attempt=2), {"else": (1, SAME, "")}),
+    "done, a later fence": (
+        lambda case: case.finish(fence=case.fence() + 1),
+        {"else": (1, SAME, "")}),
+    "done, an earlier fence": (
+        lambda case: case.finish(fence=max(1, case.fence() - 1)),
+        {"else": (1, SAME, "")}),
     "extend": (
-        lambda case: case.call("extend", 60000, "x", 1, 1), {
+        lambda case: case.extend(60000), {
             "running": ([0], SAME, ""), "last": ([0], SAME, ""),
             "else": ([1], SAME, "")}),
-    "extend, other generation": (
-        lambda case: case.call("extend", 60000, "x", 2, 1),
+    "extend, a later fence": (
+        lambda case: case.extend(60000, fence=case.fence() + 1),
         {"else": ([1], SAME, "")}),
-    "extend, other attempt": (
-        lambda case: case.call("extend", 60000, "x", 1, 2),
+    "extend, an earlier fence": (
+        lambda case: case.extend(60000, fence=max(1, case.fence() - 1)),
         {"else": ([1], SAME, "")}),
     "janitor": (
         lambda case: (case.move(LEASE - 1), case.janitor())[1],
@@ -344,7 +360,7 @@ class EachStateEachScript(Case):
         for word in changes.split():
             expected[word[:-2]] = int(word[-2:])
         after = self.meta()
-        other = ("clock", "cursor", "version", "next", "scan")
+        other = ("clock", "cursor", "version", "next", "scan", "fence")
         self.assertEqual(
             {name: after[name] - before[name] for name in before
              if after[name] != before[name] and name not in other},
@@ -360,8 +376,8 @@ class WhilePaused(Case):
     COMMANDS = {
         "add": ["y", "q", "in", 0, 1, "", ""], "cancel": ["x"],
         "reschedule": ["x", "in", 0], "pump": [10, ""],
-        "take": ["q", "w", 9, 1, 1000], "finish": ["x", 1, 1, "done", 0],
-        "extend": [1000, "x", 1, 1], "janitor": [10, 1],
+        "take": ["q", "w", 9, 1, 1000], "finish": ["x", 1, "done", 0],
+        "extend": [1000, "x", 1], "janitor": [10, 1],
         "dead": ["replay", "x"],
     }
 
@@ -394,7 +410,7 @@ class WhilePaused(Case):
         self.assertEqual(self.janitor()[0], 0)
         self.move(9999)
         self.assertEqual(self.janitor()[0], 0)
-        self.assertEqual(self.call("extend", 2, "x", 1, 1), [0])
+        self.assertEqual(self.extend(2), [0])
         self.move(1)
         self.assertEqual(self.janitor()[0], 0)
         self.move(1)
@@ -447,27 +463,25 @@ def bad_tasks():
 
 
 def bad_finishes():
-    one = ["x", "1", "1", "done", "0"]
+    one = ["x", "1", "done", "0"]
     yield from with_bad(one, 0, BAD_IDS, 1)
-    yield from with_bad(one, 1, NOT_NUMBERS + [0, 2 ** 32], 1)
-    yield from with_bad(one, 2, NOT_NUMBERS + [0, 65536], 1)
-    yield from with_bad(one, 3, ["", "Done", "doneX", "0"], 1)
-    yield from with_bad(one, 4, NOT_NUMBERS + [YEARS + 1], 1)
-    yield 1, ["x", "1", "1", "back", "1"]
-    yield 2, one + ["x", "1", "1", "back", "x"]
-    yield 0, one[:4]
+    yield from with_bad(one, 1, NOT_NUMBERS + [0, BIG + 2], 1)
+    yield from with_bad(one, 2, ["", "Done", "doneX", "0"], 1)
+    yield from with_bad(one, 3, NOT_NUMBERS + [YEARS + 1], 1)
+    yield 1, ["x", "1", "back", "1"]
+    yield 2, one + ["x", "1", "back", "x"]
+    yield 0, one[:3]
     yield 0, one + ["x"]
     yield 0, one * 513
 
 
 def bad_extends():
-    one = ["1000", "x", "1", "1"]
+    one = ["1000", "x", "1"]
     yield from with_bad(one, 0, NOT_NUMBERS + [0, 86400001], 0)
     yield from with_bad(one, 1, BAD_IDS, 1)
-    yield from with_bad(one, 2, NOT_NUMBERS + [0, 2 ** 32], 1)
-    yield from with_bad(one, 3, NOT_NUMBERS + [0, 65536], 1)
+    yield from with_bad(one, 2, NOT_NUMBERS + [0, BIG + 2], 1)
     yield 0, []
-    yield 0, one[:3]
+    yield 0, one[:2]
     yield 0, ["1000"] + one[1:] * 513
 
 
@@ -587,8 +601,8 @@ class Arguments(Case):
 
     def test_one_bad_finish_of_many_finishes_none(self):
         in_running(self)
-        self.refused("EARG 2", "finish", "x", 1, 1, "done", 0,
-                     "y", 1, 1, "done", "nan")
+        self.refused("EARG 2", "finish", "x", self.fence(), "done", 0,
+                     "y", 1, "done", "nan")
         self.assertEqual(self.state(), "running")
 
     def test_keys_of_another_form_are_refused(self):
@@ -717,20 +731,114 @@ class Spaces(Case):
 class Fencing(Case):
     """An attempt that is not the present one changes nothing."""
 
+    def begin(self, worker="w"):
+        """Takes what is due: its generation, its attempt, and the fence."""
+        self.pump_all()
+        task = self.take(worker=worker)[0]
+        return task[1], task[2], task[6]
+
     def test_an_attempt_whose_lease_is_over_is_stale(self):
-        in_running(self)
+        self.add()
+        *_, first = self.begin()
         self.move(LEASE)
         self.janitor()
-        self.assertEqual(self.finish(), 1)
+        self.assertEqual(self.finish(fence=first), 1)
         self.move(2000)
-        self.pump_all()
-        self.assertEqual(self.take(worker="v")[0][:3], [b"x", 1, 2])
+        _, attempt, second = self.begin("v")
+        self.assertEqual(attempt, 2)
+        self.assert_stale(first)
+        self.assertEqual(self.finish(fence=second), 0)
+        self.assertEqual(self.finish(fence=second), 0)
+        self.assertEqual(self.finish(fence=first), 1)
+
+    def assert_stale(self, fence):
+        before = self.client("GET", self.space.key(0, "r:x"))
         for outcome in ("done", "retry", "fail", "back"):
-            self.assertEqual(self.finish(outcome=outcome), 1)
-        self.assertEqual(self.call("extend", 99999, "x", 1, 1), [1])
-        self.assertEqual(self.finish(attempt=2), 0)
-        self.assertEqual(self.finish(attempt=2), 0)
-        self.assertEqual(self.finish(attempt=1), 1)
+            self.assertEqual(self.finish(fence=fence, outcome=outcome), 1)
+        self.assertEqual(self.extend(99999, fence=fence), [1])
+        self.assertEqual(
+            self.client("GET", self.space.key(0, "r:x")), before)
+
+    def end_dropped(self):
+        self.move(LEASE)
+        self.janitor()
+        self.assertEqual(self.call("dead", "drop", "x"), 0)
+
+    def end_removed(self):
+        self.finish()
+        self.move(RETENTION)
+        self.assertEqual(self.janitor()[2], 1)
+
+    def end_flushed(self):
+        self.client("FLUSHALL")
+        self.move(1)
+        self.space = self.make("test")
+        self.check = Checker(self.client, "test")
+
+    def end_lost(self):
+        self.client("DEL", self.space.key(0, "r:x"))
+        self.move(LEASE)
+        self.janitor()
+        self.assertEqual(self.call("dead", "drop", "x"), 0)
+
+    def test_an_id_that_is_added_again_has_another_fence(self):
+        """Generation and attempt are as they were."""
+        for end in (self.end_dropped, self.end_removed, self.end_flushed,
+                    self.end_lost):
+            with self.subTest(end.__name__):
+                self.setUp()
+                self.add(attempts=1)
+                *first, old = self.begin()
+                end()
+                self.add(attempts=1)
+                *second, new = self.begin("v")
+                self.assertEqual(first, second)
+                self.assertGreater(new, old)
+                self.assert_stale(old)
+                self.assertEqual(self.take(token=1), [])
+                self.assertEqual(self.finish(fence=new), 0)
+
+    def test_a_late_take_does_not_find_the_task_of_another_life(self):
+        """What the first take got has ended; its repetition gets nothing."""
+        self.add(attempts=1)
+        self.begin()
+        self.move(LEASE - 1)
+        self.finish(outcome="fail")
+        self.call("dead", "drop", "x")
+        self.add(attempts=1)
+        self.begin("v")
+        self.assertEqual(self.take(token=1), [])
+
+    def test_fences_grow_whatever_the_clock_does(self):
+        fences = []
+        for move in (0, 0, 1, -86400000, 0, 86400000, 1, 3600000):
+            self.move(move)
+            self.call("add", "x", "q", "in", 0, 3, "", "",
+                      "y", "q", "in", 0, 3, "", "")
+            self.pump_all()
+            tasks = self.take()
+            self.assertEqual(len(tasks), 2)
+            for task in tasks:
+                fences.append(task[6])
+                self.finish(task[0].decode(), fence=task[6], outcome="fail")
+                self.call("dead", "drop", task[0])
+        self.assertEqual(fences, sorted(set(fences)))
+
+    def test_a_fence_that_is_lost_begins_with_the_clock(self):
+        for value in (None, "x", "", "-5", "1e20"):
+            self.setUp()
+            self.damaged = True
+            self.add()
+            *_, old = self.begin()
+            self.finish(outcome="retry")
+            self.client("HDEL", self.space.key(0), "fence")
+            if value is not None:
+                self.client("HSET", self.space.key(0), "fence", value)
+            self.move(1)
+            *_, new = self.begin()
+            self.assertGreater(new, old)
+            self.assertEqual(self.finish(fence=old), 1)
+            self.assert_whole()
 
     def test_a_late_finish_is_good_until_the_lease_is_taken_back(self):
         in_running(self)
@@ -751,52 +859,46 @@ class Fencing(Case):
         for outcome in ("retry", "fail", "back"):
             self.assertEqual(self.finish(outcome=outcome), 1)
 
-    def test_an_attempt_that_was_given_back_has_its_number_to_itself(self):
-        in_running(self)
+    def test_an_attempt_that_was_given_back_is_over(self):
+        self.add()
+        *_, first = self.begin()
         self.assertEqual(self.finish(outcome="back"), 0)
+        self.assert_stale(first)
         self.pump()
         taken = self.take(worker="v")
-        self.assertEqual(taken, [[b"x", 1, 2, START, 4, b"pay"]])
-        self.assertEqual(self.finish(outcome="back"), 1)
-        self.assertEqual(self.finish(), 1)
+        self.assertEqual(
+            taken, [[b"x", 1, 1, START, 3, b"pay", first + 1]])
+        self.assert_stale(first)
         self.assertEqual(self.state(), "running")
 
     def test_what_is_given_back_does_not_count(self):
         self.add(attempts=2)
-        for attempt in range(1, 11):
-            self.pump()
-            self.take()
-            self.assertEqual(
-                self.finish(attempt=attempt, outcome="back"), 0)
-        for attempt in (11, 12):
-            self.pump()
-            self.take()
-            self.assertEqual(self.finish(
-                attempt=attempt, outcome="retry"), 0)
+        for _ in range(10):
+            self.assertEqual(self.begin()[:2], (1, 1))
+            self.assertEqual(self.finish(outcome="back"), 0)
+            self.assertEqual(self.record().max_attempts, 2)
+        for attempt in (1, 2):
+            self.assertEqual(self.begin()[1], attempt)
+            self.assertEqual(self.finish(outcome="retry"), 0)
         self.assertEqual(self.state(), "failed")
 
-    def test_a_generation_has_no_more_attempts_for_what_was_given_back(self):
-        def begin():
+    def test_a_generation_has_all_its_attempts(self):
+        def fail(generation):
             self.move(1000000)
-            self.pump()
-            return self.take()[0]
+            self.assertEqual(self.begin()[:2], (generation, 1))
+            self.finish(outcome="back")
+            for attempt in (1, 2):
+                self.assertEqual(self.begin()[:2], (generation, attempt))
+                self.finish(outcome="retry")
+            self.assertEqual(self.state(), "failed")
 
         self.add(attempts=2)
-        for attempt in (1, 2, 3):
-            begin()
-            self.finish(attempt=attempt, outcome="back")
+        self.begin()
+        self.finish(outcome="retry")
         self.assertEqual(self.call("reschedule", "x", "in", 0), 0)
-        self.assertEqual(begin()[:5], [b"x", 2, 1, START + 3000000, 2])
-        self.finish(generation=2, outcome="back")
-        for attempt in (2, 3):
-            begin()
-            self.finish(generation=2, attempt=attempt, outcome="retry")
-        self.assertEqual(self.state(), "failed")
+        fail(2)
         self.assertEqual(self.call("dead", "replay", "x"), 0)
-        for attempt in (1, 2):
-            begin()
-            self.finish(generation=3, attempt=attempt, outcome="retry")
-        self.assertEqual(self.state(), "failed")
+        fail(3)
         self.assertEqual(self.record().max_attempts, 2)
 
     def test_attempts_are_counted_by_take_and_end(self):
@@ -812,22 +914,22 @@ class Fencing(Case):
         self.assertEqual(self.meta()["begun"], 3)
 
     def test_another_generation_makes_the_old_attempts_stale(self):
-        in_running(self)
+        self.add()
+        *_, first = self.begin()
         self.finish(outcome="fail")
         self.call("dead", "replay", "x")
-        self.pump()
-        self.assertEqual(self.take()[0][:3], [b"x", 2, 1])
-        for outcome in ("done", "retry", "fail", "back"):
-            self.assertEqual(self.finish(outcome=outcome), 1)
-        self.assertEqual(self.finish(generation=2), 0)
+        self.assert_stale(first)
+        *begun, second = self.begin()
+        self.assertEqual(begun, [2, 1])
+        self.assert_stale(first)
+        self.assertEqual(self.finish(fence=second), 0)
 
     def test_a_rescheduled_task_has_its_attempts_again(self):
         self.add(attempts=1)
         self.pump()
         self.assertEqual(self.call("reschedule", "x", "in", 0), 0)
         self.assertEqual(self.take(), [])
-        self.assertEqual(self.pump()[0], 1)
-        self.assertEqual(self.take()[0][1:3], [2, 1])
+        self.assertEqual(self.begin()[:2], (2, 1))
 
     def test_a_cancelled_delivery_is_never_taken(self):
         in_delivered(self)
@@ -848,11 +950,11 @@ class Fencing(Case):
         for name in "abc":
             self.add(name)
         self.pump()
-        self.assertEqual(len(self.take()), 3)
+        a, b, c = map(held, self.take())
         self.assertEqual(self.call(
-            "finish", "a", 1, 1, "done", 0, "b", 1, 2, "done", 0,
-            "c", 1, 1, "retry", 10, "none", 1, 1, "done", 0,
-            "a", 1, 1, "done", 0, "a", 1, 1, "fail", 0),
+            "finish", *a, "done", 0, b[0], a[1], "done", 0,
+            *c, "retry", 10, "none", 1, "done", 0,
+            *a, "done", 0, *a, "fail", 0),
             [0, 1, 0, 1, 0, 1])
         self.assertEqual(
             [self.state(name) for name in "abc"],
@@ -957,11 +1059,9 @@ class Take(Case):
         self.call("add", name, "q", "in", 0, 1, payload, "")
         self.pump()
         self.assertEqual(
-            self.take(), [[name, 1, 1, START, 1, payload]])
-        self.assertEqual(self.finish_bytes(name), 0)
-
-    def finish_bytes(self, name):
-        return self.call("finish", name, 1, 1, "done", 0)[0]
+            self.take(), [[name, 1, 1, START, 1, payload, FENCE]])
+        self.assertEqual(
+            self.call("finish", name, FENCE, "done", 0), [0])
 
 
 class Wheel(Case):
@@ -1205,7 +1305,7 @@ class Clocks(Case):
                 (in_pending, lambda: self.call("cancel", "x")),
                 (in_pending, lambda: self.call("reschedule", "x", "in", 9)),
                 (in_delivered, self.take), (in_running, self.finish),
-                (in_running, lambda: self.call("extend", 9, "x", 1, 1)),
+                (in_running, lambda: self.extend(9)),
                 (in_none, self.janitor), (in_none, self.pump),
                 (in_failed, lambda: self.call("dead", "replay", "x")),
                 (in_none, lambda: self.call("pause"))):
@@ -1308,7 +1408,7 @@ class Damage(Case):
             self.assertEqual(self.call("cancel", "x"), -114)
             self.assertEqual(self.call("reschedule", "x", "in", 1), -114)
             self.assertEqual(self.finish(), 1)
-            self.assertEqual(self.call("extend", 9, "x", 1, 1), [1])
+            self.assertEqual(self.extend(9), [1])
             self.assertEqual(self.call("dead", "drop", "x"), -2)
             self.assertEqual(self.add(), 1)
             act()
@@ -1651,11 +1751,11 @@ class Memory(Case):
         self.client("CONFIG", "SET", "maxmemory", 1)
         self.refused("OOM", "add", *TASK)
         self.assertEqual(self.pump()[0], 6)
-        self.assertEqual(len(self.take()), 6)
+        a, b, c, d, e, _ = map(held, self.take())
         self.assertEqual(self.call(
-            "finish", "a", 1, 1, "done", 0, "b", 1, 1, "fail", 0,
-            "c", 1, 1, "retry", 5, "d", 1, 1, "back", 0), [0] * 4)
-        self.assertEqual(self.call("extend", 5, "e", 1, 1), [0])
+            "finish", *a, "done", 0, *b, "fail", 0,
+            *c, "retry", 5, *d, "back", 0), [0] * 4)
+        self.assertEqual(self.call("extend", 5, *e), [0])
         self.assertEqual(self.call("cancel", "d"), 0)
         self.assertEqual(self.call("reschedule", "x", "in", 5), 0)
         self.assertEqual(self.call("dead", "replay", "b"), 0)
@@ -1765,7 +1865,7 @@ class Janitor(Case):
     def test_an_extended_lease_lasts(self):
         in_running(self)
         self.move(LEASE - 1)
-        self.assertEqual(self.call("extend", 5000, "x", 1, 1), [0])
+        self.assertEqual(self.extend(5000), [0])
         self.move(4999)
         self.assertEqual(self.janitor()[0], 0)
         self.move(1)
@@ -1784,8 +1884,8 @@ class Failure(Case):
             for state in ("a", "b", "c", "d"):
                 space("add", 0, state, "q", "in", 0, 3, state, "")
             space("pump", 0, 3, "")
-            space("take", 0, "q", "w", 1, 2, LEASE)
-            space("finish", 0, "a", 1, 1, "done", 0)
+            task = space("take", 0, "q", "w", 1, 2, LEASE)[0]
+            space("finish", 0, *held(task), "done", 0)
             engine.restart(signal.SIGKILL)
             client = engine.client()
             self.assertEqual(Checker(client, "test")(), [])
@@ -1818,13 +1918,11 @@ class Cluster(unittest.TestCase):
             "y", "r", "in", 0, 1, "", "", "z", "q", "in", 9999, 1, "", ""),
             [0, 0, 0])
         self.assertEqual(space("pump", shard, 10, "")[0], 2)
-        for queue, name in (("q", b"x"), ("r", b"y")):
-            self.assertEqual(space(
-                "take", shard, queue, "w", 1 if queue == "q" else 2, 1,
-                LEASE)[0][0], name)
+        x = held(space("take", shard, "q", "w", 1, 1, LEASE)[0])
+        y = held(space("take", shard, "r", "w", 2, 1, LEASE)[0])
+        self.assertEqual((x[0], y[0]), (b"x", b"y"))
         self.assertEqual(space(
-            "finish", shard, "x", 1, 1, "done", 0, "y", 1, 1, "fail", 0),
-            [0, 0])
+            "finish", shard, *x, "done", 0, *y, "fail", 0), [0, 0])
         self.assertEqual(space("dead", shard, "drop", "y"), 0)
         self.assertEqual(space("reschedule", shard, "z", "in", 5000), 0)
         self.assertEqual(space("cancel", shard, "z"), 0)
@@ -1867,7 +1965,7 @@ class Race(Case):
                 words = []
                 for task in tasks:
                     self.takes.append((*task[:3], now - task[3]))
-                    words += [*task[:3], "done", 0]
+                    words += [*held(task), "done", 0]
                 self.ended.extend(
                     result for result in space("finish", 0, *words)
                     if result == 0)

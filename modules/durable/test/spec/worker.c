@@ -29,7 +29,7 @@ static struct seen {
 	bool gated;
 	pthread_mutex_t lock;
 	uint32_t attempt, generation, max_attempts;
-	uint64_t due_unix_ns, delay_given_ns;
+	uint64_t due_unix_ns, delay_given_ns, fence;
 	char id[80], queue[80], payload[80];
 	size_t payload_length;
 } seen;
@@ -42,6 +42,7 @@ note(struct seen *noted, const struct hwt_durable_delivery *delivery)
 	noted->generation = delivery->generation;
 	noted->max_attempts = delivery->max_attempts;
 	noted->due_unix_ns = delivery->due_unix_ns;
+	noted->fence = delivery->fence;
 	noted->delay_given_ns = *delivery->retry_delay_ns;
 	(void)snprintf(noted->id, sizeof(noted->id), "%s", delivery->id);
 	(void)snprintf(
@@ -610,6 +611,55 @@ Test(fenced, the_outcome_of_an_attempt_that_was_given_up_has_no_effect)
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 2);
 	cr_assert(log_has(&place.log, "its outcome has no effect"));
+	yard_close();
+}
+
+/* As if the lease was over, and the dead letter dropped. */
+static void
+lose_task(const char *id)
+{
+	char said[SAID_MAX];
+	uint32_t shard = durable_shard_of(place.durable, id, strlen(id));
+
+	(void)server_ask(
+	    &place.server, said, "ZADD {hwt:%u}:fly 1 %s", shard, id);
+	await_state(&place, id, HWT_DURABLE_FAILED);
+	(void)server_ask(&place.server, said, "DEL {hwt:%u}:r:%s", shard, id);
+	(void)server_ask(
+	    &place.server, said, "ZREM {hwt:%u}:dead %s", shard, id);
+}
+
+Test(fenced, a_task_that_is_added_again_does_not_end_by_an_outcome_of_the_first)
+{
+	static struct seen other = {.gated = true,
+	    .answer = HWT_DURABLE_FAIL,
+	    .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_worker *second;
+
+	seen.gated = true;
+	yard_open();
+	task.max_attempts = 1;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	gate_await(&seen.gate);
+	lose_task("a");
+	options.ctx = &other;
+	gate_init(&other.gate);
+	assert_rc(
+	    hwt_durable_worker_start(&second, place.durable, &options), 0);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	gate_await(&other.gate);
+	assert_u64(other.generation, seen.generation);
+	assert_u64(other.attempt, seen.attempt);
+	cr_assert(other.fence > seen.fence);
+	gate_open(&seen.gate);
+	while (!log_has(&place.log, "its outcome has no effect"))
+		sleep_ns(HWT_MS(5));
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	gate_open(&other.gate);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_rc(hwt_durable_worker_stop(second, HWT_SEC(60)), 0);
 	yard_close();
 }
 
