@@ -555,6 +555,7 @@ certain(const struct engine_call *call, int error)
 	case -ECONNREFUSED:
 	case -EAGAIN:
 	case -ETIME:
+	case -EACCES:
 	case -ENOSPC:
 	case -ESTALE:
 	case -ECANCELED:

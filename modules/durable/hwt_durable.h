@@ -48,7 +48,9 @@
  * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
  *              The next open makes a new one
  * -EPROTO      the engine answered what this library does not understand
- * -EACCES, -EOPNOTSUPP  as for hwt_durable_open, after a new connection
+ * -EACCES      the user has no right to do that, or no longer; nothing has
+ *              happened
+ * -EOPNOTSUPP  as for hwt_durable_open, after a new connection
  * -ENOMEM, -ESHUTDOWN   no memory; the timer was stopped
  */
 #ifndef HWT_DURABLE_H
@@ -181,7 +183,8 @@ struct hwt_durable_stats {
  *              policy is not noeviction), or keeps less than level; the log
  *              says which
  * -EEXIST      the space has another shape
- * -EACCES      wrong user or password, or no right to run a command
+ * -EACCES      wrong user or password, or the user lacks a right that man
+ *              hwt_durable (7) names; the log says which
  * -ENOENT      the password file cannot be read
  * -ENOMEM
  */

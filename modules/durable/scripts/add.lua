@@ -48,7 +48,7 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit()
+refused = admit("SET", "ZADD")
 if refused then
 	return refused
 end

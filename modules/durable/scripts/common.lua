@@ -8,7 +8,8 @@
 --
 --   open()      reads the clock and meta: TRYAGAIN, ENOSPACE
 --   its own     checks all arguments: EARG
---   admit()     compares the clocks, looks for a pause: ESKEW, EPAUSED
+--   admit()     compares the clocks, looks for a pause, asks for the rights to
+--               the commands: ESKEW, EPAUSED, NOPERM
 --   its own     reads, decides, writes. From here on nothing may raise an
 --               error, for what was written before it would stay: what can
 --               fail because of a foreign key goes through sure() or try()
@@ -165,7 +166,21 @@ local function check_clocks()
 	return nil
 end
 
-local function admit()
+-- A script that the engine stops at a command to which its user has no right
+-- has done the half of it, and that stays. So each asks before it writes.
+local function check_rights(commands)
+	for _, command in ipairs(commands) do
+		if not redis.acl_check_cmd(command, KEYS[1], KEYS[1]) then
+			return refuse("NOPERM the user has no right to " ..
+				command)
+		end
+	end
+	return nil
+end
+
+-- The commands are those of the script that may come after its first write, but
+-- for what commit() and sure() call.
+local function admit(...)
 	local refused = check_clocks()
 	if refused then
 		return refused
@@ -173,7 +188,7 @@ local function admit()
 	if paused ~= 0 then
 		return refuse("EPAUSED the shard is paused")
 	end
-	return nil
+	return check_rights({"HSET", "HINCRBY", "RENAME", ...})
 end
 
 local function count(name, by)
@@ -318,7 +333,7 @@ local function drop_entries(queue, entries)
 	local key = queue_key(queue)
 	if not is_foreign(try("XDEL", key, unpack(entries))) and
 		call("XLEN", key) == 0 then
-		call("DEL", key)
+		call("UNLINK", key)
 	end
 end
 

@@ -39,7 +39,7 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit()
+refused = admit("GETRANGE", "ZADD")
 if refused then
 	return refused
 end

@@ -68,7 +68,7 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit()
+refused = admit("GETRANGE", "SET", "SETRANGE", "ZADD", "ZREM")
 if refused then
 	return refused
 end

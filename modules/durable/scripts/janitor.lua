@@ -170,7 +170,8 @@ end
 if not random then
 	return refuse_argument(2, "random")
 end
-refused = admit()
+refused = admit("GETRANGE", "SET", "SETRANGE", "UNLINK", "XADD", "XRANGE",
+	"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM")
 if refused then
 	return refused
 end

@@ -67,7 +67,7 @@ end
 -- No fence is used twice: it is greater than the last one, which meta has; and
 -- if that is gone with the shard's data, than those of before, by the clock.
 local function read_fence()
-	local last = try("HGET", KEYS[1], "fence")
+	local last = call("HGET", KEYS[1], "fence")
 	return max(whole(last or "", 0, WHOLE_MAX) or 0, now * 1000)
 end
 
@@ -120,7 +120,8 @@ end
 if not visibility then
 	return refuse_argument(5, "visibility")
 end
-refused = admit()
+refused = admit("GET", "GETRANGE", "SET", "SETRANGE", "XRANGE", "XDEL", "XLEN",
+	"UNLINK", "ZADD", "ZREM", "ZSCORE", "PEXPIRE")
 if refused then
 	return refused
 end

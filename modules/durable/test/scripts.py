@@ -8,6 +8,7 @@ it; after each step all invariants are checked.
     scripts.py [PATTERN...]    the last line counts: tally PASSED FAILED SKIPPED
 """
 
+import re
 import signal
 import struct
 import sys
@@ -16,7 +17,8 @@ import time
 import unittest
 
 from checker import LAYOUT, Checker, Record
-from engine import LIMIT, Engine, Error, Scripts, Space, held
+from engine import (LIMIT, Engine, Error, Scripts, Space, held,
+                    read_script_file)
 
 TICK, SLOTS, RETENTION = 100, 16, 3600000
 START = 1700000000000  # ms; the begin of a tick
@@ -1658,18 +1660,20 @@ class Damage(Case):
 
     def test_an_error_of_the_engine_is_no_damage(self):
         """Nothing is put aside or into quarantine because of it."""
-        for command in ("getrange", "xadd", "zrangebyscore"):
+        keys = "~{test:0}:meta", "~{test:0}:move:*", "~{test:0}:b:*"
+        for count in (2, 3):
             self.setUp()
             in_pending(self)
             self.move(1000)
             digest = self.client("DEBUG", "DIGEST")
             self.client("ACL", "SETUSER", "limited", "reset", "on", "nopass",
-                        "~*", "&*", "+@all", "-" + command)
+                        *keys[:count], "&*", "+@all")
             with self.engine.client() as client:
                 client("AUTH", "limited", "")
                 with self.assertRaises(Error) as caught:
                     client(*self.space.command("pump", 0, 100, ""))
-            self.assertIn("can't run this command", caught.exception.text)
+            self.assertIn("can't access at least one of the keys",
+                          caught.exception.text)
             self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
             self.assertEqual(self.pump()[0], 1)
 
@@ -1739,6 +1743,136 @@ class Damage(Case):
             self.assertNotEqual(self.check(), [], number)
             self.assertNotEqual(
                 self.space("audit", 0, "x", ""), [[], []], number)
+
+
+class Rights(Case):
+    """A user without a right that a script needs leaves nothing half."""
+
+    def setUp(self):
+        super().setUp()
+        self.client("ACL", "SETUSER", "limited", "reset", "on", "nopass",
+                    "~*", "&*", "+@all")
+        self.limited = self.engine.client()
+        self.addCleanup(self.limited.close)
+        self.limited("AUTH", "limited", "")
+
+    def in_foreign(self):
+        """A key of another type is where each script comes by."""
+        in_running(self)
+        self.add("y", delay=0)
+        for rest in ("fly", "ended", "dead", "b:%d" % (START // TICK % SLOTS)):
+            self.client("DEL", self.space.key(0, rest))
+            self.client("SET", self.space.key(0, rest), "foreign")
+
+    def operations(self):
+        """What each script does, on the task that is there."""
+        for name in self.scripts.names:
+            if name not in ("init", "audit", "get", "stat"):
+                yield name, {
+                    "add": ["y", *TASK[1:]], "pause": [], "resume": [],
+                    "take": ["q", "w", 1, 9, 1000], "hosts": ["h", 1000],
+                    "finish": ["x", self.fence(), "done", 0],
+                    "extend": [1000, "x", self.fence()],
+                    "janitor": [100, 1], "pump": [100, ""],
+                    "cancel": ["x"], "reschedule": ["x", "in", 5],
+                    "dead": ["drop", "x"]}[name]
+        for outcome in ("retry", "fail", "back"):
+            yield "finish", ["x", self.fence(), outcome, 0]
+        yield "dead", ["replay", "x"]
+
+    def ran(self):
+        """The commands that scripts have called since the last RESETSTAT."""
+        stats = self.client("INFO", "commandstats").decode()
+        return {line[8:].split(":")[0] for line in stats.split()
+                if line.startswith("cmdstat_")} - {
+            "evalsha", "eval", "config|resetstat", "info", "publish"}
+
+    def begin(self, begin):
+        self.engine.clock.stop_at(START)
+        self.client("FLUSHALL")
+        self.space = self.make("test")
+        self.token = 0
+        self.damaged = True  # not checked: there are so many
+        begin(self)
+        self.move(LEASE)
+        return self.client("DEBUG", "DIGEST")
+
+    def refused_without(self, begin, number, command):
+        digest = self.begin(begin)
+        name, arguments = list(self.operations())[number]
+        self.client("ACL", "SETUSER", "limited", "-" + command)
+        try:
+            self.limited(*self.space.command(name, 0, *arguments))
+            self.fail(f"{name} {arguments} without {command}")
+        except Error as error:
+            self.assertRegex(error.text, "NOPERM|can't run this command")
+        finally:
+            self.client("ACL", "SETUSER", "limited", "+" + command)
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest,
+                         (name, arguments, command))
+
+    def test_each_command_of_each_script_in_each_state(self):
+        """What calls the same commands as before is not tried again."""
+        tried, seen = 0, set()
+        for begin in (in_none, in_pending, in_delivered, in_running, in_last,
+                      in_succeeded, in_failed, in_lost, self.in_broken,
+                      Rights.in_foreign):
+            for number in range(len(list(self.operations()))):
+                digest = self.begin(begin)
+                name, arguments = list(self.operations())[number]
+                self.client("CONFIG", "RESETSTAT")
+                self.limited(*self.space.command(name, 0, *arguments))
+                commands = self.ran()
+                key = number, frozenset(commands)
+                if key in seen or self.client("DEBUG", "DIGEST") == digest:
+                    continue
+                seen.add(key)
+                for command in sorted(commands - {"time"}):
+                    self.refused_without(begin, number, command)
+                    tried += 1
+        self.assertGreater(tried, 200)
+
+    @staticmethod
+    def in_broken(case):
+        """Delivered, and its record and its entry are gone."""
+        in_delivered(case)
+        case.client("DEL", case.space.key(0, "q:q"))
+        case.client("DEL", case.space.key(0, "r:x"))
+
+    def test_init_names_what_is_missing(self):
+        """Of all commands of all scripts."""
+        used = set()
+        for name in [*self.scripts.names, "common"]:
+            used |= set(re.findall(
+                r'\b(?:call|try|sure|size)\("([A-Z]+)"',
+                read_script_file(name)))
+        self.assertGreater(len(used), 20)
+        for command in used - {"PUBLISH"}:
+            self.client("ACL", "SETUSER", "limited", "-" + command)
+            with self.assertRaises(Error) as caught:
+                self.limited(*self.space.command(
+                    "init", 0, 0, 0, 0, 0, 0))
+            self.assertRegex(
+                caught.exception.text,
+                f"^NOPERM .* {command}$|can't run this command")
+            self.client("ACL", "SETUSER", "limited", "+" + command)
+        self.assertEqual(self.limited(*self.space.command(
+            "init", 0, 0, 0, 0, 0, 0))[5], 0)
+
+    def test_init_names_the_key_that_is_missing(self):
+        keys = ["~{test:*}:" + rest for rest in (
+            "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "fly", "dead",
+            "ended", "bad", "aside:*")] + ["~{test}:hosts"]
+        for lacking in keys[2:]:
+            self.client("ACL", "SETUSER", "limited", "resetkeys",
+                        *(set(keys) - {lacking}))
+            with self.assertRaises(Error) as caught:
+                self.limited(*self.space.command(
+                    "init", 0, 0, 0, 0, 0, 0))
+            self.assertRegex(caught.exception.text, "^NOPERM .* {test")
+        self.client("ACL", "SETUSER", "limited", "resetkeys", *keys)
+        self.limited(*self.space.command("init", 0, 0, 0, 0, 0, 0))
+
 
 
 class Memory(Case):
