@@ -254,8 +254,8 @@ struct item {
 	struct number time, attempts;
 };
 
-/* Of payloads in one script, so that it does not hold up the others. */
-#define SCRIPT_BYTES_MAX (1u << 21)
+/* Of payloads in one script, which takes no more: see DESIGN. */
+#define SCRIPT_BYTES_MAX (1u << 20)
 
 struct add {
 	struct hwt_durable *durable;

@@ -58,7 +58,7 @@
 #define FLUSH_NS HWT_MS(1)
 #define FLUSH_COUNT 64u
 #define TAKE_SHARDS 8u /* that a round of takes asks */
-#define TAKE_BYTES (1u << 21) /* half of what a script takes at most */
+#define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
 #define SHEET_MAX 256u
 #define ENDED_MAX (4 * SHEET_MAX) /* with more untold, nothing is taken */
 #define RETRY_FIRST_NS HWT_SEC(1)

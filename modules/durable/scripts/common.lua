@@ -32,6 +32,7 @@ local DELAY_MAX = 315360000000 -- 10 years
 local DAY = 86400000
 local QUEUE_MAX, ID_MAX = 64, 64
 local BATCH_MAX = 512
+local BYTES_MAX = 1048576 -- of payloads in a call: they hold up all others
 local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most

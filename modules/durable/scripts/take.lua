@@ -4,7 +4,6 @@
 -- take queue worker token limit visibility
 
 local LOOKED_MAX = 4 -- entries per task that is asked for
-local BYTES_MAX = 4194304 -- after which it stops: a reply of a few ms
 
 local taken, kept = {}, {}
 local bytes = 0
