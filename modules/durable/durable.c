@@ -578,6 +578,7 @@ static const struct {
     {"dropped", AT(dropped)},
     {"begun", AT(begun)},
     {"retried", AT(retried)},
+    {"given_back", AT(given_back)},
     {"expired", AT(expired_leases)},
     {"pending", AT(pending)},
     {"delivered", AT(delivered)},

@@ -172,7 +172,10 @@ struct hwt_durable_stats {
 	uint64_t dead; /* now */
 	uint64_t missed; /* due tasks that a scan has found: 0 */
 	uint64_t lag_ns; /* of the shard that is furthest behind */
-	uint64_t reserved[16];
+	/* Of begun: their callbacks were not called, and the attempt does not
+	 * count. */
+	uint64_t given_back;
+	uint64_t reserved[15];
 };
 
 /*

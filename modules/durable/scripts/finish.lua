@@ -27,6 +27,7 @@ end
 local function apply(id, task, outcome, delay)
 	sure("ZREM", prefix .. ":fly", id)
 	if outcome == "back" then
+		count("given_back", 1)
 		task.attempts = max(task.attempts - 1, 0)
 		again(id, task, task.due)
 	elseif outcome == "retry" then

@@ -85,7 +85,8 @@ local function make(shape)
 		"delivered", 0, "running", 0, "added", 0, "begun", 0,
 		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
 		"cancelled", 0, "dropped", 0, "missed", 0, "dead", 0,
-		"quarantined", 0, "shards", shape[1], "level", shape[4])
+		"quarantined", 0, "given_back", 0, "shards", shape[1],
+		"level", shape[4])
 	shape[6] = 1
 	return shape
 end

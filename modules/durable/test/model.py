@@ -86,7 +86,7 @@ class World:
         self.takes = {}  # worker: token, end, what it got
         self.fence = 0  # the last one that was given
         self.given = []  # (id, fence) of each attempt
-        self.begun = self.dropped = self.added = 0
+        self.begun = self.given_back = self.dropped = self.added = 0
         self.ended = {"succeeded": 0, "cancelled": 0}
 
     def state_of(self, name):
@@ -211,6 +211,7 @@ class World:
         elif outcome == "back":
             task.state = "pending"
             task.attempts -= 1
+            self.given_back += 1
         elif task.attempts == task.max_attempts:
             task.state = "failed"
         else:
@@ -306,7 +307,8 @@ class Seen:
         expected = {
             "paused": int(world.paused), "resumed": world.resumed,
             "fence": world.fence,
-            "begun": world.begun, "dropped": world.dropped,
+            "begun": world.begun, "given_back": world.given_back,
+            "dropped": world.dropped,
             "added": world.added, **world.ended}
         for name, value in expected.items():
             if self.meta[name] != value:

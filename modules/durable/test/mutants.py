@@ -130,6 +130,8 @@ MUTANTS = [
      "if task.state ~= RUNNING then", "if task.state > RUNNING then"),
     ("finish", "a repeated one is stale",
      "return is_repeated(task, outcome) and OK or STALE", "return STALE"),
+    ("finish", "what is given back is not counted",
+     'count("given_back", 1)', ""),
     ("extend", "no fence",
      " or\n\t\ttask.fence ~= tonumber(ARGV[at + 1]) then", " then"),
     ("extend", "the lease stays",

@@ -264,8 +264,8 @@ OPERATIONS = {
             "else": (1, SAME, "")}),
     "back": (
         lambda case: case.finish(outcome="back"), {
-            "running": (0, "pending", RETURNED),
-            "last": (0, "pending", RETURNED),
+            "running": (0, "pending", RETURNED + " given_back+1"),
+            "last": (0, "pending", RETURNED + " given_back+1"),
             "else": (1, SAME, "")}),
     "done, a later fence": (
         lambda case: case.finish(fence=case.fence() + 1),

@@ -390,6 +390,7 @@ Test(worker, a_timer_that_is_stopped_under_it_makes_it_late_not_dead)
 
 Test(worker, a_stop_gives_back_what_has_not_begun)
 {
+	struct hwt_durable_stats stats;
 	struct hwt_durable_info info;
 	char id[8];
 	int i;
@@ -416,8 +417,14 @@ Test(worker, a_stop_gives_back_what_has_not_begun)
 		    0);
 		cr_assert(info.state == HWT_DURABLE_PENDING ||
 		    info.state == HWT_DURABLE_DELIVERED);
+		assert_u64(info.attempts, 0);
 	}
-	assert_u64(stats_of(&place).running, 0);
+	stats = stats_of(&place);
+	assert_u64(stats.running, 0);
+	assert_u64(stats.begun, 1 + stats.given_back);
+	(void)server_ask(
+	    &place.server, NULL, "HINCRBY {hwt:0}:meta given_back 5");
+	assert_u64(stats_of(&place).given_back, stats.given_back + 5);
 	yard_close();
 }
 

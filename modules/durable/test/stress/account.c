@@ -7,6 +7,7 @@
  *   added = succeeded + failed + cancelled, nothing is left, nothing was missed
  *   no task is executed after a cancel that returned 0
  *   each success is one execution that the callback answered with 0
+ *   what has begun has an outcome, or was given back
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -168,16 +169,19 @@ settle(void)
 	need(read.failed == atomic_load(&failed), "failed");
 	need(read.added == read.succeeded + read.failed + read.cancelled,
 	    "the sum");
-	/* What waits for a thread for too long is given back, and has begun. */
-	need(
-	    read.begun >= read.succeeded + read.failed + read.retried, "begun");
+	need(read.retried == atomic_load(&retried), "retried");
+	/* What waits for a thread for too long is given back. */
+	need(read.begun ==
+		read.succeeded + read.failed + read.retried + read.given_back,
+	    "begun");
 	need(read.missed == 0 && read.quarantined == 0, "missed");
 	need(read.expired_leases == 0, "a lease is over");
 	printf("account: %llu added, %llu succeeded, %llu failed, "
-	       "%llu cancelled, %llu retried\n",
+	       "%llu cancelled, %llu retried, %llu given back\n",
 	    (unsigned long long)read.added, (unsigned long long)read.succeeded,
 	    (unsigned long long)read.failed, (unsigned long long)read.cancelled,
-	    (unsigned long long)read.retried);
+	    (unsigned long long)read.retried,
+	    (unsigned long long)read.given_back);
 }
 
 static void
