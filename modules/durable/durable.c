@@ -4,7 +4,7 @@
  *
  * A handle is written by hwt_durable_open alone, but for the number of those
  * who use it. Any number of threads may call: each call has its own batch, and
- * what they share is in the engine.
+ * what they share is in struct engine.
  *
  * EDGES
  *   E:user  what a scheduler or worker did with the handle: release as it ends

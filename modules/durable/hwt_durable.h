@@ -293,7 +293,7 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
     const struct hwt_durable_worker_options *options);
 
 /*
- * Takes no further task, gives back those whose callback has not begun (their
+ * Takes no further task, gives back those whose callback was not called (their
  * attempt does not count), waits for callbacks that run, and frees the worker.
  * What has ended is told to the engine before that; if the engine does not
  * answer for timeout_ns, it is executed again after visibility_ns.

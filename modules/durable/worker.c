@@ -18,7 +18,7 @@
  * when it has returned as well.
  *
  * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
- * threads will begin within AHEAD_NS, as their callbacks took lately: none if
+ * threads will call within AHEAD_NS, as their callbacks took lately: none if
  * they take long. None while too many outcomes cannot be told. What waits for
  * longer than WAITING_NS all the same goes back, for another worker.
  *
@@ -29,7 +29,7 @@
  * arrived is left to the end of its lease.
  *
  * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
- * and of a job begun_ns, ended_ns, outcome, runs, given_up and lease_ns. The
+ * and of a job called_ns, ended_ns, outcome, runs, given_up and lease_ns. The
  * loop alone writes lease_ns, and reads it without the lock. No callback is
  * called with the lock, and no call to the engine made. All else that changes
  * belongs to the loop: from its begin to its end the job's list, its marks, the
@@ -81,7 +81,7 @@ struct job {
 	struct number fence, delay;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t lease_ns; /* over then: CLOCK_MONOTONIC, as all of these */
-	uint64_t taken_ns, begun_ns, ended_ns;
+	uint64_t taken_ns, called_ns, ended_ns;
 	uint32_t shard;
 	enum outcome outcome, told; /* as the callback said; as it is sent */
 	hwt_timeout limit;
@@ -119,7 +119,7 @@ struct hwt_durable_worker {
 	pthread_cond_t changed; /* ready, stopping or loop_ended */
 	struct list ready, returned;
 	uint32_t running;
-	bool stopping; /* nothing more is begun */
+	bool stopping; /* no callback is called any more */
 	bool abandoned; /* what is not told yet is left to its lease */
 	bool loop_ended;
 
@@ -197,7 +197,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 {
 	int result;
 
-	job->begun_ns = limit_now_ns();
+	job->called_ns = limit_now_ns();
 	job->runs = true;
 	worker->running++;
 	if (worker->run_limit_ns != 0)
@@ -347,7 +347,7 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 /* On the loop: if a callback takes too long, its task is executed again, and
  * what it returns has no effect. */
 static void
-job_look(struct job *job)
+job_check(struct job *job)
 {
 	struct hwt_durable_worker *worker = job->worker;
 	uint64_t now = limit_now_ns();
@@ -355,7 +355,7 @@ job_look(struct job *job)
 
 	lock(worker);
 	late = job->runs && !job->given_up &&
-	    now - job->begun_ns >= worker->run_limit_ns;
+	    now - job->called_ns >= worker->run_limit_ns;
 	job->given_up |= late;
 	unlock(worker);
 	if (!late)
@@ -369,12 +369,12 @@ static void
 job_limit(hwt_timeout timeout, void *arg)
 {
 	(void)timeout;
-	job_look(arg);
+	job_check(arg);
 }
 
 /* For those whose timeout the timer has refused. */
 static void
-jobs_look(struct hwt_durable_worker *worker)
+jobs_check(struct hwt_durable_worker *worker)
 {
 	struct job *job;
 
@@ -382,7 +382,7 @@ jobs_look(struct hwt_durable_worker *worker)
 		return;
 	TAILQ_FOREACH(job, &worker->held, held)
 	{
-		job_look(job);
+		job_check(job);
 	}
 }
 
@@ -390,7 +390,7 @@ jobs_look(struct hwt_durable_worker *worker)
 static void
 duration_add(struct hwt_durable_worker *worker, const struct job *job)
 {
-	uint64_t duration_ns = job->ended_ns - job->begun_ns;
+	uint64_t duration_ns = job->ended_ns - job->called_ns;
 
 	if (!worker->measured)
 		worker->mean_ns = duration_ns;
@@ -403,7 +403,7 @@ job_collect(struct hwt_durable_worker *worker, struct job *job)
 {
 	job->returned = true;
 	loop_cancel(&worker->loop, &job->limit);
-	if (job->begun_ns != 0)
+	if (job->called_ns != 0)
 		duration_add(worker, job);
 	if (!job->given_up)
 		job_end(job, job->outcome);
@@ -836,7 +836,7 @@ look_everywhere(struct hwt_durable_worker *worker)
 {
 	ring(worker, EVERY_SHARD);
 	jobs_give_back(worker, false);
-	jobs_look(worker);
+	jobs_check(worker);
 	worker->looked_ns = limit_now_ns();
 	(void)loop_after(
 	    &worker->loop, &worker->look, woken, worker, SECOND_NS);
@@ -984,7 +984,7 @@ take_some(struct hwt_durable_worker *worker, uint32_t need)
 
 /* The loop. */
 
-/* What is not begun goes back; what cannot be told is dropped. */
+/* What no callback was called for goes back; what cannot be told is dropped. */
 static bool
 loop_is_stopping(struct hwt_durable_worker *worker)
 {

@@ -388,7 +388,7 @@ Test(worker, a_timer_that_is_stopped_under_it_makes_it_late_not_dead)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
-Test(worker, a_stop_gives_back_what_has_not_begun)
+Test(worker, a_stop_gives_back_what_no_callback_was_called_for)
 {
 	struct hwt_durable_stats stats;
 	struct hwt_durable_info info;
