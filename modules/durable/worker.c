@@ -23,10 +23,8 @@
  * longer than WAITING_NS all the same goes back, for another worker.
  *
  * WHAT IS REPEATED. Taking, with the same token, until there is an answer. An
- * outcome, until there is an answer, or until its lease is over and it is not
- * known whether it has arrived; while the engine refuses it or is gone, without
- * end. But what is given back is told once, and what is not known to have
- * arrived is left to the end of its lease.
+ * outcome, until there is an answer, or the worker stops; if the engine refuses
+ * it for good, until the lease is over.
  *
  * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
  * and of a job called_ns, ended_ns, outcome, runs, given_up and lease_ns. The
@@ -85,6 +83,7 @@ struct job {
 	uint32_t shard;
 	enum outcome outcome, told; /* as the callback said; as it is sent */
 	hwt_timeout limit;
+	bool doubtful; /* the loop's: its outcome may have arrived */
 	bool runs, given_up;
 	bool ended, returned, left; /* the loop's; left: to its lease's end */
 	char bytes[]; /* id, payload */
@@ -617,11 +616,19 @@ send_is_due(hwt_timeout timeout, void *arg)
 	worker->flush_due = true;
 }
 
-/* False: it is to be sent again. While nothing has happened, the engine may not
- * have ended the lease either, though its time is over: it cannot while it is
- * paused or gone, nor right after a pause. */
+/* The engine may not have ended the lease either, though its time is over: it
+ * cannot while it is paused, full or gone, nor right after a pause. If it has,
+ * it says so. */
 static bool
-outcome_is_settled(const struct job *job, int result)
+passes(int error)
+{
+	return error == -EAGAIN || error == -ECONNREFUSED ||
+	    error == -ETIMEDOUT || error == -ENOSPC;
+}
+
+/* False: it is to be sent again. The fence makes that safe, for good. */
+static bool
+outcome_is_settled(struct job *job, int result)
 {
 	struct engine *engine = job->worker->loop.engine;
 	const char *id = job->delivery.id;
@@ -630,14 +637,14 @@ outcome_is_settled(const struct job *job, int result)
 		return true;
 	if (result == 1) {
 		engine_log(engine, LOG_WARNING,
-		    "%.64s: attempt %u is over; its outcome has no effect", id,
-		    job->delivery.attempt);
+		    "%.64s: attempt %u is over; its outcome %s", id,
+		    job->delivery.attempt,
+		    job->doubtful ? "came before, or has no effect"
+				  : "has no effect");
 		return true;
 	}
-	if (job->told == BACK && result == -ETIMEDOUT)
-		return true;
-	if (result == -EAGAIN || result == -ECONNREFUSED ||
-	    limit_now_ns() < job->lease_ns)
+	job->doubtful |= result == -ETIMEDOUT;
+	if (passes(result) || limit_now_ns() < job->lease_ns)
 		return false;
 	engine_log(engine, LOG_WARNING,
 	    "%.64s: the outcome of attempt %u cannot be told: %s", id,

@@ -20,6 +20,9 @@ static struct place place;
 static struct hwt_durable_scheduler *scheduler;
 static struct hwt_durable_worker *worker;
 
+/* That a proxy has kept. */
+static _Atomic uint64_t outcomes;
+
 /* What a callback saw, and what it is to do. */
 static struct seen {
 	_Atomic uint64_t calls, inside, inside_max;
@@ -514,6 +517,59 @@ Test(worker, an_outcome_is_told_when_the_engine_is_back)
 	server_again(&place.server);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
+	yard_close();
+}
+
+/* Outcomes, while data is not NULL. */
+static enum proxied
+judge_outcomes(struct proxy *judged, const char *name,
+    const redisReply *command, uint64_t count)
+{
+	size_t i;
+
+	(void)name;
+	(void)count;
+	for (i = 0; i < command->elements && judged->data != NULL; i++) {
+		if (strcmp(command->element[i]->str, "done") == 0) {
+			(void)atomic_fetch_add(&outcomes, 1);
+			return PROXY_KEEP;
+		}
+	}
+	return PROXY_PASS;
+}
+
+/* No janitor ends it meanwhile. */
+Test(worker, an_outcome_without_an_answer_is_told_after_its_lease_too)
+{
+	static struct proxy proxy = {
+	    .judge = judge_outcomes, .data = &outcomes};
+	struct hwt_durable_worker_options how = work();
+	struct hwt_durable_options options;
+	struct hwt_durable *durable;
+
+	yard_open();
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	proxy.path = place.server.path;
+	proxy_start(&proxy, &place.server);
+	options = place_options(&place);
+	options.servers = proxy.servers;
+	options.timeout_ns = HWT_MS(200);
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	how.visibility_ns = HWT_SEC(3);
+	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	assert_rc(add_one(&place, "a"), 0);
+	wait_for(&outcomes, 1);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	scheduler = NULL;
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	sleep_ns(HWT_SEC(4));
+	proxy.data = NULL;
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 1);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	worker = NULL;
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
 	yard_close();
 }
 
