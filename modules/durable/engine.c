@@ -654,7 +654,7 @@ write_script(struct buffer *buffer, const struct engine *engine,
 	if (engine->skew_ns == HWT_NEVER)
 		buffer_text(buffer, "");
 	else
-		buffer_number(buffer, (engine->skew_ns + 999999) / 1000000);
+		buffer_number(buffer, whole_ms(engine->skew_ns));
 }
 
 static void

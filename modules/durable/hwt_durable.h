@@ -129,7 +129,9 @@ struct hwt_durable_task {
 	const char *queue; /* ends with 0 */
 	union {
 		uint64_t delay_ns; /* 0 to HWT_DURABLE_DELAY_MAX */
-		/* With HWT_DURABLE_AT. What has passed is due at once. */
+		/* With HWT_DURABLE_AT: up to HWT_DURABLE_DELAY_MAX from now, by
+		 * this machine's clock and by the engine's. What has passed is
+		 * due at once. */
 		uint64_t due_unix_ns;
 	};
 	/* 1 to 1000; 0: 20. An attempt counts when a worker takes the task: if
@@ -182,9 +184,9 @@ struct hwt_durable_stats {
  * Connects, verifies the engine, and makes the space if there is none. One
  * handle serves a whole process.
  *
- * -EOPNOTSUPP  the engine is older than Redis 7, a replica, evicts (maxmemory-
- *              policy is not noeviction), or keeps less than level; the log
- *              says which
+ * -EOPNOTSUPP  the engine is older than Redis 7, built for 32 bits, a replica,
+ *              evicts (maxmemory-policy is not noeviction), or keeps less than
+ *              level; the log says which
  * -EEXIST      the space has another shape
  * -EACCES      wrong user or password, or the user lacks a right that man
  *              hwt_durable (7) names; the log says which
