@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * account SECONDS: in one process, four producers add, cancel and reschedule,
- * two schedulers pump, two workers of different answers execute. In the end
- * everything is accounted for:
+ * two schedulers pump, two workers of different answers execute, one of which
+ * is stopped and started again each second. In the end everything is accounted
+ * for:
  *
  *   added = succeeded + failed + cancelled, nothing is left, nothing was missed
  *   no task is executed after a cancel that returned 0
@@ -184,6 +185,15 @@ settle(void)
 	    (unsigned long long)read.given_back);
 }
 
+/* What it has called no callback for goes back. */
+static void
+start_again(struct hwt_durable_worker **worker,
+    const struct hwt_durable_worker_options *options)
+{
+	need(hwt_durable_worker_stop(*worker, HWT_SEC(60)) == 0, "stop");
+	need(hwt_durable_worker_start(worker, durable, options) == 0, "worker");
+}
+
 static void
 run(long seconds)
 {
@@ -213,8 +223,11 @@ run(long seconds)
 			0,
 		    "thread");
 	}
-	for (i = 0; i < 10 * (unsigned)seconds; i++)
+	for (i = 1; i <= 10 * (unsigned)seconds; i++) {
 		pause_ms(100);
+		if (i % 10 == 5)
+			start_again(&worker[1], &options);
+	}
 	atomic_store(&enough, true);
 	for (i = 0; i < PRODUCERS; i++)
 		(void)pthread_join(producer[i], NULL);
