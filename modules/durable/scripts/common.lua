@@ -403,7 +403,7 @@ end
 -- was in it is delivered again by the janitor.
 local function enqueue(id, task)
 	local key = queue_key(task.queue)
-	local entry = try("XADD", key, "*", "i", id, "g", task.generation)
+	local entry = try("XADD", key, "*", "i", id)
 	for _ = 1, 2 do
 		if not is_foreign(entry) then
 			local ms, sequence = match(entry, "^(%d+)-(%d+)$")
@@ -414,7 +414,7 @@ local function enqueue(id, task)
 			end
 		end
 		set_aside(key)
-		entry = call("XADD", key, "*", "i", id, "g", task.generation)
+		entry = call("XADD", key, "*", "i", id)
 	end
 end
 

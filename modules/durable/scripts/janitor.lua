@@ -51,8 +51,7 @@ local function is_in_queue(id, task)
 	local entry = entry_of(task)
 	local found = try("XRANGE", queue_key(task.queue), entry, entry)
 	local fields = not is_foreign(found) and found[1] and found[1][2]
-	return fields and fields[2] == id and
-		tonumber(fields[4] or "") == task.generation
+	return fields and fields[2] == id
 end
 
 local function check_delivered(id)

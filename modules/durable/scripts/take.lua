@@ -35,7 +35,7 @@ local function repeat_take(before, key, visibility)
 	return taken
 end
 
-local function begin(id, generation, visibility)
+local function begin(id, queue, entry, visibility)
 	local task, text = load(id, true)
 	if not task or task.state ~= DELIVERED then
 		local score = not task and sure("ZSCORE", prefix .. ":fly", id)
@@ -45,7 +45,8 @@ local function begin(id, generation, visibility)
 		end
 		return
 	end
-	if tonumber(generation) ~= task.generation then
+	-- Of before a reschedule, or of a task that had this id before.
+	if task.queue ~= queue or entry_of(task) ~= entry then
 		return
 	end
 	task.state = RUNNING
@@ -87,8 +88,8 @@ local function take(queue, limit, visibility)
 			end
 			names[i] = entry[1]
 			local fields = entry[2]
-			if fields[1] == "i" and fields[3] == "g" then
-				begin(fields[2], fields[4], visibility)
+			if fields[1] == "i" then
+				begin(fields[2], queue, entry[1], visibility)
 			end
 		end
 		drop_entries(queue, names)
