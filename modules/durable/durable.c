@@ -4,7 +4,7 @@
  *
  * A handle is written by hwt_durable_open alone, but for the number of those
  * who use it. Any number of threads may call: each call has its own batch, and
- * what they share is in the engine.
+ * what they share is in struct engine.
  *
  * EDGES
  *   E:user  what a scheduler or worker did with the handle: release as it ends
@@ -254,8 +254,8 @@ struct item {
 	struct number time, attempts;
 };
 
-/* Of payloads in one script, so that it does not hold up the others. */
-#define SCRIPT_BYTES_MAX (1u << 21)
+/* Of payloads in one script, which takes no more: see DESIGN. */
+#define SCRIPT_BYTES_MAX (1u << 20)
 
 struct add {
 	struct hwt_durable *durable;
@@ -578,6 +578,7 @@ static const struct {
     {"dropped", AT(dropped)},
     {"begun", AT(begun)},
     {"retried", AT(retried)},
+    {"given_back", AT(given_back)},
     {"expired", AT(expired_leases)},
     {"pending", AT(pending)},
     {"delivered", AT(delivered)},

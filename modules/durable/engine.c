@@ -713,6 +713,7 @@ certain(const struct engine_call *call, int error)
 	case -ECONNREFUSED:
 	case -EAGAIN:
 	case -ETIME:
+	case -EACCES:
 	case -ENOSPC:
 	case -ESTALE:
 	case -ECANCELED:
@@ -812,7 +813,7 @@ write_script(struct buffer *buffer, const struct engine *engine,
 	if (engine->skew_ns == HWT_NEVER)
 		buffer_text(buffer, "");
 	else
-		buffer_number(buffer, (engine->skew_ns + 999999) / 1000000);
+		buffer_number(buffer, whole_ms(engine->skew_ns));
 }
 
 static void

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way to the engine: connections, their verification, which node has which
- * shard, and repetition until an answer or the deadline.
+ * shard, and repetition until an answer or the deadline. The engine is Redis;
+ * struct engine is the way to it.
  *
  * Calls go out in batches: all that belong to one node in one write, and the
  * answers are read together. Any thread may call; each call has connections of
@@ -63,8 +64,8 @@ struct engine_call {
 	enum script script;
 	uint32_t shard;
 	uint32_t count;
-	/* For a script: those that follow the clock and the skew, which the
-	 * engine puts before them. Lent until engine_call returns. */
+	/* For a script: those that follow the clock and the skew, which
+	 * engine_call puts before them. Lent until it returns. */
 	const struct engine_argument *arg;
 	/* The results. error: 0 or -errno; the header's shared ones, -EINVAL
 	 * for EARG with index being its I from 1, -EEXIST for ESHAPE, -ESTALE

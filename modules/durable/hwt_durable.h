@@ -13,8 +13,8 @@
  *   never-early    No attempt begins before the task is due, by the engine's
  *                  clock.
  *   fenced         The outcome of an attempt counts only if the engine has not
- *                  given the task up meanwhile: attempt and generation are a
- *                  fencing token.
+ *                  given the attempt up meanwhile: each has a fence, a number
+ *                  that grows and is never used twice.
  *   cancelled      No attempt begins after a cancel that returned 0.
  *   repeatable     A call whose answer was lost can be repeated with the same
  *                  id: an add then finds what the first one has stored.
@@ -50,7 +50,9 @@
  * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
  *              The next open makes a new one
  * -EPROTO      the engine answered what this library does not understand
- * -EACCES, -EOPNOTSUPP  as for hwt_durable_open, after a new connection
+ * -EACCES      the user has no right to do that, or no longer; nothing has
+ *              happened
+ * -EOPNOTSUPP  as for hwt_durable_open, after a new connection
  * -ENOMEM, -ESHUTDOWN   no memory; the timer was stopped
  */
 #ifndef HWT_DURABLE_H
@@ -130,7 +132,9 @@ struct hwt_durable_task {
 	const char *queue; /* ends with 0 */
 	union {
 		uint64_t delay_ns; /* 0 to HWT_DURABLE_DELAY_MAX */
-		/* With HWT_DURABLE_AT. What has passed is due at once. */
+		/* With HWT_DURABLE_AT: up to HWT_DURABLE_DELAY_MAX from now, by
+		 * this machine's clock and by the engine's. What has passed is
+		 * due at once. */
 		uint64_t due_unix_ns;
 	};
 	/* 1 to 1000; 0: 20. An attempt counts when a worker takes the task: if
@@ -173,18 +177,22 @@ struct hwt_durable_stats {
 	uint64_t dead; /* now */
 	uint64_t missed; /* due tasks that a scan has found: 0 */
 	uint64_t lag_ns; /* of the shard that is furthest behind */
-	uint64_t reserved[16];
+	/* Of begun: their callbacks were not called, and the attempt does not
+	 * count. */
+	uint64_t given_back;
+	uint64_t reserved[15];
 };
 
 /*
  * Connects, verifies the engine, and makes the space if there is none. One
  * handle serves a whole process.
  *
- * -EOPNOTSUPP  the engine is older than Redis 7, a replica, evicts (maxmemory-
- *              policy is not noeviction), or keeps less than level; the log
- *              says which
+ * -EOPNOTSUPP  the engine is older than Redis 7, built for 32 bits, a replica,
+ *              evicts (maxmemory-policy is not noeviction), or keeps less than
+ *              level; the log says which
  * -EEXIST      the space has another shape
- * -EACCES      wrong user or password, or no right to run a command
+ * -EACCES      wrong user or password, or the user lacks a right that man
+ *              hwt_durable (7) names; the log says which
  * -ENOENT      the password file cannot be read, or is empty
  * -EINVAL      also: its first line is too long, or has a zero byte
  * -ENOMEM
@@ -241,10 +249,7 @@ struct hwt_durable_delivery {
 	size_t id_length;
 	const void *payload;
 	size_t payload_length;
-	/* From 1: the fencing token, with generation. They tell the executions
-	 * of one task apart: an id that is added again, after its record has
-	 * gone, is another task, and starts with the same numbers. */
-	uint32_t attempt;
+	uint32_t attempt; /* from 1, in this generation */
 	uint32_t max_attempts;
 	uint32_t generation;
 	uint64_t due_unix_ns;
@@ -252,7 +257,12 @@ struct hwt_durable_delivery {
 	 * stands for an exponential back-off with full jitter: up to 1 s, 2 s,
 	 * 4 s and so on to 10 min. */
 	uint64_t *retry_delay_ns;
-	uint64_t reserved[4];
+	/* A fencing token: greater than that of each attempt before, also of a
+	 * task with the same id whose record has gone. A store that remembers
+	 * the greatest one it has seen of an id, and refuses what comes with a
+	 * lesser one, is safe from an execution that comes late. */
+	uint64_t fence;
+	uint64_t reserved[3];
 };
 
 #define HWT_DURABLE_RETRY 1 /* execute again, if attempts are left */
@@ -289,7 +299,7 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
     const struct hwt_durable_worker_options *options);
 
 /*
- * Takes no further task, gives back those whose callback has not begun (their
+ * Takes no further task, gives back those whose callback was not called (their
  * attempt does not count), waits for callbacks that run, and frees the worker.
  * What has ended is told to the engine before that; if the engine does not
  * answer for timeout_ns, it is executed again after visibility_ns.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A thread that waits for timeouts of the timer, for the bells of a channel,
- * and for who wakes it. It blocks nowhere else than in the engine's calls.
+ * and for who wakes it. It blocks nowhere else than in calls to the
+ * engine.
  *
  * All of a loop belongs to its thread, but loop_wake and loop_hurry, which any
  * thread may call: two eventfds that never change. Its timeouts run on it, by
@@ -24,11 +25,11 @@ struct loop {
 	hwt_timeout reconnect;
 	uint64_t back_off_ns;
 	bool may_connect;
-	/* A timeout could not be scheduled: it looks once a second at
-	 * everything. */
+	/* The timer has refused a timeout: it looks at everything once a
+	 * second. */
 	bool blind;
 	int wake_fd; /* readable: somebody has something for the thread */
-	int hurry_fd; /* readable for good: the engine's calls are to end */
+	int hurry_fd; /* readable for good: calls are to end */
 	void (*ring)(void *ctx, uint32_t shard);
 	void *ctx;
 };
@@ -43,7 +44,7 @@ void loop_destroy(struct loop *loop);
 void loop_wake(const struct loop *loop);
 void loop_hurry(const struct loop *loop);
 
-/* For calls of the engine: each is tried once, and ends when it is hurried. */
+/* For calls to the engine: each is tried once, and ends when it is hurried. */
 struct engine_wait loop_hasty(const struct loop *loop);
 
 /* Waits, if wait says so, until something is there; runs what is due; rings. */

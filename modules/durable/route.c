@@ -289,6 +289,7 @@ void
 route_judge(struct route_verdict *verdict, const char *text, size_t length,
     const struct route_address *from)
 {
+	static const char no_right[] = "ERR The user executing the script ";
 	struct text rest = {text, length};
 	struct text word;
 	size_t i;
@@ -296,6 +297,12 @@ route_judge(struct route_verdict *verdict, const char *text, size_t length,
 	memset(verdict, 0, sizeof(*verdict));
 	verdict->action = ROUTE_FAIL;
 	verdict->error = -EPROTO;
+	/* A right that a script lacks; only later versions say NOPERM. */
+	if (length > strlen(no_right) &&
+	    memcmp(text, no_right, strlen(no_right)) == 0) {
+		verdict->error = -EACCES;
+		return;
+	}
 	if (text_is(rest, "ERR max number of clients reached")) {
 		verdict->action = ROUTE_AGAIN;
 		verdict->error = -EAGAIN;

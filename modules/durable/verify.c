@@ -117,28 +117,34 @@ is_master(const redisReply *reply)
 	    strcmp(reply->element[0]->str, "master") == 0;
 }
 
+/* The number at the begin of a field of INFO; 0: there is none. */
 static long
-major_version(const redisReply *reply)
+info_number(const redisReply *reply, const char *field)
 {
-	static const char field[] = "redis_version:";
 	const char *found;
 
 	if (reply->type != REDIS_REPLY_STRING)
 		return 0;
 	found = strstr(reply->str, field);
-	return found == NULL ? 0 : strtol(found + sizeof(field) - 1, NULL, 10);
+	return found == NULL ? 0 : strtol(found + strlen(field), NULL, 10);
 }
 
 static int
 judge(struct asked *asked, bool *keeps_always)
 {
 	const char *policy = setting(asked->answer[POLICY]);
-	long version = major_version(asked->answer[INFO]);
+	long version = info_number(asked->answer[INFO], "redis_version:");
 
 	if (version < VERSION_MIN) {
 		(void)snprintf(asked->why, VERIFY_WHY_MAX,
 		    "the engine is version %ld of Redis; %d is needed", version,
 		    VERSION_MIN);
+		return -EOPNOTSUPP;
+	}
+	/* struct.pack then has no numbers of 64 bits. */
+	if (info_number(asked->answer[INFO], "arch_bits:") == 32) {
+		(void)snprintf(asked->why, VERIFY_WHY_MAX,
+		    "the engine is built for 32 bits; 64 are needed");
 		return -EOPNOTSUPP;
 	}
 	if (strcmp(policy, "noeviction") != 0) {

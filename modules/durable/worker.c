@@ -18,18 +18,16 @@
  * when it has returned as well.
  *
  * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
- * threads will begin within AHEAD_NS, as their callbacks took lately: none if
+ * threads will call within AHEAD_NS, as their callbacks took lately: none if
  * they take long. None while too many outcomes cannot be told. What waits for
  * longer than WAITING_NS all the same goes back, for another worker.
  *
  * WHAT IS REPEATED. Taking, with the same token, until there is an answer. An
- * outcome, until there is an answer, or until its lease is over and it is not
- * known whether it has arrived; while the engine refuses it or is gone, without
- * end. But what is given back is told once, and what is not known to have
- * arrived is left to the end of its lease.
+ * outcome, until there is an answer, or the worker stops; if the engine refuses
+ * it for good, until the lease is over.
  *
  * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
- * and of a job begun_ns, ended_ns, outcome, runs, given_up and lease_ns. The
+ * and of a job called_ns, ended_ns, outcome, runs, given_up and lease_ns. The
  * loop alone writes lease_ns, and reads it without the lock. No callback is
  * called with the lock, and no call to the engine made. All else that changes
  * belongs to the loop: from its begin to its end the job's list, its marks, the
@@ -58,7 +56,7 @@
 #define FLUSH_NS HWT_MS(1)
 #define FLUSH_COUNT 64u
 #define TAKE_SHARDS 8u /* that a round of takes asks */
-#define TAKE_BYTES (1u << 21) /* half of what a script takes at most */
+#define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
 #define SHEET_MAX 256u
 #define ENDED_MAX (4 * SHEET_MAX) /* with more untold, nothing is taken */
 #define RETRY_FIRST_NS HWT_SEC(1)
@@ -78,13 +76,14 @@ struct job {
 	struct job *next; /* in ready or returned */
 	TAILQ_ENTRY(job) held;
 	struct hwt_durable_delivery delivery;
-	struct number generation, attempt, delay;
+	struct number fence, delay;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
-	uint64_t taken_ns, begun_ns, ended_ns;
+	uint64_t taken_ns, called_ns, ended_ns;
 	uint32_t shard;
 	enum outcome outcome, told; /* as the callback said; as it is sent */
 	hwt_timeout limit;
+	bool doubtful; /* the loop's: its outcome may have arrived */
 	bool runs, given_up;
 	bool ended, returned, left; /* the loop's; left: to its lease's end */
 	char bytes[]; /* id, payload */
@@ -119,7 +118,7 @@ struct hwt_durable_worker {
 	pthread_cond_t changed; /* ready, stopping or loop_ended */
 	struct list ready, returned;
 	uint32_t running;
-	bool stopping; /* nothing more is begun */
+	bool stopping; /* no callback is called any more */
 	bool abandoned; /* what is not told yet is left to its lease */
 	bool loop_ended;
 
@@ -197,7 +196,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 {
 	int result;
 
-	job->begun_ns = boot_now_ns();
+	job->called_ns = boot_now_ns();
 	job->runs = true;
 	worker->running++;
 	if (worker->run_limit_ns != 0)
@@ -281,11 +280,11 @@ job_told(struct job *job)
 		job_free(job);
 }
 
-/* {id, generation, attempt, due, max_attempts, payload} */
+/* {id, generation, attempt, due, max_attempts, payload, fence} */
 static bool
 is_delivery(const struct redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 6 &&
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 7 &&
 	    reply->element[0]->type == REDIS_REPLY_STRING &&
 	    reply->element[5]->type == REDIS_REPLY_STRING;
 }
@@ -294,17 +293,19 @@ static bool
 job_read(struct job *job, const struct redisReply *reply)
 {
 	struct hwt_durable_delivery *delivery = &job->delivery;
-	uint64_t generation, attempt, due, most;
+	uint64_t generation, attempt, due, most, fence;
 	char *payload;
 
 	if (!reply_number(reply->element[1], &generation) ||
 	    !reply_number(reply->element[2], &attempt) ||
 	    !reply_number(reply->element[3], &due) ||
-	    !reply_number(reply->element[4], &most))
+	    !reply_number(reply->element[4], &most) ||
+	    !reply_number(reply->element[6], &fence))
 		return false;
 	delivery->generation = (uint32_t)generation;
 	delivery->attempt = (uint32_t)attempt;
 	delivery->max_attempts = (uint32_t)most;
+	delivery->fence = fence;
 	delivery->due_unix_ns = HWT_MS(due);
 	delivery->id_length = reply->element[0]->len;
 	delivery->payload_length = reply->element[5]->len;
@@ -345,7 +346,7 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 /* On the loop: if a callback takes too long, its task is executed again, and
  * what it returns has no effect. */
 static void
-job_look(struct job *job)
+job_check(struct job *job)
 {
 	struct hwt_durable_worker *worker = job->worker;
 	uint64_t now = boot_now_ns();
@@ -353,7 +354,7 @@ job_look(struct job *job)
 
 	lock(worker);
 	late = job->runs && !job->given_up &&
-	    now - job->begun_ns >= worker->run_limit_ns;
+	    now - job->called_ns >= worker->run_limit_ns;
 	job->given_up |= late;
 	unlock(worker);
 	if (!late)
@@ -367,12 +368,12 @@ static void
 job_limit(hwt_timeout timeout, void *arg)
 {
 	(void)timeout;
-	job_look(arg);
+	job_check(arg);
 }
 
 /* For those whose timeout the timer has refused. */
 static void
-jobs_look(struct hwt_durable_worker *worker)
+jobs_check(struct hwt_durable_worker *worker)
 {
 	struct job *job;
 
@@ -380,7 +381,7 @@ jobs_look(struct hwt_durable_worker *worker)
 		return;
 	TAILQ_FOREACH(job, &worker->held, held)
 	{
-		job_look(job);
+		job_check(job);
 	}
 }
 
@@ -388,7 +389,7 @@ jobs_look(struct hwt_durable_worker *worker)
 static void
 duration_add(struct hwt_durable_worker *worker, const struct job *job)
 {
-	uint64_t duration_ns = job->ended_ns - job->begun_ns;
+	uint64_t duration_ns = job->ended_ns - job->called_ns;
 
 	if (!worker->measured)
 		worker->mean_ns = duration_ns;
@@ -401,7 +402,7 @@ job_collect(struct hwt_durable_worker *worker, struct job *job)
 {
 	job->returned = true;
 	loop_cancel(&worker->loop, &job->limit);
-	if (job->begun_ns != 0)
+	if (job->called_ns != 0)
 		duration_add(worker, job);
 	if (!job->given_up)
 		job_end(job, job->outcome);
@@ -453,7 +454,7 @@ struct sheet {
 	uint32_t count;
 	struct job *job[SHEET_MAX];
 	struct number visibility;
-	struct engine_argument argument[SHEET_MAX * 6];
+	struct engine_argument argument[SHEET_MAX * 4];
 	struct engine_call call[SHEET_MAX];
 	uint32_t calls;
 	uint32_t job_of[SHEET_MAX + 1]; /* the first of each call */
@@ -494,15 +495,13 @@ job_delay_ns(struct job *job)
 	    : HWT_DURABLE_DELAY_MAX;
 }
 
-/* id generation attempt */
+/* id fence */
 static struct engine_argument *
 write_job(struct engine_argument *argument, struct job *job)
 {
 	*argument++ =
 	    (struct engine_argument){job->delivery.id, job->delivery.id_length};
-	*argument++ =
-	    argument_number(&job->generation, job->delivery.generation);
-	*argument++ = argument_number(&job->attempt, job->delivery.attempt);
+	*argument++ = argument_number(&job->fence, job->delivery.fence);
 	return argument;
 }
 
@@ -617,11 +616,19 @@ send_is_due(hwt_timeout timeout, void *arg)
 	worker->flush_due = true;
 }
 
-/* False: it is to be sent again. While nothing has happened, the engine may not
- * have ended the lease either, though its time is over: it cannot while it is
- * paused or gone, nor right after a pause. */
+/* The engine may not have ended the lease either, though its time is over: it
+ * cannot while it is paused, full or gone, nor right after a pause. If it has,
+ * it says so. */
 static bool
-outcome_is_settled(const struct job *job, int result)
+passes(int error)
+{
+	return error == -EAGAIN || error == -ECONNREFUSED ||
+	    error == -ETIMEDOUT || error == -ENOSPC;
+}
+
+/* False: it is to be sent again. The fence makes that safe, for good. */
+static bool
+outcome_is_settled(struct job *job, int result)
 {
 	struct engine *engine = job->worker->loop.engine;
 	const char *id = job->delivery.id;
@@ -630,14 +637,14 @@ outcome_is_settled(const struct job *job, int result)
 		return true;
 	if (result == 1) {
 		engine_log(engine, LOG_WARNING,
-		    "%.64s: attempt %u is over; its outcome has no effect", id,
-		    job->delivery.attempt);
+		    "%.64s: attempt %u is over; its outcome %s", id,
+		    job->delivery.attempt,
+		    job->doubtful ? "came before, or has no effect"
+				  : "has no effect");
 		return true;
 	}
-	if (job->told == BACK && result == -ETIMEDOUT)
-		return true;
-	if (result == -EAGAIN || result == -ECONNREFUSED ||
-	    boot_now_ns() < job->lease_ns)
+	job->doubtful |= result == -ETIMEDOUT;
+	if (passes(result) || boot_now_ns() < job->lease_ns)
 		return false;
 	engine_log(engine, LOG_WARNING,
 	    "%.64s: the outcome of attempt %u cannot be told: %s", id,
@@ -836,7 +843,7 @@ look_everywhere(struct hwt_durable_worker *worker)
 {
 	ring(worker, EVERY_SHARD);
 	jobs_give_back(worker, false);
-	jobs_look(worker);
+	jobs_check(worker);
 	worker->looked_ns = boot_now_ns();
 	(void)loop_after(
 	    &worker->loop, &worker->look, woken, worker, SECOND_NS);
@@ -984,7 +991,7 @@ take_some(struct hwt_durable_worker *worker, uint32_t need)
 
 /* The loop. */
 
-/* What is not begun goes back; what cannot be told is dropped. */
+/* What no callback was called for goes back; what cannot be told is dropped. */
 static bool
 loop_is_stopping(struct hwt_durable_worker *worker)
 {

@@ -35,9 +35,9 @@ static const char usage[] =
     "                          none\n"
     "\n"
     "COMMAND gets the payload on its standard input, and HWT_ID, HWT_ATTEMPT\n"
-    "(from 1), HWT_GENERATION (from 1) and HWT_DUE (Unix time in ms) in its\n"
-    "environment. Its exit status says: 0 done, 75 once more, later; any\n"
-    "other, or a signal: a dead letter.\n";
+    "(from 1), HWT_GENERATION (from 1), HWT_FENCE and HWT_DUE (Unix time in\n"
+    "ms) in its environment. Its exit status says: 0 done, 75 once more,\n"
+    "later; any other, or a signal: a dead letter.\n";
 
 #define EXIT_RETRY 75 /* EX_TEMPFAIL of sysexits.h */
 
@@ -61,7 +61,7 @@ struct runs {
 	posix_spawnattr_t attributes;
 };
 
-#define OWN_VARIABLES 4
+#define OWN_VARIABLES 5
 
 /* What is ours in an environment, as name and value. */
 struct variables {
@@ -72,8 +72,8 @@ struct variables {
 static bool
 is_own(const char *variable)
 {
-	static const char *const names[OWN_VARIABLES] = {
-	    "HWT_ID=", "HWT_ATTEMPT=", "HWT_GENERATION=", "HWT_DUE="};
+	static const char *const names[OWN_VARIABLES] = {"HWT_ID=",
+	    "HWT_ATTEMPT=", "HWT_GENERATION=", "HWT_DUE=", "HWT_FENCE="};
 	size_t i;
 
 	for (i = 0; i < OWN_VARIABLES; i++) {
@@ -103,6 +103,8 @@ variables_make(
 	    "HWT_GENERATION=%" PRIu32, delivery->generation);
 	(void)snprintf(variables->text[3], sizeof(variables->text[3]),
 	    "HWT_DUE=%" PRIu64, delivery->due_unix_ns / HWT_MS(1));
+	(void)snprintf(variables->text[4], sizeof(variables->text[4]),
+	    "HWT_FENCE=%" PRIu64, delivery->fence);
 	for (i = 0; i < OWN_VARIABLES; i++)
 		variables->all[i] = variables->text[i];
 	for (count = 0; environ[count] != NULL; count++) {

@@ -8,6 +8,8 @@ local PER_TASK = 7
 local PAYLOAD_MAX = 65536
 local TRIES_MAX = 1000
 
+local bytes = 0 -- of payloads
+
 local function read_task(at)
 	local due = read_due(ARGV[at + 2], ARGV[at + 3])
 	local tries = whole(ARGV[at + 4], 1, TRIES_MAX)
@@ -16,10 +18,12 @@ local function read_task(at)
 		not due and "time" or
 		not tries and "attempts" or
 		#ARGV[at + 5] > PAYLOAD_MAX and "payload" or
+		bytes + #ARGV[at + 5] > BYTES_MAX and "payloads" or
 		ARGV[at + 6] ~= "" and "the last" or nil
+	bytes = bytes + #ARGV[at + 5]
 	return {state = PENDING, attempts = 0, max_attempts = tries,
 		generation = 1, due = due, slot = due and slot_of(due), ms = 0,
-		sequence = 0, backs = 0, queue = ARGV[at + 1]}, wrong
+		sequence = 0, fence = 0, queue = ARGV[at + 1]}, wrong
 end
 
 local function store(task, at)
@@ -48,7 +52,7 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit()
+refused = admit("SET", "ZADD")
 if refused then
 	return refused
 end

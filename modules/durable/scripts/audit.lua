@@ -57,8 +57,7 @@ local function check_entry(id, task)
 	local entry = entry_of(task)
 	local found = try("XRANGE", queue_key(task.queue), entry, entry)
 	local fields = not found.err and found[1] and found[1][2]
-	if not fields or fields[2] ~= id or
-		tonumber(fields[4] or "") ~= task.generation then
+	if not fields or fields[2] ~= id then
 		complain("not in its queue")
 	end
 end

@@ -8,7 +8,8 @@
 --
 --   open()      reads the clock and meta: TRYAGAIN, ENOSPACE
 --   its own     checks all arguments: EARG
---   admit()     compares the clocks, looks for a pause: ESKEW, EPAUSED
+--   admit()     compares the clocks, looks for a pause, asks for the rights to
+--               the commands: ESKEW, EPAUSED, NOPERM
 --   its own     reads, decides, writes. From here on nothing may raise an
 --               error, for what was written before it would stay: what can
 --               fail because of a foreign key goes through sure() or try()
@@ -31,7 +32,8 @@ local DELAY_MAX = 315360000000 -- 10 years
 local DAY = 86400000
 local QUEUE_MAX, ID_MAX = 64, 64
 local BATCH_MAX = 512
-local GENERATION_MAX, ATTEMPTS_MAX = 4294967295, 65535
+local BYTES_MAX = 1048576 -- of payloads in a call: they hold up all others
+local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
 local DELIVERED_FROM = 1e15 -- scores of fly: delivered above, running below
@@ -165,7 +167,21 @@ local function check_clocks()
 	return nil
 end
 
-local function admit()
+-- A script that the engine stops at a command to which its user has no right
+-- has done the half of it, and that stays. So each asks before it writes.
+local function check_rights(commands)
+	for _, command in ipairs(commands) do
+		if not redis.acl_check_cmd(command, KEYS[1], KEYS[1]) then
+			return refuse("NOPERM the user has no right to " ..
+				command)
+		end
+	end
+	return nil
+end
+
+-- The commands are those of the script that may come after its first write, but
+-- for what commit() and sure() call.
+local function admit(...)
 	local refused = check_clocks()
 	if refused then
 		return refused
@@ -173,7 +189,7 @@ local function admit()
 	if paused ~= 0 then
 		return refuse("EPAUSED the shard is paused")
 	end
-	return nil
+	return check_rights({"HSET", "HINCRBY", "RENAME", ...})
 end
 
 local function count(name, by)
@@ -214,7 +230,7 @@ end
 local function pack(task)
 	return struct.pack(LAYOUT, FORMAT, task.state, task.attempts,
 		task.max_attempts, #task.queue, task.generation, task.slot,
-		task.due, task.ms, task.sequence, task.backs, now)
+		task.due, task.ms, task.sequence, task.fence, now)
 end
 
 local function is_sound(task, length)
@@ -224,8 +240,7 @@ local function is_sound(task, length)
 	return task.state >= PENDING and task.state < QUARANTINED and
 		is_name(task.queue) and #task.queue == length and
 		task.generation >= 1 and task.slot < slots and
-		task.due <= WHOLE_MAX and
-		task.max_attempts > task.backs and
+		task.due <= WHOLE_MAX and task.fence <= WHOLE_MAX and
 		task.attempts <= task.max_attempts and
 		(task.state >= RUNNING or
 			task.attempts < task.max_attempts)
@@ -240,7 +255,7 @@ local function unpack_record(text)
 	local kind, length
 	kind, task.state, task.attempts, task.max_attempts, length,
 		task.generation, task.slot, task.due, task.ms, task.sequence,
-		task.backs = struct.unpack(LAYOUT, text)
+		task.fence = struct.unpack(LAYOUT, text)
 	if kind ~= FORMAT then
 		return nil
 	end
@@ -309,19 +324,17 @@ local function place(id, task, due)
 	earliest = min(earliest or due, due)
 end
 
--- The next generation: its attempts are those that the task was added with.
+-- The next generation.
 local function renew(task)
 	task.generation = task.generation + 1
 	task.attempts = 0
-	task.max_attempts = task.max_attempts - task.backs
-	task.backs = 0
 end
 
 local function drop_entries(queue, entries)
 	local key = queue_key(queue)
 	if not is_foreign(try("XDEL", key, unpack(entries))) and
 		call("XLEN", key) == 0 then
-		call("DEL", key)
+		call("UNLINK", key)
 	end
 end
 
@@ -390,7 +403,7 @@ end
 -- was in it is delivered again by the janitor.
 local function enqueue(id, task)
 	local key = queue_key(task.queue)
-	local entry = try("XADD", key, "*", "i", id, "g", task.generation)
+	local entry = try("XADD", key, "*", "i", id)
 	for _ = 1, 2 do
 		if not is_foreign(entry) then
 			local ms, sequence = match(entry, "^(%d+)-(%d+)$")
@@ -401,7 +414,7 @@ local function enqueue(id, task)
 			end
 		end
 		set_aside(key)
-		entry = call("XADD", key, "*", "i", id, "g", task.generation)
+		entry = call("XADD", key, "*", "i", id)
 	end
 end
 

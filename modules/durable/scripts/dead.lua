@@ -14,7 +14,7 @@ end
 if not is_id(ARGV[4]) then
 	return refuse_argument(2, "id")
 end
-refused = admit()
+refused = admit("SETRANGE", "UNLINK", "ZADD", "ZREM")
 if refused then
 	return refused
 end

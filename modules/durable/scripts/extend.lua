@@ -1,22 +1,20 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- extend visibility, then id generation attempt for each.
+-- extend visibility, then id fence for each.
 
-local PER_TASK = 3
+local PER_TASK = 2
 local OK, STALE = 0, 1
 
 local function check(at)
 	return not is_id(ARGV[at]) and "id" or
-		not whole(ARGV[at + 1], 1, GENERATION_MAX) and "generation" or
-		not whole(ARGV[at + 2], 1, ATTEMPTS_MAX) and "attempt" or nil
+		not whole(ARGV[at + 1], 1, WHOLE_MAX) and "fence" or nil
 end
 
 local function extend(at, visibility)
 	local task = load(ARGV[at])
 	if not task or task.state ~= RUNNING or
-		task.generation ~= tonumber(ARGV[at + 1]) or
-		task.attempts ~= tonumber(ARGV[at + 2]) then
+		task.fence ~= tonumber(ARGV[at + 1]) then
 		return STALE
 	end
 	sure("ZADD", prefix .. ":fly", now + visibility, ARGV[at])
@@ -41,7 +39,7 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit()
+refused = admit("GETRANGE", "ZADD")
 if refused then
 	return refused
 end

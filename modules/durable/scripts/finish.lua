@@ -1,19 +1,18 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- finish, then id generation attempt outcome delay for each.
+-- finish, then id fence outcome delay for each.
 
-local PER_TASK = 5
+local PER_TASK = 4
 local OK, STALE = 0, 1
 local OUTCOMES = {done = true, retry = true, fail = true, back = true}
 
 local function check(at)
 	return not is_id(ARGV[at]) and "id" or
-		not whole(ARGV[at + 1], 1, GENERATION_MAX) and "generation" or
-		not whole(ARGV[at + 2], 1, ATTEMPTS_MAX) and "attempt" or
-		not OUTCOMES[ARGV[at + 3]] and "outcome" or
-		not whole(ARGV[at + 4], 0, DELAY_MAX) and "delay" or
-		ARGV[at + 3] == "back" and ARGV[at + 4] ~= "0" and "delay" or
+		not whole(ARGV[at + 1], 1, WHOLE_MAX) and "fence" or
+		not OUTCOMES[ARGV[at + 2]] and "outcome" or
+		not whole(ARGV[at + 3], 0, DELAY_MAX) and "delay" or
+		ARGV[at + 2] == "back" and ARGV[at + 3] ~= "0" and "delay" or
 		nil
 end
 
@@ -25,20 +24,12 @@ local function is_repeated(task, outcome)
 	return task.state == FAILED and outcome ~= "back"
 end
 
--- The attempt's number is not used again: it tells this attempt from the next.
--- So there is one more instead, in this generation.
-local function give_back(id, task)
-	if task.max_attempts < ATTEMPTS_MAX then
-		task.max_attempts = task.max_attempts + 1
-		task.backs = task.backs + 1
-	end
-	again(id, task, task.due)
-end
-
 local function apply(id, task, outcome, delay)
 	sure("ZREM", prefix .. ":fly", id)
 	if outcome == "back" then
-		give_back(id, task)
+		count("given_back", 1)
+		task.attempts = max(task.attempts - 1, 0)
+		again(id, task, task.due)
 	elseif outcome == "retry" then
 		count("retried", 1)
 		again(id, task, due_after(delay))
@@ -52,16 +43,15 @@ local function apply(id, task, outcome, delay)
 end
 
 local function finish(at)
-	local id, outcome = ARGV[at], ARGV[at + 3]
+	local id, outcome = ARGV[at], ARGV[at + 2]
 	local task = load(id)
-	if not task or task.generation ~= tonumber(ARGV[at + 1]) or
-		task.attempts ~= tonumber(ARGV[at + 2]) then
+	if not task or task.fence ~= tonumber(ARGV[at + 1]) then
 		return STALE
 	end
 	if task.state ~= RUNNING then
 		return is_repeated(task, outcome) and OK or STALE
 	end
-	apply(id, task, outcome, tonumber(ARGV[at + 4]))
+	apply(id, task, outcome, tonumber(ARGV[at + 3]))
 	return OK
 end
 
@@ -79,7 +69,7 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit()
+refused = admit("GETRANGE", "SET", "SETRANGE", "ZADD", "ZREM")
 if refused then
 	return refused
 end

@@ -21,7 +21,8 @@ if not lease then
 	return refuse_argument(2, "lease")
 end
 real = read_clock()
-refused = check_clocks()
+refused = check_clocks() or
+	check_rights({"RENAME", "ZREMRANGEBYSCORE", "ZADD", "ZRANGE"})
 if refused then
 	return refused
 end

@@ -9,6 +9,31 @@ local LOW = {1, 8, 1, 1, 1}
 local HIGH = {1024, 1048576, 3600000, 3, DELAY_MAX}
 local DEFAULT = {16, 4096, 100, 2, 3600000}
 
+-- Of all scripts: who opens a space learns at once what its user lacks. The
+-- bells are rung with PUBLISH, but nothing depends on them.
+local COMMANDS = {
+	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HINCRBY", "HMGET",
+	"HSET", "PEXPIRE", "RENAME", "SET", "SETRANGE", "TIME", "UNLINK",
+	"XADD", "XDEL", "XLEN", "XRANGE", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
+	"ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE"}
+
+-- One key of each kind.
+local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "fly", "dead",
+	"ended", "bad", "aside:r:x"}
+
+local function check_keys()
+	local all = {"{" .. space .. "}:hosts"}
+	for i, rest in ipairs(KEYS_OF_US) do
+		all[i + 1] = prefix .. ":" .. rest
+	end
+	for _, key in ipairs(all) do
+		if not redis.acl_check_cmd("RENAME", key, key) then
+			return refuse("NOPERM the user has no right to " .. key)
+		end
+	end
+	return nil
+end
+
 local function read_shape()
 	local shape = {}
 	for i = 1, 5 do
@@ -56,21 +81,26 @@ local function make(shape)
 	call("HSET", KEYS[1], "format", FORMAT, "clock", real,
 		"cursor", oldest, "version", 1, "next", real + WAIT_MAX,
 		"tick", shape[3], "slots", shape[2], "retention", shape[5],
-		"paused", 0, "resumed", 0, "scan", 0, "pending", 0,
+		"paused", 0, "resumed", 0, "scan", 0, "pending", 0, "fence", 0,
 		"delivered", 0, "running", 0, "added", 0, "begun", 0,
 		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
 		"cancelled", 0, "dropped", 0, "missed", 0, "dead", 0,
-		"quarantined", 0, "shards", shape[1], "level", shape[4])
+		"quarantined", 0, "given_back", 0, "shards", shape[1],
+		"level", shape[4])
 	shape[6] = 1
 	return shape
 end
 
+local refused = name_keys() and (check_rights(COMMANDS) or check_keys())
+if refused then
+	return refused
+end
 local missing = open(true)
 if missing and not find(missing.err, "^ENOSPACE") then
 	return missing
 end
 local shape
-local refused = expect(7)
+refused = expect(7)
 if not refused then
 	shape, refused = read_shape()
 end

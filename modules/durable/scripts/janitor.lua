@@ -51,8 +51,7 @@ local function is_in_queue(id, task)
 	local entry = entry_of(task)
 	local found = try("XRANGE", queue_key(task.queue), entry, entry)
 	local fields = not is_foreign(found) and found[1] and found[1][2]
-	return fields and fields[2] == id and
-		tonumber(fields[4] or "") == task.generation
+	return fields and fields[2] == id
 end
 
 local function check_delivered(id)
@@ -170,7 +169,8 @@ end
 if not random then
 	return refuse_argument(2, "random")
 end
-refused = admit()
+refused = admit("GETRANGE", "SET", "SETRANGE", "UNLINK", "XADD", "XRANGE",
+	"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM")
 if refused then
 	return refused
 end

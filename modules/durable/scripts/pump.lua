@@ -103,7 +103,8 @@ local expected = ARGV[4] ~= "" and whole(ARGV[4], 0, WHOLE_MAX)
 if ARGV[4] ~= "" and not expected then
 	return refuse_argument(2, "version")
 end
-refused = admit()
+refused = admit("XADD", "SET", "SETRANGE", "ZADD", "ZREM", "ZRANGE", "GETRANGE",
+	"ZRANGEBYSCORE")
 if refused then
 	return refused
 end

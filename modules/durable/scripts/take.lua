@@ -4,25 +4,25 @@
 -- take queue worker token limit visibility
 
 local LOOKED_MAX = 4 -- entries per task that is asked for
-local BYTES_MAX = 4194304 -- after which it stops: a reply of a few ms
 
 local taken, kept = {}, {}
 local bytes = 0
+local fence -- the last one of the shard
 
 local function hand_over(id, task, text)
 	bytes = bytes + #text
 	taken[#taken + 1] = {id, task.generation, task.attempts, task.due,
-		task.max_attempts, sub(text, HEADER + #task.queue + 1)}
+		task.max_attempts, sub(text, HEADER + #task.queue + 1),
+		task.fence}
 end
 
 -- What the same take got before, as far as it is still this worker's. The
 -- worker counts the leases from when it asked again.
 local function repeat_take(before, key, visibility)
-	for i = 2, #before, 3 do
+	for i = 2, #before, 2 do
 		local task, text = load(before[i], true)
 		if task and task.state == RUNNING and
-			task.generation == before[i + 1] and
-			task.attempts == before[i + 2] then
+			task.fence == before[i + 1] then
 			sure("ZADD", prefix .. ":fly", now + visibility,
 				before[i])
 			hand_over(before[i], task, text)
@@ -35,7 +35,7 @@ local function repeat_take(before, key, visibility)
 	return taken
 end
 
-local function begin(id, generation, visibility)
+local function begin(id, queue, entry, visibility)
 	local task, text = load(id, true)
 	if not task or task.state ~= DELIVERED then
 		local score = not task and sure("ZSCORE", prefix .. ":fly", id)
@@ -45,12 +45,15 @@ local function begin(id, generation, visibility)
 		end
 		return
 	end
-	if tonumber(generation) ~= task.generation then
+	-- Of before a reschedule, or of a task that had this id before.
+	if task.queue ~= queue or entry_of(task) ~= entry then
 		return
 	end
 	task.state = RUNNING
 	task.attempts = task.attempts + 1
 	task.ms, task.sequence = 0, 0
+	fence = fence + 1
+	task.fence = fence
 	save(id, task)
 	sure("ZADD", prefix .. ":fly", now + visibility, id)
 	count("delivered", -1)
@@ -58,8 +61,14 @@ local function begin(id, generation, visibility)
 	count("begun", 1)
 	hand_over(id, task, text)
 	kept[#kept + 1] = id
-	kept[#kept + 1] = task.generation
-	kept[#kept + 1] = task.attempts
+	kept[#kept + 1] = fence
+end
+
+-- No fence is used twice: it is greater than the last one, which meta has; and
+-- if that is gone with the shard's data, than those of before, by the clock.
+local function read_fence()
+	local last = call("HGET", KEYS[1], "fence")
+	return max(whole(last or "", 0, WHOLE_MAX) or 0, now * 1000)
 end
 
 -- Entries that nobody waits for any more are dropped on the way.
@@ -79,8 +88,8 @@ local function take(queue, limit, visibility)
 			end
 			names[i] = entry[1]
 			local fields = entry[2]
-			if fields[1] == "i" and fields[3] == "g" then
-				begin(fields[2], fields[4], visibility)
+			if fields[1] == "i" then
+				begin(fields[2], queue, entry[1], visibility)
 			end
 		end
 		drop_entries(queue, names)
@@ -111,7 +120,8 @@ end
 if not visibility then
 	return refuse_argument(5, "visibility")
 end
-refused = admit()
+refused = admit("GET", "GETRANGE", "SET", "SETRANGE", "XRANGE", "XDEL", "XLEN",
+	"UNLINK", "ZADD", "ZREM", "ZSCORE", "PEXPIRE")
 if refused then
 	return refused
 end
@@ -127,8 +137,10 @@ if sound and type(before) == "table" and type(before[1]) == "number" then
 		return {}
 	end
 end
+fence = read_fence()
 take(queue, limit, visibility)
 if taken[1] then
+	call("HSET", KEYS[1], "fence", fence)
 	call("SET", last_key, cmsgpack.pack({token, unpack(kept)}), "PX",
 		visibility)
 end

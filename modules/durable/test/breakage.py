@@ -400,8 +400,7 @@ class Engines(Breakage):
         self.check()
 
     def once(self, *names):
-        """Leases of 30 s excuse no second execution; but a task that was
-        given back is executed with another number."""
+        """Leases of 30 s excuse no second execution."""
         for name in names:
             self.assertEqual(len(self.worker.begins(name)), 1,
                              self.worker.begins(name))

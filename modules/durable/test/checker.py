@@ -7,7 +7,7 @@ same as in scripts/audit.lua, written a second time.
        delivered one in flight and in its queue; a running one in flight; one
        that has ended where its state says. No member without a record. What is
        due is in a slot that a pump will look at before a rotation is over
-    6  clock, cursor, version, generation never fall
+    6  clock, cursor, version, fence, generation never fall
     7  drained: nothing in flight, in queues, in buckets, in quarantine
     8  added = ended + live, and each counter agrees with what is there
 
@@ -38,7 +38,7 @@ class Record:
         if data is None or len(data) < LAYOUT.size:
             raise ValueError("too short")
         (kind, state, self.attempts, self.max_attempts, length,
-         self.generation, self.slot, self.due, ms, sequence, self.backs,
+         self.generation, self.slot, self.due, ms, sequence, self.fence,
          self.changed) = LAYOUT.unpack_from(data)
         self.entry = b"%d-%d" % (ms, sequence)
         self.queue = data[LAYOUT.size:LAYOUT.size + length]
@@ -54,7 +54,7 @@ class Record:
         if self.generation < 1 or self.slot >= slots or \
                 self.due > 2 ** 53 or \
                 self.attempts > self.max_attempts or \
-                self.backs >= self.max_attempts or \
+                self.fence > 2 ** 53 or \
                 used_up and self.state in ("pending", "delivered"):
             raise ValueError("numbers")
 
@@ -239,8 +239,7 @@ class Checker:
             for entry, fields in entries:
                 record = self.records.get(fields[1])
                 if not record or record.state != "delivered" or \
-                        record.entry != entry or record.queue != queue or \
-                        b"%d" % record.generation != fields[3]:
+                        record.entry != entry or record.queue != queue:
                     shard.complain(5, f"{fields[1]!r}: an entry of "
                                    f"{queue!r} that nobody waits for")
                 found.add(fields[1])
@@ -271,7 +270,7 @@ class Checker:
 
     def check_order(self, shard):
         before = self.before.get(shard.number, shard.meta)
-        for name in ("clock", "cursor", "version"):
+        for name in ("clock", "cursor", "version", "fence"):
             if shard.meta[name] < before[name]:
                 shard.complain(6, f"{name} fell from {before[name]} to "
                                f"{shard.meta[name]}")

@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 from checker import Checker
-from engine import Engine, Space
+from engine import Engine, Space, held
 
 TAIL = 4096
 START = 1700000000000
@@ -28,15 +28,19 @@ TICK = 100
 
 
 def scripts_of(turn):
-    """Some of each kind; each step is a script with its arguments."""
+    """Some of each kind; each step is a script with its arguments, or what
+    makes them of what was taken."""
     names = [f"{turn}-{i}" for i in range(4)]
     tasks = sum(([name, "q", "in", 5 * i, 2, "payload of " + name, ""]
                  for i, name in enumerate(names)), [])
     return [
         ("add", tasks), ("reschedule", (names[3], "in", 7)),
         ("pump", (100, "")), ("take", ("q", "w", turn + 1, 2, 30000)),
-        ("finish", (names[0], 1, 1, "done", 0, names[1], 1, 1, "retry", 3)),
-        ("cancel", (names[2],)), ("extend", (40000, names[1], 1, 1)),
+        ("extend", lambda taken: (40000, *held(taken[0]))),
+        ("finish", lambda taken: sum(
+            ((*held(task), outcome, 0) for task, outcome in zip(
+                taken, ("done", "retry"))), ())),
+        ("cancel", (names[2],)),
         ("janitor", (100, turn)), ("pause", ()), ("resume", ()),
     ]
 
@@ -51,10 +55,15 @@ class History:
         space = Space(client, "cut", 1, 16, TICK, 0, 0)
         path = engine.append_only_files()[-1]
         self.points = []
-        added = []
+        added = taken = []
         for turn in range(8):
             for name, arguments in scripts_of(turn):
-                space(name, 0, *arguments)
+                if callable(arguments):
+                    arguments = arguments(taken)
+                reply = space(name, 0, *arguments)
+                taken = reply if name == "take" else taken
+                if name in ("extend", "finish"):
+                    assert set(reply) == {0}, reply
                 if name == "add":
                     added = added + list(arguments[::7])
                 self.points.append((os.path.getsize(path), name,

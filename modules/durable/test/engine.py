@@ -383,6 +383,12 @@ class Space:
                 for i in range(0, len(flat), 2)}
 
 
+def held(task):
+    """What finish and extend ask of a task that take has answered: its id and
+    the fence."""
+    return task[0], task[6]
+
+
 def shard_of(identity, shards):
     """FNV-1a of 64 bits of the id's bytes, modulo the number of shards."""
     value = 0xcbf29ce484222325

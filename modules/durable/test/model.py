@@ -52,19 +52,20 @@ class Task:
         self.queue = queue
         self.due = due
         self.max_attempts = max_attempts
-        self.backs = 0
         self.payload = payload
         self.attempts = 0
         self.generation = 1
+        self.fence = 0
         self.until = 0  # end of a lease, or of the retention
         self.has_entry = False
 
     def is_like(self, record):
         return (self.state, self.queue, self.due, self.max_attempts,
-                self.payload, self.attempts, self.generation) == (
+                self.payload, self.attempts, self.generation,
+                self.fence) == (
                     record.state, record.queue.decode(), record.due,
                     record.max_attempts, record.payload.decode(),
-                    record.attempts, record.generation)
+                    record.attempts, record.generation, record.fence)
 
     def end(self, state, until):
         self.state, self.until, self.payload = state, until, ""
@@ -83,7 +84,9 @@ class World:
         self.version = 1
         self.real = 0  # the engine's clock; it forgets takes by this one
         self.takes = {}  # worker: token, end, what it got
-        self.begun = self.dropped = self.added = 0
+        self.fence = 0  # the last one that was given
+        self.given = []  # (id, fence) of each attempt
+        self.begun = self.given_back = self.dropped = self.added = 0
         self.ended = {"succeeded": 0, "cancelled": 0}
 
     def state_of(self, name):
@@ -121,8 +124,6 @@ class World:
         task = self.tasks[name]
         task.state, task.due, task.attempts = "pending", due, 0
         task.generation += 1
-        task.max_attempts -= task.backs
-        task.backs = 0
 
     def do_pump(self, now, records, limit, version):
         if version not in ("", self.version):
@@ -159,18 +160,23 @@ class World:
             task = self.tasks[name]
             task.state, task.until = "running", now + visibility
             task.attempts += 1
+            task.fence = records[name].fence
             require(task.due <= now, "early:", name, task.due, now)
+        fences = [self.tasks[name].fence for name in got]
+        require(min(fences, default=self.fence + 1) > self.fence and
+                len(set(fences)) == len(fences), "fences", fences,
+                "after", self.fence)
+        self.fence = max(fences, default=self.fence)
         self.begun += len(got)
         if got:
-            self.takes[worker] = (token, self.real + visibility, [
-                (name, self.tasks[name].generation,
-                 self.tasks[name].attempts) for name in got])
+            self.takes[worker] = (token, self.real + visibility, list(
+                zip(got, fences)))
+            self.given.extend(zip(got, fences))
         return [self.reply(name) for name in got]
 
     def take_again(self, now, worker, visibility):
         token, _, got = self.takes[worker]
-        names = [name for name, generation, attempts in got
-                 if self.is_running(name, generation, attempts)]
+        names = [name for name, fence in got if self.is_running(name, fence)]
         for name in names:
             self.tasks[name].until = now + visibility
         if names:
@@ -180,20 +186,18 @@ class World:
     def reply(self, name):
         task = self.tasks[name]
         return [name.encode(), task.generation, task.attempts, task.due,
-                task.max_attempts, task.payload.encode()]
+                task.max_attempts, task.payload.encode(), task.fence]
 
-    def is_running(self, name, generation, attempt):
+    def is_running(self, name, fence):
         task = self.tasks.get(name)
-        return task and (task.state, task.generation, task.attempts) == \
-            ("running", generation, attempt)
+        return task and (task.state, task.fence) == ("running", fence)
 
     def do_finish(self, now, records, finishes):
         return [self.finish(now, *each) for each in finishes]
 
-    def finish(self, now, name, generation, attempt, outcome, delay):
+    def finish(self, now, name, fence, outcome, delay):
         task = self.tasks.get(name)
-        if not task or (task.generation, task.attempts) != (
-                generation, attempt):
+        if not task or task.fence != fence:
             return 1
         if task.state != "running":
             return 0 if (task.state, outcome) in (
@@ -206,8 +210,8 @@ class World:
             task.state = "failed"
         elif outcome == "back":
             task.state = "pending"
-            task.max_attempts += 1
-            task.backs += 1
+            task.attempts -= 1
+            self.given_back += 1
         elif task.attempts == task.max_attempts:
             task.state = "failed"
         else:
@@ -216,8 +220,8 @@ class World:
 
     def do_extend(self, now, records, visibility, extends):
         results = []
-        for name, generation, attempt in extends:
-            if self.is_running(name, generation, attempt):
+        for name, fence in extends:
+            if self.is_running(name, fence):
                 self.tasks[name].until = now + visibility
                 results.append(0)
             else:
@@ -302,7 +306,9 @@ class Seen:
                 return f"{name}: in its queue or not"
         expected = {
             "paused": int(world.paused), "resumed": world.resumed,
-            "begun": world.begun, "dropped": world.dropped,
+            "fence": world.fence,
+            "begun": world.begun, "given_back": world.given_back,
+            "dropped": world.dropped,
             "added": world.added, **world.ended}
         for name, value in expected.items():
             if self.meta[name] != value:
@@ -391,8 +397,7 @@ class Run:
             "pending", "delivered", "running", "succeeded", "cancelled"))
 
     def finish_all(self):
-        items = [(name, self.world.tasks[name].generation,
-                  self.world.tasks[name].attempts, "done", 0)
+        items = [(name, self.world.tasks[name].fence, "done", 0)
                  for name in self.world.in_state("running")]
         self.call("finish", sum(items, ()), (items,))
 
@@ -467,16 +472,15 @@ class Run:
         self.call("take", arguments, arguments)
 
     def attempt_of(self, name):
-        """Most often that of now."""
+        """Most often that of now; or any of before, as a worker would know it
+        that comes late: of this task, or of one with the same id."""
+        if self.random.random() < 0.2 and self.world.given:
+            return self.random.choice(self.world.given)
         task = self.world.tasks.get(name)
-        generation, attempt = 1, 1
-        if task:
-            generation, attempt = task.generation, max(1, task.attempts)
-        if self.random.random() < 0.15:
-            attempt = max(1, attempt + self.random.choice([-1, 1]))
+        fence = max(1, task.fence) if task else 1
         if self.random.random() < 0.1:
-            generation = max(1, generation + self.random.choice([-1, 1]))
-        return name, generation, attempt
+            fence = max(1, fence + self.random.choice([-1, 1]))
+        return name, fence
 
     def finish(self):
         items = []

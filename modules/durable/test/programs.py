@@ -29,7 +29,7 @@ import time
 import unittest
 
 from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
-                    shard_of)
+                    held, shard_of)
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 BUILD = os.path.abspath(
@@ -246,10 +246,8 @@ class Programs(unittest.TestCase):
         taken = space("take", shard, "q", f"w{time.monotonic_ns()}", 1, 10,
                       30000)
         self.assertEqual([task[0] for task in taken], [name.encode()])
-        identity, generation, attempt = taken[0][:3]
         self.assertEqual(
-            space("finish", shard, identity, generation, attempt, outcome,
-                  0), [0])
+            space("finish", shard, *held(taken[0]), outcome, 0), [0])
 
 
 class Hwtctl(Programs):
@@ -482,7 +480,7 @@ class Hwtctl(Programs):
                    space.meta(0)["delivered"] == 600)
         for turn in range(1, 4):
             for task in space("take", 0, "q", "w", turn, 200, 30000):
-                space("finish", 0, *task[:3], "fail", 0)
+                space("finish", 0, *held(task), "fail", 0)
         self.assertEqual(len(self.ctl("dead", "list").lines), 600)
         self.ctl("dead", "replay", "--all")
         self.assertEqual(self.ctl("stat", "--json").json["dead"], 0)
@@ -1375,7 +1373,8 @@ class HwtExec(Programs):
     def test_environment_and_payload(self):
         worker = self.shell(
             'echo "$HWT_ID|$HWT_ATTEMPT|$HWT_GENERATION|$HWT_DUE|$OTHER"; '
-            "env | grep -cE '^HWT_(ID|ATTEMPT|GENERATION|DUE)='; cat >out",
+            "env | grep -cE '^HWT_(ID|ATTEMPT|GENERATION|FENCE|DUE)='; "
+            "echo $HWT_FENCE >fence; cat >out",
             "--threads=2", cwd=self.folder,
             env={**os.environ, "HWT_ID": "wrong", "OTHER": "x y"})
         name = "a b'\"%s$(id)"
@@ -1383,7 +1382,10 @@ class HwtExec(Programs):
                  stdin=b"\0\xffx" * 20000)
         due = self.show(name)["due_ms"]
         self.assertEqual(self.ended(name), "succeeded")
-        self.assertEqual(worker.out, f"{name}|1|1|{due}|x y\n4\n")
+        self.assertEqual(worker.out, f"{name}|1|1|{due}|x y\n5\n")
+        with open(os.path.join(
+                self.folder, "fence"), encoding="ascii") as file:
+            self.assertGreaterEqual(int(file.read()), due * 1000)
         with open(os.path.join(self.folder, "out"), "rb") as file:
             self.assertEqual(file.read(), b"\0\xffx" * 20000)
         self.assertGreaterEqual(time.time() * 1000, due)

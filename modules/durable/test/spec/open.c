@@ -205,11 +205,12 @@ Test(open, a_replica_is_EOPNOTSUPP)
 	assert_rc(open_on(settings, 0, "is a replica"), -EOPNOTSUPP);
 }
 
+/* data is what INFO answers. */
 static enum proxied
-judge_old(struct proxy *proxy, const char *name, const redisReply *command,
+judge_info(struct proxy *proxy, const char *name, const redisReply *command,
     uint64_t count)
 {
-	static const char text[] = "# Server\r\nredis_version:6.2.14\r\n";
+	const char *text = proxy->data;
 
 	(void)command;
 	(void)count;
@@ -218,9 +219,59 @@ judge_old(struct proxy *proxy, const char *name, const redisReply *command,
 	return strcmp(name, "INFO") == 0 ? PROXY_SAY : PROXY_PASS;
 }
 
+static int
+open_on_info(const char *info)
+{
+	static struct proxy proxy = {.judge = judge_info};
+	struct hwt_durable_options options;
+	int error;
+
+	place_open(&place, NULL);
+	proxy.path = place.server.path;
+	proxy.data = (void *)(uintptr_t)info;
+	proxy_start(&proxy, &place.server);
+	options = place_options(&place);
+	options.servers = proxy.servers;
+	error = open_with(&options);
+	proxy_stop(&proxy);
+	place_close(&place);
+	return error;
+}
+
 Test(open, an_engine_older_than_7_is_EOPNOTSUPP)
 {
-	static struct proxy proxy = {.judge = judge_old};
+	assert_rc(open_on_info("# Server\r\nredis_version:6.2.14\r\n"
+			       "arch_bits:64\r\n"),
+	    -EOPNOTSUPP);
+	cr_assert(log_has(&place.log, "version 6 of Redis"));
+}
+
+Test(open, an_engine_of_32_bits_is_EOPNOTSUPP)
+{
+	assert_rc(open_on_info("# Server\r\nredis_version:7.0.15\r\n"
+			       "arch_bits:32\r\n"),
+	    -EOPNOTSUPP);
+	cr_assert(log_has(&place.log, "for 32 bits"));
+}
+
+/* What the scripts are told of it, in milliseconds. */
+static char skew[32];
+
+static enum proxied
+judge_skew(struct proxy *proxy, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)proxy;
+	(void)count;
+	if (strcmp(name, "EVALSHA") == 0 && command->elements > 5)
+		(void)snprintf(
+		    skew, sizeof(skew), "%s", command->element[5]->str);
+	return PROXY_PASS;
+}
+
+Test(open, the_longest_skew_does_not_wrap)
+{
+	static struct proxy proxy = {.judge = judge_skew};
 	struct hwt_durable_options options;
 
 	place_open(&place, NULL);
@@ -228,8 +279,12 @@ Test(open, an_engine_older_than_7_is_EOPNOTSUPP)
 	proxy_start(&proxy, &place.server);
 	options = place_options(&place);
 	options.servers = proxy.servers;
-	assert_rc(open_with(&options), -EOPNOTSUPP);
-	cr_assert(log_has(&place.log, "version 6 of Redis"));
+	options.skew_ns = HWT_NEVER - 1;
+	assert_rc(open_with(&options), 0);
+	cr_assert_str_eq(skew, "18446744073710");
+	options.skew_ns = HWT_NEVER;
+	assert_rc(open_with(&options), 0);
+	cr_assert_str_eq(skew, "");
 	proxy_stop(&proxy);
 	place_close(&place);
 }

@@ -20,6 +20,9 @@ static struct place place;
 static struct hwt_durable_scheduler *scheduler;
 static struct hwt_durable_worker *worker;
 
+/* That a proxy has kept. */
+static _Atomic uint64_t outcomes;
+
 /* What a callback saw, and what it is to do. */
 static struct seen {
 	_Atomic uint64_t calls, inside, inside_max;
@@ -29,7 +32,7 @@ static struct seen {
 	bool gated;
 	pthread_mutex_t lock;
 	uint32_t attempt, generation, max_attempts;
-	uint64_t due_unix_ns, delay_given_ns;
+	uint64_t due_unix_ns, delay_given_ns, fence;
 	char id[80], queue[80], payload[80];
 	size_t payload_length;
 } seen;
@@ -42,6 +45,7 @@ note(struct seen *noted, const struct hwt_durable_delivery *delivery)
 	noted->generation = delivery->generation;
 	noted->max_attempts = delivery->max_attempts;
 	noted->due_unix_ns = delivery->due_unix_ns;
+	noted->fence = delivery->fence;
 	noted->delay_given_ns = *delivery->retry_delay_ns;
 	(void)snprintf(noted->id, sizeof(noted->id), "%s", delivery->id);
 	(void)snprintf(
@@ -417,8 +421,9 @@ Test(worker, a_timer_that_is_stopped_under_it_makes_it_late_not_dead)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
-Test(worker, a_stop_gives_back_what_has_not_begun)
+Test(worker, a_stop_gives_back_what_no_callback_was_called_for)
 {
+	struct hwt_durable_stats stats;
 	struct hwt_durable_info info;
 	char id[8];
 	int i;
@@ -445,8 +450,14 @@ Test(worker, a_stop_gives_back_what_has_not_begun)
 		    0);
 		cr_assert(info.state == HWT_DURABLE_PENDING ||
 		    info.state == HWT_DURABLE_DELIVERED);
+		assert_u64(info.attempts, 0);
 	}
-	assert_u64(stats_of(&place).running, 0);
+	stats = stats_of(&place);
+	assert_u64(stats.running, 0);
+	assert_u64(stats.begun, 1 + stats.given_back);
+	(void)server_ask(
+	    &place.server, NULL, "HINCRBY {hwt:0}:meta given_back 5");
+	assert_u64(stats_of(&place).given_back, stats.given_back + 5);
 	yard_close();
 }
 
@@ -536,6 +547,59 @@ Test(worker, an_outcome_is_told_when_the_engine_is_back)
 	server_again(&place.server);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
+	yard_close();
+}
+
+/* Outcomes, while data is not NULL. */
+static enum proxied
+judge_outcomes(struct proxy *judged, const char *name,
+    const redisReply *command, uint64_t count)
+{
+	size_t i;
+
+	(void)name;
+	(void)count;
+	for (i = 0; i < command->elements && judged->data != NULL; i++) {
+		if (strcmp(command->element[i]->str, "done") == 0) {
+			(void)atomic_fetch_add(&outcomes, 1);
+			return PROXY_KEEP;
+		}
+	}
+	return PROXY_PASS;
+}
+
+/* No janitor ends it meanwhile. */
+Test(worker, an_outcome_without_an_answer_is_told_after_its_lease_too)
+{
+	static struct proxy proxy = {
+	    .judge = judge_outcomes, .data = &outcomes};
+	struct hwt_durable_worker_options how = work();
+	struct hwt_durable_options options;
+	struct hwt_durable *durable;
+
+	yard_open();
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	proxy.path = place.server.path;
+	proxy_start(&proxy, &place.server);
+	options = place_options(&place);
+	options.servers = proxy.servers;
+	options.timeout_ns = HWT_MS(200);
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	how.visibility_ns = HWT_SEC(3);
+	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	assert_rc(add_one(&place, "a"), 0);
+	wait_for(&outcomes, 1);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	scheduler = NULL;
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	sleep_ns(HWT_SEC(4));
+	proxy.data = NULL;
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_u64(seen.calls, 1);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	worker = NULL;
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
 	yard_close();
 }
 
@@ -640,6 +704,55 @@ Test(fenced, the_outcome_of_an_attempt_that_was_given_up_has_no_effect)
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 2);
 	cr_assert(log_has(&place.log, "its outcome has no effect"));
+	yard_close();
+}
+
+/* As if the lease was over, and the dead letter dropped. */
+static void
+lose_task(const char *id)
+{
+	char said[SAID_MAX];
+	uint32_t shard = durable_shard_of(place.durable, id, strlen(id));
+
+	(void)server_ask(
+	    &place.server, said, "ZADD {hwt:%u}:fly 1 %s", shard, id);
+	await_state(&place, id, HWT_DURABLE_FAILED);
+	(void)server_ask(&place.server, said, "DEL {hwt:%u}:r:%s", shard, id);
+	(void)server_ask(
+	    &place.server, said, "ZREM {hwt:%u}:dead %s", shard, id);
+}
+
+Test(fenced, a_task_that_is_added_again_does_not_end_by_an_outcome_of_the_first)
+{
+	static struct seen other = {.gated = true,
+	    .answer = HWT_DURABLE_FAIL,
+	    .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_worker *second;
+
+	seen.gated = true;
+	yard_open();
+	task.max_attempts = 1;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	gate_await(&seen.gate);
+	lose_task("a");
+	options.ctx = &other;
+	gate_init(&other.gate);
+	assert_rc(
+	    hwt_durable_worker_start(&second, place.durable, &options), 0);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	gate_await(&other.gate);
+	assert_u64(other.generation, seen.generation);
+	assert_u64(other.attempt, seen.attempt);
+	cr_assert(other.fence > seen.fence);
+	gate_open(&seen.gate);
+	while (!log_has(&place.log, "its outcome has no effect"))
+		sleep_ns(HWT_MS(5));
+	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
+	gate_open(&other.gate);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_rc(hwt_durable_worker_stop(second, HWT_SEC(60)), 0);
 	yard_close();
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * account SECONDS: in one process, four producers add, cancel and reschedule,
- * two schedulers pump, two workers of different answers execute. In the end
- * everything is accounted for:
+ * two schedulers pump, two workers of different answers execute, one of which
+ * is stopped and started again each second. In the end everything is accounted
+ * for:
  *
  *   added = succeeded + failed + cancelled, nothing is left, nothing was missed
  *   no task is executed after a cancel that returned 0
  *   each success is one execution that the callback answered with 0
+ *   what has begun has an outcome, or was given back
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -168,16 +170,28 @@ settle(void)
 	need(read.failed == atomic_load(&failed), "failed");
 	need(read.added == read.succeeded + read.failed + read.cancelled,
 	    "the sum");
-	/* What waits for a thread for too long is given back, and has begun. */
-	need(
-	    read.begun >= read.succeeded + read.failed + read.retried, "begun");
+	need(read.retried == atomic_load(&retried), "retried");
+	/* What waits for a thread for too long is given back. */
+	need(read.begun ==
+		read.succeeded + read.failed + read.retried + read.given_back,
+	    "begun");
 	need(read.missed == 0 && read.quarantined == 0, "missed");
 	need(read.expired_leases == 0, "a lease is over");
 	printf("account: %llu added, %llu succeeded, %llu failed, "
-	       "%llu cancelled, %llu retried\n",
+	       "%llu cancelled, %llu retried, %llu given back\n",
 	    (unsigned long long)read.added, (unsigned long long)read.succeeded,
 	    (unsigned long long)read.failed, (unsigned long long)read.cancelled,
-	    (unsigned long long)read.retried);
+	    (unsigned long long)read.retried,
+	    (unsigned long long)read.given_back);
+}
+
+/* What it has called no callback for goes back. */
+static void
+start_again(struct hwt_durable_worker **worker,
+    const struct hwt_durable_worker_options *options)
+{
+	need(hwt_durable_worker_stop(*worker, HWT_SEC(60)) == 0, "stop");
+	need(hwt_durable_worker_start(worker, durable, options) == 0, "worker");
 }
 
 static void
@@ -209,8 +223,11 @@ run(long seconds)
 			0,
 		    "thread");
 	}
-	for (i = 0; i < 10 * (unsigned)seconds; i++)
+	for (i = 1; i <= 10 * (unsigned)seconds; i++) {
 		pause_ms(100);
+		if (i % 10 == 5)
+			start_again(&worker[1], &options);
+	}
 	atomic_store(&enough, true);
 	for (i = 0; i < PRODUCERS; i++)
 		(void)pthread_join(producer[i], NULL);

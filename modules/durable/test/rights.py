@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rights that a user needs: those that hwt_durable(7) names are enough for
+all programs, and none of them is there for nothing.
+
+    rights.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it."""
+
+import os
+import re
+import sys
+
+from engine import SCRIPTS
+from programs import NO, ROOT, Programs, main, wait_until
+
+PAGE = os.path.join(ROOT, "modules/durable/man/hwt_durable.7")
+# What is sent besides the scripts' commands, and what sends it.
+OTHERS = {
+    "asking", "cluster|slots", "config|get", "eval", "evalsha", "info", "role",
+    "subscribe", "wait",  # the library
+    "scan", "type", "zscan",  # hwtctl
+}
+# An open does not find out that one of these is missing: eval is needed only
+# while a script is not cached.
+UNASKED = {"asking", "cluster|slots", "eval", "publish", "scan", "subscribe",
+           "type", "wait", "zscan"}
+
+
+def words_of_page():
+    """From ACL on."""
+    with open(PAGE, encoding="ascii") as file:
+        found = re.search(r"^ACL SETUSER .*?(?=^\.Ed)", file.read(),
+                          re.MULTILINE | re.DOTALL)
+    return found.group().split()
+
+
+def commands_of_page():
+    return [word[1:] for word in words_of_page() if word[0] == "+"]
+
+
+def commands_of_scripts():
+    used = set()
+    for name in os.listdir(SCRIPTS):
+        with open(os.path.join(SCRIPTS, name), encoding="ascii") as file:
+            used |= set(re.findall(
+                r'\b(?:call|try|sure|size)\("([A-Z]+)"', file.read()))
+    return {name.lower() for name in used}
+
+
+class Rights(Programs):
+    def setUp(self):
+        super().setUp()
+        self.admin = self.engine.client()
+        self.addCleanup(self.admin.close)
+        self.admin(*[
+            word.replace("hwt", self.space)
+            if word[0] in "~&" or word == "hwt"
+            else word.replace("PASSWORD", "secret")
+            for word in words_of_page()])
+        self.secret = self.path("secret", b"secret\n")
+
+    def where(self):
+        return [*super().where(), "--user", self.space,
+                "--password-file", self.secret]
+
+    def allow(self, sign, command):
+        self.admin("ACL", "SETUSER", self.space, sign + command)
+
+    def test_the_page_names_what_is_sent(self):
+        self.assertEqual(sorted(commands_of_page()),
+                         sorted(commands_of_scripts() | OTHERS))
+
+    def test_they_are_enough(self):
+        self.ctl("init", "--shards=2")
+        hwtd = self.start("hwtd")
+        worker = self.start(
+            "hwt-exec", "--queue=q", "--", "sh", "-c", 'exit "$(cat)"')
+        for name, payload in (("done", 0), ("dead", 1), ("dropped", 1)):
+            self.add("--queue=q", "--in=0", f"--id={name}",
+                     f"--payload={payload}")
+        for name in ("done", "dead", "dropped"):
+            wait_until(lambda: self.state(name) in ("succeeded", "failed"))
+        for name in ("later", "never"):
+            self.add("--queue=q", "--in=3600", f"--id={name}")
+        self.ctl("reschedule", "later", "--in=7200")
+        self.ctl("cancel", "never")
+        self.assertEqual(len(self.ctl("dead", "list").lines), 2)
+        self.ctl("dead", "drop", "dropped")
+        self.ctl("dead", "replay", "dead")
+        self.ctl("pause", "0")
+        self.ctl("resume", "0")
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 5)
+        self.assertTrue(self.ctl("list").lines)
+        wait_until(lambda: self.state("dead") == "failed")
+        self.assertEqual([worker.end(), hwtd.end()], [0, 0])
+        self.ctl("check")
+        for running in (worker, hwtd):
+            self.assertNotIn("NOPERM", running.err)
+        self.assertEqual([
+            entry for entry in self.admin("ACL", "LOG")
+            if self.space.encode() in entry], [])
+
+    def test_an_open_names_what_is_missing(self):
+        self.ctl("init", "--shards=2")
+        for command in set(commands_of_page()) - UNASKED:
+            with self.subTest(command):
+                self.allow("-", command)
+                result = self.ctl("init", status=NO)
+                self.allow("+", command)
+                self.assertIn(command.split("|", maxsplit=1)[0],
+                              result.err.lower())
+        self.ctl("init")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
