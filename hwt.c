@@ -34,8 +34,10 @@
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
- *   E:gate      the worker's thread and all before it: release in
- *               attempt_start, by opening the gate, acquire in timer_is_open.
+ *   E:gate      the worker's thread and all before it, and what hwt_stop did
+ *               before: release in attempt_start, by opening the gate, and in
+ *               stop_begin, by closing it; acquire in timer_is_open and
+ *               timer_is_stopping.
  *   E:closed    fence between publishing and reading the gate in timer_publish
  *               (and in requeue, when a periodic timeout is armed again), or
  *               between counting in and reading the gate in batch_enter; fence
@@ -76,13 +78,14 @@ static inline bool
 timer_is_open(const struct hwt *timer)
 {
 	/* E:gate acquire */
-	return __builtin_expect(a64_load_acquire(&timer->gate) == 1, 1);
+	return __builtin_expect(
+	    a64_load_acquire(&timer->phase) == PHASE_RUNNING, 1);
 }
 
 static inline int
 timer_enter(struct hwt *timer)
 {
-	return timer_is_open(timer) ? 0 : timer_enter_slowly(timer);
+	return timer_is_open(timer) ? 0 : timer_start(timer);
 }
 
 static inline bool
@@ -191,7 +194,7 @@ wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 	}
 	/* If this is of a later sleep already, that one is ended too: it began
 	 * with wake_sequence as it was before. */
-	sleep = a64_load_acquire(&timer->sleep_number);
+	sleep = a64_load_acquire(&timer->announced_sequence);
 	if (cache != NULL && !cache->shared) {
 		if (cache->woken_sleep == sleep)
 			return;
@@ -320,7 +323,8 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 		next.word &= ~FLAG_COVERED;
 	}
 	/* E:closed fence */
-	if (!in_batch && __builtin_expect(a64_load_seq(&timer->gate) != 1, 0))
+	if (!in_batch &&
+	    __builtin_expect(a64_load_seq(&timer->phase) != PHASE_RUNNING, 0))
 		return publish_failed(timer, cache, index, id, handle);
 	cache_count(cache, &cache->accepted, 1);
 	if (!(next.word & FLAG_COVERED))
@@ -499,7 +503,7 @@ batch_enter(struct hwt *timer)
 {
 	/* E:closed fence */
 	(void)a64_add_seq(&timer->batches, 1);
-	if (a64_load_seq(&timer->gate) == 1)
+	if (a64_load_seq(&timer->phase) == PHASE_RUNNING)
 		return true;
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return false;

@@ -60,11 +60,11 @@
  *   old data. A fence stands between the two on either side, or the flag is
  *   stored by stlr and loaded by ldar. The edges slab and chunks (an entry of a
  *   table; limit is stored after the entry, and committed after the words of
- *   the page's records), gate, stopping, epoch, handing (dispatching_to is
- *   stored before the word becomes HANDED, and whoever reads that word reads
- *   dispatching_to after it), counted (ended is loaded before accepted) and
- *   reused (arg is stored after the word became FREE; whoever reads that arg
- *   then reads a later word).
+ *   the page's records), gate, epoch, handing (dispatching_to is stored before
+ *   the word becomes HANDED, and whoever reads that word reads dispatching_to
+ *   after it), counted (ended is loaded before accepted) and reused (arg is
+ *   stored after the word became FREE; whoever reads that arg then reads a
+ *   later word).
  *
  *   Handing on, several writers. The same, but the flag is changed by
  *   read-modify-writes, and whoever takes something does so by one that

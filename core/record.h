@@ -156,7 +156,8 @@ struct cache {
 	bool shared; /* the one for threads that have none of their own */
 	/* Of slots in use; the last one was freed last. Shared: 0. */
 	uint32_t count;
-	uint64_t woken_sleep; /* the last sleep that its thread has ended */
+	/* announced_sequence of the last sleep that its thread has ended. */
+	uint64_t woken_sleep;
 	a64_t accepted, ended; /* pending is the difference */
 	a64_t started, cancelled, rescheduled, rejected;
 	uint32_t slot[CACHE_SLOTS];

@@ -87,7 +87,7 @@ requeue(struct hwt *timer, struct record *record, uint32_t index,
     struct pair_value now)
 {
 	/* E:closed fence */
-	if (a64_load_seq(&timer->gate) == 1) {
+	if (a64_load_seq(&timer->phase) == PHASE_RUNNING) {
 		(void)timer_notify(timer, index, now);
 	} else if (timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);

@@ -246,7 +246,7 @@ is_stopped(struct hwt *timer)
 	bool stopped;
 
 	(void)pthread_mutex_lock(&timer->life.lock);
-	stopped = timer->life.phase == PHASE_STOPPED;
+	stopped = a64_load_relaxed(&timer->phase) == PHASE_STOPPED;
 	(void)pthread_mutex_unlock(&timer->life.lock);
 	return stopped;
 }

@@ -129,7 +129,8 @@ static bool
 check_state(struct checker *checker, uint32_t index, struct pair_value seen)
 {
 	const struct record *record = record_at(&checker->timer->store, index);
-	bool stopped = checker->timer->life.phase == PHASE_STOPPED;
+	bool stopped =
+	    a64_load_relaxed(&checker->timer->phase) == PHASE_STOPPED;
 	uint64_t state = word_state(seen.word);
 
 	must(state <= STATE_UNPROCESSED, index, "record: a state");
@@ -268,8 +269,10 @@ check_counts(struct checker *checker)
 	    "count: nothing is being handed over");
 	must(a64_load_acquire(&timer->batches) == 0, 0,
 	    "count: no batch is under way");
-	must(!timer->life.turning, 0, "count: nobody turns the wheel");
-	must((a64_load_acquire(&timer->gate) == 1) != checker_stopping(checker),
+	must(timer->life.turner != TURNER_TURNING, 0,
+	    "count: nobody turns the wheel");
+	must((a64_load_acquire(&timer->phase) == PHASE_RUNNING) !=
+		checker_stopping(checker),
 	    0, "count: the gate is open until stop");
 	must(a64_load_acquire(&timer->store.memory_bytes) == memory_of(checker),
 	    0, "count: memory_bytes");
