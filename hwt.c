@@ -223,13 +223,6 @@ wake_worker_for_trim(struct hwt *timer)
 		wake_worker(timer, cache_at_hand(timer), 0);
 }
 
-void
-timer_free_record(struct hwt *timer, uint32_t index)
-{
-	if (record_free(timer, cache_of(timer), index))
-		wake_worker_for_trim(timer);
-}
-
 static NOINLINE int
 notify_slowly(struct hwt *timer, uint32_t index, uint64_t due_ns)
 {
@@ -285,7 +278,7 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t id, hwt_timeout *handle)
 {
 	if (timer_retract(record_at(&timer->store, index), id)) {
-		timer_free_record(timer, index);
+		record_free(timer, cache_of(timer), index);
 		pending_release(timer, 1);
 		if (handle != NULL)
 			handle->id = 0;
@@ -470,8 +463,7 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 	while (first != 0) {
 		index = first;
 		first = record_at(&timer->store, index)->batch_next;
-		if (record_free(timer, cache, index))
-			wake_worker_for_trim(timer);
+		record_free(timer, cache, index);
 	}
 }
 
@@ -622,7 +614,7 @@ record_word(const struct hwt *timer, uint64_t id, struct record **record)
 static NOINLINE void
 cancelled_slowly(struct hwt *timer, uint32_t index)
 {
-	timer_free_record(timer, index);
+	record_free(timer, cache_of(timer), index);
 	count_cancelled(timer, cache_of(timer));
 }
 
@@ -872,16 +864,16 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
  * deadline is not earlier. On any miss, tail-calls that before anything has
  * changed. */
 static ALWAYS_INLINE int
-reschedule_to(
-    struct hwt *timer, struct cache *cache, uint64_t id, uint64_t deadline_ns)
+reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
+	struct cache *cache = cache_at_hand(timer);
 	struct record *record = record_find(&timer->store, id);
 	struct pair_value seen;
 
 	if (record == NULL)
 		return -ENOENT;
 	seen = pair_load(&record->pair);
-	if (!word_matches(seen.word, id) ||
+	if (cache == NULL || !word_matches(seen.word, id) ||
 	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
 		(STATE_PENDING | FLAG_COVERED) ||
 	    deadline_ns < seen.deadline_ns ||
@@ -897,36 +889,27 @@ reschedule_to(
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
-	struct cache *cache;
 	uint64_t now_ns;
 
 	if (timer == NULL)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	cache = cache_at_hand(timer);
 	/* 0, HWT_NEVER, and invalid delays. */
-	if (delay_ns - 1 >= DELAY_LIMIT - 1 || cache == NULL ||
-	    !now_is_at_hand(timer, &now_ns))
+	if (delay_ns - 1 >= DELAY_LIMIT - 1 || !now_is_at_hand(timer, &now_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
 	return reschedule_to(
-	    timer, cache, timeout.id, deadline_capped(now_ns + delay_ns));
+	    timer, timeout.id, deadline_capped(now_ns + delay_ns));
 }
 
 int
 hwt_reschedule_at(struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns)
 {
-	struct cache *cache;
-
 	if (timer == NULL)
 		return -EINVAL;
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
-	deadline_ns = deadline_capped(deadline_ns);
-	cache = cache_at_hand(timer);
-	if (cache == NULL)
-		return reschedule_any(timer, timeout.id, deadline_ns);
-	return reschedule_to(timer, cache, timeout.id, deadline_ns);
+	return reschedule_to(timer, timeout.id, deadline_capped(deadline_ns));
 }
 
 /* Whether the id is that of a live periodic timeout that will run again. */

@@ -436,7 +436,7 @@ worker_turn(struct hwt *timer)
 	if (!timer_is_stopping(timer) && last >= wheel->next_tick)
 		wheel->next_tick = last + 1;
 	/* Records that were freed here are to serve other threads. */
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 bool

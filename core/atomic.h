@@ -244,13 +244,6 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	return done;
 }
 
-static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
-{
-	return atomic_compare_exchange_strong_explicit(
-	    &p->half[0], &old, value, A_SEQ, A_RELAXED);
-}
-
 #else
 
 /* All accesses are 16 bytes wide here: a checker that emulates them with a
@@ -477,17 +470,6 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	return done;
 }
 
-static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_64(&p->half[0], old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
-
 #endif
 
 #ifdef PAIR_OF_HALVES
@@ -523,6 +505,13 @@ pair_init(pair_t *p, uint64_t word)
 {
 	a64_store_relaxed(&p->half[1], 0);
 	a64_store_relaxed(&p->half[0], word);
+}
+
+/* Of these back ends, each compare-and-swap is seq. */
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	return a64_cas_acq_rel(&p->half[0], old, value);
 }
 
 /* For the owner of a FREE record: no other thread changes its deadline. */

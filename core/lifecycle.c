@@ -356,12 +356,10 @@ static void
 stop_sweep(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
-	uint32_t end = record_end(store);
 	uint64_t count = 0;
-	uint32_t index;
+	uint32_t index = 0;
 
-	for (index = record_next_used(store, 0, end); index < end;
-	     index = record_next_used(store, index + 1, end)) {
+	while ((index = record_next_used(store, index)) != 0) {
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
@@ -448,7 +446,6 @@ take_list(
 		life->stopped_ns = called_ns;
 		unprocessed->count = life->unprocessed;
 		unprocessed->private_words[0] = (uint64_t)(uintptr_t)timer;
-		unprocessed->private_words[1] = 1;
 	}
 	life->unprocessed = 0;
 }
@@ -510,7 +507,7 @@ hwt_unprocessed_next(
 	const struct hwt *timer;
 	const struct record *record;
 	struct pair_value seen;
-	uint32_t index, end;
+	uint32_t index;
 
 	if (unprocessed == NULL || info == NULL)
 		return false;
@@ -518,18 +515,15 @@ hwt_unprocessed_next(
 	if (timer == NULL || !process_owns(timer->epoch))
 		return false;
 	store = &timer->store;
-	end = record_end(store);
 	index = (uint32_t)unprocessed->private_words[1];
-	for (index = record_next_used(store, index, end); index < end;
-	     index = record_next_used(store, index + 1, end)) {
+	do {
+		index = record_next_used(store, index);
+		if (index == 0)
+			return false;
 		record = record_at(store, index);
 		seen = pair_load(&record->pair);
-		if (word_state(seen.word) == STATE_UNPROCESSED)
-			break;
-	}
-	unprocessed->private_words[1] = index < end ? index + 1 : end;
-	if (index >= end)
-		return false;
+	} while (word_state(seen.word) != STATE_UNPROCESSED);
+	unprocessed->private_words[1] = index;
 	memset(info, 0, sizeof(*info));
 	info->timeout.id = word_id(seen.word, index);
 	info->task = record_task(record);

@@ -101,7 +101,7 @@ wait_of(struct hwt *timer)
 	timer->worker.now_ns = timer_now(timer);
 	do {
 		worker_take_near(timer);
-		(void)cache_flush(timer, cache_of(timer));
+		cache_flush(timer, cache_of(timer));
 		if (worker_tidy(timer, true) || worker_drop_stale(timer, &tick))
 			continue;
 		if (worker_announce(timer, tick, &until_ns))

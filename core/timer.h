@@ -250,8 +250,6 @@ int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
  * changed the record first. */
 bool timer_retract(struct record *record, uint64_t id);
 void pending_release(struct hwt *timer, uint64_t count);
-/* Frees the index of a record that the caller has just made FREE. */
-void timer_free_record(struct hwt *timer, uint32_t index);
 /* Wakes a worker in a long sleep, to give memory back. */
 void wake_worker_for_trim(struct hwt *timer);
 

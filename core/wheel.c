@@ -169,31 +169,14 @@ chunks_max(uint32_t length)
 	return (uint32_t)(arenas * ARENA_CHUNKS);
 }
 
-static bool
-wheel_create_chunks(struct wheel *wheel, uint32_t length)
-{
-	uint32_t most = chunks_max(length);
-	size_t page_words = ((size_t)most / CHUNKS_PER_PAGE + 63) / 64;
-
-	wheel->arenas = system_map(ARENA_TABLE_BYTES);
-	if (wheel->arenas == NULL)
-		return false;
-	wheel->free_bytes = page_words * sizeof(uint64_t) + bitmap_bytes(most);
-	wheel->decommitted = system_map(wheel->free_bytes);
-	if (wheel->decommitted == NULL) {
-		system_unmap(wheel->arenas, ARENA_TABLE_BYTES);
-		return false;
-	}
-	bitmap_create(&wheel->free, most, wheel->decommitted + page_words);
-	wheel->carved = 1;
-	return true;
-}
-
 int
 wheel_create(struct wheel *wheel, const struct record_store *store,
     uint32_t length, a64_t *memory_bytes)
 {
 	size_t bucket_bytes = length * sizeof(struct bucket);
+	size_t filled_bytes = bitmap_bytes(length);
+	uint32_t most = chunks_max(length);
+	size_t page_bytes = ((size_t)most / CHUNKS_PER_PAGE + 63) / 64 * 8;
 	char *memory;
 
 	wheel->store = store;
@@ -201,18 +184,23 @@ wheel_create(struct wheel *wheel, const struct record_store *store,
 	wheel->bits = (uint32_t)__builtin_ctz(length);
 	wheel->next_tick = 1;
 	wheel->earliest = 1;
+	wheel->carved = 1;
 	wheel->memory_bytes = memory_bytes;
-	wheel->bytes = bucket_bytes + bitmap_bytes(length);
+	wheel->bytes = bucket_bytes + filled_bytes + ARENA_TABLE_BYTES +
+	    page_bytes + bitmap_bytes(most);
 	memory = system_map(wheel->bytes);
 	if (memory == NULL)
 		return -ENOMEM;
-	if (!wheel_create_chunks(wheel, length)) {
-		system_unmap(memory, wheel->bytes);
-		return -ENOMEM;
-	}
 	wheel->buckets = (void *)memory;
-	bitmap_create(&wheel->filled, length, memory + bucket_bytes);
-	(void)a64_add_relaxed(memory_bytes, wheel->bytes);
+	memory += bucket_bytes;
+	bitmap_create(&wheel->filled, length, memory);
+	memory += filled_bytes;
+	wheel->arenas = (void *)memory;
+	memory += ARENA_TABLE_BYTES;
+	wheel->decommitted = (void *)memory;
+	memory += page_bytes;
+	bitmap_create(&wheel->free, most, memory);
+	(void)a64_add_relaxed(memory_bytes, bucket_bytes + filled_bytes);
 	return 0;
 }
 
@@ -228,8 +216,6 @@ wheel_destroy(struct wheel *wheel)
 			break;
 		system_unmap(arena, ARENA_BYTES);
 	}
-	system_unmap(wheel->arenas, ARENA_TABLE_BYTES);
-	system_unmap(wheel->decommitted, wheel->free_bytes);
 	system_unmap(wheel->buckets, wheel->bytes);
 }
 

@@ -433,10 +433,12 @@ note_stopped(void)
 void
 stop(void)
 {
+	bool stopped_before = explore_load(&timer_stopped, 4) != 0;
 	struct hwt_unprocessed list;
 	int error = hwt_stop(timer, &list);
 
 	explore_check(error == 0);
+	explore_check(!stopped_before || list.count == 0);
 	note_stopped();
 	take_list(&list);
 }

@@ -230,13 +230,20 @@ decommitted_chunks(const struct wheel *wheel)
 	return pages * 32;
 }
 
+/* The tables from the buckets to that of the arenas. */
+static uint64_t
+wheel_bytes(const struct wheel *wheel)
+{
+	return (uint64_t)((char *)wheel->arenas - (char *)wheel->buckets);
+}
+
 static uint64_t
 memory_of(const struct checker *checker)
 {
 	const struct hwt *timer = checker->timer;
 	uint64_t caches = a64_load_acquire(&timer->store.caches_used);
 
-	return sizeof(*timer) + timer->wheel.bytes +
+	return sizeof(*timer) + wheel_bytes(&timer->wheel) +
 	    (timer->wheel.carved - 1 - decommitted_chunks(&timer->wheel)) *
 	    sizeof(struct chunk) +
 	    checker->open_slabs * HEADER_PAGES * PAGE_BYTES +
