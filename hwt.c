@@ -89,19 +89,15 @@ timer_enter(struct hwt *timer)
 }
 
 static inline bool
+executor_is_valid(const struct hwt_executor *executor)
+{
+	return executor == NULL || executor->execute != NULL;
+}
+
+static inline bool
 delay_is_valid(uint64_t delay_ns)
 {
 	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
-}
-
-/* A delay of 0 counts as 1 ns, so that a deadline which is set on a boundary
- * belongs to the next one. */
-static inline uint64_t
-deadline_after(uint64_t now_ns, uint64_t delay_ns)
-{
-	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
-		return DEADLINE_NEVER;
-	return now_ns + delay_ns + (delay_ns == 0);
 }
 
 /* When a timeout is due, in one word (when): a delay, or a deadline with
@@ -136,7 +132,7 @@ deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t when)
 		return (struct pair_value){0, when & ~TIME_OF_CLOCK};
 	if (timer->flags & HWT_RELAXED)
 		return (struct pair_value){FLAG_RELATIVE, when + (when == 0)};
-	return (struct pair_value){0, deadline_after(base_ns, when)};
+	return (struct pair_value){0, deadline_from(base_ns, when)};
 }
 
 static bool
@@ -347,7 +343,7 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	if (error != 0)
 		return refuse(timeout, error);
 	due = deadline_new(timer, deadline_base(timer, when), when);
-	cache = cache_for_new(timer);
+	cache = thread_attach_cache(timer, true);
 	if (!pending_reserve(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
 		return refuse(timeout, -ENOBUFS);
@@ -390,14 +386,11 @@ new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
 	struct cache *cache;
 	uint64_t base_ns;
 	uint32_t index;
+	int error = timer_check(
+	    timer, task != NULL && valid && executor_is_valid(executor));
 
-	if (timer == NULL)
-		return refuse(timeout, -EINVAL);
-	if (!process_owns(timer->epoch))
-		return refuse(timeout, -EOWNERDEAD);
-	if (task == NULL || !valid ||
-	    (executor != NULL && executor->execute == NULL))
-		return refuse(timeout, -EINVAL);
+	if (error != 0)
+		return refuse(timeout, error);
 	cache = cache_at_hand(timer);
 	if (!timer_is_open(timer) || timer->max_pending != 0 || cache == NULL ||
 	    cache->count == 0 || !base_is_at_hand(timer, when, &base_ns))
@@ -444,15 +437,9 @@ hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
 static bool
 spec_is_valid(const struct hwt_spec *spec)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(spec->reserved) / sizeof(uint64_t); i++) {
-		if (spec->reserved[i] != 0)
-			return false;
-	}
-	return spec->task != NULL && delay_is_valid(spec->delay_ns) &&
-	    spec->period_ns < DELAY_LIMIT &&
-	    (spec->executor == NULL || spec->executor->execute != NULL);
+	return words_are_zero(spec->reserved, sizeof(spec->reserved)) &&
+	    spec->task != NULL && delay_is_valid(spec->delay_ns) &&
+	    spec->period_ns < DELAY_LIMIT && executor_is_valid(spec->executor);
 }
 
 static void
@@ -535,7 +522,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 	if (error != 0)
 		return error;
 	base_ns = deadline_base(timer, 0);
-	cache = cache_for_new(timer);
+	cache = thread_attach_cache(timer, true);
 	if (!pending_reserve(timer, count)) {
 		cache_count(cache, &cache->rejected, count);
 		return -ENOBUFS;
@@ -594,8 +581,10 @@ hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
 
 /* A cancel that won. */
 static void
-count_cancelled(struct hwt *timer, struct cache *cache)
+count_cancelled(struct hwt *timer)
 {
+	struct cache *cache = cache_of(timer);
+
 	cache_count(cache, &cache->cancelled, 1);
 	cache_count(cache, &cache->ended, 1);
 	pending_release(timer, 1);
@@ -615,7 +604,7 @@ static NOINLINE void
 cancelled_slowly(struct hwt *timer, uint32_t index)
 {
 	record_free(timer, cache_of(timer), index);
-	count_cancelled(timer, cache_of(timer));
+	count_cancelled(timer);
 }
 
 /* The bit in the queue and the entry in the wheel stay. */
@@ -650,7 +639,7 @@ cancel_handed(
 	if (!pair_cas_word(&record->pair, word, next))
 		return -EAGAIN;
 	PROBE(cancel, timer, id);
-	count_cancelled(timer, cache_of(timer));
+	count_cancelled(timer);
 	return 0;
 }
 
@@ -707,13 +696,12 @@ cancel_any(struct hwt *timer, uint64_t id)
 int
 hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 {
+	int error = timer_check(timer, true);
 	struct record *record;
 	uint64_t word;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
+	if (error != 0)
+		return error;
 	word = record_word(timer, timeout.id, &record);
 	if (__builtin_expect(word_matches(word, timeout.id) &&
 		    word_state(word) == STATE_PENDING,
@@ -857,7 +845,7 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
 	return reschedule_any(
-	    timer, id, deadline_after(timer_now_ahead(timer), delay_ns));
+	    timer, id, deadline_from(timer_now_ahead(timer), delay_ns));
 }
 
 /* Fast path of reschedule_any: the timeout is pending and COVERED, and the
@@ -889,12 +877,11 @@ reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
+	int error = timer_check(timer, true);
 	uint64_t now_ns;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
+	if (error != 0)
+		return error;
 	/* 0, HWT_NEVER, and invalid delays. */
 	if (delay_ns - 1 >= DELAY_LIMIT - 1 || !now_is_at_hand(timer, &now_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
@@ -905,10 +892,10 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 int
 hwt_reschedule_at(struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns)
 {
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
+	int error = timer_check(timer, true);
+
+	if (error != 0)
+		return error;
 	return reschedule_to(timer, timeout.id, deadline_capped(deadline_ns));
 }
 
@@ -929,8 +916,7 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 {
 	hwt_timeout old;
 	int result = timer_check(timer,
-	    timeout != NULL && task != NULL &&
-		(executor == NULL || executor->execute != NULL));
+	    timeout != NULL && task != NULL && executor_is_valid(executor));
 
 	if (result != 0)
 		return result;

@@ -146,11 +146,8 @@ take_seen(
 	    (seen.word & FLAG_COVERED))
 		return true;
 	next.word = (seen.word & ~FLAG_RELATIVE) | FLAG_COVERED;
-	if (seen.word & FLAG_RELATIVE) {
-		next.deadline_ns = DEADLINE_NEVER;
-		if (seen.deadline_ns < DEADLINE_NEVER - now_ns)
-			next.deadline_ns = now_ns + seen.deadline_ns;
-	}
+	if (seen.word & FLAG_RELATIVE)
+		next.deadline_ns = deadline_from(now_ns, seen.deadline_ns);
 	if (!pair_cas(&record->pair, seen, next))
 		return false;
 	worker_place(timer, index, timer_tick_of(timer, next.deadline_ns));
@@ -442,10 +439,8 @@ worker_turn(struct hwt *timer)
 bool
 worker_tidy(struct hwt *timer, bool idle)
 {
-	if (!mpsc_later_is_empty(&timer->queue) &&
-	    !worker_take_later(timer, TAKE_PAGES))
-		return true;
-	return record_trim(timer, idle);
+	return !worker_take_later(timer, TAKE_PAGES) ||
+	    record_trim(timer, idle);
 }
 
 bool

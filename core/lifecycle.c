@@ -103,12 +103,8 @@ callbacks_are_valid(const struct hwt_options *options)
 static bool
 options_are_valid(const struct hwt_options *options)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(options->reserved) / sizeof(uint64_t); i++) {
-		if (options->reserved[i] != 0)
-			return false;
-	}
+	if (!words_are_zero(options->reserved, sizeof(options->reserved)))
+		return false;
 	if (options->flags & ~(HWT_MANUAL | HWT_RELAXED))
 		return false;
 	if (options->tick_ns != 0 && options->tick_ns < TICK_MIN_NS)
@@ -534,16 +530,6 @@ hwt_unprocessed_next(
 	return true;
 }
 
-/* For a timer that has no thread and that no other thread uses. */
-static void
-timer_destroy(struct hwt *timer)
-{
-	process_remove_timer(timer);
-	(void)pthread_mutex_destroy(&timer->life.lock);
-	(void)pthread_cond_destroy(&timer->life.changed);
-	timer_free(timer);
-}
-
 /* Freeing a timer twice would corrupt memory that was allocated since. This
  * detects it if the memory was not used again. */
 static void
@@ -559,6 +545,8 @@ must_be_marked(const struct hwt *timer)
 int
 hwt_destroy(struct hwt *timer)
 {
+	bool busy;
+
 	if (timer == NULL)
 		return 0;
 	must_be_marked(timer);
@@ -569,14 +557,17 @@ hwt_destroy(struct hwt *timer)
 	}
 	if (timer->shared)
 		return -EPERM;
+	/* After the stop that was last. */
 	(void)pthread_mutex_lock(&timer->life.lock);
-	if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED ||
+	busy = a64_load_relaxed(&timer->phase) != PHASE_STOPPED ||
 	    /* E:dispatched acquire */
-	    a64_load_acquire(&timer->dispatched_count) != 0) {
-		(void)pthread_mutex_unlock(&timer->life.lock);
-		return -EBUSY;
-	}
+	    a64_load_acquire(&timer->dispatched_count) != 0;
 	(void)pthread_mutex_unlock(&timer->life.lock);
-	timer_destroy(timer);
+	if (busy)
+		return -EBUSY;
+	process_remove_timer(timer);
+	(void)pthread_mutex_destroy(&timer->life.lock);
+	(void)pthread_cond_destroy(&timer->life.changed);
+	timer_free(timer);
 	return 0;
 }

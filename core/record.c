@@ -48,7 +48,7 @@
  *             the table, acquired by slab_at. limit follows.
  *   E:set     the fence between setting a bit and reading those above it, in
  *             set_raise; the fence between clearing a bit above and reading
- *             those below, in pages_take and mpsc_pop.
+ *             those below, in cache_add_page and mpsc_pop.
  *   E:free    all that was done to a free record, or to a page and a slab's
  *             generation_base: release by adding to a word of SET_FREE in
  *             free_add, acquire by the swap in page_take or the
@@ -75,8 +75,6 @@
 /* A worker that is not idle waits so long, since callers that have just freed
  * many records may soon need them again. */
 #define TRIM_DELAY_NS UINT64_C(250000000)
-/* Pages that a thread takes out of the free set at once. */
-#define RESERVE_PAGES 8u
 /* Slabs that one call of record_trim visits at most. */
 #define TRIM_LOOKS 64u
 
@@ -326,17 +324,6 @@ cache_add(struct record_store *store, struct cache *cache, uint32_t first,
 	}
 }
 
-/* The lowest bits that are set, up to so many. */
-static uint64_t
-lowest_bits(uint64_t bits, uint32_t count)
-{
-	uint64_t left = bits;
-
-	while (count-- > 0)
-		left &= left - 1;
-	return bits & ~left;
-}
-
 /* Takes all free records of a page whose bit in summary the caller has
  * cleared. */
 static uint64_t
@@ -354,38 +341,28 @@ page_take(struct record_store *store, struct slab *slab, uint32_t page)
 	return records;
 }
 
-/* Adds free records to a cache that has fewer than wanted, from the lowest slab
- * that has some. Reserves several pages at once, since each may have only one
- * record, and returns those that are not needed. False: there are none.
- * Lock-free. */
+/* Adds the free records of the lowest page that has some to a cache. False:
+ * there are none. Lock-free. */
 static bool
-pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
+cache_add_page(struct record_store *store, struct cache *cache)
 {
 	uint32_t limit = store_limit(store);
 	uint32_t number = find_slab(store, limit);
-	uint64_t pages, left, records;
 	struct slab *slab;
+	uint64_t pages;
 	uint32_t page;
 
 	/* It may have been added since. */
 	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
-	pages = lowest_bits(
-	    a64_load_acquire(&slab->summary[SET_FREE]), RESERVE_PAGES);
-	a64_and_seq(&slab->summary[SET_FREE], ~pages);
-	for (left = pages; left != 0 && cache->count < wanted;
-	     left &= left - 1) {
-		page = (uint32_t)__builtin_ctzll(left);
-		records = page_take(store, slab, page);
-		cache_add(store, cache,
-		    (number << SLAB_BITS) + page * PAGE_RECORDS, records);
-	}
-	if (left != 0) {
-		a64_or_seq(&slab->summary[SET_FREE], left);
-		(void)set_raise(
-		    store, SET_FREE, number, (uint32_t)__builtin_ctzll(left));
-	}
+	pages = a64_load_acquire(&slab->summary[SET_FREE]);
+	if (pages == 0)
+		return true;
+	page = (uint32_t)__builtin_ctzll(pages);
+	a64_and_seq(&slab->summary[SET_FREE], ~(pages & -pages));
+	cache_add(store, cache, (number << SLAB_BITS) + page * PAGE_RECORDS,
+	    page_take(store, slab, page));
 	return true;
 }
 
@@ -430,7 +407,7 @@ cache_refill(
     struct hwt *timer, struct cache *cache, uint32_t wanted, int *error)
 {
 	while (cache->count < wanted) {
-		if (pages_take(&timer->store, cache, wanted))
+		if (cache_add_page(&timer->store, cache))
 			continue;
 		if (cache->count > 0)
 			return;

@@ -154,14 +154,14 @@ thread_attach_cache(struct hwt *timer, bool may_allocate)
 		return slot->cache;
 	if (thread_state.attach_skip > 0) {
 		thread_state.attach_skip--;
-		return NULL;
+		return &timer->store.shared_cache;
 	}
 	slot = vacant_slot();
 	if (slot != NULL && watch_thread_exit(may_allocate))
 		cache = cache_claim(timer);
 	if (cache == NULL) {
 		thread_state.attach_skip = ATTACH_SKIP;
-		return NULL;
+		return &timer->store.shared_cache;
 	}
 	*slot = (struct thread_slot){timer, timer->serial, cache};
 	return find_slot(timer)->cache;

@@ -137,6 +137,14 @@ timer_check(const struct hwt *timer, bool valid)
 	return valid ? 0 : -EINVAL;
 }
 
+static inline bool
+words_are_zero(const uint64_t *words, size_t bytes)
+{
+	while (bytes > 0 && words[bytes / sizeof(*words) - 1] == 0)
+		bytes -= sizeof(*words);
+	return bytes == 0;
+}
+
 /* What hwt_remaining says. */
 static inline int64_t
 remaining_at(struct pair_value seen, uint64_t now_ns)
@@ -155,6 +163,16 @@ timer_now_ahead(const struct hwt *timer)
 	if (timer->flags & HWT_MANUAL)
 		return timer_now(timer);
 	return clock_ahead_ns(&thread_state.sample);
+}
+
+/* A delay of 0 counts as 1 ns, so that a deadline which is set on a boundary
+ * belongs to the next one. */
+static inline uint64_t
+deadline_from(uint64_t now_ns, uint64_t delay_ns)
+{
+	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
+		return DEADLINE_NEVER;
+	return now_ns + delay_ns + (delay_ns == 0);
 }
 
 /* The last tick whose boundary is not after now_ns. */
@@ -202,30 +220,14 @@ cache_at_hand(const struct hwt *timer)
 	return NULL;
 }
 
-static inline struct cache *
-cache_find(struct hwt *timer, bool may_allocate)
-{
-	struct cache *cache = cache_at_hand(timer);
-
-	if (cache != NULL)
-		return cache;
-	cache = thread_attach_cache(timer, may_allocate);
-	return cache != NULL ? cache : &timer->store.shared_cache;
-}
-
-/* The calling thread's cache. It may change with each call of user code, which
- * may use other timers. Lock-free, and allocates nothing. */
+/* The calling thread's cache, or the shared one. It may change with each call of
+ * user code, which may use other timers. Lock-free, and allocates nothing. */
 static inline struct cache *
 cache_of(struct hwt *timer)
 {
-	return cache_find(timer, false);
-}
+	struct cache *cache = cache_at_hand(timer);
 
-/* The same for calls that may allocate memory. */
-static inline struct cache *
-cache_for_new(struct hwt *timer)
-{
-	return cache_find(timer, true);
+	return cache != NULL ? cache : thread_attach_cache(timer, false);
 }
 
 /* core/lifecycle.c */

@@ -107,27 +107,18 @@ round_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-static size_t
-bitmap_words(uint32_t length, uint32_t level)
-{
-	size_t words = length;
-
-	do
-		words = (words + 63) / 64;
-	while (level-- > 0);
-	return words;
-}
-
-/* How much memory a bitmap takes. */
+/* How much memory a bitmap takes. Behind the words of each level is one more,
+ * which stays 0: a search may come to it. */
 static size_t
 bitmap_bytes(uint32_t length)
 {
-	uint32_t level = 0;
+	size_t words = length;
 	size_t bytes = 0;
 
-	do
-		bytes += 8 * bitmap_words(length, level);
-	while (bitmap_words(length, level++) > 1);
+	do {
+		words = (words + 63) / 64;
+		bytes += (words + 1) * sizeof(uint64_t);
+	} while (words > 1);
 	return bytes;
 }
 
@@ -135,15 +126,15 @@ bitmap_bytes(uint32_t length)
 static void
 bitmap_create(struct bitmap *bitmap, uint32_t length, void *memory)
 {
-	uint64_t *words = memory;
-	size_t count;
+	uint64_t *level = memory;
+	size_t words = length;
 
 	bitmap->length = length;
 	do {
-		count = bitmap_words(length, bitmap->levels);
-		bitmap->level[bitmap->levels++] = words;
-		words += count;
-	} while (count > 1);
+		words = (words + 63) / 64;
+		bitmap->level[bitmap->levels++] = level;
+		level += words + 1;
+	} while (words > 1);
 }
 
 /* The most chunks that so many records may need: full ones, and a partial one
@@ -272,7 +263,6 @@ bitmap_clear(struct bitmap *bitmap, uint32_t bit)
 static uint32_t
 bitmap_find(const struct bitmap *bitmap, uint32_t from)
 {
-	uint32_t end = bitmap->length;
 	uint32_t level = 0;
 	uint64_t word;
 
@@ -281,9 +271,8 @@ bitmap_find(const struct bitmap *bitmap, uint32_t from)
 		if (word != 0)
 			break;
 		from = from / 64 + 1;
-		if (++level == bitmap->levels ||
-		    from >= bitmap_words(end, level - 1))
-			return end;
+		if (++level == bitmap->levels)
+			return bitmap->length;
 	}
 	from += (uint32_t)__builtin_ctzll(word);
 	while (level-- > 0) /* down again, to its first bit */

@@ -34,7 +34,8 @@ take(unsigned thread, unsigned count)
 	uint32_t index;
 
 	while (count-- > 0) {
-		index = record_alloc(timer, cache_for_new(timer), &error);
+		index = record_alloc(
+		    timer, thread_attach_cache(timer, true), &error);
 		explore_check(index != 0 && !in_hand[index]);
 		explore_check(index >> SLAB_BITS < timer->store.limit);
 		in_hand[index] = true;
