@@ -220,8 +220,8 @@ cache_at_hand(const struct hwt *timer)
 	return NULL;
 }
 
-/* The calling thread's cache, or the shared one. It may change with each call of
- * user code, which may use other timers. Lock-free, and allocates nothing. */
+/* The calling thread's cache, or the shared one. It may change with each call
+ * of user code, which may use other timers. Lock-free, allocates nothing. */
 static inline struct cache *
 cache_of(struct hwt *timer)
 {
