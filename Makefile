@@ -3,10 +3,8 @@
 # hwt - a hashed wheel timer for network programs
 #
 #   make             builds libhwt.a and libhwt.so in build/plain
-#   make purgatory   builds libhwt_purgatory, a module: modules/purgatory/README
-#   make checkout    builds libhwt_checkout, a module: modules/checkout/README
-#   make durable     builds libhwt_durable, hwtd, hwtctl and hwt-exec, a module:
-#                    modules/durable/README
+#   make purgatory checkout durable
+#                    builds these modules: modules/NAME/README
 #   make install     into PREFIX, modules too (MODULES= leaves them out); make
 #                    uninstall takes that away again, uninstall-durable a module
 #   make single      the whole library as build/single/hwt.h and hwt.c
@@ -14,21 +12,14 @@
 #   make tsan        build/tsan/libhwt.a, for programs with -fsanitize=thread
 #   make demo        serves HTTP under load and shows what the timer did, live
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
-#   make demo-longpoll
-#                    10,000 clients wait for messages: modules/purgatory
-#   make demo-pool   500 clients and pauses on a pool of connections:
-#                    modules/checkout
-#   make demo-durable
-#                    delayed tasks on a Redis of its own, while everything is
-#                    killed in turn: DEMO='--seconds 20 --rate 2000'
-#   make demo-memcached
-#                    fetches memcached, and measures it without hwt and with
+#   make demo-longpoll demo-pool demo-durable demo-memcached
+#                    of modules/purgatory, checkout and durable (DEMO='--seconds
+#                    20 --rate 2000'); memcached, fetched, without hwt and with
 #   make wheel       the wheel turns in the terminal: see examples/wheel.c
 #   make check       the tests for whoever changes a line; the last line counts
 #   make check-all   all other tests; the last line counts
 #   make deps        installs what demo and check need (they do so themselves)
-#   make clean       removes build
-#   make help        shows this
+#   make clean help  removes build; shows this
 #
 # Single tests, most of them longer than in check and check-all:
 #
@@ -37,11 +28,9 @@
 #   make explore     interleavings: EXPLORE='--seconds 60'; test/explore/main.c
 #   make faults      each call of the system fails
 #   make fuzz        for FUZZ=600 seconds
-#   make soak        everything at once, for SOAK=600 seconds
-#   make soak-durable
-#                    5,000 delayed tasks a second, while everything is killed,
-#                    for SOAK=600 seconds, and the account; then connections
-#                    break after every EVERY=1 bytes
+#   make soak soak-durable
+#                    everything at once, for SOAK=600 seconds; the latter then
+#                    breaks connections after every EVERY=1 bytes
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck
 #   make mutants     deliberate faults, which are found: those of the list and
@@ -50,16 +39,15 @@
 #   make abi         programs built against the last release still run
 #   make perf        13 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
-#   make perf-durable
-#                    delayed tasks on hwt, Celery, beanstalkd, PostgreSQL, in 8
+#   make perf-durable  delayed tasks beside Celery, beanstalkd, PostgreSQL, in 8
 #                    minutes: PERF='--seconds 1 --only hwt'
 #
 # Yours to set; what is needed besides is added, never replaced:
 #
 #   CC CPPFLAGS CFLAGS LDFLAGS LDLIBS
 #   PREFIX=/usr/local, from /; DESTDIR before it and before these, if given:
-#   LIBDIR=PREFIX/lib INCLUDEDIR=PREFIX/include DOCDIR=PREFIX/share/doc/hwt
-#   MANDIR=PREFIX/share/man
+#   LIBDIR=PREFIX/lib INCLUDEDIR=PREFIX/include BINDIR=PREFIX/bin
+#   DOCDIR=PREFIX/share/doc/hwt MANDIR=PREFIX/share/man
 #   V=1              shows the commands
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       the stress programs' work, in percent
@@ -127,16 +115,10 @@ deps: # done by tools/compile.mk
 clean:
 	rm -rf build
 
-# What other goals need stands beside it, and is read for them alone.
-parts := $(if $(filter build/% $(tested),$(MAKECMDGOALS)), \
-		examples packaging perf test) \
-	$(if $(filter $(installed) $(packed) $(moduled),$(MAKECMDGOALS)), \
-		packaging) \
-	$(if $(filter $(measured),$(MAKECMDGOALS)),perf) \
-	$(if $(filter demo% wheel wheel-svg,$(MAKECMDGOALS)),examples) \
-	$(if $(filter build/% $(tested) $(measured) $(installed) $(moduled) \
-		demo-longpoll demo-pool demo-durable soak-durable \
-		perf-durable,$(MAKECMDGOALS)),$(MODULES:%=modules/%))
-include $(patsubst %,%/rules.mk,$(sort $(parts)))
+# What other goals need stands beside it.
+ifneq ($(filter-out all tsan help deps clean,$(MAKECMDGOALS)),)
+include $(patsubst %,%/rules.mk,packaging $(MODULES:%=modules/%) \
+	examples perf test)
+endif
 -include $(shell find build -maxdepth 6 -path build/memcached -prune \
 	-o -name '*.d' -type f -print 2>/dev/null)

@@ -34,8 +34,10 @@
  *   batch against stop          stop waits for batches that entered before it.
  *
  * EDGES
- *   E:gate      the worker's thread and all before it: release in
- *               attempt_start, by opening the gate, acquire in timer_is_open.
+ *   E:gate      the worker's thread and all before it, and what hwt_stop did
+ *               before: release in attempt_start, by opening the gate, and in
+ *               stop_begin, by closing it; acquire in timer_is_open and
+ *               timer_is_stopping.
  *   E:closed    fence between publishing and reading the gate in timer_publish
  *               (and in requeue, when a periodic timeout is armed again), or
  *               between counting in and reading the gate in batch_enter; fence
@@ -76,29 +78,26 @@ static inline bool
 timer_is_open(const struct hwt *timer)
 {
 	/* E:gate acquire */
-	return __builtin_expect(a64_load_acquire(&timer->gate) == 1, 1);
+	return __builtin_expect(
+	    a64_load_acquire(&timer->phase) == PHASE_RUNNING, 1);
 }
 
 static inline int
 timer_enter(struct hwt *timer)
 {
-	return timer_is_open(timer) ? 0 : timer_enter_slowly(timer);
+	return timer_is_open(timer) ? 0 : timer_start(timer);
+}
+
+static inline bool
+executor_is_valid(const struct hwt_executor *executor)
+{
+	return executor == NULL || executor->execute != NULL;
 }
 
 static inline bool
 delay_is_valid(uint64_t delay_ns)
 {
 	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
-}
-
-/* A delay of 0 counts as 1 ns, so that a deadline which is set on a boundary
- * belongs to the next one. */
-static inline uint64_t
-deadline_after(uint64_t now_ns, uint64_t delay_ns)
-{
-	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
-		return DEADLINE_NEVER;
-	return now_ns + delay_ns + (delay_ns == 0);
 }
 
 /* When a timeout is due, in one word (when): a delay, or a deadline with
@@ -133,7 +132,7 @@ deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t when)
 		return (struct pair_value){0, when & ~TIME_OF_CLOCK};
 	if (timer->flags & HWT_RELAXED)
 		return (struct pair_value){FLAG_RELATIVE, when + (when == 0)};
-	return (struct pair_value){0, deadline_after(base_ns, when)};
+	return (struct pair_value){0, deadline_from(base_ns, when)};
 }
 
 static bool
@@ -191,7 +190,7 @@ wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 	}
 	/* If this is of a later sleep already, that one is ended too: it began
 	 * with wake_sequence as it was before. */
-	sleep = a64_load_acquire(&timer->sleep_number);
+	sleep = a64_load_acquire(&timer->announced_sequence);
 	if (cache != NULL && !cache->shared) {
 		if (cache->woken_sleep == sleep)
 			return;
@@ -218,13 +217,6 @@ wake_worker_for_trim(struct hwt *timer)
 	if (!(timer->flags & HWT_MANUAL) &&
 	    a64_load_seq(&timer->wake_before) != 0)
 		wake_worker(timer, cache_at_hand(timer), 0);
-}
-
-void
-timer_free_record(struct hwt *timer, uint32_t index)
-{
-	if (record_free(timer, cache_of(timer), index))
-		wake_worker_for_trim(timer);
 }
 
 static NOINLINE int
@@ -282,7 +274,7 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t id, hwt_timeout *handle)
 {
 	if (timer_retract(record_at(&timer->store, index), id)) {
-		timer_free_record(timer, index);
+		record_free(timer, cache_of(timer), index);
 		pending_release(timer, 1);
 		if (handle != NULL)
 			handle->id = 0;
@@ -320,7 +312,8 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 		next.word &= ~FLAG_COVERED;
 	}
 	/* E:closed fence */
-	if (!in_batch && __builtin_expect(a64_load_seq(&timer->gate) != 1, 0))
+	if (!in_batch &&
+	    __builtin_expect(a64_load_seq(&timer->phase) != PHASE_RUNNING, 0))
 		return publish_failed(timer, cache, index, id, handle);
 	cache_count(cache, &cache->accepted, 1);
 	if (!(next.word & FLAG_COVERED))
@@ -350,7 +343,7 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	if (error != 0)
 		return refuse(timeout, error);
 	due = deadline_new(timer, deadline_base(timer, when), when);
-	cache = cache_for_new(timer);
+	cache = thread_attach_cache(timer, true);
 	if (!pending_reserve(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
 		return refuse(timeout, -ENOBUFS);
@@ -393,14 +386,11 @@ new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
 	struct cache *cache;
 	uint64_t base_ns;
 	uint32_t index;
+	int error = timer_check(
+	    timer, task != NULL && valid && executor_is_valid(executor));
 
-	if (timer == NULL)
-		return refuse(timeout, -EINVAL);
-	if (!process_owns(timer->epoch))
-		return refuse(timeout, -EOWNERDEAD);
-	if (task == NULL || !valid ||
-	    (executor != NULL && executor->execute == NULL))
-		return refuse(timeout, -EINVAL);
+	if (error != 0)
+		return refuse(timeout, error);
 	cache = cache_at_hand(timer);
 	if (!timer_is_open(timer) || timer->max_pending != 0 || cache == NULL ||
 	    cache->count == 0 || !base_is_at_hand(timer, when, &base_ns))
@@ -447,15 +437,9 @@ hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
 static bool
 spec_is_valid(const struct hwt_spec *spec)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(spec->reserved) / sizeof(uint64_t); i++) {
-		if (spec->reserved[i] != 0)
-			return false;
-	}
-	return spec->task != NULL && delay_is_valid(spec->delay_ns) &&
-	    spec->period_ns < DELAY_LIMIT &&
-	    (spec->executor == NULL || spec->executor->execute != NULL);
+	return words_are_zero(spec->reserved, sizeof(spec->reserved)) &&
+	    spec->task != NULL && delay_is_valid(spec->delay_ns) &&
+	    spec->period_ns < DELAY_LIMIT && executor_is_valid(spec->executor);
 }
 
 static void
@@ -466,8 +450,7 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 	while (first != 0) {
 		index = first;
 		first = record_at(&timer->store, index)->batch_next;
-		if (record_free(timer, cache, index))
-			wake_worker_for_trim(timer);
+		record_free(timer, cache, index);
 	}
 }
 
@@ -499,7 +482,7 @@ batch_enter(struct hwt *timer)
 {
 	/* E:closed fence */
 	(void)a64_add_seq(&timer->batches, 1);
-	if (a64_load_seq(&timer->gate) == 1)
+	if (a64_load_seq(&timer->phase) == PHASE_RUNNING)
 		return true;
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return false;
@@ -539,7 +522,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 	if (error != 0)
 		return error;
 	base_ns = deadline_base(timer, 0);
-	cache = cache_for_new(timer);
+	cache = thread_attach_cache(timer, true);
 	if (!pending_reserve(timer, count)) {
 		cache_count(cache, &cache->rejected, count);
 		return -ENOBUFS;
@@ -598,8 +581,10 @@ hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
 
 /* A cancel that won. */
 static void
-count_cancelled(struct hwt *timer, struct cache *cache)
+count_cancelled(struct hwt *timer)
 {
+	struct cache *cache = cache_of(timer);
+
 	cache_count(cache, &cache->cancelled, 1);
 	cache_count(cache, &cache->ended, 1);
 	pending_release(timer, 1);
@@ -618,8 +603,8 @@ record_word(const struct hwt *timer, uint64_t id, struct record **record)
 static NOINLINE void
 cancelled_slowly(struct hwt *timer, uint32_t index)
 {
-	timer_free_record(timer, index);
-	count_cancelled(timer, cache_of(timer));
+	record_free(timer, cache_of(timer), index);
+	count_cancelled(timer);
 }
 
 /* The bit in the queue and the entry in the wheel stay. */
@@ -654,7 +639,7 @@ cancel_handed(
 	if (!pair_cas_word(&record->pair, word, next))
 		return -EAGAIN;
 	PROBE(cancel, timer, id);
-	count_cancelled(timer, cache_of(timer));
+	count_cancelled(timer);
 	return 0;
 }
 
@@ -711,13 +696,12 @@ cancel_any(struct hwt *timer, uint64_t id)
 int
 hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 {
+	int error = timer_check(timer, true);
 	struct record *record;
 	uint64_t word;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
+	if (error != 0)
+		return error;
 	word = record_word(timer, timeout.id, &record);
 	if (__builtin_expect(word_matches(word, timeout.id) &&
 		    word_state(word) == STATE_PENDING,
@@ -861,23 +845,23 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
 	return reschedule_any(
-	    timer, id, deadline_after(timer_now_ahead(timer), delay_ns));
+	    timer, id, deadline_from(timer_now_ahead(timer), delay_ns));
 }
 
 /* Fast path of reschedule_any: the timeout is pending and COVERED, and the
  * deadline is not earlier. On any miss, tail-calls that before anything has
  * changed. */
 static ALWAYS_INLINE int
-reschedule_to(
-    struct hwt *timer, struct cache *cache, uint64_t id, uint64_t deadline_ns)
+reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
+	struct cache *cache = cache_at_hand(timer);
 	struct record *record = record_find(&timer->store, id);
 	struct pair_value seen;
 
 	if (record == NULL)
 		return -ENOENT;
 	seen = pair_load(&record->pair);
-	if (!word_matches(seen.word, id) ||
+	if (cache == NULL || !word_matches(seen.word, id) ||
 	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
 		(STATE_PENDING | FLAG_COVERED) ||
 	    deadline_ns < seen.deadline_ns ||
@@ -893,36 +877,26 @@ reschedule_to(
 int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
-	struct cache *cache;
+	int error = timer_check(timer, true);
 	uint64_t now_ns;
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	cache = cache_at_hand(timer);
+	if (error != 0)
+		return error;
 	/* 0, HWT_NEVER, and invalid delays. */
-	if (delay_ns - 1 >= DELAY_LIMIT - 1 || cache == NULL ||
-	    !now_is_at_hand(timer, &now_ns))
+	if (delay_ns - 1 >= DELAY_LIMIT - 1 || !now_is_at_hand(timer, &now_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
 	return reschedule_to(
-	    timer, cache, timeout.id, deadline_capped(now_ns + delay_ns));
+	    timer, timeout.id, deadline_capped(now_ns + delay_ns));
 }
 
 int
 hwt_reschedule_at(struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns)
 {
-	struct cache *cache;
+	int error = timer_check(timer, true);
 
-	if (timer == NULL)
-		return -EINVAL;
-	if (!process_owns(timer->epoch))
-		return -EOWNERDEAD;
-	deadline_ns = deadline_capped(deadline_ns);
-	cache = cache_at_hand(timer);
-	if (cache == NULL)
-		return reschedule_any(timer, timeout.id, deadline_ns);
-	return reschedule_to(timer, cache, timeout.id, deadline_ns);
+	if (error != 0)
+		return error;
+	return reschedule_to(timer, timeout.id, deadline_capped(deadline_ns));
 }
 
 /* Whether the id is that of a live periodic timeout that will run again. */
@@ -942,8 +916,7 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 {
 	hwt_timeout old;
 	int result = timer_check(timer,
-	    timeout != NULL && task != NULL &&
-		(executor == NULL || executor->execute != NULL));
+	    timeout != NULL && task != NULL && executor_is_valid(executor));
 
 	if (result != 0)
 		return result;

@@ -189,12 +189,6 @@ half_is_empty(const struct mpsc_queue *queue, const struct mpsc_pass *pass)
 }
 
 bool
-mpsc_later_is_empty(const struct mpsc_queue *queue)
-{
-	return half_is_empty(queue, &queue->later);
-}
-
-bool
 mpsc_is_empty(const struct mpsc_queue *queue)
 {
 	return half_is_empty(queue, &queue->near) &&

@@ -63,8 +63,6 @@
  *   E:called    what the caller did: release in wake_worker, by incrementing
  *               wake_sequence, acquire in was_woken. With HWT_MANUAL: release
  *               in wake_owner, by clearing wake_before.
- *   E:stopping  what hwt_stop did before: release in stop_begin, acquire in
- *               timer_is_stopping.
  *   E:word      a record's fields and what the scheduling thread wrote: release
  *               by publishing the word (timer_publish), acquire by loading it
  *               (worker_take, entry_resolve). Every change of a word is a
@@ -148,11 +146,8 @@ take_seen(
 	    (seen.word & FLAG_COVERED))
 		return true;
 	next.word = (seen.word & ~FLAG_RELATIVE) | FLAG_COVERED;
-	if (seen.word & FLAG_RELATIVE) {
-		next.deadline_ns = DEADLINE_NEVER;
-		if (seen.deadline_ns < DEADLINE_NEVER - now_ns)
-			next.deadline_ns = now_ns + seen.deadline_ns;
-	}
+	if (seen.word & FLAG_RELATIVE)
+		next.deadline_ns = deadline_from(now_ns, seen.deadline_ns);
 	if (!pair_cas(&record->pair, seen, next))
 		return false;
 	worker_place(timer, index, timer_tick_of(timer, next.deadline_ns));
@@ -438,16 +433,14 @@ worker_turn(struct hwt *timer)
 	if (!timer_is_stopping(timer) && last >= wheel->next_tick)
 		wheel->next_tick = last + 1;
 	/* Records that were freed here are to serve other threads. */
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 bool
 worker_tidy(struct hwt *timer, bool idle)
 {
-	if (!mpsc_later_is_empty(&timer->queue) &&
-	    !worker_take_later(timer, TAKE_PAGES))
-		return true;
-	return record_trim(timer, idle);
+	return !worker_take_later(timer, TAKE_PAGES) ||
+	    record_trim(timer, idle);
 }
 
 bool
@@ -497,11 +490,10 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 		    ? 1
 		    : *until_ns - timer->tick_ns + 1;
 	}
-	timer->worker.announced_sequence =
-	    a64_load_acquire(&timer->wake_sequence);
-	/* After that: who reads the number moves on what was read. */
-	if (!(timer->flags & HWT_MANUAL))
-		a64_count(&timer->sleep_number, 1);
+	/* Callers tell sleeps apart by it: it is the same for two of them only
+	 * if no call came between. */
+	a64_store_release(&timer->announced_sequence,
+	    a64_load_acquire(&timer->wake_sequence));
 	/* E:asleep fence */
 	a64_store_seq(&timer->wake_before, before_ns);
 	if (mpsc_is_empty(&timer->queue) && !record_may_trim(timer))
@@ -516,10 +508,10 @@ was_woken(const struct hwt *timer)
 {
 	/* E:called acquire */
 	return a64_load_acquire(&timer->wake_sequence) !=
-	    timer->worker.announced_sequence;
+	    a64_load_relaxed(&timer->announced_sequence);
 }
 
-/* hwt_stop sets stopping and then increments the sequence. Whoever reads the
+/* hwt_stop closes the gate and then increments the sequence. Whoever reads the
  * new sequence sees both. */
 static void
 sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
@@ -529,8 +521,7 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 	for (;;) {
 		sequence = a64_load_acquire(&timer->wake_sequence);
 		if (timer_is_stopping(timer) ||
-		    (announced &&
-			sequence != timer->worker.announced_sequence) ||
+		    (announced && was_woken(timer)) ||
 		    (until_ns != HWT_NEVER && timer_now(timer) >= until_ns))
 			return;
 		PROBE(sleep, timer, until_ns);
@@ -591,7 +582,10 @@ worker_main(void *argument)
 	(void)pthread_setname_np(pthread_self(), timer->life.thread_name);
 	thread_state.worker_serial = timer->serial;
 	thread_state.frames = &frame;
-	timer_worker_begins(timer);
+	if (process_add_worker())
+		timer_log(timer, LOG_WARNING,
+		    "more than 64 timers have a running thread each; one timer "
+		    "serves a whole process");
 	while (!worker_must_end(timer)) {
 		worker_turn(timer);
 		if (!worker_must_end(timer))
@@ -600,6 +594,7 @@ worker_main(void *argument)
 	thread_state.frames = NULL;
 	if (!process_owns(timer->epoch))
 		return NULL;
-	timer_worker_ends(timer);
+	process_remove_worker();
+	timer_turn_end(timer);
 	return NULL;
 }

@@ -60,11 +60,11 @@
  *   old data. A fence stands between the two on either side, or the flag is
  *   stored by stlr and loaded by ldar. The edges slab and chunks (an entry of a
  *   table; limit is stored after the entry, and committed after the words of
- *   the page's records), gate, stopping, epoch, handing (dispatching_to is
- *   stored before the word becomes HANDED, and whoever reads that word reads
- *   dispatching_to after it), counted (ended is loaded before accepted) and
- *   reused (arg is stored after the word became FREE; whoever reads that arg
- *   then reads a later word).
+ *   the page's records), gate, epoch, handing (dispatching_to is stored before
+ *   the word becomes HANDED, and whoever reads that word reads dispatching_to
+ *   after it), counted (ended is loaded before accepted) and reused (arg is
+ *   stored after the word became FREE; whoever reads that arg then reads a
+ *   later word).
  *
  *   Handing on, several writers. The same, but the flag is changed by
  *   read-modify-writes, and whoever takes something does so by one that
@@ -242,13 +242,6 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	    : "b"(value.word), "c"(value.deadline_ns)
 	    : "memory");
 	return done;
-}
-
-static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
-{
-	return atomic_compare_exchange_strong_explicit(
-	    &p->half[0], &old, value, A_SEQ, A_RELAXED);
 }
 
 #else
@@ -477,17 +470,6 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	return done;
 }
 
-static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_64(&p->half[0], old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
-
 #endif
 
 #ifdef PAIR_OF_HALVES
@@ -523,6 +505,13 @@ pair_init(pair_t *p, uint64_t word)
 {
 	a64_store_relaxed(&p->half[1], 0);
 	a64_store_relaxed(&p->half[0], word);
+}
+
+/* Of these back ends, each compare-and-swap is seq. */
+static inline bool
+pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+{
+	return a64_cas_acq_rel(&p->half[0], old, value);
 }
 
 /* For the owner of a FREE record: no other thread changes its deadline. */

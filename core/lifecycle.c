@@ -2,20 +2,21 @@
 /*
  * Making, starting, stopping and destroying a timer.
  *
- * PHASES, all changes under the lifecycle lock:
+ * PHASES, all changes under the lifecycle lock. Callers read them without: the
+ * gate is open while the timer is RUNNING, as a manual one is from the start.
  *
  *    NEW ---> RUNNING ---> STOPPING ---> STOPPED
  *     |  start          stop          stop, when the worker has ended
  *     +-------------------^
  *
- * The thread is created without the lock held. Meanwhile starting is set, and
- * other calls that start wait for this attempt and return its result. A stop
- * waits for it too: after that there is a worker to end, or there never was.
+ * The thread is created without the lock held. Meanwhile other calls that start
+ * wait for this attempt and return its result. A stop waits for it too: after
+ * that there is a worker to end, or there never was.
  *
  * STOPPING, in this order and for these reasons:
  *
- *   1. Close the gate and set stopping: calls that begin now are refused, and
- *      the worker ends after the task that it is running.
+ *   1. Close the gate: calls that begin now are refused, and the worker ends
+ *      after the task that it is running.
  *   2. Wait for batches that entered before, since their timeouts are accepted
  *      together.
  *   3. Wait for the end of the worker, or of an hwt_advance.
@@ -29,8 +30,7 @@
  * timeout; a run that ended before may have published the next, which 4 finds.
  *
  * EDGES
- *   E:stopping  drawn in worker.c; release in stop_begin.
- *   E:gate      drawn in hwt.c; release in attempt_start.
+ *   E:gate      drawn in hwt.c; release in attempt_start and stop_begin.
  *   E:closed    drawn in hwt.c; fence in stop_begin.
  *   E:dispatched  drawn in run.c; acquire in hwt_destroy.
  */
@@ -103,12 +103,8 @@ callbacks_are_valid(const struct hwt_options *options)
 static bool
 options_are_valid(const struct hwt_options *options)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(options->reserved) / sizeof(uint64_t); i++) {
-		if (options->reserved[i] != 0)
-			return false;
-	}
+	if (!words_are_zero(options->reserved, sizeof(options->reserved)))
+		return false;
 	if (options->flags & ~(HWT_MANUAL | HWT_RELAXED))
 		return false;
 	if (options->tick_ns != 0 && options->tick_ns < TICK_MIN_NS)
@@ -218,8 +214,9 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	}
 	clock_prepare();
 	made->epoch = process_epoch();
+	a64_store_relaxed(&made->wake_sequence, 1);
 	if (made->flags & HWT_MANUAL)
-		a64_store_release(&made->gate, 1);
+		a64_store_release(&made->phase, PHASE_RUNNING);
 	process_add_timer(made);
 	a64_store_relaxed(&made->mark, MARK_LIVE);
 	DEBUG_MADE("timer", made, made->epoch);
@@ -269,41 +266,20 @@ attempt_start(struct hwt *timer)
 	struct lifecycle *life = &timer->life;
 	int result;
 
-	life->starting = true;
+	life->turner = TURNER_STARTING;
 	(void)pthread_mutex_unlock(&life->lock);
 	result = make_thread(timer);
 	(void)pthread_mutex_lock(&life->lock);
-	life->starting = false;
+	life->turner = TURNER_NONE;
 	life->attempts++;
 	life->attempt_result = result;
 	if (result == 0) {
-		life->phase = PHASE_RUNNING;
+		life->turner = TURNER_TURNING;
 		/* E:gate release */
-		a64_store_release(&timer->gate, 1);
+		a64_store_release(&timer->phase, PHASE_RUNNING);
 	}
 	(void)pthread_cond_broadcast(&life->changed);
 	return result;
-}
-
-void
-timer_worker_begins(const struct hwt *timer)
-{
-	if (process_add_worker())
-		timer_log(timer, LOG_WARNING,
-		    "more than 64 timers have a running thread each; one timer "
-		    "serves a whole process");
-}
-
-void
-timer_worker_ends(struct hwt *timer)
-{
-	struct lifecycle *life = &timer->life;
-
-	process_remove_worker();
-	(void)pthread_mutex_lock(&life->lock);
-	life->worker_ended = true;
-	(void)pthread_cond_broadcast(&life->changed);
-	(void)pthread_mutex_unlock(&life->lock);
 }
 
 int
@@ -313,27 +289,21 @@ timer_start(struct hwt *timer)
 	uint64_t attempt;
 	int result = 0;
 
+	if (timer_is_stopping(timer))
+		return -ESHUTDOWN;
 	(void)pthread_mutex_lock(&life->lock);
 	attempt = life->attempts;
-	if (life->starting) {
+	if (life->turner == TURNER_STARTING) {
 		while (life->attempts == attempt)
 			(void)pthread_cond_wait(&life->changed, &life->lock);
 		result = life->attempt_result;
-	} else if (life->phase == PHASE_NEW) {
+	} else if (a64_load_relaxed(&timer->phase) == PHASE_NEW) {
 		result = attempt_start(timer);
 	}
-	if (life->phase >= PHASE_STOPPING)
+	if (timer_is_stopping(timer))
 		result = -ESHUTDOWN;
 	(void)pthread_mutex_unlock(&life->lock);
 	return result;
-}
-
-int
-timer_enter_slowly(struct hwt *timer)
-{
-	if (timer_is_stopping(timer) || (timer->flags & HWT_MANUAL))
-		return -ESHUTDOWN;
-	return timer_start(timer);
 }
 
 int
@@ -352,11 +322,8 @@ stop_begin(struct hwt *timer)
 {
 	uint32_t tries = 0;
 
-	timer->life.phase = PHASE_STOPPING;
-	/* E:closed fence */
-	a64_store_seq(&timer->gate, 0);
-	/* E:stopping release */
-	a64_store_release(&timer->stopping, 1);
+	/* E:gate release, E:closed fence */
+	a64_store_seq(&timer->phase, PHASE_STOPPING);
 	(void)a64_add_seq(&timer->wake_sequence, 1);
 	futex_wake_all(&timer->wake_sequence);
 	while (a64_load_seq(&timer->batches) != 0)
@@ -385,12 +352,10 @@ static void
 stop_sweep(struct hwt *timer)
 {
 	struct record_store *store = &timer->store;
-	uint32_t end = record_end(store);
 	uint64_t count = 0;
-	uint32_t index;
+	uint32_t index = 0;
 
-	for (index = record_next_used(store, 0, end); index < end;
-	     index = record_next_used(store, index + 1, end)) {
+	while ((index = record_next_used(store, index)) != 0) {
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
@@ -399,30 +364,17 @@ stop_sweep(struct hwt *timer)
 	timer->life.unprocessed = count;
 }
 
-static bool
+static int
 life_wait(struct lifecycle *life, uint64_t until_ns)
 {
 	struct timespec until = system_timespec(until_ns);
 
 	if (until_ns == HWT_NEVER)
-		return pthread_cond_wait(&life->changed, &life->lock) == 0;
-	return pthread_cond_timedwait(&life->changed, &life->lock, &until) !=
-	    ETIMEDOUT;
+		return -pthread_cond_wait(&life->changed, &life->lock);
+	return -pthread_cond_timedwait(&life->changed, &life->lock, &until);
 }
 
-static bool
-worker_has_ended(const struct hwt *timer)
-{
-	const struct lifecycle *life = &timer->life;
-
-	if (timer->flags & HWT_MANUAL)
-		return !life->turning;
-	return life->attempts == 0 || life->attempt_result != 0 ||
-	    life->worker_ended;
-}
-
-/* The worker has nothing left to do but to leave its thread.
- * pthread_clockjoin_np would do the same, but ThreadSanitizer does not know
+/* pthread_clockjoin_np would do the same, but ThreadSanitizer does not know
  * it. */
 static bool
 join_within(pthread_t thread, uint64_t until_ns)
@@ -445,15 +397,14 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 {
 	int error = 0;
 
-	life->joining = true;
+	life->turner = TURNER_JOINING;
 	(void)pthread_mutex_unlock(&life->lock);
 	if (until_ns == HWT_NEVER)
 		error = pthread_join(life->thread, NULL) == 0 ? 0 : -EDEADLK;
 	else if (!join_within(life->thread, until_ns))
 		error = -ETIMEDOUT;
 	(void)pthread_mutex_lock(&life->lock);
-	life->joining = false;
-	life->joined = error == 0;
+	life->turner = error == 0 ? TURNER_NONE : TURNER_ENDED;
 	(void)pthread_cond_broadcast(&life->changed);
 	return error;
 }
@@ -463,23 +414,19 @@ static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
 {
 	struct lifecycle *life = &timer->life;
+	enum turner before;
+	int error;
 
-	while (!worker_has_ended(timer)) {
-		if (!life_wait(life, until_ns) && !worker_has_ended(timer))
-			return -ETIMEDOUT;
-	}
-	while (life->worker_ended && !life->joined) {
-		int error = -ETIMEDOUT;
-
-		if (!life->joining)
+	while ((before = life->turner) != TURNER_NONE) {
+		if (before == TURNER_ENDED)
 			error = join_worker(life, until_ns);
-		else if (life_wait(life, until_ns))
-			error = 0;
-		if (error != 0 && !life->joined)
+		else
+			error = life_wait(life, until_ns);
+		if (error != 0 && life->turner == before)
 			return error;
 	}
-	if (life->phase != PHASE_STOPPED) {
-		life->phase = PHASE_STOPPED;
+	if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED) {
+		a64_store_release(&timer->phase, PHASE_STOPPED);
 		stop_sweep(timer);
 	}
 	return 0;
@@ -491,13 +438,12 @@ take_list(
 {
 	struct lifecycle *life = &timer->life;
 
-	if (!life->list_taken && unprocessed != NULL) {
+	if (life->unprocessed != 0 && unprocessed != NULL) {
 		life->stopped_ns = called_ns;
 		unprocessed->count = life->unprocessed;
 		unprocessed->private_words[0] = (uint64_t)(uintptr_t)timer;
-		unprocessed->private_words[1] = 1;
 	}
-	life->list_taken = true;
+	life->unprocessed = 0;
 }
 
 int
@@ -515,9 +461,9 @@ timer_stop(
 	if (wait_ns < DEADLINE_NEVER - now_ns)
 		until_ns = now_ns + wait_ns;
 	(void)pthread_mutex_lock(&life->lock);
-	while (life->starting)
+	while (life->turner == TURNER_STARTING)
 		(void)pthread_cond_wait(&life->changed, &life->lock);
-	if (life->phase < PHASE_STOPPING)
+	if (!timer_is_stopping(timer))
 		stop_begin(timer);
 	/* In destructors of thread-specific data it may call anything. */
 	if (thread_state.worker_serial == timer->serial)
@@ -557,7 +503,7 @@ hwt_unprocessed_next(
 	const struct hwt *timer;
 	const struct record *record;
 	struct pair_value seen;
-	uint32_t index, end;
+	uint32_t index;
 
 	if (unprocessed == NULL || info == NULL)
 		return false;
@@ -565,18 +511,15 @@ hwt_unprocessed_next(
 	if (timer == NULL || !process_owns(timer->epoch))
 		return false;
 	store = &timer->store;
-	end = record_end(store);
 	index = (uint32_t)unprocessed->private_words[1];
-	for (index = record_next_used(store, index, end); index < end;
-	     index = record_next_used(store, index + 1, end)) {
+	do {
+		index = record_next_used(store, index);
+		if (index == 0)
+			return false;
 		record = record_at(store, index);
 		seen = pair_load(&record->pair);
-		if (word_state(seen.word) == STATE_UNPROCESSED)
-			break;
-	}
-	unprocessed->private_words[1] = index < end ? index + 1 : end;
-	if (index >= end)
-		return false;
+	} while (word_state(seen.word) != STATE_UNPROCESSED);
+	unprocessed->private_words[1] = index;
 	memset(info, 0, sizeof(*info));
 	info->timeout.id = word_id(seen.word, index);
 	info->task = record_task(record);
@@ -585,16 +528,6 @@ hwt_unprocessed_next(
 	info->period_ns = a64_load_relaxed(&record->period_ns);
 	info->executor = aptr_load_acquire(&record->executor);
 	return true;
-}
-
-/* For a timer that has no thread and that no other thread uses. */
-static void
-timer_destroy(struct hwt *timer)
-{
-	process_remove_timer(timer);
-	(void)pthread_mutex_destroy(&timer->life.lock);
-	(void)pthread_cond_destroy(&timer->life.changed);
-	timer_free(timer);
 }
 
 /* Freeing a timer twice would corrupt memory that was allocated since. This
@@ -612,6 +545,8 @@ must_be_marked(const struct hwt *timer)
 int
 hwt_destroy(struct hwt *timer)
 {
+	bool busy;
+
 	if (timer == NULL)
 		return 0;
 	must_be_marked(timer);
@@ -622,14 +557,17 @@ hwt_destroy(struct hwt *timer)
 	}
 	if (timer->shared)
 		return -EPERM;
+	/* After the stop that was last. */
 	(void)pthread_mutex_lock(&timer->life.lock);
-	if (timer->life.phase != PHASE_STOPPED ||
+	busy = a64_load_relaxed(&timer->phase) != PHASE_STOPPED ||
 	    /* E:dispatched acquire */
-	    a64_load_acquire(&timer->dispatched_count) != 0) {
-		(void)pthread_mutex_unlock(&timer->life.lock);
-		return -EBUSY;
-	}
+	    a64_load_acquire(&timer->dispatched_count) != 0;
 	(void)pthread_mutex_unlock(&timer->life.lock);
-	timer_destroy(timer);
+	if (busy)
+		return -EBUSY;
+	process_remove_timer(timer);
+	(void)pthread_mutex_destroy(&timer->life.lock);
+	(void)pthread_cond_destroy(&timer->life.changed);
+	timer_free(timer);
 	return 0;
 }

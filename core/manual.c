@@ -17,12 +17,12 @@ timer_turn_begin(struct hwt *timer)
 	if (!(timer->flags & HWT_MANUAL))
 		return -EINVAL;
 	(void)pthread_mutex_lock(&life->lock);
-	if (life->phase >= PHASE_STOPPING)
+	if (timer_is_stopping(timer))
 		error = -ESHUTDOWN;
-	else if (life->turning)
+	else if (life->turner == TURNER_TURNING)
 		error = -EDEADLK;
 	else
-		life->turning = true;
+		life->turner = TURNER_TURNING;
 	(void)pthread_mutex_unlock(&life->lock);
 	return error;
 }
@@ -33,7 +33,7 @@ timer_turn_end(struct hwt *timer)
 	struct lifecycle *life = &timer->life;
 
 	(void)pthread_mutex_lock(&life->lock);
-	life->turning = false;
+	life->turner = timer->flags & HWT_MANUAL ? TURNER_NONE : TURNER_ENDED;
 	(void)pthread_cond_broadcast(&life->changed);
 	(void)pthread_mutex_unlock(&life->lock);
 }
@@ -101,7 +101,7 @@ wait_of(struct hwt *timer)
 	timer->worker.now_ns = timer_now(timer);
 	do {
 		worker_take_near(timer);
-		(void)cache_flush(timer, cache_of(timer));
+		cache_flush(timer, cache_of(timer));
 		if (worker_tidy(timer, true) || worker_drop_stale(timer, &tick))
 			continue;
 		if (worker_announce(timer, tick, &until_ns))

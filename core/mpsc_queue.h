@@ -85,7 +85,5 @@ mpsc_complete(const struct mpsc_queue *queue)
 
 /* Whether something was pushed and not popped. */
 bool mpsc_is_empty(const struct mpsc_queue *queue);
-/* The same for the later half. */
-bool mpsc_later_is_empty(const struct mpsc_queue *queue);
 
 #endif

@@ -48,11 +48,11 @@
  *             the table, acquired by slab_at. limit follows.
  *   E:set     the fence between setting a bit and reading those above it, in
  *             set_raise; the fence between clearing a bit above and reading
- *             those below, in pages_take and mpsc_pop.
+ *             those below, in cache_add_page and mpsc_pop.
  *   E:free    all that was done to a free record, or to a page and a slab's
  *             generation_base: release by adding to a word of SET_FREE in
  *             free_add, acquire by the swap in page_take or the
- *             compare-and-swap in page_claim.
+ *             compare-and-swap in pages_claim.
  *   E:owned   a cache and its counters: release in cache_release, acquire in
  *             cache_claim, by the next thread.
  */
@@ -75,8 +75,6 @@
 /* A worker that is not idle waits so long, since callers that have just freed
  * many records may soon need them again. */
 #define TRIM_DELAY_NS UINT64_C(250000000)
-/* Pages that a thread takes out of the free set at once. */
-#define RESERVE_PAGES 8u
 /* Slabs that one call of record_trim visits at most. */
 #define TRIM_LOOKS 64u
 
@@ -148,12 +146,6 @@ record_store_destroy(struct record_store *store)
 	system_unmap(store->caches, CACHES_BYTES);
 }
 
-uint32_t
-record_end(const struct record_store *store)
-{
-	return store_limit(store) << SLAB_BITS;
-}
-
 /* Generations start at random, so that a foreign or made-up handle does not
  * match. */
 static uint64_t
@@ -193,16 +185,21 @@ slab_open(struct hwt *timer, uint32_t number, struct slab *slab)
 	memory_add(&timer->store, HEADER_PAGES * PAGE_BYTES);
 }
 
-/* Makes all records of a slab that was opened free. */
+/* Makes all records of pages free which the caller owns. counted: the pages
+ * count as complete, since they are committed. */
 static void
-slab_fill(struct record_store *store, uint32_t number)
+pages_return(
+    struct record_store *store, uint32_t number, uint64_t pages, bool counted)
 {
 	struct slab *slab = slab_at(store, number);
 	uint32_t page;
 
-	for (page = HEADER_PAGES; page < SLAB_PAGES; page++) {
+	for (; pages != 0; pages &= pages - 1) {
+		page = (uint32_t)__builtin_ctzll(pages);
 		/* E:free release */
 		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
+		if (counted)
+			(void)a64_add_relaxed(&store->free_pages, 1);
 		(void)set_raise(store, SET_FREE, number, page);
 	}
 }
@@ -266,7 +263,7 @@ store_add_slab(struct hwt *timer, uint32_t limit)
 	aptr_store_release(&store->slabs[limit], slab);
 	/* Before a record can be taken: stop looks no farther. */
 	a64_store_release(&store->limit, limit + 1);
-	slab_fill(store, limit);
+	pages_return(store, limit, SLAB_ALL, false);
 	return 0;
 }
 
@@ -287,7 +284,7 @@ store_grow(struct hwt *timer)
 	if (idle < limit) {
 		store->idle[idle / 64] &= ~(UINT64_C(1) << idle % 64);
 		slab_open(timer, idle, slab_at(store, idle));
-		slab_fill(store, idle);
+		pages_return(store, idle, SLAB_ALL, false);
 	} else {
 		error = store_add_slab(timer, limit);
 	}
@@ -327,17 +324,6 @@ cache_add(struct record_store *store, struct cache *cache, uint32_t first,
 	}
 }
 
-/* The lowest bits that are set, up to so many. */
-static uint64_t
-lowest_bits(uint64_t bits, uint32_t count)
-{
-	uint64_t left = bits;
-
-	while (count-- > 0)
-		left &= left - 1;
-	return bits & ~left;
-}
-
 /* Takes all free records of a page whose bit in summary the caller has
  * cleared. */
 static uint64_t
@@ -355,46 +341,37 @@ page_take(struct record_store *store, struct slab *slab, uint32_t page)
 	return records;
 }
 
-/* Adds free records to a cache that has fewer than wanted, from the lowest slab
- * that has some. Reserves several pages at once, since each may have only one
- * record, and returns those that are not needed. False: there are none.
- * Lock-free. */
+/* Adds the free records of the lowest page that has some to a cache. False:
+ * there are none. Lock-free. */
 static bool
-pages_take(struct record_store *store, struct cache *cache, uint32_t wanted)
+cache_add_page(struct record_store *store, struct cache *cache)
 {
 	uint32_t limit = store_limit(store);
 	uint32_t number = find_slab(store, limit);
-	uint64_t pages, left, records;
 	struct slab *slab;
+	uint64_t pages;
 	uint32_t page;
 
 	/* It may have been added since. */
 	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
-	pages = lowest_bits(
-	    a64_load_acquire(&slab->summary[SET_FREE]), RESERVE_PAGES);
-	a64_and_seq(&slab->summary[SET_FREE], ~pages);
-	for (left = pages; left != 0 && cache->count < wanted;
-	     left &= left - 1) {
-		page = (uint32_t)__builtin_ctzll(left);
-		records = page_take(store, slab, page);
-		cache_add(store, cache,
-		    (number << SLAB_BITS) + page * PAGE_RECORDS, records);
-	}
-	if (left != 0) {
-		a64_or_seq(&slab->summary[SET_FREE], left);
-		(void)set_raise(
-		    store, SET_FREE, number, (uint32_t)__builtin_ctzll(left));
-	}
+	pages = a64_load_acquire(&slab->summary[SET_FREE]);
+	if (pages == 0)
+		return true;
+	page = (uint32_t)__builtin_ctzll(pages);
+	a64_and_seq(&slab->summary[SET_FREE], ~(pages & -pages));
+	cache_add(store, cache, (number << SLAB_BITS) + page * PAGE_RECORDS,
+	    page_take(store, slab, page));
 	return true;
 }
 
-/* Returns records of one page to SET_FREE. True: there are TRIM_PAGES complete
- * pages now. */
-static bool
-free_add(struct record_store *store, uint32_t page_number, uint64_t records)
+/* Returns records of one page to SET_FREE. Whoever makes the number of complete
+ * pages TRIM_PAGES wakes a sleeping worker, to give them back. */
+static void
+free_add(struct hwt *timer, uint32_t page_number, uint64_t records)
 {
+	struct record_store *store = &timer->store;
 	uint32_t number = page_number / SLAB_PAGES;
 	uint32_t page = page_number % SLAB_PAGES;
 	struct slab *slab = slab_at(store, number);
@@ -403,16 +380,16 @@ free_add(struct record_store *store, uint32_t page_number, uint64_t records)
 
 	(void)set_raise(store, SET_FREE, number, page);
 	/* E:asleep fence: this, and then the caller reads wake_before. */
-	return (before | records) == PAGE_ALL &&
-	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1;
+	if ((before | records) == PAGE_ALL &&
+	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1)
+		wake_worker_for_trim(timer);
 }
 
 /* One addition for each run of indexes of the same page. */
-static bool
-free_add_all(struct record_store *store, const uint32_t *index, uint32_t count)
+static void
+free_add_all(struct hwt *timer, const uint32_t *index, uint32_t count)
 {
 	uint64_t records = 0;
-	bool enough = false;
 	uint32_t i;
 
 	for (i = 0; i < count; i++) {
@@ -420,10 +397,9 @@ free_add_all(struct record_store *store, const uint32_t *index, uint32_t count)
 		if (i + 1 < count &&
 		    index[i + 1] / PAGE_RECORDS == index[i] / PAGE_RECORDS)
 			continue;
-		enough |= free_add(store, index[i] / PAGE_RECORDS, records);
+		free_add(timer, index[i] / PAGE_RECORDS, records);
 		records = 0;
 	}
-	return enough;
 }
 
 static void
@@ -431,7 +407,7 @@ cache_refill(
     struct hwt *timer, struct cache *cache, uint32_t wanted, int *error)
 {
 	while (cache->count < wanted) {
-		if (pages_take(&timer->store, cache, wanted))
+		if (cache_add_page(&timer->store, cache))
 			continue;
 		if (cache->count > 0)
 			return;
@@ -451,36 +427,35 @@ alloc_uncached(struct hwt *timer, int *error)
 	cache_refill(timer, &taken, 1, error);
 	if (taken.count == 0)
 		return 0;
-	(void)free_add_all(&timer->store, taken.slot, taken.count - 1);
+	free_add_all(timer, taken.slot, taken.count - 1);
 	return taken.slot[taken.count - 1];
 }
 
 uint32_t
-record_alloc_slowly(struct hwt *timer, struct cache *cache, int *error)
+record_alloc(struct hwt *timer, struct cache *cache, int *error)
 {
 	if (cache->shared)
 		return alloc_uncached(timer, error);
-	cache_refill(timer, cache, PAGE_RECORDS / 2, error);
 	if (cache->count == 0)
-		return 0;
-	return cache->slot[--cache->count];
+		cache_refill(timer, cache, PAGE_RECORDS / 2, error);
+	return cache->count != 0 ? cache->slot[--cache->count] : 0;
 }
 
-bool
-record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index)
+void
+record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 {
-	struct record_store *store = &timer->store;
-	bool enough;
-
-	if (cache->shared)
-		return free_add(store, index / PAGE_RECORDS,
+	if (cache->shared) {
+		free_add(timer, index / PAGE_RECORDS,
 		    UINT64_C(1) << index % PAGE_RECORDS);
-	enough = free_add_all(store, cache->slot, CACHE_SLOTS / 2);
-	cache->count -= CACHE_SLOTS / 2;
-	memmove(cache->slot, cache->slot + CACHE_SLOTS / 2,
-	    cache->count * sizeof(cache->slot[0]));
+		return;
+	}
+	if (cache->count == CACHE_SLOTS) {
+		free_add_all(timer, cache->slot, CACHE_SLOTS / 2);
+		cache->count -= CACHE_SLOTS / 2;
+		memmove(cache->slot, cache->slot + CACHE_SLOTS / 2,
+		    cache->count * sizeof(cache->slot[0]));
+	}
 	cache->slot[cache->count++] = index;
-	return enough;
 }
 
 struct cache *
@@ -510,86 +485,56 @@ cache_claim(struct hwt *timer)
 	}
 }
 
-bool
+void
 cache_flush(struct hwt *timer, struct cache *cache)
 {
 	uint32_t count = cache->count;
 
 	cache->count = 0;
-	return free_add_all(&timer->store, cache->slot, count);
+	free_add_all(timer, cache->slot, count);
 }
 
-bool
+void
 cache_release(struct hwt *timer, struct cache *cache)
 {
-	bool enough = cache_flush(timer, cache);
-
+	cache_flush(timer, cache);
 	/* E:owned release */
 	a64_store_release(&cache->owned, 0);
-	return enough;
 }
 
 uint32_t
-record_next_used(const struct record_store *store, uint32_t index, uint32_t end)
+record_next_used(const struct record_store *store, uint32_t index)
 {
-	const struct slab *slab;
-	uint64_t pages;
-	uint32_t page;
+	uint32_t number, page;
+	uint64_t committed;
 
-	while (index < end) {
-		slab = slab_at(store, index >> SLAB_BITS);
+	while (++index >> SLAB_BITS < store_limit(store)) {
+		number = index >> SLAB_BITS;
 		page = index / PAGE_RECORDS % SLAB_PAGES;
-		pages = a64_load_acquire(&slab->committed) >> page;
-		if (pages & 1)
+		committed =
+		    a64_load_acquire(&slab_at(store, number)->committed);
+		if (committed >> page & 1)
 			return index;
-		if (pages == 0)
-			index = (index / SLAB_RECORDS + 1) * SLAB_RECORDS;
-		else
-			index = (index / PAGE_RECORDS +
-				    (uint32_t)__builtin_ctzll(pages)) *
-			    PAGE_RECORDS;
+		/* The last index of what need not be looked at. */
+		index |= committed >> page == 0 ? SLAB_RECORDS - 1
+						: PAGE_RECORDS - 1;
 	}
-	return end;
+	return 0;
 }
 
-/* Takes all records of a page out of SET_FREE, if they are there. */
-static bool
-page_claim(struct slab *slab, uint32_t page)
-{
-	a64_t *bits = &slab->bits[SET_FREE][page];
-
-	/* E:free acquire */
-	return a64_load_relaxed(bits) == PAGE_ALL &&
-	    a64_cas_acq_rel(bits, PAGE_ALL, 0);
-}
-
-/* Returns pages that were claimed. counted: they count as complete, since they
- * are committed. */
-static void
-pages_return(
-    struct record_store *store, uint32_t number, uint64_t pages, bool counted)
-{
-	struct slab *slab = slab_at(store, number);
-	uint32_t page;
-
-	for (; pages != 0; pages &= pages - 1) {
-		page = (uint32_t)__builtin_ctzll(pages);
-		/* E:free release */
-		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
-		if (counted)
-			(void)a64_add_relaxed(&store->free_pages, 1);
-		(void)set_raise(store, SET_FREE, number, page);
-	}
-}
-
-/* Claims those of these pages that are complete, and returns them. */
+/* Takes those of these pages that are complete out of SET_FREE, and returns
+ * them. */
 static uint64_t
 pages_claim(struct slab *slab, uint64_t pages)
 {
 	uint64_t claimed = 0;
+	a64_t *bits;
 
 	for (; pages != 0; pages &= pages - 1) {
-		if (page_claim(slab, (uint32_t)__builtin_ctzll(pages)))
+		bits = &slab->bits[SET_FREE][__builtin_ctzll(pages)];
+		/* E:free acquire */
+		if (a64_load_relaxed(bits) == PAGE_ALL &&
+		    a64_cas_acq_rel(bits, PAGE_ALL, 0))
 			claimed |= pages & -pages;
 	}
 	return claimed;

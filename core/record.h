@@ -156,7 +156,8 @@ struct cache {
 	bool shared; /* the one for threads that have none of their own */
 	/* Of slots in use; the last one was freed last. Shared: 0. */
 	uint32_t count;
-	uint64_t woken_sleep; /* the last sleep that its thread has ended */
+	/* announced_sequence of the last sleep that its thread has ended. */
+	uint64_t woken_sleep;
 	a64_t accepted, ended; /* pending is the difference */
 	a64_t started, cancelled, rescheduled, rejected;
 	uint32_t slot[CACHE_SLOTS];
@@ -294,45 +295,19 @@ store_limit(const struct record_store *store)
 int record_store_create(struct record_store *store);
 void record_store_destroy(struct record_store *store);
 
-/* Slow path of record_alloc and record_free: the cache is empty, or full, or
- * shared. */
-uint32_t record_alloc_slowly(
-    struct hwt *timer, struct cache *cache, int *error);
-bool record_free_slowly(struct hwt *timer, struct cache *cache, uint32_t index);
-
 /* Returns an index whose record the caller then owns; 0 and *error: none. */
-static inline uint32_t
-record_alloc(struct hwt *timer, struct cache *cache, int *error)
-{
-	if (__builtin_expect(cache->count == 0, 0))
-		return record_alloc_slowly(timer, cache, error);
-	return cache->slot[--cache->count];
-}
+uint32_t record_alloc(struct hwt *timer, struct cache *cache, int *error);
+/* The caller has just made the record FREE. */
+void record_free(struct hwt *timer, struct cache *cache, uint32_t index);
 
-/* The caller has just made the record FREE. True: so many pages are free that a
- * sleeping worker must be woken to give them back. */
-static inline bool
-record_free(struct hwt *timer, struct cache *cache, uint32_t index)
-{
-	if (__builtin_expect(cache->shared || cache->count == CACHE_SLOTS, 0))
-		return record_free_slowly(timer, cache, index);
-	cache->slot[cache->count++] = index;
-	return false;
-}
-
-/* The first index at or after index whose record may be in use; end: there is
- * none. */
-uint32_t record_next_used(
-    const struct record_store *store, uint32_t index, uint32_t end);
-/* All indexes are below this. */
-uint32_t record_end(const struct record_store *store);
+/* The first index after index whose record may be in use; 0: there is none. */
+uint32_t record_next_used(const struct record_store *store, uint32_t index);
 
 /* Claims a cache that no thread owns; NULL: too many threads. Lock-free. */
 struct cache *cache_claim(struct hwt *timer);
-/* True: as with record_free. */
-bool cache_release(struct hwt *timer, struct cache *cache);
-/* Returns the cache's free records to the set. True: as with record_free. */
-bool cache_flush(struct hwt *timer, struct cache *cache);
+void cache_release(struct hwt *timer, struct cache *cache);
+/* Returns the cache's free records to the set. */
+void cache_flush(struct hwt *timer, struct cache *cache);
 
 /* How far the worker is with giving pages back. */
 struct trim {

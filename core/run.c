@@ -68,7 +68,7 @@ run_ended(struct hwt *timer, struct record *record, uint32_t index)
 	while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	if (word & FLAG_WAITED)
 		futex_wake_all(&record->pair);
-	timer_free_record(timer, index);
+	record_free(timer, cache_of(timer), index);
 }
 
 /* Counts the end of a timeout, before others can see it. */
@@ -87,11 +87,11 @@ requeue(struct hwt *timer, struct record *record, uint32_t index,
     struct pair_value now)
 {
 	/* E:closed fence */
-	if (a64_load_seq(&timer->gate) == 1) {
+	if (a64_load_seq(&timer->phase) == PHASE_RUNNING) {
 		(void)timer_notify(timer, index, now);
 	} else if (timer_retract(record, word_id(now.word, index))) {
 		count_ended(timer);
-		timer_free_record(timer, index);
+		record_free(timer, cache_of(timer), index);
 	}
 }
 
@@ -166,7 +166,7 @@ run_claim(struct hwt *timer, struct record *record, uint64_t id)
 	} while (!pair_cas_word(&record->pair, word, next));
 	if (word_state(word) == STATE_HANDED)
 		return 0;
-	timer_free_record(timer, (uint32_t)(id & INDEX_MASK));
+	record_free(timer, cache_of(timer), (uint32_t)(id & INDEX_MASK));
 	return -ECANCELED;
 }
 

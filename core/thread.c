@@ -48,11 +48,9 @@ forget_destroyed(void)
 
 	for (timer = process_first_timer(); timer != NULL;
 	     timer = timer->registry_next) {
-		for (i = 0; i < THREAD_SLOTS; i++) {
-			if (thread_state.slot[i].timer == timer)
-				lives[i] = thread_state.slot[i].serial ==
-				    timer->serial;
-		}
+		for (i = 0; i < THREAD_SLOTS; i++)
+			lives[i] |=
+			    thread_state.slot[i].serial == timer->serial;
 	}
 	for (i = 0; i < THREAD_SLOTS; i++) {
 		if (!lives[i])
@@ -61,27 +59,20 @@ forget_destroyed(void)
 }
 
 static void
-slot_release(struct thread_slot *slot)
-{
-	struct thread_slot released = *slot;
-
-	/* Before another thread can claim the cache. */
-	*slot = (struct thread_slot){0};
-	if (released.timer != NULL &&
-	    cache_release(released.timer, released.cache))
-		wake_worker_for_trim(released.timer);
-}
-
-static void
 thread_exits(void *state)
 {
+	struct thread_slot slot;
 	int i;
 
 	(void)state;
 	process_lock();
 	forget_destroyed();
-	for (i = 0; i < THREAD_SLOTS; i++)
-		slot_release(&thread_state.slot[i]);
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		slot = thread_state.slot[i];
+		thread_state.slot[i] = (struct thread_slot){0};
+		if (slot.timer != NULL)
+			cache_release(slot.timer, slot.cache);
+	}
 	thread_state.watched = false;
 	process_unlock();
 }
@@ -114,7 +105,7 @@ find_slot(const struct hwt *timer)
 
 	for (i = 0; i < THREAD_SLOTS; i++) {
 		found = thread_state.slot[i];
-		if (found.timer == timer && found.serial == timer->serial) {
+		if (found.serial == timer->serial) {
 			thread_state.slot[i] = *first;
 			*first = found;
 			return first;
@@ -163,14 +154,14 @@ thread_attach_cache(struct hwt *timer, bool may_allocate)
 		return slot->cache;
 	if (thread_state.attach_skip > 0) {
 		thread_state.attach_skip--;
-		return NULL;
+		return &timer->store.shared_cache;
 	}
 	slot = vacant_slot();
 	if (slot != NULL && watch_thread_exit(may_allocate))
 		cache = cache_claim(timer);
 	if (cache == NULL) {
 		thread_state.attach_skip = ATTACH_SKIP;
-		return NULL;
+		return &timer->store.shared_cache;
 	}
 	*slot = (struct thread_slot){timer, timer->serial, cache};
 	return find_slot(timer)->cache;

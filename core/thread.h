@@ -64,7 +64,7 @@ extern _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 /* As the library is loaded. */
 void thread_init(void);
 
-/* The calling thread's cache for timer; NULL when it has none. The slow half of
+/* The calling thread's cache for timer, or the shared one. The slow half of
  * cache_of in timer.h. Lock-free. may_allocate: may take memory, for the C
  * library, in a thread's first call. */
 struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);

@@ -36,7 +36,6 @@ struct worker {
 	 * it; callers have done so twice within one tick. */
 	bool woken, crowded;
 	uint64_t woken_tick; /* next_tick in the turn after they last did */
-	uint64_t announced_sequence; /* wake_sequence before the announcement */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
 	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
@@ -44,6 +43,7 @@ struct worker {
 	a64_t lateness[64];
 };
 
+/* The gate is open in PHASE_RUNNING. A manual timer is never new. */
 enum phase {
 	PHASE_NEW,
 	PHASE_RUNNING,
@@ -51,28 +51,34 @@ enum phase {
 	PHASE_STOPPED
 };
 
-/* Starting and stopping. All under lock, but for stopping. */
+/* The thread that turns the wheel: the worker, or one in hwt_advance. */
+enum turner {
+	TURNER_NONE,
+	TURNER_STARTING, /* is being created, without the lock */
+	TURNER_TURNING,
+	TURNER_ENDED, /* has nothing left to do but to leave its thread */
+	TURNER_JOINING /* is being joined, without the lock */
+};
+
+/* Starting and stopping. All under lock. */
 struct lifecycle {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	enum phase phase;
-	bool starting; /* a thread is being created, without the lock */
-	uint64_t attempts;
-	int attempt_result;
-	bool turning; /* a thread is turning a manual timer */
-	bool worker_ended, joining, joined, list_taken;
-	uint64_t stopped_ns;
-	uint64_t unprocessed;
+	enum turner turner;
+	uint64_t attempts; /* to create a thread */
+	int attempt_result; /* of the last one */
+	uint64_t stopped_ns; /* when the stop that got the list was called */
+	uint64_t unprocessed; /* timeouts in the list, until a stop gets it */
 	pthread_t thread;
 	const pthread_attr_t *thread_attr;
 	char thread_name[16];
 };
 
 struct hwt {
-	/* Fixed by hwt_create, but for gate. */
+	/* Fixed by hwt_create, but for phase. */
 	uint64_t epoch;
 	uint64_t serial;
-	a64_t gate; /* 1: started and not stopping */
+	a64_t phase; /* enum phase; changes under the lifecycle lock */
 	uint64_t tick_ns;
 	uint64_t origin_ns;
 	uint64_t max_pending;
@@ -92,9 +98,8 @@ struct hwt {
 	/* 0 while the worker is awake or will wake at the next tick without a
 	 * call. In a long sleep: earlier deadlines than this must wake it. */
 	_Alignas(CACHE_LINE) a64_t wake_before;
-	a64_t wake_sequence; /* the worker sleeps on its low half */
-	a64_t sleep_number; /* counts announcements; a manual timer: 0 */
-	a64_t stopping; /* set once, by the first stop */
+	a64_t wake_sequence; /* the worker sleeps on its low half; from 1 on */
+	a64_t announced_sequence; /* wake_sequence before the announcement */
 	/* Timeouts that hold a permit of max_pending. */
 	_Alignas(CACHE_LINE) a64_t permits;
 	/* Timeouts that executors hold, and hwt_run calls under way. */
@@ -132,6 +137,14 @@ timer_check(const struct hwt *timer, bool valid)
 	return valid ? 0 : -EINVAL;
 }
 
+static inline bool
+words_are_zero(const uint64_t *words, size_t bytes)
+{
+	while (bytes > 0 && words[bytes / sizeof(*words) - 1] == 0)
+		bytes -= sizeof(*words);
+	return bytes == 0;
+}
+
 /* What hwt_remaining says. */
 static inline int64_t
 remaining_at(struct pair_value seen, uint64_t now_ns)
@@ -150,6 +163,16 @@ timer_now_ahead(const struct hwt *timer)
 	if (timer->flags & HWT_MANUAL)
 		return timer_now(timer);
 	return clock_ahead_ns(&thread_state.sample);
+}
+
+/* A delay of 0 counts as 1 ns, so that a deadline which is set on a boundary
+ * belongs to the next one. */
+static inline uint64_t
+deadline_from(uint64_t now_ns, uint64_t delay_ns)
+{
+	if (now_ns >= DEADLINE_NEVER || delay_ns >= DEADLINE_NEVER - now_ns)
+		return DEADLINE_NEVER;
+	return now_ns + delay_ns + (delay_ns == 0);
 }
 
 /* The last tick whose boundary is not after now_ns. */
@@ -182,8 +205,8 @@ timer_boundary(const struct hwt *timer, uint64_t tick)
 static inline bool
 timer_is_stopping(const struct hwt *timer)
 {
-	/* E:stopping acquire */
-	return a64_load_acquire(&timer->stopping) != 0;
+	/* E:gate acquire */
+	return a64_load_acquire(&timer->phase) >= PHASE_STOPPING;
 }
 
 /* The thread's cache that was found last, if it is this timer's; or NULL. Never
@@ -197,47 +220,28 @@ cache_at_hand(const struct hwt *timer)
 	return NULL;
 }
 
-static inline struct cache *
-cache_find(struct hwt *timer, bool may_allocate)
-{
-	struct cache *cache = cache_at_hand(timer);
-
-	if (cache != NULL)
-		return cache;
-	cache = thread_attach_cache(timer, may_allocate);
-	return cache != NULL ? cache : &timer->store.shared_cache;
-}
-
-/* The calling thread's cache. It may change with each call of user code, which
- * may use other timers. Lock-free, and allocates nothing. */
+/* The calling thread's cache, or the shared one. It may change with each call
+ * of user code, which may use other timers. Lock-free, allocates nothing. */
 static inline struct cache *
 cache_of(struct hwt *timer)
 {
-	return cache_find(timer, false);
-}
+	struct cache *cache = cache_at_hand(timer);
 
-/* The same for calls that may allocate memory. */
-static inline struct cache *
-cache_for_new(struct hwt *timer)
-{
-	return cache_find(timer, true);
+	return cache != NULL ? cache : thread_attach_cache(timer, false);
 }
 
 /* core/lifecycle.c */
+/* 0: the gate is open; starts the worker if there was none yet. */
 int timer_start(struct hwt *timer);
-/* Whether calls may go on: starts the worker at the first one. */
-int timer_enter_slowly(struct hwt *timer);
 int timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
 void timer_log(const struct hwt *timer, int level, const char *message);
-/* The worker's first and last action. */
-void timer_worker_begins(const struct hwt *timer);
-void timer_worker_ends(struct hwt *timer);
 
 /* core/manual.c */
 /* The calling thread has the wheel of a manual timer for itself until
  * timer_turn_end, and a stop waits. -ESHUTDOWN, -EDEADLK: as hwt_advance. */
 int timer_turn_begin(struct hwt *timer);
+/* Also the worker's last action. */
 void timer_turn_end(struct hwt *timer);
 
 /* hwt.c */
@@ -248,8 +252,6 @@ int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
  * changed the record first. */
 bool timer_retract(struct record *record, uint64_t id);
 void pending_release(struct hwt *timer, uint64_t count);
-/* Frees the index of a record that the caller has just made FREE. */
-void timer_free_record(struct hwt *timer, uint32_t index);
 /* Wakes a worker in a long sleep, to give memory back. */
 void wake_worker_for_trim(struct hwt *timer);
 

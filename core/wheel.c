@@ -107,27 +107,18 @@ round_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-static size_t
-bitmap_words(uint32_t length, uint32_t level)
-{
-	size_t words = length;
-
-	do
-		words = (words + 63) / 64;
-	while (level-- > 0);
-	return words;
-}
-
-/* How much memory a bitmap takes. */
+/* How much memory a bitmap takes. Behind the words of each level is one more,
+ * which stays 0: a search may come to it. */
 static size_t
 bitmap_bytes(uint32_t length)
 {
-	uint32_t level = 0;
+	size_t words = length;
 	size_t bytes = 0;
 
-	do
-		bytes += 8 * bitmap_words(length, level);
-	while (bitmap_words(length, level++) > 1);
+	do {
+		words = (words + 63) / 64;
+		bytes += (words + 1) * sizeof(uint64_t);
+	} while (words > 1);
 	return bytes;
 }
 
@@ -135,15 +126,15 @@ bitmap_bytes(uint32_t length)
 static void
 bitmap_create(struct bitmap *bitmap, uint32_t length, void *memory)
 {
-	uint64_t *words = memory;
-	size_t count;
+	uint64_t *level = memory;
+	size_t words = length;
 
 	bitmap->length = length;
 	do {
-		count = bitmap_words(length, bitmap->levels);
-		bitmap->level[bitmap->levels++] = words;
-		words += count;
-	} while (count > 1);
+		words = (words + 63) / 64;
+		bitmap->level[bitmap->levels++] = level;
+		level += words + 1;
+	} while (words > 1);
 }
 
 /* The most chunks that so many records may need: full ones, and a partial one
@@ -169,31 +160,14 @@ chunks_max(uint32_t length)
 	return (uint32_t)(arenas * ARENA_CHUNKS);
 }
 
-static bool
-wheel_create_chunks(struct wheel *wheel, uint32_t length)
-{
-	uint32_t most = chunks_max(length);
-	size_t page_words = ((size_t)most / CHUNKS_PER_PAGE + 63) / 64;
-
-	wheel->arenas = system_map(ARENA_TABLE_BYTES);
-	if (wheel->arenas == NULL)
-		return false;
-	wheel->free_bytes = page_words * sizeof(uint64_t) + bitmap_bytes(most);
-	wheel->decommitted = system_map(wheel->free_bytes);
-	if (wheel->decommitted == NULL) {
-		system_unmap(wheel->arenas, ARENA_TABLE_BYTES);
-		return false;
-	}
-	bitmap_create(&wheel->free, most, wheel->decommitted + page_words);
-	wheel->carved = 1;
-	return true;
-}
-
 int
 wheel_create(struct wheel *wheel, const struct record_store *store,
     uint32_t length, a64_t *memory_bytes)
 {
 	size_t bucket_bytes = length * sizeof(struct bucket);
+	size_t filled_bytes = bitmap_bytes(length);
+	uint32_t most = chunks_max(length);
+	size_t page_bytes = ((size_t)most / CHUNKS_PER_PAGE + 63) / 64 * 8;
 	char *memory;
 
 	wheel->store = store;
@@ -201,18 +175,23 @@ wheel_create(struct wheel *wheel, const struct record_store *store,
 	wheel->bits = (uint32_t)__builtin_ctz(length);
 	wheel->next_tick = 1;
 	wheel->earliest = 1;
+	wheel->carved = 1;
 	wheel->memory_bytes = memory_bytes;
-	wheel->bytes = bucket_bytes + bitmap_bytes(length);
+	wheel->bytes = bucket_bytes + filled_bytes + ARENA_TABLE_BYTES +
+	    page_bytes + bitmap_bytes(most);
 	memory = system_map(wheel->bytes);
 	if (memory == NULL)
 		return -ENOMEM;
-	if (!wheel_create_chunks(wheel, length)) {
-		system_unmap(memory, wheel->bytes);
-		return -ENOMEM;
-	}
 	wheel->buckets = (void *)memory;
-	bitmap_create(&wheel->filled, length, memory + bucket_bytes);
-	(void)a64_add_relaxed(memory_bytes, wheel->bytes);
+	memory += bucket_bytes;
+	bitmap_create(&wheel->filled, length, memory);
+	memory += filled_bytes;
+	wheel->arenas = (void *)memory;
+	memory += ARENA_TABLE_BYTES;
+	wheel->decommitted = (void *)memory;
+	memory += page_bytes;
+	bitmap_create(&wheel->free, most, memory);
+	(void)a64_add_relaxed(memory_bytes, bucket_bytes + filled_bytes);
 	return 0;
 }
 
@@ -228,8 +207,6 @@ wheel_destroy(struct wheel *wheel)
 			break;
 		system_unmap(arena, ARENA_BYTES);
 	}
-	system_unmap(wheel->arenas, ARENA_TABLE_BYTES);
-	system_unmap(wheel->decommitted, wheel->free_bytes);
 	system_unmap(wheel->buckets, wheel->bytes);
 }
 
@@ -286,7 +263,6 @@ bitmap_clear(struct bitmap *bitmap, uint32_t bit)
 static uint32_t
 bitmap_find(const struct bitmap *bitmap, uint32_t from)
 {
-	uint32_t end = bitmap->length;
 	uint32_t level = 0;
 	uint64_t word;
 
@@ -295,9 +271,8 @@ bitmap_find(const struct bitmap *bitmap, uint32_t from)
 		if (word != 0)
 			break;
 		from = from / 64 + 1;
-		if (++level == bitmap->levels ||
-		    from >= bitmap_words(end, level - 1))
-			return end;
+		if (++level == bitmap->levels)
+			return bitmap->length;
 	}
 	from += (uint32_t)__builtin_ctzll(word);
 	while (level-- > 0) /* down again, to its first bit */

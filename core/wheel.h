@@ -64,14 +64,13 @@ struct wheel {
 	uint64_t earliest; /* no entry is before that tick */
 	struct bucket *buckets;
 	struct bitmap filled; /* buckets that are not empty */
-	size_t bytes;
+	size_t bytes; /* that all tables take */
 	/* Chunks: arenas, the first chunk that was never used, the number of
 	 * chunks in the arenas, and the free chunks. */
 	aptr_t *arenas;
 	uint32_t carved;
 	uint32_t capacity; /* under the record store's lock */
 	struct bitmap free;
-	size_t free_bytes;
 	/* Pages of free chunks that were given back to the system. */
 	uint64_t *decommitted;
 	uint32_t trimmed; /* the page with which wheel_trim goes on */

@@ -100,13 +100,11 @@ static size_t
 copy_records(
     struct item *items, size_t capacity, const struct record_store *store)
 {
-	uint32_t end = record_end(store);
 	struct item item;
 	size_t count = 0;
-	uint32_t index;
+	uint32_t index = 0;
 
-	for (index = record_next_used(store, 0, end); index < end;
-	     index = record_next_used(store, index + 1, end)) {
+	while ((index = record_next_used(store, index)) != 0) {
 		if (!copy_record(&item, store, index))
 			continue;
 		if (items != NULL && count < capacity)
@@ -246,7 +244,7 @@ is_stopped(struct hwt *timer)
 	bool stopped;
 
 	(void)pthread_mutex_lock(&timer->life.lock);
-	stopped = timer->life.phase == PHASE_STOPPED;
+	stopped = a64_load_relaxed(&timer->phase) == PHASE_STOPPED;
 	(void)pthread_mutex_unlock(&timer->life.lock);
 	return stopped;
 }

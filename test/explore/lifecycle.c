@@ -157,7 +157,7 @@ begin_uncommitted(void)
 	thread_prepare(0, 0);
 	thread_prepare(1, 0);
 	thread_prepare(2, 1);
-	(void)cache_flush(timer, &timer->store.caches[2]);
+	cache_flush(timer, &timer->store.caches[2]);
 	trim_all();
 	explore_check(timer->store.idle[0] == 1);
 }

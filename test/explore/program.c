@@ -41,8 +41,8 @@ timer_make_with(const struct hwt_options *options)
 	explore_check(hwt_create(&timer, &chosen) == 0);
 	explore_name(&timer->wake_before, 8, "wake_before");
 	explore_name(&timer->wake_sequence, 4, "wake_sequence");
-	explore_name(&timer->stopping, 4, "stopping");
-	explore_name(&timer->gate, 8, "gate");
+	explore_name(&timer->announced_sequence, 8, "announced_sequence");
+	explore_name(&timer->phase, 8, "phase");
 	explore_name(&timer->batches, 8, "batches");
 	explore_name(&timer->permits, 8, "permits");
 	explore_name(&timer->dispatched_count, 8, "dispatched_count");
@@ -183,7 +183,7 @@ subject_task(hwt_timeout timeout, void *arg)
 		go_on();
 	if (timer->executor.execute == NULL && !e->handed_over)
 		explore_check(explore_load(&timer_stopped, 4) == 0);
-	if (e->periodic && explore_load(&timer->stopping, 4) != 0)
+	if (e->periodic && explore_load(&timer->phase, 4) >= PHASE_STOPPING)
 		e->last = true;
 	e->running--;
 	e->ended++;
@@ -433,10 +433,12 @@ note_stopped(void)
 void
 stop(void)
 {
+	bool stopped_before = explore_load(&timer_stopped, 4) != 0;
 	struct hwt_unprocessed list;
 	int error = hwt_stop(timer, &list);
 
 	explore_check(error == 0);
+	explore_check(!stopped_before || list.count == 0);
 	note_stopped();
 	take_list(&list);
 }

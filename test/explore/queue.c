@@ -396,7 +396,7 @@ begin_word_full(void)
 
 	begin_announced();
 	for (i = 0; i < 3; i++)
-		(void)cache_flush(timer, &timer->store.caches[i]);
+		cache_flush(timer, &timer->store.caches[i]);
 	cache = cache_of(timer);
 	for (i = 0; i < WORD_RECORDS; i++)
 		in_use[i] = record_alloc(timer, cache, &error);
@@ -419,7 +419,7 @@ end_word_full(void)
 
 	end_announced();
 	for (i = 0; i <= WORD_RECORDS; i++)
-		(void)record_free(timer, cache_of(timer), in_use[i]);
+		record_free(timer, cache_of(timer), in_use[i]);
 }
 
 const struct program queue_programs[] = {

@@ -34,7 +34,8 @@ take(unsigned thread, unsigned count)
 	uint32_t index;
 
 	while (count-- > 0) {
-		index = record_alloc(timer, cache_for_new(timer), &error);
+		index = record_alloc(
+		    timer, thread_attach_cache(timer, true), &error);
 		explore_check(index != 0 && !in_hand[index]);
 		explore_check(index >> SLAB_BITS < timer->store.limit);
 		in_hand[index] = true;
@@ -48,7 +49,7 @@ give(unsigned thread)
 	uint32_t index = held[thread][--held_count[thread]];
 
 	in_hand[index] = false;
-	(void)record_free(timer, cache_of(timer), index);
+	record_free(timer, cache_of(timer), index);
 }
 
 static void
@@ -56,7 +57,7 @@ give_back(unsigned thread)
 {
 	while (held_count[thread] > 0)
 		give(thread);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 /* What threads hold goes back: whatever two of them hold is there twice. */
@@ -80,10 +81,10 @@ begin_three_pages(void)
 	thread_prepare(1, 0);
 	thread_prepare(2, 0);
 	take(7, 5);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 	while (held_count[7] > 1)
 		give(7);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 static void
@@ -103,7 +104,7 @@ take_two_give_one(void)
 {
 	take(1, 2);
 	give(1);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 /* The page that is taken comes back as it was. */
@@ -312,14 +313,14 @@ make_anew_when_told(void)
 
 /* A thread exits, and the records of its cache complete so many pages that it
  * wakes the worker. It stays stopped there, while another thread claims the
- * cache, the only one beside the worker's, and has something due. */
+ * last cache, and has something due. */
 static void
-begin_worker_two_caches(void)
+begin_worker_three_caches(void)
 {
 	unsigned i;
 
 	timer_make(0, NULL);
-	for (i = 2; i < CACHES_MAX; i++)
+	for (i = 3; i < CACHES_MAX; i++)
 		explore_check(cache_claim(timer) != NULL);
 	explore_check(hwt_start(timer) == 0);
 }
@@ -339,7 +340,7 @@ free_all_and_exit(void)
 }
 
 static void
-schedule_by_released_cache(void)
+schedule_while_one_exits(void)
 {
 	await_stopped();
 	subject[IN_SLAB].releases = true;
@@ -350,7 +351,7 @@ schedule_by_released_cache(void)
 	stop();
 }
 
-/* Both have given it back, and so has the worker. */
+/* Both have given theirs back, and so has the worker. */
 static void
 end_released(void)
 {
@@ -359,7 +360,7 @@ end_released(void)
 
 	for (i = 0; i < CACHES_MAX; i++)
 		owned += timer->store.caches[i].owned;
-	explore_check(owned == CACHES_MAX - 2);
+	explore_check(owned == CACHES_MAX - 3);
 }
 
 /* Two slabs whose records are all free. */
@@ -477,7 +478,7 @@ begin_last_held(void)
 	take(7, IN_SLAB);
 	while (held_count[7] > 1)
 		give(7);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 	held[0][0] = held[7][0];
 	held_count[0] = 1;
 	held_count[7] = 0;
@@ -537,7 +538,7 @@ cancel_and_trim(void)
 {
 	await_stopped();
 	explore_check(cancel(0) == 0);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 	trim_all();
 	explore_check(timer->store.idle[0] == 1);
 	go_on();
@@ -555,7 +556,7 @@ begin_used(void)
 	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(cancel(0) == 0);
 	(void)advance(0);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 static void
@@ -586,7 +587,7 @@ begin_covered(void)
 	explore_check(schedule(0, 2 * TICK_NS) == 0);
 	(void)advance(0);
 	explore_check(cancel(0) == 0);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 /* The system does not take it. */
@@ -605,7 +606,7 @@ begin_pushed(void)
 	begin_all_free();
 	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(cancel(0) == 0);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 static void
@@ -697,7 +698,7 @@ use_all_differently(void)
 		for (count = 7; count > 0; count--)
 			schedule_some(&handles, count, turn == 2);
 		(void)advance(0);
-		(void)cache_flush(timer, cache_of(timer));
+		cache_flush(timer, cache_of(timer));
 		trim_all();
 	}
 }
@@ -718,9 +719,9 @@ use_some(unsigned thread)
 	struct handles *handles = &handles_told[thread];
 
 	schedule_some(handles, 2, true);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 	schedule_some(handles, 1, true);
-	(void)cache_flush(timer, cache_of(timer));
+	cache_flush(timer, cache_of(timer));
 }
 
 static void
@@ -770,13 +771,10 @@ static void
 give_and_await_trim(void)
 {
 	const struct slab *slab = (void *)(uintptr_t)timer->store.slabs[0];
-	bool enough;
 
 	while (held_count[0] > 0)
 		give(0);
-	enough = cache_flush(timer, cache_of(timer));
-	if (enough)
-		wake_worker_for_trim(timer);
+	cache_flush(timer, cache_of(timer));
 	explore_await(&slab->committed, 8, is_zero, &slab->committed);
 	stop();
 }
@@ -827,8 +825,7 @@ use_and_free_all(void)
 		explore_check(schedule(i, 90 * TICK_NS) == 0);
 	for (i = 0; i < IN_SLAB; i++)
 		explore_check(cancel(i) == 0);
-	if (cache_flush(timer, cache_of(timer)))
-		wake_worker_for_trim(timer);
+	cache_flush(timer, cache_of(timer));
 	await_thread(1);
 	await_started(IN_SLAB);
 	await_started(IN_SLAB + 1);
@@ -907,8 +904,8 @@ const struct program record_programs[] = {
     },
     {
 	.name = "record/exit-wakes",
-	.begin = begin_worker_two_caches,
-	.thread = {free_all_and_exit, schedule_by_released_cache},
+	.begin = begin_worker_three_caches,
+	.thread = {free_all_and_exit, schedule_while_one_exits},
 	.end = end_released,
     },
     {

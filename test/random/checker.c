@@ -129,7 +129,8 @@ static bool
 check_state(struct checker *checker, uint32_t index, struct pair_value seen)
 {
 	const struct record *record = record_at(&checker->timer->store, index);
-	bool stopped = checker->timer->life.phase == PHASE_STOPPED;
+	bool stopped =
+	    a64_load_relaxed(&checker->timer->phase) == PHASE_STOPPED;
 	uint64_t state = word_state(seen.word);
 
 	must(state <= STATE_UNPROCESSED, index, "record: a state");
@@ -229,13 +230,20 @@ decommitted_chunks(const struct wheel *wheel)
 	return pages * 32;
 }
 
+/* The tables from the buckets to that of the arenas. */
+static uint64_t
+wheel_bytes(const struct wheel *wheel)
+{
+	return (uint64_t)((char *)wheel->arenas - (char *)wheel->buckets);
+}
+
 static uint64_t
 memory_of(const struct checker *checker)
 {
 	const struct hwt *timer = checker->timer;
 	uint64_t caches = a64_load_acquire(&timer->store.caches_used);
 
-	return sizeof(*timer) + timer->wheel.bytes +
+	return sizeof(*timer) + wheel_bytes(&timer->wheel) +
 	    (timer->wheel.carved - 1 - decommitted_chunks(&timer->wheel)) *
 	    sizeof(struct chunk) +
 	    checker->open_slabs * HEADER_PAGES * PAGE_BYTES +
@@ -268,8 +276,10 @@ check_counts(struct checker *checker)
 	    "count: nothing is being handed over");
 	must(a64_load_acquire(&timer->batches) == 0, 0,
 	    "count: no batch is under way");
-	must(!timer->life.turning, 0, "count: nobody turns the wheel");
-	must((a64_load_acquire(&timer->gate) == 1) != checker_stopping(checker),
+	must(timer->life.turner != TURNER_TURNING, 0,
+	    "count: nobody turns the wheel");
+	must((a64_load_acquire(&timer->phase) == PHASE_RUNNING) !=
+		checker_stopping(checker),
 	    0, "count: the gate is open until stop");
 	must(a64_load_acquire(&timer->store.memory_bytes) == memory_of(checker),
 	    0, "count: memory_bytes");

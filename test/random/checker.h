@@ -103,7 +103,7 @@ checker_knows(const struct checker *checker, uint32_t index)
 static inline bool
 checker_stopping(const struct checker *checker)
 {
-	return checker->timer->life.phase >= PHASE_STOPPING;
+	return timer_is_stopping(checker->timer);
 }
 
 #endif
