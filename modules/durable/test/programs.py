@@ -1254,7 +1254,8 @@ class Hwtd(Programs):
                 ("0.0.0.0:0", "0.0.0.0", "00000000"),
                 ("[::1]:0", "[::1]", "00000000000000000000000001000000")):
             running = self.start("hwtd", "--metrics", words)
-            said = wait_until(lambda: "/metrics" in running.err and
+            # What comes before it serves ends by a signal as any program.
+            said = wait_until(lambda: "serves" in running.err and
                               running.err)
             address = said.split("http://")[1].split("/metrics")[0]
             host, port = address.rsplit(":", 1)
