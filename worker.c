@@ -460,7 +460,7 @@ worker_drop_stale(struct hwt *timer, uint64_t *tick)
 	uint32_t index;
 
 	for (; entries < STALE_ENTRIES; entries++) {
-		*tick = wheel_next(&timer->wheel, TICK_NEVER - 1);
+		*tick = wheel_next(&timer->wheel, TICK_NEVER);
 		if (*tick == TICK_NEVER)
 			return false;
 		wheel_walk_start(&timer->wheel, &walk, *tick);
