@@ -63,6 +63,10 @@
  *   E:called    what the caller did: release in wake_worker, by incrementing
  *               wake_sequence, acquire in was_woken. With HWT_MANUAL: release
  *               in wake_owner, by clearing wake_before.
+ *   E:number    what the worker read of wake_sequence: release in
+ *               worker_announce, by counting sleep_number, acquire in
+ *               wake_worker. So whoever wakes the worker from a sleep, by its
+ *               number, increments a sequence that this sleep began with.
  *   E:stopping  what hwt_stop did before: release in stop_begin, acquire in
  *               timer_is_stopping.
  *   E:word      a record's fields and what the scheduling thread wrote: release
@@ -497,9 +501,11 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 		    ? 1
 		    : *until_ns - timer->tick_ns + 1;
 	}
+	/* E:called acquire */
 	timer->worker.announced_sequence =
 	    a64_load_acquire(&timer->wake_sequence);
-	/* After that: who reads the number moves on what was read. */
+	/* After that, E:number release: who reads the number moves on what was
+	 * read. */
 	if (!(timer->flags & HWT_MANUAL))
 		a64_count(&timer->sleep_number, 1);
 	/* E:asleep fence */
@@ -527,6 +533,7 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 	uint64_t sequence;
 
 	for (;;) {
+		/* E:called acquire */
 		sequence = a64_load_acquire(&timer->wake_sequence);
 		if (timer_is_stopping(timer) ||
 		    (announced &&
@@ -574,7 +581,7 @@ worker_sleep(struct hwt *timer)
 		return;
 	if (worker_announce(timer, tick, &until_ns)) {
 		sleep_until(timer, until_ns, true);
-		a64_store_release(&timer->wake_before, 0);
+		a64_store_relaxed(&timer->wake_before, 0);
 		if (!was_woken(timer))
 			return;
 	}

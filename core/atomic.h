@@ -62,7 +62,9 @@
  *   table; limit is stored after the entry, and committed after the words of
  *   the page's records), gate, stopping, epoch, handing (dispatching_to is
  *   stored before the word becomes HANDED, and whoever reads that word reads
- *   dispatching_to after it), counted (ended is loaded before accepted) and
+ *   dispatching_to after it), counted (ended is loaded before accepted), number
+ *   (wake_sequence is loaded before sleep_number is stored; whoever loads that
+ *   number then increments wake_sequence) and
  *   reused (arg is stored after the word became FREE; whoever reads that arg
  *   then reads a later word).
  *

@@ -219,7 +219,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	clock_prepare();
 	made->epoch = process_epoch();
 	if (made->flags & HWT_MANUAL)
-		a64_store_release(&made->gate, 1);
+		a64_store_relaxed(&made->gate, 1);
 	process_add_timer(made);
 	a64_store_relaxed(&made->mark, MARK_LIVE);
 	DEBUG_MADE("timer", made, made->epoch);
@@ -357,8 +357,10 @@ stop_begin(struct hwt *timer)
 	a64_store_seq(&timer->gate, 0);
 	/* E:stopping release */
 	a64_store_release(&timer->stopping, 1);
+	/* E:called release */
 	(void)a64_add_seq(&timer->wake_sequence, 1);
 	futex_wake_all(&timer->wake_sequence);
+	/* E:closed fence */
 	while (a64_load_seq(&timer->batches) != 0)
 		system_yield(&tries);
 }
@@ -394,7 +396,7 @@ stop_sweep(struct hwt *timer)
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
-	(void)a64_add_seq(&store->shared_cache.ended, count);
+	cache_count(&store->shared_cache, &store->shared_cache.ended, count);
 	pending_release(timer, count);
 	timer->life.unprocessed = count;
 }
