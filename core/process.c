@@ -152,7 +152,6 @@ process_add_timer(struct hwt *timer)
 {
 	process_lock();
 	timer->serial = ++last_serial;
-	timer->registry_previous = NULL;
 	timer->registry_next = registry.timers;
 	if (registry.timers != NULL)
 		registry.timers->registry_previous = timer;

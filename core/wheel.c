@@ -517,7 +517,6 @@ static void
 walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 {
 	walk->at = at;
-	walk->slot = 0;
 	if (at == 0)
 		return;
 	walk->chunks++;
