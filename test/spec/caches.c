@@ -513,6 +513,33 @@ Test(caches, each_of_many_idle_slabs_is_opened_again)
 	fixture_close(&manual);
 }
 
+/* Whichever of them could not be had. */
+Test(caches, a_batch_without_memory_returns_what_it_took)
+{
+	static struct hwt_spec specs[IN_A_SLAB + 2];
+	uint32_t more, i;
+
+	for (i = 0; i < IN_A_SLAB + 2; i++)
+		specs[i] = (struct hwt_spec){
+		    .task = forbidden_task, .delay_ns = HWT_SEC(3600)};
+	fixture_open(&manual, NULL);
+	for (more = 1; more <= 2; more++) {
+		schedule_some(1);
+		cancel_some(1);
+		fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+		assert_rc(hwt_new_timeouts(
+			      manual.timer, IN_A_SLAB + more, specs, NULL),
+		    -ENOMEM);
+
+		schedule_some(IN_A_SLAB);
+
+		(void)fault_disarm();
+		assert_u64(store_limit(store_of(&manual)), 1);
+		cancel_some(IN_A_SLAB);
+	}
+	fixture_close(&manual);
+}
+
 /* One that is live keeps its page, and the slab's own. */
 Test(caches, a_slab_with_one_page_in_use_is_not_idle)
 {
