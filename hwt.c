@@ -189,7 +189,7 @@ wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 		return;
 	}
 	/* If this is of a later sleep already, that one is ended too: it began
-	 * with wake_sequence as it was before. */
+	 * with wake_sequence as it was before: E:sleep acquire */
 	sleep = a64_load_acquire(&timer->announced_sequence);
 	if (cache != NULL && !cache->shared) {
 		if (cache->woken_sleep == sleep)
@@ -262,10 +262,10 @@ record_fill(struct record *record, hwt_task *task, void *arg,
     const struct hwt_executor *executor, uint64_t period_ns)
 {
 	/* E:reused release, each: one that is read alone shows it too */
+	a64_store_release(&record->period_ns, period_ns);
 	aptr_store_release(&record->task, (void *)(uintptr_t)task);
 	aptr_store_release(&record->arg, arg);
 	aptr_store_release(&record->executor, executor);
-	a64_store_release(&record->period_ns, period_ns);
 }
 
 /* The gate is closed. 0: stop has already put the timeout into its list. */
@@ -482,8 +482,10 @@ batch_enter(struct hwt *timer)
 {
 	/* E:closed fence */
 	(void)a64_add_seq(&timer->batches, 1);
+	/* E:closed fence */
 	if (a64_load_seq(&timer->phase) == PHASE_RUNNING)
 		return true;
+	/* E:closed release: its last access to the timer */
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return false;
 }
@@ -535,6 +537,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 		goto free_records;
 	}
 	batch_publish(timer, first, base_ns, count, specs, timeouts);
+	/* E:closed release: stop may sweep */
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return 0;
 
@@ -1020,10 +1023,10 @@ pending_of(const struct record_store *store)
 	uint32_t i;
 
 	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
+		/* E:counted acquire */
 		ended += a64_load_acquire(&cache->ended);
-	/* E:counted acquire */
 	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
-		accepted += a64_load_acquire(&cache->accepted);
+		accepted += a64_load_relaxed(&cache->accepted);
 	return accepted > ended ? accepted - ended : 0;
 }
 
@@ -1062,11 +1065,11 @@ hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
 		return error;
 	memset(stats, 0, sizeof(*stats));
 	for (i = 0; (cache = cache_counted(&timer->store, i)) != NULL; i++) {
-		stats->scheduled += a64_load_acquire(&cache->accepted);
-		stats->started += a64_load_acquire(&cache->started);
-		stats->cancelled += a64_load_acquire(&cache->cancelled);
-		stats->rescheduled += a64_load_acquire(&cache->rescheduled);
-		stats->rejected += a64_load_acquire(&cache->rejected);
+		stats->scheduled += a64_load_relaxed(&cache->accepted);
+		stats->started += a64_load_relaxed(&cache->started);
+		stats->cancelled += a64_load_relaxed(&cache->cancelled);
+		stats->rescheduled += a64_load_relaxed(&cache->rescheduled);
+		stats->rejected += a64_load_relaxed(&cache->rejected);
 	}
 	stats->pending = pending_of(&timer->store);
 	stats->memory_bytes = a64_load_relaxed(&timer->store.memory_bytes);

@@ -63,6 +63,10 @@
  *   E:called    what the caller did: release in wake_worker, by incrementing
  *               wake_sequence, acquire in was_woken. With HWT_MANUAL: release
  *               in wake_owner, by clearing wake_before.
+ *   E:sleep     what the worker read of wake_sequence: release in
+ *               worker_announce, by storing announced_sequence, acquire in
+ *               wake_worker. So whoever wakes the worker from a sleep
+ *               increments a sequence that this sleep began with.
  *   E:word      a record's fields and what the scheduling thread wrote: release
  *               by publishing the word (timer_publish), acquire by loading it
  *               (worker_take, entry_resolve). Every change of a word is a
@@ -453,7 +457,7 @@ worker_drop_stale(struct hwt *timer, uint64_t *tick)
 	uint32_t index;
 
 	for (; entries < STALE_ENTRIES; entries++) {
-		*tick = wheel_next(&timer->wheel, TICK_NEVER - 1);
+		*tick = wheel_next(&timer->wheel, TICK_NEVER);
 		if (*tick == TICK_NEVER)
 			return false;
 		wheel_walk_start(&timer->wheel, &walk, *tick);
@@ -480,6 +484,7 @@ bool
 worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 {
 	uint64_t before_ns = DEADLINE_NEVER;
+	uint64_t sequence;
 
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {
@@ -490,10 +495,11 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 		    ? 1
 		    : *until_ns - timer->tick_ns + 1;
 	}
+	/* E:called acquire */
+	sequence = a64_load_acquire(&timer->wake_sequence);
 	/* Callers tell sleeps apart by it: it is the same for two of them only
-	 * if no call came between. */
-	a64_store_release(&timer->announced_sequence,
-	    a64_load_acquire(&timer->wake_sequence));
+	 * if no call came between. E:sleep release */
+	a64_store_release(&timer->announced_sequence, sequence);
 	/* E:asleep fence */
 	a64_store_seq(&timer->wake_before, before_ns);
 	if (mpsc_is_empty(&timer->queue) && !record_may_trim(timer))
@@ -506,9 +512,10 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 static bool
 was_woken(const struct hwt *timer)
 {
+	uint64_t announced = a64_load_relaxed(&timer->announced_sequence);
+
 	/* E:called acquire */
-	return a64_load_acquire(&timer->wake_sequence) !=
-	    a64_load_relaxed(&timer->announced_sequence);
+	return a64_load_acquire(&timer->wake_sequence) != announced;
 }
 
 /* hwt_stop closes the gate and then increments the sequence. Whoever reads the
@@ -519,6 +526,7 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 	uint64_t sequence;
 
 	for (;;) {
+		/* E:called acquire */
 		sequence = a64_load_acquire(&timer->wake_sequence);
 		if (timer_is_stopping(timer) ||
 		    (announced && was_woken(timer)) ||
@@ -565,7 +573,7 @@ worker_sleep(struct hwt *timer)
 		return;
 	if (worker_announce(timer, tick, &until_ns)) {
 		sleep_until(timer, until_ns, true);
-		a64_store_release(&timer->wake_before, 0);
+		a64_store_relaxed(&timer->wake_before, 0);
 		if (!was_woken(timer))
 			return;
 	}

@@ -62,9 +62,10 @@
  *   table; limit is stored after the entry, and committed after the words of
  *   the page's records), gate, epoch, handing (dispatching_to is stored before
  *   the word becomes HANDED, and whoever reads that word reads dispatching_to
- *   after it), counted (ended is loaded before accepted) and reused (arg is
- *   stored after the word became FREE; whoever reads that arg then reads a
- *   later word).
+ *   after it), counted (ended is loaded before accepted), sleep (wake_sequence
+ *   is loaded before announced_sequence is stored; whoever loads that then
+ *   increments wake_sequence) and reused (arg is stored after the word became
+ *   FREE; whoever reads that arg then reads a later word).
  *
  *   Handing on, several writers. The same, but the flag is changed by
  *   read-modify-writes, and whoever takes something does so by one that

@@ -216,7 +216,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	made->epoch = process_epoch();
 	a64_store_relaxed(&made->wake_sequence, 1);
 	if (made->flags & HWT_MANUAL)
-		a64_store_release(&made->phase, PHASE_RUNNING);
+		a64_store_relaxed(&made->phase, PHASE_RUNNING);
 	process_add_timer(made);
 	a64_store_relaxed(&made->mark, MARK_LIVE);
 	DEBUG_MADE("timer", made, made->epoch);
@@ -324,8 +324,10 @@ stop_begin(struct hwt *timer)
 
 	/* E:gate release, E:closed fence */
 	a64_store_seq(&timer->phase, PHASE_STOPPING);
+	/* E:called release */
 	(void)a64_add_seq(&timer->wake_sequence, 1);
 	futex_wake_all(&timer->wake_sequence);
+	/* E:closed fence */
 	while (a64_load_seq(&timer->batches) != 0)
 		system_yield(&tries);
 }
@@ -359,7 +361,7 @@ stop_sweep(struct hwt *timer)
 		if (sweep_record(record_at(store, index)))
 			count++;
 	}
-	(void)a64_add_seq(&store->shared_cache.ended, count);
+	cache_count(&store->shared_cache, &store->shared_cache.ended, count);
 	pending_release(timer, count);
 	timer->life.unprocessed = count;
 }

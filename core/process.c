@@ -120,12 +120,11 @@ process_renew(void)
 uint64_t
 process_epoch(void)
 {
-	uint64_t epoch = a64_load_acquire(process_epoch_word);
+	uint64_t epoch;
 
-	while (epoch <= EPOCH_RENEWING) {
+	/* E:epoch acquire */
+	while ((epoch = a64_load_acquire(process_epoch_word)) <= EPOCH_RENEWING)
 		process_renew();
-		epoch = a64_load_acquire(process_epoch_word);
-	}
 	return epoch;
 }
 
@@ -153,7 +152,6 @@ process_add_timer(struct hwt *timer)
 {
 	process_lock();
 	timer->serial = ++last_serial;
-	timer->registry_previous = NULL;
 	timer->registry_next = registry.timers;
 	if (registry.timers != NULL)
 		registry.timers->registry_previous = timer;
@@ -191,14 +189,14 @@ process_first_timer(void)
 bool
 process_add_worker(void)
 {
-	return a64_add_seq(&workers, 1) >= MANY_WORKERS &&
+	return a64_add_relaxed(&workers, 1) >= MANY_WORKERS &&
 	    a64_cas_acq_rel(&warned, 0, 1);
 }
 
 void
 process_remove_worker(void)
 {
-	(void)a64_add_seq(&workers, UINT64_MAX);
+	(void)a64_add_relaxed(&workers, UINT64_MAX);
 }
 
 static bool

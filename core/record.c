@@ -228,9 +228,10 @@ find_slab(struct record_store *store, uint32_t limit)
 	for (word = 0; word < (limit + 63) / 64; word++) {
 		a64_t *top = &store->top[SET_FREE][word];
 
+		/* E:slab acquire: one may be newer than the limit. */
 		while ((slabs = a64_load_acquire(top)) != 0) {
 			number = word * 64 + (uint32_t)__builtin_ctzll(slabs);
-			if (a64_load_acquire(
+			if (a64_load_relaxed(
 				&slab_at(store, number)->summary[SET_FREE]) !=
 			    0)
 				return number;
@@ -261,7 +262,8 @@ store_add_slab(struct hwt *timer, uint32_t limit)
 	slab_open(timer, limit, slab);
 	/* E:slab release */
 	aptr_store_release(&store->slabs[limit], slab);
-	/* Before a record can be taken: stop looks no farther. */
+	/* Before a record can be taken: stop looks no farther.
+	 * E:slab release */
 	a64_store_release(&store->limit, limit + 1);
 	pages_return(store, limit, SLAB_ALL, false);
 	return 0;
@@ -306,6 +308,7 @@ page_commit(struct record_store *store, struct slab *slab, uint32_t page)
 	for (i = first; i < first + PAGE_RECORDS; i++)
 		pair_init(&record_at(store, i)->pair,
 		    record_first_word(store, i) + (used << INDEX_BITS));
+	/* E:slab release */
 	a64_or_seq(&slab->committed, UINT64_C(1) << page);
 }
 
@@ -334,7 +337,7 @@ page_take(struct record_store *store, struct slab *slab, uint32_t page)
 
 	if (records == 0)
 		return 0;
-	if (!(a64_load_acquire(&slab->committed) >> page & 1))
+	if (!(a64_load_relaxed(&slab->committed) >> page & 1))
 		page_commit(store, slab, page);
 	else if (records == PAGE_ALL)
 		(void)a64_add_relaxed(&store->free_pages, UINT64_MAX);
@@ -356,7 +359,7 @@ cache_add_page(struct record_store *store, struct cache *cache)
 	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
-	pages = a64_load_acquire(&slab->summary[SET_FREE]);
+	pages = a64_load_relaxed(&slab->summary[SET_FREE]);
 	if (pages == 0)
 		return true;
 	page = (uint32_t)__builtin_ctzll(pages);
@@ -511,6 +514,7 @@ record_next_used(const struct record_store *store, uint32_t index)
 	while (++index >> SLAB_BITS < store_limit(store)) {
 		number = index >> SLAB_BITS;
 		page = index / PAGE_RECORDS % SLAB_PAGES;
+		/* E:slab acquire */
 		committed =
 		    a64_load_acquire(&slab_at(store, number)->committed);
 		if (committed >> page & 1)
@@ -532,9 +536,10 @@ pages_claim(struct slab *slab, uint64_t pages)
 
 	for (; pages != 0; pages &= pages - 1) {
 		bits = &slab->bits[SET_FREE][__builtin_ctzll(pages)];
+		if (a64_load_relaxed(bits) != PAGE_ALL)
+			continue;
 		/* E:free acquire */
-		if (a64_load_relaxed(bits) == PAGE_ALL &&
-		    a64_cas_acq_rel(bits, PAGE_ALL, 0))
+		if (a64_cas_acq_rel(bits, PAGE_ALL, 0))
 			claimed |= pages & -pages;
 	}
 	return claimed;
@@ -617,7 +622,7 @@ slab_trim(struct hwt *timer, uint32_t number)
 {
 	struct record_store *store = &timer->store;
 	struct slab *slab = slab_at(store, number);
-	uint64_t committed = a64_load_acquire(&slab->committed);
+	uint64_t committed = a64_load_relaxed(&slab->committed);
 	uint64_t claimed = pages_claim(slab, committed);
 	uint64_t count = (uint64_t)__builtin_popcountll(claimed);
 	uint64_t left, released;

@@ -281,6 +281,7 @@ set_raise(struct record_store *store, enum record_set set, uint32_t number,
 
 	if (!(pages & page_bit))
 		a64_or_seq(&slab->summary[set], page_bit);
+	/* E:set fence */
 	if (!(a64_load_seq(&store->top[set][number / 64]) & slab_bit))
 		a64_or_seq(&store->top[set][number / 64], slab_bit);
 	return pages;
@@ -289,6 +290,7 @@ set_raise(struct record_store *store, enum record_set set, uint32_t number,
 static inline uint32_t
 store_limit(const struct record_store *store)
 {
+	/* E:horizon fence: see mpsc_pop. */
 	return (uint32_t)a64_load_seq(&store->limit);
 }
 
@@ -331,15 +333,15 @@ cache_counted(const struct record_store *store, uint32_t i)
 {
 	if (i == 0)
 		return &store->shared_cache;
-	return i <= a64_load_acquire(&store->caches_used)
+	return i <= a64_load_relaxed(&store->caches_used)
 	    ? &store->caches[i - 1]
 	    : NULL;
 }
 
-/* E:counted release */
 static inline void
 cache_count(struct cache *cache, a64_t *counter, uint64_t by)
 {
+	/* E:counted release, both */
 	if (cache->shared)
 		(void)a64_add_seq(counter, by);
 	else

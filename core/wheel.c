@@ -46,7 +46,7 @@
  *      not after any entry's tick. No chunk in a list is empty, and only the
  *      last is not full.
  *   5. A chunk below carved is in one bucket or free; all of a page that is
- *      decommitted are free.
+ *      decommitted are free. The count of one that is in no bucket is 0.
  *
  * COST. insert: one chunk and the record; remove: also the chunk with the
  * list's last entry, and that entry's record. 8.5 bytes per entry.
@@ -384,7 +384,6 @@ list_add(struct wheel *wheel, struct bucket *bucket, bool far, uint32_t index,
 		at = chunk_alloc(wheel);
 		chunk = chunk_at(wheel, at);
 		chunk->previous = list->last;
-		chunk->count = 0;
 		chunk->far = far;
 		list->last = at;
 	}
@@ -493,7 +492,6 @@ static void
 walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 {
 	walk->at = at;
-	walk->slot = 0;
 	if (at == 0)
 		return;
 	walk->chunks++;

@@ -125,9 +125,9 @@ pool_wait(struct hwt_pool *pool)
 		} else if (seen & ENDING) {
 			return false;
 		} else {
-			(void)a64_add_seq(&pool->tickets, SLEEPER);
+			(void)a64_add_relaxed(&pool->tickets, SLEEPER);
 			futex_wait(&pool->tickets, 0, HWT_NEVER);
-			(void)a64_add_seq(&pool->tickets, -SLEEPER);
+			(void)a64_add_relaxed(&pool->tickets, -SLEEPER);
 		}
 	}
 }
@@ -192,7 +192,7 @@ pool_end(struct hwt_pool *pool)
 
 	/* From now on the limit is reached: it refuses. */
 	(void)a64_add_relaxed(&pool->waiting, TICKETS_MASK);
-	(void)a64_add_seq(&pool->tickets, ENDING);
+	(void)a64_add_relaxed(&pool->tickets, ENDING);
 	futex_wake_all(&pool->tickets);
 	/* It fails where that thread, in its turn, is joining this one. That is
 	 * a deadlock, and no reason to free what it uses. */

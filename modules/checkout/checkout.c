@@ -129,8 +129,8 @@ count_in_flight(const struct hwt_checkout *checkout)
 	uint64_t count = 0;
 	uint32_t i;
 
-	/* E:pause acquire */
 	for (i = 0; i < checkout->shard_count; i++)
+		/* E:pause acquire */
 		count += a64_load_seq(&checkout->shards[i].in_flight) &
 		    IN_FLIGHT_MASK;
 	return count;

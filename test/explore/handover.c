@@ -194,6 +194,26 @@ stop_and_destroy(void)
 	timer = NULL;
 }
 
+/* Threads without a cache: a record that is freed may be another thread's at
+ * once. */
+static void
+begin_handed_without_caches(void)
+{
+	box = (struct box){0};
+	timer_make(HWT_MANUAL, &box_executor);
+	while (cache_claim(timer) != NULL)
+		continue;
+	schedule_two_due();
+	(void)advance(0);
+	box_close();
+}
+
+static void
+schedule_third(void)
+{
+	explore_check(schedule(2, TICK_NS) == 0);
+}
+
 static void
 run_first_twice(void)
 {
@@ -464,6 +484,12 @@ const struct program handover_programs[] = {
 	.begin = begin_handed,
 	.thread = {run_first_twice, run_first_twice, cancel_first},
 	.end = end_handed_twice,
+    },
+    {
+	.name = "handover/run-reuse",
+	.begin = begin_handed_without_caches,
+	.thread = {run_box, schedule_third},
+	.end = end_box,
     },
     {
 	.name = "handover/run-destroy",

@@ -74,6 +74,7 @@ static struct state {
 	struct thread thread[THREADS];
 	struct start start[THREADS];
 	unsigned starts;
+	unsigned wakes[THREADS]; /* calls of futex_wake_one */
 	uint64_t file[FILES];
 	bool open[FILES];
 } model;
@@ -460,7 +461,14 @@ void
 futex_wake_one(const void *word)
 {
 	explore_modify(word, 4);
+	model.wakes[self()]++;
 	(void)wake_next(word);
+}
+
+unsigned
+model_wakes(void)
+{
+	return model.wakes[self()];
 }
 
 void

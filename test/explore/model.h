@@ -60,6 +60,8 @@ bool model_idle(void);
 void model_thread_ends(void);
 /* Whether a thread waits for this futex, and has not been woken. */
 bool model_sleeps_on(const void *word);
+/* How often this thread has called futex_wake_one. */
+unsigned model_wakes(void);
 /* How many pieces of memory are mapped or allocated. */
 unsigned model_memory_held(void);
 /* What is held is meant to stay. */

@@ -173,6 +173,8 @@ subject_task(hwt_timeout timeout, void *arg)
 	e->running++;
 	e->started++;
 	explore_modify(&e->started, 4);
+	if (e->awake)
+		explore_check(explore_load(&timer->wake_before, 8) == 0);
 	if (e->moves)
 		task_moves_itself(e);
 	if (e->schedules > 0)

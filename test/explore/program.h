@@ -56,6 +56,7 @@ struct subject {
 	bool replaced; /* a touch made another in its place */
 	bool moves; /* its task reschedules it, three ticks on */
 	bool releases; /* its task lets the stopped thread go on */
+	bool awake; /* whoever runs its task is not to be woken */
 	unsigned schedules; /* its task schedules that one, one tick on */
 	unsigned waits; /* its task waits for flag[waits] */
 	uint64_t not_before_ns, not_after_ns;

@@ -463,6 +463,41 @@ schedule_in_first_sleep(void)
 	explore_check(schedule(1, FAR) == 0);
 }
 
+/* Nobody ends the same sleep twice, however slowly the worker wakes. */
+static void
+schedule_twice_in_one_sleep(void)
+{
+	uint64_t first;
+
+	await_worker_sleeps();
+	first = timer->announced_sequence;
+	explore_check(schedule(0, 2 * TICK_NS) == 0);
+	explore_check(schedule(1, TICK_NS) == 0);
+	explore_check(model_wakes() <= timer->announced_sequence - first + 1);
+	await_started(0);
+	await_started(1);
+	stop();
+}
+
+/* What comes while it falls asleep may be due by then: it is not to be woken
+ * for a sleep that has not begun. */
+static void
+begin_clock_moves(void)
+{
+	begin_worker();
+	model_settings.clock_moves = true;
+}
+
+static void
+schedule_and_let_pass(void)
+{
+	subject[0].awake = true;
+	explore_check(schedule(0, TICK_NS) == 0);
+	model_clock_add(TICK_NS);
+	await_started(0);
+	stop();
+}
+
 /* When one of a tick has begun, the next one may be about to: it is put off, or
  * not, and no other one that has its record by then. What was scheduled last
  * expires first. */
@@ -808,6 +843,16 @@ const struct program sleep_programs[] = {
 	.name = "sleep/late-for-one-sleep",
 	.begin = begin_worker,
 	.thread = {schedule_for_two_sleeps, schedule_in_first_sleep},
+    },
+    {
+	.name = "sleep/twice-in-one-sleep",
+	.begin = begin_worker,
+	.thread = {schedule_twice_in_one_sleep},
+    },
+    {
+	.name = "sleep/not-begun",
+	.begin = begin_clock_moves,
+	.thread = {schedule_and_let_pass},
     },
     {
 	.name = "sleep/put-off",

@@ -38,8 +38,10 @@ BESIDE = {"+", "-", "%", "<", "<=", ">", ">="}
 CHANGES = {"(", "=", "->", ".", "[", "++", "--", "+=", "-=", "*=", "/=", "%=",
            "|=", "&=", "^=", "<<=", ">>="}
 CLOSES = {"(": ")", "[": "]", "{": "}"}
-# What no test could miss: they change how fast the code is, or check it.
-NO_CODE = {"assert", "static_assert", "_Static_assert", "__builtin_prefetch"}
+# What no test could miss: they change how fast the code is, check it, or are
+# for those who look on (test/check/observed).
+NO_CODE = {"assert", "static_assert", "_Static_assert", "__builtin_prefetch",
+           "PROBE", "walk_prefetch"}
 WEAKER = {"acquire": ("relaxed",), "release": ("relaxed",),
           "acq_rel": ("relaxed", "acquire", "release"),
           "seq": ("relaxed", "acquire", "release", "acq_rel")}
@@ -110,6 +112,8 @@ class Function:
         return self.source.text[self.source.tokens[first][1]:end]
 
     def derive(self):
+        if self.name in NO_CODE:
+            return []
         self.statements()
         i = self.first
         while i < self.last:

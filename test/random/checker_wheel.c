@@ -195,6 +195,8 @@ check_chunks(struct checker *checker)
 		    "wheel 5: what is decommitted is free");
 		must(checker->chunks.times[chunk] + is_free == 1, 0,
 		    "wheel 5: a chunk is in one place");
+		must(!is_free || chunk_of(wheel, chunk)->count == 0, 0,
+		    "wheel 5: a free chunk has no entry");
 	}
 	must(wheel->free.level[0][chunk / 64] >> chunk % 64 == 0, 0,
 	    "wheel 5: what was never used is not free");

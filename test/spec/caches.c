@@ -320,6 +320,7 @@ static struct fixture manual;
 
 #define IN_A_SLAB ((SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
 #define SLABS 5
+#define MANY_SLABS 66
 #define PEAK (SLABS * IN_A_SLAB)
 
 static hwt_timeout peak[PEAK];
@@ -486,6 +487,55 @@ Test(caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
 		/* And the cache, and the chunk that is none. */
 		cr_assert(fixture_stats(&manual).memory_bytes <=
 		    bytes + sizeof(struct cache) + 32 * sizeof(struct chunk));
+	}
+	fixture_close(&manual);
+}
+
+/* More of them than a word has bits. */
+Test(caches, each_of_many_idle_slabs_is_opened_again)
+{
+	static hwt_timeout live[MANY_SLABS * IN_A_SLAB];
+	uint32_t turn, i;
+
+	fixture_open(&manual, NULL);
+	for (turn = 0; turn < 2; turn++) {
+		for (i = 0; i < MANY_SLABS * IN_A_SLAB; i++)
+			live[i] = schedule_task(
+			    manual.timer, forbidden_task, HWT_SEC(3600));
+		assert_u64(store_limit(store_of(&manual)), MANY_SLABS);
+		for (i = 0; i < MANY_SLABS * IN_A_SLAB; i++)
+			assert_rc(hwt_cancel(manual.timer, live[i]), 0);
+
+		assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+		assert_u64(idle_slabs(), MANY_SLABS);
+	}
+	fixture_close(&manual);
+}
+
+/* Whichever of them could not be had. */
+Test(caches, a_batch_without_memory_returns_what_it_took)
+{
+	static struct hwt_spec specs[IN_A_SLAB + 2];
+	uint32_t more, i;
+
+	for (i = 0; i < IN_A_SLAB + 2; i++)
+		specs[i] = (struct hwt_spec){
+		    .task = forbidden_task, .delay_ns = HWT_SEC(3600)};
+	fixture_open(&manual, NULL);
+	for (more = 1; more <= 2; more++) {
+		schedule_some(1);
+		cancel_some(1);
+		fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+		assert_rc(hwt_new_timeouts(
+			      manual.timer, IN_A_SLAB + more, specs, NULL),
+		    -ENOMEM);
+
+		schedule_some(IN_A_SLAB);
+
+		(void)fault_disarm();
+		assert_u64(store_limit(store_of(&manual)), 1);
+		cancel_some(IN_A_SLAB);
 	}
 	fixture_close(&manual);
 }

@@ -199,6 +199,28 @@ Test(clock, a_scale_that_no_processor_has_does_not_count)
 	assert_u64(a64_load_relaxed(&clock_scale), 0);
 }
 
+/* What differs by less does: of 2 GHz, and of a 64th less. */
+Test(clock, scales_that_differ_by_a_64th_do_not_agree)
+{
+	static const uint64_t parts_ns[] = {64, 65};
+	uint64_t part = 1 << 14;
+	uint64_t ticks = 5000000;
+	uint64_t ns = 1000 * MS;
+	unsigned turn;
+
+	measure_begins();
+	for (turn = 0; turn < 4; turn++) {
+		ticks += 128 * part;
+		ns += parts_ns[turn % 2] * part;
+		counter_calibrate(&sample, ticks, ns);
+		assert_u64(a64_load_relaxed(&clock_scale), 0);
+	}
+
+	ns += 65 * part - part / 8;
+	counter_calibrate(&sample, ticks + 128 * part, ns);
+	cr_assert(a64_load_relaxed(&clock_scale) != 0);
+}
+
 Test(clock, readings_too_far_apart_begin_anew)
 {
 	measure_begins();

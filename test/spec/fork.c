@@ -12,6 +12,7 @@
 #include "test/spec/support_promises.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,6 +384,32 @@ Test(fork, in_a_child_destroy_frees)
 
 	assert_rc(hwt_stop(timer, NULL), 0);
 	assert_rc(hwt_destroy(timer), 0);
+}
+
+/* The C library gives what was freed last to the next who wants as much;
+ * AddressSanitizer does not. */
+static void
+frees_pool_child(void *arg)
+{
+	uintptr_t before = (uintptr_t)arg;
+	size_t size = malloc_usable_size(arg);
+	void *next;
+
+	child_rc(hwt_pool_destroy(arg), 0);
+	next = malloc(size);
+	child_check(WITH_ASAN || (uintptr_t)next == before);
+	free(next);
+}
+
+Test(fork, in_a_child_a_pool_is_freed)
+{
+	struct hwt_pool *pool;
+
+	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
+
+	in_child(frees_pool_child, pool);
+
+	assert_rc(hwt_pool_destroy(pool), 0);
 }
 
 /* The child's own. */

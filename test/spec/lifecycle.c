@@ -1182,6 +1182,18 @@ then_leave_departure(struct probe *probe)
 	pthread_setspecific(departure->key, departure);
 }
 
+static unsigned joins_tried;
+
+int __real_pthread_tryjoin_np(pthread_t thread, void **result);
+int __wrap_pthread_tryjoin_np(pthread_t thread, void **result);
+
+int
+__wrap_pthread_tryjoin_np(pthread_t thread, void **result)
+{
+	joins_tried++;
+	return __real_pthread_tryjoin_np(thread, result);
+}
+
 static void
 departure_at_gate(void *arg)
 {
@@ -1242,6 +1254,23 @@ Test(lifecycle, stop_within_gives_up_on_a_destructor_of_the_workers_thread)
 
 	assert_rc(hwt_stop_within(departure.timer, HWT_MIN(1), &list), 0);
 	assert_u64(list.count, 2);
+	assert_rc(hwt_destroy(departure.timer), 0);
+}
+
+/* And not in a loop that takes the processor from others: it pauses for a tenth
+ * of a millisecond each time. */
+Test(lifecycle, who_waits_for_the_end_of_the_workers_thread_sleeps)
+{
+	static struct departure departure;
+
+	departure_open(&departure, departure_at_gate);
+
+	assert_rc(
+	    hwt_stop_within(departure.timer, HWT_MS(500), NULL), -ETIMEDOUT);
+
+	cr_assert(joins_tried > 0 && joins_tried <= 5000 + 2);
+	gate_open(&departure.gate);
+	assert_rc(hwt_stop(departure.timer, NULL), 0);
 	assert_rc(hwt_destroy(departure.timer), 0);
 }
 

@@ -343,6 +343,81 @@ Test(mpsc_queue, a_push_that_was_interrupted_delays_no_other_of_the_same)
 	tested_close();
 }
 
+static bool
+is_pushed(uint32_t index, uint64_t deadline_ns)
+{
+	return mpsc_is_pushed(&queue, index, deadline_ns);
+}
+
+/* So callers need not push again. */
+Test(mpsc_queue, what_is_pushed_is_found_in_its_half)
+{
+	static const uint32_t slabs[] = {0, 1, 63, 64, 67};
+	uint32_t index, i;
+
+	tested_open(68);
+	for (i = 0; i < 5; i++) {
+		index = index_in(slabs[i], 9, 3);
+		cr_assert(!is_pushed(index, SOON) && !is_pushed(index, LATE));
+		push_soon(index);
+		cr_assert(is_pushed(index, SOON) && !is_pushed(index, LATE));
+		cr_assert(!is_pushed(index_in(slabs[i], 9, 4), SOON));
+		push_late(index);
+		cr_assert(is_pushed(index, SOON) && is_pushed(index, LATE));
+		while (pop_near() != 0)
+			continue;
+		cr_assert(!is_pushed(index, SOON) && is_pushed(index, LATE));
+		while (pop_later() != 0)
+			continue;
+		cr_assert(!is_pushed(index, LATE));
+	}
+	tested_close();
+}
+
+/* The horizon divides them as it does for a push. */
+Test(mpsc_queue, what_is_due_at_the_horizon_is_found_in_the_later_half)
+{
+	uint32_t index = index_in(0, 9, 3);
+
+	tested_open(1);
+	(void)mpsc_push(&queue, index, NOW + HORIZON_NS);
+
+	cr_assert(is_pushed(index, NOW + HORIZON_NS));
+	cr_assert(!is_pushed(index, NOW + HORIZON_NS - 1));
+
+	cr_assert(pop_later() != 0 && pop_later() == 0);
+	(void)mpsc_push(&queue, index, NOW + HORIZON_NS - 1);
+	cr_assert(!is_pushed(index, NOW + HORIZON_NS));
+	cr_assert(is_pushed(index, NOW + HORIZON_NS - 1));
+	assert_u64(pop_near(), bit(3));
+	assert_u64(pop_near(), 0);
+	tested_close();
+}
+
+/* Its slab's page, or the slab itself: the consumer would not come to it. */
+Test(mpsc_queue, what_lacks_a_bit_above_is_not_found)
+{
+	uint32_t index = index_in(1, 9, 3);
+	struct record_store *store;
+
+	tested_open(2);
+	store = &manual.timer->store;
+	push_soon(index);
+	a64_and_seq(&store->top[SET_NEAR][0], ~bit(1));
+	cr_assert(!is_pushed(index, SOON));
+
+	a64_or_seq(&store->top[SET_NEAR][0], bit(1));
+	cr_assert(is_pushed(index, SOON));
+	a64_and_seq(&slab_at(store, 1)->summary[SET_NEAR], ~bit(9));
+	cr_assert(!is_pushed(index, SOON));
+
+	push_soon(index);
+	cr_assert(is_pushed(index, SOON));
+	assert_u64(pop_near(), bit(3));
+	assert_u64(pop_near(), 0);
+	tested_close();
+}
+
 /* What had no page yet of so many. */
 static uint32_t
 pages_that_call(bool (*push)(uint32_t), uint32_t slab, uint32_t record)

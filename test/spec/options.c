@@ -413,6 +413,7 @@ Test(options, a_manual_timer_without_a_clock_reads_the_monotonic_one)
 Test(options, every_failing_allocation_is_enomem_and_leaves_nothing)
 {
 	struct hwt_options options = {.flags = HWT_MANUAL};
+	uint64_t before_bytes = held_bytes();
 	struct hwt *timer = NULL;
 	uint64_t calls;
 	uint64_t nth;
@@ -421,6 +422,7 @@ Test(options, every_failing_allocation_is_enomem_and_leaves_nothing)
 	assert_rc(create_rc(&options), 0);
 	calls = fault_disarm();
 	cr_assert(calls > 0);
+	assert_u64(held_bytes(), before_bytes);
 
 	for (nth = 1;; nth++) {
 		int rc;
@@ -433,9 +435,12 @@ Test(options, every_failing_allocation_is_enomem_and_leaves_nothing)
 		}
 		assert_rc(rc, -ENOMEM);
 		cr_assert(timer == NULL);
+		assert_u64(held_bytes(), before_bytes);
 	}
 
+	cr_assert(held_bytes() > before_bytes);
 	worker_timer_close(timer);
+	assert_u64(held_bytes(), before_bytes);
 }
 
 Test(options, a_warning_without_a_log_is_one_line_on_stderr)

@@ -42,6 +42,7 @@ int __real_pthread_create(
     pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __real_pthread_key_create(pthread_key_t *, void (*)(void *));
 void *__real_mmap(void *, size_t, int, int, int, off_t);
+int __real_munmap(void *, size_t);
 int __real_eventfd(unsigned, int);
 int __real_clock_gettime(clockid_t, struct timespec *);
 void *__real_malloc(size_t);
@@ -536,6 +537,7 @@ lag_meter_stop(struct lag_meter *meter)
 static _Atomic unsigned fault_set;
 static _Atomic uint64_t fault_nth;
 static _Atomic uint64_t fault_calls;
+static _Atomic uint64_t mapped;
 static _Atomic int fault_eventfd_errno = EMFILE;
 static _Atomic int fault_thread_error = EAGAIN;
 static struct gate *_Atomic fault_thread_gate;
@@ -595,6 +597,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 int __wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *));
 void *__wrap_mmap(
     void *address, size_t length, int prot, int flags, int fd, off_t offset);
+int __wrap_munmap(void *address, size_t length);
 int __wrap_eventfd(unsigned count, int flags);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 void *__wrap_malloc(size_t size);
@@ -632,7 +635,21 @@ __wrap_mmap(
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
+	mapped += length;
 	return __real_mmap(address, length, prot, flags, fd, offset);
+}
+
+int
+__wrap_munmap(void *address, size_t length)
+{
+	mapped -= length;
+	return __real_munmap(address, length);
+}
+
+uint64_t
+held_bytes(void)
+{
+	return mapped;
 }
 
 int

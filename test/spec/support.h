@@ -22,7 +22,8 @@
  * Fault injection needs these words for the linker:
  *
  *   -Wl,--wrap=pthread_create -Wl,--wrap=pthread_key_create
- *   -Wl,--wrap=mmap -Wl,--wrap=eventfd -Wl,--wrap=clock_gettime
+ *   -Wl,--wrap=mmap -Wl,--wrap=munmap
+ *   -Wl,--wrap=eventfd -Wl,--wrap=clock_gettime
  *   -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
  *   -Wl,--wrap=aligned_alloc -Wl,--wrap=posix_memalign
  */
@@ -323,6 +324,8 @@ void fault_arm_thread(int error);
 void fault_hold_thread(struct gate *gate, int error);
 /* Nothing fails any more. Returns the number of calls seen while armed. */
 uint64_t fault_disarm(void);
+/* What the library and the tests have mapped and not unmapped. */
+uint64_t held_bytes(void);
 
 /* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. Needs the same
  * words for the linker. */

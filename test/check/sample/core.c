@@ -5,20 +5,20 @@
  */
 #include "hwt.h"
 
-static int word;
+static a64_t word;
 
 int
 hwt_do(int what)
 {
 	/* E:first release */
-	word = what;
+	a64_store_release(&word, what);
 	/* E:second fence */
-	return word;
+	return (int)a64_load_seq(&word);
 }
 
 int
 hwt_do_all(void)
 {
 	/* E:first acquire, E:second fence */
-	return word;
+	return (int)a64_load_seq(&word);
 }

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wheel, from inside: which entries a walk moves, and how many. Nothing but
+ * speed depends on it.
+ */
+#include "test/spec/support.h"
+
+#include "core/timer.h"
+
+SUITE(wheel);
+
+/* Those of core/wheel.c. */
+#define ARENA_CHUNKS 4096u
+#define SLOT_BITS 4
+#define NEAR_ROUNDS 64u
+#define MOVES_MAX 256u
+
+static struct fixture manual;
+
+/* All are in the bucket of tick 1. */
+static uint32_t
+place_in_round(uint64_t round)
+{
+	hwt_timeout timeout = schedule_task(manual.timer, idle_task,
+	    (1 + round * FIXTURE_WHEEL) * FIXTURE_TICK);
+
+	fixture_step(&manual, 0);
+	return (uint32_t)(timeout.id & INDEX_MASK);
+}
+
+static uint32_t
+entry_of(uint32_t index)
+{
+	return record_at(&manual.timer->store, index)->entry_at;
+}
+
+static bool
+is_far(uint32_t index)
+{
+	uint32_t at = entry_of(index) >> SLOT_BITS;
+	const struct chunk *arena =
+	    aptr_load_acquire(&manual.timer->wheel.arenas[at / ARENA_CHUNKS]);
+
+	return arena[at % ARENA_CHUNKS].far;
+}
+
+static void
+walk_round(uint64_t round, uint64_t due)
+{
+	assert_u64(fixture_tick(&manual, 1 + round * FIXTURE_WHEEL), due);
+}
+
+Test(wheel, what_is_64_rounds_ahead_is_far)
+{
+	uint32_t near, far;
+
+	fixture_open(&manual, NULL);
+	near = place_in_round(NEAR_ROUNDS - 1);
+	far = place_in_round(NEAR_ROUNDS);
+
+	cr_assert(!is_far(near) && is_far(far));
+
+	fixture_close(&manual);
+}
+
+Test(wheel, a_walk_leaves_near_entries_of_other_rounds_in_place)
+{
+	uint32_t index[2 * CHUNK_ENTRIES];
+	uint32_t before[2 * CHUNK_ENTRIES];
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	for (i = 0; i < 2 * CHUNK_ENTRIES; i++)
+		index[i] = place_in_round(1 + i);
+	for (i = 0; i < 2 * CHUNK_ENTRIES; i++)
+		before[i] = entry_of(index[i]);
+	(void)place_in_round(0);
+
+	walk_round(0, 1);
+
+	for (i = 0; i < 2 * CHUNK_ENTRIES; i++)
+		assert_u64(entry_of(index[i]), before[i]);
+	fixture_close(&manual);
+}
+
+Test(wheel, it_moves_far_entries_that_have_come_near_and_no_others)
+{
+	uint32_t come, stay, farther;
+
+	fixture_open(&manual, NULL);
+	come = place_in_round(NEAR_ROUNDS + NEAR_ROUNDS - 1);
+	stay = place_in_round(NEAR_ROUNDS + NEAR_ROUNDS);
+	farther = place_in_round(9 * NEAR_ROUNDS);
+	(void)place_in_round(NEAR_ROUNDS);
+
+	walk_round(NEAR_ROUNDS, 1);
+
+	cr_assert(!is_far(come) && is_far(stay) && is_far(farther));
+	walk_round(2 * NEAR_ROUNDS - 1, 1);
+	walk_round(2 * NEAR_ROUNDS, 1);
+	cr_assert(is_far(farther));
+	walk_round(9 * NEAR_ROUNDS, 1);
+	fixture_close(&manual);
+}
+
+/* A far list is not walked before one of its entries may be due. */
+Test(wheel, what_comes_near_stays_far_while_nothing_there_is_due)
+{
+	uint32_t far;
+
+	fixture_open(&manual, NULL);
+	far = place_in_round(NEAR_ROUNDS + 3);
+	(void)place_in_round(NEAR_ROUNDS - 1);
+
+	walk_round(NEAR_ROUNDS - 1, 1);
+
+	cr_assert(is_far(far));
+	walk_round(NEAR_ROUNDS + 3, 1);
+	fixture_close(&manual);
+}
+
+Test(wheel, one_walk_moves_so_many_and_no_more)
+{
+	uint32_t index[3 * MOVES_MAX / 2];
+	uint32_t last = 3 * MOVES_MAX / 2 - 1;
+	uint32_t near = 0;
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	for (i = 0; i < last; i++)
+		index[i] = place_in_round(NEAR_ROUNDS + 9);
+	index[last] = place_in_round(NEAR_ROUNDS + 1);
+	(void)place_in_round(NEAR_ROUNDS);
+
+	walk_round(NEAR_ROUNDS, 1);
+
+	for (i = 0; i <= last; i++)
+		near += !is_far(index[i]);
+	assert_u64(near, MOVES_MAX);
+	walk_round(NEAR_ROUNDS + 1, 1);
+	walk_round(NEAR_ROUNDS + 9, last);
+	fixture_close(&manual);
+}
