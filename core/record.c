@@ -28,7 +28,9 @@
  * handle becomes valid again before its 36 bits have wrapped.
  *
  * If the system refuses a page, as it does when memory is locked, the worker
- * does not try again before it has seen fewer complete pages than TRIM_PAGES.
+ * does not try again before the complete pages reach TRIM_PAGES anew. Whoever
+ * makes them do so says it (trim_refused), since the worker may not look while
+ * there are fewer.
  *
  * INVARIANTS
  *   1. The index of a FREE record is in one cache, or in SET_FREE, or owned by
@@ -382,10 +384,12 @@ free_add(struct hwt *timer, uint32_t page_number, uint64_t records)
 	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
 
 	(void)set_raise(store, SET_FREE, number, page);
+	if ((before | records) != PAGE_ALL ||
+	    a64_add_seq(&store->free_pages, 1) != TRIM_PAGES - 1)
+		return;
 	/* E:asleep fence: this, and then the caller reads wake_before. */
-	if ((before | records) == PAGE_ALL &&
-	    a64_add_seq(&store->free_pages, 1) == TRIM_PAGES - 1)
-		wake_worker_for_trim(timer);
+	a64_store_seq(&store->trim_refused, 0);
+	wake_worker_for_trim(timer);
 }
 
 /* One addition for each run of indexes of the same page. */
@@ -623,13 +627,18 @@ slab_trim(struct hwt *timer, uint32_t number)
 	struct record_store *store = &timer->store;
 	struct slab *slab = slab_at(store, number);
 	uint64_t committed = a64_load_relaxed(&slab->committed);
-	uint64_t claimed = pages_claim(slab, committed);
-	uint64_t count = (uint64_t)__builtin_popcountll(claimed);
-	uint64_t left, released;
+	uint64_t claimed, left, released;
 
-	if (claimed == 0)
+	/* Before it claims: pages that are complete after that, and then reach
+	 * TRIM_PAGES, are tried whatever comes of these. */
+	a64_store_seq(&store->trim_refused, 1);
+	claimed = pages_claim(slab, committed);
+	if (claimed == 0) {
+		a64_store_relaxed(&store->trim_refused, 0);
 		return false;
-	(void)a64_add_relaxed(&store->free_pages, -count);
+	}
+	(void)a64_add_relaxed(
+	    &store->free_pages, -(uint64_t)__builtin_popcountll(claimed));
 	for (left = claimed; left != 0;) {
 		uint32_t page = 63 - (uint32_t)__builtin_clzll(left);
 
@@ -640,7 +649,8 @@ slab_trim(struct hwt *timer, uint32_t number)
 	a64_and_seq(&slab->committed, ~released);
 	memory_add(
 	    store, -(uint64_t)__builtin_popcountll(released) * PAGE_BYTES);
-	timer->trim.refused = released != claimed;
+	if (released == claimed)
+		a64_store_relaxed(&store->trim_refused, 0);
 	pages_return(store, number, released, false);
 	pages_return(store, number, claimed & ~released, true);
 	if (released == committed)
@@ -653,7 +663,7 @@ record_may_trim(const struct hwt *timer)
 {
 	/* E:asleep fence */
 	return a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES &&
-	    !timer->trim.refused;
+	    a64_load_seq(&timer->store.trim_refused) == 0;
 }
 
 static bool
@@ -663,13 +673,12 @@ trim_is_due(struct hwt *timer, bool idle)
 	uint64_t now_ns = timer->worker.now_ns;
 
 	if (a64_load_relaxed(&timer->store.free_pages) < TRIM_PAGES) {
-		trim->refused = false;
 		trim->since_ns = 0;
 		return false;
 	}
 	if (trim->since_ns == 0)
 		trim->since_ns = now_ns;
-	return !trim->refused &&
+	return a64_load_relaxed(&timer->store.trim_refused) == 0 &&
 	    (idle || now_ns - trim->since_ns >= TRIM_DELAY_NS);
 }
 
@@ -678,6 +687,7 @@ bool
 record_trim(struct hwt *timer, bool idle)
 {
 	struct trim *trim = &timer->trim;
+	const a64_t *refused = &timer->store.trim_refused;
 	uint32_t looks = TRIM_LOOKS;
 
 	if (!trim->active) {
@@ -686,11 +696,12 @@ record_trim(struct hwt *timer, bool idle)
 		trim->active = true;
 		trim->slab = store_limit(&timer->store);
 	}
-	while (trim->slab > 0 && !trim->refused && looks-- > 0) {
+	while (
+	    trim->slab > 0 && a64_load_relaxed(refused) == 0 && looks-- > 0) {
 		if (slab_trim(timer, --trim->slab))
 			return true;
 	}
-	if (trim->slab > 0 && !trim->refused)
+	if (trim->slab > 0 && a64_load_relaxed(refused) == 0)
 		return true;
 	trim->active = wheel_trim(&timer->wheel);
 	if (!trim->active)

@@ -174,6 +174,9 @@ struct record_store {
 	struct cache shared_cache;
 	/* Committed pages all of whose records are in SET_FREE. */
 	_Alignas(CACHE_LINE) a64_t free_pages;
+	/* 1: the system did not take a page, and free_pages has not reached
+	 * TRIM_PAGES since. */
+	a64_t trim_refused;
 	a64_t memory_bytes;
 	/* Under grow_lock: slabs that take no memory, header included. */
 	pthread_mutex_t grow_lock;
@@ -314,7 +317,6 @@ void cache_flush(struct hwt *timer, struct cache *cache);
 /* How far the worker is with giving pages back. */
 struct trim {
 	bool active;
-	bool refused; /* a page that the system did not take is still free */
 	uint32_t slab; /* those below it were not visited yet */
 	uint64_t since_ns; /* when there were enough pages; 0: there are not */
 };

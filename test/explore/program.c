@@ -143,7 +143,7 @@ void
 trim_all(void)
 {
 	timer->trim.active = true;
-	timer->trim.refused = false;
+	a64_store_relaxed(&timer->store.trim_refused, 0);
 	timer->trim.slab = store_limit(&timer->store);
 	while (record_trim(timer, true))
 		continue;

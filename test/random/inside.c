@@ -85,7 +85,7 @@ begin_trim(void)
 	if (trim->active)
 		return;
 	trim->active = true;
-	trim->refused = false;
+	a64_store_relaxed(&model->timer->store.trim_refused, 0);
 	trim->slab = store_limit(&model->timer->store);
 }
 
