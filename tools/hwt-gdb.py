@@ -136,9 +136,11 @@ def timeouts(timer):
 
 
 def phase(timer):
-    name = str(timer["life"]["phase"])
+    phases = gdb.lookup_type("enum phase")
+    name = str(gdb.Value(number(timer["phase"])).cast(phases))
     if number(timer["flags"]) & MANUAL:
-        turning = ", being turned" if timer["life"]["turning"] else ""
+        turning = ", being turned" if \
+            str(timer["life"]["turner"]) == "TURNER_TURNING" else ""
         return "stopped" if name == "PHASE_STOPPED" else f"manual{turning}"
     return name.removeprefix("PHASE_").lower()
 

@@ -1594,6 +1594,18 @@ class Damage(Case):
             self.assertEqual(self.state(), state)
             self.assert_whole()
 
+    def test_an_entry_that_a_cancelled_record_names_begins_nothing(self):
+        """As it stood there before the cancel, put back by somebody."""
+        key = self.space.key(0, "q:q")
+        in_delivered(self)
+        entry, fields = self.client("XRANGE", key, "-", "+")[0]
+        self.assertEqual(self.call("cancel", "x"), 0)
+        self.damaged = True
+        self.client("XADD", key, entry, *fields)
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.state(), "cancelled")
+        self.assert_whole()
+
     def test_entries_that_are_dropped_do_not_make_it_take_more(self):
         self.damaged = True
         self.client("XADD", self.space.key(0, "q:q"), f"{START - 1}-1",
