@@ -109,7 +109,8 @@ class Chaos(threading.Thread):
         self.load = load
         self.rng = random.Random(seed)
         self.file = open(load.path("chaos.log"), "a", encoding="ascii")
-        self.actor = None
+        # Before the thread runs: whoever kills it kills this.
+        self.actor = Actor(SPACE, load.servers())
         self.count = 0
         self.live = []
         self.stopping = False
@@ -124,9 +125,6 @@ class Chaos(threading.Thread):
     def connect(self):
         """As often as needed: it may be killed, the engine may be gone."""
         while True:
-            if self.actor:
-                self.actor.kill()
-            self.actor = Actor(SPACE, self.load.servers())
             try:
                 if self.actor.open(level=0, shards=0, slots=0, tick=0,
                                    timeout=2000) == 0:
@@ -134,6 +132,8 @@ class Chaos(threading.Thread):
             except (AssertionError, OSError):
                 pass
             time.sleep(0.05)
+            self.actor.kill()
+            self.actor = Actor(SPACE, self.load.servers())
 
     def call(self, *words):
         """The result, and how often it was tried."""
@@ -646,7 +646,7 @@ class Load:
             if part.process.poll() is None:
                 part.process.kill()
                 part.process.wait()
-        if self.chaos and self.chaos.actor:
+        if self.chaos:
             self.chaos.stopping = True
             self.chaos.actor.process.kill()
         self.engine.close()
