@@ -47,9 +47,6 @@
  *   E:permits   what was done before a permit was released: release in
  *               pending_release, acquire in pending_reserve, by the thread that
  *               takes it next.
- *   E:ended     what a task wrote: release by the last change of the word, in
- *               run_ended, acquire in record_word, by whoever finds another
- *               word.
  *   E:counted   a thread's counters: release in cache_count, acquire in
  *               pending_of, which adds up the ended timeouts before the
  *               accepted ones. A timeout may end before the call that scheduled
@@ -115,16 +112,25 @@ deadline_capped(uint64_t deadline_ns)
 	return deadline_ns + (deadline_ns == 0);
 }
 
-/* The time from which deadline_new counts, if it needs one. */
-static inline uint64_t
-deadline_base(const struct hwt *timer, uint64_t when)
+/* Fast path of timer_now_ahead. */
+static inline bool
+now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 {
-	if ((when & TIME_OF_CLOCK) || (timer->flags & HWT_RELAXED))
-		return 0;
-	return timer_now_ahead(timer);
+	return !(timer->flags & HWT_MANUAL) &&
+	    clock_is_at_hand(&thread_state.sample, now_ns);
 }
 
-/* A deadline, and the flags that go with it in the word. */
+/* Where it is needed and not at hand, the base is timer_now_ahead. */
+static inline bool
+base_is_at_hand(const struct hwt *timer, uint64_t when, uint64_t *base_ns)
+{
+	*base_ns = 0;
+	return (when & TIME_OF_CLOCK) || (timer->flags & HWT_RELAXED) ||
+	    now_is_at_hand(timer, base_ns);
+}
+
+/* A deadline, and the flags that go with it in the word. base_ns: the time from
+ * which a delay counts. */
 static ALWAYS_INLINE struct pair_value
 deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t when)
 {
@@ -147,7 +153,7 @@ pending_reserve(struct hwt *timer, uint64_t count)
 		if (count > timer->max_pending - taken)
 			return false;
 		/* E:permits acquire */
-	} while (!a64_cas_acq_rel(&timer->permits, taken, taken + count));
+	} while (!a64_cas_seq(&timer->permits, taken, taken + count));
 	return true;
 }
 
@@ -171,7 +177,7 @@ wake_owner(struct hwt *timer, uint64_t due_ns)
 		if (due_ns >= before_ns)
 			return;
 		/* E:called release */
-	} while (!a64_cas_acq_rel(&timer->wake_before, before_ns, 0));
+	} while (!a64_cas_seq(&timer->wake_before, before_ns, 0));
 	if (timer->wake.wake != NULL)
 		timer->wake.wake(timer->wake.ctx);
 }
@@ -336,13 +342,16 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	struct record *record;
 	struct pair_value due;
 	struct cache *cache;
+	uint64_t base_ns;
 	uint32_t index;
 	int error;
 
 	error = timer_enter(timer);
 	if (error != 0)
 		return refuse(timeout, error);
-	due = deadline_new(timer, deadline_base(timer, when), when);
+	if (!base_is_at_hand(timer, when, &base_ns))
+		base_ns = timer_now_ahead(timer);
+	due = deadline_new(timer, base_ns, when);
 	cache = thread_attach_cache(timer, true);
 	if (!pending_reserve(timer, 1)) {
 		cache_count(cache, &cache->rejected, 1);
@@ -356,23 +365,6 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	record = record_at(&timer->store, index);
 	record_fill(record, task, arg, executor, 0);
 	return timer_publish(timer, cache, record, index, due, false, timeout);
-}
-
-/* Fast path of timer_now_ahead. */
-static inline bool
-now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
-{
-	return !(timer->flags & HWT_MANUAL) &&
-	    clock_is_at_hand(&thread_state.sample, now_ns);
-}
-
-/* Fast path of deadline_base. */
-static inline bool
-base_is_at_hand(const struct hwt *timer, uint64_t when, uint64_t *base_ns)
-{
-	*base_ns = 0;
-	return (when & TIME_OF_CLOCK) || (timer->flags & HWT_RELAXED) ||
-	    now_is_at_hand(timer, base_ns);
 }
 
 /* Fast path of timer_schedule: on any miss, tail-calls it before anything has
@@ -523,7 +515,8 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 
 	if (error != 0)
 		return error;
-	base_ns = deadline_base(timer, 0);
+	if (!base_is_at_hand(timer, 0, &base_ns))
+		base_ns = timer_now_ahead(timer);
 	cache = thread_attach_cache(timer, true);
 	if (!pending_reserve(timer, count)) {
 		cache_count(cache, &cache->rejected, count);
@@ -599,7 +592,7 @@ static inline uint64_t
 record_word(const struct hwt *timer, uint64_t id, struct record **record)
 {
 	*record = record_find(&timer->store, id);
-	/* E:ended acquire */
+	/* E:word acquire */
 	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
 }
 

@@ -161,8 +161,6 @@
  *
  *   madvise                       otherwise an atfork handler detects forks,
  *                                 and memory is not given back
- *   getrandom                     otherwise the generations of handles start
- *                                 from the clock
  *   clock_nanosleep, sched_yield  otherwise a short wait for another thread is
  *                                 a busy one
  *   openat, read, close           hwt_create reads the name of the kernel's

@@ -67,9 +67,11 @@
  *               worker_announce, by storing announced_sequence, acquire in
  *               wake_worker. So whoever wakes the worker from a sleep
  *               increments a sequence that this sleep began with.
- *   E:word      a record's fields and what the scheduling thread wrote: release
- *               by publishing the word (timer_publish), acquire by loading it
- *               (worker_take, entry_resolve). Every change of a word is a
+ *   E:word      a record's fields, and what the thread wrote that scheduled it:
+ *               release by publishing the word (timer_publish), acquire by
+ *               loading it (worker_take, entry_resolve); and what the task
+ *               wrote: release in run_ended, acquire in record_word, by whoever
+ *               finds another word. Every change of a word is a
  *               compare-and-swap with both orders: it hands on what all changes
  *               before it released.
  *   E:handing   all that execute did: release in dispatch_end, acquire in
@@ -274,7 +276,7 @@ note_slowness(struct hwt *timer, uint64_t id, hwt_task *task, uint64_t began_ns)
 static void
 dispatch_begin(struct hwt *timer, const struct hwt_executor *executor)
 {
-	(void)a64_add_relaxed(&timer->dispatched_count, 1);
+	(void)a64_add_seq(&timer->dispatched_count, 1);
 	/* E:handing: the word's move to HANDED hands this on. */
 	aptr_store_release(&timer->dispatching_to, executor);
 }
@@ -290,7 +292,7 @@ dispatch_end(struct hwt *timer)
 static void
 dispatch_abort(struct hwt *timer)
 {
-	(void)a64_add_relaxed(&timer->dispatched_count, UINT64_MAX);
+	(void)a64_add_seq(&timer->dispatched_count, UINT64_MAX);
 	dispatch_end(timer);
 }
 
@@ -512,10 +514,10 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 static bool
 was_woken(const struct hwt *timer)
 {
-	uint64_t announced = a64_load_relaxed(&timer->announced_sequence);
-
 	/* E:called acquire */
-	return a64_load_acquire(&timer->wake_sequence) != announced;
+	uint64_t sequence = a64_load_acquire(&timer->wake_sequence);
+
+	return sequence != a64_load_relaxed(&timer->announced_sequence);
 }
 
 /* hwt_stop closes the gate and then increments the sequence. Whoever reads the

@@ -22,11 +22,12 @@
  *                   step there, and each plain store may be delayed. That
  *                   header also makes small what is in #ifndef elsewhere.
  *
- * Orders: relaxed, acquire, release and acq_rel are C11's. Only an edge of the
- * form "store, then load" needs seq: each of the two threads uses a ..._seq
- * operation and then a ..._load_seq. On x86-64 a locked instruction is a full
- * fence, so a64_load_seq after it is a plain load; a64_store_seq is the only
- * plain store that needs a fence instruction.
+ * Orders: relaxed, acquire, release and seq are C11's. Every operation that
+ * reads and writes is seq. Only an edge of the form "store, then load" needs
+ * it: each of the two threads uses a ..._seq operation and then a ..._load_seq.
+ * On x86-64 a locked instruction is a full fence, so a64_load_seq after it is a
+ * plain load; a64_store_seq is the only plain store that needs a fence
+ * instruction.
  *
  * pair: two words that change together (16 bytes). word has the state of a
  * record. pair_cas compares and sets both; pair_cas_word compares and sets word
@@ -46,7 +47,6 @@
  *   add swap or     dmb ish; ldxr, stxr; dmb ish     ldaddal swpal ldsetal
  *   and cas                                          ldclral casal, or
  *                                                    ldaxr, stlxr
- *   add_relaxed     ldxr, stxr                       ldadd, or ldxr, stxr
  *   pair_cas        dmb ish; ldxp, stxp; dmb ish     a call, see below
  *
  * dmb ish orders everything before it against everything after it, also a store
@@ -70,15 +70,14 @@
  *   Handing on, several writers. The same, but the flag is changed by
  *   read-modify-writes, and whoever takes something does so by one that
  *   succeeds. It has fences on both sides, and so the taker sees what all
- *   earlier changes of the flag released. The edges word and ended (a record's
- *   word), free (a word of SET_FREE, changed by an addition, taken by a swap or
- *   a compare-and-swap), permits, called (wake_sequence, which the futex
- *   compares again; with HWT_MANUAL wake_before), shared, mail and pool. Where
- *   a value is followed before the operation that takes it (mailbox_execute,
- *   pool_execute), it was loaded with acquire. owned: a plain release store,
- *   then a compare-and-swap. dispatched: the relaxed additions of the worker
- *   are read-modify-writes, too, and so hand on what the decrements before them
- *   released; hwt_destroy loads with acquire.
+ *   earlier changes of the flag released. The edges word (a record's), free (a
+ *   word of SET_FREE, changed by an addition, taken by a swap or a
+ *   compare-and-swap), permits, called (wake_sequence, which the futex
+ *   compares again; with HWT_MANUAL wake_before), shared, stack and pool.
+ *   Where a value is followed before the operation that takes it
+ *   (handover_push), it was loaded with acquire. owned: a plain release store,
+ *   then a compare-and-swap. dispatched: hwt_destroy loads with acquire, and
+ *   each addition hands on what those before it released.
  *
  *   Store, then load. The edges asleep, closed, queue, set and horizon: each
  *   thread writes its word and then reads the other's. Forbidden: both read the
@@ -148,80 +147,24 @@ typedef _Atomic(uint64_t) a64_t;
 #define A_RELAXED memory_order_relaxed
 #define A_ACQUIRE memory_order_acquire
 #define A_RELEASE memory_order_release
-#define A_ACQ_REL memory_order_acq_rel
 #define A_SEQ memory_order_seq_cst
 
-static inline uint64_t
-a64_load_relaxed(const a64_t *p)
-{
-	return atomic_load_explicit(p, A_RELAXED);
-}
-
-static inline uint64_t
-a64_load_acquire(const a64_t *p)
-{
-	return atomic_load_explicit(p, A_ACQUIRE);
-}
-
-static inline uint64_t
-a64_load_seq(const a64_t *p)
-{
-	return atomic_load_explicit(p, A_SEQ);
-}
-
-static inline void
-a64_store_relaxed(a64_t *p, uint64_t value)
-{
-	atomic_store_explicit(p, value, A_RELAXED);
-}
-
-static inline void
-a64_store_release(a64_t *p, uint64_t value)
-{
-	atomic_store_explicit(p, value, A_RELEASE);
-}
-
-static inline void
-a64_store_seq(a64_t *p, uint64_t value)
-{
-	atomic_store_explicit(p, value, A_SEQ);
-}
-
-static inline uint64_t
-a64_add_relaxed(a64_t *p, uint64_t value)
-{
-	return atomic_fetch_add_explicit(p, value, A_RELAXED);
-}
-
-static inline uint64_t
-a64_add_seq(a64_t *p, uint64_t value)
-{
-	return atomic_fetch_add_explicit(p, value, A_SEQ);
-}
-
-static inline uint64_t
-a64_swap_seq(a64_t *p, uint64_t value)
-{
-	return atomic_exchange_explicit(p, value, A_SEQ);
-}
-
-static inline void
-a64_or_seq(a64_t *p, uint64_t bits)
-{
-	(void)atomic_fetch_or_explicit(p, bits, A_SEQ);
-}
-
-static inline void
-a64_and_seq(a64_t *p, uint64_t bits)
-{
-	(void)atomic_fetch_and_explicit(p, bits, A_SEQ);
-}
+#define a64_load_relaxed(p) atomic_load_explicit(p, A_RELAXED)
+#define a64_load_acquire(p) atomic_load_explicit(p, A_ACQUIRE)
+#define a64_load_seq(p) atomic_load_explicit(p, A_SEQ)
+#define a64_store_relaxed(p, value) atomic_store_explicit(p, value, A_RELAXED)
+#define a64_store_release(p, value) atomic_store_explicit(p, value, A_RELEASE)
+#define a64_store_seq(p, value) atomic_store_explicit(p, value, A_SEQ)
+#define a64_add_seq(p, value) atomic_fetch_add_explicit(p, value, A_SEQ)
+#define a64_swap_seq(p, value) atomic_exchange_explicit(p, value, A_SEQ)
+#define a64_or_seq(p, bits) (void)atomic_fetch_or_explicit(p, bits, A_SEQ)
+#define a64_and_seq(p, bits) (void)atomic_fetch_and_explicit(p, bits, A_SEQ)
 
 static inline bool
-a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
+a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 {
 	return atomic_compare_exchange_strong_explicit(
-	    p, &old, value, A_ACQ_REL, A_RELAXED);
+	    p, &old, value, A_SEQ, A_RELAXED);
 }
 
 #if defined(__x86_64__) && !defined(HWT_ATOMIC_WIDE)
@@ -403,12 +346,6 @@ a64_store_seq(a64_t *p, uint64_t value)
 }
 
 static inline uint64_t
-a64_add_relaxed(a64_t *p, uint64_t value)
-{
-	return ck_pr_faa_64(p, value);
-}
-
-static inline uint64_t
 a64_add_seq(a64_t *p, uint64_t value)
 {
 	uint64_t old;
@@ -447,7 +384,7 @@ a64_and_seq(a64_t *p, uint64_t bits)
 }
 
 static inline bool
-a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
+a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 {
 	bool done;
 
@@ -508,11 +445,10 @@ pair_init(pair_t *p, uint64_t word)
 	a64_store_relaxed(&p->half[0], word);
 }
 
-/* Of these back ends, each compare-and-swap is seq. */
 static inline bool
 pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 {
-	return a64_cas_acq_rel(&p->half[0], old, value);
+	return a64_cas_seq(&p->half[0], old, value);
 }
 
 /* For the owner of a FREE record: no other thread changes its deadline. */
@@ -541,14 +477,14 @@ aptr_store_release(aptr_t *p, const void *value)
 }
 
 static inline bool
-aptr_cas_acq_rel(aptr_t *p, const void *old, const void *value)
+aptr_cas_seq(aptr_t *p, const void *old, const void *value)
 {
-	return a64_cas_acq_rel(
+	return a64_cas_seq(
 	    p, (uint64_t)(uintptr_t)old, (uint64_t)(uintptr_t)value);
 }
 
 static inline void *
-aptr_swap_acq_rel(aptr_t *p, const void *value)
+aptr_swap_seq(aptr_t *p, const void *value)
 {
 	return (void *)(uintptr_t)a64_swap_seq(p, (uint64_t)(uintptr_t)value);
 }

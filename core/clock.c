@@ -92,7 +92,7 @@ void
 clock_prepare(void)
 {
 	if (a64_load_relaxed(&counter_state) == UNKNOWN)
-		(void)a64_cas_acq_rel(&counter_state, UNKNOWN,
+		(void)a64_cas_seq(&counter_state, UNKNOWN,
 		    counter_is_clock(SOURCE) ? USED : UNUSED);
 }
 
@@ -109,32 +109,23 @@ scales_agree(uint64_t a, uint64_t b)
 	return a > b ? a - b < b / 64 : b - a < a / 64;
 }
 
-/* Begins to measure the scale. */
-static void
-calibrate_from(struct clock_sample *sample, uint64_t ticks, uint64_t ns)
-{
-	sample->first_ticks = ticks;
-	sample->first_ns = ns;
-}
-
 /* Publishes the scale when this thread has measured it twice. */
 static void
 counter_calibrate(struct clock_sample *sample, uint64_t ticks, uint64_t ns)
 {
 	uint64_t ns_since = ns - sample->first_ns;
 	uint64_t before = sample->scale;
-	uint64_t scale;
+	uint64_t scale = 0;
 
-	if (sample->first_ticks == 0 || ticks <= sample->first_ticks ||
-	    ns_since > CALIBRATE_MAX_NS) {
-		calibrate_from(sample, ticks, ns);
-		return;
+	if (sample->first_ticks != 0 && ticks > sample->first_ticks &&
+	    ns_since <= CALIBRATE_MAX_NS) {
+		if (ns_since < CALIBRATE_MIN_NS)
+			return;
+		scale = (ns_since << 32) / (ticks - sample->first_ticks);
+		sample->scale = scale;
 	}
-	if (ns_since < CALIBRATE_MIN_NS)
-		return;
-	scale = (ns_since << 32) / (ticks - sample->first_ticks);
-	sample->scale = scale;
-	calibrate_from(sample, ticks, ns);
+	sample->first_ticks = ticks;
+	sample->first_ns = ns;
 	if (scale < SCALE_MIN || scale > SCALE_MAX ||
 	    !scales_agree(scale, before))
 		return;

@@ -10,8 +10,8 @@
  *     +-------------------^
  *
  * The thread is created without the lock held. Meanwhile other calls that start
- * wait for this attempt and return its result. A stop waits for it too: after
- * that there is a worker to end, or there never was.
+ * wait; if the attempt fails, each of them makes one. A stop waits for it too:
+ * after that there is a worker to end, or there never was.
  *
  * STOPPING, in this order and for these reasons:
  *
@@ -176,7 +176,7 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 		goto destroy_store;
 	if (life_create(&timer->life) != 0)
 		goto destroy_wheel;
-	(void)a64_add_relaxed(memory_bytes, sizeof(*timer));
+	(void)a64_add_seq(memory_bytes, sizeof(*timer));
 	return 0;
 
 destroy_wheel:
@@ -224,21 +224,15 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	return 0;
 }
 
-/* Atomic and volatile: the compiler would remove plain stores before a free. */
-static void
-timer_unmark(struct hwt *timer)
-{
-	a64_store_relaxed(&timer->mark, 0);
-	*(volatile uint64_t *)&timer->epoch = EPOCH_DESTROYED;
-}
-
 static void
 timer_free(struct hwt *timer)
 {
 	debug_destroyed(timer);
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
-	timer_unmark(timer);
+	/* Atomic, volatile: plain stores before a free would be removed. */
+	a64_store_relaxed(&timer->mark, 0);
+	*(volatile uint64_t *)&timer->epoch = EPOCH_DESTROYED;
 	free(timer);
 }
 
@@ -271,8 +265,6 @@ attempt_start(struct hwt *timer)
 	result = make_thread(timer);
 	(void)pthread_mutex_lock(&life->lock);
 	life->turner = TURNER_NONE;
-	life->attempts++;
-	life->attempt_result = result;
 	if (result == 0) {
 		life->turner = TURNER_TURNING;
 		/* E:gate release */
@@ -286,20 +278,15 @@ int
 timer_start(struct hwt *timer)
 {
 	struct lifecycle *life = &timer->life;
-	uint64_t attempt;
 	int result = 0;
 
 	if (timer_is_stopping(timer))
 		return -ESHUTDOWN;
 	(void)pthread_mutex_lock(&life->lock);
-	attempt = life->attempts;
-	if (life->turner == TURNER_STARTING) {
-		while (life->attempts == attempt)
-			(void)pthread_cond_wait(&life->changed, &life->lock);
-		result = life->attempt_result;
-	} else if (a64_load_relaxed(&timer->phase) == PHASE_NEW) {
+	while (life->turner == TURNER_STARTING)
+		(void)pthread_cond_wait(&life->changed, &life->lock);
+	if (a64_load_relaxed(&timer->phase) == PHASE_NEW)
 		result = attempt_start(timer);
-	}
 	if (timer_is_stopping(timer))
 		result = -ESHUTDOWN;
 	(void)pthread_mutex_unlock(&life->lock);
@@ -501,7 +488,6 @@ bool
 hwt_unprocessed_next(
     struct hwt_unprocessed *unprocessed, struct hwt_timeout_info *info)
 {
-	const struct record_store *store;
 	const struct hwt *timer;
 	const struct record *record;
 	struct pair_value seen;
@@ -512,13 +498,12 @@ hwt_unprocessed_next(
 	timer = (const struct hwt *)(uintptr_t)unprocessed->private_words[0];
 	if (timer == NULL || !process_owns(timer->epoch))
 		return false;
-	store = &timer->store;
 	index = (uint32_t)unprocessed->private_words[1];
 	do {
-		index = record_next_used(store, index);
+		index = record_next_used(&timer->store, index);
 		if (index == 0)
 			return false;
-		record = record_at(store, index);
+		record = record_at(&timer->store, index);
 		seen = pair_load(&record->pair);
 	} while (word_state(seen.word) != STATE_UNPROCESSED);
 	unprocessed->private_words[1] = index;

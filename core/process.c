@@ -44,8 +44,6 @@ static struct {
 	struct hwt *timers;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Timers that were destroyed. */
-static a64_t timers_destroyed;
 /* Running workers; whether the warning about their number was written. */
 static a64_t workers, warned;
 
@@ -100,7 +98,7 @@ process_renew(void)
 {
 	uint32_t tries = 0;
 
-	if (!a64_cas_acq_rel(process_epoch_word, EPOCH_NONE, EPOCH_RENEWING)) {
+	if (!a64_cas_seq(process_epoch_word, EPOCH_NONE, EPOCH_RENEWING)) {
 		/* E:epoch acquire */
 		while (a64_load_acquire(process_epoch_word) == EPOCH_RENEWING)
 			system_yield(&tries);
@@ -108,8 +106,6 @@ process_renew(void)
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	registry.timers = NULL;
-	/* The timers of the parent do not exist here. */
-	(void)a64_add_relaxed(&timers_destroyed, 1);
 	a64_store_relaxed(&workers, 0);
 	a64_store_relaxed(&warned, 0);
 	shared_forget();
@@ -153,8 +149,6 @@ process_add_timer(struct hwt *timer)
 	process_lock();
 	timer->serial = ++last_serial;
 	timer->registry_next = registry.timers;
-	if (registry.timers != NULL)
-		registry.timers->registry_previous = timer;
 	registry.timers = timer;
 	process_unlock();
 }
@@ -162,22 +156,13 @@ process_add_timer(struct hwt *timer)
 void
 process_remove_timer(struct hwt *timer)
 {
-	process_lock();
-	if (timer->registry_previous != NULL)
-		timer->registry_previous->registry_next = timer->registry_next;
-	else
-		registry.timers = timer->registry_next;
-	if (timer->registry_next != NULL)
-		timer->registry_next->registry_previous =
-		    timer->registry_previous;
-	(void)a64_add_relaxed(&timers_destroyed, 1);
-	process_unlock();
-}
+	struct hwt **link = &registry.timers;
 
-uint64_t
-process_destroyed(void)
-{
-	return a64_load_relaxed(&timers_destroyed);
+	process_lock();
+	while (*link != timer)
+		link = &(*link)->registry_next;
+	*link = timer->registry_next;
+	process_unlock();
 }
 
 const struct hwt *
@@ -189,14 +174,14 @@ process_first_timer(void)
 bool
 process_add_worker(void)
 {
-	return a64_add_relaxed(&workers, 1) >= MANY_WORKERS &&
-	    a64_cas_acq_rel(&warned, 0, 1);
+	return a64_add_seq(&workers, 1) >= MANY_WORKERS &&
+	    a64_cas_seq(&warned, 0, 1);
 }
 
 void
 process_remove_worker(void)
 {
-	(void)a64_add_relaxed(&workers, UINT64_MAX);
+	(void)a64_add_seq(&workers, UINT64_MAX);
 }
 
 static bool

@@ -36,8 +36,6 @@ void process_unlock(void);
 /* Registers a timer and gives it its serial. */
 void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
-/* How many were removed. Relaxed: whoever acts on it takes the lock. */
-uint64_t process_destroyed(void);
 /* The head of the list, which goes on at registry_next. With the lock held. */
 const struct hwt *process_first_timer(void);
 

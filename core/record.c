@@ -61,8 +61,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "core/timer.h"
 
@@ -80,11 +78,11 @@
 /* Slabs that one call of record_trim visits at most. */
 #define TRIM_LOOKS 64u
 
-/* Slabs by number, generation bases, tops of the sets, idle slabs. */
-#define TABLE_BYTES                                     \
-	(SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
+/* Caches, slabs by number, generation bases, tops of the sets, idle slabs. */
+#define TABLE_BYTES                                        \
+	(CACHES_MAX * sizeof(struct cache) +               \
+	    SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
 	    (SETS + 1) * TOP_WORDS * sizeof(a64_t))
-#define CACHES_BYTES (CACHES_MAX * sizeof(struct cache))
 
 /* SplitMix64's finalizer: a bijection that spreads every bit. */
 static uint64_t
@@ -96,38 +94,23 @@ mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-static uint64_t
-random_seed(const struct record_store *store)
-{
-	uint64_t seed;
-	struct timespec now = {0};
-
-	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed))
-		return seed;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return mix((uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)store);
-}
-
 int
 record_store_create(struct record_store *store)
 {
 	uint32_t set;
 
-	store->slabs = system_map(TABLE_BYTES);
-	if (store->slabs == NULL)
+	store->caches = system_map(TABLE_BYTES);
+	if (store->caches == NULL)
 		return -ENOMEM;
-	store->caches = system_map(CACHES_BYTES);
-	if (store->caches == NULL) {
-		system_unmap(store->slabs, TABLE_BYTES);
-		return -ENOMEM;
-	}
+	store->slabs = (aptr_t *)(store->caches + CACHES_MAX);
 	store->generation_base = (a64_t *)(store->slabs + SLABS_MAX);
 	for (set = 0; set < SETS; set++)
 		store->top[set] =
 		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
 	store->idle = (uint64_t *)(uintptr_t)(store->top[0] + SETS * TOP_WORDS);
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	store->seed = random_seed(store);
+	/* Other timers have another address, or came at another time. */
+	store->seed = mix(clock_monotonic_ns() ^ (uint64_t)(uintptr_t)store);
 	store->shared_cache.shared = true;
 	return 0;
 }
@@ -144,12 +127,11 @@ record_store_destroy(struct record_store *store)
 			break;
 		system_unmap(slab, SLAB_BYTES);
 	}
-	system_unmap(store->slabs, TABLE_BYTES);
-	system_unmap(store->caches, CACHES_BYTES);
+	system_unmap(store->caches, TABLE_BYTES);
 }
 
-/* Generations start at random, so that a foreign or made-up handle does not
- * match. */
+/* Generations start at a number of this timer's own, so that a foreign or
+ * made-up handle does not match. */
 static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
@@ -159,7 +141,7 @@ record_first_word(const struct record_store *store, uint32_t index)
 static void
 memory_add(struct record_store *store, uint64_t bytes)
 {
-	(void)a64_add_relaxed(&store->memory_bytes, bytes);
+	(void)a64_add_seq(&store->memory_bytes, bytes);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
@@ -201,7 +183,7 @@ pages_return(
 		/* E:free release */
 		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
 		if (counted)
-			(void)a64_add_relaxed(&store->free_pages, 1);
+			(void)a64_add_seq(&store->free_pages, 1);
 		(void)set_raise(store, SET_FREE, number, page);
 	}
 }
@@ -342,7 +324,7 @@ page_take(struct record_store *store, struct slab *slab, uint32_t page)
 	if (!(a64_load_relaxed(&slab->committed) >> page & 1))
 		page_commit(store, slab, page);
 	else if (records == PAGE_ALL)
-		(void)a64_add_relaxed(&store->free_pages, UINT64_MAX);
+		(void)a64_add_seq(&store->free_pages, UINT64_MAX);
 	return records;
 }
 
@@ -478,7 +460,7 @@ cache_claim(struct hwt *timer)
 		if (a64_load_relaxed(&cache->owned) != 0)
 			continue;
 		/* E:owned acquire */
-		if (a64_cas_acq_rel(&cache->owned, 0, 1))
+		if (a64_cas_seq(&cache->owned, 0, 1))
 			break;
 	}
 	if (i == CACHES_MAX)
@@ -487,7 +469,7 @@ cache_claim(struct hwt *timer)
 		used = a64_load_relaxed(&store->caches_used);
 		if (used > i)
 			return cache;
-		if (a64_cas_acq_rel(&store->caches_used, used, i + 1))
+		if (a64_cas_seq(&store->caches_used, used, i + 1))
 			memory_add(store, (i + 1 - used) * sizeof(*cache));
 	}
 }
@@ -543,7 +525,7 @@ pages_claim(struct slab *slab, uint64_t pages)
 		if (a64_load_relaxed(bits) != PAGE_ALL)
 			continue;
 		/* E:free acquire */
-		if (a64_cas_acq_rel(bits, PAGE_ALL, 0))
+		if (a64_cas_seq(bits, PAGE_ALL, 0))
 			claimed |= pages & -pages;
 	}
 	return claimed;
@@ -627,7 +609,8 @@ slab_trim(struct hwt *timer, uint32_t number)
 	struct record_store *store = &timer->store;
 	struct slab *slab = slab_at(store, number);
 	uint64_t committed = a64_load_relaxed(&slab->committed);
-	uint64_t claimed, left, released;
+	uint64_t claimed, released;
+	uint32_t page;
 
 	/* Before it claims: pages that are complete after that, and then reach
 	 * TRIM_PAGES, are tried whatever comes of these. */
@@ -637,13 +620,11 @@ slab_trim(struct hwt *timer, uint32_t number)
 		a64_store_relaxed(&store->trim_refused, 0);
 		return false;
 	}
-	(void)a64_add_relaxed(
+	(void)a64_add_seq(
 	    &store->free_pages, -(uint64_t)__builtin_popcountll(claimed));
-	for (left = claimed; left != 0;) {
-		uint32_t page = 63 - (uint32_t)__builtin_clzll(left);
-
-		page_forget(timer, slab, page);
-		left &= ~(UINT64_C(1) << page);
+	for (page = SLAB_PAGES; page-- > 0;) {
+		if (claimed >> page & 1)
+			page_forget(timer, slab, page);
 	}
 	released = pages_release(slab, claimed);
 	a64_and_seq(&slab->committed, ~released);
@@ -672,14 +653,13 @@ trim_is_due(struct hwt *timer, bool idle)
 	struct trim *trim = &timer->trim;
 	uint64_t now_ns = timer->worker.now_ns;
 
-	if (a64_load_relaxed(&timer->store.free_pages) < TRIM_PAGES) {
+	if (!record_may_trim(timer)) {
 		trim->since_ns = 0;
 		return false;
 	}
 	if (trim->since_ns == 0)
 		trim->since_ns = now_ns;
-	return a64_load_relaxed(&timer->store.trim_refused) == 0 &&
-	    (idle || now_ns - trim->since_ns >= TRIM_DELAY_NS);
+	return idle || now_ns - trim->since_ns >= TRIM_DELAY_NS;
 }
 
 /* From the highest slab down, since callers take from the lowest. */
@@ -696,13 +676,10 @@ record_trim(struct hwt *timer, bool idle)
 		trim->active = true;
 		trim->slab = store_limit(&timer->store);
 	}
-	while (
-	    trim->slab > 0 && a64_load_relaxed(refused) == 0 && looks-- > 0) {
-		if (slab_trim(timer, --trim->slab))
+	while (trim->slab > 0 && a64_load_relaxed(refused) == 0) {
+		if (looks-- == 0 || slab_trim(timer, --trim->slab))
 			return true;
 	}
-	if (trim->slab > 0 && a64_load_relaxed(refused) == 0)
-		return true;
 	trim->active = wheel_trim(&timer->wheel);
 	if (!trim->active)
 		trim->since_ns = 0;

@@ -17,7 +17,7 @@
  * its list.
  *
  * EDGES
- *   E:ended    drawn in hwt.c; release in run_ended.
+ *   E:word     drawn in worker.c; release in run_ended.
  *   E:closed   drawn in hwt.c; fence in requeue too.
  *   E:dispatched
  *              all that hwt_run did: release in timer_run, by its last access
@@ -64,7 +64,7 @@ run_ended(struct hwt *timer, struct record *record, uint32_t index)
 
 	do
 		word = pair_word(&record->pair);
-	/* E:ended release */
+	/* E:word release */
 	while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	if (word & FLAG_WAITED)
 		futex_wake_all(&record->pair);

@@ -58,7 +58,7 @@ shared_offer(void)
 		return error;
 	made->shared = true;
 	/* E:shared release */
-	if (a64_cas_acq_rel(&shared, 0, (uint64_t)(uintptr_t)made))
+	if (a64_cas_seq(&shared, 0, (uint64_t)(uintptr_t)made))
 		return 0;
 	made->shared = false;
 	(void)timer_stop(made, HWT_NEVER, NULL);
@@ -100,7 +100,7 @@ hwt_shared_shutdown(struct hwt_unprocessed *unprocessed)
 	if (unprocessed != NULL)
 		memset(unprocessed, 0, sizeof(*unprocessed));
 	while ((error = shared_look(&timer)) == -ENOENT) {
-		if (a64_cas_acq_rel(&shared, 0, REFUSED))
+		if (a64_cas_seq(&shared, 0, REFUSED))
 			return 0;
 	}
 	if (error == -ESHUTDOWN)

@@ -29,7 +29,6 @@
 #define FUTEX_WAKE_PRIVATE (1 | 128)
 #define FUTEX_BITSET_MATCH_ANY UINT32_MAX
 
-#define WAKE_TRIES 3
 #define YIELDS 16
 
 void *
@@ -88,17 +87,13 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 		system_pause();
 }
 
-/* Tries again: nobody repeats a wake-up that is lost. */
+/* It fails only where a sandbox refuses the call, and so futex_wait: then
+ * nobody sleeps for long. */
 static void
 futex_wake(const void *word, int count)
 {
-	int tries;
-
-	for (tries = 0; tries < WAKE_TRIES; tries++) {
-		if (syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL,
-			NULL, 0) >= 0)
-			return;
-	}
+	(void)syscall(
+	    SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
 void

@@ -65,8 +65,6 @@ struct lifecycle {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum turner turner;
-	uint64_t attempts; /* to create a thread */
-	int attempt_result; /* of the last one */
 	uint64_t stopped_ns; /* when the stop that got the list was called */
 	uint64_t unprocessed; /* timeouts in the list, until a stop gets it */
 	pthread_t thread;
@@ -93,7 +91,7 @@ struct hwt {
 	/* MARK_LIVE until hwt_destroy. In the middle, since the C library
 	 * writes to both ends of freed memory. */
 	a64_t mark;
-	struct hwt *registry_previous, *registry_next;
+	struct hwt *registry_next;
 
 	/* 0 while the worker is awake or will wake at the next tick without a
 	 * call. In a long sleep: earlier deadlines than this must wake it. */

@@ -191,7 +191,7 @@ wheel_create(struct wheel *wheel, const struct record_store *store,
 	wheel->decommitted = (void *)memory;
 	memory += page_bytes;
 	bitmap_create(&wheel->free, most, memory);
-	(void)a64_add_relaxed(memory_bytes, bucket_bytes + filled_bytes);
+	(void)a64_add_seq(memory_bytes, bucket_bytes + filled_bytes);
 	return 0;
 }
 
@@ -313,14 +313,13 @@ chunk_alloc(struct wheel *wheel)
 
 	if (chunk == wheel->free.length) {
 		assert(wheel->carved < wheel->free.length);
-		(void)a64_add_relaxed(
-		    wheel->memory_bytes, sizeof(struct chunk));
+		(void)a64_add_seq(wheel->memory_bytes, sizeof(struct chunk));
 		return wheel->carved++;
 	}
 	bitmap_clear(&wheel->free, chunk);
 	if (wheel->decommitted[page / 64] & chunk_page_bit(page)) {
 		wheel->decommitted[page / 64] &= ~chunk_page_bit(page);
-		(void)a64_add_relaxed(wheel->memory_bytes, CHUNK_PAGE_BYTES);
+		(void)a64_add_seq(wheel->memory_bytes, CHUNK_PAGE_BYTES);
 	}
 	return chunk;
 }
@@ -351,7 +350,7 @@ wheel_trim(struct wheel *wheel)
 			break;
 		}
 		wheel->decommitted[page / 64] |= chunk_page_bit(page);
-		(void)a64_add_relaxed(
+		(void)a64_add_seq(
 		    wheel->memory_bytes, -(uint64_t)CHUNK_PAGE_BYTES);
 	}
 	wheel->trimmed = page < end ? page : 0;

@@ -2,22 +2,21 @@
 /*
  * hwt_mailbox: delivery to an event loop.
  *
- * Workers push records onto a stack; the loop takes the whole stack and turns
- * it round, so that what was handed over first runs first. Whoever pushes onto
- * an empty stack makes the eventfd readable. The links are in the records, so
- * that a mailbox has no limit and never refuses.
+ * Workers push records onto a stack, and the loop takes it (handover.h). A
+ * worker that pushes onto the empty stack makes the eventfd readable. The links
+ * are in the records, so that a mailbox has no limit and never refuses.
  *
- * ck_stack would be the same few lines (push_upmc, batch_pop_upmc), but with
- * an order that ThreadSanitizer cannot see.
+ * ORDER. The loop takes the stack when it has run what it took before, and once
+ * in a run: so what was handed over first runs first, and tasks that schedule
+ * others do not make a run endless.
  *
  * A run clears the eventfd first and takes the stack afterwards: what comes in
  * between was pushed onto a stack that was not empty, or is announced again,
- * which costs one idle turn of the loop. When max leaves some over, the run
- * makes the eventfd readable itself.
+ * which costs one idle turn of the loop. When a run leaves some over, it makes
+ * the eventfd readable itself.
  *
  * EDGES
- *   E:mail     a record's link and all that the worker did, release in
- *              mailbox_execute, acquired in mailbox_collect.
+ *   E:stack    drawn in handover.h.
  *   E:handing  drawn in ../worker.c: hwt_mailbox_destroy waits for workers
  *              that are about to call mailbox_execute, or in it.
  */
@@ -35,8 +34,8 @@ struct hwt_mailbox {
 	uint64_t epoch;
 	int fd;
 	unsigned running; /* loop's: nested hwt_mailbox_run */
-	struct record *first, *last; /* loop's: taken, oldest first */
-	uint64_t collected, popped; /* loop's: ever */
+	struct record *first; /* loop's: taken, oldest first */
+	uint64_t takes; /* loop's: how often it took the stack */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
 	/* The eventfd could not be made readable. Relaxed: who reads it late
@@ -65,17 +64,11 @@ static int
 mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
 	struct hwt_mailbox *mailbox = ctx;
-	struct record *record = handover_record(timer, timeout);
-	void *top;
 
 	if (!process_owns(mailbox->epoch))
 		return EOWNERDEAD;
-	do {
-		top = aptr_load_acquire(&mailbox->pushed);
-		handover_link(record, top);
-		/* E:mail release */
-	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, record));
-	if (top == NULL || a64_load_relaxed(&mailbox->silent) != 0)
+	if (handover_push(&mailbox->pushed, timer, timeout) ||
+	    a64_load_relaxed(&mailbox->silent) != 0)
 		mailbox_signal(mailbox);
 	return 0;
 }
@@ -124,71 +117,52 @@ hwt_mailbox_executor(struct hwt_mailbox *mailbox)
 	return &mailbox->executor;
 }
 
-/* Adds what was pushed, oldest first, to what is left. */
-static void
-mailbox_collect(struct hwt_mailbox *mailbox)
-{
-	/* E:mail acquire */
-	struct record *newest = aptr_swap_acq_rel(&mailbox->pushed, NULL);
-	struct record *record = newest;
-	struct record *older = NULL;
-	struct record *next;
-
-	if (newest == NULL)
-		return;
-	/* Turn the stack round. */
-	for (; record != NULL; record = next) {
-		next = handover_next(record);
-		handover_link(record, older);
-		older = record;
-		mailbox->collected++;
-	}
-	if (mailbox->first == NULL)
-		mailbox->first = older;
-	else
-		handover_link(mailbox->last, older);
-	mailbox->last = newest;
-}
-
-/* The oldest; its link is not needed any more. */
+/* The oldest record, of no later stack than the one with that number; NULL:
+ * there is none. */
 static struct record *
-mailbox_pop(struct hwt_mailbox *mailbox)
+mailbox_pop(struct hwt_mailbox *mailbox, uint64_t last)
 {
-	struct record *record = mailbox->first;
+	struct record *record;
 
-	if (record == mailbox->last)
-		mailbox->first = mailbox->last = NULL;
-	else
-		mailbox->first = handover_next(record);
-	mailbox->popped++;
+	if (mailbox->first == NULL && mailbox->takes < last) {
+		mailbox->first = handover_take(&mailbox->pushed);
+		mailbox->takes++;
+	}
+	record = mailbox->first;
+	/* A run inside a task may have taken a later one. */
+	if (record == NULL || mailbox->takes > last)
+		return NULL;
+	mailbox->first = handover_next(record);
 	return record;
 }
 
 int
 hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 {
+	struct record *record;
 	eventfd_t ignored;
 	size_t started = 0;
-	uint64_t end;
+	uint64_t last;
 
 	if (mailbox == NULL)
 		return -EINVAL;
 	if (!process_owns(mailbox->epoch))
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
-	mailbox_collect(mailbox);
-	end = mailbox->collected;
 	mailbox->running++;
-	/* A run inside a task may have taken some of them, and collected
-	 * others. */
-	while (mailbox->popped < end && (max == 0 || started < max)) {
-		if (handover_run(mailbox_pop(mailbox)) == 0)
+	last = mailbox->takes + 1;
+	while ((max == 0 || started < max) &&
+	    (record = mailbox_pop(mailbox, last)) != NULL) {
+		if (handover_run(record) == 0)
 			started++;
 		if (!process_owns(mailbox->epoch))
 			return -EOWNERDEAD;
 	}
 	mailbox->running--;
-	if (mailbox->first != NULL)
+	/* What came after the stack was taken is announced by its worker. */
+	if (mailbox->first != NULL ||
+	    (mailbox->takes < last &&
+		aptr_load_acquire(&mailbox->pushed) != NULL))
 		mailbox_signal(mailbox);
 	if (tasks_started != NULL)
 		*tasks_started = started;

@@ -8,9 +8,9 @@
  * A thread takes one timeout at a time, which spreads slow tasks.
  *
  * ORDER. Under the lock, a thread takes the oldest record of a list; when the
- * list is empty, it takes the whole stack and turns it round. What is in the
- * list was pushed before what is on the stack: what was handed over first is
- * taken first.
+ * list is empty, it takes the whole stack (handover.h). What is in the list was
+ * pushed before what is on the stack: what was handed over first is taken
+ * first.
  *
  * TICKETS. The word tickets holds in its low half, which a futex compares, the
  * number of records that were pushed and that no thread has taken a ticket for,
@@ -44,9 +44,9 @@
  * exceeds the limit.
  *
  * EDGES
- *   E:pool   a record's link and all that the worker did: release in
- *            pool_execute, by the push and by adding the ticket, acquire by
- *            taking the ticket in pool_wait and the stack in pool_collect.
+ *   E:pool   the pushes before it: release in pool_execute, by adding a
+ *            ticket, acquire in pool_wait, by taking one.
+ *   E:stack  drawn in handover.h.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -84,7 +84,7 @@ pool_reserve(struct hwt_pool *pool)
 		waiting = a64_load_relaxed(&pool->waiting);
 		if (waiting >= pool->waiting_max)
 			return false;
-	} while (!a64_cas_acq_rel(&pool->waiting, waiting, waiting + 1));
+	} while (!a64_cas_seq(&pool->waiting, waiting, waiting + 1));
 	return true;
 }
 
@@ -92,18 +92,12 @@ static int
 pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
 	struct hwt_pool *pool = ctx;
-	struct record *record = handover_record(timer, timeout);
-	void *top;
 
 	if (!process_owns(pool->epoch))
 		return EOWNERDEAD;
 	if (!pool_reserve(pool))
 		return EAGAIN;
-	do {
-		top = aptr_load_acquire(&pool->pushed);
-		handover_link(record, top);
-		/* E:pool release */
-	} while (!aptr_cas_acq_rel(&pool->pushed, top, record));
+	(void)handover_push(&pool->pushed, timer, timeout);
 	/* E:pool release */
 	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
 		futex_wake_one(&pool->tickets);
@@ -120,30 +114,15 @@ pool_wait(struct hwt_pool *pool)
 		seen = a64_load_relaxed(&pool->tickets);
 		if ((seen & TICKETS_MASK) != 0) {
 			/* E:pool acquire */
-			if (a64_cas_acq_rel(&pool->tickets, seen, seen - 1))
+			if (a64_cas_seq(&pool->tickets, seen, seen - 1))
 				return true;
 		} else if (seen & ENDING) {
 			return false;
 		} else {
-			(void)a64_add_relaxed(&pool->tickets, SLEEPER);
+			(void)a64_add_seq(&pool->tickets, SLEEPER);
 			futex_wait(&pool->tickets, 0, HWT_NEVER);
-			(void)a64_add_relaxed(&pool->tickets, -SLEEPER);
+			(void)a64_add_seq(&pool->tickets, -SLEEPER);
 		}
-	}
-}
-
-/* With the lock held: moves the stack to the empty list, oldest first. */
-static void
-pool_collect(struct hwt_pool *pool)
-{
-	/* E:pool acquire */
-	struct record *record = aptr_swap_acq_rel(&pool->pushed, NULL);
-	struct record *next;
-
-	for (; record != NULL; record = next) {
-		next = handover_next(record);
-		handover_link(record, pool->first);
-		pool->first = record;
 	}
 }
 
@@ -157,11 +136,11 @@ pool_take(struct hwt_pool *pool)
 		return NULL;
 	(void)pthread_mutex_lock(&pool->lock);
 	if (pool->first == NULL)
-		pool_collect(pool);
+		pool->first = handover_take(&pool->pushed);
 	record = pool->first;
 	pool->first = handover_next(record);
 	(void)pthread_mutex_unlock(&pool->lock);
-	(void)a64_add_relaxed(&pool->waiting, UINT64_MAX);
+	(void)a64_add_seq(&pool->waiting, UINT64_MAX);
 	return record;
 }
 
@@ -191,8 +170,8 @@ pool_end(struct hwt_pool *pool)
 	unsigned i;
 
 	/* From now on the limit is reached: it refuses. */
-	(void)a64_add_relaxed(&pool->waiting, TICKETS_MASK);
-	(void)a64_add_relaxed(&pool->tickets, ENDING);
+	(void)a64_add_seq(&pool->waiting, TICKETS_MASK);
+	(void)a64_add_seq(&pool->tickets, ENDING);
 	futex_wake_all(&pool->tickets);
 	/* It fails where that thread, in its turn, is joining this one. That is
 	 * a deadlock, and no reason to free what it uses. */

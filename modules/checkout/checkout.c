@@ -354,7 +354,7 @@ enter_request(
 static bool
 request_move(struct request *request, enum state from, enum state to)
 {
-	return a64_cas_acq_rel(&request->word, MAGIC | from, MAGIC | to);
+	return a64_cas_seq(&request->word, MAGIC | from, MAGIC | to);
 }
 
 static int
@@ -620,7 +620,7 @@ pause_await(const struct pauser *pauser)
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (!paused)
 		return is_shut_down(checkout) ? -ESHUTDOWN : -ETIMEDOUT;
-	(void)a64_add_relaxed(&checkout->pauses, 1);
+	(void)a64_add_seq(&checkout->pauses, 1);
 	return 0;
 }
 

@@ -55,7 +55,7 @@ object_take(struct object *object, struct request *request)
 		if (word & (IN_USE | RETIRED))
 			return false;
 		/* E:holder acquire */
-	} while (!a64_cas_acq_rel(
+	} while (!a64_cas_seq(
 	    &object->word, word, word | IN_USE | (uintptr_t)request));
 	return true;
 }
@@ -124,7 +124,7 @@ object_give(struct object *object, struct request *request)
 		return;
 	while (!(word & WAITERS)) {
 		/* E:holder release */
-		if (a64_cas_acq_rel(&object->word, word, 0))
+		if (a64_cas_seq(&object->word, word, 0))
 			return;
 		word = a64_load_acquire(&object->word);
 	}
@@ -156,7 +156,7 @@ object_announce(struct object *object)
 		word = a64_load_acquire(&object->word);
 		if (!(word & IN_USE))
 			return false;
-	} while (!a64_cas_acq_rel(&object->word, word, word | WAITERS));
+	} while (!a64_cas_seq(&object->word, word, word | WAITERS));
 	return true;
 }
 
@@ -170,7 +170,7 @@ enter_wait(struct request *request)
 		word = a64_load_acquire(&request->word);
 		if (word & OUTCOME_MASK)
 			return false;
-	} while (!a64_cas_acq_rel(&request->word, word,
+	} while (!a64_cas_seq(&request->word, word,
 	    (word & ~(STATE_MASK | BATON)) | STATE_WAITING));
 	return true;
 }

@@ -109,7 +109,7 @@ request_change(struct request *request, uint64_t clear, uint64_t set)
 
 	do
 		word = a64_load_acquire(&request->word);
-	while (!a64_cas_acq_rel(&request->word, word, (word & ~clear) | set));
+	while (!a64_cas_seq(&request->word, word, (word & ~clear) | set));
 }
 
 void
@@ -128,9 +128,9 @@ request_wake(struct request *request, uint64_t baton)
 		word = a64_load_acquire(&request->word);
 		if (word_state(word) != STATE_WAITING)
 			return false;
-	} while (!a64_cas_acq_rel(
+	} while (!a64_cas_seq(
 	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN | baton));
-	(void)a64_add_relaxed(&shard_of(request->checkout, request)->woken, 1);
+	(void)a64_add_seq(&shard_of(request->checkout, request)->woken, 1);
 	return true;
 }
 
@@ -156,7 +156,7 @@ request_give(struct request *request, uint64_t grants)
 	/* E:pause release */
 	in_flight = a64_add_seq(&shard->in_flight, grants * RELEASED_ONE - 1);
 	if (grants != 0 && in_flight >> IN_FLIGHT_BITS == IN_FLIGHT_MASK)
-		(void)a64_add_relaxed(&shard->released_high, 1);
+		(void)a64_add_seq(&shard->released_high, 1);
 	if (a64_load_seq(&checkout->gate.word) & IN_USE)
 		pause_notify(checkout);
 }
@@ -168,7 +168,7 @@ request_drop(struct request *request)
 
 	if (request->held == 0)
 		return;
-	(void)a64_add_relaxed(&shard->holding, UINT64_MAX);
+	(void)a64_add_seq(&shard->holding, UINT64_MAX);
 	request_give(request, 0);
 }
 
@@ -231,7 +231,7 @@ count_in(struct request *request)
 	struct shard *shard = shard_of(checkout, request);
 
 	if (request->held > 0) {
-		(void)a64_add_relaxed(&shard->holding, UINT64_MAX);
+		(void)a64_add_seq(&shard->holding, UINT64_MAX);
 		return true;
 	}
 	if (is_closed(&checkout->gate))
@@ -253,7 +253,7 @@ request_try(struct request *request)
 		if (refused == NULL)
 			return NULL;
 		if (may_hold(request, refused))
-			(void)a64_add_relaxed(
+			(void)a64_add_seq(
 			    &shard_of(checkout, request)->holding, 1);
 		else
 			request_give(request, 0);
@@ -363,7 +363,7 @@ request_enlist(struct request *request, uint64_t delay_ns)
 		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 		return error;
 	}
-	(void)a64_add_relaxed(&shard_of(checkout, request)->waited, 1);
+	(void)a64_add_seq(&shard_of(checkout, request)->waited, 1);
 	return 0;
 }
 
@@ -384,7 +384,7 @@ disarm(struct request *request)
 		word = a64_load_acquire(&request->word);
 		if (!(word & ARMED))
 			return true;
-	} while (!a64_cas_acq_rel(&request->word, word, word | LATE));
+	} while (!a64_cas_seq(&request->word, word, word | LATE));
 	return false;
 }
 
@@ -397,8 +397,7 @@ request_end(struct request *request, enum hwt_grant grant)
 	if (grant != HWT_GRANTED) {
 		request_drop(request);
 		settle_baton(request, NULL);
-		(void)a64_add_relaxed(
-		    &shard->ended[grant - HWT_GRANT_EXPIRED], 1);
+		(void)a64_add_seq(&shard->ended[grant - HWT_GRANT_EXPIRED], 1);
 	}
 	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
 	    STATE_ENDED | grant * OUTCOME_ONE);
@@ -464,7 +463,7 @@ request_stop(struct request *request, enum hwt_grant grant)
 		next = word_stopped(word, grant);
 		if (next == word)
 			return -ENOENT;
-	} while (!a64_cas_acq_rel(&request->word, word, next));
+	} while (!a64_cas_seq(&request->word, word, next));
 	if (word_state(word) == STATE_WAITING)
 		request_end_wait(request, grant);
 	return word_state(word) == STATE_TRYING ? -EINPROGRESS : 0;
@@ -481,7 +480,7 @@ request_expire(hwt_timeout timeout, void *arg)
 	queue_begin(&queue);
 	do {
 		word = a64_load_acquire(&request->word);
-	} while (!a64_cas_acq_rel(&request->word, word,
+	} while (!a64_cas_seq(&request->word, word,
 	    word_stopped(word, HWT_GRANT_EXPIRED) & ~(ARMED | LATE)));
 	if (word & LATE)
 		queue_add(request);
@@ -514,14 +513,13 @@ stop_listed(struct request *request, const struct object *object,
 
 	do
 		word = a64_load_acquire(&request->word);
-	while (
-	    !a64_cas_acq_rel(&request->word, word, word_stopped(word, grant)));
+	while (!a64_cas_seq(&request->word, word, word_stopped(word, grant)));
 	/* With a mark it waits for no other object, so that at stays. */
 	while (word_state(word) == STATE_WOKEN) {
 		word = a64_load_acquire(&request->word);
 		if (word_state(word) != STATE_WOKEN ||
 		    aptr_load_acquire(&request->at) != object ||
-		    a64_cas_acq_rel(&request->word, word, word & ~BATON))
+		    a64_cas_seq(&request->word, word, word & ~BATON))
 			break;
 	}
 	if (word_state(word) == STATE_TRYING)
@@ -614,7 +612,7 @@ try_woken(struct request *request)
 	do
 		word = a64_load_acquire(&request->word);
 	/* E:request acquire; the mark of a WOKEN one stands. */
-	while (!a64_cas_acq_rel(
+	while (!a64_cas_seq(
 	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING));
 	if (word & OUTCOME_MASK) {
 		request_end(request, word_grant(word));

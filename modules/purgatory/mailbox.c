@@ -73,7 +73,7 @@ mailbox_execute(
 		top = aptr_load_acquire(&mailbox->pushed);
 		held->next = top;
 		/* E:box release */
-	} while (!aptr_cas_acq_rel(&mailbox->pushed, top, held));
+	} while (!aptr_cas_seq(&mailbox->pushed, top, held));
 	if (top == NULL || a64_load_relaxed(&mailbox->silent) != 0)
 		mailbox_signal(mailbox);
 	return 0;
@@ -123,7 +123,7 @@ static void
 mailbox_collect(struct hwt_operation_mailbox *mailbox)
 {
 	/* E:box acquire */
-	struct operation *newest = aptr_swap_acq_rel(&mailbox->pushed, NULL);
+	struct operation *newest = aptr_swap_seq(&mailbox->pushed, NULL);
 	struct operation *oldest = NULL;
 	struct operation *next, *operation;
 

@@ -173,7 +173,7 @@ operation_release(struct operation *operation)
 			return;
 		}
 		next = word & ~(LIVE | RUN | HELD);
-	} while (!a64_cas_acq_rel(&operation->word, word, next));
+	} while (!a64_cas_seq(&operation->word, word, next));
 }
 
 /* For the owner of one that has ended. A record that an executor held is
@@ -200,7 +200,7 @@ operation_change(struct operation *operation, uint64_t clear, uint64_t set)
 
 	do
 		word = a64_load_acquire(&operation->word);
-	while (!a64_cas_acq_rel(&operation->word, word, (word & ~clear) | set));
+	while (!a64_cas_seq(&operation->word, word, (word & ~clear) | set));
 }
 
 /* HELD gets RUN, and is queued no more; false: no executor holds it, or it is
@@ -215,8 +215,7 @@ operation_claim(struct operation *operation, uint64_t id, uint64_t queued)
 		if (((word ^ id) & ~INDEX_MASK) != 0 ||
 		    (word & (HELD | RUN | QUEUED)) != (HELD | queued))
 			return false;
-	} while (
-	    !a64_cas_acq_rel(&operation->word, word, (word | RUN) & ~QUEUED));
+	} while (!a64_cas_seq(&operation->word, word, (word | RUN) & ~QUEUED));
 	return true;
 }
 
@@ -230,7 +229,7 @@ operation_queue(struct operation *operation, uint64_t id)
 		if (((word ^ id) & ~INDEX_MASK) != 0 ||
 		    (word & (HELD | RUN | QUEUED)) != HELD)
 			return false;
-	} while (!a64_cas_acq_rel(&operation->word, word, word | QUEUED));
+	} while (!a64_cas_seq(&operation->word, word, word | QUEUED));
 	return true;
 }
 
@@ -353,7 +352,7 @@ operation_try(struct operation *operation)
 	struct call *call = call_of(operation->home->purgatory);
 	bool holds;
 
-	(void)a64_add_relaxed(&operation->home->tried, 1);
+	(void)a64_add_seq(&operation->home->tried, 1);
 	call->callbacks++;
 	call->predicates++;
 	holds = operation->try_complete(
@@ -372,8 +371,8 @@ operation_set(struct operation *operation, uint64_t outcome)
 		word = a64_load_acquire(&operation->word);
 		if (word_outcome(word) != 0)
 			return false;
-	} while (!a64_cas_acq_rel(
-	    &operation->word, word, word | outcome * OUTCOME_ONE));
+	} while (
+	    !a64_cas_seq(&operation->word, word, word | outcome * OUTCOME_ONE));
 	return true;
 }
 
@@ -395,8 +394,7 @@ operation_own(struct operation *operation, bool watching)
 		if (!look && next == word)
 			next &= ~RUN;
 		/* E:spec release */
-		if (next != word &&
-		    !a64_cas_acq_rel(&operation->word, word, next))
+		if (next != word && !a64_cas_seq(&operation->word, word, next))
 			continue;
 		if (!(next & RUN))
 			return false;
@@ -417,7 +415,7 @@ operation_event(struct operation *operation, uint64_t id)
 		if (!word_is_open(word, id))
 			return false;
 		/* E:event release */
-	} while (!a64_cas_acq_rel(
+	} while (!a64_cas_seq(
 	    &operation->word, word, word | ((word & RUN) ? AGAIN : RUN)));
 	return !(word & RUN) && operation_own(operation, false);
 }
@@ -432,7 +430,7 @@ operation_take(struct operation *operation, uint64_t id, uint64_t outcome)
 		if (!word_is_open(word, id))
 			return TAKEN_NOT;
 		next = word | RUN | outcome * OUTCOME_ONE;
-	} while (!a64_cas_acq_rel(&operation->word, word, next));
+	} while (!a64_cas_seq(&operation->word, word, next));
 	return (word & RUN) ? TAKEN_LEFT : TAKEN_OWN;
 }
 
@@ -464,5 +462,5 @@ operation_expire(hwt_timeout timeout, void *arg)
 			operation_free_locked(operation, word);
 			return;
 		}
-	} while (!a64_cas_acq_rel(&operation->word, word, word & ~ARMED));
+	} while (!a64_cas_seq(&operation->word, word, word & ~ARMED));
 }

@@ -149,7 +149,7 @@ permit_take(struct hwt_purgatory *purgatory)
 		taken = a64_load_relaxed(&purgatory->permits);
 		if (taken >= purgatory->max_pending)
 			return false;
-	} while (!a64_cas_acq_rel(&purgatory->permits, taken, taken + 1));
+	} while (!a64_cas_seq(&purgatory->permits, taken, taken + 1));
 	return true;
 }
 

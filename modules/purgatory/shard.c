@@ -512,7 +512,7 @@ pool_take(struct pool *pool)
 
 	/* E:returned acquire */
 	if (pool->free == NULL && aptr_load_acquire(&pool->returned) != NULL)
-		pool->free = aptr_swap_acq_rel(&pool->returned, NULL);
+		pool->free = aptr_swap_seq(&pool->returned, NULL);
 	operation = pool->free;
 	if (operation != NULL)
 		pool->free = operation->next;
@@ -581,7 +581,7 @@ operation_free(struct operation *operation, uint64_t word)
 		top = aptr_load_acquire(&pool->returned);
 		operation->next = top;
 		/* E:returned release */
-	} while (!aptr_cas_acq_rel(&pool->returned, top, operation));
+	} while (!aptr_cas_seq(&pool->returned, top, operation));
 }
 
 void

@@ -57,9 +57,9 @@ OP(op_a64_and_seq, void, a64_t *p)
 	a64_and_seq(p, 1);
 }
 
-OP(op_a64_cas_acq_rel, bool, a64_t *p)
+OP(op_a64_cas_seq, bool, a64_t *p)
 {
-	return a64_cas_acq_rel(p, 1, 2);
+	return a64_cas_seq(p, 1, 2);
 }
 
 OP(op_aptr_load_acquire, void *, const aptr_t *p)
@@ -72,14 +72,14 @@ OP(op_aptr_store_release, void, aptr_t *p, const void *value)
 	aptr_store_release(p, value);
 }
 
-OP(op_aptr_cas_acq_rel, bool, aptr_t *p, void *old, void *value)
+OP(op_aptr_cas_seq, bool, aptr_t *p, void *old, void *value)
 {
-	return aptr_cas_acq_rel(p, old, value);
+	return aptr_cas_seq(p, old, value);
 }
 
-OP(op_aptr_swap_acq_rel, void *, aptr_t *p, void *value)
+OP(op_aptr_swap_seq, void *, aptr_t *p, void *value)
 {
-	return aptr_swap_acq_rel(p, value);
+	return aptr_swap_seq(p, value);
 }
 
 OP(op_pair_word, uint64_t, const pair_t *p)

@@ -106,17 +106,11 @@ a64_store_seq(a64_t *p, uint64_t value)
 }
 
 static inline uint64_t
-a64_add_relaxed(a64_t *p, uint64_t value)
+a64_add_seq(a64_t *p, uint64_t value)
 {
 	model_modify(p, 8);
 	*p += value;
 	return *p - value;
-}
-
-static inline uint64_t
-a64_add_seq(a64_t *p, uint64_t value)
-{
-	return a64_add_relaxed(p, value);
 }
 
 static inline uint64_t
@@ -145,7 +139,7 @@ a64_and_seq(a64_t *p, uint64_t bits)
 }
 
 static inline bool
-a64_cas_acq_rel(a64_t *p, uint64_t old, uint64_t value)
+a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 {
 	model_modify(p, 8);
 	if (*p != old)
@@ -200,7 +194,7 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 static inline bool
 pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 {
-	return a64_cas_acq_rel(&p->half[0], old, value);
+	return a64_cas_seq(&p->half[0], old, value);
 }
 
 static inline bool
