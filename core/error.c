@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an errno value means when a function of hwt.h returns it. */
 #include <errno.h>
-#include <stddef.h>
 
 #include "hwt.h"
 

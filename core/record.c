@@ -434,8 +434,7 @@ void
 record_free(struct hwt *timer, struct cache *cache, uint32_t index)
 {
 	if (cache->shared) {
-		free_add(timer, index / PAGE_RECORDS,
-		    UINT64_C(1) << index % PAGE_RECORDS);
+		free_add_all(timer, &index, 1);
 		return;
 	}
 	if (cache->count == CACHE_SLOTS) {

@@ -49,6 +49,7 @@
  *   E:stack  drawn in handover.h.
  */
 #define _GNU_SOURCE
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -138,6 +139,7 @@ pool_take(struct hwt_pool *pool)
 	if (pool->first == NULL)
 		pool->first = handover_take(&pool->pushed);
 	record = pool->first;
+	assert(record != NULL);
 	pool->first = handover_next(record);
 	(void)pthread_mutex_unlock(&pool->lock);
 	(void)a64_add_seq(&pool->waiting, UINT64_MAX);

@@ -24,10 +24,7 @@ street_open(uint64_t timeout_ns)
 	struct hwt_durable_options options;
 
 	place_open(&place, NULL);
-	proxy.path = place.server.path;
-	proxy_start(&proxy, &place.server);
-	options = place_options(&place);
-	options.servers = proxy.servers;
+	options = place_behind(&place, &proxy);
 	options.timeout_ns = timeout_ns;
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 }

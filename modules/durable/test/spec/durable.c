@@ -324,3 +324,14 @@ proxy_stop(struct proxy *proxy)
 	(void)close(proxy->listening);
 	(void)pthread_mutex_destroy(&proxy->lock);
 }
+
+struct hwt_durable_options
+place_behind(struct place *place, struct proxy *proxy)
+{
+	struct hwt_durable_options options = place_options(place);
+
+	proxy->path = place->server.path;
+	proxy_start(proxy, &place->server);
+	options.servers = proxy->servers;
+	return options;
+}

@@ -77,4 +77,9 @@ struct proxy {
 void proxy_start(struct proxy *proxy, struct server *server);
 void proxy_stop(struct proxy *proxy);
 
+/* Starts a proxy before the place's server. Returns the options of a client
+ * behind it. */
+struct hwt_durable_options place_behind(
+    struct place *place, struct proxy *proxy);
+
 #endif

@@ -227,11 +227,8 @@ open_on_info(const char *info)
 	int error;
 
 	place_open(&place, NULL);
-	proxy.path = place.server.path;
 	proxy.data = (void *)(uintptr_t)info;
-	proxy_start(&proxy, &place.server);
-	options = place_options(&place);
-	options.servers = proxy.servers;
+	options = place_behind(&place, &proxy);
 	error = open_with(&options);
 	proxy_stop(&proxy);
 	place_close(&place);
@@ -275,10 +272,7 @@ Test(open, the_longest_skew_does_not_wrap)
 	struct hwt_durable_options options;
 
 	place_open(&place, NULL);
-	proxy.path = place.server.path;
-	proxy_start(&proxy, &place.server);
-	options = place_options(&place);
-	options.servers = proxy.servers;
+	options = place_behind(&place, &proxy);
 	options.skew_ns = HWT_NEVER - 1;
 	assert_rc(open_with(&options), 0);
 	cr_assert_str_eq(skew, "18446744073710");

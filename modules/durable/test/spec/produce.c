@@ -361,10 +361,7 @@ Test(produce, clocks_that_are_apart_are_ETIME)
 	struct hwt_durable *durable;
 
 	place_open(&place, NULL);
-	proxy.path = place.server.path;
-	proxy_start(&proxy, &place.server);
-	options = place_options(&place);
-	options.servers = proxy.servers;
+	options = place_behind(&place, &proxy);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 	proxy.judge = judge_late;
 	assert_rc(hwt_durable_add(durable, 1, &task, NULL), -ETIME);

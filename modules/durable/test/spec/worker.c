@@ -579,10 +579,7 @@ Test(worker, an_outcome_without_an_answer_is_told_after_its_lease_too)
 
 	yard_open();
 	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	proxy.path = place.server.path;
-	proxy_start(&proxy, &place.server);
-	options = place_options(&place);
-	options.servers = proxy.servers;
+	options = place_behind(&place, &proxy);
 	options.timeout_ns = HWT_MS(200);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 	how.visibility_ns = HWT_SEC(3);

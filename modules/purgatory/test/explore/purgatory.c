@@ -537,12 +537,18 @@ raise_to_five(void)
 }
 
 static void
-begin_values(void)
+make_values(uint64_t delay_ns)
 {
 	make();
-	(void)watch_value(0, 3, HWT_NEVER);
-	(void)watch_value(1, 1, HWT_NEVER);
+	(void)watch_value(0, 3, delay_ns);
+	(void)watch_value(1, 1, delay_ns);
 	(void)watch_value(2, 5, HWT_NEVER);
+}
+
+static void
+begin_values(void)
+{
+	make_values(HWT_NEVER);
 }
 
 static void
@@ -762,10 +768,7 @@ end_kept(void)
 static void
 begin_values_due(void)
 {
-	make();
-	(void)watch_value(0, 3, TICK_NS);
-	(void)watch_value(1, 1, TICK_NS);
-	(void)watch_value(2, 5, HWT_NEVER);
+	make_values(TICK_NS);
 	(void)advance(0);
 	model_clock_add(2 * TICK_NS);
 }
