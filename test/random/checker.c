@@ -234,7 +234,7 @@ decommitted_chunks(const struct wheel *wheel)
 static uint64_t
 wheel_bytes(const struct wheel *wheel)
 {
-	return (uint64_t)((char *)wheel->arenas - (char *)wheel->buckets);
+	return (uintptr_t)wheel->arenas - (uintptr_t)wheel->buckets;
 }
 
 static uint64_t
