@@ -231,9 +231,9 @@ struct hwt;
 
 /* A handle, by value; it can be copied. {0} is never a handle. It contains a
  * generation, so that it is refused when its timeout has ended. A generation
- * has 36 bits and starts at random: if one record is reused ten million times a
- * second, its generation wraps after two hours, and a handle kept that long can
- * then name a later timeout. */
+ * has 36 bits and starts at a number of the timer's own: if one record is
+ * reused ten million times a second, its generation wraps after two hours, and
+ * a handle kept that long can then name a later timeout. */
 typedef struct hwt_timeout {
 	uint64_t id;
 } hwt_timeout;
@@ -442,7 +442,8 @@ int hwt_create(struct hwt **timer, const struct hwt_options *options);
 /*
  * Starts the worker now instead of at the first timeout. Idempotent. If no
  * thread can be created, the timer can be started again later. Concurrent calls
- * that start the worker all wait for the result and return it.
+ * that start the worker wait while one of them creates the thread; if that
+ * fails, each of them tries in its turn.
  *
  * [any][cb].
  * -EINVAL     a manual timer

@@ -22,10 +22,10 @@
  *                   step there, and each plain store may be delayed. That
  *                   header also makes small what is in #ifndef elsewhere.
  *
- * Orders: relaxed, acquire, release and seq are C11's. Every operation that
- * reads and writes is seq. Only an edge of the form "store, then load" needs
- * it: each of the two threads uses a ..._seq operation and then a ..._load_seq.
- * On x86-64 a locked instruction is a full fence, so a64_load_seq after it is a
+ * Orders: relaxed, acquire, release and seq are C11's. Every read-modify-write
+ * is seq if it succeeds. Only an edge of the form "store, then load" needs seq:
+ * each of the two threads uses a ..._seq operation and then a ..._load_seq. On
+ * x86-64 a locked instruction is a full fence, so a64_load_seq after it is a
  * plain load; a64_store_seq is the only plain store that needs a fence
  * instruction.
  *
@@ -74,10 +74,9 @@
  *   word of SET_FREE, changed by an addition, taken by a swap or a
  *   compare-and-swap), permits, called (wake_sequence, which the futex
  *   compares again; with HWT_MANUAL wake_before), shared, stack and pool.
- *   Where a value is followed before the operation that takes it
- *   (handover_push), it was loaded with acquire. owned: a plain release store,
- *   then a compare-and-swap. dispatched: hwt_destroy loads with acquire, and
- *   each addition hands on what those before it released.
+ *   owned: a plain release store, then a compare-and-swap. dispatched:
+ *   hwt_destroy loads with acquire, and each addition hands on what those
+ *   before it released.
  *
  *   Store, then load. The edges asleep, closed, queue, set and horizon: each
  *   thread writes its word and then reads the other's. Forbidden: both read the

@@ -96,13 +96,6 @@ clock_prepare(void)
 		    counter_is_clock(SOURCE) ? USED : UNUSED);
 }
 
-static void
-counter_give_up(void)
-{
-	a64_store_relaxed(&counter_state, UNUSED);
-	a64_store_relaxed(&clock_scale, 0);
-}
-
 static bool
 scales_agree(uint64_t a, uint64_t b)
 {
@@ -165,7 +158,8 @@ clock_take_sample(struct clock_sample *sample)
 		return ns;
 	}
 	if (!sample_holds(sample, after, ns)) {
-		counter_give_up();
+		a64_store_relaxed(&counter_state, UNUSED);
+		a64_store_relaxed(&clock_scale, 0);
 		return ns;
 	}
 	sample->ticks = before;

@@ -198,7 +198,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		options = &defaults;
 	if (timer == NULL || !options_are_valid(options))
 		return -EINVAL;
-	if (!process_sees_forks())
+	if (!process_sees_forks)
 		return -ENOMEM;
 	if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
 		return -EAGAIN;

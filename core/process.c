@@ -44,6 +44,7 @@ static struct {
 	struct hwt *timers;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+a64_t process_destroyed;
 /* Running workers; whether the warning about their number was written. */
 static a64_t workers, warned;
 
@@ -51,8 +52,8 @@ static a64_t workers, warned;
 static uint64_t last_epoch = EPOCH_RENEWING;
 static uint64_t last_serial;
 
-/* Then a child would take its parent's timers for its own. */
-static bool fork_goes_unseen;
+/* Otherwise a child would take its parent's timers for its own. */
+bool process_sees_forks = true;
 
 static void
 process_forked(void)
@@ -84,13 +85,7 @@ process_init(void)
 	}
 	if (page != MAP_FAILED)
 		(void)munmap(page, 4096);
-	fork_goes_unseen = pthread_atfork(NULL, NULL, process_forked) != 0;
-}
-
-bool
-process_sees_forks(void)
-{
-	return !fork_goes_unseen;
+	process_sees_forks = pthread_atfork(NULL, NULL, process_forked) == 0;
 }
 
 static void
@@ -106,6 +101,8 @@ process_renew(void)
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	registry.timers = NULL;
+	/* The timers of the parent do not exist here. */
+	(void)a64_add_seq(&process_destroyed, 1);
 	a64_store_relaxed(&workers, 0);
 	a64_store_relaxed(&warned, 0);
 	shared_forget();
@@ -153,6 +150,7 @@ process_add_timer(struct hwt *timer)
 	process_unlock();
 }
 
+/* A search: a process has few timers. */
 void
 process_remove_timer(struct hwt *timer)
 {
@@ -162,6 +160,7 @@ process_remove_timer(struct hwt *timer)
 	while (*link != timer)
 		link = &(*link)->registry_next;
 	*link = timer->registry_next;
+	(void)a64_add_seq(&process_destroyed, 1);
 	process_unlock();
 }
 

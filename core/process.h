@@ -25,7 +25,7 @@ process_owns(uint64_t epoch)
 
 uint64_t process_epoch(void);
 /* False: a child could not detect the fork, and so nothing may be created. */
-bool process_sees_forks(void);
+extern bool process_sees_forks;
 
 void process_lock(void);
 /* For callers that must not wait. The process must have an epoch, as it has
@@ -36,6 +36,8 @@ void process_unlock(void);
 /* Registers a timer and gives it its serial. */
 void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
+/* How many timers were removed. Relaxed: whoever acts on it takes the lock. */
+extern a64_t process_destroyed;
 /* The head of the list, which goes on at registry_next. With the lock held. */
 const struct hwt *process_first_timer(void);
 

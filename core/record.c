@@ -109,8 +109,10 @@ record_store_create(struct record_store *store)
 		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
 	store->idle = (uint64_t *)(uintptr_t)(store->top[0] + SETS * TOP_WORDS);
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	/* Other timers have another address, or came at another time. */
-	store->seed = mix(clock_monotonic_ns() ^ (uint64_t)(uintptr_t)store);
+	/* Other timers have another address, or came at another time. Mixed,
+	 * since times and addresses may differ by the same bits. */
+	store->seed =
+	    mix(mix(clock_monotonic_ns()) ^ (uint64_t)(uintptr_t)store);
 	store->shared_cache.shared = true;
 	return 0;
 }

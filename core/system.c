@@ -87,7 +87,7 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 		system_pause();
 }
 
-/* It fails only where a sandbox refuses the call, and so futex_wait: then
+/* It fails only where a sandbox refuses the call, and futex_wait with it: then
  * nobody sleeps for long. */
 static void
 futex_wake(const void *word, int count)

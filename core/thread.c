@@ -9,9 +9,9 @@
  * thread gives it back when it exits. At that time the timer may be destroyed:
  * the registry knows which timers are live (see process.c).
  *
- * The slot of a destroyed timer is reused when the thread needs one: then it
- * searches the registry, unless another thread holds its lock: no call waits
- * here.
+ * The slot of a destroyed timer is reused when the thread needs one. A count of
+ * destroyed timers shows whether there can be any; the thread then searches the
+ * registry, unless another thread holds its lock: no call waits here.
  *
  * After a failed attempt to get a cache, a thread makes no other for
  * ATTACH_SKIP calls: this bounds the average cost of searching the registry and
@@ -133,10 +133,13 @@ static struct thread_slot *
 vacant_slot(void)
 {
 	struct thread_slot *slot = empty_slot();
+	uint64_t destroyed = a64_load_relaxed(&process_destroyed);
 
-	if (slot == NULL && process_trylock()) {
+	if (slot == NULL && thread_state.destroyed_seen != destroyed &&
+	    process_trylock()) {
 		forget_destroyed();
 		process_unlock();
+		thread_state.destroyed_seen = destroyed;
 		slot = empty_slot();
 	}
 	return slot;

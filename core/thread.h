@@ -31,7 +31,7 @@ struct thread_slot {
 
 #define THREAD_SLOTS 8
 /* Calls after which a thread that got no cache tries again. */
-#define ATTACH_SKIP 4095u
+#define ATTACH_SKIP 63u
 
 struct thread_state {
 	struct thread_slot slot[THREAD_SLOTS];
@@ -43,6 +43,8 @@ struct thread_state {
 	 * destructors of thread-specific data run. */
 	uint64_t worker_serial;
 	struct clock_sample sample;
+	/* process_destroyed when destroyed timers were last searched for. */
+	uint64_t destroyed_seen;
 	unsigned attach_skip;
 	/* Whether thread_exits will be called. */
 	bool watched;

@@ -81,7 +81,7 @@ hwt_mailbox_create(struct hwt_mailbox **mailbox)
 
 	if (mailbox == NULL)
 		return -EINVAL;
-	if (!process_sees_forks())
+	if (!process_sees_forks)
 		return -ENOMEM;
 	made = aligned_alloc(CACHE_LINE, sizeof(*made));
 	if (made == NULL)

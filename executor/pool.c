@@ -213,7 +213,7 @@ hwt_pool_create(struct hwt_pool **pool, unsigned threads, size_t queue_limit)
 
 	if (pool == NULL || threads == 0)
 		return -EINVAL;
-	if (!process_sees_forks())
+	if (!process_sees_forks)
 		return -ENOMEM;
 	made = calloc(1, sizeof(*made) + threads * sizeof(made->thread[0]));
 	if (made == NULL)

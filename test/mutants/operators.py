@@ -43,8 +43,7 @@ CLOSES = {"(": ")", "[": "]", "{": "}"}
 NO_CODE = {"assert", "static_assert", "_Static_assert", "__builtin_prefetch",
            "PROBE", "walk_prefetch"}
 WEAKER = {"acquire": ("relaxed",), "release": ("relaxed",),
-          "acq_rel": ("relaxed", "acquire", "release"),
-          "seq": ("relaxed", "acquire", "release", "acq_rel")}
+          "seq": ("relaxed", "acquire", "release")}
 ORDERED = re.compile("(.*)_(%s)$" % "|".join(WEAKER))
 ERROR = "-22 /* EINVAL */"
 

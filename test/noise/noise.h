@@ -106,6 +106,9 @@ noise_at(struct noise_place *place, const char *file, uint64_t line)
 		call;                                 \
 	})
 
+#ifdef HWT_ATOMIC_C11
+#error "this needs ConcurrencyKit: on C11, these names are macros already"
+#endif
 /* A macro is not replaced inside of itself. */
 #define a64_add_seq(...) NOISE(a64_add_seq(__VA_ARGS__))
 #define a64_and_seq(...) NOISE(a64_and_seq(__VA_ARGS__))

@@ -590,3 +590,26 @@ Test(caches, no_generation_comes_again_with_a_page)
 	}
 	fixture_close(&manual);
 }
+
+/* Made one after the other: their times and their addresses may differ by the
+ * same bits. */
+Test(caches, no_two_timers_begin_with_the_same_generations)
+{
+	const struct hwt_options options = {.flags = HWT_MANUAL};
+	struct hwt *timer[64];
+	unsigned round, i, j;
+
+	for (round = 0; round < 1000; round++) {
+		for (i = 0; i < 64; i++)
+			cr_assert(hwt_create(&timer[i], &options) == 0);
+		for (i = 0; i < 64; i++) {
+			for (j = 0; j < i; j++)
+				cr_assert(timer[i]->store.seed !=
+				    timer[j]->store.seed);
+		}
+		for (i = 0; i < 64; i++) {
+			cr_assert(hwt_stop(timer[i], NULL) == 0);
+			cr_assert(hwt_destroy(timer[i]) == 0);
+		}
+	}
+}
