@@ -175,11 +175,12 @@ static bool
 half_is_empty(const struct mpsc_queue *queue, const struct mpsc_pass *pass)
 {
 	const struct record_store *store = queue->store;
+	uint32_t words = (store_limit(store) + 63) / 64;
 	uint32_t word;
 
 	if (pass->word != 0)
 		return false;
-	for (word = 0; word * 64 < store_limit(store); word++) {
+	for (word = 0; word < words; word++) {
 		/* E:asleep fence, E:set fence */
 		if (a64_load_seq(&store->top[pass->set][word]) != 0)
 			return false;
