@@ -201,9 +201,9 @@ is_handed_to(const struct hwt_executor *executor)
 	bool found = false;
 
 	process_lock();
-	for (timer = registry.timers; timer != NULL && !found;
+	for (timer = registry.timers; timer != NULL;
 	     timer = timer->registry_next)
-		found = is_handing_to(timer, executor);
+		found |= is_handing_to(timer, executor);
 	process_unlock();
 	return found;
 }
