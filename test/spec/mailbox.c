@@ -238,6 +238,27 @@ Test(mailbox, max_0_starts_all_that_are_there_now_and_no_more)
 	mailed_close(&mailed);
 }
 
+/* What a run has left over is all that the next one may start; meanwhile, one
+ * more has come. */
+Test(mailbox, it_is_readable_for_what_came_behind_the_rest_of_a_run)
+{
+	struct mailed mailed = {0};
+	struct probe probes[3] = {{0}};
+
+	mailed_open(&mailed);
+	mailed_fill(&mailed, probes, 2);
+	assert_u64(mailed_run(&mailed, 1), 1);
+	mailed_fill(&mailed, &probes[2], 1);
+
+	assert_u64(mailed_run(&mailed, 1), 1);
+
+	assert_u64(probes[2].runs, 0);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(&mailed, 0), 1);
+	cr_assert(!readable(mailed.fd));
+	mailed_close(&mailed);
+}
+
 /* Two more come, and a run inside the task takes one of them. */
 static void
 then_two_more_and_a_run(struct probe *probe)
