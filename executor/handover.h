@@ -47,19 +47,22 @@ handover_push(aptr_t *stack, const struct hwt *timer, hwt_timeout timeout)
 	return top == NULL;
 }
 
-/* Takes the whole stack. Returns the oldest record, linked to newer ones. */
+/* Takes the whole stack, and adds to *count how many records it has. Returns
+ * the oldest, linked to newer ones; *newest is the last of them. */
 static inline struct record *
-handover_take(aptr_t *stack)
+handover_take(aptr_t *stack, struct record **newest, uint64_t *count)
 {
 	/* E:stack acquire */
 	struct record *record = aptr_swap_seq(stack, NULL);
 	struct record *newer = NULL;
 	struct record *older;
 
+	*newest = record;
 	for (; record != NULL; record = older) {
 		older = handover_next(record);
 		handover_link(record, newer);
 		newer = record;
+		++*count;
 	}
 	return newer;
 }

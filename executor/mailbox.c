@@ -6,10 +6,6 @@
  * worker that pushes onto the empty stack makes the eventfd readable. The links
  * are in the records, so that a mailbox has no limit and never refuses.
  *
- * ORDER. The loop takes the stack when it has run what it took before, and once
- * in a run: so what was handed over first runs first, and tasks that schedule
- * others do not make a run endless.
- *
  * A run clears the eventfd first and takes the stack afterwards: what comes in
  * between was pushed onto a stack that was not empty, or is announced again,
  * which costs one idle turn of the loop. When a run leaves some over, it makes
@@ -34,8 +30,8 @@ struct hwt_mailbox {
 	uint64_t epoch;
 	int fd;
 	unsigned running; /* loop's: nested hwt_mailbox_run */
-	struct record *first; /* loop's: taken, oldest first */
-	uint64_t takes; /* loop's: how often it took the stack */
+	struct record *first, *last; /* loop's: taken, oldest first */
+	uint64_t taken, popped; /* loop's: ever */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
 	/* The eventfd could not be made readable. Relaxed: who reads it late
@@ -117,52 +113,42 @@ hwt_mailbox_executor(struct hwt_mailbox *mailbox)
 	return &mailbox->executor;
 }
 
-/* The oldest record, of no later stack than the one with that number; NULL:
- * there is none. */
-static struct record *
-mailbox_pop(struct hwt_mailbox *mailbox, uint64_t last)
-{
-	struct record *record;
-
-	if (mailbox->first == NULL && mailbox->takes < last) {
-		mailbox->first = handover_take(&mailbox->pushed);
-		mailbox->takes++;
-	}
-	record = mailbox->first;
-	/* A run inside a task may have taken a later one. */
-	if (record == NULL || mailbox->takes > last)
-		return NULL;
-	mailbox->first = handover_next(record);
-	return record;
-}
-
 int
 hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 {
-	struct record *record;
+	struct record *oldest, *newest, *record;
 	eventfd_t ignored;
 	size_t started = 0;
-	uint64_t last;
+	uint64_t end;
 
 	if (mailbox == NULL)
 		return -EINVAL;
 	if (!process_owns(mailbox->epoch))
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
+	/* Add what was pushed to what is left. */
+	oldest = handover_take(&mailbox->pushed, &newest, &mailbox->taken);
+	if (mailbox->first == NULL)
+		mailbox->first = oldest;
+	else
+		handover_link(mailbox->last, oldest);
+	if (newest != NULL)
+		mailbox->last = newest;
+	end = mailbox->taken;
 	mailbox->running++;
-	last = mailbox->takes + 1;
-	while ((max == 0 || started < max) &&
-	    (record = mailbox_pop(mailbox, last)) != NULL) {
+	/* A run inside a task may have popped some of them, and taken
+	 * others. */
+	while (mailbox->popped < end && (max == 0 || started < max)) {
+		record = mailbox->first;
+		mailbox->first = handover_next(record);
+		mailbox->popped++;
 		if (handover_run(record) == 0)
 			started++;
 		if (!process_owns(mailbox->epoch))
 			return -EOWNERDEAD;
 	}
 	mailbox->running--;
-	/* What came after the stack was taken is announced by its worker. */
-	if (mailbox->first != NULL ||
-	    (mailbox->takes < last &&
-		aptr_load_acquire(&mailbox->pushed) != NULL))
+	if (mailbox->first != NULL)
 		mailbox_signal(mailbox);
 	if (tasks_started != NULL)
 		*tasks_started = started;

@@ -131,13 +131,14 @@ pool_wait(struct hwt_pool *pool)
 static struct record *
 pool_take(struct hwt_pool *pool)
 {
-	struct record *record;
+	struct record *record, *newest;
+	uint64_t count = 0;
 
 	if (!pool_wait(pool))
 		return NULL;
 	(void)pthread_mutex_lock(&pool->lock);
 	if (pool->first == NULL)
-		pool->first = handover_take(&pool->pushed);
+		pool->first = handover_take(&pool->pushed, &newest, &count);
 	record = pool->first;
 	assert(record != NULL);
 	pool->first = handover_next(record);
