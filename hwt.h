@@ -480,9 +480,9 @@ int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 
 /*
  * As hwt_stop, but waits at most wait_ns for a task that does not return. (It
- * always waits for a start or an hwt_new_timeouts that is under way.) The
- * worker takes a moment to end: with a short wait, above all 0, the result can
- * be -ETIMEDOUT although no task is running.
+ * always waits for calls of hwt_new_timeouts, and for calls that create the
+ * thread, that are under way.) The worker takes a moment to end: with a short
+ * wait, above all 0, the result can be -ETIMEDOUT although no task is running.
  *
  * -ETIMEDOUT  stopping continues; call again to get the list
  * Errors as hwt_stop otherwise.
