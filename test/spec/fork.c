@@ -438,6 +438,55 @@ Test(fork, a_child_can_make_its_own)
 }
 
 static void
+one_life_child(void *arg)
+{
+	(void)arg;
+	check_own_life();
+}
+
+/* How often this thread has forked before it gave a lock back. */
+static _Thread_local unsigned forks_with_lock;
+static _Thread_local bool forks_at_unlock;
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+
+int
+__wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	if (forks_at_unlock) {
+		forks_at_unlock = false;
+		in_child(one_life_child, NULL);
+		forks_with_lock++;
+		forks_at_unlock = true;
+	}
+	return __real_pthread_mutex_unlock(mutex);
+}
+
+/* Each lock of the library is held at the fork, as by a thread that the child
+ * does not have. */
+Test(fork, so_it_can_when_locks_are_held_at_the_fork)
+{
+	struct hwt_mailbox *mailbox;
+	struct hwt_pool *pool;
+	struct hwt *timer;
+
+	forks_at_unlock = true;
+	assert_rc(hwt_create(&timer, NULL), 0);
+	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_rc(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	assert_rc(hwt_destroy(timer), 0);
+	forks_at_unlock = false;
+
+	cr_assert(forks_with_lock >= 5);
+}
+
+static void
 grandchild(void *arg)
 {
 	struct family *families = arg;
