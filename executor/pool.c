@@ -182,6 +182,7 @@ pool_end(struct hwt_pool *pool)
 		while (pthread_join(pool->thread[i], NULL) != 0)
 			system_pause();
 	}
+	assert(a64_load_relaxed(&pool->tickets) == ENDING);
 	(void)pthread_mutex_destroy(&pool->lock);
 	debug_destroyed(pool);
 	free(pool);
