@@ -12,12 +12,17 @@
  *
  *   never-early      A task never starts before its deadline, or before its
  *                    delay has passed since the call, by the timer's clock.
- *   on-tick          A timeout is started or handed over on its tick; later
- *                    only by what tasks before it took, by the machine, and by
- *                    housekeeping of bounded pieces (a few milliseconds in
- *                    all). There is no limit of timeouts per tick: however fast
- *                    other threads schedule, cancel and pull deadlines in, an
- *                    innocent timeout stays on time.
+ *   on-tick          A timeout is started or handed over on its tick. Only
+ *                    these can delay it: tasks that were started before it,
+ *                    the machine, and housekeeping, which is done in bounded
+ *                    pieces (a few milliseconds in all). The number of timeouts
+ *                    per tick is not limited. However fast other threads
+ *                    schedule, cancel and pull deadlines in, no other timeout
+ *                    is late because of it, with one exception: before a turn,
+ *                    the timer takes over all that was scheduled for, or pulled
+ *                    in to, less than a second ahead since the turn before;
+ *                    after a second without a turn, all that was scheduled.
+ *                    That is at most 0.1 us for each.
  *   once             Every accepted timeout ends exactly once: it is started,
  *                    cancelled, or given back by stop. This holds for all races
  *                    between calls.
@@ -263,8 +268,10 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  *
  * An executor must outlive its timeouts. It must also outlive a call of execute
  * that the worker is about to make for a timeout that is cancelled in that
- * moment. Pools and mailboxes wait for such a call as they are destroyed; an
- * executor of your own cannot, and is kept until the timer is stopped.
+ * moment. Pools and mailboxes wait for such a call as they are destroyed, if the
+ * timeout was given the pointer that hwt_pool_executor or hwt_mailbox_executor
+ * returned, not one to a copy. An executor of your own cannot wait, and is kept
+ * until the timer is stopped.
  */
 struct hwt_executor {
 	int (*execute)(void *ctx, struct hwt *timer, hwt_timeout timeout);

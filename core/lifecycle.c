@@ -31,7 +31,8 @@
  *
  * EDGES
  *   E:gate      drawn in hwt.c; release in attempt_start and stop_begin.
- *   E:closed    drawn in hwt.c; fence in stop_begin.
+ *   E:closed    drawn in hwt.c; fences in stop_begin and
+ *               stop_await_batches.
  *   E:dispatched  drawn in run.c; acquire in hwt_destroy.
  */
 #define _GNU_SOURCE
@@ -303,17 +304,24 @@ hwt_start(struct hwt *timer)
 	return error != 0 ? error : timer_start(timer);
 }
 
-/* Steps 1 and 2. With the lock held, which no batch takes. */
+/* Step 1. With the lock held. */
 static void
 stop_begin(struct hwt *timer)
 {
-	uint32_t tries = 0;
-
 	/* E:gate release, E:closed fence */
 	a64_store_seq(&timer->phase, PHASE_STOPPING);
 	/* E:called release */
 	(void)a64_add_seq(&timer->wake_sequence, 1);
 	futex_wake_all(&timer->wake_sequence);
+}
+
+/* Step 2. Without the lock: a batch may be in the user's wake, which may wait
+ * for a thread that is in hwt_next_wakeup. */
+static void
+stop_await_batches(const struct hwt *timer)
+{
+	uint32_t tries = 0;
+
 	/* E:closed fence */
 	while (a64_load_seq(&timer->batches) != 0)
 		system_yield(&tries);
@@ -454,6 +462,9 @@ timer_stop(
 		(void)pthread_cond_wait(&life->changed, &life->lock);
 	if (!timer_is_stopping(timer))
 		stop_begin(timer);
+	(void)pthread_mutex_unlock(&life->lock);
+	stop_await_batches(timer);
+	(void)pthread_mutex_lock(&life->lock);
 	/* In destructors of thread-specific data it may call anything. */
 	if (thread_state.worker_serial == timer->serial)
 		result = -EDEADLK;

@@ -643,8 +643,9 @@ slab_trim(struct hwt *timer, uint32_t number)
 bool
 record_may_trim(const struct hwt *timer)
 {
-	/* E:asleep fence */
-	return a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES &&
+	/* E:asleep fence. Below 0 while somebody has counted a page off before
+	 * it was counted on. */
+	return (int64_t)a64_load_seq(&timer->store.free_pages) >= TRIM_PAGES &&
 	    a64_load_seq(&timer->store.trim_refused) == 0;
 }
 

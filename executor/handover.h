@@ -32,8 +32,8 @@ handover_link(struct record *record, const struct record *next)
 	a64_store_relaxed(&record->link, (uint64_t)(uintptr_t)next);
 }
 
-/* For a handle that execute has got. True: the stack was empty. */
-static inline bool
+/* For a handle that execute has got. */
+static inline void
 handover_push(aptr_t *stack, const struct hwt *timer, hwt_timeout timeout)
 {
 	struct record *record = record_find(&timer->store, timeout.id);
@@ -44,7 +44,6 @@ handover_push(aptr_t *stack, const struct hwt *timer, hwt_timeout timeout)
 		handover_link(record, top);
 		/* E:stack release */
 	} while (!aptr_cas_seq(stack, top, record));
-	return top == NULL;
 }
 
 /* Takes the whole stack, and adds to *count how many records it has. Returns

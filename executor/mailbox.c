@@ -2,17 +2,30 @@
 /*
  * hwt_mailbox: delivery to an event loop.
  *
- * Workers push records onto a stack, and the loop takes it (handover.h). A
- * worker that pushes onto the empty stack makes the eventfd readable. The links
- * are in the records, so that a mailbox has no limit and never refuses.
+ * Workers push records onto a stack, and the loop takes it (handover.h). The
+ * links are in the records, so that a mailbox has no limit and never refuses.
  *
- * A run clears the eventfd first and takes the stack afterwards: what comes in
- * between was pushed onto a stack that was not empty, or is announced again,
- * which costs one idle turn of the loop. When a run leaves some over, it makes
- * the eventfd readable itself.
+ * ANNOUNCING. What is on the stack makes the eventfd readable. One write is
+ * enough until the next run, but a worker relies only on one that has
+ * succeeded: another worker may be stopped before its own, or it may fail.
+ *
+ *      mailbox_execute (a worker)           hwt_mailbox_run (the loop)
+ *      --------------------------           --------------------------
+ *   (A1) push the record                 (B1) clear the eventfd
+ *   (A2) announced is runs: return       (B2) add 1 to runs
+ *   (A3) read runs, write to the         (B3) take the stack
+ *        eventfd, announced := runs
+ *
+ *   Where A2 finds announced equal to runs, somebody has written after B1 of
+ *   that run. B1 of a later run may have cleared this. Then its B2 comes after
+ *   A2, and so its B3 takes the record (E:stack).
+ *
+ * A run that leaves some over makes the eventfd readable itself. One that finds
+ * nothing costs an idle turn of the loop.
  *
  * EDGES
- *   E:stack    drawn in handover.h.
+ *   E:stack    drawn in handover.h; fence between A1 and A2, and between B2
+ *              and B3.
  *   E:handing  drawn in ../worker.c: hwt_mailbox_destroy waits for workers
  *              that are about to call mailbox_execute, or in it.
  */
@@ -34,38 +47,38 @@ struct hwt_mailbox {
 	uint64_t taken, popped; /* loop's: ever */
 	struct hwt_executor executor;
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
-	/* The eventfd could not be made readable. Relaxed: who reads it late
-	 * leaves that to the hand-over after. */
-	a64_t silent;
+	a64_t runs; /* how many have begun, from 1 */
+	a64_t announced; /* runs, before a write that succeeded */
 };
 
-/* Where the count is at its end (EAGAIN), it is readable. Another failure is
- * made good by the next hand-over. */
+/* Where the count is at its end (EAGAIN), it is readable. After another failure
+ * the next hand-over writes again. */
 static void
-mailbox_signal(struct hwt_mailbox *mailbox)
+mailbox_announce(struct hwt_mailbox *mailbox)
 {
+	uint64_t runs = a64_load_seq(&mailbox->runs);
 	int result;
 
-	/* Before the write: what is stored after one that succeeded could undo
-	 * what another thread's failure, later than that, has stored. */
-	a64_store_relaxed(&mailbox->silent, 0);
 	do
 		result = eventfd_write(mailbox->fd, 1);
 	while (result != 0 && errno == EINTR);
-	if (result != 0 && errno != EAGAIN)
-		a64_store_relaxed(&mailbox->silent, 1);
+	if (result == 0 || errno == EAGAIN)
+		a64_store_release(&mailbox->announced, runs);
 }
 
 static int
 mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
 	struct hwt_mailbox *mailbox = ctx;
+	uint64_t runs;
 
 	if (!process_owns(mailbox->epoch))
 		return EOWNERDEAD;
-	if (handover_push(&mailbox->pushed, timer, timeout) ||
-	    a64_load_relaxed(&mailbox->silent) != 0)
-		mailbox_signal(mailbox);
+	handover_push(&mailbox->pushed, timer, timeout);
+	/* E:stack fence */
+	runs = a64_load_seq(&mailbox->runs);
+	if (a64_load_acquire(&mailbox->announced) != runs)
+		mailbox_announce(mailbox);
 	return 0;
 }
 
@@ -86,6 +99,7 @@ hwt_mailbox_create(struct hwt_mailbox **mailbox)
 	    .epoch = process_epoch(),
 	    .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	    .executor = {.execute = mailbox_execute, .ctx = made},
+	    .runs = 1,
 	};
 	if (made->fd < 0) {
 		error = errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
@@ -126,6 +140,8 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 	if (!process_owns(mailbox->epoch))
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
+	/* E:stack fence */
+	(void)a64_add_seq(&mailbox->runs, 1);
 	/* Add what was pushed to what is left. */
 	oldest = handover_take(&mailbox->pushed, &newest, &mailbox->taken);
 	if (mailbox->first == NULL)
@@ -149,7 +165,7 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 	}
 	mailbox->running--;
 	if (mailbox->first != NULL)
-		mailbox_signal(mailbox);
+		mailbox_announce(mailbox);
 	if (tasks_started != NULL)
 		*tasks_started = started;
 	return 0;

@@ -29,6 +29,9 @@
  *   thread that was woken takes tickets until there are none: so none sleeps
  *   while a ticket is left that no thread is awake for.
  *
+ *   Nor does a task wait for a worker that is stopped between its A2 and A3:
+ *   a thread that takes a ticket and leaves others wakes one more (B1).
+ *
  *   A ticket has its record: tickets are added after the push, and a thread
  *   takes one record per ticket. When it holds the lock, at least as many
  *   records were pushed as tickets taken by it and by those who held the lock
@@ -98,7 +101,7 @@ pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		return EOWNERDEAD;
 	if (!pool_reserve(pool))
 		return EAGAIN;
-	(void)handover_push(&pool->pushed, timer, timeout);
+	handover_push(&pool->pushed, timer, timeout);
 	/* E:pool release */
 	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
 		futex_wake_one(&pool->tickets);
@@ -115,8 +118,11 @@ pool_wait(struct hwt_pool *pool)
 		seen = a64_load_relaxed(&pool->tickets);
 		if ((seen & TICKETS_MASK) != 0) {
 			/* E:pool acquire */
-			if (a64_cas_seq(&pool->tickets, seen, seen - 1))
-				return true;
+			if (!a64_cas_seq(&pool->tickets, seen, seen - 1))
+				continue;
+			if (((seen - 1) & TICKETS_MASK) != 0 && seen >= SLEEPER)
+				futex_wake_one(&pool->tickets);
+			return true;
 		} else if (seen & ENDING) {
 			return false;
 		} else {

@@ -451,6 +451,66 @@ turn_second(void)
 	flag_set(1);
 }
 
+/* Two workers hand over to a mailbox that has one already and whose loop runs
+ * it meanwhile: what is handed over is announced, or taken by a run, whoever
+ * else is stopped. */
+static uint32_t in_run;
+
+static void
+begin_mailbox_of_two(void)
+{
+	const struct hwt_options options = {
+	    .flags = HWT_MANUAL, .tick_ns = TICK_NS, .ticks_per_wheel = 8};
+
+	explore_check(hwt_mailbox_create(&mailbox) == 0);
+	make(HWT_MANUAL, hwt_mailbox_executor(mailbox));
+	explore_check(schedule(1, TICK_NS) == 0);
+	make_due();
+	(void)advance(0);
+	model_settings.clock_moves = true;
+	explore_check(schedule(0, TICK_NS) == 0);
+	second_runs = 0;
+	in_run = 0;
+	explore_check(hwt_create(&second, &options) == 0);
+	explore_check(hwt_new_timeout_on(second, hwt_mailbox_executor(mailbox),
+			  NULL, second_task, NULL, TICK_NS) == 0);
+	make_due();
+}
+
+static void
+run_mailbox_twice(void)
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		explore_modify(&in_run, 4);
+		in_run = 1;
+		explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+		explore_modify(&in_run, 4);
+		in_run = 0;
+	}
+}
+
+static void
+turn_second_and_look(void)
+{
+	bool told;
+
+	explore_check(hwt_advance(second, NULL) == 0);
+	told = model_eventfd_count(hwt_mailbox_fd(mailbox)) != 0;
+	told |= explore_load(&in_run, 4) != 0;
+	explore_check(told || explore_load(&second_runs, 4) == 1);
+}
+
+static void
+end_mailbox_of_two(void)
+{
+	end_mailbox();
+	explore_check(second_runs == 1 && second->dispatched_count == 0);
+	explore_check(hwt_stop(second, NULL) == 0);
+	explore_check(hwt_destroy(second) == 0);
+}
+
 static void
 end_two_timers(void)
 {
@@ -525,6 +585,12 @@ const struct program handover_programs[] = {
 	.begin = begin_mailbox_for_all,
 	.thread = {cancel_and_destroy_mailbox, turn},
 	.end = end_mailbox,
+    },
+    {
+	.name = "handover/mailbox-of-two-timers",
+	.begin = begin_mailbox_of_two,
+	.thread = {run_mailbox_twice, turn, turn_second_and_look},
+	.end = end_mailbox_of_two,
     },
     {
 	.name = "handover/pool",

@@ -499,6 +499,23 @@ begin_last_stopped_at_top(void)
 }
 
 static void
+begin_last_stopped_at_count(void)
+{
+	begin_last_held();
+	thread_stop_at(0, &timer->store.free_pages);
+}
+
+/* The page that is not counted yet is counted off: there are not many. */
+static void
+take_all_when_stopped(void)
+{
+	await_stopped();
+	take(1, IN_SLAB);
+	explore_check(!record_may_trim(timer));
+	go_on();
+}
+
+static void
 give_last(void)
 {
 	give_back(0);
@@ -957,6 +974,12 @@ const struct program record_programs[] = {
 	.name = "trim/late-top",
 	.begin = begin_last_stopped_at_top,
 	.thread = {give_last, trim_when_stopped, take_uncached},
+	.end = end_give_all,
+    },
+    {
+	.name = "trim/late-count",
+	.begin = begin_last_stopped_at_count,
+	.thread = {give_last, take_all_when_stopped},
 	.end = end_give_all,
     },
     {

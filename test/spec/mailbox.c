@@ -362,9 +362,12 @@ Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
 	mailed_close(&mailed);
 }
 
-/* What a worker is overtaken by between its write and what it does next. */
+/* What a worker is overtaken by before its write, and between its write and
+ * what it does next. */
+static void (*before_write)(void);
 static void (*after_write)(void);
 static int write_error;
+static unsigned writes;
 
 int __real_eventfd_write(int fd, eventfd_t value);
 int __wrap_eventfd_write(int fd, eventfd_t value);
@@ -372,9 +375,14 @@ int __wrap_eventfd_write(int fd, eventfd_t value);
 int
 __wrap_eventfd_write(int fd, eventfd_t value)
 {
+	void (*before)(void) = before_write;
 	void (*overtake)(void) = after_write;
 	int result;
 
+	writes++;
+	before_write = NULL;
+	if (before != NULL)
+		before();
 	if (write_error != 0) {
 		errno = write_error;
 		return -1;
@@ -389,19 +397,26 @@ __wrap_eventfd_write(int fd, eventfd_t value)
 static struct mailed overtaken;
 static struct fixture overtaker;
 
-/* The loop empties the mailbox; another timer's hand-over cannot tell it. */
+/* Another timer's worker hands over to the same mailbox. */
 static void
-empty_and_fail(void)
+overtake(void)
 {
 	static struct probe probe;
 
-	assert_u64(mailed_run(&overtaken, 0), 1);
-	write_error = EIO;
 	assert_rc(hwt_new_timeout_on(overtaker.timer,
 		      hwt_mailbox_executor(overtaken.mailbox), NULL, probe_task,
 		      &probe, 0),
 	    0);
 	fixture_step(&overtaker, FIXTURE_TICK);
+}
+
+/* The loop empties the mailbox; another timer's hand-over cannot tell it. */
+static void
+empty_and_fail(void)
+{
+	assert_u64(mailed_run(&overtaken, 0), 1);
+	write_error = EIO;
+	overtake();
 	write_error = 0;
 	cr_assert(!readable(overtaken.fd));
 }
@@ -421,6 +436,66 @@ Test(mailbox, a_write_that_failed_is_made_good_though_another_came_through)
 	mailed_step(&overtaken);
 
 	cr_assert(readable(overtaken.fd));
+	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
+	assert_u64(mailed_run(&overtaken, 0), 2);
+	assert_rc(hwt_destroy(overtaker.timer), 0);
+	mailed_close(&overtaken);
+}
+
+static void
+overtake_and_look(void)
+{
+	overtake();
+	cr_assert(readable(overtaken.fd));
+}
+
+Test(mailbox, a_write_that_failed_is_made_good_by_the_next_hand_over)
+{
+	struct probe probes[2] = {{0}};
+
+	mailed_open(&overtaken);
+	write_error = EIO;
+	mailed_schedule(&overtaken, &probes[0]);
+	mailed_step(&overtaken);
+	cr_assert(!readable(overtaken.fd));
+	write_error = 0;
+
+	mailed_schedule(&overtaken, &probes[1]);
+	mailed_step(&overtaken);
+
+	cr_assert(readable(overtaken.fd));
+	assert_u64(mailed_run(&overtaken, 0), 2);
+	mailed_close(&overtaken);
+}
+
+Test(mailbox, what_the_loop_was_told_of_is_told_once)
+{
+	struct probe probes[9] = {{0}};
+	unsigned i;
+
+	mailed_open(&overtaken);
+	for (i = 0; i < 9; i++) {
+		mailed_schedule(&overtaken, &probes[i]);
+		mailed_step(&overtaken);
+		assert_u64(writes, 1 + i / 3);
+		if (i % 3 == 2)
+			assert_u64(mailed_run(&overtaken, 0), 3);
+	}
+	mailed_close(&overtaken);
+}
+
+/* One worker is stopped before its write: another's hand-over is told of. */
+Test(mailbox, a_hand_over_does_not_rely_on_one_that_is_stopped)
+{
+	struct probe probe = {0};
+
+	mailed_open(&overtaken);
+	fixture_open(&overtaker, NULL);
+	before_write = overtake_and_look;
+	mailed_schedule(&overtaken, &probe);
+	mailed_step(&overtaken);
+	cr_assert(before_write == NULL);
+
 	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
 	assert_u64(mailed_run(&overtaken, 0), 2);
 	assert_rc(hwt_destroy(overtaker.timer), 0);

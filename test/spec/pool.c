@@ -6,7 +6,10 @@
  */
 #include "test/spec/support_promises.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 SUITE(pool);
 
@@ -766,4 +769,71 @@ Test(pool, when_there_is_no_memory_for_a_thread_it_says_so)
 	fault_disarm();
 
 	cr_assert(pool == NULL);
+}
+
+#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
+
+/* Before this thread next wakes others. */
+static _Thread_local void (*before_wake)(void);
+/* How often a thread was about to sleep. */
+static _Atomic uint64_t sleeps;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long
+__wrap_syscall(long number, ...)
+{
+	void (*overtake)(void) = before_wake;
+	long argument[6];
+	va_list arguments;
+	int i;
+
+	va_start(arguments, number);
+	for (i = 0; i < 6; i++)
+		argument[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (number == SYS_futex && argument[1] == FUTEX_WAIT_BITSET_PRIVATE)
+		sleeps++;
+	before_wake = NULL;
+	if (overtake != NULL)
+		overtake();
+	return __real_syscall(number, argument[0], argument[1], argument[2],
+	    argument[3], argument[4], argument[5]);
+}
+
+static struct pooled overtaken;
+static struct fixture overtaker;
+static struct probe overtaking;
+
+/* Another timer's worker hands over to the same pool, and its task is run while
+ * the one before it keeps a thread. */
+static void
+overtake(void)
+{
+	assert_rc(hwt_new_timeout_on(overtaker.timer,
+		      hwt_pool_executor(overtaken.pool), NULL, probe_task,
+		      &overtaking, 0),
+	    0);
+	fixture_step(&overtaker, FIXTURE_TICK);
+	wait_for(&overtaking.runs, 1);
+}
+
+Test(pool, a_hand_over_does_not_rely_on_one_that_is_stopped)
+{
+	struct probe busy;
+	struct gate gate;
+
+	pooled_open(&overtaken, 2, 0);
+	fixture_open(&overtaker, NULL);
+	wait_for(&sleeps, 2);
+	before_wake = overtake;
+
+	occupy(&overtaken, &busy, &gate);
+
+	cr_assert(before_wake == NULL);
+	gate_open(&gate);
+	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
+	pooled_close(&overtaken);
+	assert_rc(hwt_destroy(overtaker.timer), 0);
 }

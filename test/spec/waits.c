@@ -38,14 +38,20 @@ hold_caller(void *ctx)
 }
 
 static void
-stop_during_a_batch(unsigned index, void *arg)
+schedule_batch(void)
 {
 	const struct hwt_spec spec = {
 	    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
 
+	assert_rc(hwt_new_timeouts(timer, 1, &spec, NULL), 0);
+}
+
+static void
+schedule_or_stop(unsigned index, void *arg)
+{
 	(void)arg;
 	if (index == 0) {
-		assert_rc(hwt_new_timeouts(timer, 1, &spec, NULL), 0);
+		schedule_batch();
 		return;
 	}
 	gate_await(&gate);
@@ -54,7 +60,8 @@ stop_during_a_batch(unsigned index, void *arg)
 	cr_assert(!waits);
 }
 
-Test(waits, a_stop_that_waits_for_a_batch_sleeps)
+static void
+timer_in_parallel(unsigned threads, void (*body)(unsigned index, void *arg))
 {
 	const struct hwt_wake wake = {.wake = hold_caller};
 	const struct hwt_options options = {.flags = HWT_MANUAL, .wake = &wake};
@@ -64,9 +71,48 @@ Test(waits, a_stop_that_waits_for_a_batch_sleeps)
 	assert_rc(hwt_create(&timer, &options), 0);
 	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
 
-	in_parallel(2, stop_during_a_batch, NULL);
+	in_parallel(threads, body, NULL);
 
 	assert_rc(hwt_destroy(timer), 0);
+}
+
+Test(waits, a_stop_that_waits_for_a_batch_sleeps)
+{
+	timer_in_parallel(2, schedule_or_stop);
+}
+
+/* The loop asks while a stop waits for a batch that waits for the loop, as
+ * where the user's wake takes a lock of the loop. */
+static void
+ask_during_a_stop(unsigned index, void *arg)
+{
+	hwt_timeout timeout;
+	uint64_t wait_ns = 0;
+	int error;
+
+	(void)arg;
+	if (index == 0) {
+		schedule_batch();
+		return;
+	}
+	if (index == 1) {
+		gate_await(&gate);
+		assert_rc(hwt_stop(timer, NULL), 0);
+		return;
+	}
+	while ((error = hwt_new_timeout(
+		    timer, &timeout, forbidden_task, NULL, HWT_NEVER)) == 0)
+		assert_rc(hwt_cancel(timer, timeout), 0);
+	assert_rc(error, -ESHUTDOWN);
+	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	assert_u64(wait_ns, HWT_NEVER);
+	assert_rc(hwt_advance(timer, NULL), -ESHUTDOWN);
+	gate_open(&gate);
+}
+
+Test(waits, a_stop_that_waits_for_a_batch_holds_up_nobody)
+{
+	timer_in_parallel(3, ask_during_a_stop);
 }
 
 static int
