@@ -37,7 +37,7 @@
 #                    40 generated ones; MUTANTS=200, all, or a pattern; SEED=N
 #   make coverage    which lines and branches of the core the tests take
 #   make abi         programs built against the last release still run
-#   make perf        13 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
+#   make perf        16 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
 #   make perf-durable  delayed tasks beside Celery, beanstalkd, PostgreSQL, in 8
 #                    minutes: PERF='--seconds 1 --only hwt'

@@ -97,8 +97,8 @@ delay_is_valid(uint64_t delay_ns)
 	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
 }
 
-/* When a timeout is due, in one word (when): a delay, or a deadline with
- * TIME_OF_CLOCK added. HWT_NEVER is the deadline that is never due. */
+/* When a timeout is due, in one word (when): a delay, or a deadline with the
+ * tag TIME_OF_CLOCK. HWT_NEVER is the deadline that is never due. */
 #define TIME_OF_CLOCK DELAY_LIMIT
 
 _Static_assert((TIME_OF_CLOCK | DEADLINE_NEVER) == HWT_NEVER, "one value");
@@ -120,7 +120,8 @@ now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 	    clock_is_at_hand(&thread_state.sample, now_ns);
 }
 
-/* Where it is needed and not at hand, the base is timer_now_ahead. */
+/* *base_ns: the time from which a delay counts, 0 where none is needed. False:
+ * the fast path has no clock reading; use timer_now_ahead. */
 static inline bool
 base_is_at_hand(const struct hwt *timer, uint64_t when, uint64_t *base_ns)
 {
@@ -165,9 +166,9 @@ pending_release(struct hwt *timer, uint64_t count)
 		(void)a64_add_seq(&timer->permits, -count);
 }
 
-/* The first to clear wake_before makes the call, and only that one. */
+/* Manual timers: only the caller that clears wake_before calls wake. */
 static void
-wake_owner(struct hwt *timer, uint64_t due_ns)
+wake_manual(struct hwt *timer, uint64_t due_ns)
 {
 	uint64_t before_ns;
 
@@ -183,19 +184,19 @@ wake_owner(struct hwt *timer, uint64_t due_ns)
 }
 
 /* The worker sleeps past due_ns. Each thread that finds this wakes the worker,
- * so that none relies on another that may be descheduled before its call; but
- * no thread does so twice for the same sleep. */
+ * so that none relies on another that may be descheduled before its call. With
+ * a cache of its own, a thread does so once per sleep. */
 static NOINLINE void
 wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 {
 	uint64_t sleep;
 
 	if (timer->flags & HWT_MANUAL) {
-		wake_owner(timer, due_ns);
+		wake_manual(timer, due_ns);
 		return;
 	}
-	/* If this is of a later sleep already, that one is ended too: it began
-	 * with wake_sequence as it was before: E:sleep acquire */
+	/* If the worker has gone to sleep again since, this ends that sleep: it
+	 * was announced before the increment below. E:sleep acquire */
 	sleep = a64_load_acquire(&timer->announced_sequence);
 	if (cache != NULL && !cache->shared) {
 		if (cache->woken_sleep == sleep)

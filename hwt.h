@@ -27,26 +27,28 @@
  *                    cancelled, or given back by stop. This holds for all races
  *                    between calls.
  *   rounds           Delays can have any length and can be scheduled in any
- *                    order. A timeout that is more than one turn of the wheel
- *                    away is in a bucket with timeouts of earlier turns
- *                    (rounds), and costs them no access to its record.
+ *                    order. A timeout that is more than one revolution of the
+ *                    wheel away shares a bucket with timeouts of earlier
+ *                    revolutions (rounds). Passing over it there does not
+ *                    access its record.
  *   prompt-release   The record (the memory) of a cancelled timeout can be used
- *                    for another one at the latest one tick later, even if the
- *                    worker is in a long sleep, and at once if the worker has
- *                    not placed it in the wheel yet. The record of a timeout
- *                    that an executor holds is released when the executor calls
- *                    hwt_run. Memory grows with the number of live timeouts,
- *                    not with the rate of calls.
+ *                    for another one as soon as hwt_cancel has returned 0, even
+ *                    if the worker is in a long sleep. (If the calling thread
+ *                    keeps free records, it is one of them: see MEMORY.) The
+ *                    record of a timeout that an executor holds is released
+ *                    when the executor calls hwt_run. Memory grows with the
+ *                    number of live timeouts, not with the rate of calls.
  *   quiet            With nothing pending, the worker does not wake up.
  *                    Otherwise it does not wake up before the earliest
  *                    deadline, with two exceptions: once for each earliest
  *                    deadline that was superseded (its timeout was cancelled or
  *                    pushed out), and once per long sleep for the first call
  *                    that leaves work for it: an earlier deadline, a long
- *                    queue, or a megabyte of free memory. A producer makes at
- *                    most one wake-up call per sleep. If calls end two long
- *                    sleeps within one tick, the next sleep lasts until the
- *                    next tick boundary.
+ *                    queue, or a megabyte of free memory. A thread that has
+ *                    free records of its own (see PROGRESS) wakes the worker at
+ *                    most once per sleep. If calls end two long sleeps within
+ *                    one tick, the next sleep lasts until the next tick
+ *                    boundary.
  *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are skipped
  *                    by arithmetic, not one by one, and tasks that are due run
  *                    in tick order.
@@ -98,14 +100,15 @@
  * wrap silently: see hwt_new_timeout and hwt_new_timeout_at for the limits of
  * the range.
  *
- * MEMORY. Records of timeouts that have ended are kept for reuse. Memory goes
- * back to the system in pages of 4 KiB all of whose records are free, when
- * there is at least a megabyte of them: before the worker goes into a long
- * sleep, or when there has been that much for 250 ms. A manual timer does the
- * same: hwt_advance after 250 ms, hwt_next_wakeup at once. Each thread that
- * uses a timer keeps up to 128 free records of it until it uses them or ends.
- * Each of these can hold back a page. A system with larger pages, or one that
- * refuses to take memory back, may get none before hwt_destroy.
+ * MEMORY. Records of timeouts that have ended are kept for reuse. When a
+ * megabyte or more of 4 KiB pages has only free records, these pages are
+ * returned to the system: before the worker goes into a long sleep, or when
+ * there has been that much for 250 ms. A manual timer does so in hwt_advance
+ * after 250 ms, and in hwt_next_wakeup at once. Each thread that uses a timer
+ * keeps up to 128 free records of it until it uses them or ends; each such
+ * record can keep a page from being returned. Where the system's pages are
+ * larger, or where it refuses to take memory back, it can be that none are
+ * returned before hwt_destroy.
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
  * has changed, except that a handle argument (every element of an array) is set
@@ -173,10 +176,10 @@
  *                                 read the clock
  *   these and newfstatat          HWT_DEBUG=slow; otherwise it gives an address
  *
- * ENVIRONMENT. The variable HWT_DEBUG is read once, as the library is loaded;
- * not in a program that has more rights than its caller. It has one or more of
- * these words, with commas or blanks between them; others are told on stderr,
- * once.
+ * ENVIRONMENT. The variable HWT_DEBUG is read once, when the library is loaded.
+ * It is ignored in set-user-ID and set-group-ID programs, and wherever else
+ * secure_getenv(3) hides it. Its value is a list of these words, separated by
+ * commas or spaces. Other words are reported on stderr, once.
  *
  *   leaks   at exit, a line on stderr for each timer, pool and mailbox that
  *           this process has made and not destroyed, with the place in the code
@@ -184,9 +187,10 @@
  *   slow    the warnings of slow_task_ns, an option that is off by default, say
  *           which task, by file and offset, from /proc/self/maps
  *
- * Places, and the tasks in hwt_dump, are named as the dynamic linker knows
- * them: functions of a program have names if it was linked with -rdynamic and
- * they are not static. Otherwise addr2line finds them by file and offset.
+ * The places of leaks, and the tasks in hwt_dump, are shown as the dynamic
+ * linker's symbols: functions of a program have one if it was linked with
+ * -rdynamic and they are not static. For others there are file and offset, for
+ * addr2line.
  *
  * ORDER OF CALLS. hwt_create; then anything; then hwt_stop; then end the
  * executors: hwt_pool_destroy, which runs what the pool holds, and for a
@@ -329,7 +333,8 @@ struct hwt_options {
 	 * An empty bucket takes 16 bytes. A bucket in use also has chunks of
 	 * 128 bytes for up to 15 timeouts each: with few timeouts per bucket,
 	 * one timeout can take that much. A timeout that is more than 2^30
-	 * turns of the wheel away costs one wake-up per 2^30 turns. */
+	 * revolutions of the wheel away costs one wake-up per 2^30
+	 * revolutions. */
 	uint32_t ticks_per_wheel;
 	/* HWT_MANUAL, HWT_RELAXED. */
 	uint32_t flags;
@@ -533,9 +538,9 @@ int hwt_destroy(struct hwt *timer);
  * 0, or stop has given it back.
  *
  * The clock is CLOCK_MONOTONIC. On x86-64, if the kernel's own clock is the
- * time stamp counter, the library reads that counter between two readings of
- * CLOCK_MONOTONIC that are at most 4 us apart, and rounds up: a deadline can be
- * up to 3 us later than requested, and never earlier.
+ * time stamp counter, the library extrapolates from a reading of
+ * CLOCK_MONOTONIC by that counter for up to 4 us, and rounds up: a deadline can
+ * be up to 3 us later than requested, and never earlier.
  *
  * With HWT_NEVER, and with a deadline at or beyond 2^63-1 on the clock, the
  * timeout is never due and stays pending. Other delays of 2^63 and more are
@@ -561,8 +566,9 @@ int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
 
 /*
  * Reads the timer's clock: CLOCK_MONOTONIC, or the clock of a manual timer.
- * Deadlines are times on it. Read it once, for example per turn of an event
- * loop, and add delays to the result: calls with a deadline read no clock.
+ * Deadlines are times on it. Read it once, for example per iteration of an
+ * event loop, and add delays to the result: calls with a deadline read no
+ * clock.
  * Where the timer has no clock of its own, a reading of CLOCK_MONOTONIC from
  * elsewhere serves as well.
  *
@@ -690,16 +696,16 @@ int hwt_reschedule_at(
  * its handle before the new task can start. A *timeout of {0} is the start:
  * there is none yet.
  *
- * A new one is made when the old one has ended, was cancelled, or was given
- * back by stop (then: -ESHUTDOWN); and also when an executor (a mailbox, a
- * pool) holds it, or its task is running. What an executor holds is cancelled
- * when the new one has been made: its task does not run, and on the thread of a
- * loop with a mailbox, no run but that of the handle in *timeout can follow. If
- * the task has begun, it runs on after this call, once, beside the new one. The
- * task tells by its handle: if it is not the one in the variable, this run is
- * an old one, and has nothing to do. With a pool, several old runs can be under
- * way. Who ends the timeout then waits for each handle that was replaced, a
- * copy of *timeout from before, with hwt_cancel_wait.
+ * A new one is made when the old one has ended, was cancelled or was given back
+ * by stop (then: -ESHUTDOWN), when an executor holds it, or when its task is
+ * running. If an executor holds the old one, it is cancelled after the new one
+ * was made: its task does not start, unless it has done so in between. On the
+ * thread of a mailbox's loop, only the task of the handle in *timeout can then
+ * start. If the old task is running, it goes on beside the new timeout: it must
+ * compare its handle with *timeout and do nothing if they differ. With a pool,
+ * several old tasks can be running. To end the timeout, keep a copy of each
+ * handle that was replaced, and call hwt_cancel_wait for each of them and for
+ * the one in *timeout.
  *
  * All touches of one variable pass the same arg, since a call does not tell
  * which of its args is in use. The new one takes a place of max_pending before
@@ -935,8 +941,8 @@ enum hwt_format {
 	/* An object on one line, with the names of struct hwt_stats, and timer,
 	 * serial and lateness_ns_sum. */
 	HWT_JSON,
-	/* HWT_PROMETHEUS without its comments, which stand once in a page: for
-	 * the second timer of a page, and those after it. */
+	/* HWT_PROMETHEUS without the # HELP and # TYPE lines, which may occur
+	 * once per exposition: for its second timer, and those after it. */
 	HWT_PROMETHEUS_SAMPLES
 };
 

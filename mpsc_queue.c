@@ -37,8 +37,9 @@
  * What is pushed behind it waits for the next pass, so that fast callers cannot
  * make it endless.
  *
- * COST. push: three loads, and one locked instruction for each bit that was not
- * set. pop: a swap for each page that has some.
+ * COST. push: five loads if all bits are set (mpsc_is_pushed); otherwise up to
+ * eight more, and one locked instruction for each bit that was not set. pop: a
+ * swap for each page that has some.
  *
  * EDGES
  *   E:queue    the fence between changing a record's word and reading its bit,
@@ -51,7 +52,7 @@
 #include "core/mpsc_queue.h"
 
 #define HORIZON_NS UINT64_C(1000000000)
-/* mpsc_push returns true for every so many pages of a slab that wait. */
+/* mpsc_push asks for a wake-up for every so many waiting pages of a slab. */
 #ifndef CALL_PAGES
 #define CALL_PAGES 16
 #endif

@@ -17,6 +17,8 @@
  *      putting off costs the worker one insertion each time the old entry
  *      comes up.
  *   6. Repeat from 3, until no tick is left.
+ *   7. Flush the worker's cache, so that records which were freed in this turn
+ *      serve other threads.
  *
  * The queue is read once per turn, which loses no order: a delay of 0 counts as
  * 1 ns, and so what is scheduled with a delay after step 1 has a deadline after
@@ -32,8 +34,9 @@
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
  * it, the worker announces in wake_before which deadlines are too early for it.
- * Each thread that pushes such a deadline wakes the worker, though not twice in
- * one sleep: nobody relies on a thread that may be descheduled before its call.
+ * Each thread that pushes such a deadline wakes the worker, once per sleep if
+ * it has a cache of its own: nobody relies on a thread that may be descheduled
+ * before its call.
  * Whatever else is pushed waits for the end of the sleep, since it is not due
  * before; but a caller that makes the queue long wakes the worker, too. A
  * worker that was woken twice within one tick sleeps to the next boundary
@@ -58,11 +61,13 @@
  *   sleeps, or finds the record PENDING and inserts another one.
  *
  * EDGES
- *   E:asleep    see above; fence in wake_worker_if_needed and wake_worker,
- *               fence in worker_announce, mpsc_is_empty and record_may_trim.
- *   E:called    what the caller did: release in wake_worker, by incrementing
- *               wake_sequence, acquire in was_woken. With HWT_MANUAL: release
- *               in wake_owner, by clearing wake_before.
+ *   E:asleep    see above; fence in wake_worker_if_needed, wake_manual,
+ *               wake_worker_for_trim and free_add; fence in worker_announce,
+ *               mpsc_is_empty and record_may_trim.
+ *   E:called    what the caller did: release in wake_worker and stop_begin, by
+ *               incrementing wake_sequence, acquire in was_woken,
+ *               worker_announce and sleep_until. With HWT_MANUAL: release in
+ *               wake_manual, by clearing wake_before.
  *   E:sleep     what the worker read of wake_sequence: release in
  *               worker_announce, by storing announced_sequence, acquire in
  *               wake_worker. So whoever wakes the worker from a sleep
@@ -113,7 +118,7 @@
 #include "core/probe.h"
 #include "core/timer.h"
 
-/* Timeouts handed over between two readings of the clock. */
+/* Timeouts expired between two readings of the clock. */
 #define CLOCK_READ_EVERY 16u
 /* Bounds of one piece: pages taken over, stale entries removed. Passing over so
  * many chunks of other rounds counts as one entry. */
@@ -231,7 +236,7 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 	struct worker *worker = &timer->worker;
 	uint64_t late_ns;
 
-	if (worker->dispatched_since_clock_read++ % CLOCK_READ_EVERY == 0)
+	if (worker->expired_since_clock_read++ % CLOCK_READ_EVERY == 0)
 		worker->now_ns = timer_now(timer);
 	late_ns = worker->now_ns - deadline_ns;
 	a64_count(&worker->lateness_sum, late_ns);
@@ -320,10 +325,10 @@ worker_hand_over(
 /* Decides about a record whose entry at tick was removed by the walk. True: it
  * is due there, and *seen is its word and deadline. Otherwise a timeout that is
  * due later gets another entry, and a record that is not PENDING loses COVERED.
- * A PENDING record stays COVERED meanwhile: a caller that pulls the deadline in
- * clears the flag and pushes. So the deadline that is read may be of a later
- * write than the word, also of the record's next timeout: while COVERED stays,
- * it only becomes later, and an entry for it is in time. */
+ * A PENDING record stays COVERED meanwhile. pair_load may return a deadline
+ * that was written later than the word, even that of the record's next timeout.
+ * That is harmless: while COVERED is set, deadlines only become later. A caller
+ * that sets an earlier one clears COVERED and pushes. */
 static bool
 entry_resolve(
     struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
@@ -405,7 +410,7 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	uint32_t index;
 
 	timer->wheel.next_tick = tick + 1;
-	worker->dispatched_since_clock_read = 1;
+	worker->expired_since_clock_read = 1;
 	worker->now_ns = timer_now(timer);
 	a64_count(&worker->ticks, 1);
 	if (worker->now_ns - timer_boundary(timer, tick) > timer->tick_ns)
@@ -491,16 +496,16 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 	*until_ns = HWT_NEVER;
 	if (tick != TICK_NEVER) {
 		*until_ns = timer_boundary(timer, tick);
-		/* What has passed is not due before next_tick either: then only
-		 * what must be seen at once wakes. */
+		/* A past deadline belongs to next_tick as well: then only
+		 * due_ns 0 needs to wake the worker. */
 		before_ns = tick == timer->wheel.next_tick
 		    ? 1
 		    : *until_ns - timer->tick_ns + 1;
 	}
 	/* E:called acquire */
 	sequence = a64_load_acquire(&timer->wake_sequence);
-	/* Callers tell sleeps apart by it: it is the same for two of them only
-	 * if no call came between. E:sleep release */
+	/* It identifies the sleep: two sleeps have the same one only if no
+	 * caller woke the worker between them. E:sleep release */
 	a64_store_release(&timer->announced_sequence, sequence);
 	/* E:asleep fence */
 	a64_store_seq(&timer->wake_before, before_ns);
@@ -541,8 +546,8 @@ sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)
 	}
 }
 
-/* After the turn that followed: next_tick is of now, and not of before the
- * sleep. */
+/* Called after the turn that followed the sleep, so that next_tick is
+ * current. */
 static void
 note_woken(struct hwt *timer)
 {

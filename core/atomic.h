@@ -14,8 +14,9 @@
  *   HWT_ATOMIC_C11  the same operations in C11, where <ck_pr.h> is missing,
  *                   and for ThreadSanitizer, which understands neither inline
  *                   assembly nor fences. C11 has 16-byte operations only as
- *                   calls of libatomic. On x86-64 one instruction serves,
- *                   unless HWT_ATOMIC_WIDE says that a checker is to see them.
+ *                   calls of libatomic. On x86-64 cmpxchg16b is inlined
+ *                   instead, unless HWT_ATOMIC_WIDE is defined, as it is for
+ *                   ThreadSanitizer, which must see these accesses.
  *   HWT_ATOMIC_MODEL  the name of a header that defines all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
@@ -51,8 +52,8 @@
  *
  * dmb ish orders everything before it against everything after it, also a store
  * against a later load, and also when a compare-and-swap found another value
- * and stored nothing. ldar is not done before an stlr or stlxr that precedes
- * it (ldapr would be; compilers use that for acquire alone, not for seq).
+ * and stored nothing. An ldar is not reordered before an earlier stlr or stlxr
+ * (an ldapr can be; compilers use it for acquire, not for seq).
  * test/check/fences looks for all this in the machine code.
  *
  *   Handing on, one writer. The writer fills in data and stores a flag; the

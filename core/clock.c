@@ -54,10 +54,14 @@ clock_failed(void)
 /* 5 GHz and 1 GHz. */
 #define SCALE_MIN ((UINT64_C(1) << 32) / 5)
 #define SCALE_MAX (UINT64_C(1) << 32)
-/* Of the counter, which is at most 5 GHz fast, at least 1: readings that took
- * longer than 2 us are not relied on. */
+/* A reading does not become a sample if it took more counter ticks than this: 2
+ * us at 1 GHz, 0.4 us at 5 GHz. */
 #define BRACKET_TICKS UINT64_C(2000)
+/* A sample is compared with the one before if that is no older than this, 0.9 s
+ * at 5 GHz, so that the product fits into 64 bits. */
 #define CHECK_TICKS (UINT64_C(1) << 32)
+/* If the clock is that far behind the last time returned, it is another clock:
+ * then returned times start again from it. */
 #define BACK_MAX_NS UINT64_C(100000)
 
 #define SOURCE \

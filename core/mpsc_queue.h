@@ -18,7 +18,7 @@
 struct mpsc_pass {
 	enum record_set set;
 	uint32_t word; /* the next one of the top table */
-	uint64_t slabs; /* of the word before: not visited yet */
+	uint64_t slabs; /* bits of the last top word not visited yet */
 	uint32_t slab; /* the one that was visited last */
 	uint64_t pages; /* of that slab: not visited yet */
 };

@@ -61,11 +61,12 @@ process_forked(void)
 	a64_store_relaxed(process_epoch_word, EPOCH_NONE);
 }
 
-/* Before constructors without a priority, which may create timers. If one with
- * a priority has, its epoch stays valid. The handler is registered only if
- * there is no such page: it would invalidate what a handler of the user,
- * registered before it, has created in the child. If a thread calls dlopen
- * while the process exits, glibc runs this again: the epoch must stay. */
+/* Runs before constructors without a priority, which may create timers. If a
+ * constructor with a priority has created one, its epoch is kept. The atfork
+ * handler is registered only without MADV_WIPEONFORK: it would invalidate what
+ * an atfork handler of the user, registered earlier, has created in the child.
+ * glibc can run this twice, if a thread calls dlopen while the process exits:
+ * the epoch must stay. */
 __attribute__((constructor(101))) static void
 process_init(void)
 {

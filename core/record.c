@@ -28,9 +28,8 @@
  * handle becomes valid again before its 36 bits have wrapped.
  *
  * If the system refuses a page, as it does when memory is locked, the worker
- * does not try again before the complete pages reach TRIM_PAGES anew. Whoever
- * makes them do so says it (trim_refused), since the worker may not look while
- * there are fewer.
+ * leaves trim_refused set and stops trimming. The thread that next raises the
+ * number of complete pages to TRIM_PAGES clears it (free_add).
  *
  * INVARIANTS
  *   1. The index of a FREE record is in one cache, or in SET_FREE, or owned by
@@ -248,8 +247,8 @@ store_add_slab(struct hwt *timer, uint32_t limit)
 	slab_open(timer, limit, slab);
 	/* E:slab release */
 	aptr_store_release(&store->slabs[limit], slab);
-	/* Before a record can be taken: stop looks no farther.
-	 * E:slab release */
+	/* Stored before a record of the slab can be taken: the sweep of
+	 * hwt_stop ends at limit. E:slab release */
 	a64_store_release(&store->limit, limit + 1);
 	pages_return(store, limit, SLAB_ALL, false);
 	return 0;
@@ -341,7 +340,7 @@ cache_add_page(struct record_store *store, struct cache *cache)
 	uint64_t pages;
 	uint32_t page;
 
-	/* It may have been added since. */
+	/* find_slab may return a slab that was added after limit was read. */
 	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
@@ -613,8 +612,8 @@ slab_trim(struct hwt *timer, uint32_t number)
 	uint64_t claimed, released;
 	uint32_t page;
 
-	/* Before it claims: pages that are complete after that, and then reach
-	 * TRIM_PAGES, are tried whatever comes of these. */
+	/* Stored before the claim: if other pages become complete after it and
+	 * reach TRIM_PAGES, free_add clears this, even if these are refused. */
 	a64_store_seq(&store->trim_refused, 1);
 	claimed = pages_claim(slab, committed);
 	if (claimed == 0) {
@@ -664,7 +663,7 @@ trim_is_due(struct hwt *timer, bool idle)
 	return idle || now_ns - trim->since_ns >= TRIM_DELAY_NS;
 }
 
-/* From the highest slab down, since callers take from the lowest. */
+/* From the highest slab down: callers allocate from the lowest. */
 bool
 record_trim(struct hwt *timer, bool idle)
 {

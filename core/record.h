@@ -44,8 +44,8 @@
  * link is the executor's. A FREE record belongs to the thread that took its
  * index.
  *
- * SLABS. A slab is 64 pages of 64 records. Its first page is a header with one
- * bit for each record in each of three sets:
+ * SLABS. A slab is 64 pages of 64 records. Its first HEADER_PAGES pages are the
+ * header, with one bit for each record in each of three sets:
  *
  *   SET_FREE    the record is FREE and no thread owns it
  *   SET_NEAR, SET_LATER
@@ -154,7 +154,7 @@ struct slab {
 struct cache {
 	_Alignas(CACHE_LINE) a64_t owned;
 	bool shared; /* the one for threads that have none of their own */
-	/* Of slots in use; the last one was freed last. Shared: 0. */
+	/* Number of slots in use. The newest is last. 0 in the shared cache. */
 	uint32_t count;
 	/* announced_sequence of the last sleep that its thread has ended. */
 	uint64_t woken_sleep;
@@ -167,7 +167,7 @@ struct record_store {
 	/* Read by all threads, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
 	a64_t *top[SETS]; /* slabs that may have a bit in summary */
-	a64_t limit; /* slabs that there are */
+	a64_t limit; /* number of slabs */
 	uint64_t seed;
 	struct cache *caches; /* CACHES_MAX; all zero is an unused one */
 	a64_t caches_used; /* how many were ever claimed */

@@ -44,7 +44,7 @@ run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
 	return frame.rescheduled;
 }
 
-/* The first grid point after now; deadline_ns has been due. */
+/* The first deadline_ns + n * period_ns after now_ns, n >= 1. */
 static uint64_t
 next_deadline(uint64_t deadline_ns, uint64_t period_ns, uint64_t now_ns)
 {

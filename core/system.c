@@ -7,9 +7,9 @@
  *
  * Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not limit its
  * back-off to the deadline (waits were up to 78 ms too long), and one of the
- * two words that hwt sleeps on is half of a record. If the call is refused (by
- * a sandbox), a wait is a short sleep: callers check again in a loop, and need
- * no wake-up.
+ * two words that hwt sleeps on is half of a record's pair. A sandbox must allow
+ * futex (hwt.h). If it refuses the call all the same, a wait is a short sleep,
+ * since callers check again in a loop: a safety net, no promise.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -87,8 +87,8 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 		system_pause();
 }
 
-/* It fails only where a sandbox refuses the call, and futex_wait with it: then
- * nobody sleeps for long. */
+/* Where futex is refused, against hwt.h, futex_wait is a short sleep that needs
+ * no wake-up. */
 static void
 futex_wake(const void *word, int count)
 {

@@ -30,7 +30,7 @@
  * memory for further ones. */
 #define KEYS_IN_PLACE 32u
 
-/* Without the model here, too, gcc forgets it for this file. */
+/* gcc ignores the model of the declaration, so it is repeated. */
 _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 
 /* Without it, threads have no caches. */

@@ -31,9 +31,9 @@
  * hwt_read_stats reads them. */
 struct worker {
 	uint64_t now_ns; /* the clock when it was last read */
-	uint32_t dispatched_since_clock_read;
-	/* A caller has ended the last long sleep, or has kept the worker from
-	 * it; callers have done so twice within one tick. */
+	uint32_t expired_since_clock_read;
+	/* woken: the last long sleep was ended or prevented by a caller.
+	 * crowded: the same, for the second time within one tick. */
 	bool woken, crowded;
 	uint64_t woken_tick; /* next_tick in the turn after they last did */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
@@ -93,8 +93,8 @@ struct hwt {
 	a64_t mark;
 	struct hwt *registry_next;
 
-	/* 0 while the worker is awake or will wake at the next tick without a
-	 * call. In a long sleep: earlier deadlines than this must wake it. */
+	/* A push that is due before this must wake the worker. 0: it is awake,
+	 * or wakes at the next boundary anyway. 1: only due_ns 0 wakes it. */
 	_Alignas(CACHE_LINE) a64_t wake_before;
 	a64_t wake_sequence; /* the worker sleeps on its low half; from 1 on */
 	a64_t announced_sequence; /* wake_sequence before the announcement */
@@ -265,7 +265,8 @@ void *worker_main(void *argument);
 void worker_turn(struct hwt *timer);
 /* Empties the near half of the queue. */
 void worker_take_near(struct hwt *timer);
-/* Does a bounded piece of what can wait. False: there is nothing left. */
+/* Does one bounded piece of housekeeping: takes over some of the later half, or
+ * gives memory back. False: nothing is left to do. */
 bool worker_tidy(struct hwt *timer, bool idle);
 /* Removes stale entries before the first live one, a bounded number with each
  * call. True: call it again. Otherwise *tick is that of the first entry. */

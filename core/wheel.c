@@ -9,21 +9,22 @@
  * far, for what lies 64 rounds ahead or more when it is inserted. Only the last
  * chunk of a list may be not full. Inserting appends. Removing moves the list's
  * last entry into the gap and updates entry_at of its record. Passing over
- * entries of other rounds reads memory in sequence and touches no record. The
- * far list is walked only in a round in which one of its entries may be due;
- * that walk moves entries that have come near to the near list, a bounded
- * number, so that the next rounds need not walk the far list for them. So a
- * million timeouts that are half an hour away cost a tick next to nothing.
+ * entries of other rounds reads memory in sequence and does not access their
+ * records. The far list is walked only in a round in which one of its entries
+ * may be due; that walk moves entries that have come near to the near list, a
+ * bounded number, so that the next rounds need not walk the far list for them.
+ * To move an entry writes entry_at of its record. So a million timeouts that
+ * are half an hour away cost a tick next to nothing.
  *
  * A walk goes from a list's last entry to its first, so that entries which were
  * not visited yet stay in place when it removes some and the caller appends
  * others.
  *
- * ROUNDS are kept modulo 2^32 and compared by difference. An entry that is more
- * than 2^30 rounds ahead is inserted 2^30 rounds ahead; the worker inserts it
- * again in that round. A list's bound may lie behind the present round until
- * the wheel comes to its bucket: so no two rounds that are compared are 2^31
- * apart.
+ * ROUNDS are kept modulo 2^32 and compared by their signed difference, so two
+ * compared rounds must be less than 2^31 apart. An entry is inserted at most
+ * 2^30 rounds ahead; the worker inserts a later one again in that round. A
+ * list's bound can be behind the present round only until the wheel comes to
+ * its bucket.
  *
  * FINDING THE NEXT TICK. A bitmap with levels of 64 skips empty buckets; each
  * list has a lower bound of its entries' rounds, which a complete walk makes
@@ -107,8 +108,8 @@ round_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* How much memory a bitmap takes. Behind the words of each level is one more,
- * which stays 0: a search may come to it. */
+/* How much memory a bitmap takes. Each level has one extra word, always 0, as a
+ * sentinel for searches. */
 static size_t
 bitmap_bytes(uint32_t length)
 {

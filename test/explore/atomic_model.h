@@ -25,7 +25,7 @@
 #define TRIM_PAGES 2u
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
-#define WALK_BATCH 2u
+#define WALK_BATCH 2u /* modules/purgatory */
 
 typedef uint64_t a64_t;
 typedef struct {

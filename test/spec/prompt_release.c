@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prompt-release: the record of a cancelled timeout serves another at the
- * latest one tick later, and at once when the worker has not placed it yet.
+ * prompt-release: the record of a cancelled timeout can be used for another one
+ * as soon as hwt_cancel has returned 0, in a long sleep of the worker too.
  * Whether a record serves again is seen by memory_bytes: it stands still when
  * nothing new was needed. What a peak took goes back to the system before a
  * long sleep, or when it was spare for a quarter of a second.

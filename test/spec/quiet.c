@@ -2,8 +2,8 @@
 /*
  * quiet: nothing pending, no wake-up at all. Otherwise none before the
  * earliest deadline, but one per superseded earliest deadline and one per long
- * sleep for the first call that leaves work. A producer makes at most one
- * wake-up call per sleep.
+ * sleep for the first call that leaves work. A thread that has free records of
+ * its own wakes the worker at most once per sleep.
  *
  * On manual timers the sleep is what hwt_next_wakeup tells and the wake-up
  * call is wake. On real ones the kernel counts: a worker that sleeps makes no
