@@ -272,10 +272,10 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  *
  * An executor must outlive its timeouts. It must also outlive a call of execute
  * that the worker is about to make for a timeout that is cancelled in that
- * moment. Pools and mailboxes wait for such a call as they are destroyed, if the
- * timeout was given the pointer that hwt_pool_executor or hwt_mailbox_executor
- * returned, not one to a copy. An executor of your own cannot wait, and is kept
- * until the timer is stopped.
+ * moment. As pools and mailboxes are destroyed, they wait for such a call if
+ * the timeout was given the pointer that hwt_pool_executor or
+ * hwt_mailbox_executor returned, not one to a copy. An executor of your own
+ * cannot wait, and is kept until the timer is stopped.
  */
 struct hwt_executor {
 	int (*execute)(void *ctx, struct hwt *timer, hwt_timeout timeout);

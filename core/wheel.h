@@ -6,8 +6,8 @@
  * wheel_reserve, which is called under the record store's lock. The wheel uses
  * only two fields of a record, which are its own: entry_tick, and entry_at,
  * which is 0 while the record has no entry. Another kind of wheel needs another
- * wheel.c, struct wheel and struct wheel_walk, in which next_tick and chunks
- * stay: docs/DESIGN, 18 (c).
+ * wheel.c, struct wheel and struct wheel_walk: docs/DESIGN, 18 (c) says which
+ * members stay.
  */
 #ifndef HWT_WHEEL_H
 #define HWT_WHEEL_H

@@ -21,7 +21,7 @@
  *   A2, and so its B3 takes the record (E:stack).
  *
  * A run that leaves some over makes the eventfd readable itself. One that finds
- * nothing costs an idle turn of the loop.
+ * nothing costs an idle iteration of the loop.
  *
  * EDGES
  *   E:stack    drawn in handover.h; fence between A1 and A2, and between B2
