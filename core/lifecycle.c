@@ -9,7 +9,7 @@
  *     |  start          stop          stop, when the worker has ended
  *     +-------------------^
  *
- * The thread is created without the lock held. Meanwhile other calls that start
+ * The thread is created with the lock held. Meanwhile other calls that start
  * wait; if the attempt fails, each of them makes one. A stop waits for it too:
  * after that there is a worker to end, or there never was.
  *
@@ -254,25 +254,18 @@ make_thread(struct hwt *timer)
 	return error == ENOMEM ? -ENOMEM : -EAGAIN;
 }
 
-/* With the lock held, which is released while the thread is created. */
+/* With the lock held. */
 static int
 attempt_start(struct hwt *timer)
 {
-	struct lifecycle *life = &timer->life;
-	int result;
+	int error = make_thread(timer);
 
-	life->turner = TURNER_STARTING;
-	(void)pthread_mutex_unlock(&life->lock);
-	result = make_thread(timer);
-	(void)pthread_mutex_lock(&life->lock);
-	life->turner = TURNER_NONE;
-	if (result == 0) {
-		life->turner = TURNER_TURNING;
+	if (error == 0) {
+		timer->life.turner = TURNER_TURNING;
 		/* E:gate release */
 		a64_store_release(&timer->phase, PHASE_RUNNING);
 	}
-	(void)pthread_cond_broadcast(&life->changed);
-	return result;
+	return error;
 }
 
 int
@@ -284,8 +277,6 @@ timer_start(struct hwt *timer)
 	if (timer_is_stopping(timer))
 		return -ESHUTDOWN;
 	(void)pthread_mutex_lock(&life->lock);
-	while (life->turner == TURNER_STARTING)
-		(void)pthread_cond_wait(&life->changed, &life->lock);
 	if (a64_load_relaxed(&timer->phase) == PHASE_NEW)
 		result = attempt_start(timer);
 	if (timer_is_stopping(timer))
@@ -458,8 +449,6 @@ timer_stop(
 	if (wait_ns < DEADLINE_NEVER - now_ns)
 		until_ns = now_ns + wait_ns;
 	(void)pthread_mutex_lock(&life->lock);
-	while (life->turner == TURNER_STARTING)
-		(void)pthread_cond_wait(&life->changed, &life->lock);
 	if (!timer_is_stopping(timer))
 		stop_begin(timer);
 	(void)pthread_mutex_unlock(&life->lock);

@@ -54,7 +54,6 @@ enum phase {
 /* The thread that turns the wheel: the worker, or one in hwt_advance. */
 enum turner {
 	TURNER_NONE,
-	TURNER_STARTING, /* is being created, without the lock */
 	TURNER_TURNING,
 	TURNER_ENDED, /* has nothing left to do but to leave its thread */
 	TURNER_JOINING /* is being joined, without the lock */
