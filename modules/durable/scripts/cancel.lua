@@ -10,7 +10,7 @@ end
 if not is_id(ARGV[3]) then
 	return refuse_argument(1, "id")
 end
-refused = admit("XDEL", "XLEN", "UNLINK", "ZREM", "SET", "ZADD")
+refused = admit("XRANGE", "XDEL", "XLEN", "UNLINK", "ZREM", "SET", "ZADD")
 if refused then
 	return refused
 end

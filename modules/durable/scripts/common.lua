@@ -342,13 +342,24 @@ local function entry_of(task)
 	return format("%.0f-%.0f", task.ms, task.sequence)
 end
 
+-- The numbers of a queue that somebody has deleted begin anew, and one can be
+-- another task's now.
+local function is_in_queue(id, task)
+	local entry = entry_of(task)
+	local found = try("XRANGE", queue_key(task.queue), entry, entry)
+	local fields = not is_foreign(found) and found[1] and found[1][2]
+	return fields and fields[2] == id
+end
+
 -- Out of the wheel, or out of the queue.
 local function withdraw(id, task)
 	if task.state == PENDING then
 		sure("ZREM", bucket_key(task.slot), id)
 		count("pending", -1)
 	else
-		drop_entries(task.queue, {entry_of(task)})
+		if is_in_queue(id, task) then
+			drop_entries(task.queue, {entry_of(task)})
+		end
 		sure("ZREM", prefix .. ":fly", id)
 		count("delivered", -1)
 	end

@@ -47,13 +47,6 @@ local function end_leases(limit)
 	return ended, #ids == limit
 end
 
-local function is_in_queue(id, task)
-	local entry = entry_of(task)
-	local found = try("XRANGE", queue_key(task.queue), entry, entry)
-	local fields = not is_foreign(found) and found[1] and found[1][2]
-	return fields and fields[2] == id
-end
-
 local function check_delivered(id)
 	local task = load(id)
 	if task and task.state == DELIVERED then

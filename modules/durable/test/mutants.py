@@ -38,6 +38,8 @@ MUTANTS = [
     ("common", "cancel leaves it in fly",
      'sure("ZREM", prefix .. ":fly", id)\n\t\tcount("delivered", -1)',
      'count("delivered", -1)'),
+    ("common", "cancel drops the entry of another",
+     "if is_in_queue(id, task) then\n\t\t\tdrop", "if true then\n\t\t\tdrop"),
     ("common", "cancel leaves the entry",
      "drop_entries(task.queue, {entry_of(task)})", ""),
     ("common", "cancel leaves it in the bucket",

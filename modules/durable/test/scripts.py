@@ -1495,6 +1495,20 @@ class Damage(Case):
         self.assertEqual(self.janitor(limit=100)[1], 0)
         self.assertEqual(len(self.take()), 7)
 
+    def test_the_number_of_an_entry_that_is_gone_may_be_another_tasks(self):
+        self.damaged = True
+        for a, b, call, *words in (("a", "b", "cancel"),
+                                   ("c", "d", "reschedule", "in", 5000)):
+            self.add(a)
+            self.pump()
+            self.client("DEL", self.space.key(0, "q:q"))
+            self.add(b)
+            self.pump()
+            self.assertEqual(self.record(a).entry, self.record(b).entry)
+            self.assertEqual(self.call(call, a, *words), 0)
+            self.assertEqual([task[0] for task in self.take()], [b.encode()])
+        self.assert_whole()
+
     def test_a_large_stream_that_is_gone_is_found_bit_by_bit(self):
         for i in range(50):
             self.space("add", 0, f"x{i}", "q", "in", 0, 1, "", "")
