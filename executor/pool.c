@@ -123,13 +123,12 @@ pool_wait(struct hwt_pool *pool)
 			if (((seen - 1) & TICKETS_MASK) != 0 && seen >= SLEEPER)
 				futex_wake_one(&pool->tickets);
 			return true;
-		} else if (seen & ENDING) {
-			return false;
-		} else {
-			(void)a64_add_seq(&pool->tickets, SLEEPER);
-			futex_wait(&pool->tickets, 0, HWT_NEVER);
-			(void)a64_add_seq(&pool->tickets, -SLEEPER);
 		}
+		if (seen & ENDING)
+			return false;
+		(void)a64_add_seq(&pool->tickets, SLEEPER);
+		futex_wait(&pool->tickets, 0, HWT_NEVER);
+		(void)a64_add_seq(&pool->tickets, -SLEEPER);
 	}
 }
 
