@@ -4,14 +4,26 @@
  *
  * Threads push operations onto a stack, linked in their records, so that a
  * mailbox has no limit; the loop takes the whole stack and turns it round.
- * Whoever pushes onto an empty stack makes the eventfd readable, and so does
- * the next one where that failed. A run clears the eventfd before it takes the
- * stack: what is pushed in between makes it readable again.
+ *
+ * ANNOUNCING. What is on the stack makes the eventfd readable. One write is
+ * enough until the next run, but a thread relies only on one that has
+ * succeeded: another thread may be stopped before its own, or it may fail.
+ *
+ *      mailbox_execute                  hwt_operation_mailbox_run
+ *      ---------------                  -------------------------
+ *   (A1) push the operation          (B1) clear the eventfd
+ *   (A2) announced is runs: return   (B2) add 1 to runs
+ *   (A3) read runs, write to the     (B3) take the stack
+ *        eventfd, announced := runs
+ *
+ *   Where A2 finds announced equal to runs, somebody has written after B1 of
+ *   that run. B1 of a later run may have cleared this. Then its B2 comes after
+ *   A2, and so its B3 takes the operation (E:box).
  *
  * EDGES
  *   E:box   an operation's link and all that was done to it: release by the
  *           push in mailbox_execute, acquire by taking the stack in
- *           mailbox_collect.
+ *           mailbox_collect; fence between A1 and A2, and between B2 and B3.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,9 +40,8 @@ struct hwt_operation_mailbox {
 	struct operation *first, *last; /* the loop's: taken, oldest first */
 	uint64_t collected, popped; /* the loop's: ever */
 	aptr_t pushed; /* newest first */
-	/* The eventfd could not be made readable. Relaxed: who reads it late
-	 * leaves that to the hand-over after. */
-	a64_t silent;
+	a64_t runs; /* how many have begun, from 1 */
+	a64_t announced; /* runs, before a write that succeeded */
 	struct hwt_operation_executor executor;
 };
 
@@ -41,21 +52,19 @@ is_foreign(const struct hwt_operation_mailbox *mailbox)
 	return mailbox->owner != getpid();
 }
 
-/* Where the count is full (EAGAIN), it is readable. Another failure is made
- * good by the next hand-over. */
+/* Where the count is at its end (EAGAIN), it is readable. After another failure
+ * the next hand-over writes again. */
 static void
-mailbox_signal(struct hwt_operation_mailbox *mailbox)
+mailbox_announce(struct hwt_operation_mailbox *mailbox)
 {
+	uint64_t runs = a64_load_seq(&mailbox->runs);
 	int result;
 
-	/* Before the write: what is stored after one that succeeded could undo
-	 * what another thread's failure, later than that, has stored. */
-	a64_store_relaxed(&mailbox->silent, 0);
 	do
 		result = eventfd_write(mailbox->fd, 1);
 	while (result != 0 && errno == EINTR);
-	if (result != 0 && errno != EAGAIN)
-		a64_store_relaxed(&mailbox->silent, 1);
+	if (result == 0 || errno == EAGAIN)
+		a64_store_release(&mailbox->announced, runs);
 }
 
 static int
@@ -64,6 +73,7 @@ mailbox_execute(
 {
 	struct hwt_operation_mailbox *mailbox = ctx;
 	struct operation *held = operation_at(purgatory, operation.id);
+	uint64_t runs;
 	void *top;
 
 	/* A stranger has called hwt_operation_run. */
@@ -74,8 +84,10 @@ mailbox_execute(
 		held->next = top;
 		/* E:box release */
 	} while (!aptr_cas_seq(&mailbox->pushed, top, held));
-	if (top == NULL || a64_load_relaxed(&mailbox->silent) != 0)
-		mailbox_signal(mailbox);
+	/* E:box fence */
+	runs = a64_load_seq(&mailbox->runs);
+	if (a64_load_acquire(&mailbox->announced) != runs)
+		mailbox_announce(mailbox);
 	return 0;
 }
 
@@ -97,6 +109,7 @@ hwt_operation_mailbox_create(struct hwt_operation_mailbox **mailbox)
 		return error;
 	}
 	made->owner = getpid();
+	a64_store_relaxed(&made->runs, 1);
 	made->executor = (struct hwt_operation_executor){mailbox_execute, made};
 	*mailbox = made;
 	return 0;
@@ -156,6 +169,8 @@ hwt_operation_mailbox_run(
 	if (is_foreign(mailbox))
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
+	/* E:box fence */
+	(void)a64_add_seq(&mailbox->runs, 1);
 	mailbox_collect(mailbox);
 	end = mailbox->collected;
 	mailbox->running++;
@@ -170,7 +185,7 @@ hwt_operation_mailbox_run(
 	}
 	mailbox->running--;
 	if (mailbox->first != NULL)
-		mailbox_signal(mailbox);
+		mailbox_announce(mailbox);
 	if (done_count != NULL)
 		*done_count = count;
 	return 0;

@@ -634,6 +634,35 @@ begin_mailbox_two(void)
 	(void)watch(1, keys, 1, HWT_NEVER);
 }
 
+static uint32_t in_run;
+
+static void
+run_mailbox_twice(void)
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		explore_modify(&in_run, 4);
+		in_run = 1;
+		explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
+		explore_modify(&in_run, 4);
+		in_run = 0;
+	}
+}
+
+/* However long another thread is stopped that handed over before: the loop has
+ * been told, or is in a run, or that has called done. */
+static void
+cancel_b_and_look(void)
+{
+	bool told;
+
+	cancel_b();
+	told = model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) != 0;
+	told |= explore_load(&in_run, 4) != 0;
+	explore_check(told || explore_load(&ledger[1].dones, 4) == 1);
+}
+
 static void
 end_mailbox_two(void)
 {
@@ -943,6 +972,12 @@ const struct program purgatory_programs[] = {
 	.name = "purgatory/mailbox-push-push",
 	.begin = begin_mailbox_two,
 	.thread = {cancel_a, cancel_b, run_mailbox},
+	.end = end_mailbox_two,
+    },
+    {
+	.name = "purgatory/mailbox-push-told",
+	.begin = begin_mailbox_two,
+	.thread = {cancel_a, cancel_b_and_look, run_mailbox_twice},
 	.end = end_mailbox_two,
     },
     {
