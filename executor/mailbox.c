@@ -12,9 +12,10 @@
  *      mailbox_execute (a worker)           hwt_mailbox_run (the loop)
  *      --------------------------           --------------------------
  *   (A1) push the record                 (B1) clear the eventfd
- *   (A2) announced is runs: return       (B2) add 1 to runs
- *   (A3) read runs, write to the         (B3) take the stack
- *        eventfd, announced := runs
+ *   (A2) read runs; announced is that:   (B2) add 1 to runs
+ *        return                          (B3) take the stack
+ *   (A3) write to the eventfd,
+ *        announced := what A2 has read
  *
  *   Where A2 finds announced equal to runs, somebody has written after B1 of
  *   that run. B1 of a later run may have cleared this. Then its B2 comes after
@@ -51,12 +52,11 @@ struct hwt_mailbox {
 	a64_t announced; /* runs, before a write that succeeded */
 };
 
-/* Where the count is at its end (EAGAIN), it is readable. After another failure
- * the next hand-over writes again. */
+/* runs was read before. Where the count is at its end (EAGAIN), the eventfd is
+ * readable. After another failure the next hand-over writes again. */
 static void
-mailbox_announce(struct hwt_mailbox *mailbox)
+mailbox_announce(struct hwt_mailbox *mailbox, uint64_t runs)
 {
-	uint64_t runs = a64_load_seq(&mailbox->runs);
 	int result;
 
 	do
@@ -78,7 +78,7 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	/* E:stack fence */
 	runs = a64_load_seq(&mailbox->runs);
 	if (a64_load_acquire(&mailbox->announced) != runs)
-		mailbox_announce(mailbox);
+		mailbox_announce(mailbox, runs);
 	return 0;
 }
 
@@ -133,7 +133,7 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 	struct record *oldest, *newest, *record;
 	eventfd_t ignored;
 	size_t started = 0;
-	uint64_t end;
+	uint64_t runs, end;
 
 	if (mailbox == NULL)
 		return -EINVAL;
@@ -141,7 +141,7 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
 	/* E:stack fence */
-	(void)a64_add_seq(&mailbox->runs, 1);
+	runs = a64_add_seq(&mailbox->runs, 1) + 1;
 	/* Add what was pushed to what is left. */
 	oldest = handover_take(&mailbox->pushed, &newest, &mailbox->taken);
 	if (mailbox->first == NULL)
@@ -165,7 +165,7 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 	}
 	mailbox->running--;
 	if (mailbox->first != NULL)
-		mailbox_announce(mailbox);
+		mailbox_announce(mailbox, runs);
 	if (tasks_started != NULL)
 		*tasks_started = started;
 	return 0;

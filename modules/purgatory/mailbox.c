@@ -12,9 +12,10 @@
  *      mailbox_execute                  hwt_operation_mailbox_run
  *      ---------------                  -------------------------
  *   (A1) push the operation          (B1) clear the eventfd
- *   (A2) announced is runs: return   (B2) add 1 to runs
- *   (A3) read runs, write to the     (B3) take the stack
- *        eventfd, announced := runs
+ *   (A2) read runs; announced is     (B2) add 1 to runs
+ *        that: return                (B3) take the stack
+ *   (A3) write to the eventfd,
+ *        announced := what A2 has read
  *
  *   Where A2 finds announced equal to runs, somebody has written after B1 of
  *   that run. B1 of a later run may have cleared this. Then its B2 comes after
@@ -52,12 +53,11 @@ is_foreign(const struct hwt_operation_mailbox *mailbox)
 	return mailbox->owner != getpid();
 }
 
-/* Where the count is at its end (EAGAIN), it is readable. After another failure
- * the next hand-over writes again. */
+/* runs was read before. Where the count is at its end (EAGAIN), the eventfd is
+ * readable. After another failure the next hand-over writes again. */
 static void
-mailbox_announce(struct hwt_operation_mailbox *mailbox)
+mailbox_announce(struct hwt_operation_mailbox *mailbox, uint64_t runs)
 {
-	uint64_t runs = a64_load_seq(&mailbox->runs);
 	int result;
 
 	do
@@ -87,7 +87,7 @@ mailbox_execute(
 	/* E:box fence */
 	runs = a64_load_seq(&mailbox->runs);
 	if (a64_load_acquire(&mailbox->announced) != runs)
-		mailbox_announce(mailbox);
+		mailbox_announce(mailbox, runs);
 	return 0;
 }
 
@@ -162,7 +162,7 @@ hwt_operation_mailbox_run(
 	struct operation *operation;
 	eventfd_t ignored;
 	size_t count = 0;
-	uint64_t end;
+	uint64_t runs, end;
 
 	if (mailbox == NULL)
 		return -EINVAL;
@@ -170,7 +170,7 @@ hwt_operation_mailbox_run(
 		return -EOWNERDEAD;
 	(void)eventfd_read(mailbox->fd, &ignored);
 	/* E:box fence */
-	(void)a64_add_seq(&mailbox->runs, 1);
+	runs = a64_add_seq(&mailbox->runs, 1) + 1;
 	mailbox_collect(mailbox);
 	end = mailbox->collected;
 	mailbox->running++;
@@ -185,7 +185,7 @@ hwt_operation_mailbox_run(
 	}
 	mailbox->running--;
 	if (mailbox->first != NULL)
-		mailbox_announce(mailbox);
+		mailbox_announce(mailbox, runs);
 	if (done_count != NULL)
 		*done_count = count;
 	return 0;
