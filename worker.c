@@ -441,7 +441,7 @@ worker_turn(struct hwt *timer)
 		worker_tick(timer, tick);
 	if (!process_owns(timer->epoch))
 		return;
-	if (!timer_is_stopping(timer) && last >= wheel->next_tick)
+	if (last >= wheel->next_tick)
 		wheel->next_tick = last + 1;
 	/* Records that were freed here are to serve other threads. */
 	cache_flush(timer, cache_of(timer));

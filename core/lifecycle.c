@@ -414,7 +414,7 @@ stop_finish(struct hwt *timer, uint64_t until_ns)
 			return error;
 	}
 	if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED) {
-		a64_store_release(&timer->phase, PHASE_STOPPED);
+		a64_store_relaxed(&timer->phase, PHASE_STOPPED);
 		stop_sweep(timer);
 	}
 	return 0;

@@ -626,6 +626,30 @@ verify_free_pages(void)
 		    (unsigned)pages, (unsigned)timer->store.free_pages);
 }
 
+/* Fewer chunks than a page has are in use: none is decommitted. */
+static void
+verify_memory(void)
+{
+	const struct record_store *store = &timer->store;
+	const struct wheel *wheel = &timer->wheel;
+	uint32_t end = store_limit(store) << SLAB_BITS;
+	uint64_t bytes = sizeof(*timer) +
+	    (wheel->carved - 1) * sizeof(struct chunk) +
+	    store->caches_used * sizeof(struct cache) +
+	    ((uintptr_t)wheel->arenas - (uintptr_t)wheel->buckets);
+	uint32_t index;
+
+	for (index = 0; index < end; index += PAGE_RECORDS) {
+		if (index_exists(index) ? is_committed(index)
+					: !slab_is_idle(index))
+			bytes += PAGE_BYTES;
+	}
+	if (bytes != store->memory_bytes)
+		explore_fail("%llu bytes are in use, and %llu are counted",
+		    (unsigned long long)bytes,
+		    (unsigned long long)store->memory_bytes);
+}
+
 void
 verify_records(void)
 {
@@ -644,6 +668,7 @@ verify_records(void)
 			explore_check(found[index] == 0);
 	}
 	verify_free_pages();
+	verify_memory();
 }
 
 /* The wheel's entries, by the records that own them. */

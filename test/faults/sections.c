@@ -446,6 +446,7 @@ section_pool(void)
 
 	RETRY(hwt_pool_create, hwt_pool_create(&pool, 3, 2), NULL)
 	CHECK(pool == none);
+	CHECK(pool != none);
 	executor = hwt_pool_executor(pool);
 	timer = timer_make(&with_worker);
 	for (i = 0; i < 6; i++)
@@ -527,6 +528,7 @@ section_mailbox(void)
 
 	RETRY(hwt_mailbox_create, hwt_mailbox_create(&mailbox), NULL)
 	CHECK(mailbox == none);
+	CHECK(mailbox != none);
 	timer = timer_make(&with_worker);
 	mailbox_turn(mailbox, timer, 0);
 	mailbox_turn(mailbox, timer, 2);

@@ -263,9 +263,13 @@ faulty_clock_gettime(clockid_t clock, struct timespec *now)
 	return -1;
 }
 
+/* This thread was refused a wait, and has not paused since. */
+static _Thread_local bool is_refused;
+
 int
 faulty_nanosleep(const struct timespec *time, struct timespec *left)
 {
+	is_refused = false;
 	return fails(CALL_NANOSLEEP) ? -1 : nanosleep(time, left);
 }
 
@@ -282,6 +286,9 @@ faulty_syscall(long number, const void *word, int operation, uint32_t value,
 	error = strike(wake ? CALL_FUTEX_WAKE : CALL_FUTEX_WAIT);
 	if (error == SPURIOUS)
 		return 0;
+	/* A loop round it would be a busy one. */
+	CHECK(wake || !is_refused);
+	is_refused = error == ENOSYS;
 	if (error != 0) {
 		errno = error;
 		return -1;

@@ -513,6 +513,26 @@ Test(caches, each_of_many_idle_slabs_is_opened_again)
 	fixture_close(&manual);
 }
 
+/* They are fewer than a cache takes at once. */
+Test(caches, a_few_that_are_free_serve_before_there_is_another_slab)
+{
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	schedule_some(IN_A_SLAB);
+	for (i = 0; i < 3; i++)
+		assert_rc(hwt_cancel(manual.timer, peak[i * 1000]), 0);
+	fixture_step(&manual, 0);
+
+	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+	for (i = 0; i < 3; i++)
+		peak[i * 1000] =
+		    schedule_task(manual.timer, forbidden_task, HWT_SEC(3600));
+	assert_u64(fault_disarm(), 0);
+
+	fixture_close(&manual);
+}
+
 /* Whichever of them could not be had. */
 Test(caches, a_batch_without_memory_returns_what_it_took)
 {

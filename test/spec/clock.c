@@ -7,12 +7,14 @@
 #define _GNU_SOURCE
 #include "test/spec/support_promises.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "../../core/clock.c"
+#include "core/system.h"
 
 SUITE(clock);
 
@@ -143,6 +145,14 @@ Test(clock, a_manual_timer_goes_by_its_own_whatever_else_a_thread_reads)
 
 	fixture_close(&manual);
 	worker_timer_close(live);
+}
+
+Test(clock, a_time_is_given_to_the_system_to_the_nanosecond)
+{
+	struct timespec time = system_timespec(UINT64_C(7999999999999999999));
+
+	assert_u64((uint64_t)time.tv_sec, 7999999999);
+	assert_u64((uint64_t)time.tv_nsec, 999999999);
 }
 
 #if defined(__x86_64__)
@@ -311,11 +321,13 @@ Test(clock, it_does_not_go_back_from_one_sample_to_the_next)
 static bool
 is_clock(const char *name)
 {
-	int fd = memfd_create("clock source", MFD_CLOEXEC);
+	int file = memfd_create("clock source", MFD_CLOEXEC);
+	int fd = fcntl(file, F_DUPFD_CLOEXEC, 10);
 	char path[64];
 	bool answer;
 
-	cr_assert(fd >= 0);
+	cr_assert(fd >= 10);
+	(void)close(file);
 	cr_assert(write(fd, name, strlen(name)) == (ssize_t)strlen(name));
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	answer = counter_is_clock(path);
@@ -323,14 +335,40 @@ is_clock(const char *name)
 	return answer;
 }
 
+/* Also by a process without standard input, whose next descriptor is 0. */
 Test(clock, the_counter_is_used_where_the_kernel_uses_it)
 {
+	(void)close(STDIN_FILENO);
 	cr_assert(is_clock("tsc\n"));
 	cr_assert(!is_clock("hpet\n"));
 	cr_assert(!is_clock("jit\n"));
 	cr_assert(!is_clock("tsc"));
 	cr_assert(!is_clock("tsc-early\n"));
 	cr_assert(!counter_is_clock("/nonexistent"));
+	cr_assert(fcntl(STDIN_FILENO, F_GETFD) == -1);
+}
+
+Test(clock, its_rate_is_measured_in_use)
+{
+	a64_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, 0);
+
+	while (a64_load_relaxed(&clock_scale) == 0)
+		(void)clock_ahead_ns(&sample);
+}
+
+/* A sample says that it is an hour later. */
+Test(clock, a_fresh_sample_is_not_taken_anew)
+{
+	uint64_t told_ns = clock_monotonic_ns() + HWT_SEC(3600);
+
+	a64_store_relaxed(&counter_state, USED);
+	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
+	a64_store_relaxed(&clock_window, UINT64_MAX);
+	sample.ticks = __rdtsc();
+	sample.ns = told_ns;
+
+	cr_assert(clock_ahead_ns(&sample) >= told_ns);
 }
 
 Test(clock, another_clock_source_is_not_stood_in_for)
@@ -340,7 +378,7 @@ Test(clock, another_clock_source_is_not_stood_in_for)
 	a64_store_relaxed(&counter_state, UNUSED);
 	a64_store_relaxed(&clock_scale, 0);
 
-	/* The first ones may be too slow for an sample in any case. */
+	/* The first ones may be too slow for a sample in any case. */
 	for (readings = 0; readings < 100; readings++)
 		cr_assert(clock_ahead_ns(&sample) <= clock_monotonic_ns());
 	measure(1000, 5000000);

@@ -3,7 +3,8 @@
  * Where a call waits for a few instructions of another thread, it lets others
  * run, and after a while it sleeps. Under SCHED_FIFO, the other thread may be
  * of a lower priority, and would never run while this one looks again and
- * again. Here the other one goes on when this one sleeps, and not before.
+ * again. Here the other one goes on when this one sleeps for the third time,
+ * and not before.
  */
 #include "test/spec/support.h"
 
@@ -15,7 +16,7 @@ SUITE(waits);
 static struct gate gate;
 static struct hwt *timer;
 static struct hwt_mailbox *mailbox;
-static _Thread_local bool waits;
+static _Thread_local unsigned sleeps;
 
 int __real_nanosleep(const struct timespec *pause, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
@@ -23,10 +24,8 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
 int
 __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 {
-	if (waits) {
-		waits = false;
+	if (sleeps > 0 && --sleeps == 0)
 		gate_open(&gate);
-	}
 	return __real_nanosleep(pause, left);
 }
 
@@ -55,9 +54,9 @@ schedule_or_stop(unsigned index, void *arg)
 		return;
 	}
 	gate_await(&gate);
-	waits = true;
+	sleeps = 3;
 	assert_rc(hwt_stop(timer, NULL), 0);
-	cr_assert(!waits);
+	cr_assert(sleeps == 0);
 }
 
 static void
@@ -135,9 +134,9 @@ destroy_during_a_hand_over(unsigned index, void *arg)
 		return;
 	}
 	gate_await(&gate);
-	waits = true;
+	sleeps = 3;
 	assert_rc(hwt_mailbox_destroy(mailbox), 0);
-	cr_assert(!waits);
+	cr_assert(sleeps == 0);
 }
 
 /* What is waited for is a hand-over to an executor of the mailbox's ctx; what
