@@ -75,7 +75,7 @@
 #define ARENA_TABLE_BYTES (ARENAS_MAX * sizeof(aptr_t))
 #define CHUNKS_PER_PAGE 32u
 #define CHUNK_PAGE_BYTES (CHUNKS_PER_PAGE * sizeof(struct chunk))
-/* What one call of wheel_trim gives back at most. */
+/* Pages that one call of wheel_trim looks at, at most. */
 #define TRIM_CHUNK_PAGES 64u
 #define ROUND_FAR (UINT32_C(1) << 30)
 /* Entries so many rounds ahead are far. */
@@ -214,7 +214,7 @@ wheel_destroy(struct wheel *wheel)
 bool
 wheel_reserve(struct wheel *wheel, uint64_t records)
 {
-	uint64_t needed = chunks_for(records, wheel->mask + 1);
+	uint64_t needed = chunks_for(records, wheel->filled.length);
 	void *arena;
 
 	while (wheel->capacity < needed) {
@@ -338,13 +338,12 @@ wheel_trim(struct wheel *wheel)
 {
 	uint32_t end = wheel->carved / CHUNKS_PER_PAGE;
 	uint32_t page = wheel->trimmed;
-	uint32_t pages;
+	uint32_t stop = page + TRIM_CHUNK_PAGES;
 
-	for (pages = TRIM_CHUNK_PAGES; page < end && pages > 0; page++) {
+	for (; page < end && page < stop; page++) {
 		if (!page_is_free(wheel, page) ||
 		    wheel->decommitted[page / 64] & chunk_page_bit(page))
 			continue;
-		pages--;
 		if (!system_release(chunk_at(wheel, page * CHUNKS_PER_PAGE),
 			CHUNK_PAGE_BYTES)) {
 			page = end;

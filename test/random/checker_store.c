@@ -68,8 +68,8 @@ static bool
 check_room(struct checker *checker, uint64_t records)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	uint64_t buckets = (uint64_t)wheel->mask + 1;
-	uint64_t partial = records < buckets ? records : buckets;
+	uint64_t lists = 2 * ((uint64_t)wheel->mask + 1);
+	uint64_t partial = records < lists ? records : lists;
 
 	must(
 	    records == 0 || wheel->capacity > records / CHUNK_ENTRIES + partial,

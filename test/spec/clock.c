@@ -348,13 +348,43 @@ Test(clock, the_counter_is_used_where_the_kernel_uses_it)
 	cr_assert(fcntl(STDIN_FILENO, F_GETFD) == -1);
 }
 
-Test(clock, its_rate_is_measured_in_use)
+/* A thread that loses its processor in between has no sample: again then. */
+Test(clock, the_first_sample_begins_a_measurement)
 {
+	int tries;
+
 	a64_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, 0);
 
-	while (a64_load_relaxed(&clock_scale) == 0)
-		(void)clock_ahead_ns(&sample);
+	for (tries = 0; tries < 1000 && sample.ticks == 0; tries++)
+		(void)clock_take_sample(&sample);
+
+	cr_assert(sample.ticks != 0);
+	assert_u64(sample.first_ticks, sample.ticks);
+	assert_u64(sample.first_ns, sample.ns);
+}
+
+/* At 1 GHz. */
+static bool
+holds(uint64_t since_ticks, uint64_t ns)
+{
+	a64_store_relaxed(&clock_scale, UINT64_C(1) << 32);
+	sample.ticks = 7000;
+	sample.ns = 1000 * MS;
+	return sample_holds(&sample, 7000 + since_ticks, 1000 * MS + ns);
+}
+
+Test(clock, a_sample_holds_if_it_leads_to_the_clock_or_beyond)
+{
+	cr_assert(holds(500, 500 + CLOCK_MARGIN_NS));
+	cr_assert(holds(500, 0));
+	cr_assert(!holds(500, 500 + CLOCK_MARGIN_NS + 1));
+}
+
+Test(clock, a_sample_that_is_too_old_is_not_compared)
+{
+	cr_assert(!holds(CHECK_TICKS, HWT_SEC(3600)));
+	cr_assert(holds(CHECK_TICKS + 1, HWT_SEC(3600)));
 }
 
 /* A sample says that it is an hour later. */
