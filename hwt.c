@@ -36,8 +36,8 @@
  * EDGES
  *   E:gate      the worker's thread and all before it, and what hwt_stop did
  *               before: release in attempt_start, by opening the gate, and in
- *               stop_begin, by closing it; acquire in timer_is_open and
- *               timer_is_stopping.
+ *               stop_begin and stop_finish, by closing it; acquire in
+ *               timer_is_open and timer_is_stopping.
  *   E:closed    fence between publishing and reading the gate in timer_publish
  *               (and in requeue, when a periodic timeout is armed again), or
  *               between counting in and reading the gate in batch_enter; fence

@@ -30,7 +30,8 @@
  * timeout; a run that ended before may have published the next, which 4 finds.
  *
  * EDGES
- *   E:gate      drawn in hwt.c; release in attempt_start and stop_begin.
+ *   E:gate      drawn in hwt.c; release in attempt_start, stop_begin and
+ *               stop_finish: whoever sees a later phase sees the same.
  *   E:closed    drawn in hwt.c; fences in stop_begin and
  *               stop_await_batches.
  *   E:dispatched  drawn in run.c; acquire in hwt_destroy.
@@ -414,7 +415,8 @@ stop_finish(struct hwt *timer, uint64_t until_ns)
 			return error;
 	}
 	if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED) {
-		a64_store_relaxed(&timer->phase, PHASE_STOPPED);
+		/* E:gate release */
+		a64_store_release(&timer->phase, PHASE_STOPPED);
 		stop_sweep(timer);
 	}
 	return 0;
