@@ -89,13 +89,14 @@
  *                             cancelled after the take leaves an entry that is
  *                             stale when its tick comes.
  *   take against reschedule   both swap word and deadline together: either the
- *                             take sees the new deadline, or the reschedule
+ *                             take sees the new deadline; or the reschedule
  *                             sees COVERED, clears it when the deadline is
- *                             earlier, and pushes.
+ *                             earlier, and pushes; or the take's swap fails,
+ *                             and the reschedule pushes.
  *   take against reuse        a record that was freed and published again
- *                             before the take: the new timeout is taken. With
- *                             HWT_RELAXED, the clock is read after that word
- *                             was loaded.
+ *                             before the take read its word: the new timeout is
+ *                             taken. After that: the take's swap fails, and the
+ *                             thread that published pushes.
  *   expire against cancel     PENDING -> RUNNING or HANDED, or -> FREE.
  *   expire against reuse      a FREE record loses COVERED, or a caller makes it
  *                             PENDING again, with COVERED for a deadline that
@@ -145,31 +146,23 @@ worker_place(struct hwt *timer, uint32_t index, uint64_t tick)
 }
 
 /* Takes over a timeout, if it was seen PENDING and not COVERED. With
- * HWT_RELAXED, now_ns was read after that. False: the record has changed. */
-static bool
+ * HWT_RELAXED, now_ns was read after that. If the swap fails, another thread
+ * has changed the record, and pushes it if it is PENDING. For a later deadline
+ * the entry is in time, too, however long that thread takes to push. */
+static void
 take_seen(
     struct hwt *timer, uint32_t index, struct pair_value seen, uint64_t now_ns)
 {
-	struct record *record = record_at(&timer->store, index);
 	struct pair_value next = seen;
 
 	if (word_state(seen.word) != STATE_PENDING ||
 	    (seen.word & FLAG_COVERED))
-		return true;
+		return;
 	next.word = (seen.word & ~FLAG_RELATIVE) | FLAG_COVERED;
 	if (seen.word & FLAG_RELATIVE)
 		next.deadline_ns = deadline_from(now_ns, seen.deadline_ns);
-	if (!pair_cas(&record->pair, seen, next))
-		return false;
+	(void)pair_cas(&record_at(&timer->store, index)->pair, seen, next);
 	worker_place(timer, index, timer_tick_of(timer, next.deadline_ns));
-	return true;
-}
-
-/* The time from which relative delays count. */
-static uint64_t
-relative_base(const struct hwt *timer)
-{
-	return timer->flags & HWT_RELAXED ? timer_now(timer) : 0;
 }
 
 /* Takes over records of one page, given as bits: reads all words, then the
@@ -178,7 +171,8 @@ static void
 worker_take(struct hwt *timer, uint32_t first, uint64_t bits)
 {
 	struct pair_value seen[PAGE_RECORDS];
-	uint64_t left, now_ns;
+	uint64_t now_ns = 0;
+	uint64_t left;
 	uint32_t i;
 
 	for (left = bits; left != 0; left &= left - 1)
@@ -191,14 +185,11 @@ worker_take(struct hwt *timer, uint32_t first, uint64_t bits)
 		seen[i] =
 		    pair_load_seq(&record_at(&timer->store, first + i)->pair);
 	}
-	now_ns = relative_base(timer);
+	if (timer->flags & HWT_RELAXED)
+		now_ns = timer_now(timer);
 	for (left = bits; left != 0; left &= left - 1) {
 		i = (uint32_t)__builtin_ctzll(left);
-		while (!take_seen(timer, first + i, seen[i], now_ns)) {
-			seen[i] = pair_load_seq(
-			    &record_at(&timer->store, first + i)->pair);
-			now_ns = relative_base(timer);
-		}
+		take_seen(timer, first + i, seen[i], now_ns);
 	}
 }
 
