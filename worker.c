@@ -227,7 +227,7 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 	struct worker *worker = &timer->worker;
 	uint64_t late_ns;
 
-	if (worker->expired_since_clock_read++ % CLOCK_READ_EVERY == 0)
+	if (worker->expired_count++ % CLOCK_READ_EVERY == 0)
 		worker->now_ns = timer_now(timer);
 	late_ns = worker->now_ns - deadline_ns;
 	a64_count(&worker->lateness_sum, late_ns);
@@ -239,8 +239,9 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 static void
 log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 {
-	uint64_t now_ns = timer_now(timer) + 1; /* 0: never */
+	uint64_t now_ns = timer_now(timer);
 
+	/* 0: never. */
 	if (*logged_ns != 0 && now_ns - *logged_ns < SECOND_NS)
 		return;
 	*logged_ns = now_ns;
@@ -401,7 +402,6 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	uint32_t index;
 
 	timer->wheel.next_tick = tick + 1;
-	worker->expired_since_clock_read = 1;
 	worker->now_ns = timer_now(timer);
 	a64_count(&worker->ticks, 1);
 	if (worker->now_ns - timer_boundary(timer, tick) > timer->tick_ns)
@@ -409,10 +409,9 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	wheel_walk_start(&timer->wheel, &walk, tick);
 	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
 		worker_expire(timer, index, tick);
-		if (worker_must_end(timer)) {
-			wheel_walk_stop(&timer->wheel, &walk);
+		/* Nobody turns the wheel again. */
+		if (worker_must_end(timer))
 			return;
-		}
 	}
 }
 
@@ -432,8 +431,7 @@ worker_turn(struct hwt *timer)
 		worker_tick(timer, tick);
 	if (!process_owns(timer->epoch))
 		return;
-	if (last >= wheel->next_tick)
-		wheel->next_tick = last + 1;
+	wheel->next_tick = last + 1;
 	/* Records that were freed here are to serve other threads. */
 	cache_flush(timer, cache_of(timer));
 }

@@ -31,7 +31,7 @@
  * hwt_read_stats reads them. */
 struct worker {
 	uint64_t now_ns; /* the clock when it was last read */
-	uint32_t expired_since_clock_read;
+	uint32_t expired_count;
 	/* woken: the last long sleep was ended or prevented by a caller.
 	 * crowded: the same, for the second time within one tick. */
 	bool woken, crowded;

@@ -907,6 +907,15 @@ then_returns(struct probe *probe)
 	returner_fork(probe->data);
 }
 
+static void
+then_is_no_child(struct probe *probe)
+{
+	const struct returner *returner = probe->data;
+
+	if (returner->in_child)
+		_exit(1);
+}
+
 static int
 returning_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
@@ -972,7 +981,7 @@ Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
 	struct returner returner;
 	struct hwt_executor executor = {
 	    .execute = returning_execute, .ctx = &returner};
-	struct probe probe = {0};
+	struct probe probe = {.then = then_is_no_child, .data = &returner};
 
 	returner_open(&returner);
 

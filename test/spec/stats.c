@@ -317,6 +317,28 @@ Test(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
 	fixture_close(&manual);
 }
 
+static void
+then_takes_5_ms(struct probe *probe)
+{
+	probe->fixture->now_ns += HWT_MS(5);
+}
+
+Test(stats, late_ticks_counts_those_that_a_task_held_up)
+{
+	struct probe slow = {.fixture = &manual, .then = then_takes_5_ms};
+	struct probe next = {.fixture = &manual};
+
+	open_with_ticks_of_1_ms(NULL);
+	probe_schedule(&slow, HWT_MS(1));
+	probe_schedule(&next, HWT_MS(2));
+
+	fixture_tick(&manual, 2);
+
+	assert_u64(next.runs, 1);
+	assert_u64(fixture_stats(&manual).late_ticks, 1);
+	fixture_close(&manual);
+}
+
 Test(stats, a_manual_timer_never_wakes_up)
 {
 	struct probe probe = {.fixture = &manual};
