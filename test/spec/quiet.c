@@ -619,6 +619,57 @@ Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
 	live_close(&live);
 }
 
+Test(quiet, calls_in_different_ticks_cost_one_wake_up_each)
+{
+	struct live live = {0};
+	uint64_t wakeups;
+	unsigned turn;
+	pid_t worker;
+
+	live_open(&live, NULL);
+	assert_rc(hwt_start(live.timer), 0);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	for (turn = 0; turn < 5; turn++) {
+		(void)schedule_task(
+		    live.timer, forbidden_task, HOUR - turn * HWT_SEC(60));
+		live_settle(&live, worker);
+	}
+
+	assert_u64(live_stats(&live).wakeups - wakeups, 5);
+	live_close(&live);
+}
+
+/* One wake-up for the first call, one for its deadline, and one for the second
+ * call, though it comes in the same tick as the deadline. */
+Test(quiet, a_sleep_that_has_lasted_as_long_as_it_should_makes_no_crowd)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(100)};
+	struct live live = {0};
+	struct probe probe = {0};
+	uint64_t wakeups;
+	pid_t worker;
+
+	live_open(&live, &options);
+	assert_rc(hwt_start(live.timer), 0);
+	worker = thread_await("hwt-worker");
+	live_settle(&live, worker);
+	wakeups = live_stats(&live).wakeups;
+
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(150)),
+	    0);
+	wait_for(&probe.runs, 1);
+	sleep_ns(HWT_MS(20));
+	(void)schedule_task(live.timer, forbidden_task, HOUR);
+
+	live_settle(&live, worker);
+	cr_assert(live_stats(&live).wakeups - wakeups <= 3);
+	live_close(&live);
+}
+
 /* Each schedule would wake a worker in a long sleep. When two have done so
  * within a tick, the worker sleeps to the boundary. */
 Test(quiet, calls_that_go_on_and_on_cost_three_wake_ups_per_tick_at_most)
@@ -814,15 +865,19 @@ Test(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
 
 #define CANCELLED 5000
 
+/* Those that live beside them keep their pages, and with these the entries in
+ * the wheel. */
 static void
 schedule_earlier_ones(
     struct hwt *timer, hwt_timeout *timeouts, uint64_t from_ns)
 {
 	unsigned index;
 
-	for (index = 0; index < CANCELLED; index++)
+	for (index = 0; index < CANCELLED; index++) {
 		timeouts[index] = schedule_task(
 		    timer, forbidden_task, from_ns + index * HWT_US(100));
+		(void)schedule_task(timer, forbidden_task, HOUR);
+	}
 }
 
 static void
@@ -834,7 +889,7 @@ cancel_earlier_ones(struct hwt *timer, const hwt_timeout *timeouts)
 		assert_rc(hwt_cancel(timer, timeouts[index]), 0);
 }
 
-Test(quiet, however_many_were_cancelled_the_wait_is_to_the_one_that_is_live)
+Test(quiet, however_many_were_cancelled_the_wait_is_to_the_first_that_is_live)
 {
 	static hwt_timeout timeouts[CANCELLED];
 	struct fixture fixture = {0};
@@ -852,7 +907,7 @@ Test(quiet, however_many_were_cancelled_the_wait_is_to_the_one_that_is_live)
 }
 
 /* One wake-up for the first of them, whose deadline the worker sleeps to, and
- * one for the one that is live. */
+ * one for the probe. */
 Test(quiet, however_many_were_cancelled_they_wake_once)
 {
 	static hwt_timeout timeouts[CANCELLED];
