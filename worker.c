@@ -580,12 +580,11 @@ void *
 worker_main(void *argument)
 {
 	struct hwt *timer = argument;
-	struct run_frame frame = {.serial = timer->serial};
 
 	thread_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), timer->life.thread_name);
-	thread_state.worker_serial = timer->serial;
-	thread_state.frames = &frame;
+	thread_state.worker_frame.serial = timer->serial;
+	thread_state.frames = &thread_state.worker_frame;
 	if (process_add_worker())
 		timer_log(timer, LOG_WARNING,
 		    "more than 64 timers have a running thread each; one timer "
@@ -595,7 +594,6 @@ worker_main(void *argument)
 		if (!worker_must_end(timer))
 			worker_sleep(timer);
 	}
-	thread_state.frames = NULL;
 	if (!process_owns(timer->epoch))
 		return NULL;
 	process_remove_worker();

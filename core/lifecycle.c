@@ -422,6 +422,7 @@ stop_finish(struct hwt *timer, uint64_t until_ns)
 	return 0;
 }
 
+/* After a stop that has failed, nothing has been swept yet. */
 static void
 take_list(
     struct hwt *timer, uint64_t called_ns, struct hwt_unprocessed *unprocessed)
@@ -456,13 +457,8 @@ timer_stop(
 	(void)pthread_mutex_unlock(&life->lock);
 	stop_await_batches(timer);
 	(void)pthread_mutex_lock(&life->lock);
-	/* In destructors of thread-specific data it may call anything. */
-	if (thread_state.worker_serial == timer->serial)
-		result = -EDEADLK;
-	else
-		result = stop_finish(timer, until_ns);
-	if (result == 0)
-		take_list(timer, called_ns, unprocessed);
+	result = stop_finish(timer, until_ns);
+	take_list(timer, called_ns, unprocessed);
 	(void)pthread_mutex_unlock(&life->lock);
 	return result;
 }

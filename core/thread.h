@@ -39,9 +39,9 @@ struct thread_state {
 	/* The executor whose thread this is, and the epoch of its making. */
 	const void *executor;
 	uint64_t executor_epoch;
-	/* The serial of the timer whose worker this is; also while its
-	 * destructors of thread-specific data run. */
-	uint64_t worker_serial;
+	/* A worker's outermost frame; also while its destructors of
+	 * thread-specific data run. */
+	struct run_frame worker_frame;
 	struct clock_sample sample;
 	/* process_destroyed when destroyed timers were last searched for. */
 	uint64_t destroyed_seen;

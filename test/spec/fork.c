@@ -883,9 +883,36 @@ struct returner {
 };
 
 static void
+forbidden_line(void *ctx, int level, const char *message)
+{
+	(void)ctx;
+	(void)level;
+	child_require(false, __FILE__, __LINE__, message);
+}
+
+/* No thread of the parent counts among the child's workers, not even the one
+ * whose copy ends. */
+static void
+check_only_worker(void)
+{
+	struct hwt_log log = {.write = forbidden_line};
+	struct hwt_options options = {.tick_ns = HWT_MS(1), .log = &log};
+	struct probe probe = {0};
+	struct hwt *timer;
+
+	child_rc(hwt_create(&timer, &options), 0);
+	child_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	while (probe.runs == 0)
+		sleep_ns(HWT_MS(1));
+	child_rc(hwt_stop(timer, NULL), 0);
+	child_rc(hwt_destroy(timer), 0);
+}
+
+static void
 leave_child(void *returner)
 {
 	(void)returner;
+	check_only_worker();
 	_exit(CHILD_LEFT);
 }
 
@@ -895,10 +922,12 @@ returner_fork(struct returner *returner)
 	pid_t child = child_split();
 
 	returner->in_child = child == 0;
-	if (child != 0)
+	if (child != 0) {
 		returner->child = (uint64_t)child;
-	else
-		(void)pthread_setspecific(returner->thread_end, returner);
+		return;
+	}
+	check_only_worker();
+	(void)pthread_setspecific(returner->thread_end, returner);
 }
 
 static void
