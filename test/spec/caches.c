@@ -320,7 +320,7 @@ static struct fixture manual;
 
 #define IN_A_SLAB ((SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
 #define SLABS 5
-#define MANY_SLABS 66
+#define MANY_SLABS 65
 #define PEAK (SLABS * IN_A_SLAB)
 
 static hwt_timeout peak[PEAK];
@@ -491,7 +491,7 @@ Test(caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
 	fixture_close(&manual);
 }
 
-/* More of them than a word has bits. */
+/* One more than a word has bits. */
 Test(caches, each_of_many_idle_slabs_is_opened_again)
 {
 	static hwt_timeout live[MANY_SLABS * IN_A_SLAB];
@@ -632,4 +632,35 @@ Test(caches, no_two_timers_begin_with_the_same_generations)
 			cr_assert(hwt_destroy(timer[i]) == 0);
 		}
 	}
+}
+
+/* So a live handle with another index is a live one by chance alone. 0: no
+ * record has this index. */
+Test(caches, a_bit_of_an_index_changes_half_of_the_bits_of_a_generation)
+{
+	static uint64_t first[SLABS * SLAB_RECORDS];
+	uint32_t pairs, flips, bit, of, i;
+
+	fixture_open(&manual, NULL);
+	schedule_some(PEAK);
+	for (i = 0; i < PEAK; i++)
+		first[peak[i].id & INDEX_MASK] = peak[i].id >> INDEX_BITS;
+
+	for (bit = 0; bit < SLAB_BITS; bit++) {
+		for (of = 0; of < 64 - INDEX_BITS; of++) {
+			pairs = 0;
+			flips = 0;
+			for (i = 0; i < SLABS * SLAB_RECORDS; i++) {
+				uint64_t other = first[i ^ 1u << bit];
+
+				if (first[i] == 0 || other == 0)
+					continue;
+				pairs++;
+				flips += (first[i] ^ other) >> of & 1;
+			}
+			cr_assert(pairs > PEAK / 2);
+			cr_assert(flips > pairs * 0.4 && flips < pairs * 0.6);
+		}
+	}
+	fixture_close(&manual);
 }
