@@ -491,45 +491,68 @@ Test(caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
 	fixture_close(&manual);
 }
 
-/* One more than a word has bits. */
+/* One and two more than a word has bits. */
 Test(caches, each_of_many_idle_slabs_is_opened_again)
 {
-	static hwt_timeout live[MANY_SLABS * IN_A_SLAB];
-	uint32_t turn, i;
+	static hwt_timeout live[(MANY_SLABS + 1) * IN_A_SLAB];
+	uint32_t turn, slabs, i;
 
 	fixture_open(&manual, NULL);
-	for (turn = 0; turn < 2; turn++) {
-		for (i = 0; i < MANY_SLABS * IN_A_SLAB; i++)
+	for (turn = 0; turn < 4; turn++) {
+		slabs = MANY_SLABS + turn / 2;
+		for (i = 0; i < slabs * IN_A_SLAB; i++)
 			live[i] = schedule_task(
 			    manual.timer, forbidden_task, HWT_SEC(3600));
-		assert_u64(store_limit(store_of(&manual)), MANY_SLABS);
-		for (i = 0; i < MANY_SLABS * IN_A_SLAB; i++)
+		assert_u64(store_limit(store_of(&manual)), slabs);
+		assert_u64(idle_slabs(), 0);
+		for (i = 0; i < slabs * IN_A_SLAB; i++)
 			assert_rc(hwt_cancel(manual.timer, live[i]), 0);
 
 		assert_u64(fixture_wait(&manual), HWT_NEVER);
 
-		assert_u64(idle_slabs(), MANY_SLABS);
+		assert_u64(idle_slabs(), slabs);
 	}
 	fixture_close(&manual);
+}
+
+static void
+schedule_one(unsigned index, void *arg)
+{
+	(void)index;
+	(void)schedule_task(arg, forbidden_task, HWT_SEC(3600));
+}
+
+/* Each finds no record at first. */
+Test(caches, threads_that_begin_together_share_a_slab)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < 200; turn++) {
+		fixture_open(&manual, NULL);
+		in_parallel(4, schedule_one, manual.timer);
+		assert_u64(store_limit(store_of(&manual)), 1);
+		fixture_close(&manual);
+	}
 }
 
 /* They are fewer than a cache takes at once. */
 Test(caches, a_few_that_are_free_serve_before_there_is_another_slab)
 {
-	uint32_t i;
+	uint32_t few, i;
 
 	fixture_open(&manual, NULL);
 	schedule_some(IN_A_SLAB);
-	for (i = 0; i < 3; i++)
-		assert_rc(hwt_cancel(manual.timer, peak[i * 1000]), 0);
-	fixture_step(&manual, 0);
+	for (few = 1; few <= 3; few++) {
+		for (i = 0; i < few; i++)
+			assert_rc(hwt_cancel(manual.timer, peak[i * 1000]), 0);
+		fixture_step(&manual, 0);
 
-	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
-	for (i = 0; i < 3; i++)
-		peak[i * 1000] =
-		    schedule_task(manual.timer, forbidden_task, HWT_SEC(3600));
-	assert_u64(fault_disarm(), 0);
-
+		fault_arm(FAULT_MMAP, FAULT_ALWAYS);
+		for (i = 0; i < few; i++)
+			peak[i * 1000] = schedule_task(
+			    manual.timer, forbidden_task, HWT_SEC(3600));
+		assert_u64(fault_disarm(), 0);
+	}
 	fixture_close(&manual);
 }
 
