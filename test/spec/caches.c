@@ -602,6 +602,32 @@ Test(caches, a_slab_with_one_page_in_use_is_not_idle)
 	fixture_close(&manual);
 }
 
+/* One page of each slab is in use, and what comes after it is passed over. */
+Test(caches, a_stop_finds_what_lies_behind_pages_that_were_given_back)
+{
+	struct hwt_unprocessed list;
+	uint64_t kept = 0;
+	uint32_t i, in_slab;
+
+	fixture_open(&manual, NULL);
+	schedule_some(PEAK);
+	for (i = 0; i < PEAK; i++) {
+		in_slab = (peak[i].id & INDEX_MASK) % SLAB_RECORDS;
+		if (in_slab / PAGE_RECORDS == HEADER_PAGES)
+			kept++;
+		else
+			assert_rc(hwt_cancel(manual.timer, peak[i]), 0);
+	}
+	assert_u64(kept, SLABS * PAGE_RECORDS);
+	assert_u64(fixture_wait(&manual), HWT_SEC(3600));
+	assert_u64(complete_pages(true), 0);
+
+	assert_rc(hwt_stop(manual.timer, &list), 0);
+
+	assert_u64(list.count, kept);
+	fixture_close(&manual);
+}
+
 /* How often the most used record of a slab was used, others begin with, when
  * their page is committed again. */
 Test(caches, no_generation_comes_again_with_a_page)
