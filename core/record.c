@@ -681,7 +681,5 @@ record_trim(struct hwt *timer, bool idle)
 			return true;
 	}
 	trim->active = wheel_trim(&timer->wheel);
-	if (!trim->active)
-		trim->since_ns = 0;
 	return trim->active;
 }
