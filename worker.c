@@ -310,6 +310,8 @@ worker_hand_over(
 	a64_count(&worker->executor_refused, 1);
 	log_seldom(timer, &worker->refused_logged_ns,
 	    "an executor refused a timeout; its task runs in the worker");
+	if (!process_owns(timer->epoch))
+		return;
 	if (timer_run(timer, id) == 0)
 		worker->tasks_started++;
 }

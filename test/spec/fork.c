@@ -955,6 +955,23 @@ returning_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 }
 
 static void
+returning_write(void *ctx, int level, const char *message)
+{
+	(void)level;
+	(void)message;
+	returner_fork(ctx);
+}
+
+static int
+refusing_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	(void)ctx;
+	(void)timer;
+	(void)timeout;
+	return -EAGAIN;
+}
+
+static void
 returner_judge(struct returner *returner)
 {
 	wait_for(&returner->child, 1);
@@ -1016,6 +1033,26 @@ Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
 
 	assert_rc(
 	    hwt_destroy(return_from_worker(&executor, &probe, &returner)), 0);
+}
+
+Test(fork, a_write_that_returns_in_the_child_ends_the_copy_of_the_worker)
+{
+	struct returner returner;
+	struct hwt_log log = {.write = returning_write, .ctx = &returner};
+	struct hwt_executor executor = {.execute = refusing_execute};
+	struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .log = &log, .executor = &executor};
+	struct probe probe = {.then = then_is_no_child, .data = &returner};
+	struct hwt *timer;
+
+	returner_open(&returner);
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+
+	returner_judge(&returner);
+
+	wait_for(&probe.runs, 1);
+	worker_timer_close(timer);
 }
 
 Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_a_pool_thread)
