@@ -21,8 +21,8 @@
  *                    is late because of it, with one exception: before a turn,
  *                    the timer takes over all that was scheduled for, or pulled
  *                    in to, less than a second ahead since the turn before;
- *                    after a second without a turn, all that was scheduled.
- *                    That is at most 0.1 us for each.
+ *                    after half a second without a turn, all that was
+ *                    scheduled. That is at most 0.1 us for each.
  *   once             Every accepted timeout ends exactly once: it is started,
  *                    cancelled, or given back by stop. This holds for all races
  *                    between calls.
@@ -30,7 +30,7 @@
  *                    order. A timeout that is more than one revolution of the
  *                    wheel away shares a bucket with timeouts of earlier
  *                    revolutions (rounds). Passing over it there does not
- *                    access its record.
+ *                    access its record, unless its entry moves.
  *   prompt-release   The record (the memory) of a cancelled timeout can be used
  *                    for another one as soon as hwt_cancel has returned 0, even
  *                    if the worker is in a long sleep. (If the calling thread
@@ -103,12 +103,13 @@
  * MEMORY. Records of timeouts that have ended are kept for reuse. When a
  * megabyte or more of 4 KiB pages has only free records, these pages are
  * returned to the system: before the worker goes into a long sleep, or when
- * there has been that much for 250 ms. A manual timer does so in hwt_advance
- * after 250 ms, and in hwt_next_wakeup at once. Each thread that uses a timer
- * keeps up to 128 free records of it until it uses them or ends; each such
- * record can keep a page from being returned. Where the system's pages are
- * larger, or where it refuses to take memory back, it can be that none are
- * returned before hwt_destroy.
+ * there has been that much for 250 ms; but a worker that sleeps until a tick
+ * boundary (see quiet) returns them there. A manual timer does so in
+ * hwt_advance after 250 ms, and in hwt_next_wakeup at once. Each thread that
+ * uses a timer keeps up to 128 free records of it until it uses them or ends;
+ * each such record can keep a page from being returned. Where the system's
+ * pages are larger, or where it refuses to take memory back, it can be that
+ * none are returned before hwt_destroy.
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
  * has changed, except that a handle argument (every element of an array) is set
@@ -149,10 +150,11 @@
  * thread, whatever that thread is doing. hwt_new_timeout* are lock-free except
  * when the timer grows: a lock guards getting memory from the system. A
  * timeout's deadline never depends on whether another thread that is in a call
- * runs on. The worker does not wait for the threads of a pool or a mailbox. A
- * thread has free records of its own for up to 8 live timers, and up to 1024
- * threads have free records of one timer. Beyond these limits, calls use a
- * cache that threads share, and cost more.
+ * runs on; but with HWT_MANUAL one thread calls wake, and others rely on that.
+ * The worker does not wait for the threads of a pool or a mailbox. A thread has
+ * free records of its own for up to 8 live timers, and up to 1024 threads have
+ * free records of one timer. Beyond these limits, calls use a cache that
+ * threads share, and cost more.
  *
  * SYSTEM CALLS. A sandbox must allow, for the parts of the library in use:
  *
@@ -492,9 +494,10 @@ int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 
 /*
  * As hwt_stop, but waits at most wait_ns for a task that does not return. (It
- * always waits for calls of hwt_new_timeouts, and for calls that create the
- * thread, that are under way.) The worker takes a moment to end: with a short
- * wait, above all 0, the result can be -ETIMEDOUT although no task is running.
+ * always waits for calls of hwt_new_timeouts and hwt_new_periodic, and for
+ * calls that create the thread, that are under way.) The worker takes a moment
+ * to end: with a short wait, above all 0, the result can be -ETIMEDOUT although
+ * no task is running.
  *
  * -ETIMEDOUT  stopping continues; call again to get the list
  * Errors as hwt_stop otherwise.
@@ -579,8 +582,8 @@ int hwt_now(const struct hwt *timer, uint64_t *now_ns);
 
 /*
  * As hwt_new_timeout_on, but the task runs at deadline_ns on the timer's clock
- * (see hwt_now), and never before it. The call reads no clock, unless it is the
- * one that starts the worker. HWT_RELAXED makes no difference.
+ * (see hwt_now), and never before it. The call reads no clock. HWT_RELAXED
+ * makes no difference.
  *
  * A deadline that has passed is not an error: the task runs at the next tick
  * boundary at the latest. Timeouts whose deadline had passed when it was set

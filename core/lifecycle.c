@@ -27,7 +27,8 @@
  *      and none is both refused and in the list.
  *
  * A run in an executor that ends after 1 is the last one of its periodic
- * timeout; a run that ended before may have published the next, which 4 finds.
+ * timeout; a run that ended before may have published the next, which 4 finds,
+ * or requeue retracts.
  *
  * EDGES
  *   E:gate      drawn in hwt.c; release in attempt_start, stop_begin and

@@ -15,7 +15,8 @@
  * REGISTRY. The list of live timers. hwt_destroy removes the timer under the
  * lock before it frees anything. So a thread that holds the lock may use the
  * timers in the list. The lock is held for one walk through the list at most,
- * and no thread waits while it holds it.
+ * or while a thread that exits returns its records. No thread waits while it
+ * holds it.
  *
  * EDGES
  *

@@ -40,7 +40,8 @@
  *      have no entry, and read as 0; so do all words of an idle slab. Callers
  *      with stale handles read such pages. A caller that has published a
  *      record which has ended since may set its bit in SET_NEAR or SET_LATER:
- *      then the worker finds a FREE record.
+ *      then the worker finds a FREE record. A caller that returns records may
+ *      set the summary of SET_FREE late: then page_take finds no bits.
  *   4. All caches are mapped from the start and take memory when they are used.
  *      A thread that exits leaves its cache to the next one, with its counters.
  *

@@ -28,8 +28,8 @@
  * earlier does not push. Only the worker sets the flag, when it takes the
  * timeout over. It clears the flag when it expires the timeout, and when it has
  * removed the entry of a record that is not PENDING; callers clear it with the
- * same operation that sets an earlier deadline. It stays set when the timeout
- * is cancelled.
+ * same operation that sets an earlier deadline, or a relative delay. It stays
+ * set when the timeout is cancelled.
  *
  * Whoever leaves a record PENDING and not COVERED pushes its index into the
  * queue (mpsc_push). A push is idempotent: whoever needs the worker pushes, and

@@ -14,7 +14,8 @@
  * A cancel that races with the end of a periodic run either sets ENDING first,
  * and the swap to PENDING fails and is tried again, or comes after that swap
  * and cancels the next run. A stop that comes after it puts the next run into
- * its list.
+ * its list, or requeue finds the gate closed and retracts it: then the run that
+ * has ended was the last.
  *
  * EDGES
  *   E:word     drawn in worker.c; release in run_ended.
