@@ -962,15 +962,6 @@ returning_write(void *ctx, int level, const char *message)
 	returner_fork(ctx);
 }
 
-static int
-refusing_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
-{
-	(void)ctx;
-	(void)timer;
-	(void)timeout;
-	return -EAGAIN;
-}
-
 static void
 returner_judge(struct returner *returner)
 {
@@ -1039,13 +1030,14 @@ Test(fork, a_write_that_returns_in_the_child_ends_the_copy_of_the_worker)
 {
 	struct returner returner;
 	struct hwt_log log = {.write = returning_write, .ctx = &returner};
-	struct hwt_executor executor = {.execute = refusing_execute};
+	struct recording_executor executor;
 	struct hwt_options options = {
-	    .tick_ns = HWT_MS(1), .log = &log, .executor = &executor};
+	    .tick_ns = HWT_MS(1), .log = &log, .executor = &executor.hook};
 	struct probe probe = {.then = then_is_no_child, .data = &returner};
 	struct hwt *timer;
 
 	returner_open(&returner);
+	executor_init(&executor, EXECUTOR_REFUSES);
 	assert_rc(hwt_create(&timer, &options), 0);
 	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
 

@@ -586,6 +586,19 @@ Test(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
 	live_close(&live);
 }
 
+/* A timer whose worker lies in its first long sleep; returns the worker. */
+static pid_t
+open_asleep(struct live *live, const struct hwt_options *options)
+{
+	pid_t worker;
+
+	live_open(live, options);
+	assert_rc(hwt_start(live->timer), 0);
+	worker = thread_await("hwt-worker");
+	live_settle(live, worker);
+	return worker;
+}
+
 Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
 {
 	struct hwt_options options = {.tick_ns = HWT_MS(100)};
@@ -596,10 +609,7 @@ Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
 	uint64_t wakeups;
 	unsigned turn;
 
-	live_open(&live, &options);
-	assert_rc(hwt_start(live.timer), 0);
-	worker = thread_await("hwt-worker");
-	live_settle(&live, worker);
+	worker = open_asleep(&live, &options);
 	wakeups = live_stats(&live).wakeups;
 
 	/* Thousands of calls, and a few wake-ups: when callers have ended two
@@ -626,10 +636,7 @@ Test(quiet, calls_in_different_ticks_cost_one_wake_up_each)
 	unsigned turn;
 	pid_t worker;
 
-	live_open(&live, NULL);
-	assert_rc(hwt_start(live.timer), 0);
-	worker = thread_await("hwt-worker");
-	live_settle(&live, worker);
+	worker = open_asleep(&live, NULL);
 	wakeups = live_stats(&live).wakeups;
 
 	for (turn = 0; turn < 5; turn++) {
@@ -652,10 +659,7 @@ Test(quiet, a_sleep_that_has_lasted_as_long_as_it_should_makes_no_crowd)
 	uint64_t wakeups;
 	pid_t worker;
 
-	live_open(&live, &options);
-	assert_rc(hwt_start(live.timer), 0);
-	worker = thread_await("hwt-worker");
-	live_settle(&live, worker);
+	worker = open_asleep(&live, &options);
 	wakeups = live_stats(&live).wakeups;
 
 	assert_rc(
