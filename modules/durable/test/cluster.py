@@ -147,8 +147,24 @@ class Nodes(Programs):
 
     # A move, step by step.
 
+    def agree(self):
+        """All nodes have heard of the same owners and config epochs."""
+        seen = []
+        for client in self.clients:
+            nodes = [line.split() for line in
+                     client("CLUSTER", "NODES").decode().splitlines()]
+            # ID address flags master ping pong epoch state slot...
+            seen.append(sorted([node[0], node[6], *node[8:]]
+                               for node in nodes))
+        return all(each == seen[0] for each in seen)
+
     def begin_move(self, slot):
-        """To the next node; returns the nodes, from and to."""
+        """To the next node; returns the nodes, from and to.
+
+        A target that has not heard of the source's last epoch takes itself
+        for the newest, and keeps its own; what the source claimed before is
+        then newer, and the slot nobody's for ever, in Redis 7.0.15."""
+        wait_until(self.agree)
         source = self.owner_of_slot(slot)
         target = (source + 1) % NODES
         self.clients[target](
