@@ -964,10 +964,11 @@ group_send(struct batch *batch, struct group *group)
 	group_fail(batch, group, error, written);
 }
 
-/* MOVED. */
+/* Who sends calls to and fro is named in the log: where slots are moved in
+ * haste, two nodes may each name the other for ever. */
 static void
 call_move(struct batch *batch, struct engine_call *call,
-    const struct route_verdict *verdict)
+    const struct route_verdict *verdict, const struct route_address *from)
 {
 	struct engine *engine = batch->engine;
 	int node;
@@ -986,8 +987,12 @@ call_move(struct batch *batch, struct engine_call *call,
 		call->node = (uint32_t)node;
 		call->marks |= ASKING;
 	}
-	if (batch->rounds >= AT_ONCE_MAX)
-		batch->wait = true;
+	if (batch->rounds < AT_ONCE_MAX)
+		return;
+	batch->wait = true;
+	engine_log(engine, LOG_WARNING, "%s:%u: slot %u is said to be at %s:%u",
+	    from->host, from->port, verdict->slot, verdict->address.host,
+	    verdict->address.port);
 }
 
 /* An error reply. True: the connection is of no more use. */
@@ -1003,7 +1008,7 @@ call_refused(struct batch *batch, struct engine_call *call,
 	switch (verdict.action) {
 	case ROUTE_MOVED:
 	case ROUTE_ASK:
-		call_move(batch, call, &verdict);
+		call_move(batch, call, &verdict, from);
 		return false;
 	case ROUTE_LOAD:
 		if (call->script < SCRIPT_COUNT && !(call->marks & LOAD)) {

@@ -485,6 +485,31 @@ Test(answers, ASK_is_followed_each_time)
 	follow("ASK", 1);
 }
 
+/* Ten times to a port where nobody is. */
+static enum proxied
+judge_in_vain(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)command;
+	(void)count;
+	if (!is_script(name) || atomic_fetch_add(&said, 1) >= 10)
+		return PROXY_PASS;
+	(void)snprintf(judged->say, sizeof(judged->say),
+	    "-MOVED %u 127.0.0.1:1\r\n", route_slot("hwt:0", 5));
+	return PROXY_SAY;
+}
+
+Test(answers, who_sends_calls_to_and_fro_is_named_once)
+{
+	street_open(HWT_SEC(20));
+	assert_rc(add("warm"), 0);
+	proxy.judge = judge_in_vain;
+	assert_rc(add(id_of_shard_0()), 0);
+	assert_u64(atomic_load(&said), 11);
+	assert_u64(lines_with("is said to be at 127.0.0.1:1"), 1);
+	street_close();
+}
+
 /* Each time to another port, where nobody is. */
 static enum proxied
 judge_astray(struct proxy *judged, const char *name, const redisReply *command,
