@@ -22,9 +22,9 @@
  *
  * ROUNDS are kept modulo 2^32 and compared by their signed difference, so two
  * compared rounds must be less than 2^31 apart. An entry is inserted at most
- * 2^30 rounds ahead; the worker inserts a later one again in that round. A
- * list's bound can be behind the present round only until the wheel comes to
- * its bucket.
+ * 2^30 rounds ahead; the worker inserts a later one again in that round. The
+ * worker walks a list before its bound is behind. An empty list's bound may be:
+ * then it is walked in vain, at most.
  *
  * FINDING THE NEXT TICK. A bitmap with levels of 64 skips empty buckets; each
  * list has a lower bound of its entries' rounds, which a complete walk makes
@@ -43,9 +43,9 @@
  *   2. A record whose entry_at is not 0 has one entry: at that position, in the
  *      bucket and the round of entry_tick. Other records have none.
  *   3. The bit of a bucket is set if and only if it has a chunk.
- *   4. A list's round_min is not after any of its entries' rounds, and earliest
- *      not after any entry's tick. No chunk in a list is empty, and only the
- *      last is not full.
+ *   4. A list's round_min is not after any of its entries' rounds, nor behind;
+ *      earliest is not after any entry's tick, nor before next_tick. No chunk
+ *      in a list is empty, and only the last is not full.
  *   5. A chunk below carved is in one bucket or free; all of a page that is
  *      decommitted are free. The count of one that is in no bucket is 0.
  *
@@ -412,20 +412,18 @@ wheel_insert(struct wheel *wheel, uint32_t index, uint64_t tick)
 	    wheel, &wheel->buckets[number], ahead >= NEAR_ROUNDS, index, round);
 }
 
-/* Moves the list's last entry into the gap at slot of that chunk. */
+/* Moves the list's last entry into the gap at slot of that chunk, also where
+ * that is its own place. The caller sets entry_at of what is removed. */
 static void
 list_remove(struct wheel *wheel, struct list *list, uint32_t at,
     struct chunk *chunk, uint32_t slot)
 {
-	struct chunk *last =
-	    at == list->last ? chunk : chunk_at(wheel, list->last);
+	struct chunk *last = chunk_at(wheel, list->last);
 	uint32_t count = --last->count;
 
-	if (last != chunk || slot != count) {
-		chunk->entry[slot] = last->entry[count];
-		record_at(wheel->store, chunk->entry[slot].index)->entry_at =
-		    at << SLOT_BITS | slot;
-	}
+	chunk->entry[slot] = last->entry[count];
+	record_at(wheel->store, chunk->entry[slot].index)->entry_at =
+	    at << SLOT_BITS | slot;
 	if (count == 0) {
 		bitmap_set(&wheel->free, list->last);
 		list->last = last->previous;
@@ -574,8 +572,7 @@ wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 		list = &walk->bucket->list[walk->far];
 		if (round_before(walk->round_min, list->round_min))
 			list->round_min = walk->round_min;
-		if (walk->far || far->last == 0 ||
-		    round_before(walk->round, far->round_min)) {
+		if (walk->far || round_before(walk->round, far->round_min)) {
 			bucket_update_bit(wheel, walk->bucket);
 			return 0;
 		}
@@ -593,8 +590,7 @@ wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk)
 }
 
 /* A lower bound of the ticks of a list's entries; pass is the tick at which the
- * wheel comes to the bucket next. A bound that lies behind counts as the
- * present round. */
+ * wheel comes to the bucket next. */
 static uint64_t
 list_tick(const struct wheel *wheel, const struct list *list, uint64_t pass)
 {
@@ -602,8 +598,7 @@ list_tick(const struct wheel *wheel, const struct list *list, uint64_t pass)
 
 	if (list->last == 0)
 		return TICK_NEVER;
-	if ((int32_t)rounds <= 0)
-		return pass;
+	assert((int32_t)rounds >= 0);
 	return pass + ((uint64_t)rounds << wheel->bits);
 }
 
@@ -623,26 +618,20 @@ bucket_tick(const struct wheel *wheel, uint64_t pass)
 uint64_t
 wheel_next(struct wheel *wheel, uint64_t last)
 {
-	uint64_t from = wheel->earliest > wheel->next_tick ? wheel->earliest
-							   : wheel->next_tick;
+	uint64_t from = wheel->earliest;
 	uint32_t start = (uint32_t)from & wheel->mask;
 	uint32_t looks = SEARCH_MAX;
 	uint64_t best = TICK_NEVER;
 	uint32_t steps, at;
 	uint64_t pass, tick;
 
-	if (from > last)
-		return TICK_NEVER;
 	for (steps = 0; steps <= wheel->mask; steps = at + 1) {
 		at = bitmap_find_from(&wheel->filled, start, steps);
 		pass = from + at;
 		if (at > wheel->mask || pass >= best)
 			break;
-		if (pass > last || looks-- == 0) {
-			best = pass;
-			break;
-		}
-		tick = bucket_tick(wheel, pass);
+		tick = pass > last || looks-- == 0 ? pass
+						   : bucket_tick(wheel, pass);
 		if (tick < best)
 			best = tick;
 	}

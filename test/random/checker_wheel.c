@@ -85,13 +85,26 @@ check_chunk(struct checker *checker, uint32_t number, uint32_t at, bool last)
 	return true;
 }
 
+/* The tick at which the wheel comes to the bucket next. */
+static uint64_t
+pass_of(const struct wheel *wheel, uint32_t number)
+{
+	return wheel->next_tick +
+	    ((number - (uint32_t)wheel->next_tick) & wheel->mask);
+}
+
 static bool
 check_list(struct checker *checker, uint32_t number, bool far)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	uint32_t last = wheel->buckets[number].list[far].last;
+	const struct list *list = &wheel->buckets[number].list[far];
+	uint32_t last = list->last;
 	uint32_t at;
 
+	must(last == 0 || checker_stopping(checker) ||
+		(int32_t)(list->round_min -
+		    (uint32_t)(pass_of(wheel, number) >> wheel->bits)) >= 0,
+	    0, "wheel 4: round_min is not behind");
 	for (at = last; at != 0; at = chunk_of(wheel, at)->previous) {
 		must(chunk_of(wheel, at)->far == far, 0,
 		    "wheel: a chunk knows its list");
@@ -211,6 +224,8 @@ check_wheel(struct checker *checker)
 	must(wheel->mask + 1 == 1u << wheel->bits, 0,
 	    "wheel: a power of two of buckets");
 	must(wheel->store == &checker->timer->store, 0, "wheel: its store");
+	must(wheel->earliest >= wheel->next_tick || checker_stopping(checker),
+	    0, "wheel 4: earliest is not before next_tick");
 	return check_levels(checker, &wheel->filled, wheel->mask + 1) &&
 	    check_levels(checker, &wheel->free, wheel->carved) &&
 	    check_buckets(checker) && check_chunks(checker);

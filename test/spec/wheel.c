@@ -14,6 +14,8 @@ SUITE(wheel);
 #define SLOT_BITS 4
 #define NEAR_ROUNDS 64u
 #define MOVES_MAX 256u
+#define CHUNKS_PER_PAGE 32u
+#define TRIM_CHUNK_PAGES 64u
 
 static struct fixture manual;
 
@@ -140,4 +142,85 @@ Test(wheel, one_walk_moves_so_many_and_no_more)
 	walk_round(NEAR_ROUNDS + 1, 1);
 	walk_round(NEAR_ROUNDS + 9, last);
 	fixture_close(&manual);
+}
+
+/* Before a sleep, the worker drops at most so many before it looks again. */
+#define STALE_ENTRIES 64u
+
+Test(wheel, no_bucket_is_looked_at_whose_last_entry_was_dropped)
+{
+	hwt_timeout timeouts[STALE_ENTRIES];
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	for (i = 0; i < STALE_ENTRIES; i++)
+		timeouts[i] =
+		    schedule_task(manual.timer, idle_task, FIXTURE_TICK);
+	fixture_step(&manual, 0);
+	for (i = 0; i < STALE_ENTRIES; i++)
+		assert_rc(hwt_cancel(manual.timer, timeouts[i]), 0);
+	cr_assert(manual.timer->wheel.filled.level[0][0] != 0);
+
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	assert_u64(manual.timer->wheel.filled.level[0][0], 0);
+	fixture_close(&manual);
+}
+
+/* More than two words of the bitmap of pages have bits. */
+#define PAGES 130u
+
+static uint32_t
+pages_given_back(const struct wheel *wheel)
+{
+	uint32_t given = 0;
+	uint32_t page;
+
+	for (page = 0; page < PAGES; page++)
+		given += wheel->decommitted[page / 64] >> page % 64 & 1;
+	return given;
+}
+
+static uint32_t given_before, given_at_once;
+
+/* Between two readings, the worker does one piece of work. */
+static uint64_t
+watching_clock(void *ctx)
+{
+	uint32_t given;
+
+	(void)ctx;
+	if (manual.timer != NULL) {
+		given = pages_given_back(&manual.timer->wheel);
+		if (given - given_before > given_at_once)
+			given_at_once = given - given_before;
+		given_before = given;
+	}
+	return manual.now_ns;
+}
+
+Test(wheel, each_page_of_free_chunks_is_given_back_64_at_a_time)
+{
+	const uint32_t count = PAGES * CHUNKS_PER_PAGE * CHUNK_ENTRIES;
+	const struct hwt_clock clock = {.now_ns = watching_clock};
+	hwt_timeout *timeouts = calloc(count, sizeof(*timeouts));
+	uint32_t i;
+
+	cr_assert_not_null(timeouts);
+	fixture_open(&manual, &(struct hwt_options){.clock = &clock});
+	for (i = 0; i < count; i++)
+		timeouts[i] =
+		    schedule_task(manual.timer, idle_task, FIXTURE_TICK);
+	fixture_step(&manual, 0);
+	cr_assert(manual.timer->wheel.carved > PAGES * CHUNKS_PER_PAGE);
+	for (i = 0; i < count; i++)
+		assert_rc(hwt_cancel(manual.timer, timeouts[i]), 0);
+	fixture_step(&manual, 0);
+	assert_u64(fixture_wait(&manual), HWT_NEVER);
+
+	/* Chunk 0 is never free. */
+	assert_u64(pages_given_back(&manual.timer->wheel), PAGES - 1);
+	assert_u64(given_at_once, TRIM_CHUNK_PAGES);
+	fixture_close(&manual);
+	free(timeouts);
 }
