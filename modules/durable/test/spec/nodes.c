@@ -177,6 +177,9 @@ cluster_start(void)
 		(void)server_ask(&node[i].server, NULL,
 		    "CLUSTER ADDSLOTSRANGE %d %d", i * 5462,
 		    i == NODES - 1 ? 16383 : i * 5462 + 5461);
+		/* Nodes of one epoch would change theirs later. */
+		(void)server_ask(&node[i].server, NULL,
+		    "CLUSTER SET-CONFIG-EPOCH %d", i + 1);
 		if (i > 0)
 			(void)server_ask(&node[0].server, NULL,
 			    "CLUSTER MEET 127.0.0.1 %s %s", node[i].port,
