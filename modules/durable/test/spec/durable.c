@@ -321,6 +321,8 @@ proxy_stop(struct proxy *proxy)
 		(void)pthread_join(proxy->client[i], NULL);
 		(void)close(proxy->socket[i]);
 	}
+	proxy->clients = 0;
+	atomic_store(&proxy->stopping, 0);
 	(void)close(proxy->listening);
 	(void)pthread_mutex_destroy(&proxy->lock);
 }
