@@ -135,6 +135,9 @@ spawner_thread(void *arg)
 
 	for (i = 0; i < spawner->lives; i++) {
 		stress_join(stress_thread(life_thread, &life));
+		/* A worker that is held up must not let them heap up. */
+		if (i % 64 == 0)
+			probe_wait(spawner->timer);
 		if (i == spawner->lives / 10)
 			spawner->early = memory_now(spawner->timer);
 	}
