@@ -53,16 +53,17 @@ is_script(const char *name)
 	return strcmp(name, "EVALSHA") == 0 || strcmp(name, "EVAL") == 0;
 }
 
-/* Says what data is to the first three calls, then passes. */
+/* Says what data is to the first so many calls, then passes. */
+static uint64_t times = 3;
 static _Atomic uint64_t said;
 
 static enum proxied
-judge_three(struct proxy *judged, const char *name, const redisReply *command,
+judge_first(struct proxy *judged, const char *name, const redisReply *command,
     uint64_t count)
 {
 	(void)command;
 	(void)count;
-	if (!is_script(name) || atomic_fetch_add(&said, 1) >= 3)
+	if (!is_script(name) || atomic_fetch_add(&said, 1) >= times)
 		return PROXY_PASS;
 	(void)snprintf(judged->say, sizeof(judged->say), "-%s\r\n",
 	    (const char *)judged->data);
@@ -93,7 +94,7 @@ Test(answers, what_passes_is_waited_for)
 
 	street_open(HWT_SEC(20));
 	assert_rc(add("warm"), 0);
-	proxy.judge = judge_three;
+	proxy.judge = judge_first;
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		proxy.data = texts[i];
 		atomic_store(&said, 0);
@@ -485,25 +486,18 @@ Test(answers, ASK_is_followed_each_time)
 	follow("ASK", 1);
 }
 
-/* Ten times to a port where nobody is. */
-static enum proxied
-judge_in_vain(struct proxy *judged, const char *name, const redisReply *command,
-    uint64_t count)
+/* For more than the second in which another line may hold this one back. */
+Test(answers, who_sends_calls_to_and_fro_is_named)
 {
-	(void)command;
-	(void)count;
-	if (!is_script(name) || atomic_fetch_add(&said, 1) >= 10)
-		return PROXY_PASS;
-	(void)snprintf(judged->say, sizeof(judged->say),
-	    "-MOVED %u 127.0.0.1:1\r\n", route_slot("hwt:0", 5));
-	return PROXY_SAY;
-}
+	static char text[64];
 
-Test(answers, who_sends_calls_to_and_fro_is_named_once)
-{
 	street_open(HWT_SEC(20));
 	assert_rc(add("warm"), 0);
-	proxy.judge = judge_in_vain;
+	(void)snprintf(
+	    text, sizeof(text), "MOVED %u 127.0.0.1:1", route_slot("hwt:0", 5));
+	times = 10;
+	proxy.judge = judge_first;
+	proxy.data = text;
 	assert_rc(add(id_of_shard_0()), 0);
 	assert_u64(atomic_load(&said), 11);
 	assert_u64(lines_with("is said to be at 127.0.0.1:1"), 1);
