@@ -964,8 +964,9 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 	struct pair_value seen;
 	int result = timer_check(timer, remaining_ns != NULL);
 
-	if (result == 0)
-		result = timer_read(timer, timeout.id, &seen);
+	if (result != 0)
+		return result;
+	result = timer_read(timer, timeout.id, &seen);
 	if (result == 0)
 		*remaining_ns = remaining_at(seen, timer_now_ahead(timer));
 	return result;

@@ -609,6 +609,15 @@ public:
 		return std::chrono::nanoseconds(ns);
 	}
 
+	/* Whether *this owns nothing: it was never assigned a timeout, or was
+	 * moved from, or ended it by reset, cancel or a touch that failed. One
+	 * whose callable has run is not empty: see remaining. */
+	[[nodiscard]] bool
+	empty() const noexcept
+	{
+		return node_ == nullptr;
+	}
+
 	/* For functions of hwt.h; the callable stays this object's. {0} when
 	 * *this is empty. */
 	hwt_timeout

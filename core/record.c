@@ -455,7 +455,9 @@ cache_claim(struct hwt *timer)
 	uint64_t used;
 	uint32_t i;
 
-	for (i = 0; i < CACHES_MAX; i++) {
+	for (i = 0;; i++) {
+		if (i == CACHES_MAX)
+			return NULL;
 		cache = &store->caches[i];
 		if (a64_load_relaxed(&cache->owned) != 0)
 			continue;
@@ -463,8 +465,6 @@ cache_claim(struct hwt *timer)
 		if (a64_cas_seq(&cache->owned, 0, 1))
 			break;
 	}
-	if (i == CACHES_MAX)
-		return NULL;
 	for (;;) {
 		used = a64_load_relaxed(&store->caches_used);
 		if (used > i)

@@ -165,7 +165,8 @@ thread_attach_cache(struct hwt *timer, bool may_allocate)
 		return &timer->store.shared_cache;
 	}
 	*slot = (struct thread_slot){timer, timer->serial, cache};
-	return find_slot(timer)->cache;
+	(void)find_slot(timer); /* puts it first */
+	return cache;
 }
 
 bool

@@ -201,6 +201,28 @@ deadlines()
 	CHECK(apart < 1min && apart > -1min);
 }
 
+static void
+empty_until_assigned_and_after_it_was_ended()
+{
+	manual m;
+	hwt::timeout a, b;
+	std::error_code error;
+
+	CHECK(a.empty() && a.handle().id == 0 && !a.remaining());
+	a = m.timer.schedule(1ms, [] {});
+	CHECK(!a.empty());
+	b = std::move(a);
+	CHECK(a.empty() && !b.empty());
+	CHECK(m.pass(1ms) == 1 && !b.empty() && !b.remaining());
+	CHECK(!b.cancel() && !b.empty());
+	b.reset();
+	CHECK(b.empty());
+	a = m.timer.schedule_every(1ms, 1ms, [] {});
+	CHECK(m.pass(1ms) == 1 && !a.empty() && a.cancel() && a.empty());
+	a = m.timer.try_schedule(error, hwt::delay(-1ms), [] {});
+	CHECK(error && a.empty());
+}
+
 struct connection {
 	hwt::timeout idle;
 	token held{};
@@ -765,6 +787,7 @@ main()
 	    TEST(moves_and_assignment),
 	    TEST(cancel_and_reschedule_tell_what_was),
 	    TEST(deadlines),
+	    TEST(empty_until_assigned_and_after_it_was_ended),
 	    TEST(timeout_destroyed_with_its_callable_after_the_run),
 	    TEST(destroyed_in_its_own_task),
 	    TEST(periodic),
