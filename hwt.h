@@ -173,6 +173,8 @@
  *                                 and memory is not given back
  *   clock_nanosleep, sched_yield  otherwise a short wait for another thread is
  *                                 a busy one
+ *   getrandom                     first generations are random; otherwise they
+ *                                 come from AT_RANDOM of getauxval(3)
  *   openat, read, close           hwt_create reads the name of the kernel's
  *                                 clock source; otherwise calls take longer to
  *                                 read the clock
@@ -242,9 +244,14 @@ struct hwt;
 
 /* A handle, by value; it can be copied. {0} is never a handle. It contains a
  * generation, so that it is refused when its timeout has ended. A generation
- * has 36 bits and starts at a number of the timer's own: if one record is
- * reused ten million times a second, its generation wraps after two hours, and
- * a handle kept that long can then name a later timeout. */
+ * has 36 bits and starts at a random number: if one record is reused ten
+ * million times a second, its generation wraps after two hours, and a handle
+ * kept that long can then name a later timeout.
+ *
+ * A handle is no capability. It says nothing about other records, but who has
+ * seen one knows the later ones of the same record, which count up; and a call
+ * does not ask who makes it. Where handles come from outside the process, check
+ * first whose they are. */
 typedef struct hwt_timeout {
 	uint64_t id;
 } hwt_timeout;

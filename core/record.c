@@ -84,15 +84,6 @@
 	    SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
 	    (SETS + 1) * TOP_WORDS * sizeof(a64_t))
 
-/* SplitMix64's finalizer: a bijection that spreads every bit. */
-static uint64_t
-mix(uint64_t x)
-{
-	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return x ^ (x >> 31);
-}
-
 int
 record_store_create(struct record_store *store)
 {
@@ -108,10 +99,7 @@ record_store_create(struct record_store *store)
 		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
 	store->idle = (uint64_t *)(uintptr_t)(store->top[0] + SETS * TOP_WORDS);
 	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	/* Other timers have another address, or came at another time. Mixed,
-	 * since times and addresses may differ by the same bits. */
-	store->seed =
-	    mix(mix(clock_monotonic_ns()) ^ (uint64_t)(uintptr_t)store);
+	secret_make(&store->secret);
 	store->shared_cache.shared = true;
 	return 0;
 }
@@ -131,12 +119,13 @@ record_store_destroy(struct record_store *store)
 	system_unmap(store->caches, TABLE_BYTES);
 }
 
-/* Generations start at a number of this timer's own, so that a foreign or
- * made-up handle does not match. */
+/* Generations start at a secret of this timer and record, so that a foreign or
+ * made-up handle does not match, and that the handles of one record say nothing
+ * about another one's. */
 static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
-	return mix(store->seed + index) & ~INDEX_MASK;
+	return secret_hash(&store->secret, index, 0) & ~INDEX_MASK;
 }
 
 static void

@@ -62,6 +62,7 @@
 
 #include "hwt.h"
 #include "core/process.h"
+#include "core/secret.h"
 
 #ifndef INDEX_BITS
 #define INDEX_BITS 28
@@ -168,7 +169,6 @@ struct record_store {
 	_Alignas(CACHE_LINE) aptr_t *slabs;
 	a64_t *top[SETS]; /* slabs that may have a bit in summary */
 	a64_t limit; /* number of slabs */
-	uint64_t seed;
 	struct cache *caches; /* CACHES_MAX; all zero is an unused one */
 	a64_t caches_used; /* how many were ever claimed */
 	struct cache shared_cache;
@@ -185,6 +185,7 @@ struct record_store {
 	 * that are not committed. Written by the worker, read by the thread
 	 * that commits a page. */
 	a64_t *generation_base;
+	struct secret secret; /* of first generations */
 };
 
 static inline uint64_t

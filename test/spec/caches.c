@@ -660,27 +660,85 @@ Test(caches, no_generation_comes_again_with_a_page)
 	fixture_close(&manual);
 }
 
-/* Made one after the other: their times and their addresses may differ by the
- * same bits. */
-Test(caches, no_two_timers_begin_with_the_same_generations)
+static bool
+is_same(const struct secret *a, const struct secret *b)
+{
+	return a->word[0] == b->word[0] || a->word[1] == b->word[1];
+}
+
+static void
+assert_that_secrets_differ(void)
 {
 	const struct hwt_options options = {.flags = HWT_MANUAL};
 	struct hwt *timer[64];
-	unsigned round, i, j;
+	unsigned i, j;
 
-	for (round = 0; round < 1000; round++) {
-		for (i = 0; i < 64; i++)
-			cr_assert(hwt_create(&timer[i], &options) == 0);
-		for (i = 0; i < 64; i++) {
-			for (j = 0; j < i; j++)
-				cr_assert(timer[i]->store.seed !=
-				    timer[j]->store.seed);
-		}
-		for (i = 0; i < 64; i++) {
-			cr_assert(hwt_stop(timer[i], NULL) == 0);
-			cr_assert(hwt_destroy(timer[i]) == 0);
-		}
+	for (i = 0; i < 64; i++)
+		cr_assert(hwt_create(&timer[i], &options) == 0);
+	for (i = 0; i < 64; i++) {
+		for (j = 0; j < i; j++)
+			cr_assert(!is_same(
+			    &timer[i]->store.secret, &timer[j]->store.secret));
 	}
+	for (i = 0; i < 64; i++) {
+		cr_assert(hwt_stop(timer[i], NULL) == 0);
+		cr_assert(hwt_destroy(timer[i]) == 0);
+	}
+}
+
+/* Made one after the other, also where getrandom gives nothing: their times and
+ * their addresses may differ by the same bits. */
+Test(caches, no_two_timers_begin_with_the_same_generations)
+{
+	unsigned round;
+
+	for (round = 0; round < 1000; round++)
+		assert_that_secrets_differ();
+	fault_arm(FAULT_RANDOM, FAULT_ALWAYS);
+	for (round = 0; round < 1000; round++)
+		assert_that_secrets_differ();
+	cr_assert(fault_disarm() >= 64000);
+}
+
+/* Random bytes, and the handle of a record that was not used before. */
+static hwt_timeout
+first_handle(const unsigned char *random)
+{
+	hwt_timeout first;
+
+	random_give(random, sizeof(struct secret));
+	fixture_open(&manual, NULL);
+	first = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
+	fixture_close(&manual);
+	return first;
+}
+
+/* Which are not a time or an address, that others could guess. */
+Test(caches, generations_begin_with_what_getrandom_gives)
+{
+	unsigned char random[sizeof(struct secret)] = {0};
+	hwt_timeout first = first_handle(random);
+	unsigned bit;
+
+	assert_u64(first_handle(random).id, first.id);
+	for (bit = 0; bit < 8 * sizeof(random); bit++) {
+		random[bit / 8] ^= 1u << bit % 8;
+		cr_assert(first_handle(random).id != first.id);
+		random[bit / 8] ^= 1u << bit % 8;
+	}
+}
+
+/* Those that CPython 3.11 computes, which uses the same hash. */
+Test(caches, the_hash_of_secrets_is_siphash_1_3)
+{
+	const struct secret zero = {{0, 0}};
+
+	assert_u64(secret_hash(&zero, 0, 0), UINT64_C(0x76be999e3e25b2a0));
+	assert_u64(secret_hash(&zero, UINT64_C(0x0706050403020100),
+		       UINT64_C(0x0f0e0d0c0b0a0908)),
+	    UINT64_C(0x8972188433a5c5b7));
+	assert_u64(secret_hash(&zero, UINT64_MAX, UINT64_MAX),
+	    UINT64_C(0x35029a3b6274a39b));
 }
 
 /* So a live handle with another index is a live one by chance alone. 0: no

@@ -45,6 +45,7 @@ void *__real_mmap(void *, size_t, int, int, int, off_t);
 int __real_munmap(void *, size_t);
 int __real_eventfd(unsigned, int);
 int __real_clock_gettime(clockid_t, struct timespec *);
+ssize_t __real_getrandom(void *, size_t, unsigned);
 void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);
@@ -600,6 +601,7 @@ void *__wrap_mmap(
 int __wrap_munmap(void *address, size_t length);
 int __wrap_eventfd(unsigned count, int flags);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
@@ -693,6 +695,31 @@ __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	*now = (struct timespec){.tv_sec = INT32_MAX};
 	errno = EPERM;
 	return -1;
+}
+
+static const char *random_bytes;
+static size_t random_size;
+
+void
+random_give(const void *bytes, size_t size)
+{
+	random_bytes = bytes;
+	random_size = size;
+}
+
+ssize_t
+__wrap_getrandom(void *bytes, size_t size, unsigned flags)
+{
+	if (fault_hits(FAULT_RANDOM)) {
+		errno = ENOSYS;
+		return -1;
+	}
+	if (random_size < size)
+		return __real_getrandom(bytes, size, flags);
+	memcpy(bytes, random_bytes, size);
+	random_bytes += size;
+	random_size -= size;
+	return (ssize_t)size;
 }
 
 static bool

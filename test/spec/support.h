@@ -305,10 +305,14 @@ uint64_t lag_meter_stop(struct lag_meter *meter);
 #define FAULT_EVENTFD 8u /* eventfd: the error that is set */
 #define FAULT_KEY 16u /* pthread_key_create: EAGAIN */
 #define FAULT_CLOCK 32u /* clock_gettime: EPERM */
+#define FAULT_RANDOM 64u /* getrandom: ENOSYS */
 
 /* As nth: every call fails; none does (to count them). */
 #define FAULT_ALWAYS 0
 #define FAULT_COUNT UINT64_MAX
+
+/* What the next calls of getrandom give, one after the other. */
+void random_give(const void *bytes, size_t size);
 
 /*
  * From now on the nth call, 1 is the first, of all functions in the set

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Secrets, and a keyed hash: whoever knows hashes but not the secret cannot
+ * compute others, nor choose inputs whose hashes are alike.
+ *
+ * The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) of two words.
+ */
+#ifndef HWT_SECRET_H
+#define HWT_SECRET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/auxv.h>
+#include <sys/random.h>
+#include <time.h>
+
+struct secret {
+	uint64_t word[2];
+};
+
+static inline uint64_t
+secret_rotate(uint64_t x, unsigned bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+static inline void
+secret_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = secret_rotate(v[1], 13) ^ v[0];
+	v[3] = secret_rotate(v[3], 16) ^ v[2];
+	v[0] = secret_rotate(v[0], 32) + v[3];
+	v[2] += v[1];
+	v[3] = secret_rotate(v[3], 21) ^ v[0];
+	v[1] = secret_rotate(v[1], 17) ^ v[2];
+	v[2] = secret_rotate(v[2], 32);
+}
+
+static inline void
+secret_absorb(uint64_t v[4], uint64_t block)
+{
+	v[3] ^= block;
+	secret_round(v);
+	v[0] ^= block;
+}
+
+static inline uint64_t
+secret_hash(const struct secret *secret, uint64_t a, uint64_t b)
+{
+	uint64_t v[4] = {
+	    secret->word[0] ^ UINT64_C(0x736f6d6570736575),
+	    secret->word[1] ^ UINT64_C(0x646f72616e646f6d),
+	    secret->word[0] ^ UINT64_C(0x6c7967656e657261),
+	    secret->word[1] ^ UINT64_C(0x7465646279746573),
+	};
+
+	secret_absorb(v, a);
+	secret_absorb(v, b);
+	secret_absorb(v, UINT64_C(16) << 56); /* the length */
+	v[2] ^= 0xff;
+	secret_round(v);
+	secret_round(v);
+	secret_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* Where getrandom gives nothing, since a sandbox refuses it or the system has
+ * just been started: from the 16 random bytes that the kernel gives to each
+ * program (AT_RANDOM), the time, and the secret's address, so that no two of a
+ * process are the same. */
+static inline void
+secret_derive(struct secret *secret)
+{
+	const unsigned char *given =
+	    (const unsigned char *)(uintptr_t)getauxval(AT_RANDOM);
+	struct secret of_process = {{0, 0}};
+	uint64_t at = (uintptr_t)secret;
+	struct timespec now = {0, 0};
+	uint64_t now_ns;
+	unsigned i;
+
+	for (i = 0; given != NULL && i < 16; i++)
+		of_process.word[i / 8] |= (uint64_t)given[i] << i % 8 * 8;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	secret->word[0] = secret_hash(&of_process, now_ns, at);
+	secret->word[1] = secret_hash(&of_process, now_ns, ~at);
+}
+
+/* Never waits: a server may start before the system has collected enough
+ * randomness. */
+static inline void
+secret_make(struct secret *secret)
+{
+	if (getrandom(secret, sizeof(*secret), GRND_NONBLOCK) !=
+	    (ssize_t)sizeof(*secret))
+		secret_derive(secret);
+}
+
+#endif
