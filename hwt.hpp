@@ -116,6 +116,24 @@ fatal(const char *what)
 	std::terminate();
 }
 
+/* Calls destroy until it does not answer -EBUSY any more: what it waits for
+ * ends elsewhere. */
+template <class Destroy>
+int
+destroy_when_idle(Destroy &&destroy, const char *waiting) noexcept
+{
+	int result = destroy();
+
+	for (int waits = 1; result == -EBUSY; waits++) {
+		if (waits == 1000)
+			std::fprintf(
+			    stderr, "hwt: the destructor of a %s\n", waiting);
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+		result = destroy();
+	}
+	return result;
+}
+
 } /* namespace detail */
 
 inline const std::error_category &
@@ -1226,7 +1244,6 @@ private:
 	end() noexcept
 	{
 		std::uint64_t count = 0;
-		int waits = 0;
 
 		if (sweep_with(
 			[this](hwt_unprocessed *left) {
@@ -1234,19 +1251,19 @@ private:
 			},
 			ignore, count) == -EDEADLK)
 			detail::fatal("a timer was destroyed in its own task");
-		while (hwt_destroy(timer_) == -EBUSY) {
-			if (++waits == 1000)
-				std::fprintf(stderr,
-				    "hwt: the destructor of a timer waits for "
-				    "an executor that holds timeouts\n");
-			std::this_thread::sleep_for(
-			    std::chrono::milliseconds(1));
-		}
+		static_cast<void>(detail::destroy_when_idle(
+		    [this] { return hwt_destroy(timer_); },
+		    "timer waits for an executor that holds timeouts"));
 	}
 
 	struct ::hwt *timer_ = nullptr;
 	bool owned_ = false;
 };
+
+/* Of the modules, each in a header of its own: hwt_purgatory.hpp and so on. */
+class checkout;
+class durable;
+class purgatory;
 
 } /* namespace hwt_cxx */
 
@@ -1258,12 +1275,15 @@ private:
 struct hwt {
 	hwt() = delete;
 
+	using checkout = hwt_cxx::checkout;
 	using delay = hwt_cxx::delay;
+	using durable = hwt_cxx::durable;
 	using executor_ref = hwt_cxx::executor_ref;
 	using mailbox = hwt_cxx::mailbox;
 	using manual_clock = hwt_cxx::manual_clock;
 	using options = hwt_cxx::options;
 	using pool = hwt_cxx::pool;
+	using purgatory = hwt_cxx::purgatory;
 	using time_point = hwt_cxx::time_point;
 	using timeout = hwt_cxx::timeout;
 	using timer = hwt_cxx::timer;

@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #define CHECK(condition) \
 	((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition))
 
@@ -48,10 +51,76 @@ struct token {
 	}
 };
 
+/* A timer with a tick of 1 ms that is turned by hand. */
+struct manual {
+	hwt::manual_clock clock;
+	hwt::timer timer;
+
+	explicit manual(
+	    hwt::executor_ref executor = {}, std::uint64_t max_pending = 0)
+	{
+		hwt::options options;
+
+		options.tick = std::chrono::milliseconds(1);
+		options.manual = true;
+		options.clock = clock.get();
+		options.executor = executor;
+		options.max_pending = max_pending;
+		timer = hwt::timer(options);
+	}
+
+	std::uint64_t
+	pass(hwt::delay by)
+	{
+		clock.move(by);
+		return timer.advance();
+	}
+};
+
+#ifdef __cpp_exceptions
+/* The error that this throws. */
+template <class F>
+int
+thrown(F &&function)
+{
+	try {
+		function();
+	} catch (const std::system_error &error) {
+		CHECK(error.code().category() == hwt::category());
+		return error.code().value();
+	}
+	return 0;
+}
+#endif
+
+/* What a child ends with. */
+inline int
+child(void (*function)())
+{
+	int status = 0;
+	pid_t pid = 0;
+
+	std::fflush(nullptr);
+	pid = fork();
+	if (pid == 0) {
+		std::set_terminate([] { _exit(42); });
+		static_cast<void>(!std::freopen("/dev/null", "w", stderr));
+		function();
+		_exit(0);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 struct test {
 	const char *name;
 	void (*function)();
 };
+
+#define TEST(name)          \
+	{                   \
+#name, name \
+	}
 
 template <std::size_t count>
 int

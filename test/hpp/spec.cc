@@ -6,8 +6,6 @@
 #include <vector>
 
 #include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
 
@@ -52,32 +50,6 @@ static_assert(!std::is_copy_constructible_v<hwt::timer>);
 static_assert(std::is_nothrow_move_constructible_v<hwt::timeout>);
 static_assert(std::is_nothrow_move_assignable_v<hwt::timeout>);
 static_assert(std::is_nothrow_move_constructible_v<hwt::timer>);
-
-/* A timer with a tick of 1 ms that is turned by hand. */
-struct manual {
-	hwt::manual_clock clock;
-	hwt::timer timer;
-
-	explicit manual(
-	    hwt::executor_ref executor = {}, std::uint64_t max_pending = 0)
-	{
-		hwt::options options;
-
-		options.tick = 1ms;
-		options.manual = true;
-		options.clock = clock.get();
-		options.executor = executor;
-		options.max_pending = max_pending;
-		timer = hwt::timer(options);
-	}
-
-	std::uint64_t
-	pass(hwt::delay by)
-	{
-		clock.move(by);
-		return timer.advance();
-	}
-};
 
 static void
 runs_once_and_is_destroyed_then()
@@ -390,19 +362,6 @@ errors()
 }
 
 #ifdef __cpp_exceptions
-template <class F>
-static int
-thrown(F &&function)
-{
-	try {
-		function();
-	} catch (const std::system_error &error) {
-		CHECK(error.code().category() == hwt::category());
-		return error.code().value();
-	}
-	return 0;
-}
-
 struct throws_when_moved {
 	bool armed = true;
 	token held{};
@@ -704,25 +663,6 @@ shared_timer()
 	CHECK(error.value() == ESHUTDOWN);
 }
 
-/* What a child ends with. */
-static int
-child(void (*function)())
-{
-	int status = 0;
-	pid_t pid = 0;
-
-	std::fflush(nullptr);
-	pid = fork();
-	if (pid == 0) {
-		std::set_terminate([] { _exit(42); });
-		static_cast<void>(!std::freopen("/dev/null", "w", stderr));
-		function();
-		_exit(0);
-	}
-	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 static void
 a_forked_child_leaves_callables_alone()
 {
@@ -776,10 +716,6 @@ some_errors_end_the_program()
 int
 main()
 {
-#define TEST(name)          \
-	{                   \
-#name, name \
-	}
 	const test tests[] = {
 	    TEST(runs_once_and_is_destroyed_then),
 	    TEST(destructor_cancels),

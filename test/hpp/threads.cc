@@ -284,10 +284,6 @@ timer_destructor_waits_for_a_mailbox()
 int
 main()
 {
-#define TEST(name)          \
-	{                   \
-#name, name \
-	}
 	const test tests[] = {
 	    TEST(destroy_against_run_in_the_worker),
 	    TEST(destroy_against_run_in_a_pool),
