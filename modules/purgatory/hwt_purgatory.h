@@ -64,7 +64,8 @@ extern "C" {
 
 struct hwt_purgatory;
 
-/* A handle, by value. {0} is never one; stale ones are refused. */
+/* A handle, by value. {0} is never one; stale ones are refused. It is no
+ * capability: who has seen one knows the later ones of the same record. */
 typedef struct hwt_operation {
 	uint64_t id;
 } hwt_operation;

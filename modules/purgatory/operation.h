@@ -25,6 +25,7 @@
 #include <pthread.h>
 
 #include "core/atomic.h"
+#include "core/secret.h"
 #include "hwt_purgatory.h"
 
 #ifndef INDEX_BITS
@@ -155,7 +156,7 @@ struct hwt_purgatory {
 	uint32_t shard_count;
 	uint64_t max_pending; /* 0: none */
 	struct hwt_operation_executor executor; /* execute NULL: none */
-	uint64_t seed; /* of hashes and generations */
+	struct secret of_keys, of_generations;
 	a64_t permits; /* taken, of max_pending */
 	struct shard *shard;
 	struct pool *pool;

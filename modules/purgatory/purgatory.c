@@ -31,7 +31,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "operation.h"
@@ -80,18 +79,6 @@ options_are_valid(const struct hwt_purgatory_options *options)
 	    (options->executor == NULL || options->executor->execute != NULL);
 }
 
-static uint64_t
-random_seed(void)
-{
-	struct timespec now = {0};
-	uint64_t seed;
-
-	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed))
-		return seed;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec;
-}
-
 int
 hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
     const struct hwt_purgatory_options *options)
@@ -112,7 +99,8 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	made->max_pending = options->max_pending;
 	if (options->executor != NULL)
 		made->executor = *options->executor;
-	made->seed = random_seed();
+	secret_make(&made->of_keys);
+	secret_make(&made->of_generations);
 	if (shards_create(made,
 		options->shards != 0 ? options->shards : SHARDS_DEFAULT) != 0) {
 		free(made);

@@ -9,8 +9,8 @@
  *
  * The table grows by one bucket with each key, and shrinks by a few (linear
  * hashing, Litwin 1980), so that no call pays for a whole table. Which shard
- * and which bucket a key belongs to is computed with a random seed, so that
- * nobody can choose keys that meet.
+ * and which bucket a key belongs to follows from a keyed hash, so that nobody
+ * can choose keys that meet; handles, which others see, have another secret.
  *
  * POOL. Records of operations are allocated from slabs, which stay until the
  * purgatory is destroyed. Whoever frees a record pushes it onto the pool's
@@ -51,20 +51,10 @@ threshold_compare(const struct threshold *a, const struct threshold *b)
 RB_GENERATE_INTERNAL(thresholds, threshold, entry, threshold_compare,
     __attribute__((unused)) static)
 
-/* SplitMix64's finalizer: a bijection that spreads every bit. */
-static uint64_t
-mix(uint64_t x)
-{
-	x += UINT64_C(0x9e3779b97f4a7c15);
-	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return x ^ (x >> 31);
-}
-
 uint64_t
 key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
 {
-	return mix(mix(name.kind ^ purgatory->seed) ^ name.id);
+	return secret_hash(&purgatory->of_keys, name.kind, name.id);
 }
 
 /* Buckets are chosen by the low bits. */
@@ -499,8 +489,8 @@ pool_make(struct hwt_purgatory *purgatory)
 		return NULL;
 	pool->made++;
 	operation->index = index;
-	a64_store_relaxed(
-	    &operation->word, mix(purgatory->seed + index) & ~INDEX_MASK);
+	a64_store_relaxed(&operation->word,
+	    secret_hash(&purgatory->of_generations, index, 0) & ~INDEX_MASK);
 	return operation;
 }
 

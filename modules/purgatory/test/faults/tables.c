@@ -37,6 +37,7 @@ const struct sound {
     {"_GLOBAL_OFFSET_TABLE_", "no function"},
     {"__errno_location", "an address"},
     {"__tls_get_addr", "an address"},
+    {"getauxval", "0 for what is not there: then time and address remain"},
     {"getpid", "no error in POSIX"},
     {"hwt_state", "in a forked child alone: the suite fork"},
     {"memcpy", "pure"},

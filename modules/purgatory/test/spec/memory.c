@@ -124,3 +124,55 @@ Test(memory, ENOMEM_of_each_slab_is_undone)
 	assert_u64(cancel_key(&yard, KEY(1)), PENDING);
 	yard_close(&yard);
 }
+
+#define KEYS_PLACED 3000u
+
+/* What follows from the random bytes: the generation of the first handle, and
+ * where keys lie, as the size of the tables tells. */
+struct drawn {
+	uint64_t handle, memory_bytes;
+};
+
+static struct drawn
+draw(const uint64_t *random)
+{
+	static struct operation operation[KEYS_PLACED];
+	struct drawn drawn;
+	unsigned i;
+
+	fixture_open(&yard.fixture, NULL);
+	random_give(random, 4 * sizeof(*random));
+	assert_rc(
+	    hwt_purgatory_create(&yard.purgatory, yard.fixture.timer, NULL), 0);
+	random_give(NULL, 0);
+	for (i = 0; i < KEYS_PLACED; i++) {
+		operation[i] = (struct operation){.yard = &yard};
+		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1)), 0);
+	}
+	drawn.handle = operation[0].handle.id;
+	drawn.memory_bytes = memory_bytes();
+	yard_close(&yard);
+	return drawn;
+}
+
+/* No random word makes handles and places keys as well: so who sees handles
+ * learns nothing with which he could choose keys that meet. */
+Test(memory, handles_say_nothing_about_where_keys_lie)
+{
+	uint64_t random[4] = {0x35, 0x53, 0x5335, 0x3553};
+	struct drawn first = draw(random);
+	struct drawn other;
+	unsigned handles = 0, places = 0, i;
+
+	for (i = 0; i < 4; i++) {
+		random[i] ^= 0x100;
+		other = draw(random);
+		random[i] ^= 0x100;
+		cr_assert((other.handle == first.handle) !=
+		    (other.memory_bytes == first.memory_bytes));
+		handles += other.handle != first.handle;
+		places += other.memory_bytes != first.memory_bytes;
+	}
+	assert_u64(handles, 2);
+	assert_u64(places, 2);
+}
