@@ -23,22 +23,22 @@
 #include "core/timer.h"
 #include "observe/symbol.h"
 
-struct object {
-	struct object *next;
+struct listed {
+	struct listed *next;
 	const char *what;
 	const void *address;
 	uint64_t epoch;
 	const void *place;
 };
 
-static struct object *objects;
+static struct listed *objects;
 
 /* Without memory, the object is not in the report. */
 static void
 object_made(
     const char *what, const void *address, uint64_t epoch, const void *place)
 {
-	struct object *object = calloc(1, sizeof(*object));
+	struct listed *object = calloc(1, sizeof(*object));
 
 	if (object == NULL)
 		return;
@@ -57,8 +57,8 @@ object_made(
 static void
 object_destroyed(const void *address)
 {
-	struct object **link = &objects;
-	struct object *object;
+	struct listed **link = &objects;
+	struct listed *object;
 
 	process_lock();
 	while (*link != NULL && (*link)->address != address)
@@ -72,7 +72,7 @@ object_destroyed(const void *address)
 
 /* The shared timer lives as long as the process. */
 static bool
-is_shared_timer(const struct object *object)
+is_shared_timer(const struct listed *object)
 {
 	const struct hwt *timer = object->address;
 
@@ -80,10 +80,10 @@ is_shared_timer(const struct object *object)
 }
 
 /* Takes the list over, and marks what is not to be told. */
-static struct object *
+static struct listed *
 take_objects(void)
 {
-	struct object *taken, *object;
+	struct listed *taken, *object;
 
 	process_lock();
 	taken = objects;
@@ -100,7 +100,7 @@ take_objects(void)
 __attribute__((destructor(101))) static void
 report_leaks(void)
 {
-	struct object *object, *next;
+	struct listed *object, *next;
 	char place[SYMBOL_BYTES];
 
 	if (debug.made == NULL)

@@ -71,7 +71,7 @@ static struct hwt_checkout *
 new_checkout(uint32_t shards)
 {
 	struct hwt_checkout *made = aligned_alloc(CACHE_LINE, sizeof(*made));
-	size_t bytes = shards * sizeof(struct shard);
+	size_t bytes = shards * sizeof(struct checkout_shard);
 	uint32_t i;
 
 	if (made == NULL)
@@ -697,7 +697,7 @@ hwt_checkout_resume(struct hwt_checkout *checkout)
 }
 
 static uint64_t
-ended_so_far(const struct shard *shard, enum hwt_grant grant)
+ended_so_far(const struct checkout_shard *shard, enum hwt_grant grant)
 {
 	return a64_load_relaxed(&shard->ended[grant - HWT_GRANT_EXPIRED]);
 }
@@ -706,7 +706,7 @@ int
 hwt_checkout_read_stats(
     const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats)
 {
-	const struct shard *shard;
+	const struct checkout_shard *shard;
 	uint64_t word, out;
 	uint32_t i;
 	int error = enter(checkout);

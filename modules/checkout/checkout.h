@@ -92,7 +92,7 @@ struct request {
 	uint8_t rank[RANKS];
 } ALIASES;
 
-struct shard {
+struct checkout_shard {
 	_Alignas(CACHE_LINE) a64_t in_flight, released_high; /* see below */
 	a64_t waited, woken;
 	a64_t ended[HWT_GRANT_SHUT_DOWN - HWT_GRANT_EXPIRED + 1];
@@ -111,7 +111,7 @@ struct shard {
 
 struct hwt_checkout {
 	_Alignas(CACHE_LINE) struct hwt *timer;
-	struct shard *shards;
+	struct checkout_shard *shards;
 	uint32_t shard_count;
 	uint32_t hold_after;
 	/* An object that a pause holds: IN_USE; shutdown sets RETIRED. */
@@ -152,8 +152,8 @@ object_precedes(const struct object *a, const struct object *b)
 	return (uintptr_t)a < (uintptr_t)b;
 }
 
-static inline struct shard *
-shard_of(const struct hwt_checkout *checkout, const void *at)
+static inline struct checkout_shard *
+checkout_shard_of(const struct hwt_checkout *checkout, const void *at)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -162,8 +162,8 @@ shard_of(const struct hwt_checkout *checkout, const void *at)
 
 /* object.c */
 
-void shard_lock(struct shard *shard);
-void shard_unlock(struct shard *shard);
+void checkout_shard_lock(struct checkout_shard *shard);
+void checkout_shard_unlock(struct checkout_shard *shard);
 bool object_take(struct object *object, struct request *request);
 /* By its holder: the next waiter goes to the queue. */
 void object_give(struct object *object, struct request *request);

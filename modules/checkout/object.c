@@ -34,13 +34,13 @@
 #include "checkout.h"
 
 void
-shard_lock(struct shard *shard)
+checkout_shard_lock(struct checkout_shard *shard)
 {
 	(void)pthread_mutex_lock(&shard->lock);
 }
 
 void
-shard_unlock(struct shard *shard)
+checkout_shard_unlock(struct checkout_shard *shard)
 {
 	(void)pthread_mutex_unlock(&shard->lock);
 }
@@ -117,7 +117,7 @@ void
 object_give(struct object *object, struct request *request)
 {
 	uint64_t word = a64_load_acquire(&object->word);
-	struct shard *shard;
+	struct checkout_shard *shard;
 
 	/* Retired, or more: see hwt_object_retire. */
 	if ((word & HOLDER_MASK) != (uintptr_t)request)
@@ -128,23 +128,24 @@ object_give(struct object *object, struct request *request)
 			return;
 		word = a64_load_acquire(&object->word);
 	}
-	shard = shard_of(object->checkout, object);
-	shard_lock(shard);
+	shard = checkout_shard_of(object->checkout, object);
+	checkout_shard_lock(shard);
 	/* E:holder release */
 	a64_and_seq(&object->word, WAITERS);
 	(void)wake_one(object, BATON);
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 }
 
 void
 object_hand_on(struct object *object)
 {
-	struct shard *shard = shard_of(object->checkout, object);
+	struct checkout_shard *shard =
+	    checkout_shard_of(object->checkout, object);
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	if (!(a64_load_acquire(&object->word) & IN_USE))
 		(void)wake_one(object, BATON);
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 }
 
 static bool
@@ -178,13 +179,14 @@ enter_wait(struct request *request)
 bool
 object_wait(struct object *object, struct request *request)
 {
-	struct shard *shard = shard_of(object->checkout, object);
+	struct checkout_shard *shard =
+	    checkout_shard_of(object->checkout, object);
 	/* Who was woken for it and overtaken is the next one again; a baton of
 	 * another object has been handed on. */
 	bool first = a64_load_relaxed(&request->word) & BATON;
 	bool waits = false;
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	if (object_announce(object)) {
 		link_waiter(object, request, first);
 		aptr_store_release(&request->at, object);
@@ -192,7 +194,7 @@ object_wait(struct object *object, struct request *request)
 		if (!waits)
 			unlink_waiter(object, request);
 	}
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 	return waits;
 }
 
@@ -200,37 +202,39 @@ void
 object_unlink(struct request *request)
 {
 	struct object *object = aptr_load_acquire(&request->at);
-	struct shard *shard = shard_of(request->checkout, object);
+	struct checkout_shard *shard =
+	    checkout_shard_of(request->checkout, object);
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	if (request->linked)
 		unlink_waiter(object, request);
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 }
 
 void
 gate_open(struct hwt_checkout *checkout)
 {
 	struct object *gate = &checkout->gate;
-	struct shard *shard = shard_of(checkout, gate);
+	struct checkout_shard *shard = checkout_shard_of(checkout, gate);
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	a64_and_seq(&gate->word, ~IN_USE);
 	while (wake_one(gate, 0))
 		;
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 }
 
 void
 object_close(struct object *object)
 {
-	struct shard *shard = shard_of(object->checkout, object);
+	struct checkout_shard *shard =
+	    checkout_shard_of(object->checkout, object);
 	struct request *request;
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	/* They stay WAITING: hwt_object_retire finds them in the lists. */
 	while ((request = object->first) != NULL)
 		unlink_waiter(object, request);
 	(void)a64_swap_seq(&object->word, RETIRED);
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 }

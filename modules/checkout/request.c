@@ -130,7 +130,8 @@ request_wake(struct request *request, uint64_t baton)
 			return false;
 	} while (!a64_cas_seq(
 	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN | baton));
-	(void)a64_add_seq(&shard_of(request->checkout, request)->woken, 1);
+	(void)a64_add_seq(
+	    &checkout_shard_of(request->checkout, request)->woken, 1);
 	return true;
 }
 
@@ -146,7 +147,7 @@ void
 request_give(struct request *request, uint64_t grants)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct shard *shard = shard_of(checkout, request);
+	struct checkout_shard *shard = checkout_shard_of(checkout, request);
 	uint64_t in_flight;
 
 	while (request->held > 0) {
@@ -164,7 +165,8 @@ request_give(struct request *request, uint64_t grants)
 void
 request_drop(struct request *request)
 {
-	struct shard *shard = shard_of(request->checkout, request);
+	struct checkout_shard *shard =
+	    checkout_shard_of(request->checkout, request);
 
 	if (request->held == 0)
 		return;
@@ -228,7 +230,7 @@ static bool
 count_in(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct shard *shard = shard_of(checkout, request);
+	struct checkout_shard *shard = checkout_shard_of(checkout, request);
 
 	if (request->held > 0) {
 		(void)a64_add_seq(&shard->holding, UINT64_MAX);
@@ -254,7 +256,7 @@ request_try(struct request *request)
 			return NULL;
 		if (may_hold(request, refused))
 			(void)a64_add_seq(
-			    &shard_of(checkout, request)->holding, 1);
+			    &checkout_shard_of(checkout, request)->holding, 1);
 		else
 			request_give(request, 0);
 	}
@@ -292,7 +294,7 @@ request_try_long(struct request *request, struct object *refused)
 /* Ending. */
 
 static void
-list_unlink(struct shard *shard, struct request *request)
+list_unlink(struct checkout_shard *shard, struct request *request)
 {
 	request->list_next->list_previous = request->list_previous;
 	request->list_previous->list_next = request->list_next;
@@ -307,12 +309,12 @@ static void
 list_remove(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct shard *shard = shard_of(checkout, request);
+	struct checkout_shard *shard = checkout_shard_of(checkout, request);
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	if (request->list_next != NULL)
 		list_unlink(shard, request);
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 	(void)a64_add_seq(&checkout->waiting, UINT64_MAX);
 }
 
@@ -321,11 +323,11 @@ static bool
 list_add(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct shard *shard = shard_of(checkout, request);
+	struct checkout_shard *shard = checkout_shard_of(checkout, request);
 	struct request *head;
 	bool open;
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	head = shard->list;
 	open = !(a64_load_acquire(&checkout->gate.word) & RETIRED);
 	if (open && head == NULL) {
@@ -338,7 +340,7 @@ list_add(struct request *request)
 		head->list_previous->list_next = request;
 		head->list_previous = request;
 	}
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 	if (open)
 		(void)a64_add_seq(&checkout->waiting, 1);
 	return open;
@@ -363,7 +365,7 @@ request_enlist(struct request *request, uint64_t delay_ns)
 		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 		return error;
 	}
-	(void)a64_add_seq(&shard_of(checkout, request)->waited, 1);
+	(void)a64_add_seq(&checkout_shard_of(checkout, request)->waited, 1);
 	return 0;
 }
 
@@ -392,7 +394,8 @@ disarm(struct request *request)
 static void
 request_end(struct request *request, enum hwt_grant grant)
 {
-	struct shard *shard = shard_of(request->checkout, request);
+	struct checkout_shard *shard =
+	    checkout_shard_of(request->checkout, request);
 
 	if (grant != HWT_GRANTED) {
 		request_drop(request);
@@ -529,12 +532,12 @@ stop_listed(struct request *request, const struct object *object,
 
 /* Those that waited and have ended now, in their order, by list_next. */
 static struct request *
-stop_list(struct shard *shard, const struct object *object,
+stop_list(struct checkout_shard *shard, const struct object *object,
     enum hwt_grant grant, bool *tried)
 {
 	struct request *ended = NULL, **end = &ended, *request, *last, *next;
 
-	shard_lock(shard);
+	checkout_shard_lock(shard);
 	request = shard->list;
 	last = request != NULL ? request->list_previous : NULL;
 	for (; request != NULL; request = next) {
@@ -546,7 +549,7 @@ stop_list(struct shard *shard, const struct object *object,
 		*end = request;
 		end = &request->list_next;
 	}
-	shard_unlock(shard);
+	checkout_shard_unlock(shard);
 	return ended;
 }
 

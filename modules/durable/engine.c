@@ -71,7 +71,7 @@ static const struct script_text scripts[] = {
 _Static_assert(
     sizeof(scripts) / sizeof(scripts[0]) == SCRIPT_COUNT, "enum script");
 
-struct pool {
+struct connection_pool {
 	struct connection *first;
 	uint32_t count;
 	/* The node let a time-out pass, and is left alone until then; 0: it
@@ -87,7 +87,7 @@ struct said {
 struct engine {
 	pthread_mutex_t lock;
 	struct route_table table;
-	struct pool pool[ROUTE_NODES_MAX];
+	struct connection_pool pool[ROUTE_NODES_MAX];
 	bool stale; /* the table is to be read anew */
 	uint32_t answered; /* the candidate that the table was read from */
 	/* The log: when anything was last written, and what was held back. */
@@ -290,7 +290,7 @@ is_to(const struct engine *engine, const struct connection *connection,
 static struct connection *
 pool_take(struct engine *engine, uint32_t node, bool *fits)
 {
-	struct pool *pool = &engine->pool[node];
+	struct connection_pool *pool = &engine->pool[node];
 	struct connection *taken;
 
 	lock(engine);
@@ -307,7 +307,7 @@ pool_take(struct engine *engine, uint32_t node, bool *fits)
 static void
 pool_give(struct engine *engine, uint32_t node, struct connection *connection)
 {
-	struct pool *pool = &engine->pool[node];
+	struct connection_pool *pool = &engine->pool[node];
 	bool fits, keep;
 
 	lock(engine);

@@ -91,7 +91,7 @@ struct job {
 
 TAILQ_HEAD(jobs, job);
 
-struct list {
+struct job_list {
 	struct job *first, **last;
 	uint32_t count;
 };
@@ -116,7 +116,7 @@ struct hwt_durable_worker {
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* ready, stopping or loop_ended */
-	struct list ready, returned;
+	struct job_list ready, returned;
 	uint32_t running;
 	bool stopping; /* no callback is called any more */
 	bool abandoned; /* what is not told yet is left to its lease */
@@ -146,13 +146,13 @@ struct hwt_durable_worker {
 static _Thread_local const struct hwt_durable_worker *inside;
 
 static void
-list_init(struct list *list)
+list_init(struct job_list *list)
 {
-	*list = (struct list){.last = &list->first};
+	*list = (struct job_list){.last = &list->first};
 }
 
 static void
-list_add(struct list *list, struct job *job)
+list_add(struct job_list *list, struct job *job)
 {
 	job->next = NULL;
 	*list->last = job;
@@ -161,7 +161,7 @@ list_add(struct list *list, struct job *job)
 }
 
 static struct job *
-list_take(struct list *list)
+list_take(struct job_list *list)
 {
 	struct job *job = list->first;
 
@@ -414,7 +414,7 @@ job_collect(struct hwt_durable_worker *worker, struct job *job)
 static void
 jobs_collect(struct hwt_durable_worker *worker)
 {
-	struct list returned;
+	struct job_list returned;
 	struct job *job;
 
 	list_init(&returned);
@@ -431,7 +431,7 @@ static void
 jobs_give_back(struct hwt_durable_worker *worker, bool all)
 {
 	uint64_t now = boot_now_ns();
-	struct list kept;
+	struct job_list kept;
 	struct job *job;
 
 	list_init(&kept);

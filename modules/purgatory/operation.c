@@ -113,10 +113,10 @@ call_is_nested(const struct hwt_purgatory *purgatory)
 
 bool
 call_put_off(
-    const struct hwt_purgatory *purgatory, const struct request *request)
+    const struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
 	struct call *call = call_of(purgatory);
-	struct request *copy;
+	struct walk_request *copy;
 
 	if (call == NULL || call->predicates == 0)
 		return false;
@@ -146,7 +146,7 @@ call_put_end_off(struct call *call, struct operation *operation)
 static void
 call_walk(struct call *call)
 {
-	struct request request = *call->first_request;
+	struct walk_request request = *call->first_request;
 
 	free(call->first_request);
 	call->first_request = request.next;

@@ -106,7 +106,7 @@ struct key {
 	uint32_t positions; /* of walks */
 };
 
-struct slab {
+struct operation_slab {
 	struct operation operation[SLAB_OPERATIONS];
 };
 
@@ -140,7 +140,7 @@ struct shard {
 };
 
 /* See POOL in shard.c. */
-struct pool {
+struct operation_pool {
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	struct operation *free;
 	uint32_t made; /* the indices below were in use at some time */
@@ -159,7 +159,7 @@ struct hwt_purgatory {
 	struct secret of_keys, of_generations;
 	a64_t permits; /* taken, of max_pending */
 	struct shard *shard;
-	struct pool *pool;
+	struct operation_pool *pool;
 };
 
 static inline uint64_t
@@ -186,7 +186,7 @@ operation_handle(struct operation *operation)
 struct call {
 	struct hwt_purgatory *purgatory; /* NULL: it is inside of another one */
 	struct operation *first, *last; /* have ended; to be carried out */
-	struct request *first_request, *last_request;
+	struct walk_request *first_request, *last_request;
 	unsigned callbacks; /* that the thread is in, one in the other */
 	unsigned predicates; /* of these */
 	struct call *outer; /* of another purgatory */
@@ -294,16 +294,16 @@ void permit_release(struct hwt_purgatory *purgatory);
  * HWT_COMPLETED ends those whose at_least is not above value, another one ends
  * all. Returns how many it has decided. In a predicate, that is put off until
  * the predicate has returned. */
-struct request {
-	struct request *next;
+struct walk_request {
+	struct walk_request *next;
 	struct hwt_key name;
 	uint64_t value;
 	uint64_t outcome;
 };
 size_t purgatory_walk(
-    struct hwt_purgatory *purgatory, const struct request *request);
+    struct hwt_purgatory *purgatory, const struct walk_request *request);
 /* False: the thread is in no predicate, or there is no memory. */
 bool call_put_off(
-    const struct hwt_purgatory *purgatory, const struct request *request);
+    const struct hwt_purgatory *purgatory, const struct walk_request *request);
 
 #endif

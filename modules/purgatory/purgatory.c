@@ -580,7 +580,7 @@ end_reached(struct hwt_purgatory *purgatory, const struct reached *reached)
 }
 
 static size_t
-raise_key(struct hwt_purgatory *purgatory, const struct request *request)
+raise_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
 	uint64_t hash = key_hash(purgatory, request->name);
 	struct shard *shard = shard_of(purgatory, hash);
@@ -606,7 +606,8 @@ raise_key(struct hwt_purgatory *purgatory, const struct request *request)
 }
 
 size_t
-purgatory_walk(struct hwt_purgatory *purgatory, const struct request *request)
+purgatory_walk(
+    struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
 	return request->outcome == HWT_COMPLETED
 	    ? raise_key(purgatory, request)
@@ -614,8 +615,8 @@ purgatory_walk(struct hwt_purgatory *purgatory, const struct request *request)
 }
 
 static int
-walk_or_put_off(
-    struct hwt_purgatory *purgatory, struct request request, size_t *decided)
+walk_or_put_off(struct hwt_purgatory *purgatory, struct walk_request request,
+    size_t *decided)
 {
 	int error = enter(purgatory);
 	size_t count = 0;
@@ -636,7 +637,7 @@ hwt_purgatory_check(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *completed)
 {
 	return walk_or_put_off(
-	    purgatory, (struct request){.name = key}, completed);
+	    purgatory, (struct walk_request){.name = key}, completed);
 }
 
 int
@@ -644,7 +645,7 @@ hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
     uint64_t value, size_t *completed)
 {
 	return walk_or_put_off(purgatory,
-	    (struct request){
+	    (struct walk_request){
 		.name = key, .value = value, .outcome = HWT_COMPLETED},
 	    completed);
 }
@@ -654,7 +655,8 @@ hwt_purgatory_cancel_key(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *cancelled)
 {
 	return walk_or_put_off(purgatory,
-	    (struct request){.name = key, .outcome = HWT_CANCELLED}, cancelled);
+	    (struct walk_request){.name = key, .outcome = HWT_CANCELLED},
+	    cancelled);
 }
 
 /* One operation. */

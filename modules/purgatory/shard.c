@@ -414,7 +414,7 @@ next_generation(uint64_t word)
 
 /* Where the slab of a number is, or will be; NULL: nowhere yet. */
 static aptr_t *
-slab_entry(const struct pool *pool, uint32_t number)
+slab_entry(const struct operation_pool *pool, uint32_t number)
 {
 	uint32_t segment = 31 - (uint32_t)__builtin_clz(number + 1);
 	/* E:operations acquire */
@@ -429,7 +429,7 @@ operation_at(const struct hwt_purgatory *purgatory, uint64_t id)
 	uint64_t index = id & INDEX_MASK;
 	const aptr_t *entry =
 	    slab_entry(purgatory->pool, (uint32_t)(index >> SLAB_BITS));
-	struct slab *slab = NULL;
+	struct operation_slab *slab = NULL;
 
 	if (index != 0 && entry != NULL)
 		/* E:operations acquire */
@@ -440,7 +440,7 @@ operation_at(const struct hwt_purgatory *purgatory, uint64_t id)
 
 /* With the pool's lock held. */
 static void *
-pool_calloc(struct pool *pool, size_t count, size_t bytes)
+pool_calloc(struct operation_pool *pool, size_t count, size_t bytes)
 {
 	void *memory = calloc(count, bytes);
 
@@ -450,9 +450,9 @@ pool_calloc(struct pool *pool, size_t count, size_t bytes)
 }
 
 static int
-pool_add_slab(struct pool *pool, uint32_t number)
+pool_add_slab(struct operation_pool *pool, uint32_t number)
 {
-	struct slab *slab;
+	struct operation_slab *slab;
 
 	/* The first one of a segment. */
 	if (slab_entry(pool, number) == NULL) {
@@ -477,7 +477,7 @@ pool_add_slab(struct pool *pool, uint32_t number)
 static struct operation *
 pool_make(struct hwt_purgatory *purgatory)
 {
-	struct pool *pool = purgatory->pool;
+	struct operation_pool *pool = purgatory->pool;
 	uint32_t index = pool->made;
 	struct operation *operation = operation_at(purgatory, index);
 
@@ -496,7 +496,7 @@ pool_make(struct hwt_purgatory *purgatory)
 
 /* With the pool's lock held: one that was used before; NULL: there is none. */
 static struct operation *
-pool_take(struct pool *pool)
+pool_take(struct operation_pool *pool)
 {
 	struct operation *operation;
 
@@ -512,7 +512,7 @@ pool_take(struct pool *pool)
 uint32_t
 pool_made(const struct hwt_purgatory *purgatory, uint64_t *memory_bytes)
 {
-	struct pool *pool = purgatory->pool;
+	struct operation_pool *pool = purgatory->pool;
 	uint32_t made;
 
 	(void)pthread_mutex_lock(&pool->lock);
@@ -528,7 +528,7 @@ static void
 shard_refill(struct shard *shard)
 {
 	struct hwt_purgatory *purgatory = shard->purgatory;
-	struct pool *pool = purgatory->pool;
+	struct operation_pool *pool = purgatory->pool;
 	struct operation *operation;
 	bool make = false;
 	uint32_t i;
@@ -563,7 +563,7 @@ shard_alloc(struct shard *shard)
 void
 operation_free(struct operation *operation, uint64_t word)
 {
-	struct pool *pool = operation->home->purgatory->pool;
+	struct operation_pool *pool = operation->home->purgatory->pool;
 	void *top;
 
 	a64_store_release(&operation->word, next_generation(word));
@@ -577,7 +577,7 @@ operation_free(struct operation *operation, uint64_t word)
 void
 operation_free_locked(struct operation *operation, uint64_t word)
 {
-	struct pool *pool = operation->home->purgatory->pool;
+	struct operation_pool *pool = operation->home->purgatory->pool;
 
 	(void)pthread_mutex_lock(&pool->lock);
 	a64_store_release(&operation->word, next_generation(word));
@@ -639,10 +639,10 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 
 /* Making and freeing. */
 
-static struct pool *
+static struct operation_pool *
 pool_create(void)
 {
-	struct pool *pool = aligned_alloc(CACHE_LINE, sizeof(*pool));
+	struct operation_pool *pool = aligned_alloc(CACHE_LINE, sizeof(*pool));
 
 	if (pool == NULL)
 		return NULL;
@@ -714,7 +714,7 @@ table_destroy(struct table *table)
 
 /* Operations that are pending: in a forked child only. */
 static void
-slab_free_links(struct slab *slab)
+slab_free_links(struct operation_slab *slab)
 {
 	uint32_t i;
 
@@ -723,7 +723,7 @@ slab_free_links(struct slab *slab)
 }
 
 static void
-pool_destroy(struct pool *pool, bool inherited)
+pool_destroy(struct operation_pool *pool, bool inherited)
 {
 	uint32_t segment, i;
 
@@ -731,7 +731,8 @@ pool_destroy(struct pool *pool, bool inherited)
 		aptr_t *entry = aptr_load_acquire(&pool->slabs[segment]);
 
 		for (i = 0; entry != NULL && i < 1u << segment; i++) {
-			struct slab *slab = aptr_load_acquire(&entry[i]);
+			struct operation_slab *slab =
+			    aptr_load_acquire(&entry[i]);
 
 			if (slab != NULL && inherited)
 				slab_free_links(slab);
