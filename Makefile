@@ -5,8 +5,10 @@
 #   make             builds libhwt.a and libhwt.so in build/plain
 #   make purgatory checkout durable
 #                    builds these modules: modules/NAME/README
-#   make install     into PREFIX, modules too (MODULES= leaves them out); make
-#                    uninstall takes that away again, uninstall-durable a module
+#   make install     into PREFIX, with the modules that can be built; MODULES=
+#                    leaves them out. install-durable is a module alone
+#   make uninstall uninstall-durable
+#                    take away what these have installed
 #   make single      the whole library as build/single/hwt.h and hwt.c
 #   make deb         Debian's packages, in build/deb
 #   make tsan        build/tsan/libhwt.a, for programs with -fsanitize=thread
@@ -48,6 +50,8 @@
 #   PREFIX=/usr/local, from /; DESTDIR before it and before these, if given:
 #   LIBDIR=PREFIX/lib INCLUDEDIR=PREFIX/include BINDIR=PREFIX/bin
 #   DOCDIR=PREFIX/share/doc/hwt MANDIR=PREFIX/share/man
+#   PYTHONDIR        for hwt.py: where python3 looks in PREFIX, or else
+#                    PREFIX/lib/python3/dist-packages
 #   V=1              shows the commands
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       the stress programs' work, in percent
@@ -65,7 +69,8 @@ CFLAGS ?= -O2 -g
 core := $(wildcard *.c core/*.c executor/*.c observe/*.c)
 version := $(shell sed -n 's/^.define HWT_VERSION_[MP][A-Z]* //p' hwt.h | \
 	paste -s -d .)
-soname := libhwt.so.$(firstword $(subst ., ,$(version)))
+major := $(firstword $(subst ., ,$(version)))
+soname := libhwt.so.$(major)
 so := libhwt.so.$(version)
 
 all: build/plain/libhwt.a build/plain/libhwt.so
@@ -80,31 +85,12 @@ tested := check check-all tidy analyze explore mutants faults soak valgrind \
 measured := perf perf-full
 .PHONY: $(installed) $(packed) $(moduled) $(tested) $(measured)
 
-include tools/compile.mk
+include tools/compile.mk tools/module.mk
 
-# One object with its inner names made local: a program that links it may use
-# the same names for its own.
 build/%/libhwt.o: $$(call objects,$(core))
-	$(call say,LD)
-	$(Q)$(cc) $(CFLAGS) $(last_$(way)) @build/$(way)/merge -nostdlib -r \
-		-o $@ $^
-	$(Q)$(cross)$(OBJCOPY) --localize-hidden $@
-
-build/%/libhwt.a: build/%/libhwt.o
-	$(call say,AR)
-	$(Q)rm -f $@
-	$(Q)$(cross)$(AR) rcs $@ $<
-
-# Code stays mapped after dlclose: a worker may be running it.
+	$(merge_objects)
 build/%/$(so): $$(call objects,$(core)) packaging/hwt.map
-	$(call say,LD)
-	$(Q)$(link) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete -Wl,-z,defs \
-		-Wl,--version-script=packaging/hwt.map -o $@ \
-		$(filter %.o,$^) $(libs)
-
-build/%/libhwt.so: build/%/$(so)
-	$(Q)ln -sf $(so) $(@D)/$(soname)
-	$(Q)ln -sf $(soname) $@
+	$(link_shared)
 
 help:
 	@awk 'NR > 2 { if (!/^#/) exit; sub(/^# ?/, ""); print }' Makefile
@@ -117,7 +103,7 @@ clean:
 
 # What other goals need stands beside it.
 ifneq ($(filter-out all tsan help deps clean,$(MAKECMDGOALS)),)
-include $(patsubst %,%/rules.mk,packaging $(MODULES:%=modules/%) \
+include $(patsubst %,%/rules.mk,$(MODULES:%=modules/%) packaging \
 	examples perf test)
 endif
 -include $(shell find build -maxdepth 6 -path build/memcached -prune \

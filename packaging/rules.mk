@@ -6,72 +6,140 @@ INSTALL ?= install
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+BINDIR ?= $(PREFIX)/bin
 DOCDIR ?= $(PREFIX)/share/doc/hwt
 MANDIR ?= $(PREFIX)/share/man
-ifneq ($(filter $(installed),$(MAKECMDGOALS)),)
-$(foreach v,PREFIX LIBDIR INCLUDEDIR DOCDIR MANDIR,$(if $(filter-out /%, \
-	$(firstword $($v))),$(error $v=$($v): not a path that begins with /)))
-endif
+
+# What a part of the library, hwt itself or a module, has for each folder:
+# tools/module.mk names the lists.
+hwt_include := hwt.h $(wildcard hwt.hpp)
+hwt_man := $(wildcard man/*.[1-9])
+hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES tools/hwt-gdb.py \
+	tools/hwt.bt examples/must.h \
+	$(wildcard examples/recipes/* examples/loops/*)
+hwt_fill := pkgconfig/hwt.pc cmake/hwt/hwt-config.cmake \
+	cmake/hwt/hwt-config-version.cmake
+hwt_python := bindings/python/hwt.py
 
 lib := $(DESTDIR)$(LIBDIR)
 include := $(DESTDIR)$(INCLUDEDIR)
+bin := $(DESTDIR)$(BINDIR)
 doc := $(DESTDIR)$(DOCDIR)
 man := $(DESTDIR)$(MANDIR)
-headers := hwt.h $(wildcard hwt.hpp)
-texts := README LICENSE $(wildcard CHANGES)
-pages := $(wildcard man/*.[1-9])
-# What README names, under the same names beside it.
-named := docs/RECIPES tools/hwt-gdb.py tools/hwt.bt bindings/python/hwt.py \
-	examples/must.h $(wildcard examples/recipes/* examples/loops/*)
-named_folders := docs tools bindings/python bindings examples/recipes \
-	examples/loops examples
-cmake := cmake/hwt/hwt-config.cmake cmake/hwt/hwt-config-version.cmake
+python = $(DESTDIR)$(PYTHONDIR)
 
-# $(call fill,FILE): packaging/FILE.in with the folders. Those of hwt.pc are
-# told by its prefix where they can be. The CMake package finds them from where
-# it lies, wherever that is moved to.
-fill = $(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+ifneq ($(filter $(installed),$(MAKECMDGOALS)),)
+# They are written into files by sed, and read there by pkg-config.
+special := ' " ` \ | & $$ [ ] * $(hash)
+checked = $(foreach v,$1,$(if $(or $(filter-out /%,$(firstword $($v))), \
+	$(strip $(foreach c,$(special),$(findstring $c,$($v))))), \
+	$(error $v=$($v): not a path that begins with / and has none \
+	of $(special))))
+$(call checked,PREFIX LIBDIR INCLUDEDIR BINDIR DOCDIR MANDIR)
+
+# Where a python3 looks for modules in PREFIX. Without any nobody knows, but for
+# Debian's packages.
+ifeq ($(origin PYTHONDIR),undefined)
+PYTHONDIR := $(shell for python in python3 /usr/bin/python3; do \
+	$$python packaging/pythondir '$(PREFIX)' 2>/dev/null && exit; done; \
+	if [ '$(PREFIX)' = /usr ] || command -v python3 >/dev/null; then \
+		echo '$(PREFIX)/lib/python3/dist-packages'; fi)
+endif
+$(call checked,PYTHONDIR)
+endif
+
+# What can be built: each module whose header is there.
+usable := $(MODULES)
+ifneq ($(filter install,$(MAKECMDGOALS)),)
+has = $(shell echo '$(hash)include <$1>' | \
+	$(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+usable := $(foreach m,$(MODULES),$(if $(or $(if $($m_header),,yes), \
+	$(call has,$($m_header))),$m))
+without_ck := $(if $(call has,ck_pr.h),,yes)
+endif
+
+# $(call fill,FILE): a file of LIBDIR from its template, FILE.in, with the
+# folders. Those of a .pc file are told by its prefix where they can be. The
+# CMake package and hwt.py find theirs from where they lie, wherever that is
+# moved to.
+fill = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 	-e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	-e 's|dir=$(PREFIX)/|dir=$${prefix}/|' \
 	-e "s|@TO_INCLUDE@|$$(realpath -sm '$(INCLUDEDIR)' \
 		--relative-to='$(LIBDIR)/cmake/hwt')|" \
 	-e 's|@VERSION@|$(version)|' \
 	-e 's|@SO@|$(so)|' -e 's|@SONAME@|$(soname)|' \
-	-e "s|@LIBS@|$$(cat build/plain/libs)|" packaging/$(notdir $1).in \
-	>'$(lib)/$1' && chmod 644 '$(lib)/$1'
+	-e "s|@LIBS@|$$(cat build/plain/libs)|" \
+	$(or $(wildcard $(addsuffix /$(notdir $1).in,packaging modules/*)), \
+		$(error $1 has no template))
+fill_python = sed "s|^_LIBRARY = .*|_LIBRARY = \"$$(realpath -sm '$(LIBDIR)' \
+	--relative-to='$(PYTHONDIR)')/$(soname)\"|"
 
-# The linker's cache is the administrator's to refresh: ldconfig.
-install: all
-	$(Q)$(INSTALL) -d '$(lib)/pkgconfig' '$(lib)/cmake/hwt' '$(include)' \
-		'$(doc)'
-	$(Q)$(INSTALL) -m 644 $(headers) '$(include)'
-	$(Q)$(INSTALL) -m 644 build/plain/libhwt.a '$(lib)'
-	$(Q)$(INSTALL) -m 755 build/plain/$(so) '$(lib)'
-	$(Q)ln -sf $(so) '$(lib)/$(soname)'
-	$(Q)ln -sf $(soname) '$(lib)/libhwt.so'
-	$(call fill,pkgconfig/hwt.pc)
-	$(call fill,cmake/hwt/hwt-config.cmake)
-	$(call fill,cmake/hwt/hwt-config-version.cmake)
-	$(Q)$(INSTALL) -m 644 $(texts) '$(doc)'
-	$(Q)for file in $(named); do \
-		$(INSTALL) -D -m 644 $$file '$(doc)'/$$file; done
-	$(Q)for page in $(pages); do \
-		$(INSTALL) -D -m 644 $$page -t '$(man)/man'$${page##*.}; done
-	@echo '  installed hwt $(version) in $(DESTDIR)$(PREFIX)'
+# $(call put,PART): installs it.
+library = libhwt$(addprefix _,$(filter-out hwt,$1))
+put_each = $(if $1,for file in $1; do $(INSTALL) -D -m $2 $3 || exit; done)
+define put
+$(Q)$(INSTALL) -d '$(include)' '$(lib)' $(patsubst %,'$(lib)'/%, \
+	$(sort $(dir $($1_fill))))
+$(Q)$(INSTALL) -m 644 $($1_include) '$(include)'
+$(Q)$(INSTALL) -m 644 build/plain/$(library).a '$(lib)'
+$(Q)$(INSTALL) -m 755 build/plain/$(library).so.$(version) '$(lib)'
+$(Q)ln -sf $(library).so.$(version) '$(lib)/$(library).so.$(major)'
+$(Q)ln -sf $(library).so.$(major) '$(lib)/$(library).so'
+$(foreach f,$($1_fill),$(Q)$(call fill,$f) >'$(lib)/$f' && \
+	chmod 644 '$(lib)/$f'$(newline))
+$(Q)$(call put_each,$($1_bin),755,build/plain/$$file -t '$(bin)')
+$(Q)$(call put_each,$($1_doc),644,$$file '$(doc)'/$$file)
+$(Q)$(call put_each,$($1_man),644,$$file -t '$(man)/man'$${file##*.})
+$(Q)$(if $(PYTHONDIR),$(call put_each,$($1_python),644,$$file -t '$(python)' \
+	&& $(fill_python) $$file >'$(python)'/$${file##*/}))
 
-# Takes away its own files, and of the folders those that are empty then.
+endef
+
+# Nothing is installed before everything is built. The linker's cache is the
+# administrator's to refresh: ldconfig.
+install: all $(usable)
+	$(foreach part,hwt $(usable),$(call put,$(part)))
+	@$(foreach m,$(filter-out $(usable),$(MODULES)), \
+		echo '  left out: $m, which needs $($m_header): $($m_package)';)
+	@$(if $(PYTHONDIR),,echo '  left out: hwt.py, which needs python3')
+	@$(if $(without_ck),echo '  left out: ConcurrencyKit (libck-dev):' \
+		"C11's atomics serve instead")
+	@echo '  installed hwt $(version)$(if $(usable), with)' \
+		$(usable) 'in $(DESTDIR)$(PREFIX)'
+
+$(MODULES:%=install-%): install-%: all %
+	$(call put,$*)
+	@echo '  installed $* in $(DESTDIR)$(PREFIX)'
+
+# $(call take,PARTS): takes away their files, those that are there, and of the
+# folders that only such files are in those that are empty then.
+from = $(if $2,[ ! -d '$1' ] || (cd '$1' && rm -fv $2) || exit;)
+each = $(foreach p,$1,$($p_$2))
+define take
+$(Q)removed=$$($(call from,$(include),$(notdir $(call each,$1,include))) \
+	$(call from,$(lib),$(call each,$1,fill) $(foreach p,$1, \
+		$(addprefix $(call library,$p),.a .so .so.$(major) \
+		.so.$(version)))) \
+	$(call from,$(bin),$(call each,$1,bin)) \
+	$(call from,$(doc),$(call each,$1,doc)) \
+	$(call from,$(man),$(foreach f,$(call each,$1,man), \
+		man$(subst .,,$(suffix $f))/$(notdir $f))) \
+	$(if $(PYTHONDIR),$(call from,$(python), \
+		$(notdir $(call each,$1,python))))) || exit; \
+$(if $(PYTHONDIR),$(foreach f,$(notdir $(call each,$1,python)), \
+	rm -f '$(python)/__pycache__/$(f:py=)'*; )) \
+rmdir $(addprefix '$(lib)'/,$(sort $(dir $(call each,$1,fill)))) \
+	'$(lib)/cmake' '$(man)'/man[1-9] '$(python)/__pycache__' 2>/dev/null; \
+find '$(doc)' -depth -type d -empty -delete 2>/dev/null; \
+echo "  removed $$(echo "$$removed" | grep -c .) files of" \
+	'$(if $(filter hwt,$1),hwt,$1) from $(DESTDIR)$(PREFIX)'
+endef
+
 uninstall:
-	$(Q)removed=$$( \
-	rm -fv $(headers:%='$(include)/%') $(texts:%='$(doc)/%') \
-		$(named:%='$(doc)/%') $(patsubst %,'$(lib)/%',pkgconfig/hwt.pc \
-		$(cmake) libhwt.a libhwt.so $(soname) $(so)); \
-	for page in $(pages:man/%=%); do \
-		rm -fv '$(man)/man'$${page##*.}/$$page; done); \
-	rmdir $(named_folders:%='$(doc)/%') '$(doc)' '$(lib)/cmake/hwt' \
-		'$(lib)/cmake' '$(lib)/pkgconfig' '$(man)'/man[1-9] \
-		2>/dev/null; \
-	echo "  removed $$(echo "$$removed" | grep -c .) files of hwt from" \
-		'$(DESTDIR)$(PREFIX)'
+	$(call take,hwt $(MODULES))
+$(MODULES:%=uninstall-%): uninstall-%:
+	$(call take,$*)
 
 single: build/single/hwt.c
 	@echo "  the library is in $(<D): hwt.h and hwt.c; for C++ also hwt.hpp"

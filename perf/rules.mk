@@ -76,7 +76,6 @@ full := $(if $(filter perf-full,$(MAKECMDGOALS)),--full)
 # For the peers' own programs.
 export CC CPPFLAGS CFLAGS LDFLAGS LDLIBS
 wanted := $(shell perf/run --list $(full) $(PERF))
-hash := \#
 there = $(if $(header_$1),$(shell echo '$(hash)include <$(header_$1)>' | \
 	$(CXX) $(flags_of_$1) -E -x c++ - >/dev/null 2>&1 && echo yes),yes)
 peers := $(sort $(foreach subject,$(subjects),$(call peer_of,$(subject))))

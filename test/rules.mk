@@ -89,11 +89,6 @@ explored := $(filter-out core/system.c observe/%,$(core)) \
 # Functions of the system that the suites replace, to make them fail.
 wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(spec)))
 
-define link_program
-$(call say,LD)
-$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(libs)
-endef
-
 # The suites load the shared library too.
 build/%/hwt-test: $$(call objects,$(spec) $(model)) $$(objects_$$*) \
 		build/%/libhwt.a | build/$$(if $$(cross),$$*,plain)/libhwt.so

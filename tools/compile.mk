@@ -4,6 +4,11 @@
 
 Q := $(if $(filter-out 0,$(V)),,@)
 say = $(if $Q,@echo '  $1 $@')
+hash := \#
+define newline
+
+
+endef
 
 # Installs what a goal needs, before a compiler is called; make -n does not.
 needy := $(filter deps demo% soak-durable perf-durable $(packed) $(moduled) \

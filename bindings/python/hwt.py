@@ -10,7 +10,8 @@
 where box is the Mailbox of the event loop that owns the connection.
 
 The shared library is that of the environment variable HWT_LIBRARY, or else
-libhwt.so.0 where the loader finds it.
+the one that was installed with this file, or else libhwt.so.0 where the loader
+finds it.
 
 Times are seconds. A delay of math.inf is never due; a negative one is a
 ValueError. What the library refuses raises hwt.Error, an OSError with its errno
@@ -45,6 +46,9 @@ import math
 import os
 
 __all__ = ["Error", "Mailbox", "Pool", "Timeout", "Timer", "version"]
+
+# make install puts the library's path here, seen from this file's folder.
+_LIBRARY = "libhwt.so.0"
 
 NEVER = 2**64 - 1
 _MANUAL = 1
@@ -113,9 +117,14 @@ class _Stats(ctypes.Structure):
     ]
 
 
+def _installed():
+    beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), _LIBRARY)
+    return beside if os.path.exists(beside) else "libhwt.so.0"
+
+
 def _load():
     # CDLL, not PyDLL: it gives the interpreter's lock up during a call.
-    library = ctypes.CDLL(os.environ.get("HWT_LIBRARY", "libhwt.so.0"))
+    library = ctypes.CDLL(os.environ.get("HWT_LIBRARY") or _installed())
     pointer, out = ctypes.c_void_p, ctypes.POINTER
     timer, size = ctypes.c_void_p, ctypes.c_size_t
     ns, u64, i64 = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64

@@ -15,5 +15,5 @@ demo-durable: $(durable_demo) build/plain/hwtctl build/plain/hwtd
 
 ifneq ($(ARCH),aarch64)
 check: $(durable_programs) build/plain/libhwt_durable.a
-check-all: $(durable_programs) $(durable_demo) $(durable_mains:%=build/asan/%)
+check-all: $(durable_programs) $(durable_demo) $(durable_bin:%=build/asan/%)
 endif

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How libraries are linked, the core and each module alike; read by Makefile.
+#
+# modules/NAME/rules.mk may set these and then calls module:
+#
+#   NAME_header    a header that it cannot be compiled without
+#   NAME_package   Debian's package that brings it
+#   NAME_libs      what programs and the shared library link besides
+#
+# What is installed of it are lists, which the other rules may add to; see
+# packaging/rules.mk:
+#
+#   NAME_include   headers
+#   NAME_bin       programs, by their names in build/plain
+#   NAME_man       manual pages
+#   NAME_doc       files for DOCDIR, which keep their path there
+#   NAME_fill      files of LIBDIR that are made from templates
+
+# One object with its inner names made local: a program that links it may use
+# the same names for its own.
+define merge_objects
+$(call say,LD)
+$(Q)$(cc) $(CFLAGS) $(last_$(way)) @build/$(way)/merge -nostdlib -r -o $@ $^
+$(Q)$(cross)$(OBJCOPY) --localize-hidden $@
+endef
+
+build/%.a: build/%.o
+	$(call say,AR)
+	$(Q)rm -f $@
+	$(Q)$(cross)$(AR) rcs $@ $<
+
+# Code stays mapped after dlclose: a timer's worker may be running it.
+define link_shared
+$(call say,LD)
+$(Q)$(link) -shared -Wl,-soname,$(@F:.$(version)=.$(major)) -Wl,-z,nodelete \
+	-Wl,-z,defs -Wl,--version-script=$(filter %.map,$^) \
+	-o $@ $(filter %.o %.so,$^) $(own_libs) $(libs)
+endef
+
+build/%.so: build/%.so.$(version)
+	$(Q)ln -sf $(<F) $(<:.$(version)=.$(major))
+	$(Q)ln -sf $(<F:.$(version)=.$(major)) $@
+
+# Programs of objects and libraries.
+define link_program
+$(call say,LD)
+$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(own_libs) $(libs)
+endef
+
+define module
+$1 := $(wildcard modules/$1/*.c)
+module_sources += $$($1)
+$1: build/plain/libhwt_$1.a build/plain/libhwt_$1.so $$($1_bin:%=build/plain/%)
+
+build/%/libhwt_$1.o: $$$$(call objects,$$($1))
+	$$(merge_objects)
+build/%/libhwt_$1.so.$(version): private own_libs = $$($1_libs)
+build/%/libhwt_$1.so.$(version): $$$$(call objects,$$($1)) \
+		modules/$1/hwt_$1.map build/%/libhwt.so
+	$$(link_shared)
+
+$1_include += $(wildcard modules/$1/hwt_$1.h modules/$1/hwt_$1.hpp)
+$1_man += $(wildcard modules/$1/man/*.[1-9])
+$1_doc += $(wildcard modules/$1/README)
+$1_fill += pkgconfig/hwt-$1.pc
+endef
+
+# The tests and benchmarks of a module that needs libhwt alone: its suite, its
+# stress programs, its faults, and a program for each design that its perf/
+# compares.
+define module_tests
+$1_test := modules/$1/test
+$1_support := test/spec/support.c test/spec/support_promises.c
+$1_wrapped := $$(sort $$(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
+	$$($1_support)))
+build/%/$1-test: private own_libs = $$($1_wrapped:%=-Wl,--wrap=%) -lcriterion
+build/%/$1-test: $$$$(call objects,$(wildcard modules/$1/test/spec/*.c) \
+		$$($1_support)) $$$$(objects_$$$$*) \
+		build/%/libhwt_$1.a build/%/libhwt.a
+	$$(link_program)
+
+$1_programs := $(wildcard modules/$1/test/stress/*.c)
+$$(foreach w,plain clang asan tsan cov noise aarch64 aarch64-c11, \
+		$$($1_programs:%.c=build/$$w/%)): %: %.o \
+		$$$$(objects_$$$$(way)) build/$$$$(way)/libhwt_$1.a \
+		build/$$$$(way)/libhwt.a
+	$$(link_program)
+
+# The module with the functions of the system, and the timer's, under other
+# names, to make them fail: as test/faults does it with the library.
+$1_faults := $(wildcard modules/$1/test/faults/*.c) \
+	test/faults/faults.c test/faults/system.c test/faults/module/module.c
+$1_tables := modules/$1/test/faults/tables.c
+build/%/modules/$1/test/faults/module.o: build/%/libhwt_$1.o \
+		test/faults/imports $$($1_tables)
+	$$(call say,OBJCOPY)
+	@mkdir -p $$(@D)
+	$$(Q)test/faults/imports $$($1_tables) redefine >$$@.names
+	$$(Q)$$(OBJCOPY) --redefine-syms=$$@.names $$< $$@
+
+build/%/modules/$1/test/faults/faults: $$$$(call objects,$$($1_faults)) \
+		$$$$(objects_$$$$*) build/%/modules/$1/test/faults/module.o \
+		build/%/libhwt.a
+	$$(link_program)
+
+.PHONY: faults-$1
+faults: faults-$1
+faults-$1: build/plain/modules/$1/test/faults/faults
+	@test/faults/imports $$($1_tables) check build/plain/libhwt_$1.o
+	@$$< all
+
+ifneq ($$(ARCH),aarch64)
+check: $1 build/plain/$1-test build/plain/modules/$1/test/faults/faults \
+		$$(foreach w,plain tsan,$$($1_programs:%.c=build/$$w/%))
+check-all: build/clang/$1-test build/asan/$1-test \
+		build/asan/modules/$1/test/faults/faults \
+		$$(foreach w,plain tsan noise,$$($1_programs:%.c=build/$$w/%))
+endif
+
+covered += modules/$1
+coverage_of += build/cov/$1-test \
+	$$(addsuffix $$(,)20,$$($1_programs:%.c=build/cov/%)) \
+	build/cov/modules/$1/test/faults/faults$$(,)all
+
+$1_perf := $(patsubst %.c,build/plain/perf/$1/%,$(notdir \
+	$(filter-out %/main.c,$(wildcard modules/$1/perf/*.c))))
+module_perf += $$($1_perf)
+$$($1_perf): private own_libs = -lm
+$$($1_perf): build/plain/perf/$1/%: build/plain/modules/$1/perf/%.o \
+		build/plain/modules/$1/perf/main.o \
+		build/plain/libhwt_$1.a build/plain/libhwt.a
+	@mkdir -p $$(@D)
+	$$(link_program)
+build/plain/modules/$1/perf/%.o: own = -DHWT_CFLAGS='"$$(cc) $$(said)"'
+endef
