@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What hwt_checkout.hpp says: with time moved by hand, then with threads. */
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "hwt_checkout.hpp"
+
+#include "check.h"
+
+using namespace std::chrono_literals;
+using hold = hwt::checkout::hold;
+using object = hwt::checkout::object;
+
+static_assert(!std::is_copy_constructible_v<hold>);
+static_assert(!std::is_move_constructible_v<object>);
+static_assert(std::is_nothrow_move_constructible_v<hold>);
+static_assert(std::is_nothrow_move_assignable_v<hwt::checkout>);
+static_assert(std::is_nothrow_move_assignable_v<hwt::checkout::waiter>);
+
+struct fixture {
+	manual m;
+	hwt::checkout pool;
+	std::deque<object> objects{};
+	object *a, *b, *c;
+	std::vector<hwt_grant> grants{};
+	hold last{};
+
+	fixture() : pool(m.timer)
+	{
+		a = &objects.emplace_back(pool, 1);
+		b = &objects.emplace_back(pool, 2);
+		c = &objects.emplace_back(pool, 3);
+	}
+
+	auto
+	callable()
+	{
+		return [this, held = token()](hold granted, hwt_grant grant) {
+			CHECK(bool(granted) == (grant == HWT_GRANTED));
+			grants.push_back(grant);
+			last = std::move(granted);
+		};
+	}
+
+	/* Of the last request, whose callable has gone. */
+	bool
+	ended(hwt_grant grant)
+	{
+		CHECK(grants.size() == 1 && grants[0] == grant);
+		grants.clear();
+		return token::living == 0 && pool.stats().waiting == 0;
+	}
+};
+
+static void
+a_hold_releases_what_it_has()
+{
+	fixture f;
+	{
+		hold held = f.pool.acquire_now({f.b, f.a});
+
+		CHECK(held && f.pool.stats().out == 1);
+		CHECK(!f.pool.acquire_now({f.a, f.c}));
+		hold other = f.pool.acquire_now(f.c);
+		hold moved = std::move(held);
+		CHECK(!held && moved && other && f.pool.stats().out == 2);
+		held.release();
+		other = std::move(moved);
+		CHECK(!moved && other && f.pool.stats().out == 1);
+		CHECK(f.pool.acquire_now(f.c));
+	}
+	CHECK(f.pool.stats().out == 0);
+	hold held = f.pool.acquire_wait(std::vector<object *>{f.a, f.b}, 1s);
+	held.release();
+	held.release();
+	CHECK(!held && f.pool.acquire_wait({f.a, f.b, f.c}, 0s));
+}
+
+static void
+a_callable_gets_the_hold()
+{
+	fixture f;
+	bool ran = false;
+	auto owned = [&ran, value = std::make_unique<int>(7)](
+			 hold held) { ran = held && *value == 7; };
+
+	f.pool.acquire(f.a, 1s, f.callable());
+	CHECK(f.last && f.ended(HWT_GRANTED));
+	auto waiting = f.pool.acquire({f.a, f.b}, 1s, std::move(owned));
+	CHECK(!ran && f.pool.stats().waiting == 1);
+	f.last.release();
+	CHECK(ran && f.pool.stats().out == 0 && !waiting.cancel());
+	CHECK(f.m.timer.pending() == 0);
+}
+
+static void
+an_expired_one_gets_an_empty_hold()
+{
+	fixture f;
+	hold held = f.pool.acquire_now(f.a);
+
+	f.pool.acquire(f.a, 5ms, f.callable());
+	f.m.pass(4ms);
+	CHECK(f.grants.empty() && token::living == 1);
+	f.m.pass(1ms);
+	CHECK(f.ended(HWT_GRANT_EXPIRED) && !f.last);
+}
+
+static void
+a_waiter_cancels()
+{
+	fixture f;
+	hold held = f.pool.acquire_now(f.a);
+	hwt::checkout::waiter none;
+	auto waiting = f.pool.acquire(f.a, hwt::never, f.callable());
+
+	CHECK(!none.cancel());
+	none = std::move(waiting);
+	CHECK(!waiting.cancel() && none.cancel());
+	CHECK(f.ended(HWT_GRANT_CANCELLED) && !none.cancel());
+	held.release();
+	none = f.pool.acquire(f.a, 1s, f.callable());
+	CHECK(f.ended(HWT_GRANTED) && !none.cancel());
+	none = {};
+	CHECK(f.last);
+}
+
+/* The callable may end the hold, and so all that is left of its request. */
+static void
+a_callable_drops_its_own_request()
+{
+	fixture f;
+	hold held = f.pool.acquire_now(f.a);
+	int runs = 0;
+	auto waiting = std::make_unique<hwt::checkout::waiter>();
+
+	*waiting = f.pool.acquire(f.a, 1s, [&, held = token()](hold granted) {
+		granted.release();
+		waiting.reset();
+		CHECK(token::living == 1);
+		runs++;
+	});
+	held.release();
+	CHECK(runs == 1 && f.pool.stats().out == 0);
+}
+
+static void
+retired_objects_leave_their_hold()
+{
+	fixture f;
+	auto gone = std::make_unique<object>(f.pool, 4);
+	hold held = f.pool.acquire_now({gone.get(), f.a});
+	std::error_code error;
+
+	f.pool.acquire({f.b, gone.get()}, 1s, f.callable());
+	held.retire(*gone);
+	CHECK(f.ended(HWT_GRANT_RETIRED));
+	gone.reset();
+	CHECK(held && !f.pool.acquire_now(f.a) && f.pool.acquire_now(f.b));
+	held.release();
+	CHECK(f.pool.acquire_now(f.a));
+}
+
+static void
+the_destructor_of_an_object_retires_it()
+{
+	fixture f;
+	auto gone = std::make_unique<object>(f.pool, 4);
+	hold held = f.pool.acquire_now(gone.get());
+
+	f.pool.acquire({gone.get()}, 1s, [&f, &gone](hold granted) {
+		/* In a callable, too: it is out, and leaves its hold. */
+		granted.retire(*gone);
+		gone.reset();
+		f.grants.push_back(HWT_GRANTED);
+	});
+	held.release();
+	CHECK(f.ended(HWT_GRANTED) && gone == nullptr);
+	gone = std::make_unique<object>(f.pool, 4);
+	held = f.pool.acquire_now(f.a);
+	f.pool.acquire({f.a, gone.get()}, 1s, f.callable());
+	gone.reset();
+	CHECK(f.ended(HWT_GRANT_RETIRED));
+}
+
+static void
+the_destructor_of_an_object_waits_for_its_holder()
+{
+	fixture f;
+	auto gone = std::make_unique<object>(f.pool, 4);
+	std::atomic<bool> released{false};
+	hold held = f.pool.acquire_now(gone.get());
+	std::thread holder([&] {
+		std::this_thread::sleep_for(20ms);
+		released = true;
+		held.release();
+	});
+
+	gone.reset();
+	CHECK(released);
+	holder.join();
+	gone = std::make_unique<object>(f.pool, 4);
+	held = f.pool.acquire_now(gone.get());
+	released = false;
+	f.pool.shutdown();
+	holder = std::thread([&] {
+		std::this_thread::sleep_for(20ms);
+		released = true;
+		held.release();
+	});
+	gone.reset();
+	CHECK(released);
+	holder.join();
+}
+
+static void
+a_pause_lasts_until_it_is_destroyed()
+{
+	fixture f;
+	std::error_code error;
+	hold held = f.pool.acquire_now(f.a);
+
+	CHECK(!f.pool.pause(0s));
+	held.release();
+	{
+		auto paused = f.pool.pause(0s);
+
+		CHECK(paused && !f.pool.try_pause(error, 0s));
+		CHECK(error.value() == EALREADY);
+		CHECK(!f.pool.acquire_now(f.a));
+		f.pool.acquire(f.a, 1s, f.callable());
+		auto moved = std::move(paused);
+		CHECK(!paused && moved && f.grants.empty());
+	}
+	CHECK(f.ended(HWT_GRANTED) && f.last);
+	f.last.release();
+	auto paused = f.pool.pause(0s);
+	paused.resume();
+	paused.resume();
+	CHECK(f.pool.acquire_now(f.a));
+}
+
+static void
+an_error_destroys_the_callable()
+{
+	fixture f;
+	std::error_code error;
+	hold held = f.pool.acquire_now(f.a);
+	std::vector<object *> none, many(30, f.b);
+
+	f.pool.try_acquire(error, none, 1s, f.callable());
+	CHECK(error == std::errc::invalid_argument);
+	f.pool.try_acquire(error, {f.a, nullptr}, 1s, f.callable());
+	CHECK(error == std::errc::invalid_argument);
+	f.pool.try_acquire(error, {f.a, f.a}, 1s, f.callable());
+	CHECK(error == std::errc::invalid_argument);
+	f.pool.try_acquire(error, f.a, -1s, f.callable());
+	CHECK(error == std::errc::invalid_argument);
+	CHECK(!f.pool.try_acquire_now(error, many) && error);
+	CHECK(!f.pool.try_acquire_wait(error, f.a, -1s) && error);
+	f.pool.acquire(f.a, 1s, f.callable());
+	f.pool.shutdown();
+	CHECK(f.ended(HWT_GRANT_SHUT_DOWN));
+	f.pool.try_acquire(error, f.b, 1s, f.callable());
+	CHECK(error.value() == ESHUTDOWN && token::living == 0);
+	CHECK(!f.pool.try_acquire_now(error, f.b));
+	CHECK(error.value() == ESHUTDOWN);
+	CHECK(!f.pool.try_pause(error, 0s) && error.value() == ESHUTDOWN);
+	hwt::checkout::try_make(error, f.m.timer, {3, 0});
+	CHECK(error == std::errc::invalid_argument);
+}
+
+#ifdef __cpp_exceptions
+static void
+errors_are_thrown()
+{
+	fixture f;
+	hold held = f.pool.acquire_now(f.a);
+	hwt::checkout moved = std::move(f.pool);
+	auto nothing = [held = token()](hold) {};
+
+	CHECK(thrown([&] { held = f.pool.acquire_now(f.b); }) == EINVAL);
+	CHECK(thrown([&] { f.pool.acquire(f.b, 1s, nothing); }) == EINVAL);
+	CHECK(thrown([&] { object none(f.pool); }) == EINVAL);
+	CHECK(thrown([&] { held.retire(*f.b); }) == EPERM);
+	CHECK(thrown([] { hold().retire(*std::make_unique<fixture>()->a); }) ==
+	    EPERM);
+	f.pool = std::move(moved);
+	f.pool.acquire(f.b, 1s, [](hold) {});
+	f.pool.acquire(f.a, 1s, [&f](hold) {
+		CHECK(thrown([&] {
+			hold none = f.pool.acquire_wait(f.b, 1s);
+		}) == EDEADLK);
+		CHECK(thrown([&] { auto none = f.pool.pause(1s); }) == EDEADLK);
+	});
+	held.release();
+}
+#endif
+
+static void
+a_shutdown_ends_what_waits()
+{
+	fixture f;
+	hwt::checkout pool(f.m.timer);
+	auto kept = std::make_unique<object>(pool);
+
+	CHECK(hwt_checkout_pause(pool.get(), 0) == 0);
+	pool.acquire(kept.get(), 1s, f.callable());
+	CHECK(f.grants.empty());
+	{
+		hwt::checkout ending = std::move(pool);
+
+		/* Without that, the object would wait for the end of the
+		 * pause. */
+		ending.shutdown();
+		CHECK(f.ended(HWT_GRANT_SHUT_DOWN));
+		kept.reset();
+	}
+	pool = hwt::checkout(f.m.timer);
+	CHECK(pool.stats().out == 0);
+}
+
+static void
+a_forked_child_leaves_callables_alone()
+{
+	static fixture *f;
+
+	f = new fixture;
+	hold held = f->pool.acquire_now(f->a);
+	auto waiting = f->pool.acquire(f->a, 1s, f->callable());
+	CHECK(child([] {
+		std::error_code error;
+
+		CHECK(!f->pool.try_acquire_now(error, f->b));
+		CHECK(error.value() == EOWNERDEAD && f->grants.empty());
+		delete f;
+		CHECK(token::living == 1);
+	}) == 0);
+	CHECK(waiting.cancel() && f->ended(HWT_GRANT_CANCELLED));
+	held.release();
+	waiting = {};
+	delete f;
+}
+
+static void
+some_errors_end_the_program()
+{
+#ifdef __cpp_exceptions
+	CHECK(child([] {
+		fixture f;
+		f.pool.acquire(f.a, 1s, [](hold) { throw 1; });
+	}) == 42);
+	CHECK(child([] {
+		fixture f;
+		hold held = f.pool.acquire_now(f.a);
+		f.pool.acquire(f.a, 1s, [](hold) { throw 1; });
+		held.release();
+	}) == 42);
+#endif
+	CHECK(child([] {
+		fixture f;
+		hold held = f.pool.acquire_now(f.a);
+		auto pool = std::make_unique<hwt::checkout>(std::move(f.pool));
+		pool->acquire(f.a, 1s, [&](hold granted) {
+			granted.release();
+			pool.reset();
+		});
+		held.release();
+	}) == 42);
+	CHECK(child([] {
+		fixture f;
+		hold held = f.pool.acquire_now(f.a);
+		f.pool = hwt::checkout(f.m.timer);
+	}) == 42);
+	CHECK(child([] {
+		fixture f;
+		auto out = std::make_unique<object>(f.pool);
+		hold both = f.pool.acquire_now(out.get());
+		hold held = f.pool.acquire_now(f.a);
+		f.pool.acquire(f.a, 1s, [&](hold) { out.reset(); });
+		held.release();
+	}) == 42);
+}
+
+/* One holder at a time, and each callable once: whatever releases, cancels,
+ * expires and pauses meet. */
+static void
+each_ends_once_whatever_races()
+{
+	enum {
+		THREADS = 3,
+		ROUNDS = 2000
+	};
+	hwt::options fast;
+	fast.tick = 50us;
+	hwt::timer timer(fast);
+	hwt::checkout pool(timer);
+	std::deque<object> objects;
+	int holders[4] = {};
+	std::atomic<int> begun{0}, ended{0};
+	std::vector<std::thread> threads;
+
+	for (int i = 0; i < 4; i++)
+		objects.emplace_back(pool);
+	for (int self = 0; self < THREADS; self++)
+		threads.emplace_back([&, self] {
+			std::error_code error;
+
+			for (int i = 0; i < ROUNDS; i++) {
+				int x = (i + self) % 4;
+				int y = (x + 1 + i % 3) % 4;
+				auto use = [&holders, x, y](hold held) {
+					if (!held)
+						return;
+					CHECK(holders[x]++ == 0);
+					CHECK(holders[y]++ == 0);
+					holders[x]--;
+					holders[y]--;
+				};
+				auto within =
+				    std::chrono::microseconds(i % 200);
+
+				begun++;
+				auto waiting = pool.acquire(
+				    {&objects[x], &objects[y]}, within,
+				    [&, use, held = token()](hold granted) {
+					    use(std::move(granted));
+					    ended++;
+				    });
+				if (i % 7 == 0)
+					waiting.cancel();
+				use(pool.acquire_wait(
+				    {&objects[y], &objects[x]}, 20us));
+				if (self == 0 && i % 50 == 0)
+					auto paused =
+					    pool.try_pause(error, 100us);
+			}
+		});
+	for (std::thread &each : threads)
+		each.join();
+	/* The last ones that wait. */
+	while (pool.stats().waiting != 0 || ended != begun)
+		std::this_thread::sleep_for(1ms);
+}
+
+int
+main()
+{
+	const test tests[] = {
+	    TEST(a_hold_releases_what_it_has),
+	    TEST(a_callable_gets_the_hold),
+	    TEST(an_expired_one_gets_an_empty_hold),
+	    TEST(a_waiter_cancels),
+	    TEST(a_callable_drops_its_own_request),
+	    TEST(retired_objects_leave_their_hold),
+	    TEST(the_destructor_of_an_object_retires_it),
+	    TEST(the_destructor_of_an_object_waits_for_its_holder),
+	    TEST(a_pause_lasts_until_it_is_destroyed),
+	    TEST(an_error_destroys_the_callable),
+#ifdef __cpp_exceptions
+	    TEST(errors_are_thrown),
+#endif
+	    TEST(a_shutdown_ends_what_waits),
+	    TEST(a_forked_child_leaves_callables_alone),
+	    TEST(some_errors_end_the_program),
+	    TEST(each_ends_once_whatever_races),
+	};
+
+	return run_tests(tests);
+}
