@@ -174,7 +174,8 @@ int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
  * -ENOMEM
  * -EAGAIN     the timer cannot start its thread
  * -ESHUTDOWN  shutdown was called, or the timer is stopped and delay_ns is not
- *             HWT_NEVER */
+ *             HWT_NEVER
+ * -EOWNERDEAD */
 int hwt_purgatory_watch(struct hwt_purgatory *purgatory,
     hwt_operation *operation, const struct hwt_operation_spec *spec);
 
@@ -224,6 +225,7 @@ int hwt_purgatory_destroy(struct hwt_purgatory *purgatory);
  * -EINVAL -EOWNERDEAD */
 int hwt_operation_complete(
     struct hwt_purgatory *purgatory, hwt_operation operation);
+/* Errors as hwt_operation_complete. */
 int hwt_operation_cancel(
     struct hwt_purgatory *purgatory, hwt_operation operation);
 

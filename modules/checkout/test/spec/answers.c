@@ -297,11 +297,17 @@ Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
 	assert_rc(
 	    hwt_checkout_acquire(store.checkout, &waiter.request, HWT_SEC(1)),
 	    -EAGAIN);
+	assert_rc(hwt_checkout_acquire_wait(
+		      store.checkout, &waiter.request, HWT_SEC(1)),
+	    -EAGAIN);
 	(void)fault_disarm();
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -ENOMEM);
 	assert_rc(
 	    hwt_checkout_acquire(store.checkout, &waiter.request, HWT_SEC(1)),
+	    -ENOMEM);
+	assert_rc(hwt_checkout_acquire_wait(
+		      store.checkout, &waiter.request, HWT_SEC(1)),
 	    -ENOMEM);
 	(void)fault_disarm();
 	assert_stats(&store, 1, 0);
