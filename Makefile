@@ -20,7 +20,9 @@
 #   make wheel       the wheel turns in the terminal: see examples/wheel.c
 #   make check       the tests for whoever changes a line; the last line counts
 #   make check-all   all other tests; the last line counts
-#   make deps        installs what demo and check need (they do so themselves)
+#   make deps        installs what demo and check need: these do so themselves,
+#                    with apt, and name it first. Other goals install no
+#                    packages, but say which they miss
 #   make clean help  removes build; shows this
 #
 # Single tests, most of them longer than in check and check-all:

@@ -10,12 +10,15 @@ define newline
 
 endef
 
-# Installs what a goal needs, before a compiler is called; make -n does not.
-needy := $(filter deps demo% soak-durable perf-durable $(packed) $(moduled) \
-	$(tested) $(measured),$(MAKECMDGOALS))
+# Before a compiler is called, what demo, check and deps need is installed; the
+# others tell what they miss, and stop. make -n does neither.
+needy := $(filter deps demo% soak-durable perf-durable install $(packed) \
+	$(moduled) $(tested) $(measured),$(MAKECMDGOALS))
+tell := $(if $(filter deps demo% check check-all,$(needy)),,--tell)
 ifneq ($(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy)),)
 ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' ARCH='$(ARCH)' \
-	tools/deps $(needy) >&2 && echo there),there)
+	OBJCOPY='$(OBJCOPY)' tools/deps $(tell) $(needy) >&2 && \
+	echo there),there)
 $(error what is needed is not there)
 endif
 # Alone, they use all cores, unless -j says otherwise.
