@@ -73,9 +73,11 @@ build/asan/durable-route: $$(call objects,$(durable_fuzz) \
 ifneq ($(ARCH),aarch64)
 check: build/plain/libhwt_durable.so build/plain/libhwt_durable.a \
 		build/plain/durable-test build/asan/durable-route \
-		$(durable_programs) $(filter build/tsan/%,$(durable_stressed))
+		build/tsan/libhwt_durable.a $(durable_programs) \
+		$(filter build/tsan/%,$(durable_stressed))
 check-all: build/clang/durable-test build/asan/durable-test \
-		build/fuzz/durable-route $(durable_stressed)
+		build/asan/libhwt_durable.a build/fuzz/durable-route \
+		$(durable_stressed)
 endif
 
 -include modules/durable/programs/rules.mk modules/durable/test/rules.mk \
