@@ -107,13 +107,14 @@ on_signal(int signal)
 static void
 terminal_leave(void)
 {
-	fputs("\033[?25h\033[?1049l", stdout);
+	fputs("\033[?7h\033[?25h\033[?1049l", stdout);
 	fflush(stdout);
 	tcsetattr(STDIN_FILENO, TCSANOW, &saved);
 }
 
-/* A screen of its own, without a cursor; keys come one by one and are not
- * shown. Nothing may stop the program and leave the terminal so. */
+/* A screen of its own, without a cursor, that cuts what is too long for a line;
+ * keys come one by one and are not shown. Nothing may stop the program and
+ * leave the terminal so. */
 static void
 terminal_enter(void)
 {
@@ -131,7 +132,7 @@ terminal_enter(void)
 	raw.c_cc[VMIN] = 0;
 	raw.c_cc[VTIME] = 0;
 	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	fputs("\033[?1049h\033[?25l", stdout);
+	fputs("\033[?1049h\033[?25l\033[?7l", stdout);
 }
 
 /* In one write, so that no half of a frame is seen. */

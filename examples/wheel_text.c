@@ -7,7 +7,7 @@
 #include "common.h"
 
 /* What is not bars. */
-#define OTHER_ROWS 13
+#define OTHER_ROWS 14
 #define ROWS_MIN 18
 #define COLUMNS_MIN 80
 #define QUEUE_SHOWN 36
@@ -58,22 +58,61 @@ draw_cell(FILE *file, unsigned width, const char *colour, const char *mark)
 	}
 }
 
+/* How many timeouts the height stands for. It grows at once, and shrinks when
+ * more than a quarter of the height is unused, so that it seldom changes. */
+static unsigned
+scale_top(unsigned height_max)
+{
+	static unsigned top = 1;
+
+	if (height_max > top || height_max * 4 < top * 3)
+		top = height_max > 0 ? height_max : 1;
+	return top;
+}
+
+/* The row that the n-th timeout, from 1, reaches up to. */
+static unsigned
+scale_row(unsigned n, unsigned rows, unsigned top)
+{
+	return (n * rows + top - 1) / top - 1;
+}
+
+/* The number at a row of the axis, or 0 for none: the top, and below it those
+ * of 1, 2, 5, 10, 20 ... that leave a row between them. */
+static unsigned
+scale_label(unsigned row, unsigned rows, unsigned top)
+{
+	static const unsigned steps[] = {
+	    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000};
+	unsigned i = 0, n;
+
+	if (row == rows - 1)
+		return top;
+	while (steps[i] * rows < 2 * top &&
+	    i < sizeof(steps) / sizeof(steps[0]) - 1)
+		i++;
+	n = (row + 1) * top / rows / steps[i] * steps[i];
+	if (n == 0 || scale_row(n, rows, top) != row || row + 3 > rows)
+		return 0;
+	return n;
+}
+
 static void
 draw_bars(
     FILE *file, const struct picture *picture, unsigned rows, unsigned width)
 {
-	unsigned each = (picture->height_max + rows - 1) / rows;
-	unsigned row, bucket;
+	unsigned top = scale_top(picture->height_max), row, bucket;
 
-	if (each == 0)
-		each = 1;
+	fprintf(file, "timeouts per bucket%s", line_end);
 	for (row = rows; row-- > 0;) {
-		if (row % 4 == 3)
-			fprintf(file, "%4u ", (row + 1) * each);
+		unsigned label = scale_label(row, rows, top);
+		unsigned n = row * top / rows;
+
+		if (label > 0)
+			fprintf(file, "%4u ", label);
 		else
 			fputs("     ", file);
 		for (bucket = 0; bucket < BUCKETS; bucket++) {
-			unsigned n = row * each;
 			unsigned level = picture_level(picture, bucket, n);
 			bool is_empty = n >= picture->heights[bucket];
 
