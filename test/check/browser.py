@@ -26,7 +26,8 @@ class Browser:
         theirs_in, ours_out = os.pipe()
         command = COMMAND + [f"--user-data-dir={self.folder}"]
         shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
-        self.log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
+        log = os.path.join(self.folder, "log")
+        self.log = open(log, "w+", encoding="utf-8")
         self.process = subprocess.Popen(
             ["bash", "-c", shell, "chromium"] + command,
             pass_fds=(theirs_in, theirs_out), stderr=self.log)
