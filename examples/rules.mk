@@ -35,7 +35,11 @@ wheel-svg: $(wheel)
 
 # Operations that wait: it needs the module purgatory.
 longpoll := build/plain/examples/longpoll/longpoll
-$(longpoll): $(patsubst %.c,build/plain/%.o,$(wildcard examples/longpoll/*.c)) \
+purgatory_doc += $(wildcard examples/longpoll/*)
+longpoll_parts := $(patsubst %.c,build/plain/%.o, \
+	$(wildcard examples/longpoll/*.c))
+$(longpoll_parts): own = -Imodules/purgatory
+$(longpoll): $(longpoll_parts) \
 		build/plain/libhwt_purgatory.a build/plain/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(libs)
@@ -45,7 +49,10 @@ demo-longpoll: $(longpoll)
 
 # A pool of connections: it needs the module checkout.
 pool := build/plain/examples/pool/pool
-$(pool): $(patsubst %.c,build/plain/%.o,$(wildcard examples/pool/*.c)) \
+checkout_doc += $(wildcard examples/pool/*)
+pool_parts := $(patsubst %.c,build/plain/%.o,$(wildcard examples/pool/*.c))
+$(pool_parts): own = -Imodules/checkout
+$(pool): $(pool_parts) \
 		build/plain/libhwt_checkout.a build/plain/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(libs)

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "modules/durable/hwt_durable.h"
+#include <hwt_durable.h>
 
 enum {
 	BATCH = 64,

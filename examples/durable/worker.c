@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "modules/durable/hwt_durable.h"
+#include <hwt_durable.h>
 
 static uint64_t
 now_ms(void)

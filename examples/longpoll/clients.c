@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "examples/longpoll/longpoll.h"
+#include "longpoll.h"
 
 #define EVENTS 256
 #define WAIT_MIN_MS 200u

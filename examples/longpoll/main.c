@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "examples/longpoll/longpoll.h"
+#include "longpoll.h"
 
 enum {
 	WAITERS = 10000,

@@ -21,8 +21,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "examples/longpoll/longpoll.h"
-#include "modules/purgatory/hwt_purgatory.h"
+#include <hwt_purgatory.h>
+
+#include "longpoll.h"
 
 #define EVENTS 256
 

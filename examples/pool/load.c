@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "examples/must.h"
-#include "examples/pool/pool.h"
+#include "../must.h"
+#include "pool.h"
 
 #define MS UINT64_C(1000000)
 

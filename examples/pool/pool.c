@@ -19,9 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "examples/must.h"
-#include "examples/pool/pool.h"
-#include "modules/checkout/hwt_checkout.h"
+#include <hwt_checkout.h>
+
+#include "../must.h"
+#include "pool.h"
 
 enum {
 	EVENTS = 64,

@@ -5,6 +5,8 @@
 
 durable_demo := build/plain/examples/durable/worker \
 	build/plain/examples/durable/producer
+durable_doc += $(wildcard examples/durable/*.c)
+$(durable_demo:%=%.o): own = -Imodules/durable
 $(durable_demo): %: %.o build/plain/libhwt_durable.a build/plain/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
