@@ -147,10 +147,11 @@
  * program that uses pthread_cancel must disable it around such calls.
  *
  * PROGRESS. A call that is marked as lock-free does not wait for another
- * thread, whatever that thread is doing. hwt_new_timeout* are lock-free except
- * when the timer grows: a lock guards getting memory from the system. A
- * timeout's deadline never depends on whether another thread that is in a call
- * runs on; but with HWT_MANUAL one thread calls wake, and others rely on that.
+ * thread, whatever that thread is doing. When the timer grows, hwt_new_timeout*
+ * call mmap, where the kernel may make threads of a process wait for each
+ * other, as it may when they touch new memory. A timeout's deadline never
+ * depends on whether another thread that is in a call runs on; but with
+ * HWT_MANUAL one thread calls wake, and others rely on that.
  * The worker does not wait for the threads of a pool or a mailbox. A thread has
  * free records of its own for up to 8 live timers, and up to 1024 threads have
  * free records of one timer. Beyond these limits, calls use a cache that
@@ -542,10 +543,9 @@ int hwt_destroy(struct hwt *timer);
  * call. A delay of 0 counts as 1 ns: on a tick boundary, it belongs to the next
  * one.
  *
- * [any][cb]. Lock-free except when the timer grows; never waits for the worker,
- * except that the first call on a timer starts the thread. arg is lent to the
- * timeout until it ends: until the task has returned, hwt_cancel has returned
- * 0, or stop has given it back.
+ * [any][cb]. Lock-free; never waits for the worker, except that the first call
+ * on a timer starts the thread. arg is lent to the timeout until it ends: until
+ * the task has returned, hwt_cancel has returned 0, or stop has given it back.
  *
  * The clock is CLOCK_MONOTONIC. On x86-64, if the kernel's own clock is the
  * time stamp counter, the library extrapolates from a reading of

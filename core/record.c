@@ -23,6 +23,15 @@
  * with its header; it is then idle, and is opened again before another one is
  * mapped.
  *
+ * GROWING takes no lock, so that no thread, and above all not the worker, waits
+ * for one that is in mmap. A thread that finds no free record takes the bit of
+ * an idle slab, or maps a slab with all its records free and puts it into the
+ * table. Two steps follow, in the top of SET_FREE and in limit, which any
+ * thread makes that finds the slab in the table. Before it publishes its slab,
+ * a thread looks for free records once more: threads that need memory at the
+ * same time share a slab. One that is paused meanwhile costs others a slab at
+ * most.
+ *
  * Generations go on: when a page is committed again, its records start with the
  * highest number of uses of any record of the slab that was given back. So no
  * handle becomes valid again before its 36 bits have wrapped.
@@ -46,15 +55,16 @@
  *      A thread that exits leaves its cache to the next one, with its counters.
  *
  * EDGES
- *   E:slab    a slab's contents, release in store_add_slab by the store into
- *             the table, acquired by slab_at. limit follows.
+ *   E:slab    a slab's contents, release in slab_publish by the swap into the
+ *             table, acquired by slab_at. limit follows.
  *   E:set     the fence between setting a bit and reading those above it, in
  *             set_raise; the fence between clearing a bit above and reading
  *             those below, in cache_add_page and mpsc_pop.
- *   E:free    all that was done to a free record, or to a page and a slab's
- *             generation_base: release by adding to a word of SET_FREE in
- *             free_add, acquire by the swap in page_take or the
- *             compare-and-swap in pages_claim.
+ *   E:free    all that was done to a free record, or to a page, a slab's header
+ *             and its generation_base: release by adding to a word of SET_FREE
+ *             in free_add, or by setting the slab's bit in idle in slab_retire,
+ *             acquire by the swap in page_take or the compare-and-swap in
+ *             pages_claim and store_open_idle.
  *   E:owned   a cache and its counters: release in cache_release, acquire in
  *             cache_claim, by the next thread.
  */
@@ -97,8 +107,7 @@ record_store_create(struct record_store *store)
 	for (set = 0; set < SETS; set++)
 		store->top[set] =
 		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
-	store->idle = (uint64_t *)(uintptr_t)(store->top[0] + SETS * TOP_WORDS);
-	store->grow_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	store->idle = store->top[0] + SETS * TOP_WORDS;
 	secret_make(&store->secret);
 	store->shared_cache.shared = true;
 	return 0;
@@ -150,15 +159,6 @@ map_slab(void)
 	return memory + before;
 }
 
-/* With the lock held: writes the header of a slab that reads as 0. */
-static void
-slab_open(struct hwt *timer, uint32_t number, struct slab *slab)
-{
-	slab->timer = timer;
-	slab->first_index = number << SLAB_BITS;
-	memory_add(&timer->store, HEADER_PAGES * PAGE_BYTES);
-}
-
 /* Makes all records of pages free which the caller owns. counted: the pages
  * count as complete, since they are committed. */
 static void
@@ -176,20 +176,6 @@ pages_return(
 			(void)a64_add_seq(&store->free_pages, 1);
 		(void)set_raise(store, SET_FREE, number, page);
 	}
-}
-
-/* An idle slab; limit: there is none. */
-static uint32_t
-find_idle(const struct record_store *store, uint32_t limit)
-{
-	uint32_t word;
-
-	for (word = 0; word < (limit + 63) / 64; word++) {
-		if (store->idle[word] != 0)
-			return word * 64 +
-			    (uint32_t)__builtin_ctzll(store->idle[word]);
-	}
-	return limit;
 }
 
 /* The lowest slab that may have free records; limit: there is none. */
@@ -220,53 +206,106 @@ find_slab(struct record_store *store, uint32_t limit)
 	return limit;
 }
 
-/* With the lock held. */
-static int
-store_add_slab(struct hwt *timer, uint32_t limit)
+/* Takes an idle slab; limit: there is none. */
+static uint32_t
+take_idle(struct record_store *store, uint32_t limit)
 {
-	struct record_store *store = &timer->store;
-	struct slab *slab;
+	uint32_t word;
+	uint64_t idle;
 
-	if (limit == SLABS_MAX ||
-	    !wheel_reserve(&timer->wheel, (uint64_t)(limit + 1) * SLAB_RECORDS))
-		return -ENOMEM;
-	slab = map_slab();
-	if (slab == NULL)
-		return -ENOMEM;
-	slab_open(timer, limit, slab);
-	/* E:slab release */
-	aptr_store_release(&store->slabs[limit], slab);
-	/* Stored before a record of the slab can be taken: the sweep of
-	 * hwt_stop ends at limit. E:slab release */
-	a64_store_release(&store->limit, limit + 1);
-	pages_return(store, limit, SLAB_ALL, false);
-	return 0;
+	for (word = 0; word < (limit + 63) / 64; word++) {
+		while ((idle = a64_load_relaxed(&store->idle[word])) != 0) {
+			/* E:free acquire */
+			if (a64_cas_seq(
+				&store->idle[word], idle, idle & (idle - 1)))
+				return word * 64 +
+				    (uint32_t)__builtin_ctzll(idle);
+		}
+	}
+	return limit;
 }
 
-/* Opens an idle slab, or adds one, unless another thread did one of these since
- * the free set was found empty: then it is not empty any more. */
+/* The caller owns the slab, whose header reads as 0. */
+static void
+slab_open(struct hwt *timer, uint32_t number)
+{
+	struct slab *slab = slab_at(&timer->store, number);
+
+	slab->timer = timer;
+	slab->first_index = number << SLAB_BITS;
+	memory_add(&timer->store, HEADER_PAGES * PAGE_BYTES);
+	pages_return(&timer->store, number, SLAB_ALL, false);
+}
+
+/* A slab whose pages are all in SET_FREE, but not above it. */
+static struct slab *
+slab_create(struct hwt *timer)
+{
+	struct slab *slab = map_slab();
+	uint32_t page;
+
+	if (slab == NULL)
+		return NULL;
+	slab->timer = timer;
+	for (page = HEADER_PAGES; page < SLAB_PAGES; page++)
+		a64_store_relaxed(&slab->bits[SET_FREE][page], PAGE_ALL);
+	a64_store_relaxed(&slab->summary[SET_FREE], SLAB_ALL);
+	return slab;
+}
+
+/* Puts a slab into the table, unless there are free records again: then it is
+ * unmapped. Whoever finds another one in its place, which is not counted yet,
+ * counts it: no thread waits for the one that put it there. */
+static int
+slab_publish(struct hwt *timer, struct slab *slab)
+{
+	struct record_store *store = &timer->store;
+	bool published = false;
+	uint32_t limit;
+	int error = 0;
+
+	while (!published) {
+		limit = store_limit(store);
+		if (find_slab(store, limit) < limit)
+			break;
+		if (limit == SLABS_MAX ||
+		    !wheel_reserve(
+			&timer->wheel, (uint64_t)(limit + 1) * SLAB_RECORDS)) {
+			error = -ENOMEM;
+			break;
+		}
+		slab->first_index = limit << SLAB_BITS;
+		/* E:slab release */
+		published = aptr_cas_seq(&store->slabs[limit], NULL, slab);
+		/* Whoever finds the new limit finds free records. None is taken
+		 * before that (cache_add_page): the sweep of hwt_stop ends at
+		 * the limit. E:slab release */
+		a64_or_seq(&store->top[SET_FREE][limit / 64],
+		    UINT64_C(1) << limit % 64);
+		(void)a64_cas_seq(&store->limit, limit, limit + 1);
+	}
+	if (published)
+		memory_add(store, HEADER_PAGES * PAGE_BYTES);
+	else
+		system_unmap(slab, SLAB_BYTES);
+	return error;
+}
+
+/* Opens an idle slab, or adds one. Lock-free: several threads may do so at the
+ * same time. */
 static int
 store_grow(struct hwt *timer)
 {
-	struct record_store *store = &timer->store;
-	uint32_t limit, idle;
-	int error = 0;
+	uint32_t limit = store_limit(&timer->store);
+	uint32_t idle = take_idle(&timer->store, limit);
+	struct slab *slab;
 
-	(void)pthread_mutex_lock(&store->grow_lock);
-	limit = store_limit(store);
-	if (find_slab(store, limit) < limit)
-		goto unlock;
-	idle = find_idle(store, limit);
 	if (idle < limit) {
-		store->idle[idle / 64] &= ~(UINT64_C(1) << idle % 64);
-		slab_open(timer, idle, slab_at(store, idle));
-		pages_return(store, idle, SLAB_ALL, false);
-	} else {
-		error = store_add_slab(timer, limit);
+		slab_open(timer, idle);
+		return 0;
 	}
-unlock:
-	(void)pthread_mutex_unlock(&store->grow_lock);
-	return error;
+	slab = slab_create(timer);
+	return slab != NULL ? slab_publish(timer, slab) : -ENOMEM;
 }
 
 /* The caller owns all records of the page, which read as 0. */
@@ -570,25 +609,22 @@ pages_release(struct slab *slab, uint64_t pages)
 	return pages;
 }
 
-/* Gives a slab's header back if all its pages are free and not committed. Does
- * not wait for a thread that is growing the store. */
+/* Gives a slab's header back if all its pages are free and not committed. */
 static void
 slab_retire(struct record_store *store, uint32_t number)
 {
 	struct slab *slab = slab_at(store, number);
-	uint64_t claimed;
+	uint64_t claimed = pages_claim(slab, SLAB_ALL);
 
-	if (pthread_mutex_trylock(&store->grow_lock) != 0)
-		return;
-	claimed = pages_claim(slab, SLAB_ALL);
 	if (claimed == SLAB_ALL && a64_load_relaxed(&slab->committed) == 0 &&
 	    system_release(slab, HEADER_PAGES * PAGE_BYTES)) {
 		memory_add(store, -(uint64_t)(HEADER_PAGES * PAGE_BYTES));
-		store->idle[number / 64] |= UINT64_C(1) << number % 64;
+		/* E:free release */
+		a64_or_seq(
+		    &store->idle[number / 64], UINT64_C(1) << number % 64);
 	} else {
 		pages_return(store, number, claimed, false);
 	}
-	(void)pthread_mutex_unlock(&store->grow_lock);
 }
 
 /* Gives back the complete pages of a slab. False: there are none. */

@@ -178,9 +178,7 @@ struct record_store {
 	 * TRIM_PAGES since. */
 	a64_t trim_refused;
 	a64_t memory_bytes;
-	/* Under grow_lock: slabs that take no memory, header included. */
-	pthread_mutex_t grow_lock;
-	uint64_t *idle;
+	a64_t *idle; /* slabs that take no memory, header included */
 	/* For each slab: the highest number of uses of any record in its pages
 	 * that are not committed. Written by the worker, read by the thread
 	 * that commits a page. */

@@ -4,11 +4,11 @@
  *
  * SERIALIZATION
  *
- *   callers              none: they own a record or compare-and-swap its word
+ *   callers              none: they own a record or compare-and-swap its word;
+ *                        the store grows without a lock (record.c)
  *   worker               struct worker, struct trim, the wheel and the queue's
  *                        passes belong to the thread that turns the wheel
  *   start, stop, advance the lifecycle lock
- *   growing the store    grow_lock
  *   registry             its lock
  *   hwt_destroy          the user: no other call may be under way
  *

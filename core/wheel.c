@@ -54,7 +54,7 @@
  *
  * EDGES
  *   E:chunks   an arena of chunks, release in wheel_reserve, acquired by
- *              chunk_at.
+ *              chunk_at. capacity follows.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -215,18 +215,23 @@ bool
 wheel_reserve(struct wheel *wheel, uint64_t records)
 {
 	uint64_t needed = chunks_for(records, wheel->filled.length);
+	uint64_t capacity;
 	void *arena;
 
-	while (wheel->capacity < needed) {
-		if (wheel->capacity >= wheel->free.length)
+	/* E:chunks acquire */
+	while ((capacity = a64_load_acquire(&wheel->capacity)) < needed) {
+		if (capacity >= wheel->free.length)
 			return false;
 		arena = system_map(ARENA_BYTES);
 		if (arena == NULL)
 			return false;
 		/* E:chunks release */
-		aptr_store_release(
-		    &wheel->arenas[wheel->capacity >> ARENA_BITS], arena);
-		wheel->capacity += ARENA_CHUNKS;
+		if (!aptr_cas_seq(
+			&wheel->arenas[capacity >> ARENA_BITS], NULL, arena))
+			system_unmap(arena, ARENA_BYTES);
+		/* Also for the thread that was first. */
+		(void)a64_cas_seq(
+		    &wheel->capacity, capacity, capacity + ARENA_CHUNKS);
 	}
 	return true;
 }

@@ -3,7 +3,7 @@
  * The wheel: which record the worker visits in which tick.
  *
  * All functions belong to the thread that turns the wheel, except
- * wheel_reserve, which is called under the record store's lock. The wheel uses
+ * wheel_reserve, which any thread may call. The wheel uses
  * only two fields of a record, which are its own: entry_tick, and entry_at,
  * which is 0 while the record has no entry. Another kind of wheel needs another
  * wheel.c, struct wheel and struct wheel_walk: docs/DESIGN, 18 (c) says which
@@ -69,7 +69,7 @@ struct wheel {
 	 * chunks in the arenas, and the free chunks. */
 	aptr_t *arenas;
 	uint32_t carved;
-	uint32_t capacity; /* under the record store's lock */
+	a64_t capacity; /* set by whoever needs more */
 	struct bitmap free;
 	/* Pages of free chunks that were given back to the system. */
 	uint64_t *decommitted;
@@ -94,7 +94,8 @@ int wheel_create(struct wheel *wheel, const struct record_store *store,
     uint32_t length, a64_t *memory_bytes);
 void wheel_destroy(struct wheel *wheel);
 
-/* Makes sure that so many records can have entries. False: no memory. */
+/* Makes sure that so many records can have entries. False: no memory. Any
+ * thread; lock-free. */
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
 /* The tick at which wheel_insert puts an entry for tick: not before next_tick,

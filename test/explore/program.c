@@ -50,7 +50,6 @@ timer_make_with(const struct hwt_options *options)
 	explore_name(&timer->life.lock, 4, "lifecycle lock");
 	explore_name(&timer->life.changed, 4, "lifecycle changed");
 	explore_name(&timer->queue.horizon_ns, 8, "horizon_ns");
-	explore_name(&timer->store.grow_lock, 4, "grow_lock");
 	explore_name(&timer->store.limit, 8, "limit");
 	explore_name(&timer->store.free_pages, 8, "free_pages");
 	explore_name(timer->store.top[SET_FREE], 8, "top, free");

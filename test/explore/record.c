@@ -168,6 +168,36 @@ take_more_than_a_slab(void)
 	take(1, IN_SLAB + 1);
 }
 
+/* One has put a slab into the table and stays stopped before others can see
+ * its records there: who needs one takes them without it. */
+static void
+begin_stopped_in_growth(void)
+{
+	begin_slab_full();
+	thread_stop_at(0, &timer->store.top[SET_FREE][0]);
+}
+
+static void
+begin_stopped_before_limit(void)
+{
+	begin_slab_full();
+	thread_stop_at(0, &timer->store.limit);
+}
+
+static void
+take_without_stopped(void)
+{
+	await_stopped();
+	take(1, IN_SLAB + 1);
+	go_on();
+}
+
+static void
+take_third(void)
+{
+	take(2, 1);
+}
+
 /* A handle is looked up in a slab that is being added. */
 static void
 schedule_in_new_slab(void)
@@ -880,6 +910,25 @@ const struct program record_programs[] = {
 	.begin = begin_slab_full,
 	.thread = {take_first, take_second},
 	.end = end_grown,
+	.pso = true,
+    },
+    {
+	.name = "record/three-add-a-slab",
+	.begin = begin_slab_full,
+	.thread = {take_first, take_second, take_third},
+	.end = end_give_all,
+    },
+    {
+	.name = "record/stopped-in-growth",
+	.begin = begin_stopped_in_growth,
+	.thread = {take_first, take_without_stopped},
+	.end = end_give_all,
+    },
+    {
+	.name = "record/stopped-before-limit",
+	.begin = begin_stopped_before_limit,
+	.thread = {take_first, take_without_stopped},
+	.end = end_give_all,
     },
     {
 	.name = "record/limit-of-before",

@@ -535,6 +535,51 @@ Test(caches, threads_that_begin_together_share_a_slab)
 	}
 }
 
+/* One thread is held in mmap, for a slab or for the entries of its records. The
+ * task of another timeout needs a slab, too: it waits for nobody. */
+static struct gate mmap_gate;
+
+static void
+grow_in_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	schedule_one(0, arg);
+}
+
+static void
+be_held_or_turn(unsigned index, void *arg)
+{
+	if (index == 0) {
+		schedule_one(0, arg);
+		return;
+	}
+	gate_await(&mmap_gate);
+	assert_u64(fixture_step(&manual, FIXTURE_TICK), 1);
+	assert_u64(hwt_pending_timeouts(manual.timer), IN_A_SLAB);
+	gate_open(&mmap_gate);
+}
+
+Test(caches, a_thread_that_is_held_in_mmap_holds_no_other)
+{
+	uint32_t i;
+
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_new_timeout(manual.timer, NULL, grow_in_task,
+		      manual.timer, FIXTURE_TICK),
+	    0);
+	for (i = 1; i < IN_A_SLAB; i++)
+		(void)schedule_task(
+		    manual.timer, forbidden_task, HWT_SEC(3600));
+	gate_init(&mmap_gate);
+	fault_hold_mmap(&mmap_gate);
+
+	in_parallel(2, be_held_or_turn, manual.timer);
+
+	assert_u64(hwt_pending_timeouts(manual.timer), IN_A_SLAB + 1);
+	assert_u64(store_limit(store_of(&manual)), 2);
+	fixture_close(&manual);
+}
+
 /* They are fewer than a cache takes at once. */
 Test(caches, a_few_that_are_free_serve_before_there_is_another_slab)
 {

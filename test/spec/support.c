@@ -542,6 +542,7 @@ static _Atomic uint64_t mapped;
 static _Atomic int fault_eventfd_errno = EMFILE;
 static _Atomic int fault_thread_error = EAGAIN;
 static struct gate *_Atomic fault_thread_gate;
+static struct gate *_Atomic fault_mmap_gate;
 
 void
 fault_arm(unsigned set, uint64_t nth)
@@ -570,6 +571,12 @@ fault_hold_thread(struct gate *gate, int error)
 {
 	fault_thread_gate = gate;
 	fault_arm_thread(error);
+}
+
+void
+fault_hold_mmap(struct gate *gate)
+{
+	fault_mmap_gate = gate;
 }
 
 uint64_t
@@ -633,6 +640,10 @@ void *
 __wrap_mmap(
     void *address, size_t length, int prot, int flags, int fd, off_t offset)
 {
+	struct gate *gate = atomic_exchange(&fault_mmap_gate, NULL);
+
+	if (gate != NULL)
+		gate_pass(gate);
 	if (fault_hits(FAULT_MMAP)) {
 		errno = ENOMEM;
 		return MAP_FAILED;

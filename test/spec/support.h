@@ -326,6 +326,8 @@ void fault_arm_thread(int error);
 /* As fault_arm_thread, but every call first stops at the gate; 0: and then it
  * succeeds. */
 void fault_hold_thread(struct gate *gate, int error);
+/* The next call of mmap stops at the gate, and then succeeds. */
+void fault_hold_mmap(struct gate *gate);
 /* Nothing fails any more. Returns the number of calls seen while armed. */
 uint64_t fault_disarm(void);
 /* What the library and the tests have mapped and not unmapped. */
