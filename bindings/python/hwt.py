@@ -122,14 +122,25 @@ def _installed():
     return beside if os.path.exists(beside) else "libhwt.so.0"
 
 
-def _load():
+def _library(name, functions):
+    """libhwt, or that of a module, which lies beside it."""
+    folder, file = os.path.split(os.environ.get("HWT_LIBRARY") or _installed())
     # CDLL, not PyDLL: it gives the interpreter's lock up during a call.
-    library = ctypes.CDLL(os.environ.get("HWT_LIBRARY") or _installed())
+    library = ctypes.CDLL(
+        os.path.join(folder, file.replace("libhwt", name, 1)))
+    for result, function, *arguments in functions:
+        function = getattr(library, function)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def _load():
     pointer, out = ctypes.c_void_p, ctypes.POINTER
     timer, size = ctypes.c_void_p, ctypes.c_size_t
     ns, u64, i64 = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64
     integer, text = ctypes.c_int, ctypes.c_char_p
-    for result, name, *arguments in (
+    return _library("libhwt", (
         (integer, "hwt_create", out(timer), out(_Options)),
         (integer, "hwt_stop", timer, out(_Unprocessed)),
         (ctypes.c_bool, "hwt_unprocessed_next", out(_Unprocessed), out(_Info)),
@@ -157,11 +168,7 @@ def _load():
         (integer, "hwt_mailbox_destroy", pointer),
         (text, "hwt_strerror", integer),
         (text, "hwt_version"),
-    ):
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
-    return library
+    ))
 
 
 _hwt = _load()
@@ -175,6 +182,13 @@ def _check(result):
     if result < 0:
         raise Error(-result, _hwt.hwt_strerror(result).decode())
     return result
+
+
+@ctypes.CFUNCTYPE(None, ctypes.py_object)
+def _report(error):
+    """Tells sys.unraisablehook of it, as ctypes does of all that leaves a
+    function which C has called."""
+    raise error
 
 
 def version():
@@ -293,20 +307,30 @@ class Timeout:
         return math.inf if ns.value == 2**63 - 1 else ns.value / 1e9
 
 
-# Timers that nothing refers to, but whose cancelled timeouts an executor has
-# not released. What is taken out has one owner, whatever thread frees garbage.
-_held = collections.deque()
+class _Destroyer:
+    """Destroys what nothing refers to any more. What cannot be destroyed yet
+    is tried again with the next one, such as a timer of which an executor has
+    not released a cancelled timeout. needed lives as long as it."""
+
+    def __init__(self, destroy):
+        self._destroy = destroy
+        # What is taken out has one owner, whatever thread frees garbage.
+        self._held = collections.deque()
+
+    # The names of the module may be gone when this is called.
+    def __call__(self, pointer, *needed,
+                 _later=(-errno.EBUSY, -errno.EDEADLK)):
+        self._held.append((pointer, needed))
+        for _ in range(len(self._held)):
+            try:
+                each = self._held.popleft()
+            except IndexError:
+                return
+            if self._destroy(each[0]) in _later:
+                self._held.append(each)
 
 
-def _destroy(pointer, _hwt=_hwt, _held=_held, _busy=-errno.EBUSY):
-    _held.append(pointer)
-    for _ in range(len(_held)):
-        try:
-            each = _held.popleft()
-        except IndexError:
-            return
-        if _hwt.hwt_destroy(each) == _busy:
-            _held.append(each)
+_destroy = _Destroyer(_hwt.hwt_destroy)
 
 
 class Timer:
@@ -359,7 +383,6 @@ class Timer:
     def __exit__(self, *_exception):
         self.close()
 
-    # The names of the module may be gone by then.
     def __del__(self, _destroy=_destroy):
         if getattr(self, "_closed", False):
             _destroy(self._pointer)

@@ -485,34 +485,36 @@ print(timeout.cancel())
         self.assertEqual((said.stdout, said.stderr), ("True\nTrue\n", ""))
 
 
+def check_layout(test, header, structs):
+    """The structures are those of the header, by a C compiler's word."""
+    expected, lines = [], []
+    for name, struct in structs.items():
+        expected.append(ctypes.sizeof(struct))
+        lines.append(f"(int)sizeof(struct {name})")
+        for field, _ in struct._fields_:
+            expected.append(getattr(struct, field).offset)
+            lines.append(f"(int)offsetof(struct {name}, {field})")
+    text = (f"#include <{header}>\n#include <stddef.h>\n#include <stdio.h>\n"
+            "int main(void) {"
+            + "".join(f'printf("%d\\n", {each});' for each in lines)
+            + "return 0; }")
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "layout")
+        subprocess.run(
+            [os.environ.get("CC", "cc"), "-I", TOP, "-x", "c", "-o",
+             program, "-"], input=text, text=True, check=True)
+        said = subprocess.run(
+            [program], capture_output=True, text=True, check=True)
+    test.assertEqual(list(map(int, said.stdout.split())), expected)
+
+
 class Layout(unittest.TestCase):
-    """The structures are those of hwt.h, by a C compiler's word."""
-
-    STRUCTS = {
-        "hwt_timeout": hwt._Handle, "hwt_clock": hwt._Clock,
-        "hwt_options": hwt._Options, "hwt_timeout_info": hwt._Info,
-        "hwt_unprocessed": hwt._Unprocessed, "hwt_stats": hwt._Stats,
-    }
-
     def test_sizes_and_offsets(self):
-        expected, lines = [], []
-        for name, struct in self.STRUCTS.items():
-            expected.append(ctypes.sizeof(struct))
-            lines.append(f"(int)sizeof(struct {name})")
-            for field, _ in struct._fields_:
-                expected.append(getattr(struct, field).offset)
-                lines.append(f"(int)offsetof(struct {name}, {field})")
-        text = ("#include <hwt.h>\n#include <stdio.h>\nint main(void) {"
-                + "".join(f'printf("%d\\n", {each});' for each in lines)
-                + "return 0; }")
-        with tempfile.TemporaryDirectory() as folder:
-            program = os.path.join(folder, "layout")
-            subprocess.run(
-                [os.environ.get("CC", "cc"), "-I", TOP, "-x", "c", "-o",
-                 program, "-"], input=text, text=True, check=True)
-            said = subprocess.run(
-                [program], capture_output=True, text=True, check=True)
-        self.assertEqual(list(map(int, said.stdout.split())), expected)
+        check_layout(self, "hwt.h", {
+            "hwt_timeout": hwt._Handle, "hwt_clock": hwt._Clock,
+            "hwt_options": hwt._Options, "hwt_timeout_info": hwt._Info,
+            "hwt_unprocessed": hwt._Unprocessed, "hwt_stats": hwt._Stats,
+        })
 
 
 if __name__ == "__main__":
