@@ -17,8 +17,8 @@ hwt_man := $(wildcard man/*.[1-9])
 hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES tools/hwt-gdb.py \
 	tools/hwt.bt examples/must.h \
 	$(wildcard examples/recipes/* examples/loops/*)
-hwt_fill := pkgconfig/hwt.pc cmake/hwt/hwt-config.cmake \
-	cmake/hwt/hwt-config-version.cmake
+hwt_fill := pkgconfig/hwt.pc $(patsubst %,cmake/hwt/hwt-%.cmake, \
+	config config-version targets hiredis)
 hwt_python := bindings/python/hwt.py
 
 lib := $(DESTDIR)$(LIBDIR)

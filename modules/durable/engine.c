@@ -65,7 +65,7 @@ struct script_text {
 };
 
 static const struct script_text scripts[] = {
-#include "build/durable/scripts.h"
+#include "scripts.h"
 };
 
 _Static_assert(

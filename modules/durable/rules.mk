@@ -20,8 +20,10 @@ build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
 	$(call say,EMBED)
 	@mkdir -p $(@D)
 	$(Q)modules/durable/embed modules/durable/scripts >$@
-$(foreach w,plain clang asan tsan noise fuzz cov lto, \
-	build/$w/modules/durable/engine.o): build/durable/scripts.h
+durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto, \
+	build/$w/modules/durable/engine.o)
+$(durable_embeds): build/durable/scripts.h
+$(durable_embeds): own = -Ibuild/durable
 
 # The programs look closer than the library lets others do: they are linked with
 # its objects.
