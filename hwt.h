@@ -197,6 +197,12 @@
  * -rdynamic and they are not static. For others there are file and offset, for
  * addr2line.
  *
+ * PLUGINS. libhwt.so stays in memory once it is loaded. A shared object that
+ * contains the static library, and may be closed by dlclose, should be linked
+ * with -Wl,-z,nodelete. Without that, before it is closed, its timers must be
+ * stopped, its pools destroyed, and no thread may be in a call or ending;
+ * threads that have used its timers may end later.
+ *
  * ORDER OF CALLS. hwt_create; then anything; then hwt_stop; then end the
  * executors: hwt_pool_destroy, which runs what the pool holds, and for a
  * mailbox hwt_mailbox_run until hwt_mailbox_destroy returns 0; then

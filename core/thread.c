@@ -17,6 +17,9 @@
  * ATTACH_SKIP calls: this bounds the average cost of searching the registry and
  * a timer's caches.
  *
+ * UNLOADING. The C library calls thread_exits as a thread ends. A plugin with
+ * this code in it may be unloaded before that: thread_unload.
+ *
  * A thread's slots are its own. There are no edges here: that of caches is in
  * record.c, and all else is under the registry's lock.
  */
@@ -81,6 +84,34 @@ void
 thread_init(void)
 {
 	exit_key_made = pthread_key_create(&exit_key, thread_exits) == 0;
+}
+
+static bool
+timers_are_stopped(void)
+{
+	const struct hwt *timer = process_first_timer();
+
+	while (
+	    timer != NULL && a64_load_relaxed(&timer->phase) == PHASE_STOPPED)
+		timer = timer->registry_next;
+	return timer == NULL;
+}
+
+/* A plugin with this code in it is unloaded, or the process exits. Threads that
+ * have used a timer may end later: thread_exits must not be called then. If a
+ * timer runs, others may be using the key; then it stays, and so must the code
+ * (hwt.h, PLUGINS). Waits for nobody. After the plugin's own destructors, which
+ * may end its timers. */
+__attribute__((destructor(101))) static void
+thread_unload(void)
+{
+	if (!process_trylock())
+		return;
+	if (exit_key_made && timers_are_stopped()) {
+		exit_key_made = false;
+		(void)pthread_key_delete(exit_key);
+	}
+	process_unlock();
 }
 
 /* If another destructor of this thread uses a timer after thread_exits, the key
