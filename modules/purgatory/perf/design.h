@@ -34,8 +34,8 @@ struct design {
 	/* The request with this key, which it has alone, is over: what a table
 	 * of requests in flight does. NULL: it has none. */
 	void (*finish)(uint32_t key);
-	/* How many are completed and retained, now. */
-	uint64_t (*retained)(void);
+	/* How many places in keys' lists are taken, also by what has ended. */
+	uint64_t (*linked)(void);
 	/* Many waiters for a value of one key; NULL: none. */
 	void (*watch_value)(uint32_t key, uint64_t at_least);
 	void (*raise)(uint32_t key, uint64_t value);

@@ -32,7 +32,7 @@
 #include "perf/perf.h"
 
 enum {
-	FLAGS = 1 << 24,
+	FLAGS = 1 << 21,
 	LATENCIES = 1 << 16,
 	LATENCY_MAX_MS = 2000,
 	CALENDAR_MS = 4096,
@@ -46,17 +46,29 @@ static struct {
 	bool value;
 } options;
 
-/* By request number: it holds now. */
-static atomic_uchar flags[FLAGS];
-static atomic_uint_fast64_t numbers, ends, expiries, early;
+/* By request number: it holds now. Threads share no numbers, and in the closed
+ * loads no counter, which would cost more than what is measured. */
+static atomic_uchar flags[THREADS_MAX][FLAGS];
+static _Thread_local struct {
+	unsigned thread;
+	uint64_t count;
+} numbers;
+static bool are_counted;
+static atomic_uint_fast64_t ends, expiries, early;
 /* Lateness is added by the design's one thread that expires. */
 static struct perf_histogram late;
+
+static atomic_uchar *
+flag_of(uint64_t number)
+{
+	return &flags[number / FLAGS][number % FLAGS];
+}
 
 bool
 request_holds(const struct request *request)
 {
 	return atomic_load_explicit(
-		   &flags[request->number % FLAGS], memory_order_acquire) != 0;
+		   flag_of(request->number), memory_order_acquire) != 0;
 }
 
 void
@@ -64,7 +76,8 @@ request_ended(const struct request *request, bool expired)
 {
 	uint64_t now_ns;
 
-	atomic_fetch_add_explicit(&ends, 1, memory_order_relaxed);
+	if (are_counted)
+		atomic_fetch_add_explicit(&ends, 1, memory_order_relaxed);
 	if (!expired)
 		return;
 	now_ns = perf_now_ns();
@@ -91,11 +104,11 @@ request_make(unsigned keys, uint64_t delay_ns)
 
 	perf_must(request != NULL, "malloc");
 	request->number =
-	    atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
+	    numbers.thread * (uint64_t)FLAGS + numbers.count++ % FLAGS;
 	request->key_count = keys;
 	request->due_ns = perf_now_ns() + delay_ns;
 	atomic_store_explicit(
-	    &flags[request->number % FLAGS], 0, memory_order_relaxed);
+	    flag_of(request->number), 0, memory_order_relaxed);
 	return request;
 }
 
@@ -110,8 +123,7 @@ event_happens(const struct event *event, unsigned keys)
 {
 	unsigned i;
 
-	atomic_store_explicit(
-	    &flags[event->number % FLAGS], 1, memory_order_release);
+	atomic_store_explicit(flag_of(event->number), 1, memory_order_release);
 	for (i = 0; i < keys; i++)
 		design.check(event->key[i]);
 }
@@ -130,39 +142,54 @@ draw_keys(struct request *request, struct event *event, uint64_t *random)
 /* Closed. */
 
 struct worker {
-	pthread_t thread;
+	_Alignas(128) pthread_t thread;
+	unsigned number;
 	uint64_t seed, operations;
 	struct perf_histogram calls;
 };
 
 static uint64_t until_ns;
 
+/* One in so many is timed; false: the time is over. */
+static bool
+watch_one(struct worker *worker, struct request *request)
+{
+	uint64_t before_ns;
+
+	if (worker->operations++ % PERF_SAMPLED != 0) {
+		(void)design.watch(request, options.timeout_ns);
+		return true;
+	}
+	before_ns = perf_now_ns();
+	(void)design.watch(request, options.timeout_ns);
+	perf_histogram_add(&worker->calls, perf_now_ns() - before_ns);
+	return before_ns < until_ns;
+}
+
+/* All that it has watched have completed when it ends. */
 static void *
 closed_thread(void *arg)
 {
 	struct worker *worker = arg;
-	struct event *ring = calloc(options.outstanding, sizeof(*ring));
-	uint64_t random = worker->seed, i = 0, before_ns;
+	struct event *ring = calloc(options.outstanding, sizeof(*ring)), *event;
+	uint64_t random = worker->seed, done = 0;
 	struct request *request;
+	bool more = true;
 
+	perf_pin(worker->number, options.threads);
+	numbers.thread = worker->number;
 	perf_must(ring != NULL, "calloc");
-	for (;; i++) {
-		struct event *event = &ring[i % options.outstanding];
-		bool timed = i % PERF_SAMPLED == 0;
-
-		if (i >= options.outstanding)
-			event_happens(event, options.keys);
+	while (more || done < worker->operations) {
+		event = &ring[worker->operations % options.outstanding];
+		if (!more || worker->operations >= options.outstanding)
+			event_happens(
+			    &ring[done++ % options.outstanding], options.keys);
+		if (!more)
+			continue;
 		request = request_make(options.keys, options.timeout_ns);
 		draw_keys(request, event, &random);
-		before_ns = timed ? perf_now_ns() : 0;
-		(void)design.watch(request, options.timeout_ns);
-		if (!timed)
-			continue;
-		perf_histogram_add(&worker->calls, perf_now_ns() - before_ns);
-		if (before_ns >= until_ns)
-			break;
+		more = watch_one(worker, request);
 	}
-	worker->operations = i;
 	free(ring);
 	return NULL;
 }
@@ -171,26 +198,22 @@ static void *
 inflight_thread(void *arg)
 {
 	struct worker *worker = arg;
-	uint64_t i = 0, before_ns;
-	uint32_t base = (uint32_t)worker->seed << 28;
+	const uint32_t base = (uint32_t)worker->seed << 28;
+	uint32_t done = 0;
+	struct request *request;
+	bool more = true;
 
-	for (;; i++) {
-		struct request *request = request_make(1, options.timeout_ns);
-		bool timed = i % PERF_SAMPLED == 0;
-
-		if (i >= options.outstanding)
-			design.finish(
-			    base + (uint32_t)(i - options.outstanding));
-		request->key[0] = base + (uint32_t)i;
-		before_ns = timed ? perf_now_ns() : 0;
-		(void)design.watch(request, options.timeout_ns);
-		if (!timed)
+	perf_pin(worker->number, options.threads);
+	numbers.thread = worker->number;
+	while (more || done < worker->operations) {
+		if (!more || worker->operations >= options.outstanding)
+			design.finish(base + done++);
+		if (!more)
 			continue;
-		perf_histogram_add(&worker->calls, perf_now_ns() - before_ns);
-		if (before_ns >= until_ns)
-			break;
+		request = request_make(1, options.timeout_ns);
+		request->key[0] = base + (uint32_t)worker->operations;
+		more = watch_one(worker, request);
 	}
-	worker->operations = i;
 	return NULL;
 }
 
@@ -202,6 +225,7 @@ run_workers(void *(*body)(void *), struct worker *worker)
 
 	until_ns = perf_now_ns() + options.seconds * 1000000000u;
 	for (i = 0; i < options.threads; i++) {
+		worker[i].number = i;
 		worker[i].seed = options.seed * 8 + i;
 		perf_must(pthread_create(
 			      &worker[i].thread, NULL, body, &worker[i]) == 0,
@@ -217,6 +241,13 @@ run_workers(void *(*body)(void *), struct worker *worker)
 	return operations;
 }
 
+/* What has ended and is still in lists, when all have ended. */
+static void
+tell_retained(void)
+{
+	perf_metric("retained", "count", (double)design.linked());
+}
+
 static void
 tell(uint64_t operations, uint64_t cpu_ns, uint64_t wall_ns,
     const struct perf_histogram *calls)
@@ -228,7 +259,6 @@ tell(uint64_t operations, uint64_t cpu_ns, uint64_t wall_ns,
 		perf_metric_calls("watch", calls);
 	perf_metric("early", "count", (double)early);
 	perf_metric("rss_mb", "MB", (double)perf_rss_bytes() / 1e6);
-	perf_metric("retained", "count", (double)design.retained());
 }
 
 static void
@@ -243,6 +273,7 @@ run_closed(void *(*body)(void *))
 	operations = run_workers(body, worker);
 	tell(operations, perf_cpu_ns() - cpu_ns, perf_now_ns() - begun_ns,
 	    &worker[0].calls);
+	tell_retained();
 	design.destroy();
 }
 
@@ -335,10 +366,11 @@ static void
 run_open(void)
 {
 	static struct perf_histogram calls;
-	uint64_t random = options.seed, retained_max = 0, cpu_ns, wall_ns;
-	uint64_t ms = 0, made = 0, wanted, retained;
+	uint64_t random = options.seed, cpu_ns, wall_ns;
+	uint64_t ms = 0, made = 0, wanted;
 	pthread_t events;
 
+	are_counted = true;
 	draw_latencies(&random);
 	design.create();
 	cpu_ns = perf_cpu_ns();
@@ -349,18 +381,15 @@ run_open(void)
 		perf_sleep_until_ns(origin_ns + ms * 1000000);
 		for (wanted = ms * options.rate / 1000; made < wanted; made++)
 			open_request(&random, &calls);
-		retained = ms % 16 == 0 ? design.retained() : 0;
-		if (retained > retained_max)
-			retained_max = retained;
 	}
 	wall_ns = perf_now_ns() - origin_ns;
 	cpu_ns = perf_cpu_ns() - cpu_ns;
 	tell(made, cpu_ns, wall_ns, &calls);
-	perf_metric("retained_max", "count", (double)retained_max);
 	/* All have ended by then. */
 	perf_sleep_until_ns(perf_now_ns() + options.timeout_ns + HWT_MS(200));
 	atomic_store(&over, true);
 	pthread_join(events, NULL);
+	tell_retained();
 	perf_metric("lost", "count", (double)(made - ends));
 	perf_metric("expired", "count", (double)expiries);
 	perf_metric_lateness("late", &late);
@@ -398,7 +427,7 @@ run_hot(void)
 			design.watch_value(0, options.waiters + turns + 1);
 			continue;
 		}
-		event.number = turns;
+		event.number = turns % FLAGS;
 		event_happens(&event, 1);
 		request = request_make(1, HWT_SEC(100));
 		request->key[0] = 0;
@@ -427,6 +456,7 @@ read_options(int argc, char **argv)
 	options.timeout_ns = HWT_MS(perf_option(argc, argv, "timeout_ms", 200));
 	options.waiters = (unsigned)perf_option(argc, argv, "waiters", 10000);
 	options.value = perf_option(argc, argv, "value", 0) != 0;
+	perf_must(options.outstanding >= 1, "outstanding");
 	perf_must(options.keys >= 1 && options.keys <= KEYS_MAX, "keys");
 	perf_must(
 	    options.threads >= 1 && options.threads <= THREADS_MAX, "threads");
@@ -440,6 +470,8 @@ main(int argc, char **argv)
 	perf_about(argc, argv, design.what);
 	read_options(argc, argv);
 	load = perf_text(argc, argv, "load", "closed");
+	if (design.check == NULL && strcmp(load, "inflight") != 0)
+		perf_skip("this design cannot wait for an event");
 	if (strcmp(load, "open") == 0) {
 		run_open();
 	} else if (strcmp(load, "hot") == 0) {
@@ -449,8 +481,6 @@ main(int argc, char **argv)
 			perf_skip("this design has no such table");
 		run_closed(inflight_thread);
 	} else {
-		if (design.check == NULL)
-			perf_skip("this design cannot wait for an event");
 		run_closed(closed_thread);
 	}
 	return 0;

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of requests in flight as one writes it by hand: a hash table behind a
- * mutex for each of 64 parts, and a timeout of hwt for each request. It cannot
- * wait for anything.
+ * A table of requests in flight as one writes it by hand with a timer at hand:
+ * a hash table behind a mutex for each of 64 parts, and a timeout of hwt for
+ * each request. It cannot wait for anything.
+ *
+ * Who would call it unfair: who needs the same request to end once and no more
+ * when answer and timeout meet, and its memory to be safe then. It does that:
+ * whoever takes the entry out of the table ends it, and the timeout's task has
+ * the key, not the entry. Who has one thread needs no parts: mutex_heap.c is
+ * that, and its heap instead of a timer.
  */
 #include <pthread.h>
-#include <stdlib.h>
 
-#include "modules/purgatory/perf/design.h"
-#include "perf/perf.h"
+#include "modules/purgatory/perf/keys.h"
 
 enum {
-	PARTS = 64,
-	BUCKETS = 4096
+	PARTS = 64
 };
 
 struct entry {
-	struct entry *next;
+	struct key key;
 	struct request *request;
-	uint32_t key;
 	hwt_timeout timeout;
 };
 
 static struct part {
 	_Alignas(64) pthread_mutex_t lock;
-	struct entry *bucket[BUCKETS];
+	struct keys keys;
 } part[PARTS];
 
 static struct hwt *timer;
@@ -47,62 +49,51 @@ destroy(void)
 	perf_must(hwt_destroy(timer) == 0, "hwt_destroy");
 }
 
-/* Takes the entry out; NULL: it has ended. */
-static struct entry *
-take(uint32_t key, const struct entry *wanted)
+/* Takes the request out of the table; NULL: it has ended. */
+static struct request *
+take(uint32_t name, hwt_timeout *timeout)
 {
-	uint32_t hash = request_hash(key);
+	uint32_t hash = request_hash(name);
 	struct part *where = &part[hash % PARTS];
-	struct entry **at = &where->bucket[hash / PARTS % BUCKETS];
-	struct entry *entry;
+	struct request *request = NULL;
+	struct key **at;
 
 	pthread_mutex_lock(&where->lock);
-	while ((entry = *at) != NULL && entry->key != key)
-		at = &entry->next;
-	if (entry != NULL && (wanted == NULL || wanted == entry))
-		*at = entry->next;
-	else
-		entry = NULL;
+	at = keys_find(&where->keys, name, hash / PARTS);
+	if (at != NULL) {
+		request = ((struct entry *)*at)->request;
+		*timeout = ((struct entry *)*at)->timeout;
+		keys_remove(&where->keys, at);
+	}
 	pthread_mutex_unlock(&where->lock);
-	return entry;
-}
-
-static void
-entry_end(struct entry *entry, bool expired)
-{
-	request_ended(entry->request, expired);
-	free(entry->request);
-	free(entry);
+	return request;
 }
 
 static void
 expire(hwt_timeout timeout, void *arg)
 {
-	uint32_t key = (uint32_t)(uintptr_t)arg;
-	struct entry *entry = take(key, NULL);
+	struct request *request = take((uint32_t)(uintptr_t)arg, &timeout);
 
-	(void)timeout;
-	if (entry != NULL)
-		entry_end(entry, true);
+	if (request == NULL)
+		return;
+	request_ended(request, true);
+	free(request);
 }
 
 static uint64_t
 watch(struct request *request, uint64_t delay_ns)
 {
-	uint32_t hash = request_hash(request->key[0]);
+	uint32_t name = request->key[0], hash = request_hash(name);
 	struct part *where = &part[hash % PARTS];
-	struct entry **at = &where->bucket[hash / PARTS % BUCKETS];
-	struct entry *entry = malloc(sizeof(*entry));
+	struct entry *entry;
 
-	perf_must(entry != NULL, "malloc");
-	entry->request = request;
-	entry->key = request->key[0];
 	pthread_mutex_lock(&where->lock);
+	entry = (struct entry *)keys_add(
+	    &where->keys, name, hash / PARTS, sizeof(*entry));
+	entry->request = request;
 	perf_must(hwt_new_timeout(timer, &entry->timeout, expire,
-		      (void *)(uintptr_t)entry->key, delay_ns) == 0,
+		      (void *)(uintptr_t)name, delay_ns) == 0,
 	    "hwt_new_timeout");
-	entry->next = *at;
-	*at = entry;
 	pthread_mutex_unlock(&where->lock);
 	return 0;
 }
@@ -110,19 +101,29 @@ watch(struct request *request, uint64_t delay_ns)
 static void
 finish(uint32_t key)
 {
-	struct entry *entry = take(key, NULL);
+	hwt_timeout timeout;
+	struct request *request = take(key, &timeout);
 
-	if (entry == NULL)
+	if (request == NULL)
 		return;
-	(void)hwt_cancel(timer, entry->timeout);
-	entry_end(entry, false);
+	(void)hwt_cancel(timer, timeout);
+	request_ended(request, false);
+	free(request);
 }
 
 static uint64_t
-retained(void)
+linked(void)
 {
-	return 0;
+	uint64_t count = 0;
+	unsigned i;
+
+	for (i = 0; i < PARTS; i++) {
+		pthread_mutex_lock(&part[i].lock);
+		count += part[i].keys.count;
+		pthread_mutex_unlock(&part[i].lock);
+	}
+	return count;
 }
 
 const struct design design = {"hash table and timeouts of hwt", create, destroy,
-    watch, NULL, finish, retained, NULL, NULL};
+    watch, NULL, finish, linked, NULL, NULL};
