@@ -14,6 +14,21 @@
  * look at the object: its mark keeps it from waiting again, and so the retiring
  * thread looks again until there is none. What is woken and waits for its turn
  * in a queue looks at its mark before it looks at an object.
+ *
+ * A wait that has just begun is tried before any list has it: until then only
+ * the caller knows of it. acquire returns, and then it is listed; a thread that
+ * blocks has acquire_wait_unlock, and a mutex of the user's in its place:
+ *
+ *        waits                                retires
+ *        -----                                -------
+ *   (A1) lock; find the object           (B1) lock; it is found no more; unlock
+ *   (A2) try; if refused, list it        (B2) take the object; retire it
+ *   (A3) unlock                          (B3) free it
+ *
+ *   Forbidden: A2 looks at what B3 has freed. If B1 is first, A1 does not find
+ *   it. If A1 is first, A3 comes before B1: then the request is listed, and B2
+ *   ends it; or it is granted, and B2 waits until it is released; or it has
+ *   ended in vain. After A3, nothing but what is listed looks at the object.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -421,9 +436,10 @@ hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *request)
 	return error;
 }
 
-/* blocked: NULL, or this thread's. */
+/* blocked: NULL, or this thread's; mutex: NULL, or the caller's. */
 static int
-acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
+acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
+    pthread_mutex_t *mutex)
 {
 	struct object *refused;
 	struct queue queue;
@@ -431,7 +447,7 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
 
 	queue_begin(&queue);
 	error = begin_try(request, &refused);
-	if (error == -EAGAIN && blocked != NULL) {
+	if (error == -EAGAIN && blocked != NULL && mutex == NULL) {
 		refused = request_try_long(request, refused);
 		if (refused == NULL) {
 			request_store(request, STATE_GRANTED);
@@ -450,6 +466,9 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
 	}
 	if (error < 0 && error != -EBUSY)
 		end_try(request);
+	/* No object is looked at any more, but as one that waits does. */
+	if (mutex != NULL)
+		(void)pthread_mutex_unlock(mutex);
 	queue_end(&queue);
 	return error;
 }
@@ -471,7 +490,7 @@ hwt_checkout_acquire(struct hwt_checkout *checkout, struct hwt_request *request,
 		return error;
 	if (acquired->granted == NULL || !delay_is_valid(delay_ns))
 		return -EINVAL;
-	return acquire(acquired, delay_ns, NULL);
+	return acquire(acquired, delay_ns, NULL, NULL);
 }
 
 /* Woken, the thread tries its request itself. */
@@ -495,28 +514,58 @@ await_grant(struct request *request, struct blocked *blocked)
 	return grant;
 }
 
+static int
+enter_blocking(const struct hwt_checkout *checkout,
+    const struct request *request, uint64_t delay_ns)
+{
+	int error = enter_request(checkout, request);
+
+	if (error != 0)
+		return error;
+	if (!delay_is_valid(delay_ns))
+		return -EINVAL;
+	return queue_in_granted() ? -EDEADLK : 0;
+}
+
+static int
+acquire_wait(struct request *request, uint64_t delay_ns, pthread_mutex_t *mutex)
+{
+	struct blocked blocked = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	    .told = PTHREAD_COND_INITIALIZER};
+	int result = acquire(request, delay_ns, &blocked, mutex);
+
+	if (result != 1)
+		return result;
+	result = error_of(await_grant(request, &blocked));
+	(void)pthread_cond_destroy(&blocked.told);
+	(void)pthread_mutex_destroy(&blocked.lock);
+	return result;
+}
+
 int
 hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns)
 {
 	struct request *acquired = (struct request *)request;
-	struct blocked blocked = {.lock = PTHREAD_MUTEX_INITIALIZER,
-	    .told = PTHREAD_COND_INITIALIZER};
-	int result = enter_request(checkout, acquired);
+	int error = enter_blocking(checkout, acquired, delay_ns);
 
-	if (result != 0)
-		return result;
-	if (!delay_is_valid(delay_ns))
+	return error != 0 ? error : acquire_wait(acquired, delay_ns, NULL);
+}
+
+int
+hwt_checkout_acquire_wait_unlock(struct hwt_checkout *checkout,
+    struct hwt_request *request, uint64_t delay_ns, pthread_mutex_t *mutex)
+{
+	struct request *acquired = (struct request *)request;
+	int error;
+
+	if (mutex == NULL)
 		return -EINVAL;
-	if (queue_in_granted())
-		return -EDEADLK;
-	result = acquire(acquired, delay_ns, &blocked);
-	if (result != 1)
-		return result;
-	result = error_of(await_grant(acquired, &blocked));
-	(void)pthread_cond_destroy(&blocked.told);
-	(void)pthread_mutex_destroy(&blocked.lock);
-	return result;
+	error = enter_blocking(checkout, acquired, delay_ns);
+	if (error == 0)
+		return acquire_wait(acquired, delay_ns, mutex);
+	(void)pthread_mutex_unlock(mutex);
+	return error;
 }
 
 int

@@ -27,12 +27,22 @@
  *                  call every function here that is not said to wait. A granted
  *                  that such a call causes is called after the first one has
  *                  returned, so that a chain of grants takes no stack. So
- *                  granted returns soon, and waits for no other request. Any
- *                  call of a function here may call it, of any request, and so
- *                  may the task of a timeout.
+ *                  granted returns soon, and waits for no other request.
  *   few-wakes      A release wakes one request that waits for the object, and
  *                  one more only when that cannot use it. A grant without a
  *                  wait takes no lock, no memory and no timeout.
+ *
+ * WHERE granted RUNS. In any call of try, acquire, acquire_wait, release,
+ * cancel, pause, resume, retire and shutdown, on the caller's thread, also that
+ * of another request, as whoever gives an object back tries those that wait for
+ * it; and in tasks of the timer. So a mutex that any granted locks must not be
+ * locked where these are called: release would deadlock. Instead
+ *
+ *   - call release after unlocking: what is to be released is noted first;
+ *   - or let granted only note what was granted, under a mutex that is locked
+ *     for nothing else, or by a write to an eventfd, for a thread of yours;
+ *   - to wait for what was found under a mutex, use
+ *     hwt_checkout_acquire_wait_unlock, which unlocks it before.
  *
  * Not promised: any order of requests. One that has just come may overtake
  * those that wait.
@@ -136,10 +146,14 @@ int hwt_object_init(
  * the user's; if the holder's request has more than 20 objects, when that is
  * released. It waits while a wait with the object is being tried. Its time
  * grows with the waits for all objects, in all sets.
- * No try, acquire or hwt_request_init with this object may be under way
- * meanwhile, but waits may: acquire has answered 1; of acquire_wait, only those
- * waits that stats.waiting counts. Before it counts there, a thread in
- * acquire_wait may look at the object although that is retired.
+ * Waits for the object may be under way meanwhile, calls that begin with it may
+ * not: hwt_request_init, try, acquire, acquire_wait. So while an object can be
+ * retired and freed, threads call these with a mutex locked, under which they
+ * have found the object; whoever retires it locks that mutex before, and sees
+ * to it that the object is not found any more. A wait has begun when acquire
+ * has answered 1, or when hwt_checkout_acquire_wait_unlock has unlocked the
+ * mutex. hwt_checkout_acquire_wait does not say when: it is for objects that no
+ * other thread retires until it has returned.
  * -EPERM      it is not in a granted request
  * -EINVAL     NULL, or an object of another checkout
  * -EOWNERDEAD */
@@ -190,8 +204,19 @@ int hwt_checkout_acquire(struct hwt_checkout *checkout,
 int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
+/* The same, and unlocks the mutex, which the caller has locked: as soon as it
+ * is decided or the wait has begun, so that a retirement finds it, and before
+ * any granted is called. It is unlocked whatever the answer, but where mutex is
+ * NULL (-EINVAL), and is not locked again. Who waits locks, finds the objects,
+ * and calls hwt_request_init and this. Who retires an object locks, sees to it
+ * that it is not found any more, and unlocks; then acquires it, calls
+ * hwt_object_retire, and frees it. Errors as hwt_checkout_acquire_wait. */
+int hwt_checkout_acquire_wait_unlock(struct hwt_checkout *checkout,
+    struct hwt_request *request, uint64_t delay_ns, pthread_mutex_t *mutex);
+
 /* Gives all objects of a granted request back. Not before granted was called
- * with HWT_GRANTED, or acquire or acquire_wait has returned 0.
+ * with HWT_GRANTED, or acquire or acquire_wait has returned 0. Calls granted of
+ * requests that waited for them: see WHERE granted RUNS.
  * -ENOENT     it is not granted
  * -EINVAL     as hwt_checkout_try
  * -EOWNERDEAD */

@@ -72,6 +72,8 @@ static struct world {
 	uint32_t flag;
 	bool paused;
 	size_t used;
+	uint64_t mutex[(sizeof(pthread_mutex_t) + 7) / 8];
+	bool hidden; /* under it: object a is not found any more */
 	void (*ending)(void); /* what is done before the last checks */
 } world;
 static struct hwt_checkout *checkout;
@@ -461,6 +463,7 @@ BEGIN(baton, 0, "b", "ab", "a")
 BEGIN(baton_late, 0, "a", "ab", "b")
 BEGIN(same, 0, "a", "a", "a")
 BEGIN(hold, 1, "ab", "b", "a")
+BEGIN(found_pair, 0, "a", "ab", "a", "b")
 BEGIN(hold_ring, 1, "ab", "bc", "ac")
 
 /* Request 0 has its objects, the others may wait already. */
@@ -881,6 +884,89 @@ wait_second_shut_down(void)
 	acquire_wait(1, HWT_NEVER, -ESHUTDOWN);
 }
 
+/* The mutex of the user's, under which object a is found. */
+static pthread_mutex_t *
+users_mutex(void)
+{
+	return (pthread_mutex_t *)(void *)world.mutex;
+}
+
+/* With a deadline, if it is one that may come. */
+static void
+find_and_wait(unsigned i, uint64_t delay_ns)
+{
+	struct subject *subject = &world.subject[i];
+	int result;
+
+	(void)pthread_mutex_lock(users_mutex());
+	if (world.hidden) {
+		(void)pthread_mutex_unlock(users_mutex());
+		return;
+	}
+	result = hwt_checkout_acquire_wait_unlock(
+	    checkout, &subject->request, delay_ns, users_mutex());
+	explore_check(result == 0 || result == -EIDRM ||
+	    (result == -ETIMEDOUT && delay_ns != HWT_NEVER));
+	if (result == 0) {
+		take(subject);
+		release(subject);
+	} else {
+		subject->gone = true;
+	}
+}
+
+static void
+find_second(void)
+{
+	find_and_wait(1, HWT_NEVER);
+}
+
+static void
+find_second_soon(void)
+{
+	find_and_wait(1, 1);
+}
+
+static void
+find_third(void)
+{
+	find_and_wait(2, HWT_NEVER);
+}
+
+/* It may be called in the second one's call, but not under its mutex. */
+static void
+lock_in_granted(void)
+{
+	(void)pthread_mutex_lock(users_mutex());
+	(void)pthread_mutex_unlock(users_mutex());
+}
+
+static void
+begin_found_granted(void)
+{
+	static const char *const sets[] = {"b", "ab", "a", NULL};
+
+	world_make(sets, 0);
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	world.subject[2].in_granted = lock_in_granted;
+}
+
+/* Then its memory is freed. */
+static void
+hide_and_retire(void)
+{
+	struct subject *holder = &world.subject[0];
+
+	(void)pthread_mutex_lock(users_mutex());
+	world.hidden = true;
+	(void)pthread_mutex_unlock(users_mutex());
+	explore_check(hwt_checkout_acquire_wait(
+			  checkout, &holder->request, HWT_NEVER) == 0);
+	take(holder);
+	retire_first();
+}
+
 static void
 wait_third(void)
 {
@@ -964,6 +1050,15 @@ static const struct program programs[] = {
     {"wait/pause", begin_held_wait,
 	{release_first, wait_second_never, pause_once}},
     {"wait/retire", begin_held_wait, {retire_when_waited, wait_second_retired}},
+    {"wait/found", begin_same, {hide_and_retire, find_second}},
+    {"wait/found-in-time", begin_same,
+	{hide_and_retire, find_second_soon, fire}},
+    {"wait/found-pair", begin_found_pair,
+	{hide_and_retire, find_second, find_third}},
+    {"wait/found-granted", begin_found_granted,
+	{release_first, find_second, never_2}},
+    {"wait/found-behind", begin_found_pair,
+	{hide_and_retire, find_second, never_3}},
     {"wait/shutdown", begin_held_wait,
 	{release_first, wait_second_shut_down, shut_down}},
     {"hold/two", begin_hold, {never_0, never_1, never_2}},

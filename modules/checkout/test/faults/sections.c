@@ -239,6 +239,8 @@ join_late(pthread_t thread, const struct demand *d)
 
 /* What waits in a thread. */
 
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
 static void *
 waits_in_thread(void *arg)
 {
@@ -247,9 +249,11 @@ waits_in_thread(void *arg)
 
 	do {
 		attempt_begin();
-		rc = hwt_checkout_acquire_wait(checkout, &d->request, FAR);
+		CHECK(pthread_mutex_lock(&mutex) == 0);
+		rc = hwt_checkout_acquire_wait_unlock(
+		    checkout, &d->request, FAR, &mutex);
 	} while (rc != -ETIMEDOUT && rc != -ECANCELED &&
-	    attempt_failed("hwt_checkout_acquire_wait", rc));
+	    attempt_failed("hwt_checkout_acquire_wait_unlock", rc));
 	d->result = rc;
 	d->over = true;
 	return NULL;

@@ -212,6 +212,9 @@ Test(answers, an_init_that_fails_changes_nothing)
 	store_close(&store);
 }
 
+/* The user's; locked only if a call has unlocked it. */
+static pthread_mutex_t users = PTHREAD_MUTEX_INITIALIZER;
+
 /* The timer is full: nothing is held, nobody waits. */
 Test(answers, ENOBUFS_of_a_full_timer)
 {
@@ -241,6 +244,10 @@ Test(answers, ENOBUFS_of_a_full_timer)
 	    -ENOBUFS);
 	assert_rc(hwt_checkout_acquire_wait(
 		      store.checkout, &both.request, HWT_SEC(1)),
+	    -ENOBUFS);
+	cr_assert(pthread_mutex_lock(&users) == 0);
+	assert_rc(hwt_checkout_acquire_wait_unlock(
+		      store.checkout, &both.request, HWT_SEC(1), &users),
 	    -ENOBUFS);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -ENOBUFS);
 	assert_stats(&store, 1, 0);
@@ -300,6 +307,10 @@ Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
 	assert_rc(hwt_checkout_acquire_wait(
 		      store.checkout, &waiter.request, HWT_SEC(1)),
 	    -EAGAIN);
+	cr_assert(pthread_mutex_lock(&users) == 0);
+	assert_rc(hwt_checkout_acquire_wait_unlock(
+		      store.checkout, &waiter.request, HWT_SEC(1), &users),
+	    -EAGAIN);
 	(void)fault_disarm();
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -ENOMEM);
@@ -308,6 +319,10 @@ Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
 	    -ENOMEM);
 	assert_rc(hwt_checkout_acquire_wait(
 		      store.checkout, &waiter.request, HWT_SEC(1)),
+	    -ENOMEM);
+	cr_assert(pthread_mutex_lock(&users) == 0);
+	assert_rc(hwt_checkout_acquire_wait_unlock(
+		      store.checkout, &waiter.request, HWT_SEC(1), &users),
 	    -ENOMEM);
 	(void)fault_disarm();
 	assert_stats(&store, 1, 0);
@@ -610,7 +625,9 @@ use_in_child(void *arg)
 	struct hwt_checkout *checkout = store.checkout;
 	struct hwt_checkout *made;
 	struct hwt_checkout_stats stats;
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+	child_rc(pthread_mutex_lock(&mutex), 0);
 	child_rc(
 	    hwt_checkout_create(&made, store.fixture.timer, NULL), -EOWNERDEAD);
 	child_rc(hwt_checkout_try(checkout, &demand->request), -EOWNERDEAD);
@@ -618,6 +635,10 @@ use_in_child(void *arg)
 	    hwt_checkout_acquire(checkout, &demand->request, 1), -EOWNERDEAD);
 	child_rc(hwt_checkout_acquire_wait(checkout, &demand->request, 1),
 	    -EOWNERDEAD);
+	child_rc(hwt_checkout_acquire_wait_unlock(
+		     checkout, &demand->request, 1, &mutex),
+	    -EOWNERDEAD);
+	child_rc(pthread_mutex_trylock(&mutex), 0);
 	child_rc(hwt_checkout_release(checkout, &demand->request), -EOWNERDEAD);
 	child_rc(hwt_checkout_cancel(checkout, &demand->request), -EOWNERDEAD);
 	child_rc(hwt_checkout_pause(checkout, 0), -EOWNERDEAD);

@@ -205,6 +205,136 @@ cancel_or_destroy(unsigned index, void *arg)
 	assert_u64(left_granted, 1);
 }
 
+/* A mutex of the user's that tells who locks it twice, or unlocks it twice. */
+static pthread_mutex_t users;
+
+static void
+users_open(void)
+{
+	pthread_mutexattr_t attr;
+
+	cr_assert(pthread_mutexattr_init(&attr) == 0 &&
+	    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK) == 0 &&
+	    pthread_mutex_init(&users, &attr) == 0);
+	(void)pthread_mutexattr_destroy(&attr);
+}
+
+/* Waits under the mutex, which is unlocked then. */
+static int
+wait_unlock(struct demand *demand, uint64_t delay_ns)
+{
+	int result;
+
+	cr_assert(pthread_mutex_lock(&users) == 0);
+	result = hwt_checkout_acquire_wait_unlock(
+	    store.checkout, &demand->request, delay_ns, &users);
+	cr_assert(pthread_mutex_unlock(&users) == EPERM);
+	return result;
+}
+
+static void
+lock_in_granted(struct demand *demand)
+{
+	demand->rc = pthread_mutex_lock(&users);
+	if (demand->rc == 0)
+		cr_assert(pthread_mutex_unlock(&users) == 0);
+	if (demand->grant == HWT_GRANTED)
+		demand_release(demand);
+}
+
+/* As hwt_checkout.h says: granted of another request is called on the thread of
+ * whoever releases, with what that thread has locked. */
+Test(no_lock_held, a_mutex_that_granted_locks_is_not_locked_in_release)
+{
+	struct demand holder = {0};
+	struct demand waiter = {0};
+
+	users_open();
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "a");
+	waiter.in_granted = lock_in_granted;
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	cr_assert(pthread_mutex_lock(&users) == 0);
+	demand_release(&holder);
+	assert_rc(waiter.rc, EDEADLK);
+	cr_assert(pthread_mutex_unlock(&users) == 0);
+
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	demand_release(&holder);
+	assert_rc(waiter.rc, 0);
+	store_close(&store);
+}
+
+static void
+wait_unlock_in_granted(struct demand *demand)
+{
+	demand->rc = wait_unlock(demand->data, HWT_NEVER);
+	demand_release(demand);
+}
+
+Test(no_lock_held, acquire_wait_unlock_unlocks_whatever_it_answers)
+{
+	struct demand first = {0};
+	struct demand second = {0};
+
+	users_open();
+	store_open(&store, NULL);
+	demand_init(&first, &store, "a");
+	demand_init(&second, &store, "a");
+	assert_rc(hwt_checkout_acquire_wait_unlock(
+		      store.checkout, &first.request, HWT_NEVER, NULL),
+	    -EINVAL);
+	assert_rc(wait_unlock(&first, UINT64_MAX - 1), -EINVAL);
+	assert_rc(wait_unlock(&first, HWT_NEVER), 0);
+	assert_rc(wait_unlock(&first, HWT_NEVER), -EBUSY);
+	assert_rc(hwt_checkout_release(store.checkout, &first.request), 0);
+	assert_rc(demand_acquire(&first, HWT_NEVER), 0);
+	second.in_granted = wait_unlock_in_granted;
+	second.data = &first;
+	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
+	demand_release(&first);
+	assert_rc(second.rc, -EDEADLK);
+	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+	assert_rc(wait_unlock(&first, HWT_NEVER), -ESHUTDOWN);
+	store_close(&store);
+}
+
+static void
+wait_or_cancel(unsigned number, void *demand)
+{
+	struct demand *waiter = demand;
+
+	if (number == 0) {
+		waiter->rc = wait_unlock(waiter, HWT_NEVER);
+		return;
+	}
+	/* Locked before the wait, or when it has begun. */
+	do {
+		cr_assert(pthread_mutex_lock(&users) == 0);
+		cr_assert(pthread_mutex_unlock(&users) == 0);
+	} while (hwt_checkout_cancel(store.checkout, &waiter->request) != 0);
+}
+
+Test(no_lock_held, while_acquire_wait_unlock_waits_others_lock)
+{
+	static struct demand waiter;
+	struct demand holder = {0};
+
+	users_open();
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "ab");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	/* hwt_checkout_acquire_wait_unlock: -ECANCELED. */
+	in_parallel(2, wait_or_cancel, &waiter);
+	assert_rc(waiter.rc, -ECANCELED);
+	demand_release(&holder);
+	store_close(&store);
+}
+
 Test(no_lock_held, destroy_waits_for_the_last_granted)
 {
 	static struct demand waiter = {.in_granted = linger};
