@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hwt_checkout for Python: sets of objects, granted whole, with a deadline and
+a pause.
+
+    pool = hwt_checkout.Checkout(timer)
+    a, b = pool.object(connect()), pool.object(connect())
+    with pool.acquire(a, b, timeout=0.05):
+        transfer(a.value, b.value)
+    pool.acquire_then(lambda held, grant: ..., a, timeout=0.05)
+
+It belongs to hwt.py, loads the library that lies beside libhwt, and treats
+times, errors, the end of the program and forked children as hwt.py does.
+hwt_checkout.h has the promises.
+
+LIFETIMES. The module keeps the memory of objects and requests for as long as
+the library uses it; a Checkout is freed when nothing refers to it, and neither
+its holds nor what waits do. A Hold that was forgotten is released when it is
+freed, with a ResourceWarning.
+
+THREADS. Any thread may call everything here, but one at a time uses a Hold.
+acquire and pause wait without the interpreter's lock, and a signal's handler
+runs when the wait is over. A callable of acquire_then is called in any call
+that gives something back or ends something, of any thread, or by the timer's
+worker: it returns soon, and acquire and pause raise EDEADLK in it. Do not call
+release with a lock that it takes. What it raises goes to sys.unraisablehook.
+"""
+
+import atexit
+import ctypes
+import enum
+import errno
+import itertools
+import math
+import warnings
+
+import hwt
+
+__all__ = ["Checkout", "Grant", "Hold", "Object", "Pause", "Waiter"]
+
+
+class Grant(enum.IntEnum):
+    """How a wait has ended."""
+    GRANTED = 1
+    EXPIRED = 2
+    CANCELLED = 3
+    RETIRED = 4
+    SHUT_DOWN = 5
+
+
+class _Object(ctypes.Structure):
+    _fields_ = [("private_words", ctypes.c_uint64 * 4)]
+
+
+class _Request(ctypes.Structure):
+    _fields_ = [("private_words", ctypes.c_uint64 * 16)]
+
+
+_Granted = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(_Request), ctypes.c_void_p, ctypes.c_int)
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("shards", ctypes.c_uint32),
+        ("hold_after", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint64 * 8),
+    ]
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "out waiting granted waited expired cancelled retired shut_down"
+            " woken pauses"
+        ).split()
+    ] + [("reserved", ctypes.c_uint64 * 8)]
+
+
+def _load():
+    pointer, out, integer = ctypes.c_void_p, ctypes.POINTER, ctypes.c_int
+    request, ns = out(_Request), ctypes.c_uint64
+    return hwt._library("libhwt_checkout", (
+        (integer, "hwt_checkout_create", out(pointer), pointer, out(_Options)),
+        (integer, "hwt_checkout_shutdown", pointer),
+        (integer, "hwt_checkout_destroy", pointer),
+        (integer, "hwt_object_init", pointer, out(_Object), ctypes.c_uint64),
+        (integer, "hwt_object_retire", pointer, out(_Object)),
+        (integer, "hwt_request_init", request, out(pointer), ctypes.c_size_t,
+         _Granted, pointer),
+        (integer, "hwt_checkout_try", pointer, request),
+        (integer, "hwt_checkout_acquire", pointer, request, ns),
+        (integer, "hwt_checkout_acquire_wait", pointer, request, ns),
+        (integer, "hwt_checkout_release", pointer, request),
+        (integer, "hwt_checkout_cancel", pointer, request),
+        (integer, "hwt_checkout_pause", pointer, ns),
+        (integer, "hwt_checkout_resume", pointer),
+        (integer, "hwt_checkout_read_stats", pointer, out(_Stats)),
+    ))
+
+
+_lib = _load()
+
+# What waits: the number that is its arg, and the Waiter.
+_waiting = {}
+_numbers = itertools.count(1)
+_ending = []
+
+
+@_Granted
+def _granted(_request, number, grant):
+    waiter = _waiting.pop(number)
+    waiter._tell(Grant(grant))
+
+
+class Object:
+    """Part of sets that are checked out; Checkout.object makes it. value is
+    the user's."""
+
+    def __init__(self, checkout, value, order):
+        self._checkout = checkout
+        self._memory = _Object()
+        self.value = value
+        hwt._check(_lib.hwt_object_init(
+            checkout._pointer, ctypes.byref(self._memory), order))
+
+
+class _Set:
+    """A request, and what its memory refers to."""
+
+    def __init__(self, checkout, objects, number=None):
+        self.checkout = checkout
+        self.objects = objects
+        self.request = _Request()
+        self.array = (ctypes.c_void_p * len(objects))(
+            *(ctypes.addressof(each._memory) for each in objects))
+        hwt._check(_lib.hwt_request_init(
+            ctypes.byref(self.request), self.array, len(objects),
+            _granted if number else _Granted(), number))
+
+    def call(self, function, *arguments):
+        return function(
+            self.checkout._pointer, self.request, *arguments)
+
+
+class Hold:
+    """Objects that were granted, until release() or the end of the with."""
+
+    def __init__(self, held):
+        self._set = held
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        self.release()
+
+    # The names of the module may be gone by then.
+    def __del__(self, _warn=warnings.warn, _release=_lib.hwt_checkout_release):
+        if self._set is not None:
+            _warn("a Hold was not released", ResourceWarning, source=self)
+            self._set.call(_release)
+
+    def release(self):
+        """Gives all back; the second time, nothing."""
+        held, self._set = self._set, None
+        if held is not None:
+            hwt._check(held.call(_lib.hwt_checkout_release))
+
+    def retire(self, object):
+        """Takes the object out of this hold for good, and ends all waits for
+        sets with it with RETIRED."""
+        if self._set is None or object not in self._set.objects:
+            raise ValueError("the object is not in this hold")
+        hwt._check(_lib.hwt_object_retire(
+            object._checkout._pointer, ctypes.byref(object._memory)))
+        del object._checkout._memories[id(object._memory)]
+
+
+class Waiter:
+    """What acquire_then has begun; it need not be kept."""
+
+    def __init__(self, callable):
+        self._callable = callable
+
+    def _tell(self, grant):
+        callable, self._callable = self._callable, None
+        callable(Hold(self._set) if grant == Grant.GRANTED else None, grant)
+
+    def cancel(self):
+        """True: the callable is called with CANCELLED, mostly before this
+        returns. False: it has been called, or will be: with that too, if the
+        objects that it is being tried with are not free."""
+        result = self._set.call(_lib.hwt_checkout_cancel)
+        if result not in (-errno.ENOENT, -errno.EINPROGRESS):
+            hwt._check(result)
+        return result == 0
+
+
+class Pause:
+    """Nothing is out, until resume() or the end of the with."""
+
+    def __init__(self, checkout):
+        self._checkout = checkout
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        self.resume()
+
+    def resume(self):
+        """Ends the pause; the second time, nothing."""
+        checkout, self._checkout = self._checkout, None
+        if checkout is not None:
+            hwt._check(_lib.hwt_checkout_resume(checkout._pointer))
+
+
+_destroy = hwt._Destroyer(_lib.hwt_checkout_destroy)
+
+
+class Checkout:
+    """hold_after: a request that was refused so often keeps what it has got
+    and waits for the next object with it; 0: never."""
+
+    def __init__(self, timer, *, shards=0, hold_after=0):
+        self._pointer = ctypes.c_void_p()
+        self._timer = timer
+        # Of objects that are not retired: they stay until the end.
+        self._memories = {}
+        options = _Options(shards=shards, hold_after=hold_after)
+        hwt._check(_lib.hwt_checkout_create(
+            ctypes.byref(self._pointer), timer._pointer,
+            ctypes.byref(options)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        self.close()
+
+    def __del__(self, _destroy=_destroy):
+        if self._pointer:
+            _destroy(self._pointer, self._timer, self._memories)
+
+    def object(self, value=None, order=0):
+        """An object with this value. Requests take objects in ascending order,
+        and those of equal order in any that is always the same."""
+        if not 0 <= order < 2**64:
+            raise ValueError(f"not a number of 64 bits: {order}")
+        made = Object(self, value, order)
+        self._memories[id(made._memory)] = made._memory
+        return made
+
+    def try_acquire(self, *objects):
+        """A Hold; None: one of them is out, or there is a pause."""
+        wanted = _Set(self, objects)
+        result = wanted.call(_lib.hwt_checkout_try)
+        if result == -errno.EAGAIN:
+            return None
+        hwt._check(result)
+        return Hold(wanted)
+
+    def acquire(self, *objects, timeout=math.inf):
+        """A Hold of all of them; waits in this thread. TimeoutError: after so
+        many seconds, not all were free."""
+        wanted = _Set(self, objects)
+        result = wanted.call(
+            _lib.hwt_checkout_acquire_wait, hwt._to_ns(timeout))
+        if result == -errno.ETIMEDOUT:
+            raise TimeoutError(errno.ETIMEDOUT, "not all objects were free")
+        hwt._check(result)
+        return Hold(wanted)
+
+    def acquire_then(self, callable, *objects, timeout=math.inf):
+        """Calls callable(hold, grant) once: with a Hold and GRANTED, or with
+        None and why. It may be called before this returns; here, if all are
+        free. Returns a Waiter."""
+        if _ending:
+            raise RuntimeError("the interpreter ends")
+        number = next(_numbers)
+        made = Waiter(callable)
+        made._set = _Set(self, objects, number)
+        _waiting[number] = made
+        try:
+            result = made._set.call(
+                _lib.hwt_checkout_acquire, hwt._to_ns(timeout))
+            hwt._check(result)
+        except BaseException:
+            _waiting.pop(number, None)
+            raise
+        if result == 0:
+            del _waiting[number]
+            try:
+                made._tell(Grant.GRANTED)
+            except BaseException as error:
+                hwt._report(error)
+        return made
+
+    def pause(self, timeout=math.inf):
+        """Waits until nothing is out; nothing is granted until the Pause ends.
+        TimeoutError: after so many seconds something was still out."""
+        result = _lib.hwt_checkout_pause(self._pointer, hwt._to_ns(timeout))
+        if result == -errno.ETIMEDOUT:
+            raise TimeoutError(errno.ETIMEDOUT, "something is still out")
+        hwt._check(result)
+        return Pause(self)
+
+    def close(self):
+        """Ends all waits with SHUT_DOWN; what is out stays so until it is
+        released."""
+        hwt._check(_lib.hwt_checkout_shutdown(self._pointer))
+
+    def stats(self):
+        """The counters of struct hwt_checkout_stats, a dict."""
+        stats = _Stats()
+        hwt._check(_lib.hwt_checkout_read_stats(
+            self._pointer, ctypes.byref(stats)))
+        return {name: getattr(stats, name) for name, _ in _Stats._fields_[:-1]}
+
+
+# Before the timers are closed: this module was imported after hwt.
+def _close_all():
+    _ending.append(True)
+    for each in {each._set.checkout for each in list(_waiting.values())}:
+        try:
+            each.close()
+        except hwt.Error:
+            pass  # in a forked child
+
+
+atexit.register(_close_all)

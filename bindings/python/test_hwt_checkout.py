@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of hwt_checkout.py, with time moved by hand, then with threads."""
+
+import errno
+import gc
+import sys
+import threading
+import unittest
+import weakref
+
+import hwt
+import hwt_checkout
+from hwt_checkout import Grant
+from test_hwt import check_layout, manual, run_program
+
+
+class Manual(unittest.TestCase):
+    def setUp(self):
+        self.told = []
+        self.timer = manual()
+        self.pool = hwt_checkout.Checkout(self.timer)
+        self.a, self.b = self.pool.object("a", 1), self.pool.object("b", 2)
+
+    def tearDown(self):
+        self.pool.close()
+        self.timer.close()
+        self.assertEqual(len(hwt_checkout._waiting), 0)
+
+    def note(self, held, grant):
+        self.assertEqual(held is not None, grant == Grant.GRANTED)
+        self.told.append(grant)
+        if held:
+            held.release()
+
+    def test_a_hold_has_all_until_it_is_released(self):
+        with self.pool.acquire(self.b, self.a, timeout=0) as held:
+            self.assertIsNone(self.pool.try_acquire(self.a))
+            self.assertEqual(self.pool.stats()["out"], 1)
+            with self.assertRaises(TimeoutError):
+                self.acquire_until_it_expires(self.b)
+        held.release()
+        self.assertEqual(self.pool.stats()["out"], 0)
+        self.pool.try_acquire(self.a).release()
+
+    def acquire_until_it_expires(self, object):
+        def turn():
+            while not self.timer.pending:
+                pass
+            self.timer.advance(0.001)
+
+        turns = threading.Thread(target=turn)
+        turns.start()
+        try:
+            self.pool.acquire(object, timeout=0.001)
+        finally:
+            turns.join()
+
+    def test_a_callable_gets_the_hold_when_all_are_free(self):
+        self.pool.acquire_then(self.note, self.a)
+        self.assertEqual(self.told, [Grant.GRANTED])
+        held = self.pool.try_acquire(self.a)
+        self.pool.acquire_then(self.note, self.b, self.a)
+        self.assertEqual(self.pool.stats()["waiting"], 1)
+        held.release()
+        self.assertEqual(self.told, [Grant.GRANTED] * 2)
+        self.assertEqual(self.pool.stats()["out"], 0)
+
+    def test_waits_end(self):
+        held = self.pool.try_acquire(self.a)
+        self.pool.acquire_then(self.note, self.a, timeout=0.005)
+        self.timer.advance(0.004)
+        self.assertEqual(self.told, [])
+        self.timer.advance(0.001)
+        waiter = self.pool.acquire_then(self.note, self.a)
+        self.assertTrue(waiter.cancel())
+        self.assertFalse(waiter.cancel())
+        self.pool.acquire_then(self.note, self.a)
+        self.pool.close()
+        held.release()
+        self.assertEqual(
+            self.told, [Grant.EXPIRED, Grant.CANCELLED, Grant.SHUT_DOWN])
+        with self.assertRaises(hwt.Error) as caught:
+            self.pool.acquire_then(self.note, self.a)
+        self.assertEqual(caught.exception.errno, errno.ESHUTDOWN)
+
+    def test_retired_objects_leave_their_hold(self):
+        with self.pool.acquire(self.a, self.b) as held:
+            self.pool.acquire_then(self.note, self.b)
+            held.retire(self.b)
+            self.assertEqual(self.told, [Grant.RETIRED])
+            with self.assertRaises(ValueError):
+                held.retire(self.pool.object())
+        with self.assertRaises(hwt.Error) as caught:
+            self.pool.acquire(self.b)
+        self.assertEqual(caught.exception.errno, errno.EIDRM)
+        with self.assertRaises(ValueError):
+            held.retire(self.a)
+        self.pool.acquire(self.a).release()
+
+    def test_a_pause_lasts_until_its_end(self):
+        held = self.pool.acquire(self.a)
+        with self.assertRaises(TimeoutError):
+            self.pool.pause(timeout=0)
+        held.release()
+        with self.pool.pause(timeout=0) as paused:
+            self.assertIsNone(self.pool.try_acquire(self.b))
+            with self.assertRaises(hwt.Error) as caught:
+                self.pool.pause(timeout=0)
+            self.assertEqual(caught.exception.errno, errno.EALREADY)
+            self.pool.acquire_then(self.note, self.a)
+            self.assertEqual(self.told, [])
+        paused.resume()
+        self.assertEqual(self.told, [Grant.GRANTED])
+
+    def test_errors(self):
+        for bad in ((), (self.a, self.a)):
+            for acquire in (self.pool.acquire, self.pool.try_acquire):
+                with self.assertRaises(hwt.Error):
+                    acquire(*bad)
+            with self.assertRaises(hwt.Error):
+                self.pool.acquire_then(self.note, *bad)
+        with self.assertRaises(ValueError):
+            self.pool.acquire_then(self.note, self.a, timeout=-1)
+        with self.assertRaises(ValueError):
+            self.pool.object(order=-1)
+        other = hwt_checkout.Checkout(self.timer)
+        with self.assertRaises(hwt.Error):
+            other.try_acquire(self.a)
+        with self.assertRaises(hwt.Error):
+            hwt_checkout.Checkout(self.timer, shards=3)
+        self.assertEqual(self.pool.stats()["out"], 0)
+
+    def test_exceptions_go_to_the_hook(self):
+        hooked = []
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda told: hooked.append(told.exc_type)
+
+        def fail(held, _grant):
+            held.release()
+            raise KeyError
+
+        def wait(held, _grant):
+            held.release()
+            self.pool.acquire(self.b)
+
+        try:
+            self.pool.acquire_then(fail, self.a)
+            held = self.pool.acquire(self.a)
+            self.pool.acquire_then(fail, self.a)
+            self.pool.acquire_then(wait, self.a)
+            held.release()
+        finally:
+            sys.unraisablehook = before
+        self.assertEqual(hooked, [KeyError, KeyError, hwt.Error])
+
+    def test_a_forgotten_hold_is_released_with_a_warning(self):
+        with self.assertWarns(ResourceWarning):
+            self.pool.try_acquire(self.a)
+            gc.collect()
+        self.assertEqual(self.pool.stats()["out"], 0)
+
+    def test_is_freed_when_nothing_refers_to_it(self):
+        class Callable:
+            def __call__(self, held, _grant):
+                held.release()
+
+        gc.collect()
+        destroyer, destroyed = hwt_checkout._destroy, []
+        real = destroyer._destroy
+        destroyer._destroy = lambda each: destroyed.append(
+            real(each)) or destroyed[-1]
+        try:
+            pool = hwt_checkout.Checkout(self.timer)
+            a = pool.object()
+            callable = Callable()
+            gone = weakref.ref(callable)
+            held = pool.acquire(a)
+            pool.acquire_then(callable, a)
+            del pool, a, callable
+            gc.collect()
+            self.assertEqual(destroyed, [])
+            self.assertIsNotNone(gone())
+            held.release()
+            del held
+            gc.collect()
+            self.assertEqual((destroyed, gone()), ([0], None))
+        finally:
+            destroyer._destroy = real
+
+
+class Threads(unittest.TestCase):
+    def test_one_holder_whatever_races(self):
+        ended, lock = [0, 0], threading.Lock()
+
+        def use(held, x, y):
+            if held is None:
+                return
+            with held:
+                for each in (x, y):
+                    self.assertEqual(each.value.pop(), 1)
+                for each in (x, y):
+                    each.value.append(1)
+
+        def work(index):
+            for turn in range(200):
+                x = objects[(turn + index) % 4]
+                y = objects[(turn + index + 1 + turn % 3) % 4]
+
+                def told(held, _grant, x=x, y=y):
+                    use(held, x, y)
+                    with lock:
+                        ended[0] += 1
+
+                waiter = pool.acquire_then(
+                    told, x, y, timeout=turn % 5 * 0.0003)
+                if turn % 7 == 0:
+                    waiter.cancel()
+                try:
+                    use(pool.acquire(y, x, timeout=0.0002), x, y)
+                except TimeoutError:
+                    pass
+                if index == 0 and turn % 20 == 0:
+                    try:
+                        pool.pause(timeout=0.001).resume()
+                    except TimeoutError:
+                        pass
+                with lock:
+                    ended[1] += 1
+
+        with hwt.Timer(tick=0.0002) as timer:
+            pool = hwt_checkout.Checkout(timer)
+            objects = [pool.object([1]) for _ in range(4)]
+            threads = [threading.Thread(target=work, args=(index,))
+                       for index in range(3)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+            pool.close()
+        self.assertEqual(ended, [600, 600])
+        self.assertEqual(len(hwt_checkout._waiting), 0)
+
+    def test_a_wait_lets_others_run(self):
+        with hwt.Timer(tick=0.001) as timer:
+            pool = hwt_checkout.Checkout(timer)
+            a = pool.object()
+            held = pool.acquire(a)
+            release = threading.Timer(0.02, held.release)
+            release.start()
+            pool.acquire(a, timeout=60).release()
+            release.join()
+
+
+class Process(unittest.TestCase):
+    def test_a_program_may_end_while_something_waits(self):
+        said = run_program("""
+import hwt, hwt_checkout
+timer = hwt.Timer()
+pool = hwt_checkout.Checkout(timer)
+a = pool.object()
+held = pool.acquire(a)
+pool.acquire_then(lambda held, grant: print(grant.name), a, timeout=100)
+print("end")
+""")
+        self.assertEqual((said.stdout, said.stderr), ("end\nSHUT_DOWN\n", ""))
+
+    def test_a_forked_child_gets_errors(self):
+        said = run_program("""
+import errno, hwt, hwt_checkout, os, sys
+timer = hwt.Timer()
+pool = hwt_checkout.Checkout(timer)
+a, b = pool.object(), pool.object()
+held = pool.acquire(a)
+waiter = pool.acquire_then(lambda held, grant: print(grant.name), a)
+pid = os.fork()
+if pid == 0:
+    for call in (waiter.cancel, held.release, lambda: pool.acquire(b)):
+        try:
+            call()
+        except hwt.Error as error:
+            print(error.errno == errno.EOWNERDEAD)
+    sys.exit(0)
+os.waitpid(pid, 0)
+print(waiter.cancel())
+held.release()
+""")
+        self.assertEqual(
+            (said.stdout, said.stderr),
+            ("True\nTrue\nTrue\nCANCELLED\nTrue\n", ""))
+
+
+class Layout(unittest.TestCase):
+    def test_sizes_and_offsets(self):
+        check_layout(self, "modules/checkout/hwt_checkout.h", {
+            "hwt_object": hwt_checkout._Object,
+            "hwt_request": hwt_checkout._Request,
+            "hwt_checkout_options": hwt_checkout._Options,
+            "hwt_checkout_stats": hwt_checkout._Stats,
+        })
+
+
+if __name__ == "__main__":
+    unittest.main()
