@@ -10,7 +10,8 @@
 #   make uninstall uninstall-durable
 #                    take away what these have installed
 #   make single      the whole library as build/single/hwt.h and hwt.c
-#   make deb         Debian's packages, in build/deb
+#   make deb         Debian's packages, in build/deb, of the library and of the
+#                    modules; MAINTAINER='Name <address>' HOMEPAGE=https://...
 #   make tsan        build/tsan/libhwt.a, for programs with -fsanitize=thread
 #   make demo        serves HTTP under load and shows what the timer did, live
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
@@ -79,7 +80,8 @@ all: build/plain/libhwt.a build/plain/libhwt.so
 tsan: build/tsan/libhwt.a
 
 MODULES ?= $(patsubst modules/%/rules.mk,%,$(wildcard modules/*/rules.mk))
-installed := install uninstall $(MODULES:%=uninstall-%)
+installed := install uninstall $(MODULES:%=install-%) \
+	$(MODULES:%=uninstall-%)
 packed := single deb abi
 moduled := $(MODULES) $(MODULES:%=install-%)
 tested := check check-all tidy analyze explore mutants faults soak valgrind \
