@@ -69,13 +69,15 @@ class Browser:
                 return message["result"]
             self.events.append(message)
 
-    def open(self, url, width=1100, height=900):
+    def open(self, url, width=1100, height=900, script=""):
+        """The script runs before those of the page."""
         target = self.call("Target.createTarget", url="about:blank")
         self.session = self.call("Target.attachToTarget", flatten=True,
                                  targetId=target["targetId"])["sessionId"]
         for domain in ("Page", "Network", "Runtime"):
             self.call(domain + ".enable")
         self.resize(width, height)
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
         self.call("Page.navigate", url=url)
 
     def resize(self, width, height):
@@ -84,7 +86,7 @@ class Browser:
 
     def evaluate(self, script):
         result = self.call("Runtime.evaluate", expression=script,
-                           returnByValue=True)
+                           returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             sys.exit(f"in the page: {result['exceptionDetails']}")
         return result["result"].get("value")
