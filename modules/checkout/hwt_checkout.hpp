@@ -22,6 +22,10 @@
  *             holds or has paused what it destroys waits for itself. In a
  *             callable, where nothing may wait, to destroy what is out calls
  *             std::terminate.
+ *             While another thread may destroy an object, call acquire with a
+ *             mutex locked under which it was found, or acquire_wait with that
+ *             lock; who destroys it locks the mutex before, and sees to it that
+ *             it is not found any more.
  *   hold      What was granted, or empty. It releases when it is destroyed or
  *             assigned; any thread may do that, once.
  *   request   Memory that is allocated once per request, with its callable. It
@@ -423,6 +427,32 @@ public:
 			    return hwt_checkout_acquire_wait(
 				get(), by, within.ns());
 		    });
+	}
+
+	/* The same, and unlocks, under which the objects were found: as soon as
+	 * it is decided, or the wait has begun. See LIFETIMES. */
+	[[nodiscard]] hold
+	acquire_wait(
+	    object_list set, delay within, std::unique_lock<std::mutex> lock)
+	{
+		std::error_code error;
+		hold held =
+		    try_acquire_wait(error, set, within, std::move(lock));
+
+		check(error, "acquire_wait");
+		return held;
+	}
+
+	[[nodiscard]] hold
+	try_acquire_wait(std::error_code &error, object_list set, delay within,
+	    std::unique_lock<std::mutex> lock) noexcept
+	{
+		return hold_by(error, set, -ETIMEDOUT, [&](hwt_request *by) {
+			if (!lock.owns_lock())
+				return -EPERM;
+			return hwt_checkout_acquire_wait_unlock(get(), by,
+			    within.ns(), lock.release()->native_handle());
+		});
 	}
 
 	/*

@@ -2,6 +2,7 @@
 /* What hwt_checkout.hpp says: with time moved by hand, then with threads. */
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "hwt_checkout.hpp"
@@ -212,6 +213,40 @@ the_destructor_of_an_object_waits_for_its_holder()
 	gone.reset();
 	CHECK(released);
 	holder.join();
+}
+
+static void
+a_wait_that_has_a_lock_unlocks_it_and_is_retired()
+{
+	fixture f;
+	std::mutex lock;
+	auto gone = std::make_unique<object>(f.pool, 4);
+	hold held = f.pool.acquire_now(gone.get());
+	std::error_code error;
+	std::thread waiting([&] {
+		std::unique_lock<std::mutex> found(lock);
+
+		CHECK(!f.pool.try_acquire_wait(
+		    error, gone.get(), hwt::never, std::move(found)));
+	});
+
+	while (f.pool.stats().waiting == 0)
+		std::this_thread::yield();
+	lock.lock();
+	held.retire(*gone);
+	gone.reset();
+	lock.unlock();
+	waiting.join();
+	CHECK(error == std::errc::identifier_removed);
+	std::unique_lock<std::mutex> own(lock);
+	CHECK(f.pool.acquire_wait(f.a, 0s, std::move(own)) && lock.try_lock());
+	own = std::unique_lock<std::mutex>(lock, std::adopt_lock);
+	CHECK(!f.pool.try_acquire_wait(error, {}, 0s, std::move(own)) && error);
+	CHECK(lock.try_lock());
+	lock.unlock();
+	CHECK(!f.pool.try_acquire_wait(
+	    error, f.a, 0s, std::unique_lock<std::mutex>()));
+	CHECK(error == std::errc::operation_not_permitted);
 }
 
 static void
@@ -456,6 +491,7 @@ main()
 	    TEST(retired_objects_leave_their_hold),
 	    TEST(the_destructor_of_an_object_retires_it),
 	    TEST(the_destructor_of_an_object_waits_for_its_holder),
+	    TEST(a_wait_that_has_a_lock_unlocks_it_and_is_retired),
 	    TEST(a_pause_lasts_until_it_is_destroyed),
 	    TEST(an_error_destroys_the_callable),
 #ifdef __cpp_exceptions
