@@ -1,0 +1,508 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hwt_durable for Python: delayed tasks that outlive a machine, in Redis.
+
+    with hwt_durable.Client("127.0.0.1:6379") as client:
+        client.add("order-1-close", "orders", b"if unpaid", 1800)
+
+    def close(task):
+        if not ready(task.payload):
+            raise hwt_durable.Retry(5)
+
+    with hwt_durable.Client() as client, \\
+            hwt_durable.Scheduler(client), \\
+            hwt_durable.Worker(client, "orders", close):
+        ...
+
+It belongs to hwt.py, loads the library that lies beside libhwt, and treats
+errors and forked children as hwt.py does. hwt_durable.h has the promises.
+
+Ids and payloads are bytes; what is given as str is encoded as UTF-8. Delays are
+seconds; due is a time of time.time().
+
+THREADS. Any thread may call everything here; calls wait for the engine without
+the interpreter's lock, and a signal's handler runs when they are over. A
+worker's callable is called by its threads, with the lock, several at a time if
+there are several. What it raises, but for Retry and Fail, goes to
+sys.unraisablehook, and the task is tried again as by Retry().
+
+THE END. Clients, schedulers and workers live until close() or stop(). The end
+of the program calls these for those that are left, before the interpreter ends:
+so it waits for callables that are running.
+"""
+
+import atexit
+import collections
+import ctypes
+import enum
+import errno
+import itertools
+import math
+import os
+import threading
+
+import hwt
+
+__all__ = ["Client", "Delivery", "Fail", "Info", "Level", "Retry", "Scheduler",
+           "State", "Task", "Worker"]
+
+PAYLOAD_MAX = 65536
+_AT = 1
+_RETRY, _FAIL = 1, 2
+
+
+class Level(enum.IntEnum):
+    """What an acknowledged add survives; see hwt_durable.h."""
+    MEMORY = 1
+    FSYNCED = 2
+    REPLICATED = 3
+
+
+class State(enum.IntEnum):
+    PENDING = 1
+    DELIVERED = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    CANCELLED = 6
+    QUARANTINED = 7
+
+
+class Retry(Exception):
+    """A callable raises it: again, after so many seconds; None: after a
+    back-off that grows. Only if attempts are left."""
+
+    def __init__(self, delay=None):
+        super().__init__(delay)
+        self.delay_ns = hwt.NEVER if delay is None else hwt._to_ns(delay)
+
+
+class Fail(Exception):
+    """A callable raises it: a dead letter, at once."""
+
+
+# due: instead of delay. max_attempts 0: 20.
+Task = collections.namedtuple(
+    "Task", "id queue payload delay due max_attempts",
+    defaults=(b"", 0, None, 0))
+
+Info = collections.namedtuple(
+    "Info", "state attempts max_attempts generation due queue payload")
+
+# fence: see hwt_durable.h.
+Delivery = collections.namedtuple(
+    "Delivery", "id queue payload attempt max_attempts generation due fence")
+
+_Write = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+
+
+class _Log(ctypes.Structure):
+    _fields_ = [("write", _Write), ("ctx", ctypes.c_void_p)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("servers", ctypes.c_char_p),
+        ("space", ctypes.c_char_p),
+        ("user", ctypes.c_char_p),
+        ("password_file", ctypes.c_char_p),
+        ("shards", ctypes.c_uint32),
+        ("slots", ctypes.c_uint32),
+        ("tick_ns", ctypes.c_uint64),
+        ("level", ctypes.c_uint32),
+        ("replicas", ctypes.c_uint32),
+        ("skew_ns", ctypes.c_uint64),
+        ("timeout_ns", ctypes.c_uint64),
+        ("retention_ns", ctypes.c_uint64),
+        ("timer", ctypes.c_void_p),
+        ("flags", ctypes.c_uint32),
+        ("log", ctypes.POINTER(_Log)),
+        ("reserved", ctypes.c_uint64 * 8),
+    ]
+
+
+class _Task(ctypes.Structure):
+    _fields_ = [
+        ("id", ctypes.c_char_p),
+        ("id_length", ctypes.c_size_t),
+        ("queue", ctypes.c_char_p),
+        ("delay_ns", ctypes.c_uint64),
+        ("max_attempts", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("payload", ctypes.c_char_p),
+        ("payload_length", ctypes.c_size_t),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [
+        ("state", ctypes.c_int),
+        ("attempts", ctypes.c_uint32),
+        ("max_attempts", ctypes.c_uint32),
+        ("generation", ctypes.c_uint32),
+        ("due_unix_ns", ctypes.c_uint64),
+        ("payload_length", ctypes.c_size_t),
+        ("queue", ctypes.c_char * 65),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "added succeeded failed cancelled dropped begun retried"
+            " expired_leases pending delivered running quarantined dead missed"
+            " lag_ns given_back"
+        ).split()
+    ] + [("reserved", ctypes.c_uint64 * 15)]
+
+
+class _Delivery(ctypes.Structure):
+    _fields_ = [
+        ("id", ctypes.c_void_p),
+        ("queue", ctypes.c_char_p),
+        ("id_length", ctypes.c_size_t),
+        ("payload", ctypes.c_void_p),
+        ("payload_length", ctypes.c_size_t),
+        ("attempt", ctypes.c_uint32),
+        ("max_attempts", ctypes.c_uint32),
+        ("generation", ctypes.c_uint32),
+        ("due_unix_ns", ctypes.c_uint64),
+        ("retry_delay_ns", ctypes.POINTER(ctypes.c_uint64)),
+        ("fence", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
+    ]
+
+
+_Callback = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Delivery))
+
+
+class _WorkerOptions(ctypes.Structure):
+    _fields_ = [
+        ("queue", ctypes.c_char_p),
+        ("callback", _Callback),
+        ("ctx", ctypes.c_void_p),
+        ("threads", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("visibility_ns", ctypes.c_uint64),
+        ("run_limit_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 8),
+    ]
+
+
+class _SchedulerOptions(ctypes.Structure):
+    _fields_ = [
+        ("first_shard", ctypes.c_uint32),
+        ("last_shard", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("reserved", ctypes.c_uint64 * 8),
+    ]
+
+
+def _load():
+    pointer, out, integer = ctypes.c_void_p, ctypes.POINTER, ctypes.c_int
+    data, size = ctypes.c_char_p, ctypes.c_size_t
+    u32, ns = ctypes.c_uint32, ctypes.c_uint64
+    return hwt._library("libhwt_durable", (
+        (integer, "hwt_durable_open", out(pointer), out(_Options)),
+        (integer, "hwt_durable_close", pointer),
+        (integer, "hwt_durable_add", pointer, size, out(_Task), out(integer)),
+        (integer, "hwt_durable_cancel", pointer, data, size),
+        (integer, "hwt_durable_reschedule", pointer, data, size, ns, u32),
+        (integer, "hwt_durable_get", pointer, data, size, out(_Info), pointer,
+         size),
+        (integer, "hwt_durable_read_stats", pointer, out(_Stats)),
+        (integer, "hwt_durable_worker_start", out(pointer), pointer,
+         out(_WorkerOptions)),
+        (integer, "hwt_durable_worker_stop", pointer, ns),
+        (integer, "hwt_durable_scheduler_start", out(pointer), pointer,
+         out(_SchedulerOptions)),
+        (integer, "hwt_durable_scheduler_stop", pointer),
+    ))
+
+
+_lib = _load()
+_LATE = (-errno.ENOENT, -errno.EINPROGRESS, -errno.EALREADY)
+
+
+def _bytes(text):
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+def _word(text):
+    """One that ends with 0 in C."""
+    if text is None:
+        return None
+    word = os.fsencode(text)
+    if b"\0" in word:
+        raise ValueError("a zero byte")
+    return word
+
+
+def _unix_ns(due):
+    # What is before 1970 has passed, too.
+    return hwt._to_ns(max(due, 0))
+
+
+def _when(delay, due):
+    if due is None:
+        return hwt._to_ns(delay), 0
+    return _unix_ns(due), _AT
+
+
+class _Owner:
+    """What lives until it is closed, which no other call of it may overlap."""
+
+    def __init__(self):
+        self._pointer = ctypes.c_void_p()
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._closed = False
+
+    def _open(self, function, *arguments):
+        hwt._check(function(ctypes.byref(self._pointer), *arguments))
+        _live.append(self)
+
+    def _call(self, function, *arguments):
+        with self._lock:
+            if self._closed:
+                raise ValueError("it is closed")
+            self._calls += 1
+        try:
+            return function(self._pointer, *arguments)
+        finally:
+            with self._lock:
+                self._calls -= 1
+
+    def _close(self, function, *arguments):
+        with self._lock:
+            if self._closed:
+                return 0
+            if self._calls:
+                raise hwt.Error(errno.EBUSY, "another call is under way")
+            self._calls += 1
+        result = function(self._pointer, *arguments)
+        with self._lock:
+            self._calls -= 1
+            self._closed = result == 0
+        if result == 0:
+            _live.remove(self)
+        return result
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        self._end()
+
+
+class Client(_Owner):
+    """A connection to a space, which is made if there is none: see
+    hwt_durable.h for its shape. 0 and None: the defaults. skew math.inf:
+    clocks are not compared. timer: a Timer for every wait; None: the shared
+    one. log: called with a level and a sentence about each error that is not
+    merely raised, by any thread; None: they go to stderr."""
+
+    def __init__(self, servers=None, space=None, *, user=None,
+                 password_file=None, shards=0, slots=0, tick=0, level=0,
+                 replicas=0, skew=0, timeout=0, retention=0, timer=None,
+                 log=None):
+        super().__init__()
+        self._timer = timer
+        options = _Options(
+            servers=_word(servers), space=_word(space), user=_word(user),
+            password_file=_word(password_file), shards=shards, slots=slots,
+            tick_ns=hwt._to_ns(tick), level=level, replicas=replicas,
+            skew_ns=hwt._to_ns(skew), timeout_ns=hwt._to_ns(timeout),
+            retention_ns=hwt._to_ns(retention),
+            timer=timer._pointer if timer else None)
+        if log is not None:
+            self._log = _Log(write=_Write(
+                lambda _ctx, level, message: log(level, message.decode())))
+            options.log = ctypes.pointer(self._log)
+        self._open(_lib.hwt_durable_open, ctypes.byref(options))
+
+    def close(self):
+        """EBUSY: a worker or scheduler of it has not been stopped, or a call
+        is under way."""
+        hwt._check(self._close(_lib.hwt_durable_close))
+
+    _end = close
+
+    def add(self, id, queue, payload=b"", delay=0, *, due=None,
+            max_attempts=0):
+        """True: stored, to be executed after delay or at due. False: it was
+        there already, and nothing has changed; so after an error, such as
+        ETIMEDOUT, it can be repeated with the same id."""
+        return self.add_all(
+            [Task(id, queue, payload, delay, due, max_attempts)])[0]
+
+    def add_all(self, tasks):
+        """At most 512. Of each, in a list: True or False as of add. An Error
+        has such a list, results, where a number is the errno of what was not
+        stored."""
+        given = [self._task(*task) for task in tasks]
+        results = (ctypes.c_int * len(given))(*[-errno.ECANCELED] * len(given))
+        result = self._call(
+            _lib.hwt_durable_add, len(given), (_Task * len(given))(*given),
+            results)
+        told = [-each if each < 0 else each == 0 for each in results]
+        try:
+            hwt._check(result)
+        except hwt.Error as error:
+            error.results = told
+            raise
+        return told
+
+    @staticmethod
+    def _task(id, queue, payload=b"", delay=0, due=None, max_attempts=0):
+        id, payload = _bytes(id), _bytes(payload)
+        when, flags = _when(delay, due)
+        return _Task(
+            id=id, id_length=len(id), queue=_word(queue), delay_ns=when,
+            max_attempts=max_attempts, flags=flags, payload=payload,
+            payload_length=len(payload))
+
+    def _change(self, function, id, *arguments):
+        id = _bytes(id)
+        result = self._call(function, id, len(id), *arguments)
+        if result not in _LATE:
+            hwt._check(result)
+        return result == 0
+
+    def cancel(self, id):
+        """True: it has not begun, and never will. False: it is running, has
+        ended, or is not known."""
+        return self._change(_lib.hwt_durable_cancel, id)
+
+    def reschedule(self, id, delay=0, *, due=None):
+        """Gives it a new time, and new attempts. False: as cancel, or it was
+        cancelled."""
+        return self._change(
+            _lib.hwt_durable_reschedule, id, *_when(delay, due))
+
+    def find(self, id):
+        """Its Info; None: there is none, or its retention is over. The payload
+        of an ended task that did not fail is gone."""
+        id, info = _bytes(id), _Info()
+        payload = ctypes.create_string_buffer(PAYLOAD_MAX)
+        result = self._call(
+            _lib.hwt_durable_get, id, len(id), ctypes.byref(info), payload,
+            PAYLOAD_MAX)
+        if result == -errno.ENOENT:
+            return None
+        hwt._check(result)
+        return Info(
+            State(info.state), info.attempts, info.max_attempts,
+            info.generation, info.due_unix_ns / 1e9, info.queue.decode(),
+            payload.raw[:info.payload_length])
+
+    def stats(self):
+        """The sums of struct hwt_durable_stats, a dict."""
+        stats = _Stats()
+        hwt._check(self._call(
+            _lib.hwt_durable_read_stats, ctypes.byref(stats)))
+        return {name: getattr(stats, name) for name, _ in _Stats._fields_[:-1]}
+
+
+# What workers call: the number that is their ctx, and the callable.
+_callables = {}
+_numbers = itertools.count(1)
+
+
+@_Callback
+def _execute(number, given):
+    given = given.contents
+    try:
+        _callables[number](Delivery(
+            ctypes.string_at(given.id, given.id_length), given.queue.decode(),
+            ctypes.string_at(given.payload, given.payload_length),
+            given.attempt, given.max_attempts, given.generation,
+            given.due_unix_ns / 1e9, given.fence))
+    except Retry as retry:
+        given.retry_delay_ns[0] = retry.delay_ns
+        return _RETRY
+    except Fail:
+        return _FAIL
+    except BaseException as error:
+        hwt._report(error)
+        return _RETRY
+    return 0
+
+
+class Worker(_Owner):
+    """Executes the tasks of a queue until stop(): calls callable with a
+    Delivery; when it returns, the task is done. visibility: if the worker is
+    not heard of for so many seconds, others execute its tasks; 0: 30.
+    run_limit: a callable that runs for longer is given up; 0: none is."""
+
+    def __init__(self, client, queue, callable, *, threads=1, visibility=0,
+                 run_limit=0):
+        super().__init__()
+        self._client = client
+        self._number = next(_numbers)
+        options = _WorkerOptions(
+            queue=_word(queue), callback=_execute, ctx=self._number,
+            threads=threads, visibility_ns=hwt._to_ns(visibility),
+            run_limit_ns=hwt._to_ns(run_limit))
+        _callables[self._number] = callable
+        try:
+            client._call(lambda pointer: self._open(
+                _lib.hwt_durable_worker_start, pointer,
+                ctypes.byref(options)))
+        except BaseException:
+            del _callables[self._number]
+            raise
+
+    def stop(self, within=math.inf):
+        """Takes no further task, and waits for callables that are running.
+        False: one still is after so many seconds; call it again. EDEADLK: in
+        its own callable."""
+        result = self._close(
+            _lib.hwt_durable_worker_stop, hwt._to_ns(within))
+        if result == -errno.EBUSY:
+            return False
+        hwt._check(result)
+        _callables.pop(self._number, None)
+        return True
+
+    _end = stop
+
+
+class Scheduler(_Owner):
+    """Looks after shards, both 0: all, until stop(). Any number may look after
+    the same ones. name: unique among them; None: a random one."""
+
+    def __init__(self, client, first_shard=0, last_shard=0, *, name=None):
+        super().__init__()
+        self._client = client
+        options = _SchedulerOptions(
+            first_shard=first_shard, last_shard=last_shard, name=_word(name))
+        client._call(lambda pointer: self._open(
+            _lib.hwt_durable_scheduler_start, pointer, ctypes.byref(options)))
+
+    def stop(self):
+        """Ends it."""
+        hwt._check(self._close(_lib.hwt_durable_scheduler_stop))
+
+    _end = stop
+
+
+# In the order in which they were made: a client before what uses it.
+_live = []
+
+
+# Before the timers are closed: this module was imported after hwt.
+def _close_all():
+    for each in reversed(list(_live)):
+        try:
+            each._end()
+        except hwt.Error:
+            pass  # in a forked child
+
+
+atexit.register(_close_all)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of hwt_durable.py, with a real engine."""
+
+import errno
+import gc
+import math
+import os
+import sys
+import threading
+import time
+import unittest
+import weakref
+
+import hwt
+import hwt_durable
+from hwt_durable import Fail, Retry, State, Task
+from test_hwt import TOP, check_layout, run_program
+
+sys.path.insert(0, os.path.join(TOP, "modules/durable/test"))
+import engine as engines  # noqa: E402
+
+
+def setUpModule():
+    global engine
+    engine = engines.Engine(
+        appendonly="yes", appendfsync="always",
+        no_appendfsync_on_rewrite="no")
+
+
+def tearDownModule():
+    engine.close()
+
+
+class Space(unittest.TestCase):
+    """A space of its own for each test."""
+
+    def setUp(self):
+        self.timer = hwt.Timer(tick=0.001)
+        self.logged = []
+        self.client = self.open()
+
+    def open(self, **more):
+        return hwt_durable.Client(
+            f"unix:{engine.socket_path}", self._testMethodName[-32:],
+            timer=self.timer, log=lambda *told: self.logged.append(told),
+            **{"shards": 1, "slots": 8, "tick": 0.001, **more})
+
+    def tearDown(self):
+        self.client.close()
+        self.timer.close()
+        self.assertEqual(
+            (hwt_durable._live, hwt_durable._callables), ([], {}))
+
+    def wait_for(self, id):
+        while True:
+            state = self.client.find(id).state
+            if state > State.RUNNING:
+                return state
+            time.sleep(0.001)
+
+
+class Producer(Space):
+    def test_tasks_are_added_found_moved_and_cancelled(self):
+        due = math.floor(time.time()) + 3600.5
+        id = b"a\0\xff"
+        self.assertTrue(self.client.add(id, "mail", b"\0x", 3600))
+        self.assertFalse(self.client.add(id, "other", "text"))
+        info = self.client.find(id)
+        self.assertEqual(
+            (info.state, info.queue, info.payload, info.max_attempts),
+            (State.PENDING, "mail", b"\0x", 20))
+        self.assertTrue(self.client.reschedule(id, due=due))
+        info = self.client.find(id)
+        self.assertEqual((info.due, info.generation), (due, 2))
+        self.assertTrue(self.client.cancel(id))
+        self.assertFalse(self.client.reschedule(id, 1))
+        self.assertFalse(self.client.cancel("none"))
+        self.assertIsNone(self.client.find("none"))
+        self.assertEqual(self.client.stats()["cancelled"], 1)
+
+    def test_a_batch_tells_of_each(self):
+        self.assertEqual(self.client.add_all([]), [])
+        self.assertTrue(self.client.add("a", "mail", "x" * 65536, 3600))
+        self.assertEqual(self.client.find("a").payload, b"x" * 65536)
+        self.assertEqual(
+            self.client.add_all([Task("a", "mail"), Task("b", "mail", "", 9)]),
+            [False, True])
+        with self.assertRaises(hwt.Error) as caught:
+            self.client.add_all([Task("", "mail"), Task("c", "mail")])
+        self.assertEqual(
+            (caught.exception.errno, caught.exception.results),
+            (errno.EINVAL, [errno.EINVAL, errno.ECANCELED]))
+        self.assertIsNone(self.client.find("c"))
+
+    def test_errors(self):
+        for bad in ({"delay": -1}, {"due": math.nan}, {"queue": "a\0b"}):
+            with self.assertRaises(ValueError):
+                self.client.add("a", **{"queue": "mail", **bad})
+        with self.assertRaises(hwt.Error):
+            self.client.add("a", "not a queue")
+        with self.assertRaises(hwt.Error) as caught:
+            self.open(shards=2)
+        self.assertEqual(caught.exception.errno, errno.EEXIST)
+        self.assertIn("another shape", self.logged[0][1])
+        other = self.open()
+        with hwt_durable.Scheduler(other):
+            with self.assertRaises(hwt.Error) as caught:
+                other.close()
+            self.assertEqual(caught.exception.errno, errno.EBUSY)
+        other.close()
+        other.close()
+        for call in (other.stats, lambda: hwt_durable.Scheduler(other),
+                     lambda: hwt_durable.Worker(other, "mail", print)):
+            with self.assertRaises(ValueError):
+                call()
+        with self.assertRaises(hwt.Error):
+            hwt_durable.Worker(self.client, "mail", print, threads=9999)
+
+
+class Execution(Space):
+    def setUp(self):
+        super().setUp()
+        self.scheduler = hwt_durable.Scheduler(self.client)
+
+    def tearDown(self):
+        self.scheduler.stop()
+        super().tearDown()
+
+    def test_a_worker_executes(self):
+        ran, hooked = [], []
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda told: hooked.append(told.exc_type)
+
+        def execute(task):
+            ran.append((task.id, task.payload, task.attempt))
+            self.assertEqual(task.queue, "mail")
+            if task.id == b"fails":
+                raise Fail
+            if task.id == b"again" and task.attempt == 1:
+                raise Retry(0.001)
+            if task.id == b"breaks":
+                raise KeyError if task.attempt == 1 else Fail
+            if task.id == b"wrong":
+                raise Retry(-1)
+
+        try:
+            with hwt_durable.Worker(self.client, "mail", execute, threads=2):
+                for id in ("done", "fails", "again"):
+                    self.client.add(id, "mail", id)
+                self.client.add("breaks", "mail", max_attempts=1)
+                self.client.add("wrong", "mail", max_attempts=1)
+                ends = [self.wait_for(id) for id in (
+                    "done", "fails", "again", "breaks", "wrong")]
+        finally:
+            sys.unraisablehook = before
+        self.assertEqual(ends, [
+            State.SUCCEEDED, State.FAILED, State.SUCCEEDED, State.FAILED,
+            State.FAILED])
+        self.assertEqual(sorted(hooked, key=str), [KeyError, ValueError])
+        self.assertEqual(sorted(ran), sorted([
+            (b"done", b"done", 1), (b"fails", b"fails", 1),
+            (b"again", b"again", 1), (b"again", b"again", 2),
+            (b"breaks", b"", 1), (b"wrong", b"", 1)]))
+
+    def test_stop_waits_for_the_callable(self):
+        began, may_end, errors = threading.Event(), threading.Event(), []
+
+        class Callable:
+            def __call__(self, _task):
+                try:
+                    worker.stop()
+                except hwt.Error as error:
+                    errors.append(error.errno)
+                began.set()
+                may_end.wait(60)
+
+        callable = Callable()
+        gone = weakref.ref(callable)
+        worker = hwt_durable.Worker(self.client, "mail", callable)
+        del callable
+        self.client.add("a", "mail")
+        self.assertTrue(began.wait(60))
+        self.assertEqual(errors, [errno.EDEADLK])
+        self.assertFalse(worker.stop(0.001))
+        threading.Timer(0.02, may_end.set).start()
+        self.assertTrue(worker.stop())
+        self.assertTrue(worker.stop())
+        gc.collect()
+        self.assertIsNone(gone())
+        self.assertEqual(self.wait_for("a"), State.SUCCEEDED)
+
+
+class Process(unittest.TestCase):
+    def test_a_program_may_end_while_a_worker_runs(self):
+        said = run_program(f"""
+import hwt_durable, threading, time
+client = hwt_durable.Client("unix:{engine.socket_path}", "end", tick=0.001,
+                            shards=1, slots=8)
+began = threading.Event()
+def execute(task):
+    began.set()
+    time.sleep(0.2)
+    print("ran", flush=True)
+scheduler = hwt_durable.Scheduler(client)
+worker = hwt_durable.Worker(client, "mail", execute)
+client.add("a", "mail")
+began.wait()
+""")
+        self.assertEqual((said.stdout, said.stderr), ("ran\n", ""))
+
+    def test_a_forked_child_gets_errors(self):
+        said = run_program(f"""
+import errno, hwt, hwt_durable, os, sys
+client = hwt_durable.Client("unix:{engine.socket_path}", "fork", shards=1,
+                            slots=8)
+worker = hwt_durable.Worker(client, "mail", print)
+pid = os.fork()
+if pid == 0:
+    for call in (client.stats, worker.stop):
+        try:
+            call()
+        except hwt.Error as error:
+            print(error.errno == errno.EOWNERDEAD)
+    sys.exit(0)
+os.waitpid(pid, 0)
+print(worker.stop())
+""")
+        self.assertEqual(
+            (said.stdout, said.stderr), ("True\nTrue\nTrue\n", ""))
+
+
+class Layout(unittest.TestCase):
+    def test_sizes_and_offsets(self):
+        check_layout(self, "modules/durable/hwt_durable.h", {
+            "hwt_durable_options": hwt_durable._Options,
+            "hwt_durable_task": hwt_durable._Task,
+            "hwt_durable_info": hwt_durable._Info,
+            "hwt_durable_stats": hwt_durable._Stats,
+            "hwt_durable_delivery": hwt_durable._Delivery,
+            "hwt_durable_worker_options": hwt_durable._WorkerOptions,
+            "hwt_durable_scheduler_options": hwt_durable._SchedulerOptions,
+            "hwt_log": hwt_durable._Log,
+        })
+
+
+if __name__ == "__main__":
+    unittest.main()
