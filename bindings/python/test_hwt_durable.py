@@ -107,6 +107,9 @@ class Producer(Space):
             with self.assertRaises(hwt.Error) as caught:
                 other.close()
             self.assertEqual(caught.exception.errno, errno.EBUSY)
+        with self.assertRaises(hwt.Error) as caught:
+            other._call(lambda _pointer: other.close())
+        self.assertEqual(caught.exception.errno, errno.EBUSY)
         other.close()
         other.close()
         for call in (other.stats, lambda: hwt_durable.Scheduler(other),
@@ -138,6 +141,8 @@ class Execution(Space):
                 raise Fail
             if task.id == b"again" and task.attempt == 1:
                 raise Retry(0.001)
+            if task.id == b"later":
+                raise Retry(3600)
             if task.id == b"breaks":
                 raise KeyError if task.attempt == 1 else Fail
             if task.id == b"wrong":
@@ -145,12 +150,14 @@ class Execution(Space):
 
         try:
             with hwt_durable.Worker(self.client, "mail", execute, threads=2):
-                for id in ("done", "fails", "again"):
+                for id in ("done", "fails", "again", "later"):
                     self.client.add(id, "mail", id)
                 self.client.add("breaks", "mail", max_attempts=1)
                 self.client.add("wrong", "mail", max_attempts=1)
                 ends = [self.wait_for(id) for id in (
                     "done", "fails", "again", "breaks", "wrong")]
+                while self.client.find("later").due < time.time() + 3000:
+                    time.sleep(0.001)
         finally:
             sys.unraisablehook = before
         self.assertEqual(ends, [
@@ -160,7 +167,8 @@ class Execution(Space):
         self.assertEqual(sorted(ran), sorted([
             (b"done", b"done", 1), (b"fails", b"fails", 1),
             (b"again", b"again", 1), (b"again", b"again", 2),
-            (b"breaks", b"", 1), (b"wrong", b"", 1)]))
+            (b"later", b"later", 1), (b"breaks", b"", 1),
+            (b"wrong", b"", 1)]))
 
     def test_stop_waits_for_the_callable(self):
         began, may_end, errors = threading.Event(), threading.Event(), []

@@ -161,6 +161,11 @@ retired_objects_leave_their_hold()
 	CHECK(held && !f.pool.acquire_now(f.a) && f.pool.acquire_now(f.b));
 	held.release();
 	CHECK(f.pool.acquire_now(f.a));
+	/* The library does not look at it any more, nor it at the library. */
+	auto pool = std::make_unique<hwt::checkout>(f.m.timer);
+	object late(*pool);
+	pool->acquire_now(&late).retire(late);
+	pool.reset();
 }
 
 static void
@@ -322,6 +327,10 @@ errors_are_thrown()
 	CHECK(thrown([] { hold().retire(*std::make_unique<fixture>()->a); }) ==
 	    EPERM);
 	f.pool = std::move(moved);
+	{
+		hold other = f.pool.acquire_now(f.b);
+		CHECK(thrown([&] { held.retire(*f.b); }) == EPERM);
+	}
 	f.pool.acquire(f.b, 1s, [](hold) {});
 	f.pool.acquire(f.a, 1s, [&f](hold) {
 		CHECK(thrown([&] {

@@ -145,6 +145,7 @@ a_worker_executes()
 	f.tasks.add({"once", "mail", "text"});
 	f.tasks.add({"twice", "mail", ""});
 	f.tasks.add({"bad", "mail", ""});
+	f.tasks.add({"later", "mail", ""});
 	{
 		durable::worker worker(f.tasks, "mail", {2, {}, {}},
 		    [&, held = token()](const durable::delivery &task) {
@@ -156,6 +157,8 @@ a_worker_executes()
 			    ran.emplace_back(task.id);
 			    if (task.id == "twice" && task.attempt == 1)
 				    return outcome::retry(1ms);
+			    if (task.id == "later")
+				    return outcome::retry(1h);
 			    return task.id == "bad" ? outcome::fail()
 						    : outcome::done();
 		    });
@@ -165,9 +168,12 @@ a_worker_executes()
 		CHECK(f.await("twice") == HWT_DURABLE_SUCCEEDED);
 		CHECK(f.await("bad") == HWT_DURABLE_FAILED);
 		CHECK(f.tasks.find("twice")->attempts == 2);
+		while (f.tasks.find("later")->due <
+		    std::chrono::system_clock::now() + 50min)
+			std::this_thread::sleep_for(1ms);
 		CHECK(token::living == 1 && worker.stop(0s));
 	}
-	CHECK(token::living == 0 && ran.size() == 4);
+	CHECK(token::living == 0 && ran.size() == 5);
 	std::function<void(const durable::delivery &)> nothing = [](auto &) {};
 	durable::worker other(f.tasks, "mail", nothing);
 	f.tasks.add({"more", "mail", ""});
