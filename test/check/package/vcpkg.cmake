@@ -61,8 +61,7 @@ function(vcpkg_cmake_configure)
     run("${CMAKE_COMMAND}" -S "${arg_SOURCE_PATH}" -B "${OUT}/${kind}"
       -G Ninja -DCMAKE_BUILD_TYPE=${type_${kind}} ${arg_OPTIONS}
       "-DCMAKE_INSTALL_PREFIX=${prefix_${kind}}" -DBUILD_SHARED_LIBS=${shared}
-      -DCMAKE_INSTALL_LIBDIR:STRING=lib
-      -DCMAKE_ERROR_ON_ABSOLUTE_INSTALL_DESTINATION=ON)
+      -DCMAKE_INSTALL_LIBDIR:STRING=lib)
   endforeach()
 endfunction()
 
