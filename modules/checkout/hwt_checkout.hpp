@@ -35,11 +35,12 @@
  *   waiter    A handle for cancel: it owns no more than memory. Who needs none
  *             drops it.
  *   pause     Lasts until it is destroyed.
- *   checkout  Must outlive its objects, holds, waiters and pauses: declare it
- *             before them. The destructor shuts it down, which ends what waits.
- *             No other call may be under way then, a release neither: threads
- *             that use it have been joined. What is out, and to destroy it in a
- *             callable, calls std::terminate.
+ *   checkout  Must outlive its objects, holds, waiters and pauses, and end
+ *             before its timer: declare it between them. The destructor shuts
+ *             it down, which ends what waits. No other call may be under way
+ *             then, a release neither: threads that use it have been joined.
+ *             What is out, and to destroy it in a callable, calls
+ *             std::terminate.
  *
  * A forked child calls and destroys no callable from before the fork.
  */

@@ -23,13 +23,13 @@
  *              be kept for them.
  *   operation  A handle: it owns nothing, can be copied, and must not be used
  *              when the purgatory has gone.
- *   purgatory  Must outlive no timer but its own. The destructor ends what is
- *              pending with HWT_SHUT_DOWN, and then waits until executors have
- *              released what they hold. A mailbox does so when run() is called:
- *              a thread that destroys a purgatory whose mailbox it runs itself
- *              first calls shutdown(), and run() until it returns 0. Destroying
- *              it in one of its callbacks, also by destroying a callable that
- *              owns it, calls std::terminate.
+ *   purgatory  Ends before its timer: declare it after. The destructor ends
+ *              what is pending with HWT_SHUT_DOWN, and then waits until
+ *              executors have released what they hold. A mailbox does so when
+ *              run() is called: a thread that destroys a purgatory whose
+ *              mailbox it runs itself first calls shutdown(), and run() until
+ *              it returns 0. To destroy it in one of its callbacks, also by
+ *              destroying a callable that owns it, calls std::terminate.
  *   mailbox    Must outlive the purgatories that it serves: declare it before.
  *
  * A forked child destroys no callable of an operation from before the fork.
