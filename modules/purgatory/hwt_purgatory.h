@@ -19,7 +19,10 @@
  *                  hwt_purgatory_check completes what holds by then, also an
  *                  operation that is being watched at that moment, and one
  *                  whose predicate is running on another thread: that thread
- *                  then calls it once more. No call waits for a predicate.
+ *                  then calls it once more. No call waits for a predicate. A
+ *                  call does so at most 16 times: what is then still to be
+ *                  called for, the next check of the operation calls, or a task
+ *                  of the timer at the next tick.
  *   no-lock-held   The library holds no lock while it calls try_complete, done
  *                  or execute. They may call every function here but shutdown
  *                  and destroy. A done or execute that such a call causes is
@@ -37,9 +40,13 @@
  *                  those of one call in order of at_least, then of arrival.
  *   never-early    An operation never expires before its delay has passed, by
  *                  the timer's clock.
- *   bounded        An expiry never waits for a predicate, and for no more than
- *                  a batch of a walk through others: a walk holds a lock for
- *                  some 32 operations at a time.
+ *   bounded        An expiry never waits for a predicate that another thread
+ *                  runs, and for no more than a batch of a walk through others:
+ *                  a walk holds a lock for some 32 operations at a time. A call
+ *                  calls predicates for events of others at most 16 times. What
+ *                  it leaves to a task of the timer, that task calls once a
+ *                  tick. (Only if memory is short or the timer refuses a
+ *                  timeout, it goes on.)
  *
  * All functions may be called from any thread, and except
  * hwt_purgatory_shutdown and hwt_purgatory_destroy also from try_complete, done
@@ -157,11 +164,10 @@ int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 /* Watches an operation. operation may be NULL; otherwise it is written before a
  * callback can be called, and {0} after an error. The predicate is called at
  * least once after the operation is linked, so that no change before or
- * meanwhile is missed, and goes on being called here as long as others check
- * the operation meanwhile; so it does in a hwt_purgatory_check that found it
- * idle. An operation with at_least completes at once if the key's value has
- * reached it; but a key has a value only while something is linked under it:
- * after watch, raise the key to the value that you read after watch.
+ * meanwhile is missed, and again if others check the operation meanwhile: see
+ * no-lost-event. An operation with at_least completes at once if the key's
+ * value has reached it; but a key has a value only while something is linked
+ * under it: after watch, raise the key to the value that you read after watch.
  * 0           watched; it may have ended since
  * 1           this call completed it: done has been called, or handed to the
  *             executor (in callbacks that are nested 8 deep and more, it is

@@ -16,6 +16,10 @@
  * begins as the owner; it links the operation first and looks then. The first
  * outcome that is set stays.
  *
+ * So events of others could keep an owner for ever. A call that has called
+ * predicates AGAIN_MAX times for such events gives RUN up although AGAIN is
+ * set: see left.c.
+ *
  *     free --watch--> LIVE RUN <------> LIVE (waits)
  *                        | outcome
  *                        v
@@ -111,6 +115,18 @@ call_is_nested(const struct hwt_purgatory *purgatory)
 	return call_of(purgatory) != NULL;
 }
 
+void
+call_be_patient(const struct hwt_purgatory *purgatory)
+{
+	call_of(purgatory)->patient = true;
+}
+
+void
+call_be_tired(const struct hwt_purgatory *purgatory)
+{
+	call_of(purgatory)->again = AGAIN_MAX;
+}
+
 bool
 call_put_off(
     const struct hwt_purgatory *purgatory, const struct walk_request *request)
@@ -151,13 +167,6 @@ call_walk(struct call *call)
 	free(call->first_request);
 	call->first_request = request.next;
 	(void)purgatory_walk(call->purgatory, &request);
-}
-
-static bool
-word_is_open(uint64_t word, uint64_t id)
-{
-	return ((word ^ id) & ~INDEX_MASK) == 0 &&
-	    (word & (LIVE | OUTCOME_MASK)) == LIVE;
 }
 
 /* done has returned: frees the record, or leaves it to the timeout's task. */
@@ -379,6 +388,7 @@ operation_set(struct operation *operation, uint64_t outcome)
 bool
 operation_own(struct operation *operation, bool watching)
 {
+	struct call *call = call_of(operation->home->purgatory);
 	bool look = operation->try_complete != NULL;
 	bool completed = false;
 	uint64_t word, next;
@@ -390,6 +400,12 @@ operation_own(struct operation *operation, bool watching)
 			operation_end(operation, watching);
 			return completed;
 		}
+		if (!look && (word & AGAIN) && call->again >= AGAIN_MAX &&
+		    !call->patient) {
+			if (operation_leave(operation, word, &completed))
+				return completed;
+			continue;
+		}
 		next = word & ~AGAIN;
 		if (!look && next == word)
 			next &= ~RUN;
@@ -398,6 +414,7 @@ operation_own(struct operation *operation, bool watching)
 			continue;
 		if (!(next & RUN))
 			return false;
+		call->again += !look;
 		look = false;
 		/* Without a predicate nobody sets AGAIN: see batch_add_link. */
 		if (operation_try(operation))

@@ -5,6 +5,7 @@
  *   purgatory.c   making, watching, walking a key, shutting down
  *   operation.c   the word of an operation, its owner's rule, callbacks
  *   shard.c       keys, links, thresholds; the memory of operations
+ *   left.c        operations that a call has left, to the next one or a timeout
  *   mailbox.c     the executor for an event loop
  *
  * A record stays one until the purgatory is destroyed, so that a stale handle
@@ -49,11 +50,17 @@
 #define OUTCOME_ONE UINT64_C(0x20)
 #define OUTCOME_MASK (7 * OUTCOME_ONE)
 #define QUEUED UINT64_C(0x100) /* HELD, and in the list of a mailbox */
+#define LEFT UINT64_C(0x200) /* in the list of left.c */
 
 /* Set by a watch that fails after it has linked the operation. */
 #define OUTCOME_REFUSED (HWT_SHUT_DOWN + 1)
 
 #define LINKS_INSIDE 3
+
+/* How often a call calls predicates once more for events of others. */
+#ifndef AGAIN_MAX
+#define AGAIN_MAX 16u
+#endif
 
 struct key;
 struct operation;
@@ -151,6 +158,17 @@ struct operation_pool {
 	_Alignas(CACHE_LINE) aptr_t returned;
 };
 
+/* See left.c. */
+struct left_list {
+	pthread_mutex_t
+	    lock; /* of all that follows; no other is held with it */
+	struct left *first;
+	uint64_t armed, armings;
+	unsigned users;
+	bool closed;
+	hwt_timeout timeout; /* of the number armed, when there are no users */
+};
+
 struct hwt_purgatory {
 	struct hwt *timer;
 	uint32_t shard_count;
@@ -160,12 +178,20 @@ struct hwt_purgatory {
 	a64_t permits; /* taken, of max_pending */
 	struct shard *shard;
 	struct operation_pool *pool;
+	struct left_list left;
 };
 
 static inline uint64_t
 word_outcome(uint64_t word)
 {
 	return (word & OUTCOME_MASK) / OUTCOME_ONE;
+}
+
+static inline bool
+word_is_open(uint64_t word, uint64_t id)
+{
+	return ((word ^ id) & ~INDEX_MASK) == 0 &&
+	    (word & (LIVE | OUTCOME_MASK)) == LIVE;
 }
 
 static inline uint64_t
@@ -189,6 +215,8 @@ struct call {
 	struct walk_request *first_request, *last_request;
 	unsigned callbacks; /* that the thread is in, one in the other */
 	unsigned predicates; /* of these */
+	unsigned again; /* predicates called for events of others */
+	bool patient; /* goes on with that: there is no way to leave one */
 	struct call *outer; /* of another purgatory */
 };
 
@@ -249,6 +277,9 @@ void call_flush(const struct hwt_purgatory *purgatory);
 /* Whether this thread is in a call of the purgatory: so it is in a callback, or
  * in one of the timer's hooks. */
 bool call_is_nested(const struct hwt_purgatory *purgatory);
+/* Of the calls that this thread is in: it leaves nothing; or at once. */
+void call_be_patient(const struct hwt_purgatory *purgatory);
+void call_be_tired(const struct hwt_purgatory *purgatory);
 /* Changes bits of the word that others may change, too. */
 void operation_change(
     struct operation *operation, uint64_t clear, uint64_t set);
@@ -283,6 +314,18 @@ bool operation_run(struct operation *operation, uint64_t id, uint64_t queued);
 bool operation_queue(struct operation *operation, uint64_t id);
 /* The task of its timeout. */
 void operation_expire(hwt_timeout timeout, void *arg);
+
+/* left.c */
+/* For the owner, whose word has AGAIN and no outcome: gives it up. False: the
+ * word has changed. *completed: as operation_own answers. */
+bool operation_leave(
+    struct operation *operation, uint64_t word, bool *completed);
+/* From now on nothing is left. */
+void left_close(struct hwt_purgatory *purgatory);
+/* Of those that are left, none is pending: cancels the timeout. False: look
+ * again, another thread is about to make one. */
+bool left_await(struct hwt_purgatory *purgatory);
+void left_free(struct hwt_purgatory *purgatory);
 
 /* purgatory.c */
 /* hwt_operation_run, with queued as for operation_run. */

@@ -99,6 +99,7 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	made->max_pending = options->max_pending;
 	if (options->executor != NULL)
 		made->executor = *options->executor;
+	made->left.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	secret_make(&made->of_keys);
 	secret_make(&made->of_generations);
 	if (shards_create(made,
@@ -813,10 +814,12 @@ await_executors(const struct hwt_purgatory *purgatory)
 
 /* All operations have ended. See LAST ACCESS in operation.c. */
 static void
-await_callbacks(const struct hwt_purgatory *purgatory)
+await_callbacks(struct hwt_purgatory *purgatory)
 {
 	uint32_t end = pool_made(purgatory, NULL);
 
+	while (!left_await(purgatory))
+		pause_shortly();
 	await_operations(purgatory, end);
 	await_executors(purgatory);
 	/* Those that an executor has refused. */
@@ -837,6 +840,7 @@ hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 	if (call_is_nested(purgatory))
 		return -EDEADLK;
 	close_shards(purgatory);
+	left_close(purgatory);
 	end = pool_made(purgatory, NULL);
 	for (index = 1; index < end; index++)
 		end_operation(purgatory, index);
@@ -888,6 +892,8 @@ hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
 		await_callbacks(purgatory);
 		if (executors_hold(purgatory))
 			return -EBUSY;
+	} else {
+		left_free(purgatory);
 	}
 	shards_destroy(purgatory, inherited);
 	free(purgatory);

@@ -26,6 +26,10 @@
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
 #define WALK_BATCH 2u /* modules/purgatory */
+#define AGAIN_MAX purgatory_again_max
+
+/* A program's. */
+extern unsigned purgatory_again_max;
 
 typedef uint64_t a64_t;
 typedef struct {

@@ -39,6 +39,7 @@ const struct sound {
     {"__tls_get_addr", "an address"},
     {"getauxval", "0 for what is not there: then time and address remain"},
     {"getpid", "no error in POSIX"},
+    {"hwt_cancel_wait", "either way the timeout does not run any more"},
     {"hwt_state", "in a forked child alone: the suite fork"},
     {"memcpy", "pure"},
     {"memset", "pure"},

@@ -163,3 +163,156 @@ Test(bounded, walks_pass_each_other)
 	assert_stats(&yard, 0, 0, 0);
 	yard_close(&yard);
 }
+
+/* Events of others, one during each call of the predicate. */
+
+#define AGAIN_MAX 16u
+
+static unsigned marks; /* to come */
+
+static void *
+check_beside(void *arg)
+{
+	(void)arg;
+	assert_u64(check(&yard, KEY(1)), 0);
+	return NULL;
+}
+
+static void
+let_another_check(struct operation *operation)
+{
+	pthread_t thread;
+
+	(void)operation;
+	if (marks == 0)
+		return;
+	marks--;
+	cr_assert(pthread_create(&thread, NULL, check_beside, NULL) == 0);
+	cr_assert(pthread_join(thread, NULL) == 0);
+}
+
+/* One call that has served others so often has ended, and an event is left. */
+static void
+leave_one(struct operation *operation, uint64_t delay_ns)
+{
+	*operation = (struct operation){.yard = &yard};
+	assert_rc(watch_key(operation, KEY(1), delay_ns), 0);
+	operation->in_try = let_another_check;
+	operation->tries = 0;
+	marks = 1000;
+	assert_u64(check(&yard, KEY(1)), 0);
+	assert_u64(operation->tries, 1 + AGAIN_MAX);
+	assert_pending(operation);
+}
+
+Test(bounded, a_call_calls_no_more_than_16_predicates_for_events_of_others)
+{
+	struct operation operation;
+
+	yard_open(&yard, NULL);
+	leave_one(&operation, HWT_SEC(1));
+	yard_close(&yard);
+	assert_ended(&operation, HWT_SHUT_DOWN);
+}
+
+/* No event is lost by that, though no other comes. */
+Test(bounded, what_it_leaves_a_task_of_the_timer_does_at_the_next_tick)
+{
+	struct operation operation;
+
+	yard_open(&yard, NULL);
+	leave_one(&operation, HWT_NEVER);
+	(void)fixture_tick(&yard.fixture, 1);
+	assert_u64(operation.tries, 2 + AGAIN_MAX);
+	marks = 0;
+	operation.holds = 1;
+	(void)fixture_tick(&yard.fixture, 2);
+	assert_u64(operation.tries, 3 + AGAIN_MAX);
+	assert_ended(&operation, HWT_COMPLETED);
+	(void)fixture_tick(&yard.fixture, 3);
+	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
+	yard_close(&yard);
+}
+
+Test(bounded, or_the_next_event_does)
+{
+	struct operation operation;
+
+	yard_open(&yard, NULL);
+	leave_one(&operation, HWT_SEC(1));
+	marks = 0;
+	assert_u64(check(&yard, KEY(1)), 0);
+	assert_u64(operation.tries, 2 + AGAIN_MAX);
+	(void)fixture_tick(&yard.fixture, 1);
+	assert_u64(operation.tries, 2 + AGAIN_MAX);
+	operation.holds = 1;
+	assert_u64(check(&yard, KEY(1)), 1);
+	assert_ended(&operation, HWT_COMPLETED);
+	yard_close(&yard);
+}
+
+Test(bounded, what_is_left_can_be_cancelled_and_its_record_serves_another)
+{
+	struct operation operation;
+	struct operation other = {.yard = &yard};
+
+	yard_open(&yard, NULL);
+	leave_one(&operation, HWT_SEC(1));
+	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
+	assert_ended(&operation, HWT_CANCELLED);
+	while (watch_key(&other, KEY(2), HWT_SEC(1)) == 0 &&
+	    ((other.handle.id ^ operation.handle.id) & 0xfffffff) != 0)
+		assert_u64(cancel_key(&yard, KEY(2)), 1);
+	other.tries = 0;
+	(void)fixture_tick(&yard.fixture, 1);
+	assert_u64(other.tries, 0);
+	yard_close(&yard);
+}
+
+Test(bounded, what_was_left_may_be_gone_when_the_purgatory_is_destroyed)
+{
+	struct operation operation;
+
+	yard_open(&yard, NULL);
+	leave_one(&operation, HWT_SEC(1));
+	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
+	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
+	assert_rc(hwt_purgatory_destroy(yard.purgatory), 0);
+	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
+	fixture_close(&yard.fixture);
+}
+
+Test(bounded, a_timer_that_was_stopped_holds_up_no_shutdown)
+{
+	struct operation operation;
+
+	yard_open(&yard, NULL);
+	leave_one(&operation, HWT_NEVER);
+	assert_rc(hwt_stop(yard.fixture.timer, NULL), 0);
+	yard_close(&yard);
+	assert_ended(&operation, HWT_SHUT_DOWN);
+}
+
+/* Then it can leave nothing, and loses nothing either. */
+Test(bounded, without_a_timeout_or_memory_a_call_goes_on)
+{
+	struct operation operation = {.yard = &yard};
+	unsigned faults;
+
+	for (faults = 0; faults < 2; faults++) {
+		operation = (struct operation){.yard = &yard};
+		yard_open(&yard, NULL);
+		assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
+		operation.in_try = let_another_check;
+		operation.tries = 0;
+		marks = 3 * AGAIN_MAX;
+		if (faults == 0)
+			assert_rc(hwt_stop(yard.fixture.timer, NULL), 0);
+		else
+			fault_arm(FAULT_HEAP, FAULT_ALWAYS);
+		assert_u64(check(&yard, KEY(1)), 0);
+		(void)fault_disarm();
+		assert_u64(operation.tries, 1 + 3 * AGAIN_MAX);
+		yard_close(&yard);
+	}
+}
