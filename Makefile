@@ -12,7 +12,6 @@
 #   make single      the whole library as build/single/hwt.h and hwt.c
 #   make deb         Debian's packages, in build/deb, of the library and of the
 #                    modules; MAINTAINER='Name <address>' HOMEPAGE=https://...
-#   make tsan        build/tsan/libhwt.a, for programs with -fsanitize=thread
 #   make demo        serves HTTP under load and shows what the timer did, live
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
 #   make demo-longpoll demo-pool demo-durable demo-memcached
@@ -67,7 +66,7 @@ OBJCOPY ?= objcopy
 CFLAGS ?= -O2 -g
 
 .SUFFIXES .SECONDARY .SECONDEXPANSION .DELETE_ON_ERROR:
-.PHONY: all tsan demo wheel wheel-svg help deps clean force
+.PHONY: all demo wheel wheel-svg help deps clean force
 
 core := $(wildcard *.c core/*.c executor/*.c observe/*.c)
 version := $(shell sed -n 's/^.define HWT_VERSION_[MP][A-Z]* //p' hwt.h | \
@@ -77,7 +76,6 @@ soname := libhwt.so.$(major)
 so := libhwt.so.$(version)
 
 all: build/plain/libhwt.a build/plain/libhwt.so
-tsan: build/tsan/libhwt.a
 
 MODULES ?= $(patsubst modules/%/rules.mk,%,$(wildcard modules/*/rules.mk))
 installed := install uninstall $(MODULES:%=install-%) \
@@ -106,7 +104,7 @@ clean:
 	rm -rf build
 
 # What other goals need stands beside it.
-ifneq ($(filter-out all tsan help deps clean,$(MAKECMDGOALS)),)
+ifneq ($(filter-out all help deps clean,$(MAKECMDGOALS)),)
 include $(patsubst %,%/rules.mk,$(MODULES:%=modules/%) packaging \
 	examples perf test)
 endif

@@ -365,6 +365,7 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	}
 	record = record_at(&timer->store, index);
 	record_fill(record, task, arg, executor, 0);
+	tsan_release(record);
 	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
@@ -386,7 +387,8 @@ new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
 		return refuse(timeout, error);
 	cache = cache_at_hand(timer);
 	if (!timer_is_open(timer) || timer->max_pending != 0 || cache == NULL ||
-	    cache->count == 0 || !base_is_at_hand(timer, when, &base_ns))
+	    cache->count == 0 || tsan_is_here() ||
+	    !base_is_at_hand(timer, when, &base_ns))
 		return timer_schedule(
 		    timer, timeout, task, arg, when, executor);
 	index = cache->slot[--cache->count];
@@ -500,6 +502,7 @@ batch_publish(struct hwt *timer, uint32_t first, uint64_t base_ns, size_t count,
 		    specs[i].executor, specs[i].period_ns);
 		if (specs[i].period_ns > 0)
 			due.word |= FLAG_PERIODIC;
+		tsan_release(record);
 		(void)timer_publish(timer, cache_of(timer), record, index, due,
 		    true, timeouts != NULL ? &timeouts[i] : NULL);
 	}
@@ -597,6 +600,14 @@ record_word(const struct hwt *timer, uint64_t id, struct record **record)
 	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
 }
 
+/* -ENOENT; what its task wrote is seen. The record can be NULL. */
+static int
+has_ended(const struct record *record)
+{
+	tsan_acquire(record);
+	return -ENOENT;
+}
+
 static NOINLINE void
 cancelled_slowly(struct hwt *timer, uint32_t index)
 {
@@ -664,7 +675,7 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 	do {
 		*before = record_word(timer, id, &record);
 		if (!word_matches(*before, id))
-			return -ENOENT;
+			return has_ended(record);
 		switch (word_state(*before)) {
 		case STATE_PENDING:
 			result = cancel_pending(timer, record, *before, id);
@@ -676,9 +687,11 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 			result = cancel_running(record, *before, flags);
 			break;
 		default:
-			return -ENOENT;
+			return has_ended(record);
 		}
 	} while (result == -EAGAIN);
+	if (result == 0)
+		tsan_acquire(record);
 	return result;
 }
 
@@ -701,7 +714,7 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 		return error;
 	word = record_word(timer, timeout.id, &record);
 	if (__builtin_expect(word_matches(word, timeout.id) &&
-		    word_state(word) == STATE_PENDING,
+		    word_state(word) == STATE_PENDING && !tsan_is_here(),
 		1) &&
 	    cancel_pending(timer, record, word, timeout.id) == 0)
 		return 0;
@@ -719,8 +732,10 @@ wait_while_running(struct hwt *timer, uint64_t id)
 
 	for (;;) {
 		word = record_word(timer, id, &record);
-		if (!word_matches(word, id))
+		if (!word_matches(word, id)) {
+			tsan_acquire(record);
 			return;
+		}
 		/* The low half of the word has the state. */
 		futex_wait(&record->pair, (uint32_t)word, HWT_NEVER);
 	}
@@ -767,6 +782,7 @@ reschedule_pending(struct hwt *timer, struct record *record,
 {
 	struct pair_value next = with_deadline(seen, deadline_ns);
 
+	tsan_release(record);
 	if (!pair_cas(&record->pair, seen, next))
 		return -EAGAIN;
 	if (!(next.word & FLAG_COVERED))
@@ -803,7 +819,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 	do {
 		seen = pair_load(&record->pair);
 		if (!word_matches(seen.word, id))
-			return -ENOENT;
+			return has_ended(record);
 		switch (word_state(seen.word)) {
 		case STATE_PENDING:
 			result = reschedule_pending(timer, record, seen,
@@ -816,7 +832,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 			    timer, record, seen, deadline_ns, id);
 			break;
 		default:
-			return -ENOENT;
+			return has_ended(record);
 		}
 	} while (result == -EAGAIN);
 	return result;
@@ -858,7 +874,7 @@ reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 	if (record == NULL)
 		return -ENOENT;
 	seen = pair_load(&record->pair);
-	if (cache == NULL || !word_matches(seen.word, id) ||
+	if (cache == NULL || tsan_is_here() || !word_matches(seen.word, id) ||
 	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
 		(STATE_PENDING | FLAG_COVERED) ||
 	    deadline_ns < seen.deadline_ns ||
@@ -945,7 +961,7 @@ timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
 	do {
 		*seen = pair_load(&record->pair);
 		if (!word_matches(seen->word, id))
-			return -ENOENT;
+			return has_ended(record);
 	} while (pair_word(&record->pair) != seen->word);
 	switch (word_state(seen->word)) {
 	case STATE_PENDING:
@@ -954,7 +970,7 @@ timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
 	case STATE_RUNNING:
 		return -EINPROGRESS;
 	default:
-		return -ENOENT;
+		return has_ended(record);
 	}
 }
 
@@ -989,11 +1005,11 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 		return error;
 	word = record_word(timer, timeout.id, &record);
 	if (!word_matches(word, timeout.id) || states[word_state(word)] == 0)
-		return -ENOENT;
+		return has_ended(record);
 	/* E:reused acquire */
 	value = aptr_load_acquire(&record->arg);
 	if (!word_matches(pair_word(&record->pair), timeout.id))
-		return -ENOENT;
+		return has_ended(record);
 	if (arg != NULL)
 		*arg = value;
 	return states[word_state(word)];

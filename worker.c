@@ -79,6 +79,9 @@
  *               finds another word. Every change of a word is a
  *               compare-and-swap with both orders: it hands on what all changes
  *               before it released.
+ *               ThreadSanitizer is told of this edge, where a task or its arg
+ *               passes: by tsan_release before the operation that hands on,
+ *               and tsan_acquire after that which takes over, on the record.
  *   E:handing   all that execute did: release in dispatch_end, acquire in
  *               is_handing_to, by whoever destroys an executor. A thread that
  *               cancels a HANDED timeout sees that dispatching_to is set.
@@ -374,6 +377,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		if (executor != NULL)
 			dispatch_abort(timer);
 	}
+	tsan_acquire(record);
 	id = word_id(seen.word, index);
 	/* The record may be reused when it has run. */
 	task = record_task(record);

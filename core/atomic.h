@@ -111,6 +111,7 @@
 #define HWT_ATOMIC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define CACHE_LINE 64
@@ -457,6 +458,50 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
 	a64_store_relaxed(&p->half[1], value.deadline_ns);
 	return pair_cas_word(p, old, value.word);
+}
+
+#endif
+
+/*
+ * ThreadSanitizer sees nothing of a library that was not compiled for it, and
+ * so would report what users' code on either side of the library shares. The
+ * edges that users' data crosses are told to its runtime, where a program has
+ * one; otherwise these symbols are 0. The address is any that both sides know:
+ * releases of one add up. What was compiled for ThreadSanitizer is watched
+ * itself, and told nothing.
+ */
+#if defined(HWT_ATOMIC_WIDE) || defined(HWT_ATOMIC_MODEL) || \
+    defined(HWT_TELLS_NOTHING)
+
+#define tsan_is_here() false
+#define tsan_release(address) ((void)(address))
+#define tsan_acquire(address) ((void)(address))
+
+#else
+
+extern void __tsan_acquire(void *address) __attribute__((weak));
+extern void __tsan_release(void *address) __attribute__((weak));
+
+static inline bool
+tsan_is_here(void)
+{
+	return __builtin_expect(__tsan_acquire != NULL, 0);
+}
+
+/* Before the operation that hands on. */
+static inline void
+tsan_release(const void *address)
+{
+	if (tsan_is_here())
+		__tsan_release((void *)(uintptr_t)address);
+}
+
+/* After the operation that takes over. */
+static inline void
+tsan_acquire(const void *address)
+{
+	if (tsan_is_here() && address != NULL)
+		__tsan_acquire((void *)(uintptr_t)address);
 }
 
 #endif

@@ -333,6 +333,7 @@ sweep_record(struct record *record)
 		next = seen;
 		next.word = (seen.word & ~STATE_MASK) | STATE_UNPROCESSED;
 	} while (!pair_cas(&record->pair, seen, next));
+	tsan_acquire(record);
 	return true;
 }
 
@@ -551,6 +552,7 @@ hwt_destroy(struct hwt *timer)
 	(void)pthread_mutex_unlock(&timer->life.lock);
 	if (busy)
 		return -EBUSY;
+	tsan_acquire(&timer->dispatched_count);
 	process_remove_timer(timer);
 	(void)pthread_mutex_destroy(&timer->life.lock);
 	(void)pthread_cond_destroy(&timer->life.changed);

@@ -142,6 +142,7 @@ timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 	    timer, record_task(record), id, aptr_load_acquire(&record->arg));
 	if (!process_owns(timer->epoch))
 		return;
+	tsan_release(record);
 	if (periodic)
 		end_periodic(timer, record, index, rescheduled);
 	else
@@ -165,6 +166,7 @@ run_claim(struct hwt *timer, struct record *record, uint64_t id)
 		else
 			return -ENOENT;
 	} while (!pair_cas_word(&record->pair, word, next));
+	tsan_acquire(record);
 	if (word_state(word) == STATE_HANDED)
 		return 0;
 	record_free(timer, cache_of(timer), (uint32_t)(id & INDEX_MASK));
@@ -186,6 +188,7 @@ timer_run(struct hwt *timer, uint64_t id)
 		if (!process_owns(timer->epoch))
 			return 0;
 	}
+	tsan_release(&timer->dispatched_count);
 	/* E:dispatched release */
 	(void)a64_add_seq(&timer->dispatched_count, UINT64_MAX);
 	return result == 0 ? 0 : -ENOENT;

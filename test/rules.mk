@@ -35,10 +35,12 @@ libs_fuzz := -fsanitize=fuzzer
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
 # Each condition as it stands in the source, assertions left out: what they
-# find is never there, and each function once, not in copies. Counters are added
+# find is never there, nor is ThreadSanitizer; and each function once, not in
+# copies. Counters are added
 # to by many threads. A process that leaves by _exit or abort writes its counts
 # as well.
-flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -DALWAYS_INLINE=inline
+flags_cov := --coverage -fprofile-update=atomic -DNDEBUG -DHWT_TELLS_NOTHING \
+	-DALWAYS_INLINE=inline
 last_cov := -O0
 link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o
@@ -108,6 +110,11 @@ $(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
 
 $(call in,$(ways),test/random/model.c): $$(call objects,$(model))
 
+# ThreadSanitizer watches the program, and not the library.
+build/tsan/test/check/watched: build/tsan/test/check/watched.o \
+		build/plain/libhwt.a
+	$(link_program)
+
 # The library with the system's functions under other names, to make them fail.
 build/%/test/faults/libhwt.o: build/%/libhwt.o test/faults/imports \
 		test/faults/tables.c
@@ -172,7 +179,8 @@ else
 check: build/plain/libhwt.so build/plain/hwt-test build/clang/hwt-test \
 		build/asan/hwt-test build/lto/libhwt.a \
 		build/explore/explore build/plain/test/random/model \
-		build/single/hwt.c $(call in,plain,$(stress)) \
+		build/single/hwt.c build/tsan/test/check/watched \
+		$(call in,plain,$(stress)) \
 		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
 		$(filter build/plain/%,$(alone))
 	@test/check/run check

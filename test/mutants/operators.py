@@ -41,7 +41,7 @@ CLOSES = {"(": ")", "[": "]", "{": "}"}
 # What no test could miss: they change how fast the code is, check it, or are
 # for those who look on (test/check/observed).
 NO_CODE = {"assert", "static_assert", "_Static_assert", "__builtin_prefetch",
-           "PROBE", "walk_prefetch"}
+           "PROBE", "walk_prefetch", "tsan_release", "tsan_acquire"}
 WEAKER = {"acquire": ("relaxed",), "release": ("relaxed",),
           "seq": ("relaxed", "acquire", "release")}
 ORDERED = re.compile("(.*)_(%s)$" % "|".join(WEAKER))
