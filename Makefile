@@ -40,6 +40,7 @@
 #   make mutants     deliberate faults, which are found: those of the list and
 #                    40 generated ones; MUTANTS=200, all, or a pattern; SEED=N
 #   make coverage    which lines and branches of the core the tests take
+#   make bare        README's commands on a Debian that has gcc and make alone
 #   make abi         programs built against the last release still run
 #   make perf        16 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
@@ -68,7 +69,9 @@ CFLAGS ?= -O2 -g
 .SUFFIXES .SECONDARY .SECONDEXPANSION .DELETE_ON_ERROR:
 .PHONY: all demo wheel wheel-svg help deps clean force
 
-core := $(wildcard *.c core/*.c executor/*.c observe/*.c)
+# Not *.c: a visitor may have saved README's example.c here.
+core := hwt.c mpsc_queue.c worker.c \
+	$(wildcard core/*.c executor/*.c observe/*.c)
 version := $(shell sed -n 's/^.define HWT_VERSION_[MP][A-Z]* //p' hwt.h | \
 	paste -s -d .)
 major := $(firstword $(subst ., ,$(version)))
@@ -83,7 +86,7 @@ installed := install uninstall $(MODULES:%=install-%) \
 packed := single deb abi
 moduled := $(MODULES) $(MODULES:%=install-%)
 tested := check check-all tidy analyze explore mutants faults soak valgrind \
-	noise fuzz coverage
+	noise fuzz coverage bare
 measured := perf perf-full
 .PHONY: $(installed) $(packed) $(moduled) $(tested) $(measured)
 

@@ -210,6 +210,8 @@ explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)
 soak: $(soak_programs)
 	@test/check/soak $(SOAK) $^
+bare:
+	@test/check/bare build/bare --check
 valgrind: $(call in,plain,$(stress))
 	@test/check/valgrind
 noise: build/noise/hwt-test $(call in,noise,$(stress))
