@@ -934,7 +934,18 @@ Test(quiet, however_many_were_cancelled_they_wake_once)
 }
 
 /* Each wave is more than the thread keeps for itself: records go to all, and
- * come back. */
+ * come back. No call leaves work while the worker is in a long sleep: a record
+ * is used again for a later deadline than the one that the wheel has an entry
+ * for, the free records that never had one are of a page or two, and a
+ * megabyte of records is never free.
+ *
+ * Once a sleep ends, that no longer holds: the worker removes the entries of
+ * those records that it finds free, and when they are used again they make the
+ * queue long, once per sleep. So the waves may begin only in a long sleep. A
+ * worker that was woken twice in one tick is in a short one. It looks the same,
+ * and on a machine that does not run its processor it may last however long.
+ * But a worker that has run a task ticks after the last call has that behind
+ * it. */
 #define RING 8000
 #define WAVE 200
 
@@ -942,6 +953,7 @@ Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 {
 	static hwt_timeout ring[RING];
 	struct live live = {0};
+	struct probe probe = {0};
 	uint64_t before;
 	unsigned wave, index;
 
@@ -949,6 +961,10 @@ Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 	for (index = 0; index < RING; index++)
 		ring[index] =
 		    schedule_task(live.timer, forbidden_task, HWT_SEC(300));
+	assert_rc(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)),
+	    0);
+	wait_for(&probe.runs, 1);
 	live_settle(&live, thread_await("hwt-worker"));
 	before = live_stats(&live).wakeups;
 	for (wave = 0; wave < 2500; wave++) {
@@ -962,8 +978,7 @@ Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 	}
 	live_settle(&live, thread_await("hwt-worker"));
 
-	/* One for the first call that left work. */
-	cr_assert(live_stats(&live).wakeups - before <= 1);
+	assert_u64(live_stats(&live).wakeups - before, 0);
 	live_close(&live);
 }
 

@@ -64,7 +64,7 @@ live_settle(struct live *live, pid_t worker)
 {
 	uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
 	/* A worker that only waits for the next boundary is seen to run, or to
-	 * have run, by one of these looks at least. */
+	 * have run, by one of these looks at least, if its processor runs. */
 	uint64_t looks = 50 + 3 * live->tick_ns / HWT_MS(1);
 	uint64_t wakeups = 0;
 	uint64_t look = 0;
