@@ -27,8 +27,8 @@
 static const char *const level_paints[LEVELS] = {
     "class=\"l0\" fill=\"#08306b\"", "class=\"l1\" fill=\"#2171b5\"",
     "class=\"l2\" fill=\"#6baed6\"", "class=\"l3\" fill=\"#b5d2e8\"",
-    "class=\"l4\" fill=\"none\" stroke=\"#d5301a\""
-    " stroke-width=\"1.5\""};
+    ("class=\"l4\" fill=\"none\" stroke=\"#d5301a\""
+     " stroke-width=\"1.5\"")};
 
 static const char dark[] =
     "<style>\n"

@@ -256,7 +256,7 @@ schedule_and_stay(void *argument)
 
 	(void)argument;
 	for (i = 0; i < ROUNDS; i++)
-		(void)schedule(work_new(), HWT_US(i));
+		(void)schedule(work_new(), HWT_MIN(1) + HWT_US(i));
 	while (!__atomic_load_n(&list_is_read, __ATOMIC_RELAXED))
 		sched_yield();
 	return NULL;
