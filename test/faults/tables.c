@@ -87,6 +87,7 @@ const struct sound {
     {"pthread_cond_broadcast", "no error in POSIX for a valid condition"},
     {"pthread_cond_destroy", "nobody waits; its answer is of no use"},
     {"pthread_condattr_destroy", "frees nothing; its answer is of no use"},
+    {"pthread_key_delete", "EINVAL for a key that is none, alone"},
     {"pthread_mutex_destroy", "nobody holds it; its answer is of no use"},
     {"pthread_mutex_lock", "default type, not robust, never locked twice"},
     {"pthread_mutex_trylock", "no error; caches.c has it find a holder"},
