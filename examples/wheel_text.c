@@ -88,8 +88,8 @@ scale_label(unsigned row, unsigned rows, unsigned top)
 
 	if (row == rows - 1)
 		return top;
-	while (steps[i] * rows < 2 * top &&
-	    i < sizeof(steps) / sizeof(steps[0]) - 1)
+	while (i < sizeof(steps) / sizeof(steps[0]) - 1 &&
+	    steps[i] * rows < 2 * top)
 		i++;
 	n = (row + 1) * top / rows / steps[i] * steps[i];
 	if (n == 0 || scale_row(n, rows, top) != row || row + 3 > rows)
