@@ -33,24 +33,28 @@ static const char usage[] =
     "  --limit SECONDS         ends a command that takes longer, and tries "
     "again;\n"
     "                          none\n"
+    "  --fail-status LIST      exit statuses that are not tried again, as\n"
+    "                          64-78,100; none\n"
     "\n"
     "COMMAND gets the payload on its standard input, and HWT_ID, HWT_ATTEMPT\n"
     "(from 1), HWT_GENERATION (from 1), HWT_FENCE and HWT_DUE (Unix time in\n"
-    "ms) in its environment. Its exit status says: 0 done, 75 once more,\n"
-    "later; any other, or a signal: a dead letter.\n";
+    "ms) in its environment. Its exit status says: 0 done; one of\n"
+    "--fail-status: a dead letter; any other, or a signal: to be tried again\n"
+    "later, as long as attempts are left.\n";
 
-#define EXIT_RETRY 75 /* EX_TEMPFAIL of sysexits.h */
+#define STATUS_MAX 255 /* of a command */
 
 /* From SIGTERM to SIGKILL. */
 #define GRACE_MS 10000
 
-static const char *queue, *threads, *visibility, *limit;
+static const char *queue, *threads, *visibility, *limit, *fail_status;
 
 static const struct option_row rows[] = {
     {"queue", &queue, false},
     {"threads", &threads, false},
     {"visibility", &visibility, false},
     {"limit", &limit, false},
+    {"fail-status", &fail_status, false},
     {NULL, NULL, false},
 };
 
@@ -58,6 +62,7 @@ static const struct option_row rows[] = {
 struct runs {
 	char **command;
 	int64_t limit_ms; /* 0: none */
+	bool fails[STATUS_MAX + 1]; /* these statuses are not tried again */
 	posix_spawnattr_t attributes;
 };
 
@@ -169,19 +174,20 @@ close_payload:
 
 /* What a status of waitpid means for the task. */
 static int
-outcome(const struct hwt_durable_delivery *delivery, int status)
+outcome(const struct runs *runs, const struct hwt_durable_delivery *delivery,
+    int status)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETRY)
+	if (!WIFEXITED(status)) {
+		complain("%s: attempt %" PRIu32 ": ended by signal %d",
+		    delivery->id, delivery->attempt, WTERMSIG(status));
 		return HWT_DURABLE_RETRY;
-	if (WIFEXITED(status))
-		complain(
-		    "%s: exit status %d", delivery->id, WEXITSTATUS(status));
-	else
-		complain(
-		    "%s: ended by signal %d", delivery->id, WTERMSIG(status));
-	return HWT_DURABLE_FAIL;
+	}
+	complain("%s: attempt %" PRIu32 ": exit status %d", delivery->id,
+	    delivery->attempt, WEXITSTATUS(status));
+	return runs->fails[WEXITSTATUS(status)] ? HWT_DURABLE_FAIL
+						: HWT_DURABLE_RETRY;
 }
 
 /* Waits until the command has ended, or ends it with its process group; returns
@@ -237,7 +243,7 @@ run(void *ctx, const struct hwt_durable_delivery *delivery)
 			return HWT_DURABLE_RETRY;
 	}
 	if (!limited || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
-		return outcome(delivery, status);
+		return outcome(runs, delivery, status);
 	complain("%s: ended, for it took longer than --limit", delivery->id);
 	return HWT_DURABLE_RETRY;
 }
@@ -311,6 +317,34 @@ limit_read(struct runs *runs)
 	runs->limit_ms = (int64_t)(ns / HWT_MS(1));
 }
 
+/* Numbers and ranges of them, A-B, with commas between. */
+static void
+fail_status_read(struct runs *runs)
+{
+	char *copy, *word, *rest, *dash;
+	uint64_t first, last;
+
+	if (fail_status == NULL)
+		return;
+	rest = copy = strdup(fail_status);
+	if (copy == NULL) {
+		complain("no memory");
+		exit(STATUS_NO);
+	}
+	while ((word = strsep(&rest, ",")) != NULL) {
+		dash = strchr(word, '-');
+		if (dash != NULL)
+			*dash = '\0';
+		first = option_number("fail-status", word, 1, STATUS_MAX);
+		last = dash != NULL
+		    ? option_number("fail-status", dash + 1, first, STATUS_MAX)
+		    : first;
+		for (; first <= last; first++)
+			runs->fails[first] = true;
+	}
+	free(copy);
+}
+
 static void
 options_check(struct hwt_durable_worker_options *options)
 {
@@ -349,6 +383,7 @@ main(int argc, char **argv)
 	runs.command = argv;
 	options_check(&options);
 	limit_read(&runs);
+	fail_status_read(&runs);
 	if (!command_exists(argv[0]))
 		usage_error("%s: no such command", argv[0]);
 	options.callback = run;

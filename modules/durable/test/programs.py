@@ -1405,29 +1405,31 @@ class HwtExec(Programs):
         self.assertEqual(worker.end(), 0)
 
     def test_exit_statuses(self):
-        for status, state in ((0, "succeeded"), (1, "failed"),
-                              (2, "failed"), (127, "failed")):
-            worker = self.shell(f"exit {status}")
-            name = self.add("--queue=q", "--in=0")
-            self.assertEqual(self.ended(name), state)
-            if status:
-                self.assertIn(f"{name}: exit status {status}", worker.err)
-            self.assertEqual(worker.end(), 0)
-        worker = self.shell("kill -9 $$")
-        name = self.add("--queue=q", "--in=0")
+        """0 is done; those of --fail-status fail at once; the others, and
+        signals, are tried again until the attempts are used up."""
+        worker = self.shell('[ "$HWT_ATTEMPT" = 3 ] || eval "$(cat)"',
+                            "--fail-status=64-66,70")
+        for text, said, state, attempts in (
+                ("exit 0", "", "succeeded", 1),
+                ("exit 1", "exit status 1", "succeeded", 3),
+                ("exit 75", "exit status 75", "succeeded", 3),
+                ("kill -9 $$", "ended by signal 9", "succeeded", 3),
+                ("exit 64", "exit status 64", "failed", 1),
+                ("exit 66", "exit status 66", "failed", 1),
+                ("exit 67", "exit status 67", "succeeded", 3),
+                ("exit 70", "exit status 70", "failed", 1)):
+            with self.subTest(text=text):
+                name = self.add("--queue=q", "--in=0", f"--payload={text}")
+                self.assertEqual(self.ended(name), state)
+                self.assertEqual(self.show(name)["attempts"], attempts)
+                for attempt in range(1, attempts + (state == "failed")):
+                    self.assertIn(
+                        f"{name}: attempt {attempt}: {said}\n", worker.err)
+        name = self.add("--queue=q", "--in=0", "--attempts=2",
+                        "--payload=exit 1")
         self.assertEqual(self.ended(name), "failed")
-        self.assertIn(f"{name}: ended by signal 9", worker.err)
+        self.assertEqual(self.show(name)["attempts"], 2)
         self.check()
-
-    def test_75_is_a_retry(self):
-        worker = self.shell('echo $HWT_ATTEMPT; [ "$HWT_ATTEMPT" = 3 ] || '
-                            "exit 75")
-        name = self.add("--queue=q", "--in=0")
-        self.assertEqual(self.ended(name), "succeeded")
-        self.assertEqual(worker.out, "1\n2\n3\n")
-        name = self.add("--queue=q", "--in=0", "--attempts=2")
-        self.assertEqual(self.ended(name), "failed")
-        self.assertEqual(self.ctl("stat", "--json").json["begun"], 5)
 
     def test_a_command_that_takes_too_long(self):
         """It is ended with all that it has started, and tried again."""
@@ -1467,7 +1469,8 @@ class HwtExec(Programs):
 
     def test_within_the_limit_the_exit_status_counts(self):
         for status, state in ((0, "succeeded"), (1, "failed")):
-            worker = self.shell(f"exit {status}", "--limit=50")
+            worker = self.shell(f"exit {status}", "--limit=50",
+                                "--fail-status=1")
             name = self.add("--queue=q", "--in=0")
             self.assertEqual(self.ended(name), state)
             self.assertEqual(worker.end(), 0)
@@ -1533,7 +1536,10 @@ class HwtExec(Programs):
                       ["--queue=q", "--visibility=NaN", "--", "true"],
                       ["--queue=q", "--limit=0", "--", "true"],
                       ["--queue=q", "--limit=86401", "--", "true"],
-                      ["--queue=q", "--limit=-1", "--", "true"]):
+                      ["--queue=q", "--limit=-1", "--", "true"],
+                      *(["--queue=q", f"--fail-status={text}", "--", "true"]
+                        for text in ("", "0", "256", "5-4", "x", "1,", "1--2",
+                                     "-1", "1-", "1 "))):
             self.assertEqual(
                 call("hwt-exec", *self.where(), *words).status, USAGE, words)
 

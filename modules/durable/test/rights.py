@@ -75,7 +75,8 @@ class Rights(Programs):
         self.ctl("init", "--shards=2")
         hwtd = self.start("hwtd")
         worker = self.start(
-            "hwt-exec", "--queue=q", "--", "sh", "-c", 'exit "$(cat)"')
+            "hwt-exec", "--queue=q", "--fail-status=1", "--", "sh", "-c",
+            'exit "$(cat)"')
         for name, payload in (("done", 0), ("dead", 1), ("dropped", 1)):
             self.add("--queue=q", "--in=0", f"--id={name}",
                      f"--payload={payload}")
