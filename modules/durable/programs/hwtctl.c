@@ -37,15 +37,13 @@ static const char usage[] =
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64;
 
-static const struct option_row init_rows[] = {
+/* Of all commands; which of them a command has stands in its row. */
+static const struct option_row rows[] = {
     {"shards", &shards, false},
     {"slots", &slots, false},
     {"tick", &tick, false},
     {"retention", &retention, false},
     {"level", &level, false},
-    {NULL, NULL, false},
-};
-static const struct option_row add_rows[] = {
     {"queue", &queue, false},
     {"in", &in, false},
     {"at", &at, false},
@@ -53,34 +51,13 @@ static const struct option_row add_rows[] = {
     {"attempts", &attempts, false},
     {"payload", &payload, false},
     {"from", &from, false},
-    {"base64", &base64, true},
-    {NULL, NULL, false},
-};
-static const struct option_row id_rows[] = {
-    {"base64", &base64, true},
-    {NULL, NULL, false},
-};
-static const struct option_row reschedule_rows[] = {
-    {"in", &in, false},
-    {"at", &at, false},
-    {"base64", &base64, true},
-    {NULL, NULL, false},
-};
-static const struct option_row list_rows[] = {
     {"state", &state, false},
-    {NULL, NULL, false},
-};
-static const struct option_row stat_rows[] = {
     {"json", &json, true},
     {"prometheus", &prometheus, true},
-    {NULL, NULL, false},
-};
-static const struct option_row dead_rows[] = {
     {"all", &all, true},
     {"base64", &base64, true},
     {NULL, NULL, false},
 };
-static const struct option_row no_rows[] = {{NULL, NULL, false}};
 
 /* An id of the command line, which it may change. */
 static struct engine_argument
@@ -105,10 +82,14 @@ tell_error(struct engine_argument name, int error)
 	return error_status(error);
 }
 
+/* As ids are taken: with --base64 in this form. */
 static void
 print_id(const char *text, size_t length)
 {
-	(void)fwrite(text, 1, length, stdout);
+	if (base64 != NULL)
+		base64_write(stdout, text, length);
+	else
+		text_write(stdout, text, length);
 	(void)putchar('\n');
 }
 
@@ -638,45 +619,65 @@ static const struct command {
 	const char *name;
 	enum status (*run)(int argc, char **argv);
 	int min, max; /* how many arguments */
-	const struct option_row *rows;
+	const char *options; /* each between blanks */
 } commands[] = {
-    {"init", run_init, 0, 0, init_rows},
-    {"add", run_add, 0, 0, add_rows},
-    {"cancel", run_cancel, 1, 1, id_rows},
-    {"reschedule", run_reschedule, 1, 1, reschedule_rows},
-    {"show", run_show, 1, 1, id_rows},
-    {"list", run_list, 0, 0, list_rows},
-    {"stat", run_stat, 0, 0, stat_rows},
-    {"dead", run_dead, 1, INT32_MAX, dead_rows},
-    {"pause", run_pause, 1, 1, no_rows},
-    {"resume", run_resume, 1, 1, no_rows},
-    {"check", run_check, 0, 0, no_rows},
+    {"init", run_init, 0, 0, " shards slots tick retention level "},
+    {"add", run_add, 0, 0, " queue in at id attempts payload from base64 "},
+    {"cancel", run_cancel, 1, 1, " base64 "},
+    {"reschedule", run_reschedule, 1, 1, " in at base64 "},
+    {"show", run_show, 1, 1, " base64 "},
+    {"list", run_list, 0, 0, " state "},
+    {"stat", run_stat, 0, 0, " json prometheus "},
+    {"dead", run_dead, 1, INT32_MAX, " all base64 "},
+    {"pause", run_pause, 1, 1, " "},
+    {"resume", run_resume, 1, 1, " "},
+    {"check", run_check, 0, 0, " "},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
+static const struct command *
+command_find(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < COMMANDS; i++) {
+		if (strcmp(name, commands[i].name) == 0)
+			return &commands[i];
+	}
+	usage_error("%s: no such command", name);
+}
+
+/* Options stand before the command or after it. Those of another one are
+ * refused. */
+static void
+options_fit(const struct command *command)
+{
+	const struct option_row *row;
+	char word[32];
+
+	for (row = rows; row->name != NULL; row++) {
+		(void)snprintf(word, sizeof(word), " %s ", row->name);
+		if (*row->value != NULL &&
+		    strstr(command->options, word) == NULL)
+			usage_error(
+			    "--%s: no option of %s", row->name, command->name);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
-	struct program program = {.name = "hwtctl", .usage = usage};
-	const struct command *command = NULL;
-	size_t i;
-	int count;
+	static const struct program program = {
+	    .name = "hwtctl", .usage = usage, .rows = {rows}};
+	const struct command *command;
+	int count = options_read(&program, argc, argv);
 
-	/* The command comes first, since the options depend on it. */
-	for (i = 0; argc > 1 && i < COMMANDS; i++) {
-		if (strcmp(argv[1], commands[i].name) == 0)
-			command = &commands[i];
-	}
-	if (command == NULL) {
-		(void)options_read(&program, argc, argv);
-		usage_error(
-		    argc > 1 ? "%s: no such command" : "want a command%s",
-		    argc > 1 ? argv[1] : "");
-	}
-	program.rows[0] = command->rows;
-	count = options_read(&program, argc - 1, argv + 1);
-	if (count < command->min || count > command->max)
+	if (count == 0)
+		usage_error("want a command");
+	command = command_find(argv[0]);
+	options_fit(command);
+	if (count - 1 < command->min || count - 1 > command->max)
 		usage_error("%s: wrong number of arguments", command->name);
-	finish(command->run(count, argv + 1));
+	finish(command->run(count - 1, argv + 1));
 }

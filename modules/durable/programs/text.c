@@ -160,7 +160,7 @@ base64_decode(char *text, size_t *length)
 	return true;
 }
 
-static void
+void
 base64_write(FILE *file, const char *text, size_t length)
 {
 	const unsigned char *byte = (const unsigned char *)text;

@@ -27,6 +27,7 @@ void text_write(FILE *file, const char *text, size_t length);
 
 /* Decodes in place, and shortens *length. False: that was no base64. */
 bool base64_decode(char *text, size_t *length);
+void base64_write(FILE *file, const char *text, size_t length);
 
 /* Writes "key":"text"; or, if text is no UTF-8, "key_base64":"...". */
 void json_write(FILE *file, const char *key, const char *text, size_t length);

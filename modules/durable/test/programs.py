@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+import unicodedata
 import unittest
 
 from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
@@ -47,6 +48,13 @@ NASTY = [
     "}:meta", "x}:0}:b:1", "--", "-1", "NaN", "\x1b[2J", "\x7f", "é中🎉",
     "\u0085", "null", "0" * 64, "a" * 64,
 ]
+
+
+def escaped(text):
+    """As hwtctl prints what somebody has made up."""
+    return "".join(
+        "".join(f"\\x{byte:02x}" for byte in sign.encode())
+        if unicodedata.category(sign) == "Cc" else sign for sign in text)
 
 
 def wait_until(what, limit=LIMIT):
@@ -530,7 +538,7 @@ class Hwtctl(Programs):
         for name in NASTY:
             self.assertEqual(
                 self.ctl("add", "--queue=q", "--in=60", f"--id={name}",
-                         f"--payload={name}").out, name.encode() + b"\n")
+                         f"--payload={name}").text, escaped(name) + "\n")
             shown = self.show(name)
             self.assertEqual((shown["id"], shown["payload"]), (name, name))
         listed = self.ctl("list")
@@ -556,8 +564,9 @@ class Hwtctl(Programs):
         for name in (b"\0", b"a\0b", b"\xff\xfe", b"\xc0\x80",
                      b"\xed\xa0\x80", bytes(range(64))):
             text = base64.b64encode(name).decode()
-            self.ctl("add", "--queue=q", "--in=60", "--base64",
-                     f"--id={text}", "--payload", "-", stdin=name)
+            self.assertEqual(self.ctl(
+                "add", "--queue=q", "--in=60", "--base64", f"--id={text}",
+                "--payload", "-", stdin=name).text, text + "\n")
             shown = self.ctl("show", "--base64", text).json
             try:
                 plain = name.decode()
@@ -590,6 +599,24 @@ class Hwtctl(Programs):
         for words in ([], ["nonsense"], ["%n"]):
             self.assertEqual(call("hwtctl", *words).status, USAGE)
         self.assertEqual(call("hwtctl", "stat", "--help").status, YES)
+
+    def test_options_before_the_command_and_after_it(self):
+        for words in (["--id=a", "add", "--queue", "q", "--in=60"],
+                      ["--queue", "q", "--in", "60", "--id=b", "add"]):
+            self.assertEqual(
+                call("hwtctl", *self.where(), *words).text,
+                words[0][-1] + "\n" if words[0] == "--id=a" else "b\n")
+        self.assertEqual(
+            call("hwtctl", *self.where(), "show", "--", "a").json["id"], "a")
+        for words, said in (
+                (["--shards=4", "add"], "--shards: no option of add"),
+                (["show", "a", "--json"], "--json: no option of show"),
+                (["--nonsense", "add"], "--nonsense: no such option"),
+                (["--space=x", "nonsense"], "nonsense: no such command"),
+                (["--space=x"], "want a command")):
+            result = call("hwtctl", *words)
+            self.assertEqual((result.status, result.err.split("\n")[0]),
+                             (USAGE, f"hwtctl: {said}"))
 
     def test_addresses(self):
         for option, values in {
@@ -636,9 +663,9 @@ class From(Programs):
             b'  { "in" : 1.5 , "queue" : "q" , "id":"\\u0063\\uD83C\\uDF89'
             b'\\n\\/" }\r\n',
             b'{"queue":"q","in":1}')
-        self.assertEqual(result.out.split(b"\n")[:-2], [
-            b"a", b"b", b"\xff", "c🎉".encode(), b"/"])
-        self.assertRegex(result.out.split(b"\n")[-2], b"^[0-9a-f]{32}$")
+        self.assertEqual(result.lines[:-1], [
+            "a", "b", r"\xff", r"c🎉\x0a/"])
+        self.assertRegex(result.lines[-1], "^[0-9a-f]{32}$")
         shown = self.show("b")
         self.assertEqual(shown["payload"], "x\ny\u0000é🎉\"\\")
         self.assertEqual(shown["due_ms"], at * 1000)
