@@ -61,32 +61,29 @@ static void
 crowd_open(void)
 {
 	const struct hwt_options options = {.flags = HWT_MANUAL};
-	unsigned i, k;
 
-	for (i = 0; i < TIMERS; i++) {
-		assert_rc(hwt_create(&crowd.timer[i], &options), 0);
-		for (k = 0; k < TIMEOUTS; k++)
+	for (unsigned i = 0; i < TIMERS; i++) {
+		assert_ok(hwt_create(&crowd.timer[i], &options));
+		for (unsigned k = 0; k < TIMEOUTS; k++)
 			crowd.timeout[i][k] = schedule_task(
 			    crowd.timer[i], forbidden_task, HWT_MIN(1));
 	}
-	for (i = 0; i < TIMERS; i++)
+	for (unsigned i = 0; i < TIMERS; i++)
 		crowd.before[i] = owned(crowd.timer[i]);
 }
 
 static void
 crowd_end(unsigned i)
 {
-	assert_rc(hwt_stop(crowd.timer[i], NULL), 0);
-	assert_rc(hwt_destroy(crowd.timer[i]), 0);
+	assert_ok(hwt_stop(crowd.timer[i], NULL));
+	assert_ok(hwt_destroy(crowd.timer[i]));
 	crowd.timer[i] = NULL;
 }
 
 static void
 crowd_close(void)
 {
-	unsigned i;
-
-	for (i = 0; i < TIMERS; i++) {
+	for (unsigned i = 0; i < TIMERS; i++) {
 		if (crowd.timer[i] != NULL)
 			crowd_end(i);
 	}
@@ -95,9 +92,8 @@ crowd_close(void)
 static void
 cancel_next(unsigned i)
 {
-	assert_rc(
-	    hwt_cancel(crowd.timer[i], crowd.timeout[i][crowd.cancelled[i]++]),
-	    0);
+	assert_ok(
+	    hwt_cancel(crowd.timer[i], crowd.timeout[i][crowd.cancelled[i]++]));
 }
 
 /* How many caches of the timer this thread has. */
@@ -110,9 +106,7 @@ gained(unsigned i)
 static void
 cancel_in_as_many_as_there_are_slots(void)
 {
-	unsigned i;
-
-	for (i = 0; i < THREAD_SLOTS; i++) {
+	for (unsigned i = 0; i < THREAD_SLOTS; i++) {
 		cancel_next(i);
 		assert_u64(gained(i), 1);
 	}
@@ -121,10 +115,8 @@ cancel_in_as_many_as_there_are_slots(void)
 static void
 see_them_end(void)
 {
-	unsigned i;
-
 	cancel_in_as_many_as_there_are_slots();
-	for (i = 0; i < THREAD_SLOTS; i++)
+	for (unsigned i = 0; i < THREAD_SLOTS; i++)
 		crowd_end(i);
 }
 
@@ -181,8 +173,6 @@ Test(caches, it_waits_for_no_lock_but_tries_again_later)
 static void
 only_cancel_in_many(unsigned index, void *arg)
 {
-	unsigned i;
-
 	(void)index;
 	(void)arg;
 	cancel_in_as_many_as_there_are_slots();
@@ -190,7 +180,7 @@ only_cancel_in_many(unsigned index, void *arg)
 	while (crowd.cancelled[THREAD_SLOTS] < TIMEOUTS)
 		cancel_next(THREAD_SLOTS);
 	assert_u64(gained(THREAD_SLOTS), 0);
-	for (i = 0; i < THREAD_SLOTS; i++)
+	for (unsigned i = 0; i < THREAD_SLOTS; i++)
 		assert_u64(gained(i), 1);
 }
 
@@ -206,18 +196,15 @@ Test(caches, it_keeps_those_of_timers_that_live)
 static void
 schedule_in_many(unsigned index, void *arg)
 {
-	unsigned i;
-
 	(void)index;
 	(void)arg;
 	cancel_in_as_many_as_there_are_slots();
 
-	for (i = 0; i < TIMEOUTS; i++)
-		assert_rc(hwt_new_timeout(crowd.timer[THREAD_SLOTS], NULL,
-			      forbidden_task, NULL, HWT_MIN(1)),
-		    0);
+	for (unsigned i = 0; i < TIMEOUTS; i++)
+		assert_ok(hwt_new_timeout(crowd.timer[THREAD_SLOTS], NULL,
+		    forbidden_task, NULL, HWT_MIN(1)));
 	assert_u64(gained(THREAD_SLOTS), 0);
-	for (i = 0; i < THREAD_SLOTS; i++)
+	for (unsigned i = 0; i < THREAD_SLOTS; i++)
 		assert_u64(gained(i), 1);
 }
 
@@ -235,11 +222,10 @@ static int
 schedule_in_a_new_timer(void)
 {
 	struct hwt *timer;
-	unsigned i;
 
 	if (hwt_create(&timer, &(struct hwt_options){.flags = HWT_MANUAL}) != 0)
 		return -1;
-	for (i = 0; i < TIMEOUTS && owned(timer) == 0; i++)
+	for (unsigned i = 0; i < TIMEOUTS && owned(timer) == 0; i++)
 		(void)hwt_new_timeout(
 		    timer, NULL, forbidden_task, NULL, HWT_MIN(1));
 	return (int)owned(timer);
@@ -294,8 +280,8 @@ schedule_where_all_are_taken(unsigned index, void *arg)
 	(void)index;
 	(void)arg;
 	change_owners(timer, 0, 2);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)), 0);
+	assert_ok(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 	change_owners(timer, 2, 0);
 	assert_u64(gained(0), 0);
 
@@ -316,8 +302,6 @@ Test(caches, where_none_is_left_a_thread_looks_again_now_and_then)
 
 /* One timer, and the cache of the test's own thread. */
 
-static struct fixture manual;
-
 #define IN_A_SLAB ((SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
 #define SLABS 5
 #define MANY_SLABS 65
@@ -326,9 +310,9 @@ static struct fixture manual;
 static hwt_timeout peak[PEAK];
 
 static const struct record_store *
-store_of(const struct fixture *fixture)
+store_of(void)
 {
-	return &fixture->timer->store;
+	return &manual.timer->store;
 }
 
 static void
@@ -347,14 +331,14 @@ cancel_some(uint32_t count)
 	uint32_t i;
 
 	for (i = 0; i < count; i++)
-		assert_rc(hwt_cancel(manual.timer, peak[i]), 0);
+		assert_ok(hwt_cancel(manual.timer, peak[i]));
 }
 
 /* Complete pages of the free set that are committed, or not. */
 static uint32_t
 complete_pages(bool committed)
 {
-	const struct record_store *store = store_of(&manual);
+	const struct record_store *store = store_of();
 	uint32_t count = 0;
 	uint32_t number, page;
 
@@ -373,7 +357,7 @@ complete_pages(bool committed)
 static uint32_t
 idle_slabs(void)
 {
-	const struct record_store *store = store_of(&manual);
+	const struct record_store *store = store_of();
 	uint32_t count = 0;
 	uint32_t word;
 
@@ -385,134 +369,123 @@ idle_slabs(void)
 static uint32_t
 cached(void)
 {
-	return store_of(&manual)->caches[0].count;
+	return store_of()->caches[0].count;
 }
 
-Test(caches, an_empty_one_takes_a_page)
+ManualTest(caches, an_empty_one_takes_a_page)
 {
 	uint64_t bytes;
 
-	fixture_open(&manual, NULL);
 	schedule_some(1);
 	assert_u64(cached(), PAGE_RECORDS - 1);
-	bytes = fixture_stats(&manual).memory_bytes;
+	bytes = manual_stats().memory_bytes;
 
 	schedule_some(PAGE_RECORDS - 1);
 	assert_u64(cached(), 0);
-	assert_u64(fixture_stats(&manual).memory_bytes, bytes);
+	assert_u64(manual_stats().memory_bytes, bytes);
 	schedule_some(1);
 	assert_u64(cached(), PAGE_RECORDS - 1);
-	assert_u64(fixture_stats(&manual).memory_bytes, bytes + PAGE_BYTES);
-	fixture_close(&manual);
+	assert_u64(manual_stats().memory_bytes, bytes + PAGE_BYTES);
 }
 
-Test(caches, a_full_one_returns_half_of_what_it_has)
+ManualTest(caches, a_full_one_returns_half_of_what_it_has)
 {
-	fixture_open(&manual, NULL);
 	schedule_some(3 * PAGE_RECORDS);
 	assert_u64(cached(), 0);
 
 	cancel_some(CACHE_SLOTS);
 	assert_u64(cached(), CACHE_SLOTS);
 	assert_u64(complete_pages(true), 0);
-	assert_rc(hwt_cancel(manual.timer, peak[CACHE_SLOTS]), 0);
+	assert_ok(hwt_cancel(manual.timer, peak[CACHE_SLOTS]));
 
 	/* The older half: the first page. */
 	assert_u64(cached(), CACHE_SLOTS / 2 + 1);
 	assert_u64(complete_pages(true), CACHE_SLOTS / 2 / PAGE_RECORDS);
-	assert_u64(a64_load_relaxed(&store_of(&manual)->free_pages),
-	    complete_pages(true));
-	fixture_close(&manual);
+	assert_u64(
+	    a64_load_relaxed(&store_of()->free_pages), complete_pages(true));
 }
 
 /* What is a quarter used is taken before a page that never was. */
-Test(caches, pages_that_have_few_are_taken_together)
+ManualTest(caches, pages_that_have_few_are_taken_together)
 {
 	uint32_t i;
 
-	fixture_open(&manual, NULL);
 	schedule_some(4 * PAGE_RECORDS);
 	for (i = 0; i < 4 * PAGE_RECORDS; i += 8)
-		assert_rc(hwt_cancel(manual.timer, peak[i]), 0);
-	fixture_step(&manual, 0);
+		assert_ok(hwt_cancel(manual.timer, peak[i]));
+	manual_step(0);
 	assert_u64(cached(), 0);
 
 	schedule_some(1);
 
 	assert_u64(cached(), 4 * PAGE_RECORDS / 8 - 1);
-	fixture_close(&manual);
 }
 
-Test(caches, complete_pages_are_counted_however_they_come_and_go)
+ManualTest(caches, complete_pages_are_counted_however_they_come_and_go)
 {
 	struct rng rng = {.state = 5};
 	uint32_t turn;
 
-	fixture_open(&manual, NULL);
 	for (turn = 0; turn < 300; turn++) {
 		uint32_t count = (uint32_t)rng_below(&rng, PEAK / 4);
 
 		schedule_some(count);
-		assert_u64(a64_load_relaxed(&store_of(&manual)->free_pages),
+		assert_u64(a64_load_relaxed(&store_of()->free_pages),
 		    complete_pages(true));
 		cancel_some(count);
 		if (turn % 3 == 0)
-			fixture_step(&manual, HWT_MS(200));
+			manual_step(HWT_MS(200));
 		if (turn % 10 == 0)
-			(void)fixture_wait(&manual);
-		assert_u64(a64_load_relaxed(&store_of(&manual)->free_pages),
+			(void)manual_wait();
+		assert_u64(a64_load_relaxed(&store_of()->free_pages),
 		    complete_pages(true));
 	}
-	fixture_close(&manual);
 }
 
-Test(caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
+ManualTest(
+    caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
 {
 	uint64_t bytes;
 	uint32_t turn;
 
-	fixture_open(&manual, NULL);
-	bytes = fixture_stats(&manual).memory_bytes;
+	bytes = manual_stats().memory_bytes;
 	for (turn = 0; turn < 3; turn++) {
 		schedule_some(PEAK);
-		assert_u64(store_limit(store_of(&manual)), SLABS);
+		assert_u64(store_limit(store_of()), SLABS);
 		assert_u64(idle_slabs(), 0);
 		cancel_some(PEAK);
 
-		assert_u64(fixture_wait(&manual), HWT_NEVER);
+		assert_u64(manual_wait(), HWT_NEVER);
 
 		assert_u64(idle_slabs(), SLABS);
 		assert_u64(complete_pages(true), 0);
 		assert_u64(complete_pages(false), 0);
 		/* And the cache, and the chunk that is none. */
-		cr_assert(fixture_stats(&manual).memory_bytes <=
+		cr_assert(manual_stats().memory_bytes <=
 		    bytes + sizeof(struct cache) + 32 * sizeof(struct chunk));
 	}
-	fixture_close(&manual);
 }
 
 /* One and two more than a word has bits. */
-Test(caches, each_of_many_idle_slabs_is_opened_again)
+ManualTest(caches, each_of_many_idle_slabs_is_opened_again)
 {
 	static hwt_timeout live[(MANY_SLABS + 1) * IN_A_SLAB];
 	uint32_t turn, slabs, i;
 
-	fixture_open(&manual, NULL);
 	for (turn = 0; turn < 4; turn++) {
 		slabs = MANY_SLABS + turn / 2;
 		for (i = 0; i < slabs * IN_A_SLAB; i++)
 			live[i] = schedule_task(
 			    manual.timer, forbidden_task, HWT_SEC(3600));
-		assert_u64(store_limit(store_of(&manual)), slabs);
+		assert_u64(store_limit(store_of()), slabs);
 		assert_u64(idle_slabs(), 0);
 		for (i = 0; i < slabs * IN_A_SLAB; i++)
-			assert_rc(hwt_cancel(manual.timer, live[i]), 0);
+			assert_ok(hwt_cancel(manual.timer, live[i]));
 
-		assert_u64(fixture_wait(&manual), HWT_NEVER);
+		assert_u64(manual_wait(), HWT_NEVER);
 
 		assert_u64(idle_slabs(), slabs);
 	}
-	fixture_close(&manual);
 }
 
 static void
@@ -525,13 +498,11 @@ schedule_one(unsigned index, void *arg)
 /* Each finds no record at first. */
 Test(caches, threads_that_begin_together_share_a_slab)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < 200; turn++) {
-		fixture_open(&manual, NULL);
+	for (unsigned turn = 0; turn < 200; turn++) {
+		manual_open(NULL);
 		in_parallel(4, schedule_one, manual.timer);
-		assert_u64(store_limit(store_of(&manual)), 1);
-		fixture_close(&manual);
+		assert_u64(store_limit(store_of()), 1);
+		manual_close();
 	}
 }
 
@@ -554,19 +525,17 @@ be_held_or_turn(unsigned index, void *arg)
 		return;
 	}
 	gate_await(&mmap_gate);
-	assert_u64(fixture_step(&manual, FIXTURE_TICK), 1);
+	assert_u64(manual_step(FIXTURE_TICK), 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), IN_A_SLAB);
 	gate_open(&mmap_gate);
 }
 
-Test(caches, a_thread_that_is_held_in_mmap_holds_no_other)
+ManualTest(caches, a_thread_that_is_held_in_mmap_holds_no_other)
 {
 	uint32_t i;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(manual.timer, NULL, grow_in_task,
-		      manual.timer, FIXTURE_TICK),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, grow_in_task, manual.timer, FIXTURE_TICK));
 	for (i = 1; i < IN_A_SLAB; i++)
 		(void)schedule_task(
 		    manual.timer, forbidden_task, HWT_SEC(3600));
@@ -576,21 +545,19 @@ Test(caches, a_thread_that_is_held_in_mmap_holds_no_other)
 	in_parallel(2, be_held_or_turn, manual.timer);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), IN_A_SLAB + 1);
-	assert_u64(store_limit(store_of(&manual)), 2);
-	fixture_close(&manual);
+	assert_u64(store_limit(store_of()), 2);
 }
 
 /* They are fewer than a cache takes at once. */
-Test(caches, a_few_that_are_free_serve_before_there_is_another_slab)
+ManualTest(caches, a_few_that_are_free_serve_before_there_is_another_slab)
 {
 	uint32_t few, i;
 
-	fixture_open(&manual, NULL);
 	schedule_some(IN_A_SLAB);
 	for (few = 1; few <= 3; few++) {
 		for (i = 0; i < few; i++)
-			assert_rc(hwt_cancel(manual.timer, peak[i * 1000]), 0);
-		fixture_step(&manual, 0);
+			assert_ok(hwt_cancel(manual.timer, peak[i * 1000]));
+		manual_step(0);
 
 		fault_arm(FAULT_MMAP, FAULT_ALWAYS);
 		for (i = 0; i < few; i++)
@@ -598,7 +565,6 @@ Test(caches, a_few_that_are_free_serve_before_there_is_another_slab)
 			    manual.timer, forbidden_task, HWT_SEC(3600));
 		assert_u64(fault_disarm(), 0);
 	}
-	fixture_close(&manual);
 }
 
 /* Whichever of them could not be had. */
@@ -610,7 +576,7 @@ Test(caches, a_batch_without_memory_returns_what_it_took)
 	for (i = 0; i < IN_A_SLAB + 2; i++)
 		specs[i] = (struct hwt_spec){
 		    .task = forbidden_task, .delay_ns = HWT_SEC(3600)};
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	for (more = 1; more <= 2; more++) {
 		schedule_some(1);
 		cancel_some(1);
@@ -622,75 +588,70 @@ Test(caches, a_batch_without_memory_returns_what_it_took)
 		schedule_some(IN_A_SLAB);
 
 		(void)fault_disarm();
-		assert_u64(store_limit(store_of(&manual)), 1);
+		assert_u64(store_limit(store_of()), 1);
 		cancel_some(IN_A_SLAB);
 	}
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* One that is live keeps its page, and the slab's own. */
-Test(caches, a_slab_with_one_page_in_use_is_not_idle)
+ManualTest(caches, a_slab_with_one_page_in_use_is_not_idle)
 {
 	hwt_timeout kept;
 
-	fixture_open(&manual, NULL);
 	schedule_some(PEAK);
 	kept = peak[2 * IN_A_SLAB + 100];
 	peak[2 * IN_A_SLAB + 100] = peak[PEAK - 1];
 	cancel_some(PEAK - 1);
 
-	assert_u64(fixture_wait(&manual), HWT_SEC(3600));
+	assert_u64(manual_wait(), HWT_SEC(3600));
 
 	assert_u64(idle_slabs(), SLABS - 1);
 	assert_u64(complete_pages(false), SLAB_PAGES - HEADER_PAGES - 1);
-	assert_rc(hwt_cancel(manual.timer, kept), 0);
-	fixture_close(&manual);
+	assert_ok(hwt_cancel(manual.timer, kept));
 }
 
 /* One page of each slab is in use, and what comes after it is passed over. */
-Test(caches, a_stop_finds_what_lies_behind_pages_that_were_given_back)
+ManualTest(caches, a_stop_finds_what_lies_behind_pages_that_were_given_back)
 {
 	struct hwt_unprocessed list;
 	uint64_t kept = 0;
 	uint32_t i, in_slab;
 
-	fixture_open(&manual, NULL);
 	schedule_some(PEAK);
 	for (i = 0; i < PEAK; i++) {
 		in_slab = (peak[i].id & INDEX_MASK) % SLAB_RECORDS;
 		if (in_slab / PAGE_RECORDS == HEADER_PAGES)
 			kept++;
 		else
-			assert_rc(hwt_cancel(manual.timer, peak[i]), 0);
+			assert_ok(hwt_cancel(manual.timer, peak[i]));
 	}
 	assert_u64(kept, SLABS * PAGE_RECORDS);
-	assert_u64(fixture_wait(&manual), HWT_SEC(3600));
+	assert_u64(manual_wait(), HWT_SEC(3600));
 	assert_u64(complete_pages(true), 0);
 
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_u64(list.count, kept);
-	fixture_close(&manual);
 }
 
 /* How often the most used record of a slab was used, others begin with, when
  * their page is committed again. */
-Test(caches, no_generation_comes_again_with_a_page)
+ManualTest(caches, no_generation_comes_again_with_a_page)
 {
 	static uint64_t before[SLABS * SLAB_RECORDS];
 	uint32_t turn, i;
 
-	fixture_open(&manual, NULL);
 	schedule_some(PEAK);
 	for (turn = 0; turn < 7; turn++) {
-		assert_rc(hwt_cancel(manual.timer, peak[PEAK - 1]), 0);
+		assert_ok(hwt_cancel(manual.timer, peak[PEAK - 1]));
 		peak[PEAK - 1] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(3600));
 	}
 	for (i = 0; i < PEAK; i++)
 		before[peak[i].id & INDEX_MASK] = peak[i].id >> INDEX_BITS;
 	cancel_some(PEAK);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 	assert_u64(idle_slabs(), SLABS);
 
 	schedule_some(PEAK);
@@ -702,7 +663,6 @@ Test(caches, no_generation_comes_again_with_a_page)
 
 		cr_assert(since >= 1 && since <= (last ? 8 : 1));
 	}
-	fixture_close(&manual);
 }
 
 static bool
@@ -716,16 +676,15 @@ assert_that_secrets_differ(void)
 {
 	const struct hwt_options options = {.flags = HWT_MANUAL};
 	struct hwt *timer[64];
-	unsigned i, j;
 
-	for (i = 0; i < 64; i++)
+	for (unsigned i = 0; i < 64; i++)
 		cr_assert(hwt_create(&timer[i], &options) == 0);
-	for (i = 0; i < 64; i++) {
-		for (j = 0; j < i; j++)
+	for (unsigned i = 0; i < 64; i++) {
+		for (unsigned j = 0; j < i; j++)
 			cr_assert(!is_same(
 			    &timer[i]->store.secret, &timer[j]->store.secret));
 	}
-	for (i = 0; i < 64; i++) {
+	for (unsigned i = 0; i < 64; i++) {
 		cr_assert(hwt_stop(timer[i], NULL) == 0);
 		cr_assert(hwt_destroy(timer[i]) == 0);
 	}
@@ -735,12 +694,10 @@ assert_that_secrets_differ(void)
  * their addresses may differ by the same bits. */
 Test(caches, no_two_timers_begin_with_the_same_generations)
 {
-	unsigned round;
-
-	for (round = 0; round < 1000; round++)
+	for (unsigned round = 0; round < 1000; round++)
 		assert_that_secrets_differ();
 	fault_arm(FAULT_RANDOM, FAULT_ALWAYS);
-	for (round = 0; round < 1000; round++)
+	for (unsigned round = 0; round < 1000; round++)
 		assert_that_secrets_differ();
 	cr_assert(fault_disarm() >= 64000);
 }
@@ -752,9 +709,9 @@ first_handle(const unsigned char *random)
 	hwt_timeout first;
 
 	random_give(random, sizeof(struct secret));
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	first = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	fixture_close(&manual);
+	manual_close();
 	return first;
 }
 
@@ -763,10 +720,9 @@ Test(caches, generations_begin_with_what_getrandom_gives)
 {
 	unsigned char random[sizeof(struct secret)] = {0};
 	hwt_timeout first = first_handle(random);
-	unsigned bit;
 
 	assert_u64(first_handle(random).id, first.id);
-	for (bit = 0; bit < 8 * sizeof(random); bit++) {
+	for (unsigned bit = 0; bit < 8 * sizeof(random); bit++) {
 		random[bit / 8] ^= 1u << bit % 8;
 		cr_assert(first_handle(random).id != first.id);
 		random[bit / 8] ^= 1u << bit % 8;
@@ -788,12 +744,11 @@ Test(caches, the_hash_of_secrets_is_siphash_1_3)
 
 /* So a live handle with another index is a live one by chance alone. 0: no
  * record has this index. */
-Test(caches, a_bit_of_an_index_changes_half_of_the_bits_of_a_generation)
+ManualTest(caches, a_bit_of_an_index_changes_half_of_the_bits_of_a_generation)
 {
 	static uint64_t first[SLABS * SLAB_RECORDS];
 	uint32_t pairs, flips, bit, of, i;
 
-	fixture_open(&manual, NULL);
 	schedule_some(PEAK);
 	for (i = 0; i < PEAK; i++)
 		first[peak[i].id & INDEX_MASK] = peak[i].id >> INDEX_BITS;
@@ -814,5 +769,4 @@ Test(caches, a_bit_of_an_index_changes_half_of_the_bits_of_a_generation)
 			cr_assert(flips > pairs * 0.4 && flips < pairs * 0.6);
 		}
 	}
-	fixture_close(&manual);
 }

@@ -9,41 +9,36 @@
 
 SUITE(cancel);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
-Test(cancel, it_wins_before_the_wheel_was_turned)
+ManualTest(cancel, it_wins_before_the_wheel_was_turned)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_step(&manual, HWT_MS(30)), 0);
-	assert_u64(fixture_stats(&manual).cancelled, 1);
-	fixture_close(&manual);
+	assert_u64(manual_step(HWT_MS(30)), 0);
+	assert_u64(manual_stats().cancelled, 1);
 }
 
-Test(cancel, it_wins_while_the_timeout_waits_in_the_wheel)
+ManualTest(cancel, it_wins_while_the_timeout_waits_in_the_wheel)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_tick(&manual, 3), 0);
-	assert_u64(fixture_step(&manual, HWT_MS(30)), 0);
-	assert_u64(fixture_stats(&manual).cancelled, 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(3), 0);
+	assert_u64(manual_step(HWT_MS(30)), 0);
+	assert_u64(manual_stats().cancelled, 1);
 }
 
 Test(cancel, it_wins_while_the_timeout_waits_in_an_executor)
@@ -54,81 +49,73 @@ Test(cancel, it_wins_while_the_timeout_waits_in_an_executor)
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	timeout = schedule_task(manual.timer, forbidden_task, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_u64(fixture_stats(&manual).cancelled, 1);
-	assert_u64(fixture_stats(&manual).started, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().cancelled, 1);
+	assert_u64(manual_stats().started, 0);
+	manual_close();
 }
 
-Test(cancel, it_wins_over_one_that_is_due_and_not_begun)
+ManualTest(cancel, it_wins_over_one_that_is_due_and_not_begun)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	manual.now_ns += HWT_MS(20);
 
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
-	assert_u64(fixture_step(&manual, 0), 0);
-	fixture_close(&manual);
+	assert_u64(manual_step(0), 0);
 }
 
-Test(cancel, it_wins_over_one_that_never_fires)
+ManualTest(cancel, it_wins_over_one_that_never_fires)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_NEVER);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
-Test(cancel, it_loses_against_a_task_that_has_run)
+ManualTest(cancel, it_loses_against_a_task_that_has_run)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
 
-	assert_u64(fixture_stats(&manual).cancelled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().cancelled, 0);
 }
 
 static void
 then_cancel_itself(struct probe *probe)
 {
-	probe->rc = hwt_cancel(probe->fixture->timer, probe->timeout);
+	probe->rc = hwt_cancel(manual.timer, probe->timeout);
 }
 
-Test(cancel, from_its_own_task_it_is_in_progress)
+ManualTest(cancel, from_its_own_task_it_is_in_progress)
 {
-	struct probe probe = {.fixture = &manual, .then = then_cancel_itself};
+	struct probe probe = {.then = then_cancel_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -EINPROGRESS);
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_u64(fixture_stats(&manual).cancelled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().cancelled, 0);
 }
 
 Test(cancel, while_the_task_runs_elsewhere_it_is_in_progress)
@@ -138,8 +125,7 @@ Test(cancel, while_the_task_runs_elsewhere_it_is_in_progress)
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 
 	gate_init(&gate);
-	assert_rc(
-	    hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0));
 	gate_await(&gate);
 
 	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
@@ -161,13 +147,12 @@ Test(cancel, a_running_periodic_task_is_in_progress_and_runs_no_more)
 	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeouts(timer, 1, &spec, &probe.handle), 0);
+	assert_ok(hwt_new_timeouts(timer, 1, &spec, &probe.handle));
 	gate_await(&gate);
 
 	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
 	gate_open(&gate);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, probe_task, &later, HWT_MS(5)), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &later, HWT_MS(5)));
 	wait_for(&later.runs, 1);
 
 	assert_u64(probe.runs, 1);
@@ -181,27 +166,25 @@ then_cancel_the_other(struct probe *probe)
 {
 	struct probe *other = probe->data;
 
-	probe->rc = hwt_cancel(probe->fixture->timer, other->handle);
+	probe->rc = hwt_cancel(manual.timer, other->handle);
 }
 
-Test(cancel, a_task_may_cancel_the_next_one_of_its_own_tick)
+ManualTest(cancel, a_task_may_cancel_the_next_one_of_its_own_tick)
 {
-	struct probe one = {.fixture = &manual, .then = then_cancel_the_other};
+	struct probe one = {.then = then_cancel_the_other};
 	struct probe two = one;
 
 	one.data = &two;
 	two.data = &one;
-	fixture_open(&manual, NULL);
 	probe_schedule(&one, HWT_MS(1));
 	probe_schedule(&two, HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_u64(one.runs + two.runs, 1);
-	assert_rc(one.runs == 1 ? one.rc : two.rc, 0);
-	assert_u64(fixture_stats(&manual).cancelled, 1);
+	assert_ok(one.runs == 1 ? one.rc : two.rc);
+	assert_u64(manual_stats().cancelled, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
 static hwt_timeout all_handles[100];
@@ -209,46 +192,38 @@ static hwt_timeout all_handles[100];
 static void
 then_cancel_all(struct probe *probe)
 {
-	size_t index;
-
-	for (index = 0; index < 100; index++)
-		hwt_cancel(probe->fixture->timer, all_handles[index]);
+	(void)probe;
+	for (size_t index = 0; index < 100; index++)
+		hwt_cancel(manual.timer, all_handles[index]);
 }
 
-Test(cancel, a_task_may_cancel_all_others_of_its_tick)
+ManualTest(cancel, a_task_may_cancel_all_others_of_its_tick)
 {
-	struct probe probe = {.fixture = &manual, .then = then_cancel_all};
-	size_t index;
+	struct probe probe = {.then = then_cancel_all};
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 100; index++)
+	for (size_t index = 0; index < 100; index++)
 		all_handles[index] = probe_schedule(&probe, HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_u64(fixture_stats(&manual).cancelled, 99);
-	assert_u64(fixture_step(&manual, HWT_MS(50)), 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().cancelled, 99);
+	assert_u64(manual_step(HWT_MS(50)), 0);
 }
 
-Test(cancel, the_arg_is_the_callers_again_at_once)
+ManualTest(cancel, the_arg_is_the_callers_again_at_once)
 {
 	struct probe *probe;
-	unsigned ticks;
 
-	fixture_open(&manual, NULL);
-	for (ticks = 0; ticks < 3; ticks++) {
+	for (unsigned ticks = 0; ticks < 3; ticks++) {
 		probe = calloc(1, sizeof(*probe));
-		probe->fixture = &manual;
 		probe_schedule(probe, HWT_MS(2));
-		fixture_step(&manual, ticks == 0 ? 0 : HWT_MS(1));
+		manual_step(ticks == 0 ? 0 : HWT_MS(1));
 
-		assert_rc(hwt_cancel(manual.timer, probe->handle), 0);
+		assert_ok(hwt_cancel(manual.timer, probe->handle));
 		free(probe);
 	}
 
-	assert_u64(fixture_step(&manual, HWT_MS(20)), 0);
-	fixture_close(&manual);
+	assert_u64(manual_step(HWT_MS(20)), 0);
 }
 
 static void
@@ -256,20 +231,20 @@ cancel_without_memory(unsigned index, void *arg)
 {
 	hwt_timeout *timeouts = arg;
 
-	assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
+	assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 }
 
 Test(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own)
 {
 	hwt_timeout timeouts[3];
-	struct probe held = {.fixture = &manual};
+	struct probe held = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&held, 0);
 	timeouts[1] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	timeouts[0] = held.handle;
 	timeouts[2] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
 
@@ -279,21 +254,21 @@ Test(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own)
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(cancel, what_stop_gave_back_cannot_be_cancelled)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
 
-	assert_u64(fixture_stats(&manual).cancelled, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_u64(manual_stats().cancelled, 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(cancel, a_null_timer_is_refused)
@@ -312,24 +287,21 @@ static void
 race_to_cancel(unsigned index, void *arg)
 {
 	struct cancel_race *race = arg;
-	size_t place;
 
 	(void)index;
-	for (place = 0; place < RACED; place++) {
+	for (size_t place = 0; place < RACED; place++) {
 		race->won +=
 		    hwt_cancel(manual.timer, race->timeouts[place]) == 0;
 	}
 }
 
-Test(cancel, of_several_threads_that_cancel_one_wins)
+ManualTest(cancel, of_several_threads_that_cancel_one_wins)
 {
 	static struct cancel_race race;
-	size_t place;
 
-	fixture_open(&manual, NULL);
-	for (place = 0; place < RACED; place++) {
+	for (size_t place = 0; place < RACED; place++) {
 		if (place == RACED / 2)
-			fixture_tick(&manual, 1);
+			manual_tick(1);
 		race.timeouts[place] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
@@ -337,7 +309,6 @@ Test(cancel, of_several_threads_that_cancel_one_wins)
 	in_parallel(4, race_to_cancel, &race);
 
 	assert_u64(race.won, RACED);
-	assert_u64(fixture_stats(&manual).cancelled, RACED);
+	assert_u64(manual_stats().cancelled, RACED);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }

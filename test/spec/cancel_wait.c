@@ -7,28 +7,25 @@
 
 SUITE(cancel_wait);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
-Test(cancel_wait, it_cancels_a_pending_timeout)
+ManualTest(cancel_wait, it_cancels_a_pending_timeout)
 {
 	hwt_timeout queued;
 	hwt_timeout placed;
 
-	fixture_open(&manual, NULL);
 	placed = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	queued = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
 
-	assert_rc(hwt_cancel_wait(manual.timer, placed), 0);
-	assert_rc(hwt_cancel_wait(manual.timer, queued), 0);
+	assert_ok(hwt_cancel_wait(manual.timer, placed));
+	assert_ok(hwt_cancel_wait(manual.timer, queued));
 
 	assert_rc(hwt_cancel_wait(manual.timer, placed), -ENOENT);
 	assert_rc(hwt_cancel_wait(manual.timer, queued), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_stats(&manual).cancelled, 2);
-	assert_u64(fixture_step(&manual, HWT_MS(30)), 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().cancelled, 2);
+	assert_u64(manual_step(HWT_MS(30)), 0);
 }
 
 Test(cancel_wait, it_does_not_wait_for_what_an_executor_holds)
@@ -39,40 +36,37 @@ Test(cancel_wait, it_does_not_wait_for_what_an_executor_holds)
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	timeout = schedule_task(manual.timer, forbidden_task, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(hwt_cancel_wait(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel_wait(manual.timer, timeout));
 
 	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(cancel_wait, one_that_has_run_or_never_was_is_not_there)
+ManualTest(cancel_wait, one_that_has_run_or_never_was_is_not_there)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
 	assert_rc(hwt_cancel_wait(manual.timer, (hwt_timeout){0}), -ENOENT);
-
-	fixture_close(&manual);
 }
 
 Test(cancel_wait, what_stop_gave_back_is_not_there)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
 
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(cancel_wait, a_null_timer_is_refused)
@@ -88,53 +82,46 @@ then_cancel_wait_itself(struct probe *probe)
 	probe->rc = hwt_cancel_wait(probe->fixture->timer, probe->timeout);
 }
 
-Test(cancel_wait, from_that_very_task_it_is_a_deadlock)
+ManualTest(cancel_wait, from_that_very_task_it_is_a_deadlock)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_cancel_wait_itself};
+	struct probe probe = {.then = then_cancel_wait_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -EDEADLK);
 	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
-	fixture_close(&manual);
 }
 
 Test(cancel_wait, from_that_very_task_in_an_executor_it_is_a_deadlock)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_cancel_wait_itself};
+	struct probe probe = {.then = then_cancel_wait_itself};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -EDEADLK);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(cancel_wait, from_a_periodic_task_it_changes_nothing)
+ManualTest(cancel_wait, from_a_periodic_task_it_changes_nothing)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_cancel_wait_itself};
+	struct probe probe = {.then = then_cancel_wait_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	assert_rc(probe.rc, -EDEADLK);
 
-	assert_u64(fixture_tick(&manual, 2), 1);
+	assert_u64(manual_tick(2), 1);
 
-	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), 0);
-	assert_u64(fixture_tick(&manual, 3), 0);
-	fixture_close(&manual);
+	assert_ok(hwt_cancel_wait(manual.timer, probe.handle));
+	assert_u64(manual_tick(3), 0);
 }
 
 static void
@@ -151,25 +138,22 @@ then_cancel_wait_outer(struct probe *probe)
 	probe->rc = hwt_cancel_wait(outer->fixture->timer, outer->timeout);
 }
 
-Test(cancel_wait, from_a_task_inside_that_task_it_is_a_deadlock)
+ManualTest(cancel_wait, from_a_task_inside_that_task_it_is_a_deadlock)
 {
 	static struct fixture other;
-	struct probe outer = {
-	    .fixture = &manual, .then = then_advance_other, .data = &other};
+	struct probe outer = {.then = then_advance_other, .data = &other};
 	struct probe inner = {
 	    .fixture = &other, .then = then_cancel_wait_outer, .data = &outer};
 
-	fixture_open(&manual, NULL);
 	fixture_open(&other, NULL);
 	probe_schedule(&outer, 0);
 	probe_schedule(&inner, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_u64(inner.runs, 1);
 	assert_rc(inner.rc, -EDEADLK);
 	fixture_close(&other);
-	fixture_close(&manual);
 }
 
 /* While the task runs in another thread. */
@@ -211,13 +195,11 @@ Test(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
 	struct probe probe = {.then = then_await_waiters, .data = &gate};
 	_Atomic uint64_t begun = 0;
 	struct waiter waiters[3];
-	size_t index;
 
 	gate_init(&gate);
-	assert_rc(
-	    hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0));
 	gate_await(&gate);
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		waiters[index] = (struct waiter){
 		    .timer = timer, .probe = &probe, .begun = &begun};
 		pthread_create(
@@ -226,7 +208,7 @@ Test(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
 	wait_for(&begun, 3);
 	gate_open(&gate);
 
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		pthread_join(waiters[index].thread, NULL);
 		assert_rc(waiters[index].rc, -ENOENT);
 		assert_u64(waiters[index].runs_at_return, 1);
@@ -245,12 +227,11 @@ Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
 	struct waiter waiters[3];
 	struct hwt_stats stats;
 	unsigned owners = 0;
-	size_t index;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeouts(timer, 1, &spec, &probe.handle), 0);
+	assert_ok(hwt_new_timeouts(timer, 1, &spec, &probe.handle));
 	gate_await(&gate);
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		waiters[index] = (struct waiter){
 		    .timer = timer, .probe = &probe, .begun = &begun};
 		pthread_create(
@@ -260,7 +241,7 @@ Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
 	sleep_ns(HWT_MS(5));
 	gate_open(&gate);
 
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		pthread_join(waiters[index].thread, NULL);
 		cr_assert(
 		    waiters[index].rc == 0 || waiters[index].rc == -ENOENT);
@@ -268,7 +249,7 @@ Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
 		owners += waiters[index].rc == 0;
 	}
 	assert_u64(owners, 1);
-	assert_rc(hwt_read_stats(timer, &stats), 0);
+	assert_ok(hwt_read_stats(timer, &stats));
 	assert_u64(stats.cancelled, 1);
 	assert_u64(hwt_pending_timeouts(timer), 0);
 	worker_timer_close(timer);
@@ -287,7 +268,7 @@ Test(cancel_wait, after_a_cancel_in_progress_it_still_gets_the_arg)
 	    .timer = timer, .probe = &probe, .begun = &begun};
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeouts(timer, 1, &spec, &probe.handle), 0);
+	assert_ok(hwt_new_timeouts(timer, 1, &spec, &probe.handle));
 	gate_await(&gate);
 	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
 	pthread_create(&waiter.thread, NULL, waiter_main, &waiter);
@@ -296,7 +277,7 @@ Test(cancel_wait, after_a_cancel_in_progress_it_still_gets_the_arg)
 	gate_open(&gate);
 	pthread_join(waiter.thread, NULL);
 
-	assert_rc(waiter.rc, 0);
+	assert_ok(waiter.rc);
 	assert_u64(waiter.runs_at_return, 1);
 	worker_timer_close(timer);
 	assert_u64(probe.runs, 1);
@@ -314,34 +295,29 @@ then_cancel_wait_data(struct probe *probe)
 static void *
 run_held_main(void *arg)
 {
-	assert_rc(executor_run(arg, 0), 0);
+	assert_ok(executor_run(arg, 0));
 	return NULL;
 }
 
-Test(cancel_wait, from_another_task_it_may_wait)
+ManualTest(cancel_wait, from_another_task_it_may_wait)
 {
 	struct gate gate;
-	struct probe held = {
-	    .fixture = &manual, .then = then_await_waiters, .data = &gate};
-	struct probe waiting = {
-	    .fixture = &manual, .then = then_cancel_wait_data, .data = &held};
+	struct probe held = {.then = then_await_waiters, .data = &gate};
+	struct probe waiting = {.then = then_cancel_wait_data, .data = &held};
 	pthread_t thread;
 
 	gate_init(&gate);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout_on(manual.timer, &executor.hook, &held.handle,
-		      probe_task, &held, 0),
-	    0);
-	fixture_tick(&manual, 1);
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, &executor.hook, &held.handle, probe_task, &held, 0));
+	manual_tick(1);
 	probe_schedule(&waiting, 0);
 	pthread_create(&thread, NULL, run_held_main, &executor);
 	gate_await(&gate);
 	gate_open(&gate);
 
-	assert_u64(fixture_tick(&manual, 2), 1);
+	assert_u64(manual_tick(2), 1);
 
 	assert_rc(waiting.rc, -ENOENT);
 	pthread_join(thread, NULL);
-	fixture_close(&manual);
 }

@@ -13,208 +13,169 @@ SUITE(catch_up);
 
 #define HOUR HWT_SEC(3600)
 
-Test(catch_up, hours_of_stall_then_the_next_tick_is_on_time)
+ManualTest(catch_up, hours_of_stall_then_the_next_tick_is_on_time)
 {
-	struct fixture fixture = {0};
-	struct probe before = {.fixture = &fixture};
-	struct probe after = {.fixture = &fixture};
+	struct probe before = {0}, after = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&before, FIXTURE_TICK);
 
-	assert_u64(fixture_step(&fixture, 5 * HOUR + 1), 1);
+	assert_u64(manual_step(5 * HOUR + 1), 1);
 	assert_u64(before.runs, 1);
 
 	probe_schedule(&after, FIXTURE_TICK - 1);
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK - 2), 0);
-	assert_u64(fixture_step(&fixture, 1), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_step(FIXTURE_TICK - 2), 0);
+	assert_u64(manual_step(1), 1);
 }
 
-Test(catch_up, due_ones_run_in_tick_order)
+ManualTest(catch_up, due_ones_run_in_tick_order)
 {
 	static struct probe probes[10 * FIXTURE_WHEEL];
 	const unsigned count = 10 * FIXTURE_WHEEL;
-	struct fixture fixture = {0};
-	unsigned index;
 
 	/* 37 and 80 have no common divisor: each tick once, in no order. */
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < count; index++) {
+	for (unsigned index = 0; index < count; index++) {
 		unsigned tick = index * 37 % count;
 
-		probes[tick].fixture = &fixture;
 		probe_schedule(&probes[tick], (tick + 1) * FIXTURE_TICK);
 	}
 
-	assert_u64(fixture_step(&fixture, HOUR), count);
+	assert_u64(manual_step(HOUR), count);
 
-	for (index = 0; index < count; index++)
+	for (unsigned index = 0; index < count; index++)
 		assert_u64(probes[index].order, index + 1);
-	fixture_close(&fixture);
 }
 
-Test(catch_up, due_ones_far_apart_run_in_tick_order)
+ManualTest(catch_up, due_ones_far_apart_run_in_tick_order)
 {
-	struct fixture fixture = {0};
 	struct probe probes[40];
-	unsigned power;
 
-	fixture_open(&fixture, NULL);
-	for (power = 40; power-- > 0;) {
-		probes[power] = (struct probe){.fixture = &fixture};
+	for (unsigned power = 40; power-- > 0;) {
+		probes[power] = (struct probe){0};
 		probe_schedule(&probes[power], FIXTURE_TICK << power);
 	}
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK << 39), 40);
+	assert_u64(manual_step(FIXTURE_TICK << 39), 40);
 
-	for (power = 0; power < 40; power++)
+	for (unsigned power = 0; power < 40; power++)
 		assert_u64(probes[power].order, power + 1);
-	fixture_close(&fixture);
 }
 
 Test(catch_up, empty_ticks_are_skipped_by_arithmetic)
 {
 	struct hwt_options options = {
 	    .tick_ns = HWT_US(10), .ticks_per_wheel = 512};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
 	/* 2^58 ns are some 10^13 ticks: whoever counts them never ends. */
-	fixture_open(&fixture, &options);
-	assert_u64(fixture_step(&fixture, UINT64_C(1) << 58), 0);
+	manual_open(&options);
+	assert_u64(manual_step(UINT64_C(1) << 58), 0);
 	probe_schedule(&probe, UINT64_C(1) << 57);
-	assert_u64(fixture_step(&fixture, UINT64_C(1) << 57), 0);
-	assert_u64(fixture_step(&fixture, HWT_US(10)), 1);
+	assert_u64(manual_step(UINT64_C(1) << 57), 0);
+	assert_u64(manual_step(HWT_US(10)), 1);
 
-	fixture_close(&fixture);
+	manual_close();
 }
 
-Test(catch_up, skipped_ticks_are_not_counted)
+ManualTest(catch_up, skipped_ticks_are_not_counted)
 {
-	struct fixture fixture = {0};
-	struct probe probes[3] = {{.fixture = &fixture}, {.fixture = &fixture},
-	    {.fixture = &fixture}};
+	struct probe probes[3] = {{0}};
 	uint64_t ticks;
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probes[0], 100 * FIXTURE_TICK);
 	probe_schedule(&probes[1], 200 * FIXTURE_TICK);
 	probe_schedule(&probes[2], 300 * FIXTURE_TICK);
-	ticks = fixture_stats(&fixture).ticks;
+	ticks = manual_stats().ticks;
 
-	assert_u64(fixture_tick(&fixture, 300), 3);
+	assert_u64(manual_tick(300), 3);
 
-	assert_u64(fixture_stats(&fixture).ticks - ticks, 3);
-	fixture_close(&fixture);
+	assert_u64(manual_stats().ticks - ticks, 3);
 }
 
-Test(catch_up, ticks_begun_more_than_a_tick_late_are_counted)
+ManualTest(catch_up, ticks_begun_more_than_a_tick_late_are_counted)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
 	/* Tick 10 is begun exactly one tick late. */
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 10 * FIXTURE_TICK);
-	assert_u64(fixture_tick(&fixture, 11), 1);
-	assert_u64(fixture_stats(&fixture).late_ticks, 0);
+	assert_u64(manual_tick(11), 1);
+	assert_u64(manual_stats().late_ticks, 0);
 
 	/* Tick 20 is a nanosecond later than that, 21 is not. */
 	probe_schedule(&probe, 9 * FIXTURE_TICK);
 	probe_schedule(&probe, 10 * FIXTURE_TICK);
-	assert_u64(fixture_step(&fixture, 10 * FIXTURE_TICK + 1), 2);
+	assert_u64(manual_step(10 * FIXTURE_TICK + 1), 2);
 
-	assert_u64(fixture_stats(&fixture).late_ticks, 1);
-	assert_u64(fixture_stats(&fixture).lateness_ns_max, FIXTURE_TICK + 1);
-	fixture_close(&fixture);
+	assert_u64(manual_stats().late_ticks, 1);
+	assert_u64(manual_stats().lateness_ns_max, FIXTURE_TICK + 1);
 }
 
-Test(catch_up, what_is_not_due_yet_is_not_touched_by_a_stall)
+ManualTest(catch_up, what_is_not_due_yet_is_not_touched_by_a_stall)
 {
 	static struct probe probes[4 * FIXTURE_WHEEL];
 	const unsigned count = 4 * FIXTURE_WHEEL;
-	struct fixture fixture = {0};
-	unsigned index;
 
 	/* One in each bucket and round; the stall ends inside the third. */
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < count; index++) {
-		probes[index].fixture = &fixture;
+	for (unsigned index = 0; index < count; index++) {
 		probe_schedule(&probes[index], (index + 1) * FIXTURE_TICK);
 	}
 
-	assert_u64(fixture_tick(&fixture, 2 * FIXTURE_WHEEL + 3),
-	    2 * FIXTURE_WHEEL + 3);
-	for (index = 2 * FIXTURE_WHEEL + 3; index < count; index++) {
-		assert_u64(fixture_tick(&fixture, index + 1), 1);
+	assert_u64(manual_tick(2 * FIXTURE_WHEEL + 3), 2 * FIXTURE_WHEEL + 3);
+	for (unsigned index = 2 * FIXTURE_WHEEL + 3; index < count; index++) {
+		assert_u64(manual_tick(index + 1), 1);
 		assert_u64(probes[index].runs, 1);
 	}
-
-	fixture_close(&fixture);
 }
 
-Test(catch_up, what_was_scheduled_in_the_stall_counts_from_its_call)
+ManualTest(catch_up, what_was_scheduled_in_the_stall_counts_from_its_call)
 {
-	struct fixture fixture = {0};
-	struct probe due = {.fixture = &fixture};
-	struct probe not_due = {.fixture = &fixture};
+	struct probe due = {0}, not_due = {0};
 
 	/* Nobody advances; the clock goes on between the calls. */
-	fixture_open(&fixture, NULL);
-	fixture.now_ns += HOUR;
+	manual.now_ns += HOUR;
 	probe_schedule(&due, FIXTURE_TICK);
-	fixture.now_ns += HOUR;
+	manual.now_ns += HOUR;
 	probe_schedule(&not_due, FIXTURE_TICK);
 
-	assert_u64(fixture_step(&fixture, 0), 1);
+	assert_u64(manual_step(0), 1);
 	assert_u64(due.runs, 1);
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_step(FIXTURE_TICK), 1);
 }
 
-Test(catch_up, runs_of_a_periodic_timeout_missed_in_a_stall_coalesce)
+ManualTest(catch_up, runs_of_a_periodic_timeout_missed_in_a_stall_coalesce)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule_periodic(&probe, 2 * FIXTURE_TICK, 3 * FIXTURE_TICK);
 
 	/* The grid is 2, 5, .. 98, 101. */
-	assert_u64(fixture_tick(&fixture, 99), 1);
-	assert_u64(fixture_tick(&fixture, 100), 0);
-	assert_u64(fixture_tick(&fixture, 101), 1);
+	assert_u64(manual_tick(99), 1);
+	assert_u64(manual_tick(100), 0);
+	assert_u64(manual_tick(101), 1);
 
 	assert_u64(probe.runs, 2);
-	fixture_close(&fixture);
 }
 
 static void
 then_schedules_for_the_next_tick(struct probe *probe)
 {
 	probe->rc = hwt_new_timeout(
-	    probe->fixture->timer, NULL, probe_task, probe->data, FIXTURE_TICK);
+	    manual.timer, NULL, probe_task, probe->data, FIXTURE_TICK);
 }
 
-Test(catch_up, what_a_task_schedules_while_catching_up_waits_its_delay)
+ManualTest(catch_up, what_a_task_schedules_while_catching_up_waits_its_delay)
 {
-	struct fixture fixture = {0};
-	struct probe next = {.fixture = &fixture};
-	struct probe first = {.fixture = &fixture,
-	    .then = then_schedules_for_the_next_tick,
-	    .data = &next};
-	struct probe last = {.fixture = &fixture};
+	struct probe next = {0};
+	struct probe first = {
+	    .then = then_schedules_for_the_next_tick, .data = &next};
+	struct probe last = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&first, FIXTURE_TICK);
 	probe_schedule(&last, 50 * FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, 60), 2);
-	assert_rc(first.rc, 0);
+	assert_u64(manual_tick(60), 2);
+	assert_ok(first.rc);
 	assert_u64(next.runs, 0);
-	assert_u64(fixture_tick(&fixture, 61), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(61), 1);
 }
 
 static void
@@ -222,33 +183,28 @@ then_cancels(struct probe *probe)
 {
 	const hwt_timeout *victim = probe->data;
 
-	probe->rc = hwt_cancel(probe->fixture->timer, *victim);
+	probe->rc = hwt_cancel(manual.timer, *victim);
 }
 
-Test(catch_up, what_is_overdue_can_still_be_cancelled_and_moved)
+ManualTest(catch_up, what_is_overdue_can_still_be_cancelled_and_moved)
 {
-	struct fixture fixture = {0};
 	hwt_timeout victim;
-	struct probe canceller = {
-	    .fixture = &fixture, .then = then_cancels, .data = &victim};
-	struct probe moved = {.fixture = &fixture};
+	struct probe canceller = {.then = then_cancels, .data = &victim};
+	struct probe moved = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&canceller, FIXTURE_TICK);
-	victim = schedule_task(fixture.timer, forbidden_task, 2 * FIXTURE_TICK);
+	victim = schedule_task(manual.timer, forbidden_task, 2 * FIXTURE_TICK);
 	probe_schedule(&moved, 3 * FIXTURE_TICK);
-	fixture_step(&fixture, 0);
+	manual_step(0);
 
-	fixture.now_ns += 10 * FIXTURE_TICK;
-	assert_i64(fixture_remaining(&fixture, moved.handle),
-	    -7 * (int64_t)FIXTURE_TICK);
-	assert_rc(hwt_reschedule(fixture.timer, moved.handle, FIXTURE_TICK), 0);
+	manual.now_ns += 10 * FIXTURE_TICK;
+	assert_i64(manual_remaining(moved.handle), -7 * (int64_t)FIXTURE_TICK);
+	assert_ok(hwt_reschedule(manual.timer, moved.handle, FIXTURE_TICK));
 
-	assert_u64(fixture_step(&fixture, 0), 1);
-	assert_rc(canceller.rc, 0);
+	assert_u64(manual_step(0), 1);
+	assert_ok(canceller.rc);
 	assert_u64(moved.runs, 0);
-	assert_u64(fixture_tick(&fixture, 11), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(11), 1);
 }
 
 /* Uptime. The tick is the shortest, so that the counts are the greatest. */
@@ -258,35 +214,31 @@ assert_on_tick_after(uint64_t ticks, uint32_t wheel)
 {
 	struct hwt_options options = {
 	    .tick_ns = HWT_US(10), .ticks_per_wheel = wheel};
-	struct fixture fixture = {0};
 	uint64_t tick;
 
-	fixture_open(&fixture, &options);
-	fixture_tick(&fixture, ticks - 20);
+	manual_open(&options);
+	manual_tick(ticks - 20);
 
 	/* One due at each tick, all scheduled from before the mark. */
 	for (tick = ticks - 19; tick < ticks + 20; tick++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL,
-			      (tick - (ticks - 20)) * HWT_US(10)),
-		    0);
+		assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL,
+		    (tick - (ticks - 20)) * HWT_US(10)));
 	for (tick = ticks - 19; tick < ticks + 20; tick++)
-		assert_u64(fixture_tick(&fixture, tick), 1);
+		assert_u64(manual_tick(tick), 1);
 
 	/* And more turns across it than a 32-bit count holds. */
-	assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL,
-		      (ticks + 5) * HWT_US(10)),
-	    0);
-	assert_u64(fixture_tick(&fixture, 2 * ticks + 23), 0);
-	assert_u64(fixture_tick(&fixture, 2 * ticks + 24), 1);
-	fixture_close(&fixture);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, idle_task, NULL, (ticks + 5) * HWT_US(10)));
+	assert_u64(manual_tick(2 * ticks + 23), 0);
+	assert_u64(manual_tick(2 * ticks + 24), 1);
+	manual_close();
 }
 
 Test(catch_up, an_uptime_of_more_than_2_32_ticks_keeps_every_tick)
 {
 	static const uint32_t wheels[] = {1, 8, 512};
-	unsigned index;
 
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		assert_on_tick_after(UINT64_C(1) << 31, wheels[index]);
 		assert_on_tick_after(UINT64_C(1) << 32, wheels[index]);
 		assert_on_tick_after(UINT64_C(1) << 40, wheels[index]);
@@ -333,9 +285,9 @@ sigstop_child(void *arg)
 	uint64_t called_ns;
 
 	(void)arg;
-	child_rc(hwt_create(&timer, &options), 0);
-	child_rc(hwt_new_timeouts(timer, 2, specs, NULL), 0);
-	child_rc(raise(SIGSTOP), 0);
+	child_ok(hwt_create(&timer, &options));
+	child_ok(hwt_new_timeouts(timer, 2, specs, NULL));
+	child_ok(raise(SIGSTOP));
 
 	/* Now both are overdue; what comes after them is not. */
 	called_ns = monotonic_ns();
@@ -343,14 +295,13 @@ sigstop_child(void *arg)
 		sleep_ns(HWT_MS(1));
 	child_check(stopped.wrong_order == 0);
 	stopped.early.runs = 0;
-	child_rc(
-	    hwt_new_timeout(timer, NULL, probe_task, &stopped.early, HWT_MS(5)),
-	    0);
+	child_ok(hwt_new_timeout(
+	    timer, NULL, probe_task, &stopped.early, HWT_MS(5)));
 	while (stopped.early.runs == 0)
 		sleep_ns(HWT_MS(1));
 	child_check(monotonic_ns() - called_ns >= HWT_MS(5));
-	child_rc(hwt_stop(timer, NULL), 0);
-	child_rc(hwt_destroy(timer), 0);
+	child_ok(hwt_stop(timer, NULL));
+	child_ok(hwt_destroy(timer));
 }
 
 Test(catch_up, after_a_sigstop_due_ones_run_in_tick_order)

@@ -26,10 +26,9 @@ Test(clock, it_is_never_behind)
 {
 	uint64_t before_ns, ahead_ns;
 	uint64_t last_ns = 0;
-	unsigned turn;
 
 	clock_prepare();
-	for (turn = 0; turn < 2000000; turn++) {
+	for (unsigned turn = 0; turn < 2000000; turn++) {
 		before_ns = clock_monotonic_ns();
 		ahead_ns = clock_ahead_ns(&sample);
 		cr_assert(ahead_ns >= before_ns && ahead_ns >= last_ns);
@@ -47,8 +46,8 @@ Test(clock, without_it_nothing_is_made)
 	cr_assert(made == NULL);
 	fault_disarm();
 
-	assert_rc(hwt_shared(&made), 0);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared(&made));
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 /* In a child, whose stderr is the pipe. What it makes, it leaves. */
@@ -70,7 +69,7 @@ child_turns(struct hwt *timer)
 static void
 child_waits_for_the_worker(struct hwt *timer)
 {
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 	sleep_ns(HWT_SEC(60));
 }
 
@@ -88,7 +87,7 @@ child_loses_the_clock(void *arg)
 	struct hwt *timer;
 
 	child_check(dup2(failing->fd, STDERR_FILENO) == STDERR_FILENO);
-	child_rc(hwt_create(&timer, &options), 0);
+	child_ok(hwt_create(&timer, &options));
 	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
 	failing->use(timer);
 }
@@ -101,9 +100,8 @@ Test(clock, when_a_timer_loses_it_the_process_ends_and_says_why)
 	    {.use = child_calls, .flags = HWT_MANUAL},
 	    {.use = child_turns, .flags = HWT_MANUAL},
 	};
-	unsigned index;
 
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		struct failing failing = ways[index];
 		char said[256] = "";
 		int fds[2];
@@ -124,27 +122,24 @@ Test(clock, when_a_timer_loses_it_the_process_ends_and_says_why)
 /* For so long that the counter is known, where there is one. */
 Test(clock, a_manual_timer_goes_by_its_own_whatever_else_a_thread_reads)
 {
-	struct hwt *live = worker_timer_open(HWT_MS(1));
-	struct fixture manual = {0};
+	struct hwt *other = worker_timer_open(HWT_MS(1));
 	uint64_t end_ns = clock_monotonic_ns() + HWT_MS(100);
 	hwt_timeout far;
-	int turn;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	do {
-		far = schedule_task(live, forbidden_task, HWT_SEC(9));
-		assert_rc(hwt_cancel(live, far), 0);
-		for (turn = 0; turn < 3; turn++) {
+		far = schedule_task(other, forbidden_task, HWT_SEC(9));
+		assert_ok(hwt_cancel(other, far));
+		for (int turn = 0; turn < 3; turn++) {
 			far = schedule_task(
 			    manual.timer, forbidden_task, HWT_SEC(9));
-			cr_assert(fixture_remaining(&manual, far) ==
-			    (int64_t)HWT_SEC(9));
-			assert_rc(hwt_cancel(manual.timer, far), 0);
+			cr_assert(manual_remaining(far) == (int64_t)HWT_SEC(9));
+			assert_ok(hwt_cancel(manual.timer, far));
 		}
 	} while (clock_monotonic_ns() < end_ns);
 
-	fixture_close(&manual);
-	worker_timer_close(live);
+	manual_close();
+	worker_timer_close(other);
 }
 
 Test(clock, a_time_is_given_to_the_system_to_the_nanosecond)
@@ -216,10 +211,9 @@ Test(clock, scales_that_differ_by_a_64th_do_not_agree)
 	uint64_t part = 1 << 14;
 	uint64_t ticks = 5000000;
 	uint64_t ns = 1000 * MS;
-	unsigned turn;
 
 	measure_begins();
-	for (turn = 0; turn < 4; turn++) {
+	for (unsigned turn = 0; turn < 4; turn++) {
 		ticks += 128 * part;
 		ns += parts_ns[turn % 2] * part;
 		counter_calibrate(&sample, ticks, ns);
@@ -257,13 +251,11 @@ Test(clock, readings_too_close_together_are_passed_over)
 /* A thread that loses its processor in between compares nothing: again then. */
 Test(clock, a_counter_that_is_behind_is_given_up)
 {
-	int tries;
-
 	a64_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
 	a64_store_relaxed(&clock_window, 1);
 
-	for (tries = 0; tries < 1000 && counter_state == USED; tries++) {
+	for (int tries = 0; tries < 1000 && counter_state == USED; tries++) {
 		sample.ticks = __rdtsc();
 		sample.ns = clock_monotonic_ns() - MS;
 		(void)clock_ahead_ns(&sample);
@@ -351,12 +343,10 @@ Test(clock, the_counter_is_used_where_the_kernel_uses_it)
 /* A thread that loses its processor in between has no sample: again then. */
 Test(clock, the_first_sample_begins_a_measurement)
 {
-	int tries;
-
 	a64_store_relaxed(&counter_state, USED);
 	a64_store_relaxed(&clock_scale, 0);
 
-	for (tries = 0; tries < 1000 && sample.ticks == 0; tries++)
+	for (int tries = 0; tries < 1000 && sample.ticks == 0; tries++)
 		(void)clock_take_sample(&sample);
 
 	cr_assert(sample.ticks != 0);
@@ -403,13 +393,11 @@ Test(clock, a_fresh_sample_is_not_taken_anew)
 
 Test(clock, another_clock_source_is_not_stood_in_for)
 {
-	int readings;
-
 	a64_store_relaxed(&counter_state, UNUSED);
 	a64_store_relaxed(&clock_scale, 0);
 
 	/* The first ones may be too slow for a sample in any case. */
-	for (readings = 0; readings < 100; readings++)
+	for (int readings = 0; readings < 100; readings++)
 		cr_assert(clock_ahead_ns(&sample) <= clock_monotonic_ns());
 	measure(1000, 5000000);
 	measure(1002, 5000000 + 2 * 2000000);

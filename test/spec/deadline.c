@@ -11,7 +11,6 @@ SUITE(deadline);
 
 #define CLOCK_END (UINT64_C(1) << 63)
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* The boundary of a tick on the fixture's clock. */
@@ -24,17 +23,14 @@ boundary(uint64_t index)
 static void
 schedule_at(struct probe *probe, uint64_t deadline_ns)
 {
-	probe->fixture = &manual;
-	assert_rc(hwt_new_timeout_at(manual.timer, NULL, &probe->handle,
-		      probe_task, probe, deadline_ns),
-	    0);
+	assert_ok(hwt_new_timeout_at(manual.timer, NULL, &probe->handle,
+	    probe_task, probe, deadline_ns));
 }
 
 static void
 move_to(struct probe *probe, uint64_t deadline_ns)
 {
-	assert_rc(
-	    hwt_reschedule_at(manual.timer, probe->handle, deadline_ns), 0);
+	assert_ok(hwt_reschedule_at(manual.timer, probe->handle, deadline_ns));
 }
 
 /* The tick on which probe runs, turning one by one. */
@@ -42,10 +38,9 @@ static uint64_t
 tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
 {
 	uint64_t tick = 0;
-	uint64_t index;
 
-	for (index = first; index <= last; index++) {
-		fixture_tick(&manual, index);
+	for (uint64_t index = first; index <= last; index++) {
+		manual_tick(index);
 		if (tick == 0 && probe->runs > 0)
 			tick = index;
 	}
@@ -55,29 +50,26 @@ tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
 
 /* hwt_now. */
 
-Test(deadline, now_is_a_manual_timers_own_clock)
+ManualTest(deadline, now_is_a_manual_timers_own_clock)
 {
 	uint64_t now_ns = 0;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_now(manual.timer, &now_ns), 0);
+	assert_ok(hwt_now(manual.timer, &now_ns));
 	assert_u64(now_ns, FIXTURE_START);
 
 	manual.now_ns += 17;
-	assert_rc(hwt_now(manual.timer, &now_ns), 0);
+	assert_ok(hwt_now(manual.timer, &now_ns));
 	assert_u64(now_ns, FIXTURE_START + 17);
-	fixture_close(&manual);
 }
 
 Test(deadline, now_is_the_monotonic_clock_of_a_worker)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	uint64_t before_ns, now_ns;
-	unsigned turn;
 
-	for (turn = 0; turn < 10000; turn++) {
+	for (unsigned turn = 0; turn < 10000; turn++) {
 		before_ns = monotonic_ns();
-		assert_rc(hwt_now(timer, &now_ns), 0);
+		assert_ok(hwt_now(timer, &now_ns));
 		cr_assert(before_ns <= now_ns && now_ns <= monotonic_ns());
 	}
 	worker_timer_close(timer);
@@ -87,123 +79,108 @@ Test(deadline, now_is_told_by_a_stopped_timer_too)
 {
 	uint64_t now_ns = 0;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_open(NULL);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_rc(hwt_now(manual.timer, &now_ns), 0);
+	assert_ok(hwt_now(manual.timer, &now_ns));
 
 	assert_u64(now_ns, FIXTURE_START);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(deadline, now_needs_a_timer_and_a_place)
+ManualTest(deadline, now_needs_a_timer_and_a_place)
 {
 	uint64_t now_ns = 7;
 
-	fixture_open(&manual, NULL);
 	assert_rc(hwt_now(NULL, &now_ns), -EINVAL);
 	assert_rc(hwt_now(manual.timer, NULL), -EINVAL);
 	assert_u64(now_ns, 7);
-	fixture_close(&manual);
 }
 
 /* The grid. */
 
-Test(deadline, it_belongs_to_the_first_boundary_at_or_after_it)
+ManualTest(deadline, it_belongs_to_the_first_boundary_at_or_after_it)
 {
 	struct probe before = {0}, on = {0}, after = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&before, boundary(3) - 1);
 	schedule_at(&on, boundary(3));
 	schedule_at(&after, boundary(3) + 1);
 
-	assert_u64(fixture_tick(&manual, 2), 0);
-	assert_u64(fixture_tick(&manual, 3), 2);
+	assert_u64(manual_tick(2), 0);
+	assert_u64(manual_tick(3), 2);
 	assert_u64(after.runs, 0);
-	assert_u64(fixture_tick(&manual, 4), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(4), 1);
 }
 
-Test(deadline, a_sum_with_now_is_the_same_as_a_delay)
+ManualTest(deadline, a_sum_with_now_is_the_same_as_a_delay)
 {
-	struct probe by_delay = {.fixture = &manual};
-	struct probe by_deadline = {0};
+	struct probe by_delay = {0}, by_deadline = {0};
 	uint64_t now_ns;
 
-	fixture_open(&manual, NULL);
-	fixture_step(&manual, HWT_US(2300));
-	assert_rc(hwt_now(manual.timer, &now_ns), 0);
+	manual_step(HWT_US(2300));
+	assert_ok(hwt_now(manual.timer, &now_ns));
 	probe_schedule(&by_delay, HWT_US(4900));
 	schedule_at(&by_deadline, now_ns + HWT_US(4900));
 
-	assert_i64(fixture_remaining(&manual, by_deadline.handle),
-	    fixture_remaining(&manual, by_delay.handle));
+	assert_i64(manual_remaining(by_deadline.handle),
+	    manual_remaining(by_delay.handle));
 	assert_u64(tick_of_run(&by_deadline, 3, 20), 8);
 	assert_u64(by_deadline.started_ns, by_delay.started_ns);
-	fixture_close(&manual);
 }
 
-Test(deadline, what_has_passed_is_due_at_the_next_boundary)
+ManualTest(deadline, what_has_passed_is_due_at_the_next_boundary)
 {
 	struct probe probes[6];
 	uint64_t passed[6];
-	unsigned index;
 
-	fixture_open(&manual, NULL);
-	fixture_tick(&manual, 5);
+	manual_tick(5);
 	passed[0] = 0;
 	passed[1] = 1;
 	passed[2] = manual.start_ns - 1;
 	passed[3] = manual.start_ns;
 	passed[4] = boundary(3) + 1;
 	passed[5] = boundary(5);
-	for (index = 0; index < 6; index++) {
+	for (unsigned index = 0; index < 6; index++) {
 		probes[index] = (struct probe){0};
 		schedule_at(&probes[index], passed[index]);
 	}
 
-	assert_u64(fixture_wait(&manual), FIXTURE_TICK);
-	assert_u64(fixture_step(&manual, FIXTURE_TICK - 1), 0);
-	assert_u64(fixture_step(&manual, 1), 6);
-	fixture_close(&manual);
+	assert_u64(manual_wait(), FIXTURE_TICK);
+	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
+	assert_u64(manual_step(1), 6);
 }
 
-Test(deadline, the_boundary_of_the_making_has_been_begun)
+ManualTest(deadline, the_boundary_of_the_making_has_been_begun)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, manual.start_ns);
 
 	assert_u64(tick_of_run(&probe, 0, 3), 1);
-	fixture_close(&manual);
 }
 
-Test(deadline, a_boundary_that_has_passed_but_was_not_begun_is_due)
+ManualTest(deadline, a_boundary_that_has_passed_but_was_not_begun_is_due)
 {
 	struct probe on = {0}, between = {0}, later = {0};
 
-	fixture_open(&manual, NULL);
-	fixture_tick(&manual, 3);
+	manual_tick(3);
 	manual.now_ns = boundary(7) + HWT_US(500);
 	schedule_at(&on, boundary(7));
 	schedule_at(&between, boundary(5) + 1);
 	schedule_at(&later, boundary(7) + 1);
 
-	assert_u64(fixture_wait(&manual), 0);
-	assert_u64(fixture_step(&manual, 0), 2);
+	assert_u64(manual_wait(), 0);
+	assert_u64(manual_step(0), 2);
 	cr_assert(between.order < on.order);
-	assert_u64(fixture_wait(&manual), HWT_US(500));
-	assert_u64(fixture_tick(&manual, 8), 1);
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_US(500));
+	assert_u64(manual_tick(8), 1);
 }
 
-Test(deadline, it_is_never_inside_the_call_that_schedules_it)
+ManualTest(deadline, it_is_never_inside_the_call_that_schedules_it)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	manual.now_ns = boundary(9);
 
 	schedule_at(&probe, 0);
@@ -211,8 +188,7 @@ Test(deadline, it_is_never_inside_the_call_that_schedules_it)
 	move_to(&probe, 1);
 	assert_u64(probe.runs, 0);
 
-	assert_u64(fixture_step(&manual, 0), 1);
-	fixture_close(&manual);
+	assert_u64(manual_step(0), 1);
 }
 
 /* A task that schedules its next run one period after its last deadline. */
@@ -228,31 +204,28 @@ then_schedule_the_next(struct probe *probe)
 	struct chain *chain = (struct chain *)probe;
 
 	chain->deadline_ns += chain->period_ns;
-	assert_rc(hwt_new_timeout_at(probe->fixture->timer, NULL, NULL,
-		      probe_task, probe, chain->deadline_ns),
-	    0);
+	assert_ok(hwt_new_timeout_at(probe->fixture->timer, NULL, NULL,
+	    probe_task, probe, chain->deadline_ns));
 }
 
-Test(deadline, what_a_task_sets_to_the_past_waits_for_the_next_boundary)
+ManualTest(deadline, what_a_task_sets_to_the_past_waits_for_the_next_boundary)
 {
 	struct chain chain = {.probe = {.then = then_schedule_the_next}};
 	struct probe fourth = {0}, ninth = {0};
 
-	fixture_open(&manual, NULL);
 	chain.deadline_ns = boundary(1);
 	chain.period_ns = HWT_MS(1);
 	schedule_at(&chain.probe, chain.deadline_ns);
 	schedule_at(&fourth, boundary(4) - 1);
 	schedule_at(&ninth, boundary(9));
 
-	assert_u64(fixture_tick(&manual, 8), 2);
+	assert_u64(manual_tick(8), 2);
 	assert_u64(chain.probe.runs, 1);
 	assert_u64(fourth.order, 2);
-	assert_u64(fixture_step(&manual, HWT_US(999)), 0);
-	assert_u64(fixture_tick(&manual, 9), 2);
+	assert_u64(manual_step(HWT_US(999)), 0);
+	assert_u64(manual_tick(9), 2);
 	assert_u64(chain.probe.runs, 2);
-	assert_u64(fixture_stats(&manual).ticks, 3);
-	fixture_close(&manual);
+	assert_u64(manual_stats().ticks, 3);
 }
 
 static void
@@ -262,23 +235,20 @@ then_take_three_ticks(struct probe *probe)
 	then_schedule_the_next(probe);
 }
 
-Test(deadline, long_tasks_that_set_what_has_passed_hold_up_no_other)
+ManualTest(deadline, long_tasks_that_set_what_has_passed_hold_up_no_other)
 {
 	struct chain chain = {.probe = {.then = then_take_three_ticks}};
 	struct probe innocent[10] = {{0}};
-	unsigned i;
 
-	fixture_open(&manual, NULL);
 	schedule_at(&chain.probe, 0);
-	for (i = 0; i < 10; i++)
+	for (unsigned i = 0; i < 10; i++)
 		schedule_at(&innocent[i], boundary(20 * (i + 1)));
 
-	for (i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < 10; i++) {
 		while (innocent[i].runs == 0)
-			(void)fixture_step(&manual, manual.tick_ns);
+			(void)manual_step(manual.tick_ns);
 		cr_assert(manual.now_ns <= boundary(20 * (i + 1) + 2 * 4));
 	}
-	fixture_close(&manual);
 }
 
 Test(deadline, far_ones_and_near_ones_run_in_the_order_of_ticks)
@@ -287,17 +257,16 @@ Test(deadline, far_ones_and_near_ones_run_in_the_order_of_ticks)
 		COUNT = 3000
 	};
 	static struct probe probes[COUNT];
-	uint64_t index;
 
-	fixture_open(&manual, &(struct hwt_options){.tick_ns = HWT_MS(1)});
-	for (index = 0; index < COUNT; index++)
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1)});
+	for (uint64_t index = 0; index < COUNT; index++)
 		schedule_at(&probes[index], boundary(1 + index * 7 % COUNT));
 
-	for (index = 1; index <= COUNT; index++)
-		assert_u64(fixture_tick(&manual, index), 1);
-	for (index = 0; index < COUNT; index++)
+	for (uint64_t index = 1; index <= COUNT; index++)
+		assert_u64(manual_tick(index), 1);
+	for (uint64_t index = 0; index < COUNT; index++)
 		assert_u64(probes[index].order, 1 + index * 7 % COUNT);
-	fixture_close(&manual);
+	manual_close();
 }
 
 static void
@@ -318,51 +287,46 @@ Test(deadline, with_a_worker_it_is_never_early)
 	struct fixture clock = {0};
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	uint64_t now_ns;
-	unsigned index;
 
-	for (index = 0; index < COUNT; index++) {
+	for (unsigned index = 0; index < COUNT; index++) {
 		probes[index] = (struct probe){.fixture = &clock,
 		    .then = then_compare_with_the_clock,
 		    .data = &deadlines[index]};
-		assert_rc(hwt_now(timer, &now_ns), 0);
+		assert_ok(hwt_now(timer, &now_ns));
 		deadlines[index] = now_ns + HWT_US(211) * (index % 90);
-		assert_rc(hwt_new_timeout_at(timer, NULL, NULL, probe_task,
-			      &probes[index], deadlines[index]),
-		    0);
+		assert_ok(hwt_new_timeout_at(timer, NULL, NULL, probe_task,
+		    &probes[index], deadlines[index]));
 	}
 	wait_for(&clock.runs, COUNT);
 	worker_timer_close(timer);
 
-	for (index = 0; index < COUNT; index++)
+	for (unsigned index = 0; index < COUNT; index++)
 		cr_assert(probes[index].rc == 1);
 }
 
-Test(deadline, lateness_counts_from_it)
+ManualTest(deadline, lateness_counts_from_it)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
-	fixture_tick(&manual, 9);
+	manual_tick(9);
 	schedule_at(&probe, boundary(2));
 
-	assert_u64(fixture_tick(&manual, 10), 1);
+	assert_u64(manual_tick(10), 1);
 
-	assert_u64(fixture_stats(&manual).lateness_ns_max, HWT_MS(8));
-	fixture_close(&manual);
+	assert_u64(manual_stats().lateness_ns_max, HWT_MS(8));
 }
 
 /* Clock. */
 
-Test(deadline, setting_one_reads_no_clock)
+ManualTest(deadline, setting_one_reads_no_clock)
 {
 	struct probe fresh = {0}, placed = {0}, reused = {0};
 	uint64_t reads;
 
-	fixture_open(&manual, NULL);
 	reads = manual.clock_reads;
 	schedule_at(&placed, boundary(9)); /* nothing is at hand yet */
 	assert_u64(manual.clock_reads, reads);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	reads = manual.clock_reads;
 	schedule_at(&fresh, boundary(5));
@@ -370,10 +334,9 @@ Test(deadline, setting_one_reads_no_clock)
 	move_to(&placed, boundary(3));
 	move_to(&placed, HWT_NEVER);
 	move_to(&placed, 0);
-	assert_rc(hwt_cancel(manual.timer, fresh.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, fresh.handle));
 	schedule_at(&reused, boundary(2000));
 	assert_u64(manual.clock_reads, reads);
-	fixture_close(&manual);
 }
 
 Test(deadline, with_a_worker_setting_one_reads_no_clock)
@@ -383,22 +346,19 @@ Test(deadline, with_a_worker_setting_one_reads_no_clock)
 	struct probe busy = {.then = probe_then_gate, .data = &gate};
 	hwt_timeout timeouts[100];
 	uint64_t now_ns;
-	unsigned index;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &busy, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &busy, 0));
 	gate_await(&gate);
-	assert_rc(hwt_now(timer, &now_ns), 0);
+	assert_ok(hwt_now(timer, &now_ns));
 
 	/* The worker is in a task. */
 	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	for (index = 0; index < 100; index++) {
-		assert_rc(hwt_new_timeout_at(timer, NULL, &timeouts[index],
-			      forbidden_task, NULL, now_ns + HWT_MIN(60)),
-		    0);
-		assert_rc(hwt_reschedule_at(timer, timeouts[index],
-			      now_ns + HWT_MIN(50) + HWT_MIN(index)),
-		    0);
+	for (unsigned index = 0; index < 100; index++) {
+		assert_ok(hwt_new_timeout_at(timer, NULL, &timeouts[index],
+		    forbidden_task, NULL, now_ns + HWT_MIN(60)));
+		assert_ok(hwt_reschedule_at(timer, timeouts[index],
+		    now_ns + HWT_MIN(50) + HWT_MIN(index)));
 	}
 	assert_u64(fault_disarm(), 0);
 	gate_open(&gate);
@@ -407,9 +367,9 @@ Test(deadline, with_a_worker_setting_one_reads_no_clock)
 
 Test(deadline, with_hwt_relaxed_it_is_as_exact_as_without)
 {
-	struct probe probe = {0}, moved = {.fixture = &manual};
+	struct probe probe = {0}, moved = {0};
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.tick_ns = HWT_MS(1), .flags = HWT_RELAXED});
 	manual.now_ns += HWT_US(300);
 	schedule_at(&probe, boundary(3));
@@ -417,52 +377,44 @@ Test(deadline, with_hwt_relaxed_it_is_as_exact_as_without)
 	probe_schedule(&moved, HWT_MS(1));
 	move_to(&moved, boundary(4));
 
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(2700));
-	assert_i64(
-	    fixture_remaining(&manual, moved.handle), (int64_t)HWT_US(3700));
-	assert_u64(fixture_tick(&manual, 2), 0);
-	assert_u64(fixture_tick(&manual, 3), 1);
-	assert_u64(fixture_tick(&manual, 4), 1);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_US(2700));
+	assert_i64(manual_remaining(moved.handle), (int64_t)HWT_US(3700));
+	assert_u64(manual_tick(2), 0);
+	assert_u64(manual_tick(3), 1);
+	assert_u64(manual_tick(4), 1);
+	manual_close();
 }
 
 /* Range and errors. */
 
-Test(deadline, from_the_end_of_the_clock_on_it_is_never)
+ManualTest(deadline, from_the_end_of_the_clock_on_it_is_never)
 {
 	const uint64_t never[] = {
 	    CLOCK_END - 1, CLOCK_END, CLOCK_END + 1, HWT_NEVER - 1, HWT_NEVER};
 	struct probe probes[5], moved = {0};
-	unsigned index;
 
-	fixture_open(&manual, NULL);
 	schedule_at(&moved, boundary(2));
-	for (index = 0; index < 5; index++) {
+	for (unsigned index = 0; index < 5; index++) {
 		probes[index] = (struct probe){0};
 		schedule_at(&probes[index], never[index]);
 		move_to(&moved, never[index]);
-		assert_i64(fixture_remaining(&manual, probes[index].handle),
-		    INT64_MAX);
-		assert_i64(fixture_remaining(&manual, moved.handle), INT64_MAX);
+		assert_i64(manual_remaining(probes[index].handle), INT64_MAX);
+		assert_i64(manual_remaining(moved.handle), INT64_MAX);
 	}
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	assert_u64(fixture_tick(&manual, 1000), 0);
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(manual_tick(1000), 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 6);
-	fixture_close(&manual);
 }
 
-Test(deadline, the_last_one_on_the_clock_is_one)
+ManualTest(deadline, the_last_one_on_the_clock_is_one)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, CLOCK_END - 2);
 
-	assert_i64(fixture_remaining(&manual, probe.handle),
+	assert_i64(manual_remaining(probe.handle),
 	    (int64_t)(CLOCK_END - 2 - FIXTURE_START));
-	fixture_close(&manual);
 }
 
 Test(deadline, of_0_counts_as_1)
@@ -470,23 +422,22 @@ Test(deadline, of_0_counts_as_1)
 	struct probe probe = {0};
 
 	manual.start_ns = 1;
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	schedule_at(&probe, 0);
-	assert_i64(fixture_remaining(&manual, probe.handle), 0);
+	assert_i64(manual_remaining(probe.handle), 0);
 	move_to(&probe, boundary(5));
 	move_to(&probe, 0);
-	assert_i64(fixture_remaining(&manual, probe.handle), 0);
+	assert_i64(manual_remaining(probe.handle), 0);
 
 	assert_u64(tick_of_run(&probe, 1, 3), 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(deadline, what_is_missing_is_refused)
+ManualTest(deadline, what_is_missing_is_refused)
 {
 	static const struct hwt_executor hollow;
 	hwt_timeout timeout = {7};
 
-	fixture_open(&manual, NULL);
 	assert_rc(
 	    hwt_new_timeout_at(NULL, NULL, &timeout, forbidden_task, NULL, 0),
 	    -EINVAL);
@@ -503,35 +454,31 @@ Test(deadline, what_is_missing_is_refused)
 	assert_u64(timeout.id, 0);
 	assert_rc(hwt_reschedule_at(NULL, timeout, 0), -EINVAL);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
-Test(deadline, a_place_for_the_handle_is_not_needed)
+ManualTest(deadline, a_place_for_the_handle_is_not_needed)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
-	assert_rc(
-	    hwt_new_timeout_at(manual.timer, NULL, NULL, probe_task, &probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout_at(
+	    manual.timer, NULL, NULL, probe_task, &probe, 0));
 
 	assert_u64(tick_of_run(&probe, 1, 3), 1);
-	fixture_close(&manual);
 }
 
 Test(deadline, a_stopped_timer_takes_none)
 {
 	hwt_timeout timeout = {7};
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_open(NULL);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(hwt_new_timeout_at(manual.timer, NULL, &timeout,
 		      forbidden_task, NULL, boundary(1)),
 	    -ESHUTDOWN);
 
 	assert_u64(timeout.id, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(deadline, the_limit_holds_for_it)
@@ -539,7 +486,7 @@ Test(deadline, the_limit_holds_for_it)
 	struct probe probe = {0};
 	hwt_timeout timeout = {7};
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.tick_ns = HWT_MS(1), .max_pending = 1});
 	schedule_at(&probe, HWT_NEVER);
 
@@ -548,10 +495,10 @@ Test(deadline, the_limit_holds_for_it)
 	    -ENOBUFS);
 
 	assert_u64(timeout.id, 0);
-	assert_u64(fixture_stats(&manual).rejected, 1);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_u64(manual_stats().rejected, 1);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	schedule_at(&probe, HWT_NEVER);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(deadline, without_a_thread_the_first_is_refused)
@@ -567,20 +514,18 @@ Test(deadline, without_a_thread_the_first_is_refused)
 	fault_disarm();
 	assert_u64(timeout.id, 0);
 
-	assert_rc(
-	    hwt_new_timeout_at(timer, NULL, &timeout, probe_task, &probe, 0),
-	    0);
+	assert_ok(
+	    hwt_new_timeout_at(timer, NULL, &timeout, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 	worker_timer_close(timer);
 }
 
-Test(deadline, without_memory_it_is_refused)
+ManualTest(deadline, without_memory_it_is_refused)
 {
 	hwt_timeout timeout;
 	uint64_t accepted = 0;
 	int rc;
 
-	fixture_open(&manual, NULL);
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	for (;;) {
 		timeout.id = 7;
@@ -595,48 +540,42 @@ Test(deadline, without_memory_it_is_refused)
 	assert_rc(rc, -ENOMEM);
 	assert_u64(timeout.id, 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), accepted);
-	assert_rc(hwt_new_timeout_at(manual.timer, NULL, &timeout,
-		      forbidden_task, NULL, HWT_NEVER),
-	    0);
-	fixture_close(&manual);
+	assert_ok(hwt_new_timeout_at(
+	    manual.timer, NULL, &timeout, forbidden_task, NULL, HWT_NEVER));
 }
 
 /* Executors. */
 
 Test(deadline, what_is_due_goes_to_its_executor)
 {
-	struct probe own = {.fixture = &manual};
-	struct probe inherited = {.fixture = &manual};
+	struct probe own = {0}, inherited = {0};
 	static struct recording_executor second;
 
 	executor_init(&executor, EXECUTOR_RUNS);
 	executor_init(&second, EXECUTOR_RUNS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
-	assert_rc(hwt_new_timeout_at(manual.timer, &second.hook, NULL,
-		      probe_task, &own, boundary(2)),
-	    0);
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
+	assert_ok(hwt_new_timeout_at(
+	    manual.timer, &second.hook, NULL, probe_task, &own, boundary(2)));
 	schedule_at(&inherited, boundary(2));
 
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
 	assert_u64(second.count, 1);
 	assert_u64(executor.count, 1);
 	assert_u64(own.runs + inherited.runs, 2);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Waking. */
 
-Test(deadline, one_before_the_announced_wait_wakes_once)
+ManualTest(deadline, one_before_the_announced_wait_wakes_once)
 {
 	struct probe late = {0}, early = {0}, earlier = {0};
 
-	fixture_open(&manual, NULL);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	schedule_at(&late, boundary(20));
-	assert_u64(fixture_wait(&manual), HWT_MS(19));
+	assert_u64(manual_wait(), HWT_MS(19));
 
 	schedule_at(&early, boundary(20) - 1);
 	assert_u64(manual.wakes, 0);
@@ -645,42 +584,37 @@ Test(deadline, one_before_the_announced_wait_wakes_once)
 	schedule_at(&earlier, boundary(3));
 	assert_u64(manual.wakes, 1);
 
-	assert_u64(fixture_wait(&manual), HWT_MS(2));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(2));
 }
 
-Test(deadline, that_has_passed_wakes_from_a_long_sleep)
+ManualTest(deadline, that_has_passed_wakes_from_a_long_sleep)
 {
 	struct probe late = {0}, passed = {0};
 
-	fixture_open(&manual, NULL);
-	fixture_tick(&manual, 5);
+	manual_tick(5);
 	schedule_at(&late, boundary(20));
-	assert_u64(fixture_wait(&manual), HWT_MS(15));
+	assert_u64(manual_wait(), HWT_MS(15));
 
 	schedule_at(&passed, boundary(2));
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(1));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(1));
 }
 
 /* It cannot be earlier than the next boundary, whatever has passed. */
-Test(deadline, none_wakes_from_a_sleep_to_the_next_boundary)
+ManualTest(deadline, none_wakes_from_a_sleep_to_the_next_boundary)
 {
 	struct probe next = {0}, passed = {0};
 
-	fixture_open(&manual, NULL);
-	fixture_tick(&manual, 5);
+	manual_tick(5);
 	schedule_at(&next, boundary(6));
-	assert_u64(fixture_wait(&manual), HWT_MS(1));
+	assert_u64(manual_wait(), HWT_MS(1));
 
 	schedule_at(&passed, boundary(2));
 	move_to(&passed, 0);
 
 	assert_u64(manual.wakes, 0);
-	assert_u64(fixture_tick(&manual, 6), 2);
-	fixture_close(&manual);
+	assert_u64(manual_tick(6), 2);
 }
 
 static void
@@ -690,12 +624,11 @@ shared_deadline(uint64_t delay_ns)
 	struct hwt *timer;
 	uint64_t now_ns;
 
-	assert_rc(hwt_shared(&timer), 0);
-	assert_rc(hwt_now(timer, &now_ns), 0);
-	assert_rc(hwt_new_timeout_at(timer, NULL, &probe.handle, probe_task,
-		      &probe, now_ns + HWT_MIN(60)),
-	    0);
-	assert_rc(hwt_reschedule_at(timer, probe.handle, now_ns + delay_ns), 0);
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_now(timer, &now_ns));
+	assert_ok(hwt_new_timeout_at(timer, NULL, &probe.handle, probe_task,
+	    &probe, now_ns + HWT_MIN(60)));
+	assert_ok(hwt_reschedule_at(timer, probe.handle, now_ns + delay_ns));
 	wait_for(&probe.runs, 1);
 	cr_assert(monotonic_ns() >= now_ns + delay_ns);
 }
@@ -704,19 +637,18 @@ Test(deadline, the_shared_timer_takes_them)
 {
 	shared_deadline(HWT_MS(30));
 	shared_deadline(0);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 /* hwt_reschedule_at. */
 
-Test(deadline, a_pending_one_moves_out_and_in)
+ManualTest(deadline, a_pending_one_moves_out_and_in)
 {
 	struct probe out = {0}, in = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&out, boundary(4));
 	schedule_at(&in, boundary(30));
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
 	move_to(&out, boundary(21));
 	move_to(&in, boundary(5));
@@ -724,58 +656,50 @@ Test(deadline, a_pending_one_moves_out_and_in)
 	assert_u64(tick_of_run(&in, 3, 20), 5);
 	assert_u64(tick_of_run(&out, 21, 40), 21);
 	assert_u64(out.timeout.id, out.handle.id);
-	assert_u64(fixture_stats(&manual).rescheduled, 2);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rescheduled, 2);
 }
 
-Test(deadline, a_pending_one_moves_to_what_has_passed)
+ManualTest(deadline, a_pending_one_moves_to_what_has_passed)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, boundary(5000));
-	fixture_tick(&manual, 4);
+	manual_tick(4);
 
 	move_to(&probe, boundary(1));
 
-	assert_u64(fixture_step(&manual, 0), 0);
+	assert_u64(manual_step(0), 0);
 	assert_u64(tick_of_run(&probe, 5, 9), 5);
-	fixture_close(&manual);
 }
 
-Test(deadline, a_pending_one_moves_to_never_and_back)
+ManualTest(deadline, a_pending_one_moves_to_never_and_back)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, boundary(3));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	move_to(&probe, HWT_NEVER);
 	assert_u64(tick_of_run(&probe, 2, 50), 0);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 	move_to(&probe, boundary(52));
 
 	assert_u64(tick_of_run(&probe, 51, 60), 52);
-	fixture_close(&manual);
 }
 
-Test(deadline, moved_again_and_again_it_runs_once_at_the_last)
+ManualTest(deadline, moved_again_and_again_it_runs_once_at_the_last)
 {
 	struct probe probe = {0};
-	uint64_t index;
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, boundary(5));
-	for (index = 1; index <= 100; index++) {
-		assert_u64(fixture_tick(&manual, index), 0);
+	for (uint64_t index = 1; index <= 100; index++) {
+		assert_u64(manual_tick(index), 0);
 		move_to(&probe, boundary(index + 1 + index % 7 * 9));
 		move_to(&probe, boundary(index + 2 + index % 3));
 	}
 
 	assert_u64(tick_of_run(&probe, 101, 200), 103);
-	assert_u64(fixture_stats(&manual).rescheduled, 200);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rescheduled, 200);
 }
 
 static void
@@ -789,32 +713,29 @@ then_move_to_what_has_passed(struct probe *probe)
 }
 
 /* It was due in this tick, and is still; or it is in the next one. */
-Test(deadline, a_task_may_move_the_next_one_of_its_own_tick)
+ManualTest(deadline, a_task_may_move_the_next_one_of_its_own_tick)
 {
 	struct probe one = {.then = then_move_to_what_has_passed};
 	struct probe two = one;
 
 	one.data = &two;
 	two.data = &one;
-	fixture_open(&manual, NULL);
 	schedule_at(&one, boundary(1));
 	schedule_at(&two, boundary(1));
 
-	fixture_tick(&manual, 1);
-	fixture_tick(&manual, 2);
+	manual_tick(1);
+	manual_tick(2);
 
 	assert_u64(one.runs, 1);
 	assert_u64(two.runs, 1);
-	fixture_close(&manual);
 }
 
-Test(deadline, one_that_has_ended_is_not_moved)
+ManualTest(deadline, one_that_has_ended_is_not_moved)
 {
 	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_rc(hwt_reschedule_at(manual.timer, probe.handle, 0), -ENOENT);
 	assert_rc(
@@ -822,8 +743,7 @@ Test(deadline, one_that_has_ended_is_not_moved)
 	assert_rc(hwt_reschedule_at(
 		      manual.timer, (hwt_timeout){UINT64_MAX}, HWT_NEVER),
 	    -ENOENT);
-	assert_u64(fixture_stats(&manual).rescheduled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rescheduled, 0);
 }
 
 Test(deadline, one_that_was_handed_over_is_not_moved)
@@ -831,18 +751,17 @@ Test(deadline, one_that_was_handed_over_is_not_moved)
 	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	schedule_at(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_rc(hwt_reschedule_at(manual.timer, probe.handle, boundary(9)),
 	    -EINPROGRESS);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 	assert_u64(probe.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 static void
@@ -855,18 +774,16 @@ then_move_itself(struct probe *probe)
 	    probe->fixture->timer, probe->timeout, *deadline_ns);
 }
 
-Test(deadline, a_one_shot_task_cannot_move_itself)
+ManualTest(deadline, a_one_shot_task_cannot_move_itself)
 {
 	uint64_t deadline_ns = HWT_NEVER;
 	struct probe probe = {.then = then_move_itself, .data = &deadline_ns};
 
-	fixture_open(&manual, NULL);
 	schedule_at(&probe, 0);
 
 	assert_u64(tick_of_run(&probe, 1, 9), 1);
 
 	assert_rc(probe.rc, -EINPROGRESS);
-	fixture_close(&manual);
 }
 
 /* Moves a periodic timeout of 10 ms, which runs at 10 ms, from its own task to
@@ -875,55 +792,47 @@ Test(deadline, a_one_shot_task_cannot_move_itself)
 static uint64_t
 tick_after_own_move(uint64_t deadline_ns, uint64_t expected_phase)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_move_itself, .data = &deadline_ns};
+	struct probe probe = {.then = then_move_itself, .data = &deadline_ns};
 	uint64_t index, tick = 0;
 
 	probe_schedule_periodic(&probe, HWT_MS(10), HWT_MS(10));
 	for (index = 1; probe.runs < 3; index++) {
-		fixture_tick(&manual, index);
+		manual_tick(index);
 		if (probe.runs == 2 && tick == 0)
 			tick = index;
 	}
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	assert_u64((index - 1) % 10, expected_phase);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	return tick;
 }
 
-Test(deadline, a_periodic_task_moves_its_grid)
+ManualTest(deadline, a_periodic_task_moves_its_grid)
 {
-	fixture_open(&manual, NULL);
 	assert_u64(tick_after_own_move(boundary(13), 3), 13);
-	fixture_close(&manual);
 }
 
-Test(deadline, a_periodic_task_that_moves_to_the_past_runs_at_the_next_boundary)
+ManualTest(
+    deadline, a_periodic_task_that_moves_to_the_past_runs_at_the_next_boundary)
 {
-	fixture_open(&manual, NULL);
 	assert_u64(tick_after_own_move(boundary(4), 4), 11);
-	fixture_close(&manual);
 }
 
-Test(deadline, a_periodic_task_may_move_to_the_deadline_of_its_own_run)
+ManualTest(deadline, a_periodic_task_may_move_to_the_deadline_of_its_own_run)
 {
-	fixture_open(&manual, NULL);
 	assert_u64(tick_after_own_move(boundary(10), 0), 11);
-	fixture_close(&manual);
 }
 
-Test(deadline, a_pending_periodic_one_moves_its_grid)
+ManualTest(deadline, a_pending_periodic_one_moves_its_grid)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(10));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	move_to(&probe, boundary(5));
 
 	assert_u64(tick_of_run(&probe, 2, 14), 5);
-	fixture_tick(&manual, 15);
+	manual_tick(15);
 	assert_u64(probe.runs, 2);
-	fixture_close(&manual);
 }

@@ -39,18 +39,18 @@ make_all(void)
 	const struct hwt_options options = {
 	    .flags = HWT_MANUAL, .tick_ns = HWT_MS(1), .slow_task_ns = 1};
 
-	child_rc(hwt_create(&timer, &options), 0);
-	child_rc(hwt_pool_create(&pool, 1, 0), 0);
-	child_rc(hwt_mailbox_create(&mailbox), 0);
+	child_ok(hwt_create(&timer, &options));
+	child_ok(hwt_pool_create(&pool, 1, 0));
+	child_ok(hwt_mailbox_create(&mailbox));
 }
 
 static void
 destroy_all(void)
 {
-	child_rc(hwt_stop(timer, NULL), 0);
-	child_rc(hwt_destroy(timer), 0);
-	child_rc(hwt_pool_destroy(pool), 0);
-	child_rc(hwt_mailbox_destroy(mailbox), 0);
+	child_ok(hwt_stop(timer, NULL));
+	child_ok(hwt_destroy(timer));
+	child_ok(hwt_pool_destroy(pool));
+	child_ok(hwt_mailbox_destroy(mailbox));
 }
 
 static void
@@ -58,9 +58,9 @@ make_some(void)
 {
 	make_all();
 	destroy_all();
-	child_rc(hwt_mailbox_create(&mailbox), 0);
-	child_rc(hwt_pool_create(&pool, 1, 0), 0);
-	child_rc(hwt_mailbox_destroy(mailbox), 0);
+	child_ok(hwt_mailbox_create(&mailbox));
+	child_ok(hwt_pool_create(&pool, 1, 0));
+	child_ok(hwt_mailbox_destroy(mailbox));
 }
 
 static void
@@ -73,7 +73,7 @@ make_and_destroy(void)
 static void
 share(void)
 {
-	child_rc(hwt_shared(&timer), 0);
+	child_ok(hwt_shared(&timer));
 }
 
 /* The child's own is alive at its exit; its parent says nothing. */
@@ -86,7 +86,7 @@ fork_and_make(void)
 	child = child_split();
 	if (child != 0)
 		_exit(child_reap(child));
-	child_rc(hwt_mailbox_create(&mailbox), 0);
+	child_ok(hwt_mailbox_create(&mailbox));
 }
 
 /* In the child, what was its parent's is destroyed. */
@@ -99,9 +99,9 @@ fork_and_destroy(void)
 	child = child_split();
 	if (child != 0)
 		_exit(child_reap(child));
-	child_rc(hwt_destroy(timer), 0);
-	child_rc(hwt_pool_destroy(pool), 0);
-	child_rc(hwt_mailbox_destroy(mailbox), 0);
+	child_ok(hwt_destroy(timer));
+	child_ok(hwt_pool_destroy(pool));
+	child_ok(hwt_mailbox_destroy(mailbox));
 }
 
 static void
@@ -118,9 +118,9 @@ be_slow(void)
 	uint64_t started = 0;
 
 	make_all();
-	child_rc(hwt_new_timeout(timer, NULL, slow_task, NULL, 0), 0);
+	child_ok(hwt_new_timeout(timer, NULL, slow_task, NULL, 0));
 	while (started == 0)
-		child_rc(hwt_advance(timer, &started), 0);
+		child_ok(hwt_advance(timer, &started));
 }
 
 static const struct deed {
@@ -142,9 +142,8 @@ __attribute__((constructor)) static void
 do_deed(void)
 {
 	const char *name = getenv(DEED);
-	size_t i;
 
-	for (i = 0; name != NULL && i < DEEDS; i++) {
+	for (size_t i = 0; name != NULL && i < DEEDS; i++) {
 		if (strcmp(deeds[i].name, name) != 0)
 			continue;
 		deeds[i].function();
@@ -233,16 +232,15 @@ Test(debug, nothing_is_said_and_nothing_allocated_without_it)
 	    "\nhwt: a task held the worker longer than slow_task_ns\n");
 
 	fault_arm(FAULT_HEAP, FAULT_COUNT);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_ok(hwt_mailbox_create(&mailbox));
 	assert_u64(fault_disarm(), 1);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	assert_ok(hwt_mailbox_destroy(mailbox));
 }
 
 Test(debug, leaks_tells_what_is_alive_at_exit_and_where_it_was_made)
 {
 	const char *said = said_by("make_all", "leaks");
 	size_t place[3];
-	size_t i;
 
 	assert_u64(lines_of(said), 3);
 	assert_alive(said, "timer", &place[0]);
@@ -250,7 +248,7 @@ Test(debug, leaks_tells_what_is_alive_at_exit_and_where_it_was_made)
 	assert_alive(said, "mailbox", &place[2]);
 
 	/* In make_all, behind one another. */
-	for (i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 3; i++) {
 		cr_assert(
 		    place[i] > (i == 0 ? offset_of(make_all) : place[i - 1]));
 		cr_assert(place[i] < offset_of(make_all) + 2048);

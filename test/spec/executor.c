@@ -17,92 +17,77 @@ schedule_on(struct fixture *fixture, const struct hwt_executor *executor,
     struct probe *probe, uint64_t delay_ns)
 {
 	probe->fixture = fixture;
-	assert_rc(hwt_new_timeout_on(fixture->timer, executor, &probe->handle,
-		      probe_task, probe, delay_ns),
-	    0);
+	assert_ok(hwt_new_timeout_on(fixture->timer, executor, &probe->handle,
+	    probe_task, probe, delay_ns));
 	return probe->handle;
 }
 
-Test(executor, without_one_the_worker_runs_the_task)
+WorkerTest(executor, without_one_the_worker_runs_the_task)
 {
-	struct live live = {0};
-	struct probe first = {0};
-	struct probe second = {0};
+	struct probe first = {0}, second = {0};
 
-	live_open(&live, NULL);
-	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &first, 0), 0);
-	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &second, 0), 0);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &first, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &second, 0));
 	wait_for(&first.runs, 1);
 	wait_for(&second.runs, 1);
 
 	cr_assert(!pthread_equal(first.thread, pthread_self()));
 	cr_assert(pthread_equal(first.thread, second.thread));
-	live_close(&live);
 }
 
-Test(executor, it_gets_the_ctx_the_timer_and_the_handle)
+ManualTest(executor, it_gets_the_ctx_the_timer_and_the_handle)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, FIXTURE_TICK);
+	schedule_on(&manual, &executor.hook, &probe, FIXTURE_TICK);
 
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
 	assert_u64(executor.count, 1);
-	cr_assert(executor.calls[0].timer == fixture.timer);
+	cr_assert(executor.calls[0].timer == manual.timer);
 	assert_u64(executor.calls[0].timeout.id, probe.handle.id);
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 	assert_u64(probe.timeout.id, probe.handle.id);
-	fixture_close(&fixture);
 }
 
-Test(executor, it_is_called_once_for_each_timeout_that_is_due)
+ManualTest(executor, it_is_called_once_for_each_timeout_that_is_due)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
-	uint64_t tick;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, FIXTURE_TICK);
+	schedule_on(&manual, &executor.hook, &probe, FIXTURE_TICK);
 
-	for (tick = 1; tick <= 3 * FIXTURE_WHEEL; tick++)
-		assert_u64(fixture_tick(&fixture, tick), 0);
+	for (uint64_t tick = 1; tick <= 3 * FIXTURE_WHEEL; tick++)
+		assert_u64(manual_tick(tick), 0);
 
 	assert_u64(executor.count, 1);
 	assert_u64(probe.runs, 0);
-	assert_rc(executor_run(&executor, 0), 0);
-	fixture_close(&fixture);
+	assert_ok(executor_run(&executor, 0));
 }
 
 Test(executor, the_timers_own_gets_what_names_none)
 {
-	static struct recording_executor own;
-	static struct recording_executor other;
+	static struct recording_executor own, other;
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .executor = &own.hook};
-	struct fixture fixture = {0};
-	struct probe unnamed = {0};
-	struct probe named = {0};
+	struct probe unnamed = {0}, named = {0};
 
 	executor_init(&own, EXECUTOR_RUNS);
 	executor_init(&other, EXECUTOR_RUNS);
-	fixture_open(&fixture, &options);
-	schedule_on(&fixture, NULL, &unnamed, 0);
-	schedule_on(&fixture, &other.hook, &named, 0);
+	manual_open(&options);
+	schedule_on(&manual, NULL, &unnamed, 0);
+	schedule_on(&manual, &other.hook, &named, 0);
 
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
 	assert_u64(own.count, 1);
 	assert_u64(own.calls[0].timeout.id, unnamed.handle.id);
 	assert_u64(other.count, 1);
 	assert_u64(other.calls[0].timeout.id, named.handle.id);
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(executor, the_timers_own_was_copied_by_create)
@@ -111,28 +96,25 @@ Test(executor, the_timers_own_was_copied_by_create)
 	struct hwt_executor hook;
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .executor = &hook};
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
 	executor_init(&own, EXECUTOR_RUNS);
 	hook = own.hook;
-	fixture_open(&fixture, &options);
+	manual_open(&options);
 	memset(&hook, 0, sizeof(hook));
-	schedule_on(&fixture, NULL, &probe, 0);
+	schedule_on(&manual, NULL, &probe, 0);
 
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
 	assert_u64(own.count, 1);
 	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
+	manual_close();
 }
 
-Test(executor, each_timeout_of_a_batch_may_name_its_own)
+ManualTest(executor, each_timeout_of_a_batch_may_name_its_own)
 {
 	static struct recording_executor executors[2];
-	struct fixture fixture = {0};
-	struct probe probes[3] = {{.fixture = &fixture}, {.fixture = &fixture},
-	    {.fixture = &fixture}};
+	struct probe probes[3] = {{0}};
 	struct hwt_spec specs[3] = {{.task = probe_task, .arg = &probes[0]},
 	    {.task = probe_task,
 		.arg = &probes[1],
@@ -141,61 +123,52 @@ Test(executor, each_timeout_of_a_batch_may_name_its_own)
 		.arg = &probes[2],
 		.executor = &executors[1].hook}};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executors[0], EXECUTOR_RUNS);
 	executor_init(&executors[1], EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeouts(fixture.timer, 3, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 3, specs, NULL));
 
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
 	assert_u64(probes[0].runs, 1);
 	assert_u64(executors[0].count, 1);
 	assert_u64(probes[1].runs, 1);
 	assert_u64(executors[1].count, 1);
 	assert_u64(probes[2].runs, 0);
-	assert_rc(executor_run(&executors[1], 0), 0);
+	assert_ok(executor_run(&executors[1], 0));
 	assert_u64(probes[2].runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(executor, advance_counts_the_tasks_that_it_started_itself)
+ManualTest(executor, advance_counts_the_tasks_that_it_started_itself)
 {
-	static struct recording_executor holds;
-	static struct recording_executor refuses;
-	struct fixture fixture = {0};
+	static struct recording_executor holds, refuses;
 	struct probe probes[3] = {{0}};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&holds, EXECUTOR_HOLDS);
 	executor_init(&refuses, EXECUTOR_REFUSES);
-	schedule_on(&fixture, &holds.hook, &probes[0], 0);
-	schedule_on(&fixture, &refuses.hook, &probes[1], 0);
-	schedule_on(&fixture, NULL, &probes[2], 0);
+	schedule_on(&manual, &holds.hook, &probes[0], 0);
+	schedule_on(&manual, &refuses.hook, &probes[1], 0);
+	schedule_on(&manual, NULL, &probes[2], 0);
 
-	assert_u64(fixture_tick(&fixture, 1), 2);
+	assert_u64(manual_tick(1), 2);
 
-	assert_rc(executor_run(&holds, 0), 0);
-	fixture_close(&fixture);
+	assert_ok(executor_run(&holds, 0));
 }
 
 /* Running. */
 
-Test(executor, hwt_run_inside_execute_starts_the_task)
+ManualTest(executor, hwt_run_inside_execute_starts_the_task)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_RUNS);
 	executor.run_rc = 1;
-	schedule_on(&fixture, &executor.hook, &probe, 0);
+	schedule_on(&manual, &executor.hook, &probe, 0);
 
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
-	assert_rc(executor.run_rc, 0);
+	assert_ok(executor.run_rc);
 	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
 }
 
 static void
@@ -208,42 +181,36 @@ run_elsewhere(unsigned index, void *arg)
 	    hwt_run(executor->calls[0].timer, executor->calls[0].timeout);
 }
 
-Test(executor, hwt_run_starts_the_task_on_the_thread_that_calls_it)
+ManualTest(executor, hwt_run_starts_the_task_on_the_thread_that_calls_it)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
 
 	in_parallel(1, run_elsewhere, &executor);
 
-	assert_rc(executor.run_rc, 0);
+	assert_ok(executor.run_rc);
 	assert_u64(probe.runs, 1);
 	cr_assert(!pthread_equal(probe.thread, pthread_self()));
-	fixture_close(&fixture);
 }
 
-Test(executor, a_second_hwt_run_has_no_effect)
+ManualTest(executor, a_second_hwt_run_has_no_effect)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
-	assert_rc(executor_run(&executor, 0), 0);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 
 	assert_u64(probe.runs, 1);
-	assert_u64(fixture_stats(&fixture).started, 1);
-	fixture_close(&fixture);
+	assert_u64(manual_stats().started, 1);
 }
 
 static void
@@ -252,122 +219,102 @@ then_runs_itself(struct probe *probe)
 	probe->rc = hwt_run(probe->fixture->timer, probe->timeout);
 }
 
-Test(executor, hwt_run_of_what_is_running_has_no_effect)
+ManualTest(executor, hwt_run_of_what_is_running_has_no_effect)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture, .then = then_runs_itself};
+	struct probe probe = {.then = then_runs_itself};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&fixture, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -ENOENT);
 	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(executor, hwt_run_of_what_is_not_handed_over_has_no_effect)
+ManualTest(executor, hwt_run_of_what_is_not_handed_over_has_no_effect)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
 	/* Queued, placed, ended. */
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 2 * FIXTURE_TICK);
-	assert_rc(hwt_run(fixture.timer, probe.handle), -ENOENT);
-	fixture_tick(&fixture, 1);
-	assert_rc(hwt_run(fixture.timer, probe.handle), -ENOENT);
+	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
+	manual_tick(1);
+	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
 	assert_u64(probe.runs, 0);
 
-	assert_u64(fixture_tick(&fixture, 2), 1);
-	assert_rc(hwt_run(fixture.timer, probe.handle), -ENOENT);
+	assert_u64(manual_tick(2), 1);
+	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
 	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
 }
 
 /* While an executor holds it. */
 
-Test(executor, what_it_holds_can_be_cancelled)
+ManualTest(executor, what_it_holds_can_be_cancelled)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	hwt_timeout timeouts[2];
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	for (index = 0; index < 2; index++)
-		assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook,
-			      &timeouts[index], forbidden_task, NULL, 0),
-		    0);
-	fixture_tick(&fixture, 1);
+	for (unsigned index = 0; index < 2; index++)
+		assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
+		    &timeouts[index], forbidden_task, NULL, 0));
+	manual_tick(1);
 
-	assert_rc(hwt_cancel(fixture.timer, executor.calls[0].timeout), 0);
-	assert_rc(hwt_cancel_wait(fixture.timer, executor.calls[1].timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, executor.calls[0].timeout));
+	assert_ok(hwt_cancel_wait(manual.timer, executor.calls[1].timeout));
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_rc(executor_run(&executor, 1), -ENOENT);
-	assert_u64(fixture_stats(&fixture).cancelled, 2);
-	fixture_close(&fixture);
+	assert_u64(manual_stats().cancelled, 2);
 }
 
-Test(executor, what_it_holds_cannot_be_rescheduled)
+ManualTest(executor, what_it_holds_cannot_be_rescheduled)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
 
-	assert_rc(hwt_reschedule(fixture.timer, probe.handle, 0), -EINPROGRESS);
-	assert_rc(hwt_reschedule(fixture.timer, probe.handle, FIXTURE_TICK),
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, 0), -EINPROGRESS);
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, FIXTURE_TICK),
 	    -EINPROGRESS);
 
-	assert_u64(fixture_tick(&fixture, 20), 0);
+	assert_u64(manual_tick(20), 0);
 	assert_u64(executor.count, 1);
-	assert_rc(executor_run(&executor, 0), 0);
-	fixture_close(&fixture);
+	assert_ok(executor_run(&executor, 0));
 }
 
-Test(executor, what_it_holds_tells_how_long_it_is_overdue)
+ManualTest(executor, what_it_holds_tells_how_long_it_is_overdue)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
-	assert_i64(fixture_remaining(&fixture, probe.handle), 0);
+	schedule_on(&manual, &executor.hook, &probe, FIXTURE_TICK);
+	manual_tick(1);
+	assert_i64(manual_remaining(probe.handle), 0);
 
-	fixture_step(&fixture, 77);
+	manual_step(77);
 
-	assert_i64(fixture_remaining(&fixture, probe.handle), -77);
-	assert_rc(executor_run(&executor, 0), 0);
-	fixture_close(&fixture);
+	assert_i64(manual_remaining(probe.handle), -77);
+	assert_ok(executor_run(&executor, 0));
 }
 
-Test(executor, what_it_holds_is_pending_until_its_task_starts)
+ManualTest(executor, what_it_holds_is_pending_until_its_task_starts)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	fixture_close(&fixture);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
 Test(executor, what_it_holds_keeps_its_place_until_its_task_starts)
@@ -375,98 +322,92 @@ Test(executor, what_it_holds_keeps_its_place_until_its_task_starts)
 	static struct recording_executor executor;
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .max_pending = 1};
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, &options);
+	manual_open(&options);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
 	assert_rc(
-	    hwt_new_timeout(fixture.timer, NULL, idle_task, NULL, 0), -ENOBUFS);
+	    hwt_new_timeout(manual.timer, NULL, idle_task, NULL, 0), -ENOBUFS);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
-	assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL, 0), 0);
-	fixture_close(&fixture);
+	assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL, 0));
+	manual_close();
 }
 
 Test(executor, what_it_holds_may_still_run_after_stop)
 {
 	static struct recording_executor executor;
 	struct hwt_unprocessed unprocessed;
-	struct fixture fixture = {0};
 	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
+	manual_open(NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
 	assert_u64(unprocessed.count, 0);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
-	assert_rc(hwt_destroy(fixture.timer), -EBUSY);
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(probe.runs, 1);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(executor, what_it_holds_can_be_cancelled_after_stop)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 
-	fixture_open(&fixture, NULL);
+	manual_open(NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &timeout,
-		      forbidden_task, NULL, 0),
-	    0);
-	fixture_tick(&fixture, 1);
-	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, &executor.hook, &timeout, forbidden_task, NULL, 0));
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	assert_rc(hwt_destroy(fixture.timer), -EBUSY);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(executor, a_periodic_timeout_handed_over_at_stop_runs_its_last_time)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	struct hwt_spec spec = {.task = probe_task,
 	    .arg = &probe,
 	    .period_ns = FIXTURE_TICK,
 	    .executor = &executor.hook};
 	struct hwt_unprocessed unprocessed;
 
-	fixture_open(&fixture, NULL);
+	manual_open(NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
-	fixture_tick(&fixture, 1);
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 	assert_u64(unprocessed.count, 0);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(probe.runs, 1);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(executor, a_periodic_timeout_is_handed_over_again_after_each_run)
+ManualTest(executor, a_periodic_timeout_is_handed_over_again_after_each_run)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	struct hwt_spec spec = {.task = probe_task,
 	    .arg = &probe,
 	    .delay_ns = FIXTURE_TICK,
@@ -474,21 +415,19 @@ Test(executor, a_periodic_timeout_is_handed_over_again_after_each_run)
 	    .executor = &executor.hook};
 
 	/* Held over three grid points: they make one run. */
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
-	fixture_tick(&fixture, 1);
-	fixture_tick(&fixture, 4);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
+	manual_tick(1);
+	manual_tick(4);
 	assert_u64(executor.count, 1);
 
-	assert_rc(executor_run(&executor, 0), 0);
-	fixture_tick(&fixture, 5);
+	assert_ok(executor_run(&executor, 0));
+	manual_tick(5);
 	assert_u64(executor.count, 2);
 	assert_u64(executor.calls[1].timeout.id, executor.calls[0].timeout.id);
-	assert_rc(executor_run(&executor, 1), 0);
+	assert_ok(executor_run(&executor, 1));
 
 	assert_u64(probe.runs, 2);
-	fixture_close(&fixture);
 }
 
 static void
@@ -497,45 +436,37 @@ then_stops_its_timer(struct probe *probe)
 	probe->rc = hwt_stop(probe->fixture->timer, NULL);
 }
 
-Test(executor, a_task_that_it_runs_cannot_stop_its_timer)
+ManualTest(executor, a_task_that_it_runs_cannot_stop_its_timer)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probe = {.then = then_stops_its_timer};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&fixture, &executor.hook, &probe, 0);
-	fixture_tick(&fixture, 1);
+	schedule_on(&manual, &executor.hook, &probe, 0);
+	manual_tick(1);
 
 	in_parallel(1, run_elsewhere, &executor);
 
 	assert_rc(probe.rc, -EDEADLK);
-	fixture_close(&fixture);
 }
 
 /* Refusing. */
 
-Test(executor, what_it_refuses_runs_in_the_worker)
+WorkerTest(executor, what_it_refuses_runs_in_the_worker)
 {
 	static struct recording_executor executor;
-	struct live live = {0};
-	struct probe refused = {0};
-	struct probe plain = {0};
+	struct probe refused = {0}, plain = {0};
 
-	live_open(&live, NULL);
 	executor_init(&executor, EXECUTOR_REFUSES);
-	assert_rc(hwt_new_timeout_on(live.timer, &executor.hook, NULL,
-		      probe_task, &refused, 0),
-	    0);
-	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &plain, 0), 0);
+	assert_ok(hwt_new_timeout_on(
+	    live.timer, &executor.hook, NULL, probe_task, &refused, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &plain, 0));
 	wait_for(&refused.runs, 1);
 	wait_for(&plain.runs, 1);
 
 	cr_assert(pthread_equal(refused.thread, plain.thread));
 	assert_u64(executor.count, 1);
-	assert_u64(live_stats(&live).executor_refused, 1);
-	live_close(&live);
+	assert_u64(live_stats().executor_refused, 1);
 }
 
 static int
@@ -552,24 +483,23 @@ refuse_after_running(uint64_t period_ns)
 {
 	int rc = -1;
 	struct hwt_executor executor = {.execute = run_and_refuse, .ctx = &rc};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	struct hwt_spec spec = {.task = probe_task,
 	    .arg = &probe,
 	    .delay_ns = FIXTURE_TICK,
 	    .period_ns = period_ns,
 	    .executor = &executor};
 
-	fixture_open(&fixture, NULL);
-	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
 
-	assert_u64(fixture_tick(&fixture, 1), 0);
+	assert_u64(manual_tick(1), 0);
 
-	assert_rc(rc, 0);
+	assert_ok(rc);
 	assert_u64(probe.runs, 1);
-	assert_u64(fixture_stats(&fixture).executor_refused, 1);
-	assert_u64(hwt_pending_timeouts(fixture.timer), period_ns != 0);
-	fixture_close(&fixture);
+	assert_u64(manual_stats().executor_refused, 1);
+	assert_u64(hwt_pending_timeouts(manual.timer), period_ns != 0);
+	manual_close();
 }
 
 Test(executor, what_it_has_run_and_then_refuses_does_not_run_again)
@@ -581,100 +511,86 @@ Test(executor, what_it_has_run_and_then_refuses_does_not_run_again)
 Test(executor, what_it_accepts_and_drops_stays_until_it_is_cancelled)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
+	manual_open(NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook,
-		      &probe.handle, probe_task, &probe, FIXTURE_TICK),
-	    0);
-	fixture_tick(&fixture, 1);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
+	    &probe.handle, probe_task, &probe, FIXTURE_TICK));
+	manual_tick(1);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 
-	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	assert_rc(hwt_stop(fixture.timer, NULL), 0);
-	assert_rc(hwt_destroy(fixture.timer), -EBUSY);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(probe.runs, 0);
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(executor, anything_but_0_is_a_refusal)
+ManualTest(executor, anything_but_0_is_a_refusal)
 {
 	static struct recording_executor executor;
 	static const int answers[] = {-1, 1, 2, INT32_MIN, INT32_MAX, -ENOENT};
-	struct fixture fixture = {0};
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_REFUSES);
-	for (index = 0; index < 6; index++) {
+	for (unsigned index = 0; index < 6; index++) {
 		struct probe probe = {0};
 
 		executor.refusal = answers[index];
-		schedule_on(&fixture, &executor.hook, &probe, 0);
-		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 1);
+		schedule_on(&manual, &executor.hook, &probe, 0);
+		assert_u64(manual_step(FIXTURE_TICK), 1);
 		assert_u64(probe.runs, 1);
 	}
 
-	assert_u64(fixture_stats(&fixture).executor_refused, 6);
-	fixture_close(&fixture);
+	assert_u64(manual_stats().executor_refused, 6);
 }
 
-Test(executor, refusals_are_counted_and_logged_once_a_second_at_most)
+ManualTest(executor, refusals_are_counted_and_logged_once_a_second_at_most)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct probe probes[10] = {{0}};
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_REFUSES);
-	for (index = 0; index < 10; index++)
-		schedule_on(&fixture, &executor.hook, &probes[index],
+	for (unsigned index = 0; index < 10; index++)
+		schedule_on(&manual, &executor.hook, &probes[index],
 		    (index < 8 ? 1 : 3) * FIXTURE_TICK);
 
 	/* Eight and two within a second: one line. */
-	assert_u64(fixture_tick(&fixture, 1), 8);
-	assert_u64(fixture_tick(&fixture, 3), 2);
-	assert_u64(fixture_stats(&fixture).executor_refused, 10);
-	assert_u64(log_recorder_count(&fixture.log), 1);
-	cr_assert(fixture.log.lines[0].level == LOG_WARNING);
+	assert_u64(manual_tick(1), 8);
+	assert_u64(manual_tick(3), 2);
+	assert_u64(manual_stats().executor_refused, 10);
+	assert_u64(log_recorder_count(&manual.log), 1);
+	cr_assert(manual.log.lines[0].level == LOG_WARNING);
 
 	/* A second after the first line, another one. */
-	schedule_on(&fixture, &executor.hook, &probes[0], HWT_MS(997));
-	assert_u64(fixture_tick(&fixture, 1000), 1);
-	assert_u64(log_recorder_count(&fixture.log), 1);
-	schedule_on(&fixture, &executor.hook, &probes[0], FIXTURE_TICK);
-	assert_u64(fixture_tick(&fixture, 1001), 1);
-	assert_u64(log_recorder_count(&fixture.log), 2);
-	fixture_close(&fixture);
+	schedule_on(&manual, &executor.hook, &probes[0], HWT_MS(997));
+	assert_u64(manual_tick(1000), 1);
+	assert_u64(log_recorder_count(&manual.log), 1);
+	schedule_on(&manual, &executor.hook, &probes[0], FIXTURE_TICK);
+	assert_u64(manual_tick(1001), 1);
+	assert_u64(log_recorder_count(&manual.log), 2);
 }
 
-Test(executor, a_refused_periodic_timeout_runs_on_its_grid)
+ManualTest(executor, a_refused_periodic_timeout_runs_on_its_grid)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	struct hwt_spec spec = {.task = probe_task,
 	    .arg = &probe,
 	    .delay_ns = FIXTURE_TICK,
 	    .period_ns = 2 * FIXTURE_TICK,
 	    .executor = &executor.hook};
-	uint64_t tick;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_REFUSES);
-	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
 
-	for (tick = 1; tick <= 20; tick++)
-		assert_u64(fixture_tick(&fixture, tick), tick % 2);
+	for (uint64_t tick = 1; tick <= 20; tick++)
+		assert_u64(manual_tick(tick), tick % 2);
 
 	assert_u64(executor.count, 10);
-	fixture_close(&fixture);
 }
 
 static int
@@ -686,23 +602,19 @@ cancels_and_refuses(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	return -EAGAIN;
 }
 
-Test(executor, what_was_cancelled_before_it_was_refused_does_not_run)
+ManualTest(executor, what_was_cancelled_before_it_was_refused_does_not_run)
 {
 	int rc = 1;
 	struct hwt_executor executor = {
 	    .execute = cancels_and_refuses, .ctx = &rc};
-	struct fixture fixture = {0};
 
-	fixture_open(&fixture, NULL);
-	assert_rc(hwt_new_timeout_on(
-		      fixture.timer, &executor, NULL, forbidden_task, NULL, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, &executor, NULL, forbidden_task, NULL, 0));
 
-	assert_u64(fixture_tick(&fixture, 1), 0);
+	assert_u64(manual_tick(1), 0);
 
-	assert_rc(rc, 0);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	fixture_close(&fixture);
+	assert_ok(rc);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
 Test(executor, one_executor_serves_several_timers)
@@ -710,19 +622,18 @@ Test(executor, one_executor_serves_several_timers)
 	static struct recording_executor executor;
 	struct fixture fixtures[3] = {{0}};
 	struct probe probes[3] = {{0}};
-	unsigned index;
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		fixture_open(&fixtures[index], NULL);
 		schedule_on(
 		    &fixtures[index], &executor.hook, &probes[index], 0);
 		fixture_tick(&fixtures[index], 1);
 	}
 
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		cr_assert(executor.calls[index].timer == fixtures[index].timer);
-		assert_rc(executor_run(&executor, index), 0);
+		assert_ok(executor_run(&executor, index));
 		assert_u64(probes[index].runs, 1);
 		fixture_close(&fixtures[index]);
 	}
@@ -733,11 +644,10 @@ Test(executor, refusals_in_one_moment_are_logged_once)
 	static struct recording_executor refuses;
 	struct fixture fixture = {.start_ns = 2 * FIXTURE_START};
 	struct probe probes[10] = {{0}};
-	unsigned index;
 
 	fixture_open(&fixture, NULL);
 	executor_init(&refuses, EXECUTOR_REFUSES);
-	for (index = 0; index < 10; index++) {
+	for (unsigned index = 0; index < 10; index++) {
 		probes[index].fixture = &fixture;
 		schedule_on(&fixture, &refuses.hook, &probes[index], 0);
 	}
@@ -745,7 +655,7 @@ Test(executor, refusals_in_one_moment_are_logged_once)
 	assert_u64(fixture_tick(&fixture, 1), 10);
 	assert_u64(log_recorder_count(&fixture.log), 1);
 	fixture_step(&fixture, HWT_SEC(2) + 1);
-	for (index = 0; index < 10; index++)
+	for (unsigned index = 0; index < 10; index++)
 		schedule_on(&fixture, &refuses.hook, &probes[index], 0);
 	fixture_step(&fixture, 10 * FIXTURE_TICK);
 

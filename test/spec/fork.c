@@ -41,19 +41,18 @@ family_open(struct family *family)
 {
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
 
-	assert_rc(hwt_create(&family->timer, &options), 0);
+	assert_ok(hwt_create(&family->timer, &options));
 	family->timeout = schedule_task(family->timer, forbidden_task, HOUR);
 	options.flags = HWT_MANUAL;
-	assert_rc(hwt_create(&family->manual, &options), 0);
+	assert_ok(hwt_create(&family->manual, &options));
 	family->manual_timeout =
 	    schedule_task(family->manual, forbidden_task, HOUR);
-	assert_rc(hwt_create(&family->stopped, &options), 0);
-	assert_rc(
-	    hwt_new_timeout(family->stopped, NULL, forbidden_task, NULL, HOUR),
-	    0);
-	assert_rc(hwt_stop(family->stopped, &family->unprocessed), 0);
-	assert_rc(hwt_pool_create(&family->pool, 2, 0), 0);
-	assert_rc(hwt_mailbox_create(&family->mailbox), 0);
+	assert_ok(hwt_create(&family->stopped, &options));
+	assert_ok(
+	    hwt_new_timeout(family->stopped, NULL, forbidden_task, NULL, HOUR));
+	assert_ok(hwt_stop(family->stopped, &family->unprocessed));
+	assert_ok(hwt_pool_create(&family->pool, 2, 0));
+	assert_ok(hwt_mailbox_create(&family->mailbox));
 	family->mailbox_fd = hwt_mailbox_fd(family->mailbox);
 }
 
@@ -61,39 +60,33 @@ family_open(struct family *family)
 static void
 family_close(struct family *family)
 {
-	struct probe inline_probe = {0};
-	struct probe pool_probe = {0};
-	struct probe mailbox_probe = {0};
+	struct probe inline_probe = {0}, pool_probe = {0}, mailbox_probe = {0};
 	struct hwt_timeout_info info;
 
-	assert_rc(
-	    hwt_new_timeout(family->timer, NULL, probe_task, &inline_probe, 0),
-	    0);
-	assert_rc(
-	    hwt_new_timeout_on(family->timer, hwt_pool_executor(family->pool),
-		NULL, probe_task, &pool_probe, 0),
-	    0);
-	assert_rc(hwt_new_timeout_on(family->timer,
-		      hwt_mailbox_executor(family->mailbox), NULL, probe_task,
-		      &mailbox_probe, 0),
-	    0);
+	assert_ok(
+	    hwt_new_timeout(family->timer, NULL, probe_task, &inline_probe, 0));
+	assert_ok(hwt_new_timeout_on(family->timer,
+	    hwt_pool_executor(family->pool), NULL, probe_task, &pool_probe, 0));
+	assert_ok(hwt_new_timeout_on(family->timer,
+	    hwt_mailbox_executor(family->mailbox), NULL, probe_task,
+	    &mailbox_probe, 0));
 	wait_for(&inline_probe.runs, 1);
 	wait_for(&pool_probe.runs, 1);
 	while (mailbox_probe.runs == 0) {
-		assert_rc(hwt_mailbox_run(family->mailbox, 0, NULL), 0);
+		assert_ok(hwt_mailbox_run(family->mailbox, 0, NULL));
 		sleep_ns(HWT_MS(1));
 	}
-	assert_rc(hwt_cancel(family->timer, family->timeout), 0);
-	assert_rc(hwt_cancel(family->manual, family->manual_timeout), 0);
-	assert_rc(hwt_stop(family->timer, NULL), 0);
-	assert_rc(hwt_stop(family->manual, NULL), 0);
+	assert_ok(hwt_cancel(family->timer, family->timeout));
+	assert_ok(hwt_cancel(family->manual, family->manual_timeout));
+	assert_ok(hwt_stop(family->timer, NULL));
+	assert_ok(hwt_stop(family->manual, NULL));
 	assert_u64(family->unprocessed.count, 1);
 	cr_assert(hwt_unprocessed_next(&family->unprocessed, &info));
-	assert_rc(hwt_pool_destroy(family->pool), 0);
-	assert_rc(hwt_destroy(family->timer), 0);
-	assert_rc(hwt_destroy(family->manual), 0);
-	assert_rc(hwt_destroy(family->stopped), 0);
-	assert_rc(hwt_mailbox_destroy(family->mailbox), 0);
+	assert_ok(hwt_pool_destroy(family->pool));
+	assert_ok(hwt_destroy(family->timer));
+	assert_ok(hwt_destroy(family->manual));
+	assert_ok(hwt_destroy(family->stopped));
+	assert_ok(hwt_mailbox_destroy(family->mailbox));
 }
 
 /* What only a child asks. */
@@ -182,11 +175,11 @@ check_inert_executors(struct family *family)
 static void
 check_destroys(struct family *family)
 {
-	child_rc(hwt_destroy(family->timer), 0);
-	child_rc(hwt_destroy(family->manual), 0);
-	child_rc(hwt_destroy(family->stopped), 0);
-	child_rc(hwt_pool_destroy(family->pool), 0);
-	child_rc(hwt_mailbox_destroy(family->mailbox), 0);
+	child_ok(hwt_destroy(family->timer));
+	child_ok(hwt_destroy(family->manual));
+	child_ok(hwt_destroy(family->stopped));
+	child_ok(hwt_pool_destroy(family->pool));
+	child_ok(hwt_mailbox_destroy(family->mailbox));
 }
 
 static void
@@ -206,24 +199,22 @@ check_own_life(void)
 	struct hwt_pool *pool;
 	struct hwt_mailbox *mailbox;
 
-	child_rc(hwt_create(&timer, &options), 0);
-	child_rc(hwt_pool_create(&pool, 1, 0), 0);
-	child_rc(hwt_mailbox_create(&mailbox), 0);
-	child_rc(hwt_new_timeout(timer, NULL, probe_task, &probes[0], 0), 0);
-	child_rc(hwt_new_timeout_on(timer, hwt_pool_executor(pool), NULL,
-		     probe_task, &probes[1], 0),
-	    0);
-	child_rc(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox), NULL,
-		     probe_task, &probes[2], 0),
-	    0);
+	child_ok(hwt_create(&timer, &options));
+	child_ok(hwt_pool_create(&pool, 1, 0));
+	child_ok(hwt_mailbox_create(&mailbox));
+	child_ok(hwt_new_timeout(timer, NULL, probe_task, &probes[0], 0));
+	child_ok(hwt_new_timeout_on(
+	    timer, hwt_pool_executor(pool), NULL, probe_task, &probes[1], 0));
+	child_ok(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox), NULL,
+	    probe_task, &probes[2], 0));
 	child_await(&probes[0].runs);
 	child_await(&probes[1].runs);
 	while (probes[2].runs == 0)
-		child_rc(hwt_mailbox_run(mailbox, 0, NULL), 0);
-	child_rc(hwt_stop(timer, NULL), 0);
-	child_rc(hwt_pool_destroy(pool), 0);
-	child_rc(hwt_destroy(timer), 0);
-	child_rc(hwt_mailbox_destroy(mailbox), 0);
+		child_ok(hwt_mailbox_run(mailbox, 0, NULL));
+	child_ok(hwt_stop(timer, NULL));
+	child_ok(hwt_pool_destroy(pool));
+	child_ok(hwt_destroy(timer));
+	child_ok(hwt_mailbox_destroy(mailbox));
 }
 
 /* Inert. */
@@ -367,7 +358,7 @@ frees_child(void *arg)
 {
 	uint64_t before = mapped_bytes();
 
-	child_rc(hwt_destroy(arg), 0);
+	child_ok(hwt_destroy(arg));
 	/* A bucket has 8 bytes. */
 	child_check(before - mapped_bytes() >= 8 * (uint64_t)BIG_WHEEL);
 }
@@ -377,13 +368,13 @@ Test(fork, in_a_child_destroy_frees)
 	struct hwt_options options = {.ticks_per_wheel = BIG_WHEEL};
 	struct hwt *timer;
 
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_create(&timer, &options));
+	assert_ok(hwt_start(timer));
 
 	in_child(frees_child, timer);
 
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_stop(timer, NULL));
+	assert_ok(hwt_destroy(timer));
 }
 
 /* The C library gives what was freed last to the next who wants as much;
@@ -395,7 +386,7 @@ frees_pool_child(void *arg)
 	size_t size = malloc_usable_size(arg);
 	void *next;
 
-	child_rc(hwt_pool_destroy(arg), 0);
+	child_ok(hwt_pool_destroy(arg));
 	next = malloc(size);
 	child_check(WITH_ASAN || (uintptr_t)next == before);
 	free(next);
@@ -405,11 +396,11 @@ Test(fork, in_a_child_a_pool_is_freed)
 {
 	struct hwt_pool *pool;
 
-	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
+	assert_ok(hwt_pool_create(&pool, 2, 0));
 
 	in_child(frees_pool_child, pool);
 
-	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_ok(hwt_pool_destroy(pool));
 }
 
 /* The child's own. */
@@ -417,12 +408,10 @@ Test(fork, in_a_child_a_pool_is_freed)
 static void
 own_life_child(void *arg)
 {
-	unsigned turn;
-
 	check_own_life();
 	check_destroys(arg);
 	/* Again in the memory that became free. */
-	for (turn = 0; turn < 20; turn++)
+	for (unsigned turn = 0; turn < 20; turn++)
 		check_own_life();
 }
 
@@ -472,15 +461,15 @@ Test(fork, so_it_can_when_locks_are_held_at_the_fork)
 	struct hwt *timer;
 
 	forks_at_unlock = true;
-	assert_rc(hwt_create(&timer, NULL), 0);
-	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_pool_destroy(pool), 0);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_create(&timer, NULL));
+	assert_ok(hwt_pool_create(&pool, 1, 0));
+	assert_ok(hwt_mailbox_create(&mailbox));
+	assert_ok(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER));
+	assert_ok(hwt_stop(timer, NULL));
+	assert_ok(hwt_pool_destroy(pool));
+	assert_ok(hwt_mailbox_destroy(mailbox));
+	assert_ok(hwt_destroy(timer));
 	forks_at_unlock = false;
 
 	cr_assert(forks_with_lock >= 5);
@@ -506,24 +495,23 @@ parent_of_grandchild(void *arg)
 	struct family *families = arg;
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
 
-	child_rc(hwt_create(&families[1].timer, &options), 0);
-	child_rc(hwt_new_timeout(families[1].timer, &families[1].timeout,
-		     forbidden_task, NULL, HOUR),
-	    0);
+	child_ok(hwt_create(&families[1].timer, &options));
+	child_ok(hwt_new_timeout(families[1].timer, &families[1].timeout,
+	    forbidden_task, NULL, HOUR));
 	options.flags = HWT_MANUAL;
-	child_rc(hwt_create(&families[1].manual, &options), 0);
-	child_rc(hwt_create(&families[1].stopped, &options), 0);
-	child_rc(hwt_pool_create(&families[1].pool, 1, 0), 0);
-	child_rc(hwt_mailbox_create(&families[1].mailbox), 0);
+	child_ok(hwt_create(&families[1].manual, &options));
+	child_ok(hwt_create(&families[1].stopped, &options));
+	child_ok(hwt_pool_create(&families[1].pool, 1, 0));
+	child_ok(hwt_mailbox_create(&families[1].mailbox));
 
 	child_check(child_reap(child_fork(grandchild, families)) == 0);
 
 	/* Its own is still its own. */
 	check_inert_timer(families[0].timer, families[0].timeout);
 	child_check(hwt_pending_timeouts(families[1].timer) == 1);
-	child_rc(hwt_cancel(families[1].timer, families[1].timeout), 0);
-	child_rc(hwt_stop(families[1].timer, NULL), 0);
-	child_rc(hwt_destroy(families[1].timer), 0);
+	child_ok(hwt_cancel(families[1].timer, families[1].timeout));
+	child_ok(hwt_stop(families[1].timer, NULL));
+	child_ok(hwt_destroy(families[1].timer));
 }
 
 Test(fork, in_a_grandchild_both_generations_are_inert)
@@ -548,14 +536,14 @@ shared_child(void *arg)
 	struct hwt_unprocessed unprocessed;
 	struct probe probe = {0};
 
-	child_rc(hwt_shared(&timer), 0);
+	child_ok(hwt_shared(&timer));
 	child_check(timer != inherited);
-	child_rc(hwt_shared(&again), 0);
+	child_ok(hwt_shared(&again));
 	child_check(again == timer);
-	child_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	child_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	child_await(&probe.runs);
-	child_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR), 0);
-	child_rc(hwt_shared_shutdown(&unprocessed), 0);
+	child_ok(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR));
+	child_ok(hwt_shared_shutdown(&unprocessed));
 	child_check(unprocessed.count == 1);
 	child_rc(hwt_shared(&again), -ESHUTDOWN);
 }
@@ -565,22 +553,22 @@ Test(fork, in_a_child_hwt_shared_makes_a_new_one)
 	struct hwt *timer;
 	struct hwt *again;
 
-	assert_rc(hwt_shared(&timer), 0);
+	assert_ok(hwt_shared(&timer));
 
 	in_child(shared_child, timer);
 
-	assert_rc(hwt_shared(&again), 0);
+	assert_ok(hwt_shared(&again));
 	cr_assert(again == timer);
 	assert_u64(hwt_pending_timeouts(timer), 0);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 Test(fork, so_it_does_when_the_parents_was_shut_down)
 {
 	struct hwt *timer;
 
-	assert_rc(hwt_shared(&timer), 0);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_shared_shutdown(NULL));
 
 	in_child(shared_child, timer);
 
@@ -591,7 +579,7 @@ Test(fork, so_it_does_when_the_parents_was_never_to_be)
 {
 	struct hwt *timer;
 
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 
 	in_child(shared_child, NULL);
 
@@ -608,7 +596,7 @@ shared_shutdown_child(void *arg)
 	check_inert_timer(inherited, (hwt_timeout){1});
 	check_inert_turns(inherited);
 	memset(&unprocessed, 0xff, sizeof(unprocessed));
-	child_rc(hwt_shared_shutdown(&unprocessed), 0);
+	child_ok(hwt_shared_shutdown(&unprocessed));
 	child_check(unprocessed.count == 0);
 	child_rc(hwt_shared(&timer), -ESHUTDOWN);
 	child_check(timer == NULL);
@@ -618,19 +606,19 @@ Test(fork, a_child_can_shut_down_what_it_never_made)
 {
 	struct hwt *timer;
 
-	assert_rc(hwt_shared(&timer), 0);
-	assert_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR), 0);
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR));
 
 	in_child(shared_shutdown_child, timer);
 
 	assert_u64(hwt_pending_timeouts(timer), 1);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 static void
 shared_destroy_child(void *arg)
 {
-	child_rc(hwt_destroy(arg), 0);
+	child_ok(hwt_destroy(arg));
 	shared_child(NULL);
 }
 
@@ -638,11 +626,11 @@ Test(fork, a_child_can_destroy_the_inherited_shared_timer)
 {
 	struct hwt *timer;
 
-	assert_rc(hwt_shared(&timer), 0);
+	assert_ok(hwt_shared(&timer));
 
 	in_child(shared_destroy_child, timer);
 
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 /* Inherited executors. */
@@ -658,11 +646,10 @@ heirloom_child(void *arg)
 	struct heirloom *heirloom = arg;
 	struct log_recorder log;
 	struct hwt_log hook;
-	unsigned index;
 
 	log_recorder_init(&log);
 	hook = log_recorder_hook(&log);
-	for (index = 0; index < 2; index++) {
+	for (unsigned index = 0; index < 2; index++) {
 		struct hwt_options options = {.tick_ns = HWT_MS(1),
 		    .log = &hook,
 		    .executor = heirloom->executors[index]};
@@ -670,19 +657,17 @@ heirloom_child(void *arg)
 		struct hwt_stats stats;
 		struct hwt *timer;
 
-		child_rc(hwt_create(&timer, &options), 0);
-		child_rc(
-		    hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
-		child_rc(hwt_new_timeout_on(timer, heirloom->executors[index],
-			     NULL, probe_task, &probe, HWT_MS(2)),
-		    0);
+		child_ok(hwt_create(&timer, &options));
+		child_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+		child_ok(hwt_new_timeout_on(timer, heirloom->executors[index],
+		    NULL, probe_task, &probe, HWT_MS(2)));
 		while (probe.runs < 2)
 			sleep_ns(HWT_MS(1));
-		child_rc(hwt_stop(timer, NULL), 0);
-		child_rc(hwt_read_stats(timer, &stats), 0);
+		child_ok(hwt_stop(timer, NULL));
+		child_ok(hwt_read_stats(timer, &stats));
 		child_check(stats.executor_refused == 2);
 		child_check(stats.started == 2);
-		child_rc(hwt_destroy(timer), 0);
+		child_ok(hwt_destroy(timer));
 	}
 	child_check(log_recorder_count(&log) == 2);
 }
@@ -750,10 +735,9 @@ static void
 reusing_task_child(void *arg)
 {
 	struct forker *forker = arg;
-	unsigned turn;
 
 	check_destroys(forker->family);
-	for (turn = 0; turn < 50; turn++)
+	for (unsigned turn = 0; turn < 50; turn++)
 		check_own_life();
 }
 
@@ -767,20 +751,17 @@ fork_from_task(const struct hwt_executor *executor, struct family *family,
 	struct forker forker = {.family = family, .body = body};
 
 	family->probe = (struct probe){.then = then_forks, .data = &forker};
-	assert_rc(hwt_new_timeout_on(family->timer, executor,
-		      &family->probe.handle, probe_task, &family->probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(family->timer, executor,
+	    &family->probe.handle, probe_task, &family->probe, 0));
 	while (executor != NULL && forker.child == 0)
-		assert_rc(hwt_mailbox_run(family->mailbox, 0, NULL), 0);
+		assert_ok(hwt_mailbox_run(family->mailbox, 0, NULL));
 	forker_judge(&forker);
 	wait_for(&family->probe.runs, 1);
 }
 
 Test(fork, a_task_in_the_worker_can_fork)
 {
-	unsigned index;
-
-	for (index = 0; index < 2; index++) {
+	for (unsigned index = 0; index < 2; index++) {
 		struct family family = {0};
 
 		family_open(&family);
@@ -791,9 +772,7 @@ Test(fork, a_task_in_the_worker_can_fork)
 
 Test(fork, a_task_in_a_pool_can_fork)
 {
-	unsigned index;
-
-	for (index = 0; index < 2; index++) {
+	for (unsigned index = 0; index < 2; index++) {
 		struct family family = {0};
 
 		family_open(&family);
@@ -805,9 +784,7 @@ Test(fork, a_task_in_a_pool_can_fork)
 
 Test(fork, a_task_in_a_mailbox_can_fork)
 {
-	unsigned index;
-
-	for (index = 0; index < 2; index++) {
+	for (unsigned index = 0; index < 2; index++) {
 		struct family family = {0};
 
 		family_open(&family);
@@ -819,9 +796,7 @@ Test(fork, a_task_in_a_mailbox_can_fork)
 
 Test(fork, a_task_of_a_manual_timer_can_fork)
 {
-	unsigned index;
-
-	for (index = 0; index < 2; index++) {
+	for (unsigned index = 0; index < 2; index++) {
 		struct family family = {0};
 		struct forker forker = {
 		    .family = &family, .body = task_bodies[index]};
@@ -830,12 +805,10 @@ Test(fork, a_task_of_a_manual_timer_can_fork)
 		family_open(&family);
 		family.probe =
 		    (struct probe){.then = then_forks, .data = &forker};
-		assert_rc(hwt_new_timeout(family.manual, &family.probe.handle,
-			      probe_task, &family.probe, 0),
-		    0);
+		assert_ok(hwt_new_timeout(family.manual, &family.probe.handle,
+		    probe_task, &family.probe, 0));
 		while (tasks_started == 0)
-			assert_rc(
-			    hwt_advance(family.manual, &tasks_started), 0);
+			assert_ok(hwt_advance(family.manual, &tasks_started));
 		forker_judge(&forker);
 		family_close(&family);
 	}
@@ -860,9 +833,8 @@ Test(fork, an_executor_can_fork_in_execute)
 	    .execute = forking_execute, .ctx = &forker};
 
 	family_open(&family);
-	assert_rc(hwt_new_timeout_on(family.timer, &executor,
-		      &family.probe.handle, probe_task, &family.probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(family.timer, &executor,
+	    &family.probe.handle, probe_task, &family.probe, 0));
 
 	forker_judge(&forker);
 
@@ -900,12 +872,12 @@ check_only_worker(void)
 	struct probe probe = {0};
 	struct hwt *timer;
 
-	child_rc(hwt_create(&timer, &options), 0);
-	child_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	child_ok(hwt_create(&timer, &options));
+	child_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	while (probe.runs == 0)
 		sleep_ns(HWT_MS(1));
-	child_rc(hwt_stop(timer, NULL), 0);
-	child_rc(hwt_destroy(timer), 0);
+	child_ok(hwt_stop(timer, NULL));
+	child_ok(hwt_destroy(timer));
 }
 
 static void
@@ -983,7 +955,7 @@ slow_timer_open(void)
 	    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_SEC(60)};
 	struct hwt *timer;
 
-	assert_rc(hwt_create(&timer, &options), 0);
+	assert_ok(hwt_create(&timer, &options));
 	return timer;
 }
 
@@ -995,11 +967,11 @@ return_from_worker(const struct hwt_executor *executor, struct probe *probe,
 {
 	struct hwt *timer = slow_timer_open();
 
-	assert_rc(
-	    hwt_new_timeout_on(timer, executor, NULL, probe_task, probe, 0), 0);
+	assert_ok(
+	    hwt_new_timeout_on(timer, executor, NULL, probe_task, probe, 0));
 	returner_judge(returner);
 	wait_for(&probe->runs, 1);
-	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_ok(hwt_stop(timer, NULL));
 	return timer;
 }
 
@@ -1010,7 +982,7 @@ Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_the_worker)
 
 	returner_open(&returner);
 
-	assert_rc(hwt_destroy(return_from_worker(NULL, &probe, &returner)), 0);
+	assert_ok(hwt_destroy(return_from_worker(NULL, &probe, &returner)));
 }
 
 Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
@@ -1022,8 +994,8 @@ Test(fork, an_execute_that_returns_in_the_child_ends_the_copy_of_the_worker)
 
 	returner_open(&returner);
 
-	assert_rc(
-	    hwt_destroy(return_from_worker(&executor, &probe, &returner)), 0);
+	assert_ok(
+	    hwt_destroy(return_from_worker(&executor, &probe, &returner)));
 }
 
 Test(fork, a_write_that_returns_in_the_child_ends_the_copy_of_the_worker)
@@ -1038,8 +1010,8 @@ Test(fork, a_write_that_returns_in_the_child_ends_the_copy_of_the_worker)
 
 	returner_open(&returner);
 	executor_init(&executor, EXECUTOR_REFUSES);
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_create(&timer, &options));
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 
 	returner_judge(&returner);
 
@@ -1055,12 +1027,12 @@ Test(fork, a_task_that_returns_in_the_child_ends_the_copy_of_a_pool_thread)
 	struct hwt *timer;
 
 	returner_open(&returner);
-	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+	assert_ok(hwt_pool_create(&pool, 1, 0));
 
 	timer = return_from_worker(hwt_pool_executor(pool), &probe, &returner);
 
-	assert_rc(hwt_pool_destroy(pool), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_pool_destroy(pool));
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(fork, a_task_that_returns_in_the_child_gets_back_to_the_loop_of_a_mailbox)
@@ -1072,44 +1044,39 @@ Test(fork, a_task_that_returns_in_the_child_gets_back_to_the_loop_of_a_mailbox)
 	int rc = 0;
 
 	returner_open(&returner);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
-	assert_rc(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox), NULL,
-		      probe_task, &probe, 0),
-	    0);
+	assert_ok(hwt_mailbox_create(&mailbox));
+	assert_ok(hwt_new_timeout_on(
+	    timer, hwt_mailbox_executor(mailbox), NULL, probe_task, &probe, 0));
 
 	while (probe.runs == 0)
 		rc = hwt_mailbox_run(mailbox, 0, NULL);
 
 	if (returner.in_child)
 		_exit(rc == -EOWNERDEAD ? CHILD_LEFT : 1);
-	assert_rc(rc, 0);
+	assert_ok(rc);
 	returner_judge(&returner);
 	worker_timer_close(timer);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	assert_ok(hwt_mailbox_destroy(mailbox));
 }
 
-Test(fork, a_task_that_returns_in_the_child_gets_back_to_hwt_advance)
+ManualTest(fork, a_task_that_returns_in_the_child_gets_back_to_hwt_advance)
 {
 	struct returner returner;
-	struct fixture fixture = {0};
-	struct probe probe = {
-	    .fixture = &fixture, .then = then_returns, .data = &returner};
+	struct probe probe = {.then = then_returns, .data = &returner};
 	uint64_t tasks_started = 5;
 	int rc;
 
 	returner_open(&returner);
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 0);
-	fixture.now_ns += FIXTURE_TICK;
+	manual.now_ns += FIXTURE_TICK;
 
-	rc = hwt_advance(fixture.timer, &tasks_started);
+	rc = hwt_advance(manual.timer, &tasks_started);
 
 	if (returner.in_child)
 		_exit(rc == -EOWNERDEAD && tasks_started == 5 ? CHILD_LEFT : 1);
-	assert_rc(rc, 0);
+	assert_ok(rc);
 	assert_u64(tasks_started, 1);
 	returner_judge(&returner);
-	fixture_close(&fixture);
 }
 
 static void
@@ -1139,12 +1106,12 @@ Test(fork, a_periodic_task_that_forks_goes_on_in_the_parent)
 	family_open(&family);
 	family.probe =
 	    (struct probe){.then = then_forks_and_waits, .data = &family};
-	assert_rc(hwt_new_timeouts(family.timer, 1, &spec, &timeout), 0);
+	assert_ok(hwt_new_timeouts(family.timer, 1, &spec, &timeout));
 	wait_for(&family.probe.runs, 5);
 
-	assert_rc(hwt_cancel_wait(family.timer, timeout), 0);
+	assert_ok(hwt_cancel_wait(family.timer, timeout));
 
-	assert_rc(family.probe.rc, 0);
+	assert_ok(family.probe.rc);
 	family_close(&family);
 }
 
@@ -1205,13 +1172,12 @@ crowd_body(unsigned index, void *arg)
 {
 	struct crowd *crowd = arg;
 	struct rng rng = {.state = index};
-	unsigned turn;
 
 	while (index != 0 && crowd->stop == 0)
 		crowd_work(crowd, &rng);
 	while (index == 0 && crowd->operations < 10000)
 		sleep_ns(HWT_MS(1));
-	for (turn = 0; index == 0 && turn < CROWD_FORKS; turn++) {
+	for (unsigned turn = 0; index == 0 && turn < CROWD_FORKS; turn++) {
 		pid_t child = child_fork(crowd_child, crowd);
 
 		if (child_reap(child) != 0)
@@ -1273,21 +1239,20 @@ Test(fork, a_fork_while_a_stop_waits_leaves_the_child_free)
 	gate_init(&stopping.gate);
 	stopping.busy =
 	    (struct probe){.then = probe_then_gate, .data = &stopping.gate};
-	assert_rc(hwt_new_timeout(stopping.family.timer, NULL, probe_task,
-		      &stopping.busy, 0),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    stopping.family.timer, NULL, probe_task, &stopping.busy, 0));
 	gate_await(&stopping.gate);
 
 	in_parallel(2, stopping_body, &stopping);
 
 	assert_u64(stopping.stopped, 1);
-	assert_rc(hwt_destroy(stopping.family.timer), 0);
+	assert_ok(hwt_destroy(stopping.family.timer));
 	rest = stopping.family;
-	assert_rc(hwt_stop(rest.manual, NULL), 0);
-	assert_rc(hwt_destroy(rest.manual), 0);
-	assert_rc(hwt_destroy(rest.stopped), 0);
-	assert_rc(hwt_pool_destroy(rest.pool), 0);
-	assert_rc(hwt_mailbox_destroy(rest.mailbox), 0);
+	assert_ok(hwt_stop(rest.manual, NULL));
+	assert_ok(hwt_destroy(rest.manual));
+	assert_ok(hwt_destroy(rest.stopped));
+	assert_ok(hwt_pool_destroy(rest.pool));
+	assert_ok(hwt_mailbox_destroy(rest.mailbox));
 }
 
 static void
@@ -1297,8 +1262,8 @@ mailed_child(void *arg)
 
 	/* Its parent's timeouts are none of its business. */
 	check_inert_executors(family);
-	child_rc(hwt_mailbox_destroy(family->mailbox), 0);
-	child_rc(hwt_destroy(family->timer), 0);
+	child_ok(hwt_mailbox_destroy(family->mailbox));
+	child_ok(hwt_destroy(family->timer));
 }
 
 Test(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
@@ -1307,17 +1272,15 @@ Test(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
 	struct probe probe = {0};
 
 	family_open(&family);
-	assert_rc(hwt_new_timeout_on(family.timer,
-		      hwt_mailbox_executor(family.mailbox), NULL, probe_task,
-		      &probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(family.timer,
+	    hwt_mailbox_executor(family.mailbox), NULL, probe_task, &probe, 0));
 	while (!readable(family.mailbox_fd))
 		sleep_ns(HWT_MS(1));
 
 	in_child(mailed_child, &family);
 
 	assert_u64(probe.runs, 0);
-	assert_rc(hwt_mailbox_run(family.mailbox, 0, NULL), 0);
+	assert_ok(hwt_mailbox_run(family.mailbox, 0, NULL));
 	assert_u64(probe.runs, 1);
 	family_close(&family);
 }
@@ -1329,13 +1292,12 @@ pool_again_child(void *arg)
 	struct forker *forker = arg;
 	struct hwt_pool *inherited = forker->family->pool;
 	struct hwt_pool *pools[32];
-	unsigned index;
 
-	child_rc(hwt_pool_destroy(inherited), 0);
-	for (index = 0; index < 32; index++)
-		child_rc(hwt_pool_create(&pools[index], 2, 0), 0);
-	for (index = 0; index < 32; index++)
-		child_rc(hwt_pool_destroy(pools[index]), 0);
+	child_ok(hwt_pool_destroy(inherited));
+	for (unsigned index = 0; index < 32; index++)
+		child_ok(hwt_pool_create(&pools[index], 2, 0));
+	for (unsigned index = 0; index < 32; index++)
+		child_ok(hwt_pool_destroy(pools[index]));
 }
 
 Test(fork, a_pool_that_lies_where_the_parents_lay_can_be_destroyed)

@@ -106,9 +106,7 @@ image_open(struct image *image)
 static const Elf64_Shdr *
 image_section(const struct image *image, uint32_t type)
 {
-	unsigned index;
-
-	for (index = 0; index < image->section_count; index++)
+	for (unsigned index = 0; index < image->section_count; index++)
 		if (image->sections[index].sh_type == type)
 			return &image->sections[index];
 	cr_assert_fail("no section of type %u", type);
@@ -141,9 +139,7 @@ image_dynamic(const struct image *image, int64_t tag)
 static bool
 is_declared(const char *name)
 {
-	size_t index;
-
-	for (index = 0; index < FUNCTIONS; index++)
+	for (size_t index = 0; index < FUNCTIONS; index++)
 		if (strcmp(functions[index].name, name) == 0)
 			return true;
 	return false;
@@ -155,13 +151,13 @@ Test(library, it_exports_what_the_header_declares_and_nothing_else)
 	const Elf64_Shdr *section;
 	const Elf64_Sym *symbols;
 	size_t exported = 0;
-	size_t index;
 
 	image_open(&image);
 	section = image_section(&image, SHT_DYNSYM);
 	symbols = (const void *)(image.bytes + section->sh_offset);
 
-	for (index = 0; index < section->sh_size / sizeof(*symbols); index++) {
+	for (size_t index = 0; index < section->sh_size / sizeof(*symbols);
+	     index++) {
 		const Elf64_Sym *symbol = &symbols[index];
 		const char *name =
 		    image_string(&image, section, symbol->st_name);
@@ -180,9 +176,8 @@ Test(library, it_exports_what_the_header_declares_and_nothing_else)
 Test(library, every_function_of_the_header_can_be_found)
 {
 	void *library = library_open();
-	size_t index;
 
-	for (index = 0; index < FUNCTIONS; index++) {
+	for (size_t index = 0; index < FUNCTIONS; index++) {
 		cr_assert(functions[index].address != NULL);
 		cr_assert(dlsym(library, functions[index].name) != NULL,
 		    "no %s: %s", functions[index].name, dlerror());
@@ -292,9 +287,8 @@ guest_open(struct guest *guest)
 	struct hwt_options options = {.flags = HWT_MANUAL};
 	pthread_key_t key;
 	void *library;
-	unsigned i;
 
-	for (i = 0; i < KEYS; i++)
+	for (unsigned i = 0; i < KEYS; i++)
 		cr_assert(pthread_key_create(&key, NULL) == 0);
 	cr_assert(pthread_key_create(&guest->key, NULL) == 0);
 	cr_assert(pthread_key_delete(guest->key) == 0);
@@ -304,27 +298,24 @@ guest_open(struct guest *guest)
 	*(void **)&guest->cancel = dlsym(library, "hwt_cancel");
 	*(void **)&guest->stop = dlsym(library, "hwt_stop");
 	*(void **)&guest->destroy = dlsym(library, "hwt_destroy");
-	assert_rc(guest->create(&guest->timer, &options), 0);
-	assert_rc(guest->new_timeout(guest->timer, &guest->timeout, idle_task,
-		      NULL, HWT_SEC(1)),
-	    0);
+	assert_ok(guest->create(&guest->timer, &options));
+	assert_ok(guest->new_timeout(
+	    guest->timer, &guest->timeout, idle_task, NULL, HWT_SEC(1)));
 }
 
 static void
 cancel_as_a_threads_first_call(unsigned index, void *arg)
 {
 	struct guest *guest = arg;
-	unsigned i;
 
 	(void)index;
-	assert_rc(guest->cancel(guest->timer, guest->timeout), 0);
+	assert_ok(guest->cancel(guest->timer, guest->timeout));
 	/* To give it a value would have taken memory. */
 	cr_assert(pthread_getspecific(guest->key) == NULL);
 
-	for (i = 0; i < 100; i++)
-		assert_rc(guest->new_timeout(
-			      guest->timer, NULL, idle_task, NULL, HWT_SEC(1)),
-		    0);
+	for (unsigned i = 0; i < 100; i++)
+		assert_ok(guest->new_timeout(
+		    guest->timer, NULL, idle_task, NULL, HWT_SEC(1)));
 	cr_assert(pthread_getspecific(guest->key) != NULL);
 }
 
@@ -336,8 +327,8 @@ Test(library, a_cancel_takes_no_memory_for_its_thread)
 
 	in_parallel(1, cancel_as_a_threads_first_call, &guest);
 
-	assert_rc(guest.stop(guest.timer, NULL), 0);
-	assert_rc(guest.destroy(guest.timer), 0);
+	assert_ok(guest.stop(guest.timer, NULL));
+	assert_ok(guest.destroy(guest.timer));
 }
 
 /* As glibc does for libraries that a program was ending with when a thread of
@@ -371,9 +362,9 @@ Test(library, constructors_that_run_again_change_nothing)
 
 	run_constructors(library_open());
 
-	assert_rc(guest.cancel(guest.timer, guest.timeout), 0);
-	assert_rc(guest.stop(guest.timer, NULL), 0);
-	assert_rc(guest.destroy(guest.timer), 0);
+	assert_ok(guest.cancel(guest.timer, guest.timeout));
+	assert_ok(guest.stop(guest.timer, NULL));
+	assert_ok(guest.destroy(guest.timer));
 }
 
 /* A timer from before main and, where the library is linked statically, from
@@ -397,10 +388,10 @@ judge_early_timer(void)
 {
 	if (early_timer == NULL)
 		return;
-	child_rc(hwt_new_timeout(early_timer, NULL, idle_task, NULL, 0), 0);
+	child_ok(hwt_new_timeout(early_timer, NULL, idle_task, NULL, 0));
 	child_check(hwt_pending_timeouts(early_timer) == 1);
-	child_rc(hwt_stop(early_timer, NULL), 0);
-	child_rc(hwt_destroy(early_timer), 0);
+	child_ok(hwt_stop(early_timer, NULL));
+	child_ok(hwt_destroy(early_timer));
 	_exit(7);
 }
 
@@ -492,10 +483,9 @@ Test(library, negative_durations_are_refused_as_delays)
 	    HWT_SEC(-0.5), HWT_MS(-5), HWT_US(-0.25F), HWT_MIN(-1e-3)};
 	double back = -1.5;
 	struct hwt *timer;
-	size_t index;
 
-	assert_rc(hwt_create(&timer, NULL), 0);
-	for (index = 0; index < 4; index++)
+	assert_ok(hwt_create(&timer, NULL));
+	for (size_t index = 0; index < 4; index++)
 		assert_rc(hwt_new_timeout(
 			      timer, NULL, idle_task, NULL, constants[index]),
 		    -EINVAL);

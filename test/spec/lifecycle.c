@@ -13,8 +13,6 @@
 
 SUITE(lifecycle);
 
-static struct fixture manual;
-
 static const struct hwt_unprocessed no_list;
 
 static struct hwt_unprocessed
@@ -37,9 +35,8 @@ static void
 schedule_forbidden(struct hwt *timer, unsigned count)
 {
 	while (count-- > 0) {
-		assert_rc(hwt_new_timeout(
-			      timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
-		    0);
+		assert_ok(hwt_new_timeout(
+		    timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 	}
 }
 
@@ -54,7 +51,7 @@ Test(lifecycle, create_makes_no_thread_and_start_makes_one)
 	assert_u64(fault_disarm(), 0);
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 	assert_u64(fault_disarm(), 1);
 
 	worker_timer_close(timer);
@@ -64,10 +61,10 @@ Test(lifecycle, a_second_start_makes_no_second_thread)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 	schedule_forbidden(timer, 1);
 	assert_u64(fault_disarm(), 0);
 	worker_timer_close(timer);
@@ -79,7 +76,7 @@ Test(lifecycle, the_first_timeout_starts_the_worker)
 	struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	assert_u64(fault_disarm(), 1);
 
 	wait_for(&probe.runs, 1);
@@ -87,25 +84,21 @@ Test(lifecycle, the_first_timeout_starts_the_worker)
 	worker_timer_close(timer);
 }
 
-Test(lifecycle, start_of_a_manual_timer_or_of_null_is_refused)
+ManualTest(lifecycle, start_of_a_manual_timer_or_of_null_is_refused)
 {
-	fixture_open(&manual, NULL);
-
 	assert_rc(hwt_start(manual.timer), -EINVAL);
 	assert_rc(hwt_start(NULL), -EINVAL);
-
-	fixture_close(&manual);
 }
 
 Test(lifecycle, start_after_stop_is_refused)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
-	assert_rc(hwt_start(timer), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_ok(hwt_start(timer));
+	assert_ok(hwt_stop(timer, NULL));
 
 	assert_rc(hwt_start(timer), -ESHUTDOWN);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
@@ -113,13 +106,13 @@ Test(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_ok(hwt_stop(timer, NULL));
 	assert_rc(hwt_start(timer), -ESHUTDOWN);
 	assert_rc(
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, 0), -ESHUTDOWN);
 
 	assert_u64(fault_disarm(), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
@@ -132,8 +125,8 @@ Test(lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
 	assert_rc(hwt_start(timer), -EAGAIN);
 	assert_u64(fault_disarm(), 2);
 
-	assert_rc(hwt_start(timer), 0);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_start(timer));
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 	worker_timer_close(timer);
 }
@@ -146,7 +139,7 @@ Test(lifecycle, whatever_keeps_a_thread_from_being_made_it_is_eagain)
 	assert_rc(hwt_start(timer), -EAGAIN);
 	fault_disarm();
 
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 	worker_timer_close(timer);
 }
 
@@ -183,13 +176,13 @@ Test(lifecycle, a_timeout_goes_through_when_a_thread_is_to_be_had_again)
 	fault_arm(FAULT_THREAD, 1);
 	assert_rc(
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, 0), -EAGAIN);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	assert_u64(fault_disarm(), 2);
 
 	wait_for(&probe.runs, 1);
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 	assert_u64(list.count, 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
@@ -209,8 +202,8 @@ Test(lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
 	assert_u64(timeout.id, 0);
 	assert_u64(hwt_pending_timeouts(timer), 0);
 
-	assert_rc(hwt_start(timer), 0);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_start(timer));
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 	worker_timer_close(timer);
 }
@@ -218,10 +211,9 @@ Test(lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
 Test(lifecycle, whichever_allocation_of_start_fails_it_may_be_repeated)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	uint64_t nth;
 	int rc;
 
-	for (nth = 1;; nth++) {
+	for (uint64_t nth = 1;; nth++) {
 		fault_arm(FAULT_MEMORY, nth);
 		rc = hwt_start(timer);
 		if (fault_disarm() < nth)
@@ -229,7 +221,7 @@ Test(lifecycle, whichever_allocation_of_start_fails_it_may_be_repeated)
 		assert_rc(rc, -ENOMEM);
 	}
 
-	assert_rc(rc, 0);
+	assert_ok(rc);
 	worker_timer_close(timer);
 }
 
@@ -244,10 +236,10 @@ Test(lifecycle, a_task_may_start_its_own_timer_which_has_started)
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probe = {.then = then_start, .data = timer, .rc = 77};
 
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	worker_timer_close(timer);
 }
 
@@ -258,23 +250,20 @@ then_use_another(struct probe *probe)
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
 	schedule_forbidden(timer, 2);
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 	assert_u64(list.count, 2);
 	probe->rc = hwt_destroy(timer);
 }
 
-Test(lifecycle, a_task_may_make_use_stop_and_destroy_another_timer)
+ManualTest(lifecycle, a_task_may_make_use_stop_and_destroy_another_timer)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_use_another, .rc = 77};
+	struct probe probe = {.then = then_use_another, .rc = 77};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_rc(probe.rc, 0);
-	fixture_close(&manual);
+	assert_ok(probe.rc);
 }
 
 struct start_race {
@@ -296,14 +285,13 @@ race_for_the_start(unsigned index, void *arg)
 Test(lifecycle, callers_that_race_for_the_start_get_one_thread)
 {
 	struct start_race race = {.timer = worker_timer_open(HWT_MS(1))};
-	unsigned index;
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
 	in_parallel(8, race_for_the_start, &race);
 	assert_u64(fault_disarm(), 1);
 
-	for (index = 0; index < 8; index++)
-		assert_rc(race.rc[index], 0);
+	for (unsigned index = 0; index < 8; index++)
+		assert_ok(race.rc[index]);
 	assert_u64(hwt_pending_timeouts(race.timer), 4);
 	worker_timer_close(race.timer);
 }
@@ -311,16 +299,15 @@ Test(lifecycle, callers_that_race_for_the_start_get_one_thread)
 Test(lifecycle, callers_that_race_for_a_failing_start_all_get_the_failure)
 {
 	struct start_race race = {.timer = worker_timer_open(HWT_MS(1))};
-	unsigned index;
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
 	in_parallel(8, race_for_the_start, &race);
 	fault_disarm();
 
-	for (index = 0; index < 8; index++)
+	for (unsigned index = 0; index < 8; index++)
 		assert_rc(race.rc[index], -EAGAIN);
 	assert_u64(hwt_pending_timeouts(race.timer), 0);
-	assert_rc(hwt_start(race.timer), 0);
+	assert_ok(hwt_start(race.timer));
 	worker_timer_close(race.timer);
 }
 
@@ -368,14 +355,13 @@ come_while_one_starts(struct late_comers *late, int error)
 Test(lifecycle, who_comes_while_one_starts_waits_for_that_thread)
 {
 	struct late_comers late;
-	unsigned index;
 
 	come_while_one_starts(&late, 0);
 
 	assert_u64(fault_disarm(), 1);
 	assert_u64(late.returned_early, 0);
-	for (index = 0; index < 4; index++)
-		assert_rc(late.rc[index], 0);
+	for (unsigned index = 0; index < 4; index++)
+		assert_ok(late.rc[index]);
 	assert_u64(hwt_pending_timeouts(late.timer), 3);
 	worker_timer_close(late.timer);
 }
@@ -383,16 +369,15 @@ Test(lifecycle, who_comes_while_one_starts_waits_for_that_thread)
 Test(lifecycle, who_comes_while_a_start_fails_waits_and_gets_the_failure)
 {
 	struct late_comers late;
-	unsigned index;
 
 	come_while_one_starts(&late, EAGAIN);
 
 	fault_disarm();
 	assert_u64(late.returned_early, 0);
-	for (index = 0; index < 4; index++)
+	for (unsigned index = 0; index < 4; index++)
 		assert_rc(late.rc[index], -EAGAIN);
 	assert_u64(hwt_pending_timeouts(late.timer), 0);
-	assert_rc(hwt_start(late.timer), 0);
+	assert_ok(hwt_start(late.timer));
 	worker_timer_close(late.timer);
 }
 
@@ -408,18 +393,16 @@ race_start_with_stop(unsigned index, void *arg)
 
 Test(lifecycle, a_start_that_races_a_stop_does_not_hang)
 {
-	unsigned round;
-
-	for (round = 0; round < 200; round++) {
+	for (unsigned round = 0; round < 200; round++) {
 		struct start_race race = {
 		    .timer = worker_timer_open(HWT_MS(1))};
 
 		in_parallel(2, race_start_with_stop, &race);
 
-		assert_rc(race.rc[0], 0);
+		assert_ok(race.rc[0]);
 		cr_assert(race.rc[1] == 0 || race.rc[1] == -ESHUTDOWN);
 		assert_u64(hwt_pending_timeouts(race.timer), 0);
-		assert_rc(hwt_destroy(race.timer), 0);
+		assert_ok(hwt_destroy(race.timer));
 	}
 }
 
@@ -443,11 +426,11 @@ Test(lifecycle, stop_of_a_never_started_timer_gives_an_empty_list)
 	struct hwt_unprocessed list = garbage_list();
 	struct hwt_timeout_info info;
 
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 
 	assert_u64(list.count, 0);
 	cr_assert(!hwt_unprocessed_next(&list, &info));
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, only_the_first_stop_gets_the_list)
@@ -456,47 +439,47 @@ Test(lifecycle, only_the_first_stop_gets_the_list)
 	struct hwt_unprocessed second = garbage_list();
 	struct hwt_timeout_info info;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	schedule_forbidden(manual.timer, 3);
 
-	assert_rc(hwt_stop(manual.timer, &first), 0);
-	assert_rc(hwt_stop(manual.timer, &second), 0);
+	assert_ok(hwt_stop(manual.timer, &first));
+	assert_ok(hwt_stop(manual.timer, &second));
 
 	assert_u64(first.count, 3);
 	assert_u64(second.count, 0);
 	cr_assert(!hwt_unprocessed_next(&second, &info));
 	cr_assert(hwt_unprocessed_next(&first, &info));
-	assert_rc(hwt_stop_within(manual.timer, 0, &second), 0);
+	assert_ok(hwt_stop_within(manual.timer, 0, &second));
 	assert_u64(second.count, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, a_first_stop_that_wants_no_list_drops_it)
 {
 	struct hwt_unprocessed list = garbage_list();
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	schedule_forbidden(manual.timer, 3);
 
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_u64(list.count, 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, stop_within_0_of_an_idle_timer_succeeds)
 {
 	struct hwt_unprocessed list = garbage_list();
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	schedule_forbidden(manual.timer, 2);
 
-	assert_rc(hwt_stop_within(manual.timer, 0, &list), 0);
+	assert_ok(hwt_stop_within(manual.timer, 0, &list));
 
 	assert_u64(list.count, 2);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 struct stop_race {
@@ -517,38 +500,35 @@ race_to_stop(unsigned index, void *arg)
 
 Test(lifecycle, of_concurrent_stops_one_gets_the_list_and_all_succeed)
 {
-	unsigned round;
-	unsigned index;
-
-	for (round = 0; round < 50; round++) {
+	for (unsigned round = 0; round < 50; round++) {
 		struct stop_race race = {.timer = worker_timer_open(HWT_MS(1))};
 		uint64_t lists = 0;
 
 		schedule_forbidden(race.timer, 5);
 		in_parallel(8, race_to_stop, &race);
 
-		for (index = 0; index < 8; index++) {
-			assert_rc(race.rc[index], 0);
+		for (unsigned index = 0; index < 8; index++) {
+			assert_ok(race.rc[index]);
 			cr_assert(race.lists[index].count == 0 ||
 			    race.lists[index].count == 5);
 			lists += race.lists[index].count / 5;
 		}
 		assert_u64(lists, 1);
-		assert_rc(hwt_destroy(race.timer), 0);
+		assert_ok(hwt_destroy(race.timer));
 	}
 }
 
 Test(lifecycle, after_stop_every_call_knows_that_it_is_over)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout timeout = {1};
 	uint64_t tasks_started = 77;
 	int64_t remaining_ns;
 	hwt_timeout was;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	was = probe_schedule(&probe, HWT_MS(1));
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(
 	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
@@ -561,28 +541,27 @@ Test(lifecycle, after_stop_every_call_knows_that_it_is_over)
 	assert_rc(hwt_run(manual.timer, was), -ENOENT);
 	assert_rc(hwt_advance(manual.timer, &tasks_started), -ESHUTDOWN);
 	assert_u64(tasks_started, 77);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_stats(&manual).scheduled, 1);
-	assert_u64(fixture_stats(&manual).cancelled, 0);
+	assert_u64(manual_stats().scheduled, 1);
+	assert_u64(manual_stats().cancelled, 0);
 	assert_u64(probe.runs, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, what_is_due_but_not_begun_is_given_back_not_run)
 {
 	struct hwt_unprocessed list;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(1)),
-	    0);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(1)));
 	manual.now_ns += HWT_MS(5);
 
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_u64(list.count, 1);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* A stop that meets a task which does not return. */
@@ -616,7 +595,7 @@ Test(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
 	pthread_t thread;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	schedule_forbidden(timer, 2);
 	gate_await(&gate);
 	pthread_create(&thread, NULL, stopper_main, &stopper);
@@ -626,10 +605,10 @@ Test(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
 	gate_open(&gate);
 	pthread_join(thread, NULL);
 
-	assert_rc(stopper.rc, 0);
+	assert_ok(stopper.rc);
 	assert_u64(stopper.runs_at_return, 1);
 	assert_u64(stopper.list.count, 2);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
@@ -640,13 +619,12 @@ Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 	struct stopper stoppers[3];
 	pthread_t threads[3];
 	uint64_t lists = 0;
-	size_t index;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	schedule_forbidden(timer, 2);
 	gate_await(&gate);
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		stoppers[index] =
 		    (struct stopper){.timer = timer, .probe = &probe};
 		pthread_create(
@@ -657,15 +635,15 @@ Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 	assert_rc(hwt_stop_within(timer, HWT_MS(5), NULL), -ETIMEDOUT);
 	gate_open(&gate);
 
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		pthread_join(threads[index], NULL);
-		assert_rc(stoppers[index].rc, 0);
+		assert_ok(stoppers[index].rc);
 		assert_u64(stoppers[index].runs_at_return, 1);
 		lists += stoppers[index].list.count == 2;
 		cr_assert(stoppers[index].list.count % 2 == 0);
 	}
 	assert_u64(lists, 1);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
@@ -677,7 +655,7 @@ Test(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 	hwt_timeout timeout = {1};
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	schedule_forbidden(timer, 3);
 	gate_await(&gate);
 	assert_rc(hwt_stop_within(timer, 0, &list), -ETIMEDOUT);
@@ -690,10 +668,10 @@ Test(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 	assert_rc(hwt_destroy(timer), -EBUSY);
 	gate_open(&gate);
 
-	assert_rc(hwt_stop_within(timer, HWT_MIN(1), &list), 0);
+	assert_ok(hwt_stop_within(timer, HWT_MIN(1), &list));
 	assert_u64(list.count, 3);
 	assert_u64(probe.runs, 1);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
@@ -703,22 +681,21 @@ Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_spec specs[5];
 	struct hwt_unprocessed list;
-	size_t index;
 
 	gate_init(&gate);
-	for (index = 0; index < 5; index++)
+	for (size_t index = 0; index < 5; index++)
 		specs[index] =
 		    (struct hwt_spec){.task = probe_task, .arg = &probe};
-	assert_rc(hwt_new_timeouts(timer, 5, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(timer, 5, specs, NULL));
 	gate_await(&gate);
 	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
 	gate_open(&gate);
 
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 
 	assert_u64(list.count, 4);
 	assert_u64(probe.runs, 1);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 /* Long enough for one who does not wait to be back. */
@@ -739,16 +716,16 @@ Test(lifecycle, stop_within_never_waits_as_stop_does)
 	pthread_t thread;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	gate_await(&gate);
 	schedule_forbidden(timer, 1);
 	pthread_create(&thread, NULL, open_when_it_stops, &gate);
 
-	assert_rc(hwt_stop_within(timer, HWT_NEVER, &list), 0);
+	assert_ok(hwt_stop_within(timer, HWT_NEVER, &list));
 
 	pthread_join(thread, NULL);
 	assert_u64(list.count, 1);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, stop_within_does_not_give_up_early)
@@ -759,7 +736,7 @@ Test(lifecycle, stop_within_does_not_give_up_early)
 	uint64_t before_ns;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	gate_await(&gate);
 	before_ns = monotonic_ns();
 
@@ -783,13 +760,12 @@ advancing_main(void *arg)
 Test(lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
 {
 	struct gate gate;
-	struct probe probe = {
-	    .fixture = &manual, .then = probe_then_gate, .data = &gate};
+	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list;
 	pthread_t thread;
 
 	gate_init(&gate);
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 	schedule_forbidden(manual.timer, 4);
 	manual.now_ns += HWT_MS(1);
@@ -798,12 +774,12 @@ Test(lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
 
 	assert_rc(hwt_stop_within(manual.timer, 0, &list), -ETIMEDOUT);
 	gate_open(&gate);
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_u64(probe.runs, 1);
 	assert_u64(list.count, 4);
 	pthread_join(thread, NULL);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* Stop from a task. */
@@ -822,22 +798,20 @@ then_stop(struct probe *probe)
 		assert_no_list(&list);
 }
 
-Test(lifecycle, stop_from_an_inline_task_of_a_manual_timer_is_a_deadlock)
+ManualTest(lifecycle, stop_from_an_inline_task_of_a_manual_timer_is_a_deadlock)
 {
-	struct probe probe = {.fixture = &manual, .then = then_stop};
-	struct probe later = {.fixture = &manual};
+	struct probe probe = {.then = then_stop};
+	struct probe later = {0};
 
-	fixture_open(&manual, NULL);
 	probe.data = manual.timer;
 	probe_schedule(&probe, HWT_MS(1));
 	probe_schedule(&later, HWT_MS(2));
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	assert_rc(probe.rc, -EDEADLK);
 
-	assert_u64(fixture_tick(&manual, 2), 1);
+	assert_u64(manual_tick(2), 1);
 	assert_u64(later.runs, 1);
-	fixture_close(&manual);
 }
 
 Test(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
@@ -845,7 +819,7 @@ Test(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probe = {.then = then_stop, .data = timer};
 
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
@@ -858,57 +832,54 @@ Test(lifecycle, stop_from_a_pool_task_is_a_deadlock)
 	struct probe probe = {.then = then_stop, .data = timer};
 	struct hwt_pool *pool = NULL;
 
-	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
-	assert_rc(hwt_new_timeout_on(timer, hwt_pool_executor(pool), NULL,
-		      probe_task, &probe, 0),
-	    0);
+	assert_ok(hwt_pool_create(&pool, 1, 0));
+	assert_ok(hwt_new_timeout_on(
+	    timer, hwt_pool_executor(pool), NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_pool_destroy(pool), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_stop(timer, NULL));
+	assert_ok(hwt_pool_destroy(pool));
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, stop_from_a_mailbox_task_is_a_deadlock)
 {
-	struct probe probe = {.fixture = &manual, .then = then_stop};
+	struct probe probe = {.then = then_stop};
 	struct hwt_mailbox *mailbox = NULL;
 	size_t tasks_started = 0;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	probe.data = manual.timer;
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
-	assert_rc(
-	    hwt_new_timeout_on(manual.timer, hwt_mailbox_executor(mailbox),
-		NULL, probe_task, &probe, 0),
-	    0);
-	assert_u64(fixture_tick(&manual, 1), 0);
-	assert_rc(hwt_mailbox_run(mailbox, 0, &tasks_started), 0);
+	assert_ok(hwt_mailbox_create(&mailbox));
+	assert_ok(hwt_new_timeout_on(manual.timer,
+	    hwt_mailbox_executor(mailbox), NULL, probe_task, &probe, 0));
+	assert_u64(manual_tick(1), 0);
+	assert_ok(hwt_mailbox_run(mailbox, 0, &tasks_started));
 
 	assert_u64(tasks_started, 1);
 	assert_rc(probe.rc, -EDEADLK);
-	fixture_close(&manual);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	manual_close();
+	assert_ok(hwt_mailbox_destroy(mailbox));
 }
 
 Test(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too)
 {
 	static struct recording_executor executor;
-	struct probe probe = {.fixture = &manual, .then = then_stop};
+	struct probe probe = {.then = then_stop};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe.data = manual.timer;
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -EDEADLK);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 static void
@@ -919,32 +890,29 @@ then_advance_other(struct probe *probe)
 	assert_u64(fixture_tick(other, 1), 1);
 }
 
-Test(lifecycle, a_task_of_another_timer_inside_the_task_does_not_hide_it)
+ManualTest(lifecycle, a_task_of_another_timer_inside_the_task_does_not_hide_it)
 {
 	static struct fixture other;
-	struct probe outer = {
-	    .fixture = &manual, .then = then_advance_other, .data = &other};
+	struct probe outer = {.then = then_advance_other, .data = &other};
 	struct probe inner = {.fixture = &other, .then = then_stop};
 
-	fixture_open(&manual, NULL);
 	fixture_open(&other, NULL);
 	inner.data = manual.timer;
 	probe_schedule(&outer, 0);
 	probe_schedule(&inner, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_u64(inner.runs, 1);
 	assert_rc(inner.rc, -EDEADLK);
 	fixture_close(&other);
-	fixture_close(&manual);
 }
 
 static int
 execute_inside_other(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
 	assert_u64(fixture_tick(ctx, 1), 1);
-	assert_rc(hwt_run(timer, timeout), 0);
+	assert_ok(hwt_run(timer, timeout));
 	return 0;
 }
 
@@ -953,22 +921,22 @@ Test(lifecycle, nor_does_one_that_an_executor_turns_inside_execute)
 	static struct fixture other;
 	struct hwt_executor turning = {
 	    .execute = execute_inside_other, .ctx = &other};
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	struct probe inner = {.fixture = &other, .then = then_stop};
 
-	fixture_open(&manual, &(struct hwt_options){.executor = &turning});
+	manual_open(&(struct hwt_options){.executor = &turning});
 	fixture_open(&other, NULL);
 	inner.data = manual.timer;
 	probe_schedule(&probe, 0);
 	probe_schedule(&inner, 0);
 
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_u64(inner.runs, 1);
 	assert_rc(inner.rc, -EDEADLK);
 	assert_u64(probe.runs, 1);
 	fixture_close(&other);
-	fixture_close(&manual);
+	manual_close();
 }
 
 static int
@@ -993,15 +961,14 @@ Test(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
 	    {.task = probe_task, .arg = &probes[1], .executor = &stopping},
 	    {.task = probe_task, .arg = &probes[2]},
 	};
-	int i;
 
-	assert_rc(hwt_new_timeouts(timer, 3, specs, NULL), 0);
-	for (i = 0; i < 3; i++)
+	assert_ok(hwt_new_timeouts(timer, 3, specs, NULL));
+	for (int i = 0; i < 3; i++)
 		wait_for(&probes[i].runs, 1);
 	assert_rc(rc, -EDEADLK);
 	rc = 0;
-	assert_rc(hwt_new_timeouts(timer, 3, specs, NULL), 0);
-	for (i = 0; i < 3; i++)
+	assert_ok(hwt_new_timeouts(timer, 3, specs, NULL));
+	for (int i = 0; i < 3; i++)
 		wait_for(&probes[i].runs, 2);
 	assert_rc(rc, -EDEADLK);
 
@@ -1013,15 +980,15 @@ Test(lifecycle, a_task_of_another_timer_may_stop_this_one)
 	static struct fixture other;
 	struct probe probe = {.fixture = &other, .then = then_stop};
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	fixture_open(&other, NULL);
 	probe.data = manual.timer;
 	probe_schedule(&probe, 0);
 
 	assert_u64(fixture_tick(&other, 1), 1);
 
-	assert_rc(probe.rc, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(probe.rc);
+	assert_ok(hwt_destroy(manual.timer));
 	fixture_close(&other);
 }
 
@@ -1035,42 +1002,40 @@ then_destroy(struct probe *probe)
 
 Test(lifecycle, destroy_of_null_is_0)
 {
-	assert_rc(hwt_destroy(NULL), 0);
+	assert_ok(hwt_destroy(NULL));
 }
 
-Test(lifecycle, destroy_before_stop_is_busy)
+ManualTest(lifecycle, destroy_before_stop_is_busy)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
-	fixture_open(&manual, NULL);
 	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 	assert_rc(hwt_destroy(timer), -EBUSY);
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 	assert_rc(hwt_destroy(timer), -EBUSY);
 
 	worker_timer_close(timer);
-	fixture_close(&manual);
 }
 
 Test(lifecycle, destroy_while_an_executor_holds_a_timeout_is_busy)
 {
 	static struct recording_executor executor;
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, destroy_while_an_executor_holds_a_cancelled_timeout_is_busy)
@@ -1082,56 +1047,56 @@ Test(lifecycle, destroy_while_an_executor_holds_a_cancelled_timeout_is_busy)
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	timeout = schedule_task(manual.timer, forbidden_task, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_tick(1);
+	assert_ok(hwt_cancel(manual.timer, timeout));
+	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, destroy_from_its_own_held_task_is_busy)
 {
 	static struct recording_executor executor;
-	struct probe probe = {.fixture = &manual, .then = then_destroy};
+	struct probe probe = {.then = then_destroy};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe.data = manual.timer;
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -EBUSY);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, a_periodic_timeout_that_is_handed_over_at_stop_runs_once_more)
 {
 	static struct recording_executor executor;
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	struct hwt_unprocessed list;
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, &list));
 	assert_u64(list.count, 0);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(probe.runs, 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
@@ -1144,25 +1109,25 @@ Test(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
 	struct hwt_unprocessed list;
 
 	gate_init(&gate);
-	assert_rc(hwt_new_timeouts(timer, 1, &spec, NULL), 0);
+	assert_ok(hwt_new_timeouts(timer, 1, &spec, NULL));
 	gate_await(&gate);
 	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
 	gate_open(&gate);
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 
 	assert_u64(list.count, 0);
 	assert_u64(probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(timer), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(lifecycle, a_timer_that_never_ran_can_be_destroyed_after_stop)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
-	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_ok(hwt_stop(timer, NULL));
 
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 /* The worker's thread and its thread-specific data. */
@@ -1233,8 +1198,8 @@ departure_open(struct departure *departure, void (*destroy)(void *))
 	gate_init(&departure->gate);
 	cr_assert(pthread_key_create(&departure->key, destroy) == 0);
 	schedule_forbidden(departure->timer, 2);
-	assert_rc(
-	    hwt_new_timeout(departure->timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(
+	    hwt_new_timeout(departure->timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 }
 
@@ -1252,9 +1217,9 @@ Test(lifecycle, stop_within_gives_up_on_a_destructor_of_the_workers_thread)
 	assert_rc(hwt_destroy(departure.timer), -EBUSY);
 	gate_open(&departure.gate);
 
-	assert_rc(hwt_stop_within(departure.timer, HWT_MIN(1), &list), 0);
+	assert_ok(hwt_stop_within(departure.timer, HWT_MIN(1), &list));
 	assert_u64(list.count, 2);
-	assert_rc(hwt_destroy(departure.timer), 0);
+	assert_ok(hwt_destroy(departure.timer));
 }
 
 /* And not in a loop that takes the processor from others: it pauses for a tenth
@@ -1270,8 +1235,8 @@ Test(lifecycle, who_waits_for_the_end_of_the_workers_thread_sleeps)
 
 	cr_assert(joins_tried > 0 && joins_tried <= 5000 + 2);
 	gate_open(&departure.gate);
-	assert_rc(hwt_stop(departure.timer, NULL), 0);
-	assert_rc(hwt_destroy(departure.timer), 0);
+	assert_ok(hwt_stop(departure.timer, NULL));
+	assert_ok(hwt_destroy(departure.timer));
 }
 
 Test(lifecycle, a_destructor_of_the_workers_thread_may_call_the_timer)
@@ -1281,11 +1246,11 @@ Test(lifecycle, a_destructor_of_the_workers_thread_may_call_the_timer)
 
 	departure_open(&departure, departure_starts);
 
-	assert_rc(hwt_stop(departure.timer, &list), 0);
+	assert_ok(hwt_stop(departure.timer, &list));
 
 	assert_rc(departure.rc, -ESHUTDOWN);
 	assert_u64(list.count, 2);
-	assert_rc(hwt_destroy(departure.timer), 0);
+	assert_ok(hwt_destroy(departure.timer));
 }
 
 Test(lifecycle, nor_does_a_destructor_of_the_workers_thread_wait_for_itself)
@@ -1295,11 +1260,11 @@ Test(lifecycle, nor_does_a_destructor_of_the_workers_thread_wait_for_itself)
 
 	departure_open(&departure, departure_stops);
 
-	assert_rc(hwt_stop(departure.timer, &list), 0);
+	assert_ok(hwt_stop(departure.timer, &list));
 
 	assert_rc(departure.rc, -EDEADLK);
 	assert_u64(list.count, 2);
-	assert_rc(hwt_destroy(departure.timer), 0);
+	assert_ok(hwt_destroy(departure.timer));
 }
 
 /* Between the end of the worker's thread and the moment when the stop knows of
@@ -1343,15 +1308,15 @@ Test(lifecycle, a_thread_with_the_pthread_t_of_an_ended_worker_is_not_that_one)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
-	assert_rc(hwt_start(timer), 0);
+	assert_ok(hwt_start(timer));
 	successor.timer = timer;
 
-	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_ok(hwt_stop(timer, NULL));
 
 	if (!successor.same)
 		cr_log_info("the C library did not use that pthread_t again");
 	assert_rc(successor.rc, -ETIMEDOUT);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 #if !WITH_ASAN
@@ -1362,8 +1327,8 @@ destroy_twice(void *arg)
 {
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
-	child_rc(hwt_stop(timer, NULL), 0);
-	child_rc(hwt_destroy(timer), 0);
+	child_ok(hwt_stop(timer, NULL));
+	child_ok(hwt_destroy(timer));
 	(void)dup2(*(int *)arg, STDERR_FILENO);
 	(void)hwt_destroy(timer);
 }

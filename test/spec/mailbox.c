@@ -19,198 +19,188 @@ SUITE(mailbox);
 
 struct mailed {
 	struct hwt_mailbox *mailbox;
-	struct fixture fixture;
 	int fd;
 };
 
+static struct mailed mailed;
+
 static void
-mailed_open(struct mailed *mailed)
+mailed_open(void)
 {
-	fixture_open(&mailed->fixture, NULL);
-	assert_rc(hwt_mailbox_create(&mailed->mailbox), 0);
-	mailed->fd = hwt_mailbox_fd(mailed->mailbox);
-	cr_assert(mailed->fd >= 0);
+	manual_open(NULL);
+	assert_ok(hwt_mailbox_create(&mailed.mailbox));
+	mailed.fd = hwt_mailbox_fd(mailed.mailbox);
+	cr_assert(mailed.fd >= 0);
 }
 
 static void
-mailed_close(struct mailed *mailed)
+mailed_close(void)
 {
-	assert_rc(hwt_stop(mailed->fixture.timer, NULL), 0);
-	assert_rc(hwt_destroy(mailed->fixture.timer), 0);
-	assert_rc(hwt_mailbox_destroy(mailed->mailbox), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_ok(hwt_destroy(manual.timer));
+	assert_ok(hwt_mailbox_destroy(mailed.mailbox));
 }
 
 /* For the next tick. */
 static void
-mailed_schedule(struct mailed *mailed, struct probe *probe)
+mailed_schedule(struct probe *probe)
 {
-	probe->fixture = &mailed->fixture;
-	assert_rc(hwt_new_timeout_on(mailed->fixture.timer,
-		      hwt_mailbox_executor(mailed->mailbox), &probe->handle,
-		      probe_task, probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(manual.timer,
+	    hwt_mailbox_executor(mailed.mailbox), &probe->handle, probe_task,
+	    probe, 0));
 }
 
 static uint64_t
-mailed_step(struct mailed *mailed)
+mailed_step(void)
 {
-	return fixture_step(&mailed->fixture, FIXTURE_TICK);
+	return manual_step(FIXTURE_TICK);
 }
 
 static size_t
-mailed_run(struct mailed *mailed, size_t max)
+mailed_run(size_t max)
 {
 	size_t tasks_started = SIZE_MAX;
 
-	assert_rc(hwt_mailbox_run(mailed->mailbox, max, &tasks_started), 0);
+	assert_ok(hwt_mailbox_run(mailed.mailbox, max, &tasks_started));
 	return tasks_started;
 }
 
 /* Fills the mailbox with count timeouts. */
 static void
-mailed_fill(struct mailed *mailed, struct probe *probes, unsigned count)
+mailed_fill(struct probe *probes, unsigned count)
 {
-	unsigned index;
-
-	for (index = 0; index < count; index++) {
+	for (unsigned index = 0; index < count; index++) {
 		probes[index] = (struct probe){0};
-		mailed_schedule(mailed, &probes[index]);
+		mailed_schedule(&probes[index]);
 	}
-	assert_u64(mailed_step(mailed), 0);
+	assert_u64(mailed_step(), 0);
 }
 
 Test(mailbox, its_fd_is_an_eventfd)
 {
-	struct mailed mailed = {0};
 	char path[64];
 	char target[64] = "";
 
-	mailed_open(&mailed);
+	mailed_open();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", mailed.fd);
 
 	cr_assert(readlink(path, target, sizeof(target) - 1) > 0);
 
 	cr_assert(strcmp(target, "anon_inode:[eventfd]") == 0);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, its_fd_is_readable_exactly_while_something_is_due)
 {
-	struct mailed mailed = {0};
 	struct probe probe = {0};
 
-	mailed_open(&mailed);
+	mailed_open();
 	cr_assert(!readable(mailed.fd));
-	mailed_schedule(&mailed, &probe);
+	mailed_schedule(&probe);
 	cr_assert(!readable(mailed.fd));
 
-	mailed_step(&mailed);
+	mailed_step();
 	cr_assert(readable(mailed.fd));
 	assert_u64(probe.runs, 0);
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	cr_assert(!readable(mailed.fd));
 	assert_u64(probe.runs, 1);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, its_fd_tells_of_the_second_as_of_the_first)
 {
-	struct mailed mailed = {0};
 	struct probe probe;
-	unsigned turn;
 
-	mailed_open(&mailed);
+	mailed_open();
 
-	for (turn = 0; turn < 100; turn++) {
-		mailed_fill(&mailed, &probe, 1);
+	for (unsigned turn = 0; turn < 100; turn++) {
+		mailed_fill(&probe, 1);
 		cr_assert(readable(mailed.fd));
-		assert_u64(mailed_run(&mailed, 0), 1);
+		assert_u64(mailed_run(0), 1);
 		cr_assert(!readable(mailed.fd));
 	}
 
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, max_is_how_many_tasks_are_started_at_most)
 {
-	struct mailed mailed = {0};
 	struct probe probes[5];
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 5);
+	mailed_open();
+	mailed_fill(probes, 5);
 
-	assert_u64(mailed_run(&mailed, 2), 2);
-	assert_u64(mailed.fixture.runs, 2);
-	assert_u64(mailed_run(&mailed, 1), 1);
-	assert_u64(mailed_run(&mailed, 9), 2);
-	assert_u64(mailed.fixture.runs, 5);
+	assert_u64(mailed_run(2), 2);
+	assert_u64(manual.runs, 2);
+	assert_u64(mailed_run(1), 1);
+	assert_u64(mailed_run(9), 2);
+	assert_u64(manual.runs, 5);
 
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, what_max_leaves_keeps_the_fd_readable)
 {
-	struct mailed mailed = {0};
 	struct probe probes[5];
-	unsigned left;
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 5);
+	mailed_open();
+	mailed_fill(probes, 5);
 
-	for (left = 5; left > 0; left--) {
+	for (unsigned left = 5; left > 0; left--) {
 		cr_assert(readable(mailed.fd));
-		assert_u64(mailed_run(&mailed, 1), 1);
+		assert_u64(mailed_run(1), 1);
 	}
 	cr_assert(!readable(mailed.fd));
 
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, what_max_left_and_what_came_since_all_run)
 {
-	struct mailed mailed = {0};
 	struct probe early[5];
 	struct probe late[5];
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, early, 5);
-	assert_u64(mailed_run(&mailed, 3), 3);
-	mailed_fill(&mailed, late, 5);
+	mailed_open();
+	mailed_fill(early, 5);
+	assert_u64(mailed_run(3), 3);
+	mailed_fill(late, 5);
 
-	assert_u64(mailed_run(&mailed, 0), 7);
+	assert_u64(mailed_run(0), 7);
 
-	assert_u64(mailed.fixture.runs, 10);
+	assert_u64(manual.runs, 10);
 	cr_assert(!readable(mailed.fd));
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, tasks_of_an_earlier_tick_start_first)
 {
-	struct mailed mailed = {0};
 	struct probe probes[50];
-	unsigned index;
 
-	mailed_open(&mailed);
-	for (index = 0; index < 50; index++) {
-		mailed_fill(&mailed, &probes[index], 1);
+	mailed_open();
+	for (unsigned index = 0; index < 50; index++) {
+		mailed_fill(&probes[index], 1);
 		/* Some turns leave a part over. */
 		if (index % 7 == 6)
-			assert_u64(mailed_run(&mailed, 3), 3);
+			assert_u64(mailed_run(3), 3);
 	}
-	mailed_run(&mailed, 0);
+	mailed_run(0);
 
-	for (index = 0; index < 50; index++)
+	for (unsigned index = 0; index < 50; index++)
 		assert_u64(probes[index].order, index + 1);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 static void
 then_fills_another(struct probe *probe)
 {
-	struct mailed *mailed = probe->data;
+	struct fixture *other = probe->data;
 
-	mailed_fill(mailed, &probe[1], 1);
+	assert_ok(hwt_new_timeout_on(other->timer,
+	    hwt_mailbox_executor(mailed.mailbox), NULL, probe_task, &probe[1],
+	    0));
+	fixture_step(other, FIXTURE_TICK);
 }
 
 /* rest: a run before has left something. The task turns another timer, whose
@@ -218,33 +208,31 @@ then_fills_another(struct probe *probe)
 static void
 assert_no_more_than_was_there(bool rest)
 {
-	struct mailed mailed = {0};
-	struct mailed other = {0};
+	struct fixture other = {0};
 	struct probe first = {0};
 	struct probe probes[2] = {
 	    {.then = then_fills_another, .data = &other}, {0}};
 
-	mailed_open(&mailed);
-	fixture_open(&other.fixture, NULL);
-	other.mailbox = mailed.mailbox;
+	mailed_open();
+	fixture_open(&other, NULL);
 	if (rest) {
-		mailed_schedule(&mailed, &first);
-		mailed_step(&mailed);
+		mailed_schedule(&first);
+		mailed_step();
 	}
-	mailed_schedule(&mailed, &probes[0]);
-	mailed_step(&mailed);
+	mailed_schedule(&probes[0]);
+	mailed_step();
 	if (rest)
-		assert_u64(mailed_run(&mailed, 1), 1);
+		assert_u64(mailed_run(1), 1);
 	assert_u64(first.runs, rest);
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	assert_u64(probes[1].runs, 0);
 	cr_assert(readable(mailed.fd));
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
 	assert_u64(probes[1].runs, 1);
-	fixture_close(&other.fixture);
-	mailed_close(&mailed);
+	fixture_close(&other);
+	mailed_close();
 }
 
 Test(mailbox, max_0_starts_all_that_are_there_now_and_no_more)
@@ -261,21 +249,20 @@ Test(mailbox, nor_any_more_when_a_run_before_has_left_something)
  * more has come. */
 Test(mailbox, it_is_readable_for_what_came_behind_the_rest_of_a_run)
 {
-	struct mailed mailed = {0};
 	struct probe probes[3] = {{0}};
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 2);
-	assert_u64(mailed_run(&mailed, 1), 1);
-	mailed_fill(&mailed, &probes[2], 1);
+	mailed_open();
+	mailed_fill(probes, 2);
+	assert_u64(mailed_run(1), 1);
+	mailed_fill(&probes[2], 1);
 
-	assert_u64(mailed_run(&mailed, 1), 1);
+	assert_u64(mailed_run(1), 1);
 
 	assert_u64(probes[2].runs, 0);
 	cr_assert(readable(mailed.fd));
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	cr_assert(!readable(mailed.fd));
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 /* Two more come, and a run inside the task takes one of them. */
@@ -283,32 +270,30 @@ static void
 then_two_more_and_a_run(struct probe *probe)
 {
 	struct probe *more = probe->data;
-	struct mailed *mailed = more[0].data;
 
-	mailed_schedule(mailed, &more[0]);
-	mailed_schedule(mailed, &more[1]);
-	mailed_step(mailed);
-	probe->rc = hwt_mailbox_run(mailed->mailbox, 1, NULL);
+	mailed_schedule(&more[0]);
+	mailed_schedule(&more[1]);
+	mailed_step();
+	probe->rc = hwt_mailbox_run(mailed.mailbox, 1, NULL);
 }
 
 Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
 {
-	struct mailed mailed = {0};
-	struct probe more[2] = {{.data = &mailed}};
+	struct probe more[2] = {{0}};
 	struct probe probe = {.then = then_two_more_and_a_run, .data = more};
 
-	mailed_open(&mailed);
-	mailed_schedule(&mailed, &probe);
-	mailed_step(&mailed);
+	mailed_open();
+	mailed_schedule(&probe);
+	mailed_step();
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	assert_u64(more[0].runs + more[1].runs, 1);
 	cr_assert(readable(mailed.fd));
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	assert_u64(more[0].runs + more[1].runs, 2);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 /* One more comes, and a run inside the task takes what was there before. */
@@ -316,53 +301,49 @@ static void
 then_one_more_and_a_run(struct probe *probe)
 {
 	struct probe *more = probe->data;
-	struct mailed *mailed = more->data;
 
-	mailed_schedule(mailed, more);
-	mailed_step(mailed);
-	probe->rc = hwt_mailbox_run(mailed->mailbox, 1, NULL);
+	mailed_schedule(more);
+	mailed_step();
+	probe->rc = hwt_mailbox_run(mailed.mailbox, 1, NULL);
 }
 
 Test(mailbox, a_run_that_one_inside_has_overtaken_takes_nothing_that_came_since)
 {
-	struct mailed mailed = {0};
-	struct probe more = {.data = &mailed};
-	struct probe second = {0};
+	struct probe more = {0}, second = {0};
 	struct probe probe = {.then = then_one_more_and_a_run, .data = &more};
 
-	mailed_open(&mailed);
-	mailed_schedule(&mailed, &probe);
-	mailed_step(&mailed);
-	mailed_schedule(&mailed, &second);
-	mailed_step(&mailed);
+	mailed_open();
+	mailed_schedule(&probe);
+	mailed_step();
+	mailed_schedule(&second);
+	mailed_step();
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	assert_u64(second.runs, 1);
 	assert_u64(more.runs, 0);
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	assert_u64(more.runs, 1);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
 {
-	struct mailed mailed = {0};
 	struct probe probe = {0};
 
-	mailed_open(&mailed);
+	mailed_open();
 	cr_assert(eventfd_write(mailed.fd, UINT64_MAX - 1) == 0);
-	mailed_schedule(&mailed, &probe);
-	mailed_step(&mailed);
+	mailed_schedule(&probe);
+	mailed_step();
 
 	cr_assert(readable(mailed.fd));
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	cr_assert(!readable(mailed.fd));
-	mailed_close(&mailed);
+	mailed_close();
 }
 
-/* What a worker is overtaken by before its write, and between its write and
+/* What a worker is mailed by before its write, and between its write and
  * what it does next. */
 static void (*before_write)(void);
 static void (*after_write)(void);
@@ -394,7 +375,6 @@ __wrap_eventfd_write(int fd, eventfd_t value)
 	return result;
 }
 
-static struct mailed overtaken;
 static struct fixture overtaker;
 
 /* Another timer's worker hands over to the same mailbox. */
@@ -403,10 +383,8 @@ overtake(void)
 {
 	static struct probe probe;
 
-	assert_rc(hwt_new_timeout_on(overtaker.timer,
-		      hwt_mailbox_executor(overtaken.mailbox), NULL, probe_task,
-		      &probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(overtaker.timer,
+	    hwt_mailbox_executor(mailed.mailbox), NULL, probe_task, &probe, 0));
 	fixture_step(&overtaker, FIXTURE_TICK);
 }
 
@@ -414,74 +392,73 @@ overtake(void)
 static void
 empty_and_fail(void)
 {
-	assert_u64(mailed_run(&overtaken, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	write_error = EIO;
 	overtake();
 	write_error = 0;
-	cr_assert(!readable(overtaken.fd));
+	cr_assert(!readable(mailed.fd));
 }
 
 Test(mailbox, a_write_that_failed_is_made_good_though_another_came_through)
 {
 	struct probe probes[2] = {{0}};
 
-	mailed_open(&overtaken);
+	mailed_open();
 	fixture_open(&overtaker, NULL);
 	after_write = empty_and_fail;
-	mailed_schedule(&overtaken, &probes[0]);
-	mailed_step(&overtaken);
+	mailed_schedule(&probes[0]);
+	mailed_step();
 	assert_u64(probes[0].runs, 1);
 
-	mailed_schedule(&overtaken, &probes[1]);
-	mailed_step(&overtaken);
+	mailed_schedule(&probes[1]);
+	mailed_step();
 
-	cr_assert(readable(overtaken.fd));
-	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
-	assert_u64(mailed_run(&overtaken, 0), 2);
-	assert_rc(hwt_destroy(overtaker.timer), 0);
-	mailed_close(&overtaken);
+	cr_assert(readable(mailed.fd));
+	assert_ok(hwt_stop(overtaker.timer, NULL));
+	assert_u64(mailed_run(0), 2);
+	assert_ok(hwt_destroy(overtaker.timer));
+	mailed_close();
 }
 
 static void
 overtake_and_look(void)
 {
 	overtake();
-	cr_assert(readable(overtaken.fd));
+	cr_assert(readable(mailed.fd));
 }
 
 Test(mailbox, a_write_that_failed_is_made_good_by_the_next_hand_over)
 {
 	struct probe probes[2] = {{0}};
 
-	mailed_open(&overtaken);
+	mailed_open();
 	write_error = EIO;
-	mailed_schedule(&overtaken, &probes[0]);
-	mailed_step(&overtaken);
-	cr_assert(!readable(overtaken.fd));
+	mailed_schedule(&probes[0]);
+	mailed_step();
+	cr_assert(!readable(mailed.fd));
 	write_error = 0;
 
-	mailed_schedule(&overtaken, &probes[1]);
-	mailed_step(&overtaken);
+	mailed_schedule(&probes[1]);
+	mailed_step();
 
-	cr_assert(readable(overtaken.fd));
-	assert_u64(mailed_run(&overtaken, 0), 2);
-	mailed_close(&overtaken);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(0), 2);
+	mailed_close();
 }
 
 Test(mailbox, what_the_loop_was_told_of_is_told_once)
 {
 	struct probe probes[9] = {{0}};
-	unsigned i;
 
-	mailed_open(&overtaken);
-	for (i = 0; i < 9; i++) {
-		mailed_schedule(&overtaken, &probes[i]);
-		mailed_step(&overtaken);
+	mailed_open();
+	for (unsigned i = 0; i < 9; i++) {
+		mailed_schedule(&probes[i]);
+		mailed_step();
 		assert_u64(writes, 1 + i / 3);
 		if (i % 3 == 2)
-			assert_u64(mailed_run(&overtaken, 0), 3);
+			assert_u64(mailed_run(0), 3);
 	}
-	mailed_close(&overtaken);
+	mailed_close();
 }
 
 /* One worker is stopped before its write: another's hand-over is told of. */
@@ -489,143 +466,125 @@ Test(mailbox, a_hand_over_does_not_rely_on_one_that_is_stopped)
 {
 	struct probe probe = {0};
 
-	mailed_open(&overtaken);
+	mailed_open();
 	fixture_open(&overtaker, NULL);
 	before_write = overtake_and_look;
-	mailed_schedule(&overtaken, &probe);
-	mailed_step(&overtaken);
+	mailed_schedule(&probe);
+	mailed_step();
 	cr_assert(before_write == NULL);
 
-	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
-	assert_u64(mailed_run(&overtaken, 0), 2);
-	assert_rc(hwt_destroy(overtaker.timer), 0);
-	mailed_close(&overtaken);
+	assert_ok(hwt_stop(overtaker.timer, NULL));
+	assert_u64(mailed_run(0), 2);
+	assert_ok(hwt_destroy(overtaker.timer));
+	mailed_close();
 }
 
 Test(mailbox, an_empty_one_starts_nothing)
 {
-	struct mailed mailed = {0};
+	mailed_open();
 
-	mailed_open(&mailed);
+	assert_u64(mailed_run(0), 0);
+	assert_u64(mailed_run(7), 0);
+	assert_ok(hwt_mailbox_run(mailed.mailbox, 0, NULL));
 
-	assert_u64(mailed_run(&mailed, 0), 0);
-	assert_u64(mailed_run(&mailed, 7), 0);
-	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
-
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, the_count_may_be_not_wanted)
 {
-	struct mailed mailed = {0};
 	struct probe probe;
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, &probe, 1);
+	mailed_open();
+	mailed_fill(&probe, 1);
 
-	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
+	assert_ok(hwt_mailbox_run(mailed.mailbox, 0, NULL));
 
 	assert_u64(probe.runs, 1);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 /* Cancelling. */
 
 Test(mailbox, what_was_cancelled_in_the_mailbox_does_not_run)
 {
-	struct mailed mailed = {0};
 	struct probe probes[6];
-	unsigned index;
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 6);
-	for (index = 0; index < 6; index += 2)
-		assert_rc(
-		    hwt_cancel(mailed.fixture.timer, probes[index].handle), 0);
+	mailed_open();
+	mailed_fill(probes, 6);
+	for (unsigned index = 0; index < 6; index += 2)
+		assert_ok(hwt_cancel(manual.timer, probes[index].handle));
 
-	assert_u64(mailed_run(&mailed, 0), 3);
+	assert_u64(mailed_run(0), 3);
 
-	for (index = 0; index < 6; index++)
+	for (unsigned index = 0; index < 6; index++)
 		assert_u64(probes[index].runs, index % 2);
 	cr_assert(!readable(mailed.fd));
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, cancelled_ones_do_not_use_up_max)
 {
-	struct mailed mailed = {0};
 	struct probe probes[20];
 	unsigned started = 0;
-	unsigned index;
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 20);
-	for (index = 0; index < 20; index++)
+	mailed_open();
+	mailed_fill(probes, 20);
+	for (unsigned index = 0; index < 20; index++)
 		if (index % 4 != 1)
-			assert_rc(hwt_cancel(mailed.fixture.timer,
-				      probes[index].handle),
-			    0);
+			assert_ok(
+			    hwt_cancel(manual.timer, probes[index].handle));
 
 	/* A loop that runs one at a time gets all there are. */
 	while (readable(mailed.fd))
-		started += mailed_run(&mailed, 1);
+		started += mailed_run(1);
 
 	assert_u64(started, 5);
-	assert_u64(mailed.fixture.runs, 5);
-	mailed_close(&mailed);
+	assert_u64(manual.runs, 5);
+	mailed_close();
 }
-
-struct canceller {
-	struct mailed *mailed;
-	struct probe *victim;
-};
 
 static void
 then_cancels(struct probe *probe)
 {
-	struct canceller *canceller = probe->data;
+	struct probe *victim = probe->data;
 
-	probe->rc = hwt_cancel(
-	    canceller->mailed->fixture.timer, canceller->victim->handle);
+	probe->rc = hwt_cancel(manual.timer, victim->handle);
 }
 
 Test(mailbox, a_task_can_cancel_the_next_one_of_the_same_run)
 {
-	struct mailed mailed = {0};
 	struct probe victim = {0};
-	struct canceller canceller = {.mailed = &mailed, .victim = &victim};
-	struct probe first = {.then = then_cancels, .data = &canceller};
+	struct probe first = {.then = then_cancels, .data = &victim};
 
 	/* They come in two ticks, and so in this order. */
-	mailed_open(&mailed);
-	mailed_schedule(&mailed, &first);
-	mailed_step(&mailed);
-	mailed_schedule(&mailed, &victim);
-	mailed_step(&mailed);
+	mailed_open();
+	mailed_schedule(&first);
+	mailed_step();
+	mailed_schedule(&victim);
+	mailed_step();
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
-	assert_rc(first.rc, 0);
+	assert_ok(first.rc);
 	assert_u64(victim.runs, 0);
 	cr_assert(!readable(mailed.fd));
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, what_it_holds_is_pending_until_it_is_started_or_cancelled)
 {
-	struct mailed mailed = {0};
 	struct probe probes[3];
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 3);
-	assert_u64(hwt_pending_timeouts(mailed.fixture.timer), 3);
+	mailed_open();
+	mailed_fill(probes, 3);
+	assert_u64(hwt_pending_timeouts(manual.timer), 3);
 
-	assert_rc(hwt_cancel(mailed.fixture.timer, probes[1].handle), 0);
-	assert_u64(hwt_pending_timeouts(mailed.fixture.timer), 2);
-	mailed_run(&mailed, 0);
+	assert_ok(hwt_cancel(manual.timer, probes[1].handle));
+	assert_u64(hwt_pending_timeouts(manual.timer), 2);
+	mailed_run(0);
 
-	assert_u64(hwt_pending_timeouts(mailed.fixture.timer), 0);
-	mailed_close(&mailed);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	mailed_close();
 }
 
 /* Limits, sharing, lifetime. */
@@ -643,181 +602,163 @@ counting_task(hwt_timeout timeout, void *arg)
 
 Test(mailbox, it_never_refuses)
 {
-	struct mailed mailed = {0};
 	uint64_t count = 0;
-	unsigned index;
 
-	mailed_open(&mailed);
-	for (index = 0; index < CROWD; index++)
-		assert_rc(hwt_new_timeout_on(mailed.fixture.timer,
-			      hwt_mailbox_executor(mailed.mailbox), NULL,
-			      counting_task, &count, 0),
-		    0);
+	mailed_open();
+	for (unsigned index = 0; index < CROWD; index++)
+		assert_ok(hwt_new_timeout_on(manual.timer,
+		    hwt_mailbox_executor(mailed.mailbox), NULL, counting_task,
+		    &count, 0));
 
 	/* Nor does it need memory to take them. */
 	fault_arm(FAULT_HEAP, FAULT_ALWAYS);
-	assert_u64(mailed_step(&mailed), 0);
+	assert_u64(mailed_step(), 0);
 	assert_u64(fault_disarm(), 0);
 
-	assert_u64(fixture_stats(&mailed.fixture).executor_refused, 0);
-	assert_u64(mailed_run(&mailed, 0), CROWD);
+	assert_u64(manual_stats().executor_refused, 0);
+	assert_u64(mailed_run(0), CROWD);
 	assert_u64(count, CROWD);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, several_timers_share_one)
 {
-	struct mailed mailed = {0};
 	struct fixture fixtures[3] = {0};
 	struct probe probes[3] = {0};
-	unsigned index;
 
-	mailed_open(&mailed);
-	for (index = 0; index < 3; index++) {
+	mailed_open();
+	for (unsigned index = 0; index < 3; index++) {
 		fixture_open(&fixtures[index], NULL);
-		assert_rc(hwt_new_timeout_on(fixtures[index].timer,
-			      hwt_mailbox_executor(mailed.mailbox), NULL,
-			      probe_task, &probes[index], 0),
-		    0);
+		assert_ok(hwt_new_timeout_on(fixtures[index].timer,
+		    hwt_mailbox_executor(mailed.mailbox), NULL, probe_task,
+		    &probes[index], 0));
 		assert_u64(fixture_step(&fixtures[index], FIXTURE_TICK), 0);
 	}
 
-	assert_u64(mailed_run(&mailed, 0), 3);
+	assert_u64(mailed_run(0), 3);
 
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		assert_u64(probes[index].runs, 1);
 		fixture_close(&fixtures[index]);
 	}
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, several_mailboxes_share_one_timer)
 {
-	struct mailed mailed = {0};
-	struct mailed other = {0};
-	struct probe mine = {0};
-	struct probe others = {0};
+	struct hwt_mailbox *other = NULL;
+	struct probe mine = {0}, others = {0};
 
-	mailed_open(&mailed);
-	other = mailed;
-	assert_rc(hwt_mailbox_create(&other.mailbox), 0);
-	other.fd = hwt_mailbox_fd(other.mailbox);
-	cr_assert(other.fd != mailed.fd);
-	mailed_schedule(&mailed, &mine);
-	assert_rc(hwt_new_timeout_on(mailed.fixture.timer,
-		      hwt_mailbox_executor(other.mailbox), NULL, probe_task,
-		      &others, 0),
-	    0);
-	mailed_step(&mailed);
+	mailed_open();
+	assert_ok(hwt_mailbox_create(&other));
+	mailed_schedule(&mine);
+	assert_ok(hwt_new_timeout_on(manual.timer, hwt_mailbox_executor(other),
+	    NULL, probe_task, &others, 0));
+	mailed_step();
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 	assert_u64(mine.runs, 1);
 	assert_u64(others.runs, 0);
-	cr_assert(!readable(mailed.fd) && readable(other.fd));
-	assert_u64(mailed_run(&other, 0), 1);
+	cr_assert(!readable(mailed.fd) && readable(hwt_mailbox_fd(other)));
+	assert_ok(hwt_mailbox_run(other, 0, NULL));
+	assert_u64(others.runs, 1);
 
-	assert_rc(hwt_mailbox_destroy(other.mailbox), 0);
-	mailed_close(&mailed);
+	assert_ok(hwt_mailbox_destroy(other));
+	mailed_close();
 }
 
 Test(mailbox, what_it_holds_may_run_after_stop)
 {
-	struct mailed mailed = {0};
 	struct hwt_unprocessed unprocessed;
 	struct probe probe;
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, &probe, 1);
-	assert_rc(hwt_stop(mailed.fixture.timer, &unprocessed), 0);
+	mailed_open();
+	mailed_fill(&probe, 1);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
 	assert_u64(unprocessed.count, 0);
-	assert_rc(hwt_destroy(mailed.fixture.timer), -EBUSY);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 	cr_assert(readable(mailed.fd));
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
 	assert_u64(probe.runs, 1);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 static void
 then_stops_the_timer(struct probe *probe)
 {
-	probe->rc = hwt_stop(probe->fixture->timer, NULL);
+	probe->rc = hwt_stop(manual.timer, NULL);
 }
 
 Test(mailbox, its_tasks_cannot_stop_their_timer)
 {
-	struct mailed mailed = {0};
 	struct probe probe = {.then = then_stops_the_timer};
 
-	mailed_open(&mailed);
-	mailed_schedule(&mailed, &probe);
-	mailed_step(&mailed);
+	mailed_open();
+	mailed_schedule(&probe);
+	mailed_step();
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, a_periodic_timeout_comes_again_after_it_was_run)
 {
-	struct mailed mailed = {0};
-	struct probe probe = {.fixture = &mailed.fixture};
+	struct probe probe = {0};
 	struct hwt_spec spec = {.task = probe_task,
 	    .arg = &probe,
 	    .delay_ns = FIXTURE_TICK,
 	    .period_ns = FIXTURE_TICK};
-	unsigned turn;
 
-	mailed_open(&mailed);
+	mailed_open();
 	spec.executor = hwt_mailbox_executor(mailed.mailbox);
-	assert_rc(hwt_new_timeouts(mailed.fixture.timer, 1, &spec, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
 
 	/* The loop is slow: three ticks are one run. */
-	for (turn = 1; turn <= 5; turn++) {
-		mailed_step(&mailed);
-		mailed_step(&mailed);
-		mailed_step(&mailed);
-		assert_u64(mailed_run(&mailed, 0), 1);
-		assert_u64(mailed_run(&mailed, 0), 0);
+	for (unsigned turn = 1; turn <= 5; turn++) {
+		mailed_step();
+		mailed_step();
+		mailed_step();
+		assert_u64(mailed_run(0), 1);
+		assert_u64(mailed_run(0), 0);
 	}
 
 	assert_u64(probe.runs, 5);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, destroy_is_refused_while_it_holds_timeouts)
 {
-	struct mailed mailed = {0};
 	struct probe probes[2];
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, probes, 2);
+	mailed_open();
+	mailed_fill(probes, 2);
 	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
-	assert_u64(mailed_run(&mailed, 1), 1);
+	assert_u64(mailed_run(1), 1);
 	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
 
-	assert_u64(mailed_run(&mailed, 1), 1);
+	assert_u64(mailed_run(1), 1);
 
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, destroy_is_refused_while_it_holds_cancelled_ones)
 {
-	struct mailed mailed = {0};
 	struct probe probe;
 
-	mailed_open(&mailed);
-	mailed_fill(&mailed, &probe, 1);
-	assert_rc(hwt_cancel(mailed.fixture.timer, probe.handle), 0);
+	mailed_open();
+	mailed_fill(&probe, 1);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
 
 	/* One more run releases them. */
-	assert_u64(mailed_run(&mailed, 0), 0);
+	assert_u64(mailed_run(0), 0);
 
 	assert_u64(probe.runs, 0);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 static void
@@ -828,45 +769,41 @@ then_destroys_the_mailbox(struct probe *probe)
 
 Test(mailbox, destroy_from_its_own_task_is_refused)
 {
-	struct mailed mailed = {0};
 	struct probe probe = {.then = then_destroys_the_mailbox};
 
-	mailed_open(&mailed);
+	mailed_open();
 	probe.data = mailed.mailbox;
-	mailed_schedule(&mailed, &probe);
-	mailed_step(&mailed);
+	mailed_schedule(&probe);
+	mailed_step();
 
-	assert_u64(mailed_run(&mailed, 0), 1);
+	assert_u64(mailed_run(0), 1);
 
 	assert_rc(probe.rc, -EBUSY);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, destroy_closes_its_fd)
 {
-	struct mailed mailed = {0};
-
-	mailed_open(&mailed);
+	mailed_open();
 	cr_assert(fcntl(mailed.fd, F_GETFD) >= 0);
 
-	mailed_close(&mailed);
+	mailed_close();
 
 	cr_assert(fcntl(mailed.fd, F_GETFD) < 0 && errno == EBADF);
 }
 
 Test(mailbox, its_executor_is_one_and_stays)
 {
-	struct mailed mailed = {0};
 	const struct hwt_executor *executor;
 
-	mailed_open(&mailed);
+	mailed_open();
 	executor = hwt_mailbox_executor(mailed.mailbox);
 
 	cr_assert(executor != NULL && executor->execute != NULL);
 	cr_assert(hwt_mailbox_executor(mailed.mailbox) == executor);
 	assert_u64(
 	    (uint64_t)hwt_mailbox_fd(mailed.mailbox), (uint64_t)mailed.fd);
-	mailed_close(&mailed);
+	mailed_close();
 }
 
 Test(mailbox, null_is_refused)
@@ -878,7 +815,7 @@ Test(mailbox, null_is_refused)
 	assert_rc(hwt_mailbox_run(NULL, 0, &tasks_started), -EINVAL);
 	assert_u64(tasks_started, 5);
 	cr_assert(hwt_mailbox_executor(NULL) == NULL);
-	assert_rc(hwt_mailbox_destroy(NULL), 0);
+	assert_ok(hwt_mailbox_destroy(NULL));
 }
 
 Test(mailbox, without_a_file_descriptor_none_is_made)
@@ -899,19 +836,18 @@ Test(mailbox, without_a_file_descriptor_none_is_made)
 Test(mailbox, without_memory_none_is_made)
 {
 	struct hwt_mailbox *mailbox = NULL;
-	uint64_t nth;
 	uint64_t calls;
 	int next_fd = dup(STDERR_FILENO);
 
 	fault_arm(FAULT_MEMORY, FAULT_COUNT);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_ok(hwt_mailbox_create(&mailbox));
 	calls = fault_disarm();
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	assert_ok(hwt_mailbox_destroy(mailbox));
 	cr_assert(calls > 0);
 
 	mailbox = NULL;
 	close(next_fd);
-	for (nth = 1; nth <= calls; nth++) {
+	for (uint64_t nth = 1; nth <= calls; nth++) {
 		fault_arm(FAULT_MEMORY, nth);
 		assert_rc(hwt_mailbox_create(&mailbox), -ENOMEM);
 		fault_disarm();
@@ -923,7 +859,6 @@ Test(mailbox, without_memory_none_is_made)
 /* With a real worker. */
 
 struct loop {
-	struct live *live;
 	struct hwt_mailbox *mailbox;
 	uint64_t count;
 	uint64_t foreign;
@@ -967,7 +902,7 @@ loop_body(unsigned index, void *arg)
 	if (hwt_mailbox_create(&loop->mailbox) != 0)
 		abort();
 	for (turn = 0; turn < LOOP_TIMEOUTS; turn++) {
-		if (hwt_new_timeout_on(loop->live->timer,
+		if (hwt_new_timeout_on(live.timer,
 			hwt_mailbox_executor(loop->mailbox), NULL, loop_task,
 			loop, rng_below(&rng, HWT_MS(20))) != 0)
 			abort();
@@ -980,56 +915,50 @@ loop_body(unsigned index, void *arg)
 
 Test(mailbox, tasks_run_on_the_loops_own_thread_and_none_is_missed)
 {
-	struct live live = {0};
-	struct loop loops[3] = {
-	    {.live = &live}, {.live = &live}, {.live = &live}};
-	unsigned index;
+	struct loop loops[3] = {{0}};
 
-	live_open(&live, NULL);
+	live_open(NULL);
 
 	in_parallel(3, loop_body, loops);
 
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
-	live_close(&live);
-	for (index = 0; index < 3; index++) {
+	live_close();
+	for (unsigned index = 0; index < 3; index++) {
 		assert_u64(loops[index].count, LOOP_TIMEOUTS);
 		assert_u64(loops[index].foreign, 0);
-		assert_rc(hwt_mailbox_destroy(loops[index].mailbox), 0);
+		assert_ok(hwt_mailbox_destroy(loops[index].mailbox));
 	}
 }
 
 Test(mailbox, what_was_cancelled_on_the_loops_thread_never_runs)
 {
-	struct live live = {0};
-	struct loop loop = {.live = &live, .thread = pthread_self()};
+	struct loop loop = {.thread = pthread_self()};
 	uint64_t cancelled = 0;
-	uint64_t turn;
 
 	/* The cancel comes anywhere between the hand-over and the run. */
-	live_open(&live, &(struct hwt_options){.tick_ns = HWT_US(100)});
-	assert_rc(hwt_mailbox_create(&loop.mailbox), 0);
-	for (turn = 0; turn < 2000; turn++) {
+	live_open(&(struct hwt_options){.tick_ns = HWT_US(100)});
+	assert_ok(hwt_mailbox_create(&loop.mailbox));
+	for (uint64_t turn = 0; turn < 2000; turn++) {
 		uint64_t before = loop.count;
 		hwt_timeout timeout;
 
-		assert_rc(hwt_new_timeout_on(live.timer,
-			      hwt_mailbox_executor(loop.mailbox), &timeout,
-			      loop_task, &loop, 0),
-		    0);
+		assert_ok(hwt_new_timeout_on(live.timer,
+		    hwt_mailbox_executor(loop.mailbox), &timeout, loop_task,
+		    &loop, 0));
 		sleep_ns(turn % 4 * HWT_US(60));
-		assert_rc(hwt_cancel(live.timer, timeout), 0);
+		assert_ok(hwt_cancel(live.timer, timeout));
 		cancelled++;
-		assert_rc(hwt_mailbox_run(loop.mailbox, 0, NULL), 0);
+		assert_ok(hwt_mailbox_run(loop.mailbox, 0, NULL));
 		assert_u64(loop.count, before);
 	}
 
-	assert_u64(live_stats(&live).cancelled, cancelled);
+	assert_u64(live_stats().cancelled, cancelled);
 	/* The last one may have come after the last run. */
-	assert_rc(hwt_stop(live.timer, NULL), 0);
-	assert_rc(hwt_mailbox_run(loop.mailbox, 0, NULL), 0);
+	assert_ok(hwt_stop(live.timer, NULL));
+	assert_ok(hwt_mailbox_run(loop.mailbox, 0, NULL));
 	assert_u64(loop.count, 0);
-	assert_rc(hwt_destroy(live.timer), 0);
-	assert_rc(hwt_mailbox_destroy(loop.mailbox), 0);
+	assert_ok(hwt_destroy(live.timer));
+	assert_ok(hwt_mailbox_destroy(loop.mailbox));
 }
 
 /* Epoll with EPOLLET tells once, until the loop has looked. */
@@ -1044,33 +973,31 @@ edges_await(int epoll)
 
 Test(mailbox, one_run_per_event_is_enough_where_epoll_tells_of_edges_alone)
 {
-	struct mailed mailed = {0};
 	struct probe probes[4] = {0};
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
-	unsigned index;
 
-	mailed_open(&mailed);
+	mailed_open();
 	cr_assert(epoll_ctl(epoll, EPOLL_CTL_ADD,
 		      hwt_mailbox_fd(mailed.mailbox), &event) == 0);
-	for (index = 0; index < 3; index++)
-		mailed_schedule(&mailed, &probes[index]);
-	mailed_step(&mailed);
+	for (unsigned index = 0; index < 3; index++)
+		mailed_schedule(&probes[index]);
+	mailed_step();
 	assert_u64((uint64_t)edges_await(epoll), 1);
 	assert_u64((uint64_t)edges_await(epoll), 0);
 
 	/* It leaves two over, and says so. */
-	assert_rc(hwt_mailbox_run(mailed.mailbox, 1, NULL), 0);
+	assert_ok(hwt_mailbox_run(mailed.mailbox, 1, NULL));
 	assert_u64((uint64_t)edges_await(epoll), 1);
-	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
+	assert_ok(hwt_mailbox_run(mailed.mailbox, 0, NULL));
 	assert_u64((uint64_t)edges_await(epoll), 0);
-	mailed_schedule(&mailed, &probes[3]);
-	mailed_step(&mailed);
+	mailed_schedule(&probes[3]);
+	mailed_step();
 	assert_u64((uint64_t)edges_await(epoll), 1);
 
-	assert_rc(hwt_mailbox_run(mailed.mailbox, 0, NULL), 0);
-	for (index = 0; index < 4; index++)
+	assert_ok(hwt_mailbox_run(mailed.mailbox, 0, NULL));
+	for (unsigned index = 0; index < 4; index++)
 		assert_u64(probes[index].runs, 1);
 	close(epoll);
-	mailed_close(&mailed);
+	mailed_close();
 }

@@ -10,17 +10,15 @@
 
 SUITE(max_pending);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 static void
 open_limited(uint64_t max_pending, const struct hwt_executor *hook)
 {
 	memset(&manual, 0, sizeof(manual));
-	fixture_open(&manual,
-	    &(struct hwt_options){.tick_ns = HWT_MS(1),
-		.max_pending = max_pending,
-		.executor = hook});
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1),
+	    .max_pending = max_pending,
+	    .executor = hook});
 }
 
 static int
@@ -35,17 +33,16 @@ schedule_batch(size_t count)
 {
 	static struct hwt_spec specs[64];
 	static hwt_timeout timeouts[64];
-	size_t index;
 	int rc;
 
 	cr_assert(count <= 64);
-	for (index = 0; index < count; index++) {
+	for (size_t index = 0; index < count; index++) {
 		specs[index] = (struct hwt_spec){
 		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
 		timeouts[index].id = 1;
 	}
 	rc = hwt_new_timeouts(manual.timer, count, specs, timeouts);
-	for (index = 0; index < count; index++)
+	for (size_t index = 0; index < count; index++)
 		cr_assert((rc == 0) == (timeouts[index].id != 0));
 	return rc;
 }
@@ -54,13 +51,12 @@ Test(max_pending, the_limit_is_reached_and_not_exceeded)
 {
 	const uint64_t limits[] = {1, 2, 3, 64, 1000};
 	hwt_timeout timeout;
-	uint64_t count;
-	size_t index;
 
-	for (index = 0; index < sizeof(limits) / sizeof(limits[0]); index++) {
+	for (size_t index = 0; index < sizeof(limits) / sizeof(limits[0]);
+	     index++) {
 		open_limited(limits[index], NULL);
-		for (count = 0; count < limits[index]; count++)
-			assert_rc(schedule_one(&timeout), 0);
+		for (uint64_t count = 0; count < limits[index]; count++)
+			assert_ok(schedule_one(&timeout));
 
 		timeout.id = 1;
 		assert_rc(schedule_one(&timeout), -ENOBUFS);
@@ -68,55 +64,52 @@ Test(max_pending, the_limit_is_reached_and_not_exceeded)
 
 		assert_u64(timeout.id, 0);
 		assert_u64(hwt_pending_timeouts(manual.timer), limits[index]);
-		assert_u64(fixture_stats(&manual).scheduled, limits[index]);
-		assert_u64(fixture_stats(&manual).rejected, 2);
-		fixture_close(&manual);
+		assert_u64(manual_stats().scheduled, limits[index]);
+		assert_u64(manual_stats().rejected, 2);
+		manual_close();
 	}
 }
 
 Test(max_pending, a_limit_of_0_is_none)
 {
-	unsigned count;
-
 	open_limited(0, NULL);
 
-	for (count = 0; count < 100000; count++)
-		assert_rc(schedule_one(NULL), 0);
+	for (unsigned count = 0; count < 100000; count++)
+		assert_ok(schedule_one(NULL));
 
-	assert_u64(fixture_stats(&manual).rejected, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rejected, 0);
+	manual_close();
 }
 
 Test(max_pending, the_greatest_limit_refuses_nothing)
 {
 	open_limited(UINT64_MAX, NULL);
 
-	assert_rc(schedule_one(NULL), 0);
-	assert_rc(schedule_batch(64), 0);
+	assert_ok(schedule_one(NULL));
+	assert_ok(schedule_batch(64));
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 65);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, cancel_frees_the_place_at_once)
 {
 	hwt_timeout timeout;
-	unsigned round;
 
 	open_limited(1, NULL);
-	assert_rc(schedule_one(&timeout), 0);
+	assert_ok(schedule_one(&timeout));
 
-	for (round = 0; round < 100; round++) {
+	for (unsigned round = 0; round < 100; round++) {
 		assert_rc(schedule_one(NULL), -ENOBUFS);
-		assert_rc(hwt_cancel(manual.timer, timeout), 0);
-		assert_rc(schedule_one(&timeout), 0);
+		assert_ok(hwt_cancel(manual.timer, timeout));
+		assert_ok(schedule_one(&timeout));
 		if (round % 3 == 0)
-			fixture_step(&manual, HWT_MS(1));
+			manual_step(HWT_MS(1));
 	}
 
-	assert_rc(hwt_cancel_wait(manual.timer, timeout), 0);
-	assert_rc(schedule_one(&timeout), 0);
-	fixture_close(&manual);
+	assert_ok(hwt_cancel_wait(manual.timer, timeout));
+	assert_ok(schedule_one(&timeout));
+	manual_close();
 }
 
 static void
@@ -127,85 +120,79 @@ then_schedule_forbidden(struct probe *probe)
 
 Test(max_pending, the_place_is_free_before_the_task_begins)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_schedule_forbidden};
+	struct probe probe = {.then = then_schedule_forbidden};
 
 	open_limited(1, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, the_place_is_free_before_the_task_begins_in_the_worker)
 {
 	struct probe first = {.then = then_schedule_forbidden};
 
-	assert_rc(hwt_create(&manual.timer,
-		      &(struct hwt_options){
-			  .tick_ns = HWT_US(100), .max_pending = 1}),
-	    0);
-	assert_rc(
-	    hwt_new_timeout(manual.timer, NULL, probe_task, &first, 0), 0);
+	assert_ok(hwt_create(&manual.timer,
+	    &(struct hwt_options){.tick_ns = HWT_US(100), .max_pending = 1}));
+	assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task, &first, 0));
 	wait_for(&first.runs, 1);
 
-	assert_rc(first.rc, 0);
+	assert_ok(first.rc);
 	worker_timer_close(manual.timer);
 }
 
 Test(max_pending, what_an_executor_holds_keeps_its_place_until_it_starts)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_schedule_forbidden};
+	struct probe probe = {.then = then_schedule_forbidden};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	open_limited(1, &executor.hook);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 	assert_rc(schedule_one(NULL), -ENOBUFS);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
-	assert_rc(probe.rc, 0);
-	fixture_close(&manual);
+	assert_ok(probe.rc);
+	manual_close();
 }
 
 Test(max_pending, cancelling_what_an_executor_holds_frees_the_place)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	open_limited(1, &executor.hook);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
-	assert_rc(schedule_one(NULL), 0);
+	assert_ok(schedule_one(NULL));
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, a_periodic_timeout_keeps_its_place_while_it_runs)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_schedule_forbidden};
+	struct probe probe = {.then = then_schedule_forbidden};
 
 	open_limited(1, NULL);
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	assert_rc(probe.rc, -ENOBUFS);
 	assert_rc(schedule_one(NULL), -ENOBUFS);
 
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
-	assert_rc(schedule_one(NULL), 0);
-	fixture_close(&manual);
+	assert_ok(schedule_one(NULL));
+	manual_close();
 }
 
 static void
@@ -216,45 +203,44 @@ then_cancel_itself(struct probe *probe)
 
 Test(max_pending, a_periodic_timeout_that_ends_itself_frees_its_place)
 {
-	struct probe probe = {.fixture = &manual, .then = then_cancel_itself};
+	struct probe probe = {.then = then_cancel_itself};
 
 	open_limited(1, NULL);
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	assert_rc(probe.rc, -EINPROGRESS);
 
-	assert_rc(schedule_one(NULL), 0);
+	assert_ok(schedule_one(NULL));
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, one_that_never_fires_needs_a_place_too)
 {
 	open_limited(1, NULL);
 
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_NEVER),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
 
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, a_batch_that_does_not_fit_is_refused_whole)
 {
 	open_limited(4, NULL);
-	assert_rc(schedule_batch(2), 0);
+	assert_ok(schedule_batch(2));
 
 	assert_rc(schedule_batch(3), -ENOBUFS);
 	assert_u64(hwt_pending_timeouts(manual.timer), 2);
-	assert_u64(fixture_stats(&manual).rejected, 3);
-	assert_rc(schedule_batch(2), 0);
+	assert_u64(manual_stats().rejected, 3);
+	assert_ok(schedule_batch(2));
 	assert_rc(schedule_batch(1), -ENOBUFS);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 4);
-	assert_u64(fixture_stats(&manual).scheduled, 4);
-	assert_u64(fixture_stats(&manual).rejected, 4);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 4);
+	assert_u64(manual_stats().rejected, 4);
+	manual_close();
 }
 
 Test(max_pending, a_batch_greater_than_the_limit_never_fits)
@@ -262,9 +248,9 @@ Test(max_pending, a_batch_greater_than_the_limit_never_fits)
 	open_limited(4, NULL);
 
 	assert_rc(schedule_batch(5), -ENOBUFS);
-	assert_rc(schedule_batch(4), 0);
+	assert_ok(schedule_batch(4));
 
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, a_refused_call_takes_no_place)
@@ -284,33 +270,31 @@ Test(max_pending, a_refused_call_takes_no_place)
 	    -EINVAL);
 	assert_rc(hwt_new_timeouts(manual.timer, 2, wrong, NULL), -EINVAL);
 
-	assert_rc(schedule_one(NULL), 0);
-	fixture_close(&manual);
+	assert_ok(schedule_one(NULL));
+	manual_close();
 }
 
 Test(max_pending, a_call_without_memory_takes_no_place)
 {
 	const uint64_t limit = 50000;
-	uint64_t nth;
-	uint64_t count;
 
-	for (nth = 1; nth <= 8; nth++) {
+	for (uint64_t nth = 1; nth <= 8; nth++) {
 		uint64_t refused = 0;
 
 		open_limited(limit, NULL);
 		fault_arm(FAULT_MEMORY, nth);
-		for (count = 0; count < limit; count++) {
+		for (uint64_t count = 0; count < limit; count++) {
 			if (schedule_one(NULL) != 0)
 				refused++;
 		}
 		fault_disarm();
-		for (count = 0; count < refused; count++)
-			assert_rc(schedule_one(NULL), 0);
+		for (uint64_t count = 0; count < refused; count++)
+			assert_ok(schedule_one(NULL));
 
 		assert_rc(schedule_one(NULL), -ENOBUFS);
 		assert_u64(hwt_pending_timeouts(manual.timer), limit);
-		assert_u64(fixture_stats(&manual).rejected, 1);
-		fixture_close(&manual);
+		assert_u64(manual_stats().rejected, 1);
+		manual_close();
 	}
 }
 
@@ -319,12 +303,10 @@ Test(max_pending, a_batch_without_memory_takes_no_places)
 	const uint64_t limit = 50000;
 	struct hwt_spec *specs = calloc(limit, sizeof(*specs));
 	uint64_t refused = 0;
-	uint64_t nth;
-	uint64_t index;
 
-	for (index = 0; index < limit; index++)
+	for (uint64_t index = 0; index < limit; index++)
 		specs[index].task = forbidden_task;
-	for (nth = 1; nth <= 8; nth++) {
+	for (uint64_t nth = 1; nth <= 8; nth++) {
 		int rc;
 
 		open_limited(limit, NULL);
@@ -334,14 +316,13 @@ Test(max_pending, a_batch_without_memory_takes_no_places)
 		if (rc != 0) {
 			assert_rc(rc, -ENOMEM);
 			assert_u64(hwt_pending_timeouts(manual.timer), 0);
-			assert_rc(
-			    hwt_new_timeouts(manual.timer, limit, specs, NULL),
-			    0);
+			assert_ok(
+			    hwt_new_timeouts(manual.timer, limit, specs, NULL));
 			refused++;
 		}
 		assert_rc(schedule_one(NULL), -ENOBUFS);
 		assert_u64(hwt_pending_timeouts(manual.timer), limit);
-		fixture_close(&manual);
+		manual_close();
 	}
 
 	cr_assert(refused > 0, "no batch was refused");
@@ -352,16 +333,15 @@ Test(max_pending, a_call_without_a_thread_takes_no_place)
 {
 	struct hwt *timer = NULL;
 
-	assert_rc(
-	    hwt_create(&timer, &(struct hwt_options){.max_pending = 1}), 0);
+	assert_ok(hwt_create(&timer, &(struct hwt_options){.max_pending = 1}));
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
 	assert_rc(
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
 	    -EAGAIN);
 	fault_disarm();
 
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)), 0);
+	assert_ok(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 	assert_rc(
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
 	    -ENOBUFS);
@@ -373,25 +353,25 @@ Test(max_pending, a_full_timer_can_still_be_rescheduled)
 	hwt_timeout timeout;
 
 	open_limited(1, NULL);
-	assert_rc(schedule_one(&timeout), 0);
+	assert_ok(schedule_one(&timeout));
 
-	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(5)), 0);
-	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MIN(5)), 0);
+	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(5)));
+	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MIN(5)));
 
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(max_pending, a_full_timer_that_is_stopped_says_so)
 {
 	open_limited(1, NULL);
-	assert_rc(schedule_one(NULL), 0);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(schedule_one(NULL));
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(schedule_one(NULL), -ESHUTDOWN);
 	assert_rc(schedule_one(NULL), -ESHUTDOWN);
 
-	assert_u64(fixture_stats(&manual).rejected, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_u64(manual_stats().rejected, 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define RACE_LIMIT 50
@@ -405,10 +385,9 @@ static void
 race_for_places(unsigned index, void *arg)
 {
 	struct limit_race *race = arg;
-	unsigned count;
 
 	(void)index;
-	for (count = 0; count < 100; count++) {
+	for (unsigned count = 0; count < 100; count++) {
 		race->accepted += schedule_one(NULL) == 0;
 		race->above += hwt_pending_timeouts(manual.timer) > RACE_LIMIT;
 	}
@@ -416,9 +395,7 @@ race_for_places(unsigned index, void *arg)
 
 Test(max_pending, threads_that_race_for_the_places_never_exceed_the_limit)
 {
-	unsigned round;
-
-	for (round = 0; round < 20; round++) {
+	for (unsigned round = 0; round < 20; round++) {
 		struct limit_race race = {0};
 
 		open_limited(RACE_LIMIT, NULL);
@@ -430,7 +407,7 @@ Test(max_pending, threads_that_race_for_the_places_never_exceed_the_limit)
 		assert_u64(race.accepted, RACE_LIMIT);
 		assert_u64(hwt_pending_timeouts(manual.timer), RACE_LIMIT);
 		assert_rc(schedule_one(NULL), -ENOBUFS);
-		fixture_close(&manual);
+		manual_close();
 	}
 }
 
@@ -439,14 +416,13 @@ race_for_a_batch(unsigned index, void *arg)
 {
 	struct limit_race *race = arg;
 	struct hwt_spec specs[7];
-	unsigned count;
 
 	(void)index;
-	for (count = 0; count < 7; count++) {
+	for (unsigned count = 0; count < 7; count++) {
 		specs[count] = (struct hwt_spec){
 		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
 	}
-	for (count = 0; count < 20; count++) {
+	for (unsigned count = 0; count < 20; count++) {
 		if (hwt_new_timeouts(manual.timer, 7, specs, NULL) == 0)
 			race->accepted += 7;
 	}
@@ -454,9 +430,7 @@ race_for_a_batch(unsigned index, void *arg)
 
 Test(max_pending, batches_that_race_for_the_places_are_all_or_none)
 {
-	unsigned round;
-
-	for (round = 0; round < 20; round++) {
+	for (unsigned round = 0; round < 20; round++) {
 		struct limit_race race = {0};
 
 		open_limited(RACE_LIMIT, NULL);
@@ -466,29 +440,29 @@ Test(max_pending, batches_that_race_for_the_places_are_all_or_none)
 			race.accepted += 7;
 		assert_u64(race.accepted, 49);
 		assert_u64(hwt_pending_timeouts(manual.timer), 49);
-		assert_rc(schedule_one(NULL), 0);
+		assert_ok(schedule_one(NULL));
 		assert_rc(schedule_one(NULL), -ENOBUFS);
-		fixture_close(&manual);
+		manual_close();
 	}
 }
 
 static void
 then_schedule_two(struct probe *probe)
 {
-	assert_rc(schedule_one(NULL), 0);
+	assert_ok(schedule_one(NULL));
 	probe->rc = schedule_one(NULL);
 }
 
 Test(max_pending, a_task_may_take_the_place_that_it_left_and_no_more)
 {
-	struct probe probe = {.fixture = &manual, .then = then_schedule_two};
+	struct probe probe = {.then = then_schedule_two};
 
 	open_limited(3, NULL);
-	assert_rc(schedule_batch(2), 0);
+	assert_ok(schedule_batch(2));
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -ENOBUFS);
-	fixture_close(&manual);
+	manual_close();
 }

@@ -38,13 +38,13 @@ compare(uint64_t wheel)
 {
 	static const uint64_t seeds[] = {1, 103, 104, 107};
 	const char *seed = getenv("HWT_SEED");
-	unsigned index;
 
 	if (seed != NULL) {
 		compare_seed(strtoull(seed, NULL, 0), wheel);
 		return;
 	}
-	for (index = 0; index < sizeof(seeds) / sizeof(seeds[0]); index++)
+	for (unsigned index = 0; index < sizeof(seeds) / sizeof(seeds[0]);
+	     index++)
 		compare_seed(seeds[index], wheel);
 }
 

@@ -18,7 +18,6 @@ SUITE(mpsc_queue);
 #define SOON (NOW + HWT_MS(1))
 #define LATE (NOW + HWT_SEC(3600))
 
-static struct fixture manual;
 static struct mpsc_queue queue;
 /* The first index of the last page that was popped. */
 static uint32_t popped_first;

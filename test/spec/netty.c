@@ -19,7 +19,7 @@ stop(struct hwt *timer)
 {
 	struct hwt_unprocessed list;
 
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 	return list;
 }
 
@@ -28,7 +28,7 @@ schedule(struct hwt *timer, unsigned count, hwt_task *task, void *arg,
     uint64_t delay_ns)
 {
 	while (count-- > 0)
-		assert_rc(hwt_new_timeout(timer, NULL, task, arg, delay_ns), 0);
+		assert_ok(hwt_new_timeout(timer, NULL, task, arg, delay_ns));
 }
 
 Test(netty, a_timeout_of_10_s_has_not_run_after_3_s)
@@ -41,10 +41,10 @@ Test(netty, a_timeout_of_10_s_has_not_run_after_3_s)
 
 	sleep_ns(HWT_SEC(3));
 
-	assert_rc(hwt_remaining(timer, timeout, &remaining_ns), 0);
+	assert_ok(hwt_remaining(timer, timeout, &remaining_ns));
 	cr_assert(remaining_ns > 0);
 	cr_assert(remaining_ns <= (int64_t)HWT_SEC(7));
-	assert_rc(hwt_cancel(timer, timeout), 0);
+	assert_ok(hwt_cancel(timer, timeout));
 	worker_timer_close(timer);
 }
 
@@ -56,9 +56,8 @@ Test(netty, a_timeout_of_2_s_has_run_by_3_s)
 	hwt_timeout timeout;
 
 	lag_meter_start(&lag);
-	assert_rc(
-	    hwt_new_timeout(timer, &timeout, probe_task, &probe, HWT_SEC(2)),
-	    0);
+	assert_ok(
+	    hwt_new_timeout(timer, &timeout, probe_task, &probe, HWT_SEC(2)));
 
 	sleep_ns(HWT_SEC(3));
 	sleep_ns(lag_meter_stop(&lag));
@@ -78,7 +77,7 @@ Test(netty, stop_returns_nothing_when_all_have_run)
 
 	assert_u64(stop(timer).count, 0);
 
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(netty, stop_returns_what_is_pending_and_has_cancelled_it)
@@ -99,7 +98,7 @@ Test(netty, stop_returns_what_is_pending_and_has_cancelled_it)
 		count++;
 	}
 	assert_u64(count, 5);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(netty, scheduling_after_stop_is_refused)
@@ -114,7 +113,7 @@ Test(netty, scheduling_after_stop_is_refused)
 	assert_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MS(1)),
 	    -ESHUTDOWN);
 
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 /* Arms itself again before its run is counted. */
@@ -130,14 +129,14 @@ Test(netty, a_task_that_rearms_itself_leaves_one_unprocessed)
 	struct probe probe = {.then = then_rearm};
 	struct hwt *timer = NULL;
 
-	assert_rc(hwt_create(&timer, &options), 0);
+	assert_ok(hwt_create(&timer, &options));
 	probe.data = timer;
 	schedule(timer, 1, probe_task, &probe, TICK);
 	wait_for(&probe.runs, 3);
 
 	assert_u64(stop(timer).count, 1);
 
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 #define MANY 100000
@@ -165,10 +164,9 @@ Test(netty, of_100000_none_is_early_and_none_late_by_more_than_2_ticks)
 	struct lag_meter lag;
 	_Atomic uint64_t runs = 0;
 	uint64_t lag_ns;
-	size_t index;
 
 	lag_meter_start(&lag);
-	for (index = 0; index < MANY; index++) {
+	for (size_t index = 0; index < MANY; index++) {
 		all[index].runs = &runs;
 		all[index].scheduled_ns = monotonic_ns();
 		schedule(timer, 1, punctual_task, &all[index], HWT_MS(125));
@@ -176,7 +174,7 @@ Test(netty, of_100000_none_is_early_and_none_late_by_more_than_2_ticks)
 	wait_for(&runs, MANY);
 	lag_ns = lag_meter_stop(&lag);
 
-	for (index = 0; index < MANY; index++) {
+	for (size_t index = 0; index < MANY; index++) {
 		cr_assert(all[index].late_ns >= HWT_MS(125));
 		cr_assert(all[index].late_ns < HWT_MS(650) + lag_ns);
 	}
@@ -196,14 +194,14 @@ Test(netty, a_custom_executor_gets_the_task)
 	struct hwt *timer = NULL;
 
 	executor_init(&executor, EXECUTOR_RUNS);
-	assert_rc(hwt_create(&timer, &options), 0);
+	assert_ok(hwt_create(&timer, &options));
 	schedule(timer, 1, probe_task, &probe, HWT_MS(10));
 
 	wait_for(&probe.runs, 1);
 
 	assert_u64(executor.count, 1);
 	worker_timer_close(timer);
-	assert_rc(executor.run_rc, 0);
+	assert_ok(executor.run_rc);
 }
 
 static struct hwt *
@@ -214,7 +212,7 @@ open_with_limit_of_2(uint64_t tick_ns, uint32_t ticks_per_wheel)
 	    .max_pending = 2};
 	struct hwt *timer = NULL;
 
-	assert_rc(hwt_create(&timer, &options), 0);
+	assert_ok(hwt_create(&timer, &options));
 	return timer;
 }
 
@@ -238,7 +236,7 @@ Test(netty, the_limit_of_2_admits_again_after_a_cancel)
 
 	schedule(timer, 1, forbidden_task, NULL, HWT_MIN(5));
 	timeout = schedule_task(timer, forbidden_task, HWT_MIN(5));
-	assert_rc(hwt_cancel(timer, timeout), 0);
+	assert_ok(hwt_cancel(timer, timeout));
 
 	schedule(timer, 1, probe_task, &probe, HWT_MS(90));
 
@@ -249,8 +247,7 @@ Test(netty, the_limit_of_2_admits_again_after_a_cancel)
 Test(netty, the_limit_of_2_admits_again_directly_after_an_expiry)
 {
 	struct hwt *timer = open_with_limit_of_2(HWT_MS(25), 4);
-	struct probe first = {0};
-	struct probe second = {0};
+	struct probe first = {0}, second = {0};
 
 	schedule(timer, 1, forbidden_task, NULL, HWT_MIN(5));
 	schedule(timer, 1, probe_task, &first, HWT_MS(90));
@@ -273,8 +270,8 @@ Test(netty, pending_counts_3_and_with_two_cancelled_and_one_run_0)
 	schedule(timer, 1, probe_task, &probe, HWT_MS(90));
 
 	assert_u64(hwt_pending_timeouts(timer), 3);
-	assert_rc(hwt_cancel(timer, timeouts[0]), 0);
-	assert_rc(hwt_cancel(timer, timeouts[1]), 0);
+	assert_ok(hwt_cancel(timer, timeouts[0]));
+	assert_ok(hwt_cancel(timer, timeouts[1]));
 	wait_for(&probe.runs, 1);
 
 	assert_u64(hwt_pending_timeouts(timer), 0);
@@ -292,8 +289,8 @@ Test(netty, the_longest_delay_has_not_run_after_1_s)
 
 	sleep_ns(HWT_SEC(1));
 
-	assert_rc(hwt_cancel(timer, timeouts[0]), 0);
-	assert_rc(hwt_cancel(timer, timeouts[1]), 0);
+	assert_ok(hwt_cancel(timer, timeouts[0]));
+	assert_ok(hwt_cancel(timer, timeouts[1]));
 	worker_timer_close(timer);
 }
 
@@ -314,24 +311,22 @@ Test(netty, ten_cancelled_while_an_eleventh_blocks_the_worker_leave_none)
 	hwt_timeout timeouts[11];
 	struct hwt_spec specs[11];
 	unsigned won = 0;
-	size_t index;
 
 	gate_init(&gate);
-	for (index = 0; index < 11; index++) {
+	for (size_t index = 0; index < 11; index++) {
 		specs[index] = (struct hwt_spec){.task = probe_task,
 		    .arg = &blocking,
 		    .delay_ns = HWT_MS(200)};
 	}
-	assert_rc(hwt_new_timeouts(timer, 11, specs, timeouts), 0);
+	assert_ok(hwt_new_timeouts(timer, 11, specs, timeouts));
 	gate_await(&gate);
 
-	for (index = 0; index < 11; index++)
+	for (size_t index = 0; index < 11; index++)
 		won += hwt_cancel(timer, timeouts[index]) == 0;
 	assert_u64(won, 10);
 	assert_u64(hwt_pending_timeouts(timer), 0);
 	gate_open(&gate);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, probe_task, &later, 2 * TICK), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &later, 2 * TICK));
 	wait_for(&later.runs, 1);
 
 	assert_u64(hwt_pending_timeouts(timer), 0);

@@ -9,7 +9,6 @@
 
 SUITE(next_wakeup);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* Schedules one that must not run during the test. */
@@ -27,210 +26,184 @@ Test(next_wakeup, null_and_a_timer_with_a_worker_are_refused)
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	uint64_t wait_ns = 77;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 
 	assert_rc(hwt_next_wakeup(timer, &wait_ns), -EINVAL);
 	assert_rc(hwt_next_wakeup(NULL, &wait_ns), -EINVAL);
 	assert_rc(hwt_next_wakeup(manual.timer, NULL), -EINVAL);
 
 	assert_u64(wait_ns, 77);
-	fixture_close(&manual);
+	manual_close();
 	worker_timer_close(timer);
 }
 
-Test(next_wakeup, with_nothing_pending_there_is_nothing_to_wait_for)
+ManualTest(next_wakeup, with_nothing_pending_there_is_nothing_to_wait_for)
 {
-	fixture_open(&manual, NULL);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	schedule(HWT_NEVER);
 	schedule((UINT64_C(1) << 63) - 1);
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_NEVER);
 }
 
-Test(next_wakeup, it_is_the_time_to_the_boundary_of_the_earliest_deadline)
+ManualTest(next_wakeup, it_is_the_time_to_the_boundary_of_the_earliest_deadline)
 {
-	fixture_open(&manual, NULL);
 	schedule(HWT_MS(7));
 	schedule(HWT_US(2500));
 	schedule(HWT_MS(5));
 
-	assert_u64(fixture_wait(&manual), HWT_MS(3));
+	assert_u64(manual_wait(), HWT_MS(3));
 	manual.now_ns += HWT_US(1200);
-	assert_u64(fixture_wait(&manual), HWT_US(1800));
-	assert_u64(fixture_step(&manual, 0), 0);
-	assert_u64(fixture_wait(&manual), HWT_US(1800));
+	assert_u64(manual_wait(), HWT_US(1800));
+	assert_u64(manual_step(0), 0);
+	assert_u64(manual_wait(), HWT_US(1800));
 	manual.now_ns += HWT_US(1800) - 1;
-	assert_u64(fixture_wait(&manual), 1);
-
-	fixture_close(&manual);
+	assert_u64(manual_wait(), 1);
 }
 
-Test(next_wakeup, it_is_0_when_something_is_due)
+ManualTest(next_wakeup, it_is_0_when_something_is_due)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_MS(2));
 	manual.now_ns += HWT_MS(2);
-	assert_u64(fixture_wait(&manual), 0);
+	assert_u64(manual_wait(), 0);
 	manual.now_ns += HWT_SEC(2);
-	assert_u64(fixture_wait(&manual), 0);
+	assert_u64(manual_wait(), 0);
 
-	assert_u64(fixture_step(&manual, 0), 1);
+	assert_u64(manual_step(0), 1);
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_NEVER);
 }
 
-Test(next_wakeup, it_is_exact_over_many_turns_of_the_wheel)
+ManualTest(next_wakeup, it_is_exact_over_many_turns_of_the_wheel)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_MIN(60));
-	assert_u64(fixture_wait(&manual), HWT_MIN(60));
-	assert_u64(fixture_step(&manual, HWT_MIN(60) - 1), 0);
+	assert_u64(manual_wait(), HWT_MIN(60));
+	assert_u64(manual_step(HWT_MIN(60) - 1), 0);
 
-	assert_u64(fixture_wait(&manual), 1);
+	assert_u64(manual_wait(), 1);
 
-	assert_u64(fixture_step(&manual, 1), 1);
-	fixture_close(&manual);
+	assert_u64(manual_step(1), 1);
 }
 
-Test(next_wakeup, waiting_as_long_as_told_runs_everything_on_its_tick)
+ManualTest(next_wakeup, waiting_as_long_as_told_runs_everything_on_its_tick)
 {
 	static struct probe probes[200];
 	uint64_t wait_ns;
-	uint64_t index;
 	uint64_t waits = 0;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 200; index++) {
-		probes[index].fixture = &manual;
+	for (uint64_t index = 0; index < 200; index++) {
 		probe_schedule(&probes[index], HWT_US(1 + index * 1777));
 	}
 
-	while ((wait_ns = fixture_wait(&manual)) != HWT_NEVER) {
-		cr_assert(fixture_step(&manual, wait_ns) >= 1);
+	while ((wait_ns = manual_wait()) != HWT_NEVER) {
+		cr_assert(manual_step(wait_ns) >= 1);
 		waits++;
 	}
 
 	cr_assert(waits <= 200);
-	for (index = 0; index < 200; index++) {
+	for (uint64_t index = 0; index < 200; index++) {
 		uint64_t delay_ns = HWT_US(1 + index * 1777);
 
 		assert_u64(probes[index].runs, 1);
 		assert_u64(probes[index].started_ns - manual.start_ns,
 		    (delay_ns + HWT_MS(1) - 1) / HWT_MS(1) * HWT_MS(1));
 	}
-	fixture_close(&manual);
 }
 
 /* Each is earlier than the one before. */
-Test(next_wakeup, it_is_that_of_the_earliest_of_a_thousand)
+ManualTest(next_wakeup, it_is_that_of_the_earliest_of_a_thousand)
 {
-	unsigned index;
-
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 1000; index++)
+	for (unsigned index = 0; index < 1000; index++)
 		schedule(HWT_SEC(100) - HWT_MS(1) * index);
 
-	assert_u64(fixture_wait(&manual), HWT_SEC(100) - HWT_MS(999));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_SEC(100) - HWT_MS(999));
 }
 
-Test(next_wakeup, what_was_cancelled_is_not_waited_for)
+ManualTest(next_wakeup, what_was_cancelled_is_not_waited_for)
 {
 	hwt_timeout placed;
 	hwt_timeout queued;
 
-	fixture_open(&manual, NULL);
 	placed = schedule(HWT_MS(3));
 	schedule(HWT_MS(20));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	queued = schedule(HWT_MS(1));
 
-	assert_rc(hwt_cancel(manual.timer, queued), 0);
-	assert_rc(hwt_cancel(manual.timer, placed), 0);
+	assert_ok(hwt_cancel(manual.timer, queued));
+	assert_ok(hwt_cancel(manual.timer, placed));
 
-	assert_u64(fixture_wait(&manual), HWT_MS(19));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(19));
 }
 
-Test(next_wakeup, what_was_rescheduled_is_waited_for_where_it_is)
+ManualTest(next_wakeup, what_was_rescheduled_is_waited_for_where_it_is)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
 	timeout = schedule(HWT_MS(3));
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(2)), 0);
-	assert_u64(fixture_wait(&manual), HWT_MS(2));
-	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(1)), 0);
+	manual_tick(1);
+	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(2)));
+	assert_u64(manual_wait(), HWT_MS(2));
+	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(1)));
 
-	assert_u64(fixture_wait(&manual), HWT_MS(1));
-
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(1));
 }
 
 Test(next_wakeup, what_an_executor_holds_is_not_waited_for)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
-	assert_rc(executor_run(&executor, 0), 0);
-	fixture_close(&manual);
+	assert_ok(executor_run(&executor, 0));
+	manual_close();
 }
 
 Test(next_wakeup, after_stop_there_is_nothing_to_wait_for)
 {
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	schedule(HWT_MS(1));
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 static void
 then_ask(struct probe *probe)
 {
-	*(uint64_t *)probe->data = fixture_wait(&manual);
+	*(uint64_t *)probe->data = manual_wait();
 }
 
-Test(next_wakeup, from_a_task_it_is_the_wait_to_the_next_boundary)
+ManualTest(next_wakeup, from_a_task_it_is_the_wait_to_the_next_boundary)
 {
 	uint64_t wait_ns = 0;
-	struct probe probe = {
-	    .fixture = &manual, .then = then_ask, .data = &wait_ns};
+	struct probe probe = {.then = then_ask, .data = &wait_ns};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_MS(1));
 
-	assert_u64(fixture_step(&manual, HWT_US(1300)), 1);
+	assert_u64(manual_step(HWT_US(1300)), 1);
 
 	assert_u64(wait_ns, HWT_US(700));
-	fixture_close(&manual);
 }
 
 /* Wake. */
 
-Test(next_wakeup, an_earlier_deadline_calls_wake_once)
+ManualTest(next_wakeup, an_earlier_deadline_calls_wake_once)
 {
-	fixture_open(&manual, NULL);
 	schedule(HWT_MS(10));
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual_wait(), HWT_MS(10));
 	assert_u64(manual.wakes, 0);
 
 	schedule(HWT_MS(5));
@@ -239,17 +212,15 @@ Test(next_wakeup, an_earlier_deadline_calls_wake_once)
 	schedule(HWT_MS(3));
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(3));
+	assert_u64(manual_wait(), HWT_MS(3));
 	schedule(HWT_MS(2));
 	assert_u64(manual.wakes, 2);
-	fixture_close(&manual);
 }
 
-Test(next_wakeup, a_deadline_of_the_same_or_a_later_tick_calls_nobody)
+ManualTest(next_wakeup, a_deadline_of_the_same_or_a_later_tick_calls_nobody)
 {
-	fixture_open(&manual, NULL);
 	schedule(HWT_MS(10));
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual_wait(), HWT_MS(10));
 
 	schedule(HWT_MS(10));
 	schedule(HWT_MS(9) + 1);
@@ -259,130 +230,117 @@ Test(next_wakeup, a_deadline_of_the_same_or_a_later_tick_calls_nobody)
 
 	schedule(HWT_MS(9));
 	assert_u64(manual.wakes, 1);
-	fixture_close(&manual);
 }
 
-Test(next_wakeup, the_first_deadline_calls_one_who_waits_for_nothing)
+ManualTest(next_wakeup, the_first_deadline_calls_one_who_waits_for_nothing)
 {
-	fixture_open(&manual, NULL);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	schedule(HWT_NEVER);
 	assert_u64(manual.wakes, 0);
 	schedule(HWT_MIN(60));
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MIN(60));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MIN(60));
 }
 
-Test(next_wakeup, nobody_is_called_who_has_not_asked)
+ManualTest(next_wakeup, nobody_is_called_who_has_not_asked)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	schedule(HWT_MS(10));
 	assert_u64(manual.wakes, 0);
 
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
-	fixture_tick(&manual, 1);
+	assert_u64(manual_wait(), HWT_MS(10));
+	manual_tick(1);
 	probe_schedule(&probe, 0);
 
 	assert_u64(manual.wakes, 0);
-	fixture_close(&manual);
 }
 
-Test(next_wakeup, a_batch_calls_once)
+ManualTest(next_wakeup, a_batch_calls_once)
 {
 	const struct hwt_spec specs[3] = {
 	    {.task = forbidden_task, .delay_ns = HWT_MS(30)},
 	    {.task = forbidden_task, .delay_ns = HWT_MS(5)},
 	    {.task = forbidden_task, .delay_ns = HWT_MS(4)}};
 
-	fixture_open(&manual, NULL);
 	schedule(HWT_MS(10));
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual_wait(), HWT_MS(10));
 
-	assert_rc(hwt_new_timeouts(manual.timer, 3, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 3, specs, NULL));
 
 	assert_u64(manual.wakes, 1);
-	fixture_close(&manual);
 }
 
-Test(next_wakeup, a_reschedule_calls_when_it_pulls_in_only)
+ManualTest(next_wakeup, a_reschedule_calls_when_it_pulls_in_only)
 {
 	hwt_timeout near;
 	hwt_timeout far;
 
-	fixture_open(&manual, NULL);
 	near = schedule(HWT_MS(10));
 	far = schedule(HWT_MS(100));
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual_wait(), HWT_MS(10));
 
-	assert_rc(hwt_reschedule(manual.timer, near, HWT_MS(20)), 0);
-	assert_rc(hwt_reschedule(manual.timer, far, HWT_MS(200)), 0);
-	assert_rc(hwt_reschedule(manual.timer, far, HWT_MS(10)), 0);
+	assert_ok(hwt_reschedule(manual.timer, near, HWT_MS(20)));
+	assert_ok(hwt_reschedule(manual.timer, far, HWT_MS(200)));
+	assert_ok(hwt_reschedule(manual.timer, far, HWT_MS(10)));
 	assert_u64(manual.wakes, 0);
-	assert_rc(hwt_reschedule(manual.timer, far, HWT_MS(5)), 0);
+	assert_ok(hwt_reschedule(manual.timer, far, HWT_MS(5)));
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(5));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(5));
 }
 
-Test(next_wakeup, a_reschedule_calls_when_it_pulls_in_what_is_not_placed_yet)
+ManualTest(
+    next_wakeup, a_reschedule_calls_when_it_pulls_in_what_is_not_placed_yet)
 {
 	hwt_timeout queued;
 
-	fixture_open(&manual, NULL);
 	schedule(HWT_MS(10));
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual_wait(), HWT_MS(10));
 	queued = schedule(HWT_MS(20));
 	assert_u64(manual.wakes, 0);
 
-	assert_rc(hwt_reschedule(manual.timer, queued, HWT_MS(5)), 0);
+	assert_ok(hwt_reschedule(manual.timer, queued, HWT_MS(5)));
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(5));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(5));
 }
 
-Test(next_wakeup, a_cancel_calls_nobody)
+ManualTest(next_wakeup, a_cancel_calls_nobody)
 {
 	hwt_timeout placed;
 	hwt_timeout queued;
 
-	fixture_open(&manual, NULL);
 	placed = schedule(HWT_MS(10));
 	schedule(HWT_MS(20));
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_u64(manual_wait(), HWT_MS(10));
 	queued = schedule(HWT_MS(30));
 
-	assert_rc(hwt_cancel(manual.timer, queued), 0);
-	assert_rc(hwt_cancel(manual.timer, placed), 0);
+	assert_ok(hwt_cancel(manual.timer, queued));
+	assert_ok(hwt_cancel(manual.timer, placed));
 
 	assert_u64(manual.wakes, 0);
-	assert_u64(fixture_wait(&manual), HWT_MS(20));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(20));
 }
 
 Test(next_wakeup, a_periodic_timeout_run_by_an_executor_calls)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(5));
-	fixture_tick(&manual, 1);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	manual_tick(1);
+	assert_u64(manual_wait(), HWT_NEVER);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(5));
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_MS(5));
+	manual_close();
 }
 
 Test(next_wakeup, a_timer_without_a_wake_tells_nobody)
@@ -390,17 +348,15 @@ Test(next_wakeup, a_timer_without_a_wake_tells_nobody)
 	struct hwt *timer = NULL;
 	uint64_t wait_ns = 0;
 
-	assert_rc(hwt_create(&timer,
-		      &(struct hwt_options){
-			  .flags = HWT_MANUAL, .tick_ns = HWT_MS(1)}),
-	    0);
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	assert_ok(hwt_create(&timer,
+	    &(struct hwt_options){.flags = HWT_MANUAL, .tick_ns = HWT_MS(1)}));
+	assert_ok(hwt_next_wakeup(timer, &wait_ns));
 	assert_u64(wait_ns, HWT_NEVER);
 
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)), 0);
+	assert_ok(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	assert_ok(hwt_next_wakeup(timer, &wait_ns));
 	cr_assert(wait_ns <= HWT_MIN(1) + HWT_MS(1));
 	worker_timer_close(timer);
 }
@@ -413,41 +369,33 @@ race_to_wake(unsigned index, void *arg)
 	timeouts[index] = schedule(HWT_MS(10 + index));
 }
 
-Test(next_wakeup, of_several_threads_one_calls)
+ManualTest(next_wakeup, of_several_threads_one_calls)
 {
 	hwt_timeout timeouts[4];
-	uint64_t round;
-	size_t index;
 
-	fixture_open(&manual, NULL);
-	for (round = 1; round <= 50; round++) {
-		assert_u64(fixture_wait(&manual), HWT_NEVER);
+	for (uint64_t round = 1; round <= 50; round++) {
+		assert_u64(manual_wait(), HWT_NEVER);
 
 		in_parallel(4, race_to_wake, timeouts);
 
 		assert_u64(manual.wakes, round);
-		for (index = 0; index < 4; index++)
-			assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
+		for (size_t index = 0; index < 4; index++)
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 	}
-	fixture_close(&manual);
 }
 
 Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
 {
-	struct fixture fixture = {0};
-	unsigned index;
+	manual_open(NULL);
+	for (unsigned index = 0; index < 512; index++)
+		assert_ok(hwt_new_timeout(
+		    manual.timer, NULL, forbidden_task, NULL, HWT_SEC(100)));
+	manual_step(FIXTURE_TICK);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 512; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
-			      NULL, HWT_SEC(100)),
-		    0);
-	fixture_step(&fixture, FIXTURE_TICK);
-	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	assert_u64(manual_wait(), HWT_NEVER);
 
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
-
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define MILLION 1000000
@@ -458,55 +406,50 @@ readings_of_a_wait_that_is_0(void)
 {
 	uint64_t before = manual.clock_reads;
 
-	assert_u64(fixture_wait(&manual), 0);
+	assert_u64(manual_wait(), 0);
 	return manual.clock_reads - before;
 }
 
-Test(next_wakeup, with_something_due_a_million_that_came_are_left_for_later)
+ManualTest(
+    next_wakeup, with_something_due_a_million_that_came_are_left_for_later)
 {
-	struct probe probe = {.fixture = &manual};
-	unsigned index;
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, FIXTURE_TICK);
-	assert_u64(fixture_wait(&manual), FIXTURE_TICK);
-	for (index = 0; index < MILLION; index++)
+	assert_u64(manual_wait(), FIXTURE_TICK);
+	for (unsigned index = 0; index < MILLION; index++)
 		schedule(HWT_SEC(3600));
 	manual.now_ns += FIXTURE_TICK;
 
 	cr_assert(readings_of_a_wait_that_is_0() < 10);
 
 	cr_assert(queued_for_later(manual.timer) >= MILLION - MILLION / 100);
-	assert_u64(fixture_step(&manual, 0), 1);
+	assert_u64(manual_step(0), 1);
 	assert_u64(queued_for_later(manual.timer), 0);
-	fixture_close(&manual);
 }
 
-Test(next_wakeup, with_something_due_so_is_what_a_million_left_that_went)
+ManualTest(next_wakeup, with_something_due_so_is_what_a_million_left_that_went)
 {
 	hwt_timeout *timeouts = calloc(MILLION, sizeof(*timeouts));
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	uint64_t bytes;
-	unsigned index;
 
 	cr_assert_not_null(timeouts);
-	fixture_open(&manual, NULL);
-	for (index = 0; index < MILLION; index++)
+	for (unsigned index = 0; index < MILLION; index++)
 		timeouts[index] = schedule(HWT_MS(5) + HWT_US(1) * index);
 	probe_schedule(&probe, FIXTURE_TICK);
-	assert_u64(fixture_wait(&manual), FIXTURE_TICK);
-	for (index = 0; index < MILLION; index++)
-		assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
-	bytes = fixture_stats(&manual).memory_bytes;
+	assert_u64(manual_wait(), FIXTURE_TICK);
+	for (unsigned index = 0; index < MILLION; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+	bytes = manual_stats().memory_bytes;
 	manual.now_ns += FIXTURE_TICK;
 
 	cr_assert(readings_of_a_wait_that_is_0() < 10);
 
 	/* A slab is all that it gave back. */
-	cr_assert(fixture_stats(&manual).memory_bytes >= bytes - (1 << 20));
-	assert_u64(fixture_step(&manual, 0), 1);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	cr_assert(fixture_stats(&manual).memory_bytes < bytes / 2);
-	fixture_close(&manual);
+	cr_assert(manual_stats().memory_bytes >= bytes - (1 << 20));
+	assert_u64(manual_step(0), 1);
+	assert_u64(manual_wait(), HWT_NEVER);
+	cr_assert(manual_stats().memory_bytes < bytes / 2);
 	free(timeouts);
 }

@@ -31,7 +31,7 @@ role_timer(void)
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
 	struct hwt *timer;
 
-	child_rc(hwt_create(&timer, &options), 0);
+	child_ok(hwt_create(&timer, &options));
 	return timer;
 }
 
@@ -40,9 +40,8 @@ role_pending(void)
 {
 	struct hwt *timer = role_timer();
 
-	child_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR), 0);
-	child_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
+	child_ok(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR));
+	child_ok(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER));
 	exit(LEFT_BY_EXIT);
 }
 
@@ -68,7 +67,7 @@ role_await(const _Atomic uint64_t *word, uint64_t value)
 static void
 role_running(void)
 {
-	child_rc(hwt_new_timeout(role_timer(), NULL, endless_task, NULL, 0), 0);
+	child_ok(hwt_new_timeout(role_timer(), NULL, endless_task, NULL, 0));
 	role_await(&entered, 1);
 	exit(LEFT_BY_EXIT);
 }
@@ -84,7 +83,7 @@ exit_task(hwt_timeout timeout, void *arg)
 static void
 role_exit_in_task(void)
 {
-	child_rc(hwt_new_timeout(role_timer(), NULL, exit_task, NULL, 0), 0);
+	child_ok(hwt_new_timeout(role_timer(), NULL, exit_task, NULL, 0));
 	for (;;)
 		pause();
 }
@@ -95,20 +94,17 @@ role_executors(void)
 	struct hwt *timer = role_timer();
 	struct hwt_pool *pool;
 	struct hwt_mailbox *mailbox;
-	unsigned index;
 
 	/* One thread of the pool is in a task, the other sleeps; the mailbox
 	 * holds what nobody runs. */
-	child_rc(hwt_pool_create(&pool, 2, 0), 0);
-	child_rc(hwt_mailbox_create(&mailbox), 0);
-	child_rc(hwt_new_timeout_on(timer, hwt_pool_executor(pool), NULL,
-		     endless_task, NULL, 0),
-	    0);
-	for (index = 0; index < 3; index++)
-		child_rc(
+	child_ok(hwt_pool_create(&pool, 2, 0));
+	child_ok(hwt_mailbox_create(&mailbox));
+	child_ok(hwt_new_timeout_on(
+	    timer, hwt_pool_executor(pool), NULL, endless_task, NULL, 0));
+	for (unsigned index = 0; index < 3; index++)
+		child_ok(
 		    hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox),
-			NULL, forbidden_task, NULL, 0),
-		    0);
+			NULL, forbidden_task, NULL, 0));
 	role_await(&entered, 1);
 	exit(LEFT_BY_EXIT);
 }
@@ -118,8 +114,8 @@ role_shared(void)
 {
 	struct hwt *timer;
 
-	child_rc(hwt_shared(&timer), 0);
-	child_rc(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR), 0);
+	child_ok(hwt_shared(&timer));
+	child_ok(hwt_new_timeout(timer, NULL, forbidden_task, NULL, HOUR));
 	exit(LEFT_BY_EXIT);
 }
 
@@ -132,8 +128,7 @@ churn_main(void *arg)
 	hwt_timeout timeout;
 
 	for (;;) {
-		child_rc(
-		    hwt_new_timeout(timer, &timeout, idle_task, NULL, 0), 0);
+		child_ok(hwt_new_timeout(timer, &timeout, idle_task, NULL, 0));
 		(void)hwt_cancel(timer, timeout);
 		churned++;
 	}
@@ -146,7 +141,7 @@ role_churning(void)
 	struct hwt *timer = role_timer();
 	pthread_t thread;
 
-	child_rc(pthread_create(&thread, NULL, churn_main, timer), 0);
+	child_ok(pthread_create(&thread, NULL, churn_main, timer));
 	role_await(&churned, 10000);
 	exit(LEFT_BY_EXIT);
 }
@@ -165,9 +160,9 @@ role_stopping(void)
 	struct hwt *timer = role_timer();
 	pthread_t thread;
 
-	child_rc(hwt_new_timeout(timer, NULL, endless_task, NULL, 0), 0);
+	child_ok(hwt_new_timeout(timer, NULL, endless_task, NULL, 0));
 	role_await(&entered, 1);
-	child_rc(pthread_create(&thread, NULL, stop_main, timer), 0);
+	child_ok(pthread_create(&thread, NULL, stop_main, timer));
 	while (hwt_new_timeout(timer, NULL, idle_task, NULL, 0) != -ESHUTDOWN)
 		sleep_ns(HWT_MS(1));
 	exit(LEFT_BY_EXIT);
@@ -181,20 +176,19 @@ last_act(void)
 	struct probe probe = {0};
 	hwt_timeout timeout;
 
-	child_rc(hwt_new_timeout(last_timer, NULL, probe_task, &probe, 0), 0);
+	child_ok(hwt_new_timeout(last_timer, NULL, probe_task, &probe, 0));
 	role_await(&probe.runs, 1);
-	child_rc(
-	    hwt_new_timeout(last_timer, &timeout, forbidden_task, NULL, HOUR),
-	    0);
-	child_rc(hwt_cancel(last_timer, timeout), 0);
+	child_ok(
+	    hwt_new_timeout(last_timer, &timeout, forbidden_task, NULL, HOUR));
+	child_ok(hwt_cancel(last_timer, timeout));
 }
 
 static void
 role_atexit(void)
 {
 	last_timer = role_timer();
-	child_rc(hwt_start(last_timer), 0);
-	child_rc(atexit(last_act), 0);
+	child_ok(hwt_start(last_timer));
+	child_ok(atexit(last_act));
 	exit(LEFT_BY_EXIT);
 }
 
@@ -215,9 +209,9 @@ role_dlclosed(void)
 	*(void **)&create = dlsym(library, "hwt_create");
 	*(void **)&schedule = dlsym(library, "hwt_new_timeouts");
 	child_check(create != NULL && schedule != NULL);
-	child_rc(create(&timer, &options), 0);
-	child_rc(schedule(timer, 1, &spec, NULL), 0);
-	child_rc(dlclose(library), 0);
+	child_ok(create(&timer, &options));
+	child_ok(schedule(timer, 1, &spec, NULL));
+	child_ok(dlclose(library));
 	role_await(&probe.runs, probe.runs + 20);
 	exit(LEFT_BY_EXIT);
 }
@@ -241,11 +235,11 @@ __attribute__((constructor)) static void
 play_role(void)
 {
 	const char *name = getenv(ROLE);
-	size_t index;
 
 	if (name == NULL)
 		return;
-	for (index = 0; index < sizeof(roles) / sizeof(roles[0]); index++)
+	for (size_t index = 0; index < sizeof(roles) / sizeof(roles[0]);
+	     index++)
 		if (strcmp(roles[index].name, name) == 0)
 			roles[index].play();
 	child_check(!"there is no such role");
@@ -257,7 +251,7 @@ become(void *arg)
 	char name[] = "hwt-test";
 	char *const argv[] = {name, NULL};
 
-	child_rc(setenv(ROLE, arg, 1), 0);
+	child_ok(setenv(ROLE, arg, 1));
 	(void)execv("/proc/self/exe", argv);
 	child_check(!"the binary cannot be executed again");
 }

@@ -11,42 +11,33 @@
 
 SUITE(on_tick);
 
-Test(on_tick, a_timeout_is_handed_over_on_its_tick)
+ManualTest(on_tick, a_timeout_is_handed_over_on_its_tick)
 {
 	static struct probe probes[3 * FIXTURE_WHEEL];
-	struct fixture fixture = {0};
-	uint64_t index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 3 * FIXTURE_WHEEL; index++) {
-		probes[index].fixture = &fixture;
+	for (uint64_t index = 0; index < 3 * FIXTURE_WHEEL; index++) {
 		probe_schedule(&probes[index], (index + 1) * FIXTURE_TICK);
 	}
 
-	for (index = 0; index < 3 * FIXTURE_WHEEL; index++) {
-		assert_u64(fixture_tick(&fixture, index + 1), 1);
+	for (uint64_t index = 0; index < 3 * FIXTURE_WHEEL; index++) {
+		assert_u64(manual_tick(index + 1), 1);
 		assert_u64(probes[index].runs, 1);
 	}
-
-	fixture_close(&fixture);
 }
 
 /* The most room in the wheel that so many can take. */
 Test(on_tick, a_crowd_of_which_each_has_a_tick_of_its_own_is_on_time)
 {
 	const uint64_t crowd = 20000;
-	struct fixture fixture = {0};
-	uint64_t index;
 
-	fixture_open(&fixture, &(struct hwt_options){.ticks_per_wheel = 32768});
-	for (index = 1; index <= crowd; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL,
-			      index * fixture.tick_ns),
-		    0);
+	manual_open(&(struct hwt_options){.ticks_per_wheel = 32768});
+	for (uint64_t index = 1; index <= crowd; index++)
+		assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL,
+		    index * manual.tick_ns));
 
-	assert_u64(fixture_tick(&fixture, crowd / 2), crowd / 2);
-	assert_u64(fixture_tick(&fixture, crowd), crowd / 2);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(crowd / 2), crowd / 2);
+	assert_u64(manual_tick(crowd), crowd / 2);
+	manual_close();
 }
 
 #define MILLION 1000000
@@ -60,103 +51,85 @@ then_counts_what_waits(struct probe *probe)
 }
 
 static hwt_timeout *
-schedule_a_million(struct fixture *fixture, uint64_t delay_ns)
+schedule_a_million(uint64_t delay_ns)
 {
 	hwt_timeout *timeouts = calloc(MILLION, sizeof(*timeouts));
-	unsigned index;
 
 	cr_assert_not_null(timeouts);
-	for (index = 0; index < MILLION; index++)
+	for (unsigned index = 0; index < MILLION; index++)
 		timeouts[index] =
-		    schedule_task(fixture->timer, idle_task, delay_ns);
+		    schedule_task(manual.timer, idle_task, delay_ns);
 	return timeouts;
 }
 
 static void
-pull_a_million_in(
-    struct fixture *fixture, const hwt_timeout *timeouts, uint64_t delay_ns)
+pull_a_million_in(const hwt_timeout *timeouts, uint64_t delay_ns)
 {
-	unsigned index;
-
-	for (index = 0; index < MILLION; index++)
-		assert_rc(
-		    hwt_reschedule(fixture->timer, timeouts[index], delay_ns),
-		    0);
+	for (unsigned index = 0; index < MILLION; index++)
+		assert_ok(
+		    hwt_reschedule(manual.timer, timeouts[index], delay_ns));
 }
 
 /* By one who turns the wheel every half second at least. */
 Test(on_tick, what_is_due_does_not_wait_for_a_million_that_were_pulled_in)
 {
 	static const uint64_t delays[] = {FIXTURE_TICK, HWT_MS(499)};
-	unsigned turn;
 
-	for (turn = 0; turn < 2; turn++) {
-		struct fixture fixture = {0};
+	for (unsigned turn = 0; turn < 2; turn++) {
 		uint64_t waiting = 0;
-		struct probe probe = {.fixture = &fixture,
-		    .then = then_counts_what_waits,
-		    .data = &waiting};
+		struct probe probe = {
+		    .then = then_counts_what_waits, .data = &waiting};
 		hwt_timeout *timeouts;
 
-		fixture_open(&fixture, NULL);
-		timeouts = schedule_a_million(&fixture, HWT_SEC(7200));
-		fixture_step(&fixture, 0);
-		assert_u64(queued_for_later(fixture.timer), 0);
+		manual_open(NULL);
+		timeouts = schedule_a_million(HWT_SEC(7200));
+		manual_step(0);
+		assert_u64(queued_for_later(manual.timer), 0);
 		probe_schedule(&probe, delays[turn]);
-		assert_u64(fixture_wait(&fixture), delays[turn]);
-		pull_a_million_in(&fixture, timeouts, HWT_SEC(3600));
+		assert_u64(manual_wait(), delays[turn]);
+		pull_a_million_in(timeouts, HWT_SEC(3600));
 
-		assert_u64(fixture_step(&fixture, delays[turn]), 1);
+		assert_u64(manual_step(delays[turn]), 1);
 
 		/* A piece of them at most was taken over before. */
 		cr_assert(waiting >= MILLION - MILLION / 100,
 		    "%" PRIu64 " left", waiting);
-		assert_u64(
-		    fixture_wait(&fixture), HWT_SEC(3600) - delays[turn]);
-		fixture_close(&fixture);
+		assert_u64(manual_wait(), HWT_SEC(3600) - delays[turn]);
+		manual_close();
 		free(timeouts);
 	}
 }
 
 /* Its call read the clock long before its entry was queued: here, the clock
  * goes back for it. */
-Test(on_tick, what_comes_late_for_its_tick_is_handed_over_on_the_next)
+ManualTest(on_tick, what_comes_late_for_its_tick_is_handed_over_on_the_next)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	assert_u64(fixture_tick(&fixture, 3 * FIXTURE_WHEEL), 0);
-	fixture.now_ns = FIXTURE_START + 2 * FIXTURE_TICK;
+	assert_u64(manual_tick(3 * FIXTURE_WHEEL), 0);
+	manual.now_ns = FIXTURE_START + 2 * FIXTURE_TICK;
 	probe_schedule(&probe, FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, 3 * FIXTURE_WHEEL + 1), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(3 * FIXTURE_WHEEL + 1), 1);
 }
 
-Test(on_tick, an_executor_gets_a_timeout_on_its_tick)
+ManualTest(on_tick, an_executor_gets_a_timeout_on_its_tick)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	hwt_timeout timeouts[FIXTURE_WHEEL];
-	uint64_t index;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_RUNS);
-	for (index = 0; index < FIXTURE_WHEEL; index++)
-		assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook,
-			      &timeouts[index], idle_task, NULL,
-			      (index + 1) * FIXTURE_TICK),
-		    0);
+	for (uint64_t index = 0; index < FIXTURE_WHEEL; index++)
+		assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
+		    &timeouts[index], idle_task, NULL,
+		    (index + 1) * FIXTURE_TICK));
 
-	for (index = 0; index < FIXTURE_WHEEL; index++) {
-		fixture_tick(&fixture, index + 1);
+	for (uint64_t index = 0; index < FIXTURE_WHEEL; index++) {
+		manual_tick(index + 1);
 		assert_u64(executor.count, index + 1);
 		assert_u64(
 		    executor.calls[index].timeout.id, timeouts[index].id);
 	}
-
-	fixture_close(&fixture);
 }
 
 /* Counts the runs of a task that has no probe of its own. */
@@ -171,71 +144,56 @@ counting_task(hwt_timeout timeout, void *arg)
 
 #define MANY 150000
 
-Test(on_tick, there_is_no_cap_per_tick)
+ManualTest(on_tick, there_is_no_cap_per_tick)
 {
-	struct fixture fixture = {0};
-	struct probe innocent = {.fixture = &fixture};
+	struct probe innocent = {0};
 	uint64_t count = 0;
-	uint64_t index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, counting_task,
-			      &count, FIXTURE_TICK),
-		    0);
+	for (uint64_t index = 0; index < MANY; index++)
+		assert_ok(hwt_new_timeout(
+		    manual.timer, NULL, counting_task, &count, FIXTURE_TICK));
 	probe_schedule(&innocent, FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, 1), MANY + 1);
+	assert_u64(manual_tick(1), MANY + 1);
 
 	assert_u64(count, MANY);
 	assert_u64(innocent.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(on_tick, however_many_are_scheduled_an_innocent_one_stays_on_time)
+ManualTest(on_tick, however_many_are_scheduled_an_innocent_one_stays_on_time)
 {
-	struct fixture fixture = {0};
-	struct probe innocent = {.fixture = &fixture};
-	uint64_t index;
+	struct probe innocent = {0};
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
-			      NULL, 100 * FIXTURE_TICK + index),
-		    0);
+	for (uint64_t index = 0; index < MANY; index++)
+		assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+		    NULL, 100 * FIXTURE_TICK + index));
 	probe_schedule(&innocent, FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_u64(innocent.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(on_tick, however_many_are_cancelled_an_innocent_one_stays_on_time)
+ManualTest(on_tick, however_many_are_cancelled_an_innocent_one_stays_on_time)
 {
 	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
-	struct fixture fixture = {0};
-	struct probe innocent = {.fixture = &fixture};
-	uint64_t index;
+	struct probe innocent = {0};
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < MANY; index++)
+	for (uint64_t index = 0; index < MANY; index++)
 		timeouts[index] = schedule_task(
-		    fixture.timer, forbidden_task, 2 * FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
-	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+		    manual.timer, forbidden_task, 2 * FIXTURE_TICK);
+	manual_tick(1);
+	for (uint64_t index = 0; index < MANY; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 	probe_schedule(&innocent, FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, 2), 1);
+	assert_u64(manual_tick(2), 1);
 
 	assert_u64(innocent.runs, 1);
-	fixture_close(&fixture);
 	free(timeouts);
 }
 
 struct busy {
-	struct live *live;
 	_Atomic uint64_t stop;
 };
 
@@ -251,8 +209,8 @@ busy_body(unsigned index, void *arg)
 		struct probe probe = {0};
 		uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
 
-		if (hwt_new_timeout(busy->live->timer, NULL, probe_task, &probe,
-			HWT_MS(20)) != 0)
+		if (hwt_new_timeout(
+			live.timer, NULL, probe_task, &probe, HWT_MS(20)) != 0)
 			abort();
 		while (probe.runs == 0 && monotonic_ns() < limit_ns)
 			sleep_ns(HWT_MS(1));
@@ -260,23 +218,19 @@ busy_body(unsigned index, void *arg)
 		return;
 	}
 	while (busy->stop == 0)
-		if (hwt_new_timeout(busy->live->timer, &timeout, forbidden_task,
-			NULL, HWT_SEC(3600)) != 0 ||
-		    hwt_cancel(busy->live->timer, timeout) != 0)
+		if (hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL,
+			HWT_SEC(3600)) != 0 ||
+		    hwt_cancel(live.timer, timeout) != 0)
 			abort();
 }
 
-Test(on_tick, producers_at_full_speed_do_not_keep_a_timeout_from_running)
+WorkerTest(on_tick, producers_at_full_speed_do_not_keep_a_timeout_from_running)
 {
-	struct live live = {0};
-	struct busy busy = {.live = &live};
-
-	live_open(&live, NULL);
+	struct busy busy = {0};
 
 	in_parallel(3, busy_body, &busy);
 
 	assert_u64(busy.stop, 1);
-	live_close(&live);
 }
 
 /* A task that takes longer than a tick, by the timer's clock. */
@@ -286,68 +240,55 @@ then_takes_two_ticks_and_a_half(struct probe *probe)
 	probe->fixture->now_ns += 2 * FIXTURE_TICK + FIXTURE_TICK / 2;
 }
 
-Test(on_tick, what_a_slow_task_delays_is_handed_over_right_after_it)
+ManualTest(on_tick, what_a_slow_task_delays_is_handed_over_right_after_it)
 {
-	struct fixture fixture = {0};
-	struct probe slow = {
-	    .fixture = &fixture, .then = then_takes_two_ticks_and_a_half};
-	struct probe delayed = {.fixture = &fixture};
-	struct probe on_time = {.fixture = &fixture};
+	struct probe slow = {.then = then_takes_two_ticks_and_a_half};
+	struct probe delayed = {0}, on_time = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&slow, FIXTURE_TICK);
 	probe_schedule(&delayed, 2 * FIXTURE_TICK);
 	probe_schedule(&on_time, 4 * FIXTURE_TICK);
 
-	fixture_tick(&fixture, 1);
-	fixture_step(&fixture, 0);
+	manual_tick(1);
+	manual_step(0);
 	assert_u64(slow.runs, 1);
 	assert_u64(delayed.runs, 1);
 	assert_u64(on_time.runs, 0);
 
-	assert_u64(fixture_tick(&fixture, 4), 1);
+	assert_u64(manual_tick(4), 1);
 	assert_u64(on_time.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(on_tick, a_late_advance_hands_over_what_became_due_meanwhile)
+ManualTest(on_tick, a_late_advance_hands_over_what_became_due_meanwhile)
 {
-	struct fixture fixture = {0};
-	struct probe due = {.fixture = &fixture};
-	struct probe not_due = {.fixture = &fixture};
+	struct probe due = {0}, not_due = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&due, FIXTURE_TICK);
 	probe_schedule(&not_due, 6 * FIXTURE_TICK);
 
-	assert_u64(fixture_step(&fixture, 5 * FIXTURE_TICK + 1), 1);
+	assert_u64(manual_step(5 * FIXTURE_TICK + 1), 1);
 
 	assert_u64(due.runs, 1);
-	assert_u64(fixture_tick(&fixture, 6), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(6), 1);
 }
 
-Test(on_tick, lateness_is_the_start_minus_the_deadline)
+ManualTest(on_tick, lateness_is_the_start_minus_the_deadline)
 {
-	struct fixture fixture = {0};
-	struct probe on_the_boundary = {.fixture = &fixture};
-	struct probe between = {.fixture = &fixture};
+	struct probe on_the_boundary = {0}, between = {0};
 	struct hwt_stats stats;
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&on_the_boundary, FIXTURE_TICK);
 	probe_schedule(&between, 2 * FIXTURE_TICK - 5);
 
-	fixture_tick(&fixture, 1);
-	stats = fixture_stats(&fixture);
+	manual_tick(1);
+	stats = manual_stats();
 	assert_u64(stats.lateness_ns_max, 0);
 	assert_u64(stats.lateness_ns_histogram[0], 1);
 
-	fixture_tick(&fixture, 2);
-	stats = fixture_stats(&fixture);
+	manual_tick(2);
+	stats = manual_stats();
 	assert_u64(stats.lateness_ns_max, 5);
 	assert_u64(stats.lateness_ns_histogram[2], 1);
-	fixture_close(&fixture);
 }
 
 static void
@@ -356,27 +297,22 @@ then_takes_a_microsecond(struct probe *probe)
 	probe->fixture->now_ns += HWT_US(1);
 }
 
-Test(on_tick, lateness_is_taken_anew_at_least_once_per_16_timeouts)
+ManualTest(on_tick, lateness_is_taken_anew_at_least_once_per_16_timeouts)
 {
 	static struct probe probes[40];
-	struct fixture fixture = {0};
 	uint64_t lateness_ns;
-	unsigned index;
 
 	/* The last one starts 39 us after its deadline; the reading that it is
 	 * measured by is at most 15 timeouts old. */
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 40; index++) {
-		probes[index].fixture = &fixture;
+	for (unsigned index = 0; index < 40; index++) {
 		probes[index].then = then_takes_a_microsecond;
 		probe_schedule(&probes[index], FIXTURE_TICK);
 	}
 
-	assert_u64(fixture_tick(&fixture, 1), 40);
+	assert_u64(manual_tick(1), 40);
 
-	lateness_ns = fixture_stats(&fixture).lateness_ns_max;
+	lateness_ns = manual_stats().lateness_ns_max;
 	cr_assert(lateness_ns >= HWT_US(24) && lateness_ns <= HWT_US(39));
-	fixture_close(&fixture);
 }
 
 /* The grid. */
@@ -385,9 +321,8 @@ Test(on_tick, tick_boundaries_are_the_clock_at_creation_plus_whole_ticks)
 {
 	static const uint64_t starts[] = {
 	    1, FIXTURE_TICK - 1, FIXTURE_TICK, UINT64_C(1) << 62};
-	size_t index;
 
-	for (index = 0; index < 4; index++) {
+	for (size_t index = 0; index < 4; index++) {
 		struct fixture fixture = {.start_ns = starts[index]};
 		struct probe probe = {.fixture = &fixture};
 
@@ -399,129 +334,98 @@ Test(on_tick, tick_boundaries_are_the_clock_at_creation_plus_whole_ticks)
 	}
 }
 
-Test(on_tick, the_first_timeout_and_the_first_advance_do_not_move_the_grid)
+ManualTest(
+    on_tick, the_first_timeout_and_the_first_advance_do_not_move_the_grid)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	fixture.now_ns += 3 * FIXTURE_TICK + 7;
+	manual.now_ns += 3 * FIXTURE_TICK + 7;
 	probe_schedule(&probe, 1);
-	assert_u64(fixture_step(&fixture, 1), 0);
+	assert_u64(manual_step(1), 0);
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK - 9), 0);
-	assert_u64(fixture_tick(&fixture, 4), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(FIXTURE_TICK - 9), 0);
+	assert_u64(manual_tick(4), 1);
 }
 
-Test(on_tick, advances_between_boundaries_do_not_move_the_grid)
+ManualTest(on_tick, advances_between_boundaries_do_not_move_the_grid)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
-	unsigned step;
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 7 * FIXTURE_TICK);
 
 	/* Ten steps of seven tenths of a tick make the seven ticks. */
-	for (step = 0; step < 9; step++)
-		assert_u64(fixture_step(&fixture, 7 * FIXTURE_TICK / 10), 0);
-	assert_u64(fixture_step(&fixture, 7 * FIXTURE_TICK / 10), 1);
-
-	fixture_close(&fixture);
+	for (unsigned step = 0; step < 9; step++)
+		assert_u64(manual_step(7 * FIXTURE_TICK / 10), 0);
+	assert_u64(manual_step(7 * FIXTURE_TICK / 10), 1);
 }
 
-Test(on_tick, a_deadline_on_a_boundary_belongs_to_that_boundary)
+ManualTest(on_tick, a_deadline_on_a_boundary_belongs_to_that_boundary)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	fixture_step(&fixture, 3 * FIXTURE_TICK / 4);
+	manual_step(3 * FIXTURE_TICK / 4);
 	probe_schedule(&probe, FIXTURE_TICK / 4);
 
-	assert_u64(fixture_tick(&fixture, 1), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_tick(1), 1);
 }
 
-Test(on_tick, a_delay_of_0_at_creation_belongs_to_tick_1)
+ManualTest(on_tick, a_delay_of_0_at_creation_belongs_to_tick_1)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 0);
 	assert_u64(probe.runs, 0);
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK - 1), 0);
-	assert_u64(fixture_step(&fixture, 1), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
+	assert_u64(manual_step(1), 1);
 }
 
-Test(on_tick, a_delay_of_0_on_a_begun_boundary_belongs_to_the_next)
+ManualTest(on_tick, a_delay_of_0_on_a_begun_boundary_belongs_to_the_next)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	fixture_tick(&fixture, 2);
+	manual_tick(2);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_step(&fixture, 0), 0);
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK - 1), 0);
-	assert_u64(fixture_tick(&fixture, 3), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(0), 0);
+	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
+	assert_u64(manual_tick(3), 1);
 }
 
-Test(on_tick, a_delay_of_0_on_a_boundary_not_yet_begun_belongs_to_the_next)
+ManualTest(
+    on_tick, a_delay_of_0_on_a_boundary_not_yet_begun_belongs_to_the_next)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	fixture.now_ns += 2 * FIXTURE_TICK;
+	manual.now_ns += 2 * FIXTURE_TICK;
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_step(&fixture, 0), 0);
-	assert_u64(fixture_tick(&fixture, 3), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(0), 0);
+	assert_u64(manual_tick(3), 1);
 }
 
-Test(on_tick, a_delay_of_0_between_two_boundaries_belongs_to_the_later)
+ManualTest(on_tick, a_delay_of_0_between_two_boundaries_belongs_to_the_later)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	fixture_step(&fixture, 2 * FIXTURE_TICK + 1);
+	manual_step(2 * FIXTURE_TICK + 1);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK - 2), 0);
-	assert_u64(fixture_tick(&fixture, 3), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(FIXTURE_TICK - 2), 0);
+	assert_u64(manual_tick(3), 1);
 }
 
-Test(on_tick, a_rescheduled_delay_of_0_belongs_to_the_next_boundary)
+ManualTest(on_tick, a_rescheduled_delay_of_0_belongs_to_the_next_boundary)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, HWT_SEC(3600));
-	fixture_tick(&fixture, 2);
-	assert_rc(hwt_reschedule(fixture.timer, probe.handle, 0), 0);
+	manual_tick(2);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, 0));
 
 	assert_u64(probe.runs, 0);
-	assert_u64(fixture_step(&fixture, 0), 0);
-	assert_u64(fixture_tick(&fixture, 3), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(0), 0);
+	assert_u64(manual_tick(3), 1);
 }
 
 static void
@@ -533,87 +437,75 @@ then_schedules_with_delay_0(struct probe *probe)
 	    probe->fixture->timer, &next->handle, probe_task, next, 0);
 }
 
-Test(on_tick, a_delay_of_0_from_a_task_is_not_run_inline)
+ManualTest(on_tick, a_delay_of_0_from_a_task_is_not_run_inline)
 {
-	struct fixture fixture = {0};
-	struct probe next = {.fixture = &fixture};
-	struct probe first = {.fixture = &fixture,
-	    .then = then_schedules_with_delay_0,
-	    .data = &next};
+	struct probe next = {0};
+	struct probe first = {
+	    .then = then_schedules_with_delay_0, .data = &next};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&first, FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, 1), 1);
-	assert_rc(first.rc, 0);
-	assert_u64(fixture_tick(&fixture, 2), 1);
+	assert_u64(manual_tick(1), 1);
+	assert_ok(first.rc);
+	assert_u64(manual_tick(2), 1);
 
 	assert_u64(next.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(on_tick, a_task_that_is_late_itself_schedules_from_now_on)
+ManualTest(on_tick, a_task_that_is_late_itself_schedules_from_now_on)
 {
-	struct fixture fixture = {0};
-	struct probe next = {.fixture = &fixture};
-	struct probe first = {.fixture = &fixture,
-	    .then = then_schedules_with_delay_0,
-	    .data = &next};
+	struct probe next = {0};
+	struct probe first = {
+	    .then = then_schedules_with_delay_0, .data = &next};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&first, FIXTURE_TICK);
 
 	/* Tick 1 is begun in the middle of the eleventh. */
-	assert_u64(fixture_step(&fixture, 21 * FIXTURE_TICK / 2), 1);
-	assert_u64(fixture_tick(&fixture, 11), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_step(21 * FIXTURE_TICK / 2), 1);
+	assert_u64(manual_tick(11), 1);
 }
 
 Test(on_tick, the_shortest_tick_is_10_us_and_is_kept)
 {
 	struct hwt_options options = {.tick_ns = HWT_US(10)};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, &options);
+	manual_open(&options);
 	probe_schedule(&probe, HWT_US(10) + 1);
 
-	assert_u64(fixture_step(&fixture, HWT_US(20) - 1), 0);
-	assert_u64(fixture_step(&fixture, 1), 1);
+	assert_u64(manual_step(HWT_US(20) - 1), 0);
+	assert_u64(manual_step(1), 1);
 
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(on_tick, the_default_tick_is_100_ms)
 {
 	struct hwt_options options = {0};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, &options);
+	manual_open(&options);
 	probe_schedule(&probe, 1);
 
-	assert_u64(fixture_step(&fixture, HWT_MS(100) - 1), 0);
-	assert_u64(fixture_step(&fixture, 1), 1);
+	assert_u64(manual_step(HWT_MS(100) - 1), 0);
+	assert_u64(manual_step(1), 1);
 
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(on_tick, a_tick_that_is_no_round_number_keeps_its_own_grid)
 {
 	struct hwt_options options = {.tick_ns = 1234567};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, &options);
+	manual_open(&options);
 	probe_schedule(&probe, UINT64_C(1000) * 1234567 + 1);
 
-	assert_u64(fixture_tick(&fixture, 1000), 0);
-	assert_u64(fixture_step(&fixture, 1234566), 0);
-	assert_u64(fixture_tick(&fixture, 1001), 1);
+	assert_u64(manual_tick(1000), 0);
+	assert_u64(manual_step(1234566), 0);
+	assert_u64(manual_tick(1001), 1);
 
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(on_tick, the_longest_tick_is_kept)
@@ -633,21 +525,15 @@ Test(on_tick, the_longest_tick_is_kept)
 	fixture_close(&fixture);
 }
 
-Test(on_tick, the_periodic_grid_is_the_first_deadline_plus_whole_periods)
+ManualTest(on_tick, the_periodic_grid_is_the_first_deadline_plus_whole_periods)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
-	uint64_t tick;
+	struct probe probe = {0};
 	/* Deadlines 0.4 + n * 1.3 ticks: each n on the boundary after it. */
 	static const char runs[] = "-1110111011101111011";
 
-	fixture_open(&fixture, NULL);
 	probe_schedule_periodic(
 	    &probe, 4 * FIXTURE_TICK / 10, 13 * FIXTURE_TICK / 10);
 
-	for (tick = 1; tick < sizeof(runs) - 1; tick++)
-		assert_u64(
-		    fixture_tick(&fixture, tick), runs[tick] == '1' ? 1 : 0);
-
-	fixture_close(&fixture);
+	for (uint64_t tick = 1; tick < sizeof(runs) - 1; tick++)
+		assert_u64(manual_tick(tick), runs[tick] == '1' ? 1 : 0);
 }

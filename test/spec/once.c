@@ -13,267 +13,225 @@ SUITE(once);
 
 /* Each end excludes the others. */
 static void
-assert_ended(struct fixture *fixture, hwt_timeout timeout)
+assert_ended(hwt_timeout timeout)
 {
 	int64_t remaining_ns;
 
-	assert_rc(hwt_cancel(fixture->timer, timeout), -ENOENT);
-	assert_rc(hwt_cancel_wait(fixture->timer, timeout), -ENOENT);
-	assert_rc(hwt_reschedule(fixture->timer, timeout, 0), -ENOENT);
-	assert_rc(
-	    hwt_remaining(fixture->timer, timeout, &remaining_ns), -ENOENT);
-	assert_rc(hwt_run(fixture->timer, timeout), -ENOENT);
+	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
+	assert_rc(hwt_reschedule(manual.timer, timeout, 0), -ENOENT);
+	assert_rc(hwt_remaining(manual.timer, timeout, &remaining_ns), -ENOENT);
+	assert_rc(hwt_run(manual.timer, timeout), -ENOENT);
 }
 
-Test(once, what_was_started_is_not_started_again)
+ManualTest(once, what_was_started_is_not_started_again)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
-	uint64_t tick;
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, FIXTURE_TICK);
-	assert_u64(fixture_tick(&fixture, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	for (tick = 2; tick <= 5 * FIXTURE_WHEEL; tick++)
-		assert_u64(fixture_tick(&fixture, tick), 0);
+	for (uint64_t tick = 2; tick <= 5 * FIXTURE_WHEEL; tick++)
+		assert_u64(manual_tick(tick), 0);
 
 	assert_u64(probe.runs, 1);
-	assert_ended(&fixture, probe.handle);
-	fixture_close(&fixture);
+	assert_ended(probe.handle);
 }
 
-Test(once, what_was_started_is_not_given_back_by_stop)
+ManualTest(once, what_was_started_is_not_given_back_by_stop)
 {
 	struct hwt_unprocessed unprocessed;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
 	assert_u64(unprocessed.count, 0);
 	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(once, what_was_cancelled_is_neither_started_nor_given_back)
+ManualTest(once, what_was_cancelled_is_neither_started_nor_given_back)
 {
 	struct hwt_unprocessed unprocessed;
 	struct hwt_timeout_info info;
-	struct fixture fixture = {0};
 	hwt_timeout queued;
 	hwt_timeout placed;
 
-	fixture_open(&fixture, NULL);
-	placed = schedule_task(fixture.timer, forbidden_task, 3 * FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
-	queued = schedule_task(fixture.timer, forbidden_task, 3 * FIXTURE_TICK);
+	placed = schedule_task(manual.timer, forbidden_task, 3 * FIXTURE_TICK);
+	manual_tick(1);
+	queued = schedule_task(manual.timer, forbidden_task, 3 * FIXTURE_TICK);
 
-	assert_rc(hwt_cancel(fixture.timer, placed), 0);
-	assert_rc(hwt_cancel(fixture.timer, queued), 0);
+	assert_ok(hwt_cancel(manual.timer, placed));
+	assert_ok(hwt_cancel(manual.timer, queued));
 
-	assert_ended(&fixture, placed);
-	assert_ended(&fixture, queued);
-	assert_u64(fixture_tick(&fixture, 20), 0);
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ended(placed);
+	assert_ended(queued);
+	assert_u64(manual_tick(20), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 	assert_u64(unprocessed.count, 0);
 	cr_assert(!hwt_unprocessed_next(&unprocessed, &info));
-	fixture_close(&fixture);
 }
 
-Test(once, what_was_cancelled_right_before_stop_is_not_given_back)
+ManualTest(once, what_was_cancelled_right_before_stop_is_not_given_back)
 {
 	struct hwt_unprocessed unprocessed;
 	struct hwt_timeout_info info;
-	struct fixture fixture = {0};
 	hwt_timeout timeouts[4];
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 4; index++) {
+	for (unsigned index = 0; index < 4; index++) {
 		/* Two are placed, two still queued. */
 		if (index == 2)
-			fixture_tick(&fixture, 1);
+			manual_tick(1);
 		timeouts[index] = schedule_task(
-		    fixture.timer, forbidden_task, 9 * FIXTURE_TICK);
+		    manual.timer, forbidden_task, 9 * FIXTURE_TICK);
 	}
-	assert_rc(hwt_cancel(fixture.timer, timeouts[0]), 0);
-	assert_rc(hwt_cancel(fixture.timer, timeouts[2]), 0);
+	assert_ok(hwt_cancel(manual.timer, timeouts[0]));
+	assert_ok(hwt_cancel(manual.timer, timeouts[2]));
 
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
 	assert_u64(unprocessed.count, 2);
 	while (hwt_unprocessed_next(&unprocessed, &info))
 		cr_assert(info.timeout.id == timeouts[1].id ||
 		    info.timeout.id == timeouts[3].id);
-	fixture_close(&fixture);
 }
 
-Test(once, what_stop_gave_back_has_ended)
+ManualTest(once, what_stop_gave_back_has_ended)
 {
 	struct hwt_unprocessed unprocessed;
 	struct hwt_timeout_info info;
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 
-	fixture_open(&fixture, NULL);
-	timeout = schedule_task(fixture.timer, forbidden_task, FIXTURE_TICK);
+	timeout = schedule_task(manual.timer, forbidden_task, FIXTURE_TICK);
 
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
 	assert_u64(unprocessed.count, 1);
 	cr_assert(hwt_unprocessed_next(&unprocessed, &info));
 	assert_u64(info.timeout.id, timeout.id);
 	cr_assert(!hwt_unprocessed_next(&unprocessed, &info));
-	assert_ended(&fixture, timeout);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	fixture_close(&fixture);
+	assert_ended(timeout);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
-Test(once, what_an_executor_holds_is_not_given_back_and_starts_once)
+ManualTest(once, what_an_executor_holds_is_not_given_back_and_starts_once)
 {
 	static struct recording_executor executor;
 	struct hwt_unprocessed unprocessed;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook,
-		      &probe.handle, probe_task, &probe, FIXTURE_TICK),
-	    0);
-	fixture_tick(&fixture, 1);
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
+	    &probe.handle, probe_task, &probe, FIXTURE_TICK));
+	manual_tick(1);
 
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
 	assert_u64(unprocessed.count, 0);
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 	assert_u64(probe.runs, 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(probe.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(once, what_was_cancelled_in_an_executor_does_not_start)
+ManualTest(once, what_was_cancelled_in_an_executor_does_not_start)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &timeout,
-		      forbidden_task, NULL, FIXTURE_TICK),
-	    0);
-	fixture_tick(&fixture, 1);
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, &timeout,
+	    forbidden_task, NULL, FIXTURE_TICK));
+	manual_tick(1);
 
-	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
-	assert_rc(hwt_cancel(fixture.timer, timeout), -ENOENT);
+	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_ended(&fixture, timeout);
-	fixture_close(&fixture);
+	assert_ended(timeout);
 }
 
-Test(once, a_timeout_moved_many_times_starts_once)
+ManualTest(once, a_timeout_moved_many_times_starts_once)
 {
 	static const uint64_t ticks[] = {3, 40, 2, 8, 16, 9, 1, 30, 12, 7};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
-	unsigned move;
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	for (move = 0; move < 10; move++) {
+	for (unsigned move = 0; move < 10; move++) {
 		/* Some moves meet it queued, some placed. */
 		if (move % 3 == 0)
-			fixture_step(&fixture, 0);
-		assert_rc(hwt_reschedule(fixture.timer, probe.handle,
-			      ticks[move] * FIXTURE_TICK),
-		    0);
+			manual_step(0);
+		assert_ok(hwt_reschedule(
+		    manual.timer, probe.handle, ticks[move] * FIXTURE_TICK));
 	}
 
-	assert_u64(fixture_tick(&fixture, 6), 0);
-	assert_u64(fixture_tick(&fixture, 7), 1);
-	assert_u64(fixture_tick(&fixture, 100), 0);
+	assert_u64(manual_tick(6), 0);
+	assert_u64(manual_tick(7), 1);
+	assert_u64(manual_tick(100), 0);
 
 	assert_u64(probe.runs, 1);
-	assert_ended(&fixture, probe.handle);
-	fixture_close(&fixture);
+	assert_ended(probe.handle);
 }
 
-Test(once, a_timeout_pulled_in_and_cancelled_does_not_start)
+ManualTest(once, a_timeout_pulled_in_and_cancelled_does_not_start)
 {
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 
-	fixture_open(&fixture, NULL);
-	timeout =
-	    schedule_task(fixture.timer, forbidden_task, 9 * FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
-	assert_rc(hwt_reschedule(fixture.timer, timeout, FIXTURE_TICK), 0);
+	timeout = schedule_task(manual.timer, forbidden_task, 9 * FIXTURE_TICK);
+	manual_tick(1);
+	assert_ok(hwt_reschedule(manual.timer, timeout, FIXTURE_TICK));
 
-	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
-	assert_u64(fixture_tick(&fixture, 2), 0);
-	assert_u64(fixture_tick(&fixture, 20), 0);
-	assert_ended(&fixture, timeout);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(2), 0);
+	assert_u64(manual_tick(20), 0);
+	assert_ended(timeout);
 }
 
-Test(once, a_periodic_timeout_ends_once)
+ManualTest(once, a_periodic_timeout_ends_once)
 {
 	struct hwt_unprocessed unprocessed;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule_periodic(&probe, FIXTURE_TICK, FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
-	fixture_tick(&fixture, 2);
+	manual_tick(1);
+	manual_tick(2);
 
-	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
-	assert_ended(&fixture, probe.handle);
-	assert_u64(fixture_tick(&fixture, 3), 0);
+	assert_ended(probe.handle);
+	assert_u64(manual_tick(3), 0);
 	assert_u64(probe.runs, 2);
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 	assert_u64(unprocessed.count, 0);
-	fixture_close(&fixture);
 }
 
-Test(once, the_counters_agree_when_all_have_ended)
+ManualTest(once, the_counters_agree_when_all_have_ended)
 {
 	struct hwt_unprocessed unprocessed;
-	struct fixture fixture = {0};
 	hwt_timeout timeouts[30];
 	struct hwt_stats stats;
-	unsigned index;
 
 	/* Ten become due, ten are cancelled, ten are left. */
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 30; index++)
-		timeouts[index] = schedule_task(fixture.timer, idle_task,
+	for (unsigned index = 0; index < 30; index++)
+		timeouts[index] = schedule_task(manual.timer, idle_task,
 		    index < 10 ? FIXTURE_TICK : 9 * FIXTURE_TICK);
-	for (index = 10; index < 20; index++)
-		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 20);
-	assert_u64(fixture_tick(&fixture, 1), 10);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 10);
+	for (unsigned index = 10; index < 20; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+	assert_u64(hwt_pending_timeouts(manual.timer), 20);
+	assert_u64(manual_tick(1), 10);
+	assert_u64(hwt_pending_timeouts(manual.timer), 10);
 
-	assert_rc(hwt_stop(fixture.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
-	stats = fixture_stats(&fixture);
+	stats = manual_stats();
 	assert_u64(stats.scheduled, 30);
 	assert_u64(stats.started, 10);
 	assert_u64(stats.cancelled, 10);
 	assert_u64(unprocessed.count, 10);
 	assert_u64(stats.pending, 0);
-	fixture_close(&fixture);
 }
 
 /* Races. One struct run per timeout counts its ends. */
@@ -289,7 +247,6 @@ struct race_run {
 };
 
 struct race {
-	struct live live;
 	struct hwt_executor executor;
 	struct race_run runs[RACE_ALL];
 };
@@ -305,11 +262,11 @@ race_task(hwt_timeout timeout, void *arg)
 }
 
 static void
-race_cancel(struct race *race, struct race_run *run, bool wait)
+race_cancel(struct race_run *run, bool wait)
 {
 	hwt_timeout timeout = {.id = run->id};
-	int rc = wait ? hwt_cancel_wait(race->live.timer, timeout)
-		      : hwt_cancel(race->live.timer, timeout);
+	int rc = wait ? hwt_cancel_wait(live.timer, timeout)
+		      : hwt_cancel(live.timer, timeout);
 
 	if (rc == 0)
 		run->ends++;
@@ -325,14 +282,13 @@ race_any(struct race *race, struct rng *rng)
 
 	switch (rng_below(rng, 4)) {
 	case 0:
-		race_cancel(race, run, false);
+		race_cancel(run, false);
 		break;
 	case 1:
-		race_cancel(race, run, true);
+		race_cancel(run, true);
 		break;
 	default:
-		hwt_reschedule(
-		    race->live.timer, timeout, rng_below(rng, HWT_MS(4)));
+		hwt_reschedule(live.timer, timeout, rng_below(rng, HWT_MS(4)));
 	}
 }
 
@@ -341,32 +297,30 @@ race_body(unsigned index, void *arg)
 {
 	struct race *race = arg;
 	struct rng rng = {.state = index};
-	unsigned turn;
 
-	for (turn = 0; turn < RACE_RUNS; turn++) {
+	for (unsigned turn = 0; turn < RACE_RUNS; turn++) {
 		struct race_run *run = &race->runs[index * RACE_RUNS + turn];
 		hwt_timeout timeout;
 
-		if (hwt_new_timeout_on(race->live.timer, &race->executor,
-			&timeout, race_task, run,
-			rng_below(&rng, HWT_MS(4))) != 0)
+		if (hwt_new_timeout_on(live.timer, &race->executor, &timeout,
+			race_task, run, rng_below(&rng, HWT_MS(4))) != 0)
 			abort();
 		run->id = timeout.id;
 		race_any(race, &rng);
 		if (turn % 2 == 0)
-			race_cancel(race, run, false);
+			race_cancel(run, false);
 	}
 }
 
 /* Stops the timer and counts what it gives back as ended. */
 static void
-race_stop(struct race *race)
+race_stop(void)
 {
 	struct hwt_unprocessed unprocessed;
 	struct hwt_timeout_info info;
 	uint64_t unprocessed_count = 0;
 
-	assert_rc(hwt_stop(race->live.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(live.timer, &unprocessed));
 	while (hwt_unprocessed_next(&unprocessed, &info)) {
 		struct race_run *run = info.arg;
 
@@ -380,15 +334,13 @@ race_stop(struct race *race)
 static void
 race_judge(struct race *race)
 {
-	unsigned index;
-
-	for (index = 0; index < RACE_ALL; index++) {
+	for (unsigned index = 0; index < RACE_ALL; index++) {
 		cr_assert(race->runs[index].ends == 1, "%u ended %u times",
 		    index, (unsigned)race->runs[index].ends);
 		cr_assert(race->runs[index].starts <= 1);
 	}
-	assert_u64(hwt_pending_timeouts(race->live.timer), 0);
-	assert_u64(live_stats(&race->live).scheduled, RACE_ALL);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
+	assert_u64(live_stats().scheduled, RACE_ALL);
 }
 
 static int
@@ -400,40 +352,35 @@ refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	return -EAGAIN;
 }
 
-Test(once, schedule_cancel_reschedule_and_expiry_race_to_one_end)
+WorkerTest(once, schedule_cancel_reschedule_and_expiry_race_to_one_end)
 {
 	static struct race race;
 
-	live_open(&race.live, NULL);
 	race.executor.execute = refuse;
 
 	in_parallel(RACERS, race_body, &race);
 
-	race_stop(&race);
+	race_stop();
 	race_judge(&race);
-	live_close(&race.live);
 }
 
-Test(once, the_same_race_with_a_pool_has_one_end)
+WorkerTest(once, the_same_race_with_a_pool_has_one_end)
 {
 	static struct race race;
 	struct hwt_pool *pool;
 
-	live_open(&race.live, NULL);
-	assert_rc(hwt_pool_create(&pool, 2, 16), 0);
+	assert_ok(hwt_pool_create(&pool, 2, 16));
 	race.executor = *hwt_pool_executor(pool);
 
 	in_parallel(RACERS, race_body, &race);
 
 	/* What the pool holds when the timer stops is ended by the pool. */
-	race_stop(&race);
-	assert_rc(hwt_pool_destroy(pool), 0);
+	race_stop();
+	assert_ok(hwt_pool_destroy(pool));
 	race_judge(&race);
-	live_close(&race.live);
 }
 
 struct duel {
-	struct fixture *fixture;
 	hwt_timeout timeout;
 	_Atomic uint64_t winners;
 	_Atomic uint64_t losers;
@@ -443,9 +390,8 @@ static void
 duel_body(unsigned index, void *arg)
 {
 	struct duel *duel = arg;
-	int rc = index % 2 == 0
-	    ? hwt_cancel(duel->fixture->timer, duel->timeout)
-	    : hwt_cancel_wait(duel->fixture->timer, duel->timeout);
+	int rc = index % 2 == 0 ? hwt_cancel(manual.timer, duel->timeout)
+				: hwt_cancel_wait(manual.timer, duel->timeout);
 
 	if (rc == 0)
 		duel->winners++;
@@ -455,28 +401,24 @@ duel_body(unsigned index, void *arg)
 		abort();
 }
 
-Test(once, of_many_cancels_one_wins)
+ManualTest(once, of_many_cancels_one_wins)
 {
-	struct fixture fixture = {0};
-	struct duel duel = {.fixture = &fixture};
-	unsigned turn;
+	struct duel duel = {0};
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 200; turn++) {
+	for (unsigned turn = 0; turn < 200; turn++) {
 		duel.winners = 0;
 		duel.losers = 0;
 		duel.timeout =
-		    schedule_task(fixture.timer, forbidden_task, FIXTURE_TICK);
+		    schedule_task(manual.timer, forbidden_task, FIXTURE_TICK);
 		/* Every other one is placed when the cancels come. */
 		if (turn % 2 == 0)
-			fixture_step(&fixture, 0);
+			manual_step(0);
 		in_parallel(4, duel_body, &duel);
 		assert_u64(duel.winners, 1);
 		assert_u64(duel.losers, 3);
 	}
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
-	fixture_close(&fixture);
+	assert_u64(manual_step(FIXTURE_TICK), 0);
 }
 
 struct run_duel {
@@ -509,32 +451,26 @@ run_duel_body(unsigned index, void *arg)
 		duel->cancelled += hwt_cancel(timer, timeout) == 0;
 }
 
-Test(once, hwt_run_and_cancel_race_to_one_end)
+ManualTest(once, hwt_run_and_cancel_race_to_one_end)
 {
 	static struct recording_executor executor;
 	struct run_duel duel = {.executor = &executor};
-	struct fixture fixture = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
 	for (duel.index = 0; duel.index < 300; duel.index++) {
 		duel.started = 0;
 		duel.cancelled = 0;
 		duel.ran = 0;
-		assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook,
-			      NULL, run_duel_task, &duel, 0),
-		    0);
-		fixture_step(&fixture, FIXTURE_TICK);
+		assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, NULL,
+		    run_duel_task, &duel, 0));
+		manual_step(FIXTURE_TICK);
 		in_parallel(2, run_duel_body, &duel);
 		assert_u64(duel.started + duel.cancelled, 1);
 		assert_u64(duel.ran, duel.started);
 	}
-
-	fixture_close(&fixture);
 }
 
 struct stop_race {
-	struct live live;
 	_Atomic uint64_t accepted;
 	_Atomic uint64_t refused;
 	_Atomic uint64_t started;
@@ -561,41 +497,38 @@ stop_race_body(unsigned index, void *arg)
 
 	if (index == 0) {
 		sleep_ns(rng_below(&rng, HWT_MS(2)));
-		if (hwt_stop(race->live.timer, &race->unprocessed) != 0)
+		if (hwt_stop(live.timer, &race->unprocessed) != 0)
 			abort();
 		return;
 	}
 	for (;;) {
-		rc = hwt_new_timeout(race->live.timer, &timeout, stop_race_task,
-		    race, rng_below(&rng, HWT_MS(3)));
+		rc = hwt_new_timeout(live.timer, &timeout, stop_race_task, race,
+		    rng_below(&rng, HWT_MS(3)));
 		if (rc == -ESHUTDOWN)
 			break;
 		if (rc != 0)
 			abort();
 		race->accepted++;
 		if (rng_below(&rng, 2) == 0)
-			race->cancelled +=
-			    hwt_cancel(race->live.timer, timeout) == 0;
+			race->cancelled += hwt_cancel(live.timer, timeout) == 0;
 	}
 	race->refused++;
 }
 
 Test(once, a_stop_in_the_middle_of_it_all_gives_back_exactly_the_rest)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < 100; turn++) {
+	for (unsigned turn = 0; turn < 100; turn++) {
 		struct stop_race race = {0};
 
-		live_open(&race.live, NULL);
+		live_open(NULL);
 		in_parallel(3, stop_race_body, &race);
 
 		assert_u64(race.refused, 2);
 		assert_u64(
 		    race.started + race.cancelled + race.unprocessed.count,
 		    race.accepted);
-		assert_u64(hwt_pending_timeouts(race.live.timer), 0);
-		live_close(&race.live);
+		assert_u64(hwt_pending_timeouts(live.timer), 0);
+		live_close();
 	}
 }
 
@@ -617,7 +550,7 @@ watch_body(unsigned index, void *arg)
 		return;
 	}
 	while (watched->race.refused < 2) {
-		if (hwt_read_stats(watched->race.live.timer, &stats) != 0)
+		if (hwt_read_stats(live.timer, &stats) != 0)
 			abort();
 		watched->shrunk += stats.scheduled < scheduled;
 		scheduled = stats.scheduled;
@@ -626,17 +559,14 @@ watch_body(unsigned index, void *arg)
 
 Test(once, what_was_counted_as_scheduled_is_never_taken_back)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < 200; turn++) {
+	for (unsigned turn = 0; turn < 200; turn++) {
 		struct watched watched = {0};
 
-		live_open(&watched.race.live, NULL);
+		live_open(NULL);
 		in_parallel(4, watch_body, &watched);
 
 		assert_u64(watched.shrunk, 0);
-		assert_u64(live_stats(&watched.race.live).scheduled,
-		    watched.race.accepted);
-		live_close(&watched.race.live);
+		assert_u64(live_stats().scheduled, watched.race.accepted);
+		live_close();
 	}
 }

@@ -8,7 +8,6 @@
 
 SUITE(pending);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 static uint64_t
@@ -16,7 +15,7 @@ pending(void)
 {
 	uint64_t count = hwt_pending_timeouts(manual.timer);
 
-	assert_u64(fixture_stats(&manual).pending, count);
+	assert_u64(manual_stats().pending, count);
 	return count;
 }
 
@@ -25,46 +24,40 @@ Test(pending, null_has_none)
 	assert_u64(hwt_pending_timeouts(NULL), 0);
 }
 
-Test(pending, it_follows_each_schedule_cancel_and_start)
+ManualTest(pending, it_follows_each_schedule_cancel_and_start)
 {
 	struct probe probes[4];
-	size_t index;
 
-	fixture_open(&manual, NULL);
 	assert_u64(pending(), 0);
-	for (index = 0; index < 4; index++) {
-		probes[index] = (struct probe){.fixture = &manual};
+	for (size_t index = 0; index < 4; index++) {
+		probes[index] = (struct probe){0};
 		probe_schedule(&probes[index], HWT_MS(1 + index));
 		assert_u64(pending(), 1 + index);
 	}
 
-	assert_rc(hwt_cancel(manual.timer, probes[3].handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probes[3].handle));
 	assert_u64(pending(), 3);
 	assert_rc(hwt_cancel(manual.timer, probes[3].handle), -ENOENT);
 	assert_u64(pending(), 3);
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	assert_u64(pending(), 2);
-	assert_rc(hwt_cancel(manual.timer, probes[2].handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probes[2].handle));
 	assert_u64(pending(), 1);
-	assert_rc(hwt_reschedule(manual.timer, probes[1].handle, HWT_MS(9)), 0);
+	assert_ok(hwt_reschedule(manual.timer, probes[1].handle, HWT_MS(9)));
 	assert_u64(pending(), 1);
-	assert_u64(fixture_tick(&manual, 30), 1);
+	assert_u64(manual_tick(30), 1);
 	assert_u64(pending(), 0);
-	fixture_close(&manual);
 }
 
-Test(pending, a_batch_counts_each)
+ManualTest(pending, a_batch_counts_each)
 {
 	struct hwt_spec specs[3] = {{.task = forbidden_task},
 	    {.task = forbidden_task, .delay_ns = HWT_NEVER},
 	    {.task = forbidden_task, .period_ns = HWT_MS(1)}};
 
-	fixture_open(&manual, NULL);
-
-	assert_rc(hwt_new_timeouts(manual.timer, 3, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 3, specs, NULL));
 
 	assert_u64(pending(), 3);
-	fixture_close(&manual);
 }
 
 static void
@@ -73,61 +66,58 @@ then_count(struct probe *probe)
 	probe->rc = (int)hwt_pending_timeouts(manual.timer);
 }
 
-Test(pending, a_one_shot_task_is_not_counted_in_its_own_run)
+ManualTest(pending, a_one_shot_task_is_not_counted_in_its_own_run)
 {
-	struct probe probe = {.fixture = &manual, .then = then_count};
+	struct probe probe = {.then = then_count};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 	probe.rc = 77;
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_i64(probe.rc, 0);
-	fixture_close(&manual);
 }
 
 Test(pending, what_an_executor_holds_is_counted_until_it_starts)
 {
-	struct probe probe = {.fixture = &manual, .then = then_count};
+	struct probe probe = {.then = then_count};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 	assert_u64(pending(), 1);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_i64(probe.rc, 0);
 	assert_u64(pending(), 0);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(pending, stop_leaves_none_but_what_executors_hold)
 {
-	struct probe held = {.fixture = &manual};
+	struct probe held = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&held, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_SEC(1)),
-	    0);
+	manual_tick(1);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_SEC(1)));
 	assert_u64(pending(), 2);
 
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_u64(pending(), 1);
-	assert_rc(hwt_cancel(manual.timer, held.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, held.handle));
 	assert_u64(pending(), 0);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(pending(), 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define EACH 2000
@@ -137,13 +127,12 @@ schedule_and_cancel(unsigned index, void *arg)
 {
 	_Atomic uint64_t *impossible = arg;
 	hwt_timeout timeout;
-	unsigned round;
 
-	for (round = 0; round < EACH; round++) {
+	for (unsigned round = 0; round < EACH; round++) {
 		timeout =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 		if (round % 4 != index)
-			assert_rc(hwt_cancel(manual.timer, timeout), 0);
+			assert_ok(hwt_cancel(manual.timer, timeout));
 		*impossible += hwt_pending_timeouts(manual.timer) > 4 * EACH;
 	}
 }
@@ -152,34 +141,28 @@ static void
 cancel_of_others(unsigned index, void *arg)
 {
 	hwt_timeout *timeouts = arg;
-	unsigned round;
 
-	for (round = index; round < EACH; round += 4)
-		assert_rc(hwt_cancel(manual.timer, timeouts[round]), 0);
+	for (unsigned round = index; round < EACH; round += 4)
+		assert_ok(hwt_cancel(manual.timer, timeouts[round]));
 }
 
-Test(pending, it_is_exact_when_several_threads_have_acted)
+ManualTest(pending, it_is_exact_when_several_threads_have_acted)
 {
 	_Atomic uint64_t impossible = 0;
-
-	fixture_open(&manual, NULL);
 
 	in_parallel(4, schedule_and_cancel, &impossible);
 
 	assert_u64(pending(), EACH);
 	assert_u64(impossible, 0);
-	assert_u64(fixture_stats(&manual).scheduled, 4 * EACH);
-	assert_u64(fixture_stats(&manual).cancelled, 3 * EACH);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 4 * EACH);
+	assert_u64(manual_stats().cancelled, 3 * EACH);
 }
 
-Test(pending, it_is_exact_when_others_cancel_what_one_scheduled)
+ManualTest(pending, it_is_exact_when_others_cancel_what_one_scheduled)
 {
 	hwt_timeout *timeouts = calloc(EACH, sizeof(*timeouts));
-	size_t index;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < EACH; index++) {
+	for (size_t index = 0; index < EACH; index++) {
 		timeouts[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
@@ -187,7 +170,6 @@ Test(pending, it_is_exact_when_others_cancel_what_one_scheduled)
 	in_parallel(4, cancel_of_others, timeouts);
 
 	assert_u64(pending(), 0);
-	fixture_close(&manual);
 	free(timeouts);
 }
 
@@ -200,19 +182,16 @@ Test(pending, it_is_exact_on_each_of_many_timers_that_one_thread_uses_in_turn)
 	struct hwt_options options = {.flags = HWT_MANUAL};
 	struct hwt *timers[MANY];
 	hwt_timeout timeouts[MANY][2];
-	unsigned turn;
-	unsigned index;
 
-	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_create(&timers[index], &options), 0);
-	for (turn = 0; turn < TURNS; turn++) {
-		for (index = 0; index < MANY; index++) {
+	for (unsigned index = 0; index < MANY; index++)
+		assert_ok(hwt_create(&timers[index], &options));
+	for (unsigned turn = 0; turn < TURNS; turn++) {
+		for (unsigned index = 0; index < MANY; index++) {
 			hwt_timeout *mine = timeouts[index];
 
 			if (turn >= 2)
-				assert_rc(
-				    hwt_cancel(timers[index], mine[turn % 2]),
-				    0);
+				assert_ok(
+				    hwt_cancel(timers[index], mine[turn % 2]));
 			mine[turn % 2] = schedule_task(
 			    timers[index], forbidden_task, HWT_SEC(1));
 			assert_u64(hwt_pending_timeouts(timers[index]),
@@ -220,12 +199,12 @@ Test(pending, it_is_exact_on_each_of_many_timers_that_one_thread_uses_in_turn)
 		}
 	}
 
-	for (index = 0; index < MANY; index++) {
+	for (unsigned index = 0; index < MANY; index++) {
 		struct hwt_unprocessed unprocessed;
 
-		assert_rc(hwt_stop(timers[index], &unprocessed), 0);
+		assert_ok(hwt_stop(timers[index], &unprocessed));
 		assert_u64(unprocessed.count, 2);
-		assert_rc(hwt_destroy(timers[index]), 0);
+		assert_ok(hwt_destroy(timers[index]));
 	}
 }
 
@@ -233,20 +212,17 @@ Test(pending, it_is_exact_on_timers_made_after_others_of_the_thread_are_gone)
 {
 	struct hwt_options options = {.flags = HWT_MANUAL};
 	struct hwt *timers[MANY];
-	unsigned turn;
-	unsigned index;
 
-	for (turn = 0; turn < TURNS; turn++) {
-		for (index = 0; index < MANY; index++) {
-			assert_rc(hwt_create(&timers[index], &options), 0);
-			assert_rc(hwt_new_timeout(timers[index], NULL,
-				      forbidden_task, NULL, HWT_SEC(1)),
-			    0);
+	for (unsigned turn = 0; turn < TURNS; turn++) {
+		for (unsigned index = 0; index < MANY; index++) {
+			assert_ok(hwt_create(&timers[index], &options));
+			assert_ok(hwt_new_timeout(timers[index], NULL,
+			    forbidden_task, NULL, HWT_SEC(1)));
 		}
-		for (index = 0; index < MANY; index++) {
+		for (unsigned index = 0; index < MANY; index++) {
 			assert_u64(hwt_pending_timeouts(timers[index]), 1);
-			assert_rc(hwt_stop(timers[index], NULL), 0);
-			assert_rc(hwt_destroy(timers[index]), 0);
+			assert_ok(hwt_stop(timers[index], NULL));
+			assert_ok(hwt_destroy(timers[index]));
 		}
 	}
 }
@@ -259,11 +235,10 @@ Test(pending, without_memory_it_stays_on_timers_that_a_thread_keeps_none_for)
 	unsigned index;
 
 	for (index = 0; index < MANY; index++)
-		assert_rc(hwt_create(&timers[index], &options), 0);
+		assert_ok(hwt_create(&timers[index], &options));
 	for (index = 0; index < MANY - 1; index++)
-		assert_rc(hwt_new_timeout(timers[index], NULL, forbidden_task,
-			      NULL, HWT_SEC(1)),
-		    0);
+		assert_ok(hwt_new_timeout(
+		    timers[index], NULL, forbidden_task, NULL, HWT_SEC(1)));
 	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
 	assert_rc(hwt_new_timeout(timers[index], &timeout, forbidden_task, NULL,
 		      HWT_SEC(1)),
@@ -273,7 +248,7 @@ Test(pending, without_memory_it_stays_on_timers_that_a_thread_keeps_none_for)
 	assert_u64(timeout.id, 0);
 	assert_u64(hwt_pending_timeouts(timers[index]), 0);
 	for (index = 0; index < MANY; index++) {
-		assert_rc(hwt_stop(timers[index], NULL), 0);
-		assert_rc(hwt_destroy(timers[index]), 0);
+		assert_ok(hwt_stop(timers[index], NULL));
+		assert_ok(hwt_destroy(timers[index]));
 	}
 }

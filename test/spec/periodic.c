@@ -7,7 +7,6 @@
 
 SUITE(periodic);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* Turns the wheel tick by tick from first to last and tells, as a bit mask
@@ -16,12 +15,11 @@ static uint64_t
 ticks_of_runs(struct probe *probe, uint64_t first, uint64_t last)
 {
 	uint64_t ticks = 0;
-	uint64_t index;
 
-	for (index = first; index <= last; index++) {
+	for (uint64_t index = first; index <= last; index++) {
 		uint64_t before = probe->runs;
 
-		fixture_tick(&manual, index);
+		manual_tick(index);
 		cr_assert(probe->runs - before <= 1);
 		ticks |= (probe->runs - before) << index;
 	}
@@ -30,65 +28,52 @@ ticks_of_runs(struct probe *probe, uint64_t first, uint64_t last)
 
 #define TICK(n) (UINT64_C(1) << (n))
 
-Test(periodic, it_runs_at_the_first_deadline_and_every_period_after)
+ManualTest(periodic, it_runs_at_the_first_deadline_and_every_period_after)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_US(2500), HWT_MS(3));
 
 	assert_u64(ticks_of_runs(&probe, 1, 13),
 	    TICK(3) | TICK(6) | TICK(9) | TICK(12));
-
-	fixture_close(&manual);
 }
 
-Test(periodic, a_period_that_is_no_multiple_of_the_tick_does_not_drift)
+ManualTest(periodic, a_period_that_is_no_multiple_of_the_tick_does_not_drift)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_US(500), HWT_US(1500));
 
 	assert_u64(ticks_of_runs(&probe, 1, 10),
 	    TICK(1) | TICK(2) | TICK(4) | TICK(5) | TICK(7) | TICK(8) |
 		TICK(10));
-
-	fixture_close(&manual);
 }
 
-Test(periodic, a_period_below_the_tick_runs_once_a_tick)
+ManualTest(periodic, a_period_below_the_tick_runs_once_a_tick)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, 0, 1);
 
 	assert_u64(ticks_of_runs(&probe, 1, 3), TICK(1) | TICK(2) | TICK(3));
-
-	fixture_close(&manual);
 }
 
-Test(periodic, it_keeps_one_handle_and_counts_as_one_pending)
+ManualTest(periodic, it_keeps_one_handle_and_counts_as_one_pending)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout timeout;
-	uint64_t index;
 
-	fixture_open(&manual, NULL);
 	timeout = probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(2));
 
-	for (index = 1; index <= 5; index++) {
-		assert_u64(fixture_tick(&manual, 2 * index), 1);
+	for (uint64_t index = 1; index <= 5; index++) {
+		assert_u64(manual_tick(2 * index), 1);
 		assert_u64(probe.timeout.id, timeout.id);
 		assert_u64(hwt_pending_timeouts(manual.timer), 1);
-		assert_i64(
-		    fixture_remaining(&manual, timeout), (int64_t)HWT_MS(2));
+		assert_i64(manual_remaining(timeout), (int64_t)HWT_MS(2));
 	}
 
-	assert_u64(fixture_stats(&manual).scheduled, 1);
-	assert_u64(fixture_stats(&manual).started, 5);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 1);
+	assert_u64(manual_stats().started, 5);
 }
 
 static void
@@ -96,247 +81,223 @@ then_count_pending(struct probe *probe)
 {
 	int64_t remaining_ns = 77;
 
-	assert_u64(hwt_pending_timeouts(probe->fixture->timer), 1);
-	probe->rc =
-	    hwt_remaining(probe->fixture->timer, probe->timeout, &remaining_ns);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	probe->rc = hwt_remaining(manual.timer, probe->timeout, &remaining_ns);
 	assert_i64(remaining_ns, 77);
 }
 
-Test(periodic, it_counts_as_pending_while_it_runs)
+ManualTest(periodic, it_counts_as_pending_while_it_runs)
 {
-	struct probe probe = {.fixture = &manual, .then = then_count_pending};
+	struct probe probe = {.then = then_count_pending};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -EINPROGRESS);
-	fixture_close(&manual);
 }
 
-Test(periodic, missed_runs_coalesce_into_one)
+ManualTest(periodic, missed_runs_coalesce_into_one)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(3));
 
-	assert_u64(fixture_tick(&manual, 30), 1);
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(2));
+	assert_u64(manual_tick(30), 1);
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(2));
 
 	assert_u64(
 	    ticks_of_runs(&probe, 31, 38), TICK(32) | TICK(35) | TICK(38));
-	fixture_close(&manual);
 }
 
 static void
 then_take_7_ms(struct probe *probe)
 {
-	probe->fixture->now_ns += HWT_MS(7);
+	(void)probe;
+	manual.now_ns += HWT_MS(7);
 }
 
-Test(periodic, the_next_run_is_at_the_grid_point_after_the_end_of_the_last)
+ManualTest(
+    periodic, the_next_run_is_at_the_grid_point_after_the_end_of_the_last)
 {
-	struct probe probe = {.fixture = &manual, .then = then_take_7_ms};
+	struct probe probe = {.then = then_take_7_ms};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	probe.then = NULL;
 
 	assert_u64(
 	    ticks_of_runs(&probe, 8, 17), TICK(10) | TICK(13) | TICK(16));
-
-	fixture_close(&manual);
 }
 
 static void
 then_take_6_ms(struct probe *probe)
 {
-	probe->fixture->now_ns += HWT_MS(6);
+	(void)probe;
+	manual.now_ns += HWT_MS(6);
 }
 
-Test(periodic, a_run_that_ends_on_a_grid_point_leaves_that_one_out)
+ManualTest(periodic, a_run_that_ends_on_a_grid_point_leaves_that_one_out)
 {
-	struct probe probe = {.fixture = &manual, .then = then_take_6_ms};
+	struct probe probe = {.then = then_take_6_ms};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	probe.then = NULL;
 
 	assert_u64(ticks_of_runs(&probe, 7, 13), TICK(10) | TICK(13));
-
-	fixture_close(&manual);
 }
 
 Test(periodic, runs_never_overlap_while_an_executor_holds_one)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 	assert_u64(ticks_of_runs(&probe, 1, 10), 0);
 	assert_u64(executor.count, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 	assert_u64(probe.runs, 1);
 
-	fixture_tick(&manual, 11);
+	manual_tick(11);
 	assert_u64(executor.count, 2);
-	fixture_tick(&manual, 13);
+	manual_tick(13);
 
 	assert_u64(executor.count, 2);
-	assert_rc(executor_run(&executor, 1), 0);
+	assert_ok(executor_run(&executor, 1));
 	assert_u64(probe.runs, 2);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(periodic, an_executor_that_refuses_still_has_it_run_each_time)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_REFUSES);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 
 	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
 
 	assert_u64(executor.count, 3);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(periodic, an_executor_that_runs_it_at_once_has_it_run_each_time)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_RUNS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 
 	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
 
 	assert_u64(executor.count, 3);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(periodic, the_longest_period_runs_once_and_stays_pending)
+ManualTest(periodic, the_longest_period_runs_once_and_stays_pending)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), (UINT64_C(1) << 63) - 1);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	assert_u64(fixture_step(&manual, HWT_SEC(1)), 0);
-	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(manual_step(HWT_SEC(1)), 0);
+	assert_i64(manual_remaining(probe.handle), INT64_MAX);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
-	fixture_close(&manual);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 }
 
-Test(periodic, a_period_of_2_to_the_63_is_refused)
+ManualTest(periodic, a_period_of_2_to_the_63_is_refused)
 {
 	struct hwt_spec spec = {
 	    .task = forbidden_task, .period_ns = UINT64_C(1) << 63};
 	hwt_timeout timeout = {1};
 
-	fixture_open(&manual, NULL);
-
 	assert_rc(hwt_new_timeouts(manual.timer, 1, &spec, &timeout), -EINVAL);
 
 	assert_u64(timeout.id, 0);
-	fixture_close(&manual);
 }
 
-Test(periodic, one_that_never_begins_stays_pending)
+ManualTest(periodic, one_that_never_begins_stays_pending)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_NEVER, HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 20), 0);
+	assert_u64(manual_tick(20), 0);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), INT64_MAX);
 }
 
 /* The end. */
 
-Test(periodic, cancel_between_runs_ends_it)
+ManualTest(periodic, cancel_between_runs_ends_it)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_u64(fixture_tick(&manual, 9), 0);
+	assert_u64(manual_tick(9), 0);
 	assert_u64(probe.runs, 1);
-	fixture_close(&manual);
 }
 
 static void
 then_cancel_itself(struct probe *probe)
 {
-	struct hwt *timer = probe->fixture->timer;
+	struct hwt *timer = manual.timer;
 
 	probe->rc = hwt_cancel(timer, probe->timeout);
 	assert_rc(hwt_reschedule(timer, probe->timeout, 0), -ENOENT);
 }
 
-Test(periodic, cancel_in_its_own_run_makes_that_run_the_last)
+ManualTest(periodic, cancel_in_its_own_run_makes_that_run_the_last)
 {
-	struct probe probe = {.fixture = &manual, .then = then_cancel_itself};
+	struct probe probe = {.then = then_cancel_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -EINPROGRESS);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_u64(fixture_tick(&manual, 9), 0);
-	assert_u64(fixture_stats(&manual).cancelled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_tick(9), 0);
+	assert_u64(manual_stats().cancelled, 0);
 }
 
 Test(periodic, cancel_while_an_executor_holds_it_wins_and_ends_it)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(probe.runs, 0);
-	fixture_tick(&manual, 9);
+	manual_tick(9);
 	assert_u64(executor.count, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Rebasing. */
@@ -344,113 +305,94 @@ Test(periodic, cancel_while_an_executor_holds_it_wins_and_ends_it)
 static void
 then_reschedule_itself(struct probe *probe)
 {
-	probe->rc =
-	    hwt_reschedule(probe->fixture->timer, probe->timeout, HWT_US(1250));
+	probe->rc = hwt_reschedule(manual.timer, probe->timeout, HWT_US(1250));
 }
 
-Test(periodic, rescheduled_by_its_own_task_it_gets_a_new_grid)
+ManualTest(periodic, rescheduled_by_its_own_task_it_gets_a_new_grid)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_reschedule_itself};
+	struct probe probe = {.then = then_reschedule_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(4));
-	assert_u64(fixture_tick(&manual, 1), 1);
-	assert_rc(probe.rc, 0);
+	assert_u64(manual_tick(1), 1);
+	assert_ok(probe.rc);
 	probe.then = NULL;
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(1250));
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_US(1250));
 
 	assert_u64(ticks_of_runs(&probe, 2, 12), TICK(3) | TICK(7) | TICK(11));
 
-	assert_u64(fixture_stats(&manual).rescheduled, 1);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rescheduled, 1);
 }
 
-Test(periodic, its_task_may_move_it_further_each_time)
+ManualTest(periodic, its_task_may_move_it_further_each_time)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_reschedule_itself};
+	struct probe probe = {.then = then_reschedule_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(60));
 
 	assert_u64(
 	    ticks_of_runs(&probe, 1, 8), TICK(1) | TICK(3) | TICK(5) | TICK(7));
-
-	fixture_close(&manual);
 }
 
 static void
 then_never_again(struct probe *probe)
 {
-	probe->rc =
-	    hwt_reschedule(probe->fixture->timer, probe->timeout, HWT_NEVER);
+	probe->rc = hwt_reschedule(manual.timer, probe->timeout, HWT_NEVER);
 }
 
-Test(periodic, its_task_may_put_it_off_for_ever)
+ManualTest(periodic, its_task_may_put_it_off_for_ever)
 {
-	struct probe probe = {.fixture = &manual, .then = then_never_again};
+	struct probe probe = {.then = then_never_again};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 	assert_u64(ticks_of_runs(&probe, 1, 9), TICK(1));
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 	probe.then = NULL;
 
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)), 0);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)));
 
 	assert_u64(ticks_of_runs(&probe, 10, 11), TICK(10) | TICK(11));
-	fixture_close(&manual);
 }
 
 static void
 then_reschedule_out_of_range(struct probe *probe)
 {
-	probe->rc = hwt_reschedule(
-	    probe->fixture->timer, probe->timeout, UINT64_C(1) << 63);
+	probe->rc =
+	    hwt_reschedule(manual.timer, probe->timeout, UINT64_C(1) << 63);
 }
 
-Test(periodic, a_reschedule_that_is_refused_leaves_its_grid)
+ManualTest(periodic, a_reschedule_that_is_refused_leaves_its_grid)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_reschedule_out_of_range};
+	struct probe probe = {.then = then_reschedule_out_of_range};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 
 	assert_u64(ticks_of_runs(&probe, 1, 4), TICK(1) | TICK(3));
 
 	assert_rc(probe.rc, -EINVAL);
-	fixture_close(&manual);
 }
 
-Test(periodic, rescheduled_between_runs_it_gets_a_new_grid)
+ManualTest(periodic, rescheduled_between_runs_it_gets_a_new_grid)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(4));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(6)), 0);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(6)));
 
 	assert_u64(ticks_of_runs(&probe, 2, 15), TICK(7) | TICK(11) | TICK(15));
-	fixture_close(&manual);
 }
 
-Test(periodic, rescheduled_before_its_first_run_it_gets_a_new_grid)
+ManualTest(periodic, rescheduled_before_its_first_run_it_gets_a_new_grid)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, HWT_MS(9), HWT_MS(4));
 
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)), 0);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
 
 	assert_u64(ticks_of_runs(&probe, 1, 11), TICK(2) | TICK(6) | TICK(10));
-	fixture_close(&manual);
 }
 
 /* hwt_new_periodic. */
@@ -462,48 +404,40 @@ new_periodic(hwt_timeout *timeout, uint64_t delay_ns, uint64_t period_ns)
 	    NULL, delay_ns, period_ns);
 }
 
-Test(periodic, one_call_schedules_one)
+ManualTest(periodic, one_call_schedules_one)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_periodic(manual.timer, NULL, &probe.handle,
-		      probe_task, &probe, HWT_MS(2), HWT_MS(3)),
-	    0);
+	assert_ok(hwt_new_periodic(manual.timer, NULL, &probe.handle,
+	    probe_task, &probe, HWT_MS(2), HWT_MS(3)));
 
 	assert_u64(ticks_of_runs(&probe, 1, 9), TICK(2) | TICK(5) | TICK(8));
 	assert_u64(probe.timeout.id, probe.handle.id);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	assert_u64(ticks_of_runs(&probe, 10, 20), 0);
-	fixture_close(&manual);
 }
 
-Test(periodic, one_call_schedules_one_for_an_executor)
+ManualTest(periodic, one_call_schedules_one_for_an_executor)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_RUNS);
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_periodic(manual.timer, &executor.hook, NULL,
-		      probe_task, &probe, 0, HWT_MS(3)),
-	    0);
+	assert_ok(hwt_new_periodic(manual.timer, &executor.hook, NULL,
+	    probe_task, &probe, 0, HWT_MS(3)));
 
 	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(4));
 	assert_u64(executor.count, 2);
-	fixture_close(&manual);
 }
 
-Test(periodic, one_call_refuses_what_is_out_of_range)
+ManualTest(periodic, one_call_refuses_what_is_out_of_range)
 {
 	static const struct hwt_executor hollow;
 	const uint64_t bad[][2] = {{0, 0}, {0, UINT64_C(1) << 63},
 	    {0, HWT_NEVER}, {UINT64_C(1) << 63, 1}, {HWT_NEVER - 1, 1}};
 	hwt_timeout timeout;
-	size_t i;
 
-	fixture_open(&manual, NULL);
-	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		timeout.id = 7;
 		assert_rc(
 		    new_periodic(&timeout, bad[i][0], bad[i][1]), -EINVAL);
@@ -518,28 +452,27 @@ Test(periodic, one_call_refuses_what_is_out_of_range)
 		      manual.timer, &hollow, NULL, forbidden_task, NULL, 0, 1),
 	    -EINVAL);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
 Test(periodic, one_call_is_refused_beyond_the_limit_and_after_stop)
 {
 	hwt_timeout timeout = {7};
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.tick_ns = HWT_MS(1), .max_pending = 1});
-	assert_rc(new_periodic(NULL, HWT_NEVER, 1), 0);
+	assert_ok(new_periodic(NULL, HWT_NEVER, 1));
 
 	assert_rc(hwt_new_periodic(
 		      manual.timer, NULL, &timeout, forbidden_task, NULL, 0, 1),
 	    -ENOBUFS);
 	assert_u64(timeout.id, 0);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 	timeout.id = 7;
 	assert_rc(hwt_new_periodic(
 		      manual.timer, NULL, &timeout, forbidden_task, NULL, 0, 1),
 	    -ESHUTDOWN);
 	assert_u64(timeout.id, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(periodic, one_call_is_refused_without_memory_or_a_thread)
@@ -556,7 +489,7 @@ Test(periodic, one_call_is_refused_without_memory_or_a_thread)
 	assert_u64(timeout.id, 0);
 	worker_timer_close(timer);
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	do {
 		timeout.id = 7;
@@ -565,5 +498,5 @@ Test(periodic, one_call_is_refused_without_memory_or_a_thread)
 	fault_disarm();
 	assert_rc(rc, -ENOMEM);
 	assert_u64(timeout.id, 0);
-	fixture_close(&manual);
+	manual_close();
 }

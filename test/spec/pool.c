@@ -15,65 +15,64 @@ SUITE(pool);
 
 struct pooled {
 	struct hwt_pool *pool;
-	struct fixture fixture;
 };
 
+static struct pooled pooled;
+
 static void
-pooled_open(struct pooled *pooled, unsigned threads, size_t queue_limit)
+pooled_open(unsigned threads, size_t queue_limit)
 {
-	fixture_open(&pooled->fixture, NULL);
-	assert_rc(hwt_pool_create(&pooled->pool, threads, queue_limit), 0);
+	manual_open(NULL);
+	assert_ok(hwt_pool_create(&pooled.pool, threads, queue_limit));
 }
 
 static void
-pooled_close(struct pooled *pooled)
+pooled_close(void)
 {
-	assert_rc(hwt_stop(pooled->fixture.timer, NULL), 0);
-	assert_rc(hwt_pool_destroy(pooled->pool), 0);
-	assert_rc(hwt_destroy(pooled->fixture.timer), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_ok(hwt_pool_destroy(pooled.pool));
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* Schedules probe for the next tick; it reports to no fixture, since pool
  * threads run side by side. */
 static void
-pooled_schedule(struct pooled *pooled, struct probe *probe)
+pooled_schedule(struct probe *probe)
 {
-	assert_rc(hwt_new_timeout_on(pooled->fixture.timer,
-		      hwt_pool_executor(pooled->pool), &probe->handle,
-		      probe_task, probe, 0),
-	    0);
+	assert_ok(
+	    hwt_new_timeout_on(manual.timer, hwt_pool_executor(pooled.pool),
+		&probe->handle, probe_task, probe, 0));
 }
 
 static uint64_t
-pooled_step(struct pooled *pooled)
+pooled_step(void)
 {
-	return fixture_step(&pooled->fixture, FIXTURE_TICK);
+	return manual_step(FIXTURE_TICK);
 }
 
 Test(pool, its_tasks_run_on_its_own_threads)
 {
-	struct pooled pooled = {0};
 	struct probe probe = {0};
 
-	pooled_open(&pooled, 1, 0);
-	pooled_schedule(&pooled, &probe);
+	pooled_open(1, 0);
+	pooled_schedule(&probe);
 
-	assert_u64(pooled_step(&pooled), 0);
+	assert_u64(pooled_step(), 0);
 	wait_for(&probe.runs, 1);
 
 	cr_assert(!pthread_equal(probe.thread, pthread_self()));
-	assert_u64(fixture_stats(&pooled.fixture).executor_refused, 0);
-	pooled_close(&pooled);
+	assert_u64(manual_stats().executor_refused, 0);
+	pooled_close();
 }
 
 Test(pool, it_has_that_many_threads_named_hwt_pool)
 {
 	struct hwt_pool *pool;
 
-	assert_rc(hwt_pool_create(&pool, 3, 0), 0);
+	assert_ok(hwt_pool_create(&pool, 3, 0));
 
 	thread_await_count("hwt-pool", 3);
-	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_ok(hwt_pool_destroy(pool));
 	thread_await_count("hwt-pool", 0);
 }
 
@@ -81,218 +80,202 @@ Test(pool, it_has_that_many_threads_named_hwt_pool)
 
 Test(pool, as_many_tasks_as_threads_run_side_by_side)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe probes[SIDE_BY_SIDE];
-	unsigned index;
 
-	pooled_open(&pooled, SIDE_BY_SIDE, 0);
+	pooled_open(SIDE_BY_SIDE, 0);
 	gate_init(&gate);
-	for (index = 0; index < SIDE_BY_SIDE; index++) {
+	for (unsigned index = 0; index < SIDE_BY_SIDE; index++) {
 		probes[index] =
 		    (struct probe){.then = probe_then_gate, .data = &gate};
-		pooled_schedule(&pooled, &probes[index]);
+		pooled_schedule(&probes[index]);
 	}
-	pooled_step(&pooled);
+	pooled_step();
 
 	/* All have entered before one may leave. */
-	for (index = 0; index < SIDE_BY_SIDE; index++)
+	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
 		gate_await(&gate);
-	for (index = 0; index < SIDE_BY_SIDE; index++)
+	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
 		gate_open(&gate);
 
-	for (index = 0; index < SIDE_BY_SIDE; index++)
+	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
 		wait_for(&probes[index].runs, 1);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 /* Keeps the only thread of a pool busy until gate_open. */
 static void
-occupy(struct pooled *pooled, struct probe *probe, struct gate *gate)
+occupy(struct probe *probe, struct gate *gate)
 {
 	gate_init(gate);
 	*probe = (struct probe){.then = probe_then_gate, .data = gate};
-	pooled_schedule(pooled, probe);
-	pooled_step(pooled);
+	pooled_schedule(probe);
+	pooled_step();
 	gate_await(gate);
+	manual.runs = 0;
 }
 
 Test(pool, a_full_queue_refuses_and_the_worker_runs_the_task)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[5] = {0};
 	unsigned in_worker = 0;
-	unsigned index;
 
-	pooled_open(&pooled, 1, 3);
-	occupy(&pooled, &busy, &gate);
-	for (index = 0; index < 5; index++)
-		pooled_schedule(&pooled, &probes[index]);
+	pooled_open(1, 3);
+	occupy(&busy, &gate);
+	for (unsigned index = 0; index < 5; index++)
+		pooled_schedule(&probes[index]);
 
 	/* Three wait, two are refused: nothing is lost. */
-	assert_u64(pooled_step(&pooled), 2);
-	assert_u64(fixture_stats(&pooled.fixture).executor_refused, 2);
+	assert_u64(pooled_step(), 2);
+	assert_u64(manual_stats().executor_refused, 2);
 	gate_open(&gate);
 
-	for (index = 0; index < 5; index++) {
+	for (unsigned index = 0; index < 5; index++) {
 		wait_for(&probes[index].runs, 1);
 		if (pthread_equal(probes[index].thread, pthread_self()))
 			in_worker++;
 	}
 	assert_u64(in_worker, 2);
-	assert_u64(log_recorder_count(&pooled.fixture.log), 1);
-	pooled_close(&pooled);
+	assert_u64(log_recorder_count(&manual.log), 1);
+	pooled_close();
 }
 
 Test(pool, the_limit_is_for_what_waits_not_for_what_runs)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
-	struct probe first = {0};
-	struct probe second = {0};
+	struct probe first = {0}, second = {0};
 
-	pooled_open(&pooled, 1, 1);
-	occupy(&pooled, &busy, &gate);
+	pooled_open(1, 1);
+	occupy(&busy, &gate);
 
-	pooled_schedule(&pooled, &first);
-	assert_u64(pooled_step(&pooled), 0);
-	pooled_schedule(&pooled, &second);
-	assert_u64(pooled_step(&pooled), 1);
+	pooled_schedule(&first);
+	assert_u64(pooled_step(), 0);
+	pooled_schedule(&second);
+	assert_u64(pooled_step(), 1);
 
 	gate_open(&gate);
 	wait_for(&first.runs, 1);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 #define CROWD 20000
 
 Test(pool, without_a_limit_nothing_is_refused)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 	struct probe *probes = calloc(CROWD, sizeof(*probes));
-	unsigned index;
 
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &busy, &gate);
-	for (index = 0; index < CROWD; index++)
-		pooled_schedule(&pooled, &probes[index]);
+	pooled_open(1, 0);
+	occupy(&busy, &gate);
+	for (unsigned index = 0; index < CROWD; index++)
+		pooled_schedule(&probes[index]);
 
-	assert_u64(pooled_step(&pooled), 0);
-	assert_u64(hwt_pending_timeouts(pooled.fixture.timer), CROWD);
+	assert_u64(pooled_step(), 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), CROWD);
 	gate_open(&gate);
 
-	for (index = 0; index < CROWD; index++)
+	for (unsigned index = 0; index < CROWD; index++)
 		wait_for(&probes[index].runs, 1);
-	assert_u64(fixture_stats(&pooled.fixture).executor_refused, 0);
-	pooled_close(&pooled);
+	assert_u64(manual_stats().executor_refused, 0);
+	pooled_close();
 	free(probes);
 }
 
 Test(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[100];
-	unsigned index;
 
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &busy, &gate);
-	pooled.fixture.runs = 0;
-	for (index = 0; index < 100; index++) {
-		probes[index] = (struct probe){.fixture = &pooled.fixture};
-		pooled_schedule(&pooled, &probes[index]);
-		pooled_step(&pooled);
+	pooled_open(1, 0);
+	occupy(&busy, &gate);
+	for (unsigned index = 0; index < 100; index++) {
+		probes[index] = (struct probe){0};
+		pooled_schedule(&probes[index]);
+		pooled_step();
 	}
 	gate_open(&gate);
-	wait_for(&pooled.fixture.runs, 100);
+	wait_for(&manual.runs, 100);
 
-	for (index = 0; index < 100; index++)
+	for (unsigned index = 0; index < 100; index++)
 		assert_u64(probes[index].order, index + 1);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 Test(pool, what_comes_later_waits_behind_what_was_there)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[4] = {0};
-	unsigned index;
 
 	/* The thread takes the first, with the next two in sight; then comes
 	 * another one. */
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &busy, &gate);
-	for (index = 0; index < 4; index++) {
-		probes[index] = (struct probe){.fixture = &pooled.fixture,
-		    .then = probe_then_gate,
-		    .data = &gate};
+	pooled_open(1, 0);
+	occupy(&busy, &gate);
+	for (unsigned index = 0; index < 4; index++) {
+		probes[index] =
+		    (struct probe){.then = probe_then_gate, .data = &gate};
 		if (index == 3) {
 			gate_open(&gate);
 			gate_await(&gate);
 		}
-		pooled_schedule(&pooled, &probes[index]);
-		pooled_step(&pooled);
+		pooled_schedule(&probes[index]);
+		pooled_step();
 	}
-	for (index = 0; index < 4; index++)
+	for (unsigned index = 0; index < 4; index++)
 		gate_open(&gate);
-	for (index = 0; index < 4; index++)
+	for (unsigned index = 0; index < 4; index++)
 		wait_for(&probes[index].runs, 1);
 
-	for (index = 0; index < 4; index++)
+	for (unsigned index = 0; index < 4; index++)
 		assert_u64(probes[index].order, index + 1);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 Test(pool, what_waits_in_it_can_be_cancelled)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[4] = {0};
-	unsigned index;
 
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &busy, &gate);
-	for (index = 0; index < 4; index++)
-		pooled_schedule(&pooled, &probes[index]);
-	pooled_step(&pooled);
+	pooled_open(1, 0);
+	occupy(&busy, &gate);
+	for (unsigned index = 0; index < 4; index++)
+		pooled_schedule(&probes[index]);
+	pooled_step();
 
-	assert_rc(hwt_cancel(pooled.fixture.timer, probes[0].handle), 0);
-	assert_rc(hwt_cancel_wait(pooled.fixture.timer, probes[2].handle), 0);
-	assert_u64(hwt_pending_timeouts(pooled.fixture.timer), 2);
+	assert_ok(hwt_cancel(manual.timer, probes[0].handle));
+	assert_ok(hwt_cancel_wait(manual.timer, probes[2].handle));
+	assert_u64(hwt_pending_timeouts(manual.timer), 2);
 
 	gate_open(&gate);
 	wait_for(&probes[1].runs, 1);
 	wait_for(&probes[3].runs, 1);
-	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
-	assert_rc(hwt_pool_destroy(pooled.pool), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_ok(hwt_pool_destroy(pooled.pool));
 	assert_u64(probes[0].runs, 0);
 	assert_u64(probes[2].runs, 0);
-	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(pool, cancel_wait_waits_for_the_task_that_it_runs)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &busy, &gate);
-	assert_rc(hwt_cancel(pooled.fixture.timer, busy.handle), -EINPROGRESS);
+	pooled_open(1, 0);
+	occupy(&busy, &gate);
+	assert_rc(hwt_cancel(manual.timer, busy.handle), -EINPROGRESS);
 	gate_open(&gate);
 
-	assert_rc(hwt_cancel_wait(pooled.fixture.timer, busy.handle), -ENOENT);
+	assert_rc(hwt_cancel_wait(manual.timer, busy.handle), -ENOENT);
 
 	assert_u64(busy.runs, 1);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 struct destroyer {
@@ -321,53 +304,48 @@ destroy_while_busy(unsigned index, void *arg)
 
 Test(pool, destroy_runs_what_the_pool_holds)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[10] = {0};
 	struct destroyer destroyer = {.gate = &gate};
-	unsigned index;
 
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &busy, &gate);
-	for (index = 0; index < 10; index++)
-		pooled_schedule(&pooled, &probes[index]);
-	pooled_step(&pooled);
-	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
-	assert_rc(hwt_destroy(pooled.fixture.timer), -EBUSY);
+	pooled_open(1, 0);
+	occupy(&busy, &gate);
+	for (unsigned index = 0; index < 10; index++)
+		pooled_schedule(&probes[index]);
+	pooled_step();
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 
 	destroyer.pool = pooled.pool;
 	in_parallel(2, destroy_while_busy, &destroyer);
 
 	assert_u64(destroyer.too_early, 0);
 	assert_u64(busy.runs, 1);
-	for (index = 0; index < 10; index++)
+	for (unsigned index = 0; index < 10; index++)
 		assert_u64(probes[index].runs, 1);
 	thread_await_count("hwt-pool", 0);
-	assert_u64(hwt_pending_timeouts(pooled.fixture.timer), 0);
-	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 static void
 then_destroys_the_pool(struct probe *probe)
 {
-	struct pooled *pooled = probe->data;
-
-	probe->rc = hwt_pool_destroy(pooled->pool);
+	probe->rc = hwt_pool_destroy(pooled.pool);
 }
 
 Test(pool, destroy_from_its_own_task_is_refused)
 {
-	struct pooled pooled = {0};
-	struct probe probe = {.then = then_destroys_the_pool, .data = &pooled};
+	struct probe probe = {.then = then_destroys_the_pool};
 
-	pooled_open(&pooled, 2, 0);
-	pooled_schedule(&pooled, &probe);
-	pooled_step(&pooled);
+	pooled_open(2, 0);
+	pooled_schedule(&probe);
+	pooled_step();
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 static void
@@ -378,94 +356,82 @@ then_destroys_another_pool(struct probe *probe)
 
 Test(pool, destroy_from_a_task_of_another_pool_is_not)
 {
-	struct pooled pooled = {0};
 	struct probe probe = {.then = then_destroys_another_pool};
 	struct hwt_pool *other;
 
-	pooled_open(&pooled, 1, 0);
-	assert_rc(hwt_pool_create(&other, 1, 0), 0);
+	pooled_open(1, 0);
+	assert_ok(hwt_pool_create(&other, 1, 0));
 	probe.data = other;
-	pooled_schedule(&pooled, &probe);
-	pooled_step(&pooled);
+	pooled_schedule(&probe);
+	pooled_step();
 	wait_for(&probe.runs, 1);
 
-	assert_rc(probe.rc, 0);
-	pooled_close(&pooled);
+	assert_ok(probe.rc);
+	pooled_close();
 }
 
 static void
 then_stops_the_timer(struct probe *probe)
 {
-	struct pooled *pooled = probe->data;
-
-	probe->rc = hwt_stop(pooled->fixture.timer, NULL);
+	probe->rc = hwt_stop(manual.timer, NULL);
 }
 
 Test(pool, its_tasks_cannot_stop_their_timer)
 {
-	struct pooled pooled = {0};
-	struct probe probe = {.then = then_stops_the_timer, .data = &pooled};
+	struct probe probe = {.then = then_stops_the_timer};
 
-	pooled_open(&pooled, 1, 0);
-	pooled_schedule(&pooled, &probe);
-	pooled_step(&pooled);
+	pooled_open(1, 0);
+	pooled_schedule(&probe);
+	pooled_step();
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 static void
 then_schedules_another(struct probe *probe)
 {
-	struct pooled *pooled = probe->data;
-
-	probe->rc = hwt_new_timeout_on(pooled->fixture.timer,
-	    hwt_pool_executor(pooled->pool), NULL, probe_task, &probe[1], 0);
+	probe->rc = hwt_new_timeout_on(manual.timer,
+	    hwt_pool_executor(pooled.pool), NULL, probe_task, &probe[1], 0);
 }
 
 Test(pool, its_tasks_can_schedule)
 {
-	struct pooled pooled = {0};
-	struct probe probes[2] = {
-	    {.then = then_schedules_another, .data = &pooled}, {0}};
+	struct probe probes[2] = {{.then = then_schedules_another}, {0}};
 
-	pooled_open(&pooled, 1, 0);
-	pooled_schedule(&pooled, &probes[0]);
-	pooled_step(&pooled);
+	pooled_open(1, 0);
+	pooled_schedule(&probes[0]);
+	pooled_step();
 	wait_for(&probes[0].runs, 1);
-	assert_rc(probes[0].rc, 0);
-	pooled_step(&pooled);
+	assert_ok(probes[0].rc);
+	pooled_step();
 
 	wait_for(&probes[1].runs, 1);
 
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 Test(pool, it_serves_several_timers)
 {
-	struct pooled pooled = {0};
 	struct fixture other = {0};
-	struct probe mine = {0};
-	struct probe others = {0};
+	struct probe mine = {0}, others = {0};
 
-	pooled_open(&pooled, 1, 0);
+	pooled_open(1, 0);
 	fixture_open(&other, NULL);
-	pooled_schedule(&pooled, &mine);
-	assert_rc(
-	    hwt_new_timeout_on(other.timer, hwt_pool_executor(pooled.pool),
-		NULL, probe_task, &others, 0),
-	    0);
+	pooled_schedule(&mine);
+	assert_ok(hwt_new_timeout_on(other.timer,
+	    hwt_pool_executor(pooled.pool), NULL, probe_task, &others, 0));
 
-	pooled_step(&pooled);
+	pooled_step();
 	fixture_step(&other, FIXTURE_TICK);
 	wait_for(&mine.runs, 1);
 	wait_for(&others.runs, 1);
 
 	cr_assert(pthread_equal(mine.thread, others.thread));
-	assert_rc(hwt_stop(other.timer, NULL), 0);
-	pooled_close(&pooled);
-	assert_rc(hwt_destroy(other.timer), 0);
+	assert_ok(hwt_stop(other.timer, NULL));
+	pooled_close();
+	assert_ok(hwt_destroy(other.timer));
 }
 
 static void
@@ -485,24 +451,23 @@ overlap_task(hwt_timeout timeout, void *arg)
 Test(pool, runs_of_a_periodic_timeout_do_not_overlap)
 {
 	_Atomic uint64_t words[3] = {0};
-	struct live live = {0};
 	struct hwt_pool *pool;
 	struct hwt_spec spec = {
 	    .task = overlap_task, .arg = words, .period_ns = 1};
 	hwt_timeout timeout;
 
-	live_open(&live, &(struct hwt_options){.tick_ns = HWT_US(50)});
-	assert_rc(hwt_pool_create(&pool, 4, 0), 0);
+	live_open(&(struct hwt_options){.tick_ns = HWT_US(50)});
+	assert_ok(hwt_pool_create(&pool, 4, 0));
 	spec.executor = hwt_pool_executor(pool);
-	assert_rc(hwt_new_timeouts(live.timer, 1, &spec, &timeout), 0);
+	assert_ok(hwt_new_timeouts(live.timer, 1, &spec, &timeout));
 	wait_for(&words[2], 300);
-	assert_rc(hwt_cancel_wait(live.timer, timeout), 0);
+	assert_ok(hwt_cancel_wait(live.timer, timeout));
 
 	assert_u64(words[0], 0);
 	assert_u64(words[1], 0);
 	/* What was cancelled in the pool is still held there. */
-	assert_rc(hwt_pool_destroy(pool), 0);
-	live_close(&live);
+	assert_ok(hwt_pool_destroy(pool));
+	live_close();
 }
 
 Test(pool, its_executor_is_one_and_stays)
@@ -510,13 +475,13 @@ Test(pool, its_executor_is_one_and_stays)
 	struct hwt_pool *pool;
 	const struct hwt_executor *executor;
 
-	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+	assert_ok(hwt_pool_create(&pool, 1, 0));
 	executor = hwt_pool_executor(pool);
 
 	cr_assert(executor != NULL);
 	cr_assert(executor->execute != NULL);
 	cr_assert(hwt_pool_executor(pool) == executor);
-	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_ok(hwt_pool_destroy(pool));
 }
 
 /* What is refused. */
@@ -530,15 +495,14 @@ Test(pool, no_threads_are_refused)
 
 	cr_assert(pool == NULL);
 	cr_assert(hwt_pool_executor(NULL) == NULL);
-	assert_rc(hwt_pool_destroy(NULL), 0);
+	assert_ok(hwt_pool_destroy(NULL));
 }
 
 Test(pool, when_not_all_threads_can_be_had_none_is_left_behind)
 {
 	struct hwt_pool *pool = NULL;
-	uint64_t nth;
 
-	for (nth = 1; nth <= 4; nth++) {
+	for (uint64_t nth = 1; nth <= 4; nth++) {
 		fault_arm(FAULT_THREAD, nth);
 		assert_rc(hwt_pool_create(&pool, 4, 0), -EAGAIN);
 		assert_u64(fault_disarm(), nth);
@@ -546,24 +510,23 @@ Test(pool, when_not_all_threads_can_be_had_none_is_left_behind)
 		thread_await_count("hwt-pool", 0);
 	}
 
-	assert_rc(hwt_pool_create(&pool, 4, 0), 0);
-	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_ok(hwt_pool_create(&pool, 4, 0));
+	assert_ok(hwt_pool_destroy(pool));
 }
 
 Test(pool, without_memory_none_is_made)
 {
 	struct hwt_pool *pool = NULL;
-	uint64_t nth;
 	uint64_t calls;
 
 	fault_arm(FAULT_MEMORY, FAULT_COUNT);
-	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
+	assert_ok(hwt_pool_create(&pool, 2, 0));
 	calls = fault_disarm();
-	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_ok(hwt_pool_destroy(pool));
 	cr_assert(calls > 0);
 
 	pool = NULL;
-	for (nth = 1; nth <= calls; nth++) {
+	for (uint64_t nth = 1; nth <= calls; nth++) {
 		fault_arm(FAULT_MEMORY, nth);
 		assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
 		fault_disarm();
@@ -581,28 +544,27 @@ destroy_pool(void *pool)
 
 Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
 {
-	struct pooled pooled = {0};
 	struct gate gate;
 	struct probe occupant;
 	struct probe probe = {0};
 	pthread_t thread;
 
-	pooled_open(&pooled, 1, 0);
-	occupy(&pooled, &occupant, &gate);
+	pooled_open(1, 0);
+	occupy(&occupant, &gate);
 	cr_assert(
 	    pthread_create(&thread, NULL, destroy_pool, pooled.pool) == 0);
 	/* Until the pool has seen that it is to end, it takes them. */
-	while (fixture_stats(&pooled.fixture).executor_refused == 0) {
-		pooled_schedule(&pooled, &probe);
-		pooled_step(&pooled);
+	while (manual_stats().executor_refused == 0) {
+		pooled_schedule(&probe);
+		pooled_step();
 	}
 
 	gate_open(&gate);
 	cr_assert(pthread_join(thread, NULL) == 0);
 
-	assert_u64(probe.runs, fixture_stats(&pooled.fixture).started - 1);
-	assert_rc(hwt_stop(pooled.fixture.timer, NULL), 0);
-	assert_rc(hwt_destroy(pooled.fixture.timer), 0);
+	assert_u64(probe.runs, manual_stats().started - 1);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* A thread of the pool that is stopped where it has just taken a lock. */
@@ -639,28 +601,27 @@ __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 
 Test(pool, handing_over_does_not_wait_for_its_threads)
 {
-	struct pooled pooled = {0};
 	struct probe busy, first = {0}, second = {0};
 	struct gate gate;
 
-	pooled_open(&pooled, 1, 0);
+	pooled_open(1, 0);
 	gate_init(&stopped.gate);
 	stopped.main = pthread_self();
-	occupy(&pooled, &busy, &gate);
-	pooled_schedule(&pooled, &first);
-	pooled_step(&pooled);
+	occupy(&busy, &gate);
+	pooled_schedule(&first);
+	pooled_step();
 	stopped.armed = 1;
 	gate_open(&gate);
 	gate_await(&stopped.gate);
 
-	pooled_schedule(&pooled, &second);
-	assert_u64(pooled_step(&pooled), 0);
+	pooled_schedule(&second);
+	assert_u64(pooled_step(), 0);
 
 	assert_u64(stopped.waited, 0);
 	gate_open(&stopped.gate);
 	wait_for(&first.runs, 1);
 	wait_for(&second.runs, 1);
-	pooled_close(&pooled);
+	pooled_close();
 }
 
 /* An executor round a pool's, that makes a timer while the pool is destroyed.
@@ -690,22 +651,20 @@ execute_round_it(void *ctx, struct hwt *timer, hwt_timeout timeout)
 
 Test(pool, destroy_waits_for_a_hand_over_without_holding_up_others)
 {
-	struct fixture fixture = {0};
 	struct hwt_executor outer = {.execute = execute_round_it};
 
-	assert_rc(hwt_pool_create(&round_it.pool, 1, 0), 0);
+	assert_ok(hwt_pool_create(&round_it.pool, 1, 0));
 	round_it.inner = hwt_pool_executor(round_it.pool);
 	outer.ctx = round_it.inner->ctx;
-	fixture_open(&fixture,
+	manual_open(
 	    &(struct hwt_options){.tick_ns = FIXTURE_TICK, .executor = &outer});
-	assert_rc(
-	    hwt_new_timeout(fixture.timer, NULL, forbidden_task, NULL, 0), 0);
+	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+	assert_u64(manual_step(FIXTURE_TICK), 0);
 
 	cr_assert(pthread_join(round_it.thread, NULL) == 0);
 	thread_await_count("hwt-pool", 0);
-	fixture_close(&fixture);
+	manual_close();
 }
 
 #define LIMIT 5
@@ -727,37 +686,34 @@ push_into_limited(unsigned index, void *arg)
 Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
 {
 	static struct limited limited;
-	struct pooled pooled = {0};
 	struct probe busy;
 	struct gate gate;
 	uint64_t refused = 0;
-	unsigned i, k;
 
-	pooled_open(&pooled, 1, LIMIT);
-	occupy(&pooled, &busy, &gate);
-	for (i = 0; i < PUSHERS; i++) {
+	pooled_open(1, LIMIT);
+	occupy(&busy, &gate);
+	for (unsigned i = 0; i < PUSHERS; i++) {
 		fixture_open(&limited.fixture[i], NULL);
-		for (k = 0; k < LIMIT; k++)
-			assert_rc(hwt_new_timeout_on(limited.fixture[i].timer,
-				      hwt_pool_executor(pooled.pool), NULL,
-				      probe_task, &limited.probe[i][k], 0),
-			    0);
+		for (unsigned k = 0; k < LIMIT; k++)
+			assert_ok(hwt_new_timeout_on(limited.fixture[i].timer,
+			    hwt_pool_executor(pooled.pool), NULL, probe_task,
+			    &limited.probe[i][k], 0));
 	}
 
 	in_parallel(PUSHERS, push_into_limited, &limited);
 
-	for (i = 0; i < PUSHERS; i++)
+	for (unsigned i = 0; i < PUSHERS; i++)
 		refused += fixture_stats(&limited.fixture[i]).executor_refused;
 	assert_u64(refused, (PUSHERS - 1) * LIMIT);
 	gate_open(&gate);
-	for (i = 0; i < PUSHERS; i++) {
-		for (k = 0; k < LIMIT; k++)
+	for (unsigned i = 0; i < PUSHERS; i++) {
+		for (unsigned k = 0; k < LIMIT; k++)
 			wait_for(&limited.probe[i][k].runs, 1);
-		assert_rc(hwt_stop(limited.fixture[i].timer, NULL), 0);
+		assert_ok(hwt_stop(limited.fixture[i].timer, NULL));
 	}
-	pooled_close(&pooled);
-	for (i = 0; i < PUSHERS; i++)
-		assert_rc(hwt_destroy(limited.fixture[i].timer), 0);
+	pooled_close();
+	for (unsigned i = 0; i < PUSHERS; i++)
+		assert_ok(hwt_destroy(limited.fixture[i].timer));
 }
 
 Test(pool, when_there_is_no_memory_for_a_thread_it_says_so)
@@ -787,10 +743,9 @@ __wrap_syscall(long number, ...)
 	void (*overtake)(void) = before_wake;
 	long argument[6];
 	va_list arguments;
-	int i;
 
 	va_start(arguments, number);
-	for (i = 0; i < 6; i++)
+	for (int i = 0; i < 6; i++)
 		argument[i] = va_arg(arguments, long);
 	va_end(arguments);
 	if (number == SYS_futex && argument[1] == FUTEX_WAIT_BITSET_PRIVATE)
@@ -802,7 +757,6 @@ __wrap_syscall(long number, ...)
 	    argument[3], argument[4], argument[5]);
 }
 
-static struct pooled overtaken;
 static struct fixture overtaker;
 static struct probe overtaking;
 
@@ -811,10 +765,8 @@ static struct probe overtaking;
 static void
 overtake(void)
 {
-	assert_rc(hwt_new_timeout_on(overtaker.timer,
-		      hwt_pool_executor(overtaken.pool), NULL, probe_task,
-		      &overtaking, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(overtaker.timer,
+	    hwt_pool_executor(pooled.pool), NULL, probe_task, &overtaking, 0));
 	fixture_step(&overtaker, FIXTURE_TICK);
 	wait_for(&overtaking.runs, 1);
 }
@@ -824,16 +776,16 @@ Test(pool, a_hand_over_does_not_rely_on_one_that_is_stopped)
 	struct probe busy;
 	struct gate gate;
 
-	pooled_open(&overtaken, 2, 0);
+	pooled_open(2, 0);
 	fixture_open(&overtaker, NULL);
 	wait_for(&sleeps, 2);
 	before_wake = overtake;
 
-	occupy(&overtaken, &busy, &gate);
+	occupy(&busy, &gate);
 
 	cr_assert(before_wake == NULL);
 	gate_open(&gate);
-	assert_rc(hwt_stop(overtaker.timer, NULL), 0);
-	pooled_close(&overtaken);
-	assert_rc(hwt_destroy(overtaker.timer), 0);
+	assert_ok(hwt_stop(overtaker.timer, NULL));
+	pooled_close();
+	assert_ok(hwt_destroy(overtaker.timer));
 }

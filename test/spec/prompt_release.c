@@ -45,188 +45,148 @@ assert_flat(struct flat *flat, uint64_t bytes)
 }
 
 static void
-schedule_crowd(struct fixture *fixture, hwt_timeout *timeouts)
+schedule_crowd(hwt_timeout *timeouts)
 {
-	unsigned index;
-
-	for (index = 0; index < CROWD; index++)
+	for (unsigned index = 0; index < CROWD; index++)
 		timeouts[index] =
-		    schedule_task(fixture->timer, forbidden_task, FAR);
+		    schedule_task(manual.timer, forbidden_task, FAR);
 }
 
 static void
-cancel_crowd(struct fixture *fixture, const hwt_timeout *timeouts)
+cancel_crowd(const hwt_timeout *timeouts)
 {
-	unsigned index;
-
-	for (index = 0; index < CROWD; index++)
-		assert_rc(hwt_cancel(fixture->timer, timeouts[index]), 0);
+	for (unsigned index = 0; index < CROWD; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 }
 
-Test(prompt_release, more_live_timeouts_take_more_memory)
+ManualTest(prompt_release, more_live_timeouts_take_more_memory)
 {
 	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	struct fixture fixture = {0};
 	uint64_t before;
 
 	/* All other tests of this suite lean on this. */
-	fixture_open(&fixture, NULL);
-	before = memory(&fixture);
-	schedule_crowd(&fixture, timeouts);
+	before = memory(&manual);
+	schedule_crowd(timeouts);
 
-	cr_assert(memory(&fixture) >= before + CROWD * 64);
-
-	fixture_close(&fixture);
+	cr_assert(memory(&manual) >= before + CROWD * 64);
 	free(timeouts);
 }
 
-Test(prompt_release, what_is_not_placed_yet_serves_another_at_once)
+ManualTest(prompt_release, what_is_not_placed_yet_serves_another_at_once)
 {
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 	uint64_t after_first;
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	timeout = schedule_task(fixture.timer, forbidden_task, FAR);
-	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
-	after_first = memory(&fixture);
+	timeout = schedule_task(manual.timer, forbidden_task, FAR);
+	assert_ok(hwt_cancel(manual.timer, timeout));
+	after_first = memory(&manual);
 
-	for (turn = 0; turn < 2000000; turn++) {
-		timeout = schedule_task(fixture.timer, forbidden_task, FAR);
-		assert_rc(hwt_cancel(fixture.timer, timeout), 0);
+	for (unsigned turn = 0; turn < 2000000; turn++) {
+		timeout = schedule_task(manual.timer, forbidden_task, FAR);
+		assert_ok(hwt_cancel(manual.timer, timeout));
 	}
 
-	assert_u64(memory(&fixture), after_first);
-	fixture_close(&fixture);
+	assert_u64(memory(&manual), after_first);
 }
 
-Test(prompt_release, a_crowd_that_is_not_placed_yet_serves_another_at_once)
+ManualTest(
+    prompt_release, a_crowd_that_is_not_placed_yet_serves_another_at_once)
 {
 	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	struct fixture fixture = {0};
 	uint64_t after_first;
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	schedule_crowd(&fixture, timeouts);
-	after_first = memory(&fixture);
+	schedule_crowd(timeouts);
+	after_first = memory(&manual);
 
-	for (turn = 0; turn < 50; turn++) {
-		cancel_crowd(&fixture, timeouts);
-		schedule_crowd(&fixture, timeouts);
+	for (unsigned turn = 0; turn < 50; turn++) {
+		cancel_crowd(timeouts);
+		schedule_crowd(timeouts);
 	}
 
-	assert_u64(memory(&fixture), after_first);
-	fixture_close(&fixture);
+	assert_u64(memory(&manual), after_first);
 	free(timeouts);
 }
 
-Test(prompt_release, what_is_placed_serves_another_one_tick_later)
+ManualTest(prompt_release, what_is_placed_serves_another_one_tick_later)
 {
 	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	struct fixture fixture = {0};
 	struct flat flat = {0};
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 50; turn++) {
-		schedule_crowd(&fixture, timeouts);
-		fixture_step(&fixture, FIXTURE_TICK);
-		assert_flat(&flat, memory(&fixture));
-		cancel_crowd(&fixture, timeouts);
-		fixture_step(&fixture, FIXTURE_TICK);
+	for (unsigned turn = 0; turn < 50; turn++) {
+		schedule_crowd(timeouts);
+		manual_step(FIXTURE_TICK);
+		assert_flat(&flat, memory(&manual));
+		cancel_crowd(timeouts);
+		manual_step(FIXTURE_TICK);
 	}
-
-	fixture_close(&fixture);
 	free(timeouts);
 }
 
-Test(prompt_release, started_timeouts_serve_others_in_the_next_tick)
+ManualTest(prompt_release, started_timeouts_serve_others_in_the_next_tick)
 {
-	struct fixture fixture = {0};
 	struct flat flat = {0};
-	unsigned turn;
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 50; turn++) {
-		for (index = 0; index < CROWD; index++)
-			assert_rc(hwt_new_timeout(fixture.timer, NULL,
-				      idle_task, NULL, FIXTURE_TICK),
-			    0);
-		assert_u64(fixture_step(&fixture, FIXTURE_TICK), CROWD);
-		assert_flat(&flat, memory(&fixture));
+	for (unsigned turn = 0; turn < 50; turn++) {
+		for (unsigned index = 0; index < CROWD; index++)
+			assert_ok(hwt_new_timeout(
+			    manual.timer, NULL, idle_task, NULL, FIXTURE_TICK));
+		assert_u64(manual_step(FIXTURE_TICK), CROWD);
+		assert_flat(&flat, memory(&manual));
 	}
-
-	fixture_close(&fixture);
 }
 
-Test(prompt_release, what_was_cancelled_in_a_long_sleep_serves_at_once)
+ManualTest(prompt_release, what_was_cancelled_in_a_long_sleep_serves_at_once)
 {
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 	uint64_t first_bytes;
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	timeout = schedule_task(fixture.timer, forbidden_task, FAR);
-	assert_u64(fixture_wait(&fixture), FAR);
-	first_bytes = memory(&fixture);
+	timeout = schedule_task(manual.timer, forbidden_task, FAR);
+	assert_u64(manual_wait(), FAR);
+	first_bytes = memory(&manual);
 
-	for (turn = 0; turn < CROWD; turn++) {
-		assert_rc(hwt_cancel(fixture.timer, timeout), 0);
-		timeout = schedule_task(fixture.timer, forbidden_task, FAR);
+	for (unsigned turn = 0; turn < CROWD; turn++) {
+		assert_ok(hwt_cancel(manual.timer, timeout));
+		timeout = schedule_task(manual.timer, forbidden_task, FAR);
 	}
 
-	assert_u64(memory(&fixture), first_bytes);
-	assert_u64(fixture.wakes, 0);
-	assert_u64(fixture_wait(&fixture), FAR);
-	fixture_close(&fixture);
+	assert_u64(memory(&manual), first_bytes);
+	assert_u64(manual.wakes, 0);
+	assert_u64(manual_wait(), FAR);
 }
 
-Test(prompt_release, next_wakeup_releases_what_was_cancelled)
+ManualTest(prompt_release, next_wakeup_releases_what_was_cancelled)
 {
 	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	struct fixture fixture = {0};
 	struct flat flat = {0};
-	unsigned turn;
 
 	/* The clock stands still: nobody owes an advance. */
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 20; turn++) {
-		schedule_crowd(&fixture, timeouts);
-		assert_u64(fixture_wait(&fixture), FAR);
-		assert_flat(&flat, memory(&fixture));
-		cancel_crowd(&fixture, timeouts);
-		assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	for (unsigned turn = 0; turn < 20; turn++) {
+		schedule_crowd(timeouts);
+		assert_u64(manual_wait(), FAR);
+		assert_flat(&flat, memory(&manual));
+		cancel_crowd(timeouts);
+		assert_u64(manual_wait(), HWT_NEVER);
 	}
-
-	fixture_close(&fixture);
 	free(timeouts);
 }
 
-Test(prompt_release, a_real_worker_sleeps_on_while_records_serve_again)
+WorkerTest(prompt_release, a_real_worker_sleeps_on_while_records_serve_again)
 {
-	struct live live = {0};
 	hwt_timeout timeout;
 	uint64_t wakeups, first_bytes;
-	unsigned turn;
 
-	live_open(&live, NULL);
 	timeout = schedule_task(live.timer, forbidden_task, FAR);
-	live_settle(&live, thread_await("hwt-worker"));
-	wakeups = live_stats(&live).wakeups;
-	first_bytes = live_stats(&live).memory_bytes;
+	live_settle(thread_await("hwt-worker"));
+	wakeups = live_stats().wakeups;
+	first_bytes = live_stats().memory_bytes;
 
-	for (turn = 0; turn < CROWD; turn++) {
-		assert_rc(hwt_cancel(live.timer, timeout), 0);
+	for (unsigned turn = 0; turn < CROWD; turn++) {
+		assert_ok(hwt_cancel(live.timer, timeout));
 		timeout = schedule_task(live.timer, forbidden_task, FAR);
 	}
 
-	assert_u64(live_stats(&live).wakeups, wakeups);
-	assert_u64(live_stats(&live).memory_bytes, first_bytes);
-	live_close(&live);
+	assert_u64(live_stats().wakeups, wakeups);
+	assert_u64(live_stats().memory_bytes, first_bytes);
 }
 
 /* So few that neither their records nor their entries in the queue fill what
@@ -234,29 +194,25 @@ Test(prompt_release, a_real_worker_sleeps_on_while_records_serve_again)
  * over how many buckets they are spread. */
 #define FEW 40
 
-Test(prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
+WorkerTest(
+    prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
 {
-	struct live live = {0};
 	hwt_timeout timeouts[FEW];
 	uint64_t first_bytes = 0;
-	unsigned turn;
-	unsigned index;
 
-	live_open(&live, NULL);
-	for (turn = 0; turn < 10; turn++) {
-		for (index = 0; index < FEW; index++)
+	for (unsigned turn = 0; turn < 10; turn++) {
+		for (unsigned index = 0; index < FEW; index++)
 			timeouts[index] = schedule_task(
 			    live.timer, forbidden_task, HWT_NEVER);
-		live_pass_tick(&live);
-		for (index = 0; index < FEW; index++)
-			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
-		live_settle(&live, thread_await("hwt-worker"));
+		live_pass_tick();
+		for (unsigned index = 0; index < FEW; index++)
+			assert_ok(hwt_cancel(live.timer, timeouts[index]));
+		live_settle(thread_await("hwt-worker"));
 		if (turn == 0)
-			first_bytes = live_stats(&live).memory_bytes;
+			first_bytes = live_stats().memory_bytes;
 	}
 
-	assert_u64(live_stats(&live).memory_bytes, first_bytes);
-	live_close(&live);
+	assert_u64(live_stats().memory_bytes, first_bytes);
 }
 
 static void
@@ -268,142 +224,116 @@ counted_task(hwt_timeout timeout, void *arg)
 	++*runs;
 }
 
-Test(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
+WorkerTest(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
 {
-	struct live live = {0};
 	struct hwt_spec specs[FEW];
 	_Atomic unsigned runs = 0;
 	uint64_t most_bytes = 0;
 	unsigned turn;
 	unsigned enough = 0;
-	unsigned index;
 
-	live_open(&live, NULL);
 	/* Until ten turns in a row have wanted no more than the first of them.
 	 * When this thread is held up in a call, some are gone before others
 	 * come, and a later turn is the first in which all are there. */
 	for (turn = 1; turn <= 100 && enough < 10; turn++, enough++) {
-		for (index = 0; index < FEW; index++)
+		for (unsigned index = 0; index < FEW; index++)
 			specs[index] = (struct hwt_spec){.task = counted_task,
 			    .arg = &runs,
 			    .delay_ns = HWT_MS(50)};
-		assert_rc(hwt_new_timeouts(live.timer, FEW, specs, NULL), 0);
+		assert_ok(hwt_new_timeouts(live.timer, FEW, specs, NULL));
 		while (runs < turn * FEW)
 			sleep_ns(HWT_MS(1));
-		live_settle(&live, thread_await("hwt-worker"));
-		if (live_stats(&live).memory_bytes > most_bytes) {
-			most_bytes = live_stats(&live).memory_bytes;
+		live_settle(thread_await("hwt-worker"));
+		if (live_stats().memory_bytes > most_bytes) {
+			most_bytes = live_stats().memory_bytes;
 			enough = 0;
 		}
 	}
 
 	assert_u64(enough, 10);
-	live_close(&live);
 }
 
 Test(prompt_release, what_waits_in_an_executor_is_released_by_hwt_run)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 
-	fixture_open(&fixture, NULL);
+	manual_open(NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &timeout,
-		      forbidden_task, NULL, FIXTURE_TICK),
-	    0);
-	fixture_tick(&fixture, 1);
-	assert_rc(hwt_cancel(fixture.timer, timeout), 0);
-	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, &timeout,
+	    forbidden_task, NULL, FIXTURE_TICK));
+	manual_tick(1);
+	assert_ok(hwt_cancel(manual.timer, timeout));
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_rc(hwt_destroy(fixture.timer), -EBUSY);
+	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(prompt_release, records_come_back_from_an_executor)
+ManualTest(prompt_release, records_come_back_from_an_executor)
 {
 	static struct recording_executor executor;
-	struct fixture fixture = {0};
 	struct flat flat = {0};
-	unsigned turn;
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 200; turn++) {
+	for (unsigned turn = 0; turn < 200; turn++) {
 		executor_init(&executor, EXECUTOR_HOLDS);
-		for (index = 0; index < EXECUTOR_PLACES; index++)
-			assert_rc(hwt_new_timeout_on(fixture.timer,
-				      &executor.hook, NULL, idle_task, NULL, 0),
-			    0);
-		fixture_step(&fixture, FIXTURE_TICK);
+		for (unsigned index = 0; index < EXECUTOR_PLACES; index++)
+			assert_ok(hwt_new_timeout_on(manual.timer,
+			    &executor.hook, NULL, idle_task, NULL, 0));
+		manual_step(FIXTURE_TICK);
 		/* Every other one is cancelled where it waits. */
-		for (index = 0; index < EXECUTOR_PLACES; index += 2)
-			assert_rc(hwt_cancel(fixture.timer,
-				      executor.calls[index].timeout),
-			    0);
-		for (index = 0; index < EXECUTOR_PLACES; index++)
+		for (unsigned index = 0; index < EXECUTOR_PLACES; index += 2)
+			assert_ok(hwt_cancel(
+			    manual.timer, executor.calls[index].timeout));
+		for (unsigned index = 0; index < EXECUTOR_PLACES; index++)
 			assert_rc(executor_run(&executor, index),
 			    index % 2 == 0 ? -ENOENT : 0);
-		assert_flat(&flat, memory(&fixture));
+		assert_flat(&flat, memory(&manual));
 	}
-
-	fixture_close(&fixture);
 }
 
-Test(prompt_release, memory_does_not_follow_the_rate_of_reschedules)
+ManualTest(prompt_release, memory_does_not_follow_the_rate_of_reschedules)
 {
-	struct fixture fixture = {0};
 	hwt_timeout timeout;
 	uint64_t first_bytes;
-	uint64_t turn;
 
 	/* Pulled in each time, so that each is news for the worker; a tick
 	 * comes by now and then, and at first not at all. */
-	fixture_open(&fixture, NULL);
-	timeout = schedule_task(fixture.timer, forbidden_task, 2 * FAR);
-	fixture_step(&fixture, FIXTURE_TICK);
-	first_bytes = memory(&fixture);
-	for (turn = 0; turn < 1000000; turn++) {
-		assert_rc(
-		    hwt_reschedule(fixture.timer, timeout, 2 * FAR - 1 - turn),
-		    0);
+	timeout = schedule_task(manual.timer, forbidden_task, 2 * FAR);
+	manual_step(FIXTURE_TICK);
+	first_bytes = memory(&manual);
+	for (uint64_t turn = 0; turn < 1000000; turn++) {
+		assert_ok(
+		    hwt_reschedule(manual.timer, timeout, 2 * FAR - 1 - turn));
 		if (turn > 500000 && turn % 100 == 0)
-			fixture_step(&fixture, FIXTURE_TICK);
+			manual_step(FIXTURE_TICK);
 	}
 
 	/* A million entries would be hundreds of times that. */
-	cr_assert(memory(&fixture) <= 2 * first_bytes);
-	fixture_close(&fixture);
+	cr_assert(memory(&manual) <= 2 * first_bytes);
 }
 
-Test(prompt_release, memory_does_not_follow_the_rate_of_pulls_and_pushes)
+ManualTest(prompt_release, memory_does_not_follow_the_rate_of_pulls_and_pushes)
 {
 	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	struct fixture fixture = {0};
 	struct rng rng = {.state = 3};
 	uint64_t tenth_bytes = 0;
-	unsigned turn;
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	schedule_crowd(&fixture, timeouts);
-	for (turn = 0; turn < 50; turn++) {
-		for (index = 0; index < CROWD; index++)
-			assert_rc(
-			    hwt_reschedule(fixture.timer, timeouts[index],
-				FIXTURE_TICK * 100 + rng_below(&rng, FAR)),
-			    0);
-		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+	schedule_crowd(timeouts);
+	for (unsigned turn = 0; turn < 50; turn++) {
+		for (unsigned index = 0; index < CROWD; index++)
+			assert_ok(hwt_reschedule(manual.timer, timeouts[index],
+			    FIXTURE_TICK * 100 + rng_below(&rng, FAR)));
+		assert_u64(manual_step(FIXTURE_TICK), 0);
 		if (turn == 10)
-			tenth_bytes = memory(&fixture);
+			tenth_bytes = memory(&manual);
 	}
 
 	/* Buckets fill by chance: a chunk more for each is no leak. A leaked
 	 * entry per call would be a multiple of all. */
-	cr_assert(memory(&fixture) < tenth_bytes + tenth_bytes / 4);
-	fixture_close(&fixture);
+	cr_assert(memory(&manual) < tenth_bytes + tenth_bytes / 4);
 	free(timeouts);
 }
 
@@ -412,7 +342,6 @@ Test(prompt_release, memory_does_not_follow_the_rate_of_pulls_and_pushes)
 #define PASSES 400000
 
 struct pass {
-	struct live live;
 	_Atomic uint64_t ids[PASSED];
 	uint64_t early_bytes;
 };
@@ -420,21 +349,19 @@ struct pass {
 static void
 pass_schedule(struct pass *pass)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < PASSES; turn++) {
+	for (unsigned turn = 0; turn < PASSES; turn++) {
 		_Atomic uint64_t *id = &pass->ids[turn % PASSED];
 		hwt_timeout timeout;
 		struct hwt_stats stats;
 
 		while (*id != 0)
 			sched_yield();
-		if (hwt_new_timeout(pass->live.timer, &timeout, forbidden_task,
-			NULL, FAR) != 0)
+		if (hwt_new_timeout(
+			live.timer, &timeout, forbidden_task, NULL, FAR) != 0)
 			abort();
 		*id = timeout.id;
 		if (turn == PASSES / 10) {
-			hwt_read_stats(pass->live.timer, &stats);
+			hwt_read_stats(live.timer, &stats);
 			pass->early_bytes = stats.memory_bytes;
 		}
 	}
@@ -443,14 +370,12 @@ pass_schedule(struct pass *pass)
 static void
 pass_cancel(struct pass *pass)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < PASSES; turn++) {
+	for (unsigned turn = 0; turn < PASSES; turn++) {
 		_Atomic uint64_t *id = &pass->ids[turn % PASSED];
 
 		while (*id == 0)
 			sched_yield();
-		if (hwt_cancel(pass->live.timer, (hwt_timeout){*id}) != 0)
+		if (hwt_cancel(live.timer, (hwt_timeout){*id}) != 0)
 			abort();
 		*id = 0;
 	}
@@ -471,31 +396,27 @@ Test(prompt_release, one_thread_schedules_another_cancels_and_memory_is_flat)
 
 	/* An hour's tick: the worker never comes by, all is done by hand-over
 	 * between the threads. */
-	live_open(&pass.live,
-	    &(struct hwt_options){.tick_ns = FAR, .ticks_per_wheel = 8});
+	live_open(&(struct hwt_options){.tick_ns = FAR, .ticks_per_wheel = 8});
 
 	in_parallel(2, pass_body, &pass);
 
 	/* A record or an entry for each call would be a hundred times that. */
-	cr_assert(live_stats(&pass.live).memory_bytes <= 2 * pass.early_bytes);
-	assert_u64(hwt_pending_timeouts(pass.live.timer), 0);
-	live_close(&pass.live);
+	cr_assert(live_stats().memory_bytes <= 2 * pass.early_bytes);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
+	live_close();
 }
 
-Test(prompt_release, the_same_with_a_tick_that_places_them)
+WorkerTest(prompt_release, the_same_with_a_tick_that_places_them)
 {
 	static struct pass pass;
 	uint64_t live_bytes;
-
-	live_open(&pass.live, NULL);
 
 	in_parallel(2, pass_body, &pass);
 
 	/* What the worker has not released yet is bounded by a tick's calls,
 	 * which a slow machine makes many: compare with one record per call. */
-	live_bytes = live_stats(&pass.live).memory_bytes;
+	live_bytes = live_stats().memory_bytes;
 	cr_assert(live_bytes < PASSES * 64 / 2);
-	live_close(&pass.live);
 }
 
 static void
@@ -511,21 +432,17 @@ schedule_and_leave(unsigned index, void *arg)
 		abort();
 }
 
-Test(prompt_release, threads_that_end_leave_no_memory_behind)
+ManualTest(prompt_release, threads_that_end_leave_no_memory_behind)
 {
-	struct fixture fixture = {0};
 	uint64_t early_bytes = 0;
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 2000; turn++) {
-		in_parallel(1, schedule_and_leave, &fixture);
+	for (unsigned turn = 0; turn < 2000; turn++) {
+		in_parallel(1, schedule_and_leave, &manual);
 		if (turn == 200)
-			early_bytes = memory(&fixture);
+			early_bytes = memory(&manual);
 	}
 
-	assert_u64(memory(&fixture), early_bytes);
-	fixture_close(&fixture);
+	assert_u64(memory(&manual), early_bytes);
 }
 
 /* Entries in the wheel outlive what they were made for, but not in numbers. */
@@ -533,31 +450,27 @@ Test(prompt_release, threads_that_end_leave_no_memory_behind)
 #define MIXED 1000
 #define MIXED_TURNS 300000
 
-Test(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
+ManualTest(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
 {
 	static const uint64_t delays_ns[] = {
 	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30), HWT_SEC(3600)};
 	hwt_timeout timeouts[MIXED] = {{0}};
-	struct fixture fixture = {0};
 	struct rng rng = {.state = 1};
 	uint64_t early_bytes = 0;
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < MIXED_TURNS; turn++) {
+	for (unsigned turn = 0; turn < MIXED_TURNS; turn++) {
 		hwt_timeout *timeout = &timeouts[rng_below(&rng, MIXED)];
 
-		(void)hwt_cancel(fixture.timer, *timeout);
+		(void)hwt_cancel(manual.timer, *timeout);
 		*timeout = schedule_task(
-		    fixture.timer, idle_task, delays_ns[rng_below(&rng, 5)]);
+		    manual.timer, idle_task, delays_ns[rng_below(&rng, 5)]);
 		if (turn % 10 == 0)
-			fixture_step(&fixture, FIXTURE_TICK);
+			manual_step(FIXTURE_TICK);
 		if (turn == MIXED_TURNS / 10)
-			early_bytes = memory(&fixture);
+			early_bytes = memory(&manual);
 	}
 
-	cr_assert(memory(&fixture) < early_bytes + early_bytes / 2);
-	fixture_close(&fixture);
+	cr_assert(memory(&manual) < early_bytes + early_bytes / 2);
 }
 
 /* Each is pulled in to the next tick and pushed out again to the same last one,
@@ -569,34 +482,30 @@ static uint64_t
 sway(unsigned count, unsigned turns, uint64_t delay_ns, bool waits)
 {
 	static hwt_timeout timeouts[SWAYING];
-	struct fixture fixture = {0};
 	uint64_t last_ns, bytes;
-	unsigned index, turn;
 
-	fixture_open(&fixture, NULL);
-	last_ns = fixture.now_ns + delay_ns;
-	for (index = 0; index < count; index++)
+	manual_open(NULL);
+	last_ns = manual.now_ns + delay_ns;
+	for (unsigned index = 0; index < count; index++)
 		timeouts[index] =
-		    schedule_task(fixture.timer, idle_task, delay_ns);
-	for (turn = 0; turn < turns; turn++) {
-		(void)fixture_step(&fixture, 0);
-		for (index = 0; index < count; index++)
-			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
-				      FIXTURE_TICK),
-			    0);
-		(void)fixture_step(&fixture, 0);
-		for (index = 0; index < count; index++)
-			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
-				      last_ns - fixture.now_ns),
-			    0);
-		assert_u64(fixture_step(&fixture, FIXTURE_TICK), 0);
+		    schedule_task(manual.timer, idle_task, delay_ns);
+	for (unsigned turn = 0; turn < turns; turn++) {
+		(void)manual_step(0);
+		for (unsigned index = 0; index < count; index++)
+			assert_ok(hwt_reschedule(
+			    manual.timer, timeouts[index], FIXTURE_TICK));
+		(void)manual_step(0);
+		for (unsigned index = 0; index < count; index++)
+			assert_ok(hwt_reschedule(manual.timer, timeouts[index],
+			    last_ns - manual.now_ns));
+		assert_u64(manual_step(FIXTURE_TICK), 0);
 		if (waits)
-			(void)fixture_wait(&fixture);
+			(void)manual_wait();
 	}
 
-	bytes = memory(&fixture);
-	assert_u64(fixture_step(&fixture, last_ns - fixture.now_ns), count);
-	fixture_close(&fixture);
+	bytes = memory(&manual);
+	assert_u64(manual_step(last_ns - manual.now_ns), count);
+	manual_close();
 	return bytes;
 }
 
@@ -628,42 +537,35 @@ static void
 pull_all_in(hwt_timeout timeout, void *arg)
 {
 	struct pulled *pulled = arg;
-	unsigned index;
 
 	(void)timeout;
 	pulled->delay_ns -= FIXTURE_TICK;
-	for (index = 0; index < PULLED; index++)
-		assert_rc(hwt_reschedule(pulled->timer, pulled->timeouts[index],
-			      pulled->delay_ns),
-		    0);
+	for (unsigned index = 0; index < PULLED; index++)
+		assert_ok(hwt_reschedule(
+		    pulled->timer, pulled->timeouts[index], pulled->delay_ns));
 }
 
 /* Many ticks in one turn. */
-Test(prompt_release, pulls_in_every_tick_of_a_stall_leave_no_memory_behind)
+ManualTest(
+    prompt_release, pulls_in_every_tick_of_a_stall_leave_no_memory_behind)
 {
 	static struct pulled pulled;
-	struct fixture fixture = {0};
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	pulled.timer = fixture.timer;
+	pulled.timer = manual.timer;
 	pulled.delay_ns = FAR;
-	for (index = 0; index < PULLED; index++)
+	for (unsigned index = 0; index < PULLED; index++)
 		pulled.timeouts[index] =
-		    schedule_task(fixture.timer, idle_task, FAR);
-	for (index = 1; index <= PULLS; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, pull_all_in,
-			      &pulled, index * FIXTURE_TICK),
-		    0);
-	fixture_step(&fixture, FIXTURE_TICK);
+		    schedule_task(manual.timer, idle_task, FAR);
+	for (unsigned index = 1; index <= PULLS; index++)
+		assert_ok(hwt_new_timeout(manual.timer, NULL, pull_all_in,
+		    &pulled, index * FIXTURE_TICK));
+	manual_step(FIXTURE_TICK);
 
-	assert_u64(
-	    fixture_step(&fixture, (PULLS - 1) * FIXTURE_TICK), PULLS - 1);
+	assert_u64(manual_step((PULLS - 1) * FIXTURE_TICK), PULLS - 1);
 
-	cr_assert(memory(&fixture) < PULLED * (64 + 9) + 65536);
-	assert_u64(fixture_step(&fixture, pulled.delay_ns - FIXTURE_TICK), 0);
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK), PULLED);
-	fixture_close(&fixture);
+	cr_assert(memory(&manual) < PULLED * (64 + 9) + 65536);
+	assert_u64(manual_step(pulled.delay_ns - FIXTURE_TICK), 0);
+	assert_u64(manual_step(FIXTURE_TICK), PULLED);
 }
 
 /* After a peak. */
@@ -682,30 +584,26 @@ compare_ids(const void *left, const void *right)
 static void
 schedule_peak(struct hwt *timer, hwt_timeout *timeouts)
 {
-	unsigned index;
-
-	for (index = 0; index < PEAK; index++)
+	for (unsigned index = 0; index < PEAK; index++)
 		timeouts[index] = schedule_task(timer, forbidden_task, FAR);
 }
 
 static void
 cancel_peak(struct hwt *timer, const hwt_timeout *timeouts)
 {
-	unsigned index;
-
-	for (index = 0; index < PEAK; index++)
-		assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+	for (unsigned index = 0; index < PEAK; index++)
+		assert_ok(hwt_cancel(timer, timeouts[index]));
 }
 
 /* What a thread's cache and the queues keep. */
 static void
-await_memory_of_few(struct live *live)
+await_memory_of_few(void)
 {
 	/* Less than a megabyte of free pages may stay; a page for each record
 	 * in the cache of the thread that has cancelled, 128; what few need. */
 	uint64_t most = (1 << 20) + 128 * 4096 + PEAK * 64 / 20;
 
-	while (live_stats(live).memory_bytes > most)
+	while (live_stats().memory_bytes > most)
 		sleep_ns(HWT_MS(1));
 }
 
@@ -738,50 +636,41 @@ __wrap_madvise(void *memory, size_t bytes, int advice)
 static void
 cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
 {
-	unsigned first, index;
-
-	for (first = 0; first < STRIDE; first++) {
-		for (index = first; index < PEAK; index += STRIDE)
-			assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+	for (unsigned first = 0; first < STRIDE; first++) {
+		for (unsigned index = first; index < PEAK; index += STRIDE)
+			assert_ok(hwt_cancel(timer, timeouts[index]));
 	}
 }
 
 /* More pages are complete at once than go in a step. */
-Test(prompt_release, what_a_peak_took_goes_back_in_strides_too)
+WorkerTest(prompt_release, what_a_peak_took_goes_back_in_strides_too)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, timeouts);
 	cancel_peak_in_strides(live.timer, timeouts);
-	await_memory_of_few(&live);
-	live_close(&live);
+	await_memory_of_few();
 }
 
 /* A worker that is held up, in the middle of giving back. */
-Test(prompt_release, what_the_worker_holds_serves_others)
+WorkerTest(prompt_release, what_the_worker_holds_serves_others)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 	uint64_t peak_bytes;
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, timeouts);
-	peak_bytes = live_stats(&live).memory_bytes;
+	peak_bytes = live_stats().memory_bytes;
 	madvise_waits = true;
 	cancel_peak_in_strides(live.timer, timeouts);
 	while (!madvise_is_waiting)
 		sleep_ns(HWT_MS(1));
 
 	schedule_peak(live.timer, timeouts);
-	cr_assert(
-	    live_stats(&live).memory_bytes <= peak_bytes + peak_bytes / 4);
+	cr_assert(live_stats().memory_bytes <= peak_bytes + peak_bytes / 4);
 
 	madvise_waits = false;
 	cancel_peak(live.timer, timeouts);
-	await_memory_of_few(&live);
-	live_close(&live);
+	await_memory_of_few();
 }
 
 /* 15 entries to a chunk, 32 chunks to a page; the first chunk is none. */
@@ -789,32 +678,28 @@ Test(prompt_release, what_the_worker_holds_serves_others)
 #define PAGE_PAIRS 100
 
 /* Pages of entries take turns: every other one is needed still. */
-Test(prompt_release, entries_that_are_needed_stay_between_pages_that_go)
+ManualTest(prompt_release, entries_that_are_needed_stay_between_pages_that_go)
 {
 	static hwt_timeout gone[PAGE_PAIRS * PAGE_ENTRIES];
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	unsigned count = 0;
-	unsigned pair, index;
 
-	fixture_open(&fixture, NULL);
-	for (pair = 0; pair < PAGE_PAIRS; pair++) {
-		for (index = pair == 0 ? 15 : 0; index < PAGE_ENTRIES; index++)
-			gone[count++] = schedule_task(fixture.timer,
+	for (unsigned pair = 0; pair < PAGE_PAIRS; pair++) {
+		for (unsigned index = pair == 0 ? 15 : 0; index < PAGE_ENTRIES;
+		     index++)
+			gone[count++] = schedule_task(manual.timer,
 			    forbidden_task, HWT_SEC(100) + FIXTURE_TICK);
-		fixture_step(&fixture, 0);
-		for (index = 0; index < PAGE_ENTRIES; index++)
+		manual_step(0);
+		for (unsigned index = 0; index < PAGE_ENTRIES; index++)
 			probe_schedule(&probe, HWT_SEC(200));
-		fixture_step(&fixture, 0);
+		manual_step(0);
 	}
 	while (count > 0)
-		assert_rc(hwt_cancel(fixture.timer, gone[--count]), 0);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
+		assert_ok(hwt_cancel(manual.timer, gone[--count]));
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
 
-	assert_u64(
-	    fixture_step(&fixture, HWT_SEC(200)), PAGE_PAIRS * PAGE_ENTRIES);
-	fixture_close(&fixture);
+	assert_u64(manual_step(HWT_SEC(200)), PAGE_PAIRS * PAGE_ENTRIES);
 }
 
 static void *
@@ -832,58 +717,54 @@ advance_far(void *argument)
 Test(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	pthread_t thread;
 	unsigned calls;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	cancel_peak_in_strides(fixture.timer, timeouts);
-	fixture_step(&fixture, HWT_MS(50));
+	manual_open(NULL);
+	schedule_peak(manual.timer, timeouts);
+	cancel_peak_in_strides(manual.timer, timeouts);
+	manual_step(HWT_MS(50));
 	madvise_waits = true;
-	cr_assert(pthread_create(&thread, NULL, advance_far, &fixture) == 0);
+	cr_assert(pthread_create(&thread, NULL, advance_far, &manual) == 0);
 	while (!madvise_is_waiting)
 		sleep_ns(HWT_MS(1));
-	assert_rc(hwt_stop_within(fixture.timer, HWT_MS(1), NULL), -ETIMEDOUT);
+	assert_rc(hwt_stop_within(manual.timer, HWT_MS(1), NULL), -ETIMEDOUT);
 	calls = madvise_all;
 	madvise_waits = false;
-	assert_rc(hwt_stop(fixture.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 	cr_assert(pthread_join(thread, NULL) == 0);
 
 	/* A piece: 64 pages. */
 	cr_assert(madvise_all <= calls + 64);
-	assert_rc(hwt_destroy(fixture.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* And so it does when something is due meanwhile, but for the rest. */
-Test(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
+ManualTest(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	pthread_t thread;
 	unsigned calls;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	cancel_peak_in_strides(fixture.timer, timeouts);
+	schedule_peak(manual.timer, timeouts);
+	cancel_peak_in_strides(manual.timer, timeouts);
 	probe_schedule(&probe, HWT_MS(350));
-	fixture_step(&fixture, HWT_MS(50));
+	manual_step(HWT_MS(50));
 	madvise_waits = true;
-	cr_assert(pthread_create(&thread, NULL, advance_far, &fixture) == 0);
+	cr_assert(pthread_create(&thread, NULL, advance_far, &manual) == 0);
 	while (!madvise_is_waiting)
 		sleep_ns(HWT_MS(1));
-	fixture.now_ns += HWT_MS(50);
+	manual.now_ns += HWT_MS(50);
 	calls = madvise_all;
 	madvise_waits = false;
 	cr_assert(pthread_join(thread, NULL) == 0);
 
 	cr_assert(madvise_all <= calls + 64);
 	assert_u64(probe.runs, 0);
-	assert_u64(fixture_wait(&fixture), 0);
-	assert_u64(fixture_step(&fixture, 0), 1);
-	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), 0);
+	assert_u64(manual_step(0), 1);
+	cr_assert(memory(&manual) <= PEAK * 64 / 10);
 }
 
 /* Threads that keep as many records for themselves as they may. */
@@ -901,13 +782,12 @@ fill_cache(void *argument)
 {
 	struct crew *crew = argument;
 	hwt_timeout timeouts[128];
-	unsigned index;
 
-	for (index = 0; index < 128; index++)
+	for (unsigned index = 0; index < 128; index++)
 		timeouts[index] =
 		    schedule_task(crew->timer, forbidden_task, HWT_NEVER);
-	for (index = 0; index < 128; index++)
-		assert_rc(hwt_cancel(crew->timer, timeouts[index]), 0);
+	for (unsigned index = 0; index < 128; index++)
+		assert_ok(hwt_cancel(crew->timer, timeouts[index]));
 	crew->ready++;
 	/* 300 that look each millisecond fill an emulated processor. */
 	while (!crew->may_go)
@@ -918,10 +798,8 @@ fill_cache(void *argument)
 static void
 crew_start(struct crew *crew, struct hwt *timer)
 {
-	unsigned index;
-
 	crew->timer = timer;
-	for (index = 0; index < CREW; index++)
+	for (unsigned index = 0; index < CREW; index++)
 		cr_assert(pthread_create(&crew->threads[index], NULL,
 			      fill_cache, crew) == 0);
 	while (crew->ready < CREW)
@@ -931,29 +809,24 @@ crew_start(struct crew *crew, struct hwt *timer)
 static void
 crew_leave(struct crew *crew)
 {
-	unsigned index;
-
 	crew->may_go = true;
-	for (index = 0; index < CREW; index++)
+	for (unsigned index = 0; index < CREW; index++)
 		cr_assert(pthread_join(crew->threads[index], NULL) == 0);
 }
 
 /* What threads keep for themselves cannot go back before they do. */
-Test(prompt_release, what_threads_leave_behind_goes_back)
+WorkerTest(prompt_release, what_threads_leave_behind_goes_back)
 {
-	struct live live = {0};
 	struct crew crew = {0};
 
-	live_open(&live, NULL);
 	crew_start(&crew, live.timer);
 	sleep_ns(HWT_MS(600));
-	cr_assert(live_stats(&live).memory_bytes > CREW * 128 * 64);
+	cr_assert(live_stats().memory_bytes > CREW * 128 * 64);
 
 	crew_leave(&crew);
 	/* But for less than a megabyte, and the caches themselves. */
-	while (live_stats(&live).memory_bytes > (1 << 20) + CREW * 1024)
+	while (live_stats().memory_bytes > (1 << 20) + CREW * 1024)
 		sleep_ns(HWT_MS(1));
-	live_close(&live);
 }
 
 /* One record of each page, as far as pages have one number in 64 each. */
@@ -966,88 +839,76 @@ pins_a_page(hwt_timeout timeout)
 static void
 cancel_pins(struct hwt *timer, const hwt_timeout *timeouts, bool pins)
 {
-	unsigned index;
-
-	for (index = 0; index < PEAK; index++) {
+	for (unsigned index = 0; index < PEAK; index++) {
 		if (pins_a_page(timeouts[index]) == pins)
-			assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+			assert_ok(hwt_cancel(timer, timeouts[index]));
 	}
 }
 
 /* Nothing ends any more that would have to be looked at. */
-Test(prompt_release, what_kept_pages_goes_back_when_it_ends)
+WorkerTest(prompt_release, what_kept_pages_goes_back_when_it_ends)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 	unsigned calls;
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, timeouts);
-	live_pass_tick(&live);
+	live_pass_tick();
 	cancel_pins(live.timer, timeouts, false);
 	calls = madvise_all;
 	sleep_ns(HWT_MS(600));
 	assert_u64(madvise_all, calls);
-	cr_assert(live_stats(&live).memory_bytes > PEAK * 64 / 2);
-	live_settle(&live, thread_await("hwt-worker"));
+	cr_assert(live_stats().memory_bytes > PEAK * 64 / 2);
+	live_settle(thread_await("hwt-worker"));
 
 	cancel_pins(live.timer, timeouts, true);
 
-	await_memory_of_few(&live);
-	live_close(&live);
+	await_memory_of_few();
 }
 
 /* One that is live holds a page, and there is nothing to be tried. */
-Test(prompt_release, pages_with_one_that_is_live_stay_until_it_ends)
+ManualTest(prompt_release, pages_with_one_that_is_live_stay_until_it_ends)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
 	unsigned calls;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, FIXTURE_TICK);
-	peak_bytes = memory(&fixture);
+	schedule_peak(manual.timer, timeouts);
+	manual_step(FIXTURE_TICK);
+	peak_bytes = memory(&manual);
 	calls = madvise_all;
-	cancel_pins(fixture.timer, timeouts, false);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
-	(void)fixture_wait(&fixture);
+	cancel_pins(manual.timer, timeouts, false);
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
+	(void)manual_wait();
 	assert_u64(madvise_all, calls);
-	assert_u64(memory(&fixture), peak_bytes);
+	assert_u64(memory(&manual), peak_bytes);
 
-	cancel_pins(fixture.timer, timeouts, true);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
-	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
-	fixture_close(&fixture);
+	cancel_pins(manual.timer, timeouts, true);
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
+	cr_assert(memory(&manual) <= PEAK * 64 / 10);
 }
 
 /* More slabs than the worker visits in one piece. */
 #define SLABS 70
 
-Test(prompt_release, what_ends_below_many_slabs_in_use_goes_back)
+ManualTest(prompt_release, what_ends_below_many_slabs_in_use_goes_back)
 {
 	static hwt_timeout timeouts[SLABS * 4032];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < SLABS * 4032; index++)
+	for (unsigned index = 0; index < SLABS * 4032; index++)
 		timeouts[index] =
-		    schedule_task(fixture.timer, forbidden_task, FAR);
-	fixture_step(&fixture, 0);
-	peak_bytes = memory(&fixture);
+		    schedule_task(manual.timer, forbidden_task, FAR);
+	manual_step(0);
+	peak_bytes = memory(&manual);
 
-	for (index = 0; index < 5 * 4032; index++)
-		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
-	fixture_step(&fixture, FIXTURE_TICK);
-	fixture_step(&fixture, HWT_MS(250));
+	for (unsigned index = 0; index < 5 * 4032; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+	manual_step(FIXTURE_TICK);
+	manual_step(HWT_MS(250));
 
-	cr_assert(memory(&fixture) + (1 << 20) <= peak_bytes);
-	fixture_close(&fixture);
+	cr_assert(memory(&manual) + (1 << 20) <= peak_bytes);
 }
 
 /* All pages below these numbers are 255, and 256: the first of each 64 is a
@@ -1059,132 +920,116 @@ static void
 cancel_pages(
     struct hwt *timer, const hwt_timeout *timeouts, uint64_t from, uint64_t end)
 {
-	unsigned index;
-
-	for (index = 0; index < PEAK; index++) {
+	for (unsigned index = 0; index < PEAK; index++) {
 		uint64_t page = (timeouts[index].id & ((1u << 28) - 1)) / 64;
 
 		if (page >= from && page < end)
-			assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+			assert_ok(hwt_cancel(timer, timeouts[index]));
 	}
 }
 
-Test(prompt_release, less_than_a_megabyte_is_left_to_serve_again)
+ManualTest(prompt_release, less_than_a_megabyte_is_left_to_serve_again)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
 	unsigned calls;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, FIXTURE_TICK);
-	peak_bytes = memory(&fixture);
+	schedule_peak(manual.timer, timeouts);
+	manual_step(FIXTURE_TICK);
+	peak_bytes = memory(&manual);
 	calls = madvise_all;
 
-	cancel_pages(fixture.timer, timeouts, 0, PAGES_OF_LESS);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
-	(void)fixture_wait(&fixture);
+	cancel_pages(manual.timer, timeouts, 0, PAGES_OF_LESS);
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
+	(void)manual_wait();
 	assert_u64(madvise_all, calls);
-	assert_u64(memory(&fixture), peak_bytes);
+	assert_u64(memory(&manual), peak_bytes);
 
 	cancel_pages(
-	    fixture.timer, timeouts, PAGES_OF_LESS, PAGES_OF_A_MEGABYTE);
-	fixture_step(&fixture, HWT_MS(50));
-	assert_u64(memory(&fixture), peak_bytes);
-	fixture_step(&fixture, HWT_MS(250));
-	cr_assert(memory(&fixture) <= peak_bytes - (1 << 20));
-	fixture_close(&fixture);
+	    manual.timer, timeouts, PAGES_OF_LESS, PAGES_OF_A_MEGABYTE);
+	manual_step(HWT_MS(50));
+	assert_u64(memory(&manual), peak_bytes);
+	manual_step(HWT_MS(250));
+	cr_assert(memory(&manual) <= peak_bytes - (1 << 20));
 }
 
-Test(prompt_release, what_a_batch_took_in_vain_goes_back)
+WorkerTest(prompt_release, what_a_batch_took_in_vain_goes_back)
 {
 	static struct hwt_spec specs[PEAK];
-	struct live live = {0};
-	unsigned index;
 
-	live_open(&live, NULL);
-	assert_rc(hwt_start(live.timer), 0);
-	live_settle(&live, thread_await("hwt-worker"));
-	for (index = 0; index < PEAK; index++)
+	assert_ok(hwt_start(live.timer));
+	live_settle(thread_await("hwt-worker"));
+	for (unsigned index = 0; index < PEAK; index++)
 		specs[index] =
 		    (struct hwt_spec){.task = forbidden_task, .delay_ns = FAR};
 	fault_arm(FAULT_MMAP, 20);
 	assert_rc(hwt_new_timeouts(live.timer, PEAK, specs, NULL), -ENOMEM);
 	(void)fault_disarm();
 
-	await_memory_of_few(&live);
-	live_close(&live);
+	await_memory_of_few();
 }
 
 /* As where memory is locked: not tried again, before there was less. */
-Test(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
+ManualTest(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
 	unsigned calls;
 
-	fixture_open(&fixture, NULL);
 	madvise_fails = 1;
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, 0);
-	peak_bytes = memory(&fixture);
-	cancel_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
+	schedule_peak(manual.timer, timeouts);
+	manual_step(0);
+	peak_bytes = memory(&manual);
+	cancel_peak(manual.timer, timeouts);
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
 	calls = madvise_calls;
 	/* Records, and chunks. */
 	assert_u64(calls, 2);
-	fixture_step(&fixture, HWT_MS(250));
-	fixture_step(&fixture, HWT_MS(250));
-	(void)fixture_wait(&fixture);
+	manual_step(HWT_MS(250));
+	manual_step(HWT_MS(250));
+	(void)manual_wait();
 	assert_u64(madvise_calls, calls);
-	assert_u64(memory(&fixture), peak_bytes);
+	assert_u64(memory(&manual), peak_bytes);
 
 	/* Also if the worker has not looked while there was less. */
 	madvise_fails = 0;
-	schedule_peak(fixture.timer, timeouts);
-	cancel_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
-	cr_assert(memory(&fixture) < PEAK * 64 / 2);
-	fixture_close(&fixture);
+	schedule_peak(manual.timer, timeouts);
+	cancel_peak(manual.timer, timeouts);
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
+	cr_assert(memory(&manual) < PEAK * 64 / 2);
 }
 
 /* As where memory is locked. */
-Test(prompt_release, memory_that_cannot_go_back_serves_again)
+WorkerTest(prompt_release, memory_that_cannot_go_back_serves_again)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 	uint64_t peak_bytes;
-	unsigned turn;
 
-	live_open(&live, NULL);
 	madvise_fails = 1;
 	schedule_peak(live.timer, timeouts);
-	peak_bytes = live_stats(&live).memory_bytes;
+	peak_bytes = live_stats().memory_bytes;
 	cancel_peak(live.timer, timeouts);
 	while (madvise_calls == 0)
 		sleep_ns(HWT_MS(1));
-	cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+	cr_assert(live_stats().memory_bytes >= PEAK * 64);
 
-	for (turn = 0; turn < 3; turn++) {
+	for (unsigned turn = 0; turn < 3; turn++) {
 		madvise_fails = 1 + turn;
 		schedule_peak(live.timer, timeouts);
-		cr_assert(live_stats(&live).memory_bytes <=
-		    peak_bytes + peak_bytes / 4);
-		live_pass_tick(&live);
+		cr_assert(
+		    live_stats().memory_bytes <= peak_bytes + peak_bytes / 4);
+		live_pass_tick();
 		cancel_peak(live.timer, timeouts);
 		sleep_ns(HWT_MS(300));
 	}
 	madvise_fails = 0;
 	schedule_peak(live.timer, timeouts);
-	live_pass_tick(&live);
+	live_pass_tick();
 	cancel_peak(live.timer, timeouts);
-	await_memory_of_few(&live);
-	live_close(&live);
+	await_memory_of_few();
 }
 
 static void
@@ -1196,54 +1041,45 @@ count_task(hwt_timeout timeout, void *arg)
 
 /* The wheel has forgotten its records, and so the next timeouts must not rely
  * on entries that the last ones had. */
-Test(prompt_release, what_serves_again_after_a_refusal_is_not_lost)
+ManualTest(prompt_release, what_serves_again_after_a_refusal_is_not_lost)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	unsigned started = 0;
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
 	madvise_fails = 1;
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, HWT_MS(50));
-	cancel_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, HWT_MS(50));
-	fixture_step(&fixture, HWT_MS(250));
+	schedule_peak(manual.timer, timeouts);
+	manual_step(HWT_MS(50));
+	cancel_peak(manual.timer, timeouts);
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
 	cr_assert(madvise_calls > 0);
 
-	for (index = 0; index < PEAK; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      count_task, &started, FAR + HWT_SEC(1)),
-		    0);
-	fixture_step(&fixture, 0);
-	fixture_step(&fixture, FAR + HWT_SEC(2));
+	for (unsigned index = 0; index < PEAK; index++)
+		assert_ok(hwt_new_timeout(manual.timer, &timeouts[index],
+		    count_task, &started, FAR + HWT_SEC(1)));
+	manual_step(0);
+	manual_step(FAR + HWT_SEC(2));
 	assert_u64(started, PEAK);
-	fixture_close(&fixture);
 }
 
 /* Whole slabs go, and come again where they were. While the worker gives a
  * slab's pages back, they are not there for others: hence live_settle. */
-Test(prompt_release, memory_goes_and_comes_without_new_mappings)
+WorkerTest(prompt_release, memory_goes_and_comes_without_new_mappings)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
-	unsigned turn;
 	pid_t worker;
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, timeouts);
 	worker = thread_await("hwt-worker");
 	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
-	for (turn = 0; turn < 3; turn++) {
-		live_pass_tick(&live);
+	for (unsigned turn = 0; turn < 3; turn++) {
+		live_pass_tick();
 		cancel_peak(live.timer, timeouts);
-		await_memory_of_few(&live);
-		live_settle(&live, worker);
+		await_memory_of_few();
+		live_settle(worker);
 		schedule_peak(live.timer, timeouts);
 	}
 	assert_u64(fault_disarm(), 0);
-	live_close(&live);
 }
 
 struct peak {
@@ -1261,297 +1097,253 @@ then_cancels_the_peak(struct probe *probe)
 
 /* It is the worker that makes the memory spare, and nothing else is to be done
  * after that: no wake-up but that for the call, and that for the tick. */
-Test(prompt_release, memory_goes_back_before_a_long_sleep)
+WorkerTest(prompt_release, memory_goes_back_before_a_long_sleep)
 {
 	static struct peak peak;
-	struct live live = {0};
 	struct probe probe = {.then = then_cancels_the_peak, .data = &peak};
 	pid_t worker;
 	uint64_t wakeups;
 
-	live_open(&live, NULL);
 	peak.timer = live.timer;
 	schedule_peak(live.timer, peak.timeouts);
-	live_pass_tick(&live);
+	live_pass_tick();
 	worker = thread_await("hwt-worker");
-	live_settle(&live, worker);
-	wakeups = live_stats(&live).wakeups;
+	live_settle(worker);
+	wakeups = live_stats().wakeups;
 
-	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0), 0);
-	await_memory_of_few(&live);
-	live_settle(&live, worker);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
+	await_memory_of_few();
+	live_settle(worker);
 	sleep_ns(HWT_MS(400));
 
-	cr_assert(live_stats(&live).wakeups - wakeups <= 2);
-	live_close(&live);
+	cr_assert(live_stats().wakeups - wakeups <= 2);
 }
 
-Test(prompt_release,
+ManualTest(prompt_release,
     who_turns_a_manual_timer_gives_back_when_asking_for_the_wait)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	uint64_t peak_bytes;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, 0);
+	schedule_peak(manual.timer, timeouts);
+	manual_step(0);
 	probe_schedule(&probe, FIXTURE_TICK);
-	fixture_step(&fixture, 0);
-	peak_bytes = memory(&fixture);
-	cancel_peak(fixture.timer, timeouts);
-	fixture_step(&fixture, 0);
-	assert_u64(memory(&fixture), peak_bytes);
+	manual_step(0);
+	peak_bytes = memory(&manual);
+	cancel_peak(manual.timer, timeouts);
+	manual_step(0);
+	assert_u64(memory(&manual), peak_bytes);
 
 	/* Up to the next boundary: a piece takes so long here. */
-	fixture.reading_ns = HWT_US(300);
-	(void)fixture_wait(&fixture);
-	cr_assert(memory(&fixture) > peak_bytes / 2);
-	cr_assert(memory(&fixture) < peak_bytes);
-	fixture.reading_ns = 0;
-	assert_u64(fixture_step(&fixture, 0), 1);
+	manual.reading_ns = HWT_US(300);
+	(void)manual_wait();
+	cr_assert(memory(&manual) > peak_bytes / 2);
+	cr_assert(memory(&manual) < peak_bytes);
+	manual.reading_ns = 0;
+	assert_u64(manual_step(0), 1);
 
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
-	cr_assert(memory(&fixture) <= PEAK * 64 / 10);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), HWT_NEVER);
+	cr_assert(memory(&manual) <= PEAK * 64 / 10);
 }
 
-Test(prompt_release, what_a_peak_took_goes_back_to_the_system)
+WorkerTest(prompt_release, what_a_peak_took_goes_back_to_the_system)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
-	unsigned turn;
 
-	live_open(&live, NULL);
-	for (turn = 0; turn < 3; turn++) {
+	for (unsigned turn = 0; turn < 3; turn++) {
 		schedule_peak(live.timer, timeouts);
-		cr_assert(live_stats(&live).memory_bytes >= PEAK * 64);
+		cr_assert(live_stats().memory_bytes >= PEAK * 64);
 
 		cancel_peak(live.timer, timeouts);
 
-		await_memory_of_few(&live);
+		await_memory_of_few();
 	}
-	live_close(&live);
 }
 
-Test(prompt_release, a_worker_in_a_long_sleep_gives_back_what_a_peak_took)
+WorkerTest(prompt_release, a_worker_in_a_long_sleep_gives_back_what_a_peak_took)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, timeouts);
-	live_pass_tick(&live);
-	live_settle(&live, thread_await("hwt-worker"));
+	live_pass_tick();
+	live_settle(thread_await("hwt-worker"));
 
 	cancel_peak(live.timer, timeouts);
 
-	await_memory_of_few(&live);
-	live_close(&live);
+	await_memory_of_few();
 }
 
-Test(prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
+WorkerTest(
+    prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
 {
 	static hwt_timeout before[PEAK], after[PEAK];
-	struct live live = {0};
-	unsigned index;
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, before);
 	cancel_peak(live.timer, before);
-	await_memory_of_few(&live);
+	await_memory_of_few();
 	schedule_peak(live.timer, after);
 
 	qsort(after, PEAK, sizeof(after[0]), compare_ids);
-	for (index = 0; index < PEAK; index++) {
+	for (unsigned index = 0; index < PEAK; index++) {
 		cr_assert(bsearch(&before[index], after, PEAK, sizeof(after[0]),
 			      compare_ids) == NULL);
 		assert_rc(hwt_cancel(live.timer, before[index]), -ENOENT);
 	}
 	cancel_peak(live.timer, after);
-	live_close(&live);
 }
 
 /* The same by a clock that the test moves. */
 
 static bool
-memory_is_of_few(struct fixture *fixture)
+memory_is_of_few(void)
 {
-	return memory(fixture) <= PEAK * 64 / 10;
+	return memory(&manual) <= PEAK * 64 / 10;
 }
 
-Test(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
+ManualTest(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
-	unsigned turn;
 
-	fixture_open(&fixture, NULL);
-	for (turn = 0; turn < 3; turn++) {
-		schedule_peak(fixture.timer, timeouts);
-		(void)fixture_step(&fixture, HWT_MS(100));
-		peak_bytes = memory(&fixture);
-		cancel_peak(fixture.timer, timeouts);
-		(void)fixture_step(&fixture, HWT_MS(100));
+	for (unsigned turn = 0; turn < 3; turn++) {
+		schedule_peak(manual.timer, timeouts);
+		(void)manual_step(HWT_MS(100));
+		peak_bytes = memory(&manual);
+		cancel_peak(manual.timer, timeouts);
+		(void)manual_step(HWT_MS(100));
 
-		(void)fixture_step(&fixture, HWT_MS(100));
-		(void)fixture_step(&fixture, HWT_MS(140));
-		assert_u64(memory(&fixture), peak_bytes);
+		(void)manual_step(HWT_MS(100));
+		(void)manual_step(HWT_MS(140));
+		assert_u64(memory(&manual), peak_bytes);
 
-		(void)fixture_step(&fixture, HWT_MS(20));
-		cr_assert(memory_is_of_few(&fixture));
+		(void)manual_step(HWT_MS(20));
+		cr_assert(memory_is_of_few());
 	}
-	fixture_close(&fixture);
 }
 
-Test(prompt_release, what_is_needed_again_meanwhile_stays_for_another_quarter)
+ManualTest(
+    prompt_release, what_is_needed_again_meanwhile_stays_for_another_quarter)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	cancel_peak(fixture.timer, timeouts);
-	(void)fixture_step(&fixture, HWT_MS(100));
-	peak_bytes = memory(&fixture);
-	schedule_peak(fixture.timer, timeouts);
-	(void)fixture_step(&fixture, HWT_MS(100));
-	cancel_peak(fixture.timer, timeouts);
-	(void)fixture_step(&fixture, HWT_MS(100));
+	schedule_peak(manual.timer, timeouts);
+	cancel_peak(manual.timer, timeouts);
+	(void)manual_step(HWT_MS(100));
+	peak_bytes = memory(&manual);
+	schedule_peak(manual.timer, timeouts);
+	(void)manual_step(HWT_MS(100));
+	cancel_peak(manual.timer, timeouts);
+	(void)manual_step(HWT_MS(100));
 
-	(void)fixture_step(&fixture, HWT_MS(200));
-	cr_assert(memory(&fixture) >= peak_bytes);
+	(void)manual_step(HWT_MS(200));
+	cr_assert(memory(&manual) >= peak_bytes);
 
-	(void)fixture_step(&fixture, HWT_MS(100));
-	cr_assert(memory_is_of_few(&fixture));
-	fixture_close(&fixture);
+	(void)manual_step(HWT_MS(100));
+	cr_assert(memory_is_of_few());
 }
 
-Test(prompt_release, who_turns_a_manual_timer_is_not_called_for_memory)
+ManualTest(prompt_release, who_turns_a_manual_timer_is_not_called_for_memory)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	fixture.wakes = 0;
-	assert_u64(fixture_wait(&fixture), FAR);
+	schedule_peak(manual.timer, timeouts);
+	manual.wakes = 0;
+	assert_u64(manual_wait(), FAR);
 
-	cancel_peak(fixture.timer, timeouts);
+	cancel_peak(manual.timer, timeouts);
 
-	assert_u64(fixture.wakes, 0);
-	fixture_close(&fixture);
+	assert_u64(manual.wakes, 0);
 }
 
 /* So many that the last chunk of their bucket is the last one of an odd page.
  * What is left lies there. */
 #define LAST_OF_PAGE (15 * (210 * 32 - 1))
 
-Test(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
+ManualTest(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
 {
 	static hwt_timeout timeouts[LAST_OF_PAGE];
 	static _Atomic unsigned runs[LAST_OF_PAGE];
-	struct fixture fixture = {0};
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < LAST_OF_PAGE; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      counted_task, &runs[index], FAR),
-		    0);
-	(void)fixture_step(&fixture, 0);
-	for (index = 0; index < LAST_OF_PAGE; index++) {
+	for (unsigned index = 0; index < LAST_OF_PAGE; index++)
+		assert_ok(hwt_new_timeout(manual.timer, &timeouts[index],
+		    counted_task, &runs[index], FAR));
+	(void)manual_step(0);
+	for (unsigned index = 0; index < LAST_OF_PAGE; index++) {
 		if (index % 10000 != 0)
-			assert_rc(
-			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 	}
-	(void)fixture_step(&fixture, HWT_MS(100));
-	(void)fixture_step(&fixture, HWT_MS(300));
-	cr_assert(memory_is_of_few(&fixture));
+	(void)manual_step(HWT_MS(100));
+	(void)manual_step(HWT_MS(300));
+	cr_assert(memory_is_of_few());
 
-	(void)fixture_step(&fixture, FAR);
+	(void)manual_step(FAR);
 
-	for (index = 0; index < LAST_OF_PAGE; index++)
+	for (unsigned index = 0; index < LAST_OF_PAGE; index++)
 		assert_u64(runs[index], index % 10000 == 0);
-	fixture_close(&fixture);
 }
 
-Test(prompt_release, of_a_crowd_that_was_pushed_out_none_is_lost)
+ManualTest(prompt_release, of_a_crowd_that_was_pushed_out_none_is_lost)
 {
 	static hwt_timeout timeouts[CROWD];
 	static _Atomic unsigned runs;
-	struct fixture fixture = {0};
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < CROWD; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, &timeouts[index],
-			      counted_task, &runs, HWT_SEC(10)),
-		    0);
-	(void)fixture_step(&fixture, 0);
-	for (index = 0; index < CROWD; index++)
-		assert_rc(
-		    hwt_reschedule(fixture.timer, timeouts[index], HWT_SEC(20)),
-		    0);
-	(void)fixture_wait(&fixture);
+	for (unsigned index = 0; index < CROWD; index++)
+		assert_ok(hwt_new_timeout(manual.timer, &timeouts[index],
+		    counted_task, &runs, HWT_SEC(10)));
+	(void)manual_step(0);
+	for (unsigned index = 0; index < CROWD; index++)
+		assert_ok(
+		    hwt_reschedule(manual.timer, timeouts[index], HWT_SEC(20)));
+	(void)manual_wait();
 
-	assert_u64(fixture_step(&fixture, HWT_SEC(20)), CROWD);
-	fixture_close(&fixture);
+	assert_u64(manual_step(HWT_SEC(20)), CROWD);
 }
 
 /* Half of each page is in use. An entry stays until its tick, and serves the
  * next timeout of its record. */
-Test(prompt_release, what_cannot_go_back_serves_others_without_more_memory)
+ManualTest(
+    prompt_release, what_cannot_go_back_serves_others_without_more_memory)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct fixture fixture = {0};
 	uint64_t peak_bytes;
-	unsigned turn, index;
 
-	fixture_open(&fixture, NULL);
-	schedule_peak(fixture.timer, timeouts);
-	(void)fixture_step(&fixture, 0);
-	peak_bytes = memory(&fixture);
-	for (turn = 0; turn < 5; turn++) {
-		for (index = turn % 2; index < PEAK; index += 2)
-			assert_rc(
-			    hwt_cancel(fixture.timer, timeouts[index]), 0);
-		(void)fixture_step(&fixture, HWT_MS(100));
-		(void)fixture_step(&fixture, HWT_MS(300));
-		for (index = turn % 2; index < PEAK; index += 2)
+	schedule_peak(manual.timer, timeouts);
+	(void)manual_step(0);
+	peak_bytes = memory(&manual);
+	for (unsigned turn = 0; turn < 5; turn++) {
+		for (unsigned index = turn % 2; index < PEAK; index += 2)
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+		(void)manual_step(HWT_MS(100));
+		(void)manual_step(HWT_MS(300));
+		for (unsigned index = turn % 2; index < PEAK; index += 2)
 			timeouts[index] =
-			    schedule_task(fixture.timer, forbidden_task, FAR);
-		(void)fixture_step(&fixture, 0);
-		assert_u64(memory(&fixture), peak_bytes);
+			    schedule_task(manual.timer, forbidden_task, FAR);
+		(void)manual_step(0);
+		assert_u64(memory(&manual), peak_bytes);
 	}
-	fixture_close(&fixture);
 }
 
 /* Half of each page is in use, and nothing can go back. */
-Test(prompt_release, what_cannot_go_back_does_not_keep_the_worker_awake)
+WorkerTest(prompt_release, what_cannot_go_back_does_not_keep_the_worker_awake)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 	uint64_t wakeups;
-	unsigned index, turn;
+	unsigned turn;
 
-	live_open(&live, NULL);
 	schedule_peak(live.timer, timeouts);
-	for (index = 0; index < PEAK; index += 2)
-		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+	for (unsigned index = 0; index < PEAK; index += 2)
+		assert_ok(hwt_cancel(live.timer, timeouts[index]));
 
 	for (turn = 0; turn < 20; turn++) {
-		wakeups = live_stats(&live).wakeups;
+		wakeups = live_stats().wakeups;
 		sleep_ns(HWT_MS(600));
-		if (live_stats(&live).wakeups == wakeups)
+		if (live_stats().wakeups == wakeups)
 			break;
 	}
 
 	cr_assert(turn < 20);
-	live_close(&live);
 }
 
 /* arg is where the timeout's handle is kept. */
@@ -1569,57 +1361,53 @@ Test(prompt_release, an_executor_is_served_from_memory_that_went_back)
 {
 	static hwt_timeout timeouts[PEAK];
 	struct hwt_mailbox *mailbox = NULL;
-	struct live live = {0};
 	uint64_t started = 0;
-	unsigned index;
 
-	live_open(&live, NULL);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	live_open(NULL);
+	assert_ok(hwt_mailbox_create(&mailbox));
 	schedule_peak(live.timer, timeouts);
 	cancel_peak(live.timer, timeouts);
-	await_memory_of_few(&live);
-	for (index = 0; index < PEAK; index++)
-		assert_rc(hwt_new_timeout_on(live.timer,
-			      hwt_mailbox_executor(mailbox), &timeouts[index],
-			      own_handle_task, &timeouts[index], HWT_MS(1)),
-		    0);
+	await_memory_of_few();
+	for (unsigned index = 0; index < PEAK; index++)
+		assert_ok(hwt_new_timeout_on(live.timer,
+		    hwt_mailbox_executor(mailbox), &timeouts[index],
+		    own_handle_task, &timeouts[index], HWT_MS(1)));
 
 	while (started < PEAK) {
 		size_t now = 0;
 
-		assert_rc(hwt_mailbox_run(mailbox, 0, &now), 0);
+		assert_ok(hwt_mailbox_run(mailbox, 0, &now));
 		started += now;
 		sleep_ns(HWT_MS(1));
 	}
 
-	for (index = 0; index < PEAK; index++)
+	for (unsigned index = 0; index < PEAK; index++)
 		assert_u64(timeouts[index].id, 0);
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
-	live_close(&live);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	live_close();
+	assert_ok(hwt_mailbox_destroy(mailbox));
 }
 
 Test(prompt_release, what_is_in_use_stays_while_the_rest_goes_back)
 {
 	static hwt_timeout timeouts[PEAK];
-	struct live live = {0};
 	struct hwt_timeout_info info;
 	struct hwt_unprocessed unprocessed;
 	unsigned index;
 
-	live_open(&live, NULL);
+	live_open(NULL);
 	schedule_peak(live.timer, timeouts);
 	for (index = 0; index < PEAK; index++) {
 		if (index % 10000 != 0)
-			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+			assert_ok(hwt_cancel(live.timer, timeouts[index]));
 	}
-	await_memory_of_few(&live);
+	await_memory_of_few();
 
 	assert_u64(hwt_pending_timeouts(live.timer), PEAK / 10000);
-	assert_rc(hwt_stop(live.timer, &unprocessed), 0);
+	assert_ok(hwt_stop(live.timer, &unprocessed));
 	assert_u64(unprocessed.count, PEAK / 10000);
 	for (index = 0; hwt_unprocessed_next(&unprocessed, &info); index++)
 		assert_u64(info.timeout.id, timeouts[index * 10000].id);
 	assert_u64(index, PEAK / 10000);
-	assert_rc(hwt_destroy(live.timer), 0);
+	assert_ok(hwt_destroy(live.timer));
 }

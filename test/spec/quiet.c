@@ -16,413 +16,336 @@ SUITE(quiet);
 
 #define HOUR HWT_SEC(3600)
 
-Test(quiet, nothing_pending_there_is_nothing_to_wait_for)
+ManualTest(quiet, nothing_pending_there_is_nothing_to_wait_for)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	probe_schedule(&probe, FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	manual_tick(1);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	probe_schedule(&probe, FIXTURE_TICK);
-	fixture_wait(&fixture);
-	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
-	fixture_close(&fixture);
+	manual_wait();
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
+	assert_u64(manual_wait(), HWT_NEVER);
 }
 
-Test(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
+ManualTest(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, HWT_NEVER);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
-	assert_u64(fixture_step(&fixture, HOUR), 0);
+	assert_u64(manual_step(HOUR), 0);
 
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 }
 
-Test(quiet, nor_are_hundreds_that_are_never_due)
+ManualTest(quiet, nor_are_hundreds_that_are_never_due)
 {
-	struct fixture fixture = {0};
-	unsigned index;
-
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 1000; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
-			      NULL, HWT_NEVER),
-		    0);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
-	fixture_close(&fixture);
+	for (unsigned index = 0; index < 1000; index++)
+		assert_ok(hwt_new_timeout(
+		    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
+	assert_u64(manual_wait(), HWT_NEVER);
 }
 
-Test(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
+ManualTest(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
 {
-	struct fixture fixture = {0};
-	struct probe early = {.fixture = &fixture};
-	struct probe late = {.fixture = &fixture};
+	struct probe early = {0}, late = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&late, HOUR);
 	probe_schedule(&early, 20 * FIXTURE_TICK + 1);
-	assert_u64(fixture_wait(&fixture), 21 * FIXTURE_TICK);
+	assert_u64(manual_wait(), 21 * FIXTURE_TICK);
 
 	/* Half of it, and half a tick. */
-	fixture_step(&fixture, 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
-	assert_u64(
-	    fixture_wait(&fixture), 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
+	manual_step(10 * FIXTURE_TICK + FIXTURE_TICK / 2);
+	assert_u64(manual_wait(), 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
 
-	fixture_tick(&fixture, 21);
+	manual_tick(21);
 	assert_u64(early.runs, 1);
-	assert_u64(fixture_wait(&fixture), HOUR - 21 * FIXTURE_TICK);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), HOUR - 21 * FIXTURE_TICK);
 }
 
 #define PUSHED 200000
 
 /* To put them right takes longer than a tick here. So the answer is the next
  * boundary, where an advance finds nothing. */
-Test(
+ManualTest(
     quiet, who_goes_to_sleep_is_held_up_by_a_crowd_to_the_next_boundary_at_most)
 {
 	static hwt_timeout timeouts[PUSHED];
-	struct fixture fixture = {0};
 	uint64_t due_ns = FIXTURE_START + HOUR;
 	uint64_t asked_ns;
-	uint64_t index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < PUSHED; index++)
+	for (uint64_t index = 0; index < PUSHED; index++)
 		timeouts[index] = schedule_task(
-		    fixture.timer, idle_task, HWT_MIN(1) + index * HWT_US(3));
-	assert_u64(fixture_wait(&fixture), HWT_MIN(1));
-	for (index = 0; index < PUSHED; index++)
-		assert_rc(
-		    hwt_reschedule(fixture.timer, timeouts[index], HOUR), 0);
+		    manual.timer, idle_task, HWT_MIN(1) + index * HWT_US(3));
+	assert_u64(manual_wait(), HWT_MIN(1));
+	for (uint64_t index = 0; index < PUSHED; index++)
+		assert_ok(hwt_reschedule(manual.timer, timeouts[index], HOUR));
 
 	/* So much time does a reading of the clock take, with what is done
 	 * until the next one. */
-	fixture.reading_ns = HWT_US(1);
-	asked_ns = fixture.now_ns;
-	cr_assert(fixture_wait(&fixture) <= FIXTURE_TICK);
-	cr_assert(fixture.now_ns - asked_ns <= FIXTURE_TICK + HWT_US(10));
+	manual.reading_ns = HWT_US(1);
+	asked_ns = manual.now_ns;
+	cr_assert(manual_wait() <= FIXTURE_TICK);
+	cr_assert(manual.now_ns - asked_ns <= FIXTURE_TICK + HWT_US(10));
 
-	fixture.reading_ns = 0;
+	manual.reading_ns = 0;
 	do
-		cr_assert(fixture_wait(&fixture) <= due_ns - fixture.now_ns);
-	while (fixture_step(&fixture, fixture_wait(&fixture)) == 0);
-	assert_u64(fixture.now_ns, due_ns);
-	assert_u64(hwt_pending_timeouts(fixture.timer), 0);
-	fixture_close(&fixture);
+		cr_assert(manual_wait() <= due_ns - manual.now_ns);
+	while (manual_step(manual_wait()) == 0);
+	assert_u64(manual.now_ns, due_ns);
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
-Test(quiet, the_wait_is_0_when_something_is_due)
+ManualTest(quiet, the_wait_is_0_when_something_is_due)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 3 * FIXTURE_TICK);
-	fixture.now_ns += 3 * FIXTURE_TICK - 1;
-	assert_u64(fixture_wait(&fixture), 1);
+	manual.now_ns += 3 * FIXTURE_TICK - 1;
+	assert_u64(manual_wait(), 1);
 
-	fixture.now_ns += 1;
-	assert_u64(fixture_wait(&fixture), 0);
-	fixture.now_ns += 9 * FIXTURE_TICK;
-	assert_u64(fixture_wait(&fixture), 0);
-
-	fixture_close(&fixture);
+	manual.now_ns += 1;
+	assert_u64(manual_wait(), 0);
+	manual.now_ns += 9 * FIXTURE_TICK;
+	assert_u64(manual_wait(), 0);
 }
 
-Test(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
+ManualTest(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
 {
-	struct fixture fixture = {0};
-	struct probe early = {.fixture = &fixture};
-	struct probe late = {.fixture = &fixture};
+	struct probe early = {0}, late = {0};
 
 	/* In one bucket, where a removal leaves the bound behind. */
-	fixture_open(&fixture, NULL);
 	probe_schedule(&early, 3 * FIXTURE_TICK);
 	probe_schedule(&late, (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
-	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
+	assert_u64(manual_wait(), 3 * FIXTURE_TICK);
 
-	assert_rc(hwt_cancel(fixture.timer, early.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, early.handle));
 
-	assert_u64(
-	    fixture_wait(&fixture), (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
 }
 
 /* Of three that are far apart in a wide wheel, the first is cancelled, and then
  * one of two that are close. */
 Test(quiet, the_wait_is_exact_in_a_wide_wheel_too)
 {
-	struct fixture fixture = {0};
-	struct probe probes[4] = {{.fixture = &fixture}, {.fixture = &fixture},
-	    {.fixture = &fixture}, {.fixture = &fixture}};
+	struct probe probes[4] = {{0}};
 
 	fixture_open(
-	    &fixture, &(struct hwt_options){.ticks_per_wheel = 1 << 14});
-	probe_schedule(&probes[0], 100 * fixture.tick_ns);
-	probe_schedule(&probes[1], 300 * fixture.tick_ns);
-	probe_schedule(&probes[2], 310 * fixture.tick_ns);
-	probe_schedule(&probes[3], 9000 * fixture.tick_ns);
-	assert_u64(fixture_wait(&fixture), 100 * fixture.tick_ns);
+	    &manual, &(struct hwt_options){.ticks_per_wheel = 1 << 14});
+	probe_schedule(&probes[0], 100 * manual.tick_ns);
+	probe_schedule(&probes[1], 300 * manual.tick_ns);
+	probe_schedule(&probes[2], 310 * manual.tick_ns);
+	probe_schedule(&probes[3], 9000 * manual.tick_ns);
+	assert_u64(manual_wait(), 100 * manual.tick_ns);
 
-	assert_rc(hwt_cancel(fixture.timer, probes[0].handle), 0);
-	assert_u64(fixture_wait(&fixture), 300 * fixture.tick_ns);
-	assert_rc(hwt_cancel(fixture.timer, probes[1].handle), 0);
-	assert_u64(fixture_wait(&fixture), 310 * fixture.tick_ns);
-	assert_rc(hwt_cancel(fixture.timer, probes[2].handle), 0);
-	assert_u64(fixture_wait(&fixture), 9000 * fixture.tick_ns);
+	assert_ok(hwt_cancel(manual.timer, probes[0].handle));
+	assert_u64(manual_wait(), 300 * manual.tick_ns);
+	assert_ok(hwt_cancel(manual.timer, probes[1].handle));
+	assert_u64(manual_wait(), 310 * manual.tick_ns);
+	assert_ok(hwt_cancel(manual.timer, probes[2].handle));
+	assert_u64(manual_wait(), 9000 * manual.tick_ns);
 
-	assert_u64(fixture_tick(&fixture, 9000), 1);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(9000), 1);
+	manual_close();
 }
 
-Test(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
+ManualTest(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
 {
-	struct fixture fixture = {0};
-	struct probe early = {.fixture = &fixture};
-	struct probe late = {.fixture = &fixture};
+	struct probe early = {0}, late = {0};
 	uint64_t in_vain = 0;
-	uint64_t turn;
 
 	/* Pushed out many times, and yet it is one superseded deadline. */
-	fixture_open(&fixture, NULL);
 	probe_schedule(&early, 3 * FIXTURE_TICK);
 	probe_schedule(&late, 70 * FIXTURE_TICK);
-	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
-	for (turn = 4; turn <= 80; turn++)
-		assert_rc(hwt_reschedule(
-			      fixture.timer, early.handle, turn * FIXTURE_TICK),
-		    0);
+	assert_u64(manual_wait(), 3 * FIXTURE_TICK);
+	for (uint64_t turn = 4; turn <= 80; turn++)
+		assert_ok(hwt_reschedule(
+		    manual.timer, early.handle, turn * FIXTURE_TICK));
 
-	while (fixture_step(&fixture, fixture_wait(&fixture)) == 0)
+	while (manual_step(manual_wait()) == 0)
 		in_vain++;
 
 	cr_assert(in_vain <= 1);
 	assert_u64(late.started_ns, FIXTURE_START + 70 * FIXTURE_TICK);
-	assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), 10 * FIXTURE_TICK);
 }
 
-Test(quiet, an_earlier_deadline_wakes_once_until_the_next_wait)
+ManualTest(quiet, an_earlier_deadline_wakes_once_until_the_next_wait)
 {
-	struct fixture fixture = {0};
-	struct probe probes[4] = {{.fixture = &fixture}, {.fixture = &fixture},
-	    {.fixture = &fixture}, {.fixture = &fixture}};
+	struct probe probes[4] = {{0}};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probes[0], 9 * FIXTURE_TICK);
-	assert_u64(fixture_wait(&fixture), 9 * FIXTURE_TICK);
+	assert_u64(manual_wait(), 9 * FIXTURE_TICK);
 
 	probe_schedule(&probes[1], 5 * FIXTURE_TICK);
-	assert_u64(fixture.wakes, 1);
+	assert_u64(manual.wakes, 1);
 	probe_schedule(&probes[2], 4 * FIXTURE_TICK);
-	assert_u64(fixture.wakes, 1);
+	assert_u64(manual.wakes, 1);
 
-	assert_u64(fixture_wait(&fixture), 4 * FIXTURE_TICK);
+	assert_u64(manual_wait(), 4 * FIXTURE_TICK);
 	probe_schedule(&probes[3], 3 * FIXTURE_TICK);
-	assert_u64(fixture.wakes, 2);
-	fixture_close(&fixture);
+	assert_u64(manual.wakes, 2);
 }
 
-Test(quiet, a_later_deadline_or_one_in_the_same_tick_wakes_nobody)
+ManualTest(quiet, a_later_deadline_or_one_in_the_same_tick_wakes_nobody)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	assert_u64(fixture_wait(&fixture), 5 * FIXTURE_TICK);
+	assert_u64(manual_wait(), 5 * FIXTURE_TICK);
 
 	probe_schedule(&probe, 5 * FIXTURE_TICK);
 	probe_schedule(&probe, 4 * FIXTURE_TICK + 1);
 	probe_schedule(&probe, 6 * FIXTURE_TICK);
 	probe_schedule(&probe, HWT_NEVER);
 
-	assert_u64(fixture.wakes, 0);
-	fixture_close(&fixture);
+	assert_u64(manual.wakes, 0);
 }
 
-Test(quiet, the_first_timeout_of_all_wakes)
+ManualTest(quiet, the_first_timeout_of_all_wakes)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	probe_schedule(&probe, HOUR);
 
-	assert_u64(fixture.wakes, 1);
-	fixture_close(&fixture);
+	assert_u64(manual.wakes, 1);
 }
 
-Test(quiet, nobody_is_woken_who_has_not_asked_how_long_to_wait)
+ManualTest(quiet, nobody_is_woken_who_has_not_asked_how_long_to_wait)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	assert_u64(fixture.wakes, 0);
+	assert_u64(manual.wakes, 0);
 
-	fixture_wait(&fixture);
-	fixture_step(&fixture, FIXTURE_TICK);
+	manual_wait();
+	manual_step(FIXTURE_TICK);
 	probe_schedule(&probe, FIXTURE_TICK);
-	assert_rc(hwt_cancel(fixture.timer, probe.handle), 0);
-	assert_u64(fixture.wakes, 0);
-	fixture_close(&fixture);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
+	assert_u64(manual.wakes, 0);
 }
 
-Test(quiet, a_deadline_pulled_in_wakes_and_one_pushed_out_does_not)
+ManualTest(quiet, a_deadline_pulled_in_wakes_and_one_pushed_out_does_not)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	assert_u64(fixture_wait(&fixture), 5 * FIXTURE_TICK);
+	assert_u64(manual_wait(), 5 * FIXTURE_TICK);
 
-	assert_rc(hwt_reschedule(fixture.timer, probe.handle, HOUR), 0);
-	assert_rc(
-	    hwt_reschedule(fixture.timer, probe.handle, 5 * FIXTURE_TICK), 0);
-	assert_u64(fixture.wakes, 0);
-	assert_rc(
-	    hwt_reschedule(fixture.timer, probe.handle, 3 * FIXTURE_TICK), 0);
-	assert_u64(fixture.wakes, 1);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HOUR));
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, 5 * FIXTURE_TICK));
+	assert_u64(manual.wakes, 0);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, 3 * FIXTURE_TICK));
+	assert_u64(manual.wakes, 1);
 
-	assert_u64(fixture_wait(&fixture), 3 * FIXTURE_TICK);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), 3 * FIXTURE_TICK);
 }
 
-Test(quiet, a_periodic_run_that_ends_elsewhere_wakes_for_its_next_deadline)
+ManualTest(
+    quiet, a_periodic_run_that_ends_elsewhere_wakes_for_its_next_deadline)
 {
 	static struct recording_executor executor;
 	struct hwt_spec spec = {
 	    .task = idle_task, .period_ns = 2 * FIXTURE_TICK};
-	struct fixture fixture = {0};
 
-	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
 	spec.executor = &executor.hook;
-	assert_rc(hwt_new_timeouts(fixture.timer, 1, &spec, NULL), 0);
-	fixture_tick(&fixture, 1);
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
+	manual_tick(1);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	/* The grid is a nanosecond after creation, plus two ticks each. */
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
-	assert_u64(fixture.wakes, 1);
-	assert_u64(fixture_wait(&fixture), 2 * FIXTURE_TICK);
-	fixture_close(&fixture);
+	assert_u64(manual.wakes, 1);
+	assert_u64(manual_wait(), 2 * FIXTURE_TICK);
 }
 
 static void
 schedule_many_body(unsigned index, void *arg)
 {
 	struct fixture *fixture = arg;
-	unsigned turn;
 
-	for (turn = 0; turn < 1000; turn++)
+	for (unsigned turn = 0; turn < 1000; turn++)
 		if (hwt_new_timeout(fixture->timer, NULL, forbidden_task, NULL,
 			(2000 - turn + index) * FIXTURE_TICK) != 0)
 			abort();
 }
 
-Test(quiet, many_producers_make_one_wake_up_call_per_wait)
+ManualTest(quiet, many_producers_make_one_wake_up_call_per_wait)
 {
-	struct fixture fixture = {0};
-	uint64_t turn;
-
-	fixture_open(&fixture, NULL);
-	for (turn = 1; turn <= 10; turn++) {
-		fixture_wait(&fixture);
-		in_parallel(2, schedule_many_body, &fixture);
+	for (uint64_t turn = 1; turn <= 10; turn++) {
+		manual_wait();
+		in_parallel(2, schedule_many_body, &manual);
 		/* No later turn brings an earlier deadline than the first. */
-		assert_u64(fixture.wakes, 1);
+		assert_u64(manual.wakes, 1);
 	}
 
-	assert_u64(fixture_wait(&fixture), 1001 * FIXTURE_TICK);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), 1001 * FIXTURE_TICK);
 }
 
 static void
 then_asks_how_long_to_wait(struct probe *probe)
 {
-	probe->rc = hwt_next_wakeup(probe->fixture->timer, probe->data);
+	probe->rc = hwt_next_wakeup(manual.timer, probe->data);
 }
 
-Test(quiet, a_task_is_told_the_wait_to_the_next_boundary)
+ManualTest(quiet, a_task_is_told_the_wait_to_the_next_boundary)
 {
 	uint64_t wait_ns = 0;
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture,
-	    .then = then_asks_how_long_to_wait,
-	    .data = &wait_ns};
+	struct probe probe = {
+	    .then = then_asks_how_long_to_wait, .data = &wait_ns};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, FIXTURE_TICK);
 
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK + 300), 1);
+	assert_u64(manual_step(FIXTURE_TICK + 300), 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	assert_u64(wait_ns, FIXTURE_TICK - 300);
-	fixture_close(&fixture);
 }
 
-Test(quiet, turning_by_the_told_waits_starts_all_on_their_ticks)
+ManualTest(quiet, turning_by_the_told_waits_starts_all_on_their_ticks)
 {
 	static struct probe probes[300];
-	struct fixture fixture = {0};
 	struct rng rng = {.state = 11};
 	uint64_t expected[300];
 	uint64_t wait_ns;
-	unsigned index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < 300; index++) {
+	for (unsigned index = 0; index < 300; index++) {
 		uint64_t delay_ns = rng_next(&rng) >> (20 + index % 40);
 
-		probes[index].fixture = &fixture;
 		probe_schedule(&probes[index], delay_ns);
 		expected[index] = FIXTURE_START +
 		    FIXTURE_TICK * grid_tick(FIXTURE_TICK, 0, delay_ns);
 	}
 
 	/* No wait is in vain: each starts something. */
-	while ((wait_ns = fixture_wait(&fixture)) != HWT_NEVER)
-		cr_assert(fixture_step(&fixture, wait_ns) > 0);
+	while ((wait_ns = manual_wait()) != HWT_NEVER)
+		cr_assert(manual_step(wait_ns) > 0);
 
-	for (index = 0; index < 300; index++)
+	for (unsigned index = 0; index < 300; index++)
 		assert_u64(probes[index].started_ns, expected[index]);
-	fixture_close(&fixture);
 }
 
-Test(quiet, a_manual_timer_has_no_thread_and_makes_no_wake_ups)
+ManualTest(quiet, a_manual_timer_has_no_thread_and_makes_no_wake_ups)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, FIXTURE_TICK);
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
 	assert_u64(thread_count("hwt-worker"), 0);
-	assert_u64(fixture_stats(&fixture).wakeups, 0);
+	assert_u64(manual_stats().wakeups, 0);
 	cr_assert(pthread_equal(probe.thread, pthread_self()));
-	fixture_close(&fixture);
 }
 
 /* Real workers. */
@@ -432,221 +355,188 @@ Test(quiet, a_manual_timer_has_no_thread_and_makes_no_wake_ups)
 /* Watches a worker in its long sleep for so many ticks, but 300 ms at least,
  * and asserts that it has slept through. */
 static void
-assert_silence(struct live *live, pid_t worker, uint64_t tick_ns)
+assert_silence(pid_t worker, uint64_t tick_ns)
 {
 	uint64_t watch_ns = WATCH_TURNS * tick_ns;
 	uint64_t switches;
 	uint64_t wakeups;
 
-	live_settle(live, worker);
-	wakeups = live_stats(live).wakeups;
+	live_settle(worker);
+	wakeups = live_stats().wakeups;
 	switches = thread_status(worker, "voluntary_ctxt_switches", 10);
 
 	sleep_ns(watch_ns < HWT_MS(300) ? HWT_MS(300) : watch_ns);
 
 	assert_u64(
 	    thread_status(worker, "voluntary_ctxt_switches", 10), switches);
-	assert_u64(live_stats(live).wakeups, wakeups);
+	assert_u64(live_stats().wakeups, wakeups);
 }
 
 static const uint64_t ticks[] = {HWT_MS(100), HWT_MS(10), HWT_MS(1)};
 
 Test(quiet, nothing_pending_no_wake_up_at_all)
 {
-	unsigned index;
-
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		struct hwt_options options = {.tick_ns = ticks[index]};
-		struct live live = {0};
 
-		live_open(&live, &options);
-		assert_rc(hwt_start(live.timer), 0);
-		assert_silence(&live, thread_await("hwt-worker"), ticks[index]);
-		live_close(&live);
+		live_open(&options);
+		assert_ok(hwt_start(live.timer));
+		assert_silence(thread_await("hwt-worker"), ticks[index]);
+		live_close();
 	}
 }
 
 Test(quiet, with_one_timeout_an_hour_away_no_wake_up_at_all)
 {
-	unsigned index;
-
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		struct hwt_options options = {.tick_ns = ticks[index]};
-		struct live live = {0};
 
-		live_open(&live, &options);
-		assert_rc(hwt_new_timeout(
-			      live.timer, NULL, forbidden_task, NULL, HOUR),
-		    0);
-		live_pass_tick(&live);
-		assert_silence(&live, thread_await("hwt-worker"), ticks[index]);
-		live_close(&live);
+		live_open(&options);
+		assert_ok(hwt_new_timeout(
+		    live.timer, NULL, forbidden_task, NULL, HOUR));
+		live_pass_tick();
+		assert_silence(thread_await("hwt-worker"), ticks[index]);
+		live_close();
 	}
 }
 
-Test(quiet, when_all_were_cancelled_no_wake_up_at_all)
+WorkerTest(quiet, when_all_were_cancelled_no_wake_up_at_all)
 {
-	struct live live = {0};
 	hwt_timeout timeouts[100];
-	unsigned index;
 
 	/* Their ticks come while it is watched: a bound that a removal left
 	 * behind would wake the worker. */
-	live_open(&live, NULL);
-	for (index = 0; index < 100; index++)
+	for (unsigned index = 0; index < 100; index++)
 		timeouts[index] = schedule_task(live.timer, forbidden_task,
 		    HWT_SEC(60) + index * HWT_MS(1));
-	live_pass_tick(&live);
-	for (index = 0; index < 100; index++)
-		assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
+	live_pass_tick();
+	for (unsigned index = 0; index < 100; index++)
+		assert_ok(hwt_cancel(live.timer, timeouts[index]));
 
-	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
-
-	live_close(&live);
+	assert_silence(thread_await("hwt-worker"), HWT_MS(1));
 }
 
-Test(quiet, with_one_that_is_never_due_no_wake_up_at_all)
+WorkerTest(quiet, with_one_that_is_never_due_no_wake_up_at_all)
 {
-	struct live live = {0};
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HWT_NEVER));
+	live_pass_tick();
 
-	live_open(&live, NULL);
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HWT_NEVER),
-	    0);
-	live_pass_tick(&live);
-
-	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
-
-	live_close(&live);
+	assert_silence(thread_await("hwt-worker"), HWT_MS(1));
 }
 
 Test(quiet, with_one_more_rounds_away_than_are_counted_no_wake_up_at_all)
 {
 	struct hwt_options options = {
 	    .tick_ns = HWT_US(10), .ticks_per_wheel = 1};
-	struct live live = {0};
 
-	live_open(&live, &options);
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 24 * HOUR),
-	    0);
-	live_pass_tick(&live);
+	live_open(&options);
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 24 * HOUR));
+	live_pass_tick();
 
-	assert_silence(&live, thread_await("hwt-worker"), HWT_MS(1));
+	assert_silence(thread_await("hwt-worker"), HWT_MS(1));
 
-	live_close(&live);
+	live_close();
 }
 
-Test(quiet, pushing_deadlines_out_leaves_the_worker_alone)
+WorkerTest(quiet, pushing_deadlines_out_leaves_the_worker_alone)
 {
-	struct live live = {0};
 	hwt_timeout timeout;
 	pid_t worker;
 	uint64_t wakeups;
-	uint64_t turn;
 
-	live_open(&live, NULL);
 	timeout = schedule_task(live.timer, forbidden_task, HOUR);
-	live_pass_tick(&live);
+	live_pass_tick();
 	worker = thread_await("hwt-worker");
-	live_settle(&live, worker);
-	wakeups = live_stats(&live).wakeups;
+	live_settle(worker);
+	wakeups = live_stats().wakeups;
 
-	for (turn = 0; turn < 100000; turn++)
-		assert_rc(hwt_reschedule(live.timer, timeout, HOUR + turn), 0);
+	for (uint64_t turn = 0; turn < 100000; turn++)
+		assert_ok(hwt_reschedule(live.timer, timeout, HOUR + turn));
 
-	live_settle(&live, worker);
-	assert_u64(live_stats(&live).wakeups, wakeups);
-	live_close(&live);
+	live_settle(worker);
+	assert_u64(live_stats().wakeups, wakeups);
 }
 
-Test(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
+WorkerTest(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
 {
-	struct live live = {0};
 	struct probe probe = {0};
 	hwt_timeout superseded;
 	pid_t worker;
 	uint64_t wakeups;
 
-	live_open(&live, NULL);
 	do { /* until a second is enough to get there */
 		superseded = schedule_task(live.timer, idle_task, HWT_SEC(1));
-		live_pass_tick(&live);
+		live_pass_tick();
 		worker = thread_await("hwt-worker");
-		live_settle(&live, worker);
-		wakeups = live_stats(&live).wakeups;
+		live_settle(worker);
+		wakeups = live_stats().wakeups;
 	} while (hwt_reschedule(live.timer, superseded, HOUR) != 0);
 
 	sleep_ns(HWT_SEC(1));
-	live_settle(&live, worker);
-	cr_assert(live_stats(&live).wakeups - wakeups <= 1);
+	live_settle(worker);
+	cr_assert(live_stats().wakeups - wakeups <= 1);
 
-	assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
-	live_close(&live);
 }
 
 /* A timer whose worker lies in its first long sleep; returns the worker. */
 static pid_t
-open_asleep(struct live *live, const struct hwt_options *options)
+open_asleep(const struct hwt_options *options)
 {
 	pid_t worker;
 
-	live_open(live, options);
-	assert_rc(hwt_start(live->timer), 0);
+	live_open(options);
+	assert_ok(hwt_start(live.timer));
 	worker = thread_await("hwt-worker");
-	live_settle(live, worker);
+	live_settle(worker);
 	return worker;
 }
 
 Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
 {
 	struct hwt_options options = {.tick_ns = HWT_MS(100)};
-	struct live live = {0};
 	pid_t worker;
 	uint64_t before_ns;
 	uint64_t elapsed_ticks;
 	uint64_t wakeups;
-	unsigned turn;
 
-	worker = open_asleep(&live, &options);
-	wakeups = live_stats(&live).wakeups;
+	worker = open_asleep(&options);
+	wakeups = live_stats().wakeups;
 
 	/* Thousands of calls, and a few wake-ups: when callers have ended two
 	 * long sleeps within a tick, the worker sleeps to the boundary. */
 	before_ns = monotonic_ns();
-	for (turn = 0; turn < 20000; turn++)
-		assert_rc(hwt_new_timeout(
-			      live.timer, NULL, forbidden_task, NULL, HOUR),
-		    0);
+	for (unsigned turn = 0; turn < 20000; turn++)
+		assert_ok(hwt_new_timeout(
+		    live.timer, NULL, forbidden_task, NULL, HOUR));
 	elapsed_ticks = (monotonic_ns() - before_ns) / HWT_MS(100);
 
 	sleep_ns(HWT_MS(300));
-	live_settle(&live, worker);
-	cr_assert(live_stats(&live).wakeups > wakeups);
-	cr_assert(
-	    live_stats(&live).wakeups - wakeups <= 3 * (elapsed_ticks + 2));
-	live_close(&live);
+	live_settle(worker);
+	cr_assert(live_stats().wakeups > wakeups);
+	cr_assert(live_stats().wakeups - wakeups <= 3 * (elapsed_ticks + 2));
+	live_close();
 }
 
 Test(quiet, calls_in_different_ticks_cost_one_wake_up_each)
 {
-	struct live live = {0};
 	uint64_t wakeups;
-	unsigned turn;
 	pid_t worker;
 
-	worker = open_asleep(&live, NULL);
-	wakeups = live_stats(&live).wakeups;
+	worker = open_asleep(NULL);
+	wakeups = live_stats().wakeups;
 
-	for (turn = 0; turn < 5; turn++) {
+	for (unsigned turn = 0; turn < 5; turn++) {
 		(void)schedule_task(
 		    live.timer, forbidden_task, HOUR - turn * HWT_SEC(60));
-		live_settle(&live, worker);
+		live_settle(worker);
 	}
 
-	assert_u64(live_stats(&live).wakeups - wakeups, 5);
-	live_close(&live);
+	assert_u64(live_stats().wakeups - wakeups, 5);
+	live_close();
 }
 
 /* One wake-up for the first call, one for its deadline, and one for the second
@@ -654,24 +544,22 @@ Test(quiet, calls_in_different_ticks_cost_one_wake_up_each)
 Test(quiet, a_sleep_that_has_lasted_as_long_as_it_should_makes_no_crowd)
 {
 	struct hwt_options options = {.tick_ns = HWT_MS(100)};
-	struct live live = {0};
 	struct probe probe = {0};
 	uint64_t wakeups;
 	pid_t worker;
 
-	worker = open_asleep(&live, &options);
-	wakeups = live_stats(&live).wakeups;
+	worker = open_asleep(&options);
+	wakeups = live_stats().wakeups;
 
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(150)),
-	    0);
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(150)));
 	wait_for(&probe.runs, 1);
 	sleep_ns(HWT_MS(20));
 	(void)schedule_task(live.timer, forbidden_task, HOUR);
 
-	live_settle(&live, worker);
-	cr_assert(live_stats(&live).wakeups - wakeups <= 3);
-	live_close(&live);
+	live_settle(worker);
+	cr_assert(live_stats().wakeups - wakeups <= 3);
+	live_close();
 }
 
 /* Each schedule would wake a worker in a long sleep. When two have done so
@@ -692,45 +580,41 @@ Test(quiet, calls_that_go_on_and_on_cost_three_wake_ups_per_tick_at_most)
 		timeout = schedule_task(timer, forbidden_task, delay_ns);
 		delay_ns -= 2 * tick_ns;
 		sleep_ns(HWT_US(50));
-		assert_rc(hwt_cancel(timer, timeout), 0);
+		assert_ok(hwt_cancel(timer, timeout));
 		sleep_ns(HWT_US(50));
 	}
 
 	passed = (monotonic_ns() - began_ns) / tick_ns + 1;
-	assert_rc(hwt_read_stats(timer, &stats), 0);
+	assert_ok(hwt_read_stats(timer, &stats));
 	cr_assert(stats.wakeups <= 3 * passed + 2,
 	    "%" PRIu64 " wake-ups in %" PRIu64 " ticks", stats.wakeups, passed);
 
 	/* And when they end, none. */
 	sleep_ns(3 * tick_ns);
-	assert_rc(hwt_read_stats(timer, &stats), 0);
+	assert_ok(hwt_read_stats(timer, &stats));
 	sleep_ns(10 * tick_ns);
-	assert_rc(hwt_read_stats(timer, &after), 0);
+	assert_ok(hwt_read_stats(timer, &after));
 	assert_u64(after.wakeups, stats.wakeups);
 	worker_timer_close(timer);
 }
 
-Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
+WorkerTest(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 {
-	struct live live = {0};
 	struct probe probe = {0};
 	uint64_t called_ns;
 
-	live_open(&live, NULL);
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HOUR), 0);
-	live_pass_tick(&live);
-	live_settle(&live, thread_await("hwt-worker"));
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HOUR));
+	live_pass_tick();
+	live_settle(thread_await("hwt-worker"));
 
 	/* Waits for ever when the wake-up is lost. */
 	called_ns = monotonic_ns();
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)),
-	    0);
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)));
 	wait_for(&probe.runs, 1);
 
 	cr_assert(monotonic_ns() - called_ns >= HWT_MS(20));
-	live_close(&live);
 }
 
 #define DEAD_MIN 200
@@ -740,21 +624,18 @@ Test(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 Test(quiet, where_all_were_cancelled_there_is_nothing_to_wait_for)
 {
 	static hwt_timeout timeouts[DEAD_MAX];
-	unsigned count, index;
 
-	for (count = DEAD_MIN; count < DEAD_MAX; count += 8) {
-		struct fixture fixture = {0};
+	for (unsigned count = DEAD_MIN; count < DEAD_MAX; count += 8) {
 
-		fixture_open(&fixture, NULL);
-		for (index = 0; index < count; index++)
-			timeouts[index] = schedule_task(fixture.timer,
+		manual_open(NULL);
+		for (unsigned index = 0; index < count; index++)
+			timeouts[index] = schedule_task(manual.timer,
 			    forbidden_task, (1 + index) * HWT_SEC(1));
-		fixture_wait(&fixture);
-		for (index = 0; index < count; index++)
-			assert_rc(
-			    hwt_cancel(fixture.timer, timeouts[index]), 0);
-		assert_u64(fixture_wait(&fixture), HWT_NEVER);
-		fixture_close(&fixture);
+		manual_wait();
+		for (unsigned index = 0; index < count; index++)
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+		assert_u64(manual_wait(), HWT_NEVER);
+		manual_close();
 	}
 }
 
@@ -766,56 +647,49 @@ Test(quiet, a_crowd_does_not_hide_that_what_was_before_it_is_cancelled)
 	static hwt_timeout timeouts[40];
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
-	struct fixture fixture = {0};
 	uint64_t readings;
-	unsigned index;
 
-	fixture_open(&fixture, &options);
-	for (index = 0; index < BESIDE; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
-			      NULL, HWT_MS(60)),
-		    0);
-	for (index = 0; index < 40; index++)
+	manual_open(&options);
+	for (unsigned index = 0; index < BESIDE; index++)
+		assert_ok(hwt_new_timeout(
+		    manual.timer, NULL, forbidden_task, NULL, HWT_MS(60)));
+	for (unsigned index = 0; index < 40; index++)
 		timeouts[index] = schedule_task(
-		    fixture.timer, forbidden_task, HWT_MS(1 + index));
-	fixture_wait(&fixture);
-	for (index = 0; index < 40; index++)
-		assert_rc(hwt_cancel(fixture.timer, timeouts[index]), 0);
+		    manual.timer, forbidden_task, HWT_MS(1 + index));
+	manual_wait();
+	for (unsigned index = 0; index < 40; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 
 	/* After each pass over the crowd, it looks whether to go on. */
-	readings = fixture.clock_reads;
-	assert_u64(fixture_wait(&fixture), HWT_MS(60));
-	cr_assert(fixture.clock_reads - readings >= 40);
-	fixture_close(&fixture);
+	readings = manual.clock_reads;
+	assert_u64(manual_wait(), HWT_MS(60));
+	cr_assert(manual.clock_reads - readings >= 40);
+	manual_close();
 }
 
 /* More than one in a tick that comes early, once; then a few that come late. */
 Test(quiet, after_a_rush_a_trickle_wakes_seldom)
 {
 	struct hwt_options options = {.tick_ns = HWT_MS(10)};
-	struct live live = {0};
 	uint64_t wakeups, began_ns;
-	unsigned index;
 
-	live_open(&live, &options);
-	for (index = 0; index < 8; index++) {
-		assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task,
-			      NULL, HOUR - index * HWT_SEC(1)),
-		    0);
+	live_open(&options);
+	for (unsigned index = 0; index < 8; index++) {
+		assert_ok(hwt_new_timeout(live.timer, NULL, forbidden_task,
+		    NULL, HOUR - index * HWT_SEC(1)));
 		sleep_ns(HWT_US(500));
 	}
-	wakeups = live_stats(&live).wakeups;
+	wakeups = live_stats().wakeups;
 	began_ns = monotonic_ns();
-	for (index = 0; index < 200; index++) {
-		assert_rc(hwt_new_timeout(
-			      live.timer, NULL, forbidden_task, NULL, HOUR),
-		    0);
+	for (unsigned index = 0; index < 200; index++) {
+		assert_ok(hwt_new_timeout(
+		    live.timer, NULL, forbidden_task, NULL, HOUR));
 		sleep_ns(HWT_MS(8));
 	}
 
-	cr_assert(live_stats(&live).wakeups - wakeups <=
+	cr_assert(live_stats().wakeups - wakeups <=
 	    (monotonic_ns() - began_ns) / HWT_MS(10) / 2);
-	live_close(&live);
+	live_close();
 }
 
 #define FEW 600
@@ -831,40 +705,36 @@ cancel_one(void *argument)
 {
 	struct canceller *canceller = argument;
 
-	assert_rc(hwt_cancel(canceller->timer, canceller->timeout), 0);
+	assert_ok(hwt_cancel(canceller->timer, canceller->timeout));
 	return NULL;
 }
 
 /* As in a server with a thread for each connection. There is memory to spare,
  * but they do not make it more. */
-Test(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
+WorkerTest(quiet, a_few_that_threads_cancel_which_end_then_wake_nobody)
 {
 	static struct canceller cancellers[FEW];
-	struct live live = {0};
 	pthread_t thread;
 	uint64_t wakeups;
-	unsigned index;
 
-	live_open(&live, NULL);
-	for (index = 0; index < CROWD; index++) {
+	for (unsigned index = 0; index < CROWD; index++) {
 		struct canceller *canceller = &cancellers[index % FEW];
 
 		canceller->timer = live.timer;
 		canceller->timeout =
 		    schedule_task(live.timer, forbidden_task, HOUR);
 	}
-	live_pass_tick(&live);
-	live_settle(&live, thread_await("hwt-worker"));
-	wakeups = live_stats(&live).wakeups;
-	for (index = 0; index < FEW; index++) {
+	live_pass_tick();
+	live_settle(thread_await("hwt-worker"));
+	wakeups = live_stats().wakeups;
+	for (unsigned index = 0; index < FEW; index++) {
 		cr_assert(pthread_create(&thread, NULL, cancel_one,
 			      &cancellers[index]) == 0);
 		cr_assert(pthread_join(thread, NULL) == 0);
 	}
 
 	sleep_ns(HWT_MS(100));
-	assert_u64(live_stats(&live).wakeups, wakeups);
-	live_close(&live);
+	assert_u64(live_stats().wakeups, wakeups);
 }
 
 #define CANCELLED 5000
@@ -875,9 +745,7 @@ static void
 schedule_earlier_ones(
     struct hwt *timer, hwt_timeout *timeouts, uint64_t from_ns)
 {
-	unsigned index;
-
-	for (index = 0; index < CANCELLED; index++) {
+	for (unsigned index = 0; index < CANCELLED; index++) {
 		timeouts[index] = schedule_task(
 		    timer, forbidden_task, from_ns + index * HWT_US(100));
 		(void)schedule_task(timer, forbidden_task, HOUR);
@@ -887,50 +755,42 @@ schedule_earlier_ones(
 static void
 cancel_earlier_ones(struct hwt *timer, const hwt_timeout *timeouts)
 {
-	unsigned index;
-
-	for (index = 0; index < CANCELLED; index++)
-		assert_rc(hwt_cancel(timer, timeouts[index]), 0);
+	for (unsigned index = 0; index < CANCELLED; index++)
+		assert_ok(hwt_cancel(timer, timeouts[index]));
 }
 
-Test(quiet, however_many_were_cancelled_the_wait_is_to_the_first_that_is_live)
+ManualTest(
+    quiet, however_many_were_cancelled_the_wait_is_to_the_first_that_is_live)
 {
 	static hwt_timeout timeouts[CANCELLED];
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
-	schedule_earlier_ones(fixture.timer, timeouts, HWT_SEC(3));
+	schedule_earlier_ones(manual.timer, timeouts, HWT_SEC(3));
 	probe_schedule(&probe, HWT_SEC(4));
-	assert_u64(fixture_wait(&fixture), HWT_SEC(3));
-	cancel_earlier_ones(fixture.timer, timeouts);
+	assert_u64(manual_wait(), HWT_SEC(3));
+	cancel_earlier_ones(manual.timer, timeouts);
 
-	assert_u64(fixture_wait(&fixture), HWT_SEC(4));
-	assert_u64(fixture.wakes, 0);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), HWT_SEC(4));
+	assert_u64(manual.wakes, 0);
 }
 
 /* One wake-up for the first of them, whose deadline the worker sleeps to, and
  * one for the probe. */
-Test(quiet, however_many_were_cancelled_they_wake_once)
+WorkerTest(quiet, however_many_were_cancelled_they_wake_once)
 {
 	static hwt_timeout timeouts[CANCELLED];
-	struct live live = {0};
 	struct probe probe = {0};
 	uint64_t wakeups;
 
-	live_open(&live, NULL);
 	schedule_earlier_ones(live.timer, timeouts, HWT_SEC(3));
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_SEC(4)),
-	    0);
-	live_settle(&live, thread_await("hwt-worker"));
-	wakeups = live_stats(&live).wakeups;
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_SEC(4)));
+	live_settle(thread_await("hwt-worker"));
+	wakeups = live_stats().wakeups;
 	cancel_earlier_ones(live.timer, timeouts);
 	wait_for(&probe.runs, 1);
 
-	cr_assert(live_stats(&live).wakeups - wakeups <= 2);
-	live_close(&live);
+	cr_assert(live_stats().wakeups - wakeups <= 2);
 }
 
 /* Each wave is more than the thread keeps for itself: records go to all, and
@@ -949,67 +809,60 @@ Test(quiet, however_many_were_cancelled_they_wake_once)
 #define RING 8000
 #define WAVE 200
 
-Test(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
+WorkerTest(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 {
 	static hwt_timeout ring[RING];
-	struct live live = {0};
 	struct probe probe = {0};
 	uint64_t before;
-	unsigned wave, index;
 
-	live_open(&live, NULL);
-	for (index = 0; index < RING; index++)
+	for (unsigned index = 0; index < RING; index++)
 		ring[index] =
 		    schedule_task(live.timer, forbidden_task, HWT_SEC(300));
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)),
-	    0);
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)));
 	wait_for(&probe.runs, 1);
-	live_settle(&live, thread_await("hwt-worker"));
-	before = live_stats(&live).wakeups;
-	for (wave = 0; wave < 2500; wave++) {
+	live_settle(thread_await("hwt-worker"));
+	before = live_stats().wakeups;
+	for (unsigned wave = 0; wave < 2500; wave++) {
 		hwt_timeout *timeouts = &ring[wave * WAVE % RING];
 
-		for (index = 0; index < WAVE; index++)
-			assert_rc(hwt_cancel(live.timer, timeouts[index]), 0);
-		for (index = 0; index < WAVE; index++)
+		for (unsigned index = 0; index < WAVE; index++)
+			assert_ok(hwt_cancel(live.timer, timeouts[index]));
+		for (unsigned index = 0; index < WAVE; index++)
 			timeouts[index] = schedule_task(
 			    live.timer, forbidden_task, HWT_SEC(300));
 	}
-	live_settle(&live, thread_await("hwt-worker"));
+	live_settle(thread_await("hwt-worker"));
 
-	assert_u64(live_stats(&live).wakeups - before, 0);
-	live_close(&live);
+	assert_u64(live_stats().wakeups - before, 0);
 }
 
 Test(quiet, what_an_executor_runs_wakes_nobody)
 {
 	struct hwt_mailbox *mailbox = NULL;
-	struct live live = {0};
 	struct hwt_spec specs[WAVE];
 	uint64_t before;
 	size_t ran = 0;
-	unsigned index;
 
-	live_open(&live, NULL);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	live_open(NULL);
+	assert_ok(hwt_mailbox_create(&mailbox));
 	/* One deadline: once the worker has seen its tick and sleeps, all are
 	 * there. */
-	for (index = 0; index < WAVE; index++)
+	for (unsigned index = 0; index < WAVE; index++)
 		specs[index] = (struct hwt_spec){.task = idle_task,
 		    .executor = hwt_mailbox_executor(mailbox),
 		    .delay_ns = HWT_MS(1)};
-	assert_rc(hwt_new_timeouts(live.timer, WAVE, specs, NULL), 0);
-	while (live_stats(&live).ticks == 0)
+	assert_ok(hwt_new_timeouts(live.timer, WAVE, specs, NULL));
+	while (live_stats().ticks == 0)
 		sleep_ns(HWT_MS(1));
-	live_settle(&live, thread_await("hwt-worker"));
-	before = live_stats(&live).wakeups;
+	live_settle(thread_await("hwt-worker"));
+	before = live_stats().wakeups;
 
-	assert_rc(hwt_mailbox_run(mailbox, 0, &ran), 0);
+	assert_ok(hwt_mailbox_run(mailbox, 0, &ran));
 	assert_u64(ran, WAVE);
-	live_settle(&live, thread_await("hwt-worker"));
+	live_settle(thread_await("hwt-worker"));
 
-	assert_u64(live_stats(&live).wakeups, before);
-	live_close(&live);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	assert_u64(live_stats().wakeups, before);
+	live_close();
+	assert_ok(hwt_mailbox_destroy(mailbox));
 }

@@ -7,15 +7,11 @@
 
 SUITE(relaxed);
 
-static struct fixture manual;
-
 static void
 open_relaxed(void)
 {
-	fixture_open(&manual,
-	    &(struct hwt_options){.tick_ns = HWT_MS(1),
-		.ticks_per_wheel = 8,
-		.flags = HWT_RELAXED});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 8, .flags = HWT_RELAXED});
 }
 
 Test(relaxed, scheduling_reads_no_clock)
@@ -27,117 +23,110 @@ Test(relaxed, scheduling_reads_no_clock)
 	open_relaxed();
 
 	reads = manual.clock_reads;
-	assert_rc(
-	    hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0), 0);
-	assert_rc(hwt_new_timeout_on(
-		      manual.timer, NULL, NULL, forbidden_task, NULL, 0),
-	    0);
-	assert_rc(hwt_new_timeouts(manual.timer, 2, specs, NULL), 0);
+	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, NULL, NULL, forbidden_task, NULL, 0));
+	assert_ok(hwt_new_timeouts(manual.timer, 2, specs, NULL));
 	assert_u64(manual.clock_reads, reads);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(relaxed, the_delay_counts_from_the_tick_that_takes_it_over)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_relaxed();
 	manual.now_ns += HWT_US(300);
 	probe_schedule(&probe, HWT_MS(3));
 
-	assert_u64(fixture_tick(&manual, 1), 0);
-	assert_u64(fixture_tick(&manual, 3), 0);
-	assert_u64(fixture_tick(&manual, 4), 1);
+	assert_u64(manual_tick(1), 0);
+	assert_u64(manual_tick(3), 0);
+	assert_u64(manual_tick(4), 1);
 
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(relaxed, until_it_is_taken_over_the_whole_delay_remains)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_relaxed();
 	probe_schedule(&probe, HWT_MS(3));
 	manual.now_ns += HWT_US(300);
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(3));
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(3));
 
-	assert_u64(fixture_tick(&manual, 1), 0);
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(3));
+	assert_u64(manual_tick(1), 0);
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(3));
 	manual.now_ns += HWT_US(300);
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(2700));
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_US(2700));
+	manual_close();
 }
 
 Test(relaxed, never_stays_pending)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_relaxed();
 	probe_schedule(&probe, HWT_NEVER);
 
-	assert_u64(fixture_tick(&manual, 100), 0);
+	assert_u64(manual_tick(100), 0);
 
-	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), INT64_MAX);
+	manual_close();
 }
 
 Test(relaxed, never_is_never_before_it_is_taken_over_too)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_relaxed();
 	probe_schedule(&probe, HWT_NEVER);
 
-	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), INT64_MAX);
+	manual_close();
 }
 
 /* The last of all delays: 2^63 - 2 ns from the tick that takes it over. */
 Test(relaxed, a_delay_to_beyond_the_end_of_the_clock_is_never_over)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_relaxed();
 	probe_schedule(&probe, (UINT64_C(1) << 63) - 2);
-	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(manual_tick(1), 0);
 
-	assert_i64(fixture_remaining(&manual, probe.handle), INT64_MAX);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), INT64_MAX);
+	manual_close();
 }
 
 Test(relaxed, a_periodic_timeout_keeps_the_grid_of_its_first_deadline)
 {
-	struct probe probe = {.fixture = &manual};
-	uint64_t index;
+	struct probe probe = {0};
 
 	open_relaxed();
 	probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(5));
 
-	for (index = 1; index <= 13; index++) {
-		assert_u64(fixture_tick(&manual, index),
+	for (uint64_t index = 1; index <= 13; index++) {
+		assert_u64(manual_tick(index),
 		    index == 3 || index == 8 || index == 13 ? 1 : 0);
 	}
 
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(relaxed, a_reschedule_counts_from_the_call)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_relaxed();
 	probe_schedule(&probe, HWT_MS(3));
 
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)), 0);
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_MS(2));
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(2));
 
-	assert_u64(fixture_tick(&manual, 1), 0);
-	assert_u64(fixture_tick(&manual, 2), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(1), 0);
+	assert_u64(manual_tick(2), 1);
+	manual_close();
 }
 
 Test(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
@@ -146,16 +135,15 @@ Test(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
 	struct hwt_timeout_info info;
 
 	open_relaxed();
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(7)),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(7)));
 	manual.now_ns += HWT_MS(50);
 
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	cr_assert(hwt_unprocessed_next(&list, &info));
 	assert_i64(info.remaining_ns, (int64_t)HWT_MS(7));
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(relaxed, it_can_be_cancelled_before_it_is_taken_over)
@@ -165,45 +153,41 @@ Test(relaxed, it_can_be_cancelled_before_it_is_taken_over)
 	open_relaxed();
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(1));
 
-	assert_rc(hwt_cancel(manual.timer, timeout), 0);
+	assert_ok(hwt_cancel(manual.timer, timeout));
 
-	assert_u64(fixture_tick(&manual, 9), 0);
+	assert_u64(manual_tick(9), 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
 {
 	open_relaxed();
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 	assert_u64(manual.wakes, 1);
 
-	assert_rc(
-	    hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0), 0);
+	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
 	assert_u64(manual.wakes, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Its delay, taken for a moment, would lie behind what is waited for. */
 Test(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
 {
 	open_relaxed();
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(9)),
-	    0);
-	assert_u64(fixture_tick(&manual, 1), 0);
-	assert_u64(fixture_wait(&manual), HWT_MS(9));
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(9)));
+	assert_u64(manual_tick(1), 0);
+	assert_u64(manual_wait(), HWT_MS(9));
 
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 
 	assert_u64(manual.wakes, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 static bool busy;
@@ -213,14 +197,11 @@ static uint64_t busy_readings;
 static uint64_t
 busy_clock(void *ctx)
 {
-	int i;
-
 	(void)ctx;
 	if (busy && ++busy_readings <= 1000) {
-		for (i = 0; i < 64; i++)
-			assert_rc(hwt_new_timeout(manual.timer, NULL,
-				      forbidden_task, NULL, HWT_NEVER),
-			    0);
+		for (int i = 0; i < 64; i++)
+			assert_ok(hwt_new_timeout(manual.timer, NULL,
+			    forbidden_task, NULL, HWT_NEVER));
 	}
 	return manual.now_ns;
 }
@@ -229,15 +210,15 @@ Test(relaxed, who_schedules_fast_does_not_hold_the_turn)
 {
 	const struct hwt_clock clock = {.now_ns = busy_clock};
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
 
 	busy = true;
-	assert_u64(fixture_step(&manual, 0), 0);
+	assert_u64(manual_step(0), 0);
 	busy = false;
 
 	cr_assert(busy_readings < 10, "%" PRIu64 " readings", busy_readings);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Each look finds more in the queue: then the wait is to the next boundary. */
@@ -245,40 +226,39 @@ Test(relaxed, who_schedules_fast_does_not_hold_next_wakeup)
 {
 	const struct hwt_clock clock = {.now_ns = busy_clock};
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
 
 	busy = true;
-	assert_u64(fixture_wait(&manual), manual.tick_ns);
+	assert_u64(manual_wait(), manual.tick_ns);
 	busy = false;
 
 	cr_assert(busy_readings < 20, "%" PRIu64 " readings", busy_readings);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Boundaries come one by one; the one after the call takes it over. */
 Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
 {
 	const uint64_t step_ns = HWT_US(200);
-	uint64_t phase_ns;
-	uint64_t delay_ns;
 
-	for (phase_ns = 0; phase_ns < HWT_MS(1); phase_ns += step_ns) {
-		for (delay_ns = 0; delay_ns < HWT_MS(20); delay_ns += step_ns) {
-			struct probe probe = {.fixture = &manual};
+	for (uint64_t phase_ns = 0; phase_ns < HWT_MS(1); phase_ns += step_ns) {
+		for (uint64_t delay_ns = 0; delay_ns < HWT_MS(20);
+		     delay_ns += step_ns) {
+			struct probe probe = {0};
 			uint64_t strict =
 			    grid_tick(HWT_MS(1), phase_ns, delay_ns);
 			uint64_t tick = 0;
 
 			open_relaxed();
-			fixture_step(&manual, phase_ns);
+			manual_step(phase_ns);
 			probe_schedule(&probe, delay_ns);
 			while (probe.runs == 0)
-				fixture_tick(&manual, ++tick);
+				manual_tick(++tick);
 
 			assert_u64(tick, 1 + grid_tick(HWT_MS(1), 0, delay_ns));
 			cr_assert(tick == strict || tick == strict + 1);
-			fixture_close(&manual);
+			manual_close();
 		}
 	}
 }
@@ -286,25 +266,24 @@ Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
 Test(relaxed, a_task_never_starts_before_its_delay_has_passed)
 {
 	struct rng rng = {.state = 9};
-	unsigned turn;
 
 	/* Taken over at any moment, by an advance or by a question for the
 	 * wait, and turned in steps of any length. */
 	open_relaxed();
-	for (turn = 0; turn < 2000; turn++) {
-		struct probe probe = {.fixture = &manual};
+	for (unsigned turn = 0; turn < 2000; turn++) {
+		struct probe probe = {0};
 		uint64_t delay_ns = rng_below(&rng, HWT_MS(12));
 		uint64_t called_ns = manual.now_ns;
 
 		probe_schedule(&probe, delay_ns);
 		manual.now_ns += rng_below(&rng, HWT_MS(2));
 		if (turn % 2 == 0)
-			fixture_wait(&manual);
+			manual_wait();
 		while (probe.runs == 0)
-			fixture_step(&manual, rng_below(&rng, HWT_MS(1)));
+			manual_step(rng_below(&rng, HWT_MS(1)));
 		cr_assert(probe.started_ns - called_ns >= delay_ns);
 	}
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(relaxed, turning_by_the_told_waits_starts_all)
@@ -312,55 +291,52 @@ Test(relaxed, turning_by_the_told_waits_starts_all)
 	static struct probe probes[200];
 	struct rng rng = {.state = 10};
 	uint64_t wait_ns;
-	unsigned index;
 
 	open_relaxed();
-	for (index = 0; index < 200; index++) {
-		probes[index] = (struct probe){.fixture = &manual};
+	for (unsigned index = 0; index < 200; index++) {
+		probes[index] = (struct probe){0};
 		probe_schedule(&probes[index], rng_below(&rng, HWT_SEC(1)));
 	}
 
-	while ((wait_ns = fixture_wait(&manual)) != HWT_NEVER)
-		cr_assert(fixture_step(&manual, wait_ns) > 0);
+	while ((wait_ns = manual_wait()) != HWT_NEVER)
+		cr_assert(manual_step(wait_ns) > 0);
 
 	assert_u64(manual.runs, 200);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(relaxed, a_delay_of_whole_turns_is_not_a_round_off)
 {
-	uint64_t turns;
-
-	for (turns = 1; turns <= 4; turns++) {
-		struct probe probe = {.fixture = &manual};
+	for (uint64_t turns = 1; turns <= 4; turns++) {
+		struct probe probe = {0};
 
 		open_relaxed();
-		fixture_tick(&manual, 5);
+		manual_tick(5);
 		probe_schedule(&probe, turns * HWT_MS(8));
-		assert_u64(fixture_tick(&manual, 6), 0);
+		assert_u64(manual_tick(6), 0);
 
-		assert_u64(fixture_tick(&manual, 6 + turns * 8 - 1), 0);
-		assert_u64(fixture_tick(&manual, 6 + turns * 8), 1);
-		fixture_close(&manual);
+		assert_u64(manual_tick(6 + turns * 8 - 1), 0);
+		assert_u64(manual_tick(6 + turns * 8), 1);
+		manual_close();
 	}
 }
 
 Test(relaxed, a_batch_is_taken_over_as_single_ones_are)
 {
-	struct probe probes[2] = {{.fixture = &manual}, {.fixture = &manual}};
+	struct probe probes[2] = {{0}};
 	struct hwt_spec specs[2] = {
 	    {.task = probe_task, .arg = &probes[0], .delay_ns = HWT_MS(1)},
 	    {.task = probe_task, .arg = &probes[1], .delay_ns = HWT_MS(2)}};
 
 	open_relaxed();
 	manual.now_ns += HWT_US(300);
-	assert_rc(hwt_new_timeouts(manual.timer, 2, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 2, specs, NULL));
 
-	assert_u64(fixture_tick(&manual, 1), 0);
-	assert_u64(fixture_tick(&manual, 2), 1);
-	assert_u64(fixture_tick(&manual, 3), 1);
+	assert_u64(manual_tick(1), 0);
+	assert_u64(manual_tick(2), 1);
+	assert_u64(manual_tick(3), 1);
 
-	fixture_close(&manual);
+	manual_close();
 }
 
 struct early {
@@ -386,26 +362,23 @@ Test(relaxed, no_task_of_a_real_worker_starts_before_its_delay)
 	static struct early probes[2000];
 	struct hwt_options options = {
 	    .tick_ns = HWT_US(500), .flags = HWT_RELAXED};
-	struct live live = {0};
 	struct rng rng = {.state = 2};
-	unsigned index;
 
-	live_open(&live, &options);
-	for (index = 0; index < 2000; index++) {
+	live_open(&options);
+	for (unsigned index = 0; index < 2000; index++) {
 		probes[index].delay_ns = rng_below(&rng, HWT_MS(20));
 		probes[index].called_ns = monotonic_ns();
-		assert_rc(hwt_new_timeout(live.timer, NULL, early_task,
-			      &probes[index], probes[index].delay_ns),
-		    0);
+		assert_ok(hwt_new_timeout(live.timer, NULL, early_task,
+		    &probes[index], probes[index].delay_ns));
 		if (index % 50 == 0)
 			sleep_ns(HWT_US(700));
 	}
 	wait_for(&early_runs, 2000);
 
-	for (index = 0; index < 2000; index++)
+	for (unsigned index = 0; index < 2000; index++)
 		cr_assert(probes[index].started_ns >=
 		    probes[index].called_ns + probes[index].delay_ns);
-	live_close(&live);
+	live_close();
 }
 
 Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
@@ -415,11 +388,11 @@ Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
 	open_relaxed();
 	timeout = schedule_task(
 	    manual.timer, forbidden_task, (UINT64_C(1) << 63) - 2);
-	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX - 1);
+	assert_i64(manual_remaining(timeout), INT64_MAX - 1);
 
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_i64(fixture_remaining(&manual, timeout), INT64_MAX);
+	assert_i64(manual_remaining(timeout), INT64_MAX);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	fixture_close(&manual);
+	manual_close();
 }

@@ -6,7 +6,6 @@
 
 SUITE(remaining);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 static void
@@ -19,90 +18,74 @@ assert_no_answer(hwt_timeout timeout, int expected)
 	assert_i64(remaining_ns, 77);
 }
 
-Test(remaining, it_is_the_time_to_the_deadline_not_to_the_tick)
+ManualTest(remaining, it_is_the_time_to_the_deadline_not_to_the_tick)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_US(2500));
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(2500));
-	fixture_tick(&manual, 1);
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), (int64_t)HWT_US(1500));
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_US(2500));
+	manual_tick(1);
+	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_US(1500));
 
 	manual.now_ns += HWT_US(1500) - 1;
-	assert_i64(fixture_remaining(&manual, probe.handle), 1);
+	assert_i64(manual_remaining(probe.handle), 1);
 	manual.now_ns += 1;
-	assert_i64(fixture_remaining(&manual, probe.handle), 0);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), 0);
 }
 
-Test(remaining, it_is_negative_when_overdue)
+ManualTest(remaining, it_is_negative_when_overdue)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_MS(2));
 
 	manual.now_ns += HWT_MS(2) + 1;
-	assert_i64(fixture_remaining(&manual, probe.handle), -1);
+	assert_i64(manual_remaining(probe.handle), -1);
 	manual.now_ns += HWT_MIN(60);
-	assert_i64(fixture_remaining(&manual, probe.handle),
-	    -(int64_t)HWT_MIN(60) - 1);
-
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), -(int64_t)HWT_MIN(60) - 1);
 }
 
-Test(remaining, it_is_the_greatest_for_what_is_never_due)
+ManualTest(remaining, it_is_the_greatest_for_what_is_never_due)
 {
-	struct probe never = {.fixture = &manual};
-	struct probe far = {.fixture = &manual};
+	struct probe never = {0}, far = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&never, HWT_NEVER);
 	probe_schedule(&far, (UINT64_C(1) << 63) - 1);
 
-	fixture_tick(&manual, 5);
+	manual_tick(5);
 
-	assert_i64(fixture_remaining(&manual, never.handle), INT64_MAX);
-	assert_i64(fixture_remaining(&manual, far.handle), INT64_MAX);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(never.handle), INT64_MAX);
+	assert_i64(manual_remaining(far.handle), INT64_MAX);
 }
 
-Test(remaining, a_delay_of_0_counts_as_1_ns)
+ManualTest(remaining, a_delay_of_0_counts_as_1_ns)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_i64(fixture_remaining(&manual, probe.handle), 1);
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(5)), 0);
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, 0), 0);
-	assert_i64(fixture_remaining(&manual, probe.handle), 1);
-
-	fixture_close(&manual);
+	assert_i64(manual_remaining(probe.handle), 1);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(5)));
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, 0));
+	assert_i64(manual_remaining(probe.handle), 1);
 }
 
 Test(remaining, what_an_executor_holds_is_overdue_not_running)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule(&probe, HWT_US(500));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 
-	assert_i64(
-	    fixture_remaining(&manual, probe.handle), -(int64_t)HWT_US(500));
+	assert_i64(manual_remaining(probe.handle), -(int64_t)HWT_US(500));
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 	assert_no_answer(probe.handle, -ENOENT);
-	fixture_close(&manual);
+	manual_close();
 }
 
 static void
@@ -115,19 +98,17 @@ then_ask(struct probe *probe)
 	assert_i64(remaining_ns, 77);
 }
 
-Test(remaining, while_it_runs_there_is_no_answer)
+ManualTest(remaining, while_it_runs_there_is_no_answer)
 {
-	struct probe once = {.fixture = &manual, .then = then_ask};
+	struct probe once = {.then = then_ask};
 	struct probe periodic = once;
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&once, 0);
 	probe_schedule_periodic(&periodic, 0, HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 1), 2);
+	assert_u64(manual_tick(1), 2);
 
 	assert_no_answer(once.handle, -ENOENT);
-	fixture_close(&manual);
 }
 
 Test(remaining, while_it_runs_elsewhere_there_is_no_answer)
@@ -137,9 +118,8 @@ Test(remaining, while_it_runs_elsewhere_there_is_no_answer)
 
 	gate_init(&gate);
 	manual.timer = worker_timer_open(HWT_MS(1));
-	assert_rc(
-	    hwt_new_timeout(manual.timer, &probe.handle, probe_task, &probe, 0),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, &probe.handle, probe_task, &probe, 0));
 	gate_await(&gate);
 
 	assert_no_answer(probe.handle, -EINPROGRESS);
@@ -150,36 +130,32 @@ Test(remaining, while_it_runs_elsewhere_there_is_no_answer)
 
 Test(remaining, what_has_ended_has_no_answer)
 {
-	struct probe probe = {.fixture = &manual};
-	struct probe cancelled = {.fixture = &manual};
-	struct probe given_back = {.fixture = &manual};
+	struct probe probe = {0}, cancelled = {0}, given_back = {0};
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	probe_schedule(&probe, 0);
 	probe_schedule(&cancelled, HWT_MS(5));
 	probe_schedule(&given_back, HWT_MS(5));
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_cancel(manual.timer, cancelled.handle), 0);
+	manual_tick(1);
+	assert_ok(hwt_cancel(manual.timer, cancelled.handle));
 
 	assert_no_answer(probe.handle, -ENOENT);
 	assert_no_answer(cancelled.handle, -ENOENT);
 	assert_no_answer((hwt_timeout){0}, -ENOENT);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_no_answer(given_back.handle, -ENOENT);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(remaining, null_is_refused)
+ManualTest(remaining, null_is_refused)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	int64_t remaining_ns = 77;
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
 	assert_rc(hwt_remaining(manual.timer, probe.handle, NULL), -EINVAL);
 	assert_rc(hwt_remaining(NULL, probe.handle, &remaining_ns), -EINVAL);
 
 	assert_i64(remaining_ns, 77);
-	fixture_close(&manual);
 }

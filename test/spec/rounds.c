@@ -11,64 +11,49 @@ SUITE(rounds);
 
 #define TURN (FIXTURE_WHEEL * FIXTURE_TICK)
 
-Test(rounds, a_delay_of_whole_turns_is_kept_from_every_bucket)
+ManualTest(rounds, a_delay_of_whole_turns_is_kept_from_every_bucket)
 {
-	struct fixture fixture = {0};
-	uint64_t bucket;
-	uint64_t turns;
 	uint64_t tick = 0;
 
-	fixture_open(&fixture, NULL);
-	for (bucket = 0; bucket < FIXTURE_WHEEL; bucket++) {
-		for (turns = 1; turns <= 5; turns++) {
-			struct probe probe = {.fixture = &fixture};
+	for (uint64_t bucket = 0; bucket < FIXTURE_WHEEL; bucket++) {
+		for (uint64_t turns = 1; turns <= 5; turns++) {
+			struct probe probe = {0};
 
 			probe_schedule(&probe, turns * TURN);
 			tick += turns * FIXTURE_WHEEL;
-			assert_u64(fixture_tick(&fixture, tick - 1), 0);
-			assert_u64(fixture_tick(&fixture, tick), 1);
+			assert_u64(manual_tick(tick - 1), 0);
+			assert_u64(manual_tick(tick), 1);
 		}
-		fixture_tick(&fixture, ++tick);
+		manual_tick(++tick);
 	}
-
-	fixture_close(&fixture);
 }
 
-Test(rounds, a_delay_of_whole_turns_is_kept_when_every_tick_is_turned)
+ManualTest(rounds, a_delay_of_whole_turns_is_kept_when_every_tick_is_turned)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	uint64_t tick;
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, 4 * TURN);
 
 	for (tick = 1; tick < 4 * FIXTURE_WHEEL; tick++)
-		assert_u64(fixture_tick(&fixture, tick), 0);
-	assert_u64(fixture_tick(&fixture, tick), 1);
-
-	fixture_close(&fixture);
+		assert_u64(manual_tick(tick), 0);
+	assert_u64(manual_tick(tick), 1);
 }
 
-Test(rounds, one_nanosecond_more_than_a_turn_waits_one_tick_more)
+ManualTest(rounds, one_nanosecond_more_than_a_turn_waits_one_tick_more)
 {
-	struct fixture fixture = {0};
-	struct probe less = {.fixture = &fixture};
-	struct probe equal = {.fixture = &fixture};
-	struct probe more = {.fixture = &fixture};
+	struct probe less = {0}, equal = {0}, more = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&more, TURN + 1);
 	probe_schedule(&equal, TURN);
 	probe_schedule(&less, TURN - FIXTURE_TICK);
 
-	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL - 1), 1);
+	assert_u64(manual_tick(FIXTURE_WHEEL - 1), 1);
 	assert_u64(less.runs, 1);
-	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL), 1);
+	assert_u64(manual_tick(FIXTURE_WHEEL), 1);
 	assert_u64(equal.runs, 1);
-	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL + 1), 1);
+	assert_u64(manual_tick(FIXTURE_WHEEL + 1), 1);
 	assert_u64(more.runs, 1);
-	fixture_close(&fixture);
 }
 
 #define ROUNDS 64
@@ -79,33 +64,30 @@ static void
 assert_rounds(const unsigned *order)
 {
 	static struct probe probes[ROUNDS];
-	struct fixture fixture = {0};
-	unsigned index;
 	unsigned round;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < ROUNDS; index++) {
+	manual_open(NULL);
+	for (unsigned index = 0; index < ROUNDS; index++) {
 		round = order[index];
-		probes[round] = (struct probe){.fixture = &fixture};
+		probes[round] = (struct probe){0};
 		probe_schedule(&probes[round], 3 * FIXTURE_TICK + round * TURN);
 	}
 
 	for (round = 0; round < ROUNDS; round++) {
 		uint64_t tick = 3 + round * FIXTURE_WHEEL;
 
-		assert_u64(fixture_tick(&fixture, tick - 1), 0);
-		assert_u64(fixture_tick(&fixture, tick), 1);
+		assert_u64(manual_tick(tick - 1), 0);
+		assert_u64(manual_tick(tick), 1);
 		assert_u64(probes[round].runs, 1);
 	}
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(rounds, rounds_inserted_in_rising_order_are_kept)
 {
 	unsigned order[ROUNDS];
-	unsigned index;
 
-	for (index = 0; index < ROUNDS; index++)
+	for (unsigned index = 0; index < ROUNDS; index++)
 		order[index] = index;
 	assert_rounds(order);
 }
@@ -113,9 +95,8 @@ Test(rounds, rounds_inserted_in_rising_order_are_kept)
 Test(rounds, rounds_inserted_in_falling_order_are_kept)
 {
 	unsigned order[ROUNDS];
-	unsigned index;
 
-	for (index = 0; index < ROUNDS; index++)
+	for (unsigned index = 0; index < ROUNDS; index++)
 		order[index] = ROUNDS - 1 - index;
 	assert_rounds(order);
 }
@@ -124,13 +105,11 @@ Test(rounds, rounds_inserted_in_any_order_are_kept)
 {
 	struct rng rng = {.state = 7};
 	unsigned order[ROUNDS];
-	unsigned index;
-	unsigned turn;
 
-	for (index = 0; index < ROUNDS; index++)
+	for (unsigned index = 0; index < ROUNDS; index++)
 		order[index] = index;
-	for (turn = 0; turn < 20; turn++) {
-		for (index = ROUNDS - 1; index > 0; index--) {
+	for (unsigned turn = 0; turn < 20; turn++) {
+		for (unsigned index = ROUNDS - 1; index > 0; index--) {
 			unsigned other = (unsigned)rng_below(&rng, index + 1);
 			unsigned swapped = order[index];
 
@@ -141,28 +120,20 @@ Test(rounds, rounds_inserted_in_any_order_are_kept)
 	}
 }
 
-Test(rounds, rounds_inserted_while_the_wheel_turns_are_kept)
+ManualTest(rounds, rounds_inserted_while_the_wheel_turns_are_kept)
 {
 	static struct probe probes[ROUNDS];
-	struct fixture fixture = {0};
-	uint64_t tick;
 
 	/* Each comes one turn after the one before and is due in the same
 	 * round as all others. */
-	fixture_open(&fixture, NULL);
-	for (tick = 0; tick < ROUNDS; tick++) {
-		probes[tick].fixture = &fixture;
+	for (uint64_t tick = 0; tick < ROUNDS; tick++) {
 		probe_schedule(&probes[tick], (ROUNDS - tick) * TURN);
-		assert_u64(
-		    fixture_tick(&fixture, (tick + 1) * FIXTURE_WHEEL - 1), 0);
+		assert_u64(manual_tick((tick + 1) * FIXTURE_WHEEL - 1), 0);
 		if (tick + 1 < ROUNDS)
-			assert_u64(
-			    fixture_tick(&fixture, (tick + 1) * FIXTURE_WHEEL),
-			    0);
+			assert_u64(manual_tick((tick + 1) * FIXTURE_WHEEL), 0);
 	}
 
-	assert_u64(fixture_tick(&fixture, ROUNDS * FIXTURE_WHEEL), ROUNDS);
-	fixture_close(&fixture);
+	assert_u64(manual_tick(ROUNDS * FIXTURE_WHEEL), ROUNDS);
 }
 
 #define LONG_ROUNDS 5000
@@ -172,121 +143,104 @@ Test(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds)
 	static struct probe probes[LONG_ROUNDS];
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
-	struct fixture fixture = {0};
-	unsigned index;
 
 	/* 3571 is prime: an order without any order. */
-	fixture_open(&fixture, &options);
-	for (index = 0; index < LONG_ROUNDS; index++) {
+	manual_open(&options);
+	for (unsigned index = 0; index < LONG_ROUNDS; index++) {
 		unsigned round = index * 3571 % LONG_ROUNDS;
 
-		probes[round].fixture = &fixture;
 		probe_schedule(&probes[round], (round + 1) * FIXTURE_TICK);
 	}
 
-	for (index = 0; index < LONG_ROUNDS; index++) {
-		assert_u64(fixture_tick(&fixture, index + 1), 1);
+	for (unsigned index = 0; index < LONG_ROUNDS; index++) {
+		assert_u64(manual_tick(index + 1), 1);
 		assert_u64(probes[index].runs, 1);
 	}
-	fixture_close(&fixture);
+	manual_close();
 }
 
-Test(rounds, removals_leave_the_rounds_of_the_others_alone)
+ManualTest(rounds, removals_leave_the_rounds_of_the_others_alone)
 {
 	static struct probe probes[ROUNDS];
-	struct fixture fixture = {0};
-	unsigned round;
 
-	fixture_open(&fixture, NULL);
-	for (round = 0; round < ROUNDS; round++) {
-		probes[round].fixture = &fixture;
+	for (unsigned round = 0; round < ROUNDS; round++) {
 		probe_schedule(&probes[round], 3 * FIXTURE_TICK + round * TURN);
 	}
-	fixture_tick(&fixture, 1);
+	manual_tick(1);
 
 	/* Two of three go: in the front, in the middle and at the end. */
-	for (round = 0; round < ROUNDS; round++) {
+	for (unsigned round = 0; round < ROUNDS; round++) {
 		if (round % 3 != 1)
-			assert_rc(
-			    hwt_cancel(fixture.timer, probes[round].handle), 0);
+			assert_ok(
+			    hwt_cancel(manual.timer, probes[round].handle));
 	}
 
-	for (round = 0; round < ROUNDS; round++)
-		assert_u64(fixture_tick(&fixture, 3 + round * FIXTURE_WHEEL),
+	for (unsigned round = 0; round < ROUNDS; round++)
+		assert_u64(manual_tick(3 + round * FIXTURE_WHEEL),
 		    round % 3 == 1 ? 1 : 0);
-	fixture_close(&fixture);
 }
 
-Test(rounds, a_timeout_moved_by_whole_turns_stays_in_its_bucket_and_is_kept)
+ManualTest(
+    rounds, a_timeout_moved_by_whole_turns_stays_in_its_bucket_and_is_kept)
 {
-	struct fixture fixture = {0};
-	struct probe moved = {.fixture = &fixture};
-	struct probe beside = {.fixture = &fixture};
+	struct probe moved = {0}, beside = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&moved, TURN);
 	probe_schedule(&beside, 2 * TURN);
-	fixture_step(&fixture, 0);
-	assert_rc(hwt_reschedule(fixture.timer, moved.handle, 5 * TURN), 0);
+	manual_step(0);
+	assert_ok(hwt_reschedule(manual.timer, moved.handle, 5 * TURN));
 
-	assert_u64(fixture_tick(&fixture, FIXTURE_WHEEL), 0);
-	assert_u64(fixture_tick(&fixture, 2 * FIXTURE_WHEEL), 1);
-	assert_rc(hwt_reschedule(fixture.timer, moved.handle, TURN), 0);
-	assert_u64(fixture_tick(&fixture, 3 * FIXTURE_WHEEL), 1);
+	assert_u64(manual_tick(FIXTURE_WHEEL), 0);
+	assert_u64(manual_tick(2 * FIXTURE_WHEEL), 1);
+	assert_ok(hwt_reschedule(manual.timer, moved.handle, TURN));
+	assert_u64(manual_tick(3 * FIXTURE_WHEEL), 1);
 
 	assert_u64(moved.runs, 1);
 	assert_u64(beside.runs, 1);
-	fixture_close(&fixture);
 }
 
-Test(rounds, delays_of_every_power_of_two_of_nanoseconds_are_kept)
+ManualTest(rounds, delays_of_every_power_of_two_of_nanoseconds_are_kept)
 {
 	static struct probe probes[62];
-	struct fixture fixture = {0};
 	unsigned power;
 
-	fixture_open(&fixture, NULL);
 	for (power = 0; power < 62; power++) {
-		probes[power].fixture = &fixture;
 		probe_schedule(&probes[power], UINT64_C(1) << power);
 	}
 
 	/* Below the twentieth power all belong to tick 1. */
-	assert_u64(fixture_tick(&fixture, 1), 20);
+	assert_u64(manual_tick(1), 20);
 	for (power = 20; power < 62; power++) {
 		uint64_t tick =
 		    grid_tick(FIXTURE_TICK, 0, UINT64_C(1) << power);
 
-		assert_u64(fixture_tick(&fixture, tick - 1), 0);
-		assert_u64(fixture_tick(&fixture, tick), 1);
+		assert_u64(manual_tick(tick - 1), 0);
+		assert_u64(manual_tick(tick), 1);
 		assert_u64(probes[power].runs, 1);
 	}
-	fixture_close(&fixture);
 }
 
 Test(rounds, more_rounds_than_32_bits_count_are_kept)
 {
 	static const uint32_t wheels[] = {1, 2, 16};
-	unsigned index;
 
-	for (index = 0; index < 3; index++) {
+	for (unsigned index = 0; index < 3; index++) {
 		struct hwt_options options = {
 		    .tick_ns = HWT_US(10), .ticks_per_wheel = wheels[index]};
-		struct fixture fixture = {0};
-		struct probe probe = {.fixture = &fixture};
+		struct probe probe = {0};
 		uint64_t ticks = (UINT64_C(3) << 33) * wheels[index] + 1;
 		uint64_t waits = 0;
 
 		/* Some waits end in vain: 2^30 rounds each. */
-		fixture_open(&fixture, &options);
+		manual_open(&options);
 		probe_schedule(&probe, ticks * HWT_US(10));
-		while (fixture_step(&fixture, fixture_wait(&fixture)) == 0)
+		while (manual_step(manual_wait()) == 0)
 			waits++;
 
 		assert_u64(
 		    probe.started_ns, FIXTURE_START + ticks * HWT_US(10));
 		cr_assert(waits <= 24);
-		fixture_close(&fixture);
+		manual_close();
 	}
 }
 
@@ -298,82 +252,70 @@ static const struct hwt_options tiny_wheel = {
 
 Test(rounds, pushed_out_by_more_rounds_than_are_counted_it_is_slept_for)
 {
-	struct fixture fixture = {0};
 	struct probe probes[8];
-	uint64_t index;
 
-	fixture_open(&fixture, &tiny_wheel);
-	for (index = 0; index < 8; index++) {
-		probes[index] = (struct probe){.fixture = &fixture};
+	manual_open(&tiny_wheel);
+	for (uint64_t index = 0; index < 8; index++) {
+		probes[index] = (struct probe){0};
 		probe_schedule(&probes[index], HWT_MS(10));
 	}
-	assert_u64(fixture_wait(&fixture), HWT_MS(10));
-	for (index = 0; index < 8; index++)
-		assert_rc(hwt_reschedule(fixture.timer, probes[index].handle,
-			      (index + 1) * DAY),
-		    0);
+	assert_u64(manual_wait(), HWT_MS(10));
+	for (uint64_t index = 0; index < 8; index++)
+		assert_ok(hwt_reschedule(
+		    manual.timer, probes[index].handle, (index + 1) * DAY));
 
 	/* Half a counter's length at least, and never too long. */
-	for (index = 0; index < 8; index++) {
+	for (uint64_t index = 0; index < 8; index++) {
 		uint64_t due_ns = FIXTURE_START + (index + 1) * DAY;
 		uint64_t wait_ns;
 
 		while (probes[index].runs == 0) {
-			wait_ns = fixture_wait(&fixture);
-			cr_assert(wait_ns <= due_ns - fixture.now_ns);
+			wait_ns = manual_wait();
+			cr_assert(wait_ns <= due_ns - manual.now_ns);
 			cr_assert(wait_ns >= HWT_US(10) << 30 ||
-			    wait_ns == due_ns - fixture.now_ns);
-			fixture_step(&fixture, wait_ns);
+			    wait_ns == due_ns - manual.now_ns);
+			manual_step(wait_ns);
 		}
 		assert_u64(probes[index].started_ns, due_ns);
 	}
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(rounds, a_worker_runs_what_is_near_while_others_are_that_far)
 {
-	struct live live = {0};
 	struct hwt_unprocessed unprocessed;
-	unsigned turn;
 
-	live_open(&live, &tiny_wheel);
-	for (turn = 1; turn <= 20; turn++) {
+	live_open(&tiny_wheel);
+	for (unsigned turn = 1; turn <= 20; turn++) {
 		struct probe probe = {0};
 
-		assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task,
-			      NULL, turn * DAY),
-		    0);
-		assert_rc(hwt_new_timeout(live.timer, NULL, probe_task, &probe,
-			      HWT_MS(turn % 3)),
-		    0);
+		assert_ok(hwt_new_timeout(
+		    live.timer, NULL, forbidden_task, NULL, turn * DAY));
+		assert_ok(hwt_new_timeout(
+		    live.timer, NULL, probe_task, &probe, HWT_MS(turn % 3)));
 		wait_for(&probe.runs, 1);
 	}
 
-	assert_rc(hwt_stop_within(live.timer, HWT_SEC(30), &unprocessed), 0);
+	assert_ok(hwt_stop_within(live.timer, HWT_SEC(30), &unprocessed));
 
 	assert_u64(unprocessed.count, 20);
-	assert_rc(hwt_destroy(live.timer), 0);
+	assert_ok(hwt_destroy(live.timer));
 }
 
 /* The greatest deadline that is one: a nanosecond more is never. */
 #define LAST_DEADLINE ((UINT64_C(1) << 63) - 2)
 
-Test(rounds, the_longest_delay_that_ends_is_kept)
+ManualTest(rounds, the_longest_delay_that_ends_is_kept)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	uint64_t delay_ns = LAST_DEADLINE - FIXTURE_START;
 	uint64_t tick = grid_tick(FIXTURE_TICK, 0, delay_ns);
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, delay_ns);
-	assert_i64(
-	    fixture_remaining(&fixture, probe.handle), (int64_t)delay_ns);
+	assert_i64(manual_remaining(probe.handle), (int64_t)delay_ns);
 
-	assert_u64(fixture_tick(&fixture, tick - 1), 0);
-	assert_u64(fixture_tick(&fixture, tick), 1);
-
-	fixture_close(&fixture);
+	assert_u64(manual_tick(tick - 1), 0);
+	assert_u64(manual_tick(tick), 1);
 }
 
 Test(rounds, what_is_scheduled_after_the_end_of_the_clock_is_never_due)
@@ -391,19 +333,16 @@ Test(rounds, what_is_scheduled_after_the_end_of_the_clock_is_never_due)
 	fixture_close(&fixture);
 }
 
-Test(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
+ManualTest(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
 {
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&probe, LAST_DEADLINE - FIXTURE_START + 1);
-	assert_i64(fixture_remaining(&fixture, probe.handle), INT64_MAX);
+	assert_i64(manual_remaining(probe.handle), INT64_MAX);
 
-	assert_u64(fixture_step(&fixture, LAST_DEADLINE), 0);
+	assert_u64(manual_step(LAST_DEADLINE), 0);
 
-	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
-	fixture_close(&fixture);
+	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 }
 
 /* More buckets than there are chunks of entries in an arena. */
@@ -411,46 +350,39 @@ Test(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
 
 Test(rounds, a_long_wheel_has_room_for_one_timeout_in_each_bucket)
 {
-	struct fixture fixture = {0};
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = LONG_WHEEL};
 	struct probe *probes = calloc(LONG_WHEEL, sizeof(*probes));
-	uint64_t tick;
 
 	cr_assert(probes != NULL);
-	fixture_open(&fixture, &options);
-	for (tick = 1; tick <= LONG_WHEEL; tick++) {
-		probes[tick - 1].fixture = &fixture;
+	manual_open(&options);
+	for (uint64_t tick = 1; tick <= LONG_WHEEL; tick++) {
 		probe_schedule(&probes[tick - 1], tick * FIXTURE_TICK);
 	}
 
-	for (tick = 1; tick <= LONG_WHEEL; tick++)
-		assert_u64(fixture_tick(&fixture, tick), 1);
+	for (uint64_t tick = 1; tick <= LONG_WHEEL; tick++)
+		assert_u64(manual_tick(tick), 1);
 
-	fixture_close(&fixture);
+	manual_close();
 	free(probes);
 }
 
 /* Every bucket has one chunk that is not full, and memory for no more. */
 Test(rounds, the_worst_spread_over_the_wheel_has_room)
 {
-	struct fixture fixture = {0};
 	struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 512};
 	uint64_t runs = 0;
-	uint64_t tick;
-	uint64_t index;
 
-	fixture_open(&fixture, &options);
-	for (index = 0; index < 52000; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, idle_task, NULL,
-			      (1 + index % 512) * FIXTURE_TICK),
-		    0);
-	for (tick = 1; tick <= 512; tick++)
-		runs += fixture_tick(&fixture, tick);
+	manual_open(&options);
+	for (uint64_t index = 0; index < 52000; index++)
+		assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL,
+		    (1 + index % 512) * FIXTURE_TICK));
+	for (uint64_t tick = 1; tick <= 512; tick++)
+		runs += manual_tick(tick);
 
 	assert_u64(runs, 52000);
-	fixture_close(&fixture);
+	manual_close();
 }
 
 /* All far entries of a bucket come near at once, and most are dead. */
@@ -458,59 +390,51 @@ Test(rounds, however_many_come_near_at_once_there_is_room)
 {
 	static hwt_timeout timeouts[36000];
 	const unsigned count = sizeof(timeouts) / sizeof(timeouts[0]);
-	struct fixture fixture = {0};
-	unsigned index;
 
-	fixture_open(&fixture,
-	    &(struct hwt_options){
-		.tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1});
-	for (index = 0; index < count; index++)
+	manual_open(&(struct hwt_options){
+	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1});
+	for (unsigned index = 0; index < count; index++)
 		timeouts[index] =
-		    schedule_task(fixture.timer, idle_task, 200 * FIXTURE_TICK);
-	fixture_step(&fixture, FIXTURE_TICK);
-	for (index = 8; index < count; index++)
-		assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
-			      100 * FIXTURE_TICK),
-		    0);
-	fixture_step(&fixture, 0);
+		    schedule_task(manual.timer, idle_task, 200 * FIXTURE_TICK);
+	manual_step(FIXTURE_TICK);
+	for (unsigned index = 8; index < count; index++)
+		assert_ok(hwt_reschedule(
+		    manual.timer, timeouts[index], 100 * FIXTURE_TICK));
+	manual_step(0);
 
-	assert_u64(fixture_step(&fixture, 100 * FIXTURE_TICK), count - 8);
-	assert_u64(fixture_step(&fixture, 98 * FIXTURE_TICK), 0);
-	assert_u64(fixture_step(&fixture, FIXTURE_TICK), 8);
-	fixture_close(&fixture);
+	assert_u64(manual_step(100 * FIXTURE_TICK), count - 8);
+	assert_u64(manual_step(98 * FIXTURE_TICK), 0);
+	assert_u64(manual_step(FIXTURE_TICK), 8);
+	manual_close();
 }
 
 /* A round counts 32 bits: that of the one is that of the other. */
-Test(rounds, two_ticks_2_to_the_32_rounds_apart_are_told_apart)
+ManualTest(rounds, two_ticks_2_to_the_32_rounds_apart_are_told_apart)
 {
 	const uint64_t apart = (UINT64_C(1) << 32) * TURN;
-	struct fixture fixture = {0};
-	struct probe early = {.fixture = &fixture};
-	struct probe late = {.fixture = &fixture};
+	struct probe early = {0}, late = {0};
 	unsigned waits;
 
-	fixture_open(&fixture, NULL);
 	probe_schedule(&early, 2 * TURN);
 	probe_schedule(&late, 2 * TURN + apart);
-	assert_u64(fixture_step(&fixture, 2 * TURN), 1);
+	assert_u64(manual_step(2 * TURN), 1);
 	assert_u64(early.runs, 1);
 
 	/* And for one whose deadline is moved from there to here. */
 	probe_schedule(&early, TURN + apart);
-	fixture_step(&fixture, 0);
-	assert_rc(hwt_reschedule(fixture.timer, early.handle, TURN), 0);
-	fixture_step(&fixture, 0);
-	fixture_step(&fixture, TURN - FIXTURE_TICK);
+	manual_step(0);
+	assert_ok(hwt_reschedule(manual.timer, early.handle, TURN));
+	manual_step(0);
+	manual_step(TURN - FIXTURE_TICK);
 	assert_u64(early.runs, 1);
-	fixture_step(&fixture, FIXTURE_TICK);
+	manual_step(FIXTURE_TICK);
 	assert_u64(early.runs, 2);
 
 	/* A quarter of them can be told apart at a time. */
 	for (waits = 0; late.runs == 0; waits++)
-		fixture_step(&fixture, fixture_wait(&fixture));
+		manual_step(manual_wait());
 	cr_assert(waits <= 5);
-	assert_u64(late.started_ns, fixture.start_ns + 2 * TURN + apart);
-	fixture_close(&fixture);
+	assert_u64(late.started_ns, manual.start_ns + 2 * TURN + apart);
 }
 
 /* More dead ones than are removed in one piece, then one that is due. Some
@@ -522,33 +446,28 @@ Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
 {
 	static hwt_timeout dead[CHUNK + DEAD];
 	uint64_t round_ns = FIXTURE_WHEEL * FIXTURE_TICK;
-	unsigned before;
-	unsigned index;
 
-	for (before = 0; before < CHUNK; before++) {
-		struct fixture fixture = {0};
-		struct probe pushed_out = {.fixture = &fixture};
-		struct probe probe = {.fixture = &fixture};
+	for (unsigned before = 0; before < CHUNK; before++) {
+		struct probe pushed_out = {0}, probe = {0};
 
-		fixture_open(&fixture, NULL);
+		manual_open(NULL);
 		probe_schedule(&pushed_out, 10 * FIXTURE_TICK);
-		for (index = 0; index < before + DEAD; index++)
+		for (unsigned index = 0; index < before + DEAD; index++)
 			dead[index] =
-			    schedule_task(fixture.timer, forbidden_task,
+			    schedule_task(manual.timer, forbidden_task,
 				(index < before ? 9 : 10) * FIXTURE_TICK);
-		for (index = 0; index < DEAD; index++)
+		for (unsigned index = 0; index < DEAD; index++)
 			probe_schedule(&probe, 10 * FIXTURE_TICK);
-		(void)fixture_step(&fixture, 0);
-		assert_rc(hwt_reschedule(fixture.timer, pushed_out.handle,
-			      10 * FIXTURE_TICK + round_ns),
-		    0);
-		for (index = 0; index < before + DEAD; index++)
-			assert_rc(hwt_cancel(fixture.timer, dead[index]), 0);
+		(void)manual_step(0);
+		assert_ok(hwt_reschedule(manual.timer, pushed_out.handle,
+		    10 * FIXTURE_TICK + round_ns));
+		for (unsigned index = 0; index < before + DEAD; index++)
+			assert_ok(hwt_cancel(manual.timer, dead[index]));
 
-		assert_u64(fixture_wait(&fixture), 10 * FIXTURE_TICK);
-		assert_u64(fixture_step(&fixture, 10 * FIXTURE_TICK), DEAD);
-		assert_u64(fixture_step(&fixture, round_ns), 1);
-		fixture_close(&fixture);
+		assert_u64(manual_wait(), 10 * FIXTURE_TICK);
+		assert_u64(manual_step(10 * FIXTURE_TICK), DEAD);
+		assert_u64(manual_step(round_ns), 1);
+		manual_close();
 	}
 }
 
@@ -559,47 +478,39 @@ Test(rounds, what_many_buckets_hide_is_found_at_once)
 {
 	const struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = BUCKETS};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 	uint64_t due_ns = 2 * BUCKETS * FIXTURE_TICK;
-	unsigned index;
 
-	fixture_open(&fixture, &options);
-	for (index = 0; index < BUCKETS - 1; index++)
-		assert_rc(hwt_new_timeout(fixture.timer, NULL, forbidden_task,
-			      NULL, due_ns + (1 + index) * FIXTURE_TICK),
-		    0);
+	manual_open(&options);
+	for (unsigned index = 0; index < BUCKETS - 1; index++)
+		assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+		    NULL, due_ns + (1 + index) * FIXTURE_TICK));
 	probe_schedule(&probe, due_ns);
 
-	assert_u64(fixture_wait(&fixture), due_ns);
-	assert_u64(fixture_step(&fixture, due_ns), 1);
+	assert_u64(manual_wait(), due_ns);
+	assert_u64(manual_step(due_ns), 1);
 	assert_u64(probe.started_ns, FIXTURE_START + due_ns);
-	fixture_close(&fixture);
+	manual_close();
 }
 
 #define MANY ((1u << 20) + 10000)
 
-Test(rounds, of_a_million_those_that_were_not_cancelled_start)
+ManualTest(rounds, of_a_million_those_that_were_not_cancelled_start)
 {
 	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
-	struct fixture fixture = {0};
-	unsigned index;
 
 	cr_assert_not_null(timeouts);
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < MANY; index++)
+	for (unsigned index = 0; index < MANY; index++)
 		timeouts[index] =
-		    schedule_task(fixture.timer, idle_task, HWT_SEC(1));
-	fixture_step(&fixture, 0);
-	for (index = 0; index < MANY; index++) {
+		    schedule_task(manual.timer, idle_task, HWT_SEC(1));
+	manual_step(0);
+	for (unsigned index = 0; index < MANY; index++) {
 		if (index % 1000 != 0)
-			assert_rc(
-			    hwt_cancel(fixture.timer, timeouts[index]), 0);
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 	}
 
-	assert_u64(fixture_wait(&fixture), HWT_SEC(1));
-	assert_u64(fixture_step(&fixture, HWT_SEC(1)), (MANY + 999) / 1000);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), HWT_SEC(1));
+	assert_u64(manual_step(HWT_SEC(1)), (MANY + 999) / 1000);
 	free(timeouts);
 }
 
@@ -608,22 +519,19 @@ Test(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for)
 	static hwt_timeout timeouts[2000];
 	const struct hwt_options options = {
 	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 512};
-	struct fixture fixture = {0};
-	unsigned index;
 
-	fixture_open(&fixture, &options);
-	for (index = 0; index < 2000; index++)
+	manual_open(&options);
+	for (unsigned index = 0; index < 2000; index++)
 		timeouts[index] = schedule_task(
-		    fixture.timer, idle_task, HWT_SEC(40) + HWT_MS(10) * index);
-	fixture_step(&fixture, 0);
-	for (index = 0; index < 2000; index++)
-		assert_rc(hwt_reschedule(
-			      fixture.timer, timeouts[index], HWT_SEC(1000)),
-		    0);
+		    manual.timer, idle_task, HWT_SEC(40) + HWT_MS(10) * index);
+	manual_step(0);
+	for (unsigned index = 0; index < 2000; index++)
+		assert_ok(hwt_reschedule(
+		    manual.timer, timeouts[index], HWT_SEC(1000)));
 
-	assert_u64(fixture_wait(&fixture), HWT_SEC(1000));
-	assert_u64(fixture_step(&fixture, HWT_SEC(1000)), 2000);
-	fixture_close(&fixture);
+	assert_u64(manual_wait(), HWT_SEC(1000));
+	assert_u64(manual_step(HWT_SEC(1000)), 2000);
+	manual_close();
 }
 
 #define PULLED 1000
@@ -632,38 +540,32 @@ Test(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for)
 
 /* A timeout has one entry in the wheel: a bucket that was empty needs a chunk,
  * and nothing else is new. */
-Test(rounds, to_pull_a_deadline_in_moves_its_entry)
+ManualTest(rounds, to_pull_a_deadline_in_moves_its_entry)
 {
 	static hwt_timeout timeouts[PULLED];
-	struct fixture fixture = {0};
 	uint64_t delay_ns = HWT_SEC(3600);
 	uint64_t bytes, ticks;
-	unsigned turn, index;
 
-	fixture_open(&fixture, NULL);
-	for (index = 0; index < PULLED; index++)
+	for (unsigned index = 0; index < PULLED; index++)
 		timeouts[index] =
-		    schedule_task(fixture.timer, idle_task, delay_ns);
-	fixture_step(&fixture, 0);
-	bytes = fixture_stats(&fixture).memory_bytes;
-	for (turn = 0; turn < PULLS; turn++) {
+		    schedule_task(manual.timer, idle_task, delay_ns);
+	manual_step(0);
+	bytes = manual_stats().memory_bytes;
+	for (unsigned turn = 0; turn < PULLS; turn++) {
 		delay_ns -= 3 * FIXTURE_TICK;
-		for (index = 0; index < PULLED; index++)
-			assert_rc(hwt_reschedule(fixture.timer, timeouts[index],
-				      delay_ns + index % 16 * FIXTURE_TICK),
-			    0);
-		assert_u64(fixture_step(&fixture, 0), 0);
-		cr_assert(fixture_stats(&fixture).memory_bytes <=
+		for (unsigned index = 0; index < PULLED; index++)
+			assert_ok(hwt_reschedule(manual.timer, timeouts[index],
+			    delay_ns + index % 16 * FIXTURE_TICK));
+		assert_u64(manual_step(0), 0);
+		cr_assert(manual_stats().memory_bytes <=
 		    bytes + FIXTURE_WHEEL * CHUNK_BYTES);
 	}
 
-	assert_u64(fixture_wait(&fixture), delay_ns);
-	assert_u64(
-	    fixture_step(&fixture, delay_ns + 15 * FIXTURE_TICK), PULLED);
+	assert_u64(manual_wait(), delay_ns);
+	assert_u64(manual_step(delay_ns + 15 * FIXTURE_TICK), PULLED);
 	/* Nothing is left at the ticks where they were. */
-	ticks = fixture_stats(&fixture).ticks;
-	assert_u64(fixture_wait(&fixture), HWT_NEVER);
-	assert_u64(fixture_step(&fixture, HWT_SEC(3600)), 0);
-	assert_u64(fixture_stats(&fixture).ticks, ticks);
-	fixture_close(&fixture);
+	ticks = manual_stats().ticks;
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(manual_step(HWT_SEC(3600)), 0);
+	assert_u64(manual_stats().ticks, ticks);
 }

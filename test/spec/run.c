@@ -7,45 +7,42 @@
 
 SUITE(run);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 static void
 open_with(enum executor_mode mode)
 {
 	executor_init(&executor, mode);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 }
 
 Test(run, it_starts_what_was_handed_over_once)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 	assert_u64(executor.calls[0].timeout.id, probe.handle.id);
 	cr_assert(executor.calls[0].timer == manual.timer);
 
-	assert_rc(hwt_run(manual.timer, probe.handle), 0);
+	assert_ok(hwt_run(manual.timer, probe.handle));
 
 	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
 	assert_u64(probe.runs, 1);
 	assert_u64(probe.timeout.id, probe.handle.id);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(run, it_has_no_effect_before_the_hand_over)
 {
-	struct probe queued = {.fixture = &manual};
-	struct probe placed = {.fixture = &manual};
+	struct probe queued = {0}, placed = {0};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&placed, HWT_MS(3));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	probe_schedule(&queued, HWT_MS(2));
 
 	assert_rc(hwt_run(manual.timer, placed.handle), -ENOENT);
@@ -53,98 +50,96 @@ Test(run, it_has_no_effect_before_the_hand_over)
 
 	assert_u64(placed.runs + queued.runs, 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 2);
-	fixture_tick(&manual, 3);
+	manual_tick(3);
 	assert_u64(executor.count, 2);
-	assert_rc(executor_run(&executor, 0), 0);
-	assert_rc(executor_run(&executor, 1), 0);
+	assert_ok(executor_run(&executor, 0));
+	assert_ok(executor_run(&executor, 1));
 	assert_u64(placed.runs, 1);
 	assert_u64(queued.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(run, what_was_cancelled_is_released_and_not_started)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	manual_tick(1);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 
 	assert_u64(probe.runs, 0);
-	assert_u64(fixture_stats(&manual).started, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().started, 0);
+	manual_close();
 }
 
 static void
 then_run_itself(struct probe *probe)
 {
-	probe->rc = hwt_run(probe->fixture->timer, probe->timeout);
+	probe->rc = hwt_run(manual.timer, probe->timeout);
 }
 
 Test(run, a_second_call_while_the_task_runs_has_no_effect)
 {
-	struct probe probe = {.fixture = &manual, .then = then_run_itself};
+	struct probe probe = {.then = then_run_itself};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -ENOENT);
 	assert_u64(probe.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(run, a_task_that_runs_in_the_worker_is_not_handed_over)
+ManualTest(run, a_task_that_runs_in_the_worker_is_not_handed_over)
 {
-	struct probe probe = {.fixture = &manual, .then = then_run_itself};
+	struct probe probe = {.then = then_run_itself};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -ENOENT);
 	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
 	assert_u64(probe.runs, 1);
-	fixture_close(&manual);
 }
 
 Test(run, inside_execute_it_starts_the_task)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_RUNS);
 	probe_schedule(&probe, 0);
 
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_u64(executor.count, 1);
-	assert_rc(executor.run_rc, 0);
+	assert_ok(executor.run_rc);
 	assert_u64(probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_stats(&manual).executor_refused, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().executor_refused, 0);
+	manual_close();
 }
 
 Test(run, what_was_refused_has_run_and_is_not_handed_over)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_REFUSES);
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_u64(probe.runs, 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(probe.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 static void
@@ -158,78 +153,71 @@ run_in_a_thread(unsigned index, void *arg)
 
 Test(run, of_several_threads_that_call_it_one_starts_the_task)
 {
-	uint64_t round;
-
 	open_with(EXECUTOR_HOLDS);
-	for (round = 1; round <= 100; round++) {
-		struct probe probe = {.fixture = &manual};
+	for (uint64_t round = 1; round <= 100; round++) {
+		struct probe probe = {0};
 		_Atomic uint64_t started = 0;
 
 		executor.count = 0;
 		probe_schedule(&probe, 0);
-		fixture_tick(&manual, round);
+		manual_tick(round);
 		in_parallel(4, run_in_a_thread, &started);
 
 		assert_u64(started, 1);
 		assert_u64(probe.runs, 1);
 	}
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(run, it_starts_what_was_handed_over_before_a_stop)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_tick(1);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(probe.runs, 1);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(run, it_has_no_effect_on_what_stop_gave_back)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, HWT_MS(5));
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
 
 	assert_u64(probe.runs, 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(run, a_periodic_timeout_is_handed_over_again_after_each_run)
 {
-	struct probe probe = {.fixture = &manual};
-	uint64_t index;
+	struct probe probe = {0};
 
 	open_with(EXECUTOR_HOLDS);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 
-	for (index = 0; index < 3; index++) {
-		fixture_tick(&manual, 1 + index);
+	for (uint64_t index = 0; index < 3; index++) {
+		manual_tick(1 + index);
 		assert_u64(executor.count, 1 + index);
-		assert_rc(executor_run(&executor, index), 0);
+		assert_ok(executor_run(&executor, index));
 		assert_rc(executor_run(&executor, index), -ENOENT);
 		assert_u64(probe.runs, 1 + index);
 	}
 
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(run, nothing_and_null_are_refused)
+ManualTest(run, nothing_and_null_are_refused)
 {
-	fixture_open(&manual, NULL);
-
 	assert_rc(hwt_run(manual.timer, (hwt_timeout){0}), -ENOENT);
 	assert_rc(hwt_run(NULL, (hwt_timeout){1}), -EINVAL);
-
-	fixture_close(&manual);
 }

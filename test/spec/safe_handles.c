@@ -9,7 +9,6 @@
 
 SUITE(safe_handles);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* Every call that takes a handle refuses this one. */
@@ -27,14 +26,11 @@ assert_refused_by_all(struct hwt *timer, uint64_t id)
 	assert_rc(hwt_run(timer, timeout), -ENOENT);
 }
 
-Test(safe_handles, the_zero_handle_is_never_one)
+ManualTest(safe_handles, the_zero_handle_is_never_one)
 {
-	uint64_t count;
-
-	fixture_open(&manual, NULL);
 	assert_refused_by_all(manual.timer, 0);
 
-	for (count = 0; count < 10000; count++) {
+	for (uint64_t count = 0; count < 10000; count++) {
 		hwt_timeout timeout = {0};
 
 		timeout =
@@ -43,32 +39,26 @@ Test(safe_handles, the_zero_handle_is_never_one)
 	}
 
 	assert_refused_by_all(manual.timer, 0);
-	fixture_close(&manual);
 }
 
-Test(safe_handles, garbage_is_refused_by_an_empty_timer_and_by_a_full_one)
+ManualTest(safe_handles, garbage_is_refused_by_an_empty_timer_and_by_a_full_one)
 {
 	static const uint64_t garbage[] = {1, 2, 63, 64, 4095, 4096, 65536,
 	    UINT32_MAX, UINT64_C(1) << 28, (UINT64_C(1) << 28) - 1,
 	    UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX - 1,
 	    INT64_MAX, UINT64_C(0xdeadbeefdeadbeef)};
-	size_t index;
-	unsigned round;
 
-	fixture_open(&manual, NULL);
-	for (round = 0; round < 2; round++) {
-		for (index = 0; index < sizeof(garbage) / sizeof(garbage[0]);
-		     index++)
+	for (unsigned round = 0; round < 2; round++) {
+		for (size_t index = 0;
+		     index < sizeof(garbage) / sizeof(garbage[0]); index++)
 			assert_refused_by_all(manual.timer, garbage[index]);
-		for (index = 0; index < 10000; index++) {
-			assert_rc(hwt_new_timeout(manual.timer, NULL,
-				      forbidden_task, NULL, HWT_SEC(1)),
-			    0);
+		for (size_t index = 0; index < 10000; index++) {
+			assert_ok(hwt_new_timeout(manual.timer, NULL,
+			    forbidden_task, NULL, HWT_SEC(1)));
 		}
 	}
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 20000);
-	fixture_close(&manual);
 }
 
 /* xorshift64; any fixed seed but 0 serves. */
@@ -81,32 +71,26 @@ next_random(uint64_t *state)
 	return *state;
 }
 
-Test(safe_handles, random_words_are_refused)
+ManualTest(safe_handles, random_words_are_refused)
 {
 	uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
-	unsigned round;
 
-	fixture_open(&manual, NULL);
-	for (round = 0; round < 1000; round++) {
-		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
-			      NULL, HWT_SEC(1)),
-		    0);
+	for (unsigned round = 0; round < 1000; round++) {
+		assert_ok(hwt_new_timeout(
+		    manual.timer, NULL, forbidden_task, NULL, HWT_SEC(1)));
 	}
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	for (round = 0; round < 100000; round++)
+	for (unsigned round = 0; round < 100000; round++)
 		assert_refused_by_all(manual.timer, next_random(&state));
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 1000);
-	fixture_close(&manual);
 }
 
 static void
 assert_flips_are_refused(uint64_t id)
 {
-	unsigned bit;
-
-	for (bit = 0; bit < 64; bit++)
+	for (unsigned bit = 0; bit < 64; bit++)
 		assert_refused_by_all(manual.timer, id ^ UINT64_C(1) << bit);
 }
 
@@ -114,19 +98,17 @@ Test(safe_handles, each_bit_of_a_live_handle_counts)
 {
 	hwt_timeout queued;
 	hwt_timeout placed;
-	struct probe held = {.fixture = &manual};
-	unsigned count;
+	struct probe held = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
-	for (count = 0; count < 5000; count++) {
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
+	for (unsigned count = 0; count < 5000; count++) {
 		placed =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
 	probe_schedule(&held, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 	queued = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 
@@ -135,90 +117,80 @@ Test(safe_handles, each_bit_of_a_live_handle_counts)
 	assert_flips_are_refused(held.handle.id);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 5002);
-	assert_rc(hwt_cancel(manual.timer, queued), 0);
-	assert_rc(hwt_cancel(manual.timer, placed), 0);
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(hwt_cancel(manual.timer, queued));
+	assert_ok(hwt_cancel(manual.timer, placed));
+	assert_ok(executor_run(&executor, 0));
 	assert_u64(held.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(safe_handles, a_stale_handle_is_refused_however_it_ended)
+ManualTest(safe_handles, a_stale_handle_is_refused_however_it_ended)
 {
-	struct probe started = {.fixture = &manual};
-	struct probe cancelled = {.fixture = &manual};
-	struct probe unplaced = {.fixture = &manual};
-	struct probe revoked = {.fixture = &manual};
+	struct probe started = {0}, cancelled = {0};
+	struct probe unplaced = {0}, revoked = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual, NULL);
 	probe_schedule(&started, 0);
 	probe_schedule(&unplaced, HWT_MS(9));
-	assert_rc(hwt_new_timeout_on(manual.timer, &executor.hook,
-		      &revoked.handle, probe_task, &revoked, 0),
-	    0);
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
+	    &revoked.handle, probe_task, &revoked, 0));
+	assert_u64(manual_tick(1), 1);
 	probe_schedule(&cancelled, HWT_MS(9));
-	assert_rc(hwt_cancel(manual.timer, cancelled.handle), 0);
-	assert_rc(hwt_cancel(manual.timer, unplaced.handle), 0);
-	assert_rc(hwt_cancel(manual.timer, revoked.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, cancelled.handle));
+	assert_ok(hwt_cancel(manual.timer, unplaced.handle));
+	assert_ok(hwt_cancel(manual.timer, revoked.handle));
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
 	assert_refused_by_all(manual.timer, started.handle.id);
 	assert_refused_by_all(manual.timer, cancelled.handle.id);
 	assert_refused_by_all(manual.timer, unplaced.handle.id);
 	assert_refused_by_all(manual.timer, revoked.handle.id);
-	fixture_close(&manual);
 }
 
-Test(safe_handles, a_stale_handle_is_refused_after_the_record_serves_others)
+ManualTest(
+    safe_handles, a_stale_handle_is_refused_after_the_record_serves_others)
 {
 	static hwt_timeout stale[3000];
 	hwt_timeout live;
-	size_t index;
-	size_t other;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 3000; index++) {
+	for (size_t index = 0; index < 3000; index++) {
 		stale[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 		if (index % 5 == 0)
-			fixture_step(&manual, HWT_MS(1));
-		assert_rc(hwt_cancel(manual.timer, stale[index]), 0);
+			manual_step(HWT_MS(1));
+		assert_ok(hwt_cancel(manual.timer, stale[index]));
 	}
-	fixture_step(&manual, HWT_MS(1));
-	cr_assert(fixture_stats(&manual).memory_bytes < 1 << 20,
+	manual_step(HWT_MS(1));
+	cr_assert(manual_stats().memory_bytes < 1 << 20,
 	    "the records were not used again");
 	live = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 
-	for (index = 0; index < 3000; index++) {
+	for (size_t index = 0; index < 3000; index++) {
 		assert_refused_by_all(manual.timer, stale[index].id);
 		cr_assert(stale[index].id != live.id);
-		for (other = 0; other < index; other++)
+		for (size_t other = 0; other < index; other++)
 			cr_assert(stale[index].id != stale[other].id);
 	}
 
-	assert_rc(hwt_cancel(manual.timer, live), 0);
-	fixture_close(&manual);
+	assert_ok(hwt_cancel(manual.timer, live));
 }
 
-Test(safe_handles, the_handle_of_another_timer_is_refused)
+ManualTest(safe_handles, the_handle_of_another_timer_is_refused)
 {
 	static struct fixture other;
 	hwt_timeout ours[100];
 	hwt_timeout theirs[100];
-	size_t index;
 
-	fixture_open(&manual, NULL);
 	fixture_open(&other, NULL);
-	for (index = 0; index < 100; index++) {
+	for (size_t index = 0; index < 100; index++) {
 		ours[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 		theirs[index] =
 		    schedule_task(other.timer, forbidden_task, HWT_SEC(1));
 	}
 
-	for (index = 0; index < 100; index++) {
+	for (size_t index = 0; index < 100; index++) {
 		assert_refused_by_all(manual.timer, theirs[index].id);
 		assert_refused_by_all(other.timer, ours[index].id);
 	}
@@ -226,45 +198,42 @@ Test(safe_handles, the_handle_of_another_timer_is_refused)
 	assert_u64(hwt_pending_timeouts(manual.timer), 100);
 	assert_u64(hwt_pending_timeouts(other.timer), 100);
 	fixture_close(&other);
-	fixture_close(&manual);
 }
 
 Test(safe_handles, the_handle_of_a_destroyed_timer_is_refused_by_its_heir)
 {
 	hwt_timeout timeouts[100];
-	size_t index;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 100; index++) {
+	manual_open(NULL);
+	for (size_t index = 0; index < 100; index++) {
 		timeouts[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
-	fixture_close(&manual);
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 100; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
-			      NULL, HWT_SEC(1)),
-		    0);
+	manual_close();
+	manual_open(NULL);
+	for (size_t index = 0; index < 100; index++) {
+		assert_ok(hwt_new_timeout(
+		    manual.timer, NULL, forbidden_task, NULL, HWT_SEC(1)));
 	}
 
-	for (index = 0; index < 100; index++)
+	for (size_t index = 0; index < 100; index++)
 		assert_refused_by_all(manual.timer, timeouts[index].id);
 
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(safe_handles, what_stop_gave_back_is_refused)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_refused_by_all(manual.timer, timeout.id);
 	assert_flips_are_refused(timeout.id);
 
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 static struct gate neighbours_gate;
@@ -272,8 +241,8 @@ static struct gate neighbours_gate;
 static void *
 schedule_and_wait(void *timer)
 {
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER), 0);
+	assert_ok(
+	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_NEVER));
 	gate_pass(&neighbours_gate);
 	return NULL;
 }
@@ -286,28 +255,26 @@ Test(safe_handles, what_a_thread_keeps_for_itself_no_other_touches)
 	static struct fixture fixture;
 	hwt_timeout timeouts[200];
 	pthread_t thread;
-	int ended;
-	int i;
 
 	gate_init(&neighbours_gate);
-	for (ended = 0; ended < 200; ended++) {
+	for (int ended = 0; ended < 200; ended++) {
 		memset(&fixture, 0, sizeof(fixture));
 		fixture_open(&fixture, NULL);
-		for (i = 0; i < 200; i++)
+		for (int i = 0; i < 200; i++)
 			timeouts[i] = schedule_task(
 			    fixture.timer, forbidden_task, HWT_NEVER);
 		cr_assert(pthread_create(&thread, NULL, schedule_and_wait,
 			      fixture.timer) == 0);
 		gate_await(&neighbours_gate);
-		for (i = 0; i < ended; i++)
-			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		for (int i = 0; i < ended; i++)
+			assert_ok(hwt_cancel(fixture.timer, timeouts[i]));
 		gate_open(&neighbours_gate);
 		cr_assert(pthread_join(thread, NULL) == 0);
-		for (i = 0; i < ended; i++)
+		for (int i = 0; i < ended; i++)
 			timeouts[i] = schedule_task(
 			    fixture.timer, forbidden_task, HWT_NEVER);
-		for (i = 0; i < 200; i++)
-			assert_rc(hwt_cancel(fixture.timer, timeouts[i]), 0);
+		for (int i = 0; i < 200; i++)
+			assert_ok(hwt_cancel(fixture.timer, timeouts[i]));
 		fixture_close(&fixture);
 	}
 }
@@ -316,18 +283,16 @@ Test(safe_handles, what_was_cancelled_in_an_executor_is_refused_for_its_heir)
 {
 	static struct fixture fixture;
 	hwt_timeout cancelled;
-	int i;
 
 	fixture_open(&fixture, NULL);
 	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_rc(hwt_new_timeout_on(fixture.timer, &executor.hook, &cancelled,
-		      forbidden_task, NULL, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(fixture.timer, &executor.hook, &cancelled,
+	    forbidden_task, NULL, 0));
 	fixture_tick(&fixture, 1);
-	assert_rc(hwt_cancel(fixture.timer, cancelled), 0);
+	assert_ok(hwt_cancel(fixture.timer, cancelled));
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 
-	for (i = 0; i < 200; i++)
+	for (int i = 0; i < 200; i++)
 		(void)schedule_task(fixture.timer, forbidden_task, HWT_NEVER);
 
 	assert_rc(hwt_cancel(fixture.timer, cancelled), -ENOENT);

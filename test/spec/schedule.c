@@ -13,7 +13,6 @@ SUITE(schedule);
 
 #define TWO_TO_63 (UINT64_C(1) << 63)
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* The three ways to schedule one timeout. */
@@ -54,66 +53,54 @@ assert_refused(enum way way, struct hwt *timer, hwt_task *task,
 	    schedule_by(way, timer, NULL, task, NULL, delay_ns), expected);
 }
 
-Test(schedule, the_task_gets_its_handle_and_its_arg_once)
+ManualTest(schedule, the_task_gets_its_handle_and_its_arg_once)
 {
 	enum way way;
 
-	fixture_open(&manual, NULL);
 	for (way = 0; way < WAYS; way++) {
-		struct probe probe = {.fixture = &manual};
+		struct probe probe = {0};
 		hwt_timeout timeout = {0};
 
-		assert_rc(schedule_by(way, manual.timer, &timeout, probe_task,
-			      &probe, HWT_US(1)),
-		    0);
+		assert_ok(schedule_by(way, manual.timer, &timeout, probe_task,
+		    &probe, HWT_US(1)));
 		cr_assert(timeout.id != 0);
-		assert_u64(fixture_step(&manual, HWT_MS(2)), 1);
-		assert_u64(fixture_step(&manual, HWT_MS(20)), 0);
+		assert_u64(manual_step(HWT_MS(2)), 1);
+		assert_u64(manual_step(HWT_MS(20)), 0);
 
 		assert_u64(probe.runs, 1);
 		assert_u64(probe.timeout.id, timeout.id);
 	}
-	fixture_close(&manual);
 }
 
-Test(schedule, nobody_needs_to_take_the_handle)
+ManualTest(schedule, nobody_needs_to_take_the_handle)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	enum way way;
-
-	fixture_open(&manual, NULL);
 
 	for (way = 0; way < WAYS; way++) {
-		assert_rc(
-		    schedule_by(way, manual.timer, NULL, probe_task, &probe, 0),
-		    0);
+		assert_ok(schedule_by(
+		    way, manual.timer, NULL, probe_task, &probe, 0));
 	}
 
-	assert_u64(fixture_tick(&manual, 1), 3);
+	assert_u64(manual_tick(1), 3);
 	assert_u64(probe.runs, 3);
-	fixture_close(&manual);
 }
 
-Test(schedule, a_null_timer_and_a_null_task_are_refused)
+ManualTest(schedule, a_null_timer_and_a_null_task_are_refused)
 {
 	enum way way;
-
-	fixture_open(&manual, NULL);
 
 	for (way = 0; way < WAYS; way++) {
 		assert_refused(way, NULL, forbidden_task, 0, -EINVAL);
 		assert_refused(way, manual.timer, NULL, 0, -EINVAL);
 	}
 
-	assert_u64(fixture_stats(&manual).scheduled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 0);
 }
 
-Test(schedule, a_negative_difference_as_a_delay_is_refused)
+ManualTest(schedule, a_negative_difference_as_a_delay_is_refused)
 {
 	enum way way;
-
-	fixture_open(&manual, NULL);
 
 	for (way = 0; way < WAYS; way++) {
 		assert_refused(
@@ -125,74 +112,65 @@ Test(schedule, a_negative_difference_as_a_delay_is_refused)
 	}
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	fixture_close(&manual);
+	assert_u64(manual_wait(), HWT_NEVER);
 }
 
-Test(schedule, never_and_the_longest_delays_stay_pending)
+ManualTest(schedule, never_and_the_longest_delays_stay_pending)
 {
 	const uint64_t delays[] = {HWT_NEVER, TWO_TO_63 - 1, TWO_TO_63 - 2};
 	hwt_timeout timeout;
-	size_t index;
 	enum way way;
 
-	fixture_open(&manual, NULL);
 	for (way = 0; way < WAYS; way++) {
-		for (index = 0; index < 3; index++) {
-			assert_rc(schedule_by(way, manual.timer, &timeout,
-				      forbidden_task, NULL, delays[index]),
-			    0);
-			assert_i64(
-			    fixture_remaining(&manual, timeout), INT64_MAX);
+		for (size_t index = 0; index < 3; index++) {
+			assert_ok(schedule_by(way, manual.timer, &timeout,
+			    forbidden_task, NULL, delays[index]));
+			assert_i64(manual_remaining(timeout), INT64_MAX);
 		}
 	}
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	assert_u64(fixture_step(&manual, HWT_MIN(60)), 0);
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(manual_step(HWT_MIN(60)), 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 9);
-	fixture_close(&manual);
 }
 
 Test(schedule, the_last_deadline_that_fires_is_2_to_the_63_less_2)
 {
-	struct probe last = {.fixture = &manual};
+	struct probe last = {0};
 	hwt_timeout never;
 
 	manual.start_ns = TWO_TO_63 - 1 - HWT_MS(10);
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	never = schedule_task(manual.timer, forbidden_task, HWT_MS(10));
 	probe_schedule(&last, HWT_MS(10) - 1);
-	assert_i64(fixture_remaining(&manual, never), INT64_MAX);
-	assert_i64(
-	    fixture_remaining(&manual, last.handle), (int64_t)HWT_MS(10) - 1);
-	assert_u64(fixture_wait(&manual), HWT_MS(10));
+	assert_i64(manual_remaining(never), INT64_MAX);
+	assert_i64(manual_remaining(last.handle), (int64_t)HWT_MS(10) - 1);
+	assert_u64(manual_wait(), HWT_MS(10));
 
-	assert_u64(fixture_step(&manual, HWT_MS(10) - 1), 0);
-	assert_u64(fixture_step(&manual, 1), 1);
+	assert_u64(manual_step(HWT_MS(10) - 1), 0);
+	assert_u64(manual_step(1), 1);
 
 	assert_u64(last.started_ns, TWO_TO_63 - 1);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
-	assert_i64(fixture_remaining(&manual, never), INT64_MAX);
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_i64(manual_remaining(never), INT64_MAX);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(schedule, a_deadline_just_below_the_end_fires_after_the_whole_way)
+ManualTest(schedule, a_deadline_just_below_the_end_fires_after_the_whole_way)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	uint64_t delay_ns = TWO_TO_63 - 2 - FIXTURE_START;
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, delay_ns);
-	assert_i64(fixture_remaining(&manual, probe.handle), (int64_t)delay_ns);
+	assert_i64(manual_remaining(probe.handle), (int64_t)delay_ns);
 
-	assert_u64(fixture_step(&manual, delay_ns - 1), 0);
-	assert_u64(fixture_step(&manual, fixture_wait(&manual)), 1);
+	assert_u64(manual_step(delay_ns - 1), 0);
+	assert_u64(manual_step(manual_wait()), 1);
 
 	assert_u64(probe.runs, 1);
 	cr_assert(probe.started_ns >= TWO_TO_63 - 2);
 	cr_assert(probe.started_ns < TWO_TO_63 - 2 + FIXTURE_TICK);
-	fixture_close(&manual);
 }
 
 Test(schedule, without_an_executor_named_the_timers_gets_it)
@@ -204,20 +182,19 @@ Test(schedule, without_an_executor_named_the_timers_gets_it)
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
 
 	for (way = 0; way < WAYS; way++) {
-		assert_rc(
-		    schedule_by(way, manual.timer, NULL, idle_task, NULL, 0),
-		    0);
+		assert_ok(
+		    schedule_by(way, manual.timer, NULL, idle_task, NULL, 0));
 	}
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_u64(executor.count, 3);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(schedule, the_executor_that_is_named_gets_it_and_not_the_timers)
 {
 	static struct recording_executor named;
-	struct probe probes[2] = {{.fixture = &manual}, {.fixture = &manual}};
+	struct probe probes[2] = {{0}};
 	struct hwt_spec spec = {
 	    .task = probe_task, .arg = &probes[1], .executor = &named.hook};
 	hwt_timeout timeouts[2];
@@ -226,12 +203,11 @@ Test(schedule, the_executor_that_is_named_gets_it_and_not_the_timers)
 	executor_init(&named, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
-	assert_rc(hwt_new_timeout_on(manual.timer, &named.hook, &timeouts[0],
-		      probe_task, &probes[0], 0),
-	    0);
-	assert_rc(hwt_new_timeouts(manual.timer, 1, &spec, &timeouts[1]), 0);
+	assert_ok(hwt_new_timeout_on(manual.timer, &named.hook, &timeouts[0],
+	    probe_task, &probes[0], 0));
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, &timeouts[1]));
 
-	assert_u64(fixture_tick(&manual, 1), 0);
+	assert_u64(manual_tick(1), 0);
 
 	assert_u64(executor.count, 0);
 	assert_u64(named.count, 2);
@@ -240,21 +216,19 @@ Test(schedule, the_executor_that_is_named_gets_it_and_not_the_timers)
 		      named.calls[1].timeout.id == timeouts[1].id) ||
 	    (named.calls[0].timeout.id == timeouts[1].id &&
 		named.calls[1].timeout.id == timeouts[0].id));
-	assert_rc(executor_run(&named, 0), 0);
-	assert_rc(executor_run(&named, 1), 0);
+	assert_ok(executor_run(&named, 0));
+	assert_ok(executor_run(&named, 1));
 	assert_u64(probes[0].runs, 1);
 	assert_u64(probes[1].runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(schedule, an_executor_without_a_function_is_refused)
+ManualTest(schedule, an_executor_without_a_function_is_refused)
 {
 	const struct hwt_executor nothing = {0};
 	const struct hwt_spec spec = {
 	    .task = forbidden_task, .executor = &nothing};
 	hwt_timeout timeouts[2] = {{1}, {1}};
-
-	fixture_open(&manual, NULL);
 
 	assert_rc(hwt_new_timeout_on(manual.timer, &nothing, &timeouts[0],
 		      forbidden_task, NULL, 0),
@@ -265,82 +239,68 @@ Test(schedule, an_executor_without_a_function_is_refused)
 	assert_u64(timeouts[0].id, 0);
 	assert_u64(timeouts[1].id, 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
 /* Batches. */
 
-Test(schedule, a_batch_of_none_succeeds_and_schedules_none)
+ManualTest(schedule, a_batch_of_none_succeeds_and_schedules_none)
 {
 	const struct hwt_spec spec = {.task = forbidden_task};
 	hwt_timeout timeout = {77};
 
-	fixture_open(&manual, NULL);
-
-	assert_rc(hwt_new_timeouts(manual.timer, 0, &spec, &timeout), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 0, &spec, &timeout));
 
 	assert_u64(timeout.id, 77);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_stats(&manual).scheduled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 0);
 }
 
-Test(schedule, a_batch_without_specs_is_refused)
+ManualTest(schedule, a_batch_without_specs_is_refused)
 {
 	hwt_timeout timeouts[2] = {{1}, {1}};
-
-	fixture_open(&manual, NULL);
 
 	assert_rc(hwt_new_timeouts(manual.timer, 2, NULL, timeouts), -EINVAL);
 	assert_rc(hwt_new_timeouts(manual.timer, 2, NULL, NULL), -EINVAL);
 
 	assert_u64(timeouts[0].id, 0);
 	assert_u64(timeouts[1].id, 0);
-	fixture_close(&manual);
 }
 
-Test(schedule, a_batch_runs_each_with_its_own_delay_and_arg)
+ManualTest(schedule, a_batch_runs_each_with_its_own_delay_and_arg)
 {
 	static struct probe probes[100];
 	static struct hwt_spec specs[100];
 	static hwt_timeout timeouts[100];
-	uint64_t index;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 100; index++) {
-		probes[index].fixture = &manual;
+	for (uint64_t index = 0; index < 100; index++) {
 		specs[index].task = probe_task;
 		specs[index].arg = &probes[index];
 		specs[index].delay_ns = HWT_MS(1 + index);
 	}
 
-	assert_rc(hwt_new_timeouts(manual.timer, 100, specs, timeouts), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 100, specs, timeouts));
 	assert_u64(hwt_pending_timeouts(manual.timer), 100);
 
-	for (index = 0; index < 100; index++) {
-		assert_u64(fixture_tick(&manual, 1 + index), 1);
+	for (uint64_t index = 0; index < 100; index++) {
+		assert_u64(manual_tick(1 + index), 1);
 		assert_u64(probes[index].runs, 1);
 		assert_u64(probes[index].timeout.id, timeouts[index].id);
 	}
-	fixture_close(&manual);
 }
 
-Test(schedule, one_reading_of_the_clock_serves_a_batch)
+ManualTest(schedule, one_reading_of_the_clock_serves_a_batch)
 {
 	struct hwt_spec specs[10];
-	size_t index;
 	uint64_t reads;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 10; index++) {
+	for (size_t index = 0; index < 10; index++) {
 		specs[index] = (struct hwt_spec){
 		    .task = forbidden_task, .delay_ns = HWT_MS(index)};
 	}
 
 	reads = manual.clock_reads;
-	assert_rc(hwt_new_timeouts(manual.timer, 10, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, 10, specs, NULL));
 	assert_u64(manual.clock_reads - reads, 1);
-	fixture_close(&manual);
 }
 
 /* Each way in which one spec can be wrong. */
@@ -373,14 +333,10 @@ spoil(struct hwt_spec *spec, unsigned how)
 	}
 }
 
-Test(schedule, one_wrong_spec_refuses_the_whole_batch)
+ManualTest(schedule, one_wrong_spec_refuses_the_whole_batch)
 {
-	unsigned how;
-	size_t place;
-
-	fixture_open(&manual, NULL);
-	for (how = 0; how < 9; how++) {
-		for (place = 0; place < 3; place++) {
+	for (unsigned how = 0; how < 9; how++) {
+		for (size_t place = 0; place < 3; place++) {
 			struct hwt_spec specs[3] = {{.task = forbidden_task},
 			    {.task = forbidden_task}, {.task = forbidden_task}};
 			hwt_timeout timeouts[3] = {{1}, {1}, {1}};
@@ -396,101 +352,88 @@ Test(schedule, one_wrong_spec_refuses_the_whole_batch)
 	}
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(fixture_stats(&manual).scheduled, 0);
-	assert_u64(fixture_step(&manual, HWT_MS(50)), 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 0);
+	assert_u64(manual_step(HWT_MS(50)), 0);
 }
 
 /* Where a deadline lands. */
 
-Test(schedule, a_deadline_on_a_boundary_is_due_on_it)
+ManualTest(schedule, a_deadline_on_a_boundary_is_due_on_it)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_MS(3));
 
-	assert_u64(fixture_step(&manual, HWT_MS(3) - 1), 0);
-	assert_u64(fixture_step(&manual, 1), 1);
+	assert_u64(manual_step(HWT_MS(3) - 1), 0);
+	assert_u64(manual_step(1), 1);
 
 	assert_u64(probe.started_ns, manual.start_ns + HWT_MS(3));
-	fixture_close(&manual);
 }
 
-Test(schedule, a_delay_of_0_is_never_inline_but_on_the_next_boundary)
+ManualTest(schedule, a_delay_of_0_is_never_inline_but_on_the_next_boundary)
 {
-	struct probe at_creation = {.fixture = &manual};
-	struct probe on_a_boundary = {.fixture = &manual};
-	struct probe between = {.fixture = &manual};
+	struct probe at_creation = {0}, on_a_boundary = {0}, between = {0};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&at_creation, 0);
-	assert_u64(fixture_step(&manual, 0), 0);
-	assert_u64(fixture_step(&manual, HWT_MS(1) - 1), 0);
+	assert_u64(manual_step(0), 0);
+	assert_u64(manual_step(HWT_MS(1) - 1), 0);
 	manual.now_ns += 1;
 	probe_schedule(&on_a_boundary, 0);
-	assert_u64(fixture_step(&manual, 0), 1);
+	assert_u64(manual_step(0), 1);
 	assert_u64(at_creation.runs, 1);
 	manual.now_ns += 1;
 	probe_schedule(&between, 0);
-	assert_u64(fixture_step(&manual, HWT_MS(1) - 2), 0);
+	assert_u64(manual_step(HWT_MS(1) - 2), 0);
 
-	assert_u64(fixture_step(&manual, 1), 2);
+	assert_u64(manual_step(1), 2);
 
 	assert_u64(on_a_boundary.started_ns, manual.start_ns + HWT_MS(2));
 	assert_u64(between.started_ns, manual.start_ns + HWT_MS(2));
-	fixture_close(&manual);
 }
 
-Test(schedule, delays_of_exactly_k_turns_of_the_wheel_are_due_then)
+ManualTest(schedule, delays_of_exactly_k_turns_of_the_wheel_are_due_then)
 {
 	struct probe probes[4];
-	uint64_t turns;
-	uint64_t index;
 
-	fixture_open(&manual, NULL);
-	for (turns = 1; turns <= 4; turns++) {
-		probes[turns - 1] = (struct probe){.fixture = &manual};
+	for (uint64_t turns = 1; turns <= 4; turns++) {
+		probes[turns - 1] = (struct probe){0};
 		probe_schedule(
 		    &probes[turns - 1], turns * FIXTURE_WHEEL * FIXTURE_TICK);
 	}
 
-	for (index = 1; index <= 4 * FIXTURE_WHEEL; index++) {
-		assert_u64(fixture_tick(&manual, index),
-		    index % FIXTURE_WHEEL == 0 ? 1 : 0);
+	for (uint64_t index = 1; index <= 4 * FIXTURE_WHEEL; index++) {
+		assert_u64(
+		    manual_tick(index), index % FIXTURE_WHEEL == 0 ? 1 : 0);
 	}
 
-	for (turns = 1; turns <= 4; turns++)
+	for (uint64_t turns = 1; turns <= 4; turns++)
 		assert_u64(probes[turns - 1].runs, 1);
-	fixture_close(&manual);
 }
 
 static void
 then_schedule_forbidden(struct probe *probe)
 {
 	probe->rc = hwt_new_timeout(
-	    probe->fixture->timer, &probe->handle, forbidden_task, NULL, 0);
+	    manual.timer, &probe->handle, forbidden_task, NULL, 0);
 }
 
 Test(schedule, a_task_may_schedule_into_the_bucket_being_expired)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_schedule_forbidden};
+	struct probe probe = {.then = then_schedule_forbidden};
 	hwt_timeout inner;
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.tick_ns = HWT_MS(1), .ticks_per_wheel = 1});
-	assert_rc(
-	    hwt_new_timeout(manual.timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task, &probe, 0));
 
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	inner = probe.handle;
-	assert_i64(fixture_remaining(&manual, inner), 1);
-	assert_rc(hwt_cancel(manual.timer, inner), 0);
-	assert_u64(fixture_tick(&manual, 2), 0);
-	fixture_close(&manual);
+	assert_i64(manual_remaining(inner), 1);
+	assert_ok(hwt_cancel(manual.timer, inner));
+	assert_u64(manual_tick(2), 0);
+	manual_close();
 }
 
 /* Failures. */
@@ -499,8 +442,8 @@ Test(schedule, after_stop_every_way_is_refused)
 {
 	enum way way;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_open(NULL);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	for (way = 0; way < WAYS; way++) {
 		assert_refused(
@@ -508,23 +451,22 @@ Test(schedule, after_stop_every_way_is_refused)
 	}
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(schedule, above_the_limit_every_way_is_refused)
 {
 	enum way way;
 
-	fixture_open(&manual, &(struct hwt_options){.max_pending = 1});
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
-	    0);
+	manual_open(&(struct hwt_options){.max_pending = 1});
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 
 	for (way = 0; way < WAYS; way++)
 		assert_refused(way, manual.timer, forbidden_task, 0, -ENOBUFS);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Schedules all probes while the nth allocation fails: the call that needed
@@ -567,14 +509,14 @@ Test(schedule, whichever_allocation_fails_nothing_is_lost_and_all_run)
 
 		memset(&manual, 0, sizeof(manual));
 		memset(probes, 0, MANY * sizeof(*probes));
-		fixture_open(&manual, NULL);
+		manual_open(NULL);
 		reached = schedule_with_failure(probes, MANY, nth % WAYS, nth);
 		assert_u64(hwt_pending_timeouts(manual.timer), MANY);
-		assert_u64(fixture_stats(&manual).scheduled, MANY);
-		assert_u64(fixture_step(&manual, HWT_MS(50)), MANY);
+		assert_u64(manual_stats().scheduled, MANY);
+		assert_u64(manual_step(HWT_MS(50)), MANY);
 		for (index = 0; index < MANY; index++)
 			assert_u64(probes[index].runs, 1);
-		fixture_close(&manual);
+		manual_close();
 	}
 
 	cr_assert(nth > 2, "scheduling %d allocates nothing", MANY);
@@ -587,24 +529,23 @@ static bool
 schedule_batch_with_failure(
     const struct hwt_spec *specs, hwt_timeout *timeouts, uint64_t nth)
 {
-	size_t index;
 	int rc;
 
 	memset(timeouts, 1, MANY * sizeof(*timeouts));
 	fault_arm(FAULT_MEMORY, nth);
 	rc = hwt_new_timeouts(manual.timer, MANY, specs, timeouts);
 	if (fault_disarm() < nth) {
-		assert_rc(rc, 0);
+		assert_ok(rc);
 		return false;
 	}
 	if (rc != 0) {
 		assert_rc(rc, -ENOMEM);
-		for (index = 0; index < MANY; index++)
+		for (size_t index = 0; index < MANY; index++)
 			assert_u64(timeouts[index].id, 0);
 		assert_u64(hwt_pending_timeouts(manual.timer), 0);
-		assert_u64(fixture_stats(&manual).scheduled, 0);
-		assert_rc(
-		    hwt_new_timeouts(manual.timer, MANY, specs, timeouts), 0);
+		assert_u64(manual_stats().scheduled, 0);
+		assert_ok(
+		    hwt_new_timeouts(manual.timer, MANY, specs, timeouts));
 	}
 	return true;
 }
@@ -615,18 +556,17 @@ Test(schedule, whichever_allocation_fails_a_batch_is_all_or_none)
 	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
 	uint64_t nth;
 	bool reached = true;
-	size_t index;
 
-	for (index = 0; index < MANY; index++)
+	for (size_t index = 0; index < MANY; index++)
 		specs[index].task = idle_task;
 	for (nth = 1; reached; nth++) {
 		memset(&manual, 0, sizeof(manual));
-		fixture_open(&manual, NULL);
+		manual_open(NULL);
 		reached = schedule_batch_with_failure(specs, timeouts, nth);
 		assert_u64(hwt_pending_timeouts(manual.timer), MANY);
-		assert_u64(fixture_stats(&manual).scheduled, MANY);
-		assert_u64(fixture_step(&manual, HWT_MS(1)), MANY);
-		fixture_close(&manual);
+		assert_u64(manual_stats().scheduled, MANY);
+		assert_u64(manual_step(HWT_MS(1)), MANY);
+		manual_close();
 	}
 
 	cr_assert(nth > 2, "a batch of %d allocates nothing", MANY);
@@ -639,32 +579,31 @@ Test(schedule, a_batch_without_memory_leaves_its_records_to_others)
 	const size_t too_many = 5000;
 	const size_t enough = 4000;
 	struct hwt_spec *specs = calloc(too_many, sizeof(*specs));
-	size_t index;
 
-	for (index = 0; index < too_many; index++)
+	for (size_t index = 0; index < too_many; index++)
 		specs[index] = (struct hwt_spec){
 		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	(void)schedule_task(manual.timer, forbidden_task, HWT_MIN(1));
 
 	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
 	assert_rc(
 	    hwt_new_timeouts(manual.timer, too_many, specs, NULL), -ENOMEM);
 
-	assert_rc(hwt_new_timeouts(manual.timer, enough, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(manual.timer, enough, specs, NULL));
 	fault_disarm();
 	assert_u64(hwt_pending_timeouts(manual.timer), 1 + enough);
-	fixture_close(&manual);
+	manual_close();
 	free(specs);
 }
 
-Test(schedule, a_first_timeout_without_any_memory_is_refused_and_then_goes)
+ManualTest(
+    schedule, a_first_timeout_without_any_memory_is_refused_and_then_goes)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout timeout = {1};
 	enum way way;
 
-	fixture_open(&manual, NULL);
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	assert_rc(
 	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
@@ -677,8 +616,7 @@ Test(schedule, a_first_timeout_without_any_memory_is_refused_and_then_goes)
 
 	probe_schedule(&probe, 0);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(1), 1);
 }
 
 static void
@@ -686,56 +624,49 @@ schedule_and_cancel(unsigned index, void *arg)
 {
 	struct probe *probes = arg;
 	hwt_timeout cancelled;
-	unsigned round;
 
-	for (round = 0; round < 1000; round++) {
-		assert_rc(hwt_new_timeout(manual.timer, NULL, probe_task,
-			      &probes[index], HWT_MS(1 + round % 9)),
-		    0);
+	for (unsigned round = 0; round < 1000; round++) {
+		assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task,
+		    &probes[index], HWT_MS(1 + round % 9)));
 		cancelled =
 		    schedule_task(manual.timer, forbidden_task, HWT_MS(1));
-		assert_rc(hwt_cancel(manual.timer, cancelled), 0);
+		assert_ok(hwt_cancel(manual.timer, cancelled));
 	}
 }
 
 Test(schedule, threads_without_a_key_of_their_own_lose_nothing)
 {
 	struct probe probes[4] = {{0}};
-	unsigned index;
 
 	fault_arm(FAULT_KEY, FAULT_ALWAYS);
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	in_parallel(4, schedule_and_cancel, probes);
 	fault_disarm();
 	assert_u64(hwt_pending_timeouts(manual.timer), 4000);
 
-	assert_u64(fixture_step(&manual, HWT_MS(9)), 4000);
+	assert_u64(manual_step(HWT_MS(9)), 4000);
 
-	for (index = 0; index < 4; index++)
+	for (unsigned index = 0; index < 4; index++)
 		assert_u64(probes[index].runs, 1000);
-	assert_u64(fixture_stats(&manual).cancelled, 4000);
-	fixture_close(&manual);
+	assert_u64(manual_stats().cancelled, 4000);
+	manual_close();
 }
 
-Test(schedule, what_was_accepted_is_on_its_tick_without_any_memory)
+ManualTest(schedule, what_was_accepted_is_on_its_tick_without_any_memory)
 {
 	struct probe *probes = calloc(MANY, sizeof(*probes));
-	uint64_t index;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < MANY; index++) {
-		probes[index].fixture = &manual;
+	for (uint64_t index = 0; index < MANY; index++) {
 		probe_schedule(&probes[index], HWT_MS(1 + index % 20));
 	}
 
 	fault_arm(FAULT_MEMORY | FAULT_KEY, FAULT_ALWAYS);
-	for (index = 1; index <= 20; index++)
-		assert_u64(fixture_tick(&manual, index), MANY / 20);
+	for (uint64_t index = 1; index <= 20; index++)
+		assert_u64(manual_tick(index), MANY / 20);
 	fault_disarm();
 
-	for (index = 0; index < MANY; index++)
+	for (uint64_t index = 0; index < MANY; index++)
 		assert_u64(probes[index].runs, 1);
-	fixture_close(&manual);
 	free(probes);
 }
 
@@ -760,13 +691,11 @@ compare_handle(hwt_timeout timeout, void *arg)
 Test(schedule, the_handle_is_written_before_the_task_can_start)
 {
 	struct handle_race race = {.timer = worker_timer_open(10000)};
-	uint64_t round;
 
-	for (round = 1; round <= 500; round++) {
+	for (uint64_t round = 1; round <= 500; round++) {
 		race.timeout.id = 0;
-		assert_rc(hwt_new_timeout(race.timer, &race.timeout,
-			      compare_handle, &race, 0),
-		    0);
+		assert_ok(hwt_new_timeout(
+		    race.timer, &race.timeout, compare_handle, &race, 0));
 		while (race.started < round)
 			sched_yield();
 	}

@@ -14,7 +14,7 @@ shared(void)
 {
 	struct hwt *timer = NULL;
 
-	assert_rc(hwt_shared(&timer), 0);
+	assert_ok(hwt_shared(&timer));
 	cr_assert(timer != NULL);
 	return timer;
 }
@@ -43,14 +43,13 @@ race_for_the_first(unsigned index, void *arg)
 Test(shared, callers_that_race_for_the_first_get_the_same)
 {
 	static struct shared_race race;
-	unsigned index;
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
 	in_parallel(8, race_for_the_first, &race);
 	assert_u64(fault_disarm(), 1);
 
-	for (index = 0; index < 8; index++) {
-		assert_rc(race.rc[index], 0);
+	for (unsigned index = 0; index < 8; index++) {
+		assert_ok(race.rc[index]);
 		cr_assert(race.timers[index] == race.timers[0]);
 	}
 	cr_assert(race.timers[0] != NULL);
@@ -62,12 +61,11 @@ Test(shared, it_is_started_and_runs_tasks)
 	struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(1)), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, HWT_MS(1)));
 	wait_for(&probe.runs, 1);
 	assert_u64(fault_disarm(), 0);
 
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 /* A tick is begun only when something is due on it, so the number of ticks
@@ -78,19 +76,18 @@ Test(shared, its_tick_is_not_below_10_ms)
 	static struct hwt_spec specs[100];
 	struct hwt *timer = shared();
 	struct hwt_stats stats;
-	size_t index;
 
-	for (index = 0; index < 100; index++) {
+	for (size_t index = 0; index < 100; index++) {
 		specs[index] = (struct hwt_spec){.task = probe_task,
 		    .arg = &probe,
 		    .delay_ns = HWT_MS(100 + index)};
 	}
-	assert_rc(hwt_new_timeouts(timer, 100, specs, NULL), 0);
+	assert_ok(hwt_new_timeouts(timer, 100, specs, NULL));
 	wait_for(&probe.runs, 100);
 
-	assert_rc(hwt_read_stats(timer, &stats), 0);
+	assert_ok(hwt_read_stats(timer, &stats));
 	cr_assert(stats.ticks <= 11);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 Test(shared, null_is_refused)
@@ -113,9 +110,9 @@ Test(shared, nobody_stops_or_destroys_it)
 	cr_assert(memcmp(&list, &nothing, sizeof(list)) == 0);
 	assert_rc(hwt_destroy(timer), -EPERM);
 
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 	assert_rc(hwt_stop(timer, NULL), -EPERM);
 	assert_rc(hwt_destroy(timer), -EPERM);
 }
@@ -130,7 +127,7 @@ Test(shared, shutdown_gives_what_is_left_and_the_list_stays)
 	timeouts[0] = schedule_task(timer, forbidden_task, HWT_MIN(1));
 	timeouts[1] = schedule_task(timer, forbidden_task, HWT_MIN(2));
 
-	assert_rc(hwt_shared_shutdown(&list), 0);
+	assert_ok(hwt_shared_shutdown(&list));
 
 	assert_u64(list.count, 2);
 	cr_assert(hwt_unprocessed_next(&list, &info));
@@ -146,7 +143,7 @@ Test(shared, after_shutdown_there_is_none)
 	struct hwt *another = (struct hwt *)1;
 	hwt_timeout timeout = {1};
 
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 
 	assert_rc(hwt_shared(&another), -ESHUTDOWN);
 	cr_assert(another == (struct hwt *)1);
@@ -161,13 +158,12 @@ Test(shared, a_second_shutdown_gives_an_empty_list)
 {
 	struct hwt_unprocessed list;
 
-	assert_rc(
-	    hwt_new_timeout(shared(), NULL, forbidden_task, NULL, HWT_MIN(1)),
-	    0);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(
+	    hwt_new_timeout(shared(), NULL, forbidden_task, NULL, HWT_MIN(1)));
+	assert_ok(hwt_shared_shutdown(NULL));
 	memset(&list, 0xa5, sizeof(list));
 
-	assert_rc(hwt_shared_shutdown(&list), 0);
+	assert_ok(hwt_shared_shutdown(&list));
 
 	assert_u64(list.count, 0);
 }
@@ -178,14 +174,14 @@ Test(shared, shutdown_before_the_first_use_means_that_there_is_never_one)
 	struct hwt *timer = NULL;
 
 	memset(&list, 0xa5, sizeof(list));
-	assert_rc(hwt_shared_shutdown(&list), 0);
+	assert_ok(hwt_shared_shutdown(&list));
 	assert_u64(list.count, 0);
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
 	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
 	assert_u64(fault_disarm(), 0);
 	cr_assert(timer == NULL);
-	assert_rc(hwt_shared_shutdown(&list), 0);
+	assert_ok(hwt_shared_shutdown(&list));
 }
 
 Test(shared, shutdown_before_the_first_use_cannot_fail)
@@ -193,7 +189,7 @@ Test(shared, shutdown_before_the_first_use_cannot_fail)
 	struct hwt *timer = NULL;
 
 	fault_arm(FAULT_MEMORY | FAULT_THREAD | FAULT_KEY, FAULT_ALWAYS);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 	fault_disarm();
 
 	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
@@ -215,13 +211,13 @@ Test(shared, shutdown_from_its_own_task_is_a_deadlock)
 	struct probe probe = {.then = then_shut_down, .data = &list};
 
 	memset(&list, 0xa5, sizeof(list));
-	assert_rc(hwt_new_timeout(shared(), NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(shared(), NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
 	cr_assert(memcmp(&list, &nothing, sizeof(list)) == 0);
 	shared();
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 Test(shared, without_a_thread_a_later_call_may_succeed)
@@ -235,7 +231,7 @@ Test(shared, without_a_thread_a_later_call_may_succeed)
 	cr_assert(timer == (struct hwt *)1);
 
 	shared();
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 Test(shared, without_memory_a_later_call_may_succeed)
@@ -256,9 +252,9 @@ Test(shared, without_memory_a_later_call_may_succeed)
 		assert_rc(rc, -ENOMEM);
 	}
 
-	assert_rc(rc, 0);
+	assert_ok(rc);
 	cr_assert(nth > 1);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 static void
@@ -272,10 +268,10 @@ Test(shared, a_task_may_ask_for_it)
 	struct hwt *timer = NULL;
 	struct probe probe = {.then = then_ask_for_it, .data = &timer};
 
-	assert_rc(hwt_new_timeout(shared(), NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(shared(), NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
-	assert_rc(probe.rc, 0);
+	assert_ok(probe.rc);
 	cr_assert(timer == shared());
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }

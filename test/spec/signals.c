@@ -32,25 +32,19 @@ assert_mask(pid_t thread)
 	    signal_bit(32) | signal_bit(33);
 	uint64_t blocked = thread_status(thread, "SigBlk", 16);
 	uint64_t expected = UINT64_MAX;
-	size_t index;
 
-	for (index = 0; index < UNBLOCKED; index++)
+	for (size_t index = 0; index < UNBLOCKED; index++)
 		expected &= ~signal_bit(unblocked[index]);
 	cr_assert((blocked & ~beyond) == (expected & ~beyond),
 	    "thread %d blocks %016" PRIx64, thread, blocked);
 }
 
-Test(signals, the_worker_blocks_all_but_seven)
+WorkerTest(signals, the_worker_blocks_all_but_seven)
 {
-	struct live live = {0};
-
-	live_open(&live, NULL);
-	assert_rc(hwt_start(live.timer), 0);
-	live_pass_tick(&live);
+	assert_ok(hwt_start(live.timer));
+	live_pass_tick();
 
 	assert_mask(thread_await("hwt-worker"));
-
-	live_close(&live);
 }
 
 Test(signals, the_worker_of_the_shared_timer_does_so_too)
@@ -58,18 +52,17 @@ Test(signals, the_worker_of_the_shared_timer_does_so_too)
 	struct probe probe = {0};
 	struct hwt *timer;
 
-	assert_rc(hwt_shared(&timer), 0);
-	assert_rc(hwt_new_timeout(timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
 	assert_mask(thread_await("hwt-worker"));
 
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 Test(signals, a_worker_made_with_a_mask_of_its_own_does_so_too)
 {
-	struct live live = {0};
 	struct hwt_options options = {0};
 	pthread_attr_t attr;
 	sigset_t none;
@@ -79,12 +72,12 @@ Test(signals, a_worker_made_with_a_mask_of_its_own_does_so_too)
 	cr_assert(pthread_attr_setsigmask_np(&attr, &none) == 0);
 	options.thread_attr = &attr;
 
-	live_open(&live, &options);
-	assert_rc(hwt_start(live.timer), 0);
-	live_pass_tick(&live);
+	live_open(&options);
+	assert_ok(hwt_start(live.timer));
+	live_pass_tick();
 
 	assert_mask(thread_await("hwt-worker"));
-	live_close(&live);
+	live_close();
 	pthread_attr_destroy(&attr);
 }
 
@@ -92,16 +85,15 @@ Test(signals, the_threads_of_a_pool_do_so_too)
 {
 	struct hwt_pool *pool;
 
-	assert_rc(hwt_pool_create(&pool, 1, 0), 0);
+	assert_ok(hwt_pool_create(&pool, 1, 0));
 
 	assert_mask(thread_await("hwt-pool"));
 
-	assert_rc(hwt_pool_destroy(pool), 0);
+	assert_ok(hwt_pool_destroy(pool));
 }
 
-Test(signals, the_mask_of_the_caller_stays_as_it_is)
+WorkerTest(signals, the_mask_of_the_caller_stays_as_it_is)
 {
-	struct live live = {0};
 	struct hwt_pool *pool;
 	sigset_t set;
 	pid_t self = (pid_t)syscall(SYS_gettid);
@@ -113,15 +105,13 @@ Test(signals, the_mask_of_the_caller_stays_as_it_is)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	before = thread_status(self, "SigBlk", 16);
 
-	live_open(&live, NULL);
-	assert_rc(hwt_start(live.timer), 0);
-	assert_rc(hwt_pool_create(&pool, 2, 0), 0);
+	assert_ok(hwt_start(live.timer));
+	assert_ok(hwt_pool_create(&pool, 2, 0));
 
 	assert_u64(thread_status(self, "SigBlk", 16), before);
-	live_pass_tick(&live);
+	live_pass_tick();
 	assert_mask(thread_await("hwt-worker"));
-	assert_rc(hwt_pool_destroy(pool), 0);
-	live_close(&live);
+	assert_ok(hwt_pool_destroy(pool));
 }
 
 static _Atomic uint64_t handled;
@@ -144,27 +134,25 @@ handle_signal(int number)
 	cr_assert(sigaction(number, &action, NULL) == 0);
 }
 
-Test(signals, a_signal_to_the_process_goes_to_the_applications_own_threads)
+WorkerTest(
+    signals, a_signal_to_the_process_goes_to_the_applications_own_threads)
 {
-	struct live live = {0};
 	struct timespec none = {0};
 	sigset_t set;
 
 	/* The only thread that could take it blocks it for a while. */
-	live_open(&live, NULL);
-	assert_rc(hwt_start(live.timer), 0);
-	live_pass_tick(&live);
+	assert_ok(hwt_start(live.timer));
+	live_pass_tick();
 	handle_signal(SIGUSR1);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 
 	cr_assert(kill(getpid(), SIGUSR1) == 0);
-	live_pass_tick(&live);
+	live_pass_tick();
 
 	assert_u64(handled, 0);
 	cr_assert(sigtimedwait(&set, NULL, &none) == SIGUSR1);
-	live_close(&live);
 }
 
 static void
@@ -175,26 +163,20 @@ then_raises(struct probe *probe)
 	raise(*number);
 }
 
-Test(signals, the_seven_reach_their_handlers_in_the_worker)
+WorkerTest(signals, the_seven_reach_their_handlers_in_the_worker)
 {
-	struct live live = {0};
-	size_t index;
-
-	live_open(&live, NULL);
-	for (index = 0; index < UNBLOCKED; index++) {
+	for (size_t index = 0; index < UNBLOCKED; index++) {
 		int number = unblocked[index];
 		struct probe probe = {.then = then_raises, .data = &number};
 
 		handle_signal(number);
-		assert_rc(
-		    hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0),
-		    0);
+		assert_ok(
+		    hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 		wait_for(&probe.runs, 1);
 		assert_u64(handled, index + 1);
 		cr_assert(pthread_equal(handled_by, probe.thread));
 		cr_assert(!pthread_equal(handled_by, pthread_self()));
 	}
-	live_close(&live);
 }
 
 static void
@@ -207,26 +189,22 @@ then_loops_a_while(struct probe *probe)
 		continue;
 }
 
-Test(signals, a_signal_that_the_worker_gets_changes_no_wait)
+WorkerTest(signals, a_signal_that_the_worker_gets_changes_no_wait)
 {
-	struct live live = {0};
 	struct probe probe = {.then = then_loops_a_while};
 	pid_t worker;
 	uint64_t called_ns;
-	unsigned turn;
 
 	/* SIGPROF, as a profiler sends it, while it sleeps and while it runs.
 	 * The delay is kept all the same. */
-	live_open(&live, NULL);
-	assert_rc(hwt_start(live.timer), 0);
-	live_pass_tick(&live);
+	assert_ok(hwt_start(live.timer));
+	live_pass_tick();
 	worker = thread_await("hwt-worker");
 	handle_signal(SIGPROF);
 	called_ns = monotonic_ns();
-	assert_rc(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(60)),
-	    0);
-	for (turn = 0; turn < 100; turn++) {
+	assert_ok(
+	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(60)));
+	for (unsigned turn = 0; turn < 100; turn++) {
 		cr_assert(syscall(SYS_tgkill, getpid(), worker, SIGPROF) == 0);
 		sleep_ns(HWT_MS(1));
 	}
@@ -234,5 +212,4 @@ Test(signals, a_signal_that_the_worker_gets_changes_no_wait)
 
 	cr_assert(monotonic_ns() - called_ns >= HWT_MS(60));
 	cr_assert(handled >= 1);
-	live_close(&live);
 }

@@ -7,7 +7,6 @@
 
 SUITE(state);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* What hwt_state answers, when it gives expected as arg. */
@@ -38,78 +37,71 @@ then_ask(struct probe *probe)
 	probe->rc = state_of(probe->timeout, probe);
 }
 
-Test(state, it_is_pending_until_it_runs_and_then_gone)
+ManualTest(state, it_is_pending_until_it_runs_and_then_gone)
 {
-	struct probe probe = {.fixture = &manual, .then = then_ask};
+	struct probe probe = {.then = then_ask};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, HWT_MS(2));
 	assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
 	manual.now_ns += HWT_MS(9);
 	assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
 
-	fixture_step(&manual, 0);
+	manual_step(0);
 
 	assert_rc(probe.rc, HWT_STATE_RUNNING);
 	assert_rc(state_of(probe.handle, &probe), -ENOENT);
-	fixture_close(&manual);
 }
 
 Test(state, it_is_handed_over_while_an_executor_holds_it)
 {
-	struct probe probe = {.fixture = &manual, .then = then_ask};
+	struct probe probe = {.then = then_ask};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_rc(state_of(probe.handle, &probe), HWT_STATE_HANDED_OVER);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, HWT_STATE_RUNNING);
 	assert_rc(state_of(probe.handle, &probe), -ENOENT);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(state, what_was_cancelled_is_gone_in_an_executor_too)
 {
-	struct probe pending = {.fixture = &manual}, held = pending;
+	struct probe pending = {0}, held = pending;
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule(&pending, HWT_MS(9));
 	probe_schedule(&held, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(hwt_cancel(manual.timer, pending.handle), 0);
-	assert_rc(hwt_cancel(manual.timer, held.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, pending.handle));
+	assert_ok(hwt_cancel(manual.timer, held.handle));
 
 	assert_rc(state_of(pending.handle, NULL), -ENOENT);
 	assert_rc(state_of(held.handle, NULL), -ENOENT);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(state, a_periodic_one_is_pending_between_its_runs)
+ManualTest(state, a_periodic_one_is_pending_between_its_runs)
 {
-	struct probe probe = {.fixture = &manual, .then = then_ask};
-	uint64_t index;
+	struct probe probe = {.then = then_ask};
 
-	fixture_open(&manual, NULL);
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
-	for (index = 1; index <= 3; index++) {
-		assert_u64(fixture_tick(&manual, index), 1);
+	for (uint64_t index = 1; index <= 3; index++) {
+		assert_u64(manual_tick(index), 1);
 		assert_rc(probe.rc, HWT_STATE_RUNNING);
 		assert_rc(state_of(probe.handle, &probe), HWT_STATE_PENDING);
 	}
-	fixture_close(&manual);
 }
 
 Test(state, seen_from_elsewhere_a_task_is_running)
@@ -120,8 +112,7 @@ Test(state, seen_from_elsewhere_a_task_is_running)
 	void *arg = NULL;
 
 	gate_init(&gate);
-	assert_rc(
-	    hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0));
 	gate_await(&gate);
 
 	assert_rc(hwt_state(timer, probe.handle, &arg), HWT_STATE_RUNNING);
@@ -133,24 +124,23 @@ Test(state, seen_from_elsewhere_a_task_is_running)
 
 Test(state, what_stop_gave_back_is_gone)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(state_of(probe.handle, NULL), -ENOENT);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(state, what_never_was_is_not_there)
+ManualTest(state, what_never_was_is_not_there)
 {
-	struct probe old = {.fixture = &manual}, new = old;
+	struct probe old = {0}, new = old;
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&old, HWT_MS(1));
-	assert_rc(hwt_cancel(manual.timer, old.handle), 0);
+	assert_ok(hwt_cancel(manual.timer, old.handle));
 	/* In the same record. */
 	probe_schedule(&new, HWT_MS(1));
 	assert_u64(new.handle.id & 0xfffffff, old.handle.id & 0xfffffff);
@@ -159,18 +149,15 @@ Test(state, what_never_was_is_not_there)
 	assert_rc(hwt_state(manual.timer, (hwt_timeout){0}, NULL), -ENOENT);
 	assert_rc(state_of((hwt_timeout){UINT64_MAX}, NULL), -ENOENT);
 	assert_rc(state_of(new.handle, &new), HWT_STATE_PENDING);
-	fixture_close(&manual);
 }
 
-Test(state, an_arg_of_null_is_told_as_such)
+ManualTest(state, an_arg_of_null_is_told_as_such)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_NEVER);
 
 	assert_rc(state_of(timeout, NULL), HWT_STATE_PENDING);
-	fixture_close(&manual);
 }
 
 Test(state, a_timer_is_needed)
@@ -203,12 +190,11 @@ reuse_or_ask(unsigned index, void *ctx)
 	uint64_t number;
 
 	for (number = 1; index == 0 && number <= 200000; number++) {
-		assert_rc(hwt_new_timeout(reuse->timer, &timeout,
-			      forbidden_task, arg_of(number), HWT_MIN(60)),
-		    0);
+		assert_ok(hwt_new_timeout(reuse->timer, &timeout,
+		    forbidden_task, arg_of(number), HWT_MIN(60)));
 		numbers[(timeout.id >> 28) % 4096] = number;
 		reuse->id = timeout.id;
-		assert_rc(hwt_cancel(reuse->timer, timeout), 0);
+		assert_ok(hwt_cancel(reuse->timer, timeout));
 	}
 	reuse->done = index == 0;
 	while (!reuse->done) {

@@ -9,153 +9,136 @@
 
 SUITE(stats);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 static void
 open_with_ticks_of_1_ms(const struct hwt_executor *hook)
 {
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .ticks_per_wheel = 8, .executor = hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 8, .executor = hook});
 }
 
-Test(stats, null_is_refused)
+ManualTest(stats, null_is_refused)
 {
 	struct hwt_stats stats;
 
-	fixture_open(&manual, NULL);
-
 	assert_rc(hwt_read_stats(NULL, &stats), -EINVAL);
 	assert_rc(hwt_read_stats(manual.timer, NULL), -EINVAL);
-
-	fixture_close(&manual);
 }
 
-Test(stats, a_new_timer_has_counted_nothing)
+ManualTest(stats, a_new_timer_has_counted_nothing)
 {
 	struct hwt_stats stats;
 	struct hwt_stats nothing = {0};
 
-	fixture_open(&manual, NULL);
-
-	stats = fixture_stats(&manual);
+	stats = manual_stats();
 	nothing.memory_bytes = stats.memory_bytes;
 
 	cr_assert(memcmp(&stats, &nothing, sizeof(stats)) == 0);
 	cr_assert(stats.memory_bytes >= FIXTURE_WHEEL * UINT64_C(8));
-	fixture_close(&manual);
 }
 
-Test(stats, scheduled_counts_what_was_accepted)
+ManualTest(stats, scheduled_counts_what_was_accepted)
 {
 	const struct hwt_spec specs[3] = {{.task = forbidden_task},
 	    {.task = forbidden_task, .period_ns = 1},
 	    {.task = forbidden_task, .delay_ns = HWT_NEVER}};
 
-	fixture_open(&manual, NULL);
-
-	assert_rc(
-	    hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0), 0);
-	assert_rc(hwt_new_timeout_on(
-		      manual.timer, NULL, NULL, forbidden_task, NULL, 0),
-	    0);
-	assert_rc(hwt_new_timeouts(manual.timer, 3, specs, NULL), 0);
+	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, NULL, NULL, forbidden_task, NULL, 0));
+	assert_ok(hwt_new_timeouts(manual.timer, 3, specs, NULL));
 	assert_rc(hwt_new_timeout(manual.timer, NULL, NULL, NULL, 0), -EINVAL);
 
-	assert_u64(fixture_stats(&manual).scheduled, 5);
-	assert_u64(fixture_stats(&manual).pending, 5);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 5);
+	assert_u64(manual_stats().pending, 5);
 }
 
 Test(stats, started_counts_each_run)
 {
-	struct probe probe = {.fixture = &manual};
-	uint64_t index;
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(2));
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 
-	for (index = 1; index <= 5; index++)
-		fixture_tick(&manual, index);
+	for (uint64_t index = 1; index <= 5; index++)
+		manual_tick(index);
 
-	assert_u64(fixture_stats(&manual).started, 6);
-	fixture_close(&manual);
+	assert_u64(manual_stats().started, 6);
+	manual_close();
 }
 
 Test(stats, started_counts_in_executors_when_the_task_begins)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	open_with_ticks_of_1_ms(&executor.hook);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_u64(fixture_stats(&manual).started, 0);
+	manual_tick(1);
+	assert_u64(manual_stats().started, 0);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
-	assert_u64(fixture_stats(&manual).started, 1);
-	fixture_close(&manual);
+	assert_u64(manual_stats().started, 1);
+	manual_close();
 }
 
 Test(stats, cancelled_counts_the_cancels_that_won)
 {
 	hwt_timeout timeouts[3];
-	size_t index;
 
 	open_with_ticks_of_1_ms(NULL);
-	for (index = 0; index < 3; index++) {
+	for (size_t index = 0; index < 3; index++) {
 		timeouts[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_MS(5));
 	}
 
-	assert_rc(hwt_cancel(manual.timer, timeouts[0]), 0);
-	assert_rc(hwt_cancel_wait(manual.timer, timeouts[1]), 0);
+	assert_ok(hwt_cancel(manual.timer, timeouts[0]));
+	assert_ok(hwt_cancel_wait(manual.timer, timeouts[1]));
 	assert_rc(hwt_cancel(manual.timer, timeouts[0]), -ENOENT);
 	assert_rc(hwt_cancel_wait(manual.timer, timeouts[1]), -ENOENT);
 
-	assert_u64(fixture_stats(&manual).cancelled, 2);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
-	assert_u64(fixture_stats(&manual).cancelled, 2);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_u64(manual_stats().cancelled, 2);
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_u64(manual_stats().cancelled, 2);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(stats, rescheduled_counts_the_reschedules_that_succeeded)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)), 0);
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)), 0);
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
+	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)));
 	assert_rc(
 	    hwt_reschedule(manual.timer, probe.handle, HWT_NEVER - 1), -EINVAL);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_rc(
 	    hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)), -ENOENT);
 
-	assert_u64(fixture_stats(&manual).rescheduled, 2);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rescheduled, 2);
+	manual_close();
 }
 
 Test(stats, executor_refused_counts_and_the_log_tells_once_a_second)
 {
-	struct probe probe = {.fixture = &manual};
-	uint64_t index;
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_REFUSES);
 	executor.refusal = 1;
 	open_with_ticks_of_1_ms(&executor.hook);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 
-	for (index = 1; index <= 1000; index++)
-		assert_u64(fixture_tick(&manual, index), 1);
-	assert_u64(fixture_stats(&manual).executor_refused, 1000);
+	for (uint64_t index = 1; index <= 1000; index++)
+		assert_u64(manual_tick(index), 1);
+	assert_u64(manual_stats().executor_refused, 1000);
 	assert_u64(log_recorder_count(&manual.log), 1);
-	assert_u64(fixture_tick(&manual, 1001), 1);
+	assert_u64(manual_tick(1001), 1);
 
 	assert_u64(log_recorder_count(&manual.log), 2);
 	assert_i64(manual.log.lines[0].level, LOG_WARNING);
@@ -163,7 +146,7 @@ Test(stats, executor_refused_counts_and_the_log_tells_once_a_second)
 	cr_assert(strchr(manual.log.lines[0].message, '\n') == NULL);
 	assert_u64(executor.count, 1001);
 	assert_u64(probe.runs, 1001);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Slow tasks. */
@@ -171,206 +154,191 @@ Test(stats, executor_refused_counts_and_the_log_tells_once_a_second)
 static void
 then_take_data_ns(struct probe *probe)
 {
-	probe->fixture->now_ns += *(uint64_t *)probe->data;
+	manual.now_ns += *(uint64_t *)probe->data;
 }
 
 Test(stats, slow_tasks_counts_what_took_longer_than_the_option_says)
 {
 	uint64_t taken_ns = HWT_US(100);
-	struct probe probe = {
-	    .fixture = &manual, .then = then_take_data_ns, .data = &taken_ns};
+	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .slow_task_ns = HWT_US(100)});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_US(100)});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_u64(fixture_stats(&manual).slow_tasks, 0);
+	manual_tick(1);
+	assert_u64(manual_stats().slow_tasks, 0);
 	assert_u64(log_recorder_count(&manual.log), 0);
 
 	taken_ns++;
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
-	assert_u64(fixture_stats(&manual).slow_tasks, 1);
+	assert_u64(manual_stats().slow_tasks, 1);
 	assert_u64(log_recorder_count(&manual.log), 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(stats, slow_tasks_are_logged_once_a_second_at_most)
 {
 	uint64_t taken_ns = HWT_MS(500);
-	struct probe probe = {
-	    .fixture = &manual, .then = then_take_data_ns, .data = &taken_ns};
-	uint64_t second;
+	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.tick_ns = HWT_MS(1), .slow_task_ns = 1});
-	for (second = 0; second < 5; second++) {
+	for (uint64_t second = 0; second < 5; second++) {
 		probe_schedule(&probe, 0);
-		fixture_step(&manual, HWT_MS(1));
+		manual_step(HWT_MS(1));
 		probe_schedule(&probe, 0);
-		fixture_step(&manual, HWT_MS(1));
+		manual_step(HWT_MS(1));
 	}
 
-	assert_u64(fixture_stats(&manual).slow_tasks, 10);
+	assert_u64(manual_stats().slow_tasks, 10);
 	assert_u64(log_recorder_count(&manual.log), 5);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(stats, slow_tasks_are_not_looked_for_by_default)
+ManualTest(stats, slow_tasks_are_not_looked_for_by_default)
 {
 	uint64_t taken_ns = HWT_MIN(60);
-	struct probe probe = {
-	    .fixture = &manual, .then = then_take_data_ns, .data = &taken_ns};
+	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 
-	fixture_step(&manual, HWT_MS(1));
+	manual_step(HWT_MS(1));
 
-	assert_u64(fixture_stats(&manual).slow_tasks, 0);
+	assert_u64(manual_stats().slow_tasks, 0);
 	assert_u64(log_recorder_count(&manual.log), 0);
-	fixture_close(&manual);
 }
 
 Test(stats, a_slow_task_in_an_executor_does_not_hold_the_worker)
 {
 	uint64_t taken_ns = HWT_MS(500);
-	struct probe probe = {
-	    .fixture = &manual, .then = then_take_data_ns, .data = &taken_ns};
+	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){.tick_ns = HWT_MS(1),
-		.slow_task_ns = 1,
-		.executor = &executor.hook});
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1),
+	    .slow_task_ns = 1,
+	    .executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
-	assert_u64(fixture_stats(&manual).slow_tasks, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().slow_tasks, 0);
+	manual_close();
 }
 
 Test(stats, a_slow_task_that_an_executor_refused_holds_the_worker)
 {
 	uint64_t taken_ns = HWT_US(200);
-	struct probe probe = {
-	    .fixture = &manual, .then = then_take_data_ns, .data = &taken_ns};
+	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
 	executor_init(&executor, EXECUTOR_REFUSES);
-	fixture_open(&manual,
-	    &(struct hwt_options){.tick_ns = HWT_MS(1),
-		.slow_task_ns = HWT_US(100),
-		.executor = &executor.hook});
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1),
+	    .slow_task_ns = HWT_US(100),
+	    .executor = &executor.hook});
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_u64(fixture_stats(&manual).slow_tasks, 1);
+	manual_tick(1);
+	assert_u64(manual_stats().slow_tasks, 1);
 
 	/* So does one that is run inside execute. */
 	executor.mode = EXECUTOR_RUNS;
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
-	assert_u64(fixture_stats(&manual).slow_tasks, 2);
+	assert_u64(manual_stats().slow_tasks, 2);
 	assert_u64(probe.runs, 2);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Ticks. */
 
 Test(stats, ticks_counts_those_begun_not_those_skipped)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
-	fixture_tick(&manual, 100);
-	assert_u64(fixture_stats(&manual).ticks, 0);
+	manual_tick(100);
+	assert_u64(manual_stats().ticks, 0);
 	probe_schedule(&probe, HWT_MS(1));
 	probe_schedule(&probe, HWT_MS(1));
 	probe_schedule(&probe, HWT_MS(700));
 
-	fixture_tick(&manual, 1000);
+	manual_tick(1000);
 
 	assert_u64(probe.runs, 3);
-	assert_u64(fixture_stats(&manual).ticks, 2);
-	fixture_close(&manual);
+	assert_u64(manual_stats().ticks, 2);
+	manual_close();
 }
 
 Test(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 	assert_u64(probe.runs, 1);
-	assert_u64(fixture_stats(&manual).late_ticks, 0);
+	assert_u64(manual_stats().late_ticks, 0);
 
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_step(&manual, HWT_MS(2) + 1);
+	manual_step(HWT_MS(2) + 1);
 
 	assert_u64(probe.runs, 2);
-	assert_u64(fixture_stats(&manual).late_ticks, 1);
-	fixture_close(&manual);
+	assert_u64(manual_stats().late_ticks, 1);
+	manual_close();
 }
 
 static void
 then_takes_5_ms(struct probe *probe)
 {
-	probe->fixture->now_ns += HWT_MS(5);
+	(void)probe;
+	manual.now_ns += HWT_MS(5);
 }
 
 Test(stats, late_ticks_counts_those_that_a_task_held_up)
 {
-	struct probe slow = {.fixture = &manual, .then = then_takes_5_ms};
-	struct probe next = {.fixture = &manual};
+	struct probe slow = {.then = then_takes_5_ms};
+	struct probe next = {0};
 
 	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&slow, HWT_MS(1));
 	probe_schedule(&next, HWT_MS(2));
 
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
 	assert_u64(next.runs, 1);
-	assert_u64(fixture_stats(&manual).late_ticks, 1);
-	fixture_close(&manual);
+	assert_u64(manual_stats().late_ticks, 1);
+	manual_close();
 }
 
 Test(stats, a_manual_timer_never_wakes_up)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 	probe_schedule(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_u64(manual.wakes, 1);
-	assert_u64(fixture_stats(&manual).wakeups, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().wakeups, 0);
+	manual_close();
 }
 
-Test(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
+WorkerTest(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
 {
-	struct live live = {0};
 	struct probe probe = {0};
-	uint64_t round;
 
-	live_open(&live, NULL);
 	/* The first may come to a worker that has not slept yet. */
-	for (round = 1; round <= 4; round++) {
-		assert_rc(hwt_new_timeout(
-			      live.timer, NULL, probe_task, &probe, HWT_MS(2)),
-		    0);
+	for (uint64_t round = 1; round <= 4; round++) {
+		assert_ok(hwt_new_timeout(
+		    live.timer, NULL, probe_task, &probe, HWT_MS(2)));
 		wait_for(&probe.runs, round);
-		live_settle(&live, thread_await("hwt-worker"));
+		live_settle(thread_await("hwt-worker"));
 	}
 
-	cr_assert(live_stats(&live).wakeups >= 3);
-	live_close(&live);
+	cr_assert(live_stats().wakeups >= 3);
 }
 
 /* Lateness. */
@@ -378,10 +346,9 @@ Test(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
 static void
 assert_lateness_only_in(unsigned element, uint64_t count)
 {
-	struct hwt_stats stats = fixture_stats(&manual);
-	unsigned index;
+	struct hwt_stats stats = manual_stats();
 
-	for (index = 0; index < 64; index++) {
+	for (unsigned index = 0; index < 64; index++) {
 		assert_u64(stats.lateness_ns_histogram[index],
 		    index == element ? count : 0);
 	}
@@ -389,76 +356,74 @@ assert_lateness_only_in(unsigned element, uint64_t count)
 
 Test(stats, lateness_of_0_and_of_1_ns_is_in_element_0)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_lateness_only_in(0, 1);
-	assert_u64(fixture_stats(&manual).lateness_ns_max, 0);
+	assert_u64(manual_stats().lateness_ns_max, 0);
 
 	probe_schedule(&probe, HWT_MS(1) - 1);
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
 	assert_lateness_only_in(0, 2);
-	assert_u64(fixture_stats(&manual).lateness_ns_max, 1);
-	fixture_close(&manual);
+	assert_u64(manual_stats().lateness_ns_max, 1);
+	manual_close();
 }
 
 Test(stats, lateness_counts_from_the_deadline_in_powers_of_two)
 {
 	static const uint64_t lateness[] = {2, 3, 4, 7, 8, 65535, 65536};
 	static const unsigned element[] = {1, 1, 2, 2, 3, 15, 16};
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	uint64_t expected[64] = {0};
 	struct hwt_stats stats;
-	size_t index;
 
 	open_with_ticks_of_1_ms(NULL);
-	for (index = 0; index < 7; index++) {
+	for (size_t index = 0; index < 7; index++) {
 		probe_schedule(&probe, HWT_MS(1) - lateness[index]);
-		fixture_tick(&manual, 1 + index);
+		manual_tick(1 + index);
 		expected[element[index]]++;
-		assert_u64(
-		    fixture_stats(&manual).lateness_ns_max, lateness[index]);
+		assert_u64(manual_stats().lateness_ns_max, lateness[index]);
 	}
 
-	stats = fixture_stats(&manual);
-	for (index = 0; index < 64; index++)
+	stats = manual_stats();
+	for (size_t index = 0; index < 64; index++)
 		assert_u64(stats.lateness_ns_histogram[index], expected[index]);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(stats, lateness_of_a_stall_counts_whole_and_the_greatest_stays)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_step(&manual, HWT_MS(1) + (UINT64_C(1) << 40));
+	manual_step(HWT_MS(1) + (UINT64_C(1) << 40));
 	assert_lateness_only_in(40, 1);
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_step(&manual, HWT_MS(1));
+	manual_step(HWT_MS(1));
 
-	assert_u64(fixture_stats(&manual).lateness_ns_max, UINT64_C(1) << 40);
-	fixture_close(&manual);
+	assert_u64(manual_stats().lateness_ns_max, UINT64_C(1) << 40);
+	manual_close();
 }
 
 Test(stats, lateness_of_what_is_handed_over_counts_at_the_hand_over)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
 	open_with_ticks_of_1_ms(&executor.hook);
 	probe_schedule(&probe, HWT_MS(1));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_lateness_only_in(0, 1);
 	manual.now_ns += HWT_MS(900);
 
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 
 	assert_lateness_only_in(0, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(stats, the_clock_is_read_at_least_once_per_16_timeouts)
@@ -471,27 +436,25 @@ Test(stats, the_clock_is_read_at_least_once_per_16_timeouts)
 	struct hwt_stats stats;
 	uint64_t total = 0;
 	uint64_t reads;
-	size_t index;
 
 	open_with_ticks_of_1_ms(NULL);
-	for (index = 0; index < COUNT; index++) {
-		probes[index] = (struct probe){.fixture = &manual,
-		    .then = then_take_data_ns,
-		    .data = &taken_ns};
+	for (size_t index = 0; index < COUNT; index++) {
+		probes[index] = (struct probe){
+		    .then = then_take_data_ns, .data = &taken_ns};
 		probe_schedule(&probes[index], HWT_MS(1));
 	}
 
 	reads = manual.clock_reads;
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	cr_assert(manual.clock_reads - reads >= COUNT / 16);
-	stats = fixture_stats(&manual);
+	stats = manual_stats();
 	cr_assert(stats.lateness_ns_max > taken_ns * (COUNT - 1 - 16));
 	cr_assert(stats.lateness_ns_max <= taken_ns * (COUNT - 1));
-	for (index = 0; index < 64; index++)
+	for (size_t index = 0; index < 64; index++)
 		total += stats.lateness_ns_histogram[index];
 	assert_u64(total, COUNT);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Memory. */
@@ -502,36 +465,34 @@ static void
 schedule_and_cancel_many(void)
 {
 	static hwt_timeout timeouts[LIVE];
-	size_t index;
 
-	for (index = 0; index < LIVE; index++) {
+	for (size_t index = 0; index < LIVE; index++) {
 		timeouts[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 	}
-	fixture_step(&manual, HWT_MS(1));
-	for (index = 0; index < LIVE; index++)
-		assert_rc(hwt_cancel(manual.timer, timeouts[index]), 0);
-	fixture_step(&manual, HWT_MS(1));
+	manual_step(HWT_MS(1));
+	for (size_t index = 0; index < LIVE; index++)
+		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+	manual_step(HWT_MS(1));
 }
 
 Test(stats, memory_follows_the_live_timeouts_not_the_calls)
 {
 	uint64_t before;
 	uint64_t highest;
-	unsigned round;
 
 	open_with_ticks_of_1_ms(NULL);
-	before = fixture_stats(&manual).memory_bytes;
-	for (round = 0; round < 3; round++)
+	before = manual_stats().memory_bytes;
+	for (unsigned round = 0; round < 3; round++)
 		schedule_and_cancel_many();
-	highest = fixture_stats(&manual).memory_bytes;
+	highest = manual_stats().memory_bytes;
 	cr_assert(highest - before >= LIVE * sizeof(hwt_timeout));
 
-	for (round = 0; round < 10; round++) {
+	for (unsigned round = 0; round < 10; round++) {
 		schedule_and_cancel_many();
-		assert_u64(fixture_stats(&manual).memory_bytes, highest);
+		assert_u64(manual_stats().memory_bytes, highest);
 	}
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* A hundred in a bucket of their own take more of the wheel than a hundred in
@@ -539,22 +500,19 @@ Test(stats, memory_follows_the_live_timeouts_not_the_calls)
 Test(stats, memory_counts_what_the_wheel_takes)
 {
 	uint64_t bytes[2];
-	uint64_t apart;
 
-	for (apart = 0; apart < 2; apart++) {
-		struct fixture fixture = {0};
+	for (uint64_t apart = 0; apart < 2; apart++) {
 		uint64_t i;
 
 		fixture_open(
-		    &fixture, &(struct hwt_options){.ticks_per_wheel = 1024});
+		    &manual, &(struct hwt_options){.ticks_per_wheel = 1024});
 		for (i = 1; i <= 100; i++)
-			assert_rc(
-			    hwt_new_timeout(fixture.timer, NULL, forbidden_task,
-				NULL, (1 + i * apart) * fixture.tick_ns),
-			    0);
-		(void)fixture_wait(&fixture);
-		bytes[apart] = fixture_stats(&fixture).memory_bytes;
-		fixture_close(&fixture);
+			assert_ok(
+			    hwt_new_timeout(manual.timer, NULL, forbidden_task,
+				NULL, (1 + i * apart) * manual.tick_ns));
+		(void)manual_wait();
+		bytes[apart] = manual_stats().memory_bytes;
+		manual_close();
 	}
 
 	cr_assert(bytes[1] - bytes[0] >= 90 * 128,

@@ -14,8 +14,6 @@
 
 SUITE(stats_write);
 
-static struct fixture manual;
-
 /* What is written about a timer; the caller frees it. */
 static char *
 text_of(const struct hwt *timer, enum hwt_format format)
@@ -25,7 +23,7 @@ text_of(const struct hwt *timer, enum hwt_format format)
 	FILE *file = open_memstream(&text, &size);
 
 	cr_assert(file != NULL);
-	assert_rc(hwt_stats_write(timer, file, format), 0);
+	assert_ok(hwt_stats_write(timer, file, format));
 	fclose(file);
 	return text;
 }
@@ -65,10 +63,8 @@ count_of(const char *text, const char *part)
 	return count;
 }
 
-Test(stats_write, null_and_unknown_formats_are_refused)
+ManualTest(stats_write, null_and_unknown_formats_are_refused)
 {
-	fixture_open(&manual, NULL);
-
 	assert_rc(hwt_stats_write(NULL, stderr, HWT_JSON), -EINVAL);
 	assert_rc(hwt_stats_write(manual.timer, NULL, HWT_JSON), -EINVAL);
 	assert_rc(hwt_stats_write(manual.timer, stderr,
@@ -76,36 +72,31 @@ Test(stats_write, null_and_unknown_formats_are_refused)
 	    -EINVAL);
 	assert_rc(hwt_stats_write(manual.timer, stderr, (enum hwt_format) - 1),
 	    -EINVAL);
-
-	fixture_close(&manual);
 }
 
 /* A different number for each counter that can be moved by hand. */
 static void
 count_up(struct recording_executor *executor)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout timeout[9];
-	size_t i;
 
 	executor_init(executor, EXECUTOR_REFUSES);
-	for (i = 0; i < 9; i++)
+	for (size_t i = 0; i < 9; i++)
 		timeout[i] =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	for (i = 0; i < 5; i++)
+	for (size_t i = 0; i < 5; i++)
 		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
 			      NULL, HWT_SEC(1)),
 		    i == 0 ? 0 : -ENOBUFS);
-	for (i = 0; i < 6; i++)
-		assert_rc(
-		    hwt_reschedule(manual.timer, timeout[0], HWT_SEC(2)), 0);
-	for (i = 0; i < 3; i++)
-		assert_rc(hwt_cancel(manual.timer, timeout[i]), 0);
-	assert_rc(hwt_new_timeout_on(manual.timer, &executor->hook, NULL,
-		      probe_task, &probe, HWT_MS(1)),
-	    0);
+	for (size_t i = 0; i < 6; i++)
+		assert_ok(hwt_reschedule(manual.timer, timeout[0], HWT_SEC(2)));
+	for (size_t i = 0; i < 3; i++)
+		assert_ok(hwt_cancel(manual.timer, timeout[i]));
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor->hook, NULL,
+	    probe_task, &probe, HWT_MS(1)));
 	probe_schedule(&probe, HWT_MS(2));
-	fixture_tick(&manual, 5);
+	manual_tick(5);
 }
 
 Test(stats_write, prometheus_has_each_counter_of_read_stats)
@@ -114,11 +105,11 @@ Test(stats_write, prometheus_has_each_counter_of_read_stats)
 	struct hwt_stats stats;
 	char *text;
 
-	fixture_open(&manual,
+	manual_open(
 	    &(struct hwt_options){.max_pending = 10, .tick_ns = HWT_MS(1)});
 	count_up(&executor);
 
-	stats = fixture_stats(&manual);
+	stats = manual_stats();
 	text = text_of(manual.timer, HWT_PROMETHEUS);
 
 	assert_u64(stats.scheduled, 12);
@@ -136,19 +127,19 @@ Test(stats_write, prometheus_has_each_counter_of_read_stats)
 	assert_has_count(text, "hwt_memory_bytes", stats.memory_bytes);
 	assert_u64(stats.ticks, 2);
 	free(text);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* A run that is so late, on a boundary's deadline. */
 static uint64_t
 late_by(uint64_t ns)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	uint64_t ticks = (manual.now_ns - manual.start_ns) / manual.tick_ns;
 
-	fixture_tick(&manual, ticks + 1);
+	manual_tick(ticks + 1);
 	probe_schedule(&probe, manual.tick_ns);
-	assert_u64(fixture_step(&manual, manual.tick_ns + ns), 1);
+	assert_u64(manual_step(manual.tick_ns + ns), 1);
 	return ns;
 }
 
@@ -157,7 +148,7 @@ Test(stats_write, lateness_is_a_histogram_in_seconds)
 	uint64_t sum_ns = 0;
 	char *text;
 
-	fixture_open(&manual, &(struct hwt_options){.tick_ns = HWT_MS(1)});
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1)});
 	sum_ns += late_by(0);
 	sum_ns += late_by(1023);
 	sum_ns += late_by(1024);
@@ -186,17 +177,15 @@ Test(stats_write, lateness_is_a_histogram_in_seconds)
 	assert_has_line(text, "hwt_lateness_seconds_sum", "", "137.438959613");
 	assert_has_line(text, "hwt_lateness_max_seconds", "", "68.719476736");
 	free(text);
-	fixture_close(&manual);
+	manual_close();
 }
 
-Test(stats_write, json_has_the_names_of_struct_hwt_stats)
+ManualTest(stats_write, json_has_the_names_of_struct_hwt_stats)
 {
 	char expected[1024];
 	size_t length;
 	char *text;
-	int k;
 
-	fixture_open(&manual, NULL);
 	late_by(2048);
 	late_by(5);
 
@@ -209,23 +198,21 @@ Test(stats_write, json_has_the_names_of_struct_hwt_stats)
 	    "\"late_ticks\":0,\"slow_tasks\":0,\"memory_bytes\":%" PRIu64
 	    ",\"lateness_ns_sum\":2053,\"lateness_ns_max\":2048,"
 	    "\"lateness_ns_histogram\":[",
-	    fixture_stats(&manual).memory_bytes);
-	for (k = 0; k < 64; k++)
+	    manual_stats().memory_bytes);
+	for (int k = 0; k < 64; k++)
 		length += (size_t)snprintf(expected + length,
 		    sizeof(expected) - length, "%s%d", k == 0 ? "" : ",",
 		    k == 2 || k == 11);
 	snprintf(expected + length, sizeof(expected) - length, "]}\n");
 	cr_assert_str_eq(text, expected);
 	free(text);
-	fixture_close(&manual);
 }
 
-Test(stats_write, comments_stand_once_in_a_page_of_several_timers)
+ManualTest(stats_write, comments_stand_once_in_a_page_of_several_timers)
 {
 	struct fixture second = {0};
 	char *first_text, *second_text;
 
-	fixture_open(&manual, NULL);
 	fixture_open(&second, NULL);
 
 	first_text = text_of(manual.timer, HWT_PROMETHEUS);
@@ -240,7 +227,6 @@ Test(stats_write, comments_stand_once_in_a_page_of_several_timers)
 	free(first_text);
 	free(second_text);
 	fixture_close(&second);
-	fixture_close(&manual);
 }
 
 /* Names. */
@@ -249,21 +235,19 @@ static void
 assert_quoted(const char *name, const char *quoted)
 {
 	static const enum hwt_format formats[] = {HWT_PROMETHEUS, HWT_JSON};
-	struct fixture fixture = {0};
 	char label[128], member[128];
-	size_t i;
 
-	fixture_open(&fixture, &(struct hwt_options){.thread_name = name});
+	manual_open(&(struct hwt_options){.thread_name = name});
 	snprintf(label, sizeof(label), "{timer=\"%s\",", quoted);
 	snprintf(member, sizeof(member), "{\"timer\":\"%s\",", quoted);
-	for (i = 0; i < 2; i++) {
-		char *text = text_of(fixture.timer, formats[i]);
+	for (size_t i = 0; i < 2; i++) {
+		char *text = text_of(manual.timer, formats[i]);
 
 		cr_assert(strstr(text, i == 0 ? label : member) != NULL,
 		    "%s is not in\n%s", quoted, text);
 		free(text);
 	}
-	fixture_close(&fixture);
+	manual_close();
 }
 
 Test(stats_write, quotes_backslashes_and_newlines_are_escaped)
@@ -314,26 +298,23 @@ Test(stats_write, what_is_no_utf8_is_replaced)
 
 /* Errors of the file. */
 
-Test(stats_write, a_file_that_is_full_is_ENOSPC)
+ManualTest(stats_write, a_file_that_is_full_is_ENOSPC)
 {
 	FILE *file = fopen("/dev/full", "we");
 
-	fixture_open(&manual, NULL);
 	cr_assert(file != NULL);
 
 	assert_rc(hwt_stats_write(manual.timer, file, HWT_PROMETHEUS), -ENOSPC);
 	assert_rc(hwt_stats_write(manual.timer, file, HWT_JSON), -ENOSPC);
 
 	fclose(file);
-	fixture_close(&manual);
 }
 
-Test(stats_write, a_descriptor_that_is_closed_or_not_for_writing_is_EBADF)
+ManualTest(stats_write, a_descriptor_that_is_closed_or_not_for_writing_is_EBADF)
 {
 	FILE *closed = fopen("/dev/null", "we");
 	FILE *readable = fopen("/dev/null", "re");
 
-	fixture_open(&manual, NULL);
 	cr_assert(closed != NULL && readable != NULL);
 	cr_assert(close(fileno(closed)) == 0);
 
@@ -342,15 +323,13 @@ Test(stats_write, a_descriptor_that_is_closed_or_not_for_writing_is_EBADF)
 
 	fclose(readable);
 	fclose(closed);
-	fixture_close(&manual);
 }
 
-Test(stats_write, a_pipe_that_nobody_reads_is_EPIPE)
+ManualTest(stats_write, a_pipe_that_nobody_reads_is_EPIPE)
 {
 	int ends[2];
 	FILE *file;
 
-	fixture_open(&manual, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
 	cr_assert(pipe2(ends, O_CLOEXEC) == 0);
 	file = fdopen(ends[1], "w");
@@ -359,7 +338,6 @@ Test(stats_write, a_pipe_that_nobody_reads_is_EPIPE)
 	assert_rc(hwt_stats_write(manual.timer, file, HWT_JSON), -EPIPE);
 
 	fclose(file);
-	fixture_close(&manual);
 }
 
 /* Fails without a reason, at the call that its count says. */
@@ -377,13 +355,11 @@ write_nothing(void *cookie, const char *text, size_t size)
 	return 0;
 }
 
-Test(stats_write, a_failure_without_errno_is_EIO_wherever_it_comes)
+ManualTest(stats_write, a_failure_without_errno_is_EIO_wherever_it_comes)
 {
 	const cookie_io_functions_t functions = {.write = write_nothing};
-	unsigned lines;
 
-	fixture_open(&manual, NULL);
-	for (lines = 0; lines <= 71; lines++) {
+	for (unsigned lines = 0; lines <= 71; lines++) {
 		unsigned left = lines;
 		FILE *file = fopencookie(&left, "w", functions);
 
@@ -393,27 +369,24 @@ Test(stats_write, a_failure_without_errno_is_EIO_wherever_it_comes)
 		    lines < 71 ? -EIO : 0);
 		fclose(file);
 	}
-	fixture_close(&manual);
 }
 
-Test(stats_write, the_text_is_flushed)
+ManualTest(stats_write, the_text_is_flushed)
 {
 	char buffer[4096] = "";
 	int ends[2];
 	FILE *file;
 
-	fixture_open(&manual, NULL);
 	cr_assert(pipe2(ends, O_CLOEXEC) == 0);
 	file = fdopen(ends[1], "w");
 
-	assert_rc(hwt_stats_write(manual.timer, file, HWT_JSON), 0);
+	assert_ok(hwt_stats_write(manual.timer, file, HWT_JSON));
 
 	cr_assert(readable(ends[0]));
 	cr_assert(read(ends[0], buffer, sizeof(buffer) - 1) > 2);
 	cr_assert(strstr(buffer, "]}\n") != NULL);
 	fclose(file);
 	close(ends[0]);
-	fixture_close(&manual);
 }
 
 static void
@@ -425,40 +398,32 @@ child_is_refused(void *arg)
 	child_rc(hwt_stats_write(timer, NULL, HWT_JSON), -EOWNERDEAD);
 }
 
-Test(stats_write, a_child_is_refused)
+ManualTest(stats_write, a_child_is_refused)
 {
-	fixture_open(&manual, NULL);
-
 	in_child(child_is_refused, manual.timer);
-
-	fixture_close(&manual);
 }
 
 static void
 then_write(struct probe *probe)
 {
-	probe->rc =
-	    hwt_stats_write(probe->fixture->timer, probe->data, HWT_PROMETHEUS);
+	probe->rc = hwt_stats_write(manual.timer, probe->data, HWT_PROMETHEUS);
 }
 
-Test(stats_write, a_task_may_write_and_a_stopped_timer_has_its_counters)
+ManualTest(stats_write, a_task_may_write_and_a_stopped_timer_has_its_counters)
 {
 	FILE *file = fopen("/dev/null", "we");
-	struct probe probe = {
-	    .fixture = &manual, .then = then_write, .data = file};
+	struct probe probe = {.then = then_write, .data = file};
 	char *text;
 
-	fixture_open(&manual, NULL);
 	probe_schedule(&probe, 0);
 	probe.rc = 1;
-	fixture_tick(&manual, 1);
-	assert_rc(probe.rc, 0);
-	assert_rc(hwt_stop(manual.timer, NULL), 0);
+	manual_tick(1);
+	assert_ok(probe.rc);
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	text = text_of(manual.timer, HWT_PROMETHEUS);
 
 	assert_has_count(text, "hwt_tasks_started_total", 1);
 	free(text);
 	fclose(file);
-	fixture_close(&manual);
 }

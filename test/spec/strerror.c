@@ -26,14 +26,12 @@ is_alike(int error)
 
 Test(strerror, what_functions_return_has_a_text_of_its_own)
 {
-	size_t i, j;
-
-	for (i = 0; i < KNOWN; i++) {
+	for (size_t i = 0; i < KNOWN; i++) {
 		const char *text = hwt_strerror(-known[i]);
 
 		cr_assert(text != NULL && strlen(text) > 0);
 		cr_assert(strcmp(text, hwt_strerror(INT_MIN)) != 0);
-		for (j = 0; j < i; j++)
+		for (size_t j = 0; j < i; j++)
 			cr_assert(is_alike(known[i]) ||
 				strcmp(text, hwt_strerror(-known[j])) != 0,
 			    "%d and %d: %s", known[i], known[j], text);
@@ -42,12 +40,10 @@ Test(strerror, what_functions_return_has_a_text_of_its_own)
 
 Test(strerror, it_says_what_it_means_here_and_not_what_the_system_says)
 {
-	size_t i;
-
 	cr_assert(strstr(hwt_strerror(-ESHUTDOWN), "the timer is stopped"));
 	cr_assert(strstr(hwt_strerror(-ENOENT), "the timeout has ended"));
 	cr_assert(strstr(hwt_strerror(-EOWNERDEAD), "fork"));
-	for (i = 1; i < KNOWN; i++)
+	for (size_t i = 1; i < KNOWN; i++)
 		cr_assert(
 		    strcmp(hwt_strerror(-known[i]), strerror(known[i])) != 0);
 }
@@ -57,17 +53,14 @@ Test(strerror, errors_of_a_file_are_not_denied)
 {
 	const int of_files[] = {
 	    EIO, EBADF, ENOSPC, EPIPE, EFBIG, EDQUOT, EINTR, EAGAIN};
-	size_t i;
 
-	for (i = 0; i < sizeof(of_files) / sizeof(of_files[0]); i++)
+	for (size_t i = 0; i < sizeof(of_files) / sizeof(of_files[0]); i++)
 		cr_assert(strstr(hwt_strerror(-of_files[i]), "the file"));
 }
 
 Test(strerror, the_sign_does_not_matter)
 {
-	size_t i;
-
-	for (i = 0; i < KNOWN; i++)
+	for (size_t i = 0; i < KNOWN; i++)
 		cr_assert(hwt_strerror(known[i]) == hwt_strerror(-known[i]));
 }
 
@@ -75,18 +68,15 @@ Test(strerror, what_is_unknown_has_a_text_too)
 {
 	const int unknown[] = {INT_MIN, INT_MIN + 1, INT_MAX, 100000, -100000,
 	    EDOM, -EDOM, ECANCELED};
-	size_t i;
 
-	for (i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
 		cr_assert_str_eq(hwt_strerror(unknown[i]),
 		    "an error that hwt does not return");
 }
 
 Test(strerror, texts_are_constant_and_of_one_line)
 {
-	int error;
-
-	for (error = -200; error <= 200; error++) {
+	for (int error = -200; error <= 200; error++) {
 		const char *text = hwt_strerror(error);
 
 		cr_assert(text == hwt_strerror(error));

@@ -176,6 +176,9 @@ fixture_try_open(struct fixture *fixture, const struct hwt_options *options)
 		fixture->start_ns = FIXTURE_START;
 	log_recorder_init(&fixture->log);
 	fixture->now_ns = fixture->start_ns;
+	fixture->wakes = 0;
+	fixture->clock_reads = 0;
+	fixture->runs = 0;
 	fixture->tick_ns = filled.tick_ns != 0 ? filled.tick_ns : HWT_MS(100);
 	filled.flags |= HWT_MANUAL;
 	if (filled.clock == NULL)
@@ -190,15 +193,15 @@ fixture_try_open(struct fixture *fixture, const struct hwt_options *options)
 void
 fixture_open(struct fixture *fixture, const struct hwt_options *options)
 {
-	assert_rc(fixture_try_open(fixture, options), 0);
+	assert_ok(fixture_try_open(fixture, options));
 	cr_assert(fixture->timer != NULL);
 }
 
 void
 fixture_close(struct fixture *fixture)
 {
-	assert_rc(hwt_stop(fixture->timer, NULL), 0);
-	assert_rc(hwt_destroy(fixture->timer), 0);
+	assert_ok(hwt_stop(fixture->timer, NULL));
+	assert_ok(hwt_destroy(fixture->timer));
 	fixture->timer = NULL;
 }
 
@@ -208,7 +211,7 @@ fixture_step(struct fixture *fixture, uint64_t ns)
 	uint64_t tasks_started = UINT64_MAX;
 
 	fixture->now_ns += ns;
-	assert_rc(hwt_advance(fixture->timer, &tasks_started), 0);
+	assert_ok(hwt_advance(fixture->timer, &tasks_started));
 	return tasks_started;
 }
 
@@ -226,7 +229,7 @@ fixture_wait(struct fixture *fixture)
 {
 	uint64_t wait_ns = UINT64_MAX - 1;
 
-	assert_rc(hwt_next_wakeup(fixture->timer, &wait_ns), 0);
+	assert_ok(hwt_next_wakeup(fixture->timer, &wait_ns));
 	return wait_ns;
 }
 
@@ -236,7 +239,7 @@ fixture_stats(struct fixture *fixture)
 	struct hwt_stats stats;
 
 	memset(&stats, 0xff, sizeof(stats));
-	assert_rc(hwt_read_stats(fixture->timer, &stats), 0);
+	assert_ok(hwt_read_stats(fixture->timer, &stats));
 	return stats;
 }
 
@@ -245,8 +248,58 @@ fixture_remaining(struct fixture *fixture, hwt_timeout timeout)
 {
 	int64_t remaining_ns = INT64_MIN;
 
-	assert_rc(hwt_remaining(fixture->timer, timeout, &remaining_ns), 0);
+	assert_ok(hwt_remaining(fixture->timer, timeout, &remaining_ns));
 	return remaining_ns;
+}
+
+struct fixture manual;
+
+void
+manual_open(const struct hwt_options *options)
+{
+	fixture_open(&manual, options);
+}
+
+int
+manual_try_open(const struct hwt_options *options)
+{
+	return fixture_try_open(&manual, options);
+}
+
+void
+manual_close(void)
+{
+	fixture_close(&manual);
+}
+
+uint64_t
+manual_step(uint64_t ns)
+{
+	return fixture_step(&manual, ns);
+}
+
+uint64_t
+manual_tick(uint64_t index)
+{
+	return fixture_tick(&manual, index);
+}
+
+uint64_t
+manual_wait(void)
+{
+	return fixture_wait(&manual);
+}
+
+struct hwt_stats
+manual_stats(void)
+{
+	return fixture_stats(&manual);
+}
+
+int64_t
+manual_remaining(hwt_timeout timeout)
+{
+	return fixture_remaining(&manual, timeout);
 }
 
 struct hwt *
@@ -255,7 +308,7 @@ worker_timer_open(uint64_t tick_ns)
 	struct hwt_options options = {.tick_ns = tick_ns};
 	struct hwt *timer = NULL;
 
-	assert_rc(hwt_create(&timer, &options), 0);
+	assert_ok(hwt_create(&timer, &options));
 	cr_assert(timer != NULL);
 	return timer;
 }
@@ -263,11 +316,19 @@ worker_timer_open(uint64_t tick_ns)
 void
 worker_timer_close(struct hwt *timer)
 {
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_stop(timer, NULL));
+	assert_ok(hwt_destroy(timer));
 }
 
 /* Tasks. */
+
+static struct fixture *
+probe_fixture(struct probe *probe)
+{
+	if (probe->fixture == NULL)
+		probe->fixture = &manual;
+	return probe->fixture;
+}
 
 void
 probe_task(hwt_timeout timeout, void *arg)
@@ -276,10 +337,8 @@ probe_task(hwt_timeout timeout, void *arg)
 
 	probe->timeout = timeout;
 	probe->thread = pthread_self();
-	if (probe->fixture != NULL) {
-		probe->started_ns = probe->fixture->now_ns;
-		probe->order = ++probe->fixture->runs;
-	}
+	probe->started_ns = probe_fixture(probe)->now_ns;
+	probe->order = ++probe_fixture(probe)->runs;
 	if (probe->then != NULL)
 		probe->then(probe);
 	probe->runs++;
@@ -288,9 +347,8 @@ probe_task(hwt_timeout timeout, void *arg)
 hwt_timeout
 probe_schedule(struct probe *probe, uint64_t delay_ns)
 {
-	assert_rc(hwt_new_timeout(probe->fixture->timer, &probe->handle,
-		      probe_task, probe, delay_ns),
-	    0);
+	assert_ok(hwt_new_timeout(probe_fixture(probe)->timer, &probe->handle,
+	    probe_task, probe, delay_ns));
 	return probe->handle;
 }
 
@@ -303,9 +361,8 @@ probe_schedule_periodic(
 	    .delay_ns = delay_ns,
 	    .period_ns = period_ns};
 
-	assert_rc(
-	    hwt_new_timeouts(probe->fixture->timer, 1, &spec, &probe->handle),
-	    0);
+	assert_ok(hwt_new_timeouts(
+	    probe_fixture(probe)->timer, 1, &spec, &probe->handle));
 	return probe->handle;
 }
 
@@ -329,7 +386,7 @@ schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns)
 {
 	hwt_timeout timeout;
 
-	assert_rc(hwt_new_timeout(timer, &timeout, task, NULL, delay_ns), 0);
+	assert_ok(hwt_new_timeout(timer, &timeout, task, NULL, delay_ns));
 	return timeout;
 }
 
@@ -442,18 +499,17 @@ in_parallel(unsigned count, void (*body)(unsigned index, void *arg), void *arg)
 	struct parallel parallel = {.body = body, .arg = arg};
 	struct parallel_thread *threads =
 	    __real_calloc(count, sizeof(*threads));
-	unsigned index;
 
 	cr_assert(threads != NULL);
 	pthread_barrier_init(&parallel.start, NULL, count);
-	for (index = 0; index < count; index++) {
+	for (unsigned index = 0; index < count; index++) {
 		threads[index].parallel = &parallel;
 		threads[index].index = index;
 		if (__real_pthread_create(&threads[index].thread, NULL,
 			parallel_main, &threads[index]) != 0)
 			abort();
 	}
-	for (index = 0; index < count; index++)
+	for (unsigned index = 0; index < count; index++)
 		pthread_join(threads[index].thread, NULL);
 	pthread_barrier_destroy(&parallel.start);
 	free(threads);

@@ -4,8 +4,9 @@
  * so that fixtures may be static variables.
  *
  *   SUITE(name);             opens a suite: limits, leak check at the end
- *   assert_rc, assert_u64, assert_i64
- *                            assertions that print both values
+ *   assert_rc, assert_ok, assert_u64, assert_i64
+ *                            assertions that print the values
+ *   ManualTest               a test with a manual timer, `manual`
  *   struct fixture           a manual timer with its clock, wake counter, log
  *   worker_timer_open        a timer with a worker
  *   struct probe             a task that writes down its runs
@@ -86,7 +87,25 @@ void assert_no_leaks(void);
 	}                                                        \
 	static void suite##_##name##_spec(void)
 
+/* A test whose manual timer, `manual` below, is open with its defaults before
+ * the body, and is closed after it. */
+#define ManualTest(suite, name) \
+	TestBetween(manual_open(NULL), manual_close(), suite, name)
+
+/* A test with something done before and after its body. */
+#define TestBetween(before, after, suite, name)  \
+	static void suite##_##name##_body(void); \
+	Test(suite, name)                        \
+	{                                        \
+		before;                          \
+		suite##_##name##_body();         \
+		after;                           \
+	}                                        \
+	static void suite##_##name##_body(void)
+
 /* Each evaluates its arguments once. assert_rc names errno values. */
+#define assert_ok(call) assert_rc(call, 0)
+
 #define assert_rc(call, expected)                                        \
 	do {                                                             \
 		int rc_is = (call);                                      \
@@ -179,6 +198,19 @@ struct hwt_stats fixture_stats(struct fixture *fixture);
 /* hwt_remaining, which must answer 0. */
 int64_t fixture_remaining(struct fixture *fixture, hwt_timeout timeout);
 
+/* The timer of most tests, and the same calls for it. manual_open may be called
+ * again after manual_close. */
+extern struct fixture manual;
+
+void manual_open(const struct hwt_options *options);
+int manual_try_open(const struct hwt_options *options);
+void manual_close(void);
+uint64_t manual_step(uint64_t ns);
+uint64_t manual_tick(uint64_t index);
+uint64_t manual_wait(void);
+struct hwt_stats manual_stats(void);
+int64_t manual_remaining(hwt_timeout timeout);
+
 /* A timer with a worker, in real time; both must succeed. */
 struct hwt *worker_timer_open(uint64_t tick_ns);
 void worker_timer_close(struct hwt *timer);
@@ -189,7 +221,7 @@ void worker_timer_close(struct hwt *timer);
  * the last run's values; runs is written last, with release.
  */
 struct probe {
-	/* Set by the test; may be NULL: no clock, no order then. */
+	/* Set by the test; NULL: manual. */
 	struct fixture *fixture;
 	/* Set by the test: what the task does besides; may be NULL. */
 	void (*then)(struct probe *probe);

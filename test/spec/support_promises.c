@@ -19,58 +19,60 @@
 
 /* Live timers. */
 
+struct live live;
+
 void
-live_open(struct live *live, const struct hwt_options *options)
+live_open(const struct hwt_options *options)
 {
 	const struct hwt_options defaults = {
 	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 64};
 	struct hwt_options filled = options != NULL ? *options : defaults;
-	struct hwt_log log = log_recorder_hook(&live->log);
+	struct hwt_log log = log_recorder_hook(&live.log);
 
-	log_recorder_init(&live->log);
+	log_recorder_init(&live.log);
 	filled.log = &log;
-	live->tick_ns = filled.tick_ns != 0 ? filled.tick_ns : HWT_MS(100);
-	assert_rc(hwt_create(&live->timer, &filled), 0);
+	live.tick_ns = filled.tick_ns != 0 ? filled.tick_ns : HWT_MS(100);
+	assert_ok(hwt_create(&live.timer, &filled));
 }
 
 void
-live_close(struct live *live)
+live_close(void)
 {
-	assert_rc(hwt_stop(live->timer, NULL), 0);
-	assert_rc(hwt_destroy(live->timer), 0);
-	live->timer = NULL;
+	assert_ok(hwt_stop(live.timer, NULL));
+	assert_ok(hwt_destroy(live.timer));
+	live.timer = NULL;
 }
 
 struct hwt_stats
-live_stats(struct live *live)
+live_stats(void)
 {
 	struct hwt_stats stats;
 
-	assert_rc(hwt_read_stats(live->timer, &stats), 0);
+	assert_ok(hwt_read_stats(live.timer, &stats));
 	return stats;
 }
 
 void
-live_pass_tick(struct live *live)
+live_pass_tick(void)
 {
 	struct probe probe = {0};
 
-	assert_rc(hwt_new_timeout(live->timer, NULL, probe_task, &probe, 0), 0);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 }
 
 void
-live_settle(struct live *live, pid_t worker)
+live_settle(pid_t worker)
 {
 	uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
 	/* A worker that only waits for the next boundary is seen to run, or to
 	 * have run, by one of these looks at least, if its processor runs. */
-	uint64_t looks = 50 + 3 * live->tick_ns / HWT_MS(1);
+	uint64_t looks = 50 + 3 * live.tick_ns / HWT_MS(1);
 	uint64_t wakeups = 0;
 	uint64_t look = 0;
 
 	while (look < looks) {
-		uint64_t now = live_stats(live).wakeups;
+		uint64_t now = live_stats().wakeups;
 
 		if (now == wakeups && thread_letter(worker) == 'S')
 			look++;
@@ -156,10 +158,9 @@ other_threads_sleep(void)
 static void
 let_others_fall_asleep(void)
 {
-	unsigned turn;
 	unsigned looks = 0;
 
-	for (turn = 0; turn < 100 && looks < 5; turn++) {
+	for (unsigned turn = 0; turn < 100 && looks < 5; turn++) {
 		looks = other_threads_sleep() ? looks + 1 : 0;
 		sleep_ns(HWT_MS(1));
 	}

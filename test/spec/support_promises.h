@@ -2,7 +2,7 @@
 /*
  * What the suites of the promises share beyond support.h.
  *
- *   struct live          a timer with a worker thread
+ *   WorkerTest           a test with a timer that has a worker, `live`
  *   child_*, in_child    a forked child that reports by its exit status
  *   thread_*             what the kernel says about a thread of this process
  *   grid_tick            the tick that the header's rule gives to a delay
@@ -20,24 +20,29 @@
 
 #include <sys/types.h>
 
-/* A timer whose worker is real. live_open adds the log recorder to options,
+/* The test's timer with a worker. live_open adds the log recorder to options,
  * which may be NULL: a tick of 1 ms, a wheel of 64. */
-struct live {
+extern struct live {
 	struct hwt *timer;
 	uint64_t tick_ns;
 	struct log_recorder log;
-};
+} live;
 
-void live_open(struct live *live, const struct hwt_options *options);
+void live_open(const struct hwt_options *options);
 /* Stops, drops what is left and destroys; all of it must be 0. */
-void live_close(struct live *live);
-struct hwt_stats live_stats(struct live *live);
+void live_close(void);
+struct hwt_stats live_stats(void);
 /* Returns when the worker has begun a tick after the call, and so has placed
  * what was scheduled and released what was cancelled before. */
-void live_pass_tick(struct live *live);
+void live_pass_tick(void);
 /* Returns when the worker lies in a sleep that has lasted for several ticks
  * and so is a long one. */
-void live_settle(struct live *live, pid_t worker);
+void live_settle(pid_t worker);
+
+/* A test for which live is open, by its defaults, before the body, and is
+ * closed after it. */
+#define WorkerTest(suite, name) \
+	TestBetween(live_open(NULL), live_close(), suite, name)
 
 /*
  * In a forked child nothing of the runner may be used. child_check says on
@@ -49,6 +54,8 @@ void live_settle(struct live *live, pid_t worker);
 /* As assert_rc. */
 #define child_rc(call, expected) \
 	child_require_rc((call), (expected), __FILE__, __LINE__, #call)
+
+#define child_ok(call) child_rc(call, 0)
 
 void child_require(bool holds, const char *file, int line, const char *text);
 void child_require_rc(

@@ -10,25 +10,22 @@
 
 SUITE(touch);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 static void
 open_with_executor(enum executor_mode mode)
 {
 	executor_init(&executor, mode);
-	fixture_open(&manual,
-	    &(struct hwt_options){
-		.tick_ns = HWT_MS(1), .executor = &executor.hook});
+	manual_open(&(struct hwt_options){
+	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 }
 
 /* probe->handle is the variable. */
 static void
 touch(struct probe *probe, uint64_t delay_ns)
 {
-	assert_rc(hwt_touch(manual.timer, NULL, &probe->handle, probe_task,
-		      probe, delay_ns),
-	    0);
+	assert_ok(hwt_touch(
+	    manual.timer, NULL, &probe->handle, probe_task, probe, delay_ns));
 	cr_assert(probe->handle.id != 0);
 }
 
@@ -47,113 +44,98 @@ assert_refused(
 
 /* The first, and what is pending. */
 
-Test(touch, a_variable_of_0_gets_the_first_timeout)
+ManualTest(touch, a_variable_of_0_gets_the_first_timeout)
 {
-	struct probe probe = {.fixture = &manual};
-
-	fixture_open(&manual, NULL);
+	struct probe probe = {0};
 
 	touch(&probe, HWT_MS(3));
 
-	assert_u64(fixture_tick(&manual, 2), 0);
-	assert_u64(fixture_tick(&manual, 3), 1);
+	assert_u64(manual_tick(2), 0);
+	assert_u64(manual_tick(3), 1);
 	assert_u64(probe.timeout.id, probe.handle.id);
-	assert_u64(fixture_stats(&manual).scheduled, 1);
-	fixture_close(&manual);
+	assert_u64(manual_stats().scheduled, 1);
 }
 
-Test(touch, what_is_pending_moves_and_keeps_handle_task_and_arg)
+ManualTest(touch, what_is_pending_moves_and_keeps_handle_task_and_arg)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout first;
 
-	fixture_open(&manual, NULL);
 	touch(&probe, HWT_MS(3));
 	first = probe.handle;
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
-	assert_rc(hwt_touch(manual.timer, NULL, &probe.handle, forbidden_task,
-		      NULL, HWT_MS(3)),
-	    0);
+	assert_ok(hwt_touch(manual.timer, NULL, &probe.handle, forbidden_task,
+	    NULL, HWT_MS(3)));
 
 	assert_u64(probe.handle.id, first.id);
-	assert_u64(fixture_tick(&manual, 4), 0);
-	assert_u64(fixture_tick(&manual, 5), 1);
-	assert_u64(fixture_stats(&manual).scheduled, 1);
-	assert_u64(fixture_stats(&manual).rescheduled, 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(4), 0);
+	assert_u64(manual_tick(5), 1);
+	assert_u64(manual_stats().scheduled, 1);
+	assert_u64(manual_stats().rescheduled, 1);
 }
 
-Test(touch, touched_again_and_again_it_runs_once_when_it_was_left_alone)
+ManualTest(touch, touched_again_and_again_it_runs_once_when_it_was_left_alone)
 {
-	struct probe probe = {.fixture = &manual};
-	uint64_t index;
+	struct probe probe = {0};
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 100; index++) {
+	for (uint64_t index = 0; index < 100; index++) {
 		touch(&probe, HWT_MS(5));
-		assert_u64(fixture_tick(&manual, index + 1), 0);
+		assert_u64(manual_tick(index + 1), 0);
 	}
 
-	assert_u64(fixture_tick(&manual, 103), 0);
-	assert_u64(fixture_tick(&manual, 104), 1);
-	assert_u64(fixture_stats(&manual).scheduled, 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(103), 0);
+	assert_u64(manual_tick(104), 1);
+	assert_u64(manual_stats().scheduled, 1);
 }
 
-Test(touch, what_is_pending_moves_in_too_and_to_never)
+ManualTest(touch, what_is_pending_moves_in_too_and_to_never)
 {
-	struct probe in = {.fixture = &manual}, never = in;
+	struct probe in = {0}, never = in;
 
-	fixture_open(&manual, NULL);
 	touch(&in, HWT_MIN(1));
 	touch(&never, HWT_MS(1));
 
 	touch(&in, 0);
 	touch(&never, HWT_NEVER);
 
-	assert_u64(fixture_tick(&manual, 1), 1);
-	assert_u64(fixture_tick(&manual, 100), 0);
-	assert_i64(fixture_remaining(&manual, never.handle), INT64_MAX);
-	fixture_close(&manual);
+	assert_u64(manual_tick(1), 1);
+	assert_u64(manual_tick(100), 0);
+	assert_i64(manual_remaining(never.handle), INT64_MAX);
 }
 
 /* What has ended. */
 
-Test(touch, what_has_run_gets_a_successor)
+ManualTest(touch, what_has_run_gets_a_successor)
 {
-	struct probe first = {.fixture = &manual}, second = first;
+	struct probe first = {0}, second = first;
 	hwt_timeout ended;
 
-	fixture_open(&manual, NULL);
 	touch(&first, 0);
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	ended = second.handle = first.handle;
 
 	touch(&second, HWT_MS(2));
 
 	cr_assert(second.handle.id != ended.id);
-	assert_u64(fixture_tick(&manual, 3), 1);
+	assert_u64(manual_tick(3), 1);
 	assert_u64(second.runs, 1);
 	assert_u64(first.runs, 1);
-	fixture_close(&manual);
 }
 
-Test(touch, what_was_cancelled_is_revived)
+ManualTest(touch, what_was_cancelled_is_revived)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout cancelled;
 
-	fixture_open(&manual, NULL);
 	touch(&probe, HWT_MS(2));
 	cancelled = probe.handle;
-	assert_rc(hwt_cancel(manual.timer, cancelled), 0);
+	assert_ok(hwt_cancel(manual.timer, cancelled));
 
 	touch(&probe, HWT_MS(2));
 
 	cr_assert(probe.handle.id != cancelled.id);
-	assert_u64(fixture_tick(&manual, 2), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(2), 1);
 }
 
 Test(touch, a_handle_of_another_timer_or_garbage_gets_a_new_one)
@@ -161,19 +143,17 @@ Test(touch, a_handle_of_another_timer_or_garbage_gets_a_new_one)
 	static struct fixture other;
 	struct probe foreign = {.fixture = &other}, garbage = foreign;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	fixture_open(&other, NULL);
 	probe_schedule(&foreign, HWT_MS(1));
-	foreign.fixture = &manual;
-	garbage.fixture = &manual;
 	garbage.handle.id = UINT64_MAX;
 
 	touch(&foreign, HWT_MS(1));
 	touch(&garbage, HWT_MS(1));
 
-	assert_u64(fixture_tick(&manual, 1), 2);
+	assert_u64(manual_tick(1), 2);
 	assert_u64(hwt_pending_timeouts(other.timer), 1);
-	fixture_close(&manual);
+	manual_close();
 	fixture_close(&other);
 }
 
@@ -181,11 +161,11 @@ Test(touch, a_handle_of_another_timer_or_garbage_gets_a_new_one)
 
 Test(touch, what_an_executor_holds_gets_a_successor_and_does_not_run)
 {
-	struct probe old = {.fixture = &manual}, new = old;
+	struct probe old = {0}, new = old;
 
 	open_with_executor(EXECUTOR_HOLDS);
 	touch(&old, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	assert_u64(executor.count, 1);
 	new.handle = old.handle;
 
@@ -193,54 +173,53 @@ Test(touch, what_an_executor_holds_gets_a_successor_and_does_not_run)
 
 	cr_assert(new.handle.id != old.handle.id);
 	assert_rc(hwt_state(manual.timer, old.handle, NULL), -ENOENT);
-	assert_u64(fixture_stats(&manual).cancelled, 1);
+	assert_u64(manual_stats().cancelled, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(old.runs, 0);
 	assert_u64(new.runs, 0);
-	fixture_tick(&manual, 6);
-	assert_rc(executor_run(&executor, 1), 0);
+	manual_tick(6);
+	assert_ok(executor_run(&executor, 1));
 	assert_u64(new.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(touch, what_was_cancelled_in_an_executor_gets_a_successor)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_executor(EXECUTOR_HOLDS);
 	touch(&probe, 0);
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	manual_tick(1);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
 	touch(&probe, HWT_MS(1));
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	fixture_tick(&manual, 2);
-	assert_rc(executor_run(&executor, 1), 0);
+	manual_tick(2);
+	assert_ok(executor_run(&executor, 1));
 	assert_u64(probe.runs, 1);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(touch, a_new_one_goes_to_the_executor_of_the_call)
 {
 	static struct recording_executor second;
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_executor(EXECUTOR_RUNS);
 	executor_init(&second, EXECUTOR_RUNS);
-	assert_rc(hwt_touch(manual.timer, &second.hook, &probe.handle,
-		      probe_task, &probe, 0),
-	    0);
-	fixture_tick(&manual, 1);
+	assert_ok(hwt_touch(
+	    manual.timer, &second.hook, &probe.handle, probe_task, &probe, 0));
+	manual_tick(1);
 	assert_u64(second.count, 1);
 
 	touch(&probe, 0);
-	fixture_tick(&manual, 2);
+	manual_tick(2);
 
 	assert_u64(executor.count, 1);
 	assert_u64(probe.runs, 2);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* A loop with a mailbox: a request, and then the client hangs up, in one turn
@@ -262,10 +241,8 @@ idle_for_too_long(hwt_timeout timeout, void *arg)
 static void
 touch_idle(struct hwt_mailbox *mailbox, struct connection *connection)
 {
-	assert_rc(
-	    hwt_touch(manual.timer, hwt_mailbox_executor(mailbox),
-		&connection->idle, idle_for_too_long, connection, HWT_MS(3)),
-	    0);
+	assert_ok(hwt_touch(manual.timer, hwt_mailbox_executor(mailbox),
+	    &connection->idle, idle_for_too_long, connection, HWT_MS(3)));
 }
 
 Test(touch, in_a_mailbox_only_the_run_of_the_variables_handle_comes)
@@ -273,24 +250,24 @@ Test(touch, in_a_mailbox_only_the_run_of_the_variables_handle_comes)
 	struct connection closed = {{0}, 0}, open = {{0}, 0};
 	struct hwt_mailbox *mailbox;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	manual_open(NULL);
+	assert_ok(hwt_mailbox_create(&mailbox));
 	touch_idle(mailbox, &closed);
 	touch_idle(mailbox, &open);
-	fixture_tick(&manual, 3);
+	manual_tick(3);
 	cr_assert(readable(hwt_mailbox_fd(mailbox)));
 
 	touch_idle(mailbox, &closed);
 	touch_idle(mailbox, &open);
-	assert_rc(hwt_cancel(manual.timer, closed.idle), 0);
+	assert_ok(hwt_cancel(manual.timer, closed.idle));
 
-	assert_rc(hwt_mailbox_run(mailbox, 0, NULL), 0);
+	assert_ok(hwt_mailbox_run(mailbox, 0, NULL));
 	cr_assert(open.runs == 0 && closed.runs == 0);
-	fixture_tick(&manual, 6);
-	assert_rc(hwt_mailbox_run(mailbox, 0, NULL), 0);
+	manual_tick(6);
+	assert_ok(hwt_mailbox_run(mailbox, 0, NULL));
 	cr_assert(open.runs == 1 && closed.runs == 0);
-	fixture_close(&manual);
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	manual_close();
+	assert_ok(hwt_mailbox_destroy(mailbox));
 }
 
 /* What runs. */
@@ -302,21 +279,19 @@ then_touch_itself(struct probe *probe)
 	touch(probe, HWT_MS(4));
 }
 
-Test(touch, a_one_shot_task_schedules_its_successor)
+ManualTest(touch, a_one_shot_task_schedules_its_successor)
 {
-	struct probe probe = {.fixture = &manual, .then = then_touch_itself};
+	struct probe probe = {.then = then_touch_itself};
 	hwt_timeout first;
 
-	fixture_open(&manual, NULL);
 	touch(&probe, HWT_MS(1));
 	first = probe.handle;
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	cr_assert(probe.handle.id != first.id);
-	assert_u64(fixture_tick(&manual, 4), 0);
-	assert_u64(fixture_tick(&manual, 5), 1);
+	assert_u64(manual_tick(4), 0);
+	assert_u64(manual_tick(5), 1);
 	assert_u64(probe.timeout.id, probe.handle.id);
-	fixture_close(&manual);
 }
 
 Test(touch, a_task_that_runs_elsewhere_runs_on_and_the_new_one_after_it)
@@ -327,15 +302,14 @@ Test(touch, a_task_that_runs_elsewhere_runs_on_and_the_new_one_after_it)
 	struct probe new = {0};
 
 	gate_init(&gate);
-	assert_rc(hwt_touch(timer, NULL, &old.handle, probe_task, &old, 0), 0);
+	assert_ok(hwt_touch(timer, NULL, &old.handle, probe_task, &old, 0));
 	gate_await(&gate);
 	new.handle = old.handle;
 
-	assert_rc(hwt_touch(timer, NULL, &new.handle, probe_task, &new, 0), 0);
+	assert_ok(hwt_touch(timer, NULL, &new.handle, probe_task, &new, 0));
 	cr_assert(new.handle.id != old.handle.id);
-	assert_rc(hwt_touch(timer, NULL, &new.handle, forbidden_task, NULL,
-		      HWT_MS(1)),
-	    0);
+	assert_ok(hwt_touch(
+	    timer, NULL, &new.handle, forbidden_task, NULL, HWT_MS(1)));
 	gate_open(&gate);
 
 	wait_for(&new.runs, 1);
@@ -358,68 +332,63 @@ wake_looks(void *ctx)
 Test(touch, the_variable_is_written_before_the_new_task_can_start)
 {
 	struct hwt_wake wake = {.wake = wake_looks};
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout first;
 
-	fixture_open(&manual,
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .wake = &wake});
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1), .wake = &wake});
 	seen_variable = &probe.handle;
 	touch(&probe, 0);
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 	first = probe.handle;
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	touch(&probe, HWT_MS(1));
 
 	cr_assert(probe.handle.id != first.id);
 	assert_u64(seen.id, probe.handle.id);
-	fixture_close(&manual);
+	manual_close();
 }
 
 /* Periodic ones. */
 
-Test(touch, a_pending_periodic_one_moves_its_grid)
+ManualTest(touch, a_pending_periodic_one_moves_its_grid)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout first;
 
-	fixture_open(&manual, NULL);
 	first = probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(10));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	touch(&probe, HWT_MS(4));
 
 	assert_u64(probe.handle.id, first.id);
-	assert_u64(fixture_tick(&manual, 4), 0);
-	assert_u64(fixture_tick(&manual, 5), 1);
-	assert_u64(fixture_tick(&manual, 14), 0);
-	assert_u64(fixture_tick(&manual, 15), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(4), 0);
+	assert_u64(manual_tick(5), 1);
+	assert_u64(manual_tick(14), 0);
+	assert_u64(manual_tick(15), 1);
 }
 
-Test(touch, a_periodic_task_moves_itself)
+ManualTest(touch, a_periodic_task_moves_itself)
 {
-	struct probe probe = {.fixture = &manual, .then = then_touch_itself};
+	struct probe probe = {.then = then_touch_itself};
 	hwt_timeout first;
 
-	fixture_open(&manual, NULL);
 	first = probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(10));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	assert_u64(probe.handle.id, first.id);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_u64(fixture_tick(&manual, 5), 1);
-	assert_u64(fixture_tick(&manual, 15), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(5), 1);
+	assert_u64(manual_tick(15), 1);
 }
 
 Test(touch, a_periodic_one_that_is_handed_over_is_not_replaced)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	open_with_executor(EXECUTOR_HOLDS);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(10));
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_rc(hwt_touch(manual.timer, NULL, &probe.handle, forbidden_task,
 		      NULL, HWT_MS(1)),
@@ -427,12 +396,12 @@ Test(touch, a_periodic_one_that_is_handed_over_is_not_replaced)
 
 	assert_u64(probe.handle.id, executor.calls[0].timeout.id);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_rc(executor_run(&executor, 0), 0);
-	fixture_tick(&manual, 11);
+	assert_ok(executor_run(&executor, 0));
+	manual_tick(11);
 	assert_u64(executor.count, 2);
-	assert_rc(executor_run(&executor, 1), 0);
+	assert_ok(executor_run(&executor, 1));
 	assert_u64(probe.runs, 2);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
@@ -442,9 +411,8 @@ Test(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 
 	gate_init(&gate);
-	assert_rc(hwt_new_periodic(timer, NULL, &probe.handle, probe_task,
-		      &probe, 0, HWT_MIN(9)),
-	    0);
+	assert_ok(hwt_new_periodic(
+	    timer, NULL, &probe.handle, probe_task, &probe, 0, HWT_MIN(9)));
 	gate_await(&gate);
 
 	assert_refused(timer, &probe.handle, 0, -EINPROGRESS);
@@ -463,22 +431,19 @@ then_cancel_and_touch_itself(struct probe *probe)
 	touch(probe, HWT_MS(4));
 }
 
-Test(touch, a_periodic_one_in_its_last_run_is_replaced)
+ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_cancel_and_touch_itself};
+	struct probe probe = {.then = then_cancel_and_touch_itself};
 	hwt_timeout first;
 
-	fixture_open(&manual, NULL);
 	first = probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	cr_assert(probe.handle.id != first.id);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_u64(fixture_tick(&manual, 4), 0);
-	assert_u64(fixture_tick(&manual, 20), 1);
+	assert_u64(manual_tick(4), 0);
+	assert_u64(manual_tick(20), 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
 static void
@@ -498,96 +463,89 @@ then_be_cancelled_and_touched(struct probe *probe)
 	in_parallel(1, cancel_and_touch_from_outside, probe);
 }
 
-Test(touch, a_periodic_one_in_its_last_run_is_replaced_from_elsewhere_too)
+ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced_from_elsewhere_too)
 {
-	struct probe probe = {
-	    .fixture = &manual, .then = then_be_cancelled_and_touched};
+	struct probe probe = {.then = then_be_cancelled_and_touched};
 	hwt_timeout first;
 
-	fixture_open(&manual, NULL);
 	first = probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	cr_assert(probe.handle.id != first.id);
-	assert_u64(fixture_tick(&manual, 4), 0);
-	assert_u64(fixture_tick(&manual, 20), 1);
+	assert_u64(manual_tick(4), 0);
+	assert_u64(manual_tick(20), 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
 /* Errors. No live timeout is lost. */
 
-Test(touch, what_is_missing_or_out_of_range_is_refused)
+ManualTest(touch, what_is_missing_or_out_of_range_is_refused)
 {
 	static const struct hwt_executor hollow;
-	struct probe probe = {.fixture = &manual};
-	hwt_timeout live;
+	struct probe probe = {0};
+	hwt_timeout handle;
 
-	fixture_open(&manual, NULL);
-	live = probe_schedule(&probe, HWT_MS(3));
+	handle = probe_schedule(&probe, HWT_MS(3));
 	assert_rc(
-	    hwt_touch(NULL, NULL, &live, forbidden_task, NULL, 0), -EINVAL);
+	    hwt_touch(NULL, NULL, &handle, forbidden_task, NULL, 0), -EINVAL);
 	assert_rc(hwt_touch(manual.timer, NULL, NULL, forbidden_task, NULL, 0),
 	    -EINVAL);
-	assert_rc(hwt_touch(manual.timer, NULL, &live, NULL, NULL, 0), -EINVAL);
 	assert_rc(
-	    hwt_touch(manual.timer, &hollow, &live, forbidden_task, NULL, 0),
+	    hwt_touch(manual.timer, NULL, &handle, NULL, NULL, 0), -EINVAL);
+	assert_rc(
+	    hwt_touch(manual.timer, &hollow, &handle, forbidden_task, NULL, 0),
 	    -EINVAL);
-	assert_refused(manual.timer, &live, UINT64_C(1) << 63, -EINVAL);
-	assert_refused(manual.timer, &live, HWT_NEVER - 1, -EINVAL);
+	assert_refused(manual.timer, &handle, UINT64_C(1) << 63, -EINVAL);
+	assert_refused(manual.timer, &handle, HWT_NEVER - 1, -EINVAL);
 
-	assert_u64(live.id, probe.handle.id);
-	assert_i64(fixture_remaining(&manual, live), (int64_t)HWT_MS(3));
+	assert_u64(handle.id, probe.handle.id);
+	assert_i64(manual_remaining(handle), (int64_t)HWT_MS(3));
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_u64(fixture_stats(&manual).rescheduled, 0);
-	fixture_close(&manual);
+	assert_u64(manual_stats().rescheduled, 0);
 }
 
-Test(touch, a_bad_delay_is_refused_whatever_the_variable_names)
+ManualTest(touch, a_bad_delay_is_refused_whatever_the_variable_names)
 {
 	hwt_timeout none = {0}, garbage = {UINT64_MAX};
 
-	fixture_open(&manual, NULL);
 	assert_refused(manual.timer, &none, UINT64_C(1) << 63, -EINVAL);
 	assert_refused(manual.timer, &garbage, UINT64_C(1) << 63, -EINVAL);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	fixture_close(&manual);
 }
 
 Test(touch, over_the_limit_what_an_executor_holds_stays_in_the_variable)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual,
-	    &(struct hwt_options){.tick_ns = HWT_MS(1),
-		.executor = &executor.hook,
-		.max_pending = 1});
+	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1),
+	    .executor = &executor.hook,
+	    .max_pending = 1});
 	touch(&probe, 0);
 	touch(&probe, 0); /* what is pending needs no other place */
-	fixture_tick(&manual, 1);
+	manual_tick(1);
 
 	assert_rc(hwt_touch(manual.timer, NULL, &probe.handle, forbidden_task,
 		      NULL, 0),
 	    -ENOBUFS);
 
-	assert_u64(fixture_stats(&manual).rejected, 1);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), 0);
+	assert_u64(manual_stats().rejected, 1);
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	touch(&probe, 0);
-	fixture_close(&manual);
+	manual_close();
 }
 
 Test(touch, a_stopped_timer_makes_no_new_one)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	struct hwt_timeout_info info;
 	struct hwt_unprocessed list;
 	hwt_timeout none = {0};
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	touch(&probe, HWT_MS(3));
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_refused(manual.timer, &probe.handle, HWT_MS(3), -ESHUTDOWN);
 	assert_rc(hwt_touch(manual.timer, NULL, &none, forbidden_task, NULL, 0),
@@ -597,7 +555,7 @@ Test(touch, a_stopped_timer_makes_no_new_one)
 	cr_assert(hwt_unprocessed_next(&list, &info));
 	assert_u64(info.timeout.id, probe.handle.id);
 	cr_assert(!hwt_unprocessed_next(&list, &info));
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(touch, without_a_thread_the_first_is_refused)
@@ -609,19 +567,17 @@ Test(touch, without_a_thread_the_first_is_refused)
 	assert_refused(timer, &probe.handle, 0, -EAGAIN);
 	fault_disarm();
 
-	assert_rc(
-	    hwt_touch(timer, NULL, &probe.handle, probe_task, &probe, 0), 0);
+	assert_ok(hwt_touch(timer, NULL, &probe.handle, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 	worker_timer_close(timer);
 }
 
-Test(touch, without_memory_no_new_one_is_made_and_what_is_pending_moves)
+ManualTest(touch, without_memory_no_new_one_is_made_and_what_is_pending_moves)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	hwt_timeout timeout;
 	uint64_t accepted = 1;
 
-	fixture_open(&manual, NULL);
 	touch(&probe, HWT_MIN(1));
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	do
@@ -634,8 +590,7 @@ Test(touch, without_memory_no_new_one_is_made_and_what_is_pending_moves)
 	fault_disarm();
 
 	assert_u64(hwt_pending_timeouts(manual.timer), accepted);
-	assert_u64(fixture_tick(&manual, 1), 1);
-	fixture_close(&manual);
+	assert_u64(manual_tick(1), 1);
 }
 
 Test(touch, the_shared_timer_can_be_touched)
@@ -643,16 +598,15 @@ Test(touch, the_shared_timer_can_be_touched)
 	struct probe probe = {0};
 	struct hwt *timer;
 
-	assert_rc(hwt_shared(&timer), 0);
-	assert_rc(hwt_touch(timer, NULL, &probe.handle, probe_task, &probe,
-		      HWT_MIN(1)),
-	    0);
-	assert_rc(
-	    hwt_touch(timer, NULL, &probe.handle, forbidden_task, NULL, 0), 0);
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_touch(
+	    timer, NULL, &probe.handle, probe_task, &probe, HWT_MIN(1)));
+	assert_ok(
+	    hwt_touch(timer, NULL, &probe.handle, forbidden_task, NULL, 0));
 
 	wait_for(&probe.runs, 1);
 	assert_u64(probe.timeout.id, probe.handle.id);
-	assert_rc(hwt_shared_shutdown(NULL), 0);
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 /* Many connections, whose timeouts come due while they are touched: the last
@@ -689,10 +643,9 @@ touch_until_enough(unsigned index, void *arg)
 		more = busy->touches > 0;
 		if (more) {
 			busy->touches--;
-			assert_rc(hwt_touch(busy->timer, NULL, &busy->idle,
-				      busy_idles, busy,
-				      HWT_US(10) * (busy->touches % 3)),
-			    0);
+			assert_ok(hwt_touch(busy->timer, NULL, &busy->idle,
+			    busy_idles, busy,
+			    HWT_US(10) * (busy->touches % 3)));
 		}
 		cr_assert(pthread_mutex_unlock(&busy->lock) == 0);
 	} while (more);
@@ -702,9 +655,8 @@ Test(touch, however_it_races_with_its_end_the_last_touch_is_followed_by_a_run)
 {
 	static struct busy busy[8];
 	struct hwt *timer = worker_timer_open(HWT_US(10));
-	unsigned index;
 
-	for (index = 0; index < 8; index++) {
+	for (unsigned index = 0; index < 8; index++) {
 		busy[index].timer = timer;
 		busy[index].touches = 4000;
 		cr_assert(pthread_mutex_init(&busy[index].lock, NULL) == 0);
@@ -712,7 +664,7 @@ Test(touch, however_it_races_with_its_end_the_last_touch_is_followed_by_a_run)
 
 	in_parallel(16, touch_until_enough, busy);
 
-	for (index = 0; index < 8; index++) {
+	for (unsigned index = 0; index < 8; index++) {
 		hwt_timeout last = busy[index].idle;
 		void *arg;
 
@@ -722,6 +674,6 @@ Test(touch, however_it_races_with_its_end_the_last_touch_is_followed_by_a_run)
 	}
 	assert_u64(hwt_pending_timeouts(timer), 0);
 	worker_timer_close(timer);
-	for (index = 0; index < 8; index++)
+	for (unsigned index = 0; index < 8; index++)
 		cr_assert(pthread_mutex_destroy(&busy[index].lock) == 0);
 }

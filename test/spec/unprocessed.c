@@ -10,7 +10,6 @@
 
 SUITE(unprocessed);
 
-static struct fixture manual;
 static struct recording_executor executor;
 
 /* Stops, and tells the only timeout that is left. */
@@ -22,13 +21,13 @@ stop_with_one_left(void)
 	struct hwt_unprocessed list;
 
 	memset(&info, 0xa5, sizeof(info));
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 	assert_u64(list.count, 1);
 	cr_assert(hwt_unprocessed_next(&list, &info));
 	cr_assert(!hwt_unprocessed_next(&list, &another));
 	cr_assert(!hwt_unprocessed_next(&list, &another));
 	assert_u64(list.count, 1);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 	return info;
 }
 
@@ -47,16 +46,15 @@ Test(unprocessed, without_a_place_for_it_nothing_is_told_or_passed_over)
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)),
-	    0);
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)));
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	cr_assert(!hwt_unprocessed_next(&list, NULL));
 
 	cr_assert(hwt_unprocessed_next(&list, &info));
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(unprocessed, it_tells_everything_about_a_plain_one)
@@ -65,10 +63,9 @@ Test(unprocessed, it_tells_everything_about_a_plain_one)
 	hwt_timeout timeout;
 	int arg;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, &timeout, forbidden_task, &arg, HWT_MS(3)),
-	    0);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, &timeout, forbidden_task, &arg, HWT_MS(3)));
 	manual.now_ns += HWT_US(700);
 
 	info = stop_with_one_left();
@@ -94,9 +91,9 @@ Test(unprocessed, it_tells_everything_about_a_periodic_one_with_executor)
 	    .executor = &executor.hook};
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeouts(manual.timer, 1, &spec, &timeout), 0);
-	fixture_tick(&manual, 1);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, &timeout));
+	manual_tick(1);
 
 	info = stop_with_one_left();
 
@@ -113,9 +110,8 @@ Test(unprocessed, the_timers_own_executor_is_told_as_null)
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(
 	    &manual, &(struct hwt_options){.executor = &executor.hook});
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)),
-	    0);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)));
 
 	cr_assert(stop_with_one_left().executor == NULL);
 }
@@ -124,11 +120,10 @@ Test(unprocessed, what_is_overdue_has_less_than_nothing_left)
 {
 	struct hwt_timeout_info info;
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)),
-	    0);
-	fixture_tick(&manual, 2);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)));
+	manual_tick(2);
 	manual.now_ns += HWT_SEC(1);
 
 	info = stop_with_one_left();
@@ -138,17 +133,15 @@ Test(unprocessed, what_is_overdue_has_less_than_nothing_left)
 
 Test(unprocessed, what_is_never_due_has_the_most_left)
 {
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(
-		      manual.timer, NULL, forbidden_task, NULL, HWT_NEVER),
-	    0);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
 	assert_i64(stop_with_one_left().remaining_ns, INT64_MAX);
 
-	fixture_open(&manual, NULL);
-	assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL,
-		      (UINT64_C(1) << 63) - 1),
-	    0);
-	fixture_tick(&manual, 3);
+	manual_open(NULL);
+	assert_ok(hwt_new_timeout(
+	    manual.timer, NULL, forbidden_task, NULL, (UINT64_C(1) << 63) - 1));
+	manual_tick(3);
 	assert_i64(stop_with_one_left().remaining_ns, INT64_MAX);
 }
 
@@ -156,27 +149,27 @@ Test(unprocessed, what_was_rescheduled_is_told_with_its_last_deadline)
 {
 	hwt_timeout timeout;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(90)), 0);
+	manual_tick(1);
+	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(90)));
 	assert_i64(stop_with_one_left().remaining_ns, (int64_t)HWT_MS(90));
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(90));
-	fixture_tick(&manual, 1);
-	assert_rc(hwt_reschedule(manual.timer, timeout, HWT_MS(3)), 0);
+	manual_tick(1);
+	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(3)));
 	assert_i64(stop_with_one_left().remaining_ns, (int64_t)HWT_MS(3));
 }
 
 Test(unprocessed, a_periodic_one_between_runs_is_told_with_its_next_deadline)
 {
-	struct probe probe = {.fixture = &manual};
+	struct probe probe = {0};
 	struct hwt_timeout_info info;
 
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(5));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 
 	info = stop_with_one_left();
 
@@ -187,33 +180,30 @@ Test(unprocessed, a_periodic_one_between_runs_is_told_with_its_next_deadline)
 
 Test(unprocessed, what_has_ended_or_was_handed_over_is_not_in_it)
 {
-	struct probe started = {.fixture = &manual};
-	struct probe handed = {.fixture = &manual};
-	struct probe cancelled[2] = {
-	    {.fixture = &manual}, {.fixture = &manual}};
+	struct probe started = {0}, handed = {0};
+	struct probe cancelled[2] = {{0}, {0}};
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(&manual, NULL);
+	manual_open(NULL);
 	probe_schedule(&started, 0);
-	assert_rc(hwt_new_timeout_on(manual.timer, &executor.hook,
-		      &handed.handle, probe_task, &handed, 0),
-	    0);
+	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
+	    &handed.handle, probe_task, &handed, 0));
 	probe_schedule(&cancelled[0], HWT_MS(9));
-	assert_u64(fixture_tick(&manual, 1), 1);
+	assert_u64(manual_tick(1), 1);
 	assert_u64(executor.count, 1);
 	probe_schedule(&cancelled[1], HWT_MS(9));
-	assert_rc(hwt_cancel(manual.timer, cancelled[0].handle), 0);
-	assert_rc(hwt_cancel(manual.timer, cancelled[1].handle), 0);
+	assert_ok(hwt_cancel(manual.timer, cancelled[0].handle));
+	assert_ok(hwt_cancel(manual.timer, cancelled[1].handle));
 
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_u64(list.count, 0);
 	cr_assert(!hwt_unprocessed_next(&list, &info));
-	assert_rc(executor_run(&executor, 0), 0);
+	assert_ok(executor_run(&executor, 0));
 	assert_u64(handed.runs, 1);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define MANY 30000
@@ -226,25 +216,21 @@ Test(unprocessed, each_of_many_is_in_it_once)
 	struct hwt_timeout_info info;
 	hwt_timeout timeout;
 	uint64_t count = 0;
-	size_t index;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < MANY; index++) {
-		assert_rc(
-		    hwt_new_timeout(manual.timer, &timeout, forbidden_task,
-			&told[index], HWT_MS(10 + index % 1000)),
-		    0);
+	manual_open(NULL);
+	for (size_t index = 0; index < MANY; index++) {
+		assert_ok(hwt_new_timeout(manual.timer, &timeout,
+		    forbidden_task, &told[index], HWT_MS(10 + index % 1000)));
 		if (index % 3 == 0)
-			assert_rc(hwt_cancel(manual.timer, timeout), 0);
+			assert_ok(hwt_cancel(manual.timer, timeout));
 		if (index % 3 == 1)
-			assert_rc(
-			    hwt_reschedule(manual.timer, timeout, HWT_MS(9)),
-			    0);
+			assert_ok(
+			    hwt_reschedule(manual.timer, timeout, HWT_MS(9)));
 		if (index == MANY / 2)
-			fixture_tick(&manual, 1);
+			manual_tick(1);
 	}
 
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 	assert_u64(list.count, MANY / 3 * 2);
 	while (hwt_unprocessed_next(&list, &info)) {
 		(*(unsigned char *)info.arg)++;
@@ -254,9 +240,9 @@ Test(unprocessed, each_of_many_is_in_it_once)
 
 	assert_u64(count, MANY / 3 * 2);
 	assert_u64(list.count, MANY / 3 * 2);
-	for (index = 0; index < MANY; index++)
+	for (size_t index = 0; index < MANY; index++)
 		assert_u64(told[index], index % 3 == 0 ? 0 : 1);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(unprocessed, stop_and_the_walk_need_no_memory)
@@ -264,25 +250,23 @@ Test(unprocessed, stop_and_the_walk_need_no_memory)
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 	uint64_t count = 0;
-	size_t index;
 
-	fixture_open(&manual, NULL);
-	for (index = 0; index < 1000; index++) {
-		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
-			      NULL, HWT_MS(10 + index)),
-		    0);
+	manual_open(NULL);
+	for (size_t index = 0; index < 1000; index++) {
+		assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+		    NULL, HWT_MS(10 + index)));
 		if (index == 500)
-			fixture_tick(&manual, 1);
+			manual_tick(1);
 	}
 
 	fault_arm(FAULT_MEMORY | FAULT_KEY | FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(hwt_stop(manual.timer, &list), 0);
+	assert_ok(hwt_stop(manual.timer, &list));
 	while (hwt_unprocessed_next(&list, &info))
 		count++;
 	assert_u64(fault_disarm(), 0);
 
 	assert_u64(count, 1000);
-	assert_rc(hwt_destroy(manual.timer), 0);
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(unprocessed, a_timer_with_a_worker_gives_the_same)
@@ -294,14 +278,13 @@ Test(unprocessed, a_timer_with_a_worker_gives_the_same)
 	size_t index;
 
 	for (index = 0; index < 100; index++) {
-		assert_rc(hwt_new_timeout(timer, NULL, forbidden_task,
-			      &seen[index], HWT_MIN(1 + index)),
-		    0);
+		assert_ok(hwt_new_timeout(timer, NULL, forbidden_task,
+		    &seen[index], HWT_MIN(1 + index)));
 		if (index == 50)
 			sleep_ns(HWT_MS(3));
 	}
 
-	assert_rc(hwt_stop(timer, &list), 0);
+	assert_ok(hwt_stop(timer, &list));
 	assert_u64(list.count, 100);
 	while (hwt_unprocessed_next(&list, &info)) {
 		index = (size_t)((bool *)info.arg - seen);
@@ -313,5 +296,5 @@ Test(unprocessed, a_timer_with_a_worker_gives_the_same)
 
 	for (index = 0; index < 100; index++)
 		cr_assert(seen[index]);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }

@@ -42,7 +42,7 @@ schedule_batch(void)
 	const struct hwt_spec spec = {
 	    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
 
-	assert_rc(hwt_new_timeouts(timer, 1, &spec, NULL), 0);
+	assert_ok(hwt_new_timeouts(timer, 1, &spec, NULL));
 }
 
 static void
@@ -55,7 +55,7 @@ schedule_or_stop(unsigned index, void *arg)
 	}
 	gate_await(&gate);
 	sleeps = 3;
-	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_ok(hwt_stop(timer, NULL));
 	cr_assert(sleeps == 0);
 }
 
@@ -67,12 +67,12 @@ timer_in_parallel(unsigned threads, void (*body)(unsigned index, void *arg))
 	uint64_t wait_ns;
 
 	gate_init(&gate);
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	assert_ok(hwt_create(&timer, &options));
+	assert_ok(hwt_next_wakeup(timer, &wait_ns));
 
 	in_parallel(threads, body, NULL);
 
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(waits, a_stop_that_waits_for_a_batch_sleeps)
@@ -96,14 +96,14 @@ ask_during_a_stop(unsigned index, void *arg)
 	}
 	if (index == 1) {
 		gate_await(&gate);
-		assert_rc(hwt_stop(timer, NULL), 0);
+		assert_ok(hwt_stop(timer, NULL));
 		return;
 	}
 	while ((error = hwt_new_timeout(
 		    timer, &timeout, forbidden_task, NULL, HWT_NEVER)) == 0)
-		assert_rc(hwt_cancel(timer, timeout), 0);
+		assert_ok(hwt_cancel(timer, timeout));
 	assert_rc(error, -ESHUTDOWN);
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), 0);
+	assert_ok(hwt_next_wakeup(timer, &wait_ns));
 	assert_u64(wait_ns, HWT_NEVER);
 	assert_rc(hwt_advance(timer, NULL), -ESHUTDOWN);
 	gate_open(&gate);
@@ -135,7 +135,7 @@ destroy_during_a_hand_over(unsigned index, void *arg)
 	}
 	gate_await(&gate);
 	sleeps = 3;
-	assert_rc(hwt_mailbox_destroy(mailbox), 0);
+	assert_ok(hwt_mailbox_destroy(mailbox));
 	cr_assert(sleeps == 0);
 }
 
@@ -145,16 +145,15 @@ Test(waits, a_destroy_that_waits_for_a_hand_over_sleeps)
 {
 	struct hwt_executor executor = {.execute = hold_hand_over};
 	const struct hwt_options options = {.executor = &executor};
-	struct fixture fixture = {0};
-	struct probe probe = {.fixture = &fixture};
+	struct probe probe = {0};
 
 	gate_init(&gate);
-	assert_rc(hwt_mailbox_create(&mailbox), 0);
+	assert_ok(hwt_mailbox_create(&mailbox));
 	executor.ctx = hwt_mailbox_executor(mailbox)->ctx;
-	fixture_open(&fixture, &options);
+	manual_open(&options);
 	probe_schedule(&probe, FIXTURE_TICK);
 
-	in_parallel(2, destroy_during_a_hand_over, &fixture);
+	in_parallel(2, destroy_during_a_hand_over, &manual);
 
-	fixture_close(&fixture);
+	manual_close();
 }

@@ -17,8 +17,6 @@ SUITE(wheel);
 #define CHUNKS_PER_PAGE 32u
 #define TRIM_CHUNK_PAGES 64u
 
-static struct fixture manual;
-
 /* All are in the bucket of tick 1. */
 static uint32_t
 place_in_round(uint64_t round)
@@ -26,7 +24,7 @@ place_in_round(uint64_t round)
 	hwt_timeout timeout = schedule_task(manual.timer, idle_task,
 	    (1 + round * FIXTURE_WHEEL) * FIXTURE_TICK);
 
-	fixture_step(&manual, 0);
+	manual_step(0);
 	return (uint32_t)(timeout.id & INDEX_MASK);
 }
 
@@ -49,29 +47,25 @@ is_far(uint32_t index)
 static void
 walk_round(uint64_t round, uint64_t due)
 {
-	assert_u64(fixture_tick(&manual, 1 + round * FIXTURE_WHEEL), due);
+	assert_u64(manual_tick(1 + round * FIXTURE_WHEEL), due);
 }
 
-Test(wheel, what_is_64_rounds_ahead_is_far)
+ManualTest(wheel, what_is_64_rounds_ahead_is_far)
 {
 	uint32_t near, far;
 
-	fixture_open(&manual, NULL);
 	near = place_in_round(NEAR_ROUNDS - 1);
 	far = place_in_round(NEAR_ROUNDS);
 
 	cr_assert(!is_far(near) && is_far(far));
-
-	fixture_close(&manual);
 }
 
-Test(wheel, a_walk_leaves_near_entries_of_other_rounds_in_place)
+ManualTest(wheel, a_walk_leaves_near_entries_of_other_rounds_in_place)
 {
 	uint32_t index[2 * CHUNK_ENTRIES];
 	uint32_t before[2 * CHUNK_ENTRIES];
 	uint32_t i;
 
-	fixture_open(&manual, NULL);
 	for (i = 0; i < 2 * CHUNK_ENTRIES; i++)
 		index[i] = place_in_round(1 + i);
 	for (i = 0; i < 2 * CHUNK_ENTRIES; i++)
@@ -82,14 +76,12 @@ Test(wheel, a_walk_leaves_near_entries_of_other_rounds_in_place)
 
 	for (i = 0; i < 2 * CHUNK_ENTRIES; i++)
 		assert_u64(entry_of(index[i]), before[i]);
-	fixture_close(&manual);
 }
 
-Test(wheel, it_moves_far_entries_that_have_come_near_and_no_others)
+ManualTest(wheel, it_moves_far_entries_that_have_come_near_and_no_others)
 {
 	uint32_t come, stay, farther;
 
-	fixture_open(&manual, NULL);
 	come = place_in_round(NEAR_ROUNDS + NEAR_ROUNDS - 1);
 	stay = place_in_round(NEAR_ROUNDS + NEAR_ROUNDS);
 	farther = place_in_round(9 * NEAR_ROUNDS);
@@ -102,15 +94,13 @@ Test(wheel, it_moves_far_entries_that_have_come_near_and_no_others)
 	walk_round(2 * NEAR_ROUNDS, 1);
 	cr_assert(is_far(farther));
 	walk_round(9 * NEAR_ROUNDS, 1);
-	fixture_close(&manual);
 }
 
 /* A far list is not walked before one of its entries may be due. */
-Test(wheel, what_comes_near_stays_far_while_nothing_there_is_due)
+ManualTest(wheel, what_comes_near_stays_far_while_nothing_there_is_due)
 {
 	uint32_t far;
 
-	fixture_open(&manual, NULL);
 	far = place_in_round(NEAR_ROUNDS + 3);
 	(void)place_in_round(NEAR_ROUNDS - 1);
 
@@ -118,17 +108,15 @@ Test(wheel, what_comes_near_stays_far_while_nothing_there_is_due)
 
 	cr_assert(is_far(far));
 	walk_round(NEAR_ROUNDS + 3, 1);
-	fixture_close(&manual);
 }
 
-Test(wheel, one_walk_moves_so_many_and_no_more)
+ManualTest(wheel, one_walk_moves_so_many_and_no_more)
 {
 	uint32_t index[3 * MOVES_MAX / 2];
 	uint32_t last = 3 * MOVES_MAX / 2 - 1;
 	uint32_t near = 0;
 	uint32_t i;
 
-	fixture_open(&manual, NULL);
 	for (i = 0; i < last; i++)
 		index[i] = place_in_round(NEAR_ROUNDS + 9);
 	index[last] = place_in_round(NEAR_ROUNDS + 1);
@@ -141,30 +129,27 @@ Test(wheel, one_walk_moves_so_many_and_no_more)
 	assert_u64(near, MOVES_MAX);
 	walk_round(NEAR_ROUNDS + 1, 1);
 	walk_round(NEAR_ROUNDS + 9, last);
-	fixture_close(&manual);
 }
 
 /* Before a sleep, the worker drops at most so many before it looks again. */
 #define STALE_ENTRIES 64u
 
-Test(wheel, no_bucket_is_looked_at_whose_last_entry_was_dropped)
+ManualTest(wheel, no_bucket_is_looked_at_whose_last_entry_was_dropped)
 {
 	hwt_timeout timeouts[STALE_ENTRIES];
 	uint32_t i;
 
-	fixture_open(&manual, NULL);
 	for (i = 0; i < STALE_ENTRIES; i++)
 		timeouts[i] =
 		    schedule_task(manual.timer, idle_task, FIXTURE_TICK);
-	fixture_step(&manual, 0);
+	manual_step(0);
 	for (i = 0; i < STALE_ENTRIES; i++)
-		assert_rc(hwt_cancel(manual.timer, timeouts[i]), 0);
+		assert_ok(hwt_cancel(manual.timer, timeouts[i]));
 	cr_assert(manual.timer->wheel.filled.level[0][0] != 0);
 
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	assert_u64(manual.timer->wheel.filled.level[0][0], 0);
-	fixture_close(&manual);
 }
 
 /* More than two words of the bitmap of pages have bits. */
@@ -207,20 +192,20 @@ Test(wheel, each_page_of_free_chunks_is_given_back_64_at_a_time)
 	uint32_t i;
 
 	cr_assert_not_null(timeouts);
-	fixture_open(&manual, &(struct hwt_options){.clock = &clock});
+	manual_open(&(struct hwt_options){.clock = &clock});
 	for (i = 0; i < count; i++)
 		timeouts[i] =
 		    schedule_task(manual.timer, idle_task, FIXTURE_TICK);
-	fixture_step(&manual, 0);
+	manual_step(0);
 	cr_assert(manual.timer->wheel.carved > PAGES * CHUNKS_PER_PAGE);
 	for (i = 0; i < count; i++)
-		assert_rc(hwt_cancel(manual.timer, timeouts[i]), 0);
-	fixture_step(&manual, 0);
-	assert_u64(fixture_wait(&manual), HWT_NEVER);
+		assert_ok(hwt_cancel(manual.timer, timeouts[i]));
+	manual_step(0);
+	assert_u64(manual_wait(), HWT_NEVER);
 
 	/* Chunk 0 is never free. */
 	assert_u64(pages_given_back(&manual.timer->wheel), PAGES - 1);
 	assert_u64(given_at_once, TRIM_CHUNK_PAGES);
-	fixture_close(&manual);
+	manual_close();
 	free(timeouts);
 }
