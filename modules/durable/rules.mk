@@ -6,7 +6,8 @@
 durable_header := hiredis/hiredis.h
 durable_package := libhiredis-dev
 durable_libs := -lhiredis
-durable_bin := hwtd hwtctl hwt-exec
+durable_talk := hwtd hwtctl hwt-exec
+durable_bin := $(durable_talk) hwt-aof-repair
 $(eval $(call module,durable))
 durable_programs := $(durable_bin:%=build/plain/%)
 # The explorer has no model of a server.
@@ -31,13 +32,22 @@ durable_shared := $(filter-out \
 	$(durable_bin:%=modules/durable/programs/%.c), \
 	$(wildcard modules/durable/programs/*.c))
 durable_linked := $(foreach w,plain clang asan tsan, \
-	$(durable_bin:%=build/$w/%))
+	$(durable_talk:%=build/$w/%))
 $(durable_linked): build/%: $$(call objects, $(durable_shared) $(durable) \
 		modules/durable/programs/$$(@F).c) \
 		build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(durable_libs) \
 		$(libs)
+
+# For a machine that has Redis, and nothing else of this.
+durable_repair := modules/durable/programs/hwt-aof-repair
+$(foreach w,plain clang asan,build/$w/$(durable_repair).o): \
+	own = -DHWT_VERSION='"$(version)"'
+$(foreach w,plain clang asan,build/$w/hwt-aof-repair): build/%/hwt-aof-repair: \
+		build/%/$(durable_repair).o
+	$(call say,LD)
+	$(Q)$(link) -o $@ $< $(libs)
 
 # The tests.
 durable_test := modules/durable/test

@@ -20,7 +20,7 @@ $(durable_perf): $(call durable_perf_of,client-%): \
 		$(durable_perf_libs_$*) $(libs)
 
 .PHONY: perf-durable
-perf-durable: $(durable_perf)
+perf-durable: $(durable_perf) build/plain/hwt-aof-repair
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
 # These need no package that the tests do not.

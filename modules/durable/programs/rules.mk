@@ -12,7 +12,7 @@ $(durable_demo): %: %.o build/plain/libhwt_durable.a build/plain/libhwt.a
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 
 .PHONY: demo-durable
-demo-durable: $(durable_demo) build/plain/hwtctl build/plain/hwtd
+demo-durable: $(durable_demo) $(durable_programs)
 	@examples/durable/demo $(DEMO)
 
 ifneq ($(ARCH),aarch64)

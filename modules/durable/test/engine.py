@@ -30,6 +30,8 @@ SCRIPTS = os.path.join(os.path.dirname(HERE), "scripts")
 SERVER = os.environ.get("REDIS_SERVER") or shutil.which(
     "redis-server", path="/usr/bin:/usr/local/bin:" + os.environ["PATH"])
 CHECK_AOF = os.path.join(os.path.dirname(SERVER or ""), "redis-check-aof")
+BUILD = os.path.abspath(os.environ.get(
+    "HWT_BUILD", os.path.join(HERE, "../../../build/plain")))
 LIMIT = 60  # seconds that anything may take
 CLOCK = os.path.join(HERE, "../../../build/durable/clock.so")
 
@@ -156,6 +158,16 @@ def free_port(below=55000):
             return port
 
 
+def repaired(folder):
+    """Cuts what is not whole from the end of the append-only file. The engine
+    itself, with aof-load-truncated yes, cuts within a transaction and not
+    before it: the next start after that executes the half."""
+    files = os.path.join(folder, "appendonlydir")
+    if os.path.exists(files):
+        subprocess.run([os.path.join(BUILD, "hwt-aof-repair"), files],
+                       stderr=subprocess.DEVNULL, check=True, timeout=LIMIT)
+
+
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
@@ -210,24 +222,13 @@ class Engine:
             file.write("\n".join(lines) + "\n")
         return path
 
-    def repair(self):
-        """Cuts what is not whole from the end of the append-only file. The
-        engine itself, with aof-load-truncated yes, cuts within a transaction
-        and not before it: the next start after that executes the half."""
-        manifest = os.path.join(
-            self.folder, "appendonlydir", "appendonly.aof.manifest")
-        if os.path.exists(manifest):
-            subprocess.run([CHECK_AOF, "--fix", manifest], input=b"y\n",
-                           stdout=subprocess.DEVNULL, check=True,
-                           timeout=LIMIT)
-
     def start(self, wait=True, repair=True, **config):
         """Starts it, on what the folder has. wait: until it answers."""
         assert self.process is None
         self.config.update({name.replace("_", "-"): value
                             for name, value in config.items()})
         if repair:
-            self.repair()
+            repaired(self.folder)
         environment = dict(os.environ)
         if self.clock:
             environment["LD_PRELOAD"] = CLOCK
