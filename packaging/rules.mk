@@ -48,10 +48,10 @@ endif
 $(call checked,PYTHONDIR)
 endif
 
-# What can be built: each module whose header is there.
+# What can be built: each module whose headers are there.
 usable := $(MODULES)
 ifneq ($(filter install,$(MAKECMDGOALS)),)
-has = $(shell echo '$(hash)include <$1>' | \
+has = $(shell printf '$(hash)include <%s>\n' $1 | \
 	$(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 usable := $(foreach m,$(MODULES),$(if $(or $(if $($m_header),,yes), \
 	$(call has,$($m_header))),$m))

@@ -4,8 +4,8 @@
 #
 # modules/NAME/rules.mk may set these and then calls module:
 #
-#   NAME_header    a header that it cannot be compiled without
-#   NAME_package   Debian's package that brings it
+#   NAME_header    headers that it cannot be compiled without
+#   NAME_package   Debian's packages that bring them
 #   NAME_libs      what programs and the shared library link besides
 #
 # What is installed of it are lists, which the other rules may add to; see

@@ -628,14 +628,23 @@ int
 hwt_durable_read_stats(
     struct hwt_durable *durable, struct hwt_durable_stats *stats)
 {
-	struct engine_call *call;
 	int error = durable_enter(durable);
-	uint32_t i;
 
 	if (error != 0)
 		return error;
 	if (stats == NULL)
 		return -EINVAL;
+	return durable_read_stats(durable, stats, NULL);
+}
+
+int
+durable_read_stats(struct hwt_durable *durable, struct hwt_durable_stats *stats,
+    const struct engine_wait *wait)
+{
+	struct engine_call *call;
+	uint32_t i;
+	int error;
+
 	memset(stats, 0, sizeof(*stats));
 	call = calloc(durable->shards, sizeof(*call));
 	if (call == NULL)
@@ -643,7 +652,7 @@ hwt_durable_read_stats(
 	for (i = 0; i < durable->shards; i++)
 		call[i] =
 		    (struct engine_call){.script = SCRIPT_STAT, .shard = i};
-	error = engine_call(durable->engine, call, durable->shards, NULL);
+	error = engine_call(durable->engine, call, durable->shards, wait);
 	for (i = 0; i < durable->shards && error == 0; i++)
 		error = stats_read(stats, call[i].reply);
 	engine_call_free(call, durable->shards);

@@ -34,6 +34,10 @@ int durable_enter(const struct hwt_durable *durable);
 int durable_begin_use(struct hwt_durable *durable, struct hwt **timer);
 void durable_end_use(struct hwt_durable *durable);
 
+/* As hwt_durable_read_stats, for as long as wait says; NULL: the defaults. */
+int durable_read_stats(struct hwt_durable *durable,
+    struct hwt_durable_stats *stats, const struct engine_wait *wait);
+
 /* task.c */
 
 /* In milliseconds, rounded up. */

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # libhwt_durable, a module on top of libhwt, and its programs; read by Makefile.
-# It needs hiredis, and its tests a redis-server.
+# It needs hiredis, hwtd libmicrohttpd, and the tests a redis-server.
 
-durable_header := hiredis/hiredis.h
-durable_package := libhiredis-dev
+durable_header := hiredis/hiredis.h microhttpd.h
+durable_package := libhiredis-dev libmicrohttpd-dev
 durable_libs := -lhiredis
 durable_talk := hwtd hwtctl hwt-exec
 durable_bin := $(durable_talk) hwt-aof-repair
@@ -28,17 +28,19 @@ $(durable_embeds): own = -Ibuild/durable
 
 # The programs look closer than the library lets others do: they are linked with
 # its objects.
+durable_own_hwtd := modules/durable/programs/http.c
+durable_own_libs_hwtd := -lmicrohttpd
 durable_shared := $(filter-out \
-	$(durable_bin:%=modules/durable/programs/%.c), \
+	$(durable_bin:%=modules/durable/programs/%.c) $(durable_own_hwtd), \
 	$(wildcard modules/durable/programs/*.c))
 durable_linked := $(foreach w,plain clang asan tsan, \
 	$(durable_talk:%=build/$w/%))
 $(durable_linked): build/%: $$(call objects, $(durable_shared) $(durable) \
-		modules/durable/programs/$$(@F).c) \
+		modules/durable/programs/$$(@F).c $$(durable_own_$$(@F))) \
 		build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(durable_libs) \
-		$(libs)
+		$(durable_own_libs_$(@F)) $(libs)
 
 # For a machine that has Redis, and nothing else of this.
 durable_repair := modules/durable/programs/hwt-aof-repair

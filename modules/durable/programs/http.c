@@ -1,29 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * THREADS. libmicrohttpd's thread owns the connections: it makes and frees a
+ * client for each, collects requests, and sends answers. A request that is
+ * whole is suspended and put into the queue under the lock; from then on it
+ * belongs to the thread of the pool that takes it, until that resumes its
+ * connection. A client's timeout runs on the timer's worker and touches the
+ * descriptor alone, which stays open until hwt_cancel_wait has returned.
+ */
 #define _GNU_SOURCE
 #include "http.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <microhttpd.h>
 #include <netinet/in.h>
-#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <hwt.h>
+
 #include "text.h"
-#include "wait.h"
+
+#define LIMIT_NS HWT_SEC(10)
 
 enum {
-	LIMIT_MS = 1000, /* for the request, the answer, the end: for each */
-	REQUEST_MAX = 4096
+	THREADS_MAX = 64,
+	CONNECTIONS_MAX = 32768,
+	DESCRIPTORS_KEPT = 256, /* for the engine and the rest */
+	HEADER_MAX = 16384 /* bytes of a request's head, and of an answer's */
 };
 
 union address {
 	struct sockaddr any;
 	struct sockaddr_in four;
 	struct sockaddr_in6 six;
+};
+
+struct client {
+	struct http *http;
+	int fd;
+	hwt_timeout timeout;
+};
+
+/* A request, from its head to the end of its answer. */
+struct exchange {
+	struct http *http;
+	struct MHD_Connection *connection;
+	struct exchange *next; /* in the queue */
+	char *method, *path, *body;
+	size_t length;
+	bool too_large, no_memory;
+	bool answered; /* answer and text are what the client gets */
+	struct http_answer answer;
+	char *text;
+	size_t text_length;
+};
+
+struct http {
+	struct MHD_Daemon *daemon;
+	struct hwt *timer;
+	http_handler *handler;
+	void *ctx;
+	uint32_t threads;
+	pthread_t thread[THREADS_MAX];
+	pthread_mutex_t lock; /* over what follows */
+	pthread_cond_t filled;
+	struct exchange *first, **last;
+	bool stopping;
 };
 
 /* HOST is a number, IPv6 in brackets: no name is looked up. */
@@ -88,7 +137,7 @@ http_listen(const char *address, char where[64])
 	if (fd < 0)
 		return -errno;
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-	if (bind(fd, &own.any, length) != 0 || listen(fd, 16) != 0 ||
+	if (bind(fd, &own.any, length) != 0 || listen(fd, SOMAXCONN) != 0 ||
 	    getsockname(fd, &own.any, &length) != 0) {
 		error = -errno;
 		(void)close(fd);
@@ -98,122 +147,397 @@ http_listen(const char *address, char where[64])
 	return fd;
 }
 
-/* Reads up to the blank line after the header, into text, or as much of it as
- * has room: its first line is all that counts. */
-static bool
-request_read(int fd, char text[REQUEST_MAX + 1])
-{
-	int64_t until_ms = wait_now_ms() + LIMIT_MS;
-	size_t length = 0;
-	ssize_t count;
+/* The time that a client has. */
 
-	while (wait_for(fd, POLLIN, until_ms)) {
-		count = recv(fd, text + length, REQUEST_MAX - length, 0);
-		if (count <= 0)
-			return false;
-		length += (size_t)count;
-		text[length] = '\0';
-		if (strstr(text, "\r\n\r\n") != NULL ||
-		    strstr(text, "\n\n") != NULL || length == REQUEST_MAX)
-			return true;
-	}
-	return false;
+static void
+client_cut(hwt_timeout timeout, void *arg)
+{
+	const struct client *client = arg;
+
+	(void)timeout;
+	(void)shutdown(client->fd, SHUT_RDWR);
+}
+
+/* HWT_NEVER: while the handler has its turn. One that has been cut already
+ * stays so. */
+static void
+client_wait(struct MHD_Connection *connection, uint64_t ns)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+	    connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	const struct client *client =
+	    info != NULL ? info->socket_context : NULL;
+
+	if (client != NULL)
+		(void)hwt_reschedule(client->http->timer, client->timeout, ns);
 }
 
 static void
-send_all(int fd, const char *text, size_t length)
+connection_begins(
+    struct http *http, struct MHD_Connection *connection, void **context)
 {
-	int64_t until_ms = wait_now_ms() + LIMIT_MS;
-	ssize_t count;
+	int fd = MHD_get_connection_info(
+	    connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+		     ->connect_fd;
+	struct client *client = calloc(1, sizeof(*client));
 
-	while (length > 0 && wait_for(fd, POLLOUT, until_ms)) {
-		count = send(fd, text, length, MSG_NOSIGNAL);
-		if (count <= 0)
+	if (client != NULL) {
+		client->http = http;
+		client->fd = fd;
+		if (hwt_new_timeout(http->timer, &client->timeout, client_cut,
+			client, LIMIT_NS) == 0) {
+			*context = client;
 			return;
-		text += count;
-		length -= (size_t)count;
+		}
+		free(client);
 	}
+	/* Without a limit of time it would have the descriptor for ever. */
+	(void)shutdown(fd, SHUT_RDWR);
 }
 
-static const char *
-reason(int status)
+static void
+notice_connection(void *cls, struct MHD_Connection *connection, void **context,
+    enum MHD_ConnectionNotificationCode code)
 {
-	return status == 200 ? "OK"
-	    : status == 404  ? "Not Found"
-	    : status == 405  ? "Method Not Allowed"
-			     : "Service Unavailable";
+	struct http *http = cls;
+	struct client *client = *context;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		connection_begins(http, connection, context);
+		return;
+	}
+	if (client == NULL)
+		return;
+	(void)hwt_cancel_wait(http->timer, client->timeout);
+	free(client);
+	*context = NULL;
 }
 
-/* The path of a GET; NULL: it is another method, or no request. */
-static const char *
-request_path(char *text)
-{
-	char *path, *end;
+/* Requests. */
 
-	if (strncmp(text, "GET ", 4) != 0)
+static void
+exchange_free(struct exchange *exchange)
+{
+	free(exchange->method);
+	free(exchange->path);
+	free(exchange->body);
+	free(exchange->text);
+	free(exchange);
+}
+
+static void
+notice_completed(void *cls, struct MHD_Connection *connection, void **context,
+    enum MHD_RequestTerminationCode code)
+{
+	(void)cls;
+	(void)code;
+	if (*context == NULL)
+		return;
+	exchange_free(*context);
+	*context = NULL;
+	client_wait(connection, LIMIT_NS);
+}
+
+static struct exchange *
+exchange_make(struct http *http, struct MHD_Connection *connection,
+    const char *path, const char *method)
+{
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+
+	if (exchange == NULL)
 		return NULL;
-	path = text + 4;
-	end = path + strcspn(path, " ?\r\n");
-	*end = '\0';
-	return path;
+	exchange->http = http;
+	exchange->connection = connection;
+	exchange->method =
+	    strdup(strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? "GET" : method);
+	exchange->path = strdup(path);
+	if (exchange->method != NULL && exchange->path != NULL)
+		return exchange;
+	exchange_free(exchange);
+	return NULL;
 }
 
+/* What is too much is read, so that the client reads the answer, and let go. */
 static void
-answer_request(int fd, char *request, http_answer *answer, void *ctx)
+exchange_read(struct exchange *exchange, const char *data, size_t length)
 {
-	const char *path = request_path(request);
-	char *body = NULL, head[160];
-	size_t length = 0;
-	int status, count;
-	FILE *file = open_memstream(&body, &length);
+	char *body;
 
-	if (file == NULL)
+	if (exchange->too_large || exchange->no_memory)
 		return;
-	status = path == NULL ? 405 : answer(ctx, path, file);
-	if (status != 200 && ftell(file) == 0)
-		(void)fprintf(file, "%s\n", reason(status));
-	if (fclose(file) == 0) {
-		count = snprintf(head, sizeof(head),
-		    "HTTP/1.0 %d %s\r\n"
-		    "Content-Type: text/plain; version=0.0.4\r\n"
-		    "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-		    status, reason(status), length);
-		send_all(fd, head, (size_t)count);
-		send_all(fd, body, length);
+	if (length > HTTP_BODY_MAX - exchange->length) {
+		exchange->too_large = true;
+		return;
 	}
-	free(body);
+	body = realloc(exchange->body, exchange->length + length);
+	if (body == NULL) {
+		exchange->no_memory = true;
+		return;
+	}
+	memcpy(body + exchange->length, data, length);
+	exchange->body = body;
+	exchange->length += length;
 }
 
-/* A close with unread bytes would be a reset, which may take the answer away
- * from the client: the end is told, and awaited. */
+/* Runs on a thread of the pool; without a handler, the answer is the status
+ * alone. */
 static void
-connection_end(int fd)
+exchange_answer(
+    struct exchange *exchange, http_handler *handler, unsigned status)
 {
-	int64_t until_ms = wait_now_ms() + LIMIT_MS;
-	char rest[REQUEST_MAX];
+	const struct http_request request = {
+	    exchange->method, exchange->path, exchange->body, exchange->length};
+	struct http_answer *answer = &exchange->answer;
 
-	if (shutdown(fd, SHUT_WR) != 0)
+	*answer = (struct http_answer){
+	    .status = status, .type = "text/plain; charset=utf-8"};
+	exchange->answered = true;
+	answer->body = open_memstream(&exchange->text, &exchange->text_length);
+	if (answer->body == NULL) {
+		answer->status = MHD_HTTP_SERVICE_UNAVAILABLE;
 		return;
-	while (wait_for(fd, POLLIN, until_ms) &&
-	    recv(fd, rest, sizeof(rest), 0) > 0)
-		;
+	}
+	if (handler != NULL)
+		handler(exchange->http->ctx, &request, answer);
+	if (ftell(answer->body) == 0)
+		(void)fprintf(answer->body, "%s\n",
+		    MHD_get_reason_phrase_for(answer->status));
+	if (fclose(answer->body) != 0) {
+		free(exchange->text);
+		exchange->text = NULL;
+		exchange->text_length = 0;
+		answer->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	}
+}
+
+/* Sends what there is to say. */
+static enum MHD_Result
+exchange_send(struct exchange *exchange, struct MHD_Connection *connection)
+{
+	const struct http_answer *answer = &exchange->answer;
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+	    exchange->text_length, exchange->text, MHD_RESPMEM_PERSISTENT);
+	enum MHD_Result result;
+
+	if (response == NULL)
+		return MHD_NO;
+	result = MHD_add_response_header(
+	    response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
+	if (result == MHD_YES && answer->allow != NULL)
+		result = MHD_add_response_header(
+		    response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+	if (result == MHD_YES)
+		result =
+		    MHD_queue_response(connection, answer->status, response);
+	MHD_destroy_response(response);
+	client_wait(connection, LIMIT_NS);
+	return result;
+}
+
+/* To the pool; false: there is none any more. */
+static bool
+exchange_hand_over(struct exchange *exchange)
+{
+	struct http *http = exchange->http;
+	bool stopping;
+
+	(void)pthread_mutex_lock(&http->lock);
+	stopping = http->stopping;
+	if (!stopping) {
+		client_wait(exchange->connection, HWT_NEVER);
+		MHD_suspend_connection(exchange->connection);
+		*http->last = exchange;
+		http->last = &exchange->next;
+		(void)pthread_cond_signal(&http->filled);
+	}
+	(void)pthread_mutex_unlock(&http->lock);
+	return !stopping;
+}
+
+/* Called for the head of a request, for each part of its body, at its end, and
+ * again once it has been answered. */
+static enum MHD_Result
+notice_request(void *cls, struct MHD_Connection *connection, const char *path,
+    const char *method, const char *version, const char *data, size_t *length,
+    void **context)
+{
+	struct exchange *exchange = *context;
+
+	(void)version;
+	if (exchange == NULL) {
+		*context = exchange_make(cls, connection, path, method);
+		return *context != NULL ? MHD_YES : MHD_NO;
+	}
+	if (*length > 0) {
+		exchange_read(exchange, data, *length);
+		*length = 0;
+		return MHD_YES;
+	}
+	if (exchange->answered)
+		return exchange_send(exchange, connection);
+	if (exchange->too_large)
+		exchange_answer(exchange, NULL, MHD_HTTP_CONTENT_TOO_LARGE);
+	else if (exchange->no_memory)
+		exchange_answer(exchange, NULL, MHD_HTTP_SERVICE_UNAVAILABLE);
+	else if (exchange_hand_over(exchange))
+		return MHD_YES;
+	else
+		exchange_answer(exchange, NULL, MHD_HTTP_SERVICE_UNAVAILABLE);
+	return exchange_send(exchange, connection);
+}
+
+/* The pool. */
+
+/* NULL: it is time to end. */
+static struct exchange *
+exchange_take(struct http *http)
+{
+	struct exchange *exchange;
+
+	(void)pthread_mutex_lock(&http->lock);
+	while (http->first == NULL && !http->stopping)
+		(void)pthread_cond_wait(&http->filled, &http->lock);
+	exchange = http->stopping ? NULL : http->first;
+	if (exchange != NULL) {
+		http->first = exchange->next;
+		if (http->first == NULL)
+			http->last = &http->first;
+	}
+	(void)pthread_mutex_unlock(&http->lock);
+	return exchange;
+}
+
+static void *
+pool_run(void *arg)
+{
+	struct http *http = arg;
+	struct exchange *exchange;
+
+	while ((exchange = exchange_take(http)) != NULL) {
+		exchange_answer(exchange, http->handler, MHD_HTTP_OK);
+		MHD_resume_connection(exchange->connection);
+	}
+	return NULL;
+}
+
+/* Ends the pool. What nobody has taken is answered here: a connection that is
+ * suspended cannot be closed. */
+static void
+pool_stop(struct http *http)
+{
+	struct exchange *exchange, *next;
+
+	(void)pthread_mutex_lock(&http->lock);
+	http->stopping = true;
+	(void)pthread_cond_broadcast(&http->filled);
+	(void)pthread_mutex_unlock(&http->lock);
+	while (http->threads > 0)
+		(void)pthread_join(http->thread[--http->threads], NULL);
+	for (exchange = http->first; exchange != NULL; exchange = next) {
+		next = exchange->next;
+		exchange_answer(exchange, NULL, MHD_HTTP_SERVICE_UNAVAILABLE);
+		MHD_resume_connection(exchange->connection);
+	}
+}
+
+static int
+pool_start(struct http *http, uint32_t threads)
+{
+	int error;
+
+	for (; http->threads < threads; http->threads++) {
+		error = pthread_create(
+		    &http->thread[http->threads], NULL, pool_run, http);
+		if (error != 0)
+			return -error;
+	}
+	return 0;
+}
+
+/* Starting and stopping. */
+
+/* As many as the descriptors suffice for, which are made as many as we may
+ * have. */
+static unsigned
+connections_max(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return DESCRIPTORS_KEPT;
+	if (limit.rlim_cur < limit.rlim_max &&
+	    limit.rlim_cur < CONNECTIONS_MAX + DESCRIPTORS_KEPT) {
+		limit.rlim_cur =
+		    limit.rlim_max < CONNECTIONS_MAX + DESCRIPTORS_KEPT
+		    ? limit.rlim_max
+		    : CONNECTIONS_MAX + DESCRIPTORS_KEPT;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+		(void)getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (limit.rlim_cur < 2 * DESCRIPTORS_KEPT)
+		return (unsigned)limit.rlim_cur / 2;
+	if (limit.rlim_cur > CONNECTIONS_MAX + DESCRIPTORS_KEPT)
+		return CONNECTIONS_MAX;
+	return (unsigned)limit.rlim_cur - DESCRIPTORS_KEPT;
+}
+
+static int
+daemon_start(struct http *http, int listener)
+{
+	errno = 0;
+	http->daemon = MHD_start_daemon(
+	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL,
+	    NULL, notice_request, http, MHD_OPTION_LISTEN_SOCKET, listener,
+	    MHD_OPTION_CONNECTION_LIMIT, connections_max(),
+	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MAX,
+	    MHD_OPTION_NOTIFY_CONNECTION, notice_connection, http,
+	    MHD_OPTION_NOTIFY_COMPLETED, notice_completed, http,
+	    MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+	if (http->daemon != NULL)
+		return 0;
+	return errno != 0 ? -errno : -EAGAIN;
+}
+
+int
+http_start(struct http **http, int listener, uint32_t threads,
+    http_handler *handler, void *ctx)
+{
+	struct http *made = calloc(1, sizeof(*made));
+	sigset_t all, before;
+	int error;
+
+	if (made == NULL)
+		return -ENOMEM;
+	made->handler = handler;
+	made->ctx = ctx;
+	made->last = &made->first;
+	(void)pthread_mutex_init(&made->lock, NULL);
+	(void)pthread_cond_init(&made->filled, NULL);
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = hwt_shared(&made->timer);
+	if (error == 0)
+		error = pool_start(
+		    made, threads < THREADS_MAX ? threads : THREADS_MAX);
+	if (error == 0)
+		error = daemon_start(made, listener);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error != 0)
+		http_stop(made);
+	else
+		*http = made;
+	return error;
 }
 
 void
-http_serve(int listener, http_answer *answer, void *ctx)
+http_stop(struct http *http)
 {
-	char request[REQUEST_MAX + 1];
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-	/* Without a free descriptor it stays readable: that must not become a
-	 * busy loop. */
-	if (fd < 0) {
-		(void)poll(NULL, 0, 50);
+	if (http == NULL)
 		return;
-	}
-	if (request_read(fd, request)) {
-		answer_request(fd, request, answer, ctx);
-		connection_end(fd);
-	}
-	(void)close(fd);
+	pool_stop(http);
+	if (http->daemon != NULL)
+		MHD_stop_daemon(http->daemon);
+	(void)pthread_cond_destroy(&http->filled);
+	(void)pthread_mutex_destroy(&http->lock);
+	free(http);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "http.h"
 #include "metrics.h"
 #include "options.h"
+#include "wait.h"
 
 static const char usage[] =
     "usage: hwtd [--shards A-B] [--metrics [ADDRESS:]PORT] [OPTION...]\n"
@@ -40,44 +42,84 @@ static const struct option_row rows[] = {
 /* Later than this is not well. */
 #define LAG_MAX HWT_SEC(10)
 
-static int
-answer_metrics(struct hwt_durable *durable, FILE *body)
-{
-	struct hwt_durable_stats stats;
-	int error = hwt_durable_read_stats(durable, &stats);
+/* What is asked of the engine for those who ask us: at most once in a while, so
+ * that they do not add to its work, and for so long, so that they are answered
+ * when it is not. */
+#define SAMPLE_MS 1000
+#define SAMPLE_WAIT_NS HWT_SEC(2)
 
-	metrics_prometheus(body, engine_space(durable_engine(durable)),
-	    error == 0 ? &stats : NULL);
-	return 200;
+static struct sample {
+	pthread_mutex_t lock; /* over the rest */
+	struct hwt_durable *durable;
+	int stop_fd; /* readable: nobody waits any more */
+	int64_t at_ms; /* when it was taken */
+	int error; /* of that */
+	struct hwt_durable_stats stats;
+} sample = {.lock = PTHREAD_MUTEX_INITIALIZER, .at_ms = INT64_MIN / 2};
+
+/* Under the lock. */
+static void
+sample_take(void)
+{
+	const struct engine_wait wait = {.stop_fd = sample.stop_fd,
+	    .timeout_ns = open_options.timeout_ns != 0 &&
+		    open_options.timeout_ns < SAMPLE_WAIT_NS
+		? open_options.timeout_ns
+		: SAMPLE_WAIT_NS};
+
+	if (wait_now_ms() - sample.at_ms < SAMPLE_MS)
+		return;
+	sample.error = durable_read_stats(sample.durable, &sample.stats, &wait);
+	sample.at_ms = wait_now_ms();
 }
 
-static int
-answer_health(struct hwt_durable *durable, FILE *body)
+static void
+answer_metrics(struct http_answer *answer)
 {
-	struct hwt_durable_stats stats;
-	int error = hwt_durable_read_stats(durable, &stats);
-
-	if (error != 0) {
-		(void)fprintf(body, "%s\n", explain(error));
-		return 503;
-	}
-	if (stats.lag_ns > LAG_MAX) {
-		(void)fprintf(body, "behind by %" PRIu64 " s\n",
-		    stats.lag_ns / HWT_SEC(1));
-		return 503;
-	}
-	(void)fputs("ok\n", body);
-	return 200;
+	answer->type = "text/plain; version=0.0.4; charset=utf-8";
+	metrics_prometheus(answer->body,
+	    engine_space(durable_engine(sample.durable)),
+	    sample.error == 0 ? &sample.stats : NULL);
 }
 
-static int
-answer(void *ctx, const char *path, FILE *body)
+static void
+answer_health(struct http_answer *answer)
 {
-	if (strcmp(path, "/metrics") == 0)
-		return answer_metrics(ctx, body);
-	if (strcmp(path, "/health") == 0)
-		return answer_health(ctx, body);
-	return 404;
+	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX) {
+		(void)fputs("ok\n", answer->body);
+		return;
+	}
+	answer->status = 503;
+	if (sample.error != 0)
+		(void)fprintf(answer->body, "%s\n", explain(sample.error));
+	else
+		(void)fprintf(answer->body, "behind by %" PRIu64 " s\n",
+		    sample.stats.lag_ns / HWT_SEC(1));
+}
+
+static void
+handle_request(
+    void *ctx, const struct http_request *request, struct http_answer *answer)
+{
+	bool metrics_asked = strcmp(request->path, "/metrics") == 0;
+
+	(void)ctx;
+	if (!metrics_asked && strcmp(request->path, "/health") != 0) {
+		answer->status = 404;
+		return;
+	}
+	if (strcmp(request->method, "GET") != 0) {
+		answer->status = 405;
+		answer->allow = "GET, HEAD";
+		return;
+	}
+	(void)pthread_mutex_lock(&sample.lock);
+	sample_take();
+	if (metrics_asked)
+		answer_metrics(answer);
+	else
+		answer_health(answer);
+	(void)pthread_mutex_unlock(&sample.lock);
 }
 
 static void
@@ -149,20 +191,23 @@ metrics_open(void)
 	return fd;
 }
 
-static void
-serve(struct hwt_durable *durable, int signals, int listener)
+/* NULL: without --metrics. */
+static struct http *
+metrics_start(struct hwt_durable *durable, int signals, int listener)
 {
-	struct pollfd wait[] = {
-	    {.fd = signals, .events = POLLIN},
-	    {.fd = listener, .events = POLLIN},
-	};
+	struct http *http = NULL;
+	int error;
 
-	do {
-		if (poll(wait, 2, -1) < 0)
-			continue;
-		if (wait[1].revents != 0)
-			http_serve(listener, answer, durable);
-	} while (wait[0].revents == 0);
+	if (listener < 0)
+		return NULL;
+	sample.durable = durable;
+	sample.stop_fd = signals;
+	error = http_start(&http, listener, 1, handle_request, NULL);
+	if (error != 0) {
+		complain("--metrics: %s", explain(error));
+		finish(STATUS_NO);
+	}
+	return http;
 }
 
 int
@@ -173,6 +218,7 @@ main(int argc, char **argv)
 	struct hwt_durable_scheduler_options options = {0};
 	struct hwt_durable_scheduler *scheduler;
 	struct hwt_durable *durable;
+	struct http *http;
 	int error, signals, listener;
 
 	if (options_read(&program, argc, argv) != 0)
@@ -194,7 +240,10 @@ main(int argc, char **argv)
 		finish(error_status(error));
 	}
 	complain("serves space %s", engine_space(durable_engine(durable)));
-	serve(durable, signals, listener);
+	http = metrics_start(durable, signals, listener);
+	while (!wait_for(signals, POLLIN, INT64_MAX))
+		;
+	http_stop(http);
 	error = hwt_durable_scheduler_stop(scheduler);
 	if (error != 0)
 		complain("%s", explain(error));

@@ -1203,27 +1203,6 @@ class Engines(unittest.TestCase):
 
 
 class Hwtd(Programs):
-    def metrics(self, *words):
-        """hwtd with a free port, and the address it tells."""
-        running = self.start("hwtd", "--metrics", "0", *words)
-        said = wait_until(lambda: "/metrics" in running.err and running.err)
-        address = said.split("http://")[1].split("/metrics")[0]
-        host, port = address.rsplit(":", 1)
-        return running, (host, int(port))
-
-    @staticmethod
-    def ask(address, text=b"GET /metrics HTTP/1.0\r\n\r\n"):
-        with socket.create_connection(address, LIMIT) as connection:
-            connection.sendall(text)
-            answer = b""
-            while True:
-                part = connection.recv(65536)
-                if not part:
-                    break
-                answer += part
-        head, _, body = answer.partition(b"\r\n\r\n")
-        return head.split(b"\r\n")[0].decode(), body.decode()
-
     def test_tasks_get_into_their_queue_and_signals_end_it(self):
         for which in (signal.SIGTERM, signal.SIGINT):
             running = self.start("hwtd")
@@ -1257,107 +1236,6 @@ class Hwtd(Programs):
         for shards in ("", "1", "2-1", "-1", "1-", "0-4", "x-y", "1-2-3"):
             said = call("hwtd", f"--shards={shards}", *self.where())
             self.assertEqual(said.status, USAGE, shards)
-
-    def test_metrics_and_health_on_loopback(self):
-        running, address = self.metrics()
-        self.assertEqual(address[0], "127.0.0.1")
-        self.add("--queue=q", "--in=60")
-        status, body = self.ask(address)
-        self.assertEqual(status, "HTTP/1.0 200 OK")
-        self.assertIn(f'hwt_durable_added_total{{space="{self.space}"}} 1\n',
-                      body)
-        self.assertEqual(
-            self.ask(address, b"GET /health?x HTTP/1.1\nHost: x\n\n"),
-            ("HTTP/1.0 200 OK", "ok\n"))
-        self.assertIn(" 404 ", self.ask(
-            address, b"GET /x HTTP/1.0\r\n\r\n")[0])
-        self.assertIn(" 405 ", self.ask(
-            address, b"POST /metrics HTTP/1.0\r\n\r\n")[0])
-        self.assertEqual(running.end(), 0)
-
-    def test_metrics_listen_where_they_are_told_to(self):
-        for words, where, bound in (
-                ("0", "127.0.0.1", "0100007F"),
-                ("127.0.0.2:0", "127.0.0.2", "0200007F"),
-                ("0.0.0.0:0", "0.0.0.0", "00000000"),
-                ("[::1]:0", "[::1]", "00000000000000000000000001000000")):
-            running = self.start("hwtd", "--metrics", words)
-            # What comes before it serves ends by a signal as any program.
-            said = wait_until(lambda: "serves" in running.err and
-                              running.err)
-            address = said.split("http://")[1].split("/metrics")[0]
-            host, port = address.rsplit(":", 1)
-            self.assertEqual(host, where)
-            self.assertEqual(self.listening(int(port)), [bound])
-            self.assertEqual(running.end(), 0)
-
-    @staticmethod
-    def listening(port):
-        """The addresses, as the system has them."""
-        found = []
-        for name in ("tcp", "tcp6"):
-            with open(f"/proc/net/{name}", encoding="ascii") as file:
-                for words in map(str.split, list(file)[1:]):
-                    address, _, number = words[1].partition(":")
-                    if words[3] == "0A" and int(number, 16) == port:
-                        found.append(address)
-        return found
-
-    def test_clients_that_are_slow_or_hostile_hold_up_nobody(self):
-        running, address = self.metrics()
-        crowd = [socket.create_connection(address) for _ in range(4)]
-        crowd[0].sendall(b"GET /met")
-        crowd[1].sendall(b"x" * 100000)
-        crowd[2].sendall(b"\0\r\n\r\n")
-        name = self.add("--queue=q", "--in=0")
-        wait_until(lambda: self.state(name) == "delivered")
-        self.assertIn(" 200 ", self.ask(address)[0])
-        for each in crowd:
-            each.close()
-        for text in (b"\r\n\r\n", b"GET\r\n\r\n", b"GET /metrics\r\n\r\n",
-                     b"GET  HTTP/1.0\r\n\r\n", b"\xff" * 50 + b"\n\n",
-                     b"GET /%n%s%x HTTP/1.0\n\n"):
-            with contextlib.suppress(OSError):
-                self.ask(address, text)
-        reader = socket.create_connection(address)
-        reader.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                          struct.pack("ii", 1, 0))
-        reader.close()
-        self.assertIn(" 200 ", self.ask(address)[0])
-        late = socket.create_connection(address)
-        self.addCleanup(late.close)
-        self.assertEqual(running.end(), 0)
-
-    def test_nobody_sees_a_reset(self):
-        """Whatever comes with the request, or after it, is read before the
-        connection is closed."""
-        running, address = self.metrics()
-        for text in (b"GET /health HTTP/1.1\r\n\r\n" + b"x" * 300000,
-                     b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 9000 +
-                     b"\r\n"):
-            self.assertEqual(self.ask(address, text),
-                             ("HTTP/1.0 200 OK", "ok\n"))
-        self.assertIn(" 405 ", self.ask(
-            address, b"POST /health HTTP/1.1\r\nContent-Length: 99999\r\n"
-            b"\r\n" + b"x" * 99999)[0])
-        self.assertEqual(running.end(), 0)
-
-    def test_the_engine_goes_and_comes(self):
-        running, address = self.metrics("--timeout=1")
-        health = b"GET /health HTTP/1.0\r\n\r\n"
-        self.assertIn(" 200 ", self.ask(address, health)[0])
-        self.engine.kill()
-        status, body = self.ask(address, health)
-        self.assertIn(" 503 ", status)
-        self.assertNotIn("ok", body.split())
-        self.assertIn(f'hwt_durable_up{{space="{self.space}"}} 0',
-                      self.ask(address)[1])
-        self.engine.start()
-        wait_until(lambda: " 200 " in self.ask(address, health)[0])
-        name = self.add("--queue=q", "--in=0")
-        wait_until(lambda: self.state(name) == "delivered")
-        self.assertEqual(running.end(), 0)
 
     def test_sigterm_while_the_engine_is_gone(self):
         running = self.start("hwtd", "--timeout=1")

@@ -1,0 +1,251 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What hwtd serves over HTTP, to clients that are many, idle, slow or hostile,
+and while the engine hangs.
+
+    serve.py [-v] [CLASS[.test]...]
+
+See programs.py for HWT_BUILD and HWT_BEFORE."""
+
+import contextlib
+import http.client
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+
+from engine import LIMIT
+from programs import USAGE, Programs, call, main, wait_until
+
+HEALTH = b"GET /health HTTP/1.0\r\n\r\n"
+
+
+class Serve(Programs):
+    def metrics(self, *words):
+        """hwtd with a free port, and the address it tells."""
+        running = self.start("hwtd", "--metrics", "0", *words)
+        said = wait_until(lambda: "/metrics" in running.err and running.err)
+        address = said.split("http://")[1].split("/metrics")[0]
+        host, port = address.rsplit(":", 1)
+        return running, (host, int(port))
+
+    @staticmethod
+    def ask(address, text=b"GET /metrics HTTP/1.0\r\n\r\n"):
+        with socket.create_connection(address, LIMIT) as connection:
+            connection.sendall(text)
+            answer = b""
+            while True:
+                part = connection.recv(65536)
+                if not part:
+                    break
+                answer += part
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return head.split(b"\r\n")[0].decode(), body.decode()
+
+    def test_metrics_and_health_on_loopback(self):
+        running, address = self.metrics()
+        self.assertEqual(address[0], "127.0.0.1")
+        self.add("--queue=q", "--in=60")
+        status, body = self.ask(address)
+        self.assertIn(" 200 ", status)
+        self.assertIn(f'hwt_durable_added_total{{space="{self.space}"}} 1\n',
+                      body)
+        self.assertEqual(
+            self.ask(address, b"GET /health?x HTTP/1.0\r\n\r\n")[1], "ok\n")
+        self.assertIn(" 404 ", self.ask(
+            address, b"GET /x HTTP/1.0\r\n\r\n")[0])
+        self.assertIn(" 405 ", self.ask(
+            address, b"POST /metrics HTTP/1.0\r\n\r\n")[0])
+        self.assertEqual(running.end(), 0)
+
+    def test_metrics_listen_where_they_are_told_to(self):
+        for words, where, bound in (
+                ("0", "127.0.0.1", "0100007F"),
+                ("127.0.0.2:0", "127.0.0.2", "0200007F"),
+                ("0.0.0.0:0", "0.0.0.0", "00000000"),
+                ("[::1]:0", "[::1]", "00000000000000000000000001000000")):
+            running = self.start("hwtd", "--metrics", words)
+            # What comes before it serves ends by a signal as any program.
+            said = wait_until(lambda: "serves" in running.err and
+                              running.err)
+            address = said.split("http://")[1].split("/metrics")[0]
+            host, port = address.rsplit(":", 1)
+            self.assertEqual(host, where)
+            self.assertEqual(self.listening(int(port)), [bound])
+            self.assertEqual(running.end(), 0)
+
+    @staticmethod
+    def listening(port):
+        """The addresses, as the system has them."""
+        found = []
+        for name in ("tcp", "tcp6"):
+            with open(f"/proc/net/{name}", encoding="ascii") as file:
+                for words in map(str.split, list(file)[1:]):
+                    address, _, number = words[1].partition(":")
+                    if words[3] == "0A" and int(number, 16) == port:
+                        found.append(address)
+        return found
+
+    def test_clients_that_are_slow_or_hostile_hold_up_nobody(self):
+        running, address = self.metrics()
+        crowd = [socket.create_connection(address) for _ in range(4)]
+        crowd[0].sendall(b"GET /met")
+        crowd[1].sendall(b"x" * 100000)
+        crowd[2].sendall(b"\0\r\n\r\n")
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "delivered")
+        self.assertIn(" 200 ", self.ask(address)[0])
+        for each in crowd:
+            each.close()
+        for text in (b"\r\n\r\n", b"GET\r\n\r\n", b"GET /metrics\r\n\r\n",
+                     b"GET  HTTP/1.0\r\n\r\n", b"\xff" * 50 + b"\n\n",
+                     b"GET /%n%s%x HTTP/1.0\n\n"):
+            with contextlib.suppress(OSError):
+                self.ask(address, text)
+        reader = socket.create_connection(address)
+        reader.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                          struct.pack("ii", 1, 0))
+        reader.close()
+        self.assertIn(" 200 ", self.ask(address)[0])
+        late = socket.create_connection(address)
+        self.addCleanup(late.close)
+        self.assertEqual(running.end(), 0)
+
+    def test_the_engine_goes_and_comes(self):
+        running, address = self.metrics("--timeout=1")
+        health = b"GET /health HTTP/1.0\r\n\r\n"
+        self.assertIn(" 200 ", self.ask(address, health)[0])
+        self.engine.kill()
+        body = wait_until(
+            lambda: " 503 " in (answer := self.ask(address, health))[0] and
+            answer[1])
+        self.assertNotIn("ok", body.split())
+        self.assertIn(f'hwt_durable_up{{space="{self.space}"}} 0',
+                      self.ask(address)[1])
+        self.engine.start()
+        wait_until(lambda: " 200 " in self.ask(address, health)[0])
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "delivered")
+        self.assertEqual(running.end(), 0)
+
+    def test_methods(self):
+        address = self.metrics()[1]
+        connection = http.client.HTTPConnection(*address, LIMIT)
+        self.addCleanup(connection.close)
+        for method, path, status, body in (
+                ("GET", "/health", 200, b"ok\n"),
+                ("HEAD", "/health", 200, b""),
+                ("HEAD", "/metrics", 200, b""),
+                ("POST", "/health", 405, b"Method Not Allowed\n"),
+                ("HEAD", "/x", 404, b"")):
+            # On one connection: so it stays open, and in step.
+            connection.request(
+                method, path, body=b"x" * 99999 if method == "POST" else None)
+            answer = connection.getresponse()
+            self.assertEqual((answer.status, answer.read()), (status, body))
+            self.assertEqual(answer.headers["Allow"],
+                             "GET, HEAD" if status == 405 else None)
+            self.assertGreater(int(answer.headers["Content-Length"]), 0)
+
+    def test_a_body_has_a_limit(self):
+        """What is too long is read to its end and answered."""
+        address = self.metrics()[1]
+        for length, status in ((1 << 20, " 405 "), ((1 << 20) + 1, " 413 ")):
+            self.assertIn(status, self.ask(
+                address, b"POST /health HTTP/1.0\r\nContent-Length: "
+                b"%d\r\n\r\n" % length + b"x" * length)[0])
+
+    @staticmethod
+    def is_open(connection):
+        connection.setblocking(False)
+        try:
+            return connection.recv(1) != b""
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+
+    def crowd(self, address, count, text=b""):
+        made = []
+        for _ in range(count):
+            connection = socket.create_connection(address, LIMIT)
+            self.addCleanup(connection.close)
+            connection.sendall(text)
+            made.append(connection)
+        return made
+
+    def test_idle_clients_delay_nobody_and_are_cut(self):
+        running, address = self.metrics()
+        crowd = self.crowd(address, 50) + \
+            self.crowd(address, 50, b"GET /health HTTP/1.1\r\n")
+        self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+        # Nobody had to be cut for that.
+        self.assertTrue(all(map(self.is_open, crowd)))
+        wait_until(lambda: not any(map(self.is_open, crowd)))
+        self.assertEqual(running.end(), 0)
+
+    def test_a_client_that_sends_a_byte_at_a_time_is_cut(self):
+        address = self.metrics()[1]
+        slow = self.crowd(address, 1, b"GET /health HTTP/1.1\r\nX: ")[0]
+
+        def is_cut():
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    slow.send(b"x")
+                except ConnectionError:
+                    return True
+            return not self.is_open(slow)
+
+        wait_until(is_cut)
+
+    def test_ten_thousand_idle_clients_cost_only_memory(self):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        count = min(10000, most[1] - 1000)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, most)
+        running, address = self.metrics()
+        before = self.memory(running)
+        crowd = self.crowd(address, count)
+        self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "delivered")
+        self.assertLess(self.memory(running) - before, count * 16384)
+        for each in crowd:
+            each.close()
+        self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+        self.assertEqual(running.end(), 0)
+
+    @staticmethod
+    def memory(running):
+        """Resident, in bytes."""
+        with open(f"/proc/{running.process.pid}/statm",
+                  encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def test_an_engine_that_hangs(self):
+        """Whoever asks is answered, and SIGTERM ends hwtd, long before a call
+        to the engine does."""
+        running, address = self.metrics(f"--timeout={10 * LIMIT}")
+        self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+        self.engine.send_signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: " 503 " in self.ask(address, HEALTH)[0])
+            self.assertIn("hwt_durable_up", self.ask(address)[1])
+            asking = self.crowd(address, 20, HEALTH)
+            self.assertEqual(running.end(), 0)
+            for each in asking:
+                each.setblocking(True)
+                each.settimeout(LIMIT)
+                with contextlib.suppress(ConnectionError):
+                    while each.recv(4096):
+                        pass
+        finally:
+            self.engine.send_signal(signal.SIGCONT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
