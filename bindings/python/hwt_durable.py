@@ -46,7 +46,7 @@ __all__ = ["Client", "Delivery", "Fail", "Info", "Level", "Retry", "Scheduler",
            "State", "Task", "Worker"]
 
 PAYLOAD_MAX = 65536
-_AT = 1
+_AT, _REPLACE = 1, 2
 _RETRY, _FAIL = 1, 2
 
 
@@ -80,10 +80,11 @@ class Fail(Exception):
     """A callable raises it: a dead letter, at once."""
 
 
-# due: instead of delay. max_attempts 0: 20.
+# due: instead of delay. max_attempts 0: 20. replace: see hwt_durable.h,
+# HWT_DURABLE_REPLACE.
 Task = collections.namedtuple(
-    "Task", "id queue payload delay due max_attempts",
-    defaults=(b"", 0, None, 0))
+    "Task", "id queue payload delay due max_attempts replace",
+    defaults=(b"", 0, None, 0, False))
 
 Info = collections.namedtuple(
     "Info", "state attempts max_attempts generation due queue payload")
@@ -334,12 +335,13 @@ class Client(_Owner):
     _end = close
 
     def add(self, id, queue, payload=b"", delay=0, *, due=None,
-            max_attempts=0):
+            max_attempts=0, replace=False):
         """True: stored, to be executed after delay or at due. False: it was
-        there already, and nothing has changed; so after an error, such as
-        ETIMEDOUT, it can be repeated with the same id."""
+        there already, maybe ended, and nothing has changed; so after an error,
+        such as ETIMEDOUT, it can be repeated with the same id. replace: takes
+        the place of one that has ended."""
         return self.add_all(
-            [Task(id, queue, payload, delay, due, max_attempts)])[0]
+            [Task(id, queue, payload, delay, due, max_attempts, replace)])[0]
 
     def add_all(self, tasks):
         """At most 512. Of each, in a list: True or False as of add. An Error
@@ -359,12 +361,14 @@ class Client(_Owner):
         return told
 
     @staticmethod
-    def _task(id, queue, payload=b"", delay=0, due=None, max_attempts=0):
+    def _task(id, queue, payload=b"", delay=0, due=None, max_attempts=0,
+              replace=False):
         id, payload = _bytes(id), _bytes(payload)
         when, flags = _when(delay, due)
         return _Task(
             id=id, id_length=len(id), queue=_word(queue), delay_ns=when,
-            max_attempts=max_attempts, flags=flags, payload=payload,
+            max_attempts=max_attempts,
+            flags=flags | (_REPLACE if replace else 0), payload=payload,
             payload_length=len(payload))
 
     def _change(self, function, id, *arguments):

@@ -279,7 +279,7 @@ compare_items(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* id queue mode time attempts payload "" */
+/* id queue mode time attempts payload flag */
 static void
 item_write(struct engine_argument *argument, struct item *item,
     const struct hwt_durable_task *task)
@@ -292,7 +292,8 @@ item_write(struct engine_argument *argument, struct item *item,
 	    task->max_attempts != 0 ? task->max_attempts : ATTEMPTS_DEFAULT);
 	argument[5] =
 	    (struct engine_argument){task->payload, task->payload_length};
-	argument[6] = argument_text("");
+	argument[6] =
+	    argument_text(task->flags & HWT_DURABLE_REPLACE ? "replace" : "");
 }
 
 static void
@@ -352,7 +353,7 @@ add_read_call(
 		if (result == -EINVAL && call->index != i + 1)
 			result = -ECANCELED;
 		if (sound && reply_number(call->reply->element[i], &number) &&
-		    number <= 1)
+		    number <= HWT_DURABLE_QUARANTINED)
 			result = (int)number;
 		add->result[item[i].index] = result;
 	}

@@ -124,6 +124,10 @@ struct hwt_durable_options {
 
 /* due_unix_ns counts from now if this is not set: delay_ns. */
 #define HWT_DURABLE_AT 1u
+/* hwt_durable_add: takes the place of a task that has ended with the same id,
+ * as its next generation; a dead letter is dropped. Of one that has not ended
+ * nothing changes. A repetition is recognised until the new one has ended. */
+#define HWT_DURABLE_REPLACE 2u
 
 struct hwt_durable_task {
 	/* Made by the caller before it sends, so that it can be repeated. */
@@ -141,7 +145,7 @@ struct hwt_durable_task {
 	 * it is killed before it calls back, the attempt is lost. So with 1, a
 	 * task may fail without having been executed. */
 	uint32_t max_attempts;
-	uint32_t flags; /* 0 or HWT_DURABLE_AT */
+	uint32_t flags; /* HWT_DURABLE_AT, HWT_DURABLE_REPLACE, or 0 */
 	const void *payload; /* NULL if payload_length is 0 */
 	size_t payload_length;
 	uint64_t reserved[4]; /* 0 */
@@ -204,11 +208,13 @@ int hwt_durable_open(
 int hwt_durable_close(struct hwt_durable *durable);
 
 /*
- * Adds count tasks, 0 to 512. results[i]: 0 stored; 1 it was there already, in
- * whatever state, and nothing has changed; or an error. If an element is
- * invalid, nothing is stored: its result is -EINVAL, that of all others
- * -ECANCELED. Returns 0 if every result is 0 or 1, otherwise the first error
- * that is not -ECANCELED. results may be NULL.
+ * Adds count tasks, 0 to 512. results[i]: 0 stored; or an error; or an enum
+ * hwt_durable_state: the id was there already, in this state, and nothing has
+ * changed. In the states from PENDING to SUCCEEDED that is as good; one that is
+ * FAILED or CANCELLED is not executed for this: see HWT_DURABLE_REPLACE. If an
+ * element is invalid, nothing is stored: its result is -EINVAL, all others are
+ * -ECANCELED. Returns 0 if no result is an error, otherwise the first one that
+ * is not -ECANCELED. results may be NULL.
  */
 int hwt_durable_add(struct hwt_durable *durable, size_t count,
     const struct hwt_durable_task *tasks, int *results);

@@ -120,6 +120,7 @@ public:
 		/* Instead of after. */
 		std::optional<time_point> due{};
 		std::uint32_t max_attempts = 0;
+		bool replace = false; /* HWT_DURABLE_REPLACE */
 	};
 
 	struct info {
@@ -331,8 +332,9 @@ public:
 		return durable(made);
 	}
 
-	/* True: stored. False: it was there already, and nothing has changed;
-	 * so after an error, such as ETIMEDOUT, it can be repeated. */
+	/* True: stored. False: it was there already, maybe ended, and nothing
+	 * has changed; so after an error, such as ETIMEDOUT, it can be
+	 * repeated. */
 	bool
 	add(const task &added)
 	{
@@ -353,8 +355,9 @@ public:
 		return !error && result == 0;
 	}
 
-	/* At most HWT_DURABLE_BATCH_MAX. Of each: 0 stored, 1 it was there
-	 * already, or a negative error; error is the first of these. */
+	/* At most HWT_DURABLE_BATCH_MAX. Of each: 0 stored, the state of what
+	 * was there already, or a negative error; error is the first of
+	 * these. */
 	std::vector<int>
 	add(const std::vector<task> &added)
 	{
@@ -516,6 +519,8 @@ private:
 		} else {
 			made.delay_ns = from.after.ns();
 		}
+		if (from.replace)
+			made.flags |= HWT_DURABLE_REPLACE;
 		return made;
 	}
 

@@ -61,7 +61,7 @@ task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 	return task->id != NULL && task->id_length >= 1 &&
 	    task->id_length <= HWT_DURABLE_ID_MAX && task->queue != NULL &&
 	    name_is_valid(task->queue, HWT_DURABLE_QUEUE_MAX) &&
-	    (task->flags & ~HWT_DURABLE_AT) == 0 &&
+	    (task->flags & ~(HWT_DURABLE_AT | HWT_DURABLE_REPLACE)) == 0 &&
 	    time_is_valid(task->delay_ns, task->flags, now_ns) &&
 	    task->max_attempts <= HWT_DURABLE_ATTEMPTS_MAX &&
 	    task->payload_length <= HWT_DURABLE_PAYLOAD_MAX &&

@@ -19,8 +19,8 @@ static const char usage[] =
     "  init [--shards N] [--slots N] [--tick MS] [--retention SECONDS]\n"
     "       [--level memory|fsync|replicated]\n"
     "  add --queue Q (--in SECONDS | --at UNIX) [--id ID] [--attempts N]\n"
-    "      [--payload TEXT | --payload -]\n"
-    "  add --from FILE|-\n"
+    "      [--payload TEXT | --payload -] [--replace]\n"
+    "  add --from FILE|- [--replace]\n"
     "  cancel ID\n"
     "  reschedule ID (--in SECONDS | --at UNIX)\n"
     "  show ID\n"
@@ -35,7 +35,8 @@ static const char usage[] =
     "  --base64    each ID on the command line is base64\n";
 
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
-    *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64;
+    *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
+    *replace;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -56,6 +57,7 @@ static const struct option_row rows[] = {
     {"prometheus", &prometheus, true},
     {"all", &all, true},
     {"base64", &base64, true},
+    {"replace", &replace, true},
     {NULL, NULL, false},
 };
 
@@ -265,6 +267,31 @@ id_find(void)
 	return id_read(text);
 }
 
+/* What has become of a task: prints its id if it is stored, or was there and
+ * will be executed, or was; that is as good. One that has failed or was
+ * cancelled will not. name is where it comes from, and a colon. */
+static enum status
+add_tell(const char *name, const struct hwt_durable_task *task, int result)
+{
+	int length = (int)task->id_length;
+
+	if (result < 0) {
+		complain("%s%.*s: %s", name, length, task->id, explain(result));
+		return error_status(result);
+	}
+	if (result > HWT_DURABLE_SUCCEEDED) {
+		complain("%s%.*s: exists, %s; nothing is added%s", name, length,
+		    task->id, state_name((enum hwt_durable_state)result),
+		    replace == NULL ? ", but with --replace" : "");
+		return STATUS_NO;
+	}
+	if (result > 0)
+		complain("%s%.*s: exists, %s; nothing is added", name, length,
+		    task->id, state_name((enum hwt_durable_state)result));
+	print_id(task->id, task->id_length);
+	return STATUS_YES;
+}
+
 static enum status
 add_one(void)
 {
@@ -284,14 +311,10 @@ add_one(void)
 	task.id = name.data;
 	task.id_length = name.length;
 	payload_find(&task);
+	if (replace != NULL)
+		task.flags |= HWT_DURABLE_REPLACE;
 	error = hwt_durable_add(handle_open(), 1, &task, &result);
-	if (error != 0)
-		return tell_error(name, error);
-	if (result == 1)
-		complain("%.*s: was there already, nothing has changed",
-		    (int)name.length, (const char *)name.data);
-	print_id(task.id, task.id_length);
-	return STATUS_YES;
+	return add_tell("", &task, error != 0 ? error : result);
 }
 
 /* add --from */
@@ -309,38 +332,35 @@ struct feed {
 	char *text[HWT_DURABLE_BATCH_MAX]; /* what the tasks lie in */
 	char made[HWT_DURABLE_BATCH_MAX][ID_DIGITS + 1];
 	size_t bytes; /* of text */
+	enum status status; /* the worst one of a task */
+	bool failed; /* so that nothing more is stored */
 };
 
 /* Stores the batch, and prints the ids of what is stored. */
-static enum status
+static void
 feed_flush(struct feed *feed)
 {
 	int results[HWT_DURABLE_BATCH_MAX] = {0};
-	enum status status = STATUS_YES;
+	enum status status;
+	char where[64];
 	size_t i;
 
 	if (feed->count == 0)
-		return STATUS_YES;
-	(void)hwt_durable_add(feed->durable, feed->count, feed->task, results);
+		return;
+	feed->failed = hwt_durable_add(feed->durable, feed->count, feed->task,
+			   results) != 0;
 	for (i = 0; i < feed->count; i++) {
-		const struct hwt_durable_task *task = &feed->task[i];
-
-		if (results[i] >= 0) {
-			print_id(task->id, task->id_length);
-		} else {
-			complain("%s:%" PRIu64 ": %.*s: %s", feed->name,
-			    feed->at[i], (int)task->id_length, task->id,
-			    explain(results[i]));
-			if (error_status(results[i]) > status)
-				status = error_status(results[i]);
-		}
+		(void)snprintf(where, sizeof(where), "%.32s:%" PRIu64 ": ",
+		    feed->name, feed->at[i]);
+		status = add_tell(where, &feed->task[i], results[i]);
+		if (status > feed->status)
+			feed->status = status;
 		free(feed->text[i]);
 	}
 	/* What is stored is told before more is read. */
 	(void)fflush(stdout);
 	feed->count = 0;
 	feed->bytes = 0;
-	return status;
 }
 
 /* Reads a line into text, of at most size bytes. False: the end. */
@@ -390,6 +410,8 @@ feed_line(struct feed *feed, const char *text, size_t length)
 		task->id = feed->made[feed->count];
 		task->id_length = ID_DIGITS;
 	}
+	if (replace != NULL)
+		task->flags |= HWT_DURABLE_REPLACE;
 	feed->at[feed->count++] = feed->line;
 	feed->bytes += length;
 }
@@ -399,7 +421,6 @@ add_lines(void)
 {
 	static char text[LINE_MAX_BYTES];
 	static struct feed feed;
-	enum status status = STATUS_YES;
 	size_t length;
 
 	if (queue != NULL || in != NULL || at != NULL || id != NULL ||
@@ -410,16 +431,16 @@ add_lines(void)
 	if (feed.file == NULL)
 		usage_error("%s: %s", from, system_text(errno));
 	feed.durable = handle_open();
-	while (status == STATUS_YES &&
-	    line_read(&feed, text, sizeof(text), &length)) {
+	while (!feed.failed && line_read(&feed, text, sizeof(text), &length)) {
 		if (length == 0)
 			continue;
 		feed_line(&feed, text, length);
 		if (feed.count == HWT_DURABLE_BATCH_MAX ||
 		    feed.bytes > LINE_MAX_BYTES)
-			status = feed_flush(&feed);
+			feed_flush(&feed);
 	}
-	return status == STATUS_YES ? feed_flush(&feed) : status;
+	feed_flush(&feed);
+	return feed.status;
 }
 
 static enum status
@@ -622,7 +643,8 @@ static const struct command {
 	const char *options; /* each between blanks */
 } commands[] = {
     {"init", run_init, 0, 0, " shards slots tick retention level "},
-    {"add", run_add, 0, 0, " queue in at id attempts payload from base64 "},
+    {"add", run_add, 0, 0,
+	" queue in at id attempts payload from base64 replace "},
     {"cancel", run_cancel, 1, 1, " base64 "},
     {"reschedule", run_reschedule, 1, 1, " in at base64 "},
     {"show", run_show, 1, 1, " base64 "},

@@ -1,8 +1,8 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
 --
--- add, then id queue mode time attempts payload "" for each task. Nothing is
--- stored unless all of it is sound.
+-- add, then id queue mode time attempts payload flag for each task; flag is ""
+-- or "replace". Nothing is stored unless all of it is sound.
 
 local PER_TASK = 7
 local PAYLOAD_MAX = 65536
@@ -19,19 +19,49 @@ local function read_task(at)
 		not tries and "attempts" or
 		#ARGV[at + 5] > PAYLOAD_MAX and "payload" or
 		bytes + #ARGV[at + 5] > BYTES_MAX and "payloads" or
-		ARGV[at + 6] ~= "" and "the last" or nil
+		ARGV[at + 6] ~= "" and ARGV[at + 6] ~= "replace" and "flag" or
+		nil
 	bytes = bytes + #ARGV[at + 5]
 	return {state = PENDING, attempts = 0, max_attempts = tries,
 		generation = 1, due = due, slot = due and slot_of(due), ms = 0,
 		sequence = 0, fence = 0, queue = ARGV[at + 1]}, wrong
 end
 
-local function store(task, at)
-	local text = pack(task) .. task.queue .. ARGV[at + 5]
-	if not call("SET", record_key(ARGV[at]), text, "NX") then
-		return 1
+-- In the place of one that has ended, which gets the next generation; what
+-- failed is dropped. The state of what stays instead, or nil.
+local function replace(id, task)
+	local there = load(id)
+	if not there or there.state < SUCCEEDED or
+		there.state > CANCELLED or
+		there.generation == GENERATION_MAX then
+		return there and there.state or QUARANTINED
 	end
-	place(ARGV[at], task, task.due)
+	if there.state == FAILED then
+		sure("ZREM", prefix .. ":dead", id)
+		count("dead", -1)
+		count("dropped", 1)
+	else
+		sure("ZREM", prefix .. ":ended", id)
+	end
+	task.generation = there.generation + 1
+	return nil
+end
+
+local function store(task, at)
+	local id = ARGV[at]
+	local rest = task.queue .. ARGV[at + 5]
+	if not call("SET", record_key(id), pack(task) .. rest, "NX") then
+		if ARGV[at + 6] == "" then
+			local there = load(id)
+			return there and there.state or QUARANTINED
+		end
+		local stays = replace(id, task)
+		if stays then
+			return stays
+		end
+		call("SET", record_key(id), pack(task) .. rest)
+	end
+	place(id, task, task.due)
 	count("added", 1)
 	return 0
 end
@@ -52,7 +82,7 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit("SET", "ZADD")
+refused = admit("SET", "ZADD", "ZREM", "GETRANGE")
 if refused then
 	return refused
 end

@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 
-from checker import Checker
+from checker import STATES, Checker
 from engine import Engine, Error, Scripts, Space
 
 TICK, SLOTS, RETENTION = 100, 16, 20000
@@ -98,11 +98,18 @@ class World:
 
     def do_add(self, now, records, tasks):
         results = []
-        for name, queue, due, attempts, payload in tasks:
-            results.append(1 if name in self.tasks else 0)
-            if name not in self.tasks:
-                self.tasks[name] = Task(queue, due, attempts, payload)
-                self.added += 1
+        for name, queue, due, attempts, payload, flag in tasks:
+            there = self.tasks.get(name)
+            if there and (not flag or there.state not in (
+                    "succeeded", "failed", "cancelled")):
+                results.append(STATES.index(there.state))
+                continue
+            results.append(0)
+            self.added += 1
+            self.tasks[name] = Task(queue, due, attempts, payload)
+            if there:
+                self.tasks[name].generation = there.generation + 1
+                self.dropped += there.state == "failed"
         return results
 
     def do_cancel(self, now, records, name):
@@ -431,8 +438,9 @@ class Run:
             mode, when, due = self.due()
             attempts = self.random.choice([1, 2, 3, 20])
             payload = "p" * self.random.randrange(9) + name
-            words += [name, queue, mode, when, attempts, payload, ""]
-            tasks.append((name, queue, due, attempts, payload))
+            flag = self.random.choice(["", "", "", "replace"])
+            words += [name, queue, mode, when, attempts, payload, flag]
+            tasks.append((name, queue, due, attempts, payload, flag))
         if self.random.random() < 0.1:
             bad = self.random.randrange(len(tasks))
             words[bad * 7 + 3] = self.random.choice(

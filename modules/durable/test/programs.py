@@ -237,6 +237,11 @@ class Programs(unittest.TestCase):
         self.addCleanup(client.close)
         return Space(client, self.space)
 
+    def scripts_of_one_shard(self):
+        """So that a test can pump a space whose tasks it has not added."""
+        self.ctl("init", "--shards=1")
+        return self.scripts()
+
     def check(self):
         """No invariant is broken."""
         self.assertEqual(
@@ -305,8 +310,42 @@ class Hwtctl(Programs):
         again = self.ctl("add", "--queue", "other", "--in", "9", "--id",
                          "own")
         self.assertEqual(again.text, "own\n")
-        self.assertIn("was there already", again.err)
+        self.assertEqual(again.err, "hwtctl: own: exists, pending; nothing "
+                         "is added\n")
         self.assertEqual(self.show("own"), before)
+
+    def test_an_add_of_what_has_ended_says_so_and_replace_adds_it(self):
+        space = self.scripts_of_one_shard()
+        for name, state in (("cancelled", "cancelled"), ("done", "succeeded"),
+                            ("fail", "failed")):
+            self.add("--queue=q", "--in=0", f"--id={name}")
+            if state == "cancelled":
+                self.ctl("cancel", name)
+            else:
+                self.execute(space, name, name)
+            good = state == "succeeded"
+            again = ["add", "--queue=q", "--in=50", f"--id={name}",
+                     "--payload=new"]
+            result = self.ctl(*again, status=YES if good else NO)
+            self.assertEqual(result.text, f"{name}\n" if good else "")
+            self.assertIn(f"{name}: exists, {state}; nothing is added",
+                          result.err)
+            self.assertEqual(self.state(name), state)
+            result = self.ctl(*again, "--replace")
+            self.assertEqual((result.text, result.err), (f"{name}\n", ""))
+            shown = self.show(name)
+            self.assertEqual(
+                (shown["state"], shown["generation"], shown["payload"]),
+                ("pending", 2, "new"))
+            # A repetition finds it.
+            self.assertIn("exists, pending", self.ctl(
+                *again, "--replace").err)
+            self.assertEqual(self.show(name), shown)
+            self.check()
+        stat = self.ctl("stat", "--json").json
+        self.assertEqual(
+            [stat[name] for name in ("added", "pending", "dead", "dropped")],
+            [6, 3, 0, 1])
 
     def test_show(self):
         before = time.time()
@@ -642,6 +681,18 @@ class Hwtctl(Programs):
 
 class From(Programs):
     """add --from."""
+
+    def test_an_id_that_was_cancelled_stops_nothing(self):
+        self.add("--queue=q", "--in=60", "--id=b")
+        self.ctl("cancel", "b")
+        lines = b"".join(b'{"queue":"q","in":60,"id":"%s"}\n' % name
+                         for name in (b"a", b"b", b"c"))
+        said = self.ctl("add", "--from=-", stdin=lines, status=NO)
+        self.assertEqual(said.lines, ["a", "c"])
+        self.assertIn("-:2: b: exists, cancelled", said.err)
+        said = self.ctl("add", "--from=-", "--replace", stdin=lines)
+        self.assertEqual(said.lines, ["a", "b", "c"])
+        self.assertEqual(self.show("b")["generation"], 2)
 
     def feed(self, *lines, **options):
         text = b"".join(

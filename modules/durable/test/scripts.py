@@ -77,9 +77,10 @@ class Case(unittest.TestCase):
     def move(self, ms):
         self.engine.clock.move(ms)
 
-    def add(self, name="x", delay=0, attempts=3, queue="q", payload="pay"):
+    def add(self, name="x", delay=0, attempts=3, queue="q", payload="pay",
+            flag=""):
         return self.call(
-            "add", name, queue, "in", delay, attempts, payload, "")[0]
+            "add", name, queue, "in", delay, attempts, payload, flag)[0]
 
     def pump(self, limit=1000, version=""):
         return self.call("pump", limit, version)
@@ -203,11 +204,21 @@ BEFORE = {
 
 SAME = "same"
 RETURNED = "running-1 pending+1"
+THERE = {"pending": (1, SAME, ""), "retrying": (1, SAME, ""),
+         "delivered": (2, SAME, ""), "running": (3, SAME, ""),
+         "last": (3, SAME, ""), "succeeded": (4, SAME, ""),
+         "failed": (5, SAME, ""), "cancelled": (6, SAME, ""),
+         "else": (7, SAME, "")}
 OPERATIONS = {
     "add": (
         lambda case: case.add(delay=1000), {
-            "none": (0, "pending", "added+1 pending+1"),
-            "else": (1, SAME, "")}),
+            **THERE, "none": (0, "pending", "added+1 pending+1")}),
+    "add, replace": (
+        lambda case: case.add(delay=1000, flag="replace"), {
+            **THERE, "none": (0, "pending", "added+1 pending+1"),
+            "succeeded": (0, "pending", "added+1 pending+1"),
+            "cancelled": (0, "pending", "added+1 pending+1"),
+            "failed": (0, "pending", "added+1 pending+1 dead-1 dropped+1")}),
     "cancel": (
         lambda case: case.call("cancel", "x"), {
             "none": (-2, SAME, ""),
@@ -314,12 +325,7 @@ OPERATIONS = {
             "else": (-2, SAME, "")}),
     "get": (
         lambda case: (case.space("get", 0, "x") or b"..")[1],
-        {"none": (ord("."), SAME, ""),
-         "pending": (1, SAME, ""), "retrying": (1, SAME, ""),
-         "delivered": (2, SAME, ""), "running": (3, SAME, ""),
-         "last": (3, SAME, ""), "succeeded": (4, SAME, ""),
-         "failed": (5, SAME, ""), "cancelled": (6, SAME, ""),
-         "else": (7, SAME, "")}),
+        {**THERE, "none": (ord("."), SAME, "")}),
     "audit": (
         lambda case: case.space("audit", 0, "x", ""),
         {"none": ([[b"5 no record"], []], SAME, ""),
@@ -952,6 +958,8 @@ class Fencing(Case):
         key = self.space.key(0, "r:x")
         self.client("SETRANGE", key, 8, struct.pack("<I", 2 ** 32 - 1))
         self.assertEqual(self.call("reschedule", "x", "in", 0), -114)
+        self.assertEqual(self.call("cancel", "x"), 0)
+        self.assertEqual(self.add(flag="replace"), 6)
 
     def test_a_batch_names_each_result(self):
         for name in "abc":
@@ -1417,7 +1425,7 @@ class Damage(Case):
             self.assertEqual(self.finish(), 1)
             self.assertEqual(self.extend(9), [1])
             self.assertEqual(self.call("dead", "drop", "x"), -2)
-            self.assertEqual(self.add(), 1)
+            self.assertEqual(self.add(), 7)
             act()
             broken = [each for each in self.check() if "is a set" not in each]
             self.assertEqual(broken, [])
@@ -1435,7 +1443,7 @@ class Damage(Case):
             self.client("DEL", self.space.key(0, "r:x"))
             act()
             self.assertEqual(self.state(), "quarantined")
-            self.assertEqual(self.call("add", *TASK), [1])
+            self.assertEqual(self.call("add", *TASK), [7])
             self.assertEqual(self.call("dead", "drop", "x"), 0)
             self.assertEqual(self.call("add", *TASK), [0])
 
@@ -2008,7 +2016,7 @@ class Janitor(Case):
         in_succeeded(self)
         self.move(RETENTION - 1)
         self.assertEqual(self.janitor()[2], 0)
-        self.assertEqual(self.add(), 1)
+        self.assertEqual(self.add(), 4)
         self.move(1)
         self.assertEqual(self.janitor()[2], 1)
         self.assertEqual(self.add(), 0)

@@ -122,7 +122,7 @@ Test(answers, what_does_not_pass_in_time_is_EAGAIN)
 Test(answers, what_is_not_understood_is_EPROTO)
 {
 	static char texts[][64] = {"-ERR what is this", "-WRONGTYPE of key",
-	    "+OK", ":7", "*1\r\n$1\r\nx", "$-1", "*0", "!garbage", "*1\r\n:2",
+	    "+OK", ":7", "*1\r\n$1\r\nx", "$-1", "*0", "!garbage", "*1\r\n:8",
 	    "*1000000000\r\n*1000000000", "*1\r\n*1048577"};
 	size_t i;
 

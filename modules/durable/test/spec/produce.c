@@ -97,6 +97,29 @@ Test(produce, adding_again_changes_nothing_and_answers_1)
 	place_close(&place);
 }
 
+Test(produce, adding_what_has_ended_answers_its_state_or_takes_its_place)
+{
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+	int result = -1;
+
+	place_open(&place, NULL);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_rc(result, HWT_DURABLE_CANCELLED);
+	task.flags = HWT_DURABLE_REPLACE | HWT_DURABLE_AT;
+	task.due_unix_ns = unix_ns() + HWT_SEC(60);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_rc(result, 0);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	cr_assert(info.state == HWT_DURABLE_PENDING);
+	assert_u64(info.generation, 2);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_rc(result, HWT_DURABLE_PENDING);
+	place_close(&place);
+}
+
 Test(produce, a_full_batch_is_stored_over_all_shards)
 {
 	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX + 1];
@@ -169,7 +192,7 @@ Test(whole, one_bad_task_among_good_ones_stores_nothing)
 	WITH(delay_ns, HWT_SEC(-1));
 	WITH(delay_ns, HWT_NEVER);
 	WITH(max_attempts, HWT_DURABLE_ATTEMPTS_MAX + 1);
-	WITH(flags, 2);
+	WITH(flags, 4);
 	WITH(payload_length, 1);
 	WITH(reserved[3], 1);
 	task.payload = payload;
@@ -284,7 +307,7 @@ Test(produce, a_cancelled_task_can_be_cancelled_again_but_not_rescheduled)
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_CANCELLED);
 	assert_rc(
 	    hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -EALREADY);
-	assert_rc(add_one(&place, "a"), 1);
+	assert_rc(add_one(&place, "a"), HWT_DURABLE_CANCELLED);
 	assert_u64(stats_of(&place).cancelled, 1);
 	place_close(&place);
 }
