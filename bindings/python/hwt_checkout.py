@@ -35,7 +35,10 @@ import warnings
 
 import hwt
 
-__all__ = ["Checkout", "Grant", "Hold", "Object", "Pause", "Waiter"]
+__all__ = ["NEVER", "Checkout", "Grant", "Hold", "Object", "Pause", "Waiter"]
+
+
+NEVER = 2**32 - 1  # for hold_after
 
 
 class Grant(enum.IntEnum):
@@ -220,8 +223,9 @@ _destroy = hwt._Destroyer(_lib.hwt_checkout_destroy)
 
 
 class Checkout:
-    """hold_after: a request that was refused so often keeps what it has got
-    and waits for the next object with it; 0: never."""
+    """hold_after: a request that was refused so often is served in order, and
+    keeps what it has got while it waits for the next object; 0: 16; 1: first
+    come, first served; NEVER: never."""
 
     def __init__(self, timer, *, shards=0, hold_after=0):
         self._pointer = ctypes.c_void_p()

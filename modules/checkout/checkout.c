@@ -40,11 +40,16 @@
 
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)
+#define HOLD_AFTER_DEFAULT 16u
 
 _Static_assert(sizeof(struct request) <= sizeof(struct hwt_request),
     "a request fits into the user's memory");
 _Static_assert(sizeof(struct object) == sizeof(struct hwt_object),
     "an object fits into the user's memory");
+_Static_assert(sizeof(struct object_group) == sizeof(struct hwt_group),
+    "a group fits into the user's memory");
+_Static_assert(sizeof(struct request_item) == sizeof(struct hwt_item),
+    "an item is what the user writes");
 
 /* In a child process of the one that made the timer. */
 static bool
@@ -71,7 +76,8 @@ options_are_valid(const struct hwt_checkout_options *options)
 
 	return options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
-	    options->hold_after <= UINT8_MAX &&
+	    (options->hold_after <= UINT8_MAX ||
+		options->hold_after == HWT_CHECKOUT_NEVER) &&
 	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
 }
 
@@ -126,7 +132,8 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	if (made == NULL)
 		return -ENOMEM;
 	made->timer = timer;
-	made->hold_after = options->hold_after;
+	made->hold_after =
+	    options->hold_after != 0 ? options->hold_after : HOLD_AFTER_DEFAULT;
 	*checkout = made;
 	return 0;
 }
@@ -243,7 +250,7 @@ request_forget(struct request *request, const struct object *object)
 	uint32_t i;
 
 	for (i = 0; i < request->count && request->rank_count > 0; i++) {
-		if (request_object(request, i) != object)
+		if (object_at(request, i) != object)
 			continue;
 		request->count--;
 		request->held--;
@@ -251,6 +258,33 @@ request_forget(struct request *request, const struct object *object)
 		    request->count - i);
 		return;
 	}
+}
+
+/* No request names it, so none waits for it. */
+static void
+member_retire(struct object *member, struct request *holder)
+{
+	struct object_group *group = member->group;
+	struct checkout_shard *shard =
+	    checkout_shard_of(member->checkout, group);
+	uint32_t i;
+
+	for (i = 0; i < holder->count; i++) {
+		if (*object_granted(holder, i) == member)
+			*object_granted(holder, i) = NULL;
+	}
+	checkout_shard_lock(shard);
+	group->members--;
+	(void)a64_swap_seq(&member->word, RETIRED);
+	checkout_shard_unlock(shard);
+}
+
+/* Ends all waits for sets with it, which is in no ring any more. */
+static void
+stop_waits(struct hwt_checkout *checkout, const struct object *object)
+{
+	while (requests_stop(checkout, object, HWT_GRANT_RETIRED))
+		(void)sched_yield();
 }
 
 int
@@ -271,48 +305,182 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
 	if (holder == NULL ||
 	    word_state(a64_load_acquire(&holder->word)) != STATE_GRANTED)
 		return -EPERM;
+	if (a64_load_relaxed(&retired->word) & MEMBER) {
+		member_retire(retired, holder);
+		return 0;
+	}
 	queue_begin(&queue);
 	request_forget(holder, retired);
 	object_close(retired);
-	while (requests_stop(checkout, retired, HWT_GRANT_RETIRED))
-		(void)sched_yield();
+	stop_waits(checkout, retired);
 	queue_end(&queue);
 	return 0;
 }
 
-static int
-check_order(struct object *const *objects, size_t count, bool *ascending)
+/* Groups. */
+
+int
+hwt_group_init(
+    struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order)
 {
+	struct object_group *made = (struct object_group *)group;
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (group == NULL)
+		return -EINVAL;
+	memset(group, 0, sizeof(*group));
+	made->any.order = order;
+	made->any.checkout = checkout;
+	a64_store_release(&made->any.word, GROUP | IN_USE);
+	return 0;
+}
+
+/* A group of this checkout. */
+static int
+enter_group(struct hwt_checkout *checkout, const struct object_group *group)
+{
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (group == NULL || group->any.checkout != checkout)
+		return -EINVAL;
+	return a64_load_relaxed(&group->any.word) & GROUP ? 0 : -EIDRM;
+}
+
+int
+hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
+    struct hwt_object *object)
+{
+	struct object_group *to = (struct object_group *)group;
+	struct object *member = (struct object *)object;
+	struct checkout_shard *shard;
+	struct queue queue;
+	int error = enter_group(checkout, to);
+
+	if (error != 0)
+		return error;
+	if (object == NULL)
+		return -EINVAL;
+	member->checkout = checkout;
+	member->group = to;
+	a64_store_release(&member->word, MEMBER | IN_USE);
+	shard = checkout_shard_of(checkout, to);
+	queue_begin(&queue);
+	checkout_shard_lock(shard);
+	to->members++;
+	checkout_shard_unlock(shard);
+	group_give(to, member);
+	queue_end(&queue);
+	return 0;
+}
+
+int
+hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group)
+{
+	struct object_group *retired = (struct object_group *)group;
+	struct queue queue;
+	int error = enter_group(checkout, retired);
+
+	if (error != 0)
+		return error;
+	if (!group_close(retired))
+		return -EBUSY;
+	queue_begin(&queue);
+	stop_waits(checkout, &retired->any);
+	queue_end(&queue);
+	return 0;
+}
+
+static struct object *
+named(const struct request *request, size_t i)
+{
+	return request->has_items ? request->items[i].wanted
+				  : request->objects[i];
+}
+
+/* Whether it may be in a set: with a group, the caller must learn which member
+ * it has got. */
+static bool
+may_be_named(const struct object *object, bool has_items)
+{
+	uint64_t word;
+
+	if (object == NULL || object->checkout == NULL)
+		return false;
+	word = a64_load_relaxed(&object->word);
+	return !(word & MEMBER) && (has_items || !(word & GROUP));
+}
+
+static int
+check_set(const struct request *request, size_t count, bool *ascending)
+{
+	const struct object *object, *previous = NULL;
 	size_t i;
 
 	*ascending = true;
 	for (i = 0; i < count; i++) {
-		if (objects[i] == NULL || objects[i]->checkout == NULL ||
-		    objects[i]->checkout != objects[0]->checkout)
+		object = named(request, i);
+		if (!may_be_named(object, request->has_items) ||
+		    object->checkout != named(request, 0)->checkout ||
+		    object == previous)
 			return -EINVAL;
-		if (i > 0 && objects[i] == objects[i - 1])
-			return -EINVAL;
-		if (i > 0 && !object_precedes(objects[i - 1], objects[i]))
+		if (previous != NULL && !object_precedes(previous, object))
 			*ascending = false;
+		previous = object;
 	}
 	return 0;
 }
 
 /* By insertion. */
 static int
-rank_objects(struct object *const *objects, size_t count, uint8_t *rank)
+rank_objects(struct request *request, size_t count)
 {
+	uint8_t *rank = request->rank;
+	const struct object *object;
 	size_t i, k;
 
 	for (i = 0; i < count; i++) {
-		for (k = i;
-		     k > 0 && object_precedes(objects[i], objects[rank[k - 1]]);
+		object = named(request, i);
+		for (k = i; k > 0 &&
+		     object_precedes(object, named(request, rank[k - 1]));
 		     k--)
 			rank[k] = rank[k - 1];
-		if (k > 0 && objects[rank[k - 1]] == objects[i])
+		if (k > 0 && named(request, rank[k - 1]) == object)
 			return -EINVAL;
 		rank[k] = (uint8_t)i;
 	}
+	request->rank_count = (uint8_t)count;
+	return 0;
+}
+
+/* made has what the caller gave, and the rest 0. */
+static int
+request_make(struct hwt_request *request, struct request *made, size_t count)
+{
+	bool ascending;
+	size_t i;
+	int error;
+
+	if (request == NULL || made->objects == NULL || count == 0 ||
+	    count > UINT32_MAX)
+		return -EINVAL;
+	error = check_set(made, count, &ascending);
+	if (error == 0 && count <= RANKS)
+		error = rank_objects(made, count);
+	else if (error == 0 && !ascending)
+		error = -E2BIG;
+	if (error != 0)
+		return error;
+	for (i = 0; i < count && made->has_items; i++)
+		made->items[i].granted = NULL;
+	made->count = (uint32_t)count;
+	made->checkout = named(made, 0)->checkout;
+	memset(request, 0, sizeof(*request));
+	*(struct request *)request = *made;
+	request_store((struct request *)request, STATE_READY);
 	return 0;
 }
 
@@ -320,34 +488,23 @@ int
 hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
     size_t count, hwt_granted *granted, void *arg)
 {
-	struct object *const *set = (struct object *const *)objects;
-	struct request *made = (struct request *)request;
-	uint8_t rank[RANKS];
-	bool ascending;
-	int error;
+	struct request made = {.objects = (struct object *const *)objects,
+	    .granted = granted,
+	    .arg = arg};
 
-	if (request == NULL || objects == NULL || count == 0 ||
-	    count > UINT32_MAX)
-		return -EINVAL;
-	error = check_order(set, count, &ascending);
-	if (error == 0 && count <= RANKS)
-		error = rank_objects(set, count, rank);
-	else if (error == 0 && !ascending)
-		error = -E2BIG;
-	if (error != 0)
-		return error;
-	memset(request, 0, sizeof(*request));
-	made->objects = set;
-	made->count = (uint32_t)count;
-	made->granted = granted;
-	made->arg = arg;
-	made->checkout = set[0]->checkout;
-	if (count <= RANKS) {
-		made->rank_count = (uint8_t)count;
-		memcpy(made->rank, rank, count);
-	}
-	request_store(made, STATE_READY);
-	return 0;
+	return request_make(request, &made, count);
+}
+
+int
+hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
+    size_t count, hwt_granted *granted, void *arg)
+{
+	struct request made = {.items = (struct request_item *)items,
+	    .has_items = 1,
+	    .granted = granted,
+	    .arg = arg};
+
+	return request_make(request, &made, count);
 }
 
 /* A request of this checkout. */
@@ -398,7 +555,7 @@ begin_try(struct request *request, struct object **refused)
 	if (!request_move(request, STATE_READY, STATE_TRYING))
 		return -EBUSY;
 	request->held = 0;
-	request->rounds = 0;
+	request->refusals = 0;
 	if (request->count == 0)
 		return -EIDRM;
 	*refused = request_try(request);

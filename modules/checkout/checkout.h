@@ -4,7 +4,7 @@
  *
  *   checkout.c   the functions of hwt_checkout.h; pause, retire, shutdown
  *   request.c    the word of a request, trying, waiting, ending
- *   object.c     the word of an object and who waits for it
+ *   object.c     the word of an object and who waits for it; groups
  *
  * LOCKS. A shard's lock protects the waiters of the objects and the list of the
  * requests whose addresses fall on it. No thread holds two locks, and none
@@ -18,11 +18,14 @@
 #include "core/atomic.h"
 #include "hwt_checkout.h"
 
-/* An object's word: its holder's address, and these. */
-#define IN_USE UINT64_C(1)
+/* An object's word: its holder's address, and these. Addresses of requests are
+ * multiples of 8 and below 2^62. */
+#define IN_USE UINT64_C(1) /* of a group: no member is free */
 #define WAITERS UINT64_C(2) /* the list is not empty; both under the lock */
 #define RETIRED UINT64_C(4)
-#define HOLDER_MASK (~UINT64_C(7))
+#define GROUP (UINT64_C(1) << 63) /* it stands for any of its members */
+#define MEMBER (UINT64_C(1) << 62) /* of a group */
+#define HOLDER_MASK (~(UINT64_C(7) | GROUP | MEMBER))
 
 /* A request's word. */
 #define STATE_MASK UINT64_C(7)
@@ -53,9 +56,27 @@ struct request;
 
 struct object {
 	a64_t word;
-	uint64_t order;
+	union {
+		uint64_t order;
+		struct object *next_free; /* of a member, under the lock */
+	};
 	struct hwt_checkout *checkout;
-	struct request *first; /* of the waiters: a ring */
+	union {
+		struct request *first; /* of the waiters: a ring */
+		struct object_group *group; /* of a member */
+	};
+} ALIASES;
+
+struct object_group {
+	struct object any;
+	/* Under the lock of any's shard. */
+	struct object *free; /* last in, first out */
+	uint64_t members;
+	uint64_t unused[2];
+} ALIASES;
+
+struct request_item {
+	struct object *wanted, *granted;
 } ALIASES;
 
 /* A thread in hwt_checkout_acquire_wait. */
@@ -69,7 +90,10 @@ struct blocked {
 struct request {
 	a64_t word;
 	/* Written by hwt_request_init; count also by a retirement. */
-	struct object *const *objects;
+	union {
+		struct object *const *objects;
+		struct request_item *items; /* with has_items */
+	};
 	uint32_t count;
 	/* For the thread that owns the request: see request.c. */
 	uint32_t held; /* the first so many are taken */
@@ -85,7 +109,8 @@ struct request {
 	struct request *list_next, *list_previous;
 	struct blocked *blocked; /* with BLOCKING */
 	uint8_t linked; /* under the lock of at's shard */
-	uint8_t rounds; /* that were in vain, at most 255 */
+	uint8_t refusals; /* at most 255 */
+	uint8_t has_items;
 	/* The objects in ascending order, as indices; not used if there are
 	 * more. */
 	uint8_t rank_count;
@@ -113,7 +138,7 @@ struct hwt_checkout {
 	_Alignas(CACHE_LINE) struct hwt *timer;
 	struct checkout_shard *shards;
 	uint32_t shard_count;
-	uint32_t hold_after;
+	uint32_t hold_after; /* UINT32_MAX: never */
 	/* An object that a pause holds: IN_USE; shutdown sets RETIRED. */
 	struct object gate;
 	pthread_mutex_t pause_lock;
@@ -160,13 +185,35 @@ checkout_shard_of(const struct hwt_checkout *checkout, const void *at)
 	return &checkout->shards[hash >> 40 & (checkout->shard_count - 1)];
 }
 
+/* Where it is counted. */
+static inline struct checkout_shard *
+request_shard(const struct request *request)
+{
+	return checkout_shard_of(request->checkout, request);
+}
+
+/* It was refused so often that it is served in order: it keeps what it has,
+ * and what it waits for is handed over to it. */
+static inline bool
+request_is_in_order(const struct request *request)
+{
+	return request->refusals >= request->checkout->hold_after;
+}
+
 /* object.c */
 
 void checkout_shard_lock(struct checkout_shard *shard);
 void checkout_shard_unlock(struct checkout_shard *shard);
-bool object_take(struct object *object, struct request *request);
-/* By its holder: the next waiter goes to the queue. */
-void object_give(struct object *object, struct request *request);
+/* The request's object i, which may be a group. */
+struct object *object_at(const struct request *request, uint32_t i);
+bool object_take(struct request *request, uint32_t i);
+/* By its holder: gives its object i to whoever is next, who goes to the
+ * queue. */
+void object_give(struct request *request, uint32_t i);
+/* Which one that is, if the request has items. */
+struct object **object_granted(const struct request *request, uint32_t i);
+/* A member that nobody has, to whoever is next. */
+void group_give(struct object_group *group, struct object *member);
 /* Another waiter goes to the queue, if the object is free. */
 void object_hand_on(struct object *object);
 /* Whether it waits: false if the object is free, or if its word has an
@@ -178,6 +225,8 @@ void object_unlink(struct request *request);
 void gate_open(struct hwt_checkout *checkout);
 /* It is retired. Who waits for it is in no ring any more. */
 void object_close(struct object *object);
+/* The same; false: it has members. */
+bool group_close(struct object_group *group);
 
 /* request.c */
 
@@ -189,7 +238,6 @@ void queue_end(struct queue *queue);
 bool queue_in_granted(void);
 void queue_add(struct request *request);
 
-struct object *request_object(const struct request *request, uint32_t i);
 /* By its owner, while it is TRYING, and holds nothing or what it held before:
  * NULL: it has all; otherwise the object that refused, or the gate. */
 struct object *request_try(struct request *request);

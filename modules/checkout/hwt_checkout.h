@@ -10,7 +10,11 @@
  * PROMISES
  *
  *   whole          A granted request holds all its objects. A waiting one holds
- *                  none, but for what options.hold_after says.
+ *                  none until options.hold_after lets it.
+ *   in-order       A request that was refused options.hold_after times gets
+ *                  each object before all that began to wait for it later. So
+ *                  each request that waits without a deadline is granted if
+ *                  all that is granted is released.
  *   one-holder     No object is in two granted requests. What its holder wrote
  *                  before release, the next holder reads.
  *   once           When hwt_checkout_acquire has answered 1, granted is called
@@ -44,8 +48,8 @@
  *   - to wait for what was found under a mutex, use
  *     hwt_checkout_acquire_wait_unlock, which unlocks it before.
  *
- * Not promised: any order of requests. One that has just come may overtake
- * those that wait.
+ * Not promised: any other order of requests. One that has just come may
+ * overtake those that wait.
  *
  * All functions may be called from any thread, also from tasks of the timer,
  * where none should wait. int functions return 0, or what they say, or a
@@ -79,6 +83,21 @@ struct hwt_request {
 	uint64_t private_words[16];
 };
 
+/* Equal objects, its members, of which a request takes any one: the connections
+ * of a pool. */
+struct hwt_group {
+	struct hwt_object any; /* for requests: names any one of its members */
+	uint64_t private_words[4];
+};
+
+/* What a request wants, and what it has got. */
+struct hwt_item {
+	struct hwt_object *wanted; /* an object, or any of a group */
+	/* Written by the library: while the request is granted, the same
+	 * object, or the member of the group; otherwise NULL. */
+	struct hwt_object *granted;
+};
+
 enum hwt_grant {
 	HWT_GRANTED = 1,
 	HWT_GRANT_EXPIRED,
@@ -91,12 +110,18 @@ enum hwt_grant {
 typedef void hwt_granted(
     struct hwt_request *request, void *arg, enum hwt_grant grant);
 
+#define HWT_CHECKOUT_NEVER UINT32_MAX
+
 /* All zero: the defaults. */
 struct hwt_checkout_options {
 	uint32_t shards; /* a power of two up to 2^16; 0: 64 */
-	/* A request that was refused so often keeps what it has got and waits
-	 * for the next object with it, so that others cannot overtake it for
-	 * ever; up to 255, 0: never. */
+	/* A request that was refused so often is served in order: what it waits
+	 * for is handed over to it before others can take it, and it keeps what
+	 * it has got while it waits for the next object. So it is not overtaken
+	 * for ever. 1 to 255; 0: 16. 1 is first come, first served, for each
+	 * object and each group, but for what a pause has delayed: fair, and
+	 * slower where holds are short, as each object then waits for a thread
+	 * to wake up. HWT_CHECKOUT_NEVER: waiting requests hold nothing. */
 	uint32_t hold_after;
 	uint64_t reserved[8]; /* 0 */
 };
@@ -141,11 +166,36 @@ int hwt_checkout_destroy(struct hwt_checkout *checkout);
 int hwt_object_init(
     struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order);
 
+/* Makes a group without members. Requests take it as an object of that order;
+ * what waits for it goes on waiting while it has none. Its memory stays where
+ * it is until it is retired, or the checkout destroyed.
+ * -EINVAL -EOWNERDEAD */
+int hwt_group_init(
+    struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order);
+
+/* Makes an object that is a member of the group, free or given to the first
+ * request that waits. Requests name it by group->any alone. The one that was
+ * released last is taken first. The memory must not be an object in use.
+ * -EIDRM      the group is retired, as long as its memory is used for nothing
+ *             else
+ * -EINVAL     NULL, or a group of another checkout
+ * -EOWNERDEAD */
+int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
+    struct hwt_object *object);
+
+/* Ends all waits for sets with group->any with HWT_GRANT_RETIRED. Then its
+ * memory is the user's. Who may use it meanwhile: see hwt_object_retire.
+ * -EBUSY      it has members: their holders retire them
+ * -EIDRM -EINVAL -EOWNERDEAD   as hwt_group_add */
+int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
+
 /* For the holder of the object: takes it out of the request that holds it, and
  * ends all waits for sets with it with HWT_GRANT_RETIRED. Then its memory is
  * the user's; if the holder's request has more than 20 objects, when that is
- * released. It waits while a wait with the object is being tried. Its time
- * grows with the waits for all objects, in all sets.
+ * released. A member leaves its group, and its item's granted is NULL then; no
+ * wait ends, and the request can be used again. It waits while a wait with the
+ * object is being tried. Its time grows with the waits for all objects, in all
+ * sets.
  * Waits for the object may be under way meanwhile, calls that begin with it may
  * not: hwt_request_init, try, acquire, acquire_wait. So while an object can be
  * retired and freed, threads call these with a mutex locked, under which they
@@ -164,12 +214,20 @@ int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
  * hwt_checkout_try and hwt_checkout_acquire_wait. The memory must not be a
  * request that waits or is granted.
  * -EINVAL     NULL, count is 0, an object twice, objects of several checkouts
- *             or not initialised
+ *             or not initialised, a group's any, a member of a group
  * -E2BIG      more than 20 objects that are not in ascending order, as where
  *             one is there again behind others */
 int hwt_request_init(struct hwt_request *request,
     struct hwt_object *const *objects, size_t count, hwt_granted *granted,
     void *arg);
+
+/* The same, of objects and groups. The items stay where they are as long as the
+ * request is used; of their members, granted is the library's. Whoever holds
+ * the request reads it.
+ * -EINVAL     as above, but that a group's any may be there, once
+ * -E2BIG      as above */
+int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
+    size_t count, hwt_granted *granted, void *arg);
 
 /* 0           granted
  * -EAGAIN     refused, or a pause; it holds nothing

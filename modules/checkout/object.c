@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The word of an object, and the ring of requests that wait for it.
+ * The word of an object, and the ring of requests that wait for it; groups.
  *
  * IN_USE and WAITERS are bits of one word. Under the lock of the object's
  * shard, WAITERS is set exactly while the ring is not empty. Whoever frees an
@@ -22,6 +22,16 @@
  * the baton of the object: it uses the object, or waits for it again, or hands
  * the wake-up on. So does whoever frees an object because it could not have
  * another one. See request.c.
+ *
+ * IN ORDER. If the first waiter was refused hold_after times, whoever frees the
+ * object hands it over: IN_USE stays set, the waiter becomes the holder, and is
+ * WOKEN without a baton. Nobody can take it in between. If its wait has ended
+ * when it is tried, it gives the object to the next one.
+ *
+ * A GROUP is an object that no request holds. Its IN_USE says that no member is
+ * free; it, the list of free members and the ring change under the lock of the
+ * group's shard alone, so that the drawing above is true of it as well. Its
+ * members have holders, but no waiters. Each free member wakes one waiter.
  *
  * A retired object's memory is the user's. Whoever ends a wait takes the
  * request out of its ring under the lock, whose shard follows from the address
@@ -45,19 +55,81 @@ checkout_shard_unlock(struct checkout_shard *shard)
 	(void)pthread_mutex_unlock(&shard->lock);
 }
 
-bool
-object_take(struct object *object, struct request *request)
+static uint32_t
+position(const struct request *request, uint32_t i)
 {
-	uint64_t word;
+	return request->rank_count > 0 ? request->rank[i] : i;
+}
 
-	do {
-		word = a64_load_relaxed(&object->word);
-		if (word & (IN_USE | RETIRED))
-			return false;
+struct object *
+object_at(const struct request *request, uint32_t i)
+{
+	uint32_t at = position(request, i);
+
+	return request->has_items ? request->items[at].wanted
+				  : request->objects[at];
+}
+
+struct object **
+object_granted(const struct request *request, uint32_t i)
+{
+	return &request->items[position(request, i)].granted;
+}
+
+static void
+note_granted(const struct request *request, uint32_t i, struct object *object)
+{
+	if (request->has_items)
+		*object_granted(request, i) = object;
+}
+
+static void
+member_take(struct object *member, const struct request *request)
+{
+	/* E:holder acquire */
+	(void)a64_swap_seq(&member->word, MEMBER | IN_USE | (uintptr_t)request);
+}
+
+static bool
+group_take(struct object_group *group, struct request *request, uint32_t i)
+{
+	struct checkout_shard *shard =
+	    checkout_shard_of(request->checkout, group);
+	struct object *member;
+
+	if (a64_load_relaxed(&group->any.word) & (IN_USE | RETIRED))
+		return false;
+	checkout_shard_lock(shard);
+	member = group->free;
+	if (member != NULL) {
+		group->free = member->next_free;
+		if (group->free == NULL)
+			a64_or_seq(&group->any.word, IN_USE);
+		member_take(member, request);
+		note_granted(request, i, member);
+	}
+	checkout_shard_unlock(shard);
+	return member != NULL;
+}
+
+bool
+object_take(struct request *request, uint32_t i)
+{
+	struct object *object = object_at(request, i);
+	uint64_t word = a64_load_relaxed(&object->word);
+
+	if (word & GROUP)
+		return group_take((struct object_group *)object, request, i);
+	while (!(word & (IN_USE | RETIRED))) {
 		/* E:holder acquire */
-	} while (!a64_cas_seq(
-	    &object->word, word, word | IN_USE | (uintptr_t)request));
-	return true;
+		if (a64_cas_seq(&object->word, word,
+			word | IN_USE | (uintptr_t)request)) {
+			note_granted(request, i, object);
+			return true;
+		}
+		word = a64_load_relaxed(&object->word);
+	}
+	return false;
 }
 
 /* The rest is done with the lock held. */
@@ -97,7 +169,7 @@ unlink_waiter(struct object *object, struct request *request)
 }
 
 /* Those that have ended are taken out by whoever ended them. */
-static bool
+static struct request *
 wake_one(struct object *object, uint64_t baton)
 {
 	struct request *request = object->first;
@@ -106,34 +178,99 @@ wake_one(struct object *object, uint64_t baton)
 		if (request_wake(request, baton)) {
 			unlink_waiter(object, request);
 			queue_add(request);
-			return true;
+			return request;
 		}
 		request = request->next != object->first ? request->next : NULL;
 	}
-	return false;
+	return NULL;
+}
+
+/* Wakes the next waiter. If that is served in order, it becomes the holder of
+ * what is given, and is the answer. */
+static struct request *
+wake_next(struct object *object, struct object *given)
+{
+	struct request *request = wake_one(object, BATON);
+
+	if (request == NULL || !request_is_in_order(request))
+		return NULL;
+	request_change(request, BATON, 0);
+	if (request->held == 0) {
+		/* E:pause fence: it reads the gate before it is granted. */
+		(void)a64_add_seq(&request_shard(request)->in_flight, 1);
+		(void)a64_add_seq(&request_shard(request)->holding, 1);
+	}
+	note_granted(request, request->held, given);
+	request->held++;
+	return request;
 }
 
 void
-object_give(struct object *object, struct request *request)
+group_give(struct object_group *group, struct object *member)
 {
-	uint64_t word = a64_load_acquire(&object->word);
-	struct checkout_shard *shard;
+	struct checkout_shard *shard =
+	    checkout_shard_of(group->any.checkout, group);
+	struct request *next;
 
+	checkout_shard_lock(shard);
+	next = wake_next(&group->any, member);
+	if (next != NULL) {
+		member_take(member, next);
+	} else {
+		/* E:holder release */
+		(void)a64_swap_seq(&member->word, MEMBER);
+		member->next_free = group->free;
+		group->free = member;
+		a64_and_seq(&group->any.word, ~IN_USE);
+	}
+	checkout_shard_unlock(shard);
+}
+
+/* Gives an object for which somebody has waited. */
+static void
+give_waited(struct object *object)
+{
+	struct checkout_shard *shard =
+	    checkout_shard_of(object->checkout, object);
+	struct request *next;
+	uint64_t waiters;
+
+	checkout_shard_lock(shard);
+	next = wake_next(object, object);
+	waiters = object->first != NULL ? WAITERS : 0;
+	/* E:holder release; it stays in use for the next one. */
+	(void)a64_swap_seq(&object->word,
+	    next != NULL ? waiters | IN_USE | (uintptr_t)next : waiters);
+	checkout_shard_unlock(shard);
+}
+
+void
+object_give(struct request *request, uint32_t i)
+{
+	struct object *object = object_at(request, i);
+	struct object *granted = object;
+	uint64_t word;
+
+	if (request->has_items)
+		granted = *object_granted(request, i);
+	note_granted(request, i, NULL);
+	if (granted == NULL)
+		return;
+	word = a64_load_acquire(&granted->word);
 	/* Retired, or more: see hwt_object_retire. */
 	if ((word & HOLDER_MASK) != (uintptr_t)request)
 		return;
+	if (word & MEMBER) {
+		group_give((struct object_group *)object, granted);
+		return;
+	}
 	while (!(word & WAITERS)) {
 		/* E:holder release */
 		if (a64_cas_seq(&object->word, word, 0))
 			return;
 		word = a64_load_acquire(&object->word);
 	}
-	shard = checkout_shard_of(object->checkout, object);
-	checkout_shard_lock(shard);
-	/* E:holder release */
-	a64_and_seq(&object->word, WAITERS);
-	(void)wake_one(object, BATON);
-	checkout_shard_unlock(shard);
+	give_waited(object);
 }
 
 void
@@ -219,9 +356,21 @@ gate_open(struct hwt_checkout *checkout)
 
 	checkout_shard_lock(shard);
 	a64_and_seq(&gate->word, ~IN_USE);
-	while (wake_one(gate, 0))
+	while (wake_one(gate, 0) != NULL)
 		;
 	checkout_shard_unlock(shard);
+}
+
+/* With the lock held. They stay WAITING: whoever retires the object finds them
+ * in the lists. */
+static void
+close_locked(struct object *object)
+{
+	struct request *request;
+
+	while ((request = object->first) != NULL)
+		unlink_waiter(object, request);
+	(void)a64_swap_seq(&object->word, RETIRED);
 }
 
 void
@@ -229,12 +378,23 @@ object_close(struct object *object)
 {
 	struct checkout_shard *shard =
 	    checkout_shard_of(object->checkout, object);
-	struct request *request;
 
 	checkout_shard_lock(shard);
-	/* They stay WAITING: hwt_object_retire finds them in the lists. */
-	while ((request = object->first) != NULL)
-		unlink_waiter(object, request);
-	(void)a64_swap_seq(&object->word, RETIRED);
+	close_locked(object);
 	checkout_shard_unlock(shard);
+}
+
+bool
+group_close(struct object_group *group)
+{
+	struct checkout_shard *shard =
+	    checkout_shard_of(group->any.checkout, group);
+	bool closed;
+
+	checkout_shard_lock(shard);
+	closed = group->members == 0;
+	if (closed)
+		close_locked(&group->any);
+	checkout_shard_unlock(shard);
+	return closed;
 }

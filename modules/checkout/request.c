@@ -45,8 +45,8 @@
  * would be out while it sleeps, and whoever meets them then would go to sleep
  * as well. For the same reason, and since most holds are shorter than a sleep,
  * such a thread looks at the object that refused for some microseconds before
- * it waits. Meanwhile its request is TRYING and holds nothing, but for what
- * hold_after says.
+ * it waits. Meanwhile its request is TRYING and holds nothing. One that is
+ * served in order does not look: it is handed the object anyway.
  *
  * LAST ACCESS. busy counts requests from the beginning of their waits until
  * granted has returned; it is the last that is touched of the checkout.
@@ -59,7 +59,9 @@
  *             acquire by the next owner. All changes of the word are
  *             read-modify-writes, but for the owner's last one.
  *   E:pause   in_flight is counted up, then the gate is read; a pause closes
- *             the gate, then reads in_flight. One of them sees the other. And
+ *             the gate, then reads in_flight. One of them sees the other. One
+ *             to which an object is handed over is counted up at once, and
+ *             reads the gate before it takes the next one. And
  *             what a holder wrote: release by counting down, acquire by reading
  *             in_flight.
  */
@@ -137,22 +139,16 @@ request_wake(struct request *request, uint64_t baton)
 
 /* Trying. */
 
-struct object *
-request_object(const struct request *request, uint32_t i)
-{
-	return request->objects[request->rank_count > 0 ? request->rank[i] : i];
-}
-
 void
 request_give(struct request *request, uint64_t grants)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct checkout_shard *shard = checkout_shard_of(checkout, request);
+	struct checkout_shard *shard = request_shard(request);
 	uint64_t in_flight;
 
 	while (request->held > 0) {
 		request->held--;
-		object_give(request_object(request, request->held), request);
+		object_give(request, request->held);
 	}
 	/* E:pause release */
 	in_flight = a64_add_seq(&shard->in_flight, grants * RELEASED_ONE - 1);
@@ -165,12 +161,9 @@ request_give(struct request *request, uint64_t grants)
 void
 request_drop(struct request *request)
 {
-	struct checkout_shard *shard =
-	    checkout_shard_of(request->checkout, request);
-
 	if (request->held == 0)
 		return;
-	(void)a64_add_seq(&shard->holding, UINT64_MAX);
+	(void)a64_add_seq(&request_shard(request)->holding, UINT64_MAX);
 	request_give(request, 0);
 }
 
@@ -178,12 +171,9 @@ request_drop(struct request *request)
 static struct object *
 take_all(struct request *request)
 {
-	struct object *object;
-
 	for (; request->held < request->count; request->held++) {
-		object = request_object(request, request->held);
-		if (!object_take(object, request))
-			return object;
+		if (!object_take(request, request->held))
+			return object_at(request, request->held);
 	}
 	return NULL;
 }
@@ -191,13 +181,11 @@ take_all(struct request *request)
 static bool
 may_hold(struct request *request, const struct object *refused)
 {
-	struct hwt_checkout *checkout = request->checkout;
-
-	if (refused == &checkout->gate || checkout->hold_after == 0)
+	if (refused == &request->checkout->gate)
 		return false;
-	if (request->rounds < UINT8_MAX)
-		request->rounds++;
-	return request->held > 0 && request->rounds >= checkout->hold_after;
+	if (request->refusals < UINT8_MAX)
+		request->refusals++;
+	return request->held > 0 && request_is_in_order(request);
 }
 
 /* Refused by that; NULL: it ends without a try. */
@@ -230,15 +218,14 @@ static bool
 count_in(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	struct checkout_shard *shard = checkout_shard_of(checkout, request);
 
 	if (request->held > 0) {
-		(void)a64_add_seq(&shard->holding, UINT64_MAX);
+		(void)a64_add_seq(&request_shard(request)->holding, UINT64_MAX);
 		return true;
 	}
 	if (is_closed(&checkout->gate))
 		return false;
-	(void)a64_add_seq(&shard->in_flight, 1);
+	(void)a64_add_seq(&request_shard(request)->in_flight, 1);
 	return true;
 }
 
@@ -255,8 +242,7 @@ request_try(struct request *request)
 		if (refused == NULL)
 			return NULL;
 		if (may_hold(request, refused))
-			(void)a64_add_seq(
-			    &checkout_shard_of(checkout, request)->holding, 1);
+			(void)a64_add_seq(&request_shard(request)->holding, 1);
 		else
 			request_give(request, 0);
 	}
@@ -281,7 +267,8 @@ request_try_long(struct request *request, struct object *refused)
 	unsigned looks;
 
 	for (looks = 0; looks < LOOKS && refused != NULL &&
-	     refused != &request->checkout->gate;
+	     refused != &request->checkout->gate &&
+	     !request_is_in_order(request);
 	     looks++) {
 		if (a64_load_relaxed(&refused->word) & IN_USE)
 			stall();
@@ -500,7 +487,7 @@ request_has(const struct request *request, const struct object *object)
 	uint32_t i;
 
 	for (i = 0; i < request->count && object != NULL; i++) {
-		if (request_object(request, i) == object)
+		if (object_at(request, i) == object)
 			return true;
 	}
 	return object == NULL;

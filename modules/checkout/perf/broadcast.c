@@ -60,5 +60,5 @@ release(const unsigned *set, unsigned count)
 	(void)pthread_mutex_unlock(&lock);
 }
 
-const struct design design = {
-    "one mutex with a broadcast", create, destroy, acquire, release};
+const struct design design = {"one mutex with a broadcast", create, destroy,
+    acquire, release, NULL, NULL};

@@ -21,6 +21,9 @@ struct design {
 	/* Waits in this thread; the set is in ascending order. */
 	void (*acquire)(const unsigned *set, unsigned count);
 	void (*release)(const unsigned *set, unsigned count);
+	/* Any one of all objects; NULL: the design has no such request. */
+	unsigned (*acquire_any)(void);
+	void (*release_any)(unsigned object);
 };
 
 extern const struct design design;

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkout. A thread has one request at a time, made anew for each set. */
+/*
+ * The checkout. A thread has one request at a time, made anew for each set.
+ * hwt_in_order.c is the same, first come, first served.
+ */
+#ifndef HOLD_AFTER
+#define HOLD_AFTER 0
+#define WHAT "hwt_checkout"
+#endif
 #include "modules/checkout/hwt_checkout.h"
 #include "modules/checkout/perf/design.h"
 #include "perf/perf.h"
@@ -11,14 +18,27 @@ static struct {
 } object[OBJECTS_MAX];
 static _Thread_local struct hwt_request request;
 static _Thread_local struct hwt_object *members[SET_MAX];
+/* For any one: its own objects. */
+static struct hwt_group group;
+static struct {
+	_Alignas(64) struct hwt_object object;
+} member[OBJECTS_MAX];
+static _Thread_local struct hwt_item item;
 
 static void
 create(unsigned objects)
 {
+	const struct hwt_checkout_options options = {.hold_after = HOLD_AFTER};
 	unsigned i;
 
 	perf_must(hwt_create(&timer, NULL) == 0, "hwt_create");
-	perf_must(hwt_checkout_create(&checkout, timer, NULL) == 0, "create");
+	perf_must(
+	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
+	perf_must(hwt_group_init(checkout, &group, OBJECTS_MAX) == 0, "group");
+	for (i = 0; i < objects; i++)
+		perf_must(
+		    hwt_group_add(checkout, &group, &member[i].object) == 0,
+		    "add");
 	for (i = 0; i < objects; i++)
 		perf_must(hwt_object_init(checkout, &object[i].object, i) == 0,
 		    "init");
@@ -53,5 +73,27 @@ release(const unsigned *set, unsigned count)
 	perf_must(hwt_checkout_release(checkout, &request) == 0, "release");
 }
 
+static unsigned
+acquire_any(void)
+{
+	/* Once a thread, as a pool's user would. */
+	if (item.wanted == NULL) {
+		item.wanted = &group.any;
+		perf_must(
+		    hwt_request_init_items(&request, &item, 1, NULL, NULL) == 0,
+		    "request");
+	}
+	perf_must(hwt_checkout_acquire_wait(checkout, &request, HWT_NEVER) == 0,
+	    "acquire");
+	return (unsigned)(((char *)item.granted - (char *)member) /
+	    (ptrdiff_t)sizeof(member[0]));
+}
+
+static void
+release_any(unsigned number)
+{
+	release(&number, 1);
+}
+
 const struct design design = {
-    "hwt_checkout", create, destroy, acquire, release};
+    WHAT, create, destroy, acquire, release, acquire_any, release_any};

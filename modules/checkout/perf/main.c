@@ -5,11 +5,13 @@
  * see perf/perf.h.
  *
  *   checkout/DESIGN [set=2] [objects=256] [zipf=0] [hold_ns=0] [threads=2]
- *       [seconds=1] [seed=1]
+ *       [seconds=1] [seed=1] [any=0] [sleep_ns=0] [tail_ns=0]
  *
  * Objects are drawn by Zipf's law: number k with a weight of 1 / k^zipf. Each
  * thread holds its set for hold_ns, without giving up its processor. cpu_ns is
- * what a set costs beyond that.
+ * what a set costs beyond that. With any=1 it takes any one of all objects, as
+ * from a pool of connections, and sleeps with it for sleep_ns, or, once in a
+ * hundred times, for tail_ns.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -20,13 +22,13 @@
 #include "perf/perf.h"
 
 enum {
-	THREADS_MAX = 16,
+	THREADS_MAX = 64,
 	DRAWS = 1 << 12 /* sets that a thread draws beforehand */
 };
 
 static struct {
-	unsigned set, objects, threads;
-	uint64_t hold_ns, seconds, seed;
+	unsigned set, objects, threads, any;
+	uint64_t hold_ns, sleep_ns, tail_ns, seconds, seed;
 	double zipf;
 } options;
 
@@ -114,6 +116,42 @@ hold(const unsigned *set, unsigned number)
 		holder[set[i]] = 0;
 }
 
+static void
+sleep_holding(unsigned object, unsigned number, uint64_t *random)
+{
+	uint64_t sleep_ns = options.sleep_ns;
+
+	perf_must(holder[object] == 0, "an object with one holder");
+	holder[object] = number;
+	if (options.tail_ns > 0 && perf_random(random) % 100 == 0)
+		sleep_ns = options.tail_ns;
+	if (sleep_ns > 0)
+		perf_sleep_until_ns(perf_now_ns() + sleep_ns);
+	holder[object] = 0;
+}
+
+/* Not pinned: threads that sleep are many. */
+static void *
+any_thread(void *arg)
+{
+	struct worker *worker = arg;
+	uint64_t random = options.seed + worker->number;
+	uint64_t begun_ns, granted_ns;
+	unsigned object;
+
+	while (!atomic_load_explicit(&over, memory_order_relaxed)) {
+		begun_ns = perf_now_ns();
+		object = design.acquire_any();
+		granted_ns = perf_now_ns();
+		sleep_holding(object, worker->number + 1, &random);
+		design.release_any(object);
+		perf_histogram_add(&worker->waits, granted_ns - begun_ns);
+		worker->turns++;
+	}
+	worker->cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	return NULL;
+}
+
 static void *
 worker_thread(void *arg)
 {
@@ -154,12 +192,15 @@ tell(uint64_t wall_ns)
 	perf_metric("ops_per_s", "/s", (double)turns * 1e9 / (double)wall_ns);
 	perf_metric("wait_p50_ns", "ns", perf_histogram_ns(&waits, 0.5));
 	perf_metric("wait_p99_ns", "ns", perf_histogram_ns(&waits, 0.99));
+	perf_metric("wait_max_ns", "ns", perf_histogram_ns(&waits, 1));
 }
 
 static void
 read_options(int argc, char **argv)
 {
-	perf_known(argc, argv, "set objects zipf hold_ns threads seconds seed");
+	perf_known(argc, argv,
+	    "set objects zipf hold_ns threads seconds seed "
+	    "any sleep_ns tail_ns");
 	options.set = (unsigned)perf_option(argc, argv, "set", 2);
 	options.objects = (unsigned)perf_option(argc, argv, "objects", 256);
 	options.zipf = perf_fraction(argc, argv, "zipf", 0);
@@ -167,6 +208,10 @@ read_options(int argc, char **argv)
 	options.threads = (unsigned)perf_option(argc, argv, "threads", 2);
 	options.seconds = perf_option(argc, argv, "seconds", 1);
 	options.seed = perf_option(argc, argv, "seed", 1);
+	options.any = (unsigned)perf_option(argc, argv, "any", 0);
+	options.sleep_ns = perf_option(argc, argv, "sleep_ns", 0);
+	options.tail_ns = perf_option(argc, argv, "tail_ns", 0);
+	perf_must(options.any == 0 || design.acquire_any != NULL, "any");
 	perf_must(options.set >= 1 && options.set <= SET_MAX, "set");
 	perf_must(
 	    options.objects >= options.set && options.objects <= OBJECTS_MAX,
@@ -194,7 +239,8 @@ main(int argc, char **argv)
 	begun_ns = perf_now_ns();
 	for (i = 0; i < options.threads; i++)
 		perf_must(pthread_create(&workers[i].thread, NULL,
-			      worker_thread, &workers[i]) == 0,
+			      options.any ? any_thread : worker_thread,
+			      &workers[i]) == 0,
 		    "pthread_create");
 	perf_sleep_until_ns(begun_ns + options.seconds * 1000000000u);
 	atomic_store(&over, true);

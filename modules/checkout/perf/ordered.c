@@ -39,5 +39,5 @@ release(const unsigned *set, unsigned count)
 		(void)pthread_mutex_unlock(&object[set[count]].lock);
 }
 
-const struct design design = {
-    "one mutex per object, in order", create, destroy, acquire, release};
+const struct design design = {"one mutex per object, in order", create, destroy,
+    acquire, release, NULL, NULL};

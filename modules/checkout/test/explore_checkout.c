@@ -52,8 +52,11 @@ struct fake {
 /* A request, and what became of it. */
 struct subject {
 	struct hwt_request request;
-	struct hwt_object *set[OBJECTS];
+	struct hwt_object *set[OBJECTS]; /* or with has_items */
+	struct hwt_item item[OBJECTS];
+	bool has_items;
 	unsigned count;
+	unsigned turn; /* of its grant among all; 1 is the first */
 	unsigned accepted, granted, ended; /* calls of granted, by outcome */
 	unsigned out;
 	bool keeps; /* granted does not release */
@@ -66,6 +69,8 @@ static struct world {
 	struct fake fake[TIMEOUTS];
 	struct subject subject[REQUESTS];
 	struct hwt_object object[OBJECTS];
+	struct hwt_group group;
+	unsigned turns;
 	const struct subject *holder[OBJECTS];
 	bool retired[OBJECTS];
 	unsigned timeouts;
@@ -274,16 +279,25 @@ index_of(const struct hwt_object *object)
 	return (unsigned)(object - world.object);
 }
 
+/* The object that it has got for its number i; NULL: it was retired. */
+static const struct hwt_object *
+got(const struct subject *subject, unsigned i)
+{
+	return subject->has_items ? subject->item[i].granted : subject->set[i];
+}
+
 static void
 take(struct subject *subject)
 {
-	unsigned i;
+	unsigned i, at;
 
 	explore_check(!world.paused);
 	subject->out = 1;
+	subject->turn = ++world.turns;
 	for (i = 0; i < subject->count; i++) {
-		explore_check(world.holder[index_of(subject->set[i])] == NULL);
-		world.holder[index_of(subject->set[i])] = subject;
+		at = index_of(got(subject, i));
+		explore_check(at < OBJECTS && world.holder[at] == NULL);
+		world.holder[at] = subject;
 	}
 }
 
@@ -293,9 +307,9 @@ release(struct subject *subject)
 	unsigned i;
 
 	subject->out = 0;
-	for (i = 0; i < subject->count; i++) {
-		if (world.holder[index_of(subject->set[i])] == subject)
-			world.holder[index_of(subject->set[i])] = NULL;
+	for (i = 0; i < OBJECTS; i++) {
+		if (world.holder[i] == subject)
+			world.holder[i] = NULL;
 	}
 	explore_check(hwt_checkout_release(checkout, &subject->request) == 0);
 	subject->gone = !subject->used;
@@ -370,12 +384,23 @@ cancel(unsigned i)
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
 }
 
-/* members: "ab" is a set of the first two objects. */
+/* members: "ag" is a set of the first object and any of the group. */
 static void
 subject_make(unsigned i, const char *members)
 {
 	struct subject *subject = &world.subject[i];
 
+	subject->has_items = strchr(members, 'g') != NULL;
+	for (; *members != 0 && subject->has_items; members++)
+		subject->item[subject->count++].wanted = *members == 'g'
+		    ? &world.group.any
+		    : &world.object[*members - 'a'];
+	if (subject->has_items) {
+		explore_check(
+		    hwt_request_init_items(&subject->request, subject->item,
+			subject->count, note_granted, subject) == 0);
+		return;
+	}
 	for (; *members != 0; members++)
 		subject->set[subject->count++] = &world.object[*members - 'a'];
 	explore_check(hwt_request_init(&subject->request, subject->set,
@@ -398,6 +423,7 @@ world_make(const char *const *members, uint32_t hold_after)
 	for (i = 0; i < OBJECTS; i++)
 		explore_check(
 		    hwt_object_init(checkout, &world.object[i], i) == 0);
+	explore_check(hwt_group_init(checkout, &world.group, OBJECTS) == 0);
 	for (i = 0; members[i] != NULL; i++)
 		subject_make(i, members[i]);
 }
@@ -421,7 +447,8 @@ world_end(void)
 	explore_check(stats.out == 0 && stats.waiting == 0);
 	for (i = 0; i < OBJECTS; i++) {
 		if (!world.retired[i])
-			explore_check(*(uint64_t *)&world.object[i] == 0);
+			explore_check(
+			    (*(uint64_t *)&world.object[i] & ~MEMBER) == 0);
 	}
 	explore_check(
 	    checkout->gate.word == 0 || checkout->gate.word == RETIRED);
@@ -986,6 +1013,132 @@ try_second(void)
 	}
 }
 
+/* Served in order, one waits for a after the other, then another comes. */
+static void
+end_order(void)
+{
+	unsigned i;
+
+	for (i = 1; i < 4; i++)
+		explore_check(world.subject[i].turn == 0 ||
+		    world.subject[i].turn > world.subject[i - 1].turn);
+}
+
+static void
+begin_order_of(const char *const *sets, unsigned waiting, uint64_t delay_ns)
+{
+	unsigned i;
+
+	world_make(sets, 1);
+	if (sets[0][0] == 'g')
+		explore_check(hwt_group_add(checkout, &world.group,
+				  &world.object[0]) == 0);
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	for (i = 1; i <= waiting; i++)
+		acquire(i, delay_ns);
+	world.ending = end_order;
+}
+#define ORDER(name, waiting, delay, ...)                               \
+	static void begin_##name(void)                                 \
+	{                                                              \
+		static const char *const sets[] = {__VA_ARGS__, NULL}; \
+		begin_order_of(sets, waiting, delay);                  \
+	}
+ORDER(order, 2, HWT_NEVER, "a", "a", "a", "a")
+ORDER(order_late, 2, 1, "a", "a", "a", "a")
+ORDER(order_wait, 1, HWT_NEVER, "a", "a", "a")
+ORDER(order_set, 2, HWT_NEVER, "b", "bc", "ab", "a")
+ORDER(order_group, 2, HWT_NEVER, "g", "g", "g", "g")
+ORDER(order_group_late, 2, 1, "g", "g", "g", "g")
+ORDER(order_group_set, 2, HWT_NEVER, "g", "gb", "g", "gb")
+
+/* A pause may change the order of those that it delays. */
+static void
+begin_order_pause(void)
+{
+	begin_order();
+	world.ending = NULL;
+}
+
+static void
+begin_order_group_pause(void)
+{
+	begin_order_group();
+	world.ending = NULL;
+}
+
+/* A group of the first so many objects. */
+static void
+begin_group_of(const char *const *sets, uint32_t hold_after, unsigned members)
+{
+	unsigned i;
+
+	world_make(sets, hold_after);
+	for (i = 0; i < members; i++)
+		explore_check(hwt_group_add(checkout, &world.group,
+				  &world.object[i]) == 0);
+}
+#define GROUP_OF(name, hold_after, members, ...)                       \
+	static void begin_##name(void)                                 \
+	{                                                              \
+		static const char *const sets[] = {__VA_ARGS__, NULL}; \
+		begin_group_of(sets, hold_after, members);             \
+	}
+GROUP_OF(group, 0, 1, "g", "g", "g")
+GROUP_OF(group_two, 0, 2, "g", "g", "g")
+GROUP_OF(group_set, 0, 1, "gc", "g", "gc")
+GROUP_OF(group_set_order, 1, 1, "gc", "g", "gc")
+GROUP_OF(group_empty, 1, 0, "g", "g")
+
+static void
+add_member(void)
+{
+	explore_check(
+	    hwt_group_add(checkout, &world.group, &world.object[1]) == 0);
+}
+
+static void
+begin_group_refilled(void)
+{
+	static const char *const sets[] = {"g", "g", "g", NULL};
+
+	begin_group_of(sets, 1, 1);
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(1, HWT_NEVER);
+}
+
+static void
+replace_member(void)
+{
+	struct subject *holder = &world.subject[0];
+
+	explore_check(hwt_object_retire(checkout, &world.object[0]) == 0);
+	explore_check(got(holder, 0) == NULL);
+	world.holder[0] = NULL;
+	world.retired[0] = true;
+	add_member();
+	release(holder);
+}
+
+static void
+never_0_retired(void)
+{
+	struct subject *subject = &world.subject[0];
+	int result =
+	    hwt_checkout_acquire(checkout, &subject->request, HWT_NEVER);
+
+	explore_check(result == 1 || result == -EIDRM);
+	subject->accepted = result == 1;
+}
+
+static void
+retire_group(void)
+{
+	explore_check(hwt_group_retire(checkout, &world.group) == 0);
+}
+
 struct program {
 	const char *name;
 	void (*begin)(void);
@@ -1065,6 +1218,33 @@ static const struct program programs[] = {
     {"hold/ring", begin_hold_ring, {never_0, never_1, never_2}},
     {"hold/expire", begin_hold, {soon_0, never_1, fire}},
     {"hold/pause", begin_hold, {never_0, never_1, pause_once}},
+    {"hold/shutdown", begin_hold_ring, {never_0, never_1, shut_down}},
+    {"order/newcomer", begin_order, {release_first, never_3}},
+    {"order/cancel", begin_order, {release_first, cancel_second, never_3}},
+    {"order/expire", begin_order_late, {release_first, fire, never_3}},
+    {"order/pause", begin_order_pause, {release_first, pause_once}},
+    {"order/wait", begin_order_wait, {release_first, wait_third}},
+    {"order/set", begin_order_set, {release_first, never_3, cancel_second}},
+    {"order/group", begin_order_group, {release_first, never_3}},
+    {"order/group-cancel", begin_order_group,
+	{release_first, cancel_second, never_3}},
+    {"order/group-expire", begin_order_group_late,
+	{release_first, fire, never_3}},
+    {"order/group-pause", begin_order_group_pause, {release_first, pause_once}},
+    {"order/group-set", begin_order_group_set, {release_first, never_3}},
+    {"group/one", begin_group, {never_0, never_1, never_2}},
+    {"group/two", begin_group_two, {never_0, never_1, never_2}},
+    {"group/set", begin_group_set, {never_0, never_1, never_2}},
+    {"group/set-in-order", begin_group_set_order, {never_0, never_1, never_2}},
+    {"group/expire", begin_group, {soon_0, soon_1, fire}},
+    {"group/wait", begin_group, {wait_first, wait_third, never_1}},
+    {"group/pause", begin_group_two, {never_0, never_1, pause_once}},
+    {"group/add", begin_group_empty, {never_0, never_1, add_member}},
+    {"group/add-pause", begin_group_empty, {never_0, add_member, pause_once}},
+    {"group/replace", begin_group_refilled, {replace_member, never_2}},
+    {"group/replace-cancel", begin_group_refilled,
+	{replace_member, cancel_second}},
+    {"group/retire", begin_group_empty, {never_0_retired, retire_group}},
 };
 
 static uint64_t
@@ -1087,8 +1267,8 @@ run_search(const struct explore_program *program,
 static bool
 is_sharded(const char *name)
 {
-	static const char *const families[] = {
-	    "baton/", "cancel/", "retire/", "pause/", "hold/"};
+	static const char *const families[] = {"baton/", "cancel/", "retire/",
+	    "pause/", "hold/", "order/", "group/"};
 	size_t i;
 
 	for (i = 0; i < sizeof(families) / sizeof(families[0]); i++) {

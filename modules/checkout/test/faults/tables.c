@@ -30,7 +30,6 @@ const struct sound {
     {"__tls_get_addr", "an address"},
     {"hwt_cancel_wait", "whatever it answers, the task does not run any more"},
     {"hwt_state", "in a forked child alone: the suite answers"},
-    {"memcpy", "pure"},
     {"memmove", "pure"},
     {"memset", "pure"},
     {"pthread_cond_destroy", "nobody waits; its answer is of no use"},

@@ -648,6 +648,10 @@ use_in_child(void *arg)
 	    hwt_object_init(checkout, &store.thing[0].object, 0), -EOWNERDEAD);
 	child_rc(
 	    hwt_object_retire(checkout, &store.thing[0].object), -EOWNERDEAD);
+	child_rc(hwt_group_init(checkout, &store.group, 0), -EOWNERDEAD);
+	child_rc(hwt_group_add(checkout, &store.group, &store.thing[1].object),
+	    -EOWNERDEAD);
+	child_rc(hwt_group_retire(checkout, &store.group), -EOWNERDEAD);
 	child_rc(hwt_checkout_read_stats(checkout, &stats), -EOWNERDEAD);
 	child_rc(hwt_checkout_destroy(checkout), 0);
 }

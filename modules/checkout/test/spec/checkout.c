@@ -13,12 +13,24 @@ store_open(struct store *store, const struct hwt_checkout_options *options)
 	assert_rc(hwt_checkout_create(
 		      &store->checkout, store->fixture.timer, options),
 	    0);
+	assert_rc(hwt_group_init(store->checkout, &store->group, OBJECTS), 0);
 	for (i = 0; i < OBJECTS; i++) {
 		store->thing[i].holder = NULL;
 		assert_rc(hwt_object_init(
 			      store->checkout, &store->thing[i].object, i),
 		    0);
 	}
+}
+
+void
+store_group(struct store *store, unsigned first, unsigned count)
+{
+	unsigned i;
+
+	for (i = first; i < first + count; i++)
+		assert_rc(hwt_group_add(store->checkout, &store->group,
+			      &store->thing[i].object),
+		    0);
 }
 
 void
@@ -38,14 +50,22 @@ store_stats(struct store *store)
 	return stats;
 }
 
+struct thing *
+demand_got(const struct demand *demand, unsigned i)
+{
+	return (struct thing *)(demand->has_items ? demand->item[i].granted
+						  : demand->set[i]);
+}
+
 static void
 demand_take(struct demand *demand)
 {
 	unsigned i;
 
 	for (i = 0; i < demand->count; i++) {
-		struct thing *thing = (struct thing *)demand->set[i];
+		struct thing *thing = demand_got(demand, i);
 
+		cr_assert(thing != NULL, "granted, and nothing was got");
 		cr_assert(thing->holder == NULL, "an object has two holders");
 		thing->holder = demand;
 	}
@@ -69,10 +89,22 @@ note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
 void
 demand_init(struct demand *demand, struct store *store, const char *members)
 {
+	struct hwt_object *object;
+
 	demand->store = store;
-	for (demand->count = 0; *members != 0; members++)
-		demand->set[demand->count++] =
-		    &store->thing[*members - 'a'].object;
+	demand->has_items = strchr(members, '*') != NULL;
+	for (demand->count = 0; *members != 0; members++) {
+		object = *members == '*' ? &store->group.any
+					 : &store->thing[*members - 'a'].object;
+		demand->item[demand->count].wanted = object;
+		demand->set[demand->count++] = object;
+	}
+	if (demand->has_items) {
+		assert_rc(hwt_request_init_items(&demand->request, demand->item,
+			      demand->count, note_granted, demand),
+		    0);
+		return;
+	}
 	assert_rc(hwt_request_init(&demand->request, demand->set, demand->count,
 		      note_granted, demand),
 	    0);
@@ -115,11 +147,9 @@ demand_release(struct demand *demand)
 {
 	unsigned i;
 
-	for (i = 0; i < demand->count; i++) {
-		struct thing *thing = (struct thing *)demand->set[i];
-
-		if (thing->holder == demand)
-			thing->holder = NULL;
+	for (i = 0; i < OBJECTS; i++) {
+		if (demand->store->thing[i].holder == demand)
+			demand->store->thing[i].holder = NULL;
 	}
 	assert_rc(
 	    hwt_checkout_release(demand->store->checkout, &demand->request), 0);

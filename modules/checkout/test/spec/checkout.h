@@ -24,13 +24,16 @@ struct store {
 	struct fixture fixture;
 	struct hwt_checkout *checkout;
 	struct thing thing[OBJECTS];
+	struct hwt_group group; /* behind the objects in order */
 };
 
-/* options may be NULL. Object i has order i. */
+/* options may be NULL. Object i has order i; the group has no members. */
 void store_open(
     struct store *store, const struct hwt_checkout_options *options);
 /* Nothing is out, nobody waits; destroys all. */
 void store_close(struct store *store);
+/* Objects from first on become members of the group. */
+void store_group(struct store *store, unsigned first, unsigned count);
 struct hwt_checkout_stats store_stats(struct store *store);
 
 /* A request, and what became of it. */
@@ -38,6 +41,8 @@ struct demand {
 	struct hwt_request request;
 	struct store *store;
 	struct hwt_object *set[OBJECTS];
+	struct hwt_item item[OBJECTS]; /* in the place of set, with a group */
+	bool has_items;
 	unsigned count;
 	/* Set by the test: what granted does besides; may be NULL. */
 	void (*in_granted)(struct demand *demand);
@@ -49,9 +54,12 @@ struct demand {
 	_Atomic uint64_t calls;
 };
 
-/* members: "ace" is a set of the objects 0, 2 and 4. */
+/* members: "ace" is a set of the objects 0, 2 and 4; "a*" is object 0 and any
+ * of the group. */
 void demand_init(
     struct demand *demand, struct store *store, const char *members);
+/* What it has got for its number i. */
+struct thing *demand_got(const struct demand *demand, unsigned i);
 /* These return what the library does, and note who has the objects. */
 int demand_try(struct demand *demand);
 int demand_acquire(struct demand *demand, uint64_t delay_ns);

@@ -120,8 +120,8 @@ static void
 note_end(struct subject *s, enum hwt_grant grant)
 {
 	if (grant == HWT_GRANTED)
-		stress_must(
-		    hold_after != 0 || s->ends_by == 0, "granted too late");
+		stress_must(hold_after != HWT_CHECKOUT_NEVER || s->ends_by == 0,
+		    "granted too late");
 	else
 		stress_must(grant == s->ends_by, "ended by %d, not by %d",
 		    (int)grant, (int)s->ends_by);
@@ -159,7 +159,7 @@ static void
 check_subject(const struct subject *s)
 {
 	stress_must(s->ends_by == 0, "not ended by %d", (int)s->ends_by);
-	if (s->state == WAITING && !paused && hold_after == 0)
+	if (s->state == WAITING && !paused && hold_after == HWT_CHECKOUT_NEVER)
 		stress_must(!all_free(s), "it waits for nothing");
 }
 
@@ -179,7 +179,7 @@ check_all(void)
 	}
 	stress_must(stats.waiting == waiting, "%" PRIu64 " wait, not %" PRIu64,
 	    stats.waiting, waiting);
-	if (hold_after == 0) {
+	if (hold_after == HWT_CHECKOUT_NEVER) {
 		stress_must(stats.out == out, "%" PRIu64 " are out", stats.out);
 		stress_must(stats.granted == granted, "granted");
 	}
@@ -228,7 +228,7 @@ acquire(struct subject *s, bool in_granted)
 {
 	uint64_t delay_ns = draw(2) == 0 ? HWT_NEVER : (1 + draw(40)) * TICK;
 	bool may = !paused && all_free(s);
-	bool unsure = in_granted || hold_after != 0;
+	bool unsure = in_granted || hold_after != HWT_CHECKOUT_NEVER;
 	int rc;
 
 	s->state = WAITING;
@@ -269,7 +269,7 @@ step_try(struct subject *s)
 	rc = hwt_checkout_try(checkout, &s->request);
 	if (s->state != IDLE)
 		stress_must(rc == -EBUSY, "try: %d", rc);
-	else if (may && hold_after == 0)
+	else if (may && hold_after == HWT_CHECKOUT_NEVER)
 		stress_must(rc == 0, "try: %d", rc);
 	else
 		stress_must(rc == -EAGAIN || (may && rc == 0), "try: %d", rc);
@@ -350,7 +350,7 @@ renew(unsigned i)
 
 	for (s = subject; s < subject + SUBJECTS; s++) {
 		if (s->state != IDLE || !(s->members >> i & 1) ||
-		    hold_after != 0 || paused || !all_free(s))
+		    hold_after != HWT_CHECKOUT_NEVER || paused || !all_free(s))
 			continue;
 		rc = hwt_checkout_try(checkout, &s->request);
 		stress_must(rc == -EIDRM, "try of what is retired: %d", rc);
@@ -471,7 +471,7 @@ main(int argc, char **argv)
 	stress_must(hwt_create(&timer, &options) == 0, "hwt_create");
 	for (round = 0; round < rounds; round++) {
 		rng = random_seed(round);
-		hold_after = round % 3 == 2 ? 1 + draw(3) : 0;
+		hold_after = round % 3 == 2 ? 1 + draw(3) : HWT_CHECKOUT_NEVER;
 		round_begin();
 		for (steps = 0; steps < STEPS; steps++) {
 			stress_phase("steps", round * STEPS + steps);

@@ -8,7 +8,9 @@
  *              sum is taken
  *   retired    objects whose memory is freed as soon as they are retired, while
  *              the objects beside them in waiting sets come and go
- *   hammers    a set of eight against seven threads that want one each
+ *   hammers    a set of eight against seven threads that want one each, and
+ *              sleep with it, so that never all are free
+ *   pools      any one of three connections, which are replaced, and pauses
  */
 #include "test/stress/stress.h"
 
@@ -336,9 +338,30 @@ retirements(void)
 	unmake();
 }
 
+/* As come_and_go, but it sleeps while it has its object. */
+static void *
+come_and_stay(void *arg)
+{
+	struct hwt_object *set[1];
+	struct hwt_request request;
+
+	set[0] = &account[(uintptr_t)arg].object;
+	stress_must(
+	    hwt_request_init(&request, set, 1, NULL, NULL) == 0, "request");
+	while (!atomic_load(&over)) {
+		stress_check(hwt_checkout_acquire_wait(
+				 checkout, &request, HWT_NEVER) == 0,
+		    "wait");
+		stress_sleep_ns(HWT_US(100));
+		stress_check(
+		    hwt_checkout_release(checkout, &request) == 0, "release");
+	}
+	return NULL;
+}
+
 /* Eight objects, against seven threads that want one of them each. */
 static void
-hammers(uint32_t hold_after)
+hammers(uint32_t hold_after, void *(*hammer)(void *))
 {
 	struct hwt_object *set[8];
 	struct hwt_request request;
@@ -352,7 +375,7 @@ hammers(uint32_t hold_after)
 	stress_must(
 	    hwt_request_init(&request, set, 8, NULL, NULL) == 0, "request");
 	for (i = 0; i < 7; i++)
-		thread[i] = stress_thread(come_and_go, (void *)i);
+		thread[i] = stress_thread(hammer, (void *)i);
 	for (i = 0; i < turns; i++) {
 		stress_phase("hammers", i);
 		stress_check(hwt_checkout_acquire_wait(
@@ -367,6 +390,162 @@ hammers(uint32_t hold_after)
 	unmake();
 }
 
+/* A pool: what its threads have is never theirs twice, and what was retired is
+ * used by nobody. */
+struct connection {
+	struct hwt_object object;
+	const void *owner;
+};
+
+struct client {
+	struct hwt_request request;
+	struct hwt_item item;
+	uint64_t
+	    random; /* its thread's; the rest is whoever's has the request */
+	bool breaks; /* what it gets next */
+	atomic_uint told;
+};
+
+static struct hwt_group group;
+
+static void
+add_connection(void)
+{
+	struct connection *made = calloc(1, sizeof(*made));
+
+	stress_must(made != NULL, "memory");
+	stress_check(
+	    hwt_group_add(checkout, &group, &made->object) == 0, "add");
+}
+
+static void
+retire_connection(struct connection *broken)
+{
+	stress_check(
+	    hwt_object_retire(checkout, &broken->object) == 0, "retire");
+	free(broken);
+}
+
+static void
+use_connection(struct client *client)
+{
+	struct connection *mine = (struct connection *)client->item.granted;
+	bool broken = client->breaks;
+
+	atomic_fetch_add(&out, 1);
+	stress_check(mine->owner == NULL, "two owners");
+	mine->owner = client;
+	stress_check(mine->owner == client, "another owner");
+	mine->owner = NULL;
+	if (broken)
+		retire_connection(mine);
+	atomic_fetch_sub(&out, 1);
+	stress_check(
+	    hwt_checkout_release(checkout, &client->request) == 0, "release");
+	if (broken)
+		add_connection();
+}
+
+static void
+note_connection(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct client *client = arg;
+
+	stress_check(request == &client->request, "a foreign request");
+	if (grant == HWT_GRANTED)
+		use_connection(client);
+	else
+		atomic_fetch_add(&ended, 1);
+	atomic_fetch_add(&client->told, 1);
+}
+
+static void
+wait_for_connection(struct client *client, uint64_t delay_ns)
+{
+	int result =
+	    hwt_checkout_acquire_wait(checkout, &client->request, delay_ns);
+
+	stress_check(result == 0 || result == -ETIMEDOUT, "wait: %d", result);
+	if (result == 0)
+		use_connection(client);
+}
+
+static void
+ask_for_connection(struct client *client, uint64_t delay_ns)
+{
+	int result;
+
+	atomic_store(&client->told, 0);
+	result = hwt_checkout_acquire(checkout, &client->request, delay_ns);
+	stress_check(result == 0 || result == 1, "acquire: %d", result);
+	if (result == 0) {
+		use_connection(client);
+		return;
+	}
+	if (random_next(&client->random) % 4 == 0)
+		(void)hwt_checkout_cancel(checkout, &client->request);
+	while (atomic_load(&client->told) == 0)
+		(void)sched_yield();
+}
+
+static void *
+client_thread(void *arg)
+{
+	struct client client = {.item.wanted = &group.any,
+	    .random = random_seed((uint64_t)(uintptr_t)arg)};
+	uint64_t turns = stress_scaled(TRANSFERS);
+	uint64_t delay_ns;
+
+	stress_must(hwt_request_init_items(&client.request, &client.item, 1,
+			note_connection, &client) == 0,
+	    "request");
+	while (turns-- > 0) {
+		delay_ns = random_next(&client.random) % 4 == 0
+		    ? random_next(&client.random) % HWT_US(300)
+		    : HWT_NEVER;
+		client.breaks = random_next(&client.random) % 32 == 0;
+		if (random_next(&client.random) % 2 == 0)
+			wait_for_connection(&client, delay_ns);
+		else
+			ask_for_connection(&client, delay_ns);
+		atomic_fetch_add(&begun, 1);
+	}
+	return NULL;
+}
+
+static void
+pools(uint32_t hold_after)
+{
+	struct hwt_request request;
+	struct hwt_item item = {.wanted = &group.any};
+	pthread_t thread[THREADS], pauses;
+	uintptr_t i;
+
+	stress_phase("pools", hold_after);
+	make(hold_after);
+	stress_must(hwt_group_init(checkout, &group, 0) == 0, "group");
+	for (i = 0; i < 3; i++)
+		add_connection();
+	pauses = stress_thread(pause_thread, (void *)(uintptr_t)98);
+	for (i = 0; i < THREADS; i++)
+		thread[i] = stress_thread(client_thread, (void *)(i + 1));
+	for (i = 0; i < THREADS; i++)
+		stress_join(thread[i]);
+	atomic_store(&over, true);
+	stress_join(pauses);
+	stress_must(hwt_request_init_items(&request, &item, 1, NULL, NULL) == 0,
+	    "request");
+	for (i = 0; i < 3; i++) {
+		stress_check(
+		    hwt_checkout_try(checkout, &request) == 0, "one is lost");
+		retire_connection((struct connection *)item.granted);
+		stress_check(
+		    hwt_checkout_release(checkout, &request) == 0, "release");
+	}
+	stress_check(hwt_group_retire(checkout, &group) == 0, "retire");
+	unmake();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -375,8 +554,11 @@ main(int argc, char **argv)
 	transfers(0);
 	transfers(2);
 	retirements();
-	hammers(0);
-	hammers(3);
+	hammers(HWT_CHECKOUT_NEVER, come_and_go);
+	hammers(3, come_and_go);
+	hammers(0, come_and_stay);
+	pools(0);
+	pools(1);
 	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
 	stress_check(hwt_stop(timer, NULL) == 0, "hwt_stop");
 	stress_check(hwt_destroy(timer) == 0, "hwt_destroy");

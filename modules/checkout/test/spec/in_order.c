@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * in-order: what was refused options.hold_after times gets each object before
+ * all that began to wait for it later.
+ */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(in_order);
+
+#define WAITERS 1000
+
+static const struct hwt_checkout_options first_come = {.hold_after = 1};
+static struct store store;
+
+Test(in_order, first_come_first_served)
+{
+	static struct demand demand[5];
+	unsigned i;
+
+	store_open(&store, &first_come);
+	for (i = 0; i < 5; i++)
+		demand_init(&demand[i], &store, "a");
+	assert_rc(demand_acquire(&demand[0], HWT_NEVER), 0);
+	for (i = 1; i < 5; i++)
+		assert_rc(demand_acquire(&demand[i], HWT_NEVER), 1);
+	for (i = 1; i < 5; i++) {
+		demand_release(&demand[i - 1]);
+		assert_told(&demand[i], HWT_GRANTED);
+		assert_stats(&store, 1, 4 - i);
+	}
+	demand_release(&demand[4]);
+	store_close(&store);
+}
+
+/* What the request of another does while the one that waits is not yet told. */
+static struct demand *newcomer;
+
+static void
+release_and_try(struct demand *demand)
+{
+	struct demand *holder = demand->data;
+
+	demand_release(holder);
+	/* It is handed over, or free, and whoever waits is told later. */
+	demand->rc = demand_try(newcomer);
+	demand_release(demand);
+}
+
+static int
+try_of_a_newcomer(const struct hwt_checkout_options *options)
+{
+	struct demand holder = {0};
+	struct demand waiter = {0};
+	struct demand late = {0};
+	struct demand other = {0};
+	struct demand inner = {.in_granted = release_and_try, .data = &holder};
+	int rc;
+
+	newcomer = &late;
+	store_open(&store, options);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "a");
+	demand_init(&late, &store, "a");
+	demand_init(&other, &store, "b");
+	demand_init(&inner, &store, "b");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
+	demand_release(&other);
+	rc = inner.rc;
+	if (rc == 0) {
+		assert_waits(&waiter);
+		demand_release(&late);
+	}
+	assert_told(&waiter, HWT_GRANTED);
+	demand_release(&waiter);
+	store_close(&store);
+	return rc;
+}
+
+Test(in_order, a_newcomer_does_not_overtake_one_that_is_not_yet_told)
+{
+	assert_rc(try_of_a_newcomer(&first_come), -EAGAIN);
+	/* And it does where it may, so that this test can see it. */
+	assert_rc(try_of_a_newcomer(NULL), 0);
+}
+
+static void
+release_and_cancel(struct demand *demand)
+{
+	struct demand *cancelled = demand->data;
+
+	demand_release(newcomer);
+	demand->rc = demand_cancel(cancelled);
+	demand_release(demand);
+}
+
+Test(in_order, what_was_handed_to_one_that_ends_goes_to_the_next)
+{
+	struct demand holder = {0};
+	struct demand first = {0};
+	struct demand second = {0};
+	struct demand other = {0};
+	struct demand inner = {
+	    .in_granted = release_and_cancel, .data = &first};
+
+	newcomer = &holder;
+	store_open(&store, &first_come);
+	demand_init(&holder, &store, "a");
+	demand_init(&first, &store, "a");
+	demand_init(&second, &store, "a");
+	demand_init(&other, &store, "b");
+	demand_init(&inner, &store, "b");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
+	demand_release(&other);
+	assert_rc(inner.rc, 0);
+	assert_told(&first, HWT_GRANT_CANCELLED);
+	assert_told(&second, HWT_GRANTED);
+	assert_stats(&store, 1, 0);
+	demand_release(&second);
+	store_close(&store);
+}
+
+/* Refused twice, the first is served in order; the others are not yet. It ends
+ * with what it was handed, and then one of them is woken, not two. */
+Test(in_order, what_is_handed_over_in_vain_wakes_one)
+{
+	const struct hwt_checkout_options options = {.hold_after = 2};
+	static struct demand holder, first, second, third, late, other, inner;
+
+	newcomer = &late;
+	store_open(&store, &options);
+	demand_init(&holder, &store, "a");
+	demand_init(&first, &store, "a");
+	demand_init(&late, &store, "a");
+	demand_init(&other, &store, "b");
+	demand_init(&inner, &store, "b");
+	inner.in_granted = release_and_try;
+	inner.data = &holder;
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
+	demand_release(&other);
+	assert_rc(inner.rc, 0);
+	assert_waits(&first);
+	demand_init(&second, &store, "a");
+	demand_init(&third, &store, "a");
+	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&third, HWT_NEVER), 1);
+	inner.in_granted = release_and_cancel;
+	inner.data = &first;
+	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
+	demand_release(&other);
+	assert_told(&first, HWT_GRANT_CANCELLED);
+	assert_told(&second, HWT_GRANTED);
+	/* inner and first twice each, and second. */
+	assert_u64(store_stats(&store).woken, 5);
+	demand_release(&second);
+	assert_told(&third, HWT_GRANTED);
+	demand_release(&third);
+	store_close(&store);
+}
+
+/* It keeps a and waits for b: then it is the first at both. */
+Test(in_order, a_set_keeps_what_it_has_and_its_place)
+{
+	struct demand holder = {0};
+	struct demand both = {0};
+	struct demand a = {0};
+	struct demand b = {0};
+
+	store_open(&store, &first_come);
+	demand_init(&holder, &store, "b");
+	demand_init(&both, &store, "ab");
+	demand_init(&a, &store, "a");
+	demand_init(&b, &store, "b");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&a, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&b, HWT_NEVER), 1);
+	demand_release(&holder);
+	assert_told(&both, HWT_GRANTED);
+	assert_waits(&a);
+	assert_waits(&b);
+	demand_release(&both);
+	assert_told(&a, HWT_GRANTED);
+	assert_told(&b, HWT_GRANTED);
+	demand_release(&a);
+	demand_release(&b);
+	store_close(&store);
+}
+
+/* Each time that a is free, it is refused by b, which is then taken, and the
+ * other way round: without an order it would wait for ever. */
+static unsigned
+refusals_until_granted(
+    const struct hwt_checkout_options *options, unsigned most)
+{
+	struct demand a = {0};
+	struct demand b = {0};
+	struct demand both = {0};
+	struct demand *taken = &b, *free = &a, *swap;
+	unsigned refusals = 1;
+
+	store_open(&store, options);
+	demand_init(&a, &store, "a");
+	demand_init(&b, &store, "b");
+	demand_init(&both, &store, "ab");
+	assert_rc(demand_try(taken), 0);
+	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
+	while (refusals < most && demand_try(free) == 0) {
+		demand_release(taken);
+		swap = taken;
+		taken = free;
+		free = swap;
+		refusals++;
+	}
+	demand_release(taken);
+	assert_told(&both, HWT_GRANTED);
+	demand_release(&both);
+	store_close(&store);
+	return refusals;
+}
+
+Test(in_order, sixteen_refusals_unless_options_say_otherwise)
+{
+	const struct hwt_checkout_options never = {
+	    .hold_after = HWT_CHECKOUT_NEVER};
+
+	/* The 17th is for b: before it there was nothing to keep. */
+	assert_u64(refusals_until_granted(NULL, 1000), 17);
+	assert_u64(refusals_until_granted(&first_come, 1000), 1);
+	assert_u64(refusals_until_granted(&never, 1000), 1000);
+}
+
+Test(in_order, a_thousand_wait_for_a_pool_of_fifty)
+{
+	static struct demand demand[WAITERS];
+	static struct demand holder[OBJECTS];
+	unsigned i;
+
+	store_open(&store, &first_come);
+	store_group(&store, 0, OBJECTS);
+	for (i = 0; i < OBJECTS; i++) {
+		demand_init(&holder[i], &store, "*");
+		assert_rc(demand_acquire(&holder[i], HWT_NEVER), 0);
+	}
+	for (i = 0; i < WAITERS; i++) {
+		demand_init(&demand[i], &store, "*");
+		demand[i].in_granted = release_in_granted;
+		assert_rc(demand_acquire(&demand[i], HWT_NEVER), 1);
+	}
+	for (i = 0; i < OBJECTS; i++)
+		demand_release(&holder[i]);
+	for (i = 0; i < WAITERS; i++) {
+		assert_told(&demand[i], HWT_GRANTED);
+		if (i > 0)
+			assert_u64(demand[i].order, demand[i - 1].order + 1);
+	}
+	store_close(&store);
+}
