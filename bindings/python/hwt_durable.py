@@ -155,9 +155,9 @@ class _Stats(ctypes.Structure):
         for name in (
             "added succeeded failed cancelled dropped begun retried"
             " expired_leases pending delivered running quarantined dead missed"
-            " lag_ns given_back"
+            " lag_ns given_back replicas replicas_awaited"
         ).split()
-    ] + [("reserved", ctypes.c_uint64 * 15)]
+    ] + [("reserved", ctypes.c_uint64 * 13)]
 
 
 class _Delivery(ctypes.Structure):

@@ -23,7 +23,10 @@ struct connection {
 	redisReader *reader;
 	redisReplyObjectFunctions functions; /* the reader's */
 	bool excess; /* an array was longer than any that is expected */
-	bool keeps_always; /* what level FSYNCED asks for: see verify.c */
+	/* What verify has found: the node keeps what level FSYNCED asks for; it
+	 * rewrites its append-only file; so many replicas are connected. */
+	bool keeps_always, rewrites;
+	uint32_t replicas;
 	struct route_address address;
 	struct connection *next; /* in a pool */
 };
@@ -102,9 +105,10 @@ struct demand {
 	const char *user, *password; /* NULL: none */
 };
 
-/* Logs in, and looks at what the engine is. why: a sentence, or "".
- * -EROFS: a replica; -EAGAIN: not ready now. It may be asked further then: all
- * answers have been read, or it is broken. After other errors, close it. */
+/* Logs in if there is a password, and looks at what the engine is. why: a
+ * sentence, or "". -EROFS: a replica; -EAGAIN: not ready now. It may be asked
+ * further then: all answers have been read, or it is broken. After other
+ * errors, close it. */
 #define VERIFY_WHY_MAX 256
 int verify(struct connection *connection, const struct demand *demand,
     char why[VERIFY_WHY_MAX], const struct limit *limit);

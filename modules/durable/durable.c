@@ -643,7 +643,7 @@ durable_read_stats(struct hwt_durable *durable, struct hwt_durable_stats *stats,
     const struct engine_wait *wait)
 {
 	struct engine_call *call;
-	uint32_t i;
+	uint32_t i, connected, awaited;
 	int error;
 
 	memset(stats, 0, sizeof(*stats));
@@ -656,6 +656,9 @@ durable_read_stats(struct hwt_durable *durable, struct hwt_durable_stats *stats,
 	error = engine_call(durable->engine, call, durable->shards, wait);
 	for (i = 0; i < durable->shards && error == 0; i++)
 		error = stats_read(stats, call[i].reply);
+	engine_replicas(durable->engine, &connected, &awaited);
+	stats->replicas = connected;
+	stats->replicas_awaited = awaited;
 	engine_call_free(call, durable->shards);
 	free(call);
 	return error;

@@ -48,6 +48,7 @@
 #define SAID_NS HWT_SEC(60)
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
 #define SILENT_NS HWT_SEC(1) /* for so long a node is left alone */
+#define VERIFIED_NS HWT_SEC(1) /* for so long a verification is believed */
 
 /* The marks of a call. */
 #define DONE 1u /* error or reply is there */
@@ -77,6 +78,10 @@ struct connection_pool {
 	/* The node let a time-out pass, and is left alone until then; 0: it
 	 * answered last. */
 	uint64_t silent_ns;
+	/* When it was verified last, by any connection; 0: it is to be. */
+	uint64_t verified_ns;
+	uint32_t replicas; /* that it then had */
+	bool lapsed; /* it kept less than the level: see level_verify */
 };
 
 /* A line of the log; times are CLOCK_BOOTTIME's. */
@@ -99,7 +104,8 @@ struct engine {
 	struct demand demand;
 	char space[HWT_DURABLE_SPACE_MAX + 1];
 	char *user, *password;
-	uint32_t level, replicas;
+	uint32_t level;
+	uint32_t replicas; /* 0: all that are connected */
 	uint64_t skew_ns, timeout_ns;
 	bool opened;
 };
@@ -230,16 +236,93 @@ engine_log(struct engine *engine, int level, const char *format, ...)
 
 /* Connections. */
 
+/* Whether the node keeps what the level asks for. Once it did not, what it
+ * appends is in no file that it would read at a start, until a rewrite has
+ * ended. */
 static int
-level_verify(struct engine *engine, const struct connection *connection)
+level_verify(
+    struct engine *engine, uint32_t node, const struct connection *connection)
 {
-	if (engine->level < HWT_DURABLE_FSYNCED || connection->keeps_always)
+	struct connection_pool *pool = &engine->pool[node];
+	bool lapsed;
+
+	if (engine->level < HWT_DURABLE_FSYNCED)
 		return 0;
+	lock(engine);
+	lapsed =
+	    !connection->keeps_always || (pool->lapsed && connection->rewrites);
+	pool->lapsed = lapsed;
+	if (lapsed)
+		pool->verified_ns = 0;
+	unlock(engine);
+	if (!lapsed)
+		return 0;
+	if (connection->keeps_always) {
+		engine_log(engine, LOG_WARNING,
+		    "the engine keeps again what it acknowledges, but has not "
+		    "yet written the file from which it would start");
+		return -EAGAIN;
+	}
 	engine_log(engine, LOG_ERR,
 	    "the engine may lose what it acknowledges; appendonly yes, "
 	    "appendfsync always, aof-load-truncated no and "
 	    "no-appendfsync-on-rewrite no are needed");
 	return -EOPNOTSUPP;
+}
+
+/* How many replicas are to have what is stored: what the options say; without,
+ * all that are connected. */
+static uint32_t
+replicas_awaited(const struct engine *engine, uint32_t connected)
+{
+	return engine->replicas != 0 ? engine->replicas
+	    : connected != 0         ? connected
+				     : 1;
+}
+
+/* A replica that is not waited for may be the next master. */
+static void
+replicas_judge(struct engine *engine, const struct connection *connection)
+{
+	uint32_t awaited = replicas_awaited(engine, connection->replicas);
+
+	if (engine->level == HWT_DURABLE_REPLICATED &&
+	    connection->replicas > awaited)
+		engine_log(engine, LOG_WARNING,
+		    "%s:%u: %u replicas are connected, and %u waited for: a "
+		    "fail-over to another one loses what that has not got",
+		    connection->address.host, connection->address.port,
+		    connection->replicas, awaited);
+}
+
+static void
+node_verified(
+    struct engine *engine, uint32_t node, const struct connection *connection)
+{
+	lock(engine);
+	engine->pool[node].verified_ns = limit_now_ns();
+	engine->pool[node].replicas = connection->replicas;
+	unlock(engine);
+	replicas_judge(engine, connection);
+}
+
+void
+engine_replicas(struct engine *engine, uint32_t *connected, uint32_t *awaited)
+{
+	bool named[ROUTE_NODES_MAX];
+	uint32_t i;
+
+	*connected = *awaited = 0;
+	if (engine->level != HWT_DURABLE_REPLICATED)
+		return;
+	lock(engine);
+	route_table_named(&engine->table, named);
+	for (i = 0; i < ROUTE_NODES_MAX; i++) {
+		if (named[i] && engine->pool[i].replicas > *connected)
+			*connected = engine->pool[i].replicas;
+	}
+	unlock(engine);
+	*awaited = replicas_awaited(engine, *connected);
 }
 
 /* A replica that the options name themselves will not become a master soon. */
@@ -685,6 +768,7 @@ struct group {
 	struct connection *connection;
 	uint32_t node;
 	bool tried;
+	uint32_t replicas; /* that are waited for */
 	uint64_t began_ns;
 	struct limit limit;
 };
@@ -837,14 +921,20 @@ write_call(struct buffer *buffer, const struct engine *engine,
 /* WAIT answers by itself when three quarters of the time are over. */
 static void
 write_wait(
-    struct buffer *buffer, const struct batch *batch, const struct limit *limit)
+    struct buffer *buffer, const struct batch *batch, struct group *group)
 {
+	struct engine *engine = batch->engine;
+	uint64_t until = group->limit.deadline_ns;
 	uint64_t now = limit_now_ns();
-	uint64_t left = limit->deadline_ns > now ? limit->deadline_ns - now : 0;
+	uint64_t left = until > now ? until - now : 0;
 
+	lock(engine);
+	group->replicas =
+	    replicas_awaited(engine, engine->pool[group->node].replicas);
+	unlock(engine);
 	buffer_command(buffer, 3);
 	buffer_text(buffer, "WAIT");
-	buffer_number(buffer, batch->engine->replicas);
+	buffer_number(buffer, group->replicas);
 	buffer_number(buffer, left / 4 * 3 / 1000000 + 1);
 }
 
@@ -912,8 +1002,43 @@ group_connect(struct batch *batch, struct group *group)
 	if (error != 0) {
 		node_judge(engine, group->node, group->began_ns, &group->limit);
 		table_doubt(engine);
-	}
+	} else
+		node_verified(engine, group->node, group->connection);
 	return error;
+}
+
+/* One from the pool was verified when it was made. Of a second, one call pays
+ * for asking the node again; those beside it go on meanwhile. */
+static int
+group_verify(struct batch *batch, struct group *group)
+{
+	static const struct demand nothing;
+	struct engine *engine = batch->engine;
+	struct connection_pool *pool = &engine->pool[group->node];
+	struct connection *connection = group->connection;
+	char why[VERIFY_WHY_MAX] = "";
+	uint64_t now = limit_now_ns();
+	bool due;
+	int error;
+
+	lock(engine);
+	due = now - pool->verified_ns >= VERIFIED_NS;
+	if (due)
+		pool->verified_ns = now;
+	unlock(engine);
+	if (!due)
+		return 0;
+	error = verify(connection, &nothing, why, &group->limit);
+	if (error == 0) {
+		node_verified(engine, group->node, connection);
+		return 0;
+	}
+	lock(engine);
+	pool->verified_ns = 0;
+	unlock(engine);
+	node_judge(engine, group->node, group->began_ns, &group->limit);
+	table_doubt(engine);
+	return connect_failed(engine, &connection->address, error, why);
 }
 
 /* False: there is no connection to it, or none in the pool. */
@@ -923,15 +1048,17 @@ group_open(struct batch *batch, struct group *group, bool from_pool)
 	int error = 0;
 
 	group->connection = pool_take_usable(batch->engine, group->node);
-	if (group->connection != NULL)
+	if (group->connection != NULL) {
 		group_set_limit(batch, group, false);
-	else if (from_pool)
+		error = group_verify(batch, group);
+	} else if (from_pool)
 		return false;
 	else
 		error = group_connect(batch, group);
 	group->tried = true;
 	if (error == 0 &&
-	    (error = level_verify(batch->engine, group->connection)) != 0)
+	    (error = level_verify(
+		 batch->engine, group->node, group->connection)) != 0)
 		table_doubt(batch->engine);
 	if (error != 0)
 		group_fail(batch, group, error, false);
@@ -953,7 +1080,7 @@ group_send(struct batch *batch, struct group *group)
 		call->marks |= SENT;
 	}
 	if (batch_waits(batch))
-		write_wait(&buffer, batch, &group->limit);
+		write_wait(&buffer, batch, group);
 	written = !buffer.failed;
 	error = connection_send(group->connection, &buffer, &group->limit);
 	buffer_free(&buffer);
@@ -1085,16 +1212,20 @@ round_doubt(struct batch *batch, uint32_t node)
 static int
 wait_receive(struct batch *batch, const struct group *group)
 {
+	struct engine *engine = batch->engine;
 	redisReply *reply = NULL;
 	int error =
 	    connection_receive(group->connection, &reply, &group->limit);
 
 	if (error != 0 || reply->type != REDIS_REPLY_INTEGER ||
-	    reply->integer < (long long)batch->engine->replicas) {
-		engine_log(batch->engine, LOG_WARNING,
-		    "fewer than %u replicas have answered",
-		    batch->engine->replicas);
+	    reply->integer < (long long)group->replicas) {
+		engine_log(engine, LOG_WARNING,
+		    "fewer than %u replicas have answered", group->replicas);
 		round_doubt(batch, group->node);
+		/* One may have gone: they are to be counted again. */
+		lock(engine);
+		engine->pool[group->node].verified_ns = 0;
+		unlock(engine);
 	}
 	if (reply != NULL)
 		freeReplyObject(reply);
@@ -1434,7 +1565,7 @@ engine_open(struct engine **engine, const struct hwt_durable_options *options)
 		return -ENOMEM;
 	(void)pthread_mutex_init(&made->lock, NULL);
 	made->stale = true;
-	made->replicas = options->replicas != 0 ? options->replicas : 1;
+	made->replicas = options->replicas;
 	made->skew_ns = options->skew_ns != 0 ? options->skew_ns : SKEW_DEFAULT;
 	made->timeout_ns =
 	    options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT;

@@ -110,6 +110,12 @@ void engine_call_free(struct engine_call *call, size_t count);
 const char *engine_space(const struct engine *engine);
 uint32_t engine_level(const struct engine *engine);
 
+/* With level REPLICATED: how many replicas are connected to the node that has
+ * most of them, as it said when it was asked last, and how many of these a call
+ * waits for. Both 0 with another level. */
+void engine_replicas(
+    struct engine *engine, uint32_t *connected, uint32_t *awaited);
+
 /* The key of a shard: engine_key(engine, key, 3, "meta") is "{S:3}:meta". */
 #define ENGINE_KEY_MAX 160
 void engine_key(const struct engine *engine, char key[ENGINE_KEY_MAX],

@@ -52,7 +52,9 @@
  * -EPROTO      the engine answered what this library does not understand
  * -EACCES      the user has no right to do that, or no longer; nothing has
  *              happened
- * -EOPNOTSUPP  as for hwt_durable_open, after a new connection
+ * -EOPNOTSUPP  as for hwt_durable_open, after a new connection, or when the
+ *              engine, which is asked again each second, has been changed by
+ *              CONFIG SET. Nothing has happened
  * -ENOMEM, -ESHUTDOWN   no memory; the timer was stopped
  */
 #ifndef HWT_DURABLE_H
@@ -75,7 +77,9 @@ struct hwt_durable_worker;
  * appendfsync always, no-appendfsync-on-rewrite no, and aof-load-truncated no,
  * which would cut what it cannot read. */
 #define HWT_DURABLE_FSYNCED 2
-#define HWT_DURABLE_REPLICATED 3 /* the same, and the loss of the master */
+/* The same, and the loss of the master, if a replica takes its place that was
+ * waited for: see the option replicas, and man hwt_durable (7). */
+#define HWT_DURABLE_REPLICATED 3
 
 /* The limits. */
 #define HWT_DURABLE_ID_MAX 64 /* bytes of an id, any; at least 1 */
@@ -105,7 +109,9 @@ struct hwt_durable_options {
 	/* One of HWT_DURABLE_*; 0: as the space is, for a new one FSYNCED. The
 	 * engine must keep at least this. */
 	uint32_t level;
-	uint32_t replicas; /* for REPLICATED: 1 to 10; 0: 1 */
+	/* For REPLICATED: so many replicas have what is acknowledged, 1 to 10;
+	 * 0: all that are connected, at least 1. */
+	uint32_t replicas;
 	uint64_t skew_ns; /* 0: 5 s; HWT_NEVER: clocks are not compared */
 	uint64_t timeout_ns; /* 1 ms to 1 hour; 0: 5 s */
 	/* How long the record of an ended task stays: so long an add of the
@@ -184,7 +190,11 @@ struct hwt_durable_stats {
 	/* Of begun: their callbacks were not called, and the attempt does not
 	 * count. */
 	uint64_t given_back;
-	uint64_t reserved[15];
+	/* At level REPLICATED, of the master that has most: how many replicas
+	 * are connected to it, and how many of them a call waits for. Is the
+	 * former greater, a fail-over may lose what was acknowledged. */
+	uint64_t replicas, replicas_awaited;
+	uint64_t reserved[13];
 };
 
 /*

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must be true of an engine, asked at each connection: it is Redis 7 or
- * later, a master, and evicts nothing. Whether it keeps what it has
- * acknowledged goes with the connection, since the level that is needed may
- * only be read from the engine itself.
+ * What must be true of an engine, asked at each connection, and of a node again
+ * once a second while calls are sent to it, since CONFIG SET needs no new
+ * connection: it is Redis 7 or later, a master, and evicts nothing. Whether it
+ * keeps what it has acknowledged goes with the connection, since the level that
+ * is needed may only be read from the engine itself.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,6 +20,7 @@
 enum question {
 	ROLE,
 	INFO,
+	PERSISTENCE,
 	POLICY,
 	APPEND_ONLY,
 	APPEND_FSYNC,
@@ -60,6 +62,9 @@ ask_all(struct buffer *buffer)
 	buffer_command(buffer, 2);
 	buffer_text(buffer, "INFO");
 	buffer_text(buffer, "server");
+	buffer_command(buffer, 2);
+	buffer_text(buffer, "INFO");
+	buffer_text(buffer, "persistence");
 	ask_setting(buffer, "maxmemory-policy");
 	ask_setting(buffer, "appendonly");
 	ask_setting(buffer, "appendfsync");
@@ -129,8 +134,19 @@ info_number(const redisReply *reply, const char *field)
 	return found == NULL ? 0 : strtol(found + strlen(field), NULL, 10);
 }
 
+/* How many replicas are connected, and have got all that they need for going
+ * on from there. */
+static uint32_t
+count_replicas(const redisReply *reply)
+{
+	return reply->elements >= 3 &&
+		reply->element[2]->type == REDIS_REPLY_ARRAY
+	    ? (uint32_t)reply->element[2]->elements
+	    : 0;
+}
+
 static int
-judge(struct asked *asked, bool *keeps_always)
+judge(struct asked *asked, struct connection *connection)
 {
 	const char *policy = setting(asked->answer[POLICY]);
 	long version = info_number(asked->answer[INFO], "redis_version:");
@@ -159,7 +175,12 @@ judge(struct asked *asked, bool *keeps_always)
 		    "the engine is a replica; a master is needed");
 		return -EROFS;
 	}
-	*keeps_always =
+	connection->replicas = count_replicas(asked->answer[ROLE]);
+	connection->rewrites = info_number(asked->answer[PERSISTENCE],
+				   "aof_rewrite_in_progress:") != 0 ||
+	    info_number(asked->answer[PERSISTENCE], "aof_rewrite_scheduled:") !=
+		0;
+	connection->keeps_always =
 	    strcmp(setting(asked->answer[APPEND_ONLY]), "yes") == 0 &&
 	    strcmp(setting(asked->answer[APPEND_FSYNC]), "always") == 0 &&
 	    strcmp(setting(asked->answer[LOAD_TRUNCATED]), "no") == 0 &&
@@ -256,7 +277,7 @@ verify(struct connection *connection, const struct demand *demand,
 	if (error == 0 || error == -ECONNREFUSED)
 		error = judge_errors(&asked, error);
 	if (error == 0)
-		error = judge(&asked, &connection->keeps_always);
+		error = judge(&asked, connection);
 	asked_free(&asked);
 	return error;
 }

@@ -617,13 +617,13 @@ send_is_due(hwt_timeout timeout, void *arg)
 }
 
 /* The engine may not have ended the lease either, though its time is over: it
- * cannot while it is paused, full or gone, nor right after a pause. If it has,
- * it says so. */
+ * cannot while it is paused, full or gone, or keeps less than the level, nor
+ * right after a pause. If it has, it says so. */
 static bool
 passes(int error)
 {
 	return error == -EAGAIN || error == -ECONNREFUSED ||
-	    error == -ETIMEDOUT || error == -ENOSPC;
+	    error == -ETIMEDOUT || error == -ENOSPC || error == -EOPNOTSUPP;
 }
 
 /* False: it is to be sent again. The fence makes that safe, for good. */

@@ -87,6 +87,14 @@ answer_health(struct http_answer *answer)
 {
 	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX) {
 		(void)fputs("ok\n", answer->body);
+		if (sample.stats.replicas > sample.stats.replicas_awaited)
+			(void)fprintf(answer->body,
+			    "warning: %" PRIu64
+			    " replicas are connected, and %" PRIu64
+			    " waited for: a fail-over to another one loses "
+			    "what that has not got\n",
+			    sample.stats.replicas,
+			    sample.stats.replicas_awaited);
 		return;
 	}
 	answer->status = 503;

@@ -30,6 +30,8 @@ static const struct {
     ROW(running, false, "Tasks that a worker has."),
     ROW(quarantined, false, "Records that cannot be read."),
     ROW(dead, false, "Dead letters."),
+    ROW(replicas, false, "Replicas connected; 0 if none are waited for."),
+    ROW(replicas_awaited, false, "Replicas that a call waits for."),
 #undef ROW
 };
 

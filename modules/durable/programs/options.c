@@ -44,7 +44,7 @@ static const char common_usage[] =
     "  --space NAME                      the set of tasks; \"hwt\"\n"
     "  --user NAME                       of Redis' ACL\n"
     "  --password-file FILE              its first line is the password\n"
-    "  --replicas N                      level replicated: so many; 1\n"
+    "  --replicas N                      level replicated: so many; all\n"
     "  --timeout SECONDS                 of a call; 5\n"
     "\n"
     "Exit status: 0; 1: not found, or refused; 2: usage; 3: the engine cannot\n"

@@ -107,9 +107,9 @@ class Actor:
         return self.hear(words[0])
 
     def open(self, level=1, shards=2, slots=64, tick=20, timeout=5000,
-             skew=0):
+             skew=0, replicas=0):
         return self("open", self.servers, self.space, level, shards, slots,
-                    tick, timeout, skew)[0]
+                    tick, timeout, skew, replicas)[0]
 
     def said(self):
         """What it has written to stderr."""

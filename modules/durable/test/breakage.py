@@ -382,9 +382,8 @@ class Schedulers(Breakage):
         self.check()
 
 
-class Engines(Breakage):
-    """Engines that are not what they should be, for a while; with one shard
-    scheduled, one worker, and a producer of short patience."""
+class Served(Breakage):
+    """With a scheduler, a worker, and a producer of short patience."""
 
     def setUp(self):
         super().setUp()
@@ -404,6 +403,10 @@ class Engines(Breakage):
         for name in names:
             self.assertEqual(len(self.worker.begins(name)), 1,
                              self.worker.begins(name))
+
+
+class Engines(Served):
+    """Engines that are not what they should be, for a while."""
 
     def test_loading(self):
         names = [f"t{i}" for i in range(100)]
@@ -618,6 +621,92 @@ class Engines(Breakage):
         fresh = self.actor()
         self.assertEqual(fresh("get", "t")[0], -errno.ENOENT)
         self.end()
+
+
+class Settings(Served):
+    """An engine that somebody sets otherwise while clients are connected."""
+
+    def lost_after(self, *setting):
+        """Adds without pause, while a client sets this. How many were
+        acknowledged later than that, and the first answer that is no 0."""
+        count = 0
+        with self.engine.client() as client:
+            client("CONFIG", "SET", *setting)
+        began = time.monotonic()
+        while True:
+            answer = self.hasty("add", "q", 600000, 5, "done", f"l{count}")
+            if answer[0] != 0 or time.monotonic() > began + LIMIT:
+                return count, time.monotonic() - began, answer[0]
+            count += 1
+
+    def test_it_is_told_to_keep_less(self):
+        """Under clients that are connected. Nothing is acknowledged that would
+        not be kept, but for a second; then it goes on by itself."""
+        self.add(self.hasty, "done,1500", "long")
+        self.worker.wait(lambda runs: runs)
+        for name, weak, strong in (
+                ("appendonly", "no", "yes"),
+                ("appendfsync", "everysec", "always"),
+                ("no-appendfsync-on-rewrite", "yes", "no"),
+                ("aof-load-truncated", "yes", "no"),
+                ("maxmemory-policy", "allkeys-lru", "noeviction")):
+            with self.subTest(name=name):
+                count, seconds, error = self.lost_after(name, weak)
+                self.assertEqual(error, -errno.EOPNOTSUPP)
+                self.assertLess(seconds, 5, count)
+                self.assertIn(name, self.hasty.said())
+                with self.engine.client() as client:
+                    client("CONFIG", "SET", name, strong)
+                wait_until(lambda: self.hasty(
+                    "add", "q", 600000, 5, "done", f"after-{name}")[0] == 0)
+                for i in range(count):
+                    self.hasty("cancel", f"l{i}")
+                self.hasty("cancel", f"after-{name}")
+        # What had run meanwhile has told its end.
+        self.ends(self.worker, "long")
+        self.once("long")
+        self.end()
+
+    def rewrite_slowly(self, client, *command):
+        """For four seconds."""
+        client("CONFIG", "SET", "rdb-key-save-delay",
+               4000000 // client("DBSIZE"))
+        client(*command)
+        wait_until(lambda: b"aof_rewrite_in_progress:1" in
+                   client("INFO", "persistence"))
+        client("CONFIG", "SET", "rdb-key-save-delay", 0)
+
+    def test_it_keeps_again_only_when_its_file_is_written(self):
+        """appendonly yes begins a rewrite; until it has ended, a kill takes
+        what was added since the no."""
+        names = [f"t{i}" for i in range(400)]
+        self.add(self.hasty, "done", *names, delay=600000)
+        self.lost_after("appendonly", "no")
+        with self.engine.client() as client:
+            self.rewrite_slowly(client, "CONFIG", "SET", "appendonly", "yes")
+            self.assertEqual(
+                self.hasty("add", "q", 600000, 5, "done", "u"),
+                [-errno.EAGAIN] * 2)
+            wait_until(lambda: self.hasty(
+                "add", "q", 600000, 5, "done", "u")[0] == 0)
+            self.assertIn("not yet written", self.hasty.said())
+            self.assertIn(b"aof_rewrite_in_progress:0",
+                          client("INFO", "persistence"))
+        self.engine.kill()
+        self.engine.start()
+        self.assertEqual(self.get(self.worker, "u")[0], 1)
+
+    def test_a_rewrite_alone_is_no_reason(self):
+        names = [f"t{i}" for i in range(400)]
+        self.add(self.hasty, "done", *names, delay=600000)
+        with self.engine.client() as client:
+            self.rewrite_slowly(client, "BGREWRITEAOF")
+            for i in range(25):
+                self.add(self.hasty, "done", f"v{i}", delay=600000)
+                self.add(self.actor(), "done", f"w{i}", delay=600000)
+                time.sleep(0.05)
+            self.assertIn(b"aof_rewrite_in_progress:1",
+                          client("INFO", "persistence"))
 
 
 class Clocks(Breakage):

@@ -9,10 +9,14 @@ HWT_BUILD is the folder of the programs; build/plain without it."""
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
+import urllib.error
+import urllib.request
 
 from actor import Actor
 from checker import Checker
@@ -72,14 +76,16 @@ class Pair(Programs):
         return [*self.servers, "--space", self.space,
                 f"--timeout={self.timeout}"]
 
-    def actor(self, servers=None, level=REPLICATED, timeout=60000):
+    def actor(self, servers=None, level=REPLICATED, timeout=60000,
+              replicas=0):
         """servers: of the library; an engine; the master if there is none."""
         engine = servers or self.master
         if not isinstance(engine, str):
             servers = f"127.0.0.1:{engine.port}"
         actor = Actor(self.space, servers)
         self.addCleanup(actor.kill)
-        self.assertEqual(actor.open(level=level, timeout=timeout, **SHAPE), 0,
+        self.assertEqual(actor.open(level=level, timeout=timeout,
+                                    replicas=replicas, **SHAPE), 0,
                          actor.said())
         return actor
 
@@ -207,6 +213,9 @@ class Replicas(Pair):
     def test_a_master_that_becomes_a_replica_is_not_written_to(self):
         """It is waited for, as it was a master when it was found."""
         actor = self.actor(level=FSYNCED, timeout=2000)
+        with self.replica.client() as client:
+            wait_until(lambda: client("EXISTS", *(
+                "{%s:%d}:meta" % (self.space, i) for i in range(4))) == 4)
         self.promote()
         self.demote()
         self.assertIn(actor("add", "q", 0, 5, "done", "a")[0],
@@ -218,6 +227,101 @@ class Replicas(Pair):
             client("REPLICAOF", "NO", "ONE")
         self.assertEqual(actor("add", "q", 0, 5, "done", "a"), [0, 0])
         self.end(actor)
+
+
+class More(Pair):
+    """More replicas than one."""
+
+    def setUp(self):
+        super().setUp()
+        self.other = self.one_more()
+
+    def one_more(self):
+        other = self.engine_of(replicaof=f"127.0.0.1 {self.master.port}")
+        wait_until(lambda: self.is_replica(other))
+        return other
+
+    def adds(self, actor, *names, say=0):
+        self.assertEqual(actor("add", "q", 600000, 5, "done", *names),
+                         [say] + [say] * len(names), actor.said())
+
+    def test_whichever_is_promoted_has_all_that_was_acknowledged(self):
+        """The one that lags, since Sentinel has not heard of the other."""
+        producer = self.actor(timeout=2000)
+        self.adds(producer, "a", "c")
+        self.replica.send_signal(signal.SIGSTOP)
+        acked = []
+        for i in range(5):
+            if producer("add", "q", 600000, 5, "done", f"b{i}")[0] == 0:
+                acked.append(f"b{i}")
+        self.assertEqual(producer("cancel", "c"), [-errno.ETIMEDOUT])
+        self.master.kill()
+        self.other.kill()
+        self.replica.send_signal(signal.SIGCONT)
+        self.promote()
+        after = self.actor(self.replica, level=FSYNCED)
+        for name in ["a", *acked]:
+            self.assertEqual(after("get", name)[0], 0, name)
+        # It may have been about to stop.
+        self.assertLess(len(acked), 3)
+        self.end(after)
+
+    def test_one_that_leaves_is_waited_for_no_more(self):
+        producer = self.actor(timeout=2000)
+        self.adds(producer, "a")
+        self.other.kill()
+        wait_until(lambda: producer("add", "q", 600000, 5, "done", "b")[0]
+                   == 0)
+        for i in range(20):
+            self.adds(producer, f"c{i}")
+        self.end(producer)
+
+    def test_more_than_are_waited_for_are_told(self):
+        """Nothing stops: an operator may have good reasons."""
+        producer = self.actor(replicas=2)
+        self.adds(producer, "a")
+        hwtd = self.start("hwtd", "--metrics=0", "--replicas=2")
+        wait_until(lambda: "/metrics" in hwtd.err)
+        where = re.search("http://([0-9.:]+)/metrics", hwtd.err)[1]
+
+        def said(page):
+            try:
+                with urllib.request.urlopen(f"http://{where}/{page}") as got:
+                    return got.status, got.read().decode()
+            except urllib.error.URLError:
+                return None
+        self.assertEqual(said("health"), (200, "ok\n"))
+        self.assertNotIn("replicas are connected", producer.said())
+        self.one_more()
+        warning = "3 replicas are connected, and 2 waited for"
+
+        def is_told():
+            self.adds(producer, f"b{time.monotonic_ns()}")
+            return warning in producer.said()
+        wait_until(is_told)
+        wait_until(lambda: warning in hwtd.err)
+        wait_until(lambda: "warning: 3 replicas" in said("health")[1])
+        status, text = said("health")
+        self.assertEqual((status, text[:3]), (200, "ok\n"))
+        text = said("metrics")[1]
+        for line in (f'replicas{{space="{self.space}"}} 3\n',
+                     f'replicas_awaited{{space="{self.space}"}} 2\n'):
+            self.assertIn("hwt_durable_" + line, text)
+        self.assertEqual(hwtd.end(), 0)
+        # Who does not say a number waits for all.
+        stat = self.ctl("stat", "--json").json
+        self.assertEqual((stat["replicas"], stat["replicas_awaited"]), (3, 3))
+        self.end(producer)
+
+    def test_as_many_as_are_asked_for(self):
+        """Fewer are too few, also if they are all."""
+        producer = self.actor(replicas=3, timeout=1500)
+        self.adds(producer, "a", say=-errno.ETIMEDOUT)
+        self.assertIn("fewer than 3 replicas", producer.said())
+        self.one_more()
+        wait_until(lambda: producer("add", "q", 600000, 5, "done", "a")
+                   == [0, 1])
+        self.end(producer)
 
 
 class Sentinels(Pair):

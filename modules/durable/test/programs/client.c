@@ -118,7 +118,8 @@ client_open(struct client *client)
 	    .tick_ns = HWT_MS(number(client, 6)),
 	    .timeout_ns = HWT_MS(number(client, 7)),
 	    .skew_ns = client->word[8][0] == '-' ? HWT_NEVER
-						 : HWT_MS(number(client, 8))};
+						 : HWT_MS(number(client, 8)),
+	    .replicas = client->count > 9 ? (uint32_t)number(client, 9) : 0};
 
 	return hwt_durable_open(&client->durable, &options);
 }
