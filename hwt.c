@@ -945,7 +945,7 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 		else
 			/* Nobody has the handle of what an executor holds: it
 			 * must not run when arg is freed. */
-			(void)hwt_cancel(timer, old);
+			(void)!hwt_cancel(timer, old);
 	}
 	return result;
 }

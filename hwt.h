@@ -98,7 +98,8 @@
  *
  * UNITS. Durations and clock readings are nanoseconds in uint64_t. They never
  * wrap silently: see hwt_new_timeout and hwt_new_timeout_at for the limits of
- * the range.
+ * the range. Write constants with HWT_NS, HWT_US, HWT_MS, HWT_SEC or HWT_MIN: a
+ * bare 5000 is 5 us. No compiler warns of it, since it is equal to HWT_US(5).
  *
  * MEMORY. Records of timeouts that have ended are kept for reuse. When a
  * megabyte or more of 4 KiB pages has only free records, these pages are
@@ -119,6 +120,11 @@
  * of a timer that was made before the fork. (A kernel without MADV_WIPEONFORK
  * needs an atfork handler. If there is no memory for it when the library is
  * loaded, all functions that make something return -ENOMEM.)
+ * Functions marked HWT_MUST_CHECK decide who owns an arg, or whether a timer or
+ * an executor exists: compilers warn if their result is ignored. Where any
+ * result is fine, as that of hwt_cancel for an arg that is never freed, write
+ * (void)!hwt_cancel(timer, timeout). To turn these warnings off, define
+ * HWT_NO_WARN_UNUSED before hwt.h is included.
  *
  * THREADS. Each function is marked:
  *
@@ -223,6 +229,15 @@
 extern "C" {
 #endif
 
+/* A compiler warns where the result is ignored: see ERRORS. */
+#if defined HWT_NO_WARN_UNUSED
+#define HWT_MUST_CHECK
+#elif defined __cplusplus && __cplusplus >= 201703L
+#define HWT_MUST_CHECK [[nodiscard]]
+#else
+#define HWT_MUST_CHECK __attribute__((__warn_unused_result__))
+#endif
+
 #pragma GCC visibility push(default)
 
 #define HWT_VERSION_MAJOR 0
@@ -234,6 +249,7 @@ extern "C" {
  * fraction into 63 bits. The result for a negative argument is -EINVAL as a
  * delay, except for a fraction that is less than 2 ns below 0: it is truncated
  * to whole nanoseconds, which gives 0 or HWT_NEVER. */
+#define HWT_NS(n) ((uint64_t)(int64_t)(UINT64_C(1) * HWT_WIDE(n)))
 #define HWT_US(n) ((uint64_t)(int64_t)(UINT64_C(1000) * HWT_WIDE(n)))
 #define HWT_MS(n) ((uint64_t)(int64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
 #define HWT_SEC(n) ((uint64_t)(int64_t)(UINT64_C(1000000000) * HWT_WIDE(n)))
@@ -465,6 +481,7 @@ struct hwt_stats {
  * -ENOMEM   no memory
  * -EAGAIN   CLOCK_MONOTONIC cannot be read
  */
+HWT_MUST_CHECK
 int hwt_create(struct hwt **timer, const struct hwt_options *options);
 
 /*
@@ -504,6 +521,7 @@ int hwt_start(struct hwt *timer);
  *           error only if the system detects it.)
  * -EPERM    the shared timer
  */
+HWT_MUST_CHECK
 int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 
 /*
@@ -516,6 +534,7 @@ int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
  * -ETIMEDOUT  stopping continues; call again to get the list
  * Errors as hwt_stop otherwise.
  */
+HWT_MUST_CHECK
 int hwt_stop_within(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
 
@@ -541,6 +560,7 @@ bool hwt_unprocessed_next(
  *         cancelled ones: hwt_run must be called for each of them
  * -EPERM  the shared timer
  */
+HWT_MUST_CHECK
 int hwt_destroy(struct hwt *timer);
 
 /*
@@ -567,6 +587,7 @@ int hwt_destroy(struct hwt *timer);
  * -EAGAIN     no thread can be created for the worker
  * -ENOMEM     no memory, or no more records: see max_pending
  */
+HWT_MUST_CHECK
 int hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns);
 
@@ -577,6 +598,7 @@ int hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
  * -EINVAL  also: executor->execute is NULL
  * Errors as hwt_new_timeout otherwise.
  */
+HWT_MUST_CHECK
 int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
 
@@ -612,6 +634,7 @@ int hwt_now(const struct hwt *timer, uint64_t *now_ns);
  * -EINVAL  task or timer is NULL, or executor->execute is NULL
  * Errors as hwt_new_timeout otherwise.
  */
+HWT_MUST_CHECK
 int hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns);
 
@@ -625,6 +648,7 @@ int hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
  * -EINVAL  period_ns is 0, or 2^63 or more
  * Errors as hwt_new_timeout otherwise.
  */
+HWT_MUST_CHECK
 int hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
     uint64_t period_ns);
@@ -638,6 +662,7 @@ int hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
  * [any][cb]. Errors as hwt_new_timeout; -EINVAL also: specs is NULL, a
  * reserved word is set, or a period is out of range.
  */
+HWT_MUST_CHECK
 int hwt_new_timeouts(struct hwt *timer, size_t count,
     const struct hwt_spec *specs, hwt_timeout *timeouts);
 
@@ -652,6 +677,7 @@ int hwt_new_timeouts(struct hwt *timer, size_t count,
  *               again, and from then on its own hwt_reschedule returns -ENOENT
  * -ENOENT       it has ended, or never existed
  */
+HWT_MUST_CHECK
 int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
 
 /*
@@ -672,6 +698,7 @@ int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
  *           now, or another call owns arg
  * -EDEADLK  called from that very task; a periodic timeout goes on
  */
+HWT_MUST_CHECK
 int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
 
 /*
@@ -749,6 +776,7 @@ int hwt_reschedule_at(
  *               them
  * Errors as hwt_new_timeout otherwise.
  */
+HWT_MUST_CHECK
 int hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
 
@@ -854,6 +882,7 @@ int hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns);
  *             again
  * -ESHUTDOWN  after hwt_shared_shutdown
  */
+HWT_MUST_CHECK
 int hwt_shared(struct hwt **timer);
 
 /*
@@ -864,6 +893,7 @@ int hwt_shared(struct hwt **timer);
  * [any], not from a task.
  * -EDEADLK  called from a task of the shared timer
  */
+HWT_MUST_CHECK
 int hwt_shared_shutdown(struct hwt_unprocessed *unprocessed);
 
 /* An executor with threads of its own. */
@@ -880,6 +910,7 @@ struct hwt_pool;
  * -EAGAIN  not all threads can be created; none is left behind
  * -ENOMEM  no memory
  */
+HWT_MUST_CHECK
 int hwt_pool_create(
     struct hwt_pool **pool, unsigned threads, size_t queue_limit);
 
@@ -893,6 +924,7 @@ const struct hwt_executor *hwt_pool_executor(struct hwt_pool *pool);
  * [any], not from a task in it. No timer may still hand timeouts over to it.
  * -EDEADLK  called from a task in this pool
  */
+HWT_MUST_CHECK
 int hwt_pool_destroy(struct hwt_pool *pool);
 
 /* An executor for an event loop: one loop has one mailbox; many loops can share
@@ -906,6 +938,7 @@ struct hwt_mailbox;
  * -EMFILE, -ENFILE  no file descriptor left
  * -ENOMEM           no memory
  */
+HWT_MUST_CHECK
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 
 /* Returns an eventfd that is readable while something is due. Watch it, do not
@@ -946,6 +979,7 @@ const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
  *         hwt_mailbox_run releases), or a task of its hwt_mailbox_run is
  *         running
  */
+HWT_MUST_CHECK
 int hwt_mailbox_destroy(struct hwt_mailbox *mailbox);
 
 /* What hwt_stats_write writes. */

@@ -152,7 +152,7 @@ loop_start(struct loop *loop)
 		error = -pthread_create(&loop->thread, NULL, loop_main, loop);
 	if (error == 0)
 		return 0;
-	hwt_mailbox_destroy(loop->mailbox);
+	(void)!hwt_mailbox_destroy(loop->mailbox);
 close_epoll:
 	close(loop->epoll_fd);
 	return error;

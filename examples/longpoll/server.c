@@ -438,7 +438,7 @@ server_close(struct server *server)
 	struct hwt_purgatory_stats stats;
 	bool good;
 
-	(void)hwt_purgatory_shutdown(server->purgatory);
+	(void)!hwt_purgatory_shutdown(server->purgatory);
 	(void)hwt_operation_mailbox_run(server->mailbox, 0, NULL);
 	/* None of them waits any more. */
 	while (!LIST_EMPTY(&server->connections))

@@ -28,7 +28,7 @@ static struct tally tally;
 static void
 connection_close(struct connection *connection)
 {
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	close(connection->fd);
 	free(connection);
 	tally.open--;

@@ -92,7 +92,7 @@ connection_close(struct connection *connection)
 		tally.idle++;
 	else
 		tally.hung_up++;
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	close(connection->fd);
 	free(connection);
 	tally.open--;

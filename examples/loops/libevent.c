@@ -26,7 +26,7 @@ static struct tally tally;
 static void
 connection_close(struct connection *connection)
 {
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	bufferevent_free(connection->stream);
 	free(connection);
 	/* With nothing left to watch, the loop ends. */

@@ -37,7 +37,7 @@ connection_close(struct connection *connection)
 {
 	if (uv_is_closing((uv_handle_t *)&connection->pipe))
 		return;
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	uv_close((uv_handle_t *)&connection->pipe, on_closed);
 }
 

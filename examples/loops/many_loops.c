@@ -32,7 +32,7 @@ static struct hwt *timer;
 static void
 connection_close(struct connection *connection)
 {
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	close(connection->fd);
 	connection->loop->tally.open--;
 	free(connection);

@@ -37,7 +37,7 @@ wake(void *ctx)
 static void
 connection_close(struct connection *connection)
 {
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	close(connection->fd);
 	connection->fd = -1;
 	tally.open--;

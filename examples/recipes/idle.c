@@ -19,7 +19,7 @@ static unsigned closed;
 static void
 connection_close(struct connection *connection)
 {
-	hwt_cancel(timer, connection->idle);
+	(void)!hwt_cancel(timer, connection->idle);
 	free(connection);
 	closed++;
 }

@@ -85,7 +85,7 @@ static void
 reporter_close(void)
 {
 	sem_post(&reporter.may_end);
-	hwt_cancel_wait(reporter.timer, reporter.report);
+	(void)!hwt_cancel_wait(reporter.timer, reporter.report);
 	must(hwt_pool_destroy(reporter.pool) == 0);
 }
 

@@ -878,7 +878,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return error;
 	error = pause_within(&pauser);
 	if (armed)
-		(void)hwt_cancel_wait(checkout->timer, timeout);
+		(void)!hwt_cancel_wait(checkout->timer, timeout);
 	return error;
 }
 

@@ -144,6 +144,7 @@ struct hwt_checkout_stats {
  * -EINVAL     NULL, shards, hold_after or reserved words out of range
  * -ENOMEM
  * -EOWNERDEAD the timer was made before a fork */
+HWT_MUST_CHECK
 int hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
     const struct hwt_checkout_options *options);
 
@@ -158,6 +159,7 @@ int hwt_checkout_shutdown(struct hwt_checkout *checkout);
  * call may be under way. NULL: 0.
  * -EBUSY      something is out or waits
  * -EDEADLK    from granted */
+HWT_MUST_CHECK
 int hwt_checkout_destroy(struct hwt_checkout *checkout);
 
 /* Requests take their objects in ascending order, and those of equal order by
@@ -207,6 +209,7 @@ int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
  * -EPERM      it is not in a granted request
  * -EINVAL     NULL, or an object of another checkout
  * -EOWNERDEAD */
+HWT_MUST_CHECK
 int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
 
 /* Prepares a request for any number of uses. The array stays where it is as
@@ -237,6 +240,7 @@ int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
  * -EINVAL     NULL, not initialised, or objects of another checkout
  * -ESHUTDOWN  hwt_checkout_shutdown was called
  * -EOWNERDEAD */
+HWT_MUST_CHECK
 int hwt_checkout_try(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
@@ -250,6 +254,7 @@ int hwt_checkout_try(
  * -EAGAIN     the timer cannot start its thread
  * -ENOMEM
  * -EBUSY -EIDRM -EOWNERDEAD as hwt_checkout_try */
+HWT_MUST_CHECK
 int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
@@ -259,6 +264,7 @@ int hwt_checkout_acquire(struct hwt_checkout *checkout,
  * -EDEADLK    from granted
  * Others as hwt_checkout_acquire, but that it needs no granted; -EIDRM and
  * -ESHUTDOWN also when these ended the wait. */
+HWT_MUST_CHECK
 int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
@@ -269,6 +275,7 @@ int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
  * and calls hwt_request_init and this. Who retires an object locks, sees to it
  * that it is not found any more, and unlocks; then acquires it, calls
  * hwt_object_retire, and frees it. Errors as hwt_checkout_acquire_wait. */
+HWT_MUST_CHECK
 int hwt_checkout_acquire_wait_unlock(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns, pthread_mutex_t *mutex);
 
@@ -304,6 +311,7 @@ int hwt_checkout_cancel(
  * -ESHUTDOWN  hwt_checkout_shutdown was called, or the timer is stopped
  * -ENOBUFS -EAGAIN -ENOMEM   the timer's
  * -EOWNERDEAD */
+HWT_MUST_CHECK
 int hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns);
 
 /* Ends the pause: what waits for that is tried, or its thread in

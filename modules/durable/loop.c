@@ -110,7 +110,7 @@ void
 loop_cancel(struct loop *loop, hwt_timeout *timeout)
 {
 	if (timeout->id != 0)
-		(void)hwt_cancel(loop->timer, *timeout);
+		(void)!hwt_cancel(loop->timer, *timeout);
 	*timeout = (hwt_timeout){0};
 }
 

@@ -200,7 +200,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 	job->runs = true;
 	worker->running++;
 	if (worker->run_limit_ns != 0)
-		(void)hwt_new_timeout_on(worker->loop.timer,
+		(void)!hwt_new_timeout_on(worker->loop.timer,
 		    hwt_mailbox_executor(worker->loop.mailbox), &job->limit,
 		    job_limit, job, worker->run_limit_ns);
 	unlock(worker);

@@ -158,6 +158,7 @@ struct hwt_purgatory_stats {
  * -EINVAL     NULL, shards, flags or reserved words out of range
  * -ENOMEM
  * -EOWNERDEAD the timer was made before a fork */
+HWT_MUST_CHECK
 int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
     const struct hwt_purgatory_options *options);
 
@@ -182,6 +183,7 @@ int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
  * -ESHUTDOWN  shutdown was called, or the timer is stopped and delay_ns is not
  *             HWT_NEVER
  * -EOWNERDEAD */
+HWT_MUST_CHECK
 int hwt_purgatory_watch(struct hwt_purgatory *purgatory,
     hwt_operation *operation, const struct hwt_operation_spec *spec);
 
@@ -215,6 +217,7 @@ int hwt_purgatory_read_stats(
  * -EDEADLK    from a callback of this purgatory, or in another call of it from
  *             a hook of its timer
  * -EINVAL -EOWNERDEAD */
+HWT_MUST_CHECK
 int hwt_purgatory_shutdown(struct hwt_purgatory *purgatory);
 
 /* Frees the purgatory, shut down or not; an expiry that is being carried out is
@@ -222,6 +225,7 @@ int hwt_purgatory_shutdown(struct hwt_purgatory *purgatory);
  * -EBUSY      operations are pending, or an executor holds some
  * -EDEADLK    from a callback of this purgatory, or in another call of it from
  *             a hook of its timer */
+HWT_MUST_CHECK
 int hwt_purgatory_destroy(struct hwt_purgatory *purgatory);
 
 /* Ends an operation as HWT_COMPLETED or HWT_CANCELLED. 0: this call has decided
@@ -249,6 +253,7 @@ int hwt_operation_run(struct hwt_purgatory *purgatory, hwt_operation operation);
 struct hwt_operation_mailbox;
 
 /* -EINVAL -ENOMEM -EMFILE -ENFILE */
+HWT_MUST_CHECK
 int hwt_operation_mailbox_create(struct hwt_operation_mailbox **mailbox);
 /* -EINVAL -EOWNERDEAD */
 int hwt_operation_mailbox_fd(const struct hwt_operation_mailbox *mailbox);
@@ -263,6 +268,7 @@ int hwt_operation_mailbox_run(
 /* The order is: purgatory shut down, mailbox run until it is empty, both
  * destroyed. NULL: 0.
  * -EBUSY      operations wait in it, or a done that it runs has not returned */
+HWT_MUST_CHECK
 int hwt_operation_mailbox_destroy(struct hwt_operation_mailbox *mailbox);
 
 #pragma GCC visibility pop

@@ -114,7 +114,7 @@ main(int argc, char **argv)
 		run.seed++;
 		run_round();
 	}
-	(void)hwt_shared_shutdown(NULL);
+	(void)!hwt_shared_shutdown(NULL);
 	complete = steps_done < MILLION;
 	if (!complete || !quiet)
 		complete = cover_report(quiet) || complete;

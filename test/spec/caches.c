@@ -226,7 +226,7 @@ schedule_in_a_new_timer(void)
 	if (hwt_create(&timer, &(struct hwt_options){.flags = HWT_MANUAL}) != 0)
 		return -1;
 	for (unsigned i = 0; i < TIMEOUTS && owned(timer) == 0; i++)
-		(void)hwt_new_timeout(
+		(void)!hwt_new_timeout(
 		    timer, NULL, forbidden_task, NULL, HWT_MIN(1));
 	return (int)owned(timer);
 }

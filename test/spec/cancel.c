@@ -194,7 +194,7 @@ then_cancel_all(struct probe *probe)
 {
 	(void)probe;
 	for (size_t index = 0; index < 100; index++)
-		hwt_cancel(manual.timer, all_handles[index]);
+		(void)!hwt_cancel(manual.timer, all_handles[index]);
 }
 
 ManualTest(cancel, a_task_may_cancel_all_others_of_its_tick)

@@ -57,7 +57,7 @@ child_calls(struct hwt *timer)
 {
 	hwt_timeout timeout;
 
-	(void)hwt_new_timeout(timer, &timeout, idle_task, NULL, HWT_SEC(9));
+	(void)!hwt_new_timeout(timer, &timeout, idle_task, NULL, HWT_SEC(9));
 }
 
 static void

@@ -1147,7 +1147,7 @@ crowd_work(struct crowd *crowd, struct rng *rng)
 		(void)hwt_reschedule(
 		    crowd->family.timer, timeout, rng_below(rng, HWT_MS(3)));
 	if (rng_below(rng, 2) == 0)
-		(void)hwt_cancel(crowd->family.timer, timeout);
+		(void)!hwt_cancel(crowd->family.timer, timeout);
 	crowd->operations++;
 	if (rng_below(rng, 100) == 0 &&
 	    (hwt_create(&timer, &options) != 0 || hwt_stop(timer, NULL) != 0 ||

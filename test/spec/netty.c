@@ -120,7 +120,7 @@ Test(netty, scheduling_after_stop_is_refused)
 static void
 then_rearm(struct probe *probe)
 {
-	hwt_new_timeout(probe->data, NULL, probe_task, probe, TICK);
+	(void)!hwt_new_timeout(probe->data, NULL, probe_task, probe, TICK);
 }
 
 Test(netty, a_task_that_rearms_itself_leaves_one_unprocessed)

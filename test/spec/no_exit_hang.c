@@ -129,7 +129,7 @@ churn_main(void *arg)
 
 	for (;;) {
 		child_ok(hwt_new_timeout(timer, &timeout, idle_task, NULL, 0));
-		(void)hwt_cancel(timer, timeout);
+		(void)!hwt_cancel(timer, timeout);
 		churned++;
 	}
 	return NULL;
@@ -149,7 +149,7 @@ role_churning(void)
 static void *
 stop_main(void *arg)
 {
-	(void)hwt_stop(arg, NULL);
+	(void)!hwt_stop(arg, NULL);
 	child_check(!"the stop waits for a task without end");
 	return NULL;
 }

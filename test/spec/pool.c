@@ -538,7 +538,7 @@ Test(pool, without_memory_none_is_made)
 static void *
 destroy_pool(void *pool)
 {
-	(void)hwt_pool_destroy(pool);
+	(void)!hwt_pool_destroy(pool);
 	return NULL;
 }
 

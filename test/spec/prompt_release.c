@@ -461,7 +461,7 @@ ManualTest(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
 	for (unsigned turn = 0; turn < MIXED_TURNS; turn++) {
 		hwt_timeout *timeout = &timeouts[rng_below(&rng, MIXED)];
 
-		(void)hwt_cancel(manual.timer, *timeout);
+		(void)!hwt_cancel(manual.timer, *timeout);
 		*timeout = schedule_task(
 		    manual.timer, idle_task, delays_ns[rng_below(&rng, 5)]);
 		if (turn % 10 == 0)

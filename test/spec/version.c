@@ -21,7 +21,8 @@ Test(version, the_library_is_of_the_version_of_its_header)
 
 Test(version, the_units_are_nanoseconds)
 {
-	assert_u64(HWT_US(1), 1000);
+	assert_u64(HWT_NS(1), 1);
+	assert_u64(HWT_US(1), 1000 * HWT_NS(1));
 	assert_u64(HWT_MS(1), 1000 * HWT_US(1));
 	assert_u64(HWT_SEC(1), 1000 * HWT_MS(1));
 	assert_u64(HWT_MIN(1), 60 * HWT_SEC(1));

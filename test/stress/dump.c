@@ -37,7 +37,7 @@ use(hwt_timeout *timeout, uint64_t *random)
 {
 	uint64_t delay_ns = HWT_MS(random_below(random, 50));
 
-	(void)hwt_cancel(timer, *timeout);
+	(void)!hwt_cancel(timer, *timeout);
 	if (random_below(random, 2) == 0)
 		return hwt_new_timeout(
 		    timer, timeout, once, (void *)0x111, delay_ns);
@@ -62,7 +62,7 @@ caller(void *arg)
 		calls++;
 	}
 	for (i = 0; i < LIVE; i++)
-		(void)hwt_cancel(timer, timeouts[i]);
+		(void)!hwt_cancel(timer, timeouts[i]);
 	return NULL;
 }
 

@@ -208,7 +208,7 @@ notice_connection(void *cls, struct MHD_Connection *connection, void **context,
 	}
 	if (client == NULL)
 		return;
-	(void)hwt_cancel_wait(http->timer, client->timeout);
+	(void)!hwt_cancel_wait(http->timer, client->timeout);
 	free(client);
 	*context = NULL;
 }

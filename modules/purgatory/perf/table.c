@@ -106,7 +106,7 @@ finish(uint32_t key)
 
 	if (request == NULL)
 		return;
-	(void)hwt_cancel(timer, timeout);
+	(void)!hwt_cancel(timer, timeout);
 	request_ended(request, false);
 	free(request);
 }

@@ -204,7 +204,7 @@ moment_body(unsigned index, void *arg)
 	operation->data = moment;
 	spec = operation_spec(operation, keys, 2, HWT_SEC(1));
 	spec.try_complete = moment_try;
-	(void)hwt_purgatory_watch(yard.purgatory, &operation->handle, &spec);
+	(void)!hwt_purgatory_watch(yard.purgatory, &operation->handle, &spec);
 }
 
 Test(no_lost_event, watchers_against_an_event)

@@ -339,7 +339,7 @@ handoff(bool with_values)
 	pthread_barrier_init(&barrier, NULL, THREADS);
 	run_threads(handoff_thread);
 	pthread_barrier_destroy(&barrier);
-	(void)hwt_purgatory_shutdown(purgatory);
+	(void)!hwt_purgatory_shutdown(purgatory);
 	stress_check(hwt_purgatory_destroy(purgatory) == 0, "destroy");
 }
 
