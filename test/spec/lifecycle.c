@@ -1229,6 +1229,9 @@ Test(lifecycle, who_waits_for_the_end_of_the_workers_thread_sleeps)
 	static struct departure departure;
 
 	departure_open(&departure, departure_at_gate);
+	assert_rc(hwt_stop_within(departure.timer, 0, NULL), -ETIMEDOUT);
+	gate_await(&departure.gate);
+	joins_tried = 0;
 
 	assert_rc(
 	    hwt_stop_within(departure.timer, HWT_MS(500), NULL), -ETIMEDOUT);

@@ -568,34 +568,31 @@ Test(quiet, calls_that_go_on_and_on_cost_three_wake_ups_per_tick_at_most)
 {
 	const uint64_t tick_ns = HWT_MS(20);
 	const uint64_t ticks_long = 10;
-	struct hwt *timer = worker_timer_open(tick_ns);
-	uint64_t began_ns = monotonic_ns();
-	struct hwt_stats stats;
-	struct hwt_stats after;
+	struct hwt_options options = {.tick_ns = tick_ns};
+	uint64_t began_ns;
+	uint64_t wakeups;
 	uint64_t delay_ns = HOUR; /* each time, earlier than all before */
 	hwt_timeout timeout;
 	uint64_t passed;
 
+	live_open(&options);
+	began_ns = monotonic_ns();
 	while (monotonic_ns() - began_ns < ticks_long * tick_ns) {
-		timeout = schedule_task(timer, forbidden_task, delay_ns);
+		timeout = schedule_task(live.timer, forbidden_task, delay_ns);
 		delay_ns -= 2 * tick_ns;
 		sleep_ns(HWT_US(50));
-		assert_ok(hwt_cancel(timer, timeout));
+		assert_ok(hwt_cancel(live.timer, timeout));
 		sleep_ns(HWT_US(50));
 	}
 
 	passed = (monotonic_ns() - began_ns) / tick_ns + 1;
-	assert_ok(hwt_read_stats(timer, &stats));
-	cr_assert(stats.wakeups <= 3 * passed + 2,
-	    "%" PRIu64 " wake-ups in %" PRIu64 " ticks", stats.wakeups, passed);
+	wakeups = live_stats().wakeups;
+	cr_assert(wakeups <= 3 * passed + 2,
+	    "%" PRIu64 " wake-ups in %" PRIu64 " ticks", wakeups, passed);
 
 	/* And when they end, none. */
-	sleep_ns(3 * tick_ns);
-	assert_ok(hwt_read_stats(timer, &stats));
-	sleep_ns(10 * tick_ns);
-	assert_ok(hwt_read_stats(timer, &after));
-	assert_u64(after.wakeups, stats.wakeups);
-	worker_timer_close(timer);
+	assert_silence(thread_await("hwt-worker"), tick_ns);
+	live_close();
 }
 
 WorkerTest(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)

@@ -37,6 +37,15 @@ __ubsan_default_options(void)
 }
 #endif
 
+/* Criterion takes a --filter that matches no test for a success. */
+ReportHook(POST_ALL)(struct criterion_global_stats *stats)
+{
+	if (stats->nb_tests > stats->tests_skipped)
+		return;
+	fputs("no test was run: does the --filter match one?\n", stderr);
+	exit(EXIT_FAILURE);
+}
+
 /* The calls of the C library, past the injection. */
 int __real_pthread_create(
     pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);

@@ -37,6 +37,7 @@
 #endif
 
 #include <criterion/criterion.h>
+#include <criterion/hooks.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
