@@ -56,8 +56,8 @@
  *               generation in the word, and does not return another's arg; in
  *               copy_record and record_task for hwt_dump.
  *
- * E:asleep, E:called and E:word are drawn in worker.c; E:queue and E:horizon
- * in mpsc_queue.c.
+ * E:asleep, E:called and E:word are drawn in worker.c; E:queue and E:set in
+ * mpsc_queue.c.
  */
 #include <errno.h>
 #include <string.h>

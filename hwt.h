@@ -19,10 +19,11 @@
  *                    per tick is not limited. However fast other threads
  *                    schedule, cancel and pull deadlines in, no other timeout
  *                    is late because of it, with one exception: before a turn,
- *                    the timer takes over all that was scheduled for, or pulled
- *                    in to, less than a second ahead since the turn before;
- *                    after half a second without a turn, all that was
- *                    scheduled. That is at most 0.1 us for each.
+ *                    the timer takes over what was scheduled for, or pulled in
+ *                    to, a tick of that turn since the turn before, and what
+ *                    waits in the same page of 64 records. That is about 0.1 us
+ *                    for each record, and for none more than once. What is due
+ *                    after the turn is taken over in bounded pieces.
  *   once             Every accepted timeout ends exactly once: it is started,
  *                    cancelled, or given back by stop. This holds for all races
  *                    between calls.

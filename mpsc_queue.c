@@ -2,196 +2,220 @@
 /*
  * The queue between callers and the worker.
  *
- * One bit for each record: it says that the worker has to look at the record.
- * Above the words of bits there are summary words, so that the worker finds the
- * set bits without a search (record.h). A push sets a bit at each of three
- * levels, or finds it set, as is usual. So
+ * One bit for each record says that the worker has to look at it. With the bits
+ * of each page there is the page's URGENCY: the earliest deadline that was
+ * pushed, as a number that is greater the earlier it is, and 0 if nothing
+ * waits. The urgency of a slab is the greatest of its pages'. So the worker
+ * finds what is due without looking at what is not. A push sets a bit and
+ * raises two urgencies, or finds that there is nothing to do, as is usual. So
  *
  *   - the queue cannot become longer than there are records, takes no memory
  *     beyond theirs, and a push neither fails nor waits;
  *   - a caller pushes whatever other threads are in the middle of: a second
  *     push of an index finds the bit set, or sets it. A thread that was
  *     descheduled in a push delays no other;
+ *   - a million timeouts that are due in minutes do not delay one that is due
+ *     now: before a turn, the worker pops the pages on which something is due
+ *     by then (mpsc_pop_due), and all others in pieces between turns
+ *     (mpsc_pop_any);
  *   - the worker looks at records in the order of their addresses.
  *
- * NEAR AND LATER. Before the worker begins a tick, it must have looked at all
- * that is due; but a million timeouts that are due in minutes must not delay
- * one that is due now. So the queue has two halves. A push compares the
- * deadline with the horizon, about a second ahead: what is due before goes to
- * the near half, which the worker empties before each turn. The rest goes to
- * the later half, which it empties in pieces between turns. Before a turn that
- * reaches the previous horizon, it completes a pass through the later half that
- * began after the horizon was moved on.
+ * An urgency may be too great: what was pushed is cancelled or put off since,
+ * or was popped before its push had raised the urgency. Then the worker looks
+ * in vain, once. No urgency is less than that of a record which a completed
+ * push has left in the queue.
+ *
+ * A PASS visits each slab that is urgent enough once, from the first to the
+ * last, and in it the pages that are so. What is pushed behind it waits for the
+ * next pass, so that fast callers cannot make it endless. A page is popped by
+ * setting its urgency and then its bits to 0. The urgency of a slab is settled
+ * when a pass leaves it: it is set to 0, and then raised to the greatest of its
+ * pages'. A pass that has stopped half way leaves a slab that is too urgent.
  *
  *        caller                            worker
  *        ------                            ------
- *   (A1) set the bit in the later half     (B1) horizon_ns := further on
- *        full fence                             full fence
- *   (A2) read horizon_ns; due before:      (B2) pop all bits of the later half
- *        push to the near half as well
+ *   (A1) set the bit, or raise the         (B1) set the urgency above to 0
+ *        urgency below                          full fence
+ *        full fence                        (B2) swap the bits with 0, or read
+ *   (A2) read the urgency above;                the urgencies below
+ *        less: raise it
  *
- *   Forbidden: A2 reads the old horizon and B2 misses the bit. Then the
- *   timeout, due before the new horizon, could be late. This is E:horizon.
+ *   Forbidden: A2 reads the urgency of before B1, and B2 misses A1. This is
+ *   E:set. If A2 comes after B1, the caller raises the urgency itself. The
+ *   worker may raise it too, to what it has read: that makes it only greater.
  *
- * A pass reads each word of the top table once, from the first to the last.
- * What is pushed behind it waits for the next pass, so that fast callers cannot
- * make it endless.
- *
- * COST. push: five loads if all bits are set (mpsc_is_pushed); otherwise up to
- * eight more, and one locked instruction for each bit that was not set. pop: a
- * swap for each page that has some.
+ * COST. push: three loads if there is nothing to do (mpsc_is_pushed); otherwise
+ * a locked instruction for each word that changes. pop: two swaps for each
+ * page. A pass reads one word for each slab, and twice one for each page of a
+ * slab that it visits.
  *
  * EDGES
  *   E:queue    the fence between changing a record's word and reading its bit,
- *              in half_push and mpsc_is_pushed; the fence between clearing the
- *              bit and reading the word, in mpsc_pop. Either the caller finds
+ *              in mpsc_push and mpsc_is_pushed; the fence between clearing the
+ *              bit and reading the word, in page_pop. Either the caller finds
  *              the bit cleared, and sets it, or the worker sees the change.
- *   E:horizon  drawn above; fences in mpsc_push and mpsc_pop_later.
- *   E:set      drawn in core/record.c.
+ *   E:set      drawn above: fences in urgency_raise and mpsc_is_pushed; in
+ *              page_pop and slab_settle. In the free set of core/record.c the
+ *              same holds of bits and the bits above: fences in free_raise; in
+ *              find_slab and page_take.
  */
 #include "core/mpsc_queue.h"
 
-#define HORIZON_NS UINT64_C(1000000000)
 /* mpsc_push asks for a wake-up for every so many waiting pages of a slab. */
 #ifndef CALL_PAGES
 #define CALL_PAGES 16
 #endif
 
+/* An urgency that each deadline has. */
+#define URGENCY_ANY 1u
+
 void
-mpsc_create(
-    struct mpsc_queue *queue, struct record_store *store, uint64_t now_ns)
+mpsc_create(struct mpsc_queue *queue, struct record_store *store)
 {
 	queue->store = store;
-	queue->near.set = SET_NEAR;
-	queue->later.set = SET_LATER;
-	a64_store_relaxed(&queue->horizon_ns, now_ns + HORIZON_NS);
-	queue->complete_ns = now_ns + HORIZON_NS;
 }
 
-/* True: many pages of the slab wait. */
-static bool
-half_push(struct mpsc_queue *queue, enum record_set set, uint32_t index)
+/* Makes an urgency at least as great. Returns what it was. */
+static uint64_t
+urgency_raise(a64_t *word, uint64_t urgency)
 {
-	struct record_store *store = queue->store;
-	uint32_t number = index >> SLAB_BITS;
-	uint32_t page = index / PAGE_RECORDS % SLAB_PAGES;
-	uint64_t bit = UINT64_C(1) << index % PAGE_RECORDS;
-	a64_t *bits = &slab_at(store, number)->bits[set][page];
-	uint64_t pages;
+	uint64_t seen;
 
-	/* E:queue fence: the caller's operation on the word, and this. */
-	if (!(a64_load_seq(bits) & bit))
-		a64_or_seq(bits, bit);
-	pages = set_raise(store, set, number, page);
-	return !(pages >> page & 1) &&
-	    __builtin_popcountll(pages) % CALL_PAGES == CALL_PAGES - 1;
+	do {
+		/* E:set fence, after the change of what is below */
+		seen = a64_load_seq(word);
+	} while (seen < urgency && !a64_cas_seq(word, seen, urgency));
+	return seen;
 }
 
 bool
 mpsc_push(struct mpsc_queue *queue, uint32_t index, uint64_t deadline_ns)
 {
-	bool many = false;
+	uint64_t urgency = mpsc_urgency(deadline_ns);
+	uint64_t bit = UINT64_C(1) << index % PAGE_RECORDS;
+	uint32_t number = index >> SLAB_BITS;
+	struct slab *slab = slab_at(queue->store, number);
+	struct queued *page = &slab->queued[index / PAGE_RECORDS % SLAB_PAGES];
+	uint64_t waiting = 0;
 
-	if (deadline_ns >= a64_load_relaxed(&queue->horizon_ns)) {
-		many = half_push(queue, SET_LATER, index);
-		/* E:horizon fence */
-		if (deadline_ns >= a64_load_seq(&queue->horizon_ns))
-			return many;
+	/* E:queue fence: the caller's operation on the word, and this. */
+	if (!(a64_load_seq(&page->bits) & bit))
+		a64_or_seq(&page->bits, bit);
+	if (urgency_raise(&page->urgency, urgency) == 0)
+		waiting = a64_add_seq(&slab->waiting, 1) + 1;
+	(void)urgency_raise(&queue->store->slab_urgency[number], urgency);
+	/* Below 0 while a page was counted off before it was counted on. */
+	return (int64_t)waiting > 0 && waiting % CALL_PAGES == 0;
+}
+
+static uint64_t
+page_pop(struct slab *slab, uint32_t page)
+{
+	/* E:set fence */
+	if (a64_swap_seq(&slab->queued[page].urgency, 0) != 0)
+		(void)a64_add_seq(&slab->waiting, UINT64_MAX);
+	/* E:queue fence, E:set fence */
+	return a64_swap_seq(&slab->queued[page].bits, 0);
+}
+
+/* The pages of a slab that are as urgent, as bits; and the greatest urgency. */
+static uint64_t
+slab_read(const struct slab *slab, uint64_t least, uint64_t *most)
+{
+	uint64_t pages = 0;
+	uint64_t urgency;
+	uint32_t page;
+
+	*most = 0;
+	for (page = HEADER_PAGES; page < SLAB_PAGES; page++) {
+		/* E:set fence */
+		urgency = a64_load_seq(&slab->queued[page].urgency);
+		pages |= (uint64_t)(urgency >= least) << page;
+		if (urgency > *most)
+			*most = urgency;
 	}
-	return half_push(queue, SET_NEAR, index) || many;
+	return pages;
+}
+
+static void
+slab_settle(struct record_store *store, uint32_t number)
+{
+	uint64_t most;
+
+	/* E:set fence */
+	(void)a64_swap_seq(&store->slab_urgency[number], 0);
+	(void)slab_read(slab_at(store, number), URGENCY_ANY, &most);
+	(void)urgency_raise(&store->slab_urgency[number], most);
+}
+
+/* Goes on to the next slab that is as urgent. False: there is none. */
+static bool
+pass_go_on(struct record_store *store, struct mpsc_pass *pass, uint64_t least)
+{
+	uint32_t limit = store_limit(store);
+	uint64_t most;
+
+	if (pass->slabs > 0)
+		slab_settle(store, pass->slabs - 1);
+	while (pass->slabs < limit) {
+		/* E:set fence */
+		if (a64_load_seq(&store->slab_urgency[pass->slabs++]) < least)
+			continue;
+		pass->pages =
+		    slab_read(slab_at(store, pass->slabs - 1), least, &most);
+		return true;
+	}
+	pass->slabs = 0;
+	return false;
 }
 
 /* The next bits of a pass; 0: it has come to its end. */
 static uint64_t
-mpsc_pop(
-    const struct mpsc_queue *queue, struct mpsc_pass *pass, uint32_t *first)
+mpsc_pop(const struct mpsc_queue *queue, struct mpsc_pass *pass, uint64_t least,
+    uint32_t *first)
 {
-	const struct record_store *store = queue->store;
-	a64_t *top = store->top[pass->set];
-	struct slab *slab;
+	uint32_t number, page;
 	uint64_t bits;
-	uint32_t page;
 
-	for (;;) {
+	do {
 		while (pass->pages != 0) {
-			slab = slab_at(store, pass->slab);
+			number = pass->slabs - 1;
 			page = (uint32_t)__builtin_ctzll(pass->pages);
 			pass->pages &= pass->pages - 1;
-			/* E:queue fence, E:set fence */
-			bits = a64_swap_seq(&slab->bits[pass->set][page], 0);
-			*first =
-			    (pass->slab << SLAB_BITS) + page * PAGE_RECORDS;
+			bits = page_pop(slab_at(queue->store, number), page);
+			*first = (number << SLAB_BITS) + page * PAGE_RECORDS;
 			if (bits != 0)
 				return bits;
 		}
-		if (pass->slabs != 0) {
-			pass->slab = (pass->word - 1) * 64 +
-			    (uint32_t)__builtin_ctzll(pass->slabs);
-			pass->slabs &= pass->slabs - 1;
-			slab = slab_at(store, pass->slab);
-			/* E:set fence; an idle slab is left untouched. */
-			if (a64_load_seq(&slab->summary[pass->set]) != 0)
-				pass->pages =
-				    a64_swap_seq(&slab->summary[pass->set], 0);
-			continue;
-		}
-		/* E:horizon fence: the limit, too. */
-		if (pass->word * 64 >= store_limit(store)) {
-			pass->word = 0;
-			return 0;
-		}
-		/* E:set fence, E:horizon fence */
-		if (a64_load_seq(&top[pass->word]) != 0)
-			pass->slabs = a64_swap_seq(&top[pass->word], 0);
-		pass->word++;
-	}
+	} while (pass_go_on(queue->store, pass, least));
+	return 0;
 }
 
 uint64_t
-mpsc_pop_near(struct mpsc_queue *queue, uint32_t *first)
+mpsc_pop_due(struct mpsc_queue *queue, uint64_t now_ns, uint32_t *first)
 {
-	return mpsc_pop(queue, &queue->near, first);
+	return mpsc_pop(queue, &queue->due, mpsc_urgency(now_ns), first);
 }
 
 uint64_t
-mpsc_pop_later(struct mpsc_queue *queue, uint64_t now_ns, uint32_t *first)
+mpsc_pop_any(struct mpsc_queue *queue, uint32_t *first)
 {
-	uint64_t horizon_ns = a64_load_relaxed(&queue->horizon_ns);
-	uint64_t bits;
-
-	/* Not more often: callers read that line with each push. */
-	if (!queue->in_pass && horizon_ns < now_ns + HORIZON_NS / 2) {
-		horizon_ns = now_ns + HORIZON_NS;
-		/* E:horizon fence */
-		a64_store_seq(&queue->horizon_ns, horizon_ns);
-	}
-	bits = mpsc_pop(queue, &queue->later, first);
-	queue->in_pass = bits != 0;
-	if (bits == 0)
-		queue->complete_ns = horizon_ns;
-	return bits;
-}
-
-static bool
-half_is_empty(const struct mpsc_queue *queue, const struct mpsc_pass *pass)
-{
-	const struct record_store *store = queue->store;
-	uint32_t words = (store_limit(store) + 63) / 64;
-	uint32_t word;
-
-	if (pass->word != 0)
-		return false;
-	for (word = 0; word < words; word++) {
-		/* E:asleep fence, E:set fence */
-		if (a64_load_seq(&store->top[pass->set][word]) != 0)
-			return false;
-	}
-	return true;
+	return mpsc_pop(queue, &queue->any, URGENCY_ANY, first);
 }
 
 bool
 mpsc_is_empty(const struct mpsc_queue *queue)
 {
-	return half_is_empty(queue, &queue->near) &&
-	    half_is_empty(queue, &queue->later);
+	const struct record_store *store = queue->store;
+	uint32_t limit = store_limit(store);
+	uint32_t number;
+
+	if (queue->any.slabs != 0)
+		return false;
+	for (number = 0; number < limit; number++) {
+		/* E:asleep fence, E:set fence */
+		if (a64_load_seq(&store->slab_urgency[number]) != 0)
+			return false;
+	}
+	return true;
 }

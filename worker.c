@@ -6,9 +6,8 @@
  *
  *   1. Read the clock. This fixes the last tick of the turn, so that tasks
  *      which take longer than their periods cannot make the turn endless.
- *   2. Take over what was pushed and may be due by then: all of the near half
- *      of the queue, and the later half too if its pass is not complete up to
- *      that time.
+ *   2. Take over what was pushed and is due by then: the queue tells pages that
+ *      have something of the kind from those that have not.
  *   3. Find the next tick, up to the last one, that has an entry. Empty ticks
  *      are skipped by arithmetic, after however long a stall.
  *   4. Begin it: from here on, deadlines that belong to it go to the next tick.
@@ -28,8 +27,8 @@
  * than a tick and schedule passed deadlines would make turns ever longer.)
  *
  * After a turn the worker does one bounded piece of what can wait: it takes
- * over a part of the later half of the queue, gives memory back to the system,
- * or removes stale entries. Then it takes another turn. When nothing is left to
+ * over a part of what else was pushed, gives memory back to the system, or
+ * removes stale entries. Then it takes another turn. When nothing is left to
  * do, it sleeps.
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
@@ -46,12 +45,12 @@
  *        ------                               ------
  *   (A1) change the word                 (B1) wake_before := announcement
  *        full fence                           full fence
- *   (A2) set the bits in the queue,
- *        or find them set
+ *   (A2) raise the urgencies of the
+ *        queue, or find them so
  *        full fence
- *   (A3) read wake_before                (B2) read the queue's top bits
+ *   (A3) read wake_before                (B2) read the queue's urgencies
  *
- *   Forbidden: A3 reads 0 and B2 misses the bits. Then the worker would sleep
+ *   Forbidden: A3 reads 0 and B2 finds nothing. Then the worker would sleep
  *   past the deadline. This is E:asleep. The same holds for the count of free
  *   pages, which a caller raises at A2 and the worker reads at B2: no long
  *   sleep begins while there is memory to give back. A caller that uses a
@@ -197,26 +196,26 @@ worker_take(struct hwt *timer, uint32_t first, uint64_t bits)
 }
 
 void
-worker_take_near(struct hwt *timer)
+worker_take_due(struct hwt *timer)
 {
+	uint64_t now_ns = timer->worker.now_ns;
 	uint64_t bits;
 	uint32_t first;
 
-	while ((bits = mpsc_pop_near(&timer->queue, &first)) != 0)
+	while ((bits = mpsc_pop_due(&timer->queue, now_ns, &first)) != 0)
 		worker_take(timer, first, bits);
 }
 
-/* Continues the pass through the later half, by so many pages at most. True:
- * the pass has ended. */
+/* Continues the pass through all that was pushed, by so many pages at most.
+ * True: the pass has ended. */
 static bool
-worker_take_later(struct hwt *timer, uint32_t pages)
+worker_take_any(struct hwt *timer, uint32_t pages)
 {
 	uint64_t bits;
 	uint32_t first;
 
 	for (; pages > 0; pages--) {
-		bits =
-		    mpsc_pop_later(&timer->queue, timer->worker.now_ns, &first);
+		bits = mpsc_pop_any(&timer->queue, &first);
 		if (bits == 0)
 			return true;
 		worker_take(timer, first, bits);
@@ -429,9 +428,7 @@ worker_turn(struct hwt *timer)
 
 	timer->worker.now_ns = timer_now(timer);
 	last = timer_tick_at(timer, timer->worker.now_ns);
-	while (timer->worker.now_ns >= mpsc_complete(&timer->queue))
-		(void)worker_take_later(timer, UINT32_MAX);
-	worker_take_near(timer);
+	worker_take_due(timer);
 	while (!worker_must_end(timer) &&
 	    (tick = wheel_next(wheel, last)) != TICK_NEVER)
 		worker_tick(timer, tick);
@@ -445,8 +442,7 @@ worker_turn(struct hwt *timer)
 bool
 worker_tidy(struct hwt *timer, bool idle)
 {
-	return !worker_take_later(timer, TAKE_PAGES) ||
-	    record_trim(timer, idle);
+	return !worker_take_any(timer, TAKE_PAGES) || record_trim(timer, idle);
 }
 
 bool

@@ -72,23 +72,23 @@
  *   read-modify-writes, and whoever takes something does so by one that
  *   succeeds. It has fences on both sides, and so the taker sees what all
  *   earlier changes of the flag released. The edges word (a record's), free (a
- *   word of SET_FREE, changed by an addition, taken by a swap or a
+ *   word of free_bits, changed by an addition, taken by a swap or a
  *   compare-and-swap), permits, called (wake_sequence, which the futex
  *   compares again; with HWT_MANUAL wake_before), shared, stack and pool.
  *   owned: a plain release store, then a compare-and-swap. dispatched:
  *   hwt_destroy loads with acquire, and each addition hands on what those
  *   before it released.
  *
- *   Store, then load. The edges asleep, closed, queue, set and horizon: each
- *   thread writes its word and then reads the other's. Forbidden: both read the
- *   old value. Each has a full fence in between, or an stlr or stlxr and then
- *   an ldar. In queue, set and asleep there may be a third thread: the one that
- *   set the bits which a pusher finds set. A pusher that has read such a bit
- *   knows that the store is visible to all. So a worker
- *   that afterwards misses the bit has cleared it after the pusher read it, and
- *   then reads what is below it, in the end the pusher's word; or it reads the
- *   bit before the pusher did, and then the pusher reads the horizon or
- *   wake_before that the worker stored before that.
+ *   Store, then load. The edges asleep, closed, queue and set: each thread
+ *   writes its word and then reads the other's. Forbidden: both read the old
+ *   value. Each has a full fence in between, or an stlr or stlxr and then an
+ *   ldar. In queue, set and asleep there may be a third thread: the one that
+ *   set the bit, or raised the urgency, which a pusher finds so. A pusher that
+ *   has read it knows that the store is visible to all. So a worker that misses
+ *   it afterwards has cleared it after the pusher read it, and then reads what
+ *   is below it, in the end the pusher's word; or it has read it before the
+ *   pusher did, and then the pusher reads the wake_before that the worker
+ *   stored before that.
  *
  * The pair on aarch64, CK. A load or store of 8 bytes is whole, and so is an
  * ldxp whose stxp succeeds. An ldxp that finds another value may return halves

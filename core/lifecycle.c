@@ -173,7 +173,7 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 	timer->worker.now_ns = timer->origin_ns;
 	if (record_store_create(&timer->store) != 0)
 		return -ENOMEM;
-	mpsc_create(&timer->queue, &timer->store, timer->origin_ns);
+	mpsc_create(&timer->queue, &timer->store);
 	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
 	    0)
 		goto destroy_store;

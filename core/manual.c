@@ -70,7 +70,7 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 	if (tasks_started != NULL)
 		*tasks_started = timer->worker.tasks_started - before;
 	/* Relative delays of what the tasks have scheduled begin now. */
-	worker_take_near(timer);
+	worker_take_due(timer);
 	while (!timer_is_stopping(timer) && worker_tidy(timer, false) &&
 	    !boundary_has_come(timer))
 		continue;
@@ -100,7 +100,7 @@ wait_of(struct hwt *timer)
 	(void)a64_swap_seq(&timer->wake_before, 0);
 	timer->worker.now_ns = timer_now(timer);
 	do {
-		worker_take_near(timer);
+		worker_take_due(timer);
 		cache_flush(timer, cache_of(timer));
 		if (worker_tidy(timer, true) || worker_drop_stale(timer, &tick))
 			continue;

@@ -6,7 +6,7 @@
  * Slabs are mapped when they are needed and stay until the timer is destroyed.
  * A free record is in
  *
- *   a thread's cache, or SET_FREE, which all threads share
+ *   a thread's cache, or the free set, which all threads share
  *
  * A cache is last in, first out, so that the record which was cancelled last
  * and is still in the processor's cache is scheduled next. An empty cache takes
@@ -14,23 +14,26 @@
  * full one returns its older half, by one addition for each run of records of
  * the same page.
  *
- * GIVING BACK. A page is complete when all its records are in SET_FREE; a
+ * The free set has one bit for each record (free_bits), one for each page that
+ * may have some (free_summary), and one for each slab (free_top): a bit above
+ * may be set without one below. See free_raise.
+ *
+ * GIVING BACK. A page is complete when all its records are in the free set; a
  * counter has the number of complete pages. When there are TRIM_PAGES, the
  * worker gives them back to the system, a slab with each call: it claims them
  * as a caller would, removes the entries that their records have in the wheel,
  * keeps the highest number of uses, releases the memory, and returns the pages
- * to SET_FREE as not committed. A slab without a committed page is given back
- * with its header; it is then idle, and is opened again before another one is
- * mapped.
+ * to the free set as not committed. A slab without a committed page is given
+ * back with its header; it is then idle, and is opened again before another one
+ * is mapped.
  *
  * GROWING takes no lock, so that no thread, and above all not the worker, waits
  * for one that is in mmap. A thread that finds no free record takes the bit of
  * an idle slab, or maps a slab with all its records free and puts it into the
- * table. Two steps follow, in the top of SET_FREE and in limit, which any
- * thread makes that finds the slab in the table. Before it publishes its slab,
- * a thread looks for free records once more: threads that need memory at the
- * same time share a slab. One that is paused meanwhile costs others a slab at
- * most.
+ * table. Two steps follow, in free_top and in limit, which any thread makes
+ * that finds the slab in the table. Before it publishes its slab, a thread
+ * looks for free records once more: threads that need memory at the same time
+ * share a slab. One that is paused meanwhile costs others a slab at most.
  *
  * Generations go on: when a page is committed again, its records start with the
  * highest number of uses of any record of the slab that was given back. So no
@@ -41,32 +44,31 @@
  * number of complete pages to TRIM_PAGES clears it (free_add).
  *
  * INVARIANTS
- *   1. The index of a FREE record is in one cache, or in SET_FREE, or owned by
- *      one thread that has taken it. That of any other record is in none.
+ *   1. The index of a FREE record is in one cache, or in the free set, or owned
+ *      by one thread that has taken it. That of any other record is in none.
  *   2. Every slab below limit is in the table, with room for all its records
  *      in the wheel (wheel_reserve).
  *   3. All records of a page that is not committed are FREE and not COVERED,
  *      have no entry, and read as 0; so do all words of an idle slab. Callers
  *      with stale handles read such pages. A caller that has published a
- *      record which has ended since may set its bit in SET_NEAR or SET_LATER:
- *      then the worker finds a FREE record. A caller that returns records may
- *      set the summary of SET_FREE late: then page_take finds no bits.
+ *      record which has ended since may put it into the queue: then the worker
+ *      finds a FREE record. A caller that returns records may set free_summary
+ *      late: then page_take finds no bits.
  *   4. All caches are mapped from the start and take memory when they are used.
  *      A thread that exits leaves its cache to the next one, with its counters.
  *
  * EDGES
  *   E:slab    a slab's contents, release in slab_publish by the swap into the
  *             table, acquired by slab_at. limit follows.
- *   E:set     the fence between setting a bit and reading those above it, in
- *             set_raise; the fence between clearing a bit above and reading
- *             those below, in cache_add_page and mpsc_pop.
  *   E:free    all that was done to a free record, or to a page, a slab's header
- *             and its generation_base: release by adding to a word of SET_FREE
+ *             and its generation_base: release by adding to a word of free_bits
  *             in free_add, or by setting the slab's bit in idle in slab_retire,
  *             acquire by the swap in page_take or the compare-and-swap in
- *             pages_claim and store_open_idle.
+ *             pages_claim and take_idle.
  *   E:owned   a cache and its counters: release in cache_release, acquire in
  *             cache_claim, by the next thread.
+ *
+ * E:set is drawn in mpsc_queue.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -88,26 +90,23 @@
 /* Slabs that one call of record_trim visits at most. */
 #define TRIM_LOOKS 64u
 
-/* Caches, slabs by number, generation bases, tops of the sets, idle slabs. */
-#define TABLE_BYTES                                        \
-	(CACHES_MAX * sizeof(struct cache) +               \
-	    SLABS_MAX * (sizeof(aptr_t) + sizeof(a64_t)) + \
-	    (SETS + 1) * TOP_WORDS * sizeof(a64_t))
+/* Caches, slabs by number, generation bases, urgencies, free_top, idle. */
+#define TABLE_BYTES                                            \
+	(CACHES_MAX * sizeof(struct cache) +                   \
+	    SLABS_MAX * (sizeof(aptr_t) + 2 * sizeof(a64_t)) + \
+	    2 * TOP_WORDS * sizeof(a64_t))
 
 int
 record_store_create(struct record_store *store)
 {
-	uint32_t set;
-
 	store->caches = system_map(TABLE_BYTES);
 	if (store->caches == NULL)
 		return -ENOMEM;
 	store->slabs = (aptr_t *)(store->caches + CACHES_MAX);
 	store->generation_base = (a64_t *)(store->slabs + SLABS_MAX);
-	for (set = 0; set < SETS; set++)
-		store->top[set] =
-		    store->generation_base + SLABS_MAX + set * TOP_WORDS;
-	store->idle = store->top[0] + SETS * TOP_WORDS;
+	store->slab_urgency = store->generation_base + SLABS_MAX;
+	store->free_top = store->slab_urgency + SLABS_MAX;
+	store->idle = store->free_top + TOP_WORDS;
 	secret_make(&store->secret);
 	store->shared_cache.shared = true;
 	return 0;
@@ -159,6 +158,29 @@ map_slab(void)
 	return memory + before;
 }
 
+/*
+ * Makes free records of a page visible to a thread that searches from the top.
+ * The caller has set bits below before this reads the bits above; whoever takes
+ * bits clears above before it reads below. So one of the two sees the other
+ * (E:set). A thread that finds the bits above set need not set them: whoever
+ * clears one reads what is below it after that.
+ */
+static void
+free_raise(struct record_store *store, uint32_t number, uint32_t page)
+{
+	a64_t *summary = &slab_at(store, number)->free_summary;
+	a64_t *top = &store->free_top[number / 64];
+	uint64_t page_bit = UINT64_C(1) << page;
+	uint64_t slab_bit = UINT64_C(1) << number % 64;
+
+	/* E:set fence, after the caller's change of bits */
+	if (!(a64_load_seq(summary) & page_bit))
+		a64_or_seq(summary, page_bit);
+	/* E:set fence */
+	if (!(a64_load_seq(top) & slab_bit))
+		a64_or_seq(top, slab_bit);
+}
+
 /* Makes all records of pages free which the caller owns. counted: the pages
  * count as complete, since they are committed. */
 static void
@@ -171,10 +193,10 @@ pages_return(
 	for (; pages != 0; pages &= pages - 1) {
 		page = (uint32_t)__builtin_ctzll(pages);
 		/* E:free release */
-		(void)a64_add_seq(&slab->bits[SET_FREE][page], PAGE_ALL);
+		(void)a64_add_seq(&slab->free_bits[page], PAGE_ALL);
 		if (counted)
 			(void)a64_add_seq(&store->free_pages, 1);
-		(void)set_raise(store, SET_FREE, number, page);
+		free_raise(store, number, page);
 	}
 }
 
@@ -186,20 +208,18 @@ find_slab(struct record_store *store, uint32_t limit)
 	uint64_t slabs;
 
 	for (word = 0; word < (limit + 63) / 64; word++) {
-		a64_t *top = &store->top[SET_FREE][word];
+		a64_t *top = &store->free_top[word];
 
 		/* E:slab acquire: one may be newer than the limit. */
 		while ((slabs = a64_load_acquire(top)) != 0) {
 			number = word * 64 + (uint32_t)__builtin_ctzll(slabs);
 			if (a64_load_relaxed(
-				&slab_at(store, number)->summary[SET_FREE]) !=
-			    0)
+				&slab_at(store, number)->free_summary) != 0)
 				return number;
 			a64_and_seq(top, ~(slabs & -slabs));
 			/* E:set fence */
 			if (a64_load_seq(
-				&slab_at(store, number)->summary[SET_FREE]) !=
-			    0)
+				&slab_at(store, number)->free_summary) != 0)
 				a64_or_seq(top, slabs & -slabs);
 		}
 	}
@@ -237,7 +257,7 @@ slab_open(struct hwt *timer, uint32_t number)
 	pages_return(&timer->store, number, SLAB_ALL, false);
 }
 
-/* A slab whose pages are all in SET_FREE, but not above it. */
+/* A slab whose pages are all in the free set, but not above it. */
 static struct slab *
 slab_create(struct hwt *timer)
 {
@@ -248,8 +268,8 @@ slab_create(struct hwt *timer)
 		return NULL;
 	slab->timer = timer;
 	for (page = HEADER_PAGES; page < SLAB_PAGES; page++)
-		a64_store_relaxed(&slab->bits[SET_FREE][page], PAGE_ALL);
-	a64_store_relaxed(&slab->summary[SET_FREE], SLAB_ALL);
+		a64_store_relaxed(&slab->free_bits[page], PAGE_ALL);
+	a64_store_relaxed(&slab->free_summary, SLAB_ALL);
 	return slab;
 }
 
@@ -280,8 +300,8 @@ slab_publish(struct hwt *timer, struct slab *slab)
 		/* Whoever finds the new limit finds free records. None is taken
 		 * before that (cache_add_page): the sweep of hwt_stop ends at
 		 * the limit. E:slab release */
-		a64_or_seq(&store->top[SET_FREE][limit / 64],
-		    UINT64_C(1) << limit % 64);
+		a64_or_seq(
+		    &store->free_top[limit / 64], UINT64_C(1) << limit % 64);
 		(void)a64_cas_seq(&store->limit, limit, limit + 1);
 	}
 	if (published)
@@ -346,7 +366,7 @@ static uint64_t
 page_take(struct record_store *store, struct slab *slab, uint32_t page)
 {
 	/* E:set fence, E:free acquire */
-	uint64_t records = a64_swap_seq(&slab->bits[SET_FREE][page], 0);
+	uint64_t records = a64_swap_seq(&slab->free_bits[page], 0);
 
 	if (records == 0)
 		return 0;
@@ -372,18 +392,18 @@ cache_add_page(struct record_store *store, struct cache *cache)
 	if (number >= limit)
 		return false;
 	slab = slab_at(store, number);
-	pages = a64_load_relaxed(&slab->summary[SET_FREE]);
+	pages = a64_load_relaxed(&slab->free_summary);
 	if (pages == 0)
 		return true;
 	page = (uint32_t)__builtin_ctzll(pages);
-	a64_and_seq(&slab->summary[SET_FREE], ~(pages & -pages));
+	a64_and_seq(&slab->free_summary, ~(pages & -pages));
 	cache_add(store, cache, (number << SLAB_BITS) + page * PAGE_RECORDS,
 	    page_take(store, slab, page));
 	return true;
 }
 
-/* Returns records of one page to SET_FREE. Whoever makes the number of complete
- * pages TRIM_PAGES wakes a sleeping worker, to give them back. */
+/* Returns records of one page to the free set. Whoever makes the number of
+ * complete pages TRIM_PAGES wakes a sleeping worker, to give them back. */
 static void
 free_add(struct hwt *timer, uint32_t page_number, uint64_t records)
 {
@@ -392,9 +412,9 @@ free_add(struct hwt *timer, uint32_t page_number, uint64_t records)
 	uint32_t page = page_number % SLAB_PAGES;
 	struct slab *slab = slab_at(store, number);
 	/* E:free release */
-	uint64_t before = a64_add_seq(&slab->bits[SET_FREE][page], records);
+	uint64_t before = a64_add_seq(&slab->free_bits[page], records);
 
-	(void)set_raise(store, SET_FREE, number, page);
+	free_raise(store, number, page);
 	if ((before | records) != PAGE_ALL ||
 	    a64_add_seq(&store->free_pages, 1) != TRIM_PAGES - 1)
 		return;
@@ -540,7 +560,7 @@ record_next_used(const struct record_store *store, uint32_t index)
 	return 0;
 }
 
-/* Takes those of these pages that are complete out of SET_FREE, and returns
+/* Takes those of these pages that are complete out of the free set, and returns
  * them. */
 static uint64_t
 pages_claim(struct slab *slab, uint64_t pages)
@@ -549,7 +569,7 @@ pages_claim(struct slab *slab, uint64_t pages)
 	a64_t *bits;
 
 	for (; pages != 0; pages &= pages - 1) {
-		bits = &slab->bits[SET_FREE][__builtin_ctzll(pages)];
+		bits = &slab->free_bits[__builtin_ctzll(pages)];
 		if (a64_load_relaxed(bits) != PAGE_ALL)
 			continue;
 		/* E:free acquire */

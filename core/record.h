@@ -45,15 +45,9 @@
  * index.
  *
  * SLABS. A slab is 64 pages of 64 records. Its first HEADER_PAGES pages are the
- * header, with one bit for each record in each of three sets:
- *
- *   SET_FREE    the record is FREE and no thread owns it
- *   SET_NEAR, SET_LATER
- *               the two halves of the queue: see mpsc_queue.c
- *
- * Above the words with these bits there is one summary word for each slab and
- * set, with a bit for each page, and one bit for each slab in a table of the
- * store. A bit above may be set without one below. See set_raise.
+ * header, which has two bits for each record: one says that it is in the free
+ * set (it is FREE and no thread owns it), the other that it is in the queue. A
+ * thread finds them from the top: see record.c and mpsc_queue.c.
  */
 #ifndef HWT_RECORD_H
 #define HWT_RECORD_H
@@ -94,7 +88,7 @@
 #define SLAB_BYTES (SLAB_RECORDS * sizeof(struct record))
 #define SLABS_MAX (1u << (INDEX_BITS - SLAB_BITS))
 #define TOP_WORDS (((size_t)SLABS_MAX + 63) / 64)
-/* All records of a page, as a word of SET_FREE has them. */
+/* All records of a page, as a word of free_bits has them. */
 #define PAGE_ALL (UINT64_MAX >> (64 - PAGE_RECORDS))
 
 #ifndef CACHE_SLOTS
@@ -129,11 +123,11 @@ _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
     "a futex compares the first half of a word");
 
-enum record_set {
-	SET_FREE,
-	SET_NEAR,
-	SET_LATER,
-	SETS
+/* A page in the queue: its records, and the earliest deadline that was pushed,
+ * as mpsc_urgency has it. */
+struct queued {
+	a64_t bits;
+	a64_t urgency;
 };
 
 /* In a slab's first pages, which have no records. */
@@ -143,8 +137,12 @@ struct slab {
 	/* Pages whose records have their first word. The others take no memory
 	 * and read as 0. Changed by the owner of all records of the page. */
 	a64_t committed;
-	a64_t summary[SETS]; /* pages that may have a bit in bits */
-	a64_t bits[SETS][SLAB_PAGES];
+	a64_t free_summary; /* pages that may have a bit in free_bits */
+	a64_t free_bits[SLAB_PAGES];
+	/* How many pages have an urgency. One less or more where the slab's
+	 * memory was given back during a push: only wake-ups depend on it. */
+	a64_t waiting;
+	struct queued queued[SLAB_PAGES];
 };
 
 #define HEADER_PAGES \
@@ -167,12 +165,13 @@ struct cache {
 struct record_store {
 	/* Read by all threads, written when a slab is added. */
 	_Alignas(CACHE_LINE) aptr_t *slabs;
-	a64_t *top[SETS]; /* slabs that may have a bit in summary */
+	a64_t *free_top; /* slabs that may have a bit in free_summary */
+	a64_t *slab_urgency; /* for each slab: the greatest of its pages' */
 	a64_t limit; /* number of slabs */
 	struct cache *caches; /* CACHES_MAX; all zero is an unused one */
 	a64_t caches_used; /* how many were ever claimed */
 	struct cache shared_cache;
-	/* Committed pages all of whose records are in SET_FREE. */
+	/* Committed pages all of whose records are in the free set. */
 	_Alignas(CACHE_LINE) a64_t free_pages;
 	/* 1: the system did not take a page, and free_pages has not reached
 	 * TRIM_PAGES since. */
@@ -263,36 +262,10 @@ record_index(const struct record *record)
 	    (uint32_t)(record - (const struct record *)(const void *)slab);
 }
 
-/*
- * Makes bits of a page visible to a thread that searches the set from the top.
- * The caller has set bits below before this reads the bits above; whoever takes
- * bits clears above before it reads below. So one of the two sees the other
- * (E:set). A thread that finds the bits above set need not set them: whoever
- * clears one reads what is below it after that. Returns the summary word as it
- * was.
- */
-static inline uint64_t
-set_raise(struct record_store *store, enum record_set set, uint32_t number,
-    uint32_t page)
-{
-	struct slab *slab = slab_at(store, number);
-	uint64_t page_bit = UINT64_C(1) << page;
-	uint64_t slab_bit = UINT64_C(1) << number % 64;
-	/* E:set fence, after the caller's change of bits */
-	uint64_t pages = a64_load_seq(&slab->summary[set]);
-
-	if (!(pages & page_bit))
-		a64_or_seq(&slab->summary[set], page_bit);
-	/* E:set fence */
-	if (!(a64_load_seq(&store->top[set][number / 64]) & slab_bit))
-		a64_or_seq(&store->top[set][number / 64], slab_bit);
-	return pages;
-}
-
 static inline uint32_t
 store_limit(const struct record_store *store)
 {
-	/* E:horizon fence: see mpsc_pop. */
+	/* E:asleep fence: see mpsc_is_empty. */
 	return (uint32_t)a64_load_seq(&store->limit);
 }
 

@@ -262,10 +262,10 @@ void timer_run_record(struct hwt *timer, struct record *record, uint32_t index);
 void *worker_main(void *argument);
 /* Runs what is due. */
 void worker_turn(struct hwt *timer);
-/* Empties the near half of the queue. */
-void worker_take_near(struct hwt *timer);
-/* Does one bounded piece of housekeeping: takes over some of the later half, or
- * gives memory back. False: nothing is left to do. */
+/* Takes over what was pushed and is due at worker.now_ns or before. */
+void worker_take_due(struct hwt *timer);
+/* Does one bounded piece of housekeeping: takes over some of what was
+ * pushed, or gives memory back. False: nothing is left to do. */
 bool worker_tidy(struct hwt *timer, bool idle);
 /* Removes stale entries before the first live one, a bounded number with each
  * call. True: call it again. Otherwise *tick is that of the first entry. */

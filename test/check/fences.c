@@ -148,7 +148,7 @@ OP(edge_swap_pair, uint64_t, a64_t *p, const pair_t *other)
 	return a64_swap_seq(p, 0) + pair_load_seq(other).word;
 }
 
-/* E:asleep and E:horizon, the worker's half; E:closed, the stop's. */
+/* E:asleep, the worker's half; E:closed, the stop's. */
 OP(edge_store_load, uint64_t, a64_t *p, const a64_t *other)
 {
 	a64_store_seq(p, 1);

@@ -49,12 +49,10 @@ timer_make_with(const struct hwt_options *options)
 	explore_name(&timer->dispatching_to, 8, "dispatching_to");
 	explore_name(&timer->life.lock, 4, "lifecycle lock");
 	explore_name(&timer->life.changed, 4, "lifecycle changed");
-	explore_name(&timer->queue.horizon_ns, 8, "horizon_ns");
 	explore_name(&timer->store.limit, 8, "limit");
 	explore_name(&timer->store.free_pages, 8, "free_pages");
-	explore_name(timer->store.top[SET_FREE], 8, "top, free");
-	explore_name(timer->store.top[SET_NEAR], 8, "top, near");
-	explore_name(timer->store.top[SET_LATER], 8, "top, later");
+	explore_name(timer->store.free_top, 8, "free_top");
+	explore_name(timer->store.slab_urgency, 8, "slab_urgency[0]");
 }
 
 void
@@ -114,7 +112,7 @@ index_of(unsigned i)
 	return (uint32_t)(subject[i].handle.id & INDEX_MASK);
 }
 
-static struct slab *
+struct slab *
 slab_of(uint32_t index)
 {
 	return (void *)(uintptr_t)timer->store.slabs[index >> SLAB_BITS];
@@ -127,15 +125,21 @@ page_of(uint32_t index)
 }
 
 a64_t *
-summary_of(uint32_t index, enum record_set set)
+free_bits_of(uint32_t index)
 {
-	return &slab_of(index)->summary[set];
+	return &slab_of(index)->free_bits[page_of(index)];
+}
+
+struct queued *
+queued_of(uint32_t index)
+{
+	return &slab_of(index)->queued[page_of(index)];
 }
 
 a64_t *
-bits_of(uint32_t index, enum record_set set)
+slab_urgency_of(uint32_t index)
 {
-	return &slab_of(index)->bits[set][page_of(index)];
+	return &timer->store.slab_urgency[index >> SLAB_BITS];
 }
 
 void
@@ -532,33 +536,23 @@ count_cache(const struct cache *cache, unsigned *found)
 		found[cache->slot[i]]++;
 }
 
-/* Whether who goes through the set from the top comes to the index: or is on
- * the way to it, as the consumer may be. */
-static bool
-set_is_raised(enum record_set set, uint32_t index, const struct mpsc_pass *pass)
+bool
+queue_has(uint32_t index, uint64_t deadline_ns)
 {
-	uint32_t number = index >> SLAB_BITS;
-	uint64_t slab_bit = UINT64_C(1) << number % 64;
-	uint64_t page_bit = UINT64_C(1) << page_of(index);
-	bool on_the_way = pass != NULL && pass->word == number / 64 + 1 &&
-	    (pass->slabs & slab_bit);
+	const struct queued *queued = queued_of(index);
+	uint64_t urgency = mpsc_urgency(deadline_ns);
 
-	if (pass != NULL && pass->slab == number && (pass->pages & page_bit))
-		return true;
-	if (!(*summary_of(index, set) & page_bit))
-		return false;
-	return on_the_way || (timer->store.top[set][number / 64] & slab_bit);
+	return (queued->bits >> index % PAGE_RECORDS & 1) &&
+	    queued->urgency >= urgency && *slab_urgency_of(index) >= urgency;
 }
 
-bool
-set_has(enum record_set set, uint32_t index)
+static bool
+free_can_be_found(uint32_t index)
 {
-	const struct mpsc_pass *pass = set == SET_NEAR ? &timer->queue.near
-	    : set == SET_LATER                         ? &timer->queue.later
-						       : NULL;
+	uint32_t number = index >> SLAB_BITS;
 
-	return (*bits_of(index, set) >> index % PAGE_RECORDS & 1) &&
-	    set_is_raised(set, index, pass);
+	return (slab_of(index)->free_summary >> page_of(index) & 1) &&
+	    (timer->store.free_top[number / 64] >> number % 64 & 1);
 }
 
 static bool
@@ -596,7 +590,7 @@ static void
 verify_record(uint32_t index, unsigned found)
 {
 	uint64_t word = pair_word(&record_at(&timer->store, index)->pair);
-	bool in_set = *bits_of(index, SET_FREE) >> index % PAGE_RECORDS & 1;
+	bool in_set = *free_bits_of(index) >> index % PAGE_RECORDS & 1;
 	bool free = word_state(word) == STATE_FREE && !slab_is_idle(index);
 
 	if (!is_committed(index))
@@ -604,7 +598,7 @@ verify_record(uint32_t index, unsigned found)
 	if (found + in_set != free)
 		explore_fail("record %u, word %llx, is in %u places", index,
 		    (unsigned long long)word, found + in_set);
-	if (in_set && !set_has(SET_FREE, index))
+	if (in_set && !free_can_be_found(index))
 		explore_fail("record %u is free and cannot be found", index);
 }
 
@@ -617,7 +611,7 @@ verify_free_pages(void)
 
 	for (index = 0; index < end; index += PAGE_RECORDS) {
 		if (index_exists(index) && is_committed(index) &&
-		    *bits_of(index, SET_FREE) == PAGE_ALL)
+		    *free_bits_of(index) == PAGE_ALL)
 			pages++;
 	}
 	if (pages != timer->store.free_pages)
@@ -725,14 +719,9 @@ static void
 verify_queued(uint32_t index)
 {
 	const uint64_t *pair = record_at(&timer->store, index)->pair.half;
-	bool near = set_has(SET_NEAR, index);
 
-	if (!near && !set_has(SET_LATER, index))
-		explore_fail("record %u is not in the queue", index);
-	if (!near &&
-	    ((pair[0] & FLAG_RELATIVE) ||
-		pair[1] < mpsc_complete(&timer->queue)))
-		explore_fail("record %u is not in the near half", index);
+	if (!queue_has(index, pair[0] & FLAG_RELATIVE ? 0 : pair[1]))
+		explore_fail("record %u is not in the queue in time", index);
 }
 
 void

@@ -14,8 +14,8 @@
  *                 the top; a page that is not committed reads as 0
  *   entries       each entry in the wheel is its record's only one; a record
  *                 that is COVERED has one in time for its deadline; what is
- *                 PENDING and not COVERED is in the queue, in the near half
- *                 when it may be due before the later half is looked at
+ *                 PENDING and not COVERED is in the queue, and as urgent as its
+ *                 deadline is at each level
  *   stop          no task runs in the worker when hwt_stop has returned
  *   memory        nothing is used after it was given back, and nothing is left
  *
@@ -123,10 +123,12 @@ void flag_await(unsigned i);
 
 /* What belongs to the record of a handle, or of an index. */
 uint32_t index_of(unsigned i);
-a64_t *summary_of(uint32_t index, enum record_set set);
-a64_t *bits_of(uint32_t index, enum record_set set);
-/* Whether who searches the set finds it. */
-bool set_has(enum record_set set, uint32_t index);
+struct slab *slab_of(uint32_t index);
+a64_t *free_bits_of(uint32_t index);
+struct queued *queued_of(uint32_t index);
+a64_t *slab_urgency_of(uint32_t index);
+/* Whether the worker finds it in the queue before the tick of that deadline. */
+bool queue_has(uint32_t index, uint64_t deadline_ns);
 /* The worker gives all back that it can. */
 void trim_all(void);
 

@@ -4,24 +4,30 @@
  * that has no timeouts; a record's state is a number that counts its changes.
  *
  * What must hold in the end: the last change of each record was seen by the
- * consumer after a pop, or the consumer finds its bit; in the near half, when
- * the record is due before mpsc_complete. Nothing is popped more often than it
- * was pushed.
+ * consumer after a pop, or the consumer finds it in time for the earliest
+ * deadline that was pushed since. A due pass sees all that is due and was
+ * pushed before it began, and pops no page more often than something due was
+ * pushed there. Nothing is popped more often than it was pushed.
  */
 #include "program.h"
 
 #define INDEXES (1u << INDEX_BITS)
+#define PAGES (INDEXES / PAGE_RECORDS)
 /* The first records of the first two pages and of the second slab. */
 #define FIRST (HEADER_PAGES * PAGE_RECORDS)
 #define NEXT_PAGE (FIRST + PAGE_RECORDS)
 #define NEXT_SLAB (SLAB_RECORDS + FIRST)
-#define NEAR TICK_NS
+/* It is that late: what is DUE is due, and what is LATER is not. */
+#define DUE TICK_NS
 #define LATER HWT_SEC(100)
-/* The first horizon, and how far ahead a pass sets the next one. */
-#define HORIZON HWT_SEC(1)
 
-static uint64_t state[INDEXES], seen[INDEXES], due_ns[INDEXES];
+static uint64_t state[INDEXES], seen[INDEXES];
+/* The earliest deadline that was pushed and not seen. */
+static uint64_t due_ns[INDEXES];
 static unsigned pushed[INDEXES], popped[INDEXES];
+/* The last change that is due and whose push has returned. */
+static uint64_t owed[INDEXES];
+static unsigned due_pushes[PAGES], due_pops[PAGES];
 
 static void
 begin(void)
@@ -30,32 +36,47 @@ begin(void)
 
 	memset(state, 0, sizeof(state));
 	memset(seen, 0, sizeof(seen));
-	memset(due_ns, 0, sizeof(due_ns));
+	memset(due_ns, 0xff, sizeof(due_ns));
 	memset(pushed, 0, sizeof(pushed));
 	memset(popped, 0, sizeof(popped));
+	memset(owed, 0, sizeof(owed));
+	memset(due_pushes, 0, sizeof(due_pushes));
+	memset(due_pops, 0, sizeof(due_pops));
 	timer_make(HWT_MANUAL, NULL);
 	for (i = 0; i < 3; i++)
 		thread_prepare(i, 2);
 	explore_check(timer->store.limit == 2);
+	model_now_ns = timer->origin_ns + DUE;
 }
 
-/* As callers do: the change first, by a locked instruction. Returns it. */
+/* What callers do first: they change the record by a locked instruction.
+ * Returns the change. */
+static uint64_t
+change_state(uint32_t index, uint64_t delay_ns)
+{
+	uint64_t deadline_ns = timer->origin_ns + delay_ns;
+
+	explore_modify(&state[index], 8);
+	pushed[index]++;
+	due_pushes[index / PAGE_RECORDS] += delay_ns <= DUE;
+	if (deadline_ns < due_ns[index])
+		due_ns[index] = deadline_ns;
+	return ++state[index];
+}
+
 static uint64_t
 push(uint32_t index, uint64_t delay_ns)
 {
 	uint64_t deadline_ns = timer->origin_ns + delay_ns;
-	uint64_t change;
+	uint64_t change = change_state(index, delay_ns);
 
-	explore_modify(&state[index], 8);
-	change = ++state[index];
-	pushed[index]++;
-	due_ns[index] = deadline_ns;
 	if (!mpsc_is_pushed(&timer->queue, index, deadline_ns))
 		(void)mpsc_push(&timer->queue, index, deadline_ns);
+	if (delay_ns <= DUE && owed[index] < change)
+		owed[index] = change;
 	return change;
 }
 
-/* A push for the later half that finds the horizon moved on goes to both. */
 static void
 look(uint32_t first, uint64_t bits)
 {
@@ -64,46 +85,49 @@ look(uint32_t first, uint64_t bits)
 	for (; bits != 0; bits &= bits - 1) {
 		index = first + (uint32_t)__builtin_ctzll(bits);
 		popped[index]++;
-		explore_check(popped[index] <= 2 * pushed[index]);
+		explore_check(popped[index] <= pushed[index]);
 		seen[index] = explore_load(&state[index], 8);
+		due_ns[index] = UINT64_MAX;
 	}
 }
 
 static void
-pop_near(void)
+pop_due(void)
 {
+	uint64_t owed_before[INDEXES];
 	uint64_t bits;
-	uint32_t first;
+	uint32_t first, index;
 
-	while ((bits = mpsc_pop_near(&timer->queue, &first)) != 0)
-		look(first, bits);
-}
-
-static void
-pop_later(void)
-{
-	uint64_t bits;
-	uint32_t first;
-
+	memcpy(owed_before, owed, sizeof(owed));
 	while (
-	    (bits = mpsc_pop_later(&timer->queue, model_now_ns, &first)) != 0)
+	    (bits = mpsc_pop_due(&timer->queue, model_now_ns, &first)) != 0) {
+		due_pops[first / PAGE_RECORDS]++;
+		explore_check(due_pops[first / PAGE_RECORDS] <=
+		    due_pushes[first / PAGE_RECORDS]);
 		look(first, bits);
+	}
+	for (index = 0; index < INDEXES; index++) {
+		if (seen[index] < owed_before[index])
+			explore_fail("%u is due and was not popped", index);
+	}
+}
+
+static bool
+pop_one_page(void)
+{
+	uint64_t bits;
+	uint32_t first;
+
+	bits = mpsc_pop_any(&timer->queue, &first);
+	look(first, bits);
+	return bits != 0;
 }
 
 static void
-verify_index(uint32_t index)
+pop_any(void)
 {
-	bool near, later;
-
-	if (state[index] == seen[index])
-		return;
-	near = set_has(SET_NEAR, index);
-	later = set_has(SET_LATER, index);
-	if (!near && !later)
-		explore_fail("%u was pushed and is lost", index);
-	if (!near && due_ns[index] < mpsc_complete(&timer->queue))
-		explore_fail("%u is not in the near half", index);
-	explore_check(!mpsc_is_empty(&timer->queue));
+	while (pop_one_page())
+		continue;
 }
 
 static void
@@ -112,10 +136,16 @@ verify_all(void)
 	uint32_t last = timer->store.limit * SLAB_RECORDS;
 	uint32_t index;
 
-	for (index = 0; index < last; index++)
-		verify_index(index);
+	for (index = 0; index < last; index++) {
+		if (state[index] == seen[index])
+			continue;
+		if (!queue_has(index, due_ns[index]))
+			explore_fail("%u was pushed and is lost", index);
+		explore_check(!mpsc_is_empty(&timer->queue));
+	}
 }
 
+/* When no push is under way, one pass pops all, and its levels are settled. */
 static void
 end(void)
 {
@@ -123,8 +153,8 @@ end(void)
 	uint32_t index;
 
 	verify_all();
-	pop_near();
-	pop_later();
+	pop_due();
+	pop_any();
 	explore_check(mpsc_is_empty(&timer->queue));
 	for (index = 0; index < last; index++)
 		explore_check(state[index] == seen[index]);
@@ -133,39 +163,79 @@ end(void)
 static void
 push_first(void)
 {
-	(void)push(FIRST, NEAR);
+	(void)push(FIRST, DUE);
 }
 
 static void
 push_first_twice(void)
 {
-	(void)push(FIRST, NEAR);
-	(void)push(FIRST, NEAR);
+	(void)push(FIRST, DUE);
+	(void)push(FIRST, DUE);
+}
+
+static void
+push_first_later(void)
+{
+	(void)push(FIRST, LATER);
+}
+
+static void
+push_later_then_due(void)
+{
+	(void)push(FIRST, LATER);
+	(void)push(FIRST, DUE);
+}
+
+static void
+push_due_then_later(void)
+{
+	(void)push(FIRST, DUE);
+	(void)push(FIRST, LATER);
 }
 
 static void
 push_neighbour(void)
 {
-	(void)push(FIRST + 1, NEAR);
+	(void)push(FIRST + 1, DUE);
+}
+
+static void
+push_neighbour_later(void)
+{
+	(void)push(FIRST + 1, LATER);
 }
 
 static void
 push_next_page(void)
 {
-	(void)push(NEXT_PAGE, NEAR);
+	(void)push(NEXT_PAGE, DUE);
 }
 
 static void
 push_next_slab(void)
 {
-	(void)push(NEXT_SLAB, NEAR);
+	(void)push(NEXT_SLAB, DUE);
+}
+
+static void
+push_next_slab_later(void)
+{
+	(void)push(NEXT_SLAB, LATER);
 }
 
 static void
 pop_twice(void)
 {
-	pop_near();
-	pop_near();
+	pop_due();
+	pop_due();
+}
+
+/* As a worker does: before a turn, and then a piece of the rest. */
+static void
+pop_due_and_any(void)
+{
+	pop_due();
+	pop_any();
 }
 
 /* The consumer is about to sleep: it pops, announces it, and looks whether
@@ -184,16 +254,16 @@ begin_announced(void)
 static void
 pop_and_announce(void)
 {
-	pop_near();
+	pop_due_and_any();
 	a64_store_seq(&announced, 1);
 	if (!mpsc_is_empty(&timer->queue))
-		pop_near();
+		pop_due_and_any();
 }
 
 static void
-push_and_ask(uint32_t index)
+push_and_ask(uint32_t index, uint64_t delay_ns)
 {
-	uint64_t change = push(index, NEAR);
+	uint64_t change = push(index, delay_ns);
 
 	if (a64_load_seq(&announced) == 0 && relied_on[index] < change)
 		relied_on[index] = change;
@@ -202,19 +272,25 @@ push_and_ask(uint32_t index)
 static void
 push_first_and_ask(void)
 {
-	push_and_ask(FIRST);
+	push_and_ask(FIRST, DUE);
+}
+
+static void
+push_first_later_and_ask(void)
+{
+	push_and_ask(FIRST, LATER);
 }
 
 static void
 push_neighbour_and_ask(void)
 {
-	push_and_ask(FIRST + 1);
+	push_and_ask(FIRST + 1, DUE);
 }
 
 static void
 push_next_slab_and_ask(void)
 {
-	push_and_ask(NEXT_SLAB);
+	push_and_ask(NEXT_SLAB, DUE);
 }
 
 static void
@@ -227,168 +303,111 @@ end_announced(void)
 	end();
 }
 
-/* One has set the bit of the record and stays stopped before it sets those
- * above, which a neighbour has set. Another one pushes the same record: it is
- * found without the first. */
+/* One stays stopped in its push, between two levels; a neighbour has been
+ * pushed before. Another one pushes the same record: it is found without the
+ * first. */
 static void
 begin_neighbour_pushed(void)
 {
 	begin();
-	(void)push(FIRST + 1, NEAR);
-	thread_stop_at(0, summary_of(FIRST, SET_NEAR));
+	(void)push(FIRST + 1, DUE);
+}
+
+static void
+begin_stopped_at_page(void)
+{
+	begin_neighbour_pushed();
+	thread_stop_at(0, &queued_of(FIRST)->urgency);
+}
+
+static void
+begin_stopped_at_slab(void)
+{
+	begin_neighbour_pushed();
+	thread_stop_at(0, slab_urgency_of(FIRST));
 }
 
 static void
 push_and_be_stopped(void)
 {
-	explore_modify(&state[FIRST], 8);
-	state[FIRST]++;
-	pushed[FIRST]++;
-	(void)mpsc_push(&timer->queue, FIRST, timer->origin_ns + NEAR);
+	(void)change_state(FIRST, DUE);
+	(void)mpsc_push(&timer->queue, FIRST, timer->origin_ns + DUE);
 }
 
 static void
 push_of_stopped(void)
 {
-	(void)push(FIRST, NEAR);
+	(void)push(FIRST, DUE);
 	flag_set(0);
 }
 
 static void
 pop_without_stopped(void)
 {
-	pop_near();
+	pop_due();
 	flag_await(0);
-	pop_near();
+	pop_due();
 	explore_check(seen[FIRST] > 0);
 	go_on();
 }
 
-/* The later half; the horizon is to be moved on by the next pass. */
+/* What is popped leaves something that is due later on another page, in
+ * another slab: the levels above go down to that, while others push. */
 static void
-begin_at_horizon(void)
+begin_to_settle(void)
 {
 	begin();
-	model_now_ns = timer->origin_ns + HORIZON;
+	(void)push(NEXT_PAGE, LATER);
+	(void)push(NEXT_SLAB, LATER);
+	(void)push(FIRST, DUE);
 }
 
 static void
-begin_later_pushed(void)
+pop_and_settle(void)
 {
-	begin_at_horizon();
-	(void)push(FIRST, 2 * HORIZON - 1);
+	pop_due();
+	explore_check(seen[FIRST] > 0);
+}
+
+/* A pass stops half way, and what is due is popped before it goes on. */
+static void
+begin_two_pages_later(void)
+{
+	begin();
+	(void)push(FIRST, LATER);
 	(void)push(NEXT_PAGE, LATER);
 }
 
 static void
-push_before_new_horizon(void)
+pop_beside_half_done(void)
 {
-	(void)push(FIRST, 2 * HORIZON - 1);
+	(void)pop_one_page();
+	pop_due();
+	pop_any();
 }
 
 static void
-push_at_new_horizon(void)
+pop_half(void)
 {
-	(void)push(NEXT_SLAB, 2 * HORIZON);
+	(void)pop_one_page();
+	pop_due();
 }
 
 static void
-push_before_old_horizon(void)
-{
-	(void)push(FIRST + 1, HORIZON - 1);
-}
-
-static void
-push_at_old_horizon(void)
-{
-	(void)push(NEXT_PAGE, HORIZON);
-}
-
-static void
-push_near_then_later(void)
-{
-	(void)push(FIRST, NEAR);
-	(void)push(FIRST, LATER);
-}
-
-static void
-push_later_then_near(void)
-{
-	(void)push(FIRST, LATER);
-	(void)push(FIRST, NEAR);
-}
-
-static void
-push_beyond_new_horizon(void)
-{
-	(void)push(FIRST, LATER);
-}
-
-/* Two pages, of which one is popped: the pass has not ended. */
-static void
-begin_two_pages_later(void)
-{
-	begin_at_horizon();
-	(void)push(FIRST, 2 * HORIZON - 1);
-	(void)push(NEXT_PAGE, 2 * HORIZON - 1);
-}
-
-static void
-pass_one_page(void)
-{
-	uint64_t bits;
-	uint32_t first;
-
-	bits = mpsc_pop_later(&timer->queue, model_now_ns, &first);
-	look(first, bits);
-}
-
-static void
-end_in_pass(void)
+end_half_done(void)
 {
 	verify_all();
-	pop_later();
+	pop_any();
 	end();
 }
 
-static void
-pass(void)
-{
-	pop_later();
-	explore_check(
-	    mpsc_complete(&timer->queue) == timer->origin_ns + 2 * HORIZON);
-}
+/* All records are in use: the next one is in a slab that is made meanwhile. */
+#define TWO_SLABS (2 * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
+
+static uint32_t in_use[TWO_SLABS + 1];
 
 static void
-pass_twice(void)
-{
-	pass();
-	pass();
-	pop_near();
-}
-
-/* A piece of a pass, the near half as before a tick, and the rest. */
-static void
-pass_in_pieces(void)
-{
-	uint64_t bits;
-	uint32_t first;
-
-	bits = mpsc_pop_later(&timer->queue, model_now_ns, &first);
-	look(first, bits);
-	pop_near();
-	if (bits != 0)
-		pop_later();
-}
-
-/* All records of as many slabs as one word of the table tells of are in use:
- * the next one is in a slab of the second word, which is made meanwhile. */
-#define WORD_RECORDS (64 * (SLAB_PAGES - HEADER_PAGES) * PAGE_RECORDS)
-
-static uint32_t in_use[WORD_RECORDS + 1];
-
-static void
-begin_word_full(void)
+begin_slabs_full(void)
 {
 	struct cache *cache;
 	unsigned i;
@@ -398,9 +417,9 @@ begin_word_full(void)
 	for (i = 0; i < 3; i++)
 		cache_flush(timer, &timer->store.caches[i]);
 	cache = cache_of(timer);
-	for (i = 0; i < WORD_RECORDS; i++)
+	for (i = 0; i < TWO_SLABS; i++)
 		in_use[i] = record_alloc(timer, cache, &error);
-	explore_check(timer->store.limit == 64 && cache->count == 0);
+	explore_check(timer->store.limit == 2 && cache->count == 0);
 }
 
 static void
@@ -408,17 +427,17 @@ grow_and_push(void)
 {
 	int error;
 
-	in_use[WORD_RECORDS] = record_alloc(timer, cache_of(timer), &error);
-	push_and_ask(in_use[WORD_RECORDS]);
+	in_use[TWO_SLABS] = record_alloc(timer, cache_of(timer), &error);
+	push_and_ask(in_use[TWO_SLABS], DUE);
 }
 
 static void
-end_word_full(void)
+end_slabs_full(void)
 {
 	unsigned i;
 
 	end_announced();
-	for (i = 0; i <= WORD_RECORDS; i++)
+	for (i = 0; i <= TWO_SLABS; i++)
 		record_free(timer, cache_of(timer), in_use[i]);
 }
 
@@ -456,14 +475,74 @@ const struct program queue_programs[] = {
     {
 	.name = "queue/three-callers",
 	.begin = begin,
-	.thread = {push_first, push_first, push_neighbour, pop_near},
+	.thread = {push_first, push_first, push_neighbour, pop_due},
 	.end = end,
     },
     {
-	.name = "queue/stopped-at-summary",
-	.begin = begin_neighbour_pushed,
+	.name = "queue/due-and-later-on-one-page",
+	.begin = begin,
+	.thread = {push_first, push_neighbour_later, pop_due_and_any},
+	.end = end,
+    },
+    {
+	.name = "queue/due-and-later-in-two-slabs",
+	.begin = begin,
+	.thread = {push_first, push_next_slab_later, pop_due_and_any},
+	.end = end,
+    },
+    {
+	.name = "queue/due-and-later-of-one-index",
+	.begin = begin,
+	.thread = {push_first, push_first_later, pop_due_and_any},
+	.end = end,
+    },
+    {
+	.name = "queue/pulled-in-and-put-off",
+	.begin = begin,
+	.thread = {push_later_then_due, push_due_then_later, pop_twice},
+	.end = end,
+    },
+    {
+	.name = "queue/stopped-at-page",
+	.begin = begin_stopped_at_page,
 	.thread = {push_and_be_stopped, push_of_stopped, pop_without_stopped},
 	.end = end,
+    },
+    {
+	.name = "queue/stopped-at-slab",
+	.begin = begin_stopped_at_slab,
+	.thread = {push_and_be_stopped, push_of_stopped, pop_without_stopped},
+	.end = end,
+    },
+    {
+	.name = "queue/settle-one-slab",
+	.begin = begin_to_settle,
+	.thread = {push_first, push_next_page, pop_and_settle},
+	.end = end,
+    },
+    {
+	.name = "queue/settle-two-slabs",
+	.begin = begin_to_settle,
+	.thread = {push_next_page, push_next_slab, pop_and_settle},
+	.end = end,
+    },
+    {
+	.name = "queue/settle-one-index",
+	.begin = begin_to_settle,
+	.thread = {push_later_then_due, push_first, pop_and_settle},
+	.end = end,
+    },
+    {
+	.name = "queue/beside-half-done",
+	.begin = begin_two_pages_later,
+	.thread = {push_first, push_next_page, pop_beside_half_done},
+	.end = end,
+    },
+    {
+	.name = "queue/half-done",
+	.begin = begin_two_pages_later,
+	.thread = {push_first, push_next_slab, pop_half},
+	.end = end_half_done,
     },
     {
 	.name = "queue/announce-one-index",
@@ -486,49 +565,17 @@ const struct program queue_programs[] = {
 	.end = end_announced,
     },
     {
-	.name = "queue/horizon",
-	.begin = begin_at_horizon,
-	.thread = {push_before_new_horizon, push_at_new_horizon, pass},
-	.end = end,
-	.pso = true,
+	.name = "queue/announce-due-and-later",
+	.begin = begin_announced,
+	.thread = {push_first_and_ask, push_first_later_and_ask,
+	    pop_and_announce},
+	.end = end_announced,
     },
     {
-	.name = "queue/old-horizon",
-	.begin = begin_at_horizon,
-	.thread = {push_before_old_horizon, push_at_old_horizon, pass_twice},
-	.end = end,
-    },
-    {
-	.name = "queue/horizon-one-index",
-	.begin = begin_later_pushed,
-	.thread = {push_before_new_horizon, push_near_then_later,
-	    pass_in_pieces},
-	.end = end,
-    },
-    {
-	.name = "queue/horizon-two-callers",
-	.begin = begin_at_horizon,
-	.thread = {push_beyond_new_horizon, push_before_new_horizon, pass},
-	.end = end,
-    },
-    {
-	.name = "queue/one-page-of-two",
-	.begin = begin_two_pages_later,
-	.thread = {push_at_new_horizon, pass_one_page},
-	.end = end_in_pass,
-    },
-    {
-	.name = "queue/both-halves",
-	.begin = begin_later_pushed,
-	.thread = {push_later_then_near, push_near_then_later, pass_twice},
-	.end = end,
-    },
-    {
-	.name = "queue/second-word",
-	.begin = begin_word_full,
+	.name = "queue/new-slab",
+	.begin = begin_slabs_full,
 	.thread = {grow_and_push, pop_and_announce},
-	.end = end_word_full,
-	.schedules = 400,
+	.end = end_slabs_full,
     },
     {0},
 };

@@ -174,7 +174,7 @@ static void
 begin_stopped_in_growth(void)
 {
 	begin_slab_full();
-	thread_stop_at(0, &timer->store.top[SET_FREE][0]);
+	thread_stop_at(0, timer->store.free_top);
 }
 
 static void
@@ -518,14 +518,14 @@ static void
 begin_last_stopped_at_summary(void)
 {
 	begin_last_held();
-	thread_stop_at(0, summary_of(held[0][0], SET_FREE));
+	thread_stop_at(0, &slab_of(held[0][0])->free_summary);
 }
 
 static void
 begin_last_stopped_at_top(void)
 {
 	begin_last_held();
-	thread_stop_at(0, timer->store.top[SET_FREE]);
+	thread_stop_at(0, timer->store.free_top);
 }
 
 static void
@@ -569,7 +569,7 @@ begin_push_stopped(void)
 	thread_prepare(0, 1);
 	thread_prepare(1, 0);
 	thread_prepare(2, 0);
-	thread_stop_at(0, &timer->queue.horizon_ns);
+	thread_stop_at(0, &queued_of(timer->store.caches[0].slot[0])->bits);
 }
 
 static void

@@ -269,28 +269,21 @@ begin_to_stop(void)
 	begin_known_record();
 	next_index = timer->store.caches[0].slot[1];
 	subject[0].contested = true;
-	stop_word = &timer->queue.horizon_ns;
+	stop_word = &queued_of(next_index)->bits;
 }
 
 static void
-begin_to_stop_at_bits(void)
+begin_to_stop_at_page(void)
 {
 	begin_to_stop();
-	stop_word = bits_of(next_index, SET_NEAR);
+	stop_word = &queued_of(next_index)->urgency;
 }
 
 static void
-begin_to_stop_at_summary(void)
+begin_to_stop_at_slab(void)
 {
 	begin_to_stop();
-	stop_word = summary_of(next_index, SET_NEAR);
-}
-
-static void
-begin_to_stop_at_top(void)
-{
-	begin_to_stop();
-	stop_word = timer->store.top[SET_NEAR];
+	stop_word = slab_urgency_of(next_index);
 }
 
 static void
@@ -587,9 +580,9 @@ fill_two_pages(void)
 	stop();
 }
 
-/* What is due beyond the horizon, and what is due soon. */
+/* What is due long after, and what is due soon. */
 static void
-schedule_beyond_horizon(void)
+schedule_long_after(void)
 {
 	explore_check(schedule(0, HWT_SEC(2)) == 0);
 	await_thread(1);
@@ -750,9 +743,9 @@ const struct program sleep_programs[] = {
 	.thread = {schedule_first_of_two, schedule_second_of_two},
     },
     {
-	.name = "sleep/beyond-horizon",
+	.name = "sleep/long-after",
 	.begin = begin_worker,
-	.thread = {schedule_beyond_horizon, schedule_second_of_two},
+	.thread = {schedule_long_after, schedule_second_of_two},
     },
     {
 	.name = "sleep/many-pages",
@@ -795,33 +788,23 @@ const struct program sleep_programs[] = {
 	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
     },
     {
-	.name = "sleep/reused-stopped-at-bits",
-	.begin = begin_to_stop_at_bits,
+	.name = "sleep/reused-stopped-at-page",
+	.begin = begin_to_stop_at_page,
 	.thread = {schedule_and_be_stopped, reuse_of_stopped},
     },
     {
-	.name = "sleep/pulled-in-stopped-at-bits",
-	.begin = begin_to_stop_at_bits,
+	.name = "sleep/pulled-in-stopped-at-page",
+	.begin = begin_to_stop_at_page,
 	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
     },
     {
-	.name = "sleep/reused-stopped-at-summary",
-	.begin = begin_to_stop_at_summary,
+	.name = "sleep/reused-stopped-at-slab",
+	.begin = begin_to_stop_at_slab,
 	.thread = {schedule_and_be_stopped, reuse_of_stopped},
     },
     {
-	.name = "sleep/pulled-in-stopped-at-summary",
-	.begin = begin_to_stop_at_summary,
-	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
-    },
-    {
-	.name = "sleep/reused-stopped-at-top",
-	.begin = begin_to_stop_at_top,
-	.thread = {schedule_and_be_stopped, reuse_of_stopped},
-    },
-    {
-	.name = "sleep/pulled-in-stopped-at-top",
-	.begin = begin_to_stop_at_top,
+	.name = "sleep/pulled-in-stopped-at-slab",
+	.begin = begin_to_stop_at_slab,
 	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
     },
     {

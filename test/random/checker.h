@@ -14,7 +14,7 @@
  *
  *   store    slabs and their pages; room for their records in the wheel
  *   free     caches and the free set: every free record in one place
- *   queue    the two halves, the bits above them, passes, horizons
+ *   queue    bits above the free set; urgencies, and passes
  *   wheel    buckets, chunks, entries, bounds, bitmaps, the earliest tick
  *   record   state against flags, entry and queue; announcements
  *   count    counters against the records' states; memory_bytes

@@ -1,78 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two halves of the queue, and the bits above all three sets. See checker.h
- * and mpsc_queue.c.
+ * The queue, and the bits above the free set. See checker.h, record.c and
+ * mpsc_queue.c.
  *
- * A bit above may be set without one below; not the other way round, but for
- * what a pass has taken from above and not visited yet.
+ * A bit above the free set may be set without one below; not the other way
+ * round. A slab is as urgent as its pages; the one that a pass has stopped in
+ * may be more so.
  */
 #include "test/random/checker.h"
 
-/* The pass through a set that can stop half way; NULL: there is none. */
-static const struct mpsc_pass *
-pass_of(const struct checker *checker, enum record_set set)
-{
-	return set == SET_LATER ? &checker->timer->queue.later : NULL;
-}
-
-/* Pages of a slab that will be visited for the set. */
-static uint64_t
-pages_above(const struct checker *checker, enum record_set set, uint32_t number)
-{
-	const struct slab *slab = slab_at(&checker->timer->store, number);
-	const struct mpsc_pass *pass = pass_of(checker, set);
-	uint64_t pages = a64_load_acquire(&slab->summary[set]);
-
-	if (pass != NULL && pass->slab == number)
-		pages |= pass->pages;
-	return pages;
-}
-
-/* Whether the set's summary of a slab will be looked at. */
 static bool
-slab_above(const struct checker *checker, enum record_set set, uint32_t number)
+check_free_bits(struct checker *checker, const struct slab *slab)
 {
-	const struct mpsc_pass *pass = pass_of(checker, set);
+	uint32_t number = slab->first_index >> SLAB_BITS;
+	uint64_t pages = a64_load_acquire(&slab->free_summary);
 	uint64_t slabs =
-	    a64_load_acquire(&checker->timer->store.top[set][number / 64]);
-
-	if (pass != NULL && pass->word == number / 64 + 1)
-		slabs |= pass->slabs;
-	return slabs >> number % 64 & 1;
-}
-
-static bool
-check_set(struct checker *checker, enum record_set set, uint32_t number)
-{
-	const struct slab *slab = slab_at(&checker->timer->store, number);
-	uint64_t pages = pages_above(checker, set, number);
+	    a64_load_acquire(&checker->timer->store.free_top[number / 64]);
 	uint32_t page;
 
 	for (page = 0; page < SLAB_PAGES; page++)
-		must(a64_load_acquire(&slab->bits[set][page]) == 0 ||
+		must(a64_load_acquire(&slab->free_bits[page]) == 0 ||
 			(pages >> page & 1),
 		    slab->first_index + page * PAGE_RECORDS,
-		    "queue: a summary has a bit for each page with bits");
-	must(a64_load_acquire(&slab->summary[set]) == 0 ||
-		slab_above(checker, set, number),
-	    slab->first_index,
-	    "queue: the table has a bit for each slab with a summary");
+		    "queue: free_summary has a bit for each page with bits");
+	must(pages == 0 || (slabs >> number % 64 & 1), slab->first_index,
+	    "queue: free_top has a bit for each slab with a free_summary");
 	return true;
 }
 
 static bool
-check_sets(struct checker *checker)
+check_slab(struct checker *checker, const struct slab *slab)
 {
+	uint32_t number = slab->first_index >> SLAB_BITS;
+	uint64_t most = 0;
+	uint64_t waiting = 0;
+	uint64_t urgency;
+	uint32_t page;
+
+	for (page = 0; page < SLAB_PAGES; page++) {
+		urgency = a64_load_acquire(&slab->queued[page].urgency);
+		must(a64_load_acquire(&slab->queued[page].bits) == 0 ||
+			urgency != 0,
+		    slab->first_index + page * PAGE_RECORDS,
+		    "queue: a page with bits has an urgency");
+		waiting += urgency != 0;
+		most = urgency > most ? urgency : most;
+	}
+	urgency = a64_load_acquire(&checker->timer->store.slab_urgency[number]);
+	must(urgency == most ||
+		(urgency > most &&
+		    checker->timer->queue.any.slabs == number + 1),
+	    slab->first_index, "queue: a slab is as urgent as its pages");
+	must(waiting == a64_load_acquire(&slab->waiting), slab->first_index,
+	    "queue: the pages that wait are counted");
+	return true;
+}
+
+static bool
+check_slabs(struct checker *checker)
+{
+	const struct slab *slab;
 	uint32_t number;
-	int set;
 
 	for (number = 0; number < checker_limit(checker); number++) {
-		if (checker_is_idle(checker, number))
-			continue;
-		for (set = 0; set < SETS; set++) {
-			if (!check_set(checker, (enum record_set)set, number))
-				return false;
-		}
+		slab = slab_at(&checker->timer->store, number);
+		if (!checker_is_idle(checker, number) &&
+		    !(check_free_bits(checker, slab) &&
+			check_slab(checker, slab)))
+			return false;
 	}
 	return true;
 }
@@ -81,66 +76,34 @@ static bool
 check_passes(struct checker *checker)
 {
 	const struct mpsc_queue *queue = &checker->timer->queue;
-	const struct mpsc_pass *near = &queue->near;
-	const struct mpsc_pass *later = &queue->later;
 
-	must(near->set == SET_NEAR && later->set == SET_LATER, 0,
-	    "queue: each half has its set");
-	must(near->word == 0 && near->slabs == 0 && near->pages == 0, 0,
-	    "queue: a pass through the near half goes to its end");
-	must(queue->in_pass ||
-		(later->word == 0 && later->slabs == 0 && later->pages == 0),
-	    0, "queue: no pass through the later half is under way");
-	return true;
-}
-
-static bool
-check_horizons(struct checker *checker)
-{
-	const struct hwt *timer = checker->timer;
-	const struct mpsc_queue *queue = &timer->queue;
-	uint64_t horizon_ns = a64_load_acquire(&queue->horizon_ns);
-
-	must(queue->complete_ns <= horizon_ns, 0,
-	    "queue: a complete pass began after its horizon was set");
-	must(timer_boundary(timer, timer->wheel.next_tick - 1) <
-		queue->complete_ns,
-	    0, "queue: no tick is begun beyond the complete horizon");
+	must(queue->due.slabs == 0 && queue->due.pages == 0, 0,
+	    "queue: a pass through what is due goes to its end");
+	must(queue->any.slabs != 0 || queue->any.pages == 0, 0,
+	    "queue: no pass through all is under way");
 	return true;
 }
 
 bool
 check_queue(struct checker *checker)
 {
-	return check_sets(checker) && check_passes(checker) &&
-	    check_horizons(checker);
-}
-
-static bool
-set_has(const struct checker *checker, enum record_set set, uint32_t index)
-{
-	uint32_t number = index >> SLAB_BITS;
-	uint32_t page = index / PAGE_RECORDS % SLAB_PAGES;
-	const struct slab *slab = slab_at(&checker->timer->store, number);
-	const struct mpsc_pass *pass = pass_of(checker, set);
-	bool visited = slab_above(checker, set, number) ||
-	    (pass != NULL && pass->slab == number && (pass->pages >> page & 1));
-
-	return visited && (pages_above(checker, set, number) >> page & 1) &&
-	    (a64_load_acquire(&slab->bits[set][page]) >> index % PAGE_RECORDS &
-		1);
+	return check_slabs(checker) && check_passes(checker);
 }
 
 bool
 check_queued(struct checker *checker, uint32_t index, struct pair_value seen)
 {
+	const struct record_store *store = &checker->timer->store;
 	uint64_t due_ns = seen.word & FLAG_RELATIVE ? 0 : seen.deadline_ns;
+	uint64_t urgency = mpsc_urgency(due_ns);
+	uint32_t number = index >> SLAB_BITS;
+	const struct queued *queued =
+	    &slab_at(store, number)->queued[index / PAGE_RECORDS % SLAB_PAGES];
 
-	must(set_has(checker, SET_NEAR, index) ||
-		set_has(checker, SET_LATER, index),
-	    index, "queue: what is PENDING and not COVERED is in a half");
-	must(set_has(checker, SET_NEAR, index) ||
-		due_ns >= mpsc_complete(&checker->timer->queue),
-	    index, "queue: the later half has nothing due before complete");
+	must(a64_load_acquire(&queued->bits) >> index % PAGE_RECORDS & 1, index,
+	    "queue: what is PENDING and not COVERED is in it");
+	must(a64_load_acquire(&queued->urgency) >= urgency &&
+		a64_load_acquire(&store->slab_urgency[number]) >= urgency,
+	    index, "queue: each level is as urgent as what it has");
 	return true;
 }

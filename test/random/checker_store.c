@@ -35,7 +35,7 @@ check_pages(struct checker *checker, const struct slab *slab)
 		must(is_zero(page_of(slab, page), PAGE_BYTES),
 		    first + page * PAGE_RECORDS,
 		    "record 3: a page that is not committed reads as 0");
-		must(a64_load_acquire(&slab->bits[SET_FREE][page]) == PAGE_ALL,
+		must(a64_load_acquire(&slab->free_bits[page]) == PAGE_ALL,
 		    first + page * PAGE_RECORDS,
 		    "record 3: and all its records are free");
 	}
@@ -150,7 +150,7 @@ static bool
 check_free_page(struct checker *checker, const struct slab *slab, uint32_t page,
     uint64_t *complete)
 {
-	uint64_t bits = a64_load_acquire(&slab->bits[SET_FREE][page]);
+	uint64_t bits = a64_load_acquire(&slab->free_bits[page]);
 	uint32_t first = slab->first_index + page * PAGE_RECORDS;
 
 	must(page >= HEADER_PAGES || bits == 0, first,

@@ -64,7 +64,8 @@
 	X(PUSHED_OUT, "rescheduled to a later tick")                       \
 	X(PUSHED_OUT_ENTRY, "an entry moved to a later tick")              \
 	X(REUSED, "scheduled in a record with an entry in time")           \
-	X(LATER, "pushed to the later half of the queue")                  \
+	X(QUEUED_FIRST, "queued, and the most urgent of its page")         \
+	X(QUEUED_LATER, "queued on a page that is more urgent")            \
 	X(DELAY_NONE, "scheduled with delay 0")                            \
 	X(DELAY_NEVER, "scheduled with HWT_NEVER")                         \
 	X(DELAY_BEYOND, "scheduled at or beyond 2^63-1 on the clock")      \

@@ -21,16 +21,20 @@ is_new_handle(hwt_timeout handle)
 
 /* It was just scheduled, or rescheduled. */
 static void
-note_queued(uint32_t index)
+note_queued(const struct record *record)
 {
-	const struct slab *slab =
-	    slab_at(&model->timer->store, index >> SLAB_BITS);
-	uint32_t page = index / PAGE_RECORDS % SLAB_PAGES;
+	uint32_t index = record_index(record);
+	const struct queued *queued =
+	    &record_slab(record)->queued[index / PAGE_RECORDS % SLAB_PAGES];
+	struct pair_value seen = pair_load(&record->pair);
+	uint64_t due_ns = seen.word & FLAG_RELATIVE ? 0 : seen.deadline_ns;
 
-	if (a64_load_acquire(&slab->bits[SET_LATER][page]) >>
-		index % PAGE_RECORDS &
-	    1)
-		cover_event(EVENT_LATER);
+	if (!(a64_load_acquire(&queued->bits) >> index % PAGE_RECORDS & 1))
+		return;
+	if (a64_load_acquire(&queued->urgency) > mpsc_urgency(due_ns))
+		cover_event(EVENT_QUEUED_LATER);
+	else
+		cover_event(EVENT_QUEUED_FIRST);
 }
 
 void
@@ -42,7 +46,7 @@ note_reuse(hwt_timeout handle)
 		return;
 	if ((pair_word(&record->pair) & FLAG_COVERED) && record->entry_at != 0)
 		cover_event(EVENT_REUSED);
-	note_queued((uint32_t)(handle.id & INDEX_MASK));
+	note_queued(record);
 }
 
 void
@@ -53,7 +57,7 @@ note_move(struct model_entry *entry)
 	entry->entry_tick = record->entry_at != 0 ? record->entry_tick : 0;
 	if (entry->tick < entry->entry_tick)
 		cover_event(EVENT_PULLED_IN_ENTRY);
-	note_queued((uint32_t)(entry->handle.id & INDEX_MASK));
+	note_queued(record);
 }
 
 /* The worker has seen it since. */
@@ -73,7 +77,7 @@ note_advanced(void)
 {
 	const struct hwt *timer = model->timer;
 
-	if (timer->trim.active || timer->queue.in_pass)
+	if (timer->trim.active || timer->queue.any.slabs != 0)
 		cover_event(EVENT_HOUSEKEEPING_LEFT);
 }
 

@@ -347,8 +347,8 @@ complete_pages(bool committed)
 		uint64_t pages = a64_load_relaxed(&slab->committed);
 
 		for (page = HEADER_PAGES; page < SLAB_PAGES; page++)
-			count += a64_load_relaxed(
-				     &slab->bits[SET_FREE][page]) == PAGE_ALL &&
+			count += a64_load_relaxed(&slab->free_bits[page]) ==
+				PAGE_ALL &&
 			    (pages >> page & 1) == committed;
 	}
 	return count;

@@ -15,7 +15,6 @@
 SUITE(mpsc_queue);
 
 #define NOW HWT_SEC(100)
-#define SOON (NOW + HWT_MS(1))
 #define LATE (NOW + HWT_SEC(3600))
 
 static struct mpsc_queue queue;
@@ -36,7 +35,7 @@ tested_open(uint32_t slabs)
 		    0);
 	fixture_step(&manual, 0);
 	assert_u64(store_limit(&manual.timer->store), slabs);
-	mpsc_create(&queue, &manual.timer->store, NOW);
+	mpsc_create(&queue, &manual.timer->store);
 }
 
 static void
@@ -59,35 +58,47 @@ bit(uint32_t record)
 }
 
 static bool
-push_soon(uint32_t index)
+push(uint32_t index, uint64_t deadline_ns)
 {
-	return mpsc_push(&queue, index, SOON);
+	return mpsc_push(&queue, index, deadline_ns);
+}
+
+static bool
+push_due(uint32_t index)
+{
+	return push(index, NOW);
 }
 
 static bool
 push_late(uint32_t index)
 {
-	return mpsc_push(&queue, index, LATE);
+	return push(index, LATE);
 }
 
 static uint64_t
-pop_near(void)
+pop_due_at(uint64_t now_ns)
 {
-	return mpsc_pop_near(&queue, &popped_first);
+	return mpsc_pop_due(&queue, now_ns, &popped_first);
 }
 
 static uint64_t
-pop_later(void)
+pop_due(void)
 {
-	return mpsc_pop_later(&queue, NOW, &popped_first);
+	return pop_due_at(NOW);
+}
+
+static uint64_t
+pop_any(void)
+{
+	return mpsc_pop_any(&queue, &popped_first);
 }
 
 static void
 assert_is_empty(void)
 {
 	cr_assert(mpsc_is_empty(&queue));
-	assert_u64(pop_near(), 0);
-	assert_u64(pop_later(), 0);
+	assert_u64(pop_due(), 0);
+	assert_u64(pop_any(), 0);
 	cr_assert(mpsc_is_empty(&queue));
 }
 
@@ -113,20 +124,105 @@ Test(mpsc_queue, so_is_one_of_a_store_without_slabs)
 Test(mpsc_queue, what_was_pushed_is_popped_once_page_by_page)
 {
 	tested_open(2);
-	push_soon(index_in(1, 63, 63));
-	push_soon(index_in(0, 1, 0));
-	push_soon(index_in(0, 7, 5));
-	push_soon(index_in(0, 7, 62));
+	push_late(index_in(1, 63, 63));
+	push_due(index_in(0, 1, 0));
+	push_late(index_in(0, 7, 5));
+	push_due(index_in(0, 7, 62));
 	cr_assert(!mpsc_is_empty(&queue));
 
-	assert_u64(pop_near(), bit(0));
+	assert_u64(pop_any(), bit(0));
 	assert_u64(popped_first, index_in(0, 1, 0));
-	assert_u64(pop_near(), bit(5) | bit(62));
+	assert_u64(pop_any(), bit(5) | bit(62));
 	assert_u64(popped_first, index_in(0, 7, 0));
-	assert_u64(pop_near(), bit(63));
+	assert_u64(pop_any(), bit(63));
 	assert_u64(popped_first, index_in(1, 63, 0));
 
-	assert_u64(pop_near(), 0);
+	assert_u64(pop_any(), 0);
+	assert_is_empty();
+	tested_close();
+}
+
+/* This bounds what comes before a turn: nothing but pages on which something
+ * is due by then, however much waits. */
+Test(mpsc_queue, a_due_pass_pops_the_pages_on_which_something_is_due)
+{
+	uint32_t slab, page;
+
+	tested_open(3);
+	for (slab = 0; slab < 3; slab++) {
+		for (page = 1; page < SLAB_PAGES; page++)
+			push(index_in(slab, page, 1), NOW + 2);
+	}
+	push(index_in(0, 2, 0), 0);
+	push(index_in(0, 9, 5), NOW);
+	push(index_in(2, 63, 2), NOW + 1);
+
+	assert_u64(pop_due(), bit(0) | bit(1));
+	assert_u64(popped_first, index_in(0, 2, 0));
+	assert_u64(pop_due(), bit(1) | bit(5));
+	assert_u64(popped_first, index_in(0, 9, 0));
+	assert_u64(pop_due(), 0);
+	assert_u64(pop_due_at(NOW + 1), bit(1) | bit(2));
+	assert_u64(popped_first, index_in(2, 63, 0));
+	assert_u64(pop_due_at(NOW + 1), 0);
+
+	cr_assert(!mpsc_is_empty(&queue));
+	while (pop_any() != 0)
+		continue;
+	assert_is_empty();
+	tested_close();
+}
+
+Test(mpsc_queue, the_earliest_deadline_that_was_pushed_counts)
+{
+	tested_open(1);
+	push(index_in(0, 2, 0), LATE);
+	push(index_in(0, 2, 0), NOW);
+	push(index_in(0, 3, 0), NOW);
+	push(index_in(0, 3, 0), LATE);
+
+	assert_u64(pop_due_at(NOW - 1), 0);
+	assert_u64(pop_due(), bit(0));
+	assert_u64(pop_due(), bit(0));
+	assert_u64(popped_first, index_in(0, 3, 0));
+	assert_u64(pop_due(), 0);
+	assert_is_empty();
+	tested_close();
+}
+
+/* Its pages do not count any more, and what is left does. */
+Test(mpsc_queue, after_a_due_pass_the_next_deadline_counts)
+{
+	a64_t *urgency;
+
+	tested_open(2);
+	urgency = manual.timer->store.slab_urgency;
+	push(index_in(0, 5, 0), LATE);
+	push(index_in(0, 6, 0), LATE - 1);
+	push(index_in(0, 4, 0), NOW);
+	push(index_in(1, 4, 0), NOW);
+
+	assert_u64(pop_due(), bit(0));
+	assert_u64(pop_due(), bit(0));
+	assert_u64(pop_due(), 0);
+
+	assert_u64(a64_load_relaxed(&urgency[0]), mpsc_urgency(LATE - 1));
+	assert_u64(a64_load_relaxed(&urgency[1]), 0);
+	while (pop_any() != 0)
+		continue;
+	assert_is_empty();
+	tested_close();
+}
+
+Test(mpsc_queue, what_is_never_due_is_popped_too)
+{
+	tested_open(1);
+	push(index_in(0, 2, 0), DEADLINE_NEVER);
+
+	assert_u64(pop_due_at(DEADLINE_NEVER - 1), 0);
+	cr_assert(!mpsc_is_empty(&queue));
+	assert_u64(pop_any(), bit(0));
+	assert_u64(pop_any(), 0);
 	assert_is_empty();
 	tested_close();
 }
@@ -137,15 +233,15 @@ Test(mpsc_queue, to_push_again_has_no_effect)
 
 	tested_open(1);
 	for (turn = 0; turn < 1000; turn++) {
-		push_soon(index_in(0, 3, 9));
+		push_due(index_in(0, 3, 9));
 		push_late(index_in(0, 4, 9));
 	}
 
-	assert_u64(pop_near(), bit(9));
-	assert_u64(pop_near(), 0);
-	assert_u64(pop_later(), bit(9));
+	assert_u64(pop_due(), bit(9));
+	assert_u64(pop_due(), 0);
+	assert_u64(pop_any(), bit(9));
 	assert_u64(popped_first, index_in(0, 4, 0));
-	assert_u64(pop_later(), 0);
+	assert_u64(pop_any(), 0);
 	assert_is_empty();
 	tested_close();
 }
@@ -156,113 +252,79 @@ Test(mpsc_queue, what_was_popped_can_be_pushed_again_in_the_same_pass)
 
 	tested_open(1);
 	for (turn = 0; turn < 3; turn++) {
-		push_soon(index_in(0, 3, 9));
-		push_soon(index_in(0, 5, 9));
-		assert_u64(pop_near(), bit(9));
-		push_soon(index_in(0, 3, 9));
-		assert_u64(pop_near(), bit(9));
+		push_due(index_in(0, 3, 9));
+		push_due(index_in(0, 5, 9));
+		assert_u64(pop_due(), bit(9));
+		push_due(index_in(0, 3, 9));
+		assert_u64(pop_due(), bit(9));
 		assert_u64(popped_first, index_in(0, 5, 0));
-		assert_u64(pop_near(), 0);
+		assert_u64(pop_due(), 0);
 
 		cr_assert(!mpsc_is_empty(&queue));
-		assert_u64(pop_near(), bit(9));
+		assert_u64(pop_due(), bit(9));
 		assert_u64(popped_first, index_in(0, 3, 0));
-		assert_u64(pop_near(), 0);
+		assert_u64(pop_due(), 0);
 		assert_is_empty();
 	}
 	tested_close();
 }
 
-Test(mpsc_queue, the_horizon_tells_the_near_half_from_the_later_one)
+/* In a slab that it has left, that it is in, and that it has not come to. */
+Test(mpsc_queue, what_is_due_is_popped_beside_a_pass_that_is_half_done)
 {
-	tested_open(1);
-	(void)mpsc_push(&queue, index_in(0, 2, 0), 0);
-	(void)mpsc_push(&queue, index_in(0, 2, 1), NOW + HORIZON_NS - 1);
-	(void)mpsc_push(&queue, index_in(0, 2, 2), NOW + HORIZON_NS);
-	(void)mpsc_push(&queue, index_in(0, 2, 3), UINT64_MAX);
+	tested_open(3);
+	push_late(index_in(1, 2, 0));
+	push_late(index_in(1, 3, 0));
+	push_late(index_in(1, 4, 0));
+	push_late(index_in(2, 2, 0));
+	assert_u64(pop_any(), bit(0));
+	push_due(index_in(0, 2, 1));
+	push_due(index_in(1, 2, 1));
+	push_due(index_in(1, 3, 1));
+	push_due(index_in(2, 2, 1));
 
-	assert_u64(pop_near(), bit(0) | bit(1));
-	assert_u64(pop_near(), 0);
-	cr_assert(!mpsc_is_empty(&queue));
-	assert_u64(pop_later(), bit(2) | bit(3));
-	assert_u64(pop_later(), 0);
+	assert_u64(pop_due(), bit(1));
+	assert_u64(popped_first, index_in(0, 2, 0));
+	assert_u64(pop_due(), bit(1));
+	assert_u64(popped_first, index_in(1, 2, 0));
+	assert_u64(pop_due(), bit(0) | bit(1));
+	assert_u64(popped_first, index_in(1, 3, 0));
+	assert_u64(pop_due(), bit(0) | bit(1));
+	assert_u64(popped_first, index_in(2, 2, 0));
+	assert_u64(pop_due(), 0);
+
+	assert_u64(pop_any(), bit(0));
+	assert_u64(popped_first, index_in(1, 4, 0));
+	assert_u64(pop_any(), 0);
 	assert_is_empty();
 	tested_close();
 }
 
-/* So that callers seldom find that cache line gone. */
-Test(mpsc_queue, the_horizon_moves_when_half_of_it_has_passed)
-{
-	tested_open(1);
-	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
-
-	assert_u64(
-	    mpsc_pop_later(&queue, NOW + HORIZON_NS / 2, &popped_first), 0);
-	assert_u64(a64_load_relaxed(&queue.horizon_ns), NOW + HORIZON_NS);
-	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
-
-	assert_u64(
-	    mpsc_pop_later(&queue, NOW + HORIZON_NS / 2 + 1, &popped_first), 0);
-	assert_u64(a64_load_relaxed(&queue.horizon_ns),
-	    NOW + HORIZON_NS / 2 + 1 + HORIZON_NS);
-	assert_u64(
-	    mpsc_complete(&queue), NOW + HORIZON_NS / 2 + 1 + HORIZON_NS);
-	tested_close();
-}
-
-/* A pass that began before the horizon was moved on may have missed what is due
- * before the new one: only the end of a pass that began after tells. */
-Test(mpsc_queue, a_pass_counts_from_its_beginning_and_at_its_end)
-{
-	uint64_t next_ns = NOW + 2 * HORIZON_NS;
-
-	tested_open(1);
-	push_late(index_in(0, 2, 0));
-	push_late(index_in(0, 3, 0));
-	assert_u64(pop_later(), bit(0));
-	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), bit(0));
-	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
-	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), 0);
-	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
-
-	push_late(index_in(0, 2, 0));
-	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), bit(0));
-	/* From here on, what is due before goes to the near half. */
-	push_soon(index_in(0, 9, 0));
-	(void)mpsc_push(&queue, index_in(0, 9, 1), next_ns + HORIZON_NS - 1);
-	assert_u64(mpsc_complete(&queue), NOW + HORIZON_NS);
-	assert_u64(mpsc_pop_later(&queue, next_ns, &popped_first), 0);
-	assert_u64(mpsc_complete(&queue), next_ns + HORIZON_NS);
-	assert_u64(pop_near(), bit(0) | bit(1));
-	assert_u64(pop_near(), 0);
-	tested_close();
-}
-
-/* Behind it in the page, the slab, or the table: whoever is fast enough to push
- * each time cannot hold a pass. */
+/* Behind it in the page, in the slab, or in another one: whoever is fast enough
+ * to push each time cannot hold a pass. */
 Test(mpsc_queue, what_is_pushed_behind_a_pass_waits_for_the_next)
 {
-	uint32_t slabs[] = {0, 1, 66, 67};
+	uint32_t slabs[] = {0, 1, 2, 4};
 	uint32_t pops = 0;
 	uint32_t i;
 
-	tested_open(68);
+	tested_open(5);
 	for (i = 0; i < 4; i++)
-		push_soon(index_in(slabs[i], 5, 0));
+		push_due(index_in(slabs[i], 5, 0));
 
-	while (pop_near() != 0) {
+	while (pop_due() != 0) {
 		cr_assert(++pops <= 4);
 		assert_u64(popped_first, index_in(slabs[pops - 1], 5, 0));
 		for (i = 0; i < pops; i++) {
-			push_soon(index_in(slabs[i], 4, pops));
-			push_soon(index_in(slabs[i], 5, pops));
+			push_due(index_in(slabs[i], 4, pops));
+			push_due(index_in(slabs[i], 5, pops));
 		}
 		cr_assert(!mpsc_is_empty(&queue));
 	}
 
 	assert_u64(pops, 4);
 	cr_assert(!mpsc_is_empty(&queue));
-	for (pops = 0; pop_near() != 0; pops++)
+	for (pops = 0; pop_due() != 0; pops++)
 		continue;
 	assert_u64(pops, 8);
 	assert_is_empty();
@@ -272,15 +334,15 @@ Test(mpsc_queue, what_is_pushed_behind_a_pass_waits_for_the_next)
 /* Which a pass reads after that. */
 Test(mpsc_queue, what_is_pushed_ahead_of_a_pass_may_come_in_it)
 {
-	tested_open(68);
-	push_soon(index_in(0, 5, 0));
-	assert_u64(pop_near(), bit(0));
+	tested_open(3);
+	push_due(index_in(0, 5, 0));
+	assert_u64(pop_due(), bit(0));
 
-	push_soon(index_in(67, 5, 1));
+	push_due(index_in(2, 5, 1));
 
-	assert_u64(pop_near(), bit(1));
-	assert_u64(popped_first, index_in(67, 5, 0));
-	assert_u64(pop_near(), 0);
+	assert_u64(pop_due(), bit(1));
+	assert_u64(popped_first, index_in(2, 5, 0));
+	assert_u64(pop_due(), 0);
 	assert_is_empty();
 	tested_close();
 }
@@ -288,30 +350,33 @@ Test(mpsc_queue, what_is_pushed_ahead_of_a_pass_may_come_in_it)
 Test(mpsc_queue, it_is_not_empty_before_the_pass_has_ended)
 {
 	tested_open(1);
-	push_soon(index_in(0, 5, 0));
-	assert_u64(pop_near(), bit(0));
+	push_late(index_in(0, 5, 0));
+	assert_u64(pop_any(), bit(0));
 
 	cr_assert(!mpsc_is_empty(&queue));
 
-	assert_u64(pop_near(), 0);
+	assert_u64(pop_any(), 0);
 	cr_assert(mpsc_is_empty(&queue));
 	tested_close();
 }
 
-/* As a push leaves them that the consumer overtook. */
-Test(mpsc_queue, bits_above_without_one_below_are_passed_over)
+/* Urgencies, each without one below, as a push leaves them that the consumer
+ * overtook: it looks in vain, once. */
+Test(mpsc_queue, what_is_too_urgent_is_passed_over)
 {
+	uint64_t urgency = mpsc_urgency(NOW);
 	struct record_store *store;
 
 	tested_open(2);
 	store = &manual.timer->store;
-	a64_or_seq(&store->top[SET_NEAR][0], bit(0) | bit(1));
-	a64_or_seq(&slab_at(store, 1)->summary[SET_NEAR], bit(8));
-	push_soon(index_in(1, 9, 3));
+	a64_store_relaxed(&store->slab_urgency[0], urgency);
+	a64_store_relaxed(&store->slab_urgency[1], urgency);
+	a64_store_relaxed(&slab_at(store, 1)->queued[8].urgency, urgency);
+	push_due(index_in(1, 9, 3));
 
-	assert_u64(pop_near(), bit(3));
+	assert_u64(pop_due(), bit(3));
 	assert_u64(popped_first, index_in(1, 9, 0));
-	assert_u64(pop_near(), 0);
+	assert_u64(pop_due(), 0);
 	assert_is_empty();
 	tested_close();
 }
@@ -320,25 +385,23 @@ Test(mpsc_queue, bits_above_without_one_below_are_passed_over)
  * index makes up for it. */
 Test(mpsc_queue, a_push_that_was_interrupted_delays_no_other_of_the_same)
 {
-	struct record_store *store;
+	uint64_t urgency = mpsc_urgency(NOW);
+	struct queued *queued;
+	unsigned level;
 
 	tested_open(1);
-	store = &manual.timer->store;
-	a64_or_seq(&slab_at(store, 0)->bits[SET_NEAR][9], bit(3));
-	assert_u64(pop_near(), 0);
+	queued = &slab_at(&manual.timer->store, 0)->queued[9];
+	for (level = 0; level < 2; level++) {
+		a64_or_seq(&queued->bits, bit(3));
+		if (level == 1)
+			a64_store_relaxed(&queued->urgency, urgency);
+		assert_u64(pop_due(), 0);
 
-	push_soon(index_in(0, 9, 3));
-	assert_u64(pop_near(), bit(3));
-	assert_u64(pop_near(), 0);
-
-	a64_or_seq(&slab_at(store, 0)->bits[SET_NEAR][9], bit(3));
-	a64_or_seq(&slab_at(store, 0)->summary[SET_NEAR], bit(9));
-	assert_u64(pop_near(), 0);
-
-	push_soon(index_in(0, 9, 3));
-	assert_u64(pop_near(), bit(3));
-	assert_u64(pop_near(), 0);
-	assert_is_empty();
+		push_due(index_in(0, 9, 3));
+		assert_u64(pop_due(), bit(3));
+		assert_u64(pop_due(), 0);
+		assert_is_empty();
+	}
 	tested_close();
 }
 
@@ -349,83 +412,64 @@ is_pushed(uint32_t index, uint64_t deadline_ns)
 }
 
 /* So callers need not push again. */
-Test(mpsc_queue, what_is_pushed_is_found_in_its_half)
+Test(mpsc_queue, what_is_pushed_is_found_but_for_an_earlier_deadline)
 {
-	static const uint32_t slabs[] = {0, 1, 63, 64, 67};
+	static const uint32_t slabs[] = {0, 1, 3};
 	uint32_t index, i;
 
-	tested_open(68);
-	for (i = 0; i < 5; i++) {
+	tested_open(4);
+	for (i = 0; i < 3; i++) {
 		index = index_in(slabs[i], 9, 3);
-		cr_assert(!is_pushed(index, SOON) && !is_pushed(index, LATE));
-		push_soon(index);
-		cr_assert(is_pushed(index, SOON) && !is_pushed(index, LATE));
-		cr_assert(!is_pushed(index_in(slabs[i], 9, 4), SOON));
+		cr_assert(!is_pushed(index, LATE));
 		push_late(index);
-		cr_assert(is_pushed(index, SOON) && is_pushed(index, LATE));
-		while (pop_near() != 0)
-			continue;
-		cr_assert(!is_pushed(index, SOON) && is_pushed(index, LATE));
-		while (pop_later() != 0)
+		cr_assert(is_pushed(index, LATE) && is_pushed(index, LATE + 1));
+		cr_assert(!is_pushed(index, LATE - 1));
+		cr_assert(!is_pushed(index_in(slabs[i], 9, 4), LATE));
+		push_due(index);
+		cr_assert(is_pushed(index, NOW) && is_pushed(index, LATE));
+		while (pop_due() != 0)
 			continue;
 		cr_assert(!is_pushed(index, LATE));
 	}
+	assert_is_empty();
 	tested_close();
 }
 
-/* The horizon divides them as it does for a push. */
-Test(mpsc_queue, what_is_due_at_the_horizon_is_found_in_the_later_half)
-{
-	uint32_t index = index_in(0, 9, 3);
-
-	tested_open(1);
-	(void)mpsc_push(&queue, index, NOW + HORIZON_NS);
-
-	cr_assert(is_pushed(index, NOW + HORIZON_NS));
-	cr_assert(!is_pushed(index, NOW + HORIZON_NS - 1));
-
-	cr_assert(pop_later() != 0 && pop_later() == 0);
-	(void)mpsc_push(&queue, index, NOW + HORIZON_NS - 1);
-	cr_assert(!is_pushed(index, NOW + HORIZON_NS));
-	cr_assert(is_pushed(index, NOW + HORIZON_NS - 1));
-	assert_u64(pop_near(), bit(3));
-	assert_u64(pop_near(), 0);
-	tested_close();
-}
-
-/* Its slab's page, or the slab itself: the consumer would not come to it. */
-Test(mpsc_queue, what_lacks_a_bit_above_is_not_found)
+/* The consumer would not come to it, or too late. */
+Test(mpsc_queue, what_is_not_as_urgent_above_is_not_found)
 {
 	uint32_t index = index_in(1, 9, 3);
 	struct record_store *store;
+	a64_t *level[2];
+	uint32_t i;
 
 	tested_open(2);
 	store = &manual.timer->store;
-	push_soon(index);
-	a64_and_seq(&store->top[SET_NEAR][0], ~bit(1));
-	cr_assert(!is_pushed(index, SOON));
+	level[0] = &store->slab_urgency[1];
+	level[1] = &slab_at(store, 1)->queued[9].urgency;
+	push_due(index);
+	for (i = 0; i < 2; i++) {
+		cr_assert(is_pushed(index, NOW));
+		a64_store_relaxed(level[i], mpsc_urgency(NOW + 1));
+		cr_assert(!is_pushed(index, NOW));
+		push_due(index);
+	}
 
-	a64_or_seq(&store->top[SET_NEAR][0], bit(1));
-	cr_assert(is_pushed(index, SOON));
-	a64_and_seq(&slab_at(store, 1)->summary[SET_NEAR], ~bit(9));
-	cr_assert(!is_pushed(index, SOON));
-
-	push_soon(index);
-	cr_assert(is_pushed(index, SOON));
-	assert_u64(pop_near(), bit(3));
-	assert_u64(pop_near(), 0);
+	assert_u64(pop_due(), bit(3));
+	assert_u64(pop_due(), 0);
+	assert_is_empty();
 	tested_close();
 }
 
 /* What had no page yet of so many. */
 static uint32_t
-pages_that_call(bool (*push)(uint32_t), uint32_t slab, uint32_t record)
+pages_that_call(bool (*push_it)(uint32_t), uint32_t slab, uint32_t record)
 {
 	uint32_t calls = 0;
 	uint32_t page;
 
 	for (page = 1; page < SLAB_PAGES; page++) {
-		bool calls_now = push(index_in(slab, page, record));
+		bool calls_now = push_it(index_in(slab, page, record));
 
 		cr_assert(calls_now == (record == 0 && page % CALL_PAGES == 0));
 		calls += calls_now;
@@ -435,19 +479,22 @@ pages_that_call(bool (*push)(uint32_t), uint32_t slab, uint32_t record)
 
 Test(mpsc_queue, many_pages_that_wait_ask_for_the_consumer)
 {
+	unsigned turn;
+
 	tested_open(2);
+	for (turn = 0; turn < 2; turn++) {
+		assert_u64(pages_that_call(push_due, 0, 0),
+		    SLAB_PAGES / CALL_PAGES - 1);
+		assert_u64(pages_that_call(push_late, 1, 0),
+		    SLAB_PAGES / CALL_PAGES - 1);
+		/* More records of the same pages are no more pages. */
+		assert_u64(pages_that_call(push_due, 0, 1), 0);
+		assert_u64(pages_that_call(push_late, 1, 63), 0);
 
-	assert_u64(
-	    pages_that_call(push_soon, 0, 0), SLAB_PAGES / CALL_PAGES - 1);
-	assert_u64(
-	    pages_that_call(push_late, 1, 0), SLAB_PAGES / CALL_PAGES - 1);
-	/* More records of the same pages are no more pages. */
-	assert_u64(pages_that_call(push_soon, 0, 1), 0);
-	assert_u64(pages_that_call(push_late, 1, 63), 0);
-
-	while (pop_near() != 0 || pop_later() != 0)
-		continue;
-	assert_is_empty();
+		while (pop_due() != 0 || pop_any() != 0)
+			continue;
+		assert_is_empty();
+	}
 	tested_close();
 }
 
@@ -462,7 +509,8 @@ Test(mpsc_queue, many_pages_that_wait_ask_for_the_consumer)
 static a64_t numbers[INDEXES][PRODUCERS];
 static uint64_t seen[INDEXES][PRODUCERS];
 static _Atomic unsigned producers_left;
-/* Where the producers' deadlines lie on both sides of. */
+/* The producers' deadlines are before and after it. */
+#define AHEAD_NS HWT_SEC(1)
 static _Atomic uint64_t moving_now_ns;
 
 static void
@@ -477,8 +525,8 @@ produce(unsigned producer)
 		    (uint32_t)rng_below(&rng, i % 2 == 0 ? 64 : 2));
 
 		(void)a64_add_seq(&numbers[index][producer], 1);
-		(void)mpsc_push(&queue, index,
-		    moving_now_ns + rng_below(&rng, 2 * HORIZON_NS));
+		(void)mpsc_push(
+		    &queue, index, moving_now_ns + rng_below(&rng, AHEAD_NS));
 	}
 	producers_left--;
 }
@@ -504,12 +552,11 @@ consume(void)
 
 	do {
 		last = producers_left == 0;
-		while ((records = pop_near()) != 0)
+		while ((records = pop_due_at(moving_now_ns)) != 0)
 			look_at(records);
-		while ((records = mpsc_pop_later(
-			    &queue, moving_now_ns, &popped_first)) != 0)
+		if ((records = pop_any()) != 0)
 			look_at(records);
-		moving_now_ns += HORIZON_NS / 4;
+		moving_now_ns += AHEAD_NS / 1000;
 	} while (!last || !mpsc_is_empty(&queue));
 }
 

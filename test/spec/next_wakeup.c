@@ -423,9 +423,9 @@ ManualTest(
 
 	cr_assert(readings_of_a_wait_that_is_0() < 10);
 
-	cr_assert(queued_for_later(manual.timer) >= MILLION - MILLION / 100);
+	cr_assert(queued_in(manual.timer) >= MILLION - MILLION / 100);
 	assert_u64(manual_step(0), 1);
-	assert_u64(queued_for_later(manual.timer), 0);
+	assert_u64(queued_in(manual.timer), 0);
 }
 
 ManualTest(next_wakeup, with_something_due_so_is_what_a_million_left_that_went)

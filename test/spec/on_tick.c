@@ -47,7 +47,7 @@ then_counts_what_waits(struct probe *probe)
 {
 	uint64_t *waiting = probe->data;
 
-	*waiting = queued_for_later(probe->fixture->timer);
+	*waiting = queued_in(probe->fixture->timer);
 }
 
 static hwt_timeout *
@@ -70,12 +70,20 @@ pull_a_million_in(const hwt_timeout *timeouts, uint64_t delay_ns)
 		    hwt_reschedule(manual.timer, timeouts[index], delay_ns));
 }
 
-/* By one who turns the wheel every half second at least. */
+/* Neither when they are due soon after it, nor when the wheel was not turned
+ * for long. */
 Test(on_tick, what_is_due_does_not_wait_for_a_million_that_were_pulled_in)
 {
-	static const uint64_t delays[] = {FIXTURE_TICK, HWT_MS(499)};
+	static const struct {
+		uint64_t due_ns, pulled_in_ns;
+	} cases[] = {
+	    {FIXTURE_TICK, FIXTURE_TICK + 1},
+	    {FIXTURE_TICK, HWT_MS(300)},
+	    {FIXTURE_TICK, HWT_SEC(3600)},
+	    {HWT_SEC(5), HWT_SEC(3600)},
+	};
 
-	for (unsigned turn = 0; turn < 2; turn++) {
+	for (unsigned i = 0; i < 4; i++) {
 		uint64_t waiting = 0;
 		struct probe probe = {
 		    .then = then_counts_what_waits, .data = &waiting};
@@ -84,17 +92,16 @@ Test(on_tick, what_is_due_does_not_wait_for_a_million_that_were_pulled_in)
 		manual_open(NULL);
 		timeouts = schedule_a_million(HWT_SEC(7200));
 		manual_step(0);
-		assert_u64(queued_for_later(manual.timer), 0);
-		probe_schedule(&probe, delays[turn]);
-		assert_u64(manual_wait(), delays[turn]);
-		pull_a_million_in(timeouts, HWT_SEC(3600));
+		assert_u64(queued_in(manual.timer), 0);
+		probe_schedule(&probe, cases[i].due_ns);
+		assert_u64(manual_wait(), cases[i].due_ns);
+		pull_a_million_in(timeouts, cases[i].pulled_in_ns);
 
-		assert_u64(manual_step(delays[turn]), 1);
+		assert_u64(manual_step(cases[i].due_ns), 1);
 
-		/* A piece of them at most was taken over before. */
-		cr_assert(waiting >= MILLION - MILLION / 100,
-		    "%" PRIu64 " left", waiting);
-		assert_u64(manual_wait(), HWT_SEC(3600) - delays[turn]);
+		/* None of them was taken over before it. */
+		assert_u64(waiting, MILLION);
+		assert_u64(queued_in(manual.timer), 0);
 		manual_close();
 		free(timeouts);
 	}

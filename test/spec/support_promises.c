@@ -343,7 +343,7 @@ grid_tick(uint64_t tick_ns, uint64_t offset_ns, uint64_t delay_ns)
 }
 
 uint64_t
-queued_for_later(const struct hwt *timer)
+queued_in(const struct hwt *timer)
 {
 	const struct record_store *store = &timer->store;
 	uint32_t limit = store_limit(store);
@@ -352,9 +352,9 @@ queued_for_later(const struct hwt *timer)
 
 	for (number = 0; number < limit; number++) {
 		for (page = 0; page < SLAB_PAGES; page++)
-			count += (uint64_t)__builtin_popcountll(
-			    a64_load_acquire(&slab_at(store, number)
-						  ->bits[SET_LATER][page]));
+			count +=
+			    (uint64_t)__builtin_popcountll(a64_load_acquire(
+				&slab_at(store, number)->queued[page].bits));
 	}
 	return count;
 }

@@ -92,9 +92,8 @@ char thread_letter(pid_t thread);
  * offset_ns after creation. */
 uint64_t grid_tick(uint64_t tick_ns, uint64_t offset_ns, uint64_t delay_ns);
 
-/* From inside: how many records wait in the queue for a worker that need not
- * hurry. */
-uint64_t queued_for_later(const struct hwt *timer);
+/* From inside: how many records wait in the queue. */
+uint64_t queued_in(const struct hwt *timer);
 
 bool readable(int fd);
 
