@@ -22,7 +22,9 @@ perf_programs := $(perf_names:%=build/plain/%) $(module_perf)
 # Of a peer, which is the first word of its subjects' names: a header that must
 # be there, and what it is compiled and linked with.
 peer = $(call peer_of,$(notdir $(basename $@)))
-peer_of = $(firstword $(subst _, ,$1))header_libevent := event2/event.h
+peer_of = $(firstword $(subst _, ,$1))
+
+header_libevent := event2/event.h
 libs_of_libevent := -levent_core -levent_pthreads
 header_libev := ev.h
 libs_of_libev := -lev
@@ -68,6 +70,10 @@ build/plain/perf/subject/%.o: perf/subject/%.cc build/plain/flags
 	$(Q)$(CXX) -std=gnu++17 -I. $(CPPFLAGS) -pthread -Wall -Wextra \
 		$(if $(filter-out 0,$(WERROR)),-Werror) $(CFLAGS) \
 		-MMD -MP -c -o $@ $<
+
+# So that other libraries are still found and linked; these two need no package
+# that the tests do not.
+check-all: $(addprefix build/plain/perf/pair/,libuv libevent)
 
 # What is to be measured says what is built for it, as far as it can be. Those
 # of perf/peer are built by programs of their own.
