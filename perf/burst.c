@@ -31,6 +31,8 @@
 #include <poll.h>
 
 #include "perf/loads.h"
+/* A coarse clock would put what is due in another tick. */
+#define MUTEX_WHEEL_PRECISE 1
 #include SUBJECT
 
 /* 1: tasks may start in several threads at once. */

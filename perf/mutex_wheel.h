@@ -1,16 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The baseline: one mutex round an intrusive hashed wheel, malloc for each
- * timeout. It is what one would write in an afternoon, written well: doubly
- * linked lists, so that start and cancel are constant time; the clock, malloc
- * and free outside of the lock; the lock on a cache line of its own; expired
- * timeouts are unlinked under the lock and run without it. Deadlines are kept
- * as ticks, so passing over a later round is a comparison.
+ * The baseline: a hashed wheel behind a mutex, as one would write it in an
+ * afternoon, written well. Doubly linked lists, so that start and cancel are
+ * constant time; clock, malloc and free outside of the lock; locks on cache
+ * lines of their own, no counters; what is due is unlinked under the lock, a
+ * few at a time, and runs without it while it is in the cache. Deadlines are
+ * kept as ticks, so passing over a later round is a comparison.
+ *
+ * With ticks of 50 ms or more, the clock is CLOCK_MONOTONIC_COARSE, which costs
+ * a sixth and is behind by a period of the kernel's tick; this is added, so
+ * that no timeout is early.
  *
  * A handle is the pointer. Who asked for one owns the timeout beside the wheel,
  * and cancels it once, whether it has ended or not: that frees it. Who did not
  * cannot cancel it, and the worker frees it after its task. This spares the
  * baseline the generations with which hwt refuses stale handles.
+ *
+ * Who would call it unfair: each of those who write such wheels, for one of
+ * these reasons. A subject of perf/subject has what they would do instead.
+ *
+ *   "A mutex that spins first, or a spinlock."   MUTEX_WHEEL_LOCK
+ *   "A timeout is embedded in its connection: no malloc."
+ *                                                MUTEX_WHEEL_EMBEDDED
+ *   "The loop has read the clock already."       SUBJECT_DEADLINES
+ *   "Each thread has a wheel of its own."        MUTEX_WHEEL_SHARDS
+ *   "One notes the activity, and looks at it when the timeout is due."
+ *                                                MUTEX_WHEEL_LAZY
+ *   "A loop's own timers need no lock at all."   subject/wheel.h
  */
 #ifndef MUTEX_WHEEL_H
 #define MUTEX_WHEEL_H
@@ -23,62 +39,206 @@
 #include <stdlib.h>
 #include <time.h>
 
-#ifndef MUTEX_WHEEL_TYPE
-#define MUTEX_WHEEL_TYPE PTHREAD_MUTEX_DEFAULT
+/* Kinds of locks: pthread's default, one that spins for a while before it
+ * sleeps (glibc's alone), one that only spins, and none, for one thread that
+ * also turns the wheel. */
+#define MUTEX_WHEEL_DEFAULT 0
+#define MUTEX_WHEEL_ADAPTIVE 1
+#define MUTEX_WHEEL_SPIN 2
+#define MUTEX_WHEEL_NONE 3
+#ifndef MUTEX_WHEEL_LOCK
+#define MUTEX_WHEEL_LOCK MUTEX_WHEEL_DEFAULT
+#endif
+
+/* 1: what a thread cancels serves its next timeout, as when both are the one
+ * that is embedded in a connection. */
+#ifndef MUTEX_WHEEL_EMBEDDED
+#define MUTEX_WHEEL_EMBEDDED 0
+#endif
+
+/* 1: what is put off stays in its bucket. Its deadline is noted without the
+ * lock, and looked at when the bucket is due: the third of the ways that the
+ * manual of libev has for this. */
+#ifndef MUTEX_WHEEL_LAZY
+#define MUTEX_WHEEL_LAZY 0
+#endif
+
+/* Wheels with a lock each: a thread's timeouts are in the one that is its. */
+#ifndef MUTEX_WHEEL_SHARDS
+#define MUTEX_WHEEL_SHARDS 1
 #endif
 
 enum {
-	MUTEX_WHEEL_BUCKETS = 512
+	MUTEX_WHEEL_BUCKETS = 512,
+	/* Timeouts that are due, unlinked under the lock at a time. */
+	MUTEX_WHEEL_CHUNK = 64,
+	MUTEX_WHEEL_COARSE_NS = 50000000
 };
 
+#define MUTEX_WHEEL_ENDED UINT64_MAX
+
 /* The links come first: a bucket's head is the links alone. */
-struct mutex_wheel_link {
-	struct mutex_wheel_link *next, *previous;
+struct mutex_wheel_links {
+	struct mutex_wheel_links *next, *previous;
 };
 
 struct mutex_wheel_timeout {
-	struct mutex_wheel_link link;
+	struct mutex_wheel_links link;
 	uint64_t tick;
 	void (*task)(void *arg);
 	void *arg;
-	/* In a bucket; under the wheel's mutex. */
-	bool pending;
+#if MUTEX_WHEEL_SHARDS > 1
+	struct mutex_wheel_shard *shard;
+#endif
+	/* The deadline, not before tick; MUTEX_WHEEL_ENDED: not in a bucket.
+	 * Under the shard's lock, but that a lazy one is put off without. */
+	atomic_uint_fast64_t due;
 	/* Who must still let go of it: the wheel, and the owner of a handle. */
 	atomic_uint holders;
 };
 
-struct mutex_wheel {
-	_Alignas(64) pthread_mutex_t mutex;
+struct mutex_wheel_shard {
+#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+	_Alignas(64) pthread_spinlock_t lock;
+#else
+	_Alignas(64) pthread_mutex_t lock;
+#endif
 	uint64_t next_tick;
-	uint64_t pending;
-	_Alignas(64) struct mutex_wheel_link *buckets;
-	uint64_t bucket_mask;
-	uint64_t origin_ns;
-	uint64_t tick_ns;
-	_Alignas(64) atomic_uint_fast64_t wakeups;
-	bool stopping;
+	struct mutex_wheel_links *buckets;
+};
+
+struct mutex_wheel {
+	struct mutex_wheel_shard shard[MUTEX_WHEEL_SHARDS];
+	_Alignas(64) uint64_t bucket_mask;
+	uint64_t origin_ns, tick_ns;
+	/* The clock, and how far it may be behind. */
+	clockid_t clock;
+	uint64_t behind_ns;
+	_Alignas(64) pthread_mutex_t stop_lock;
 	pthread_cond_t stop;
+	bool stopping;
+	atomic_uint_fast64_t wakeups;
 	pthread_t worker;
 };
 
+static inline void
+mutex_wheel_lock(struct mutex_wheel_shard *shard)
+{
+#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+	pthread_spin_lock(&shard->lock);
+#elif MUTEX_WHEEL_LOCK != MUTEX_WHEEL_NONE
+	pthread_mutex_lock(&shard->lock);
+#else
+	(void)shard;
+#endif
+}
+
+static inline void
+mutex_wheel_unlock(struct mutex_wheel_shard *shard)
+{
+#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+	pthread_spin_unlock(&shard->lock);
+#elif MUTEX_WHEEL_LOCK != MUTEX_WHEEL_NONE
+	pthread_mutex_unlock(&shard->lock);
+#else
+	(void)shard;
+#endif
+}
+
+static inline void
+mutex_wheel_lock_init(struct mutex_wheel_shard *shard)
+{
+#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+	pthread_spin_init(&shard->lock, PTHREAD_PROCESS_PRIVATE);
+#elif MUTEX_WHEEL_LOCK == MUTEX_WHEEL_ADAPTIVE
+	pthread_mutexattr_t type;
+
+	pthread_mutexattr_init(&type);
+	pthread_mutexattr_settype(&type, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&shard->lock, &type);
+	pthread_mutexattr_destroy(&type);
+#else
+	pthread_mutex_init(&shard->lock, NULL);
+#endif
+}
+
+/* Where the calling thread's timeouts go. */
+static inline struct mutex_wheel_shard *
+mutex_wheel_own(struct mutex_wheel *wheel)
+{
+#if MUTEX_WHEEL_SHARDS > 1
+	static atomic_uint threads;
+	static _Thread_local unsigned number;
+
+	if (!number)
+		number = atomic_fetch_add(&threads, 1) + 1;
+	return &wheel->shard[number % MUTEX_WHEEL_SHARDS];
+#else
+	return &wheel->shard[0];
+#endif
+}
+
+static inline struct mutex_wheel_shard *
+mutex_wheel_of(struct mutex_wheel *wheel, struct mutex_wheel_timeout *timeout)
+{
+#if MUTEX_WHEEL_SHARDS > 1
+	(void)wheel;
+	return timeout->shard;
+#else
+	(void)timeout;
+	return &wheel->shard[0];
+#endif
+}
+
+static _Thread_local struct mutex_wheel_timeout *mutex_wheel_spare;
+
+static inline struct mutex_wheel_timeout *
+mutex_wheel_make(void)
+{
+	struct mutex_wheel_timeout *spare = mutex_wheel_spare;
+
+	if (!MUTEX_WHEEL_EMBEDDED || !spare)
+		return malloc(sizeof(*spare));
+	mutex_wheel_spare = NULL;
+	return spare;
+}
+
+static inline void
+mutex_wheel_free(struct mutex_wheel_timeout *timeout)
+{
+	if (!MUTEX_WHEEL_EMBEDDED || mutex_wheel_spare)
+		free(timeout);
+	else
+		mutex_wheel_spare = timeout;
+}
+
+static inline void
+mutex_wheel_release(struct mutex_wheel_timeout *timeout)
+{
+	if (atomic_fetch_sub(&timeout->holders, 1) == 1)
+		mutex_wheel_free(timeout);
+}
+
 static inline uint64_t
-mutex_wheel_now_ns(void)
+mutex_wheel_now_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static inline void
-mutex_wheel_unlink(struct mutex_wheel_link *link)
+mutex_wheel_unlink(struct mutex_wheel_links *link)
 {
 	link->previous->next = link->next;
 	link->next->previous = link->previous;
 }
 
+/* Before head, which makes it the list's last. */
 static inline void
-mutex_wheel_append(struct mutex_wheel_link *head, struct mutex_wheel_link *link)
+mutex_wheel_append(
+    struct mutex_wheel_links *head, struct mutex_wheel_links *link)
 {
 	link->next = head;
 	link->previous = head->previous;
@@ -86,49 +246,72 @@ mutex_wheel_append(struct mutex_wheel_link *head, struct mutex_wheel_link *link)
 	head->previous = link;
 }
 
-static inline void
-mutex_wheel_release(struct mutex_wheel_timeout *timeout)
+/* A deadline of hence, by the wheel's clock. */
+static inline uint64_t
+mutex_wheel_due_ns(const struct mutex_wheel *wheel, uint64_t delay_ns)
 {
-	if (atomic_fetch_sub(&timeout->holders, 1) == 1)
-		free(timeout);
+	return mutex_wheel_now_ns(wheel->clock) + wheel->behind_ns + delay_ns;
 }
 
 static inline uint64_t
-mutex_wheel_tick(const struct mutex_wheel *wheel, uint64_t delay_ns)
+mutex_wheel_tick(const struct mutex_wheel *wheel, uint64_t due_ns)
 {
-	uint64_t due_ns = mutex_wheel_now_ns() - wheel->origin_ns + delay_ns;
+	uint64_t since_ns = due_ns - wheel->origin_ns;
 
-	return (due_ns + wheel->tick_ns - 1) / wheel->tick_ns;
+	return (since_ns + wheel->tick_ns - 1) / wheel->tick_ns;
 }
 
-/* Under the mutex. */
+/* Under the lock. */
 static inline void
-mutex_wheel_place(struct mutex_wheel *wheel,
-    struct mutex_wheel_timeout *timeout, uint64_t tick)
+mutex_wheel_link(const struct mutex_wheel *wheel,
+    struct mutex_wheel_shard *shard, struct mutex_wheel_timeout *timeout,
+    uint64_t tick)
 {
-	timeout->tick = tick < wheel->next_tick ? wheel->next_tick : tick;
-	mutex_wheel_append(&wheel->buckets[timeout->tick & wheel->bucket_mask],
-	    &timeout->link);
+	timeout->tick = tick;
+	mutex_wheel_append(
+	    &shard->buckets[tick & wheel->bucket_mask], &timeout->link);
+}
+
+/* Under the lock. */
+static inline void
+mutex_wheel_place(const struct mutex_wheel *wheel,
+    struct mutex_wheel_shard *shard, struct mutex_wheel_timeout *timeout,
+    uint64_t tick)
+{
+	if (tick < shard->next_tick)
+		tick = shard->next_tick;
+	atomic_store_explicit(&timeout->due, tick, memory_order_relaxed);
+	mutex_wheel_link(wheel, shard, timeout, tick);
+}
+
+/* Under the lock. */
+static inline bool
+mutex_wheel_pending(struct mutex_wheel_timeout *timeout)
+{
+	return atomic_load_explicit(&timeout->due, memory_order_relaxed) !=
+	    MUTEX_WHEEL_ENDED;
 }
 
 /* held: the caller will cancel it. NULL: no memory. */
 static inline struct mutex_wheel_timeout *
-mutex_wheel_schedule(struct mutex_wheel *wheel, void (*task)(void *arg),
-    void *arg, uint64_t delay_ns, bool held)
+mutex_wheel_schedule_at(struct mutex_wheel *wheel, void (*task)(void *arg),
+    void *arg, uint64_t due_ns, bool held)
 {
-	struct mutex_wheel_timeout *timeout = malloc(sizeof(*timeout));
-	uint64_t tick = mutex_wheel_tick(wheel, delay_ns);
+	struct mutex_wheel_shard *shard = mutex_wheel_own(wheel);
+	struct mutex_wheel_timeout *timeout = mutex_wheel_make();
+	uint64_t tick = mutex_wheel_tick(wheel, due_ns);
 
 	if (!timeout)
 		return NULL;
 	timeout->task = task;
 	timeout->arg = arg;
-	timeout->pending = true;
+#if MUTEX_WHEEL_SHARDS > 1
+	timeout->shard = shard;
+#endif
 	atomic_init(&timeout->holders, held ? 2 : 1);
-	pthread_mutex_lock(&wheel->mutex);
-	mutex_wheel_place(wheel, timeout, tick);
-	wheel->pending++;
-	pthread_mutex_unlock(&wheel->mutex);
+	mutex_wheel_lock(shard);
+	mutex_wheel_place(wheel, shard, timeout, tick);
+	mutex_wheel_unlock(shard);
 	return timeout;
 }
 
@@ -137,147 +320,230 @@ static inline bool
 mutex_wheel_cancel(
     struct mutex_wheel *wheel, struct mutex_wheel_timeout *timeout)
 {
+	struct mutex_wheel_shard *shard = mutex_wheel_of(wheel, timeout);
 	bool pending;
 
-	pthread_mutex_lock(&wheel->mutex);
-	pending = timeout->pending;
-	if (pending) {
-		mutex_wheel_unlink(&timeout->link);
-		wheel->pending--;
-	}
-	pthread_mutex_unlock(&wheel->mutex);
+	mutex_wheel_lock(shard);
+	pending = mutex_wheel_pending(timeout);
 	if (pending)
-		free(timeout);
+		mutex_wheel_unlink(&timeout->link);
+	mutex_wheel_unlock(shard);
+	if (pending)
+		mutex_wheel_free(timeout);
 	else
 		mutex_wheel_release(timeout);
 	return pending;
 }
 
+/* Without the lock; false: it has ended, or is pulled in. */
+static inline bool
+mutex_wheel_put_off(struct mutex_wheel_timeout *timeout, uint64_t tick)
+{
+	uint64_t due =
+	    atomic_load_explicit(&timeout->due, memory_order_relaxed);
+
+	while (due <= tick)
+		if (atomic_compare_exchange_weak(&timeout->due, &due, tick))
+			return true;
+	return false;
+}
+
 /* False as for cancel; then it is freed like there. */
 static inline bool
-mutex_wheel_reschedule(struct mutex_wheel *wheel,
-    struct mutex_wheel_timeout *timeout, uint64_t delay_ns)
+mutex_wheel_reschedule_at(struct mutex_wheel *wheel,
+    struct mutex_wheel_timeout *timeout, uint64_t due_ns)
 {
-	uint64_t tick = mutex_wheel_tick(wheel, delay_ns);
+	struct mutex_wheel_shard *shard = mutex_wheel_of(wheel, timeout);
+	uint64_t tick = mutex_wheel_tick(wheel, due_ns);
 	bool pending;
 
-	pthread_mutex_lock(&wheel->mutex);
-	pending = timeout->pending;
+	if (MUTEX_WHEEL_LAZY && mutex_wheel_put_off(timeout, tick))
+		return true;
+	mutex_wheel_lock(shard);
+	pending = mutex_wheel_pending(timeout);
 	if (pending) {
 		mutex_wheel_unlink(&timeout->link);
-		mutex_wheel_place(wheel, timeout, tick);
+		mutex_wheel_place(wheel, shard, timeout, tick);
 	}
-	pthread_mutex_unlock(&wheel->mutex);
+	mutex_wheel_unlock(shard);
 	if (!pending)
 		mutex_wheel_release(timeout);
 	return pending;
 }
 
-/* Moves what is due at the tick from its bucket to the list. */
-static inline void
-mutex_wheel_collect(
-    struct mutex_wheel *wheel, uint64_t tick, struct mutex_wheel_link *due)
+/* Unlinks it if it is due. */
+static inline bool
+mutex_wheel_end(const struct mutex_wheel *wheel,
+    struct mutex_wheel_shard *shard, struct mutex_wheel_timeout *timeout,
+    uint64_t tick)
 {
-	struct mutex_wheel_link *head =
-	    &wheel->buckets[tick & wheel->bucket_mask];
-	struct mutex_wheel_link *link, *next;
-	struct mutex_wheel_timeout *timeout;
+	uint64_t due = timeout->tick;
 
-	for (link = head->next; link != head; link = next) {
-		next = link->next;
-		timeout = (struct mutex_wheel_timeout *)link;
-		if (timeout->tick > tick)
-			continue;
-		timeout->pending = false;
-		mutex_wheel_unlink(link);
-		mutex_wheel_append(due, link);
-		wheel->pending--;
+	if (due > tick)
+		return false;
+	mutex_wheel_unlink(&timeout->link);
+	if (!MUTEX_WHEEL_LAZY) {
+		atomic_store_explicit(
+		    &timeout->due, MUTEX_WHEEL_ENDED, memory_order_relaxed);
+		return true;
 	}
+	while (due <= tick)
+		if (atomic_compare_exchange_weak(
+			&timeout->due, &due, MUTEX_WHEEL_ENDED))
+			return true;
+	mutex_wheel_link(wheel, shard, timeout, due);
+	return false;
+}
+
+/* Unlinks what is due at the tick, from the place that cursor has in the bucket
+ * on, and moves the cursor behind it. Returns how many are in due. */
+static inline unsigned
+mutex_wheel_collect(const struct mutex_wheel *wheel,
+    struct mutex_wheel_shard *shard, struct mutex_wheel_links *cursor,
+    uint64_t tick, struct mutex_wheel_timeout **due)
+{
+	const struct mutex_wheel_links *head =
+	    &shard->buckets[tick & wheel->bucket_mask];
+	struct mutex_wheel_links *link = cursor->next;
+	struct mutex_wheel_timeout *timeout;
+	unsigned count = 0, seen;
+
+	mutex_wheel_unlink(cursor);
+	for (seen = 0; link != head && seen < MUTEX_WHEEL_CHUNK; seen++) {
+		timeout = (struct mutex_wheel_timeout *)link;
+		link = link->next;
+		if (mutex_wheel_end(wheel, shard, timeout, tick))
+			due[count++] = timeout;
+	}
+	mutex_wheel_append(link, cursor);
+	return count;
+}
+
+/* Other threads unlink, and append at the end: the cursor stays where it is. */
+static inline void
+mutex_wheel_turn_shard(
+    struct mutex_wheel *wheel, struct mutex_wheel_shard *shard, uint64_t tick)
+{
+	struct mutex_wheel_links *head =
+	    &shard->buckets[tick & wheel->bucket_mask];
+	struct mutex_wheel_timeout *due[MUTEX_WHEEL_CHUNK];
+	struct mutex_wheel_links cursor;
+	unsigned count, i;
+
+	mutex_wheel_lock(shard);
+	shard->next_tick = tick + 1;
+	mutex_wheel_append(head->next, &cursor);
+	while (cursor.next != head) {
+		count = mutex_wheel_collect(wheel, shard, &cursor, tick, due);
+		mutex_wheel_unlock(shard);
+		for (i = 0; i < count; i++) {
+			due[i]->task(due[i]->arg);
+			mutex_wheel_release(due[i]);
+		}
+		mutex_wheel_lock(shard);
+	}
+	mutex_wheel_unlink(&cursor);
+	mutex_wheel_unlock(shard);
 }
 
 static inline void
-mutex_wheel_run(struct mutex_wheel_link *due)
+mutex_wheel_turn(struct mutex_wheel *wheel, uint64_t tick)
 {
-	struct mutex_wheel_link *link, *next;
+	unsigned i;
 
-	for (link = due->next; link != due; link = next) {
-		struct mutex_wheel_timeout *timeout =
-		    (struct mutex_wheel_timeout *)link;
+	for (i = 0; i < MUTEX_WHEEL_SHARDS; i++)
+		mutex_wheel_turn_shard(wheel, &wheel->shard[i], tick);
+}
 
-		next = link->next;
-		timeout->task(timeout->arg);
-		mutex_wheel_release(timeout);
-	}
+/* What a loop's thread calls that turns the wheel itself. */
+static inline void
+mutex_wheel_turn_until(struct mutex_wheel *wheel, uint64_t now_ns)
+{
+	uint64_t tick = (now_ns - wheel->origin_ns) / wheel->tick_ns;
+
+	while (wheel->shard[0].next_tick <= tick)
+		mutex_wheel_turn(wheel, wheel->shard[0].next_tick);
 }
 
 static inline void *
 mutex_wheel_worker(void *arg)
 {
 	struct mutex_wheel *wheel = arg;
-	struct mutex_wheel_link due;
+	uint64_t tick = 1, until_ns;
 	struct timespec until;
-	uint64_t until_ns;
 
-	pthread_mutex_lock(&wheel->mutex);
+	pthread_mutex_lock(&wheel->stop_lock);
 	while (!wheel->stopping) {
-		until_ns = wheel->origin_ns + wheel->next_tick * wheel->tick_ns;
+		until_ns = wheel->origin_ns + tick * wheel->tick_ns;
 		until.tv_sec = (time_t)(until_ns / 1000000000u);
 		until.tv_nsec = (long)(until_ns % 1000000000u);
 		if (pthread_cond_timedwait(
-			&wheel->stop, &wheel->mutex, &until) != ETIMEDOUT)
+			&wheel->stop, &wheel->stop_lock, &until) != ETIMEDOUT)
 			continue;
+		pthread_mutex_unlock(&wheel->stop_lock);
 		atomic_fetch_add(&wheel->wakeups, 1);
-		due.next = due.previous = &due;
-		mutex_wheel_collect(wheel, wheel->next_tick, &due);
-		wheel->next_tick++;
-		pthread_mutex_unlock(&wheel->mutex);
-		mutex_wheel_run(&due);
-		pthread_mutex_lock(&wheel->mutex);
+		mutex_wheel_turn(wheel, tick++);
+		pthread_mutex_lock(&wheel->stop_lock);
 	}
-	pthread_mutex_unlock(&wheel->mutex);
+	pthread_mutex_unlock(&wheel->stop_lock);
 	return NULL;
+}
+
+static inline void
+mutex_wheel_choose_clock(struct mutex_wheel *wheel)
+{
+	struct timespec behind = {0, 0};
+
+	wheel->clock = CLOCK_MONOTONIC;
+#ifndef MUTEX_WHEEL_PRECISE
+	if (wheel->tick_ns >= MUTEX_WHEEL_COARSE_NS &&
+	    !clock_getres(CLOCK_MONOTONIC_COARSE, &behind))
+		wheel->clock = CLOCK_MONOTONIC_COARSE;
+#endif
+	wheel->behind_ns = (uint64_t)behind.tv_nsec;
 }
 
 static inline bool
 mutex_wheel_start(struct mutex_wheel *wheel)
 {
 	pthread_condattr_t monotonic;
-	pthread_mutexattr_t type;
 
-	pthread_mutexattr_init(&type);
-	pthread_mutexattr_settype(&type, MUTEX_WHEEL_TYPE);
-	pthread_mutex_init(&wheel->mutex, &type);
-	pthread_mutexattr_destroy(&type);
+	pthread_mutex_init(&wheel->stop_lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&wheel->stop, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	return !pthread_create(&wheel->worker, NULL, mutex_wheel_worker, wheel);
+	return MUTEX_WHEEL_LOCK == MUTEX_WHEEL_NONE ||
+	    !pthread_create(&wheel->worker, NULL, mutex_wheel_worker, wheel);
 }
 
-/* buckets is a power of two. NULL: no memory or no thread. */
+/* buckets, of each shard, is a power of two. NULL: no memory or no thread. */
 static inline struct mutex_wheel *
 mutex_wheel_create(uint64_t tick_ns, uint64_t buckets)
 {
 	struct mutex_wheel *wheel = aligned_alloc(64, sizeof(*wheel));
+	struct mutex_wheel_links *all;
 	uint64_t i;
 
 	if (!wheel)
 		return NULL;
-	wheel->buckets = calloc(buckets, sizeof(*wheel->buckets));
+	all = calloc(MUTEX_WHEEL_SHARDS * buckets, sizeof(*all));
+	for (i = 0; all && i < MUTEX_WHEEL_SHARDS * buckets; i++)
+		all[i].next = all[i].previous = &all[i];
+	for (i = 0; i < MUTEX_WHEEL_SHARDS; i++) {
+		mutex_wheel_lock_init(&wheel->shard[i]);
+		wheel->shard[i].next_tick = 1;
+		wheel->shard[i].buckets = all + i * buckets;
+	}
 	wheel->bucket_mask = buckets - 1;
-	for (i = 0; wheel->buckets && i < buckets; i++)
-		wheel->buckets[i].next = wheel->buckets[i].previous =
-		    &wheel->buckets[i];
-	wheel->origin_ns = mutex_wheel_now_ns();
 	wheel->tick_ns = tick_ns;
-	wheel->next_tick = 1;
-	wheel->pending = 0;
+	mutex_wheel_choose_clock(wheel);
+	wheel->origin_ns = mutex_wheel_now_ns(CLOCK_MONOTONIC);
 	atomic_init(&wheel->wakeups, 0);
 	wheel->stopping = false;
-	if (wheel->buckets && mutex_wheel_start(wheel))
+	if (all && mutex_wheel_start(wheel))
 		return wheel;
-	free(wheel->buckets);
+	free(all);
 	free(wheel);
 	return NULL;
 }
@@ -286,22 +552,24 @@ mutex_wheel_create(uint64_t tick_ns, uint64_t buckets)
 static inline void
 mutex_wheel_destroy(struct mutex_wheel *wheel)
 {
-	struct mutex_wheel_link *head, *link, *next;
+	struct mutex_wheel_links *head, *link, *next, *all, *end;
 
-	pthread_mutex_lock(&wheel->mutex);
+	pthread_mutex_lock(&wheel->stop_lock);
 	wheel->stopping = true;
 	pthread_cond_signal(&wheel->stop);
-	pthread_mutex_unlock(&wheel->mutex);
-	pthread_join(wheel->worker, NULL);
-	for (head = wheel->buckets; head <= wheel->buckets + wheel->bucket_mask;
-	     head++)
+	pthread_mutex_unlock(&wheel->stop_lock);
+	if (MUTEX_WHEEL_LOCK != MUTEX_WHEEL_NONE)
+		pthread_join(wheel->worker, NULL);
+	all = wheel->shard[0].buckets;
+	end = all + MUTEX_WHEEL_SHARDS * (wheel->bucket_mask + 1);
+	for (head = all; head < end; head++)
 		for (link = head->next; link != head; link = next) {
 			next = link->next;
 			free(link);
 		}
 	pthread_cond_destroy(&wheel->stop);
-	pthread_mutex_destroy(&wheel->mutex);
-	free(wheel->buckets);
+	pthread_mutex_destroy(&wheel->stop_lock);
+	free(all);
 	free(wheel);
 }
 

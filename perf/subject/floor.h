@@ -4,6 +4,9 @@
  * the table, and one atomic addition changes the cache line that it names, of
  * as many lines as there are timeouts. Nothing is ever due, and no clock is
  * read.
+ *
+ * Who would call it unfair: the timers. It is a bound, and no baseline; what
+ * does the same work at the least cost is mutex_wheel_lazy.h.
  */
 #ifndef SUBJECT_FLOOR_H
 #define SUBJECT_FLOOR_H

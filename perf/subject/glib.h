@@ -16,6 +16,9 @@
  * A context looks at all its sources in each turn, and each call from another
  * thread that attaches or moves one wakes it for a turn. Skipped when so many
  * are asked for that a table of them would take minutes to fill.
+ *
+ * Who would call it unfair: who writes programs with windows, with ten timeouts
+ * in the main thread. It is here since libraries use it in servers as well.
  */
 #define SUBJECT_NAME "glib"
 #define SUBJECT_SINGLE 0

@@ -11,6 +11,11 @@
  * is epoll. A delay counts from the loop's own time, which is that of the last
  * turn: a timeout may be early by as long as the loop has not turned. This is
  * libev's way; its manual leaves it to the caller to turn often enough.
+ *
+ * Who would call it unfair: whoever needs timers that are not early, or another
+ * thread's; it is for one thread, without locks, and there hardly to be beaten.
+ * The third of the manual's ways, which notes the activity and lets the timer
+ * come due, does not need libev: mutex_wheel_lazy.h has it.
  */
 #define SUBJECT_NAME "libev"
 #define SUBJECT_SINGLE 1

@@ -15,6 +15,9 @@
  *     that by the timer's place in its heap (ev_is_active); which place is the
  *     top, two timers show when the subject is made. If they do not agree, the
  *     loop is woken each time.
+ *
+ * Who would call it unfair: libev's author, who has each thread run a loop of
+ * its own: see libev.h. This is what it takes to cancel from another thread.
  */
 #define SUBJECT_NAME "libev_mt"
 

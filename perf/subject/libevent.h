@@ -12,6 +12,12 @@
  * of the loop libevent reads this clock at each call; only inside a turn does
  * it use a time that it has kept.
  *
+ * Who would call it unfair: who has the event in a connection, since malloc and
+ * free are 5 ns of a pair; and who adds events in callbacks, where libevent
+ * uses the time that it has kept, and saves 4 ns. With both, a pair would still
+ * take more than in libev. Who pushes timeouts out per packet notes the
+ * activity instead: see mutex_wheel_lazy.h.
+ *
  * The other subjects of libevent are this one with
  *
  *   LIBEVENT_MT      its own locks, and a thread that runs the loop

@@ -11,6 +11,9 @@
  * Delays are milliseconds, and count from the loop's own time, which is that of
  * the last turn, cut off to a millisecond: a timeout may be early by up to one,
  * and by as long as the loop has not turned. This is libuv's way.
+ *
+ * Who would call it unfair: who would use uv_timer_again. For a timer that does
+ * not repeat it does what uv_timer_start does, a stop and a start.
  */
 #define SUBJECT_NAME "libuv"
 #define SUBJECT_SINGLE 1

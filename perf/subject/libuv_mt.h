@@ -13,6 +13,10 @@
  * That time stands still while the thread polls. Each call brings it up to
  * date, or timeouts would be early by the length of the sleep. They may be by
  * up to a millisecond, as in libuv.h.
+ *
+ * Who would call it unfair: who posts such calls to the loop by uv_async_send.
+ * That is an allocation for each, a write to a descriptor for some, and its
+ * caller cannot tell whether a cancel came in time; a mutex is cheaper.
  */
 #define SUBJECT_NAME "libuv_mt"
 

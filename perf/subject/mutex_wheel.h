@@ -11,9 +11,11 @@
 
 #ifndef SUBJECT_NAME
 #define SUBJECT_NAME "mutex_wheel"
-#define SUBJECT_VERSION "one mutex round an intrusive wheel"
+#define SUBJECT_VERSION "one mutex round a wheel, coarse clock, malloc"
 #endif
+#ifndef SUBJECT_SINGLE
 #define SUBJECT_SINGLE 0
+#endif
 #define SUBJECT_STALE_SAFE 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
@@ -27,6 +29,12 @@ static _Thread_local uint64_t subject_refused;
 
 /* The length of the wheel can be chosen. */
 #define SUBJECT_WHEELS 1
+
+/* Deadlines are from the begin of the loop's turn, where there is one. */
+#ifndef SUBJECT_DEADLINES
+#define SUBJECT_DEADLINES 0
+static const uint64_t subject_turn_ns;
+#endif
 
 typedef struct mutex_wheel_timeout *subject_handle;
 
@@ -68,13 +76,22 @@ subject_destroy(struct subject *subject)
 	free(subject);
 }
 
+static inline uint64_t
+subject_due_ns(const struct subject *subject, uint64_t delay_ns)
+{
+	if (SUBJECT_DEADLINES && subject_turn_ns)
+		return subject_turn_ns + delay_ns;
+	return mutex_wheel_due_ns(subject->wheel, delay_ns);
+}
+
 /* handle may be NULL: then it cannot be cancelled. */
 static inline bool
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
-	struct mutex_wheel_timeout *timeout = mutex_wheel_schedule(
-	    subject->wheel, task, arg, delay_ns, handle != NULL);
+	struct mutex_wheel_timeout *timeout =
+	    mutex_wheel_schedule_at(subject->wheel, task, arg,
+		subject_due_ns(subject, delay_ns), handle != NULL);
 
 	if (handle)
 		*handle = timeout;
@@ -95,7 +112,8 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 {
 	(void)task;
 	(void)arg;
-	if (mutex_wheel_reschedule(subject->wheel, *handle, delay_ns))
+	if (mutex_wheel_reschedule_at(
+		subject->wheel, *handle, subject_due_ns(subject, delay_ns)))
 		return true;
 	*handle = NULL;
 	return false;
@@ -104,13 +122,19 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 static inline void
 subject_turn(struct subject *subject)
 {
+#if SUBJECT_SINGLE
+	subject_turn_ns = mutex_wheel_now_ns(CLOCK_MONOTONIC);
+	mutex_wheel_turn_until(subject->wheel, subject_turn_ns);
+#else
 	(void)subject;
+#endif
 }
 
 static inline uint64_t
 subject_wakeups(struct subject *subject)
 {
-	return atomic_load(&subject->wheel->wakeups);
+	return SUBJECT_SINGLE ? UINT64_MAX
+			      : atomic_load(&subject->wheel->wakeups);
 }
 
 #endif

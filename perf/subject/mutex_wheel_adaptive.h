@@ -7,8 +7,8 @@
 #define SUBJECT_MUTEX_WHEEL_ADAPTIVE_H
 
 #define SUBJECT_NAME "mutex_wheel_adaptive"
-#define SUBJECT_VERSION "the same with a mutex that spins at first"
-#define MUTEX_WHEEL_TYPE PTHREAD_MUTEX_ADAPTIVE_NP
+#define SUBJECT_VERSION "mutex_wheel with a mutex that spins at first"
+#define MUTEX_WHEEL_LOCK MUTEX_WHEEL_ADAPTIVE
 
 #include "perf/subject/mutex_wheel.h"
 

@@ -10,6 +10,9 @@
  * begins the end, which comes by way of nng's task threads, and nng has its
  * users keep their handles. Delays are milliseconds, by a clock of
  * milliseconds: a timeout may be early by up to one.
+ *
+ * Who would call it unfair: its author, since an aio is there for messages, and
+ * its timeout comes along with it. It is here as what users of nng have.
  */
 #define SUBJECT_NAME "nng"
 #define SUBJECT_SINGLE 0

@@ -16,6 +16,9 @@
  * was disarmed or armed once more: it is refused while the block's deadline is
  * to come.
  *
+ * Who would call it unfair: nobody who has timers by the thousand; as
+ * timerfd.h, it is here for its precision.
+ *
  * Each timer has a queued signal set aside for it. Skipped when
  * RLIMIT_SIGPENDING does not allow as many.
  */

@@ -10,6 +10,10 @@
  * epoll_ctl and close for each timeout would make five. A descriptor that was
  * disarmed since epoll told of it cannot be read, which refuses it.
  *
+ * Who would call it unfair: who has one timerfd for a heap of its own; that is
+ * what libev and others do. This is for those who want the kernel to keep their
+ * timers, with its precision.
+ *
  * Skipped when RLIMIT_NOFILE or epoll's own limit does not allow as many.
  */
 #define SUBJECT_NAME "timerfd"

@@ -2,6 +2,7 @@
 /*
  * What the measurement itself costs, in load=closed and load=inflight: requests
  * are made, drawn, asked once and freed in turn, and nobody waits for anything.
+ * It is a bound, and no baseline.
  */
 #include <stdlib.h>
 

@@ -3,6 +3,11 @@
 // What the programs share that put Go's runtime timers beside hwt: options
 // given as name=value, results as lines "name unit value", clocks, histograms.
 // One program has all workloads; the first argument says which.
+//
+// Who would call it unfair: who has Go 1.23 or later, with other timers than
+// Debian's 1.19. Otherwise these are time.AfterFunc, Stop and Reset, as in
+// net's deadlines; there is nothing to set. The collector is counted, since a
+// program with so many timers pays for it.
 package main
 
 import (
