@@ -4,9 +4,11 @@
  * stack, and a queue of threads that wait, each with a condition variable of
  * its own. An object is handed to the first that waits. Any one object only.
  *
- * Who would call it unfair: it has neither a deadline nor a pause, which would
- * cost it a pthread_cond_timedwait and a flag. It is the least that a fair pool
- * of threads can do.
+ * Who would call it unfair: who does not need the order, since each object that
+ * is handed over costs a switch of threads; queue.c hands over nothing. And it
+ * has neither a deadline nor a pause, which would cost it a
+ * pthread_cond_timedwait and a flag. It is the least that a fair pool of
+ * threads can do.
  */
 #include <pthread.h>
 #include <stdlib.h>

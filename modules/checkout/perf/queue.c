@@ -33,11 +33,15 @@ struct waiter {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct waiter *first, **last = &first;
 static bool in_use[OBJECTS_MAX];
+/* Of any one object: the free ones, on a stack. */
+static unsigned free_object[OBJECTS_MAX], free_count;
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 
 static void
 create(unsigned objects)
 {
-	(void)objects;
+	for (; free_count < objects; free_count++)
+		free_object[free_count] = free_count;
 }
 
 static void
@@ -119,5 +123,28 @@ release(const unsigned *set, unsigned count)
 	(void)pthread_mutex_unlock(&lock);
 }
 
+/* Whoever comes first gets it; one that waits is woken, and may find none. */
+static unsigned
+acquire_any(void)
+{
+	unsigned object;
+
+	(void)pthread_mutex_lock(&lock);
+	while (free_count == 0)
+		(void)pthread_cond_wait(&released, &lock);
+	object = free_object[--free_count];
+	(void)pthread_mutex_unlock(&lock);
+	return object;
+}
+
+static void
+release_any(unsigned object)
+{
+	(void)pthread_mutex_lock(&lock);
+	free_object[free_count++] = object;
+	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_cond_signal(&released);
+}
+
 const struct design design = {"one mutex, a queue with a condition each",
-    create, destroy, acquire, release, NULL, NULL};
+    create, destroy, acquire, release, acquire_any, release_any};
