@@ -53,6 +53,7 @@
 #   PREFIX=/usr/local, from /; DESTDIR before it and before these, if given:
 #   LIBDIR=PREFIX/lib INCLUDEDIR=PREFIX/include BINDIR=PREFIX/bin
 #   DOCDIR=PREFIX/share/doc/hwt MANDIR=PREFIX/share/man
+#   UNITDIR=PREFIX/lib/systemd/system
 #   PYTHONDIR        for hwt.py: where python3 looks in PREFIX, or else
 #                    PREFIX/lib/python3/dist-packages
 #   V=1              shows the commands

@@ -9,6 +9,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 BINDIR ?= $(PREFIX)/bin
 DOCDIR ?= $(PREFIX)/share/doc/hwt
 MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 
 # What a part of the library, hwt itself or a module, has for each folder:
 # tools/module.mk names the lists.
@@ -26,6 +27,7 @@ include := $(DESTDIR)$(INCLUDEDIR)
 bin := $(DESTDIR)$(BINDIR)
 doc := $(DESTDIR)$(DOCDIR)
 man := $(DESTDIR)$(MANDIR)
+unit := $(DESTDIR)$(UNITDIR)
 python = $(DESTDIR)$(PYTHONDIR)
 
 ifneq ($(filter $(installed),$(MAKECMDGOALS)),)
@@ -35,7 +37,7 @@ checked = $(foreach v,$1,$(if $(or $(filter-out /%,$(firstword $($v))), \
 	$(strip $(foreach c,$(special),$(findstring $c,$($v))))), \
 	$(error $v=$($v): not a path that begins with / and has none \
 	of $(special))))
-$(call checked,PREFIX LIBDIR INCLUDEDIR BINDIR DOCDIR MANDIR)
+$(call checked,PREFIX LIBDIR INCLUDEDIR BINDIR DOCDIR MANDIR UNITDIR)
 
 # Where a python3 looks for modules in PREFIX. Without any nobody knows, but for
 # Debian's packages.
@@ -88,6 +90,9 @@ $(Q)ln -sf $(library).so.$(version) '$(lib)/$(library).so.$(major)'
 $(Q)ln -sf $(library).so.$(major) '$(lib)/$(library).so'
 $(foreach f,$($1_fill),$(Q)$(call fill,$f) >'$(lib)/$f' && \
 	chmod 644 '$(lib)/$f'$(newline))
+$(foreach f,$($1_unit),$(Q)$(INSTALL) -d '$(unit)' && \
+	sed 's|@BINDIR@|$(BINDIR)|' $f.in >'$(unit)/$(notdir $f)' && \
+	chmod 644 '$(unit)/$(notdir $f)'$(newline))
 $(Q)$(call put_each,$($1_bin),755,build/plain/$$file -t '$(bin)')
 $(Q)$(call put_each,$($1_doc),644,$$file '$(doc)'/$$file)
 $(Q)$(call put_each,$($1_man),644,$$file -t '$(man)/man'$${file##*.})
@@ -125,11 +130,13 @@ $(Q)removed=$$($(call from,$(include),$(notdir $(call each,$1,include))) \
 	$(call from,$(doc),$(call each,$1,doc)) \
 	$(call from,$(man),$(foreach f,$(call each,$1,man), \
 		man$(subst .,,$(suffix $f))/$(notdir $f))) \
+	$(call from,$(unit),$(notdir $(call each,$1,unit))) \
 	$(if $(PYTHONDIR),$(call from,$(python), \
 		$(notdir $(call each,$1,python))))) || exit; \
 $(if $(PYTHONDIR),$(foreach f,$(notdir $(call each,$1,python)), \
 	rm -f '$(python)/__pycache__/$(f:py=)'*; )) \
 rmdir $(addprefix '$(lib)'/,$(sort $(dir $(call each,$1,fill)))) \
+	$(if $(call each,$1,unit),'$(unit)' '$(dir $(unit))') \
 	'$(lib)/cmake' '$(man)'/man[1-9] '$(python)/__pycache__' 2>/dev/null; \
 find '$(doc)' -depth -type d -empty -delete 2>/dev/null; \
 echo "  removed $$(echo "$$removed" | grep -c .) files of" \

@@ -17,6 +17,7 @@
 #   NAME_doc       files for DOCDIR, which keep their path there
 #   NAME_fill      files of LIBDIR that are made from templates
 #   NAME_python    modules for Python
+#   NAME_unit      units for systemd, which are made from templates
 
 # One object with its inner names made local: a program that links it may use
 # the same names for its own.
@@ -64,6 +65,7 @@ build/%/libhwt_$1.so.$(version): $$$$(call objects,$$($1)) \
 $1_include += $(wildcard modules/$1/hwt_$1.h modules/$1/hwt_$1.hpp)
 $1_man += $(wildcard modules/$1/man/*.[1-9])
 $1_doc += $(wildcard modules/$1/README)
+$1_unit += $(patsubst %.in,%,$(wildcard modules/$1/systemd/*.service.in))
 $1_python += $(wildcard bindings/python/hwt_$1.py)
 $1_fill += pkgconfig/hwt-$1.pc
 endef

@@ -46,7 +46,9 @@
  * -EAGAIN      the shard is paused, or the engine is loading or failing over,
  *              and this lasted longer than timeout_ns; nothing has happened
  * -ENOSPC      the engine is out of memory, then only adds are refused; or it
- *              cannot write to its disk. Nothing has happened
+ *              cannot write its snapshots. Nothing has happened. (A full disk
+ *              ends Redis with appendfsync always: -ETIMEDOUT for the call that
+ *              it was about, then -ECONNREFUSED, until it runs again.)
  * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
  *              The next open makes a new one
  * -EPROTO      the engine answered what this library does not understand
