@@ -299,15 +299,15 @@ reply_at(const struct engine_call *call, size_t at)
 	return number;
 }
 
-/* {leases over, delivered again, removed, missed, more}. One that fails is due
- * again in a second. */
+/* {leases over, restored, missed, more}. One that fails is due again in a
+ * second. */
 static void
 janitor_read(
     struct watched *watched, const struct engine_call *call, uint64_t now)
 {
-	uint64_t missed = reply_at(call, 3);
+	uint64_t missed = reply_at(call, 2);
 
-	watched->cleaned_ns = reply_at(call, 4) != 0 ? 0 : now | 1;
+	watched->cleaned_ns = reply_at(call, 3) != 0 ? 0 : now | 1;
 	if (missed != 0)
 		engine_log(watched->scheduler->loop.engine, LOG_ERR,
 		    "shard %u: %llu due tasks were missed, and are found",

@@ -13,7 +13,7 @@
 #include "durable.h"
 
 /* Of a record: see DESIGN. */
-#define RECORD_FORMAT 1
+#define RECORD_FORMAT 2
 #define RECORD_HEAD 56
 
 uint64_t

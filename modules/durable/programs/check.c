@@ -26,7 +26,6 @@ enum place {
 	PLACE_BUCKET,
 	PLACE_FLY,
 	PLACE_DEAD,
-	PLACE_ENDED,
 	PLACE_BAD
 };
 
@@ -132,16 +131,53 @@ record_slot(const char *record)
 	    (uint32_t)byte[3] << 24;
 }
 
+/* A member that is looked at, and the set that has it. */
+struct member {
+	uint32_t shard, slot; /* of a bucket */
+	const char *key;
+	enum place place;
+	struct engine_argument text, id;
+	/* Of a bucket's member. */
+	size_t queue_length;
+	uint64_t due_ms;
+};
+
+/* Of a bucket: queue, 0, six bytes of the due time, id; DESIGN has more. */
+static bool
+bucket_member_read(struct member *member)
+{
+	const unsigned char *text = member->text.data;
+	const unsigned char *zero = memchr(text, 0, member->text.length);
+	size_t head, i;
+
+	if (zero == NULL)
+		return false;
+	member->queue_length = (size_t)(zero - text);
+	head = member->queue_length + 7;
+	if (member->queue_length == 0 || member->text.length < head)
+		return false;
+	member->due_ms = 0;
+	for (i = 1; i < 7; i++)
+		member->due_ms = member->due_ms << 8 | zero[i];
+	member->id =
+	    (struct engine_argument){text + head, member->text.length - head};
+	return true;
+}
+
 static const char *
-bucket_wrong(uint32_t slot, const char *score, const char *record,
+bucket_wrong(const struct member *member, const char *record,
     const struct hwt_durable_info *info)
 {
 	if (info->state != HWT_DURABLE_PENDING)
 		return "5 in a bucket, and not pending";
-	if (record_slot(record) != slot)
+	if (record_slot(record) != member->slot)
 		return "5 in a bucket that is not its record's";
-	return info->due_unix_ns / NS_PER_MS != strtoull(score, NULL, 10)
-	    ? "5 in its bucket by a time that is not its due time"
+	if (info->due_unix_ns / NS_PER_MS != member->due_ms)
+		return "5 in its bucket by a time that is not its due time";
+	return strlen(info->queue) != member->queue_length ||
+		memcmp(info->queue, member->text.data, member->queue_length) !=
+		    0
+	    ? "5 in its bucket by a queue that is not its own"
 	    : NULL;
 }
 
@@ -151,13 +187,9 @@ place_fits(enum place place, enum hwt_durable_state state)
 {
 	switch (place) {
 	case PLACE_FLY:
-		return state == HWT_DURABLE_DELIVERED ||
-		    state == HWT_DURABLE_RUNNING;
+		return state == HWT_DURABLE_RUNNING;
 	case PLACE_DEAD:
 		return state == HWT_DURABLE_FAILED;
-	case PLACE_ENDED:
-		return state == HWT_DURABLE_SUCCEEDED ||
-		    state == HWT_DURABLE_CANCELLED;
 	case PLACE_BUCKET:
 	case PLACE_BAD:
 	default:
@@ -165,18 +197,9 @@ place_fits(enum place place, enum hwt_durable_state state)
 	}
 }
 
-/* A member that is looked at, and the set that has it. */
-struct member {
-	uint32_t shard, slot; /* of a bucket */
-	const char *key;
-	enum place place;
-	struct engine_argument id;
-};
-
 /* What is wrong with a member, or NULL. record NULL: a key of another type. */
 static const char *
-member_wrong(const struct member *member, const char *score,
-    const struct redisReply *record)
+member_wrong(const struct member *member, const struct redisReply *record)
 {
 	struct hwt_durable_info info = {.state = HWT_DURABLE_QUARANTINED};
 	const char *payload;
@@ -190,7 +213,7 @@ member_wrong(const struct member *member, const char *score,
 		    ? NULL
 		    : "5 a member whose record cannot be read";
 	if (member->place == PLACE_BUCKET)
-		return bucket_wrong(member->slot, score, record->str, &info);
+		return bucket_wrong(member, record->str, &info);
 	return place_fits(member->place, info.state)
 	    ? NULL
 	    : "5 in a set that is not for its state";
@@ -202,7 +225,7 @@ member_ask(struct check *check, const struct member *member,
     struct engine_argument record, struct engine_call call[3])
 {
 	struct engine_argument score[] = {
-	    argument_text("ZSCORE"), argument_text(member->key), member->id};
+	    argument_text("ZSCORE"), argument_text(member->key), member->text};
 	struct engine_argument get[] = {argument_text("GETRANGE"), record,
 	    argument_text("0"), argument_text("119")};
 	int error;
@@ -241,20 +264,21 @@ member_look(
 	*wrong = NULL;
 	if (is_string(call[0].reply) && is_string(call[2].reply) &&
 	    strcmp(call[0].reply->str, call[2].reply->str) == 0)
-		*wrong =
-		    member_wrong(member, call[0].reply->str, call[1].reply);
+		*wrong = member_wrong(member, call[1].reply);
 	engine_call_free(call, 3);
 	return 0;
 }
 
 static int
-check_member(struct check *check, const struct member *member)
+check_member(struct check *check, struct member *member)
 {
 	const char *wrong;
 	int look, error;
 
 	check->members++;
-	if (member->id.length < 1 || member->id.length > HWT_DURABLE_ID_MAX) {
+	member->id = member->text;
+	if ((member->place == PLACE_BUCKET && !bucket_member_read(member)) ||
+	    member->id.length < 1 || member->id.length > HWT_DURABLE_ID_MAX) {
 		tell(check, member->shard, member->id.data, member->id.length,
 		    "5 a member that is no id");
 		return 0;
@@ -281,7 +305,7 @@ check_page(
 		id = page->element[i];
 		if (!is_string(id))
 			return -EPROTO;
-		member->id = (struct engine_argument){id->str, id->len};
+		member->text = (struct engine_argument){id->str, id->len};
 		error = check_member(check, member);
 	}
 	return error;
@@ -333,12 +357,11 @@ static const struct kind {
 } kinds[] = {
     {"meta", "hash", false, 0},
     {"b:", "zset", true, PLACE_BUCKET},
-    {"q:", "stream", false, 0},
+    {"q:", "list", false, 0},
     {"t:", "string", false, 0},
     {"aside:", NULL, false, 0},
     {"fly", "zset", true, PLACE_FLY},
     {"dead", "zset", true, PLACE_DEAD},
-    {"ended", "zset", true, PLACE_ENDED},
     {"bad", "zset", true, PLACE_BAD},
 };
 

@@ -23,8 +23,9 @@ local function read_task(at)
 		nil
 	bytes = bytes + #ARGV[at + 5]
 	return {state = PENDING, attempts = 0, max_attempts = tries,
-		generation = 1, due = due, slot = due and slot_of(due), ms = 0,
-		sequence = 0, fence = 0, queue = ARGV[at + 1]}, wrong
+		generation = 1, due = due, slot = due and slot_of(due),
+		doubt = 0, doubt_before = 0, fence = 0,
+		queue = ARGV[at + 1]}, wrong
 end
 
 -- In the place of one that has ended, which gets the next generation; what
@@ -34,14 +35,11 @@ local function replace(id, task)
 	if not there or there.state < SUCCEEDED or
 		there.state > CANCELLED or
 		there.generation == GENERATION_MAX then
-		return there and there.state or QUARANTINED
+		return state_of(id, there)
 	end
 	if there.state == FAILED then
 		sure("ZREM", prefix .. ":dead", id)
-		count("dead", -1)
 		count("dropped", 1)
-	else
-		sure("ZREM", prefix .. ":ended", id)
 	end
 	task.generation = there.generation + 1
 	return nil
@@ -52,8 +50,7 @@ local function store(task, at)
 	local rest = task.queue .. ARGV[at + 5]
 	if not call("SET", record_key(id), pack(task) .. rest, "NX") then
 		if ARGV[at + 6] == "" then
-			local there = load(id)
-			return there and there.state or QUARANTINED
+			return state_of(id, (load(id)))
 		end
 		local stays = replace(id, task)
 		if stays then
@@ -82,7 +79,7 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit("SET", "ZADD", "ZREM", "GETRANGE")
+refused = admit("SET", "ZADD", "ZREM", "ZSCORE", "GETRANGE")
 if refused then
 	return refused
 end

@@ -10,7 +10,7 @@ end
 if not is_id(ARGV[3]) then
 	return refuse_argument(1, "id")
 end
-refused = admit("XRANGE", "XDEL", "XLEN", "UNLINK", "ZREM", "SET", "ZADD")
+refused = admit("ZREM", "LLEN", "LREM", "SET")
 if refused then
 	return refused
 end
@@ -28,7 +28,6 @@ end
 if not task or task.state > RUNNING then
 	return -114
 end
-withdraw(id, task)
-conclude(id, task, CANCELLED)
+conclude(id, task, CANCELLED, withdraw(id, task))
 commit()
 return 0

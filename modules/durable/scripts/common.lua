@@ -22,13 +22,14 @@ local floor, max, min = math.floor, math.max, math.min
 local find, format, match, sub =
 	string.find, string.format, string.match, string.sub
 
-local FORMAT, HEADER = 1, 56
+local FORMAT, HEADER = 2, 56
 local LAYOUT = "<BBHHHI4I4I8I8I8I8I8"
 local PENDING, DELIVERED, RUNNING = 1, 2, 3
 local SUCCEEDED, FAILED, CANCELLED, QUARANTINED = 4, 5, 6, 7
 
 local WHOLE_MAX = 9007199254740992 -- 2^53: from here on doubles have gaps
 local DELAY_MAX = 315360000000 -- 10 years
+local DUE_MAX = 281474976710655 -- 2^48 - 1: what a member of a bucket can say
 local DAY = 86400000
 local QUEUE_MAX, ID_MAX = 64, 64
 local BATCH_MAX = 512
@@ -36,14 +37,19 @@ local BYTES_MAX = 1048576 -- of payloads in a call: they hold up all others
 local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
-local DELIVERED_FROM = 1e15 -- scores of fly: delivered above, running below
+local QUEUES_MAX = 64 -- of a bucket, whose first members are looked at
+local SHORT = 1000 -- a queue with more entries is not searched for one
 
 local prefix, space, shard -- of the keys; of the channels
 local real -- the engine's clock, rounded down
 local now, now_up -- never fall; rounded down and up
 local cursor, version, next_look, tick, slots, retention
-local paused, resumed, scan, pending
+local paused, resumed, scan
+local pending, delivered -- tasks in buckets, and in queues
+local fence -- the last one of the shard
+local last_turn -- where the last pump stopped
 local earliest -- due time of what was put into the wheel
+local changed = false -- something that commit() must tell
 local delta = {} -- of the counters
 
 local function refuse(text)
@@ -90,6 +96,12 @@ local function read_clock()
 	return floor(ms), -floor(-ms)
 end
 
+-- No fence is used twice: it is greater than the last one, which meta has; and
+-- if that is gone with the shard's data, than those of before, by the clock.
+local function read_fence(last)
+	return max(whole(last or "", 0, WHOLE_MAX) or 0, now * 1000)
+end
+
 local function name_keys()
 	prefix, space, shard = match(KEYS[1] or "", "^({(.+):([0-9]+)}):meta$")
 	return #KEYS == 1 and prefix ~= nil
@@ -120,29 +132,35 @@ local function open(meta_alone)
 	end
 	local meta = try("HMGET", KEYS[1], "format", "clock", "cursor",
 		"version", "next", "tick", "slots", "retention", "paused",
-		"resumed", "scan", "pending")
+		"resumed", "scan", "pending", "delivered", "fence", "turn")
 	if meta.err then
 		return meta
 	end
 	if not meta[1] then
 		return refuse("ENOSPACE there is no such space or shard")
 	end
-	for i = 1, 12 do
+	for i = 1, 13 do
 		meta[i] = tonumber(meta[i] or "")
 		if not meta[i] then
 			return refuse("ESHAPE meta cannot be read")
 		end
 	end
 	if meta[1] ~= FORMAT then
-		return refuse("ESHAPE the space has another format")
+		return refuse(format("ESHAPE the space has format %.0f, " ..
+			"this program %d: drain it with the version that " ..
+			"made it, until hwtctl stat has nothing pending, " ..
+			"delivered, running, dead or quarantined; then " ..
+			"delete its keys, {%s:*}:*", meta[1], FORMAT, space))
 	end
 	local clock
 	clock, cursor, version, next_look = meta[2], meta[3], meta[4], meta[5]
 	tick, slots, retention = meta[6], meta[7], meta[8]
-	paused, resumed, scan, pending = meta[9], meta[10], meta[11], meta[12]
+	paused, resumed, scan = meta[9], meta[10], meta[11]
+	pending, delivered = meta[12], meta[13]
 	local up
 	real, up = read_clock()
 	now, now_up = max(real, clock), max(up, clock)
+	fence, last_turn = read_fence(meta[14]), meta[15]
 	return nil
 end
 
@@ -194,6 +212,14 @@ end
 
 local function count(name, by)
 	delta[name] = (delta[name] or 0) + by
+	changed = true
+end
+
+-- How many tasks went into buckets, and into queues.
+local function count_waiting(into_buckets, into_queues)
+	pending = pending + into_buckets
+	delivered = delivered + into_queues
+	changed = true
 end
 
 -- Whether a reply says that the key is foreign. Any other error is the engine's
@@ -202,8 +228,7 @@ local function is_foreign(reply)
 	if type(reply) ~= "table" or not reply.err then
 		return false
 	end
-	if find(reply.err, "WRONGTYPE", 1, true) or
-		find(reply.err, "exhausted the last possible ID", 1, true) then
+	if find(reply.err, "WRONGTYPE", 1, true) then
 		return true
 	end
 	error(reply)
@@ -230,7 +255,7 @@ end
 local function pack(task)
 	return struct.pack(LAYOUT, FORMAT, task.state, task.attempts,
 		task.max_attempts, #task.queue, task.generation, task.slot,
-		task.due, task.ms, task.sequence, task.fence, now)
+		task.due, task.doubt, task.doubt_before, task.fence, now)
 end
 
 local function is_sound(task, length)
@@ -238,9 +263,10 @@ local function is_sound(task, length)
 		return true
 	end
 	return task.state >= PENDING and task.state < QUARANTINED and
+		task.state ~= DELIVERED and
 		is_name(task.queue) and #task.queue == length and
 		task.generation >= 1 and task.slot < slots and
-		task.due <= WHOLE_MAX and task.fence <= WHOLE_MAX and
+		task.due <= DUE_MAX and task.fence <= WHOLE_MAX and
 		task.attempts <= task.max_attempts and
 		(task.state >= RUNNING or
 			task.attempts < task.max_attempts)
@@ -254,8 +280,8 @@ local function unpack_record(text)
 	local task = {}
 	local kind, length
 	kind, task.state, task.attempts, task.max_attempts, length,
-		task.generation, task.slot, task.due, task.ms, task.sequence,
-		task.fence = struct.unpack(LAYOUT, text)
+		task.generation, task.slot, task.due, task.doubt,
+		task.doubt_before, task.fence = struct.unpack(LAYOUT, text)
 	if kind ~= FORMAT then
 		return nil
 	end
@@ -314,63 +340,104 @@ local function slot_of(due)
 	return max(floor(due / tick), cursor) % slots
 end
 
+-- A member of a bucket: queue, a zero byte, the due time, id. All of them have
+-- the score 0, so the engine orders them by their bytes: what is due first in a
+-- queue comes first, and the next queue is found without looking at the rest of
+-- this one.
+local function member_of(id, task)
+	return task.queue .. struct.pack(">BI6", 0, task.due) .. id
+end
+
+-- Queue, due time, id; nil if it is no member of ours.
+local function read_member(member)
+	local zero = find(member, "\0", 1, true)
+	if not zero or zero == 1 or #member <= zero + 6 then
+		return nil
+	end
+	return sub(member, 1, zero - 1), struct.unpack(">I6", member, zero + 1),
+		sub(member, zero + 7)
+end
+
+-- Where the members of the next queue begin.
+local function behind(queue)
+	return "[" .. queue .. "\1"
+end
+
+-- When the first task of a slot is due; nil: it is empty. And whether all
+-- queues were looked at.
+local function first_due(slot)
+	local at, found = "-", nil
+	for _ = 1, QUEUES_MAX do
+		local page = try("ZRANGEBYLEX", bucket_key(slot), at, "+",
+			"LIMIT", 0, 1)
+		if is_foreign(page) or not page[1] then
+			return found, true
+		end
+		local queue, due = read_member(page[1])
+		found = queue and min(found or due, due) or found
+		at = queue and behind(queue) or "(" .. page[1]
+	end
+	return found, false
+end
+
 -- Into the wheel. The caller writes the record.
 local function place(id, task, due)
 	task.state = PENDING
 	task.due = due
 	task.slot = slot_of(due)
-	sure("ZADD", bucket_key(task.slot), due, id)
-	count("pending", 1)
+	sure("ZADD", bucket_key(task.slot), 0, member_of(id, task))
+	count_waiting(1, 0)
 	earliest = min(earliest or due, due)
 end
 
--- The next generation.
+-- The next generation: it has all its attempts again.
 local function renew(task)
 	task.generation = task.generation + 1
 	task.attempts = 0
+	task.doubt, task.doubt_before = 0, 0
 end
 
-local function drop_entries(queue, entries)
-	local key = queue_key(queue)
-	if not is_foreign(try("XDEL", key, unpack(entries))) and
-		call("XLEN", key) == 0 then
-		call("UNLINK", key)
+-- Whether a pending task is in its bucket still; it is in its queue otherwise.
+local function is_in_bucket(id, task)
+	local score = try("ZSCORE", bucket_key(task.slot), member_of(id, task))
+	return score and not is_foreign(score)
+end
+
+-- As users see it: a task that is in its queue is delivered.
+local function state_of(id, task)
+	if not task then
+		return QUARANTINED
 	end
+	return task.state == PENDING and task.due <= now and
+		not is_in_bucket(id, task) and DELIVERED or task.state
 end
 
-local function entry_of(task)
-	return format("%.0f-%.0f", task.ms, task.sequence)
-end
-
--- The numbers of a queue that somebody has deleted begin anew, and one can be
--- another task's now.
-local function is_in_queue(id, task)
-	local entry = entry_of(task)
-	local found = try("XRANGE", queue_key(task.queue), entry, entry)
-	local fields = not is_foreign(found) and found[1] and found[1][2]
-	return fields and fields[2] == id
-end
-
--- Out of the wheel, or out of the queue.
+-- Out of the wheel, or out of the queue. True: its entry stays in a queue that
+-- is too long to be searched; whoever takes it finds that nobody waits for it.
 local function withdraw(id, task)
-	if task.state == PENDING then
-		sure("ZREM", bucket_key(task.slot), id)
-		count("pending", -1)
-	else
-		if is_in_queue(id, task) then
-			drop_entries(task.queue, {entry_of(task)})
-		end
-		sure("ZREM", prefix .. ":fly", id)
-		count("delivered", -1)
+	if sure("ZREM", bucket_key(task.slot), member_of(id, task)) == 1 then
+		count_waiting(-1, 0)
+		return false
 	end
+	count_waiting(0, -1)
+	local length = sure("LLEN", queue_key(task.queue))
+	if length <= SHORT then
+		call("LREM", queue_key(task.queue), 1, id)
+	end
+	return length > SHORT
 end
 
 -- The end of a task that did not fail: the payload goes at once, the rest of
--- the record with its retention.
-local function conclude(id, task, state)
+-- the record with its retention; but that of one with an entry in a queue stays
+-- until the entry goes, for an entry without a record is a task that was lost.
+local function conclude(id, task, state, has_entry)
 	task.state = state
-	call("SET", record_key(id), pack(task) .. task.queue)
-	sure("ZADD", prefix .. ":ended", now + retention, id)
+	local text = pack(task) .. task.queue
+	if has_entry then
+		call("SET", record_key(id), text)
+	else
+		call("SET", record_key(id), text, "PX", retention)
+	end
 	count(state == SUCCEEDED and "succeeded" or "cancelled", 1)
 end
 
@@ -380,13 +447,11 @@ local function bury(id, task)
 	save(id, task)
 	sure("ZADD", prefix .. ":dead", now, id)
 	count("failed", 1)
-	count("dead", 1)
 end
 
--- The end of an attempt without an end of the task. The caller has taken it out
--- of fly.
+-- The end of an attempt without an end of the task. The caller takes it out of
+-- fly.
 local function again(id, task, due)
-	count("running", -1)
 	if task.attempts >= task.max_attempts then
 		bury(id, task)
 		return
@@ -396,53 +461,35 @@ local function again(id, task, due)
 end
 
 -- An id without a record, or with one that cannot be read, goes out of the way,
--- to where somebody looks at it. The caller has taken it from where it was,
--- which is what counter counts.
-local function quarantine(id, counter)
+-- to where somebody looks at it. The caller takes it from where it was.
+local function quarantine(id)
 	local _, text = load(id)
 	if text == "" then
 		call("SET", record_key(id), struct.pack(LAYOUT, FORMAT,
 			QUARANTINED, 0, 0, 0, 0, 0, 0, 0, 0, 0, now))
 	end
 	sure("ZADD", prefix .. ":bad", now, id)
-	count(counter, -1)
-	count("quarantined", 1)
+	changed = true
 end
 
--- Appends to the queue; task gets the entry. A foreign key, or a queue whose
--- last entry somebody has given a number that is too large, is set aside; what
--- was in it is delivered again by the janitor.
-local function enqueue(id, task)
-	local key = queue_key(task.queue)
-	local entry = try("XADD", key, "*", "i", id)
-	for _ = 1, 2 do
-		if not is_foreign(entry) then
-			local ms, sequence = match(entry, "^(%d+)-(%d+)$")
-			task.ms = tonumber(ms)
-			task.sequence = tonumber(sequence)
-			if max(task.ms, task.sequence) < WHOLE_MAX then
-				return
-			end
-		end
-		set_aside(key)
-		entry = call("XADD", key, "*", "i", id)
-	end
+-- A slot that a pump has not left behind yet: what is due may still be in it.
+local function is_covered(slot)
+	return (slot - cursor) % slots <= floor(now / tick) - cursor
 end
 
--- The last step. A counter that something has made unreadable stays so, and
--- audit says it.
-local function commit()
+-- The last step, with more fields of meta. A counter that something has made
+-- unreadable stays so, and audit says it.
+local function commit(...)
 	if earliest and earliest < next_look then
 		next_look = earliest
 		-- A hint, which a user without rights to channels cannot give.
 		try("PUBLISH", space .. ":due", shard)
 	end
 	call("HSET", KEYS[1], "clock", now, "cursor", cursor,
-		"version", version, "next", next_look)
+		"version", version, "next", next_look, "pending", pending,
+		"delivered", delivered, ...)
 	for name, by in pairs(delta) do
-		if by ~= 0 then
-			try("HINCRBY", KEYS[1], name, by)
-		end
+		try("HINCRBY", KEYS[1], name, by)
 	end
 end
 

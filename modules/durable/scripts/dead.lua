@@ -20,11 +20,11 @@ if refused then
 end
 local id = ARGV[4]
 local task = load(id)
-local set, counter
+local set
 if task and task.state == FAILED then
-	set, counter = prefix .. ":dead", "dead"
+	set = prefix .. ":dead"
 elseif sure("ZSCORE", prefix .. ":bad", id) then
-	set, counter = prefix .. ":bad", "quarantined"
+	set = prefix .. ":bad"
 else
 	return -2
 end
@@ -41,6 +41,5 @@ else
 	count("dropped", 1)
 end
 sure("ZREM", set, id)
-count(counter, -1)
 commit()
 return 0

@@ -11,13 +11,16 @@ local function check(at)
 		not whole(ARGV[at + 1], 1, WHOLE_MAX) and "fence" or nil
 end
 
+local leases = {} -- ends and ids
+
 local function extend(at, visibility)
 	local task = load(ARGV[at])
 	if not task or task.state ~= RUNNING or
 		task.fence ~= tonumber(ARGV[at + 1]) then
 		return STALE
 	end
-	sure("ZADD", prefix .. ":fly", now + visibility, ARGV[at])
+	leases[#leases + 1] = now + visibility
+	leases[#leases + 1] = ARGV[at]
 	return OK
 end
 
@@ -47,7 +50,8 @@ local results = {}
 for i = 1, total do
 	results[i] = extend(4 + (i - 1) * PER_TASK, visibility)
 end
-if total > 0 then
+if leases[1] then
+	sure("ZADD", prefix .. ":fly", unpack(leases))
 	commit()
 end
 return results

@@ -24,8 +24,10 @@ local function is_repeated(task, outcome)
 	return task.state == FAILED and outcome ~= "back"
 end
 
+local over = {} -- ids of attempts that have ended
+
 local function apply(id, task, outcome, delay)
-	sure("ZREM", prefix .. ":fly", id)
+	over[#over + 1] = id
 	if outcome == "back" then
 		count("given_back", 1)
 		task.attempts = max(task.attempts - 1, 0)
@@ -34,10 +36,8 @@ local function apply(id, task, outcome, delay)
 		count("retried", 1)
 		again(id, task, due_after(delay))
 	elseif outcome == "fail" then
-		count("running", -1)
 		bury(id, task)
 	else
-		count("running", -1)
 		conclude(id, task, SUCCEEDED)
 	end
 end
@@ -77,7 +77,8 @@ local results = {}
 for i = 1, total do
 	results[i] = finish(3 + (i - 1) * PER_TASK)
 end
-if next(delta) then
+if over[1] then
+	sure("ZREM", prefix .. ":fly", unpack(over))
 	commit()
 end
 return results

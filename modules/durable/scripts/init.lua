@@ -13,13 +13,14 @@ local DEFAULT = {16, 4096, 100, 2, 3600000}
 -- bells are rung with PUBLISH, but nothing depends on them.
 local COMMANDS = {
 	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HINCRBY", "HMGET",
-	"HSET", "PEXPIRE", "RENAME", "SET", "SETRANGE", "TIME", "UNLINK",
-	"XADD", "XDEL", "XLEN", "XRANGE", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
-	"ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE"}
+	"HSET", "LLEN", "LPOS", "LRANGE", "LREM", "LTRIM", "MGET", "PEXPIRE",
+	"PTTL", "RENAME", "RPUSH", "SCAN", "SET", "SETRANGE", "TIME", "UNLINK",
+	"ZADD", "ZCARD", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM",
+	"ZREMRANGEBYSCORE", "ZSCORE"}
 
 -- One key of each kind.
 local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "fly", "dead",
-	"ended", "bad", "aside:r:x"}
+	"bad", "aside:r:x"}
 
 local function check_keys()
 	local all = {"{" .. space .. "}:hosts"}
@@ -81,12 +82,11 @@ local function make(shape)
 	call("HSET", KEYS[1], "format", FORMAT, "clock", real,
 		"cursor", oldest, "version", 1, "next", real + WAIT_MAX,
 		"tick", shape[3], "slots", shape[2], "retention", shape[5],
-		"paused", 0, "resumed", 0, "scan", 0, "pending", 0, "fence", 0,
-		"delivered", 0, "running", 0, "added", 0, "begun", 0,
+		"paused", 0, "resumed", 0, "scan", 0, "pending", 0,
+		"delivered", 0, "fence", 0, "turn", "", "added", 0, "begun", 0,
 		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
-		"cancelled", 0, "dropped", 0, "missed", 0, "dead", 0,
-		"quarantined", 0, "given_back", 0, "shards", shape[1],
-		"level", shape[4])
+		"cancelled", 0, "dropped", 0, "missed", 0, "given_back", 0,
+		"walk", 0, "shards", shape[1], "level", shape[4])
 	shape[6] = 1
 	return shape
 end

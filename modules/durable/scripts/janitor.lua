@@ -6,8 +6,12 @@
 local GRACE = 10000 -- ms after a pause, in which leases can be extended
 local BACK_OFF, BACK_OFF_MAX = 1000, 600000
 local SLOTS_MAX = 64 -- that a call scans
+local KEYS_PER_TASK = 8 -- of the walk over all records
+local SEARCHED = 128 -- a queue with more entries is not searched for one
+local LEASE = 30000 -- ms, of a running task that was in no set
 
 local fly
+local walk -- the cursor of the walk
 
 local function back_off(attempts)
 	local longest = BACK_OFF_MAX
@@ -17,17 +21,14 @@ local function back_off(attempts)
 	return floor(math.random() * longest)
 end
 
+-- The attempt counts, unless its worker says that it has called nobody.
 local function end_lease(id)
 	local task = load(id)
-	if task and task.state == DELIVERED then
-		sure("ZADD", fly, DELIVERED_FROM + now, id)
-		return 0
-	end
-	sure("ZREM", fly, id)
 	if not task then
-		quarantine(id, "running")
+		quarantine(id)
 	elseif task.state == RUNNING then
 		count("expired", 1)
+		task.doubt, task.doubt_before = task.fence, task.doubt
 		again(id, task, due_after(back_off(task.attempts)))
 		return 1
 	end
@@ -44,89 +45,116 @@ local function end_leases(limit)
 	for _, id in ipairs(ids) do
 		ended = ended + end_lease(id)
 	end
+	if ids[1] then
+		call("ZREM", fly, unpack(ids))
+	end
 	return ended, #ids == limit
 end
 
-local function check_delivered(id)
+-- A pending task that is not in its bucket is in its queue; this one is not, or
+-- it cannot be told now.
+local function is_lost(id, task)
+	local queue = queue_key(task.queue)
+	local length = sure("LLEN", queue)
+	return length == 0 or length <= SEARCHED and
+		not call("LPOS", queue, id)
+end
+
+-- The record of a cancelled task that was kept for its entry, which is gone.
+local function expire(id, task)
+	return call("PTTL", record_key(id)) == -1 and is_lost(id, task) and
+		call("PEXPIRE", record_key(id), retention) or 0
+end
+
+-- Records are what counts: a task is put back to where its record says that it
+-- is, if something has taken it from there.
+local function restore(id)
 	local task = load(id)
-	if task and task.state == DELIVERED then
-		if is_in_queue(id, task) then
-			return 0
-		end
-		enqueue(id, task)
-		save(id, task)
-		try("PUBLISH", space .. ":work:" .. task.queue, shard)
-		return 1
-	end
-	if task and task.state == RUNNING then
-		sure("ZADD", fly, now, id)
-		return 0
-	end
-	sure("ZREM", fly, id)
 	if not task then
-		quarantine(id, "delivered")
+		return 0
 	end
-	return 0
+	if task.state == RUNNING then
+		return sure("ZADD", fly, "NX", now + LEASE, id)
+	end
+	if task.state == FAILED then
+		return sure("ZADD", prefix .. ":dead", "NX", now, id)
+	end
+	if task.state == CANCELLED then
+		return expire(id, task)
+	end
+	if task.state ~= PENDING or is_in_bucket(id, task) then
+		return 0
+	end
+	if task.due > now then
+		return sure("ZADD", bucket_key(task.slot), 0,
+			member_of(id, task))
+	end
+	if not is_lost(id, task) then
+		return 0
+	end
+	call("RPUSH", queue_key(task.queue), id)
+	try("PUBLISH", space .. ":work:" .. task.queue, shard)
+	return 1
 end
 
--- Looks at limit delivered ones, from a random one on.
-local function deliver_again(limit)
-	local first = sure("ZCOUNT", fly, "-inf", format("(%.0f",
-		DELIVERED_FROM))
-	local total = sure("ZCARD", fly) - first
-	if total <= 0 then
-		return 0, false
+-- A part of the walk over the engine's keys, for the records of this shard.
+local function restore_some(limit)
+	local first = record_key("")
+	local reply = call("SCAN", walk, "MATCH",
+		string.gsub(first, "[][*?^\\-]", "\\%0") .. "*",
+		"COUNT", limit * KEYS_PER_TASK)
+	local restored = 0
+	for _, key in ipairs(reply[2]) do
+		restored = restored + restore(sub(key, #first + 1))
 	end
-	local from = total > limit and floor(math.random() * total) or 0
-	local ids = call("ZRANGE", fly, first + from, first + from + limit - 1)
-	if #ids < limit and from > 0 then
-		for _, id in ipairs(call("ZRANGE", fly, first,
-			first + limit - #ids - 1)) do
-			ids[#ids + 1] = id
-		end
-	end
-	local again = 0
-	for _, id in ipairs(ids) do
-		again = again + check_delivered(id)
-	end
-	return again, again > 0 and total > limit
+	walk = reply[1]
+	changed = changed or restored > 0
+	return restored
 end
 
-local function remove_ended(limit)
-	local key = prefix .. ":ended"
-	local ids = sure("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, limit)
-	for _, id in ipairs(ids) do
-		local task = load(id)
-		if not task or task.state == SUCCEEDED or
-			task.state == CANCELLED then
-			call("UNLINK", record_key(id))
-		end
+-- What is due in a slot that no pump will look at in time goes in again; a
+-- member that no record names is dropped.
+local function mend(slot, member, id)
+	local task = id and load(id)
+	call("ZREM", bucket_key(slot), member)
+	if not id then
+		return 0
 	end
-	if ids[1] then
-		sure("ZREM", key, unpack(ids))
-	end
-	return #ids, #ids == limit
-end
-
-local function is_covered(slot)
-	return (slot - cursor) % slots <= floor(now / tick) - cursor
-end
-
-local function mend(id, slot)
-	local task = load(id)
-	sure("ZREM", bucket_key(slot), id)
 	if not task then
-		quarantine(id, "pending")
+		quarantine(id)
+		count_waiting(-1, 0)
 		return 0
 	end
-	if task.state ~= PENDING or task.slot ~= slot then
+	if task.state ~= PENDING or member_of(id, task) ~= member or
+		task.slot ~= slot then
 		return 0
 	end
-	count("pending", -1)
+	count_waiting(-1, 0)
 	count("missed", 1)
 	place(id, task, task.due)
 	save(id, task)
 	return 1
+end
+
+-- Looks at the first of each queue. How many were missed, and looked at.
+local function mend_slot(slot, limit)
+	local at, missed, looked = "-", 0, 0
+	for _ = 1, limit do
+		local member = sure("ZRANGEBYLEX", bucket_key(slot), at, "+",
+			"LIMIT", 0, 1)[1]
+		if not member then
+			break
+		end
+		local queue, due, id = read_member(member)
+		if queue and due > now then
+			at = behind(queue)
+		else
+			at = "(" .. member
+			missed = missed + mend(slot, member, id)
+			looked = looked + 1
+		end
+	end
+	return missed, looked
 end
 
 -- Looks for what is due in slots that no pump will look at before the next
@@ -135,12 +163,8 @@ local function find_missed(limit)
 	local missed, looked = 0, 0
 	for _ = 1, min(SLOTS_MAX, slots) do
 		if not is_covered(scan) then
-			local ids = sure("ZRANGEBYSCORE", bucket_key(scan),
-				"-inf", now, "LIMIT", 0, limit - looked)
-			for _, id in ipairs(ids) do
-				missed = missed + mend(id, scan)
-			end
-			looked = looked + #ids
+			local found, seen = mend_slot(scan, limit - looked)
+			missed, looked = missed + found, looked + seen
 			if looked == limit then
 				return missed, true
 			end
@@ -162,18 +186,18 @@ end
 if not random then
 	return refuse_argument(2, "random")
 end
-refused = admit("GETRANGE", "SET", "SETRANGE", "UNLINK", "XADD", "XRANGE",
-	"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM")
+refused = admit("GETRANGE", "LLEN", "LPOS", "PEXPIRE", "PTTL", "RPUSH", "SCAN",
+	"SET", "SETRANGE", "ZADD", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM",
+	"ZSCORE")
 if refused then
 	return refused
 end
 fly = prefix .. ":fly"
 math.randomseed(random % 2147483647)
+walk = call("HGET", KEYS[1], "walk")
+walk = whole(walk or "", 0, WHOLE_MAX) and walk or "0"
 local over, more_over = end_leases(limit)
-local again, more_again = deliver_again(limit)
-local removed, more_removed = remove_ended(limit)
+local restored = restore_some(limit)
 local missed, more_missed = find_missed(limit)
-call("HSET", KEYS[1], "scan", scan)
-commit()
-return {over, again, removed, missed, (more_over or more_again or
-	more_removed or more_missed) and 1 or 0}
+commit("scan", scan, "walk", walk)
+return {over, restored, missed, (more_over or more_missed) and 1 or 0}

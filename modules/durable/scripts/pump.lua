@@ -4,76 +4,170 @@
 -- pump limit version: moves what is due from the wheel to the queues. A tick is
 -- left behind only when nothing due is in its slot, so after a stop at any
 -- place the next pump goes on where this one was.
+--
+-- FAIR. A queue gets an eighth of the limit, then every other queue whose tasks
+-- are due in any tick has its turn; what is left of the limit goes to the
+-- oldest. If the limit does not suffice for the turns, the next pump goes on
+-- behind the last one: meta's turn is its tick and its queue. So nobody waits
+-- for the backlog of another queue.
 
-local bells = {} -- queues that got something
+local SHARE = 8 -- of the limit, that a queue has in a turn
+local PAGE, PAGE_MAX = 16, 256 -- members that are read at once
+local SEEN_MAX = 8192 -- members that a pump reads
 
--- Whether the member leaves the bucket.
-local function deliver(id, slot)
-	local task = load(id)
-	if not task then
-		quarantine(id, "pending")
+local limit
+local looked, seen, moved = 0, 0, 0 -- members
+local got = {} -- how many each queue has had
+local entries = {} -- ids by queue
+local left = {} -- ticks in whose slots something due may be
+local stopped -- by the limit: where the next pump goes on
+
+-- Whether the record says what the member says. Text: its header and queue.
+local function is_due_here(text, queue, slot, due)
+	if #text ~= HEADER + #queue or sub(text, HEADER + 1) ~= queue then
+		return false
+	end
+	local kind, state, attempts, most, length, generation, where, time =
+		struct.unpack("<BBHHHI4I4I8", text)
+	return kind == FORMAT and state == PENDING and attempts < most and
+		length == #queue and generation >= 1 and where == slot and
+		time == due
+end
+
+-- A member that no record names is dropped.
+local function deliver(id, queue, slot, due)
+	local text = try("GETRANGE", record_key(id), 0, HEADER + #queue - 1)
+	if is_foreign(text) or not is_due_here(text, queue, slot, due) then
+		if not load(id) then
+			quarantine(id)
+			count_waiting(-1, 0)
+		end
+		return
+	end
+	entries[queue] = entries[queue] or {}
+	table.insert(entries[queue], id)
+	moved = moved + 1
+	count_waiting(-1, 1)
+end
+
+-- Whether the member leaves its bucket; if not, the queue whose turn is over.
+local function visit(member, of_tick, share)
+	local queue, due, id = read_member(member)
+	if not queue then
 		return true
 	end
-	if task.state ~= PENDING or task.slot ~= slot then
-		return true
+	local had = got[queue] or 0
+	if due > now then
+		return false, queue
 	end
-	if task.due > now then
-		count("pending", -1)
-		place(id, task, task.due)
-		save(id, task)
-		return task.slot ~= slot
+	if had >= share then
+		left[of_tick] = true
+		return false, queue
 	end
-	enqueue(id, task)
-	task.state = DELIVERED
-	save(id, task)
-	sure("ZADD", prefix .. ":fly", DELIVERED_FROM + now, id)
-	count("pending", -1)
-	count("delivered", 1)
-	bells[task.queue] = true
+	got[queue] = had + 1
+	looked = looked + 1
+	deliver(id, queue, of_tick % slots, due)
+	if looked >= limit then
+		stopped = format("%.0f %s", of_tick, queue)
+	end
 	return true
 end
 
--- How many members of the slot were looked at.
-local function drain(slot, limit)
-	local bucket = bucket_key(slot)
-	local ids = sure("ZRANGEBYSCORE", bucket, "-inf", now, "LIMIT", 0,
-		limit)
-	local gone = {}
-	for _, id in ipairs(ids) do
-		if deliver(id, slot) then
-			gone[#gone + 1] = id
+-- One page of a slot. Where the next one begins, or nil.
+local function drain_page(of_tick, at, size, share)
+	local bucket = bucket_key(of_tick % slots)
+	local page = sure("ZRANGEBYLEX", bucket, at, "+", "LIMIT", 0, size)
+	local gone, over = {}, nil
+	for _, member in ipairs(page) do
+		if not over or sub(member, 1, #over + 1) ~= over .. "\0" then
+			local leaves
+			leaves, over = visit(member, of_tick, share)
+			gone[#gone + 1] = leaves and member or nil
+			if stopped then
+				break
+			end
 		end
 	end
 	if gone[1] then
-		sure("ZREM", bucket, unpack(gone))
+		call("ZREM", bucket, unpack(gone))
 	end
-	return #ids
+	seen = seen + #page
+	if #page < size then
+		return nil
+	end
+	return over and behind(over) or "(" .. page[#page]
+end
+
+-- What is due in the slot of a tick, up to a share of each queue.
+local function drain(of_tick, at, share)
+	local size = PAGE
+	while at and not stopped do
+		if seen >= SEEN_MAX then
+			stopped = format("%.0f %s", of_tick,
+				match(at, "^.([A-Za-z0-9._-]*)"))
+			break
+		end
+		at = drain_page(of_tick, at, size, share)
+		size = min(size * 2, PAGE_MAX)
+	end
+	left[of_tick] = left[of_tick] or stopped and true
+end
+
+-- Where the last pump stopped, if it is between cursor and final.
+local function read_turn(final)
+	local of_tick, queue = match(last_turn or "",
+		"^(%d+) ([A-Za-z0-9._-]*)$")
+	of_tick = tonumber(of_tick)
+	if not of_tick or of_tick < cursor or of_tick > final then
+		return cursor, "-"
+	end
+	return of_tick, behind(queue)
+end
+
+-- Each queue in turn, then the oldest. What the turn has not come to is left.
+local function take_turns(final)
+	local first, at = read_turn(final)
+	local count = final - cursor + 1
+	local share = max(1, floor(limit / SHARE))
+	for i = 0, count do
+		if i == count and at == "-" then
+			break
+		end
+		if stopped then
+			left[cursor + (first - cursor + i) % count] = true
+		else
+			drain(cursor + (first - cursor + i) % count,
+				i == 0 and at or "-", share)
+		end
+	end
+	for each = cursor, final do
+		if left[each] and not stopped then
+			left[each] = nil
+			drain(each, "-", limit)
+		end
+	end
 end
 
 -- Up to the tick of now. Whether something may be left.
-local function turn(limit)
+local function turn()
 	local last = floor(now / tick)
 	cursor = max(cursor, last - slots + 1)
 	local final = min(last, cursor + TICKS_MAX - 1)
-	local looked = 0
-	while true do
-		looked = looked + drain(cursor % slots, limit - looked)
-		if looked >= limit then
-			return true
-		end
-		if cursor >= final then
-			break
-		end
+	take_turns(final)
+	while cursor < final and not left[cursor] do
 		cursor = cursor + 1
 	end
-	return final < last
+	for queue, ids in pairs(entries) do
+		sure("RPUSH", queue_key(queue), unpack(ids))
+	end
+	return stopped ~= nil or final < last
 end
 
 -- What is due next lies in the slots of the ticks until then; in that of the
 -- cursor there is also what came too late for its own.
 local function find_next()
 	local found = now + WAIT_MAX
-	if pending + (delta.pending or 0) <= 0 then
+	if pending <= 0 then
 		return found
 	end
 	local first = cursor
@@ -82,20 +176,17 @@ local function find_next()
 		if each * tick >= found then
 			break
 		end
-		local head = sure("ZRANGE", bucket_key(each % slots), 0, 0,
-			"WITHSCORES")
-		if head[2] then
-			found = min(found, tonumber(head[2]))
-		end
+		local due, is_all = first_due(each % slots)
+		found = min(found, not is_all and each * tick or due or found)
 	end
-	return max(found, now)
+	return max(found, now + 1)
 end
 
 local refused = open() or expect(4)
 if refused then
 	return refused
 end
-local limit = whole(ARGV[3], 1, 1000)
+limit = whole(ARGV[3], 1, 1000)
 if not limit then
 	return refuse_argument(1, "limit")
 end
@@ -103,8 +194,7 @@ local expected = ARGV[4] ~= "" and whole(ARGV[4], 0, WHOLE_MAX)
 if ARGV[4] ~= "" and not expected then
 	return refuse_argument(2, "version")
 end
-refused = admit("XADD", "SET", "SETRANGE", "ZADD", "ZREM", "ZRANGE", "GETRANGE",
-	"ZRANGEBYSCORE")
+refused = admit("RPUSH", "SET", "ZADD", "ZREM", "ZRANGEBYLEX", "GETRANGE")
 if refused then
 	return refused
 end
@@ -112,17 +202,16 @@ if expected and expected ~= version then
 	return {-1, 0, version}
 end
 local was_cursor, was_next = cursor, next_look
-local more = turn(limit)
+local more = turn()
 local looked_for = more and now or find_next()
-if cursor ~= was_cursor or next(delta) then
+if cursor ~= was_cursor or changed then
 	version = version + 1
 end
 next_look = looked_for
-if cursor ~= was_cursor or next(delta) or next_look ~= was_next then
-	commit()
+if cursor ~= was_cursor or changed or next_look ~= was_next then
+	commit("turn", stopped or "")
 end
-for queue in pairs(bells) do
+for queue in pairs(entries) do
 	try("PUBLISH", space .. ":work:" .. queue, shard)
 end
-return {delta.delivered or 0, looked_for - now, version, cursor, now,
-	more and 1 or 0}
+return {moved, looked_for - now, version, cursor, now, more and 1 or 0}

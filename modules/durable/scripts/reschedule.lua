@@ -14,7 +14,7 @@ local due = read_due(ARGV[4], ARGV[5])
 if not due then
 	return refuse_argument(3, "time")
 end
-refused = admit("XRANGE", "XDEL", "XLEN", "UNLINK", "ZREM", "ZADD", "SETRANGE")
+refused = admit("ZREM", "LLEN", "LREM", "ZADD", "SETRANGE")
 if refused then
 	return refused
 end

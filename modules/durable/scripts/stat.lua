@@ -1,17 +1,22 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
 --
--- stat: the fields of meta; now; and lag, which is for how many milliseconds
--- the earliest of the due tasks has been waiting for a pump.
+-- stat: the fields of meta; running, dead, quarantined; now; and lag, which is
+-- for how many milliseconds the earliest of the due tasks has been waiting for
+-- a pump.
+
+-- How many there are in a set; a foreign key has none.
+local function size(name)
+	local reply = try("ZCARD", prefix .. name)
+	return type(reply) == "number" and reply or 0
+end
 
 local function find_lag()
 	local first = floor(now / tick)
 	first = max(cursor, first - slots + 1)
 	local last = min(floor(now / tick), first + TICKS_MAX - 1)
 	for each = first, last do
-		local head = try("ZRANGE", bucket_key(each % slots), 0, 0,
-			"WITHSCORES")
-		local due = not head.err and tonumber(head[2] or "")
+		local due = first_due(each % slots)
 		if due and due <= now then
 			return now - due
 		end
@@ -28,8 +33,10 @@ if refused then
 	return refused
 end
 local reply = call("HGETALL", KEYS[1])
-for _, each in ipairs({"now", format("%.0f", now), "lag",
-	format("%.0f", find_lag())}) do
-	reply[#reply + 1] = each
+local more = {now = now, lag = find_lag(), running = size(":fly"),
+	dead = size(":dead"), quarantined = size(":bad")}
+for name, number in pairs(more) do
+	reply[#reply + 1] = name
+	reply[#reply + 1] = format("%.0f", number)
 end
 return reply

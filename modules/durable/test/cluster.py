@@ -288,7 +288,7 @@ class Moves(Nodes):
         space = Space(self.routed, self.space)
         shard = 2
         slot = self.slot_of_shard(shard)
-        for first in ("meta", "fly", "b", "q", "r", "dead", "ended"):
+        for first in ("meta", "fly", "b", "q", "r", "dead"):
             with self.subTest(first=first):
                 running, later, name = self.fill(space, shard, first)
                 source, target = self.begin_move(slot)

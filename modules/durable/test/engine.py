@@ -379,9 +379,19 @@ class Space:
         return self.client(*words)
 
     def meta(self, shard):
+        """Its fields, and the sizes of sets."""
         flat = self.client("HGETALL", self.key(shard))
-        return {flat[i].decode(): int(flat[i + 1])
-                for i in range(0, len(flat), 2)}
+        meta = {flat[i].decode(): int(flat[i + 1])
+                for i in range(0, len(flat), 2) if flat[i] != b"turn"}
+        for name, place in (("running", "fly"), ("dead", "dead"),
+                            ("quarantined", "bad")):
+            meta[name] = self.client("ZCARD", self.key(shard, place))
+        return meta
+
+    def member(self, record, name):
+        """Of a bucket."""
+        return record.queue + struct.pack(">Q", record.due)[1:] + (
+            name if isinstance(name, bytes) else name.encode())
 
 
 def held(task):

@@ -115,7 +115,7 @@ class World:
     def do_cancel(self, now, records, name):
         state = self.state_of(name)
         if state in ("pending", "delivered"):
-            self.tasks[name].end("cancelled", now + RETENTION)
+            self.tasks[name].end("cancelled", self.real + RETENTION)
             self.ended["cancelled"] += 1
             return 0
         return {"none": -2, "running": -115, "cancelled": 0}.get(state, -114)
@@ -211,7 +211,7 @@ class World:
                 ("succeeded", "done"), ("failed", "retry"),
                 ("failed", "fail")) else 1
         if outcome == "done":
-            task.end("succeeded", now + RETENTION)
+            task.end("succeeded", self.real + RETENTION)
             self.ended["succeeded"] += 1
         elif outcome == "fail":
             task.state = "failed"
@@ -245,11 +245,13 @@ class World:
                 if not self.tasks[name].has_entry]
         for name in lost:
             self.tasks[name].has_entry = True
-        gone = [name for name in self.in_state("succeeded", "cancelled")
-                if self.tasks[name].until <= now]
-        for name in gone:
-            del self.tasks[name]
-        return [len(over), len(lost), len(gone), 0, 0]
+        return [len(over), len(lost), 0, 0]
+
+    def forget(self, real):
+        """The engine removes what has ended by its own clock."""
+        for name in self.in_state("succeeded", "cancelled"):
+            if self.tasks[name].until < real:
+                del self.tasks[name]
 
     @staticmethod
     def end_lease(now, task, record):
@@ -291,11 +293,11 @@ class Seen:
         self.meta = shard.meta
         self.records = {name.decode(): record for name, record
                         in checker.records.items()}
-        self.scores = {name.decode(): int(score) for place in ("fly", "ended")
-                       for name, score in shard.members(place).items()}
-        self.entries = {fields[1].decode()
+        self.scores = {name.decode(): int(score)
+                       for name, score in shard.members("fly").items()}
+        self.entries = {entry.decode()
                         for entries in shard.keys["q"].values()
-                        for _, fields in entries}
+                        for entry in entries}
 
     def compare(self, world):
         """What differs, or None."""
@@ -305,7 +307,7 @@ class Seen:
             record = self.records[name]
             if not task.is_like(record):
                 return f"{name}: {vars(record)}, model: {vars(task)}"
-            if task.state in ("running", "succeeded", "cancelled") and \
+            if task.state == "running" and \
                     self.scores[name] != task.until:
                 return f"{name}: until {self.scores[name]}, {task.until}"
             if task.state == "delivered" and \
@@ -395,11 +397,12 @@ class Run:
                 arguments = (queue, "z", self.token, 100, 5000)
                 self.call("take", arguments, arguments)
             self.finish_all()
-        self.time = self.now + RETENTION
+        self.time = self.now + RETENTION + 1
         self.engine.clock.stop_at(self.time)
         self.call("janitor", (1000, 1), ())
         broken = self.checker(drained=True)
         require(not broken, broken)
+        self.world.forget(self.time)
         require(not self.world.in_state(
             "pending", "delivered", "running", "succeeded", "cancelled"))
 
@@ -533,6 +536,11 @@ class Run:
             # depends on when it looked.
             self.crew += 1
         self.engine.clock.stop_at(self.time)
+        # What is looked at is removed, if its time is over.
+        self.world.forget(self.time)
+        self.forget_generations()
+        self.look()
+        self.remember()
 
     def lose_queue(self):
         queue = self.random.choice(QUEUES)
@@ -576,6 +584,7 @@ class Run:
     def apply(self, name, now, modelled):
         act = getattr(self.world, "do_" + name)
         self.world.real = self.time
+        self.world.forget(self.time)
         try:
             expected = act(now, self.seen.records, *modelled)
         except KeyError as error:
@@ -673,6 +682,7 @@ class Run:
         self.history = kept
         _, world, self.lost = kept[-1]
         self.world = copy.deepcopy(world)
+        self.world.forget(self.time)
         self.checker.forget()
         self.restart()
         self.look()

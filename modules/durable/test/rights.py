@@ -19,11 +19,11 @@ PAGE = os.path.join(ROOT, "modules/durable/man/hwt_durable.7")
 OTHERS = {
     "asking", "cluster|slots", "config|get", "eval", "evalsha", "info", "role",
     "subscribe", "wait",  # the library
-    "scan", "type", "zscan",  # hwtctl
+    "type", "zscan",  # hwtctl
 }
 # An open does not find out that one of these is missing: eval is needed only
 # while a script is not cached.
-UNASKED = {"asking", "cluster|slots", "eval", "publish", "scan", "subscribe",
+UNASKED = {"asking", "cluster|slots", "eval", "publish", "subscribe",
            "type", "wait", "zscan"}
 
 

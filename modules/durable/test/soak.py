@@ -20,6 +20,7 @@ import sys
 import time
 
 from kills import SHARDS, SPACE, Load, Redis, now_ms
+from checker import scan
 from engine import Space
 
 VISIBILITY, RETENTION = 10, 20  # seconds
@@ -112,7 +113,9 @@ class Soak(Load):
         end = time.monotonic() + 120
         while time.monotonic() < end:
             with self.engine.client() as client:
-                left = sum(client("ZCARD", "{%s:%d}:ended" % (SPACE, shard))
+                left = sum(len(scan(client, b"{%s:%d}:r:*" % (
+                    SPACE.encode(), shard))) - client(
+                        "ZCARD", "{%s:%d}:dead" % (SPACE, shard))
                            for shard in range(SHARDS))
             if left == 0:
                 return

@@ -239,7 +239,7 @@ Test(route, a_slot_that_a_table_does_not_name_is_unknown)
 Test(route, a_record_that_cannot_be_read_is_quarantined)
 {
 	struct hwt_durable_info info;
-	char record[60] = {1, HWT_DURABLE_PENDING};
+	char record[60] = {2, HWT_DURABLE_PENDING};
 	const char *payload;
 	size_t length;
 
@@ -259,7 +259,7 @@ Test(route, a_record_that_cannot_be_read_is_quarantined)
 	record_read(&info, record, 60, &payload);
 	cr_assert(info.state == HWT_DURABLE_QUARANTINED);
 	record[1] = 1;
-	record[0] = 2;
+	record[0] = 1;
 	record_read(&info, record, 60, &payload);
 	cr_assert(info.state == HWT_DURABLE_QUARANTINED);
 }
