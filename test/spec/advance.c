@@ -2,23 +2,21 @@
 /*
  * hwt_advance: who may turn the wheel, and what the call tells.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
 SUITE(advance);
 
 static struct recording_executor executor;
 
-Test(advance, a_timer_with_a_worker_is_not_for_turning)
+WorkerTest(advance, a_timer_with_a_worker_is_not_for_turning)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	uint64_t tasks_started = 77;
 
-	assert_rc(hwt_advance(timer, &tasks_started), -EINVAL);
-	assert_rc(hwt_advance(timer, NULL), -EINVAL);
+	assert_rc(hwt_advance(live.timer, &tasks_started), -EINVAL);
+	assert_rc(hwt_advance(live.timer, NULL), -EINVAL);
 	assert_rc(hwt_advance(NULL, &tasks_started), -EINVAL);
 
 	assert_u64(tasks_started, 77);
-	worker_timer_close(timer);
 }
 
 ManualTest(advance, it_tells_how_many_tasks_it_started)
@@ -51,26 +49,6 @@ ManualTest(advance, nobody_needs_to_take_the_number)
 	assert_u64(probe.runs, 1);
 }
 
-Test(advance, what_it_hands_over_it_did_not_start)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
-	probe_schedule(&probe, 0);
-	assert_u64(manual_tick(1), 0);
-	assert_u64(executor.count, 1);
-	assert_ok(executor_run(&executor, 0));
-
-	executor.mode = EXECUTOR_REFUSES;
-	probe_schedule(&probe, 0);
-
-	assert_u64(manual_tick(2), 1);
-	assert_u64(probe.runs, 2);
-	manual_close();
-}
-
 static void
 then_advance(struct probe *probe)
 {
@@ -94,20 +72,17 @@ ManualTest(advance, from_a_task_of_its_own_it_is_a_deadlock)
 	assert_u64(manual_tick(2), 1);
 }
 
-Test(advance, from_a_task_run_inside_execute_it_is_a_deadlock)
+ExecutorTest(
+    advance, from_a_task_run_inside_execute_it_is_a_deadlock, EXECUTOR_RUNS)
 {
 	struct probe probe = {.then = then_advance};
 
-	executor_init(&executor, EXECUTOR_RUNS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
 
 	manual_tick(1);
 
 	assert_u64(probe.runs, 1);
 	assert_rc(probe.rc, -EDEADLK);
-	manual_close();
 }
 
 static void *
@@ -161,17 +136,15 @@ ManualTest(advance, a_task_may_turn_another_timer)
 	fixture_close(&other);
 }
 
-Test(advance, after_stop_it_is_refused)
+ManualTest(advance, after_stop_it_is_refused)
 {
 	uint64_t tasks_started = 77;
 
-	manual_open(NULL);
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(hwt_advance(manual.timer, &tasks_started), -ESHUTDOWN);
 
 	assert_u64(tasks_started, 77);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 ManualTest(advance, time_that_stands_still_starts_nothing_again)

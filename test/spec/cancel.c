@@ -41,13 +41,11 @@ ManualTest(cancel, it_wins_while_the_timeout_waits_in_the_wheel)
 	assert_u64(manual_stats().cancelled, 1);
 }
 
-Test(cancel, it_wins_while_the_timeout_waits_in_an_executor)
+ExecutorTest(
+    cancel, it_wins_while_the_timeout_waits_in_an_executor, EXECUTOR_HOLDS)
 {
 	hwt_timeout timeout;
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	manual_tick(1);
 	assert_u64(executor.count, 1);
@@ -59,7 +57,6 @@ Test(cancel, it_wins_while_the_timeout_waits_in_an_executor)
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(manual_stats().cancelled, 1);
 	assert_u64(manual_stats().started, 0);
-	manual_close();
 }
 
 ManualTest(cancel, it_wins_over_one_that_is_due_and_not_begun)
@@ -234,14 +231,12 @@ cancel_without_memory(unsigned index, void *arg)
 	assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 }
 
-Test(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own)
+ExecutorTest(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own,
+    EXECUTOR_HOLDS)
 {
 	hwt_timeout timeouts[3];
 	struct probe held = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&held, 0);
 	timeouts[1] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
 	manual_tick(1);
@@ -254,61 +249,9 @@ Test(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own)
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	manual_close();
-}
-
-Test(cancel, what_stop_gave_back_cannot_be_cancelled)
-{
-	hwt_timeout timeout;
-
-	manual_open(NULL);
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
-
-	assert_u64(manual_stats().cancelled, 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(cancel, a_null_timer_is_refused)
 {
 	assert_rc(hwt_cancel(NULL, (hwt_timeout){1}), -EINVAL);
-}
-
-#define RACED 1000
-
-struct cancel_race {
-	hwt_timeout timeouts[RACED];
-	_Atomic uint64_t won;
-};
-
-static void
-race_to_cancel(unsigned index, void *arg)
-{
-	struct cancel_race *race = arg;
-
-	(void)index;
-	for (size_t place = 0; place < RACED; place++) {
-		race->won +=
-		    hwt_cancel(manual.timer, race->timeouts[place]) == 0;
-	}
-}
-
-ManualTest(cancel, of_several_threads_that_cancel_one_wins)
-{
-	static struct cancel_race race;
-
-	for (size_t place = 0; place < RACED; place++) {
-		if (place == RACED / 2)
-			manual_tick(1);
-		race.timeouts[place] =
-		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	}
-
-	in_parallel(4, race_to_cancel, &race);
-
-	assert_u64(race.won, RACED);
-	assert_u64(manual_stats().cancelled, RACED);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }

@@ -3,7 +3,7 @@
  * hwt_cancel_wait: when it returns the task is not running, and 0 goes to the
  * one caller who owns arg.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
 SUITE(cancel_wait);
 
@@ -28,13 +28,11 @@ ManualTest(cancel_wait, it_cancels_a_pending_timeout)
 	assert_u64(manual_step(HWT_MS(30)), 0);
 }
 
-Test(cancel_wait, it_does_not_wait_for_what_an_executor_holds)
+ExecutorTest(
+    cancel_wait, it_does_not_wait_for_what_an_executor_holds, EXECUTOR_HOLDS)
 {
 	hwt_timeout timeout;
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	manual_tick(1);
 
@@ -42,7 +40,6 @@ Test(cancel_wait, it_does_not_wait_for_what_an_executor_holds)
 
 	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	manual_close();
 }
 
 ManualTest(cancel_wait, one_that_has_run_or_never_was_is_not_there)
@@ -54,19 +51,6 @@ ManualTest(cancel_wait, one_that_has_run_or_never_was_is_not_there)
 
 	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
 	assert_rc(hwt_cancel_wait(manual.timer, (hwt_timeout){0}), -ENOENT);
-}
-
-Test(cancel_wait, what_stop_gave_back_is_not_there)
-{
-	hwt_timeout timeout;
-
-	manual_open(NULL);
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
-
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(cancel_wait, a_null_timer_is_refused)
@@ -94,20 +78,17 @@ ManualTest(cancel_wait, from_that_very_task_it_is_a_deadlock)
 	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
 }
 
-Test(cancel_wait, from_that_very_task_in_an_executor_it_is_a_deadlock)
+ExecutorTest(cancel_wait, from_that_very_task_in_an_executor_it_is_a_deadlock,
+    EXECUTOR_HOLDS)
 {
 	struct probe probe = {.then = then_cancel_wait_itself};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 
 	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -EDEADLK);
-	manual_close();
 }
 
 ManualTest(cancel_wait, from_a_periodic_task_it_changes_nothing)
@@ -188,20 +169,20 @@ then_await_waiters(struct probe *probe)
 	sleep_ns(HWT_MS(20));
 }
 
-Test(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
+WorkerTest(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = then_await_waiters, .data = &gate};
 	_Atomic uint64_t begun = 0;
 	struct waiter waiters[3];
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0));
+	assert_ok(
+	    hwt_new_timeout(live.timer, &probe.handle, probe_task, &probe, 0));
 	gate_await(&gate);
 	for (size_t index = 0; index < 3; index++) {
 		waiters[index] = (struct waiter){
-		    .timer = timer, .probe = &probe, .begun = &begun};
+		    .timer = live.timer, .probe = &probe, .begun = &begun};
 		pthread_create(
 		    &waiters[index].thread, NULL, waiter_main, &waiters[index]);
 	}
@@ -213,7 +194,6 @@ Test(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
 		assert_rc(waiters[index].rc, -ENOENT);
 		assert_u64(waiters[index].runs_at_return, 1);
 	}
-	worker_timer_close(timer);
 }
 
 Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)

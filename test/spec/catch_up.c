@@ -60,53 +60,16 @@ ManualTest(catch_up, due_ones_far_apart_run_in_tick_order)
 		assert_u64(probes[power].order, power + 1);
 }
 
-Test(catch_up, empty_ticks_are_skipped_by_arithmetic)
+ManualTestWith(catch_up, empty_ticks_are_skipped_by_arithmetic,
+    .tick_ns = HWT_US(10), .ticks_per_wheel = 512)
 {
-	struct hwt_options options = {
-	    .tick_ns = HWT_US(10), .ticks_per_wheel = 512};
 	struct probe probe = {0};
 
 	/* 2^58 ns are some 10^13 ticks: whoever counts them never ends. */
-	manual_open(&options);
 	assert_u64(manual_step(UINT64_C(1) << 58), 0);
 	probe_schedule(&probe, UINT64_C(1) << 57);
 	assert_u64(manual_step(UINT64_C(1) << 57), 0);
 	assert_u64(manual_step(HWT_US(10)), 1);
-
-	manual_close();
-}
-
-ManualTest(catch_up, skipped_ticks_are_not_counted)
-{
-	struct probe probes[3] = {{0}};
-	uint64_t ticks;
-
-	probe_schedule(&probes[0], 100 * FIXTURE_TICK);
-	probe_schedule(&probes[1], 200 * FIXTURE_TICK);
-	probe_schedule(&probes[2], 300 * FIXTURE_TICK);
-	ticks = manual_stats().ticks;
-
-	assert_u64(manual_tick(300), 3);
-
-	assert_u64(manual_stats().ticks - ticks, 3);
-}
-
-ManualTest(catch_up, ticks_begun_more_than_a_tick_late_are_counted)
-{
-	struct probe probe = {0};
-
-	/* Tick 10 is begun exactly one tick late. */
-	probe_schedule(&probe, 10 * FIXTURE_TICK);
-	assert_u64(manual_tick(11), 1);
-	assert_u64(manual_stats().late_ticks, 0);
-
-	/* Tick 20 is a nanosecond later than that, 21 is not. */
-	probe_schedule(&probe, 9 * FIXTURE_TICK);
-	probe_schedule(&probe, 10 * FIXTURE_TICK);
-	assert_u64(manual_step(10 * FIXTURE_TICK + 1), 2);
-
-	assert_u64(manual_stats().late_ticks, 1);
-	assert_u64(manual_stats().lateness_ns_max, FIXTURE_TICK + 1);
 }
 
 ManualTest(catch_up, what_is_not_due_yet_is_not_touched_by_a_stall)

@@ -62,30 +62,26 @@ ManualTest(deadline, now_is_a_manual_timers_own_clock)
 	assert_u64(now_ns, FIXTURE_START + 17);
 }
 
-Test(deadline, now_is_the_monotonic_clock_of_a_worker)
+WorkerTest(deadline, now_is_the_monotonic_clock_of_a_worker)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	uint64_t before_ns, now_ns;
 
 	for (unsigned turn = 0; turn < 10000; turn++) {
 		before_ns = monotonic_ns();
-		assert_ok(hwt_now(timer, &now_ns));
+		assert_ok(hwt_now(live.timer, &now_ns));
 		cr_assert(before_ns <= now_ns && now_ns <= monotonic_ns());
 	}
-	worker_timer_close(timer);
 }
 
-Test(deadline, now_is_told_by_a_stopped_timer_too)
+ManualTest(deadline, now_is_told_by_a_stopped_timer_too)
 {
 	uint64_t now_ns = 0;
 
-	manual_open(NULL);
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_ok(hwt_now(manual.timer, &now_ns));
 
 	assert_u64(now_ns, FIXTURE_START);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 ManualTest(deadline, now_needs_a_timer_and_a_place)
@@ -251,59 +247,6 @@ ManualTest(deadline, long_tasks_that_set_what_has_passed_hold_up_no_other)
 	}
 }
 
-Test(deadline, far_ones_and_near_ones_run_in_the_order_of_ticks)
-{
-	enum {
-		COUNT = 3000
-	};
-	static struct probe probes[COUNT];
-
-	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1)});
-	for (uint64_t index = 0; index < COUNT; index++)
-		schedule_at(&probes[index], boundary(1 + index * 7 % COUNT));
-
-	for (uint64_t index = 1; index <= COUNT; index++)
-		assert_u64(manual_tick(index), 1);
-	for (uint64_t index = 0; index < COUNT; index++)
-		assert_u64(probes[index].order, 1 + index * 7 % COUNT);
-	manual_close();
-}
-
-static void
-then_compare_with_the_clock(struct probe *probe)
-{
-	const uint64_t *deadline_ns = probe->data;
-
-	probe->rc = monotonic_ns() >= *deadline_ns ? 1 : -1;
-}
-
-Test(deadline, with_a_worker_it_is_never_early)
-{
-	enum {
-		COUNT = 200
-	};
-	static struct probe probes[COUNT];
-	static uint64_t deadlines[COUNT];
-	struct fixture clock = {0};
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	uint64_t now_ns;
-
-	for (unsigned index = 0; index < COUNT; index++) {
-		probes[index] = (struct probe){.fixture = &clock,
-		    .then = then_compare_with_the_clock,
-		    .data = &deadlines[index]};
-		assert_ok(hwt_now(timer, &now_ns));
-		deadlines[index] = now_ns + HWT_US(211) * (index % 90);
-		assert_ok(hwt_new_timeout_at(timer, NULL, NULL, probe_task,
-		    &probes[index], deadlines[index]));
-	}
-	wait_for(&clock.runs, COUNT);
-	worker_timer_close(timer);
-
-	for (unsigned index = 0; index < COUNT; index++)
-		cr_assert(probes[index].rc == 1);
-}
-
 ManualTest(deadline, lateness_counts_from_it)
 {
 	struct probe probe = {0};
@@ -339,38 +282,35 @@ ManualTest(deadline, setting_one_reads_no_clock)
 	assert_u64(manual.clock_reads, reads);
 }
 
-Test(deadline, with_a_worker_setting_one_reads_no_clock)
+WorkerTest(deadline, with_a_worker_setting_one_reads_no_clock)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe busy = {.then = probe_then_gate, .data = &gate};
 	hwt_timeout timeouts[100];
 	uint64_t now_ns;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &busy, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &busy, 0));
 	gate_await(&gate);
-	assert_ok(hwt_now(timer, &now_ns));
+	assert_ok(hwt_now(live.timer, &now_ns));
 
 	/* The worker is in a task. */
 	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
 	for (unsigned index = 0; index < 100; index++) {
-		assert_ok(hwt_new_timeout_at(timer, NULL, &timeouts[index],
+		assert_ok(hwt_new_timeout_at(live.timer, NULL, &timeouts[index],
 		    forbidden_task, NULL, now_ns + HWT_MIN(60)));
-		assert_ok(hwt_reschedule_at(timer, timeouts[index],
+		assert_ok(hwt_reschedule_at(live.timer, timeouts[index],
 		    now_ns + HWT_MIN(50) + HWT_MIN(index)));
 	}
 	assert_u64(fault_disarm(), 0);
 	gate_open(&gate);
-	worker_timer_close(timer);
 }
 
-Test(deadline, with_hwt_relaxed_it_is_as_exact_as_without)
+ManualTestWith(deadline, with_hwt_relaxed_it_is_as_exact_as_without,
+    .tick_ns = HWT_MS(1), .flags = HWT_RELAXED)
 {
 	struct probe probe = {0}, moved = {0};
 
-	manual_open(
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .flags = HWT_RELAXED});
 	manual.now_ns += HWT_US(300);
 	schedule_at(&probe, boundary(3));
 	/* Its delay has not begun yet. */
@@ -382,7 +322,6 @@ Test(deadline, with_hwt_relaxed_it_is_as_exact_as_without)
 	assert_u64(manual_tick(2), 0);
 	assert_u64(manual_tick(3), 1);
 	assert_u64(manual_tick(4), 1);
-	manual_close();
 }
 
 /* Range and errors. */
@@ -466,11 +405,10 @@ ManualTest(deadline, a_place_for_the_handle_is_not_needed)
 	assert_u64(tick_of_run(&probe, 1, 3), 1);
 }
 
-Test(deadline, a_stopped_timer_takes_none)
+ManualTest(deadline, a_stopped_timer_takes_none)
 {
 	hwt_timeout timeout = {7};
 
-	manual_open(NULL);
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(hwt_new_timeout_at(manual.timer, NULL, &timeout,
@@ -478,16 +416,14 @@ Test(deadline, a_stopped_timer_takes_none)
 	    -ESHUTDOWN);
 
 	assert_u64(timeout.id, 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(deadline, the_limit_holds_for_it)
+ManualTestWith(
+    deadline, the_limit_holds_for_it, .tick_ns = HWT_MS(1), .max_pending = 1)
 {
 	struct probe probe = {0};
 	hwt_timeout timeout = {7};
 
-	manual_open(
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .max_pending = 1});
 	schedule_at(&probe, HWT_NEVER);
 
 	assert_rc(hwt_new_timeout_at(manual.timer, NULL, &timeout,
@@ -498,26 +434,23 @@ Test(deadline, the_limit_holds_for_it)
 	assert_u64(manual_stats().rejected, 1);
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	schedule_at(&probe, HWT_NEVER);
-	manual_close();
 }
 
-Test(deadline, without_a_thread_the_first_is_refused)
+WorkerTest(deadline, without_a_thread_the_first_is_refused)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probe = {0};
 	hwt_timeout timeout = {7};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(
-	    hwt_new_timeout_at(timer, NULL, &timeout, forbidden_task, NULL, 0),
+	assert_rc(hwt_new_timeout_at(
+		      live.timer, NULL, &timeout, forbidden_task, NULL, 0),
 	    -EAGAIN);
 	fault_disarm();
 	assert_u64(timeout.id, 0);
 
-	assert_ok(
-	    hwt_new_timeout_at(timer, NULL, &timeout, probe_task, &probe, 0));
+	assert_ok(hwt_new_timeout_at(
+	    live.timer, NULL, &timeout, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
-	worker_timer_close(timer);
 }
 
 ManualTest(deadline, without_memory_it_is_refused)
@@ -546,15 +479,12 @@ ManualTest(deadline, without_memory_it_is_refused)
 
 /* Executors. */
 
-Test(deadline, what_is_due_goes_to_its_executor)
+ExecutorTest(deadline, what_is_due_goes_to_its_executor, EXECUTOR_RUNS)
 {
 	struct probe own = {0}, inherited = {0};
 	static struct recording_executor second;
 
-	executor_init(&executor, EXECUTOR_RUNS);
 	executor_init(&second, EXECUTOR_RUNS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	assert_ok(hwt_new_timeout_at(
 	    manual.timer, &second.hook, NULL, probe_task, &own, boundary(2)));
 	schedule_at(&inherited, boundary(2));
@@ -564,7 +494,6 @@ Test(deadline, what_is_due_goes_to_its_executor)
 	assert_u64(second.count, 1);
 	assert_u64(executor.count, 1);
 	assert_u64(own.runs + inherited.runs, 2);
-	manual_close();
 }
 
 /* Waking. */
@@ -672,36 +601,6 @@ ManualTest(deadline, a_pending_one_moves_to_what_has_passed)
 	assert_u64(tick_of_run(&probe, 5, 9), 5);
 }
 
-ManualTest(deadline, a_pending_one_moves_to_never_and_back)
-{
-	struct probe probe = {0};
-
-	schedule_at(&probe, boundary(3));
-	manual_tick(1);
-
-	move_to(&probe, HWT_NEVER);
-	assert_u64(tick_of_run(&probe, 2, 50), 0);
-	assert_u64(manual_wait(), HWT_NEVER);
-	move_to(&probe, boundary(52));
-
-	assert_u64(tick_of_run(&probe, 51, 60), 52);
-}
-
-ManualTest(deadline, moved_again_and_again_it_runs_once_at_the_last)
-{
-	struct probe probe = {0};
-
-	schedule_at(&probe, boundary(5));
-	for (uint64_t index = 1; index <= 100; index++) {
-		assert_u64(manual_tick(index), 0);
-		move_to(&probe, boundary(index + 1 + index % 7 * 9));
-		move_to(&probe, boundary(index + 2 + index % 3));
-	}
-
-	assert_u64(tick_of_run(&probe, 101, 200), 103);
-	assert_u64(manual_stats().rescheduled, 200);
-}
-
 static void
 then_move_to_what_has_passed(struct probe *probe)
 {
@@ -746,13 +645,10 @@ ManualTest(deadline, one_that_has_ended_is_not_moved)
 	assert_u64(manual_stats().rescheduled, 0);
 }
 
-Test(deadline, one_that_was_handed_over_is_not_moved)
+ExecutorTest(deadline, one_that_was_handed_over_is_not_moved, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	schedule_at(&probe, 0);
 	manual_tick(1);
 
@@ -761,7 +657,6 @@ Test(deadline, one_that_was_handed_over_is_not_moved)
 
 	assert_ok(executor_run(&executor, 0));
 	assert_u64(probe.runs, 1);
-	manual_close();
 }
 
 static void
@@ -772,18 +667,6 @@ then_move_itself(struct probe *probe)
 	probe->then = NULL;
 	probe->rc = hwt_reschedule_at(
 	    probe->fixture->timer, probe->timeout, *deadline_ns);
-}
-
-ManualTest(deadline, a_one_shot_task_cannot_move_itself)
-{
-	uint64_t deadline_ns = HWT_NEVER;
-	struct probe probe = {.then = then_move_itself, .data = &deadline_ns};
-
-	schedule_at(&probe, 0);
-
-	assert_u64(tick_of_run(&probe, 1, 9), 1);
-
-	assert_rc(probe.rc, -EINPROGRESS);
 }
 
 /* Moves a periodic timeout of 10 ms, which runs at 10 ms, from its own task to

@@ -180,17 +180,16 @@ ManualTest(
 	    BOUNDARY(3), other.id, BOUNDARY(3));
 }
 
-Test(dump, a_relaxed_timeout_has_a_delay_until_the_worker_has_seen_it)
+ManualTestWith(dump, a_relaxed_timeout_has_a_delay_until_the_worker_has_seen_it,
+    .flags = HWT_RELAXED)
 {
 	hwt_timeout timeout;
 
-	manual_open(&(struct hwt_options){.flags = HWT_RELAXED});
 	timeout = schedule(HWT_MS(250), 1);
 
 	assert_timeouts(manual.timer,
 	    "in the queue:\n  %#" PRIx64 " delay 250000000 ns arg 0x1\n",
 	    timeout.id);
-	manual_close();
 }
 
 ManualTest(dump, what_is_never_due_is_apart)
@@ -245,16 +244,12 @@ then_dump(struct probe *probe)
 	probe->rc = 1;
 }
 
-Test(dump, what_executors_hold_and_run_is_there)
+ExecutorTest(dump, what_executors_hold_and_run_is_there, EXECUTOR_HOLDS)
 {
 	struct probe probe = {.then = then_dump};
 	hwt_timeout timeout, held;
 	uint64_t place;
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){.tick_ns = FIXTURE_TICK,
-	    .ticks_per_wheel = 8,
-	    .executor = &executor.hook});
 	timeout = probe_schedule(&probe, HWT_MS(1));
 	held = schedule(HWT_MS(1), 5);
 	manual_tick(1);
@@ -267,7 +262,6 @@ Test(dump, what_executors_hold_and_run_is_there)
 
 	assert_rc(probe.rc, 1);
 	assert_rc(executor_run(&executor, 1 - place), -ENOENT);
-	manual_close();
 }
 
 ManualTest(dump, a_task_has_its_name_if_the_dynamic_linker_knows_it)

@@ -3,7 +3,7 @@
  * start, stop, stop_within, destroy: their order, who waits for whom, who gets
  * the list of unprocessed timeouts, and what each answers in every state.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 #include "test/spec/support_promises.h"
 
 #include <signal.h>
@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 SUITE(lifecycle);
+
+static struct recording_executor executor;
 
 static const struct hwt_unprocessed no_list;
 
@@ -57,31 +59,26 @@ Test(lifecycle, create_makes_no_thread_and_start_makes_one)
 	worker_timer_close(timer);
 }
 
-Test(lifecycle, a_second_start_makes_no_second_thread)
+WorkerTest(lifecycle, a_second_start_makes_no_second_thread)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
-	assert_ok(hwt_start(timer));
+	assert_ok(hwt_start(live.timer));
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_ok(hwt_start(timer));
-	schedule_forbidden(timer, 1);
+	assert_ok(hwt_start(live.timer));
+	schedule_forbidden(live.timer, 1);
 	assert_u64(fault_disarm(), 0);
-	worker_timer_close(timer);
 }
 
-Test(lifecycle, the_first_timeout_starts_the_worker)
+WorkerTest(lifecycle, the_first_timeout_starts_the_worker)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	assert_u64(fault_disarm(), 1);
 
 	wait_for(&probe.runs, 1);
 	cr_assert(!pthread_equal(probe.thread, pthread_self()));
-	worker_timer_close(timer);
 }
 
 ManualTest(lifecycle, start_of_a_manual_timer_or_of_null_is_refused)
@@ -90,139 +87,116 @@ ManualTest(lifecycle, start_of_a_manual_timer_or_of_null_is_refused)
 	assert_rc(hwt_start(NULL), -EINVAL);
 }
 
-Test(lifecycle, start_after_stop_is_refused)
+WorkerTest(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
-	assert_ok(hwt_start(timer));
-	assert_ok(hwt_stop(timer, NULL));
-
-	assert_rc(hwt_start(timer), -ESHUTDOWN);
-	assert_ok(hwt_destroy(timer));
-}
-
-Test(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
-{
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_ok(hwt_stop(timer, NULL));
-	assert_rc(hwt_start(timer), -ESHUTDOWN);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, 0), -ESHUTDOWN);
+	assert_ok(hwt_stop(live.timer, NULL));
+	assert_rc(hwt_start(live.timer), -ESHUTDOWN);
+	assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 0),
+	    -ESHUTDOWN);
 
 	assert_u64(fault_disarm(), 0);
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
+WorkerTest(
+    lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(hwt_start(timer), -EAGAIN);
-	assert_rc(hwt_start(timer), -EAGAIN);
+	assert_rc(hwt_start(live.timer), -EAGAIN);
+	assert_rc(hwt_start(live.timer), -EAGAIN);
 	assert_u64(fault_disarm(), 2);
 
-	assert_ok(hwt_start(timer));
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_start(live.timer));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
-	worker_timer_close(timer);
 }
 
-Test(lifecycle, whatever_keeps_a_thread_from_being_made_it_is_eagain)
+WorkerTest(lifecycle, whatever_keeps_a_thread_from_being_made_it_is_eagain)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
 	fault_arm_thread(EPERM);
-	assert_rc(hwt_start(timer), -EAGAIN);
+	assert_rc(hwt_start(live.timer), -EAGAIN);
 	fault_disarm();
 
-	assert_ok(hwt_start(timer));
-	worker_timer_close(timer);
+	assert_ok(hwt_start(live.timer));
 }
 
-Test(lifecycle, without_a_thread_the_first_timeout_is_refused)
+WorkerTest(lifecycle, without_a_thread_the_first_timeout_is_refused)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct hwt_spec specs[2] = {
 	    {.task = forbidden_task}, {.task = forbidden_task, .period_ns = 1}};
 	hwt_timeout timeouts[3] = {{1}, {1}, {1}};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(hwt_new_timeout(
-		      timer, &timeouts[0], forbidden_task, NULL, HWT_MS(1)),
+	assert_rc(hwt_new_timeout(live.timer, &timeouts[0], forbidden_task,
+		      NULL, HWT_MS(1)),
 	    -EAGAIN);
-	assert_rc(hwt_new_timeouts(timer, 2, specs, &timeouts[1]), -EAGAIN);
 	assert_rc(
-	    hwt_new_timeout_on(timer, NULL, NULL, forbidden_task, NULL, 0),
+	    hwt_new_timeouts(live.timer, 2, specs, &timeouts[1]), -EAGAIN);
+	assert_rc(
+	    hwt_new_timeout_on(live.timer, NULL, NULL, forbidden_task, NULL, 0),
 	    -EAGAIN);
 	fault_disarm();
 
 	assert_u64(timeouts[0].id, 0);
 	assert_u64(timeouts[1].id, 0);
 	assert_u64(timeouts[2].id, 0);
-	assert_u64(hwt_pending_timeouts(timer), 0);
-	worker_timer_close(timer);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
 }
 
-Test(lifecycle, a_timeout_goes_through_when_a_thread_is_to_be_had_again)
+WorkerTest(lifecycle, a_timeout_goes_through_when_a_thread_is_to_be_had_again)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct hwt_unprocessed list;
 	struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, 1);
-	assert_rc(
-	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, 0), -EAGAIN);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 0),
+	    -EAGAIN);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	assert_u64(fault_disarm(), 2);
 
 	wait_for(&probe.runs, 1);
-	assert_ok(hwt_stop(timer, &list));
+	assert_ok(hwt_stop(live.timer, &list));
 	assert_u64(list.count, 0);
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
+WorkerTest(
+    lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	hwt_timeout timeout = {1};
 	struct probe probe = {0};
 
 	fault_arm_thread(ENOMEM);
-	assert_rc(hwt_start(timer), -ENOMEM);
+	assert_rc(hwt_start(live.timer), -ENOMEM);
 	assert_rc(
-	    hwt_new_timeout(timer, &timeout, forbidden_task, NULL, 0), -ENOMEM);
+	    hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL, 0),
+	    -ENOMEM);
 	assert_rc(
-	    hwt_new_timeout_on(timer, NULL, NULL, forbidden_task, NULL, 0),
+	    hwt_new_timeout_on(live.timer, NULL, NULL, forbidden_task, NULL, 0),
 	    -ENOMEM);
 	fault_disarm();
 	assert_u64(timeout.id, 0);
-	assert_u64(hwt_pending_timeouts(timer), 0);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
 
-	assert_ok(hwt_start(timer));
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_start(live.timer));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
-	worker_timer_close(timer);
 }
 
-Test(lifecycle, whichever_allocation_of_start_fails_it_may_be_repeated)
+WorkerTest(lifecycle, whichever_allocation_of_start_fails_it_may_be_repeated)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	int rc;
 
 	for (uint64_t nth = 1;; nth++) {
 		fault_arm(FAULT_MEMORY, nth);
-		rc = hwt_start(timer);
+		rc = hwt_start(live.timer);
 		if (fault_disarm() < nth)
 			break;
 		assert_rc(rc, -ENOMEM);
 	}
 
 	assert_ok(rc);
-	worker_timer_close(timer);
 }
 
 static void
@@ -231,16 +205,14 @@ then_start(struct probe *probe)
 	probe->rc = hwt_start(probe->data);
 }
 
-Test(lifecycle, a_task_may_start_its_own_timer_which_has_started)
+WorkerTest(lifecycle, a_task_may_start_its_own_timer_which_has_started)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct probe probe = {.then = then_start, .data = timer, .rc = 77};
+	struct probe probe = {.then = then_start, .data = live.timer, .rc = 77};
 
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
 	assert_ok(probe.rc);
-	worker_timer_close(timer);
 }
 
 static void
@@ -420,26 +392,23 @@ Test(lifecycle, stop_of_null_is_refused_and_zeroes_the_list)
 	assert_no_list(&list);
 }
 
-Test(lifecycle, stop_of_a_never_started_timer_gives_an_empty_list)
+WorkerTest(lifecycle, stop_of_a_never_started_timer_gives_an_empty_list)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct hwt_unprocessed list = garbage_list();
 	struct hwt_timeout_info info;
 
-	assert_ok(hwt_stop(timer, &list));
+	assert_ok(hwt_stop(live.timer, &list));
 
 	assert_u64(list.count, 0);
 	cr_assert(!hwt_unprocessed_next(&list, &info));
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, only_the_first_stop_gets_the_list)
+ManualTest(lifecycle, only_the_first_stop_gets_the_list)
 {
 	struct hwt_unprocessed first = garbage_list();
 	struct hwt_unprocessed second = garbage_list();
 	struct hwt_timeout_info info;
 
-	manual_open(NULL);
 	schedule_forbidden(manual.timer, 3);
 
 	assert_ok(hwt_stop(manual.timer, &first));
@@ -451,14 +420,12 @@ Test(lifecycle, only_the_first_stop_gets_the_list)
 	cr_assert(hwt_unprocessed_next(&first, &info));
 	assert_ok(hwt_stop_within(manual.timer, 0, &second));
 	assert_u64(second.count, 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, a_first_stop_that_wants_no_list_drops_it)
+ManualTest(lifecycle, a_first_stop_that_wants_no_list_drops_it)
 {
 	struct hwt_unprocessed list = garbage_list();
 
-	manual_open(NULL);
 	schedule_forbidden(manual.timer, 3);
 
 	assert_ok(hwt_stop(manual.timer, NULL));
@@ -466,59 +433,20 @@ Test(lifecycle, a_first_stop_that_wants_no_list_drops_it)
 
 	assert_u64(list.count, 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, stop_within_0_of_an_idle_timer_succeeds)
+ManualTest(lifecycle, stop_within_0_of_an_idle_timer_succeeds)
 {
 	struct hwt_unprocessed list = garbage_list();
 
-	manual_open(NULL);
 	schedule_forbidden(manual.timer, 2);
 
 	assert_ok(hwt_stop_within(manual.timer, 0, &list));
 
 	assert_u64(list.count, 2);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-struct stop_race {
-	struct hwt *timer;
-	int rc[8];
-	struct hwt_unprocessed lists[8];
-};
-
-static void
-race_to_stop(unsigned index, void *arg)
-{
-	struct stop_race *race = arg;
-
-	race->rc[index] = index % 2 == 0
-	    ? hwt_stop(race->timer, &race->lists[index])
-	    : hwt_stop_within(race->timer, HWT_MIN(1), &race->lists[index]);
-}
-
-Test(lifecycle, of_concurrent_stops_one_gets_the_list_and_all_succeed)
-{
-	for (unsigned round = 0; round < 50; round++) {
-		struct stop_race race = {.timer = worker_timer_open(HWT_MS(1))};
-		uint64_t lists = 0;
-
-		schedule_forbidden(race.timer, 5);
-		in_parallel(8, race_to_stop, &race);
-
-		for (unsigned index = 0; index < 8; index++) {
-			assert_ok(race.rc[index]);
-			cr_assert(race.lists[index].count == 0 ||
-			    race.lists[index].count == 5);
-			lists += race.lists[index].count / 5;
-		}
-		assert_u64(lists, 1);
-		assert_ok(hwt_destroy(race.timer));
-	}
-}
-
-Test(lifecycle, after_stop_every_call_knows_that_it_is_over)
+ManualTest(lifecycle, after_stop_every_call_knows_that_it_is_over)
 {
 	struct probe probe = {0};
 	hwt_timeout timeout = {1};
@@ -526,7 +454,6 @@ Test(lifecycle, after_stop_every_call_knows_that_it_is_over)
 	int64_t remaining_ns;
 	hwt_timeout was;
 
-	manual_open(NULL);
 	was = probe_schedule(&probe, HWT_MS(1));
 	assert_ok(hwt_stop(manual.timer, NULL));
 
@@ -546,14 +473,12 @@ Test(lifecycle, after_stop_every_call_knows_that_it_is_over)
 	assert_u64(manual_stats().scheduled, 1);
 	assert_u64(manual_stats().cancelled, 0);
 	assert_u64(probe.runs, 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, what_is_due_but_not_begun_is_given_back_not_run)
+ManualTest(lifecycle, what_is_due_but_not_begun_is_given_back_not_run)
 {
 	struct hwt_unprocessed list;
 
-	manual_open(NULL);
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(1)));
 	manual.now_ns += HWT_MS(5);
@@ -561,7 +486,6 @@ Test(lifecycle, what_is_due_but_not_begun_is_given_back_not_run)
 	assert_ok(hwt_stop(manual.timer, &list));
 
 	assert_u64(list.count, 1);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* A stop that meets a task which does not return. */
@@ -586,20 +510,19 @@ stopper_main(void *arg)
 	return NULL;
 }
 
-Test(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
+WorkerTest(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
-	struct stopper stopper = {.timer = timer, .probe = &probe};
+	struct stopper stopper = {.timer = live.timer, .probe = &probe};
 	pthread_t thread;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
-	schedule_forbidden(timer, 2);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
+	schedule_forbidden(live.timer, 2);
 	gate_await(&gate);
 	pthread_create(&thread, NULL, stopper_main, &stopper);
-	while (hwt_start(timer) == 0)
+	while (hwt_start(live.timer) == 0)
 		sleep_ns(HWT_MS(1));
 	assert_u64(stopper.returned, 0);
 	gate_open(&gate);
@@ -608,12 +531,10 @@ Test(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
 	assert_ok(stopper.rc);
 	assert_u64(stopper.runs_at_return, 1);
 	assert_u64(stopper.list.count, 2);
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
+WorkerTest(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct stopper stoppers[3];
@@ -621,18 +542,18 @@ Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 	uint64_t lists = 0;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
-	schedule_forbidden(timer, 2);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
+	schedule_forbidden(live.timer, 2);
 	gate_await(&gate);
 	for (size_t index = 0; index < 3; index++) {
 		stoppers[index] =
-		    (struct stopper){.timer = timer, .probe = &probe};
+		    (struct stopper){.timer = live.timer, .probe = &probe};
 		pthread_create(
 		    &threads[index], NULL, stopper_main, &stoppers[index]);
 	}
-	while (hwt_start(timer) == 0)
+	while (hwt_start(live.timer) == 0)
 		sleep_ns(HWT_MS(1));
-	assert_rc(hwt_stop_within(timer, HWT_MS(5), NULL), -ETIMEDOUT);
+	assert_rc(hwt_stop_within(live.timer, HWT_MS(5), NULL), -ETIMEDOUT);
 	gate_open(&gate);
 
 	for (size_t index = 0; index < 3; index++) {
@@ -643,40 +564,37 @@ Test(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 		cr_assert(stoppers[index].list.count % 2 == 0);
 	}
 	assert_u64(lists, 1);
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
+WorkerTest(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list = garbage_list();
 	hwt_timeout timeout = {1};
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
-	schedule_forbidden(timer, 3);
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
+	schedule_forbidden(live.timer, 3);
 	gate_await(&gate);
-	assert_rc(hwt_stop_within(timer, 0, &list), -ETIMEDOUT);
+	assert_rc(hwt_stop_within(live.timer, 0, &list), -ETIMEDOUT);
 	assert_no_list(&list);
-	assert_rc(hwt_stop_within(timer, HWT_MS(20), &list), -ETIMEDOUT);
-	assert_rc(hwt_start(timer), -ESHUTDOWN);
-	assert_rc(hwt_new_timeout(timer, &timeout, forbidden_task, NULL, 0),
+	assert_rc(hwt_stop_within(live.timer, HWT_MS(20), &list), -ETIMEDOUT);
+	assert_rc(hwt_start(live.timer), -ESHUTDOWN);
+	assert_rc(
+	    hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL, 0),
 	    -ESHUTDOWN);
 	assert_u64(timeout.id, 0);
-	assert_rc(hwt_destroy(timer), -EBUSY);
+	assert_rc(hwt_destroy(live.timer), -EBUSY);
 	gate_open(&gate);
 
-	assert_ok(hwt_stop_within(timer, HWT_MIN(1), &list));
+	assert_ok(hwt_stop_within(live.timer, HWT_MIN(1), &list));
 	assert_u64(list.count, 3);
 	assert_u64(probe.runs, 1);
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
+WorkerTest(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_spec specs[5];
@@ -686,16 +604,15 @@ Test(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
 	for (size_t index = 0; index < 5; index++)
 		specs[index] =
 		    (struct hwt_spec){.task = probe_task, .arg = &probe};
-	assert_ok(hwt_new_timeouts(timer, 5, specs, NULL));
+	assert_ok(hwt_new_timeouts(live.timer, 5, specs, NULL));
 	gate_await(&gate);
-	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
+	assert_rc(hwt_stop_within(live.timer, 0, NULL), -ETIMEDOUT);
 	gate_open(&gate);
 
-	assert_ok(hwt_stop(timer, &list));
+	assert_ok(hwt_stop(live.timer, &list));
 
 	assert_u64(list.count, 4);
 	assert_u64(probe.runs, 1);
-	assert_ok(hwt_destroy(timer));
 }
 
 /* Long enough for one who does not wait to be back. */
@@ -707,44 +624,40 @@ open_when_it_stops(void *gate)
 	return NULL;
 }
 
-Test(lifecycle, stop_within_never_waits_as_stop_does)
+WorkerTest(lifecycle, stop_within_never_waits_as_stop_does)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list;
 	pthread_t thread;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	gate_await(&gate);
-	schedule_forbidden(timer, 1);
+	schedule_forbidden(live.timer, 1);
 	pthread_create(&thread, NULL, open_when_it_stops, &gate);
 
-	assert_ok(hwt_stop_within(timer, HWT_NEVER, &list));
+	assert_ok(hwt_stop_within(live.timer, HWT_NEVER, &list));
 
 	pthread_join(thread, NULL);
 	assert_u64(list.count, 1);
-	assert_ok(hwt_destroy(timer));
 }
 
-Test(lifecycle, stop_within_does_not_give_up_early)
+WorkerTest(lifecycle, stop_within_does_not_give_up_early)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	uint64_t before_ns;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	gate_await(&gate);
 	before_ns = monotonic_ns();
 
-	assert_rc(hwt_stop_within(timer, HWT_MS(50), NULL), -ETIMEDOUT);
+	assert_rc(hwt_stop_within(live.timer, HWT_MS(50), NULL), -ETIMEDOUT);
 
 	cr_assert(monotonic_ns() - before_ns >= HWT_MS(50));
 	gate_open(&gate);
-	worker_timer_close(timer);
 }
 
 /* While a task is at the gate, the timer is being stopped. */
@@ -757,7 +670,8 @@ advancing_main(void *arg)
 	return NULL;
 }
 
-Test(lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
+ManualTest(
+    lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
 {
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
@@ -765,7 +679,6 @@ Test(lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
 	pthread_t thread;
 
 	gate_init(&gate);
-	manual_open(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 	schedule_forbidden(manual.timer, 4);
 	manual.now_ns += HWT_MS(1);
@@ -779,7 +692,6 @@ Test(lifecycle, stop_of_a_manual_timer_waits_for_the_advance_that_is_under_way)
 	assert_u64(probe.runs, 1);
 	assert_u64(list.count, 4);
 	pthread_join(thread, NULL);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* Stop from a task. */
@@ -814,63 +726,21 @@ ManualTest(lifecycle, stop_from_an_inline_task_of_a_manual_timer_is_a_deadlock)
 	assert_u64(later.runs, 1);
 }
 
-Test(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
+WorkerTest(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct probe probe = {.then = then_stop, .data = timer};
+	struct probe probe = {.then = then_stop, .data = live.timer};
 
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	worker_timer_close(timer);
 }
 
-Test(lifecycle, stop_from_a_pool_task_is_a_deadlock)
-{
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct probe probe = {.then = then_stop, .data = timer};
-	struct hwt_pool *pool = NULL;
-
-	assert_ok(hwt_pool_create(&pool, 1, 0));
-	assert_ok(hwt_new_timeout_on(
-	    timer, hwt_pool_executor(pool), NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-
-	assert_rc(probe.rc, -EDEADLK);
-	assert_ok(hwt_stop(timer, NULL));
-	assert_ok(hwt_pool_destroy(pool));
-	assert_ok(hwt_destroy(timer));
-}
-
-Test(lifecycle, stop_from_a_mailbox_task_is_a_deadlock)
+ExecutorTest(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too,
+    EXECUTOR_HOLDS)
 {
 	struct probe probe = {.then = then_stop};
-	struct hwt_mailbox *mailbox = NULL;
-	size_t tasks_started = 0;
 
-	manual_open(NULL);
-	probe.data = manual.timer;
-	assert_ok(hwt_mailbox_create(&mailbox));
-	assert_ok(hwt_new_timeout_on(manual.timer,
-	    hwt_mailbox_executor(mailbox), NULL, probe_task, &probe, 0));
-	assert_u64(manual_tick(1), 0);
-	assert_ok(hwt_mailbox_run(mailbox, 0, &tasks_started));
-
-	assert_u64(tasks_started, 1);
-	assert_rc(probe.rc, -EDEADLK);
-	manual_close();
-	assert_ok(hwt_mailbox_destroy(mailbox));
-}
-
-Test(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too)
-{
-	static struct recording_executor executor;
-	struct probe probe = {.then = then_stop};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe.data = manual.timer;
 	probe_schedule(&probe, 0);
 	manual_tick(1);
@@ -879,7 +749,6 @@ Test(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too)
 	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -EDEADLK);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 static void
@@ -950,9 +819,8 @@ execute_stop(void *ctx, struct hwt *timer, hwt_timeout timeout)
 }
 
 /* After a task in the same tick, and again in the next: it was no stop. */
-Test(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
+WorkerTest(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probes[3] = {{0}};
 	int rc = 0;
 	struct hwt_executor stopping = {.execute = execute_stop, .ctx = &rc};
@@ -962,17 +830,15 @@ Test(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
 	    {.task = probe_task, .arg = &probes[2]},
 	};
 
-	assert_ok(hwt_new_timeouts(timer, 3, specs, NULL));
+	assert_ok(hwt_new_timeouts(live.timer, 3, specs, NULL));
 	for (int i = 0; i < 3; i++)
 		wait_for(&probes[i].runs, 1);
 	assert_rc(rc, -EDEADLK);
 	rc = 0;
-	assert_ok(hwt_new_timeouts(timer, 3, specs, NULL));
+	assert_ok(hwt_new_timeouts(live.timer, 3, specs, NULL));
 	for (int i = 0; i < 3; i++)
 		wait_for(&probes[i].runs, 2);
 	assert_rc(rc, -EDEADLK);
-
-	worker_timer_close(timer);
 }
 
 Test(lifecycle, a_task_of_another_timer_may_stop_this_one)
@@ -1017,14 +883,11 @@ ManualTest(lifecycle, destroy_before_stop_is_busy)
 	worker_timer_close(timer);
 }
 
-Test(lifecycle, destroy_while_an_executor_holds_a_timeout_is_busy)
+ExecutorTest(lifecycle, destroy_while_an_executor_holds_a_timeout_is_busy,
+    EXECUTOR_HOLDS)
 {
-	static struct recording_executor executor;
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_ok(hwt_stop(manual.timer, NULL));
@@ -1035,17 +898,13 @@ Test(lifecycle, destroy_while_an_executor_holds_a_timeout_is_busy)
 
 	assert_u64(probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, destroy_while_an_executor_holds_a_cancelled_timeout_is_busy)
+ExecutorTest(lifecycle,
+    destroy_while_an_executor_holds_a_cancelled_timeout_is_busy, EXECUTOR_HOLDS)
 {
-	static struct recording_executor executor;
 	hwt_timeout timeout;
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	manual_tick(1);
 	assert_ok(hwt_cancel(manual.timer, timeout));
@@ -1053,18 +912,12 @@ Test(lifecycle, destroy_while_an_executor_holds_a_cancelled_timeout_is_busy)
 	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, destroy_from_its_own_held_task_is_busy)
+ExecutorTest(lifecycle, destroy_from_its_own_held_task_is_busy, EXECUTOR_HOLDS)
 {
-	static struct recording_executor executor;
 	struct probe probe = {.then = then_destroy};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe.data = manual.timer;
 	probe_schedule(&probe, 0);
 	manual_tick(1);
@@ -1073,18 +926,15 @@ Test(lifecycle, destroy_from_its_own_held_task_is_busy)
 	assert_ok(executor_run(&executor, 0));
 
 	assert_rc(probe.rc, -EBUSY);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, a_periodic_timeout_that_is_handed_over_at_stop_runs_once_more)
+ExecutorTest(lifecycle,
+    a_periodic_timeout_that_is_handed_over_at_stop_runs_once_more,
+    EXECUTOR_HOLDS)
 {
-	static struct recording_executor executor;
 	struct probe probe = {0};
 	struct hwt_unprocessed list;
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
 	manual_tick(1);
 	assert_ok(hwt_stop(manual.timer, &list));
@@ -1096,12 +946,10 @@ Test(lifecycle, a_periodic_timeout_that_is_handed_over_at_stop_runs_once_more)
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
+WorkerTest(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_spec spec = {
@@ -1109,25 +957,15 @@ Test(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
 	struct hwt_unprocessed list;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeouts(timer, 1, &spec, NULL));
+	assert_ok(hwt_new_timeouts(live.timer, 1, &spec, NULL));
 	gate_await(&gate);
-	assert_rc(hwt_stop_within(timer, 0, NULL), -ETIMEDOUT);
+	assert_rc(hwt_stop_within(live.timer, 0, NULL), -ETIMEDOUT);
 	gate_open(&gate);
-	assert_ok(hwt_stop(timer, &list));
+	assert_ok(hwt_stop(live.timer, &list));
 
 	assert_u64(list.count, 0);
 	assert_u64(probe.runs, 1);
-	assert_u64(hwt_pending_timeouts(timer), 0);
-	assert_ok(hwt_destroy(timer));
-}
-
-Test(lifecycle, a_timer_that_never_ran_can_be_destroyed_after_stop)
-{
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
-	assert_ok(hwt_stop(timer, NULL));
-
-	assert_ok(hwt_destroy(timer));
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
 }
 
 /* The worker's thread and its thread-specific data. */
@@ -1307,19 +1145,17 @@ __wrap_pthread_join(pthread_t thread, void **result)
 	return error;
 }
 
-Test(lifecycle, a_thread_with_the_pthread_t_of_an_ended_worker_is_not_that_one)
+WorkerTest(
+    lifecycle, a_thread_with_the_pthread_t_of_an_ended_worker_is_not_that_one)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
+	assert_ok(hwt_start(live.timer));
+	successor.timer = live.timer;
 
-	assert_ok(hwt_start(timer));
-	successor.timer = timer;
-
-	assert_ok(hwt_stop(timer, NULL));
+	assert_ok(hwt_stop(live.timer, NULL));
 
 	if (!successor.same)
 		cr_log_info("the C library did not use that pthread_t again");
 	assert_rc(successor.rc, -ETIMEDOUT);
-	assert_ok(hwt_destroy(timer));
 }
 
 #if !WITH_ASAN

@@ -41,6 +41,10 @@ mailed_close(void)
 	assert_ok(hwt_mailbox_destroy(mailed.mailbox));
 }
 
+/* A test with a mailbox, and a timer for it. */
+#define MailboxTest(suite, name) \
+	TestBetween(mailed_open(), mailed_close(), suite, name)
+
 /* For the next tick. */
 static void
 mailed_schedule(struct probe *probe)
@@ -76,25 +80,22 @@ mailed_fill(struct probe *probes, unsigned count)
 	assert_u64(mailed_step(), 0);
 }
 
-Test(mailbox, its_fd_is_an_eventfd)
+MailboxTest(mailbox, its_fd_is_an_eventfd)
 {
 	char path[64];
 	char target[64] = "";
 
-	mailed_open();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", mailed.fd);
 
 	cr_assert(readlink(path, target, sizeof(target) - 1) > 0);
 
 	cr_assert(strcmp(target, "anon_inode:[eventfd]") == 0);
-	mailed_close();
 }
 
-Test(mailbox, its_fd_is_readable_exactly_while_something_is_due)
+MailboxTest(mailbox, its_fd_is_readable_exactly_while_something_is_due)
 {
 	struct probe probe = {0};
 
-	mailed_open();
 	cr_assert(!readable(mailed.fd));
 	mailed_schedule(&probe);
 	cr_assert(!readable(mailed.fd));
@@ -106,14 +107,11 @@ Test(mailbox, its_fd_is_readable_exactly_while_something_is_due)
 	assert_u64(mailed_run(0), 1);
 	cr_assert(!readable(mailed.fd));
 	assert_u64(probe.runs, 1);
-	mailed_close();
 }
 
-Test(mailbox, its_fd_tells_of_the_second_as_of_the_first)
+MailboxTest(mailbox, its_fd_tells_of_the_second_as_of_the_first)
 {
 	struct probe probe;
-
-	mailed_open();
 
 	for (unsigned turn = 0; turn < 100; turn++) {
 		mailed_fill(&probe, 1);
@@ -121,15 +119,12 @@ Test(mailbox, its_fd_tells_of_the_second_as_of_the_first)
 		assert_u64(mailed_run(0), 1);
 		cr_assert(!readable(mailed.fd));
 	}
-
-	mailed_close();
 }
 
-Test(mailbox, max_is_how_many_tasks_are_started_at_most)
+MailboxTest(mailbox, max_is_how_many_tasks_are_started_at_most)
 {
 	struct probe probes[5];
 
-	mailed_open();
 	mailed_fill(probes, 5);
 
 	assert_u64(mailed_run(2), 2);
@@ -137,15 +132,12 @@ Test(mailbox, max_is_how_many_tasks_are_started_at_most)
 	assert_u64(mailed_run(1), 1);
 	assert_u64(mailed_run(9), 2);
 	assert_u64(manual.runs, 5);
-
-	mailed_close();
 }
 
-Test(mailbox, what_max_leaves_keeps_the_fd_readable)
+MailboxTest(mailbox, what_max_leaves_keeps_the_fd_readable)
 {
 	struct probe probes[5];
 
-	mailed_open();
 	mailed_fill(probes, 5);
 
 	for (unsigned left = 5; left > 0; left--) {
@@ -153,16 +145,13 @@ Test(mailbox, what_max_leaves_keeps_the_fd_readable)
 		assert_u64(mailed_run(1), 1);
 	}
 	cr_assert(!readable(mailed.fd));
-
-	mailed_close();
 }
 
-Test(mailbox, what_max_left_and_what_came_since_all_run)
+MailboxTest(mailbox, what_max_left_and_what_came_since_all_run)
 {
 	struct probe early[5];
 	struct probe late[5];
 
-	mailed_open();
 	mailed_fill(early, 5);
 	assert_u64(mailed_run(3), 3);
 	mailed_fill(late, 5);
@@ -171,14 +160,12 @@ Test(mailbox, what_max_left_and_what_came_since_all_run)
 
 	assert_u64(manual.runs, 10);
 	cr_assert(!readable(mailed.fd));
-	mailed_close();
 }
 
-Test(mailbox, tasks_of_an_earlier_tick_start_first)
+MailboxTest(mailbox, tasks_of_an_earlier_tick_start_first)
 {
 	struct probe probes[50];
 
-	mailed_open();
 	for (unsigned index = 0; index < 50; index++) {
 		mailed_fill(&probes[index], 1);
 		/* Some turns leave a part over. */
@@ -189,7 +176,6 @@ Test(mailbox, tasks_of_an_earlier_tick_start_first)
 
 	for (unsigned index = 0; index < 50; index++)
 		assert_u64(probes[index].order, index + 1);
-	mailed_close();
 }
 
 static void
@@ -247,11 +233,10 @@ Test(mailbox, nor_any_more_when_a_run_before_has_left_something)
 
 /* What a run has left over is all that the next one may start; meanwhile, one
  * more has come. */
-Test(mailbox, it_is_readable_for_what_came_behind_the_rest_of_a_run)
+MailboxTest(mailbox, it_is_readable_for_what_came_behind_the_rest_of_a_run)
 {
 	struct probe probes[3] = {{0}};
 
-	mailed_open();
 	mailed_fill(probes, 2);
 	assert_u64(mailed_run(1), 1);
 	mailed_fill(&probes[2], 1);
@@ -262,7 +247,6 @@ Test(mailbox, it_is_readable_for_what_came_behind_the_rest_of_a_run)
 	cr_assert(readable(mailed.fd));
 	assert_u64(mailed_run(0), 1);
 	cr_assert(!readable(mailed.fd));
-	mailed_close();
 }
 
 /* Two more come, and a run inside the task takes one of them. */
@@ -277,12 +261,12 @@ then_two_more_and_a_run(struct probe *probe)
 	probe->rc = hwt_mailbox_run(mailed.mailbox, 1, NULL);
 }
 
-Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
+MailboxTest(
+    mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
 {
 	struct probe more[2] = {{0}};
 	struct probe probe = {.then = then_two_more_and_a_run, .data = more};
 
-	mailed_open();
 	mailed_schedule(&probe);
 	mailed_step();
 
@@ -293,7 +277,6 @@ Test(mailbox, what_a_run_inside_a_task_leaves_is_left_by_the_outer_one_too)
 	cr_assert(readable(mailed.fd));
 	assert_u64(mailed_run(0), 1);
 	assert_u64(more[0].runs + more[1].runs, 2);
-	mailed_close();
 }
 
 /* One more comes, and a run inside the task takes what was there before. */
@@ -307,12 +290,12 @@ then_one_more_and_a_run(struct probe *probe)
 	probe->rc = hwt_mailbox_run(mailed.mailbox, 1, NULL);
 }
 
-Test(mailbox, a_run_that_one_inside_has_overtaken_takes_nothing_that_came_since)
+MailboxTest(
+    mailbox, a_run_that_one_inside_has_overtaken_takes_nothing_that_came_since)
 {
 	struct probe more = {0}, second = {0};
 	struct probe probe = {.then = then_one_more_and_a_run, .data = &more};
 
-	mailed_open();
 	mailed_schedule(&probe);
 	mailed_step();
 	mailed_schedule(&second);
@@ -325,14 +308,12 @@ Test(mailbox, a_run_that_one_inside_has_overtaken_takes_nothing_that_came_since)
 	assert_u64(more.runs, 0);
 	assert_u64(mailed_run(0), 1);
 	assert_u64(more.runs, 1);
-	mailed_close();
 }
 
-Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
+MailboxTest(mailbox, an_eventfd_that_is_full_already_is_as_readable)
 {
 	struct probe probe = {0};
 
-	mailed_open();
 	cr_assert(eventfd_write(mailed.fd, UINT64_MAX - 1) == 0);
 	mailed_schedule(&probe);
 	mailed_step();
@@ -340,7 +321,6 @@ Test(mailbox, an_eventfd_that_is_full_already_is_as_readable)
 	cr_assert(readable(mailed.fd));
 	assert_u64(mailed_run(0), 1);
 	cr_assert(!readable(mailed.fd));
-	mailed_close();
 }
 
 /* What a worker is mailed by before its write, and between its write and
@@ -399,11 +379,11 @@ empty_and_fail(void)
 	cr_assert(!readable(mailed.fd));
 }
 
-Test(mailbox, a_write_that_failed_is_made_good_though_another_came_through)
+MailboxTest(
+    mailbox, a_write_that_failed_is_made_good_though_another_came_through)
 {
 	struct probe probes[2] = {{0}};
 
-	mailed_open();
 	fixture_open(&overtaker, NULL);
 	after_write = empty_and_fail;
 	mailed_schedule(&probes[0]);
@@ -417,7 +397,6 @@ Test(mailbox, a_write_that_failed_is_made_good_though_another_came_through)
 	assert_ok(hwt_stop(overtaker.timer, NULL));
 	assert_u64(mailed_run(0), 2);
 	assert_ok(hwt_destroy(overtaker.timer));
-	mailed_close();
 }
 
 static void
@@ -427,11 +406,10 @@ overtake_and_look(void)
 	cr_assert(readable(mailed.fd));
 }
 
-Test(mailbox, a_write_that_failed_is_made_good_by_the_next_hand_over)
+MailboxTest(mailbox, a_write_that_failed_is_made_good_by_the_next_hand_over)
 {
 	struct probe probes[2] = {{0}};
 
-	mailed_open();
 	write_error = EIO;
 	mailed_schedule(&probes[0]);
 	mailed_step();
@@ -443,14 +421,12 @@ Test(mailbox, a_write_that_failed_is_made_good_by_the_next_hand_over)
 
 	cr_assert(readable(mailed.fd));
 	assert_u64(mailed_run(0), 2);
-	mailed_close();
 }
 
-Test(mailbox, what_the_loop_was_told_of_is_told_once)
+MailboxTest(mailbox, what_the_loop_was_told_of_is_told_once)
 {
 	struct probe probes[9] = {{0}};
 
-	mailed_open();
 	for (unsigned i = 0; i < 9; i++) {
 		mailed_schedule(&probes[i]);
 		mailed_step();
@@ -458,15 +434,13 @@ Test(mailbox, what_the_loop_was_told_of_is_told_once)
 		if (i % 3 == 2)
 			assert_u64(mailed_run(0), 3);
 	}
-	mailed_close();
 }
 
 /* One worker is stopped before its write: another's hand-over is told of. */
-Test(mailbox, a_hand_over_does_not_rely_on_one_that_is_stopped)
+MailboxTest(mailbox, a_hand_over_does_not_rely_on_one_that_is_stopped)
 {
 	struct probe probe = {0};
 
-	mailed_open();
 	fixture_open(&overtaker, NULL);
 	before_write = overtake_and_look;
 	mailed_schedule(&probe);
@@ -476,40 +450,32 @@ Test(mailbox, a_hand_over_does_not_rely_on_one_that_is_stopped)
 	assert_ok(hwt_stop(overtaker.timer, NULL));
 	assert_u64(mailed_run(0), 2);
 	assert_ok(hwt_destroy(overtaker.timer));
-	mailed_close();
 }
 
-Test(mailbox, an_empty_one_starts_nothing)
+MailboxTest(mailbox, an_empty_one_starts_nothing)
 {
-	mailed_open();
-
 	assert_u64(mailed_run(0), 0);
 	assert_u64(mailed_run(7), 0);
 	assert_ok(hwt_mailbox_run(mailed.mailbox, 0, NULL));
-
-	mailed_close();
 }
 
-Test(mailbox, the_count_may_be_not_wanted)
+MailboxTest(mailbox, the_count_may_be_not_wanted)
 {
 	struct probe probe;
 
-	mailed_open();
 	mailed_fill(&probe, 1);
 
 	assert_ok(hwt_mailbox_run(mailed.mailbox, 0, NULL));
 
 	assert_u64(probe.runs, 1);
-	mailed_close();
 }
 
 /* Cancelling. */
 
-Test(mailbox, what_was_cancelled_in_the_mailbox_does_not_run)
+MailboxTest(mailbox, what_was_cancelled_in_the_mailbox_does_not_run)
 {
 	struct probe probes[6];
 
-	mailed_open();
 	mailed_fill(probes, 6);
 	for (unsigned index = 0; index < 6; index += 2)
 		assert_ok(hwt_cancel(manual.timer, probes[index].handle));
@@ -519,15 +485,13 @@ Test(mailbox, what_was_cancelled_in_the_mailbox_does_not_run)
 	for (unsigned index = 0; index < 6; index++)
 		assert_u64(probes[index].runs, index % 2);
 	cr_assert(!readable(mailed.fd));
-	mailed_close();
 }
 
-Test(mailbox, cancelled_ones_do_not_use_up_max)
+MailboxTest(mailbox, cancelled_ones_do_not_use_up_max)
 {
 	struct probe probes[20];
 	unsigned started = 0;
 
-	mailed_open();
 	mailed_fill(probes, 20);
 	for (unsigned index = 0; index < 20; index++)
 		if (index % 4 != 1)
@@ -540,7 +504,6 @@ Test(mailbox, cancelled_ones_do_not_use_up_max)
 
 	assert_u64(started, 5);
 	assert_u64(manual.runs, 5);
-	mailed_close();
 }
 
 static void
@@ -551,13 +514,12 @@ then_cancels(struct probe *probe)
 	probe->rc = hwt_cancel(manual.timer, victim->handle);
 }
 
-Test(mailbox, a_task_can_cancel_the_next_one_of_the_same_run)
+MailboxTest(mailbox, a_task_can_cancel_the_next_one_of_the_same_run)
 {
 	struct probe victim = {0};
 	struct probe first = {.then = then_cancels, .data = &victim};
 
 	/* They come in two ticks, and so in this order. */
-	mailed_open();
 	mailed_schedule(&first);
 	mailed_step();
 	mailed_schedule(&victim);
@@ -568,14 +530,12 @@ Test(mailbox, a_task_can_cancel_the_next_one_of_the_same_run)
 	assert_ok(first.rc);
 	assert_u64(victim.runs, 0);
 	cr_assert(!readable(mailed.fd));
-	mailed_close();
 }
 
-Test(mailbox, what_it_holds_is_pending_until_it_is_started_or_cancelled)
+MailboxTest(mailbox, what_it_holds_is_pending_until_it_is_started_or_cancelled)
 {
 	struct probe probes[3];
 
-	mailed_open();
 	mailed_fill(probes, 3);
 	assert_u64(hwt_pending_timeouts(manual.timer), 3);
 
@@ -584,7 +544,6 @@ Test(mailbox, what_it_holds_is_pending_until_it_is_started_or_cancelled)
 	mailed_run(0);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	mailed_close();
 }
 
 /* Limits, sharing, lifetime. */
@@ -600,11 +559,10 @@ counting_task(hwt_timeout timeout, void *arg)
 	++*count;
 }
 
-Test(mailbox, it_never_refuses)
+MailboxTest(mailbox, it_never_refuses)
 {
 	uint64_t count = 0;
 
-	mailed_open();
 	for (unsigned index = 0; index < CROWD; index++)
 		assert_ok(hwt_new_timeout_on(manual.timer,
 		    hwt_mailbox_executor(mailed.mailbox), NULL, counting_task,
@@ -618,15 +576,13 @@ Test(mailbox, it_never_refuses)
 	assert_u64(manual_stats().executor_refused, 0);
 	assert_u64(mailed_run(0), CROWD);
 	assert_u64(count, CROWD);
-	mailed_close();
 }
 
-Test(mailbox, several_timers_share_one)
+MailboxTest(mailbox, several_timers_share_one)
 {
 	struct fixture fixtures[3] = {0};
 	struct probe probes[3] = {0};
 
-	mailed_open();
 	for (unsigned index = 0; index < 3; index++) {
 		fixture_open(&fixtures[index], NULL);
 		assert_ok(hwt_new_timeout_on(fixtures[index].timer,
@@ -641,15 +597,13 @@ Test(mailbox, several_timers_share_one)
 		assert_u64(probes[index].runs, 1);
 		fixture_close(&fixtures[index]);
 	}
-	mailed_close();
 }
 
-Test(mailbox, several_mailboxes_share_one_timer)
+MailboxTest(mailbox, several_mailboxes_share_one_timer)
 {
 	struct hwt_mailbox *other = NULL;
 	struct probe mine = {0}, others = {0};
 
-	mailed_open();
 	assert_ok(hwt_mailbox_create(&other));
 	mailed_schedule(&mine);
 	assert_ok(hwt_new_timeout_on(manual.timer, hwt_mailbox_executor(other),
@@ -664,15 +618,13 @@ Test(mailbox, several_mailboxes_share_one_timer)
 	assert_u64(others.runs, 1);
 
 	assert_ok(hwt_mailbox_destroy(other));
-	mailed_close();
 }
 
-Test(mailbox, what_it_holds_may_run_after_stop)
+MailboxTest(mailbox, what_it_holds_may_run_after_stop)
 {
 	struct hwt_unprocessed unprocessed;
 	struct probe probe;
 
-	mailed_open();
 	mailed_fill(&probe, 1);
 	assert_ok(hwt_stop(manual.timer, &unprocessed));
 
@@ -682,7 +634,6 @@ Test(mailbox, what_it_holds_may_run_after_stop)
 	assert_u64(mailed_run(0), 1);
 
 	assert_u64(probe.runs, 1);
-	mailed_close();
 }
 
 static void
@@ -691,21 +642,19 @@ then_stops_the_timer(struct probe *probe)
 	probe->rc = hwt_stop(manual.timer, NULL);
 }
 
-Test(mailbox, its_tasks_cannot_stop_their_timer)
+MailboxTest(mailbox, its_tasks_cannot_stop_their_timer)
 {
 	struct probe probe = {.then = then_stops_the_timer};
 
-	mailed_open();
 	mailed_schedule(&probe);
 	mailed_step();
 
 	assert_u64(mailed_run(0), 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	mailed_close();
 }
 
-Test(mailbox, a_periodic_timeout_comes_again_after_it_was_run)
+MailboxTest(mailbox, a_periodic_timeout_comes_again_after_it_was_run)
 {
 	struct probe probe = {0};
 	struct hwt_spec spec = {.task = probe_task,
@@ -713,7 +662,6 @@ Test(mailbox, a_periodic_timeout_comes_again_after_it_was_run)
 	    .delay_ns = FIXTURE_TICK,
 	    .period_ns = FIXTURE_TICK};
 
-	mailed_open();
 	spec.executor = hwt_mailbox_executor(mailed.mailbox);
 	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
 
@@ -727,29 +675,24 @@ Test(mailbox, a_periodic_timeout_comes_again_after_it_was_run)
 	}
 
 	assert_u64(probe.runs, 5);
-	mailed_close();
 }
 
-Test(mailbox, destroy_is_refused_while_it_holds_timeouts)
+MailboxTest(mailbox, destroy_is_refused_while_it_holds_timeouts)
 {
 	struct probe probes[2];
 
-	mailed_open();
 	mailed_fill(probes, 2);
 	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
 	assert_u64(mailed_run(1), 1);
 	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
 
 	assert_u64(mailed_run(1), 1);
-
-	mailed_close();
 }
 
-Test(mailbox, destroy_is_refused_while_it_holds_cancelled_ones)
+MailboxTest(mailbox, destroy_is_refused_while_it_holds_cancelled_ones)
 {
 	struct probe probe;
 
-	mailed_open();
 	mailed_fill(&probe, 1);
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	assert_rc(hwt_mailbox_destroy(mailed.mailbox), -EBUSY);
@@ -758,7 +701,6 @@ Test(mailbox, destroy_is_refused_while_it_holds_cancelled_ones)
 	assert_u64(mailed_run(0), 0);
 
 	assert_u64(probe.runs, 0);
-	mailed_close();
 }
 
 static void
@@ -767,11 +709,10 @@ then_destroys_the_mailbox(struct probe *probe)
 	probe->rc = hwt_mailbox_destroy(probe->data);
 }
 
-Test(mailbox, destroy_from_its_own_task_is_refused)
+MailboxTest(mailbox, destroy_from_its_own_task_is_refused)
 {
 	struct probe probe = {.then = then_destroys_the_mailbox};
 
-	mailed_open();
 	probe.data = mailed.mailbox;
 	mailed_schedule(&probe);
 	mailed_step();
@@ -779,7 +720,6 @@ Test(mailbox, destroy_from_its_own_task_is_refused)
 	assert_u64(mailed_run(0), 1);
 
 	assert_rc(probe.rc, -EBUSY);
-	mailed_close();
 }
 
 Test(mailbox, destroy_closes_its_fd)
@@ -792,18 +732,16 @@ Test(mailbox, destroy_closes_its_fd)
 	cr_assert(fcntl(mailed.fd, F_GETFD) < 0 && errno == EBADF);
 }
 
-Test(mailbox, its_executor_is_one_and_stays)
+MailboxTest(mailbox, its_executor_is_one_and_stays)
 {
 	const struct hwt_executor *executor;
 
-	mailed_open();
 	executor = hwt_mailbox_executor(mailed.mailbox);
 
 	cr_assert(executor != NULL && executor->execute != NULL);
 	cr_assert(hwt_mailbox_executor(mailed.mailbox) == executor);
 	assert_u64(
 	    (uint64_t)hwt_mailbox_fd(mailed.mailbox), (uint64_t)mailed.fd);
-	mailed_close();
 }
 
 Test(mailbox, null_is_refused)
@@ -971,13 +909,13 @@ edges_await(int epoll)
 	return epoll_wait(epoll, &event, 1, 0);
 }
 
-Test(mailbox, one_run_per_event_is_enough_where_epoll_tells_of_edges_alone)
+MailboxTest(
+    mailbox, one_run_per_event_is_enough_where_epoll_tells_of_edges_alone)
 {
 	struct probe probes[4] = {0};
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
 
-	mailed_open();
 	cr_assert(epoll_ctl(epoll, EPOLL_CTL_ADD,
 		      hwt_mailbox_fd(mailed.mailbox), &event) == 0);
 	for (unsigned index = 0; index < 3; index++)
@@ -999,5 +937,4 @@ Test(mailbox, one_run_per_event_is_enough_where_epoll_tells_of_edges_alone)
 	for (unsigned index = 0; index < 4; index++)
 		assert_u64(probes[index].runs, 1);
 	close(epoll);
-	mailed_close();
 }

@@ -11,6 +11,8 @@
 
 SUITE(netty);
 
+static struct recording_executor executor;
+
 /* Netty's default. */
 #define TICK HWT_MS(100)
 
@@ -185,7 +187,6 @@ Test(netty, of_100000_none_is_early_and_none_late_by_more_than_2_ticks)
 
 Test(netty, a_custom_executor_gets_the_task)
 {
-	static struct recording_executor executor;
 	struct hwt_options options = {.tick_ns = TICK,
 	    .ticks_per_wheel = 32,
 	    .max_pending = 2,

@@ -7,6 +7,8 @@
 
 SUITE(never_early);
 
+static struct recording_executor executor;
+
 ManualTest(never_early, a_task_does_not_start_before_its_delay_has_passed)
 {
 	struct probe probe = {0};
@@ -184,8 +186,6 @@ ManualTest(never_early, a_periodic_run_does_not_come_before_its_grid_point)
 
 ManualTest(never_early, an_executor_does_not_get_a_timeout_before_its_delay)
 {
-	static struct recording_executor executor;
-
 	executor_init(&executor, EXECUTOR_RUNS);
 	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, NULL,
 	    idle_task, NULL, 2 * FIXTURE_TICK));

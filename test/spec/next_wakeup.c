@@ -21,20 +21,18 @@ schedule(uint64_t delay_ns)
 	return timeout;
 }
 
-Test(next_wakeup, null_and_a_timer_with_a_worker_are_refused)
+WorkerTest(next_wakeup, null_and_a_timer_with_a_worker_are_refused)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	uint64_t wait_ns = 77;
 
 	manual_open(NULL);
 
-	assert_rc(hwt_next_wakeup(timer, &wait_ns), -EINVAL);
+	assert_rc(hwt_next_wakeup(live.timer, &wait_ns), -EINVAL);
 	assert_rc(hwt_next_wakeup(NULL, &wait_ns), -EINVAL);
 	assert_rc(hwt_next_wakeup(manual.timer, NULL), -EINVAL);
 
 	assert_u64(wait_ns, 77);
 	manual_close();
-	worker_timer_close(timer);
 }
 
 ManualTest(next_wakeup, with_nothing_pending_there_is_nothing_to_wait_for)
@@ -153,31 +151,25 @@ ManualTest(next_wakeup, what_was_rescheduled_is_waited_for_where_it_is)
 	assert_u64(manual_wait(), HWT_MS(1));
 }
 
-Test(next_wakeup, what_an_executor_holds_is_not_waited_for)
+ExecutorTest(
+    next_wakeup, what_an_executor_holds_is_not_waited_for, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 
 	assert_u64(manual_wait(), HWT_NEVER);
 
 	assert_ok(executor_run(&executor, 0));
-	manual_close();
 }
 
-Test(next_wakeup, after_stop_there_is_nothing_to_wait_for)
+ManualTest(next_wakeup, after_stop_there_is_nothing_to_wait_for)
 {
-	manual_open(NULL);
 	schedule(HWT_MS(1));
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_u64(manual_wait(), HWT_NEVER);
-
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 static void
@@ -325,13 +317,11 @@ ManualTest(next_wakeup, a_cancel_calls_nobody)
 	assert_u64(manual_wait(), HWT_MS(20));
 }
 
-Test(next_wakeup, a_periodic_timeout_run_by_an_executor_calls)
+ExecutorTest(
+    next_wakeup, a_periodic_timeout_run_by_an_executor_calls, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(5));
 	manual_tick(1);
 	assert_u64(manual_wait(), HWT_NEVER);
@@ -340,7 +330,6 @@ Test(next_wakeup, a_periodic_timeout_run_by_an_executor_calls)
 
 	assert_u64(manual.wakes, 1);
 	assert_u64(manual_wait(), HWT_MS(5));
-	manual_close();
 }
 
 Test(next_wakeup, a_timer_without_a_wake_tells_nobody)
@@ -384,9 +373,9 @@ ManualTest(next_wakeup, of_several_threads_one_calls)
 	}
 }
 
-Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
+ManualTest(
+    next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
 {
-	manual_open(NULL);
 	for (unsigned index = 0; index < 512; index++)
 		assert_ok(hwt_new_timeout(
 		    manual.timer, NULL, forbidden_task, NULL, HWT_SEC(100)));
@@ -394,8 +383,6 @@ Test(next_wakeup, a_stopped_timer_with_many_placed_has_nothing_to_wait_for)
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_u64(manual_wait(), HWT_NEVER);
-
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define MILLION 1000000

@@ -11,6 +11,8 @@
 
 SUITE(on_tick);
 
+static struct recording_executor executor;
+
 ManualTest(on_tick, a_timeout_is_handed_over_on_its_tick)
 {
 	static struct probe probes[3 * FIXTURE_WHEEL];
@@ -26,18 +28,17 @@ ManualTest(on_tick, a_timeout_is_handed_over_on_its_tick)
 }
 
 /* The most room in the wheel that so many can take. */
-Test(on_tick, a_crowd_of_which_each_has_a_tick_of_its_own_is_on_time)
+ManualTestWith(on_tick, a_crowd_of_which_each_has_a_tick_of_its_own_is_on_time,
+    .ticks_per_wheel = 32768)
 {
 	const uint64_t crowd = 20000;
 
-	manual_open(&(struct hwt_options){.ticks_per_wheel = 32768});
 	for (uint64_t index = 1; index <= crowd; index++)
 		assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL,
 		    index * manual.tick_ns));
 
 	assert_u64(manual_tick(crowd / 2), crowd / 2);
 	assert_u64(manual_tick(crowd), crowd / 2);
-	manual_close();
 }
 
 #define MILLION 1000000
@@ -122,7 +123,6 @@ ManualTest(on_tick, what_comes_late_for_its_tick_is_handed_over_on_the_next)
 
 ManualTest(on_tick, an_executor_gets_a_timeout_on_its_tick)
 {
-	static struct recording_executor executor;
 	hwt_timeout timeouts[FIXTURE_WHEEL];
 
 	executor_init(&executor, EXECUTOR_RUNS);
@@ -279,49 +279,6 @@ ManualTest(on_tick, a_late_advance_hands_over_what_became_due_meanwhile)
 	assert_u64(manual_tick(6), 1);
 }
 
-ManualTest(on_tick, lateness_is_the_start_minus_the_deadline)
-{
-	struct probe on_the_boundary = {0}, between = {0};
-	struct hwt_stats stats;
-
-	probe_schedule(&on_the_boundary, FIXTURE_TICK);
-	probe_schedule(&between, 2 * FIXTURE_TICK - 5);
-
-	manual_tick(1);
-	stats = manual_stats();
-	assert_u64(stats.lateness_ns_max, 0);
-	assert_u64(stats.lateness_ns_histogram[0], 1);
-
-	manual_tick(2);
-	stats = manual_stats();
-	assert_u64(stats.lateness_ns_max, 5);
-	assert_u64(stats.lateness_ns_histogram[2], 1);
-}
-
-static void
-then_takes_a_microsecond(struct probe *probe)
-{
-	probe->fixture->now_ns += HWT_US(1);
-}
-
-ManualTest(on_tick, lateness_is_taken_anew_at_least_once_per_16_timeouts)
-{
-	static struct probe probes[40];
-	uint64_t lateness_ns;
-
-	/* The last one starts 39 us after its deadline; the reading that it is
-	 * measured by is at most 15 timeouts old. */
-	for (unsigned index = 0; index < 40; index++) {
-		probes[index].then = then_takes_a_microsecond;
-		probe_schedule(&probes[index], FIXTURE_TICK);
-	}
-
-	assert_u64(manual_tick(1), 40);
-
-	lateness_ns = manual_stats().lateness_ns_max;
-	cr_assert(lateness_ns >= HWT_US(24) && lateness_ns <= HWT_US(39));
-}
-
 /* The grid. */
 
 Test(on_tick, tick_boundaries_are_the_clock_at_creation_plus_whole_ticks)
@@ -472,47 +429,37 @@ ManualTest(on_tick, a_task_that_is_late_itself_schedules_from_now_on)
 	assert_u64(manual_tick(11), 1);
 }
 
-Test(on_tick, the_shortest_tick_is_10_us_and_is_kept)
+ManualTestWith(
+    on_tick, the_shortest_tick_is_10_us_and_is_kept, .tick_ns = HWT_US(10))
 {
-	struct hwt_options options = {.tick_ns = HWT_US(10)};
 	struct probe probe = {0};
 
-	manual_open(&options);
 	probe_schedule(&probe, HWT_US(10) + 1);
 
 	assert_u64(manual_step(HWT_US(20) - 1), 0);
 	assert_u64(manual_step(1), 1);
-
-	manual_close();
 }
 
-Test(on_tick, the_default_tick_is_100_ms)
+ManualTestWith(on_tick, the_default_tick_is_100_ms, 0)
 {
-	struct hwt_options options = {0};
 	struct probe probe = {0};
 
-	manual_open(&options);
 	probe_schedule(&probe, 1);
 
 	assert_u64(manual_step(HWT_MS(100) - 1), 0);
 	assert_u64(manual_step(1), 1);
-
-	manual_close();
 }
 
-Test(on_tick, a_tick_that_is_no_round_number_keeps_its_own_grid)
+ManualTestWith(on_tick, a_tick_that_is_no_round_number_keeps_its_own_grid,
+    .tick_ns = 1234567)
 {
-	struct hwt_options options = {.tick_ns = 1234567};
 	struct probe probe = {0};
 
-	manual_open(&options);
 	probe_schedule(&probe, UINT64_C(1000) * 1234567 + 1);
 
 	assert_u64(manual_tick(1000), 0);
 	assert_u64(manual_step(1234566), 0);
 	assert_u64(manual_tick(1001), 1);
-
-	manual_close();
 }
 
 Test(on_tick, the_longest_tick_is_kept)

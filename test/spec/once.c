@@ -11,6 +11,8 @@
 
 SUITE(once);
 
+static struct recording_executor executor;
+
 /* Each end excludes the others. */
 static void
 assert_ended(hwt_timeout timeout)
@@ -74,30 +76,6 @@ ManualTest(once, what_was_cancelled_is_neither_started_nor_given_back)
 	cr_assert(!hwt_unprocessed_next(&unprocessed, &info));
 }
 
-ManualTest(once, what_was_cancelled_right_before_stop_is_not_given_back)
-{
-	struct hwt_unprocessed unprocessed;
-	struct hwt_timeout_info info;
-	hwt_timeout timeouts[4];
-
-	for (unsigned index = 0; index < 4; index++) {
-		/* Two are placed, two still queued. */
-		if (index == 2)
-			manual_tick(1);
-		timeouts[index] = schedule_task(
-		    manual.timer, forbidden_task, 9 * FIXTURE_TICK);
-	}
-	assert_ok(hwt_cancel(manual.timer, timeouts[0]));
-	assert_ok(hwt_cancel(manual.timer, timeouts[2]));
-
-	assert_ok(hwt_stop(manual.timer, &unprocessed));
-
-	assert_u64(unprocessed.count, 2);
-	while (hwt_unprocessed_next(&unprocessed, &info))
-		cr_assert(info.timeout.id == timeouts[1].id ||
-		    info.timeout.id == timeouts[3].id);
-}
-
 ManualTest(once, what_stop_gave_back_has_ended)
 {
 	struct hwt_unprocessed unprocessed;
@@ -118,7 +96,6 @@ ManualTest(once, what_stop_gave_back_has_ended)
 
 ManualTest(once, what_an_executor_holds_is_not_given_back_and_starts_once)
 {
-	static struct recording_executor executor;
 	struct hwt_unprocessed unprocessed;
 	struct probe probe = {0};
 
@@ -134,60 +111,6 @@ ManualTest(once, what_an_executor_holds_is_not_given_back_and_starts_once)
 	assert_u64(probe.runs, 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(probe.runs, 1);
-}
-
-ManualTest(once, what_was_cancelled_in_an_executor_does_not_start)
-{
-	static struct recording_executor executor;
-	hwt_timeout timeout;
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, &timeout,
-	    forbidden_task, NULL, FIXTURE_TICK));
-	manual_tick(1);
-
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_ended(timeout);
-}
-
-ManualTest(once, a_timeout_moved_many_times_starts_once)
-{
-	static const uint64_t ticks[] = {3, 40, 2, 8, 16, 9, 1, 30, 12, 7};
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	for (unsigned move = 0; move < 10; move++) {
-		/* Some moves meet it queued, some placed. */
-		if (move % 3 == 0)
-			manual_step(0);
-		assert_ok(hwt_reschedule(
-		    manual.timer, probe.handle, ticks[move] * FIXTURE_TICK));
-	}
-
-	assert_u64(manual_tick(6), 0);
-	assert_u64(manual_tick(7), 1);
-	assert_u64(manual_tick(100), 0);
-
-	assert_u64(probe.runs, 1);
-	assert_ended(probe.handle);
-}
-
-ManualTest(once, a_timeout_pulled_in_and_cancelled_does_not_start)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, 9 * FIXTURE_TICK);
-	manual_tick(1);
-	assert_ok(hwt_reschedule(manual.timer, timeout, FIXTURE_TICK));
-
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_u64(manual_tick(2), 0);
-	assert_u64(manual_tick(20), 0);
-	assert_ended(timeout);
 }
 
 ManualTest(once, a_periodic_timeout_ends_once)
@@ -453,7 +376,6 @@ run_duel_body(unsigned index, void *arg)
 
 ManualTest(once, hwt_run_and_cancel_race_to_one_end)
 {
-	static struct recording_executor executor;
 	struct run_duel duel = {.executor = &executor};
 
 	executor_init(&executor, EXECUTOR_HOLDS);

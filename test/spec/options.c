@@ -13,6 +13,8 @@
 
 SUITE(options);
 
+static struct recording_executor executor;
+
 /* What hwt_create answers; a timer that it made is destroyed. */
 static int
 create_rc(const struct hwt_options *options)
@@ -103,14 +105,11 @@ Test(options, a_failure_leaves_the_timer_pointer_untouched)
 	cr_assert(timer == before);
 }
 
-Test(options, a_tick_of_0_is_100_ms)
+ManualTestWith(options, a_tick_of_0_is_100_ms, 0)
 {
-	manual_open(&(struct hwt_options){0});
 	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 1));
 
 	assert_u64(manual_wait(), HWT_MS(100));
-
-	manual_close();
 }
 
 Test(options, a_tick_below_10_us_is_refused)
@@ -125,8 +124,7 @@ Test(options, a_tick_of_10_us_and_more_is_accepted_to_the_nanosecond)
 
 	for (size_t index = 0; index < 3; index++) {
 		memset(&manual, 0, sizeof(manual));
-		fixture_open(
-		    &manual, &(struct hwt_options){.tick_ns = ticks[index]});
+		manual_open(&(struct hwt_options){.tick_ns = ticks[index]});
 		assert_ok(hwt_new_timeout(
 		    manual.timer, NULL, forbidden_task, NULL, 1));
 		assert_u64(manual_wait(), ticks[index]);
@@ -175,8 +173,7 @@ memory_of_wheel(uint32_t ticks_per_wheel)
 	struct hwt_stats stats;
 
 	memset(&manual, 0, sizeof(manual));
-	fixture_open(
-	    &manual, &(struct hwt_options){.ticks_per_wheel = ticks_per_wheel});
+	manual_open(&(struct hwt_options){.ticks_per_wheel = ticks_per_wheel});
 	stats = manual_stats();
 	manual_close();
 	return stats.memory_bytes;
@@ -190,12 +187,11 @@ Test(options, a_wheel_of_0_is_512_and_takes_as_much_memory)
 	    UINT64_C(8) * 65536);
 }
 
-Test(options, a_wheel_of_1_turns)
+ManualTestWith(
+    options, a_wheel_of_1_turns, .tick_ns = HWT_MS(1), .ticks_per_wheel = 1)
 {
 	struct probe probe = {0};
 
-	manual_open(
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .ticks_per_wheel = 1});
 	probe_schedule(&probe, HWT_MS(3));
 
 	for (uint64_t index = 1; index < 3; index++)
@@ -203,7 +199,6 @@ Test(options, a_wheel_of_1_turns)
 	assert_u64(manual_tick(3), 1);
 
 	assert_u64(probe.runs, 1);
-	manual_close();
 }
 
 Test(options, a_wheel_above_2_to_the_30_is_refused)
@@ -336,13 +331,13 @@ Test(options, a_clock_or_a_wake_needs_a_manual_timer)
 
 Test(options, a_hook_without_a_function_is_refused)
 {
-	const struct hwt_executor executor = {0};
+	const struct hwt_executor hollow = {0};
 	const struct hwt_clock clock = {0};
 	const struct hwt_wake wake = {0};
 	const struct hwt_log log = {0};
 
 	assert_rc(
-	    create_rc(&(struct hwt_options){.executor = &executor}), -EINVAL);
+	    create_rc(&(struct hwt_options){.executor = &hollow}), -EINVAL);
 	assert_rc(create_rc(&(struct hwt_options){
 		      .flags = HWT_MANUAL, .clock = &clock}),
 	    -EINVAL);
@@ -354,7 +349,6 @@ Test(options, a_hook_without_a_function_is_refused)
 
 Test(options, the_hooks_are_copied)
 {
-	static struct recording_executor executor;
 	struct hwt_executor hook;
 	struct hwt_log log;
 
@@ -362,8 +356,7 @@ Test(options, the_hooks_are_copied)
 	executor_init(&executor, EXECUTOR_REFUSES);
 	hook = executor.hook;
 	log = log_recorder_hook(&manual.log);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &hook, .log = &log});
+	manual_open(&(struct hwt_options){.executor = &hook, .log = &log});
 	memset(&hook, 0, sizeof(hook));
 	memset(&log, 0, sizeof(log));
 	assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL, 0));
@@ -427,7 +420,6 @@ Test(options, every_failing_allocation_is_enomem_and_leaves_nothing)
 
 Test(options, a_warning_without_a_log_is_one_line_on_stderr)
 {
-	static struct recording_executor executor;
 	struct hwt *timer = NULL;
 	char text[512] = "";
 	int pipe_ends[2];

@@ -78,13 +78,11 @@ ManualTest(pending, a_one_shot_task_is_not_counted_in_its_own_run)
 	assert_i64(probe.rc, 0);
 }
 
-Test(pending, what_an_executor_holds_is_counted_until_it_starts)
+ExecutorTest(
+    pending, what_an_executor_holds_is_counted_until_it_starts, EXECUTOR_HOLDS)
 {
 	struct probe probe = {.then = then_count};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_u64(executor.count, 1);
@@ -94,16 +92,12 @@ Test(pending, what_an_executor_holds_is_counted_until_it_starts)
 
 	assert_i64(probe.rc, 0);
 	assert_u64(pending(), 0);
-	manual_close();
 }
 
-Test(pending, stop_leaves_none_but_what_executors_hold)
+ExecutorTest(pending, stop_leaves_none_but_what_executors_hold, EXECUTOR_HOLDS)
 {
 	struct probe held = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&held, 0);
 	manual_tick(1);
 	assert_ok(hwt_new_timeout(
@@ -117,7 +111,6 @@ Test(pending, stop_leaves_none_but_what_executors_hold)
 	assert_u64(pending(), 0);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(pending(), 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define EACH 2000

@@ -148,13 +148,11 @@ ManualTest(periodic, a_run_that_ends_on_a_grid_point_leaves_that_one_out)
 	assert_u64(ticks_of_runs(&probe, 7, 13), TICK(10) | TICK(13));
 }
 
-Test(periodic, runs_never_overlap_while_an_executor_holds_one)
+ExecutorTest(
+    periodic, runs_never_overlap_while_an_executor_holds_one, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 	assert_u64(ticks_of_runs(&probe, 1, 10), 0);
 	assert_u64(executor.count, 1);
@@ -169,37 +167,30 @@ Test(periodic, runs_never_overlap_while_an_executor_holds_one)
 	assert_u64(executor.count, 2);
 	assert_ok(executor_run(&executor, 1));
 	assert_u64(probe.runs, 2);
-	manual_close();
 }
 
-Test(periodic, an_executor_that_refuses_still_has_it_run_each_time)
+ExecutorTest(periodic, an_executor_that_refuses_still_has_it_run_each_time,
+    EXECUTOR_REFUSES)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_REFUSES);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 
 	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
 
 	assert_u64(executor.count, 3);
-	manual_close();
 }
 
-Test(periodic, an_executor_that_runs_it_at_once_has_it_run_each_time)
+ExecutorTest(periodic, an_executor_that_runs_it_at_once_has_it_run_each_time,
+    EXECUTOR_RUNS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_RUNS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
 
 	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
 
 	assert_u64(executor.count, 3);
-	manual_close();
 }
 
 ManualTest(periodic, the_longest_period_runs_once_and_stays_pending)
@@ -281,13 +272,11 @@ ManualTest(periodic, cancel_in_its_own_run_makes_that_run_the_last)
 	assert_u64(manual_stats().cancelled, 0);
 }
 
-Test(periodic, cancel_while_an_executor_holds_it_wins_and_ends_it)
+ExecutorTest(periodic, cancel_while_an_executor_holds_it_wins_and_ends_it,
+    EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 	manual_tick(1);
 
@@ -297,7 +286,6 @@ Test(periodic, cancel_while_an_executor_holds_it_wins_and_ends_it)
 	assert_u64(probe.runs, 0);
 	manual_tick(9);
 	assert_u64(executor.count, 1);
-	manual_close();
 }
 
 /* Rebasing. */
@@ -454,12 +442,11 @@ ManualTest(periodic, one_call_refuses_what_is_out_of_range)
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
-Test(periodic, one_call_is_refused_beyond_the_limit_and_after_stop)
+ManualTestWith(periodic, one_call_is_refused_beyond_the_limit_and_after_stop,
+    .tick_ns = HWT_MS(1), .max_pending = 1)
 {
 	hwt_timeout timeout = {7};
 
-	manual_open(
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .max_pending = 1});
 	assert_ok(new_periodic(NULL, HWT_NEVER, 1));
 
 	assert_rc(hwt_new_periodic(
@@ -472,7 +459,6 @@ Test(periodic, one_call_is_refused_beyond_the_limit_and_after_stop)
 		      manual.timer, NULL, &timeout, forbidden_task, NULL, 0, 1),
 	    -ESHUTDOWN);
 	assert_u64(timeout.id, 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(periodic, one_call_is_refused_without_memory_or_a_thread)

@@ -332,7 +332,7 @@ Test(pool, destroy_runs_what_the_pool_holds)
 static void
 then_destroys_the_pool(struct probe *probe)
 {
-	probe->rc = hwt_pool_destroy(pooled.pool);
+	assert_rc(probe->rc = hwt_pool_destroy(pooled.pool), -EDEADLK);
 }
 
 Test(pool, destroy_from_its_own_task_is_refused)

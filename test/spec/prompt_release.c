@@ -14,6 +14,8 @@
 
 SUITE(prompt_release);
 
+static struct recording_executor executor;
+
 #define CROWD 20000
 #define FAR HWT_SEC(3600)
 
@@ -87,24 +89,6 @@ ManualTest(prompt_release, what_is_not_placed_yet_serves_another_at_once)
 	}
 
 	assert_u64(memory(&manual), after_first);
-}
-
-ManualTest(
-    prompt_release, a_crowd_that_is_not_placed_yet_serves_another_at_once)
-{
-	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	uint64_t after_first;
-
-	schedule_crowd(timeouts);
-	after_first = memory(&manual);
-
-	for (unsigned turn = 0; turn < 50; turn++) {
-		cancel_crowd(timeouts);
-		schedule_crowd(timeouts);
-	}
-
-	assert_u64(memory(&manual), after_first);
-	free(timeouts);
 }
 
 ManualTest(prompt_release, what_is_placed_serves_another_one_tick_later)
@@ -253,28 +237,8 @@ WorkerTest(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
 	assert_u64(enough, 10);
 }
 
-Test(prompt_release, what_waits_in_an_executor_is_released_by_hwt_run)
-{
-	static struct recording_executor executor;
-	hwt_timeout timeout;
-
-	manual_open(NULL);
-	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, &timeout,
-	    forbidden_task, NULL, FIXTURE_TICK));
-	manual_tick(1);
-	assert_ok(hwt_cancel(manual.timer, timeout));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_rc(hwt_destroy(manual.timer), -EBUSY);
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-
-	assert_ok(hwt_destroy(manual.timer));
-}
-
 ManualTest(prompt_release, records_come_back_from_an_executor)
 {
-	static struct recording_executor executor;
 	struct flat flat = {0};
 
 	for (unsigned turn = 0; turn < 200; turn++) {
@@ -335,88 +299,6 @@ ManualTest(prompt_release, memory_does_not_follow_the_rate_of_pulls_and_pushes)
 	 * entry per call would be a multiple of all. */
 	cr_assert(memory(&manual) < tenth_bytes + tenth_bytes / 4);
 	free(timeouts);
-}
-
-/* One thread schedules, another cancels; at most PASSED are on the way. */
-#define PASSED 256
-#define PASSES 400000
-
-struct pass {
-	_Atomic uint64_t ids[PASSED];
-	uint64_t early_bytes;
-};
-
-static void
-pass_schedule(struct pass *pass)
-{
-	for (unsigned turn = 0; turn < PASSES; turn++) {
-		_Atomic uint64_t *id = &pass->ids[turn % PASSED];
-		hwt_timeout timeout;
-		struct hwt_stats stats;
-
-		while (*id != 0)
-			sched_yield();
-		if (hwt_new_timeout(
-			live.timer, &timeout, forbidden_task, NULL, FAR) != 0)
-			abort();
-		*id = timeout.id;
-		if (turn == PASSES / 10) {
-			hwt_read_stats(live.timer, &stats);
-			pass->early_bytes = stats.memory_bytes;
-		}
-	}
-}
-
-static void
-pass_cancel(struct pass *pass)
-{
-	for (unsigned turn = 0; turn < PASSES; turn++) {
-		_Atomic uint64_t *id = &pass->ids[turn % PASSED];
-
-		while (*id == 0)
-			sched_yield();
-		if (hwt_cancel(live.timer, (hwt_timeout){*id}) != 0)
-			abort();
-		*id = 0;
-	}
-}
-
-static void
-pass_body(unsigned index, void *arg)
-{
-	if (index == 0)
-		pass_schedule(arg);
-	else
-		pass_cancel(arg);
-}
-
-Test(prompt_release, one_thread_schedules_another_cancels_and_memory_is_flat)
-{
-	static struct pass pass;
-
-	/* An hour's tick: the worker never comes by, all is done by hand-over
-	 * between the threads. */
-	live_open(&(struct hwt_options){.tick_ns = FAR, .ticks_per_wheel = 8});
-
-	in_parallel(2, pass_body, &pass);
-
-	/* A record or an entry for each call would be a hundred times that. */
-	cr_assert(live_stats().memory_bytes <= 2 * pass.early_bytes);
-	assert_u64(hwt_pending_timeouts(live.timer), 0);
-	live_close();
-}
-
-WorkerTest(prompt_release, the_same_with_a_tick_that_places_them)
-{
-	static struct pass pass;
-	uint64_t live_bytes;
-
-	in_parallel(2, pass_body, &pass);
-
-	/* What the worker has not released yet is bounded by a tick's calls,
-	 * which a slow machine makes many: compare with one record per call. */
-	live_bytes = live_stats().memory_bytes;
-	cr_assert(live_bytes < PASSES * 64 / 2);
 }
 
 static void
@@ -642,16 +524,6 @@ cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
 	}
 }
 
-/* More pages are complete at once than go in a step. */
-WorkerTest(prompt_release, what_a_peak_took_goes_back_in_strides_too)
-{
-	static hwt_timeout timeouts[PEAK];
-
-	schedule_peak(live.timer, timeouts);
-	cancel_peak_in_strides(live.timer, timeouts);
-	await_memory_of_few();
-}
-
 /* A worker that is held up, in the middle of giving back. */
 WorkerTest(prompt_release, what_the_worker_holds_serves_others)
 {
@@ -714,13 +586,12 @@ advance_far(void *argument)
 
 /* Who turns a timer by hand gives its memory back at once, but not any more
  * when somebody wants to stop it. */
-Test(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
+ManualTest(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 {
 	static hwt_timeout timeouts[PEAK];
 	pthread_t thread;
 	unsigned calls;
 
-	manual_open(NULL);
 	schedule_peak(manual.timer, timeouts);
 	cancel_peak_in_strides(manual.timer, timeouts);
 	manual_step(HWT_MS(50));
@@ -736,7 +607,6 @@ Test(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 
 	/* A piece: 64 pages. */
 	cr_assert(madvise_all <= calls + 64);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 /* And so it does when something is due meanwhile, but for the rest. */
@@ -1147,33 +1017,6 @@ ManualTest(prompt_release,
 	cr_assert(memory(&manual) <= PEAK * 64 / 10);
 }
 
-WorkerTest(prompt_release, what_a_peak_took_goes_back_to_the_system)
-{
-	static hwt_timeout timeouts[PEAK];
-
-	for (unsigned turn = 0; turn < 3; turn++) {
-		schedule_peak(live.timer, timeouts);
-		cr_assert(live_stats().memory_bytes >= PEAK * 64);
-
-		cancel_peak(live.timer, timeouts);
-
-		await_memory_of_few();
-	}
-}
-
-WorkerTest(prompt_release, a_worker_in_a_long_sleep_gives_back_what_a_peak_took)
-{
-	static hwt_timeout timeouts[PEAK];
-
-	schedule_peak(live.timer, timeouts);
-	live_pass_tick();
-	live_settle(thread_await("hwt-worker"));
-
-	cancel_peak(live.timer, timeouts);
-
-	await_memory_of_few();
-}
-
 WorkerTest(
     prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
 {
@@ -1386,28 +1229,4 @@ Test(prompt_release, an_executor_is_served_from_memory_that_went_back)
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
 	live_close();
 	assert_ok(hwt_mailbox_destroy(mailbox));
-}
-
-Test(prompt_release, what_is_in_use_stays_while_the_rest_goes_back)
-{
-	static hwt_timeout timeouts[PEAK];
-	struct hwt_timeout_info info;
-	struct hwt_unprocessed unprocessed;
-	unsigned index;
-
-	live_open(NULL);
-	schedule_peak(live.timer, timeouts);
-	for (index = 0; index < PEAK; index++) {
-		if (index % 10000 != 0)
-			assert_ok(hwt_cancel(live.timer, timeouts[index]));
-	}
-	await_memory_of_few();
-
-	assert_u64(hwt_pending_timeouts(live.timer), PEAK / 10000);
-	assert_ok(hwt_stop(live.timer, &unprocessed));
-	assert_u64(unprocessed.count, PEAK / 10000);
-	for (index = 0; hwt_unprocessed_next(&unprocessed, &info); index++)
-		assert_u64(info.timeout.id, timeouts[index * 10000].id);
-	assert_u64(index, PEAK / 10000);
-	assert_ok(hwt_destroy(live.timer));
 }

@@ -16,22 +16,6 @@ SUITE(quiet);
 
 #define HOUR HWT_SEC(3600)
 
-ManualTest(quiet, nothing_pending_there_is_nothing_to_wait_for)
-{
-	struct probe probe = {0};
-
-	assert_u64(manual_wait(), HWT_NEVER);
-
-	probe_schedule(&probe, FIXTURE_TICK);
-	manual_tick(1);
-	assert_u64(manual_wait(), HWT_NEVER);
-
-	probe_schedule(&probe, FIXTURE_TICK);
-	manual_wait();
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-	assert_u64(manual_wait(), HWT_NEVER);
-}
-
 ManualTest(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
 {
 	struct probe probe = {0};
@@ -51,23 +35,6 @@ ManualTest(quiet, nor_are_hundreds_that_are_never_due)
 		assert_ok(hwt_new_timeout(
 		    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
 	assert_u64(manual_wait(), HWT_NEVER);
-}
-
-ManualTest(quiet, the_wait_is_to_the_boundary_of_the_earliest_deadline)
-{
-	struct probe early = {0}, late = {0};
-
-	probe_schedule(&late, HOUR);
-	probe_schedule(&early, 20 * FIXTURE_TICK + 1);
-	assert_u64(manual_wait(), 21 * FIXTURE_TICK);
-
-	/* Half of it, and half a tick. */
-	manual_step(10 * FIXTURE_TICK + FIXTURE_TICK / 2);
-	assert_u64(manual_wait(), 10 * FIXTURE_TICK + FIXTURE_TICK / 2);
-
-	manual_tick(21);
-	assert_u64(early.runs, 1);
-	assert_u64(manual_wait(), HOUR - 21 * FIXTURE_TICK);
 }
 
 #define PUSHED 200000
@@ -103,20 +70,6 @@ ManualTest(
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
-ManualTest(quiet, the_wait_is_0_when_something_is_due)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 3 * FIXTURE_TICK);
-	manual.now_ns += 3 * FIXTURE_TICK - 1;
-	assert_u64(manual_wait(), 1);
-
-	manual.now_ns += 1;
-	assert_u64(manual_wait(), 0);
-	manual.now_ns += 9 * FIXTURE_TICK;
-	assert_u64(manual_wait(), 0);
-}
-
 ManualTest(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
 {
 	struct probe early = {0}, late = {0};
@@ -133,12 +86,11 @@ ManualTest(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
 
 /* Of three that are far apart in a wide wheel, the first is cancelled, and then
  * one of two that are close. */
-Test(quiet, the_wait_is_exact_in_a_wide_wheel_too)
+ManualTestWith(
+    quiet, the_wait_is_exact_in_a_wide_wheel_too, .ticks_per_wheel = 1 << 14)
 {
 	struct probe probes[4] = {{0}};
 
-	fixture_open(
-	    &manual, &(struct hwt_options){.ticks_per_wheel = 1 << 14});
 	probe_schedule(&probes[0], 100 * manual.tick_ns);
 	probe_schedule(&probes[1], 300 * manual.tick_ns);
 	probe_schedule(&probes[2], 310 * manual.tick_ns);
@@ -153,7 +105,6 @@ Test(quiet, the_wait_is_exact_in_a_wide_wheel_too)
 	assert_u64(manual_wait(), 9000 * manual.tick_ns);
 
 	assert_u64(manual_tick(9000), 1);
-	manual_close();
 }
 
 ManualTest(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
@@ -175,165 +126,6 @@ ManualTest(quiet, a_superseded_earliest_deadline_costs_one_wait_in_vain_at_most)
 	cr_assert(in_vain <= 1);
 	assert_u64(late.started_ns, FIXTURE_START + 70 * FIXTURE_TICK);
 	assert_u64(manual_wait(), 10 * FIXTURE_TICK);
-}
-
-ManualTest(quiet, an_earlier_deadline_wakes_once_until_the_next_wait)
-{
-	struct probe probes[4] = {{0}};
-
-	probe_schedule(&probes[0], 9 * FIXTURE_TICK);
-	assert_u64(manual_wait(), 9 * FIXTURE_TICK);
-
-	probe_schedule(&probes[1], 5 * FIXTURE_TICK);
-	assert_u64(manual.wakes, 1);
-	probe_schedule(&probes[2], 4 * FIXTURE_TICK);
-	assert_u64(manual.wakes, 1);
-
-	assert_u64(manual_wait(), 4 * FIXTURE_TICK);
-	probe_schedule(&probes[3], 3 * FIXTURE_TICK);
-	assert_u64(manual.wakes, 2);
-}
-
-ManualTest(quiet, a_later_deadline_or_one_in_the_same_tick_wakes_nobody)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	assert_u64(manual_wait(), 5 * FIXTURE_TICK);
-
-	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	probe_schedule(&probe, 4 * FIXTURE_TICK + 1);
-	probe_schedule(&probe, 6 * FIXTURE_TICK);
-	probe_schedule(&probe, HWT_NEVER);
-
-	assert_u64(manual.wakes, 0);
-}
-
-ManualTest(quiet, the_first_timeout_of_all_wakes)
-{
-	struct probe probe = {0};
-
-	assert_u64(manual_wait(), HWT_NEVER);
-
-	probe_schedule(&probe, HOUR);
-
-	assert_u64(manual.wakes, 1);
-}
-
-ManualTest(quiet, nobody_is_woken_who_has_not_asked_how_long_to_wait)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	assert_u64(manual.wakes, 0);
-
-	manual_wait();
-	manual_step(FIXTURE_TICK);
-	probe_schedule(&probe, FIXTURE_TICK);
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-	assert_u64(manual.wakes, 0);
-}
-
-ManualTest(quiet, a_deadline_pulled_in_wakes_and_one_pushed_out_does_not)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 5 * FIXTURE_TICK);
-	assert_u64(manual_wait(), 5 * FIXTURE_TICK);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HOUR));
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, 5 * FIXTURE_TICK));
-	assert_u64(manual.wakes, 0);
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, 3 * FIXTURE_TICK));
-	assert_u64(manual.wakes, 1);
-
-	assert_u64(manual_wait(), 3 * FIXTURE_TICK);
-}
-
-ManualTest(
-    quiet, a_periodic_run_that_ends_elsewhere_wakes_for_its_next_deadline)
-{
-	static struct recording_executor executor;
-	struct hwt_spec spec = {
-	    .task = idle_task, .period_ns = 2 * FIXTURE_TICK};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	spec.executor = &executor.hook;
-	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, NULL));
-	manual_tick(1);
-	assert_u64(manual_wait(), HWT_NEVER);
-
-	/* The grid is a nanosecond after creation, plus two ticks each. */
-	assert_ok(executor_run(&executor, 0));
-
-	assert_u64(manual.wakes, 1);
-	assert_u64(manual_wait(), 2 * FIXTURE_TICK);
-}
-
-static void
-schedule_many_body(unsigned index, void *arg)
-{
-	struct fixture *fixture = arg;
-
-	for (unsigned turn = 0; turn < 1000; turn++)
-		if (hwt_new_timeout(fixture->timer, NULL, forbidden_task, NULL,
-			(2000 - turn + index) * FIXTURE_TICK) != 0)
-			abort();
-}
-
-ManualTest(quiet, many_producers_make_one_wake_up_call_per_wait)
-{
-	for (uint64_t turn = 1; turn <= 10; turn++) {
-		manual_wait();
-		in_parallel(2, schedule_many_body, &manual);
-		/* No later turn brings an earlier deadline than the first. */
-		assert_u64(manual.wakes, 1);
-	}
-
-	assert_u64(manual_wait(), 1001 * FIXTURE_TICK);
-}
-
-static void
-then_asks_how_long_to_wait(struct probe *probe)
-{
-	probe->rc = hwt_next_wakeup(manual.timer, probe->data);
-}
-
-ManualTest(quiet, a_task_is_told_the_wait_to_the_next_boundary)
-{
-	uint64_t wait_ns = 0;
-	struct probe probe = {
-	    .then = then_asks_how_long_to_wait, .data = &wait_ns};
-
-	probe_schedule(&probe, FIXTURE_TICK);
-
-	assert_u64(manual_step(FIXTURE_TICK + 300), 1);
-
-	assert_ok(probe.rc);
-	assert_u64(wait_ns, FIXTURE_TICK - 300);
-}
-
-ManualTest(quiet, turning_by_the_told_waits_starts_all_on_their_ticks)
-{
-	static struct probe probes[300];
-	struct rng rng = {.state = 11};
-	uint64_t expected[300];
-	uint64_t wait_ns;
-
-	for (unsigned index = 0; index < 300; index++) {
-		uint64_t delay_ns = rng_next(&rng) >> (20 + index % 40);
-
-		probe_schedule(&probes[index], delay_ns);
-		expected[index] = FIXTURE_START +
-		    FIXTURE_TICK * grid_tick(FIXTURE_TICK, 0, delay_ns);
-	}
-
-	/* No wait is in vain: each starts something. */
-	while ((wait_ns = manual_wait()) != HWT_NEVER)
-		cr_assert(manual_step(wait_ns) > 0);
-
-	for (unsigned index = 0; index < 300; index++)
-		assert_u64(probes[index].started_ns, expected[index]);
 }
 
 ManualTest(quiet, a_manual_timer_has_no_thread_and_makes_no_wake_ups)
@@ -427,10 +219,8 @@ WorkerTest(quiet, with_one_that_is_never_due_no_wake_up_at_all)
 
 Test(quiet, with_one_more_rounds_away_than_are_counted_no_wake_up_at_all)
 {
-	struct hwt_options options = {
-	    .tick_ns = HWT_US(10), .ticks_per_wheel = 1};
-
-	live_open(&options);
+	live_open(
+	    &(struct hwt_options){.tick_ns = HWT_US(10), .ticks_per_wheel = 1});
 	assert_ok(
 	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 24 * HOUR));
 	live_pass_tick();
@@ -639,14 +429,13 @@ Test(quiet, where_all_were_cancelled_there_is_nothing_to_wait_for)
 #define BESIDE 200000
 
 /* Those and a crowd of later rounds are in one bucket. */
-Test(quiet, a_crowd_does_not_hide_that_what_was_before_it_is_cancelled)
+ManualTestWith(quiet,
+    a_crowd_does_not_hide_that_what_was_before_it_is_cancelled,
+    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1)
 {
 	static hwt_timeout timeouts[40];
-	struct hwt_options options = {
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
 	uint64_t readings;
 
-	manual_open(&options);
 	for (unsigned index = 0; index < BESIDE; index++)
 		assert_ok(hwt_new_timeout(
 		    manual.timer, NULL, forbidden_task, NULL, HWT_MS(60)));
@@ -661,16 +450,14 @@ Test(quiet, a_crowd_does_not_hide_that_what_was_before_it_is_cancelled)
 	readings = manual.clock_reads;
 	assert_u64(manual_wait(), HWT_MS(60));
 	cr_assert(manual.clock_reads - readings >= 40);
-	manual_close();
 }
 
 /* More than one in a tick that comes early, once; then a few that come late. */
 Test(quiet, after_a_rush_a_trickle_wakes_seldom)
 {
-	struct hwt_options options = {.tick_ns = HWT_MS(10)};
 	uint64_t wakeups, began_ns;
 
-	live_open(&options);
+	live_open(&(struct hwt_options){.tick_ns = HWT_MS(10)});
 	for (unsigned index = 0; index < 8; index++) {
 		assert_ok(hwt_new_timeout(live.timer, NULL, forbidden_task,
 		    NULL, HOUR - index * HWT_SEC(1)));

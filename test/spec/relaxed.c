@@ -360,11 +360,10 @@ early_task(hwt_timeout timeout, void *arg)
 Test(relaxed, no_task_of_a_real_worker_starts_before_its_delay)
 {
 	static struct early probes[2000];
-	struct hwt_options options = {
-	    .tick_ns = HWT_US(500), .flags = HWT_RELAXED};
 	struct rng rng = {.state = 2};
 
-	live_open(&options);
+	live_open(&(struct hwt_options){
+	    .tick_ns = HWT_US(500), .flags = HWT_RELAXED});
 	for (unsigned index = 0; index < 2000; index++) {
 		probes[index].delay_ns = rng_below(&rng, HWT_MS(20));
 		probes[index].called_ns = monotonic_ns();

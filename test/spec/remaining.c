@@ -70,13 +70,11 @@ ManualTest(remaining, a_delay_of_0_counts_as_1_ns)
 	assert_i64(manual_remaining(probe.handle), 1);
 }
 
-Test(remaining, what_an_executor_holds_is_overdue_not_running)
+ExecutorTest(
+    remaining, what_an_executor_holds_is_overdue_not_running, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule(&probe, HWT_US(500));
 	manual_tick(1);
 	assert_u64(executor.count, 1);
@@ -85,7 +83,6 @@ Test(remaining, what_an_executor_holds_is_overdue_not_running)
 
 	assert_ok(executor_run(&executor, 0));
 	assert_no_answer(probe.handle, -ENOENT);
-	manual_close();
 }
 
 static void
@@ -128,11 +125,10 @@ Test(remaining, while_it_runs_elsewhere_there_is_no_answer)
 	worker_timer_close(manual.timer);
 }
 
-Test(remaining, what_has_ended_has_no_answer)
+ManualTest(remaining, what_has_ended_has_no_answer)
 {
 	struct probe probe = {0}, cancelled = {0}, given_back = {0};
 
-	manual_open(NULL);
 	probe_schedule(&probe, 0);
 	probe_schedule(&cancelled, HWT_MS(5));
 	probe_schedule(&given_back, HWT_MS(5));
@@ -144,7 +140,6 @@ Test(remaining, what_has_ended_has_no_answer)
 	assert_no_answer((hwt_timeout){0}, -ENOENT);
 	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_no_answer(given_back.handle, -ENOENT);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 ManualTest(remaining, null_is_refused)

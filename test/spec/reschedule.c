@@ -155,20 +155,6 @@ ManualTest(reschedule, pulled_in_again_and_again_it_runs_once_at_the_last)
 	assert_u64(tick_of_run(&probe, 101, 600), 200);
 }
 
-ManualTest(reschedule, in_and_out_between_two_ticks_the_last_word_counts)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(10));
-	manual_tick(1);
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)));
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(30)));
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(6)));
-
-	assert_u64(tick_of_run(&probe, 2, 50), 7);
-}
-
 ManualTest(reschedule, pushed_out_by_any_number_of_ticks_it_is_on_the_new_one)
 {
 	enum {
@@ -280,13 +266,11 @@ ManualTest(reschedule, a_one_shot_task_cannot_move_itself)
 	assert_rc(probe.rc, -EINPROGRESS);
 }
 
-Test(reschedule, what_was_handed_over_is_not_pulled_back)
+ExecutorTest(
+    reschedule, what_was_handed_over_is_not_pulled_back, EXECUTOR_HOLDS)
 {
 	struct probe once = {0}, periodic = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	probe_schedule(&once, 0);
 	probe_schedule_periodic(&periodic, 0, HWT_SEC(1));
 	manual_tick(1);
@@ -300,7 +284,6 @@ Test(reschedule, what_was_handed_over_is_not_pulled_back)
 	assert_ok(executor_run(&executor, 0));
 	assert_ok(executor_run(&executor, 1));
 	assert_u64(once.runs + periodic.runs, 2);
-	manual_close();
 }
 
 Test(reschedule, from_outside_a_running_task_is_not_moved)
@@ -391,29 +374,6 @@ ManualTest(reschedule, it_needs_no_memory)
 	assert_u64(fault_disarm(), 0);
 
 	assert_u64(manual_tick(200), 2);
-}
-
-ManualTest(reschedule, many_that_moved_each_run_on_their_own_tick)
-{
-	enum {
-		COUNT = 1000
-	};
-	static struct probe probes[COUNT];
-
-	for (uint64_t index = 0; index < COUNT; index++) {
-		probe_schedule(&probes[index], HWT_MS(1 + index * 7 % 90));
-		if (index % 100 == 50)
-			manual_step(0);
-	}
-	for (uint64_t index = 0; index < COUNT; index++) {
-		assert_ok(hwt_reschedule(
-		    manual.timer, probes[index].handle, HWT_MS(1 + index)));
-	}
-
-	for (uint64_t index = 0; index < COUNT; index++) {
-		assert_u64(manual_tick(1 + index), 1);
-		assert_u64(probes[index].runs, 1);
-	}
 }
 
 /* Passes the gate first. */

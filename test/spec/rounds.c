@@ -83,24 +83,6 @@ assert_rounds(const unsigned *order)
 	manual_close();
 }
 
-Test(rounds, rounds_inserted_in_rising_order_are_kept)
-{
-	unsigned order[ROUNDS];
-
-	for (unsigned index = 0; index < ROUNDS; index++)
-		order[index] = index;
-	assert_rounds(order);
-}
-
-Test(rounds, rounds_inserted_in_falling_order_are_kept)
-{
-	unsigned order[ROUNDS];
-
-	for (unsigned index = 0; index < ROUNDS; index++)
-		order[index] = ROUNDS - 1 - index;
-	assert_rounds(order);
-}
-
 Test(rounds, rounds_inserted_in_any_order_are_kept)
 {
 	struct rng rng = {.state = 7};
@@ -138,14 +120,12 @@ ManualTest(rounds, rounds_inserted_while_the_wheel_turns_are_kept)
 
 #define LONG_ROUNDS 5000
 
-Test(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds)
+ManualTestWith(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds,
+    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1)
 {
 	static struct probe probes[LONG_ROUNDS];
-	struct hwt_options options = {
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1};
 
 	/* 3571 is prime: an order without any order. */
-	manual_open(&options);
 	for (unsigned index = 0; index < LONG_ROUNDS; index++) {
 		unsigned round = index * 3571 % LONG_ROUNDS;
 
@@ -156,7 +136,6 @@ Test(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds)
 		assert_u64(manual_tick(index + 1), 1);
 		assert_u64(probes[index].runs, 1);
 	}
-	manual_close();
 }
 
 ManualTest(rounds, removals_leave_the_rounds_of_the_others_alone)
@@ -348,14 +327,12 @@ ManualTest(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
 /* More buckets than there are chunks of entries in an arena. */
 #define LONG_WHEEL 16384u
 
-Test(rounds, a_long_wheel_has_room_for_one_timeout_in_each_bucket)
+ManualTestWith(rounds, a_long_wheel_has_room_for_one_timeout_in_each_bucket,
+    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = LONG_WHEEL)
 {
-	struct hwt_options options = {
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = LONG_WHEEL};
 	struct probe *probes = calloc(LONG_WHEEL, sizeof(*probes));
 
 	cr_assert(probes != NULL);
-	manual_open(&options);
 	for (uint64_t tick = 1; tick <= LONG_WHEEL; tick++) {
 		probe_schedule(&probes[tick - 1], tick * FIXTURE_TICK);
 	}
@@ -363,18 +340,15 @@ Test(rounds, a_long_wheel_has_room_for_one_timeout_in_each_bucket)
 	for (uint64_t tick = 1; tick <= LONG_WHEEL; tick++)
 		assert_u64(manual_tick(tick), 1);
 
-	manual_close();
 	free(probes);
 }
 
 /* Every bucket has one chunk that is not full, and memory for no more. */
-Test(rounds, the_worst_spread_over_the_wheel_has_room)
+ManualTestWith(rounds, the_worst_spread_over_the_wheel_has_room,
+    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 512)
 {
-	struct hwt_options options = {
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 512};
 	uint64_t runs = 0;
 
-	manual_open(&options);
 	for (uint64_t index = 0; index < 52000; index++)
 		assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL,
 		    (1 + index % 512) * FIXTURE_TICK));
@@ -382,17 +356,15 @@ Test(rounds, the_worst_spread_over_the_wheel_has_room)
 		runs += manual_tick(tick);
 
 	assert_u64(runs, 52000);
-	manual_close();
 }
 
 /* All far entries of a bucket come near at once, and most are dead. */
-Test(rounds, however_many_come_near_at_once_there_is_room)
+ManualTestWith(rounds, however_many_come_near_at_once_there_is_room,
+    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1)
 {
 	static hwt_timeout timeouts[36000];
 	const unsigned count = sizeof(timeouts) / sizeof(timeouts[0]);
 
-	manual_open(&(struct hwt_options){
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = 1});
 	for (unsigned index = 0; index < count; index++)
 		timeouts[index] =
 		    schedule_task(manual.timer, idle_task, 200 * FIXTURE_TICK);
@@ -405,7 +377,6 @@ Test(rounds, however_many_come_near_at_once_there_is_room)
 	assert_u64(manual_step(100 * FIXTURE_TICK), count - 8);
 	assert_u64(manual_step(98 * FIXTURE_TICK), 0);
 	assert_u64(manual_step(FIXTURE_TICK), 8);
-	manual_close();
 }
 
 /* A round counts 32 bits: that of the one is that of the other. */
@@ -474,14 +445,12 @@ Test(rounds, what_is_put_right_before_a_sleep_does_not_hide_the_rest)
 /* All buckets in use, and none but one with a timeout of this round. */
 #define BUCKETS (1 << 17)
 
-Test(rounds, what_many_buckets_hide_is_found_at_once)
+ManualTestWith(rounds, what_many_buckets_hide_is_found_at_once,
+    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = BUCKETS)
 {
-	const struct hwt_options options = {
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = BUCKETS};
 	struct probe probe = {0};
 	uint64_t due_ns = 2 * BUCKETS * FIXTURE_TICK;
 
-	manual_open(&options);
 	for (unsigned index = 0; index < BUCKETS - 1; index++)
 		assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task,
 		    NULL, due_ns + (1 + index) * FIXTURE_TICK));
@@ -490,7 +459,6 @@ Test(rounds, what_many_buckets_hide_is_found_at_once)
 	assert_u64(manual_wait(), due_ns);
 	assert_u64(manual_step(due_ns), 1);
 	assert_u64(probe.started_ns, FIXTURE_START + due_ns);
-	manual_close();
 }
 
 #define MANY ((1u << 20) + 10000)
@@ -514,13 +482,11 @@ ManualTest(rounds, of_a_million_those_that_were_not_cancelled_start)
 	free(timeouts);
 }
 
-Test(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for)
+ManualTestWith(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for,
+    .tick_ns = HWT_MS(1), .ticks_per_wheel = 512)
 {
 	static hwt_timeout timeouts[2000];
-	const struct hwt_options options = {
-	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 512};
 
-	manual_open(&options);
 	for (unsigned index = 0; index < 2000; index++)
 		timeouts[index] = schedule_task(
 		    manual.timer, idle_task, HWT_SEC(40) + HWT_MS(10) * index);
@@ -531,7 +497,6 @@ Test(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for)
 
 	assert_u64(manual_wait(), HWT_SEC(1000));
 	assert_u64(manual_step(HWT_SEC(1000)), 2000);
-	manual_close();
 }
 
 #define PULLED 1000

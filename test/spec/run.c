@@ -9,19 +9,10 @@ SUITE(run);
 
 static struct recording_executor executor;
 
-static void
-open_with(enum executor_mode mode)
-{
-	executor_init(&executor, mode);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
-}
-
-Test(run, it_starts_what_was_handed_over_once)
+ExecutorTest(run, it_starts_what_was_handed_over_once, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, HWT_MS(1));
 	manual_tick(1);
 	assert_u64(executor.count, 1);
@@ -33,14 +24,12 @@ Test(run, it_starts_what_was_handed_over_once)
 	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
 	assert_u64(probe.runs, 1);
 	assert_u64(probe.timeout.id, probe.handle.id);
-	manual_close();
 }
 
-Test(run, it_has_no_effect_before_the_hand_over)
+ExecutorTest(run, it_has_no_effect_before_the_hand_over, EXECUTOR_HOLDS)
 {
 	struct probe queued = {0}, placed = {0};
 
-	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&placed, HWT_MS(3));
 	manual_tick(1);
 	probe_schedule(&queued, HWT_MS(2));
@@ -56,14 +45,13 @@ Test(run, it_has_no_effect_before_the_hand_over)
 	assert_ok(executor_run(&executor, 1));
 	assert_u64(placed.runs, 1);
 	assert_u64(queued.runs, 1);
-	manual_close();
 }
 
-Test(run, what_was_cancelled_is_released_and_not_started)
+ExecutorTest(
+    run, what_was_cancelled_is_released_and_not_started, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
@@ -73,7 +61,6 @@ Test(run, what_was_cancelled_is_released_and_not_started)
 
 	assert_u64(probe.runs, 0);
 	assert_u64(manual_stats().started, 0);
-	manual_close();
 }
 
 static void
@@ -82,11 +69,11 @@ then_run_itself(struct probe *probe)
 	probe->rc = hwt_run(manual.timer, probe->timeout);
 }
 
-Test(run, a_second_call_while_the_task_runs_has_no_effect)
+ExecutorTest(
+    run, a_second_call_while_the_task_runs_has_no_effect, EXECUTOR_HOLDS)
 {
 	struct probe probe = {.then = then_run_itself};
 
-	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 
@@ -94,7 +81,6 @@ Test(run, a_second_call_while_the_task_runs_has_no_effect)
 
 	assert_rc(probe.rc, -ENOENT);
 	assert_u64(probe.runs, 1);
-	manual_close();
 }
 
 ManualTest(run, a_task_that_runs_in_the_worker_is_not_handed_over)
@@ -110,11 +96,10 @@ ManualTest(run, a_task_that_runs_in_the_worker_is_not_handed_over)
 	assert_u64(probe.runs, 1);
 }
 
-Test(run, inside_execute_it_starts_the_task)
+ExecutorTest(run, inside_execute_it_starts_the_task, EXECUTOR_RUNS)
 {
 	struct probe probe = {0};
 
-	open_with(EXECUTOR_RUNS);
 	probe_schedule(&probe, 0);
 
 	manual_tick(1);
@@ -124,14 +109,13 @@ Test(run, inside_execute_it_starts_the_task)
 	assert_u64(probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 	assert_u64(manual_stats().executor_refused, 0);
-	manual_close();
 }
 
-Test(run, what_was_refused_has_run_and_is_not_handed_over)
+ExecutorTest(
+    run, what_was_refused_has_run_and_is_not_handed_over, EXECUTOR_REFUSES)
 {
 	struct probe probe = {0};
 
-	open_with(EXECUTOR_REFUSES);
 	probe_schedule(&probe, 0);
 
 	assert_u64(manual_tick(1), 1);
@@ -139,7 +123,6 @@ Test(run, what_was_refused_has_run_and_is_not_handed_over)
 	assert_u64(probe.runs, 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(probe.runs, 1);
-	manual_close();
 }
 
 static void
@@ -151,9 +134,9 @@ run_in_a_thread(unsigned index, void *arg)
 	*started += executor_run(&executor, 0) == 0;
 }
 
-Test(run, of_several_threads_that_call_it_one_starts_the_task)
+ExecutorTest(
+    run, of_several_threads_that_call_it_one_starts_the_task, EXECUTOR_HOLDS)
 {
-	open_with(EXECUTOR_HOLDS);
 	for (uint64_t round = 1; round <= 100; round++) {
 		struct probe probe = {0};
 		_Atomic uint64_t started = 0;
@@ -166,14 +149,12 @@ Test(run, of_several_threads_that_call_it_one_starts_the_task)
 		assert_u64(started, 1);
 		assert_u64(probe.runs, 1);
 	}
-	manual_close();
 }
 
-Test(run, it_starts_what_was_handed_over_before_a_stop)
+ExecutorTest(run, it_starts_what_was_handed_over_before_a_stop, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	open_with(EXECUTOR_HOLDS);
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_ok(hwt_stop(manual.timer, NULL));
@@ -181,28 +162,13 @@ Test(run, it_starts_what_was_handed_over_before_a_stop)
 	assert_ok(executor_run(&executor, 0));
 
 	assert_u64(probe.runs, 1);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(run, it_has_no_effect_on_what_stop_gave_back)
+ExecutorTest(
+    run, a_periodic_timeout_is_handed_over_again_after_each_run, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	open_with(EXECUTOR_HOLDS);
-	probe_schedule(&probe, HWT_MS(5));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_rc(hwt_run(manual.timer, probe.handle), -ENOENT);
-
-	assert_u64(probe.runs, 0);
-	assert_ok(hwt_destroy(manual.timer));
-}
-
-Test(run, a_periodic_timeout_is_handed_over_again_after_each_run)
-{
-	struct probe probe = {0};
-
-	open_with(EXECUTOR_HOLDS);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 
 	for (uint64_t index = 0; index < 3; index++) {
@@ -212,8 +178,6 @@ Test(run, a_periodic_timeout_is_handed_over_again_after_each_run)
 		assert_rc(executor_run(&executor, index), -ENOENT);
 		assert_u64(probe.runs, 1 + index);
 	}
-
-	manual_close();
 }
 
 ManualTest(run, nothing_and_null_are_refused)

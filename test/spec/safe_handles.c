@@ -3,7 +3,7 @@
  * safe-handles: every call accepts any handle and refuses all that do not name
  * a live timeout.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
 #include <string.h>
 
@@ -94,15 +94,12 @@ assert_flips_are_refused(uint64_t id)
 		assert_refused_by_all(manual.timer, id ^ UINT64_C(1) << bit);
 }
 
-Test(safe_handles, each_bit_of_a_live_handle_counts)
+ExecutorTest(safe_handles, each_bit_of_a_live_handle_counts, EXECUTOR_HOLDS)
 {
 	hwt_timeout queued;
 	hwt_timeout placed;
 	struct probe held = {0};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	for (unsigned count = 0; count < 5000; count++) {
 		placed =
 		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
@@ -121,7 +118,6 @@ Test(safe_handles, each_bit_of_a_live_handle_counts)
 	assert_ok(hwt_cancel(manual.timer, placed));
 	assert_ok(executor_run(&executor, 0));
 	assert_u64(held.runs, 1);
-	manual_close();
 }
 
 ManualTest(safe_handles, a_stale_handle_is_refused_however_it_ended)
@@ -152,7 +148,7 @@ ManualTest(
     safe_handles, a_stale_handle_is_refused_after_the_record_serves_others)
 {
 	static hwt_timeout stale[3000];
-	hwt_timeout live;
+	hwt_timeout heir;
 
 	for (size_t index = 0; index < 3000; index++) {
 		stale[index] =
@@ -164,16 +160,16 @@ ManualTest(
 	manual_step(HWT_MS(1));
 	cr_assert(manual_stats().memory_bytes < 1 << 20,
 	    "the records were not used again");
-	live = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
+	heir = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
 
 	for (size_t index = 0; index < 3000; index++) {
 		assert_refused_by_all(manual.timer, stale[index].id);
-		cr_assert(stale[index].id != live.id);
+		cr_assert(stale[index].id != heir.id);
 		for (size_t other = 0; other < index; other++)
 			cr_assert(stale[index].id != stale[other].id);
 	}
 
-	assert_ok(hwt_cancel(manual.timer, live));
+	assert_ok(hwt_cancel(manual.timer, heir));
 }
 
 ManualTest(safe_handles, the_handle_of_another_timer_is_refused)
@@ -220,20 +216,6 @@ Test(safe_handles, the_handle_of_a_destroyed_timer_is_refused_by_its_heir)
 		assert_refused_by_all(manual.timer, timeouts[index].id);
 
 	manual_close();
-}
-
-Test(safe_handles, what_stop_gave_back_is_refused)
-{
-	hwt_timeout timeout;
-
-	manual_open(NULL);
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_refused_by_all(manual.timer, timeout.id);
-	assert_flips_are_refused(timeout.id);
-
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 static struct gate neighbours_gate;

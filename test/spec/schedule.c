@@ -157,29 +157,10 @@ Test(schedule, the_last_deadline_that_fires_is_2_to_the_63_less_2)
 	manual_close();
 }
 
-ManualTest(schedule, a_deadline_just_below_the_end_fires_after_the_whole_way)
-{
-	struct probe probe = {0};
-	uint64_t delay_ns = TWO_TO_63 - 2 - FIXTURE_START;
-
-	probe_schedule(&probe, delay_ns);
-	assert_i64(manual_remaining(probe.handle), (int64_t)delay_ns);
-
-	assert_u64(manual_step(delay_ns - 1), 0);
-	assert_u64(manual_step(manual_wait()), 1);
-
-	assert_u64(probe.runs, 1);
-	cr_assert(probe.started_ns >= TWO_TO_63 - 2);
-	cr_assert(probe.started_ns < TWO_TO_63 - 2 + FIXTURE_TICK);
-}
-
-Test(schedule, without_an_executor_named_the_timers_gets_it)
+ExecutorTest(
+    schedule, without_an_executor_named_the_timers_gets_it, EXECUTOR_RUNS)
 {
 	enum way way;
-
-	executor_init(&executor, EXECUTOR_RUNS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 
 	for (way = 0; way < WAYS; way++) {
 		assert_ok(
@@ -188,10 +169,10 @@ Test(schedule, without_an_executor_named_the_timers_gets_it)
 	manual_tick(1);
 
 	assert_u64(executor.count, 3);
-	manual_close();
 }
 
-Test(schedule, the_executor_that_is_named_gets_it_and_not_the_timers)
+ExecutorTest(schedule, the_executor_that_is_named_gets_it_and_not_the_timers,
+    EXECUTOR_HOLDS)
 {
 	static struct recording_executor named;
 	struct probe probes[2] = {{0}};
@@ -199,10 +180,7 @@ Test(schedule, the_executor_that_is_named_gets_it_and_not_the_timers)
 	    .task = probe_task, .arg = &probes[1], .executor = &named.hook};
 	hwt_timeout timeouts[2];
 
-	executor_init(&executor, EXECUTOR_HOLDS);
 	executor_init(&named, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
 	assert_ok(hwt_new_timeout_on(manual.timer, &named.hook, &timeouts[0],
 	    probe_task, &probes[0], 0));
 	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, &timeouts[1]));
@@ -220,7 +198,6 @@ Test(schedule, the_executor_that_is_named_gets_it_and_not_the_timers)
 	assert_ok(executor_run(&named, 1));
 	assert_u64(probes[0].runs, 1);
 	assert_u64(probes[1].runs, 1);
-	manual_close();
 }
 
 ManualTest(schedule, an_executor_without_a_function_is_refused)
@@ -288,21 +265,6 @@ ManualTest(schedule, a_batch_runs_each_with_its_own_delay_and_arg)
 	}
 }
 
-ManualTest(schedule, one_reading_of_the_clock_serves_a_batch)
-{
-	struct hwt_spec specs[10];
-	uint64_t reads;
-
-	for (size_t index = 0; index < 10; index++) {
-		specs[index] = (struct hwt_spec){
-		    .task = forbidden_task, .delay_ns = HWT_MS(index)};
-	}
-
-	reads = manual.clock_reads;
-	assert_ok(hwt_new_timeouts(manual.timer, 10, specs, NULL));
-	assert_u64(manual.clock_reads - reads, 1);
-}
-
 /* Each way in which one spec can be wrong. */
 static void
 spoil(struct hwt_spec *spec, unsigned how)
@@ -358,58 +320,6 @@ ManualTest(schedule, one_wrong_spec_refuses_the_whole_batch)
 
 /* Where a deadline lands. */
 
-ManualTest(schedule, a_deadline_on_a_boundary_is_due_on_it)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(3));
-
-	assert_u64(manual_step(HWT_MS(3) - 1), 0);
-	assert_u64(manual_step(1), 1);
-
-	assert_u64(probe.started_ns, manual.start_ns + HWT_MS(3));
-}
-
-ManualTest(schedule, a_delay_of_0_is_never_inline_but_on_the_next_boundary)
-{
-	struct probe at_creation = {0}, on_a_boundary = {0}, between = {0};
-
-	probe_schedule(&at_creation, 0);
-	assert_u64(manual_step(0), 0);
-	assert_u64(manual_step(HWT_MS(1) - 1), 0);
-	manual.now_ns += 1;
-	probe_schedule(&on_a_boundary, 0);
-	assert_u64(manual_step(0), 1);
-	assert_u64(at_creation.runs, 1);
-	manual.now_ns += 1;
-	probe_schedule(&between, 0);
-	assert_u64(manual_step(HWT_MS(1) - 2), 0);
-
-	assert_u64(manual_step(1), 2);
-
-	assert_u64(on_a_boundary.started_ns, manual.start_ns + HWT_MS(2));
-	assert_u64(between.started_ns, manual.start_ns + HWT_MS(2));
-}
-
-ManualTest(schedule, delays_of_exactly_k_turns_of_the_wheel_are_due_then)
-{
-	struct probe probes[4];
-
-	for (uint64_t turns = 1; turns <= 4; turns++) {
-		probes[turns - 1] = (struct probe){0};
-		probe_schedule(
-		    &probes[turns - 1], turns * FIXTURE_WHEEL * FIXTURE_TICK);
-	}
-
-	for (uint64_t index = 1; index <= 4 * FIXTURE_WHEEL; index++) {
-		assert_u64(
-		    manual_tick(index), index % FIXTURE_WHEEL == 0 ? 1 : 0);
-	}
-
-	for (uint64_t turns = 1; turns <= 4; turns++)
-		assert_u64(probes[turns - 1].runs, 1);
-}
-
 static void
 then_schedule_forbidden(struct probe *probe)
 {
@@ -417,13 +327,12 @@ then_schedule_forbidden(struct probe *probe)
 	    manual.timer, &probe->handle, forbidden_task, NULL, 0);
 }
 
-Test(schedule, a_task_may_schedule_into_the_bucket_being_expired)
+ManualTestWith(schedule, a_task_may_schedule_into_the_bucket_being_expired,
+    .tick_ns = HWT_MS(1), .ticks_per_wheel = 1)
 {
 	struct probe probe = {.then = then_schedule_forbidden};
 	hwt_timeout inner;
 
-	manual_open(
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .ticks_per_wheel = 1});
 	assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task, &probe, 0));
 
 	assert_u64(manual_tick(1), 1);
@@ -433,16 +342,14 @@ Test(schedule, a_task_may_schedule_into_the_bucket_being_expired)
 	assert_i64(manual_remaining(inner), 1);
 	assert_ok(hwt_cancel(manual.timer, inner));
 	assert_u64(manual_tick(2), 0);
-	manual_close();
 }
 
 /* Failures. */
 
-Test(schedule, after_stop_every_way_is_refused)
+ManualTest(schedule, after_stop_every_way_is_refused)
 {
 	enum way way;
 
-	manual_open(NULL);
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	for (way = 0; way < WAYS; way++) {
@@ -451,14 +358,12 @@ Test(schedule, after_stop_every_way_is_refused)
 	}
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(schedule, above_the_limit_every_way_is_refused)
+ManualTestWith(schedule, above_the_limit_every_way_is_refused, .max_pending = 1)
 {
 	enum way way;
 
-	manual_open(&(struct hwt_options){.max_pending = 1});
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 
@@ -466,7 +371,6 @@ Test(schedule, above_the_limit_every_way_is_refused)
 		assert_refused(way, manual.timer, forbidden_task, 0, -ENOBUFS);
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	manual_close();
 }
 
 /* Schedules all probes while the nth allocation fails: the call that needed

@@ -3,7 +3,7 @@
  * hwt_state: where a timeout is, and its arg. That it answers -EOWNERDEAD in a
  * child is in fork.c.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
 SUITE(state);
 
@@ -54,13 +54,11 @@ ManualTest(state, it_is_pending_until_it_runs_and_then_gone)
 	assert_rc(state_of(probe.handle, &probe), -ENOENT);
 }
 
-Test(state, it_is_handed_over_while_an_executor_holds_it)
+ExecutorTest(
+    state, it_is_handed_over_while_an_executor_holds_it, EXECUTOR_HOLDS)
 {
 	struct probe probe = {.then = then_ask};
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_rc(state_of(probe.handle, &probe), HWT_STATE_HANDED_OVER);
@@ -69,16 +67,13 @@ Test(state, it_is_handed_over_while_an_executor_holds_it)
 
 	assert_rc(probe.rc, HWT_STATE_RUNNING);
 	assert_rc(state_of(probe.handle, &probe), -ENOENT);
-	manual_close();
 }
 
-Test(state, what_was_cancelled_is_gone_in_an_executor_too)
+ExecutorTest(
+    state, what_was_cancelled_is_gone_in_an_executor_too, EXECUTOR_HOLDS)
 {
 	struct probe pending = {0}, held = pending;
 
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
 	probe_schedule(&pending, HWT_MS(9));
 	probe_schedule(&held, 0);
 	manual_tick(1);
@@ -89,7 +84,6 @@ Test(state, what_was_cancelled_is_gone_in_an_executor_too)
 	assert_rc(state_of(pending.handle, NULL), -ENOENT);
 	assert_rc(state_of(held.handle, NULL), -ENOENT);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	manual_close();
 }
 
 ManualTest(state, a_periodic_one_is_pending_between_its_runs)
@@ -104,35 +98,32 @@ ManualTest(state, a_periodic_one_is_pending_between_its_runs)
 	}
 }
 
-Test(state, seen_from_elsewhere_a_task_is_running)
+WorkerTest(state, seen_from_elsewhere_a_task_is_running)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 	void *arg = NULL;
 
 	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0));
+	assert_ok(
+	    hwt_new_timeout(live.timer, &probe.handle, probe_task, &probe, 0));
 	gate_await(&gate);
 
-	assert_rc(hwt_state(timer, probe.handle, &arg), HWT_STATE_RUNNING);
+	assert_rc(hwt_state(live.timer, probe.handle, &arg), HWT_STATE_RUNNING);
 
 	cr_assert(arg == &probe);
 	gate_open(&gate);
-	worker_timer_close(timer);
 }
 
-Test(state, what_stop_gave_back_is_gone)
+ManualTest(state, what_stop_gave_back_is_gone)
 {
 	struct probe probe = {0};
 
-	manual_open(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 
 	assert_ok(hwt_stop(manual.timer, NULL));
 
 	assert_rc(state_of(probe.handle, NULL), -ENOENT);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 ManualTest(state, what_never_was_is_not_there)

@@ -125,30 +125,6 @@ Test(stats, rescheduled_counts_the_reschedules_that_succeeded)
 	manual_close();
 }
 
-Test(stats, executor_refused_counts_and_the_log_tells_once_a_second)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_REFUSES);
-	executor.refusal = 1;
-	open_with_ticks_of_1_ms(&executor.hook);
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-
-	for (uint64_t index = 1; index <= 1000; index++)
-		assert_u64(manual_tick(index), 1);
-	assert_u64(manual_stats().executor_refused, 1000);
-	assert_u64(log_recorder_count(&manual.log), 1);
-	assert_u64(manual_tick(1001), 1);
-
-	assert_u64(log_recorder_count(&manual.log), 2);
-	assert_i64(manual.log.lines[0].level, LOG_WARNING);
-	cr_assert(strlen(manual.log.lines[0].message) > 0);
-	cr_assert(strchr(manual.log.lines[0].message, '\n') == NULL);
-	assert_u64(executor.count, 1001);
-	assert_u64(probe.runs, 1001);
-	manual_close();
-}
-
 /* Slow tasks. */
 
 static void
@@ -157,13 +133,12 @@ then_take_data_ns(struct probe *probe)
 	manual.now_ns += *(uint64_t *)probe->data;
 }
 
-Test(stats, slow_tasks_counts_what_took_longer_than_the_option_says)
+ManualTestWith(stats, slow_tasks_counts_what_took_longer_than_the_option_says,
+    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_US(100))
 {
 	uint64_t taken_ns = HWT_US(100);
 	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_US(100)});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_u64(manual_stats().slow_tasks, 0);
@@ -175,16 +150,14 @@ Test(stats, slow_tasks_counts_what_took_longer_than_the_option_says)
 
 	assert_u64(manual_stats().slow_tasks, 1);
 	assert_u64(log_recorder_count(&manual.log), 1);
-	manual_close();
 }
 
-Test(stats, slow_tasks_are_logged_once_a_second_at_most)
+ManualTestWith(stats, slow_tasks_are_logged_once_a_second_at_most,
+    .tick_ns = HWT_MS(1), .slow_task_ns = 1)
 {
 	uint64_t taken_ns = HWT_MS(500);
 	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	manual_open(
-	    &(struct hwt_options){.tick_ns = HWT_MS(1), .slow_task_ns = 1});
 	for (uint64_t second = 0; second < 5; second++) {
 		probe_schedule(&probe, 0);
 		manual_step(HWT_MS(1));
@@ -194,7 +167,6 @@ Test(stats, slow_tasks_are_logged_once_a_second_at_most)
 
 	assert_u64(manual_stats().slow_tasks, 10);
 	assert_u64(log_recorder_count(&manual.log), 5);
-	manual_close();
 }
 
 ManualTest(stats, slow_tasks_are_not_looked_for_by_default)
@@ -459,42 +431,6 @@ Test(stats, the_clock_is_read_at_least_once_per_16_timeouts)
 
 /* Memory. */
 
-#define LIVE 10000
-
-static void
-schedule_and_cancel_many(void)
-{
-	static hwt_timeout timeouts[LIVE];
-
-	for (size_t index = 0; index < LIVE; index++) {
-		timeouts[index] =
-		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	}
-	manual_step(HWT_MS(1));
-	for (size_t index = 0; index < LIVE; index++)
-		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
-	manual_step(HWT_MS(1));
-}
-
-Test(stats, memory_follows_the_live_timeouts_not_the_calls)
-{
-	uint64_t before;
-	uint64_t highest;
-
-	open_with_ticks_of_1_ms(NULL);
-	before = manual_stats().memory_bytes;
-	for (unsigned round = 0; round < 3; round++)
-		schedule_and_cancel_many();
-	highest = manual_stats().memory_bytes;
-	cr_assert(highest - before >= LIVE * sizeof(hwt_timeout));
-
-	for (unsigned round = 0; round < 10; round++) {
-		schedule_and_cancel_many();
-		assert_u64(manual_stats().memory_bytes, highest);
-	}
-	manual_close();
-}
-
 /* A hundred in a bucket of their own take more of the wheel than a hundred in
  * one. */
 Test(stats, memory_counts_what_the_wheel_takes)
@@ -504,8 +440,7 @@ Test(stats, memory_counts_what_the_wheel_takes)
 	for (uint64_t apart = 0; apart < 2; apart++) {
 		uint64_t i;
 
-		fixture_open(
-		    &manual, &(struct hwt_options){.ticks_per_wheel = 1024});
+		manual_open(&(struct hwt_options){.ticks_per_wheel = 1024});
 		for (i = 1; i <= 100; i++)
 			assert_ok(
 			    hwt_new_timeout(manual.timer, NULL, forbidden_task,

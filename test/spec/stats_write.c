@@ -99,14 +99,13 @@ count_up(struct recording_executor *executor)
 	manual_tick(5);
 }
 
-Test(stats_write, prometheus_has_each_counter_of_read_stats)
+ManualTestWith(stats_write, prometheus_has_each_counter_of_read_stats,
+    .max_pending = 10, .tick_ns = HWT_MS(1))
 {
 	struct recording_executor executor;
 	struct hwt_stats stats;
 	char *text;
 
-	manual_open(
-	    &(struct hwt_options){.max_pending = 10, .tick_ns = HWT_MS(1)});
 	count_up(&executor);
 
 	stats = manual_stats();
@@ -127,7 +126,6 @@ Test(stats_write, prometheus_has_each_counter_of_read_stats)
 	assert_has_count(text, "hwt_memory_bytes", stats.memory_bytes);
 	assert_u64(stats.ticks, 2);
 	free(text);
-	manual_close();
 }
 
 /* A run that is so late, on a boundary's deadline. */
@@ -143,12 +141,12 @@ late_by(uint64_t ns)
 	return ns;
 }
 
-Test(stats_write, lateness_is_a_histogram_in_seconds)
+ManualTestWith(
+    stats_write, lateness_is_a_histogram_in_seconds, .tick_ns = HWT_MS(1))
 {
 	uint64_t sum_ns = 0;
 	char *text;
 
-	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1)});
 	sum_ns += late_by(0);
 	sum_ns += late_by(1023);
 	sum_ns += late_by(1024);
@@ -177,7 +175,6 @@ Test(stats_write, lateness_is_a_histogram_in_seconds)
 	assert_has_line(text, "hwt_lateness_seconds_sum", "", "137.438959613");
 	assert_has_line(text, "hwt_lateness_max_seconds", "", "68.719476736");
 	free(text);
-	manual_close();
 }
 
 ManualTest(stats_write, json_has_the_names_of_struct_hwt_stats)

@@ -429,6 +429,15 @@ executor_init(struct recording_executor *executor, enum executor_mode mode)
 	executor->refusal = -EAGAIN;
 }
 
+void
+executor_open(struct recording_executor *executor, enum executor_mode mode)
+{
+	executor_init(executor, mode);
+	manual_open(&(struct hwt_options){.tick_ns = FIXTURE_TICK,
+	    .ticks_per_wheel = FIXTURE_WHEEL,
+	    .executor = &executor->hook});
+}
+
 int
 executor_run(struct recording_executor *executor, uint64_t index)
 {

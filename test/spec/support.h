@@ -6,7 +6,9 @@
  *   SUITE(name);             opens a suite: limits, leak check at the end
  *   assert_rc, assert_ok, assert_u64, assert_i64
  *                            assertions that print the values
- *   ManualTest               a test with a manual timer, `manual`
+ *   ManualTest, ManualTestWith, ExecutorTest
+ *                            a test with a manual timer, `manual`; with options
+ *                            for it; with an executor of its own
  *   struct fixture           a manual timer with its clock, wake counter, log
  *   worker_timer_open        a timer with a worker
  *   struct probe             a task that writes down its runs
@@ -92,6 +94,17 @@ void assert_no_leaks(void);
  * the body, and is closed after it. */
 #define ManualTest(suite, name) \
 	TestBetween(manual_open(NULL), manual_close(), suite, name)
+
+/* The same with options of the timer: ManualTestWith(suite, name, .tick_ns =
+ * HWT_US(10)). */
+#define ManualTestWith(suite, name, ...)                             \
+	TestBetween(manual_open(&(struct hwt_options){__VA_ARGS__}), \
+	    manual_close(), suite, name)
+
+/* The same with an executor of the timer's own in that mode: `executor`, a
+ * struct recording_executor of the suite. */
+#define ExecutorTest(suite, name, mode) \
+	TestBetween(executor_open(&executor, mode), manual_close(), suite, name)
 
 /* A test with something done before and after its body. */
 #define TestBetween(before, after, suite, name)  \
@@ -286,6 +299,9 @@ struct recording_executor {
 };
 
 void executor_init(
+    struct recording_executor *executor, enum executor_mode mode);
+/* executor_init, and manual_open with it. */
+void executor_open(
     struct recording_executor *executor, enum executor_mode mode);
 /* hwt_run for hand-over number index, counted from 0. */
 int executor_run(struct recording_executor *executor, uint64_t index);

@@ -10,6 +10,8 @@
 
 SUITE(tick_order);
 
+static struct recording_executor executor;
+
 /* Where tasks write down their ticks as they start. */
 #define JOURNAL 4096
 
@@ -103,7 +105,6 @@ Test(tick_order, timeouts_moved_about_start_in_the_order_of_their_ticks)
 
 ManualTest(tick_order, executors_get_timeouts_in_the_order_of_their_ticks)
 {
-	static struct recording_executor executor;
 	static uint64_t ticks[EXECUTOR_PLACES];
 	static hwt_timeout timeouts[EXECUTOR_PLACES];
 	unsigned other;
@@ -206,82 +207,6 @@ ManualTest(tick_order, a_period_of_a_nanosecond_does_not_hold_the_tick)
 	assert_u64(probe.runs, 20);
 }
 
-/* Two in one tick: whichever starts first ends the other. */
-struct pair {
-	struct probe probes[2];
-	int rc;
-	uint64_t delay_ns;
-	bool cancel;
-};
-
-static void
-then_ends_or_moves_the_other(struct probe *probe)
-{
-	struct pair *pair = probe->data;
-	struct probe *other = &pair->probes[probe == &pair->probes[0]];
-	struct hwt *timer = probe->fixture->timer;
-
-	if (other->runs != 0)
-		return;
-	pair->rc = pair->cancel
-	    ? hwt_cancel(timer, other->handle)
-	    : hwt_reschedule(timer, other->handle, pair->delay_ns);
-}
-
-static void
-pair_open(struct pair *pair)
-{
-	manual_open(NULL);
-	pair->rc = 1;
-	for (unsigned index = 0; index < 2; index++) {
-		pair->probes[index] = (struct probe){
-		    .then = then_ends_or_moves_the_other, .data = pair};
-		probe_schedule(&pair->probes[index], FIXTURE_TICK);
-	}
-}
-
-Test(tick_order, a_task_can_cancel_another_of_its_own_tick)
-{
-	struct pair pair = {.cancel = true};
-
-	pair_open(&pair);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_ok(pair.rc);
-	assert_u64(manual_tick(5 * FIXTURE_WHEEL), 0);
-	assert_u64(pair.probes[0].runs + pair.probes[1].runs, 1);
-	manual_close();
-}
-
-Test(tick_order, a_task_can_push_another_of_its_own_tick_out)
-{
-	struct pair pair = {.delay_ns = 3 * FIXTURE_TICK};
-
-	pair_open(&pair);
-
-	assert_u64(manual_tick(1), 1);
-	assert_ok(pair.rc);
-	assert_u64(manual_tick(3), 0);
-	assert_u64(manual_tick(4), 1);
-
-	manual_close();
-}
-
-Test(tick_order, a_task_can_push_another_of_its_own_tick_out_by_a_turn)
-{
-	struct pair pair = {.delay_ns = FIXTURE_WHEEL * FIXTURE_TICK};
-
-	pair_open(&pair);
-
-	assert_u64(manual_tick(1), 1);
-	assert_ok(pair.rc);
-	assert_u64(manual_tick(FIXTURE_WHEEL), 0);
-	assert_u64(manual_tick(FIXTURE_WHEEL + 1), 1);
-
-	manual_close();
-}
-
 static void
 then_pulls_in(struct probe *probe)
 {
@@ -328,25 +253,6 @@ Test(tick_order, a_timeout_moved_back_and_forth_in_one_tick_has_one_place)
 		assert_u64(manual_tick(100), 0);
 		manual_close();
 	}
-}
-
-ManualTest(tick_order, a_deadline_pushed_out_again_and_again_comes_due_once)
-{
-	struct probe probe = {0};
-	uint64_t tick;
-
-	/* An idle timeout of ten ticks, pushed out each third tick. */
-	probe_schedule(&probe, 10 * FIXTURE_TICK);
-	for (tick = 1; tick <= 90; tick++) {
-		assert_u64(manual_tick(tick), 0);
-		if (tick % 3 == 0)
-			assert_ok(hwt_reschedule(
-			    manual.timer, probe.handle, 10 * FIXTURE_TICK));
-	}
-
-	assert_u64(manual_tick(99), 0);
-	assert_u64(manual_tick(100), 1);
-	assert_u64(probe.runs, 1);
 }
 
 ManualTest(

@@ -404,23 +404,21 @@ Test(touch, a_periodic_one_that_is_handed_over_is_not_replaced)
 	manual_close();
 }
 
-Test(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
+WorkerTest(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct gate gate;
 	struct probe probe = {.then = probe_then_gate, .data = &gate};
 
 	gate_init(&gate);
-	assert_ok(hwt_new_periodic(
-	    timer, NULL, &probe.handle, probe_task, &probe, 0, HWT_MIN(9)));
+	assert_ok(hwt_new_periodic(live.timer, NULL, &probe.handle, probe_task,
+	    &probe, 0, HWT_MIN(9)));
 	gate_await(&gate);
 
-	assert_refused(timer, &probe.handle, 0, -EINPROGRESS);
+	assert_refused(live.timer, &probe.handle, 0, -EINPROGRESS);
 
 	gate_open(&gate);
 	wait_for(&probe.runs, 1);
-	assert_u64(hwt_pending_timeouts(timer), 1);
-	worker_timer_close(timer);
+	assert_u64(hwt_pending_timeouts(live.timer), 1);
 }
 
 static void
@@ -536,14 +534,13 @@ Test(touch, over_the_limit_what_an_executor_holds_stays_in_the_variable)
 	manual_close();
 }
 
-Test(touch, a_stopped_timer_makes_no_new_one)
+ManualTest(touch, a_stopped_timer_makes_no_new_one)
 {
 	struct probe probe = {0};
 	struct hwt_timeout_info info;
 	struct hwt_unprocessed list;
 	hwt_timeout none = {0};
 
-	manual_open(NULL);
 	touch(&probe, HWT_MS(3));
 	assert_ok(hwt_stop(manual.timer, &list));
 
@@ -555,21 +552,19 @@ Test(touch, a_stopped_timer_makes_no_new_one)
 	cr_assert(hwt_unprocessed_next(&list, &info));
 	assert_u64(info.timeout.id, probe.handle.id);
 	cr_assert(!hwt_unprocessed_next(&list, &info));
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(touch, without_a_thread_the_first_is_refused)
+WorkerTest(touch, without_a_thread_the_first_is_refused)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_refused(timer, &probe.handle, 0, -EAGAIN);
+	assert_refused(live.timer, &probe.handle, 0, -EAGAIN);
 	fault_disarm();
 
-	assert_ok(hwt_touch(timer, NULL, &probe.handle, probe_task, &probe, 0));
+	assert_ok(
+	    hwt_touch(live.timer, NULL, &probe.handle, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
-	worker_timer_close(timer);
 }
 
 ManualTest(touch, without_memory_no_new_one_is_made_and_what_is_pending_moves)

@@ -3,7 +3,7 @@
  * The list of what stop left unprocessed: which timeouts are in it, each once,
  * and what is told about each.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +41,11 @@ Test(unprocessed, null_tells_nothing)
 	cr_assert(!hwt_unprocessed_next(NULL, NULL));
 }
 
-Test(unprocessed, without_a_place_for_it_nothing_is_told_or_passed_over)
+ManualTest(unprocessed, without_a_place_for_it_nothing_is_told_or_passed_over)
 {
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 
-	manual_open(NULL);
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)));
 	assert_ok(hwt_stop(manual.timer, &list));
@@ -54,7 +53,6 @@ Test(unprocessed, without_a_place_for_it_nothing_is_told_or_passed_over)
 	cr_assert(!hwt_unprocessed_next(&list, NULL));
 
 	cr_assert(hwt_unprocessed_next(&list, &info));
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 Test(unprocessed, it_tells_everything_about_a_plain_one)
@@ -108,8 +106,7 @@ Test(unprocessed, it_tells_everything_about_a_periodic_one_with_executor)
 Test(unprocessed, the_timers_own_executor_is_told_as_null)
 {
 	executor_init(&executor, EXECUTOR_HOLDS);
-	fixture_open(
-	    &manual, &(struct hwt_options){.executor = &executor.hook});
+	manual_open(&(struct hwt_options){.executor = &executor.hook});
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(3)));
 
@@ -178,7 +175,7 @@ Test(unprocessed, a_periodic_one_between_runs_is_told_with_its_next_deadline)
 	assert_u64(probe.runs, 1);
 }
 
-Test(unprocessed, what_has_ended_or_was_handed_over_is_not_in_it)
+ManualTest(unprocessed, what_has_ended_or_was_handed_over_is_not_in_it)
 {
 	struct probe started = {0}, handed = {0};
 	struct probe cancelled[2] = {{0}, {0}};
@@ -186,7 +183,6 @@ Test(unprocessed, what_has_ended_or_was_handed_over_is_not_in_it)
 	struct hwt_timeout_info info;
 
 	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(NULL);
 	probe_schedule(&started, 0);
 	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
 	    &handed.handle, probe_task, &handed, 0));
@@ -203,21 +199,19 @@ Test(unprocessed, what_has_ended_or_was_handed_over_is_not_in_it)
 	cr_assert(!hwt_unprocessed_next(&list, &info));
 	assert_ok(executor_run(&executor, 0));
 	assert_u64(handed.runs, 1);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define MANY 30000
 
 static unsigned char told[MANY];
 
-Test(unprocessed, each_of_many_is_in_it_once)
+ManualTest(unprocessed, each_of_many_is_in_it_once)
 {
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 	hwt_timeout timeout;
 	uint64_t count = 0;
 
-	manual_open(NULL);
 	for (size_t index = 0; index < MANY; index++) {
 		assert_ok(hwt_new_timeout(manual.timer, &timeout,
 		    forbidden_task, &told[index], HWT_MS(10 + index % 1000)));
@@ -242,16 +236,14 @@ Test(unprocessed, each_of_many_is_in_it_once)
 	assert_u64(list.count, MANY / 3 * 2);
 	for (size_t index = 0; index < MANY; index++)
 		assert_u64(told[index], index % 3 == 0 ? 0 : 1);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(unprocessed, stop_and_the_walk_need_no_memory)
+ManualTest(unprocessed, stop_and_the_walk_need_no_memory)
 {
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 	uint64_t count = 0;
 
-	manual_open(NULL);
 	for (size_t index = 0; index < 1000; index++) {
 		assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task,
 		    NULL, HWT_MS(10 + index)));
@@ -266,25 +258,23 @@ Test(unprocessed, stop_and_the_walk_need_no_memory)
 	assert_u64(fault_disarm(), 0);
 
 	assert_u64(count, 1000);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(unprocessed, a_timer_with_a_worker_gives_the_same)
+WorkerTest(unprocessed, a_timer_with_a_worker_gives_the_same)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 	bool seen[100] = {false};
 	size_t index;
 
 	for (index = 0; index < 100; index++) {
-		assert_ok(hwt_new_timeout(timer, NULL, forbidden_task,
+		assert_ok(hwt_new_timeout(live.timer, NULL, forbidden_task,
 		    &seen[index], HWT_MIN(1 + index)));
 		if (index == 50)
 			sleep_ns(HWT_MS(3));
 	}
 
-	assert_ok(hwt_stop(timer, &list));
+	assert_ok(hwt_stop(live.timer, &list));
 	assert_u64(list.count, 100);
 	while (hwt_unprocessed_next(&list, &info)) {
 		index = (size_t)((bool *)info.arg - seen);
@@ -296,5 +286,4 @@ Test(unprocessed, a_timer_with_a_worker_gives_the_same)
 
 	for (index = 0; index < 100; index++)
 		cr_assert(seen[index]);
-	assert_ok(hwt_destroy(timer));
 }

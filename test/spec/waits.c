@@ -144,13 +144,12 @@ destroy_during_a_hand_over(unsigned index, void *arg)
 Test(waits, a_destroy_that_waits_for_a_hand_over_sleeps)
 {
 	struct hwt_executor executor = {.execute = hold_hand_over};
-	const struct hwt_options options = {.executor = &executor};
 	struct probe probe = {0};
 
 	gate_init(&gate);
 	assert_ok(hwt_mailbox_create(&mailbox));
 	executor.ctx = hwt_mailbox_executor(mailbox)->ctx;
-	manual_open(&options);
+	manual_open(&(struct hwt_options){.executor = &executor});
 	probe_schedule(&probe, FIXTURE_TICK);
 
 	in_parallel(2, destroy_during_a_hand_over, &manual);
