@@ -210,8 +210,6 @@ mpsc_is_empty(const struct mpsc_queue *queue)
 	uint32_t limit = store_limit(store);
 	uint32_t number;
 
-	if (queue->any.slabs != 0)
-		return false;
 	for (number = 0; number < limit; number++) {
 		/* E:asleep fence, E:set fence */
 		if (a64_load_seq(&store->slab_urgency[number]) != 0)

@@ -69,7 +69,8 @@ uint64_t mpsc_pop_due(
 /* The same from all pages. A pass of this kind can stop half way. */
 uint64_t mpsc_pop_any(struct mpsc_queue *queue, uint32_t *first);
 
-/* Whether something was pushed and not popped. */
+/* Whether all that was pushed was popped. May be false, too, before the pass
+ * that popped the last of it has ended. */
 bool mpsc_is_empty(const struct mpsc_queue *queue);
 
 #endif

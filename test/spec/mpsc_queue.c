@@ -347,19 +347,6 @@ Test(mpsc_queue, what_is_pushed_ahead_of_a_pass_may_come_in_it)
 	tested_close();
 }
 
-Test(mpsc_queue, it_is_not_empty_before_the_pass_has_ended)
-{
-	tested_open(1);
-	push_late(index_in(0, 5, 0));
-	assert_u64(pop_any(), bit(0));
-
-	cr_assert(!mpsc_is_empty(&queue));
-
-	assert_u64(pop_any(), 0);
-	cr_assert(mpsc_is_empty(&queue));
-	tested_close();
-}
-
 /* Urgencies, each without one below, as a push leaves them that the consumer
  * overtook: it looks in vain, once. */
 Test(mpsc_queue, what_is_too_urgent_is_passed_over)
