@@ -37,8 +37,8 @@
 #                    breaks connections after every EVERY=1 bytes
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck
-#   make mutants     deliberate faults, which are found: those of the list and
-#                    40 generated ones; MUTANTS=200, all, or a pattern; SEED=N
+#   make mutants     deliberate faults, each of which a test must find;
+#                    MUTANTS='hwt.c|suite touch': those that match
 #   make coverage    which lines and branches of the core the tests take
 #   make bare        README's commands on a Debian that has gcc and make alone
 #   make abi         programs built against the last release still run
