@@ -76,7 +76,8 @@ log_write(struct producer *producer)
 static bool
 ask_again(int error)
 {
-	if (error != -ETIMEDOUT && error != -ECONNREFUSED && error != -EAGAIN)
+	if (error != -ETIMEDOUT && error != -ECONNREFUSED && error != -EAGAIN &&
+	    error != -EOPNOTSUPP)
 		return false;
 	(void)usleep(20000);
 	return true;

@@ -5,11 +5,12 @@ producers, two hwtd, three workers, the engine. Then what is left is worked off,
 and the logs of all executions are held against what was acknowledged and
 against the keys of the engine.
 
-    kills.py [--seconds N] [--rate N] [--seed N]
+    kills.py [--seconds N] [--rate N] [--seed N] [--outside]
 
 One producer adds RATE tasks a second and cancels some (examples/durable); the
 other one, which the seed steers, adds, cancels and reschedules one by one.
 Kills are SIGKILL, of whom and when the seed says. soak.py is the long form.
+With --outside, what operators and disks do besides: see Outside.
 
 What is checked, by the numbers of the invariants: 1 what was acknowledged and
 not cancelled ends. 2 nothing begins before it is due, by the engine's word and
@@ -24,6 +25,7 @@ import collections
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -38,6 +40,8 @@ from engine import LIMIT, Engine, Error, Space, die_with_parent
 SPACE, QUEUE = "load", "q"
 SHARDS = 8
 PATIENCE = 180  # seconds, for what is left
+# Faults by which the engine, for longer than a lease, answers nobody.
+ENGINE = {"engine", "setting", "full_disk", "torn", "damaged"}
 
 
 def now_ms():
@@ -145,7 +149,7 @@ class Chaos(threading.Thread):
             except (AssertionError, OSError):
                 self.connect()
                 continue
-            if error not in (-110, -111, -11):
+            if error not in (-110, -111, -11, -95):
                 self.calls[words[0], error] += 1
                 return error, tries
 
@@ -414,7 +418,7 @@ class Account:
         if ("worker", run.process) in [(who[:6], pid)
                                        for who, pid in killed]:
             return "its worker was killed"
-        if "engine" in [who for who, _ in killed]:
+        if ENGINE & {who for who, _ in killed}:
             return "the engine was killed"
         if following.begin - run.begin >= visibility:
             return "the visibility was over, and nobody was killed"
@@ -656,6 +660,102 @@ class Load:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Outside:
+    """What happens to an engine but kills."""
+
+    def __init__(self, load):
+        self.load = load
+        self.engine = load.engine
+        self.rng = load.rng
+        self.replicas = []
+        self.faults = collections.Counter()
+
+    def one(self):
+        fault = self.rng.choice((self.replica, self.setting, self.full_disk,
+                                 self.torn, self.damaged))
+        self.faults[fault.__name__] += 1
+        before = now_ms()
+        fault()
+        self.load.killed.append((before, fault.__name__, 0))
+        self.load.look()
+
+    def replica(self):
+        """One comes, and another one goes."""
+        for old in self.replicas:
+            old.close()
+        self.replicas = [Engine(
+            replicaof=f"127.0.0.1 {self.engine.port}",
+            repl_diskless_sync_delay=0)]
+
+    def setting(self):
+        """Somebody sets the engine to keep less, and back. Nothing is killed
+        meanwhile: for the second until it is noticed, nobody promises
+        anything."""
+        name, weak, strong = self.rng.choice((
+            ("appendonly", "no", "yes"), ("appendfsync", "everysec", "always"),
+            ("maxmemory-policy", "allkeys-lru", "noeviction")))
+        with self.engine.client() as client:
+            client("CONFIG", "SET", name, weak)
+            time.sleep(self.rng.random() * 3)
+            client("CONFIG", "SET", name, strong)
+            while b"aof_rewrite_in_progress:1" in client(
+                    "INFO", "persistence"):
+                time.sleep(0.05)
+
+    def full_disk(self):
+        """It cannot write one more kilobyte, and ends."""
+        full = os.path.getsize(self.engine.append_only_files()[-1]) + 1000
+        resource.prlimit(self.engine.pid, resource.RLIMIT_FSIZE,
+                         (full, full))
+        try:
+            self.engine.process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            self.load.complain("nobody has written to a full disk")
+        self.engine.kill()
+        self.engine.start()
+
+    def torn(self):
+        """A loss of power, with the begin of a transaction at the end."""
+        self.engine.kill()
+        path = self.engine.append_only_files()[-1]
+        with open(path, "r+b") as file:
+            data = file.read()
+            begin = data.rfind(b"*1\r\n$5\r\nMULTI\r\n")
+            if begin >= 0:
+                length = self.rng.randrange(1, len(data) - begin)
+                file.write(data[begin:begin + length])
+        self.engine.start()
+        if os.path.getsize(path) < len(data):
+            self.load.complain("what was whole has been cut")
+
+    def damaged(self):
+        """A byte of the file is damaged: the repair may refuse, or not see it;
+        it changes nothing."""
+        self.engine.kill()
+        path = self.engine.append_only_files()[-1]
+        with open(path, "rb") as file:
+            data = file.read()
+        place = self.rng.randrange(len(data))
+        wrong = data[:place] + bytes([data[place] ^ 1 << self.rng.randrange(
+            8)]) + data[place + 1:]
+        with open(path, "wb") as file:
+            file.write(wrong)
+        done = subprocess.run(
+            [os.path.join(BUILD, "hwt-aof-repair"), os.path.dirname(path)],
+            stderr=subprocess.DEVNULL, check=False, timeout=LIMIT)
+        with open(path, "rb") as file:
+            if file.read() != wrong or done.returncode not in (0, 1):
+                self.load.complain(f"byte {place} of {len(data)}: the repair "
+                                   f"has answered {done.returncode}")
+        with open(path, "wb") as file:
+            file.write(data)
+        self.engine.start()
+
+    def close(self):
+        for replica in self.replicas:
+            replica.close()
+
+
 def balance(load):
     """With all records there, the counters name the same tasks."""
     counts = load.account.counts
@@ -680,11 +780,14 @@ def balance(load):
 
 def run(options):
     load = Load(options)
+    outside = Outside(load)
     try:
         load.start()
         while load.elapsed() < options.seconds:
             time.sleep(load.rng.random() * 0.6)
             load.kill_one(0.3)
+            if options.outside:
+                outside.one()
             load.account.read()
         load.drain()
         load.end_parts()
@@ -697,6 +800,7 @@ def run(options):
         raise
     finally:
         good = load.verdict()
+        outside.close()
         load.close()
     return good
 
@@ -707,6 +811,7 @@ def main():
     parser.add_argument("--rate", type=int, default=300)
     parser.add_argument("--seed", type=int,
                         default=int.from_bytes(os.urandom(4), "big"))
+    parser.add_argument("--outside", action="store_true")
     good = run(parser.parse_args())
     print("tally", int(good), int(not good), 0)
     return 0 if good else 1
