@@ -502,7 +502,7 @@ static void
 keep_copy(
     const struct file *file, const char *from, int folder, char name[PATH_MAX])
 {
-	struct stat status;
+	struct stat status, own;
 	int fd = -1;
 	int i, length;
 
@@ -517,11 +517,13 @@ keep_copy(
 		if (fd < 0 && errno != EEXIST)
 			break;
 	}
-	if (fd < 0 || fstat(file->fd, &status) != 0)
+	if (fd < 0 || fstat(file->fd, &status) != 0 || fstat(fd, &own) != 0)
 		fail(name);
 	write_all(fd, from, file->end, folder, name);
-	/* For its owner to read: root may be who repairs. */
-	(void)!fchown(fd, status.st_uid, status.st_gid);
+	/* Root may be who repairs. In Redis' own unit it is the owner, and a
+	 * call of fchown, needed or not, would end us: SystemCallFilter. */
+	if (own.st_uid != status.st_uid || own.st_gid != status.st_gid)
+		(void)!fchown(fd, status.st_uid, status.st_gid);
 	if (fchmod(fd, status.st_mode & 0777) != 0 || fsync(fd) != 0 ||
 	    close(fd) != 0 || fsync(folder) != 0)
 		fail(name);

@@ -112,6 +112,50 @@ class Units(Operation):
             else:
                 self.assertEqual((done.returncode, done.stdout), (0, ""))
 
+    @staticmethod
+    def system_calls(name):
+        """What a name in SystemCallFilter stands for."""
+        if not name.startswith("@"):
+            return {name}
+        text = subprocess.run(
+            ["systemd-analyze", "syscall-filter", name], check=True,
+            stdout=subprocess.PIPE, text=True).stdout
+        words = [line.strip() for line in text.splitlines()[1:]]
+        return set().union(*(
+            Units.system_calls(word) for word in words
+            if word and not word.startswith("#")))
+
+    def test_the_repair_may_do_what_it_does_in_the_unit_of_redis(self):
+        """A system call that the unit filters out would end it."""
+        if not shutil.which("systemd-analyze") or not shutil.which("strace") \
+                or not os.path.exists(REDIS_UNIT):
+            self.skipTest("without systemd, strace, or Redis' unit")
+        allowed = set()
+        for line in re.findall("^SystemCallFilter=(.*)$", read(REDIS_UNIT),
+                               re.M):
+            names = set().union(*map(
+                self.system_calls, line.lstrip("~").split()))
+            allowed = allowed - names if line.startswith("~") \
+                else allowed | names
+        self.assertIn("fsync", allowed)
+        self.assertNotIn("fchown", allowed)
+        self.engine.start()
+        with self.engine.client() as client:
+            client.pipeline([("MULTI",), ("SET", "a", "1"), ("SET", "b", "2"),
+                             ("EXEC",)])
+        self.engine.kill()
+        path = self.engine.append_only_files()[-1]
+        os.truncate(path, os.path.getsize(path) - 3)
+        trace = os.path.join(self.folder, "trace")
+        done = subprocess.run(
+            ["strace", "-o", trace, os.path.join(BUILD, "hwt-aof-repair"),
+             os.path.dirname(path)], stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}, check=False)
+        self.assertIn("what was cut is in", done.stderr)
+        made = set(re.findall(r"^([a-z0-9_]+)\(", read(trace), re.M))
+        self.assertIn("ftruncate", made)
+        self.assertEqual(made - allowed, set())
+
     def started(self, name, instance, **environment):
         """Runs what a unit starts, as systemd does: %i is the instance, a
         variable is split at spaces."""

@@ -537,7 +537,7 @@ class Cut(Repair):
             self.skipTest("without strace")
         done = subprocess.run(
             ["strace", "-y", "-o", trace, "-e",
-             "trace=write,fchmod,fsync,ftruncate", PROGRAM, self.files],
+             "trace=write,fchmod,fchown,fsync,ftruncate", PROGRAM, self.files],
             env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"},
             stderr=subprocess.PIPE, timeout=LIMIT, check=False)
         self.assertEqual(done.returncode, YES, done.stderr)
