@@ -145,7 +145,8 @@ class _Info(ctypes.Structure):
         ("due_unix_ns", ctypes.c_uint64),
         ("payload_length", ctypes.c_size_t),
         ("queue", ctypes.c_char * 65),
-        ("reserved", ctypes.c_uint64 * 4),
+        ("changed_unix_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
     ]
 
 
@@ -220,6 +221,7 @@ def _load():
         (integer, "hwt_durable_worker_start", out(pointer), pointer,
          out(_WorkerOptions)),
         (integer, "hwt_durable_worker_stop", pointer, ns),
+        (integer, "hwt_durable_set_error", pointer, data, size),
         (integer, "hwt_durable_scheduler_start", out(pointer), pointer,
          out(_SchedulerOptions)),
         (integer, "hwt_durable_scheduler_stop", pointer),
@@ -430,12 +432,20 @@ def _execute(number, given):
     except Retry as retry:
         given.retry_delay_ns[0] = retry.delay_ns
         return _RETRY
-    except Fail:
+    except Fail as fail:
+        _say(given, fail)
         return _FAIL
     except BaseException as error:
         hwt._report(error)
+        _say(given, error)
         return _RETRY
     return 0
+
+
+def _say(given, error):
+    """Kept if the task becomes a dead letter: the begin of the text."""
+    text = f"{type(error).__name__}: {error}".encode(errors="replace")[:1024]
+    _lib.hwt_durable_set_error(ctypes.byref(given), text, len(text))
 
 
 class Worker(_Owner):

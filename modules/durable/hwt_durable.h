@@ -89,6 +89,7 @@ struct hwt_durable_worker;
 #define HWT_DURABLE_SPACE_MAX 32 /* of [A-Za-z0-9._-]; at least 1 */
 #define HWT_DURABLE_PAYLOAD_MAX 65536 /* bytes, any */
 #define HWT_DURABLE_ATTEMPTS_MAX 1000
+#define HWT_DURABLE_ERROR_MAX 1024 /* bytes of what a callback says */
 #define HWT_DURABLE_BATCH_MAX 512 /* tasks of an add */
 #define HWT_DURABLE_DELAY_MAX HWT_SEC(315360000) /* 10 years */
 
@@ -177,7 +178,8 @@ struct hwt_durable_info {
 	uint64_t due_unix_ns;
 	size_t payload_length;
 	char queue[HWT_DURABLE_QUEUE_MAX + 1];
-	uint64_t reserved[4];
+	uint64_t changed_unix_ns; /* its last change; or when it ended */
+	uint64_t reserved[3];
 };
 
 /* Sums over all shards. */
@@ -289,6 +291,17 @@ struct hwt_durable_delivery {
 /* 0: done. Any other value than these fails it. */
 typedef int hwt_durable_callback(
     void *ctx, const struct hwt_durable_delivery *delivery);
+
+/*
+ * In the callback, and on its thread: says why it will return another value
+ * than 0, in up to HWT_DURABLE_ERROR_MAX bytes of any kind. If the task becomes
+ * a dead letter by that, this is kept with it, with the worker's name; hwtctl
+ * shows it. The last call counts.
+ *
+ * -EINVAL  an argument is NULL, or the text is too long
+ */
+int hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
+    const char *text, size_t length);
 
 struct hwt_durable_worker_options {
 	const char *queue;

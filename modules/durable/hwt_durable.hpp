@@ -145,6 +145,15 @@ public:
 		std::uint32_t generation;
 		time_point due;
 		std::uint64_t fence;
+		const hwt_durable_delivery *given;
+
+		/* hwt_durable_set_error; false: too long, or no memory. */
+		bool
+		set_error(std::string_view text) const noexcept
+		{
+			return hwt_durable_set_error(
+				   given, text.data(), text.size()) == 0;
+		}
 	};
 
 	/* What a callable returns; done, if it returns void. */
@@ -557,7 +566,7 @@ public:
 		    {static_cast<const char *>(given->payload),
 			given->payload_length},
 		    given->attempt, given->max_attempts, given->generation,
-		    time_of(given->due_unix_ns), given->fence};
+		    time_of(given->due_unix_ns), given->fence, given};
 
 		if constexpr (std::is_void_v<
 				  std::invoke_result_t<F &, const delivery &>>)

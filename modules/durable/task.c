@@ -145,6 +145,7 @@ record_read(struct hwt_durable_info *info, const char *record, size_t length,
 	info->max_attempts = (uint32_t)field(record, 4, 2);
 	info->generation = (uint32_t)field(record, 8, 4);
 	info->due_unix_ns = field(record, 16, 8) * NS_PER_MS;
+	info->changed_unix_ns = field(record, 48, 8) * NS_PER_MS;
 	memcpy(info->queue, record + RECORD_HEAD, queue_length);
 	*payload = record + RECORD_HEAD + queue_length;
 	info->payload_length = length - RECORD_HEAD - queue_length;

@@ -70,6 +70,8 @@ enum outcome {
 	BACK
 };
 static const char *const outcomes[] = {"done", "retry", "fail", "back"};
+#define OUTCOME_LENGTH 5 /* the longest one */
+#define LIMITED "the callback ran for longer than run_limit_ns"
 
 struct job {
 	struct hwt_durable_worker *worker;
@@ -77,6 +79,11 @@ struct job {
 	TAILQ_ENTRY(job) held;
 	struct hwt_durable_delivery delivery;
 	struct number fence, delay;
+	/* What the callback has said, where the outcome has room before it: a
+	 * space, the worker's name, a space, the text. The thread's until
+	 * returned. */
+	char *said;
+	size_t said_length;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
 	uint64_t taken_ns, called_ns, ended_ns;
@@ -113,6 +120,9 @@ struct hwt_durable_worker {
 	uint32_t threads;
 	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
 	char channel[HWT_DURABLE_QUEUE_MAX + 8];
+	/* Outcomes of callbacks that said nothing, with the worker's name. */
+	char unsaid[2][OUTCOME_LENGTH + NAME_MAX_LENGTH + 2];
+	char limited[OUTCOME_LENGTH + NAME_MAX_LENGTH + sizeof(LIMITED) + 2];
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* ready, stopping or loop_ended */
@@ -250,6 +260,7 @@ job_free(struct job *job)
 {
 	loop_cancel(&job->worker->loop, &job->limit);
 	TAILQ_REMOVE(&job->worker->held, job, held);
+	free(job->said);
 	free(job);
 }
 
@@ -505,6 +516,27 @@ write_job(struct engine_argument *argument, struct job *job)
 	return argument;
 }
 
+/* done or back; retry or fail, with the worker's name and what was said. */
+static struct engine_argument
+write_outcome(struct job *job)
+{
+	const struct hwt_durable_worker *worker = job->worker;
+	const char *outcome = outcomes[job->told];
+	size_t length = strlen(outcome);
+	char *from;
+
+	if (job->told != RETRY && job->told != FAIL)
+		return argument_text(outcome);
+	if (!job->returned)
+		return argument_text(worker->limited);
+	if (job->said == NULL)
+		return argument_text(worker->unsaid[job->told == FAIL]);
+	from = job->said + OUTCOME_LENGTH - length;
+	memcpy(from, outcome, length);
+	return (struct engine_argument){
+	    from, job->said_length - OUTCOME_LENGTH + length};
+}
+
 /* A call for each shard. visibility_ns 0: outcomes. */
 static void
 sheet_write(struct sheet *sheet, uint64_t visibility_ns)
@@ -533,7 +565,7 @@ sheet_write(struct sheet *sheet, uint64_t visibility_ns)
 		}
 		argument = write_job(argument, job);
 		if (visibility_ns == 0) {
-			*argument++ = argument_text(outcomes[job->told]);
+			*argument++ = write_outcome(job);
 			*argument++ = argument_number(
 			    &job->delay, whole_ms(job_delay_ns(job)));
 		}
@@ -1077,6 +1109,12 @@ worker_set(struct hwt_durable_worker *worker,
 	    : VISIBILITY_DEFAULT;
 	worker->run_limit_ns = options->run_limit_ns;
 	name_make(worker->name);
+	(void)snprintf(worker->unsaid[0], sizeof(worker->unsaid[0]), "%s %s",
+	    outcomes[RETRY], worker->name);
+	(void)snprintf(worker->unsaid[1], sizeof(worker->unsaid[1]), "%s %s",
+	    outcomes[FAIL], worker->name);
+	(void)snprintf(worker->limited, sizeof(worker->limited), "%s %s %s",
+	    outcomes[RETRY], worker->name, LIMITED);
 	(void)snprintf(
 	    worker->queue, sizeof(worker->queue), "%s", options->queue);
 	(void)snprintf(worker->channel, sizeof(worker->channel), "work:%s",
@@ -1269,5 +1307,35 @@ hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns)
 	threads_join(worker);
 	worker_free(worker);
 	durable_end_use(durable);
+	return 0;
+}
+
+int
+hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
+    const char *text, size_t length)
+{
+	/* Deliveries are made by us alone, each in its job. */
+	struct job *job = delivery == NULL
+	    ? NULL
+	    : (struct job *)((uintptr_t)delivery -
+		  offsetof(struct job, delivery));
+	const char *name;
+	char *said;
+	size_t head;
+
+	if (job == NULL || text == NULL || length > HWT_DURABLE_ERROR_MAX)
+		return -EINVAL;
+	name = job->worker->name;
+	head = OUTCOME_LENGTH + strlen(name) + 2;
+	said = malloc(head + length);
+	if (said == NULL)
+		return -ENOMEM;
+	said[OUTCOME_LENGTH] = ' ';
+	memcpy(said + OUTCOME_LENGTH + 1, name, strlen(name));
+	said[head - 1] = ' ';
+	memcpy(said + head, text, length);
+	free(job->said);
+	job->said = said;
+	job->said_length = head + length;
 	return 0;
 }

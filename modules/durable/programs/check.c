@@ -359,6 +359,7 @@ static const struct kind {
     {"b:", "zset", true, PLACE_BUCKET},
     {"q:", "list", false, 0},
     {"t:", "string", false, 0},
+    {"e:", "string", false, 0},
     {"aside:", NULL, false, 0},
     {"fly", "zset", true, PLACE_FLY},
     {"dead", "zset", true, PLACE_DEAD},

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "said.h"
 #include "wait.h"
 
 static const char usage[] =
@@ -142,10 +144,10 @@ payload_open(const struct hwt_durable_delivery *delivery)
 	return fd;
 }
 
-/* 0, or an errno value. */
+/* 0, or an errno value. standard_error is what the command gets for that. */
 static int
 spawn(const struct runs *runs, const struct hwt_durable_delivery *delivery,
-    pid_t *child)
+    int standard_error, pid_t *child)
 {
 	posix_spawn_file_actions_t actions;
 	struct variables variables;
@@ -157,6 +159,9 @@ spawn(const struct runs *runs, const struct hwt_durable_delivery *delivery,
 	if (error != 0)
 		goto close_payload;
 	error = posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
+	if (error == 0)
+		error = posix_spawn_file_actions_adddup2(
+		    &actions, standard_error, STDERR_FILENO);
 	if (error != 0)
 		goto destroy_actions;
 	error = ENOMEM;
@@ -172,20 +177,46 @@ close_payload:
 	return error;
 }
 
+/* Why an attempt has failed: on our standard error, and for the dead letter
+ * that it may make of the task, with the end of what the command has said. */
+static void __attribute__((format(printf, 4, 5)))
+tell_failure(const struct hwt_durable_delivery *delivery, const char *said,
+    size_t length, const char *format, ...)
+{
+	char why[HWT_DURABLE_ERROR_MAX + 1];
+	size_t at;
+	va_list list;
+
+	va_start(list, format);
+	(void)vsnprintf(why, HWT_DURABLE_ERROR_MAX - SAID_MAX, format, list);
+	va_end(list);
+	complain("%s: attempt %" PRIu32 ": %s", delivery->id, delivery->attempt,
+	    why);
+	while (length > 0 && strchr(" \n\r\t", said[length - 1]) != NULL)
+		length--;
+	at = strlen(why);
+	if (length > 0) {
+		memcpy(why + at, ": ", 2);
+		memcpy(why + at + 2, said, length);
+		at += 2 + length;
+	}
+	(void)hwt_durable_set_error(delivery, why, at);
+}
+
 /* What a status of waitpid means for the task. */
 static int
 outcome(const struct runs *runs, const struct hwt_durable_delivery *delivery,
-    int status)
+    int status, const char *said, size_t length)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	if (!WIFEXITED(status)) {
-		complain("%s: attempt %" PRIu32 ": ended by signal %d",
-		    delivery->id, delivery->attempt, WTERMSIG(status));
+		tell_failure(delivery, said, length, "ended by signal %d",
+		    WTERMSIG(status));
 		return HWT_DURABLE_RETRY;
 	}
-	complain("%s: attempt %" PRIu32 ": exit status %d", delivery->id,
-	    delivery->attempt, WEXITSTATUS(status));
+	tell_failure(
+	    delivery, said, length, "exit status %d", WEXITSTATUS(status));
 	return runs->fails[WEXITSTATUS(status)] ? HWT_DURABLE_FAIL
 						: HWT_DURABLE_RETRY;
 }
@@ -216,35 +247,59 @@ limit_run(int64_t limit_ms, pid_t child)
 	return true;
 }
 
+/* Waits for the command; what it came to. */
+static int
+await(const struct runs *runs, const struct hwt_durable_delivery *delivery,
+    pid_t child, struct said *pipe)
+{
+	char said[SAID_MAX];
+	bool limited = false;
+	size_t length;
+	int status = 0;
+	pid_t ended;
+
+	if (runs->limit_ms != 0)
+		limited = limit_run(runs->limit_ms, child);
+	do
+		ended = waitpid(child, &status, 0);
+	while (ended < 0 && errno == EINTR);
+	length = said_end(pipe, said);
+	if (ended < 0)
+		return HWT_DURABLE_RETRY;
+	if (!limited || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+		return outcome(runs, delivery, status, said, length);
+	tell_failure(
+	    delivery, said, length, "ended, for it took longer than --limit");
+	return HWT_DURABLE_RETRY;
+}
+
 static int
 run(void *ctx, const struct hwt_durable_delivery *delivery)
 {
 	const struct runs *runs = ctx;
-	int status, error;
-	bool limited = false;
+	struct said *pipe;
 	pid_t child = -1;
+	int error, end = -1;
 
 	if (strlen(delivery->id) != delivery->id_length) {
-		complain("%s: the id has a byte 0 in it, which no environment "
-			 "can hold",
-		    delivery->id);
+		tell_failure(delivery, "", 0,
+		    "the id has a byte 0 in it, which no environment can "
+		    "hold");
 		return HWT_DURABLE_FAIL;
 	}
-	error = spawn(runs, delivery, &child);
-	if (error != 0) {
-		complain("%s: %s: %s", delivery->id, runs->command[0],
-		    system_text(error));
+	pipe = said_open(&end);
+	if (pipe == NULL) {
+		tell_failure(
+		    delivery, "", 0, "no pipe: %s", system_text(errno));
 		return HWT_DURABLE_RETRY;
 	}
-	if (runs->limit_ms != 0)
-		limited = limit_run(runs->limit_ms, child);
-	while (waitpid(child, &status, 0) < 0) {
-		if (errno != EINTR)
-			return HWT_DURABLE_RETRY;
-	}
-	if (!limited || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
-		return outcome(runs, delivery, status);
-	complain("%s: ended, for it took longer than --limit", delivery->id);
+	error = spawn(runs, delivery, end, &child);
+	(void)close(end);
+	if (error == 0)
+		return await(runs, delivery, child, pipe);
+	(void)said_end(pipe, (char[SAID_MAX]){0});
+	tell_failure(
+	    delivery, "", 0, "%.64s: %s", runs->command[0], system_text(error));
 	return HWT_DURABLE_RETRY;
 }
 
@@ -391,6 +446,10 @@ main(int argc, char **argv)
 	/* However long that takes, a signal ends us as it would any program. */
 	durable = handle_open();
 	ending = signals_block(&runs);
+	if (!said_start()) {
+		complain("%s", system_text(errno));
+		finish(STATUS_NO);
+	}
 	error = hwt_durable_worker_start(&worker, durable, &options);
 	if (error != 0) {
 		complain("%s", explain(error));

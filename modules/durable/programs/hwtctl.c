@@ -481,20 +481,23 @@ run_show(int argc, char **argv)
 {
 	static char text[1 << 20];
 	struct engine_argument name = id_read(argv[0]);
+	struct hwt_durable *durable = handle_open();
 	struct hwt_durable_info info;
 	int error;
 
 	(void)argc;
 	error = hwt_durable_get(
-	    handle_open(), name.data, name.length, &info, text, sizeof(text));
+	    durable, name.data, name.length, &info, text, sizeof(text));
 	if (error != 0)
 		return tell_error(name, error);
 	(void)putchar('{');
 	record_write(name.data, name.length, &info);
 	(void)putchar(',');
 	json_write(stdout, "payload", text, info.payload_length);
+	if (info.state == HWT_DURABLE_FAILED)
+		error = failure_write(durable, name.data, name.length, &info);
 	(void)puts("}");
-	return STATUS_YES;
+	return error_status(error);
 }
 
 /* All tasks. */

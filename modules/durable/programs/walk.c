@@ -48,6 +48,41 @@ state_name(enum hwt_durable_state state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
 }
 
+int
+failure_write(struct hwt_durable *durable, const char *id, size_t id_length,
+    const struct hwt_durable_info *info)
+{
+	char key[ENGINE_KEY_MAX];
+	struct engine_argument words[] = {argument_text("GET"), {NULL, 0}};
+	uint32_t shard = durable_shard_of(durable, id, id_length);
+	struct engine_call call;
+	const char *text, *space;
+	int error;
+
+	engine_key(durable_engine(durable), key, shard, "e:");
+	words[1] = (struct engine_argument){key, strlen(key) + id_length};
+	memcpy(key + strlen(key), id, id_length);
+	error = walk_command(durable, shard, 2, words, &call);
+	if (error != 0)
+		return error;
+	(void)printf(
+	    ",\"failed_ms\":%" PRIu64, info->changed_unix_ns / NS_PER_MS);
+	if (is_string(call.reply)) {
+		text = call.reply->str;
+		space = memchr(text, ' ', call.reply->len);
+		(void)printf(",");
+		json_write(stdout, "worker", text,
+		    space != NULL ? (size_t)(space - text) : call.reply->len);
+		if (space != NULL) {
+			(void)putchar(',');
+			json_write(stdout, "error", space + 1,
+			    call.reply->len - (size_t)(space + 1 - text));
+		}
+	}
+	engine_call_free(&call, 1);
+	return 0;
+}
+
 void
 record_write(
     const char *id, size_t id_length, const struct hwt_durable_info *info)
@@ -227,11 +262,14 @@ list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 		if (list->state == 0 || info.state == list->state) {
 			(void)putchar('{');
 			record_write(id, id_length, &info);
+			if (info.state == HWT_DURABLE_FAILED)
+				error = failure_write(
+				    list->durable, id, id_length, &info);
 			(void)puts("}");
 		}
 	}
 	engine_call_free(&call, 1);
-	return 0;
+	return error;
 }
 
 static int

@@ -38,6 +38,7 @@ local function replace(id, task)
 		return state_of(id, there)
 	end
 	if there.state == FAILED then
+		call("UNLINK", error_key(id))
 		sure("ZREM", prefix .. ":dead", id)
 		count("dropped", 1)
 	end
@@ -79,7 +80,7 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit("SET", "ZADD", "ZREM", "ZSCORE", "GETRANGE")
+refused = admit("SET", "ZADD", "ZREM", "ZSCORE", "GETRANGE", "UNLINK")
 if refused then
 	return refused
 end

@@ -441,19 +441,28 @@ local function conclude(id, task, state, has_entry)
 	count(state == SUCCEEDED and "succeeded" or "cancelled", 1)
 end
 
+-- Why a task is a dead letter: the name of the worker, or "-", and what it said
+-- after a space. There is none without a dead letter.
+local function error_key(id)
+	return prefix .. ":e:" .. id
+end
+
 -- A dead letter.
-local function bury(id, task)
+local function bury(id, task, why)
 	task.state = FAILED
 	save(id, task)
+	if why ~= "" then
+		call("SET", error_key(id), why)
+	end
 	sure("ZADD", prefix .. ":dead", now, id)
 	count("failed", 1)
 end
 
 -- The end of an attempt without an end of the task. The caller takes it out of
 -- fly.
-local function again(id, task, due)
+local function again(id, task, due, why)
 	if task.attempts >= task.max_attempts then
-		bury(id, task)
+		bury(id, task, why)
 		return
 	end
 	place(id, task, due)

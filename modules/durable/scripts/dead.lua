@@ -40,6 +40,7 @@ else
 	call("UNLINK", record_key(id))
 	count("dropped", 1)
 end
+call("UNLINK", error_key(id))
 sure("ZREM", set, id)
 commit()
 return 0

@@ -1,16 +1,28 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- finish, then id fence outcome delay for each.
+-- finish, then id fence outcome delay for each. After retry and fail, a space
+-- and the name of the worker may follow, and a space and what it says: that is
+-- kept if the task becomes a dead letter by this.
 
 local PER_TASK = 4
+local WHY_MAX = 64 + 1 + 1024
 local OK, STALE = 0, 1
 local OUTCOMES = {done = true, retry = true, fail = true, back = true}
+
+local function read_outcome(text)
+	local outcome, why = match(text, "^([a-z]+) ?(.*)$")
+	if not OUTCOMES[outcome] or #why > WHY_MAX or #text > #outcome and
+		(#why == 0 or outcome == "done" or outcome == "back") then
+		return nil
+	end
+	return outcome, why
+end
 
 local function check(at)
 	return not is_id(ARGV[at]) and "id" or
 		not whole(ARGV[at + 1], 1, WHOLE_MAX) and "fence" or
-		not OUTCOMES[ARGV[at + 2]] and "outcome" or
+		not read_outcome(ARGV[at + 2]) and "outcome" or
 		not whole(ARGV[at + 3], 0, DELAY_MAX) and "delay" or
 		ARGV[at + 2] == "back" and ARGV[at + 3] ~= "0" and "delay" or
 		nil
@@ -26,24 +38,25 @@ end
 
 local over = {} -- ids of attempts that have ended
 
-local function apply(id, task, outcome, delay)
+local function apply(id, task, outcome, delay, why)
 	over[#over + 1] = id
 	if outcome == "back" then
 		count("given_back", 1)
 		task.attempts = max(task.attempts - 1, 0)
-		again(id, task, task.due)
+		again(id, task, task.due, why)
 	elseif outcome == "retry" then
 		count("retried", 1)
-		again(id, task, due_after(delay))
+		again(id, task, due_after(delay), why)
 	elseif outcome == "fail" then
-		bury(id, task)
+		bury(id, task, why)
 	else
 		conclude(id, task, SUCCEEDED)
 	end
 end
 
 local function finish(at)
-	local id, outcome = ARGV[at], ARGV[at + 2]
+	local id = ARGV[at]
+	local outcome, why = read_outcome(ARGV[at + 2])
 	local task = load(id)
 	if not task or task.fence ~= tonumber(ARGV[at + 1]) then
 		return STALE
@@ -51,7 +64,7 @@ local function finish(at)
 	if task.state ~= RUNNING then
 		return is_repeated(task, outcome) and OK or STALE
 	end
-	apply(id, task, outcome, tonumber(ARGV[at + 3]))
+	apply(id, task, outcome, tonumber(ARGV[at + 3]), why)
 	return OK
 end
 

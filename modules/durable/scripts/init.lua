@@ -19,8 +19,8 @@ local COMMANDS = {
 	"ZREMRANGEBYSCORE", "ZSCORE"}
 
 -- One key of each kind.
-local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "fly", "dead",
-	"bad", "aside:r:x"}
+local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "e:x",
+	"fly", "dead", "bad", "aside:r:x"}
 
 local function check_keys()
 	local all = {"{" .. space .. "}:hosts"}

@@ -9,6 +9,7 @@ local SLOTS_MAX = 64 -- that a call scans
 local KEYS_PER_TASK = 8 -- of the walk over all records
 local SEARCHED = 128 -- a queue with more entries is not searched for one
 local LEASE = 30000 -- ms, of a running task that was in no set
+local LOST = "- the lease ended: nothing was heard of its worker"
 
 local fly
 local walk -- the cursor of the walk
@@ -29,7 +30,7 @@ local function end_lease(id)
 	elseif task.state == RUNNING then
 		count("expired", 1)
 		task.doubt, task.doubt_before = task.fence, task.doubt
-		again(id, task, due_after(back_off(task.attempts)))
+		again(id, task, due_after(back_off(task.attempts)), LOST)
 		return 1
 	end
 	return 0

@@ -24,7 +24,8 @@ STATES = ["", "pending", "delivered", "running", "succeeded", "failed",
           "cancelled", "quarantined"]
 SHORT = 1000  # in a longer queue, entries may be left that nobody waits for
 TYPES = {"meta": b"hash", "b": b"zset", "r": b"string", "q": b"list",
-         "fly": b"zset", "dead": b"zset", "bad": b"zset", "t": b"string"}
+         "fly": b"zset", "dead": b"zset", "bad": b"zset", "t": b"string",
+         "e": b"string"}
 WHERE = {"running": "fly", "failed": "dead", "quarantined": "bad"}
 QUEUE = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
@@ -175,6 +176,10 @@ class Checker:
 
     def check_records(self, shard):
         now = self.now(shard)
+        for name in shard.keys["e"]:
+            if name not in shard.members("dead"):
+                shard.complain(
+                    5, f"{name!r}: an error, and no dead letter")
         for name, data in shard.keys["r"].items():
             try:
                 record = Record(data, shard.meta["slots"])

@@ -159,6 +159,8 @@ a_worker_executes()
 				    return outcome::retry(1ms);
 			    if (task.id == "later")
 				    return outcome::retry(1h);
+			    CHECK(task.set_error("why"));
+			    CHECK(!task.set_error(std::string(1025, 'x')));
 			    return task.id == "bad" ? outcome::fail()
 						    : outcome::done();
 		    });

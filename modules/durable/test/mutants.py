@@ -105,6 +105,12 @@ MUTANTS = [
      'sure("ZREM", prefix .. ":dead", id)', ""),
     ("add", "the generation begins anew",
      "task.generation = there.generation + 1", ""),
+    ("add", "why stays when the dead letter goes",
+     'call("UNLINK", error_key(id))', ""),
+    ("dead", "why stays when the dead letter goes",
+     'call("UNLINK", error_key(id))', ""),
+    ("finish", "why is as long as it likes",
+     "#why > WHY_MAX", "#why > 2 * WHY_MAX"),
     ("add", "513 tasks", "or total > BATCH_MAX then", "then"),
     ("add", "a bad task is left out",
      "if wrong then\n\t\treturn refuse_argument(i, wrong)\n\tend\n"

@@ -1402,6 +1402,68 @@ class HwtExec(Programs):
         self.assertEqual(self.show(name)["attempts"], 2)
         self.check()
 
+    def test_a_dead_letter_tells_why_when_and_where(self):
+        worker = self.shell(
+            "head -c 300000 /dev/zero | tr '\\0' x >&2; echo last >&2; "
+            'eval "$(cat)"', "--fail-status=3", "--limit=1")
+        before = time.time() * 1000 - 1
+        for text, attempts, why in (
+                ("exit 3", 20, "exit status 3: x*xlast"),
+                ("exit 1", 1, "exit status 1: x*xlast"),
+                ("printf '\\033[2J\\377' >&2; exit 3", 20,
+                 "exit status 3: x*xlast\n\x1b[2J\\\\xff"),
+                ("sleep 1000", 1, "ended, for it took longer than --limit: "
+                 "x*xlast"),
+                ("kill -9 $$", 1, "ended by signal 9: x*xlast"),
+                ("echo first >&2; exit 75", 2,
+                 "exit status 75: x*xlast\nfirst")):
+            with self.subTest(text=text):
+                name = self.add("--queue=q", "--in=0", f"--payload={text}",
+                                f"--attempts={attempts}")
+                self.assertEqual(self.ended(name), "failed")
+                shown = self.show(name)
+                listed = [json.loads(line)
+                          for line in self.ctl("dead", "list").lines]
+                self.assertIn({key: shown[key] for key in shown
+                               if key != "payload"}, listed)
+                said = shown.get("error") or base64.b64decode(
+                    shown["error_base64"]).decode(errors="backslashreplace")
+                self.assertEqual(re.sub("x{100,}", "x*x", said),
+                                 why.replace("\\\\", "\\"))
+                self.assertLessEqual(len(said), 1024)
+                self.assertIn(str(worker.process.pid), shown["worker"])
+                self.assertGreaterEqual(shown["failed_ms"], before)
+                self.assertLessEqual(shown["failed_ms"], time.time() * 1000)
+        # What it said has gone on, whole.
+        wait_until(lambda: worker.err.count("x" * 300000 + "last\n") == 7)
+        self.check()
+        self.assertEqual(worker.end(), 0)
+        self.ctl("dead", "replay", name)
+        self.assertNotIn("error", self.show(name))
+        self.ctl("dead", "drop", "--all")
+        self.check()
+
+    def test_what_a_lost_worker_leaves_says_so(self):
+        worker = self.shell("echo begun; exec sleep 1000", "--visibility=1")
+        name = self.add("--queue=q", "--in=0", "--attempts=1")
+        wait_until(lambda: "begun" in worker.out)
+        worker.end(signal.SIGKILL)
+        self.assertEqual(self.ended(name), "failed")
+        self.assertEqual(self.show(name)["error"], "the lease ended: nothing "
+                         "was heard of its worker")
+
+    def test_a_command_may_leave_others_behind(self):
+        """What they say still comes; the task does not wait for them."""
+        worker = self.shell("(while ! [ -e go ]; do sleep 0.1; done; "
+                            "echo late >&2) & echo early >&2",
+                            cwd=self.folder)
+        name = self.add("--queue=q", "--in=0")
+        self.assertEqual(self.ended(name), "succeeded")
+        self.assertEqual(worker.err, "early\n")
+        self.path("go")
+        wait_until(lambda: worker.err == "early\nlate\n")
+        self.assertEqual(worker.end(), 0)
+
     def test_a_command_that_takes_too_long(self):
         """It is ended with all that it has started, and tried again."""
         worker = self.shell(
@@ -1412,8 +1474,8 @@ class HwtExec(Programs):
         lines = [line.split() for line in worker.out.splitlines()]
         self.assertEqual([attempt for attempt, _ in lines], ["1", "2"])
         wait_until(lambda: not self.group(lines[0][1]))
-        self.assertEqual(worker.err, f"hwt-exec: {name}: ended, for it took "
-                         "longer than --limit\n")
+        self.assertEqual(worker.err, f"hwt-exec: {name}: attempt 1: ended, "
+                         "for it took longer than --limit\n")
         name = self.add("--queue=q", "--in=0", "--attempts=1")
         self.assertEqual(self.ended(name), "failed")
         self.assertEqual(worker.end(), 0)
@@ -1522,7 +1584,8 @@ class HwtExec(Programs):
                          "succeeded")
         os.rename(command, command + ".away")
         name = self.add("--queue=q", "--in=0")
-        wait_until(lambda: f"{name}: {command}: No such file" in worker.err)
+        wait_until(lambda: f"{name}: attempt 1: {command}: No such file" in
+                   worker.err)
         os.rename(command + ".away", command)
         self.assertEqual(self.ended(name), "succeeded")
         self.assertNotIn("ran 1", worker.out.split("\n")[1:])

@@ -974,6 +974,30 @@ class Fencing(Case):
         self.assertEqual(self.call("cancel", "x"), 0)
         self.assertEqual(self.add(flag="replace"), 6)
 
+    def test_why_is_kept_with_a_dead_letter_alone(self):
+        key = self.space.key(0, "e:x")
+        why = "w." + "x" * 62 + " " + "t\0\n" * 341 + "t"
+        for end in (lambda: self.call("dead", "drop", "x"),
+                    lambda: self.call("dead", "replay", "x"),
+                    lambda: self.add(flag="replace")):
+            for outcome, said in (("fail w text", b"w text"),
+                                  ("retry w", b"w"),
+                                  ("fail " + why, why.encode()),
+                                  ("fail", None)):
+                self.setUp()
+                in_last(self)
+                self.finish(outcome=outcome)
+                self.assertEqual(self.client("GET", key), said)
+                self.assertEqual(end(), 0)
+                self.assertEqual(self.client("EXISTS", key), 0)
+        self.setUp()
+        in_running(self)
+        self.finish(outcome="retry w text")
+        self.assertEqual(self.client("EXISTS", key), 0)
+        for outcome in ("fail " + why + "x", "done w", "back w", "fail ",
+                        "fails w", " fail w", "Fail w"):
+            self.refused("EARG 1 outcome", "finish", "x", 1, outcome, 0)
+
     def test_a_batch_names_each_result(self):
         for name in "abc":
             self.add(name)
@@ -2118,8 +2142,8 @@ class Rights(Case):
 
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
-            "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "fly", "dead",
-            "bad", "aside:*")] + ["~{test}:hosts"]
+            "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "e:*", "fly",
+            "dead", "bad", "aside:*")] + ["~{test}:hosts"]
         for lacking in keys[2:]:
             self.client("ACL", "SETUSER", "limited", "resetkeys",
                         *(set(keys) - {lacking}))

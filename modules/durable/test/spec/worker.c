@@ -192,6 +192,37 @@ Test(worker, FAIL_and_what_is_not_known_is_a_dead_letter)
 	yard_close();
 }
 
+static int
+fail_with_a_text(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	static const char text[HWT_DURABLE_ERROR_MAX + 1];
+
+	(void)ctx;
+	assert_rc(hwt_durable_set_error(NULL, text, 1), -EINVAL);
+	assert_rc(hwt_durable_set_error(delivery, NULL, 0), -EINVAL);
+	assert_rc(hwt_durable_set_error(delivery, text, sizeof(text)), -EINVAL);
+	assert_rc(hwt_durable_set_error(delivery, text, sizeof(text) - 1), 0);
+	assert_rc(hwt_durable_set_error(delivery, "no \0 card", 9), 0);
+	return delivery->attempt < 2 ? HWT_DURABLE_RETRY : HWT_DURABLE_FAIL;
+}
+
+Test(worker, what_a_callback_says_is_kept_with_the_dead_letter)
+{
+	struct hwt_durable_worker_options options = work();
+	char said[SAID_MAX], key[ENGINE_KEY_MAX];
+
+	options.callback = fail_with_a_text;
+	yard_open_with(&options);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	engine_key(durable_engine(place.durable), key,
+	    durable_shard_of(place.durable, "a", 1), "e:a");
+	(void)server_ask(&place.server, said, "EVAL %s 1 %s",
+	    "return(redis.call('GET',KEYS[1]):gsub('%z','0'))", key);
+	cr_assert(strstr(said, " no 0 card") != NULL, "%s", said);
+	yard_close();
+}
+
 Test(worker, RETRY_executes_again_after_its_delay)
 {
 	struct hwt_durable_task task = task_of("a");
