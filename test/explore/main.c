@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the programs: explore [OPTION...]
- *
- *   --list             names them
- *   --program NAME     those whose name contains NAME
- *   --schedules N      at most so many per search (0: until it ends); without
- *                      it, what each program asks for
- *   --seconds N        at most about so long per search
- *   --memory MODEL     sc, tso or pso; without it, those that matter
- *   --search KIND      plain, reduced, bounded or random
- *   --preemptions N    bounded: at most so many
- *   --seed N           random: the seed
- *   --replay SCHEDULE  runs one schedule, with --program and --memory
- *   --trace            prints each point
+ * Runs the programs: explore [OPTION...], or explore --help.
  *
  * Without --search: all orders by partial-order reduction. If that does not
  * end within its schedules, those with at most two preemptions, or as many as
@@ -29,18 +17,44 @@
 
 #define SCHEDULES 4000u
 #define SEED 20240229u
+#define NS_PER_SECOND UINT64_C(1000000000)
+/* What --program alone may take: some six searches for each program, in three
+ * memories at most. */
+#define PATIENCE_NS (10 * NS_PER_SECOND)
+#define SEARCHES 6u
 
 static const struct program *const tables[] = {queue_programs, record_programs,
     place_programs, handover_programs, periodic_programs, sleep_programs,
     lifecycle_programs, shared_programs, touch_programs, purgatory_programs};
 
+static const char usage[] =
+    "explore [OPTION...]\n"
+    "\n"
+    "  --list             names the programs\n"
+    "  --program NAME     runs those whose name contains NAME; with none of\n"
+    "                     the next two options, for ten seconds in all\n"
+    "  --schedules N      at most so many per search (0: until it ends)\n"
+    "  --seconds N        at most about so long per search (0: what each\n"
+    "                     program asks for, as without --program)\n"
+    "  --memory MODEL     sc, tso or pso; without it, those that matter\n"
+    "  --search KIND      plain, reduced, bounded or random\n"
+    "  --preemptions N    bounded: at most so many\n"
+    "  --seed N           random: the seed\n"
+    "  --replay SCHEDULE  runs one schedule, with --program and --memory\n"
+    "  --trace            prints each point\n"
+    "\n"
+    "One line per program and memory says how many schedules there were, and\n"
+    "\"all\" where these were all.\n";
+
 static struct {
 	const char *name;
 	const char *replay;
-	uint64_t schedules, seconds, seed;
+	uint64_t schedules, seed;
+	/* Per search; 0: what the program asks for. */
+	uint64_t time_ns;
 	unsigned preemptions;
 	int memory, search; /* -1: all */
-	bool schedules_given, list, trace;
+	bool schedules_given, seconds_given, list, trace;
 } options = {.name = "", .memory = -1, .search = -1, .seed = SEED};
 
 static const char *const memories[] = {"sc", "tso", "pso"};
@@ -92,7 +106,7 @@ clock_ns(void)
 	struct timespec now;
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
 static void
@@ -124,10 +138,10 @@ schedules_in_time(const struct explore_limits *limits)
 	uint64_t began_ns = clock_ns();
 	uint64_t ns;
 
-	few.schedules_max = 200;
+	few.schedules_max = options.time_ns < NS_PER_SECOND ? 10 : 200;
 	search(&few, &result);
 	ns = (clock_ns() - began_ns) / (result.schedules + 1) + 1;
-	return options.seconds * 1000000000u / ns + 1;
+	return options.time_ns / ns + 1;
 }
 
 /* Of what a program asks for: a part for the search that seldom ends, more for
@@ -140,7 +154,7 @@ schedules_max(const struct explore_limits *limits)
 
 	if (options.replay != NULL)
 		return 1;
-	if (options.seconds > 0)
+	if (options.time_ns > 0)
 		return schedules_in_time(limits);
 	if (options.schedules_given)
 		return options.schedules;
@@ -238,7 +252,7 @@ choice(const char *word, const char *const *words, int count)
 		if (strcmp(word, words[i]) == 0)
 			return i;
 	}
-	(void)fprintf(stderr, "explore: what is %s?\n", word);
+	(void)fprintf(stderr, "explore: what is %s? Try --help\n", word);
 	exit(2);
 }
 
@@ -258,7 +272,8 @@ read_option(const char *option, const char *value)
 		options.schedules_given = true;
 		break;
 	case 2:
-		options.seconds = strtoull(value, NULL, 0);
+		options.time_ns = strtoull(value, NULL, 0) * NS_PER_SECOND;
+		options.seconds_given = true;
 		break;
 	case 3:
 		options.memory = choice(value, memories, 3);
@@ -284,6 +299,10 @@ read_options(int argc, char **argv)
 	int i;
 
 	for (i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0) {
+			(void)fputs(usage, stdout);
+			exit(0);
+		}
 		if (strcmp(argv[i], "--list") == 0)
 			options.list = true;
 		else if (strcmp(argv[i], "--trace") == 0)
@@ -303,6 +322,33 @@ is_meant(const struct program *program, bool whole)
 {
 	return whole ? strcmp(program->name, options.name) == 0
 		     : strstr(program->name, options.name) != NULL;
+}
+
+static unsigned
+count_meant(bool whole)
+{
+	const struct program *program;
+	unsigned count = 0;
+	size_t i;
+
+	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		for (program = tables[i]; program->name != NULL; program++)
+			count += is_meant(program, whole);
+	}
+	return count;
+}
+
+/* Who names programs waits for them. */
+static void
+bound_time(unsigned count)
+{
+	if (options.name[0] == '\0' || options.schedules_given ||
+	    options.seconds_given || options.replay != NULL || options.list)
+		return;
+	options.time_ns = PATIENCE_NS / SEARCHES / count;
+	printf("explore: some %llu s in all; --seconds 0 for what each "
+	       "program asks for\n",
+	    (unsigned long long)(PATIENCE_NS / NS_PER_SECOND));
 }
 
 static void
@@ -326,18 +372,22 @@ run_all(bool whole)
 int
 main(int argc, char **argv)
 {
+	bool whole;
+	unsigned count;
+
 	read_options(argc, argv);
 	model_init();
 	purgatory_programs_init();
-	run_all(true);
-	if (programs == 0)
-		run_all(false);
-	if (options.list)
-		return 0;
-	if (programs == 0) {
+	whole = count_meant(true) > 0;
+	count = count_meant(whole);
+	if (count == 0) {
 		(void)fprintf(stderr, "explore: no such program\n");
 		return 2;
 	}
+	bound_time(count);
+	run_all(whole);
+	if (options.list)
+		return 0;
 	printf("explore: ok: %llu programs, %llu schedules, %llu points, "
 	       "%llu searches complete\n",
 	    (unsigned long long)programs, (unsigned long long)schedules,
