@@ -42,6 +42,24 @@ static const char *const events[] = {
 #undef X
 };
 
+/* Each of them, and what is reserved, is all that there is. */
+#define X(field) +sizeof(((struct hwt_spec *)0)->field)
+_Static_assert(sizeof(struct hwt_spec) == 0 SPEC_FIELDS(X) X(reserved),
+    "struct hwt_spec has a field that the model does not set");
+#undef X
+
+static struct {
+	const char *name;
+	/* Specs in which it was not 0. */
+	uint64_t count;
+} spec_fields[] = {
+#define X(field) {#field, 0},
+    SPEC_FIELDS(X)
+#undef X
+};
+
+#define FIELDS (sizeof(spec_fields) / sizeof(spec_fields[0]))
+
 static uint64_t call_counts[CALL_COUNT][ANSWERS + 1];
 static uint64_t event_counts[EVENT_COUNT];
 
@@ -73,6 +91,16 @@ void
 cover_event(enum event event)
 {
 	event_counts[event]++;
+}
+
+void
+cover_spec(const struct hwt_spec *spec)
+{
+	size_t i = 0;
+
+#define X(field) spec_fields[i++].count += spec->field != 0;
+	SPEC_FIELDS(X)
+#undef X
 }
 
 uint64_t
@@ -129,6 +157,15 @@ cover_report(bool quiet)
 
 	for (i = 0; i < CALL_COUNT; i++)
 		complete = report_call(i, quiet) && complete;
+	for (i = 0; i < FIELDS; i++) {
+		if (!quiet)
+			printf("  %10" PRIu64 " hwt_spec.%s\n",
+			    spec_fields[i].count, spec_fields[i].name);
+		if (spec_fields[i].count == 0)
+			printf(
+			    "  never set: hwt_spec.%s\n", spec_fields[i].name);
+		complete = complete && spec_fields[i].count > 0;
+	}
 	for (i = 0; i < EVENT_COUNT; i++) {
 		if (!quiet)
 			printf(

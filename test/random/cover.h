@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct hwt_spec;
+
 /* Calls, and the answers that must occur. */
 #define CALLS(X)                                                  \
 	X(hwt_create, "0 EINVAL")                                 \
@@ -40,6 +42,10 @@
 	X(hwt_mailbox_destroy, "0 EBUSY")                         \
 	X(hwt_pool_create, "EINVAL")                              \
 	X(hwt_pool_destroy, "0")
+
+/* The fields of struct hwt_spec that the model sets. One that hwt.h has besides
+ * does not compile: cover.c. */
+#define SPEC_FIELDS(X) X(task) X(arg) X(delay_ns) X(period_ns) X(executor)
 
 #define EVENTS(X)                                                          \
 	X(TASK_IN_WORKER, "a task ran in the worker")                      \
@@ -115,6 +121,8 @@ enum event {
 };
 
 void cover_call(enum call call, int rc);
+/* One that was accepted. */
+void cover_spec(const struct hwt_spec *spec);
 void cover_event(enum event event);
 uint64_t cover_calls(void);
 const char *cover_rc_name(int rc);

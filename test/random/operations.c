@@ -321,11 +321,13 @@ op_schedule_batch(void)
 	model_rc(hwt_new_timeouts,
 	    (model->timer, count, specs, wanted ? handles : NULL), rc);
 	for (index = 0; index < count; index++) {
-		if (rc == 0)
-			entry_begin(entries[index], handles[index],
-			    specs[index].delay_ns);
-		else
+		if (rc != 0) {
 			model_check(handles[index].id == 0);
+			continue;
+		}
+		cover_spec(&specs[index]);
+		entry_begin(
+		    entries[index], handles[index], specs[index].delay_ns);
 	}
 }
 
