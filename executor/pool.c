@@ -8,7 +8,7 @@
  * A thread takes one timeout at a time, which spreads slow tasks.
  *
  * ORDER. Under the lock, a thread takes the oldest record of a list; when the
- * list is empty, it takes the whole stack (handover.h). What is in the list was
+ * list is empty, it takes the whole stack (inbox.h). What is in the list was
  * pushed before what is on the stack: what was handed over first is taken
  * first.
  *
@@ -49,7 +49,7 @@
  * EDGES
  *   E:pool   the pushes before it: release in pool_execute, by adding a
  *            ticket, acquire in pool_wait, by taking one.
- *   E:stack  drawn in handover.h.
+ *   E:stack  drawn in inbox.h.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -70,7 +70,7 @@ struct hwt_pool {
 	uint64_t waiting_max;
 	/* Pool threads': the taken stack, oldest first. */
 	pthread_mutex_t lock;
-	struct record *first;
+	a64_t *first;
 	aptr_t pushed; /* newest first */
 	a64_t waiting;
 	a64_t tickets;
@@ -101,7 +101,7 @@ pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		return EOWNERDEAD;
 	if (!pool_reserve(pool))
 		return EAGAIN;
-	handover_push(&pool->pushed, timer, timeout);
+	stack_push(&pool->pushed, handover_link(timer, timeout));
 	/* E:pool release */
 	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
 		futex_wake_one(&pool->tickets);
@@ -132,38 +132,39 @@ pool_wait(struct hwt_pool *pool)
 	}
 }
 
-/* The oldest record, for a ticket; NULL: the pool ends and there is none. */
-static struct record *
+/* The oldest record's link, for a ticket; NULL: the pool ends and there is
+ * none. */
+static a64_t *
 pool_take(struct hwt_pool *pool)
 {
-	struct record *record, *newest;
+	a64_t *link, *newest;
 	uint64_t count = 0;
 
 	if (!pool_wait(pool))
 		return NULL;
 	(void)pthread_mutex_lock(&pool->lock);
 	if (pool->first == NULL)
-		pool->first = handover_take(&pool->pushed, &newest, &count);
-	record = pool->first;
-	assert(record != NULL);
-	pool->first = handover_next(record);
+		pool->first = stack_take(&pool->pushed, &newest, &count);
+	link = pool->first;
+	assert(link != NULL);
+	pool->first = link_next(link);
 	(void)pthread_mutex_unlock(&pool->lock);
 	(void)a64_add_seq(&pool->waiting, UINT64_MAX);
-	return record;
+	return link;
 }
 
 static void *
 pool_main(void *argument)
 {
 	struct hwt_pool *pool = argument;
-	struct record *record;
+	a64_t *link;
 
 	thread_block_signals(NULL);
 	(void)pthread_setname_np(pthread_self(), "hwt-pool");
 	thread_state.executor = pool;
 	thread_state.executor_epoch = pool->epoch;
-	while ((record = pool_take(pool)) != NULL) {
-		(void)handover_run(record);
+	while ((link = pool_take(pool)) != NULL) {
+		(void)handover_run(link);
 		/* The child's copy of a task that forked and returned. */
 		if (!process_owns(pool->epoch))
 			break;

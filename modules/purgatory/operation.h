@@ -95,8 +95,9 @@ struct operation {
 	union {
 		struct link inside[LINKS_INSIDE];
 		struct threshold threshold; /* waits for a value */
-		/* Free, ended or held: the next one of a list. */
+		/* Free or ended: the next one of a list. */
 		struct operation *next;
+		a64_t link; /* held: the mailbox's */
 	};
 };
 
