@@ -67,6 +67,9 @@ class State(enum.IntEnum):
     QUARANTINED = 7
 
 
+_CREATE, _REPAIR = 1, 2  # flags of an open
+
+
 class Retry(Exception):
     """A callable raises it: again, after so many seconds; None: after a
     back-off that grows. Only if attempts are left."""
@@ -304,8 +307,9 @@ class _Owner:
 
 
 class Client(_Owner):
-    """A connection to a space, which is made if there is none: see
-    hwt_durable.h for its shape. 0 and None: the defaults. skew math.inf:
+    """A connection to a space, which hwtctl init has made. create: it is made
+    if there is none, in the shape that hwt_durable.h explains; repair: shards
+    whose data is gone are made anew. 0 and None: the defaults. skew math.inf:
     clocks are not compared. timer: a Timer for every wait; None: the shared
     one. log: called with a level and a sentence about each error that is not
     merely raised, by any thread; None: they go to stderr."""
@@ -313,7 +317,7 @@ class Client(_Owner):
     def __init__(self, servers=None, space=None, *, user=None,
                  password_file=None, shards=0, slots=0, tick=0, level=0,
                  replicas=0, skew=0, timeout=0, retention=0, timer=None,
-                 log=None):
+                 log=None, create=False, repair=False):
         super().__init__()
         self._timer = timer
         options = _Options(
@@ -322,7 +326,8 @@ class Client(_Owner):
             tick_ns=hwt._to_ns(tick), level=level, replicas=replicas,
             skew_ns=hwt._to_ns(skew), timeout_ns=hwt._to_ns(timeout),
             retention_ns=hwt._to_ns(retention),
-            timer=timer._pointer if timer else None)
+            timer=timer._pointer if timer else None,
+            flags=(_CREATE if create else 0) | (_REPAIR if repair else 0))
         if log is not None:
             self._log = _Log(write=_Write(
                 lambda _ctx, level, message: log(level, message.decode())))

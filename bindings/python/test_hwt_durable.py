@@ -43,7 +43,8 @@ class Space(unittest.TestCase):
         return hwt_durable.Client(
             f"unix:{engine.socket_path}", self._testMethodName[-32:],
             timer=self.timer, log=lambda *told: self.logged.append(told),
-            **{"shards": 1, "slots": 8, "tick": 0.001, **more})
+            **{"shards": 1, "slots": 8, "tick": 0.001, "create": True,
+               **more})
 
     def tearDown(self):
         self.client.close()
@@ -203,7 +204,7 @@ class Process(unittest.TestCase):
         said = run_program(f"""
 import hwt_durable, threading, time
 client = hwt_durable.Client("unix:{engine.socket_path}", "end", tick=0.001,
-                            shards=1, slots=8)
+                            shards=1, slots=8, create=True)
 began = threading.Event()
 def execute(task):
     began.set()
@@ -220,7 +221,7 @@ began.wait()
         said = run_program(f"""
 import errno, hwt, hwt_durable, os, sys
 client = hwt_durable.Client("unix:{engine.socket_path}", "fork", shards=1,
-                            slots=8)
+                            slots=8, create=True)
 worker = hwt_durable.Worker(client, "mail", print)
 pid = os.fork()
 if pid == 0:

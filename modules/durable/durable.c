@@ -20,10 +20,10 @@
 
 #include "durable.h"
 
-#define SHARDS_MAX 1024u
 #define SLOTS_MIN 8u
 #define SLOTS_MAX (1u << 20)
 #define REPLICAS_MAX 10u
+#define OPEN_FLAGS (HWT_DURABLE_CREATE | HWT_DURABLE_REPAIR)
 #define HOUR_NS HWT_SEC(3600)
 #define ATTEMPTS_DEFAULT 20u
 #define TASK_ARGUMENTS 7u
@@ -107,7 +107,7 @@ shape_is_valid(const struct hwt_durable_options *options)
 static bool
 options_are_valid(const struct hwt_durable_options *options)
 {
-	return shape_is_valid(options) && options->flags == 0 &&
+	return shape_is_valid(options) && (options->flags & ~OPEN_FLAGS) == 0 &&
 	    options->level <= HWT_DURABLE_REPLICATED &&
 	    options->replicas <= REPLICAS_MAX &&
 	    (options->timeout_ns == 0 ||
@@ -118,74 +118,6 @@ options_are_valid(const struct hwt_durable_options *options)
 	    RESERVED_IS_ZERO(options);
 }
 
-#define SHAPE_FIELDS 5
-enum shape {
-	SHARDS,
-	SLOTS,
-	TICK,
-	LEVEL,
-	RETENTION
-};
-
-/* Makes shards first to last, unless they are there; shape becomes what they
- * have. */
-static int
-shards_make(struct hwt_durable *durable, uint64_t shape[SHAPE_FIELDS],
-    uint32_t first, uint32_t count)
-{
-	struct engine_argument argument[SHAPE_FIELDS];
-	struct number number[SHAPE_FIELDS];
-	struct engine_call *call = calloc(count, sizeof(*call));
-	uint32_t i;
-	int error;
-
-	if (call == NULL)
-		return -ENOMEM;
-	for (i = 0; i < SHAPE_FIELDS; i++)
-		argument[i] = argument_number(&number[i], shape[i]);
-	for (i = 0; i < count; i++)
-		call[i] = (struct engine_call){.script = SCRIPT_INIT,
-		    .shard = first + i,
-		    .count = SHAPE_FIELDS,
-		    .arg = argument};
-	error = engine_call(durable->engine, call, count, NULL);
-	if (error == 0 &&
-	    (call[0].reply->type != REDIS_REPLY_ARRAY ||
-		call[0].reply->elements < SHAPE_FIELDS))
-		error = -EPROTO;
-	for (i = 0; i < SHAPE_FIELDS && error == 0; i++) {
-		if (!reply_number(call[0].reply->element[i], &shape[i]))
-			error = -EPROTO;
-	}
-	engine_call_free(call, count);
-	free(call);
-	return error;
-}
-
-/* The first shard says what the others are. */
-static int
-space_make(
-    struct hwt_durable *durable, const struct hwt_durable_options *options)
-{
-	uint64_t shape[SHAPE_FIELDS] = {
-	    options->shards,
-	    options->slots,
-	    options->tick_ns / NS_PER_MS,
-	    options->level,
-	    whole_ms(options->retention_ns),
-	};
-	int error = shards_make(durable, shape, 0, 1);
-
-	if (error != 0)
-		return error;
-	if (!is_within(shape[SHARDS], 1, SHARDS_MAX))
-		return -EPROTO;
-	durable->shards = (uint32_t)shape[SHARDS];
-	if (durable->shards == 1)
-		return 0;
-	return shards_make(durable, shape, 1, durable->shards - 1);
-}
-
 static int
 open_space(struct hwt_durable *made, const struct hwt_durable_options *options)
 {
@@ -193,11 +125,7 @@ open_space(struct hwt_durable *made, const struct hwt_durable_options *options)
 
 	if (error != 0)
 		return error;
-	error = space_make(made, options);
-	if (error == -EEXIST)
-		engine_log(made->engine, LOG_ERR,
-		    "space %s has another shape than the options ask for",
-		    engine_space(made->engine));
+	error = space_open(made->engine, options, &made->shards);
 	if (error != 0)
 		engine_close(made->engine);
 	return error;

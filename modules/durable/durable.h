@@ -3,6 +3,7 @@
  * The inside of a handle, and what its source files share.
  *
  *   durable.c    open, close, and what a producer calls
+ *   space.c      which shards there are, and that none is missing
  *   scheduler.c  a thread that pumps shards
  *   worker.c     threads that execute tasks
  *   task.c       checks, records, numbers; no input or output
@@ -18,6 +19,7 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NAME_MAX_LENGTH 64
+#define SHARDS_MAX 1024u
 
 struct hwt_durable {
 	struct engine *engine;
@@ -37,6 +39,11 @@ void durable_end_use(struct hwt_durable *durable);
 /* As hwt_durable_read_stats, for as long as wait says; NULL: the defaults. */
 int durable_read_stats(struct hwt_durable *durable,
     struct hwt_durable_stats *stats, const struct engine_wait *wait);
+
+/* space.c: finds the space, or makes it as the options' flags have it. Errors
+ * as hwt_durable_open. */
+int space_open(struct engine *engine, const struct hwt_durable_options *options,
+    uint32_t *shards);
 
 /* task.c */
 

@@ -17,8 +17,8 @@
  * not in use, who is silent, and what the log was last told. It is never held
  * while a thread waits, or writes to the log. A connection that was taken from
  * a pool belongs to the thread that took it. All else is written by engine_open
- * alone, but for level: engine_open writes that after its first calls, and no
- * other thread has the engine then.
+ * alone, but for level and identity: those are written after the first calls,
+ * and no other thread has the engine then.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -98,6 +98,10 @@ struct engine {
 	/* The log: when anything was last written, and what was held back. */
 	uint64_t logged_ns, held_back;
 	struct said said[SAID_COUNT];
+	/* CLOCK_BOOTTIME of the first of the calls that found the space gone,
+	 * and after which none has found it; 0: the last one has. Without the
+	 * lock: who reads it late is told so by the next call. */
+	a64_t gone_ns;
 	/* Constant. */
 	struct route_servers servers;
 	struct hwt_log log;
@@ -107,6 +111,7 @@ struct engine {
 	uint32_t level;
 	uint32_t replicas; /* 0: all that are connected */
 	uint64_t skew_ns, timeout_ns;
+	struct number identity; /* of the space; "": not known yet */
 	bool opened;
 };
 
@@ -126,6 +131,36 @@ const char *
 engine_space(const struct engine *engine)
 {
 	return engine->space;
+}
+
+bool
+engine_is_gone(const struct engine *engine, uint64_t for_ns)
+{
+	uint64_t since = a64_load_relaxed(&engine->gone_ns);
+
+	return since != 0 && boot_now_ns() - since >= for_ns;
+}
+
+/* Of the answer to a call; while the space is opened, it is no news. */
+static void
+note_whether_gone(struct engine *engine, const struct engine_call *call,
+    const redisReply *error)
+{
+	bool was_gone = a64_load_relaxed(&engine->gone_ns) != 0;
+
+	if (call->script == COMMAND || call->shard == SHARD_SPACE ||
+	    engine->identity.text[0] == 0 || was_gone == (error != NULL))
+		return;
+	a64_store_relaxed(&engine->gone_ns, error != NULL ? boot_now_ns() : 0);
+	if (error != NULL)
+		engine_log(engine, LOG_ERR, "space %s, shard %u: %.200s",
+		    engine->space, call->shard, error->str);
+}
+
+void
+engine_set_identity(struct engine *engine, uint64_t identity)
+{
+	(void)argument_number(&engine->identity, identity);
 }
 
 uint32_t
@@ -874,7 +909,7 @@ call_key_name(const struct engine_call *call)
 	return call->shard == SHARD_SPACE ? "hosts" : "meta";
 }
 
-/* EVALSHA sum 1 key clock skew argument... */
+/* EVALSHA sum 1 key clock skew argument... identity */
 static void
 write_script(struct buffer *buffer, const struct engine *engine,
     const struct engine_call *call)
@@ -882,7 +917,7 @@ write_script(struct buffer *buffer, const struct engine *engine,
 	const struct script_text *script = &scripts[call->script];
 	char key[ENGINE_KEY_MAX];
 
-	buffer_command(buffer, 6 + (size_t)call->count);
+	buffer_command(buffer, 7 + (size_t)call->count);
 	if (call->marks & LOAD) {
 		buffer_text(buffer, "EVAL");
 		buffer_word(buffer, script->text, script->length);
@@ -916,6 +951,8 @@ write_call(struct buffer *buffer, const struct engine *engine,
 		write_script(buffer, engine, call);
 	for (i = 0; i < call->count; i++)
 		buffer_word(buffer, call->arg[i].data, call->arg[i].length);
+	if (call->script != COMMAND)
+		buffer_text(buffer, engine->identity.text);
 }
 
 /* WAIT answers by itself when three quarters of the time are over. */
@@ -1156,6 +1193,8 @@ call_refused(struct batch *batch, struct engine_call *call,
 		    call->script < SCRIPT_COUNT ? scripts[call->script].name
 						: "command",
 		    reply->str);
+	if (verdict.error == -ESTALE)
+		note_whether_gone(engine, call, reply);
 	call->index = verdict.index;
 	call_fail(call, verdict.error);
 	return false;
@@ -1187,6 +1226,7 @@ call_receive(struct batch *batch, struct engine_call *call,
 		freeReplyObject(reply);
 		return 0;
 	}
+	note_whether_gone(batch->engine, call, NULL);
 	call->marks |= DONE | FRESH;
 	call->error = 0;
 	call->reply = reply;
@@ -1470,23 +1510,31 @@ password_keep(struct engine *engine, const char *line, size_t count)
 }
 
 static int
+password_is_missing(struct engine *engine)
+{
+	engine_log(
+	    engine, LOG_ERR, "the password file cannot be read, or is empty");
+	return -ENOENT;
+}
+
+static int
 password_read(struct engine *engine, const char *path)
 {
 	char line[PASSWORD_MAX + 2]; /* its end, or one byte too many */
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t count = 1;
 	size_t length = 0;
-	int error = -ENOENT;
+	int error;
 
 	if (fd < 0)
-		return -ENOENT;
+		return password_is_missing(engine);
 	while (length < sizeof(line) && count > 0) {
 		count = read(fd, line + length, sizeof(line) - length);
 		length += count > 0 ? (size_t)count : 0;
 	}
 	(void)close(fd);
-	if (count >= 0 && length > 0)
-		error = password_keep(engine, line, length);
+	error = count >= 0 && length > 0 ? password_keep(engine, line, length)
+					 : password_is_missing(engine);
 	explicit_bzero(line, sizeof(line));
 	return error;
 }
@@ -1512,6 +1560,12 @@ credentials_read(
 	return error;
 }
 
+static bool
+level_is_one(uint32_t level)
+{
+	return level >= HWT_DURABLE_MEMORY && level <= HWT_DURABLE_REPLICATED;
+}
+
 /* What the space has, if there is one. */
 static int
 level_read(struct engine *engine, uint32_t *level)
@@ -1530,19 +1584,20 @@ level_read(struct engine *engine, uint32_t *level)
 	error = engine_call(engine, &call, 1, NULL);
 	if (error != 0)
 		return error;
-	*level = HWT_DURABLE_FSYNCED;
-	if (call.reply->type == REDIS_REPLY_STRING)
+	if (call.reply->type == REDIS_REPLY_STRING) {
 		*level = (uint32_t)strtoul(call.reply->str, NULL, 10);
+		if (!level_is_one(*level))
+			error = -EPROTO;
+	}
 	engine_call_free(&call, 1);
-	return *level < HWT_DURABLE_MEMORY || *level > HWT_DURABLE_REPLICATED
-	    ? -EPROTO
-	    : 0;
+	return error;
 }
 
 static int
 engine_begin(struct engine *engine, const struct hwt_durable_options *options)
 {
-	uint32_t level = 0;
+	uint32_t level =
+	    options->flags & HWT_DURABLE_CREATE ? HWT_DURABLE_FSYNCED : 0;
 	int error = credentials_read(engine, options);
 
 	/* The first connection tells whether it can be used at all. */

@@ -90,9 +90,10 @@ struct engine_wait {
 };
 
 /* Connects to the engine and verifies it. Options are as hwt_durable_open has
- * checked them (engine_open checks servers, space, user, password_file and
- * level alone, and does not keep pointers into them). level 0: what the space
- * has, for a new one FSYNCED. Errors as hwt_durable_open. */
+ * checked them (engine_open reads servers, space, user, password_file, level
+ * and flags alone, and does not keep pointers into them). level 0: what the
+ * space has; without a space FSYNCED, or 0 if none is to be made. Errors as
+ * hwt_durable_open. */
 int engine_open(
     struct engine **engine, const struct hwt_durable_options *options);
 
@@ -105,6 +106,14 @@ int engine_call(struct engine *engine, struct engine_call *call, size_t count,
     const struct engine_wait *wait);
 
 void engine_call_free(struct engine_call *call, size_t count);
+
+/* Of the space, not 0: every script that is called from now on refuses another
+ * one. Before any other thread has the engine. */
+void engine_set_identity(struct engine *engine, uint64_t identity);
+
+/* For this long, each shard that was called has answered -ESTALE. The space may
+ * come back, from a backup. */
+bool engine_is_gone(const struct engine *engine, uint64_t for_ns);
 
 /* The space's name, and the level that the engine is verified for. */
 const char *engine_space(const struct engine *engine);

@@ -49,8 +49,10 @@
  *              cannot write its snapshots. Nothing has happened. (A full disk
  *              ends Redis with appendfsync always: -ETIMEDOUT for the call that
  *              it was about, then -ECONNREFUSED, until it runs again.)
- * -ESTALE      the space is gone: it was deleted, or the engine lost its data.
- *              The next open makes a new one
+ * -ESTALE      the space, or the shard that is needed, is gone: it was deleted,
+ *              or the engine lost its data. Nothing has happened. If a new
+ *              space is made under the name, this handle never works on it:
+ *              another open does
  * -EPROTO      the engine answered what this library does not understand
  * -EACCES      the user has no right to do that, or no longer; nothing has
  *              happened
@@ -93,6 +95,11 @@ struct hwt_durable_worker;
 #define HWT_DURABLE_BATCH_MAX 512 /* tasks of an add */
 #define HWT_DURABLE_DELAY_MAX HWT_SEC(315360000) /* 10 years */
 
+/* Flags of an open. */
+#define HWT_DURABLE_CREATE 1u /* makes the space if there is none */
+/* Makes shards whose data is gone anew, and empty. What else is there stays. */
+#define HWT_DURABLE_REPAIR 2u
+
 /* All zero: the defaults. */
 struct hwt_durable_options {
 	/* "HOST:PORT" or "unix:PATH"; "sentinel:HOST:PORT,...,NAME"; or
@@ -103,9 +110,9 @@ struct hwt_durable_options {
 	/* The password is the first line of this file, up to 512 bytes; NULL:
 	 * none. */
 	const char *password_file;
-	/* The shape of a space is fixed when it is made, by the first open or
-	 * by hwtctl init. 0: as it is; or for a new one 16 shards of 4096 slots
-	 * and a tick of 100 ms. */
+	/* The shape of a space is fixed when it is made, by hwtctl init or an
+	 * open with HWT_DURABLE_CREATE. 0: as it is; or for a new one 16 shards
+	 * of 4096 slots and a tick of 100 ms. */
 	uint32_t shards; /* 1 to 1024 */
 	uint32_t slots; /* 8 to 2^20, a power of two */
 	uint64_t tick_ns; /* 1 ms to 1 hour, whole milliseconds */
@@ -123,7 +130,7 @@ struct hwt_durable_options {
 	uint64_t retention_ns;
 	/* For every wait. It must outlive the handle. NULL: hwt_shared. */
 	struct hwt *timer;
-	uint32_t flags; /* 0 */
+	uint32_t flags; /* HWT_DURABLE_CREATE, _REPAIR */
 	/* Gets a sentence about each error that is not merely returned, and
 	 * about an open that fails; from any thread, several at a time. NULL:
 	 * stderr. It must outlive the handle. */
@@ -202,17 +209,21 @@ struct hwt_durable_stats {
 };
 
 /*
- * Connects, verifies the engine, and makes the space if there is none. One
- * handle serves a whole process.
+ * Connects, verifies the engine, and finds the space. One handle serves a whole
+ * process.
  *
+ * -ENOENT      there is no such space, and flags lack HWT_DURABLE_CREATE; or
+ *              the password file cannot be read, or is empty; the log says
+ *              which
+ * -ESTALE      a part of the space is gone; the log names a shard
  * -EOPNOTSUPP  the engine is older than Redis 7, built for 32 bits, a replica,
  *              evicts (maxmemory-policy is not noeviction), or keeps less than
  *              level; the log says which
  * -EEXIST      the space has another shape
  * -EACCES      wrong user or password, or the user lacks a right that man
  *              hwt_durable (7) names; the log says which
- * -ENOENT      the password file cannot be read, or is empty
- * -EINVAL      also: its first line is too long, or has a zero byte
+ * -EINVAL      also: the first line of the password file is too long, or has a
+ *              zero byte
  * -ENOMEM
  */
 int hwt_durable_open(

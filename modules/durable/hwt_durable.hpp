@@ -110,6 +110,8 @@ public:
 		delay retention{};
 		struct ::hwt *timer = nullptr;
 		const hwt_log *log = nullptr;
+		bool create = false; /* HWT_DURABLE_CREATE */
+		bool repair = false; /* HWT_DURABLE_REPAIR */
 	};
 
 	struct task {
@@ -328,6 +330,8 @@ public:
 		options.user = given.user;
 		options.password_file = given.password_file;
 		options.shards = given.shards;
+		options.flags = (given.create ? HWT_DURABLE_CREATE : 0u) |
+		    (given.repair ? HWT_DURABLE_REPAIR : 0u);
 		options.slots = given.slots;
 		options.tick_ns = given.tick.ns();
 		options.level = given.level;

@@ -196,14 +196,16 @@ owners_read(
 	}
 }
 
-/* Without an answer, who owns what stays as it was. */
+/* Without an answer, who owns what stays as it was. Whose space is gone, and
+ * may be there anew, owns nothing, and has no name that others would heed. */
 static void
 beat(struct hwt_durable_scheduler *scheduler)
 {
 	const struct engine_wait wait = loop_hasty(&scheduler->loop);
 	struct number lease;
+	bool gone = engine_is_gone(scheduler->loop.engine, 0);
 	const struct engine_argument argument[] = {
-	    argument_text(scheduler->member),
+	    argument_text(gone ? "" : scheduler->member),
 	    argument_number(&lease, LEASE_MS),
 	};
 	struct engine_call call = {.script = SCRIPT_HOSTS,

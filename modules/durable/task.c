@@ -99,7 +99,7 @@ error_says(int error)
 	    {-ENOSPC, "the engine is out of memory, or its disk is"},
 	    {-EOPNOTSUPP, "the engine is not fit for this"},
 	    {-EPROTO, "the answer is not understood"},
-	    {-ESTALE, "the space is gone"},
+	    {-ESTALE, "the space is gone, or was made anew"},
 	    {-ETIME, "the clocks are too far apart"},
 	    {-ETIMEDOUT, "no answer in time"},
 	};

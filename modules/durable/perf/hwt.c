@@ -24,7 +24,7 @@ queue_open(const char *server)
 {
 	char address[64];
 	struct hwt_durable_options options = {
-	    .servers = address, .space = "perf"};
+	    .servers = address, .space = "perf", .flags = HWT_DURABLE_CREATE};
 	struct hwt_options timing = {0};
 	uint64_t tick_ms;
 	int error;

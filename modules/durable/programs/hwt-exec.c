@@ -431,7 +431,9 @@ main(int argc, char **argv)
 	struct hwt_durable *durable;
 	struct runs runs = {0};
 	sigset_t ending;
-	int error, signal_number;
+	const struct timespec second = {.tv_sec = 1};
+	bool gone = false;
+	int error;
 
 	if (options_read(&program, argc, argv) == 0)
 		usage_error("want a command");
@@ -455,13 +457,13 @@ main(int argc, char **argv)
 		complain("%s", explain(error));
 		finish(error_status(error));
 	}
-	while (sigwait(&ending, &signal_number) != 0)
-		;
+	while (!gone && sigtimedwait(&ending, NULL, &second) < 0)
+		gone = space_is_gone();
 	do
 		error = hwt_durable_worker_stop(worker, HWT_MIN(1));
 	while (error == -EBUSY);
 	if (error != 0)
 		complain("%s", explain(error));
 	(void)posix_spawnattr_destroy(&runs.attributes);
-	finish(error_status(error));
+	finish(gone ? STATUS_NO : error_status(error));
 }

@@ -17,7 +17,7 @@ static const char usage[] =
     "usage: hwtctl COMMAND [OPTION...]\n"
     "\n"
     "  init [--shards N] [--slots N] [--tick MS] [--retention SECONDS]\n"
-    "       [--level memory|fsync|replicated]\n"
+    "       [--level memory|fsync|replicated] [--repair]\n"
     "  add --queue Q (--in SECONDS | --at UNIX) [--id ID] [--attempts N]\n"
     "      [--payload TEXT | --payload -] [--replace]\n"
     "  add --from FILE|- [--replace]\n"
@@ -36,7 +36,7 @@ static const char usage[] =
 
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
-    *replace;
+    *replace, *repair;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -45,6 +45,7 @@ static const struct option_row rows[] = {
     {"tick", &tick, false},
     {"retention", &retention, false},
     {"level", &level, false},
+    {"repair", &repair, true},
     {"queue", &queue, false},
     {"in", &in, false},
     {"at", &at, false},
@@ -127,15 +128,14 @@ print_shape(struct hwt_durable *durable)
 {
 	static const char *const levels[] = {
 	    "", "memory", "fsync", "replicated"};
-	struct engine_argument arg[] = {
-	    {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}};
+	const struct engine_argument arg[7] = {{NULL, 0}};
 	const char *name = engine_space(durable_engine(durable));
 	struct engine_call call;
 	long long value[5];
 	int error;
 	size_t i;
 
-	error = walk_script(durable, SCRIPT_INIT, 0, 5, arg, &call);
+	error = walk_script(durable, SCRIPT_INIT, 0, 7, arg, &call);
 	if (error != 0)
 		return error_status(error);
 	for (i = 0; i < 5 && is_array(call.reply, 5); i++)
@@ -192,6 +192,8 @@ run_init(int argc, char **argv)
 		open->retention_ns > HWT_DURABLE_DELAY_MAX))
 		usage_error("--retention: want 0.001 s to 10 years");
 	open->level = level_read();
+	open->flags =
+	    HWT_DURABLE_CREATE | (repair != NULL ? HWT_DURABLE_REPAIR : 0);
 	return print_shape(handle_open());
 }
 
@@ -645,7 +647,7 @@ static const struct command {
 	int min, max; /* how many arguments */
 	const char *options; /* each between blanks */
 } commands[] = {
-    {"init", run_init, 0, 0, " shards slots tick retention level "},
+    {"init", run_init, 0, 0, " shards slots tick retention level repair "},
     {"add", run_add, 0, 0,
 	" queue in at id attempts payload from base64 replace "},
     {"cancel", run_cancel, 1, 1, " base64 "},

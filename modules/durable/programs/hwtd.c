@@ -228,6 +228,7 @@ main(int argc, char **argv)
 	struct hwt_durable *durable;
 	struct http *http;
 	int error, signals, listener;
+	bool gone = false;
 
 	if (options_read(&program, argc, argv) != 0)
 		usage_error("%s: not expected", argv[0]);
@@ -249,11 +250,11 @@ main(int argc, char **argv)
 	}
 	complain("serves space %s", engine_space(durable_engine(durable)));
 	http = metrics_start(durable, signals, listener);
-	while (!wait_for(signals, POLLIN, INT64_MAX))
-		;
+	while (!gone && !wait_for(signals, POLLIN, wait_now_ms() + 1000))
+		gone = space_is_gone();
 	http_stop(http);
 	error = hwt_durable_scheduler_stop(scheduler);
 	if (error != 0)
 		complain("%s", explain(error));
-	finish(error_status(error));
+	finish(gone ? STATUS_NO : error_status(error));
 }

@@ -13,6 +13,9 @@
 #include "modules/durable/durable.h"
 #include "text.h"
 
+/* A node that fails over, or a wrong engine for a moment, is no reason. */
+#define GONE_NS HWT_SEC(5)
+
 struct hwt_durable_options open_options;
 
 static const struct program *current;
@@ -329,6 +332,22 @@ log_write(void *ctx, int level, const char *message)
 	complain("%s", message);
 }
 
+/* Also if none is named. */
+static bool
+password_file_is_there(void)
+{
+	FILE *file;
+	bool there = true;
+
+	if (password_file == NULL)
+		return true;
+	file = fopen(password_file, "re");
+	there = file != NULL && getc(file) != EOF;
+	if (file != NULL)
+		(void)fclose(file);
+	return there;
+}
+
 struct hwt_durable *
 handle_open(void)
 {
@@ -339,14 +358,23 @@ handle_open(void)
 	error = hwt_durable_open(&opened, &open_options);
 	if (error == 0)
 		return opened;
-	if (error == -ENOENT) {
-		complain("--password-file: cannot be read, or is empty");
-		exit(STATUS_USAGE);
-	}
+	/* The log has said which. */
+	if (error == -ENOENT)
+		exit(password_file_is_there() ? STATUS_NO : STATUS_USAGE);
 	complain("%s", explain(error));
 	/* Loading, or failing over, for longer than we wait. */
 	exit(
 	    (int)(error == -EAGAIN ? STATUS_UNREACHABLE : error_status(error)));
+}
+
+bool
+space_is_gone(void)
+{
+	if (!engine_is_gone(durable_engine(opened), GONE_NS))
+		return false;
+	complain("the space is gone, or was made anew; this ends, and can be "
+		 "started again when hwtctl init, or a backup, has made it");
+	return true;
 }
 
 const char *
@@ -391,7 +419,7 @@ explain(int error)
 	case -EALREADY:
 		return "it has ended";
 	case -ESTALE:
-		return "the engine has lost the space";
+		return "the space, or a part of it, is gone";
 	case -ENOMEM:
 		return "no memory";
 	default:

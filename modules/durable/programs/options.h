@@ -59,6 +59,10 @@ void option_queue(const char *name, const char *text);
 /* Opens with open_options, or ends the process. */
 struct hwt_durable *handle_open(void);
 
+/* Whether the space has been gone for so long that it will not come back by
+ * itself; it is told. */
+bool space_is_gone(void);
+
 /* What an errno value means. */
 const char *system_text(int error);
 

@@ -6,7 +6,8 @@
 --
 -- A script goes through these steps, in this order:
 --
---   open()      reads the clock and meta: TRYAGAIN, ENOSPACE
+--   open()      reads the clock and meta, compares the identity: TRYAGAIN,
+--               ENOSPACE
 --   its own     checks all arguments: EARG
 --   admit()     compares the clocks, looks for a pause, asks for the rights to
 --               the commands: ESKEW, EPAUSED, NOPERM
@@ -39,6 +40,9 @@ local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
 local QUEUES_MAX = 64 -- of a bucket, whose first members are looked at
 local SHORT = 1000 -- a queue with more entries is not searched for one
+
+-- What stands behind a script's own arguments: see ../DESIGN.
+local identity = table.remove(ARGV) -- of the space that was opened; "": any
 
 local prefix, space, shard -- of the keys; of the channels
 local real -- the engine's clock, rounded down
@@ -132,12 +136,16 @@ local function open(meta_alone)
 	end
 	local meta = try("HMGET", KEYS[1], "format", "clock", "cursor",
 		"version", "next", "tick", "slots", "retention", "paused",
-		"resumed", "scan", "pending", "delivered", "fence", "turn")
+		"resumed", "scan", "pending", "delivered", "fence", "turn",
+		"identity")
 	if meta.err then
 		return meta
 	end
 	if not meta[1] then
 		return refuse("ENOSPACE there is no such space or shard")
+	end
+	if identity ~= "" and identity ~= meta[16] then
+		return refuse("ENOSPACE the space was made anew since")
 	end
 	for i = 1, 13 do
 		meta[i] = tonumber(meta[i] or "")

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- init shards slots tick level retention: makes the shard unless it is there.
--- The level is not part of the shape.
+-- init shards slots tick level retention identity complete: makes the shard
+-- unless it is there; with identity "" it must be there. complete "1": all
+-- others are. The level is not part of the shape.
 
 local NAMES = {"shards", "slots", "tick", "level", "retention"}
 local LOW = {1, 8, 1, 1, 1}
@@ -52,6 +53,13 @@ local function read_shape()
 	if tonumber(shard) >= (shape[1] or 1024) then
 		return nil, refuse_argument(1, "the key's shard")
 	end
+	if not find(ARGV[8], "^[1-9][0-9]*$") and ARGV[8] ~= "" or
+		#ARGV[8] > 20 then
+		return nil, refuse_argument(6, "identity")
+	end
+	if ARGV[9] ~= "" and ARGV[9] ~= "1" then
+		return nil, refuse_argument(7, "complete")
+	end
 	return shape
 end
 
@@ -67,7 +75,11 @@ local function compare(shape)
 				NAMES[i], there[i], shape[i]))
 		end
 	end
-	there[6] = 0
+	if ARGV[9] == "1" then
+		call("HSET", KEYS[1], "complete", 1)
+	end
+	local rest = call("HMGET", KEYS[1], "identity", "complete")
+	there[6], there[7], there[8] = 0, rest[1], rest[2]
 	return there
 end
 
@@ -79,15 +91,17 @@ local function make(shape)
 		return refuse_argument(1, "the key's shard")
 	end
 	local oldest = floor(real / shape[3])
-	call("HSET", KEYS[1], "format", FORMAT, "clock", real,
-		"cursor", oldest, "version", 1, "next", real + WAIT_MAX,
-		"tick", shape[3], "slots", shape[2], "retention", shape[5],
+	call("HSET", KEYS[1], "format", FORMAT, "identity", ARGV[8],
+		"clock", real, "cursor", oldest, "version", 1,
+		"next", real + WAIT_MAX, "tick", shape[3],
+		"slots", shape[2], "retention", shape[5],
 		"paused", 0, "resumed", 0, "scan", 0, "pending", 0,
 		"delivered", 0, "fence", 0, "turn", "", "added", 0, "begun", 0,
 		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
 		"cancelled", 0, "dropped", 0, "missed", 0, "given_back", 0,
-		"walk", 0, "shards", shape[1], "level", shape[4])
-	shape[6] = 1
+		"walk", 0, "shards", shape[1], "level", shape[4],
+		"complete", 0)
+	shape[6], shape[7], shape[8] = 1, ARGV[8], "0"
 	return shape
 end
 
@@ -100,7 +114,7 @@ if missing and not find(missing.err, "^ENOSPACE") then
 	return missing
 end
 local shape
-refused = expect(7)
+refused = expect(9)
 if not refused then
 	shape, refused = read_shape()
 end
@@ -108,6 +122,9 @@ real = read_clock()
 refused = refused or check_clocks()
 if refused then
 	return refused
+end
+if missing and (ARGV[8] == "" or identity ~= "") then
+	return missing
 end
 if missing then
 	return make(shape)

@@ -618,8 +618,12 @@ class Engines(Served):
         self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
                          [-errno.ESTALE] * 2)
         self.assertEqual(self.hasty("cancel", "t"), [-errno.ESTALE])
-        fresh = self.actor()
+        fresh = self.actor(schedules=True, works=(2, 30000, 0))
         self.assertEqual(fresh("get", "t")[0], -errno.ENOENT)
+        self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
+                         [-errno.ESTALE] * 2)
+        self.stop_all(self.worker)
+        self.worker = fresh
         self.end()
 
 

@@ -15,6 +15,7 @@ with; if this process dies, the kernel ends the server.
 
 import ctypes
 import os
+import random
 import re
 import shutil
 import signal
@@ -335,14 +336,15 @@ class Scripts:
         for name, text in self.texts.items():
             self.names[name] = client("SCRIPT", "LOAD", text)
 
-    def command(self, name, key, *arguments):
-        return ("EVALSHA", self.names[name], 1, key, *arguments)
+    def command(self, name, key, *arguments, identity=""):
+        return ("EVALSHA", self.names[name], 1, key, *arguments, identity)
 
 
 class Space:
     """Calls scripts: space("add", shard, ...) with the arguments after the
     clock and the skew, which are not compared unless clock and skew are
-    given. shards and the rest: the shape; 0 keeps what is there."""
+    given. shards and the rest: the shape; 0 keeps what is there. What is called
+    may be any space of this name, but with identity."""
 
     def __init__(self, client, name="test", shards=0, slots=0, tick=0,
                  level=0, retention=0, change=lambda name, text: text,
@@ -350,12 +352,15 @@ class Space:
         self.client = client
         self.name = name
         self.scripts = scripts or Scripts(client, change)
+        self.identity = ""
         if init:
-            made = self("init", 0, shards, slots, tick, level, retention)
+            made = self("init", 0, shards, slots, tick, level, retention,
+                        random.randrange(1, 1 << 64), "")
             self.shards, self.slots, self.tick = made[:3]
             self.retention = made[4]
             for shard in range(1, self.shards):
-                self("init", shard, *made[:5])
+                self("init", shard, *made[:5], made[6], "")
+            self("init", 0, *made[:5], "", 1)
 
     def key(self, shard, rest="meta"):
         if isinstance(rest, str):
@@ -365,7 +370,8 @@ class Space:
     def command(self, script, shard, *arguments, clock="", skew=""):
         key = "{%s}:hosts" % self.name if script == "hosts" \
             else self.key(shard)
-        return self.scripts.command(script, key, clock, skew, *arguments)
+        return self.scripts.command(
+            script, key, clock, skew, *arguments, identity=self.identity)
 
     def __call__(self, script, shard, *arguments, clock="", skew=""):
         words = self.command(

@@ -56,6 +56,7 @@ struct fixture {
 		given.slots = 8;
 		given.tick = 1ms;
 		given.timer = timer.get();
+		given.create = true;
 		return given;
 	}
 

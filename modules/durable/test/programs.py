@@ -186,10 +186,12 @@ class Between:
 
 
 class Programs(unittest.TestCase):
-    """Each class has an engine of its own, each test a space."""
+    """Each class has an engine of its own, each test a space, which is made
+    as soon as it is needed, unless the test does that."""
 
     config = DURABLE
     count = 0
+    made = None  # the last space that was made
 
     @classmethod
     def setUpClass(cls):
@@ -203,11 +205,17 @@ class Programs(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def where(self):
-        return ["--redis", f"127.0.0.1:{self.engine.port}",
-                "--space", self.space]
+        where = ["--redis", f"127.0.0.1:{self.engine.port}",
+                 "--space", self.space]
+        if self.made != self.space:
+            self.made = self.space
+            call("hwtctl", "init", *where)
+        return where
 
     def ctl(self, *words, status=YES, **options):
         """hwtctl with this engine and space, and its exit status."""
+        if words[0] == "init":
+            self.made = self.space
         result = call("hwtctl", words[0], *self.where(), *words[1:],
                       **options)
         self.assertEqual(result.status, status,
@@ -1089,6 +1097,7 @@ class Engines(unittest.TestCase):
         engine = self.engine(**DURABLE)
         where = ["--redis", f"127.0.0.1:{engine.port}"]
         add = ["hwtctl", "add", "--queue=q", "--in=60", *where]
+        self.assertEqual(call("hwtctl", "init", *where).status, YES)
         self.assertEqual(call(*add, "--id=t").status, YES)
         with engine.client() as client:
             client("CONFIG", "SET", "maxmemory", "1")
@@ -1104,6 +1113,7 @@ class Engines(unittest.TestCase):
         engine = self.engine(clock=True, **DURABLE)
         where = ["--redis", f"127.0.0.1:{engine.port}"]
         add = ["hwtctl", "add", "--queue=q", "--in=0", *where]
+        self.assertEqual(call("hwtctl", "init", *where).status, YES)
         for hours in (1, -1):
             engine.clock.set_off(hours * 3600000)
             self.refused(engine.port, "clock")
@@ -1113,6 +1123,7 @@ class Engines(unittest.TestCase):
     def test_gone_for_a_while_and_back(self):
         engine = self.engine(**DURABLE)
         where = ["--redis", f"127.0.0.1:{engine.port}"]
+        self.assertEqual(call("hwtctl", "init", *where).status, YES)
         self.assertEqual(call("hwtctl", "add", "--queue=q", "--in=60",
                               "--id=t", *where).status, YES)
         engine.kill()
@@ -1160,6 +1171,7 @@ class Engines(unittest.TestCase):
             where = ["--redis", f"127.0.0.1:{engine.port}",
                      "--space", which.name]
             path = os.path.join(self.folder, which.name)
+            self.assertEqual(call("hwtctl", "init", *where).status, YES)
             os.mkfifo(path)
             running = Running(self.folder, "hwtctl", "add", "--from", path,
                               *where)
@@ -1214,7 +1226,7 @@ class Engines(unittest.TestCase):
                 ("hwt", "right", YES), ("hwt", "wrong", NO),
                 ("other", "right", NO), ("hwt", "none", USAGE),
                 ("hwt", "empty", USAGE)):
-            said = call("hwtctl", "stat", *redis, "--user", user,
+            said = call("hwtctl", "init", *redis, "--user", user,
                         "--password-file", files[name])
             self.assertEqual(said.status, status, (user, name, said.err))
             self.assertNotIn(secret, said.err + said.text)
@@ -1931,9 +1943,11 @@ class Documents(Programs):
         first = [words.pop(0)] if program == "hwtctl" else []
         return [program, *first, *self.where(), *words]
 
-    def test_the_three_commands(self):
+    def test_the_four_commands(self):
         lines = self.text_of("README").split("\n")
         at = lines.index("    hwtd")
+        said = call(*self.on_this_engine(lines[at - 1]))
+        self.assertEqual(said.status, YES, said.err)
         scheduler = Running(self.folder, *self.on_this_engine(lines[at]))
         self.addCleanup(scheduler.close)
         worker = Running(self.folder, *self.on_this_engine(lines[at + 1]))

@@ -26,6 +26,7 @@ BIG = 2 ** 53
 YEARS = 315360000000  # ten of them, in ms
 LEASE = 30000
 FENCE = START * 1000 + 1  # the first one that is given then
+LOOK = [0, 0, 0, 0, 0, "", ""]  # of init: what is there?
 CHANGE = None  # a change of the scripts: mutants.py sets it
 
 
@@ -416,7 +417,7 @@ class WhilePaused(Case):
         self.assertEqual(self.space("get", 0, "x")[1], 3)
         self.assertEqual(self.space("audit", 0, "x"), [[]])
         self.assertIn(b"paused", self.space("stat", 0))
-        self.assertEqual(self.space("init", 0, 0, 0, 0, 0, 0)[5], 0)
+        self.assertEqual(self.space("init", 0, *LOOK)[5], 0)
         self.assertEqual(self.call("pause"), 0)
         self.assertEqual(self.call("resume"), 0)
         self.assertEqual(self.add("y"), 0)
@@ -519,14 +520,17 @@ def bad_takes():
 
 
 def bad_inits():
-    shape = ["1", str(SLOTS), str(TICK), "2", str(RETENTION)]
+    shape = ["1", str(SLOTS), str(TICK), "2", str(RETENTION), "7", ""]
     numbers = [text for text in NOT_NUMBERS if text]
     yield from with_bad(shape, 0, numbers + [1025], 1)
     yield from with_bad(shape, 1, numbers + [4, 7, 9, 17, 2 ** 21], 2)
     yield from with_bad(shape, 2, numbers + [3600001], 3)
     yield from with_bad(shape, 3, numbers + [4], 4)
     yield from with_bad(shape, 4, numbers + [YEARS + 1], 5)
-    yield 0, shape[:4]
+    yield from with_bad(
+        shape, 5, ["0", "x", "-1", "1.5", "07", "1" * 21, b"1\0"], 6)
+    yield from with_bad(shape, 6, ["0", "2", "x"], 7)
+    yield 0, shape[:6]
     yield 0, shape + ["1"]
 
 
@@ -641,7 +645,7 @@ class Arguments(Case):
         for name, arguments in {
                 **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
                 "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
-                "init": [0, 0, 0, 0, 0]}.items():
+                "init": LOOK}.items():
             for clock in ("nan", "-1", "1.5", "x"):
                 self.refused("EARG 0", name, *arguments, clock=clock)
                 self.refused(
@@ -676,32 +680,31 @@ class Spaces(Case):
     def test_defaults(self):
         self.assertEqual(
             Space(self.client, "new", scripts=self.scripts, init=False)(
-                "init", 0, "", "", "", "", ""),
-            [16, 4096, 100, 2, 3600000, 1])
+                "init", 0, "", "", "", "", "", 7, ""),
+            [16, 4096, 100, 2, 3600000, 1, b"7", b"0"])
 
     def test_again_answers_what_is_there(self):
-        self.assertEqual(self.space("init", 0, 0, 0, 0, 0, 0),
-                         [1, SLOTS, TICK, 2, RETENTION, 0])
-        self.assertEqual(
-            self.space("init", 0, 1, SLOTS, TICK, 3, RETENTION),
-            [1, SLOTS, TICK, 2, RETENTION, 0])
+        there = self.space("init", 0, *LOOK)
+        self.assertEqual(there[:6], [1, SLOTS, TICK, 2, RETENTION, 0])
+        self.assertEqual(self.space(
+            "init", 0, 1, SLOTS, TICK, 3, RETENTION, 7, ""), there)
 
     def test_another_shape_is_refused(self):
         for shape in ([2, 0, 0, 0, 0], [0, 32, 0, 0, 0], [0, 0, 10, 0, 0],
                       [0, 0, 0, 0, 5]):
-            self.refused("ESHAPE", "init", *shape)
+            self.refused("ESHAPE", "init", *shape, 7, "")
 
     def test_a_shard_beyond_the_last_is_refused(self):
         for shards in (0, 3):
             with self.assertRaises(Error) as caught:
                 self.client(*self.scripts.command(
                     "init", "{new:%d}:meta" % (shards or 16), "", "",
-                    shards, 0, 0, 0, 0))
+                    shards, 0, 0, 0, 0, 7, ""))
             self.assertEqual(caught.exception.text[:7], "EARG 1 ")
 
     def test_another_format_is_left_alone(self):
         for name, arguments in [*WhilePaused.COMMANDS.items(),
-                                ("init", [0, 0, 0, 0, 0])]:
+                                ("init", LOOK)]:
             for kind in (1, 3):
                 self.client("HSET", self.space.key(0), "format", kind)
                 text = self.refused("ESHAPE", name, *arguments)
@@ -710,12 +713,12 @@ class Spaces(Case):
 
     def test_meta_that_cannot_be_read_is_left_alone(self):
         self.client("HSET", self.space.key(0), "cursor", "x")
-        self.refused("ESHAPE", "init", 0, 0, 0, 0, 0)
+        self.refused("ESHAPE", "init", *LOOK)
         self.refused("ESHAPE", "pump", 1, "")
         self.client("DEL", self.space.key(0))
         self.client("SET", self.space.key(0), "x")
         self.refused("WRONGTYPE", "pump", 1, "")
-        self.refused("WRONGTYPE", "init", 0, 0, 0, 0, 0)
+        self.refused("WRONGTYPE", "init", *LOOK)
 
     def test_two_spaces_do_not_meet(self):
         other = self.make("other")
@@ -1604,7 +1607,7 @@ class Clocks(Case):
     def test_a_caller_further_off_than_skew_is_refused(self):
         commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
                     "audit": ["x"], "pause": [], "resume": [],
-                    "hosts": ["h", 1000], "init": [0, 0, 0, 0, 0]}
+                    "hosts": ["h", 1000], "init": LOOK}
         self.assertEqual(sorted(commands), sorted(self.scripts.names))
         in_running(self)
         digest = self.client("DEBUG", "DIGEST")
@@ -2132,13 +2135,13 @@ class Rights(Case):
             self.client("ACL", "SETUSER", "limited", "-" + command)
             with self.assertRaises(Error) as caught:
                 self.limited(*self.space.command(
-                    "init", 0, 0, 0, 0, 0, 0))
+                    "init", 0, *LOOK))
             self.assertRegex(
                 caught.exception.text,
                 f"^NOPERM .* {command}$|can't run this command")
             self.client("ACL", "SETUSER", "limited", "+" + command)
         self.assertEqual(self.limited(*self.space.command(
-            "init", 0, 0, 0, 0, 0, 0))[5], 0)
+            "init", 0, *LOOK))[5], 0)
 
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
@@ -2149,10 +2152,10 @@ class Rights(Case):
                         *(set(keys) - {lacking}))
             with self.assertRaises(Error) as caught:
                 self.limited(*self.space.command(
-                    "init", 0, 0, 0, 0, 0, 0))
+                    "init", 0, *LOOK))
             self.assertRegex(caught.exception.text, "^NOPERM .* {test")
         self.client("ACL", "SETUSER", "limited", "resetkeys", *keys)
-        self.limited(*self.space.command("init", 0, 0, 0, 0, 0, 0))
+        self.limited(*self.space.command("init", 0, *LOOK))
 
 
 

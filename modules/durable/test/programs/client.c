@@ -111,6 +111,7 @@ static int
 client_open(struct client *client)
 {
 	const struct hwt_durable_options options = {.servers = client->word[1],
+	    .flags = HWT_DURABLE_CREATE,
 	    .space = client->word[2],
 	    .level = (uint32_t)number(client, 3),
 	    .shards = (uint32_t)number(client, 4),

@@ -443,6 +443,18 @@ id_of_shard_0(void)
 	return durable_shard_of(durable, "a", 1) == 0 ? "a" : "b";
 }
 
+/* The second server has the shard, too. */
+static void
+shard_copy(void)
+{
+	char said_of_it[SAID_MAX];
+
+	(void)server_ask(
+	    &place.server, said_of_it, "HGET {hwt:0}:meta identity");
+	(void)server_ask(
+	    &second, NULL, "HSET {hwt:0}:meta identity %s", said_of_it);
+}
+
 static void
 follow(const char *kind, uint64_t asked_again)
 {
@@ -462,6 +474,7 @@ follow(const char *kind, uint64_t asked_again)
 	options.servers = second.servers;
 	assert_rc(hwt_durable_open(&there, &options), 0);
 	assert_rc(hwt_durable_add(there, 1, &task, NULL), 0);
+	shard_copy();
 	(void)snprintf(text, sizeof(text), "%s %u 127.0.0.1:%s", kind,
 	    route_slot("hwt:0", 5), port);
 	proxy.judge = judge_elsewhere;

@@ -17,6 +17,7 @@ place_options(struct place *place)
 	    .servers = place->server.servers,
 	    .shards = 2,
 	    .timeout_ns = HWT_SEC(20),
+	    .flags = HWT_DURABLE_CREATE,
 	    .log = &place->hook,
 	};
 }

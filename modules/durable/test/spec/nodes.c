@@ -43,6 +43,7 @@ options_of(void)
 	log_recorder_init(&place.log);
 	place.hook = log_recorder_hook(&place.log);
 	return (struct hwt_durable_options){.servers = servers,
+	    .flags = HWT_DURABLE_CREATE,
 	    .shards = 8,
 	    .timeout_ns = HWT_SEC(30),
 	    .log = &place.hook};

@@ -41,7 +41,7 @@ Test(open, options_outside_their_range_are_EINVAL)
 	    {.timeout_ns = 1},
 	    {.timeout_ns = HWT_SEC(3601)},
 	    {.retention_ns = HWT_NEVER},
-	    {.flags = 1},
+	    {.flags = 4},
 	    {.space = ""},
 	    {.space = "a b"},
 	    {.space = "{x}"},
@@ -84,6 +84,35 @@ Test(open, a_space_keeps_the_shape_that_it_was_made_with)
 	assert_rc(open_with(&options), 0);
 	options.tick_ns = HWT_MS(1);
 	assert_rc(open_with(&options), -EEXIST);
+	place_close(&place);
+}
+
+/* As hwt_durable_open says it: -ENOENT, -ESTALE. */
+Test(open, a_space_is_made_by_who_says_so_and_its_parts_are_not_made_again)
+{
+	struct hwt_durable_options options;
+
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.space = "other";
+	options.flags = 0;
+	assert_rc(open_with(&options), -ENOENT);
+	cr_assert(log_has(&place.log, "no space other"));
+	options.flags = HWT_DURABLE_REPAIR;
+	assert_rc(open_with(&options), -ENOENT);
+	options.flags = HWT_DURABLE_CREATE;
+	assert_rc(open_with(&options), 0);
+	options.flags = 0;
+	assert_rc(open_with(&options), 0);
+	(void)server_ask(&place.server, NULL, "DEL {other:1}:meta");
+	assert_rc(open_with(&options), -ESTALE);
+	cr_assert(log_has(&place.log, "the data of shard 1 is gone"));
+	options.flags = HWT_DURABLE_CREATE;
+	assert_rc(open_with(&options), -ESTALE);
+	options.flags = HWT_DURABLE_REPAIR;
+	assert_rc(open_with(&options), 0);
+	options.flags = 0;
+	assert_rc(open_with(&options), 0);
 	place_close(&place);
 }
 

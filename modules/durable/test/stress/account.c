@@ -245,6 +245,7 @@ main(int argc, char **argv)
 	long seconds = argc > 1 ? strtol(argv[1], NULL, 10) : 2;
 	const struct hwt_durable_options options = {
 	    .servers = server.servers,
+	    .flags = HWT_DURABLE_CREATE,
 	    .shards = 4,
 	    .timeout_ns = HWT_SEC(60),
 	    .skew_ns = HWT_NEVER,

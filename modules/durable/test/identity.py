@@ -1,0 +1,275 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Spaces whose data is gone, in whole or in part: what goes on with them, who
+may make them anew, and what becomes of the processes of the old one.
+
+    identity.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it."""
+
+import errno
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from actor import Actor
+from checker import Checker
+from engine import Error, Engine, Scripts, Space
+from programs import NO, YES, Programs, Running, main, wait_until
+
+STALE = -errno.ESTALE
+SCRIPTS = {
+    "add": ["x", "q", "in", 0, 3, "", ""], "cancel": ["x"],
+    "reschedule": ["x", "in", 0], "get": ["x"], "pump": [100, ""],
+    "take": ["q", "w", 1, 10, 1000], "finish": ["x", 1, "done", 0],
+    "extend": [1000, "x", 1], "janitor": [100, 1], "dead": ["drop", "x"],
+    "pause": [], "resume": [], "stat": [], "audit": [""],
+    "init": [0, 0, 0, 0, 0, 7, "1"]}
+
+
+class Calls(unittest.TestCase):
+    """Each script by itself."""
+
+    def setUp(self):
+        self.engine = Engine()
+        self.addCleanup(self.engine.close)
+        self.client = self.engine.client()
+        self.addCleanup(self.client.close)
+        self.space = Space(self.client, shards=1)
+        self.space("add", 0, "x", "q", "in", 0, 3, "", "")
+
+    def dump(self):
+        return {key: self.client("DUMP", key)
+                for key in self.client("KEYS", "*")}
+
+    def test_none_does_anything_to_another_making(self):
+        made = int(self.client("HGET", self.space.key(0), "identity"))
+        self.assertEqual({*SCRIPTS, "hosts"}, {*self.space.scripts.names})
+        before = self.dump()
+        for self.space.identity in (made + 1, f"{made} ", f"0{made}"):
+            for name, arguments in SCRIPTS.items():
+                with self.assertRaises(Error) as caught:
+                    self.space(name, 0, *arguments)
+                self.assertEqual(caught.exception.code, "ENOSPACE", name)
+        self.assertEqual(self.dump(), before)
+        self.space.identity = made
+        for name, arguments in SCRIPTS.items():
+            self.space(name, 0, *arguments)
+
+    def test_none_makes_a_shard_whose_data_is_gone(self):
+        self.client("FLUSHALL")
+        for self.space.identity in ("", 7):
+            for name, arguments in SCRIPTS.items():
+                if name == "init" and self.space.identity == "":
+                    arguments = [*arguments[:5], "", ""]
+                with self.assertRaises(Error) as caught:
+                    self.space(name, 0, *arguments)
+                self.assertEqual(caught.exception.code, "ENOSPACE", name)
+        self.assertEqual(self.dump(), {})
+
+
+class Loss(Programs):
+    """4 shards, and processes that have been there before."""
+
+    def setUp(self):
+        super().setUp()
+        self.ctl("init", "--shards=4", "--slots=64", "--tick=20")
+        self.client = self.engine.client()
+        self.addCleanup(self.client.close)
+
+    def key(self, shard):
+        return f"{{{self.space}:{shard}}}:meta"
+
+    def actor(self):
+        actor = Actor(self.space, f"127.0.0.1:{self.engine.port}")
+        self.addCleanup(actor.kill)
+        self.assertEqual(
+            actor.open(level=2, shards=0, slots=0, tick=0), 0)
+        return actor
+
+    def start(self, *words):
+        running = Running(self.folder, words[0], *self.where(), *words[1:])
+        self.addCleanup(running.close)
+        return running
+
+    def hwtd(self, *words):
+        running = self.start("hwtd", "--metrics=0", *words)
+        wait_until(lambda: "serves space" in running.err)
+        running.url = running.err.split("http://")[1].split("/metrics")[0]
+        return running
+
+    @staticmethod
+    def health(running):
+        try:
+            with urllib.request.urlopen(f"http://{running.url}/health") as got:
+                return got.status, got.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def keys(self):
+        return self.client("KEYS", f"*{self.space}*")
+
+    def lose(self):
+        """All at once, as FLUSHALL would."""
+        self.client("EVAL", "redis.call('DEL', unpack("
+                    "redis.call('KEYS', ARGV[1])))", 0, f"*{self.space}*")
+
+    def test_only_init_makes_a_space(self):
+        self.lose()
+        for words in (["stat"], ["list"], ["check"], ["show", "t"],
+                      ["cancel", "t"], ["pause", "0"], ["dead", "list"],
+                      ["add", "--queue=q", "--in=0"], ["resume", "0"]):
+            said = self.ctl(*words, status=NO)
+            self.assertIn(f"no space {self.space}", said.err)
+        for words in (["hwtd"], ["hwt-exec", "--queue=q", "--", "true"]):
+            running = self.start(*words)
+            self.assertEqual(running.wait(), NO)
+            self.assertIn(f"no space {self.space}", running.err)
+        self.assertEqual(self.keys(), [])
+        self.ctl("init")
+        self.ctl("stat")
+
+    def test_a_process_of_the_old_space_is_refused_for_ever(self):
+        old = self.actor()
+        self.assertEqual(old("add", "q", 0, 5, "done", "t"), [0, 0])
+        self.assertEqual(old("schedule"), [0])
+        self.assertEqual(old("work", "q", 1, 1000, 0), [0])
+        old.wait(lambda runs: len(runs) == 2)
+        self.lose()
+        for _ in range(2):
+            for call, said in ((["add", "q", 0, 5, "done", "u"], [STALE] * 2),
+                               (["cancel", "t"], [STALE]),
+                               (["stats"], [STALE])):
+                self.assertEqual(old(*call)[:len(said)], said)
+            self.assertEqual(old("get", "t")[0], STALE)
+            self.ctl("init", "--shards=10")
+        # Also what runs by itself does nothing to it.
+        self.ctl("add", "--queue=q", "--in=0", "--id=v")
+        time.sleep(2)
+        self.assertEqual(self.show("v")["state"], "pending")
+        self.assertEqual(len(old.executions), 2)
+        self.assertEqual([word for word in old.said().split("\n")
+                          if "was made anew" in word][1:], [])
+        new = self.actor()
+        self.assertEqual(new("schedule"), [0])
+        self.assertEqual(new("work", "q", 1, 1000, 0), [0])
+        new.wait(lambda runs: len(runs) == 2)
+        for actor in (old, new):
+            self.assertEqual((actor("unwork", 9000), actor("unschedule"),
+                              actor("close")), ([0], [0], [0]))
+        self.assertEqual(Checker(self.client, self.space, routed=True)(), [])
+
+    def test_all_that_is_accepted_after_a_loss_is_found_and_runs(self):
+        """Old processes, of 4 shards, go on adding: each is told."""
+        old = self.actor()
+        self.lose()
+        self.ctl("init", "--shards=10")
+        new = self.actor()
+        names = [f"t{i}" for i in range(40)]
+        for name in names:
+            self.assertEqual(old("add", "q", 0, 5, "done", name), [STALE] * 2)
+            self.assertEqual(new("add", "q", 0, 5, "done", name), [0, 0])
+        self.assertEqual(new("schedule"), [0])
+        self.assertEqual(new("work", "q", 4, 9000, 0), [0])
+        new.wait(lambda runs: len(runs) >= 80)
+        self.assertEqual(sorted(run.id for run in new.executions
+                                if run.what == "begin"), sorted(names))
+
+    def test_programs_tell_it_and_end(self):
+        hwtd = self.hwtd()
+        runner = self.start("hwt-exec", "--queue=q", "--", "true")
+        self.add("--queue=q", "--in=0", "--id=t")
+        wait_until(lambda: self.show("t")["state"] == "succeeded")
+        self.assertEqual(self.health(hwtd), (200, "ok\n"))
+        self.lose()
+        wait_until(lambda: self.health(hwtd)[0] == 503)
+        self.assertIn("gone", self.health(hwtd)[1])
+        for running in (hwtd, runner):
+            self.assertEqual(running.wait(), NO)
+            self.assertIn("no such space or shard", running.err)
+            self.assertIn("hwtctl init", running.err)
+            self.assertLess(len(running.err.split("\n")), 10)
+
+    def test_a_space_that_comes_back_from_a_backup_goes_on(self):
+        hwtd = self.hwtd()
+        old = self.actor()
+        self.assertEqual(old("add", "q", 0, 5, "done", "t"), [0, 0])
+        keys = self.keys()
+        saved = self.client.pipeline(
+            [("MULTI",), *(("DUMP", key) for key in keys), ("EXEC",)])
+        self.lose()
+        self.assertEqual(old("get", "t")[0], STALE)
+        for key, dump in zip(keys, saved[-1]):
+            if dump:
+                self.client("RESTORE", key, 0, dump, "REPLACE")
+        self.assertEqual(old("get", "t")[0], 0)
+        wait_until(lambda: self.health(hwtd)[0] == 200)
+        self.assertEqual(hwtd.end(), YES)
+
+    def test_a_new_space_is_served_at_once_beside_old_schedulers(self):
+        """An old one must not own shards that it cannot pump."""
+        old = [self.actor() for _ in range(3)]
+        for actor in old:
+            self.assertEqual(actor("schedule"), [0])
+        self.lose()
+        self.ctl("init", "--shards=4", "--tick=20")
+        new = self.actor()
+        self.assertEqual(new("schedule"), [0])
+        members = f"{{{self.space}}}:hosts"
+        wait_until(lambda: self.client("ZCARD", members) == 1)
+        time.sleep(1.5)
+        self.assertEqual(self.client("ZCARD", members), 1)
+
+    def test_one_shard_is_gone(self):
+        """It is named, and never made by the way; the others go on."""
+        old = self.actor()
+        hwtd = self.hwtd()
+        names = [f"t{i}" for i in range(16)]
+        for shard in (2, 0):
+            self.client("DEL", self.key(shard))
+            said = {old("add", "q", 0, 5, "done", name)[1] for name in names}
+            self.assertTrue(STALE in said and len(said) == 2, said)
+            for words in (["stat"], ["add", "--queue=q", "--in=0"], ["init"]):
+                self.assertIn(f"the data of shard {shard} is gone",
+                              self.ctl(*words, status=NO).err)
+            self.assertEqual(self.client("EXISTS", self.key(shard)), 0)
+            wait_until(lambda: self.health(hwtd)[0] == 503)
+            self.assertIn(f"shard {shard}", hwtd.err)
+            self.ctl("init", "--repair")
+            self.assertIn(": 4 shards of 64 slots, tick 20 ms",
+                          self.ctl("init").text)
+            self.assertEqual({old("add", "q", 0, 5, "done", name)[0]
+                              for name in names}, {0})
+            wait_until(lambda: self.health(hwtd)[0] == 200)
+        self.assertEqual(hwtd.end(), YES)
+        wait_until(lambda: self.ctl("stat", "--json").json["added"] > 0)
+
+    def test_a_shard_of_another_making_is_named(self):
+        self.client("HSET", self.key(3), "identity", 5)
+        for words in (["stat"], ["init"], ["init", "--repair"]):
+            self.assertIn("shard 3 is of another making",
+                          self.ctl(*words, status=NO).err)
+        self.client("DEL", self.key(3))
+        self.ctl("init", "--repair")
+        self.ctl("stat")
+
+    def test_a_making_that_was_interrupted_goes_on(self):
+        self.client("DEL", self.key(3))
+        self.client("HSET", self.key(0), "complete", 0)
+        self.assertIn("not made to its end", self.ctl("stat", status=NO).err)
+        self.ctl("init")
+        self.ctl("stat")
+
+    def test_two_that_make_it_at_once_make_one(self):
+        self.lose()
+        running = [self.start("hwtctl", "init", "--shards=64")
+                   for _ in range(6)]
+        self.assertEqual({each.wait() for each in running}, {0})
+        self.assertEqual(len({self.client("HGET", self.key(i), "identity")
+                              for i in range(64)}), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
