@@ -3,6 +3,10 @@
  * SERVER is HOST:PORT,SLOTS,LEVEL,TICK,VISIBILITY: a timer of a tick of so many
  * ms, for 0 the shared one; the visibility of the worker in seconds. The
  * scheduler is in the process of the worker.
+ *
+ * Who would call it unfair to the others: a worker here takes tasks in batches
+ * by itself, and finishes them in batches. So does PostgreSQL's here;
+ * beanstalkd and Celery have no command for it: see the tops of their files.
  */
 #include <errno.h>
 #include <inttypes.h>

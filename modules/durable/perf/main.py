@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """main.py [--only NAME]... [--seconds N]: the same work on hwt_durable with
-Redis, on Celery with Redis, on beanstalkd and on PostgreSQL with SKIP LOCKED,
-one after the other, each with a server of its own in a scratch folder. They
-fsync before they acknowledge, but for the rows that say memory: Redis and
-beanstalkd without a file, PostgreSQL with synchronous_commit off.
+Redis, on two sorted sets of Redis that one would write oneself, on Celery with
+Redis, on beanstalkd and on PostgreSQL with SKIP LOCKED, one after the other,
+each with a server of its own in a scratch folder. They fsync before they
+acknowledge, but for the rows that say memory: Redis and beanstalkd without a
+file, PostgreSQL with a table that is UNLOGGED.
 
 Prints the machine, the versions, and then, as README has them, a table with a
 column for each and what a billion tasks a day take. What is not installed is
@@ -22,8 +23,8 @@ begin of the execution; of beanstalkd only whole seconds are asked.
 The kills are SIGKILL, of the server in the middle of adds, where what gets no
 answer is asked again; and of the worker, with hwt_durable's scheduler, in the
 middle of executions, RATE a second. What it held comes again after the
-visibility: 5 s for hwt_durable; 10 s for Celery, which looks for it every 100
-s; for the others at once, when its connection ends."""
+visibility: 5 s for hwt_durable and for the sorted sets; 10 s for Celery, which
+looks for it every 100 s; for the others at once, when its connection ends."""
 
 import argparse
 import collections
@@ -114,6 +115,7 @@ class Server:
 
 class Redis(Server):
     name = "hwt_durable"
+    title = "durable"
     client = "client-hwt"
 
     def __init__(self, memory=False, slots=0, tick=0, lease=30):
@@ -147,10 +149,20 @@ class Redis(Server):
         return int(text.split("used_memory:")[1].split()[0])
 
 
+class Zset(Redis):
+    """Of one's own."""
+
+    name = title = "ZSET"
+    client = "client-zset"
+
+    def address(self):
+        return f"{self.engine.port},{self.lease * 1000}"
+
+
 class Celery(Redis):
     """What was held longer than the visibility is looked for every 100 s."""
 
-    name = "Celery"
+    name = title = "Celery"
     batches = False
 
     def __init__(self, memory=False):
@@ -160,7 +172,11 @@ class Celery(Redis):
     @staticmethod
     def version():
         found = subprocess.run(
-            [PYTHON, "-c", "import celery, redis; print(celery.__version__)"],
+            [PYTHON, "-c", "import celery, kombu, redis\n"
+             "from redis.connection import HIREDIS_AVAILABLE as fast\n"
+             "print(celery.__version__, 'of kombu', kombu.__version__,"
+             "'and redis-py', redis.__version__,"
+             "'with hiredis' if fast else 'without hiredis')"],
             capture_output=True, text=True, check=False, timeout=LIMIT)
         return f"Celery {found.stdout.strip()}" \
             if found.returncode == 0 else None
@@ -174,7 +190,7 @@ class Celery(Redis):
 
 
 class Beanstalkd(Server):
-    name = "beanstalkd"
+    name = title = "beanstalkd"
     client = "client-beanstalkd"
     program = shutil.which("beanstalkd")
 
@@ -213,7 +229,7 @@ class Postgresql(Server):
     """It does not run as root. One cluster serves all phases, with a table for
     each."""
 
-    name = "PostgreSQL"
+    name = title = "PostgreSQL"
     client = "client-postgresql"
     folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     cluster = None
@@ -310,7 +326,7 @@ class Postgresql(Server):
         type(self).tables += 1
         self.table = f"task{self.tables}"
         return (f"host=127.0.0.1 port={self.port} user=perf dbname=postgres,"
-                f"{self.table}")
+                f"{self.table}{',UNLOGGED' if self.memory else ''}")
 
     def size(self):
         found = self.ask(f"SELECT pg_total_relation_size('{self.table}')")
@@ -547,7 +563,7 @@ def measure_all(make, seconds):
     column.size(memory=True, **({"slots": 64} if make is Redis else {}))
     column.catch_up()
     column.kill_server()
-    column.kill_worker(**({"lease": 5} if make is Redis else {}))
+    column.kill_worker(**({"lease": 5} if make in (Redis, Zset) else {}))
     return column
 
 
@@ -569,12 +585,18 @@ def print_table(columns):
     # What belongs to a row stands below it.
     groups = [group for group, _ in rows]
     rows.sort(key=lambda row: groups.index(row[0]))
-    print("\n" + " " * 30 + "".join(f"{name:>11}" for name in columns))
+    widths = [1 + max(len(text) for text in
+                      [column.make.title, *column.rows.values()])
+              for column in columns.values()]
+
+    def line(label, texts):
+        print(f"{label:<29}" + "".join(
+            f"{text:>{width}}" for text, width in zip(texts, widths)))
+    line("\n", (column.make.title for column in columns.values()))
     for group, name in rows:
-        label = f"      {name}" if name else f"    {group}"
-        print(f"{label:<30}" + "".join(
-            f"{column.rows.get((group, name), '-'):>11}"
-            for column in columns.values()))
+        line(f"    {name}" if name else f"  {group}",
+             (column.rows.get((group, name), "-")
+              for column in columns.values()))
 
 
 def print_sheet(costs):
@@ -596,7 +618,7 @@ def print_sheet(costs):
 
 
 def main():
-    makes = {make.name: make for make in (Redis, Celery, Beanstalkd,
+    makes = {make.name: make for make in (Redis, Zset, Celery, Beanstalkd,
                                         Postgresql)}
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n", maxsplit=1)[0])

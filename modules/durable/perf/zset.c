@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one writes oneself with Redis: a sorted set of tasks by due time, and
+ * another one of those that a worker holds, by the end of its lease. An add is
+ * one ZADD of the batch. A worker's thread calls a script that takes off what
+ * it has executed and moves up to 16 that are due, or whose lease has ended; if
+ * there are none, it looks again after 5 ms. SERVER is a port of the loopback.
+ *
+ * Who would call it unfair: not those who run it, it is as good as can be. It
+ * has one queue in one node, equal tasks are one, and it has no ids, attempts,
+ * results or states, no cluster and no cancel: that is what its price is
+ * without, and hwt_durable's with.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <hiredis/hiredis.h>
+
+#include "modules/durable/perf/queue.h"
+
+const unsigned queue_unit_ms = 1;
+
+enum {
+	TAKEN_MAX = 16,
+	EMPTY_US = 5000
+};
+
+/* ARGV: now, the end of a lease that begins now, and what was executed. */
+static const char take[] =
+    "if #ARGV > 2 then redis.call('ZREM', 'held', unpack(ARGV, 3)) end "
+    "for _, from in ipairs({'held', 'due'}) do "
+    "local tasks = redis.call('ZRANGEBYSCORE', from, '-inf', ARGV[1], "
+    "'LIMIT', 0, 16) "
+    "if #tasks > 0 then "
+    "local held = {} "
+    "for _, task in ipairs(tasks) do "
+    "held[#held + 1] = ARGV[2] held[#held + 1] = task end "
+    "redis.call('ZADD', 'held', unpack(held)) "
+    "if from == 'due' then redis.call('ZREM', 'due', unpack(tasks)) end "
+    "return tasks end end "
+    "return {}";
+
+struct producer {
+	redisContext *redis; /* NULL: not connected */
+};
+
+static int port;
+static unsigned lease_ms;
+static atomic_bool stopping;
+static pthread_t thread[64];
+static unsigned threads_count;
+
+void
+queue_open(const char *server)
+{
+	if (sscanf(server, "%d,%u", &port, &lease_ms) != 2)
+		FAIL("not a server: %s", server);
+}
+
+void
+queue_close(void)
+{
+}
+
+static bool
+connect_to(struct producer *producer)
+{
+	redisContext *redis = redisConnect("127.0.0.1", port);
+
+	if (redis != NULL && redis->err != 0) {
+		redisFree(redis);
+		redis = NULL;
+	}
+	producer->redis = redis;
+	return redis != NULL;
+}
+
+struct producer *
+producer_open(void)
+{
+	struct producer *producer = malloc(sizeof(*producer));
+
+	if (producer == NULL || !connect_to(producer))
+		FAIL("not connected");
+	return producer;
+}
+
+void
+producer_close(struct producer *producer)
+{
+	if (producer->redis != NULL)
+		redisFree(producer->redis);
+	free(producer);
+}
+
+bool
+producer_add(struct producer *producer, size_t count, const struct task *tasks)
+{
+	const char *words[2 + 2 * BATCH_MAX] = {"ZADD", "due"};
+	char due[BATCH_MAX][24];
+	redisReply *reply;
+	bool done;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		(void)snprintf(
+		    due[i], sizeof(due[i]), "%" PRIu64, tasks[i].due_ms);
+		words[2 + 2 * i] = due[i];
+		words[3 + 2 * i] = tasks[i].payload;
+	}
+	if (producer->redis == NULL && !connect_to(producer))
+		return false;
+	reply = redisCommandArgv(
+	    producer->redis, (int)(2 + 2 * count), words, NULL);
+	done = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
+	if (reply != NULL)
+		freeReplyObject(reply);
+	if (!done) {
+		redisFree(producer->redis);
+		producer->redis = NULL;
+	}
+	return done;
+}
+
+/* By the hash of the script. */
+static redisReply *
+exchange(redisContext *redis, const char *hash, const redisReply *executed)
+{
+	const char *words[5 + TAKEN_MAX] = {"EVALSHA", hash, "0"};
+	char now[24], until[24];
+	redisReply *reply;
+	size_t i, count = executed != NULL ? executed->elements : 0;
+
+	(void)snprintf(now, sizeof(now), "%" PRIu64, now_ms());
+	(void)snprintf(until, sizeof(until), "%" PRIu64, now_ms() + lease_ms);
+	words[3] = now;
+	words[4] = until;
+	for (i = 0; i < count; i++)
+		words[5 + i] = executed->element[i]->str;
+	reply = redisCommandArgv(redis, (int)(5 + count), words, NULL);
+	if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+		FAIL("take: %s", reply != NULL ? reply->str : redis->errstr);
+	return reply;
+}
+
+static void *
+work(void *argument)
+{
+	struct producer *connection = producer_open();
+	redisReply *loaded, *tasks = NULL, *next;
+	size_t i;
+
+	loaded = redisCommand(connection->redis, "SCRIPT LOAD %s", take);
+	if (loaded == NULL || loaded->type != REDIS_REPLY_STRING)
+		FAIL("the script cannot be loaded");
+	/* What was taken last is executed as well. */
+	do {
+		next = exchange(connection->redis, loaded->str, tasks);
+		if (tasks != NULL)
+			freeReplyObject(tasks);
+		tasks = next;
+		for (i = 0; i < tasks->elements; i++)
+			task_executed(tasks->element[i]->str);
+		if (tasks->elements == 0)
+			(void)usleep(EMPTY_US);
+	} while (tasks->elements > 0 || !atomic_load(&stopping));
+	freeReplyObject(tasks);
+	freeReplyObject(loaded);
+	producer_close(connection);
+	return argument;
+}
+
+void
+work_start(unsigned threads)
+{
+	for (; threads_count < threads; threads_count++)
+		if (pthread_create(&thread[threads_count], NULL, work, NULL) !=
+		    0)
+			FAIL("no thread");
+}
+
+void
+work_stop(void)
+{
+	atomic_store(&stopping, true);
+	while (threads_count > 0)
+		(void)pthread_join(thread[--threads_count], NULL);
+}
