@@ -44,8 +44,8 @@
 #   make abi         programs built against the last release still run
 #   make perf        16 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
-#   make perf-durable  delayed tasks beside Celery, beanstalkd, PostgreSQL, in 10
-#                    minutes: PERF='--seconds 1 --only hwt'
+#   make perf-durable  delayed tasks beside Celery, beanstalkd, PostgreSQL, in
+#                    10 minutes: PERF='--seconds 1 --only hwt'
 #
 # Yours to set; what is needed besides is added, never replaced:
 #
