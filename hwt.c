@@ -65,7 +65,6 @@
 #include "core/probe.h"
 #include "core/timer.h"
 
-#define NOINLINE __attribute__((noinline))
 #ifndef ALWAYS_INLINE
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #endif
@@ -155,111 +154,6 @@ pending_reserve(struct hwt *timer, uint64_t count)
 			return false;
 		/* E:permits acquire */
 	} while (!a64_cas_seq(&timer->permits, taken, taken + count));
-	return true;
-}
-
-void
-pending_release(struct hwt *timer, uint64_t count)
-{
-	/* E:permits release */
-	if (timer->max_pending != 0)
-		(void)a64_add_seq(&timer->permits, -count);
-}
-
-/* Manual timers: only the caller that clears wake_before calls wake. */
-static void
-wake_manual(struct hwt *timer, uint64_t due_ns)
-{
-	uint64_t before_ns;
-
-	do {
-		/* E:asleep fence */
-		before_ns = a64_load_seq(&timer->wake_before);
-		if (due_ns >= before_ns)
-			return;
-		/* E:called release */
-	} while (!a64_cas_seq(&timer->wake_before, before_ns, 0));
-	if (timer->wake.wake != NULL)
-		timer->wake.wake(timer->wake.ctx);
-}
-
-/* The worker sleeps past due_ns. Each thread that finds this wakes the worker,
- * so that none relies on another that may be descheduled before its call. With
- * a cache of its own, a thread does so once per sleep. */
-static NOINLINE void
-wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
-{
-	uint64_t sleep;
-
-	if (timer->flags & HWT_MANUAL) {
-		wake_manual(timer, due_ns);
-		return;
-	}
-	/* If the worker has gone to sleep again since, this ends that sleep: it
-	 * was announced before the increment below. E:sleep acquire */
-	sleep = a64_load_acquire(&timer->announced_sequence);
-	if (cache != NULL && !cache->shared) {
-		if (cache->woken_sleep == sleep)
-			return;
-		cache->woken_sleep = sleep;
-	}
-	/* E:called release */
-	(void)a64_add_seq(&timer->wake_sequence, 1);
-	futex_wake_one(&timer->wake_sequence);
-}
-
-static inline void
-wake_worker_if_needed(struct hwt *timer, uint64_t due_ns)
-{
-	/* E:asleep fence */
-	if (__builtin_expect(due_ns < a64_load_seq(&timer->wake_before), 0))
-		wake_worker(timer, cache_of(timer), due_ns);
-}
-
-NOINLINE void
-wake_worker_for_trim(struct hwt *timer)
-{
-	/* A thread that exits has no cache any more, and must not get one.
-	 * E:asleep fence */
-	if (!(timer->flags & HWT_MANUAL) &&
-	    a64_load_seq(&timer->wake_before) != 0)
-		wake_worker(timer, cache_at_hand(timer), 0);
-}
-
-static NOINLINE int
-notify_slowly(struct hwt *timer, uint32_t index, uint64_t due_ns)
-{
-	if (mpsc_push(&timer->queue, index, due_ns) &&
-	    !(timer->flags & HWT_MANUAL))
-		due_ns = 0;
-	wake_worker_if_needed(timer, due_ns);
-	return 0;
-}
-
-/* Always 0, so that it can be tail-called. */
-NOINLINE int
-timer_notify(struct hwt *timer, uint32_t index, struct pair_value due)
-{
-	/* A relative delay begins when the worker sees it: at once. */
-	uint64_t due_ns = (due.word & FLAG_RELATIVE) ? 0 : due.deadline_ns;
-
-	if (!mpsc_is_pushed(&timer->queue, index, due_ns))
-		return notify_slowly(timer, index, due_ns);
-	wake_worker_if_needed(timer, due_ns);
-	return 0;
-}
-
-bool
-timer_retract(struct record *record, uint64_t id)
-{
-	uint64_t word;
-
-	do {
-		word = pair_word(&record->pair);
-		if (!word_matches(word, id) ||
-		    word_state(word) != STATE_PENDING)
-			return false;
-	} while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	return true;
 }
 

@@ -59,7 +59,7 @@
  *              same holds of bits and the bits above: fences in free_raise; in
  *              find_slab and page_take.
  */
-#include "core/mpsc_queue.h"
+#include "mpsc_queue.h"
 
 /* mpsc_push asks for a wake-up for every so many waiting pages of a slab. */
 #ifndef CALL_PAGES

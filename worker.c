@@ -578,6 +578,17 @@ worker_sleep(struct hwt *timer)
 	worker->woken = true;
 }
 
+void
+timer_turn_end(struct hwt *timer)
+{
+	struct lifecycle *life = &timer->life;
+
+	(void)pthread_mutex_lock(&life->lock);
+	life->turner = timer->flags & HWT_MANUAL ? TURNER_NONE : TURNER_ENDED;
+	(void)pthread_cond_broadcast(&life->changed);
+	(void)pthread_mutex_unlock(&life->lock);
+}
+
 void *
 worker_main(void *argument)
 {

@@ -55,17 +55,6 @@
 #define MARK_LIVE UINT64_C(0x6877746c69766521)
 #define EPOCH_DESTROYED UINT64_MAX
 
-struct debug debug;
-
-void
-timer_log(const struct hwt *timer, int level, const char *message)
-{
-	if (timer->log.write != NULL)
-		timer->log.write(timer->log.ctx, level, message);
-	else
-		(void)dprintf(STDERR_FILENO, "hwt: %s\n", message);
-}
-
 static uint32_t
 wheel_length(const struct hwt_options *options)
 {
@@ -174,6 +163,7 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 	if (record_store_create(&timer->store) != 0)
 		return -ENOMEM;
 	mpsc_create(&timer->queue, &timer->store);
+	timer->store.trim_due = wake_worker_for_trim;
 	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
 	    0)
 		goto destroy_store;

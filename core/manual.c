@@ -27,17 +27,6 @@ timer_turn_begin(struct hwt *timer)
 	return error;
 }
 
-void
-timer_turn_end(struct hwt *timer)
-{
-	struct lifecycle *life = &timer->life;
-
-	(void)pthread_mutex_lock(&life->lock);
-	life->turner = timer->flags & HWT_MANUAL ? TURNER_NONE : TURNER_ENDED;
-	(void)pthread_cond_broadcast(&life->changed);
-	(void)pthread_mutex_unlock(&life->lock);
-}
-
 /* Whether something may be due that was not due in the last turn. */
 static bool
 boundary_has_come(const struct hwt *timer)

@@ -46,6 +46,7 @@ static struct {
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 a64_t process_destroyed;
+a64_t process_shared;
 /* Running workers; whether the warning about their number was written. */
 static a64_t workers, warned;
 
@@ -79,7 +80,6 @@ process_init(void)
 	done = true;
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	thread_init();
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
 		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
 		process_epoch_word = page;
@@ -107,7 +107,7 @@ process_renew(void)
 	(void)a64_add_seq(&process_destroyed, 1);
 	a64_store_relaxed(&workers, 0);
 	a64_store_relaxed(&warned, 0);
-	shared_forget();
+	a64_store_relaxed(&process_shared, 0);
 	/* E:epoch release */
 	a64_store_release(process_epoch_word, ++last_epoch);
 }

@@ -41,6 +41,9 @@ extern a64_t process_destroyed;
 /* The head of the list, which goes on at registry_next. With the lock held. */
 const struct hwt *process_first_timer(void);
 
+/* The shared timer: core/shared.c. 0 in a child that takes its epoch. */
+extern a64_t process_shared;
+
 /* Counts a worker that begins. True: it is the first one beyond the number that
  * is worth a warning. */
 bool process_add_worker(void);

@@ -420,7 +420,7 @@ free_add(struct hwt *timer, uint32_t page_number, uint64_t records)
 		return;
 	/* E:asleep fence: this, and then the caller reads wake_before. */
 	a64_store_seq(&store->trim_refused, 0);
-	wake_worker_for_trim(timer);
+	store->trim_due(timer);
 }
 
 /* One addition for each run of indexes of the same page. */

@@ -176,6 +176,8 @@ struct record_store {
 	/* 1: the system did not take a page, and free_pages has not reached
 	 * TRIM_PAGES since. */
 	a64_t trim_refused;
+	/* Called when there are so many: wakes a worker in a long sleep. */
+	void (*trim_due)(struct hwt *timer);
 	a64_t memory_bytes;
 	a64_t *idle; /* slabs that take no memory, header included */
 	/* For each slab: the highest number of uses of any record in its pages

@@ -25,7 +25,6 @@
 
 /* 0; or the timer's address, which is even; or REFUSED. */
 #define REFUSED 1
-static a64_t shared;
 
 static const struct hwt_options shared_options = {.tick_ns = HWT_MS(10)};
 
@@ -38,7 +37,7 @@ shared_look(struct hwt **timer)
 
 	(void)process_epoch();
 	/* E:shared acquire */
-	word = a64_load_acquire(&shared);
+	word = a64_load_acquire(&process_shared);
 	if (word == REFUSED)
 		return -ESHUTDOWN;
 	if (word == 0)
@@ -58,17 +57,11 @@ shared_offer(void)
 		return error;
 	made->shared = true;
 	/* E:shared release */
-	if (a64_cas_seq(&shared, 0, (uint64_t)(uintptr_t)made))
+	if (a64_cas_seq(&process_shared, 0, (uint64_t)(uintptr_t)made))
 		return 0;
 	made->shared = false;
 	(void)timer_stop(made, HWT_NEVER, NULL);
 	return hwt_destroy(made);
-}
-
-void
-shared_forget(void)
-{
-	a64_store_relaxed(&shared, 0);
 }
 
 int
@@ -100,7 +93,7 @@ hwt_shared_shutdown(struct hwt_unprocessed *unprocessed)
 	if (unprocessed != NULL)
 		memset(unprocessed, 0, sizeof(*unprocessed));
 	while ((error = shared_look(&timer)) == -ENOENT) {
-		if (a64_cas_seq(&shared, 0, REFUSED))
+		if (a64_cas_seq(&process_shared, 0, REFUSED))
 			return 0;
 	}
 	if (error == -ESHUTDOWN)

@@ -80,10 +80,17 @@ thread_exits(void *state)
 	process_unlock();
 }
 
-void
+/* As the library is loaded, before constructors that may create timers. glibc
+ * can run this twice: see process_init. */
+__attribute__((constructor(101))) static void
 thread_init(void)
 {
-	exit_key_made = pthread_key_create(&exit_key, thread_exits) == 0;
+	static bool done;
+
+	if (!done)
+		exit_key_made =
+		    pthread_key_create(&exit_key, thread_exits) == 0;
+	done = true;
 }
 
 static bool

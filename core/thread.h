@@ -61,9 +61,6 @@ struct thread_state {
 #endif
 extern _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 
-/* As the library is loaded. */
-void thread_init(void);
-
 /* The calling thread's cache for timer, or the shared one. The slow half of
  * cache_of in timer.h. Lock-free. may_allocate: may take memory, for the C
  * library, in a thread's first call. */

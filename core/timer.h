@@ -21,11 +21,13 @@
 #include <errno.h>
 #include <signal.h>
 
-#include "core/mpsc_queue.h"
+#include "mpsc_queue.h"
 #include "core/record.h"
 #include "core/system.h"
 #include "core/thread.h"
 #include "core/wheel.h"
+
+#define NOINLINE __attribute__((noinline))
 
 /* What belongs to the thread that turns the wheel. Counters are atomic because
  * hwt_read_stats reads them. */
@@ -227,28 +229,36 @@ cache_of(struct hwt *timer)
 	return cache != NULL ? cache : thread_attach_cache(timer, false);
 }
 
+/* Permits of max_pending. */
+static inline void
+pending_release(struct hwt *timer, uint64_t count)
+{
+	/* E:permits release */
+	if (timer->max_pending != 0)
+		(void)a64_add_seq(&timer->permits, -count);
+}
+
 /* core/lifecycle.c */
 /* 0: the gate is open; starts the worker if there was none yet. */
 int timer_start(struct hwt *timer);
 int timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
-void timer_log(const struct hwt *timer, int level, const char *message);
 
 /* core/manual.c */
 /* The calling thread has the wheel of a manual timer for itself until
  * timer_turn_end, and a stop waits. -ESHUTDOWN, -EDEADLK: as hwt_advance. */
 int timer_turn_begin(struct hwt *timer);
-/* Also the worker's last action. */
-void timer_turn_end(struct hwt *timer);
 
-/* hwt.c */
+/* core/log.c */
+void timer_log(const struct hwt *timer, int level, const char *message);
+
+/* core/wake.c */
 /* Pushes a record that the caller left PENDING and not COVERED, and wakes the
- * worker if needed. */
+ * worker if needed. Always 0, so that it can be tail-called. */
 int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
 /* PENDING back to FREE, because the gate is closed; false: another thread has
  * changed the record first. */
 bool timer_retract(struct record *record, uint64_t id);
-void pending_release(struct hwt *timer, uint64_t count);
 /* Wakes a worker in a long sleep, to give memory back. */
 void wake_worker_for_trim(struct hwt *timer);
 
@@ -260,6 +270,8 @@ void timer_run_record(struct hwt *timer, struct record *record, uint32_t index);
 
 /* worker.c */
 void *worker_main(void *argument);
+/* The wheel is no longer turned: the worker's last action, too. */
+void timer_turn_end(struct hwt *timer);
 /* Runs what is due. */
 void worker_turn(struct hwt *timer);
 /* Takes over what was pushed and is due at worker.now_ns or before. */
@@ -273,9 +285,5 @@ bool worker_drop_stale(struct hwt *timer, uint64_t *tick);
 /* Announces to callers that the worker is about to sleep until that tick.
  * False: something was pushed meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns);
-
-/* core/shared.c */
-/* Clears the shared timer, when a child takes its epoch. */
-void shared_forget(void);
 
 #endif

@@ -197,7 +197,7 @@ check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
 	@test/check/run check-all
 endif
 
-tidy:
+tidy: build/plain/libhwt.a
 	@tools/tidy
 analyze:
 	@tools/analyze
