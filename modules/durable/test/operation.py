@@ -16,6 +16,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from actor import Actor
 from checker import Checker
@@ -189,6 +191,36 @@ class Units(Operation):
         for program in programs:
             program.terminate()
             self.assertEqual(program.wait(LIMIT), 0)
+
+
+class Health(Operation):
+    def test_an_engine_that_is_set_to_keep_less(self):
+        """It is told, by the log too, and all goes on when it is set back."""
+        self.engine.start()
+        self.ctl("init")
+        hwtd = self.start("hwtd", "--metrics=0")
+        worker = self.start("hwt-exec", "--queue=q", "--", "true")
+        wait_until(lambda: "/metrics" in hwtd.err)
+        url = re.search("http://[0-9.:]+/", hwtd.err)[0] + "health"
+
+        def health():
+            try:
+                with urllib.request.urlopen(url) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+        wait_until(lambda: health() == (200, "ok\n"))
+        with self.engine.client() as client:
+            client("CONFIG", "SET", "appendonly", "no")
+            wait_until(lambda: health()[0] == 503)
+            self.assertIn("persistence is below the level", health()[1])
+            wait_until(lambda: "appendonly yes, appendfsync" in hwtd.err)
+            self.ctl("add", "--queue=q", "--in=0", status=NO)
+            client("CONFIG", "SET", "appendonly", "yes")
+        wait_until(lambda: health() == (200, "ok\n"))
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "succeeded")
+        self.assertEqual((hwtd.end(), worker.end()), (0, 0))
 
 
 class Disk(Operation):
