@@ -163,6 +163,12 @@ engine_set_identity(struct engine *engine, uint64_t identity)
 	(void)argument_number(&engine->identity, identity);
 }
 
+uint64_t
+engine_timeout_ns(const struct engine *engine)
+{
+	return engine->timeout_ns;
+}
+
 uint32_t
 engine_level(const struct engine *engine)
 {

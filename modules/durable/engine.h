@@ -115,6 +115,9 @@ void engine_set_identity(struct engine *engine, uint64_t identity);
  * come back, from a backup. */
 bool engine_is_gone(const struct engine *engine, uint64_t for_ns);
 
+/* How long a batch may take that does not say it: the options' timeout. */
+uint64_t engine_timeout_ns(const struct engine *engine);
+
 /* The space's name, and the level that the engine is verified for. */
 const char *engine_space(const struct engine *engine);
 uint32_t engine_level(const struct engine *engine);

@@ -22,7 +22,9 @@
  * they take long. None while too many outcomes cannot be told. What waits for
  * longer than WAITING_NS all the same goes back, for another worker.
  *
- * WHAT IS REPEATED. Taking, with the same token, until there is an answer. An
+ * WHAT IS REPEATED. Taking, until there is an answer: each one says which was
+ * the last that was answered, so what came of those between is known not to be
+ * here, is handed over again, and does not count if it has ended meanwhile. An
  * outcome, until there is an answer, or the worker stops; if the engine refuses
  * it for good, until the lease is over.
  *
@@ -105,7 +107,8 @@ struct job_list {
 
 /* A shard's queue. */
 struct source {
-	uint64_t token; /* of the next take */
+	uint64_t token; /* of the last take; each has its own */
+	uint64_t received; /* of the last one that was answered */
 	uint32_t ended; /* jobs of it */
 	bool rings; /* there may be something */
 	bool waits; /* its outcomes, for the end of a back-off */
@@ -244,7 +247,7 @@ thread_run(void *arg)
 		if (boot_now_ns() < job->lease_ns)
 			job_run(worker, job);
 		else
-			job->given_up = true;
+			job->outcome = BACK;
 		list_add(&worker->returned, job);
 		if (worker->returned.count == 1)
 			loop_wake(&worker->loop);
@@ -667,6 +670,8 @@ outcome_is_settled(struct job *job, int result)
 
 	if (result == 0)
 		return true;
+	if (result == 1 && job->told == BACK)
+		return true;
 	if (result == 1) {
 		engine_log(engine, LOG_WARNING,
 		    "%.64s: attempt %u is over; its outcome %s", id,
@@ -825,8 +830,8 @@ leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns)
 	    &worker->loop, &worker->extend, woken, worker, delay_ns);
 }
 
-/* Of all that have not ended. One that was given up on its way to a thread is
- * extended once too often, which is refused or ends. */
+/* Of all that have not ended. One whose lease was over on its way to a thread
+ * is extended once too often, which is refused or ends. */
 static void
 leases_extend(struct hwt_durable_worker *worker)
 {
@@ -909,8 +914,9 @@ needed(struct hwt_durable_worker *worker)
 
 struct take {
 	uint32_t count;
-	struct number token[TAKE_SHARDS], limit_text, visibility;
-	struct engine_argument argument[TAKE_SHARDS][5];
+	struct number token[TAKE_SHARDS], received[TAKE_SHARDS];
+	struct number limit_text, visibility;
+	struct engine_argument argument[TAKE_SHARDS][6];
 	struct engine_call call[TAKE_SHARDS];
 	uint32_t limit; /* tasks of each */
 };
@@ -936,14 +942,16 @@ take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
 		argument[0] = argument_text(worker->queue);
 		argument[1] = argument_text(worker->name);
 		argument[2] = argument_number(
-		    &take->token[take->count], worker->source[shard].token);
-		argument[3] = argument_number(&take->limit_text, take->limit);
-		argument[4] = argument_number(
+		    &take->token[take->count], ++worker->source[shard].token);
+		argument[3] = argument_number(&take->received[take->count],
+		    worker->source[shard].received);
+		argument[4] = argument_number(&take->limit_text, take->limit);
+		argument[5] = argument_number(
 		    &take->visibility, whole_ms(worker->visibility_ns));
 		take->call[take->count++] =
 		    (struct engine_call){.script = SCRIPT_TAKE,
 			.shard = shard,
-			.count = 5,
+			.count = 6,
 			.arg = argument};
 	}
 }
@@ -999,7 +1007,8 @@ take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
 		source_quiet(worker, call->shard);
 		return;
 	}
-	worker->source[call->shard].token++;
+	worker->source[call->shard].received =
+	    worker->source[call->shard].token;
 	if (call->reply->elements < limit && !take_is_cut(call->reply))
 		source_quiet(worker, call->shard);
 	take_hold(worker, call, asked_ns);
@@ -1014,6 +1023,10 @@ take_some(struct hwt_durable_worker *worker, uint32_t need)
 	uint32_t i;
 
 	wait.replicated = true;
+	/* What has no answer is asked for again before its lease ends. */
+	wait.timeout_ns = engine_timeout_ns(worker->loop.engine);
+	if (wait.timeout_ns > worker->visibility_ns / 2)
+		wait.timeout_ns = worker->visibility_ns / 2;
 	take_write(worker, &take, need);
 	(void)engine_call(worker->loop.engine, take.call, take.count, &wait);
 	for (i = 0; i < take.count; i++)
@@ -1182,15 +1195,12 @@ threads_begin(struct hwt_durable_worker *worker)
 static int
 worker_begin(struct hwt_durable_worker *worker)
 {
-	uint32_t shards = worker->durable->shards;
-	uint32_t i;
 	int error;
 
-	worker->source = calloc(shards, sizeof(*worker->source));
+	worker->source =
+	    calloc(worker->durable->shards, sizeof(*worker->source));
 	if (worker->source == NULL)
 		return -ENOMEM;
-	for (i = 0; i < shards; i++)
-		worker->source[i].token = 1;
 	worker->loop.engine = worker->durable->engine;
 	worker->loop.channel = worker->channel;
 	worker->loop.ring = ring;

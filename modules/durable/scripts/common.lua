@@ -455,9 +455,10 @@ local function error_key(id)
 	return prefix .. ":e:" .. id
 end
 
--- A dead letter.
-local function bury(id, task, why)
+-- A dead letter; said: its worker said so, and it did not run out of attempts.
+local function bury(id, task, why, said)
 	task.state = FAILED
+	task.slot = said and 1 or 0
 	save(id, task)
 	if why ~= "" then
 		call("SET", error_key(id), why)
@@ -475,6 +476,32 @@ local function again(id, task, due, why)
 	end
 	place(id, task, due)
 	save(id, task)
+end
+
+-- An attempt that its worker has called nobody for, and whose lease has ended,
+-- does not count, if it is one of the last two such: the record has their
+-- fences. A task that is dead for lack of attempts has one again.
+local function refund(id, attempt)
+	local task = load(id)
+	if not task or task.state > FAILED or task.state == SUCCEEDED then
+		return false
+	end
+	if task.doubt == attempt then
+		task.doubt, task.doubt_before = task.doubt_before, 0
+	elseif task.doubt_before == attempt then
+		task.doubt_before = 0
+	else
+		return false
+	end
+	task.attempts = max(task.attempts - 1, 0)
+	count("given_back", 1)
+	if task.state == FAILED and task.slot == 0 then
+		sure("ZREM", prefix .. ":dead", id)
+		call("UNLINK", error_key(id))
+		place(id, task, now)
+	end
+	save(id, task)
+	return true
 end
 
 -- An id without a record, or with one that cannot be read, goes out of the way,

@@ -40,6 +40,7 @@ local over = {} -- ids of attempts that have ended
 
 local function apply(id, task, outcome, delay, why)
 	over[#over + 1] = id
+	changed = true
 	if outcome == "back" then
 		count("given_back", 1)
 		task.attempts = max(task.attempts - 1, 0)
@@ -48,7 +49,7 @@ local function apply(id, task, outcome, delay, why)
 		count("retried", 1)
 		again(id, task, due_after(delay), why)
 	elseif outcome == "fail" then
-		bury(id, task, why)
+		bury(id, task, why, true)
 	else
 		conclude(id, task, SUCCEEDED)
 	end
@@ -57,12 +58,12 @@ end
 local function finish(at)
 	local id = ARGV[at]
 	local outcome, why = read_outcome(ARGV[at + 2])
+	local attempt = tonumber(ARGV[at + 1])
 	local task = load(id)
-	if not task or task.fence ~= tonumber(ARGV[at + 1]) then
-		return STALE
-	end
-	if task.state ~= RUNNING then
-		return is_repeated(task, outcome) and OK or STALE
+	local is_last = task and task.fence == attempt
+	if not is_last or task.state ~= RUNNING then
+		return (outcome == "back" and refund(id, attempt) or
+			is_last and is_repeated(task, outcome)) and OK or STALE
 	end
 	apply(id, task, outcome, tonumber(ARGV[at + 3]), why)
 	return OK
@@ -82,7 +83,7 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit("GETRANGE", "SET", "SETRANGE", "ZADD", "ZREM")
+refused = admit("GETRANGE", "SET", "SETRANGE", "UNLINK", "ZADD", "ZREM")
 if refused then
 	return refused
 end
@@ -92,6 +93,8 @@ for i = 1, total do
 end
 if over[1] then
 	sure("ZREM", prefix .. ":fly", unpack(over))
+end
+if changed then
 	commit()
 end
 return results

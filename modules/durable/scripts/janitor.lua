@@ -22,7 +22,7 @@ local function back_off(attempts)
 	return floor(math.random() * longest)
 end
 
--- The attempt counts, unless its worker says that it has called nobody.
+-- The attempt counts, unless its worker says later that it has called nobody.
 local function end_lease(id)
 	local task = load(id)
 	if not task then

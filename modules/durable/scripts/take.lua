@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- take queue worker token limit visibility
+-- take queue worker token received limit visibility
 
 local LOOKED_MAX = 4 -- entries per task that is asked for
 local PAGE = 16 -- records that are read at once: up to a MiB
+local KEPT = 600000 -- ms, for which a take is remembered behind its leases
 
 local taken, kept = {}, {}
 local bytes = 0
@@ -23,22 +24,29 @@ local function hand_over(id, task, text, visibility)
 	leases[#leases + 1] = id
 end
 
--- What the same take got before, as far as it is still this worker's. The
--- worker counts the leases from when it asked again.
-local function repeat_take(before, key, visibility)
+-- What the take before got, as far as it is still this worker's. The worker
+-- counts the leases from when it asked again. If it was not received, no
+-- callback was called for it, and what has ended meanwhile does not count.
+local function take_again(before, was_lost, visibility)
 	for i = 2, #before, 2 do
-		local task, text = load(before[i], true)
-		if task and task.state == RUNNING and
-			task.fence == before[i + 1] then
-			hand_over(before[i], task, text, visibility)
+		local id, attempt = before[i], before[i + 1]
+		local task, text = load(id, true)
+		if task and task.state == RUNNING and task.fence == attempt then
+			hand_over(id, task, text, visibility)
+		elseif was_lost then
+			refund(id, attempt)
 		end
 	end
-	if taken[1] then
-		sure("ZADD", prefix .. ":fly", unpack(leases))
-		call("PEXPIRE", key, visibility)
-		commit()
+end
+
+-- What a worker's last take got: its token, and id and fence of each.
+local function read_last(key)
+	local text = try("GET", key)
+	local sound, last = pcall(cmsgpack.unpack, text)
+	if sound and type(last) == "table" and type(last[1]) == "number" then
+		return last
 	end
-	return taken
+	return {0}
 end
 
 -- The bucket has it too if the entry is of before: of a task that was put into
@@ -133,14 +141,15 @@ local function take(queue, limit, visibility)
 	end
 end
 
-local refused = open() or expect(7)
+local refused = open() or expect(8)
 if refused then
 	return refused
 end
 local queue, worker = ARGV[3], ARGV[4]
 local token = whole(ARGV[5], 1, WHOLE_MAX)
-local limit = whole(ARGV[6], 1, BATCH_MAX)
-local visibility = whole(ARGV[7], 1, DAY)
+local received = whole(ARGV[6], 0, WHOLE_MAX)
+local limit = whole(ARGV[7], 1, BATCH_MAX)
+local visibility = whole(ARGV[8], 1, DAY)
 if not is_name(queue) then
 	return refuse_argument(1, "queue")
 end
@@ -150,36 +159,40 @@ end
 if not token then
 	return refuse_argument(3, "token")
 end
+if not received or received >= token then
+	return refuse_argument(4, "received")
+end
 if not limit then
-	return refuse_argument(4, "limit")
+	return refuse_argument(5, "limit")
 end
 if not visibility then
-	return refuse_argument(5, "visibility")
+	return refuse_argument(6, "visibility")
 end
 refused = admit("GET", "GETRANGE", "LRANGE", "LTRIM", "MGET", "PEXPIRE", "PTTL",
-	"SET", "SETRANGE", "ZADD", "ZREM")
+	"SET", "SETRANGE", "UNLINK", "ZADD", "ZREM")
 if refused then
 	return refused
 end
 local last_key = prefix .. ":t:" .. worker
-local last = try("GET", last_key)
-local sound, before = pcall(cmsgpack.unpack, last)
-if sound and type(before) == "table" and type(before[1]) == "number" then
-	if token == before[1] then
-		return repeat_take(before, last_key, visibility)
-	end
+local last = read_last(last_key)
+if token < last[1] then
 	-- It comes so late that nobody waits for it.
-	if token < before[1] then
-		return {}
-	end
+	return {}
 end
-take(queue, limit, visibility)
+if received < last[1] then
+	take_again(last, token > last[1], visibility)
+end
+if not taken[1] and token > last[1] then
+	take(queue, limit, visibility)
+end
 if taken[1] then
 	sure("ZADD", prefix .. ":fly", unpack(leases))
 	call("SET", last_key, cmsgpack.pack({token, unpack(kept)}), "PX",
-		visibility)
+		visibility + KEPT)
+end
+if delta.begun then
 	commit("fence", fence)
-elseif changed then
+elseif taken[1] or changed then
 	commit()
 end
 return taken

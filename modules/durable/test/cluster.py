@@ -265,7 +265,8 @@ class Moves(Nodes):
         self.ctl("init", f"--shards={SHARDS}", "--slots=16", "--tick=20")
         scheduler = self.start("hwtd")
         worker = self.start(
-            "hwt-exec", "--queue=q", "--visibility=120", "--", "sh", "-c",
+            "hwt-exec", "--queue=q", "--visibility=120",
+            "--fail-status=1", "--", "sh", "-c",
             'echo "$HWT_ID $HWT_ATTEMPT"; [ "$HWT_ID" != t7 ]')
         lines = b"".join(b'{"queue":"q","in":%d,"id":"t%d"}\n'
                          % (i % 2, i) for i in range(40))
@@ -332,7 +333,7 @@ class Moves(Nodes):
                    space("stat", shard) and
                    space.meta(shard)["delivered"] >= 5)
         done, failed, running = space(
-            "take", shard, "q", f"w{time.monotonic_ns()}", 1, 3, 60000)
+            "take", shard, "q", f"w{time.monotonic_ns()}", 1, 0, 3, 60000)
         self.assertEqual(space(
             "finish", shard, *held(done), "done", 0, *held(failed), "fail",
             0), [0, 0])
@@ -342,7 +343,7 @@ class Moves(Nodes):
         before = self.dump(shard)
         for script, *arguments in (
                 ("pump", 100, ""), ("janitor", 100, 5),
-                ("take", "q", f"w{time.monotonic_ns()}", 1, 9, 1000),
+                ("take", "q", f"w{time.monotonic_ns()}", 1, 0, 9, 1000),
                 ("add", "other", "q", "in", 0, 1, "", ""),
                 ("cancel", name), ("reschedule", name, "in", 0),
                 ("finish", name, 1, "done", 0),

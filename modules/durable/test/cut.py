@@ -35,7 +35,7 @@ def scripts_of(turn):
                  for i, name in enumerate(names)), [])
     return [
         ("add", tasks), ("reschedule", (names[3], "in", 7)),
-        ("pump", (100, "")), ("take", ("q", "w", turn + 1, 2, 30000)),
+        ("pump", (100, "")), ("take", ("q", "w", turn + 1, turn, 2, 30000)),
         ("extend", lambda taken: (40000, *held(taken[0]))),
         ("finish", lambda taken: sum(
             ((*held(task), outcome, 0) for task, outcome in zip(

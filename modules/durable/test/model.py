@@ -32,6 +32,7 @@ QUEUES = ["q", "r"]
 IDS = [f"id{i}" for i in range(24)]
 WORKERS = ["a", "b"]
 GRACE = 10000
+KEPT = 600000  # for which a take is remembered behind its leases
 HISTORY = 60  # steps that a cut may take back
 
 
@@ -56,16 +57,19 @@ class Task:
         self.attempts = 0
         self.generation = 1
         self.fence = 0
+        self.doubts = [0, 0]  # fences of the last leases that ended
+        self.said = False  # that it failed, and did not run out of attempts
         self.until = 0  # end of a lease, or of the retention
         self.has_entry = False
 
     def is_like(self, record):
         return (self.state, self.queue, self.due, self.max_attempts,
                 self.payload, self.attempts, self.generation,
-                self.fence) == (
+                self.fence, self.doubts) == (
                     record.state, record.queue.decode(), record.due,
                     record.max_attempts, record.payload.decode(),
-                    record.attempts, record.generation, record.fence)
+                    record.attempts, record.generation, record.fence,
+                    record.doubts)
 
     def end(self, state, until):
         self.state, self.until, self.payload = state, until, ""
@@ -130,6 +134,7 @@ class World:
     def renew(self, name, due):
         task = self.tasks[name]
         task.state, task.due, task.attempts = "pending", due, 0
+        task.doubts = [0, 0]
         task.generation += 1
 
     def do_pump(self, now, records, limit, version):
@@ -149,14 +154,20 @@ class World:
         wait = 0 if more else min([1000] + [each - now for each in left])
         return [len(moved), wait, None, None, now, int(more)]
 
-    def do_take(self, now, records, queue, worker, token, limit, visibility):
+    def do_take(self, now, records, queue, worker, token, received, limit,
+                visibility):
         last = self.takes.get(worker)
-        if last and last[1] < self.real:
-            last = None
-        if last and token < last[0]:
+        if not last or last[1] < self.real:
+            last = (0, 0, [])
+        if token < last[0]:
             return []
-        if last and token == last[0]:
-            return self.take_again(now, worker, visibility)
+        lost = received < last[0]
+        if token == last[0] or lost:
+            reply = self.take_again(
+                now, worker, token, lost and token > last[0], last[2],
+                visibility)
+            if reply or token == last[0]:
+                return reply
         waiting = [name for name in self.in_state("delivered")
                    if self.tasks[name].queue == queue
                    and self.tasks[name].has_entry]
@@ -176,19 +187,39 @@ class World:
         self.fence = max(fences, default=self.fence)
         self.begun += len(got)
         if got:
-            self.takes[worker] = (token, self.real + visibility, list(
-                zip(got, fences)))
+            self.remember(worker, token, visibility, list(zip(got, fences)))
             self.given.extend(zip(got, fences))
         return [self.reply(name) for name in got]
 
-    def take_again(self, now, worker, visibility):
-        token, _, got = self.takes[worker]
-        names = [name for name, fence in got if self.is_running(name, fence)]
-        for name in names:
-            self.tasks[name].until = now + visibility
+    def remember(self, worker, token, visibility, got):
+        self.takes[worker] = (token, self.real + visibility + KEPT, got)
+
+    def take_again(self, now, worker, token, lost, got, visibility):
+        names = []
+        for name, fence in got:
+            if self.is_running(name, fence):
+                self.tasks[name].until = now + visibility
+                names.append(name)
+            elif lost:
+                self.refund(now, name, fence)
         if names:
-            self.takes[worker] = (token, self.real + visibility, got)
+            self.remember(worker, token, visibility, [
+                (name, self.tasks[name].fence) for name in names])
         return [self.reply(name) for name in names]
+
+    def refund(self, now, name, fence):
+        """Whether an attempt that has ended does not count."""
+        task = self.tasks.get(name)
+        if not task or fence not in task.doubts or \
+                task.state not in ("pending", "delivered", "running",
+                                   "failed"):
+            return False
+        task.doubts = [each for each in task.doubts if each != fence] + [0]
+        task.attempts -= 1
+        self.given_back += 1
+        if task.state == "failed" and not task.said:
+            task.state, task.due = "pending", now
+        return True
 
     def reply(self, name):
         task = self.tasks[name]
@@ -204,23 +235,24 @@ class World:
 
     def finish(self, now, name, fence, outcome, delay):
         task = self.tasks.get(name)
-        if not task or task.fence != fence:
-            return 1
-        if task.state != "running":
-            return 0 if (task.state, outcome) in (
-                ("succeeded", "done"), ("failed", "retry"),
-                ("failed", "fail")) else 1
+        if not self.is_running(name, fence):
+            if outcome == "back":
+                return 0 if self.refund(now, name, fence) else 1
+            return 0 if task and task.fence == fence and (
+                task.state, outcome) in (
+                    ("succeeded", "done"), ("failed", "retry"),
+                    ("failed", "fail")) else 1
         if outcome == "done":
             task.end("succeeded", self.real + RETENTION)
             self.ended["succeeded"] += 1
         elif outcome == "fail":
-            task.state = "failed"
+            task.state, task.said = "failed", True
         elif outcome == "back":
             task.state = "pending"
             task.attempts -= 1
             self.given_back += 1
         elif task.attempts == task.max_attempts:
-            task.state = "failed"
+            task.state, task.said = "failed", False
         else:
             task.state, task.due = "pending", now + delay
         return 0
@@ -255,8 +287,9 @@ class World:
 
     @staticmethod
     def end_lease(now, task, record):
+        task.doubts = [task.fence, task.doubts[0]]
         if task.attempts == task.max_attempts:
-            task.state = "failed"
+            task.state, task.said = "failed", False
             return
         task.state = "pending"
         longest = min(600000, 1000 * 2 ** (task.attempts - 1))
@@ -394,7 +427,8 @@ class Run:
             self.call("pump", (1000, ""), (1000, ""))
             for queue in QUEUES:
                 self.token += 1
-                arguments = (queue, "z", self.token, 100, 5000)
+                arguments = (queue, "z", self.token, self.token - 1, 100,
+                             5000)
                 self.call("take", arguments, arguments)
             self.finish_all()
         self.time = self.now + RETENTION + 1
@@ -477,7 +511,10 @@ class Run:
             token = self.token
         elif self.random.random() < 0.3:
             token = max(1, token - self.random.randrange(5))
-        arguments = (self.random.choice(QUEUES), worker, max(1, token),
+        token = max(1, token)
+        received = self.random.choice(
+            [token - 1, token - 1, 0, self.random.randrange(token)])
+        arguments = (self.random.choice(QUEUES), worker, token, received,
                      self.random.choice([1, 2, 10]),
                      self.random.choice([1, 1000, 30000]))
         self.call("take", arguments, arguments)

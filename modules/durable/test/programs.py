@@ -266,7 +266,7 @@ class Programs(unittest.TestCase):
         """Pumps, takes and finishes a due task."""
         shard = shard_of(name.encode(), space.shards)
         wait_until(lambda: space("pump", shard, 100, "")[0])
-        taken = space("take", shard, "q", f"w{time.monotonic_ns()}", 1, 10,
+        taken = space("take", shard, "q", f"w{time.monotonic_ns()}", 1, 0, 10,
                       30000)
         self.assertEqual([task[0] for task in taken], [name.encode()])
         self.assertEqual(
@@ -440,7 +440,7 @@ class Hwtctl(Programs):
         space = self.scripts()
         shard = shard_of(b"t", space.shards)
         wait_until(lambda: space("pump", shard, 100, "")[0])
-        space("take", shard, "q", "w", 1, 1, 30000)
+        space("take", shard, "q", "w", 1, 0, 1, 30000)
         self.assertEqual(self.state("t"), "running")
         for words in (["cancel", "t"], ["reschedule", "t", "--in=1"]):
             self.assertIn("it is running", self.ctl(*words, status=NO).err)
@@ -536,7 +536,7 @@ class Hwtctl(Programs):
         wait_until(lambda: space("pump", 0, 1000, "")[0] >= 0 and
                    space.meta(0)["delivered"] == 600)
         for turn in range(1, 4):
-            for task in space("take", 0, "q", "w", turn, 200, 30000):
+            for task in space("take", 0, "q", "w", turn, turn - 1, 200, 30000):
                 space("finish", 0, *held(task), "fail", 0)
         self.assertEqual(len(self.ctl("dead", "list").lines), 600)
         self.ctl("dead", "replay", "--all")
@@ -1717,8 +1717,8 @@ class Many(Programs):
         self.ctl("cancel", "t1")
         self.ctl("reschedule", "t3", "--in=0")
         scheduler = self.start("hwtd")
-        worker = self.start("hwt-exec", "--queue=q", "--", "sh", "-c",
-                            '[ "$HWT_ID" != t0 ]')
+        worker = self.start("hwt-exec", "--queue=q", "--fail-status=1", "--",
+                            "sh", "-c", '[ "$HWT_ID" != t0 ]')
         wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
                    == 30)
         self.assertEqual([json.loads(line)["id"] for line in

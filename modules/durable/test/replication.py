@@ -133,6 +133,32 @@ class Replicas(Pair):
         with self.replica.client() as client:
             self.assertEqual(Checker(client, self.space, routed=True)(), [])
 
+    def test_attempts_that_were_not_begun_do_not_count(self):
+        """The replica is away for longer than the leases of the two attempts
+        that each task has: no worker learns what it has taken."""
+        self.ctl("init", "--shards=4", "--slots=64", "--tick=20",
+                 "--level=replicated")
+        lines = b"".join(b'{"queue":"q","in":3,"attempts":2,"id":"t%d"}\n' % i
+                         for i in range(20))
+        self.ctl("add", "--from", "-", stdin=lines)
+        scheduler = self.start("hwtd")
+        workers = [self.start("hwt-exec", "--queue=q", "--visibility=1", "--",
+                              "sh", "-c", 'echo "$HWT_ID"')
+                   for _ in range(2)]
+        self.replica.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.replica.send_signal, signal.SIGCONT)
+        time.sleep(12)
+        self.assertEqual([worker.out for worker in workers], ["", ""])
+        self.replica.send_signal(signal.SIGCONT)
+        wait_until(lambda: sum(
+            worker.out.count("\n") for worker in workers) == 20)
+        self.assertEqual(
+            sorted("".join(worker.out for worker in workers).split()),
+            sorted(f"t{i}" for i in range(20)))
+        self.assertEqual(self.ctl("dead", "list").lines, [])
+        self.assertEqual([each.end() for each in (scheduler, *workers)],
+                         [0, 0, 0])
+
     def test_a_fail_over_loses_what_was_not_waited_for(self):
         """A master that is one no more, and does not know it."""
         careless = self.actor(level=FSYNCED)

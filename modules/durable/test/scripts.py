@@ -96,11 +96,14 @@ class Case(unittest.TestCase):
                 return moved
 
     def take(self, limit=10, worker="w", visibility=LEASE, queue="q",
-             token=None):
+             token=None, received=None):
         if token is None:
             self.token += 1
             token = self.token
-        return self.call("take", queue, worker, token, limit, visibility)
+        if received is None:
+            received = token - 1
+        return self.call("take", queue, worker, token, received, limit,
+                         visibility)
 
     def fence(self, name="x"):
         """Of the last attempt; 1, which is nobody's, if there is none."""
@@ -396,7 +399,7 @@ class WhilePaused(Case):
     COMMANDS = {
         "add": ["y", "q", "in", 0, 1, "", ""], "cancel": ["x"],
         "reschedule": ["x", "in", 0], "pump": [10, ""],
-        "take": ["q", "w", 9, 1, 1000], "finish": ["x", 1, "done", 0],
+        "take": ["q", "w", 9, 0, 1, 1000], "finish": ["x", 1, "done", 0],
         "extend": [1000, "x", 1], "janitor": [10, 1],
         "dead": ["replay", "x"],
     }
@@ -508,14 +511,15 @@ def bad_extends():
 
 
 def bad_takes():
-    take = ["q", "w", "5", "10", "1000"]
+    take = ["q", "w", "5", "4", "10", "1000"]
     yield from with_bad(take, 0, BAD_NAMES, 1)
     yield from with_bad(take, 1, BAD_NAMES, 2)
     yield from with_bad(take, 2, NOT_NUMBERS + [0, BIG + 2], 3)
-    yield from with_bad(take, 3, NOT_NUMBERS + [0, 513], 4)
-    yield from with_bad(take, 4, NOT_NUMBERS + [0, 86400001], 5)
+    yield from with_bad(take, 3, NOT_NUMBERS + [5, BIG], 4)
+    yield from with_bad(take, 4, NOT_NUMBERS + [0, 513], 5)
+    yield from with_bad(take, 5, NOT_NUMBERS + [0, 86400001], 6)
     yield 0, take + ["1"]
-    yield 0, take[:4]
+    yield 0, take[:5]
     yield 0, []
 
 
@@ -726,10 +730,10 @@ class Spaces(Case):
         self.assertEqual(
             other("add", 0, "x", "q", "in", 0, 3, "other", ""), [0])
         self.assertEqual(self.pump()[0], 1)
-        self.assertEqual(other("take", 0, "q", "w", 1, 10, 1000), [])
+        self.assertEqual(other("take", 0, "q", "w", 1, 0, 10, 1000), [])
         self.assertEqual(other("pump", 0, 10, "")[0], 1)
         self.assertEqual(
-            other("take", 0, "q", "w", 1, 10, 1000)[0][5], b"other")
+            other("take", 0, "q", "w", 1, 0, 10, 1000)[0][5], b"other")
         self.assertEqual(self.take()[0][5], b"pay")
 
     def test_hosts_are_forgotten_after_their_lease(self):
@@ -776,14 +780,15 @@ class Fencing(Case):
         self.move(2000)
         _, attempt, second = self.begin("v")
         self.assertEqual(attempt, 2)
-        self.assert_stale(first)
+        self.assert_stale(first, ("done", "retry", "fail"))
         self.assertEqual(self.finish(fence=second), 0)
         self.assertEqual(self.finish(fence=second), 0)
         self.assertEqual(self.finish(fence=first), 1)
 
-    def assert_stale(self, fence):
+    def assert_stale(self, fence,
+                     outcomes=("done", "retry", "fail", "back")):
         before = self.client("GET", self.space.key(0, "r:x"))
-        for outcome in ("done", "retry", "fail", "back"):
+        for outcome in outcomes:
             self.assertEqual(self.finish(fence=fence, outcome=outcome), 1)
         self.assertEqual(self.extend(99999, fence=fence), [1])
         self.assertEqual(
@@ -1051,7 +1056,7 @@ class Take(Case):
         self.take(worker="v", token=1)
         self.client("DEL", self.space.key(0, "r:x2"))
         self.assertEqual(
-            [each[0] for each in self.space("take", 0, "q", "w", 1, 9, 9)],
+            [each[0] for each in self.space("take", 0, "q", "w", 1, 0, 9, 9)],
             [b"x3"])
 
     def test_a_token_of_the_past_gets_nothing(self):
@@ -1070,11 +1075,11 @@ class Take(Case):
         self.pump()
         self.assertEqual(self.take(worker="v", token=1)[0][0], b"y")
 
-    def test_what_a_worker_took_is_forgotten_with_its_lease(self):
+    def test_what_a_worker_took_is_forgotten_in_the_end(self):
         in_running(self)
         key = self.space.key(0, "t:w")
-        self.assertEqual(self.client("PTTL", key), LEASE)
-        self.move(LEASE + 1)
+        self.assertEqual(self.client("PTTL", key), LEASE + 600000)
+        self.move(LEASE + 600001)
         self.assertIsNone(self.client("GET", key))
 
     def test_oldest_first_and_no_more_than_asked_for(self):
@@ -1117,6 +1122,164 @@ class Take(Case):
             self.take(), [[name, 1, 1, START, 1, payload, FENCE]])
         self.assertEqual(
             self.call("finish", name, FENCE, "done", 0), [0])
+
+
+class Begun(Case):
+    """An attempt counts if its callback may have been called. A worker calls
+    none before it has the answer to its take, so one that it asks for again
+    was not begun; nor was one that it gives back, however late."""
+
+    def lose(self, attempts=1, worker="w", token=1):
+        """The answer to a take is lost, and the lease is over."""
+        if self.state() == "none":
+            self.add(attempts=attempts)
+        self.move(5000)
+        self.pump_all()
+        task = self.take(worker=worker, token=token)[0]
+        self.move(LEASE)
+        self.assertEqual(self.janitor()[0], 1)
+        return task[6]
+
+    def again(self, worker="w", token=2, received=0):
+        return self.take(worker=worker, token=token, received=received)
+
+    def test_what_was_not_received_is_handed_over_again(self):
+        for i in range(5):
+            self.add(f"x{i}")
+        self.pump()
+        first = self.take(limit=3)
+        self.move(LEASE - 1)
+        self.assertEqual(self.again(), first)
+        self.move(LEASE - 1)
+        self.assertEqual(self.janitor()[0], 0)
+        self.assertEqual(self.again(token=3, received=1), first)
+        self.assertEqual(len(self.again(token=4, received=3)), 2)
+        self.assertEqual(self.meta()["begun"], 5)
+
+    def test_what_has_ended_unreceived_does_not_count(self):
+        for attempts in (1, 2):
+            self.setUp()
+            self.lose(attempts)
+            self.assertEqual(self.record().attempts, 1)
+            self.assertEqual(self.state(),
+                             "failed" if attempts == 1 else "pending")
+            self.assertEqual(self.again(), [])
+            self.assertEqual(self.record().attempts, 0)
+            self.assertEqual(self.state(), "pending")
+            self.assertEqual(self.meta()["given_back"], 1)
+            self.assertEqual(self.meta()["dead"], 0)
+
+    def test_it_does_not_count_just_once(self):
+        self.lose(attempts=3)
+        self.lose(worker="v")
+        for token in (2, 3):
+            self.again(token=token)
+            self.assertEqual(self.record().attempts, 1)
+            self.assertEqual(self.finish(
+                fence=self.record().fence - 1, outcome="back"), 1)
+
+    def test_what_was_received_counts(self):
+        self.lose()
+        self.assertEqual(self.again(received=1), [])
+        self.assertEqual(self.state(), "failed")
+
+    def test_the_same_take_once_more_is_no_word_of_its_worker(self):
+        """The connection may have doubled it, after the answer had come."""
+        self.lose()
+        self.add("y")
+        self.pump()
+        self.assertEqual(self.take(token=1), [])
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.state("y"), "delivered")
+
+    def test_a_late_take_is_none_either(self):
+        self.add()
+        self.pump()
+        self.take(token=3)
+        self.move(LEASE)
+        self.janitor()
+        self.assertEqual(self.take(token=2, received=0), [])
+        self.assertEqual(self.record().attempts, 1)
+
+    def test_a_late_give_back_does_not_count(self):
+        first = self.lose()
+        self.assertEqual(self.finish(fence=first, outcome="back"), 0)
+        self.assertEqual(self.state(), "pending")
+        self.assertEqual(self.record().attempts, 0)
+        self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+        self.assertEqual(self.record().attempts, 0)
+
+    def test_while_another_attempt_runs(self):
+        """Which then has what it was promised, and the task one more."""
+        first = self.lose(attempts=2)
+        self.move(2000)
+        self.pump_all()
+        task = self.take(worker="v", token=1)[0]
+        self.assertEqual(task[2], 2)
+        self.assertEqual(self.finish(fence=first, outcome="back"), 0)
+        self.assertEqual(self.finish(fence=task[6], outcome="retry"), 0)
+        self.assertEqual(self.state(), "pending")
+        self.pump_all()
+        self.assertEqual(self.take(worker="v", token=2)[0][2], 2)
+        self.assertEqual(self.finish(outcome="retry"), 0)
+        self.assertEqual(self.state(), "failed")
+
+    def test_two_of_them(self):
+        fences = [self.lose(attempts=3, worker=f"w{i}") for i in range(3)]
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.finish(fence=fences[0], outcome="back"), 1)
+        for left, fence in ((2, fences[1]), (1, fences[2])):
+            self.assertEqual(self.finish(fence=fence, outcome="back"), 0)
+            self.assertEqual(self.record().attempts, left)
+        self.assertEqual(self.state(), "pending")
+
+    def test_what_a_worker_has_failed_stays_dead(self):
+        first = self.lose(attempts=3)
+        self.move(2000)
+        self.pump_all()
+        self.take(worker="v", token=1)
+        self.finish(outcome="fail")
+        self.assertEqual(self.finish(fence=first, outcome="back"), 0)
+        self.assertEqual(self.state(), "failed")
+        self.assertEqual(self.record().attempts, 1)
+
+    def test_what_has_ended_otherwise_is_left_alone(self):
+        for how in ("done", "cancel"):
+            self.setUp()
+            first = self.lose(attempts=3)
+            if how == "cancel":
+                self.call("cancel", "x")
+            else:
+                self.move(2000)
+                self.pump_all()
+                self.take(worker="v", token=1)
+                self.finish()
+            before = self.client("GET", self.space.key(0, "r:x"))
+            self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+            self.again()
+            self.assertEqual(
+                self.client("GET", self.space.key(0, "r:x")), before)
+
+    def test_another_generation_has_its_attempts(self):
+        for act in (["dead", "replay", "x"], ["reschedule", "x", "in", 0]):
+            self.setUp()
+            first = self.lose(attempts=1 if act[0] == "dead" else 2)
+            self.assertEqual(self.call(*act), 0)
+            self.pump_all()
+            self.take(worker="v", token=1)
+            self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+            self.again()
+            self.assertEqual(self.record().attempts, 1)
+
+    def test_a_task_with_the_same_id_has_its_attempts(self):
+        first = self.lose()
+        self.call("dead", "drop", "x")
+        self.add(attempts=1)
+        self.pump_all()
+        self.take(worker="v", token=1)
+        self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+        self.again()
+        self.assertEqual(self.record().attempts, 1)
 
 
 class Wheel(Case):
@@ -1368,7 +1531,7 @@ class Fair(Case):
         self.move(50)
         self.all_are_moved(160)
         dues = [self.record(task[0].decode()).due
-                for task in self.space("take", 0, "q", "w", 1, 512, 1000)]
+                for task in self.space("take", 0, "q", "w", 1, 0, 512, 1000)]
         self.assertEqual(dues, sorted(dues))
 
     def test_a_slot_of_more_queues_than_are_looked_at(self):
@@ -2054,7 +2217,7 @@ class Rights(Case):
             if name not in ("init", "audit", "get", "stat"):
                 yield name, {
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
-                    "take": ["q", "w", 1, 9, 1000], "hosts": ["h", 1000],
+                    "take": ["q", "w", 1, 0, 9, 1000], "hosts": ["h", 1000],
                     "finish": ["x", self.fence(), "done", 0],
                     "extend": [1000, "x", self.fence()],
                     "janitor": [100, 1], "pump": [100, ""],
@@ -2214,7 +2377,7 @@ class Janitor(Case):
                 self.client("SETRANGE", self.space.key(0, "r:x"), 2,
                             struct.pack("<H", attempts - 1))
                 self.space("pump", 0, 10, "")
-                self.space("take", 0, "q", "w", 1, 1, 1)
+                self.space("take", 0, "q", "w", 1, 0, 1, 1)
                 self.move(1)
                 self.assertEqual(
                     self.space("janitor", 0, 10, random)[0], 1)
@@ -2297,7 +2460,7 @@ class Failure(Case):
             for state in ("a", "b", "c", "d"):
                 space("add", 0, state, "q", "in", 0, 3, state, "")
             space("pump", 0, 3, "")
-            task = space("take", 0, "q", "w", 1, 2, LEASE)[0]
+            task = space("take", 0, "q", "w", 1, 0, 2, LEASE)[0]
             space("finish", 0, *held(task), "done", 0)
             engine.restart(signal.SIGKILL)
             client = engine.client()
@@ -2332,8 +2495,8 @@ class Cluster(unittest.TestCase):
             "y", "r", "in", 0, 1, "", "", "z", "q", "in", 9999, 1, "", ""),
             [0, 0, 0])
         self.assertEqual(space("pump", shard, 10, "")[0], 2)
-        x = held(space("take", shard, "q", "w", 1, 1, LEASE)[0])
-        y = held(space("take", shard, "r", "w", 2, 1, LEASE)[0])
+        x = held(space("take", shard, "q", "w", 1, 0, 1, LEASE)[0])
+        y = held(space("take", shard, "r", "w", 2, 1, 1, LEASE)[0])
         self.assertEqual((x[0], y[0]), (b"x", b"y"))
         self.assertEqual(space(
             "finish", shard, *x, "done", 0, *y, "fail", 0), [0, 0])
@@ -2374,7 +2537,7 @@ class Race(Case):
             token = 0
             while not self.over():
                 token += 1
-                tasks = space("take", 0, "q", name, token, 32, LEASE)
+                tasks = space("take", 0, "q", name, token, token - 1, 32, LEASE)
                 now = self.now(client)
                 words = []
                 for task in tasks:
