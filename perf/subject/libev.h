@@ -16,36 +16,42 @@
  * thread's; it is for one thread, without locks, and there hardly to be beaten.
  * The third of the manual's ways, which notes the activity and lets the timer
  * come due, does not need libev: mutex_wheel_lazy.h has it.
+ *
+ * The subject libev_mt is this one with LOOP_MT, for any thread, as the chapter
+ * on threads of the manual has it: a mutex that the loop's thread holds except
+ * while it polls (ev_set_loop_release_cb), and an ev_async that wakes it: see
+ * perf/loop.h. Where the manual's example is too simple, this one does better:
+ *
+ *   - The loop's time stands still while it polls. Each call brings it up to
+ *     date, or timeouts would be early by the length of that sleep.
+ *   - The loop is woken only when the new timeout is the earliest. libev tells
+ *     that by the timer's place in its heap (ev_is_active); which place is the
+ *     top, two timers show when the subject is made. If they do not agree, the
+ *     loop is woken each time.
+ *
+ * Who would call that unfair: libev's author, who has each thread run a loop of
+ * its own, as the subject libev does. This is what it takes to cancel from
+ * another thread.
  */
+#ifndef SUBJECT_NAME
 #define SUBJECT_NAME "libev"
-#define SUBJECT_SINGLE 1
-#define SUBJECT_STALE_SAFE 1
-#define SUBJECT_TELLS 1
-
+#define LOOP_MT 0
 /* 1: a task may start before its delay has passed. Its clock stands
  * still between turns. */
 #define SUBJECT_MAY_BE_EARLY 1
+#endif
 
 #include <ev.h>
-#include <stdbool.h>
 
-#include "perf/peer.h"
+#define LOOP_TIMER ev_timer
+#define LOOP_FIELDS           \
+	struct ev_loop *loop; \
+	ev_async wake;        \
+	int top;
+#include "perf/loop.h"
 
-/* Cancels of a thread that found nothing to cancel. */
-static _Thread_local uint64_t subject_refused;
-
-struct libev_timeout {
-	struct peer_block block;
-	ev_timer timer;
-	void (*task)(void *arg);
-	void *arg;
-};
-
-typedef struct libev_timeout *subject_handle;
-
-struct subject {
-	struct ev_loop *loop;
-	struct peer_blocks blocks;
+enum {
+	LIBEV_TOP_UNKNOWN = 0
 };
 
 static inline const char *
@@ -58,121 +64,183 @@ subject_version(void)
 	return peer_version("libev", version);
 }
 
-static inline struct subject *
-subject_create(uint64_t tick_ns, uint64_t capacity)
+static inline void
+libev_never(struct ev_loop *loop, ev_timer *timer, int events)
 {
-	struct subject *subject = calloc(1, sizeof(*subject));
-
-	(void)tick_ns;
-	(void)capacity;
-	if (!subject)
-		return NULL;
-	subject->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-	if (!subject->loop) {
-		free(subject);
-		return NULL;
-	}
-	ev_set_userdata(subject->loop, subject);
-	return subject;
+	(void)loop;
+	(void)timer;
+	(void)events;
 }
 
-static inline void
-subject_destroy(struct subject *subject)
+/* The place of the earliest timer: that of the only one, which a later one that
+ * is earlier must take over. */
+static inline int
+libev_find_top(struct ev_loop *loop)
 {
-	void *block;
+	ev_timer far, near;
+	int only, first, second;
 
-	ev_loop_destroy(subject->loop);
-	while ((block = peer_unmake(&subject->blocks)))
-		free(block);
-	free(subject);
+	ev_timer_init(&far, libev_never, 2e6, 0);
+	ev_timer_init(&near, libev_never, 1e6, 0);
+	ev_timer_start(loop, &far);
+	only = ev_is_active(&far);
+	ev_timer_start(loop, &near);
+	first = ev_is_active(&near);
+	second = ev_is_active(&far);
+	ev_timer_stop(loop, &far);
+	ev_timer_stop(loop, &near);
+	return first == only && second != only ? only : LIBEV_TOP_UNKNOWN;
 }
 
 /* A timeout that was rescheduled would repeat. */
 static inline void
 libev_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
-	struct libev_timeout *timeout = timer->data;
+	struct loop_timeout *timeout = timer->data;
 	struct subject *subject = ev_userdata(loop);
 
 	(void)events;
 	ev_timer_stop(loop, timer);
-	timeout->task(timeout->arg);
-	peer_drop(&subject->blocks, &timeout->block);
+	loop_due(subject, timeout);
 }
 
-static inline struct libev_timeout *
-libev_take(struct subject *subject)
+#if LOOP_MT
+static inline void
+libev_release(struct ev_loop *loop) EV_NOEXCEPT
 {
-	struct libev_timeout *timeout = peer_take(&subject->blocks);
+	struct subject *subject = ev_userdata(loop);
 
-	if (timeout)
-		return timeout;
-	timeout = malloc(sizeof(*timeout));
-	if (!timeout)
-		return NULL;
-	timeout->timer.data = timeout;
-	peer_made(&subject->blocks, &timeout->block);
-	return timeout;
+	pthread_mutex_unlock(&subject->mutex);
 }
+
+static inline void
+libev_acquire(struct ev_loop *loop) EV_NOEXCEPT
+{
+	struct subject *subject = ev_userdata(loop);
+
+	pthread_mutex_lock(&subject->mutex);
+}
+
+static inline void
+libev_woken(struct ev_loop *loop, ev_async *wake, int events)
+{
+	struct subject *subject = ev_userdata(loop);
+
+	(void)wake;
+	(void)events;
+	if (subject->stopping)
+		ev_break(loop, EVBREAK_ALL);
+}
+
+/* Takes the place of ev_invoke_pending. */
+static inline void
+libev_invoke(struct ev_loop *loop)
+{
+	struct subject *subject = ev_userdata(loop);
+
+	ev_invoke_pending(loop);
+	if (subject->due.first)
+		loop_run_due(subject);
+}
+
+static inline void
+libev_share(struct subject *subject)
+{
+	ev_set_loop_release_cb(subject->loop, libev_release, libev_acquire);
+	ev_set_invoke_pending_cb(subject->loop, libev_invoke);
+	ev_async_init(&subject->wake, libev_woken);
+	ev_async_start(subject->loop, &subject->wake);
+}
+
+static inline void
+loop_run(struct subject *subject)
+{
+	ev_run(subject->loop, 0);
+}
+
+static inline void
+loop_wake(struct subject *subject)
+{
+	ev_async_send(subject->loop, &subject->wake);
+}
+#else
+static inline void
+libev_share(struct subject *subject)
+{
+	(void)subject;
+}
+
+static inline void
+loop_run_once(struct subject *subject)
+{
+	ev_run(subject->loop, EVRUN_NOWAIT);
+}
+#endif
 
 static inline bool
-subject_schedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+loop_open(struct subject *subject)
 {
-	struct libev_timeout *timeout = libev_take(subject);
-
-	if (!timeout)
+	subject->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
+	if (!subject->loop)
 		return false;
-	timeout->task = task;
-	timeout->arg = arg;
-	peer_hold(&timeout->block, handle);
-	if (handle)
-		*handle = timeout;
-	ev_timer_init(&timeout->timer, libev_due, (double)delay_ns * 1e-9, 0);
-	ev_timer_start(subject->loop, &timeout->timer);
+	subject->top = libev_find_top(subject->loop);
+	ev_set_userdata(subject->loop, subject);
+	libev_share(subject);
 	return true;
 }
 
 static inline void
-subject_cancel(struct subject *subject, subject_handle timeout)
+loop_close(struct subject *subject)
 {
-	if (ev_is_active(&timeout->timer)) {
-		ev_timer_stop(subject->loop, &timeout->timer);
-		peer_give(&subject->blocks, &timeout->block);
-		return;
-	}
-	subject_refused++;
-	peer_drop(&subject->blocks, &timeout->block);
+	ev_loop_destroy(subject->loop);
+}
+
+static inline void
+loop_make(struct subject *subject, struct loop_timeout *timeout)
+{
+	(void)subject;
+	(void)timeout;
+}
+
+static inline bool
+libev_earliest(struct subject *subject, struct loop_timeout *timeout)
+{
+	return LOOP_MT &&
+	    (subject->top == LIBEV_TOP_UNKNOWN ||
+		ev_is_active(&timeout->timer) == subject->top);
+}
+
+static inline bool
+loop_start(
+    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns)
+{
+	ev_timer_init(&timeout->timer, libev_due, (double)delay_ns * 1e-9, 0);
+	if (LOOP_MT)
+		ev_now_update(subject->loop);
+	ev_timer_start(subject->loop, &timeout->timer);
+	return libev_earliest(subject, timeout);
 }
 
 /* A repeat of 0 would stop the timer. */
 static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+loop_again(
+    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns)
 {
-	struct libev_timeout *timeout = *handle;
-
-	(void)task;
-	(void)arg;
-	if (!ev_is_active(&timeout->timer)) {
-		peer_drop(&subject->blocks, &timeout->block);
-		*handle = NULL;
-		return false;
-	}
 	timeout->timer.repeat = (double)(delay_ns ? delay_ns : 1) * 1e-9;
+	if (LOOP_MT)
+		ev_now_update(subject->loop);
 	ev_timer_again(subject->loop, &timeout->timer);
-	return true;
+	return libev_earliest(subject, timeout);
 }
 
 static inline void
-subject_turn(struct subject *subject)
+loop_stop(struct subject *subject, struct loop_timeout *timeout)
 {
-	ev_run(subject->loop, EVRUN_NOWAIT);
+	ev_timer_stop(subject->loop, &timeout->timer);
 }
 
-static inline uint64_t
-subject_wakeups(struct subject *subject)
+static inline bool
+loop_active(const struct loop_timeout *timeout)
 {
-	(void)subject;
-	return UINT64_MAX;
+	return ev_is_active(&timeout->timer);
 }

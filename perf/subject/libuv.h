@@ -14,37 +14,43 @@
  *
  * Who would call it unfair: who would use uv_timer_again. For a timer that does
  * not repeat it does what uv_timer_start does, a stop and a start.
+ *
+ * The subject libuv_mt is this one with LOOP_MT, for any thread, and
+ * uv_async_send when a new timeout is the earliest: see perf/loop.h.
+ *
+ * Its thread polls libuv's own epoll instance (uv_backend_fd) for as long as
+ * libuv tells (uv_backend_timeout), then lets the loop take a turn that does
+ * not wait. To unlock in a uv_prepare and to lock in a uv_check would be a
+ * race: between these two, libuv reads its heap, and sets the loop's time.
+ *
+ * That time stands still while the thread polls. Each call brings it up to
+ * date, or timeouts would be early by the length of the sleep. They may be by
+ * up to a millisecond there as well.
+ *
+ * Who would call that unfair: who posts such calls to the loop, and wakes it by
+ * uv_async_send. That is an allocation for each, a write to a descriptor for
+ * some, and its caller cannot tell whether a cancel came in time; a mutex is
+ * cheaper.
  */
+#ifndef SUBJECT_NAME
 #define SUBJECT_NAME "libuv"
-#define SUBJECT_SINGLE 1
-#define SUBJECT_STALE_SAFE 1
-#define SUBJECT_TELLS 1
+#define LOOP_MT 0
+#endif
 
 /* 1: a task may start before its delay has passed. Its clock counts
- * milliseconds, and stands still between turns. */
+ * milliseconds, and of libuv stands still between turns. */
 #define SUBJECT_MAY_BE_EARLY 1
 
-#include <stdbool.h>
+#include <poll.h>
 #include <uv.h>
 
-#include "perf/peer.h"
-
-/* Cancels of a thread that found nothing to cancel. */
-static _Thread_local uint64_t subject_refused;
-
-struct libuv_timeout {
-	struct peer_block block;
-	uv_timer_t timer;
-	void (*task)(void *arg);
-	void *arg;
-};
-
-typedef struct libuv_timeout *subject_handle;
-
-struct subject {
-	uv_loop_t loop;
-	struct peer_blocks blocks;
-};
+#define LOOP_TIMER uv_timer_t
+/* polls_until_ms: by the loop's time; 0: the thread is not polling. */
+#define LOOP_FIELDS      \
+	uv_loop_t loop;  \
+	uv_async_t wake; \
+	uint64_t polls_until_ms;
+#include "perf/loop.h"
 
 static inline const char *
 subject_version(void)
@@ -52,21 +58,68 @@ subject_version(void)
 	return peer_version("libuv", uv_version_string());
 }
 
-static inline struct subject *
-subject_create(uint64_t tick_ns, uint64_t capacity)
+static inline void
+libuv_due(uv_timer_t *timer)
 {
-	struct subject *subject = calloc(1, sizeof(*subject));
+	struct loop_timeout *timeout = timer->data;
+	struct subject *subject = timer->loop->data;
 
-	(void)tick_ns;
-	(void)capacity;
-	if (!subject)
-		return NULL;
-	if (uv_loop_init(&subject->loop)) {
-		free(subject);
-		return NULL;
+	loop_due(subject, timeout);
+}
+
+#if LOOP_MT
+static inline void
+libuv_poll(struct subject *subject)
+{
+	struct pollfd backend = {uv_backend_fd(&subject->loop), POLLIN, 0};
+	int timeout_ms = uv_backend_timeout(&subject->loop);
+
+	if (!timeout_ms)
+		return;
+	subject->polls_until_ms = timeout_ms < 0
+	    ? UINT64_MAX
+	    : uv_now(&subject->loop) + (uint64_t)timeout_ms;
+	pthread_mutex_unlock(&subject->mutex);
+	poll(&backend, 1, timeout_ms);
+	pthread_mutex_lock(&subject->mutex);
+	subject->polls_until_ms = 0;
+}
+
+static inline void
+loop_run(struct subject *subject)
+{
+	while (!subject->stopping) {
+		uv_run(&subject->loop, UV_RUN_NOWAIT);
+		if (subject->due.first)
+			loop_run_due(subject);
+		else
+			libuv_poll(subject);
 	}
+}
+
+static inline void
+loop_wake(struct subject *subject)
+{
+	uv_async_send(&subject->wake);
+}
+#else
+static inline void
+loop_run_once(struct subject *subject)
+{
+	uv_run(&subject->loop, UV_RUN_NOWAIT);
+}
+#endif
+
+static inline bool
+loop_open(struct subject *subject)
+{
+	if (uv_loop_init(&subject->loop))
+		return false;
 	subject->loop.data = subject;
-	return subject;
+	if (!uv_async_init(&subject->loop, &subject->wake, NULL))
+		return true;
+	uv_loop_close(&subject->loop);
+	return false;
 }
 
 static inline void
@@ -77,104 +130,52 @@ libuv_close(uv_handle_t *handle, void *arg)
 }
 
 static inline void
-subject_destroy(struct subject *subject)
+loop_close(struct subject *subject)
 {
-	void *block;
-
 	uv_walk(&subject->loop, libuv_close, NULL);
 	uv_run(&subject->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&subject->loop);
-	while ((block = peer_unmake(&subject->blocks)))
-		free(block);
-	free(subject);
 }
 
 static inline void
-libuv_due(uv_timer_t *timer)
+loop_make(struct subject *subject, struct loop_timeout *timeout)
 {
-	struct libuv_timeout *timeout = timer->data;
-	struct subject *subject = timer->loop->data;
-
-	timeout->task(timeout->arg);
-	peer_drop(&subject->blocks, &timeout->block);
-}
-
-static inline struct libuv_timeout *
-libuv_take(struct subject *subject)
-{
-	struct libuv_timeout *timeout = peer_take(&subject->blocks);
-
-	if (timeout)
-		return timeout;
-	timeout = malloc(sizeof(*timeout));
-	if (!timeout)
-		return NULL;
 	uv_timer_init(&subject->loop, &timeout->timer);
-	timeout->timer.data = timeout;
-	peer_made(&subject->blocks, &timeout->block);
-	return timeout;
 }
 
+/* The thread must be woken if it would poll for too long. */
 static inline bool
-subject_schedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+loop_start(
+    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns)
 {
-	struct libuv_timeout *timeout = libuv_take(subject);
+	uint64_t delay_ms = peer_ms(delay_ns), due_ms;
 
-	if (!timeout)
+	if (LOOP_MT)
+		uv_update_time(&subject->loop);
+	uv_timer_start(&timeout->timer, libuv_due, delay_ms, 0);
+	due_ms = uv_now(&subject->loop) + delay_ms;
+	if (!LOOP_MT || due_ms >= subject->polls_until_ms)
 		return false;
-	timeout->task = task;
-	timeout->arg = arg;
-	peer_hold(&timeout->block, handle);
-	if (handle)
-		*handle = timeout;
-	return !uv_timer_start(
-	    &timeout->timer, libuv_due, peer_ms(delay_ns), 0);
+	subject->polls_until_ms = due_ms;
+	return true;
 }
 
 static inline bool
-libuv_active(const struct libuv_timeout *timeout)
+loop_again(
+    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns)
 {
-	return uv_is_active((const uv_handle_t *)&timeout->timer);
+	return loop_start(subject, timeout, delay_ns);
 }
 
 static inline void
-subject_cancel(struct subject *subject, subject_handle timeout)
-{
-	if (libuv_active(timeout)) {
-		uv_timer_stop(&timeout->timer);
-		peer_give(&subject->blocks, &timeout->block);
-		return;
-	}
-	subject_refused++;
-	peer_drop(&subject->blocks, &timeout->block);
-}
-
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
-{
-	struct libuv_timeout *timeout = *handle;
-
-	(void)task;
-	(void)arg;
-	if (libuv_active(timeout))
-		return !uv_timer_start(
-		    &timeout->timer, libuv_due, peer_ms(delay_ns), 0);
-	peer_drop(&subject->blocks, &timeout->block);
-	*handle = NULL;
-	return false;
-}
-
-static inline void
-subject_turn(struct subject *subject)
-{
-	uv_run(&subject->loop, UV_RUN_NOWAIT);
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
+loop_stop(struct subject *subject, struct loop_timeout *timeout)
 {
 	(void)subject;
-	return UINT64_MAX;
+	uv_timer_stop(&timeout->timer);
+}
+
+static inline bool
+loop_active(const struct loop_timeout *timeout)
+{
+	return uv_is_active((const uv_handle_t *)&timeout->timer);
 }

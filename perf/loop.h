@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An event loop's timers for any thread: a mutex that the loop's thread holds
- * except while it polls and while it runs tasks. Blocks with the loop's timer
- * inside are kept for reuse under the mutex. What is due is collected under the
+ * An event loop's timers. Blocks with the loop's timer inside are kept for
+ * reuse.
+ *
+ * LOOP_MT 0: for one thread, which turns the loop, and runs what is due in it.
+ *
+ * LOOP_MT 1: for any thread, with a mutex that the loop's thread holds except
+ * while it polls and while it runs tasks. What is due is collected under the
  * mutex and run without it. The loop is woken when a new timeout is due before
  * the thread would look again.
  *
@@ -10,8 +14,8 @@
  * (LOOP_FIELDS), includes this, and defines the functions that are declared
  * here. They are called with the mutex held, unless told otherwise.
  */
-#ifndef PERF_LOOP_MT_H
-#define PERF_LOOP_MT_H
+#ifndef PERF_LOOP_H
+#define PERF_LOOP_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,11 +23,11 @@
 
 #include "perf/peer.h"
 
-#define SUBJECT_SINGLE 0
+#define SUBJECT_SINGLE (!LOOP_MT)
 #define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
-#define SUBJECT_KEEPS_HANDLE 1
+#define SUBJECT_KEEPS_HANDLE LOOP_MT
 
 /* Cancels of a thread that found nothing to cancel. */
 static _Thread_local uint64_t subject_refused;
@@ -50,10 +54,15 @@ struct subject {
 /* Before the thread is made, and after it has ended. */
 static bool loop_open(struct subject *subject);
 static void loop_close(struct subject *subject);
+#if LOOP_MT
 /* The thread, until stopping is set and the loop woken. */
 static void loop_run(struct subject *subject);
 /* Without the mutex. */
 static void loop_wake(struct subject *subject);
+#else
+/* One turn that does not wait. */
+static void loop_run_once(struct subject *subject);
+#endif
 /* A block that was just made. */
 static void loop_make(struct subject *subject, struct loop_timeout *timeout);
 /* A timer that is not active, and one that is. True: wake the loop. */
@@ -64,6 +73,33 @@ static bool loop_again(
 static void loop_stop(struct subject *subject, struct loop_timeout *timeout);
 static bool loop_active(const struct loop_timeout *timeout);
 
+static inline void
+loop_lock(struct subject *subject)
+{
+	if (LOOP_MT)
+		pthread_mutex_lock(&subject->mutex);
+}
+
+static inline void
+loop_unlock(struct subject *subject)
+{
+	if (LOOP_MT)
+		pthread_mutex_unlock(&subject->mutex);
+}
+
+/* One that is not active any more. */
+static inline void
+loop_due(struct subject *subject, struct loop_timeout *timeout)
+{
+	if (LOOP_MT) {
+		peer_queue_append(&subject->due, &timeout->block);
+		return;
+	}
+	timeout->task(timeout->arg);
+	peer_drop(&subject->blocks, &timeout->block);
+}
+
+#if LOOP_MT
 /* Runs what the loop has collected, without the mutex meanwhile. */
 static inline void
 loop_run_due(struct subject *subject)
@@ -92,6 +128,42 @@ loop_worker(void *arg)
 	return NULL;
 }
 
+static inline bool
+loop_begin(struct subject *subject)
+{
+	return !pthread_create(&subject->worker, NULL, loop_worker, subject);
+}
+
+static inline void
+loop_end(struct subject *subject)
+{
+	loop_lock(subject);
+	subject->stopping = true;
+	loop_unlock(subject);
+	loop_wake(subject);
+	pthread_join(subject->worker, NULL);
+}
+#else
+static inline bool
+loop_begin(struct subject *subject)
+{
+	(void)subject;
+	return true;
+}
+
+static inline void
+loop_end(struct subject *subject)
+{
+	(void)subject;
+}
+
+static inline void
+loop_wake(struct subject *subject)
+{
+	(void)subject;
+}
+#endif
+
 static inline struct subject *
 subject_create(uint64_t tick_ns, uint64_t capacity)
 {
@@ -104,7 +176,7 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 	pthread_mutex_init(&subject->mutex, NULL);
 	if (!loop_open(subject))
 		goto free_subject;
-	if (!pthread_create(&subject->worker, NULL, loop_worker, subject))
+	if (loop_begin(subject))
 		return subject;
 	loop_close(subject);
 free_subject:
@@ -118,11 +190,7 @@ subject_destroy(struct subject *subject)
 {
 	void *block;
 
-	pthread_mutex_lock(&subject->mutex);
-	subject->stopping = true;
-	pthread_mutex_unlock(&subject->mutex);
-	loop_wake(subject);
-	pthread_join(subject->worker, NULL);
+	loop_end(subject);
 	loop_close(subject);
 	while ((block = peer_unmake(&subject->blocks)))
 		free(block);
@@ -153,7 +221,7 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	struct loop_timeout *timeout;
 	bool wake = false;
 
-	pthread_mutex_lock(&subject->mutex);
+	loop_lock(subject);
 	timeout = loop_take(subject);
 	if (timeout) {
 		timeout->task = task;
@@ -163,7 +231,7 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 			*handle = timeout;
 		wake = loop_start(subject, timeout, delay_ns);
 	}
-	pthread_mutex_unlock(&subject->mutex);
+	loop_unlock(subject);
 	if (wake)
 		loop_wake(subject);
 	return timeout;
@@ -172,7 +240,7 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 static inline void
 subject_cancel(struct subject *subject, subject_handle timeout)
 {
-	pthread_mutex_lock(&subject->mutex);
+	loop_lock(subject);
 	if (loop_active(timeout)) {
 		loop_stop(subject, timeout);
 		peer_give(&subject->blocks, &timeout->block);
@@ -180,7 +248,7 @@ subject_cancel(struct subject *subject, subject_handle timeout)
 		subject_refused++;
 		peer_drop(&subject->blocks, &timeout->block);
 	}
-	pthread_mutex_unlock(&subject->mutex);
+	loop_unlock(subject);
 }
 
 static inline bool
@@ -192,7 +260,7 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 
 	(void)task;
 	(void)arg;
-	pthread_mutex_lock(&subject->mutex);
+	loop_lock(subject);
 	active = loop_active(timeout);
 	if (active) {
 		wake = loop_again(subject, timeout, delay_ns);
@@ -200,7 +268,7 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 		peer_drop(&subject->blocks, &timeout->block);
 		*handle = NULL;
 	}
-	pthread_mutex_unlock(&subject->mutex);
+	loop_unlock(subject);
 	if (wake)
 		loop_wake(subject);
 	return active;
@@ -209,13 +277,17 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 static inline void
 subject_turn(struct subject *subject)
 {
+#if LOOP_MT
 	(void)subject;
+#else
+	loop_run_once(subject);
+#endif
 }
 
 static inline uint64_t
 subject_wakeups(struct subject *subject)
 {
-	return peer_thread_switches(&subject->thread);
+	return LOOP_MT ? peer_thread_switches(&subject->thread) : UINT64_MAX;
 }
 
 #endif
