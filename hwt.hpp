@@ -629,7 +629,8 @@ public:
 
 	/* Whether *this owns nothing: it was never assigned a timeout, or was
 	 * moved from, or ended it by reset, cancel or a touch that failed. One
-	 * whose callable has run is not empty: see remaining. */
+	 * whose callable has run is not empty: see remaining. There is no
+	 * operator bool, which would read as "is pending". */
 	[[nodiscard]] bool
 	empty() const noexcept
 	{

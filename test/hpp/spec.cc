@@ -180,6 +180,7 @@ empty_until_assigned_and_after_it_was_ended()
 	hwt::timeout a, b;
 	std::error_code error;
 
+	static_assert(!std::is_constructible_v<bool, hwt::timeout>);
 	CHECK(a.empty() && a.handle().id == 0 && !a.remaining());
 	a = m.timer.schedule(1ms, [] {});
 	CHECK(!a.empty());
