@@ -85,8 +85,12 @@ build/%/$1-test: $$$$(call objects,$(wildcard modules/$1/test/spec/*.c) \
 	$$(link_program)
 
 $1_programs := $(wildcard modules/$1/test/stress/*.c)
+# For AddressSanitizer: what breaks a rule of ownership, and who keeps it.
+$1_owners := $(wildcard modules/$1/test/misuse/*.c \
+	modules/$1/test/stress/*_found.c)
 $$(foreach w,plain clang asan tsan cov noise aarch64 aarch64-c11, \
-		$$($1_programs:%.c=build/$$w/%)): %: %.o \
+		$$(patsubst %.c,build/$$w/%, \
+		$$(sort $$($1_programs) $$($1_owners)))): %: %.o \
 		$$$$(objects_$$$$(way)) build/$$$$(way)/libhwt_$1.a \
 		build/$$$$(way)/libhwt.a
 	$$(link_program)
@@ -119,6 +123,7 @@ check: $1 build/plain/$1-test build/plain/modules/$1/test/faults/faults \
 		$$(foreach w,plain tsan,$$($1_programs:%.c=build/$$w/%))
 check-all: build/clang/$1-test build/asan/$1-test \
 		build/asan/modules/$1/test/faults/faults \
+		$$($1_owners:%.c=build/asan/%) \
 		$$(foreach w,plain tsan noise,$$($1_programs:%.c=build/$$w/%))
 endif
 

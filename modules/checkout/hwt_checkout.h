@@ -189,6 +189,7 @@ int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
  * memory is the user's. Who may use it meanwhile: see hwt_object_retire.
  * -EBUSY      it has members: their holders retire them
  * -EIDRM -EINVAL -EOWNERDEAD   as hwt_group_add */
+HWT_MUST_CHECK
 int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
 
 /* For the holder of the object: takes it out of the request that holds it, and
@@ -258,7 +259,9 @@ HWT_MUST_CHECK
 int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Waits in this thread; granted is not called. 0: granted.
+/* Waits in this thread; granted is not called. No other thread may retire and
+ * free one of the objects until it has returned: where that can happen, call
+ * hwt_checkout_acquire_wait_unlock. 0: granted.
  * -ETIMEDOUT  its deadline has come
  * -ECANCELED  it was cancelled
  * -EDEADLK    from granted

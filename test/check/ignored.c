@@ -84,6 +84,7 @@ ignore_checkout(struct hwt_checkout *checkout, struct hwt_request *request)
 	MUST(hwt_checkout_create(&checkout, NULL, NULL));
 	MUST(hwt_checkout_destroy(checkout));
 	MUST(hwt_object_retire(checkout, NULL));
+	MUST(hwt_group_retire(checkout, NULL));
 	MUST(hwt_checkout_try(checkout, request));
 	MUST(hwt_checkout_acquire(checkout, request, 0));
 	MUST(hwt_checkout_acquire_wait(checkout, request, 0));
