@@ -527,6 +527,7 @@ run_stat(int argc, char **argv)
 {
 	struct hwt_durable_stats stats;
 	struct hwt_durable *durable;
+	struct queues queues;
 	const char *name;
 	int error;
 
@@ -536,15 +537,17 @@ run_stat(int argc, char **argv)
 		usage_error("--json and --prometheus exclude each other");
 	durable = handle_open();
 	error = hwt_durable_read_stats(durable, &stats);
+	if (error == 0)
+		error = queues_read(durable, &queues, NULL);
 	name = engine_space(durable_engine(durable));
 	if (error != 0)
 		complain("%s", explain(error));
 	else if (json != NULL)
-		metrics_json(stdout, name, &stats);
+		metrics_json(stdout, name, &stats, &queues);
 	else if (prometheus != NULL)
-		metrics_prometheus(stdout, name, &stats);
+		metrics_prometheus(stdout, name, &stats, &queues);
 	else
-		metrics_human(stdout, &stats);
+		metrics_human(stdout, &stats, &queues);
 	return error_status(error);
 }
 

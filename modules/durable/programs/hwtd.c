@@ -18,6 +18,7 @@
 #include "http.h"
 #include "metrics.h"
 #include "options.h"
+#include "queues.h"
 #include "wait.h"
 
 static const char usage[] =
@@ -26,13 +27,16 @@ static const char usage[] =
     "  --shards A-B       looks after these alone, from 0; without it: all\n"
     "  --metrics PORT     answers GET /metrics and GET /health there; on\n"
     "                     127.0.0.1 if there is no ADDRESS, 0: a free port\n"
+    "  --queue-wait SECONDS   not healthy if a task waits for a worker for\n"
+    "                     longer; 300; 0: however long\n"
     "  --name NAME        unique among schedulers\n";
 
-static const char *shards, *metrics, *name;
+static const char *shards, *metrics, *queue_wait, *name;
 
 static const struct option_row rows[] = {
     {"shards", &shards, false},
     {"metrics", &metrics, false},
+    {"queue-wait", &queue_wait, false},
     {"name", &name, false},
     {NULL, NULL, false},
 };
@@ -41,6 +45,7 @@ static const struct option_row rows[] = {
 
 /* Later than this is not well. */
 #define LAG_MAX HWT_SEC(10)
+static uint64_t queue_wait_ns = HWT_MIN(5); /* 0: however late */
 
 /* What is asked of the engine for those who ask us: at most once in a while, so
  * that they do not add to its work, and for so long, so that they are answered
@@ -55,6 +60,7 @@ static struct sample {
 	int64_t at_ms; /* when it was taken */
 	int error; /* of that */
 	struct hwt_durable_stats stats;
+	struct queues queues;
 } sample = {.lock = PTHREAD_MUTEX_INITIALIZER, .at_ms = INT64_MIN / 2};
 
 /* Under the lock. */
@@ -70,6 +76,9 @@ sample_take(void)
 	if (wait_now_ms() - sample.at_ms < SAMPLE_MS)
 		return;
 	sample.error = durable_read_stats(sample.durable, &sample.stats, &wait);
+	if (sample.error == 0)
+		sample.error =
+		    queues_read(sample.durable, &sample.queues, &wait);
 	sample.at_ms = wait_now_ms();
 }
 
@@ -79,30 +88,31 @@ answer_metrics(struct http_answer *answer)
 	answer->type = "text/plain; version=0.0.4; charset=utf-8";
 	metrics_prometheus(answer->body,
 	    engine_space(durable_engine(sample.durable)),
-	    sample.error == 0 ? &sample.stats : NULL);
+	    sample.error == 0 ? &sample.stats : NULL, &sample.queues);
 }
 
 static void
 answer_health(struct http_answer *answer)
 {
-	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX) {
+	const struct queue *oldest = &sample.queues.queue[0];
+	bool ages = queue_wait_ns != 0 && sample.error == 0 &&
+	    sample.queues.count > 0 && oldest->age_ns > queue_wait_ns;
+
+	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX && !ages) {
 		(void)fputs("ok\n", answer->body);
-		if (sample.stats.replicas > sample.stats.replicas_awaited)
-			(void)fprintf(answer->body,
-			    "warning: %" PRIu64
-			    " replicas are connected, and %" PRIu64
-			    " waited for: a fail-over to another one loses "
-			    "what that has not got\n",
-			    sample.stats.replicas,
-			    sample.stats.replicas_awaited);
 		return;
 	}
 	answer->status = 503;
 	if (sample.error != 0)
 		(void)fprintf(answer->body, "%s\n", explain(sample.error));
-	else
+	else if (sample.stats.lag_ns > LAG_MAX)
 		(void)fprintf(answer->body, "behind by %" PRIu64 " s\n",
 		    sample.stats.lag_ns / HWT_SEC(1));
+	if (ages)
+		(void)fprintf(answer->body,
+		    "queue %s: %" PRIu64 " wait for a worker, the oldest for "
+		    "%" PRIu64 " s\n",
+		    oldest->name, oldest->entries, oldest->age_ns / HWT_SEC(1));
 }
 
 static void
@@ -237,6 +247,8 @@ main(int argc, char **argv)
 	if (name != NULL && !name_is_valid(name, NAME_MAX_BYTES))
 		usage_error("--name: want 1 to %d of A-Z a-z 0-9 . _ -",
 		    NAME_MAX_BYTES);
+	if (queue_wait != NULL)
+		queue_wait_ns = option_seconds("queue-wait", queue_wait);
 	listener = metrics_open();
 	/* However long that takes, a signal ends us as it would any program.
 	 * The library's threads block all. */

@@ -54,8 +54,44 @@ print_seconds(FILE *file, uint64_t ns)
 	    file, "%" PRIu64 ".%09" PRIu64, ns / HWT_SEC(1), ns % HWT_SEC(1));
 }
 
+/* The numbers of queues come after those of the space. */
+static void
+queues_human(FILE *file, const struct queues *queues)
+{
+	size_t i;
+
+	if (queues->count > 0)
+		(void)fprintf(
+		    file, "\n%-31s %10s %12s\n", "queue", "waiting", "oldest");
+	for (i = 0; i < queues->count; i++)
+		(void)fprintf(file,
+		    "%-31s %10" PRIu64 " %7" PRIu64 ".%03" PRIu64 " s\n",
+		    queues->queue[i].name, queues->queue[i].entries,
+		    queues->queue[i].age_ns / HWT_SEC(1),
+		    queues->queue[i].age_ns % HWT_SEC(1) / HWT_MS(1));
+	if (!queues->all)
+		(void)fputs("and others, whose oldest are younger\n", file);
+}
+
+static void
+queues_json(FILE *file, const struct queues *queues)
+{
+	size_t i;
+
+	(void)fputs(",\"queues\":[", file);
+	for (i = 0; i < queues->count; i++)
+		(void)fprintf(file,
+		    "%s{\"queue\":\"%s\",\"waiting\":%" PRIu64
+		    ",\"oldest_ns\":%" PRIu64 "}",
+		    i > 0 ? "," : "", queues->queue[i].name,
+		    queues->queue[i].entries, queues->queue[i].age_ns);
+	(void)fprintf(
+	    file, "],\"all_queues\":%s", queues->all ? "true" : "false");
+}
+
 void
-metrics_human(FILE *file, const struct hwt_durable_stats *stats)
+metrics_human(FILE *file, const struct hwt_durable_stats *stats,
+    const struct queues *queues)
 {
 	size_t i;
 
@@ -64,11 +100,12 @@ metrics_human(FILE *file, const struct hwt_durable_stats *stats)
 		    row_value(stats, i), rows[i].help);
 	(void)fprintf(file, "%-15s %9" PRIu64 " ms  %s\n", "lag",
 	    stats->lag_ns / HWT_MS(1), "How far the last shard is behind.");
+	queues_human(file, queues);
 }
 
 void
-metrics_json(
-    FILE *file, const char *space, const struct hwt_durable_stats *stats)
+metrics_json(FILE *file, const char *space,
+    const struct hwt_durable_stats *stats, const struct queues *queues)
 {
 	size_t i;
 
@@ -76,7 +113,9 @@ metrics_json(
 	for (i = 0; i < ROWS; i++)
 		(void)fprintf(file, ",\"%s\":%" PRIu64, rows[i].name,
 		    row_value(stats, i));
-	(void)fprintf(file, ",\"lag_ns\":%" PRIu64 "}\n", stats->lag_ns);
+	(void)fprintf(file, ",\"lag_ns\":%" PRIu64, stats->lag_ns);
+	queues_json(file, queues);
+	(void)fputs("}\n", file);
 }
 
 static void
@@ -88,9 +127,38 @@ print_head(FILE *file, const char *name, const char *suffix, const char *type,
 	    suffix, help, name, suffix, type);
 }
 
+static void
+queues_prometheus(FILE *file, const char *space, const struct queues *queues)
+{
+	size_t i;
+
+	print_head(file, "queue_waiting", "", "gauge",
+	    "Tasks that are due and wait for a worker, by queue; of at most "
+	    "64 queues, those with the oldest ones.");
+	for (i = 0; i < queues->count; i++)
+		(void)fprintf(file,
+		    "hwt_durable_queue_waiting{space=\"%s\",queue=\"%s\"} "
+		    "%" PRIu64 "\n",
+		    space, queues->queue[i].name, queues->queue[i].entries);
+	print_head(file, "queue_oldest_seconds", "", "gauge",
+	    "For how long the oldest of them has been due.");
+	for (i = 0; i < queues->count; i++) {
+		(void)fprintf(file,
+		    "hwt_durable_queue_oldest_seconds{space=\"%s\",queue="
+		    "\"%s\"} ",
+		    space, queues->queue[i].name);
+		print_seconds(file, queues->queue[i].age_ns);
+		(void)fputc('\n', file);
+	}
+	print_head(file, "queues_left_out", "", "gauge",
+	    "Whether there are other queues in which tasks wait.");
+	(void)fprintf(file, "hwt_durable_queues_left_out{space=\"%s\"} %d\n",
+	    space, !queues->all);
+}
+
 void
-metrics_prometheus(
-    FILE *file, const char *space, const struct hwt_durable_stats *stats)
+metrics_prometheus(FILE *file, const char *space,
+    const struct hwt_durable_stats *stats, const struct queues *queues)
 {
 	const char *suffix;
 	size_t i;
@@ -113,4 +181,5 @@ metrics_prometheus(
 	(void)fprintf(file, "hwt_durable_lag_seconds{space=\"%s\"} ", space);
 	print_seconds(file, stats->lag_ns);
 	(void)fputc('\n', file);
+	queues_prometheus(file, space, queues);
 }

@@ -5,18 +5,19 @@
 
 #include <stdio.h>
 
-#include "modules/durable/hwt_durable.h"
+#include "queues.h"
 
 /* A line for each, name and value. */
-void metrics_human(FILE *file, const struct hwt_durable_stats *stats);
+void metrics_human(FILE *file, const struct hwt_durable_stats *stats,
+    const struct queues *queues);
 
 /* An object on one line. */
-void metrics_json(
-    FILE *file, const char *space, const struct hwt_durable_stats *stats);
+void metrics_json(FILE *file, const char *space,
+    const struct hwt_durable_stats *stats, const struct queues *queues);
 
 /* Prometheus' text format 0.0.4. stats NULL: the engine was not reached, and
  * hwt_durable_up 0 is all there is. */
-void metrics_prometheus(
-    FILE *file, const char *space, const struct hwt_durable_stats *stats);
+void metrics_prometheus(FILE *file, const char *space,
+    const struct hwt_durable_stats *stats, const struct queues *queues);
 
 #endif

@@ -327,6 +327,29 @@ local function queue_key(queue)
 	return prefix .. ":q:" .. queue
 end
 
+-- Entries for a queue, which is then among those that have some, by a time
+-- that is not after now. The janitor makes that the due time of its oldest
+-- entry, and takes out those that are empty: so the queues with the oldest
+-- entries come to stand first, though no take touches this.
+local function append(queue, ...)
+	sure("RPUSH", queue_key(queue), ...)
+	sure("ZADD", prefix .. ":queues", "NX", now, queue)
+end
+
+-- When the oldest entry of a queue that counts was due; nil: not among the
+-- first ones.
+local function oldest_in(queue)
+	local ids = try("LRANGE", queue_key(queue), 0, 15)
+	for _, id in ipairs(is_foreign(ids) and {} or ids) do
+		local task = load(id)
+		if task and task.state == PENDING and task.due <= now and
+			task.queue == queue then
+			return task.due
+		end
+	end
+	return nil
+end
+
 -- A delay of 0 is due at once; others count from the next whole millisecond, as
 -- otherwise they could be short of a part of one.
 local function due_after(delay)

@@ -7,6 +7,7 @@ local GRACE = 10000 -- ms after a pause, in which leases can be extended
 local BACK_OFF, BACK_OFF_MAX = 1000, 600000
 local SLOTS_MAX = 64 -- that a call scans
 local KEYS_PER_TASK = 8 -- of the walk over all records
+local QUEUES = 32 -- that a call looks at
 local SEARCHED = 128 -- a queue with more entries is not searched for one
 local LEASE = 30000 -- ms, of a running task that was in no set
 local LOST = "- the lease ended: nothing was heard of its worker"
@@ -91,11 +92,26 @@ local function restore(id)
 			member_of(id, task))
 	end
 	if not is_lost(id, task) then
+		sure("ZADD", prefix .. ":queues", "NX", now, task.queue)
 		return 0
 	end
-	call("RPUSH", queue_key(task.queue), id)
+	append(task.queue, id)
 	try("PUBLISH", space .. ":work:" .. task.queue, shard)
 	return 1
+end
+
+-- Those with the oldest entries, as far as is known: see append().
+local function order_queues()
+	local key = prefix .. ":queues"
+	for _, queue in ipairs(sure("ZRANGE", key, 0, QUEUES - 1)) do
+		local due = is_name(queue) and oldest_in(queue)
+		if due then
+			call("ZADD", key, "XX", due, queue)
+		elseif not is_name(queue) or
+			sure("LLEN", queue_key(queue)) == 0 then
+			call("ZREM", key, queue)
+		end
+	end
 end
 
 -- A part of the walk over the engine's keys, for the records of this shard.
@@ -187,9 +203,9 @@ end
 if not random then
 	return refuse_argument(2, "random")
 end
-refused = admit("GETRANGE", "LLEN", "LPOS", "PEXPIRE", "PTTL", "RPUSH", "SCAN",
-	"SET", "SETRANGE", "ZADD", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM",
-	"ZSCORE")
+refused = admit("GETRANGE", "LLEN", "LPOS", "LRANGE", "PEXPIRE", "PTTL",
+	"RPUSH", "SCAN", "SET", "SETRANGE", "ZADD", "ZRANGE", "ZRANGEBYLEX",
+	"ZRANGEBYSCORE", "ZREM", "ZSCORE")
 if refused then
 	return refused
 end
@@ -200,5 +216,6 @@ walk = whole(walk or "", 0, WHOLE_MAX) and walk or "0"
 local over, more_over = end_leases(limit)
 local restored = restore_some(limit)
 local missed, more_missed = find_missed(limit)
+order_queues()
 commit("scan", scan, "walk", walk)
 return {over, restored, missed, (more_over or more_missed) and 1 or 0}

@@ -158,7 +158,7 @@ local function turn()
 		cursor = cursor + 1
 	end
 	for queue, ids in pairs(entries) do
-		sure("RPUSH", queue_key(queue), unpack(ids))
+		append(queue, unpack(ids))
 	end
 	return stopped ~= nil or final < last
 end

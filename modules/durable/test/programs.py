@@ -485,7 +485,8 @@ class Hwtctl(Programs):
         stats = self.ctl("stat", "--json").json
         self.assertEqual(
             {name: value for name, value in stats.items() if value},
-            {"space": self.space, "added": 2, "cancelled": 1, "pending": 1})
+            {"space": self.space, "added": 2, "cancelled": 1, "pending": 1,
+             "all_queues": True})
         lines = self.ctl("stat").lines
         self.assertEqual(lines[0].split()[:2], ["added", "2"])
         prometheus = self.ctl("stat", "--prometheus")

@@ -565,6 +565,8 @@ BAD = {
         (0, []), (0, ["drop"]), (0, ["drop", "x", "y"])],
     "pause": lambda: [(0, ["1"])], "resume": lambda: [(0, ["1"])],
     "stat": lambda: [(0, ["1"])],
+    "queues": lambda: [(1, [""]), (2, ["q", "a b"]), (1, ["q" * 65]),
+                       (0, ["q"] * 65)],
     "audit": lambda: [(1, ["a" * 65]), (2, ["x", "a" * 65]),
                       (0, ["x"] * 1001)],
     "hosts": lambda: [
@@ -648,6 +650,7 @@ class Arguments(Case):
     def test_clocks_that_are_no_numbers_are_refused(self):
         for name, arguments in {
                 **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
+                "queues": [],
                 "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
                 "init": LOOK}.items():
             for clock in ("nan", "-1", "1.5", "x"):
@@ -1649,9 +1652,85 @@ class Size(Case):
 
     def test_what_has_ended_is_in_no_set(self):
         in_succeeded(self)
+        self.janitor()
         self.assertEqual(sorted(self.client("KEYS", "*")), [
             self.space.key(0), self.space.key(0, "r:x"),
             self.space.key(0, "t:w")])
+
+
+class Queues(Case):
+    """What waits for a worker, by queue."""
+
+    def queues(self, *names):
+        return self.space("queues", 0, *names)
+
+    def waiting(self, *names):
+        return [[name.decode(), entries, due]
+                for name, entries, due in self.queues(*names)[2:]]
+
+    def test_entries_and_when_the_oldest_was_due(self):
+        self.assertEqual(self.queues(), [START, 1])
+        for i in range(3):
+            self.add(f"x{i}", delay=i * 1000, queue="a")
+            self.add(f"y{i}", delay=500 + i * 1000, queue="b")
+        self.move(1500)
+        self.assertEqual(self.queues(), [START + 1500, 1])
+        self.pump_all()
+        wanted = [["a", 2, START], ["b", 2, START + 500]]
+        self.assertEqual(self.waiting(), wanted)
+        self.assertEqual(self.waiting("b", "c", "a"), [
+            wanted[1], ["c", 0, 0], wanted[0]])
+        self.take(queue="a", limit=1)
+        self.assertEqual(self.waiting("a"), [["a", 1, START + 1000]])
+        # An entry whose task was put off does not count.
+        self.damaged = True
+        self.client("RPUSH", self.space.key(0, "q:c"), "x2", "none")
+        self.assertEqual(self.waiting("c"), [["c", 2, START + 1500]])
+
+    def test_the_queue_that_nobody_serves_stands_first(self):
+        """However many others there are, and whatever their names."""
+        self.add("lonely", queue="m")
+        self.pump_all()
+        for i in range(70):
+            self.add(f"x{i}", queue=f"q{i}")
+        self.move(10)
+        self.pump_all()
+        self.assertEqual(self.queues()[1], 0)
+        self.assertEqual(len(self.waiting()), 64)
+        # They were first by their times until then.
+        for i in range(70):
+            self.client("ZADD", self.space.key(0, "queues"), START - 1,
+                        f"q{i}")
+            self.take(queue=f"q{i}")
+            self.add(f"y{i}", queue=f"q{i}", delay=1)
+        self.move(1000)
+        self.pump_all()
+        for _ in range(4):
+            self.janitor()
+        self.assertEqual(self.waiting()[0], ["m", 1, START])
+
+    def test_the_janitor_forgets_what_is_empty(self):
+        for name in ("a", "b"):
+            self.add(name, queue=name)
+        self.pump_all()
+        self.take(queue="a")
+        self.assertEqual(self.waiting(), [["a", 0, 0], ["b", 1, START]])
+        self.janitor()
+        self.assertEqual(self.waiting(), [["b", 1, START]])
+
+    def test_a_key_that_is_gone_or_foreign_comes_again(self):
+        key = self.space.key(0, "queues")
+        self.add()
+        self.pump_all()
+        for damage in (lambda: None, lambda: self.client("SET", key, "x")):
+            self.damaged = True
+            self.client("DEL", key)
+            damage()
+            self.assertEqual(self.waiting(), [])
+            for _ in range(9):
+                self.janitor()
+            self.assert_whole()
+            self.assertEqual(self.waiting(), [["q", 1, START]])
 
 
 class Bells(Case):
@@ -1769,6 +1848,7 @@ class Clocks(Case):
 
     def test_a_caller_further_off_than_skew_is_refused(self):
         commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
+                    "queues": [],
                     "audit": ["x"], "pause": [], "resume": [],
                     "hosts": ["h", 1000], "init": LOOK}
         self.assertEqual(sorted(commands), sorted(self.scripts.names))
@@ -2214,7 +2294,7 @@ class Rights(Case):
     def operations(self):
         """What each script does, on the task that is there."""
         for name in self.scripts.names:
-            if name not in ("init", "audit", "get", "stat"):
+            if name not in ("init", "audit", "get", "queues", "stat"):
                 yield name, {
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
                     "take": ["q", "w", 1, 0, 9, 1000], "hosts": ["h", 1000],
@@ -2309,7 +2389,7 @@ class Rights(Case):
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
             "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "e:*", "fly",
-            "dead", "bad", "aside:*")] + ["~{test}:hosts"]
+            "dead", "bad", "queues", "aside:*")] + ["~{test}:hosts"]
         for lacking in keys[2:]:
             self.client("ACL", "SETUSER", "limited", "resetkeys",
                         *(set(keys) - {lacking}))
@@ -2360,6 +2440,7 @@ class Memory(Case):
         for task in self.take(limit=20):
             self.finish(task[0].decode())
         self.move(RETENTION + 1)
+        self.janitor()
         self.assertEqual(self.check(drained=True), [])
         self.assertEqual(
             self.client("KEYS", "*"), [self.space.key(0)])

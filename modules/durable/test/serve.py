@@ -132,6 +132,53 @@ class Serve(Programs):
         wait_until(lambda: self.state(name) == "delivered")
         self.assertEqual(running.end(), 0)
 
+    def test_a_queue_that_nobody_serves(self):
+        address = self.metrics("--queue-wait=1")[1]
+        for _ in range(3):
+            self.add("--queue=lonely", "--in=0")
+        said = wait_until(
+            lambda: " 503 " in (answer := self.ask(address, HEALTH))[0] and
+            answer[1])
+        self.assertRegex(said, r"^queue lonely: 3 wait for a worker, the "
+                         r"oldest for \d+ s\n$")
+        labels = f'{{space="{self.space}",queue="lonely"}}'
+        body = self.ask(address)[1]
+        self.assertIn(f"hwt_durable_queue_waiting{labels} 3\n", body)
+        age = body.split(f"hwt_durable_queue_oldest_seconds{labels} ")[1]
+        self.assertGreater(float(age.split("\n")[0]), 1)
+        self.start("hwt-exec", "--queue=lonely", "--", "true")
+        wait_until(lambda: " 200 " in self.ask(address, HEALTH)[0])
+        wait_until(lambda: "queue=" not in self.ask(address)[1])
+        # Where nobody minds.
+        self.add("--queue=lonely2", "--in=0")
+        address = self.metrics("--queue-wait=0")[1]
+        wait_until(lambda: "lonely2" in self.ask(address)[1])
+        self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+
+    def test_more_queues_than_are_told(self):
+        """What is told of those is exact, also of shards where others are
+        older."""
+        self.ctl("init", "--shards=4")
+        lines = b"".join(
+            b'{"queue":"q%d","in":0,"id":"%d"}\n' % (i % 80, i)
+            for i in range(1600))
+        self.ctl("add", "--from=-", stdin=lines)
+        address = self.metrics()[1]
+        wait_until(lambda: self.ctl("stat", "--json").json["delivered"]
+                   == 1600)
+        stat = self.ctl("stat", "--json").json
+        self.assertFalse(stat["all_queues"])
+        self.assertEqual({each["waiting"] for each in stat["queues"]}, {20})
+        self.assertEqual(len(stat["queues"]), 64)
+        ages = [each["oldest_ns"] for each in stat["queues"]]
+        self.assertEqual(ages, sorted(ages, reverse=True))
+        said = self.ctl("stat").text
+        self.assertRegex(said, r"\nq\d+ +20 +\d+\.\d{3} s\n")
+        self.assertTrue(said.endswith("\nand others, whose oldest are "
+                                      "younger\n"))
+        wait_until(lambda: "hwt_durable_queues_left_out{space=\""
+                   f"{self.space}\"}} 1\n" in self.ask(address)[1])
+
     def test_methods(self):
         address = self.metrics()[1]
         connection = http.client.HTTPConnection(*address, LIMIT)

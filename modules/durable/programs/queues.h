@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many tasks wait in which queue, and for how long. */
+#ifndef HWT_DURABLE_QUEUES_H
+#define HWT_DURABLE_QUEUES_H
+
+#include "modules/durable/durable.h"
+
+/* That are told: the others are those whose oldest entries are younger. */
+#define QUEUES_MAX 64
+
+struct queue {
+	char name[HWT_DURABLE_QUEUE_MAX + 1];
+	uint64_t entries;
+	uint64_t age_ns; /* since the oldest one was due */
+};
+
+struct queues {
+	size_t count;
+	bool all; /* there are no others with entries */
+	struct queue queue[QUEUES_MAX]; /* the oldest first */
+};
+
+/* Takes some microseconds of the engine for each shard and queue that is told,
+ * however many there are. wait as for engine_call. 0 or -errno. */
+int queues_read(struct hwt_durable *durable, struct queues *queues,
+    const struct engine_wait *wait);
+
+#endif
