@@ -89,6 +89,13 @@ family_close(struct family *family)
 	assert_ok(hwt_mailbox_destroy(family->mailbox));
 }
 
+/* A test with one, `the_family`. */
+static struct family the_family;
+
+#define FamilyTest(suite, name) \
+	TestBetween(            \
+	    family_open(&the_family), family_close(&the_family), suite, name)
+
 /* What only a child asks. */
 
 static void
@@ -233,15 +240,9 @@ int_functions_child(void *arg)
 	check_inert_executors(family);
 }
 
-Test(fork, in_a_child_int_functions_answer_eownerdead)
+FamilyTest(fork, in_a_child_int_functions_answer_eownerdead)
 {
-	struct family family = {0};
-
-	family_open(&family);
-
-	in_child(int_functions_child, &family);
-
-	family_close(&family);
+	in_child(int_functions_child, &the_family);
 }
 
 static void
@@ -277,15 +278,9 @@ bad_arguments_child(void *arg)
 	child_rc(hwt_next_wakeup(family->manual, NULL), -EOWNERDEAD);
 }
 
-Test(fork, eownerdead_comes_before_every_other_answer)
+FamilyTest(fork, eownerdead_comes_before_every_other_answer)
 {
-	struct family family = {0};
-
-	family_open(&family);
-
-	in_child(bad_arguments_child, &family);
-
-	family_close(&family);
+	in_child(bad_arguments_child, &the_family);
 }
 
 static void
@@ -304,16 +299,11 @@ other_functions_child(void *arg)
 	child_check(hwt_strerror(-EOWNERDEAD) != NULL);
 }
 
-Test(fork, in_a_child_others_answer_0_null_or_false)
+FamilyTest(fork, in_a_child_others_answer_0_null_or_false)
 {
-	struct family family = {0};
+	assert_u64(hwt_pending_timeouts(the_family.timer), 1);
 
-	family_open(&family);
-	assert_u64(hwt_pending_timeouts(family.timer), 1);
-
-	in_child(other_functions_child, &family);
-
-	family_close(&family);
+	in_child(other_functions_child, &the_family);
 }
 
 /* Destroying. */
@@ -328,16 +318,10 @@ destroys_child(void *arg)
 	child_check(fcntl(family->mailbox_fd, F_GETFD) < 0);
 }
 
-Test(fork, in_a_child_destroys_do_not_join_and_leave_the_parents_alone)
+FamilyTest(fork, in_a_child_destroys_do_not_join_and_leave_the_parents_alone)
 {
-	struct family family = {0};
-
-	family_open(&family);
-
-	in_child(destroys_child, &family);
-	in_child(destroys_child, &family);
-
-	family_close(&family);
+	in_child(destroys_child, &the_family);
+	in_child(destroys_child, &the_family);
 }
 
 static uint64_t
@@ -415,15 +399,9 @@ own_life_child(void *arg)
 		check_own_life();
 }
 
-Test(fork, a_child_can_make_its_own)
+FamilyTest(fork, a_child_can_make_its_own)
 {
-	struct family family = {0};
-
-	family_open(&family);
-
-	in_child(own_life_child, &family);
-
-	family_close(&family);
+	in_child(own_life_child, &the_family);
 }
 
 static void
@@ -1266,23 +1244,21 @@ mailed_child(void *arg)
 	child_ok(hwt_destroy(family->timer));
 }
 
-Test(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
+FamilyTest(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
 {
-	struct family family = {0};
 	struct probe probe = {0};
 
-	family_open(&family);
-	assert_ok(hwt_new_timeout_on(family.timer,
-	    hwt_mailbox_executor(family.mailbox), NULL, probe_task, &probe, 0));
-	while (!readable(family.mailbox_fd))
+	assert_ok(hwt_new_timeout_on(the_family.timer,
+	    hwt_mailbox_executor(the_family.mailbox), NULL, probe_task, &probe,
+	    0));
+	while (!readable(the_family.mailbox_fd))
 		sleep_ns(HWT_MS(1));
 
-	in_child(mailed_child, &family);
+	in_child(mailed_child, &the_family);
 
 	assert_u64(probe.runs, 0);
-	assert_ok(hwt_mailbox_run(family.mailbox, 0, NULL));
+	assert_ok(hwt_mailbox_run(the_family.mailbox, 0, NULL));
 	assert_u64(probe.runs, 1);
-	family_close(&family);
 }
 
 /* A new pool may lie where the parent's lay, of which this thread is one. */
@@ -1300,12 +1276,8 @@ pool_again_child(void *arg)
 		child_ok(hwt_pool_destroy(pools[index]));
 }
 
-Test(fork, a_pool_that_lies_where_the_parents_lay_can_be_destroyed)
+FamilyTest(fork, a_pool_that_lies_where_the_parents_lay_can_be_destroyed)
 {
-	struct family family = {0};
-
-	family_open(&family);
 	fork_from_task(
-	    hwt_pool_executor(family.pool), &family, pool_again_child);
-	family_close(&family);
+	    hwt_pool_executor(the_family.pool), &the_family, pool_again_child);
 }

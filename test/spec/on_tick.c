@@ -298,19 +298,6 @@ Test(on_tick, tick_boundaries_are_the_clock_at_creation_plus_whole_ticks)
 	}
 }
 
-ManualTest(
-    on_tick, the_first_timeout_and_the_first_advance_do_not_move_the_grid)
-{
-	struct probe probe = {0};
-
-	manual.now_ns += 3 * FIXTURE_TICK + 7;
-	probe_schedule(&probe, 1);
-	assert_u64(manual_step(1), 0);
-
-	assert_u64(manual_step(FIXTURE_TICK - 9), 0);
-	assert_u64(manual_tick(4), 1);
-}
-
 ManualTest(on_tick, advances_between_boundaries_do_not_move_the_grid)
 {
 	struct probe probe = {0};
@@ -323,60 +310,44 @@ ManualTest(on_tick, advances_between_boundaries_do_not_move_the_grid)
 	assert_u64(manual_step(7 * FIXTURE_TICK / 10), 1);
 }
 
-ManualTest(on_tick, a_deadline_on_a_boundary_belongs_to_that_boundary)
+/* The wheel is turned up to turned_ns, the clock goes on to called_ns. */
+static const struct {
+	const char *what;
+	uint64_t turned_ns, called_ns, delay_ns;
+	uint64_t due;
+} calls[] = {
+    {"a deadline on a boundary", 3 * FIXTURE_TICK / 4, 3 * FIXTURE_TICK / 4,
+	FIXTURE_TICK / 4, 1},
+    {"0 at creation", 0, 0, 0, 1},
+    {"0 on a begun boundary", 2 * FIXTURE_TICK, 2 * FIXTURE_TICK, 0, 3},
+    {"0 on a boundary that is not begun", 0, 2 * FIXTURE_TICK, 0, 3},
+    {"0 between two boundaries", 2 * FIXTURE_TICK + 1, 2 * FIXTURE_TICK + 1, 0,
+	3},
+    {"the first of all, late", 0, 3 * FIXTURE_TICK + 7, 1, 4},
+};
+
+Test(on_tick, a_timeout_belongs_to_the_first_boundary_at_or_after_its_deadline)
 {
-	struct probe probe = {0};
+	for (size_t index = 0; index < sizeof(calls) / sizeof(calls[0]);
+	     index++) {
+		struct probe probe = {0};
+		uint64_t due_ns;
 
-	manual_step(3 * FIXTURE_TICK / 4);
-	probe_schedule(&probe, FIXTURE_TICK / 4);
+		manual_open(NULL);
+		if (calls[index].turned_ns > 0)
+			manual_step(calls[index].turned_ns);
+		manual.now_ns = manual.start_ns + calls[index].called_ns;
+		due_ns = manual.start_ns + calls[index].due * FIXTURE_TICK;
 
-	assert_u64(manual_tick(1), 1);
-}
+		probe_schedule(&probe, calls[index].delay_ns);
 
-ManualTest(on_tick, a_delay_of_0_at_creation_belongs_to_tick_1)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	assert_u64(probe.runs, 0);
-
-	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
-	assert_u64(manual_step(1), 1);
-}
-
-ManualTest(on_tick, a_delay_of_0_on_a_begun_boundary_belongs_to_the_next)
-{
-	struct probe probe = {0};
-
-	manual_tick(2);
-	probe_schedule(&probe, 0);
-
-	assert_u64(manual_step(0), 0);
-	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
-	assert_u64(manual_tick(3), 1);
-}
-
-ManualTest(
-    on_tick, a_delay_of_0_on_a_boundary_not_yet_begun_belongs_to_the_next)
-{
-	struct probe probe = {0};
-
-	manual.now_ns += 2 * FIXTURE_TICK;
-	probe_schedule(&probe, 0);
-
-	assert_u64(manual_step(0), 0);
-	assert_u64(manual_tick(3), 1);
-}
-
-ManualTest(on_tick, a_delay_of_0_between_two_boundaries_belongs_to_the_later)
-{
-	struct probe probe = {0};
-
-	manual_step(2 * FIXTURE_TICK + 1);
-	probe_schedule(&probe, 0);
-
-	assert_u64(manual_step(FIXTURE_TICK - 2), 0);
-	assert_u64(manual_tick(3), 1);
+		manual_step(0);
+		manual_step(due_ns - 1 - manual.now_ns);
+		cr_assert(probe.runs == 0, "%s: early", calls[index].what);
+		manual_step(1);
+		cr_assert(probe.runs == 1, "%s: late", calls[index].what);
+		manual_close();
+	}
 }
 
 ManualTest(on_tick, a_rescheduled_delay_of_0_belongs_to_the_next_boundary)

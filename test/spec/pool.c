@@ -34,6 +34,11 @@ pooled_close(void)
 	assert_ok(hwt_destroy(manual.timer));
 }
 
+/* A test with a pool of so many threads and places, and a timer for it. */
+#define PoolTest(suite, name, threads, queue_limit) \
+	TestBetween(                                \
+	    pooled_open(threads, queue_limit), pooled_close(), suite, name)
+
 /* Schedules probe for the next tick; it reports to no fixture, since pool
  * threads run side by side. */
 static void
@@ -50,11 +55,10 @@ pooled_step(void)
 	return manual_step(FIXTURE_TICK);
 }
 
-Test(pool, its_tasks_run_on_its_own_threads)
+PoolTest(pool, its_tasks_run_on_its_own_threads, 1, 0)
 {
 	struct probe probe = {0};
 
-	pooled_open(1, 0);
 	pooled_schedule(&probe);
 
 	assert_u64(pooled_step(), 0);
@@ -62,7 +66,6 @@ Test(pool, its_tasks_run_on_its_own_threads)
 
 	cr_assert(!pthread_equal(probe.thread, pthread_self()));
 	assert_u64(manual_stats().executor_refused, 0);
-	pooled_close();
 }
 
 Test(pool, it_has_that_many_threads_named_hwt_pool)
@@ -78,12 +81,11 @@ Test(pool, it_has_that_many_threads_named_hwt_pool)
 
 #define SIDE_BY_SIDE 4
 
-Test(pool, as_many_tasks_as_threads_run_side_by_side)
+PoolTest(pool, as_many_tasks_as_threads_run_side_by_side, SIDE_BY_SIDE, 0)
 {
 	struct gate gate;
 	struct probe probes[SIDE_BY_SIDE];
 
-	pooled_open(SIDE_BY_SIDE, 0);
 	gate_init(&gate);
 	for (unsigned index = 0; index < SIDE_BY_SIDE; index++) {
 		probes[index] =
@@ -100,7 +102,6 @@ Test(pool, as_many_tasks_as_threads_run_side_by_side)
 
 	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
 		wait_for(&probes[index].runs, 1);
-	pooled_close();
 }
 
 /* Keeps the only thread of a pool busy until gate_open. */
@@ -115,14 +116,13 @@ occupy(struct probe *probe, struct gate *gate)
 	manual.runs = 0;
 }
 
-Test(pool, a_full_queue_refuses_and_the_worker_runs_the_task)
+PoolTest(pool, a_full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
 {
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[5] = {0};
 	unsigned in_worker = 0;
 
-	pooled_open(1, 3);
 	occupy(&busy, &gate);
 	for (unsigned index = 0; index < 5; index++)
 		pooled_schedule(&probes[index]);
@@ -139,16 +139,14 @@ Test(pool, a_full_queue_refuses_and_the_worker_runs_the_task)
 	}
 	assert_u64(in_worker, 2);
 	assert_u64(log_recorder_count(&manual.log), 1);
-	pooled_close();
 }
 
-Test(pool, the_limit_is_for_what_waits_not_for_what_runs)
+PoolTest(pool, the_limit_is_for_what_waits_not_for_what_runs, 1, 1)
 {
 	struct gate gate;
 	struct probe busy;
 	struct probe first = {0}, second = {0};
 
-	pooled_open(1, 1);
 	occupy(&busy, &gate);
 
 	pooled_schedule(&first);
@@ -158,7 +156,6 @@ Test(pool, the_limit_is_for_what_waits_not_for_what_runs)
 
 	gate_open(&gate);
 	wait_for(&first.runs, 1);
-	pooled_close();
 }
 
 #define CROWD 20000
@@ -185,13 +182,12 @@ Test(pool, without_a_limit_nothing_is_refused)
 	free(probes);
 }
 
-Test(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later)
+PoolTest(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later, 1, 0)
 {
 	struct gate gate;
 	struct probe busy;
 	struct probe probes[100];
 
-	pooled_open(1, 0);
 	occupy(&busy, &gate);
 	for (unsigned index = 0; index < 100; index++) {
 		probes[index] = (struct probe){0};
@@ -203,10 +199,9 @@ Test(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later)
 
 	for (unsigned index = 0; index < 100; index++)
 		assert_u64(probes[index].order, index + 1);
-	pooled_close();
 }
 
-Test(pool, what_comes_later_waits_behind_what_was_there)
+PoolTest(pool, what_comes_later_waits_behind_what_was_there, 1, 0)
 {
 	struct gate gate;
 	struct probe busy;
@@ -214,7 +209,6 @@ Test(pool, what_comes_later_waits_behind_what_was_there)
 
 	/* The thread takes the first, with the next two in sight; then comes
 	 * another one. */
-	pooled_open(1, 0);
 	occupy(&busy, &gate);
 	for (unsigned index = 0; index < 4; index++) {
 		probes[index] =
@@ -233,7 +227,6 @@ Test(pool, what_comes_later_waits_behind_what_was_there)
 
 	for (unsigned index = 0; index < 4; index++)
 		assert_u64(probes[index].order, index + 1);
-	pooled_close();
 }
 
 Test(pool, what_waits_in_it_can_be_cancelled)
@@ -262,12 +255,11 @@ Test(pool, what_waits_in_it_can_be_cancelled)
 	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(pool, cancel_wait_waits_for_the_task_that_it_runs)
+PoolTest(pool, cancel_wait_waits_for_the_task_that_it_runs, 1, 0)
 {
 	struct gate gate;
 	struct probe busy;
 
-	pooled_open(1, 0);
 	occupy(&busy, &gate);
 	assert_rc(hwt_cancel(manual.timer, busy.handle), -EINPROGRESS);
 	gate_open(&gate);
@@ -275,7 +267,6 @@ Test(pool, cancel_wait_waits_for_the_task_that_it_runs)
 	assert_rc(hwt_cancel_wait(manual.timer, busy.handle), -ENOENT);
 
 	assert_u64(busy.runs, 1);
-	pooled_close();
 }
 
 struct destroyer {
@@ -335,17 +326,15 @@ then_destroys_the_pool(struct probe *probe)
 	assert_rc(probe->rc = hwt_pool_destroy(pooled.pool), -EDEADLK);
 }
 
-Test(pool, destroy_from_its_own_task_is_refused)
+PoolTest(pool, destroy_from_its_own_task_is_refused, 2, 0)
 {
 	struct probe probe = {.then = then_destroys_the_pool};
 
-	pooled_open(2, 0);
 	pooled_schedule(&probe);
 	pooled_step();
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	pooled_close();
 }
 
 static void
@@ -354,12 +343,11 @@ then_destroys_another_pool(struct probe *probe)
 	probe->rc = hwt_pool_destroy(probe->data);
 }
 
-Test(pool, destroy_from_a_task_of_another_pool_is_not)
+PoolTest(pool, destroy_from_a_task_of_another_pool_is_not, 1, 0)
 {
 	struct probe probe = {.then = then_destroys_another_pool};
 	struct hwt_pool *other;
 
-	pooled_open(1, 0);
 	assert_ok(hwt_pool_create(&other, 1, 0));
 	probe.data = other;
 	pooled_schedule(&probe);
@@ -367,7 +355,6 @@ Test(pool, destroy_from_a_task_of_another_pool_is_not)
 	wait_for(&probe.runs, 1);
 
 	assert_ok(probe.rc);
-	pooled_close();
 }
 
 static void
@@ -376,17 +363,15 @@ then_stops_the_timer(struct probe *probe)
 	probe->rc = hwt_stop(manual.timer, NULL);
 }
 
-Test(pool, its_tasks_cannot_stop_their_timer)
+PoolTest(pool, its_tasks_cannot_stop_their_timer, 1, 0)
 {
 	struct probe probe = {.then = then_stops_the_timer};
 
-	pooled_open(1, 0);
 	pooled_schedule(&probe);
 	pooled_step();
 	wait_for(&probe.runs, 1);
 
 	assert_rc(probe.rc, -EDEADLK);
-	pooled_close();
 }
 
 static void
@@ -396,11 +381,10 @@ then_schedules_another(struct probe *probe)
 	    hwt_pool_executor(pooled.pool), NULL, probe_task, &probe[1], 0);
 }
 
-Test(pool, its_tasks_can_schedule)
+PoolTest(pool, its_tasks_can_schedule, 1, 0)
 {
 	struct probe probes[2] = {{.then = then_schedules_another}, {0}};
 
-	pooled_open(1, 0);
 	pooled_schedule(&probes[0]);
 	pooled_step();
 	wait_for(&probes[0].runs, 1);
@@ -408,8 +392,6 @@ Test(pool, its_tasks_can_schedule)
 	pooled_step();
 
 	wait_for(&probes[1].runs, 1);
-
-	pooled_close();
 }
 
 Test(pool, it_serves_several_timers)
@@ -599,12 +581,11 @@ __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 	return error;
 }
 
-Test(pool, handing_over_does_not_wait_for_its_threads)
+PoolTest(pool, handing_over_does_not_wait_for_its_threads, 1, 0)
 {
 	struct probe busy, first = {0}, second = {0};
 	struct gate gate;
 
-	pooled_open(1, 0);
 	gate_init(&stopped.gate);
 	stopped.main = pthread_self();
 	occupy(&busy, &gate);
@@ -621,7 +602,6 @@ Test(pool, handing_over_does_not_wait_for_its_threads)
 	gate_open(&stopped.gate);
 	wait_for(&first.runs, 1);
 	wait_for(&second.runs, 1);
-	pooled_close();
 }
 
 /* An executor round a pool's, that makes a timer while the pool is destroyed.

@@ -26,102 +26,51 @@ tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
 	return tick;
 }
 
-ManualTest(reschedule, before_the_wheel_was_turned_it_moves_out)
+/* A timeout is made at 0, and moved once at some moment. Ticks are of 1 ms; the
+ * wheel is turned up to turned_ns, and the clock goes on to called_ns. */
+static const struct {
+	const char *what;
+	uint64_t delay_ns, turned_ns, called_ns, new_delay_ns;
+	uint64_t due;
+} moves[] = {
+    {"out, not placed yet", HWT_MS(2), 0, 0, HWT_MS(21), 21},
+    {"in, not placed yet", HWT_MS(21), 0, 0, HWT_MS(2), 2},
+    {"out of its bucket", HWT_MS(4), HWT_MS(2), HWT_MS(2), HWT_MS(21), 23},
+    {"in, in its bucket", HWT_MS(30), HWT_MS(2), HWT_MS(2), HWT_MS(5), 7},
+    {"counted from the call", HWT_MS(4), 0, HWT_US(1500), HWT_MS(4), 6},
+    {"0: the next tick", HWT_MS(30), HWT_MS(3), HWT_MS(3), 0, 4},
+    {"from 0 to a boundary", 0, 0, 0, HWT_MS(2), 2},
+    {"to where it is", HWT_MS(5), HWT_MS(1), HWT_MS(1), HWT_MS(4), 5},
+    {"due, but not begun", HWT_MS(3), HWT_MS(1), HWT_MS(10), HWT_MS(5), 15},
+};
+
+Test(reschedule, it_is_due_on_the_tick_of_its_new_delay_and_no_other)
 {
-	struct probe probe = {0};
+	for (size_t index = 0; index < sizeof(moves) / sizeof(moves[0]);
+	     index++) {
+		struct probe probe = {0};
+		uint64_t tick;
 
-	probe_schedule(&probe, HWT_MS(2));
+		manual_open(NULL);
+		probe_schedule(&probe, moves[index].delay_ns);
+		if (moves[index].turned_ns > 0)
+			manual_step(moves[index].turned_ns);
+		manual.now_ns = manual.start_ns + moves[index].called_ns;
 
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(21)));
+		assert_ok(hwt_reschedule(
+		    manual.timer, probe.handle, moves[index].new_delay_ns));
 
-	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(21));
-	assert_u64(tick_of_run(&probe, 1, 40), 21);
-}
-
-ManualTest(reschedule, before_the_wheel_was_turned_it_moves_in)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(21));
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
-
-	assert_u64(tick_of_run(&probe, 1, 40), 2);
-}
-
-ManualTest(reschedule, out_of_the_wheel_it_moves_out)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(4));
-	manual_tick(2);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(21)));
-
-	assert_u64(tick_of_run(&probe, 3, 40), 23);
-	assert_u64(probe.timeout.id, probe.handle.id);
-}
-
-ManualTest(reschedule, out_of_the_wheel_it_moves_in)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(30));
-	manual_tick(2);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(5)));
-
-	assert_u64(tick_of_run(&probe, 3, 40), 7);
-	assert_u64(probe.timeout.id, probe.handle.id);
-}
-
-ManualTest(reschedule, the_delay_counts_from_the_call)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(4));
-	manual.now_ns += HWT_US(1500);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(4)));
-
-	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(4));
-	assert_u64(tick_of_run(&probe, 2, 10), 6);
-}
-
-ManualTest(reschedule, a_delay_of_0_is_the_next_tick)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(30));
-	manual_tick(3);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, 0));
-
-	assert_u64(manual_step(0), 0);
-	assert_u64(tick_of_run(&probe, 4, 9), 4);
-}
-
-ManualTest(reschedule, from_a_delay_of_0_to_a_boundary_it_is_due_on_that)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
-
-	assert_u64(tick_of_run(&probe, 1, 9), 2);
-}
-
-ManualTest(reschedule, to_the_deadline_that_it_has_changes_nothing)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(5));
-	manual_tick(1);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(4)));
-
-	assert_u64(tick_of_run(&probe, 2, 30), 5);
+		assert_i64(manual_remaining(probe.handle),
+		    moves[index].new_delay_ns > 0
+			? (int64_t)moves[index].new_delay_ns
+			: 1);
+		tick = tick_of_run(
+		    &probe, moves[index].called_ns / HWT_MS(1) + 1, 40);
+		cr_assert(tick == moves[index].due, "%s: on tick %" PRIu64,
+		    moves[index].what, tick);
+		assert_u64(probe.timeout.id, probe.handle.id);
+		manual_close();
+	}
 }
 
 ManualTest(reschedule, pushed_out_again_and_again_it_runs_once_at_the_last)
@@ -341,19 +290,6 @@ ManualTest(reschedule, a_task_may_move_the_next_one_of_its_own_tick)
 	assert_u64(manual_tick(3), 1);
 	assert_u64(one.runs, 1);
 	assert_u64(two.runs, 1);
-}
-
-ManualTest(reschedule, what_is_due_but_not_begun_can_be_pushed_out)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(3));
-	manual_tick(1);
-	manual.now_ns += HWT_MS(9);
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(5)));
-
-	assert_u64(tick_of_run(&probe, 10, 30), 15);
 }
 
 ManualTest(reschedule, it_needs_no_memory)
