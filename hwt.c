@@ -4,11 +4,11 @@
  *
  * SCHEDULING takes a free record from the thread's cache, fills it in,
  * publishes its word by a compare-and-swap, and pushes its index, unless the
- * record is COVERED for that deadline. CANCELLING is a compare-and-swap; it
- * returns the record to the cache at once, and leaves its bit in the queue and
- * its entry in the wheel. So a timeout that is cancelled within a tick costs
- * the worker at most one read of a word, and the next one that uses the record
- * often nothing.
+ * record has an entry in time for that deadline. CANCELLING is a
+ * compare-and-swap; it returns the record to the cache at once, and leaves its
+ * bit in the queue and its entry in the wheel. So a timeout that is cancelled
+ * within a tick costs the worker at most one read of a word, and the next one
+ * that uses the record often nothing.
  *
  * Interleavings between callers:
  *
@@ -22,7 +22,8 @@
  *                               new timeout, and then a cancel of the old one.
  *                               In between, that can only go on to its end.
  *   reschedule twice            the last swap determines the deadline. Each
- *                               call that leaves the record not COVERED pushes.
+ *                               call that leaves the record without HAS_ENTRY
+ *                               pushes.
  *   stale handle against reuse  the compare-and-swap compares the generation:
  *                               it fails if the record was freed since its
  *                               word was read.
@@ -202,22 +203,22 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 	if (handle != NULL)
 		handle->id = id;
 	next.word |= (old.word & ~INDEX_MASK) | STATE_PENDING;
-	if ((old.word & FLAG_COVERED) && !(next.word & FLAG_RELATIVE) &&
+	if ((old.word & FLAG_HAS_ENTRY) && !(next.word & FLAG_RELATIVE) &&
 	    next.deadline_ns >= old.deadline_ns)
-		next.word |= FLAG_COVERED;
+		next.word |= FLAG_HAS_ENTRY;
 	PROBE(schedule, timer, id, next.deadline_ns, record->arg);
-	/* The worker may clear COVERED meanwhile: E:word release */
+	/* The worker may clear HAS_ENTRY meanwhile: E:word release */
 	while (
 	    __builtin_expect(!pair_publish(&record->pair, old.word, next), 0)) {
-		old.word &= ~FLAG_COVERED;
-		next.word &= ~FLAG_COVERED;
+		old.word &= ~FLAG_HAS_ENTRY;
+		next.word &= ~FLAG_HAS_ENTRY;
 	}
 	/* E:closed fence */
 	if (!in_batch &&
 	    __builtin_expect(a64_load_seq(&timer->phase) != PHASE_RUNNING, 0))
 		return publish_failed(timer, cache, index, id, handle);
 	cache_count(cache, &cache->accepted, 1);
-	if (!(next.word & FLAG_COVERED))
+	if (!(next.word & FLAG_HAS_ENTRY))
 		return timer_notify(timer, index, next);
 	return 0;
 }
@@ -658,7 +659,7 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 	return 0;
 }
 
-/* The same timeout with another deadline. It stays COVERED if that is not
+/* The same timeout with another deadline. It keeps HAS_ENTRY if that is not
  * earlier. */
 static inline struct pair_value
 with_deadline(struct pair_value seen, uint64_t deadline_ns)
@@ -666,7 +667,7 @@ with_deadline(struct pair_value seen, uint64_t deadline_ns)
 	uint64_t keep = ~FLAG_RELATIVE;
 
 	if (deadline_ns < seen.deadline_ns)
-		keep &= ~FLAG_COVERED;
+		keep &= ~FLAG_HAS_ENTRY;
 	return (struct pair_value){seen.word & keep, deadline_ns};
 }
 
@@ -679,7 +680,7 @@ reschedule_pending(struct hwt *timer, struct record *record,
 	tsan_release(record);
 	if (!pair_cas(&record->pair, seen, next))
 		return -EAGAIN;
-	if (!(next.word & FLAG_COVERED))
+	if (!(next.word & FLAG_HAS_ENTRY))
 		return timer_notify(timer, index, next);
 	return 0;
 }
@@ -755,7 +756,7 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 	    timer, id, deadline_from(timer_now_ahead(timer), delay_ns));
 }
 
-/* Fast path of reschedule_any: the timeout is pending and COVERED, and the
+/* Fast path of reschedule_any: the timeout is pending with HAS_ENTRY, and the
  * deadline is not earlier. On any miss, tail-calls that before anything has
  * changed. */
 static ALWAYS_INLINE int
@@ -769,8 +770,8 @@ reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 		return -ENOENT;
 	seen = pair_load(&record->pair);
 	if (cache == NULL || tsan_is_here() || !word_matches(seen.word, id) ||
-	    (seen.word & (STATE_MASK | FLAG_COVERED)) !=
-		(STATE_PENDING | FLAG_COVERED) ||
+	    (seen.word & (STATE_MASK | FLAG_HAS_ENTRY)) !=
+		(STATE_PENDING | FLAG_HAS_ENTRY) ||
 	    deadline_ns < seen.deadline_ns ||
 	    !pair_cas(&record->pair, seen,
 		(struct pair_value){seen.word, deadline_ns}))

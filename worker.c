@@ -54,10 +54,10 @@
  *   past the deadline. This is E:asleep. The same holds for the count of free
  *   pages, which a caller raises at A2 and the worker reads at B2: no long
  *   sleep begins while there is memory to give back. A caller that uses a
- *   COVERED record for a deadline that is not earlier neither pushes nor wakes:
- *   the wheel has an entry in time for it, and the worker sleeps at most until
- *   its first entry. A worker that removes an entry clears COVERED before it
- *   sleeps, or finds the record PENDING and inserts another one.
+ *   record with HAS_ENTRY for a deadline that is not earlier neither pushes nor
+ *   wakes: the wheel has an entry in time for it, and the worker sleeps at most
+ *   until its first entry. A worker that removes an entry clears HAS_ENTRY
+ *   before it sleeps, or finds the record PENDING and inserts another one.
  *
  * EDGES
  *   E:asleep    see above; fence in wake_worker_if_needed, wake_manual,
@@ -87,12 +87,12 @@
  *
  * INTERLEAVINGS, by the word that decides each:
  *
- *   take against cancel       PENDING gets COVERED, or becomes FREE. What was
+ *   take against cancel       PENDING gets HAS_ENTRY, or becomes FREE. What was
  *                             cancelled after the take leaves an entry that is
  *                             stale when its tick comes.
  *   take against reschedule   both swap word and deadline together: either the
  *                             take sees the new deadline; or the reschedule
- *                             sees COVERED, clears it when the deadline is
+ *                             sees HAS_ENTRY, clears it when the deadline is
  *                             earlier, and pushes; or the take's swap fails,
  *                             and the reschedule pushes.
  *   take against reuse        a record that was freed and published again
@@ -100,10 +100,10 @@
  *                             taken. After that: the take's swap fails, and the
  *                             thread that published pushes.
  *   expire against cancel     PENDING -> RUNNING or HANDED, or -> FREE.
- *   expire against reuse      a FREE record loses COVERED, or a caller makes it
- *                             PENDING again, with COVERED for a deadline that
- *                             is not earlier: both change the word, and one of
- *                             them fails.
+ *   expire against reuse      a FREE record loses HAS_ENTRY, or a caller makes
+ *                             it PENDING again, with HAS_ENTRY for a deadline
+ *                             that is not earlier: both change the word, and
+ *                             one of them fails.
  *   expire against reschedule the swap of word and deadline fails when the
  *                             deadline has changed; the worker looks again.
  *   hand over against run     HANDED is set before execute is called, and the
@@ -147,7 +147,7 @@ worker_place(struct hwt *timer, uint32_t index, uint64_t tick)
 	PROBE(place, timer, index, tick);
 }
 
-/* Takes over a timeout, if it was seen PENDING and not COVERED. With
+/* Takes over a timeout, if it was seen PENDING without HAS_ENTRY. With
  * HWT_RELAXED, now_ns was read after that. If the swap fails, another thread
  * has changed the record, and pushes it if it is PENDING. For a later deadline
  * the entry is in time, too, however long that thread takes to push. */
@@ -158,9 +158,9 @@ take_seen(
 	struct pair_value next = seen;
 
 	if (word_state(seen.word) != STATE_PENDING ||
-	    (seen.word & FLAG_COVERED))
+	    (seen.word & FLAG_HAS_ENTRY))
 		return;
-	next.word = (seen.word & ~FLAG_RELATIVE) | FLAG_COVERED;
+	next.word = (seen.word & ~FLAG_RELATIVE) | FLAG_HAS_ENTRY;
 	if (seen.word & FLAG_RELATIVE)
 		next.deadline_ns = deadline_from(now_ns, seen.deadline_ns);
 	(void)pair_cas(&record_at(&timer->store, index)->pair, seen, next);
@@ -320,11 +320,11 @@ worker_hand_over(
 
 /* Decides about a record whose entry at tick was removed by the walk. True: it
  * is due there, and *seen is its word and deadline. Otherwise a timeout that is
- * due later gets another entry, and a record that is not PENDING loses COVERED.
- * A PENDING record stays COVERED meanwhile. pair_load may return a deadline
- * that was written later than the word, even that of the record's next timeout.
- * That is harmless: while COVERED is set, deadlines only become later. A caller
- * that sets an earlier one clears COVERED and pushes. */
+ * due later gets another entry, and a record that is not PENDING loses
+ * HAS_ENTRY. A PENDING record keeps HAS_ENTRY meanwhile. pair_load may return a
+ * deadline that was written later than the word, even that of the record's next
+ * timeout. That is harmless: while HAS_ENTRY is set, deadlines only become
+ * later. A caller that sets an earlier one clears HAS_ENTRY and pushes. */
 static bool
 entry_resolve(
     struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
@@ -343,9 +343,9 @@ entry_resolve(
 			worker_place(timer, index, due);
 			return false;
 		}
-		if (!(seen->word & FLAG_COVERED) ||
-		    pair_cas_word(
-			&record->pair, seen->word, seen->word & ~FLAG_COVERED))
+		if (!(seen->word & FLAG_HAS_ENTRY) ||
+		    pair_cas_word(&record->pair, seen->word,
+			seen->word & ~FLAG_HAS_ENTRY))
 			return false;
 	}
 }
@@ -367,7 +367,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		if (executor == NULL && timer->executor.execute != NULL)
 			executor = &timer->executor;
 		next = seen;
-		next.word &= ~(STATE_MASK | FLAG_COVERED);
+		next.word &= ~(STATE_MASK | FLAG_HAS_ENTRY);
 		next.word |= executor != NULL ? STATE_HANDED : STATE_RUNNING;
 		if (executor != NULL)
 			dispatch_begin(timer, executor);

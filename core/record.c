@@ -48,7 +48,7 @@
  *      by one thread that has taken it. That of any other record is in none.
  *   2. Every slab below limit is in the table, with room for all its records
  *      in the wheel (wheel_reserve).
- *   3. All records of a page that is not committed are FREE and not COVERED,
+ *   3. All records of a page that is not committed are FREE without HAS_ENTRY,
  *      have no entry, and read as 0; so do all words of an idle slab. Callers
  *      with stale handles read such pages. A caller that has published a
  *      record which has ended since may put it into the queue: then the worker
@@ -599,9 +599,9 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 			wheel_remove(&timer->wheel, index);
 		word = pair_word(&record->pair);
 		/* The record is owned here, but the page may be refused. */
-		if (word & FLAG_COVERED)
+		if (word & FLAG_HAS_ENTRY)
 			(void)pair_cas_word(
-			    &record->pair, word, word & ~FLAG_COVERED);
+			    &record->pair, word, word & ~FLAG_HAS_ENTRY);
 		used =
 		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
 		    GENERATION_MASK;

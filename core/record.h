@@ -22,16 +22,16 @@
  *
  * stop_sweep moves PENDING to UNPROCESSED, which is final.
  *
- * COVERED, a flag of the word, says that the wheel has an entry for the record
- * at a tick which is not after that of its deadline, or that the deadline is
- * never due. A caller that uses a COVERED record for a deadline that is not
- * earlier does not push. Only the worker sets the flag, when it takes the
- * timeout over. It clears the flag when it expires the timeout, and when it has
- * removed the entry of a record that is not PENDING; callers clear it with the
- * same operation that sets an earlier deadline, or a relative delay. It stays
- * set when the timeout is cancelled.
+ * HAS_ENTRY, a flag of the word, says that the wheel has an entry for the
+ * record at a tick which is not after that of its deadline, or that the
+ * deadline is never due. A caller that uses a record with HAS_ENTRY for a
+ * deadline that is not earlier does not push. Only the worker sets the flag,
+ * when it takes the timeout over. It clears the flag when it expires the
+ * timeout, and when it has removed the entry of a record that is not PENDING;
+ * callers clear it with the same operation that sets an earlier deadline, or a
+ * relative delay. It stays set when the timeout is cancelled.
  *
- * Whoever leaves a record PENDING and not COVERED pushes its index into the
+ * Whoever leaves a record PENDING without HAS_ENTRY pushes its index into the
  * queue (mpsc_push). A push is idempotent: whoever needs the worker pushes, and
  * no thread relies on another one's push.
  *
@@ -75,7 +75,7 @@
 #define STATE_REVOKED UINT64_C(3) /* an executor holds it, cancelled */
 #define STATE_RUNNING UINT64_C(4)
 #define STATE_UNPROCESSED UINT64_C(5) /* returned to the user by stop */
-#define FLAG_COVERED UINT64_C(0x8) /* has an entry in time for its deadline */
+#define FLAG_HAS_ENTRY UINT64_C(0x8) /* has an entry in time for its deadline */
 #define FLAG_PERIODIC UINT64_C(0x10)
 #define FLAG_RELATIVE UINT64_C(0x20) /* deadline_ns is still a delay */
 #define FLAG_ENDING UINT64_C(0x40) /* periodic: this run is the last */
@@ -205,11 +205,11 @@ word_state(uint64_t word)
 	return word & STATE_MASK;
 }
 
-/* The word of the same record when it is FREE again. COVERED stays. */
+/* The word of the same record when it is FREE again. HAS_ENTRY stays. */
 static inline uint64_t
 word_freed(uint64_t word)
 {
-	return (word & ~INDEX_MASK) + GENERATION_ONE + (word & FLAG_COVERED);
+	return (word & ~INDEX_MASK) + GENERATION_ONE + (word & FLAG_HAS_ENTRY);
 }
 
 static inline struct slab *

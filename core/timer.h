@@ -253,7 +253,7 @@ int timer_turn_begin(struct hwt *timer);
 void timer_log(const struct hwt *timer, int level, const char *message);
 
 /* core/wake.c */
-/* Pushes a record that the caller left PENDING and not COVERED, and wakes the
+/* Pushes a record that the caller left PENDING without HAS_ENTRY, and wakes the
  * worker if needed. Always 0, so that it can be tail-called. */
 int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
 /* PENDING back to FREE, because the gate is closed; false: another thread has

@@ -65,7 +65,7 @@ group_of(const struct record *record, struct pair_value seen)
 	default:
 		break;
 	}
-	if (!(seen.word & FLAG_COVERED))
+	if (!(seen.word & FLAG_HAS_ENTRY))
 		return GROUP_QUEUE;
 	return record->entry_at != 0 ? GROUP_WHEEL : GROUP_NEVER;
 }

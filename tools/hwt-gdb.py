@@ -17,7 +17,7 @@ INDEX_MASK = (1 << 28) - 1
 PAGE_RECORDS = 64
 STATES = ["free", "pending", "in an executor", "in an executor, cancelled",
           "running", "given back by stop"]
-COVERED, PERIODIC, RELATIVE = 0x8, 0x10, 0x20
+HAS_ENTRY, PERIODIC, RELATIVE = 0x8, 0x10, 0x20
 # core/timer.h, hwt.h
 MANUAL = 1
 NEVER = (1 << 63) - 1
@@ -98,14 +98,14 @@ class Timeout:
         if self.state == 0:
             return
         self.id = word & ~INDEX_MASK | index
-        self.covered = word & COVERED
+        self.has_entry = word & HAS_ENTRY
         self.relative = word & RELATIVE
         self.period = number(record["period_ns"]) if word & PERIODIC else 0
         self.task = number(record["task"])
         self.arg = number(record["arg"])
         self.executor = number(record["executor"])
         self.tick = number(record["entry_tick"]) \
-            if self.covered and number(record["entry_at"]) else None
+            if self.has_entry and number(record["entry_at"]) else None
 
     def when(self):
         if self.deadline == NEVER:
@@ -116,7 +116,7 @@ class Timeout:
         if self.state not in (1, 5):
             return ""
         if self.tick is None:
-            return "" if self.covered else ", in the queue"
+            return "" if self.has_entry else ", in the queue"
         return (f", bucket {self.tick & number(wheel['mask'])}"
                 f", round {self.tick >> number(wheel['bits'])}"
                 f", tick {self.tick}")

@@ -80,9 +80,9 @@ cancel_and_schedule(void)
 	(void)schedule_or_refused(1, TICK_NS);
 }
 
-/* Its record has an entry, so that the next use of it is COVERED at once. */
+/* Its record has an entry, so that the next use of it has HAS_ENTRY at once. */
 static void
-begin_covered(void)
+begin_with_entry(void)
 {
 	begin_manual();
 	explore_check(schedule(0, TICK_NS) == 0);
@@ -90,7 +90,7 @@ begin_covered(void)
 }
 
 static void
-use_covered(void)
+use_with_entry(void)
 {
 	(void)cancel(0);
 	(void)schedule_or_refused(1, 2 * TICK_NS);
@@ -406,13 +406,13 @@ const struct program lifecycle_programs[] = {
 	.end = end_batch,
     },
     {
-	.name = "stop/covered",
-	.begin = begin_covered,
-	.thread = {use_covered, stop, turn},
+	.name = "stop/has-entry",
+	.begin = begin_with_entry,
+	.thread = {use_with_entry, stop, turn},
     },
     {
-	.name = "stop/covered-batch",
-	.begin = begin_covered,
+	.name = "stop/has-entry-batch",
+	.begin = begin_with_entry,
 	.thread = {cancel_and_schedule_batch, stop},
 	.end = end_batch,
     },

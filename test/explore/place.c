@@ -59,10 +59,10 @@ begin_contested_queued(void)
 	subject[0].contested = true;
 }
 
-/* One that was placed, and was cancelled: its record is COVERED, and is the
+/* One that was placed, and was cancelled: its record has HAS_ENTRY, and is the
  * first that the first thread takes. */
 static void
-begin_covered_for(uint64_t delay_ns)
+begin_with_entry_for(uint64_t delay_ns)
 {
 	unsigned i;
 
@@ -77,15 +77,15 @@ begin_covered_for(uint64_t delay_ns)
 }
 
 static void
-begin_covered(void)
+begin_with_entry(void)
 {
-	begin_covered_for(TICK_NS);
+	begin_with_entry_for(TICK_NS);
 }
 
 static void
-begin_covered_far(void)
+begin_with_entry_far(void)
 {
-	begin_covered_for(3 * TICK_NS);
+	begin_with_entry_for(3 * TICK_NS);
 }
 
 /* In the end, time goes on until all are due: what is lost shows. */
@@ -585,44 +585,44 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-expiry",
-	.begin = begin_covered,
+	.name = "place/has-entry-expiry",
+	.begin = begin_with_entry,
 	.thread = {use_again, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-cancel-expiry",
-	.begin = begin_covered,
+	.name = "place/has-entry-cancel-expiry",
+	.begin = begin_with_entry,
 	.thread = {use_again_and_cancel, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-two-cancels",
-	.begin = begin_covered,
+	.name = "place/has-entry-two-cancels",
+	.begin = begin_with_entry,
 	.thread = {use_again_and_cancel, cancel_used, turn},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-earlier",
-	.begin = begin_covered_far,
+	.name = "place/has-entry-earlier",
+	.begin = begin_with_entry_far,
 	.thread = {use_again_and_cancel, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-pull-in",
-	.begin = begin_covered_far,
+	.name = "place/has-entry-pull-in",
+	.begin = begin_with_entry_far,
 	.thread = {use_again_and_pull_in, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-push-out",
-	.begin = begin_covered,
+	.name = "place/has-entry-push-out",
+	.begin = begin_with_entry,
 	.thread = {use_again_and_push_out, turn_twice},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-drop-stale",
-	.begin = begin_covered_far,
+	.name = "place/has-entry-drop-stale",
+	.begin = begin_with_entry_far,
 	.thread = {use_again_and_cancel, drop_stale_and_turn},
 	.end = end_all_due,
     },
@@ -711,20 +711,20 @@ const struct program place_programs[] = {
 	.end = end_limited,
     },
     {
-	.name = "place/covered-drop-stale-in-time",
-	.begin = begin_covered_far,
+	.name = "place/has-entry-drop-stale-in-time",
+	.begin = begin_with_entry_far,
 	.thread = {use_again, drop_stale_and_turn},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-pull-in-drop-stale",
-	.begin = begin_covered_far,
+	.name = "place/has-entry-pull-in-drop-stale",
+	.begin = begin_with_entry_far,
 	.thread = {use_again_and_pull_in, drop_stale_and_turn},
 	.end = end_all_due,
     },
     {
-	.name = "place/covered-push-out-drop-stale",
-	.begin = begin_covered,
+	.name = "place/has-entry-push-out-drop-stale",
+	.begin = begin_with_entry,
 	.thread = {use_again_and_push_out, drop_stale_and_turn},
 	.end = end_all_due,
     },

@@ -702,7 +702,7 @@ verify_entry(uint32_t index)
 }
 
 static void
-verify_covered(uint32_t index)
+verify_has_entry(uint32_t index)
 {
 	const struct record *record = record_at(&timer->store, index);
 	uint64_t due = timer_tick_of(timer, record->pair.half[1]);
@@ -711,10 +711,10 @@ verify_covered(uint32_t index)
 		return;
 	if (record->entry_at == 0 ||
 	    record->entry_tick > wheel_reach(&timer->wheel, due))
-		explore_fail("record %u is COVERED and has no entry", index);
+		explore_fail("record %u has HAS_ENTRY and no entry", index);
 }
 
-/* What is PENDING and not COVERED: the worker will look at it in time. */
+/* What is PENDING without HAS_ENTRY: the worker will look at it in time. */
 static void
 verify_queued(uint32_t index)
 {
@@ -740,8 +740,8 @@ verify_entries(void)
 			verify_entry(index);
 			entries++;
 		}
-		if (word & FLAG_COVERED)
-			verify_covered(index);
+		if (word & FLAG_HAS_ENTRY)
+			verify_has_entry(index);
 		else if (word_state(word) == STATE_PENDING)
 			verify_queued(index);
 	}

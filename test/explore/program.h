@@ -13,9 +13,9 @@
  *                 other one in neither; what is in a set can be found from
  *                 the top; a page that is not committed reads as 0
  *   entries       each entry in the wheel is its record's only one; a record
- *                 that is COVERED has one in time for its deadline; what is
- *                 PENDING and not COVERED is in the queue, and as urgent as its
- *                 deadline is at each level
+ *                 with HAS_ENTRY has one in time for its deadline; what is
+ *                 PENDING without HAS_ENTRY is in the queue, and as urgent as
+ *                 its deadline is at each level
  *   stop          no task runs in the worker when hwt_stop has returned
  *   memory        nothing is used after it was given back, and nothing is left
  *

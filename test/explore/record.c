@@ -628,7 +628,7 @@ reschedule_old(void)
 
 /* Its record has an entry in the wheel. */
 static void
-begin_covered(void)
+begin_with_entry(void)
 {
 	begin_all_free();
 	explore_check(schedule(0, 2 * TICK_NS) == 0);
@@ -639,9 +639,9 @@ begin_covered(void)
 
 /* The system does not take it. */
 static void
-begin_covered_refused(void)
+begin_with_entry_refused(void)
 {
-	begin_covered();
+	begin_with_entry();
 	model_settings.releases_refused = true;
 	model_settings.releases = 0;
 }
@@ -1050,13 +1050,13 @@ const struct program record_programs[] = {
 	.pso = true,
     },
     {
-	.name = "trim/covered",
-	.begin = begin_covered,
+	.name = "trim/has-entry",
+	.begin = begin_with_entry,
 	.thread = {schedule_anew, cancel_old, trim_and_turn},
     },
     {
-	.name = "trim/covered-refused",
-	.begin = begin_covered_refused,
+	.name = "trim/has-entry-refused",
+	.begin = begin_with_entry_refused,
 	.thread = {schedule_anew, cancel_old, trim_and_turn},
     },
     {

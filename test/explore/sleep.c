@@ -99,8 +99,8 @@ await_word(uint32_t index, uint64_t mask, uint64_t value)
 static void
 await_taken(unsigned i)
 {
-	await_word(index_of(i), STATE_MASK | FLAG_COVERED,
-	    STATE_PENDING | FLAG_COVERED);
+	await_word(index_of(i), STATE_MASK | FLAG_HAS_ENTRY,
+	    STATE_PENDING | FLAG_HAS_ENTRY);
 }
 
 /* Schedules while the worker falls asleep, or sleeps. */
@@ -196,7 +196,7 @@ is_untaken(uint32_t index)
 {
 	uint64_t word = pair_word(&record_at(&timer->store, index)->pair);
 
-	return (word & (STATE_MASK | FLAG_COVERED)) == STATE_PENDING;
+	return (word & (STATE_MASK | FLAG_HAS_ENTRY)) == STATE_PENDING;
 }
 
 /* One has pulled it in and may not have pushed; another one pulls it in
@@ -535,7 +535,7 @@ put_off_stale(void)
 /* Its record has an entry at the end of the sleep; what uses it next needs no
  * call, and what is due earlier does. */
 static void
-use_covered(void)
+use_with_entry(void)
 {
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
 	await_taken(0);
@@ -547,7 +547,7 @@ use_covered(void)
 }
 
 static void
-use_covered_earlier(void)
+use_with_entry_earlier(void)
 {
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
 	await_taken(0);
@@ -873,14 +873,14 @@ const struct program sleep_programs[] = {
 	.thread = {put_off_stale},
     },
     {
-	.name = "sleep/covered",
+	.name = "sleep/has-entry",
 	.begin = begin_worker,
-	.thread = {use_covered},
+	.thread = {use_with_entry},
     },
     {
-	.name = "sleep/covered-earlier",
+	.name = "sleep/has-entry-earlier",
 	.begin = begin_worker,
-	.thread = {use_covered_earlier},
+	.thread = {use_with_entry_earlier},
     },
     {
 	.name = "sleep/stop",

@@ -87,8 +87,8 @@ check_flags(struct checker *checker, uint32_t index, uint64_t word)
 	uint64_t state = word_state(word);
 
 	if (state == STATE_FREE) {
-		must((word & INDEX_MASK & ~FLAG_COVERED) == 0, index,
-		    "record: a free one is COVERED or not");
+		must((word & INDEX_MASK & ~FLAG_HAS_ENTRY) == 0, index,
+		    "record: a free one has HAS_ENTRY or not");
 		return true;
 	}
 	must(state == STATE_RUNNING || !(word & (FLAG_ENDING | FLAG_WAITED)),
@@ -103,15 +103,15 @@ check_flags(struct checker *checker, uint32_t index, uint64_t word)
 		    "record: RELATIVE in a relaxed timer");
 		must(state == STATE_PENDING || state == STATE_UNPROCESSED,
 		    index, "record: RELATIVE until the worker takes it over");
-		must(!(word & FLAG_COVERED), index,
-		    "record: RELATIVE is not COVERED");
+		must(!(word & FLAG_HAS_ENTRY), index,
+		    "record: RELATIVE has no HAS_ENTRY");
 	}
 	return true;
 }
 
 /* A deadline of a tick that has been begun belongs to the next one. */
 static bool
-check_covered(struct checker *checker, uint32_t index, struct pair_value seen)
+check_has_entry(struct checker *checker, uint32_t index, struct pair_value seen)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
 	const struct record *record = record_at(&checker->timer->store, index);
@@ -121,7 +121,7 @@ check_covered(struct checker *checker, uint32_t index, struct pair_value seen)
 		tick = wheel->next_tick;
 	must(tick == TICK_NEVER ||
 		(record->entry_at != 0 && record->entry_tick <= tick),
-	    index, "record: COVERED has an entry in time for its deadline");
+	    index, "record: HAS_ENTRY says that an entry is in time");
 	return true;
 }
 
@@ -146,11 +146,11 @@ check_state(struct checker *checker, uint32_t index, struct pair_value seen)
 	    state == STATE_RUNNING) {
 		must(record->entry_at == 0, index,
 		    "record: what is under way has no entry");
-		must(!(seen.word & FLAG_COVERED), index,
-		    "record: what is under way is not COVERED");
+		must(!(seen.word & FLAG_HAS_ENTRY), index,
+		    "record: what is under way has no HAS_ENTRY");
 	}
-	if (seen.word & FLAG_COVERED)
-		return check_covered(checker, index, seen);
+	if (seen.word & FLAG_HAS_ENTRY)
+		return check_has_entry(checker, index, seen);
 	return state != STATE_PENDING || check_queued(checker, index, seen);
 }
 
@@ -170,7 +170,7 @@ check_asleep(struct checker *checker, uint32_t index, struct pair_value seen)
 	/* A clock that began late may have wake_before later than never. */
 	must(seen.deadline_ns >= before_ns ||
 		seen.deadline_ns == DEADLINE_NEVER ||
-		((seen.word & FLAG_COVERED) &&
+		((seen.word & FLAG_HAS_ENTRY) &&
 		    timer_tick_of(timer, seen.deadline_ns) <
 			timer->wheel.next_tick),
 	    index, "asleep: no longer than until the earliest deadline");

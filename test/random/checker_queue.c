@@ -101,7 +101,7 @@ check_queued(struct checker *checker, uint32_t index, struct pair_value seen)
 	    &slab_at(store, number)->queued[index / PAGE_RECORDS % SLAB_PAGES];
 
 	must(a64_load_acquire(&queued->bits) >> index % PAGE_RECORDS & 1, index,
-	    "queue: what is PENDING and not COVERED is in it");
+	    "queue: what is PENDING without HAS_ENTRY is in it");
 	must(a64_load_acquire(&queued->urgency) >= urgency &&
 		a64_load_acquire(&store->slab_urgency[number]) >= urgency,
 	    index, "queue: each level is as urgent as what it has");

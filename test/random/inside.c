@@ -44,7 +44,8 @@ note_reuse(hwt_timeout handle)
 
 	if (record == NULL)
 		return;
-	if ((pair_word(&record->pair) & FLAG_COVERED) && record->entry_at != 0)
+	if ((pair_word(&record->pair) & FLAG_HAS_ENTRY) &&
+	    record->entry_at != 0)
 		cover_event(EVENT_REUSED);
 	note_queued(record);
 }
