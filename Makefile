@@ -29,6 +29,8 @@
 #
 #   make tidy        the style of the sources
 #   make analyze     clang's analyzer, clang-tidy, cppcheck
+#   make compile_commands.json
+#                    for clangd
 #   make explore     interleavings: EXPLORE='--seconds 60'; test/explore/main.c
 #   make faults      each call of the system fails
 #   make fuzz        for FUZZ=600 seconds

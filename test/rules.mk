@@ -201,6 +201,9 @@ tidy: build/plain/libhwt.a
 	@tools/tidy
 analyze:
 	@tools/analyze
+compile_commands.json: build/clang/flags force
+	@tools/compile_commands build/clang/hwt-test \
+		$(MODULES:%=build/clang/libhwt_%.a) >$@
 mutants: build/plain/libhwt.so
 	@test/mutants/run '$(MUTANTS)'
 faults: build/plain/test/faults/faults
