@@ -113,4 +113,8 @@ struct demand {
 int verify(struct connection *connection, const struct demand *demand,
     char why[VERIFY_WHY_MAX], const struct limit *limit);
 
+/* How many replicas are connected, and have got all that they need for going on
+ * from there, by an answer to ROLE. */
+uint32_t verify_replicas(const redisReply *role);
+
 #endif

@@ -961,7 +961,8 @@ write_call(struct buffer *buffer, const struct engine *engine,
 		buffer_text(buffer, engine->identity.text);
 }
 
-/* WAIT answers by itself when three quarters of the time are over. */
+/* WAIT answers by itself when three quarters of the time are over. ROLE tells
+ * who has come since the replicas were counted. */
 static void
 write_wait(
     struct buffer *buffer, const struct batch *batch, struct group *group)
@@ -979,6 +980,10 @@ write_wait(
 	buffer_text(buffer, "WAIT");
 	buffer_number(buffer, group->replicas);
 	buffer_number(buffer, left / 4 * 3 / 1000000 + 1);
+	if (engine->replicas != 0)
+		return;
+	buffer_command(buffer, 1);
+	buffer_text(buffer, "ROLE");
 }
 
 static bool
@@ -1255,26 +1260,46 @@ round_doubt(struct batch *batch, uint32_t node)
 	}
 }
 
+/* *enough: all that are to have it have it. */
 static int
-wait_receive(struct batch *batch, const struct group *group)
+wait_answers(struct batch *batch, struct group *group, bool *enough)
+{
+	redisReply *waited = NULL, *role = NULL;
+	uint32_t connected;
+	int error =
+	    connection_receive(group->connection, &waited, &group->limit);
+
+	if (error == 0 && batch->engine->replicas == 0)
+		error =
+		    connection_receive(group->connection, &role, &group->limit);
+	connected = role != NULL ? verify_replicas(role) : 0;
+	if (connected > group->replicas)
+		group->replicas = connected;
+	*enough = error == 0 && waited->type == REDIS_REPLY_INTEGER &&
+	    waited->integer >= (long long)group->replicas;
+	if (waited != NULL)
+		freeReplyObject(waited);
+	if (role != NULL)
+		freeReplyObject(role);
+	return error;
+}
+
+static int
+wait_receive(struct batch *batch, struct group *group)
 {
 	struct engine *engine = batch->engine;
-	redisReply *reply = NULL;
-	int error =
-	    connection_receive(group->connection, &reply, &group->limit);
+	bool enough;
+	int error = wait_answers(batch, group, &enough);
 
-	if (error != 0 || reply->type != REDIS_REPLY_INTEGER ||
-	    reply->integer < (long long)group->replicas) {
-		engine_log(engine, LOG_WARNING,
-		    "fewer than %u replicas have answered", group->replicas);
-		round_doubt(batch, group->node);
-		/* One may have gone: they are to be counted again. */
-		lock(engine);
-		engine->pool[group->node].verified_ns = 0;
-		unlock(engine);
-	}
-	if (reply != NULL)
-		freeReplyObject(reply);
+	if (enough)
+		return error;
+	engine_log(engine, LOG_WARNING, "fewer than %u replicas have answered",
+	    group->replicas);
+	round_doubt(batch, group->node);
+	/* One may have come or gone: they are to be counted again. */
+	lock(engine);
+	engine->pool[group->node].verified_ns = 0;
+	unlock(engine);
 	return error;
 }
 

@@ -134,14 +134,12 @@ info_number(const redisReply *reply, const char *field)
 	return found == NULL ? 0 : strtol(found + strlen(field), NULL, 10);
 }
 
-/* How many replicas are connected, and have got all that they need for going
- * on from there. */
-static uint32_t
-count_replicas(const redisReply *reply)
+uint32_t
+verify_replicas(const redisReply *role)
 {
-	return reply->elements >= 3 &&
-		reply->element[2]->type == REDIS_REPLY_ARRAY
-	    ? (uint32_t)reply->element[2]->elements
+	return is_master(role) && role->elements >= 3 &&
+		role->element[2]->type == REDIS_REPLY_ARRAY
+	    ? (uint32_t)role->element[2]->elements
 	    : 0;
 }
 
@@ -175,7 +173,7 @@ judge(struct asked *asked, struct connection *connection)
 		    "the engine is a replica; a master is needed");
 		return -EROFS;
 	}
-	connection->replicas = count_replicas(asked->answer[ROLE]);
+	connection->replicas = verify_replicas(asked->answer[ROLE]);
 	connection->rewrites = info_number(asked->answer[PERSISTENCE],
 				   "aof_rewrite_in_progress:") != 0 ||
 	    info_number(asked->answer[PERSISTENCE], "aof_rewrite_scheduled:") !=

@@ -159,6 +159,23 @@ class Replicas(Pair):
         self.assertEqual([each.end() for each in (scheduler, *workers)],
                          [0, 0, 0])
 
+    def test_one_that_has_just_come_is_waited_for(self):
+        """Before the second is over for which the replicas were counted."""
+        producer = self.actor(timeout=1500)
+        wait_until(lambda: producer(
+            "add", "q", 600000, 5, "done", "a")[0] == 0)
+        other = self.engine_of(replicaof=f"127.0.0.1 {self.master.port}")
+        with self.master.client() as client:
+            self.assertEqual(producer(
+                "add", "q", 600000, 5, "done", "b")[0], 0)
+            while len(client("ROLE")[2]) < 2:
+                pass
+            other.send_signal(signal.SIGSTOP)
+            client("SET", "filler", "x")
+        said = producer("add", "q", 600000, 5, "done", "c")[0]
+        self.assertEqual(said, -errno.ETIMEDOUT)
+        self.end(producer)
+
     def test_a_fail_over_loses_what_was_not_waited_for(self):
         """A master that is one no more, and does not know it."""
         careless = self.actor(level=FSYNCED)
