@@ -92,6 +92,19 @@ answer_metrics(struct http_answer *answer)
 }
 
 static void
+warn_of_replicas(FILE *body)
+{
+	const struct hwt_durable_stats *stats = &sample.stats;
+
+	if (stats->replicas > stats->replicas_awaited)
+		(void)fprintf(body,
+		    "warning: %" PRIu64 " replicas are connected, and %" PRIu64
+		    " waited for: a fail-over to another one loses what that "
+		    "has not got\n",
+		    stats->replicas, stats->replicas_awaited);
+}
+
+static void
 answer_health(struct http_answer *answer)
 {
 	const struct queue *oldest = &sample.queues.queue[0];
@@ -100,6 +113,7 @@ answer_health(struct http_answer *answer)
 
 	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX && !ages) {
 		(void)fputs("ok\n", answer->body);
+		warn_of_replicas(answer->body);
 		return;
 	}
 	answer->status = 503;
