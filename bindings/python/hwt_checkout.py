@@ -66,7 +66,8 @@ class _Options(ctypes.Structure):
     _fields_ = [
         ("shards", ctypes.c_uint32),
         ("hold_after", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint64 * 8),
+        ("executor", ctypes.c_void_p),
+        ("reserved", ctypes.c_uint64 * 7),
     ]
 
 

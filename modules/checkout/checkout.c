@@ -72,8 +72,10 @@ enter(const struct hwt_checkout *checkout)
 static bool
 options_are_valid(const struct hwt_checkout_options *options)
 {
-	static const uint64_t zero[8];
+	static const uint64_t zero[7];
 
+	if (options->executor != NULL && options->executor->execute == NULL)
+		return false;
 	return options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
 	    (options->hold_after <= UINT8_MAX ||
@@ -132,6 +134,8 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	if (made == NULL)
 		return -ENOMEM;
 	made->timer = timer;
+	if (options->executor != NULL)
+		made->executor = *options->executor;
 	made->hold_after =
 	    options->hold_after != 0 ? options->hold_after : HOLD_AFTER_DEFAULT;
 	*checkout = made;
@@ -197,6 +201,7 @@ is_unused(const struct hwt_checkout *checkout)
 	do {
 		quiet = a64_load_seq(&checkout->busy) == 0;
 		if (a64_load_seq(&checkout->waiting) != 0 ||
+		    a64_load_seq(&checkout->handed) != 0 ||
 		    count_in_flight(checkout) != 0)
 			return false;
 		if (!quiet)
@@ -723,6 +728,15 @@ hwt_checkout_acquire_wait_unlock(struct hwt_checkout *checkout,
 		return acquire_wait(acquired, delay_ns, mutex);
 	(void)pthread_mutex_unlock(mutex);
 	return error;
+}
+
+int
+hwt_request_run(struct hwt_checkout *checkout, struct hwt_request *request)
+{
+	struct request *handed = (struct request *)request;
+	int error = enter_request(checkout, handed);
+
+	return error != 0 ? error : request_run(handed, 0);
 }
 
 int

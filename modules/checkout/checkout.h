@@ -35,7 +35,8 @@ enum state {
 	STATE_WAITING, /* at an object, in its list */
 	STATE_WOKEN, /* in a thread's queue, to be tried */
 	STATE_GRANTED,
-	STATE_ENDED /* a thread carries the outcome out */
+	STATE_ENDED, /* a thread carries the outcome out */
+	STATE_HANDED /* an executor has it */
 };
 #define OUTCOME_ONE UINT64_C(8) /* an enum hwt_grant; see request.c */
 #define OUTCOME_MASK (7 * OUTCOME_ONE)
@@ -45,6 +46,8 @@ enum state {
 #define MAGIC UINT64_C(0x6877745200000000)
 #define MAGIC_MASK UINT64_C(0xffffffff00000000)
 
+#define BOXED \
+	UINT64_C(0x200) /* HANDED, and in a mailbox, which alone runs it */
 #define BATON UINT64_C(0x400) /* woken for the object at, and not used it yet */
 
 #define RANKS 20
@@ -102,8 +105,13 @@ struct request {
 	struct hwt_checkout *checkout;
 	hwt_timeout timeout; /* while ARMED */
 	aptr_t at; /* the object where it waits, or waited last */
-	/* The waiters of at, if linked; next: else, a thread's queue. */
-	struct request *next, *previous;
+	/* The waiters of at, if linked; next: else, a thread's queue; or link,
+	 * while HANDED, of a mailbox. */
+	union {
+		struct request *next;
+		a64_t link;
+	};
+	struct request *previous;
 	/* A shard's list, while it waits and is tried; list_next is NULL when
 	 * whoever ended it has taken it out. */
 	struct request *list_next, *list_previous;
@@ -139,6 +147,7 @@ struct hwt_checkout {
 	struct checkout_shard *shards;
 	uint32_t shard_count;
 	uint32_t hold_after; /* UINT32_MAX: never */
+	struct hwt_request_executor executor; /* execute NULL: none */
 	/* An object that a pause holds: IN_USE; shutdown sets RETIRED. */
 	struct object gate;
 	pthread_mutex_t pause_lock;
@@ -146,6 +155,7 @@ struct hwt_checkout {
 	bool pause_begun, paused; /* under pause_lock */
 	/* Requests that are listed; those whose end is not through yet. */
 	_Alignas(CACHE_LINE) a64_t waiting, busy;
+	a64_t handed; /* of them, those that an executor has */
 	a64_t pauses;
 };
 
@@ -248,6 +258,9 @@ struct object *request_try_long(
 void request_settle(struct request *request, struct object *refused);
 /* By the thread that waits with it, when it has been woken. */
 void request_resume(struct request *request);
+/* Calls granted of one that is HANDED, with boxed being BOXED or 0; -ENOENT: it
+ * is not. */
+int request_run(struct request *request, uint64_t boxed);
 /* Gives back what one that is refused or ends has kept. */
 void request_drop(struct request *request);
 /* Gives all back; grants is 1 if it was granted. */

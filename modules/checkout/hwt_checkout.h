@@ -46,7 +46,10 @@
  *   - or let granted only note what was granted, under a mutex that is locked
  *     for nothing else, or by a write to an eventfd, for a thread of yours;
  *   - to wait for what was found under a mutex, use
- *     hwt_checkout_acquire_wait_unlock, which unlocks it before.
+ *     hwt_checkout_acquire_wait_unlock, which unlocks it before;
+ *   - or give the checkout an executor: options.executor, a mailbox. Then
+ *     granted runs where the executor calls hwt_request_run, and nowhere else
+ *     unless it refuses.
  *
  * Not promised: any other order of requests. One that has just come may
  * overtake those that wait.
@@ -70,6 +73,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 struct hwt_checkout;
+struct hwt_request_mailbox;
 
 /* Part of the user's structure. It stays where it is until it is retired, or
  * the checkout destroyed. */
@@ -110,6 +114,16 @@ enum hwt_grant {
 typedef void hwt_granted(
     struct hwt_request *request, void *arg, enum hwt_grant grant);
 
+/* Where granted runs: execute calls hwt_request_run, or has it called, once for
+ * each request that it accepts, on any thread. It returns 0, or anything else
+ * to refuse: then hwt_request_run is not called, and granted runs where it was
+ * decided. */
+struct hwt_request_executor {
+	int (*execute)(void *ctx, struct hwt_checkout *checkout,
+	    struct hwt_request *request);
+	void *ctx;
+};
+
 #define HWT_CHECKOUT_NEVER UINT32_MAX
 
 /* All zero: the defaults. */
@@ -123,7 +137,10 @@ struct hwt_checkout_options {
 	 * slower where holds are short, as each object then waits for a thread
 	 * to wake up. HWT_CHECKOUT_NEVER: waiting requests hold nothing. */
 	uint32_t hold_after;
-	uint64_t reserved[8]; /* 0 */
+	/* Copied; its ctx outlives the checkout. NULL: granted runs on the
+	 * thread that decides. */
+	const struct hwt_request_executor *executor;
+	uint64_t reserved[7]; /* 0 */
 };
 
 /* Exact when no call is under way. */
@@ -157,7 +174,7 @@ int hwt_checkout_shutdown(struct hwt_checkout *checkout);
 
 /* Frees the checkout, when every granted that was called has returned. No other
  * call may be under way. NULL: 0.
- * -EBUSY      something is out or waits
+ * -EBUSY      something is out or waits, or an executor has it
  * -EDEADLK    from granted */
 HWT_MUST_CHECK
 int hwt_checkout_destroy(struct hwt_checkout *checkout);
@@ -281,6 +298,33 @@ int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
 HWT_MUST_CHECK
 int hwt_checkout_acquire_wait_unlock(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns, pthread_mutex_t *mutex);
+
+/* For executors: calls granted of a request that execute has accepted, in this
+ * thread; nothing else of the request may be called before.
+ * -ENOENT     it was not handed over, or this was called already
+ * -EINVAL     as hwt_checkout_try
+ * -EOWNERDEAD */
+int hwt_request_run(struct hwt_checkout *checkout, struct hwt_request *request);
+
+/* granted on an event loop's own thread: the descriptor is readable when
+ * something waits. The mailbox outlives the checkouts that use its executor.
+ * -EINVAL     NULL
+ * -EMFILE -ENFILE -ENOMEM */
+int hwt_request_mailbox_create(struct hwt_request_mailbox **mailbox);
+/* -EINVAL -EOWNERDEAD */
+int hwt_request_mailbox_fd(const struct hwt_request_mailbox *mailbox);
+/* NULL: in a child process, or of NULL. */
+const struct hwt_request_executor *hwt_request_mailbox_executor(
+    struct hwt_request_mailbox *mailbox);
+/* By one thread at a time: calls granted of up to max requests, 0: of all that
+ * were there when it began. told may be NULL.
+ * -EINVAL -EOWNERDEAD */
+int hwt_request_mailbox_run(
+    struct hwt_request_mailbox *mailbox, size_t max, size_t *told);
+/* NULL: 0.
+ * -EBUSY      something waits in it, or it runs */
+HWT_MUST_CHECK
+int hwt_request_mailbox_destroy(struct hwt_request_mailbox *mailbox);
 
 /* Gives all objects of a granted request back. Not before granted was called
  * with HWT_GRANTED, or acquire or acquire_wait has returned 0. Calls granted of

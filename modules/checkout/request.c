@@ -48,6 +48,10 @@
  * it waits. Meanwhile its request is TRYING and holds nothing. One that is
  * served in order does not look: it is handed the object anyway.
  *
+ * AN EXECUTOR gets a request that has ended or was granted as HANDED: nobody
+ * else changes it, and whoever makes it ENDED again calls granted. Its objects
+ * are out meanwhile, if it was granted.
+ *
  * LAST ACCESS. busy counts requests from the beginning of their waits until
  * granted has returned; it is the last that is touched of the checkout.
  * hwt_checkout_destroy waits for it. In a retirement, no request that is WOKEN
@@ -614,13 +618,60 @@ try_woken(struct request *request)
 	request_settle(request, refused);
 }
 
+/* Only one takes it. */
+static bool
+take_handed(struct request *request, uint64_t boxed, uint64_t *word)
+{
+	*word = a64_load_acquire(&request->word);
+	/* E:request acquire */
+	if (word_state(*word) != STATE_HANDED || (*word & BOXED) != boxed ||
+	    !a64_cas_seq(
+		&request->word, *word, (*word & ~STATE_MASK) | STATE_ENDED))
+		return false;
+	(void)a64_add_seq(&request->checkout->handed, UINT64_MAX);
+	return true;
+}
+
+int
+request_run(struct request *request, uint64_t boxed)
+{
+	struct queue queue;
+	uint64_t word;
+
+	if (!take_handed(request, boxed, &word))
+		return -ENOENT;
+	queue_begin(&queue);
+	call_granted(request, word);
+	queue_end(&queue);
+	return 0;
+}
+
+/* Its end, to be told. The executor may have called granted, and the request be
+ * the caller's, before execute returns. */
+static void
+deliver(struct request *request, uint64_t word)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct hwt_request_executor executor = checkout->executor;
+
+	if (executor.execute == NULL || word & BLOCKING) {
+		call_granted(request, word);
+		return;
+	}
+	(void)a64_add_seq(&checkout->handed, 1);
+	request_change(request, STATE_MASK, STATE_HANDED);
+	if (executor.execute(
+		executor.ctx, checkout, (struct hwt_request *)request) != 0)
+		(void)request_run(request, 0);
+}
+
 static void
 queue_step(struct request *request)
 {
 	uint64_t word = a64_load_acquire(&request->word);
 
 	if (word_state(word) == STATE_ENDED)
-		call_granted(request, word);
+		deliver(request, word);
 	else if (word & BLOCKING)
 		tell_blocked(request->blocked, (enum hwt_grant)0);
 	else

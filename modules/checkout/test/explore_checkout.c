@@ -1139,6 +1139,103 @@ retire_group(void)
 	explore_check(hwt_group_retire(checkout, &world.group) == 0);
 }
 
+/* An executor: what it has accepted is run by another thread. */
+static struct {
+	struct hwt_request *request[REQUESTS];
+	uint32_t count, run;
+} handed;
+
+static int
+execute(void *ctx, struct hwt_checkout *of, struct hwt_request *request)
+{
+	(void)ctx;
+	explore_check(of == checkout);
+	explore_modify(&handed.count, 4);
+	handed.request[handed.count++] = request;
+	return 0;
+}
+
+static int
+refuse(void *ctx, struct hwt_checkout *of, struct hwt_request *request)
+{
+	(void)ctx;
+	(void)of;
+	(void)request;
+	return EAGAIN;
+}
+
+static void
+begin_executor_of(const char *const *sets,
+    int (*with)(void *, struct hwt_checkout *, struct hwt_request *))
+{
+	memset(&handed, 0, sizeof(handed));
+	world_make(sets, 0);
+	checkout->executor.execute = with;
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(1, 1);
+	acquire(2, HWT_NEVER);
+}
+
+static void
+begin_executor(void)
+{
+	static const char *const sets[] = {"a", "a", "ab", NULL};
+
+	begin_executor_of(sets, execute);
+}
+
+static void
+begin_refuser(void)
+{
+	static const char *const sets[] = {"a", "a", "ab", NULL};
+
+	begin_executor_of(sets, refuse);
+}
+
+static bool
+something_is_handed(const void *count)
+{
+	return *(const uint32_t *)count > handed.run;
+}
+
+static void
+run_one(void)
+{
+	explore_await(&handed.count, 4, something_is_handed, &handed.count);
+	explore_check(
+	    hwt_request_run(checkout, handed.request[handed.run++]) == 0);
+}
+
+static void
+run_two(void)
+{
+	run_one();
+	run_one();
+}
+
+/* Request 1 was granted or has expired; an executor has it until the end. */
+static void
+begin_handed(void)
+{
+	static const char *const sets[] = {"a", "a", NULL};
+
+	memset(&handed, 0, sizeof(handed));
+	world_make(sets, 0);
+	checkout->executor.execute = execute;
+	world.subject[0].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(1, 1);
+	world.ending = run_one;
+}
+
+static void
+destroy_handed(void)
+{
+	explore_await(&handed.count, 4, something_is_handed, &handed.count);
+	explore_check(hwt_checkout_destroy(checkout) == -EBUSY);
+}
+
 struct program {
 	const char *name;
 	void (*begin)(void);
@@ -1244,6 +1341,12 @@ static const struct program programs[] = {
     {"group/replace", begin_group_refilled, {replace_member, never_2}},
     {"group/replace-cancel", begin_group_refilled,
 	{replace_member, cancel_second}},
+    {"executor/release", begin_executor, {release_first, run_two}},
+    {"executor/expire", begin_executor, {release_first, fire, run_two}},
+    {"executor/cancel", begin_executor,
+	{release_first, cancel_second, run_two}},
+    {"executor/destroy", begin_handed, {release_first, destroy_handed, fire}},
+    {"executor/refuse", begin_refuser, {release_first, fire}},
     {"group/retire", begin_group_empty, {never_0_retired, retire_group}},
 };
 

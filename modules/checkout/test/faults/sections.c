@@ -7,6 +7,8 @@
  * the next one must work. Each wait that was begun ends once, with the outcome
  * that was given to it. In the end nothing is out, and no memory is left.
  */
+#include <poll.h>
+
 #include "test/faults/module/module.h"
 
 #include "modules/checkout/hwt_checkout.h"
@@ -26,6 +28,7 @@ static struct demand {
 } demand[DEMANDS];
 
 static struct hwt_checkout *checkout;
+static struct hwt_request_mailbox *mailbox; /* NULL: the checkout has none */
 static struct hwt_object object[OBJECTS];
 
 void
@@ -50,6 +53,8 @@ module_lists(const char *function, int error)
 {
 	if (strcmp(function, "hwt_checkout_create") == 0)
 		return error == ENOMEM;
+	if (strcmp(function, "hwt_request_mailbox_create") == 0)
+		return error == ENOMEM || error == EMFILE || error == ENFILE;
 	return error == ENOBUFS || error == ENOMEM || error == EAGAIN ||
 	    error == ESHUTDOWN;
 }
@@ -57,7 +62,9 @@ module_lists(const char *function, int error)
 int
 module_error(const struct fault *fault)
 {
-	return fault->error;
+	return fault->call == CALL_EVENTFD && fault->error == ENODEV
+	    ? ENOMEM
+	    : fault->error;
 }
 
 static struct hwt_checkout_stats
@@ -85,15 +92,18 @@ checkout_open(void)
 {
 	struct hwt_checkout *const poison =
 	    (struct hwt_checkout *)(uintptr_t)POISON;
+	const struct hwt_checkout_options options = {
+	    .executor = hwt_request_mailbox_executor(mailbox)};
 	struct hwt_checkout *made;
+	unsigned blocks = balance_now().blocks;
 	int rc;
 
 	do {
 		made = poison;
 		attempt_begin();
-		rc = hwt_checkout_create(&made, timer, NULL);
+		rc = hwt_checkout_create(&made, timer, &options);
 		CHECK(rc == 0 || made == poison);
-		CHECK(rc == 0 || balance_now().blocks == 0);
+		CHECK(rc == 0 || balance_now().blocks == blocks);
 	} while (attempt_failed("hwt_checkout_create", rc));
 	CHECK(made != poison);
 	checkout = made;
@@ -414,6 +424,113 @@ section_timer_stopped(void)
 	CHECK(hwt_destroy(timer) == 0);
 }
 
+/* A mailbox. */
+
+static void
+mailbox_open(void)
+{
+	struct hwt_request_mailbox *const poison =
+	    (struct hwt_request_mailbox *)(uintptr_t)POISON;
+	int rc;
+
+	do {
+		mailbox = poison;
+		attempt_begin();
+		rc = hwt_request_mailbox_create(&mailbox);
+		CHECK(rc == 0 || mailbox == poison);
+	} while (attempt_failed("hwt_request_mailbox_create", rc));
+}
+
+static bool
+is_readable(void)
+{
+	struct pollfd fd = {
+	    .fd = hwt_request_mailbox_fd(mailbox), .events = POLLIN};
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+static bool
+signal_fails(int error)
+{
+	const struct fault *fault = fault_here();
+
+	return fault->call == CALL_EVENTFD_WRITE && fault->error == error;
+}
+
+static void *
+cancels(void *unused)
+{
+	(void)unused;
+	CHECK(hwt_checkout_cancel(checkout, &demand[1].request) == 0);
+	CHECK(hwt_checkout_cancel(checkout, &demand[2].request) == 0);
+	return NULL;
+}
+
+/* A call that is interrupted for good goes on trying: then another thread must
+ * see to it. */
+static void
+cancel_two(void)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, cancels, NULL) == 0);
+	if (fault_here()->permanent && signal_fails(EINTR)) {
+		pause_ns(5 * TICK);
+		fault_off();
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Where the descriptor could not be made readable, the next request does
+ * that. */
+static void
+await_readable(struct demand *next)
+{
+	if (is_readable())
+		return;
+	if (!signal_fails(EIO))
+		fail("a mailbox stays silent");
+	if (fault_here()->permanent)
+		fault_off();
+	wait_with(next, FAR);
+	CHECK(hwt_checkout_cancel(checkout, &next->request) == 0);
+	if (!is_readable())
+		fail("a mailbox stays silent after the next one");
+}
+
+static void
+section_mailbox(void)
+{
+	struct demand *holder;
+	size_t told = 0;
+	unsigned i;
+
+	timer_open();
+	mailbox_open();
+	checkout_open();
+	CHECK(hwt_object_init(checkout, &object[0], 0) == 0);
+	holder = demand_of(0, "a");
+	take(holder);
+	for (i = 1; i < 3; i++)
+		wait_with(demand_of(i, "a"), FAR);
+	cancel_two();
+	(void)demand_of(3, "a");
+	for (i = 1; i < 3; i++) {
+		await_readable(&demand[3]);
+		CHECK(hwt_request_mailbox_run(mailbox, 1, &told) == 0);
+		CHECK(told == 1);
+		check_ended(&demand[i], HWT_GRANT_CANCELLED);
+	}
+	CHECK(hwt_request_mailbox_run(mailbox, 0, NULL) == 0);
+	release(holder);
+	CHECK(hwt_checkout_destroy(checkout) == 0);
+	CHECK(hwt_request_mailbox_destroy(mailbox) == 0);
+	mailbox = NULL;
+	checkout = NULL;
+	timer_close();
+}
+
 const struct section sections[] = {
     {"create", section_create},
     {"waits", section_waits},
@@ -422,5 +539,6 @@ const struct section sections[] = {
     {"retire", section_retire},
     {"shutdown", section_shutdown},
     {"timer-stopped", section_timer_stopped},
+    {"mailbox", section_mailbox},
     {NULL, NULL},
 };

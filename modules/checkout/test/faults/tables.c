@@ -14,6 +14,10 @@
  */
 const struct swept swept[CALLS] = {
     [CALL_ALIGNED_ALLOC] = {"aligned_alloc", "aligned_alloc", {ENOMEM}},
+    [CALL_CLOSE] = {"close", "close", {EINTR, EIO}},
+    [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
+    [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
+    [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
     [CALL_FREE] = {"free", "free", {0}},
     [CALL_HWT_CANCEL] = {"hwt_cancel", "hwt_cancel", {ENOENT}},
     [CALL_HWT_NEW_TIMEOUT] = {"hwt_new_timeout", "hwt_new_timeout",
@@ -27,7 +31,9 @@ const struct sound {
 	const char *import, *reason;
 } sound[] = {
     {"_GLOBAL_OFFSET_TABLE_", "no function"},
+    {"__errno_location", "an address"},
     {"__tls_get_addr", "an address"},
+    {"getpid", "no error in POSIX"},
     {"hwt_cancel_wait", "whatever it answers, the task does not run any more"},
     {"hwt_state", "in a forked child alone: the suite answers"},
     {"memmove", "pure"},

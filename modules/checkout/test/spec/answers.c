@@ -30,7 +30,7 @@ Test(answers, hwt_checkout_create_EINVAL_and_ENOMEM)
 	assert_rc(
 	    hwt_checkout_create(&made, store.fixture.timer, &options), -EINVAL);
 	options.hold_after = 0;
-	options.reserved[7] = 1;
+	options.reserved[6] = 1;
 	assert_rc(
 	    hwt_checkout_create(&made, store.fixture.timer, &options), -EINVAL);
 	for (nth = 1; made == NULL; nth++) {
