@@ -21,6 +21,10 @@ open_limited(uint64_t max_pending, const struct hwt_executor *hook)
 	    .executor = hook});
 }
 
+/* A manual timer with that limit. */
+#define LimitedTest(suite, name, limit) \
+	TestBetween(open_limited(limit, NULL), manual_close(), suite, name)
+
 static int
 schedule_one(hwt_timeout *timeout)
 {
@@ -70,33 +74,26 @@ Test(max_pending, the_limit_is_reached_and_not_exceeded)
 	}
 }
 
-Test(max_pending, a_limit_of_0_is_none)
+LimitedTest(max_pending, a_limit_of_0_is_none, 0)
 {
-	open_limited(0, NULL);
-
 	for (unsigned count = 0; count < 100000; count++)
 		assert_ok(schedule_one(NULL));
 
 	assert_u64(manual_stats().rejected, 0);
-	manual_close();
 }
 
-Test(max_pending, the_greatest_limit_refuses_nothing)
+LimitedTest(max_pending, the_greatest_limit_refuses_nothing, UINT64_MAX)
 {
-	open_limited(UINT64_MAX, NULL);
-
 	assert_ok(schedule_one(NULL));
 	assert_ok(schedule_batch(64));
 
 	assert_u64(hwt_pending_timeouts(manual.timer), 65);
-	manual_close();
 }
 
-Test(max_pending, cancel_frees_the_place_at_once)
+LimitedTest(max_pending, cancel_frees_the_place_at_once, 1)
 {
 	hwt_timeout timeout;
 
-	open_limited(1, NULL);
 	assert_ok(schedule_one(&timeout));
 
 	for (unsigned round = 0; round < 100; round++) {
@@ -109,7 +106,6 @@ Test(max_pending, cancel_frees_the_place_at_once)
 
 	assert_ok(hwt_cancel_wait(manual.timer, timeout));
 	assert_ok(schedule_one(&timeout));
-	manual_close();
 }
 
 static void
@@ -118,18 +114,16 @@ then_schedule_forbidden(struct probe *probe)
 	probe->rc = schedule_one(NULL);
 }
 
-Test(max_pending, the_place_is_free_before_the_task_begins)
+LimitedTest(max_pending, the_place_is_free_before_the_task_begins, 1)
 {
 	struct probe probe = {.then = then_schedule_forbidden};
 
-	open_limited(1, NULL);
 	probe_schedule(&probe, 0);
 
 	assert_u64(manual_tick(1), 1);
 
 	assert_ok(probe.rc);
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	manual_close();
 }
 
 Test(max_pending, the_place_is_free_before_the_task_begins_in_the_worker)
@@ -179,11 +173,10 @@ Test(max_pending, cancelling_what_an_executor_holds_frees_the_place)
 	manual_close();
 }
 
-Test(max_pending, a_periodic_timeout_keeps_its_place_while_it_runs)
+LimitedTest(max_pending, a_periodic_timeout_keeps_its_place_while_it_runs, 1)
 {
 	struct probe probe = {.then = then_schedule_forbidden};
 
-	open_limited(1, NULL);
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
 	assert_u64(manual_tick(1), 1);
 	assert_rc(probe.rc, -ENOBUFS);
@@ -192,7 +185,6 @@ Test(max_pending, a_periodic_timeout_keeps_its_place_while_it_runs)
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
 
 	assert_ok(schedule_one(NULL));
-	manual_close();
 }
 
 static void
@@ -201,34 +193,28 @@ then_cancel_itself(struct probe *probe)
 	probe->rc = hwt_cancel(manual.timer, probe->timeout);
 }
 
-Test(max_pending, a_periodic_timeout_that_ends_itself_frees_its_place)
+LimitedTest(max_pending, a_periodic_timeout_that_ends_itself_frees_its_place, 1)
 {
 	struct probe probe = {.then = then_cancel_itself};
 
-	open_limited(1, NULL);
 	probe_schedule_periodic(&probe, 0, HWT_MS(1));
 	assert_u64(manual_tick(1), 1);
 	assert_rc(probe.rc, -EINPROGRESS);
 
 	assert_ok(schedule_one(NULL));
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	manual_close();
 }
 
-Test(max_pending, one_that_never_fires_needs_a_place_too)
+LimitedTest(max_pending, one_that_never_fires_needs_a_place_too, 1)
 {
-	open_limited(1, NULL);
-
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
 
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-	manual_close();
 }
 
-Test(max_pending, a_batch_that_does_not_fit_is_refused_whole)
+LimitedTest(max_pending, a_batch_that_does_not_fit_is_refused_whole, 4)
 {
-	open_limited(4, NULL);
 	assert_ok(schedule_batch(2));
 
 	assert_rc(schedule_batch(3), -ENOBUFS);
@@ -240,26 +226,19 @@ Test(max_pending, a_batch_that_does_not_fit_is_refused_whole)
 	assert_u64(hwt_pending_timeouts(manual.timer), 4);
 	assert_u64(manual_stats().scheduled, 4);
 	assert_u64(manual_stats().rejected, 4);
-	manual_close();
 }
 
-Test(max_pending, a_batch_greater_than_the_limit_never_fits)
+LimitedTest(max_pending, a_batch_greater_than_the_limit_never_fits, 4)
 {
-	open_limited(4, NULL);
-
 	assert_rc(schedule_batch(5), -ENOBUFS);
 	assert_ok(schedule_batch(4));
-
-	manual_close();
 }
 
-Test(max_pending, a_refused_call_takes_no_place)
+LimitedTest(max_pending, a_refused_call_takes_no_place, 1)
 {
 	const struct hwt_spec wrong[2] = {
 	    {.task = forbidden_task}, {.task = NULL}};
 	const struct hwt_executor nothing = {0};
-
-	open_limited(1, NULL);
 
 	assert_rc(hwt_new_timeout(manual.timer, NULL, NULL, NULL, 0), -EINVAL);
 	assert_rc(hwt_new_timeout(
@@ -271,7 +250,6 @@ Test(max_pending, a_refused_call_takes_no_place)
 	assert_rc(hwt_new_timeouts(manual.timer, 2, wrong, NULL), -EINVAL);
 
 	assert_ok(schedule_one(NULL));
-	manual_close();
 }
 
 Test(max_pending, a_call_without_memory_takes_no_place)
@@ -348,22 +326,18 @@ Test(max_pending, a_call_without_a_thread_takes_no_place)
 	worker_timer_close(timer);
 }
 
-Test(max_pending, a_full_timer_can_still_be_rescheduled)
+LimitedTest(max_pending, a_full_timer_can_still_be_rescheduled, 1)
 {
 	hwt_timeout timeout;
 
-	open_limited(1, NULL);
 	assert_ok(schedule_one(&timeout));
 
 	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(5)));
 	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MIN(5)));
-
-	manual_close();
 }
 
-Test(max_pending, a_full_timer_that_is_stopped_says_so)
+LimitedTest(max_pending, a_full_timer_that_is_stopped_says_so, 1)
 {
-	open_limited(1, NULL);
 	assert_ok(schedule_one(NULL));
 	assert_ok(hwt_stop(manual.timer, NULL));
 
@@ -371,7 +345,6 @@ Test(max_pending, a_full_timer_that_is_stopped_says_so)
 	assert_rc(schedule_one(NULL), -ESHUTDOWN);
 
 	assert_u64(manual_stats().rejected, 0);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
 #define RACE_LIMIT 50
@@ -453,16 +426,14 @@ then_schedule_two(struct probe *probe)
 	probe->rc = schedule_one(NULL);
 }
 
-Test(max_pending, a_task_may_take_the_place_that_it_left_and_no_more)
+LimitedTest(max_pending, a_task_may_take_the_place_that_it_left_and_no_more, 3)
 {
 	struct probe probe = {.then = then_schedule_two};
 
-	open_limited(3, NULL);
 	assert_ok(schedule_batch(2));
 	probe_schedule(&probe, 0);
 
 	assert_u64(manual_tick(1), 1);
 
 	assert_rc(probe.rc, -ENOBUFS);
-	manual_close();
 }

@@ -14,13 +14,14 @@ open_relaxed(void)
 	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 8, .flags = HWT_RELAXED});
 }
 
-Test(relaxed, scheduling_reads_no_clock)
+#define RelaxedTest(suite, name) \
+	TestBetween(open_relaxed(), manual_close(), suite, name)
+
+RelaxedTest(relaxed, scheduling_reads_no_clock)
 {
 	struct hwt_spec specs[2] = {
 	    {.task = forbidden_task}, {.task = forbidden_task}};
 	uint64_t reads;
-
-	open_relaxed();
 
 	reads = manual.clock_reads;
 	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
@@ -28,29 +29,24 @@ Test(relaxed, scheduling_reads_no_clock)
 	    manual.timer, NULL, NULL, forbidden_task, NULL, 0));
 	assert_ok(hwt_new_timeouts(manual.timer, 2, specs, NULL));
 	assert_u64(manual.clock_reads, reads);
-	manual_close();
 }
 
-Test(relaxed, the_delay_counts_from_the_tick_that_takes_it_over)
+RelaxedTest(relaxed, the_delay_counts_from_the_tick_that_takes_it_over)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	manual.now_ns += HWT_US(300);
 	probe_schedule(&probe, HWT_MS(3));
 
 	assert_u64(manual_tick(1), 0);
 	assert_u64(manual_tick(3), 0);
 	assert_u64(manual_tick(4), 1);
-
-	manual_close();
 }
 
-Test(relaxed, until_it_is_taken_over_the_whole_delay_remains)
+RelaxedTest(relaxed, until_it_is_taken_over_the_whole_delay_remains)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	probe_schedule(&probe, HWT_MS(3));
 	manual.now_ns += HWT_US(300);
 	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(3));
@@ -59,66 +55,55 @@ Test(relaxed, until_it_is_taken_over_the_whole_delay_remains)
 	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_MS(3));
 	manual.now_ns += HWT_US(300);
 	assert_i64(manual_remaining(probe.handle), (int64_t)HWT_US(2700));
-	manual_close();
 }
 
-Test(relaxed, never_stays_pending)
+RelaxedTest(relaxed, never_stays_pending)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	probe_schedule(&probe, HWT_NEVER);
 
 	assert_u64(manual_tick(100), 0);
 
 	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-	manual_close();
 }
 
-Test(relaxed, never_is_never_before_it_is_taken_over_too)
+RelaxedTest(relaxed, never_is_never_before_it_is_taken_over_too)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	probe_schedule(&probe, HWT_NEVER);
 
 	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-	manual_close();
 }
 
 /* The last of all delays: 2^63 - 2 ns from the tick that takes it over. */
-Test(relaxed, a_delay_to_beyond_the_end_of_the_clock_is_never_over)
+RelaxedTest(relaxed, a_delay_to_beyond_the_end_of_the_clock_is_never_over)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	probe_schedule(&probe, (UINT64_C(1) << 63) - 2);
 	assert_u64(manual_tick(1), 0);
 
 	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-	manual_close();
 }
 
-Test(relaxed, a_periodic_timeout_keeps_the_grid_of_its_first_deadline)
+RelaxedTest(relaxed, a_periodic_timeout_keeps_the_grid_of_its_first_deadline)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(5));
 
 	for (uint64_t index = 1; index <= 13; index++) {
 		assert_u64(manual_tick(index),
 		    index == 3 || index == 8 || index == 13 ? 1 : 0);
 	}
-
-	manual_close();
 }
 
-Test(relaxed, a_reschedule_counts_from_the_call)
+RelaxedTest(relaxed, a_reschedule_counts_from_the_call)
 {
 	struct probe probe = {0};
 
-	open_relaxed();
 	probe_schedule(&probe, HWT_MS(3));
 
 	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
@@ -126,15 +111,13 @@ Test(relaxed, a_reschedule_counts_from_the_call)
 
 	assert_u64(manual_tick(1), 0);
 	assert_u64(manual_tick(2), 1);
-	manual_close();
 }
 
-Test(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
+RelaxedTest(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
 {
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
 
-	open_relaxed();
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(7)));
 	manual.now_ns += HWT_MS(50);
@@ -143,26 +126,22 @@ Test(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
 
 	cr_assert(hwt_unprocessed_next(&list, &info));
 	assert_i64(info.remaining_ns, (int64_t)HWT_MS(7));
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(relaxed, it_can_be_cancelled_before_it_is_taken_over)
+RelaxedTest(relaxed, it_can_be_cancelled_before_it_is_taken_over)
 {
 	hwt_timeout timeout;
 
-	open_relaxed();
 	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(1));
 
 	assert_ok(hwt_cancel(manual.timer, timeout));
 
 	assert_u64(manual_tick(9), 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	manual_close();
 }
 
-Test(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
+RelaxedTest(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
 {
-	open_relaxed();
 	assert_u64(manual_wait(), HWT_NEVER);
 
 	assert_ok(hwt_new_timeout(
@@ -171,13 +150,11 @@ Test(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
 
 	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
 	assert_u64(manual.wakes, 1);
-	manual_close();
 }
 
 /* Its delay, taken for a moment, would lie behind what is waited for. */
-Test(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
+RelaxedTest(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
 {
-	open_relaxed();
 	assert_ok(hwt_new_timeout(
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MS(9)));
 	assert_u64(manual_tick(1), 0);
@@ -187,7 +164,6 @@ Test(relaxed, a_long_delay_wakes_as_well_while_a_short_one_is_waited_for)
 	    manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
 
 	assert_u64(manual.wakes, 1);
-	manual_close();
 }
 
 static bool busy;
@@ -263,13 +239,12 @@ Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
 	}
 }
 
-Test(relaxed, a_task_never_starts_before_its_delay_has_passed)
+RelaxedTest(relaxed, a_task_never_starts_before_its_delay_has_passed)
 {
 	struct rng rng = {.state = 9};
 
 	/* Taken over at any moment, by an advance or by a question for the
 	 * wait, and turned in steps of any length. */
-	open_relaxed();
 	for (unsigned turn = 0; turn < 2000; turn++) {
 		struct probe probe = {0};
 		uint64_t delay_ns = rng_below(&rng, HWT_MS(12));
@@ -283,16 +258,14 @@ Test(relaxed, a_task_never_starts_before_its_delay_has_passed)
 			manual_step(rng_below(&rng, HWT_MS(1)));
 		cr_assert(probe.started_ns - called_ns >= delay_ns);
 	}
-	manual_close();
 }
 
-Test(relaxed, turning_by_the_told_waits_starts_all)
+RelaxedTest(relaxed, turning_by_the_told_waits_starts_all)
 {
 	static struct probe probes[200];
 	struct rng rng = {.state = 10};
 	uint64_t wait_ns;
 
-	open_relaxed();
 	for (unsigned index = 0; index < 200; index++) {
 		probes[index] = (struct probe){0};
 		probe_schedule(&probes[index], rng_below(&rng, HWT_SEC(1)));
@@ -302,7 +275,6 @@ Test(relaxed, turning_by_the_told_waits_starts_all)
 		cr_assert(manual_step(wait_ns) > 0);
 
 	assert_u64(manual.runs, 200);
-	manual_close();
 }
 
 Test(relaxed, a_delay_of_whole_turns_is_not_a_round_off)
@@ -321,22 +293,19 @@ Test(relaxed, a_delay_of_whole_turns_is_not_a_round_off)
 	}
 }
 
-Test(relaxed, a_batch_is_taken_over_as_single_ones_are)
+RelaxedTest(relaxed, a_batch_is_taken_over_as_single_ones_are)
 {
 	struct probe probes[2] = {{0}};
 	struct hwt_spec specs[2] = {
 	    {.task = probe_task, .arg = &probes[0], .delay_ns = HWT_MS(1)},
 	    {.task = probe_task, .arg = &probes[1], .delay_ns = HWT_MS(2)}};
 
-	open_relaxed();
 	manual.now_ns += HWT_US(300);
 	assert_ok(hwt_new_timeouts(manual.timer, 2, specs, NULL));
 
 	assert_u64(manual_tick(1), 0);
 	assert_u64(manual_tick(2), 1);
 	assert_u64(manual_tick(3), 1);
-
-	manual_close();
 }
 
 struct early {
@@ -380,11 +349,11 @@ Test(relaxed, no_task_of_a_real_worker_starts_before_its_delay)
 	live_close();
 }
 
-Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
+RelaxedTest(
+    relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
 {
 	hwt_timeout timeout;
 
-	open_relaxed();
 	timeout = schedule_task(
 	    manual.timer, forbidden_task, (UINT64_C(1) << 63) - 2);
 	assert_i64(manual_remaining(timeout), INT64_MAX - 1);
@@ -393,5 +362,4 @@ Test(relaxed, a_deadline_that_lies_beyond_the_clock_when_it_is_taken_over_stays)
 
 	assert_i64(manual_remaining(timeout), INT64_MAX);
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	manual_close();
 }

@@ -54,11 +54,10 @@ ManualTest(stats, scheduled_counts_what_was_accepted)
 	assert_u64(manual_stats().pending, 5);
 }
 
-Test(stats, started_counts_each_run)
+ManualTest(stats, started_counts_each_run)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(2));
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
 
@@ -66,7 +65,6 @@ Test(stats, started_counts_each_run)
 		manual_tick(index);
 
 	assert_u64(manual_stats().started, 6);
-	manual_close();
 }
 
 Test(stats, started_counts_in_executors_when_the_task_begins)
@@ -85,11 +83,10 @@ Test(stats, started_counts_in_executors_when_the_task_begins)
 	manual_close();
 }
 
-Test(stats, cancelled_counts_the_cancels_that_won)
+ManualTest(stats, cancelled_counts_the_cancels_that_won)
 {
 	hwt_timeout timeouts[3];
 
-	open_with_ticks_of_1_ms(NULL);
 	for (size_t index = 0; index < 3; index++) {
 		timeouts[index] =
 		    schedule_task(manual.timer, forbidden_task, HWT_MS(5));
@@ -103,14 +100,12 @@ Test(stats, cancelled_counts_the_cancels_that_won)
 	assert_u64(manual_stats().cancelled, 2);
 	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_u64(manual_stats().cancelled, 2);
-	assert_ok(hwt_destroy(manual.timer));
 }
 
-Test(stats, rescheduled_counts_the_reschedules_that_succeeded)
+ManualTest(stats, rescheduled_counts_the_reschedules_that_succeeded)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 
 	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
@@ -122,7 +117,6 @@ Test(stats, rescheduled_counts_the_reschedules_that_succeeded)
 	    hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)), -ENOENT);
 
 	assert_u64(manual_stats().rescheduled, 2);
-	manual_close();
 }
 
 /* Slow tasks. */
@@ -225,11 +219,10 @@ Test(stats, a_slow_task_that_an_executor_refused_holds_the_worker)
 
 /* Ticks. */
 
-Test(stats, ticks_counts_those_begun_not_those_skipped)
+ManualTest(stats, ticks_counts_those_begun_not_those_skipped)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	manual_tick(100);
 	assert_u64(manual_stats().ticks, 0);
 	probe_schedule(&probe, HWT_MS(1));
@@ -240,14 +233,12 @@ Test(stats, ticks_counts_those_begun_not_those_skipped)
 
 	assert_u64(probe.runs, 3);
 	assert_u64(manual_stats().ticks, 2);
-	manual_close();
 }
 
-Test(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
+ManualTest(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 	manual_tick(2);
 	assert_u64(probe.runs, 1);
@@ -258,7 +249,6 @@ Test(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
 
 	assert_u64(probe.runs, 2);
 	assert_u64(manual_stats().late_ticks, 1);
-	manual_close();
 }
 
 static void
@@ -268,12 +258,11 @@ then_takes_5_ms(struct probe *probe)
 	manual.now_ns += HWT_MS(5);
 }
 
-Test(stats, late_ticks_counts_those_that_a_task_held_up)
+ManualTest(stats, late_ticks_counts_those_that_a_task_held_up)
 {
 	struct probe slow = {.then = then_takes_5_ms};
 	struct probe next = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&slow, HWT_MS(1));
 	probe_schedule(&next, HWT_MS(2));
 
@@ -281,21 +270,18 @@ Test(stats, late_ticks_counts_those_that_a_task_held_up)
 
 	assert_u64(next.runs, 1);
 	assert_u64(manual_stats().late_ticks, 1);
-	manual_close();
 }
 
-Test(stats, a_manual_timer_never_wakes_up)
+ManualTest(stats, a_manual_timer_never_wakes_up)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	assert_u64(manual_wait(), HWT_NEVER);
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 
 	assert_u64(manual.wakes, 1);
 	assert_u64(manual_stats().wakeups, 0);
-	manual_close();
 }
 
 WorkerTest(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
@@ -326,11 +312,10 @@ assert_lateness_only_in(unsigned element, uint64_t count)
 	}
 }
 
-Test(stats, lateness_of_0_and_of_1_ns_is_in_element_0)
+ManualTest(stats, lateness_of_0_and_of_1_ns_is_in_element_0)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 	manual_tick(1);
 	assert_lateness_only_in(0, 1);
@@ -341,10 +326,9 @@ Test(stats, lateness_of_0_and_of_1_ns_is_in_element_0)
 
 	assert_lateness_only_in(0, 2);
 	assert_u64(manual_stats().lateness_ns_max, 1);
-	manual_close();
 }
 
-Test(stats, lateness_counts_from_the_deadline_in_powers_of_two)
+ManualTest(stats, lateness_counts_from_the_deadline_in_powers_of_two)
 {
 	static const uint64_t lateness[] = {2, 3, 4, 7, 8, 65535, 65536};
 	static const unsigned element[] = {1, 1, 2, 2, 3, 15, 16};
@@ -352,7 +336,6 @@ Test(stats, lateness_counts_from_the_deadline_in_powers_of_two)
 	uint64_t expected[64] = {0};
 	struct hwt_stats stats;
 
-	open_with_ticks_of_1_ms(NULL);
 	for (size_t index = 0; index < 7; index++) {
 		probe_schedule(&probe, HWT_MS(1) - lateness[index]);
 		manual_tick(1 + index);
@@ -363,14 +346,12 @@ Test(stats, lateness_counts_from_the_deadline_in_powers_of_two)
 	stats = manual_stats();
 	for (size_t index = 0; index < 64; index++)
 		assert_u64(stats.lateness_ns_histogram[index], expected[index]);
-	manual_close();
 }
 
-Test(stats, lateness_of_a_stall_counts_whole_and_the_greatest_stays)
+ManualTest(stats, lateness_of_a_stall_counts_whole_and_the_greatest_stays)
 {
 	struct probe probe = {0};
 
-	open_with_ticks_of_1_ms(NULL);
 	probe_schedule(&probe, HWT_MS(1));
 	manual_step(HWT_MS(1) + (UINT64_C(1) << 40));
 	assert_lateness_only_in(40, 1);
@@ -378,7 +359,6 @@ Test(stats, lateness_of_a_stall_counts_whole_and_the_greatest_stays)
 	manual_step(HWT_MS(1));
 
 	assert_u64(manual_stats().lateness_ns_max, UINT64_C(1) << 40);
-	manual_close();
 }
 
 Test(stats, lateness_of_what_is_handed_over_counts_at_the_hand_over)
@@ -398,7 +378,7 @@ Test(stats, lateness_of_what_is_handed_over_counts_at_the_hand_over)
 	manual_close();
 }
 
-Test(stats, the_clock_is_read_at_least_once_per_16_timeouts)
+ManualTest(stats, the_clock_is_read_at_least_once_per_16_timeouts)
 {
 	enum {
 		COUNT = 1600
@@ -409,7 +389,6 @@ Test(stats, the_clock_is_read_at_least_once_per_16_timeouts)
 	uint64_t total = 0;
 	uint64_t reads;
 
-	open_with_ticks_of_1_ms(NULL);
 	for (size_t index = 0; index < COUNT; index++) {
 		probes[index] = (struct probe){
 		    .then = then_take_data_ns, .data = &taken_ns};
@@ -426,7 +405,6 @@ Test(stats, the_clock_is_read_at_least_once_per_16_timeouts)
 	for (size_t index = 0; index < 64; index++)
 		total += stats.lateness_ns_histogram[index];
 	assert_u64(total, COUNT);
-	manual_close();
 }
 
 /* Memory. */

@@ -12,14 +12,6 @@ SUITE(touch);
 
 static struct recording_executor executor;
 
-static void
-open_with_executor(enum executor_mode mode)
-{
-	executor_init(&executor, mode);
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .executor = &executor.hook});
-}
-
 /* probe->handle is the variable. */
 static void
 touch(struct probe *probe, uint64_t delay_ns)
@@ -159,11 +151,11 @@ Test(touch, a_handle_of_another_timer_or_garbage_gets_a_new_one)
 
 /* What an executor holds. */
 
-Test(touch, what_an_executor_holds_gets_a_successor_and_does_not_run)
+ExecutorTest(touch, what_an_executor_holds_gets_a_successor_and_does_not_run,
+    EXECUTOR_HOLDS)
 {
 	struct probe old = {0}, new = old;
 
-	open_with_executor(EXECUTOR_HOLDS);
 	touch(&old, 0);
 	manual_tick(1);
 	assert_u64(executor.count, 1);
@@ -181,14 +173,13 @@ Test(touch, what_an_executor_holds_gets_a_successor_and_does_not_run)
 	manual_tick(6);
 	assert_ok(executor_run(&executor, 1));
 	assert_u64(new.runs, 1);
-	manual_close();
 }
 
-Test(touch, what_was_cancelled_in_an_executor_gets_a_successor)
+ExecutorTest(
+    touch, what_was_cancelled_in_an_executor_gets_a_successor, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	open_with_executor(EXECUTOR_HOLDS);
 	touch(&probe, 0);
 	manual_tick(1);
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
@@ -199,15 +190,13 @@ Test(touch, what_was_cancelled_in_an_executor_gets_a_successor)
 	manual_tick(2);
 	assert_ok(executor_run(&executor, 1));
 	assert_u64(probe.runs, 1);
-	manual_close();
 }
 
-Test(touch, a_new_one_goes_to_the_executor_of_the_call)
+ExecutorTest(touch, a_new_one_goes_to_the_executor_of_the_call, EXECUTOR_RUNS)
 {
 	static struct recording_executor second;
 	struct probe probe = {0};
 
-	open_with_executor(EXECUTOR_RUNS);
 	executor_init(&second, EXECUTOR_RUNS);
 	assert_ok(hwt_touch(
 	    manual.timer, &second.hook, &probe.handle, probe_task, &probe, 0));
@@ -219,7 +208,6 @@ Test(touch, a_new_one_goes_to_the_executor_of_the_call)
 
 	assert_u64(executor.count, 1);
 	assert_u64(probe.runs, 2);
-	manual_close();
 }
 
 /* A loop with a mailbox: a request, and then the client hangs up, in one turn
@@ -382,11 +370,11 @@ ManualTest(touch, a_periodic_task_moves_itself)
 	assert_u64(manual_tick(15), 1);
 }
 
-Test(touch, a_periodic_one_that_is_handed_over_is_not_replaced)
+ExecutorTest(
+    touch, a_periodic_one_that_is_handed_over_is_not_replaced, EXECUTOR_HOLDS)
 {
 	struct probe probe = {0};
 
-	open_with_executor(EXECUTOR_HOLDS);
 	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(10));
 	manual_tick(1);
 
@@ -401,7 +389,6 @@ Test(touch, a_periodic_one_that_is_handed_over_is_not_replaced)
 	assert_u64(executor.count, 2);
 	assert_ok(executor_run(&executor, 1));
 	assert_u64(probe.runs, 2);
-	manual_close();
 }
 
 WorkerTest(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
