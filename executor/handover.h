@@ -25,7 +25,7 @@ static inline int
 handover_run(a64_t *link)
 {
 	struct record *record =
-	    (void *)((char *)link - offsetof(struct record, link));
+	    (void *)((uintptr_t)link - offsetof(struct record, link));
 	struct hwt *timer = record_slab(record)->timer;
 	uint64_t id = word_id(pair_word(&record->pair), record_index(record));
 
