@@ -560,6 +560,64 @@ trim_when_stopped(void)
 	trim_all();
 }
 
+/* All are in use, and a search has found that: the top is 0. */
+static void
+begin_none_free(unsigned slabs)
+{
+	begin_manual();
+	thread_prepare(0, 0);
+	thread_prepare(1, 0);
+	take(7, slabs * IN_SLAB);
+	explore_check(timer->store.limit == slabs);
+	timer->store.free_top[0] = 0;
+}
+
+static void
+hand(unsigned from, unsigned to)
+{
+	uint32_t *last = &held[7][--held_count[7]];
+
+	held[to][held_count[to]++] = held[7][from];
+	held[7][from] = *last;
+}
+
+/* One has returned its record, and stays stopped before the top tells of it.
+ * What another one returns to the same page is found without the first. */
+static void
+begin_page_stopped_at_top(void)
+{
+	begin_none_free(1);
+	hand(1, 1);
+	hand(0, 0);
+	explore_check(held[0][0] / PAGE_RECORDS == held[1][0] / PAGE_RECORDS);
+	thread_stop_at(0, timer->store.free_top);
+}
+
+static void
+give_and_take(void)
+{
+	await_stopped();
+	give_back(1);
+	take(1, 1);
+	explore_check(timer->store.limit == 1);
+	go_on();
+}
+
+/* Each returns a record of another slab. */
+static void
+begin_two_slabs_none_free(void)
+{
+	begin_none_free(2);
+	hand(2 * IN_SLAB - 1, 1);
+	hand(0, 0);
+}
+
+static void
+give_second(void)
+{
+	give_back(1);
+}
+
 /* A caller has published and is stopped before its push; its timeout is
  * cancelled and its record given back with the whole slab. */
 static void
@@ -887,6 +945,18 @@ schedule_two(void)
 }
 
 const struct program record_programs[] = {
+    {
+	.name = "record/page-stopped-at-top",
+	.begin = begin_page_stopped_at_top,
+	.thread = {give_last, give_and_take},
+	.end = end_give_all,
+    },
+    {
+	.name = "record/two-slabs",
+	.begin = begin_two_slabs_none_free,
+	.thread = {give_last, give_second},
+	.end = end_give_all,
+    },
     {
 	.name = "record/page-comes-back",
 	.begin = begin_three_pages,
