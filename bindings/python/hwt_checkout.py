@@ -20,7 +20,7 @@ freed, with a ResourceWarning.
 THREADS. Any thread may call everything here, but one at a time uses a Hold.
 acquire and pause wait without the interpreter's lock, and a signal's handler
 runs when the wait is over. A callable of acquire_then is called in any call
-that gives something back or ends something, of any thread, or by the timer's
+that releases or ends something, of any thread, or by the timer's
 worker: it returns soon, and acquire and pause raise EDEADLK in it. Do not call
 release with a lock that it takes. What it raises goes to sys.unraisablehook.
 """
@@ -166,7 +166,7 @@ class Hold:
             self._set.call(_release)
 
     def release(self):
-        """Gives all back; the second time, nothing."""
+        """Releases all; the second time, nothing."""
         held, self._set = self._set, None
         if held is not None:
             hwt._check(held.call(_lib.hwt_checkout_release))

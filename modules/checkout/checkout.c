@@ -4,7 +4,7 @@
  *
  * PAUSE. It closes the gate, and then nothing is out when the sum of in_flight
  * over all shards is 0: a request is counted before it reads the gate for the
- * last time, and until all that it held is given back (E:pause in request.c).
+ * last time, and until all that it held is released (E:pause in request.c).
  * Only the thread that pauses decides that; whoever counts down and finds the
  * gate closed tells it to look again. The gate is an object that the pause
  * holds: what meets it waits there.

@@ -261,9 +261,9 @@ void request_resume(struct request *request);
 /* Calls granted of one that is HANDED, with boxed being BOXED or 0; -ENOENT: it
  * is not. */
 int request_run(struct request *request, uint64_t boxed);
-/* Gives back what one that is refused or ends has kept. */
+/* Releases what one that is refused or ends has kept. */
 void request_drop(struct request *request);
-/* Gives all back; grants is 1 if it was granted. */
+/* Releases all; grants is 1 if it was granted. */
 void request_give(struct request *request, uint64_t grants);
 /* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */
 bool request_wake(struct request *request, uint64_t baton);
@@ -281,7 +281,7 @@ bool requests_stop(struct hwt_checkout *checkout, const struct object *object,
 
 /* checkout.c */
 
-/* Something has come back: tells a pause. */
+/* Something was released: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);
 
 /* Why the object refuses for good; 0: it may be had later. */

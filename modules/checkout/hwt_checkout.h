@@ -4,8 +4,8 @@
  *
  * An object has one holder at a time. A request names a set of objects; it gets
  * all of them, or it holds none and waits, without a thread, until it gets all
- * of them, its deadline comes, or it is cancelled. A pause lets what is out
- * come back and gives nothing out until it is over.
+ * of them, its deadline comes, or it is cancelled. A pause waits until all is
+ * released, and grants nothing until it is over.
  *
  * PROMISES
  *
@@ -22,7 +22,7 @@
  *                  called with another outcome than HWT_GRANTED, or when
  *                  hwt_checkout_release has returned.
  *   no-lost-wake   No request waits while all its objects are free, but for the
- *                  moment until the thread that was told tries it.
+ *                  moment until the thread that was woken tries it.
  *   deadline       It ends a wait, never a grant, and never before its delay
  *                  has passed, by the timer's clock.
  *   pause          When hwt_checkout_pause has answered 0, nothing is out, and
@@ -38,7 +38,7 @@
  *
  * WHERE granted RUNS. In any call of try, acquire, acquire_wait, release,
  * cancel, pause, resume, retire and shutdown, on the caller's thread, also that
- * of another request, as whoever gives an object back tries those that wait for
+ * of another request, as whoever releases an object tries those that wait for
  * it; and in tasks of the timer. So a mutex that any granted locks must not be
  * locked where these are called: release would deadlock. Instead
  *
@@ -150,7 +150,7 @@ struct hwt_checkout_stats {
 	uint64_t granted; /* all so far, with and without a wait */
 	uint64_t waited; /* waits begun */
 	uint64_t expired, cancelled, retired, shut_down;
-	uint64_t woken; /* requests that were told to try again */
+	uint64_t woken; /* requests that were woken to try again */
 	uint64_t pauses; /* that were declared */
 	uint64_t reserved[8];
 };
@@ -317,16 +317,16 @@ int hwt_request_mailbox_fd(const struct hwt_request_mailbox *mailbox);
 const struct hwt_request_executor *hwt_request_mailbox_executor(
     struct hwt_request_mailbox *mailbox);
 /* By one thread at a time: calls granted of up to max requests, 0: of all that
- * were there when it began. told may be NULL.
+ * were there when it began. count may be NULL.
  * -EINVAL -EOWNERDEAD */
 int hwt_request_mailbox_run(
-    struct hwt_request_mailbox *mailbox, size_t max, size_t *told);
+    struct hwt_request_mailbox *mailbox, size_t max, size_t *count);
 /* NULL: 0.
  * -EBUSY      something waits in it, or it runs */
 HWT_MUST_CHECK
 int hwt_request_mailbox_destroy(struct hwt_request_mailbox *mailbox);
 
-/* Gives all objects of a granted request back. Not before granted was called
+/* Releases all objects of a granted request. Not before granted was called
  * with HWT_GRANTED, or acquire or acquire_wait has returned 0. Calls granted of
  * requests that waited for them: see WHERE granted RUNS.
  * -ENOENT     it is not granted
@@ -335,7 +335,7 @@ int hwt_request_mailbox_destroy(struct hwt_request_mailbox *mailbox);
 int hwt_checkout_release(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
-/* The request's memory stays until this has returned, even if its end is told
+/* The request's memory stays until this has returned, even if granted is called
  * before that.
  * 0           this call has ended the wait: granted is called with
  *             HWT_GRANT_CANCELLED, mostly before this returns

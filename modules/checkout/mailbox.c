@@ -78,11 +78,11 @@ hwt_request_mailbox_executor(struct hwt_request_mailbox *mailbox)
 
 int
 hwt_request_mailbox_run(
-    struct hwt_request_mailbox *mailbox, size_t max, size_t *told)
+    struct hwt_request_mailbox *mailbox, size_t max, size_t *count)
 {
 	struct request *request;
 	struct inbox_run run;
-	size_t count = 0;
+	size_t called = 0;
 	a64_t *link;
 
 	if (mailbox == NULL)
@@ -90,16 +90,16 @@ hwt_request_mailbox_run(
 	if (is_foreign(mailbox))
 		return -EOWNERDEAD;
 	run = inbox_begin(&mailbox->inbox);
-	while ((max == 0 || count < max) &&
+	while ((max == 0 || called < max) &&
 	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
 		request =
 		    (void *)((char *)link - offsetof(struct request, link));
 		(void)request_run(request, BOXED);
-		count++;
+		called++;
 	}
 	inbox_end(&mailbox->inbox, &run);
-	if (told != NULL)
-		*told = count;
+	if (count != NULL)
+		*count = called;
 	return 0;
 }
 

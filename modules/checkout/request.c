@@ -8,13 +8,13 @@
  *       ^                |      ^                                     |
  *       |    one refused |      | queue_end                           |
  *       |                v      |                                     |
- *       |             WAITING -> WOKEN      release: all given back   |
+ *       |             WAITING -> WOKEN      release                   |
  *       |                |       object_give, gate_open               |
  *       |    deadline,   v                                            |
  *       +<---cancel--- ENDED <----------------------------------------+
  *
  * TRYING, WOKEN and ENDED belong to one thread. A request is tried in ascending
- * order of its objects. If one refuses, those it has got are given back first,
+ * order of its objects. If one refuses, those it has got are released first,
  * which wakes whoever waits for them, and then it waits for that one; if that
  * is free by then, it is tried again.
  *
@@ -25,7 +25,7 @@
  *
  * BATON. WOKEN for an object, at, a request has BATON. When the try is refused
  *   by at            it keeps the baton, and is the next waiter again;
- *   by a later one   at was taken and given back, which woke the next one;
+ *   by a later one   at was taken and released, which woke the next one;
  *   by an earlier one, or the gate, or it ends without a try:
  *                    it hands on: if at is free, the next waiter is woken.
  *
