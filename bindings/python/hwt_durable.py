@@ -160,8 +160,9 @@ class _Stats(ctypes.Structure):
             "added succeeded failed cancelled dropped begun retried"
             " expired_leases pending delivered running quarantined dead missed"
             " lag_ns given_back replicas replicas_awaited"
+            " clock_ahead_ns clock_leap_ns"
         ).split()
-    ] + [("reserved", ctypes.c_uint64 * 13)]
+    ] + [("reserved", ctypes.c_uint64 * 11)]
 
 
 class _Delivery(ctypes.Structure):

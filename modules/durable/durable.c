@@ -517,6 +517,16 @@ static const struct {
     {"missed", AT(missed)},
 };
 
+/* In milliseconds; the greatest of all shards. */
+static const struct {
+	const char *name;
+	size_t offset;
+} times[] = {
+    {"lag", AT(lag_ns)},
+    {"ahead", AT(clock_ahead_ns)},
+    {"leap", AT(clock_leap_ns)},
+};
+
 static void
 stats_add(struct hwt_durable_stats *stats, const char *name, uint64_t value)
 {
@@ -524,8 +534,15 @@ stats_add(struct hwt_durable_stats *stats, const char *name, uint64_t value)
 	char *at;
 	size_t i;
 
-	if (strcmp(name, "lag") == 0 && value * NS_PER_MS > stats->lag_ns)
-		stats->lag_ns = value * NS_PER_MS;
+	for (i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		if (strcmp(name, times[i].name) != 0)
+			continue;
+		at = (char *)stats + times[i].offset;
+		memcpy(&sum, at, sizeof(sum));
+		if (value * NS_PER_MS > sum)
+			sum = value * NS_PER_MS;
+		memcpy(at, &sum, sizeof(sum));
+	}
 	for (i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
 		if (strcmp(name, counters[i].name) != 0)
 			continue;

@@ -915,7 +915,7 @@ call_key_name(const struct engine_call *call)
 	return call->shard == SHARD_SPACE ? "hosts" : "meta";
 }
 
-/* EVALSHA sum 1 key clock skew argument... identity */
+/* EVALSHA sum 1 key clock skew argument... witness identity */
 static void
 write_script(struct buffer *buffer, const struct engine *engine,
     const struct engine_call *call)
@@ -923,7 +923,7 @@ write_script(struct buffer *buffer, const struct engine *engine,
 	const struct script_text *script = &scripts[call->script];
 	char key[ENGINE_KEY_MAX];
 
-	buffer_command(buffer, 7 + (size_t)call->count);
+	buffer_command(buffer, 8 + (size_t)call->count);
 	if (call->marks & LOAD) {
 		buffer_text(buffer, "EVAL");
 		buffer_word(buffer, script->text, script->length);
@@ -957,8 +957,13 @@ write_call(struct buffer *buffer, const struct engine *engine,
 		write_script(buffer, engine, call);
 	for (i = 0; i < call->count; i++)
 		buffer_word(buffer, call->arg[i].data, call->arg[i].length);
-	if (call->script != COMMAND)
-		buffer_text(buffer, engine->identity.text);
+	if (call->script == COMMAND)
+		return;
+	if (call->witness_ms != 0)
+		buffer_number(buffer, call->witness_ms);
+	else
+		buffer_text(buffer, "");
+	buffer_text(buffer, engine->identity.text);
 }
 
 /* WAIT answers by itself when three quarters of the time are over. ROLE tells

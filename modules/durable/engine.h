@@ -32,6 +32,7 @@ enum script {
 	SCRIPT_ADD,
 	SCRIPT_AUDIT,
 	SCRIPT_CANCEL,
+	SCRIPT_CLOCK,
 	SCRIPT_DEAD,
 	SCRIPT_EXTEND,
 	SCRIPT_FINISH,
@@ -68,6 +69,9 @@ struct engine_call {
 	/* For a script: those that follow the clock and the skew, which
 	 * engine_call puts before them. Lent until it returns. */
 	const struct engine_argument *arg;
+	/* For a script: the engine's clock must have come to this by now; 0:
+	 * the caller does not know. */
+	uint64_t witness_ms;
 	/* The results. error: 0 or -errno; the header's shared ones, -EINVAL
 	 * for EARG with index being its I from 1, -EEXIST for ESHAPE, -ESTALE
 	 * for ENOSPACE, -EACCES, -EOPNOTSUPP, -ECANCELED for stop_fd. reply: of

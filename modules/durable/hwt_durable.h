@@ -205,7 +205,12 @@ struct hwt_durable_stats {
 	 * are connected to it, and how many of them a call waits for. Is the
 	 * former greater, a fail-over may lose what was acknowledged. */
 	uint64_t replicas, replicas_awaited;
-	uint64_t reserved[13];
+	/* Nothing is executed while one of them is not 0. For how long time
+	 * stands still, in the shard where that is longest, because the
+	 * engine's clock was set back; and by how much it has leapt ahead,
+	 * which is believed after 10 s. */
+	uint64_t clock_ahead_ns, clock_leap_ns;
+	uint64_t reserved[11];
 };
 
 /*

@@ -36,6 +36,7 @@
 #define PUMP_LIMIT 256u /* tasks of one script: it must not take long */
 #define JANITOR_LIMIT 128u
 #define LEASE_MS 3000u
+#define CLOCK_OFF_MS 10000u /* that the log is told of */
 #define GOODBYE_NS HWT_MS(200)
 #define SCHEDULER_NAME_MAX 48
 #define MEMBER_MAX 64
@@ -45,6 +46,10 @@ struct watched {
 	hwt_timeout timeout;
 	uint64_t back_off_ns;
 	uint64_t cleaned_ns; /* when the janitor was last there; 0: never */
+	/* The engine's clock as a pump found it, and CLOCK_BOOTTIME then; 0:
+	 * not yet. So this scheduler knows how late it must be by now, if the
+	 * engine's clock leaps. */
+	uint64_t clock_ms, clock_ns;
 	uint32_t shard;
 	bool owned, in_line;
 };
@@ -259,12 +264,24 @@ struct round {
 	struct number pump_limit, janitor_limit;
 };
 
+static uint64_t
+clock_must_be_ms(const struct watched *watched)
+{
+	if (watched->clock_ms == 0)
+		return 0;
+	return watched->clock_ms +
+	    (boot_now_ns() - watched->clock_ns) / NS_PER_MS;
+}
+
 static void
-call_add(struct round *round, enum script script, uint32_t shard,
+call_add(struct round *round, enum script script, const struct watched *watched,
     const struct engine_argument *argument)
 {
-	round->call[round->calls++] = (struct engine_call){
-	    .script = script, .shard = shard, .count = 2, .arg = argument};
+	round->call[round->calls++] = (struct engine_call){.script = script,
+	    .shard = watched->shard,
+	    .count = 2,
+	    .arg = argument,
+	    .witness_ms = clock_must_be_ms(watched)};
 }
 
 static void
@@ -282,11 +299,11 @@ round_add(struct round *round, struct watched *watched, uint64_t now)
 		    argument_number(&round->janitor_limit, JANITOR_LIMIT);
 		visit->janitor[1] =
 		    argument_number(&visit->random, random_number() >> 11);
-		call_add(round, SCRIPT_JANITOR, watched->shard, visit->janitor);
+		call_add(round, SCRIPT_JANITOR, watched, visit->janitor);
 	}
 	visit->pump[0] = argument_number(&round->pump_limit, PUMP_LIMIT);
 	visit->pump[1] = argument_text("");
-	call_add(round, SCRIPT_PUMP, watched->shard, visit->pump);
+	call_add(round, SCRIPT_PUMP, watched, visit->pump);
 }
 
 /* Element at of an array of numbers; 0 if there is none. */
@@ -346,7 +363,27 @@ pump_failed(struct watched *watched, int error)
 	    watched, back_off_next(&watched->back_off_ns));
 }
 
-/* {moved, wait, version, cursor, now, more} */
+/* Time stands still: somebody should know. */
+static void
+clock_complain(
+    const struct watched *watched, uint64_t ahead_ms, uint64_t leap_ms)
+{
+	struct engine *engine = watched->scheduler->loop.engine;
+
+	if (ahead_ms > CLOCK_OFF_MS)
+		engine_log(engine, LOG_ERR,
+		    "the engine's clock is behind what it was by %llu min: "
+		    "nothing is executed until it has caught up; man hwtctl "
+		    "(1), clock",
+		    (unsigned long long)ahead_ms / 60000 + 1);
+	if (leap_ms != 0)
+		engine_log(engine, LOG_WARNING,
+		    "the engine's clock has leapt ahead by %llu s: nothing is "
+		    "executed until it has lasted for 10 s",
+		    (unsigned long long)leap_ms / 1000);
+}
+
+/* {moved, wait, version, cursor, now, more, ahead, leap} */
 static void
 pump_read(struct watched *watched, const struct engine_call *call)
 {
@@ -358,6 +395,9 @@ pump_read(struct watched *watched, const struct engine_call *call)
 		return;
 	}
 	watched->back_off_ns = 0;
+	watched->clock_ms = reply_at(call, 4);
+	watched->clock_ns = boot_now_ns();
+	clock_complain(watched, reply_at(call, 6), reply_at(call, 7));
 	if (reply_at(call, 5) != 0 ||
 	    (watched->owned && watched->cleaned_ns == 0)) {
 		line_add(scheduler, watched);

@@ -11,6 +11,7 @@
 #include "metrics.h"
 #include "options.h"
 #include "text.h"
+#include "wait.h"
 #include "walk.h"
 
 static const char usage[] =
@@ -30,13 +31,14 @@ static const char usage[] =
     "  dead replay|drop ID...|--all\n"
     "  pause SHARD\n"
     "  resume SHARD\n"
+    "  clock [--reset]\n"
     "  check\n"
     "\n"
     "  --base64    each ID on the command line is base64\n";
 
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
-    *replace, *repair;
+    *replace, *repair, *reset;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -59,6 +61,7 @@ static const struct option_row rows[] = {
     {"all", &all, true},
     {"base64", &base64, true},
     {"replace", &replace, true},
+    {"reset", &reset, true},
     {NULL, NULL, false},
 };
 
@@ -630,6 +633,79 @@ run_resume(int argc, char **argv)
 	return shard_call(SCRIPT_RESUME, argv[0]);
 }
 
+/* How long workers have for what is in the queues. */
+#define RESET_MS 5000
+
+/* What the script clock answers. */
+static enum status
+shard_reset(struct hwt_durable *durable, uint32_t shard, int64_t *answer)
+{
+	struct engine_call call;
+	int error = walk_script(durable, SCRIPT_CLOCK, shard, 0, NULL, &call);
+
+	if (error != 0)
+		return error_status(error);
+	*answer =
+	    call.reply->type == REDIS_REPLY_INTEGER ? call.reply->integer : 0;
+	engine_call_free(&call, 1);
+	return STATUS_YES;
+}
+
+static enum status
+clock_reset(struct hwt_durable *durable)
+{
+	int64_t until_ms = wait_now_ms() + RESET_MS;
+	enum status status = STATUS_YES;
+	int64_t answer = 0;
+	uint32_t i;
+
+	for (i = 0; i < durable_shards(durable) && status == STATUS_YES; i++) {
+		while (
+		    (status = shard_reset(durable, i, &answer)) == STATUS_YES &&
+		    answer < 0 && wait_now_ms() < until_ms)
+			(void)wait_for(-1, 0, wait_now_ms() + 20);
+		if (answer > 0)
+			(void)printf("shard %" PRIu32 ": set back by %.3f s\n",
+			    i, (double)answer / 1000);
+		if (answer >= 0)
+			continue;
+		complain("shard %" PRIu32 ": first a worker must execute the "
+			 "%" PRId64 " tasks that are in queues",
+		    i, -answer);
+		status = STATUS_NO;
+	}
+	return status;
+}
+
+/* Beyond this, somebody should do something. */
+#define CLOCK_AHEAD_MAX HWT_SEC(10)
+
+static enum status
+run_clock(int argc, char **argv)
+{
+	struct hwt_durable *durable = handle_open();
+	struct hwt_durable_stats stats;
+	int error;
+
+	(void)argc;
+	(void)argv;
+	if (reset != NULL)
+		return clock_reset(durable);
+	error = hwt_durable_read_stats(durable, &stats);
+	if (error != 0) {
+		complain("%s", explain(error));
+		return error_status(error);
+	}
+	(void)printf("time stands still for %.3f s\n"
+		     "a leap of %.3f s is doubted\n",
+	    (double)stats.clock_ahead_ns / HWT_SEC(1),
+	    (double)stats.clock_leap_ns / HWT_SEC(1));
+	return stats.clock_ahead_ns > CLOCK_AHEAD_MAX ||
+		stats.clock_leap_ns != 0
+	    ? STATUS_NO
+	    : STATUS_YES;
+}
+
 static enum status
 run_check(int argc, char **argv)
 {
@@ -661,6 +737,7 @@ static const struct command {
     {"dead", run_dead, 1, INT32_MAX, " all base64 "},
     {"pause", run_pause, 1, 1, " "},
     {"resume", run_resume, 1, 1, " "},
+    {"clock", run_clock, 0, 0, " reset "},
     {"check", run_check, 0, 0, " "},
 };
 

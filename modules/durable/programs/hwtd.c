@@ -111,7 +111,9 @@ answer_health(struct http_answer *answer)
 	bool ages = queue_wait_ns != 0 && sample.error == 0 &&
 	    sample.queues.count > 0 && oldest->age_ns > queue_wait_ns;
 
-	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX && !ages) {
+	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX && !ages &&
+	    sample.stats.clock_ahead_ns <= LAG_MAX &&
+	    sample.stats.clock_leap_ns == 0) {
 		(void)fputs("ok\n", answer->body);
 		warn_of_replicas(answer->body);
 		return;
@@ -119,6 +121,16 @@ answer_health(struct http_answer *answer)
 	answer->status = 503;
 	if (sample.error != 0)
 		(void)fprintf(answer->body, "%s\n", explain(sample.error));
+	else if (sample.stats.clock_ahead_ns > LAG_MAX)
+		(void)fprintf(answer->body,
+		    "the clock was set back: nothing is executed for %" PRIu64
+		    " s; see hwtctl clock\n",
+		    sample.stats.clock_ahead_ns / HWT_SEC(1));
+	else if (sample.stats.clock_leap_ns != 0)
+		(void)fprintf(answer->body,
+		    "the clock has leapt by %" PRIu64
+		    " s: nothing is executed until that has lasted\n",
+		    sample.stats.clock_leap_ns / HWT_SEC(1));
 	else if (sample.stats.lag_ns > LAG_MAX)
 		(void)fprintf(answer->body, "behind by %" PRIu64 " s\n",
 		    sample.stats.lag_ns / HWT_SEC(1));

@@ -37,13 +37,34 @@ static const struct {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+/* Nanoseconds, of the shard where it is most. */
+static const struct {
+	const char *name, *help;
+	size_t offset;
+} times[] = {
+    {"lag", "How far the last shard is behind.",
+	offsetof(struct hwt_durable_stats, lag_ns)},
+    {"clock_ahead", "How long time stands still, after a clock was set back.",
+	offsetof(struct hwt_durable_stats, clock_ahead_ns)},
+    {"clock_leap", "By how much the clock has leapt, while that is doubted.",
+	offsetof(struct hwt_durable_stats, clock_leap_ns)},
+};
+
+#define TIMES (sizeof(times) / sizeof(times[0]))
+
 static uint64_t
-row_value(const struct hwt_durable_stats *stats, size_t i)
+value_at(const struct hwt_durable_stats *stats, size_t offset)
 {
 	uint64_t value;
 
-	memcpy(&value, (const char *)stats + rows[i].offset, sizeof(value));
+	memcpy(&value, (const char *)stats + offset, sizeof(value));
 	return value;
+}
+
+static uint64_t
+row_value(const struct hwt_durable_stats *stats, size_t i)
+{
+	return value_at(stats, rows[i].offset);
 }
 
 /* The numbers do not depend on the locale: no program sets one. */
@@ -98,8 +119,10 @@ metrics_human(FILE *file, const struct hwt_durable_stats *stats,
 	for (i = 0; i < ROWS; i++)
 		(void)fprintf(file, "%-15s %12" PRIu64 "  %s\n", rows[i].name,
 		    row_value(stats, i), rows[i].help);
-	(void)fprintf(file, "%-15s %9" PRIu64 " ms  %s\n", "lag",
-	    stats->lag_ns / HWT_MS(1), "How far the last shard is behind.");
+	for (i = 0; i < TIMES; i++)
+		(void)fprintf(file, "%-15s %9" PRIu64 " ms  %s\n",
+		    times[i].name, value_at(stats, times[i].offset) / HWT_MS(1),
+		    times[i].help);
 	queues_human(file, queues);
 }
 
@@ -113,7 +136,9 @@ metrics_json(FILE *file, const char *space,
 	for (i = 0; i < ROWS; i++)
 		(void)fprintf(file, ",\"%s\":%" PRIu64, rows[i].name,
 		    row_value(stats, i));
-	(void)fprintf(file, ",\"lag_ns\":%" PRIu64, stats->lag_ns);
+	for (i = 0; i < TIMES; i++)
+		(void)fprintf(file, ",\"%s_ns\":%" PRIu64, times[i].name,
+		    value_at(stats, times[i].offset));
 	queues_json(file, queues);
 	(void)fputs("}\n", file);
 }
@@ -176,10 +201,13 @@ metrics_prometheus(FILE *file, const char *space,
 		    "hwt_durable_%s%s{space=\"%s\"} %" PRIu64 "\n",
 		    rows[i].name, suffix, space, row_value(stats, i));
 	}
-	print_head(file, "lag_seconds", "", "gauge",
-	    "How far the last shard is behind.");
-	(void)fprintf(file, "hwt_durable_lag_seconds{space=\"%s\"} ", space);
-	print_seconds(file, stats->lag_ns);
-	(void)fputc('\n', file);
+	for (i = 0; i < TIMES; i++) {
+		print_head(
+		    file, times[i].name, "_seconds", "gauge", times[i].help);
+		(void)fprintf(file, "hwt_durable_%s_seconds{space=\"%s\"} ",
+		    times[i].name, space);
+		print_seconds(file, value_at(stats, times[i].offset));
+		(void)fputc('\n', file);
+	}
 	queues_prometheus(file, space, queues);
 }

@@ -39,14 +39,21 @@ local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
 local QUEUES_MAX = 64 -- of a bucket, whose first members are looked at
+local JUMP_MAX = 60000 -- a leap of the clock by more is doubted
+local JUMP_HOLD = 10000 -- until it has lasted for so long
 local SHORT = 1000 -- a queue with more entries is not searched for one
 
 -- What stands behind a script's own arguments: see ../DESIGN.
 local identity = table.remove(ARGV) -- of the space that was opened; "": any
+local witness = table.remove(ARGV) -- a time that has come for sure; "": none
 
 local prefix, space, shard -- of the keys; of the channels
 local real -- the engine's clock, rounded down
 local now, now_up -- never fall; rounded down and up
+local base, base_up -- the same, but real while that is doubted
+local ahead -- for so many ms time stands still, until real has caught up
+local in_doubt -- real has leapt, and now stands still
+local doubted -- since when, by real; 0: it is not
 local cursor, version, next_look, tick, slots, retention
 local paused, resumed, scan
 local pending, delivered -- tasks in buckets, and in queues
@@ -124,6 +131,20 @@ local function look_whether_moving()
 		refuse("TRYAGAIN the shard is being moved") or reply
 end
 
+-- A leap of the clock since the last write in this shard by more than JUMP_MAX
+-- is believed only if somebody knows that so much time has gone by; until then
+-- now stands still. What counts from now on counts from base: nothing is early,
+-- whatever is found out.
+local function judge_time(clock, up)
+	base, base_up = max(real, clock), max(up, clock)
+	now, now_up = base, base_up
+	ahead = max(clock - real, 0)
+	in_doubt = real - max(clock, tonumber(witness) or 0) > JUMP_MAX
+	if in_doubt then
+		now, now_up = clock, clock
+	end
+end
+
 -- The fields that most scripts need come first in meta: it is a list in which
 -- the engine looks from the front. meta_alone: the script touches nothing else.
 local function open(meta_alone)
@@ -137,7 +158,7 @@ local function open(meta_alone)
 	local meta = try("HMGET", KEYS[1], "format", "clock", "cursor",
 		"version", "next", "tick", "slots", "retention", "paused",
 		"resumed", "scan", "pending", "delivered", "fence", "turn",
-		"identity")
+		"identity", "doubted")
 	if meta.err then
 		return meta
 	end
@@ -167,7 +188,8 @@ local function open(meta_alone)
 	pending, delivered = meta[12], meta[13]
 	local up
 	real, up = read_clock()
-	now, now_up = max(real, clock), max(up, clock)
+	judge_time(clock, up)
+	doubted = whole(meta[17] or "", 0, WHOLE_MAX) or 0
 	fence, last_turn = read_fence(meta[14]), meta[15]
 	return nil
 end
@@ -353,7 +375,7 @@ end
 -- A delay of 0 is due at once; others count from the next whole millisecond, as
 -- otherwise they could be short of a part of one.
 local function due_after(delay)
-	return delay == 0 and now or now_up + delay
+	return delay == 0 and base or base_up + delay
 end
 
 -- "in" or "at", and a time: the due time, or nil.
@@ -362,7 +384,7 @@ local function read_due(mode, text)
 		local delay = whole(text, 0, DELAY_MAX)
 		return delay and due_after(delay)
 	end
-	return mode == "at" and whole(text, 0, now + DELAY_MAX) or nil
+	return mode == "at" and whole(text, 0, base + DELAY_MAX) or nil
 end
 
 -- A tick that is drained is not looked at again for a whole rotation: what is

@@ -100,7 +100,7 @@ local function make(shape)
 		"succeeded", 0, "retried", 0, "expired", 0, "failed", 0,
 		"cancelled", 0, "dropped", 0, "missed", 0, "given_back", 0,
 		"walk", 0, "shards", shape[1], "level", shape[4],
-		"complete", 0)
+		"complete", 0, "doubted", 0, "seen", 0)
 	shape[6], shape[7], shape[8] = 1, ARGV[8], "0"
 	return shape
 end

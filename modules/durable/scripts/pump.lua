@@ -182,6 +182,28 @@ local function find_next()
 	return max(found, now + 1)
 end
 
+-- Until the leap has lasted, or is over. Nobody has looked for longer than
+-- JUMP_MAX, or it has leapt again: it counts from anew.
+local function weigh_leap()
+	local seen = tonumber(call("HGET", KEYS[1], "seen") or "") or 0
+	if not in_doubt then
+		doubted = 0
+	elseif doubted == 0 or real < seen or real - seen > JUMP_MAX then
+		doubted = real
+	elseif real - doubted >= JUMP_HOLD then
+		doubted, in_doubt = 0, false
+		now, now_up = base, base_up
+		resumed = now -- the workers get a while to extend their leases
+	end
+	call("HSET", KEYS[1], "doubted", doubted, "seen", real, "resumed",
+		resumed)
+end
+
+-- Nothing moves while time stands still: no need to look more often.
+local function wait_until(time)
+	return in_doubt and WAIT_MAX or min(WAIT_MAX, max(time - real, 0))
+end
+
 local refused = open() or expect(4)
 if refused then
 	return refused
@@ -201,6 +223,9 @@ end
 if expected and expected ~= version then
 	return {-1, 0, version}
 end
+if in_doubt or doubted ~= 0 then
+	weigh_leap()
+end
 local was_cursor, was_next = cursor, next_look
 local more = turn()
 local looked_for = more and now or find_next()
@@ -214,4 +239,5 @@ end
 for queue in pairs(entries) do
 	try("PUBLISH", space .. ":work:" .. queue, shard)
 end
-return {moved, looked_for - now, version, cursor, now, more and 1 or 0}
+return {moved, more and 0 or wait_until(looked_for), version, cursor, now,
+	more and 1 or 0, ahead, in_doubt and real - now or 0}

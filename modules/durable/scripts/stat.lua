@@ -3,7 +3,8 @@
 --
 -- stat: the fields of meta; running, dead, quarantined; now; and lag, which is
 -- for how many milliseconds the earliest of the due tasks has been waiting for
--- a pump.
+-- a pump; ahead, for how long time stands still, since the clock was set back;
+-- and leap, by how much it has leapt, which is doubted.
 
 -- How many there are in a set; a foreign key has none.
 local function size(name)
@@ -34,6 +35,7 @@ if refused then
 end
 local reply = call("HGETALL", KEYS[1])
 local more = {now = now, lag = find_lag(), running = size(":fly"),
+	ahead = ahead, leap = in_doubt and doubted ~= 0 and real - now or 0,
 	dead = size(":dead"), quarantined = size(":bad")}
 for name, number in pairs(more) do
 	reply[#reply + 1] = name

@@ -336,8 +336,10 @@ class Scripts:
         for name, text in self.texts.items():
             self.names[name] = client("SCRIPT", "LOAD", text)
 
-    def command(self, name, key, *arguments, identity=""):
-        return ("EVALSHA", self.names[name], 1, key, *arguments, identity)
+    def command(self, name, key, *arguments, witness=2**53, identity=""):
+        """witness: whatever the clock says is believed."""
+        return ("EVALSHA", self.names[name], 1, key, *arguments, witness,
+                identity)
 
 
 class Space:
@@ -367,15 +369,16 @@ class Space:
             rest = rest.encode()
         return b"{%s:%d}:%s" % (self.name.encode(), shard, rest)
 
-    def command(self, script, shard, *arguments, clock="", skew=""):
+    def command(self, script, shard, *arguments, clock="", skew="",
+                witness=2**53):
         key = "{%s}:hosts" % self.name if script == "hosts" \
             else self.key(shard)
         return self.scripts.command(
-            script, key, clock, skew, *arguments, identity=self.identity)
+            script, key, clock, skew, *arguments, witness=witness,
+            identity=self.identity)
 
-    def __call__(self, script, shard, *arguments, clock="", skew=""):
-        words = self.command(
-            script, shard, *arguments, clock=clock, skew=skew)
+    def __call__(self, script, shard, *arguments, **header):
+        words = self.command(script, shard, *arguments, **header)
         try:
             return self.client(*words)
         except Error as error:

@@ -23,10 +23,10 @@ STALE = -errno.ESTALE
 SCRIPTS = {
     "add": ["x", "q", "in", 0, 3, "", ""], "cancel": ["x"],
     "reschedule": ["x", "in", 0], "get": ["x"], "pump": [100, ""],
-    "take": ["q", "w", 1, 10, 1000], "finish": ["x", 1, "done", 0],
+    "take": ["q", "w", 1, 0, 10, 1000], "finish": ["x", 1, "done", 0],
     "extend": [1000, "x", 1], "janitor": [100, 1], "dead": ["drop", "x"],
-    "pause": [], "resume": [], "stat": [], "audit": [""],
-    "init": [0, 0, 0, 0, 0, 7, "1"]}
+    "pause": [], "resume": [], "clock": [], "stat": [], "audit": [""],
+    "queues": ["q"], "init": [0, 0, 0, 0, 0, 7, "1"]}
 
 
 class Calls(unittest.TestCase):

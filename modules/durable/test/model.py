@@ -151,8 +151,10 @@ class World:
             self.tasks[name].has_entry = True
         more = len(due) >= limit
         left = [self.tasks[name].due for name in self.in_state("pending")]
-        wait = 0 if more else min([1000] + [each - now for each in left])
-        return [len(moved), wait, None, None, now, int(more)]
+        ahead = max(now - self.real, 0)
+        wait = 0 if more else min(
+            [1000] + [each - now + ahead for each in left])
+        return [len(moved), wait, None, None, now, int(more), ahead, 0]
 
     def do_take(self, now, records, queue, worker, token, received, limit,
                 visibility):

@@ -401,7 +401,7 @@ class WhilePaused(Case):
         "reschedule": ["x", "in", 0], "pump": [10, ""],
         "take": ["q", "w", 9, 0, 1, 1000], "finish": ["x", 1, "done", 0],
         "extend": [1000, "x", 1], "janitor": [10, 1],
-        "dead": ["replay", "x"],
+        "dead": ["replay", "x"], "clock": [],
     }
 
     def test_changes_are_refused_in_every_state(self):
@@ -563,7 +563,8 @@ BAD = {
         *with_bad(["drop", "x"], 0, ["", "DROP", "list"], 1),
         *with_bad(["drop", "x"], 1, BAD_IDS, 2),
         (0, []), (0, ["drop"]), (0, ["drop", "x", "y"])],
-    "pause": lambda: [(0, ["1"])], "resume": lambda: [(0, ["1"])],
+    "pause": lambda: [(0, ["1"])], "clock": lambda: [(0, ["1"])],
+    "resume": lambda: [(0, ["1"])],
     "stat": lambda: [(0, ["1"])],
     "queues": lambda: [(1, [""]), (2, ["q", "a b"]), (1, ["q" * 65]),
                        (0, ["q"] * 65)],
@@ -2297,6 +2298,7 @@ class Rights(Case):
             if name not in ("init", "audit", "get", "queues", "stat"):
                 yield name, {
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
+                    "clock": [],
                     "take": ["q", "w", 1, 0, 9, 1000], "hosts": ["h", 1000],
                     "finish": ["x", self.fence(), "done", 0],
                     "extend": [1000, "x", self.fence()],

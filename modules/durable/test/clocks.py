@@ -1,0 +1,259 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Clocks that leap ahead, for a moment or for good, and what stands still
+after that. The clients share the machine with the engine: their clock leaps
+with its.
+
+    clocks.py [-v] [CLASS[.test]...]
+
+HWT_BUILD is the folder of the programs; build/plain without it."""
+
+import os
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from checker import Checker
+from engine import CLOCK, Engine, Space
+from programs import (DURABLE, NO, Programs, Running, call, main,
+                      wait_until)
+
+HOUR = 3600000
+DAY = 24 * HOUR
+MAX, HOLD = 60000, 10000  # of scripts/common.lua
+START = 1700000000000
+
+
+class Scripts(unittest.TestCase):
+    """The rule, with a clock that is moved by hand."""
+
+    def setUp(self):
+        self.engine = Engine(clock=True)
+        self.addCleanup(self.engine.close)
+        self.engine.clock.stop_at(START)
+        self.client = self.engine.client()
+        self.addCleanup(self.client.close)
+        self.space = Space(self.client, "test", shards=1, slots=64, tick=100)
+        self.check = Checker(self.client, "test")
+        self.pump()
+
+    def move(self, ms):
+        self.engine.clock.move(ms)
+
+    def add(self, name, delay):
+        return self.space("add", 0, name, "q", "in", delay, 5, "", "",
+                          witness="")
+
+    def pump(self, witness=""):
+        """As a scheduler that has just begun, or knows the time."""
+        return self.space("pump", 0, 100, "", witness=witness)
+
+    def take(self):
+        self.token = getattr(self, "token", 0) + 1
+        return self.space(
+            "take", 0, "q", "w", self.token, self.token - 1, 10, 30000,
+            witness="")
+
+    def pump_for(self, ms):
+        """Each second; how many were moved."""
+        moved = 0
+        for _ in range(ms // 1000):
+            self.move(1000)
+            moved += self.pump()[0]
+        return moved
+
+    def test_what_is_within_the_bound_is_believed_at_once(self):
+        self.add("x", MAX)
+        self.move(MAX)
+        self.assertEqual(self.pump()[0], 1)
+
+    def test_a_leap_for_a_moment_changes_nothing(self):
+        self.add("x", 30000)
+        self.add("y", HOUR // 2)
+        for _ in range(5):
+            self.move(HOUR)
+            self.assertEqual(self.pump_for(3000), 0)
+            self.assertEqual(self.take(), [])
+            self.move(-HOUR)
+            self.assertLess(self.space.meta(0)["clock"], START + 30000)
+            self.pump()
+        self.assertEqual(self.pump_for(14000), 0)
+        self.assertEqual(self.pump_for(1000), 1)
+        self.assertEqual(self.check(), [])
+
+    def test_a_leap_that_lasts_is_believed(self):
+        self.add("x", HOUR // 2)
+        self.move(HOUR)
+        self.assertEqual(self.pump_for(HOLD), 0)
+        self.assertEqual(self.pump_for(1000), 1)
+        self.assertEqual(self.check(), [])
+
+    def test_a_second_leap_in_doubt_counts_anew(self):
+        self.add("x", HOUR // 2)
+        self.move(HOUR)
+        self.assertEqual(self.pump_for(3000), 0)
+        self.move(HOUR)
+        self.assertEqual(self.pump_for(HOLD), 0)
+        self.assertEqual(self.pump_for(1000), 1)
+
+    def test_who_knows_that_so_much_time_has_gone_by_is_believed(self):
+        self.add("x", HOUR // 2)
+        self.move(HOUR)
+        self.assertEqual(self.pump(START + HOUR - MAX - 1)[0], 0)
+        self.assertEqual(self.pump(START + HOUR - MAX)[0], 1)
+
+    def test_what_is_added_in_doubt_is_never_early(self):
+        self.move(DAY)
+        self.add("x", 20000)
+        self.add("y", 0)
+        self.assertEqual(self.pump_for(HOLD), 0)
+        self.assertEqual(self.pump_for(1000), 1)
+        self.assertEqual(self.pump_for(20000 - HOLD - 2000), 0)
+        self.assertEqual(self.pump_for(1000), 1)
+        self.assertEqual(self.check(), [])
+
+    def test_leases_get_a_while_after_a_leap_that_lasts(self):
+        self.add("x", 0)
+        self.pump()
+        self.assertEqual(len(self.take()), 1)
+        self.move(HOUR)
+        self.pump_for(HOLD + 1000)
+        ended = [self.space("janitor", 0, 10, 1, witness="")[0]]
+        self.pump_for(HOLD)
+        ended.append(self.space("janitor", 0, 10, 1, witness="")[0])
+        self.assertEqual(ended, [0, 1])
+
+    def test_nobody_spins_while_time_stands_still(self):
+        self.add("x", 50)
+        self.move(-HOUR)
+        self.assertEqual(self.pump()[1], 1000)
+        self.move(2 * HOUR)
+        self.assertEqual(self.pump()[1], 1000)
+
+    def frozen(self):
+        """An hour ahead, believed, and back."""
+        self.add("before", 2 * HOUR)
+        self.move(HOUR)
+        self.pump_for(HOLD + 1000)
+        self.add("run", 0)
+        self.pump()
+        fence = self.take()[0][6]
+        self.move(-HOUR)
+        self.add("frozen", 1000)
+        self.pump()
+        return fence
+
+    def test_a_reset_ends_a_standstill(self):
+        fence = self.frozen()
+        self.assertGreater(self.pump()[6], HOUR - 10000)
+        # What waits for a worker is due by the old clock alone.
+        self.add("now", 0)
+        self.pump()
+        self.assertEqual(self.space("clock", 0, witness=""), -1)
+        taken = self.take()[0]
+        self.space("finish", 0, taken[0], taken[6], "done", 0, witness="")
+        self.assertGreater(self.space("clock", 0, witness=""), HOUR - 10000)
+        self.assertEqual(self.pump()[6], 0)
+        self.assertEqual(self.check(), [])
+        # What is added from now on is due by the clock.
+        self.add("new", 3000)
+        self.assertEqual([self.pump_for(2000), self.pump_for(1000)], [0, 1])
+        fences = [task[6] for task in self.take()]
+        self.assertTrue(fences and min(fences) > fence, fences)
+        # A lease lasts 30 s, not an hour.
+        self.pump_for(31000)
+        self.assertEqual(
+            self.space("janitor", 0, 10, 1, witness="")[0], 1 + len(fences))
+        # What was added while time stood still is late, and not lost.
+        self.pump_for(HOUR // 50 * 48)
+        self.assertEqual(self.check(), [])
+        self.assertEqual(self.space("clock", 0, witness=""), 0)
+
+    def test_a_reset_leaves_nothing_behind_the_cursor(self):
+        self.frozen()
+        at = START + 60000
+        self.space("add", 0, "at", "q", "at", at, 5, "", "", witness="")
+        self.space("clock", 0, witness="")
+        self.assertEqual(self.check(), [])
+        now = self.space.meta(0)["clock"]
+        self.assertEqual(self.pump_for(at - now - 1000), 0)
+        self.assertEqual(self.pump_for(2000), 1)
+        self.assertEqual(self.space("janitor", 0, 10, 1)[3], 0)
+
+
+class Machines(Programs):
+    """hwtd, hwt-exec and hwtctl on the engine's machine."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = Engine(clock=True, **DURABLE)
+        cls.addClassCleanup(cls.engine.close)
+
+    def setUp(self):
+        super().setUp()
+        self.engine.clock.set_off(0)
+        os.environ["HWT_CLOCK_FILE"] = self.engine.clock.path
+        os.environ["LD_PRELOAD"] = CLOCK
+        self.addCleanup(os.environ.pop, "HWT_CLOCK_FILE")
+        self.addCleanup(os.environ.pop, "LD_PRELOAD")
+        self.ctl("init", "--shards=2", "--tick=20")
+        self.hwtd = self.start("hwtd", "--metrics=0")
+        wait_until(lambda: "serves space" in self.hwtd.err)
+        self.url = self.hwtd.err.split("http://")[1].split("/metrics")[0]
+        self.worker = self.start(
+            "hwt-exec", "--queue=q", "--", "sh", "-c", 'echo "$HWT_ID"')
+
+    def start(self, *words):
+        running = Running(self.folder, words[0], *self.where(), *words[1:])
+        self.addCleanup(running.close)
+        return running
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://{self.url}/{path}") as got:
+                return got.status, got.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def test_an_hour_ahead_for_three_seconds(self):
+        """All goes on afterwards, and nothing was early."""
+        for i in range(10):
+            self.add("--queue=q", "--in=1800", f"--id=early{i}")
+        self.engine.clock.set_off(HOUR)
+        time.sleep(1.5)
+        self.assertEqual(self.get("health")[0], 503)
+        self.assertIn("leapt", self.get("health")[1])
+        self.assertIn("clock_leap_seconds", self.get("metrics")[1])
+        time.sleep(1.5)
+        self.engine.clock.set_off(0)
+        for i in range(10):
+            self.add("--queue=q", "--in=0.2", f"--id=after{i}")
+        wait_until(lambda: self.worker.out.count("\n") == 10, 10)
+        self.assertEqual(sorted(self.worker.out.split()),
+                         sorted(f"after{i}" for i in range(10)))
+        wait_until(lambda: self.get("health") == (200, "ok\n"))
+        self.assertIn("has leapt ahead", self.hwtd.err)
+        self.ctl("clock")
+
+    def test_an_hour_ahead_for_too_long_is_told_and_reset(self):
+        self.engine.clock.set_off(HOUR)
+        self.add("--queue=q", "--in=0", "--id=a")
+        wait_until(lambda: self.worker.out.count("\n") == 1)
+        self.engine.clock.set_off(0)
+        wait_until(lambda: self.get("health")[0] == 503)
+        self.assertIn("set back", self.get("health")[1])
+        wait_until(lambda: "behind what it was" in self.hwtd.err)
+        said = call("hwtctl", "clock", *self.where())
+        self.assertEqual(said.status, NO)
+        self.assertIn("time stands still for 35", said.text)
+        self.assertIn("set back by", self.ctl("clock", "--reset").text)
+        self.add("--queue=q", "--in=0.2", "--id=b")
+        wait_until(lambda: self.worker.out.count("\n") == 2, 10)
+        wait_until(lambda: self.get("health") == (200, "ok\n"))
+        self.ctl("clock")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
