@@ -93,7 +93,7 @@ hwt_request_mailbox_run(
 	while ((max == 0 || called < max) &&
 	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
 		request =
-		    (void *)((char *)link - offsetof(struct request, link));
+		    (void *)((uintptr_t)link - offsetof(struct request, link));
 		(void)request_run(request, BOXED);
 		called++;
 	}

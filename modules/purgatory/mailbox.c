@@ -93,8 +93,8 @@ hwt_operation_mailbox_run(
 	run = inbox_begin(&mailbox->inbox);
 	while ((max == 0 || count < max) &&
 	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
-		operation =
-		    (void *)((char *)link - offsetof(struct operation, link));
+		operation = (void *)((uintptr_t)link -
+		    offsetof(struct operation, link));
 		(void)purgatory_run(operation->home->purgatory,
 		    operation_handle(operation), QUEUED);
 		count++;
