@@ -853,6 +853,11 @@ const struct program sleep_programs[] = {
 	.thread = {schedule_to_be_put_off_stopped, put_off_of_stopped},
     },
     {
+	.name = "sleep/put-off-stopped-before-wake",
+	.begin = begin_to_stop_before_wake,
+	.thread = {schedule_to_be_put_off_stopped, put_off_of_stopped},
+    },
+    {
 	.name = "sleep/put-off-stopped-when-taken",
 	.begin = begin_to_stop_second,
 	.thread = {schedule_and_await, put_off_and_be_stopped},
