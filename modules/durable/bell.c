@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subscriptions: see engine.h. What is lost of them, is only a hint. */
+/* Subscriptions and hints: see engine.h. What is lost of them is found by the
+ * poll of each second. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,14 @@
 
 #define CHANNEL_MAX (HWT_DURABLE_SPACE_MAX + HWT_DURABLE_QUEUE_MAX + 16)
 
+/* Shards' numbers, with a space between. */
+#define HINT_MAX 512
+
 struct engine_bell {
 	struct connection *connection;
+	char key[CHANNEL_MAX]; /* of the hints; "" for a channel */
+	bool waits; /* for a hint */
+	char hint[HINT_MAX + 1]; /* what is left of the last one */
 };
 
 static int
@@ -49,10 +56,14 @@ engine_bell_open(struct engine_bell **bell, struct engine *engine,
 
 	if (made == NULL)
 		return -ENOMEM;
+	if (strncmp(channel, "work:", 5) == 0)
+		(void)snprintf(made->key, sizeof(made->key), "{%s}:k:%s",
+		    engine_space(engine), channel + 5);
 	(void)snprintf(
 	    name, sizeof(name), "%s:%s", engine_space(engine), channel);
-	error = engine_connect_any(engine, &made->connection, &limit);
-	if (error == 0)
+	error = engine_connect_near(engine,
+	    made->key[0] != '\0' ? SHARD_SPACE : 0, &made->connection, &limit);
+	if (error == 0 && made->key[0] == '\0')
 		error = subscribe(made->connection, name, &limit);
 	if (error != 0) {
 		engine_bell_close(made);
@@ -60,6 +71,26 @@ engine_bell_open(struct engine_bell **bell, struct engine *engine,
 	}
 	*bell = made;
 	return 0;
+}
+
+int
+engine_bell_wait(struct engine_bell *bell, struct engine *engine,
+    const struct engine_wait *wait)
+{
+	struct limit limit = engine_limit(engine, wait);
+	struct buffer buffer = {0};
+	int error;
+
+	if (bell->key[0] == '\0' || bell->waits || bell->hint[0] != '\0')
+		return 0;
+	buffer_command(&buffer, 3);
+	buffer_text(&buffer, "BLPOP");
+	buffer_text(&buffer, bell->key);
+	buffer_text(&buffer, "0");
+	error = connection_send(bell->connection, &buffer, &limit);
+	buffer_free(&buffer);
+	bell->waits = error == 0;
+	return error;
 }
 
 int
@@ -85,19 +116,62 @@ message_read(const redisReply *reply, uint32_t *shard)
 	return true;
 }
 
+/* {key, hint}; nil or an error: it waits no more. */
+static int
+hint_take(struct engine_bell *bell, const redisReply *reply)
+{
+	const redisReply *hint;
+
+	bell->waits = false;
+	if (reply->type == REDIS_REPLY_NIL)
+		return 0;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+		return -EPROTO;
+	hint = reply->element[1];
+	if (hint->type == REDIS_REPLY_STRING && hint->len <= HINT_MAX)
+		memcpy(bell->hint, hint->str, hint->len + 1);
+	return 0;
+}
+
+/* The next shard of the hint. */
+static bool
+hint_read(struct engine_bell *bell, uint32_t *shard)
+{
+	unsigned long number;
+	char *end = bell->hint + 1;
+
+	if (bell->hint[0] == '\0')
+		return false;
+	number = BELL_EVERY_SHARD;
+	if (bell->hint[0] != '*')
+		number = strtoul(bell->hint, &end, 10);
+	if (end == bell->hint || number > BELL_EVERY_SHARD) {
+		bell->hint[0] = '\0'; /* of somebody else */
+		return false;
+	}
+	*shard = (uint32_t)number;
+	memmove(bell->hint, end, strlen(end) + 1);
+	return true;
+}
+
 int
 engine_bell_read(struct engine_bell *bell, uint32_t *shard)
 {
 	redisReply *reply;
 	int error, found = 0;
 
-	do {
+	while (!hint_read(bell, shard)) {
 		error = connection_poll(bell->connection, &reply);
 		if (error != 0 || reply == NULL)
 			return error;
-		found = message_read(reply, shard);
+		if (bell->key[0] != '\0')
+			error = hint_take(bell, reply);
+		else
+			found = message_read(reply, shard);
 		freeReplyObject(reply);
-	} while (!found);
+		if (error != 0 || found)
+			return error != 0 ? error : 1;
+	}
 	return 1;
 }
 

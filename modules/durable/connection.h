@@ -96,9 +96,9 @@ struct limit engine_limit(
 int engine_connect(struct engine *engine, const struct route_address *address,
     struct connection **connection, const struct limit *limit);
 
-/* To any node that can be reached. */
-int engine_connect_any(struct engine *engine, struct connection **connection,
-    const struct limit *limit);
+/* To the node of a shard, or to any other if that is silent. */
+int engine_connect_near(struct engine *engine, uint32_t shard,
+    struct connection **connection, const struct limit *limit);
 
 /* What the options ask of an engine. */
 struct demand {

@@ -758,16 +758,16 @@ table_node(struct engine *engine, uint32_t shard)
 	return node == 0 ? UNROUTED : node - 1;
 }
 
-/* The first node that is not silent, from that of shard 0 on. */
+/* The first node that is not silent, from that of the shard on. */
 static uint32_t
-table_any(struct engine *engine, struct route_address *address)
+table_near(struct engine *engine, uint32_t shard, struct route_address *address)
 {
 	uint64_t now = limit_now_ns();
 	char key[ENGINE_KEY_MAX];
 	uint32_t first, slot, node;
 	uint32_t found = UNROUTED;
 
-	engine_key(engine, key, 0, "");
+	engine_key(engine, key, shard, "");
 	first = route_slot(key, strlen(key));
 	lock(engine);
 	for (slot = 0; slot < ROUTE_SLOTS && found == UNROUTED; slot++) {
@@ -782,8 +782,8 @@ table_any(struct engine *engine, struct route_address *address)
 }
 
 int
-engine_connect_any(struct engine *engine, struct connection **connection,
-    const struct limit *limit)
+engine_connect_near(struct engine *engine, uint32_t shard,
+    struct connection **connection, const struct limit *limit)
 {
 	uint64_t began_ns = limit_now_ns();
 	struct route_address address;
@@ -792,7 +792,7 @@ engine_connect_any(struct engine *engine, struct connection **connection,
 
 	if (error != 0)
 		return error;
-	node = table_any(engine, &address);
+	node = table_near(engine, shard, &address);
 	if (node == UNROUTED)
 		return -EAGAIN;
 	error = engine_connect(engine, &address, connection, limit);

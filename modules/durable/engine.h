@@ -47,6 +47,7 @@ enum script {
 	SCRIPT_RESUME,
 	SCRIPT_STAT,
 	SCRIPT_TAKE,
+	SCRIPT_TELL,
 	SCRIPT_COUNT,
 	/* No script: arg is a whole command of Redis, from its name. It must do
 	 * the same if it is repeated. */
@@ -144,19 +145,28 @@ void engine_key(const struct engine *engine, char key[ENGINE_KEY_MAX],
 void engine_log(struct engine *engine, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A subscription: numbers of shards as they are published on a channel, S:due
- * or S:work:QUEUE. It belongs to one thread. */
+/* Numbers of shards, as they are published on the channel S:due; or of the
+ * hints for a queue, each of which one of those gets that wait for it
+ * (SCRIPT_TELL). It belongs to one thread. */
 struct engine_bell;
 
-/* channel is "due" or "work:QUEUE". Connects: blocks up to wait's timeout. */
+#define BELL_EVERY_SHARD UINT32_MAX
+
+/* channel is "due", or "work:QUEUE" for hints. Connects: blocks up to wait's
+ * timeout. */
 int engine_bell_open(struct engine_bell **bell, struct engine *engine,
     const char *channel, const struct engine_wait *wait);
+
+/* Waits for the next hint, from now on; nothing if it does already, or on a
+ * channel. Does not block for longer than wait's timeout. */
+int engine_bell_wait(struct engine_bell *bell, struct engine *engine,
+    const struct engine_wait *wait);
 
 /* Readable when there is something to read. */
 int engine_bell_fd(const struct engine_bell *bell);
 
-/* Does not block. 1: *shard was rung. 0: nothing. Otherwise the subscription is
- * lost: close it. */
+/* Does not block. 1: *shard was rung, or BELL_EVERY_SHARD. 0: nothing.
+ * Otherwise the connection is lost: close it. */
 int engine_bell_read(struct engine_bell *bell, uint32_t *shard);
 
 void engine_bell_close(struct engine_bell *bell);

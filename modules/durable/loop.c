@@ -139,12 +139,21 @@ loop_connect(struct loop *loop)
 	    engine_bell_open(&loop->bell, loop->engine, loop->channel, &wait);
 	if (error == -EACCES || error == -EPROTO)
 		engine_log(loop->engine, LOG_WARNING,
-		    "no bells, it looks once a second: %s", error_says(error));
+		    "no hints, it polls once a second: %s", error_says(error));
 	if (error == 0) {
 		loop->back_off_ns = 0;
 		loop->ring(loop->ctx, EVERY_SHARD);
 		return;
 	}
+	(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
+	    back_off_next(&loop->back_off_ns));
+}
+
+static void
+loop_lose_bell(struct loop *loop)
+{
+	engine_bell_close(loop->bell);
+	loop->bell = NULL;
 	(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
 	    back_off_next(&loop->back_off_ns));
 }
@@ -160,12 +169,19 @@ loop_listen(struct loop *loop)
 	while (loop->bell != NULL &&
 	    (result = engine_bell_read(loop->bell, &shard)) == 1)
 		loop->ring(loop->ctx, shard);
-	if (result < 0) {
-		engine_bell_close(loop->bell);
-		loop->bell = NULL;
-		(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
-		    back_off_next(&loop->back_off_ns));
-	}
+	if (result < 0)
+		loop_lose_bell(loop);
+}
+
+void
+loop_await_hint(struct loop *loop)
+{
+	struct engine_wait wait = loop_hasty(loop);
+
+	wait.timeout_ns = SECOND_NS;
+	if (loop->bell != NULL &&
+	    engine_bell_wait(loop->bell, loop->engine, &wait) != 0)
+		loop_lose_bell(loop);
 }
 
 static void

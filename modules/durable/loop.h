@@ -14,7 +14,7 @@
 #include "durable.h"
 
 /* As a shard: all of them, since bells may have been missed. */
-#define EVERY_SHARD UINT32_MAX
+#define EVERY_SHARD BELL_EVERY_SHARD
 
 struct loop {
 	struct engine *engine;
@@ -49,6 +49,9 @@ struct engine_wait loop_hasty(const struct loop *loop);
 
 /* Waits, if wait says so, until something is there; runs what is due; rings. */
 void loop_turn(struct loop *loop, bool wait);
+
+/* That the next hint is for this loop: see engine_bell_wait. */
+void loop_await_hint(struct loop *loop);
 
 /* Task runs on the loop, after delay. One that is pending is moved. */
 int loop_after(struct loop *loop, hwt_timeout *timeout, hwt_task *task,

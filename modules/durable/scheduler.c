@@ -35,6 +35,7 @@
 #define BATCH_SHARDS 16u
 #define PUMP_LIMIT 256u /* tasks of one script: it must not take long */
 #define JANITOR_LIMIT 128u
+#define HINTS_MAX 128u /* queues of one call */
 #define LEASE_MS 3000u
 #define CLOCK_OFF_MS 10000u /* that the log is told of */
 #define GOODBYE_NS HWT_MS(200)
@@ -383,7 +384,7 @@ clock_complain(
 		    (unsigned long long)leap_ms / 1000);
 }
 
-/* {moved, wait, version, cursor, now, more, ahead, leap} */
+/* {moved, wait, version, cursor, now, more, ahead, leap, queues} */
 static void
 pump_read(struct watched *watched, const struct engine_call *call)
 {
@@ -409,6 +410,96 @@ pump_read(struct watched *watched, const struct engine_call *call)
 	    watched, wait_ns);
 }
 
+/* Of each queue that has got something, one of those that wait for it is told
+ * in which shards. */
+
+struct hint {
+	const char *queue;
+	char shards[8 * BATCH_SHARDS];
+};
+
+struct hints {
+	size_t count;
+	struct hint hint[HINTS_MAX];
+};
+
+static void
+hints_send(struct hwt_durable_scheduler *scheduler, struct hints *hints)
+{
+	const struct engine_wait wait = loop_hasty(&scheduler->loop);
+	struct engine_argument argument[2 * HINTS_MAX];
+	struct engine_call call = {
+	    .script = SCRIPT_TELL, .shard = SHARD_SPACE, .arg = argument};
+	size_t i;
+
+	for (i = 0; i < hints->count; i++) {
+		argument[2 * i] = argument_text(hints->hint[i].queue);
+		argument[2 * i + 1] = argument_text(hints->hint[i].shards);
+	}
+	call.count = (uint32_t)(2 * hints->count);
+	hints->count = 0;
+	if (call.count == 0)
+		return;
+	(void)engine_call(scheduler->loop.engine, &call, 1, &wait);
+	engine_call_free(&call, 1);
+}
+
+static void
+hints_add(struct hwt_durable_scheduler *scheduler, struct hints *hints,
+    const char *queue, uint32_t shard)
+{
+	struct hint *hint = hints->hint;
+	size_t length;
+
+	while (hint < hints->hint + hints->count &&
+	    strcmp(hint->queue, queue) != 0)
+		hint++;
+	if (hint == hints->hint + HINTS_MAX) {
+		hints_send(scheduler, hints);
+		hint = hints->hint;
+	}
+	if (hint == hints->hint + hints->count)
+		hints->hint[hints->count++] = (struct hint){.queue = queue};
+	length = strlen(hint->shards);
+	(void)snprintf(hint->shards + length, sizeof(hint->shards) - length,
+	    "%s%u", length > 0 ? " " : "", shard);
+}
+
+/* The names of the queues that a pump has filled. */
+static const struct redisReply *
+pump_queues(const struct engine_call *call)
+{
+	const struct redisReply *names;
+
+	if (call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY ||
+	    call->reply->elements < 9)
+		return NULL;
+	names = call->reply->element[8];
+	return names->type == REDIS_REPLY_ARRAY ? names : NULL;
+}
+
+static void
+tell_workers(struct hwt_durable_scheduler *scheduler, const struct round *round)
+{
+	const struct redisReply *names;
+	struct hints hints;
+	size_t i, at;
+
+	hints.count = 0;
+	for (i = 0; i < round->calls; i++) {
+		names = round->call[i].script == SCRIPT_PUMP
+		    ? pump_queues(&round->call[i])
+		    : NULL;
+		for (at = 0; names != NULL && at < names->elements; at++) {
+			if (names->element[at]->type == REDIS_REPLY_STRING)
+				hints_add(scheduler, &hints,
+				    names->element[at]->str,
+				    round->call[i].shard);
+		}
+	}
+	hints_send(scheduler, &hints);
+}
+
 static void
 pump(struct hwt_durable_scheduler *scheduler)
 {
@@ -424,6 +515,7 @@ pump(struct hwt_durable_scheduler *scheduler)
 		round_add(&round, line_take(scheduler), now);
 	(void)engine_call(
 	    scheduler->loop.engine, round.call, round.calls, &wait);
+	tell_workers(scheduler, &round);
 	for (i = 0; i < round.count; i++) {
 		if (round.visit[i].cleans)
 			janitor_read(round.visit[i].watched, call++, now);

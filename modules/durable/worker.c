@@ -11,7 +11,8 @@
  *   ended     the loop is to tell its outcome (ended)
  *
  * One turn of the loop: wait; mark what has returned as ended; once a second,
- * look at every shard, and give back what has waited for a thread for too long;
+ * poll every shard if no other worker of the queue does, and give back what has
+ * waited for a thread for too long;
  * extend leases, if a third of the visibility is over, or a second since that
  * failed; send a batch of what has ended; take, if there are threads for it. A
  * job that runs for longer than the limit is ended while it runs, and freed
@@ -58,6 +59,8 @@
 #define FLUSH_NS HWT_MS(1)
 #define FLUSH_COUNT 64u
 #define TAKE_SHARDS 8u /* that a round of takes asks */
+#define PASSED_MAX 64u /* shards of a hint; more are all */
+#define POLL_MS "900" /* until another worker may poll */
 #define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
 #define SHEET_MAX 256u
 #define ENDED_MAX (4 * SHEET_MAX) /* with more untold, nothing is taken */
@@ -111,6 +114,7 @@ struct source {
 	uint64_t received; /* of the last one that was answered */
 	uint32_t ended; /* jobs of it */
 	bool rings; /* there may be something */
+	bool failed; /* the last take: it is tried again a second later */
 	bool waits; /* its outcomes, for the end of a back-off */
 };
 
@@ -875,17 +879,6 @@ ring(void *ctx, uint32_t shard)
 	}
 }
 
-static void
-look_everywhere(struct hwt_durable_worker *worker)
-{
-	ring(worker, EVERY_SHARD);
-	jobs_give_back(worker, false);
-	jobs_check(worker);
-	worker->looked_ns = boot_now_ns();
-	(void)loop_after(
-	    &worker->loop, &worker->look, woken, worker, SECOND_NS);
-}
-
 static uint32_t
 ahead(const struct hwt_durable_worker *worker)
 {
@@ -910,6 +903,66 @@ needed(struct hwt_durable_worker *worker)
 	unlock(worker);
 	wanted = wanted > there ? wanted - there : 0;
 	return wanted > SHEET_MAX ? SHEET_MAX : wanted;
+}
+
+/* Whether it is this worker that polls for all of its queue in this second: a
+ * key that expires says that somebody does. */
+static bool
+may_poll(struct hwt_durable_worker *worker)
+{
+	const struct engine_wait wait = loop_hasty(&worker->loop);
+	char key[ENGINE_KEY_MAX], name[HWT_DURABLE_QUEUE_MAX + 8];
+	struct engine_argument argument[] = {
+	    argument_text("SET"),
+	    {NULL, 0},
+	    argument_text(worker->name),
+	    argument_text("PX"),
+	    argument_text(POLL_MS),
+	    argument_text("NX"),
+	};
+	struct engine_call call = {.script = COMMAND,
+	    .shard = SHARD_SPACE,
+	    .count = 6,
+	    .arg = argument};
+	bool may;
+
+	(void)snprintf(name, sizeof(name), "p:%s", worker->queue);
+	engine_key(worker->loop.engine, key, SHARD_SPACE, name);
+	argument[1] = argument_text(key);
+	/* If the node of that key does not answer, others may. */
+	may = engine_call(worker->loop.engine, &call, 1, &wait) != 0 ||
+	    call.reply->type != REDIS_REPLY_NIL;
+	engine_call_free(&call, 1);
+	return may;
+}
+
+/* Without hints, each worker polls; otherwise one of those that have nothing to
+ * do. What has failed is tried again by who has tried. */
+static void
+poll_shards(struct hwt_durable_worker *worker)
+{
+	uint32_t i;
+
+	if (worker->loop.bell == NULL ||
+	    (needed(worker) > 0 && may_poll(worker))) {
+		ring(worker, EVERY_SHARD);
+		return;
+	}
+	for (i = 0; i < worker->durable->shards; i++) {
+		if (worker->source[i].failed)
+			ring(worker, i);
+	}
+}
+
+static void
+look_everywhere(struct hwt_durable_worker *worker)
+{
+	poll_shards(worker);
+	jobs_give_back(worker, false);
+	jobs_check(worker);
+	worker->looked_ns = boot_now_ns();
+	(void)loop_after(
+	    &worker->loop, &worker->look, woken, worker, SECOND_NS);
 }
 
 struct take {
@@ -963,6 +1016,37 @@ source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
 	worker->ringing--;
 }
 
+/* Who has no thread for what rings tells another. */
+static void
+pass_on(struct hwt_durable_worker *worker)
+{
+	const struct engine_wait wait = loop_hasty(&worker->loop);
+	char shards[PASSED_MAX * 8] = "";
+	struct engine_argument argument[] = {
+	    argument_text(worker->queue), argument_text("*")};
+	struct engine_call call = {.script = SCRIPT_TELL,
+	    .shard = SHARD_SPACE,
+	    .count = 2,
+	    .arg = argument};
+	uint32_t all = worker->ringing;
+	uint32_t i;
+	int length = 0;
+
+	for (i = 0; i < worker->durable->shards; i++) {
+		if (!worker->source[i].rings)
+			continue;
+		if (all <= PASSED_MAX)
+			length += snprintf(shards + length,
+			    sizeof(shards) - (size_t)length, "%s%u",
+			    length > 0 ? " " : "", i);
+		source_quiet(worker, i);
+	}
+	if (all <= PASSED_MAX)
+		argument[1] = argument_text(shards);
+	(void)engine_call(worker->loop.engine, &call, 1, &wait);
+	engine_call_free(&call, 1);
+}
+
 /* The engine stops before the limit if payloads are long: then there may be
  * more. */
 static bool
@@ -998,12 +1082,14 @@ take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
 	unlock(worker);
 }
 
-/* After an error it is asked again a second later, or when the bell is back. */
+/* After an error it is asked again a second later, or when hints are back. */
 static void
 take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
     uint32_t limit, uint64_t asked_ns)
 {
-	if (call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY) {
+	worker->source[call->shard].failed =
+	    call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY;
+	if (worker->source[call->shard].failed) {
 		source_quiet(worker, call->shard);
 		return;
 	}
@@ -1070,7 +1156,12 @@ loop_work(struct hwt_durable_worker *worker)
 		take_some(worker, need);
 	if (worker->flush_due && outcomes_due(worker) > 0)
 		return true;
-	return worker->ringing > 0 && needed(worker) > 0;
+	need = needed(worker);
+	if (worker->ringing > 0 && need == 0 && worker->loop.bell != NULL)
+		pass_on(worker);
+	if (worker->ringing == 0 && need > 0)
+		loop_await_hint(&worker->loop);
+	return worker->ringing > 0 && need > 0;
 }
 
 static void *

@@ -13,6 +13,7 @@ local DEFAULT = {16, 4096, 100, 2, 3600000}
 -- Of all scripts: who opens a space learns at once what its user lacks. The
 -- bells are rung with PUBLISH, but nothing depends on them.
 local COMMANDS = {
+	"BLPOP",
 	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HINCRBY", "HMGET",
 	"HSET", "LLEN", "LPOS", "LRANGE", "LREM", "LTRIM", "MGET", "PEXPIRE",
 	"PTTL", "RENAME", "RPUSH", "SCAN", "SET", "SETRANGE", "TIME", "UNLINK",
@@ -24,9 +25,11 @@ local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "e:x",
 	"fly", "dead", "bad", "queues", "aside:r:x"}
 
 local function check_keys()
-	local all = {"{" .. space .. "}:hosts"}
-	for i, rest in ipairs(KEYS_OF_US) do
-		all[i + 1] = prefix .. ":" .. rest
+	local of_space = "{" .. space .. "}:"
+	local all = {of_space .. "hosts", of_space .. "k:x", of_space .. "p:x",
+		of_space .. "aside:k:x"}
+	for _, rest in ipairs(KEYS_OF_US) do
+		all[#all + 1] = prefix .. ":" .. rest
 	end
 	for _, key in ipairs(all) do
 		if not redis.acl_check_cmd("RENAME", key, key) then

@@ -96,7 +96,6 @@ local function restore(id)
 		return 0
 	end
 	append(task.queue, id)
-	try("PUBLISH", space .. ":work:" .. task.queue, shard)
 	return 1
 end
 

@@ -236,8 +236,10 @@ next_look = looked_for
 if cursor ~= was_cursor or changed or next_look ~= was_next then
 	commit("turn", stopped or "")
 end
+local names = {}
 for queue in pairs(entries) do
-	try("PUBLISH", space .. ":work:" .. queue, shard)
+	names[#names + 1] = queue
 end
+table.sort(names)
 return {moved, more and 0 or wait_until(looked_for), version, cursor, now,
-	more and 1 or 0, ahead, in_doubt and real - now or 0}
+	more and 1 or 0, ahead, in_doubt and real - now or 0, names}

@@ -371,7 +371,7 @@ class Space:
 
     def command(self, script, shard, *arguments, clock="", skew="",
                 witness=2**53):
-        key = "{%s}:hosts" % self.name if script == "hosts" \
+        key = "{%s}:hosts" % self.name if script in ("hosts", "tell") \
             else self.key(shard)
         return self.scripts.command(
             script, key, clock, skew, *arguments, witness=witness,

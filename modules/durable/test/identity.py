@@ -46,7 +46,8 @@ class Calls(unittest.TestCase):
 
     def test_none_does_anything_to_another_making(self):
         made = int(self.client("HGET", self.space.key(0), "identity"))
-        self.assertEqual({*SCRIPTS, "hosts"}, {*self.space.scripts.names})
+        self.assertEqual({*SCRIPTS, "hosts", "tell"},
+                         {*self.space.scripts.names})
         before = self.dump()
         for self.space.identity in (made + 1, f"{made} ", f"0{made}"):
             for name, arguments in SCRIPTS.items():

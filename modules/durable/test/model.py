@@ -154,7 +154,9 @@ class World:
         ahead = max(now - self.real, 0)
         wait = 0 if more else min(
             [1000] + [each - now + ahead for each in left])
-        return [len(moved), wait, None, None, now, int(more), ahead, 0]
+        queues = {self.tasks[name].queue.encode() for name in moved}
+        return [len(moved), wait, None, None, now, int(more), ahead, 0,
+                sorted(queues)]
 
     def do_take(self, now, records, queue, worker, token, received, limit,
                 visibility):

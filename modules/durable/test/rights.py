@@ -17,7 +17,8 @@ from programs import NO, ROOT, Programs, main, wait_until
 PAGE = os.path.join(ROOT, "modules/durable/man/hwt_durable.7")
 # What is sent besides the scripts' commands, and what sends it.
 OTHERS = {
-    "asking", "cluster|slots", "config|get", "eval", "evalsha", "info", "role",
+    "asking", "blpop", "cluster|slots", "config|get", "eval", "evalsha",
+    "info", "role",
     "subscribe", "wait",  # the library
     "type", "zscan",  # hwtctl
 }

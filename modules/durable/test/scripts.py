@@ -9,6 +9,7 @@ it; after each step all invariants are checked.
 """
 
 import re
+import select
 import signal
 import struct
 import sys
@@ -570,6 +571,12 @@ BAD = {
                        (0, ["q"] * 65)],
     "audit": lambda: [(1, ["a" * 65]), (2, ["x", "a" * 65]),
                       (0, ["x"] * 1001)],
+    "tell": lambda: [
+        *with_bad(["q", "1 2"], 0, BAD_NAMES, 1),
+        *with_bad(["q", "1 2"], 1, ["", " ", "1 ", "-1", "x", "**", "1,2",
+                                    "1" * 513], 1),
+        (2, ["q", "1", "r", ""]), (0, []), (0, ["q"]), (0, ["q", "1", "r"]),
+        (0, ["q", "1"] * 513)],
     "hosts": lambda: [
         *with_bad(["h", "1000"], 0, BAD_NAMES[1:], 1),
         *with_bad(["h", "1000"], 1, NOT_NUMBERS + [0, 86400001], 2),
@@ -653,6 +660,7 @@ class Arguments(Case):
                 **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
                 "queues": [],
                 "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
+                "tell": ["q", "1"],
                 "init": LOOK}.items():
             for clock in ("nan", "-1", "1.5", "x"):
                 self.refused("EARG 0", name, *arguments, clock=clock)
@@ -1790,14 +1798,60 @@ class Bells(Case):
         self.finish(outcome="retry", delay=400)
         self.assertEqual(self.heard(), [("test:due", b"0")])
 
-    def test_a_delivery_rings_once_for_each_queue(self):
+    def test_a_pump_names_each_queue_that_has_got_something_once(self):
         for name in "abc":
             self.add(name, queue="q")
         self.add("d", queue="r")
-        self.heard()
-        self.pump()
-        self.assertEqual(sorted(self.heard()),
-                         [("test:work:q", b"0"), ("test:work:r", b"0")])
+        self.assertEqual(self.pump()[8], [b"q", b"r"])
+        self.assertEqual(self.pump()[8], [])
+
+
+class Hints(Case):
+    """One of those that wait for a queue is told."""
+
+    KEY = "{test}:k:q"
+
+    def waiting(self, key=KEY):
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        client.send("BLPOP", key, 0)
+        return client
+
+    def told(self, client):
+        """What it was told, or None."""
+        if not select.select([client.socket], [], [], 0.1)[0]:
+            return None
+        return client.read()[1]
+
+    def test_one_is_told_and_the_next_one_by_the_next(self):
+        waiting = [self.waiting() for _ in range(3)]
+        other = self.waiting("{test}:k:r")
+        self.assertEqual(self.space("tell", 0, "q", "0 3"), 1)
+        self.assertEqual([self.told(each) for each in waiting],
+                         [b"0 3", None, None])
+        self.space("tell", 0, "r", "*", "q", "5")
+        self.assertEqual(self.told(waiting[1]), b"5")
+        self.assertEqual(self.told(other), b"*")
+        self.assertEqual(self.client("EXISTS", self.KEY), 0)
+
+    def test_a_hint_stays_for_who_comes(self):
+        self.space("tell", 0, "q", "7")
+        self.assertEqual(self.told(self.waiting()), b"7")
+
+    def test_of_hints_that_nobody_takes_few_stay_and_not_for_ever(self):
+        for shard in range(40):
+            self.space("tell", 0, "q", shard)
+        self.assertEqual(
+            self.client("LRANGE", self.KEY, 0, -1),
+            [b"%d" % shard for shard in range(24, 40)])
+        self.move(60001)
+        self.assertEqual(self.client("EXISTS", self.KEY), 0)
+
+    def test_a_foreign_key_is_set_aside(self):
+        self.client("SET", self.KEY, "foreign")
+        self.space("tell", 0, "q", "1")
+        self.assertEqual(self.client("GET", "{test}:aside:k:q"), b"foreign")
+        self.assertEqual(self.told(self.waiting()), b"1")
 
 
 class Clocks(Case):
@@ -1851,7 +1905,8 @@ class Clocks(Case):
         commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
                     "queues": [],
                     "audit": ["x"], "pause": [], "resume": [],
-                    "hosts": ["h", 1000], "init": LOOK}
+                    "hosts": ["h", 1000], "tell": ["q", "1"],
+                    "init": LOOK}
         self.assertEqual(sorted(commands), sorted(self.scripts.names))
         in_running(self)
         digest = self.client("DEBUG", "DIGEST")
@@ -2300,6 +2355,7 @@ class Rights(Case):
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
                     "clock": [],
                     "take": ["q", "w", 1, 0, 9, 1000], "hosts": ["h", 1000],
+                    "tell": ["q", "1"],
                     "finish": ["x", self.fence(), "done", 0],
                     "extend": [1000, "x", self.fence()],
                     "janitor": [100, 1], "pump": [100, ""],
@@ -2391,7 +2447,9 @@ class Rights(Case):
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
             "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "e:*", "fly",
-            "dead", "bad", "queues", "aside:*")] + ["~{test}:hosts"]
+            "dead", "bad", "queues", "aside:*")] + [
+                "~{test}:" + rest
+                for rest in ("hosts", "k:*", "p:*", "aside:*")]
         for lacking in keys[2:]:
             self.client("ACL", "SETUSER", "limited", "resetkeys",
                         *(set(keys) - {lacking}))

@@ -156,6 +156,20 @@ write_all(int fd, const char *bytes, size_t length)
 	return true;
 }
 
+/* What the server answers; 0: the client has gone, and it may never. */
+static ssize_t
+proxy_receive(int server, int client, char *bytes, size_t length)
+{
+	struct pollfd polled[] = {
+	    {.fd = server, .events = POLLIN},
+	    {.fd = client, .events = POLLRDHUP},
+	};
+
+	if (poll(polled, 2, -1) < 0 || polled[0].revents == 0)
+		return 0;
+	return recv(server, bytes, length, 0);
+}
+
 /* Sends a command on, and the bytes of its reply back, unless lose is set. */
 static bool
 proxy_pass(int server, int client, const redisReply *command, bool lose)
@@ -179,7 +193,8 @@ proxy_pass(int server, int client, const redisReply *command, bool lose)
 	    &request, (int)command->elements, argument, length);
 	if (write_all(server, request, (size_t)size)) {
 		while (reply == NULL && count > 0) {
-			count = recv(server, bytes, sizeof(bytes), 0);
+			count =
+			    proxy_receive(server, client, bytes, sizeof(bytes));
 			if (count <= 0)
 				break;
 			(void)redisReaderFeed(reader, bytes, (size_t)count);

@@ -810,3 +810,66 @@ Test(cancelled, nothing_begins_after_a_cancel_that_returned_0)
 	assert_u64(seen.calls, 200 - cancelled);
 	yard_close();
 }
+
+/* How often a worker has asked for tasks, by what a take reads. */
+static uint64_t
+count_takes(void)
+{
+	redisReply *reply =
+	    redisCommand(place.server.context, "INFO commandstats");
+	const char *found;
+	uint64_t count = 0;
+
+	cr_assert(reply != NULL && reply->type == REDIS_REPLY_STRING);
+	found = strstr(reply->str, "cmdstat_lrange:calls=");
+	if (found != NULL)
+		count = strtoull(strchr(found, '=') + 1, NULL, 10);
+	freeReplyObject(reply);
+	return count;
+}
+
+/* A task at a time; how many takes that took, of so many workers. */
+static uint64_t
+count_takes_of(uint32_t count)
+{
+	struct hwt_durable_worker *many[16];
+	struct hwt_durable_worker_options options = work();
+	uint64_t before;
+	char id[16];
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		assert_rc(
+		    hwt_durable_worker_start(&many[i], place.durable, &options),
+		    0);
+	/* They have looked everywhere, and wait. */
+	for (i = 0; i < 3; i++) {
+		sleep_ns(HWT_MS(200));
+		before = count_takes();
+	}
+	for (i = 0; i < 60; i++) {
+		(void)snprintf(id, sizeof(id), "%u.%u", count, i);
+		assert_rc(add_one(&place, id), 0);
+		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
+	}
+	before = count_takes() - before;
+	for (i = 0; i < count; i++)
+		assert_rc(hwt_durable_worker_stop(many[i], HWT_SEC(60)), 0);
+	return before;
+}
+
+Test(worker, of_many_that_wait_one_is_told)
+{
+	uint64_t one, many;
+
+	place_open(&place, NULL);
+	(void)pthread_mutex_init(&seen.lock, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	one = count_takes_of(1);
+	many = count_takes_of(16);
+	/* The polls of some seconds; with each of them told it is 16 times. */
+	cr_assert(many < 4 * one, "%llu takes, and %llu of one",
+	    (unsigned long long)many, (unsigned long long)one);
+	yard_close();
+}
