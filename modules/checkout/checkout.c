@@ -248,15 +248,20 @@ hwt_object_init(
 	return 0;
 }
 
-/* Takes the object out of the set of its holder's request. */
+/* Takes the object out of the set of its holder's request; where there are no
+ * ranks, it stays in it, and was not granted. */
 static void
 request_forget(struct request *request, const struct object *object)
 {
 	uint32_t i;
 
-	for (i = 0; i < request->count && request->rank_count > 0; i++) {
+	for (i = 0; i < request->count; i++) {
 		if (object_at(request, i) != object)
 			continue;
+		if (request->has_items)
+			*object_granted(request, i) = NULL;
+		if (request->rank_count == 0)
+			return;
 		request->count--;
 		request->held--;
 		memmove(&request->rank[i], &request->rank[i + 1],

@@ -151,6 +151,27 @@ Test(group, a_member_is_retired_by_its_holder_and_no_wait_ends)
 	store_close(&store);
 }
 
+/* An object leaves the set, and what was granted for it is nobody's. */
+Test(group, an_object_that_is_retired_is_not_granted_any_more)
+{
+	struct demand both = {0};
+
+	store_open(&store, NULL);
+	store_group(&store, 1, 1);
+	demand_init(&both, &store, "a*");
+	assert_rc(demand_acquire(&both, HWT_NEVER), 0);
+	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
+	cr_assert(demand_got(&both, 0) == NULL, "it has what is retired");
+	cr_assert(demand_got(&both, 1) == &store.thing[1], "not the member");
+	demand_release(&both);
+	store.thing[0].holder = NULL;
+	assert_rc(hwt_checkout_try(store.checkout, &both.request), 0);
+	cr_assert(demand_got(&both, 0) == NULL, "it has what is retired");
+	cr_assert(demand_got(&both, 1) == &store.thing[1], "not the member");
+	assert_rc(hwt_checkout_release(store.checkout, &both.request), 0);
+	store_close(&store);
+}
+
 Test(group, a_group_without_members_is_retired_and_ends_the_waits)
 {
 	struct demand holder = {0};
