@@ -14,7 +14,8 @@
  *   in-order       A request that was refused options.hold_after times gets
  *                  each object before all that began to wait for it later. So
  *                  each request that waits without a deadline is granted if
- *                  all that is granted is released.
+ *                  all that is granted is released, and each group has a
+ *                  member. HWT_CHECKOUT_NEVER: no such promise.
  *   one-holder     No object is in two granted requests. What its holder wrote
  *                  before release, the next holder reads.
  *   once           When hwt_checkout_acquire has answered 1, granted is called
@@ -129,13 +130,15 @@ struct hwt_request_executor {
 /* All zero: the defaults. */
 struct hwt_checkout_options {
 	uint32_t shards; /* a power of two up to 2^16; 0: 64 */
-	/* A request that was refused so often is served in order: what it waits
-	 * for is handed over to it before others can take it, and it keeps what
-	 * it has got while it waits for the next object. So it is not overtaken
-	 * for ever. 1 to 255; 0: 16. 1 is first come, first served, for each
-	 * object and each group, but for what a pause has delayed: fair, and
-	 * slower where holds are short, as each object then waits for a thread
-	 * to wake up. HWT_CHECKOUT_NEVER: waiting requests hold nothing. */
+	/* A request that was refused so often is served in order: an object for
+	 * which it is the first that waits is handed over to it before others
+	 * can take it, and it keeps what it has got while it waits for the next
+	 * object. So it is not overtaken for ever. Who holds objects and waits
+	 * for others can deadlock with it, unless these come later in order.
+	 * 1 to 255; 0: 16. 1 is first come, first served, for each object and
+	 * each group, but for what a pause has delayed: fair, and slower where
+	 * holds are short, as each object then waits for a thread to wake up.
+	 * HWT_CHECKOUT_NEVER: waiting requests hold nothing. */
 	uint32_t hold_after;
 	/* Copied; its ctx outlives the checkout. NULL: granted runs on the
 	 * thread that decides. */
@@ -194,7 +197,8 @@ int hwt_group_init(
 
 /* Makes an object that is a member of the group, free or given to the first
  * request that waits. Requests name it by group->any alone. The one that was
- * released last is taken first. The memory must not be an object in use.
+ * released last is taken first. The memory must not be an object in use, and no
+ * request names it.
  * -EIDRM      the group is retired, as long as its memory is used for nothing
  *             else
  * -EINVAL     NULL, or a group of another checkout
@@ -351,7 +355,8 @@ int hwt_checkout_cancel(
  * in the end. 0: nothing is out, until hwt_checkout_resume, also by another
  * thread. Delay 0 does not wait.
  * -ETIMEDOUT  something was still out, or being tried, or kept by what waits
- *             (hold_after), after delay_ns; all goes on as before
+ *             (hold_after), also for a group without members, after delay_ns;
+ *             all goes on as before
  * -EALREADY   another pause has begun
  * -EDEADLK    from granted
  * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)

@@ -24,9 +24,10 @@
  * another one. See request.c.
  *
  * IN ORDER. If the first waiter was refused hold_after times, whoever frees the
- * object hands it over: IN_USE stays set, the waiter becomes the holder, and is
- * WOKEN without a baton. Nobody can take it in between. If its wait has ended
- * when it is tried, it gives the object to the next one.
+ * object, or hands its wake-up on, hands it over: IN_USE stays set, the waiter
+ * becomes the holder, and is WOKEN without a baton. Nobody can take it in
+ * between. If its wait has ended when it is tried, it gives the object to the
+ * next one.
  *
  * A GROUP is an object that no request holds. Its IN_USE says that no member is
  * free; it, the list of free members and the ring change under the lock of the
@@ -90,6 +91,20 @@ member_take(struct object *member, const struct request *request)
 	(void)a64_swap_seq(&member->word, MEMBER | IN_USE | (uintptr_t)request);
 }
 
+/* With the lock held. */
+static struct object *
+member_pop(struct object_group *group)
+{
+	struct object *member = group->free;
+
+	if (member == NULL)
+		return NULL;
+	group->free = member->next_free;
+	if (group->free == NULL)
+		a64_or_seq(&group->any.word, IN_USE);
+	return member;
+}
+
 static bool
 group_take(struct object_group *group, struct request *request, uint32_t i)
 {
@@ -100,11 +115,8 @@ group_take(struct object_group *group, struct request *request, uint32_t i)
 	if (a64_load_relaxed(&group->any.word) & (IN_USE | RETIRED))
 		return false;
 	checkout_shard_lock(shard);
-	member = group->free;
+	member = member_pop(group);
 	if (member != NULL) {
-		group->free = member->next_free;
-		if (group->free == NULL)
-			a64_or_seq(&group->any.word, IN_USE);
 		member_take(member, request);
 		note_granted(request, i, member);
 	}
@@ -205,43 +217,43 @@ wake_next(struct object *object, struct object *given)
 	return request;
 }
 
+static void
+member_give(struct object_group *group, struct object *member)
+{
+	struct request *next = wake_next(&group->any, member);
+
+	if (next != NULL) {
+		member_take(member, next);
+		return;
+	}
+	/* E:holder release */
+	(void)a64_swap_seq(&member->word, MEMBER);
+	member->next_free = group->free;
+	group->free = member;
+	a64_and_seq(&group->any.word, ~IN_USE);
+}
+
 void
 group_give(struct object_group *group, struct object *member)
 {
 	struct checkout_shard *shard =
 	    checkout_shard_of(group->any.checkout, group);
-	struct request *next;
 
 	checkout_shard_lock(shard);
-	next = wake_next(&group->any, member);
-	if (next != NULL) {
-		member_take(member, next);
-	} else {
-		/* E:holder release */
-		(void)a64_swap_seq(&member->word, MEMBER);
-		member->next_free = group->free;
-		group->free = member;
-		a64_and_seq(&group->any.word, ~IN_USE);
-	}
+	member_give(group, member);
 	checkout_shard_unlock(shard);
 }
 
-/* Gives an object for which somebody has waited. */
+/* One that nobody else can take. With the lock held. */
 static void
 give_waited(struct object *object)
 {
-	struct checkout_shard *shard =
-	    checkout_shard_of(object->checkout, object);
-	struct request *next;
-	uint64_t waiters;
+	struct request *next = wake_next(object, object);
+	uint64_t waiters = object->first != NULL ? WAITERS : 0;
 
-	checkout_shard_lock(shard);
-	next = wake_next(object, object);
-	waiters = object->first != NULL ? WAITERS : 0;
 	/* E:holder release; it stays in use for the next one. */
 	(void)a64_swap_seq(&object->word,
 	    next != NULL ? waiters | IN_USE | (uintptr_t)next : waiters);
-	checkout_shard_unlock(shard);
 }
 
 void
@@ -249,6 +261,7 @@ object_give(struct request *request, uint32_t i)
 {
 	struct object *object = object_at(request, i);
 	struct object *granted = object;
+	struct checkout_shard *shard;
 	uint64_t word;
 
 	if (request->has_items)
@@ -270,9 +283,45 @@ object_give(struct request *request, uint32_t i)
 			return;
 		word = a64_load_acquire(&object->word);
 	}
+	shard = checkout_shard_of(object->checkout, object);
+	checkout_shard_lock(shard);
 	give_waited(object);
+	checkout_shard_unlock(shard);
 }
 
+static bool
+take_free(struct object *object)
+{
+	uint64_t word;
+
+	do {
+		word = a64_load_acquire(&object->word);
+		if (word & IN_USE)
+			return false;
+		/* E:holder acquire */
+	} while (!a64_cas_seq(&object->word, word, word | IN_USE));
+	return true;
+}
+
+static void
+hand_on(struct object *object)
+{
+	struct object_group *group = (struct object_group *)object;
+	struct object *member;
+
+	if (object->first == NULL)
+		return;
+	if (!(a64_load_relaxed(&object->word) & GROUP)) {
+		if (take_free(object))
+			give_waited(object);
+		return;
+	}
+	member = member_pop(group);
+	if (member != NULL)
+		member_give(group, member);
+}
+
+/* It is taken first, so that it can be handed over to one in order. */
 void
 object_hand_on(struct object *object)
 {
@@ -280,8 +329,7 @@ object_hand_on(struct object *object)
 	    checkout_shard_of(object->checkout, object);
 
 	checkout_shard_lock(shard);
-	if (!(a64_load_acquire(&object->word) & IN_USE))
-		(void)wake_one(object, BATON);
+	hand_on(object);
 	checkout_shard_unlock(shard);
 }
 

@@ -1068,6 +1068,34 @@ begin_order_group_pause(void)
 	world.ending = NULL;
 }
 
+/* Request 1 is the first that waits, and not served in order yet; request 2 is,
+ * and keeps another object. */
+static void
+begin_hand_on_of(const char *const *sets)
+{
+	unsigned i;
+
+	world_make(sets, 2);
+	if (sets[0][0] == 'g')
+		explore_check(hwt_group_add(checkout, &world.group,
+				  &world.object[0]) == 0);
+	world.subject[0].keeps = true;
+	world.subject[4].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(4, HWT_NEVER);
+	for (i = 2; i > 0; i--)
+		acquire(i, HWT_NEVER);
+	release(&world.subject[4]);
+}
+#define HAND_ON(name, ...)                                             \
+	static void begin_##name(void)                                 \
+	{                                                              \
+		static const char *const sets[] = {__VA_ARGS__, NULL}; \
+		begin_hand_on_of(sets);                                \
+	}
+HAND_ON(hand_on, "c", "c", "bc", "c", "b")
+HAND_ON(hand_on_group, "g", "g", "bg", "g", "b")
+
 /* A group of the first so many objects. */
 static void
 begin_group_of(const char *const *sets, uint32_t hold_after, unsigned members)
@@ -1329,6 +1357,13 @@ static const struct program programs[] = {
 	{release_first, fire, never_3}},
     {"order/group-pause", begin_order_group_pause, {release_first, pause_once}},
     {"order/group-set", begin_order_group_set, {release_first, never_3}},
+    {"order/hand-on", begin_hand_on, {release_first, cancel_second, never_3}},
+    {"order/hand-on-pause", begin_hand_on,
+	{release_first, cancel_second, pause_once}},
+    {"order/hand-on-group", begin_hand_on_group,
+	{release_first, cancel_second, never_3}},
+    {"order/hand-on-group-pause", begin_hand_on_group,
+	{release_first, cancel_second, pause_once}},
     {"group/one", begin_group, {never_0, never_1, never_2}},
     {"group/two", begin_group_two, {never_0, never_1, never_2}},
     {"group/set", begin_group_set, {never_0, never_1, never_2}},

@@ -266,3 +266,71 @@ Test(in_order, a_thousand_wait_for_a_pool_of_fifty)
 	}
 	store_close(&store);
 }
+
+static struct demand *cancelled_first, *cancelled_last;
+
+/* Ends what was woken, and then one whose end is reported after the next was
+ * woken in its place. */
+static void
+release_and_cancel_both(struct demand *demand)
+{
+	demand_release(demand->data);
+	demand->rc = demand_cancel(cancelled_first);
+	(void)demand_cancel(cancelled_last);
+	demand_release(demand);
+}
+
+static void
+try_the_newcomer(struct demand *demand)
+{
+	demand->rc = demand_try(newcomer);
+}
+
+/* The first at b is not served in order yet, and ends when it was woken; the
+ * second at b is. names: b, and both. */
+static void
+is_next_when_the_first_ends(const char *b, const char *both)
+{
+	const struct hwt_checkout_options options = {.hold_after = 2};
+	struct demand holder_a = {0}, holder_b = {0}, other = {0}, late = {0};
+	struct demand first = {0}, second = {0}, last = {0};
+	struct demand inner = {.in_granted = release_and_cancel_both};
+
+	newcomer = &late;
+	cancelled_first = &first;
+	cancelled_last = &last;
+	inner.data = &holder_b;
+	last.in_granted = try_the_newcomer;
+	store_open(&store, &options);
+	store_group(&store, 31, 1);
+	demand_init(&holder_a, &store, "a");
+	demand_init(&holder_b, &store, b);
+	demand_init(&other, &store, "c");
+	demand_init(&late, &store, b);
+	demand_init(&first, &store, b);
+	demand_init(&second, &store, both);
+	demand_init(&last, &store, "c");
+	demand_init(&inner, &store, "c");
+	assert_rc(demand_acquire(&holder_a, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&holder_b, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
+	demand_release(&holder_a); /* second has a now, and is refused again */
+	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&last, HWT_NEVER), 1);
+	demand_release(&other);
+	assert_rc(inner.rc, 0);
+	assert_told(&first, HWT_GRANT_CANCELLED);
+	assert_told(&last, HWT_GRANT_CANCELLED);
+	assert_rc(last.rc, -EAGAIN);
+	assert_told(&second, HWT_GRANTED);
+	demand_release(&second);
+	store_close(&store);
+}
+
+Test(in_order, no_newcomer_gets_what_a_woken_one_leaves_to_the_next)
+{
+	is_next_when_the_first_ends("b", "ab");
+	is_next_when_the_first_ends("*", "a*");
+}
