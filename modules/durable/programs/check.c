@@ -17,7 +17,7 @@
 #include "text.h"
 
 enum {
-	BATCH = 64,
+	BATCH = 64, /* a millisecond of the engine, for records */
 	LOOKS = 3 /* until what looks wrong is wrong */
 };
 
@@ -37,9 +37,15 @@ struct batch {
 	} id[BATCH];
 };
 
+struct member;
+
 struct check {
 	struct hwt_durable *durable;
 	struct batch *batch; /* one for each shard */
+	struct member *some; /* to be looked at: up to BATCH */
+	size_t count; /* of them */
+	struct set *set; /* the same of keys */
+	size_t sets;
 	uint64_t records, members, broken;
 };
 
@@ -269,20 +275,13 @@ member_look(
 	return 0;
 }
 
+/* A member whose record did not seem to fit. */
 static int
-check_member(struct check *check, struct member *member)
+check_member(struct check *check, const struct member *member)
 {
 	const char *wrong;
 	int look, error;
 
-	check->members++;
-	member->id = member->text;
-	if ((member->place == PLACE_BUCKET && !bucket_member_read(member)) ||
-	    member->id.length < 1 || member->id.length > HWT_DURABLE_ID_MAX) {
-		tell(check, member->shard, member->id.data, member->id.length,
-		    "5 a member that is no id");
-		return 0;
-	}
 	for (look = 0; look < LOOKS; look++) {
 		error = member_look(check, member, &wrong);
 		if (error != 0 || wrong == NULL)
@@ -292,57 +291,108 @@ check_member(struct check *check, struct member *member)
 	return 0;
 }
 
-/* Members and scores, as ZSCAN answers. */
-static int
-check_page(
-    struct check *check, struct member *member, const struct redisReply *page)
+static bool
+member_read(struct check *check, struct member *member)
 {
-	const struct redisReply *id;
+	member->id = member->text;
+	if ((member->place != PLACE_BUCKET || bucket_member_read(member)) &&
+	    member->id.length >= 1 && member->id.length <= HWT_DURABLE_ID_MAX)
+		return true;
+	tell(check, member->shard, member->id.data, member->id.length,
+	    "5 a member that is no id");
+	return false;
+}
+
+/* Reads the records of members at once. */
+static int
+check_some(struct check *check)
+{
+	const struct member *member = check->some;
+	char key[BATCH][ENGINE_KEY_MAX];
+	struct engine_argument arg[BATCH][4];
+	struct engine_call call[BATCH];
+	size_t i, prefix, count = check->count;
+	int error = 0;
+
+	check->count = 0;
+	for (i = 0; i < count; i++) {
+		engine_key(durable_engine(check->durable), key[i],
+		    member[i].shard, "r:");
+		prefix = strlen(key[i]);
+		memcpy(key[i] + prefix, member[i].id.data, member[i].id.length);
+		arg[i][0] = argument_text("GETRANGE");
+		arg[i][1] = (struct engine_argument){
+		    key[i], prefix + member[i].id.length};
+		arg[i][2] = argument_text("0");
+		arg[i][3] = argument_text("119");
+		call[i] = (struct engine_call){.script = COMMAND,
+		    .shard = member[i].shard,
+		    .count = 4,
+		    .arg = arg[i]};
+	}
+	/* Its errors are told for the member that has one. */
+	if (count > 0)
+		(void)engine_call(
+		    durable_engine(check->durable), call, count, NULL);
+	for (i = 0; i < count && error == 0; i++) {
+		if (call[i].error != 0 || !is_string(call[i].reply) ||
+		    member_wrong(&member[i], call[i].reply) != NULL)
+			error = check_member(check, &member[i]);
+	}
+	engine_call_free(call, count);
+	return error;
+}
+
+/* The answer of ZSCAN: a cursor, and members with their scores, which are
+ * looked at by the next check_some at the latest. */
+static int
+check_page(struct check *check, struct member *member,
+    const struct redisReply *reply, char cursor[32])
+{
+	const struct redisReply *page;
 	size_t i;
 	int error = 0;
 
+	if (!is_array(reply, 2) || !is_string(reply->element[0]) ||
+	    !is_array(reply->element[1], 0) || reply->element[0]->len >= 32)
+		return -EPROTO;
+	memcpy(cursor, reply->element[0]->str, reply->element[0]->len + 1);
+	page = reply->element[1];
 	for (i = 0; error == 0 && i + 1 < page->elements; i += 2) {
-		id = page->element[i];
-		if (!is_string(id))
+		if (!is_string(page->element[i]))
 			return -EPROTO;
-		member->text = (struct engine_argument){id->str, id->len};
-		error = check_member(check, member);
+		member->text = (struct engine_argument){
+		    page->element[i]->str, page->element[i]->len};
+		check->members++;
+		if (member_read(check, member))
+			check->some[check->count++] = *member;
+		if (check->count == BATCH)
+			error = check_some(check);
 	}
 	return error;
 }
 
+/* The pages behind the first one. */
 static int
-check_set(struct check *check, uint32_t shard, const char *name,
-    enum place place, uint32_t slot)
+check_rest(struct check *check, struct member *member, char cursor[32])
 {
-	char key[ENGINE_KEY_MAX], cursor[32] = "0";
-	struct member member = {
-	    .shard = shard, .slot = slot, .key = key, .place = place};
-	struct engine_argument words[3];
+	struct engine_argument words[] = {argument_text("ZSCAN"),
+	    argument_text(member->key), {NULL, 0}, argument_text("COUNT"),
+	    argument_text("128")};
 	struct engine_call call;
-	int error;
+	int error = 0;
 
-	engine_key(durable_engine(check->durable), key, shard, name);
-	do {
-		words[0] = argument_text("ZSCAN");
-		words[1] = argument_text(key);
+	while (error == 0 && strcmp(cursor, "0") != 0) {
 		words[2] = argument_text(cursor);
-		error = walk_command(check->durable, shard, 3, words, &call);
+		error = walk_command(
+		    check->durable, member->shard, 5, words, &call);
 		if (error != 0)
 			return error;
-		if (!is_array(call.reply, 2) ||
-		    !is_string(call.reply->element[0]) ||
-		    !is_array(call.reply->element[1], 0) ||
-		    call.reply->element[0]->len >= sizeof(cursor))
-			error = -EPROTO;
-		else
-			error =
-			    check_page(check, &member, call.reply->element[1]);
+		error = check_page(check, member, call.reply, cursor);
 		if (error == 0)
-			(void)snprintf(cursor, sizeof(cursor), "%s",
-			    call.reply->element[0]->str);
+			error = check_some(check);
 		engine_call_free(&call, 1);
-	} while (error == 0 && strcmp(cursor, "0") != 0);
+	}
 	return error;
 }
 
@@ -382,35 +432,93 @@ kind_find(const char *name)
 	return NULL;
 }
 
-/* Sets *is; a key that has gone meanwhile is of the type. */
+/* A key whose type, and whose members, are to be looked at. */
+struct set {
+	uint32_t shard, slot;
+	const struct kind *kind;
+	char key[ENGINE_KEY_MAX], name[ENGINE_KEY_MAX / 2];
+};
+
+/* What TYPE, and ZSCAN unless it is another type, have answered. */
 static int
-has_type(struct check *check, uint32_t shard, const char *name,
-    const char *type, bool *is)
+check_set(struct check *check, const struct set *set,
+    const struct engine_call call[2])
 {
-	char key[ENGINE_KEY_MAX];
-	struct engine_argument words[] = {argument_text("TYPE"), {NULL, 0}};
-	struct engine_call call;
+	struct member member = {.shard = set->shard,
+	    .slot = set->slot,
+	    .key = set->key,
+	    .place = set->kind->place};
+	char cursor[32] = "0";
 	int error;
 
-	engine_key(durable_engine(check->durable), key, shard, name);
-	words[1] = argument_text(key);
-	error = walk_command(check->durable, shard, 2, words, &call);
-	if (error != 0)
-		return error;
-	*is = is_string(call.reply) &&
-	    (strcmp(call.reply->str, type) == 0 ||
-		strcmp(call.reply->str, "none") == 0);
-	engine_call_free(&call, 1);
-	return 0;
+	if (!is_string(call[0].reply))
+		return call[0].error != 0 ? call[0].error : -EPROTO;
+	/* It has gone meanwhile. */
+	if (strcmp(call[0].reply->str, "none") == 0)
+		return 0;
+	if (strcmp(call[0].reply->str, set->kind->type) != 0) {
+		tell(check, set->shard, set->name, strlen(set->name),
+		    "5 a key of another type");
+		return 0;
+	}
+	if (!set->kind->members)
+		return 0;
+	if (call[1].error != 0)
+		return call[1].error;
+	error = check_page(check, &member, call[1].reply, cursor);
+	return error == 0 ? check_rest(check, &member, cursor) : error;
+}
+
+/* Asks for all keys that have come together at once. */
+static int
+check_sets(struct check *check)
+{
+	struct engine_argument type[BATCH][2], scan[BATCH][5];
+	struct engine_call call[BATCH][2];
+	size_t i, count = check->sets;
+	int error = 0;
+
+	check->sets = 0;
+	for (i = 0; i < count; i++) {
+		const struct set *set = &check->set[i];
+
+		type[i][0] = argument_text("TYPE");
+		type[i][1] = scan[i][1] = argument_text(set->key);
+		scan[i][0] = argument_text("ZSCAN");
+		scan[i][2] = argument_text("0");
+		scan[i][3] = argument_text("COUNT");
+		scan[i][4] = argument_text("128");
+		call[i][0] = (struct engine_call){.script = COMMAND,
+		    .shard = set->shard,
+		    .count = 2,
+		    .arg = type[i]};
+		call[i][1] = call[i][0];
+		if (!set->kind->members)
+			continue;
+		call[i][1].count = 5;
+		call[i][1].arg = scan[i];
+	}
+	if (count > 0)
+		(void)engine_call(
+		    durable_engine(check->durable), call[0], 2 * count, NULL);
+	for (i = 0; i < count && error == 0; i++) {
+		error = check_set(check, &check->set[i], call[i]);
+		if (error != 0)
+			complain("shard %" PRIu32 ": %s", check->set[i].shard,
+			    explain(error));
+	}
+	if (error == 0)
+		error = check_some(check);
+	engine_call_free(call[0], 2 * count);
+	return error;
 }
 
 static int
 check_kind(struct check *check, uint32_t shard, const char *name)
 {
 	const struct kind *kind = kind_find(name);
+	struct set *set = &check->set[check->sets];
 	uint64_t slot = 0;
-	bool is = false;
-	int error;
 
 	if (kind == NULL ||
 	    (kind->members && kind->place == PLACE_BUCKET &&
@@ -422,17 +530,11 @@ check_kind(struct check *check, uint32_t shard, const char *name)
 	/* What was found in the place of another key was put there. */
 	if (kind->type == NULL)
 		return 0;
-	error = has_type(check, shard, name, kind->type, &is);
-	if (error != 0)
-		return error;
-	if (!is) {
-		tell(check, shard, name, strlen(name),
-		    "5 a key of another type");
-		return 0;
-	}
-	if (!kind->members)
-		return 0;
-	return check_set(check, shard, name, kind->place, (uint32_t)slot);
+	*set =
+	    (struct set){.shard = shard, .slot = (uint32_t)slot, .kind = kind};
+	(void)snprintf(set->name, sizeof(set->name), "%s", name);
+	engine_key(durable_engine(check->durable), set->key, shard, set->name);
+	return ++check->sets == BATCH ? check_sets(check) : 0;
 }
 
 static int
@@ -469,14 +571,23 @@ walk_check(struct hwt_durable *durable, uint64_t *broken)
 	int error;
 
 	check.batch = calloc(shards, sizeof(*check.batch));
-	if (check.batch == NULL)
-		return -ENOMEM;
+	check.some = calloc(BATCH, sizeof(*check.some));
+	check.set = calloc(BATCH, sizeof(*check.set));
+	if (check.batch == NULL || check.some == NULL || check.set == NULL) {
+		error = -ENOMEM;
+		goto done;
+	}
 	error = walk_keys(durable, check_key, &check);
+	if (error == 0)
+		error = check_sets(&check);
 	for (shard = 0; error == 0 && shard < shards; shard++) {
 		error = audit_id(&check, shard, "", 0);
 		if (error == 0)
 			error = audit(&check, shard);
 	}
+done:
+	free(check.set);
+	free(check.some);
 	free(check.batch);
 	(void)printf("%" PRIu64 " records, %" PRIu64
 		     " members of sets, %" PRIu64 " broken\n",

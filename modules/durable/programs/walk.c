@@ -220,9 +220,17 @@ walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx)
 
 /* The list of tasks. */
 
+/* Records are asked for by so many: the time of an answer is longer than that
+ * of the engine for one. */
+#define LIST_MAX 256
+
 struct list {
 	struct hwt_durable *durable;
 	enum hwt_durable_state state;
+	size_t count; /* of those to be asked for */
+	uint32_t shard[LIST_MAX];
+	size_t length[LIST_MAX];
+	char id[LIST_MAX][HWT_DURABLE_ID_MAX];
 };
 
 /* Whether a task may be there; if not, it is told. */
@@ -243,33 +251,67 @@ is_place(const struct hwt_durable *durable, uint32_t shard, const char *id,
 }
 
 static int
+list_print(const struct list *list, size_t i, const struct redisReply *record)
+{
+	struct hwt_durable_info info;
+	const char *payload;
+	int error = 0;
+
+	if (!is_string(record))
+		return 0;
+	record_read(&info, record->str, record->len, &payload);
+	if (list->state != 0 && info.state != list->state)
+		return 0;
+	(void)putchar('{');
+	record_write(list->id[i], list->length[i], &info);
+	if (info.state == HWT_DURABLE_FAILED)
+		error = failure_write(
+		    list->durable, list->id[i], list->length[i], &info);
+	(void)puts("}");
+	return error;
+}
+
+static int
+list_flush(struct list *list)
+{
+	struct engine_argument arg[LIST_MAX];
+	struct engine_call call[LIST_MAX];
+	size_t i, count = list->count;
+	int error;
+
+	if (count == 0)
+		return 0;
+	list->count = 0;
+	for (i = 0; i < count; i++) {
+		arg[i] = (struct engine_argument){list->id[i], list->length[i]};
+		call[i] = (struct engine_call){.script = SCRIPT_GET,
+		    .shard = list->shard[i],
+		    .count = 1,
+		    .arg = &arg[i]};
+	}
+	error = engine_call(durable_engine(list->durable), call, count, NULL);
+	for (i = 0; i < count && call[i].error == 0; i++)
+		;
+	if (i < count)
+		complain("shard %" PRIu32 ": %s", list->shard[i],
+		    explain(call[i].error));
+	for (i = 0; i < count && error == 0; i++)
+		error = list_print(list, i, call[i].reply);
+	engine_call_free(call, count);
+	return error;
+}
+
+static int
 list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 {
-	const struct list *list = ctx;
-	struct engine_argument arg = {id, id_length};
-	struct hwt_durable_info info;
-	struct engine_call call;
-	const char *payload;
-	int error;
+	struct list *list = ctx;
 
 	if (!is_place(list->durable, shard, id, id_length))
 		return 0;
-	error = walk_script(list->durable, SCRIPT_GET, shard, 1, &arg, &call);
-	if (error != 0)
-		return error;
-	if (is_string(call.reply)) {
-		record_read(&info, call.reply->str, call.reply->len, &payload);
-		if (list->state == 0 || info.state == list->state) {
-			(void)putchar('{');
-			record_write(id, id_length, &info);
-			if (info.state == HWT_DURABLE_FAILED)
-				error = failure_write(
-				    list->durable, id, id_length, &info);
-			(void)puts("}");
-		}
-	}
-	engine_call_free(&call, 1);
-	return error;
+	list->shard[list->count] = shard;
+	list->length[list->count] = id_length;
+	memcpy(list->id[list->count++], id, id_length);
+	return list->count == LIST_MAX ? list_flush(list) : 0;
 }
 
 static int
@@ -384,11 +426,14 @@ dead_each(struct hwt_durable *durable, walk_key *call, void *ctx)
 int
 walk_list(struct hwt_durable *durable, enum hwt_durable_state state)
 {
-	struct list list = {durable, state};
+	static struct list list;
+	int error;
 
-	return state == HWT_DURABLE_FAILED
+	list = (struct list){.durable = durable, .state = state};
+	error = state == HWT_DURABLE_FAILED
 	    ? dead_each(durable, list_task, &list)
 	    : walk_keys(durable, list_key, &list);
+	return error == 0 ? list_flush(&list) : error;
 }
 
 struct dead {
