@@ -220,17 +220,23 @@ walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx)
 
 /* The list of tasks. */
 
-/* Records are asked for by so many: the time of an answer is longer than that
- * of the engine for one. */
-#define LIST_MAX 256
+/* Records are asked for by so many of a shard: a millisecond of the engine. */
+#define LIST_MAX 128
+
+/* Of a shard: those that are to be asked for. */
+struct ids {
+	size_t count;
+	struct {
+		size_t length;
+		char text[HWT_DURABLE_ID_MAX];
+	} id[LIST_MAX];
+};
 
 struct list {
 	struct hwt_durable *durable;
 	enum hwt_durable_state state;
-	size_t count; /* of those to be asked for */
-	uint32_t shard[LIST_MAX];
-	size_t length[LIST_MAX];
-	char id[LIST_MAX][HWT_DURABLE_ID_MAX];
+	struct ids *ids; /* for each shard */
+	uint32_t shard; /* the last one; dead letters come shard by shard */
 };
 
 /* Whether a task may be there; if not, it is told. */
@@ -251,7 +257,8 @@ is_place(const struct hwt_durable *durable, uint32_t shard, const char *id,
 }
 
 static int
-list_print(const struct list *list, size_t i, const struct redisReply *record)
+list_print(const struct list *list, const char *id, size_t id_length,
+    const struct redisReply *record)
 {
 	struct hwt_durable_info info;
 	const char *payload;
@@ -263,41 +270,38 @@ list_print(const struct list *list, size_t i, const struct redisReply *record)
 	if (list->state != 0 && info.state != list->state)
 		return 0;
 	(void)putchar('{');
-	record_write(list->id[i], list->length[i], &info);
+	record_write(id, id_length, &info);
 	if (info.state == HWT_DURABLE_FAILED)
-		error = failure_write(
-		    list->durable, list->id[i], list->length[i], &info);
+		error = failure_write(list->durable, id, id_length, &info);
 	(void)puts("}");
 	return error;
 }
 
 static int
-list_flush(struct list *list)
+list_flush(struct list *list, uint32_t shard)
 {
+	struct ids *ids = &list->ids[shard];
 	struct engine_argument arg[LIST_MAX];
-	struct engine_call call[LIST_MAX];
-	size_t i, count = list->count;
+	struct engine_call call;
+	size_t i, count = ids->count;
 	int error;
 
 	if (count == 0)
 		return 0;
-	list->count = 0;
-	for (i = 0; i < count; i++) {
-		arg[i] = (struct engine_argument){list->id[i], list->length[i]};
-		call[i] = (struct engine_call){.script = SCRIPT_GET,
-		    .shard = list->shard[i],
-		    .count = 1,
-		    .arg = &arg[i]};
-	}
-	error = engine_call(durable_engine(list->durable), call, count, NULL);
-	for (i = 0; i < count && call[i].error == 0; i++)
-		;
-	if (i < count)
-		complain("shard %" PRIu32 ": %s", list->shard[i],
-		    explain(call[i].error));
+	ids->count = 0;
+	for (i = 0; i < count; i++)
+		arg[i] = (struct engine_argument){
+		    ids->id[i].text, ids->id[i].length};
+	error =
+	    walk_script(list->durable, SCRIPT_LIST, shard, count, arg, &call);
+	if (error != 0)
+		return error;
+	if (!is_array(call.reply, count))
+		error = -EPROTO;
 	for (i = 0; i < count && error == 0; i++)
-		error = list_print(list, i, call[i].reply);
-	engine_call_free(call, count);
+		error = list_print(list, ids->id[i].text, ids->id[i].length,
+		    call.reply->element[i]);
+	engine_call_free(&call, 1);
 	return error;
 }
 
@@ -305,13 +309,20 @@ static int
 list_task(void *ctx, uint32_t shard, const char *id, size_t id_length)
 {
 	struct list *list = ctx;
+	struct ids *ids;
+	int error = 0;
 
 	if (!is_place(list->durable, shard, id, id_length))
 		return 0;
-	list->shard[list->count] = shard;
-	list->length[list->count] = id_length;
-	memcpy(list->id[list->count++], id, id_length);
-	return list->count == LIST_MAX ? list_flush(list) : 0;
+	if (list->state == HWT_DURABLE_FAILED && shard != list->shard)
+		error = list_flush(list, list->shard);
+	if (error != 0)
+		return error;
+	list->shard = shard;
+	ids = &list->ids[shard];
+	memcpy(ids->id[ids->count].text, id, id_length);
+	ids->id[ids->count].length = id_length;
+	return ++ids->count == LIST_MAX ? list_flush(list, shard) : 0;
 }
 
 static int
@@ -426,14 +437,20 @@ dead_each(struct hwt_durable *durable, walk_key *call, void *ctx)
 int
 walk_list(struct hwt_durable *durable, enum hwt_durable_state state)
 {
-	static struct list list;
+	uint32_t shard, shards = durable_shards(durable);
+	struct list list = {durable, state, NULL, 0};
 	int error;
 
-	list = (struct list){.durable = durable, .state = state};
+	list.ids = calloc(shards, sizeof(*list.ids));
+	if (list.ids == NULL)
+		return -ENOMEM;
 	error = state == HWT_DURABLE_FAILED
 	    ? dead_each(durable, list_task, &list)
 	    : walk_keys(durable, list_key, &list);
-	return error == 0 ? list_flush(&list) : error;
+	for (shard = 0; shard < shards && error == 0; shard++)
+		error = list_flush(&list, shard);
+	free(list.ids);
+	return error;
 }
 
 struct dead {

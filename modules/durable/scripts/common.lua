@@ -465,6 +465,23 @@ local function state_of(id, task)
 		not is_in_bucket(id, task) and DELIVERED or task.state
 end
 
+-- The record as users see it, with the payload if all: of a pending one that is
+-- in its queue: delivered; of one that cannot be read: one in quarantine,
+-- without a queue; false: there is none.
+local function show(id, all)
+	local task, text = load(id, all)
+	if text == "" then
+		return false
+	end
+	if not task then
+		return struct.pack(LAYOUT, FORMAT, QUARANTINED, 0, 0, 0, 0, 0,
+			0, 0, 0, 0, 0)
+	end
+	text = all and text or sub(text, 1, HEADER + #task.queue)
+	return sub(text, 1, 1) .. string.char(state_of(id, task)) ..
+		sub(text, 3)
+end
+
 -- Out of the wheel, or out of the queue. True: its entry stays in a queue that
 -- is too long to be searched; whoever takes it finds that nobody waits for it.
 local function withdraw(id, task)

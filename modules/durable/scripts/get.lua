@@ -1,8 +1,7 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
 --
--- get id. Of a record that cannot be read: one in quarantine, without queue. Of
--- a pending one that is in its queue: delivered.
+-- get id
 
 local refused = open() or expect(3)
 if refused then
@@ -15,12 +14,4 @@ refused = check_clocks()
 if refused then
 	return refused
 end
-local task, text = load(ARGV[3], true)
-if text == "" then
-	return false
-end
-if task and state_of(ARGV[3], task) == DELIVERED then
-	return sub(text, 1, 1) .. string.char(DELIVERED) .. sub(text, 3)
-end
-return text or struct.pack(LAYOUT, FORMAT, QUARANTINED, 0, 0, 0, 0, 0, 0, 0, 0,
-	0, 0)
+return show(ARGV[3], true)

@@ -738,6 +738,10 @@ class From(Programs):
             b'{"queue":"q","in":60,"id":"t%d"}\n' % i for i in range(1100)))
         said = self.ctl("add", "--from", path)
         self.assertEqual(said.lines, [f"t{i}" for i in range(1100)])
+        listed = [json.loads(line)["id"] for line in self.ctl("list").lines]
+        self.assertEqual(sorted(listed), sorted(said.lines))
+        self.assertEqual(self.ctl("check").text, "1100 records, 1100 members "
+                         "of sets, 0 broken\n")
         again = self.ctl("add", "--from", path)
         self.assertEqual(again.lines, said.lines)
         self.assertEqual(self.added(), 1100)

@@ -341,6 +341,9 @@ OPERATIONS = {
     "get": (
         lambda case: (case.space("get", 0, "x") or b"..")[1],
         {**THERE, "none": (ord("."), SAME, "")}),
+    "list": (
+        lambda case: (case.space("list", 0, "n", "x")[1] or b"..")[1],
+        {**THERE, "none": (ord("."), SAME, "")}),
     "audit": (
         lambda case: case.space("audit", 0, "x", ""),
         {"none": ([[b"5 no record"], []], SAME, ""),
@@ -567,6 +570,7 @@ BAD = {
     "pause": lambda: [(0, ["1"])], "clock": lambda: [(0, ["1"])],
     "resume": lambda: [(0, ["1"])],
     "stat": lambda: [(0, ["1"])],
+    "list": lambda: [(1, [""]), (2, ["x", "y" * 65]), (0, ["x"] * 513)],
     "queues": lambda: [(1, [""]), (2, ["q", "a b"]), (1, ["q" * 65]),
                        (0, ["q"] * 65)],
     "audit": lambda: [(1, ["a" * 65]), (2, ["x", "a" * 65]),
@@ -658,7 +662,7 @@ class Arguments(Case):
     def test_clocks_that_are_no_numbers_are_refused(self):
         for name, arguments in {
                 **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
-                "queues": [],
+                "queues": [], "list": ["x"],
                 "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
                 "tell": ["q", "1"],
                 "init": LOOK}.items():
@@ -1903,7 +1907,7 @@ class Clocks(Case):
 
     def test_a_caller_further_off_than_skew_is_refused(self):
         commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
-                    "queues": [],
+                    "queues": [], "list": ["x"],
                     "audit": ["x"], "pause": [], "resume": [],
                     "hosts": ["h", 1000], "tell": ["q", "1"],
                     "init": LOOK}
@@ -2350,7 +2354,8 @@ class Rights(Case):
     def operations(self):
         """What each script does, on the task that is there."""
         for name in self.scripts.names:
-            if name not in ("init", "audit", "get", "queues", "stat"):
+            if name not in ("init", "audit", "get", "list", "queues",
+                            "stat"):
                 yield name, {
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
                     "clock": [],
