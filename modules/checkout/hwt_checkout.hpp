@@ -12,6 +12,15 @@
  *           ...
  *   pool.acquire({&a.slot}, 50ms, [](hwt::checkout::hold held) { ... });
  *
+ * Any one of equal objects, the members of a group:
+ *
+ *   struct connection : hwt::checkout::object { ... };
+ *   hwt::checkout::group group(pool);
+ *   connection one;
+ *   group.add(one);
+ *   if (auto held = pool.acquire_wait(&group, 50ms))
+ *           static_cast<connection *>(held.member(group))->...
+ *
  * LIFETIMES
  *
  *   object    A member of what is checked out; it cannot be moved. Its
@@ -22,10 +31,18 @@
  *             holds or has paused what it destroys waits for itself. In a
  *             callable, where nothing may wait, to destroy what is out calls
  *             std::terminate.
+ *             A member is granted to whoever asks for its group until the
+ *             destructor of object has taken it, so also while what is derived
+ *             from it is being destroyed: retire it with a hold before, or
+ *             acquire nothing of the group any more. The destructor takes
+ *             members until it has that one, and releases the others then.
  *             While another thread may destroy an object, call acquire with a
  *             mutex locked under which it was found, or acquire_wait with that
  *             lock; who destroys it locks the mutex before, and sees to it that
  *             it is not found any more.
+ *   group     It cannot be moved, and must outlive its members. Its destructor
+ *             ends waits for sets with it with HWT_GRANT_RETIRED, and calls
+ *             std::terminate if it has members.
  *   hold      What was granted, or empty. It releases when it is destroyed or
  *             assigned; any thread may do that, once.
  *   request   Memory that is allocated once per request, with its callable. It
@@ -40,7 +57,13 @@
  *             it down, which ends what waits. No other call may be under way
  *             then, a release neither: threads that use it have been joined.
  *             What is out, and to destroy it in a callable, calls
- *             std::terminate.
+ *             std::terminate. With an executor it waits until that has told all
+ *             and nothing is out: a thread that destroys a checkout whose
+ *             mailbox it runs itself first calls shutdown(), and run() until it
+ *             returns 0.
+ *   mailbox   Must outlive the checkouts that it serves: declare it before. Its
+ *             destructor runs what is in it; in a callable that it runs, that
+ *             calls std::terminate.
  *
  * A forked child calls and destroys no callable from before the fork.
  */
@@ -94,31 +117,40 @@ public:
 		static_cast<demand *>(arg)->end(grant);
 	}
 
-	/* As hwt_request_init. */
-	template <class Objects>
+	/* As hwt_request_init_items. */
+	template <class Set>
 	int
-	prepare(::hwt_checkout *of, const Objects &set) noexcept
+	prepare(::hwt_checkout *of, const Set &set) noexcept
 	{
-		std::size_t i = 0;
-
-		objects_.reset(new (std::nothrow) hwt_object *[set.size() + 1]);
-		if (objects_ == nullptr)
+		items_.reset(new (std::nothrow) hwt_item[set.size() + 1]());
+		if (items_ == nullptr)
 			return -ENOMEM;
-		for (auto *each : set)
-			objects_[i++] = each != nullptr ? each->get() : nullptr;
+		for (std::size_t i = 0; i < set.size(); i++)
+			items_[i].wanted = set[i];
 		checkout = of;
-		count = i;
-		return hwt_request_init(
-		    &request, objects_.get(), i, granted, this);
+		count = set.size();
+		return hwt_request_init_items(
+		    &request, items_.get(), count, granted, this);
 	}
 
+	/* While it is granted. */
 	bool
 	has(const hwt_object *object) const noexcept
 	{
 		for (std::size_t i = 0; i < count; i++)
-			if (objects_[i] == object)
+			if (items_[i].granted == object)
 				return true;
 		return false;
+	}
+
+	/* What it has got for that; or NULL. */
+	hwt_object *
+	granted_for(const hwt_object *wanted) const noexcept
+	{
+		for (std::size_t i = 0; i < count; i++)
+			if (items_[i].wanted == wanted)
+				return items_[i].granted;
+		return nullptr;
 	}
 
 	hwt_request request{};
@@ -127,7 +159,7 @@ public:
 
 private:
 	std::atomic<unsigned> users_{1};
-	std::unique_ptr<hwt_object *[]> objects_;
+	std::unique_ptr<hwt_item[]> items_;
 };
 
 struct demand_dropper {
@@ -161,13 +193,38 @@ struct checkout_closer {
 	void
 	operator()(::hwt_checkout *checkout) const noexcept
 	{
+		auto destroy = [=] { return hwt_checkout_destroy(checkout); };
+
 		static_cast<void>(hwt_checkout_shutdown(checkout));
-		switch (hwt_checkout_destroy(checkout)) {
+		switch (has_executor
+			? destroy_when_idle(destroy,
+			      "checkout waits for an executor that holds "
+			      "requests, or for a release")
+			: destroy()) {
 		case -EBUSY:
 			fatal("a checkout was destroyed while something is "
 			      "out");
 		case -EDEADLK:
 			fatal("a checkout was destroyed in a callable");
+		}
+	}
+
+	bool has_executor = false;
+};
+
+struct request_mailbox_closer {
+	void
+	operator()(hwt_request_mailbox *mailbox) const noexcept
+	{
+		std::size_t told = 1;
+
+		while (hwt_request_mailbox_destroy(mailbox) == -EBUSY) {
+			if (told == 0)
+				fatal("a mailbox was destroyed in a callable "
+				      "that it runs");
+			told = 0;
+			static_cast<void>(
+			    hwt_request_mailbox_run(mailbox, 0, &told));
 		}
 	}
 };
@@ -177,6 +234,126 @@ struct checkout_closer {
 /* See LIFETIMES above. Any thread may use it at any time. */
 class checkout {
 public:
+	class object;
+
+	/* Where callables are called: on the thread of an event loop. */
+	class mailbox {
+	public:
+		mailbox()
+		{
+			std::error_code error;
+
+			*this = try_make(error);
+			check(error, "mailbox");
+		}
+
+		static mailbox
+		try_make(std::error_code &error) noexcept
+		{
+			hwt_request_mailbox *made = nullptr;
+
+			error = make_error(hwt_request_mailbox_create(&made));
+			return mailbox(made);
+		}
+
+		/* Readable while something waits in it; do not read it. */
+		int
+		fd() const noexcept
+		{
+			return hwt_request_mailbox_fd(get());
+		}
+
+		/* Calls at most max callables, 0: of all that are there now;
+		 * how many. 0 in a forked child. */
+		std::size_t
+		run(std::size_t max = 0) noexcept
+		{
+			std::size_t told = 0;
+
+			static_cast<void>(
+			    hwt_request_mailbox_run(get(), max, &told));
+			return told;
+		}
+
+		const hwt_request_executor *
+		executor() const noexcept
+		{
+			return hwt_request_mailbox_executor(get());
+		}
+
+		hwt_request_mailbox *
+		get() const noexcept
+		{
+			return mailbox_.get();
+		}
+
+	private:
+		explicit mailbox(hwt_request_mailbox *made) noexcept
+		    : mailbox_(made)
+		{
+		}
+
+		std::unique_ptr<hwt_request_mailbox,
+		    detail::request_mailbox_closer>
+		    mailbox_;
+	};
+
+	/* Equal objects, of which a set has any one. */
+	class group {
+	public:
+		explicit group(const checkout &of, std::uint64_t order = 0)
+		    : checkout_(of.get())
+		{
+			check(make_error(
+				  hwt_group_init(checkout_, &group_, order)),
+			    "group");
+		}
+
+		group(const group &) = delete;
+		group &operator=(const group &) = delete;
+
+		~group()
+		{
+			if (members_ != 0)
+				detail::fatal("a group that has members was "
+					      "destroyed");
+			static_cast<void>(hwt_group_retire(checkout_, &group_));
+		}
+
+		/*
+		 * hwt_group_add: makes it a member, which is granted to whoever
+		 * waits. EINVAL: it is in use. Once it is retired, it can be
+		 * added again.
+		 */
+		void
+		add(object &added)
+		{
+			std::error_code error;
+
+			try_add(error, added);
+			check(error, "add");
+		}
+
+		void try_add(std::error_code &error, object &added) noexcept;
+
+		/* For functions of hwt_checkout.h, which must not retire it. */
+		hwt_group *
+		get() noexcept
+		{
+			return &group_;
+		}
+
+	private:
+		friend class checkout;
+		friend class object;
+
+		::hwt_checkout *checkout_;
+		hwt_group group_{};
+		std::atomic<std::size_t> members_{0};
+		/* One destructor of a member at a time takes others. */
+		std::mutex ending_;
+	};
+
 	/* Those of equal order are taken by address. */
 	class object {
 	public:
@@ -187,6 +364,9 @@ public:
 				  hwt_object_init(checkout_, &object_, order)),
 			    "object");
 		}
+
+		/* For group::add. */
+		object() noexcept = default;
 
 		object(const object &) = delete;
 		object &operator=(const object &) = delete;
@@ -208,41 +388,78 @@ public:
 		friend class checkout;
 
 		void end() noexcept;
+		int take(hwt_request *by, hwt_item *got) noexcept;
+		int take_and_retire() noexcept;
+		void forget() noexcept;
 
-		::hwt_checkout *checkout_; /* NULL: it is retired */
-		hwt_object object_{};
+		hwt_object object_{}; /* the first: hold::member */
+		/* NULL: it is retired, or no member yet */
+		::hwt_checkout *checkout_ = nullptr;
+		group *of_ = nullptr;
 	};
 
-	/* {&a, &b}, an object's address, or what has data() and size(). */
+	/* What a set names: an object, or any one of a group. */
+	class wanted {
+	public:
+		wanted(object *one) noexcept
+		    : object_(one != nullptr ? one->get() : nullptr)
+		{
+		}
+
+		wanted(group *any) noexcept
+		    : object_(any != nullptr ? &any->get()->any : nullptr)
+		{
+		}
+
+		wanted(std::nullptr_t) noexcept
+		{
+		}
+
+		hwt_object *
+		get() const noexcept
+		{
+			return object_;
+		}
+
+	private:
+		hwt_object *object_ = nullptr;
+	};
+
+	/* {&a, &b}, also with groups; one address; or what has data() and
+	 * size(), of object * or wanted. */
 	class object_list {
 	public:
 		object_list(object *one) noexcept : one_(one), size_(1)
 		{
 		}
 
-		object_list(std::initializer_list<object *> objects) noexcept
-		    : size_(objects.size())
+		object_list(group *any) noexcept : one_(any), size_(1)
 		{
-			data_ = objects.begin();
+		}
+
+		object_list(std::initializer_list<wanted> set) noexcept
+		    : size_(set.size())
+		{
+			wanted_ = set.begin();
 		}
 
 		template <class Objects,
 		    class = decltype(std::declval<const Objects &>().data())>
-		object_list(const Objects &objects) noexcept
-		    : data_(objects.data()), size_(objects.size())
+		object_list(const Objects &set) noexcept : size_(set.size())
 		{
+			if constexpr (std::is_convertible_v<
+					  decltype(set.data()), const wanted *>)
+				wanted_ = set.data();
+			else
+				objects_ = set.data();
 		}
 
-		object *const *
-		begin() const noexcept
+		hwt_object *
+		operator[](std::size_t i) const noexcept
 		{
-			return data_ != nullptr ? data_ : &one_;
-		}
-
-		object *const *
-		end() const noexcept
-		{
-			return begin() + size_;
+			if (objects_ != nullptr)
+				return wanted(objects_[i]).get();
+			return (wanted_ != nullptr ? wanted_[i] : one_).get();
 		}
 
 		std::size_t
@@ -252,8 +469,9 @@ public:
 		}
 
 	private:
-		object *one_ = nullptr;
-		object *const *data_ = nullptr;
+		wanted one_ = nullptr;
+		const wanted *wanted_ = nullptr;
+		object *const *objects_ = nullptr;
 		std::size_t size_;
 	};
 
@@ -281,7 +499,17 @@ public:
 				result = hwt_object_retire(
 				    demand_->checkout, retired.get());
 			check(make_error(result), "retire");
-			retired.checkout_ = nullptr;
+			retired.forget();
+		}
+
+		/* The member that it has got. NULL: none, or it is retired. */
+		object *
+		member(group &of) const noexcept
+		{
+			if (demand_ == nullptr)
+				return nullptr;
+			return reinterpret_cast<object *>(
+			    demand_->granted_for(&of.get()->any));
 		}
 
 		explicit operator bool() const noexcept
@@ -360,6 +588,7 @@ public:
 	struct options {
 		std::uint32_t shards = 0;
 		std::uint32_t hold_after = 0;
+		const hwt_request_executor *executor = nullptr;
 	};
 
 	explicit checkout(const timer &of) : checkout(of, options())
@@ -383,9 +612,10 @@ public:
 
 		options.shards = given.shards;
 		options.hold_after = given.hold_after;
+		options.executor = given.executor;
 		error =
 		    make_error(hwt_checkout_create(&made, of.get(), &options));
-		return checkout(made);
+		return checkout(made, given.executor != nullptr);
 	}
 
 	/* hwt_checkout_try. Empty: one of them is out, or there is a pause. */
@@ -460,8 +690,9 @@ public:
 	 * callable gets a hold, and why it is empty if it takes a hwt_grant,
 	 * too. It is called once, perhaps before this returns: here, if all
 	 * objects are free, so that it may recur. Otherwise it is called by
-	 * whoever releases, cancels, retires, resumes or shuts down, or by the
-	 * timer: it returns soon, and waits for nothing here.
+	 * options.executor or, without one, by whoever releases, cancels,
+	 * retires, resumes or shuts down, or by the timer: it returns soon, and
+	 * waits for nothing here.
 	 *
 	 * The errors are those of hwt_checkout_acquire: it is not called then.
 	 */
@@ -529,7 +760,8 @@ public:
 private:
 	template <class F> class demand_of;
 
-	explicit checkout(::hwt_checkout *made) noexcept : checkout_(made)
+	checkout(::hwt_checkout *made, bool has_executor) noexcept
+	    : checkout_(made, detail::checkout_closer{has_executor})
 	{
 	}
 
@@ -609,32 +841,92 @@ checkout::try_acquire(std::error_code &error, object_list set, delay within,
 	return waiting;
 }
 
+inline void
+checkout::group::try_add(std::error_code &error, object &added) noexcept
+{
+	int result = -EINVAL;
+
+	if (added.checkout_ == nullptr) {
+		/* It may be granted and retired before add has returned. */
+		members_++;
+		added.checkout_ = checkout_;
+		added.of_ = this;
+		result = hwt_group_add(checkout_, &group_, added.get());
+		if (result != 0)
+			added.forget();
+	}
+	error = make_error(result);
+}
+
+/* It is retired. */
+inline void
+checkout::object::forget() noexcept
+{
+	if (of_ != nullptr)
+		of_->members_--;
+	of_ = nullptr;
+	checkout_ = nullptr;
+}
+
+/* Takes it, or any member of its group. */
+inline int
+checkout::object::take(hwt_request *by, hwt_item *got) noexcept
+{
+	int result = 0;
+
+	got->wanted = of_ != nullptr ? &of_->get()->any : &object_;
+	result = hwt_request_init_items(by, got, 1, nullptr, nullptr);
+	if (result == 0)
+		result = hwt_checkout_acquire_wait(checkout_, by, HWT_NEVER);
+	if (result == -EDEADLK)
+		result = hwt_checkout_try(checkout_, by);
+	if (result == -EAGAIN)
+		detail::fatal("an object that is out was destroyed in a "
+			      "callable");
+	return result;
+}
+
+/* Keeps the members that it takes meanwhile. */
+inline int
+checkout::object::take_and_retire() noexcept
+{
+	hwt_request request{};
+	hwt_item got{};
+	int result = take(&request, &got);
+
+	if (result != 0)
+		return result;
+	if (got.granted == &object_)
+		static_cast<void>(hwt_object_retire(checkout_, &object_));
+	else
+		result = take_and_retire();
+	static_cast<void>(hwt_checkout_release(checkout_, &request));
+	return result;
+}
+
 /* See LIFETIMES above. After a shutdown nothing can be acquired, and it waits
  * until nothing at all is out. */
 inline void
 checkout::object::end() noexcept
 {
-	hwt_object *self = &object_;
-	hwt_request request{};
+	std::unique_lock<std::mutex> alone;
 	hwt_checkout_stats stats{};
-	int result = hwt_request_init(&request, &self, 1, nullptr, nullptr);
+	int result = hwt_checkout_read_stats(checkout_, &stats);
 
-	if (result == 0)
-		result =
-		    hwt_checkout_acquire_wait(checkout_, &request, HWT_NEVER);
-	if (result == -EDEADLK)
-		result = hwt_checkout_try(checkout_, &request);
-	if (result == -EAGAIN)
-		detail::fatal("an object that is out was destroyed in a "
-			      "callable");
+	/* In a forked child, where the mutex may be locked for ever. */
+	if (result == 0) {
+		if (of_ != nullptr)
+			alone = std::unique_lock<std::mutex>(of_->ending_);
+		result = take_and_retire();
+	}
 	while (result == -ESHUTDOWN &&
 	    hwt_checkout_read_stats(checkout_, &stats) == 0 &&
 	    stats.out + stats.waiting != 0)
 		std::this_thread::sleep_for(std::chrono::milliseconds(1));
-	if (result != 0)
-		return;
-	static_cast<void>(hwt_object_retire(checkout_, self));
-	static_cast<void>(hwt_checkout_release(checkout_, &request));
+	/* Before the group may go, whose mutex that is. */
+	if (alone.owns_lock())
+		alone.unlock();
+	forget();
 }
 
 } /* namespace hwt_cxx */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What hwt_checkout.hpp says: with time moved by hand, then with threads. */
+#include <poll.h>
+
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -11,10 +13,15 @@
 
 using namespace std::chrono_literals;
 using hold = hwt::checkout::hold;
+using group = hwt::checkout::group;
 using object = hwt::checkout::object;
+using options = hwt::checkout::options;
 
 static_assert(!std::is_copy_constructible_v<hold>);
 static_assert(!std::is_move_constructible_v<object>);
+static_assert(!std::is_move_constructible_v<group>);
+/* As hold::member does with what the library answers. */
+static_assert(std::is_standard_layout_v<object>);
 static_assert(std::is_nothrow_move_constructible_v<hold>);
 static_assert(std::is_nothrow_move_assignable_v<hwt::checkout>);
 static_assert(std::is_nothrow_move_assignable_v<hwt::checkout::waiter>);
@@ -27,7 +34,7 @@ struct fixture {
 	std::vector<hwt_grant> grants{};
 	hold last{};
 
-	fixture() : pool(m.timer)
+	explicit fixture(const options &given = {}) : pool(m.timer, given)
 	{
 		a = &objects.emplace_back(pool, 1);
 		b = &objects.emplace_back(pool, 2);
@@ -281,6 +288,238 @@ a_pause_lasts_until_it_is_destroyed()
 	CHECK(f.pool.acquire_now(f.a));
 }
 
+struct connection : object {
+	int number = 0;
+};
+
+/* The members, all free. */
+struct grouped : fixture {
+	group any;
+	std::deque<connection> members;
+
+	explicit grouped(int count = 2, const options &given = {})
+	    : fixture(given), any(pool, 4)
+	{
+		for (int i = 0; i < count; i++)
+			add(i);
+	}
+
+	/* Members wait for their holder. */
+	~grouped()
+	{
+		last.release();
+	}
+
+	connection &
+	add(int number)
+	{
+		connection &made = members.emplace_back();
+
+		made.number = number;
+		any.add(made);
+		return made;
+	}
+
+	connection *
+	got(const hold &held)
+	{
+		return static_cast<connection *>(held.member(any));
+	}
+};
+
+static void
+a_hold_tells_which_member_it_has_got()
+{
+	grouped f;
+	group other(f.pool);
+	hold one = f.pool.acquire_now(&f.any);
+	hold two = f.pool.acquire_wait({f.a, &f.any}, 0s);
+
+	CHECK(f.got(one)->number == 1 && f.got(two)->number == 0);
+	CHECK(one.member(other) == nullptr && !f.pool.acquire_now(f.a));
+	CHECK(!f.pool.acquire_now({&f.any, f.b}) && f.pool.acquire_now(f.b));
+	f.pool.acquire(&f.any, 1s, f.callable());
+	two.release();
+	CHECK(two.member(f.any) == nullptr && f.got(f.last)->number == 0);
+	CHECK(f.ended(HWT_GRANTED));
+	one.release();
+	std::vector<hwt::checkout::wanted> set{&f.any, f.c};
+	one = f.pool.acquire_now(set);
+	CHECK(f.got(one)->number == 1 && !f.pool.acquire_now(f.c));
+}
+
+static void
+a_retired_member_ends_no_wait_and_can_be_added_again()
+{
+	grouped f(1);
+	std::error_code error;
+	hold held = f.pool.acquire_now(&f.any);
+	connection *broken = f.got(held);
+
+	f.pool.acquire({&f.any, f.a}, 1s, f.callable());
+	f.any.try_add(error, *broken);
+	CHECK(error == std::errc::invalid_argument);
+	f.any.try_add(error, *f.a);
+	CHECK(error == std::errc::invalid_argument);
+	held.retire(*broken);
+	CHECK(held && f.got(held) == nullptr && f.grants.empty());
+	f.any.add(*broken);
+	CHECK(f.got(f.last) == broken && f.ended(HWT_GRANTED));
+	held.release();
+	CHECK(f.got(f.last) == broken);
+}
+
+/* The others are granted as before. */
+static void
+the_destructor_of_a_member_retires_it()
+{
+	grouped f(3);
+
+	f.members.pop_front(); /* the others lie before it */
+	hold held = f.pool.acquire_now(&f.any);
+	hold other = f.pool.acquire_now(&f.any);
+	CHECK(f.got(held)->number + f.got(other)->number == 3);
+	CHECK(!f.pool.acquire_now(&f.any));
+	held.release();
+	CHECK(f.pool.stats().out == 1 && f.pool.acquire_now(&f.any));
+}
+
+static void
+the_destructor_of_a_member_waits_for_its_holder()
+{
+	grouped f(3);
+	hold held = f.pool.acquire_now(&f.any);
+	std::atomic<bool> released{false};
+
+	CHECK(f.got(held)->number == 2);
+	std::thread holder([&] {
+		std::this_thread::sleep_for(20ms);
+		released = true;
+		held.release();
+	});
+
+	f.members.pop_back();
+	CHECK(released);
+	holder.join();
+	/* After a shutdown nothing can be taken. */
+	f.pool.shutdown();
+	f.members.clear();
+}
+
+/* Each takes what the other wants. */
+static void
+two_destructors_of_members_do_not_wait_for_each_other()
+{
+	grouped f(0);
+
+	for (int i = 0; i < 100; i++) {
+		std::vector<connection> one(16), two(16);
+		std::atomic<int> ready{0};
+		auto end = [&ready](std::vector<connection> &ended) {
+			ready++;
+			while (ready != 2)
+				continue;
+			ended.clear();
+		};
+
+		for (int j = 0; j < 16; j++) {
+			f.any.add(one[j]);
+			f.any.add(two[j]);
+		}
+		std::thread other([&] { end(one); });
+		end(two);
+		other.join();
+	}
+}
+
+static void
+the_destructor_of_a_group_ends_its_waits()
+{
+	fixture f;
+	auto gone = std::make_unique<group>(f.pool);
+
+	f.pool.acquire({f.a, gone.get()}, 1s, f.callable());
+	CHECK(f.grants.empty());
+	gone.reset();
+	CHECK(f.ended(HWT_GRANT_RETIRED) && f.pool.acquire_now(f.a));
+}
+
+/* hold_after 1: it keeps what it has got. */
+static void
+options_say_who_is_served_in_order()
+{
+	options given;
+
+	for (std::uint32_t after : {1u, HWT_CHECKOUT_NEVER}) {
+		given.hold_after = after;
+		fixture f(given);
+		hold held = f.pool.acquire_now(f.b);
+		auto waiting = f.pool.acquire({f.a, f.b}, 1s, f.callable());
+		held.release();
+		f.last.release();
+		held = f.pool.acquire_now(f.b);
+		f.grants.clear();
+		waiting = f.pool.acquire({f.a, f.b}, 1s, f.callable());
+		CHECK(bool(f.pool.acquire_now(f.a)) == (after != 1));
+		waiting.cancel();
+	}
+}
+
+static void
+callables_run_in_a_mailbox()
+{
+	hwt::checkout::mailbox box;
+	pollfd ready{box.fd(), POLLIN, 0};
+	options given;
+
+	given.executor = box.executor();
+	grouped f(1, given);
+	hold held = f.pool.acquire_now(&f.any);
+	f.pool.acquire(&f.any, 1s, f.callable());
+	auto waiting = f.pool.acquire(&f.any, 1s, f.callable());
+	CHECK(poll(&ready, 1, 0) == 0);
+	held.release();
+	CHECK(waiting.cancel() && poll(&ready, 1, 0) == 1);
+	CHECK(f.grants.empty() && !f.pool.acquire_now(&f.any));
+	CHECK(box.run(1) == 1 && f.got(f.last) == &f.members[0]);
+	CHECK(f.grants == std::vector<hwt_grant>{HWT_GRANTED});
+	f.grants.clear();
+	CHECK(box.run() == 1 && f.ended(HWT_GRANT_CANCELLED));
+	CHECK(box.run() == 0);
+	hwt::checkout::mailbox moved = std::move(box);
+	CHECK(box.run() == 0 && box.executor() == nullptr);
+	CHECK(moved.fd() == ready.fd);
+}
+
+/* The loop is on another thread. */
+static void
+the_destructor_waits_for_a_mailbox()
+{
+	hwt::checkout::mailbox box;
+	hwt::timer timer;
+	std::atomic<bool> ran{false};
+	std::thread loop;
+	options given;
+
+	given.executor = box.executor();
+	{
+		hwt::checkout pool(timer, given);
+		object a(pool);
+		hold held = pool.acquire_now(&a);
+
+		pool.acquire(&a, 1h,
+		    [&ran, held = token()](hold granted) { ran = !granted; });
+		pool.shutdown();
+		loop = std::thread([&] {
+			std::this_thread::sleep_for(50ms);
+			box.run();
+		});
+		held.release();
+	}
+	CHECK(ran && token::living == 0);
+	loop.join();
+}
+
 static void
 an_error_destroys_the_callable()
 {
@@ -307,7 +546,7 @@ an_error_destroys_the_callable()
 	CHECK(!f.pool.try_acquire_now(error, f.b));
 	CHECK(error.value() == ESHUTDOWN);
 	CHECK(!f.pool.try_pause(error, 0s) && error.value() == ESHUTDOWN);
-	hwt::checkout::try_make(error, f.m.timer, {3, 0});
+	hwt::checkout::try_make(error, f.m.timer, {3, 0, nullptr});
 	CHECK(error == std::errc::invalid_argument);
 }
 
@@ -323,6 +562,7 @@ errors_are_thrown()
 	CHECK(thrown([&] { held = f.pool.acquire_now(f.b); }) == EINVAL);
 	CHECK(thrown([&] { f.pool.acquire(f.b, 1s, nothing); }) == EINVAL);
 	CHECK(thrown([&] { object none(f.pool); }) == EINVAL);
+	CHECK(thrown([&] { group none(f.pool); }) == EINVAL);
 	CHECK(thrown([&] { held.retire(*f.b); }) == EPERM);
 	CHECK(thrown([] { hold().retire(*std::make_unique<fixture>()->a); }) ==
 	    EPERM);
@@ -425,6 +665,22 @@ some_errors_end_the_program()
 		f.pool.acquire(f.a, 1s, [&](hold) { out.reset(); });
 		held.release();
 	}) == 42);
+	CHECK(child([] {
+		fixture f;
+		connection member;
+		group any(f.pool);
+		any.add(member);
+	}) == 42);
+	CHECK(child([] {
+		auto *box = new hwt::checkout::mailbox;
+		options given;
+		given.executor = box->executor();
+		fixture f(given);
+		hold held = f.pool.acquire_now(f.a);
+		f.pool.acquire(f.a, 1s, [box](hold) { delete box; });
+		held.release();
+		box->run();
+	}) == 42);
 }
 
 /* One holder at a time, and each callable once: whatever releases, cancels,
@@ -502,6 +758,15 @@ main()
 	    TEST(the_destructor_of_an_object_waits_for_its_holder),
 	    TEST(a_wait_that_has_a_lock_unlocks_it_and_is_retired),
 	    TEST(a_pause_lasts_until_it_is_destroyed),
+	    TEST(a_hold_tells_which_member_it_has_got),
+	    TEST(a_retired_member_ends_no_wait_and_can_be_added_again),
+	    TEST(the_destructor_of_a_member_retires_it),
+	    TEST(the_destructor_of_a_member_waits_for_its_holder),
+	    TEST(two_destructors_of_members_do_not_wait_for_each_other),
+	    TEST(the_destructor_of_a_group_ends_its_waits),
+	    TEST(options_say_who_is_served_in_order),
+	    TEST(callables_run_in_a_mailbox),
+	    TEST(the_destructor_waits_for_a_mailbox),
 	    TEST(an_error_destroys_the_callable),
 #ifdef __cpp_exceptions
 	    TEST(errors_are_thrown),
