@@ -8,6 +8,11 @@ a pause.
         transfer(a.value, b.value)
     pool.acquire_then(lambda held, grant: ..., a, timeout=0.05)
 
+    connections = pool.group()
+    connections.add(connect()), connections.add(connect())
+    with pool.acquire(connections, timeout=0.05) as held:
+        held.member(connections).value.send(...)
+
 It belongs to hwt.py, loads the library that lies beside libhwt, and treats
 times, errors, the end of the program and forked children as hwt.py does.
 hwt_checkout.h has the promises.
@@ -20,9 +25,10 @@ freed, with a ResourceWarning.
 THREADS. Any thread may call everything here, but one at a time uses a Hold.
 acquire and pause wait without the interpreter's lock, and a signal's handler
 runs when the wait is over. A callable of acquire_then is called in any call
-that releases or ends something, of any thread, or by the timer's
-worker: it returns soon, and acquire and pause raise EDEADLK in it. Do not call
-release with a lock that it takes. What it raises goes to sys.unraisablehook.
+that releases or ends something, of any thread, by the timer's worker, or where
+Mailbox.run is called: it returns soon, and acquire and pause raise EDEADLK in
+it. Do not call release with a lock that it takes. What it raises goes to
+sys.unraisablehook.
 """
 
 import atexit
@@ -35,7 +41,8 @@ import warnings
 
 import hwt
 
-__all__ = ["NEVER", "Checkout", "Grant", "Hold", "Object", "Pause", "Waiter"]
+__all__ = ["NEVER", "Checkout", "Grant", "Group", "Hold", "Mailbox", "Object",
+           "Pause", "Waiter"]
 
 
 NEVER = 2**32 - 1  # for hold_after
@@ -56,6 +63,14 @@ class _Object(ctypes.Structure):
 
 class _Request(ctypes.Structure):
     _fields_ = [("private_words", ctypes.c_uint64 * 16)]
+
+
+class _Group(ctypes.Structure):
+    _fields_ = [("any", _Object), ("private_words", ctypes.c_uint64 * 4)]
+
+
+class _Item(ctypes.Structure):
+    _fields_ = [("wanted", ctypes.c_void_p), ("granted", ctypes.c_void_p)]
 
 
 _Granted = ctypes.CFUNCTYPE(
@@ -83,15 +98,23 @@ class _Stats(ctypes.Structure):
 
 def _load():
     pointer, out, integer = ctypes.c_void_p, ctypes.POINTER, ctypes.c_int
-    request, ns = out(_Request), ctypes.c_uint64
+    request, ns, size = out(_Request), ctypes.c_uint64, ctypes.c_size_t
     return hwt._library("libhwt_checkout", (
         (integer, "hwt_checkout_create", out(pointer), pointer, out(_Options)),
         (integer, "hwt_checkout_shutdown", pointer),
         (integer, "hwt_checkout_destroy", pointer),
         (integer, "hwt_object_init", pointer, out(_Object), ctypes.c_uint64),
         (integer, "hwt_object_retire", pointer, out(_Object)),
-        (integer, "hwt_request_init", request, out(pointer), ctypes.c_size_t,
+        (integer, "hwt_group_init", pointer, out(_Group), ctypes.c_uint64),
+        (integer, "hwt_group_add", pointer, out(_Group), out(_Object)),
+        (integer, "hwt_group_retire", pointer, out(_Group)),
+        (integer, "hwt_request_init_items", request, out(_Item), size,
          _Granted, pointer),
+        (integer, "hwt_request_mailbox_create", out(pointer)),
+        (integer, "hwt_request_mailbox_fd", pointer),
+        (pointer, "hwt_request_mailbox_executor", pointer),
+        (integer, "hwt_request_mailbox_run", pointer, size, out(size)),
+        (integer, "hwt_request_mailbox_destroy", pointer),
         (integer, "hwt_checkout_try", pointer, request),
         (integer, "hwt_checkout_acquire", pointer, request, ns),
         (integer, "hwt_checkout_acquire_wait", pointer, request, ns),
@@ -117,16 +140,69 @@ def _granted(_request, number, grant):
     waiter._tell(Grant(grant))
 
 
-class Object:
-    """Part of sets that are checked out; Checkout.object makes it. value is
-    the user's."""
+def _to_order(order):
+    if not 0 <= order < 2**64:
+        raise ValueError(f"not a number of 64 bits: {order}")
+    return order
 
-    def __init__(self, checkout, value, order):
+
+class Object:
+    """Part of sets that are checked out, or a member of a group, of which sets
+    name any one; Checkout.object and Group.add make it. value is the user's."""
+
+    def __init__(self, checkout, value):
         self._checkout = checkout
         self._memory = _Object()
+        self._group = None
         self.value = value
-        hwt._check(_lib.hwt_object_init(
+
+    def _address(self):
+        return ctypes.addressof(self._memory)
+
+    def _forget(self):
+        del self._checkout._memories[id(self._memory)]
+        if self._group is not None:
+            del self._group._members[self._address()]
+
+
+class Group:
+    """Equal objects: a set that names it has any one of them, which
+    Hold.member tells. Checkout.group makes it."""
+
+    def __init__(self, checkout, order):
+        self._checkout = checkout
+        self._memory = _Group()
+        self._members = {}
+        hwt._check(_lib.hwt_group_init(
             checkout._pointer, ctypes.byref(self._memory), order))
+
+    def _address(self):
+        return ctypes.addressof(self._memory)
+
+    def add(self, value=None):
+        """A new member with this value, free or given to the first that waits;
+        the one that was released last is taken first. Hold.retire takes it out
+        of the group."""
+        made = Object(self._checkout, value)
+        made._group = self
+        # Before it is a member: it may be granted, and retired, at once.
+        self._checkout._memories[id(made._memory)] = made._memory
+        self._members[made._address()] = made
+        try:
+            hwt._check(_lib.hwt_group_add(
+                self._checkout._pointer, ctypes.byref(self._memory),
+                ctypes.byref(made._memory)))
+        except BaseException:
+            made._forget()
+            raise
+        return made
+
+    def retire(self):
+        """Ends all waits for sets with it with RETIRED. Error with EBUSY: it
+        has members, which their holders retire."""
+        hwt._check(_lib.hwt_group_retire(
+            self._checkout._pointer, ctypes.byref(self._memory)))
+        del self._checkout._memories[id(self._memory)]
 
 
 class _Set:
@@ -136,10 +212,11 @@ class _Set:
         self.checkout = checkout
         self.objects = objects
         self.request = _Request()
-        self.array = (ctypes.c_void_p * len(objects))(
-            *(ctypes.addressof(each._memory) for each in objects))
-        hwt._check(_lib.hwt_request_init(
-            ctypes.byref(self.request), self.array, len(objects),
+        self.items = (_Item * len(objects))(
+            *(_Item(wanted=each._address()) for each in objects))
+        self.retired = []  # whose memory a large set uses until it is released
+        hwt._check(_lib.hwt_request_init_items(
+            ctypes.byref(self.request), self.items, len(objects),
             _granted if number else _Granted(), number))
 
     def call(self, function, *arguments):
@@ -171,14 +248,29 @@ class Hold:
         if held is not None:
             hwt._check(held.call(_lib.hwt_checkout_release))
 
+    def member(self, group):
+        """The Object that was granted as any one of the group; None: it is
+        retired."""
+        for each, item in self._items():
+            if each is group:
+                return group._members.get(item.granted)
+        raise ValueError("the group is not in this hold")
+
     def retire(self, object):
         """Takes the object out of this hold for good, and ends all waits for
-        sets with it with RETIRED."""
-        if self._set is None or object not in self._set.objects:
+        sets with it with RETIRED; a member leaves its group, and no wait
+        ends."""
+        if not any(object is each if object._group is None else
+                   object._address() == item.granted
+                   for each, item in self._items()):
             raise ValueError("the object is not in this hold")
+        self._set.retired.append(object)
         hwt._check(_lib.hwt_object_retire(
             object._checkout._pointer, ctypes.byref(object._memory)))
-        del object._checkout._memories[id(object._memory)]
+        object._forget()
+
+    def _items(self):
+        return zip(self._set.objects, self._set.items) if self._set else ()
 
 
 class Waiter:
@@ -220,20 +312,58 @@ class Pause:
             hwt._check(_lib.hwt_checkout_resume(checkout._pointer))
 
 
+_destroy_mailbox = hwt._Destroyer(_lib.hwt_request_mailbox_destroy)
+
+
+class Mailbox:
+    """For an event loop: callables of acquire_then are called on the thread
+    that calls run().
+
+        loop.add_reader(mailbox, mailbox.run)          # asyncio
+
+    It lives as long as a Checkout or a Waiter refers to it."""
+
+    def __init__(self):
+        self._pointer = ctypes.c_void_p()
+        hwt._check(_lib.hwt_request_mailbox_create(
+            ctypes.byref(self._pointer)))
+        self._executor = _lib.hwt_request_mailbox_executor(self._pointer)
+
+    def __del__(self, _destroy=_destroy_mailbox):
+        if self._pointer:
+            _destroy(self._pointer)
+
+    def fileno(self):
+        """Readable while something waits in it; do not read it."""
+        return hwt._check(_lib.hwt_request_mailbox_fd(self._pointer))
+
+    def run(self, most=0):
+        """Calls at most that many callables (0: all that are there now);
+        returns how many."""
+        told = ctypes.c_size_t()
+        hwt._check(_lib.hwt_request_mailbox_run(
+            self._pointer, most, ctypes.byref(told)))
+        return told.value
+
+
 _destroy = hwt._Destroyer(_lib.hwt_checkout_destroy)
 
 
 class Checkout:
     """hold_after: a request that was refused so often is served in order, and
     keeps what it has got while it waits for the next object; 0: 16; 1: first
-    come, first served; NEVER: never."""
+    come, first served; NEVER: never. executor: a Mailbox, or None: callables
+    are called by the thread that decides."""
 
-    def __init__(self, timer, *, shards=0, hold_after=0):
+    def __init__(self, timer, *, shards=0, hold_after=0, executor=None):
         self._pointer = ctypes.c_void_p()
         self._timer = timer
+        self._executor = executor
         # Of objects that are not retired: they stay until the end.
         self._memories = {}
-        options = _Options(shards=shards, hold_after=hold_after)
+        options = _Options(
+            shards=shards, hold_after=hold_after,
+            executor=executor._executor if executor else None)
         hwt._check(_lib.hwt_checkout_create(
             ctypes.byref(self._pointer), timer._pointer,
             ctypes.byref(options)))
@@ -246,14 +376,22 @@ class Checkout:
 
     def __del__(self, _destroy=_destroy):
         if self._pointer:
-            _destroy(self._pointer, self._timer, self._memories)
+            _destroy(
+                self._pointer, self._timer, self._memories, self._executor)
 
     def object(self, value=None, order=0):
         """An object with this value. Requests take objects in ascending order,
         and those of equal order in any that is always the same."""
-        if not 0 <= order < 2**64:
-            raise ValueError(f"not a number of 64 bits: {order}")
-        made = Object(self, value, order)
+        made = Object(self, value)
+        hwt._check(_lib.hwt_object_init(
+            self._pointer, ctypes.byref(made._memory), _to_order(order)))
+        self._memories[id(made._memory)] = made._memory
+        return made
+
+    def group(self, order=0):
+        """A group without members, which sets take as an object of that
+        order."""
+        made = Group(self, _to_order(order))
         self._memories[id(made._memory)] = made._memory
         return made
 

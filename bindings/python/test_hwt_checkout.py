@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of hwt_checkout.py, with time moved by hand, then with threads."""
 
+import asyncio
 import errno
 import gc
+import select
 import sys
 import threading
 import unittest
@@ -97,6 +99,103 @@ class Manual(unittest.TestCase):
             held.retire(self.a)
         self.pool.acquire(self.a).release()
 
+    def test_a_hold_tells_which_member_it_has_got(self):
+        group = self.pool.group(3)
+        one, two = group.add(1), group.add(2)
+        with self.pool.acquire(group) as first:
+            self.assertIs(first.member(group), two)
+            with self.pool.try_acquire(self.a, group) as second:
+                self.assertIs(second.member(group), one)
+                self.assertIsNone(self.pool.try_acquire(group))
+                with self.assertRaises(TimeoutError):
+                    self.acquire_until_it_expires(group)
+            with self.assertRaises(ValueError):
+                first.member(self.pool.group())
+        with self.assertRaises(ValueError):
+            first.member(group)
+
+    def test_a_retired_member_ends_no_wait(self):
+        group = self.pool.group()
+        group.add("broken")
+        with self.pool.acquire(group, self.a) as held:
+            self.pool.acquire_then(self.note, group)
+            gone = held.member(group)
+            held.retire(gone)
+            self.assertIsNone(held.member(group))
+            with self.assertRaises(ValueError):
+                held.retire(gone)
+            self.assertEqual(self.told, [])
+            group.add("new")
+            self.assertEqual(self.told, [Grant.GRANTED])
+        with self.pool.acquire(group) as held:
+            self.assertEqual(held.member(group).value, "new")
+            with self.assertRaises(ValueError):
+                held.retire(gone)
+        with self.assertRaises(hwt.Error) as caught:
+            group.retire()
+        self.assertEqual(caught.exception.errno, errno.EBUSY)
+
+    def test_a_retired_group_ends_its_waits(self):
+        group = self.pool.group()
+        self.pool.acquire_then(self.note, self.a, group)
+        group.retire()
+        self.assertEqual(self.told, [Grant.RETIRED])
+        for late in (lambda: self.pool.try_acquire(group), group.add):
+            with self.assertRaises(hwt.Error) as caught:
+                late()
+            self.assertEqual(caught.exception.errno, errno.EIDRM)
+        self.assertEqual(len(group._members), 0)
+
+    def test_the_memory_of_a_member_lives_as_long_as_it_is_one(self):
+        group = self.pool.group()
+        gone = weakref.ref(group.add()._memory)
+        gc.collect()
+        self.assertIsNotNone(gone())
+        with self.pool.acquire(group) as held:
+            held.retire(held.member(group))
+        del held
+        gc.collect()
+        self.assertIsNone(gone())
+
+    def test_hold_after_says_who_is_served_in_order(self):
+        for after in (1, hwt_checkout.NEVER):
+            pool = hwt_checkout.Checkout(self.timer, hold_after=after)
+            a, b = pool.object(order=1), pool.object(order=2)
+            with pool.acquire(b):
+                waiter = pool.acquire_then(self.note, a, b)
+                held = pool.try_acquire(a)
+                self.assertEqual(held is None, after == 1)
+                if held:
+                    held.release()
+                waiter.cancel()
+
+    def test_mailbox(self):
+        box = hwt_checkout.Mailbox()
+        pool = hwt_checkout.Checkout(self.timer, executor=box)
+        group = pool.group()
+        group.add()
+        held = pool.acquire(group)
+        pool.acquire_then(self.note, group)
+        waiter = pool.acquire_then(self.note, group)
+        self.assertEqual(select.select([box], [], [], 0)[0], [])
+        held.release()
+        self.assertTrue(waiter.cancel())
+        self.assertEqual(select.select([box], [], [], 0)[0], [box])
+        self.assertEqual(self.told, [])
+        self.assertEqual((box.run(1), self.told), (1, [Grant.GRANTED]))
+        self.assertEqual((box.run(), box.run()), (1, 0))
+        self.assertEqual(self.told, [Grant.GRANTED, Grant.CANCELLED])
+        # What waits in it keeps it.
+        gone = weakref.ref(box)
+        held = pool.acquire(group)
+        pool.acquire_then(self.note, group).cancel()
+        held.release()
+        del box, pool, group, held, waiter
+        gc.collect()
+        self.assertEqual(gone().run(), 1)
+        gc.collect()
+        self.assertIsNone(gone())
+
     def test_a_pause_lasts_until_its_end(self):
         held = self.pool.acquire(self.a)
         with self.assertRaises(TimeoutError):
@@ -121,8 +220,9 @@ class Manual(unittest.TestCase):
                 self.pool.acquire_then(self.note, *bad)
         with self.assertRaises(ValueError):
             self.pool.acquire_then(self.note, self.a, timeout=-1)
-        with self.assertRaises(ValueError):
-            self.pool.object(order=-1)
+        for make in (self.pool.object, self.pool.group):
+            with self.assertRaises(ValueError):
+                make(order=-1)
         other = hwt_checkout.Checkout(self.timer)
         with self.assertRaises(hwt.Error):
             other.try_acquire(self.a)
@@ -240,6 +340,25 @@ class Threads(unittest.TestCase):
         self.assertEqual(ended, [600, 600])
         self.assertEqual(len(hwt_checkout._waiting), 0)
 
+    def test_asyncio_is_told_on_the_thread_of_the_loop(self):
+        async def main():
+            loop = asyncio.get_running_loop()
+            told = loop.create_future()
+            box = hwt_checkout.Mailbox()
+            with hwt.Timer(0.001) as timer:
+                pool = hwt_checkout.Checkout(timer, executor=box)
+                loop.add_reader(box, box.run)
+                pool.acquire_then(
+                    lambda held, grant: told.set_result(
+                        (grant, threading.get_ident())),
+                    pool.group(), timeout=0.01)
+                result = await asyncio.wait_for(told, 60)
+                loop.remove_reader(box)
+                return result
+
+        self.assertEqual(
+            asyncio.run(main()), (Grant.EXPIRED, threading.get_ident()))
+
     def test_a_wait_lets_others_run(self):
         with hwt.Timer(tick=0.001) as timer:
             pool = hwt_checkout.Checkout(timer)
@@ -293,6 +412,8 @@ class Layout(unittest.TestCase):
     def test_sizes_and_offsets(self):
         check_layout(self, "modules/checkout/hwt_checkout.h", {
             "hwt_object": hwt_checkout._Object,
+            "hwt_group": hwt_checkout._Group,
+            "hwt_item": hwt_checkout._Item,
             "hwt_request": hwt_checkout._Request,
             "hwt_checkout_options": hwt_checkout._Options,
             "hwt_checkout_stats": hwt_checkout._Stats,
