@@ -73,13 +73,16 @@ local function visit(member, of_tick, share)
 	return true
 end
 
--- One page of a slot. Where the next one begins, or nil.
+-- One page of a slot. Where the next one begins, or nil; and the size of that:
+-- of a queue that is passed over, the rest of a page is read for nothing.
 local function drain_page(of_tick, at, size, share)
 	local bucket = bucket_key(of_tick % slots)
 	local page = sure("ZRANGEBYLEX", bucket, at, "+", "LIMIT", 0, size)
-	local gone, over = {}, nil
+	local gone, over, passed = {}, nil, 0
 	for _, member in ipairs(page) do
-		if not over or sub(member, 1, #over + 1) ~= over .. "\0" then
+		if over and sub(member, 1, #over + 1) == over .. "\0" then
+			passed = passed + 1
+		else
 			local leaves
 			leaves, over = visit(member, of_tick, share)
 			gone[#gone + 1] = leaves and member or nil
@@ -95,7 +98,8 @@ local function drain_page(of_tick, at, size, share)
 	if #page < size then
 		return nil
 	end
-	return over and behind(over) or "(" .. page[#page]
+	return over and behind(over) or "(" .. page[#page],
+		passed > size / 2 and size / 2 or min(size * 2, PAGE_MAX)
 end
 
 -- What is due in the slot of a tick, up to a share of each queue.
@@ -107,8 +111,7 @@ local function drain(of_tick, at, share)
 				match(at, "^.([A-Za-z0-9._-]*)"))
 			break
 		end
-		at = drain_page(of_tick, at, size, share)
-		size = min(size * 2, PAGE_MAX)
+		at, size = drain_page(of_tick, at, size, share)
 	end
 	left[of_tick] = left[of_tick] or stopped and true
 end

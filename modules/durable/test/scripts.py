@@ -1511,6 +1511,15 @@ class Fair(Case):
         self.move(90)
         self.all_are_moved(9000)
 
+    def test_queues_that_are_not_due_cost_little_each(self):
+        """They share the slot, and are due rotations later."""
+        for i in range(40):
+            self.fill(f"n{i:02}", 300, START + 1000 * TICK * SLOTS)
+        self.assertEqual(self.space("pump", 0, self.LIMIT, "")[5], 0)
+        self.move(TICK)
+        self.assertEqual(self.space("pump", 0, self.LIMIT, "")[5], 0)
+        self.assertEqual(self.meta()["cursor"], START // TICK + 1)
+
     def test_behind_many_backlogs(self):
         """Each gets a share before any gets a second one."""
         names = [f"n{i}" for i in range(20)]
