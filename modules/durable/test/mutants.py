@@ -19,10 +19,10 @@ from engine import Engine, Scripts, read_script_file
 # File, name of the fault, what is there, what is put in its place.
 MUTANTS = [
     ("common", "no high-water mark",
-     "now, now_up = max(real, clock), max(up, clock)",
-     "now, now_up = real, up"),
+     "base, base_up = max(real, clock), max(up, clock)",
+     "base, base_up = real, up"),
     ("common", "a delay counts from the past millisecond",
-     "and now or now_up + delay", "and now or now + delay"),
+     "and base or base_up + delay", "and base or base + delay"),
     ("common", "add does not look at the cursor",
      "max(floor(due / tick), cursor) % slots", "floor(due / tick) % slots"),
     ("common", "the slot of the next tick",
