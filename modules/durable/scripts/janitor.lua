@@ -39,7 +39,7 @@ end
 
 -- How many, and whether there may be more.
 local function end_leases(limit)
-	if resumed ~= 0 and now - resumed < GRACE then
+	if resumed ~= 0 and now - resumed < GRACE and resumed <= base then
 		return 0, false
 	end
 	local ids = sure("ZRANGEBYSCORE", fly, "-inf", now, "LIMIT", 0, limit)

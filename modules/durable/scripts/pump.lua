@@ -14,6 +14,7 @@
 local SHARE = 8 -- of the limit, that a queue has in a turn
 local PAGE, PAGE_MAX = 16, 256 -- members that are read at once
 local SEEN_MAX = 8192 -- members that a pump reads
+local LEASES_MAX = 10000 -- that it prolongs
 
 local limit
 local looked, seen, moved = 0, 0, 0 -- members
@@ -185,6 +186,16 @@ local function find_next()
 	return max(found, now + 1)
 end
 
+-- Leases were given and extended while time stood still: as much is left of them
+-- when it goes on. A worker extends long ones too rarely for the ten seconds.
+local function prolong_leases(by)
+	local fly = prefix .. ":fly"
+	local leases = sure("ZRANGE", fly, 0, LEASES_MAX - 1, "WITHSCORES")
+	for i = 1, #leases, 2 do
+		call("ZADD", fly, leases[i + 1] + by, leases[i])
+	end
+end
+
 -- Until the leap has lasted, or is over. Nobody has looked for longer than
 -- JUMP_MAX, or it has leapt again: it counts from anew.
 local function weigh_leap()
@@ -195,6 +206,7 @@ local function weigh_leap()
 		doubted = real
 	elseif real - doubted >= JUMP_HOLD then
 		doubted, in_doubt = 0, false
+		prolong_leases(base - now)
 		now, now_up = base, base_up
 		resumed = now -- the workers get a while to extend their leases
 	end
@@ -219,7 +231,8 @@ local expected = ARGV[4] ~= "" and whole(ARGV[4], 0, WHOLE_MAX)
 if ARGV[4] ~= "" and not expected then
 	return refuse_argument(2, "version")
 end
-refused = admit("RPUSH", "SET", "ZADD", "ZREM", "ZRANGEBYLEX", "GETRANGE")
+refused = admit("RPUSH", "SET", "ZADD", "ZRANGE", "ZRANGEBYLEX", "ZREM",
+	"GETRANGE")
 if refused then
 	return refused
 end

@@ -12,7 +12,8 @@ if refused then
 	return refused
 end
 if paused ~= 0 then
-	call("HSET", KEYS[1], "clock", now, "paused", 0, "resumed", now)
+	-- From base: a pause of more than a minute is a leap that is doubted.
+	call("HSET", KEYS[1], "clock", now, "paused", 0, "resumed", base)
 	try("PUBLISH", space .. ":due", shard)
 end
 return 0

@@ -50,11 +50,15 @@ class Scripts(unittest.TestCase):
         """As a scheduler that has just begun, or knows the time."""
         return self.space("pump", 0, 100, "", witness=witness)
 
-    def take(self):
+    def take(self, visibility=30000):
         self.token = getattr(self, "token", 0) + 1
         return self.space(
-            "take", 0, "q", "w", self.token, self.token - 1, 10, 30000,
+            "take", 0, "q", "w", self.token, self.token - 1, 10, visibility,
             witness="")
+
+    def janitor(self):
+        """How many leases it has ended."""
+        return self.space("janitor", 0, 10, 1, witness="")[0]
 
     def pump_for(self, ms):
         """Each second; how many were moved."""
@@ -114,16 +118,62 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.pump_for(1000), 1)
         self.assertEqual(self.check(), [])
 
-    def test_leases_get_a_while_after_a_leap_that_lasts(self):
+    def test_leases_are_as_long_after_a_leap_that_lasts(self):
+        """Whether they were given before it or in doubt."""
+        for before in (True, False):
+            self.add(f"x{before}", 0)
+            self.pump()
+            if before:
+                self.assertEqual(len(self.take(HOUR // 2)), 1)
+            self.move(HOUR)
+            if not before:
+                self.assertEqual(len(self.take(HOUR // 2)), 1)
+            self.pump_for(HOLD + 1000)
+            self.pump_for(HOUR // 2 - 1000)
+            self.assertEqual(self.janitor(), 0)
+            self.pump_for(1000)
+            self.assertEqual(self.janitor(), 1)
+            self.assertEqual(self.check(), [])
+            self.space("cancel", 0, f"x{before}", witness="")
+
+    def test_leases_that_are_over_get_a_while_after_such_a_leap(self):
         self.add("x", 0)
         self.pump()
-        self.assertEqual(len(self.take()), 1)
+        self.take(1)
+        self.move(1)
+        self.pump()
         self.move(HOUR)
         self.pump_for(HOLD + 1000)
-        ended = [self.space("janitor", 0, 10, 1, witness="")[0]]
+        self.assertEqual(self.janitor(), 0)
         self.pump_for(HOLD)
-        ended.append(self.space("janitor", 0, 10, 1, witness="")[0])
-        self.assertEqual(ended, [0, 1])
+        self.assertEqual(self.janitor(), 1)
+
+    def test_leases_get_a_while_after_a_long_pause(self):
+        """It is told by who does not know how long it was."""
+        self.add("x", 0)
+        self.pump()
+        self.take()
+        self.space("pause", 0, witness="")
+        self.move(HOUR)
+        self.space("resume", 0, witness="")
+        self.pump(START + HOUR)
+        self.assertEqual(self.janitor(), 0)
+        self.move(HOLD - 1)
+        self.assertEqual(self.janitor(), 0)
+        self.move(1)
+        self.assertEqual(self.janitor(), 1)
+
+    def test_a_pause_that_ended_in_a_leap_for_a_moment(self):
+        """Its time is in the future then, and holds up no lease."""
+        self.add("x", 0)
+        self.pump()
+        self.take()
+        self.space("pause", 0, witness="")
+        self.move(HOUR)
+        self.space("resume", 0, witness="")
+        self.move(-HOUR)
+        self.pump_for(30000)
+        self.assertEqual(self.janitor(), 1)
 
     def test_nobody_spins_while_time_stands_still(self):
         self.add("x", 50)
