@@ -216,8 +216,8 @@ int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
 /* For the holder of the object: takes it out of the request that holds it, and
  * ends all waits for sets with it with HWT_GRANT_RETIRED. Then its memory is
  * the user's; if the holder's request has more than 20 objects, when that is
- * released. A member leaves its group, and its item's granted is NULL then; no
- * wait ends, and the request can be used again. It waits while a wait with the
+ * released. Its item's granted is NULL then. A member leaves its group: no wait
+ * ends, and the request can be used again. It waits while a wait with the
  * object is being tried. Its time grows with the waits for all objects, in all
  * sets.
  * Waits for the object may be under way meanwhile, calls that begin with it may
@@ -247,8 +247,8 @@ int hwt_request_init(struct hwt_request *request,
     void *arg);
 
 /* The same, of objects and groups. The items stay where they are as long as the
- * request is used; of their members, granted is the library's. Whoever holds
- * the request reads it.
+ * request is used, and wanted is not changed; the library writes granted, and
+ * whoever holds the request reads it.
  * -EINVAL     as above, but that a group's any may be there, once
  * -E2BIG      as above */
 int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
