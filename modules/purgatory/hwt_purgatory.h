@@ -141,7 +141,9 @@ struct hwt_purgatory_stats {
 	uint64_t links; /* of pending operations under keys */
 	uint64_t keys; /* with a link */
 	uint64_t completed, expired, cancelled, shut_down;
-	uint64_t tried; /* calls of predicates */
+	/* Calls of predicates; of calls of the library that other threads are
+	 * in, some later. */
+	uint64_t tried;
 	/* It grows with the most operations that were in use at the same time
 	 * (until their done had returned), whatever their keys, and is given
 	 * back by destroy: some 170 bytes (with 64-bit pointers) for each, for

@@ -115,6 +115,43 @@ call_is_nested(const struct hwt_purgatory *purgatory)
 	return call_of(purgatory) != NULL;
 }
 
+uint64_t
+call_take_tried(const struct hwt_purgatory *purgatory)
+{
+	struct call *call = call_of(purgatory);
+	uint64_t tried = call->tried;
+
+	call->tried = 0;
+	return tried;
+}
+
+void
+call_count_ahead(const struct hwt_purgatory *purgatory)
+{
+	call_of(purgatory)->tried--;
+}
+
+uint64_t
+call_tried(const struct hwt_purgatory *purgatory)
+{
+	const struct call *call = call_of(purgatory);
+
+	return call != NULL ? call->tried : 0;
+}
+
+/* What no shard has counted by the end of the outermost call. */
+static void
+call_count_tried(struct call *call)
+{
+	struct shard *shard = &call->purgatory->shard[0];
+
+	if (call->tried == 0)
+		return;
+	shard_lock(shard);
+	shard->tried += call_take_tried(call->purgatory);
+	shard_unlock(shard);
+}
+
 void
 call_be_patient(const struct hwt_purgatory *purgatory)
 {
@@ -306,6 +343,8 @@ call_end(struct call *call)
 		call_walk(call);
 		call_flush(call->purgatory);
 	}
+	if (call->purgatory != NULL)
+		call_count_tried(call);
 	calls = call->outer;
 }
 
@@ -361,7 +400,7 @@ operation_try(struct operation *operation)
 	struct call *call = call_of(operation->home->purgatory);
 	bool holds;
 
-	(void)a64_add_seq(&operation->home->tried, 1);
+	call->tried++;
 	call->callbacks++;
 	call->predicates++;
 	holds = operation->try_complete(

@@ -106,6 +106,7 @@ RB_HEAD(thresholds, threshold);
 /* Exists while something is linked, or a walk has its position here. */
 struct key {
 	struct hwt_key name;
+	uint64_t hash;
 	struct key *chain;
 	struct link *first, *last; /* by arrival; without thresholds */
 	struct thresholds thresholds;
@@ -123,27 +124,26 @@ struct operation_slab {
 /* Linear hashing: the table grows and shrinks bucket by bucket. Segment 0 has
  * the first BUCKETS_MIN buckets, each further one doubles the table. */
 struct table {
-	struct key **segment[SEGMENTS];
 	uint32_t buckets;
 	uint32_t base; /* the power of two not above buckets */
 	uint32_t keys; /* objects, also those without a link */
+	struct key **segment[SEGMENTS];
 };
 
 struct shard {
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
-	struct hwt_purgatory *purgatory;
 	struct table table;
+	_Alignas(CACHE_LINE) struct hwt_purgatory *purgatory;
 	struct key *spare_keys; /* a few free ones */
-	uint32_t spares;
 	struct operation *free; /* taken from the pool */
-	uint64_t arrivals;
-	uint64_t pending, links, keys;
-	uint64_t ended[OUTCOME_REFUSED + 1]; /* by outcome */
-	uint64_t memory_bytes;
+	uint64_t links, keys, pending, memory_bytes;
+	uint32_t spares;
 	bool closed; /* shutdown was called */
+	uint64_t arrivals;
+	uint64_t ended[OUTCOME_REFUSED + 1]; /* by outcome */
+	uint64_t tried;
 	/* These are changed without the lock. */
-	_Alignas(CACHE_LINE) a64_t tried;
-	a64_t held; /* operations of this home that executors hold */
+	_Alignas(CACHE_LINE) a64_t held; /* of this home, by executors */
 	a64_t executing; /* calls of execute with one of them */
 };
 
@@ -208,6 +208,32 @@ operation_handle(struct operation *operation)
 	    word_id(a64_load_acquire(&operation->word), operation->index)};
 }
 
+/* A key's hash says which shard it belongs to: by the high bits, since the low
+ * ones choose the bucket. */
+static inline uint64_t
+key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
+{
+	return secret_hash(&purgatory->of_keys, name.kind, name.id);
+}
+
+static inline struct shard *
+shard_of(const struct hwt_purgatory *purgatory, uint64_t hash)
+{
+	return &purgatory->shard[hash >> 48 & (purgatory->shard_count - 1)];
+}
+
+static inline void
+shard_lock(struct shard *shard)
+{
+	(void)pthread_mutex_lock(&shard->lock);
+}
+
+static inline void
+shard_unlock(struct shard *shard)
+{
+	(void)pthread_mutex_unlock(&shard->lock);
+}
+
 /* A call of the library that this thread is in: the outermost one of its
  * purgatory. What is put off waits there: see CALLBACKS in operation.c. */
 struct call {
@@ -217,6 +243,7 @@ struct call {
 	unsigned callbacks; /* that the thread is in, one in the other */
 	unsigned predicates; /* of these */
 	unsigned again; /* predicates called for events of others */
+	uint64_t tried; /* called, less those that a shard has counted */
 	bool patient; /* goes on with that: there is no way to leave one */
 	struct call *outer; /* of another purgatory */
 };
@@ -225,11 +252,6 @@ struct call {
 int shards_create(struct hwt_purgatory *purgatory, uint32_t count);
 /* inherited: in a forked child; what another thread was changing is left. */
 void shards_destroy(struct hwt_purgatory *purgatory, bool inherited);
-/* A key's hash says which shard it belongs to. */
-uint64_t key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name);
-struct shard *shard_of(const struct hwt_purgatory *purgatory, uint64_t hash);
-void shard_lock(struct shard *shard);
-void shard_unlock(struct shard *shard);
 /* With the lock held. A free record; NULL: no memory. */
 struct operation *shard_alloc(struct shard *shard);
 /* Makes a record free that nobody uses any more. */
@@ -261,9 +283,9 @@ struct threshold *key_after(struct key *key, const struct threshold *after);
 /* With the lock held. */
 void key_raise(struct key *key, uint64_t value);
 /* With the lock held: puts a walk's position before the first link, or behind
- * the last; and takes it out again. */
+ * the last; moves it on; and takes it out again. */
 void key_place(struct key *key, struct link *position, bool last);
-void key_move(struct link *position);
+void key_move(struct link *position, struct link *before);
 void key_displace(struct shard *shard, struct link *position);
 
 /* operation.c */
@@ -278,6 +300,13 @@ void call_flush(const struct hwt_purgatory *purgatory);
 /* Whether this thread is in a call of the purgatory: so it is in a callback, or
  * in one of the timer's hooks. */
 bool call_is_nested(const struct hwt_purgatory *purgatory);
+/* A call counts its predicates itself, without an atomic operation, until it
+ * holds a shard's lock: then that shard counts them. */
+uint64_t call_take_tried(const struct hwt_purgatory *purgatory);
+/* The caller has counted one that this call will call. */
+void call_count_ahead(const struct hwt_purgatory *purgatory);
+/* Those of this thread that no shard has counted yet. */
+uint64_t call_tried(const struct hwt_purgatory *purgatory);
 /* Of the calls that this thread is in: it leaves nothing; or at once. */
 void call_be_patient(const struct hwt_purgatory *purgatory);
 void call_be_tired(const struct hwt_purgatory *purgatory);

@@ -221,6 +221,10 @@ watch_fill(struct watch *watch, struct shard *home)
 	if (watch->links != NULL)
 		home->memory_bytes += watch->count * sizeof(struct link);
 	home->pending++;
+	if (spec->try_complete != NULL) {
+		home->tried++;
+		call_count_ahead(purgatory);
+	}
 	word = a64_load_relaxed(&operation->word) | LIVE | RUN;
 	if (spec->delay_ns != HWT_NEVER)
 		word |= ARMED;
@@ -394,14 +398,18 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
 /* Walking. */
 
 struct batch {
-	uint64_t id[WALK_BATCH];
+	struct visit {
+		struct operation *operation;
+		uint64_t id;
+	} visit[WALK_BATCH];
 	uint32_t count;
 };
 
 static void
 batch_add(struct batch *batch, struct operation *operation)
 {
-	batch->id[batch->count++] = operation_handle(operation).id;
+	batch->visit[batch->count++] =
+	    (struct visit){operation, operation_handle(operation).id};
 }
 
 /* Each operation is looked at, or ended, and its done called, before the
@@ -414,12 +422,11 @@ batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
 	uint32_t i;
 
 	for (i = 0; i < batch->count; i++) {
-		struct operation *operation =
-		    operation_at(purgatory, batch->id[i]);
+		const struct visit *visit = &batch->visit[i];
 
 		decided += outcome == 0
-		    ? operation_event(operation, batch->id[i])
-		    : operation_decide(operation, batch->id[i], outcome);
+		    ? operation_event(visit->operation, visit->id)
+		    : operation_decide(visit->operation, visit->id, outcome);
 		call_flush(purgatory);
 	}
 	return decided;
@@ -463,14 +470,15 @@ static bool
 collect_more(
     struct key *key, struct walk *walk, uint64_t outcome, struct batch *batch)
 {
+	struct link *next = walk->at.next;
 	struct threshold *threshold;
 	uint32_t looks;
 
-	for (looks = WALK_BATCH; looks > 0 && walk->at.next != &walk->end;
-	     looks--) {
-		batch_add_link(batch, walk->at.next, outcome);
-		key_move(&walk->at);
+	for (looks = WALK_BATCH; looks > 0 && next != &walk->end; looks--) {
+		batch_add_link(batch, next, outcome);
+		next = next->next;
 	}
+	key_move(&walk->at, next);
 	if (outcome == 0)
 		return looks == 0;
 	for (; looks > 0; looks--) {
@@ -503,6 +511,7 @@ walk_many(struct hwt_purgatory *purgatory, struct shard *shard, struct key *key,
 		shard_unlock(shard);
 		decided += batch_visit(purgatory, &batch, outcome);
 		shard_lock(shard);
+		shard->tried += call_take_tried(purgatory);
 	} while (more);
 	key_displace(shard, &walk.at);
 	key_displace(shard, &walk.end);
@@ -732,6 +741,7 @@ hwt_purgatory_read_stats(
 		return -EINVAL;
 	memset(stats, 0, sizeof(*stats));
 	(void)pool_made(purgatory, &stats->memory_bytes);
+	stats->tried = call_tried(purgatory);
 	for (i = 0; i < purgatory->shard_count; i++) {
 		struct shard *shard = &purgatory->shard[i];
 
@@ -743,7 +753,7 @@ hwt_purgatory_read_stats(
 		stats->expired += shard->ended[HWT_EXPIRED];
 		stats->cancelled += shard->ended[HWT_CANCELLED];
 		stats->shut_down += shard->ended[HWT_SHUT_DOWN];
-		stats->tried += a64_load_relaxed(&shard->tried);
+		stats->tried += shard->tried;
 		stats->memory_bytes += shard->memory_bytes;
 		shard_unlock(shard);
 	}

@@ -51,31 +51,6 @@ threshold_compare(const struct threshold *a, const struct threshold *b)
 RB_GENERATE_INTERNAL(thresholds, threshold, entry, threshold_compare,
     __attribute__((unused)) static)
 
-uint64_t
-key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
-{
-	return secret_hash(&purgatory->of_keys, name.kind, name.id);
-}
-
-/* Buckets are chosen by the low bits. */
-struct shard *
-shard_of(const struct hwt_purgatory *purgatory, uint64_t hash)
-{
-	return &purgatory->shard[hash >> 48 & (purgatory->shard_count - 1)];
-}
-
-void
-shard_lock(struct shard *shard)
-{
-	(void)pthread_mutex_lock(&shard->lock);
-}
-
-void
-shard_unlock(struct shard *shard)
-{
-	(void)pthread_mutex_unlock(&shard->lock);
-}
-
 /* Tables. */
 
 static uint32_t
@@ -154,8 +129,7 @@ table_grow(struct shard *shard)
 	to = bucket_at(table, bucket);
 	table->buckets++;
 	while ((key = *from) != NULL) {
-		if (bucket_number(table,
-			key_hash(shard->purgatory, key->name)) != bucket) {
+		if (bucket_number(table, key->hash) != bucket) {
 			from = &key->chain;
 			continue;
 		}
@@ -245,7 +219,7 @@ key_create(struct shard *shard, struct hwt_key name, uint64_t hash)
 	if (table->keys++ >= table->buckets)
 		table_grow(shard);
 	bucket = bucket_at(table, bucket_number(table, hash));
-	*key = (struct key){.name = name, .chain = *bucket};
+	*key = (struct key){.name = name, .hash = hash, .chain = *bucket};
 	*bucket = key;
 	return key;
 }
@@ -254,8 +228,7 @@ static void
 key_destroy(struct shard *shard, struct key *key)
 {
 	struct table *table = &shard->table;
-	struct key **at = bucket_at(
-	    table, bucket_number(table, key_hash(shard->purgatory, key->name)));
+	struct key **at = bucket_at(table, bucket_number(table, key->hash));
 	unsigned shrinks = 4;
 
 	while (*at != key)
@@ -382,15 +355,13 @@ key_place(struct key *key, struct link *position, bool last)
 	list_insert(key, position, last ? NULL : key->first);
 }
 
-/* Moves a position behind the next link. */
 void
-key_move(struct link *position)
+key_move(struct link *position, struct link *before)
 {
 	struct key *key = position->key;
-	struct link *next = position->next;
 
 	list_remove(key, position);
-	list_insert(key, position, next->next);
+	list_insert(key, position, before);
 }
 
 void
@@ -619,8 +590,7 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 		link = &operation->links[i];
 		if (link->key == NULL)
 			continue;
-		shard = shard_of(home->purgatory,
-		    key_hash(home->purgatory, link->key->name));
+		shard = shard_of(home->purgatory, link->key->hash);
 		shard_lock(shard);
 		(void)key_unlink(shard, link);
 		shard_unlock(shard);
@@ -633,6 +603,7 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 		    operation->link_count * sizeof(struct link);
 	home->pending--;
 	home->ended[outcome]++;
+	home->tried += call_take_tried(home->purgatory);
 	shard_unlock(home);
 	links_free(operation);
 }

@@ -43,6 +43,35 @@ Test(stats, each_end_is_counted_once)
 	yard_close(&yard);
 }
 
+static void
+count_itself(struct operation *operation)
+{
+	*(uint64_t *)operation->data = yard_stats(operation->yard).tried;
+}
+
+/* Where a call has not ended, its own thread's count is right, too: in a
+ * predicate of watch and of check, and in done. */
+Test(stats, a_predicate_is_counted_when_it_is_called)
+{
+	uint64_t tried = 0;
+	struct operation operation = {.yard = &yard,
+	    .in_try = count_itself,
+	    .in_done = count_itself,
+	    .data = &tried};
+
+	yard_open(&yard, NULL);
+	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
+	assert_u64(tried, 1);
+	assert_u64(check(&yard, KEY(1)), 0);
+	assert_u64(tried, 2);
+	assert_u64(yard_stats(&yard).tried, 2);
+	operation.in_try = NULL;
+	operation.holds = 1;
+	assert_u64(check(&yard, KEY(1)), 1);
+	assert_u64(tried, 3);
+	yard_close(&yard);
+}
+
 Test(stats, memory_does_not_grow_with_the_rate_of_calls)
 {
 	struct operation operation;
