@@ -186,8 +186,8 @@ local function find_next()
 	return max(found, now + 1)
 end
 
--- Leases were given and extended while time stood still: as much is left of them
--- when it goes on. A worker extends long ones too rarely for the ten seconds.
+-- Leases were given and extended while time stood still: as much is left of
+-- them when it goes on. A worker extends long ones too rarely for the grace.
 local function prolong_leases(by)
 	local fly = prefix .. ":fly"
 	local leases = sure("ZRANGE", fly, 0, LEASES_MAX - 1, "WITHSCORES")

@@ -3,12 +3,12 @@
 --
 -- take queue worker token received limit visibility
 
-local LOOKED_MAX = 4 -- entries per task that is asked for
+local LOOKED_MAX = 2048 -- entries: what nobody waits for goes fast
 local PAGE = 16 -- records that are read at once: up to a MiB
 local KEPT = 600000 -- ms, for which a take is remembered behind its leases
 
 local taken, kept = {}, {}
-local bytes = 0
+local bytes, passed = 0, 0 -- of what it got, and of what it passed over
 local seen = {} -- ids that it has begun
 local leases = {} -- ends and ids
 local in_buckets = {} -- members by slot
@@ -82,6 +82,7 @@ local function begin(id, text, queue, visibility)
 	end
 	if task.state ~= PENDING or task.due > now or task.queue ~= queue then
 		drop_entry(id, task)
+		passed = passed + #text
 		return
 	end
 	note_bucket(id, task)
@@ -105,11 +106,11 @@ local function read_records(ids, first, last)
 end
 
 -- Begins what the entries name, until there is enough. How many it looked at.
-local function begin_some(ids, queue, visibility)
+local function begin_some(ids, queue, limit, visibility)
 	local looked = 0
 	local texts
 	for i, id in ipairs(ids) do
-		if bytes >= BYTES_MAX then
+		if #taken == limit or bytes + passed >= BYTES_MAX then
 			break
 		end
 		if (i - 1) % PAGE == 0 then
@@ -124,13 +125,14 @@ end
 local function take(queue, limit, visibility)
 	local key = queue_key(queue)
 	local looked = 0
-	while #taken < limit and looked < limit * LOOKED_MAX and
-		bytes < BYTES_MAX do
-		local ids = sure("LRANGE", key, 0, limit - #taken - 1)
+	while #taken < limit and looked < LOOKED_MAX and
+		bytes + passed < BYTES_MAX do
+		local size = looked == 0 and limit or max(limit - #taken, PAGE)
+		local ids = sure("LRANGE", key, 0, size - 1)
 		if not ids[1] then
 			break
 		end
-		local count = begin_some(ids, queue, visibility)
+		local count = begin_some(ids, queue, limit, visibility)
 		call("LTRIM", key, count, -1)
 		looked = looked + count
 		changed = true

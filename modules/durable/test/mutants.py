@@ -240,7 +240,7 @@ MUTANTS = [
     ("take", "no lease", "leases[#leases + 1] = now + visibility",
      "leases[#leases + 1] = now"),
     ("take", "more than asked for",
-     "key, 0, limit - #taken - 1)", "key, 0, limit - 1)"),
+     "if #taken == limit or bytes", "if bytes"),
     ("pump", "the cursor moves too early",
      "while cursor < final and not left[cursor] do",
      "while cursor < final do"),

@@ -1634,6 +1634,17 @@ class LongQueue(Case):
         self.assert_whole()
         self.assertEqual(self.pump_all(), 0)
 
+    def test_many_cancelled_entries_do_not_hold_up_a_small_take(self):
+        """A worker with one thread looks again a second later."""
+        *cancelled, first = self.client(
+            "LRANGE", self.space.key(0, "q:q"), 0, 199)
+        for name in cancelled:
+            self.space("cancel", 0, name)
+        self.assertEqual(self.length(), 1200)
+        self.assertEqual([task[0] for task in self.take(limit=1)], [first])
+        self.assertEqual(self.length(), 1000)
+        self.assert_whole()
+
     def test_a_record_that_was_kept_for_an_entry_that_is_gone(self):
         self.assertEqual(self.call("cancel", "x002"), 0)
         self.client("DEL", self.space.key(0, "q:q"))
