@@ -47,7 +47,7 @@ $(longpoll): $(longpoll_parts) \
 demo-longpoll: $(longpoll)
 	@$(longpoll) demo $(DEMO)
 
-# A pool of connections: it needs the module checkout.
+# A pool of connections to a Redis: it needs the module checkout, and hiredis.
 pool := build/plain/examples/pool/pool
 checkout_doc += $(wildcard examples/pool/*)
 pool_parts := $(patsubst %.c,build/plain/%.o,$(wildcard examples/pool/*.c))
@@ -55,7 +55,7 @@ $(pool_parts): own = -Imodules/checkout
 $(pool): $(pool_parts) \
 		build/plain/libhwt_checkout.a build/plain/libhwt.a
 	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(libs)
+	$(Q)$(link) -o $@ $^ -lhiredis $(libs)
 
 demo-pool: $(pool)
 	@$(pool) $(DEMO)

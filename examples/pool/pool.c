@@ -1,83 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The proxy. Each connection to the backend is an object, and each client has a
- * request, which is for the connections with the shortest lines. Clients and
- * connections belong to the loop's thread. granted may be called by any thread:
- * by the loop's that releases, by the timer's at a deadline, by control's after
- * a pause. So it puts the client into a list, and the loop is told.
+ * The pool. Its slots are the members of a group; a slot has a connection or
+ * none. As the slot that was released last is taken first, the connections in
+ * use are few and warm, and the others become idle.
+ *
+ * A connection is whoever's has taken it out of its slot, by an exchange of the
+ * pointer: the holder of the slot does so first of all, and one who closes what
+ * is idle or old, in a task, where it cannot hold the slot. So each has one
+ * owner. Tasks that may wait for a server run on a thread of their own, beside
+ * the timer's worker, which ends the waits of takers.
+ *
+ * A pause begins a new epoch, and connections of an earlier one are not used
+ * any more, wherever they were meanwhile.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <hwt_checkout.h>
 
 #include "../must.h"
 #include "pool.h"
 
 enum {
-	EVENTS = 64,
-	SAMPLES_MAX = 1 << 20
-};
-
-/* What epoll watches. */
-struct source {
-	void (*ready)(struct source *source);
-	int fd;
-	struct pool *pool;
+	LINE_SIZE = 160,
+	MOST_MAX = 10000
 };
 
 struct link {
-	struct source source;
-	struct hwt_object object;
-	struct client *client; /* that it serves */
-	unsigned line; /* clients that have it or wait for it */
+	redisContext *redis;
+	uint64_t old_ns; /* when its age ends */
+	uint64_t idle_ns; /* since when; its owner's */
+	unsigned epoch;
 };
 
-struct client {
-	struct source source;
-	struct hwt_request request;
-	struct hwt_object *set[2];
-	struct link *link[2];
-	unsigned links, answers;
-	bool busy; /* the request waits or is granted */
-	uint64_t asked_ns, told_ns;
-	enum hwt_grant grant;
-	struct client *next; /* in the pool's list */
-	size_t used;
-	char text[LINE_SIZE * 2]; /* what was read */
-	char line[LINE_SIZE]; /* what the backend is asked */
+struct pool_slot {
+	struct hwt_object object; /* the first: a member of the group */
+	struct pool *pool;
+	struct link *_Atomic link; /* idle; NULL: none, or its holder has it */
+	struct link *own; /* the holder's */
+	/* Of what was put there last: when, and when its age ends. */
+	_Atomic uint64_t used_ns, old_ns;
+	hwt_timeout idle, leak; /* the holder touches and cancels them */
+	const char *_Atomic who; /* the holder; NULL: none */
+	_Atomic uint64_t since_ns;
+};
+
+enum count {
+	OPEN,
+	FAILED,
+	MADE,
+	CLOSED_IDLE,
+	CLOSED_OLD,
+	CLOSED_BROKEN,
+	CLOSED_PAUSE,
+	LEAKS,
+	COUNTS
 };
 
 struct pool {
+	struct pool_options options;
 	struct hwt *timer;
+	struct hwt_pool *thread;
+	const struct hwt_executor *executor;
 	struct hwt_checkout *checkout;
-	struct link link[LINKS];
-	struct source listener, told, end;
-	int epoll, control;
-	uint16_t port, control_port;
-	pthread_t loop_thread, control_thread;
-	unsigned clients;
-	bool over;
-	/* Under the lock: who has been told by granted. */
-	pthread_mutex_t lock;
-	struct client *first, **last;
-	uint32_t *wait_us;
-	unsigned waits;
+	struct hwt_group group;
+	hwt_timeout upkeep;
+	_Atomic uint64_t count[COUNTS], random;
+	_Atomic unsigned epoch;
+	_Atomic bool paused;
+	struct pool_slot *slot; /* options.most */
 };
 
-/* Sockets. */
-
-uint64_t
+static uint64_t
 now_ns(void)
 {
 	struct timespec now;
@@ -86,477 +83,480 @@ now_ns(void)
 	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t
+later(uint64_t now, uint64_t delay_ns)
+{
+	return delay_ns >= HWT_NEVER - now ? HWT_NEVER : now + delay_ns;
+}
+
+/* Connections. */
+
+/* 0 to below limit; of a sequence that all threads share. */
+static uint64_t
+draw(struct pool *pool, uint64_t limit)
+{
+	uint64_t x = atomic_fetch_add(&pool->random, 0x9e3779b97f4a7c15u);
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return limit == 0 ? 0 : (x ^ (x >> 31)) % limit;
+}
+
 static int
-new_socket(struct sockaddr_in *address, uint16_t port)
+error_of(const redisContext *redis)
 {
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int on = 1;
+	int error = errno; /* hiredis leaves it as the call did */
 
-	must(fd >= 0);
-	must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0);
-	memset(address, 0, sizeof(*address));
-	address->sin_family = AF_INET;
-	address->sin_port = htons(port);
-	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	return fd;
+	if (redis == NULL || redis->err == REDIS_ERR_OOM)
+		return -ENOMEM;
+	if (redis->err != REDIS_ERR_IO)
+		return -ECONNREFUSED;
+	return error == EAGAIN || error <= 0 ? -ETIMEDOUT : -error;
 }
 
-int
-listen_on(uint16_t *port)
+/* NULL: why it failed is in *error. */
+static struct link *
+link_make(struct pool *pool, int *error)
 {
-	struct sockaddr_in address;
-	socklen_t size = sizeof(address);
-	int fd = new_socket(&address, 0);
+	const struct pool_options *options = &pool->options;
+	const struct timeval limit = {
+	    .tv_sec = (time_t)(options->connect_ns / HWT_SEC(1)),
+	    .tv_usec = (suseconds_t)(options->connect_ns % HWT_SEC(1) / 1000)};
+	uint64_t age_ns = options->age_ns;
+	struct link *link = calloc(1, sizeof(*link));
 
-	must(bind(fd, (struct sockaddr *)&address, size) == 0);
-	must(listen(fd, SOMAXCONN) == 0);
-	must(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-	*port = ntohs(address.sin_port);
-	return fd;
-}
-
-int
-connect_to(uint16_t port)
-{
-	struct sockaddr_in address;
-	int fd = new_socket(&address, port);
-
-	must(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
-	return fd;
+	*error = -ENOMEM;
+	if (link == NULL)
+		return NULL;
+	link->epoch = atomic_load(&pool->epoch);
+	link->redis =
+	    redisConnectWithTimeout(options->host, options->port, limit);
+	if (link->redis == NULL || link->redis->err != 0 ||
+	    redisSetTimeout(link->redis, limit) != REDIS_OK) {
+		*error = error_of(link->redis);
+		if (link->redis != NULL)
+			redisFree(link->redis);
+		free(link);
+		return NULL;
+	}
+	if (age_ns != HWT_NEVER)
+		age_ns -= draw(pool, age_ns / 10 + 1);
+	link->idle_ns = now_ns();
+	link->old_ns = later(link->idle_ns, age_ns);
+	atomic_fetch_add(&pool->count[OPEN], 1);
+	atomic_fetch_add(&pool->count[MADE], 1);
+	return link;
 }
 
 static void
-watch(struct pool *pool, struct source *source, void (*ready)(struct source *),
-    int fd)
+link_close(struct pool *pool, struct link *link, enum count why)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
-
-	source->pool = pool;
-	source->ready = ready;
-	source->fd = fd;
-	must(epoll_ctl(pool->epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+	atomic_fetch_sub(&pool->count[OPEN], 1);
+	atomic_fetch_add(&pool->count[why], 1);
+	redisFree(link->redis);
+	free(link);
 }
 
-/* Lines are short: they fit into the socket's buffer, unless the other end has
- * gone, which its next event says. */
-static void
-send_text(const struct source *to, const char *text)
-{
-	if (to->fd >= 0)
-		(void)send(to->fd, text, strlen(text), MSG_NOSIGNAL);
-}
-
-/* Clients. */
-
-static void client_next(struct client *client);
-
-static void
-client_free(struct client *client)
-{
-	client->source.pool->clients--;
-	free(client);
-}
-
-/* Its connections are not its own any more. Whether it is still there. */
 static bool
-client_done(struct client *client)
+link_answers(struct link *link)
 {
-	unsigned i;
+	redisReply *reply = redisCommand(link->redis, "PING");
+	bool answers = reply != NULL && reply->type != REDIS_REPLY_ERROR;
 
-	for (i = 0; i < client->links; i++)
-		client->link[i]->line--;
-	client->busy = false;
-	if (client->source.fd >= 0)
-		return true;
-	client_free(client);
-	return false;
+	freeReplyObject(reply);
+	return answers;
 }
 
-static void
-client_granted(struct client *client)
+/* NULL: there is none, or it is of no use and closed. */
+static struct link *
+slot_claim(struct pool_slot *slot)
 {
-	unsigned i;
+	struct pool *pool = slot->pool;
+	struct link *link = atomic_exchange(&slot->link, NULL);
+	uint64_t now = now_ns();
 
-	client->answers = 0;
-	for (i = 0; i < client->links; i++) {
-		must(client->link[i]->client == NULL);
-		client->link[i]->client = client;
-		send_text(&client->link[i]->source, client->line);
-	}
-}
-
-static void
-granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
-{
-	struct client *client = arg;
-	struct pool *pool = client->source.pool;
-
-	(void)request;
-	client->grant = grant;
-	client->told_ns = now_ns();
-	client->next = NULL;
-	must(pthread_mutex_lock(&pool->lock) == 0);
-	*pool->last = client;
-	pool->last = &client->next;
-	must(eventfd_write(pool->told.fd, 1) == 0);
-	must(pthread_mutex_unlock(&pool->lock) == 0);
-}
-
-static void
-client_told(struct client *client)
-{
-	struct pool *pool = client->source.pool;
-	bool gone = client->source.fd < 0;
-
-	if (client->grant == HWT_GRANTED && pool->waits < SAMPLES_MAX)
-		pool->wait_us[pool->waits++] =
-		    (uint32_t)((client->told_ns - client->asked_ns) / 1000);
-	if (client->grant == HWT_GRANTED && !gone) {
-		client_granted(client);
-		return;
-	}
-	if (client->grant == HWT_GRANTED)
-		must(hwt_checkout_release(pool->checkout, &client->request) ==
-		    0);
-	send_text(&client->source, "busy\n");
-	if (client_done(client))
-		client_next(client);
-}
-
-static void
-told_ready(struct source *source)
-{
-	struct pool *pool = source->pool;
-	struct client *client, *next;
-	eventfd_t count;
-
-	must(eventfd_read(source->fd, &count) == 0);
-	must(pthread_mutex_lock(&pool->lock) == 0);
-	client = pool->first;
-	pool->first = NULL;
-	pool->last = &pool->first;
-	must(pthread_mutex_unlock(&pool->lock) == 0);
-	for (; client != NULL; client = next) {
-		next = client->next;
-		client_told(client);
-	}
-}
-
-/* The one with the shortest line, or two that stand side by side. */
-static void
-choose_links(struct client *client)
-{
-	struct link *link = client->source.pool->link;
-	unsigned count = client->links;
-	unsigned i, best = 0;
-	unsigned line, shortest = ~0u;
-
-	for (i = 0; i + count <= LINKS; i++) {
-		line = link[i].line + link[i + count - 1].line;
-		if (line < shortest) {
-			shortest = line;
-			best = i;
-		}
-	}
-	for (i = 0; i < count; i++) {
-		client->link[i] = &link[best + i];
-		client->link[i]->line++;
-		client->set[i] = &client->link[i]->object;
-	}
-	must(hwt_request_init(
-		 &client->request, client->set, count, granted, client) == 0);
-}
-
-static void
-client_ask(struct client *client, unsigned wait_ms)
-{
-	int result;
-
-	choose_links(client);
-	client->busy = true;
-	client->asked_ns = now_ns();
-	result = hwt_checkout_acquire(
-	    client->source.pool->checkout, &client->request, HWT_MS(wait_ms));
-	must(result == 0 || result == 1);
-	if (result == 0)
-		client_granted(client);
-}
-
-/* One line. */
-static void
-client_line(struct client *client, const char *line)
-{
-	char text[61];
-	unsigned wait_ms;
-
-	if (sscanf(line, "get %u %60s", &wait_ms, text) == 2)
-		client->links = 1;
-	else if (sscanf(line, "pair %u %60s", &wait_ms, text) == 2)
-		client->links = 2;
+	if (link == NULL)
+		return NULL;
+	if (link->epoch != atomic_load(&pool->epoch))
+		link_close(pool, link, CLOSED_PAUSE);
+	else if (now >= link->old_ns)
+		link_close(pool, link, CLOSED_OLD);
+	else if (now - link->idle_ns >= pool->options.check_ns &&
+	    !link_answers(link))
+		link_close(pool, link, CLOSED_BROKEN);
 	else
-		client->links = 0;
-	if (client->links == 0) {
-		send_text(&client->source, "what?\n");
-		return;
-	}
-	(void)snprintf(client->line, LINE_SIZE, "%s\n", text);
-	client_ask(client, wait_ms);
-}
-
-/* The lines that were read, up to a request. */
-static void
-client_next(struct client *client)
-{
-	char line[sizeof(client->text)];
-	size_t length;
-	char *end;
-
-	while (!client->busy &&
-	    (end = memchr(client->text, '\n', client->used)) != NULL) {
-		length = (size_t)(end + 1 - client->text);
-		memcpy(line, client->text, length);
-		line[length - 1] = '\0';
-		client->used -= length;
-		memmove(client->text, end + 1, client->used);
-		client_line(client, line);
-	}
-}
-
-/* Where it waits, granted comes in any case; where it was granted, the backend
- * will answer. */
-static void
-client_gone(struct client *client)
-{
-	must(close(client->source.fd) == 0);
-	client->source.fd = -1;
-	if (!client->busy)
-		client_free(client);
-	else
-		(void)hwt_checkout_cancel(
-		    client->source.pool->checkout, &client->request);
-}
-
-static void
-client_ready(struct source *source)
-{
-	struct client *client = (struct client *)source;
-	ssize_t count = recv(source->fd, client->text + client->used,
-	    sizeof(client->text) - client->used, MSG_DONTWAIT);
-
-	if (count < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	/* End, error, or a line that is too long. */
-	if (count <= 0) {
-		client_gone(client);
-		return;
-	}
-	client->used += (size_t)count;
-	client_next(client);
-}
-
-static void
-listener_ready(struct source *source)
-{
-	struct client *client = calloc(1, sizeof(*client));
-	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC);
-	int on = 1;
-
-	must(client != NULL && fd >= 0);
-	must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0);
-	source->pool->clients++;
-	watch(source->pool, &client->source, client_ready, fd);
-	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): epoll hands it back */
-}
-
-/* The backend answers in one piece, since it was asked so. */
-static void
-link_ready(struct source *source)
-{
-	struct link *link = (struct link *)source;
-	struct client *client = link->client;
-	char text[LINE_SIZE + 1];
-	ssize_t count = recv(source->fd, text, LINE_SIZE, MSG_DONTWAIT);
-
-	if (count < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	must(count > 0 && client != NULL && text[count - 1] == '\n');
-	text[count] = '\0';
-	link->client = NULL;
-	send_text(&client->source, text);
-	if (++client->answers < client->links)
-		return;
-	must(hwt_checkout_release(source->pool->checkout, &client->request) ==
-	    0);
-	if (client_done(client))
-		client_next(client);
-}
-
-/* Control. */
-
-static void
-control_answer(struct pool *pool, const char *line, char *answer, size_t size)
-{
-	struct hwt_checkout_stats stats;
-	unsigned wait_ms;
-	int result = -EINVAL;
-
-	if (sscanf(line, "PAUSE %u", &wait_ms) == 1)
-		result = hwt_checkout_pause(pool->checkout, HWT_MS(wait_ms));
-	else if (strncmp(line, "RESUME", 6) == 0)
-		result = hwt_checkout_resume(pool->checkout);
-	if (strncmp(line, "STATS", 5) == 0) {
-		must(hwt_checkout_read_stats(pool->checkout, &stats) == 0);
-		(void)snprintf(answer, size, "%llu %llu\n",
-		    (unsigned long long)stats.granted,
-		    (unsigned long long)stats.out);
-	} else if (result == 0) {
-		(void)snprintf(answer, size, "OK\n");
-	} else if (result == -ETIMEDOUT) {
-		(void)snprintf(answer, size, "TIMEOUT\n");
-	} else {
-		(void)snprintf(answer, size, "%s\n", strerror(-result));
-	}
-}
-
-static void *
-control_loop(void *arg)
-{
-	struct pool *pool = arg;
-	char line[LINE_SIZE], answer[LINE_SIZE];
-	ssize_t count;
-	int fd;
-
-	while ((fd = accept4(pool->control, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		while ((count = recv(fd, line, sizeof(line) - 1, 0)) > 0) {
-			line[count] = '\0';
-			control_answer(pool, line, answer, sizeof(answer));
-			(void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
-		}
-		must(close(fd) == 0);
-	}
+		return link;
 	return NULL;
 }
 
-/* The loop. */
+/* What another one has put there meanwhile is one too many. */
+static void
+slot_put(struct pool_slot *slot, struct link *link)
+{
+	link->idle_ns = now_ns();
+	atomic_store(&slot->used_ns, link->idle_ns);
+	atomic_store(&slot->old_ns, link->old_ns);
+	link = atomic_exchange(&slot->link, link);
+	if (link != NULL)
+		link_close(slot->pool, link, CLOSED_IDLE);
+}
+
+/* Tasks, on the pool's thread. */
+
+/* In the moment of a release, what is idle is new again: that touches. */
+static void
+idle_over(hwt_timeout timeout, void *arg)
+{
+	struct pool_slot *slot = arg;
+	struct pool *pool = slot->pool;
+	struct link *link;
+
+	(void)timeout;
+	if (now_ns() - atomic_load(&slot->used_ns) < pool->options.idle_ns ||
+	    atomic_load(&pool->count[OPEN]) <= pool->options.least)
+		return;
+	link = atomic_exchange(&slot->link, NULL);
+	if (link != NULL)
+		link_close(pool, link, CLOSED_IDLE);
+}
 
 static void
-end_ready(struct source *source)
+warn(struct pool *pool, const char *line)
 {
-	eventfd_t count;
-
-	must(eventfd_read(source->fd, &count) == 0);
-	source->pool->over = true;
+	if (pool->options.warn != NULL)
+		pool->options.warn(line);
+	else
+		(void)fprintf(stderr, "%s\n", line);
 }
 
-static void *
-event_loop(void *arg)
+static void
+leak_found(hwt_timeout timeout, void *arg)
 {
-	struct pool *pool = arg;
-	struct epoll_event event[EVENTS];
-	struct source *source;
-	int i, count;
+	struct pool_slot *slot = arg;
+	struct pool *pool = slot->pool;
+	const char *who = atomic_load(&slot->who);
+	uint64_t held_ns = now_ns() - atomic_load(&slot->since_ns);
+	char line[LINE_SIZE];
 
-	while (!pool->over || pool->clients > 0) {
-		count = epoll_wait(pool->epoll, event, EVENTS, -1);
-		for (i = 0; i < count; i++) {
-			source = event[i].data.ptr;
-			source->ready(source);
-		}
-	}
-	return NULL;
+	(void)timeout;
+	/* It has been released in this moment, and perhaps taken again. */
+	if (who == NULL || held_ns < pool->options.leak_ns)
+		return;
+	atomic_fetch_add(&pool->count[LEAKS], 1);
+	(void)snprintf(line, sizeof(line),
+	    "pool: connection %d has been held for %.3f s by %s",
+	    (int)(slot - pool->slot), (double)held_ns / 1e9, who);
+	warn(pool, line);
 }
 
-struct pool *
-pool_open(uint16_t backend)
+/* Closes it if it is old or of an earlier epoch; otherwise puts it back, unless
+ * its slot has got another one meanwhile. */
+static void
+slot_age(struct pool_slot *slot)
 {
-	const struct hwt_options ticks = {.tick_ns = HWT_MS(1)};
-	struct pool *pool = calloc(1, sizeof(*pool));
-	unsigned i;
+	struct pool *pool = slot->pool;
+	struct link *link = atomic_exchange(&slot->link, NULL);
+	struct link *none = NULL;
 
-	must(pool != NULL);
-	pool->wait_us = calloc(SAMPLES_MAX, sizeof(uint32_t));
-	pool->last = &pool->first;
-	pool->epoll = epoll_create1(EPOLL_CLOEXEC);
-	must(pool->wait_us != NULL && pool->epoll >= 0);
-	must(pthread_mutex_init(&pool->lock, NULL) == 0);
-	must(hwt_create(&pool->timer, &ticks) == 0);
-	must(hwt_checkout_create(&pool->checkout, pool->timer, NULL) == 0);
-	for (i = 0; i < LINKS; i++) {
-		must(hwt_object_init(
-			 pool->checkout, &pool->link[i].object, i) == 0);
-		watch(pool, &pool->link[i].source, link_ready,
-		    connect_to(backend));
-	}
-	watch(pool, &pool->listener, listener_ready, listen_on(&pool->port));
-	watch(pool, &pool->told, told_ready, eventfd(0, EFD_CLOEXEC));
-	watch(pool, &pool->end, end_ready, eventfd(0, EFD_CLOEXEC));
-	pool->control = listen_on(&pool->control_port);
-	must(pthread_create(&pool->loop_thread, NULL, event_loop, pool) == 0);
-	must(pthread_create(&pool->control_thread, NULL, control_loop, pool) ==
-	    0);
-	return pool;
-}
-
-uint16_t
-pool_port(const struct pool *pool)
-{
-	return pool->port;
-}
-
-uint16_t
-pool_control_port(const struct pool *pool)
-{
-	return pool->control_port;
+	if (link == NULL)
+		return;
+	if (link->epoch != atomic_load(&pool->epoch))
+		link_close(pool, link, CLOSED_PAUSE);
+	else if (now_ns() >= link->old_ns)
+		link_close(pool, link, CLOSED_OLD);
+	else if (!atomic_compare_exchange_strong(&slot->link, &none, link))
+		link_close(pool, link, CLOSED_IDLE);
 }
 
 static int
-compare(const void *a, const void *b)
+fill(struct pool *pool)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	struct link *made;
+	unsigned i;
+	int error;
 
-	return (x > y) - (x < y);
+	for (i = 0; i < pool->options.most &&
+	     atomic_load(&pool->count[OPEN]) < pool->options.least;
+	     i++) {
+		if (atomic_load(&pool->slot[i].who) != NULL ||
+		    atomic_load(&pool->slot[i].link) != NULL)
+			continue;
+		made = link_make(pool, &error);
+		if (made == NULL)
+			return error;
+		slot_put(&pool->slot[i], made);
+	}
+	return 0;
 }
 
+/* Each second: what is old goes, and what is missing comes. A server that is
+ * away is asked again. */
 static void
-pool_count(struct pool *pool, struct pool_counts *counts)
+upkeep(hwt_timeout timeout, void *arg)
 {
-	struct hwt_checkout_stats stats;
-	unsigned half, most;
+	struct pool *pool = arg;
+	unsigned i;
 
-	must(hwt_checkout_read_stats(pool->checkout, &stats) == 0);
-	*counts = (struct pool_counts){.granted = stats.granted,
-	    .waited = stats.waited,
-	    .expired = stats.expired,
-	    .out = stats.out,
-	    .waiting = stats.waiting};
-	qsort(pool->wait_us, pool->waits, sizeof(uint32_t), compare);
-	if (pool->waits > 0) {
-		half = pool->waits / 2;
-		most = (unsigned)(pool->waits * 99ull / 100);
-		counts->wait_p50_ms = pool->wait_us[half] / 1e3;
-		counts->wait_p99_ms = pool->wait_us[most] / 1e3;
+	(void)timeout;
+	for (i = 0; i < pool->options.most; i++)
+		if (now_ns() >= atomic_load(&pool->slot[i].old_ns))
+			slot_age(&pool->slot[i]);
+	if (!atomic_load(&pool->paused))
+		(void)fill(pool);
+}
+
+/* Takers. */
+
+int
+pool_take(struct pool *pool, struct pool_hold *hold, const char *who)
+{
+	struct pool_slot *slot;
+	int error;
+
+	hold->item.wanted = &pool->group.any;
+	error =
+	    hwt_request_init_items(&hold->request, &hold->item, 1, NULL, NULL);
+	if (error == 0)
+		error = hwt_checkout_acquire_wait(
+		    pool->checkout, &hold->request, pool->options.wait_ns);
+	if (error != 0)
+		return error;
+	slot = (struct pool_slot *)hold->item.granted;
+	slot->own = slot_claim(slot);
+	if (slot->own == NULL)
+		slot->own = link_make(pool, &error);
+	if (slot->own == NULL) {
+		atomic_fetch_add(&pool->count[FAILED], 1);
+		must(hwt_checkout_release(pool->checkout, &hold->request) == 0);
+		return error;
 	}
+	hold->slot = slot;
+	hold->redis = slot->own->redis;
+	atomic_store(&slot->since_ns, now_ns());
+	atomic_store(&slot->who, who != NULL ? who : "somebody");
+	/* Without memory there is no warning. */
+	if (pool->options.leak_ns != HWT_NEVER)
+		(void)!hwt_new_timeout_on(pool->timer, pool->executor,
+		    &slot->leak, leak_found, slot, pool->options.leak_ns);
+	return 0;
 }
 
 void
-pool_close(struct pool *pool, struct pool_counts *counts)
+pool_release(struct pool *pool, struct pool_hold *hold)
+{
+	struct pool_slot *slot = hold->slot;
+	struct link *link = slot->own;
+
+	if (pool->options.leak_ns != HWT_NEVER)
+		(void)!hwt_cancel(pool->timer, slot->leak);
+	atomic_store(&slot->who, NULL);
+	if (link->redis->err != 0) {
+		link_close(pool, link, CLOSED_BROKEN);
+	} else if (now_ns() >= link->old_ns) {
+		link_close(pool, link, CLOSED_OLD);
+	} else {
+		slot_put(slot, link);
+		if (pool->options.idle_ns != HWT_NEVER)
+			(void)!hwt_touch(pool->timer, pool->executor,
+			    &slot->idle, idle_over, slot,
+			    pool->options.idle_ns);
+	}
+	hold->redis = NULL;
+	must(hwt_checkout_release(pool->checkout, &hold->request) == 0);
+}
+
+int
+pool_pause(struct pool *pool, uint64_t within_ns)
 {
 	unsigned i;
+	int error = hwt_checkout_pause(pool->checkout, within_ns);
 
-	must(eventfd_write(pool->end.fd, 1) == 0);
-	must(pthread_join(pool->loop_thread, NULL) == 0);
-	must(shutdown(pool->control, SHUT_RDWR) == 0);
-	must(pthread_join(pool->control_thread, NULL) == 0);
-	pool_count(pool, counts);
-	/* It says -EBUSY where something is out. */
-	must(hwt_checkout_destroy(pool->checkout) == 0);
-	must(hwt_stop(pool->timer, NULL) == 0);
+	if (error != 0)
+		return error;
+	atomic_store(&pool->paused, true);
+	atomic_fetch_add(&pool->epoch, 1);
+	for (i = 0; i < pool->options.most; i++)
+		slot_age(&pool->slot[i]);
+	return 0;
+}
+
+int
+pool_resume(struct pool *pool)
+{
+	atomic_store(&pool->paused, false);
+	return hwt_checkout_resume(pool->checkout);
+}
+
+/* Statistics. */
+
+void
+pool_read_stats(struct pool *pool, struct pool_stats *stats)
+{
+	struct hwt_checkout_stats checkout;
+
+	must(hwt_checkout_read_stats(pool->checkout, &checkout) == 0);
+	*stats = (struct pool_stats){
+	    .open = atomic_load(&pool->count[OPEN]),
+	    .out = checkout.out,
+	    .waiting = checkout.waiting,
+	    .taken = checkout.granted - atomic_load(&pool->count[FAILED]),
+	    .waited = checkout.waited,
+	    .expired = checkout.expired,
+	    .failed = atomic_load(&pool->count[FAILED]),
+	    .made = atomic_load(&pool->count[MADE]),
+	    .closed_idle = atomic_load(&pool->count[CLOSED_IDLE]),
+	    .closed_old = atomic_load(&pool->count[CLOSED_OLD]),
+	    .closed_broken = atomic_load(&pool->count[CLOSED_BROKEN]),
+	    .closed_pause = atomic_load(&pool->count[CLOSED_PAUSE]),
+	    .leaks = atomic_load(&pool->count[LEAKS]),
+	    .pauses = checkout.pauses,
+	};
+}
+
+int
+pool_write_stats(struct pool *pool, bool as_json, char *text, size_t text_size)
+{
+	static const char *const name[] = {"open", "out", "waiting", "taken",
+	    "waited", "expired", "failed", "made", "closed_idle", "closed_old",
+	    "closed_broken", "closed_pause", "leaks", "pauses"};
+	enum {
+		NAMES = sizeof(name) / sizeof(name[0])
+	};
+	uint64_t value[NAMES];
+	struct pool_stats stats;
+	char line[NAMES * 40];
+	size_t used = 0;
+	unsigned i;
+
+	_Static_assert(sizeof(stats) == sizeof(value), "all have names");
+	pool_read_stats(pool, &stats);
+	memcpy(value, &stats, sizeof(value));
+	for (i = 0; i < NAMES; i++)
+		used += (size_t)snprintf(line + used, sizeof(line) - used,
+		    as_json ? "%s\"%s\":%llu" : "%s%s=%llu",
+		    i == 0        ? ""
+			: as_json ? ","
+				  : " ",
+		    name[i], (unsigned long long)value[i]);
+	return snprintf(text, text_size, as_json ? "{%s}" : "%s", line);
+}
+
+/* Beginning and end. */
+
+static uint64_t
+or_default(uint64_t given, uint64_t usual)
+{
+	return given != 0 ? given : usual;
+}
+
+static bool
+is_time(uint64_t ns)
+{
+	return ns < UINT64_C(1) << 63 || ns == HWT_NEVER;
+}
+
+static bool
+read_options(struct pool_options *to, const struct pool_options *options)
+{
+	*to = *options;
+	to->host = to->host != NULL ? to->host : "127.0.0.1";
+	to->port = to->port != 0 ? to->port : 6379;
+	to->most = to->most != 0 ? to->most : 10;
+	to->wait_ns = or_default(to->wait_ns, HWT_SEC(30));
+	to->connect_ns = or_default(to->connect_ns, HWT_SEC(5));
+	to->idle_ns = or_default(to->idle_ns, HWT_MIN(10));
+	to->age_ns = or_default(to->age_ns, HWT_MIN(30));
+	to->check_ns = or_default(to->check_ns, HWT_MS(500));
+	to->leak_ns = or_default(to->leak_ns, HWT_NEVER);
+	return to->most <= MOST_MAX && to->least <= to->most &&
+	    to->connect_ns < HWT_SEC(1000000) && is_time(to->wait_ns) &&
+	    is_time(to->idle_ns) && is_time(to->age_ns) &&
+	    is_time(to->check_ns) && is_time(to->leak_ns);
+}
+
+static int
+open_timer(struct pool *pool)
+{
+	const struct hwt_options ticks = {.tick_ns = HWT_MS(1)};
+	const struct hwt_checkout_options options = {
+	    .hold_after = pool->options.in_order};
+	int error = hwt_pool_create(&pool->thread, 1, 0);
+
+	if (error == 0)
+		error = hwt_create(&pool->timer, &ticks);
+	if (error == 0)
+		error =
+		    hwt_checkout_create(&pool->checkout, pool->timer, &options);
+	pool->executor = hwt_pool_executor(pool->thread);
+	return error;
+}
+
+static int
+open_slots(struct pool *pool)
+{
+	unsigned i;
+	int error = hwt_group_init(pool->checkout, &pool->group, 0);
+
+	if (error != 0)
+		return error;
+	pool->slot = calloc(pool->options.most, sizeof(*pool->slot));
+	if (pool->slot == NULL)
+		return -ENOMEM;
+	for (i = 0; i < pool->options.most; i++)
+		pool->slot[i].pool = pool;
+	error = fill(pool);
+	/* Those that are connected last, as they are taken first. */
+	for (i = pool->options.most; i-- > 0 && error == 0;)
+		error = hwt_group_add(
+		    pool->checkout, &pool->group, &pool->slot[i].object);
+	return error;
+}
+
+int
+pool_open(struct pool **pool, const struct pool_options *options)
+{
+	struct pool *made = calloc(1, sizeof(*made));
+	int error = -EINVAL;
+
+	if (made == NULL)
+		return -ENOMEM;
+	atomic_store(&made->random, now_ns());
+	if (read_options(&made->options, options))
+		error = open_timer(made);
+	if (error == 0)
+		error = open_slots(made);
+	if (error == 0)
+		error = hwt_new_periodic(made->timer, made->executor,
+		    &made->upkeep, upkeep, made, HWT_SEC(1), HWT_SEC(1));
+	if (error != 0)
+		must(pool_close(made) == 0);
+	else
+		*pool = made;
+	return error;
+}
+
+int
+pool_close(struct pool *pool)
+{
+	struct link *link;
+	unsigned i;
+
+	if (pool->checkout != NULL) {
+		must(hwt_checkout_shutdown(pool->checkout) == 0);
+		if (hwt_checkout_destroy(pool->checkout) != 0)
+			return -EBUSY;
+	}
+	/* The tasks that run, or are to. */
+	if (pool->timer != NULL)
+		must(hwt_stop(pool->timer, NULL) == 0);
+	must(hwt_pool_destroy(pool->thread) == 0);
 	must(hwt_destroy(pool->timer) == 0);
-	for (i = 0; i < LINKS; i++)
-		must(close(pool->link[i].source.fd) == 0);
-	must(close(pool->listener.fd) == 0 && close(pool->told.fd) == 0);
-	must(close(pool->end.fd) == 0 && close(pool->control) == 0);
-	must(close(pool->epoll) == 0);
-	free(pool->wait_us);
+	for (i = 0; pool->slot != NULL && i < pool->options.most; i++) {
+		link = atomic_exchange(&pool->slot[i].link, NULL);
+		if (link != NULL)
+			link_close(pool, link, CLOSED_IDLE);
+	}
+	free(pool->slot);
 	free(pool);
+	return 0;
 }

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * demo [THREADS [SECONDS]]: a redis-server of its own, on a free port of the
+ * loopback and in a scratch folder, a pool of 8 connections, and threads that
+ * count in the server. On the way
+ *
+ *   the server is killed and started again behind a pause, longer than the
+ *   wait limit: no thread sees an error, some see -ETIMEDOUT;
+ *   the server closes all idle connections: the check before use finds out;
+ *   a thread keeps a connection too long: the pool says who;
+ *   nobody does anything: the pool closes all but the least.
+ *
+ * At the end what the server has counted is what the threads have done, and
+ * the pool's statistics agree. The status is 0 if all adds up. With the word
+ * unpaused as third argument the server is killed without a pause, and it does
+ * not.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../must.h"
+#include "pool.h"
+
+enum {
+	THREADS = 32,
+	SECONDS = 4,
+	THREADS_MAX = 1000,
+	LEAST = 2,
+	MOST = 8
+};
+
+static struct {
+	struct pool *pool;
+	pid_t server;
+	uint16_t port;
+	char folder[32];
+	_Atomic bool over, still; /* still: nobody takes anything */
+	_Atomic uint64_t done, timed_out, wrong;
+	_Atomic unsigned warnings;
+	unsigned long long counted; /* by servers that have gone */
+} demo;
+
+static void
+sleep_ms(unsigned ms)
+{
+	struct timespec left = {
+	    (time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
+
+	while (nanosleep(&left, &left) != 0 && errno == EINTR)
+		continue;
+}
+
+/* The server. */
+
+static uint16_t
+free_port(void)
+{
+	struct sockaddr_in address = {
+	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	must(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0);
+	must(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+	must(close(fd) == 0);
+	return ntohs(address.sin_port);
+}
+
+/* Of its own, beside the pool. NULL: no answer. */
+static redisReply *
+ask(const char *words)
+{
+	redisContext *redis = redisConnect("127.0.0.1", demo.port);
+	redisReply *reply = NULL;
+
+	if (redis != NULL && redis->err == 0)
+		reply = redisCommand(redis, words);
+	if (redis != NULL)
+		redisFree(redis);
+	return reply;
+}
+
+static bool
+server_answers(void)
+{
+	redisReply *reply = ask("PING");
+	bool answers = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+
+	freeReplyObject(reply);
+	return answers;
+}
+
+static void
+server_start(void)
+{
+	char port[8];
+	unsigned i;
+
+	(void)snprintf(port, sizeof(port), "%u", demo.port);
+	demo.server = fork();
+	must(demo.server >= 0);
+	if (demo.server == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)execlp("redis-server", "redis-server", "--port", port,
+		    "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		    "--dir", demo.folder, "--logfile", "log", (char *)NULL);
+		perror("redis-server");
+		_exit(1);
+	}
+	for (i = 0; !server_answers(); i++) {
+		must(i < 1000 && waitpid(demo.server, NULL, WNOHANG) == 0);
+		sleep_ms(10);
+	}
+}
+
+/* It keeps nothing: what it has counted is read before. */
+static unsigned long long
+server_count(void)
+{
+	redisReply *reply = ask("GET count");
+	unsigned long long count = 0;
+
+	must(reply != NULL);
+	if (reply->type == REDIS_REPLY_STRING)
+		count = strtoull(reply->str, NULL, 10);
+	freeReplyObject(reply);
+	return count;
+}
+
+static void
+server_kill(void)
+{
+	demo.counted += server_count();
+	must(kill(demo.server, SIGKILL) == 0);
+	must(waitpid(demo.server, NULL, 0) == demo.server);
+}
+
+/* Load. */
+
+static void
+use_once(unsigned number)
+{
+	struct pool_hold hold;
+	redisReply *reply;
+	int error = pool_take(demo.pool, &hold, "a thread of the load");
+
+	if (error == -ETIMEDOUT)
+		demo.timed_out++;
+	else if (error != 0)
+		demo.wrong++;
+	if (error != 0)
+		return;
+	reply = redisCommand(hold.redis, "INCR count");
+	if (reply != NULL && reply->type == REDIS_REPLY_INTEGER)
+		demo.done++;
+	else
+		demo.wrong++;
+	freeReplyObject(reply);
+	if (number % 8 == 0)
+		sleep_ms(1);
+	pool_release(demo.pool, &hold);
+}
+
+static void *
+load(void *arg)
+{
+	unsigned number = (unsigned)(uintptr_t)arg;
+
+	while (!demo.over) {
+		if (demo.still)
+			sleep_ms(5);
+		else
+			use_once(number++);
+	}
+	return NULL;
+}
+
+static void
+note_warning(const char *line)
+{
+	printf("%s\n", line);
+	if (strstr(line, "keep_too_long") != NULL)
+		demo.warnings++;
+}
+
+/* What happens meanwhile. */
+
+static void
+fail_over(bool paused)
+{
+	int error = 0;
+
+	if (paused)
+		error = pool_pause(demo.pool, HWT_SEC(10));
+	printf("pause: %s\n", !paused ? "none" : strerror(-error));
+	must(error == 0);
+	server_kill();
+	printf("the server is killed\n");
+	sleep_ms(600); /* longer than the wait limit */
+	server_start();
+	if (paused)
+		must(pool_resume(demo.pool) == 0);
+	printf("the server is back\n");
+}
+
+static void
+keep_too_long(void)
+{
+	struct pool_hold hold;
+	unsigned i;
+	int error;
+
+	while ((error = pool_take(demo.pool, &hold, "keep_too_long")) != 0) {
+		must(error == -ETIMEDOUT);
+		demo.timed_out++;
+	}
+	for (i = 0; i < 1000 && demo.warnings == 0; i++)
+		sleep_ms(10);
+	pool_release(demo.pool, &hold);
+}
+
+/* Who waits for a reply is closed as well: so nobody does. */
+static void
+close_idle(void)
+{
+	struct pool_stats stats;
+
+	demo.still = true;
+	do {
+		sleep_ms(5);
+		pool_read_stats(demo.pool, &stats);
+	} while (stats.out + stats.waiting != 0);
+	freeReplyObject(ask("CLIENT KILL TYPE normal SKIPME yes"));
+	printf("the server has closed %llu idle connections\n",
+	    (unsigned long long)stats.open);
+	sleep_ms(60); /* from when on there is a check */
+	demo.still = false;
+}
+
+static bool
+wait_until_idle(struct pool_stats *stats)
+{
+	unsigned i;
+
+	for (i = 0; i < 1000; i++) {
+		pool_read_stats(demo.pool, stats);
+		if (stats->open == LEAST)
+			return true;
+		sleep_ms(10);
+	}
+	return false;
+}
+
+/* The account. */
+
+static bool
+holds(bool condition, const char *text)
+{
+	printf("%-4s %s\n", condition ? "yes" : "NO", text);
+	return condition;
+}
+
+static bool
+conclude(void)
+{
+	struct pool_stats stats;
+	char line[800];
+	bool good = holds(wait_until_idle(&stats), "idle: the least are open");
+
+	demo.counted += server_count();
+	pool_read_stats(demo.pool, &stats);
+	(void)pool_write_stats(demo.pool, false, line, sizeof(line));
+	printf("%s\n", line);
+	printf("done %llu, timed out %llu, wrong %llu; the servers counted "
+	       "%llu\n",
+	    (unsigned long long)demo.done, (unsigned long long)demo.timed_out,
+	    (unsigned long long)demo.wrong, demo.counted);
+	good &= holds(demo.wrong == 0, "no error was seen");
+	good &= holds(demo.counted == demo.done, "the servers counted all");
+	good &= holds(demo.timed_out == stats.expired && stats.expired > 0,
+	    "wait limits ended waits");
+	/* One is keep_too_long's. */
+	good &= holds(stats.taken + stats.failed == demo.done + demo.wrong + 1,
+	    "each that was taken was used");
+	good &= holds(stats.out == 0 && stats.waiting == 0, "nothing is left");
+	good &= holds(stats.made ==
+		stats.open + stats.closed_idle + stats.closed_old +
+		    stats.closed_broken + stats.closed_pause,
+	    "each connection is open, or closed for a reason");
+	good &= holds(stats.closed_pause > 0 && stats.closed_broken > 0 &&
+		stats.closed_idle > 0 && stats.closed_old > 0,
+	    "each reason was there");
+	good &= holds(stats.leaks >= 1 && demo.warnings == 1,
+	    "who kept one too long was named, once");
+	return good;
+}
+
+static void
+play(unsigned threads, unsigned seconds, bool paused)
+{
+	pthread_t thread[THREADS_MAX];
+	unsigned i;
+
+	for (i = 0; i < threads; i++)
+		must(pthread_create(
+			 &thread[i], NULL, load, (void *)(uintptr_t)i) == 0);
+	sleep_ms(seconds * 250);
+	fail_over(paused);
+	sleep_ms(seconds * 250);
+	close_idle();
+	keep_too_long();
+	sleep_ms(seconds * 250);
+	demo.over = true;
+	for (i = 0; i < threads; i++)
+		must(pthread_join(thread[i], NULL) == 0);
+}
+
+static unsigned
+read_number(const char *text, unsigned usual, unsigned max)
+{
+	unsigned long value = text != NULL ? strtoul(text, NULL, 10) : usual;
+
+	must(value > 0 && value <= max);
+	return (unsigned)value;
+}
+
+int
+main(int argc, char **argv)
+{
+	unsigned threads =
+	    read_number(argc > 1 ? argv[1] : NULL, THREADS, THREADS_MAX);
+	unsigned seconds =
+	    read_number(argc > 2 ? argv[2] : NULL, SECONDS, 3600);
+	bool paused = argc < 4 || strcmp(argv[3], "unpaused") != 0;
+	struct pool_options options = {.least = LEAST,
+	    .most = MOST,
+	    .in_order = true,
+	    .wait_ns = HWT_MS(400),
+	    .connect_ns = HWT_SEC(5),
+	    .idle_ns = HWT_MS(300),
+	    .age_ns = HWT_MS(900),
+	    .check_ns = HWT_MS(50),
+	    .leak_ns = HWT_SEC(1),
+	    .warn = note_warning};
+	bool good;
+
+	(void)setvbuf(stdout, NULL, _IOLBF, 0);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)snprintf(
+	    demo.folder, sizeof(demo.folder), "/tmp/hwt-pool-XXXXXX");
+	must(mkdtemp(demo.folder) != NULL);
+	demo.port = free_port();
+	server_start();
+	options.port = demo.port;
+	must(pool_open(&demo.pool, &options) == 0);
+	play(threads, seconds, paused);
+	good = conclude();
+	must(pool_close(demo.pool) == 0);
+	server_kill();
+	must(chdir(demo.folder) == 0 && unlink("log") == 0);
+	must(chdir("/") == 0 && rmdir(demo.folder) == 0);
+	printf("%s\n", good ? "all adds up" : "FAILED: it does not add up");
+	return good ? 0 : 1;
+}
