@@ -272,6 +272,42 @@ holds(bool condition, const char *text)
 	return condition;
 }
 
+/* In a pool of one connection, without limits of its age. */
+static bool
+errors_are_told(void)
+{
+	struct pool_options options = {.port = demo.port,
+	    .least = 2,
+	    .most = 1,
+	    .wait_ns = HWT_MS(5),
+	    .idle_ns = HWT_NEVER,
+	    .age_ns = HWT_NEVER,
+	    .check_ns = HWT_NEVER};
+	struct pool_hold hold, none;
+	struct pool *pool;
+	char line[800];
+	bool good = pool_open(&pool, &options) == -EINVAL;
+
+	options.least = 1;
+	options.port = free_port();
+	good &= pool_open(&pool, &options) == -ECONNREFUSED;
+	options.port = demo.port;
+	must(pool_open(&pool, &options) == 0);
+	good &= pool_resume(pool) == -EALREADY;
+	must(pool_take(pool, &hold, NULL) == 0);
+	good &= pool_take(pool, &none, NULL) == -ETIMEDOUT;
+	good &= pool_pause(pool, 0) == -ETIMEDOUT;
+	good &= pool_close(pool) == -EBUSY;
+	good &= pool_take(pool, &none, NULL) == -ESHUTDOWN;
+	pool_release(pool, &hold);
+	(void)pool_write_stats(pool, true, line, sizeof(line));
+	good &= strstr(line, "{\"open\":1,\"out\":0,") == line &&
+	    strstr(line, ",\"leaks\":0,") != NULL &&
+	    line[strlen(line) - 1] == '}';
+	good &= pool_close(pool) == 0;
+	return holds(good, "errors are told, and nothing is lost");
+}
+
 static bool
 conclude(void)
 {
@@ -302,6 +338,7 @@ conclude(void)
 	good &= holds(stats.closed_pause > 0 && stats.closed_broken > 0 &&
 		stats.closed_idle > 0 && stats.closed_old > 0,
 	    "each reason was there");
+	good &= errors_are_told();
 	good &= holds(stats.leaks >= 1 && demo.warnings == 1,
 	    "who kept one too long was named, once");
 	return good;
