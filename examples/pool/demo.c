@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demo [THREADS [SECONDS]]: a redis-server of its own, on a free port of the
- * loopback and in a scratch folder, a pool of 8 connections, and threads that
- * count in the server. On the way
+ * pool [THREADS [SECONDS [unpaused]]]: a redis-server of its own, on a free
+ * port of the loopback and in a scratch folder, a pool of 8 connections, and
+ * threads that count in the server. On the way
  *
  *   the server is killed and started again behind a pause, longer than the
  *   wait limit: no thread sees an error, some see -ETIMEDOUT;
@@ -367,10 +367,14 @@ play(unsigned threads, unsigned seconds, bool paused)
 static unsigned
 read_number(const char *text, unsigned usual, unsigned max)
 {
-	unsigned long value = text != NULL ? strtoul(text, NULL, 10) : usual;
+	char none[] = "";
+	char *end = none;
+	unsigned long value = text != NULL ? strtoul(text, &end, 10) : usual;
 
-	must(value > 0 && value <= max);
-	return (unsigned)value;
+	if (*end == '\0' && value > 0 && value <= max)
+		return (unsigned)value;
+	(void)fprintf(stderr, "usage: pool [THREADS [SECONDS [unpaused]]]\n");
+	exit(2);
 }
 
 int
