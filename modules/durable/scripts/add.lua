@@ -43,6 +43,7 @@ local function replace(id, task)
 		count("dropped", 1)
 	end
 	task.generation = there.generation + 1
+	task.has_entry = there.has_entry
 	return nil
 end
 

@@ -28,6 +28,7 @@ end
 if not task or task.state > RUNNING then
 	return -114
 end
-conclude(id, task, CANCELLED, withdraw(id, task))
+withdraw(id, task)
+conclude(id, task, CANCELLED)
 commit()
 return 0

@@ -27,6 +27,7 @@ local FORMAT, HEADER = 2, 56
 local LAYOUT = "<BBHHHI4I4I8I8I8I8I8"
 local PENDING, DELIVERED, RUNNING = 1, 2, 3
 local SUCCEEDED, FAILED, CANCELLED, QUARANTINED = 4, 5, 6, 7
+local HAS_ENTRY = 16 -- with a state: see withdraw()
 
 local WHOLE_MAX = 9007199254740992 -- 2^53: from here on doubles have gaps
 local DELAY_MAX = 315360000000 -- 10 years
@@ -283,7 +284,8 @@ local function record_key(id)
 end
 
 local function pack(task)
-	return struct.pack(LAYOUT, FORMAT, task.state, task.attempts,
+	local state = task.state + (task.has_entry and HAS_ENTRY or 0)
+	return struct.pack(LAYOUT, FORMAT, state, task.attempts,
 		task.max_attempts, #task.queue, task.generation, task.slot,
 		task.due, task.doubt, task.doubt_before, task.fence, now)
 end
@@ -314,6 +316,9 @@ local function unpack_record(text)
 		task.doubt_before, task.fence = struct.unpack(LAYOUT, text)
 	if kind ~= FORMAT then
 		return nil
+	end
+	if task.state >= HAS_ENTRY then
+		task.state, task.has_entry = task.state - HAS_ENTRY, true
 	end
 	task.queue = sub(text, HEADER + 1, HEADER + length)
 	if not is_sound(task, length) then
@@ -482,28 +487,29 @@ local function show(id, all)
 		sub(text, 3)
 end
 
--- Out of the wheel, or out of the queue. True: its entry stays in a queue that
--- is too long to be searched; whoever takes it finds that nobody waits for it.
+-- Out of the wheel, or out of the queue. Its entry stays in a queue that is too
+-- long to be searched; whoever takes it finds that nobody waits for it. The
+-- record says so, until it goes.
 local function withdraw(id, task)
 	if sure("ZREM", bucket_key(task.slot), member_of(id, task)) == 1 then
 		count_waiting(-1, 0)
-		return false
+		return
 	end
 	count_waiting(0, -1)
 	local length = sure("LLEN", queue_key(task.queue))
 	if length <= SHORT then
-		call("LREM", queue_key(task.queue), 1, id)
+		call("LREM", queue_key(task.queue), 0, id)
 	end
-	return length > SHORT
+	task.has_entry = length > SHORT
 end
 
 -- The end of a task that did not fail: the payload goes at once, the rest of
 -- the record with its retention; but that of one with an entry in a queue stays
 -- until the entry goes, for an entry without a record is a task that was lost.
-local function conclude(id, task, state, has_entry)
+local function conclude(id, task, state)
 	task.state = state
 	local text = pack(task) .. task.queue
-	if has_entry then
+	if task.has_entry then
 		call("SET", record_key(id), text)
 	else
 		call("SET", record_key(id), text, "PX", retention)

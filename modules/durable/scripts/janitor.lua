@@ -62,7 +62,7 @@ local function is_lost(id, task)
 		not call("LPOS", queue, id)
 end
 
--- The record of a cancelled task that was kept for its entry, which is gone.
+-- The record of a task that was kept for its entry, which is gone.
 local function expire(id, task)
 	return call("PTTL", record_key(id)) == -1 and is_lost(id, task) and
 		call("PEXPIRE", record_key(id), retention) or 0
@@ -81,7 +81,8 @@ local function restore(id)
 	if task.state == FAILED then
 		return sure("ZADD", prefix .. ":dead", "NX", now, id)
 	end
-	if task.state == CANCELLED then
+	if task.state == CANCELLED or
+		task.state == SUCCEEDED and task.has_entry then
 		return expire(id, task)
 	end
 	if task.state ~= PENDING or is_in_bucket(id, task) then

@@ -30,9 +30,9 @@ local function is_due_here(text, queue, slot, due)
 	end
 	local kind, state, attempts, most, length, generation, where, time =
 		struct.unpack("<BBHHHI4I4I8", text)
-	return kind == FORMAT and state == PENDING and attempts < most and
-		length == #queue and generation >= 1 and where == slot and
-		time == due
+	return kind == FORMAT and state % HAS_ENTRY == PENDING and
+		attempts < most and length == #queue and generation >= 1 and
+		where == slot and time == due
 end
 
 -- A member that no record names is dropped.

@@ -41,6 +41,8 @@ class Record:
          self.changed) = LAYOUT.unpack_from(data)
         self.queue = data[LAYOUT.size:LAYOUT.size + length]
         self.payload = data[LAYOUT.size + length:]
+        self.has_entry = state >= 16  # of before, which was left
+        state -= 16 if self.has_entry else 0
         if kind != 2 or not 1 <= state <= 7:
             raise ValueError("format or state")
         self.state = STATES[state]
@@ -250,7 +252,8 @@ class Checker:
                 record = self.records.get(entry)
                 if not record or record.state != "delivered" or \
                         record.queue != queue or entry in found:
-                    if len(entries) <= SHORT:
+                    if len(entries) <= SHORT and not (
+                            record and record.has_entry):
                         shard.complain(5, f"{entry!r}: an entry of "
                                        f"{queue!r} that nobody waits for")
                     continue

@@ -1634,6 +1634,44 @@ class LongQueue(Case):
         self.assert_whole()
         self.assertEqual(self.pump_all(), 0)
 
+    def test_an_entry_of_before_that_comes_after_the_end(self):
+        """Later than the retention; it is no task that was lost."""
+        self.call("reschedule", "x000", "in", 0)
+        self.pump_all()
+        self.assertEqual(self.length(), 1201)
+        self.assertEqual(self.take(limit=1)[0][0], b"x000")
+        self.finish("x000")
+        self.assertEqual(self.state("x000"), "succeeded")
+        self.assertEqual(self.expiry("x000"), -1)
+        self.assert_whole()
+        while self.take(limit=500):
+            pass
+        self.assertEqual(self.expiry("x000"), RETENTION)
+        self.assert_whole()
+
+    def test_so_does_what_is_added_in_its_place(self):
+        self.call("cancel", "x000")
+        self.assertEqual(self.add("x000", delay=0, flag="replace"), 0)
+        self.pump_all()
+        self.take(limit=1)
+        self.finish("x000")
+        self.assertEqual(self.expiry("x000"), -1)
+        self.client("DEL", self.space.key(0, "q:q"))
+        while self.space("janitor", 0, 1000, 1)[1]:
+            while self.take(limit=500):
+                pass
+        self.assertEqual(self.expiry("x000"), RETENTION)
+
+    def test_all_entries_go_with_the_task_from_a_short_queue(self):
+        self.call("reschedule", "x500", "in", 0)
+        self.pump_all()
+        self.take(limit=300)
+        self.assertEqual(self.length(), 901)
+        self.call("cancel", "x500")
+        self.assertEqual(self.length(), 899)
+        self.assertEqual(self.expiry("x500"), RETENTION)
+        self.assert_whole()
+
     def test_many_cancelled_entries_do_not_hold_up_a_small_take(self):
         """A worker with one thread looks again a second later."""
         *cancelled, first = self.client(
