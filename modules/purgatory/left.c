@@ -83,7 +83,7 @@ list_visit(struct hwt_purgatory *purgatory)
 	for (; left != NULL; left = next) {
 		next = left->next;
 		(void)look_at(purgatory, left->id);
-		call_flush(purgatory);
+		call_flush(call_of(purgatory));
 		free(left);
 	}
 }

@@ -88,65 +88,12 @@
 
 _Thread_local struct call *calls;
 
-static struct call *
-call_of(const struct hwt_purgatory *purgatory)
-{
-	struct call *call = calls;
-
-	while (call != NULL && call->purgatory != purgatory)
-		call = call->outer;
-	return call;
-}
-
-void
-call_begin(struct call *call, struct hwt_purgatory *purgatory)
-{
-	if (call_of(purgatory) != NULL) {
-		*call = (struct call){.outer = calls};
-		return;
-	}
-	*call = (struct call){.purgatory = purgatory, .outer = calls};
-	calls = call;
-}
-
-bool
-call_is_nested(const struct hwt_purgatory *purgatory)
-{
-	return call_of(purgatory) != NULL;
-}
-
-uint64_t
-call_take_tried(const struct hwt_purgatory *purgatory)
-{
-	struct call *call = call_of(purgatory);
-	uint64_t tried = call->tried;
-
-	call->tried = 0;
-	return tried;
-}
-
-void
-call_count_ahead(const struct hwt_purgatory *purgatory)
-{
-	call_of(purgatory)->tried--;
-}
-
-uint64_t
-call_tried(const struct hwt_purgatory *purgatory)
-{
-	const struct call *call = call_of(purgatory);
-
-	return call != NULL ? call->tried : 0;
-}
-
 /* What no shard has counted by the end of the outermost call. */
 static void
 call_count_tried(struct call *call)
 {
 	struct shard *shard = &call->purgatory->shard[0];
 
-	if (call->tried == 0)
-		return;
 	shard_lock(shard);
 	shard->tried += call_take_tried(call->purgatory);
 	shard_unlock(shard);
@@ -165,10 +112,8 @@ call_be_tired(const struct hwt_purgatory *purgatory)
 }
 
 bool
-call_put_off(
-    const struct hwt_purgatory *purgatory, const struct walk_request *request)
+call_put_off(struct call *call, const struct walk_request *request)
 {
-	struct call *call = call_of(purgatory);
 	struct walk_request *copy;
 
 	if (call == NULL || call->predicates == 0)
@@ -322,9 +267,8 @@ operation_carry_out(struct call *call, struct operation *operation)
 }
 
 void
-call_flush(const struct hwt_purgatory *purgatory)
+call_carry_out(struct call *call)
 {
-	struct call *call = call_of(purgatory);
 	struct operation *operation;
 
 	while (call->callbacks == 0 && (operation = call->first) != NULL) {
@@ -337,13 +281,14 @@ call_flush(const struct hwt_purgatory *purgatory)
 void
 call_end(struct call *call)
 {
-	if (call->purgatory != NULL)
-		call_flush(call->purgatory);
+	if (call->purgatory == NULL)
+		return;
+	call_flush(call);
 	while (call->first_request != NULL) {
 		call_walk(call);
-		call_flush(call->purgatory);
+		call_flush(call);
 	}
-	if (call->purgatory != NULL)
+	if (call->tried != 0)
 		call_count_tried(call);
 	calls = call->outer;
 }

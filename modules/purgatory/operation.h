@@ -248,6 +248,33 @@ struct call {
 	struct call *outer; /* of another purgatory */
 };
 
+/* The innermost one of this thread. */
+extern _Thread_local struct call *calls;
+
+/* NULL: this thread is in no call of the purgatory. If it is in one it is in a
+ * callback, or in one of the timer's hooks. */
+static inline struct call *
+call_of(const struct hwt_purgatory *purgatory)
+{
+	struct call *call = calls;
+
+	while (call != NULL && call->purgatory != purgatory)
+		call = call->outer;
+	return call;
+}
+
+/* A call counts its predicates itself, without an atomic operation, until it
+ * holds a shard's lock: then that shard counts them. */
+static inline uint64_t
+call_take_tried(const struct hwt_purgatory *purgatory)
+{
+	struct call *call = call_of(purgatory);
+	uint64_t tried = call->tried;
+
+	call->tried = 0;
+	return tried;
+}
+
 /* shard.c */
 int shards_create(struct hwt_purgatory *purgatory, uint32_t count);
 /* inherited: in a forked child; what another thread was changing is left. */
@@ -289,24 +316,27 @@ void key_move(struct link *position, struct link *before);
 void key_displace(struct shard *shard, struct link *position);
 
 /* operation.c */
-/* The innermost one of this thread. */
-extern _Thread_local struct call *calls;
 /* Every call that may end operations is between these. */
-void call_begin(struct call *call, struct hwt_purgatory *purgatory);
+static inline void
+call_begin(struct call *call, struct hwt_purgatory *purgatory)
+{
+	bool nested = call_of(purgatory) != NULL;
+
+	*call = (struct call){
+	    .purgatory = nested ? NULL : purgatory, .outer = calls};
+	if (!nested)
+		calls = call;
+}
 void call_end(struct call *call);
 /* Hands over what was put off, or calls its done, if the thread is in no
  * callback. */
-void call_flush(const struct hwt_purgatory *purgatory);
-/* Whether this thread is in a call of the purgatory: so it is in a callback, or
- * in one of the timer's hooks. */
-bool call_is_nested(const struct hwt_purgatory *purgatory);
-/* A call counts its predicates itself, without an atomic operation, until it
- * holds a shard's lock: then that shard counts them. */
-uint64_t call_take_tried(const struct hwt_purgatory *purgatory);
-/* The caller has counted one that this call will call. */
-void call_count_ahead(const struct hwt_purgatory *purgatory);
-/* Those of this thread that no shard has counted yet. */
-uint64_t call_tried(const struct hwt_purgatory *purgatory);
+void call_carry_out(struct call *call);
+static inline void
+call_flush(struct call *call)
+{
+	if (call->first != NULL)
+		call_carry_out(call);
+}
 /* Of the calls that this thread is in: it leaves nothing; or at once. */
 void call_be_patient(const struct hwt_purgatory *purgatory);
 void call_be_tired(const struct hwt_purgatory *purgatory);
@@ -375,8 +405,8 @@ struct walk_request {
 };
 size_t purgatory_walk(
     struct hwt_purgatory *purgatory, const struct walk_request *request);
-/* False: the thread is in no predicate, or there is no memory. */
-bool call_put_off(
-    const struct hwt_purgatory *purgatory, const struct walk_request *request);
+/* call: call_of(purgatory). False: the thread is in no predicate, or there is
+ * no memory. */
+bool call_put_off(struct call *call, const struct walk_request *request);
 
 #endif

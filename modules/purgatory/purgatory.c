@@ -166,18 +166,21 @@ static size_t
 keys_copy(struct hwt_key *to, const struct hwt_operation_spec *spec)
 {
 	bool sorted = spec->key_count > LINKS_INSIDE;
+	const struct hwt_key *from = spec->keys;
 	size_t count = 0;
 	size_t i, k;
 
-	memcpy(to, spec->keys, spec->key_count * sizeof(*to));
-	if (sorted)
+	if (sorted) {
+		memcpy(to, from, spec->key_count * sizeof(*to));
 		qsort(to, spec->key_count, sizeof(*to), compare_keys);
+		from = to;
+	}
 	for (i = 0; i < spec->key_count; i++) {
 		k = sorted && count > 0 ? count - 1 : 0;
-		while (k < count && compare_keys(&to[k], &to[i]) != 0)
+		while (k < count && compare_keys(&to[k], &from[i]) != 0)
 			k++;
 		if (k == count)
-			to[count++] = to[i];
+			to[count++] = from[i];
 	}
 	return count;
 }
@@ -187,8 +190,8 @@ struct watch {
 	struct hwt_purgatory *purgatory;
 	const struct hwt_operation_spec *spec;
 	hwt_operation *handle;
-	struct hwt_key few[LINKS_INSIDE];
-	struct hwt_key *keys; /* few, or allocated */
+	struct hwt_key
+	    *keys; /* a copy: LINKS_INSIDE of the caller's, or more */
 	size_t count;
 	struct link *links; /* NULL: those in the record do */
 	struct operation *operation;
@@ -223,7 +226,7 @@ watch_fill(struct watch *watch, struct shard *home)
 	home->pending++;
 	if (spec->try_complete != NULL) {
 		home->tried++;
-		call_count_ahead(purgatory);
+		call_of(purgatory)->tried--;
 	}
 	word = a64_load_relaxed(&operation->word) | LIVE | RUN;
 	if (spec->delay_ns != HWT_NEVER)
@@ -355,7 +358,6 @@ watch(struct watch *watch)
 	bool many = spec->key_count > LINKS_INSIDE;
 	int result = -ENOMEM;
 
-	watch->keys = watch->few;
 	if (many)
 		watch->keys = calloc(spec->key_count, sizeof(*watch->keys));
 	if (watch->keys == NULL)
@@ -375,9 +377,11 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
     const struct hwt_operation_spec *spec)
 {
 	hwt_operation ignored = {0};
+	struct hwt_key few[LINKS_INSIDE];
 	struct watch made = {
 	    .purgatory = purgatory,
 	    .spec = spec,
+	    .keys = few,
 	    .handle = operation != NULL ? operation : &ignored,
 	};
 	struct call call;
@@ -418,6 +422,7 @@ static size_t
 batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
     uint64_t outcome)
 {
+	struct call *call = call_of(purgatory);
 	size_t decided = 0;
 	uint32_t i;
 
@@ -427,7 +432,7 @@ batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
 		decided += outcome == 0
 		    ? operation_event(visit->operation, visit->id)
 		    : operation_decide(visit->operation, visit->id, outcome);
-		call_flush(purgatory);
+		call_flush(call);
 	}
 	return decided;
 }
@@ -585,7 +590,7 @@ end_reached(struct hwt_purgatory *purgatory, const struct reached *reached)
 
 	for (i = 0; i < reached->owned_count; i++) {
 		operation_end(reached->owned[i], false);
-		call_flush(purgatory);
+		call_flush(call_of(purgatory));
 	}
 }
 
@@ -632,7 +637,7 @@ walk_or_put_off(struct hwt_purgatory *purgatory, struct walk_request request,
 	size_t count = 0;
 	struct call call;
 
-	if (error == 0 && !call_put_off(purgatory, &request)) {
+	if (error == 0 && !call_put_off(call_of(purgatory), &request)) {
 		call_begin(&call, purgatory);
 		count = purgatory_walk(purgatory, &request);
 		call_end(&call);
@@ -741,7 +746,8 @@ hwt_purgatory_read_stats(
 		return -EINVAL;
 	memset(stats, 0, sizeof(*stats));
 	(void)pool_made(purgatory, &stats->memory_bytes);
-	stats->tried = call_tried(purgatory);
+	if (call_of(purgatory) != NULL)
+		stats->tried = call_of(purgatory)->tried;
 	for (i = 0; i < purgatory->shard_count; i++) {
 		struct shard *shard = &purgatory->shard[i];
 
@@ -847,7 +853,7 @@ hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 
 	if (error != 0)
 		return error;
-	if (call_is_nested(purgatory))
+	if (call_of(purgatory) != NULL)
 		return -EDEADLK;
 	close_shards(purgatory);
 	left_close(purgatory);
@@ -893,7 +899,7 @@ hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
 
 	if (purgatory == NULL)
 		return 0;
-	if (call_is_nested(purgatory))
+	if (call_of(purgatory) != NULL)
 		return -EDEADLK;
 	inherited = is_foreign(purgatory);
 	if (!inherited) {
