@@ -832,7 +832,7 @@ struct batch {
 static int
 certain(const struct engine_call *call, int error)
 {
-	if ((call->marks & UNCERTAIN) == 0)
+	if ((call->marks & UNCERTAIN) == 0 || call->reads)
 		return error;
 	switch (error) {
 	case -ECONNREFUSED:

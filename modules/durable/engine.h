@@ -74,6 +74,9 @@ struct engine_call {
 	/* For a script: the engine's clock must have come to this by now; 0:
 	 * the caller does not know. */
 	uint64_t witness_ms;
+	/* It writes nothing: what the last of several tries answers is true,
+	 * whatever became of those before it. */
+	bool reads;
 	/* The results. error: 0 or -errno; the header's shared ones, -EINVAL
 	 * for EARG with index being its I from 1, -EEXIST for ESHAPE, -ESTALE
 	 * for ENOSPACE, -EACCES, -EOPNOTSUPP, -ECANCELED for stop_fd. reply: of

@@ -84,7 +84,8 @@ shards_init(struct opening *opening, const struct made_shard *like,
 		call[i] = (struct engine_call){.script = SCRIPT_INIT,
 		    .shard = first + i,
 		    .count = SHAPE_FIELDS + 2,
-		    .arg = argument};
+		    .arg = argument,
+		    .reads = like->identity == 0 && like->complete == 0};
 	(void)engine_call(opening->engine, call, count, NULL);
 }
 
@@ -121,8 +122,8 @@ other_find(struct opening *opening)
 	uint32_t i;
 
 	for (i = 0; i < OTHERS_ASKED; i++)
-		call[i] =
-		    (struct engine_call){.script = SCRIPT_STAT, .shard = i + 1};
+		call[i] = (struct engine_call){
+		    .script = SCRIPT_STAT, .shard = i + 1, .reads = true};
 	(void)engine_call(opening->engine, call, OTHERS_ASKED, NULL);
 	for (i = 0; i < OTHERS_ASKED && found == -ENOENT; i++) {
 		if (call[i].error != -ESTALE)
