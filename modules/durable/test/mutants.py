@@ -277,7 +277,7 @@ MUTANTS = [
     ("pump", "a stray member counts", "where == slot and", ""),
     ("pump", "a member of any queue counts",
      " or sub(text, HEADER + 1) ~= queue then", " then"),
-    ("pump", "in any state", "and state == PENDING and", "and"),
+    ("pump", "in any state", "and state % HAS_ENTRY == PENDING and", "and"),
     ("pump", "members stay in the bucket",
      'call("ZREM", bucket, unpack(gone))', ""),
     ("pump", "not in its queue",
