@@ -37,6 +37,8 @@
 #   make soak soak-durable
 #                    everything at once, for SOAK=600 seconds; the latter then
 #                    breaks connections after every EVERY=1 bytes
+#   make transfers   cache lines that move between cores, on 4 to 64 simulated
+#                    ones; TRANSFERS=--lines names them
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck
 #   make mutants     deliberate faults, each of which a test must find;
@@ -89,7 +91,7 @@ installed := install uninstall $(MODULES:%=install-%) \
 packed := single deb abi
 moduled := $(MODULES) $(MODULES:%=install-%)
 tested := check check-all tidy analyze explore mutants faults soak valgrind \
-	noise fuzz coverage bare
+	noise fuzz coverage bare transfers
 measured := perf perf-full
 .PHONY: $(installed) $(packed) $(moduled) $(tested) $(measured)
 

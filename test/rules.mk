@@ -32,6 +32,10 @@ cc_fuzz = $(CLANG)
 flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
 libs_fuzz := -fsanitize=fuzzer
+# Compiled with the calls of ThreadSanitizer, and linked with others that count
+# which cache lines move: test/transfers/simulator.h.
+flags_counted := -fsanitize=thread
+flags_cores := -DHWT_ATOMIC_C11 -DHWT_ATOMIC_WIDE
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
 # Each condition as it stands in the source, assertions left out: what they
@@ -196,6 +200,15 @@ check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
 		build/single/hwt-test build/abi/libhwt.so
 	@test/check/run check-all
 endif
+
+build/cores/transfers: $(addprefix build/cores/test/transfers/,simulator.o \
+		transfers.o) build/counted/test/transfers/subjects.o \
+		$$(patsubst %,build/counted/%.o,$(basename $(core)))
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ -latomic $(libs)
+build/cores/test/transfers/simulator.o: own = -Wno-builtin-declaration-mismatch
+transfers: build/cores/transfers
+	@$< $(TRANSFERS)
 
 tidy: build/plain/libhwt.a
 	@tools/tidy

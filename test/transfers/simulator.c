@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * simulator.h describes it. The functions are those that gcc 12 calls; what is
+ * not here does not link, so that no access is missed.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simulator.h"
+
+#define LINE_BITS 6
+#define LINES (1u << 20) /* of the table, a power of two */
+
+struct line {
+	uintptr_t number; /* 0: none */
+	uint64_t cores; /* that have it: bits */
+	bool modified; /* by the only one that has it */
+	uintptr_t address;
+	uint64_t transfers;
+};
+
+static struct line *table;
+static uint64_t counted;
+static sem_t turn[CORES_MAX];
+static bool alive[CORES_MAX];
+static unsigned core_count, met, meetings;
+static void (*body_of_cores)(unsigned core);
+static _Thread_local unsigned self;
+static _Thread_local bool simulated, measures;
+
+static struct line *
+line_of(uintptr_t address)
+{
+	uintptr_t number = address >> LINE_BITS;
+	size_t at = number * UINT64_C(0x9e3779b97f4a7c15) >> 44;
+
+	while (table[at].number != 0 && table[at].number != number)
+		at = (at + 1) % LINES;
+	table[at].number = number;
+	return &table[at];
+}
+
+void
+core_pass(void)
+{
+	unsigned next = self;
+
+	do
+		next = (next + 1) % core_count;
+	while (!alive[next]);
+	if (next == self)
+		return;
+	sem_post(&turn[next]);
+	while (sem_wait(&turn[self]) != 0)
+		;
+}
+
+void
+cores_meet(void)
+{
+	unsigned meeting = meetings;
+
+	if (++met == core_count) {
+		met = 0;
+		meetings++;
+	}
+	while (meeting == meetings)
+		core_pass();
+}
+
+void
+core_measure(bool on)
+{
+	measures = on;
+}
+
+static void
+touch(const volatile void *memory, bool write)
+{
+	uint64_t bit = UINT64_C(1) << self;
+	struct line *line;
+	bool moves;
+
+	if (!simulated)
+		return;
+	line = line_of((uintptr_t)memory);
+	if (write)
+		moves = (line->cores & ~bit) != 0;
+	else
+		moves = line->cores != 0 && !(line->cores & bit);
+	line->cores = write ? bit : line->cores | bit;
+	line->modified = write || (line->modified && !moves);
+	if (!measures)
+		return;
+	if (moves) {
+		line->address = (uintptr_t)memory;
+		line->transfers++;
+		counted++;
+	}
+	core_pass();
+}
+
+void
+core_lock(unsigned *word)
+{
+	while (*word != 0)
+		core_pass();
+	*word = 1;
+	touch(word, true);
+}
+
+void
+core_unlock(unsigned *word)
+{
+	*word = 0;
+	touch(word, true);
+}
+
+static void *
+core_main(void *argument)
+{
+	self = (unsigned)(uintptr_t)argument;
+	while (sem_wait(&turn[self]) != 0)
+		;
+	simulated = true;
+	body_of_cores(self);
+	simulated = false;
+	alive[self] = false;
+	for (unsigned i = 1; i < core_count; i++) {
+		unsigned next = (self + i) % core_count;
+
+		if (alive[next]) {
+			sem_post(&turn[next]);
+			break;
+		}
+	}
+	return NULL;
+}
+
+void
+cores_run(unsigned cores, void (*body)(unsigned core))
+{
+	pthread_t thread[CORES_MAX];
+	unsigned i;
+
+	if (table == NULL)
+		table = calloc(LINES, sizeof(*table));
+	if (table == NULL || cores == 0 || cores > CORES_MAX)
+		abort();
+	memset(table, 0, LINES * sizeof(*table));
+	counted = 0;
+	met = 0;
+	core_count = cores;
+	body_of_cores = body;
+	for (i = 0; i < cores; i++) {
+		sem_init(&turn[i], 0, 0);
+		alive[i] = true;
+	}
+	for (i = 0; i < cores; i++)
+		if (pthread_create(
+			&thread[i], NULL, core_main, (void *)(uintptr_t)i) != 0)
+			abort();
+	sem_post(&turn[0]);
+	for (i = 0; i < cores; i++)
+		pthread_join(thread[i], NULL);
+}
+
+uint64_t
+transfers_counted(void)
+{
+	return counted;
+}
+
+static int
+by_transfers(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
+	return (x->transfers < y->transfers) - (x->transfers > y->transfers);
+}
+
+unsigned
+transfers_most(struct moved *moved, unsigned count)
+{
+	unsigned i;
+
+	qsort(table, LINES, sizeof(*table), by_transfers);
+	for (i = 0; i < count && table[i].transfers > 0; i++)
+		moved[i] = (struct moved){table[i].address, table[i].transfers};
+	return i;
+}
+
+/* What the compiler calls. */
+
+void __tsan_init(void);
+void __tsan_func_entry(void *);
+void __tsan_func_exit(void);
+void __tsan_read_range(void *, unsigned long);
+void __tsan_write_range(void *, unsigned long);
+
+void
+__tsan_init(void)
+{
+}
+
+void
+__tsan_func_entry(void *caller)
+{
+	(void)caller;
+}
+
+void
+__tsan_func_exit(void)
+{
+}
+
+static void
+touch_range(char *memory, size_t size, bool write)
+{
+	char *end = memory + size;
+
+	for (; memory < end; memory = (char *)(((uintptr_t)memory | 63) + 1))
+		touch(memory, write);
+}
+
+void
+__tsan_read_range(void *memory, unsigned long size)
+{
+	touch_range(memory, size, false);
+}
+
+void
+__tsan_write_range(void *memory, unsigned long size)
+{
+	touch_range(memory, size, true);
+}
+
+#define PLAIN(size)                                     \
+	void __tsan_read##size(void *);                 \
+	void __tsan_write##size(void *);                \
+	void __tsan_read##size(void *memory)            \
+	{                                               \
+		touch_range(memory, size, false);       \
+	}                                               \
+	void __tsan_write##size(void *memory)           \
+	{                                               \
+		touch_range(memory, size, true);        \
+	}                                               \
+	void __tsan_unaligned_read##size(void *);       \
+	void __tsan_unaligned_write##size(void *);      \
+	void __tsan_unaligned_read##size(void *memory)  \
+	{                                               \
+		touch_range(memory, size, false);       \
+	}                                               \
+	void __tsan_unaligned_write##size(void *memory) \
+	{                                               \
+		touch_range(memory, size, true);        \
+	}
+PLAIN(1)
+PLAIN(2)
+PLAIN(4)
+PLAIN(8)
+PLAIN(16)
+
+/* The order does not matter: one core runs at a time. A failed compare-and-swap
+ * takes the line as a successful one does. */
+#define CHANGE(bits, type, name, result)                               \
+	type __tsan_atomic##bits##_##name(volatile type *, type, int); \
+	type __tsan_atomic##bits##_##name(                             \
+	    volatile type *at, type value, int order)                  \
+	{                                                              \
+		type old = *at;                                        \
+		(void)order;                                           \
+		*at = (type)(result);                                  \
+		touch(at, true);                                       \
+		return old;                                            \
+	}
+#define ATOMIC(bits, type)                                                   \
+	type __tsan_atomic##bits##_load(const volatile type *, int);         \
+	type __tsan_atomic##bits##_load(const volatile type *at, int order)  \
+	{                                                                    \
+		type value = *at;                                            \
+		(void)order;                                                 \
+		touch(at, false);                                            \
+		return value;                                                \
+	}                                                                    \
+	void __tsan_atomic##bits##_store(volatile type *, type, int);        \
+	void __tsan_atomic##bits##_store(                                    \
+	    volatile type *at, type value, int order)                        \
+	{                                                                    \
+		(void)order;                                                 \
+		*at = value;                                                 \
+		touch(at, true);                                             \
+	}                                                                    \
+	CHANGE(bits, type, exchange, value)                                  \
+	CHANGE(bits, type, fetch_add, old + value)                           \
+	CHANGE(bits, type, fetch_sub, old - value)                           \
+	CHANGE(bits, type, fetch_or, old | value)                            \
+	CHANGE(bits, type, fetch_and, old &value)                            \
+	int __tsan_atomic##bits##_compare_exchange_strong(                   \
+	    volatile type *, type *, type, int, int);                        \
+	int __tsan_atomic##bits##_compare_exchange_strong(volatile type *at, \
+	    type *expected, type value, int order, int failed)               \
+	{                                                                    \
+		type old = *at;                                              \
+		bool equal = old == *expected;                               \
+		(void)order;                                                 \
+		(void)failed;                                                \
+		if (equal)                                                   \
+			*at = value;                                         \
+		else                                                         \
+			*expected = old;                                     \
+		touch(at, true);                                             \
+		return equal;                                                \
+	}                                                                    \
+	int __tsan_atomic##bits##_compare_exchange_weak(                     \
+	    volatile type *, type *, type, int, int);                        \
+	int __tsan_atomic##bits##_compare_exchange_weak(volatile type *at,   \
+	    type *expected, type value, int order, int failed)               \
+	{                                                                    \
+		return __tsan_atomic##bits##_compare_exchange_strong(        \
+		    at, expected, value, order, failed);                     \
+	}
+__extension__ typedef unsigned __int128 wide;
+ATOMIC(8, uint8_t)
+ATOMIC(32, uint32_t)
+ATOMIC(64, uint64_t)
+ATOMIC(128, wide)
+
+void __tsan_atomic_thread_fence(int);
+void
+__tsan_atomic_thread_fence(int order)
+{
+	(void)order;
+}
