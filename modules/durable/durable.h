@@ -7,7 +7,7 @@
  *   scheduler.c  a thread that pumps shards
  *   worker.c     threads that execute tasks
  *   task.c       checks, records, numbers; no input or output
- *   engine.c     the way to Redis: see engine.h
+ *   engine.c     the client of Redis: see engine.h, engine_inside.h
  */
 #ifndef HWT_DURABLE_INSIDE_H
 #define HWT_DURABLE_INSIDE_H

@@ -23,7 +23,7 @@ build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
 	@mkdir -p $(@D)
 	$(Q)modules/durable/embed modules/durable/scripts >$@
 durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto, \
-	build/$w/modules/durable/engine.o)
+	build/$w/modules/durable/call.o)
 $(durable_embeds): build/durable/scripts.h
 $(durable_embeds): own = -Ibuild/durable
 

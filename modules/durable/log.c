@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log of the options: which lines it gets, and which are counted instead,
+ * so that an engine that is away for long does not fill it.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "engine_inside.h"
+
+#define LOG_LINE_MAX 512
+#define SAID_NS HWT_SEC(60)
+
+/* The one that has this hash, or else the oldest. */
+static struct said *
+said_find(struct engine *engine, uint64_t hash)
+{
+	struct said *oldest = engine->said;
+	struct said *said;
+
+	for (said = engine->said; said < engine->said + SAID_COUNT; said++) {
+		if (said->hash == hash)
+			return said;
+		if (said->written_ns < oldest->written_ns)
+			oldest = said;
+	}
+	return oldest;
+}
+
+/* False: it was written less than a minute ago, or, if it is no error, another
+ * one less than a second ago. With the lock. */
+static bool
+log_may_write(struct engine *engine, int level, uint64_t hash, uint64_t *again,
+    uint64_t *others)
+{
+	struct said *said = said_find(engine, hash);
+	uint64_t now = boot_now_ns();
+
+	*again = said->hash == hash ? said->held_back : 0;
+	if (said->hash == hash && now - said->written_ns < SAID_NS) {
+		said->held_back++;
+		return false;
+	}
+	*others = engine->held_back;
+	if (level > LOG_ERR && engine->logged_ns != 0 &&
+	    now - engine->logged_ns < HWT_SEC(1)) {
+		engine->held_back++;
+		return false;
+	}
+	*said = (struct said){.hash = hash, .written_ns = now};
+	engine->held_back = 0;
+	engine->logged_ns = now;
+	return true;
+}
+
+static void
+line_append(char line[LOG_LINE_MAX], uint64_t count, const char *what)
+{
+	size_t length = strlen(line);
+
+	if (count > 0)
+		(void)snprintf(line + length, LOG_LINE_MAX - length,
+		    " (%llu %s)", (unsigned long long)count, what);
+}
+
+void
+engine_log(struct engine *engine, int level, const char *format, ...)
+{
+	char line[LOG_LINE_MAX];
+	uint64_t again = 0, others = 0;
+	va_list list;
+	bool may;
+
+	va_start(list, format);
+	(void)vsnprintf(line, sizeof(line), format, list);
+	va_end(list);
+	lock(engine);
+	may = log_may_write(
+	    engine, level, id_hash(line, strlen(line)), &again, &others);
+	unlock(engine);
+	if (!may)
+		return;
+	line_append(line, again, "times since it was last said");
+	line_append(line, others, "other lines were held back");
+	if (engine->log.write != NULL)
+		engine->log.write(engine->log.ctx, level, line);
+	else
+		(void)fprintf(stderr, "hwt_durable: %s\n", line);
+}
