@@ -661,8 +661,9 @@ deliver(struct request *request, uint64_t word)
 	(void)a64_add_seq(&checkout->handed, 1);
 	request_change(request, STATE_MASK, STATE_HANDED);
 	if (executor.execute(
-		executor.ctx, checkout, (struct hwt_request *)request) != 0)
-		(void)request_run(request, 0);
+		executor.ctx, checkout, (struct hwt_request *)request) != 0 &&
+	    take_handed(request, 0, &word))
+		call_granted(request, word);
 }
 
 static void
