@@ -281,7 +281,7 @@ call_carry_out(struct call *call)
 void
 call_end(struct call *call)
 {
-	if (call->purgatory == NULL)
+	if (calls != call)
 		return;
 	call_flush(call);
 	while (call->first_request != NULL) {
