@@ -126,7 +126,7 @@ batch_pause(struct engine_batch *batch)
 		return false;
 	if (!batch->wait)
 		return true;
-	if (batch->hasty)
+	if (batch->no_retry)
 		return false;
 	now += HWT_MS(back_off_ms(batch));
 	last = now + batch->least_ns >= pause.deadline_ns;
@@ -157,7 +157,7 @@ engine_call(struct engine *engine, struct engine_call *call, size_t count,
 	batch.limit = engine_limit(engine, wait);
 	batch.least_ns = least_of(batch.limit.deadline_ns - limit_now_ns());
 	batch.replicated = wait->replicated;
-	batch.hasty = wait->hasty;
+	batch.no_retry = wait->no_retry;
 	for (i = 0; i < count; i++) {
 		call[i].marks = 0;
 		call[i].index = 0;

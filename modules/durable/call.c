@@ -172,7 +172,7 @@ note_whether_gone(struct engine *engine, const struct engine_call *call,
 		    engine->space, call->shard, error->str);
 }
 
-/* Who sends calls to and fro is named in the log: where slots are moved in
+/* Who lets calls ping-pong is named in the log: where slots are moved in
  * haste, two nodes may each name the other for ever. */
 static void
 call_move(struct engine_batch *batch, struct engine_call *call,

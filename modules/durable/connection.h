@@ -84,7 +84,7 @@ int connection_poll(struct connection *connection, redisReply **reply);
 /* False: the other side has closed it, or has sent what nobody asked for. */
 bool connection_is_usable(const struct connection *connection);
 
-/* What engine.c has for verify.c and bell.c. */
+/* What engine.c has for verify.c and subscription.c. */
 struct engine;
 struct engine_wait;
 

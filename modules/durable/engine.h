@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way to the engine: connections, their verification, which node has which
- * shard, and repetition until an answer or the deadline. The engine is Redis;
- * struct engine is the way to it.
+ * The client of the engine: connections, their verification, which node has
+ * which shard, and repetition until an answer or the deadline. The engine is
+ * Redis; struct engine is a client of it.
  *
  * Calls go out in batches: all that belong to one node in one write, and the
  * answers are read together. Any thread may call; each call has connections of
  * its own from a pool while it runs, and waits for nobody else's.
  *
  * REPETITION. A call whose connection broke, or that was answered by an error
- * that passes (loading, moved, paused, failing over), is sent again after a
- * back-off of 10 ms, doubled up to 500 ms, with jitter, until the deadline.
+ * that is transient (loading, moved, paused, failing over), is sent again after
+ * a back-off of 10 ms, doubled up to 500 ms, with jitter, until the deadline.
  * Each script does the same if it is repeated: see DESIGN. If bytes were sent
  * and no answer came, an error that says "nothing has happened" is not known to
  * be true: it becomes -ETIMEDOUT.
@@ -96,7 +96,7 @@ struct engine_wait {
 	bool replicated; /* with level REPLICATED: waits for the replicas */
 	/* No back-off: what would be repeated after one fails. Nothing is then
 	 * sent twice, but to where a node has pointed. */
-	bool hasty;
+	bool no_retry;
 };
 
 /* Connects to the engine and verifies it. Options are as hwt_durable_open has
@@ -152,28 +152,29 @@ void engine_log(struct engine *engine, int level, const char *format, ...)
 /* Numbers of shards, as they are published on the channel S:due; or of the
  * hints for a queue, each of which one of those gets that wait for it
  * (SCRIPT_TELL). It belongs to one thread. */
-struct engine_bell;
+struct engine_subscription;
 
-#define BELL_EVERY_SHARD UINT32_MAX
+#define HINT_EVERY_SHARD UINT32_MAX
 
 /* channel is "due", or "work:QUEUE" for hints. Connects: blocks up to wait's
  * timeout. */
-int engine_bell_open(struct engine_bell **bell, struct engine *engine,
-    const char *channel, const struct engine_wait *wait);
+int engine_subscription_open(struct engine_subscription **subscription,
+    struct engine *engine, const char *channel, const struct engine_wait *wait);
 
 /* Waits for the next hint, from now on; nothing if it does already, or on a
  * channel. Does not block for longer than wait's timeout. */
-int engine_bell_wait(struct engine_bell *bell, struct engine *engine,
-    const struct engine_wait *wait);
+int engine_subscription_wait(struct engine_subscription *subscription,
+    struct engine *engine, const struct engine_wait *wait);
 
 /* Readable when there is something to read. */
-int engine_bell_fd(const struct engine_bell *bell);
+int engine_subscription_fd(const struct engine_subscription *subscription);
 
-/* Does not block. 1: *shard was rung, or BELL_EVERY_SHARD. 0: nothing.
+/* Does not block. 1: *shard was rung, or HINT_EVERY_SHARD. 0: nothing.
  * Otherwise the connection is lost: close it. */
-int engine_bell_read(struct engine_bell *bell, uint32_t *shard);
+int engine_subscription_read(
+    struct engine_subscription *subscription, uint32_t *shard);
 
-void engine_bell_close(struct engine_bell *bell);
+void engine_subscription_close(struct engine_subscription *subscription);
 
 /* Of an open handle, for programs that look closer: hwtctl. */
 struct engine *durable_engine(struct hwt_durable *durable);

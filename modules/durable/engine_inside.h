@@ -10,7 +10,7 @@
  *   nodes.c        connections, levels, pools, nodes that hang
  *   table.c        which node has which shard: servers, Sentinel, cluster
  *   log.c          which lines are written
- *   bell.c         a subscription, or waiting for hints
+ *   subscription.c         a subscription, or waiting for hints
  *
  * LOCK. It protects the table of the nodes, the pools of connections that are
  * not in use, who is silent, and what the log was last told. It is never held
@@ -109,7 +109,7 @@ struct engine_batch {
 	struct engine_call *call;
 	size_t count;
 	struct limit limit;
-	bool replicated, hasty;
+	bool replicated, no_retry;
 	bool wait; /* a back-off before the next round */
 	uint32_t rounds, back_off_ms;
 	uint64_t least_ns; /* that a round is given */

@@ -93,7 +93,7 @@ group_set_limit(
 	group->began_ns = limit_now_ns();
 	group->limit = batch->limit;
 	if (batch->engine->servers.kind != ROUTE_CLUSTER ||
-	    (batch->group_count == 1 && !batch->hasty))
+	    (batch->group_count == 1 && !batch->no_retry))
 		return;
 	group->limit = limit_part(&batch->limit, 2);
 	least_ns = group->began_ns + batch->least_ns;

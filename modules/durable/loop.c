@@ -14,7 +14,7 @@
 
 #define BACK_OFF_FIRST_NS HWT_MS(10)
 #define BACK_OFF_LAST_NS HWT_MS(500)
-#define BLIND_MS 1000
+#define POLL_MS 1000
 
 uint64_t
 back_off_next(uint64_t *back_off_ns)
@@ -65,8 +65,8 @@ loop_destroy(struct loop *loop)
 	const struct timespec pause = {.tv_nsec = 100000};
 
 	loop_cancel(loop, &loop->reconnect);
-	engine_bell_close(loop->bell);
-	loop->bell = NULL;
+	engine_subscription_close(loop->subscription);
+	loop->subscription = NULL;
 	while (hwt_mailbox_destroy(loop->mailbox) == -EBUSY) {
 		(void)hwt_mailbox_run(loop->mailbox, 0, NULL);
 		(void)nanosleep(&pause, NULL);
@@ -89,9 +89,10 @@ loop_hurry(const struct loop *loop)
 }
 
 struct engine_wait
-loop_hasty(const struct loop *loop)
+loop_no_retry(const struct loop *loop)
 {
-	return (struct engine_wait){.stop_fd = loop->hurry_fd, .hasty = true};
+	return (struct engine_wait){
+	    .stop_fd = loop->hurry_fd, .no_retry = true};
 }
 
 int
@@ -102,7 +103,7 @@ loop_after(struct loop *loop, hwt_timeout *timeout, hwt_task *task, void *arg,
 	    timeout, task, arg, delay_ns);
 
 	if (error != 0)
-		loop->blind = true;
+		loop->must_poll = true;
 	return error;
 }
 
@@ -114,7 +115,7 @@ loop_cancel(struct loop *loop, hwt_timeout *timeout)
 	*timeout = (hwt_timeout){0};
 }
 
-/* The bell. */
+/* The subscription. */
 
 static void
 loop_reconnect(hwt_timeout timeout, void *arg)
@@ -129,14 +130,14 @@ loop_reconnect(hwt_timeout timeout, void *arg)
 static void
 loop_connect(struct loop *loop)
 {
-	struct engine_wait wait = loop_hasty(loop);
+	struct engine_wait wait = loop_no_retry(loop);
 	int error;
 
 	/* A node that does not answer must not keep it from the others. */
 	wait.timeout_ns = SECOND_NS;
 	loop->may_connect = false;
-	error =
-	    engine_bell_open(&loop->bell, loop->engine, loop->channel, &wait);
+	error = engine_subscription_open(
+	    &loop->subscription, loop->engine, loop->channel, &wait);
 	if (error == -EACCES || error == -EPROTO)
 		engine_log(loop->engine, LOG_WARNING,
 		    "no hints, it polls once a second: %s", error_says(error));
@@ -152,8 +153,8 @@ loop_connect(struct loop *loop)
 static void
 loop_lose_bell(struct loop *loop)
 {
-	engine_bell_close(loop->bell);
-	loop->bell = NULL;
+	engine_subscription_close(loop->subscription);
+	loop->subscription = NULL;
 	(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
 	    back_off_next(&loop->back_off_ns));
 }
@@ -164,10 +165,11 @@ loop_listen(struct loop *loop)
 	uint32_t shard;
 	int result = 0;
 
-	if (loop->bell == NULL && loop->may_connect)
+	if (loop->subscription == NULL && loop->may_connect)
 		loop_connect(loop);
-	while (loop->bell != NULL &&
-	    (result = engine_bell_read(loop->bell, &shard)) == 1)
+	while (loop->subscription != NULL &&
+	    (result = engine_subscription_read(loop->subscription, &shard)) ==
+		1)
 		loop->ring(loop->ctx, shard);
 	if (result < 0)
 		loop_lose_bell(loop);
@@ -176,18 +178,19 @@ loop_listen(struct loop *loop)
 void
 loop_await_hint(struct loop *loop)
 {
-	struct engine_wait wait = loop_hasty(loop);
+	struct engine_wait wait = loop_no_retry(loop);
 
 	wait.timeout_ns = SECOND_NS;
-	if (loop->bell != NULL &&
-	    engine_bell_wait(loop->bell, loop->engine, &wait) != 0)
+	if (loop->subscription != NULL &&
+	    engine_subscription_wait(loop->subscription, loop->engine, &wait) !=
+		0)
 		loop_lose_bell(loop);
 }
 
 static void
 loop_look(struct loop *loop)
 {
-	loop->blind = false;
+	loop->must_poll = false;
 	loop->may_connect = true;
 	loop->ring(loop->ctx, EVERY_SHARD);
 }
@@ -198,13 +201,15 @@ loop_turn(struct loop *loop, bool wait)
 	struct pollfd polled[] = {
 	    {.fd = loop->wake_fd, .events = POLLIN},
 	    {.fd = hwt_mailbox_fd(loop->mailbox), .events = POLLIN},
-	    {.fd = loop->bell != NULL ? engine_bell_fd(loop->bell) : -1,
+	    {.fd = loop->subscription != NULL
+		    ? engine_subscription_fd(loop->subscription)
+		    : -1,
 		.events = POLLIN},
 	};
-	int timeout_ms = loop->blind ? BLIND_MS : -1;
+	int timeout_ms = loop->must_poll ? POLL_MS : -1;
 	eventfd_t ignored;
 
-	if (loop->bell == NULL && loop->may_connect)
+	if (loop->subscription == NULL && loop->may_connect)
 		wait = false;
 	if (poll(polled, 3, wait ? timeout_ms : 0) == 0 && wait)
 		loop_look(loop);

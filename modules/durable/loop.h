@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that waits for timeouts of the timer, for the bells of a channel,
+ * A thread that waits for timeouts of the timer, for messages of a channel,
  * and for who wakes it. It blocks nowhere else than in calls to the
  * engine.
  *
@@ -13,21 +13,21 @@
 
 #include "durable.h"
 
-/* As a shard: all of them, since bells may have been missed. */
-#define EVERY_SHARD BELL_EVERY_SHARD
+/* As a shard: all of them, since messages may have been missed. */
+#define EVERY_SHARD HINT_EVERY_SHARD
 
 struct loop {
 	struct engine *engine;
 	struct hwt *timer;
 	struct hwt_mailbox *mailbox;
 	const char *channel;
-	struct engine_bell *bell; /* NULL: lost */
+	struct engine_subscription *subscription; /* NULL: lost */
 	hwt_timeout reconnect;
 	uint64_t back_off_ns;
 	bool may_connect;
 	/* The timer has refused a timeout: it looks at everything once a
 	 * second. */
-	bool blind;
+	bool must_poll;
 	int wake_fd; /* readable: somebody has something for the thread */
 	int hurry_fd; /* readable for good: calls are to end */
 	void (*ring)(void *ctx, uint32_t shard);
@@ -45,12 +45,12 @@ void loop_wake(const struct loop *loop);
 void loop_hurry(const struct loop *loop);
 
 /* For calls to the engine: each is tried once, and ends when it is hurried. */
-struct engine_wait loop_hasty(const struct loop *loop);
+struct engine_wait loop_no_retry(const struct loop *loop);
 
 /* Waits, if wait says so, until something is there; runs what is due; rings. */
 void loop_turn(struct loop *loop, bool wait);
 
-/* That the next hint is for this loop: see engine_bell_wait. */
+/* That the next hint is for this loop: see engine_subscription_wait. */
 void loop_await_hint(struct loop *loop);
 
 /* Task runs on the loop, after delay. One that is pending is moved. */

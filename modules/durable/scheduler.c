@@ -2,11 +2,11 @@
 /*
  * A thread that pumps shards.
  *
- * One turn of it: wait for a timeout, a bell or the stop; once a second, say
+ * One turn of it: wait for a timeout, a message or the stop; once a second, say
  * that this scheduler lives and learn who else does; then pump a batch of the
  * shards that are due. Each shard has a timeout, for when its last pump said
- * that the next is needed; a bell makes it due at once. A shard whose pump left
- * something over goes to the end of the line, so none starves another.
+ * that the next is needed; a message makes it due at once. A shard whose pump
+ * left something over goes to the end of the line, so none starves another.
  *
  * OWNERSHIP. Each scheduler that covers a shard weighs every name that is
  * registered with a hash of name and shard; the heaviest owns the shard: it
@@ -207,7 +207,7 @@ owners_read(
 static void
 beat(struct hwt_durable_scheduler *scheduler)
 {
-	const struct engine_wait wait = loop_hasty(&scheduler->loop);
+	const struct engine_wait wait = loop_no_retry(&scheduler->loop);
 	struct number lease;
 	bool gone = engine_is_gone(scheduler->loop.engine, 0);
 	const struct engine_argument argument[] = {
@@ -232,7 +232,7 @@ static void
 goodbye(struct hwt_durable_scheduler *scheduler)
 {
 	const struct engine_wait wait = {
-	    .timeout_ns = GOODBYE_NS, .stop_fd = -1, .hasty = true};
+	    .timeout_ns = GOODBYE_NS, .stop_fd = -1, .no_retry = true};
 	char key[ENGINE_KEY_MAX];
 	struct engine_argument argument[3];
 	struct engine_call call = {.script = COMMAND,
@@ -426,7 +426,7 @@ struct hints {
 static void
 hints_send(struct hwt_durable_scheduler *scheduler, struct hints *hints)
 {
-	const struct engine_wait wait = loop_hasty(&scheduler->loop);
+	const struct engine_wait wait = loop_no_retry(&scheduler->loop);
 	struct engine_argument argument[2 * HINTS_MAX];
 	struct engine_call call = {
 	    .script = SCRIPT_TELL, .shard = SHARD_SPACE, .arg = argument};
@@ -503,7 +503,7 @@ tell_workers(struct hwt_durable_scheduler *scheduler, const struct round *round)
 static void
 pump(struct hwt_durable_scheduler *scheduler)
 {
-	const struct engine_wait wait = loop_hasty(&scheduler->loop);
+	const struct engine_wait wait = loop_no_retry(&scheduler->loop);
 	struct round round = {0};
 	const struct engine_call *call = round.call;
 	uint64_t now;

@@ -62,8 +62,8 @@
 #define PASSED_MAX 64u /* shards of a hint; more are all */
 #define POLL_MS "900" /* until another worker may poll */
 #define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
-#define SHEET_MAX 256u
-#define ENDED_MAX (4 * SHEET_MAX) /* with more untold, nothing is taken */
+#define REPORT_MAX 256u
+#define ENDED_MAX (4 * REPORT_MAX) /* with more untold, nothing is taken */
 #define RETRY_FIRST_NS HWT_SEC(1)
 #define RETRY_LAST_NS HWT_SEC(600)
 
@@ -466,16 +466,16 @@ jobs_give_back(struct hwt_durable_worker *worker, bool all)
 	unlock(worker);
 }
 
-/* A sheet: what is told or extended in one batch, by shard. */
+/* A report: what is told or extended in one batch, by shard. */
 
-struct sheet {
+struct report {
 	uint32_t count;
-	struct job *job[SHEET_MAX];
+	struct job *job[REPORT_MAX];
 	struct number visibility;
-	struct engine_argument argument[SHEET_MAX * 4];
-	struct engine_call call[SHEET_MAX];
+	struct engine_argument argument[REPORT_MAX * 4];
+	struct engine_call call[REPORT_MAX];
 	uint32_t calls;
-	uint32_t job_of[SHEET_MAX + 1]; /* the first of each call */
+	uint32_t job_of[REPORT_MAX + 1]; /* the first of each call */
 };
 
 static int
@@ -546,20 +546,20 @@ write_outcome(struct job *job)
 
 /* A call for each shard. visibility_ns 0: outcomes. */
 static void
-sheet_write(struct sheet *sheet, uint64_t visibility_ns)
+report_write(struct report *report, uint64_t visibility_ns)
 {
-	struct engine_argument *argument = sheet->argument;
+	struct engine_argument *argument = report->argument;
 	struct engine_call *call = NULL;
 	struct job *job;
 	uint32_t i;
 
 	/* NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers */
-	qsort(sheet->job, sheet->count, sizeof(sheet->job[0]), compare_jobs);
-	for (i = 0; i < sheet->count; i++) {
-		job = sheet->job[i];
+	qsort(report->job, report->count, sizeof(report->job[0]), compare_jobs);
+	for (i = 0; i < report->count; i++) {
+		job = report->job[i];
 		if (call == NULL || call->shard != job->shard) {
-			sheet->job_of[sheet->calls] = i;
-			call = &sheet->call[sheet->calls++];
+			report->job_of[report->calls] = i;
+			call = &report->call[report->calls++];
 			*call = (struct engine_call){
 			    .script = visibility_ns == 0 ? SCRIPT_FINISH
 							 : SCRIPT_EXTEND,
@@ -567,7 +567,7 @@ sheet_write(struct sheet *sheet, uint64_t visibility_ns)
 			    .arg = argument};
 			if (visibility_ns != 0)
 				*argument++ =
-				    argument_number(&sheet->visibility,
+				    argument_number(&report->visibility,
 					whole_ms(visibility_ns));
 		}
 		argument = write_job(argument, job);
@@ -578,24 +578,24 @@ sheet_write(struct sheet *sheet, uint64_t visibility_ns)
 		}
 		call->count = (uint32_t)(argument - call->arg);
 	}
-	sheet->job_of[sheet->calls] = sheet->count;
+	report->job_of[report->calls] = report->count;
 }
 
 static void
-sheet_send(struct hwt_durable_worker *worker, struct sheet *sheet,
+report_send(struct hwt_durable_worker *worker, struct report *report,
     uint64_t visibility_ns)
 {
-	struct engine_wait wait = loop_hasty(&worker->loop);
+	struct engine_wait wait = loop_no_retry(&worker->loop);
 
 	wait.replicated = visibility_ns == 0;
-	sheet_write(sheet, visibility_ns);
+	report_write(report, visibility_ns);
 	(void)engine_call(
-	    worker->loop.engine, sheet->call, sheet->calls, &wait);
+	    worker->loop.engine, report->call, report->calls, &wait);
 }
 
 /* Of job i of a call: 0 OK, 1 STALE, or an error. */
 static int
-sheet_result(const struct engine_call *call, uint32_t i)
+report_result(const struct engine_call *call, uint32_t i)
 {
 	uint64_t number;
 
@@ -701,18 +701,18 @@ outcomes_due(const struct hwt_durable_worker *worker)
 
 /* A shard that does not answer holds up the outcomes of no other. */
 static void
-sheet_settle(struct hwt_durable_worker *worker, const struct sheet *sheet)
+report_settle(struct hwt_durable_worker *worker, const struct report *report)
 {
 	const struct engine_call *call;
 	bool fails = false;
 	uint32_t i, at;
 
-	for (i = 0; i < sheet->calls; i++) {
-		call = &sheet->call[i];
-		for (at = sheet->job_of[i]; at < sheet->job_of[i + 1]; at++) {
-			if (outcome_is_settled(sheet->job[at],
-				sheet_result(call, at - sheet->job_of[i]))) {
-				job_told(sheet->job[at]);
+	for (i = 0; i < report->calls; i++) {
+		call = &report->call[i];
+		for (at = report->job_of[i]; at < report->job_of[i + 1]; at++) {
+			if (outcome_is_settled(report->job[at],
+				report_result(call, at - report->job_of[i]))) {
+				job_told(report->job[at]);
 				continue;
 			}
 			source_wait(worker, &worker->source[call->shard]);
@@ -730,21 +730,21 @@ sheet_settle(struct hwt_durable_worker *worker, const struct sheet *sheet)
 static void
 outcomes_send(struct hwt_durable_worker *worker)
 {
-	struct sheet sheet;
+	struct report report;
 	struct job *job;
 
-	sheet.count = 0;
-	sheet.calls = 0;
+	report.count = 0;
+	report.calls = 0;
 	TAILQ_FOREACH(job, &worker->held, held)
 	{
 		if (job->ended && !worker->source[job->shard].waits &&
-		    sheet.count < SHEET_MAX)
-			sheet.job[sheet.count++] = job;
+		    report.count < REPORT_MAX)
+			report.job[report.count++] = job;
 	}
-	worker->flush_due = outcomes_due(worker) > sheet.count;
-	sheet_send(worker, &sheet, 0);
-	sheet_settle(worker, &sheet);
-	engine_call_free(sheet.call, sheet.calls);
+	worker->flush_due = outcomes_due(worker) > report.count;
+	report_send(worker, &report, 0);
+	report_settle(worker, &report);
+	engine_call_free(report.call, report.calls);
 }
 
 static bool
@@ -792,19 +792,19 @@ outcomes_drop(struct hwt_durable_worker *worker)
 
 /* False: some shard has not answered. */
 static bool
-leases_read(struct hwt_durable_worker *worker, const struct sheet *sheet,
+leases_read(struct hwt_durable_worker *worker, const struct report *report,
     uint64_t asked_ns)
 {
 	bool answered = true;
 	uint32_t i, at;
 
 	lock(worker);
-	for (i = 0; i < sheet->calls; i++) {
-		answered = answered && sheet->call[i].error == 0;
-		for (at = sheet->job_of[i]; at < sheet->job_of[i + 1]; at++) {
-			if (sheet_result(
-				&sheet->call[i], at - sheet->job_of[i]) == 0)
-				sheet->job[at]->lease_ns =
+	for (i = 0; i < report->calls; i++) {
+		answered = answered && report->call[i].error == 0;
+		for (at = report->job_of[i]; at < report->job_of[i + 1]; at++) {
+			if (report_result(
+				&report->call[i], at - report->job_of[i]) == 0)
+				report->job[at]->lease_ns =
 				    asked_ns + worker->visibility_ns;
 		}
 	}
@@ -813,16 +813,16 @@ leases_read(struct hwt_durable_worker *worker, const struct sheet *sheet,
 }
 
 static bool
-leases_send(struct hwt_durable_worker *worker, struct sheet *sheet)
+leases_send(struct hwt_durable_worker *worker, struct report *report)
 {
 	uint64_t asked_ns = boot_now_ns();
 	bool answered;
 
-	sheet_send(worker, sheet, worker->visibility_ns);
-	answered = leases_read(worker, sheet, asked_ns);
-	engine_call_free(sheet->call, sheet->calls);
-	sheet->count = 0;
-	sheet->calls = 0;
+	report_send(worker, report, worker->visibility_ns);
+	answered = leases_read(worker, report, asked_ns);
+	engine_call_free(report->call, report->calls);
+	report->count = 0;
+	report->calls = 0;
 	return answered;
 }
 
@@ -839,23 +839,23 @@ leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns)
 static void
 leases_extend(struct hwt_durable_worker *worker)
 {
-	struct sheet sheet;
+	struct report report;
 	uint64_t delay_ns = worker->visibility_ns / 3;
 	bool answered = true;
 	struct job *job;
 
-	sheet.count = 0;
-	sheet.calls = 0;
+	report.count = 0;
+	report.calls = 0;
 	TAILQ_FOREACH(job, &worker->held, held)
 	{
 		if (job->ended || job->returned || job->left)
 			continue;
-		sheet.job[sheet.count++] = job;
-		if (sheet.count == SHEET_MAX)
-			answered = leases_send(worker, &sheet) && answered;
+		report.job[report.count++] = job;
+		if (report.count == REPORT_MAX)
+			answered = leases_send(worker, &report) && answered;
 	}
-	if (sheet.count > 0)
-		answered = leases_send(worker, &sheet) && answered;
+	if (report.count > 0)
+		answered = leases_send(worker, &report) && answered;
 	if (!answered && delay_ns > EXTEND_AGAIN_NS)
 		delay_ns = EXTEND_AGAIN_NS;
 	leases_extend_after(worker, delay_ns);
@@ -902,7 +902,7 @@ needed(struct hwt_durable_worker *worker)
 	there = worker->running + worker->ready.count;
 	unlock(worker);
 	wanted = wanted > there ? wanted - there : 0;
-	return wanted > SHEET_MAX ? SHEET_MAX : wanted;
+	return wanted > REPORT_MAX ? REPORT_MAX : wanted;
 }
 
 /* Whether it is this worker that polls for all of its queue in this second: a
@@ -910,7 +910,7 @@ needed(struct hwt_durable_worker *worker)
 static bool
 may_poll(struct hwt_durable_worker *worker)
 {
-	const struct engine_wait wait = loop_hasty(&worker->loop);
+	const struct engine_wait wait = loop_no_retry(&worker->loop);
 	char key[ENGINE_KEY_MAX], name[HWT_DURABLE_QUEUE_MAX + 8];
 	struct engine_argument argument[] = {
 	    argument_text("SET"),
@@ -943,7 +943,7 @@ poll_shards(struct hwt_durable_worker *worker)
 {
 	uint32_t i;
 
-	if (worker->loop.bell == NULL ||
+	if (worker->loop.subscription == NULL ||
 	    (needed(worker) > 0 && may_poll(worker))) {
 		ring(worker, EVERY_SHARD);
 		return;
@@ -1020,7 +1020,7 @@ source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
 static void
 pass_on(struct hwt_durable_worker *worker)
 {
-	const struct engine_wait wait = loop_hasty(&worker->loop);
+	const struct engine_wait wait = loop_no_retry(&worker->loop);
 	char shards[PASSED_MAX * 8] = "";
 	struct engine_argument argument[] = {
 	    argument_text(worker->queue), argument_text("*")};
@@ -1103,7 +1103,7 @@ take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
 static void
 take_some(struct hwt_durable_worker *worker, uint32_t need)
 {
-	struct engine_wait wait = loop_hasty(&worker->loop);
+	struct engine_wait wait = loop_no_retry(&worker->loop);
 	uint64_t asked_ns = boot_now_ns();
 	struct take take;
 	uint32_t i;
@@ -1157,7 +1157,8 @@ loop_work(struct hwt_durable_worker *worker)
 	if (worker->flush_due && outcomes_due(worker) > 0)
 		return true;
 	need = needed(worker);
-	if (worker->ringing > 0 && need == 0 && worker->loop.bell != NULL)
+	if (worker->ringing > 0 && need == 0 &&
+	    worker->loop.subscription != NULL)
 		pass_on(worker);
 	if (worker->ringing == 0 && need > 0)
 		loop_await_hint(&worker->loop);

@@ -11,7 +11,7 @@ local HIGH = {1024, 1048576, 3600000, 3, DELAY_MAX}
 local DEFAULT = {16, 4096, 100, 2, 3600000}
 
 -- Of all scripts: who opens a space learns at once what its user lacks. The
--- bells are rung with PUBLISH, but nothing depends on them.
+-- PUBLISH sends hints, but nothing depends on them.
 local COMMANDS = {
 	"BLPOP",
 	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HINCRBY", "HMGET",

@@ -534,7 +534,7 @@ judge_astray(struct proxy *judged, const char *name, const redisReply *command,
 
 Test(answers, any_number_of_addresses_may_come_and_go)
 {
-	const struct engine_wait once = {.stop_fd = -1, .hasty = true};
+	const struct engine_wait once = {.stop_fd = -1, .no_retry = true};
 	struct engine_call call = {.script = SCRIPT_STAT};
 	int i;
 

@@ -14,7 +14,7 @@
 /* Shards' numbers, with a space between. */
 #define HINT_MAX 512
 
-struct engine_bell {
+struct engine_subscription {
 	struct connection *connection;
 	char key[CHANNEL_MAX]; /* of the hints; "" for a channel */
 	bool waits; /* for a hint */
@@ -46,10 +46,10 @@ subscribe(struct connection *connection, const char *channel,
 }
 
 int
-engine_bell_open(struct engine_bell **bell, struct engine *engine,
-    const char *channel, const struct engine_wait *wait)
+engine_subscription_open(struct engine_subscription **subscription,
+    struct engine *engine, const char *channel, const struct engine_wait *wait)
 {
-	struct engine_bell *made = calloc(1, sizeof(*made));
+	struct engine_subscription *made = calloc(1, sizeof(*made));
 	struct limit limit = engine_limit(engine, wait);
 	char name[CHANNEL_MAX];
 	int error;
@@ -66,37 +66,38 @@ engine_bell_open(struct engine_bell **bell, struct engine *engine,
 	if (error == 0 && made->key[0] == '\0')
 		error = subscribe(made->connection, name, &limit);
 	if (error != 0) {
-		engine_bell_close(made);
+		engine_subscription_close(made);
 		return error;
 	}
-	*bell = made;
+	*subscription = made;
 	return 0;
 }
 
 int
-engine_bell_wait(struct engine_bell *bell, struct engine *engine,
-    const struct engine_wait *wait)
+engine_subscription_wait(struct engine_subscription *subscription,
+    struct engine *engine, const struct engine_wait *wait)
 {
 	struct limit limit = engine_limit(engine, wait);
 	struct buffer buffer = {0};
 	int error;
 
-	if (bell->key[0] == '\0' || bell->waits || bell->hint[0] != '\0')
+	if (subscription->key[0] == '\0' || subscription->waits ||
+	    subscription->hint[0] != '\0')
 		return 0;
 	buffer_command(&buffer, 3);
 	buffer_text(&buffer, "BLPOP");
-	buffer_text(&buffer, bell->key);
+	buffer_text(&buffer, subscription->key);
 	buffer_text(&buffer, "0");
-	error = connection_send(bell->connection, &buffer, &limit);
+	error = connection_send(subscription->connection, &buffer, &limit);
 	buffer_free(&buffer);
-	bell->waits = error == 0;
+	subscription->waits = error == 0;
 	return error;
 }
 
 int
-engine_bell_fd(const struct engine_bell *bell)
+engine_subscription_fd(const struct engine_subscription *subscription)
 {
-	return bell->connection->fd;
+	return subscription->connection->fd;
 }
 
 /* {"message", channel, number} */
@@ -118,54 +119,55 @@ message_read(const redisReply *reply, uint32_t *shard)
 
 /* {key, hint}; nil or an error: it waits no more. */
 static int
-hint_take(struct engine_bell *bell, const redisReply *reply)
+hint_take(struct engine_subscription *subscription, const redisReply *reply)
 {
 	const redisReply *hint;
 
-	bell->waits = false;
+	subscription->waits = false;
 	if (reply->type == REDIS_REPLY_NIL)
 		return 0;
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
 		return -EPROTO;
 	hint = reply->element[1];
 	if (hint->type == REDIS_REPLY_STRING && hint->len <= HINT_MAX)
-		memcpy(bell->hint, hint->str, hint->len + 1);
+		memcpy(subscription->hint, hint->str, hint->len + 1);
 	return 0;
 }
 
 /* The next shard of the hint. */
 static bool
-hint_read(struct engine_bell *bell, uint32_t *shard)
+hint_read(struct engine_subscription *subscription, uint32_t *shard)
 {
 	unsigned long number;
-	char *end = bell->hint + 1;
+	char *end = subscription->hint + 1;
 
-	if (bell->hint[0] == '\0')
+	if (subscription->hint[0] == '\0')
 		return false;
-	number = BELL_EVERY_SHARD;
-	if (bell->hint[0] != '*')
-		number = strtoul(bell->hint, &end, 10);
-	if (end == bell->hint || number > BELL_EVERY_SHARD) {
-		bell->hint[0] = '\0'; /* of somebody else */
+	number = HINT_EVERY_SHARD;
+	if (subscription->hint[0] != '*')
+		number = strtoul(subscription->hint, &end, 10);
+	if (end == subscription->hint || number > HINT_EVERY_SHARD) {
+		subscription->hint[0] = '\0'; /* of somebody else */
 		return false;
 	}
 	*shard = (uint32_t)number;
-	memmove(bell->hint, end, strlen(end) + 1);
+	memmove(subscription->hint, end, strlen(end) + 1);
 	return true;
 }
 
 int
-engine_bell_read(struct engine_bell *bell, uint32_t *shard)
+engine_subscription_read(
+    struct engine_subscription *subscription, uint32_t *shard)
 {
 	redisReply *reply;
 	int error, found = 0;
 
-	while (!hint_read(bell, shard)) {
-		error = connection_poll(bell->connection, &reply);
+	while (!hint_read(subscription, shard)) {
+		error = connection_poll(subscription->connection, &reply);
 		if (error != 0 || reply == NULL)
 			return error;
-		if (bell->key[0] != '\0')
-			error = hint_take(bell, reply);
+		if (subscription->key[0] != '\0')
+			error = hint_take(subscription, reply);
 		else
 			found = message_read(reply, shard);
 		freeReplyObject(reply);
@@ -176,10 +178,10 @@ engine_bell_read(struct engine_bell *bell, uint32_t *shard)
 }
 
 void
-engine_bell_close(struct engine_bell *bell)
+engine_subscription_close(struct engine_subscription *subscription)
 {
-	if (bell == NULL)
+	if (subscription == NULL)
 		return;
-	connection_close(bell->connection);
-	free(bell);
+	connection_close(subscription->connection);
+	free(subscription);
 }
