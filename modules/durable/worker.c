@@ -20,8 +20,8 @@
  *
  * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
  * threads will call within AHEAD_NS, as their callbacks took lately: none if
- * they take long. None while too many outcomes cannot be told. What waits for
- * longer than WAITING_NS all the same goes back, for another worker.
+ * they take long. None while too many outcomes cannot be reported. What waits
+ * for longer than WAITING_NS all the same is released, for another worker.
  *
  * WHAT IS REPEATED. Taking, until there is an answer: each one says which was
  * the last that was answered, so what came of those between is known not to be
@@ -688,7 +688,7 @@ outcome_is_settled(struct job *job, int result)
 	if (passes(result) || boot_now_ns() < job->lease_ns)
 		return false;
 	engine_log(engine, LOG_WARNING,
-	    "%.64s: the outcome of attempt %u cannot be told: %s", id,
+	    "%.64s: the outcome of attempt %u cannot be reported: %s", id,
 	    job->delivery.attempt, error_says(result));
 	return true;
 }
@@ -1122,7 +1122,8 @@ take_some(struct hwt_durable_worker *worker, uint32_t need)
 
 /* The loop. */
 
-/* What no callback was called for goes back; what cannot be told is dropped. */
+/* What no callback was called for is released; what cannot be reported is
+ * dropped. */
 static bool
 loop_is_stopping(struct hwt_durable_worker *worker)
 {

@@ -54,7 +54,7 @@ local function end_leases(limit)
 end
 
 -- A pending task that is not in its bucket is in its queue; this one is not, or
--- it cannot be told now.
+-- that is not known now.
 local function is_lost(id, task)
 	local queue = queue_key(task.queue)
 	local length = sure("LLEN", queue)
