@@ -171,8 +171,8 @@ then_await_waiters(struct probe *probe)
 
 WorkerTest(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
 {
-	struct gate gate;
-	struct probe probe = {.then = then_await_waiters, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = then_await_waiters, .data = &gate};
 	_Atomic uint64_t begun = 0;
 	struct waiter waiters[3];
 

@@ -284,8 +284,8 @@ ManualTest(deadline, setting_one_reads_no_clock)
 
 WorkerTest(deadline, with_a_worker_setting_one_reads_no_clock)
 {
-	struct gate gate;
-	struct probe busy = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe busy = {.then = probe_then_gate, .data = &gate};
 	hwt_timeout timeouts[100];
 	uint64_t now_ns;
 
@@ -438,7 +438,7 @@ ManualTestWith(
 
 WorkerTest(deadline, without_a_thread_the_first_is_refused)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 	hwt_timeout timeout = {7};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);

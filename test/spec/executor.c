@@ -25,7 +25,7 @@ schedule_on(
 
 WorkerTest(executor, without_one_the_worker_runs_the_task)
 {
-	struct probe first = {0}, second = {0};
+	static struct probe first = {0}, second = {0};
 
 	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &first, 0));
 	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &second, 0));
@@ -151,7 +151,7 @@ ManualTest(executor, what_it_holds_can_be_cancelled_after_stop)
 
 WorkerTest(executor, what_it_refuses_runs_in_the_worker)
 {
-	struct probe refused = {0}, plain = {0};
+	static struct probe refused = {0}, plain = {0};
 
 	executor_init(&executor, EXECUTOR_REFUSES);
 	assert_ok(hwt_new_timeout_on(

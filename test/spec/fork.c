@@ -1246,7 +1246,7 @@ mailed_child(void *arg)
 
 FamilyTest(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	assert_ok(hwt_new_timeout_on(the_family.timer,
 	    hwt_mailbox_executor(the_family.mailbox), NULL, probe_task, &probe,

@@ -71,7 +71,7 @@ WorkerTest(lifecycle, a_second_start_makes_no_second_thread)
 
 WorkerTest(lifecycle, the_first_timeout_starts_the_worker)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_COUNT);
 	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
@@ -101,7 +101,7 @@ WorkerTest(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
 WorkerTest(
     lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
 	assert_rc(hwt_start(live.timer), -EAGAIN);
@@ -148,7 +148,7 @@ WorkerTest(lifecycle, without_a_thread_the_first_timeout_is_refused)
 WorkerTest(lifecycle, a_timeout_goes_through_when_a_thread_is_to_be_had_again)
 {
 	struct hwt_unprocessed list;
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, 1);
 	assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 0),
@@ -165,7 +165,7 @@ WorkerTest(
     lifecycle, without_memory_for_a_thread_start_fails_and_may_be_repeated)
 {
 	hwt_timeout timeout = {1};
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	fault_arm_thread(ENOMEM);
 	assert_rc(hwt_start(live.timer), -ENOMEM);
@@ -207,8 +207,9 @@ then_start(struct probe *probe)
 
 WorkerTest(lifecycle, a_task_may_start_its_own_timer_which_has_started)
 {
-	struct probe probe = {.then = then_start, .data = live.timer, .rc = 77};
+	static struct probe probe = {.then = then_start, .rc = 77};
 
+	probe.data = live.timer;
 	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
@@ -512,8 +513,8 @@ stopper_main(void *arg)
 
 WorkerTest(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct stopper stopper = {.timer = live.timer, .probe = &probe};
 	pthread_t thread;
 
@@ -535,8 +536,8 @@ WorkerTest(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
 
 WorkerTest(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct stopper stoppers[3];
 	pthread_t threads[3];
 	uint64_t lists = 0;
@@ -568,8 +569,8 @@ WorkerTest(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 
 WorkerTest(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list = garbage_list();
 	hwt_timeout timeout = {1};
 
@@ -595,8 +596,8 @@ WorkerTest(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 
 WorkerTest(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_spec specs[5];
 	struct hwt_unprocessed list;
 
@@ -626,8 +627,8 @@ open_when_it_stops(void *gate)
 
 WorkerTest(lifecycle, stop_within_never_waits_as_stop_does)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list;
 	pthread_t thread;
 
@@ -645,8 +646,8 @@ WorkerTest(lifecycle, stop_within_never_waits_as_stop_does)
 
 WorkerTest(lifecycle, stop_within_does_not_give_up_early)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	uint64_t before_ns;
 
 	gate_init(&gate);
@@ -728,8 +729,9 @@ ManualTest(lifecycle, stop_from_an_inline_task_of_a_manual_timer_is_a_deadlock)
 
 WorkerTest(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
 {
-	struct probe probe = {.then = then_stop, .data = live.timer};
+	static struct probe probe = {.then = then_stop};
 
+	probe.data = live.timer;
 	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	wait_for(&probe.runs, 1);
 
@@ -821,7 +823,7 @@ execute_stop(void *ctx, struct hwt *timer, hwt_timeout timeout)
 /* After a task in the same tick, and again in the next: it was no stop. */
 WorkerTest(lifecycle, stop_inside_execute_is_a_deadlock_and_stops_nothing)
 {
-	struct probe probes[3] = {{0}};
+	static struct probe probes[3] = {{0}};
 	int rc = 0;
 	struct hwt_executor stopping = {.execute = execute_stop, .ctx = &rc};
 	const struct hwt_spec specs[3] = {
@@ -950,8 +952,8 @@ ExecutorTest(lifecycle,
 
 WorkerTest(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_spec spec = {
 	    .task = probe_task, .arg = &probe, .period_ns = HWT_MS(1)};
 	struct hwt_unprocessed list;

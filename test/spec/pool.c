@@ -57,7 +57,7 @@ pooled_step(void)
 
 PoolTest(pool, its_tasks_run_on_its_own_threads, 1, 0)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	pooled_schedule(&probe);
 
@@ -83,8 +83,8 @@ Test(pool, it_has_that_many_threads_named_hwt_pool)
 
 PoolTest(pool, as_many_tasks_as_threads_run_side_by_side, SIDE_BY_SIDE, 0)
 {
-	struct gate gate;
-	struct probe probes[SIDE_BY_SIDE];
+	static struct gate gate;
+	static struct probe probes[SIDE_BY_SIDE];
 
 	gate_init(&gate);
 	for (unsigned index = 0; index < SIDE_BY_SIDE; index++) {
@@ -118,9 +118,9 @@ occupy(struct probe *probe, struct gate *gate)
 
 PoolTest(pool, a_full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
 {
-	struct gate gate;
-	struct probe busy;
-	struct probe probes[5] = {0};
+	static struct gate gate;
+	static struct probe busy;
+	static struct probe probes[5] = {0};
 	unsigned in_worker = 0;
 
 	occupy(&busy, &gate);
@@ -143,9 +143,9 @@ PoolTest(pool, a_full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
 
 PoolTest(pool, the_limit_is_for_what_waits_not_for_what_runs, 1, 1)
 {
-	struct gate gate;
-	struct probe busy;
-	struct probe first = {0}, second = {0};
+	static struct gate gate;
+	static struct probe busy;
+	static struct probe first = {0}, second = {0};
 
 	occupy(&busy, &gate);
 
@@ -184,9 +184,9 @@ Test(pool, without_a_limit_nothing_is_refused)
 
 PoolTest(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later, 1, 0)
 {
-	struct gate gate;
-	struct probe busy;
-	struct probe probes[100];
+	static struct gate gate;
+	static struct probe busy;
+	static struct probe probes[100];
 
 	occupy(&busy, &gate);
 	for (unsigned index = 0; index < 100; index++) {
@@ -203,9 +203,9 @@ PoolTest(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later, 1, 0)
 
 PoolTest(pool, what_comes_later_waits_behind_what_was_there, 1, 0)
 {
-	struct gate gate;
-	struct probe busy;
-	struct probe probes[4] = {0};
+	static struct gate gate;
+	static struct probe busy;
+	static struct probe probes[4] = {0};
 
 	/* The thread takes the first, with the next two in sight; then comes
 	 * another one. */
@@ -257,8 +257,8 @@ Test(pool, what_waits_in_it_can_be_cancelled)
 
 PoolTest(pool, cancel_wait_waits_for_the_task_that_it_runs, 1, 0)
 {
-	struct gate gate;
-	struct probe busy;
+	static struct gate gate;
+	static struct probe busy;
 
 	occupy(&busy, &gate);
 	assert_rc(hwt_cancel(manual.timer, busy.handle), -EINPROGRESS);
@@ -328,7 +328,7 @@ then_destroys_the_pool(struct probe *probe)
 
 PoolTest(pool, destroy_from_its_own_task_is_refused, 2, 0)
 {
-	struct probe probe = {.then = then_destroys_the_pool};
+	static struct probe probe = {.then = then_destroys_the_pool};
 
 	pooled_schedule(&probe);
 	pooled_step();
@@ -345,7 +345,7 @@ then_destroys_another_pool(struct probe *probe)
 
 PoolTest(pool, destroy_from_a_task_of_another_pool_is_not, 1, 0)
 {
-	struct probe probe = {.then = then_destroys_another_pool};
+	static struct probe probe = {.then = then_destroys_another_pool};
 	struct hwt_pool *other;
 
 	assert_ok(hwt_pool_create(&other, 1, 0));
@@ -365,7 +365,7 @@ then_stops_the_timer(struct probe *probe)
 
 PoolTest(pool, its_tasks_cannot_stop_their_timer, 1, 0)
 {
-	struct probe probe = {.then = then_stops_the_timer};
+	static struct probe probe = {.then = then_stops_the_timer};
 
 	pooled_schedule(&probe);
 	pooled_step();
@@ -383,7 +383,7 @@ then_schedules_another(struct probe *probe)
 
 PoolTest(pool, its_tasks_can_schedule, 1, 0)
 {
-	struct probe probes[2] = {{.then = then_schedules_another}, {0}};
+	static struct probe probes[2] = {{.then = then_schedules_another}, {0}};
 
 	pooled_schedule(&probes[0]);
 	pooled_step();
@@ -583,8 +583,8 @@ __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 
 PoolTest(pool, handing_over_does_not_wait_for_its_threads, 1, 0)
 {
-	struct probe busy, first = {0}, second = {0};
-	struct gate gate;
+	static struct probe busy, first = {0}, second = {0};
+	static struct gate gate;
 
 	gate_init(&stopped.gate);
 	stopped.main = pthread_self();

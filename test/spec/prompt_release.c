@@ -970,7 +970,8 @@ then_cancels_the_peak(struct probe *probe)
 WorkerTest(prompt_release, memory_goes_back_before_a_long_sleep)
 {
 	static struct peak peak;
-	struct probe probe = {.then = then_cancels_the_peak, .data = &peak};
+	static struct probe probe = {
+	    .then = then_cancels_the_peak, .data = &peak};
 	pid_t worker;
 	uint64_t wakeups;
 

@@ -251,7 +251,7 @@ WorkerTest(quiet, pushing_deadlines_out_leaves_the_worker_alone)
 
 WorkerTest(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 	hwt_timeout superseded;
 	pid_t worker;
 	uint64_t wakeups;
@@ -387,7 +387,7 @@ Test(quiet, calls_that_go_on_and_on_cost_three_wake_ups_per_tick_at_most)
 
 WorkerTest(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 	uint64_t called_ns;
 
 	assert_ok(
@@ -563,7 +563,7 @@ ManualTest(
 WorkerTest(quiet, however_many_were_cancelled_they_wake_once)
 {
 	static hwt_timeout timeouts[CANCELLED];
-	struct probe probe = {0};
+	static struct probe probe = {0};
 	uint64_t wakeups;
 
 	schedule_earlier_ones(live.timer, timeouts, HWT_SEC(3));
@@ -596,7 +596,7 @@ WorkerTest(quiet, however_many_were_cancelled_they_wake_once)
 WorkerTest(quiet, what_comes_and_goes_and_leaves_nothing_spare_wakes_nobody)
 {
 	static hwt_timeout ring[RING];
-	struct probe probe = {0};
+	static struct probe probe = {0};
 	uint64_t before;
 
 	for (unsigned index = 0; index < RING; index++)

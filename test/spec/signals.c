@@ -191,7 +191,7 @@ then_loops_a_while(struct probe *probe)
 
 WorkerTest(signals, a_signal_that_the_worker_gets_changes_no_wait)
 {
-	struct probe probe = {.then = then_loops_a_while};
+	static struct probe probe = {.then = then_loops_a_while};
 	pid_t worker;
 	uint64_t called_ns;
 

@@ -100,8 +100,8 @@ ManualTest(state, a_periodic_one_is_pending_between_its_runs)
 
 WorkerTest(state, seen_from_elsewhere_a_task_is_running)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	void *arg = NULL;
 
 	gate_init(&gate);

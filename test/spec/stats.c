@@ -286,7 +286,7 @@ ManualTest(stats, a_manual_timer_never_wakes_up)
 
 WorkerTest(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	/* The first may come to a worker that has not slept yet. */
 	for (uint64_t round = 1; round <= 4; round++) {

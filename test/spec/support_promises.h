@@ -40,7 +40,8 @@ void live_pass_tick(void);
 void live_settle(pid_t worker);
 
 /* A test for which live is open, by its defaults, before the body, and is
- * closed after it. */
+ * closed after it. What its tasks use is static: they may still run when the
+ * body has returned. */
 #define WorkerTest(suite, name) \
 	TestBetween(live_open(NULL), live_close(), suite, name)
 

@@ -393,8 +393,8 @@ ExecutorTest(
 
 WorkerTest(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
 {
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	static struct gate gate;
+	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 
 	gate_init(&gate);
 	assert_ok(hwt_new_periodic(live.timer, NULL, &probe.handle, probe_task,
@@ -543,7 +543,7 @@ ManualTest(touch, a_stopped_timer_makes_no_new_one)
 
 WorkerTest(touch, without_a_thread_the_first_is_refused)
 {
-	struct probe probe = {0};
+	static struct probe probe = {0};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
 	assert_refused(live.timer, &probe.handle, 0, -EAGAIN);
