@@ -539,6 +539,7 @@ write_outcome(struct job *job)
 	if (job->said == NULL)
 		return argument_text(worker->unsaid[job->told == FAIL]);
 	from = job->said + OUTCOME_LENGTH - length;
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
 	memcpy(from, outcome, length);
 	return (struct engine_argument){
 	    from, job->said_length - OUTCOME_LENGTH + length};
@@ -1434,6 +1435,7 @@ hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
 	if (said == NULL)
 		return -ENOMEM;
 	said[OUTCOME_LENGTH] = ' ';
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
 	memcpy(said + OUTCOME_LENGTH + 1, name, strlen(name));
 	said[head - 1] = ' ';
 	memcpy(said + head, text, length);
