@@ -41,7 +41,7 @@ class HwtConan(ConanFile):
 
     def export_sources(self):
         for pattern in (
-            "CMakeLists.txt", "LICENSE", "*.c", "hwt.h*", "core/*",
+            "CMakeLists.txt", "LICENSE", "*.c", "*.h", "*.hpp", "core/*",
             "executor/*", "observe/*", "packaging/*.in", "packaging/*.map",
             "modules/*",
         ):
