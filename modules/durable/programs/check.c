@@ -4,7 +4,8 @@
  * transaction. What a script cannot find are members of buckets and of other
  * sets whose record is elsewhere: these we read ourselves, and since a task may
  * move meanwhile, what looks wrong is read again, the record between two looks
- * at the member.
+ * at the member. No call does more than some hundred small steps, however large
+ * the space is: Redis does nothing else meanwhile.
  */
 #define _GNU_SOURCE
 #include "walk.h"
@@ -18,7 +19,9 @@
 
 enum {
 	BATCH = 64, /* a millisecond of the engine, for records */
-	LOOKS = 3 /* until what looks wrong is wrong */
+	LOOKS = 3, /* until what looks wrong is wrong */
+	SLICE = 256, /* buckets whose sizes are asked for at once */
+	COUNTS = 32 /* of a shard's buckets, until one is not disturbed */
 };
 
 /* The sets that a task may be in. */
@@ -114,7 +117,7 @@ audit(struct check *check, uint32_t shard)
 	return error;
 }
 
-/* "" stands for the shard's own counters. */
+/* "" stands for the shard's own counters, but for that of pending tasks. */
 static int
 audit_id(struct check *check, uint32_t shard, const char *id, size_t length)
 {
@@ -562,6 +565,132 @@ check_key(void *ctx, uint32_t shard, const char *name, size_t length)
 	return check_kind(check, shard, text);
 }
 
+/* Counters. Pending tasks are in buckets: as many as all buckets together have.
+ * That is compared if nothing was written in the shard from the first look at
+ * meta to the last one. */
+
+struct meta {
+	uint64_t slots, pending, clock, version;
+};
+
+static int
+meta_read(struct check *check, uint32_t shard, struct meta *meta)
+{
+	char key[ENGINE_KEY_MAX];
+	struct engine_argument words[] = {argument_text("HMGET"), {NULL, 0},
+	    argument_text("slots"), argument_text("pending"),
+	    argument_text("clock"), argument_text("version")};
+	uint64_t *const numbers[] = {
+	    &meta->slots, &meta->pending, &meta->clock, &meta->version};
+	struct engine_call call;
+	size_t i;
+	int error;
+
+	engine_key(durable_engine(check->durable), key, shard, "meta");
+	words[1] = argument_text(key);
+	error = walk_command(check->durable, shard,
+	    sizeof(words) / sizeof(words[0]), words, &call);
+	if (error != 0)
+		return error;
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (!is_array(call.reply, i + 1) ||
+		    !reply_number(call.reply->element[i], numbers[i]))
+			error = -EPROTO;
+	}
+	engine_call_free(&call, 1);
+	return error;
+}
+
+/* Adds to *sum how many members the buckets from first on have: up to SLICE.
+ * Keys of another type have none; that is told elsewhere. */
+static int
+slice_count(struct check *check, uint32_t shard, uint64_t first, uint64_t slots,
+    uint64_t *sum)
+{
+	struct engine_argument words[SLICE][2];
+	struct engine_call call[SLICE];
+	char key[SLICE][ENGINE_KEY_MAX], name[16];
+	size_t i, count = slots - first < SLICE ? slots - first : SLICE;
+	int error = 0;
+
+	for (i = 0; i < count; i++) {
+		(void)snprintf(name, sizeof(name), "b:%" PRIu64, first + i);
+		engine_key(durable_engine(check->durable), key[i], shard, name);
+		words[i][0] = argument_text("ZCARD");
+		words[i][1] = argument_text(key[i]);
+		call[i] = (struct engine_call){.script = COMMAND,
+		    .shard = shard,
+		    .count = 2,
+		    .arg = words[i]};
+	}
+	(void)engine_call(durable_engine(check->durable), call, count, NULL);
+	for (i = 0; i < count; i++) {
+		if (call[i].error == 0 &&
+		    call[i].reply->type == REDIS_REPLY_INTEGER)
+			*sum += (uint64_t)call[i].reply->integer;
+		else if (error == 0 && call[i].error != -EPROTO)
+			error = call[i].error;
+	}
+	engine_call_free(call, count);
+	return error;
+}
+
+/* One look at all buckets of a shard: 1 if nothing was written meanwhile. */
+static int
+buckets_count(
+    struct check *check, uint32_t shard, struct meta *meta, uint64_t *sum)
+{
+	struct meta after = {0};
+	uint64_t slot;
+	int error = meta_read(check, shard, meta);
+
+	*sum = 0;
+	for (slot = 0; error == 0 && slot < meta->slots; slot += SLICE)
+		error = slice_count(check, shard, slot, meta->slots, sum);
+	if (error == 0)
+		error = meta_read(check, shard, &after);
+	if (error != 0)
+		return error;
+	return memcmp(meta, &after, sizeof(after)) == 0;
+}
+
+/* Two scripts in the same millisecond may leave meta as it was: so what is
+ * wrong must be wrong, by just as much, LOOKS times. */
+static int
+check_pending(struct check *check, uint32_t shard)
+{
+	struct meta meta = {0};
+	uint64_t sum, wrong_by = 0;
+	char text[96];
+	int count, looks = 0, quiet;
+
+	for (count = 0; count < COUNTS && looks < LOOKS; count++) {
+		quiet = buckets_count(check, shard, &meta, &sum);
+		if (quiet < 0) {
+			complain(
+			    "shard %" PRIu32 ": %s", shard, explain(quiet));
+			return quiet;
+		}
+		if (sum == meta.pending)
+			return 0;
+		if (quiet == 0)
+			continue;
+		looks = sum - meta.pending == wrong_by ? looks + 1 : 1;
+		wrong_by = sum - meta.pending;
+	}
+	if (looks < LOOKS) {
+		complain("shard %" PRIu32 ": pending tasks were not counted, "
+			 "for it is written to all the time; they are while it "
+			 "is paused",
+		    shard);
+		return 0;
+	}
+	(void)snprintf(text, sizeof(text),
+	    "8 pending is %" PRIu64 ", counted %" PRIu64, meta.pending, sum);
+	tell(check, shard, NULL, 0, text);
+	return 0;
+}
+
 int
 walk_check(struct hwt_durable *durable, uint64_t *broken)
 {
@@ -584,6 +713,8 @@ walk_check(struct hwt_durable *durable, uint64_t *broken)
 		error = audit_id(&check, shard, "", 0);
 		if (error == 0)
 			error = audit(&check, shard);
+		if (error == 0)
+			error = check_pending(&check, shard);
 	}
 done:
 	free(check.set);

@@ -966,6 +966,65 @@ class Check(Programs):
             self.client("HINCRBY", self.key("meta"), name, -1)
         self.check()
 
+    def test_pending_is_what_the_buckets_have(self):
+        """However many there are, and whether the rest fits or not."""
+        for slots in (8, 1 << 15):
+            self.space += "s"
+            self.ctl("init", "--shards=1", f"--slots={slots}")
+            self.add("--queue=q", "--in=60", "--id=a")
+            self.check()
+            self.client("HINCRBY", self.key("meta"), "pending", 1)
+            self.client("HINCRBY", self.key("meta"), "delivered", -1)
+            self.broken("shard 0: 8 pending is 2, counted 1")
+
+    def test_no_call_holds_the_engine(self):
+        """With a large space, and many tasks, no script calls much."""
+        self.space += "wide"
+        self.ctl("init", "--shards=1", f"--slots={1 << 14}")
+        self.ctl("add", "--from", "-", stdin=b"".join(
+            b'{"queue":"q%d","in":%d}\n' % (i, 60 + i) for i in range(999)))
+        with self.engine.client() as monitor:
+            monitor("MONITOR")
+            self.check()
+            self.client("ECHO", "the end")
+            seen = self.calls_of_scripts(monitor)
+        self.assertEqual(len([each for each in seen if each]), 17)
+        self.assertLess(max(seen), 64 * 8)
+
+    def calls_of_scripts(self, monitor):
+        """How many commands each script has called, up to an ECHO."""
+        calls = [0]
+        while True:
+            line = monitor.read()
+            if b'"ECHO"' in line:
+                return calls
+            if b" lua] " in line:
+                calls[-1] += 1
+            else:
+                calls.append(0)
+
+    def test_pending_is_not_compared_while_it_changes(self):
+        self.space += "wide"
+        self.ctl("init", "--shards=1", f"--slots={1 << 14}")
+        self.add("--queue=q", "--in=60", "--id=a")
+        over = threading.Event()
+
+        def move():
+            with self.engine.client() as client:
+                space = Space(client, self.space)
+                while not over.is_set():
+                    for wait in (1000, 1000000):
+                        space("reschedule", 0, "a", "in", wait)
+
+        thread = threading.Thread(target=move)
+        thread.start()
+        try:
+            for _ in range(5):
+                self.check()
+        finally:
+            over.set()
+            thread.join()
+
     def test_a_space_with_a_similar_name_is_not_looked_at(self):
         self.client("SET", "{%sx:0}:nonsense" % self.space, "x")
         self.client("SET", "{%s:nonsense" % self.space, "x")
