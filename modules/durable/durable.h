@@ -5,7 +5,7 @@
  *   durable.c    open, close, and what a producer calls
  *   space.c      which shards there are, and that none is missing
  *   scheduler.c  a thread that pumps shards
- *   worker.c     threads that execute tasks
+ *   worker.c     threads that execute tasks: see worker_inside.h
  *   task.c       checks, records, numbers; no input or output
  *   engine.c     the client of Redis: see engine.h, engine_inside.h
  */

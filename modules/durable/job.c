@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job: a task that this worker has taken, until nothing of it is to be
+ * reported; and the threads that call back.
+ *
+ * What a job is, its states, and who may touch which of its fields:
+ * worker_inside.h.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "worker_inside.h"
+
+#define WAITING_NS HWT_MS(500)
+
+/* The worker whose callback this thread is in. */
+static _Thread_local const struct hwt_durable_worker *inside;
+
+void
+job_list_init(struct job_list *list)
+{
+	*list = (struct job_list){.last = &list->first};
+}
+
+void
+job_list_add(struct job_list *list, struct job *job)
+{
+	job->next = NULL;
+	*list->last = job;
+	list->last = &job->next;
+	list->count++;
+}
+
+static struct job *
+job_list_take(struct job_list *list)
+{
+	struct job *job = list->first;
+
+	if (job == NULL)
+		return NULL;
+	list->first = job->next;
+	if (list->first == NULL)
+		list->last = &list->first;
+	list->count--;
+	return job;
+}
+
+/* Threads that call back. */
+
+bool
+job_is_inside(const struct hwt_durable_worker *worker)
+{
+	return inside == worker;
+}
+
+static void job_limit(hwt_timeout timeout, void *arg);
+
+/* With the lock held, and when it returns. */
+static void
+job_run(struct hwt_durable_worker *worker, struct job *job)
+{
+	int result;
+
+	job->called_ns = boot_now_ns();
+	job->runs = true;
+	worker->running++;
+	if (worker->run_limit_ns != 0)
+		(void)!hwt_new_timeout_on(worker->loop.timer,
+		    hwt_mailbox_executor(worker->loop.mailbox), &job->limit,
+		    job_limit, job, worker->run_limit_ns);
+	unlock(worker);
+	inside = worker;
+	result = worker->callback(worker->ctx, &job->delivery);
+	inside = NULL;
+	lock(worker);
+	job->ended_ns = boot_now_ns();
+	job->outcome = result == 0        ? DONE
+	    : result == HWT_DURABLE_RETRY ? RETRY
+					  : FAIL;
+	job->runs = false;
+	worker->running--;
+}
+
+void *
+job_thread(void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+	struct job *job;
+
+	lock(worker);
+	while (!worker->loop_ended) {
+		job = worker->stopping ? NULL : job_list_take(&worker->ready);
+		if (job == NULL) {
+			(void)pthread_cond_wait(
+			    &worker->changed, &worker->lock);
+			continue;
+		}
+		/* One whose lease is over is another worker's by now. */
+		if (boot_now_ns() < job->lease_ns)
+			job_run(worker, job);
+		else
+			job->outcome = BACK;
+		job_list_add(&worker->returned, job);
+		if (worker->returned.count == 1)
+			loop_wake(&worker->loop);
+	}
+	unlock(worker);
+	return NULL;
+}
+
+/* Jobs, in the loop. */
+
+static void
+job_free(struct job *job)
+{
+	loop_cancel(&job->worker->loop, &job->limit);
+	TAILQ_REMOVE(&job->worker->held, job, held);
+	free(job->said);
+	free(job);
+}
+
+static void
+job_end(struct job *job, enum outcome outcome)
+{
+	struct source *source = &job->worker->source[job->shard];
+
+	job->told = outcome;
+	job->ended = true;
+	job->worker->ended++;
+	job->worker->waiting += source->waits;
+	source->ended++;
+}
+
+/* It is told, or will not be. */
+void
+job_told(struct job *job)
+{
+	struct source *source = &job->worker->source[job->shard];
+
+	job->ended = false;
+	job->left = true;
+	job->worker->ended--;
+	job->worker->waiting -= source->waits;
+	source->ended--;
+	if (job->returned)
+		job_free(job);
+}
+
+/* {id, generation, attempt, due, max_attempts, payload, fence} */
+bool
+job_is_delivery(const struct redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 7 &&
+	    reply->element[0]->type == REDIS_REPLY_STRING &&
+	    reply->element[5]->type == REDIS_REPLY_STRING;
+}
+
+static bool
+job_read(struct job *job, const struct redisReply *reply)
+{
+	struct hwt_durable_delivery *delivery = &job->delivery;
+	uint64_t generation, attempt, due, most, fence;
+	char *payload;
+
+	if (!reply_number(reply->element[1], &generation) ||
+	    !reply_number(reply->element[2], &attempt) ||
+	    !reply_number(reply->element[3], &due) ||
+	    !reply_number(reply->element[4], &most) ||
+	    !reply_number(reply->element[6], &fence))
+		return false;
+	delivery->generation = (uint32_t)generation;
+	delivery->attempt = (uint32_t)attempt;
+	delivery->max_attempts = (uint32_t)most;
+	delivery->fence = fence;
+	delivery->due_unix_ns = HWT_MS(due);
+	delivery->id_length = reply->element[0]->len;
+	delivery->payload_length = reply->element[5]->len;
+	memcpy(job->bytes, reply->element[0]->str, delivery->id_length + 1);
+	payload = job->bytes + delivery->id_length + 1;
+	memcpy(payload, reply->element[5]->str, delivery->payload_length + 1);
+	delivery->id = job->bytes;
+	delivery->payload = payload;
+	return true;
+}
+
+/* NULL: what was taken cannot be held; its lease will end. */
+struct job *
+job_make(struct hwt_durable_worker *worker, uint32_t shard,
+    const struct redisReply *reply, uint64_t asked_ns)
+{
+	struct job *job = NULL;
+
+	if (job_is_delivery(reply))
+		job = calloc(1,
+		    sizeof(*job) + reply->element[0]->len +
+			reply->element[5]->len + 2);
+	if (job == NULL || !job_read(job, reply)) {
+		free(job);
+		return NULL;
+	}
+	job->worker = worker;
+	job->shard = shard;
+	job->taken_ns = boot_now_ns();
+	job->lease_ns = asked_ns + worker->visibility_ns;
+	job->retry_delay_ns = HWT_NEVER;
+	job->delivery.retry_delay_ns = &job->retry_delay_ns;
+	job->delivery.queue = worker->queue;
+	TAILQ_INSERT_TAIL(&worker->held, job, held);
+	return job;
+}
+
+/* On the loop: if a callback takes too long, its task is executed again, and
+ * what it returns has no effect. */
+static void
+job_check(struct job *job)
+{
+	struct hwt_durable_worker *worker = job->worker;
+	uint64_t now = boot_now_ns();
+	bool late;
+
+	lock(worker);
+	late = job->runs && !job->given_up &&
+	    now - job->called_ns >= worker->run_limit_ns;
+	job->given_up |= late;
+	unlock(worker);
+	if (!late)
+		return;
+	engine_log(worker->loop.engine, LOG_WARNING,
+	    "a callback of queue %s runs for too long", worker->queue);
+	job_end(job, RETRY);
+}
+
+static void
+job_limit(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	job_check(arg);
+}
+
+/* For those whose timeout the timer has refused. */
+void
+jobs_check(struct hwt_durable_worker *worker)
+{
+	struct job *job;
+
+	if (worker->run_limit_ns == 0)
+		return;
+	TAILQ_FOREACH(job, &worker->held, held)
+	{
+		job_check(job);
+	}
+}
+
+/* A running average of some eight durations. */
+static void
+duration_add(struct hwt_durable_worker *worker, const struct job *job)
+{
+	uint64_t duration_ns = job->ended_ns - job->called_ns;
+
+	if (!worker->measured)
+		worker->mean_ns = duration_ns;
+	worker->measured = true;
+	worker->mean_ns = worker->mean_ns / 8 * 7 + duration_ns / 8;
+}
+
+static void
+job_collect(struct hwt_durable_worker *worker, struct job *job)
+{
+	job->returned = true;
+	loop_cancel(&worker->loop, &job->limit);
+	if (job->called_ns != 0)
+		duration_add(worker, job);
+	if (!job->given_up)
+		job_end(job, job->outcome);
+	else if (!job->ended)
+		job_free(job);
+}
+
+/* Only the loop sets given_up of a job that runs, so it may read it after. */
+void
+jobs_collect(struct hwt_durable_worker *worker)
+{
+	struct job_list returned;
+	struct job *job;
+
+	job_list_init(&returned);
+	lock(worker);
+	while ((job = job_list_take(&worker->returned)) != NULL)
+		job_list_add(&returned, job);
+	unlock(worker);
+	while ((job = job_list_take(&returned)) != NULL)
+		job_collect(worker, job);
+}
+
+/* All that wait for a thread, or those that have waited for too long. */
+void
+jobs_release(struct hwt_durable_worker *worker, bool all)
+{
+	uint64_t now = boot_now_ns();
+	struct job_list kept;
+	struct job *job;
+
+	job_list_init(&kept);
+	lock(worker);
+	while ((job = job_list_take(&worker->ready)) != NULL) {
+		if (all || now - job->taken_ns >= WAITING_NS) {
+			job->returned = true;
+			job_end(job, BACK);
+		} else
+			job_list_add(&kept, job);
+	}
+	while ((job = job_list_take(&kept)) != NULL)
+		job_list_add(&worker->ready, job);
+	unlock(worker);
+}
+
+int
+hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
+    const char *text, size_t length)
+{
+	/* Deliveries are made by us alone, each in its job. */
+	struct job *job = delivery == NULL
+	    ? NULL
+	    : (struct job *)((uintptr_t)delivery -
+		  offsetof(struct job, delivery));
+	const char *name;
+	char *said;
+	size_t head;
+
+	if (job == NULL || text == NULL || length > HWT_DURABLE_ERROR_MAX)
+		return -EINVAL;
+	name = job->worker->name;
+	head = OUTCOME_LENGTH + strlen(name) + 2;
+	said = malloc(head + length);
+	if (said == NULL)
+		return -ENOMEM;
+	said[OUTCOME_LENGTH] = ' ';
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
+	memcpy(said + OUTCOME_LENGTH + 1, name, strlen(name));
+	said[head - 1] = ' ';
+	memcpy(said + head, text, length);
+	free(job->said);
+	job->said = said;
+	job->said_length = head + length;
+	return 0;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Leases: each third of the visibility, those of all jobs that have not ended
+ * are extended, or a second after that has failed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "worker_inside.h"
+
+#define EXTEND_AGAIN_NS HWT_SEC(1) /* the engine waits for 10 s after a pause */
+
+/* False: some shard has not answered. */
+static bool
+leases_read(struct hwt_durable_worker *worker, const struct job_report *report,
+    uint64_t asked_ns)
+{
+	bool answered = true;
+	uint32_t i, at;
+
+	lock(worker);
+	for (i = 0; i < report->calls; i++) {
+		answered = answered && report->call[i].error == 0;
+		for (at = report->job_of[i]; at < report->job_of[i + 1]; at++) {
+			if (report_result(
+				&report->call[i], at - report->job_of[i]) == 0)
+				report->job[at]->lease_ns =
+				    asked_ns + worker->visibility_ns;
+		}
+	}
+	unlock(worker);
+	return answered;
+}
+
+static bool
+leases_send(struct hwt_durable_worker *worker, struct job_report *report)
+{
+	uint64_t asked_ns = boot_now_ns();
+	bool answered;
+
+	report_send(worker, report, worker->visibility_ns);
+	answered = leases_read(worker, report, asked_ns);
+	engine_call_free(report->call, report->calls);
+	report->count = 0;
+	report->calls = 0;
+	return answered;
+}
+
+void
+leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns)
+{
+	worker->extend_ns = boot_now_ns() + delay_ns;
+	(void)loop_after(
+	    &worker->loop, &worker->extend, worker_woken, worker, delay_ns);
+}
+
+/* Of all that have not ended. One whose lease was over on its way to a thread
+ * is extended once too often, which is refused or ends. */
+void
+leases_extend(struct hwt_durable_worker *worker)
+{
+	struct job_report report;
+	uint64_t delay_ns = worker->visibility_ns / 3;
+	bool answered = true;
+	struct job *job;
+
+	report.count = 0;
+	report.calls = 0;
+	TAILQ_FOREACH(job, &worker->held, held)
+	{
+		if (job->ended || job->returned || job->left)
+			continue;
+		report.job[report.count++] = job;
+		if (report.count == REPORT_MAX)
+			answered = leases_send(worker, &report) && answered;
+	}
+	if (report.count > 0)
+		answered = leases_send(worker, &report) && answered;
+	if (!answered && delay_ns > EXTEND_AGAIN_NS)
+		delay_ns = EXTEND_AGAIN_NS;
+	leases_extend_after(worker, delay_ns);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A report: what a worker tells the engine of many jobs in one batch, their
+ * outcomes or that their leases are to be extended; a call for each shard.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker_inside.h"
+
+#define RETRY_FIRST_NS HWT_SEC(1)
+#define RETRY_LAST_NS HWT_SEC(600)
+
+const char *const outcome_name[] = {"done", "retry", "fail", "back"};
+
+static int
+compare_jobs(const void *a, const void *b)
+{
+	const struct job *const *x = a;
+	const struct job *const *y = b;
+
+	return (*x)->shard < (*y)->shard ? -1 : (*x)->shard > (*y)->shard;
+}
+
+/* Full jitter: up to 1 s, 2 s, 4 s and so on to 10 min. */
+static uint64_t
+retry_back_off_ns(uint32_t attempt)
+{
+	uint64_t most = RETRY_LAST_NS;
+
+	if (attempt <= 10 && RETRY_FIRST_NS << (attempt - 1) < most)
+		most = RETRY_FIRST_NS << (attempt - 1);
+	return random_number() % (most + 1);
+}
+
+/* It stays the same in each repetition. */
+static uint64_t
+job_delay_ns(struct job *job)
+{
+	if (job->told != RETRY)
+		return 0;
+	if (job->given_up)
+		return retry_back_off_ns(job->delivery.attempt);
+	if (job->retry_delay_ns == HWT_NEVER)
+		job->retry_delay_ns = retry_back_off_ns(job->delivery.attempt);
+	return job->retry_delay_ns < HWT_DURABLE_DELAY_MAX
+	    ? job->retry_delay_ns
+	    : HWT_DURABLE_DELAY_MAX;
+}
+
+/* id fence */
+static struct engine_argument *
+write_job(struct engine_argument *argument, struct job *job)
+{
+	*argument++ =
+	    (struct engine_argument){job->delivery.id, job->delivery.id_length};
+	*argument++ = argument_number(&job->fence, job->delivery.fence);
+	return argument;
+}
+
+/* done or back; retry or fail, with the worker's name and what was said. */
+static struct engine_argument
+write_outcome(struct job *job)
+{
+	const struct hwt_durable_worker *worker = job->worker;
+	const char *outcome = outcome_name[job->told];
+	size_t length = strlen(outcome);
+	char *from;
+
+	if (job->told != RETRY && job->told != FAIL)
+		return argument_text(outcome);
+	if (!job->returned)
+		return argument_text(worker->limited);
+	if (job->said == NULL)
+		return argument_text(worker->unsaid[job->told == FAIL]);
+	from = job->said + OUTCOME_LENGTH - length;
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
+	memcpy(from, outcome, length);
+	return (struct engine_argument){
+	    from, job->said_length - OUTCOME_LENGTH + length};
+}
+
+/* A call for each shard. visibility_ns 0: outcomes. */
+static void
+report_write(struct job_report *report, uint64_t visibility_ns)
+{
+	struct engine_argument *argument = report->argument;
+	struct engine_call *call = NULL;
+	struct job *job;
+	uint32_t i;
+
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers */
+	qsort(report->job, report->count, sizeof(report->job[0]), compare_jobs);
+	for (i = 0; i < report->count; i++) {
+		job = report->job[i];
+		if (call == NULL || call->shard != job->shard) {
+			report->job_of[report->calls] = i;
+			call = &report->call[report->calls++];
+			*call = (struct engine_call){
+			    .script = visibility_ns == 0 ? SCRIPT_FINISH
+							 : SCRIPT_EXTEND,
+			    .shard = job->shard,
+			    .arg = argument};
+			if (visibility_ns != 0)
+				*argument++ =
+				    argument_number(&report->visibility,
+					whole_ms(visibility_ns));
+		}
+		argument = write_job(argument, job);
+		if (visibility_ns == 0) {
+			*argument++ = write_outcome(job);
+			*argument++ = argument_number(
+			    &job->delay, whole_ms(job_delay_ns(job)));
+		}
+		call->count = (uint32_t)(argument - call->arg);
+	}
+	report->job_of[report->calls] = report->count;
+}
+
+void
+report_send(struct hwt_durable_worker *worker, struct job_report *report,
+    uint64_t visibility_ns)
+{
+	struct engine_wait wait = loop_no_retry(&worker->loop);
+
+	wait.replicated = visibility_ns == 0;
+	report_write(report, visibility_ns);
+	(void)engine_call(
+	    worker->loop.engine, report->call, report->calls, &wait);
+}
+
+/* Of job i of a call: 0 OK, 1 STALE, or an error. */
+int
+report_result(const struct engine_call *call, uint32_t i)
+{
+	uint64_t number;
+
+	if (call->error != 0)
+		return call->error;
+	if (call->reply->type != REDIS_REPLY_ARRAY ||
+	    i >= call->reply->elements ||
+	    !reply_number(call->reply->element[i], &number) || number > 1)
+		return -EPROTO;
+	return (int)number;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Taking: which shards may have something, and how many tasks of them.
+ *
+ * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
+ * threads will call within AHEAD_NS, as their callbacks took lately: none if
+ * they take long. None while too many outcomes cannot be reported. What waits
+ * for longer than WAITING_NS (job.c) all the same is released, for another
+ * worker.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+
+#include "worker_inside.h"
+
+#define AHEAD_NS HWT_MS(10)
+#define AHEAD_MAX 256u
+#define TAKE_SHARDS 8u /* that a round of takes asks */
+#define PASSED_MAX 64u /* shards of a hint; more are all */
+#define POLL_MS "900" /* until another worker may poll */
+#define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
+
+void
+sources_ring(void *ctx, uint32_t shard)
+{
+	struct hwt_durable_worker *worker = ctx;
+	uint32_t shards = worker->durable->shards;
+	uint32_t i;
+
+	for (i = 0; i < shards; i++) {
+		if ((shard == EVERY_SHARD || shard == i) &&
+		    !worker->source[i].rings) {
+			worker->source[i].rings = true;
+			worker->ringing++;
+		}
+	}
+}
+
+static uint32_t
+ahead(const struct hwt_durable_worker *worker)
+{
+	uint64_t count;
+
+	if (!worker->measured)
+		return 0;
+	count = AHEAD_NS * worker->threads / (worker->mean_ns + 1);
+	return count > AHEAD_MAX ? AHEAD_MAX : (uint32_t)count;
+}
+
+uint32_t
+take_needed(struct hwt_durable_worker *worker)
+{
+	uint32_t wanted, there;
+
+	if (worker->ended > ENDED_MAX)
+		return 0;
+	lock(worker);
+	wanted = worker->stopping ? 0 : worker->threads + ahead(worker);
+	there = worker->running + worker->ready.count;
+	unlock(worker);
+	wanted = wanted > there ? wanted - there : 0;
+	return wanted > REPORT_MAX ? REPORT_MAX : wanted;
+}
+
+/* Whether it is this worker that polls for all of its queue in this second: a
+ * key that expires says that somebody does. */
+static bool
+may_poll(struct hwt_durable_worker *worker)
+{
+	const struct engine_wait wait = loop_no_retry(&worker->loop);
+	char key[ENGINE_KEY_MAX], name[HWT_DURABLE_QUEUE_MAX + 8];
+	struct engine_argument argument[] = {
+	    argument_text("SET"),
+	    {NULL, 0},
+	    argument_text(worker->name),
+	    argument_text("PX"),
+	    argument_text(POLL_MS),
+	    argument_text("NX"),
+	};
+	struct engine_call call = {.script = COMMAND,
+	    .shard = SHARD_SPACE,
+	    .count = 6,
+	    .arg = argument};
+	bool may;
+
+	(void)snprintf(name, sizeof(name), "p:%s", worker->queue);
+	engine_key(worker->loop.engine, key, SHARD_SPACE, name);
+	argument[1] = argument_text(key);
+	/* If the node of that key does not answer, others may. */
+	may = engine_call(worker->loop.engine, &call, 1, &wait) != 0 ||
+	    call.reply->type != REDIS_REPLY_NIL;
+	engine_call_free(&call, 1);
+	return may;
+}
+
+/* Without hints, each worker polls; otherwise one of those that have nothing to
+ * do. What has failed is tried again by who has tried. */
+static void
+poll_shards(struct hwt_durable_worker *worker)
+{
+	uint32_t i;
+
+	if (worker->loop.subscription == NULL ||
+	    (take_needed(worker) > 0 && may_poll(worker))) {
+		sources_ring(worker, EVERY_SHARD);
+		return;
+	}
+	for (i = 0; i < worker->durable->shards; i++) {
+		if (worker->source[i].failed)
+			sources_ring(worker, i);
+	}
+}
+
+void
+take_look(struct hwt_durable_worker *worker)
+{
+	poll_shards(worker);
+	jobs_release(worker, false);
+	jobs_check(worker);
+	worker->looked_ns = boot_now_ns();
+	(void)loop_after(
+	    &worker->loop, &worker->look, worker_woken, worker, SECOND_NS);
+}
+
+struct take {
+	uint32_t count;
+	struct number token[TAKE_SHARDS], received[TAKE_SHARDS];
+	struct number limit_text, visibility;
+	struct engine_argument argument[TAKE_SHARDS][6];
+	struct engine_call call[TAKE_SHARDS];
+	uint32_t limit; /* tasks of each */
+};
+
+/* The shards that ring, in turn. */
+static void
+take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
+{
+	uint32_t shards = worker->durable->shards;
+	uint32_t most = need < TAKE_SHARDS ? need : TAKE_SHARDS;
+	struct engine_argument *argument;
+	uint32_t looked, shard;
+
+	if (most > worker->ringing)
+		most = worker->ringing;
+	take->limit = need / most;
+	take->count = 0;
+	for (looked = 0; looked < shards && take->count < most; looked++) {
+		shard = worker->next_source++ % shards;
+		if (!worker->source[shard].rings)
+			continue;
+		argument = take->argument[take->count];
+		argument[0] = argument_text(worker->queue);
+		argument[1] = argument_text(worker->name);
+		argument[2] = argument_number(
+		    &take->token[take->count], ++worker->source[shard].token);
+		argument[3] = argument_number(&take->received[take->count],
+		    worker->source[shard].received);
+		argument[4] = argument_number(&take->limit_text, take->limit);
+		argument[5] = argument_number(
+		    &take->visibility, whole_ms(worker->visibility_ns));
+		take->call[take->count++] =
+		    (struct engine_call){.script = SCRIPT_TAKE,
+			.shard = shard,
+			.count = 6,
+			.arg = argument};
+	}
+}
+
+static void
+source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
+{
+	worker->source[shard].rings = false;
+	worker->ringing--;
+}
+
+/* Who has no thread for what rings tells another. */
+void
+take_pass_on(struct hwt_durable_worker *worker)
+{
+	const struct engine_wait wait = loop_no_retry(&worker->loop);
+	char shards[PASSED_MAX * 8] = "";
+	struct engine_argument argument[] = {
+	    argument_text(worker->queue), argument_text("*")};
+	struct engine_call call = {.script = SCRIPT_TELL,
+	    .shard = SHARD_SPACE,
+	    .count = 2,
+	    .arg = argument};
+	uint32_t all = worker->ringing;
+	uint32_t i;
+	int length = 0;
+
+	for (i = 0; i < worker->durable->shards; i++) {
+		if (!worker->source[i].rings)
+			continue;
+		if (all <= PASSED_MAX)
+			length += snprintf(shards + length,
+			    sizeof(shards) - (size_t)length, "%s%u",
+			    length > 0 ? " " : "", i);
+		source_quiet(worker, i);
+	}
+	if (all <= PASSED_MAX)
+		argument[1] = argument_text(shards);
+	(void)engine_call(worker->loop.engine, &call, 1, &wait);
+	engine_call_free(&call, 1);
+}
+
+/* The engine stops before the limit if payloads are long: then there may be
+ * more. */
+static bool
+take_is_cut(const struct redisReply *reply)
+{
+	size_t bytes = 0;
+	size_t i;
+
+	for (i = 0; i < reply->elements; i++) {
+		if (job_is_delivery(reply->element[i]))
+			bytes += reply->element[i]->element[5]->len;
+	}
+	return bytes >= TAKE_BYTES;
+}
+
+static void
+take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
+    uint64_t asked_ns)
+{
+	const struct redisReply *reply = call->reply;
+	struct job *job;
+	size_t i;
+
+	lock(worker);
+	for (i = 0; i < reply->elements; i++) {
+		job =
+		    job_make(worker, call->shard, reply->element[i], asked_ns);
+		if (job != NULL)
+			job_list_add(&worker->ready, job);
+	}
+	if (reply->elements > 0)
+		(void)pthread_cond_broadcast(&worker->changed);
+	unlock(worker);
+}
+
+/* After an error it is asked again a second later, or when hints are back. */
+static void
+take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
+    uint32_t limit, uint64_t asked_ns)
+{
+	worker->source[call->shard].failed =
+	    call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY;
+	if (worker->source[call->shard].failed) {
+		source_quiet(worker, call->shard);
+		return;
+	}
+	worker->source[call->shard].received =
+	    worker->source[call->shard].token;
+	if (call->reply->elements < limit && !take_is_cut(call->reply))
+		source_quiet(worker, call->shard);
+	take_hold(worker, call, asked_ns);
+}
+
+void
+take_some(struct hwt_durable_worker *worker, uint32_t need)
+{
+	struct engine_wait wait = loop_no_retry(&worker->loop);
+	uint64_t asked_ns = boot_now_ns();
+	struct take take;
+	uint32_t i;
+
+	wait.replicated = true;
+	/* What has no answer is asked for again before its lease ends. */
+	wait.timeout_ns = engine_timeout_ns(worker->loop.engine);
+	if (wait.timeout_ns > worker->visibility_ns / 2)
+		wait.timeout_ns = worker->visibility_ns / 2;
+	take_write(worker, &take, need);
+	(void)engine_call(worker->loop.engine, take.call, take.count, &wait);
+	for (i = 0; i < take.count; i++)
+		take_read(worker, &take.call[i], take.limit, asked_ns);
+	engine_call_free(take.call, take.count);
+}

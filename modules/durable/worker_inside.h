@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a worker, and what its source files share.
+ *
+ *   worker.c   start, stop, the loop
+ *   job.c      a task that was taken; the threads that call back
+ *   take.c     which shards are asked, and for how many tasks
+ *   lease.c    leases are extended
+ *   outcome.c  how attempts have ended
+ *   report.c   a batch of outcomes, or of leases
+ *
+ * A task is a job:
+ *
+ *   ready     the loop has taken it; a thread will (ready)
+ *   running   a thread calls back
+ *   returned  the thread is done with it (returned)
+ *   ended     the loop is to report its outcome (ended)
+ *
+ * A job that runs for longer than the limit is ended while it runs, and freed
+ * when it has returned as well.
+ *
+ * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
+ * and of a job called_ns, ended_ns, outcome, runs, given_up and lease_ns. The
+ * loop alone writes lease_ns, and reads it without the lock. No callback is
+ * called with the lock, and no call to the engine made. All else that changes
+ * belongs to the loop: from its begin to its end the job's list, its marks, the
+ * sources and the times of the last polls. A job's delivery is written before
+ * it gets into ready.
+ */
+#ifndef HWT_DURABLE_WORKER_INSIDE_H
+#define HWT_DURABLE_WORKER_INSIDE_H
+
+#include <sys/queue.h>
+#include <time.h>
+
+#include "connection.h"
+#include "loop.h"
+
+#define REPORT_MAX 256u
+#define ENDED_MAX (4 * REPORT_MAX) /* with more untold, nothing is taken */
+
+/* What is reported to the engine. */
+enum outcome {
+	DONE,
+	RETRY,
+	FAIL,
+	BACK
+};
+extern const char *const outcome_name[];
+#define OUTCOME_LENGTH 5 /* the longest one */
+#define LIMITED "the callback ran for longer than run_limit_ns"
+
+struct job {
+	struct hwt_durable_worker *worker;
+	struct job *next; /* in ready or returned */
+	TAILQ_ENTRY(job) held;
+	struct hwt_durable_delivery delivery;
+	struct number fence, delay;
+	/* What the callback has said, where the outcome has room before it: a
+	 * space, the worker's name, a space, the text. The thread's until
+	 * returned. */
+	char *said;
+	size_t said_length;
+	uint64_t retry_delay_ns; /* the callback's, then the loop's */
+	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
+	uint64_t taken_ns, called_ns, ended_ns;
+	uint32_t shard;
+	enum outcome outcome, told; /* as the callback said; as it is sent */
+	hwt_timeout limit;
+	bool doubtful; /* the loop's: its outcome may have arrived */
+	bool runs, given_up;
+	bool ended, returned, left; /* the loop's; left: to its lease's end */
+	char bytes[]; /* id, payload */
+};
+
+TAILQ_HEAD(jobs, job);
+
+struct job_list {
+	struct job *first, **last;
+	uint32_t count;
+};
+
+/* A shard's queue. */
+struct source {
+	uint64_t token; /* of the last take; each has its own */
+	uint64_t received; /* of the last one that was answered */
+	uint32_t ended; /* jobs of it */
+	bool rings; /* there may be something */
+	bool failed; /* the last take: it is tried again a second later */
+	bool waits; /* its outcomes, for the end of a back-off */
+};
+
+struct hwt_durable_worker {
+	/* Constant. */
+	struct hwt_durable *durable;
+	hwt_durable_callback *callback;
+	void *ctx;
+	uint64_t visibility_ns, run_limit_ns;
+	uint32_t threads;
+	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
+	char channel[HWT_DURABLE_QUEUE_MAX + 8];
+	/* Outcomes of callbacks that said nothing, with the worker's name. */
+	char unsaid[2][OUTCOME_LENGTH + NAME_MAX_LENGTH + 2];
+	char limited[OUTCOME_LENGTH + NAME_MAX_LENGTH + sizeof(LIMITED) + 2];
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* ready, stopping or loop_ended */
+	struct job_list ready, returned;
+	uint32_t running;
+	bool stopping; /* no callback is called any more */
+	bool abandoned; /* what is not told yet is left to its lease */
+	bool loop_ended;
+
+	/* The loop's. */
+	struct loop loop;
+	struct jobs held; /* all jobs, the oldest first */
+	uint32_t ended; /* of them */
+	uint32_t waiting; /* of those: their source waits */
+	struct source *source;
+	uint32_t ringing, next_source;
+	uint64_t looked_ns; /* when it last looked everywhere */
+	uint64_t extend_ns; /* when it will extend leases */
+	uint64_t mean_ns; /* how long a callback takes */
+	bool measured;
+	bool flush_due;
+	uint64_t send_back_off_ns;
+	hwt_timeout look, extend, flush, send_again;
+
+	uint32_t threads_begun;
+	pthread_t loop_thread;
+	pthread_t thread[];
+};
+
+/* A report: what is told or extended in one batch, by shard. */
+struct job_report {
+	uint32_t count;
+	struct job *job[REPORT_MAX];
+	struct number visibility;
+	struct engine_argument argument[REPORT_MAX * 4];
+	struct engine_call call[REPORT_MAX];
+	uint32_t calls;
+	uint32_t job_of[REPORT_MAX + 1]; /* the first of each call */
+};
+
+static void
+lock(struct hwt_durable_worker *worker)
+{
+	(void)pthread_mutex_lock(&worker->lock);
+}
+
+static void
+unlock(struct hwt_durable_worker *worker)
+{
+	(void)pthread_mutex_unlock(&worker->lock);
+}
+
+/* worker.c: a task that does nothing; it has woken the loop. */
+void worker_woken(hwt_timeout timeout, void *arg);
+
+/* job.c */
+void job_list_init(struct job_list *list);
+void job_list_add(struct job_list *list, struct job *job);
+
+/* A thread that calls back; arg is the worker. */
+void *job_thread(void *arg);
+
+/* Whether this thread is in a callback of the worker. */
+bool job_is_inside(const struct hwt_durable_worker *worker);
+
+/* {id, generation, attempt, due, max_attempts, payload, fence} */
+bool job_is_delivery(const struct redisReply *reply);
+
+/* NULL: what was taken cannot be held; its lease will end. */
+struct job *job_make(struct hwt_durable_worker *worker, uint32_t shard,
+    const struct redisReply *reply, uint64_t asked_ns);
+
+/* Its outcome is reported, or will not be. */
+void job_told(struct job *job);
+
+/* Ends those that run for too long, for those whose timeout the timer has
+ * refused. */
+void jobs_check(struct hwt_durable_worker *worker);
+
+/* Ends those that have returned. */
+void jobs_collect(struct hwt_durable_worker *worker);
+
+/* Releases all that wait for a thread, or those that have for too long. */
+void jobs_release(struct hwt_durable_worker *worker, bool all);
+
+/* report.c; visibility_ns 0: outcomes; otherwise leases are extended. */
+void report_send(struct hwt_durable_worker *worker, struct job_report *report,
+    uint64_t visibility_ns);
+
+/* Of job i of a call: 0 OK, 1 STALE, or an error. */
+int report_result(const struct engine_call *call, uint32_t i);
+
+/* outcome.c: those that are not waiting for the end of a back-off. */
+uint32_t outcomes_due(const struct hwt_durable_worker *worker);
+
+/* Reports them at once if there is nothing else to do; or else with others. */
+void outcomes_flush(struct hwt_durable_worker *worker);
+
+/* What is not reported by now is left to its lease. */
+void outcomes_drop(struct hwt_durable_worker *worker);
+
+/* lease.c */
+void leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns);
+void leases_extend(struct hwt_durable_worker *worker);
+
+/* take.c: ctx is the worker; the shard may have something. */
+void sources_ring(void *ctx, uint32_t shard);
+
+/* How many tasks the threads have use for. */
+uint32_t take_needed(struct hwt_durable_worker *worker);
+
+/* Once a second: polls, releases, checks. */
+void take_look(struct hwt_durable_worker *worker);
+
+/* Another worker is told of the shards that may have something. */
+void take_pass_on(struct hwt_durable_worker *worker);
+
+void take_some(struct hwt_durable_worker *worker, uint32_t need);
+
+#endif
