@@ -1534,6 +1534,17 @@ class Fair(Case):
                 self.moved_until(quiet), 23 * share + self.LIMIT)
         self.all_are_moved(20 * 150 + 3)
 
+    def test_what_a_turn_has_not_come_to_is_not_left_behind(self):
+        """The second pump goes on in the second tick, and ends there."""
+        self.fill("a", 3)
+        for i in range(20):
+            self.fill(f"n{i:02}", 1, START + TICK)
+        self.move(2 * TICK)
+        for _ in range(2):
+            self.assertEqual(self.space("pump", 0, 8, "")[0], 8)
+        self.assertEqual(self.meta()["cursor"], START // TICK)
+        self.all_are_moved(23)
+
     def test_while_more_and_more_becomes_due(self):
         """More than the pumps can move; the turn goes on all the same."""
         names = [f"n{i}" for i in range(12)]
