@@ -13,6 +13,9 @@ a pause.
     with pool.acquire(connections, timeout=0.05) as held:
         held.member(connections).value.send(...)
 
+    with pool.acquire(hwt_checkout.Read(a), b):  # beside others that read a
+        b.value = a.value
+
 It belongs to hwt.py, loads the library that lies beside libhwt, and treats
 times, errors, the end of the program and forked children as hwt.py does.
 hwt_checkout.h has the promises.
@@ -42,7 +45,7 @@ import warnings
 import hwt
 
 __all__ = ["NEVER", "Checkout", "Grant", "Group", "Hold", "Mailbox", "Object",
-           "Pause", "Waiter"]
+           "Pause", "Read", "Waiter"]
 
 
 NEVER = 2**32 - 1  # for hold_after
@@ -70,7 +73,8 @@ class _Group(ctypes.Structure):
 
 
 class _Item(ctypes.Structure):
-    _fields_ = [("wanted", ctypes.c_void_p), ("granted", ctypes.c_void_p)]
+    _fields_ = [("wanted", ctypes.c_void_p), ("granted", ctypes.c_void_p),
+                ("use", ctypes.c_int)]
 
 
 _Granted = ctypes.CFUNCTYPE(
@@ -150,6 +154,8 @@ class Object:
     """Part of sets that are checked out, or a member of a group, of which sets
     name any one; Checkout.object and Group.add make it. value is the user's."""
 
+    _use = 0  # HWT_WRITE
+
     def __init__(self, checkout, value):
         self._checkout = checkout
         self._memory = _Object()
@@ -168,6 +174,8 @@ class Object:
 class Group:
     """Equal objects: a set that names it has any one of them, which
     Hold.member tells. Checkout.group makes it."""
+
+    _use = 0
 
     def __init__(self, checkout, order):
         self._checkout = checkout
@@ -205,6 +213,20 @@ class Group:
         del self._checkout._memories[id(self._memory)]
 
 
+class Read:
+    """In a set: the object for reading, beside others that read it. Who has
+    it so and would write it releases it first: Error with ENOTSUP, where a set
+    names it for both."""
+
+    _use = 1  # HWT_READ
+
+    def __init__(self, object):
+        self.object = object
+
+    def _address(self):
+        return self.object._address()
+
+
 class _Set:
     """A request, and what its memory refers to."""
 
@@ -213,7 +235,8 @@ class _Set:
         self.objects = objects
         self.request = _Request()
         self.items = (_Item * len(objects))(
-            *(_Item(wanted=each._address()) for each in objects))
+            *(_Item(wanted=each._address(), use=each._use)
+              for each in objects))
         self.retired = []  # whose memory a large set uses until it is released
         hwt._check(_lib.hwt_request_init_items(
             ctypes.byref(self.request), self.items, len(objects),
@@ -263,7 +286,7 @@ class Hold:
         if not any(object is each if object._group is None else
                    object._address() == item.granted
                    for each, item in self._items()):
-            raise ValueError("the object is not in this hold")
+            raise ValueError("the object is not in this hold for writing")
         self._set.retired.append(object)
         hwt._check(_lib.hwt_object_retire(
             object._checkout._pointer, ctypes.byref(object._memory)))

@@ -99,6 +99,20 @@ class Manual(unittest.TestCase):
             held.retire(self.a)
         self.pool.acquire(self.a).release()
 
+    def test_many_read_and_one_writes(self):
+        read = hwt_checkout.Read(self.a)
+        with self.pool.acquire(read, self.b) as first:
+            with self.pool.try_acquire(read):
+                self.pool.acquire_then(self.note, self.a)
+                self.assertIsNone(self.pool.try_acquire(read))
+            self.assertEqual(self.told, [])
+            with self.assertRaises(ValueError):
+                first.retire(self.a)
+        self.assertEqual(self.told, [Grant.GRANTED])
+        with self.assertRaises(hwt.Error) as caught:
+            self.pool.acquire(read, self.a)
+        self.assertEqual(caught.exception.errno, errno.ENOTSUP)
+
     def test_a_hold_tells_which_member_it_has_got(self):
         group = self.pool.group(3)
         one, two = group.add(1), group.add(2)

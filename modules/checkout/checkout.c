@@ -258,7 +258,7 @@ request_forget(struct request *request, const struct object *object)
 	for (i = 0; i < request->count; i++) {
 		if (object_at(request, i) != object)
 			continue;
-		if (request->has_items)
+		if (request->has_items != 0)
 			*object_granted(request, i) = NULL;
 		if (request->rank_count == 0)
 			return;
@@ -303,19 +303,19 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
 	struct object *retired = (struct object *)object;
 	struct request *holder;
 	struct queue queue;
+	uint64_t word;
 	int error = enter(checkout);
 
 	if (error != 0)
 		return error;
 	if (retired == NULL || retired->checkout != checkout)
 		return -EINVAL;
-	holder =
-	    (struct request *)(uintptr_t)(a64_load_acquire(&retired->word) &
-		HOLDER_MASK);
-	if (holder == NULL ||
+	word = a64_load_acquire(&retired->word);
+	holder = (struct request *)(uintptr_t)(word & HOLDER_MASK);
+	if (holder == NULL || word & SHARED ||
 	    word_state(a64_load_acquire(&holder->word)) != STATE_GRANTED)
 		return -EPERM;
-	if (a64_load_relaxed(&retired->word) & MEMBER) {
+	if (word & MEMBER) {
 		member_retire(retired, holder);
 		return 0;
 	}
@@ -411,17 +411,36 @@ named(const struct request *request, size_t i)
 				  : request->objects[i];
 }
 
-/* Whether it may be in a set: with a group, the caller must learn which member
- * it has got. */
-static bool
-may_be_named(const struct object *object, bool has_items)
+static enum hwt_use
+named_use(const struct request *request, size_t i)
 {
+	return request->has_items ? request->items[i].use : HWT_WRITE;
+}
+
+/* Whether it may be in a set: with a group, the caller must learn which member
+ * it has got, and writes. */
+static bool
+may_be_named(const struct request *request, size_t i)
+{
+	const struct object *object = named(request, i);
+	enum hwt_use use = named_use(request, i);
 	uint64_t word;
 
-	if (object == NULL || object->checkout == NULL)
+	if (object == NULL || object->checkout == NULL ||
+	    (use != HWT_WRITE && use != HWT_READ))
 		return false;
 	word = a64_load_relaxed(&object->word);
-	return !(word & MEMBER) && (has_items || !(word & GROUP));
+	if (word & GROUP)
+		return request->has_items && use == HWT_WRITE;
+	return !(word & MEMBER);
+}
+
+/* An object is named by both. */
+static int
+error_of_two(const struct request *request, size_t a, size_t b)
+{
+	return named_use(request, a) != named_use(request, b) ? -ENOTSUP
+							      : -EINVAL;
 }
 
 static int
@@ -433,10 +452,11 @@ check_set(const struct request *request, size_t count, bool *ascending)
 	*ascending = true;
 	for (i = 0; i < count; i++) {
 		object = named(request, i);
-		if (!may_be_named(object, request->has_items) ||
-		    object->checkout != named(request, 0)->checkout ||
-		    object == previous)
+		if (!may_be_named(request, i) ||
+		    object->checkout != named(request, 0)->checkout)
 			return -EINVAL;
+		if (object == previous)
+			return error_of_two(request, i - 1, i);
 		if (previous != NULL && !object_precedes(previous, object))
 			*ascending = false;
 		previous = object;
@@ -459,7 +479,7 @@ rank_objects(struct request *request, size_t count)
 		     k--)
 			rank[k] = rank[k - 1];
 		if (k > 0 && named(request, rank[k - 1]) == object)
-			return -EINVAL;
+			return error_of_two(request, rank[k - 1], i);
 		rank[k] = (uint8_t)i;
 	}
 	request->rank_count = (uint8_t)count;
@@ -484,8 +504,11 @@ request_make(struct hwt_request *request, struct request *made, size_t count)
 		error = -E2BIG;
 	if (error != 0)
 		return error;
-	for (i = 0; i < count && made->has_items; i++)
+	for (i = 0; i < count && made->has_items; i++) {
 		made->items[i].granted = NULL;
+		if (made->items[i].use == HWT_READ)
+			made->has_items |= HAS_READS;
+	}
 	made->count = (uint32_t)count;
 	made->checkout = named(made, 0)->checkout;
 	memset(request, 0, sizeof(*request));
@@ -510,7 +533,7 @@ hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg)
 {
 	struct request made = {.items = (struct request_item *)items,
-	    .has_items = 1,
+	    .has_items = HAS_ITEMS,
 	    .granted = granted,
 	    .arg = arg};
 
@@ -539,6 +562,23 @@ request_move(struct request *request, enum state from, enum state to)
 	return a64_cas_seq(&request->word, MAGIC | from, MAGIC | to);
 }
 
+/* It is in use: there is no upgrade of what it reads. */
+static int
+error_of_use(struct request *request)
+{
+	return request->has_items & HAS_READS &&
+		word_state(a64_load_acquire(&request->word)) == STATE_GRANTED
+	    ? -ENOTSUP
+	    : -EBUSY;
+}
+
+/* begin_try has answered that, and left it as it is. */
+static bool
+is_in_use(int error)
+{
+	return error == -EBUSY || error == -ENOTSUP;
+}
+
 static int
 error_of(enum hwt_grant grant)
 {
@@ -563,7 +603,7 @@ begin_try(struct request *request, struct object **refused)
 	enum hwt_grant grant;
 
 	if (!request_move(request, STATE_READY, STATE_TRYING))
-		return -EBUSY;
+		return error_of_use(request);
 	request->held = 0;
 	request->refusals = 0;
 	if (request->count == 0)
@@ -597,7 +637,7 @@ hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *request)
 		return error;
 	queue_begin(&queue);
 	error = begin_try(tried, &refused);
-	if (error != 0 && error != -EBUSY)
+	if (error != 0 && !is_in_use(error))
 		end_try(tried);
 	queue_end(&queue);
 	return error;
@@ -631,7 +671,7 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
 			error = 1;
 		}
 	}
-	if (error < 0 && error != -EBUSY)
+	if (error < 0 && !is_in_use(error))
 		end_try(request);
 	/* No object is looked at any more, but as one that waits does. */
 	if (mutex != NULL)

@@ -19,13 +19,16 @@
 #include "hwt_checkout.h"
 
 /* An object's word: its holder's address, and these. Addresses of requests are
- * multiples of 8 and below 2^62. */
+ * multiples of 8 and below 2^61. */
 #define IN_USE UINT64_C(1) /* of a group: no member is free */
 #define WAITERS UINT64_C(2) /* the list is not empty; both under the lock */
 #define RETIRED UINT64_C(4)
 #define GROUP (UINT64_C(1) << 63) /* it stands for any of its members */
 #define MEMBER (UINT64_C(1) << 62) /* of a group */
-#define HOLDER_MASK (~(UINT64_C(7) | GROUP | MEMBER))
+/* IN_USE by readers; how many is in the place of the holder's address. */
+#define SHARED (UINT64_C(1) << 61)
+#define READER_ONE UINT64_C(8)
+#define HOLDER_MASK (~(UINT64_C(7) | GROUP | MEMBER | SHARED))
 
 /* A request's word. */
 #define STATE_MASK UINT64_C(7)
@@ -51,6 +54,9 @@ enum state {
 #define BATON UINT64_C(0x400) /* woken for the object at, and not used it yet */
 
 #define RANKS 20
+
+#define HAS_ITEMS 1 /* a request's items are used, not its objects */
+#define HAS_READS 2
 
 /* The user's memory is declared with other types. */
 #define ALIASES __attribute__((may_alias))
@@ -80,6 +86,7 @@ struct object_group {
 
 struct request_item {
 	struct object *wanted, *granted;
+	enum hwt_use use;
 } ALIASES;
 
 /* A thread in hwt_checkout_acquire_wait. */
@@ -116,9 +123,9 @@ struct request {
 	 * whoever ended it has taken it out. */
 	struct request *list_next, *list_previous;
 	struct blocked *blocked; /* with BLOCKING */
-	uint8_t linked; /* under the lock of at's shard */
+	uint8_t linked; /* under the lock of at's shard: see object.c */
 	uint8_t refusals; /* at most 255 */
-	uint8_t has_items;
+	uint8_t has_items; /* also HAS_READS, if one is for reading */
 	/* The objects in ascending order, as indices; not used if there are
 	 * more. */
 	uint8_t rank_count;
@@ -217,6 +224,8 @@ void checkout_shard_unlock(struct checkout_shard *shard);
 /* The request's object i, which may be a group. */
 struct object *object_at(const struct request *request, uint32_t i);
 bool object_take(struct request *request, uint32_t i);
+/* Whether a request that was refused by the object might have it now. */
+bool object_may_be_had(struct object *object, const struct request *request);
 /* By its holder: gives its object i to whoever is next, who goes to the
  * queue. */
 void object_give(struct request *request, uint32_t i);
@@ -226,7 +235,7 @@ struct object **object_granted(const struct request *request, uint32_t i);
 void group_give(struct object_group *group, struct object *member);
 /* Another waiter goes to the queue, if the object is free. */
 void object_hand_on(struct object *object);
-/* Whether it waits: false if the object is free, or if its word has an
+/* Whether it waits: false if the object can be had, or if its word has an
  * outcome. */
 bool object_wait(struct object *object, struct request *request);
 /* Takes one that has ended out of the list. */

@@ -2,10 +2,11 @@
 /*
  * hwt_checkout - sets of objects, granted whole, with a deadline and a pause.
  *
- * An object has one holder at a time. A request names a set of objects; it gets
- * all of them, or it holds none and waits, without a thread, until it gets all
- * of them, its deadline comes, or it is cancelled. A pause waits until all is
- * released, and grants nothing until it is over.
+ * An object has one holder at a time that writes it, or any number that read
+ * it. A request names a set of objects; it gets all of them, or it holds none
+ * and waits, without a thread, until it gets all of them, its deadline comes,
+ * or it is cancelled. A pause waits until all is released, and grants nothing
+ * until it is over.
  *
  * PROMISES
  *
@@ -16,8 +17,14 @@
  *                  each request that waits without a deadline is granted if
  *                  all that is granted is released, and each group has a
  *                  member. HWT_CHECKOUT_NEVER: no such promise.
- *   one-holder     No object is in two granted requests. What its holder wrote
- *                  before release, the next holder reads.
+ *   one-holder     No object is in two granted requests, unless both only read
+ *                  it. What its holder wrote before release, the next holder
+ *                  reads.
+ *   readers        Who reads an object shares it with others that read it. Who
+ *                  comes to read it while somebody waits for it waits behind
+ *                  that one, so that a writer waits for those alone that have
+ *                  it. Readers that wait together are granted together, up to
+ *                  the first writer among them.
  *   once           When hwt_checkout_acquire has answered 1, granted is called
  *                  once. The request is the caller's again when granted is
  *                  called with another outcome than HWT_GRANTED, or when
@@ -33,9 +40,10 @@
  *                  that such a call causes is called after the first one has
  *                  returned, so that a chain of grants takes no stack. So
  *                  granted returns soon, and waits for no other request.
- *   few-wakes      A release wakes one request that waits for the object, and
- *                  one more only when that cannot use it. A grant without a
- *                  wait takes no lock, no memory and no timeout.
+ *   few-wakes      A release wakes one request that waits for the object, or
+ *                  the readers that are first in line, and one more only when
+ *                  these cannot use it. A grant without a wait takes no lock,
+ *                  no memory and no timeout.
  *
  * WHERE granted RUNS. In any call of try, acquire, acquire_wait, release,
  * cancel, pause, resume, retire and shutdown, on the caller's thread, also that
@@ -95,12 +103,18 @@ struct hwt_group {
 	uint64_t private_words[4];
 };
 
+enum hwt_use {
+	HWT_WRITE, /* alone */
+	HWT_READ /* beside others that read it */
+};
+
 /* What a request wants, and what it has got. */
 struct hwt_item {
 	struct hwt_object *wanted; /* an object, or any of a group */
 	/* Written by the library: while the request is granted, the same
 	 * object, or the member of the group; otherwise NULL. */
 	struct hwt_object *granted;
+	enum hwt_use use; /* of an object; any of a group: HWT_WRITE */
 };
 
 enum hwt_grant {
@@ -213,13 +227,13 @@ int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
 HWT_MUST_CHECK
 int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
 
-/* For the holder of the object: takes it out of the request that holds it, and
- * ends all waits for sets with it with HWT_GRANT_RETIRED. Then its memory is
- * the user's; if the holder's request has more than 20 objects, when that is
- * released. Its item's granted is NULL then. A member leaves its group: no wait
- * ends, and the request can be used again. It waits while a wait with the
- * object is being tried. Its time grows with the waits for all objects, in all
- * sets.
+/* For the holder of the object, who has it to write: takes it out of the
+ * request that holds it, and ends all waits for sets with it with
+ * HWT_GRANT_RETIRED. Then its memory is the user's; if the holder's request has
+ * more than 20 objects, when that is released. Its item's granted is NULL then.
+ * A member leaves its group: no wait ends, and the request can be used again.
+ * It waits while a wait with the object is being tried. Its time grows with the
+ * waits for all objects, in all sets.
  * Waits for the object may be under way meanwhile, calls that begin with it may
  * not: hwt_request_init, try, acquire, acquire_wait. So while an object can be
  * retired and freed, threads call these with a mutex locked, under which they
@@ -228,7 +242,7 @@ int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
  * has answered 1, or when hwt_checkout_acquire_wait_unlock has unlocked the
  * mutex. hwt_checkout_acquire_wait does not say when: it is for objects that no
  * other thread retires until it has returned.
- * -EPERM      it is not in a granted request
+ * -EPERM      it is not in a granted request, or for reading
  * -EINVAL     NULL, or an object of another checkout
  * -EOWNERDEAD */
 HWT_MUST_CHECK
@@ -246,10 +260,16 @@ int hwt_request_init(struct hwt_request *request,
     struct hwt_object *const *objects, size_t count, hwt_granted *granted,
     void *arg);
 
-/* The same, of objects and groups. The items stay where they are as long as the
- * request is used, and wanted is not changed; the library writes granted, and
- * whoever holds the request reads it.
- * -EINVAL     as above, but that a group's any may be there, once
+/* The same, of objects and groups, to write or to read. The items stay where
+ * they are as long as the request is used, and wanted and use are not changed;
+ * the library writes granted, and whoever holds the request reads it.
+ * There is no upgrade: who reads an object and would write it releases it
+ * first, as two of them would wait for each other. Who holds an object does not
+ * wait for it with another request: that may wait for a writer, which waits for
+ * the holder.
+ * -EINVAL     as above, but that a group's any may be there, once, to write; or
+ *             use is neither
+ * -ENOTSUP    an object to read and to write
  * -E2BIG      as above */
 int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg);
@@ -257,6 +277,7 @@ int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
 /* 0           granted
  * -EAGAIN     refused, or a pause; it holds nothing
  * -EBUSY      it waits or is granted already
+ * -ENOTSUP    it is granted already, and reads: there is no upgrade
  * -EIDRM      retirements have left no object; or one is retired, as long as
  *             its memory is used for nothing else: the user must know
  * -EINVAL     NULL, not initialised, or objects of another checkout
@@ -275,7 +296,7 @@ int hwt_checkout_try(
  * -ESHUTDOWN  also when a timeout is needed and the timer is stopped
  * -EAGAIN     the timer cannot start its thread
  * -ENOMEM
- * -EBUSY -EIDRM -EOWNERDEAD as hwt_checkout_try */
+ * -EBUSY -ENOTSUP -EIDRM -EOWNERDEAD as hwt_checkout_try */
 HWT_MUST_CHECK
 int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);

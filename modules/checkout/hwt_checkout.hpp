@@ -21,6 +21,12 @@
  *   if (auto held = pool.acquire_wait(&group, 50ms))
  *           static_cast<connection *>(held.member(group))->...
  *
+ * Some objects for reading, beside others that read them:
+ *
+ *   if (auto held = pool.acquire_wait({hwt::checkout::read(&a.slot), &b.slot},
+ *               50ms))
+ *           ...
+ *
  * LIFETIMES
  *
  *   object    A member of what is checked out; it cannot be moved. Its
@@ -126,7 +132,7 @@ public:
 		if (items_ == nullptr)
 			return -ENOMEM;
 		for (std::size_t i = 0; i < set.size(); i++)
-			items_[i].wanted = set[i];
+			items_[i] = set[i].item();
 		checkout = of;
 		count = set.size();
 		return hwt_request_init_items(
@@ -398,7 +404,8 @@ public:
 		group *of_ = nullptr;
 	};
 
-	/* What a set names: an object, or any one of a group. */
+	/* What a set names: an object, for writing unless read has made it, or
+	 * any one of a group. */
 	class wanted {
 	public:
 		wanted(object *one) noexcept
@@ -415,15 +422,30 @@ public:
 		{
 		}
 
-		hwt_object *
-		get() const noexcept
+		hwt_item
+		item() const noexcept
 		{
-			return object_;
+			return {object_, nullptr, use_};
 		}
 
 	private:
+		friend class checkout;
+
 		hwt_object *object_ = nullptr;
+		hwt_use use_ = HWT_WRITE;
 	};
+
+	/* For reading. Who has an object for reading and would write it
+	 * releases it first: there is no upgrade (ENOTSUP, where a set names it
+	 * for both). */
+	static wanted
+	read(object *one) noexcept
+	{
+		wanted made = one;
+
+		made.use_ = HWT_READ;
+		return made;
+	}
 
 	/* {&a, &b}, also with groups; one address; or what has data() and
 	 * size(), of object * or wanted. */
@@ -434,6 +456,10 @@ public:
 		}
 
 		object_list(group *any) noexcept : one_(any), size_(1)
+		{
+		}
+
+		object_list(wanted one) noexcept : one_(one), size_(1)
 		{
 		}
 
@@ -454,12 +480,12 @@ public:
 				objects_ = set.data();
 		}
 
-		hwt_object *
+		wanted
 		operator[](std::size_t i) const noexcept
 		{
 			if (objects_ != nullptr)
-				return wanted(objects_[i]).get();
-			return (wanted_ != nullptr ? wanted_[i] : one_).get();
+				return objects_[i];
+			return wanted_ != nullptr ? wanted_[i] : one_;
 		}
 
 		std::size_t
@@ -488,7 +514,7 @@ public:
 		/*
 		 * hwt_object_retire: takes the object out of this hold for
 		 * good. Then it can be destroyed without a wait, also in a
-		 * callable. EPERM: it is not in this hold.
+		 * callable. EPERM: it is not in this hold, or for reading.
 		 */
 		void
 		retire(object &retired)

@@ -29,6 +29,24 @@
  * between. If its wait has ended when it is tried, it gives the object to the
  * next one.
  *
+ * READERS share an object: SHARED, and their count in the place of a holder.
+ * One who comes shares it while nobody waits, so that a writer waits for no
+ * more readers than have it when its wait begins; one that was woken for the
+ * object was in front of those that wait, and shares it although they do. The
+ * last reader frees the object: while others wait, it does so under the lock,
+ * and makes it in use by nobody first, which no reader can join any more.
+ * Whoever wakes a reader wakes the readers behind it, too, up to the first
+ * writer. So
+ *
+ *   if the object is free or shared and the first waiter reads, a request that
+ *   was woken for the object has not been tried yet.
+ *
+ * A reader comes to be the first of those that wait when a writer before it is
+ * woken, which has the baton then; or when the writer's wait ends otherwise:
+ * whoever takes that out of the ring serves what is behind it. To serve readers
+ * beside others, one takes a share first, so that the object is not freed
+ * meanwhile.
+ *
  * A GROUP is an object that no request holds. Its IN_USE says that no member is
  * free; it, the list of free members and the ring change under the lock of the
  * group's shard alone, so that the drawing above is true of it as well. Its
@@ -69,6 +87,33 @@ object_at(const struct request *request, uint32_t i)
 
 	return request->has_items ? request->items[at].wanted
 				  : request->objects[at];
+}
+
+static bool
+reads_at(const struct request *request, uint32_t i)
+{
+	return request->has_items & HAS_READS &&
+	    request->items[position(request, i)].use == HWT_READ;
+}
+
+static bool
+reads(const struct request *request, const struct object *object)
+{
+	uint32_t i;
+
+	for (i = 0; i < request->count && request->has_items & HAS_READS; i++) {
+		if (object_at(request, i) == object)
+			return reads_at(request, i);
+	}
+	return false;
+}
+
+/* It was woken for the object, and so is in front of those that wait. */
+static bool
+is_next(const struct request *request, const struct object *object)
+{
+	return a64_load_relaxed(&request->word) & BATON &&
+	    aptr_load_acquire(&request->at) == object;
 }
 
 struct object **
@@ -124,18 +169,46 @@ group_take(struct object_group *group, struct request *request, uint32_t i)
 	return member != NULL;
 }
 
+/* These return the word when it is taken; 0: it cannot be taken now. */
+
+static uint64_t
+word_written(uint64_t word, const struct request *request)
+{
+	return word & (IN_USE | RETIRED) ? 0
+					 : word | IN_USE | (uintptr_t)request;
+}
+
+static uint64_t
+word_read(uint64_t word, bool next)
+{
+	if (!(word & (IN_USE | RETIRED)))
+		return word | IN_USE | SHARED | READER_ONE;
+	if (word & SHARED && (next || !(word & WAITERS)))
+		return word + READER_ONE;
+	return 0;
+}
+
+static uint64_t
+word_taken(uint64_t word, const struct request *request,
+    const struct object *object, bool to_read)
+{
+	return to_read ? word_read(word, is_next(request, object))
+		       : word_written(word, request);
+}
+
 bool
 object_take(struct request *request, uint32_t i)
 {
 	struct object *object = object_at(request, i);
-	uint64_t word = a64_load_relaxed(&object->word);
+	uint64_t word = a64_load_relaxed(&object->word), taken;
+	bool to_read;
 
 	if (word & GROUP)
 		return group_take((struct object_group *)object, request, i);
-	while (!(word & (IN_USE | RETIRED))) {
+	to_read = reads_at(request, i);
+	while ((taken = word_taken(word, request, object, to_read)) != 0) {
 		/* E:holder acquire */
-		if (a64_cas_seq(&object->word, word,
-			word | IN_USE | (uintptr_t)request)) {
+		if (a64_cas_seq(&object->word, word, taken)) {
 			note_granted(request, i, object);
 			return true;
 		}
@@ -144,14 +217,26 @@ object_take(struct request *request, uint32_t i)
 	return false;
 }
 
+bool
+object_may_be_had(struct object *object, const struct request *request)
+{
+	uint64_t word = a64_load_relaxed(&object->word);
+
+	return !(word & IN_USE) ||
+	    word_taken(word, request, object, reads(request, object)) != 0;
+}
+
 /* The rest is done with the lock held. */
+
+/* In request->linked; to read is true of the last wait until the next one. */
+#define LINKED 1
+#define LINKED_TO_READ 2
 
 static void
 link_waiter(struct object *object, struct request *request, bool first)
 {
 	struct request *head = object->first;
 
-	request->linked = 1;
 	if (head == NULL) {
 		request->next = request;
 		request->previous = request;
@@ -169,7 +254,7 @@ link_waiter(struct object *object, struct request *request, bool first)
 static void
 unlink_waiter(struct object *object, struct request *request)
 {
-	request->linked = 0;
+	request->linked &= (uint8_t)~LINKED;
 	request->next->previous = request->previous;
 	request->previous->next = request->next;
 	if (request->next == request)
@@ -180,13 +265,20 @@ unlink_waiter(struct object *object, struct request *request)
 		a64_and_seq(&object->word, ~WAITERS);
 }
 
+static bool
+waits_to_write(struct request *request)
+{
+	return !(request->linked & LINKED_TO_READ) &&
+	    word_state(a64_load_acquire(&request->word)) == STATE_WAITING;
+}
+
 /* Those that have ended are taken out by whoever ended them. */
 static struct request *
-wake_one(struct object *object, uint64_t baton)
+wake_one(struct object *object, uint64_t baton, bool reader)
 {
 	struct request *request = object->first;
 
-	while (request != NULL) {
+	while (request != NULL && !(reader && waits_to_write(request))) {
 		if (request_wake(request, baton)) {
 			unlink_waiter(object, request);
 			queue_add(request);
@@ -197,15 +289,10 @@ wake_one(struct object *object, uint64_t baton)
 	return NULL;
 }
 
-/* Wakes the next waiter. If that is served in order, it becomes the holder of
- * what is given, and is the answer. */
-static struct request *
-wake_next(struct object *object, struct object *given)
+/* To one that was woken, and is served in order. */
+static void
+hand_over(struct request *request, struct object *given)
 {
-	struct request *request = wake_one(object, BATON);
-
-	if (request == NULL || !request_is_in_order(request))
-		return NULL;
 	request_change(request, BATON, 0);
 	if (request->held == 0) {
 		/* E:pause fence: it reads the gate before it is granted. */
@@ -214,15 +301,15 @@ wake_next(struct object *object, struct object *given)
 	}
 	note_granted(request, request->held, given);
 	request->held++;
-	return request;
 }
 
 static void
 member_give(struct object_group *group, struct object *member)
 {
-	struct request *next = wake_next(&group->any, member);
+	struct request *next = wake_one(&group->any, BATON, false);
 
-	if (next != NULL) {
+	if (next != NULL && request_is_in_order(next)) {
+		hand_over(next, member);
 		member_take(member, next);
 		return;
 	}
@@ -244,16 +331,78 @@ group_give(struct object_group *group, struct object *member)
 	checkout_shard_unlock(shard);
 }
 
+/* With the lock held: wakes the first waiter, and if that reads, the readers
+ * behind it; with readers set, these alone. Those that are served in order have
+ * the object then, by these bits of its word. */
+static uint64_t
+serve(struct object *object, bool readers)
+{
+	struct request *request;
+	uint64_t given = 0;
+
+	while ((request = wake_one(object, BATON, readers)) != NULL) {
+		readers = request->linked & LINKED_TO_READ;
+		if (request_is_in_order(request)) {
+			hand_over(request, object);
+			given = readers ? (given | IN_USE | SHARED) + READER_ONE
+					: IN_USE | (uintptr_t)request;
+		}
+		if (!readers)
+			break;
+	}
+	return given;
+}
+
 /* One that nobody else can take. With the lock held. */
 static void
 give_waited(struct object *object)
 {
-	struct request *next = wake_next(object, object);
+	uint64_t given = serve(object, false);
 	uint64_t waiters = object->first != NULL ? WAITERS : 0;
 
-	/* E:holder release; it stays in use for the next one. */
-	(void)a64_swap_seq(&object->word,
-	    next != NULL ? waiters | IN_USE | (uintptr_t)next : waiters);
+	/* E:holder release; it stays in use for the next ones. */
+	(void)a64_swap_seq(&object->word, waiters | given);
+}
+
+static bool
+is_last_reader(uint64_t word)
+{
+	return (word & HOLDER_MASK) == READER_ONE;
+}
+
+/* A share of it. With the lock held. */
+static void
+give_share_waited(struct object *object)
+{
+	uint64_t word;
+
+	do
+		word = a64_load_acquire(&object->word);
+	/* E:holder release */
+	while (!a64_cas_seq(&object->word, word,
+	    is_last_reader(word) ? IN_USE | (word & WAITERS)
+				 : word - READER_ONE));
+	if (is_last_reader(word))
+		give_waited(object);
+}
+
+static void
+give_share(struct object *object)
+{
+	uint64_t word = a64_load_acquire(&object->word);
+	struct checkout_shard *shard;
+
+	while (!is_last_reader(word) || !(word & WAITERS)) {
+		/* E:holder release */
+		if (a64_cas_seq(&object->word, word,
+			is_last_reader(word) ? 0 : word - READER_ONE))
+			return;
+		word = a64_load_acquire(&object->word);
+	}
+	shard = checkout_shard_of(object->checkout, object);
+	checkout_shard_lock(shard);
+	give_share_waited(object);
+	checkout_shard_unlock(shard);
 }
 
 void
@@ -269,6 +418,10 @@ object_give(struct request *request, uint32_t i)
 	note_granted(request, i, NULL);
 	if (granted == NULL)
 		return;
+	if (reads_at(request, i)) {
+		give_share(granted);
+		return;
+	}
 	word = a64_load_acquire(&granted->word);
 	/* Retired, or more: see hwt_object_retire. */
 	if ((word & HOLDER_MASK) != (uintptr_t)request)
@@ -289,18 +442,26 @@ object_give(struct request *request, uint32_t i)
 	checkout_shard_unlock(shard);
 }
 
-static bool
-take_free(struct object *object)
+/* It is taken first, whole or a share of it, so that it can be handed over to
+ * those in order. */
+static void
+hand_on_one(struct object *object)
 {
 	uint64_t word;
 
 	do {
 		word = a64_load_acquire(&object->word);
-		if (word & IN_USE)
-			return false;
+		if ((word & (IN_USE | SHARED)) == IN_USE)
+			return;
 		/* E:holder acquire */
-	} while (!a64_cas_seq(&object->word, word, word | IN_USE));
-	return true;
+	} while (!a64_cas_seq(&object->word, word,
+	    word & SHARED ? word + READER_ONE : word | IN_USE));
+	if (!(word & SHARED)) {
+		give_waited(object);
+		return;
+	}
+	(void)a64_add_seq(&object->word, serve(object, true) & HOLDER_MASK);
+	give_share_waited(object);
 }
 
 static void
@@ -312,8 +473,7 @@ hand_on(struct object *object)
 	if (object->first == NULL)
 		return;
 	if (!(a64_load_relaxed(&object->word) & GROUP)) {
-		if (take_free(object))
-			give_waited(object);
+		hand_on_one(object);
 		return;
 	}
 	member = member_pop(group);
@@ -321,7 +481,6 @@ hand_on(struct object *object)
 		member_give(group, member);
 }
 
-/* It is taken first, so that it can be handed over to one in order. */
 void
 object_hand_on(struct object *object)
 {
@@ -334,13 +493,13 @@ object_hand_on(struct object *object)
 }
 
 static bool
-object_announce(struct object *object)
+object_announce(struct object *object, bool to_read, bool next)
 {
 	uint64_t word;
 
 	do {
 		word = a64_load_acquire(&object->word);
-		if (!(word & IN_USE))
+		if (!(word & IN_USE) || (to_read && word_read(word, next) != 0))
 			return false;
 	} while (!a64_cas_seq(&object->word, word, word | WAITERS));
 	return true;
@@ -369,10 +528,12 @@ object_wait(struct object *object, struct request *request)
 	/* Who was woken for it and overtaken is the next one again; a baton of
 	 * another object has been handed on. */
 	bool first = a64_load_relaxed(&request->word) & BATON;
+	bool to_read = reads(request, object);
 	bool waits = false;
 
 	checkout_shard_lock(shard);
-	if (object_announce(object)) {
+	if (object_announce(object, to_read, first)) {
+		request->linked = to_read ? LINKED | LINKED_TO_READ : LINKED;
 		link_waiter(object, request, first);
 		aptr_store_release(&request->at, object);
 		waits = enter_wait(request);
@@ -391,8 +552,13 @@ object_unlink(struct request *request)
 	    checkout_shard_of(request->checkout, object);
 
 	checkout_shard_lock(shard);
-	if (request->linked)
+	if (request->linked & LINKED) {
 		unlink_waiter(object, request);
+		/* It was a writer, and they may join those that read. */
+		if (object->first != NULL &&
+		    object->first->linked & LINKED_TO_READ)
+			hand_on(object);
+	}
 	checkout_shard_unlock(shard);
 }
 
@@ -404,7 +570,7 @@ gate_open(struct hwt_checkout *checkout)
 
 	checkout_shard_lock(shard);
 	a64_and_seq(&gate->word, ~IN_USE);
-	while (wake_one(gate, 0) != NULL)
+	while (wake_one(gate, 0, false) != NULL)
 		;
 	checkout_shard_unlock(shard);
 }

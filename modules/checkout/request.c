@@ -274,10 +274,10 @@ request_try_long(struct request *request, struct object *refused)
 	     refused != &request->checkout->gate &&
 	     !request_is_in_order(request);
 	     looks++) {
-		if (a64_load_relaxed(&refused->word) & IN_USE)
-			stall();
-		else
+		if (object_may_be_had(refused, request))
 			refused = request_try(request);
+		else
+			stall();
 	}
 	return refused;
 }

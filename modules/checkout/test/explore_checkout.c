@@ -14,7 +14,8 @@
  *
  * Checked in each execution, at every moment:
  *
- *   one-holder   a granted object has no other holder
+ *   one-holder   a granted object has no other holder, but readers beside
+ *                readers
  *   pause        nothing is granted, and nothing out, during a pause
  *   once         granted is called once for each wait, and for nothing else
  *   memory       no word of a request is used after its end, nor one of a
@@ -53,7 +54,7 @@ struct fake {
 struct subject {
 	struct hwt_request request;
 	struct hwt_object *set[OBJECTS]; /* or with has_items */
-	struct hwt_item item[OBJECTS];
+	struct hwt_item item[OBJECTS]; /* use is kept without, too */
 	bool has_items;
 	unsigned count;
 	unsigned turn; /* of its grant among all; 1 is the first */
@@ -71,7 +72,8 @@ static struct world {
 	struct hwt_object object[OBJECTS];
 	struct hwt_group group;
 	unsigned turns;
-	const struct subject *holder[OBJECTS];
+	const struct subject *holder[OBJECTS]; /* that writes */
+	unsigned readers[OBJECTS];
 	bool retired[OBJECTS];
 	unsigned timeouts;
 	uint32_t flag;
@@ -297,6 +299,11 @@ take(struct subject *subject)
 	for (i = 0; i < subject->count; i++) {
 		at = index_of(got(subject, i));
 		explore_check(at < OBJECTS && world.holder[at] == NULL);
+		if (subject->item[i].use == HWT_READ) {
+			world.readers[at]++;
+			continue;
+		}
+		explore_check(world.readers[at] == 0);
 		world.holder[at] = subject;
 	}
 }
@@ -310,6 +317,10 @@ release(struct subject *subject)
 	for (i = 0; i < OBJECTS; i++) {
 		if (world.holder[i] == subject)
 			world.holder[i] = NULL;
+	}
+	for (i = 0; i < subject->count; i++) {
+		if (subject->item[i].use == HWT_READ)
+			world.readers[index_of(got(subject, i))]--;
 	}
 	explore_check(hwt_checkout_release(checkout, &subject->request) == 0);
 	subject->gone = !subject->used;
@@ -384,17 +395,22 @@ cancel(unsigned i)
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
 }
 
-/* members: "ag" is a set of the first object and any of the group. */
+/* members: "ag" is a set of the first object and any of the group; "A" of the
+ * first object for reading. */
 static void
 subject_make(unsigned i, const char *members)
 {
 	struct subject *subject = &world.subject[i];
+	struct hwt_item *item;
 
-	subject->has_items = strchr(members, 'g') != NULL;
-	for (; *members != 0 && subject->has_items; members++)
-		subject->item[subject->count++].wanted = *members == 'g'
+	subject->has_items = strpbrk(members, "gABC") != NULL;
+	for (; *members != 0 && subject->has_items; members++) {
+		item = &subject->item[subject->count++];
+		item->use = strchr("ABC", *members) ? HWT_READ : HWT_WRITE;
+		item->wanted = *members == 'g'
 		    ? &world.group.any
-		    : &world.object[*members - 'a'];
+		    : &world.object[(*members - 'a') & 31];
+	}
 	if (subject->has_items) {
 		explore_check(
 		    hwt_request_init_items(&subject->request, subject->item,
@@ -478,6 +494,7 @@ NEVER(0)
 NEVER(1)
 NEVER(2)
 NEVER(3)
+NEVER(4)
 SOON(0)
 SOON(1)
 SOON(2)
@@ -1167,6 +1184,80 @@ retire_group(void)
 	explore_check(hwt_group_retire(checkout, &world.group) == 0);
 }
 
+/* Readers. Request 0 holds until all others have ended: who waits could share
+ * with it. */
+static void
+end_shared(void)
+{
+	unsigned i;
+
+	for (i = 1; i < REQUESTS; i++) {
+		if (world.subject[i].accepted >
+		    world.subject[i].granted + world.subject[i].ended)
+			explore_fail("request %u waits, and may read", i);
+	}
+	release(&world.subject[0]);
+}
+
+static void
+begin_read_of(const char *const *sets, uint32_t hold_after, unsigned waiting)
+{
+	unsigned i;
+
+	world_make(sets, hold_after);
+	for (i = 0; i <= waiting; i++) {
+		world.subject[i].keeps = i == 0;
+		acquire(i, i == 1 ? 1 : HWT_NEVER);
+	}
+}
+#define READ(name, hold_after, waiting, at_end, ...)                   \
+	static void begin_##name(void)                                 \
+	{                                                              \
+		static const char *const sets[] = {__VA_ARGS__, NULL}; \
+		begin_read_of(sets, hold_after, waiting);              \
+		world.ending = at_end;                                 \
+	}
+READ(shared, 0, 2, end_shared, "A", "a", "A", "A")
+READ(shared_order, 1, 2, end_shared, "A", "a", "A", "A")
+READ(shared_two, 0, 3, end_shared, "A", "a", "AB", "A", "bC")
+READ(shared_two_order, 1, 3, end_shared, "A", "a", "AB", "A", "bC")
+READ(read_mixed, 0, 3, NULL, "a", "A", "a", "A", "A")
+READ(read_mixed_order, 1, 3, NULL, "a", "A", "a", "A", "A")
+READ(read_held, 0, 3, NULL, "a", "A", "A", "Ab", "ab")
+READ(read_held_order, 1, 3, NULL, "a", "A", "A", "Ab", "ab")
+READ(read_held_none, 0, 0, NULL, "A", "a", "A")
+BEGIN(read, 0, "A", "A", "a")
+BEGIN(read_sets, 0, "Ab", "aB", "AB")
+BEGIN(read_sets_order, 1, "Ab", "aB", "AB")
+BEGIN(read_ring, 1, "Ab", "Bc", "aC")
+GROUP_OF(read_group, 0, 1, "Bg", "bg", "B")
+GROUP_OF(read_group_order, 1, 1, "Bg", "bg", "B")
+
+/* The last readers release at the same time, and a writer waits. */
+static void
+begin_read_last_of(uint32_t hold_after)
+{
+	static const char *const sets[] = {"A", "A", "a", "A", NULL};
+
+	world_make(sets, hold_after);
+	world.subject[0].keeps = world.subject[1].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(1, HWT_NEVER);
+	acquire(2, HWT_NEVER);
+}
+
+static void
+begin_read_last(void)
+{
+	begin_read_last_of(0);
+}
+
+static void
+begin_read_last_order(void)
+{
+	begin_read_last_of(1);
+}
+
 /* An executor: what it has accepted is run by another thread. */
 static struct {
 	struct hwt_request *request[REQUESTS];
@@ -1376,6 +1467,34 @@ static const struct program programs[] = {
     {"group/replace", begin_group_refilled, {replace_member, never_2}},
     {"group/replace-cancel", begin_group_refilled,
 	{replace_member, cancel_second}},
+    {"read/two", begin_read, {never_0, never_1, never_2}},
+    {"read/sets", begin_read_sets, {never_0, never_1, never_2}},
+    {"read/sets-in-order", begin_read_sets_order, {never_0, never_1, never_2}},
+    {"read/ring", begin_read_ring, {never_0, never_1, never_2}},
+    {"read/last", begin_read_last, {release_first, release_second, never_3}},
+    {"read/last-in-order", begin_read_last_order,
+	{release_first, release_second, never_3}},
+    {"read/share-cancel", begin_shared, {cancel_second, never_3}},
+    {"read/share-expire", begin_shared, {fire, never_3, cancel_second}},
+    {"read/share-in-order", begin_shared_order, {cancel_second, never_3}},
+    {"read/share-two", begin_shared_two, {cancel_second, never_4}},
+    {"read/share-two-in-order", begin_shared_two_order,
+	{fire, cancel_second, never_4}},
+    {"read/mixed", begin_read_mixed, {release_first, cancel_second, never_4}},
+    {"read/mixed-in-order", begin_read_mixed_order,
+	{release_first, cancel_second, never_4}},
+    {"read/held", begin_read_held, {release_first, fire, never_4}},
+    {"read/held-in-order", begin_read_held_order,
+	{release_first, fire, never_4}},
+    {"read/retire", begin_read_held, {retire_first, cancel_second}},
+    {"read/shutdown", begin_read_held, {release_first, shut_down}},
+    {"read/pause", begin_read, {never_0, never_2, pause_once}},
+    {"read/pause-held", begin_read_held, {release_first, pause_once}},
+    {"read/wait", begin_read_held_none,
+	{release_first, wait_second_never, wait_third, cancel_second}},
+    {"read/group", begin_read_group, {never_0, never_1, never_2}},
+    {"read/group-in-order", begin_read_group_order,
+	{never_0, never_1, never_2}},
     {"executor/release", begin_executor, {release_first, run_two}},
     {"executor/expire", begin_executor, {release_first, fire, run_two}},
     {"executor/cancel", begin_executor,
@@ -1406,7 +1525,7 @@ static bool
 is_sharded(const char *name)
 {
 	static const char *const families[] = {"baton/", "cancel/", "retire/",
-	    "pause/", "hold/", "order/", "group/"};
+	    "pause/", "hold/", "order/", "group/", "read/"};
 	size_t i;
 
 	for (i = 0; i < sizeof(families) / sizeof(families[0]); i++) {

@@ -433,6 +433,28 @@ two_destructors_of_members_do_not_wait_for_each_other()
 }
 
 static void
+many_read_and_one_writes()
+{
+	fixture f;
+	const auto read = hwt::checkout::read(f.a);
+	auto first = f.pool.acquire_now({read, f.b});
+	auto second = f.pool.acquire_now(read);
+	std::optional<hwt_grant> told;
+
+	CHECK(first && second);
+	f.pool.acquire(f.a, 1s, [&](hold, hwt_grant grant) { told = grant; });
+	CHECK(!f.pool.acquire_now(read));
+	CHECK(thrown([&] { first.retire(*f.a); }) == EPERM);
+	first.release();
+	CHECK(!told);
+	second.release();
+	CHECK(told == HWT_GRANTED);
+	CHECK(thrown([&] {
+		(void)f.pool.acquire_now({read, f.a});
+	}) == ENOTSUP);
+}
+
+static void
 the_destructor_of_a_group_ends_its_waits()
 {
 	fixture f;
@@ -763,6 +785,7 @@ main()
 	    TEST(the_destructor_of_a_member_retires_it),
 	    TEST(the_destructor_of_a_member_waits_for_its_holder),
 	    TEST(two_destructors_of_members_do_not_wait_for_each_other),
+	    TEST(many_read_and_one_writes),
 	    TEST(the_destructor_of_a_group_ends_its_waits),
 	    TEST(options_say_who_is_served_in_order),
 	    TEST(callables_run_in_a_mailbox),

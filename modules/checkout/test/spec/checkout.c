@@ -16,6 +16,7 @@ store_open(struct store *store, const struct hwt_checkout_options *options)
 	assert_rc(hwt_group_init(store->checkout, &store->group, OBJECTS), 0);
 	for (i = 0; i < OBJECTS; i++) {
 		store->thing[i].holder = NULL;
+		store->thing[i].readers = 0;
 		assert_rc(hwt_object_init(
 			      store->checkout, &store->thing[i].object, i),
 		    0);
@@ -67,6 +68,11 @@ demand_take(struct demand *demand)
 
 		cr_assert(thing != NULL, "granted, and nothing was got");
 		cr_assert(thing->holder == NULL, "an object has two holders");
+		if (demand->item[i].use == HWT_READ) {
+			thing->readers++;
+			continue;
+		}
+		cr_assert(thing->readers == 0, "written while others read");
 		thing->holder = demand;
 	}
 }
@@ -90,12 +96,18 @@ void
 demand_init(struct demand *demand, struct store *store, const char *members)
 {
 	struct hwt_object *object;
+	bool reads;
 
 	demand->store = store;
-	demand->has_items = strchr(members, '*') != NULL;
+	demand->has_items = false;
 	for (demand->count = 0; *members != 0; members++) {
-		object = *members == '*' ? &store->group.any
-					 : &store->thing[*members - 'a'].object;
+		reads = *members >= 'A' && *members <= 'Z';
+		object = *members == '*'
+		    ? &store->group.any
+		    : &store->thing[*members - (reads ? 'A' : 'a')].object;
+		if (reads || *members == '*')
+			demand->has_items = true;
+		demand->item[demand->count].use = reads ? HWT_READ : HWT_WRITE;
 		demand->item[demand->count].wanted = object;
 		demand->set[demand->count++] = object;
 	}
@@ -150,6 +162,10 @@ demand_release(struct demand *demand)
 	for (i = 0; i < OBJECTS; i++) {
 		if (demand->store->thing[i].holder == demand)
 			demand->store->thing[i].holder = NULL;
+	}
+	for (i = 0; i < demand->count; i++) {
+		if (demand->item[i].use == HWT_READ)
+			demand_got(demand, i)->readers--;
 	}
 	assert_rc(
 	    hwt_checkout_release(demand->store->checkout, &demand->request), 0);

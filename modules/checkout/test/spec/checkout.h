@@ -17,7 +17,8 @@
 /* An object, and who has it: not atomic. */
 struct thing {
 	struct hwt_object object;
-	struct demand *holder;
+	struct demand *holder; /* that writes */
+	unsigned readers;
 };
 
 struct store {
@@ -41,7 +42,8 @@ struct demand {
 	struct hwt_request request;
 	struct store *store;
 	struct hwt_object *set[OBJECTS];
-	struct hwt_item item[OBJECTS]; /* in the place of set, with a group */
+	/* In the place of set, with a group or for reading. */
+	struct hwt_item item[OBJECTS];
 	bool has_items;
 	unsigned count;
 	/* Set by the test: what granted does besides; may be NULL. */
@@ -55,7 +57,7 @@ struct demand {
 };
 
 /* members: "ace" is a set of the objects 0, 2 and 4; "a*" is object 0 and any
- * of the group. */
+ * of the group; "Ab" is object 0 for reading, and 1 for writing. */
 void demand_init(
     struct demand *demand, struct store *store, const char *members);
 /* What it has got for its number i. */

@@ -232,7 +232,7 @@ Test(group, EINVAL_of_what_cannot_be_named)
 {
 	struct hwt_request request;
 	struct hwt_object *set[1];
-	struct hwt_item twice[2];
+	struct hwt_item twice[2] = {0};
 	struct hwt_group raw = {0};
 
 	store_open(&store, NULL);
@@ -268,7 +268,7 @@ Test(group, EINVAL_of_what_cannot_be_named)
 Test(group, hwt_request_init_items_E2BIG_unless_ascending)
 {
 	struct hwt_request request;
-	struct hwt_item items[21];
+	struct hwt_item items[21] = {0};
 	unsigned i;
 
 	store_open(&store, NULL);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random calls in one thread, each held against a plain account of who has
- * which object: what it answers, which waits have ended by it and how, and the
- * counts. Time moves by hand. After each step nobody waits whose objects are
- * all free, but in a pause.
+ * which object, and who reads it: what it answers, which waits have ended by it
+ * and how, and the counts. Time moves by hand. After each step, but in a pause,
+ * nobody waits whose objects are all free, or read while nobody waits to write
+ * them.
  *
  * Which of those that wait is granted is the checkout's to choose; the account
  * checks that it may be. With hold_after a waiting request may have some of its
@@ -30,8 +31,8 @@ enum state {
 
 static struct subject {
 	struct hwt_request request;
-	struct hwt_object *set[OBJECTS];
-	unsigned members; /* bits */
+	struct hwt_item set[OBJECTS];
+	unsigned members, reads; /* bits; reads are among the members */
 	enum state state;
 	uint64_t due_ns;
 	enum hwt_grant ends_by; /* this step; 0: none */
@@ -42,7 +43,8 @@ static struct subject {
 static struct hwt *timer;
 static struct hwt_checkout *checkout;
 static struct hwt_object object[OBJECTS];
-static const struct subject *holder[OBJECTS];
+static const struct subject *holder[OBJECTS]; /* that writes */
+static unsigned readers[OBJECTS];
 static uint64_t now_ns, rng;
 static uint64_t granted, expired, cancelled, retired; /* of this round */
 static uint64_t grants, ends; /* of all */
@@ -75,15 +77,49 @@ stats_now(void)
 /* The account. */
 
 static bool
-all_free(const struct subject *s)
+has(unsigned bits, unsigned i)
+{
+	return bits >> i & 1;
+}
+
+/* It may be granted. */
+static bool
+may_have(const struct subject *s)
 {
 	unsigned i;
 
 	for (i = 0; i < OBJECTS; i++) {
-		if ((s->members >> i & 1) && holder[i] != NULL)
+		if (has(s->members, i) &&
+		    (holder[i] != NULL ||
+			(readers[i] > 0 && !has(s->reads, i))))
 			return false;
 	}
 	return true;
+}
+
+static bool
+writer_waits(unsigned i)
+{
+	const struct subject *s;
+
+	for (s = subject; s < subject + SUBJECTS; s++) {
+		if (s->state == WAITING && has(s->members & ~s->reads, i))
+			return true;
+	}
+	return false;
+}
+
+/* And must be: it may have to let writers go first. */
+static bool
+must_have(const struct subject *s)
+{
+	unsigned i;
+
+	for (i = 0; i < OBJECTS; i++) {
+		if (has(s->reads, i) && readers[i] > 0 && writer_waits(i))
+			return false;
+	}
+	return may_have(s);
 }
 
 static void
@@ -92,9 +128,11 @@ take(struct subject *s)
 	unsigned i;
 
 	stress_must(!paused, "granted in a pause");
-	stress_must(all_free(s), "an object has two holders");
+	stress_must(may_have(s), "an object has two holders");
 	for (i = 0; i < OBJECTS; i++) {
-		if (s->members >> i & 1)
+		if (has(s->reads, i))
+			readers[i]++;
+		else if (has(s->members, i))
 			holder[i] = s;
 	}
 	s->state = OUT;
@@ -109,18 +147,21 @@ release(struct subject *s)
 	for (i = 0; i < OBJECTS; i++) {
 		if (holder[i] == s)
 			holder[i] = NULL;
+		readers[i] -= has(s->reads, i);
 	}
 	s->state = IDLE;
 	stress_must(
 	    hwt_checkout_release(checkout, &s->request) == 0, "release");
 }
 
-/* What one end gives back with hold_after may be a grant for another. */
+/* What one end gives back with hold_after, or leaves to readers, may be a grant
+ * for another. */
 static void
 note_end(struct subject *s, enum hwt_grant grant)
 {
 	if (grant == HWT_GRANTED)
-		stress_must(hold_after != HWT_CHECKOUT_NEVER || s->ends_by == 0,
+		stress_must(hold_after != HWT_CHECKOUT_NEVER || s->reads != 0 ||
+			s->ends_by == 0,
 		    "granted too late");
 	else
 		stress_must(grant == s->ends_by, "ended by %d, not by %d",
@@ -160,7 +201,7 @@ check_subject(const struct subject *s)
 {
 	stress_must(s->ends_by == 0, "not ended by %d", (int)s->ends_by);
 	if (s->state == WAITING && !paused && hold_after == HWT_CHECKOUT_NEVER)
-		stress_must(!all_free(s), "it waits for nothing");
+		stress_must(!must_have(s), "it waits for nothing");
 }
 
 static void
@@ -200,11 +241,13 @@ make_request(struct subject *s)
 
 	for (k = 0; k < OBJECTS; k++) {
 		i = (first + k) % OBJECTS;
-		if (s->members >> i & 1)
-			s->set[count++] = &object[i];
+		if (!has(s->members, i))
+			continue;
+		s->set[count].wanted = &object[i];
+		s->set[count++].use = has(s->reads, i) ? HWT_READ : HWT_WRITE;
 	}
-	stress_must(
-	    hwt_request_init(&s->request, s->set, count, note_granted, s) == 0,
+	stress_must(hwt_request_init_items(
+			&s->request, s->set, count, note_granted, s) == 0,
 	    "request");
 }
 
@@ -216,6 +259,7 @@ prepare(struct subject *s)
 		s->members = 1u << draw(OBJECTS) | 1u << draw(OBJECTS);
 		if (draw(4) == 0)
 			s->members |= 1u << draw(OBJECTS) | 1u << draw(OBJECTS);
+		s->reads = draw(2) == 0 ? s->members & draw(1u << OBJECTS) : 0;
 		make_request(s);
 	}
 	s->releases = draw(3) == 0;
@@ -227,20 +271,27 @@ static void
 acquire(struct subject *s, bool in_granted)
 {
 	uint64_t delay_ns = draw(2) == 0 ? HWT_NEVER : (1 + draw(40)) * TICK;
-	bool may = !paused && all_free(s);
+	bool may = !paused && may_have(s), must = !paused && must_have(s);
 	bool unsure = in_granted || hold_after != HWT_CHECKOUT_NEVER;
 	int rc;
 
 	s->state = WAITING;
 	s->due_ns = delay_ns == HWT_NEVER ? HWT_NEVER : now_ns + delay_ns;
-	if (may && !unsure && draw(3) == 0)
+	if (must && !unsure && draw(3) == 0)
 		rc = hwt_checkout_acquire_wait(checkout, &s->request, delay_ns);
 	else
 		rc = hwt_checkout_acquire(checkout, &s->request, delay_ns);
 	stress_must(rc == 0 || rc == 1, "acquire: %d", rc);
-	stress_must(unsure || (rc == 0) == may, "acquire: %d", rc);
+	stress_must(unsure || (rc == 0 ? may : !must), "acquire: %d", rc);
 	if (rc == 0)
 		take(s);
+}
+
+/* Of a request that is in use. */
+static int
+error_of_use(const struct subject *s)
+{
+	return s->state == OUT && s->reads != 0 ? -ENOTSUP : -EBUSY;
 }
 
 static void
@@ -250,7 +301,7 @@ step_acquire(struct subject *s)
 
 	if (s->state != IDLE) {
 		rc = hwt_checkout_acquire(checkout, &s->request, HWT_NEVER);
-		stress_must(rc == -EBUSY, "acquire: %d", rc);
+		stress_must(rc == error_of_use(s), "acquire: %d", rc);
 		return;
 	}
 	prepare(s);
@@ -260,16 +311,17 @@ step_acquire(struct subject *s)
 static void
 step_try(struct subject *s)
 {
-	bool may;
+	bool may, must;
 	int rc;
 
 	if (s->state == IDLE)
 		prepare(s);
-	may = s->state == IDLE && !paused && all_free(s);
+	may = s->state == IDLE && !paused && may_have(s);
+	must = may && must_have(s);
 	rc = hwt_checkout_try(checkout, &s->request);
 	if (s->state != IDLE)
-		stress_must(rc == -EBUSY, "try: %d", rc);
-	else if (may && hold_after == HWT_CHECKOUT_NEVER)
+		stress_must(rc == error_of_use(s), "try: %d", rc);
+	else if (must && hold_after == HWT_CHECKOUT_NEVER)
 		stress_must(rc == 0, "try: %d", rc);
 	else
 		stress_must(rc == -EAGAIN || (may && rc == 0), "try: %d", rc);
@@ -350,7 +402,7 @@ renew(unsigned i)
 
 	for (s = subject; s < subject + SUBJECTS; s++) {
 		if (s->state != IDLE || !(s->members >> i & 1) ||
-		    hold_after != HWT_CHECKOUT_NEVER || paused || !all_free(s))
+		    hold_after != HWT_CHECKOUT_NEVER || paused || !must_have(s))
 			continue;
 		rc = hwt_checkout_try(checkout, &s->request);
 		stress_must(rc == -EIDRM, "try of what is retired: %d", rc);
@@ -422,6 +474,7 @@ round_begin(void)
 	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
 	memset(subject, 0, sizeof(subject));
 	memset(holder, 0, sizeof(holder));
+	memset(readers, 0, sizeof(readers));
 	granted = expired = cancelled = retired = 0;
 	paused = false;
 	for (i = 0; i < OBJECTS; i++)

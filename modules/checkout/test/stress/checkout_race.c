@@ -3,9 +3,11 @@
  * Real threads on a checkout, on a timer with a worker.
  *
  *   transfers  between accounts with a constant sum, whose balances and owners
- *              are written without atomics: sets of up to four, waits with and
- *              without a thread, deadlines, cancels; and pauses, in which the
- *              sum is taken
+ *              are written without atomics, or only read: sets of up to four,
+ *              waits with and without a thread, deadlines, cancels; and pauses,
+ *              in which the sum is taken
+ *   readers    two that are written by one thread, while others read one of
+ *              them, in turns that overlap
  *   retired    objects whose memory is freed as soon as they are retired, while
  *              the objects beside them in waiting sets come and go
  *   hammers    a set of eight against seven threads that want one each, and
@@ -39,8 +41,9 @@ static struct account {
 /* A request that its thread uses again and again. */
 struct demand {
 	struct hwt_request request;
-	struct hwt_object *set[SET_MAX];
-	unsigned count;
+	struct hwt_object *set[SET_MAX]; /* or items */
+	struct hwt_item item[SET_MAX];
+	unsigned count, reads; /* of these, the last are only read */
 	enum hwt_grant grant;
 	atomic_uint told;
 };
@@ -83,6 +86,7 @@ unmake(void)
 static void
 use(struct demand *demand)
 {
+	unsigned writes = demand->count - demand->reads;
 	unsigned i;
 
 	atomic_fetch_add(&out, 1);
@@ -90,14 +94,18 @@ use(struct demand *demand)
 		struct account *mine = (struct account *)demand->set[i];
 
 		stress_check(mine->owner == NULL, "two owners");
+		if (i >= writes)
+			continue;
 		mine->owner = demand;
-		mine->balance += i == 0 ? (int64_t)demand->count - 1 : -1;
+		mine->balance += i == 0 ? (int64_t)writes - 1 : -1;
 	}
 	for (i = 0; i < demand->count; i++) {
 		struct account *mine = (struct account *)demand->set[i];
 
-		stress_check(mine->owner == demand, "another owner");
-		mine->owner = NULL;
+		stress_check(mine->owner == (i < writes ? demand : NULL),
+		    "another owner");
+		if (i < writes)
+			mine->owner = NULL;
 	}
 	atomic_fetch_sub(&out, 1);
 	stress_check(
@@ -126,12 +134,19 @@ choose(struct demand *demand, uint64_t *random)
 	unsigned step = 1 + (unsigned)(random_next(random) % 2);
 	unsigned i;
 
-	for (i = 0; i < count; i++)
-		demand->set[i] = &account[(first + i * step) % ACCOUNTS].object;
 	demand->count = count;
+	demand->reads = (unsigned)(random_next(random) % (2 * count));
+	if (demand->reads > count)
+		demand->reads = 0;
+	for (i = 0; i < count; i++) {
+		demand->set[i] = &account[(first + i * step) % ACCOUNTS].object;
+		demand->item[i].wanted = demand->set[i];
+		demand->item[i].use =
+		    i < count - demand->reads ? HWT_WRITE : HWT_READ;
+	}
 	atomic_store(&demand->told, 0);
-	stress_must(hwt_request_init(&demand->request, demand->set, count,
-			note_granted, demand) == 0,
+	stress_must(hwt_request_init_items(&demand->request, demand->item,
+			count, note_granted, demand) == 0,
 	    "request");
 }
 
@@ -390,6 +405,58 @@ hammers(uint32_t hold_after, void *(*hammer)(void *))
 	unmake();
 }
 
+/* Reads one of the first two again and again. */
+static void *
+come_and_read(void *arg)
+{
+	struct account *mine = &account[(uintptr_t)arg % 2];
+	struct hwt_item item = {.wanted = &mine->object, .use = HWT_READ};
+	struct hwt_request request;
+
+	stress_must(hwt_request_init_items(&request, &item, 1, NULL, NULL) == 0,
+	    "request");
+	while (!atomic_load(&over)) {
+		stress_check(hwt_checkout_acquire_wait(
+				 checkout, &request, HWT_NEVER) == 0,
+		    "wait");
+		stress_check(mine->owner == NULL, "it is written");
+		stress_sleep_ns(HWT_US(20));
+		stress_check(mine->owner == NULL, "it is written");
+		stress_check(
+		    hwt_checkout_release(checkout, &request) == 0, "release");
+	}
+	return NULL;
+}
+
+static void
+readers(uint32_t hold_after)
+{
+	struct demand writer = {.count = 2};
+	uint64_t turns = stress_scaled(EIGHTS);
+	pthread_t thread[THREADS];
+	uintptr_t i;
+
+	make(hold_after);
+	writer.set[0] = &account[0].object;
+	writer.set[1] = &account[1].object;
+	stress_must(
+	    hwt_request_init(&writer.request, writer.set, 2, NULL, NULL) == 0,
+	    "request");
+	for (i = 0; i < THREADS; i++)
+		thread[i] = stress_thread(come_and_read, (void *)i);
+	for (i = 0; i < turns; i++) {
+		stress_phase("readers", i);
+		stress_check(hwt_checkout_acquire_wait(
+				 checkout, &writer.request, HWT_NEVER) == 0,
+		    "wait");
+		use(&writer);
+	}
+	atomic_store(&over, true);
+	for (i = 0; i < THREADS; i++)
+		stress_join(thread[i]);
+	unmake();
+}
+
 /* A pool: what its threads have is never theirs twice, and what was retired is
  * used by nobody. */
 struct connection {
@@ -557,6 +624,8 @@ main(int argc, char **argv)
 	hammers(HWT_CHECKOUT_NEVER, come_and_go);
 	hammers(3, come_and_go);
 	hammers(0, come_and_stay);
+	readers(0);
+	readers(1);
 	pools(0);
 	pools(1);
 	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
