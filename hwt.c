@@ -49,9 +49,10 @@
  *               pending_release, acquire in pending_reserve, by the thread that
  *               takes it next.
  *   E:counted   a thread's counters: release in cache_count, acquire in
- *               pending_of, which adds up the ended timeouts before the
- *               accepted ones. A timeout may end before the call that scheduled
- *               it has counted it; until then the result is too small by one.
+ *               hwt_pending_timeouts, which adds up the ended timeouts before
+ *               the accepted ones. A timeout may end before the call that
+ *               scheduled it has counted it; until then the result is too small
+ *               by one.
  *   E:reused    the record's next use, after the timeout has ended: release
  *               in record_fill, acquire in hwt_state, which then finds another
  *               generation in the word, and does not return another's arg; in
@@ -70,20 +71,6 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #endif
 #define DELAY_LIMIT (UINT64_C(1) << 63)
-
-static inline bool
-timer_is_open(const struct hwt *timer)
-{
-	/* E:gate acquire */
-	return __builtin_expect(
-	    a64_load_acquire(&timer->phase) == PHASE_RUNNING, 1);
-}
-
-static inline int
-timer_enter(struct hwt *timer)
-{
-	return timer_is_open(timer) ? 0 : timer_start(timer);
-}
 
 static inline bool
 executor_is_valid(const struct hwt_executor *executor)
@@ -240,9 +227,8 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	struct cache *cache;
 	uint64_t base_ns;
 	uint32_t index;
-	int error;
+	int error = timer_start(timer);
 
-	error = timer_enter(timer);
 	if (error != 0)
 		return refuse(timeout, error);
 	if (!base_is_at_hand(timer, when, &base_ns))
@@ -410,7 +396,7 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 	struct cache *cache;
 	uint64_t base_ns;
 	uint32_t first;
-	int error = timer_enter(timer);
+	int error = timer_start(timer);
 
 	if (error != 0)
 		return error;
@@ -645,7 +631,7 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 
 	if (result != 0)
 		return result;
-	if (thread_frame_of(timer, timeout.id) != NULL)
+	if (timeout.id != 0 && thread_frame_of(timer, timeout.id) != NULL)
 		return -EDEADLK;
 	result = timer_cancel(timer, timeout.id, FLAG_WAITED, &before);
 	if (result != -EINPROGRESS)
@@ -920,28 +906,24 @@ hwt_now(const struct hwt *timer, uint64_t *now_ns)
 	return error;
 }
 
-static uint64_t
-pending_of(const struct record_store *store)
+uint64_t
+hwt_pending_timeouts(const struct hwt *timer)
 {
+	const struct record_store *store;
 	const struct cache *cache;
 	uint64_t ended = 0;
 	uint64_t accepted = 0;
 	uint32_t i;
 
+	if (timer == NULL || !process_owns(timer->epoch))
+		return 0;
+	store = &timer->store;
 	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
 		/* E:counted acquire */
 		ended += a64_load_acquire(&cache->ended);
 	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
 		accepted += a64_load_relaxed(&cache->accepted);
 	return accepted > ended ? accepted - ended : 0;
-}
-
-uint64_t
-hwt_pending_timeouts(const struct hwt *timer)
-{
-	if (timer == NULL || !process_owns(timer->epoch))
-		return 0;
-	return pending_of(&timer->store);
 }
 
 static void
@@ -977,7 +959,7 @@ hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
 		stats->rescheduled += a64_load_relaxed(&cache->rescheduled);
 		stats->rejected += a64_load_relaxed(&cache->rejected);
 	}
-	stats->pending = pending_of(&timer->store);
+	stats->pending = hwt_pending_timeouts(timer);
 	stats->memory_bytes = a64_load_relaxed(&timer->store.memory_bytes);
 	read_worker(&timer->worker, stats);
 	return 0;

@@ -193,32 +193,18 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 
 /* All accesses are 16 bytes wide here: a checker that emulates them with a
  * lock would not see narrower ones. */
-__extension__ typedef unsigned __int128 pair_bits;
-typedef _Atomic(pair_bits) pair_t;
-
-static inline pair_bits
-pair_pack(struct pair_value v)
-{
-	return (pair_bits)v.deadline_ns << 64 | v.word;
-}
-
-static inline struct pair_value
-pair_unpack(pair_bits bits)
-{
-	return (struct pair_value){
-	    .word = (uint64_t)bits, .deadline_ns = (uint64_t)(bits >> 64)};
-}
+typedef _Atomic(struct pair_value) pair_t;
 
 static inline struct pair_value
 pair_load(const pair_t *p)
 {
-	return pair_unpack(atomic_load_explicit(p, A_ACQUIRE));
+	return atomic_load_explicit(p, A_ACQUIRE);
 }
 
 static inline struct pair_value
 pair_load_seq(const pair_t *p)
 {
-	return pair_unpack(atomic_load_explicit(p, A_SEQ));
+	return atomic_load_explicit(p, A_SEQ);
 }
 
 static inline uint64_t
@@ -232,31 +218,28 @@ pair_init(pair_t *p, uint64_t word)
 {
 	struct pair_value v = {.word = word};
 
-	atomic_store_explicit(p, pair_pack(v), A_RELAXED);
+	atomic_store_explicit(p, v, A_RELAXED);
 }
 
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 {
-	pair_bits expected = pair_pack(old);
-
 	return atomic_compare_exchange_strong_explicit(
-	    p, &expected, pair_pack(value), A_SEQ, A_RELAXED);
+	    p, &old, value, A_SEQ, A_RELAXED);
 }
 
 static inline bool
 pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 {
-	pair_bits bits = atomic_load_explicit(p, A_RELAXED);
-	struct pair_value v;
+	struct pair_value seen = atomic_load_explicit(p, A_RELAXED);
+	struct pair_value next;
 
 	do {
-		v = pair_unpack(bits);
-		if (v.word != old)
+		if (seen.word != old)
 			return false;
-		v.word = value;
+		next = (struct pair_value){value, seen.deadline_ns};
 	} while (!atomic_compare_exchange_weak_explicit(
-	    p, &bits, pair_pack(v), A_SEQ, A_RELAXED));
+	    p, &seen, next, A_SEQ, A_RELAXED));
 	return true;
 }
 
@@ -264,11 +247,9 @@ pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
-	pair_bits bits = atomic_load_explicit(p, A_RELAXED);
+	struct pair_value seen = atomic_load_explicit(p, A_RELAXED);
 
-	return pair_unpack(bits).word == old &&
-	    atomic_compare_exchange_strong_explicit(
-		p, &bits, pair_pack(value), A_SEQ, A_RELAXED);
+	return seen.word == old && pair_cas(p, seen, value);
 }
 
 #endif

@@ -78,38 +78,25 @@ attr_is_valid(const pthread_attr_t *attr)
 }
 
 static bool
-callbacks_are_valid(const struct hwt_options *options)
+callbacks_are_valid(const struct hwt_options *o)
 {
-	if (options->executor != NULL && options->executor->execute == NULL)
-		return false;
-	if (options->log != NULL && options->log->write == NULL)
-		return false;
-	if (options->clock != NULL && options->clock->now_ns == NULL)
-		return false;
-	if (options->wake != NULL && options->wake->wake == NULL)
-		return false;
-	return (options->flags & HWT_MANUAL) ||
-	    (options->clock == NULL && options->wake == NULL);
+	return (o->executor == NULL || o->executor->execute != NULL) &&
+	    (o->log == NULL || o->log->write != NULL) &&
+	    (o->clock == NULL || o->clock->now_ns != NULL) &&
+	    (o->wake == NULL || o->wake->wake != NULL) &&
+	    ((o->flags & HWT_MANUAL) || (o->clock == NULL && o->wake == NULL));
 }
 
 static bool
-options_are_valid(const struct hwt_options *options)
+options_are_valid(const struct hwt_options *o)
 {
-	if (!words_are_zero(options->reserved, sizeof(options->reserved)))
-		return false;
-	if (options->flags & ~(HWT_MANUAL | HWT_RELAXED))
-		return false;
-	if (options->tick_ns != 0 && options->tick_ns < TICK_MIN_NS)
-		return false;
-	if (options->ticks_per_wheel > WHEEL_MAX)
-		return false;
-	if (options->tick_ns > (uint64_t)INT64_MAX / wheel_length(options))
-		return false;
-	if (options->thread_name != NULL &&
-	    strnlen(options->thread_name, 16) > 15)
-		return false;
-	return callbacks_are_valid(options) &&
-	    attr_is_valid(options->thread_attr);
+	return words_are_zero(o->reserved, sizeof(o->reserved)) &&
+	    (o->flags & ~(HWT_MANUAL | HWT_RELAXED)) == 0 &&
+	    (o->tick_ns == 0 || o->tick_ns >= TICK_MIN_NS) &&
+	    o->ticks_per_wheel <= WHEEL_MAX &&
+	    o->tick_ns <= (uint64_t)INT64_MAX / wheel_length(o) &&
+	    (o->thread_name == NULL || strnlen(o->thread_name, 16) <= 15) &&
+	    callbacks_are_valid(o) && attr_is_valid(o->thread_attr);
 }
 
 static void
@@ -266,6 +253,8 @@ timer_start(struct hwt *timer)
 	struct lifecycle *life = &timer->life;
 	int result = 0;
 
+	if (timer_is_open(timer))
+		return 0;
 	if (timer_is_stopping(timer))
 		return -ESHUTDOWN;
 	(void)pthread_mutex_lock(&life->lock);
@@ -439,7 +428,7 @@ timer_stop(
 	uint64_t until_ns = HWT_NEVER;
 	int result;
 
-	if (thread_runs_task_of(timer))
+	if (thread_frame_of(timer, 0) != NULL)
 		return -EDEADLK;
 	if (wait_ns < DEADLINE_NEVER - now_ns)
 		until_ns = now_ns + wait_ns;

@@ -133,34 +133,23 @@ watch_thread_exit(bool may_allocate)
 	return thread_state.watched;
 }
 
-/* The slot of a timer, put first for the next time; or NULL. */
+/* The slot of a timer, or for NULL one that holds no cache. It is put first for
+ * the next time. NULL: there is none. */
 static struct thread_slot *
 find_slot(const struct hwt *timer)
 {
+	uint64_t serial = timer != NULL ? timer->serial : 0;
 	struct thread_slot *first = &thread_state.slot[0];
 	struct thread_slot found;
 	int i;
 
 	for (i = 0; i < THREAD_SLOTS; i++) {
 		found = thread_state.slot[i];
-		if (found.serial == timer->serial) {
+		if (found.serial == serial) {
 			thread_state.slot[i] = *first;
 			*first = found;
 			return first;
 		}
-	}
-	return NULL;
-}
-
-/* A slot that holds no cache. */
-static struct thread_slot *
-empty_slot(void)
-{
-	int i;
-
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		if (thread_state.slot[i].timer == NULL)
-			return &thread_state.slot[i];
 	}
 	return NULL;
 }
@@ -170,7 +159,7 @@ empty_slot(void)
 static struct thread_slot *
 vacant_slot(void)
 {
-	struct thread_slot *slot = empty_slot();
+	struct thread_slot *slot = find_slot(NULL);
 	uint64_t destroyed = a64_load_relaxed(&process_destroyed);
 
 	if (slot == NULL && thread_state.destroyed_seen != destroyed &&
@@ -178,7 +167,7 @@ vacant_slot(void)
 		forget_destroyed();
 		process_unlock();
 		thread_state.destroyed_seen = destroyed;
-		slot = empty_slot();
+		slot = find_slot(NULL);
 	}
 	return slot;
 }
@@ -203,34 +192,18 @@ thread_attach_cache(struct hwt *timer, bool may_allocate)
 		return &timer->store.shared_cache;
 	}
 	*slot = (struct thread_slot){timer, timer->serial, cache};
-	(void)find_slot(timer); /* puts it first */
 	return cache;
-}
-
-bool
-thread_runs_task_of(const struct hwt *timer)
-{
-	const struct run_frame *frame;
-
-	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
-		if (frame->serial == timer->serial)
-			return true;
-	}
-	return false;
 }
 
 struct run_frame *
 thread_frame_of(const struct hwt *timer, uint64_t id)
 {
-	struct run_frame *frame;
+	struct run_frame *frame = thread_state.frames;
 
-	if (id == 0)
-		return NULL;
-	for (frame = thread_state.frames; frame != NULL; frame = frame->outer) {
-		if (frame->serial == timer->serial && frame->id == id)
-			return frame;
-	}
-	return NULL;
+	while (frame != NULL &&
+	    (frame->serial != timer->serial || (id != 0 && frame->id != id)))
+		frame = frame->outer;
+	return frame;
 }
 
 void

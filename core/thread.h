@@ -66,9 +66,8 @@ extern _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
  * library, in a thread's first call. */
 struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);
 
-/* Whether this thread runs a task of timer. */
-bool thread_runs_task_of(const struct hwt *timer);
-/* The frame of the task with that id, if this thread runs it; or NULL. */
+/* The frame of the task with that id, if this thread runs it; or NULL. id 0:
+ * the innermost of timer, also where this thread turns its wheel. */
 struct run_frame *thread_frame_of(const struct hwt *timer, uint64_t id);
 
 /* Blocks all signals but SIGPROF and those that a thread's own faults raise;

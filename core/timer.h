@@ -202,6 +202,14 @@ timer_boundary(const struct hwt *timer, uint64_t tick)
 }
 
 static inline bool
+timer_is_open(const struct hwt *timer)
+{
+	/* E:gate acquire */
+	return __builtin_expect(
+	    a64_load_acquire(&timer->phase) == PHASE_RUNNING, 1);
+}
+
+static inline bool
 timer_is_stopping(const struct hwt *timer)
 {
 	/* E:gate acquire */
