@@ -142,13 +142,13 @@ struct job_report {
 	uint32_t job_of[REPORT_MAX + 1]; /* the first of each call */
 };
 
-static void
+static inline void
 lock(struct hwt_durable_worker *worker)
 {
 	(void)pthread_mutex_lock(&worker->lock);
 }
 
-static void
+static inline void
 unlock(struct hwt_durable_worker *worker)
 {
 	(void)pthread_mutex_unlock(&worker->lock);
