@@ -25,7 +25,7 @@
  *                    for each record, and for none more than once. What is due
  *                    after the turn is taken over in bounded pieces.
  *   once             Every accepted timeout ends exactly once: it is started,
- *                    cancelled, or given back by stop. This holds for all races
+ *                    cancelled, or returned by stop. This holds for all races
  *                    between calls.
  *   rounds           Delays can have any length and can be scheduled in any
  *                    order. A timeout that is more than one revolution of the
@@ -57,7 +57,7 @@
  *                    those of a later tick. There is no order within one tick,
  *                    nor for deadlines that had passed when they were set.
  *                    A task that schedules itself again with delay 0 does not
- *                    hold up the tick.
+ *                    delay the tick.
  *   memory-order     A task sees what a thread wrote before it scheduled the
  *                    timeout, and what any thread wrote before an
  *                    hwt_reschedule of it that returned 0. A thread that gets
@@ -178,7 +178,7 @@
  * the process:
  *
  *   madvise                       otherwise an atfork handler detects forks,
- *                                 and memory is not given back
+ *                                 and no memory is released
  *   clock_nanosleep, sched_yield  otherwise a short wait for another thread is
  *                                 a busy one
  *   getrandom                     first generations are random; otherwise they
@@ -298,7 +298,7 @@ typedef void hwt_task(hwt_timeout timeout, void *arg);
  * If execute calls hwt_run and then refuses, the task has run and does not run
  * again; the refusal is counted and logged. If an executor accepts a timeout
  * and never calls hwt_run for it, the timeout stays pending and counts for
- * max_pending until hwt_cancel gives arg back; its record is never used again,
+ * max_pending until hwt_cancel has returned 0; its record is never used again,
  * stop does not list it, and hwt_destroy always returns -EBUSY. An executor
  * that wants to drop a timeout calls hwt_cancel and then hwt_run, which returns
  * -ENOENT.
@@ -430,7 +430,7 @@ struct hwt_timeout_info {
 	uint64_t reserved[2];
 };
 
-/* The list of the timeouts that stop gave back. count is their number; walking
+/* The list of the timeouts that stop returned. count is their number; walking
  * the list does not change it. */
 struct hwt_unprocessed {
 	uint64_t count;
@@ -572,7 +572,7 @@ int hwt_destroy(struct hwt *timer);
  *
  * [any][cb]. Lock-free; never waits for the worker, except that the first call
  * on a timer starts the thread. arg is lent to the timeout until it ends: until
- * the task has returned, hwt_cancel has returned 0, or stop has given it back.
+ * the task has returned, hwt_cancel has returned 0, or stop has returned it.
  *
  * The clock is CLOCK_MONOTONIC. On x86-64, if the kernel's own clock is the
  * time stamp counter, the library extrapolates from a reading of
@@ -740,7 +740,7 @@ int hwt_reschedule_at(
  * its handle before the new task can start. A *timeout of {0} is the start:
  * there is none yet.
  *
- * A new one is made when the old one has ended, was cancelled or was given back
+ * A new one is made when the old one has ended, was cancelled or was returned
  * by stop (then: -ESHUTDOWN), when an executor holds it, or when its task is
  * running. If an executor holds the old one, it is cancelled after the new one
  * was made: its task does not start, unless it has done so in between. On the
@@ -796,7 +796,7 @@ int hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
  * timeout and free it meanwhile.
  *
  * [any][cb]. Lock-free. On failure *arg does not change.
- * -ENOENT  it has ended, was cancelled or given back by stop, or never existed
+ * -ENOENT  it has ended, was cancelled or returned by stop, or never existed
  * -EINVAL  timer is NULL
  */
 int hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg);
@@ -815,7 +815,7 @@ int hwt_remaining(
 
 /*
  * Returns the number of timeouts that were accepted and not yet started,
- * cancelled or given back. It is exact when neither callers nor the worker are
+ * cancelled or returned. It is exact when neither callers nor the worker are
  * active, and never below zero. A periodic timeout counts until it ends. For
  * NULL it returns 0.
  *

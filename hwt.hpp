@@ -348,7 +348,7 @@ private:
 };
 
 /* A program and its shared objects have these in common: stop tells by the
- * functions what it was given back. */
+ * functions what it was returned. */
 #pragma GCC visibility push(default)
 
 inline void
@@ -385,8 +385,8 @@ run_posted(hwt_timeout timeout, void *arg) noexcept
 
 /*
  * Between owners of timeouts and a stop that destroys the callables that it was
- * given back. While a stop is under way, owners leave such nodes as orphans to
- * it. An owner that finds its timeout given back finds the stop counted, since
+ * returned. While a stop is under way, owners leave such nodes as orphans to
+ * it. An owner that finds its timeout returned finds the stop counted, since
  * it is counted before it begins.
  */
 class sweep {
@@ -1097,7 +1097,7 @@ public:
 
 	/*
 	 * hwt_stop: when it returns, nothing runs in the worker any more, and
-	 * the callables of timeouts that were given back are destroyed. Returns
+	 * the callables of timeouts that were returned are destroyed. Returns
 	 * how many that were; visit(const hwt_timeout_info &) sees those of
 	 * them that were scheduled with functions of hwt.h; it must not throw.
 	 */

@@ -27,7 +27,7 @@
  * than a tick and schedule passed deadlines would make turns ever longer.)
  *
  * After a turn the worker does one bounded piece of what can wait: it takes
- * over a part of what else was pushed, gives memory back to the system, or
+ * over a part of what else was pushed, returns memory to the system, or
  * removes stale entries. Then it takes another turn. When nothing is left to
  * do, it sleeps.
  *
@@ -53,7 +53,7 @@
  *   Forbidden: A3 reads 0 and B2 finds nothing. Then the worker would sleep
  *   past the deadline. This is E:asleep. The same holds for the count of free
  *   pages, which a caller raises at A2 and the worker reads at B2: no long
- *   sleep begins while there is memory to give back. A caller that uses a
+ *   sleep begins while there is memory to release. A caller that uses a
  *   record with HAS_ENTRY for a deadline that is not earlier neither pushes nor
  *   wakes: the wheel has an entry in time for it, and the worker sleeps at most
  *   until its first entry. A worker that removes an entry clears HAS_ENTRY

@@ -18,9 +18,9 @@
  * may have some (free_summary), and one for each slab (free_top): a bit above
  * may be set without one below. See free_raise.
  *
- * GIVING BACK. A page is complete when all its records are in the free set; a
+ * TRIMMING. A page is complete when all its records are in the free set; a
  * counter has the number of complete pages. When there are TRIM_PAGES, the
- * worker gives them back to the system, a slab with each call: it claims them
+ * worker returns them to the system, a slab with each call: it claims them
  * as a caller would, removes the entries that their records have in the wheel,
  * keeps the highest number of uses, releases the memory, and returns the pages
  * to the free set as not committed. A slab without a committed page is given
@@ -36,7 +36,7 @@
  * share a slab. One that is paused meanwhile costs others a slab at most.
  *
  * Generations go on: when a page is committed again, its records start with the
- * highest number of uses of any record of the slab that was given back. So no
+ * highest number of uses of any record of the slab that was released. So no
  * handle becomes valid again before its 36 bits have wrapped.
  *
  * If the system refuses a page, as it does when memory is locked, the worker
@@ -403,7 +403,7 @@ cache_add_page(struct record_store *store, struct cache *cache)
 }
 
 /* Returns records of one page to the free set. Whoever makes the number of
- * complete pages TRIM_PAGES wakes a sleeping worker, to give them back. */
+ * complete pages TRIM_PAGES wakes a sleeping worker, to return them. */
 static void
 free_add(struct hwt *timer, uint32_t page_number, uint64_t records)
 {

@@ -140,7 +140,7 @@ struct slab {
 	a64_t free_summary; /* pages that may have a bit in free_bits */
 	a64_t free_bits[SLAB_PAGES];
 	/* How many pages have an urgency. One less or more where the slab's
-	 * memory was given back during a push: only wake-ups depend on it. */
+	 * memory was released during a push: only wake-ups depend on it. */
 	a64_t waiting;
 	struct queued queued[SLAB_PAGES];
 };
@@ -288,7 +288,7 @@ void cache_release(struct hwt *timer, struct cache *cache);
 /* Returns the cache's free records to the set. */
 void cache_flush(struct hwt *timer, struct cache *cache);
 
-/* How far the worker is with giving pages back. */
+/* How far the worker is with trimming. */
 struct trim {
 	bool active;
 	uint32_t slab; /* those below it were not visited yet */

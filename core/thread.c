@@ -6,7 +6,7 @@
  * uses, with the cache of that timer which it owns. For every further timer it
  * uses that timer's shared cache (store.shared_cache). Taking a cache into an
  * empty slot needs no lock. The cache belongs to the timer (see record.c); the
- * thread gives it back when it exits. At that time the timer may be destroyed:
+ * thread returns it when it exits. At that time the timer may be destroyed:
  * the registry knows which timers are live (see process.c).
  *
  * The slot of a destroyed timer is reused when the thread needs one. A count of

@@ -267,7 +267,7 @@ int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
 /* PENDING back to FREE, because the gate is closed; false: another thread has
  * changed the record first. */
 bool timer_retract(struct record *record, uint64_t id);
-/* Wakes a worker in a long sleep, to give memory back. */
+/* Wakes a worker in a long sleep, to release memory. */
 void wake_worker_for_trim(struct hwt *timer);
 
 /* core/run.c */
@@ -285,7 +285,7 @@ void worker_turn(struct hwt *timer);
 /* Takes over what was pushed and is due at worker.now_ns or before. */
 void worker_take_due(struct hwt *timer);
 /* Does one bounded piece of housekeeping: takes over some of what was
- * pushed, or gives memory back. False: nothing is left to do. */
+ * pushed, or releases memory. False: nothing is left to do. */
 bool worker_tidy(struct hwt *timer, bool idle);
 /* Removes stale entries before the first live one, a bounded number with each
  * call. True: call it again. Otherwise *tick is that of the first entry. */

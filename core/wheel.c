@@ -35,7 +35,7 @@
  * records: enough for one entry for each record, and one partial chunk for each
  * list. So inserting cannot fail. Untouched memory costs nothing. The free
  * chunk with the lowest number is used first, so that free chunks gather in
- * whole pages, which wheel_trim gives back to the system.
+ * whole pages, which wheel_trim returns to the system.
  *
  * INVARIANTS
  *   1. Entries are at ticks >= next_tick, except those of the tick that is

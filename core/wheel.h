@@ -71,7 +71,7 @@ struct wheel {
 	uint32_t carved;
 	a64_t capacity; /* set by whoever needs more */
 	struct bitmap free;
-	/* Pages of free chunks that were given back to the system. */
+	/* Pages of free chunks that were returned to the system. */
 	uint64_t *decommitted;
 	uint32_t trimmed; /* the page with which wheel_trim goes on */
 	a64_t *memory_bytes;

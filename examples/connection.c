@@ -31,7 +31,7 @@
  *                       between: even if the worker has already put the
  *                       timeout into the mailbox, it does not run, and arg is
  *                       ours again
- *   stop gave it back   when the loops have ended
+ *   stop returned it   when the loops have ended
  *
  * So connection_close cancels what is armed, each cancel must win, and then
  * the memory is free to go. No reference count, no lock.

@@ -58,7 +58,7 @@ void connection_create(struct loop *loop, int fd);
 void connection_ready(struct connection *connection);
 
 /*
- * For the end, when the timer has stopped. The first tells what stop gave back
+ * For the end, when the timer has stopped. The first tells what stop returned
  * and answers whether it was a timeout of a connection; the second frees the
  * connection and answers how many of its timeouts nobody has ended.
  */

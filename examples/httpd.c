@@ -73,7 +73,7 @@ struct server {
 
 /* What is left when the loops have ended and the timer has stopped. */
 struct remains {
-	/* Connections that are open, and the timeouts that stop gave back: in
+	/* Connections that are open, and the timeouts that stop returned: in
 	 * all, of each limit, of loops, and those that nobody knows. */
 	uint64_t open, unprocessed, of_limit[LIMITS], of_loops, strange;
 	/* Timeouts for idle that lay in a mailbox, which stop leaves there. */
@@ -269,7 +269,7 @@ server_wait(const struct server *server)
 }
 
 /*
- * Asks the owners about everything that stop gave back: each timeout must be
+ * Asks the owners about everything that stop returned: each timeout must be
  * one that a connection or a loop holds. Afterwards they hold only what lies
  * in a mailbox.
  */

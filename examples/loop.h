@@ -40,7 +40,7 @@ int loop_start(struct loop *loop);
  * taken the loop thread's place then, mailbox and connections included. */
 void loop_join(struct loop *loop);
 
-/* What stop gave back: whether it was the timeout of a loop. */
+/* What stop returned: whether it was the timeout of a loop. */
 bool loop_unprocessed(const struct hwt_timeout_info *info);
 
 /* Frees the rest; no connections and no timeouts may be left. */

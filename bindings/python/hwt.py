@@ -18,7 +18,7 @@ ValueError. What the library refuses raises hwt.Error, an OSError with its errno
 and the library's words. hwt.h has the promises.
 
 LIFETIMES. The module refers to a callable until it has run, was cancelled or
-was given back by close; nobody has to keep the Timeout for that. All timeouts
+was returned by close; nobody has to keep the Timeout for that. All timeouts
 share one C function, and their argument is a number: a timeout makes no object
 of ctypes that would have to be kept. No order of calls of this module makes the
 library use what is gone: what a Timer holds is freed when nothing refers to the

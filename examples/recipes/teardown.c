@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The order in which timer, mailboxes and pools go. When hwt_stop returns, each
- * timeout is in one of four places, and each place gives its args back:
+ * timeout is in one of four places, and each place returns its args:
  *
  *   the list of hwt_stop    never started: free it
  *   the worker              nothing: hwt_stop has waited for it
