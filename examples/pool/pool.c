@@ -313,7 +313,7 @@ pool_take(struct pool *pool, struct pool_hold *hold, const char *who)
 	struct pool_slot *slot;
 	int error;
 
-	hold->item.wanted = &pool->group.any;
+	hold->item = (struct hwt_item){.wanted = &pool->group.any};
 	error =
 	    hwt_request_init_items(&hold->request, &hold->item, 1, NULL, NULL);
 	if (error == 0)
