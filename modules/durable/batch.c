@@ -8,8 +8,9 @@
  *
  * A NODE THAT HANGS accepts connections, and answers nothing. In a cluster it
  * must not take the time of the others: where somebody else waits, a node gets
- * half of the time that is left. One that has let it pass is refused for a
- * second, and then is given a tenth of the whole time to show that it is back.
+ * half of the time that is left. One that has not answered by then is refused
+ * for a second, and then is given a tenth of the whole time to show that it is
+ * back.
  */
 #include "engine_inside.h"
 
@@ -113,7 +114,7 @@ back_off_ms(struct engine_batch *batch)
 }
 
 /* False: there is no next round. One that begins shortly before the deadline
- * would likely get no answer in time, and so make doubtful what is certain. */
+ * would likely get no answer in time, and so make uncertain what is certain. */
 static bool
 batch_pause(struct engine_batch *batch)
 {

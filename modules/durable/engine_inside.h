@@ -13,11 +13,11 @@
  *   subscription.c         a subscription, or waiting for hints
  *
  * LOCK. It protects the table of the nodes, the pools of connections that are
- * not in use, who is silent, and what the log was last told. It is never held
- * while a thread waits, or writes to the log. A connection that was taken from
- * a pool belongs to the thread that took it. All else is written by engine_open
- * alone, but for level and identity: those are written after the first calls,
- * and no other thread has the engine then.
+ * not in use, which nodes are silent, and which lines were logged last. It is
+ * never held while a thread waits, or writes to the log. A connection that was
+ * taken from a pool belongs to the thread that took it. All else is written by
+ * engine_open alone, but for level and identity: those are written after the
+ * first calls, and no other thread has the engine then.
  */
 #ifndef HWT_DURABLE_ENGINE_INSIDE_H
 #define HWT_DURABLE_ENGINE_INSIDE_H
@@ -29,12 +29,12 @@
 #include "durable.h"
 #include "route.h"
 
-#define SAID_COUNT 16u /* different lines that are remembered */
+#define LINES_MAX 16u /* different lines that are remembered */
 
 struct connection_pool {
 	struct connection *first;
 	uint32_t count;
-	/* The node let a time-out pass, and is left alone until then; 0: it
+	/* The node did not answer in time, and is not called until then; 0: it
 	 * answered last. */
 	uint64_t silent_ns;
 	/* When it was verified last, by any connection; 0: it is to be. */
@@ -44,7 +44,7 @@ struct connection_pool {
 };
 
 /* A line of the log; times are CLOCK_BOOTTIME's. */
-struct said {
+struct logged {
 	uint64_t hash, written_ns, held_back;
 };
 
@@ -56,10 +56,10 @@ struct engine {
 	uint32_t answered; /* the candidate that the table was read from */
 	/* The log: when anything was last written, and what was held back. */
 	uint64_t logged_ns, held_back;
-	struct said said[SAID_COUNT];
+	struct logged line[LINES_MAX];
 	/* CLOCK_BOOTTIME of the first of the calls that found the space gone,
 	 * and after which none has found it; 0: the last one has. Without the
-	 * lock: who reads it late is told so by the next call. */
+	 * lock: who reads an old value learns it from the next call. */
 	a64_t gone_ns;
 	/* Constant. */
 	struct route_servers servers;

@@ -15,7 +15,7 @@ in_group(const struct engine_call *call, const struct engine_group *group)
 	return (call->marks & DONE) == 0 && call->node == group->node;
 }
 
-/* WAIT answers by itself when three quarters of the time are over. ROLE tells
+/* WAIT answers by itself when three quarters of the time are over. ROLE says
  * who has come since the replicas were counted. */
 static void
 write_wait(struct buffer *buffer, const struct engine_batch *batch,

@@ -346,9 +346,9 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
     const struct hwt_durable_worker_options *options);
 
 /*
- * Takes no further task, gives back those whose callback was not called (their
+ * Takes no further task, releases those whose callback was not called (their
  * attempt does not count), waits for callbacks that run, and frees the worker.
- * What has ended is told to the engine before that; if the engine does not
+ * What has ended is reported to the engine before that; if the engine does not
  * answer for timeout_ns, it is executed again after visibility_ns.
  * -EBUSY    callbacks still run after within_ns: call it again
  * -EDEADLK  called in a callback of this worker

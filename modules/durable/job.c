@@ -118,7 +118,7 @@ job_free(struct job *job)
 {
 	loop_cancel(&job->worker->loop, &job->limit);
 	TAILQ_REMOVE(&job->worker->held, job, held);
-	free(job->said);
+	free(job->error);
 	free(job);
 }
 
@@ -127,16 +127,16 @@ job_end(struct job *job, enum outcome outcome)
 {
 	struct source *source = &job->worker->source[job->shard];
 
-	job->told = outcome;
+	job->sent = outcome;
 	job->ended = true;
 	job->worker->ended++;
 	job->worker->waiting += source->waits;
 	source->ended++;
 }
 
-/* It is told, or will not be. */
+/* It is reported, or will not be. */
 void
-job_told(struct job *job)
+job_reported(struct job *job)
 {
 	struct source *source = &job->worker->source[job->shard];
 
@@ -327,23 +327,23 @@ hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
 	    : (struct job *)((uintptr_t)delivery -
 		  offsetof(struct job, delivery));
 	const char *name;
-	char *said;
+	char *error;
 	size_t head;
 
 	if (job == NULL || text == NULL || length > HWT_DURABLE_ERROR_MAX)
 		return -EINVAL;
 	name = job->worker->name;
 	head = OUTCOME_LENGTH + strlen(name) + 2;
-	said = malloc(head + length);
-	if (said == NULL)
+	error = malloc(head + length);
+	if (error == NULL)
 		return -ENOMEM;
-	said[OUTCOME_LENGTH] = ' ';
+	error[OUTCOME_LENGTH] = ' ';
 	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
-	memcpy(said + OUTCOME_LENGTH + 1, name, strlen(name));
-	said[head - 1] = ' ';
-	memcpy(said + head, text, length);
-	free(job->said);
-	job->said = said;
-	job->said_length = head + length;
+	memcpy(error + OUTCOME_LENGTH + 1, name, strlen(name));
+	error[head - 1] = ' ';
+	memcpy(error + head, text, length);
+	free(job->error);
+	job->error = error;
+	job->error_length = head + length;
 	return 0;
 }

@@ -11,20 +11,21 @@
 #include "engine_inside.h"
 
 #define LOG_LINE_MAX 512
-#define SAID_NS HWT_SEC(60)
+#define REPEAT_NS HWT_SEC(60)
 
 /* The one that has this hash, or else the oldest. */
-static struct said *
-said_find(struct engine *engine, uint64_t hash)
+static struct logged *
+line_find(struct engine *engine, uint64_t hash)
 {
-	struct said *oldest = engine->said;
-	struct said *said;
+	struct logged *oldest = engine->line;
+	struct logged *logged;
 
-	for (said = engine->said; said < engine->said + SAID_COUNT; said++) {
-		if (said->hash == hash)
-			return said;
-		if (said->written_ns < oldest->written_ns)
-			oldest = said;
+	for (logged = engine->line; logged < engine->line + LINES_MAX;
+	     logged++) {
+		if (logged->hash == hash)
+			return logged;
+		if (logged->written_ns < oldest->written_ns)
+			oldest = logged;
 	}
 	return oldest;
 }
@@ -35,12 +36,12 @@ static bool
 log_may_write(struct engine *engine, int level, uint64_t hash, uint64_t *again,
     uint64_t *others)
 {
-	struct said *said = said_find(engine, hash);
+	struct logged *logged = line_find(engine, hash);
 	uint64_t now = boot_now_ns();
 
-	*again = said->hash == hash ? said->held_back : 0;
-	if (said->hash == hash && now - said->written_ns < SAID_NS) {
-		said->held_back++;
+	*again = logged->hash == hash ? logged->held_back : 0;
+	if (logged->hash == hash && now - logged->written_ns < REPEAT_NS) {
+		logged->held_back++;
 		return false;
 	}
 	*others = engine->held_back;
@@ -49,7 +50,7 @@ log_may_write(struct engine *engine, int level, uint64_t hash, uint64_t *again,
 		engine->held_back++;
 		return false;
 	}
-	*said = (struct said){.hash = hash, .written_ns = now};
+	*logged = (struct logged){.hash = hash, .written_ns = now};
 	engine->held_back = 0;
 	engine->logged_ns = now;
 	return true;
@@ -82,7 +83,7 @@ engine_log(struct engine *engine, int level, const char *format, ...)
 	unlock(engine);
 	if (!may)
 		return;
-	line_append(line, again, "times since it was last said");
+	line_append(line, again, "times since it was last logged");
 	line_append(line, others, "other lines were held back");
 	if (engine->log.write != NULL)
 		engine->log.write(engine->log.ctx, level, line);

@@ -151,7 +151,7 @@ loop_connect(struct loop *loop)
 }
 
 static void
-loop_lose_bell(struct loop *loop)
+loop_lose_subscription(struct loop *loop)
 {
 	engine_subscription_close(loop->subscription);
 	loop->subscription = NULL;
@@ -172,7 +172,7 @@ loop_listen(struct loop *loop)
 		1)
 		loop->ring(loop->ctx, shard);
 	if (result < 0)
-		loop_lose_bell(loop);
+		loop_lose_subscription(loop);
 }
 
 void
@@ -184,7 +184,7 @@ loop_await_hint(struct loop *loop)
 	if (loop->subscription != NULL &&
 	    engine_subscription_wait(loop->subscription, loop->engine, &wait) !=
 		0)
-		loop_lose_bell(loop);
+		loop_lose_subscription(loop);
 }
 
 static void

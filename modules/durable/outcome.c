@@ -54,7 +54,7 @@ send_is_due(hwt_timeout timeout, void *arg)
  * cannot while it is paused, full or gone, or keeps less than the level, nor
  * right after a pause. If it has, it says so. */
 static bool
-passes(int error)
+is_transient(int error)
 {
 	return error == -EAGAIN || error == -ECONNREFUSED ||
 	    error == -ETIMEDOUT || error == -ENOSPC || error == -EOPNOTSUPP;
@@ -69,18 +69,18 @@ outcome_is_settled(struct job *job, int result)
 
 	if (result == 0)
 		return true;
-	if (result == 1 && job->told == BACK)
+	if (result == 1 && job->sent == BACK)
 		return true;
 	if (result == 1) {
 		engine_log(engine, LOG_WARNING,
 		    "%.64s: attempt %u is over; its outcome %s", id,
 		    job->delivery.attempt,
-		    job->doubtful ? "came before, or has no effect"
-				  : "has no effect");
+		    job->uncertain ? "came before, or has no effect"
+				   : "has no effect");
 		return true;
 	}
-	job->doubtful |= result == -ETIMEDOUT;
-	if (passes(result) || boot_now_ns() < job->lease_ns)
+	job->uncertain |= result == -ETIMEDOUT;
+	if (is_transient(result) || boot_now_ns() < job->lease_ns)
 		return false;
 	engine_log(engine, LOG_WARNING,
 	    "%.64s: the outcome of attempt %u cannot be reported: %s", id,
@@ -94,7 +94,7 @@ outcomes_due(const struct hwt_durable_worker *worker)
 	return worker->ended - worker->waiting;
 }
 
-/* A shard that does not answer holds up the outcomes of no other. */
+/* A shard that does not answer does not delay the outcomes of others. */
 static void
 report_settle(
     struct hwt_durable_worker *worker, const struct job_report *report)
@@ -108,7 +108,7 @@ report_settle(
 		for (at = report->job_of[i]; at < report->job_of[i + 1]; at++) {
 			if (outcome_is_settled(report->job[at],
 				report_result(call, at - report->job_of[i]))) {
-				job_told(report->job[at]);
+				job_reported(report->job[at]);
 				continue;
 			}
 			source_wait(worker, &worker->source[call->shard]);
@@ -171,7 +171,7 @@ outcomes_flush(struct hwt_durable_worker *worker)
 		outcomes_send(worker);
 }
 
-/* What is not told by now is left to its lease. */
+/* What is not reported by now is left to its lease. */
 void
 outcomes_drop(struct hwt_durable_worker *worker)
 {
@@ -180,6 +180,6 @@ outcomes_drop(struct hwt_durable_worker *worker)
 	for (job = TAILQ_FIRST(&worker->held); job != NULL; job = next) {
 		next = TAILQ_NEXT(job, held);
 		if (job->ended)
-			job_told(job);
+			job_reported(job);
 	}
 }

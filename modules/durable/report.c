@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A report: what a worker tells the engine of many jobs in one batch, their
- * outcomes or that their leases are to be extended; a call for each shard.
+ * A report: what a worker sends to the engine about many jobs in one batch,
+ * their outcomes or that their leases are to be extended; a call per shard.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,7 +39,7 @@ retry_back_off_ns(uint32_t attempt)
 static uint64_t
 job_delay_ns(struct job *job)
 {
-	if (job->told != RETRY)
+	if (job->sent != RETRY)
 		return 0;
 	if (job->given_up)
 		return retry_back_off_ns(job->delivery.attempt);
@@ -60,26 +60,26 @@ write_job(struct engine_argument *argument, struct job *job)
 	return argument;
 }
 
-/* done or back; retry or fail, with the worker's name and what was said. */
+/* done or back; retry or fail, with the worker's name and the error's text. */
 static struct engine_argument
 write_outcome(struct job *job)
 {
 	const struct hwt_durable_worker *worker = job->worker;
-	const char *outcome = outcome_name[job->told];
+	const char *outcome = outcome_name[job->sent];
 	size_t length = strlen(outcome);
 	char *from;
 
-	if (job->told != RETRY && job->told != FAIL)
+	if (job->sent != RETRY && job->sent != FAIL)
 		return argument_text(outcome);
 	if (!job->returned)
 		return argument_text(worker->limited);
-	if (job->said == NULL)
-		return argument_text(worker->unsaid[job->told == FAIL]);
-	from = job->said + OUTCOME_LENGTH - length;
+	if (job->error == NULL)
+		return argument_text(worker->no_error[job->sent == FAIL]);
+	from = job->error + OUTCOME_LENGTH - length;
 	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
 	memcpy(from, outcome, length);
 	return (struct engine_argument){
-	    from, job->said_length - OUTCOME_LENGTH + length};
+	    from, job->error_length - OUTCOME_LENGTH + length};
 }
 
 /* A call for each shard. visibility_ns 0: outcomes. */

@@ -51,7 +51,7 @@ uint32_t route_slot(const char *key, size_t length);
 /* What to do about an error reply. */
 enum route_action {
 	ROUTE_FAIL, /* error says why */
-	ROUTE_AGAIN, /* it passes; error is what it is when it does not */
+	ROUTE_AGAIN, /* transient; error is for when it lasts */
 	ROUTE_ELSEWHERE, /* the same, and another node may be the master now */
 	ROUTE_LOAD, /* the script is not cached */
 	ROUTE_MOVED, /* slot is at address from now on */

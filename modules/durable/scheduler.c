@@ -67,8 +67,8 @@ struct hwt_durable_scheduler {
 	uint32_t line_first, line_count;
 	hwt_timeout beat;
 	bool beat_due;
-	int said_error; /* of a pump, that the log was told */
-	uint64_t said_ns;
+	int logged_error; /* of a pump, that was logged */
+	uint64_t logged_ns;
 };
 
 static void
@@ -341,11 +341,11 @@ pump_complain(const struct watched *watched, int error)
 	struct hwt_durable_scheduler *scheduler = watched->scheduler;
 	uint64_t now = boot_now_ns();
 
-	if (error == scheduler->said_error &&
-	    now - scheduler->said_ns < 60 * SECOND_NS)
+	if (error == scheduler->logged_error &&
+	    now - scheduler->logged_ns < 60 * SECOND_NS)
 		return;
-	scheduler->said_error = error;
-	scheduler->said_ns = now;
+	scheduler->logged_error = error;
+	scheduler->logged_ns = now;
 	engine_log(scheduler->loop.engine, LOG_WARNING,
 	    "shard %u, and maybe others, cannot be pumped: %s", watched->shard,
 	    error_says(error));

@@ -191,10 +191,10 @@ judge(struct asked *asked, struct connection *connection)
 static void
 keep_first_word(char *why)
 {
-	char *said = strstr(why, ": ");
+	char *reply = strstr(why, ": ");
 
-	if (said != NULL)
-		said[2 + strcspn(said + 2, " ")] = 0;
+	if (reply != NULL)
+		reply[2 + strcspn(reply + 2, " ")] = 0;
 }
 
 /* All of them, also after one that is an error: see verify. */

@@ -132,10 +132,10 @@ worker_set(struct hwt_durable_worker *worker,
 	    : VISIBILITY_DEFAULT;
 	worker->run_limit_ns = options->run_limit_ns;
 	name_make(worker->name);
-	(void)snprintf(worker->unsaid[0], sizeof(worker->unsaid[0]), "%s %s",
-	    outcome_name[RETRY], worker->name);
-	(void)snprintf(worker->unsaid[1], sizeof(worker->unsaid[1]), "%s %s",
-	    outcome_name[FAIL], worker->name);
+	(void)snprintf(worker->no_error[0], sizeof(worker->no_error[0]),
+	    "%s %s", outcome_name[RETRY], worker->name);
+	(void)snprintf(worker->no_error[1], sizeof(worker->no_error[1]),
+	    "%s %s", outcome_name[FAIL], worker->name);
 	(void)snprintf(worker->limited, sizeof(worker->limited), "%s %s %s",
 	    outcome_name[RETRY], worker->name, LIMITED);
 	(void)snprintf(
@@ -201,7 +201,7 @@ threads_begin(struct hwt_durable_worker *worker)
 	return error;
 }
 
-/* The first timeout tells whether there is a timer that runs. */
+/* The first timeout shows whether there is a timer that runs. */
 static int
 worker_begin(struct hwt_durable_worker *worker)
 {
@@ -280,8 +280,8 @@ later(uint64_t within_ns)
 	return within_ns > INT64_MAX - now ? HWT_NEVER : now + within_ns;
 }
 
-/* Whether the loop ends: it does not while callbacks run. What it cannot tell
- * the engine is dropped after a while. */
+/* Whether the loop ends: it does not while callbacks run. What it cannot
+ * report to the engine is dropped after a while. */
 static bool
 worker_ends(struct hwt_durable_worker *worker, uint64_t within_ns)
 {

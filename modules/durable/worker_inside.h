@@ -37,7 +37,7 @@
 #include "loop.h"
 
 #define REPORT_MAX 256u
-#define ENDED_MAX (4 * REPORT_MAX) /* with more untold, nothing is taken */
+#define ENDED_MAX (4 * REPORT_MAX) /* with more unreported, nothing is taken */
 
 /* What is reported to the engine. */
 enum outcome {
@@ -56,18 +56,18 @@ struct job {
 	TAILQ_ENTRY(job) held;
 	struct hwt_durable_delivery delivery;
 	struct number fence, delay;
-	/* What the callback has said, where the outcome has room before it: a
-	 * space, the worker's name, a space, the text. The thread's until
+	/* The text of hwt_durable_set_error, after room for the outcome, a
+	 * space, the worker's name and a space; or NULL. The thread's until
 	 * returned. */
-	char *said;
-	size_t said_length;
+	char *error;
+	size_t error_length;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
 	uint64_t taken_ns, called_ns, ended_ns;
 	uint32_t shard;
-	enum outcome outcome, told; /* as the callback said; as it is sent */
+	enum outcome outcome, sent; /* of the callback; as it is sent */
 	hwt_timeout limit;
-	bool doubtful; /* the loop's: its outcome may have arrived */
+	bool uncertain; /* the loop's: its outcome may have arrived */
 	bool runs, given_up;
 	bool ended, returned, left; /* the loop's; left: to its lease's end */
 	char bytes[]; /* id, payload */
@@ -99,8 +99,8 @@ struct hwt_durable_worker {
 	uint32_t threads;
 	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
 	char channel[HWT_DURABLE_QUEUE_MAX + 8];
-	/* Outcomes of callbacks that said nothing, with the worker's name. */
-	char unsaid[2][OUTCOME_LENGTH + NAME_MAX_LENGTH + 2];
+	/* Outcomes of callbacks that set no error, with the worker's name. */
+	char no_error[2][OUTCOME_LENGTH + NAME_MAX_LENGTH + 2];
 	char limited[OUTCOME_LENGTH + NAME_MAX_LENGTH + sizeof(LIMITED) + 2];
 
 	pthread_mutex_t lock;
@@ -108,7 +108,7 @@ struct hwt_durable_worker {
 	struct job_list ready, returned;
 	uint32_t running;
 	bool stopping; /* no callback is called any more */
-	bool abandoned; /* what is not told yet is left to its lease */
+	bool abandoned; /* what is not reported yet is left to its lease */
 	bool loop_ended;
 
 	/* The loop's. */
@@ -131,7 +131,7 @@ struct hwt_durable_worker {
 	pthread_t thread[];
 };
 
-/* A report: what is told or extended in one batch, by shard. */
+/* A report: what is reported or extended in one batch, by shard. */
 struct job_report {
 	uint32_t count;
 	struct job *job[REPORT_MAX];
@@ -175,7 +175,7 @@ struct job *job_make(struct hwt_durable_worker *worker, uint32_t shard,
     const struct redisReply *reply, uint64_t asked_ns);
 
 /* Its outcome is reported, or will not be. */
-void job_told(struct job *job);
+void job_reported(struct job *job);
 
 /* Ends those that run for too long, for those whose timeout the timer has
  * refused. */

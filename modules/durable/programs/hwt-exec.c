@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "options.h"
-#include "said.h"
+#include "output.h"
 #include "wait.h"
 
 static const char usage[] =
@@ -178,9 +178,9 @@ close_payload:
 }
 
 /* Why an attempt has failed: on our standard error, and for the dead letter
- * that it may make of the task, with the end of what the command has said. */
+ * that it may make of the task, with the end of what the command wrote. */
 static void __attribute__((format(printf, 4, 5)))
-tell_failure(const struct hwt_durable_delivery *delivery, const char *said,
+tell_failure(const struct hwt_durable_delivery *delivery, const char *output,
     size_t length, const char *format, ...)
 {
 	char why[HWT_DURABLE_ERROR_MAX + 1];
@@ -188,16 +188,16 @@ tell_failure(const struct hwt_durable_delivery *delivery, const char *said,
 	va_list list;
 
 	va_start(list, format);
-	(void)vsnprintf(why, HWT_DURABLE_ERROR_MAX - SAID_MAX, format, list);
+	(void)vsnprintf(why, HWT_DURABLE_ERROR_MAX - OUTPUT_MAX, format, list);
 	va_end(list);
 	complain("%s: attempt %" PRIu32 ": %s", delivery->id, delivery->attempt,
 	    why);
-	while (length > 0 && strchr(" \n\r\t", said[length - 1]) != NULL)
+	while (length > 0 && strchr(" \n\r\t", output[length - 1]) != NULL)
 		length--;
 	at = strlen(why);
 	if (length > 0) {
 		memcpy(why + at, ": ", 2);
-		memcpy(why + at + 2, said, length);
+		memcpy(why + at + 2, output, length);
 		at += 2 + length;
 	}
 	(void)hwt_durable_set_error(delivery, why, at);
@@ -206,17 +206,17 @@ tell_failure(const struct hwt_durable_delivery *delivery, const char *said,
 /* What a status of waitpid means for the task. */
 static int
 outcome(const struct runs *runs, const struct hwt_durable_delivery *delivery,
-    int status, const char *said, size_t length)
+    int status, const char *output, size_t length)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	if (!WIFEXITED(status)) {
-		tell_failure(delivery, said, length, "ended by signal %d",
+		tell_failure(delivery, output, length, "ended by signal %d",
 		    WTERMSIG(status));
 		return HWT_DURABLE_RETRY;
 	}
 	tell_failure(
-	    delivery, said, length, "exit status %d", WEXITSTATUS(status));
+	    delivery, output, length, "exit status %d", WEXITSTATUS(status));
 	return runs->fails[WEXITSTATUS(status)] ? HWT_DURABLE_FAIL
 						: HWT_DURABLE_RETRY;
 }
@@ -250,9 +250,9 @@ limit_run(int64_t limit_ms, pid_t child)
 /* Waits for the command; what it came to. */
 static int
 await(const struct runs *runs, const struct hwt_durable_delivery *delivery,
-    pid_t child, struct said *pipe)
+    pid_t child, struct output *pipe)
 {
-	char said[SAID_MAX];
+	char output[OUTPUT_MAX];
 	bool limited = false;
 	size_t length;
 	int status = 0;
@@ -263,13 +263,13 @@ await(const struct runs *runs, const struct hwt_durable_delivery *delivery,
 	do
 		ended = waitpid(child, &status, 0);
 	while (ended < 0 && errno == EINTR);
-	length = said_end(pipe, said);
+	length = output_end(pipe, output);
 	if (ended < 0)
 		return HWT_DURABLE_RETRY;
 	if (!limited || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
-		return outcome(runs, delivery, status, said, length);
+		return outcome(runs, delivery, status, output, length);
 	tell_failure(
-	    delivery, said, length, "ended, for it took longer than --limit");
+	    delivery, output, length, "ended, for it took longer than --limit");
 	return HWT_DURABLE_RETRY;
 }
 
@@ -277,7 +277,7 @@ static int
 run(void *ctx, const struct hwt_durable_delivery *delivery)
 {
 	const struct runs *runs = ctx;
-	struct said *pipe;
+	struct output *pipe;
 	pid_t child = -1;
 	int error, end = -1;
 
@@ -287,7 +287,7 @@ run(void *ctx, const struct hwt_durable_delivery *delivery)
 		    "hold");
 		return HWT_DURABLE_FAIL;
 	}
-	pipe = said_open(&end);
+	pipe = output_open(&end);
 	if (pipe == NULL) {
 		tell_failure(
 		    delivery, "", 0, "no pipe: %s", system_text(errno));
@@ -297,7 +297,7 @@ run(void *ctx, const struct hwt_durable_delivery *delivery)
 	(void)close(end);
 	if (error == 0)
 		return await(runs, delivery, child, pipe);
-	(void)said_end(pipe, (char[SAID_MAX]){0});
+	(void)output_end(pipe, (char[OUTPUT_MAX]){0});
 	tell_failure(
 	    delivery, "", 0, "%.64s: %s", runs->command[0], system_text(error));
 	return HWT_DURABLE_RETRY;
@@ -448,7 +448,7 @@ main(int argc, char **argv)
 	/* However long that takes, a signal ends us as it would any program. */
 	durable = handle_open();
 	ending = signals_block(&runs);
-	if (!said_start()) {
+	if (!output_start()) {
 		complain("%s", system_text(errno));
 		finish(STATUS_NO);
 	}

@@ -430,7 +430,7 @@ add_lines(void)
 
 	if (queue != NULL || in != NULL || at != NULL || id != NULL ||
 	    attempts != NULL || payload != NULL)
-		usage_error("--from: the lines have all that is said of tasks");
+		usage_error("--from: options of tasks stand in its lines");
 	feed.name = from;
 	feed.file = strcmp(from, "-") == 0 ? stdin : fopen(from, "re");
 	if (feed.file == NULL)
@@ -697,7 +697,7 @@ run_clock(int argc, char **argv)
 		return error_status(error);
 	}
 	(void)printf("time stands still for %.3f s\n"
-		     "a leap of %.3f s is doubted\n",
+		     "a leap of %.3f s is unconfirmed\n",
 	    (double)stats.clock_ahead_ns / HWT_SEC(1),
 	    (double)stats.clock_leap_ns / HWT_SEC(1));
 	return stats.clock_ahead_ns > CLOCK_AHEAD_MAX ||

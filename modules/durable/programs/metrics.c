@@ -46,7 +46,8 @@ static const struct {
 	offsetof(struct hwt_durable_stats, lag_ns)},
     {"clock_ahead", "How long time stands still, after a clock was set back.",
 	offsetof(struct hwt_durable_stats, clock_ahead_ns)},
-    {"clock_leap", "By how much the clock has leapt, while that is doubted.",
+    {"clock_leap",
+	"By how much the clock has leapt, while that is unconfirmed.",
 	offsetof(struct hwt_durable_stats, clock_leap_ns)},
 };
 

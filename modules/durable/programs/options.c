@@ -358,7 +358,7 @@ handle_open(void)
 	error = hwt_durable_open(&opened, &open_options);
 	if (error == 0)
 		return opened;
-	/* The log has said which. */
+	/* The log names it. */
 	if (error == -ENOENT)
 		exit(password_file_is_there() ? STATUS_NO : STATUS_USAGE);
 	complain("%s", explain(error));

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all shards have said: of a queue as often as shards have it. */
+/* What all shards have answered: of a queue as often as shards have it. */
 struct heap {
 	size_t count;
 	bool all;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread passes on what comes through all pipes, until their ends. A pipe
+ * One thread forwards what comes through all pipes, until their ends. A pipe
  * is freed by whoever is the later: that thread, at the pipe's end, or
- * said_end.
+ * output_end.
  */
 #define _GNU_SOURCE
-#include "said.h"
+#include "output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,19 +21,19 @@ enum {
 	PARTS = 16 /* as many as a pipe holds */
 };
 
-struct said {
+struct output {
 	int fd;
 	pthread_mutex_t lock; /* over the rest */
 	bool closed; /* by the thread, at the pipe's end */
-	bool ended; /* by said_end */
+	bool ended; /* by output_end */
 	size_t length;
-	char text[SAID_MAX];
+	char text[OUTPUT_MAX];
 };
 
 static int events = -1; /* of epoll */
 
 static void
-pass_on(const char *text, size_t length)
+forward(const char *text, size_t length)
 {
 	ssize_t count;
 
@@ -49,71 +49,71 @@ pass_on(const char *text, size_t length)
 }
 
 static void
-keep(struct said *said, const char *text, size_t length)
+keep(struct output *output, const char *text, size_t length)
 {
 	size_t room;
 
-	if (length > SAID_MAX) {
-		text += length - SAID_MAX;
-		length = SAID_MAX;
+	if (length > OUTPUT_MAX) {
+		text += length - OUTPUT_MAX;
+		length = OUTPUT_MAX;
 	}
-	room = SAID_MAX - said->length;
+	room = OUTPUT_MAX - output->length;
 	if (length > room) {
-		memmove(said->text, said->text + (length - room),
-		    said->length - (length - room));
-		said->length -= length - room;
+		memmove(output->text, output->text + (length - room),
+		    output->length - (length - room));
+		output->length -= length - room;
 	}
-	memcpy(said->text + said->length, text, length);
-	said->length += length;
+	memcpy(output->text + output->length, text, length);
+	output->length += length;
 }
 
 /* With the lock: what there is. True: the pipe's end. */
 static bool
-said_read(struct said *said)
+output_read(struct output *output)
 {
 	char part[PART];
 	ssize_t count;
 	int i;
 
 	for (i = 0; i < PARTS; i++) {
-		count = read(said->fd, part, sizeof(part));
+		count = read(output->fd, part, sizeof(part));
 		if (count <= 0)
 			return count == 0 ||
 			    (errno != EAGAIN && errno != EINTR);
-		pass_on(part, (size_t)count);
-		keep(said, part, (size_t)count);
+		forward(part, (size_t)count);
+		keep(output, part, (size_t)count);
 	}
 	return false;
 }
 
 static void
-said_free(struct said *said)
+output_free(struct output *output)
 {
-	(void)pthread_mutex_destroy(&said->lock);
-	free(said);
+	(void)pthread_mutex_destroy(&output->lock);
+	free(output);
 }
 
 static void
-said_hear(struct said *said)
+output_hear(struct output *output)
 {
 	bool ended;
 
-	(void)pthread_mutex_lock(&said->lock);
-	said->closed = said_read(said);
-	if (said->closed) {
+	(void)pthread_mutex_lock(&output->lock);
+	output->closed = output_read(output);
+	if (output->closed) {
 		/* A child that is just being made may have the descriptor until
 		 * it is its command: then close alone leaves the events. */
-		(void)epoll_ctl(events, EPOLL_CTL_DEL, said->fd, NULL);
-		(void)close(said->fd);
+		(void)epoll_ctl(events, EPOLL_CTL_DEL, output->fd, NULL);
+		(void)close(output->fd);
 	}
-	ended = said->closed && said->ended;
-	(void)pthread_mutex_unlock(&said->lock);
+	ended = output->closed && output->ended;
+	(void)pthread_mutex_unlock(&output->lock);
 	if (ended)
-		said_free(said);
+		output_free(output);
 }
 
 static void *
-said_run(void *arg)
+output_run(void *arg)
 {
 	struct epoll_event ready[16];
 	int i, count;
@@ -122,13 +122,13 @@ said_run(void *arg)
 	while (events >= 0) {
 		count = epoll_wait(events, ready, 16, -1);
 		for (i = 0; i < count; i++)
-			said_hear(ready[i].data.ptr);
+			output_hear(ready[i].data.ptr);
 	}
 	return NULL;
 }
 
 bool
-said_start(void)
+output_start(void)
 {
 	sigset_t all, before;
 	pthread_t thread;
@@ -139,55 +139,55 @@ said_start(void)
 		return false;
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	started = pthread_create(&thread, NULL, said_run, NULL) == 0;
+	started = pthread_create(&thread, NULL, output_run, NULL) == 0;
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (started)
 		(void)pthread_detach(thread);
 	return started;
 }
 
-struct said *
-said_open(int *end)
+struct output *
+output_open(int *end)
 {
-	struct said *said = calloc(1, sizeof(*said));
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = said};
+	struct output *output = calloc(1, sizeof(*output));
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = output};
 	int ends[2];
 
-	if (said == NULL)
+	if (output == NULL)
 		return NULL;
 	if (pipe2(ends, O_CLOEXEC) != 0) {
-		free(said);
+		free(output);
 		return NULL;
 	}
-	said->fd = ends[0];
-	(void)pthread_mutex_init(&said->lock, NULL);
+	output->fd = ends[0];
+	(void)pthread_mutex_init(&output->lock, NULL);
 	if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 ||
 	    epoll_ctl(events, EPOLL_CTL_ADD, ends[0], &event) != 0) {
 		(void)close(ends[0]);
 		(void)close(ends[1]);
-		said_free(said);
+		output_free(output);
 		return NULL;
 	}
 	*end = ends[1];
-	return said;
+	return output;
 }
 
 size_t
-said_end(struct said *said, char text[SAID_MAX])
+output_end(struct output *output, char text[OUTPUT_MAX])
 {
 	size_t length;
 	bool closed;
 
-	(void)pthread_mutex_lock(&said->lock);
+	(void)pthread_mutex_lock(&output->lock);
 	/* The thread closes it. */
-	if (!said->closed)
-		(void)said_read(said);
-	length = said->length;
-	memcpy(text, said->text, length);
-	said->ended = true;
-	closed = said->closed;
-	(void)pthread_mutex_unlock(&said->lock);
+	if (!output->closed)
+		(void)output_read(output);
+	length = output->length;
+	memcpy(text, output->text, length);
+	output->ended = true;
+	closed = output->closed;
+	(void)pthread_mutex_unlock(&output->lock);
 	if (closed)
-		said_free(said);
+		output_free(output);
 	return length;
 }
