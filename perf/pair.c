@@ -28,7 +28,8 @@
  *                     each millisecond; 0: as fast as they can. The sleeping
  *                     counts
  *   probe=1           beside that, a timeout of 200 ms every 50 ms, whose
- *                     lateness is told with the control thread's largest lag
+ *                     lateness is told with the control thread's largest lag,
+ *                     and RSS at the end beside that after a fifth of the time
  *   aged=1            at first, timeouts lie in memory without any order, as in
  *                     a process that has lived. Otherwise each lies beside the
  *                     one before it, and where the oldest is replaced, it may
@@ -117,6 +118,8 @@ struct window {
 	/* Of the window; wall_ns ends with the last pair. */
 	uint64_t whole_ns;
 	double rss_mib;
+	/* With probes: early in it. */
+	double rss_before_mib;
 };
 
 /* That of all callers, but where each has its own. */
@@ -474,12 +477,16 @@ probe_count(void)
 	return ms > 0 ? (uint64_t)(ms / PROBE_EVERY_MS) : 0;
 }
 
-static void
+/* Returns RSS after a fifth of the window: the tables are full by then. */
+static double
 run_probes(struct probe *probes, uint64_t count, uint64_t begun_ns)
 {
+	double rss_mib = 0;
 	uint64_t i;
 
 	for (i = 0; i < count; i++) {
+		if (i == count / 5)
+			rss_mib = (double)perf_rss_bytes() / 1048576;
 		probes[i].asked_ns = perf_now_ns();
 		perf_must(
 		    subject_schedule(shared, &probes[i].handle, probe_started,
@@ -488,6 +495,7 @@ run_probes(struct probe *probes, uint64_t count, uint64_t begun_ns)
 		perf_sleep_until_ns(
 		    begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1));
 	}
+	return rss_mib;
 }
 
 /* On a machine that is busy the last may be late. */
@@ -566,7 +574,7 @@ measure(struct probe *probes, uint64_t probe_number)
 	window.wakeups = wakeups();
 	begun_ns = perf_now_ns();
 	pthread_barrier_wait(&begun);
-	run_probes(probes, probe_number, begun_ns);
+	window.rss_before_mib = run_probes(probes, probe_number, begun_ns);
 	pthread_barrier_wait(&ended);
 	window.wall_ns = perf_now_ns() - begun_ns;
 	settle();
@@ -711,8 +719,11 @@ run(void)
 		subject_destroy(shared);
 	judge_outcomes(refused, perf_now_ns() - begun_ns);
 	tell(&window, pairs, &times);
-	if (load.probe)
+	if (load.probe) {
 		tell_probes(probes, probe_number, control.lag.max_ns);
+		perf_metric("rss_growth_ratio", "ratio",
+		    window.rss_mib / window.rss_before_mib);
+	}
 	free(probes);
 }
 
