@@ -16,13 +16,11 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "modules/durable/perf/queue.h"
+#include "modules/durable/perf/threads.h"
 
 #define RESERVE "reserve-with-timeout 1\r\n"
 
@@ -35,9 +33,6 @@ struct producer {
 };
 
 static uint16_t port;
-static atomic_bool stopping;
-static pthread_t thread[64];
-static unsigned threads_count;
 
 static bool
 connect_to(struct producer *connection)
@@ -192,21 +187,4 @@ work(void *argument)
 	}
 	producer_close(connection);
 	return argument;
-}
-
-void
-work_start(unsigned threads)
-{
-	for (; threads_count < threads; threads_count++)
-		if (pthread_create(&thread[threads_count], NULL, work, NULL) !=
-		    0)
-			FAIL("no thread");
-}
-
-void
-work_stop(void)
-{
-	atomic_store(&stopping, true);
-	while (threads_count > 0)
-		(void)pthread_join(thread[--threads_count], NULL);
 }

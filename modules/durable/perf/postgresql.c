@@ -16,14 +16,12 @@
  * needs at least, and what its promises cost should be seen.
  */
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <libpq-fe.h>
 
-#include "modules/durable/perf/queue.h"
+#include "modules/durable/perf/threads.h"
 
 const unsigned queue_unit_ms = 1;
 
@@ -40,9 +38,6 @@ struct producer {
 };
 
 static char address[256], table[64], kind[16];
-static atomic_bool stopping;
-static pthread_t thread[64];
-static unsigned threads_count;
 
 /* What is wrong with it ends us. */
 static PGresult *
@@ -251,21 +246,4 @@ work(void *argument)
 		PQclear(exchange(connection, names, 1));
 	PQfinish(connection);
 	return argument;
-}
-
-void
-work_start(unsigned threads)
-{
-	for (; threads_count < threads; threads_count++)
-		if (pthread_create(&thread[threads_count], NULL, work, NULL) !=
-		    0)
-			FAIL("no thread");
-}
-
-void
-work_stop(void)
-{
-	atomic_store(&stopping, true);
-	while (threads_count > 0)
-		(void)pthread_join(thread[--threads_count], NULL);
 }

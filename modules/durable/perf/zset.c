@@ -12,14 +12,12 @@
  * without, and hwt_durable's with.
  */
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <hiredis/hiredis.h>
 
-#include "modules/durable/perf/queue.h"
+#include "modules/durable/perf/threads.h"
 
 const unsigned queue_unit_ms = 1;
 
@@ -49,9 +47,6 @@ struct producer {
 
 static int port;
 static unsigned lease_ms;
-static atomic_bool stopping;
-static pthread_t thread[64];
-static unsigned threads_count;
 
 void
 queue_open(const char *server)
@@ -171,21 +166,4 @@ work(void *argument)
 	freeReplyObject(loaded);
 	producer_close(connection);
 	return argument;
-}
-
-void
-work_start(unsigned threads)
-{
-	for (; threads_count < threads; threads_count++)
-		if (pthread_create(&thread[threads_count], NULL, work, NULL) !=
-		    0)
-			FAIL("no thread");
-}
-
-void
-work_stop(void)
-{
-	atomic_store(&stopping, true);
-	while (threads_count > 0)
-		(void)pthread_join(thread[--threads_count], NULL);
 }
