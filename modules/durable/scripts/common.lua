@@ -392,10 +392,11 @@ local function read_due(mode, text)
 	return mode == "at" and whole(text, 0, base + DELAY_MAX) or nil
 end
 
--- A tick that is drained is not looked at again for a whole rotation: what is
--- due in one goes into the oldest that is not.
+-- A tick that is drained is not looked at again for a whole rotation, nor the
+-- part of one that a pass has seen: what is due already goes into that of now,
+-- which no pump has left behind.
 local function slot_of(due)
-	return max(floor(due / tick), cursor) % slots
+	return floor(max(due, now) / tick) % slots
 end
 
 -- A member of a bucket: queue, a zero byte, the due time, id. All of them have

@@ -5,15 +5,22 @@
 -- left behind only when nothing due is in its slot, so after a stop at any
 -- place the next pump goes on where this one was.
 --
--- FAIR. A queue gets an eighth of the limit, then every other queue whose tasks
--- are due in any tick has its turn; what is left of the limit goes to the
--- oldest. If the limit does not suffice for the turns, the next pump goes on
--- behind the last one: meta's turn is its tick and its queue. So nobody waits
--- for the backlog of another queue.
+-- A PASS goes through all ticks from cursor to that of its begin, and in each
+-- through all queues; one pump, or several if there is too much for one. What
+-- is put into the wheel meanwhile, and is due, goes into the slot of a tick
+-- that is not earlier than the pass's last one; so whatever is due in those
+-- before was there when the pass began, and has been seen when it ends: then
+-- the cursor moves. meta's turn says where a pass goes on: its last tick; the
+-- first in which something due was left, or "-"; the tick and queue behind
+-- which to go on.
+--
+-- FAIR. In a pass, a queue gets an eighth of the limit; what is left of the
+-- limit when the pass ends goes to the oldest. So nobody waits for the backlog
+-- of another queue.
 
 local SHARE = 8 -- of the limit, that a queue has in a turn
 local PAGE, PAGE_MAX = 16, 256 -- members that are read at once
-local SEEN_MAX = 8192 -- members that a pump reads
+local SEEN_MAX = 2048 -- members that a pump reads: two or three milliseconds
 local LEASES_MAX = 10000 -- that it prolongs
 
 local limit
@@ -21,7 +28,7 @@ local looked, seen, moved = 0, 0, 0 -- members
 local got = {} -- how many each queue has had
 local entries = {} -- ids by queue
 local left = {} -- ticks in whose slots something due may be
-local stopped -- by the limit: where the next pump goes on
+local stopped -- by the limit: the tick and queue behind which to go on
 
 -- Whether the record says what the member says. Text: its header and queue.
 local function is_due_here(text, queue, slot, due)
@@ -70,6 +77,7 @@ local function visit(member, of_tick, share)
 	deliver(id, queue, of_tick % slots, due)
 	if looked >= limit then
 		stopped = format("%.0f %s", of_tick, queue)
+		left[of_tick] = true
 	end
 	return true
 end
@@ -103,68 +111,92 @@ local function drain_page(of_tick, at, size, share)
 		passed > size / 2 and size / 2 or min(size * 2, PAGE_MAX)
 end
 
--- What is due in the slot of a tick, up to a share of each queue.
+-- What is due in the slot of a tick, up to a share of each queue. The next pump
+-- goes on behind the queue in which this one was stopped.
 local function drain(of_tick, at, share)
 	local size = PAGE
 	while at and not stopped do
 		if seen >= SEEN_MAX then
 			stopped = format("%.0f %s", of_tick,
 				match(at, "^.([A-Za-z0-9._-]*)"))
+			left[of_tick] = left[of_tick] or sub(at, 1, 1) == "("
 			break
 		end
 		at, size = drain_page(of_tick, at, size, share)
 	end
-	left[of_tick] = left[of_tick] or stopped and true
 end
 
--- Where the last pump stopped, if it is between cursor and final.
-local function read_turn(final)
-	local of_tick, queue = match(last_turn or "",
-		"^(%d+) ([A-Za-z0-9._-]*)$")
+-- The pass that the last pump has begun, or one that begins now: its last tick,
+-- the first in which something is left, and where it goes on.
+local function read_turn(last)
+	local final, kept, of_tick, queue = match(last_turn or "",
+		"^(%d+) (%S+) (%d+) ([A-Za-z0-9._-]*)$")
+	final, kept = tonumber(final), tonumber(kept)
 	of_tick = tonumber(of_tick)
-	if not of_tick or of_tick < cursor or of_tick > final then
-		return cursor, "-"
+	if of_tick and cursor <= (kept or of_tick) and
+		(kept or of_tick) <= of_tick and of_tick <= final and
+		final <= last then
+		return final, kept, of_tick, behind(queue)
 	end
-	return of_tick, behind(queue)
+	return min(last, cursor + TICKS_MAX - 1), nil, cursor, "-"
 end
 
--- Each queue in turn, then the oldest. What the turn has not come to is left.
-local function take_turns(final)
-	local first, at = read_turn(final)
-	local count = final - cursor + 1
+-- Each queue gets its share. The first tick in which something is left.
+local function give_shares(final, kept, first, at)
 	local share = max(1, floor(limit / SHARE))
-	for i = 0, count do
-		if i == count and at == "-" then
+	for each = first, final do
+		drain(each, each == first and at or "-", share)
+		kept = kept or left[each] and each
+		if stopped then
 			break
 		end
-		if stopped then
-			left[cursor + (first - cursor + i) % count] = true
-		else
-			drain(cursor + (first - cursor + i) % count,
-				i == 0 and at or "-", share)
-		end
 	end
-	for each = cursor, final do
-		if left[each] and not stopped then
-			left[each] = nil
-			drain(each, "-", limit)
-		end
-	end
+	return kept or nil
 end
 
--- Up to the tick of now. Whether something may be left.
+-- The rest of the limit. In ticks up to known, something may be left or not.
+local function give_rest(final, kept, known)
+	for each = kept, final do
+		if each <= known or left[each] then
+			drain(each, "-", limit)
+		end
+		if stopped then
+			return each
+		end
+	end
+	return final
+end
+
+-- Where the next pump goes on, or ""; and the first tick in which something is
+-- left, if there is one.
+local function pass(final, kept, first, at)
+	kept = give_shares(final, kept, first, at)
+	if stopped then
+		return format("%.0f %s %s", final,
+			kept and format("%.0f", kept) or "-", stopped), kept
+	end
+	cursor = kept and give_rest(final, kept, first) or final
+	return "", kept
+end
+
+-- Where the next pump goes on, and whether it has something to do at once.
 local function turn()
 	local last = floor(now / tick)
 	cursor = max(cursor, last - slots + 1)
-	local final = min(last, cursor + TICKS_MAX - 1)
-	take_turns(final)
-	while cursor < final and not left[cursor] do
-		cursor = cursor + 1
+	local final, kept, first, at = read_turn(last)
+	local goes_on = pass(final, kept, first, at)
+	local more = stopped ~= nil
+	if at ~= "-" and not stopped then
+		-- Of what has become due since that pass began; if there is too
+		-- much to look at, the next pump need not be at once.
+		final = min(last, cursor + TICKS_MAX - 1)
+		goes_on, kept = pass(final, nil, cursor, "-")
+		more = stopped and (kept or looked >= limit)
 	end
 	for queue, ids in pairs(entries) do
 		append(queue, unpack(ids))
 	end
-	return stopped ~= nil or final < last
+	return goes_on, more or final < last
 end
 
 -- What is due next lies in the slots of the ticks until then; in that of the
@@ -243,14 +275,15 @@ if in_doubt or doubted ~= 0 then
 	weigh_leap()
 end
 local was_cursor, was_next = cursor, next_look
-local more = turn()
+local goes_on, more = turn()
 local looked_for = more and now or find_next()
 if cursor ~= was_cursor or changed then
 	version = version + 1
 end
 next_look = looked_for
-if cursor ~= was_cursor or changed or next_look ~= was_next then
-	commit("turn", stopped or "")
+if cursor ~= was_cursor or changed or next_look ~= was_next or
+	goes_on ~= last_turn then
+	commit("turn", goes_on)
 end
 local names = {}
 for queue in pairs(entries) do

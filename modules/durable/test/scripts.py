@@ -1461,6 +1461,13 @@ class Fair(Case):
                 ([f"{queue}.{due}.{i}", queue, "at", due, 1, "", ""]
                  for i in range(first, min(first + 512, count))), []))
 
+    def add_queues(self, count, due):
+        """A task in each of so many queues, all in one slot."""
+        for first in range(0, count, 500):
+            self.space("add", 0, *sum(
+                ([f"x{i}", f"q{i:05}", "at", due, 1, "", ""]
+                 for i in range(first, min(first + 500, count))), []))
+
     def moved_until(self, queue, limit=LIMIT):
         """How many tasks of others are moved until one of this queue is."""
         moved = 0
@@ -1502,14 +1509,75 @@ class Fair(Case):
 
     def test_a_pump_reads_so_many_members_and_no_more(self):
         """The first of each of many queues; the next one goes on there."""
-        for first in range(0, 9000, 500):
-            self.space("add", 0, *sum(
-                ([f"x{i}", f"q{i}", "in", 90, 1, "", ""]
-                 for i in range(first, first + 500)), []))
+        self.add_queues(9000, START + 90)
         reply = self.space("pump", 0, self.LIMIT, "")
         self.assertEqual((reply[0], reply[5]), (0, 1))
         self.move(90)
         self.all_are_moved(9000)
+
+    def test_more_queues_than_a_pump_reads_in_one_slot(self):
+        """They are due rotations later: pumps come round them, to those that
+        are due, wherever they are, and then there is nothing more to do."""
+        later = START + 50 * TICK * SLOTS
+        self.add_queues(12000, later)
+        for name, due in (("a", START), ("q06000x", START),
+                          ("z", START), ("b", START + 20 * TICK)):
+            self.fill(name, 1, due)
+        pumps = 0
+        while self.space("pump", 0, self.LIMIT, "")[5]:
+            pumps += 1
+            self.assertLess(pumps, 10)
+        self.assertEqual(self.meta()["delivered"], 3)
+        for each in range(1, 25):
+            self.move(TICK)
+            while self.space("pump", 0, self.LIMIT, "")[5]:
+                pumps += 1
+            self.assertGreaterEqual(
+                self.meta()["cursor"], START // TICK + each - 1)
+        self.assertEqual(self.meta()["delivered"], 4)
+        self.assertLess(pumps, 30)
+        self.move(later - START)
+        self.all_are_moved(12004)
+
+    def test_what_has_become_due_since_a_pass_began(self):
+        """The pump that ends the pass moves that too."""
+        self.fill("b", 1)
+        self.fill("c", 1)
+        self.assertEqual(self.space("pump", 0, 1, "")[0], 1)
+        self.move(2 * TICK)
+        self.fill("a", 2, START + TICK)
+        for more in (1, 0):
+            reply = self.space("pump", 0, 2, "")
+            self.assertEqual((reply[0], reply[5]), (1 + more, more))
+
+    def test_the_rest_of_a_queue_in_which_a_pump_was_stopped(self):
+        """By its limit, or by what it has read."""
+        self.fill("q", 3)
+        self.move(TICK)
+        self.assertEqual(self.space("pump", 0, 1, "")[0], 1)
+        self.all_are_moved(3)
+        self.setUp()
+        self.add_queues(6000, START + 50 * TICK * SLOTS)
+        self.fill("q02239x", 100)  # in the last page that a pump reads
+        self.move(TICK)
+        self.assertIn(self.space("pump", 0, 1000, "")[0], range(1, 100))
+        self.all_are_moved(100)
+
+    def test_what_is_added_while_a_pass_goes_on_is_not_missed(self):
+        """Before and behind where it is; a pass takes several pumps."""
+        self.add_queues(6000, START + 50 * TICK * SLOTS)
+        self.move(TICK - 10)
+        self.fill("q03000x", 1, START + TICK - 10)
+        added = 1
+        for step in range(60):
+            self.space("pump", 0, self.LIMIT, "")
+            for name in ("a", "q01000x", "q05000x", "z"):
+                self.fill(name, 1, START - step)
+                added += 1
+            self.move(7)
+            self.assertEqual(self.space("janitor", 0, 100, 1)[2], 0)
+        self.all_are_moved(added)
+        self.assertEqual(self.meta()["missed"], 0)
 
     def test_queues_that_are_not_due_cost_little_each(self):
         """They share the slot, and are due rotations later."""
@@ -1585,7 +1653,11 @@ class Fair(Case):
         self.assert_whole()
 
     def test_a_place_to_go_on_that_is_none_begins_anew(self):
-        for turn in ("x", "-1 q", f"{START // TICK + 99} q", "1 q", "", "9"):
+        now = START // TICK
+        for turn in ("x", "-1 q", f"{now + 99} q", "1 q", "", "9",
+                     f"{now} - 1 q", f"{now + 1} - {now + 1} q",
+                     f"{now} - {now + 1} q", f"1 - {now} q",
+                     f"{now - 1} x {now - 1} q"):
             self.setUp()
             self.fill("q", 1)
             self.client("HSET", self.space.key(0), "turn", turn)
