@@ -9,6 +9,9 @@
 
 #include "text.h"
 
+/* Records are asked for by so many of a shard: a millisecond of the engine. */
+#define LIST_MAX 128
+
 int
 walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
     size_t count, const struct engine_argument *arg, struct engine_call *call)
@@ -48,37 +51,66 @@ state_name(enum hwt_durable_state state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
 }
 
+/* Asks for what the failed ids of a shard have failed with: a text, or nil, for
+ * each. */
+static int
+failures_read(struct hwt_durable *durable, uint32_t shard, size_t count,
+    const struct engine_argument *id, struct engine_call *call)
+{
+	char key[LIST_MAX][ENGINE_KEY_MAX];
+	struct engine_argument words[1 + LIST_MAX];
+	size_t i, prefix;
+	int error;
+
+	words[0] = argument_text("MGET");
+	for (i = 0; i < count; i++) {
+		engine_key(durable_engine(durable), key[i], shard, "e:");
+		prefix = strlen(key[i]);
+		memcpy(key[i] + prefix, id[i].data, id[i].length);
+		words[1 + i] =
+		    (struct engine_argument){key[i], prefix + id[i].length};
+	}
+	error = walk_command(durable, shard, 1 + count, words, call);
+	if (error == 0 && !is_array(call->reply, count)) {
+		engine_call_free(call, 1);
+		error = -EPROTO;
+	}
+	return error;
+}
+
+static void
+failure_print(
+    const struct hwt_durable_info *info, const struct redisReply *failure)
+{
+	const char *text = failure->str, *space;
+
+	(void)printf(
+	    ",\"failed_ms\":%" PRIu64, info->changed_unix_ns / NS_PER_MS);
+	if (!is_string(failure))
+		return;
+	space = memchr(text, ' ', failure->len);
+	(void)putchar(',');
+	json_write(stdout, "worker", text,
+	    space != NULL ? (size_t)(space - text) : failure->len);
+	if (space == NULL)
+		return;
+	(void)putchar(',');
+	json_write(stdout, "error", space + 1,
+	    failure->len - (size_t)(space + 1 - text));
+}
+
 int
 failure_write(struct hwt_durable *durable, const char *id, size_t id_length,
     const struct hwt_durable_info *info)
 {
-	char key[ENGINE_KEY_MAX];
-	struct engine_argument words[] = {argument_text("GET"), {NULL, 0}};
-	uint32_t shard = durable_shard_of(durable, id, id_length);
+	const struct engine_argument argument = {id, id_length};
 	struct engine_call call;
-	const char *text, *space;
-	int error;
+	int error = failures_read(durable,
+	    durable_shard_of(durable, id, id_length), 1, &argument, &call);
 
-	engine_key(durable_engine(durable), key, shard, "e:");
-	words[1] = (struct engine_argument){key, strlen(key) + id_length};
-	memcpy(key + strlen(key), id, id_length);
-	error = walk_command(durable, shard, 2, words, &call);
 	if (error != 0)
 		return error;
-	(void)printf(
-	    ",\"failed_ms\":%" PRIu64, info->changed_unix_ns / NS_PER_MS);
-	if (is_string(call.reply)) {
-		text = call.reply->str;
-		space = memchr(text, ' ', call.reply->len);
-		(void)printf(",");
-		json_write(stdout, "worker", text,
-		    space != NULL ? (size_t)(space - text) : call.reply->len);
-		if (space != NULL) {
-			(void)putchar(',');
-			json_write(stdout, "error", space + 1,
-			    call.reply->len - (size_t)(space + 1 - text));
-		}
-	}
+	failure_print(info, call.reply->element[0]);
 	engine_call_free(&call, 1);
 	return 0;
 }
@@ -220,9 +252,6 @@ walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx)
 
 /* The list of tasks. */
 
-/* Records are asked for by so many of a shard: a millisecond of the engine. */
-#define LIST_MAX 128
-
 /* Of a shard: those that are to be asked for. */
 struct ids {
 	size_t count;
@@ -256,25 +285,59 @@ is_place(const struct hwt_durable *durable, uint32_t shard, const char *id,
 	return why == NULL;
 }
 
-static int
-list_print(const struct list *list, const char *id, size_t id_length,
-    const struct redisReply *record)
-{
+/* A task of a page, and whether it is in the list. */
+struct item {
+	struct engine_argument id;
 	struct hwt_durable_info info;
-	const char *payload;
-	int error = 0;
+	bool wanted;
+};
 
-	if (!is_string(record))
-		return 0;
-	record_read(&info, record->str, record->len, &payload);
-	if (list->state != 0 && info.state != list->state)
-		return 0;
-	(void)putchar('{');
-	record_write(id, id_length, &info);
-	if (info.state == HWT_DURABLE_FAILED)
-		error = failure_write(list->durable, id, id_length, &info);
-	(void)puts("}");
-	return error;
+static void
+item_read(
+    const struct list *list, struct item *item, const struct redisReply *record)
+{
+	const char *payload;
+
+	item->wanted = is_string(record);
+	if (!item->wanted)
+		return;
+	record_read(&item->info, record->str, record->len, &payload);
+	item->wanted = list->state == 0 || item->info.state == list->state;
+}
+
+/* The errors of the dead letters among them are read at once. */
+static int
+items_print(const struct list *list, uint32_t shard, const struct item *item,
+    size_t count)
+{
+	struct engine_argument failed[LIST_MAX];
+	struct engine_call call = {0};
+	size_t i, failures = 0;
+	int error;
+
+	for (i = 0; i < count; i++) {
+		if (item[i].wanted && item[i].info.state == HWT_DURABLE_FAILED)
+			failed[failures++] = item[i].id;
+	}
+	if (failures > 0) {
+		error = failures_read(
+		    list->durable, shard, failures, failed, &call);
+		if (error != 0)
+			return error;
+	}
+	failures = 0;
+	for (i = 0; i < count; i++) {
+		if (!item[i].wanted)
+			continue;
+		(void)putchar('{');
+		record_write(item[i].id.data, item[i].id.length, &item[i].info);
+		if (item[i].info.state == HWT_DURABLE_FAILED)
+			failure_print(
+			    &item[i].info, call.reply->element[failures++]);
+		(void)puts("}");
+	}
+	engine_call_free(&call, 1);
+	return 0;
 }
 
 static int
@@ -282,6 +345,7 @@ list_flush(struct list *list, uint32_t shard)
 {
 	struct ids *ids = &list->ids[shard];
 	struct engine_argument arg[LIST_MAX];
+	struct item item[LIST_MAX];
 	struct engine_call call;
 	size_t i, count = ids->count;
 	int error;
@@ -290,17 +354,18 @@ list_flush(struct list *list, uint32_t shard)
 		return 0;
 	ids->count = 0;
 	for (i = 0; i < count; i++)
-		arg[i] = (struct engine_argument){
+		arg[i] = item[i].id = (struct engine_argument){
 		    ids->id[i].text, ids->id[i].length};
 	error =
 	    walk_script(list->durable, SCRIPT_LIST, shard, count, arg, &call);
 	if (error != 0)
 		return error;
-	if (!is_array(call.reply, count))
+	if (is_array(call.reply, count)) {
+		for (i = 0; i < count; i++)
+			item_read(list, &item[i], call.reply->element[i]);
+		error = items_print(list, shard, item, count);
+	} else
 		error = -EPROTO;
-	for (i = 0; i < count && error == 0; i++)
-		error = list_print(list, ids->id[i].text, ids->id[i].length,
-		    call.reply->element[i]);
 	engine_call_free(&call, 1);
 	return error;
 }

@@ -528,7 +528,13 @@ class Hwtctl(Programs):
             self.ctl("dead", *words, status=USAGE)
         self.check()
 
-    def test_dead_replay_of_more_than_a_page(self):
+    @staticmethod
+    def exchanges(space):
+        """How often the engine has read from a connection."""
+        return int(re.search(rb"total_reads_processed:(\d+)",
+                             space.client("INFO", "stats")).group(1))
+
+    def test_dead_letters_of_more_than_a_page(self):
         lines = b"".join(b'{"queue":"q","in":0,"attempts":1}\n'
                          for _ in range(600))
         self.ctl("init", "--shards=1")
@@ -538,8 +544,13 @@ class Hwtctl(Programs):
                    space.meta(0)["delivered"] == 600)
         for turn in range(1, 4):
             for task in space("take", 0, "q", "w", turn, turn - 1, 200, 30000):
-                space("finish", 0, *held(task), "fail", 0)
-        self.assertEqual(len(self.ctl("dead", "list").lines), 600)
+                space("finish", 0, *held(task), b"fail w %s" % task[0], 0)
+        before = self.exchanges(space)
+        listed = [json.loads(line) for line in self.ctl("dead", "list").lines]
+        self.assertEqual(len({each["id"] for each in listed}), 600)
+        self.assertEqual([each["error"] for each in listed],
+                         [each["id"] for each in listed])
+        self.assertLess(self.exchanges(space) - before, 40)
         self.ctl("dead", "replay", "--all")
         self.assertEqual(self.ctl("stat", "--json").json["dead"], 0)
         self.assertEqual(self.ctl("stat", "--json").json["pending"], 600)
