@@ -114,6 +114,8 @@ def _load():
         (integer, "hwt_group_retire", pointer, out(_Group)),
         (integer, "hwt_request_init_items", request, out(_Item), size,
          _Granted, pointer),
+        (integer, "hwt_request_init_pause", pointer, request, pointer, size,
+         _Granted, pointer),
         (integer, "hwt_request_mailbox_create", out(pointer)),
         (integer, "hwt_request_mailbox_fd", pointer),
         (pointer, "hwt_request_mailbox_executor", pointer),
@@ -245,6 +247,22 @@ class _Set:
     def call(self, function, *arguments):
         return function(
             self.checkout._pointer, self.request, *arguments)
+
+
+class _PauseSet(_Set):
+    """A request that pauses objects; without any, all."""
+
+    def __init__(self, checkout, objects, number):
+        self.checkout = checkout
+        self.objects = objects
+        self.request = _Request()
+        self.items = ()
+        self.retired = []
+        self.paused = (ctypes.c_void_p * len(objects))(
+            *(each._address() for each in objects)) if objects else None
+        hwt._check(_lib.hwt_request_init_pause(
+            checkout._pointer, ctypes.byref(self.request), self.paused,
+            len(objects), _granted, number))
 
 
 class Hold:
@@ -442,11 +460,20 @@ class Checkout:
         """Calls callable(hold, grant) once: with a Hold and GRANTED, or with
         None and why. It may be called before this returns; here, if all are
         free. Returns a Waiter."""
+        return self._acquire_then(_Set, callable, objects, timeout)
+
+    def pause_then(self, callable, *objects, timeout=math.inf):
+        """A pause that is told, of these objects or, without any, of all:
+        calls callable(hold, grant) as acquire_then does, when none of them is
+        out. The Hold's end ends the pause."""
+        return self._acquire_then(_PauseSet, callable, objects, timeout)
+
+    def _acquire_then(self, make, callable, objects, timeout):
         if _ending:
             raise RuntimeError("the interpreter ends")
         number = next(_numbers)
         made = Waiter(callable)
-        made._set = _Set(self, objects, number)
+        made._set = make(self, objects, number)
         _waiting[number] = made
         try:
             result = made._set.call(

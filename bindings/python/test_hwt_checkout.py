@@ -99,6 +99,29 @@ class Manual(unittest.TestCase):
             held.retire(self.a)
         self.pool.acquire(self.a).release()
 
+    def test_a_pause_is_told_and_ends_with_its_hold(self):
+        holds = []
+        held = self.pool.try_acquire(self.a)
+        self.pool.pause_then(lambda hold, grant: holds.append(hold))
+        self.assertIsNone(self.pool.try_acquire(self.b))
+        with self.assertRaises(hwt.Error) as caught:
+            self.pool.pause_then(self.note)
+        self.assertEqual(caught.exception.errno, errno.EALREADY)
+        held.release()
+        self.assertEqual(self.pool.stats()["pauses"], 1)
+        holds.pop().release()
+        held = self.pool.try_acquire(self.a)
+        self.pool.pause_then(self.note, timeout=0.005)
+        self.timer.advance(0.005)
+        self.assertEqual(self.told, [Grant.EXPIRED])
+        self.pool.pause_then(
+            lambda hold, grant: holds.append(hold), self.a, self.b)
+        self.assertEqual(holds, [])
+        held.release()
+        self.assertIsNone(self.pool.try_acquire(self.b))
+        holds.pop().release()
+        self.pool.try_acquire(self.b, self.a).release()
+
     def test_many_read_and_one_writes(self):
         read = hwt_checkout.Read(self.a)
         with self.pool.acquire(read, self.b) as first:

@@ -9,6 +9,13 @@
  * gate closed tells it to look again. The gate is an object that the pause
  * holds: what meets it waits there.
  *
+ * A PAUSE THAT IS TOLD is a request that pauses all. Whoever counts down then
+ * looks for the sum himself, under pause_lock, and grants the request if it is
+ * 0. The request becomes WAITING, and pauser, under that lock as well, when it
+ * has found the sum not to be 0: so one of the two finds it. Whoever ends its
+ * wait otherwise takes it from pauser under the lock before its memory can be
+ * the caller's, and opens the gate.
+ *
  * RETIRE. First nobody can take the object any more, and no ring has it. Then
  * the waits for sets with it end. What is being tried at that moment may still
  * look at the object: its mark keeps it from waiting again, and so the retiring
@@ -210,6 +217,18 @@ is_unused(const struct hwt_checkout *checkout)
 	return true;
 }
 
+/* A request has the pause. */
+static bool
+pause_is_out(struct hwt_checkout *checkout)
+{
+	bool out;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	out = checkout->paused && checkout->pause_is_told;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	return out;
+}
+
 int
 hwt_checkout_destroy(struct hwt_checkout *checkout)
 {
@@ -221,7 +240,7 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 	}
 	if (queue_in_granted())
 		return -EDEADLK;
-	if (!is_unused(checkout))
+	if (!is_unused(checkout) || pause_is_out(checkout))
 		return -EBUSY;
 	destroy_locks(checkout);
 	free_checkout(checkout);
@@ -258,7 +277,7 @@ request_forget(struct request *request, const struct object *object)
 	for (i = 0; i < request->count; i++) {
 		if (object_at(request, i) != object)
 			continue;
-		if (request->has_items != 0)
+		if (request->flags & HAS_ITEMS)
 			*object_granted(request, i) = NULL;
 		if (request->rank_count == 0)
 			return;
@@ -407,14 +426,14 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group)
 static struct object *
 named(const struct request *request, size_t i)
 {
-	return request->has_items ? request->items[i].wanted
-				  : request->objects[i];
+	return request->flags & HAS_ITEMS ? request->items[i].wanted
+					  : request->objects[i];
 }
 
 static enum hwt_use
 named_use(const struct request *request, size_t i)
 {
-	return request->has_items ? request->items[i].use : HWT_WRITE;
+	return request->flags & HAS_ITEMS ? request->items[i].use : HWT_WRITE;
 }
 
 /* Whether it may be in a set: with a group, the caller must learn which member
@@ -431,7 +450,7 @@ may_be_named(const struct request *request, size_t i)
 		return false;
 	word = a64_load_relaxed(&object->word);
 	if (word & GROUP)
-		return request->has_items && use == HWT_WRITE;
+		return request->flags & HAS_ITEMS && use == HWT_WRITE;
 	return !(word & MEMBER);
 }
 
@@ -504,12 +523,15 @@ request_make(struct hwt_request *request, struct request *made, size_t count)
 		error = -E2BIG;
 	if (error != 0)
 		return error;
-	for (i = 0; i < count && made->has_items; i++) {
+	for (i = 0; i < count && made->flags & HAS_ITEMS; i++) {
 		made->items[i].granted = NULL;
 		if (made->items[i].use == HWT_READ)
-			made->has_items |= HAS_READS;
+			made->flags |= HAS_READS;
 	}
 	made->count = (uint32_t)count;
+	if (made->checkout != NULL &&
+	    made->checkout != named(made, 0)->checkout)
+		return -EINVAL;
 	made->checkout = named(made, 0)->checkout;
 	memset(request, 0, sizeof(*request));
 	*(struct request *)request = *made;
@@ -533,11 +555,35 @@ hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg)
 {
 	struct request made = {.items = (struct request_item *)items,
-	    .has_items = HAS_ITEMS,
+	    .flags = HAS_ITEMS,
 	    .granted = granted,
 	    .arg = arg};
 
 	return request_make(request, &made, count);
+}
+
+int
+hwt_request_init_pause(struct hwt_checkout *checkout,
+    struct hwt_request *request, struct hwt_object *const *objects,
+    size_t count, hwt_granted *granted, void *arg)
+{
+	struct request made = {.objects = (struct object *const *)objects,
+	    .flags = count > 0 ? PAUSES : PAUSES_ALL,
+	    .granted = granted,
+	    .checkout = checkout,
+	    .arg = arg};
+	int error = enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (count > 0)
+		return request_make(request, &made, count);
+	if (request == NULL || objects != NULL)
+		return -EINVAL;
+	memset(request, 0, sizeof(*request));
+	*(struct request *)request = made;
+	request_store((struct request *)request, STATE_READY);
+	return 0;
 }
 
 /* A request of this checkout. */
@@ -566,7 +612,7 @@ request_move(struct request *request, enum state from, enum state to)
 static int
 error_of_use(struct request *request)
 {
-	return request->has_items & HAS_READS &&
+	return request->flags & HAS_READS &&
 		word_state(a64_load_acquire(&request->word)) == STATE_GRANTED
 	    ? -ENOTSUP
 	    : -EBUSY;
@@ -601,11 +647,19 @@ static int
 begin_try(struct request *request, struct object **refused)
 {
 	enum hwt_grant grant;
+	int error;
 
 	if (!request_move(request, STATE_READY, STATE_TRYING))
 		return error_of_use(request);
 	request->held = 0;
 	request->refusals = 0;
+	*refused = &request->checkout->gate;
+	if (request->flags & PAUSES_ALL) {
+		error = pause_all_try(request);
+		if (error == 0)
+			request_store(request, STATE_GRANTED);
+		return error;
+	}
 	if (request->count == 0)
 		return -EIDRM;
 	*refused = request_try(request);
@@ -622,6 +676,8 @@ static void
 end_try(struct request *request)
 {
 	request_drop(request);
+	if (request->refusals > 0 && request->flags & PAUSES_ALL)
+		pause_all_end(request->checkout);
 	request_store(request, STATE_READY);
 }
 
@@ -796,7 +852,10 @@ hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *request)
 	if (!request_move(released, STATE_GRANTED, STATE_ENDED))
 		return -ENOENT;
 	queue_begin(&queue);
-	request_give(released, 1);
+	if (released->flags & PAUSES_ALL)
+		pause_all_end(checkout);
+	else
+		request_give(released, 1);
 	request_store(released, STATE_READY);
 	queue_end(&queue);
 	return 0;
@@ -819,12 +878,33 @@ hwt_checkout_cancel(struct hwt_checkout *checkout, struct hwt_request *request)
 
 /* Pause. */
 
+/* With pause_lock. */
+static bool
+pause_declare(struct hwt_checkout *checkout)
+{
+	if (count_in_flight(checkout) != 0)
+		return false;
+	checkout->paused = true;
+	(void)a64_add_seq(&checkout->pauses, 1);
+	return true;
+}
+
 void
 pause_notify(struct hwt_checkout *checkout)
 {
+	struct request *granted = NULL;
+
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	(void)pthread_cond_signal(&checkout->came_back);
+	if (checkout->pauser != NULL && count_in_flight(checkout) == 0 &&
+	    request_grant(checkout->pauser)) {
+		granted = checkout->pauser;
+		checkout->pauser = NULL;
+		(void)pause_declare(checkout);
+	}
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (granted != NULL)
+		request_end(granted, HWT_GRANTED);
 }
 
 /* A call of hwt_checkout_pause; another may begin before its timeout has ended,
@@ -849,7 +929,7 @@ pause_expire(hwt_timeout timeout, void *arg)
 
 /* Closes the gate. */
 static int
-pause_begin(struct hwt_checkout *checkout)
+pause_begin(struct hwt_checkout *checkout, bool is_told)
 {
 	int error = 0;
 
@@ -860,10 +940,13 @@ pause_begin(struct hwt_checkout *checkout)
 		error = -EALREADY;
 	if (error == 0) {
 		checkout->pause_begun = true;
+		checkout->pause_is_told = is_told;
 		/* E:pause fence: close the gate, then read in_flight. */
 		a64_or_seq(&checkout->gate.word, IN_USE);
 	}
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (error == 0)
+		requests_let_go(checkout);
 	return error;
 }
 
@@ -875,17 +958,15 @@ pause_await(const struct pauser *pauser)
 	bool paused;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	paused = count_in_flight(checkout) == 0;
+	paused = pause_declare(checkout);
 	while (!paused && !pauser->expired && !is_shut_down(checkout)) {
 		(void)pthread_cond_wait(
 		    &checkout->came_back, &checkout->pause_lock);
-		paused = count_in_flight(checkout) == 0;
+		paused = pause_declare(checkout);
 	}
-	checkout->paused = paused;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (!paused)
 		return is_shut_down(checkout) ? -ESHUTDOWN : -ETIMEDOUT;
-	(void)a64_add_seq(&checkout->pauses, 1);
 	return 0;
 }
 
@@ -902,10 +983,67 @@ pause_end(struct hwt_checkout *checkout)
 	queue_end(&queue);
 }
 
+int
+pause_all_try(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	int error = pause_begin(checkout, true);
+	bool paused;
+
+	if (error != 0)
+		return error;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	paused = pause_declare(checkout);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	/* Now the pause is its own, to be ended. */
+	request->refusals = 1;
+	return paused ? 0 : -EAGAIN;
+}
+
+void
+pause_all_settle(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	enum hwt_grant grant = HWT_GRANTED;
+	bool waits = false;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	if (!pause_declare(checkout)) {
+		waits = request_enter_wait(request);
+		if (waits)
+			checkout->pauser = request;
+		else
+			grant = word_grant(a64_load_acquire(&request->word));
+	}
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (!waits)
+		request_end(request, grant);
+}
+
+void
+pause_all_unlink(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	if (checkout->pauser == request)
+		checkout->pauser = NULL;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
+void
+pause_all_end(struct hwt_checkout *checkout)
+{
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	checkout->paused = false;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	pause_end(checkout);
+}
+
 static int
 pause_within(struct pauser *pauser)
 {
-	int error = pause_begin(pauser->checkout);
+	int error = pause_begin(pauser->checkout, false);
 
 	if (error != 0)
 		return error;
@@ -951,7 +1089,7 @@ hwt_checkout_resume(struct hwt_checkout *checkout)
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	if (!checkout->pause_begun)
 		error = -EALREADY;
-	else if (!checkout->paused)
+	else if (!checkout->paused || checkout->pause_is_told)
 		error = -EBUSY;
 	else
 		checkout->paused = false;

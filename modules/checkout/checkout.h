@@ -51,12 +51,16 @@ enum state {
 
 #define BOXED \
 	UINT64_C(0x200) /* HANDED, and in a mailbox, which alone runs it */
+#define KEEPS UINT64_C(0x800) /* while it is WAITING: it holds some objects */
 #define BATON UINT64_C(0x400) /* woken for the object at, and not used it yet */
 
 #define RANKS 20
 
-#define HAS_ITEMS 1 /* a request's items are used, not its objects */
-#define HAS_READS 2
+/* Of a request. */
+#define HAS_ITEMS 1 /* its items are used, not its objects */
+#define HAS_READS 2 /* some are for reading */
+#define PAUSES 4 /* it is served in order at once, before all that wait */
+#define PAUSES_ALL 8 /* it has no objects, and waits until nothing is out */
 
 /* The user's memory is declared with other types. */
 #define ALIASES __attribute__((may_alias))
@@ -102,7 +106,7 @@ struct request {
 	/* Written by hwt_request_init; count also by a retirement. */
 	union {
 		struct object *const *objects;
-		struct request_item *items; /* with has_items */
+		struct request_item *items; /* with HAS_ITEMS */
 	};
 	uint32_t count;
 	/* For the thread that owns the request: see request.c. */
@@ -125,7 +129,7 @@ struct request {
 	struct blocked *blocked; /* with BLOCKING */
 	uint8_t linked; /* under the lock of at's shard: see object.c */
 	uint8_t refusals; /* at most 255 */
-	uint8_t has_items; /* also HAS_READS, if one is for reading */
+	uint8_t flags; /* HAS_ITEMS and so on; written by hwt_request_init */
 	/* The objects in ascending order, as indices; not used if there are
 	 * more. */
 	uint8_t rank_count;
@@ -159,7 +163,10 @@ struct hwt_checkout {
 	struct object gate;
 	pthread_mutex_t pause_lock;
 	pthread_cond_t came_back;
-	bool pause_begun, paused; /* under pause_lock */
+	/* Under pause_lock. */
+	bool pause_begun, paused;
+	bool pause_is_told; /* a request has the pause, and ends it */
+	struct request *pauser; /* that request, while it is WAITING */
 	/* Requests that are listed; those whose end is not through yet. */
 	_Alignas(CACHE_LINE) a64_t waiting, busy;
 	a64_t handed; /* of them, those that an executor has */
@@ -214,7 +221,8 @@ request_shard(const struct request *request)
 static inline bool
 request_is_in_order(const struct request *request)
 {
-	return request->refusals >= request->checkout->hold_after;
+	return request->refusals >= request->checkout->hold_after ||
+	    request->flags & PAUSES;
 }
 
 /* object.c */
@@ -274,6 +282,15 @@ int request_run(struct request *request, uint64_t boxed);
 void request_drop(struct request *request);
 /* Releases all; grants is 1 if it was granted. */
 void request_give(struct request *request, uint64_t grants);
+/* When a pause has begun: what waits and keeps objects releases them, and waits
+ * for the end of the pause. */
+void requests_let_go(struct hwt_checkout *checkout);
+/* One that is WAITING is granted; false: its wait has ended otherwise. Whoever
+ * called it calls request_end then. */
+bool request_grant(struct request *request);
+void request_end(struct request *request, enum hwt_grant grant);
+/* TRYING becomes WAITING, unless an outcome was set meanwhile. */
+bool request_enter_wait(struct request *request);
 /* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */
 bool request_wake(struct request *request, uint64_t baton);
 /* Ends its wait, or leaves the outcome as a mark: see request.c. */
@@ -292,6 +309,15 @@ bool requests_stop(struct hwt_checkout *checkout, const struct object *object,
 
 /* Something was released: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);
+/* By the owner of a request that pauses all. Begins: true if nothing is out, or
+ * the error -EALREADY or -ESHUTDOWN. */
+int pause_all_try(struct request *request);
+/* Waits, or ends. */
+void pause_all_settle(struct request *request);
+/* By whoever has ended its wait. */
+void pause_all_unlink(struct request *request);
+/* It was not granted, or is released. */
+void pause_all_end(struct hwt_checkout *checkout);
 
 /* Why the object refuses for good; 0: it may be had later. */
 static inline enum hwt_grant

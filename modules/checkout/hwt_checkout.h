@@ -33,8 +33,10 @@
  *                  moment until the thread that was woken tries it.
  *   deadline       It ends a wait, never a grant, and never before its delay
  *                  has passed, by the timer's clock.
- *   pause          When hwt_checkout_pause has answered 0, nothing is out, and
- *                  nothing is granted before hwt_checkout_resume.
+ *   pause          When hwt_checkout_pause has answered 0, or a request that
+ *                  pauses all is granted, nothing is out, and nothing is
+ *                  granted before hwt_checkout_resume, or its release. Then
+ *                  nothing waits for the pause any more.
  *   no-lock-held   The library holds no lock while it calls granted, which may
  *                  call every function here that is not said to wait. A granted
  *                  that such a call causes is called after the first one has
@@ -191,7 +193,8 @@ int hwt_checkout_shutdown(struct hwt_checkout *checkout);
 
 /* Frees the checkout, when every granted that was called has returned. No other
  * call may be under way. NULL: 0.
- * -EBUSY      something is out or waits, or an executor has it
+ * -EBUSY      something is out or waits, or an executor has it, or a request
+ *             pauses all
  * -EDEADLK    from granted */
 HWT_MUST_CHECK
 int hwt_checkout_destroy(struct hwt_checkout *checkout);
@@ -274,9 +277,29 @@ int hwt_request_init(struct hwt_request *request,
 int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg);
 
+/* Prepares a request that pauses these objects, or, with objects NULL and
+ * count 0, the whole checkout: a pause that is told, where hwt_checkout_pause
+ * waits in its thread. It is used as any other request: acquire begins the
+ * pause, granted is called, or acquire answers 0, when the objects, or all
+ * objects, are out no more; release resumes; a deadline, a cancel or a
+ * shutdown gives up, and all goes on as before.
+ * Objects that it pauses are granted to it before all that wait for them, and
+ * to nobody else from then on; each as soon as its holder releases it, while
+ * others are still out. They are named as for hwt_request_init, groups not.
+ * What wants others goes on.
+ * The whole is paused as by hwt_checkout_pause: at most one pause of that kind
+ * at a time. It counts among pauses, not among what is out or granted.
+ * -EINVAL     as hwt_request_init; NULL, or objects of another checkout
+ * -E2BIG      as hwt_request_init
+ * -EOWNERDEAD */
+int hwt_request_init_pause(struct hwt_checkout *checkout,
+    struct hwt_request *request, struct hwt_object *const *objects,
+    size_t count, hwt_granted *granted, void *arg);
+
 /* 0           granted
  * -EAGAIN     refused, or a pause; it holds nothing
  * -EBUSY      it waits or is granted already
+ * -EALREADY   it pauses all, and another pause has begun
  * -ENOTSUP    it is granted already, and reads: there is no upgrade
  * -EIDRM      retirements have left no object; or one is retired, as long as
  *             its memory is used for nothing else: the user must know
@@ -296,7 +319,7 @@ int hwt_checkout_try(
  * -ESHUTDOWN  also when a timeout is needed and the timer is stopped
  * -EAGAIN     the timer cannot start its thread
  * -ENOMEM
- * -EBUSY -ENOTSUP -EIDRM -EOWNERDEAD as hwt_checkout_try */
+ * -EALREADY -EBUSY -ENOTSUP -EIDRM -EOWNERDEAD as hwt_checkout_try */
 HWT_MUST_CHECK
 int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
@@ -375,9 +398,9 @@ int hwt_checkout_cancel(
 /* Waits until nothing is out; nothing is granted meanwhile, even if that fails
  * in the end. 0: nothing is out, until hwt_checkout_resume, also by another
  * thread. Delay 0 does not wait.
- * -ETIMEDOUT  something was still out, or being tried, or kept by what waits
- *             (hold_after), also for a group without members, after delay_ns;
- *             all goes on as before
+ * -ETIMEDOUT  something was still out, or being tried, after delay_ns; all goes
+ *             on as before. What waits and keeps objects (hold_after) releases
+ *             them when a pause begins
  * -EALREADY   another pause has begun
  * -EDEADLK    from granted
  * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)
@@ -390,7 +413,8 @@ int hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns);
 /* Ends the pause: what waits for that is tried, or its thread in
  * hwt_checkout_acquire_wait is woken, in the order in which it came.
  * -EALREADY   there is no pause
- * -EBUSY      a pause has begun, and something is still out
+ * -EBUSY      a pause has begun, and something is still out; or a request has
+ *             it, see hwt_request_init_pause, whose release ends it
  * -EINVAL -EOWNERDEAD */
 int hwt_checkout_resume(struct hwt_checkout *checkout);
 

@@ -139,6 +139,24 @@ public:
 		    &request, items_.get(), count, granted, this);
 	}
 
+	/* As hwt_request_init_pause; it is in no set. */
+	template <class Set>
+	int
+	prepare_pause(::hwt_checkout *of, const Set *set) noexcept
+	{
+		std::size_t size = set != nullptr ? set->size() : 0;
+
+		paused_.reset(new (std::nothrow) hwt_object *[size + 1]());
+		if (paused_ == nullptr)
+			return -ENOMEM;
+		for (std::size_t i = 0; i < size; i++)
+			paused_[i] = (*set)[i].item().wanted;
+		checkout = of;
+		return hwt_request_init_pause(of, &request,
+		    set != nullptr ? paused_.get() : nullptr, size, granted,
+		    this);
+	}
+
 	/* While it is granted. */
 	bool
 	has(const hwt_object *object) const noexcept
@@ -166,6 +184,7 @@ public:
 private:
 	std::atomic<unsigned> users_{1};
 	std::unique_ptr<hwt_item[]> items_;
+	std::unique_ptr<hwt_object *[]> paused_;
 };
 
 struct demand_dropper {
@@ -759,6 +778,26 @@ public:
 		return pause_guard(result == 0 ? get() : nullptr);
 	}
 
+	/*
+	 * hwt_request_init_pause: a pause that is told. The callable, as that
+	 * of acquire, gets a hold when nothing is out, or no object of the set;
+	 * the hold's end ends the pause. EALREADY: the whole is paused already,
+	 * or about to be.
+	 */
+	template <class F>
+	waiter
+	pause(delay within, F &&callable)
+	{
+		return pause_of(nullptr, within, std::forward<F>(callable));
+	}
+
+	template <class F>
+	waiter
+	pause(object_list set, delay within, F &&callable)
+	{
+		return pause_of(&set, within, std::forward<F>(callable));
+	}
+
 	/* hwt_checkout_shutdown: ends all waits. */
 	void
 	shutdown()
@@ -790,6 +829,26 @@ private:
 	    : checkout_(made, detail::checkout_closer{has_executor})
 	{
 	}
+
+	template <class F>
+	waiter
+	pause_of(const object_list *set, delay within, F &&callable)
+	{
+		std::error_code error;
+		waiter made =
+		    acquire_prepared(error, within, std::forward<F>(callable),
+			[this, set](detail::demand *demand) {
+				return demand->prepare_pause(get(), set);
+			});
+
+		check(error, "pause");
+		return made;
+	}
+
+	template <class F, class Prepare>
+	waiter acquire_prepared(std::error_code &error, delay within,
+	    F &&callable,
+	    Prepare &&prepare) noexcept(detail::is_nothrow_kept<F>);
 
 	template <class Acquire>
 	hold
@@ -847,9 +906,20 @@ checkout::waiter
 checkout::try_acquire(std::error_code &error, object_list set, delay within,
     F &&callable) noexcept(detail::is_nothrow_kept<F>)
 {
+	return acquire_prepared(error, within, std::forward<F>(callable),
+	    [this, &set](detail::demand *demand) {
+		    return demand->prepare(get(), set);
+	    });
+}
+
+template <class F, class Prepare>
+checkout::waiter
+checkout::acquire_prepared(std::error_code &error, delay within, F &&callable,
+    Prepare &&prepare) noexcept(detail::is_nothrow_kept<F>)
+{
 	using kept = demand_of<std::decay_t<F>>;
 	auto *made = new (std::nothrow) kept(std::forward<F>(callable));
-	int result = made == nullptr ? -ENOMEM : made->prepare(get(), set);
+	int result = made == nullptr ? -ENOMEM : prepare(made);
 
 	if (result == 0) {
 		made->keep();

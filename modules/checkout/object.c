@@ -85,14 +85,14 @@ object_at(const struct request *request, uint32_t i)
 {
 	uint32_t at = position(request, i);
 
-	return request->has_items ? request->items[at].wanted
-				  : request->objects[at];
+	return request->flags & HAS_ITEMS ? request->items[at].wanted
+					  : request->objects[at];
 }
 
 static bool
 reads_at(const struct request *request, uint32_t i)
 {
-	return request->has_items & HAS_READS &&
+	return request->flags & HAS_READS &&
 	    request->items[position(request, i)].use == HWT_READ;
 }
 
@@ -101,7 +101,7 @@ reads(const struct request *request, const struct object *object)
 {
 	uint32_t i;
 
-	for (i = 0; i < request->count && request->has_items & HAS_READS; i++) {
+	for (i = 0; i < request->count && request->flags & HAS_READS; i++) {
 		if (object_at(request, i) == object)
 			return reads_at(request, i);
 	}
@@ -125,7 +125,7 @@ object_granted(const struct request *request, uint32_t i)
 static void
 note_granted(const struct request *request, uint32_t i, struct object *object)
 {
-	if (request->has_items)
+	if (request->flags & HAS_ITEMS)
 		*object_granted(request, i) = object;
 }
 
@@ -413,7 +413,7 @@ object_give(struct request *request, uint32_t i)
 	struct checkout_shard *shard;
 	uint64_t word;
 
-	if (request->has_items)
+	if (request->flags & HAS_ITEMS)
 		granted = *object_granted(request, i);
 	note_granted(request, i, NULL);
 	if (granted == NULL)
@@ -505,18 +505,23 @@ object_announce(struct object *object, bool to_read, bool next)
 	return true;
 }
 
-/* TRYING becomes WAITING, unless an outcome was set meanwhile. */
+/* One that keeps objects does not wait at them in a pause. False: its wait has
+ * ended. */
 static bool
-enter_wait(struct request *request)
+leave_wait_in_pause(struct request *request)
 {
 	uint64_t word;
 
+	/* E:keep fence: it is WAITING, then it reads the gate. */
+	if (request->held == 0 ||
+	    !(a64_load_seq(&request->checkout->gate.word) & IN_USE))
+		return false;
 	do {
 		word = a64_load_acquire(&request->word);
-		if (word & OUTCOME_MASK)
+		if (word_state(word) != STATE_WAITING)
 			return false;
-	} while (!a64_cas_seq(&request->word, word,
-	    (word & ~(STATE_MASK | BATON)) | STATE_WAITING));
+	} while (!a64_cas_seq(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING));
 	return true;
 }
 
@@ -527,16 +532,17 @@ object_wait(struct object *object, struct request *request)
 	    checkout_shard_of(object->checkout, object);
 	/* Who was woken for it and overtaken is the next one again; a baton of
 	 * another object has been handed on. */
-	bool first = a64_load_relaxed(&request->word) & BATON;
+	bool next = a64_load_relaxed(&request->word) & BATON;
 	bool to_read = reads(request, object);
 	bool waits = false;
 
 	checkout_shard_lock(shard);
-	if (object_announce(object, to_read, first)) {
+	if (object_announce(object, to_read, next)) {
 		request->linked = to_read ? LINKED | LINKED_TO_READ : LINKED;
-		link_waiter(object, request, first);
+		link_waiter(object, request, next || request->flags & PAUSES);
 		aptr_store_release(&request->at, object);
-		waits = enter_wait(request);
+		waits = request_enter_wait(request) &&
+		    !leave_wait_in_pause(request);
 		if (!waits)
 			unlink_waiter(object, request);
 	}

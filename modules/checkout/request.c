@@ -58,7 +58,22 @@
  * has the object as its baton, and no TRYING one has the object in its set,
  * when its memory becomes the user's.
  *
+ * PAUSE. What waits and keeps objects would delay a pause, for ever if it waits
+ * for a group without members. So a pause has it release them, and wait for the
+ * end of the pause:
+ *
+ *        waits, and keeps                     pauses
+ *        ----------------                     ------
+ *   (A1) become WAITING, with KEEPS      (B1) close the gate
+ *   (A2) read the gate; if it is         (B2) wake what is WAITING with KEEPS
+ *        closed, wait no more
+ *
+ *   Forbidden: A2 finds the gate open, and B2 does not find what waits.
+ *
+ * A request that pauses all, PAUSES_ALL, has no objects: see checkout.c.
+ *
  * EDGES
+ *   E:keep    the drawing above.
  *   E:request what the owner wrote into the request: release by giving it up,
  *             acquire by the next owner. All changes of the word are
  *             read-modify-writes, but for the owner's last one.
@@ -381,8 +396,36 @@ disarm(struct request *request)
 	return false;
 }
 
+bool
+request_enter_wait(struct request *request)
+{
+	uint64_t keeps = request->held > 0 ? KEEPS : 0, word;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		if (word & OUTCOME_MASK)
+			return false;
+	} while (!a64_cas_seq(&request->word, word,
+	    (word & ~(STATE_MASK | BATON | KEEPS)) | STATE_WAITING | keeps));
+	return true;
+}
+
+bool
+request_grant(struct request *request)
+{
+	uint64_t word;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		if (word_state(word) != STATE_WAITING)
+			return false;
+	} while (!a64_cas_seq(&request->word, word,
+	    (word & ~STATE_MASK) | STATE_ENDED | HWT_GRANTED * OUTCOME_ONE));
+	return true;
+}
+
 /* For the owner: TRYING, or ENDED. */
-static void
+void
 request_end(struct request *request, enum hwt_grant grant)
 {
 	struct checkout_shard *shard =
@@ -391,6 +434,8 @@ request_end(struct request *request, enum hwt_grant grant)
 	if (grant != HWT_GRANTED) {
 		request_drop(request);
 		settle_baton(request, NULL);
+		if (request->flags & PAUSES_ALL)
+			pause_all_end(request->checkout);
 		(void)a64_add_seq(&shard->ended[grant - HWT_GRANT_EXPIRED], 1);
 	}
 	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
@@ -404,7 +449,10 @@ request_end(struct request *request, enum hwt_grant grant)
 static void
 request_end_wait(struct request *request, enum hwt_grant grant)
 {
-	object_unlink(request);
+	if (request->flags & PAUSES_ALL)
+		pause_all_unlink(request);
+	else
+		object_unlink(request);
 	request_end(request, grant);
 }
 
@@ -413,6 +461,10 @@ request_settle(struct request *request, struct object *refused)
 {
 	enum hwt_grant grant = HWT_GRANTED;
 
+	if (request->flags & PAUSES_ALL) {
+		pause_all_settle(request);
+		return;
+	}
 	while (refused != NULL) {
 		grant = refusal_of(refused);
 		if (grant != 0)
@@ -616,6 +668,58 @@ try_woken(struct request *request)
 	if (word & BLOCKING)
 		refused = request_try_long(request, refused);
 	request_settle(request, refused);
+}
+
+/* So many at a time. */
+enum {
+	KEEPERS = 32
+};
+
+/* These stay in the list, and are the caller's. */
+static unsigned
+wake_keepers(struct checkout_shard *shard, struct request **woken)
+{
+	struct request *request, *last, *next;
+	unsigned count = 0;
+
+	checkout_shard_lock(shard);
+	request = shard->list;
+	last = request != NULL ? request->list_previous : NULL;
+	for (; request != NULL && count < KEEPERS; request = next) {
+		next = request != last ? request->list_next : NULL;
+		/* E:keep fence: the gate is closed, then it is looked for. */
+		if (a64_load_seq(&request->word) & KEEPS &&
+		    request_wake(request, 0))
+			woken[count++] = request;
+	}
+	checkout_shard_unlock(shard);
+	return count;
+}
+
+/* They are tried here, also for a thread that waits: they meet the gate, and
+ * the pause need not wait until that thread runs. */
+void
+requests_let_go(struct hwt_checkout *checkout)
+{
+	struct request *woken[KEEPERS];
+	struct checkout_shard *shard;
+	struct queue queue;
+	unsigned count, i;
+
+	queue_begin(&queue);
+	for (shard = checkout->shards;
+	     shard < checkout->shards + checkout->shard_count; shard++) {
+		do {
+			count = a64_load_seq(&shard->holding) != 0
+			    ? wake_keepers(shard, woken)
+			    : 0;
+			for (i = 0; i < count; i++) {
+				object_unlink(woken[i]);
+				try_woken(woken[i]);
+			}
+		} while (count == KEEPERS);
+	}
+	queue_end(&queue);
 }
 
 /* Only one takes it. */

@@ -56,6 +56,7 @@ struct subject {
 	struct hwt_object *set[OBJECTS]; /* or with has_items */
 	struct hwt_item item[OBJECTS]; /* use is kept without, too */
 	bool has_items;
+	bool pauses; /* its set; all, if it has none */
 	unsigned count;
 	unsigned turn; /* of its grant among all; 1 is the first */
 	unsigned accepted, granted, ended; /* calls of granted, by outcome */
@@ -288,6 +289,17 @@ got(const struct subject *subject, unsigned i)
 	return subject->has_items ? subject->item[i].granted : subject->set[i];
 }
 
+/* And it is from now on. */
+static void
+check_paused(void)
+{
+	unsigned i;
+
+	for (i = 0; i < OBJECTS; i++)
+		explore_check(world.holder[i] == NULL && world.readers[i] == 0);
+	world.paused = true;
+}
+
 static void
 take(struct subject *subject)
 {
@@ -296,6 +308,8 @@ take(struct subject *subject)
 	explore_check(!world.paused);
 	subject->out = 1;
 	subject->turn = ++world.turns;
+	if (subject->pauses && subject->count == 0)
+		check_paused();
 	for (i = 0; i < subject->count; i++) {
 		at = index_of(got(subject, i));
 		explore_check(at < OBJECTS && world.holder[at] == NULL);
@@ -314,6 +328,8 @@ release(struct subject *subject)
 	unsigned i;
 
 	subject->out = 0;
+	if (subject->pauses && subject->count == 0)
+		world.paused = false;
 	for (i = 0; i < OBJECTS; i++) {
 		if (world.holder[i] == subject)
 			world.holder[i] = NULL;
@@ -353,7 +369,8 @@ acquire(unsigned i, uint64_t delay_ns)
 	int result =
 	    hwt_checkout_acquire(checkout, &subject->request, delay_ns);
 
-	explore_check(result == 0 || result == 1 || result == -ESHUTDOWN);
+	explore_check(result == 0 || result == 1 || result == -ESHUTDOWN ||
+	    (result == -EALREADY && subject->pauses));
 	if (result == 1)
 		subject->accepted++;
 	if (result != 0)
@@ -396,13 +413,17 @@ cancel(unsigned i)
 }
 
 /* members: "ag" is a set of the first object and any of the group; "A" of the
- * first object for reading. */
+ * first object for reading. "!a" pauses the first object, "!" all. */
 static void
 subject_make(unsigned i, const char *members)
 {
 	struct subject *subject = &world.subject[i];
 	struct hwt_item *item;
 
+	if (*members == '!') {
+		subject->pauses = true;
+		members++;
+	}
 	subject->has_items = strpbrk(members, "gABC") != NULL;
 	for (; *members != 0 && subject->has_items; members++) {
 		item = &subject->item[subject->count++];
@@ -419,8 +440,14 @@ subject_make(unsigned i, const char *members)
 	}
 	for (; *members != 0; members++)
 		subject->set[subject->count++] = &world.object[*members - 'a'];
-	explore_check(hwt_request_init(&subject->request, subject->set,
-			  subject->count, note_granted, subject) == 0);
+	if (subject->pauses)
+		explore_check(
+		    hwt_request_init_pause(checkout, &subject->request,
+			subject->count > 0 ? subject->set : NULL,
+			subject->count, note_granted, subject) == 0);
+	else
+		explore_check(hwt_request_init(&subject->request, subject->set,
+				  subject->count, note_granted, subject) == 0);
 }
 
 static void
@@ -778,12 +805,8 @@ destroy_early(void)
 static void
 pause_once(void)
 {
-	unsigned i;
-
 	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == 0);
-	world.paused = true;
-	for (i = 0; i < OBJECTS; i++)
-		explore_check(world.holder[i] == NULL);
+	check_paused();
 	explore_modify(&world.flag, 4);
 	world.paused = false;
 	explore_check(hwt_checkout_resume(checkout) == 0);
@@ -795,6 +818,17 @@ pause_within(uint64_t delay_ns)
 	int result = hwt_checkout_pause(checkout, delay_ns);
 
 	explore_check(result == 0 || result == -ETIMEDOUT);
+	if (result == 0)
+		explore_check(hwt_checkout_resume(checkout) == 0);
+}
+
+static void
+pause_or_not(void)
+{
+	int result = hwt_checkout_pause(checkout, 0);
+
+	explore_check(
+	    result == 0 || result == -ETIMEDOUT || result == -EALREADY);
 	if (result == 0)
 		explore_check(hwt_checkout_resume(checkout) == 0);
 }
@@ -1023,7 +1057,8 @@ try_second(void)
 	struct subject *subject = &world.subject[1];
 	int result = hwt_checkout_try(checkout, &subject->request);
 
-	explore_check(result == 0 || result == -EAGAIN);
+	explore_check(result == 0 || result == -EAGAIN ||
+	    (result == -EALREADY && subject->pauses));
 	if (result == 0) {
 		take(subject);
 		release(subject);
@@ -1256,6 +1291,54 @@ static void
 begin_read_last_order(void)
 {
 	begin_read_last_of(1);
+}
+
+/* Pauses that are told. */
+BEGIN(told, 0, "ab", "ab", "!")
+BEGIN(told_ring, 1, "ab", "bc", "ac", "!")
+BEGIN(told_two, 0, "!", "!", "a")
+BEGIN(told_group, 1, "ag", "a", "!")
+HELD(told_held, 2, HWT_NEVER, "a", "ab", "a", "!", "!")
+HELD(told_held_none, 0, HWT_NEVER, "a", "!", "a")
+HELD(told_late, 1, 1, "a", "!", "a")
+
+/* Request 0 keeps a, and waits for a group without members until the end. */
+static void
+end_group(void)
+{
+	cancel(0);
+}
+
+static void
+begin_keep(void)
+{
+	begin_told_group();
+	world.ending = end_group;
+}
+
+/* Request 2 pauses a: it is the next one that gets it. */
+static void
+end_told_set(void)
+{
+	explore_check(world.subject[2].turn == 2);
+}
+
+static void
+begin_told_set(void)
+{
+	static const char *const sets[] = {"a", "a", "!a", "ab", NULL};
+
+	begin_held(sets, 2, HWT_NEVER);
+	world.ending = end_told_set;
+}
+
+static void
+begin_told_readers(void)
+{
+	static const char *const sets[] = {"A", "a", "!a", "A", NULL};
+
+	begin_held(sets, 2, HWT_NEVER);
+	world.ending = end_told_set;
 }
 
 /* An executor: what it has accepted is run by another thread. */
@@ -1495,6 +1578,27 @@ static const struct program programs[] = {
     {"read/group", begin_read_group, {never_0, never_1, never_2}},
     {"read/group-in-order", begin_read_group_order,
 	{never_0, never_1, never_2}},
+    {"pause/told", begin_told, {never_0, never_1, never_2}},
+    {"pause/told-try", begin_told_two, {never_0, try_second, never_2}},
+    {"pause/told-two", begin_told_two, {never_0, never_1, never_2}},
+    {"pause/told-waited", begin_told_held, {release_first, never_3}},
+    {"pause/told-and-pause", begin_told_held,
+	{release_first, never_3, pause_or_not}},
+    {"pause/told-cancel", begin_told_held_none,
+	{release_first, acquire_and_cancel, never_2}},
+    {"pause/told-expire", begin_told_late, {release_first, fire, never_2}},
+    {"pause/told-shutdown", begin_told_late, {release_first, shut_down, fire}},
+    {"pause/told-wait", begin_told_held_none,
+	{release_first, wait_second_never, cancel_second}},
+    {"pause/told-ring", begin_told_ring, {never_0, never_1, never_2, never_3}},
+    {"pause/told-set", begin_told_set, {release_first, never_3}},
+    {"pause/told-readers", begin_told_readers, {release_first, never_3}},
+    {"pause/keep", begin_keep, {never_0, pause_once}},
+    {"pause/keep-told", begin_keep, {never_0, never_1, never_2}},
+    {"pause/keep-cancel", begin_keep, {never_0, pause_once, cancel_first}},
+    {"pause/keep-add", begin_keep, {never_0, pause_once, add_member}},
+    {"pause/keep-ring", begin_hold_ring,
+	{never_0, never_1, never_2, pause_once}},
     {"executor/release", begin_executor, {release_first, run_two}},
     {"executor/expire", begin_executor, {release_first, fire, run_two}},
     {"executor/cancel", begin_executor,

@@ -455,6 +455,31 @@ many_read_and_one_writes()
 }
 
 static void
+a_pause_is_told_and_ends_with_its_hold()
+{
+	fixture f;
+	hold held = f.pool.acquire_now(f.a);
+
+	f.pool.pause(1s, f.callable());
+	CHECK(f.grants.empty() && !f.pool.acquire_now(f.b));
+	CHECK(thrown([&] { f.pool.pause(1s, [](hold) {}); }) == EALREADY);
+	held.release();
+	CHECK(f.last && f.ended(HWT_GRANTED) && f.pool.stats().pauses == 1);
+	f.last.release();
+	held = f.pool.acquire_now({f.a, f.b});
+	auto waiting = f.pool.pause({f.b, f.c}, 5ms, f.callable());
+	CHECK(f.grants.empty());
+	held.release();
+	CHECK(f.last && f.ended(HWT_GRANTED) && f.pool.acquire_now(f.a));
+	CHECK(!f.pool.acquire_now(f.c) && !waiting.cancel());
+	f.last.release();
+	held = f.pool.acquire_now(f.a);
+	f.pool.pause(5ms, f.callable());
+	f.m.pass(5ms);
+	CHECK(!f.last && f.ended(HWT_GRANT_EXPIRED) && f.pool.acquire_now(f.b));
+}
+
+static void
 the_destructor_of_a_group_ends_its_waits()
 {
 	fixture f;
@@ -786,6 +811,7 @@ main()
 	    TEST(the_destructor_of_a_member_waits_for_its_holder),
 	    TEST(two_destructors_of_members_do_not_wait_for_each_other),
 	    TEST(many_read_and_one_writes),
+	    TEST(a_pause_is_told_and_ends_with_its_hold),
 	    TEST(the_destructor_of_a_group_ends_its_waits),
 	    TEST(options_say_who_is_served_in_order),
 	    TEST(callables_run_in_a_mailbox),

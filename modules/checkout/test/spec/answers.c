@@ -648,6 +648,9 @@ use_in_child(void *arg)
 	    hwt_object_init(checkout, &store.thing[0].object, 0), -EOWNERDEAD);
 	child_rc(
 	    hwt_object_retire(checkout, &store.thing[0].object), -EOWNERDEAD);
+	child_rc(hwt_request_init_pause(
+		     checkout, &demand->request, NULL, 0, NULL, NULL),
+	    -EOWNERDEAD);
 	child_rc(hwt_group_init(checkout, &store.group, 0), -EOWNERDEAD);
 	child_rc(hwt_group_add(checkout, &store.group, &store.thing[1].object),
 	    -EOWNERDEAD);

@@ -77,8 +77,8 @@ demand_take(struct demand *demand)
 	}
 }
 
-static void
-note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+void
+demand_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
 {
 	struct demand *demand = arg;
 
@@ -113,12 +113,12 @@ demand_init(struct demand *demand, struct store *store, const char *members)
 	}
 	if (demand->has_items) {
 		assert_rc(hwt_request_init_items(&demand->request, demand->item,
-			      demand->count, note_granted, demand),
+			      demand->count, demand_granted, demand),
 		    0);
 		return;
 	}
 	assert_rc(hwt_request_init(&demand->request, demand->set, demand->count,
-		      note_granted, demand),
+		      demand_granted, demand),
 	    0);
 }
 

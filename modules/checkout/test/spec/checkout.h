@@ -60,6 +60,8 @@ struct demand {
  * of the group; "Ab" is object 0 for reading, and 1 for writing. */
 void demand_init(
     struct demand *demand, struct store *store, const char *members);
+/* Of requests that are prepared otherwise; arg is the demand. */
+hwt_granted demand_granted;
 /* What it has got for its number i. */
 struct thing *demand_got(const struct demand *demand, unsigned i);
 /* These return what the library does, and note who has the objects. */

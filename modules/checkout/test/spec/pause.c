@@ -143,6 +143,281 @@ Test(pause, waits_end_by_deadline_and_cancel_during_it)
 	store_close(&store);
 }
 
+/* A pause that is told. */
+
+static void
+demand_init_pause(struct demand *demand, const char *members)
+{
+	demand_init(demand, &store, *members != 0 ? members : "z");
+	demand->count = (unsigned)strlen(members);
+	assert_rc(hwt_request_init_pause(store.checkout, &demand->request,
+		      demand->count > 0 ? demand->set : NULL, demand->count,
+		      demand_granted, demand),
+	    0);
+}
+
+Test(pause, it_is_told_when_nothing_is_out_and_a_release_ends_it)
+{
+	struct demand holder = {0};
+	struct demand pause = {0};
+	struct demand waiter = {0};
+	struct demand late = {0};
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "a");
+	demand_init(&late, &store, "b");
+	demand_init_pause(&pause, "");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&pause, HWT_SEC(1)), 1);
+	assert_rc(demand_acquire(&late, HWT_NEVER), 1);
+	assert_waits(&pause);
+	demand_release(&holder);
+	assert_told(&pause, HWT_GRANTED);
+	assert_waits(&waiter);
+	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
+	assert_u64(store_stats(&store).pauses, 1);
+	/* It is ended by its release alone. */
+	assert_rc(hwt_checkout_resume(store.checkout), -EBUSY);
+	assert_rc(hwt_checkout_pause(store.checkout, 0), -EALREADY);
+	demand_release(&pause);
+	assert_told(&waiter, HWT_GRANTED);
+	assert_told(&late, HWT_GRANTED);
+	demand_release(&waiter);
+	demand_release(&late);
+	/* With nothing out it is at once. */
+	assert_rc(demand_try(&pause), 0);
+	assert_rc(hwt_checkout_try(store.checkout, &late.request), -EAGAIN);
+	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
+	demand_release(&pause);
+	store_close(&store);
+}
+
+Test(pause, one_that_is_told_gives_up_and_all_goes_on)
+{
+	struct demand holder = {0};
+	struct demand pause = {0};
+	struct demand waiter = {0};
+	int end;
+
+	store_open(&store, NULL);
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "b");
+	demand_init_pause(&pause, "");
+	assert_rc(demand_try(&holder), 0);
+	for (end = 0; end < 2; end++) {
+		assert_rc(demand_acquire(&pause, HWT_MS(5)), 1);
+		assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+		if (end == 0)
+			(void)fixture_step(&store.fixture, HWT_MS(50));
+		else
+			assert_rc(demand_cancel(&pause), 0);
+		assert_told(
+		    &pause, end == 0 ? HWT_GRANT_EXPIRED : HWT_GRANT_CANCELLED);
+		assert_told(&waiter, HWT_GRANTED);
+		demand_release(&waiter);
+	}
+	assert_rc(hwt_checkout_try(store.checkout, &pause.request), -EAGAIN);
+	assert_rc(demand_try(&waiter), 0);
+	demand_release(&waiter);
+	assert_rc(demand_acquire(&pause, HWT_NEVER), 1);
+	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+	assert_told(&pause, HWT_GRANT_SHUT_DOWN);
+	assert_rc(hwt_checkout_try(store.checkout, &pause.request), -ESHUTDOWN);
+	demand_release(&holder);
+	store_close(&store);
+}
+
+/* PgBouncer's issue 715: who waited when the pause came was never served
+ * again. Who waits before it, who comes during it, with a thread or without,
+ * and one more pause after it. */
+Test(pause, resume_leaves_nobody_waiting)
+{
+	struct demand holder = {0};
+	struct demand pause = {0};
+	struct demand waiter[6] = {0};
+	static const char *const sets[] = {"a", "ab", "A", "*", "a*", "z"};
+	unsigned turn, i;
+
+	store_open(&store, NULL);
+	store_group(&store, 3, 1);
+	demand_init(&holder, &store, "a*");
+	demand_init_pause(&pause, "");
+	for (i = 0; i < 6; i++) {
+		demand_init(&waiter[i], &store, sets[i]);
+		waiter[i].in_granted = release_in_granted;
+	}
+	for (turn = 0; turn < 4; turn++) {
+		assert_rc(demand_try(&holder), 0);
+		for (i = 0; i < 3; i++)
+			assert_rc(demand_acquire(&waiter[i], HWT_NEVER), 1);
+		assert_rc(demand_acquire(&pause, HWT_NEVER), 1);
+		for (; i < 6; i++)
+			assert_rc(demand_acquire(&waiter[i], HWT_NEVER), 1);
+		if (turn % 2 == 0) {
+			demand_release(&holder);
+			assert_told(&pause, HWT_GRANTED);
+			demand_release(&pause);
+		} else {
+			assert_rc(demand_cancel(&pause), 0);
+			demand_release(&holder);
+		}
+		for (i = 0; i < 6; i++)
+			assert_told(&waiter[i], HWT_GRANTED);
+		assert_stats(&store, 0, 0);
+	}
+	store_close(&store);
+}
+
+/* It is the next one that gets each object, and keeps it. */
+static void
+pause_of_a_set(const struct hwt_checkout_options *options, const char *first)
+{
+	struct demand one = {0};
+	struct demand other = {0};
+	struct demand waiter = {0};
+	struct demand newcomer = {0};
+	struct demand pause = {0};
+	struct demand beside = {0};
+
+	store_open(&store, options);
+	demand_init(&one, &store, first);
+	demand_init(&other, &store, "b");
+	demand_init(&waiter, &store, "a");
+	demand_init(&newcomer, &store, "A");
+	demand_init(&beside, &store, "c");
+	demand_init_pause(&pause, "ba");
+	assert_rc(demand_try(&one), 0);
+	assert_rc(demand_try(&other), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&pause, HWT_SEC(1)), 1);
+	demand_release(&one);
+	assert_waits(&waiter);
+	assert_rc(demand_try(&newcomer), -EAGAIN);
+	assert_waits(&pause);
+	demand_release(&other);
+	assert_told(&pause, HWT_GRANTED);
+	assert_rc(demand_acquire(&newcomer, HWT_NEVER), 1);
+	assert_rc(demand_try(&beside), 0);
+	demand_release(&beside);
+	demand_release(&pause);
+	assert_told(&waiter, HWT_GRANTED);
+	demand_release(&waiter);
+	assert_told(&newcomer, HWT_GRANTED);
+	demand_release(&newcomer);
+	store_close(&store);
+}
+
+Test(pause, of_an_object_or_a_set_while_others_go_on)
+{
+	const struct hwt_checkout_options never = {
+	    .hold_after = HWT_CHECKOUT_NEVER};
+
+	pause_of_a_set(NULL, "a");
+	pause_of_a_set(NULL, "A");
+	pause_of_a_set(&never, "a");
+}
+
+/* A waits for a group without members, and keeps a: no pause waits for it. */
+Test(pause, what_waits_and_keeps_objects_does_not_delay_it)
+{
+	const struct hwt_checkout_options first_come = {.hold_after = 1};
+	struct demand keeper[20] = {0};
+	struct demand pause = {0};
+	struct demand other = {0};
+	unsigned i;
+
+	store_open(&store, &first_come);
+	demand_init(&other, &store, "a");
+	demand_init_pause(&pause, "");
+	for (i = 0; i < 20; i++) {
+		const char members[] = {(char)('a' + i), '*', 0};
+
+		demand_init(&keeper[i], &store, members);
+		keeper[i].in_granted = release_in_granted;
+		assert_rc(demand_acquire(&keeper[i], HWT_NEVER), 1);
+	}
+	assert_rc(hwt_checkout_try(store.checkout, &other.request), -EAGAIN);
+	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
+	assert_stats(&store, 0, 20);
+	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	assert_rc(hwt_checkout_try(store.checkout, &other.request), -EAGAIN);
+	assert_rc(demand_acquire(&pause, HWT_NEVER), 0);
+	demand_release(&pause);
+	store_group(&store, 30, 1);
+	for (i = 0; i < 20; i++)
+		assert_told(&keeper[i], HWT_GRANTED);
+	store_close(&store);
+}
+
+Test(pause, hwt_request_init_pause_EINVAL_and_E2BIG)
+{
+	struct hwt_object *set[21] = {NULL};
+	struct hwt_request request;
+	struct hwt_checkout *other;
+	unsigned i;
+
+	store_open(&store, NULL);
+	for (i = 0; i < 21; i++)
+		set[i] = &store.thing[20 - i].object;
+	assert_rc(hwt_request_init_pause(NULL, &request, NULL, 0, NULL, NULL),
+	    -EINVAL);
+	assert_rc(
+	    hwt_request_init_pause(store.checkout, NULL, NULL, 0, NULL, NULL),
+	    -EINVAL);
+	assert_rc(hwt_request_init_pause(
+		      store.checkout, &request, set, 0, NULL, NULL),
+	    -EINVAL);
+	assert_rc(hwt_request_init_pause(
+		      store.checkout, &request, NULL, 1, NULL, NULL),
+	    -EINVAL);
+	assert_rc(hwt_request_init_pause(
+		      store.checkout, &request, set, 21, NULL, NULL),
+	    -E2BIG);
+	set[0] = &store.group.any;
+	assert_rc(hwt_request_init_pause(
+		      store.checkout, &request, set, 1, NULL, NULL),
+	    -EINVAL);
+	assert_rc(hwt_checkout_create(&other, store.fixture.timer, NULL), 0);
+	assert_rc(
+	    hwt_request_init_pause(other, &request, &set[1], 1, NULL, NULL),
+	    -EINVAL);
+	assert_rc(hwt_checkout_destroy(other), 0);
+	assert_rc(hwt_request_init_pause(
+		      store.checkout, &request, NULL, 0, NULL, NULL),
+	    0);
+	assert_rc(
+	    hwt_checkout_acquire(store.checkout, &request, HWT_NEVER), -EINVAL);
+	store_close(&store);
+}
+
+Test(pause, EALREADY_of_two)
+{
+	struct demand one = {0};
+	struct demand two = {0};
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+	store_open(&store, NULL);
+	demand_init_pause(&one, "");
+	demand_init_pause(&two, "");
+	assert_rc(demand_try(&one), 0);
+	assert_rc(hwt_checkout_try(store.checkout, &one.request), -EBUSY);
+	assert_rc(hwt_checkout_try(store.checkout, &two.request), -EALREADY);
+	assert_rc(
+	    hwt_checkout_acquire(store.checkout, &two.request, 1), -EALREADY);
+	assert_rc(hwt_checkout_acquire_wait(store.checkout, &two.request, 1),
+	    -EALREADY);
+	assert_rc(pthread_mutex_lock(&mutex), 0);
+	assert_rc(hwt_checkout_acquire_wait_unlock(
+		      store.checkout, &two.request, HWT_NEVER, &mutex),
+	    -EALREADY);
+	demand_release(&one);
+	assert_rc(demand_try(&two), 0);
+	demand_release(&two);
+	store_close(&store);
+}
+
 static struct demand other;
 
 static void

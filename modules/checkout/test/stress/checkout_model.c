@@ -50,7 +50,8 @@ static uint64_t granted, expired, cancelled, retired; /* of this round */
 static uint64_t grants, ends; /* of all */
 static uint32_t hold_after;
 static unsigned retiring; /* bits: no call may begin to use them */
-static bool paused;
+static bool paused, told; /* by pauser */
+static struct hwt_request pauser;
 
 static uint64_t
 hand_moved(void *ctx)
@@ -372,6 +373,21 @@ step_time(uint64_t ticks)
 }
 
 static void
+step_pause_told(void)
+{
+	int expected = stats_now().out == 0 ? 0 : -EAGAIN;
+	int rc = hwt_checkout_try(checkout, &pauser);
+
+	if (told)
+		expected = -EBUSY;
+	else if (paused)
+		expected = -EALREADY;
+	stress_must(rc == expected, "pause: %d", rc);
+	told = told || rc == 0;
+	paused = paused || rc == 0;
+}
+
+static void
 step_pause(void)
 {
 	int expected = stats_now().out == 0 ? 0 : -ETIMEDOUT;
@@ -384,11 +400,14 @@ step_pause(void)
 static void
 step_resume(void)
 {
-	bool was = paused;
+	bool was = paused, was_told = told;
 	int rc;
 
-	paused = false;
-	rc = hwt_checkout_resume(checkout);
+	if (told)
+		stress_must(hwt_checkout_resume(checkout) == -EBUSY, "resume");
+	paused = told = false;
+	rc = was_told ? hwt_checkout_release(checkout, &pauser)
+		      : hwt_checkout_resume(checkout);
 	stress_must(rc == (was ? 0 : -EALREADY), "resume: %d", rc);
 }
 
@@ -453,8 +472,10 @@ step(void)
 		step_cancel(s);
 	else if (what < 90)
 		step_time(draw(6));
-	else if (what < 93)
+	else if (what < 92)
 		step_pause();
+	else if (what < 93)
+		step_pause_told();
 	else if (what < 97)
 		step_resume();
 	else
@@ -476,7 +497,10 @@ round_begin(void)
 	memset(holder, 0, sizeof(holder));
 	memset(readers, 0, sizeof(readers));
 	granted = expired = cancelled = retired = 0;
-	paused = false;
+	paused = told = false;
+	stress_must(
+	    hwt_request_init_pause(checkout, &pauser, NULL, 0, NULL, NULL) == 0,
+	    "request");
 	for (i = 0; i < OBJECTS; i++)
 		stress_must(hwt_object_init(checkout, &object[i], draw(4)) == 0,
 		    "object");
@@ -507,6 +531,8 @@ round_end(void)
 		release(&subject[i]);
 	}
 	check_all();
+	if (told)
+		step_resume();
 	grants += granted;
 	stress_must(hwt_checkout_destroy(checkout) == 0, "destroy");
 }

@@ -240,14 +240,29 @@ static void *
 pause_thread(void *arg)
 {
 	uint64_t random = random_seed((uint64_t)(uintptr_t)arg);
+	struct hwt_request pause;
+	uint64_t delay_ns;
 	int result;
 
+	stress_must(
+	    hwt_request_init_pause(checkout, &pause, NULL, 0, NULL, NULL) == 0,
+	    "request");
 	while (!atomic_load(&over)) {
-		result = hwt_checkout_pause(
-		    checkout, random_next(&random) % HWT_US(500));
-		if (result == 0) {
-			take_sum();
-			result = hwt_checkout_resume(checkout);
+		delay_ns = random_next(&random) % HWT_US(500);
+		/* By a call, or by a request. */
+		if (random_next(&random) % 2 == 0) {
+			result = hwt_checkout_pause(checkout, delay_ns);
+			if (result == 0) {
+				take_sum();
+				result = hwt_checkout_resume(checkout);
+			}
+		} else {
+			result = hwt_checkout_acquire_wait(
+			    checkout, &pause, delay_ns);
+			if (result == 0) {
+				take_sum();
+				result = hwt_checkout_release(checkout, &pause);
+			}
 		}
 		stress_check(
 		    result == 0 || result == -ETIMEDOUT, "pause: %d", result);
