@@ -240,6 +240,55 @@ Test(in_order, sixteen_refusals_unless_options_say_otherwise)
 	assert_u64(refusals_until_granted(&never, 1000), 1000);
 }
 
+/* Eight hammers have an object each, and take it again as soon as they have
+ * released it. How many turns of all it takes until a set of the eight is
+ * granted. */
+static unsigned
+turns_of_eight_hammers(
+    const struct hwt_checkout_options *options, unsigned most)
+{
+	struct demand hammer[8] = {0};
+	struct demand eight = {0};
+	bool has[8] = {false};
+	unsigned turns = 0, i;
+
+	store_open(&store, options);
+	demand_init(&eight, &store, "abcdefgh");
+	for (i = 0; i < 8; i++) {
+		const char member[] = {(char)('a' + i), 0};
+
+		demand_init(&hammer[i], &store, member);
+		has[i] = demand_try(&hammer[i]) == 0;
+	}
+	assert_rc(demand_acquire(&eight, HWT_NEVER), 1);
+	for (; eight.calls == 0 && turns < most; turns++) {
+		for (i = 0; i < 8; i++) {
+			if (has[i])
+				demand_release(&hammer[i]);
+			has[i] = demand_try(&hammer[i]) == 0;
+		}
+	}
+	for (i = 0; i < 8; i++) {
+		if (has[i])
+			demand_release(&hammer[i]);
+	}
+	assert_told(&eight, HWT_GRANTED);
+	demand_release(&eight);
+	store_close(&store);
+	return turns;
+}
+
+Test(in_order, a_set_of_eight_is_granted_among_eight_hammers_by_default)
+{
+	const struct hwt_checkout_options never = {
+	    .hold_after = HWT_CHECKOUT_NEVER};
+
+	/* Each turn refuses it once at least, and then gives it an object. */
+	cr_assert(turns_of_eight_hammers(NULL, 1000) <= 16 + 8);
+	cr_assert(turns_of_eight_hammers(&first_come, 1000) <= 1 + 8);
+	assert_u64(turns_of_eight_hammers(&never, 1000), 1000);
+}
+
 Test(in_order, a_thousand_wait_for_a_pool_of_fifty)
 {
 	static struct demand demand[WAITERS];

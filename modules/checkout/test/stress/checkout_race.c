@@ -639,6 +639,7 @@ main(int argc, char **argv)
 	hammers(HWT_CHECKOUT_NEVER, come_and_go);
 	hammers(3, come_and_go);
 	hammers(0, come_and_stay);
+	hammers(0, come_and_go);
 	readers(0);
 	readers(1);
 	pools(0);

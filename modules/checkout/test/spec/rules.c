@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of the object manager that this module comes from, Terracotta's of
+ * 2010, each by the name that its authors gave it. README has them in a table.
+ */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(rules);
+
+static struct store store;
+static const struct hwt_checkout_options first_come = {.hold_after = 1};
+
+/* "If not we have to roll back, i.e. unmark the objects we just marked so far,
+ * and add the request to a blocked request queue." */
+Test(rules, try_to_mark_objects_for_use_and_rollback_on_failure)
+{
+	struct demand c = {0};
+	struct demand abc = {0};
+	struct demand ab = {0};
+
+	store_open(&store, NULL);
+	demand_init(&c, &store, "c");
+	demand_init(&abc, &store, "abc");
+	demand_init(&ab, &store, "ab");
+	assert_rc(demand_acquire(&c, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&abc, HWT_NEVER), 1);
+	/* Requests for a and b can be served meanwhile. */
+	assert_rc(demand_try(&ab), 0);
+	demand_release(&c);
+	assert_waits(&abc);
+	demand_release(&ab);
+	assert_told(&abc, HWT_GRANTED);
+	demand_release(&abc);
+	store_close(&store);
+}
+
+/* "If two requests for objects (A, B and C) and (C, D and A) are processed
+ * concurrently": each keeps what it has while it waits for the next. */
+Test(rules, maintain_lock_order)
+{
+	struct demand holder = {0};
+	struct demand abc = {0};
+	struct demand cda = {0};
+
+	store_open(&store, &first_come);
+	demand_init(&holder, &store, "bcd");
+	demand_init(&abc, &store, "abc");
+	demand_init(&cda, &store, "cda");
+	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&cda, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&abc, HWT_NEVER), 1);
+	demand_release(&holder);
+	assert_told(&cda, HWT_GRANTED);
+	assert_waits(&abc);
+	demand_release(&cda);
+	assert_told(&abc, HWT_GRANTED);
+	demand_release(&abc);
+	store_close(&store);
+}
+
+#define TURNS 3000
+
+static void
+come_and_go(unsigned index, void *arg)
+{
+	struct demand *mine = (struct demand *)arg + index;
+	unsigned turn;
+	int rc;
+
+	for (turn = 0; turn < TURNS; turn++) {
+		mine->calls = 0;
+		rc = hwt_checkout_acquire(
+		    store.checkout, &mine->request, HWT_NEVER);
+		cr_assert(rc == 0 || rc == 1, "acquire: %d", rc);
+		if (rc == 0)
+			assert_rc(hwt_checkout_release(
+				      store.checkout, &mine->request),
+			    0);
+		while (rc == 1 && mine->calls == 0)
+			sched_yield();
+	}
+}
+
+static void
+note_and_release(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct demand *demand = arg;
+
+	assert_u64(grant, HWT_GRANTED);
+	assert_rc(hwt_checkout_release(store.checkout, request), 0);
+	demand->calls++;
+}
+
+/* "The object C could be checked back in and become available for use, as
+ * things are running in parallel. This will lead to a request ending up in the
+ * blocked queue when all requested objects are available": it would wait for
+ * ever here. explore_checkout.c tries each interleaving of smaller programs. */
+Test(rules, check_change_and_recheck_state)
+{
+	static struct demand demand[3];
+	unsigned i;
+
+	store_open(&store, NULL);
+	for (i = 0; i < 3; i++) {
+		demand_init(&demand[i], &store, i == 0 ? "ac" : "bc");
+		assert_rc(hwt_request_init(&demand[i].request, demand[i].set, 2,
+			      note_and_release, &demand[i]),
+		    0);
+	}
+	in_parallel(3, come_and_go, demand);
+	assert_u64(store_stats(&store).granted, 3 * TURNS);
+	store_close(&store);
+}
+
+/* "For the time it takes to fault from disk, this object is in-use for all
+ * other requests and thus they go to blocked request queue automatically": who
+ * gets the object first loads it, and the others find it loaded. */
+Test(rules, initiate_faulting_from_disk_once_and_only_once)
+{
+	struct demand demand[5] = {0};
+	static bool loaded[OBJECTS];
+	unsigned loads = 0, i;
+
+	store_open(&store, NULL);
+	memset(loaded, 0, sizeof(loaded));
+	for (i = 0; i < 5; i++) {
+		demand_init(&demand[i], &store, i % 2 == 0 ? "a" : "ab");
+		assert_rc(demand_acquire(&demand[i], HWT_NEVER), i > 0);
+	}
+	for (i = 0; i < 5; i++) {
+		assert_u64(demand[i].calls, i > 0);
+		loads += !loaded[0];
+		loaded[0] = true;
+		demand_release(&demand[i]);
+	}
+	assert_u64(loads, 1);
+	store_close(&store);
+}
+
+/* "Any currently processing requests should complete, but new requests should
+ * be queued up and DGC should be notified." */
+Test(rules, pause_and_unpause_the_object_manager_when_needed)
+{
+	struct demand processed = {0};
+	struct demand queued = {0};
+	struct demand collector = {0};
+
+	store_open(&store, NULL);
+	demand_init(&processed, &store, "a");
+	demand_init(&queued, &store, "b");
+	demand_init(&collector, &store, "z");
+	collector.count = 0;
+	assert_rc(hwt_request_init_pause(store.checkout, &collector.request,
+		      NULL, 0, demand_granted, &collector),
+	    0);
+	assert_rc(demand_acquire(&processed, HWT_NEVER), 0);
+	assert_rc(demand_acquire(&collector, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&queued, HWT_NEVER), 1);
+	assert_waits(&collector);
+	demand_release(&processed);
+	assert_told(&collector, HWT_GRANTED);
+	assert_stats(&store, 0, 1);
+	demand_release(&collector);
+	assert_told(&queued, HWT_GRANTED);
+	demand_release(&queued);
+	store_close(&store);
+}
