@@ -9,14 +9,13 @@ SUITE(answers);
 
 static struct store store;
 
-Test(answers, hwt_checkout_create_EINVAL_and_ENOMEM)
+StoreTest(answers, hwt_checkout_create_EINVAL_and_ENOMEM)
 {
 	struct hwt_checkout_options options = {.shards = 3};
 	struct hwt_checkout *made = NULL;
 	uint64_t nth;
 	int rc;
 
-	store_open(&store, NULL);
 	assert_rc(
 	    hwt_checkout_create(NULL, store.fixture.timer, NULL), -EINVAL);
 	assert_rc(hwt_checkout_create(&made, NULL, NULL), -EINVAL);
@@ -42,16 +41,14 @@ Test(answers, hwt_checkout_create_EINVAL_and_ENOMEM)
 	assert_u64(nth, 4);
 	assert_rc(hwt_checkout_destroy(made), 0);
 	assert_rc(hwt_checkout_destroy(NULL), 0);
-	store_close(&store);
 }
 
-Test(answers, EINVAL_of_nothing)
+StoreTest(answers, EINVAL_of_nothing)
 {
 	struct hwt_checkout_stats stats;
 	struct demand one = {0};
 	struct demand raw = {0};
 
-	store_open(&store, NULL);
 	demand_init(&one, &store, "a");
 	assert_rc(hwt_checkout_shutdown(NULL), -EINVAL);
 	assert_rc(hwt_object_init(NULL, &store.thing[0].object, 0), -EINVAL);
@@ -82,17 +79,15 @@ Test(answers, EINVAL_of_nothing)
 	assert_rc(hwt_checkout_resume(NULL), -EINVAL);
 	assert_rc(hwt_checkout_read_stats(NULL, &stats), -EINVAL);
 	assert_rc(hwt_checkout_read_stats(store.checkout, NULL), -EINVAL);
-	store_close(&store);
 }
 
-Test(answers, hwt_request_init_EINVAL_of_sets)
+StoreTest(answers, hwt_request_init_EINVAL_of_sets)
 {
 	static struct store elsewhere;
 	struct hwt_object raw = {{0}};
 	struct hwt_object *set[3];
 	struct demand one = {0};
 
-	store_open(&store, NULL);
 	store_open(&elsewhere, NULL);
 	demand_init(&one, &store, "ab");
 	memset(&one.request, 0, sizeof(one.request));
@@ -126,16 +121,14 @@ Test(answers, hwt_request_init_EINVAL_of_sets)
 	assert_rc(demand_wait(&one, HWT_NEVER), 0);
 	demand_release(&one);
 	store_close(&elsewhere);
-	store_close(&store);
 }
 
-Test(answers, hwt_request_init_E2BIG_unless_ascending)
+StoreTest(answers, hwt_request_init_E2BIG_unless_ascending)
 {
 	struct demand one = {0};
 	struct hwt_object *first;
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i < OBJECTS; i++)
 		one.set[i] = &store.thing[i].object;
 	one.store = &store;
@@ -157,15 +150,13 @@ Test(answers, hwt_request_init_E2BIG_unless_ascending)
 	assert_rc(hwt_request_init(&one.request, one.set, 20, NULL, NULL), 0);
 	assert_rc(demand_wait(&one, HWT_NEVER), 0);
 	demand_release(&one);
-	store_close(&store);
 }
 
-Test(answers, EBUSY_and_ENOENT_of_states)
+StoreTest(answers, EBUSY_and_ENOENT_of_states)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "a");
 	assert_rc(
@@ -191,15 +182,13 @@ Test(answers, EBUSY_and_ENOENT_of_states)
 	demand_release(&holder);
 	assert_rc(
 	    hwt_checkout_release(store.checkout, &holder.request), -ENOENT);
-	store_close(&store);
 }
 
-Test(answers, an_init_that_fails_changes_nothing)
+StoreTest(answers, an_init_that_fails_changes_nothing)
 {
 	struct demand one = {0};
 	struct hwt_object *twice[2];
 
-	store_open(&store, NULL);
 	demand_init(&one, &store, "ab");
 	twice[0] = one.set[0];
 	twice[1] = one.set[0];
@@ -209,7 +198,6 @@ Test(answers, an_init_that_fails_changes_nothing)
 	assert_rc(
 	    hwt_request_init(&one.request, twice, 2, NULL, NULL), -EINVAL);
 	demand_release(&one);
-	store_close(&store);
 }
 
 /* The user's; locked only if a call has unlocked it. */
@@ -441,12 +429,11 @@ wait_or_end(unsigned index, void *arg)
 }
 
 /* hwt_checkout_acquire_wait: -ECANCELED and -ETIMEDOUT. */
-Test(answers, hwt_checkout_acquire_wait_ECANCELED_and_ETIMEDOUT)
+StoreTest(answers, hwt_checkout_acquire_wait_ECANCELED_and_ETIMEDOUT)
 {
 	static struct demand waiter;
 	struct demand holder = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "a");
 	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
@@ -457,12 +444,11 @@ Test(answers, hwt_checkout_acquire_wait_ECANCELED_and_ETIMEDOUT)
 	assert_rc(waiter.rc, -ETIMEDOUT);
 	assert_waits(&waiter);
 	demand_release(&holder);
-	store_close(&store);
 }
 
 /* Retirement. */
 
-Test(answers, retire_ends_all_waits_for_sets_with_it)
+StoreTest(answers, retire_ends_all_waits_for_sets_with_it)
 {
 	struct demand holder = {0};
 	struct demand other = {0};
@@ -470,7 +456,6 @@ Test(answers, retire_ends_all_waits_for_sets_with_it)
 	struct demand at = {0};
 	struct demand without = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "ab");
 	demand_init(&other, &store, "c");
 	demand_init(&behind, &store, "bcd");
@@ -505,7 +490,6 @@ Test(answers, retire_ends_all_waits_for_sets_with_it)
 	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
 	demand_release(&holder);
 	assert_rc(hwt_checkout_try(store.checkout, &holder.request), -EIDRM);
-	store_close(&store);
 }
 
 static void
@@ -517,14 +501,13 @@ retire_in_granted(struct demand *demand)
 	demand_release(demand);
 }
 
-Test(answers, retire_in_granted_ends_who_was_woken_beside)
+StoreTest(answers, retire_in_granted_ends_who_was_woken_beside)
 {
 	struct demand holder = {0};
 	struct demand first = {.in_granted = retire_in_granted};
 	struct demand second = {0};
 	struct demand third = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "ab");
 	demand_init(&first, &store, "a");
 	demand_init(&second, &store, "b");
@@ -538,17 +521,15 @@ Test(answers, retire_in_granted_ends_who_was_woken_beside)
 	assert_told(&second, HWT_GRANTED);
 	assert_told(&third, HWT_GRANT_RETIRED);
 	demand_release(&second);
-	store_close(&store);
 }
 
 /* Terracotta's: every entry after shutdown says so. */
-Test(answers, ESHUTDOWN_after_hwt_checkout_shutdown)
+StoreTest(answers, ESHUTDOWN_after_hwt_checkout_shutdown)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 	struct demand late = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "ab");
 	demand_init(&late, &store, "c");
@@ -569,22 +550,19 @@ Test(answers, ESHUTDOWN_after_hwt_checkout_shutdown)
 	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
 	demand_release(&holder);
 	assert_u64(store_stats(&store).shut_down, 1);
-	store_close(&store);
 }
 
 /* During a pause, too. */
-Test(answers, shutdown_ends_what_waits_for_a_pause)
+StoreTest(answers, shutdown_ends_what_waits_for_a_pause)
 {
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&waiter, &store, "ab");
 	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
 	assert_rc(demand_acquire(&waiter, HWT_SEC(1)), 1);
 	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
 	assert_told(&waiter, HWT_GRANT_SHUT_DOWN);
 	assert_rc(hwt_checkout_resume(store.checkout), 0);
-	store_close(&store);
 }
 
 static void
@@ -603,19 +581,17 @@ pause_or_shut_down(unsigned index, void *arg)
 	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
 }
 
-Test(answers, shutdown_ends_a_pause_that_still_waits)
+StoreTest(answers, shutdown_ends_a_pause_that_still_waits)
 {
 	struct demand holder = {0};
 	static struct demand other;
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&other, &store, "b");
 	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
 	in_parallel(2, pause_or_shut_down, &other.request);
 	assert_rc(hwt_checkout_resume(store.checkout), -EALREADY);
 	demand_release(&holder);
-	store_close(&store);
 }
 
 static void
@@ -659,14 +635,12 @@ use_in_child(void *arg)
 	child_rc(hwt_checkout_destroy(checkout), 0);
 }
 
-Test(answers, EOWNERDEAD_in_a_child)
+StoreTest(answers, EOWNERDEAD_in_a_child)
 {
 	static struct demand holder;
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
 	in_child(use_in_child, &holder);
 	demand_release(&holder);
-	store_close(&store);
 }

@@ -37,6 +37,11 @@ void store_close(struct store *store);
 void store_group(struct store *store, unsigned first, unsigned count);
 struct hwt_checkout_stats store_stats(struct store *store);
 
+/* A test that finds the suite's `store` open, which is closed after the
+ * body. */
+#define StoreTest(suite, name) \
+	TestBetween(store_open(&store, NULL), store_close(&store), suite, name)
+
 /* A request, and what became of it. */
 struct demand {
 	struct hwt_request request;

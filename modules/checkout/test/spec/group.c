@@ -6,14 +6,13 @@ SUITE(group);
 
 static struct store store;
 
-Test(group, any_one_is_granted_and_the_last_released_comes_first)
+StoreTest(group, any_one_is_granted_and_the_last_released_comes_first)
 {
 	struct demand one = {0};
 	struct demand two = {0};
 	struct demand three = {0};
 	struct thing *thing;
 
-	store_open(&store, NULL);
 	store_group(&store, 0, 2);
 	demand_init(&one, &store, "*");
 	demand_init(&two, &store, "*");
@@ -30,16 +29,14 @@ Test(group, any_one_is_granted_and_the_last_released_comes_first)
 	assert_rc(demand_try(&three), 0);
 	cr_assert(demand_got(&three, 0) == thing, "not the last released");
 	demand_release(&three);
-	store_close(&store);
 }
 
-Test(group, one_waits_for_any_and_gets_what_is_released)
+StoreTest(group, one_waits_for_any_and_gets_what_is_released)
 {
 	struct demand demand[3] = {0};
 	struct thing *thing;
 	unsigned i;
 
-	store_open(&store, NULL);
 	store_group(&store, 0, 2);
 	for (i = 0; i < 3; i++)
 		demand_init(&demand[i], &store, "*");
@@ -52,20 +49,17 @@ Test(group, one_waits_for_any_and_gets_what_is_released)
 	cr_assert(demand_got(&demand[2], 0) == thing, "another one");
 	demand_release(&demand[0]);
 	demand_release(&demand[2]);
-	store_close(&store);
 }
 
-Test(group, a_wait_for_any_ends_at_its_deadline)
+StoreTest(group, a_wait_for_any_ends_at_its_deadline)
 {
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&waiter, &store, "*");
 	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 1);
 	(void)fixture_step(&store.fixture, HWT_MS(50));
 	assert_told(&waiter, HWT_GRANT_EXPIRED);
 	cr_assert(demand_got(&waiter, 0) == NULL, "expired with something");
-	store_close(&store);
 }
 
 static void
@@ -97,13 +91,12 @@ Test(group, a_new_member_goes_to_the_first_that_waits)
 	add_a_member_to(&first_come);
 }
 
-Test(group, a_set_has_an_object_and_any_one_or_neither)
+StoreTest(group, a_set_has_an_object_and_any_one_or_neither)
 {
 	struct demand member = {0};
 	struct demand object = {0};
 	struct demand both = {0};
 
-	store_open(&store, NULL);
 	store_group(&store, 1, 1);
 	demand_init(&member, &store, "*");
 	demand_init(&object, &store, "a");
@@ -119,16 +112,14 @@ Test(group, a_set_has_an_object_and_any_one_or_neither)
 	assert_rc(demand_try(&object), -EAGAIN);
 	assert_rc(demand_try(&member), -EAGAIN);
 	demand_release(&both);
-	store_close(&store);
 }
 
 /* A broken connection is closed, and a new one put in its place. */
-Test(group, a_member_is_retired_by_its_holder_and_no_wait_ends)
+StoreTest(group, a_member_is_retired_by_its_holder_and_no_wait_ends)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	store_group(&store, 0, 1);
 	demand_init(&holder, &store, "*");
 	demand_init(&waiter, &store, "*");
@@ -148,15 +139,13 @@ Test(group, a_member_is_retired_by_its_holder_and_no_wait_ends)
 	assert_rc(demand_try(&holder), 0);
 	demand_release(&holder);
 	store.thing[0].holder = NULL;
-	store_close(&store);
 }
 
 /* An object leaves the set, and what was granted for it is nobody's. */
-Test(group, an_object_that_is_retired_is_not_granted_any_more)
+StoreTest(group, an_object_that_is_retired_is_not_granted_any_more)
 {
 	struct demand both = {0};
 
-	store_open(&store, NULL);
 	store_group(&store, 1, 1);
 	demand_init(&both, &store, "a*");
 	assert_rc(demand_acquire(&both, HWT_NEVER), 0);
@@ -169,15 +158,13 @@ Test(group, an_object_that_is_retired_is_not_granted_any_more)
 	cr_assert(demand_got(&both, 0) == NULL, "it has what is retired");
 	cr_assert(demand_got(&both, 1) == &store.thing[1], "not the member");
 	assert_rc(hwt_checkout_release(store.checkout, &both.request), 0);
-	store_close(&store);
 }
 
-Test(group, a_group_without_members_is_retired_and_ends_the_waits)
+StoreTest(group, a_group_without_members_is_retired_and_ends_the_waits)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	store_group(&store, 0, 1);
 	demand_init(&holder, &store, "*");
 	demand_init(&waiter, &store, "*");
@@ -195,16 +182,14 @@ Test(group, a_group_without_members_is_retired_and_ends_the_waits)
 	assert_rc(
 	    hwt_group_add(store.checkout, &store.group, &store.thing[1].object),
 	    -EIDRM);
-	store_close(&store);
 }
 
-Test(group, a_pause_delays_what_is_added_and_released)
+StoreTest(group, a_pause_delays_what_is_added_and_released)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 	struct demand late = {0};
 
-	store_open(&store, NULL);
 	store_group(&store, 0, 1);
 	demand_init(&holder, &store, "*");
 	demand_init(&waiter, &store, "*");
@@ -225,17 +210,15 @@ Test(group, a_pause_delays_what_is_added_and_released)
 	assert_told(&late, HWT_GRANTED);
 	demand_release(&waiter);
 	demand_release(&late);
-	store_close(&store);
 }
 
-Test(group, EINVAL_of_what_cannot_be_named)
+StoreTest(group, EINVAL_of_what_cannot_be_named)
 {
 	struct hwt_request request;
 	struct hwt_object *set[1];
 	struct hwt_item twice[2] = {0};
 	struct hwt_group raw = {0};
 
-	store_open(&store, NULL);
 	store_group(&store, 0, 1);
 	set[0] = &store.group.any;
 	assert_rc(hwt_request_init(&request, set, 1, NULL, NULL), -EINVAL);
@@ -262,16 +245,14 @@ Test(group, EINVAL_of_what_cannot_be_named)
 	assert_rc(hwt_group_retire(NULL, &store.group), -EINVAL);
 	assert_rc(hwt_group_retire(store.checkout, NULL), -EINVAL);
 	assert_rc(hwt_group_retire(store.checkout, &raw), -EINVAL);
-	store_close(&store);
 }
 
-Test(group, hwt_request_init_items_E2BIG_unless_ascending)
+StoreTest(group, hwt_request_init_items_E2BIG_unless_ascending)
 {
 	struct hwt_request request;
 	struct hwt_item items[21] = {0};
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i < 21; i++)
 		items[i].wanted = &store.thing[20 - i].object;
 	assert_rc(
@@ -287,5 +268,4 @@ Test(group, hwt_request_init_items_E2BIG_unless_ascending)
 	cr_assert(items[20].granted == &store.thing[30].object, "its member");
 	cr_assert(items[7].granted == &store.thing[7].object, "its object");
 	assert_rc(hwt_checkout_release(store.checkout, &request), 0);
-	store_close(&store);
 }

@@ -15,12 +15,11 @@ SUITE(no_lock_held);
 static struct store store;
 
 /* Terracotta's: with nothing out it is at once; what comes then waits. */
-Test(pause, with_nothing_out_it_is_at_once)
+StoreTest(pause, with_nothing_out_it_is_at_once)
 {
 	struct demand one = {0};
 	struct demand two = {0};
 
-	store_open(&store, NULL);
 	demand_init(&one, &store, "a");
 	demand_init(&two, &store, "b");
 	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
@@ -37,7 +36,6 @@ Test(pause, with_nothing_out_it_is_at_once)
 	demand_release(&one);
 	demand_release(&two);
 	assert_u64(store_stats(&store).pauses, 1);
-	store_close(&store);
 }
 
 static _Atomic uint64_t paused;
@@ -68,26 +66,23 @@ pauser(unsigned index, void *arg)
 
 /* Terracotta's: with one out, it waits for its release; then what waited is
  * granted. */
-Test(pause, with_one_out_it_waits_for_its_release)
+StoreTest(pause, with_one_out_it_waits_for_its_release)
 {
 	static struct demand demand[2];
 
-	store_open(&store, NULL);
 	demand_init(&demand[0], &store, "a");
 	demand_init(&demand[1], &store, "ab");
 	assert_rc(demand_acquire(&demand[0], HWT_NEVER), 0);
 	assert_rc(demand_acquire(&demand[1], HWT_NEVER), 1);
 	in_parallel(2, pauser, demand);
 	demand_release(&demand[1]);
-	store_close(&store);
 }
 
-Test(pause, its_deadline_undoes_it)
+StoreTest(pause, its_deadline_undoes_it)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "b");
 	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
@@ -97,7 +92,6 @@ Test(pause, its_deadline_undoes_it)
 	demand_release(&holder);
 	assert_rc(hwt_checkout_resume(store.checkout), -EALREADY);
 	assert_u64(store_stats(&store).pauses, 0);
-	store_close(&store);
 }
 
 /* In real time, by a timer with a worker. */
@@ -124,12 +118,11 @@ Test(pause, ETIMEDOUT_after_its_delay)
 	worker_timer_close(timer);
 }
 
-Test(pause, waits_end_by_deadline_and_cancel_during_it)
+StoreTest(pause, waits_end_by_deadline_and_cancel_during_it)
 {
 	struct demand expires = {0};
 	struct demand cancelled = {0};
 
-	store_open(&store, NULL);
 	demand_init(&expires, &store, "a");
 	demand_init(&cancelled, &store, "a");
 	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
@@ -140,7 +133,6 @@ Test(pause, waits_end_by_deadline_and_cancel_during_it)
 	assert_told(&expires, HWT_GRANT_EXPIRED);
 	assert_told(&cancelled, HWT_GRANT_CANCELLED);
 	assert_rc(hwt_checkout_resume(store.checkout), 0);
-	store_close(&store);
 }
 
 /* A pause that is told. */
@@ -438,12 +430,11 @@ use_all(struct demand *demand)
 	assert_waits(&other);
 }
 
-Test(no_lock_held, granted_may_call_the_library)
+StoreTest(no_lock_held, granted_may_call_the_library)
 {
 	struct demand holder = {0};
 	struct demand waiter = {.in_granted = use_all};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "a");
 	demand_init(&other, &store, "a");
@@ -453,7 +444,6 @@ Test(no_lock_held, granted_may_call_the_library)
 	demand_release(&holder);
 	assert_told(&waiter, HWT_GRANTED);
 	assert_told(&other, HWT_GRANTED);
-	store_close(&store);
 }
 
 static _Atomic uint64_t entered;
@@ -642,12 +632,11 @@ cancel_or_fail_to_destroy(unsigned index, void *arg)
 	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
 }
 
-Test(no_lock_held, destroy_sees_what_the_last_granted_acquired)
+StoreTest(no_lock_held, destroy_sees_what_the_last_granted_acquired)
 {
 	static struct demand waiter = {.in_granted = acquire_late};
 	static struct demand late;
 
-	store_open(&store, NULL);
 	demand_init(&waiter, &store, "a");
 	demand_init(&late, &store, "b");
 	waiter.data = &late;
@@ -655,7 +644,6 @@ Test(no_lock_held, destroy_sees_what_the_last_granted_acquired)
 	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
 	in_parallel(2, cancel_or_fail_to_destroy, &waiter);
 	demand_release(&late);
-	store_close(&store);
 }
 
 /* Each grant releases, and so causes the next one. */
@@ -671,12 +659,11 @@ again(struct demand *demand)
 	demand_release(demand);
 }
 
-Test(no_lock_held, a_chain_of_grants_takes_no_stack)
+StoreTest(no_lock_held, a_chain_of_grants_takes_no_stack)
 {
 	static struct demand one, two;
 	struct demand holder = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&one, &store, "a");
 	demand_init(&two, &store, "a");
@@ -688,5 +675,4 @@ Test(no_lock_held, a_chain_of_grants_takes_no_stack)
 	assert_rc(demand_acquire(&one, HWT_NEVER), 1);
 	demand_release(&holder);
 	assert_u64(store_stats(&store).granted, CHAIN + 1);
-	store_close(&store);
 }

@@ -9,13 +9,12 @@ static const struct hwt_checkout_options first_come = {.hold_after = 1};
 static const struct hwt_checkout_options never = {
     .hold_after = HWT_CHECKOUT_NEVER};
 
-Test(readers, many_read_at_a_time_and_one_writes_alone)
+StoreTest(readers, many_read_at_a_time_and_one_writes_alone)
 {
 	struct demand reader[3] = {0};
 	struct demand writer = {0};
 	unsigned i;
 
-	store_open(&store, NULL);
 	demand_init(&writer, &store, "a");
 	for (i = 0; i < 3; i++) {
 		demand_init(&reader[i], &store, "A");
@@ -29,16 +28,14 @@ Test(readers, many_read_at_a_time_and_one_writes_alone)
 	assert_rc(demand_try(&writer), 0);
 	assert_rc(demand_try(&reader[0]), -EAGAIN);
 	demand_release(&writer);
-	store_close(&store);
 }
 
-Test(readers, a_set_reads_one_object_and_writes_another)
+StoreTest(readers, a_set_reads_one_object_and_writes_another)
 {
 	struct demand one = {0};
 	struct demand other = {0};
 	struct demand crossed = {0};
 
-	store_open(&store, NULL);
 	demand_init(&one, &store, "Ab");
 	demand_init(&other, &store, "Ac");
 	demand_init(&crossed, &store, "aB");
@@ -52,7 +49,6 @@ Test(readers, a_set_reads_one_object_and_writes_another)
 	assert_told(&crossed, HWT_GRANTED);
 	assert_rc(demand_try(&other), -EAGAIN);
 	demand_release(&crossed);
-	store_close(&store);
 }
 
 /* One reader comes before the other has left, so that the object is never
@@ -243,13 +239,12 @@ Test(readers, what_is_kept_for_reading_is_shared)
 	store_close(&store);
 }
 
-Test(readers, an_object_is_retired_by_who_writes_it)
+StoreTest(readers, an_object_is_retired_by_who_writes_it)
 {
 	struct demand reader = {0};
 	struct demand writer = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&reader, &store, "A");
 	demand_init(&writer, &store, "a");
 	demand_init(&waiter, &store, "AB");
@@ -263,10 +258,9 @@ Test(readers, an_object_is_retired_by_who_writes_it)
 	assert_told(&waiter, HWT_GRANT_RETIRED);
 	assert_rc(hwt_checkout_release(store.checkout, &writer.request), 0);
 	assert_rc(demand_try(&reader), -EIDRM);
-	store_close(&store);
 }
 
-Test(readers, ENOTSUP_of_an_upgrade)
+StoreTest(readers, ENOTSUP_of_an_upgrade)
 {
 	struct demand reader = {0};
 	struct demand writer = {0};
@@ -275,7 +269,6 @@ Test(readers, ENOTSUP_of_an_upgrade)
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	unsigned i;
 
-	store_open(&store, NULL);
 	demand_init(&reader, &store, "Ab");
 	demand_init(&writer, &store, "a");
 	assert_rc(demand_try(&reader), 0);
@@ -314,15 +307,13 @@ Test(readers, ENOTSUP_of_an_upgrade)
 	items[2] = items[0];
 	assert_rc(
 	    hwt_request_init_items(&request, items, 3, NULL, NULL), -ENOTSUP);
-	store_close(&store);
 }
 
-Test(readers, hwt_request_init_items_EINVAL_of_what_cannot_be_read)
+StoreTest(readers, hwt_request_init_items_EINVAL_of_what_cannot_be_read)
 {
 	struct hwt_request request;
 	struct hwt_item item = {0};
 
-	store_open(&store, NULL);
 	item.wanted = &store.group.any;
 	item.use = HWT_READ;
 	assert_rc(
@@ -332,7 +323,6 @@ Test(readers, hwt_request_init_items_EINVAL_of_what_cannot_be_read)
 	memset(&item.use, 2, sizeof(item.use));
 	assert_rc(
 	    hwt_request_init_items(&request, &item, 1, NULL, NULL), -EINVAL);
-	store_close(&store);
 }
 
 static unsigned inside;

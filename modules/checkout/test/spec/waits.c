@@ -16,12 +16,11 @@ SUITE(deadline);
 
 static struct store store;
 
-Test(once, after_one_outcome_no_other)
+StoreTest(once, after_one_outcome_no_other)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "a");
 	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
@@ -36,7 +35,6 @@ Test(once, after_one_outcome_no_other)
 	/* And it can be used again. */
 	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 0);
 	demand_release(&waiter);
-	store_close(&store);
 }
 
 /* Whoever waits with it wins or ends; in the end all are told once. */
@@ -53,12 +51,11 @@ race(unsigned index, void *arg)
 		(void)fixture_step(&store.fixture, HWT_MS(2));
 }
 
-Test(once, release_cancel_and_deadline_at_the_same_time)
+StoreTest(once, release_cancel_and_deadline_at_the_same_time)
 {
 	static struct demand demand[2];
 	unsigned turn;
 
-	store_open(&store, NULL);
 	for (turn = 0; turn < 300; turn++) {
 		demand_init(&demand[0], &store, "a");
 		demand_init(&demand[1], &store, "ab");
@@ -70,18 +67,16 @@ Test(once, release_cancel_and_deadline_at_the_same_time)
 			demand_release(&demand[1]);
 		assert_stats(&store, 0, 0);
 	}
-	store_close(&store);
 }
 
 /* Rolling back wakes: the request for {a, b} had a for a moment. */
-Test(no_lost_wake, the_baton_is_handed_on)
+StoreTest(no_lost_wake, the_baton_is_handed_on)
 {
 	struct demand a = {0};
 	struct demand b = {0};
 	struct demand both = {0};
 	struct demand last = {0};
 
-	store_open(&store, NULL);
 	demand_init(&a, &store, "a");
 	demand_init(&b, &store, "b");
 	demand_init(&both, &store, "ab");
@@ -97,18 +92,16 @@ Test(no_lost_wake, the_baton_is_handed_on)
 	demand_release(&b);
 	assert_told(&both, HWT_GRANTED);
 	demand_release(&both);
-	store_close(&store);
 }
 
 /* The one that is woken cannot reach the object: a is taken meanwhile. */
-Test(no_lost_wake, a_baton_whose_object_comes_later)
+StoreTest(no_lost_wake, a_baton_whose_object_comes_later)
 {
 	struct demand a = {0};
 	struct demand b = {0};
 	struct demand both = {0};
 	struct demand last = {0};
 
-	store_open(&store, NULL);
 	demand_init(&a, &store, "a");
 	demand_init(&b, &store, "b");
 	demand_init(&both, &store, "ab");
@@ -124,15 +117,13 @@ Test(no_lost_wake, a_baton_whose_object_comes_later)
 	demand_release(&a);
 	assert_told(&both, HWT_GRANTED);
 	demand_release(&both);
-	store_close(&store);
 }
 
-Test(few_wakes, a_thousand_waiters_cost_a_thousand_wakes)
+StoreTest(few_wakes, a_thousand_waiters_cost_a_thousand_wakes)
 {
 	static struct demand demand[WAITERS + 1];
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i <= WAITERS; i++) {
 		demand_init(&demand[i], &store, "a");
 		demand[i].in_granted = release_in_granted;
@@ -145,17 +136,15 @@ Test(few_wakes, a_thousand_waiters_cost_a_thousand_wakes)
 	}
 	assert_u64(store_stats(&store).woken, WAITERS);
 	assert_u64(store_stats(&store).waited, WAITERS);
-	store_close(&store);
 }
 
 /* Pairs that all wait for both: one wake each, and one more at most. */
-Test(few_wakes, a_thousand_that_wait_for_the_same_pair)
+StoreTest(few_wakes, a_thousand_that_wait_for_the_same_pair)
 {
 	static struct demand demand[WAITERS + 1];
 	uint64_t woken;
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i <= WAITERS; i++) {
 		demand_init(&demand[i], &store, "ab");
 		demand[i].in_granted = release_in_granted;
@@ -166,29 +155,25 @@ Test(few_wakes, a_thousand_that_wait_for_the_same_pair)
 		assert_told(&demand[i], HWT_GRANTED);
 	woken = store_stats(&store).woken;
 	cr_assert(woken <= 2 * WAITERS, "%" PRIu64, woken);
-	store_close(&store);
 }
 
-Test(few_wakes, a_grant_without_a_wait_takes_no_memory)
+StoreTest(few_wakes, a_grant_without_a_wait_takes_no_memory)
 {
 	struct demand one = {0};
 
-	store_open(&store, NULL);
 	demand_init(&one, &store, "hgfedcba");
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	assert_rc(demand_acquire(&one, HWT_SEC(1)), 0);
 	demand_release(&one);
 	assert_u64(fault_disarm(), 0);
 	assert_u64(store_stats(&store).waited, 0);
-	store_close(&store);
 }
 
-Test(deadline, it_ends_the_wait_and_not_before_its_time)
+StoreTest(deadline, it_ends_the_wait_and_not_before_its_time)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "a");
 	assert_rc(demand_acquire(&holder, HWT_MS(1)), 0);
@@ -202,15 +187,13 @@ Test(deadline, it_ends_the_wait_and_not_before_its_time)
 	demand_release(&holder);
 	assert_told(&waiter, HWT_GRANT_EXPIRED);
 	assert_u64(store_stats(&store).expired, 1);
-	store_close(&store);
 }
 
-Test(deadline, a_grant_in_time_cancels_it)
+StoreTest(deadline, a_grant_in_time_cancels_it)
 {
 	struct demand holder = {0};
 	struct demand waiter = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "a");
 	demand_init(&waiter, &store, "a");
 	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
@@ -222,5 +205,4 @@ Test(deadline, a_grant_in_time_cancels_it)
 	(void)fixture_step(&store.fixture, HWT_MS(50));
 	assert_stats(&store, 1, 0);
 	demand_release(&waiter);
-	store_close(&store);
 }

@@ -10,28 +10,25 @@ SUITE(one_holder);
 
 static struct store store;
 
-Test(whole, a_free_set_is_granted_at_once)
+StoreTest(whole, a_free_set_is_granted_at_once)
 {
 	struct demand one = {0};
 
-	store_open(&store, NULL);
 	demand_init(&one, &store, "ca");
 	assert_rc(demand_acquire(&one, HWT_SEC(1)), 0);
 	assert_stats(&store, 1, 0);
 	assert_waits(&one);
 	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
 	demand_release(&one);
-	store_close(&store);
 }
 
 /* Terracotta's: one has B; who wants A and B waits, and then gets both. */
-Test(whole, one_of_two_is_held_by_another)
+StoreTest(whole, one_of_two_is_held_by_another)
 {
 	struct demand holder = {0};
 	struct demand both = {0};
 	struct demand third = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "b");
 	demand_init(&both, &store, "ab");
 	demand_init(&third, &store, "a");
@@ -48,16 +45,14 @@ Test(whole, one_of_two_is_held_by_another)
 	assert_rc(hwt_checkout_try(store.checkout, &third.request), -EAGAIN);
 	assert_rc(hwt_checkout_try(store.checkout, &holder.request), -EAGAIN);
 	demand_release(&both);
-	store_close(&store);
 }
 
-Test(whole, try_that_is_refused_holds_nothing)
+StoreTest(whole, try_that_is_refused_holds_nothing)
 {
 	struct demand holder = {0};
 	struct demand three = {0};
 	struct demand two = {0};
 
-	store_open(&store, NULL);
 	demand_init(&holder, &store, "c");
 	demand_init(&three, &store, "abc");
 	demand_init(&two, &store, "ab");
@@ -68,7 +63,6 @@ Test(whole, try_that_is_refused_holds_nothing)
 	demand_release(&holder);
 	assert_rc(demand_try(&three), 0);
 	demand_release(&three);
-	store_close(&store);
 }
 
 /* After one refusal it keeps a, until it has b too. */
@@ -165,16 +159,14 @@ plain_transfers(unsigned index, void *arg)
 }
 
 /* The holder fields are plain: see also test/stress/checkout_race.c. */
-Test(one_holder, crossed_sets_in_four_threads)
+StoreTest(one_holder, crossed_sets_in_four_threads)
 {
 	static const char *const sets[] = {"abc", "cda", "bd", "dcba"};
 	static struct demand demand[4];
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i < 4; i++)
 		demand_init(&demand[i], &store, sets[i]);
 	in_parallel(4, plain_transfers, demand);
 	assert_u64(store_stats(&store).granted, 8000);
-	store_close(&store);
 }

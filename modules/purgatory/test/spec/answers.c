@@ -26,14 +26,13 @@ create_with(const struct hwt_purgatory_options *options)
 	return rc;
 }
 
-Test(answers, hwt_purgatory_create_EINVAL)
+YardTest(answers, hwt_purgatory_create_EINVAL)
 {
 	const struct hwt_operation_executor nothing = {NULL, NULL};
 	struct hwt_purgatory_options options = {0};
 	struct hwt_purgatory *made = NULL;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	assert_rc(
 	    hwt_purgatory_create(NULL, yard.fixture.timer, NULL), -EINVAL);
 	assert_rc(hwt_purgatory_create(&made, NULL, NULL), -EINVAL);
@@ -55,7 +54,6 @@ Test(answers, hwt_purgatory_create_EINVAL)
 		options.reserved[i] = 1;
 		assert_rc(create_with(&options), -EINVAL);
 	}
-	yard_close(&yard);
 }
 
 /* What watch is refused leaves nothing behind. */
@@ -102,14 +100,13 @@ spec_of(size_t key_count)
 	    .delay_ns = HWT_SEC(1)};
 }
 
-Test(answers, hwt_purgatory_watch_EINVAL)
+YardTest(answers, hwt_purgatory_watch_EINVAL)
 {
 	const struct hwt_operation_executor nothing = {NULL, NULL};
 	struct hwt_operation_spec spec = spec_of(1);
 	hwt_operation handle = {99};
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	assert_rc(hwt_purgatory_watch(NULL, &handle, &spec), -EINVAL);
 	assert_u64(handle.id, 0);
 	assert_refused(NULL, -EINVAL);
@@ -142,7 +139,6 @@ Test(answers, hwt_purgatory_watch_EINVAL)
 		spec.reserved[i] = 1;
 		assert_refused(&spec, -EINVAL);
 	}
-	yard_close(&yard);
 }
 
 Test(answers, keys_of_two_kinds_are_two_keys)
@@ -166,14 +162,13 @@ Test(answers, keys_of_two_kinds_are_two_keys)
 	yard_close(&yard);
 }
 
-Test(answers, a_check_leaves_what_has_no_predicate)
+YardTest(answers, a_check_leaves_what_has_no_predicate)
 {
 	struct operation operation = {.yard = &yard};
 	struct hwt_key key = KEY(1);
 	struct hwt_operation_spec spec =
 	    operation_spec(&operation, &key, 1, HWT_NEVER);
 
-	yard_open(&yard, NULL);
 	spec.try_complete = NULL;
 	assert_rc(
 	    hwt_purgatory_watch(yard.purgatory, &operation.handle, &spec), 0);
@@ -182,15 +177,13 @@ Test(answers, a_check_leaves_what_has_no_predicate)
 	assert_pending(&operation);
 	assert_rc(hwt_operation_complete(yard.purgatory, operation.handle), 0);
 	assert_ended(&operation, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
-Test(answers, NULL_is_EINVAL)
+YardTest(answers, NULL_is_EINVAL)
 {
 	struct hwt_purgatory_stats stats;
 	size_t count = 99;
 
-	yard_open(&yard, NULL);
 	assert_rc(hwt_purgatory_check(NULL, KEY(1), &count), -EINVAL);
 	assert_u64(count, 0);
 	assert_rc(hwt_purgatory_raise(NULL, KEY(1), 1, &count), -EINVAL);
@@ -210,7 +203,6 @@ Test(answers, NULL_is_EINVAL)
 	assert_rc(hwt_purgatory_check(yard.purgatory, KEY(1), NULL), 0);
 	assert_rc(hwt_purgatory_raise(yard.purgatory, KEY(1), 1, NULL), 0);
 	assert_rc(hwt_purgatory_cancel_key(yard.purgatory, KEY(1), NULL), 0);
-	yard_close(&yard);
 }
 
 /* Stale, foreign and senseless handles. */
@@ -388,13 +380,12 @@ Test(answers, hwt_purgatory_watch_ENOMEM_is_undone_at_every_step)
 		watch_without_memory(count);
 }
 
-Test(answers, hwt_purgatory_create_ENOMEM_at_every_step)
+YardTest(answers, hwt_purgatory_create_ENOMEM_at_every_step)
 {
 	struct hwt_purgatory *made = NULL;
 	uint64_t nth;
 	int rc;
 
-	yard_open(&yard, NULL);
 	for (nth = 1; made == NULL; nth++) {
 		fault_arm(FAULT_MEMORY, nth);
 		rc = hwt_purgatory_create(&made, yard.fixture.timer, NULL);
@@ -404,14 +395,12 @@ Test(answers, hwt_purgatory_create_ENOMEM_at_every_step)
 	cr_assert(nth > 60);
 	assert_rc(hwt_purgatory_shutdown(made), 0);
 	assert_rc(hwt_purgatory_destroy(made), 0);
-	yard_close(&yard);
 }
 
-Test(answers, hwt_purgatory_watch_ESHUTDOWN)
+YardTest(answers, hwt_purgatory_watch_ESHUTDOWN)
 {
 	struct hwt_operation_spec spec = spec_of(3);
 
-	yard_open(&yard, NULL);
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
 	assert_refused(&spec, -ESHUTDOWN);
 	spec = spec_of(5);
@@ -419,7 +408,6 @@ Test(answers, hwt_purgatory_watch_ESHUTDOWN)
 	spec.delay_ns = HWT_NEVER;
 	assert_refused(&spec, -ESHUTDOWN);
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
-	yard_close(&yard);
 }
 
 Test(answers, a_timer_that_was_stopped_underneath)
@@ -461,16 +449,14 @@ Test(answers, hwt_purgatory_watch_EAGAIN_when_no_thread_can_be_had)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
-Test(answers, hwt_purgatory_destroy_EBUSY_while_something_is_pending)
+YardTest(answers, hwt_purgatory_destroy_EBUSY_while_something_is_pending)
 {
 	struct operation operation = {.yard = &yard};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
 	assert_pending(&operation);
 	assert_u64(cancel_key(&yard, KEY(1)), 1);
-	yard_close(&yard);
 }
 
 /* Shutdown waits for a predicate and for done, and for nothing else. */
@@ -561,12 +547,11 @@ Test(answers, EDEADLK_in_a_hook_of_the_timer)
 	assert_rc(hwt_destroy(timer), 0);
 }
 
-Test(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)
+YardTest(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)
 {
 	struct operation operation = {.yard = &yard, .in_try = hold};
 	struct operation other = {.yard = &yard};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
 	operation.data = &gate;
@@ -574,15 +559,13 @@ Test(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)
 	shut_down_meanwhile(&operation, &other);
 	assert_ended(&operation, HWT_SHUT_DOWN);
 	assert_u64(operation.count, 0);
-	yard_close(&yard);
 }
 
-Test(answers, hwt_purgatory_shutdown_waits_for_done_under_way)
+YardTest(answers, hwt_purgatory_shutdown_waits_for_done_under_way)
 {
 	struct operation operation = {.yard = &yard, .in_done = hold};
 	struct operation other = {.yard = &yard};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
 	operation.data = &gate;
@@ -590,7 +573,6 @@ Test(answers, hwt_purgatory_shutdown_waits_for_done_under_way)
 	shut_down_meanwhile(&operation, &other);
 	assert_ended(&operation, HWT_COMPLETED);
 	assert_u64(operation.count, 1);
-	yard_close(&yard);
 }
 
 /* With a worker's own thread in done of an expiry, from where the purgatory is

@@ -32,7 +32,7 @@ walk(void *arg)
 
 /* The walk stands in the middle of a long list, in a predicate that takes its
  * time: others expire, are cancelled and are watched under the same key. */
-Test(bounded, a_predicate_that_takes_long_holds_up_its_own_operation_only)
+YardTest(bounded, a_predicate_that_takes_long_holds_up_its_own_operation_only)
 {
 	static struct operation operation[WAITERS];
 	struct operation other = {.yard = &yard, .holds = 1};
@@ -40,7 +40,6 @@ Test(bounded, a_predicate_that_takes_long_holds_up_its_own_operation_only)
 	pthread_t thread;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	gate_init(&gate);
 	for (i = 0; i < WAITERS; i++) {
 		operation[i].yard = &yard;
@@ -64,7 +63,6 @@ Test(bounded, a_predicate_that_takes_long_holds_up_its_own_operation_only)
 	for (i = 0; i < WAITERS; i++)
 		assert_ended(
 		    &operation[i], i % 2 == 0 ? HWT_EXPIRED : HWT_CANCELLED);
-	yard_close(&yard);
 }
 
 /* Each that completes is watched again at once, under the same key. */
@@ -116,12 +114,11 @@ watch_value_again(struct operation *operation)
 	assert_rc(watch_value(operation, KEY(1), 1000 + operation->count), 0);
 }
 
-Test(bounded, nor_are_values_when_a_key_is_cancelled)
+YardTest(bounded, nor_are_values_when_a_key_is_cancelled)
 {
 	static struct operation operation[WAITERS];
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < WAITERS; i++) {
 		operation[i] = (struct operation){
 		    .yard = &yard, .in_done = watch_value_again};
@@ -131,18 +128,16 @@ Test(bounded, nor_are_values_when_a_key_is_cancelled)
 	for (i = 0; i < WAITERS; i++)
 		assert_u64(operation[i].count, 1);
 	assert_stats(&yard, WAITERS, WAITERS, 1);
-	yard_close(&yard);
 }
 
 /* Several walks at once, of which the first stands still. */
-Test(bounded, walks_pass_each_other)
+YardTest(bounded, walks_pass_each_other)
 {
 	static struct operation operation[WAITERS];
 	size_t completed = 0;
 	pthread_t thread;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	gate_init(&gate);
 	for (i = 0; i < WAITERS; i++) {
 		operation[i] = (struct operation){.yard = &yard,
@@ -161,7 +156,6 @@ Test(bounded, walks_pass_each_other)
 	assert_rc(pthread_join(thread, NULL), 0);
 	assert_u64(completed, WAITERS - 100);
 	assert_stats(&yard, 0, 0, 0);
-	yard_close(&yard);
 }
 
 /* Events of others, one during each call of the predicate. */
@@ -216,11 +210,10 @@ Test(bounded, a_call_calls_no_more_than_16_predicates_for_events_of_others)
 }
 
 /* No event is lost by that, though no other comes. */
-Test(bounded, what_it_leaves_a_task_of_the_timer_does_at_the_next_tick)
+YardTest(bounded, what_it_leaves_a_task_of_the_timer_does_at_the_next_tick)
 {
 	struct operation operation;
 
-	yard_open(&yard, NULL);
 	leave_one(&operation, HWT_NEVER);
 	(void)fixture_tick(&yard.fixture, 1);
 	assert_u64(operation.tries, 2 + AGAIN_MAX);
@@ -231,14 +224,12 @@ Test(bounded, what_it_leaves_a_task_of_the_timer_does_at_the_next_tick)
 	assert_ended(&operation, HWT_COMPLETED);
 	(void)fixture_tick(&yard.fixture, 3);
 	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
-	yard_close(&yard);
 }
 
-Test(bounded, or_the_next_event_does)
+YardTest(bounded, or_the_next_event_does)
 {
 	struct operation operation;
 
-	yard_open(&yard, NULL);
 	leave_one(&operation, HWT_SEC(1));
 	marks = 0;
 	assert_u64(check(&yard, KEY(1)), 0);
@@ -248,7 +239,6 @@ Test(bounded, or_the_next_event_does)
 	operation.holds = 1;
 	assert_u64(check(&yard, KEY(1)), 1);
 	assert_ended(&operation, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
 Test(bounded, what_is_left_can_be_cancelled_and_its_record_serves_another)

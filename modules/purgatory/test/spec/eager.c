@@ -31,11 +31,10 @@ watch_three(struct operation *operation)
 	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
 }
 
-Test(eager, done_finds_nothing_left_whatever_ended_it)
+YardTest(eager, done_finds_nothing_left_whatever_ended_it)
 {
 	struct operation operation;
 
-	yard_open(&yard, NULL);
 	watch_three(&operation);
 	operation.holds = 1;
 	assert_u64(check(&yard, KEY(2)), 1);
@@ -49,18 +48,16 @@ Test(eager, done_finds_nothing_left_whatever_ended_it)
 	watch_three(&operation);
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
 	assert_u64(operation.count, 1);
-	yard_close(&yard);
 }
 
 /* Kafka's testRequestPurge, without a purge. */
-Test(eager, three_operations_on_one_two_and_three_of_three_keys)
+YardTest(eager, three_operations_on_one_two_and_three_of_three_keys)
 {
 	const struct hwt_key keys[] = {KEY(1), KEY(2), KEY(3)};
 	struct operation operation[3] = {
 	    {.yard = &yard}, {.yard = &yard}, {.yard = &yard}};
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 3; i++)
 		assert_rc(
 		    watch_keys(&operation[i], keys, i + 1, HWT_SEC(100)), 0);
@@ -74,18 +71,16 @@ Test(eager, three_operations_on_one_two_and_three_of_three_keys)
 	assert_rc(
 	    hwt_operation_complete(yard.purgatory, operation[0].handle), 0);
 	assert_stats(&yard, 0, 0, 0);
-	yard_close(&yard);
 }
 
 #define MILLION (WITH_ASAN ? 100000u : 1000000u)
 
-Test(eager, a_million_keys_leave_none)
+YardTest(eager, a_million_keys_leave_none)
 {
 	struct operation operation = {.yard = &yard};
 	uint64_t bytes;
 	uint64_t i;
 
-	yard_open(&yard, NULL);
 	bytes = yard_stats(&yard).memory_bytes;
 	for (i = 0; i < MILLION; i++) {
 		assert_rc(watch_key(&operation, KEY(i), HWT_SEC(100)), 0);
@@ -98,7 +93,6 @@ Test(eager, a_million_keys_leave_none)
 	assert_stats(&yard, 0, 0, 0);
 	/* One slab a shard at most. */
 	cr_assert(yard_stats(&yard).memory_bytes < bytes + (64 << 18));
-	yard_close(&yard);
 }
 
 /* Many keys at the same time: the tables grow, and shrink again. */
@@ -111,7 +105,7 @@ count_done(hwt_operation handle, void *arg, enum hwt_outcome outcome)
 	*(uint64_t *)arg += outcome == HWT_CANCELLED;
 }
 
-Test(eager, many_keys_at_once_leave_none)
+YardTest(eager, many_keys_at_once_leave_none)
 {
 	struct hwt_key key;
 	uint64_t cancelled = 0;
@@ -122,7 +116,6 @@ Test(eager, many_keys_at_once_leave_none)
 	    .delay_ns = HWT_NEVER};
 	uint64_t bytes, i;
 
-	yard_open(&yard, NULL);
 	bytes = yard_stats(&yard).memory_bytes;
 	for (i = 0; i < KEYS; i++) {
 		key = KEY(i);
@@ -137,7 +130,6 @@ Test(eager, many_keys_at_once_leave_none)
 	 * slab may be used in part. */
 	cr_assert(
 	    yard_stats(&yard).memory_bytes < bytes + KEYS * 176 + (64 << 16));
-	yard_close(&yard);
 }
 
 Test(eager, an_operation_on_two_keys_leaves_the_other_when_one_is_cancelled)
@@ -156,14 +148,13 @@ Test(eager, an_operation_on_two_keys_leaves_the_other_when_one_is_cancelled)
 	yard_close(&yard);
 }
 
-Test(eager, the_same_key_twice_counts_once)
+YardTest(eager, the_same_key_twice_counts_once)
 {
 	const struct hwt_key few[] = {KEY(1), KEY(1), KEY(2)};
 	struct hwt_key many[1000];
 	struct operation operation = {.yard = &yard};
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_keys(&operation, few, 3, HWT_SEC(1)), 0);
 	assert_stats(&yard, 1, 2, 2);
 	assert_u64(cancel_key(&yard, KEY(1)), 1);
@@ -175,17 +166,15 @@ Test(eager, the_same_key_twice_counts_once)
 	operation.holds = 1;
 	assert_u64(check(&yard, (struct hwt_key){9, 249}), 1);
 	assert_stats(&yard, 0, 0, 0);
-	yard_close(&yard);
 }
 
-Test(eager, a_thousand_keys_of_one_operation)
+YardTest(eager, a_thousand_keys_of_one_operation)
 {
 	struct hwt_key keys[1000];
 	struct operation operation = {.yard = &yard};
 	uint64_t bytes;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 1000; i++)
 		keys[i] = KEY(i);
 	for (i = 0; i < 1000; i += 333) {
@@ -198,7 +187,6 @@ Test(eager, a_thousand_keys_of_one_operation)
 		cr_assert(yard_stats(&yard).memory_bytes + 1000 * 32 <= bytes);
 		assert_stats(&yard, 0, 0, 0);
 	}
-	yard_close(&yard);
 }
 
 /* Kafka's KAFKA-664: in done the same operation is watched again. */

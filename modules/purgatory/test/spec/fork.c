@@ -115,17 +115,15 @@ child_destroys(void *arg)
 		child_rc(hwt_purgatory_destroy(yard.purgatory), 0);
 }
 
-Test(fork, a_child_of_busy_threads)
+YardTest(fork, a_child_of_busy_threads)
 {
 	static struct operation busy[3];
 	pthread_t thread;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	assert_rc(pthread_create(&thread, NULL, run_busy, busy), 0);
 	for (i = 0; i < 100; i++)
 		in_child(child_destroys, NULL);
 	stop = 1;
 	assert_rc(pthread_join(thread, NULL), 0);
-	yard_close(&yard);
 }

@@ -45,7 +45,7 @@ check_next(void *ctx, struct hwt_purgatory *purgatory, hwt_operation operation)
 	return 0;
 }
 
-Test(hand_over, a_chain_through_execute_needs_no_stack)
+YardTest(hand_over, a_chain_through_execute_needs_no_stack)
 {
 	static const struct hwt_operation_executor executor = {
 	    check_next, NULL};
@@ -58,7 +58,6 @@ Test(hand_over, a_chain_through_execute_needs_no_stack)
 	    .executor = &executor};
 	uint64_t i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < CHAIN; i++) {
 		key = KEY(i);
 		assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), 0);
@@ -67,7 +66,6 @@ Test(hand_over, a_chain_through_execute_needs_no_stack)
 	assert_u64(check(&yard, KEY(0)), 1);
 	assert_u64(dones, CHAIN);
 	assert_u64(depth_max, 1);
-	yard_close(&yard);
 }
 
 /* An executor that takes its time, and refuses in the end. */

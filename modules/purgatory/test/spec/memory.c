@@ -31,35 +31,31 @@ fill_and_empty(struct operation *operation, uint64_t key)
 	assert_u64(cancel_key(&yard, KEY(key)), PENDING);
 }
 
-Test(memory, what_one_shard_gave_back_serves_the_others)
+YardTest(memory, what_one_shard_gave_back_serves_the_others)
 {
 	static struct operation operation[PENDING];
 	uint64_t bytes, key;
 
-	yard_open(&yard, NULL);
 	fill_and_empty(operation, 0);
 	bytes = memory_bytes();
 	for (key = 1; key < 300; key++)
 		fill_and_empty(operation, key);
 	/* 7 free ones in each shard, and the slab that was begun. */
 	cr_assert(memory_bytes() < bytes + (64 * 7 + 256) * 240);
-	yard_close(&yard);
 }
 
-Test(memory, few_operations_on_many_keys_take_little)
+YardTest(memory, few_operations_on_many_keys_take_little)
 {
 	static struct operation operation[200];
 	uint64_t bytes;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	bytes = memory_bytes();
 	for (i = 0; i < 200; i++) {
 		operation[i].yard = &yard;
 		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1)), 0);
 	}
 	cr_assert(memory_bytes() < bytes + (200 + 64 * 7 + 256) * 240);
-	yard_close(&yard);
 }
 
 /* An operation on so many keys that is cancelled. */

@@ -31,14 +31,13 @@ Test(never_early, twenty_milliseconds_beside_two_hundred_seconds)
 	yard_close(&yard);
 }
 
-Test(never_early, five_deadlines)
+YardTest(never_early, five_deadlines)
 {
 	static const uint64_t delay_ms[] = {150, 200, 300, 150, 200};
 	struct operation operation[5] = {{0}};
 	uint64_t begun_ns, delay_ns;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	begun_ns = yard.fixture.now_ns;
 	for (i = 0; i < 5; i++) {
 		operation[i].yard = &yard;
@@ -55,15 +54,13 @@ Test(never_early, five_deadlines)
 		cr_assert(delay_ns <= HWT_MS(delay_ms[i]) + 2 * FIXTURE_TICK);
 	}
 	assert_u64(yard_stats(&yard).expired, 5);
-	yard_close(&yard);
 }
 
-Test(never_early, delay_0_is_tried_and_expires_at_the_next_tick)
+YardTest(never_early, delay_0_is_tried_and_expires_at_the_next_tick)
 {
 	struct operation no = {.yard = &yard};
 	struct operation yes = {.yard = &yard, .holds = 1};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&yes, KEY(1), 0), 1);
 	assert_ended(&yes, HWT_COMPLETED);
 	assert_rc(watch_key(&no, KEY(1), 0), 0);
@@ -72,7 +69,6 @@ Test(never_early, delay_0_is_tried_and_expires_at_the_next_tick)
 	assert_pending(&no);
 	assert_u64(fixture_step(&yard.fixture, FIXTURE_TICK), 1);
 	assert_ended(&no, HWT_EXPIRED);
-	yard_close(&yard);
 }
 
 Test(never_early, without_a_deadline_it_stays)
@@ -89,13 +85,12 @@ Test(never_early, without_a_deadline_it_stays)
 }
 
 /* Futures of two parts: the operation completes when both parts did. */
-Test(never_early, futures_of_two_parts)
+YardTest(never_early, futures_of_two_parts)
 {
 	const struct hwt_key keys[] = {KEY(1), KEY(2)};
 	struct operation both = {.yard = &yard};
 	struct operation half = {.yard = &yard};
 
-	yard_open(&yard, NULL);
 	both.counts = half.counts = true;
 	both.holds = half.holds = 3;
 	assert_rc(watch_keys(&both, keys, 2, HWT_MS(200)), 0);
@@ -106,7 +101,6 @@ Test(never_early, futures_of_two_parts)
 	assert_pending(&half);
 	(void)fixture_step(&yard.fixture, HWT_MS(202));
 	assert_ended(&half, HWT_EXPIRED);
-	yard_close(&yard);
 }
 
 /* Watched again in done of its expiry, the record may be another one's while

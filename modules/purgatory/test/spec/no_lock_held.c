@@ -375,12 +375,11 @@ end_second(struct operation *operation)
 	assert_rc(hwt_purgatory_destroy(second), 0);
 }
 
-Test(no_lock_held, shutdown_in_a_callback_of_another_purgatory)
+YardTest(no_lock_held, shutdown_in_a_callback_of_another_purgatory)
 {
 	struct operation operation = {.yard = &yard, .in_done = end_second};
 	struct yard other = {.fixture = {0}};
 
-	yard_open(&yard, NULL);
 	assert_rc(hwt_purgatory_create(&second, yard.fixture.timer, NULL), 0);
 	other.purgatory = second;
 	of_second.yard = &other;
@@ -388,7 +387,6 @@ Test(no_lock_held, shutdown_in_a_callback_of_another_purgatory)
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
 	assert_ended(&operation, HWT_CANCELLED);
-	yard_close(&yard);
 }
 
 /* A predicate that checks a key with one that checks, and so on, many times:

@@ -40,12 +40,11 @@ watch_slowly(void *arg)
 	return NULL;
 }
 
-Test(no_lost_event, an_event_while_it_is_being_watched)
+YardTest(no_lost_event, an_event_while_it_is_being_watched)
 {
 	struct operation operation = {.yard = &yard};
 	pthread_t thread;
 
-	yard_open(&yard, NULL);
 	gate_init(&gate);
 	assert_rc(pthread_create(&thread, NULL, watch_slowly, &operation), 0);
 	gate_await(&gate);
@@ -56,7 +55,6 @@ Test(no_lost_event, an_event_while_it_is_being_watched)
 	assert_rc(operation.rc, 1);
 	assert_ended(&operation, HWT_COMPLETED);
 	assert_u64(operation.tries, 2);
-	yard_close(&yard);
 }
 
 static void *
@@ -66,13 +64,12 @@ check_first(void *arg)
 	return NULL;
 }
 
-Test(no_lost_event, an_event_while_its_predicate_runs_on_another_thread)
+YardTest(no_lost_event, an_event_while_its_predicate_runs_on_another_thread)
 {
 	struct operation operation = {.yard = &yard, .tries = 1};
 	size_t completed = 0;
 	pthread_t thread;
 
-	yard_open(&yard, NULL);
 	gate_init(&gate);
 	(void)watch_slowly(&operation);
 	assert_rc(operation.rc, 0);
@@ -85,7 +82,6 @@ Test(no_lost_event, an_event_while_its_predicate_runs_on_another_thread)
 	assert_rc(pthread_join(thread, NULL), 0);
 	assert_u64(completed, 1);
 	assert_ended(&operation, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
 /* KAFKA-8334: the predicate needs a lock that whoever checks holds. */
@@ -107,14 +103,14 @@ locking_try(hwt_operation handle, void *arg)
 	return holds;
 }
 
-Test(no_lost_event, a_predicate_that_could_not_look_is_asked_by_the_next_check)
+YardTest(
+    no_lost_event, a_predicate_that_could_not_look_is_asked_by_the_next_check)
 {
 	struct operation operation = {.yard = &yard};
 	struct hwt_key key = KEY(1);
 	struct hwt_operation_spec spec =
 	    operation_spec(&operation, &key, 1, HWT_SEC(1));
 
-	yard_open(&yard, NULL);
 	spec.try_complete = locking_try;
 	assert_rc(
 	    hwt_purgatory_watch(yard.purgatory, &operation.handle, &spec), 0);
@@ -125,7 +121,6 @@ Test(no_lost_event, a_predicate_that_could_not_look_is_asked_by_the_next_check)
 	(void)pthread_mutex_unlock(&user_lock);
 	assert_u64(check(&yard, key), 1);
 	assert_ended(&operation, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
 /* Kafka's testDelayedOperationLock: 100 operations with keys of their own, and
@@ -153,12 +148,11 @@ check_all(unsigned index, void *arg)
 	}
 }
 
-Test(no_lost_event, a_hundred_operations_under_twenty_threads)
+YardTest(no_lost_event, a_hundred_operations_under_twenty_threads)
 {
 	static struct operation operation[MANY];
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < MANY; i++) {
 		operation[i].yard = &yard;
 		operation[i].in_try = yields;
@@ -168,7 +162,6 @@ Test(no_lost_event, a_hundred_operations_under_twenty_threads)
 	for (i = 0; i < MANY; i++)
 		assert_ended(&operation[i], HWT_COMPLETED);
 	assert_u64(yard_stats(&yard).completed, MANY);
-	yard_close(&yard);
 }
 
 /* Watchers against an event, at the same moment. */

@@ -183,14 +183,13 @@ payload_body(unsigned index, void *arg)
 		*(_Atomic uint64_t *)arg += check(&yard, KEY(index));
 }
 
-Test(no_overlap, the_payload_is_freed_in_done)
+YardTest(no_overlap, the_payload_is_freed_in_done)
 {
 	const struct hwt_key keys[] = {KEY(0), KEY(1), KEY(2), KEY(3), KEY(4)};
 	_Atomic uint64_t completed = 0;
 	struct operation *operation;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < PAYLOADS; i++) {
 		operation = calloc(1, sizeof(*operation));
 		operation->yard = &yard;
@@ -204,5 +203,4 @@ Test(no_overlap, the_payload_is_freed_in_done)
 		completed += check(&yard, KEY(0));
 	assert_u64(completed, PAYLOADS);
 	assert_stats(&yard, 0, 0, 0);
-	yard_close(&yard);
 }

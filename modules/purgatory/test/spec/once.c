@@ -64,14 +64,13 @@ assert_over(struct operation *operation, enum hwt_outcome outcome)
 	assert_stats(&yard, 0, 0, 0);
 }
 
-Test(once, each_outcome_is_the_only_one)
+YardTest(once, each_outcome_is_the_only_one)
 {
 	struct operation completed = {.yard = &yard};
 	struct operation cancelled = {.yard = &yard};
 	struct operation expired = {.yard = &yard};
 	struct operation ended = {.yard = &yard};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&completed, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(hwt_operation_complete(yard.purgatory, completed.handle), 0);
 	assert_over(&completed, HWT_COMPLETED);
@@ -89,7 +88,6 @@ Test(once, each_outcome_is_the_only_one)
 	assert_u64(yard_stats(&yard).cancelled, 1);
 	assert_u64(yard_stats(&yard).expired, 1);
 	assert_u64(yard_stats(&yard).shut_down, 1);
-	yard_close(&yard);
 }
 
 /* One call decides, and it says so: while another one runs the predicate, that
@@ -102,30 +100,26 @@ complete_from_inside(struct operation *operation)
 		    operation->yard->purgatory, operation->handle);
 }
 
-Test(once, one_call_counts_the_decision)
+YardTest(once, one_call_counts_the_decision)
 {
 	struct operation operation = {
 	    .yard = &yard, .in_try = complete_from_inside};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	operation.rc = 1;
 	operation.holds = 1;
 	assert_u64(check(&yard, KEY(1)), 0);
 	assert_rc(operation.rc, 0);
 	assert_ended(&operation, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
-Test(once, completed_inside_watch_is_not_watchs)
+YardTest(once, completed_inside_watch_is_not_watchs)
 {
 	struct operation operation = {
 	    .yard = &yard, .in_try = complete_from_inside, .tries = 1};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_ended(&operation, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
 /* All that can end an operation, at once. */

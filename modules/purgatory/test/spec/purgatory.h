@@ -24,6 +24,11 @@ void yard_close(struct yard *yard);
 void yard_destroy(struct yard *yard);
 struct hwt_purgatory_stats yard_stats(struct yard *yard);
 
+/* A test that finds the suite's `yard` open, which is closed after the body:
+ * what still waits then is done by yard_close, and so must be static. */
+#define YardTest(suite, name) \
+	TestBetween(yard_open(&yard, NULL), yard_close(&yard), suite, name)
+
 #define KEY(number) ((struct hwt_key){7, (number)})
 
 /* All zero but for what the test sets is a fresh one. */

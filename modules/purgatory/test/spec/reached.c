@@ -37,14 +37,13 @@ watch_due(struct operation *operation, uint64_t at_least)
 	    hwt_purgatory_watch(yard.purgatory, &operation->handle, &spec), 0);
 }
 
-Test(reached, it_does_not_expire_behind_another_ones_done)
+YardTest(reached, it_does_not_expire_behind_another_ones_done)
 {
 	struct operation first = {.yard = &yard, .in_done = pass};
 	struct operation second = {.yard = &yard};
 	size_t completed = 99;
 	pthread_t thread;
 
-	yard_open(&yard, NULL);
 	gate_init(&gate);
 	watch_due(&first, 1);
 	watch_due(&second, 2);
@@ -62,5 +61,4 @@ Test(reached, it_does_not_expire_behind_another_ones_done)
 	assert_ended(&first, HWT_COMPLETED);
 	assert_ended(&second, HWT_COMPLETED);
 	assert_u64(yard_stats(&yard).expired, 0);
-	yard_close(&yard);
 }

@@ -8,13 +8,12 @@ SUITE(stats);
 
 static struct yard yard;
 
-Test(stats, each_end_is_counted_once)
+YardTest(stats, each_end_is_counted_once)
 {
 	struct operation operation[6];
 	struct hwt_purgatory_stats now;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 6; i++) {
 		operation[i] = (struct operation){.yard = &yard};
 		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1 + i)), 0);
@@ -40,7 +39,6 @@ Test(stats, each_end_is_counted_once)
 	assert_u64(yard_stats(&yard).shut_down, 2);
 	for (i = 0; i < 8; i++)
 		assert_u64(now.reserved[i], 0);
-	yard_close(&yard);
 }
 
 static void
@@ -51,7 +49,7 @@ count_itself(struct operation *operation)
 
 /* Where a call has not ended, its own thread's count is right, too: in a
  * predicate of watch and of check, and in done. */
-Test(stats, a_predicate_is_counted_when_it_is_called)
+YardTest(stats, a_predicate_is_counted_when_it_is_called)
 {
 	uint64_t tried = 0;
 	struct operation operation = {.yard = &yard,
@@ -59,7 +57,6 @@ Test(stats, a_predicate_is_counted_when_it_is_called)
 	    .in_done = count_itself,
 	    .data = &tried};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_u64(tried, 1);
 	assert_u64(check(&yard, KEY(1)), 0);
@@ -69,7 +66,6 @@ Test(stats, a_predicate_is_counted_when_it_is_called)
 	operation.holds = 1;
 	assert_u64(check(&yard, KEY(1)), 1);
 	assert_u64(tried, 3);
-	yard_close(&yard);
 }
 
 Test(stats, memory_does_not_grow_with_the_rate_of_calls)

@@ -12,7 +12,7 @@ SUITE(threshold);
 
 static struct yard yard;
 
-Test(threshold, three_one_five_under_one_to_five)
+YardTest(threshold, three_one_five_under_one_to_five)
 {
 	static const uint64_t at_least[] = {3, 1, 5};
 	static const size_t completed[] = {1, 0, 1, 0, 1};
@@ -21,7 +21,6 @@ Test(threshold, three_one_five_under_one_to_five)
 	uint64_t value;
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 3; i++)
 		assert_rc(watch_value(&operation[i], KEY(1), at_least[i]), 0);
 	assert_stats(&yard, 3, 3, 1);
@@ -33,18 +32,16 @@ Test(threshold, three_one_five_under_one_to_five)
 	}
 	assert_stats(&yard, 0, 0, 0);
 	assert_u64(yard_stats(&yard).tried, 0);
-	yard_close(&yard);
 }
 
 #define WAITERS 1000
 
-Test(threshold, in_order_of_value_and_then_of_arrival)
+YardTest(threshold, in_order_of_value_and_then_of_arrival)
 {
 	static struct operation operation[WAITERS];
 	struct operation *by_order[WAITERS];
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < WAITERS; i++) {
 		operation[i].yard = &yard;
 		operation[i].count = 1 + i * 7919 % 100;
@@ -61,7 +58,6 @@ Test(threshold, in_order_of_value_and_then_of_arrival)
 		    (by_order[i - 1]->count == by_order[i]->count &&
 			by_order[i - 1] < by_order[i]));
 	}
-	yard_close(&yard);
 }
 
 Test(threshold, a_value_that_was_reached_completes_at_watch)
@@ -97,19 +93,17 @@ Test(threshold, a_lower_value_completes_nothing)
 	yard_close(&yard);
 }
 
-Test(threshold, the_value_ends_with_the_last_link)
+YardTest(threshold, the_value_ends_with_the_last_link)
 {
 	struct operation first = {.yard = &yard};
 	struct operation second = {.yard = &yard};
 
-	yard_open(&yard, NULL);
 	assert_u64(raise_to(&yard, KEY(1), 9), 0);
 	assert_rc(watch_value(&first, KEY(1), 5), 0);
 	assert_u64(raise_to(&yard, KEY(1), 9), 1);
 	assert_rc(watch_value(&second, KEY(1), 5), 0);
 	assert_stats(&yard, 1, 1, 1);
 	assert_u64(raise_to(&yard, KEY(1), 5), 1);
-	yard_close(&yard);
 }
 
 /* Also when a walk has its position under the key meanwhile: then the key's
@@ -126,12 +120,11 @@ watch_late(struct operation *operation)
 	assert_rc(watch_value(&later, KEY(1), 5), 0);
 }
 
-Test(threshold, nor_does_the_value_outlive_it_during_a_walk)
+YardTest(threshold, nor_does_the_value_outlive_it_during_a_walk)
 {
 	static struct operation operation[100];
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 100; i++) {
 		operation[i].yard = &yard;
 		operation[i].in_done = watch_late;
@@ -144,15 +137,13 @@ Test(threshold, nor_does_the_value_outlive_it_during_a_walk)
 	assert_pending(&late);
 	assert_stats(&yard, 2, 2, 1);
 	assert_u64(raise_to(&yard, KEY(1), 5), 2);
-	yard_close(&yard);
 }
 
-Test(threshold, checks_do_not_touch_those_that_wait_for_a_value)
+YardTest(threshold, checks_do_not_touch_those_that_wait_for_a_value)
 {
 	struct operation value = {.yard = &yard};
 	struct operation plain = {.yard = &yard, .holds = 0};
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_value(&value, KEY(1), 3), 0);
 	assert_rc(watch_key(&plain, KEY(1), HWT_NEVER), 0);
 	plain.holds = 1;
@@ -160,17 +151,15 @@ Test(threshold, checks_do_not_touch_those_that_wait_for_a_value)
 	assert_pending(&plain);
 	assert_u64(check(&yard, KEY(1)), 1);
 	assert_ended(&value, HWT_COMPLETED);
-	yard_close(&yard);
 }
 
-Test(threshold, they_are_cancelled_by_key_and_expire_as_others_do)
+YardTest(threshold, they_are_cancelled_by_key_and_expire_as_others_do)
 {
 	static struct operation operation[200];
 	struct hwt_operation_spec spec;
 	struct hwt_key key = KEY(1);
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 200; i++) {
 		operation[i].yard = &yard;
 		spec = operation_spec(
@@ -187,7 +176,6 @@ Test(threshold, they_are_cancelled_by_key_and_expire_as_others_do)
 	for (i = 0; i < 200; i++)
 		assert_ended(
 		    &operation[i], i < 100 ? HWT_EXPIRED : HWT_CANCELLED);
-	yard_close(&yard);
 }
 
 /* done raises, watches again with the next value, and so on. */
@@ -225,12 +213,11 @@ same_value(struct operation *operation)
 	assert_rc(watch_value(operation, KEY(1), 5), 0);
 }
 
-Test(threshold, what_is_watched_again_waits_for_the_next_raise)
+YardTest(threshold, what_is_watched_again_waits_for_the_next_raise)
 {
 	static struct operation operation[32];
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	for (i = 0; i < 32; i++) {
 		operation[i].yard = &yard;
 		operation[i].in_done = same_value;
@@ -240,5 +227,4 @@ Test(threshold, what_is_watched_again_waits_for_the_next_raise)
 	assert_u64(operation[31].count, 1);
 	assert_u64(raise_to(&yard, KEY(1), 9), 32);
 	assert_u64(operation[31].count, 2);
-	yard_close(&yard);
 }
