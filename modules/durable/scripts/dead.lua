@@ -14,7 +14,7 @@ end
 if not is_id(ARGV[4]) then
 	return refuse_argument(2, "id")
 end
-refused = admit("SETRANGE", "UNLINK", "ZADD", "ZREM")
+refused = admit("LREM", "SETRANGE", "UNLINK", "ZADD", "ZREM")
 if refused then
 	return refused
 end
@@ -37,6 +37,10 @@ if ARGV[3] == "replay" then
 	place(id, task, now)
 	save(id, task)
 else
+	if task and task.has_entry then
+		-- An entry without a record would be a task that was lost.
+		sure("LREM", queue_key(task.queue), 0, id)
+	end
 	call("UNLINK", record_key(id))
 	count("dropped", 1)
 end

@@ -352,6 +352,8 @@ MUTANTS = [
     ("janitor", "the scan stands still",
      "scan = (scan + 1) % slots", "scan = scan"),
     ("dead", "replay keeps the generation", "renew(task)", ""),
+    ("dead", "drop leaves an entry",
+     'sure("LREM", queue_key(task.queue), 0, id)', ""),
     ("dead", "drop keeps the record", 'call("UNLINK", record_key(id))', ""),
     ("dead", "it stays where the dead are",
      'sure("ZREM", set, id)', ""),

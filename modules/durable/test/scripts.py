@@ -998,6 +998,13 @@ class Fencing(Case):
         self.assertEqual(self.call("cancel", "x"), 0)
         self.assertEqual(self.add(flag="replace"), 6)
 
+    def test_what_is_added_in_its_place_has_the_next_generation(self):
+        for reach in (in_succeeded, in_failed, in_cancelled):
+            self.setUp()
+            reach(self)
+            self.assertEqual(self.add(flag="replace"), 0)
+            self.assertEqual(self.record("x").generation, 2)
+
     def test_why_is_kept_with_a_dead_letter_alone(self):
         key = self.space.key(0, "e:x")
         why = "w." + "x" * 62 + " " + "t\0\n" * 341 + "t"
@@ -1730,6 +1737,22 @@ class LongQueue(Case):
         while self.take(limit=500):
             pass
         self.assertEqual(self.expiry("x000"), RETENTION)
+        self.assert_whole()
+
+    def test_the_entry_of_a_dead_letter_that_is_dropped_goes_with_it(self):
+        """Otherwise, it would be quarantined as a task that was lost."""
+        self.call("reschedule", "x000", "in", 0)
+        self.pump_all()
+        self.take(limit=1)
+        self.finish("x000", outcome="fail")
+        self.assertEqual(self.call("dead", "drop", "x000"), 0)
+        self.assertEqual(self.length(), 1199)
+        self.assert_whole()
+        self.assertEqual(self.add("x000", delay=1000), 0)
+        while self.take(limit=500):
+            pass
+        self.assertEqual(self.state("x000"), "pending")
+        self.assertEqual(self.meta()["quarantined"], 0)
         self.assert_whole()
 
     def test_so_does_what_is_added_in_its_place(self):
