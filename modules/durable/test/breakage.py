@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ import unittest
 
 from actor import Actor
 from checker import Checker
-from engine import LIMIT, Engine, Space, shard_of
+from engine import HERE, LIMIT, Engine, Space, shard_of
 from programs import DURABLE, Programs, Running, main, wait_until
 
 MEMORY, FSYNCED = 1, 2
@@ -836,6 +837,27 @@ class Ends(Programs):
         self.assertEqual(done, sorted(f"t{i}" for i in range(60)))
         self.assertEqual((schedulers[1].end(), workers[1].end()), (0, 0))
         self.check()
+
+    def test_sigterm_of_a_test(self):
+        """It ends at once, and leaves no folder."""
+        text = """
+import time, unittest, engine
+class Test(unittest.TestCase):
+    def test_1(self):
+        server = engine.Engine()
+        print(server.folder, flush=True)
+        time.sleep(60)
+    def test_2(self):
+        print("another one", flush=True)
+unittest.main()"""
+        test = subprocess.Popen(
+            [sys.executable, "-B", "-c", text], cwd=HERE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        folder = test.stdout.readline().decode().strip()
+        test.terminate()
+        self.assertEqual(test.communicate(timeout=LIMIT)[0], b"")
+        self.assertEqual(test.returncode, -signal.SIGTERM)
+        self.assertFalse(os.path.exists(folder))
 
     def test_sigkill_of_hwtctl_stores_all_of_a_batch_or_nothing(self):
         self.ctl("init", "--shards=1")

@@ -17,10 +17,9 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 
 from checker import Checker
-from engine import Engine, Space, held
+from engine import Engine, Space, held, scratch_folder
 
 TAIL = 4096
 START = 1700000000000
@@ -89,7 +88,7 @@ class History:
 
 
 def copy_cut(history, cut):
-    folder = tempfile.mkdtemp(prefix="hwt-cut-")
+    folder = scratch_folder("hwt-cut-")
     shutil.copytree(os.path.join(history.folder, "appendonlydir"),
                     os.path.join(folder, "appendonlydir"))
     os.truncate(os.path.join(folder, history.file), cut)

@@ -22,7 +22,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -37,8 +36,29 @@ LIMIT = 60  # seconds that anything may take
 CLOCK = os.path.join(HERE, "../../../build/durable/clock.so")
 
 
-# What has been started is ended, and its folder removed, on this too.
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+scratch, servers = {}, {}  # folders and processes: who has made them
+
+
+def scratch_folder(prefix):
+    folder = tempfile.mkdtemp(prefix=prefix)
+    scratch[folder] = os.getpid()
+    return folder
+
+
+def clean_up_and_die(number, _):
+    """Not by SystemExit: unittest would take it for the failure of a test, and
+    go on with the next one."""
+    for server, owner in servers.items():
+        if owner == os.getpid():
+            server.kill()
+    for folder, owner in scratch.items():
+        if owner == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+signal.signal(signal.SIGTERM, clean_up_and_die)
 
 
 class Error(Exception):
@@ -181,7 +201,7 @@ class Engine:
     def __init__(self, folder=None, port=None, start=True, clock=False,
                  **config):
         self.own_folder = folder is None
-        self.folder = folder or tempfile.mkdtemp(prefix="hwt-durable-")
+        self.folder = folder or scratch_folder("hwt-durable-")
         self.port = port or free_port()
         self.socket_path = os.path.join(self.folder, "socket")
         self.config = {"appendonly": "no", "save": '""',
@@ -238,6 +258,7 @@ class Engine:
             [SERVER, self.write_config()], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        servers[self.process] = os.getpid()
         if wait:
             self.wait()
         return self
@@ -270,6 +291,7 @@ class Engine:
         """Sends a signal and waits for the end."""
         process, self.process = self.process, None
         if process is not None:
+            servers.pop(process, None)
             process.send_signal(which)
             if which == signal.SIGTERM:
                 process.send_signal(signal.SIGCONT)
@@ -288,9 +310,10 @@ class Engine:
 
     def append_only_files(self):
         folder = os.path.join(self.folder, "appendonlydir")
-        return sorted(os.path.join(folder, name)
-                      for name in os.listdir(folder)
-                      if name.endswith(".incr.aof"))
+        return sorted((os.path.join(folder, name)
+                       for name in os.listdir(folder)
+                       if name.endswith(".incr.aof")),
+                      key=lambda path: int(path.split(".")[-3]))
 
     def close(self):
         try:

@@ -32,7 +32,7 @@ import unittest
 
 from checker import Record
 from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
-                    held, shard_of)
+                    held, scratch_folder, shard_of)
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 BUILD = os.path.abspath(
@@ -201,7 +201,7 @@ class Programs(unittest.TestCase):
     def setUp(self):
         Programs.count += 1
         self.space = f"test{Programs.count}"
-        self.folder = tempfile.mkdtemp(prefix="hwt-programs-")
+        self.folder = scratch_folder("hwt-programs-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def where(self):
@@ -1074,7 +1074,7 @@ class Engines(unittest.TestCase):
     """Engines that are not fit, not there, or not willing."""
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="hwt-programs-")
+        self.folder = scratch_folder("hwt-programs-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def engine(self, **config):
@@ -1905,7 +1905,7 @@ class Account(unittest.TestCase):
     killed = [(2000, "worker 1", 7), (2500, "producer", 9)]
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="hwt-programs-")
+        self.folder = scratch_folder("hwt-programs-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         loader = importlib.machinery.SourceFileLoader(
             "demo", os.path.join(ROOT, "examples/durable/demo"))

@@ -16,10 +16,10 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from engine import BUILD, CHECK_AOF, LIMIT, Engine, Space, repaired
+from engine import (BUILD, CHECK_AOF, LIMIT, Engine, Space, repaired,
+                    scratch_folder)
 from programs import DURABLE, NO, UNREACHABLE, USAGE, YES, main
 
 EVERY = int(os.environ.get("HWT_EVERY", "1"))
@@ -53,7 +53,7 @@ class Repair(unittest.TestCase):
     last file. ends: where that is after each of them, with the digest."""
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="hwt-repair-")
+        self.folder = scratch_folder("hwt-repair-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.files = os.path.join(self.folder, "appendonlydir")
 
