@@ -229,8 +229,10 @@ metrics_open(void)
 	if (fd == -EINVAL)
 		usage_error("--metrics: want PORT, ADDRESS:PORT or "
 			    "[ADDRESS]:PORT");
-	if (fd < 0)
-		usage_error("--metrics: %s", system_text(-fd));
+	if (fd < 0) {
+		complain("--metrics: %s", system_text(-fd));
+		finish(STATUS_NO);
+	}
 	complain("http://%s/metrics", where);
 	return fd;
 }

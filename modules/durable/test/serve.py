@@ -18,7 +18,7 @@ import sys
 import time
 
 from engine import LIMIT
-from programs import USAGE, Programs, call, main, wait_until
+from programs import NO, USAGE, Programs, call, main, wait_until
 
 HEALTH = b"GET /health HTTP/1.0\r\n\r\n"
 
@@ -131,6 +131,14 @@ class Serve(Programs):
         name = self.add("--queue=q", "--in=0")
         wait_until(lambda: self.state(name) == "delivered")
         self.assertEqual(running.end(), 0)
+
+    def test_a_port_that_is_in_use(self):
+        """No mistake of the command line: a supervisor tries again."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            result = call("hwtd", *self.where(), "--metrics",
+                          str(other.getsockname()[1]))
+        self.assertEqual(result.status, NO)
+        self.assertIn("--metrics: Address already in use", result.err)
 
     def test_a_queue_that_nobody_serves(self):
         address = self.metrics("--queue-wait=1")[1]
