@@ -53,6 +53,9 @@ static const char common_usage[] =
     "Exit status: 0; 1: not found, or refused; 2: usage; 3: the engine cannot\n"
     "be reached, and what was asked for may have happened or not.\n";
 
+static void complain_list(const char *format, va_list list)
+    __attribute__((format(printf, 1, 0)));
+
 static void
 complain_list(const char *format, va_list list)
 {
