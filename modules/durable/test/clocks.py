@@ -29,13 +29,16 @@ START = 1700000000000
 class Scripts(unittest.TestCase):
     """The rule, with a clock that is moved by hand."""
 
+    change = staticmethod(lambda name, text: text)  # of the scripts
+
     def setUp(self):
         self.engine = Engine(clock=True)
         self.addCleanup(self.engine.close)
         self.engine.clock.stop_at(START)
         self.client = self.engine.client()
         self.addCleanup(self.client.close)
-        self.space = Space(self.client, "test", shards=1, slots=64, tick=100)
+        self.space = Space(self.client, "test", shards=1, slots=64, tick=100,
+                           change=self.change)
         self.check = Checker(self.client, "test")
         self.pump()
 

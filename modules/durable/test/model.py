@@ -9,8 +9,10 @@ compared with the model, and all invariants are checked.
 Bad luck is a kill -9 of the engine, between calls or in the middle of one; its
 append-only file cut at any byte, after which the engine must be where it was
 at the last whole script; a clock that jumps or falls; queues deleted, scripts
-forgotten, pauses. A seed is a run of N steps; with --seconds, as many new seeds
-as there is time for. What fails says its seed, its step and the last calls.
+forgotten, pauses; a clock that leaps, for a moment or for good, while callers
+know what time it is or do not. A seed is a run of N steps; with --seconds, as
+many new seeds as there is time for. What fails says its seed, its step and the
+last calls.
 The last line counts the seeds: tally PASSED FAILED SKIPPED
 """
 
@@ -32,6 +34,8 @@ QUEUES = ["q", "r"]
 IDS = [f"id{i}" for i in range(24)]
 WORKERS = ["a", "b"]
 GRACE = 10000
+JUMP_MAX, JUMP_HOLD = 60000, 10000
+HOUR = 3600000
 KEPT = 600000  # for which a take is remembered behind its leases
 HISTORY = 60  # steps that a cut may take back
 
@@ -87,6 +91,9 @@ class World:
         self.resumed = 0
         self.version = 1
         self.real = 0  # the engine's clock; it forgets takes by this one
+        self.base = 0  # what counts from now on counts from this
+        self.in_doubt = False  # real has leapt; now stands still
+        self.doubted = self.looked = 0  # since when; when that was seen last
         self.takes = {}  # worker: token, end, what it got
         self.fence = 0  # the last one that was given
         self.given = []  # (id, fence) of each attempt
@@ -137,9 +144,26 @@ class World:
         task.doubts = [0, 0]
         task.generation += 1
 
+    def weigh_leap(self, now):
+        """Whether it has lasted. The time by which the pump goes on."""
+        if not self.in_doubt:
+            self.doubted = 0
+        elif not self.doubted or self.real < self.looked or \
+                self.real - self.looked > JUMP_MAX:
+            self.doubted = self.real
+        elif self.real - self.doubted >= JUMP_HOLD:
+            self.doubted, self.in_doubt = 0, False
+            for name in self.in_state("running"):
+                self.tasks[name].until += self.base - now
+            now = self.resumed = self.base
+        self.looked = self.real
+        return now
+
     def do_pump(self, now, records, limit, version):
         if version not in ("", self.version):
             return [-1, 0, self.version]
+        if self.in_doubt or self.doubted:
+            now = self.weigh_leap(now)
         due = [name for name in self.in_state("pending")
                if self.tasks[name].due <= now]
         moved = [name for name in due
@@ -152,11 +176,11 @@ class World:
         more = len(due) >= limit
         left = [self.tasks[name].due for name in self.in_state("pending")]
         ahead = max(now - self.real, 0)
-        wait = 0 if more else min(
+        wait = 0 if more else 1000 if self.in_doubt else min(
             [1000] + [each - now + ahead for each in left])
         queues = {self.tasks[name].queue.encode() for name in moved}
-        return [len(moved), wait, None, None, now, int(more), ahead, 0,
-                sorted(queues)]
+        return [len(moved), wait, None, None, now, int(more), ahead,
+                self.real - now if self.in_doubt else 0, sorted(queues)]
 
     def do_take(self, now, records, queue, worker, token, received, limit,
                 visibility):
@@ -258,7 +282,7 @@ class World:
         elif task.attempts == task.max_attempts:
             task.state, task.said = "failed", False
         else:
-            task.state, task.due = "pending", now + delay
+            task.state, task.due = "pending", self.base + delay
         return 0
 
     def do_extend(self, now, records, visibility, extends):
@@ -272,11 +296,12 @@ class World:
         return results
 
     def do_janitor(self, now, records):
-        over = [] if self.resumed and now - self.resumed < GRACE else [
+        over = [] if self.resumed and now - self.resumed < GRACE and \
+            self.resumed <= self.base else [
             name for name in self.in_state("running")
             if self.tasks[name].until <= now]
         for name in over:
-            self.end_lease(now, self.tasks[name], records[name])
+            self.end_lease(self.base, self.tasks[name], records[name])
         lost = [name for name in self.in_state("delivered")
                 if not self.tasks[name].has_entry]
         for name in lost:
@@ -317,7 +342,7 @@ class World:
 
     def do_resume(self, now, records):
         if self.paused:
-            self.paused, self.resumed = False, now
+            self.paused, self.resumed = False, self.base
         return 0
 
 
@@ -351,6 +376,7 @@ class Seen:
                     task.has_entry != (name in self.entries):
                 return f"{name}: in its queue or not"
         expected = {
+            "doubted": world.doubted,
             "paused": int(world.paused), "resumed": world.resumed,
             "fence": world.fence,
             "begun": world.begun, "given_back": world.given_back,
@@ -374,6 +400,7 @@ class Run:
         self.token = 0
         self.kills = self.cuts = 0
         self.time = START
+        self.witness = 2 ** 53  # of the next call
         self.crew = 0  # workers of before are not heard of again
 
     def begin(self):
@@ -400,8 +427,17 @@ class Run:
         del self.history[:-HISTORY]
 
     @property
-    def now(self):
+    def base(self):
         return max(self.time, self.seen.meta["clock"])
+
+    @property
+    def in_doubt(self):
+        return self.time - max(self.seen.meta["clock"],
+                               self.witness) > JUMP_MAX
+
+    @property
+    def now(self):
+        return self.seen.meta["clock"] if self.in_doubt else self.base
 
     # What may happen, with its weight.
 
@@ -415,11 +451,20 @@ class Run:
         weights = [weight for weight, _ in events]
         for number in range(count):
             event = self.random.choices(events, weights)[0][1]
+            self.choose_witness()
             self.log.append((number, event.__name__))
             event()
 
+    def choose_witness(self):
+        """For a while, nobody knows what time it is; then somebody does."""
+        if self.random.random() < 0.1:
+            self.witness = self.random.choice([0, 0, 0, 2 ** 53])
+        elif self.random.random() < 0.02:
+            self.witness = self.time - JUMP_MAX - self.random.randrange(2)
+
     def drain(self):
         """At last, everything ends."""
+        self.witness = 2 ** 53
         self.call("resume", ())
         for _ in range(60):
             if not self.world.in_state("pending", "delivered", "running"):
@@ -467,8 +512,8 @@ class Run:
         """Mode, time, and what that is as a due time."""
         delay = self.delay()
         if self.random.random() < 0.7:
-            return "in", delay, self.now + delay
-        due = max(0, self.now + delay - self.random.choice([0, 0, 5000]))
+            return "in", delay, self.base + delay
+        due = max(0, self.base + delay - self.random.choice([0, 0, 5000]))
         return "at", due, due
 
     def add(self):
@@ -570,7 +615,8 @@ class Run:
         self.time += self.random.choice([
             0, 1, 7, TICK - 1, TICK, TICK + 1, 1000, 5000, TICK * SLOTS,
             TICK * SLOTS * 3 + 1, -1, -5000, -86400000,
-            max(0, self.now - self.time), 40000])
+            max(0, self.base - self.time), 40000,
+            JUMP_MAX, JUMP_MAX + 1, HOUR, HOUR, -HOUR, JUMP_HOLD])
         self.time = max(START, self.time)
         if self.time < before:
             # Which takes the engine has forgotten while its clock was ahead
@@ -598,7 +644,8 @@ class Run:
     # How a script is called, and what follows.
 
     def words(self, name, arguments):
-        words = self.space.command(name, 0, *arguments)
+        words = self.space.command(name, 0, *arguments,
+                                   witness=self.witness)
         self.log[-1:] = [(*self.log[-1], name, arguments)] \
             if self.log else []
         return words
@@ -612,18 +659,19 @@ class Run:
             self.call_and_kill(name, arguments, modelled)
             return
         self.words(name, arguments)
-        now = self.now
-        reply = self.space(name, 0, *arguments)
+        times = self.now, self.base, self.in_doubt
+        reply = self.space(name, 0, *arguments, witness=self.witness)
         size = self.file_size()
         self.look()
-        expected = self.apply(name, now, modelled)
+        expected = self.apply(name, times, modelled)
         self.compare_reply(name, reply, expected)
         difference = self.seen.compare(self.world)
         require(not difference, difference)
         self.remember(size)
 
-    def apply(self, name, now, modelled):
+    def apply(self, name, times, modelled):
         act = getattr(self.world, "do_" + name)
+        now, self.world.base, self.world.in_doubt = times
         self.world.real = self.time
         self.world.forget(self.time)
         try:
@@ -658,7 +706,7 @@ class Run:
     def refuse(self, code, name, arguments):
         self.words(name, arguments)
         try:
-            reply = self.space(name, 0, *arguments)
+            reply = self.space(name, 0, *arguments, witness=self.witness)
         except Error as error:
             require(error.code == code, error.text)
         else:
@@ -689,7 +737,7 @@ class Run:
         """It happens whole or not at all."""
         self.kills += 1
         words = self.words(name, arguments)
-        now = self.now
+        times = self.now, self.base, self.in_doubt
         self.client.send(*words)
         time.sleep(self.random.random() * 0.002)
         self.engine.kill(signal.SIGKILL)
@@ -700,7 +748,7 @@ class Run:
             return
         before = copy.deepcopy(self.world)
         try:
-            self.apply(name, now, modelled)
+            self.apply(name, times, modelled)
             difference = self.seen.compare(self.world)
         except Broken as error:
             difference = error
@@ -711,6 +759,13 @@ class Run:
                     "and", other)
         self.remember()
 
+    def forget_between(self, after):
+        """What expires is removed from the file one by one; by now the clock
+        may be behind that."""
+        for name in self.world.in_state("succeeded", "cancelled"):
+            if name not in after.tasks and name not in self.seen.records:
+                del self.world.tasks[name]
+
     def cut(self):
         """The engine must be where it was at the last whole script."""
         self.cuts += 1
@@ -720,6 +775,7 @@ class Run:
         at = self.random.randrange(self.history[0][0], size + 1)
         os.truncate(path, at)
         kept = [each for each in self.history if each[0] <= at]
+        following = self.history[len(kept):len(kept) + 1]
         self.history = kept
         _, world, self.lost = kept[-1]
         self.world = copy.deepcopy(world)
@@ -727,6 +783,8 @@ class Run:
         self.checker.forget()
         self.restart()
         self.look()
+        for _, after, _ in following:
+            self.forget_between(after)
         difference = self.seen.compare(self.world)
         require(not difference, "cut at", at, "of", size, ":", difference)
 

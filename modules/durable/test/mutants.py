@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Faults of our own in the scripts: each of the list must be found by the tests
-of the scripts or by three seeds of the random model. What is replaced must
-stand in the file just once.
+of the scripts and clocks, or by three seeds of the random model. What is
+replaced must stand in the file just once.
 
     mutants.py [PATTERN...]    the last line: tally FOUND SURVIVED SKIPPED
 """
@@ -12,6 +12,7 @@ import multiprocessing
 import sys
 import unittest
 
+import clocks
 import model
 import scripts
 from engine import Engine, Scripts, read_script_file
@@ -308,6 +309,20 @@ MUTANTS = [
     ("pump", "the version stays", "version = version + 1", ""),
     ("pump", "the version is not compared",
      "if expected and expected ~= version then", "if false then"),
+    ("common", "a leap is believed at once",
+     "in_doubt = real - max(clock, tonumber(witness) or 0) > JUMP_MAX",
+     "in_doubt = false"),
+    ("common", "nobody is a witness", "tonumber(witness) or 0", "0"),
+    ("pump", "a leap is believed when it is seen again",
+     "elseif real - doubted >= JUMP_HOLD then", "else"),
+    ("pump", "a second leap does not count anew",
+     "real < seen or real - seen > JUMP_MAX then", "real < seen then"),
+    ("pump", "a leap that is over counts",
+     "\t\tdoubted = 0\n\telseif", "\telseif"),
+    ("pump", "leases end by a leap", "prolong_leases(base - now)", ""),
+    ("pump", "no time to extend after a leap", "resumed = now --", "--"),
+    ("resume", "a pause that ended in doubt ends in the past",
+     '"resumed", base', '"resumed", now'),
     ("pump", "next is not kept", "next_look = looked_for", ""),
     ("pump", "no word of the queues", "names[#names + 1] = queue", ""),
     ("tell", "hints stay", 'call("LTRIM", key, -HINTS_MAX, -1)', ""),
@@ -408,6 +423,9 @@ def found_by_tests(change):
         for each in vars(scripts).values()
         if isinstance(each, type) and issubclass(each, case)
         and each not in (case, scripts.Race))  # its clock runs
+    clocks.Scripts.change = staticmethod(change)
+    suite.addTests(
+        unittest.TestLoader().loadTestsFromTestCase(clocks.Scripts))
     result = unittest.TextTestRunner(
         stream=io.StringIO(), failfast=True).run(suite)
     bad = result.failures + result.errors
