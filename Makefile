@@ -37,6 +37,8 @@
 #   make soak soak-durable
 #                    everything at once, for SOAK=600 seconds; the latter then
 #                    breaks connections after every EVERY=1 bytes
+#   make durable-seeds
+#                    each random run of modules/durable with SEEDS=10 seeds
 #   make transfers   cache lines that move between cores, on 4 to 64 simulated
 #                    ones; TRANSFERS=--lines names them
 #   make noise       atomic operations come late, for NOISE=600 seconds

@@ -77,7 +77,7 @@ static bool
 ask_again(int error)
 {
 	if (error != -ETIMEDOUT && error != -ECONNREFUSED && error != -EAGAIN &&
-	    error != -EOPNOTSUPP)
+	    error != -EOPNOTSUPP && error != -ETIME)
 		return false;
 	(void)usleep(20000);
 	return true;

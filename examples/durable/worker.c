@@ -100,7 +100,7 @@ main(int argc, char **argv)
 	/* It may be started while the engine is not there. */
 	while ((error = hwt_durable_open(&durable, &options)) != 0) {
 		if (error != -ECONNREFUSED && error != -ETIMEDOUT &&
-		    error != -EAGAIN)
+		    error != -EAGAIN && error != -ETIME)
 			return 1;
 		(void)usleep(100000);
 	}

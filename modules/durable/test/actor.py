@@ -38,7 +38,7 @@ class Actor:
     """actor("cancel", "id") returns the result and what comes after it, as
     numbers."""
 
-    def __init__(self, space, servers):
+    def __init__(self, space, servers, environment=None):
         self.space = space
         self.servers = servers
         self.errors = tempfile.TemporaryFile()
@@ -48,7 +48,8 @@ class Actor:
         self.ended = False
         self.process = subprocess.Popen(
             [CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, preexec_fn=die_with_parent)
+            stderr=self.errors, preexec_fn=die_with_parent,
+            env=environment)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 

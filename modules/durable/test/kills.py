@@ -10,7 +10,8 @@ against the keys of the engine.
 One producer adds RATE tasks a second and cancels some (examples/durable); the
 other one, which the seed steers, adds, cancels and reschedules one by one.
 Kills are SIGKILL, of whom and when the seed says. soak.py is the long form.
-With --outside, what operators and disks do besides: see Outside.
+With --outside, what operators, disks and clocks do besides: see Outside; in the
+end the engine loses its data, and the space is made anew.
 
 What is checked, by the numbers of the invariants: 1 what was acknowledged and
 not cancelled ends. 2 nothing begins before it is due, by the engine's word and
@@ -18,34 +19,46 @@ by what was asked for. 3 what has succeeded did so by an attempt that a worker
 has made; no attempt begins twice; another execution has its cause; attempts
 are at most as many as allowed. 4 nothing begins after a cancel that answered 0,
 and nothing of a generation after a reschedule that did. 5, 7, 8 the checker. 6
-clock, cursor and version do not fall."""
+clock, cursor and version do not fall. The same once more for each write of the
+append-only file: history.py.
+
+Early is what begins by a time that the engine must not believe: see machine.py.
+What a leap that lasts makes due is executed at once, which the contract says.
+
+Other faults have tests of their own, for they need other engines: replicas that
+are more than those waited for, away for long, or become masters, cluster.py and
+replication.py."""
 
 import argparse
 import collections
+import errno
 import json
+import math
 import os
 import random
 import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 from actor import BUILD, Actor
 from checker import Checker, Record
-from engine import LIMIT, Engine, Error, Space, die_with_parent
+from engine import (LIMIT, Engine, Error, Space, die_with_parent,
+                    scratch_folder)
+from history import History
+from machine import HOUR, Machine, Steady, now_ms
 
 SPACE, QUEUE = "load", "q"
 SHARDS = 8
 PATIENCE = 180  # seconds, for what is left
+LEAP_MAX = 5 * HOUR
 # Faults by which the engine, for longer than a lease, answers nobody.
-ENGINE = {"engine", "setting", "full_disk", "torn", "damaged"}
-
-
-def now_ms():
-    return int(time.time() * 1000)
+ENGINE = {"engine", "engine's clock", "setting", "full_disk", "torn",
+          "damaged"}
+REFUSED_FOR_NOW = (-errno.ETIMEDOUT, -errno.ECONNREFUSED, -errno.EAGAIN,
+                   -errno.EOPNOTSUPP, -errno.ETIME)
 
 
 class Part:
@@ -62,7 +75,8 @@ class Part:
         with open(self.load.path(self.name + ".err"), "ab") as errors:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=errors,
-                stderr=errors, preexec_fn=die_with_parent)
+                stderr=errors, preexec_fn=die_with_parent,
+                env=self.load.machine.environment(self.name))
 
     def kill(self):
         """Returns its id. One that has ended by itself is a failure."""
@@ -114,12 +128,16 @@ class Chaos(threading.Thread):
         self.rng = random.Random(seed)
         self.file = open(load.path("chaos.log"), "a", encoding="ascii")
         # Before the thread runs: whoever kills it kills this.
-        self.actor = Actor(SPACE, load.servers())
+        self.actor = self.make_actor()
         self.count = 0
         self.live = []
         self.stopping = False
         self.calls = collections.Counter()
         self.failure = None
+
+    def make_actor(self):
+        return Actor(SPACE, self.load.servers(),
+                     self.load.machine.environment(self.name))
 
     def log(self, what, name, *more):
         words = [what, str(now_ms()), name, *map(str, more)]
@@ -137,7 +155,7 @@ class Chaos(threading.Thread):
                 pass
             time.sleep(0.05)
             self.actor.kill()
-            self.actor = Actor(SPACE, self.load.servers())
+            self.actor = self.make_actor()
 
     def call(self, *words):
         """The result, and how often it was tried."""
@@ -149,7 +167,7 @@ class Chaos(threading.Thread):
             except (AssertionError, OSError):
                 self.connect()
                 continue
-            if error not in (-110, -111, -11, -95):
+            if error not in REFUSED_FOR_NOW:
                 self.calls[words[0], error] += 1
                 return error, tries
 
@@ -225,7 +243,7 @@ class Task:
                  "moved", "runs", "seen")
 
     def __init__(self):
-        self.asks = []  # the earliest time of each generation
+        self.asks = []  # of each generation: when, until when, and the delay
         self.exact = True  # they are known one by one
         self.most = 20
         self.acked = False
@@ -288,10 +306,10 @@ class Account:
             self.note_run(*words)
 
     def note_asked(self, what, ms, name, *more):
-        ms = int(ms)
+        ms = self.load.machine.real(int(ms))
         if what == "ask":
             task = self.tasks.setdefault(name, Task())
-            task.asks.append(ms + int(more[0]))
+            task.asks.append((ms, math.inf, int(more[0])))
             if len(more) > 1:
                 task.most = int(more[1])
             self.counts["asked"] += 1
@@ -304,6 +322,7 @@ class Account:
         task.seen = ms
         if what == "ack":
             task.acked = True
+            task.asks[0] = (task.asks[0][0], ms, task.asks[0][2])
             self.counts["acked"] += 1
         elif what == "undo":
             task.undone = True
@@ -311,25 +330,27 @@ class Account:
             task.cancelled = ms
         elif what == "move":
             task.exact = False
-            task.asks.append(ms + int(more[0]))
+            task.asks.append((ms, math.inf, int(more[0])))
         elif what == "moved":
+            task.asks[-1] = (task.asks[-1][0], ms, task.asks[-1][2])
             task.moved.append(ms)
             task.exact = len(task.moved) == len(task.asks) - 1
 
     def note_run(self, what, ms, name, generation, attempt, *more):
         key = int(generation), int(attempt)
+        ms = self.load.machine.real(int(ms))
         task = self.tasks.get(name)
         if task is None:
             self.load.complain(f"{name}: {what} {key}, unknown or long ended")
             return
-        task.seen = int(ms)
+        task.seen = ms
         if what == "begin":
             if key in task.runs:
                 self.load.complain(f"{name}: attempt {key} begun twice")
-            task.runs[key] = Run(int(ms), int(more[0]), int(more[1]))
+            task.runs[key] = Run(ms, int(more[0]), int(more[1]))
         else:
             task.runs[key].how = what
-            task.runs[key].end = int(ms)
+            task.runs[key].end = ms
 
     def settle(self, older_ms):
         """Judges what has ended and was not heard of since then."""
@@ -364,15 +385,24 @@ class Account:
             self.maybe_dead.add(name)
         return kind
 
+    def due_at_least(self, task, generation, attempt):
+        """A retry after the clock was set back is due by the clock then."""
+        if attempt > 1 and self.load.machine.marks:
+            return 0
+        asks = [task.asks[generation - 1]] if task.exact and \
+            generation <= len(task.asks) else task.asks
+        return min(self.load.machine.earliest(since, until) + delay
+                   for since, until, delay in asks)
+
     def judge_times(self, name, task):
         first = True
         for (generation, attempt), run in sorted(task.runs.items()):
-            asked = task.asks[generation - 1] if task.exact and \
-                generation <= len(task.asks) else min(task.asks)
-            if run.begin < run.due or run.begin < asked:
+            latest = self.load.machine.latest(run.begin)
+            if latest < max(run.due, self.due_at_least(
+                    task, generation, attempt)):
                 self.load.complain(f"2 {name}: {generation} {attempt} begun "
-                                   f"at {run.begin}, due {run.due}, asked "
-                                   f"for {task.asks}")
+                                   f"at {run.begin}, when it was {latest}, "
+                                   f"due {run.due}, asked for {task.asks}")
             if attempt > task.most:
                 self.load.complain(f"3 {name}: attempt {attempt} of "
                                    f"{task.most}")
@@ -389,6 +419,8 @@ class Account:
             first = False
 
     def note_late(self, run):
+        if self.load.machine.off:
+            return  # the clock's due time is not ours
         self.late[run.begin - run.due] += 1
         if not any(run.due - 10000 <= ms <= run.begin
                    for ms, *_ in self.load.killed[-20:]):
@@ -476,7 +508,7 @@ class Load:
         self.visibility = visibility
         self.retention = retention
         self.keeps = retention >= 3600  # the records of all are there
-        self.folder = tempfile.mkdtemp(prefix="hwt-kills-")
+        self.folder = scratch_folder("hwt-kills-")
         self.rng = random.Random(options.seed)
         self.killed = []  # (ms, name, process)
         self.wrong = []
@@ -484,11 +516,15 @@ class Load:
         self.producers = 0
         self.resting = False  # the producer is not to run
         self.metas = {}
+        self.resets = 0  # of the clock
         self.parts = []
         self.chaos = None
         self.engine = Engine(folder=self.folder, appendonly="yes",
                              appendfsync="always",
                              slowlog_log_slower_than=100000, **config)
+        self.machine = Machine(self.folder, self.engine.clock) \
+            if self.engine.clock else Steady()
+        self.history = History(self.engine, SPACE, self.complain)
         self.account = Account(self)
 
     def path(self, name):
@@ -510,7 +546,8 @@ class Load:
         return subprocess.run(
             self.program("hwtctl", words[0], "--redis", self.servers(),
                          "--space", SPACE, *words[1:]),
-            stdout=subprocess.PIPE, timeout=LIMIT, check=False)
+            stdout=subprocess.PIPE, timeout=LIMIT, check=False,
+            env=self.machine.environment("hwtctl"))
 
     def hwtd(self):
         return self.program("hwtd", "--redis", self.servers(), "--space",
@@ -560,18 +597,21 @@ class Load:
             part.start()
         self.look()
 
+    def read_metas(self):
+        with self.engine.client() as client:
+            space = Space(client, SPACE, scripts=object(), init=False)
+            return {shard: space.meta(shard) for shard in range(SHARDS)}
+
     def look(self):
         """What never falls, 6."""
         try:
-            with self.engine.client() as client:
-                space = Space(client, SPACE, scripts=object(), init=False)
-                for shard in range(SHARDS):
-                    meta = space.meta(shard)
-                    before = self.metas.get(shard, meta)
-                    for name in ("clock", "cursor", "version"):
-                        if meta[name] < before[name]:
-                            self.complain(f"6 shard {shard}: {name} fell")
-                    self.metas[shard] = meta
+            metas = self.read_metas()
+            for shard, meta in metas.items():
+                before = self.metas.get(shard, meta)
+                for name in ("clock", "cursor", "version"):
+                    if meta[name] < before[name]:
+                        self.complain(f"6 shard {shard}: {name} fell")
+            self.metas = metas
         except (OSError, Error) as error:
             self.complain(f"the engine does not answer: {error}")
 
@@ -584,6 +624,8 @@ class Load:
         status = self.parts[5].process.wait(PATIENCE)
         if status != 0:
             self.complain(f"the producer's exit status is {status}")
+        if self.machine.owed:
+            self.machine.set_by(self.machine.owed)
         end = time.monotonic() + PATIENCE
         while True:
             stats = self.stats()
@@ -621,6 +663,28 @@ class Load:
         if self.ctl("check").returncode != 0:
             self.complain("hwtctl check: " + self.ctl("check").stdout.decode())
         return records
+
+    def judge_history(self):
+        """The append-only file, beside the logs."""
+        history = self.history
+        history.read()
+        for shard, falls in history.falls.items():
+            if falls > self.resets:
+                self.complain(f"6 history: the clock of shard {shard} fell "
+                              f"{falls} times, after {self.resets} resets")
+        print(f"history: {history.writes} writes of records, "
+              f"{sum(history.begun.values())} attempts"
+              f"{'' if history.complete else ', with gaps'}")
+        if not history.complete:
+            return
+        for name, task in self.account.tasks.items():
+            if task.acked and name not in history.added:
+                self.complain(f"1 {name}: acknowledged, and not in the file")
+            if task.cancelled and name not in history.cancelled:
+                self.complain(f"4 {name}: cancelled, and not in the file")
+            for key in task.runs:
+                if (name, *key) not in history.begun:
+                    self.complain(f"3 {name}: {key} is not in the file")
 
     def report(self):
         account = self.account
@@ -671,8 +735,11 @@ class Outside:
         self.faults = collections.Counter()
 
     def one(self):
-        fault = self.rng.choice((self.replica, self.setting, self.full_disk,
-                                 self.torn, self.damaged))
+        fault = self.rng.choice(
+            [self.replica, self.setting, self.full_disk, self.torn,
+             self.damaged, self.leap, self.leap, self.own_clock] +
+            [each for each in (self.ahead, self.back)
+             if not self.faults[each.__name__]])
         self.faults[fault.__name__] += 1
         before = now_ms()
         fault()
@@ -694,6 +761,7 @@ class Outside:
         name, weak, strong = self.rng.choice((
             ("appendonly", "no", "yes"), ("appendfsync", "everysec", "always"),
             ("maxmemory-policy", "allkeys-lru", "noeviction")))
+        self.load.history.read()
         with self.engine.client() as client:
             client("CONFIG", "SET", name, weak)
             time.sleep(self.rng.random() * 3)
@@ -751,6 +819,99 @@ class Outside:
             file.write(data)
         self.engine.start()
 
+    def leap(self):
+        """The clock of the machine is ahead for a moment, and right again:
+        nothing comes of that."""
+        def meanwhile():
+            time.sleep(self.rng.random() * 3)
+            if self.rng.random() < 0.5:
+                self.load.kill_one(0.3)
+        by = self.rng.choice((HOUR, LEAP_MAX))
+        if not self.load.machine.leap(by, meanwhile):
+            print("a leap that was to be short was long", flush=True)
+            self.reset()
+        self.wait_for_time()
+
+    def ahead(self):
+        """It stays ahead: all of that hour is executed, once it is believed.
+        """
+        self.load.machine.set_by(HOUR)
+        self.load.kill_one(0.3)
+        self.wait_for_time()
+
+    def back(self):
+        """It is set back, and somebody resets it: what was added before is
+        late by that."""
+        self.load.machine.set_back(HOUR)
+        time.sleep(self.rng.random() * 2)
+        self.load.kill_one(0.3)
+        self.reset()
+        self.wait_for_time()
+
+    def reset(self):
+        end = time.monotonic() + PATIENCE
+        while self.load.ctl("clock", "--reset").returncode != 0:
+            if time.monotonic() > end:
+                self.load.complain("the clock cannot be reset")
+                return
+        self.load.machine.was_reset()
+        self.load.resets += 1
+        self.load.metas = {}
+
+    def wait_for_time(self):
+        """Until all shards have the time."""
+        end = time.monotonic() + LIMIT
+        while True:
+            metas = self.load.read_metas()
+            now = now_ms() + self.load.machine.off
+            if all(meta["doubted"] == 0 and abs(now - meta["clock"]) < 5000
+                   for meta in metas.values()):
+                return
+            if time.monotonic() > end:
+                clocks = [now - meta["clock"] for meta in metas.values()]
+                self.load.complain(f"6 time stands still, ms: {clocks}")
+                return
+            time.sleep(0.1)
+
+    def own_clock(self):
+        """That of one process alone, or of the engine, is ahead or behind:
+        its calls are refused."""
+        part = self.rng.choice((*self.load.parts[:5], Redis(self.engine)))
+        process = self.engine.pid if part.name == "engine" else \
+            part.process.pid
+        self.load.machine.set_one(part.name, self.rng.choice((HOUR, -HOUR)))
+        for _ in range(3):
+            self.load.killed.append((now_ms(), part.name + "'s clock",
+                                     process))
+            time.sleep(self.rng.random())
+        self.load.machine.set_one(part.name, 0)
+        self.load.killed.append((now_ms(), part.name + "'s clock", process))
+
+    def anew(self):
+        """The data are lost, and the space is made anew, when the rest has been
+        judged: what has the old one is refused for ever, and touches nothing
+        of the new one."""
+        load = self.load
+        hwtd = Part(load, "hwtd-old", load.hwtd)
+        worker = Part(load, "worker-old", load.worker)
+        with self.engine.client() as client, load.chaos.make_actor() as actor:
+            actor.open(level=0, shards=0, slots=0, tick=0)
+            client("FLUSHALL")
+            load.ctl("init", f"--shards={SHARDS}")
+            load.ctl("add", f"--queue={QUEUE}", "--in=0", "--id=new")
+            for words in (("add", QUEUE, 0, 1, "order", "new"),
+                          ("cancel", "new"), ("reschedule", "new", 0)):
+                error = actor(*words)[0]
+                if error != -errno.ESTALE:
+                    load.complain(f"{words[0]} of the old space: {error}")
+            if hwtd.process.wait(LIMIT) != 1:
+                load.complain("hwtd of the old space: exit status "
+                              f"{hwtd.process.returncode}")
+            worker.kill()
+            shown = json.loads(load.ctl("show", "new").stdout)
+            if (shown["state"], shown["attempts"]) != ("pending", 0):
+                load.complain(f"what is of the new space is {shown}")
+
     def close(self):
         for replica in self.replicas:
             replica.close()
@@ -779,7 +940,8 @@ def balance(load):
 
 
 def run(options):
-    load = Load(options)
+    # A leap of the clock takes what has ended, if its retention is shorter.
+    load = Load(options, retention=30 * 86400, clock=options.outside)
     outside = Outside(load)
     try:
         load.start()
@@ -792,9 +954,12 @@ def run(options):
         load.drain()
         load.end_parts()
         load.account.read()
+        load.judge_history()
         load.account.judge_rest(load.check())
         balance(load)
         load.report()
+        if options.outside:
+            outside.anew()
     except BaseException as error:
         load.complain(repr(error))
         raise

@@ -7,6 +7,11 @@ build/durable/clock.so: modules/durable/test/clock.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $<
 
+.PHONY: durable-seeds
+durable-seeds: build/durable/clock.so $(durable_demo) $(durable_programs) \
+		build/plain/modules/durable/test/programs/client
+	$(Q)python3 -B modules/durable/test/seeds.py $(SEEDS)
+
 ifneq ($(ARCH),aarch64)
 check check-all: build/durable/clock.so
 endif
