@@ -178,6 +178,23 @@ class Scripts(unittest.TestCase):
         self.pump_for(30000)
         self.assertEqual(self.janitor(), 1)
 
+    def test_a_leap_beyond_the_retention_takes_what_has_ended(self):
+        """For a moment, too: man hwt_durable. What has not ended stays."""
+        self.add("ended", 0)
+        self.add("dead", 0)
+        self.add("x", 30000)
+        self.pump()
+        for task in self.take():
+            outcome = "done" if task[0] == b"ended" else "fail"
+            self.space("finish", 0, task[0], task[6], outcome, 0, witness="")
+        for hours in (2, -2):
+            self.move(hours * HOUR)
+            self.pump()
+            there = [self.client("EXISTS", self.space.key(0, "r:" + name))
+                     for name in ("ended", "dead", "x")]
+            self.assertEqual(there, [0, 1, 1])
+        self.assertEqual(self.check(), [])
+
     def test_nobody_spins_while_time_stands_still(self):
         self.add("x", 50)
         self.move(-HOUR)
