@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+
 #include "test/faults/module/module.h"
 
 struct hwt *timer;
@@ -33,6 +35,44 @@ timer_advance(uint64_t ns)
 {
 	hand_moved_ns += ns;
 	CHECK(hwt_advance(timer, NULL) == 0);
+}
+
+bool
+fd_is_readable(int fd)
+{
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
+
+	return poll(&polled, 1, 0) == 1;
+}
+
+static bool
+signal_fails(int error)
+{
+	const struct fault *fault = fault_here();
+
+	return fault->call == CALL_EVENTFD_WRITE && fault->error == error;
+}
+
+void
+signal_in_thread(void *(*signals)(void *unused))
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, signals, NULL) == 0);
+	if (fault_here()->permanent && signal_fails(EINTR)) {
+		pause_ns(5 * TICK);
+		fault_off();
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+void
+signal_failed(void)
+{
+	if (!signal_fails(EIO))
+		fail("a mailbox stays silent");
+	if (fault_here()->permanent)
+		fault_off();
 }
 
 static struct {

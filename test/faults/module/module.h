@@ -20,6 +20,14 @@ void timer_open(void);
 void timer_close(void);
 void timer_advance(uint64_t ns);
 
+/* Mailboxes, whose descriptor a fault may keep from being made readable. */
+bool fd_is_readable(int fd);
+/* Runs what makes it readable. A write that is interrupted for good goes on
+ * trying: then this thread ends the fault. */
+void signal_in_thread(void *(*signals)(void *unused));
+/* It is not readable: because of the fault, which ends here. */
+void signal_failed(void);
+
 void attempt_begin(void);
 /* Whether the call failed, as it may have; then it is to be repeated. A fault
  * that is permanent is switched off after the second failure. */

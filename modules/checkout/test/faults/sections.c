@@ -7,7 +7,6 @@
  * the next one must work. Each wait that was begun ends once, with the outcome
  * that was given to it. In the end nothing is out, and no memory is left.
  */
-#include <poll.h>
 
 #include "test/faults/module/module.h"
 
@@ -444,18 +443,7 @@ mailbox_open(void)
 static bool
 is_readable(void)
 {
-	struct pollfd fd = {
-	    .fd = hwt_request_mailbox_fd(mailbox), .events = POLLIN};
-
-	return poll(&fd, 1, 0) == 1;
-}
-
-static bool
-signal_fails(int error)
-{
-	const struct fault *fault = fault_here();
-
-	return fault->call == CALL_EVENTFD_WRITE && fault->error == error;
+	return fd_is_readable(hwt_request_mailbox_fd(mailbox));
 }
 
 static void *
@@ -467,21 +455,6 @@ cancels(void *unused)
 	return NULL;
 }
 
-/* A call that is interrupted for good goes on trying: then another thread must
- * see to it. */
-static void
-cancel_two(void)
-{
-	pthread_t thread;
-
-	CHECK(pthread_create(&thread, NULL, cancels, NULL) == 0);
-	if (fault_here()->permanent && signal_fails(EINTR)) {
-		pause_ns(5 * TICK);
-		fault_off();
-	}
-	CHECK(pthread_join(thread, NULL) == 0);
-}
-
 /* Where the descriptor could not be made readable, the next request does
  * that. */
 static void
@@ -489,10 +462,7 @@ await_readable(struct demand *next)
 {
 	if (is_readable())
 		return;
-	if (!signal_fails(EIO))
-		fail("a mailbox stays silent");
-	if (fault_here()->permanent)
-		fault_off();
+	signal_failed();
 	wait_with(next, FAR);
 	CHECK(hwt_checkout_cancel(checkout, &next->request) == 0);
 	if (!is_readable())
@@ -514,7 +484,7 @@ section_mailbox(void)
 	take(holder);
 	for (i = 1; i < 3; i++)
 		wait_with(demand_of(i, "a"), FAR);
-	cancel_two();
+	signal_in_thread(cancels);
 	(void)demand_of(3, "a");
 	for (i = 1; i < 3; i++) {
 		await_readable(&demand[3]);

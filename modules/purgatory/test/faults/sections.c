@@ -10,8 +10,6 @@
  */
 #include "test/faults/module/module.h"
 
-#include <poll.h>
-
 #include "modules/purgatory/hwt_purgatory.h"
 
 #define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
@@ -405,18 +403,7 @@ static struct hwt_operation_mailbox *mailbox;
 static bool
 is_readable(void)
 {
-	struct pollfd fd = {
-	    .fd = hwt_operation_mailbox_fd(mailbox), .events = POLLIN};
-
-	return poll(&fd, 1, 0) == 1;
-}
-
-static bool
-signal_fails(int error)
-{
-	const struct fault *fault = fault_here();
-
-	return fault->call == CALL_EVENTFD_WRITE && fault->error == error;
+	return fd_is_readable(hwt_operation_mailbox_fd(mailbox));
 }
 
 static void
@@ -452,21 +439,6 @@ hands_over(void *unused)
 	return NULL;
 }
 
-/* A call that is interrupted for good goes on trying: then another thread must
- * see to it. */
-static void
-hand_over(void)
-{
-	pthread_t thread;
-
-	CHECK(pthread_create(&thread, NULL, hands_over, NULL) == 0);
-	if (fault_here()->permanent && signal_fails(EINTR)) {
-		pause_ns(5 * TICK);
-		fault_off();
-	}
-	CHECK(pthread_join(thread, NULL) == 0);
-}
-
 /* Where the descriptor could not be made readable, the next hand-over does
  * that. */
 static void
@@ -476,10 +448,7 @@ await_readable(void)
 
 	if (is_readable())
 		return;
-	if (!signal_fails(EIO))
-		fail("a mailbox stays silent");
-	if (fault_here()->permanent)
-		fault_off();
+	signal_failed();
 	w = watch_for_mailbox(2);
 	CHECK(hwt_operation_cancel(purgatory, w->handle) == 0);
 	if (!is_readable())
@@ -494,7 +463,7 @@ mailbox_turn(size_t max)
 
 	for (i = 0; i < 3; i++)
 		(void)watch_for_mailbox(1);
-	hand_over();
+	signal_in_thread(hands_over);
 	for (i = first; i < waiters; i++) {
 		for (; waiter[i].dones == 0; turns++) {
 			await_readable();
