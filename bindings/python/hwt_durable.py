@@ -311,9 +311,10 @@ class Client(_Owner):
     """A connection to a space, which hwtctl init has made. create: it is made
     if there is none, in the shape that hwt_durable.h explains; repair: shards
     whose data is gone are made anew. 0 and None: the defaults. skew math.inf:
-    clocks are not compared. timer: a Timer for every wait; None: the shared
-    one. log: called with a level and a sentence about each error that is not
-    merely raised, by any thread; None: they go to stderr."""
+    clocks are not compared. timer: a Timer for every wait; None: one of its
+    own, with a tick of 1 ms. log: called with a level and a sentence about
+    each error that is not merely raised, by any thread; None: they go to
+    stderr."""
 
     def __init__(self, servers=None, space=None, *, user=None,
                  password_file=None, shards=0, slots=0, tick=0, level=0,

@@ -55,17 +55,11 @@ durable_shard_of(
 	return (uint32_t)(id_hash(id, id_length) % durable->shards);
 }
 
-int
-durable_begin_use(struct hwt_durable *durable, struct hwt **timer)
+struct hwt *
+durable_begin_use(struct hwt_durable *durable)
 {
-	int error = 0;
-
-	*timer = durable->timer;
-	if (*timer == NULL)
-		error = hwt_shared(timer);
-	if (error == 0)
-		(void)a64_add_seq(&durable->users, 1);
-	return error;
+	(void)a64_add_seq(&durable->users, 1);
+	return durable->timer;
 }
 
 void
@@ -131,6 +125,27 @@ open_space(struct hwt_durable *made, const struct hwt_durable_options *options)
 	return error;
 }
 
+/* A timer without timeouts has no thread yet, and costs nothing while nothing
+ * is due; what is due is late by its tick. */
+static int
+own_timer_create(struct hwt_durable *made)
+{
+	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
+	int error = hwt_create(&made->own_timer, &options);
+
+	made->timer = made->own_timer;
+	return error == -EAGAIN ? -ENOMEM : error;
+}
+
+static void
+own_timer_destroy(struct hwt_durable *durable)
+{
+	if (durable->own_timer == NULL)
+		return;
+	(void)!hwt_stop(durable->own_timer, NULL);
+	(void)!hwt_destroy(durable->own_timer);
+}
+
 int
 hwt_durable_open(
     struct hwt_durable **durable, const struct hwt_durable_options *options)
@@ -148,8 +163,11 @@ hwt_durable_open(
 		return -ENOMEM;
 	made->owner = getpid();
 	made->timer = options->timer;
-	error = open_space(made, options);
+	error = made->timer != NULL ? 0 : own_timer_create(made);
+	if (error == 0)
+		error = open_space(made, options);
 	if (error != 0) {
+		own_timer_destroy(made);
 		free(made);
 		return error;
 	}
@@ -171,6 +189,7 @@ hwt_durable_close(struct hwt_durable *durable)
 	if (a64_load_acquire(&durable->users) != 0)
 		return -EBUSY;
 	engine_close(durable->engine);
+	own_timer_destroy(durable);
 	free(durable);
 	return 0;
 }

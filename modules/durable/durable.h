@@ -25,7 +25,8 @@ struct hwt_durable {
 	struct engine *engine;
 	uint32_t shards;
 	pid_t owner;
-	struct hwt *timer; /* of the options; NULL: hwt_shared */
+	struct hwt *timer; /* of the options, or own_timer */
+	struct hwt *own_timer;
 	a64_t users; /* schedulers and workers */
 };
 
@@ -33,7 +34,7 @@ struct hwt_durable {
 int durable_enter(const struct hwt_durable *durable);
 
 /* For a scheduler or worker: the timer, and that it is in use. */
-int durable_begin_use(struct hwt_durable *durable, struct hwt **timer);
+struct hwt *durable_begin_use(struct hwt_durable *durable);
 void durable_end_use(struct hwt_durable *durable);
 
 /* As hwt_durable_read_stats, for as long as wait says; NULL: the defaults. */

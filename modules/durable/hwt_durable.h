@@ -128,7 +128,9 @@ struct hwt_durable_options {
 	 * same id is recognised as a repetition. Fixed as the shape is. 0: 1
 	 * hour. Failed tasks stay until hwtctl dead drops them. */
 	uint64_t retention_ns;
-	/* For every wait. It must outlive the handle. NULL: hwt_shared. */
+	/* For every wait. It must outlive the handle. What is due is late by
+	 * its tick. NULL: one of the handle's own, with a tick of 1 ms, whose
+	 * thread begins with the first scheduler or worker. */
 	struct hwt *timer;
 	uint32_t flags; /* HWT_DURABLE_CREATE, _REPAIR */
 	/* Gets a sentence about each error that is not merely returned, and

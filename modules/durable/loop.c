@@ -206,7 +206,7 @@ loop_turn(struct loop *loop, bool wait)
 		    : -1,
 		.events = POLLIN},
 	};
-	int timeout_ms = loop->must_poll ? POLL_MS : -1;
+	int timeout_ms = loop->must_poll || loop->expects ? POLL_MS : -1;
 	eventfd_t ignored;
 
 	if (loop->subscription == NULL && loop->may_connect)

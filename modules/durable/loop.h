@@ -28,6 +28,9 @@ struct loop {
 	/* The timer has refused a timeout: it looks at everything once a
 	 * second. */
 	bool must_poll;
+	/* A timeout is to come in less than a second; if it does not, the timer
+	 * was stopped, and it looks at everything, too. */
+	bool expects;
 	int wake_fd; /* readable: somebody has something for the thread */
 	int hurry_fd; /* readable for good: calls are to end */
 	void (*ring)(void *ctx, uint32_t shard);

@@ -4,9 +4,11 @@
  *
  * One turn of it: wait for a timeout, a message or the stop; once a second, say
  * that this scheduler lives and learn who else does; then pump a batch of the
- * shards that are due. Each shard has a timeout, for when its last pump said
- * that the next is needed; a message makes it due at once. A shard whose pump
- * left something over goes to the end of the line, so none starves another.
+ * shards that are due, and rest for 2 ms, unless something is left over: so the
+ * next batch has what becomes due meanwhile. Each shard has a timeout, for when
+ * its last pump said that the next is needed; a message makes it due at once. A
+ * shard whose pump left something over goes to the end of the line, so none
+ * starves another.
  *
  * OWNERSHIP. Each scheduler that covers a shard weighs every name that is
  * registered with a hash of name and shard; the heaviest owns the shard: it
@@ -39,6 +41,7 @@
 #define LEASE_MS 3000u
 #define CLOCK_OFF_MS 10000u /* that the log is told of */
 #define GOODBYE_NS HWT_MS(200)
+#define REST_NS HWT_MS(2) /* so one batch has what becomes due in this time */
 #define SCHEDULER_NAME_MAX 48
 #define MEMBER_MAX 64
 
@@ -65,8 +68,8 @@ struct hwt_durable_scheduler {
 	struct watched *watched;
 	uint32_t *line; /* a ring of those that are due, by their index */
 	uint32_t line_first, line_count;
-	hwt_timeout beat;
-	bool beat_due;
+	hwt_timeout beat, rest;
+	bool beat_due, resting;
 	int logged_error; /* of a pump, that was logged */
 	uint64_t logged_ns;
 };
@@ -115,12 +118,22 @@ beat_is_due(hwt_timeout timeout, void *arg)
 }
 
 static void
+rest_is_over(hwt_timeout timeout, void *arg)
+{
+	struct hwt_durable_scheduler *scheduler = arg;
+
+	(void)timeout;
+	scheduler->resting = false;
+}
+
+static void
 ring(void *ctx, uint32_t shard)
 {
 	struct hwt_durable_scheduler *scheduler = ctx;
 	uint32_t i;
 
 	if (shard == EVERY_SHARD) {
+		scheduler->resting = false;
 		for (i = 0; i < scheduler->count; i++)
 			line_add(scheduler, &scheduler->watched[i]);
 		scheduler->beat_due = true;
@@ -522,6 +535,10 @@ pump(struct hwt_durable_scheduler *scheduler)
 		pump_read(round.visit[i].watched, call++);
 	}
 	engine_call_free(round.call, round.calls);
+	/* Unless one of them has more, or not all that were due had room. */
+	scheduler->resting = scheduler->line_count == 0 &&
+	    loop_after(&scheduler->loop, &scheduler->rest, rest_is_over,
+		scheduler, REST_NS) == 0;
 }
 
 static void *
@@ -533,10 +550,12 @@ scheduler_run(void *arg)
 	while (a64_load_acquire(&scheduler->stopping) == 0) {
 		if (scheduler->beat_due)
 			beat(scheduler);
-		if (scheduler->line_count > 0)
+		if (scheduler->line_count > 0 && !scheduler->resting)
 			pump(scheduler);
+		scheduler->loop.expects = scheduler->resting;
 		loop_turn(&scheduler->loop,
-		    !scheduler->beat_due && scheduler->line_count == 0);
+		    !scheduler->beat_due &&
+			(scheduler->line_count == 0 || scheduler->resting));
 	}
 	goodbye(scheduler);
 	return NULL;
@@ -604,6 +623,7 @@ scheduler_free(struct hwt_durable_scheduler *scheduler)
 			loop_cancel(
 			    &scheduler->loop, &scheduler->watched[i].timeout);
 		loop_cancel(&scheduler->loop, &scheduler->beat);
+		loop_cancel(&scheduler->loop, &scheduler->rest);
 		loop_destroy(&scheduler->loop);
 	}
 	free(scheduler->watched);
@@ -652,11 +672,7 @@ hwt_durable_scheduler_start(struct hwt_durable_scheduler **scheduler,
 	if (made == NULL)
 		return -ENOMEM;
 	made->durable = durable;
-	error = durable_begin_use(durable, &made->loop.timer);
-	if (error != 0) {
-		free(made);
-		return error;
-	}
+	made->loop.timer = durable_begin_use(durable);
 	error = watch_shards(made, options);
 	if (error == 0)
 		error = scheduler_begin(made);

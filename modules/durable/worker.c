@@ -242,13 +242,10 @@ hwt_durable_worker_start(struct hwt_durable_worker **worker,
 	made->durable = durable;
 	made->threads = threads;
 	worker_set(made, options);
-	error = durable_begin_use(durable, &made->loop.timer);
-	if (error == 0) {
-		error = worker_begin(made);
-		if (error != 0)
-			durable_end_use(durable);
-	}
+	made->loop.timer = durable_begin_use(durable);
+	error = worker_begin(made);
 	if (error != 0) {
+		durable_end_use(durable);
 		worker_free(made);
 		return error;
 	}

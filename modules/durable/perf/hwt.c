@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * SERVER is HOST:PORT,SLOTS,LEVEL,TICK,VISIBILITY: a timer of a tick of so many
- * ms, for 0 the shared one; the visibility of the worker in seconds. The
+ * ms, for 0 the handle's own; the visibility of the worker in seconds. The
  * scheduler is in the process of the worker.
  *
  * Who would call it unfair to the others: a worker here takes tasks in batches

@@ -218,6 +218,89 @@ Test(scheduler, what_has_ended_is_removed_after_its_retention)
 	place_close(&place);
 }
 
+/* The shared one's ticks are 10 ms: all would be late by that. */
+Test(scheduler, a_handle_without_a_timer_has_one_of_its_own)
+{
+	struct hwt_stats before, after;
+	struct hwt *shared;
+
+	assert_rc(hwt_shared(&shared), 0);
+	assert_rc(hwt_read_stats(shared, &before), 0);
+	place_open(&place, NULL);
+	start(NULL);
+	assert_rc(add_one(&place, "a"), 0);
+	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	stop();
+	assert_rc(hwt_read_stats(shared, &after), 0);
+	cr_expect(after.scheduled == before.scheduled);
+	place_close(&place);
+}
+
+/* With a timer that does nothing by itself: until what becomes due is not
+ * pumped. Its id is in id then. */
+static void
+await_rest(char id[16])
+{
+	const struct timespec pause = {.tv_nsec = 50000000};
+	int tries;
+
+	for (tries = 0; tries < 50; tries++) {
+		(void)snprintf(id, 16, "%d", tries);
+		assert_rc(add_one(&place, id), 0);
+		(void)nanosleep(&pause, NULL);
+		if (state_of(&place, id) != HWT_DURABLE_DELIVERED)
+			return;
+	}
+	cr_assert_fail("it never rests");
+}
+
+static void
+rest_and(int (*then)(struct hwt *timer))
+{
+	struct hwt_options timing = {.flags = HWT_MANUAL, .tick_ns = HWT_MS(1)};
+	struct hwt_durable_options options;
+	struct hwt_durable *durable;
+	struct hwt *timer;
+	char id[16];
+
+	assert_rc(hwt_create(&timer, &timing), 0);
+	place_open(&place, NULL);
+	options = place_options(&place);
+	options.timer = timer;
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	await_rest(id);
+	assert_rc(then(timer), 0);
+	await_state(&place, id, HWT_DURABLE_DELIVERED);
+	stop();
+	assert_rc(hwt_durable_close(durable), 0);
+	(void)!hwt_stop(timer, NULL);
+	assert_rc(hwt_destroy(timer), 0);
+	place_close(&place);
+}
+
+static int
+advance(struct hwt *timer)
+{
+	return hwt_advance(timer, NULL);
+}
+
+static int
+end_timer(struct hwt *timer)
+{
+	return hwt_stop(timer, NULL);
+}
+
+Test(scheduler, after_a_batch_it_rests_until_the_timer_says)
+{
+	rest_and(advance);
+}
+
+Test(scheduler, it_does_not_rest_for_ever_when_the_timer_is_stopped)
+{
+	rest_and(end_timer);
+}
+
 Test(scheduler, a_stopped_timer_is_ESHUTDOWN)
 {
 	const struct hwt_durable_worker_options work = {
