@@ -893,9 +893,10 @@ class Outside:
         of the new one."""
         load = self.load
         hwtd = Part(load, "hwtd-old", load.hwtd)
-        worker = Part(load, "worker-old", load.worker)
         with self.engine.client() as client, load.chaos.make_actor() as actor:
             actor.open(level=0, shards=0, slots=0, tick=0)
+            actor("work", QUEUE, 1, 30000, 0)
+            self.wait_for_text("hwtd-old.err", "serves")
             client("FLUSHALL")
             load.ctl("init", f"--shards={SHARDS}")
             load.ctl("add", f"--queue={QUEUE}", "--in=0", "--id=new")
@@ -907,10 +908,18 @@ class Outside:
             if hwtd.process.wait(LIMIT) != 1:
                 load.complain("hwtd of the old space: exit status "
                               f"{hwtd.process.returncode}")
-            worker.kill()
             shown = json.loads(load.ctl("show", "new").stdout)
             if (shown["state"], shown["attempts"]) != ("pending", 0):
                 load.complain(f"what is of the new space is {shown}")
+
+    def wait_for_text(self, name, text):
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            with open(self.load.path(name), encoding="ascii") as file:
+                if text in file.read():
+                    return
+            time.sleep(0.05)
+        self.load.complain(f"{name}: no {text!r}")
 
     def close(self):
         for replica in self.replicas:
