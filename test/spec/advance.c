@@ -37,18 +37,6 @@ ManualTest(advance, it_tells_how_many_tasks_it_started)
 	assert_u64(probe.runs, 4);
 }
 
-ManualTest(advance, nobody_needs_to_take_the_number)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(1));
-	manual.now_ns += HWT_MS(1);
-
-	assert_ok(hwt_advance(manual.timer, NULL));
-
-	assert_u64(probe.runs, 1);
-}
-
 static void
 then_advance(struct probe *probe)
 {
@@ -114,28 +102,6 @@ ManualTest(advance, while_another_threads_is_under_way_it_is_a_deadlock)
 	assert_u64(probe.runs, 1);
 }
 
-static void
-then_advance_other(struct probe *probe)
-{
-	assert_u64(fixture_step(probe->data, HWT_MS(1)), 1);
-}
-
-ManualTest(advance, a_task_may_turn_another_timer)
-{
-	static struct fixture other;
-	struct probe outer = {.then = then_advance_other, .data = &other};
-	struct probe inner = {.fixture = &other};
-
-	fixture_open(&other, NULL);
-	probe_schedule(&outer, 0);
-	probe_schedule(&inner, 0);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_u64(inner.runs, 1);
-	fixture_close(&other);
-}
-
 ManualTest(advance, after_stop_it_is_refused)
 {
 	uint64_t tasks_started = 77;
@@ -145,17 +111,6 @@ ManualTest(advance, after_stop_it_is_refused)
 	assert_rc(hwt_advance(manual.timer, &tasks_started), -ESHUTDOWN);
 
 	assert_u64(tasks_started, 77);
-}
-
-ManualTest(advance, time_that_stands_still_starts_nothing_again)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, 0, 1);
-	assert_u64(manual_tick(1), 1);
-
-	for (unsigned round = 0; round < 10; round++)
-		assert_u64(manual_step(0), 0);
 }
 
 static void
