@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "core/timer.h"
-#include "test/rng.h"
 
 SUITE(caches);
 
@@ -120,11 +119,21 @@ see_them_end(void)
 		crowd_end(i);
 }
 
-static void
-only_cancel_after_the_end_of_many(unsigned index, void *arg)
+/* A test whose body runs in a thread of its own, which has just begun. */
+#define CrowdTest(suite, name)                                          \
+	static void suite##_##name##_thread(unsigned index, void *arg); \
+	Test(suite, name)                                               \
+	{                                                               \
+		crowd_open();                                           \
+		in_parallel(1, suite##_##name##_thread, NULL);          \
+		crowd_close();                                          \
+	}                                                               \
+	static void suite##_##name##_thread(                            \
+	    __attribute__((unused)) unsigned index,                     \
+	    __attribute__((unused)) void *arg)
+
+CrowdTest(caches, a_thread_that_only_cancels_forgets_timers_that_are_gone)
 {
-	(void)index;
-	(void)arg;
 	see_them_end();
 
 	cancel_next(THREAD_SLOTS);
@@ -133,22 +142,10 @@ only_cancel_after_the_end_of_many(unsigned index, void *arg)
 	assert_u64(gained(THREAD_SLOTS + 1), 1);
 }
 
-Test(caches, a_thread_that_only_cancels_forgets_timers_that_are_gone)
-{
-	crowd_open();
-
-	in_parallel(1, only_cancel_after_the_end_of_many, NULL);
-
-	crowd_close();
-}
-
-static void
-only_cancel_while_the_lock_is_taken(unsigned index, void *arg)
+CrowdTest(caches, it_waits_for_no_lock_but_tries_again_later)
 {
 	const unsigned i = THREAD_SLOTS;
 
-	(void)index;
-	(void)arg;
 	see_them_end();
 	taken = 1;
 
@@ -161,20 +158,8 @@ only_cancel_while_the_lock_is_taken(unsigned index, void *arg)
 	cr_assert(crowd.cancelled[i] <= ATTACH_SKIP + 2);
 }
 
-Test(caches, it_waits_for_no_lock_but_tries_again_later)
+CrowdTest(caches, it_keeps_those_of_timers_that_live)
 {
-	crowd_open();
-
-	in_parallel(1, only_cancel_while_the_lock_is_taken, NULL);
-
-	crowd_close();
-}
-
-static void
-only_cancel_in_many(unsigned index, void *arg)
-{
-	(void)index;
-	(void)arg;
 	cancel_in_as_many_as_there_are_slots();
 
 	while (crowd.cancelled[THREAD_SLOTS] < TIMEOUTS)
@@ -182,39 +167,6 @@ only_cancel_in_many(unsigned index, void *arg)
 	assert_u64(gained(THREAD_SLOTS), 0);
 	for (unsigned i = 0; i < THREAD_SLOTS; i++)
 		assert_u64(gained(i), 1);
-}
-
-Test(caches, it_keeps_those_of_timers_that_live)
-{
-	crowd_open();
-
-	in_parallel(1, only_cancel_in_many, NULL);
-
-	crowd_close();
-}
-
-static void
-schedule_in_many(unsigned index, void *arg)
-{
-	(void)index;
-	(void)arg;
-	cancel_in_as_many_as_there_are_slots();
-
-	for (unsigned i = 0; i < TIMEOUTS; i++)
-		assert_ok(hwt_new_timeout(crowd.timer[THREAD_SLOTS], NULL,
-		    forbidden_task, NULL, HWT_MIN(1)));
-	assert_u64(gained(THREAD_SLOTS), 0);
-	for (unsigned i = 0; i < THREAD_SLOTS; i++)
-		assert_u64(gained(i), 1);
-}
-
-Test(caches, one_that_schedules_keeps_them_too)
-{
-	crowd_open();
-
-	in_parallel(1, schedule_in_many, NULL);
-
-	crowd_close();
 }
 
 /* Returns how many caches of a new timer this thread has in the end. */
@@ -231,14 +183,11 @@ schedule_in_a_new_timer(void)
 	return (int)owned(timer);
 }
 
-static void
-fork_with_all_slots_taken(unsigned index, void *arg)
+CrowdTest(caches, in_a_child_the_slots_are_free_again)
 {
 	int status = -1;
 	pid_t child;
 
-	(void)index;
-	(void)arg;
 	cancel_in_as_many_as_there_are_slots();
 
 	child = fork();
@@ -247,15 +196,6 @@ fork_with_all_slots_taken(unsigned index, void *arg)
 	cr_assert(waitpid(child, &status, 0) == child);
 	cr_assert(WIFEXITED(status));
 	assert_u64((uint64_t)WEXITSTATUS(status), 1);
-}
-
-Test(caches, in_a_child_the_slots_are_free_again)
-{
-	crowd_open();
-
-	in_parallel(1, fork_with_all_slots_taken, NULL);
-
-	crowd_close();
 }
 
 /* Nobody's caches become those of a thread that there is not, and back. */
@@ -272,13 +212,10 @@ change_owners(struct hwt *timer, uint32_t from, uint32_t to)
 	}
 }
 
-static void
-schedule_where_all_are_taken(unsigned index, void *arg)
+CrowdTest(caches, where_none_is_left_a_thread_looks_again_now_and_then)
 {
 	struct hwt *timer = crowd.timer[0];
 
-	(void)index;
-	(void)arg;
 	change_owners(timer, 0, 2);
 	assert_ok(
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
@@ -289,15 +226,6 @@ schedule_where_all_are_taken(unsigned index, void *arg)
 		cancel_next(0);
 	cr_assert(crowd.cancelled[0] > ATTACH_SKIP / 4);
 	cr_assert(crowd.cancelled[0] <= ATTACH_SKIP + 1);
-}
-
-Test(caches, where_none_is_left_a_thread_looks_again_now_and_then)
-{
-	crowd_open();
-
-	in_parallel(1, schedule_where_all_are_taken, NULL);
-
-	crowd_close();
 }
 
 /* One timer, and the cache of the test's own thread. */
@@ -419,51 +347,6 @@ ManualTest(caches, pages_that_have_few_are_taken_together)
 	schedule_some(1);
 
 	assert_u64(cached(), 4 * PAGE_RECORDS / 8 - 1);
-}
-
-ManualTest(caches, complete_pages_are_counted_however_they_come_and_go)
-{
-	struct rng rng = {.state = 5};
-	uint32_t turn;
-
-	for (turn = 0; turn < 300; turn++) {
-		uint32_t count = (uint32_t)rng_below(&rng, PEAK / 4);
-
-		schedule_some(count);
-		assert_u64(a64_load_relaxed(&store_of()->free_pages),
-		    complete_pages(true));
-		cancel_some(count);
-		if (turn % 3 == 0)
-			manual_step(HWT_MS(200));
-		if (turn % 10 == 0)
-			(void)manual_wait();
-		assert_u64(a64_load_relaxed(&store_of()->free_pages),
-		    complete_pages(true));
-	}
-}
-
-ManualTest(
-    caches, slabs_without_a_page_are_idle_and_opened_before_there_are_more)
-{
-	uint64_t bytes;
-	uint32_t turn;
-
-	bytes = manual_stats().memory_bytes;
-	for (turn = 0; turn < 3; turn++) {
-		schedule_some(PEAK);
-		assert_u64(store_limit(store_of()), SLABS);
-		assert_u64(idle_slabs(), 0);
-		cancel_some(PEAK);
-
-		assert_u64(manual_wait(), HWT_NEVER);
-
-		assert_u64(idle_slabs(), SLABS);
-		assert_u64(complete_pages(true), 0);
-		assert_u64(complete_pages(false), 0);
-		/* And the cache, and the chunk that is none. */
-		cr_assert(manual_stats().memory_bytes <=
-		    bytes + sizeof(struct cache) + 32 * sizeof(struct chunk));
-	}
 }
 
 /* One and two more than a word has bits. */
@@ -592,23 +475,6 @@ Test(caches, a_batch_without_memory_returns_what_it_took)
 		cancel_some(IN_A_SLAB);
 	}
 	manual_close();
-}
-
-/* One that is live keeps its page, and the slab's own. */
-ManualTest(caches, a_slab_with_one_page_in_use_is_not_idle)
-{
-	hwt_timeout kept;
-
-	schedule_some(PEAK);
-	kept = peak[2 * IN_A_SLAB + 100];
-	peak[2 * IN_A_SLAB + 100] = peak[PEAK - 1];
-	cancel_some(PEAK - 1);
-
-	assert_u64(manual_wait(), HWT_SEC(3600));
-
-	assert_u64(idle_slabs(), SLABS - 1);
-	assert_u64(complete_pages(false), SLAB_PAGES - HEADER_PAGES - 1);
-	assert_ok(hwt_cancel(manual.timer, kept));
 }
 
 /* One page of each slab is in use, and what comes after it is passed over. */
