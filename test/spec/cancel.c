@@ -11,34 +11,36 @@ SUITE(cancel);
 
 static struct recording_executor executor;
 
-ManualTest(cancel, it_wins_before_the_wheel_was_turned)
+/* A timeout of 3 ms; the wheel is turned up to turned_ns, and the clock goes on
+ * to called_ns. */
+static const struct {
+	uint64_t turned_ns, called_ns;
+} moments[] = {
+    {0, 0}, /* not placed yet */
+    {HWT_MS(2), HWT_MS(2)}, /* in the wheel */
+    {HWT_MS(1), HWT_MS(20)}, /* due, but not begun */
+};
+
+Test(cancel, it_wins_until_the_task_has_begun)
 {
-	hwt_timeout timeout;
+	for (size_t index = 0; index < 3; index++) {
+		hwt_timeout timeout;
 
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
+		manual_open(NULL);
+		timeout =
+		    schedule_task(manual.timer, forbidden_task, HWT_MS(3));
+		if (moments[index].turned_ns > 0)
+			manual_step(moments[index].turned_ns);
+		manual.now_ns = manual.start_ns + moments[index].called_ns;
 
-	assert_ok(hwt_cancel(manual.timer, timeout));
+		assert_ok(hwt_cancel(manual.timer, timeout));
 
-	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(manual_step(HWT_MS(30)), 0);
-	assert_u64(manual_stats().cancelled, 1);
-}
-
-ManualTest(cancel, it_wins_while_the_timeout_waits_in_the_wheel)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	manual_tick(2);
-
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(manual_tick(3), 0);
-	assert_u64(manual_step(HWT_MS(30)), 0);
-	assert_u64(manual_stats().cancelled, 1);
+		assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+		assert_u64(hwt_pending_timeouts(manual.timer), 0);
+		assert_u64(manual_step(HWT_MS(30)), 0);
+		assert_u64(manual_stats().cancelled, 1);
+		manual_close();
+	}
 }
 
 ExecutorTest(
@@ -57,31 +59,6 @@ ExecutorTest(
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	assert_u64(manual_stats().cancelled, 1);
 	assert_u64(manual_stats().started, 0);
-}
-
-ManualTest(cancel, it_wins_over_one_that_is_due_and_not_begun)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-	manual_tick(1);
-	manual.now_ns += HWT_MS(20);
-
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_u64(manual_step(0), 0);
-}
-
-ManualTest(cancel, it_wins_over_one_that_never_fires)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_NEVER);
-	manual_tick(1);
-
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
 ManualTest(cancel, it_loses_against_a_task_that_has_run)
@@ -156,32 +133,6 @@ Test(cancel, a_running_periodic_task_is_in_progress_and_runs_no_more)
 	assert_rc(hwt_cancel(timer, probe.handle), -ENOENT);
 	assert_u64(hwt_pending_timeouts(timer), 0);
 	worker_timer_close(timer);
-}
-
-static void
-then_cancel_the_other(struct probe *probe)
-{
-	struct probe *other = probe->data;
-
-	probe->rc = hwt_cancel(manual.timer, other->handle);
-}
-
-ManualTest(cancel, a_task_may_cancel_the_next_one_of_its_own_tick)
-{
-	struct probe one = {.then = then_cancel_the_other};
-	struct probe two = one;
-
-	one.data = &two;
-	two.data = &one;
-	probe_schedule(&one, HWT_MS(1));
-	probe_schedule(&two, HWT_MS(1));
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_u64(one.runs + two.runs, 1);
-	assert_ok(one.runs == 1 ? one.rc : two.rc);
-	assert_u64(manual_stats().cancelled, 1);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
 static hwt_timeout all_handles[100];
