@@ -28,31 +28,6 @@ ManualTest(cancel_wait, it_cancels_a_pending_timeout)
 	assert_u64(manual_step(HWT_MS(30)), 0);
 }
 
-ExecutorTest(
-    cancel_wait, it_does_not_wait_for_what_an_executor_holds, EXECUTOR_HOLDS)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, 0);
-	manual_tick(1);
-
-	assert_ok(hwt_cancel_wait(manual.timer, timeout));
-
-	assert_rc(hwt_cancel_wait(manual.timer, timeout), -ENOENT);
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-}
-
-ManualTest(cancel_wait, one_that_has_run_or_never_was_is_not_there)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-
-	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
-	assert_rc(hwt_cancel_wait(manual.timer, (hwt_timeout){0}), -ENOENT);
-}
-
 Test(cancel_wait, a_null_timer_is_refused)
 {
 	assert_rc(hwt_cancel_wait(NULL, (hwt_timeout){1}), -EINVAL);
@@ -194,46 +169,6 @@ WorkerTest(cancel_wait, it_waits_for_a_running_task_and_finds_it_ended)
 		assert_rc(waiters[index].rc, -ENOENT);
 		assert_u64(waiters[index].runs_at_return, 1);
 	}
-}
-
-Test(cancel_wait, of_those_who_wait_for_a_periodic_task_one_gets_its_arg)
-{
-	struct hwt *timer = worker_timer_open(HWT_US(100));
-	struct gate gate;
-	struct probe probe = {.then = then_await_waiters, .data = &gate};
-	struct hwt_spec spec = {
-	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
-	_Atomic uint64_t begun = 0;
-	struct waiter waiters[3];
-	struct hwt_stats stats;
-	unsigned owners = 0;
-
-	gate_init(&gate);
-	assert_ok(hwt_new_timeouts(timer, 1, &spec, &probe.handle));
-	gate_await(&gate);
-	for (size_t index = 0; index < 3; index++) {
-		waiters[index] = (struct waiter){
-		    .timer = timer, .probe = &probe, .begun = &begun};
-		pthread_create(
-		    &waiters[index].thread, NULL, waiter_main, &waiters[index]);
-	}
-	wait_for(&begun, 3);
-	sleep_ns(HWT_MS(5));
-	gate_open(&gate);
-
-	for (size_t index = 0; index < 3; index++) {
-		pthread_join(waiters[index].thread, NULL);
-		cr_assert(
-		    waiters[index].rc == 0 || waiters[index].rc == -ENOENT);
-		assert_u64(waiters[index].runs_at_return, 1);
-		owners += waiters[index].rc == 0;
-	}
-	assert_u64(owners, 1);
-	assert_ok(hwt_read_stats(timer, &stats));
-	assert_u64(stats.cancelled, 1);
-	assert_u64(hwt_pending_timeouts(timer), 0);
-	worker_timer_close(timer);
-	assert_u64(probe.runs, 1);
 }
 
 Test(cancel_wait, after_a_cancel_in_progress_it_still_gets_the_arg)
