@@ -5,8 +5,6 @@
  */
 #include "test/spec/support_promises.h"
 
-#include <string.h>
-
 SUITE(deadline);
 
 #define CLOCK_END (UINT64_C(1) << 63)
@@ -173,20 +171,6 @@ ManualTest(deadline, a_boundary_that_has_passed_but_was_not_begun_is_due)
 	assert_u64(manual_tick(8), 1);
 }
 
-ManualTest(deadline, it_is_never_inside_the_call_that_schedules_it)
-{
-	struct probe probe = {0};
-
-	manual.now_ns = boundary(9);
-
-	schedule_at(&probe, 0);
-	assert_u64(probe.runs, 0);
-	move_to(&probe, 1);
-	assert_u64(probe.runs, 0);
-
-	assert_u64(manual_step(0), 1);
-}
-
 /* A task that schedules its next run one period after its last deadline. */
 struct chain {
 	struct probe probe;
@@ -247,18 +231,6 @@ ManualTest(deadline, long_tasks_that_set_what_has_passed_hold_up_no_other)
 	}
 }
 
-ManualTest(deadline, lateness_counts_from_it)
-{
-	struct probe probe = {0};
-
-	manual_tick(9);
-	schedule_at(&probe, boundary(2));
-
-	assert_u64(manual_tick(10), 1);
-
-	assert_u64(manual_stats().lateness_ns_max, HWT_MS(8));
-}
-
 /* Clock. */
 
 ManualTest(deadline, setting_one_reads_no_clock)
@@ -280,30 +252,6 @@ ManualTest(deadline, setting_one_reads_no_clock)
 	assert_ok(hwt_cancel(manual.timer, fresh.handle));
 	schedule_at(&reused, boundary(2000));
 	assert_u64(manual.clock_reads, reads);
-}
-
-WorkerTest(deadline, with_a_worker_setting_one_reads_no_clock)
-{
-	static struct gate gate;
-	static struct probe busy = {.then = probe_then_gate, .data = &gate};
-	hwt_timeout timeouts[100];
-	uint64_t now_ns;
-
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &busy, 0));
-	gate_await(&gate);
-	assert_ok(hwt_now(live.timer, &now_ns));
-
-	/* The worker is in a task. */
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	for (unsigned index = 0; index < 100; index++) {
-		assert_ok(hwt_new_timeout_at(live.timer, NULL, &timeouts[index],
-		    forbidden_task, NULL, now_ns + HWT_MIN(60)));
-		assert_ok(hwt_reschedule_at(live.timer, timeouts[index],
-		    now_ns + HWT_MIN(50) + HWT_MIN(index)));
-	}
-	assert_u64(fault_disarm(), 0);
-	gate_open(&gate);
 }
 
 ManualTestWith(deadline, with_hwt_relaxed_it_is_as_exact_as_without,
@@ -395,16 +343,6 @@ ManualTest(deadline, what_is_missing_is_refused)
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
-ManualTest(deadline, a_place_for_the_handle_is_not_needed)
-{
-	struct probe probe = {0};
-
-	assert_ok(hwt_new_timeout_at(
-	    manual.timer, NULL, NULL, probe_task, &probe, 0));
-
-	assert_u64(tick_of_run(&probe, 1, 3), 1);
-}
-
 ManualTest(deadline, a_stopped_timer_takes_none)
 {
 	hwt_timeout timeout = {7};
@@ -436,64 +374,26 @@ ManualTestWith(
 	schedule_at(&probe, HWT_NEVER);
 }
 
-WorkerTest(deadline, without_a_thread_the_first_is_refused)
+Test(deadline, without_memory_or_a_thread_it_is_refused)
 {
-	static struct probe probe = {0};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
 	hwt_timeout timeout = {7};
 
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(hwt_new_timeout_at(
-		      live.timer, NULL, &timeout, forbidden_task, NULL, 0),
+	assert_rc(
+	    hwt_new_timeout_at(timer, NULL, &timeout, forbidden_task, NULL, 0),
 	    -EAGAIN);
 	fault_disarm();
 	assert_u64(timeout.id, 0);
 
-	assert_ok(hwt_new_timeout_at(
-	    live.timer, NULL, &timeout, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-}
-
-ManualTest(deadline, without_memory_it_is_refused)
-{
-	hwt_timeout timeout;
-	uint64_t accepted = 0;
-	int rc;
-
+	timeout.id = 7;
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	for (;;) {
-		timeout.id = 7;
-		rc = hwt_new_timeout_at(manual.timer, NULL, &timeout,
-		    forbidden_task, NULL, HWT_NEVER);
-		if (rc != 0)
-			break;
-		accepted++;
-	}
+	assert_rc(
+	    hwt_new_timeout_at(timer, NULL, &timeout, forbidden_task, NULL, 0),
+	    -ENOMEM);
 	fault_disarm();
-
-	assert_rc(rc, -ENOMEM);
 	assert_u64(timeout.id, 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), accepted);
-	assert_ok(hwt_new_timeout_at(
-	    manual.timer, NULL, &timeout, forbidden_task, NULL, HWT_NEVER));
-}
-
-/* Executors. */
-
-ExecutorTest(deadline, what_is_due_goes_to_its_executor, EXECUTOR_RUNS)
-{
-	struct probe own = {0}, inherited = {0};
-	static struct recording_executor second;
-
-	executor_init(&second, EXECUTOR_RUNS);
-	assert_ok(hwt_new_timeout_at(
-	    manual.timer, &second.hook, NULL, probe_task, &own, boundary(2)));
-	schedule_at(&inherited, boundary(2));
-
-	manual_tick(2);
-
-	assert_u64(second.count, 1);
-	assert_u64(executor.count, 1);
-	assert_u64(own.runs + inherited.runs, 2);
+	worker_timer_close(timer);
 }
 
 /* Waking. */
@@ -516,20 +416,6 @@ ManualTest(deadline, one_before_the_announced_wait_wakes_once)
 	assert_u64(manual_wait(), HWT_MS(2));
 }
 
-ManualTest(deadline, that_has_passed_wakes_from_a_long_sleep)
-{
-	struct probe late = {0}, passed = {0};
-
-	manual_tick(5);
-	schedule_at(&late, boundary(20));
-	assert_u64(manual_wait(), HWT_MS(15));
-
-	schedule_at(&passed, boundary(2));
-
-	assert_u64(manual.wakes, 1);
-	assert_u64(manual_wait(), HWT_MS(1));
-}
-
 /* It cannot be earlier than the next boundary, whatever has passed. */
 ManualTest(deadline, none_wakes_from_a_sleep_to_the_next_boundary)
 {
@@ -544,29 +430,6 @@ ManualTest(deadline, none_wakes_from_a_sleep_to_the_next_boundary)
 
 	assert_u64(manual.wakes, 0);
 	assert_u64(manual_tick(6), 2);
-}
-
-static void
-shared_deadline(uint64_t delay_ns)
-{
-	struct probe probe = {0};
-	struct hwt *timer;
-	uint64_t now_ns;
-
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_now(timer, &now_ns));
-	assert_ok(hwt_new_timeout_at(timer, NULL, &probe.handle, probe_task,
-	    &probe, now_ns + HWT_MIN(60)));
-	assert_ok(hwt_reschedule_at(timer, probe.handle, now_ns + delay_ns));
-	wait_for(&probe.runs, 1);
-	cr_assert(monotonic_ns() >= now_ns + delay_ns);
-}
-
-Test(deadline, the_shared_timer_takes_them)
-{
-	shared_deadline(HWT_MS(30));
-	shared_deadline(0);
-	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 /* hwt_reschedule_at. */
@@ -586,47 +449,6 @@ ManualTest(deadline, a_pending_one_moves_out_and_in)
 	assert_u64(tick_of_run(&out, 21, 40), 21);
 	assert_u64(out.timeout.id, out.handle.id);
 	assert_u64(manual_stats().rescheduled, 2);
-}
-
-ManualTest(deadline, a_pending_one_moves_to_what_has_passed)
-{
-	struct probe probe = {0};
-
-	schedule_at(&probe, boundary(5000));
-	manual_tick(4);
-
-	move_to(&probe, boundary(1));
-
-	assert_u64(manual_step(0), 0);
-	assert_u64(tick_of_run(&probe, 5, 9), 5);
-}
-
-static void
-then_move_to_what_has_passed(struct probe *probe)
-{
-	struct probe *other = probe->data;
-
-	probe->then = NULL;
-	other->then = NULL;
-	move_to(other, 0);
-}
-
-/* It was due in this tick, and is still; or it is in the next one. */
-ManualTest(deadline, a_task_may_move_the_next_one_of_its_own_tick)
-{
-	struct probe one = {.then = then_move_to_what_has_passed};
-	struct probe two = one;
-
-	one.data = &two;
-	two.data = &one;
-	schedule_at(&one, boundary(1));
-	schedule_at(&two, boundary(1));
-
-	manual_tick(1);
-	manual_tick(2);
-
-	assert_u64(one.runs, 1);
-	assert_u64(two.runs, 1);
 }
 
 ManualTest(deadline, one_that_has_ended_is_not_moved)
