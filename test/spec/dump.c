@@ -119,20 +119,6 @@ ManualTest(dump, timeouts_are_in_the_order_of_ticks_with_bucket_and_round)
 	    BOUNDARY(17) - 5, far.id, BOUNDARY(17));
 }
 
-ManualTest(dump, what_is_overdue_has_a_negative_rest)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule(HWT_MS(2), 1);
-	(void)manual_wait();
-	manual.now_ns += HWT_MS(5);
-
-	assert_timeouts(manual.timer,
-	    "bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in -3000000 ns arg 0x1\n",
-	    BOUNDARY(2), timeout.id, BOUNDARY(2));
-}
-
 ManualTest(dump, what_the_worker_has_not_seen_is_in_the_queue)
 {
 	hwt_timeout first, second;
@@ -201,14 +187,6 @@ ManualTest(dump, what_is_never_due_is_apart)
 
 	assert_timeouts(manual.timer,
 	    "never due:\n  %#" PRIx64 " never due arg 0x1\n", timeout.id);
-}
-
-ManualTest(dump, what_was_cancelled_is_not_there)
-{
-	assert_ok(hwt_cancel(manual.timer, schedule(HWT_MS(1), 1)));
-	(void)manual_wait();
-
-	assert_timeouts(manual.timer, "%s", "");
 }
 
 ManualTest(dump, periods_and_executors_are_named)
@@ -298,44 +276,6 @@ ManualTest(dump, a_stopped_timer_shows_what_was_given_back)
 	    "bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n"
 	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 2000000 ns arg 0x1\n",
 	    BOUNDARY(2), info.timeout.id, BOUNDARY(2));
-}
-
-/* The numbers after each "tick ", which must not fall. */
-static unsigned
-ticks_in_order(const char *text)
-{
-	uint64_t last = 0;
-	unsigned count = 0;
-
-	while ((text = strstr(text, ": tick ")) != NULL) {
-		uint64_t tick = strtoull(text + 7, NULL, 10);
-
-		cr_assert(tick > last);
-		last = tick;
-		text++;
-		count++;
-	}
-	return count;
-}
-
-ManualTest(dump, five_thousand_timeouts_are_all_there)
-{
-	struct rng rng = {.state = 1};
-	unsigned lines = 0;
-	char *text, *at;
-
-	for (unsigned i = 0; i < 5000; i++)
-		(void)schedule(rng_below(&rng, HWT_SEC(1)), 1);
-	(void)manual_wait();
-
-	text = dump_of(manual.timer);
-
-	for (at = text; (at = strstr(at, "\n  0x")) != NULL; at++)
-		lines++;
-	assert_u64(lines, 5000);
-	cr_assert(ticks_in_order(text) > 900);
-	cr_assert(strstr(text, ", 5000 timeouts\n") != NULL);
-	free(text);
 }
 
 /* Who may ask. */
