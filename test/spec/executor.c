@@ -7,7 +7,6 @@
  */
 #include "test/spec/support_promises.h"
 
-#include <string.h>
 #include <syslog.h>
 
 SUITE(executor);
@@ -34,57 +33,6 @@ WorkerTest(executor, without_one_the_worker_runs_the_task)
 
 	cr_assert(!pthread_equal(first.thread, pthread_self()));
 	cr_assert(pthread_equal(first.thread, second.thread));
-}
-
-ManualTest(executor, it_gets_the_ctx_the_timer_and_the_handle)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&executor.hook, &probe, FIXTURE_TICK);
-
-	manual_tick(1);
-
-	assert_u64(executor.count, 1);
-	cr_assert(executor.calls[0].timer == manual.timer);
-	assert_u64(executor.calls[0].timeout.id, probe.handle.id);
-	assert_ok(executor_run(&executor, 0));
-	assert_u64(probe.timeout.id, probe.handle.id);
-}
-
-ManualTest(executor, it_is_called_once_for_each_timeout_that_is_due)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	schedule_on(&executor.hook, &probe, FIXTURE_TICK);
-
-	for (uint64_t tick = 1; tick <= 3 * FIXTURE_WHEEL; tick++)
-		assert_u64(manual_tick(tick), 0);
-
-	assert_u64(executor.count, 1);
-	assert_u64(probe.runs, 0);
-	assert_ok(executor_run(&executor, 0));
-}
-
-Test(executor, the_timers_own_was_copied_by_create)
-{
-	static struct recording_executor own;
-	struct hwt_executor hook;
-	struct probe probe = {0};
-
-	executor_init(&own, EXECUTOR_RUNS);
-	hook = own.hook;
-	manual_open(
-	    &(struct hwt_options){.tick_ns = FIXTURE_TICK, .executor = &hook});
-	memset(&hook, 0, sizeof(hook));
-	schedule_on(NULL, &probe, 0);
-
-	manual_tick(1);
-
-	assert_u64(own.count, 1);
-	assert_u64(probe.runs, 1);
-	manual_close();
 }
 
 ManualTest(executor, advance_counts_the_tasks_that_it_started_itself)
@@ -202,25 +150,6 @@ Test(executor, what_it_has_run_and_then_refuses_does_not_run_again)
 {
 	refuse_after_running(0);
 	refuse_after_running(FIXTURE_TICK);
-}
-
-ManualTest(executor, what_it_accepts_and_drops_stays_until_it_is_cancelled)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
-	    &probe.handle, probe_task, &probe, FIXTURE_TICK));
-	manual_tick(1);
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_rc(hwt_destroy(manual.timer), -EBUSY);
-
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_u64(probe.runs, 0);
 }
 
 ManualTest(executor, anything_but_0_is_a_refusal)
