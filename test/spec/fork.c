@@ -12,9 +12,7 @@
 #include "test/spec/support_promises.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -227,9 +225,10 @@ check_own_life(void)
 /* Inert. */
 
 static void
-int_functions_child(void *arg)
+inert_child(void *arg)
 {
 	struct family *family = arg;
+	struct hwt_timeout_info info;
 
 	check_inert_timer(family->timer, family->timeout);
 	check_inert_timer(family->manual, family->manual_timeout);
@@ -238,11 +237,12 @@ int_functions_child(void *arg)
 	check_inert_turns(family->manual);
 	check_inert_turns(family->stopped);
 	check_inert_executors(family);
+	child_check(!hwt_unprocessed_next(&family->unprocessed, &info));
 }
 
-FamilyTest(fork, in_a_child_int_functions_answer_eownerdead)
+FamilyTest(fork, in_a_child_all_that_it_inherits_is_inert)
 {
-	in_child(int_functions_child, &the_family);
+	in_child(inert_child, &the_family);
 }
 
 static void
@@ -281,29 +281,6 @@ bad_arguments_child(void *arg)
 FamilyTest(fork, eownerdead_comes_before_every_other_answer)
 {
 	in_child(bad_arguments_child, &the_family);
-}
-
-static void
-other_functions_child(void *arg)
-{
-	struct family *family = arg;
-	struct hwt_timeout_info info;
-
-	child_check(hwt_pending_timeouts(family->timer) == 0);
-	child_check(hwt_pending_timeouts(family->manual) == 0);
-	child_check(hwt_pool_executor(family->pool) == NULL);
-	child_check(hwt_mailbox_executor(family->mailbox) == NULL);
-	child_check(!hwt_unprocessed_next(&family->unprocessed, &info));
-	/* These are of no timer. */
-	child_check(strcmp(hwt_version(), "0.2.0") == 0);
-	child_check(hwt_strerror(-EOWNERDEAD) != NULL);
-}
-
-FamilyTest(fork, in_a_child_others_answer_0_null_or_false)
-{
-	assert_u64(hwt_pending_timeouts(the_family.timer), 1);
-
-	in_child(other_functions_child, &the_family);
 }
 
 /* Destroying. */
@@ -359,32 +336,6 @@ Test(fork, in_a_child_destroy_frees)
 
 	assert_ok(hwt_stop(timer, NULL));
 	assert_ok(hwt_destroy(timer));
-}
-
-/* The C library gives what was freed last to the next who wants as much;
- * AddressSanitizer does not. */
-static void
-frees_pool_child(void *arg)
-{
-	uintptr_t before = (uintptr_t)arg;
-	size_t size = malloc_usable_size(arg);
-	void *next;
-
-	child_ok(hwt_pool_destroy(arg));
-	next = malloc(size);
-	child_check(WITH_ASAN || (uintptr_t)next == before);
-	free(next);
-}
-
-Test(fork, in_a_child_a_pool_is_freed)
-{
-	struct hwt_pool *pool;
-
-	assert_ok(hwt_pool_create(&pool, 2, 0));
-
-	in_child(frees_pool_child, pool);
-
-	assert_ok(hwt_pool_destroy(pool));
 }
 
 /* The child's own. */
@@ -453,56 +404,6 @@ Test(fork, so_it_can_when_locks_are_held_at_the_fork)
 	cr_assert(forks_with_lock >= 5);
 }
 
-static void
-grandchild(void *arg)
-{
-	struct family *families = arg;
-
-	check_inert_timer(families[0].timer, families[0].timeout);
-	check_inert_timer(families[1].timer, families[1].timeout);
-	check_inert_turns(families[1].manual);
-	check_inert_executors(&families[1]);
-	check_destroys(&families[0]);
-	check_destroys(&families[1]);
-	check_own_life();
-}
-
-static void
-parent_of_grandchild(void *arg)
-{
-	struct family *families = arg;
-	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-
-	child_ok(hwt_create(&families[1].timer, &options));
-	child_ok(hwt_new_timeout(families[1].timer, &families[1].timeout,
-	    forbidden_task, NULL, HOUR));
-	options.flags = HWT_MANUAL;
-	child_ok(hwt_create(&families[1].manual, &options));
-	child_ok(hwt_create(&families[1].stopped, &options));
-	child_ok(hwt_pool_create(&families[1].pool, 1, 0));
-	child_ok(hwt_mailbox_create(&families[1].mailbox));
-
-	child_check(child_reap(child_fork(grandchild, families)) == 0);
-
-	/* Its own is still its own. */
-	check_inert_timer(families[0].timer, families[0].timeout);
-	child_check(hwt_pending_timeouts(families[1].timer) == 1);
-	child_ok(hwt_cancel(families[1].timer, families[1].timeout));
-	child_ok(hwt_stop(families[1].timer, NULL));
-	child_ok(hwt_destroy(families[1].timer));
-}
-
-Test(fork, in_a_grandchild_both_generations_are_inert)
-{
-	struct family families[2] = {0};
-
-	family_open(&families[0]);
-
-	in_child(parent_of_grandchild, families);
-
-	family_close(&families[0]);
-}
-
 /* The shared timer. */
 
 static void
@@ -553,17 +454,6 @@ Test(fork, so_it_does_when_the_parents_was_shut_down)
 	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
 }
 
-Test(fork, so_it_does_when_the_parents_was_never_to_be)
-{
-	struct hwt *timer;
-
-	assert_ok(hwt_shared_shutdown(NULL));
-
-	in_child(shared_child, NULL);
-
-	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
-}
-
 static void
 shared_shutdown_child(void *arg)
 {
@@ -590,24 +480,6 @@ Test(fork, a_child_can_shut_down_what_it_never_made)
 	in_child(shared_shutdown_child, timer);
 
 	assert_u64(hwt_pending_timeouts(timer), 1);
-	assert_ok(hwt_shared_shutdown(NULL));
-}
-
-static void
-shared_destroy_child(void *arg)
-{
-	child_ok(hwt_destroy(arg));
-	shared_child(NULL);
-}
-
-Test(fork, a_child_can_destroy_the_inherited_shared_timer)
-{
-	struct hwt *timer;
-
-	assert_ok(hwt_shared(&timer));
-
-	in_child(shared_destroy_child, timer);
-
 	assert_ok(hwt_shared_shutdown(NULL));
 }
 
@@ -737,57 +609,18 @@ fork_from_task(const struct hwt_executor *executor, struct family *family,
 	wait_for(&family->probe.runs, 1);
 }
 
-Test(fork, a_task_in_the_worker_can_fork)
+/* In the worker, in the pool, and in the mailbox. */
+Test(fork, a_task_can_fork_wherever_it_runs)
 {
-	for (unsigned index = 0; index < 2; index++) {
+	for (unsigned index = 0; index < 6; index++) {
 		struct family family = {0};
+		const struct hwt_executor *executors[3] = {NULL};
 
 		family_open(&family);
-		fork_from_task(NULL, &family, task_bodies[index]);
-		family_close(&family);
-	}
-}
-
-Test(fork, a_task_in_a_pool_can_fork)
-{
-	for (unsigned index = 0; index < 2; index++) {
-		struct family family = {0};
-
-		family_open(&family);
-		fork_from_task(hwt_pool_executor(family.pool), &family,
-		    task_bodies[index]);
-		family_close(&family);
-	}
-}
-
-Test(fork, a_task_in_a_mailbox_can_fork)
-{
-	for (unsigned index = 0; index < 2; index++) {
-		struct family family = {0};
-
-		family_open(&family);
-		fork_from_task(hwt_mailbox_executor(family.mailbox), &family,
-		    task_bodies[index]);
-		family_close(&family);
-	}
-}
-
-Test(fork, a_task_of_a_manual_timer_can_fork)
-{
-	for (unsigned index = 0; index < 2; index++) {
-		struct family family = {0};
-		struct forker forker = {
-		    .family = &family, .body = task_bodies[index]};
-		uint64_t tasks_started = 0;
-
-		family_open(&family);
-		family.probe =
-		    (struct probe){.then = then_forks, .data = &forker};
-		assert_ok(hwt_new_timeout(family.manual, &family.probe.handle,
-		    probe_task, &family.probe, 0));
-		while (tasks_started == 0)
-			assert_ok(hwt_advance(family.manual, &tasks_started));
-		forker_judge(&forker);
+		executors[1] = hwt_pool_executor(family.pool);
+		executors[2] = hwt_mailbox_executor(family.mailbox);
+		fork_from_task(
+		    executors[index / 2], &family, task_bodies[index % 2]);
 		family_close(&family);
 	}
 }
@@ -1057,181 +890,7 @@ ManualTest(fork, a_task_that_returns_in_the_child_gets_back_to_hwt_advance)
 	returner_judge(&returner);
 }
 
-static void
-periodic_child(void *arg)
-{
-	struct family *family = arg;
-
-	child_rc(hwt_reschedule(family->timer, family->probe.timeout, 0),
-	    -EOWNERDEAD);
-	child_rc(hwt_cancel(family->timer, family->probe.timeout), -EOWNERDEAD);
-}
-
-static void
-then_forks_and_waits(struct probe *probe)
-{
-	if (child_reap(child_fork(periodic_child, probe->data)) != 0)
-		probe->rc = 1;
-}
-
-Test(fork, a_periodic_task_that_forks_goes_on_in_the_parent)
-{
-	struct family family = {0};
-	struct hwt_spec spec = {
-	    .task = probe_task, .arg = &family.probe, .period_ns = HWT_MS(1)};
-	hwt_timeout timeout;
-
-	family_open(&family);
-	family.probe =
-	    (struct probe){.then = then_forks_and_waits, .data = &family};
-	assert_ok(hwt_new_timeouts(family.timer, 1, &spec, &timeout));
-	wait_for(&family.probe.runs, 5);
-
-	assert_ok(hwt_cancel_wait(family.timer, timeout));
-
-	assert_ok(family.probe.rc);
-	family_close(&family);
-}
-
 /* While others are at work. */
-
-/* AddressSanitizer's allocator may be locked at a fork by a thread that the
- * child has not; with threads that never rest, there is no waiting for them. */
-#if !WITH_ASAN
-
-struct crowd {
-	struct family family;
-	_Atomic uint64_t operations;
-	_Atomic uint64_t stop;
-	_Atomic uint64_t failed;
-};
-
-/* Schedules, cancels and moves; every now and then makes and ends a timer, so
- * that a fork meets that too. (Not under AddressSanitizer: its allocator does
- * not survive a fork that meets it.) */
-static void
-crowd_work(struct crowd *crowd, struct rng *rng)
-{
-	struct hwt_options options = {.flags = HWT_MANUAL};
-	hwt_timeout timeout;
-	struct hwt *timer;
-	int rc;
-
-	rc = hwt_new_timeout(crowd->family.timer, &timeout, idle_task, NULL,
-	    rng_below(rng, HWT_MS(3)));
-	if (rc != 0)
-		crowd->failed++;
-	if (rng_below(rng, 3) == 0)
-		(void)hwt_reschedule(
-		    crowd->family.timer, timeout, rng_below(rng, HWT_MS(3)));
-	if (rng_below(rng, 2) == 0)
-		(void)!hwt_cancel(crowd->family.timer, timeout);
-	crowd->operations++;
-	if (rng_below(rng, 100) == 0 &&
-	    (hwt_create(&timer, &options) != 0 || hwt_stop(timer, NULL) != 0 ||
-		hwt_destroy(timer) != 0))
-		crowd->failed++;
-}
-
-static void
-crowd_child(void *arg)
-{
-	struct crowd *crowd = arg;
-
-	check_inert_timer(crowd->family.timer, crowd->family.timeout);
-	check_destroys(&crowd->family);
-	check_own_life();
-}
-
-#define CROWD_FORKS 40
-
-static void
-crowd_body(unsigned index, void *arg)
-{
-	struct crowd *crowd = arg;
-	struct rng rng = {.state = index};
-
-	while (index != 0 && crowd->stop == 0)
-		crowd_work(crowd, &rng);
-	while (index == 0 && crowd->operations < 10000)
-		sleep_ns(HWT_MS(1));
-	for (unsigned turn = 0; index == 0 && turn < CROWD_FORKS; turn++) {
-		pid_t child = child_fork(crowd_child, crowd);
-
-		if (child_reap(child) != 0)
-			crowd->failed++;
-	}
-	if (index == 0)
-		crowd->stop = 1;
-}
-
-Test(fork, a_fork_while_others_schedule_neither_deadlocks_nor_corrupts)
-{
-	static struct crowd crowd;
-
-	family_open(&crowd.family);
-
-	in_parallel(3, crowd_body, &crowd);
-
-	assert_u64(crowd.failed, 0);
-	family_close(&crowd.family);
-}
-
-#endif
-
-struct stopping {
-	struct family family;
-	struct gate gate;
-	struct probe busy;
-	_Atomic uint64_t stopped;
-};
-
-static void
-stopping_body(unsigned index, void *arg)
-{
-	struct stopping *stopping = arg;
-	pid_t child;
-
-	if (index == 0) {
-		if (hwt_stop(stopping->family.timer, NULL) != 0)
-			abort();
-		stopping->stopped = 1;
-		return;
-	}
-	/* Once it answers so, the stop is under way, and waits. */
-	while (hwt_new_timeout(stopping->family.timer, NULL, idle_task, NULL,
-		   HOUR) != -ESHUTDOWN)
-		sleep_ns(HWT_MS(1));
-	child = child_fork(destroys_child, &stopping->family);
-	if (child_reap(child) != 0 || stopping->stopped != 0)
-		abort();
-	gate_open(&stopping->gate);
-}
-
-Test(fork, a_fork_while_a_stop_waits_leaves_the_child_free)
-{
-	struct stopping stopping = {0};
-	struct family rest;
-
-	family_open(&stopping.family);
-	gate_init(&stopping.gate);
-	stopping.busy =
-	    (struct probe){.then = probe_then_gate, .data = &stopping.gate};
-	assert_ok(hwt_new_timeout(
-	    stopping.family.timer, NULL, probe_task, &stopping.busy, 0));
-	gate_await(&stopping.gate);
-
-	in_parallel(2, stopping_body, &stopping);
-
-	assert_u64(stopping.stopped, 1);
-	assert_ok(hwt_destroy(stopping.family.timer));
-	rest = stopping.family;
-	assert_ok(hwt_stop(rest.manual, NULL));
-	assert_ok(hwt_destroy(rest.manual));
-	assert_ok(hwt_destroy(rest.stopped));
-	assert_ok(hwt_pool_destroy(rest.pool));
-	assert_ok(hwt_mailbox_destroy(rest.mailbox));
-}
 
 static void
 mailed_child(void *arg)
@@ -1259,25 +918,4 @@ FamilyTest(fork, a_mailbox_with_timeouts_in_it_is_inert_and_can_be_destroyed)
 	assert_u64(probe.runs, 0);
 	assert_ok(hwt_mailbox_run(the_family.mailbox, 0, NULL));
 	assert_u64(probe.runs, 1);
-}
-
-/* A new pool may lie where the parent's lay, of which this thread is one. */
-static void
-pool_again_child(void *arg)
-{
-	struct forker *forker = arg;
-	struct hwt_pool *inherited = forker->family->pool;
-	struct hwt_pool *pools[32];
-
-	child_ok(hwt_pool_destroy(inherited));
-	for (unsigned index = 0; index < 32; index++)
-		child_ok(hwt_pool_create(&pools[index], 2, 0));
-	for (unsigned index = 0; index < 32; index++)
-		child_ok(hwt_pool_destroy(pools[index]));
-}
-
-FamilyTest(fork, a_pool_that_lies_where_the_parents_lay_can_be_destroyed)
-{
-	fork_from_task(
-	    hwt_pool_executor(the_family.pool), &the_family, pool_again_child);
 }
