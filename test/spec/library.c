@@ -173,19 +173,6 @@ Test(library, it_exports_what_the_header_declares_and_nothing_else)
 	assert_u64(exported, FUNCTIONS);
 }
 
-Test(library, every_function_of_the_header_can_be_found)
-{
-	void *library = library_open();
-
-	for (size_t index = 0; index < FUNCTIONS; index++) {
-		cr_assert(functions[index].address != NULL);
-		cr_assert(dlsym(library, functions[index].name) != NULL,
-		    "no %s: %s", functions[index].name, dlerror());
-	}
-
-	dlclose(library);
-}
-
 Test(library, it_has_a_soname_with_the_major_version)
 {
 	struct image image;
@@ -222,17 +209,6 @@ Test(library, its_symbols_are_versioned_from_the_start)
 		      4) == 0);
 	cr_assert(dlvsym(library_open(), "hwt_create",
 		      image_string(&image, section, name->vda_name)) != NULL);
-}
-
-Test(library, it_is_marked_not_to_be_unmapped)
-{
-	struct image image;
-	uint64_t flags;
-
-	image_open(&image);
-	flags = image_dynamic(&image, DT_FLAGS_1);
-
-	cr_assert(flags != UINT64_MAX && (flags & DF_1_NODELETE) != 0);
 }
 
 static bool
@@ -415,17 +391,6 @@ Test(library, a_timer_made_in_a_constructor_is_alive_in_main)
 }
 
 /* The header. */
-
-Test(library, the_version_is_that_of_the_header)
-{
-	char expected[64];
-
-	snprintf(expected, sizeof(expected), "%d.%d.%d", HWT_VERSION_MAJOR,
-	    HWT_VERSION_MINOR, HWT_VERSION_PATCH);
-
-	cr_assert_str_eq(hwt_version(), expected);
-	cr_assert_str_eq(hwt_version(), "0.2.0");
-}
 
 Test(library, durations_are_nanoseconds_in_64_bits)
 {
