@@ -5,7 +5,6 @@
  */
 #include "test/spec/support.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 SUITE(max_pending);
@@ -126,19 +125,6 @@ LimitedTest(max_pending, the_place_is_free_before_the_task_begins, 1)
 	assert_rc(schedule_one(NULL), -ENOBUFS);
 }
 
-Test(max_pending, the_place_is_free_before_the_task_begins_in_the_worker)
-{
-	struct probe first = {.then = then_schedule_forbidden};
-
-	assert_ok(hwt_create(&manual.timer,
-	    &(struct hwt_options){.tick_ns = HWT_US(100), .max_pending = 1}));
-	assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task, &first, 0));
-	wait_for(&first.runs, 1);
-
-	assert_ok(first.rc);
-	worker_timer_close(manual.timer);
-}
-
 Test(max_pending, what_an_executor_holds_keeps_its_place_until_it_starts)
 {
 	struct probe probe = {.then = then_schedule_forbidden};
@@ -205,14 +191,6 @@ LimitedTest(max_pending, a_periodic_timeout_that_ends_itself_frees_its_place, 1)
 	assert_rc(schedule_one(NULL), -ENOBUFS);
 }
 
-LimitedTest(max_pending, one_that_never_fires_needs_a_place_too, 1)
-{
-	assert_ok(hwt_new_timeout(
-	    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
-
-	assert_rc(schedule_one(NULL), -ENOBUFS);
-}
-
 LimitedTest(max_pending, a_batch_that_does_not_fit_is_refused_whole, 4)
 {
 	assert_ok(schedule_batch(2));
@@ -226,12 +204,6 @@ LimitedTest(max_pending, a_batch_that_does_not_fit_is_refused_whole, 4)
 	assert_u64(hwt_pending_timeouts(manual.timer), 4);
 	assert_u64(manual_stats().scheduled, 4);
 	assert_u64(manual_stats().rejected, 4);
-}
-
-LimitedTest(max_pending, a_batch_greater_than_the_limit_never_fits, 4)
-{
-	assert_rc(schedule_batch(5), -ENOBUFS);
-	assert_ok(schedule_batch(4));
 }
 
 LimitedTest(max_pending, a_refused_call_takes_no_place, 1)
@@ -252,61 +224,6 @@ LimitedTest(max_pending, a_refused_call_takes_no_place, 1)
 	assert_ok(schedule_one(NULL));
 }
 
-Test(max_pending, a_call_without_memory_takes_no_place)
-{
-	const uint64_t limit = 50000;
-
-	for (uint64_t nth = 1; nth <= 8; nth++) {
-		uint64_t refused = 0;
-
-		open_limited(limit, NULL);
-		fault_arm(FAULT_MEMORY, nth);
-		for (uint64_t count = 0; count < limit; count++) {
-			if (schedule_one(NULL) != 0)
-				refused++;
-		}
-		fault_disarm();
-		for (uint64_t count = 0; count < refused; count++)
-			assert_ok(schedule_one(NULL));
-
-		assert_rc(schedule_one(NULL), -ENOBUFS);
-		assert_u64(hwt_pending_timeouts(manual.timer), limit);
-		assert_u64(manual_stats().rejected, 1);
-		manual_close();
-	}
-}
-
-Test(max_pending, a_batch_without_memory_takes_no_places)
-{
-	const uint64_t limit = 50000;
-	struct hwt_spec *specs = calloc(limit, sizeof(*specs));
-	uint64_t refused = 0;
-
-	for (uint64_t index = 0; index < limit; index++)
-		specs[index].task = forbidden_task;
-	for (uint64_t nth = 1; nth <= 8; nth++) {
-		int rc;
-
-		open_limited(limit, NULL);
-		fault_arm(FAULT_MEMORY, nth);
-		rc = hwt_new_timeouts(manual.timer, limit, specs, NULL);
-		fault_disarm();
-		if (rc != 0) {
-			assert_rc(rc, -ENOMEM);
-			assert_u64(hwt_pending_timeouts(manual.timer), 0);
-			assert_ok(
-			    hwt_new_timeouts(manual.timer, limit, specs, NULL));
-			refused++;
-		}
-		assert_rc(schedule_one(NULL), -ENOBUFS);
-		assert_u64(hwt_pending_timeouts(manual.timer), limit);
-		manual_close();
-	}
-
-	cr_assert(refused > 0, "no batch was refused");
-	free(specs);
-}
-
 Test(max_pending, a_call_without_a_thread_takes_no_place)
 {
 	struct hwt *timer = NULL;
@@ -324,99 +241,6 @@ Test(max_pending, a_call_without_a_thread_takes_no_place)
 	    hwt_new_timeout(timer, NULL, forbidden_task, NULL, HWT_MIN(1)),
 	    -ENOBUFS);
 	worker_timer_close(timer);
-}
-
-LimitedTest(max_pending, a_full_timer_can_still_be_rescheduled, 1)
-{
-	hwt_timeout timeout;
-
-	assert_ok(schedule_one(&timeout));
-
-	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(5)));
-	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MIN(5)));
-}
-
-LimitedTest(max_pending, a_full_timer_that_is_stopped_says_so, 1)
-{
-	assert_ok(schedule_one(NULL));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_rc(schedule_one(NULL), -ESHUTDOWN);
-	assert_rc(schedule_one(NULL), -ESHUTDOWN);
-
-	assert_u64(manual_stats().rejected, 0);
-}
-
-#define RACE_LIMIT 50
-
-struct limit_race {
-	_Atomic uint64_t accepted;
-	_Atomic uint64_t above;
-};
-
-static void
-race_for_places(unsigned index, void *arg)
-{
-	struct limit_race *race = arg;
-
-	(void)index;
-	for (unsigned count = 0; count < 100; count++) {
-		race->accepted += schedule_one(NULL) == 0;
-		race->above += hwt_pending_timeouts(manual.timer) > RACE_LIMIT;
-	}
-}
-
-Test(max_pending, threads_that_race_for_the_places_never_exceed_the_limit)
-{
-	for (unsigned round = 0; round < 20; round++) {
-		struct limit_race race = {0};
-
-		open_limited(RACE_LIMIT, NULL);
-		in_parallel(4, race_for_places, &race);
-
-		assert_u64(race.above, 0);
-		while (schedule_one(NULL) == 0)
-			race.accepted++;
-		assert_u64(race.accepted, RACE_LIMIT);
-		assert_u64(hwt_pending_timeouts(manual.timer), RACE_LIMIT);
-		assert_rc(schedule_one(NULL), -ENOBUFS);
-		manual_close();
-	}
-}
-
-static void
-race_for_a_batch(unsigned index, void *arg)
-{
-	struct limit_race *race = arg;
-	struct hwt_spec specs[7];
-
-	(void)index;
-	for (unsigned count = 0; count < 7; count++) {
-		specs[count] = (struct hwt_spec){
-		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
-	}
-	for (unsigned count = 0; count < 20; count++) {
-		if (hwt_new_timeouts(manual.timer, 7, specs, NULL) == 0)
-			race->accepted += 7;
-	}
-}
-
-Test(max_pending, batches_that_race_for_the_places_are_all_or_none)
-{
-	for (unsigned round = 0; round < 20; round++) {
-		struct limit_race race = {0};
-
-		open_limited(RACE_LIMIT, NULL);
-		in_parallel(4, race_for_a_batch, &race);
-
-		while (schedule_batch(7) == 0)
-			race.accepted += 7;
-		assert_u64(race.accepted, 49);
-		assert_u64(hwt_pending_timeouts(manual.timer), 49);
-		assert_ok(schedule_one(NULL));
-		assert_rc(schedule_one(NULL), -ENOBUFS);
-		manual_close();
-	}
 }
 
 static void
