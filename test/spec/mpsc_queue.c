@@ -6,11 +6,8 @@
  */
 #include "test/spec/support.h"
 
-#include <stdlib.h>
-
 #include "../../mpsc_queue.c"
 #include "core/timer.h"
-#include "test/rng.h"
 
 SUITE(mpsc_queue);
 
@@ -36,12 +33,6 @@ tested_open(uint32_t slabs)
 	fixture_step(&manual, 0);
 	assert_u64(store_limit(&manual.timer->store), slabs);
 	mpsc_create(&queue, &manual.timer->store);
-}
-
-static void
-tested_close(void)
-{
-	fixture_close(&manual);
 }
 
 /* The index of a record: page 0 of a slab has none. */
@@ -102,28 +93,28 @@ assert_is_empty(void)
 	cr_assert(mpsc_is_empty(&queue));
 }
 
+static void
+tested_close(void)
+{
+	assert_is_empty();
+	fixture_close(&manual);
+}
+
+/* A test with a store of so many slabs; it leaves nothing in the queue. */
+#define QueueTest(suite, name, slabs) \
+	TestBetween(tested_open(slabs), tested_close(), suite, name)
+
 Test(mpsc_queue, a_new_one_is_empty)
 {
-	tested_open(1);
-
-	assert_is_empty();
-
-	tested_close();
+	/* Before the first slab there is nothing to search. */
+	for (uint32_t slabs = 0; slabs <= 1; slabs++) {
+		tested_open(slabs);
+		tested_close();
+	}
 }
 
-/* Before the first slab there is nothing to search. */
-Test(mpsc_queue, so_is_one_of_a_store_without_slabs)
+QueueTest(mpsc_queue, what_was_pushed_is_popped_once_page_by_page, 2)
 {
-	tested_open(0);
-
-	assert_is_empty();
-
-	tested_close();
-}
-
-Test(mpsc_queue, what_was_pushed_is_popped_once_page_by_page)
-{
-	tested_open(2);
 	push_late(index_in(1, 63, 63));
 	push_due(index_in(0, 1, 0));
 	push_late(index_in(0, 7, 5));
@@ -138,17 +129,14 @@ Test(mpsc_queue, what_was_pushed_is_popped_once_page_by_page)
 	assert_u64(popped_first, index_in(1, 63, 0));
 
 	assert_u64(pop_any(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
 /* This bounds what comes before a turn: nothing but pages on which something
  * is due by then, however much waits. */
-Test(mpsc_queue, a_due_pass_pops_the_pages_on_which_something_is_due)
+QueueTest(mpsc_queue, a_due_pass_pops_the_pages_on_which_something_is_due, 3)
 {
 	uint32_t slab, page;
 
-	tested_open(3);
 	for (slab = 0; slab < 3; slab++) {
 		for (page = 1; page < SLAB_PAGES; page++)
 			push(index_in(slab, page, 1), NOW + 2);
@@ -169,13 +157,10 @@ Test(mpsc_queue, a_due_pass_pops_the_pages_on_which_something_is_due)
 	cr_assert(!mpsc_is_empty(&queue));
 	while (pop_any() != 0)
 		continue;
-	assert_is_empty();
-	tested_close();
 }
 
-Test(mpsc_queue, the_earliest_deadline_that_was_pushed_counts)
+QueueTest(mpsc_queue, the_earliest_deadline_that_was_pushed_counts, 1)
 {
-	tested_open(1);
 	push(index_in(0, 2, 0), LATE);
 	push(index_in(0, 2, 0), NOW);
 	push(index_in(0, 3, 0), NOW);
@@ -186,16 +171,13 @@ Test(mpsc_queue, the_earliest_deadline_that_was_pushed_counts)
 	assert_u64(pop_due(), bit(0));
 	assert_u64(popped_first, index_in(0, 3, 0));
 	assert_u64(pop_due(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
 /* Its pages do not count any more, and what is left does. */
-Test(mpsc_queue, after_a_due_pass_the_next_deadline_counts)
+QueueTest(mpsc_queue, after_a_due_pass_the_next_deadline_counts, 2)
 {
 	a64_t *urgency;
 
-	tested_open(2);
 	urgency = manual.timer->store.slab_urgency;
 	push(index_in(0, 5, 0), LATE);
 	push(index_in(0, 6, 0), LATE - 1);
@@ -210,47 +192,22 @@ Test(mpsc_queue, after_a_due_pass_the_next_deadline_counts)
 	assert_u64(a64_load_relaxed(&urgency[1]), 0);
 	while (pop_any() != 0)
 		continue;
-	assert_is_empty();
-	tested_close();
 }
 
-Test(mpsc_queue, what_is_never_due_is_popped_too)
+QueueTest(mpsc_queue, what_is_never_due_is_popped_too, 1)
 {
-	tested_open(1);
 	push(index_in(0, 2, 0), DEADLINE_NEVER);
 
 	assert_u64(pop_due_at(DEADLINE_NEVER - 1), 0);
 	cr_assert(!mpsc_is_empty(&queue));
 	assert_u64(pop_any(), bit(0));
 	assert_u64(pop_any(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
-Test(mpsc_queue, to_push_again_has_no_effect)
+QueueTest(mpsc_queue, what_was_popped_can_be_pushed_again_in_the_same_pass, 1)
 {
 	unsigned turn;
 
-	tested_open(1);
-	for (turn = 0; turn < 1000; turn++) {
-		push_due(index_in(0, 3, 9));
-		push_late(index_in(0, 4, 9));
-	}
-
-	assert_u64(pop_due(), bit(9));
-	assert_u64(pop_due(), 0);
-	assert_u64(pop_any(), bit(9));
-	assert_u64(popped_first, index_in(0, 4, 0));
-	assert_u64(pop_any(), 0);
-	assert_is_empty();
-	tested_close();
-}
-
-Test(mpsc_queue, what_was_popped_can_be_pushed_again_in_the_same_pass)
-{
-	unsigned turn;
-
-	tested_open(1);
 	for (turn = 0; turn < 3; turn++) {
 		push_due(index_in(0, 3, 9));
 		push_due(index_in(0, 5, 9));
@@ -266,13 +223,11 @@ Test(mpsc_queue, what_was_popped_can_be_pushed_again_in_the_same_pass)
 		assert_u64(pop_due(), 0);
 		assert_is_empty();
 	}
-	tested_close();
 }
 
 /* In a slab that it has left, that it is in, and that it has not come to. */
-Test(mpsc_queue, what_is_due_is_popped_beside_a_pass_that_is_half_done)
+QueueTest(mpsc_queue, what_is_due_is_popped_beside_a_pass_that_is_half_done, 3)
 {
-	tested_open(3);
 	push_late(index_in(1, 2, 0));
 	push_late(index_in(1, 3, 0));
 	push_late(index_in(1, 4, 0));
@@ -296,19 +251,16 @@ Test(mpsc_queue, what_is_due_is_popped_beside_a_pass_that_is_half_done)
 	assert_u64(pop_any(), bit(0));
 	assert_u64(popped_first, index_in(1, 4, 0));
 	assert_u64(pop_any(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
 /* Behind it in the page, in the slab, or in another one: whoever is fast enough
  * to push each time cannot hold a pass. */
-Test(mpsc_queue, what_is_pushed_behind_a_pass_waits_for_the_next)
+QueueTest(mpsc_queue, what_is_pushed_behind_a_pass_waits_for_the_next, 5)
 {
 	uint32_t slabs[] = {0, 1, 2, 4};
 	uint32_t pops = 0;
 	uint32_t i;
 
-	tested_open(5);
 	for (i = 0; i < 4; i++)
 		push_due(index_in(slabs[i], 5, 0));
 
@@ -327,34 +279,15 @@ Test(mpsc_queue, what_is_pushed_behind_a_pass_waits_for_the_next)
 	for (pops = 0; pop_due() != 0; pops++)
 		continue;
 	assert_u64(pops, 8);
-	assert_is_empty();
-	tested_close();
-}
-
-/* Which a pass reads after that. */
-Test(mpsc_queue, what_is_pushed_ahead_of_a_pass_may_come_in_it)
-{
-	tested_open(3);
-	push_due(index_in(0, 5, 0));
-	assert_u64(pop_due(), bit(0));
-
-	push_due(index_in(2, 5, 1));
-
-	assert_u64(pop_due(), bit(1));
-	assert_u64(popped_first, index_in(2, 5, 0));
-	assert_u64(pop_due(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
 /* Urgencies, each without one below, as a push leaves them that the consumer
  * overtook: it looks in vain, once. */
-Test(mpsc_queue, what_is_too_urgent_is_passed_over)
+QueueTest(mpsc_queue, what_is_too_urgent_is_passed_over, 2)
 {
 	uint64_t urgency = mpsc_urgency(NOW);
 	struct record_store *store;
 
-	tested_open(2);
 	store = &manual.timer->store;
 	a64_store_relaxed(&store->slab_urgency[0], urgency);
 	a64_store_relaxed(&store->slab_urgency[1], urgency);
@@ -364,19 +297,17 @@ Test(mpsc_queue, what_is_too_urgent_is_passed_over)
 	assert_u64(pop_due(), bit(3));
 	assert_u64(popped_first, index_in(1, 9, 0));
 	assert_u64(pop_due(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
 /* And as one leaves it that has not come to its end: another push of the same
  * index makes up for it. */
-Test(mpsc_queue, a_push_that_was_interrupted_delays_no_other_of_the_same)
+QueueTest(
+    mpsc_queue, a_push_that_was_interrupted_delays_no_other_of_the_same, 1)
 {
 	uint64_t urgency = mpsc_urgency(NOW);
 	struct queued *queued;
 	unsigned level;
 
-	tested_open(1);
 	queued = &slab_at(&manual.timer->store, 0)->queued[9];
 	for (level = 0; level < 2; level++) {
 		a64_or_seq(&queued->bits, bit(3));
@@ -389,7 +320,6 @@ Test(mpsc_queue, a_push_that_was_interrupted_delays_no_other_of_the_same)
 		assert_u64(pop_due(), 0);
 		assert_is_empty();
 	}
-	tested_close();
 }
 
 static bool
@@ -399,12 +329,11 @@ is_pushed(uint32_t index, uint64_t deadline_ns)
 }
 
 /* So callers need not push again. */
-Test(mpsc_queue, what_is_pushed_is_found_but_for_an_earlier_deadline)
+QueueTest(mpsc_queue, what_is_pushed_is_found_but_for_an_earlier_deadline, 4)
 {
 	static const uint32_t slabs[] = {0, 1, 3};
 	uint32_t index, i;
 
-	tested_open(4);
 	for (i = 0; i < 3; i++) {
 		index = index_in(slabs[i], 9, 3);
 		cr_assert(!is_pushed(index, LATE));
@@ -418,19 +347,16 @@ Test(mpsc_queue, what_is_pushed_is_found_but_for_an_earlier_deadline)
 			continue;
 		cr_assert(!is_pushed(index, LATE));
 	}
-	assert_is_empty();
-	tested_close();
 }
 
 /* The consumer would not come to it, or too late. */
-Test(mpsc_queue, what_is_not_as_urgent_above_is_not_found)
+QueueTest(mpsc_queue, what_is_not_as_urgent_above_is_not_found, 2)
 {
 	uint32_t index = index_in(1, 9, 3);
 	struct record_store *store;
 	a64_t *level[2];
 	uint32_t i;
 
-	tested_open(2);
 	store = &manual.timer->store;
 	level[0] = &store->slab_urgency[1];
 	level[1] = &slab_at(store, 1)->queued[9].urgency;
@@ -444,8 +370,6 @@ Test(mpsc_queue, what_is_not_as_urgent_above_is_not_found)
 
 	assert_u64(pop_due(), bit(3));
 	assert_u64(pop_due(), 0);
-	assert_is_empty();
-	tested_close();
 }
 
 /* What had no page yet of so many. */
@@ -464,11 +388,10 @@ pages_that_call(bool (*push_it)(uint32_t), uint32_t slab, uint32_t record)
 	return calls;
 }
 
-Test(mpsc_queue, many_pages_that_wait_ask_for_the_consumer)
+QueueTest(mpsc_queue, many_pages_that_wait_ask_for_the_consumer, 2)
 {
 	unsigned turn;
 
-	tested_open(2);
 	for (turn = 0; turn < 2; turn++) {
 		assert_u64(pages_that_call(push_due, 0, 0),
 		    SLAB_PAGES / CALL_PAGES - 1);
@@ -482,96 +405,4 @@ Test(mpsc_queue, many_pages_that_wait_ask_for_the_consumer)
 			continue;
 		assert_is_empty();
 	}
-	tested_close();
-}
-
-/* Producers and the consumer at once; see in_parallel. Each counts up a number
- * of its own for an index and then pushes that index; all use the same ones.
- * The consumer reads all numbers of what it pops: at the end, it has seen the
- * last of each. */
-#define PRODUCERS 3
-#define PUSHES 300000
-#define INDEXES (3 * SLAB_RECORDS)
-
-static a64_t numbers[INDEXES][PRODUCERS];
-static uint64_t seen[INDEXES][PRODUCERS];
-static _Atomic unsigned producers_left;
-/* The producers' deadlines are before and after it. */
-#define AHEAD_NS HWT_SEC(1)
-static _Atomic uint64_t moving_now_ns;
-
-static void
-produce(unsigned producer)
-{
-	struct rng rng = {.state = producer + 1};
-	uint32_t i;
-
-	for (i = 0; i < PUSHES; i++) {
-		uint32_t index = index_in((uint32_t)rng_below(&rng, 3),
-		    1 + (uint32_t)rng_below(&rng, SLAB_PAGES - 1),
-		    (uint32_t)rng_below(&rng, i % 2 == 0 ? 64 : 2));
-
-		(void)a64_add_seq(&numbers[index][producer], 1);
-		(void)mpsc_push(
-		    &queue, index, moving_now_ns + rng_below(&rng, AHEAD_NS));
-	}
-	producers_left--;
-}
-
-static void
-look_at(uint64_t records)
-{
-	uint32_t index, producer;
-
-	for (; records != 0; records &= records - 1) {
-		index = popped_first + (uint32_t)__builtin_ctzll(records);
-		for (producer = 0; producer < PRODUCERS; producer++)
-			seen[index][producer] =
-			    a64_load_relaxed(&numbers[index][producer]);
-	}
-}
-
-static void
-consume(void)
-{
-	uint64_t records;
-	bool last;
-
-	do {
-		last = producers_left == 0;
-		while ((records = pop_due_at(moving_now_ns)) != 0)
-			look_at(records);
-		if ((records = pop_any()) != 0)
-			look_at(records);
-		moving_now_ns += AHEAD_NS / 1000;
-	} while (!last || !mpsc_is_empty(&queue));
-}
-
-static void
-produce_or_consume(unsigned index, void *arg)
-{
-	(void)arg;
-	if (index < PRODUCERS)
-		produce(index);
-	else
-		consume();
-}
-
-Test(mpsc_queue, whatever_several_threads_push_the_last_of_it_is_seen)
-{
-	uint32_t index, producer;
-
-	tested_open(3);
-	producers_left = PRODUCERS;
-	moving_now_ns = NOW;
-
-	in_parallel(PRODUCERS + 1, produce_or_consume, NULL);
-
-	for (index = 0; index < INDEXES; index++) {
-		for (producer = 0; producer < PRODUCERS; producer++)
-			assert_u64(seen[index][producer],
-			    a64_load_relaxed(&numbers[index][producer]));
-	}
-	assert_is_empty();
-	tested_close();
 }
