@@ -7,8 +7,6 @@
 
 SUITE(never_early);
 
-static struct recording_executor executor;
-
 ManualTest(never_early, a_task_does_not_start_before_its_delay_has_passed)
 {
 	struct probe probe = {0};
@@ -20,28 +18,6 @@ ManualTest(never_early, a_task_does_not_start_before_its_delay_has_passed)
 
 	assert_u64(probe.runs, 1);
 	assert_u64(probe.started_ns, FIXTURE_START + 3 * FIXTURE_TICK);
-}
-
-ManualTest(never_early, a_deadline_between_two_ticks_waits_for_the_later_one)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, FIXTURE_TICK + 1);
-
-	assert_u64(manual_tick(1), 0);
-	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
-	assert_u64(manual_tick(2), 1);
-}
-
-ManualTest(never_early, a_delay_counts_from_the_call_not_from_the_last_tick)
-{
-	struct probe probe = {0};
-
-	manual_step(1);
-	probe_schedule(&probe, FIXTURE_TICK);
-
-	assert_u64(manual_tick(1), 0);
-	assert_u64(manual_tick(2), 1);
 }
 
 ManualTest(never_early, a_delay_counts_from_the_call_not_from_the_last_advance)
@@ -126,26 +102,6 @@ Test(never_early, every_delay_at_every_phase_of_the_tick_is_waited_for)
 	}
 }
 
-ManualTest(
-    never_early, a_rescheduled_timeout_waits_its_new_delay_from_that_call)
-{
-	struct probe later = {0}, earlier = {0};
-
-	probe_schedule(&later, 2 * FIXTURE_TICK);
-	probe_schedule(&earlier, 20 * FIXTURE_TICK);
-	manual_step(FIXTURE_TICK + 1);
-
-	assert_ok(hwt_reschedule(manual.timer, later.handle, 3 * FIXTURE_TICK));
-	assert_ok(
-	    hwt_reschedule(manual.timer, earlier.handle, 2 * FIXTURE_TICK));
-
-	assert_u64(manual_tick(3), 0);
-	assert_u64(manual_tick(4), 1);
-	assert_u64(earlier.runs, 1);
-	assert_u64(manual_tick(5), 1);
-	assert_u64(later.runs, 1);
-}
-
 ManualTest(never_early, one_reading_of_the_clock_serves_a_batch)
 {
 	struct probe probes[2] = {{0}};
@@ -164,36 +120,6 @@ ManualTest(never_early, one_reading_of_the_clock_serves_a_batch)
 	assert_u64(probes[1].runs, 1);
 	assert_u64(manual_tick(2), 1);
 	assert_u64(probes[0].runs, 1);
-}
-
-ManualTest(never_early, a_periodic_run_does_not_come_before_its_grid_point)
-{
-	struct probe probe = {0};
-	/* Every deadline n * 2.5 ticks waits for its boundary. */
-	static const uint64_t boundaries[] = {3, 5, 8, 10, 13, 15};
-	const uint64_t period_ns = 5 * FIXTURE_TICK / 2;
-
-	probe_schedule_periodic(&probe, period_ns, period_ns);
-
-	for (uint64_t run = 0; run < 6; run++) {
-		manual.now_ns = FIXTURE_START + boundaries[run] * FIXTURE_TICK;
-		manual.now_ns--;
-		assert_u64(manual_step(0), 0);
-		assert_u64(manual_step(1), 1);
-		assert_u64(probe.runs, run + 1);
-	}
-}
-
-ManualTest(never_early, an_executor_does_not_get_a_timeout_before_its_delay)
-{
-	executor_init(&executor, EXECUTOR_RUNS);
-	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook, NULL,
-	    idle_task, NULL, 2 * FIXTURE_TICK));
-
-	manual_step(2 * FIXTURE_TICK - 1);
-	assert_u64(executor.count, 0);
-	manual_step(1);
-	assert_u64(executor.count, 1);
 }
 
 static void
