@@ -75,53 +75,6 @@ ManualTest(next_wakeup, it_is_0_when_something_is_due)
 	assert_u64(manual_wait(), HWT_NEVER);
 }
 
-ManualTest(next_wakeup, it_is_exact_over_many_turns_of_the_wheel)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MIN(60));
-	assert_u64(manual_wait(), HWT_MIN(60));
-	assert_u64(manual_step(HWT_MIN(60) - 1), 0);
-
-	assert_u64(manual_wait(), 1);
-
-	assert_u64(manual_step(1), 1);
-}
-
-ManualTest(next_wakeup, waiting_as_long_as_told_runs_everything_on_its_tick)
-{
-	static struct probe probes[200];
-	uint64_t wait_ns;
-	uint64_t waits = 0;
-
-	for (uint64_t index = 0; index < 200; index++) {
-		probe_schedule(&probes[index], HWT_US(1 + index * 1777));
-	}
-
-	while ((wait_ns = manual_wait()) != HWT_NEVER) {
-		cr_assert(manual_step(wait_ns) >= 1);
-		waits++;
-	}
-
-	cr_assert(waits <= 200);
-	for (uint64_t index = 0; index < 200; index++) {
-		uint64_t delay_ns = HWT_US(1 + index * 1777);
-
-		assert_u64(probes[index].runs, 1);
-		assert_u64(probes[index].started_ns - manual.start_ns,
-		    (delay_ns + HWT_MS(1) - 1) / HWT_MS(1) * HWT_MS(1));
-	}
-}
-
-/* Each is earlier than the one before. */
-ManualTest(next_wakeup, it_is_that_of_the_earliest_of_a_thousand)
-{
-	for (unsigned index = 0; index < 1000; index++)
-		schedule(HWT_SEC(100) - HWT_MS(1) * index);
-
-	assert_u64(manual_wait(), HWT_SEC(100) - HWT_MS(999));
-}
-
 ManualTest(next_wakeup, what_was_cancelled_is_not_waited_for)
 {
 	hwt_timeout placed;
@@ -136,40 +89,6 @@ ManualTest(next_wakeup, what_was_cancelled_is_not_waited_for)
 	assert_ok(hwt_cancel(manual.timer, placed));
 
 	assert_u64(manual_wait(), HWT_MS(19));
-}
-
-ManualTest(next_wakeup, what_was_rescheduled_is_waited_for_where_it_is)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule(HWT_MS(3));
-	manual_tick(1);
-	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(2)));
-	assert_u64(manual_wait(), HWT_MS(2));
-	assert_ok(hwt_reschedule(manual.timer, timeout, HWT_MS(1)));
-
-	assert_u64(manual_wait(), HWT_MS(1));
-}
-
-ExecutorTest(
-    next_wakeup, what_an_executor_holds_is_not_waited_for, EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-
-	assert_u64(manual_wait(), HWT_NEVER);
-
-	assert_ok(executor_run(&executor, 0));
-}
-
-ManualTest(next_wakeup, after_stop_there_is_nothing_to_wait_for)
-{
-	schedule(HWT_MS(1));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_u64(manual_wait(), HWT_NEVER);
 }
 
 static void
@@ -300,23 +219,6 @@ ManualTest(
 	assert_u64(manual_wait(), HWT_MS(5));
 }
 
-ManualTest(next_wakeup, a_cancel_calls_nobody)
-{
-	hwt_timeout placed;
-	hwt_timeout queued;
-
-	placed = schedule(HWT_MS(10));
-	schedule(HWT_MS(20));
-	assert_u64(manual_wait(), HWT_MS(10));
-	queued = schedule(HWT_MS(30));
-
-	assert_ok(hwt_cancel(manual.timer, queued));
-	assert_ok(hwt_cancel(manual.timer, placed));
-
-	assert_u64(manual.wakes, 0);
-	assert_u64(manual_wait(), HWT_MS(20));
-}
-
 ExecutorTest(
     next_wakeup, a_periodic_timeout_run_by_an_executor_calls, EXECUTOR_HOLDS)
 {
@@ -348,29 +250,6 @@ Test(next_wakeup, a_timer_without_a_wake_tells_nobody)
 	assert_ok(hwt_next_wakeup(timer, &wait_ns));
 	cr_assert(wait_ns <= HWT_MIN(1) + HWT_MS(1));
 	worker_timer_close(timer);
-}
-
-static void
-race_to_wake(unsigned index, void *arg)
-{
-	hwt_timeout *timeouts = arg;
-
-	timeouts[index] = schedule(HWT_MS(10 + index));
-}
-
-ManualTest(next_wakeup, of_several_threads_one_calls)
-{
-	hwt_timeout timeouts[4];
-
-	for (uint64_t round = 1; round <= 50; round++) {
-		assert_u64(manual_wait(), HWT_NEVER);
-
-		in_parallel(4, race_to_wake, timeouts);
-
-		assert_u64(manual.wakes, round);
-		for (size_t index = 0; index < 4; index++)
-			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
-	}
 }
 
 ManualTest(
