@@ -11,8 +11,6 @@
 
 SUITE(on_tick);
 
-static struct recording_executor executor;
-
 ManualTest(on_tick, a_timeout_is_handed_over_on_its_tick)
 {
 	static struct probe probes[3 * FIXTURE_WHEEL];
@@ -25,20 +23,6 @@ ManualTest(on_tick, a_timeout_is_handed_over_on_its_tick)
 		assert_u64(manual_tick(index + 1), 1);
 		assert_u64(probes[index].runs, 1);
 	}
-}
-
-/* The most room in the wheel that so many can take. */
-ManualTestWith(on_tick, a_crowd_of_which_each_has_a_tick_of_its_own_is_on_time,
-    .ticks_per_wheel = 32768)
-{
-	const uint64_t crowd = 20000;
-
-	for (uint64_t index = 1; index <= crowd; index++)
-		assert_ok(hwt_new_timeout(manual.timer, NULL, idle_task, NULL,
-		    index * manual.tick_ns));
-
-	assert_u64(manual_tick(crowd / 2), crowd / 2);
-	assert_u64(manual_tick(crowd), crowd / 2);
 }
 
 #define MILLION 1000000
@@ -121,24 +105,6 @@ ManualTest(on_tick, what_comes_late_for_its_tick_is_handed_over_on_the_next)
 	assert_u64(manual_tick(3 * FIXTURE_WHEEL + 1), 1);
 }
 
-ManualTest(on_tick, an_executor_gets_a_timeout_on_its_tick)
-{
-	hwt_timeout timeouts[FIXTURE_WHEEL];
-
-	executor_init(&executor, EXECUTOR_RUNS);
-	for (uint64_t index = 0; index < FIXTURE_WHEEL; index++)
-		assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
-		    &timeouts[index], idle_task, NULL,
-		    (index + 1) * FIXTURE_TICK));
-
-	for (uint64_t index = 0; index < FIXTURE_WHEEL; index++) {
-		manual_tick(index + 1);
-		assert_u64(executor.count, index + 1);
-		assert_u64(
-		    executor.calls[index].timeout.id, timeouts[index].id);
-	}
-}
-
 /* Counts the runs of a task that has no probe of its own. */
 static void
 counting_task(hwt_timeout timeout, void *arg)
@@ -165,118 +131,6 @@ ManualTest(on_tick, there_is_no_cap_per_tick)
 
 	assert_u64(count, MANY);
 	assert_u64(innocent.runs, 1);
-}
-
-ManualTest(on_tick, however_many_are_scheduled_an_innocent_one_stays_on_time)
-{
-	struct probe innocent = {0};
-
-	for (uint64_t index = 0; index < MANY; index++)
-		assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task,
-		    NULL, 100 * FIXTURE_TICK + index));
-	probe_schedule(&innocent, FIXTURE_TICK);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_u64(innocent.runs, 1);
-}
-
-ManualTest(on_tick, however_many_are_cancelled_an_innocent_one_stays_on_time)
-{
-	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
-	struct probe innocent = {0};
-
-	for (uint64_t index = 0; index < MANY; index++)
-		timeouts[index] = schedule_task(
-		    manual.timer, forbidden_task, 2 * FIXTURE_TICK);
-	manual_tick(1);
-	for (uint64_t index = 0; index < MANY; index++)
-		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
-	probe_schedule(&innocent, FIXTURE_TICK);
-
-	assert_u64(manual_tick(2), 1);
-
-	assert_u64(innocent.runs, 1);
-	free(timeouts);
-}
-
-struct busy {
-	_Atomic uint64_t stop;
-};
-
-static void
-busy_body(unsigned index, void *arg)
-{
-	struct busy *busy = arg;
-	hwt_timeout timeout;
-
-	if (index == 0) {
-		/* This one ends the others when the probe has run, or in vain
-		 * after longer than any machine needs. */
-		struct probe probe = {0};
-		uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
-
-		if (hwt_new_timeout(
-			live.timer, NULL, probe_task, &probe, HWT_MS(20)) != 0)
-			abort();
-		while (probe.runs == 0 && monotonic_ns() < limit_ns)
-			sleep_ns(HWT_MS(1));
-		busy->stop = probe.runs == 1 ? 1 : 2;
-		return;
-	}
-	while (busy->stop == 0)
-		if (hwt_new_timeout(live.timer, &timeout, forbidden_task, NULL,
-			HWT_SEC(3600)) != 0 ||
-		    hwt_cancel(live.timer, timeout) != 0)
-			abort();
-}
-
-WorkerTest(on_tick, producers_at_full_speed_do_not_keep_a_timeout_from_running)
-{
-	struct busy busy = {0};
-
-	in_parallel(3, busy_body, &busy);
-
-	assert_u64(busy.stop, 1);
-}
-
-/* A task that takes longer than a tick, by the timer's clock. */
-static void
-then_takes_two_ticks_and_a_half(struct probe *probe)
-{
-	probe->fixture->now_ns += 2 * FIXTURE_TICK + FIXTURE_TICK / 2;
-}
-
-ManualTest(on_tick, what_a_slow_task_delays_is_handed_over_right_after_it)
-{
-	struct probe slow = {.then = then_takes_two_ticks_and_a_half};
-	struct probe delayed = {0}, on_time = {0};
-
-	probe_schedule(&slow, FIXTURE_TICK);
-	probe_schedule(&delayed, 2 * FIXTURE_TICK);
-	probe_schedule(&on_time, 4 * FIXTURE_TICK);
-
-	manual_tick(1);
-	manual_step(0);
-	assert_u64(slow.runs, 1);
-	assert_u64(delayed.runs, 1);
-	assert_u64(on_time.runs, 0);
-
-	assert_u64(manual_tick(4), 1);
-	assert_u64(on_time.runs, 1);
-}
-
-ManualTest(on_tick, a_late_advance_hands_over_what_became_due_meanwhile)
-{
-	struct probe due = {0}, not_due = {0};
-
-	probe_schedule(&due, FIXTURE_TICK);
-	probe_schedule(&not_due, 6 * FIXTURE_TICK);
-
-	assert_u64(manual_step(5 * FIXTURE_TICK + 1), 1);
-
-	assert_u64(due.runs, 1);
-	assert_u64(manual_tick(6), 1);
 }
 
 /* The grid. */
@@ -350,19 +204,6 @@ Test(on_tick, a_timeout_belongs_to_the_first_boundary_at_or_after_its_deadline)
 	}
 }
 
-ManualTest(on_tick, a_rescheduled_delay_of_0_belongs_to_the_next_boundary)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_SEC(3600));
-	manual_tick(2);
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, 0));
-
-	assert_u64(probe.runs, 0);
-	assert_u64(manual_step(0), 0);
-	assert_u64(manual_tick(3), 1);
-}
-
 static void
 then_schedules_with_delay_0(struct probe *probe)
 {
@@ -370,21 +211,6 @@ then_schedules_with_delay_0(struct probe *probe)
 
 	probe->rc = hwt_new_timeout(
 	    probe->fixture->timer, &next->handle, probe_task, next, 0);
-}
-
-ManualTest(on_tick, a_delay_of_0_from_a_task_is_not_run_inline)
-{
-	struct probe next = {0};
-	struct probe first = {
-	    .then = then_schedules_with_delay_0, .data = &next};
-
-	probe_schedule(&first, FIXTURE_TICK);
-
-	assert_u64(manual_tick(1), 1);
-	assert_ok(first.rc);
-	assert_u64(manual_tick(2), 1);
-
-	assert_u64(next.runs, 1);
 }
 
 ManualTest(on_tick, a_task_that_is_late_itself_schedules_from_now_on)
@@ -398,17 +224,6 @@ ManualTest(on_tick, a_task_that_is_late_itself_schedules_from_now_on)
 	/* Tick 1 is begun in the middle of the eleventh. */
 	assert_u64(manual_step(21 * FIXTURE_TICK / 2), 1);
 	assert_u64(manual_tick(11), 1);
-}
-
-ManualTestWith(
-    on_tick, the_shortest_tick_is_10_us_and_is_kept, .tick_ns = HWT_US(10))
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_US(10) + 1);
-
-	assert_u64(manual_step(HWT_US(20) - 1), 0);
-	assert_u64(manual_step(1), 1);
 }
 
 ManualTestWith(on_tick, the_default_tick_is_100_ms, 0)
@@ -431,34 +246,4 @@ ManualTestWith(on_tick, a_tick_that_is_no_round_number_keeps_its_own_grid,
 	assert_u64(manual_tick(1000), 0);
 	assert_u64(manual_step(1234566), 0);
 	assert_u64(manual_tick(1001), 1);
-}
-
-Test(on_tick, the_longest_tick_is_kept)
-{
-	/* The greatest product below 2^63 with a wheel of 1. */
-	struct hwt_options options = {
-	    .tick_ns = UINT64_MAX / 2, .ticks_per_wheel = 1};
-	struct fixture fixture = {.start_ns = 5};
-	struct probe probe = {.fixture = &fixture};
-
-	fixture_open(&fixture, &options);
-	probe_schedule(&probe, 0);
-
-	assert_u64(fixture_step(&fixture, UINT64_MAX / 2 - 1), 0);
-	assert_u64(fixture_step(&fixture, 1), 1);
-
-	fixture_close(&fixture);
-}
-
-ManualTest(on_tick, the_periodic_grid_is_the_first_deadline_plus_whole_periods)
-{
-	struct probe probe = {0};
-	/* Deadlines 0.4 + n * 1.3 ticks: each n on the boundary after it. */
-	static const char runs[] = "-1110111011101111011";
-
-	probe_schedule_periodic(
-	    &probe, 4 * FIXTURE_TICK / 10, 13 * FIXTURE_TICK / 10);
-
-	for (uint64_t tick = 1; tick < sizeof(runs) - 1; tick++)
-		assert_u64(manual_tick(tick), runs[tick] == '1' ? 1 : 0);
 }
