@@ -4,8 +4,6 @@
  */
 #include "test/spec/support.h"
 
-#include <stdlib.h>
-
 SUITE(pending);
 
 static struct recording_executor executor;
@@ -47,17 +45,6 @@ ManualTest(pending, it_follows_each_schedule_cancel_and_start)
 	assert_u64(pending(), 1);
 	assert_u64(manual_tick(30), 1);
 	assert_u64(pending(), 0);
-}
-
-ManualTest(pending, a_batch_counts_each)
-{
-	struct hwt_spec specs[3] = {{.task = forbidden_task},
-	    {.task = forbidden_task, .delay_ns = HWT_NEVER},
-	    {.task = forbidden_task, .period_ns = HWT_MS(1)}};
-
-	assert_ok(hwt_new_timeouts(manual.timer, 3, specs, NULL));
-
-	assert_u64(pending(), 3);
 }
 
 static void
@@ -113,59 +100,6 @@ ExecutorTest(pending, stop_leaves_none_but_what_executors_hold, EXECUTOR_HOLDS)
 	assert_u64(pending(), 0);
 }
 
-#define EACH 2000
-
-static void
-schedule_and_cancel(unsigned index, void *arg)
-{
-	_Atomic uint64_t *impossible = arg;
-	hwt_timeout timeout;
-
-	for (unsigned round = 0; round < EACH; round++) {
-		timeout =
-		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-		if (round % 4 != index)
-			assert_ok(hwt_cancel(manual.timer, timeout));
-		*impossible += hwt_pending_timeouts(manual.timer) > 4 * EACH;
-	}
-}
-
-static void
-cancel_of_others(unsigned index, void *arg)
-{
-	hwt_timeout *timeouts = arg;
-
-	for (unsigned round = index; round < EACH; round += 4)
-		assert_ok(hwt_cancel(manual.timer, timeouts[round]));
-}
-
-ManualTest(pending, it_is_exact_when_several_threads_have_acted)
-{
-	_Atomic uint64_t impossible = 0;
-
-	in_parallel(4, schedule_and_cancel, &impossible);
-
-	assert_u64(pending(), EACH);
-	assert_u64(impossible, 0);
-	assert_u64(manual_stats().scheduled, 4 * EACH);
-	assert_u64(manual_stats().cancelled, 3 * EACH);
-}
-
-ManualTest(pending, it_is_exact_when_others_cancel_what_one_scheduled)
-{
-	hwt_timeout *timeouts = calloc(EACH, sizeof(*timeouts));
-
-	for (size_t index = 0; index < EACH; index++) {
-		timeouts[index] =
-		    schedule_task(manual.timer, forbidden_task, HWT_SEC(1));
-	}
-
-	in_parallel(4, cancel_of_others, timeouts);
-
-	assert_u64(pending(), 0);
-	free(timeouts);
-}
-
 /* A thread keeps memory of its own for few timers at a time. */
 #define MANY 12
 #define TURNS 1000
@@ -198,25 +132,6 @@ Test(pending, it_is_exact_on_each_of_many_timers_that_one_thread_uses_in_turn)
 		assert_ok(hwt_stop(timers[index], &unprocessed));
 		assert_u64(unprocessed.count, 2);
 		assert_ok(hwt_destroy(timers[index]));
-	}
-}
-
-Test(pending, it_is_exact_on_timers_made_after_others_of_the_thread_are_gone)
-{
-	struct hwt_options options = {.flags = HWT_MANUAL};
-	struct hwt *timers[MANY];
-
-	for (unsigned turn = 0; turn < TURNS; turn++) {
-		for (unsigned index = 0; index < MANY; index++) {
-			assert_ok(hwt_create(&timers[index], &options));
-			assert_ok(hwt_new_timeout(timers[index], NULL,
-			    forbidden_task, NULL, HWT_SEC(1)));
-		}
-		for (unsigned index = 0; index < MANY; index++) {
-			assert_u64(hwt_pending_timeouts(timers[index]), 1);
-			assert_ok(hwt_stop(timers[index], NULL));
-			assert_ok(hwt_destroy(timers[index]));
-		}
 	}
 }
 
