@@ -111,41 +111,29 @@ ManualTest(periodic, missed_runs_coalesce_into_one)
 }
 
 static void
-then_take_7_ms(struct probe *probe)
+then_take_data_ns(struct probe *probe)
 {
-	(void)probe;
-	manual.now_ns += HWT_MS(7);
+	manual.now_ns += *(const uint64_t *)probe->data;
+	probe->then = NULL;
 }
 
-ManualTest(
-    periodic, the_next_run_is_at_the_grid_point_after_the_end_of_the_last)
+/* Of a grid of 1, 4, 7, 10 ..: a run that ends between two points, and one that
+ * ends on a point, which it leaves out. */
+Test(periodic, the_next_run_is_at_the_grid_point_after_the_end_of_the_last)
 {
-	struct probe probe = {.then = then_take_7_ms};
+	for (uint64_t end_ms = 8; end_ms >= 7; end_ms--) {
+		uint64_t taken_ns = HWT_MS(end_ms - 1);
+		struct probe probe = {
+		    .then = then_take_data_ns, .data = &taken_ns};
 
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
-	assert_u64(manual_tick(1), 1);
-	probe.then = NULL;
+		manual_open(NULL);
+		probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
+		assert_u64(manual_tick(1), 1);
 
-	assert_u64(
-	    ticks_of_runs(&probe, 8, 17), TICK(10) | TICK(13) | TICK(16));
-}
-
-static void
-then_take_6_ms(struct probe *probe)
-{
-	(void)probe;
-	manual.now_ns += HWT_MS(6);
-}
-
-ManualTest(periodic, a_run_that_ends_on_a_grid_point_leaves_that_one_out)
-{
-	struct probe probe = {.then = then_take_6_ms};
-
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(3));
-	assert_u64(manual_tick(1), 1);
-	probe.then = NULL;
-
-	assert_u64(ticks_of_runs(&probe, 7, 13), TICK(10) | TICK(13));
+		assert_u64(ticks_of_runs(&probe, end_ms, 17),
+		    TICK(10) | TICK(13) | TICK(16));
+		manual_close();
+	}
 }
 
 ExecutorTest(
@@ -169,30 +157,6 @@ ExecutorTest(
 	assert_u64(probe.runs, 2);
 }
 
-ExecutorTest(periodic, an_executor_that_refuses_still_has_it_run_each_time,
-    EXECUTOR_REFUSES)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
-
-	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
-
-	assert_u64(executor.count, 3);
-}
-
-ExecutorTest(periodic, an_executor_that_runs_it_at_once_has_it_run_each_time,
-    EXECUTOR_RUNS)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(2));
-
-	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(3) | TICK(5));
-
-	assert_u64(executor.count, 3);
-}
-
 ManualTest(periodic, the_longest_period_runs_once_and_stays_pending)
 {
 	struct probe probe = {0};
@@ -208,45 +172,7 @@ ManualTest(periodic, the_longest_period_runs_once_and_stays_pending)
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
 }
 
-ManualTest(periodic, a_period_of_2_to_the_63_is_refused)
-{
-	struct hwt_spec spec = {
-	    .task = forbidden_task, .period_ns = UINT64_C(1) << 63};
-	hwt_timeout timeout = {1};
-
-	assert_rc(hwt_new_timeouts(manual.timer, 1, &spec, &timeout), -EINVAL);
-
-	assert_u64(timeout.id, 0);
-}
-
-ManualTest(periodic, one_that_never_begins_stays_pending)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, HWT_NEVER, HWT_MS(1));
-
-	assert_u64(manual_tick(20), 0);
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-}
-
 /* The end. */
-
-ManualTest(periodic, cancel_between_runs_ends_it)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	assert_u64(manual_tick(1), 1);
-
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_u64(manual_tick(9), 0);
-	assert_u64(probe.runs, 1);
-}
 
 static void
 then_cancel_itself(struct probe *probe)
@@ -311,16 +237,6 @@ ManualTest(periodic, rescheduled_by_its_own_task_it_gets_a_new_grid)
 	assert_u64(manual_stats().rescheduled, 1);
 }
 
-ManualTest(periodic, its_task_may_move_it_further_each_time)
-{
-	struct probe probe = {.then = then_reschedule_itself};
-
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(60));
-
-	assert_u64(
-	    ticks_of_runs(&probe, 1, 8), TICK(1) | TICK(3) | TICK(5) | TICK(7));
-}
-
 static void
 then_never_again(struct probe *probe)
 {
@@ -372,17 +288,6 @@ ManualTest(periodic, rescheduled_between_runs_it_gets_a_new_grid)
 	assert_u64(ticks_of_runs(&probe, 2, 15), TICK(7) | TICK(11) | TICK(15));
 }
 
-ManualTest(periodic, rescheduled_before_its_first_run_it_gets_a_new_grid)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, HWT_MS(9), HWT_MS(4));
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
-
-	assert_u64(ticks_of_runs(&probe, 1, 11), TICK(2) | TICK(6) | TICK(10));
-}
-
 /* hwt_new_periodic. */
 
 static int
@@ -404,18 +309,6 @@ ManualTest(periodic, one_call_schedules_one)
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 	assert_ok(hwt_cancel(manual.timer, probe.handle));
 	assert_u64(ticks_of_runs(&probe, 10, 20), 0);
-}
-
-ManualTest(periodic, one_call_schedules_one_for_an_executor)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_RUNS);
-	assert_ok(hwt_new_periodic(manual.timer, &executor.hook, NULL,
-	    probe_task, &probe, 0, HWT_MS(3)));
-
-	assert_u64(ticks_of_runs(&probe, 1, 5), TICK(1) | TICK(4));
-	assert_u64(executor.count, 2);
 }
 
 ManualTest(periodic, one_call_refuses_what_is_out_of_range)
