@@ -6,11 +6,9 @@
  * nothing new was needed. What a peak took goes back to the system before a
  * long sleep, or when it was spare for a quarter of a second.
  */
-#include "test/rng.h"
 #include "test/spec/support_promises.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 SUITE(prompt_release);
 
@@ -154,51 +152,6 @@ ManualTest(prompt_release, next_wakeup_releases_what_was_cancelled)
 	free(timeouts);
 }
 
-WorkerTest(prompt_release, a_real_worker_sleeps_on_while_records_serve_again)
-{
-	hwt_timeout timeout;
-	uint64_t wakeups, first_bytes;
-
-	timeout = schedule_task(live.timer, forbidden_task, FAR);
-	live_settle(thread_await("hwt-worker"));
-	wakeups = live_stats().wakeups;
-	first_bytes = live_stats().memory_bytes;
-
-	for (unsigned turn = 0; turn < CROWD; turn++) {
-		assert_ok(hwt_cancel(live.timer, timeout));
-		timeout = schedule_task(live.timer, forbidden_task, FAR);
-	}
-
-	assert_u64(live_stats().wakeups, wakeups);
-	assert_u64(live_stats().memory_bytes, first_bytes);
-}
-
-/* So few that neither their records nor their entries in the queue fill what
- * was taken for the first of them; and never due, so that it does not count
- * over how many buckets they are spread. */
-#define FEW 40
-
-WorkerTest(
-    prompt_release, a_few_that_a_real_worker_released_serve_another_thread)
-{
-	hwt_timeout timeouts[FEW];
-	uint64_t first_bytes = 0;
-
-	for (unsigned turn = 0; turn < 10; turn++) {
-		for (unsigned index = 0; index < FEW; index++)
-			timeouts[index] = schedule_task(
-			    live.timer, forbidden_task, HWT_NEVER);
-		live_pass_tick();
-		for (unsigned index = 0; index < FEW; index++)
-			assert_ok(hwt_cancel(live.timer, timeouts[index]));
-		live_settle(thread_await("hwt-worker"));
-		if (turn == 0)
-			first_bytes = live_stats().memory_bytes;
-	}
-
-	assert_u64(live_stats().memory_bytes, first_bytes);
-}
-
 static void
 counted_task(hwt_timeout timeout, void *arg)
 {
@@ -206,35 +159,6 @@ counted_task(hwt_timeout timeout, void *arg)
 
 	(void)timeout;
 	++*runs;
-}
-
-WorkerTest(prompt_release, a_few_that_a_real_worker_ran_serve_another_thread)
-{
-	struct hwt_spec specs[FEW];
-	_Atomic unsigned runs = 0;
-	uint64_t most_bytes = 0;
-	unsigned turn;
-	unsigned enough = 0;
-
-	/* Until ten turns in a row have wanted no more than the first of them.
-	 * When this thread is held up in a call, some are gone before others
-	 * come, and a later turn is the first in which all are there. */
-	for (turn = 1; turn <= 100 && enough < 10; turn++, enough++) {
-		for (unsigned index = 0; index < FEW; index++)
-			specs[index] = (struct hwt_spec){.task = counted_task,
-			    .arg = &runs,
-			    .delay_ns = HWT_MS(50)};
-		assert_ok(hwt_new_timeouts(live.timer, FEW, specs, NULL));
-		while (runs < turn * FEW)
-			sleep_ns(HWT_MS(1));
-		live_settle(thread_await("hwt-worker"));
-		if (live_stats().memory_bytes > most_bytes) {
-			most_bytes = live_stats().memory_bytes;
-			enough = 0;
-		}
-	}
-
-	assert_u64(enough, 10);
 }
 
 ManualTest(prompt_release, records_come_back_from_an_executor)
@@ -258,102 +182,7 @@ ManualTest(prompt_release, records_come_back_from_an_executor)
 	}
 }
 
-ManualTest(prompt_release, memory_does_not_follow_the_rate_of_reschedules)
-{
-	hwt_timeout timeout;
-	uint64_t first_bytes;
-
-	/* Pulled in each time, so that each is news for the worker; a tick
-	 * comes by now and then, and at first not at all. */
-	timeout = schedule_task(manual.timer, forbidden_task, 2 * FAR);
-	manual_step(FIXTURE_TICK);
-	first_bytes = memory(&manual);
-	for (uint64_t turn = 0; turn < 1000000; turn++) {
-		assert_ok(
-		    hwt_reschedule(manual.timer, timeout, 2 * FAR - 1 - turn));
-		if (turn > 500000 && turn % 100 == 0)
-			manual_step(FIXTURE_TICK);
-	}
-
-	/* A million entries would be hundreds of times that. */
-	cr_assert(memory(&manual) <= 2 * first_bytes);
-}
-
-ManualTest(prompt_release, memory_does_not_follow_the_rate_of_pulls_and_pushes)
-{
-	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	struct rng rng = {.state = 3};
-	uint64_t tenth_bytes = 0;
-
-	schedule_crowd(timeouts);
-	for (unsigned turn = 0; turn < 50; turn++) {
-		for (unsigned index = 0; index < CROWD; index++)
-			assert_ok(hwt_reschedule(manual.timer, timeouts[index],
-			    FIXTURE_TICK * 100 + rng_below(&rng, FAR)));
-		assert_u64(manual_step(FIXTURE_TICK), 0);
-		if (turn == 10)
-			tenth_bytes = memory(&manual);
-	}
-
-	/* Buckets fill by chance: a chunk more for each is no leak. A leaked
-	 * entry per call would be a multiple of all. */
-	cr_assert(memory(&manual) < tenth_bytes + tenth_bytes / 4);
-	free(timeouts);
-}
-
-static void
-schedule_and_leave(unsigned index, void *arg)
-{
-	struct fixture *fixture = arg;
-	hwt_timeout timeout;
-
-	(void)index;
-	if (hwt_new_timeout(
-		fixture->timer, &timeout, forbidden_task, NULL, FAR) != 0 ||
-	    hwt_cancel(fixture->timer, timeout) != 0)
-		abort();
-}
-
-ManualTest(prompt_release, threads_that_end_leave_no_memory_behind)
-{
-	uint64_t early_bytes = 0;
-
-	for (unsigned turn = 0; turn < 2000; turn++) {
-		in_parallel(1, schedule_and_leave, &manual);
-		if (turn == 200)
-			early_bytes = memory(&manual);
-	}
-
-	assert_u64(memory(&manual), early_bytes);
-}
-
 /* Entries in the wheel outlive what they were made for, but not in numbers. */
-
-#define MIXED 1000
-#define MIXED_TURNS 300000
-
-ManualTest(prompt_release, memory_follows_live_timeouts_whatever_their_delays)
-{
-	static const uint64_t delays_ns[] = {
-	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30), HWT_SEC(3600)};
-	hwt_timeout timeouts[MIXED] = {{0}};
-	struct rng rng = {.state = 1};
-	uint64_t early_bytes = 0;
-
-	for (unsigned turn = 0; turn < MIXED_TURNS; turn++) {
-		hwt_timeout *timeout = &timeouts[rng_below(&rng, MIXED)];
-
-		(void)!hwt_cancel(manual.timer, *timeout);
-		*timeout = schedule_task(
-		    manual.timer, idle_task, delays_ns[rng_below(&rng, 5)]);
-		if (turn % 10 == 0)
-			manual_step(FIXTURE_TICK);
-		if (turn == MIXED_TURNS / 10)
-			early_bytes = memory(&manual);
-	}
-
-	cr_assert(memory(&manual) < early_bytes + early_bytes / 2);
-}
 
 /* Each is pulled in to the next tick and pushed out again to the same last one,
  * in every tick: its entry there is one, in the end. */
@@ -406,62 +235,10 @@ Test(prompt_release, and_so_they_are_more_than_2_to_the_31_ticks_away)
 	cr_assert(sway(1000, 40, far_ns, true) <= sway(1000, 4, far_ns, true));
 }
 
-#define PULLED 4000
-#define PULLS 12
-
-struct pulled {
-	struct hwt *timer;
-	hwt_timeout timeouts[PULLED];
-	uint64_t delay_ns;
-};
-
-static void
-pull_all_in(hwt_timeout timeout, void *arg)
-{
-	struct pulled *pulled = arg;
-
-	(void)timeout;
-	pulled->delay_ns -= FIXTURE_TICK;
-	for (unsigned index = 0; index < PULLED; index++)
-		assert_ok(hwt_reschedule(
-		    pulled->timer, pulled->timeouts[index], pulled->delay_ns));
-}
-
-/* Many ticks in one turn. */
-ManualTest(
-    prompt_release, pulls_in_every_tick_of_a_stall_leave_no_memory_behind)
-{
-	static struct pulled pulled;
-
-	pulled.timer = manual.timer;
-	pulled.delay_ns = FAR;
-	for (unsigned index = 0; index < PULLED; index++)
-		pulled.timeouts[index] =
-		    schedule_task(manual.timer, idle_task, FAR);
-	for (unsigned index = 1; index <= PULLS; index++)
-		assert_ok(hwt_new_timeout(manual.timer, NULL, pull_all_in,
-		    &pulled, index * FIXTURE_TICK));
-	manual_step(FIXTURE_TICK);
-
-	assert_u64(manual_step((PULLS - 1) * FIXTURE_TICK), PULLS - 1);
-
-	cr_assert(memory(&manual) < PULLED * (64 + 9) + 65536);
-	assert_u64(manual_step(pulled.delay_ns - FIXTURE_TICK), 0);
-	assert_u64(manual_step(FIXTURE_TICK), PULLED);
-}
-
 /* After a peak. */
 
 #define PEAK 100000
 #define STRIDE 50
-
-static int
-compare_ids(const void *left, const void *right)
-{
-	const hwt_timeout *a = left, *b = right;
-
-	return (a->id > b->id) - (a->id < b->id);
-}
 
 static void
 schedule_peak(struct hwt *timer, hwt_timeout *timeouts)
@@ -545,35 +322,6 @@ WorkerTest(prompt_release, what_the_worker_holds_serves_others)
 	await_memory_of_few();
 }
 
-/* 15 entries to a chunk, 32 chunks to a page; the first chunk is none. */
-#define PAGE_ENTRIES (15 * 32)
-#define PAGE_PAIRS 100
-
-/* Pages of entries take turns: every other one is needed still. */
-ManualTest(prompt_release, entries_that_are_needed_stay_between_pages_that_go)
-{
-	static hwt_timeout gone[PAGE_PAIRS * PAGE_ENTRIES];
-	struct probe probe = {0};
-	unsigned count = 0;
-
-	for (unsigned pair = 0; pair < PAGE_PAIRS; pair++) {
-		for (unsigned index = pair == 0 ? 15 : 0; index < PAGE_ENTRIES;
-		     index++)
-			gone[count++] = schedule_task(manual.timer,
-			    forbidden_task, HWT_SEC(100) + FIXTURE_TICK);
-		manual_step(0);
-		for (unsigned index = 0; index < PAGE_ENTRIES; index++)
-			probe_schedule(&probe, HWT_SEC(200));
-		manual_step(0);
-	}
-	while (count > 0)
-		assert_ok(hwt_cancel(manual.timer, gone[--count]));
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
-
-	assert_u64(manual_step(HWT_SEC(200)), PAGE_PAIRS * PAGE_ENTRIES);
-}
-
 static void *
 advance_far(void *argument)
 {
@@ -637,68 +385,6 @@ ManualTest(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
 	cr_assert(memory(&manual) <= PEAK * 64 / 10);
 }
 
-/* Threads that keep as many records for themselves as they may. */
-#define CREW 300
-
-struct crew {
-	struct hwt *timer;
-	pthread_t threads[CREW];
-	_Atomic unsigned ready;
-	_Atomic bool may_go;
-};
-
-static void *
-fill_cache(void *argument)
-{
-	struct crew *crew = argument;
-	hwt_timeout timeouts[128];
-
-	for (unsigned index = 0; index < 128; index++)
-		timeouts[index] =
-		    schedule_task(crew->timer, forbidden_task, HWT_NEVER);
-	for (unsigned index = 0; index < 128; index++)
-		assert_ok(hwt_cancel(crew->timer, timeouts[index]));
-	crew->ready++;
-	/* 300 that look each millisecond fill an emulated processor. */
-	while (!crew->may_go)
-		sleep_ns(HWT_MS(50));
-	return NULL;
-}
-
-static void
-crew_start(struct crew *crew, struct hwt *timer)
-{
-	crew->timer = timer;
-	for (unsigned index = 0; index < CREW; index++)
-		cr_assert(pthread_create(&crew->threads[index], NULL,
-			      fill_cache, crew) == 0);
-	while (crew->ready < CREW)
-		sleep_ns(HWT_MS(1));
-}
-
-static void
-crew_leave(struct crew *crew)
-{
-	crew->may_go = true;
-	for (unsigned index = 0; index < CREW; index++)
-		cr_assert(pthread_join(crew->threads[index], NULL) == 0);
-}
-
-/* What threads keep for themselves cannot go back before they do. */
-WorkerTest(prompt_release, what_threads_leave_behind_goes_back)
-{
-	struct crew crew = {0};
-
-	crew_start(&crew, live.timer);
-	sleep_ns(HWT_MS(600));
-	cr_assert(live_stats().memory_bytes > CREW * 128 * 64);
-
-	crew_leave(&crew);
-	/* But for less than a megabyte, and the caches themselves. */
-	while (live_stats().memory_bytes > (1 << 20) + CREW * 1024)
-		sleep_ns(HWT_MS(1));
-}
-
 /* One record of each page, as far as pages have one number in 64 each. */
 static bool
 pins_a_page(hwt_timeout timeout)
@@ -713,26 +399,6 @@ cancel_pins(struct hwt *timer, const hwt_timeout *timeouts, bool pins)
 		if (pins_a_page(timeouts[index]) == pins)
 			assert_ok(hwt_cancel(timer, timeouts[index]));
 	}
-}
-
-/* Nothing ends any more that would have to be looked at. */
-WorkerTest(prompt_release, what_kept_pages_goes_back_when_it_ends)
-{
-	static hwt_timeout timeouts[PEAK];
-	unsigned calls;
-
-	schedule_peak(live.timer, timeouts);
-	live_pass_tick();
-	cancel_pins(live.timer, timeouts, false);
-	calls = madvise_all;
-	sleep_ns(HWT_MS(600));
-	assert_u64(madvise_all, calls);
-	cr_assert(live_stats().memory_bytes > PEAK * 64 / 2);
-	live_settle(thread_await("hwt-worker"));
-
-	cancel_pins(live.timer, timeouts, true);
-
-	await_memory_of_few();
 }
 
 /* One that is live holds a page, and there is nothing to be tried. */
@@ -872,36 +538,6 @@ ManualTest(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
 	cr_assert(memory(&manual) < PEAK * 64 / 2);
 }
 
-/* As where memory is locked. */
-WorkerTest(prompt_release, memory_that_cannot_go_back_serves_again)
-{
-	static hwt_timeout timeouts[PEAK];
-	uint64_t peak_bytes;
-
-	madvise_fails = 1;
-	schedule_peak(live.timer, timeouts);
-	peak_bytes = live_stats().memory_bytes;
-	cancel_peak(live.timer, timeouts);
-	while (madvise_calls == 0)
-		sleep_ns(HWT_MS(1));
-	cr_assert(live_stats().memory_bytes >= PEAK * 64);
-
-	for (unsigned turn = 0; turn < 3; turn++) {
-		madvise_fails = 1 + turn;
-		schedule_peak(live.timer, timeouts);
-		cr_assert(
-		    live_stats().memory_bytes <= peak_bytes + peak_bytes / 4);
-		live_pass_tick();
-		cancel_peak(live.timer, timeouts);
-		sleep_ns(HWT_MS(300));
-	}
-	madvise_fails = 0;
-	schedule_peak(live.timer, timeouts);
-	live_pass_tick();
-	cancel_peak(live.timer, timeouts);
-	await_memory_of_few();
-}
-
 static void
 count_task(hwt_timeout timeout, void *arg)
 {
@@ -1018,25 +654,6 @@ ManualTest(prompt_release,
 	cr_assert(memory(&manual) <= PEAK * 64 / 10);
 }
 
-WorkerTest(
-    prompt_release, no_handle_of_before_is_valid_in_memory_that_went_back)
-{
-	static hwt_timeout before[PEAK], after[PEAK];
-
-	schedule_peak(live.timer, before);
-	cancel_peak(live.timer, before);
-	await_memory_of_few();
-	schedule_peak(live.timer, after);
-
-	qsort(after, PEAK, sizeof(after[0]), compare_ids);
-	for (unsigned index = 0; index < PEAK; index++) {
-		cr_assert(bsearch(&before[index], after, PEAK, sizeof(after[0]),
-			      compare_ids) == NULL);
-		assert_rc(hwt_cancel(live.timer, before[index]), -ENOENT);
-	}
-	cancel_peak(live.timer, after);
-}
-
 /* The same by a clock that the test moves. */
 
 static bool
@@ -1126,47 +743,6 @@ ManualTest(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
 
 	for (unsigned index = 0; index < LAST_OF_PAGE; index++)
 		assert_u64(runs[index], index % 10000 == 0);
-}
-
-ManualTest(prompt_release, of_a_crowd_that_was_pushed_out_none_is_lost)
-{
-	static hwt_timeout timeouts[CROWD];
-	static _Atomic unsigned runs;
-
-	for (unsigned index = 0; index < CROWD; index++)
-		assert_ok(hwt_new_timeout(manual.timer, &timeouts[index],
-		    counted_task, &runs, HWT_SEC(10)));
-	(void)manual_step(0);
-	for (unsigned index = 0; index < CROWD; index++)
-		assert_ok(
-		    hwt_reschedule(manual.timer, timeouts[index], HWT_SEC(20)));
-	(void)manual_wait();
-
-	assert_u64(manual_step(HWT_SEC(20)), CROWD);
-}
-
-/* Half of each page is in use. An entry stays until its tick, and serves the
- * next timeout of its record. */
-ManualTest(
-    prompt_release, what_cannot_go_back_serves_others_without_more_memory)
-{
-	static hwt_timeout timeouts[PEAK];
-	uint64_t peak_bytes;
-
-	schedule_peak(manual.timer, timeouts);
-	(void)manual_step(0);
-	peak_bytes = memory(&manual);
-	for (unsigned turn = 0; turn < 5; turn++) {
-		for (unsigned index = turn % 2; index < PEAK; index += 2)
-			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
-		(void)manual_step(HWT_MS(100));
-		(void)manual_step(HWT_MS(300));
-		for (unsigned index = turn % 2; index < PEAK; index += 2)
-			timeouts[index] =
-			    schedule_task(manual.timer, forbidden_task, FAR);
-		(void)manual_step(0);
-		assert_u64(memory(&manual), peak_bytes);
-	}
 }
 
 /* Half of each page is in use, and nothing can go back. */
