@@ -29,14 +29,6 @@ ManualTest(quiet, a_timeout_that_is_never_due_is_nothing_to_wait_for)
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 }
 
-ManualTest(quiet, nor_are_hundreds_that_are_never_due)
-{
-	for (unsigned index = 0; index < 1000; index++)
-		assert_ok(hwt_new_timeout(
-		    manual.timer, NULL, forbidden_task, NULL, HWT_NEVER));
-	assert_u64(manual_wait(), HWT_NEVER);
-}
-
 #define PUSHED 200000
 
 /* To put them right takes longer than a tick here. So the answer is the next
@@ -68,20 +60,6 @@ ManualTest(
 	while (manual_step(manual_wait()) == 0);
 	assert_u64(manual.now_ns, due_ns);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-}
-
-ManualTest(quiet, the_wait_is_exact_after_the_earliest_was_cancelled)
-{
-	struct probe early = {0}, late = {0};
-
-	/* In one bucket, where a removal leaves the bound behind. */
-	probe_schedule(&early, 3 * FIXTURE_TICK);
-	probe_schedule(&late, (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
-	assert_u64(manual_wait(), 3 * FIXTURE_TICK);
-
-	assert_ok(hwt_cancel(manual.timer, early.handle));
-
-	assert_u64(manual_wait(), (3 + 5 * FIXTURE_WHEEL) * FIXTURE_TICK);
 }
 
 /* Of three that are far apart in a wide wheel, the first is cancelled, and then
@@ -192,44 +170,6 @@ Test(quiet, with_one_timeout_an_hour_away_no_wake_up_at_all)
 	}
 }
 
-WorkerTest(quiet, when_all_were_cancelled_no_wake_up_at_all)
-{
-	hwt_timeout timeouts[100];
-
-	/* Their ticks come while it is watched: a bound that a removal left
-	 * behind would wake the worker. */
-	for (unsigned index = 0; index < 100; index++)
-		timeouts[index] = schedule_task(live.timer, forbidden_task,
-		    HWT_SEC(60) + index * HWT_MS(1));
-	live_pass_tick();
-	for (unsigned index = 0; index < 100; index++)
-		assert_ok(hwt_cancel(live.timer, timeouts[index]));
-
-	assert_silence(thread_await("hwt-worker"), HWT_MS(1));
-}
-
-WorkerTest(quiet, with_one_that_is_never_due_no_wake_up_at_all)
-{
-	assert_ok(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HWT_NEVER));
-	live_pass_tick();
-
-	assert_silence(thread_await("hwt-worker"), HWT_MS(1));
-}
-
-Test(quiet, with_one_more_rounds_away_than_are_counted_no_wake_up_at_all)
-{
-	live_open(
-	    &(struct hwt_options){.tick_ns = HWT_US(10), .ticks_per_wheel = 1});
-	assert_ok(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 24 * HOUR));
-	live_pass_tick();
-
-	assert_silence(thread_await("hwt-worker"), HWT_MS(1));
-
-	live_close();
-}
-
 WorkerTest(quiet, pushing_deadlines_out_leaves_the_worker_alone)
 {
 	hwt_timeout timeout;
@@ -249,29 +189,6 @@ WorkerTest(quiet, pushing_deadlines_out_leaves_the_worker_alone)
 	assert_u64(live_stats().wakeups, wakeups);
 }
 
-WorkerTest(quiet, a_superseded_earliest_deadline_costs_one_wake_up)
-{
-	static struct probe probe = {0};
-	hwt_timeout superseded;
-	pid_t worker;
-	uint64_t wakeups;
-
-	do { /* until a second is enough to get there */
-		superseded = schedule_task(live.timer, idle_task, HWT_SEC(1));
-		live_pass_tick();
-		worker = thread_await("hwt-worker");
-		live_settle(worker);
-		wakeups = live_stats().wakeups;
-	} while (hwt_reschedule(live.timer, superseded, HOUR) != 0);
-
-	sleep_ns(HWT_SEC(1));
-	live_settle(worker);
-	cr_assert(live_stats().wakeups - wakeups <= 1);
-
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-}
-
 /* A timer whose worker lies in its first long sleep; returns the worker. */
 static pid_t
 open_asleep(const struct hwt_options *options)
@@ -283,32 +200,6 @@ open_asleep(const struct hwt_options *options)
 	worker = thread_await("hwt-worker");
 	live_settle(worker);
 	return worker;
-}
-
-Test(quiet, the_first_call_that_leaves_work_costs_one_wake_up)
-{
-	struct hwt_options options = {.tick_ns = HWT_MS(100)};
-	pid_t worker;
-	uint64_t before_ns;
-	uint64_t elapsed_ticks;
-	uint64_t wakeups;
-
-	worker = open_asleep(&options);
-	wakeups = live_stats().wakeups;
-
-	/* Thousands of calls, and a few wake-ups: when callers have ended two
-	 * long sleeps within a tick, the worker sleeps to the boundary. */
-	before_ns = monotonic_ns();
-	for (unsigned turn = 0; turn < 20000; turn++)
-		assert_ok(hwt_new_timeout(
-		    live.timer, NULL, forbidden_task, NULL, HOUR));
-	elapsed_ticks = (monotonic_ns() - before_ns) / HWT_MS(100);
-
-	sleep_ns(HWT_MS(300));
-	live_settle(worker);
-	cr_assert(live_stats().wakeups > wakeups);
-	cr_assert(live_stats().wakeups - wakeups <= 3 * (elapsed_ticks + 2));
-	live_close();
 }
 
 Test(quiet, calls_in_different_ticks_cost_one_wake_up_each)
@@ -383,25 +274,6 @@ Test(quiet, calls_that_go_on_and_on_cost_three_wake_ups_per_tick_at_most)
 	/* And when they end, none. */
 	assert_silence(thread_await("hwt-worker"), tick_ns);
 	live_close();
-}
-
-WorkerTest(quiet, an_hour_away_is_no_reason_to_run_late_for_what_comes_then)
-{
-	static struct probe probe = {0};
-	uint64_t called_ns;
-
-	assert_ok(
-	    hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, HOUR));
-	live_pass_tick();
-	live_settle(thread_await("hwt-worker"));
-
-	/* Waits for ever when the wake-up is lost. */
-	called_ns = monotonic_ns();
-	assert_ok(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(20)));
-	wait_for(&probe.runs, 1);
-
-	cr_assert(monotonic_ns() - called_ns >= HWT_MS(20));
 }
 
 #define DEAD_MIN 200
@@ -556,25 +428,6 @@ ManualTest(
 
 	assert_u64(manual_wait(), HWT_SEC(4));
 	assert_u64(manual.wakes, 0);
-}
-
-/* One wake-up for the first of them, whose deadline the worker sleeps to, and
- * one for the probe. */
-WorkerTest(quiet, however_many_were_cancelled_they_wake_once)
-{
-	static hwt_timeout timeouts[CANCELLED];
-	static struct probe probe = {0};
-	uint64_t wakeups;
-
-	schedule_earlier_ones(live.timer, timeouts, HWT_SEC(3));
-	assert_ok(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_SEC(4)));
-	live_settle(thread_await("hwt-worker"));
-	wakeups = live_stats().wakeups;
-	cancel_earlier_ones(live.timer, timeouts);
-	wait_for(&probe.runs, 1);
-
-	cr_assert(live_stats().wakeups - wakeups <= 2);
 }
 
 /* Each wave is more than the thread keeps for itself: records go to all, and
