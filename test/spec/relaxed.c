@@ -68,26 +68,6 @@ RelaxedTest(relaxed, never_stays_pending)
 	assert_i64(manual_remaining(probe.handle), INT64_MAX);
 }
 
-RelaxedTest(relaxed, never_is_never_before_it_is_taken_over_too)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_NEVER);
-
-	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-}
-
-/* The last of all delays: 2^63 - 2 ns from the tick that takes it over. */
-RelaxedTest(relaxed, a_delay_to_beyond_the_end_of_the_clock_is_never_over)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, (UINT64_C(1) << 63) - 2);
-	assert_u64(manual_tick(1), 0);
-
-	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-}
-
 RelaxedTest(relaxed, a_periodic_timeout_keeps_the_grid_of_its_first_deadline)
 {
 	struct probe probe = {0};
@@ -126,18 +106,6 @@ RelaxedTest(relaxed, what_was_not_taken_over_is_given_back_with_its_delay)
 
 	cr_assert(hwt_unprocessed_next(&list, &info));
 	assert_i64(info.remaining_ns, (int64_t)HWT_MS(7));
-}
-
-RelaxedTest(relaxed, it_can_be_cancelled_before_it_is_taken_over)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_MS(1));
-
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_u64(manual_tick(9), 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
 RelaxedTest(relaxed, any_schedule_wakes_the_thread_that_turns_the_wheel)
@@ -239,44 +207,6 @@ Test(relaxed, a_task_starts_up_to_one_tick_later_than_without)
 	}
 }
 
-RelaxedTest(relaxed, a_task_never_starts_before_its_delay_has_passed)
-{
-	struct rng rng = {.state = 9};
-
-	/* Taken over at any moment, by an advance or by a question for the
-	 * wait, and turned in steps of any length. */
-	for (unsigned turn = 0; turn < 2000; turn++) {
-		struct probe probe = {0};
-		uint64_t delay_ns = rng_below(&rng, HWT_MS(12));
-		uint64_t called_ns = manual.now_ns;
-
-		probe_schedule(&probe, delay_ns);
-		manual.now_ns += rng_below(&rng, HWT_MS(2));
-		if (turn % 2 == 0)
-			manual_wait();
-		while (probe.runs == 0)
-			manual_step(rng_below(&rng, HWT_MS(1)));
-		cr_assert(probe.started_ns - called_ns >= delay_ns);
-	}
-}
-
-RelaxedTest(relaxed, turning_by_the_told_waits_starts_all)
-{
-	static struct probe probes[200];
-	struct rng rng = {.state = 10};
-	uint64_t wait_ns;
-
-	for (unsigned index = 0; index < 200; index++) {
-		probes[index] = (struct probe){0};
-		probe_schedule(&probes[index], rng_below(&rng, HWT_SEC(1)));
-	}
-
-	while ((wait_ns = manual_wait()) != HWT_NEVER)
-		cr_assert(manual_step(wait_ns) > 0);
-
-	assert_u64(manual.runs, 200);
-}
-
 Test(relaxed, a_delay_of_whole_turns_is_not_a_round_off)
 {
 	for (uint64_t turns = 1; turns <= 4; turns++) {
@@ -291,62 +221,6 @@ Test(relaxed, a_delay_of_whole_turns_is_not_a_round_off)
 		assert_u64(manual_tick(6 + turns * 8), 1);
 		manual_close();
 	}
-}
-
-RelaxedTest(relaxed, a_batch_is_taken_over_as_single_ones_are)
-{
-	struct probe probes[2] = {{0}};
-	struct hwt_spec specs[2] = {
-	    {.task = probe_task, .arg = &probes[0], .delay_ns = HWT_MS(1)},
-	    {.task = probe_task, .arg = &probes[1], .delay_ns = HWT_MS(2)}};
-
-	manual.now_ns += HWT_US(300);
-	assert_ok(hwt_new_timeouts(manual.timer, 2, specs, NULL));
-
-	assert_u64(manual_tick(1), 0);
-	assert_u64(manual_tick(2), 1);
-	assert_u64(manual_tick(3), 1);
-}
-
-struct early {
-	uint64_t called_ns;
-	uint64_t delay_ns;
-	uint64_t started_ns;
-};
-
-static _Atomic uint64_t early_runs;
-
-static void
-early_task(hwt_timeout timeout, void *arg)
-{
-	struct early *early = arg;
-
-	(void)timeout;
-	early->started_ns = monotonic_ns();
-	early_runs++;
-}
-
-Test(relaxed, no_task_of_a_real_worker_starts_before_its_delay)
-{
-	static struct early probes[2000];
-	struct rng rng = {.state = 2};
-
-	live_open(&(struct hwt_options){
-	    .tick_ns = HWT_US(500), .flags = HWT_RELAXED});
-	for (unsigned index = 0; index < 2000; index++) {
-		probes[index].delay_ns = rng_below(&rng, HWT_MS(20));
-		probes[index].called_ns = monotonic_ns();
-		assert_ok(hwt_new_timeout(live.timer, NULL, early_task,
-		    &probes[index], probes[index].delay_ns));
-		if (index % 50 == 0)
-			sleep_ns(HWT_US(700));
-	}
-	wait_for(&early_runs, 2000);
-
-	for (unsigned index = 0; index < 2000; index++)
-		cr_assert(probes[index].started_ns >=
-		    probes[index].called_ns + probes[index].delay_ns);
-	live_close();
 }
 
 RelaxedTest(
