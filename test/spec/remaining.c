@@ -45,19 +45,6 @@ ManualTest(remaining, it_is_negative_when_overdue)
 	assert_i64(manual_remaining(probe.handle), -(int64_t)HWT_MIN(60) - 1);
 }
 
-ManualTest(remaining, it_is_the_greatest_for_what_is_never_due)
-{
-	struct probe never = {0}, far = {0};
-
-	probe_schedule(&never, HWT_NEVER);
-	probe_schedule(&far, (UINT64_C(1) << 63) - 1);
-
-	manual_tick(5);
-
-	assert_i64(manual_remaining(never.handle), INT64_MAX);
-	assert_i64(manual_remaining(far.handle), INT64_MAX);
-}
-
 ManualTest(remaining, a_delay_of_0_counts_as_1_ns)
 {
 	struct probe probe = {0};
