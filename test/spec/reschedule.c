@@ -5,8 +5,6 @@
  */
 #include "test/spec/support.h"
 
-#include <stdlib.h>
-
 SUITE(reschedule);
 
 static struct recording_executor executor;
@@ -90,43 +88,6 @@ ManualTest(reschedule, pushed_out_again_and_again_it_runs_once_at_the_last)
 	assert_u64(manual_stats().started, 1);
 }
 
-ManualTest(reschedule, pulled_in_again_and_again_it_runs_once_at_the_last)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(500));
-	for (uint64_t index = 1; index <= 100; index++) {
-		assert_u64(manual_tick(index), 0);
-		assert_ok(hwt_reschedule(
-		    manual.timer, probe.handle, HWT_MS(300 - 2 * index)));
-	}
-
-	assert_u64(tick_of_run(&probe, 101, 600), 200);
-}
-
-ManualTest(reschedule, pushed_out_by_any_number_of_ticks_it_is_on_the_new_one)
-{
-	enum {
-		COUNT = 40
-	};
-	struct probe probes[COUNT];
-
-	for (uint64_t index = 0; index < COUNT; index++) {
-		probes[index] = (struct probe){0};
-		probe_schedule(&probes[index], HWT_MS(3));
-	}
-	manual_tick(1);
-	for (uint64_t index = 0; index < COUNT; index++) {
-		assert_ok(hwt_reschedule(
-		    manual.timer, probes[index].handle, HWT_MS(2 + index)));
-	}
-
-	for (uint64_t index = 0; index < COUNT; index++) {
-		assert_u64(manual_tick(3 + index), 1);
-		assert_u64(probes[index].runs, 1);
-	}
-}
-
 ManualTest(reschedule, to_never_and_back)
 {
 	struct probe probe = {0};
@@ -142,21 +103,6 @@ ManualTest(reschedule, to_never_and_back)
 
 	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(3)));
 	assert_u64(tick_of_run(&probe, 51, 60), 53);
-}
-
-ManualTest(reschedule, it_may_be_cancelled_in_its_new_place)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(30));
-	manual_tick(1);
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(3)));
-
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-
-	assert_u64(tick_of_run(&probe, 2, 40), 0);
-	assert_rc(
-	    hwt_reschedule(manual.timer, probe.handle, HWT_MS(3)), -ENOENT);
 }
 
 ManualTest(reschedule, the_range_of_delays_is_that_of_a_new_timeout)
