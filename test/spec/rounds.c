@@ -28,96 +28,6 @@ ManualTest(rounds, a_delay_of_whole_turns_is_kept_from_every_bucket)
 	}
 }
 
-ManualTest(rounds, a_delay_of_whole_turns_is_kept_when_every_tick_is_turned)
-{
-	struct probe probe = {0};
-	uint64_t tick;
-
-	probe_schedule(&probe, 4 * TURN);
-
-	for (tick = 1; tick < 4 * FIXTURE_WHEEL; tick++)
-		assert_u64(manual_tick(tick), 0);
-	assert_u64(manual_tick(tick), 1);
-}
-
-ManualTest(rounds, one_nanosecond_more_than_a_turn_waits_one_tick_more)
-{
-	struct probe less = {0}, equal = {0}, more = {0};
-
-	probe_schedule(&more, TURN + 1);
-	probe_schedule(&equal, TURN);
-	probe_schedule(&less, TURN - FIXTURE_TICK);
-
-	assert_u64(manual_tick(FIXTURE_WHEEL - 1), 1);
-	assert_u64(less.runs, 1);
-	assert_u64(manual_tick(FIXTURE_WHEEL), 1);
-	assert_u64(equal.runs, 1);
-	assert_u64(manual_tick(FIXTURE_WHEEL + 1), 1);
-	assert_u64(more.runs, 1);
-}
-
-#define ROUNDS 64
-
-/* Schedules one timeout per round into the bucket of tick 3, in the order that
- * order gives; every round must then start exactly its own. */
-static void
-assert_rounds(const unsigned *order)
-{
-	static struct probe probes[ROUNDS];
-	unsigned round;
-
-	manual_open(NULL);
-	for (unsigned index = 0; index < ROUNDS; index++) {
-		round = order[index];
-		probes[round] = (struct probe){0};
-		probe_schedule(&probes[round], 3 * FIXTURE_TICK + round * TURN);
-	}
-
-	for (round = 0; round < ROUNDS; round++) {
-		uint64_t tick = 3 + round * FIXTURE_WHEEL;
-
-		assert_u64(manual_tick(tick - 1), 0);
-		assert_u64(manual_tick(tick), 1);
-		assert_u64(probes[round].runs, 1);
-	}
-	manual_close();
-}
-
-Test(rounds, rounds_inserted_in_any_order_are_kept)
-{
-	struct rng rng = {.state = 7};
-	unsigned order[ROUNDS];
-
-	for (unsigned index = 0; index < ROUNDS; index++)
-		order[index] = index;
-	for (unsigned turn = 0; turn < 20; turn++) {
-		for (unsigned index = ROUNDS - 1; index > 0; index--) {
-			unsigned other = (unsigned)rng_below(&rng, index + 1);
-			unsigned swapped = order[index];
-
-			order[index] = order[other];
-			order[other] = swapped;
-		}
-		assert_rounds(order);
-	}
-}
-
-ManualTest(rounds, rounds_inserted_while_the_wheel_turns_are_kept)
-{
-	static struct probe probes[ROUNDS];
-
-	/* Each comes one turn after the one before and is due in the same
-	 * round as all others. */
-	for (uint64_t tick = 0; tick < ROUNDS; tick++) {
-		probe_schedule(&probes[tick], (ROUNDS - tick) * TURN);
-		assert_u64(manual_tick((tick + 1) * FIXTURE_WHEEL - 1), 0);
-		if (tick + 1 < ROUNDS)
-			assert_u64(manual_tick((tick + 1) * FIXTURE_WHEEL), 0);
-	}
-
-	assert_u64(manual_tick(ROUNDS * FIXTURE_WHEEL), ROUNDS);
-}
-
 #define LONG_ROUNDS 5000
 
 ManualTestWith(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds,
@@ -136,46 +46,6 @@ ManualTestWith(rounds, a_wheel_of_one_bucket_serves_thousands_of_rounds,
 		assert_u64(manual_tick(index + 1), 1);
 		assert_u64(probes[index].runs, 1);
 	}
-}
-
-ManualTest(rounds, removals_leave_the_rounds_of_the_others_alone)
-{
-	static struct probe probes[ROUNDS];
-
-	for (unsigned round = 0; round < ROUNDS; round++) {
-		probe_schedule(&probes[round], 3 * FIXTURE_TICK + round * TURN);
-	}
-	manual_tick(1);
-
-	/* Two of three go: in the front, in the middle and at the end. */
-	for (unsigned round = 0; round < ROUNDS; round++) {
-		if (round % 3 != 1)
-			assert_ok(
-			    hwt_cancel(manual.timer, probes[round].handle));
-	}
-
-	for (unsigned round = 0; round < ROUNDS; round++)
-		assert_u64(manual_tick(3 + round * FIXTURE_WHEEL),
-		    round % 3 == 1 ? 1 : 0);
-}
-
-ManualTest(
-    rounds, a_timeout_moved_by_whole_turns_stays_in_its_bucket_and_is_kept)
-{
-	struct probe moved = {0}, beside = {0};
-
-	probe_schedule(&moved, TURN);
-	probe_schedule(&beside, 2 * TURN);
-	manual_step(0);
-	assert_ok(hwt_reschedule(manual.timer, moved.handle, 5 * TURN));
-
-	assert_u64(manual_tick(FIXTURE_WHEEL), 0);
-	assert_u64(manual_tick(2 * FIXTURE_WHEEL), 1);
-	assert_ok(hwt_reschedule(manual.timer, moved.handle, TURN));
-	assert_u64(manual_tick(3 * FIXTURE_WHEEL), 1);
-
-	assert_u64(moved.runs, 1);
-	assert_u64(beside.runs, 1);
 }
 
 ManualTest(rounds, delays_of_every_power_of_two_of_nanoseconds_are_kept)
@@ -258,70 +128,6 @@ Test(rounds, pushed_out_by_more_rounds_than_are_counted_it_is_slept_for)
 		assert_u64(probes[index].started_ns, due_ns);
 	}
 	manual_close();
-}
-
-Test(rounds, a_worker_runs_what_is_near_while_others_are_that_far)
-{
-	struct hwt_unprocessed unprocessed;
-
-	live_open(&tiny_wheel);
-	for (unsigned turn = 1; turn <= 20; turn++) {
-		struct probe probe = {0};
-
-		assert_ok(hwt_new_timeout(
-		    live.timer, NULL, forbidden_task, NULL, turn * DAY));
-		assert_ok(hwt_new_timeout(
-		    live.timer, NULL, probe_task, &probe, HWT_MS(turn % 3)));
-		wait_for(&probe.runs, 1);
-	}
-
-	assert_ok(hwt_stop_within(live.timer, HWT_SEC(30), &unprocessed));
-
-	assert_u64(unprocessed.count, 20);
-	assert_ok(hwt_destroy(live.timer));
-}
-
-/* The greatest deadline that is one: a nanosecond more is never. */
-#define LAST_DEADLINE ((UINT64_C(1) << 63) - 2)
-
-ManualTest(rounds, the_longest_delay_that_ends_is_kept)
-{
-	struct probe probe = {0};
-	uint64_t delay_ns = LAST_DEADLINE - FIXTURE_START;
-	uint64_t tick = grid_tick(FIXTURE_TICK, 0, delay_ns);
-
-	probe_schedule(&probe, delay_ns);
-	assert_i64(manual_remaining(probe.handle), (int64_t)delay_ns);
-
-	assert_u64(manual_tick(tick - 1), 0);
-	assert_u64(manual_tick(tick), 1);
-}
-
-Test(rounds, what_is_scheduled_after_the_end_of_the_clock_is_never_due)
-{
-	struct fixture fixture = {.start_ns = LAST_DEADLINE + HWT_SEC(1)};
-	struct probe probe = {.fixture = &fixture};
-
-	fixture_open(&fixture, NULL);
-	probe_schedule(&probe, HWT_MS(1));
-	assert_i64(fixture_remaining(&fixture, probe.handle), INT64_MAX);
-
-	assert_u64(fixture_step(&fixture, HWT_SEC(1)), 0);
-
-	assert_u64(hwt_pending_timeouts(fixture.timer), 1);
-	fixture_close(&fixture);
-}
-
-ManualTest(rounds, a_deadline_at_the_end_of_the_clock_is_never_due)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, LAST_DEADLINE - FIXTURE_START + 1);
-	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-
-	assert_u64(manual_step(LAST_DEADLINE), 0);
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 }
 
 /* More buckets than there are chunks of entries in an arena. */
@@ -459,44 +265,6 @@ ManualTestWith(rounds, what_many_buckets_hide_is_found_at_once,
 	assert_u64(manual_wait(), due_ns);
 	assert_u64(manual_step(due_ns), 1);
 	assert_u64(probe.started_ns, FIXTURE_START + due_ns);
-}
-
-#define MANY ((1u << 20) + 10000)
-
-ManualTest(rounds, of_a_million_those_that_were_not_cancelled_start)
-{
-	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
-
-	cr_assert_not_null(timeouts);
-	for (unsigned index = 0; index < MANY; index++)
-		timeouts[index] =
-		    schedule_task(manual.timer, idle_task, HWT_SEC(1));
-	manual_step(0);
-	for (unsigned index = 0; index < MANY; index++) {
-		if (index % 1000 != 0)
-			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
-	}
-
-	assert_u64(manual_wait(), HWT_SEC(1));
-	assert_u64(manual_step(HWT_SEC(1)), (MANY + 999) / 1000);
-	free(timeouts);
-}
-
-ManualTestWith(rounds, of_what_was_pushed_out_the_old_ticks_are_not_waited_for,
-    .tick_ns = HWT_MS(1), .ticks_per_wheel = 512)
-{
-	static hwt_timeout timeouts[2000];
-
-	for (unsigned index = 0; index < 2000; index++)
-		timeouts[index] = schedule_task(
-		    manual.timer, idle_task, HWT_SEC(40) + HWT_MS(10) * index);
-	manual_step(0);
-	for (unsigned index = 0; index < 2000; index++)
-		assert_ok(hwt_reschedule(
-		    manual.timer, timeouts[index], HWT_SEC(1000)));
-
-	assert_u64(manual_wait(), HWT_SEC(1000));
-	assert_u64(manual_step(HWT_SEC(1000)), 2000);
 }
 
 #define PULLED 1000
