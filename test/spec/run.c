@@ -47,22 +47,6 @@ ExecutorTest(run, it_has_no_effect_before_the_hand_over, EXECUTOR_HOLDS)
 	assert_u64(queued.runs, 1);
 }
 
-ExecutorTest(
-    run, what_was_cancelled_is_released_and_not_started, EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-
-	assert_u64(probe.runs, 0);
-	assert_u64(manual_stats().started, 0);
-}
-
 static void
 then_run_itself(struct probe *probe)
 {
@@ -122,45 +106,6 @@ ExecutorTest(
 
 	assert_u64(probe.runs, 1);
 	assert_rc(executor_run(&executor, 0), -ENOENT);
-	assert_u64(probe.runs, 1);
-}
-
-static void
-run_in_a_thread(unsigned index, void *arg)
-{
-	_Atomic uint64_t *started = arg;
-
-	(void)index;
-	*started += executor_run(&executor, 0) == 0;
-}
-
-ExecutorTest(
-    run, of_several_threads_that_call_it_one_starts_the_task, EXECUTOR_HOLDS)
-{
-	for (uint64_t round = 1; round <= 100; round++) {
-		struct probe probe = {0};
-		_Atomic uint64_t started = 0;
-
-		executor.count = 0;
-		probe_schedule(&probe, 0);
-		manual_tick(round);
-		in_parallel(4, run_in_a_thread, &started);
-
-		assert_u64(started, 1);
-		assert_u64(probe.runs, 1);
-	}
-}
-
-ExecutorTest(run, it_starts_what_was_handed_over_before_a_stop, EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_ok(executor_run(&executor, 0));
-
 	assert_u64(probe.runs, 1);
 }
 
