@@ -7,7 +7,6 @@
 #include "test/spec/support.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 SUITE(schedule);
 
@@ -70,20 +69,6 @@ ManualTest(schedule, the_task_gets_its_handle_and_its_arg_once)
 		assert_u64(probe.runs, 1);
 		assert_u64(probe.timeout.id, timeout.id);
 	}
-}
-
-ManualTest(schedule, nobody_needs_to_take_the_handle)
-{
-	struct probe probe = {0};
-	enum way way;
-
-	for (way = 0; way < WAYS; way++) {
-		assert_ok(schedule_by(
-		    way, manual.timer, NULL, probe_task, &probe, 0));
-	}
-
-	assert_u64(manual_tick(1), 3);
-	assert_u64(probe.runs, 3);
 }
 
 ManualTest(schedule, a_null_timer_and_a_null_task_are_refused)
@@ -198,24 +183,6 @@ ExecutorTest(schedule, the_executor_that_is_named_gets_it_and_not_the_timers,
 	assert_ok(executor_run(&named, 1));
 	assert_u64(probes[0].runs, 1);
 	assert_u64(probes[1].runs, 1);
-}
-
-ManualTest(schedule, an_executor_without_a_function_is_refused)
-{
-	const struct hwt_executor nothing = {0};
-	const struct hwt_spec spec = {
-	    .task = forbidden_task, .executor = &nothing};
-	hwt_timeout timeouts[2] = {{1}, {1}};
-
-	assert_rc(hwt_new_timeout_on(manual.timer, &nothing, &timeouts[0],
-		      forbidden_task, NULL, 0),
-	    -EINVAL);
-	assert_rc(
-	    hwt_new_timeouts(manual.timer, 1, &spec, &timeouts[1]), -EINVAL);
-
-	assert_u64(timeouts[0].id, 0);
-	assert_u64(timeouts[1].id, 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }
 
 /* Batches. */
@@ -373,133 +340,7 @@ ManualTestWith(schedule, above_the_limit_every_way_is_refused, .max_pending = 1)
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 }
 
-/* Schedules all probes while the nth allocation fails: the call that needed
- * it is refused and then goes through. Returns whether the nth was reached. */
-static bool
-schedule_with_failure(
-    struct probe *probes, size_t count, enum way way, uint64_t nth)
-{
-	uint64_t refused = 0;
-	size_t index = 0;
-
-	fault_arm(FAULT_MEMORY, nth);
-	while (index < count) {
-		hwt_timeout timeout = {1};
-		int rc = schedule_by(way, manual.timer, &timeout, probe_task,
-		    &probes[index], HWT_MS(1 + index % 50));
-
-		cr_assert((rc == 0) == (timeout.id != 0));
-		if (rc == 0) {
-			index++;
-			continue;
-		}
-		assert_rc(rc, -ENOMEM);
-		refused++;
-	}
-	cr_assert(refused <= 1, "one failure refused %" PRIu64, refused);
-	return fault_disarm() >= nth;
-}
-
 #define MANY 20000
-
-Test(schedule, whichever_allocation_fails_nothing_is_lost_and_all_run)
-{
-	struct probe *probes = calloc(MANY, sizeof(*probes));
-	uint64_t nth;
-	bool reached = true;
-
-	for (nth = 1; reached; nth++) {
-		size_t index;
-
-		memset(&manual, 0, sizeof(manual));
-		memset(probes, 0, MANY * sizeof(*probes));
-		manual_open(NULL);
-		reached = schedule_with_failure(probes, MANY, nth % WAYS, nth);
-		assert_u64(hwt_pending_timeouts(manual.timer), MANY);
-		assert_u64(manual_stats().scheduled, MANY);
-		assert_u64(manual_step(HWT_MS(50)), MANY);
-		for (index = 0; index < MANY; index++)
-			assert_u64(probes[index].runs, 1);
-		manual_close();
-	}
-
-	cr_assert(nth > 2, "scheduling %d allocates nothing", MANY);
-	free(probes);
-}
-
-/* Schedules a batch of MANY while the nth allocation fails: all or none. Tells
- * whether the nth was reached. */
-static bool
-schedule_batch_with_failure(
-    const struct hwt_spec *specs, hwt_timeout *timeouts, uint64_t nth)
-{
-	int rc;
-
-	memset(timeouts, 1, MANY * sizeof(*timeouts));
-	fault_arm(FAULT_MEMORY, nth);
-	rc = hwt_new_timeouts(manual.timer, MANY, specs, timeouts);
-	if (fault_disarm() < nth) {
-		assert_ok(rc);
-		return false;
-	}
-	if (rc != 0) {
-		assert_rc(rc, -ENOMEM);
-		for (size_t index = 0; index < MANY; index++)
-			assert_u64(timeouts[index].id, 0);
-		assert_u64(hwt_pending_timeouts(manual.timer), 0);
-		assert_u64(manual_stats().scheduled, 0);
-		assert_ok(
-		    hwt_new_timeouts(manual.timer, MANY, specs, timeouts));
-	}
-	return true;
-}
-
-Test(schedule, whichever_allocation_fails_a_batch_is_all_or_none)
-{
-	struct hwt_spec *specs = calloc(MANY, sizeof(*specs));
-	hwt_timeout *timeouts = calloc(MANY, sizeof(*timeouts));
-	uint64_t nth;
-	bool reached = true;
-
-	for (size_t index = 0; index < MANY; index++)
-		specs[index].task = idle_task;
-	for (nth = 1; reached; nth++) {
-		memset(&manual, 0, sizeof(manual));
-		manual_open(NULL);
-		reached = schedule_batch_with_failure(specs, timeouts, nth);
-		assert_u64(hwt_pending_timeouts(manual.timer), MANY);
-		assert_u64(manual_stats().scheduled, MANY);
-		assert_u64(manual_step(HWT_MS(1)), MANY);
-		manual_close();
-	}
-
-	cr_assert(nth > 2, "a batch of %d allocates nothing", MANY);
-	free(timeouts);
-	free(specs);
-}
-
-Test(schedule, a_batch_without_memory_leaves_its_records_to_others)
-{
-	const size_t too_many = 5000;
-	const size_t enough = 4000;
-	struct hwt_spec *specs = calloc(too_many, sizeof(*specs));
-
-	for (size_t index = 0; index < too_many; index++)
-		specs[index] = (struct hwt_spec){
-		    .task = forbidden_task, .delay_ns = HWT_MIN(1)};
-	manual_open(NULL);
-	(void)schedule_task(manual.timer, forbidden_task, HWT_MIN(1));
-
-	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
-	assert_rc(
-	    hwt_new_timeouts(manual.timer, too_many, specs, NULL), -ENOMEM);
-
-	assert_ok(hwt_new_timeouts(manual.timer, enough, specs, NULL));
-	fault_disarm();
-	assert_u64(hwt_pending_timeouts(manual.timer), 1 + enough);
-	manual_close();
-	free(specs);
-}
 
 ManualTest(
     schedule, a_first_timeout_without_any_memory_is_refused_and_then_goes)
@@ -521,39 +362,6 @@ ManualTest(
 	probe_schedule(&probe, 0);
 
 	assert_u64(manual_tick(1), 1);
-}
-
-static void
-schedule_and_cancel(unsigned index, void *arg)
-{
-	struct probe *probes = arg;
-	hwt_timeout cancelled;
-
-	for (unsigned round = 0; round < 1000; round++) {
-		assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task,
-		    &probes[index], HWT_MS(1 + round % 9)));
-		cancelled =
-		    schedule_task(manual.timer, forbidden_task, HWT_MS(1));
-		assert_ok(hwt_cancel(manual.timer, cancelled));
-	}
-}
-
-Test(schedule, threads_without_a_key_of_their_own_lose_nothing)
-{
-	struct probe probes[4] = {{0}};
-
-	fault_arm(FAULT_KEY, FAULT_ALWAYS);
-	manual_open(NULL);
-	in_parallel(4, schedule_and_cancel, probes);
-	fault_disarm();
-	assert_u64(hwt_pending_timeouts(manual.timer), 4000);
-
-	assert_u64(manual_step(HWT_MS(9)), 4000);
-
-	for (unsigned index = 0; index < 4; index++)
-		assert_u64(probes[index].runs, 1000);
-	assert_u64(manual_stats().cancelled, 4000);
-	manual_close();
 }
 
 ManualTest(schedule, what_was_accepted_is_on_its_tick_without_any_memory)
