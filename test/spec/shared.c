@@ -19,14 +19,6 @@ shared(void)
 	return timer;
 }
 
-Test(shared, everybody_gets_the_same)
-{
-	struct hwt *first = shared();
-
-	cr_assert(shared() == first);
-	cr_assert(shared() == first);
-}
-
 struct shared_race {
 	struct hwt *timers[8];
 	int rc[8];
@@ -117,26 +109,6 @@ Test(shared, nobody_stops_or_destroys_it)
 	assert_rc(hwt_destroy(timer), -EPERM);
 }
 
-Test(shared, shutdown_gives_what_is_left_and_the_list_stays)
-{
-	struct hwt *timer = shared();
-	struct hwt_unprocessed list;
-	struct hwt_timeout_info info;
-	hwt_timeout timeouts[2];
-
-	timeouts[0] = schedule_task(timer, forbidden_task, HWT_MIN(1));
-	timeouts[1] = schedule_task(timer, forbidden_task, HWT_MIN(2));
-
-	assert_ok(hwt_shared_shutdown(&list));
-
-	assert_u64(list.count, 2);
-	cr_assert(hwt_unprocessed_next(&list, &info));
-	cr_assert(info.timeout.id == timeouts[0].id ||
-	    info.timeout.id == timeouts[1].id);
-	cr_assert(hwt_unprocessed_next(&list, &info));
-	cr_assert(!hwt_unprocessed_next(&list, &info));
-}
-
 Test(shared, after_shutdown_there_is_none)
 {
 	struct hwt *timer = shared();
@@ -184,18 +156,6 @@ Test(shared, shutdown_before_the_first_use_means_that_there_is_never_one)
 	assert_ok(hwt_shared_shutdown(&list));
 }
 
-Test(shared, shutdown_before_the_first_use_cannot_fail)
-{
-	struct hwt *timer = NULL;
-
-	fault_arm(FAULT_MEMORY | FAULT_THREAD | FAULT_KEY, FAULT_ALWAYS);
-	assert_ok(hwt_shared_shutdown(NULL));
-	fault_disarm();
-
-	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
-	cr_assert(timer == NULL);
-}
-
 static void
 then_shut_down(struct probe *probe)
 {
@@ -220,10 +180,13 @@ Test(shared, shutdown_from_its_own_task_is_a_deadlock)
 	assert_ok(hwt_shared_shutdown(NULL));
 }
 
-Test(shared, without_a_thread_a_later_call_may_succeed)
+Test(shared, without_a_thread_or_memory_a_later_call_may_succeed)
 {
 	struct hwt *timer = (struct hwt *)1;
 
+	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
+	assert_rc(hwt_shared(&timer), -ENOMEM);
+	fault_disarm();
 	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
 	assert_rc(hwt_shared(&timer), -EAGAIN);
 	assert_rc(hwt_shared(&timer), -EAGAIN);
@@ -231,47 +194,5 @@ Test(shared, without_a_thread_a_later_call_may_succeed)
 	cr_assert(timer == (struct hwt *)1);
 
 	shared();
-	assert_ok(hwt_shared_shutdown(NULL));
-}
-
-Test(shared, without_memory_a_later_call_may_succeed)
-{
-	struct hwt *timer = (struct hwt *)1;
-	uint64_t nth;
-	int rc;
-
-	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	assert_rc(hwt_shared(&timer), -ENOMEM);
-	fault_disarm();
-	for (nth = 1;; nth++) {
-		cr_assert(timer == (struct hwt *)1);
-		fault_arm(FAULT_MEMORY, nth);
-		rc = hwt_shared(&timer);
-		if (fault_disarm() < nth)
-			break;
-		assert_rc(rc, -ENOMEM);
-	}
-
-	assert_ok(rc);
-	cr_assert(nth > 1);
-	assert_ok(hwt_shared_shutdown(NULL));
-}
-
-static void
-then_ask_for_it(struct probe *probe)
-{
-	probe->rc = hwt_shared((struct hwt **)probe->data);
-}
-
-Test(shared, a_task_may_ask_for_it)
-{
-	struct hwt *timer = NULL;
-	struct probe probe = {.then = then_ask_for_it, .data = &timer};
-
-	assert_ok(hwt_new_timeout(shared(), NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-
-	assert_ok(probe.rc);
-	cr_assert(timer == shared());
 	assert_ok(hwt_shared_shutdown(NULL));
 }
