@@ -6,7 +6,6 @@
 #include "test/spec/support_promises.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -45,20 +44,6 @@ WorkerTest(signals, the_worker_blocks_all_but_seven)
 	live_pass_tick();
 
 	assert_mask(thread_await("hwt-worker"));
-}
-
-Test(signals, the_worker_of_the_shared_timer_does_so_too)
-{
-	struct probe probe = {0};
-	struct hwt *timer;
-
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-
-	assert_mask(thread_await("hwt-worker"));
-
-	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 Test(signals, a_worker_made_with_a_mask_of_its_own_does_so_too)
@@ -177,39 +162,4 @@ WorkerTest(signals, the_seven_reach_their_handlers_in_the_worker)
 		cr_assert(pthread_equal(handled_by, probe.thread));
 		cr_assert(!pthread_equal(handled_by, pthread_self()));
 	}
-}
-
-static void
-then_loops_a_while(struct probe *probe)
-{
-	uint64_t end_ns = monotonic_ns() + HWT_MS(50);
-
-	(void)probe;
-	while (monotonic_ns() < end_ns)
-		continue;
-}
-
-WorkerTest(signals, a_signal_that_the_worker_gets_changes_no_wait)
-{
-	static struct probe probe = {.then = then_loops_a_while};
-	pid_t worker;
-	uint64_t called_ns;
-
-	/* SIGPROF, as a profiler sends it, while it sleeps and while it runs.
-	 * The delay is kept all the same. */
-	assert_ok(hwt_start(live.timer));
-	live_pass_tick();
-	worker = thread_await("hwt-worker");
-	handle_signal(SIGPROF);
-	called_ns = monotonic_ns();
-	assert_ok(
-	    hwt_new_timeout(live.timer, NULL, probe_task, &probe, HWT_MS(60)));
-	for (unsigned turn = 0; turn < 100; turn++) {
-		cr_assert(syscall(SYS_tgkill, getpid(), worker, SIGPROF) == 0);
-		sleep_ns(HWT_MS(1));
-	}
-	wait_for(&probe.runs, 1);
-
-	cr_assert(monotonic_ns() - called_ns >= HWT_MS(60));
-	cr_assert(handled >= 1);
 }
