@@ -5,7 +5,6 @@
 #include "test/spec/support_promises.h"
 
 #include <string.h>
-#include <syslog.h>
 
 SUITE(stats);
 
@@ -65,22 +64,6 @@ ManualTest(stats, started_counts_each_run)
 		manual_tick(index);
 
 	assert_u64(manual_stats().started, 6);
-}
-
-Test(stats, started_counts_in_executors_when_the_task_begins)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	open_with_ticks_of_1_ms(&executor.hook);
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_u64(manual_stats().started, 0);
-
-	assert_ok(executor_run(&executor, 0));
-
-	assert_u64(manual_stats().started, 1);
-	manual_close();
 }
 
 ManualTest(stats, cancelled_counts_the_cancels_that_won)
@@ -163,19 +146,6 @@ ManualTestWith(stats, slow_tasks_are_logged_once_a_second_at_most,
 	assert_u64(log_recorder_count(&manual.log), 5);
 }
 
-ManualTest(stats, slow_tasks_are_not_looked_for_by_default)
-{
-	uint64_t taken_ns = HWT_MIN(60);
-	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
-
-	probe_schedule(&probe, 0);
-
-	manual_step(HWT_MS(1));
-
-	assert_u64(manual_stats().slow_tasks, 0);
-	assert_u64(log_recorder_count(&manual.log), 0);
-}
-
 Test(stats, a_slow_task_in_an_executor_does_not_hold_the_worker)
 {
 	uint64_t taken_ns = HWT_MS(500);
@@ -249,39 +219,6 @@ ManualTest(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
 
 	assert_u64(probe.runs, 2);
 	assert_u64(manual_stats().late_ticks, 1);
-}
-
-static void
-then_takes_5_ms(struct probe *probe)
-{
-	(void)probe;
-	manual.now_ns += HWT_MS(5);
-}
-
-ManualTest(stats, late_ticks_counts_those_that_a_task_held_up)
-{
-	struct probe slow = {.then = then_takes_5_ms};
-	struct probe next = {0};
-
-	probe_schedule(&slow, HWT_MS(1));
-	probe_schedule(&next, HWT_MS(2));
-
-	manual_tick(2);
-
-	assert_u64(next.runs, 1);
-	assert_u64(manual_stats().late_ticks, 1);
-}
-
-ManualTest(stats, a_manual_timer_never_wakes_up)
-{
-	struct probe probe = {0};
-
-	assert_u64(manual_wait(), HWT_NEVER);
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-
-	assert_u64(manual.wakes, 1);
-	assert_u64(manual_stats().wakeups, 0);
 }
 
 WorkerTest(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
