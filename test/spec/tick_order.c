@@ -69,40 +69,6 @@ Test(tick_order, tasks_of_an_earlier_tick_start_before_those_of_a_later)
 	fixture_close(&journal.fixture);
 }
 
-Test(tick_order, timeouts_moved_about_start_in_the_order_of_their_ticks)
-{
-	static struct journal journal;
-	static struct entry entries[JOURNAL];
-	static hwt_timeout timeouts[JOURNAL];
-	struct rng rng = {.state = 6};
-
-	fixture_open(&journal.fixture, NULL);
-	for (unsigned index = 0; index < JOURNAL; index++) {
-		entries[index].journal = &journal;
-		assert_ok(hwt_new_timeout(journal.fixture.timer,
-		    &timeouts[index], journal_task, &entries[index],
-		    rng_below(&rng, 100 * FIXTURE_TICK)));
-	}
-	for (unsigned turn = 0; turn < 5; turn++) {
-		/* Every other turn they are placed when they move. */
-		if (turn % 2 == 0)
-			fixture_step(&journal.fixture, 0);
-		for (unsigned index = 0; index < JOURNAL; index++) {
-			uint64_t delay_ns = rng_below(&rng, HWT_MS(100));
-
-			entries[index].tick =
-			    grid_tick(FIXTURE_TICK, 0, delay_ns);
-			assert_ok(hwt_reschedule(
-			    journal.fixture.timer, timeouts[index], delay_ns));
-		}
-	}
-
-	assert_u64(fixture_tick(&journal.fixture, 100), JOURNAL);
-
-	assert_journal_rises(&journal);
-	fixture_close(&journal.fixture);
-}
-
 ManualTest(tick_order, executors_get_timeouts_in_the_order_of_their_ticks)
 {
 	static uint64_t ticks[EXECUTOR_PLACES];
@@ -159,21 +125,6 @@ ManualTest(tick_order, a_task_that_re_arms_with_delay_0_does_not_hold_the_tick)
 	assert_u64(beside.runs, 1);
 }
 
-ManualTest(tick_order, re_arming_with_delay_0_does_not_hold_a_catch_up_either)
-{
-	struct probe again = {.then = then_rearms_with_delay_0};
-	struct probe last = {0};
-
-	probe_schedule(&again, 0);
-	probe_schedule(&last, 70 * FIXTURE_TICK);
-
-	assert_u64(manual_tick(70), 2);
-	assert_u64(again.runs, 1);
-	assert_u64(manual_tick(71), 1);
-
-	assert_u64(again.runs, 2);
-}
-
 static void
 then_reschedules_itself_with_delay_0(struct probe *probe)
 {
@@ -193,18 +144,6 @@ ManualTest(
 	assert_u64(manual_tick(2), 1);
 
 	assert_u64(probe.runs, 2);
-}
-
-ManualTest(tick_order, a_period_of_a_nanosecond_does_not_hold_the_tick)
-{
-	struct probe probe = {0};
-
-	probe_schedule_periodic(&probe, 0, 1);
-
-	for (uint64_t tick = 1; tick <= 20; tick++)
-		assert_u64(manual_tick(tick), 1);
-
-	assert_u64(probe.runs, 20);
 }
 
 static void
@@ -228,55 +167,6 @@ ManualTest(tick_order, what_a_task_pulls_in_comes_in_a_later_tick_than_its_own)
 	assert_u64(manual_tick(2), 1);
 
 	assert_u64(pulled.runs, 1);
-}
-
-Test(tick_order, a_timeout_moved_back_and_forth_in_one_tick_has_one_place)
-{
-	/* In ticks from tick 1; the last is the one that counts. */
-	static const uint64_t moves[][3] = {{2, 9, 4}, {9, 2, 4}, {4, 2, 9},
-	    {1, 8, 1}, {8, 16, 8}, {16, 8, 24}, {9, 17, 1}};
-
-	for (unsigned index = 0; index < 7; index++) {
-		struct probe probe = {0};
-		uint64_t due = 1 + moves[index][2];
-
-		manual_open(NULL);
-		probe_schedule(&probe, 6 * FIXTURE_TICK);
-		manual_tick(1);
-		for (unsigned move = 0; move < 3; move++)
-			assert_ok(hwt_reschedule(manual.timer, probe.handle,
-			    moves[index][move] * FIXTURE_TICK));
-
-		if (due > 2)
-			assert_u64(manual_tick(due - 1), 0);
-		assert_u64(manual_tick(due), 1);
-		assert_u64(manual_tick(100), 0);
-		manual_close();
-	}
-}
-
-ManualTest(
-    tick_order, pushes_and_pulls_over_many_turns_come_due_at_the_last_word)
-{
-	struct probe probe = {0};
-	struct rng rng = {.state = 8};
-	uint64_t due = 500;
-	uint64_t tick;
-
-	/* Moved before each tick to somewhere after the next one. */
-	probe_schedule(&probe, due * FIXTURE_TICK);
-	for (tick = 1; tick <= 300; tick++) {
-		uint64_t ahead = 2 + rng_below(&rng, 5 * FIXTURE_WHEEL);
-
-		assert_ok(hwt_reschedule(
-		    manual.timer, probe.handle, ahead * FIXTURE_TICK));
-		due = tick - 1 + ahead;
-		assert_u64(manual_tick(tick), 0);
-	}
-
-	if (due > 301)
-		assert_u64(manual_tick(due - 1), 0);
-	assert_u64(manual_tick(due), 1);
 }
 
 /* A clock that stands still until its thread is preempted in the middle of
