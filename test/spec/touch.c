@@ -6,8 +6,6 @@
  */
 #include "test/spec/support_promises.h"
 
-#include <string.h>
-
 SUITE(touch);
 
 static struct recording_executor executor;
@@ -36,18 +34,6 @@ assert_refused(
 
 /* The first, and what is pending. */
 
-ManualTest(touch, a_variable_of_0_gets_the_first_timeout)
-{
-	struct probe probe = {0};
-
-	touch(&probe, HWT_MS(3));
-
-	assert_u64(manual_tick(2), 0);
-	assert_u64(manual_tick(3), 1);
-	assert_u64(probe.timeout.id, probe.handle.id);
-	assert_u64(manual_stats().scheduled, 1);
-}
-
 ManualTest(touch, what_is_pending_moves_and_keeps_handle_task_and_arg)
 {
 	struct probe probe = {0};
@@ -65,20 +51,6 @@ ManualTest(touch, what_is_pending_moves_and_keeps_handle_task_and_arg)
 	assert_u64(manual_tick(5), 1);
 	assert_u64(manual_stats().scheduled, 1);
 	assert_u64(manual_stats().rescheduled, 1);
-}
-
-ManualTest(touch, touched_again_and_again_it_runs_once_when_it_was_left_alone)
-{
-	struct probe probe = {0};
-
-	for (uint64_t index = 0; index < 100; index++) {
-		touch(&probe, HWT_MS(5));
-		assert_u64(manual_tick(index + 1), 0);
-	}
-
-	assert_u64(manual_tick(103), 0);
-	assert_u64(manual_tick(104), 1);
-	assert_u64(manual_stats().scheduled, 1);
 }
 
 ManualTest(touch, what_is_pending_moves_in_too_and_to_never)
@@ -113,21 +85,6 @@ ManualTest(touch, what_has_run_gets_a_successor)
 	assert_u64(manual_tick(3), 1);
 	assert_u64(second.runs, 1);
 	assert_u64(first.runs, 1);
-}
-
-ManualTest(touch, what_was_cancelled_is_revived)
-{
-	struct probe probe = {0};
-	hwt_timeout cancelled;
-
-	touch(&probe, HWT_MS(2));
-	cancelled = probe.handle;
-	assert_ok(hwt_cancel(manual.timer, cancelled));
-
-	touch(&probe, HWT_MS(2));
-
-	cr_assert(probe.handle.id != cancelled.id);
-	assert_u64(manual_tick(2), 1);
 }
 
 Test(touch, a_handle_of_another_timer_or_garbage_gets_a_new_one)
@@ -175,23 +132,6 @@ ExecutorTest(touch, what_an_executor_holds_gets_a_successor_and_does_not_run,
 	assert_u64(new.runs, 1);
 }
 
-ExecutorTest(
-    touch, what_was_cancelled_in_an_executor_gets_a_successor, EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-
-	touch(&probe, 0);
-	manual_tick(1);
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-
-	touch(&probe, HWT_MS(1));
-
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-	manual_tick(2);
-	assert_ok(executor_run(&executor, 1));
-	assert_u64(probe.runs, 1);
-}
-
 ExecutorTest(touch, a_new_one_goes_to_the_executor_of_the_call, EXECUTOR_RUNS)
 {
 	static struct recording_executor second;
@@ -208,54 +148,6 @@ ExecutorTest(touch, a_new_one_goes_to_the_executor_of_the_call, EXECUTOR_RUNS)
 
 	assert_u64(executor.count, 1);
 	assert_u64(probe.runs, 2);
-}
-
-/* A loop with a mailbox: a request, and then the client hangs up, in one turn
- * in which the timeout is due. */
-struct connection {
-	hwt_timeout idle;
-	unsigned runs;
-};
-
-static void
-idle_for_too_long(hwt_timeout timeout, void *arg)
-{
-	struct connection *connection = arg;
-
-	assert_u64(timeout.id, connection->idle.id);
-	connection->runs++;
-}
-
-static void
-touch_idle(struct hwt_mailbox *mailbox, struct connection *connection)
-{
-	assert_ok(hwt_touch(manual.timer, hwt_mailbox_executor(mailbox),
-	    &connection->idle, idle_for_too_long, connection, HWT_MS(3)));
-}
-
-Test(touch, in_a_mailbox_only_the_run_of_the_variables_handle_comes)
-{
-	struct connection closed = {{0}, 0}, open = {{0}, 0};
-	struct hwt_mailbox *mailbox;
-
-	manual_open(NULL);
-	assert_ok(hwt_mailbox_create(&mailbox));
-	touch_idle(mailbox, &closed);
-	touch_idle(mailbox, &open);
-	manual_tick(3);
-	cr_assert(readable(hwt_mailbox_fd(mailbox)));
-
-	touch_idle(mailbox, &closed);
-	touch_idle(mailbox, &open);
-	assert_ok(hwt_cancel(manual.timer, closed.idle));
-
-	assert_ok(hwt_mailbox_run(mailbox, 0, NULL));
-	cr_assert(open.runs == 0 && closed.runs == 0);
-	manual_tick(6);
-	assert_ok(hwt_mailbox_run(mailbox, 0, NULL));
-	cr_assert(open.runs == 1 && closed.runs == 0);
-	manual_close();
-	assert_ok(hwt_mailbox_destroy(mailbox));
 }
 
 /* What runs. */
@@ -338,23 +230,6 @@ Test(touch, the_variable_is_written_before_the_new_task_can_start)
 }
 
 /* Periodic ones. */
-
-ManualTest(touch, a_pending_periodic_one_moves_its_grid)
-{
-	struct probe probe = {0};
-	hwt_timeout first;
-
-	first = probe_schedule_periodic(&probe, HWT_MS(2), HWT_MS(10));
-	manual_tick(1);
-
-	touch(&probe, HWT_MS(4));
-
-	assert_u64(probe.handle.id, first.id);
-	assert_u64(manual_tick(4), 0);
-	assert_u64(manual_tick(5), 1);
-	assert_u64(manual_tick(14), 0);
-	assert_u64(manual_tick(15), 1);
-}
 
 ManualTest(touch, a_periodic_task_moves_itself)
 {
@@ -573,89 +448,4 @@ ManualTest(touch, without_memory_no_new_one_is_made_and_what_is_pending_moves)
 
 	assert_u64(hwt_pending_timeouts(manual.timer), accepted);
 	assert_u64(manual_tick(1), 1);
-}
-
-Test(touch, the_shared_timer_can_be_touched)
-{
-	struct probe probe = {0};
-	struct hwt *timer;
-
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_touch(
-	    timer, NULL, &probe.handle, probe_task, &probe, HWT_MIN(1)));
-	assert_ok(
-	    hwt_touch(timer, NULL, &probe.handle, forbidden_task, NULL, 0));
-
-	wait_for(&probe.runs, 1);
-	assert_u64(probe.timeout.id, probe.handle.id);
-	assert_ok(hwt_shared_shutdown(NULL));
-}
-
-/* Many connections, whose timeouts come due while they are touched: the last
- * touch of each is followed by a run of its own handle, and no other. */
-struct busy {
-	struct hwt *timer;
-	pthread_mutex_t lock;
-	hwt_timeout idle;
-	unsigned touches;
-	_Atomic uint64_t own_runs;
-};
-
-static void
-busy_idles(hwt_timeout timeout, void *arg)
-{
-	struct busy *busy = arg;
-	bool own;
-
-	cr_assert(pthread_mutex_lock(&busy->lock) == 0);
-	own = timeout.id == busy->idle.id;
-	cr_assert(pthread_mutex_unlock(&busy->lock) == 0);
-	if (own)
-		busy->own_runs++;
-}
-
-static void
-touch_until_enough(unsigned index, void *arg)
-{
-	struct busy *busy = (struct busy *)arg + index % 8;
-	bool more;
-
-	do {
-		cr_assert(pthread_mutex_lock(&busy->lock) == 0);
-		more = busy->touches > 0;
-		if (more) {
-			busy->touches--;
-			assert_ok(hwt_touch(busy->timer, NULL, &busy->idle,
-			    busy_idles, busy,
-			    HWT_US(10) * (busy->touches % 3)));
-		}
-		cr_assert(pthread_mutex_unlock(&busy->lock) == 0);
-	} while (more);
-}
-
-Test(touch, however_it_races_with_its_end_the_last_touch_is_followed_by_a_run)
-{
-	static struct busy busy[8];
-	struct hwt *timer = worker_timer_open(HWT_US(10));
-
-	for (unsigned index = 0; index < 8; index++) {
-		busy[index].timer = timer;
-		busy[index].touches = 4000;
-		cr_assert(pthread_mutex_init(&busy[index].lock, NULL) == 0);
-	}
-
-	in_parallel(16, touch_until_enough, busy);
-
-	for (unsigned index = 0; index < 8; index++) {
-		hwt_timeout last = busy[index].idle;
-		void *arg;
-
-		while (hwt_state(timer, last, &arg) > 0)
-			sleep_ns(HWT_US(100));
-		cr_assert(busy[index].own_runs >= 1);
-	}
-	assert_u64(hwt_pending_timeouts(timer), 0);
-	worker_timer_close(timer);
-	for (unsigned index = 0; index < 8; index++)
-		cr_assert(pthread_mutex_destroy(&busy[index].lock) == 0);
 }
