@@ -3,9 +3,8 @@
  * The list of what stop left unprocessed: which timeouts are in it, each once,
  * and what is told about each.
  */
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 SUITE(unprocessed);
@@ -175,32 +174,6 @@ Test(unprocessed, a_periodic_one_between_runs_is_told_with_its_next_deadline)
 	assert_u64(probe.runs, 1);
 }
 
-ManualTest(unprocessed, what_has_ended_or_was_handed_over_is_not_in_it)
-{
-	struct probe started = {0}, handed = {0};
-	struct probe cancelled[2] = {{0}, {0}};
-	struct hwt_unprocessed list;
-	struct hwt_timeout_info info;
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	probe_schedule(&started, 0);
-	assert_ok(hwt_new_timeout_on(manual.timer, &executor.hook,
-	    &handed.handle, probe_task, &handed, 0));
-	probe_schedule(&cancelled[0], HWT_MS(9));
-	assert_u64(manual_tick(1), 1);
-	assert_u64(executor.count, 1);
-	probe_schedule(&cancelled[1], HWT_MS(9));
-	assert_ok(hwt_cancel(manual.timer, cancelled[0].handle));
-	assert_ok(hwt_cancel(manual.timer, cancelled[1].handle));
-
-	assert_ok(hwt_stop(manual.timer, &list));
-
-	assert_u64(list.count, 0);
-	cr_assert(!hwt_unprocessed_next(&list, &info));
-	assert_ok(executor_run(&executor, 0));
-	assert_u64(handed.runs, 1);
-}
-
 #define MANY 30000
 
 static unsigned char told[MANY];
@@ -258,32 +231,4 @@ ManualTest(unprocessed, stop_and_the_walk_need_no_memory)
 	assert_u64(fault_disarm(), 0);
 
 	assert_u64(count, 1000);
-}
-
-WorkerTest(unprocessed, a_timer_with_a_worker_gives_the_same)
-{
-	struct hwt_unprocessed list;
-	struct hwt_timeout_info info;
-	bool seen[100] = {false};
-	size_t index;
-
-	for (index = 0; index < 100; index++) {
-		assert_ok(hwt_new_timeout(live.timer, NULL, forbidden_task,
-		    &seen[index], HWT_MIN(1 + index)));
-		if (index == 50)
-			sleep_ns(HWT_MS(3));
-	}
-
-	assert_ok(hwt_stop(live.timer, &list));
-	assert_u64(list.count, 100);
-	while (hwt_unprocessed_next(&list, &info)) {
-		index = (size_t)((bool *)info.arg - seen);
-		cr_assert(!seen[index]);
-		seen[index] = true;
-		cr_assert(info.remaining_ns <= (int64_t)HWT_MIN(1 + index));
-		cr_assert(info.remaining_ns > (int64_t)HWT_MIN(index));
-	}
-
-	for (index = 0; index < 100; index++)
-		cr_assert(seen[index]);
 }
