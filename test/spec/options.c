@@ -6,7 +6,6 @@
 #include "test/spec/support.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -105,13 +104,6 @@ Test(options, a_failure_leaves_the_timer_pointer_untouched)
 	cr_assert(timer == before);
 }
 
-ManualTestWith(options, a_tick_of_0_is_100_ms, 0)
-{
-	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 1));
-
-	assert_u64(manual_wait(), HWT_MS(100));
-}
-
 Test(options, a_tick_below_10_us_is_refused)
 {
 	assert_rc(create_rc_of_tick(1, 0), -EINVAL);
@@ -185,20 +177,6 @@ Test(options, a_wheel_of_0_is_512_and_takes_as_much_memory)
 	assert_u64(memory_of_wheel(65537), memory_of_wheel(131072));
 	cr_assert(memory_of_wheel(131072) - memory_of_wheel(65536) >=
 	    UINT64_C(8) * 65536);
-}
-
-ManualTestWith(
-    options, a_wheel_of_1_turns, .tick_ns = HWT_MS(1), .ticks_per_wheel = 1)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(3));
-
-	for (uint64_t index = 1; index < 3; index++)
-		assert_u64(manual_tick(index), 0);
-	assert_u64(manual_tick(3), 1);
-
-	assert_u64(probe.runs, 1);
 }
 
 Test(options, a_wheel_above_2_to_the_30_is_refused)
@@ -386,38 +364,6 @@ Test(options, a_manual_timer_without_a_clock_reads_the_monotonic_one)
 	worker_timer_close(timer);
 }
 
-Test(options, every_failing_allocation_is_enomem_and_leaves_nothing)
-{
-	struct hwt_options options = {.flags = HWT_MANUAL};
-	uint64_t before_bytes = held_bytes();
-	struct hwt *timer = NULL;
-	uint64_t calls;
-
-	fault_arm(FAULT_MEMORY, FAULT_COUNT);
-	assert_ok(create_rc(&options));
-	calls = fault_disarm();
-	cr_assert(calls > 0);
-	assert_u64(held_bytes(), before_bytes);
-
-	for (uint64_t nth = 1;; nth++) {
-		int rc;
-
-		fault_arm(FAULT_MEMORY, nth);
-		rc = hwt_create(&timer, &options);
-		if (fault_disarm() < nth) {
-			assert_ok(rc);
-			break;
-		}
-		assert_rc(rc, -ENOMEM);
-		cr_assert(timer == NULL);
-		assert_u64(held_bytes(), before_bytes);
-	}
-
-	cr_assert(held_bytes() > before_bytes);
-	worker_timer_close(timer);
-	assert_u64(held_bytes(), before_bytes);
-}
-
 Test(options, a_warning_without_a_log_is_one_line_on_stderr)
 {
 	struct hwt *timer = NULL;
@@ -525,20 +471,6 @@ Test(options, timers_without_a_running_worker_are_not_warned_of)
 		for (size_t index = 0; index < 66; index++)
 			worker_timer_close(timers[kind][index]);
 	}
-}
-
-Test(options, timers_one_after_the_other_are_not_warned_of)
-{
-	struct hwt_log log;
-
-	log_recorder_init(&manual.log);
-	log = log_recorder_hook(&manual.log);
-
-	for (unsigned round = 0; round < 200; round++) {
-		assert_ok(create_rc(&(struct hwt_options){.log = &log}));
-	}
-
-	assert_u64(log_recorder_count(&manual.log), 0);
 }
 
 /* Memory is not touched where nothing is. */
