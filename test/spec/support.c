@@ -51,7 +51,6 @@ int __real_pthread_create(
     pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __real_pthread_key_create(pthread_key_t *, void (*)(void *));
 void *__real_mmap(void *, size_t, int, int, int, off_t);
-int __real_munmap(void *, size_t);
 int __real_eventfd(unsigned, int);
 int __real_clock_gettime(clockid_t, struct timespec *);
 ssize_t __real_getrandom(void *, size_t, unsigned);
@@ -262,54 +261,6 @@ fixture_remaining(struct fixture *fixture, hwt_timeout timeout)
 }
 
 struct fixture manual;
-
-void
-manual_open(const struct hwt_options *options)
-{
-	fixture_open(&manual, options);
-}
-
-int
-manual_try_open(const struct hwt_options *options)
-{
-	return fixture_try_open(&manual, options);
-}
-
-void
-manual_close(void)
-{
-	fixture_close(&manual);
-}
-
-uint64_t
-manual_step(uint64_t ns)
-{
-	return fixture_step(&manual, ns);
-}
-
-uint64_t
-manual_tick(uint64_t index)
-{
-	return fixture_tick(&manual, index);
-}
-
-uint64_t
-manual_wait(void)
-{
-	return fixture_wait(&manual);
-}
-
-struct hwt_stats
-manual_stats(void)
-{
-	return fixture_stats(&manual);
-}
-
-int64_t
-manual_remaining(hwt_timeout timeout)
-{
-	return fixture_remaining(&manual, timeout);
-}
 
 struct hwt *
 worker_timer_open(uint64_t tick_ns)
@@ -612,7 +563,6 @@ lag_meter_stop(struct lag_meter *meter)
 static _Atomic unsigned fault_set;
 static _Atomic uint64_t fault_nth;
 static _Atomic uint64_t fault_calls;
-static _Atomic uint64_t mapped;
 static _Atomic int fault_eventfd_errno = EMFILE;
 static _Atomic int fault_thread_error = EAGAIN;
 static struct gate *_Atomic fault_thread_gate;
@@ -679,7 +629,6 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 int __wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *));
 void *__wrap_mmap(
     void *address, size_t length, int prot, int flags, int fd, off_t offset);
-int __wrap_munmap(void *address, size_t length);
 int __wrap_eventfd(unsigned count, int flags);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
@@ -722,21 +671,7 @@ __wrap_mmap(
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
-	mapped += length;
 	return __real_mmap(address, length, prot, flags, fd, offset);
-}
-
-int
-__wrap_munmap(void *address, size_t length)
-{
-	mapped -= length;
-	return __real_munmap(address, length);
-}
-
-uint64_t
-held_bytes(void)
-{
-	return mapped;
 }
 
 int

@@ -25,8 +25,7 @@
  * Fault injection needs these words for the linker:
  *
  *   -Wl,--wrap=pthread_create -Wl,--wrap=pthread_key_create
- *   -Wl,--wrap=mmap -Wl,--wrap=munmap
- *   -Wl,--wrap=eventfd -Wl,--wrap=clock_gettime
+ *   -Wl,--wrap=mmap -Wl,--wrap=eventfd -Wl,--wrap=clock_gettime
  *   -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
  *   -Wl,--wrap=aligned_alloc -Wl,--wrap=posix_memalign
  */
@@ -212,18 +211,18 @@ struct hwt_stats fixture_stats(struct fixture *fixture);
 /* hwt_remaining, which must answer 0. */
 int64_t fixture_remaining(struct fixture *fixture, hwt_timeout timeout);
 
-/* The timer of most tests, and the same calls for it. manual_open may be called
- * again after manual_close. */
+/* The timer of most tests, and the same calls for it; `...`: since options may
+ * have commas in them. It may be opened again when it was closed. */
 extern struct fixture manual;
 
-void manual_open(const struct hwt_options *options);
-int manual_try_open(const struct hwt_options *options);
-void manual_close(void);
-uint64_t manual_step(uint64_t ns);
-uint64_t manual_tick(uint64_t index);
-uint64_t manual_wait(void);
-struct hwt_stats manual_stats(void);
-int64_t manual_remaining(hwt_timeout timeout);
+#define manual_open(...) fixture_open(&manual, (__VA_ARGS__))
+#define manual_try_open(...) fixture_try_open(&manual, (__VA_ARGS__))
+#define manual_close() fixture_close(&manual)
+#define manual_step(ns) fixture_step(&manual, (ns))
+#define manual_tick(index) fixture_tick(&manual, (index))
+#define manual_wait() fixture_wait(&manual)
+#define manual_stats() fixture_stats(&manual)
+#define manual_remaining(timeout) fixture_remaining(&manual, (timeout))
 
 /* A timer with a worker, in real time; both must succeed. */
 struct hwt *worker_timer_open(uint64_t tick_ns);
@@ -379,8 +378,6 @@ void fault_hold_thread(struct gate *gate, int error);
 void fault_hold_mmap(struct gate *gate);
 /* Nothing fails any more. Returns the number of calls seen while armed. */
 uint64_t fault_disarm(void);
-/* What the library and the tests have mapped and not unmapped. */
-uint64_t held_bytes(void);
 
 /* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. Needs the same
  * words for the linker. */

@@ -52,6 +52,26 @@ live_stats(void)
 	return stats;
 }
 
+struct running running;
+
+void
+running_init(void)
+{
+	gate_init(&running.gate);
+	running.probe =
+	    (struct probe){.then = probe_then_gate, .data = &running.gate};
+}
+
+void
+running_open(void)
+{
+	live_open(NULL);
+	running_init();
+	assert_ok(hwt_new_timeout(
+	    live.timer, &running.probe.handle, probe_task, &running.probe, 0));
+	gate_await(&running.gate);
+}
+
 void
 live_pass_tick(void)
 {

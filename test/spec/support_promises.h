@@ -3,6 +3,7 @@
  * What the suites of the promises share beyond support.h.
  *
  *   WorkerTest           a test with a timer that has a worker, `live`
+ *   RunningTest             the same, whose worker is in a task, `running`
  *   child_*, in_child    a forked child that reports by its exit status
  *   thread_*             what the kernel says about a thread of this process
  *   grid_tick            the tick that the header's rule gives to a delay
@@ -44,6 +45,21 @@ void live_settle(pid_t worker);
  * body has returned. */
 #define WorkerTest(suite, name) \
 	TestBetween(live_open(NULL), live_close(), suite, name)
+
+/* A WorkerTest that begins while the worker is in the task of running.probe. It
+ * stands at running.gate until the body opens that. */
+#define RunningTest(suite, name) \
+	TestBetween(running_open(), live_close(), suite, name)
+
+extern struct running {
+	struct gate gate;
+	struct probe probe;
+} running;
+
+/* A new gate, and a probe whose task stops at it. */
+void running_init(void);
+/* live_open, and running in its worker. */
+void running_open(void);
 
 /*
  * In a forked child nothing of the runner may be used. child_check says on
