@@ -4,10 +4,8 @@
  * the list of unprocessed timeouts, and what each answers in every state.
  */
 #include "test/spec/support_promises.h"
-#include "test/spec/support_promises.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,28 +57,6 @@ Test(lifecycle, create_makes_no_thread_and_start_makes_one)
 	worker_timer_close(timer);
 }
 
-WorkerTest(lifecycle, a_second_start_makes_no_second_thread)
-{
-	assert_ok(hwt_start(live.timer));
-
-	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_ok(hwt_start(live.timer));
-	schedule_forbidden(live.timer, 1);
-	assert_u64(fault_disarm(), 0);
-}
-
-WorkerTest(lifecycle, the_first_timeout_starts_the_worker)
-{
-	static struct probe probe = {0};
-
-	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	assert_u64(fault_disarm(), 1);
-
-	wait_for(&probe.runs, 1);
-	cr_assert(!pthread_equal(probe.thread, pthread_self()));
-}
-
 ManualTest(lifecycle, start_of_a_manual_timer_or_of_null_is_refused)
 {
 	assert_rc(hwt_start(manual.timer), -EINVAL);
@@ -98,37 +74,14 @@ WorkerTest(lifecycle, a_timer_stopped_before_its_first_start_never_starts)
 	assert_u64(fault_disarm(), 0);
 }
 
-WorkerTest(
-    lifecycle, without_a_thread_start_fails_and_the_timer_stays_startable)
-{
-	static struct probe probe = {0};
-
-	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(hwt_start(live.timer), -EAGAIN);
-	assert_rc(hwt_start(live.timer), -EAGAIN);
-	assert_u64(fault_disarm(), 2);
-
-	assert_ok(hwt_start(live.timer));
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-}
-
-WorkerTest(lifecycle, whatever_keeps_a_thread_from_being_made_it_is_eagain)
-{
-	fault_arm_thread(EPERM);
-	assert_rc(hwt_start(live.timer), -EAGAIN);
-	fault_disarm();
-
-	assert_ok(hwt_start(live.timer));
-}
-
 WorkerTest(lifecycle, without_a_thread_the_first_timeout_is_refused)
 {
 	struct hwt_spec specs[2] = {
 	    {.task = forbidden_task}, {.task = forbidden_task, .period_ns = 1}};
 	hwt_timeout timeouts[3] = {{1}, {1}, {1}};
 
-	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
+	fault_arm_thread(EPERM); /* whatever keeps one from being made */
+	assert_rc(hwt_start(live.timer), -EAGAIN);
 	assert_rc(hwt_new_timeout(live.timer, &timeouts[0], forbidden_task,
 		      NULL, HWT_MS(1)),
 	    -EAGAIN);
@@ -143,22 +96,6 @@ WorkerTest(lifecycle, without_a_thread_the_first_timeout_is_refused)
 	assert_u64(timeouts[1].id, 0);
 	assert_u64(timeouts[2].id, 0);
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
-}
-
-WorkerTest(lifecycle, a_timeout_goes_through_when_a_thread_is_to_be_had_again)
-{
-	struct hwt_unprocessed list;
-	static struct probe probe = {0};
-
-	fault_arm(FAULT_THREAD, 1);
-	assert_rc(hwt_new_timeout(live.timer, NULL, forbidden_task, NULL, 0),
-	    -EAGAIN);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	assert_u64(fault_disarm(), 2);
-
-	wait_for(&probe.runs, 1);
-	assert_ok(hwt_stop(live.timer, &list));
-	assert_u64(list.count, 0);
 }
 
 WorkerTest(
@@ -184,38 +121,6 @@ WorkerTest(
 	wait_for(&probe.runs, 1);
 }
 
-WorkerTest(lifecycle, whichever_allocation_of_start_fails_it_may_be_repeated)
-{
-	int rc;
-
-	for (uint64_t nth = 1;; nth++) {
-		fault_arm(FAULT_MEMORY, nth);
-		rc = hwt_start(live.timer);
-		if (fault_disarm() < nth)
-			break;
-		assert_rc(rc, -ENOMEM);
-	}
-
-	assert_ok(rc);
-}
-
-static void
-then_start(struct probe *probe)
-{
-	probe->rc = hwt_start(probe->data);
-}
-
-WorkerTest(lifecycle, a_task_may_start_its_own_timer_which_has_started)
-{
-	static struct probe probe = {.then = then_start, .rc = 77};
-
-	probe.data = live.timer;
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-
-	assert_ok(probe.rc);
-}
-
 static void
 then_use_another(struct probe *probe)
 {
@@ -237,51 +142,6 @@ ManualTest(lifecycle, a_task_may_make_use_stop_and_destroy_another_timer)
 	assert_u64(manual_tick(1), 1);
 
 	assert_ok(probe.rc);
-}
-
-struct start_race {
-	struct hwt *timer;
-	int rc[8];
-};
-
-static void
-race_for_the_start(unsigned index, void *arg)
-{
-	struct start_race *race = arg;
-
-	race->rc[index] = index % 2 == 0
-	    ? hwt_start(race->timer)
-	    : hwt_new_timeout(
-		  race->timer, NULL, forbidden_task, NULL, HWT_MIN(1));
-}
-
-Test(lifecycle, callers_that_race_for_the_start_get_one_thread)
-{
-	struct start_race race = {.timer = worker_timer_open(HWT_MS(1))};
-
-	fault_arm(FAULT_THREAD, FAULT_COUNT);
-	in_parallel(8, race_for_the_start, &race);
-	assert_u64(fault_disarm(), 1);
-
-	for (unsigned index = 0; index < 8; index++)
-		assert_ok(race.rc[index]);
-	assert_u64(hwt_pending_timeouts(race.timer), 4);
-	worker_timer_close(race.timer);
-}
-
-Test(lifecycle, callers_that_race_for_a_failing_start_all_get_the_failure)
-{
-	struct start_race race = {.timer = worker_timer_open(HWT_MS(1))};
-
-	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	in_parallel(8, race_for_the_start, &race);
-	fault_disarm();
-
-	for (unsigned index = 0; index < 8; index++)
-		assert_rc(race.rc[index], -EAGAIN);
-	assert_u64(hwt_pending_timeouts(race.timer), 0);
-	assert_ok(hwt_start(race.timer));
-	worker_timer_close(race.timer);
 }
 
 /* One who starts, and others who come while pthread_create is under way. */
@@ -354,31 +214,6 @@ Test(lifecycle, who_comes_while_a_start_fails_waits_and_gets_the_failure)
 	worker_timer_close(late.timer);
 }
 
-static void
-race_start_with_stop(unsigned index, void *arg)
-{
-	struct start_race *race = arg;
-
-	race->rc[index] = index == 0 ? hwt_stop(race->timer, NULL)
-				     : hwt_new_timeout(race->timer, NULL,
-					   forbidden_task, NULL, HWT_MIN(1));
-}
-
-Test(lifecycle, a_start_that_races_a_stop_does_not_hang)
-{
-	for (unsigned round = 0; round < 200; round++) {
-		struct start_race race = {
-		    .timer = worker_timer_open(HWT_MS(1))};
-
-		in_parallel(2, race_start_with_stop, &race);
-
-		assert_ok(race.rc[0]);
-		cr_assert(race.rc[1] == 0 || race.rc[1] == -ESHUTDOWN);
-		assert_u64(hwt_pending_timeouts(race.timer), 0);
-		assert_ok(hwt_destroy(race.timer));
-	}
-}
-
 /* Stop. */
 
 Test(lifecycle, stop_of_null_is_refused_and_zeroes_the_list)
@@ -391,17 +226,6 @@ Test(lifecycle, stop_of_null_is_refused_and_zeroes_the_list)
 	list = garbage_list();
 	assert_rc(hwt_stop_within(NULL, 0, &list), -EINVAL);
 	assert_no_list(&list);
-}
-
-WorkerTest(lifecycle, stop_of_a_never_started_timer_gives_an_empty_list)
-{
-	struct hwt_unprocessed list = garbage_list();
-	struct hwt_timeout_info info;
-
-	assert_ok(hwt_stop(live.timer, &list));
-
-	assert_u64(list.count, 0);
-	cr_assert(!hwt_unprocessed_next(&list, &info));
 }
 
 ManualTest(lifecycle, only_the_first_stop_gets_the_list)
@@ -511,51 +335,23 @@ stopper_main(void *arg)
 	return NULL;
 }
 
-WorkerTest(lifecycle, stop_waits_for_the_task_that_is_running_in_the_worker)
+RunningTest(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
-	struct stopper stopper = {.timer = live.timer, .probe = &probe};
-	pthread_t thread;
-
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	schedule_forbidden(live.timer, 2);
-	gate_await(&gate);
-	pthread_create(&thread, NULL, stopper_main, &stopper);
-	while (hwt_start(live.timer) == 0)
-		sleep_ns(HWT_MS(1));
-	assert_u64(stopper.returned, 0);
-	gate_open(&gate);
-	pthread_join(thread, NULL);
-
-	assert_ok(stopper.rc);
-	assert_u64(stopper.runs_at_return, 1);
-	assert_u64(stopper.list.count, 2);
-}
-
-WorkerTest(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
-{
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct stopper stoppers[3];
 	pthread_t threads[3];
 	uint64_t lists = 0;
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	schedule_forbidden(live.timer, 2);
-	gate_await(&gate);
 	for (size_t index = 0; index < 3; index++) {
-		stoppers[index] =
-		    (struct stopper){.timer = live.timer, .probe = &probe};
+		stoppers[index] = (struct stopper){
+		    .timer = live.timer, .probe = &running.probe};
 		pthread_create(
 		    &threads[index], NULL, stopper_main, &stoppers[index]);
 	}
 	while (hwt_start(live.timer) == 0)
 		sleep_ns(HWT_MS(1));
 	assert_rc(hwt_stop_within(live.timer, HWT_MS(5), NULL), -ETIMEDOUT);
-	gate_open(&gate);
+	gate_open(&running.gate);
 
 	for (size_t index = 0; index < 3; index++) {
 		pthread_join(threads[index], NULL);
@@ -567,17 +363,12 @@ WorkerTest(lifecycle, all_who_stop_wait_for_the_same_end_and_one_gets_the_list)
 	assert_u64(lists, 1);
 }
 
-WorkerTest(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
+RunningTest(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list = garbage_list();
 	hwt_timeout timeout = {1};
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
 	schedule_forbidden(live.timer, 3);
-	gate_await(&gate);
 	assert_rc(hwt_stop_within(live.timer, 0, &list), -ETIMEDOUT);
 	assert_no_list(&list);
 	assert_rc(hwt_stop_within(live.timer, HWT_MS(20), &list), -ETIMEDOUT);
@@ -587,11 +378,11 @@ WorkerTest(lifecycle, stop_within_gives_up_and_the_list_is_still_to_be_had)
 	    -ESHUTDOWN);
 	assert_u64(timeout.id, 0);
 	assert_rc(hwt_destroy(live.timer), -EBUSY);
-	gate_open(&gate);
+	gate_open(&running.gate);
 
 	assert_ok(hwt_stop_within(live.timer, HWT_MIN(1), &list));
 	assert_u64(list.count, 3);
-	assert_u64(probe.runs, 1);
+	assert_u64(running.probe.runs, 1);
 }
 
 WorkerTest(lifecycle, a_stop_in_the_middle_of_a_tick_gives_the_rest_of_it_back)
@@ -625,18 +416,13 @@ open_when_it_stops(void *gate)
 	return NULL;
 }
 
-WorkerTest(lifecycle, stop_within_never_waits_as_stop_does)
+RunningTest(lifecycle, stop_within_never_waits_as_stop_does)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	struct hwt_unprocessed list;
 	pthread_t thread;
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	gate_await(&gate);
 	schedule_forbidden(live.timer, 1);
-	pthread_create(&thread, NULL, open_when_it_stops, &gate);
+	pthread_create(&thread, NULL, open_when_it_stops, &running.gate);
 
 	assert_ok(hwt_stop_within(live.timer, HWT_NEVER, &list));
 
@@ -644,21 +430,16 @@ WorkerTest(lifecycle, stop_within_never_waits_as_stop_does)
 	assert_u64(list.count, 1);
 }
 
-WorkerTest(lifecycle, stop_within_does_not_give_up_early)
+RunningTest(lifecycle, stop_within_does_not_give_up_early)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	uint64_t before_ns;
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	gate_await(&gate);
 	before_ns = monotonic_ns();
 
 	assert_rc(hwt_stop_within(live.timer, HWT_MS(50), NULL), -ETIMEDOUT);
 
 	cr_assert(monotonic_ns() - before_ns >= HWT_MS(50));
-	gate_open(&gate);
+	gate_open(&running.gate);
 }
 
 /* While a task is at the gate, the timer is being stopped. */
@@ -780,37 +561,6 @@ ManualTest(lifecycle, a_task_of_another_timer_inside_the_task_does_not_hide_it)
 }
 
 static int
-execute_inside_other(void *ctx, struct hwt *timer, hwt_timeout timeout)
-{
-	assert_u64(fixture_tick(ctx, 1), 1);
-	assert_ok(hwt_run(timer, timeout));
-	return 0;
-}
-
-Test(lifecycle, nor_does_one_that_an_executor_turns_inside_execute)
-{
-	static struct fixture other;
-	struct hwt_executor turning = {
-	    .execute = execute_inside_other, .ctx = &other};
-	struct probe probe = {0};
-	struct probe inner = {.fixture = &other, .then = then_stop};
-
-	manual_open(&(struct hwt_options){.executor = &turning});
-	fixture_open(&other, NULL);
-	inner.data = manual.timer;
-	probe_schedule(&probe, 0);
-	probe_schedule(&inner, 0);
-
-	manual_tick(1);
-
-	assert_u64(inner.runs, 1);
-	assert_rc(inner.rc, -EDEADLK);
-	assert_u64(probe.runs, 1);
-	fixture_close(&other);
-	manual_close();
-}
-
-static int
 execute_stop(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
 	int *rc = ctx;
@@ -883,37 +633,6 @@ ManualTest(lifecycle, destroy_before_stop_is_busy)
 	assert_rc(hwt_destroy(timer), -EBUSY);
 
 	worker_timer_close(timer);
-}
-
-ExecutorTest(lifecycle, destroy_while_an_executor_holds_a_timeout_is_busy,
-    EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_rc(hwt_destroy(manual.timer), -EBUSY);
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-
-	assert_ok(executor_run(&executor, 0));
-
-	assert_u64(probe.runs, 1);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-}
-
-ExecutorTest(lifecycle,
-    destroy_while_an_executor_holds_a_cancelled_timeout_is_busy, EXECUTOR_HOLDS)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, 0);
-	manual_tick(1);
-	assert_ok(hwt_cancel(manual.timer, timeout));
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_rc(hwt_destroy(manual.timer), -EBUSY);
-
-	assert_rc(executor_run(&executor, 0), -ENOENT);
 }
 
 ExecutorTest(lifecycle, destroy_from_its_own_held_task_is_busy, EXECUTOR_HOLDS)
@@ -1007,16 +726,6 @@ departure_at_gate(void *arg)
 	gate_pass(&departure->gate);
 }
 
-/* When the stop has surely come to wait for this thread's end. */
-static void
-departure_starts(void *arg)
-{
-	struct departure *departure = arg;
-
-	sleep_ns(HWT_MS(50));
-	departure->rc = hwt_start(departure->timer);
-}
-
 static void
 departure_stops(void *arg)
 {
@@ -1043,25 +752,6 @@ departure_open(struct departure *departure, void (*destroy)(void *))
 	wait_for(&probe.runs, 1);
 }
 
-Test(lifecycle, stop_within_gives_up_on_a_destructor_of_the_workers_thread)
-{
-	static struct departure departure;
-	struct hwt_unprocessed list;
-
-	departure_open(&departure, departure_at_gate);
-
-	assert_rc(hwt_stop_within(departure.timer, 0, NULL), -ETIMEDOUT);
-	gate_await(&departure.gate);
-	assert_rc(
-	    hwt_stop_within(departure.timer, HWT_MS(20), NULL), -ETIMEDOUT);
-	assert_rc(hwt_destroy(departure.timer), -EBUSY);
-	gate_open(&departure.gate);
-
-	assert_ok(hwt_stop_within(departure.timer, HWT_MIN(1), &list));
-	assert_u64(list.count, 2);
-	assert_ok(hwt_destroy(departure.timer));
-}
-
 /* And not in a loop that takes the processor from others: it pauses for a tenth
  * of a millisecond each time. */
 Test(lifecycle, who_waits_for_the_end_of_the_workers_thread_sleeps)
@@ -1079,20 +769,6 @@ Test(lifecycle, who_waits_for_the_end_of_the_workers_thread_sleeps)
 	cr_assert(joins_tried > 0 && joins_tried <= 5000 + 2);
 	gate_open(&departure.gate);
 	assert_ok(hwt_stop(departure.timer, NULL));
-	assert_ok(hwt_destroy(departure.timer));
-}
-
-Test(lifecycle, a_destructor_of_the_workers_thread_may_call_the_timer)
-{
-	static struct departure departure;
-	struct hwt_unprocessed list;
-
-	departure_open(&departure, departure_starts);
-
-	assert_ok(hwt_stop(departure.timer, &list));
-
-	assert_rc(departure.rc, -ESHUTDOWN);
-	assert_u64(list.count, 2);
 	assert_ok(hwt_destroy(departure.timer));
 }
 
