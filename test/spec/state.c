@@ -98,32 +98,15 @@ ManualTest(state, a_periodic_one_is_pending_between_its_runs)
 	}
 }
 
-WorkerTest(state, seen_from_elsewhere_a_task_is_running)
+RunningTest(state, seen_from_elsewhere_a_task_is_running)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
 	void *arg = NULL;
 
-	gate_init(&gate);
-	assert_ok(
-	    hwt_new_timeout(live.timer, &probe.handle, probe_task, &probe, 0));
-	gate_await(&gate);
+	assert_rc(hwt_state(live.timer, running.probe.handle, &arg),
+	    HWT_STATE_RUNNING);
 
-	assert_rc(hwt_state(live.timer, probe.handle, &arg), HWT_STATE_RUNNING);
-
-	cr_assert(arg == &probe);
-	gate_open(&gate);
-}
-
-ManualTest(state, what_stop_gave_back_is_gone)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(1));
-
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_rc(state_of(probe.handle, NULL), -ENOENT);
+	cr_assert(arg == &running.probe);
+	gate_open(&running.gate);
 }
 
 ManualTest(state, what_never_was_is_not_there)
@@ -140,15 +123,6 @@ ManualTest(state, what_never_was_is_not_there)
 	assert_rc(hwt_state(manual.timer, (hwt_timeout){0}, NULL), -ENOENT);
 	assert_rc(state_of((hwt_timeout){UINT64_MAX}, NULL), -ENOENT);
 	assert_rc(state_of(new.handle, &new), HWT_STATE_PENDING);
-}
-
-ManualTest(state, an_arg_of_null_is_told_as_such)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule_task(manual.timer, forbidden_task, HWT_NEVER);
-
-	assert_rc(state_of(timeout, NULL), HWT_STATE_PENDING);
 }
 
 Test(state, a_timer_is_needed)
