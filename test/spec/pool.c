@@ -104,33 +104,30 @@ PoolTest(pool, as_many_tasks_as_threads_run_side_by_side, SIDE_BY_SIDE, 0)
 		wait_for(&probes[index].runs, 1);
 }
 
-/* Keeps the only thread of a pool busy until gate_open. */
+/* Keeps the only thread of a pool busy until running.gate is opened. */
 static void
-occupy(struct probe *probe, struct gate *gate)
+occupy(void)
 {
-	gate_init(gate);
-	*probe = (struct probe){.then = probe_then_gate, .data = gate};
-	pooled_schedule(probe);
+	running_init();
+	pooled_schedule(&running.probe);
 	pooled_step();
-	gate_await(gate);
+	gate_await(&running.gate);
 	manual.runs = 0;
 }
 
 PoolTest(pool, a_full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
 {
-	static struct gate gate;
-	static struct probe busy;
 	static struct probe probes[5] = {0};
 	unsigned in_worker = 0;
 
-	occupy(&busy, &gate);
+	occupy();
 	for (unsigned index = 0; index < 5; index++)
 		pooled_schedule(&probes[index]);
 
 	/* Three wait, two are refused: nothing is lost. */
 	assert_u64(pooled_step(), 2);
 	assert_u64(manual_stats().executor_refused, 2);
-	gate_open(&gate);
+	gate_open(&running.gate);
 
 	for (unsigned index = 0; index < 5; index++) {
 		wait_for(&probes[index].runs, 1);
@@ -141,39 +138,20 @@ PoolTest(pool, a_full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
 	assert_u64(log_recorder_count(&manual.log), 1);
 }
 
-PoolTest(pool, the_limit_is_for_what_waits_not_for_what_runs, 1, 1)
-{
-	static struct gate gate;
-	static struct probe busy;
-	static struct probe first = {0}, second = {0};
-
-	occupy(&busy, &gate);
-
-	pooled_schedule(&first);
-	assert_u64(pooled_step(), 0);
-	pooled_schedule(&second);
-	assert_u64(pooled_step(), 1);
-
-	gate_open(&gate);
-	wait_for(&first.runs, 1);
-}
-
 #define CROWD 20000
 
 Test(pool, without_a_limit_nothing_is_refused)
 {
-	struct gate gate;
-	struct probe busy;
 	struct probe *probes = calloc(CROWD, sizeof(*probes));
 
 	pooled_open(1, 0);
-	occupy(&busy, &gate);
+	occupy();
 	for (unsigned index = 0; index < CROWD; index++)
 		pooled_schedule(&probes[index]);
 
 	assert_u64(pooled_step(), 0);
 	assert_u64(hwt_pending_timeouts(manual.timer), CROWD);
-	gate_open(&gate);
+	gate_open(&running.gate);
 
 	for (unsigned index = 0; index < CROWD; index++)
 		wait_for(&probes[index].runs, 1);
@@ -184,59 +162,27 @@ Test(pool, without_a_limit_nothing_is_refused)
 
 PoolTest(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later, 1, 0)
 {
-	static struct gate gate;
-	static struct probe busy;
 	static struct probe probes[100];
 
-	occupy(&busy, &gate);
+	occupy();
 	for (unsigned index = 0; index < 100; index++) {
 		probes[index] = (struct probe){0};
 		pooled_schedule(&probes[index]);
 		pooled_step();
 	}
-	gate_open(&gate);
+	gate_open(&running.gate);
 	wait_for(&manual.runs, 100);
 
 	for (unsigned index = 0; index < 100; index++)
 		assert_u64(probes[index].order, index + 1);
 }
 
-PoolTest(pool, what_comes_later_waits_behind_what_was_there, 1, 0)
-{
-	static struct gate gate;
-	static struct probe busy;
-	static struct probe probes[4] = {0};
-
-	/* The thread takes the first, with the next two in sight; then comes
-	 * another one. */
-	occupy(&busy, &gate);
-	for (unsigned index = 0; index < 4; index++) {
-		probes[index] =
-		    (struct probe){.then = probe_then_gate, .data = &gate};
-		if (index == 3) {
-			gate_open(&gate);
-			gate_await(&gate);
-		}
-		pooled_schedule(&probes[index]);
-		pooled_step();
-	}
-	for (unsigned index = 0; index < 4; index++)
-		gate_open(&gate);
-	for (unsigned index = 0; index < 4; index++)
-		wait_for(&probes[index].runs, 1);
-
-	for (unsigned index = 0; index < 4; index++)
-		assert_u64(probes[index].order, index + 1);
-}
-
 Test(pool, what_waits_in_it_can_be_cancelled)
 {
-	struct gate gate;
-	struct probe busy;
 	struct probe probes[4] = {0};
 
 	pooled_open(1, 0);
-	occupy(&busy, &gate);
+	occupy();
 	for (unsigned index = 0; index < 4; index++)
 		pooled_schedule(&probes[index]);
 	pooled_step();
@@ -245,7 +191,7 @@ Test(pool, what_waits_in_it_can_be_cancelled)
 	assert_ok(hwt_cancel_wait(manual.timer, probes[2].handle));
 	assert_u64(hwt_pending_timeouts(manual.timer), 2);
 
-	gate_open(&gate);
+	gate_open(&running.gate);
 	wait_for(&probes[1].runs, 1);
 	wait_for(&probes[3].runs, 1);
 	assert_ok(hwt_stop(manual.timer, NULL));
@@ -255,23 +201,8 @@ Test(pool, what_waits_in_it_can_be_cancelled)
 	assert_ok(hwt_destroy(manual.timer));
 }
 
-PoolTest(pool, cancel_wait_waits_for_the_task_that_it_runs, 1, 0)
-{
-	static struct gate gate;
-	static struct probe busy;
-
-	occupy(&busy, &gate);
-	assert_rc(hwt_cancel(manual.timer, busy.handle), -EINPROGRESS);
-	gate_open(&gate);
-
-	assert_rc(hwt_cancel_wait(manual.timer, busy.handle), -ENOENT);
-
-	assert_u64(busy.runs, 1);
-}
-
 struct destroyer {
 	struct hwt_pool *pool;
-	struct gate *gate;
 	_Atomic uint64_t destroyed;
 	_Atomic uint64_t too_early;
 };
@@ -290,18 +221,16 @@ destroy_while_busy(unsigned index, void *arg)
 	/* Time enough for a destroy that does not wait to return. */
 	sleep_ns(HWT_MS(50));
 	destroyer->too_early = destroyer->destroyed;
-	gate_open(destroyer->gate);
+	gate_open(&running.gate);
 }
 
 Test(pool, destroy_runs_what_the_pool_holds)
 {
-	struct gate gate;
-	struct probe busy;
 	struct probe probes[10] = {0};
-	struct destroyer destroyer = {.gate = &gate};
+	struct destroyer destroyer = {0};
 
 	pooled_open(1, 0);
-	occupy(&busy, &gate);
+	occupy();
 	for (unsigned index = 0; index < 10; index++)
 		pooled_schedule(&probes[index]);
 	pooled_step();
@@ -312,7 +241,7 @@ Test(pool, destroy_runs_what_the_pool_holds)
 	in_parallel(2, destroy_while_busy, &destroyer);
 
 	assert_u64(destroyer.too_early, 0);
-	assert_u64(busy.runs, 1);
+	assert_u64(running.probe.runs, 1);
 	for (unsigned index = 0; index < 10; index++)
 		assert_u64(probes[index].runs, 1);
 	thread_await_count("hwt-pool", 0);
@@ -357,115 +286,6 @@ PoolTest(pool, destroy_from_a_task_of_another_pool_is_not, 1, 0)
 	assert_ok(probe.rc);
 }
 
-static void
-then_stops_the_timer(struct probe *probe)
-{
-	probe->rc = hwt_stop(manual.timer, NULL);
-}
-
-PoolTest(pool, its_tasks_cannot_stop_their_timer, 1, 0)
-{
-	static struct probe probe = {.then = then_stops_the_timer};
-
-	pooled_schedule(&probe);
-	pooled_step();
-	wait_for(&probe.runs, 1);
-
-	assert_rc(probe.rc, -EDEADLK);
-}
-
-static void
-then_schedules_another(struct probe *probe)
-{
-	probe->rc = hwt_new_timeout_on(manual.timer,
-	    hwt_pool_executor(pooled.pool), NULL, probe_task, &probe[1], 0);
-}
-
-PoolTest(pool, its_tasks_can_schedule, 1, 0)
-{
-	static struct probe probes[2] = {{.then = then_schedules_another}, {0}};
-
-	pooled_schedule(&probes[0]);
-	pooled_step();
-	wait_for(&probes[0].runs, 1);
-	assert_ok(probes[0].rc);
-	pooled_step();
-
-	wait_for(&probes[1].runs, 1);
-}
-
-Test(pool, it_serves_several_timers)
-{
-	struct fixture other = {0};
-	struct probe mine = {0}, others = {0};
-
-	pooled_open(1, 0);
-	fixture_open(&other, NULL);
-	pooled_schedule(&mine);
-	assert_ok(hwt_new_timeout_on(other.timer,
-	    hwt_pool_executor(pooled.pool), NULL, probe_task, &others, 0));
-
-	pooled_step();
-	fixture_step(&other, FIXTURE_TICK);
-	wait_for(&mine.runs, 1);
-	wait_for(&others.runs, 1);
-
-	cr_assert(pthread_equal(mine.thread, others.thread));
-	assert_ok(hwt_stop(other.timer, NULL));
-	pooled_close();
-	assert_ok(hwt_destroy(other.timer));
-}
-
-static void
-overlap_task(hwt_timeout timeout, void *arg)
-{
-	_Atomic uint64_t *words = arg;
-
-	/* How many run now, whether two ever did, how many did in all. */
-	(void)timeout;
-	if (++words[0] > 1)
-		words[1] = 1;
-	sched_yield();
-	words[0]--;
-	words[2]++;
-}
-
-Test(pool, runs_of_a_periodic_timeout_do_not_overlap)
-{
-	_Atomic uint64_t words[3] = {0};
-	struct hwt_pool *pool;
-	struct hwt_spec spec = {
-	    .task = overlap_task, .arg = words, .period_ns = 1};
-	hwt_timeout timeout;
-
-	live_open(&(struct hwt_options){.tick_ns = HWT_US(50)});
-	assert_ok(hwt_pool_create(&pool, 4, 0));
-	spec.executor = hwt_pool_executor(pool);
-	assert_ok(hwt_new_timeouts(live.timer, 1, &spec, &timeout));
-	wait_for(&words[2], 300);
-	assert_ok(hwt_cancel_wait(live.timer, timeout));
-
-	assert_u64(words[0], 0);
-	assert_u64(words[1], 0);
-	/* What was cancelled in the pool is still held there. */
-	assert_ok(hwt_pool_destroy(pool));
-	live_close();
-}
-
-Test(pool, its_executor_is_one_and_stays)
-{
-	struct hwt_pool *pool;
-	const struct hwt_executor *executor;
-
-	assert_ok(hwt_pool_create(&pool, 1, 0));
-	executor = hwt_pool_executor(pool);
-
-	cr_assert(executor != NULL);
-	cr_assert(executor->execute != NULL);
-	cr_assert(hwt_pool_executor(pool) == executor);
-	assert_ok(hwt_pool_destroy(pool));
-}
-
 /* What is refused. */
 
 Test(pool, no_threads_are_refused)
@@ -491,30 +311,13 @@ Test(pool, when_not_all_threads_can_be_had_none_is_left_behind)
 		cr_assert(pool == NULL);
 		thread_await_count("hwt-pool", 0);
 	}
+	fault_arm_thread(ENOMEM);
+	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
+	fault_disarm();
+	cr_assert(pool == NULL);
 
 	assert_ok(hwt_pool_create(&pool, 4, 0));
 	assert_ok(hwt_pool_destroy(pool));
-}
-
-Test(pool, without_memory_none_is_made)
-{
-	struct hwt_pool *pool = NULL;
-	uint64_t calls;
-
-	fault_arm(FAULT_MEMORY, FAULT_COUNT);
-	assert_ok(hwt_pool_create(&pool, 2, 0));
-	calls = fault_disarm();
-	assert_ok(hwt_pool_destroy(pool));
-	cr_assert(calls > 0);
-
-	pool = NULL;
-	for (uint64_t nth = 1; nth <= calls; nth++) {
-		fault_arm(FAULT_MEMORY, nth);
-		assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
-		fault_disarm();
-		cr_assert(pool == NULL);
-		thread_await_count("hwt-pool", 0);
-	}
 }
 
 static void *
@@ -526,13 +329,11 @@ destroy_pool(void *pool)
 
 Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
 {
-	struct gate gate;
-	struct probe occupant;
 	struct probe probe = {0};
 	pthread_t thread;
 
 	pooled_open(1, 0);
-	occupy(&occupant, &gate);
+	occupy();
 	cr_assert(
 	    pthread_create(&thread, NULL, destroy_pool, pooled.pool) == 0);
 	/* Until the pool has seen that it is to end, it takes them. */
@@ -541,7 +342,7 @@ Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
 		pooled_step();
 	}
 
-	gate_open(&gate);
+	gate_open(&running.gate);
 	cr_assert(pthread_join(thread, NULL) == 0);
 
 	assert_u64(probe.runs, manual_stats().started - 1);
@@ -583,16 +384,15 @@ __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 
 PoolTest(pool, handing_over_does_not_wait_for_its_threads, 1, 0)
 {
-	static struct probe busy, first = {0}, second = {0};
-	static struct gate gate;
+	static struct probe first = {0}, second = {0};
 
 	gate_init(&stopped.gate);
 	stopped.main = pthread_self();
-	occupy(&busy, &gate);
+	occupy();
 	pooled_schedule(&first);
 	pooled_step();
 	stopped.armed = 1;
-	gate_open(&gate);
+	gate_open(&running.gate);
 	gate_await(&stopped.gate);
 
 	pooled_schedule(&second);
@@ -666,12 +466,10 @@ push_into_limited(unsigned index, void *arg)
 Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
 {
 	static struct limited limited;
-	struct probe busy;
-	struct gate gate;
 	uint64_t refused = 0;
 
 	pooled_open(1, LIMIT);
-	occupy(&busy, &gate);
+	occupy();
 	for (unsigned i = 0; i < PUSHERS; i++) {
 		fixture_open(&limited.fixture[i], NULL);
 		for (unsigned k = 0; k < LIMIT; k++)
@@ -685,7 +483,7 @@ Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
 	for (unsigned i = 0; i < PUSHERS; i++)
 		refused += fixture_stats(&limited.fixture[i]).executor_refused;
 	assert_u64(refused, (PUSHERS - 1) * LIMIT);
-	gate_open(&gate);
+	gate_open(&running.gate);
 	for (unsigned i = 0; i < PUSHERS; i++) {
 		for (unsigned k = 0; k < LIMIT; k++)
 			wait_for(&limited.probe[i][k].runs, 1);
@@ -694,17 +492,6 @@ Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
 	pooled_close();
 	for (unsigned i = 0; i < PUSHERS; i++)
 		assert_ok(hwt_destroy(limited.fixture[i].timer));
-}
-
-Test(pool, when_there_is_no_memory_for_a_thread_it_says_so)
-{
-	struct hwt_pool *pool = NULL;
-
-	fault_arm_thread(ENOMEM);
-	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
-	fault_disarm();
-
-	cr_assert(pool == NULL);
 }
 
 #define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
@@ -753,18 +540,16 @@ overtake(void)
 
 Test(pool, a_hand_over_does_not_rely_on_one_that_is_stopped)
 {
-	struct probe busy;
-	struct gate gate;
 
 	pooled_open(2, 0);
 	fixture_open(&overtaker, NULL);
 	wait_for(&sleeps, 2);
 	before_wake = overtake;
 
-	occupy(&busy, &gate);
+	occupy();
 
 	cr_assert(before_wake == NULL);
-	gate_open(&gate);
+	gate_open(&running.gate);
 	assert_ok(hwt_stop(overtaker.timer, NULL));
 	pooled_close();
 	assert_ok(hwt_destroy(overtaker.timer));
