@@ -36,7 +36,9 @@ typedef struct {
 	_Alignas(16) uint64_t half[2];
 } pair_t;
 
-/* Fails when this memory was given back. See model.c. */
+/* The caller is about to change what is there. See model.c. */
+void model_begin_change(const void *at);
+/* Fails when this memory was given back. */
 void model_touch(const void *at);
 /* The same of a record that was released to the system: the caller has changed
  * it. */
@@ -68,6 +70,7 @@ model_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
 static inline void
 model_modify(const void *p, unsigned bytes)
 {
+	model_begin_change(p);
 	model_touch(p);
 	explore_modify(p, bytes);
 	model_touch(p);

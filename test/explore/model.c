@@ -172,11 +172,12 @@ is_nonzero(const void *word)
 
 /* Where model_settings says so, a thread waits. */
 static void
-stop_at(const void *at)
+stop_at(const void *at, bool changes)
 {
 	struct model_stop *stop = &model_settings.stop;
 
-	if (at == NULL || at != stop->at || self() != stop->thread)
+	if (at == NULL || at != stop->at || self() != stop->thread ||
+	    (stop->changes && !changes))
 		return;
 	stop->at = NULL;
 	explore_modify(&stop->stopped, 4);
@@ -187,13 +188,19 @@ stop_at(const void *at)
 void
 model_touch(const void *at)
 {
-	stop_at(at);
+	stop_at(at, false);
 	if (!in_arena(at))
 		return;
 	touched[grain_of(at)] = 1;
 	if (lines[line_of(at)] != GIVEN_OUT)
 		explore_fail("memory is used that was given back: arena + %zu",
 		    (size_t)((uintptr_t)at - (uintptr_t)arena));
+}
+
+void
+model_begin_change(const void *at)
+{
+	stop_at(at, true);
 }
 
 void

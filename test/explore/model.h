@@ -33,6 +33,7 @@
 struct model_stop {
 	const void *at; /* NULL: none, or it was there */
 	unsigned thread;
+	bool changes; /* not before it changes the word */
 	uint32_t stopped; /* it is there */
 	uint32_t go_on;
 };

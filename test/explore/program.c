@@ -86,6 +86,13 @@ thread_stop_at(unsigned thread, const void *word)
 	model_settings.stop.at = word;
 }
 
+void
+thread_stop_before_change(unsigned thread, const void *word)
+{
+	thread_stop_at(thread, word);
+	model_settings.stop.changes = true;
+}
+
 static bool
 is_stopped(const void *context)
 {

@@ -77,6 +77,8 @@ void thread_prepare(unsigned thread, unsigned records);
 /* That thread stops when it is about to use this word, until go_on or until a
  * task releases it. In begin. */
 void thread_stop_at(unsigned thread, const void *word);
+/* The same when it is about to change the word, which it may have read. */
+void thread_stop_before_change(unsigned thread, const void *word);
 void await_stopped(void);
 void go_on(void);
 

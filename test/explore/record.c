@@ -174,14 +174,33 @@ static void
 begin_stopped_in_growth(void)
 {
 	begin_slab_full();
-	thread_stop_at(0, timer->store.free_top);
+	thread_stop_before_change(0, timer->store.free_top);
 }
 
 static void
 begin_stopped_before_limit(void)
 {
 	begin_slab_full();
-	thread_stop_at(0, &timer->store.limit);
+	thread_stop_before_change(0, &timer->store.limit);
+}
+
+static void
+begin_stopped_before_slab(void)
+{
+	begin_slab_full();
+	thread_stop_before_change(0, &timer->store.slabs[1]);
+}
+
+/* As hwt_stop does: each slab below the limit is there. */
+static void
+sweep_without_stopped(void)
+{
+	uint32_t index = 0;
+
+	await_stopped();
+	while ((index = record_next_used(&timer->store, index)) != 0)
+		continue;
+	go_on();
 }
 
 static void
@@ -992,6 +1011,12 @@ const struct program record_programs[] = {
 	.name = "record/stopped-in-growth",
 	.begin = begin_stopped_in_growth,
 	.thread = {take_first, take_without_stopped},
+	.end = end_give_all,
+    },
+    {
+	.name = "record/stopped-before-slab",
+	.begin = begin_stopped_before_slab,
+	.thread = {take_first, sweep_without_stopped},
 	.end = end_give_all,
     },
     {
