@@ -42,12 +42,12 @@ import threading
 
 import hwt
 
-__all__ = ["Client", "Delivery", "Fail", "Info", "Level", "Retry", "Scheduler",
-           "State", "Task", "Worker"]
+__all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Retry",
+           "Scheduler", "State", "Task", "Worker", "finish"]
 
 PAYLOAD_MAX = 65536
 _AT, _REPLACE = 1, 2
-_RETRY, _FAIL = 1, 2
+_RETRY, _FAIL, _LATER = 1, 2, 3
 
 
 class Level(enum.IntEnum):
@@ -83,6 +83,15 @@ class Fail(Exception):
     """A callable raises it: a dead letter, at once."""
 
 
+class _Later:
+    def __repr__(self):
+        return "hwt_durable.LATER"
+
+
+# A callable returns it: finish() will say what has become of the task.
+LATER = _Later()
+
+
 # due: instead of delay. max_attempts 0: 20. replace: see hwt_durable.h,
 # HWT_DURABLE_REPLACE.
 Task = collections.namedtuple(
@@ -92,9 +101,10 @@ Task = collections.namedtuple(
 Info = collections.namedtuple(
     "Info", "state attempts max_attempts generation due queue payload")
 
-# fence: see hwt_durable.h.
+# fence: see hwt_durable.h. token: for finish().
 Delivery = collections.namedtuple(
-    "Delivery", "id queue payload attempt max_attempts generation due fence")
+    "Delivery",
+    "id queue payload attempt max_attempts generation due fence token")
 
 _Write = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
@@ -165,6 +175,10 @@ class _Stats(ctypes.Structure):
     ] + [("reserved", ctypes.c_uint64 * 11)]
 
 
+class _Token(ctypes.Structure):
+    _fields_ = [("durable", ctypes.c_void_p), ("number", ctypes.c_uint64)]
+
+
 class _Delivery(ctypes.Structure):
     _fields_ = [
         ("id", ctypes.c_void_p),
@@ -178,7 +192,8 @@ class _Delivery(ctypes.Structure):
         ("due_unix_ns", ctypes.c_uint64),
         ("retry_delay_ns", ctypes.POINTER(ctypes.c_uint64)),
         ("fence", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 3),
+        ("token", _Token),
+        ("reserved", ctypes.c_uint64 * 1),
     ]
 
 
@@ -195,7 +210,8 @@ class _WorkerOptions(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("visibility_ns", ctypes.c_uint64),
         ("run_limit_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 8),
+        ("outstanding_max", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 7),
     ]
 
 
@@ -226,6 +242,7 @@ def _load():
          out(_WorkerOptions)),
         (integer, "hwt_durable_worker_stop", pointer, ns),
         (integer, "hwt_durable_set_error", pointer, data, size),
+        (integer, "hwt_durable_finish", _Token, integer, ns),
         (integer, "hwt_durable_scheduler_start", out(pointer), pointer,
          out(_SchedulerOptions)),
         (integer, "hwt_durable_scheduler_stop", pointer),
@@ -431,11 +448,12 @@ _numbers = itertools.count(1)
 def _execute(number, given):
     given = given.contents
     try:
-        _callables[number](Delivery(
+        result = _callables[number](Delivery(
             ctypes.string_at(given.id, given.id_length), given.queue.decode(),
             ctypes.string_at(given.payload, given.payload_length),
             given.attempt, given.max_attempts, given.generation,
-            given.due_unix_ns / 1e9, given.fence))
+            given.due_unix_ns / 1e9, given.fence,
+            _Token.from_buffer_copy(given.token)))
     except Retry as retry:
         given.retry_delay_ns[0] = retry.delay_ns
         return _RETRY
@@ -446,7 +464,25 @@ def _execute(number, given):
         hwt._report(error)
         _say(given, error)
         return _RETRY
-    return 0
+    return _LATER if result is LATER else 0
+
+
+def finish(token, outcome=None):
+    """Ends the attempt of a callable that returns LATER; any thread may call
+    it while the client is open, also before that returns. outcome: None, it is
+    done; or a Retry or a Fail. False: the attempt has an outcome already, or
+    its lease was lost."""
+    result, delay_ns = 0, 0
+    if isinstance(outcome, Retry):
+        result, delay_ns = _RETRY, outcome.delay_ns
+    elif isinstance(outcome, Fail):
+        result = _FAIL
+    elif outcome is not None:
+        raise TypeError("outcome is None, a Retry or a Fail")
+    result = _lib.hwt_durable_finish(token, result, delay_ns)
+    if result != -errno.ESTALE:
+        hwt._check(result)
+    return result == 0
 
 
 def _say(given, error):
@@ -459,17 +495,18 @@ class Worker(_Owner):
     """Executes the tasks of a queue until stop(): calls callable with a
     Delivery; when it returns, the task is done. visibility: if the worker is
     not heard of for so many seconds, others execute its tasks; 0: 30.
-    run_limit: a callable that runs for longer is given up; 0: none is."""
+    run_limit: an attempt that takes longer is given up; 0: none is.
+    outstanding: so many tasks it has at most without an outcome; 0: 4096."""
 
     def __init__(self, client, queue, callable, *, threads=1, visibility=0,
-                 run_limit=0):
+                 run_limit=0, outstanding=0):
         super().__init__()
         self._client = client
         self._number = next(_numbers)
         options = _WorkerOptions(
             queue=_word(queue), callback=_execute, ctx=self._number,
             threads=threads, visibility_ns=hwt._to_ns(visibility),
-            run_limit_ns=hwt._to_ns(run_limit))
+            run_limit_ns=hwt._to_ns(run_limit), outstanding_max=outstanding)
         _callables[self._number] = callable
         try:
             client._call(lambda pointer: self._open(
@@ -480,9 +517,10 @@ class Worker(_Owner):
             raise
 
     def stop(self, within=math.inf):
-        """Takes no further task, and waits for callables that are running.
-        False: one still is after so many seconds; call it again. EDEADLK: in
-        its own callable."""
+        """Takes no further task, and waits for callables that are running, and
+        for finish() of those that have returned LATER; what is not finished
+        after so many seconds is tried again as by Retry(). False: a callable
+        is running then; call it again. EDEADLK: in its own callable."""
         result = self._close(
             _lib.hwt_durable_worker_stop, hwt._to_ns(within))
         if result == -errno.EBUSY:

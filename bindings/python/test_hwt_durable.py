@@ -13,7 +13,7 @@ import weakref
 
 import hwt
 import hwt_durable
-from hwt_durable import Fail, Retry, State, Task
+from hwt_durable import Fail, Retry, State, Task, finish
 from test_hwt import TOP, check_layout, run_program
 
 sys.path.insert(0, os.path.join(TOP, "modules/durable/test"))
@@ -170,6 +170,33 @@ class Execution(Space):
             (b"again", b"again", 1), (b"again", b"again", 2),
             (b"later", b"later", 1), (b"breaks", b"", 1),
             (b"wrong", b"", 1)]))
+
+    def test_a_callable_may_finish_later(self):
+        tokens = {}
+
+        def execute(task):
+            tokens[task.id, task.attempt] = task.token
+            return hwt_durable.LATER
+
+        def token(id, attempt=1):
+            while (id, attempt) not in tokens:
+                time.sleep(0.001)
+            return tokens[id, attempt]
+
+        with hwt_durable.Worker(self.client, "mail", execute, outstanding=8):
+            for id in ("done", "fails", "again"):
+                self.client.add(id, "mail")
+            self.assertRaises(TypeError, finish, token(b"done"), 0)
+            self.assertEqual(
+                self.client.find("done").state, State.RUNNING)
+            self.assertTrue(finish(token(b"done")))
+            self.assertFalse(finish(token(b"done")))
+            self.assertTrue(finish(token(b"fails"), Fail()))
+            self.assertTrue(finish(token(b"again"), Retry(0.001)))
+            self.assertTrue(finish(token(b"again", 2)))
+            self.assertEqual(
+                [self.wait_for(id) for id in ("done", "fails", "again")],
+                [State.SUCCEEDED, State.FAILED, State.SUCCEEDED])
 
     def test_stop_waits_for_the_callable(self):
         began, may_end, errors = threading.Event(), threading.Event(), []

@@ -171,6 +171,7 @@ hwt_durable_open(
 		free(made);
 		return error;
 	}
+	(void)pthread_mutex_init(&made->workers_lock, NULL);
 	*durable = made;
 	return 0;
 }
@@ -190,6 +191,7 @@ hwt_durable_close(struct hwt_durable *durable)
 		return -EBUSY;
 	engine_close(durable->engine);
 	own_timer_destroy(durable);
+	(void)pthread_mutex_destroy(&durable->workers_lock);
 	free(durable);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #ifndef HWT_DURABLE_INSIDE_H
 #define HWT_DURABLE_INSIDE_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "core/atomic.h"
@@ -28,6 +29,11 @@ struct hwt_durable {
 	struct hwt *timer; /* of the options, or own_timer */
 	struct hwt *own_timer;
 	a64_t users; /* schedulers and workers */
+	a64_t tokens; /* that attempts were given */
+	/* For hwt_durable_finish: the workers, under their lock, which is taken
+	 * before that of a worker. */
+	pthread_mutex_t workers_lock;
+	struct hwt_durable_worker *workers;
 };
 
 /* 0, -EINVAL for NULL, -EOWNERDEAD in a child. */

@@ -281,6 +281,13 @@ int hwt_durable_get(struct hwt_durable *durable, const char *id,
 int hwt_durable_read_stats(
     struct hwt_durable *durable, struct hwt_durable_stats *stats);
 
+/* Names an attempt, in the process that has it: a value, which may be copied,
+ * and kept for as long as the handle is open. */
+struct hwt_durable_token {
+	struct hwt_durable *durable;
+	uint64_t number;
+};
+
 /* What a worker's callback gets; valid until it returns. */
 struct hwt_durable_delivery {
 	const char *id, *queue; /* end with 0 */
@@ -300,11 +307,13 @@ struct hwt_durable_delivery {
 	 * the greatest one it has seen of an id, and refuses what comes with a
 	 * lesser one, is safe from an execution that comes late. */
 	uint64_t fence;
-	uint64_t reserved[3];
+	struct hwt_durable_token token; /* for hwt_durable_finish */
+	uint64_t reserved[1];
 };
 
 #define HWT_DURABLE_RETRY 1 /* execute again, if attempts are left */
 #define HWT_DURABLE_FAIL 2 /* a dead letter, at once */
+#define HWT_DURABLE_LATER 3 /* hwt_durable_finish will say it */
 
 /* 0: done. Any other value than these fails it. */
 typedef int hwt_durable_callback(
@@ -321,6 +330,24 @@ typedef int hwt_durable_callback(
 int hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
     const char *text, size_t length);
 
+/*
+ * Ends the attempt of a callback that returns HWT_DURABLE_LATER, from any
+ * thread, also before the callback returns: then what it returns has no effect.
+ * Until this is called the lease is extended, as while a callback runs. It does
+ * not block for the engine. outcome: 0, HWT_DURABLE_RETRY or HWT_DURABLE_FAIL.
+ * delay_ns is read for a retry: 0 to HWT_DURABLE_DELAY_MAX, or HWT_NEVER for
+ * the back-off of retry_delay_ns.
+ *
+ * 0: the worker reports the outcome, after the callback has returned, as if
+ * that had returned it. Whichever call is the first for a token counts.
+ * -ESTALE  the attempt has an outcome: it was finished before, the callback has
+ *          returned another value than HWT_DURABLE_LATER, run_limit_ns is over,
+ *          the lease was lost, or the worker has stopped. Nothing is done
+ * -EINVAL  outcome or delay_ns is outside its range, token.durable is NULL
+ */
+int hwt_durable_finish(
+    struct hwt_durable_token token, int outcome, uint64_t delay_ns);
+
 struct hwt_durable_worker_options {
 	const char *queue;
 	hwt_durable_callback *callback;
@@ -331,10 +358,15 @@ struct hwt_durable_worker_options {
 	 * It is heard of each third of it while a callback runs. 1 s to 1 day;
 	 * 0: 30 s. */
 	uint64_t visibility_ns;
-	/* A callback that runs for longer is given up: its task is executed
-	 * again, and what it returns has no effect. 0: no limit. */
+	/* An attempt that takes longer, from its callback to its end, is given
+	 * up: its task is executed again, and what the callback returns, or
+	 * hwt_durable_finish is given, has no effect. 0: no limit. */
 	uint64_t run_limit_ns;
-	uint64_t reserved[8]; /* 0 */
+	/* While the worker has so many tasks without an outcome, it takes none:
+	 * those that wait for a thread, are in a callback, or are to be
+	 * finished later. threads to 65536; 0: 4096. */
+	uint64_t outstanding_max;
+	uint64_t reserved[7]; /* 0 */
 };
 
 /*
@@ -349,7 +381,9 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
 
 /*
  * Takes no further task, releases those whose callback was not called (their
- * attempt does not count), waits for callbacks that run, and frees the worker.
+ * attempt does not count), waits for callbacks that run and for attempts that
+ * are to be finished later, and frees the worker. Attempts that are not
+ * finished after within_ns are reported as HWT_DURABLE_RETRY, with a back-off.
  * What has ended is reported to the engine before that; if the engine does not
  * answer for timeout_ns, it is executed again after visibility_ns.
  * -EBUSY    callbacks still run after within_ns: call it again

@@ -147,6 +147,7 @@ public:
 		std::uint32_t generation;
 		time_point due;
 		std::uint64_t fence;
+		hwt_durable_token token; /* for finish */
 		const hwt_durable_delivery *given;
 
 		/* hwt_durable_set_error; false: too long, or no memory. */
@@ -180,6 +181,13 @@ public:
 			return outcome(HWT_DURABLE_FAIL, never);
 		}
 
+		/* HWT_DURABLE_LATER: finish will say it. */
+		static outcome
+		later() noexcept
+		{
+			return outcome(HWT_DURABLE_LATER, never);
+		}
+
 	private:
 		friend class durable;
 
@@ -192,11 +200,35 @@ public:
 		delay after_;
 	};
 
+	/* hwt_durable_finish, from any thread. False: the attempt has an
+	 * outcome already (ESTALE). What is to be finished later still cannot
+	 * be given: EINVAL. */
+	static bool
+	finish(hwt_durable_token token, outcome ended)
+	{
+		std::error_code error;
+		bool finished = try_finish(error, token, ended);
+
+		check(error.value() == ESTALE ? std::error_code() : error,
+		    "finish");
+		return finished;
+	}
+
+	static bool
+	try_finish(std::error_code &error, hwt_durable_token token,
+	    outcome ended) noexcept
+	{
+		error = make_error(hwt_durable_finish(
+		    token, ended.result_, ended.after_.ns()));
+		return !error;
+	}
+
 	/* hwt_durable_worker_options, with the same defaults. */
 	struct worker_options {
 		std::uint32_t threads = 0;
 		delay visibility{};
 		delay run_limit{};
+		std::uint64_t outstanding_max = 0;
 	};
 
 	/* Executes the tasks of a queue until it is destroyed. */
@@ -570,7 +602,8 @@ public:
 		    {static_cast<const char *>(given->payload),
 			given->payload_length},
 		    given->attempt, given->max_attempts, given->generation,
-		    time_of(given->due_unix_ns), given->fence, given};
+		    time_of(given->due_unix_ns), given->fence, given->token,
+		    given};
 
 		if constexpr (std::is_void_v<
 				  std::invoke_result_t<F &, const delivery &>>)
@@ -607,6 +640,7 @@ durable::worker::try_start(std::error_code &error, const durable &of,
 	options.threads = given.threads;
 	options.visibility_ns = given.visibility.ns();
 	options.run_limit_ns = given.run_limit.ns();
+	options.outstanding_max = given.outstanding_max;
 	if (made != nullptr)
 		result =
 		    hwt_durable_worker_start(&made->worker, of.get(), &options);

@@ -58,14 +58,21 @@ job_is_inside(const struct hwt_durable_worker *worker)
 
 static void job_limit(hwt_timeout timeout, void *arg);
 
-/* With the lock held, and when it returns. */
-static void
+static enum outcome
+outcome_of(int result)
+{
+	return result == 0 ? DONE : result == HWT_DURABLE_RETRY ? RETRY : FAIL;
+}
+
+/* With the lock held, and when it returns. False: it is later. */
+static bool
 job_run(struct hwt_durable_worker *worker, struct job *job)
 {
 	int result;
 
 	job->called_ns = boot_now_ns();
 	job->runs = true;
+	later_open(worker, job);
 	worker->running++;
 	if (worker->run_limit_ns != 0)
 		(void)!hwt_new_timeout_on(worker->loop.timer,
@@ -77,11 +84,21 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 	inside = NULL;
 	lock(worker);
 	job->ended_ns = boot_now_ns();
-	job->outcome = result == 0        ? DONE
-	    : result == HWT_DURABLE_RETRY ? RETRY
-					  : FAIL;
 	job->runs = false;
 	worker->running--;
+	job->later = result == HWT_DURABLE_LATER && job->open;
+	worker->later += job->later;
+	if (!job->later && later_close(job))
+		job->outcome = outcome_of(result);
+	return !job->later;
+}
+
+void
+job_return(struct hwt_durable_worker *worker, struct job *job)
+{
+	job_list_add(&worker->returned, job);
+	if (worker->returned.count == 1)
+		loop_wake(&worker->loop);
 }
 
 void *
@@ -99,13 +116,11 @@ job_thread(void *arg)
 			continue;
 		}
 		/* One whose lease is over is another worker's by now. */
-		if (boot_now_ns() < job->lease_ns)
-			job_run(worker, job);
-		else
+		if (boot_now_ns() >= job->lease_ns)
 			job->outcome = BACK;
-		job_list_add(&worker->returned, job);
-		if (worker->returned.count == 1)
-			loop_wake(&worker->loop);
+		else if (!job_run(worker, job))
+			continue;
+		job_return(worker, job);
 	}
 	unlock(worker);
 	return NULL;
@@ -113,7 +128,7 @@ job_thread(void *arg)
 
 /* Jobs, in the loop. */
 
-static void
+void
 job_free(struct job *job)
 {
 	loop_cancel(&job->worker->loop, &job->limit);
@@ -122,11 +137,13 @@ job_free(struct job *job)
 	free(job);
 }
 
-static void
+void
 job_end(struct job *job, enum outcome outcome)
 {
 	struct source *source = &job->worker->source[job->shard];
 
+	TAILQ_REMOVE(&job->worker->held, job, held);
+	TAILQ_INSERT_TAIL(&job->worker->ending, job, held);
 	job->sent = outcome;
 	job->ended = true;
 	job->worker->ended++;
@@ -140,6 +157,8 @@ job_reported(struct job *job)
 {
 	struct source *source = &job->worker->source[job->shard];
 
+	TAILQ_REMOVE(&job->worker->ending, job, held);
+	TAILQ_INSERT_TAIL(&job->worker->held, job, held);
 	job->ended = false;
 	job->left = true;
 	job->worker->ended--;
@@ -212,8 +231,8 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 	return job;
 }
 
-/* On the loop: if a callback takes too long, its task is executed again, and
- * what it returns has no effect. */
+/* On the loop: if an attempt takes too long, its task is executed again, and
+ * what its callback returns, or hwt_durable_finish is given, has no effect. */
 static void
 job_check(struct job *job)
 {
@@ -222,14 +241,16 @@ job_check(struct job *job)
 	bool late;
 
 	lock(worker);
-	late = job->runs && !job->given_up &&
-	    now - job->called_ns >= worker->run_limit_ns;
+	late = job->open && now - job->called_ns >= worker->run_limit_ns;
 	job->given_up |= late;
+	if (late && !later_give_up(worker, job))
+		(void)later_close(job);
 	unlock(worker);
 	if (!late)
 		return;
 	engine_log(worker->loop.engine, LOG_WARNING,
-	    "a callback of queue %s runs for too long", worker->queue);
+	    "an attempt of queue %s takes longer than run_limit_ns",
+	    worker->queue);
 	job_end(job, RETRY);
 }
 
@@ -244,12 +265,12 @@ job_limit(hwt_timeout timeout, void *arg)
 void
 jobs_check(struct hwt_durable_worker *worker)
 {
-	struct job *job;
+	struct job *job, *next;
 
 	if (worker->run_limit_ns == 0)
 		return;
-	TAILQ_FOREACH(job, &worker->held, held)
-	{
+	for (job = TAILQ_FIRST(&worker->held); job != NULL; job = next) {
+		next = TAILQ_NEXT(job, held);
 		job_check(job);
 	}
 }
@@ -273,6 +294,8 @@ job_collect(struct hwt_durable_worker *worker, struct job *job)
 	loop_cancel(&worker->loop, &job->limit);
 	if (job->called_ns != 0)
 		duration_add(worker, job);
+	if (job->finished)
+		job->retry_delay_ns = job->finish_delay_ns;
 	if (!job->given_up)
 		job_end(job, job->outcome);
 	else if (!job->ended)

@@ -131,9 +131,9 @@ outcomes_send(struct hwt_durable_worker *worker)
 
 	report.count = 0;
 	report.calls = 0;
-	TAILQ_FOREACH(job, &worker->held, held)
+	TAILQ_FOREACH(job, &worker->ending, held)
 	{
-		if (job->ended && !worker->source[job->shard].waits &&
+		if (!worker->source[job->shard].waits &&
 		    report.count < REPORT_MAX)
 			report.job[report.count++] = job;
 	}
@@ -175,11 +175,8 @@ outcomes_flush(struct hwt_durable_worker *worker)
 void
 outcomes_drop(struct hwt_durable_worker *worker)
 {
-	struct job *job, *next;
+	struct job *job;
 
-	for (job = TAILQ_FIRST(&worker->held); job != NULL; job = next) {
-		next = TAILQ_NEXT(job, held);
-		if (job->ended)
-			job_reported(job);
-	}
+	while ((job = TAILQ_FIRST(&worker->ending)) != NULL)
+		job_reported(job);
 }

@@ -71,7 +71,7 @@ write_outcome(struct job *job)
 
 	if (job->sent != RETRY && job->sent != FAIL)
 		return argument_text(outcome);
-	if (!job->returned)
+	if (job->given_up)
 		return argument_text(worker->limited);
 	if (job->error == NULL)
 		return argument_text(worker->no_error[job->sent == FAIL]);

@@ -4,7 +4,8 @@
  *
  * HOW MUCH IS TAKEN. As many as threads are idle, and ahead of that what the
  * threads will call within AHEAD_NS, as their callbacks took lately: none if
- * they take long. None while too many outcomes cannot be reported. What waits
+ * they take long. None while too many outcomes cannot be reported, or while
+ * outstanding_max attempts have no outcome. What waits
  * for longer than WAITING_NS (job.c) all the same is released, for another
  * worker.
  */
@@ -51,15 +52,19 @@ ahead(const struct hwt_durable_worker *worker)
 uint32_t
 take_needed(struct hwt_durable_worker *worker)
 {
-	uint32_t wanted, there;
+	uint32_t wanted, there, room;
 
 	if (worker->ended > ENDED_MAX)
 		return 0;
 	lock(worker);
 	wanted = worker->stopping ? 0 : worker->threads + ahead(worker);
 	there = worker->running + worker->ready.count;
+	room = worker->later + there;
 	unlock(worker);
+	room =
+	    worker->outstanding_max > room ? worker->outstanding_max - room : 0;
 	wanted = wanted > there ? wanted - there : 0;
+	wanted = wanted > room ? room : wanted;
 	return wanted > REPORT_MAX ? REPORT_MAX : wanted;
 }
 

@@ -29,6 +29,8 @@
 #define THREADS_MAX 1024u
 #define VISIBILITY_DEFAULT HWT_SEC(30)
 #define VISIBILITY_MAX HWT_SEC(86400)
+#define OUTSTANDING_DEFAULT 4096u
+#define OUTSTANDING_MAX 65536u
 
 void
 worker_woken(hwt_timeout timeout, void *arg)
@@ -44,14 +46,17 @@ worker_woken(hwt_timeout timeout, void *arg)
 static bool
 loop_is_stopping(struct hwt_durable_worker *worker)
 {
-	bool stopping, abandoned;
+	bool stopping, expired, abandoned;
 
 	lock(worker);
 	stopping = worker->stopping;
+	expired = worker->expired;
 	abandoned = worker->abandoned;
 	unlock(worker);
 	if (stopping)
 		jobs_release(worker, true);
+	if (expired)
+		later_expire(worker);
 	if (abandoned)
 		outcomes_drop(worker);
 	return stopping;
@@ -96,7 +101,8 @@ loop_run(void *arg)
 		jobs_collect(worker);
 		stopping = loop_is_stopping(worker);
 		more = loop_work(worker);
-	} while (!stopping || !TAILQ_EMPTY(&worker->held));
+	} while (!stopping || !TAILQ_EMPTY(&worker->held) ||
+	    !TAILQ_EMPTY(&worker->ending));
 	lock(worker);
 	worker->loop_ended = true;
 	(void)pthread_cond_broadcast(&worker->changed);
@@ -116,7 +122,11 @@ options_are_valid(const struct hwt_durable_worker_options *options)
 	    (options->visibility_ns == 0 ||
 		(options->visibility_ns >= SECOND_NS &&
 		    options->visibility_ns <= VISIBILITY_MAX)) &&
-	    (options->run_limit_ns <= INT64_MAX) && RESERVED_IS_ZERO(options);
+	    options->run_limit_ns <= INT64_MAX &&
+	    (options->outstanding_max == 0 ||
+		(options->outstanding_max >= options->threads &&
+		    options->outstanding_max <= OUTSTANDING_MAX)) &&
+	    RESERVED_IS_ZERO(options);
 }
 
 static void
@@ -131,6 +141,9 @@ worker_set(struct hwt_durable_worker *worker,
 	    ? options->visibility_ns
 	    : VISIBILITY_DEFAULT;
 	worker->run_limit_ns = options->run_limit_ns;
+	worker->outstanding_max = options->outstanding_max != 0
+	    ? (uint32_t)options->outstanding_max
+	    : OUTSTANDING_DEFAULT;
 	name_make(worker->name);
 	(void)snprintf(worker->no_error[0], sizeof(worker->no_error[0]),
 	    "%s %s", outcome_name[RETRY], worker->name);
@@ -145,6 +158,7 @@ worker_set(struct hwt_durable_worker *worker,
 	job_list_init(&worker->ready);
 	job_list_init(&worker->returned);
 	TAILQ_INIT(&worker->held);
+	TAILQ_INIT(&worker->ending);
 	(void)pthread_mutex_init(&worker->lock, NULL);
 	(void)pthread_condattr_init(&monotonic);
 	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -179,8 +193,34 @@ worker_free(struct hwt_durable_worker *worker)
 	}
 	(void)pthread_cond_destroy(&worker->changed);
 	(void)pthread_mutex_destroy(&worker->lock);
+	free(worker->open);
 	free(worker->source);
 	free(worker);
+}
+
+static void
+workers_add(struct hwt_durable_worker *worker)
+{
+	struct hwt_durable *durable = worker->durable;
+
+	(void)pthread_mutex_lock(&durable->workers_lock);
+	worker->next = durable->workers;
+	durable->workers = worker;
+	(void)pthread_mutex_unlock(&durable->workers_lock);
+}
+
+/* From then on no hwt_durable_finish has it. */
+static void
+workers_remove(struct hwt_durable_worker *worker)
+{
+	struct hwt_durable *durable = worker->durable;
+	struct hwt_durable_worker **at = &durable->workers;
+
+	(void)pthread_mutex_lock(&durable->workers_lock);
+	while (*at != worker)
+		at = &(*at)->next;
+	*at = worker->next;
+	(void)pthread_mutex_unlock(&durable->workers_lock);
 }
 
 static int
@@ -211,6 +251,9 @@ worker_begin(struct hwt_durable_worker *worker)
 	    calloc(worker->durable->shards, sizeof(*worker->source));
 	if (worker->source == NULL)
 		return -ENOMEM;
+	error = later_create(worker);
+	if (error != 0)
+		return error;
 	worker->loop.engine = worker->durable->engine;
 	worker->loop.channel = worker->channel;
 	worker->loop.ring = sources_ring;
@@ -219,7 +262,13 @@ worker_begin(struct hwt_durable_worker *worker)
 	if (error == 0)
 		error = loop_after(&worker->loop, &worker->look, worker_woken,
 		    worker, SECOND_NS);
-	return error == 0 ? threads_begin(worker) : error;
+	if (error != 0)
+		return error;
+	workers_add(worker);
+	error = threads_begin(worker);
+	if (error != 0)
+		workers_remove(worker);
+	return error;
 }
 
 int
@@ -291,6 +340,9 @@ worker_ends(struct hwt_durable_worker *worker, uint64_t within_ns)
 	loop_wake(&worker->loop);
 	await_end(worker, later(within_ns));
 	busy = worker->running > 0;
+	worker->expired = !busy;
+	if (!busy && !worker->loop_ended)
+		loop_wake(&worker->loop);
 	if (!busy && !worker->loop_ended)
 		await_end(worker,
 		    engine_limit(worker->loop.engine, &wait).deadline_ns);
@@ -322,6 +374,7 @@ hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns)
 		return -EBUSY;
 	(void)pthread_join(worker->loop_thread, NULL);
 	threads_join(worker);
+	workers_remove(worker);
 	worker_free(worker);
 	durable_end_use(durable);
 	return 0;

@@ -6,6 +6,7 @@
  *   job.c      a task that was taken; the threads that call back
  *   take.c     which shards are asked, and for how many tasks
  *   lease.c    leases are extended
+ *   later.c    attempts that callbacks have answered HWT_DURABLE_LATER
  *   outcome.c  how attempts have ended
  *   report.c   a batch of outcomes, or of leases
  *
@@ -13,19 +14,25 @@
  *
  *   ready     the loop has taken it; a thread will (ready)
  *   running   a thread calls back
- *   returned  the thread is done with it (returned)
+ *   later     the callback has answered LATER: hwt_durable_finish will (none)
+ *   returned  the thread, or hwt_durable_finish, is done with it (returned)
  *   ended     the loop is to report its outcome (ended)
  *
  * A job that runs for longer than the limit is ended while it runs, and freed
- * when it has returned as well.
+ * when it has returned as well. One that is later is returned by that.
  *
- * LOCK. It protects ready, returned, running, stopping, abandoned, loop_ended,
- * and of a job called_ns, ended_ns, outcome, runs, given_up and lease_ns. The
+ * A job is open from its callback on until its outcome is decided: by what the
+ * callback returns, by hwt_durable_finish, by the limit, by a lost lease, or by
+ * the stop. Whoever closes it decides, and no other.
+ *
+ * LOCK. It protects ready, returned, running, later, the buckets of open,
+ * stopping, expired, abandoned, loop_ended, and of a job called_ns, ended_ns,
+ * outcome, runs, open, later, finish_delay_ns, given_up and lease_ns. The
  * loop alone writes lease_ns, and reads it without the lock. No callback is
  * called with the lock, and no call to the engine made. All else that changes
- * belongs to the loop: from its begin to its end the job's list, its marks, the
+ * belongs to the loop: held and ended, the job's place in them, its marks, the
  * sources and the times of the last polls. A job's delivery is written before
- * it gets into ready.
+ * it gets into ready; its token, before the callback.
  */
 #ifndef HWT_DURABLE_WORKER_INSIDE_H
 #define HWT_DURABLE_WORKER_INSIDE_H
@@ -53,7 +60,8 @@ extern const char *const outcome_name[];
 struct job {
 	struct hwt_durable_worker *worker;
 	struct job *next; /* in ready or returned */
-	TAILQ_ENTRY(job) held;
+	TAILQ_ENTRY(job) held; /* in held, or in ended */
+	LIST_ENTRY(job) bucket; /* while it is open */
 	struct hwt_durable_delivery delivery;
 	struct number fence, delay;
 	/* The text of hwt_durable_set_error, after room for the outcome, a
@@ -62,18 +70,20 @@ struct job {
 	char *error;
 	size_t error_length;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
+	uint64_t finish_delay_ns; /* of hwt_durable_finish */
 	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
 	uint64_t taken_ns, called_ns, ended_ns;
 	uint32_t shard;
 	enum outcome outcome, sent; /* of the callback; as it is sent */
 	hwt_timeout limit;
 	bool uncertain; /* the loop's: its outcome may have arrived */
-	bool runs, given_up;
+	bool runs, open, later, finished, given_up;
 	bool ended, returned, left; /* the loop's; left: to its lease's end */
 	char bytes[]; /* id, payload */
 };
 
 TAILQ_HEAD(jobs, job);
+LIST_HEAD(job_bucket, job);
 
 struct job_list {
 	struct job *first, **last;
@@ -96,7 +106,9 @@ struct hwt_durable_worker {
 	hwt_durable_callback *callback;
 	void *ctx;
 	uint64_t visibility_ns, run_limit_ns;
-	uint32_t threads;
+	uint32_t threads, outstanding_max;
+	uint64_t bucket_mask;
+	struct hwt_durable_worker *next; /* under the handle's lock */
 	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
 	char channel[HWT_DURABLE_QUEUE_MAX + 8];
 	/* Outcomes of callbacks that set no error, with the worker's name. */
@@ -107,15 +119,19 @@ struct hwt_durable_worker {
 	pthread_cond_t changed; /* ready, stopping or loop_ended */
 	struct job_list ready, returned;
 	uint32_t running;
+	uint32_t later; /* jobs that are */
+	struct job_bucket *open; /* by their tokens */
 	bool stopping; /* no callback is called any more */
+	bool expired; /* jobs that are later are waited for no more */
 	bool abandoned; /* what is not reported yet is left to its lease */
 	bool loop_ended;
 
 	/* The loop's. */
 	struct loop loop;
-	struct jobs held; /* all jobs, the oldest first */
-	uint32_t ended; /* of them */
-	uint32_t waiting; /* of those: their source waits */
+	struct jobs held; /* jobs whose outcome is not to be reported */
+	struct jobs ending; /* the others */
+	uint32_t ended; /* of these */
+	uint32_t waiting; /* of these: their source waits */
 	struct source *source;
 	uint32_t ringing, next_source;
 	uint64_t looked_ns; /* when it last looked everywhere */
@@ -184,8 +200,31 @@ void jobs_check(struct hwt_durable_worker *worker);
 /* Ends those that have returned. */
 void jobs_collect(struct hwt_durable_worker *worker);
 
+/* The lock is held. It has returned: the loop is woken for it. */
+void job_return(struct hwt_durable_worker *worker, struct job *job);
+
+/* On the loop, of a job that was later, and is closed: there is nothing to
+ * report; or an outcome is. */
+void job_free(struct job *job);
+void job_end(struct job *job, enum outcome outcome);
+
 /* Releases all that wait for a thread, or those that have for too long. */
 void jobs_release(struct hwt_durable_worker *worker, bool all);
+
+/* later.c: -ENOMEM. */
+int later_create(struct hwt_durable_worker *worker);
+
+/* The lock is held for these. Opens a job, which gets its token. */
+void later_open(struct hwt_durable_worker *worker, struct job *job);
+
+/* False: it was closed before, so its outcome is decided. */
+bool later_close(struct job *job);
+
+/* The same of a job that is later: it is not any more. False: it was none. */
+bool later_give_up(struct hwt_durable_worker *worker, struct job *job);
+
+/* On the loop: those that are later are executed again. */
+void later_expire(struct hwt_durable_worker *worker);
 
 /* report.c; visibility_ns 0: outcomes; otherwise leases are extended. */
 void report_send(struct hwt_durable_worker *worker, struct job_report *report,

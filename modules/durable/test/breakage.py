@@ -185,7 +185,7 @@ class Workers(Breakage):
         wait_until(lambda: (1, 2) in actor.begins("t"))
         self.ends(actor, "t", state=FAILED)
         self.assertEqual(self.get(actor, "t")[1], 2)
-        self.assertIn("runs for too long", actor.said())
+        self.assertIn("takes longer than run_limit_ns", actor.said())
         actor.wait(lambda runs: [each for each in runs if each.what == "end"
                                  and each.attempt == 1])
         self.assertEqual(self.get(actor, "t")[:2], [FAILED, 2])

@@ -184,6 +184,34 @@ a_worker_executes()
 }
 
 static void
+a_callable_may_finish_later()
+{
+	fixture f;
+	durable::scheduler scheduler(f.tasks);
+	std::atomic<int> began{0};
+	hwt_durable_token token[2];
+	durable::worker worker(
+	    f.tasks, "mail", [&](const durable::delivery &task) {
+		    token[began] = task.token;
+		    began++;
+		    return outcome::later();
+	    });
+	std::error_code error;
+
+	f.tasks.add({"later", "mail", ""});
+	while (began == 0)
+		std::this_thread::sleep_for(1ms);
+	CHECK(!durable::try_finish(error, token[0], outcome::later()) &&
+	    error == std::errc::invalid_argument);
+	CHECK(durable::finish(token[0], outcome::retry(0s)));
+	CHECK(!durable::finish(token[0], outcome::done()));
+	while (began == 1)
+		std::this_thread::sleep_for(1ms);
+	CHECK(durable::finish(token[1], outcome::done()));
+	CHECK(f.await("later") == HWT_DURABLE_SUCCEEDED);
+}
+
+static void
 the_end_of_a_worker_waits_for_its_callable()
 {
 	fixture f;
@@ -316,6 +344,7 @@ main()
 	    TEST(tasks_are_added_found_moved_and_cancelled),
 	    TEST(a_batch_tells_of_each),
 	    TEST(a_worker_executes),
+	    TEST(a_callable_may_finish_later),
 	    TEST(the_end_of_a_worker_waits_for_its_callable),
 	    TEST(an_error_destroys_the_callable),
 	    TEST(a_forked_child_leaves_callables_alone),

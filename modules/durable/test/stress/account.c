@@ -9,6 +9,10 @@
  *   no task is executed after a cancel that returned 0
  *   each success is one execution that the callback answered with 0
  *   what has begun has an outcome, or was given back
+ *
+ * Some attempts end later: each token is finished by two threads at once, also
+ * while its callback returns and while its worker stops. One of them may, or
+ * none, and then the task was executed again.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,6 +29,8 @@
 #define PRODUCERS 4
 #define BATCH 20
 #define IDS_MAX 200000
+#define LATER_MAX 60000
+#define LATER_LEFT 16 /* not finished yet, so that stops find some */
 
 static struct server server;
 static struct hwt_durable *durable;
@@ -33,6 +39,16 @@ static _Atomic uint64_t added, cancelled, done, failed, retried;
 /* Of each id, by producer and number. */
 static _Atomic unsigned char gone[PRODUCERS][IDS_MAX];
 static _Atomic unsigned char ran[PRODUCERS][IDS_MAX];
+
+/* Attempts that end later: appended by callbacks. */
+static struct later {
+	struct hwt_durable_token token;
+	unsigned producer, number;
+	_Atomic bool there;
+	_Atomic unsigned finished;
+} later[LATER_MAX];
+static _Atomic unsigned later_count;
+static _Atomic bool later_over;
 
 static void
 need(bool holds, const char *what)
@@ -49,6 +65,59 @@ pause_ms(long ms)
 	const struct timespec pause = {.tv_nsec = ms * 1000000};
 
 	(void)nanosleep(&pause, NULL);
+}
+
+static void
+succeed(unsigned producer, unsigned number)
+{
+	need(atomic_fetch_add(&ran[producer][number], 1) == 0,
+	    "a success was executed twice");
+	(void)atomic_fetch_add(&done, 1);
+}
+
+/* False: there is no room for more. */
+static bool
+end_later(const struct hwt_durable_delivery *delivery, unsigned producer,
+    unsigned number)
+{
+	unsigned at = atomic_fetch_add(&later_count, 1);
+
+	if (at >= LATER_MAX)
+		return false;
+	later[at].token = delivery->token;
+	later[at].producer = producer;
+	later[at].number = number;
+	atomic_store(&later[at].there, true);
+	return true;
+}
+
+/* One of two threads. */
+static void *
+finish_all(void *arg)
+{
+	unsigned at = 0;
+	int result;
+
+	(void)arg;
+	while (at < LATER_MAX) {
+		if (!atomic_load(&later[at].there) ||
+		    (atomic_load(&later_count) < at + LATER_LEFT &&
+			!atomic_load(&enough))) {
+			if (atomic_load(&later_over))
+				break;
+			pause_ms(1);
+			continue;
+		}
+		result = hwt_durable_finish(later[at].token, 0, 0);
+		need(result == 0 || result == -ESTALE, "a finish");
+		if (result == 0) {
+			need(atomic_fetch_add(&later[at].finished, 1) == 0,
+			    "an attempt was finished twice");
+			succeed(later[at].producer, later[at].number);
+		}
+		at++;
+	}
+	return NULL;
 }
 
 /* Some of all: the number decides. */
@@ -70,9 +139,10 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 		(void)atomic_fetch_add(&failed, 1);
 		return HWT_DURABLE_FAIL;
 	}
-	need(atomic_fetch_add(&ran[producer][number], 1) == 0,
-	    "a success was executed twice");
-	(void)atomic_fetch_add(&done, 1);
+	if (number % 3 == 1 && delivery->attempt == 1 &&
+	    end_later(delivery, producer, number))
+		return HWT_DURABLE_LATER;
+	succeed(producer, number);
 	return 0;
 }
 
@@ -163,7 +233,15 @@ static void
 settle(void)
 {
 	struct hwt_durable_stats read = stats();
+	unsigned count = atomic_load(&later_count);
+	unsigned expired = 0;
+	unsigned i;
 
+	if (count > LATER_MAX)
+		count = LATER_MAX;
+	for (i = 0; i < count; i++)
+		expired += atomic_load(&later[i].finished) == 0;
+	(void)atomic_fetch_add(&retried, expired);
 	need(read.added == atomic_load(&added), "added");
 	need(read.cancelled == atomic_load(&cancelled), "cancelled");
 	need(read.succeeded == atomic_load(&done), "succeeded");
@@ -178,19 +256,25 @@ settle(void)
 	need(read.missed == 0 && read.quarantined == 0, "missed");
 	need(read.expired_leases == 0, "a lease is over");
 	printf("account: %llu added, %llu succeeded, %llu failed, "
-	       "%llu cancelled, %llu retried, %llu given back\n",
+	       "%llu cancelled, %llu retried, %llu given back; "
+	       "%u later, %u of them expired\n",
 	    (unsigned long long)read.added, (unsigned long long)read.succeeded,
 	    (unsigned long long)read.failed, (unsigned long long)read.cancelled,
 	    (unsigned long long)read.retried,
-	    (unsigned long long)read.given_back);
+	    (unsigned long long)read.given_back, count, expired);
 }
 
-/* What it has called no callback for goes back. */
+/* What it has called no callback for goes back, and what is to end later is
+ * executed again. */
 static void
 start_again(struct hwt_durable_worker **worker,
     const struct hwt_durable_worker_options *options)
 {
-	need(hwt_durable_worker_stop(*worker, HWT_SEC(60)) == 0, "stop");
+	int result;
+
+	while ((result = hwt_durable_worker_stop(*worker, 0)) == -EBUSY)
+		pause_ms(1);
+	need(result == 0, "stop");
 	need(hwt_durable_worker_start(worker, durable, options) == 0, "worker");
 }
 
@@ -204,7 +288,7 @@ run(long seconds)
 	static unsigned number[PRODUCERS];
 	struct hwt_durable_scheduler *scheduler[2];
 	struct hwt_durable_worker *worker[2];
-	pthread_t producer[PRODUCERS];
+	pthread_t producer[PRODUCERS], finisher[2];
 	unsigned i;
 
 	need(hwt_durable_worker_start(&worker[0], durable, &options) == 0,
@@ -217,6 +301,9 @@ run(long seconds)
 		need(hwt_durable_scheduler_start(
 			 &scheduler[i], durable, NULL) == 0,
 		    "scheduler");
+	for (i = 0; i < 2; i++)
+		need(pthread_create(&finisher[i], NULL, finish_all, NULL) == 0,
+		    "thread");
 	for (i = 0; i < PRODUCERS; i++) {
 		number[i] = i;
 		need(pthread_create(&producer[i], NULL, produce, &number[i]) ==
@@ -237,6 +324,9 @@ run(long seconds)
 		    "stop");
 		need(hwt_durable_scheduler_stop(scheduler[i]) == 0, "stop");
 	}
+	atomic_store(&later_over, true);
+	for (i = 0; i < 2; i++)
+		(void)pthread_join(finisher[i], NULL);
 }
 
 int
