@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * catch-up: after a stall, SIGSTOP or suspend, empty ticks are skipped by
- * arithmetic and due ones run in tick order. A worker that is stopped by SIGSTOP
- * is in test/stress/sigstop.c.
+ * arithmetic and due ones run in tick order. A worker that SIGSTOP stops is in
+ * test/stress/sigstop.c.
  */
 #include "test/spec/support.h"
 
