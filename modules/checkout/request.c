@@ -672,7 +672,7 @@ try_woken(struct request *request)
 
 /* So many at a time. */
 enum {
-	KEEPERS = 32
+	KEEPERS = 8
 };
 
 /* These stay in the list, and are the caller's. */

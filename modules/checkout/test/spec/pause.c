@@ -314,7 +314,9 @@ Test(pause, of_an_object_or_a_set_while_others_go_on)
 /* A waits for a group without members, and keeps a: no pause waits for it. */
 Test(pause, what_waits_and_keeps_objects_does_not_delay_it)
 {
-	const struct hwt_checkout_options first_come = {.hold_after = 1};
+	/* One shard: more than are woken at a time. */
+	const struct hwt_checkout_options first_come = {
+	    .hold_after = 1, .shards = 1};
 	struct demand keeper[20] = {0};
 	struct demand pause = {0};
 	struct demand other = {0};
