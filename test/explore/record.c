@@ -151,7 +151,8 @@ take_second(void)
 	take(1, 2);
 }
 
-/* While one has reserved the pages of a new slab, the other may find none. */
+/* While one has reserved the pages of a new slab, the other may find none. But
+ * nobody adds a third one while there are records in those. */
 static void
 end_grown(void)
 {
@@ -174,6 +175,8 @@ static void
 begin_stopped_in_growth(void)
 {
 	begin_slab_full();
+	/* Nothing is free there, so that the next change is the growth's. */
+	a64_store_relaxed(timer->store.free_top, 0);
 	thread_stop_before_change(0, timer->store.free_top);
 }
 
@@ -1011,7 +1014,7 @@ const struct program record_programs[] = {
 	.name = "record/stopped-in-growth",
 	.begin = begin_stopped_in_growth,
 	.thread = {take_first, take_without_stopped},
-	.end = end_give_all,
+	.end = end_grown,
     },
     {
 	.name = "record/stopped-before-slab",
