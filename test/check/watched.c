@@ -90,6 +90,31 @@ cancelled(int round)
 	CHECK(work_end(work) == (result == 0 ? 0 : 1));
 }
 
+static void
+run_slowly(hwt_timeout timeout, void *arg)
+{
+	usleep(2000);
+	run(timeout, arg);
+}
+
+/* Who has waited for a task sees what it wrote. */
+static void
+waited_for(void)
+{
+	struct work *work = work_new();
+	hwt_timeout timeout;
+	int state;
+
+	CHECK(hwt_new_timeout_on(
+		  timer, executor, &timeout, run_slowly, work, 0) == 0);
+	do {
+		usleep(100);
+		state = hwt_state(timer, timeout, NULL);
+	} while (state == HWT_STATE_PENDING || state == HWT_STATE_HANDED_OVER);
+	CHECK(hwt_cancel_wait(timer, timeout) == -ENOENT);
+	CHECK(work_end(work) == 1);
+}
+
 /* Each call that says that it has ended hands over what the task wrote. */
 static void
 seen_to_end(int round)
@@ -164,6 +189,8 @@ work_at_it(void *argument)
 		moved(round);
 		if (round % 8 == 0)
 			repeated(round);
+		if (round % 64 == 0)
+			waited_for();
 	}
 	return NULL;
 }
