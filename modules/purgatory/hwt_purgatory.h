@@ -144,13 +144,17 @@ struct hwt_purgatory_stats {
 	/* Calls of predicates; of calls of the library that other threads are
 	 * in, some later. */
 	uint64_t tried;
-	/* It grows with the most operations that were in use at the same time
-	 * (until their done had returned), whatever their keys, and is given
-	 * back by destroy: some 170 bytes (with 64-bit pointers) for each, for
-	 * at most 7 more of each shard, and for 256 more in all. Beside that:
-	 * 64 bytes for each key, and for at most 32 free ones of each shard; up
+	/* 168 bytes (with 64-bit pointers) for each operation that is in use
+	 * (until its done has returned), in slabs of 512: where 512 have ended,
+	 * their memory is released to the system, one slab with each call at
+	 * most. What stays: 4 such slabs; those in which an operation is in
+	 * use, or is one of at most 7 that each shard has taken for the next
+	 * ones; all, where the system takes none, as with mlockall; and 80
+	 * bytes for each slab of the most that there were. Beside that: 72
+	 * bytes for each key, and for at most 32 free ones of each shard; up
 	 * to 64 for each key in the table that finds it; and 32 for each link
-	 * of a pending one that has more than three. */
+	 * of a pending one that has more than three: from malloc, which may
+	 * keep what is freed. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };

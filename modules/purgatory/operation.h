@@ -4,15 +4,16 @@
  *
  *   purgatory.c   making, watching, walking a key, shutting down
  *   operation.c   the word of an operation, its owner's rule, callbacks
- *   shard.c       keys, links, thresholds; the memory of operations
+ *   shard.c       keys, links, thresholds
+ *   pool.c        the memory of operations
+ *   memory.c      pages of the system
  *   left.c        operations that a call has left, to the next one or a timeout
  *   mailbox.c     the executor for an event loop
  *
  * A record stays one until the purgatory is destroyed, so that a stale handle
  * can be looked up and refused; the generation in its word moves on whenever it
  * becomes free. While it is used it has a home: the shard of the operation's
- * first key, which counts it. All shards share what is free: see POOL in
- * shard.c.
+ * first key, which counts it. All shards share what is free: see pool.c.
  *
  * LOCKS. A shard's lock protects its keys, their links, its counters and the
  * few free records that it has taken; the pool's lock, all others. A thread
@@ -31,14 +32,14 @@
 
 #ifndef INDEX_BITS
 #define INDEX_BITS 28
-#define SLAB_BITS 8
+#define SLAB_BITS 9
 #endif
 #define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
 #define GENERATION_ONE (UINT64_C(1) << INDEX_BITS)
 #define SLAB_OPERATIONS (1u << SLAB_BITS)
 #define SLAB_SEGMENTS (INDEX_BITS - SLAB_BITS + 1)
 /* Free records that a shard takes at once: 8, or one of a small slab. */
-#define TAKEN_AT_ONCE ((SLAB_OPERATIONS + 31) / 32)
+#define TAKEN_AT_ONCE ((SLAB_OPERATIONS + 63) / 64)
 
 /* The low bits of an operation's word; above them, the generation. A word
  * without LIVE and ARMED is that of a free record. */
@@ -115,10 +116,6 @@ struct key {
 	uint32_t positions; /* of walks */
 };
 
-struct operation_slab {
-	struct operation operation[SLAB_OPERATIONS];
-};
-
 #define SEGMENTS 32
 
 /* Linear hashing: the table grows and shrinks bucket by bucket. Segment 0 has
@@ -147,16 +144,17 @@ struct shard {
 	a64_t executing; /* calls of execute with one of them */
 };
 
-/* See POOL in shard.c. */
+/* See pool.c. */
 struct operation_pool {
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
-	struct operation *free;
-	uint32_t made; /* the indices below were in use at some time */
+	uint32_t slabs;
+	uint32_t idle; /* the first slab of a list */
+	uint32_t complete; /* slabs that are not idle */
+	bool refused; /* the system takes no memory back */
+	size_t slab_bytes;
 	uint64_t memory_bytes;
-	/* Slab n is entry n + 1 - 2^s of segment s, which has 2^s entries. */
-	aptr_t slabs[SLAB_SEGMENTS];
-	/* Records that became free: a stack, without the lock. */
-	_Alignas(CACHE_LINE) aptr_t returned;
+	/* Slab n is number n + 1 - 2^s of segment s, which has 2^s slabs. */
+	aptr_t segments[SLAB_SEGMENTS];
 };
 
 /* See left.c. */
@@ -281,14 +279,6 @@ int shards_create(struct hwt_purgatory *purgatory, uint32_t count);
 void shards_destroy(struct hwt_purgatory *purgatory, bool inherited);
 /* With the lock held. A free record; NULL: no memory. */
 struct operation *shard_alloc(struct shard *shard);
-/* Makes a record free that nobody uses any more. */
-void operation_free(struct operation *operation, uint64_t word);
-/* The same, and whoever has had the pool's lock after that knows that the
- * caller does not use the purgatory any more. */
-void operation_free_locked(struct operation *operation, uint64_t word);
-/* All records that were ever used have a lower index. Takes the pool's lock. */
-uint32_t pool_made(
-    const struct hwt_purgatory *purgatory, uint64_t *memory_bytes);
 /* With the lock held. NULL: there is none. */
 struct key *key_find(
     const struct shard *shard, struct hwt_key name, uint64_t hash);
@@ -300,9 +290,7 @@ int key_link(struct shard *shard, struct operation *operation,
 bool key_unlink(struct shard *shard, struct link *link);
 /* Unlinks the operation from all keys, and counts its end. */
 void operation_unlink(struct operation *operation, uint64_t outcome);
-/* The record at a handle's index; NULL: there is none. */
-struct operation *operation_at(
-    const struct hwt_purgatory *purgatory, uint64_t id);
+void links_free(struct operation *operation);
 /* With the lock held: the lowest threshold, and the first one behind another
  * value and arrival; NULL: none. */
 struct threshold *key_lowest(struct key *key);
@@ -314,6 +302,37 @@ void key_raise(struct key *key, uint64_t value);
 void key_place(struct key *key, struct link *position, bool last);
 void key_move(struct link *position, struct link *before);
 void key_displace(struct shard *shard, struct link *position);
+
+/* pool.c */
+struct operation_pool *pool_create(void);
+/* inherited: as for shards_destroy. */
+void pool_destroy(struct hwt_purgatory *purgatory, bool inherited);
+/* A list of some free records; NULL: no memory. Takes the pool's lock. */
+struct operation *pool_take(struct hwt_purgatory *purgatory);
+/* Makes a record free that nobody uses any more. */
+void operation_free(struct operation *operation, uint64_t word);
+/* The same, and whoever has had the pool's lock after that knows that the
+ * caller does not use the purgatory any more. */
+void operation_free_locked(struct operation *operation, uint64_t word);
+/* The record at a handle's index; NULL: there is none. */
+struct operation *operation_at(
+    const struct hwt_purgatory *purgatory, uint64_t id);
+/* All records that were ever used have a lower index. Takes the pool's lock. */
+uint32_t pool_end(
+    const struct hwt_purgatory *purgatory, uint64_t *memory_bytes);
+/* The next record that may be used from *index on, which moves behind it, below
+ * end; NULL: none. */
+struct operation *pool_next(
+    const struct hwt_purgatory *purgatory, uint32_t *index, uint32_t end);
+
+/* memory.c */
+/* Whole pages. */
+size_t memory_round(size_t bytes);
+/* Zeroed; NULL: no memory. */
+void *memory_map(size_t bytes);
+void memory_unmap(void *memory, size_t bytes);
+/* It reads as 0 then. False: the system does not take it back. */
+bool memory_release(void *memory, size_t bytes);
 
 /* operation.c */
 /* Every call that may end operations is between these. */

@@ -745,7 +745,7 @@ hwt_purgatory_read_stats(
 	if (stats == NULL)
 		return -EINVAL;
 	memset(stats, 0, sizeof(*stats));
-	(void)pool_made(purgatory, &stats->memory_bytes);
+	(void)pool_end(purgatory, &stats->memory_bytes);
 	if (call_of(purgatory) != NULL)
 		stats->tried = call_of(purgatory)->tried;
 	for (i = 0; i < purgatory->shard_count; i++) {
@@ -791,14 +791,14 @@ close_shards(struct hwt_purgatory *purgatory)
 }
 
 static void
-end_operation(struct hwt_purgatory *purgatory, uint32_t index)
+end_operation(struct hwt_purgatory *purgatory, struct operation *operation)
 {
-	struct operation *operation = operation_at(purgatory, index);
 	uint64_t word = a64_load_acquire(&operation->word);
 	struct call call;
 
 	call_begin(&call, purgatory);
-	(void)operation_decide(operation, word_id(word, index), HWT_SHUT_DOWN);
+	(void)operation_decide(
+	    operation, word_id(word, operation->index), HWT_SHUT_DOWN);
 	call_end(&call);
 }
 
@@ -807,10 +807,9 @@ static void
 await_operations(const struct hwt_purgatory *purgatory, uint32_t end)
 {
 	const struct operation *operation;
-	uint32_t index;
+	uint32_t index = 1;
 
-	for (index = 1; index < end; index++) {
-		operation = operation_at(purgatory, index);
+	while ((operation = pool_next(purgatory, &index, end)) != NULL) {
 		/* E:execute acquire */
 		while (a64_load_acquire(&operation->word) & (RUN | ARMED))
 			pause_shortly();
@@ -832,7 +831,7 @@ await_executors(const struct hwt_purgatory *purgatory)
 static void
 await_callbacks(struct hwt_purgatory *purgatory)
 {
-	uint32_t end = pool_made(purgatory, NULL);
+	uint32_t end = pool_end(purgatory, NULL);
 
 	while (!left_await(purgatory))
 		pause_shortly();
@@ -842,14 +841,16 @@ await_callbacks(struct hwt_purgatory *purgatory)
 	await_operations(purgatory, end);
 	/* What a timeout's task does under that lock is over: see
 	 * operation_free_locked. */
-	(void)pool_made(purgatory, NULL);
+	(void)pool_end(purgatory, NULL);
 }
 
 int
 hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 {
 	int error = enter(purgatory);
-	uint32_t index, end;
+	struct operation *operation;
+	uint32_t index = 1;
+	uint32_t end;
 
 	if (error != 0)
 		return error;
@@ -857,9 +858,9 @@ hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 		return -EDEADLK;
 	close_shards(purgatory);
 	left_close(purgatory);
-	end = pool_made(purgatory, NULL);
-	for (index = 1; index < end; index++)
-		end_operation(purgatory, index);
+	end = pool_end(purgatory, NULL);
+	while ((operation = pool_next(purgatory, &index, end)) != NULL)
+		end_operation(purgatory, operation);
 	await_callbacks(purgatory);
 	return 0;
 }

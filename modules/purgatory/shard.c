@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shards: keys, links and thresholds, and the memory of operations.
+ * Shards: keys, links and thresholds.
  *
  * A shard is a hash table of keys under a lock. A key has a list of operations
  * by arrival, and a tree of those that wait for a value, by value and arrival.
@@ -11,24 +11,6 @@
  * hashing, Litwin 1980), so that no call pays for a whole table. Which shard
  * and which bucket a key belongs to follows from a keyed hash, so that nobody
  * can choose keys that meet; handles, which others see, have another secret.
- *
- * POOL. Records of operations are allocated from slabs, which stay until the
- * purgatory is destroyed. Whoever frees a record pushes it onto the pool's
- * stack, without a lock. A shard that has no free record takes a few, under the
- * pool's lock: from the pool's list; if that is empty, the stack becomes the
- * list as a whole (nobody pops from it: that would need more than one
- * compare-and-swap); and only if the stack was found empty, such as were never
- * used. A record that is pushed after that was still in use then. So there are
- * at most as many records as were in use at the same time, until their done had
- * returned, and TAKEN_AT_ONCE - 1 in each shard.
- *
- * EDGES
- *   E:returned   a free record: release by the push in operation_free, acquire
- *                by taking the stack in pool_take.
- *   E:operations a slab, all zero, and the table of slabs: release by the
- *                store into the table in pool_add_slab, acquire in operation_at
- *                and slab_entry. A record's word is stored after that; until
- *                then it is 0, which is no operation's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -377,184 +359,17 @@ key_displace(struct shard *shard, struct link *position)
 
 /* Operations. */
 
-static uint64_t
-next_generation(uint64_t word)
-{
-	return (word & ~INDEX_MASK) + GENERATION_ONE;
-}
-
-/* Where the slab of a number is, or will be; NULL: nowhere yet. */
-static aptr_t *
-slab_entry(const struct operation_pool *pool, uint32_t number)
-{
-	uint32_t segment = 31 - (uint32_t)__builtin_clz(number + 1);
-	/* E:operations acquire */
-	aptr_t *entry = aptr_load_acquire(&pool->slabs[segment]);
-
-	return entry == NULL ? NULL : entry + number + 1 - (1u << segment);
-}
-
-struct operation *
-operation_at(const struct hwt_purgatory *purgatory, uint64_t id)
-{
-	uint64_t index = id & INDEX_MASK;
-	const aptr_t *entry =
-	    slab_entry(purgatory->pool, (uint32_t)(index >> SLAB_BITS));
-	struct operation_slab *slab = NULL;
-
-	if (index != 0 && entry != NULL)
-		/* E:operations acquire */
-		slab = aptr_load_acquire(entry);
-	return slab == NULL ? NULL
-			    : &slab->operation[index & (SLAB_OPERATIONS - 1)];
-}
-
-/* With the pool's lock held. */
-static void *
-pool_calloc(struct operation_pool *pool, size_t count, size_t bytes)
-{
-	void *memory = calloc(count, bytes);
-
-	if (memory != NULL)
-		pool->memory_bytes += count * bytes;
-	return memory;
-}
-
-static int
-pool_add_slab(struct operation_pool *pool, uint32_t number)
-{
-	struct operation_slab *slab;
-
-	/* The first one of a segment. */
-	if (slab_entry(pool, number) == NULL) {
-		aptr_t *entries = pool_calloc(pool, number + 1, sizeof(aptr_t));
-
-		if (entries == NULL)
-			return -ENOMEM;
-		/* E:operations release */
-		aptr_store_release(
-		    &pool->slabs[31 - __builtin_clz(number + 1)], entries);
-	}
-	slab = pool_calloc(pool, 1, sizeof(*slab));
-	if (slab == NULL)
-		return -ENOMEM;
-	/* E:operations release */
-	aptr_store_release(slab_entry(pool, number), slab);
-	return 0;
-}
-
-/* With the pool's lock held: a record that was never used, whose word is 0: no
- * handle fits it. */
-static struct operation *
-pool_make(struct hwt_purgatory *purgatory)
-{
-	struct operation_pool *pool = purgatory->pool;
-	uint32_t index = pool->made;
-	struct operation *operation = operation_at(purgatory, index);
-
-	if (index > INDEX_MASK)
-		return NULL;
-	if (operation == NULL && pool_add_slab(pool, index >> SLAB_BITS) == 0)
-		operation = operation_at(purgatory, index);
-	if (operation == NULL)
-		return NULL;
-	pool->made++;
-	operation->index = index;
-	a64_store_relaxed(&operation->word,
-	    secret_hash(&purgatory->of_generations, index, 0) & ~INDEX_MASK);
-	return operation;
-}
-
-/* With the pool's lock held: one that was used before; NULL: there is none. */
-static struct operation *
-pool_take(struct operation_pool *pool)
-{
-	struct operation *operation;
-
-	/* E:returned acquire */
-	if (pool->free == NULL && aptr_load_acquire(&pool->returned) != NULL)
-		pool->free = aptr_swap_seq(&pool->returned, NULL);
-	operation = pool->free;
-	if (operation != NULL)
-		pool->free = operation->next;
-	return operation;
-}
-
-uint32_t
-pool_made(const struct hwt_purgatory *purgatory, uint64_t *memory_bytes)
-{
-	struct operation_pool *pool = purgatory->pool;
-	uint32_t made;
-
-	(void)pthread_mutex_lock(&pool->lock);
-	made = pool->made;
-	if (memory_bytes != NULL)
-		*memory_bytes = pool->memory_bytes;
-	(void)pthread_mutex_unlock(&pool->lock);
-	return made;
-}
-
-/* Takes some from the pool; only if it has none, some that were never used. */
-static void
-shard_refill(struct shard *shard)
-{
-	struct hwt_purgatory *purgatory = shard->purgatory;
-	struct operation_pool *pool = purgatory->pool;
-	struct operation *operation;
-	bool make = false;
-	uint32_t i;
-
-	(void)pthread_mutex_lock(&pool->lock);
-	for (i = 0; i < TAKEN_AT_ONCE; i++) {
-		operation = make ? NULL : pool_take(pool);
-		make = make || (operation == NULL && i == 0);
-		if (make)
-			operation = pool_make(purgatory);
-		if (operation == NULL)
-			break;
-		operation->next = shard->free;
-		shard->free = operation;
-	}
-	(void)pthread_mutex_unlock(&pool->lock);
-}
-
 struct operation *
 shard_alloc(struct shard *shard)
 {
 	struct operation *operation;
 
 	if (shard->free == NULL)
-		shard_refill(shard);
+		shard->free = pool_take(shard->purgatory);
 	operation = shard->free;
 	if (operation != NULL)
 		shard->free = operation->next;
 	return operation;
-}
-
-void
-operation_free(struct operation *operation, uint64_t word)
-{
-	struct operation_pool *pool = operation->home->purgatory->pool;
-	void *top;
-
-	a64_store_release(&operation->word, next_generation(word));
-	do {
-		top = aptr_load_acquire(&pool->returned);
-		operation->next = top;
-		/* E:returned release */
-	} while (!aptr_cas_seq(&pool->returned, top, operation));
-}
-
-void
-operation_free_locked(struct operation *operation, uint64_t word)
-{
-	struct operation_pool *pool = operation->home->purgatory->pool;
-
-	(void)pthread_mutex_lock(&pool->lock);
-	a64_store_release(&operation->word, next_generation(word));
-	operation->next = pool->free;
-	pool->free = operation;
-	(void)pthread_mutex_unlock(&pool->lock);
 }
 
 static bool
@@ -565,7 +380,7 @@ links_are_allocated(const struct operation *operation)
 }
 
 /* A child that was forked meanwhile must not free them again. */
-static void
+void
 links_free(struct operation *operation)
 {
 	struct link *links = operation->links;
@@ -610,20 +425,6 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 
 /* Making and freeing. */
 
-static struct operation_pool *
-pool_create(void)
-{
-	struct operation_pool *pool = aligned_alloc(CACHE_LINE, sizeof(*pool));
-
-	if (pool == NULL)
-		return NULL;
-	memset(pool, 0, sizeof(*pool));
-	pool->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	pool->made = 1; /* a handle is never 0 */
-	pool->memory_bytes = sizeof(*pool);
-	return pool;
-}
-
 static int
 shard_create(struct hwt_purgatory *purgatory, struct shard *shard)
 {
@@ -646,7 +447,7 @@ shards_create(struct hwt_purgatory *purgatory, uint32_t count)
 	purgatory->pool = pool_create();
 	purgatory->shard = aligned_alloc(CACHE_LINE, bytes);
 	if (purgatory->pool == NULL || purgatory->shard == NULL) {
-		free(purgatory->pool);
+		pool_destroy(purgatory, false);
 		free(purgatory->shard);
 		return -ENOMEM;
 	}
@@ -683,37 +484,6 @@ table_destroy(struct table *table)
 		free(table->segment[i]);
 }
 
-/* Operations that are pending: in a forked child only. */
-static void
-slab_free_links(struct operation_slab *slab)
-{
-	uint32_t i;
-
-	for (i = 0; i < SLAB_OPERATIONS; i++)
-		links_free(&slab->operation[i]);
-}
-
-static void
-pool_destroy(struct operation_pool *pool, bool inherited)
-{
-	uint32_t segment, i;
-
-	for (segment = 0; segment < SLAB_SEGMENTS; segment++) {
-		aptr_t *entry = aptr_load_acquire(&pool->slabs[segment]);
-
-		for (i = 0; entry != NULL && i < 1u << segment; i++) {
-			struct operation_slab *slab =
-			    aptr_load_acquire(&entry[i]);
-
-			if (slab != NULL && inherited)
-				slab_free_links(slab);
-			free(slab);
-		}
-		free(entry);
-	}
-	free(pool);
-}
-
 /* Where nobody was in the lock as the child was forked, all is as it should
  * be. */
 void
@@ -730,6 +500,6 @@ shards_destroy(struct hwt_purgatory *purgatory, bool inherited)
 			table_destroy(&shard->table);
 		}
 	}
-	pool_destroy(purgatory->pool, inherited);
+	pool_destroy(purgatory, inherited);
 	free(purgatory->shard);
 }

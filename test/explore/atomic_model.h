@@ -26,6 +26,7 @@
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
 #define WALK_BATCH 2u /* modules/purgatory */
+#define COMPLETE_KEPT 0u
 #define AGAIN_MAX purgatory_again_max
 
 /* A program's. */

@@ -279,6 +279,13 @@ system_release(void *memory, size_t bytes)
 	return true;
 }
 
+void
+model_wipe(void *memory, size_t bytes)
+{
+	touch_all(memory, bytes);
+	memset(memory, 0, bytes);
+}
+
 /* A piece of that size that was freed; NULL: none. */
 static void *
 alloc_again(size_t bytes)

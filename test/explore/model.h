@@ -92,6 +92,8 @@ int model_nanosleep(const struct timespec *pause);
 int model_clock_gettime(struct timespec *now);
 ssize_t model_getrandom(void *to, size_t bytes);
 void *model_alloc(size_t bytes, int fill);
+/* It reads as 0 then: for what is released and may still be read. */
+void model_wipe(void *memory, size_t bytes);
 void model_free(void *memory);
 int model_eventfd(void);
 int model_eventfd_read(int fd, eventfd_t *count);

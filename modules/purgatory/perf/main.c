@@ -18,12 +18,17 @@
  * load=hot: waiters under one key; each event concerns one of them. With
  * value=1 they wait for values, otherwise each event asks all predicates.
  *
+ * load=memory: waiters wait for values of so many keys, and all end, within 100
+ * seconds. RSS is told for each, at first, with a thousand waiters behind it,
+ * and after a second of quiet.
+ *
  *   purgatory/DESIGN load=closed [keys=3] [space=100000] [outstanding=1024]
  *       [threads=1] [seconds=1] [seed=1]
  *   purgatory/DESIGN load=open [rate=20000] [p50=20] [p75=60]
  *       [timeout_ms=200] [keys=3] [space=100] [seconds=2] [seed=1]
  *   purgatory/DESIGN load=inflight [outstanding=1024] [seconds=1] [seed=1]
  *   purgatory/DESIGN load=hot [waiters=10000] [value=0] [seconds=1]
+ *   purgatory/DESIGN load=memory [waiters=10000] [space=100000]
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -437,6 +442,69 @@ run_hot(void)
 	design.destroy();
 }
 
+/* Memory. */
+
+/* RSS is added up page by page: the quick figure may be wrong by megabytes. */
+static uint64_t
+resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	unsigned long kb = 0;
+	char line[200];
+
+	perf_must(file != NULL, "/proc/self/smaps_rollup");
+	while (kb == 0 && fgets(line, sizeof(line), file) != NULL)
+		(void)sscanf(line, "Rss: %lu kB", &kb);
+	fclose(file);
+	perf_must(kb != 0, "reading RSS");
+	return kb * 1024;
+}
+
+static void
+wait_for_values(uint64_t count)
+{
+	uint64_t i;
+
+	for (i = 0; i < count; i++)
+		design.watch_value((uint32_t)(i % options.space), 1);
+}
+
+static void
+reach_values(uint64_t count)
+{
+	uint64_t i;
+
+	for (i = 0; i < count && i < options.space; i++)
+		design.raise((uint32_t)i, 1);
+}
+
+static void
+run_memory(void)
+{
+	uint64_t before, most, cpu_ns, begun_ns;
+
+	if (design.watch_value == NULL)
+		perf_skip("this design has no values");
+	design.create();
+	wait_for_values(1000);
+	reach_values(1000);
+	before = resident_bytes();
+	cpu_ns = perf_cpu_ns();
+	begun_ns = perf_now_ns();
+	wait_for_values(options.waiters);
+	most = resident_bytes();
+	reach_values(options.waiters);
+	tell(options.waiters, perf_cpu_ns() - cpu_ns, perf_now_ns() - begun_ns,
+	    NULL);
+	perf_must(design.linked() == 0, "an end of all");
+	perf_sleep_until_ns(perf_now_ns() + HWT_SEC(1));
+	perf_metric("bytes", "count",
+	    (double)(most - before) / (double)options.waiters);
+	perf_metric("rss_before_mb", "MB", (double)before / 1e6);
+	perf_metric("rss_after_mb", "MB", (double)resident_bytes() / 1e6);
+	design.destroy();
+}
+
 static void
 read_options(int argc, char **argv)
 {
@@ -476,6 +544,8 @@ main(int argc, char **argv)
 		run_open();
 	} else if (strcmp(load, "hot") == 0) {
 		run_hot();
+	} else if (strcmp(load, "memory") == 0) {
+		run_memory();
 	} else if (strcmp(load, "inflight") == 0) {
 		if (design.finish == NULL)
 			perf_skip("this design has no such table");

@@ -49,6 +49,41 @@ static uint64_t state;
 static uint32_t over; /* shutdown has returned */
 static unsigned decided;
 static const struct hwt_operation_executor *executor;
+static uint32_t slabs_released;
+
+/* See operation.h. */
+size_t memory_round(size_t bytes);
+void *memory_map(size_t bytes);
+void memory_unmap(void *memory, size_t bytes);
+bool memory_release(void *memory, size_t bytes);
+
+/* In the place of memory.c. */
+
+size_t
+memory_round(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+void *
+memory_map(size_t bytes)
+{
+	return system_map(bytes);
+}
+
+void
+memory_unmap(void *memory, size_t bytes)
+{
+	system_unmap(memory, bytes);
+}
+
+bool
+memory_release(void *memory, size_t bytes)
+{
+	slabs_released++;
+	model_wipe(memory, bytes);
+	return true;
+}
 
 void
 purgatory_programs_init(void)
@@ -192,6 +227,7 @@ make_with(const struct hwt_purgatory_options *options)
 	executor = NULL;
 	mailbox = NULL;
 	calls = NULL;
+	slabs_released = 0;
 	purgatory_again_max = 16;
 	explore_check(hwt_purgatory_create(&purgatory, timer, options) == 0);
 	explore_name(&state, 8, "state");
@@ -876,7 +912,85 @@ watch_another_and_value(void)
 	(void)watch_value(4, 4, HWT_NEVER);
 }
 
+/* Slab 0 is full: it has 7 records. */
+static void
+begin_full_slab(void)
+{
+	const struct hwt_key key = A;
+	unsigned i;
+
+	make();
+	for (i = 0; i < 7; i++)
+		(void)watch(i, &key, 1, HWT_NEVER);
+}
+
+static void
+watch_eighth(void)
+{
+	const struct hwt_key key = B;
+
+	(void)watch(7, &key, 1, HWT_NEVER);
+}
+
+static void
+cancel_all_of_a(void)
+{
+	cancel_all(A);
+}
+
+static bool
+in_slab_0(unsigned i)
+{
+	return (ledger[i].handle.id & 0xfff) < 8;
+}
+
+/* A free record of slab 0 is found, and taken before others. */
+static void
+end_full_slab(void)
+{
+	const struct hwt_key key = B;
+
+	(void)watch(8, &key, 1, HWT_NEVER);
+	explore_check(in_slab_0(7) != in_slab_0(8));
+	end_all();
+}
+
+/* What was released is used again, and old handles say nothing. */
+static void
+end_released(void)
+{
+	const struct hwt_key key = B;
+	unsigned i;
+
+	explore_check(slabs_released > 0 || in_slab_0(7));
+	(void)watch(8, &key, 1, HWT_NEVER);
+	for (i = 0; i < 7; i++) {
+		explore_check(hwt_operation_cancel(
+				  purgatory, ledger[i].handle) == -ENOENT);
+		explore_check(ledger[i].handle.id != ledger[8].handle.id);
+	}
+	end_all();
+}
+
 const struct program purgatory_programs[] = {
+    {
+	.name = "purgatory/full-slab",
+	.begin = begin_full_slab,
+	.thread = {cancel_first, watch_eighth},
+	.end = end_full_slab,
+    },
+    {
+	.name = "purgatory/slab-released",
+	.begin = begin_full_slab,
+	.thread = {cancel_all_of_a, watch_eighth},
+	.end = end_released,
+    },
+    {
+	.name = "purgatory/slab-released-stale",
+	.begin = begin_full_slab,
+	.thread = {cancel_all_of_a, cancel_first, watch_eighth},
+	.end = end_released,
+    },
     {
 	.name = "purgatory/watch-check",
 	.begin = make,

@@ -13,7 +13,7 @@
 #include "modules/purgatory/hwt_purgatory.h"
 
 #define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
-#define WAITERS 800
+#define WAITERS 7200
 #define KEY(number) ((struct hwt_key){3, (number)})
 
 static struct waiter {
@@ -64,6 +64,7 @@ module_error(const struct fault *fault)
 	case CALL_ALIGNED_ALLOC:
 	case CALL_CALLOC:
 	case CALL_MALLOC:
+	case CALL_MMAP:
 		return ENOMEM;
 	case CALL_HWT_NEW_TIMEOUT:
 		return fault->error;
@@ -320,6 +321,26 @@ section_many(void)
 	close_all();
 }
 
+/* More than the pool keeps: memory is offered to the system. */
+static void
+section_released(void)
+{
+	unsigned i;
+
+	open_all();
+	for (i = 0; i < WAITERS; i++)
+		(void)watch(1, 1, HWT_NEVER);
+	cancel_key(1, WAITERS);
+	for (i = 0; i < WAITERS; i++)
+		check_ended(&waiter[i], HWT_CANCELLED);
+	waiters = 0;
+	memset(waiter, 0, sizeof(waiter));
+	for (i = 0; i < WAITERS; i++)
+		(void)watch(1, 1, HWT_NEVER);
+	cancel_key(1, WAITERS);
+	close_all();
+}
+
 static void
 section_raise(void)
 {
@@ -544,6 +565,7 @@ const struct section sections[] = {
     {"watch-one", section_watch_one},
     {"watch-hundred", section_watch_hundred},
     {"many", section_many},
+    {"released", section_released},
     {"raise", section_raise},
     {"decide", section_decide},
     {"expire", section_expire},

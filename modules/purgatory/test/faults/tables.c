@@ -26,7 +26,10 @@ const struct swept swept[CALLS] = {
     [CALL_HWT_CANCEL] = {"hwt_cancel", "hwt_cancel", {ENOENT}},
     [CALL_HWT_NEW_TIMEOUT] = {"hwt_new_timeout", "hwt_new_timeout",
 	{ENOMEM, EAGAIN, ENOBUFS, ESHUTDOWN}},
+    [CALL_MADVISE] = {"madvise", "madvise", {EINVAL, ENOMEM}},
     [CALL_MALLOC] = {"malloc", "malloc", {ENOMEM}},
+    [CALL_MMAP] = {"mmap", "mmap", {ENOMEM, EAGAIN}},
+    [CALL_MUNMAP] = {"munmap", "munmap", {EINVAL}},
     [CALL_NANOSLEEP] = {"nanosleep", "nanosleep", {EINTR}},
 };
 
@@ -47,4 +50,5 @@ const struct sound {
     {"pthread_mutex_trylock", "in a forked child alone: the suite fork"},
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
     {"qsort", "sorts in place if there is no memory"},
+    {"sysconf", "the size of a page"},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory: it grows with the most operations that were pending at the same time,
- * whatever keys they had.
+ * whatever keys they had, and is released when they have ended.
  */
 #include "modules/purgatory/test/spec/purgatory.h"
 
@@ -41,7 +41,7 @@ YardTest(memory, what_one_shard_gave_back_serves_the_others)
 	for (key = 1; key < 300; key++)
 		fill_and_empty(operation, key);
 	/* 7 free ones in each shard, and the slab that was begun. */
-	cr_assert(memory_bytes() < bytes + (64 * 7 + 256) * 240);
+	cr_assert(memory_bytes() < bytes + (64 * 7 + 512) * 240);
 }
 
 YardTest(memory, few_operations_on_many_keys_take_little)
@@ -55,7 +55,7 @@ YardTest(memory, few_operations_on_many_keys_take_little)
 		operation[i].yard = &yard;
 		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1)), 0);
 	}
-	cr_assert(memory_bytes() < bytes + (200 + 64 * 7 + 256) * 240);
+	cr_assert(memory_bytes() < bytes + (200 + 64 * 7 + 512) * 240);
 }
 
 /* An operation on so many keys that is cancelled. */
@@ -171,4 +171,119 @@ Test(memory, handles_say_nothing_about_where_keys_lie)
 	}
 	assert_u64(handles, 2);
 	assert_u64(places, 2);
+}
+
+/* Releasing. */
+
+#define MANY 100000u
+/* What is kept: 4 slabs, and what shards have taken. */
+#define KEPT ((4 + 64) * 22 * 4096)
+
+static _Atomic uint64_t ended;
+
+static void
+count_end(hwt_operation operation, void *arg, enum hwt_outcome outcome)
+{
+	(void)operation, (void)arg, (void)outcome;
+	ended++;
+}
+
+static void
+watch_many(hwt_operation *handle, unsigned count)
+{
+	struct hwt_key key = KEY(0);
+	struct hwt_operation_spec spec = {.done = count_end,
+	    .keys = &key,
+	    .key_count = 1,
+	    .delay_ns = HWT_NEVER};
+
+	for (; key.id < count; key.id++)
+		assert_rc(
+		    hwt_purgatory_watch(yard.purgatory, &handle[key.id], &spec),
+		    0);
+}
+
+/* In an order that has nothing to do with that of the records. */
+static void
+cancel_many(unsigned count)
+{
+	uint64_t i;
+
+	for (i = 0; i < count; i++)
+		assert_u64(cancel_key(&yard, KEY(i * 7919 % count)), 1);
+	assert_stats(&yard, 0, 0, 0);
+}
+
+YardTest(memory, is_released_when_operations_have_ended)
+{
+	static hwt_operation handle[MANY];
+	uint64_t before, most;
+
+	watch_many(handle, 1000);
+	cancel_many(1000);
+	before = memory_bytes();
+	watch_many(handle, MANY);
+	most = memory_bytes();
+	cancel_many(MANY);
+	cr_assert(most > before + MANY * 168);
+	cr_assert(memory_bytes() < before + KEPT, "%u of %u kB",
+	    (unsigned)(memory_bytes() / 1024), (unsigned)(most / 1024));
+}
+
+static uint64_t
+resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	unsigned long kb = 0;
+	char line[200];
+
+	cr_assert(file != NULL);
+	while (kb == 0 && fgets(line, sizeof(line), file) != NULL)
+		(void)sscanf(line, "Rss: %lu kB", &kb);
+	(void)fclose(file);
+	cr_assert(kb > 0);
+	return kb * 1024;
+}
+
+/* The heap may keep what keys took; so all have the same. */
+YardTest(memory, the_system_has_it_then)
+{
+	uint64_t before, most, after;
+	unsigned i;
+
+	if (WITH_ASAN)
+		return; /* its own memory grows as well */
+	before = resident_bytes();
+	for (i = 0; i < MANY; i++) {
+		const struct hwt_key key = KEY(0);
+
+		assert_rc(hwt_purgatory_watch(yard.purgatory, NULL,
+			      &(struct hwt_operation_spec){.done = count_end,
+				  .keys = &key,
+				  .key_count = 1,
+				  .delay_ns = HWT_NEVER}),
+		    0);
+	}
+	most = resident_bytes();
+	cr_assert(most > before + MANY * 168);
+	assert_u64(cancel_key(&yard, KEY(0)), MANY);
+	after = resident_bytes();
+	cr_assert(after * 10 <= before * 12, "%u kB, %u before",
+	    (unsigned)(after / 1024), (unsigned)(before / 1024));
+}
+
+YardTest(memory, no_handle_becomes_valid_again_with_what_was_released)
+{
+	static hwt_operation first[MANY], second[MANY];
+	unsigned i, round;
+
+	watch_many(first, MANY);
+	cancel_many(MANY);
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < MANY; i++)
+			assert_rc(
+			    hwt_operation_cancel(yard.purgatory, first[i]),
+			    -ENOENT);
+		watch_many(second, MANY);
+	}
 }

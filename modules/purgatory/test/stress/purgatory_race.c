@@ -9,6 +9,8 @@
  *   handoff   a state that is set, then checked: no waiter may miss it, and
  *             there is no deadline that would help
  *   values    as handoff, with at_least
+ *   waves     thousands are watched and cancelled, so that memory is released
+ *             while stale handles point into it
  *   shutdown  the purgatory ends and is destroyed while all others call it,
  *             up to the last call
  */
@@ -21,6 +23,8 @@ enum {
 	OPERATIONS = 60000,
 	KEYS = 17,
 	ROUNDS = 2000,
+	WAVES = 30,
+	WAVE = 2000,
 	SHUTDOWNS = 300
 };
 
@@ -343,6 +347,45 @@ handoff(bool with_values)
 	stress_check(hwt_purgatory_destroy(purgatory) == 0, "destroy");
 }
 
+/* Waves. */
+
+static void
+wave_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
+{
+	(void)operation, (void)arg, (void)outcome;
+	atomic_fetch_add(&ended, 1);
+}
+
+static void *
+waves_thread(void *arg)
+{
+	uint64_t random = random_seed((uint64_t)(uintptr_t)arg);
+	struct hwt_key key = {3, (uint64_t)(uintptr_t)arg};
+	struct hwt_operation_spec spec = {.done = wave_done,
+	    .keys = &key,
+	    .key_count = 1,
+	    .delay_ns = HWT_NEVER};
+	hwt_operation handle[WAVE];
+	uint64_t wave, i;
+	size_t count;
+
+	for (wave = stress_scaled(WAVES); wave-- > 0;) {
+		for (i = 0; i < WAVE; i++)
+			stress_check(hwt_purgatory_watch(
+					 purgatory, &handle[i], &spec) == 0,
+			    "watch");
+		atomic_fetch_add(&accepted, WAVE);
+		(void)hwt_purgatory_cancel_key(purgatory, key, &count);
+		stress_check(count == WAVE, "cancelled %zu", count);
+		for (i = 0; i < WAVE; i++)
+			stress_check(
+			    hwt_operation_cancel(purgatory,
+				handle[random_below(&random, WAVE)]) == -ENOENT,
+			    "a stale handle");
+	}
+	return NULL;
+}
+
 /* Shutdown. */
 static void *
 until_closed_thread(void *arg)
@@ -389,6 +432,10 @@ main(int argc, char **argv)
 	make();
 	run_threads(mixed_thread);
 	operations = atomic_load(&accepted);
+	unmake();
+	stress_phase("waves", 0);
+	make();
+	run_threads(waves_thread);
 	unmake();
 	handoff(false);
 	handoff(true);
