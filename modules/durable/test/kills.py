@@ -38,6 +38,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -54,9 +55,10 @@ SPACE, QUEUE = "load", "q"
 SHARDS = 8
 PATIENCE = 180  # seconds, for what is left
 LEAP_MAX = 5 * HOUR
+WITNESS = 5  # seconds after a reset, until schedulers have pumped all shards
 # Faults by which the engine, for longer than a lease, answers nobody.
-ENGINE = {"engine", "engine's clock", "setting", "full_disk", "torn",
-          "damaged"}
+ENGINE = {"engine", "engine's clock", "engine stopped", "setting",
+          "full_disk", "torn", "damaged"}
 REFUSED_FOR_NOW = (-errno.ETIMEDOUT, -errno.ECONNREFUSED, -errno.EAGAIN,
                    -errno.EOPNOTSUPP, -errno.ETIME)
 
@@ -737,7 +739,8 @@ class Outside:
     def one(self):
         fault = self.rng.choice(
             [self.replica, self.setting, self.full_disk, self.torn,
-             self.damaged, self.leap, self.leap, self.own_clock] +
+             self.damaged, self.stopped, self.leap, self.leap,
+             self.own_clock] +
             [each for each in (self.ahead, self.back)
              if not self.faults[each.__name__]])
         self.faults[fault.__name__] += 1
@@ -857,6 +860,7 @@ class Outside:
         self.load.machine.was_reset()
         self.load.resets += 1
         self.load.metas = {}
+        time.sleep(WITNESS)
 
     def wait_for_time(self):
         """Until all shards have the time."""
@@ -873,19 +877,32 @@ class Outside:
                 return
             time.sleep(0.1)
 
+    def any_process(self):
+        """A name, and its process; the producers have no leases."""
+        part = self.rng.choice((*self.load.parts[:5], Redis(self.engine)))
+        return part.name, self.engine.pid if part.name == "engine" else \
+            part.process.pid
+
+    def stopped(self):
+        """It hangs, mostly for longer than its leases, and goes on where it
+        was: what it says is stale then."""
+        name, process = self.any_process()
+        os.kill(process, signal.SIGSTOP)
+        self.load.killed.append((now_ms(), name + " stopped", process))
+        time.sleep(self.rng.random() * 2 * self.load.visibility)
+        os.kill(process, signal.SIGCONT)
+        self.load.killed.append((now_ms(), name + " stopped", process))
+
     def own_clock(self):
         """That of one process alone, or of the engine, is ahead or behind:
         its calls are refused."""
-        part = self.rng.choice((*self.load.parts[:5], Redis(self.engine)))
-        process = self.engine.pid if part.name == "engine" else \
-            part.process.pid
-        self.load.machine.set_one(part.name, self.rng.choice((HOUR, -HOUR)))
+        name, process = self.any_process()
+        self.load.machine.set_one(name, self.rng.choice((HOUR, -HOUR)))
         for _ in range(3):
-            self.load.killed.append((now_ms(), part.name + "'s clock",
-                                     process))
+            self.load.killed.append((now_ms(), name + "'s clock", process))
             time.sleep(self.rng.random())
-        self.load.machine.set_one(part.name, 0)
-        self.load.killed.append((now_ms(), part.name + "'s clock", process))
+        self.load.machine.set_one(name, 0)
+        self.load.killed.append((now_ms(), name + "'s clock", process))
 
     def anew(self):
         """The data are lost, and the space is made anew, when the rest has been
