@@ -1025,9 +1025,9 @@ pause_all_unlink(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
 
+	/* It is pauser: there is one pause at a time. */
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	if (checkout->pauser == request)
-		checkout->pauser = NULL;
+	checkout->pauser = NULL;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 }
 

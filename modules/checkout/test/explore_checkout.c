@@ -185,6 +185,12 @@ model_touch(const void *at)
 }
 
 void
+model_begin_change(const void *at)
+{
+	(void)at;
+}
+
+void
 model_change(const void *at)
 {
 	(void)at;
@@ -1281,6 +1287,28 @@ begin_read_last_of(uint32_t hold_after)
 	acquire(2, HWT_NEVER);
 }
 
+/* Of two readers that share a one releases it, while the writer between them and
+ * a third one gives up. */
+static void
+begin_read_leave(void)
+{
+	static const char *const sets[] = {"A", "a", "A", "A", NULL};
+
+	world_make(sets, 0);
+	world.subject[0].keeps = world.subject[3].keeps = true;
+	acquire(0, HWT_NEVER);
+	acquire(3, HWT_NEVER);
+	acquire(1, HWT_NEVER);
+	acquire(2, HWT_NEVER);
+	world.ending = end_shared;
+}
+
+static void
+release_reader(void)
+{
+	release(&world.subject[3]);
+}
+
 static void
 begin_read_last(void)
 {
@@ -1298,6 +1326,7 @@ BEGIN(told, 0, "ab", "ab", "!")
 BEGIN(told_ring, 1, "ab", "bc", "ac", "!")
 BEGIN(told_two, 0, "!", "!", "a")
 BEGIN(told_group, 1, "ag", "a", "!")
+HELD(read_joins, 0, HWT_NEVER, "a", "A", "A")
 HELD(told_held, 2, HWT_NEVER, "a", "ab", "a", "!", "!")
 HELD(told_held_none, 0, HWT_NEVER, "a", "!", "a")
 HELD(told_late, 1, 1, "a", "!", "a")
@@ -1575,6 +1604,8 @@ static const struct program programs[] = {
     {"read/pause-held", begin_read_held, {release_first, pause_once}},
     {"read/wait", begin_read_held_none,
 	{release_first, wait_second_never, wait_third, cancel_second}},
+    {"read/wait-joins", begin_read_joins, {release_first, never_1, wait_third}},
+    {"read/share-leave", begin_read_leave, {release_reader, cancel_second}},
     {"read/group", begin_read_group, {never_0, never_1, never_2}},
     {"read/group-in-order", begin_read_group_order,
 	{never_0, never_1, never_2}},
