@@ -1287,8 +1287,8 @@ begin_read_last_of(uint32_t hold_after)
 	acquire(2, HWT_NEVER);
 }
 
-/* Of two readers that share a one releases it, while the writer between them and
- * a third one gives up. */
+/* Of two readers that share a one releases it, while the writer between them
+ * and a third one gives up. */
 static void
 begin_read_leave(void)
 {
