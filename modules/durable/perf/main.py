@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""main.py [--only NAME]... [--seconds N]: the same work on hwt_durable with
-Redis, on two sorted sets of Redis that one would write oneself, on Celery with
-Redis, on beanstalkd and on PostgreSQL with SKIP LOCKED, one after the other,
-each with a server of its own in a scratch folder. They fsync before they
-acknowledge, but for the rows that say memory: Redis and beanstalkd without a
-file, PostgreSQL with a table that is UNLOGGED.
+"""main.py [--only NAME]... [--seconds N] [--neighbour]: the same work on
+hwt_durable with Redis, on two sorted sets of Redis that one would write
+oneself, on Celery with Redis, on beanstalkd and on PostgreSQL with SKIP
+LOCKED, one after the other, each with a server of its own in a scratch
+folder. They fsync before they acknowledge, but for the rows that say memory:
+Redis and beanstalkd without a file, PostgreSQL with a table that is
+UNLOGGED.
 
 Prints the machine, the versions, and then, as README has them, a table with a
 column for each and what a billion tasks a day take. What is not installed is
@@ -617,6 +618,29 @@ def print_sheet(costs):
         print(f"    {'memory, ' + name + ' ahead':<32}{size:>9} GB")
 
 
+def measure_neighbour(seconds):
+    """neighbour.c says what it does; how late, in ms."""
+    print(machine())
+    with Redis() as server:
+        done = subprocess.run(
+            [os.path.join(BUILD, "neighbour"),
+             f"127.0.0.1:{server.engine.port}", "600000",
+             str(seconds)],
+            stdout=subprocess.PIPE, text=True, check=False,
+            timeout=seconds + 300,
+            preexec_fn=die_with_parent)
+    if done.returncode != 0:
+        return 1
+    found = json.loads(done.stdout)
+    for name in ("before", "after"):
+        late = found[name]
+        print(f"{name:<8}p50 {late['p50']}, p99 {late['p99']}, "
+              f"most {late['max']} ms")
+    print(f"{found['noisy']} of the others executed; load "
+          f"{os.getloadavg()[0]:.1f}")
+    return 0
+
+
 def main():
     makes = {make.name: make for make in (Redis, Zset, Celery, Beanstalkd,
                                         Postgresql)}
@@ -627,7 +651,13 @@ def main():
     parser.add_argument("--seconds", type=int, default=2,
                         choices=range(1, 31), metavar="1..30",
                         help="of the phases that measure a rate")
+    parser.add_argument("--neighbour", type=int, nargs="?", const=60,
+                        metavar="SECONDS",
+                        help="only this: how late a queue is beside 600,000 "
+                        "tasks that are due in another after so long, or 60 s")
     options = parser.parse_args()
+    if options.neighbour is not None:
+        return measure_neighbour(options.neighbour)
     only = {"hwt_durable" if name == "hwt" else name
             for name in options.only}
     print(machine())

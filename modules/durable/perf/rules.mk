@@ -20,11 +20,16 @@ $(durable_perf): $(call durable_perf_of,client-%): \
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) \
 		$(durable_perf_libs_$*) $(libs)
 
+durable_neighbour := $(call durable_perf_of,neighbour)
+$(durable_neighbour): $(call durable_perf_of,neighbour.o) $(durable_perf_hwt)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
+
 .PHONY: perf-durable
-perf-durable: $(durable_perf) build/plain/hwt-aof-repair
+perf-durable: $(durable_perf) $(durable_neighbour) build/plain/hwt-aof-repair
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
 # These need no package that the tests do not.
 ifneq ($(ARCH),aarch64)
-check-all: $(filter-out %-postgresql,$(durable_perf))
+check-all: $(filter-out %-postgresql,$(durable_perf)) $(durable_neighbour)
 endif
