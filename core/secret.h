@@ -3,13 +3,15 @@
  * Secrets, and a keyed hash: whoever knows hashes but not the secret cannot
  * compute others, nor choose inputs whose hashes are alike.
  *
- * The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) of two words.
+ * The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) of two words, or of
+ * bytes.
  */
 #ifndef HWT_SECRET_H
 #define HWT_SECRET_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
 #include <time.h>
@@ -46,24 +48,54 @@ secret_absorb(uint64_t v[4], uint64_t block)
 	v[0] ^= block;
 }
 
-static inline uint64_t
-secret_hash(const struct secret *secret, uint64_t a, uint64_t b)
+static inline void
+secret_begin(const struct secret *secret, uint64_t v[4])
 {
-	uint64_t v[4] = {
-	    secret->word[0] ^ UINT64_C(0x736f6d6570736575),
-	    secret->word[1] ^ UINT64_C(0x646f72616e646f6d),
-	    secret->word[0] ^ UINT64_C(0x6c7967656e657261),
-	    secret->word[1] ^ UINT64_C(0x7465646279746573),
-	};
+	v[0] = secret->word[0] ^ UINT64_C(0x736f6d6570736575);
+	v[1] = secret->word[1] ^ UINT64_C(0x646f72616e646f6d);
+	v[2] = secret->word[0] ^ UINT64_C(0x6c7967656e657261);
+	v[3] = secret->word[1] ^ UINT64_C(0x7465646279746573);
+}
 
-	secret_absorb(v, a);
-	secret_absorb(v, b);
-	secret_absorb(v, UINT64_C(16) << 56); /* the length */
+/* The last block has the length in its highest byte. */
+static inline uint64_t
+secret_end(uint64_t v[4], uint64_t last)
+{
+	secret_absorb(v, last);
 	v[2] ^= 0xff;
 	secret_round(v);
 	secret_round(v);
 	secret_round(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+static inline uint64_t
+secret_hash(const struct secret *secret, uint64_t a, uint64_t b)
+{
+	uint64_t v[4];
+
+	secret_begin(secret, v);
+	secret_absorb(v, a);
+	secret_absorb(v, b);
+	return secret_end(v, UINT64_C(16) << 56);
+}
+
+/* On a machine of the other byte order, the hash is another one. */
+static inline uint64_t
+secret_hash_bytes(const struct secret *secret, const void *bytes, size_t size)
+{
+	const unsigned char *from = bytes;
+	uint64_t v[4], block;
+	size_t left;
+
+	secret_begin(secret, v);
+	for (left = size; left >= 8; left -= 8, from += 8) {
+		memcpy(&block, from, 8);
+		secret_absorb(v, block);
+	}
+	block = 0;
+	memcpy(&block, from, left);
+	return secret_end(v, (uint64_t)size << 56 | block);
 }
 
 /* Where getrandom gives nothing, since a sandbox refuses it or the system has

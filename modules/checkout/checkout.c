@@ -625,8 +625,8 @@ is_in_use(int error)
 	return error == -EBUSY || error == -ENOTSUP;
 }
 
-static int
-error_of(enum hwt_grant grant)
+int
+grant_error(enum hwt_grant grant)
 {
 	switch (grant) {
 	case HWT_GRANTED:
@@ -668,7 +668,7 @@ begin_try(struct request *request, struct object **refused)
 		return 0;
 	}
 	grant = refusal_of(*refused);
-	return grant != 0 ? error_of(grant) : -EAGAIN;
+	return grant != 0 ? grant_error(grant) : -EAGAIN;
 }
 
 /* Refused, and it does not wait. */
@@ -699,6 +699,20 @@ hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *request)
 	return error;
 }
 
+/* Whoever retired an object before the request was listed did not find it:
+ * then it is ended here, and does not wait for another one before. */
+static struct object *
+first_retired(const struct request *request, struct object *refused)
+{
+	uint32_t i;
+
+	for (i = 0; i < request->count; i++) {
+		if (a64_load_acquire(&object_at(request, i)->word) & RETIRED)
+			return object_at(request, i);
+	}
+	return refused;
+}
+
 /* blocked: NULL, or this thread's; mutex: NULL, or the caller's. */
 static int
 acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
@@ -723,7 +737,8 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
 			request_change(request, 0, BLOCKING);
 		error = request_enlist(request, delay_ns);
 		if (error == 0) {
-			request_settle(request, refused);
+			request_settle(
+			    request, first_retired(request, refused));
 			error = 1;
 		}
 	}
@@ -799,7 +814,7 @@ acquire_wait(struct request *request, uint64_t delay_ns, pthread_mutex_t *mutex)
 
 	if (result != 1)
 		return result;
-	result = error_of(await_grant(request, &blocked));
+	result = grant_error(await_grant(request, &blocked));
 	(void)pthread_cond_destroy(&blocked.told);
 	(void)pthread_mutex_destroy(&blocked.lock);
 	return result;

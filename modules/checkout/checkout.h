@@ -5,6 +5,7 @@
  *   checkout.c   the functions of hwt_checkout.h; pause, retire, shutdown
  *   request.c    the word of a request, trying, waiting, ending
  *   object.c     the word of an object and who waits for it; groups
+ *   store.c      objects by key, on top of these: see store.h
  *
  * LOCKS. A shard's lock protects the waiters of the objects and the list of the
  * requests whose addresses fall on it. No thread holds two locks, and none
@@ -237,6 +238,11 @@ bool object_may_be_had(struct object *object, const struct request *request);
 /* By its holder: gives its object i to whoever is next, who goes to the
  * queue. */
 void object_give(struct request *request, uint32_t i);
+/* An object that no request names yet, or that is free and cannot be taken
+ * meanwhile, becomes in use without a holder. */
+void object_hold(struct object *object);
+/* One that is in use, not a member, to whoever is next. */
+void object_free(struct object *object);
 /* Which one that is, if the request has items. */
 struct object **object_granted(const struct request *request, uint32_t i);
 /* A member that nobody has, to whoever is next. */
@@ -275,6 +281,10 @@ struct object *request_try_long(
 void request_settle(struct request *request, struct object *refused);
 /* By the thread that waits with it, when it has been woken. */
 void request_resume(struct request *request);
+/* Something is out that no request has, counted where at falls; false: a pause
+ * has begun. */
+bool flight_begin(struct hwt_checkout *checkout, const void *at);
+void flight_end(struct hwt_checkout *checkout, const void *at);
 /* Calls granted of one that is HANDED, with boxed being BOXED or 0; -ENOENT: it
  * is not. */
 int request_run(struct request *request, uint64_t boxed);
@@ -318,6 +328,7 @@ void pause_all_settle(struct request *request);
 void pause_all_unlink(struct request *request);
 /* It was not granted, or is released. */
 void pause_all_end(struct hwt_checkout *checkout);
+int grant_error(enum hwt_grant grant);
 
 /* Why the object refuses for good; 0: it may be had later. */
 static inline enum hwt_grant

@@ -422,6 +422,218 @@ int hwt_checkout_resume(struct hwt_checkout *checkout);
 int hwt_checkout_read_stats(
     const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats);
 
+/*
+ * STORE: objects by key, each loaded once and unloaded when idle.
+ *
+ * A request of a store names keys. An object that is not there is loaded by a
+ * callback of yours, once, however many requests want it; then it is as any
+ * other object of the checkout: one request writes it, or several read it.
+ * Objects that nobody wants are unloaded after a time, or when they weigh too
+ * much.
+ *
+ *   loaded-once     While an object is there, or its load has begun, no other
+ *                   load of its key begins. A load runs outside all locks, on
+ *                   the thread that wants the object, or by an executor, or
+ *                   answers HWT_STORE_LATER.
+ *   load-failure    goes to all requests that wait for the object, and to those
+ *                   that come within options.backoff_ns; the next one loads
+ *                   again.
+ *   load-leaves     A deadline, a cancel, a shutdown ends the wait for a load;
+ *                   the load goes on, and the object stays. A pause does not
+ *                   wait for loads, and what is loaded meanwhile is granted
+ *                   when it ends.
+ *   unload-alone    Nobody has the object, nor waits for it, when it is chosen;
+ *                   until unload has answered, nobody gets it. Who wants it
+ *                   meanwhile gets it loaded again, or as it is if unload
+ *                   refuses. A pause waits for an unload as for a grant, and
+ *                   none begins in a pause.
+ *   unload-when     Not before nobody has wanted it for options.idle_ns; or
+ *                   while all objects weigh more than options.limit: nearly
+ *                   the longest unused first. Pinned ones stay.
+ */
+
+struct hwt_store;
+struct hwt_store_job;
+
+/* The caller's memory, as a hwt_request. */
+struct hwt_store_request {
+	uint64_t private_words[82];
+};
+
+#define HWT_STORE_ITEMS_MAX 20
+#define HWT_STORE_KEY_MAX 255
+
+/* A key, and what its load has made of it. */
+struct hwt_store_item {
+	const void *key; /* stays while the request is used */
+	size_t size; /* bytes: 1 to HWT_STORE_KEY_MAX */
+	void *value; /* written by the library: while granted, else NULL */
+	enum hwt_use use;
+};
+
+/* What a load makes. */
+struct hwt_loaded {
+	void *value;
+	uint32_t weight; /* in the units of options.limit; before: 1 */
+};
+
+/* An answer of load and unload: hwt_store_complete is called, or was. */
+#define HWT_STORE_LATER 1
+
+/* Makes the object of a key. It may call the library, but must not wait for
+ * what waits for its object. key stays until the job has ended. 0, with loaded
+ * filled; HWT_STORE_LATER; or a negative errno value, which the waiting
+ * requests get, -EINVAL for any other number. */
+typedef int hwt_store_load(void *ctx, struct hwt_store_job *job,
+    const void *key, size_t size, struct hwt_loaded *loaded);
+
+/* Ends an object, writing it out if need be; nobody else has it. 0: value is
+ * gone; HWT_STORE_LATER; anything else: the object stays. */
+typedef int hwt_store_unload(void *ctx, struct hwt_store_job *job,
+    const void *key, size_t size, void *value);
+
+/* The wait is over. 0: granted; -ETIMEDOUT, -ECANCELED, -ESHUTDOWN as
+ * hwt_checkout_acquire_wait answers; otherwise what the load answered. Where it
+ * runs, and what it may do: as hwt_granted. */
+typedef void hwt_store_granted(
+    struct hwt_store_request *request, void *arg, int result);
+
+/* Where loads and unloads run: execute has hwt_store_run called once for each
+ * job that it accepts, by 0; when it refuses, the job runs where it began. */
+struct hwt_store_executor {
+	int (*execute)(
+	    void *ctx, struct hwt_store *store, struct hwt_store_job *job);
+	void *ctx;
+};
+
+/* All zero: names without values that stay until the store is destroyed. */
+struct hwt_store_options {
+	hwt_store_load *load; /* NULL: an object is there when it is named */
+	hwt_store_unload *unload; /* NULL: there is nothing to do */
+	void *ctx; /* of both */
+	/* Weight of all loaded objects. It is exceeded by those that are out,
+	 * wanted, pinned or kept, by loads that end at the same time, and
+	 * during a pause. 0: none. */
+	uint64_t limit;
+	uint64_t idle_ns; /* below 2^63; 0: no unload by time */
+	uint64_t backoff_ns; /* below 2^63; 0: none */
+	uint32_t shards; /* a power of two up to 2^16; 0: 256 */
+	/* Copied; its ctx outlives the store. NULL: the thread where a job
+	 * begins: in acquire, acquire_wait, release, trim or destroy, in the
+	 * task of a timeout, or where another job has ended. */
+	const struct hwt_store_executor *executor;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* Exact when no call is under way. */
+struct hwt_store_stats {
+	uint64_t loaded; /* objects that are there */
+	uint64_t weight; /* of these */
+	uint64_t jobs; /* loads and unloads that have begun and not ended */
+	/* Items of requests so far: found; not there; with its load or unload
+	 * under way; within a back-off. */
+	uint64_t hits, misses, joined, backed_off;
+	/* Loads that have ended, those in vain; unloads; those refused. */
+	uint64_t loads, failures, unloads, refusals;
+	uint64_t reserved[8];
+};
+
+/* Makes a store whose objects are the checkout's, which must outlive it; a
+ * checkout may have several, and other objects.
+ * -EINVAL     NULL, an option out of range
+ * -ENOMEM -EOWNERDEAD */
+HWT_MUST_CHECK
+int hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
+    const struct hwt_store_options *options);
+
+/* Unloads all objects and frees the store. No other call may be under way. To
+ * end what waits, call hwt_checkout_shutdown first. NULL: 0.
+ * -EBUSY      something is out or waits, a job has not ended, an unload was
+ *             refused, or a pause is on; what was unloaded is unloaded
+ * -EDEADLK    from granted */
+HWT_MUST_CHECK
+int hwt_store_destroy(struct hwt_store *store);
+
+/* Prepares a request for any number of uses. items stay where they are, and
+ * their keys and uses as they are, as long as it is used. granted may be NULL
+ * for hwt_store_acquire_wait. The memory must not be a request that waits or is
+ * granted.
+ * -EINVAL     NULL, count is 0, a size or a use out of range, a key twice
+ * -E2BIG      more than HWT_STORE_ITEMS_MAX
+ * -EOWNERDEAD */
+int hwt_store_request_init(struct hwt_store *store,
+    struct hwt_store_request *request, struct hwt_store_item *items,
+    size_t count, hwt_store_granted *granted, void *arg);
+
+/* 0           granted; granted is not called
+ * 1           granted is called once, perhaps before this returns; with a
+ *             deadline as in hwt_checkout_acquire. Without an executor, loads
+ *             of this thread run before this returns; the request may end, and
+ *             be used again, while they do
+ * -EINVAL     NULL, no granted, delay_ns in [2^63, HWT_NEVER), another store
+ * -EBUSY      it waits or is granted already
+ * -ENOMEM     also for the entry of an object
+ * -ENOBUFS -EAGAIN -ESHUTDOWN -EOWNERDEAD   as hwt_checkout_acquire
+ * Any other, but also one of these: what the load of one of its objects has
+ * answered, now or within options.backoff_ns. A load that this call has begun
+ * goes on. */
+HWT_MUST_CHECK
+int hwt_store_acquire(struct hwt_store *store,
+    struct hwt_store_request *request, uint64_t delay_ns);
+
+/* Waits in this thread; granted is not called. Loads of this thread are not
+ * ended by the deadline, nor by a cancel before it waits. 0: granted.
+ * -ETIMEDOUT -ECANCELED -EDEADLK   as hwt_checkout_acquire_wait
+ * -EBUSY -EINVAL -ENOMEM -ENOBUFS -EAGAIN -ESHUTDOWN -EOWNERDEAD
+ *             as hwt_store_acquire, and so what a load has answered */
+HWT_MUST_CHECK
+int hwt_store_acquire_wait(struct hwt_store *store,
+    struct hwt_store_request *request, uint64_t delay_ns);
+
+/* Releases all objects of a granted request. May unload others.
+ * -ENOENT     it is not granted
+ * -EINVAL -EOWNERDEAD */
+int hwt_store_release(
+    struct hwt_store *store, struct hwt_store_request *request);
+
+/* As hwt_checkout_cancel; the request is not used again, either, until this has
+ * returned.
+ * -EINPROGRESS -ENOENT   as hwt_checkout_cancel
+ * -EINVAL -EOWNERDEAD */
+int hwt_store_cancel(
+    struct hwt_store *store, struct hwt_store_request *request);
+
+/* The holder's: its object i is not unloaded before the store is destroyed, or
+ * it is unpinned.
+ * -EPERM      the request is not granted
+ * -EINVAL -EOWNERDEAD */
+int hwt_store_pin(struct hwt_store *store, struct hwt_store_request *request,
+    size_t i, bool pinned);
+
+/* Unloads what nobody wants, and is not pinned, until all weighs at most
+ * weight.
+ * -EINVAL -EOWNERDEAD */
+int hwt_store_trim(struct hwt_store *store, uint64_t weight);
+
+/* For executors: runs a job that execute has accepted, in this thread.
+ * -ENOENT     it was not handed over, or this was called already
+ * -EINVAL -EOWNERDEAD */
+int hwt_store_run(struct hwt_store *store, struct hwt_store_job *job);
+
+/* By any thread, once for each job that has answered HWT_STORE_LATER, or will:
+ * result is what load or unload answers otherwise, 0 or negative. loaded is
+ * copied; NULL: no value, a weight of 1. Not for a job that has ended: its
+ * memory is gone.
+ * -ENOENT     load or unload was not called, or this was called already
+ * -EINVAL     NULL, result is positive
+ * -EOWNERDEAD */
+int hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
+    int result, const struct hwt_loaded *loaded);
+
+/* -EINVAL -EOWNERDEAD */
+int hwt_store_read_stats(
+    const struct hwt_store *store, struct hwt_store_stats *stats);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -406,11 +406,35 @@ give_share(struct object *object)
 }
 
 void
+object_hold(struct object *object)
+{
+	/* E:holder acquire */
+	(void)a64_swap_seq(&object->word, IN_USE);
+}
+
+void
+object_free(struct object *object)
+{
+	struct checkout_shard *shard;
+	uint64_t word = a64_load_acquire(&object->word);
+
+	while (!(word & WAITERS)) {
+		/* E:holder release */
+		if (a64_cas_seq(&object->word, word, 0))
+			return;
+		word = a64_load_acquire(&object->word);
+	}
+	shard = checkout_shard_of(object->checkout, object);
+	checkout_shard_lock(shard);
+	give_waited(object);
+	checkout_shard_unlock(shard);
+}
+
+void
 object_give(struct request *request, uint32_t i)
 {
 	struct object *object = object_at(request, i);
 	struct object *granted = object;
-	struct checkout_shard *shard;
 	uint64_t word;
 
 	if (request->flags & HAS_ITEMS)
@@ -430,16 +454,7 @@ object_give(struct request *request, uint32_t i)
 		group_give((struct object_group *)object, granted);
 		return;
 	}
-	while (!(word & WAITERS)) {
-		/* E:holder release */
-		if (a64_cas_seq(&object->word, word, 0))
-			return;
-		word = a64_load_acquire(&object->word);
-	}
-	shard = checkout_shard_of(object->checkout, object);
-	checkout_shard_lock(shard);
-	give_waited(object);
-	checkout_shard_unlock(shard);
+	object_free(object);
 }
 
 /* It is taken first, whole or a share of it, so that it can be handed over to

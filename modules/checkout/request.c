@@ -248,6 +248,27 @@ count_in(struct request *request)
 	return true;
 }
 
+bool
+flight_begin(struct hwt_checkout *checkout, const void *at)
+{
+	(void)a64_add_seq(&checkout_shard_of(checkout, at)->in_flight, 1);
+	/* E:pause fence: count up, then read the gate. */
+	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
+		return true;
+	flight_end(checkout, at);
+	return false;
+}
+
+void
+flight_end(struct hwt_checkout *checkout, const void *at)
+{
+	/* E:pause release */
+	(void)a64_add_seq(
+	    &checkout_shard_of(checkout, at)->in_flight, UINT64_MAX);
+	if (a64_load_seq(&checkout->gate.word) & IN_USE)
+		pause_notify(checkout);
+}
+
 struct object *
 request_try(struct request *request)
 {

@@ -32,10 +32,13 @@
 #include "explore_shim.h"
 #include "modules/checkout/checkout.h"
 
+#include "explore_programs.h"
+
 #define OBJECTS 3
 #define REQUESTS 6
 #define TIMEOUTS 6
-#define ARENA 8192
+#define ARENA 16384
+#define BLOCKS 32
 
 enum fake_state {
 	FAKE_NONE,
@@ -77,15 +80,22 @@ static struct world {
 	unsigned readers[OBJECTS];
 	bool retired[OBJECTS];
 	unsigned timeouts;
+	uint64_t now_ns;
 	uint32_t flag;
 	bool paused;
 	size_t used;
+	struct {
+		char *at;
+		size_t bytes;
+		bool freed;
+	} block[BLOCKS];
+	unsigned blocks;
 	uint64_t mutex[(sizeof(pthread_mutex_t) + 7) / 8];
 	bool hidden; /* under it: object a is not found any more */
 	void (*ending)(void); /* what is done before the last checks */
 } world;
-static struct hwt_checkout *checkout;
-static uint32_t shards; /* of the checkouts that are made */
+struct hwt_checkout *checkout;
+uint32_t shards; /* of the checkouts that are made */
 static _Alignas(64) char arena[ARENA];
 
 /* The system. */
@@ -100,11 +110,29 @@ model_forget(void *memory, size_t bytes)
 void *
 model_alloc(size_t bytes)
 {
-	void *memory = arena + world.used;
+	char *memory = arena + world.used;
 
 	world.used += (bytes + 63) / 64 * 64;
-	explore_check(world.used <= ARENA);
+	explore_check(world.used <= ARENA && world.blocks < BLOCKS);
+	world.block[world.blocks].at = memory;
+	world.block[world.blocks].bytes = bytes;
+	world.blocks++;
 	return memset(memory, 0, bytes);
+}
+
+/* What it had is no valid state of anything. */
+void
+model_free(void *memory)
+{
+	unsigned i;
+
+	for (i = 0; i < world.blocks; i++) {
+		if (world.block[i].at != memory)
+			continue;
+		explore_check(!world.block[i].freed);
+		world.block[i].freed = true;
+		memset(memory, 0xa5, world.block[i].bytes);
+	}
 }
 
 static bool
@@ -182,6 +210,11 @@ model_touch(const void *at)
 		    lies_in(at, &world.object[i], sizeof(struct hwt_object)))
 			explore_fail("object %u is used after its end", i);
 	}
+	for (i = 0; i < world.blocks; i++) {
+		if (world.block[i].freed &&
+		    lies_in(at, world.block[i].at, world.block[i].bytes))
+			explore_fail("block %u is used after its end", i);
+	}
 }
 
 void
@@ -255,6 +288,28 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 }
 
 int
+hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
+{
+	struct fake *fake = &world.fake[timeout.id - 1];
+
+	(void)timer;
+	(void)delay_ns;
+	explore_modify(&fake->state, 4);
+	if (fake->state == FAKE_PENDING)
+		return 0;
+	return fake->state == FAKE_RUNNING ? -EINPROGRESS : -ENOENT;
+}
+
+/* It passes when something is due. */
+int
+hwt_now(const struct hwt *timer, uint64_t *now_ns)
+{
+	(void)timer;
+	*now_ns = explore_load(&world.now_ns, 8);
+	return 0;
+}
+
+int
 hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 {
 	(void)timer;
@@ -264,7 +319,7 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 }
 
 /* Time passes: what is pending comes due. */
-static void
+void
 fire(void)
 {
 	struct fake *fake;
@@ -274,6 +329,8 @@ fire(void)
 		if (fake->state != FAKE_PENDING)
 			continue;
 		fake->state = FAKE_RUNNING;
+		explore_store(
+		    &world.now_ns, 8, world.now_ns + 1000, EXPLORE_SEQ);
 		fake->task((hwt_timeout){1}, fake->arg);
 		explore_modify(&fake->state, 4);
 		fake->state = FAKE_OVER;
@@ -456,11 +513,10 @@ subject_make(unsigned i, const char *members)
 				  subject->count, note_granted, subject) == 0);
 }
 
-static void
-world_make(const char *const *members, uint32_t hold_after)
+void
+checkout_make(uint32_t hold_after)
 {
 	struct hwt_checkout_options options;
-	unsigned i;
 
 	memset(&world, 0, sizeof(world));
 	memset(&options, 0, sizeof(options));
@@ -469,6 +525,14 @@ world_make(const char *const *members, uint32_t hold_after)
 	options.hold_after = hold_after;
 	explore_check(hwt_checkout_create(&checkout,
 			  (struct hwt *)&world.timeouts, &options) == 0);
+}
+
+static void
+world_make(const char *const *members, uint32_t hold_after)
+{
+	unsigned i;
+
+	checkout_make(hold_after);
 	for (i = 0; i < OBJECTS; i++)
 		explore_check(
 		    hwt_object_init(checkout, &world.object[i], i) == 0);
@@ -1467,12 +1531,6 @@ destroy_handed(void)
 	explore_check(hwt_checkout_destroy(checkout) == -EBUSY);
 }
 
-struct program {
-	const char *name;
-	void (*begin)(void);
-	void (*thread[4])(void);
-};
-
 static const struct program programs[] = {
     {"acquire/two", begin_two, {never_0, never_1}},
     {"acquire/ring", begin_ring, {never_0, never_1, never_2}},
@@ -1671,11 +1729,11 @@ is_sharded(const char *name)
 }
 
 static void
-run_program(const struct program *program, const char *name,
+run_program(const struct program *program, void (*end)(void), const char *name,
     uint64_t schedules_max, const char *replay)
 {
 	struct explore_program explored = {
-	    .name = name, .begin = program->begin, .end = world_end};
+	    .name = name, .begin = program->begin, .end = end};
 	struct explore_limits limits = {.search = EXPLORE_REDUCED,
 	    .memory = EXPLORE_SC,
 	    .schedules_max = schedules_max,
@@ -1705,27 +1763,40 @@ run_program(const struct program *program, const char *name,
 	printf("%-24s %8llu, all\n", name, (unsigned long long)schedules);
 }
 
+static unsigned
+run_programs(const struct program *from, size_t count, void (*end)(void),
+    uint64_t schedules, const char *name, const char *replay)
+{
+	const struct program *program;
+	unsigned ran = 0;
+	char full[64];
+
+	for (program = from; program < from + count; program++) {
+		for (shards = 1; shards <= 16; shards += 15) {
+			(void)snprintf(full, sizeof(full), "%s%s",
+			    program->name, shards > 1 ? "/16" : "");
+			if (strstr(full, name) == NULL ||
+			    (shards > 1 && !is_sharded(full)))
+				continue;
+			run_program(program, end, full, schedules, replay);
+			ran++;
+		}
+	}
+	return ran;
+}
+
 int
 main(int argc, char **argv)
 {
 	uint64_t schedules = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000;
 	const char *name = argc > 2 ? argv[2] : "";
 	const char *replay = argc > 3 ? argv[3] : NULL;
-	char full[64];
-	unsigned ran = 0;
-	size_t i;
+	unsigned ran;
 
 	explore_add_local(&queue_of_thread, sizeof(queue_of_thread));
-	for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
-		for (shards = 1; shards <= 16; shards += 15) {
-			(void)snprintf(full, sizeof(full), "%s%s",
-			    programs[i].name, shards > 1 ? "/16" : "");
-			if (strstr(full, name) == NULL ||
-			    (shards > 1 && !is_sharded(full)))
-				continue;
-			run_program(&programs[i], full, schedules, replay);
-			ran++;
-		}
-	}
+	ran = run_programs(programs, sizeof(programs) / sizeof(programs[0]),
+	    world_end, schedules, name, replay);
+	ran += run_programs(store_programs, store_program_count,
+	    store_program_end, schedules, name, replay);
 	return ran == 0;
 }

@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
 #include "test/explore/explore.h"
 
@@ -22,6 +24,7 @@ int model_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int model_signal(pthread_cond_t *cond);
 int model_forget(void *memory, size_t bytes);
 void *model_alloc(size_t bytes);
+void model_free(void *memory);
 
 #define pthread_mutex_destroy(mutex) model_forget(mutex, sizeof(*(mutex)))
 #define pthread_mutex_lock(mutex) model_lock(mutex)
@@ -32,6 +35,10 @@ void *model_alloc(size_t bytes);
 #define LOOKS 1
 #define sched_yield() (explore_yield(), 0)
 #define aligned_alloc(alignment, bytes) model_alloc(bytes)
-#define free(memory) ((void)(memory))
+#define malloc(bytes) model_alloc(bytes)
+#define calloc(count, bytes) model_alloc((count) * (bytes))
+#define free(memory) model_free(memory)
+#define getrandom(at, bytes, flags) \
+	((ssize_t)(memset(at, 1, bytes), (void)(flags), (bytes)))
 
 #endif

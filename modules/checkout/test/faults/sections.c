@@ -50,7 +50,8 @@ section_settle(void)
 bool
 module_lists(const char *function, int error)
 {
-	if (strcmp(function, "hwt_checkout_create") == 0)
+	if (strcmp(function, "hwt_checkout_create") == 0 ||
+	    strcmp(function, "hwt_store_create") == 0)
 		return error == ENOMEM;
 	if (strcmp(function, "hwt_request_mailbox_create") == 0)
 		return error == ENOMEM || error == EMFILE || error == ENFILE;
@@ -501,6 +502,101 @@ section_mailbox(void)
 	timer_close();
 }
 
+/* A store. */
+
+static struct hwt_store *store;
+static int load_result;
+
+static int
+load(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
+    struct hwt_loaded *loaded)
+{
+	(void)ctx;
+	(void)job;
+	(void)key;
+	(void)size;
+	(void)loaded;
+	return load_result;
+}
+
+static void
+store_open(void)
+{
+	const struct hwt_store_options options = {.load = load,
+	    .idle_ns = 10 * TICK,
+	    .backoff_ns = 10 * TICK,
+	    .shards = 1};
+	struct hwt_store *const poison = (struct hwt_store *)(uintptr_t)POISON;
+	unsigned blocks = balance_now().blocks;
+	struct hwt_store *made;
+	int rc;
+
+	do {
+		made = poison;
+		attempt_begin();
+		rc = hwt_store_create(&made, checkout, &options);
+		CHECK(rc == 0 || made == poison);
+		CHECK(rc == 0 || balance_now().blocks == blocks);
+	} while (attempt_failed("hwt_store_create", rc));
+	store = made;
+}
+
+static void
+store_use(unsigned char name, int result)
+{
+	struct hwt_store_item item = {.key = &name, .size = 1};
+	struct hwt_store_request request;
+	int rc;
+
+	CHECK(
+	    hwt_store_request_init(store, &request, &item, 1, NULL, NULL) == 0);
+	do {
+		attempt_begin();
+		rc = hwt_store_acquire_wait(store, &request, FAR);
+	} while (rc != result && attempt_failed("hwt_store_acquire_wait", rc));
+	CHECK(rc == result);
+	if (rc == 0)
+		CHECK(hwt_store_release(store, &request) == 0);
+}
+
+static uint64_t
+store_loaded(void)
+{
+	struct hwt_store_stats stats;
+
+	CHECK(hwt_store_read_stats(store, &stats) == 0);
+	return stats.loaded;
+}
+
+/* Its table grows and shrinks; without memory for that it stays. Without a
+ * timeout, an object stays, and an error is not kept. */
+static void
+section_store(void)
+{
+	unsigned char name;
+
+	timer_open();
+	checkout_open();
+	store_open();
+	for (name = 0; name < 40; name++)
+		store_use(name, 0);
+	timer_advance(15 * TICK);
+	CHECK(store_loaded() <= 40);
+	if (fault_here()->call != CALL_HWT_NEW_TIMEOUT)
+		CHECK(store_loaded() == 0);
+	load_result = -EIO;
+	store_use(50, -EIO);
+	load_result = 0;
+	timer_advance(15 * TICK);
+	store_use(50, 0);
+	CHECK(hwt_store_trim(store, 0) == 0);
+	CHECK(hwt_store_destroy(store) == 0);
+	CHECK(hwt_pending_timeouts(timer) == 0);
+	CHECK(hwt_checkout_destroy(checkout) == 0);
+	checkout = NULL;
+	timer_close();
+}
+
 const struct section sections[] = {
     {"create", section_create},
     {"waits", section_waits},
@@ -510,5 +606,6 @@ const struct section sections[] = {
     {"shutdown", section_shutdown},
     {"timer-stopped", section_timer_stopped},
     {"mailbox", section_mailbox},
+    {"store", section_store},
     {NULL, NULL},
 };
