@@ -14,6 +14,7 @@ with; if this process dies, the kernel ends the server.
 """
 
 import ctypes
+import multiprocessing
 import os
 import random
 import re
@@ -48,6 +49,8 @@ def scratch_folder(prefix):
 def clean_up_and_die(number, _):
     """Not by SystemExit: unittest would take it for the failure of a test, and
     go on with the next one."""
+    for child in multiprocessing.active_children():
+        child.terminate()
     for server, owner in servers.items():
         if owner == os.getpid():
             server.kill()
