@@ -376,7 +376,7 @@ enter_group(struct hwt_checkout *checkout, const struct object_group *group)
 		return error;
 	if (group == NULL || group->any.checkout != checkout)
 		return -EINVAL;
-	return a64_load_relaxed(&group->any.word) & GROUP ? 0 : -EIDRM;
+	return (a64_load_relaxed(&group->any.word) & GROUP) ? 0 : -EIDRM;
 }
 
 int

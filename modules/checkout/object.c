@@ -174,8 +174,8 @@ group_take(struct object_group *group, struct request *request, uint32_t i)
 static uint64_t
 word_written(uint64_t word, const struct request *request)
 {
-	return word & (IN_USE | RETIRED) ? 0
-					 : word | IN_USE | (uintptr_t)request;
+	return (word & (IN_USE | RETIRED)) ? 0
+					   : word | IN_USE | (uintptr_t)request;
 }
 
 static uint64_t
@@ -470,7 +470,7 @@ hand_on_one(struct object *object)
 			return;
 		/* E:holder acquire */
 	} while (!a64_cas_seq(&object->word, word,
-	    word & SHARED ? word + READER_ONE : word | IN_USE));
+	    (word & SHARED) ? word + READER_ONE : word | IN_USE));
 	if (!(word & SHARED)) {
 		give_waited(object);
 		return;
