@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SERVER is HOST:PORT,SLOTS,LEVEL,TICK,VISIBILITY: a timer of a tick of so many
- * ms, for 0 the handle's own; the visibility of the worker in seconds. The
- * scheduler is in the process of the worker.
+ * SERVER is HOST:PORT,SLOTS,LEVEL,TICK,VISIBILITY,WORKERS: a timer of a tick of
+ * so many ms, for 0 the handle's own; the visibility of a worker in seconds; so
+ * many workers of one thread each, for 0 one worker of all threads. The
+ * scheduler is in the process of the workers.
  *
  * Who would call it unfair to the others: a worker here takes tasks in batches
  * by itself, and finishes them in batches. So does PostgreSQL's here;
@@ -17,10 +18,15 @@
 
 const unsigned queue_unit_ms = 1;
 
+enum {
+	WORKERS_MAX = 64
+};
+
 static struct hwt *timer;
 static struct hwt_durable *durable;
 static struct hwt_durable_scheduler *scheduler;
-static struct hwt_durable_worker *worker;
+static struct hwt_durable_worker *worker[WORKERS_MAX];
+static unsigned workers; /* as in SERVER */
 static uint64_t visibility_s;
 
 void
@@ -34,8 +40,10 @@ queue_open(const char *server)
 	int error;
 
 	if (sscanf(server,
-		"%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu64 ",%" SCNu64, address,
-		&options.slots, &options.level, &tick_ms, &visibility_s) != 5)
+		"%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu64 ",%" SCNu64 ",%u",
+		address, &options.slots, &options.level, &tick_ms,
+		&visibility_s, &workers) != 6 ||
+	    workers > WORKERS_MAX)
 		FAIL("not a server: %s", server);
 	timing.tick_ns = HWT_MS(tick_ms);
 	if (tick_ms > 0 && hwt_create(&timer, &timing) != 0)
@@ -112,18 +120,26 @@ work_start(unsigned threads)
 {
 	struct hwt_durable_worker_options work = {.queue = "perf",
 	    .callback = execute,
-	    .threads = threads,
+	    .threads = workers > 0 ? 1 : threads,
 	    .visibility_ns = HWT_SEC(visibility_s)};
+	unsigned i = 0;
 
-	if (hwt_durable_worker_start(&worker, durable, &work) != 0 ||
-	    hwt_durable_scheduler_start(&scheduler, durable, NULL) != 0)
-		FAIL("no worker, or no scheduler");
+	do
+		if (hwt_durable_worker_start(&worker[i], durable, &work) != 0)
+			FAIL("no worker");
+	while (++i < workers);
+	if (hwt_durable_scheduler_start(&scheduler, durable, NULL) != 0)
+		FAIL("no scheduler");
 }
 
 void
 work_stop(void)
 {
-	if (hwt_durable_worker_stop(worker, HWT_SEC(30)) != 0 ||
-	    hwt_durable_scheduler_stop(scheduler) != 0)
-		FAIL("it does not stop");
+	unsigned i;
+
+	for (i = 0; i < WORKERS_MAX && worker[i] != NULL; i++)
+		if (hwt_durable_worker_stop(worker[i], HWT_SEC(30)) != 0)
+			FAIL("a worker does not stop");
+	if (hwt_durable_scheduler_stop(scheduler) != 0)
+		FAIL("the scheduler does not stop");
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""main.py [--only NAME]... [--seconds N] [--neighbour]: the same work on
-hwt_durable with Redis, on two sorted sets of Redis that one would write
-oneself, on Celery with Redis, on beanstalkd and on PostgreSQL with SKIP
+"""main.py [--only NAME]... [--seconds N] [--neighbour] [--workers]: the same
+work on hwt_durable with Redis, on two sorted sets of Redis that one would
+write oneself, on Celery with Redis, on beanstalkd and on PostgreSQL with SKIP
 LOCKED, one after the other, each with a server of its own in a scratch
 folder. They fsync before they acknowledge, but for the rows that say memory:
 Redis and beanstalkd without a file, PostgreSQL with a table that is
@@ -25,7 +25,14 @@ The kills are SIGKILL, of the server in the middle of adds, where what gets no
 answer is asked again; and of the worker, with hwt_durable's scheduler, in the
 middle of executions, RATE a second. What it held comes again after the
 visibility: 5 s for hwt_durable and for the sorted sets; 10 s for Celery, which
-looks for it every 100 s; for the others at once, when its connection ends."""
+looks for it every 100 s; for the others at once, when its connection ends.
+
+With --workers it measures only what it costs that many workers wait for a
+queue: of hwt_durable, with Redis without a file, at each rate, with 1, 16 and
+64 workers of one thread, which are in one process with the producer and the
+scheduler. It prints the CPU of Redis and that of the process in percent of a
+core, while tasks are added and executed at that rate; and how late all were,
+with those before and after that time."""
 
 import argparse
 import collections
@@ -55,6 +62,9 @@ KILLS = 3
 FILL = 100000
 CPU = "CPU a task, us"
 RATE = 500  # of the phase with kills of the worker
+WORKERS = (1, 16, 64)
+WORKERS_RATES = (1000, 50)
+SETTLE = 5  # seconds: after 3 of adds, tasks are executed at their rate
 
 
 def cpu_of(pid):
@@ -118,6 +128,7 @@ class Redis(Server):
     name = "hwt_durable"
     title = "durable"
     client = "client-hwt"
+    workers = 0  # 0: one, of all threads
 
     def __init__(self, memory=False, slots=0, tick=0, lease=30):
         self.tick, self.lease, self.patience = tick, lease, lease + 3
@@ -142,7 +153,7 @@ class Redis(Server):
 
     def address(self):
         return f"127.0.0.1:{self.engine.port},{self.slots},{self.level},"\
-            f"{self.tick},{self.lease}"
+            f"{self.tick},{self.lease},{self.workers}"
 
     def size(self):
         with self.engine.client() as client:
@@ -641,6 +652,53 @@ def measure_neighbour(seconds):
     return 0
 
 
+def measure_with_workers(rate, workers, seconds):
+    """The phase late, with the shares of a core from SETTLE on."""
+    with Redis(memory=True) as server:
+        server.workers = workers
+        process = start_client(server, "late", rate, SETTLE + seconds)
+        try:
+            time.sleep(SETTLE)
+            began = time.monotonic()
+            pids = (server.process.pid, process.pid)
+            before = [cpu_of(pid) for pid in pids]
+            time.sleep(seconds)
+            after = [cpu_of(pid) for pid in pids]
+            spent = time.monotonic() - began
+        except BaseException:
+            process.kill()
+            raise
+        found = finish_client(process)
+    found["shares"] = [(b - a) / spent for a, b in zip(before, after)]
+    return found
+
+
+def measure_workers(seconds):
+    print(machine())
+    column = Column(Redis, seconds)
+
+    def line(label, texts):
+        print(f"    {label:<26}" + "".join(f"{text:>13}" for text in texts),
+              flush=True)
+    line("", (f"{workers} worker{'s' if workers > 1 else ''}"
+              for workers in WORKERS))
+    for rate in WORKERS_RATES:
+        cells = []
+        for workers in WORKERS:
+            cells.append(measure_with_workers(rate, workers, seconds))
+            column.judge(f"{rate}/s, {workers} workers", cells[-1])
+        line(f"{rate} tasks/s: Redis, %",
+             (f"{cell['shares'][0] * 100:.1f}" for cell in cells))
+        line("  the process, %",
+             (f"{cell['shares'][1] * 100:.1f}" for cell in cells))
+        line("  late, p50/p99 ms",
+             (f"{cell['p50']}/{cell['p99']}" for cell in cells))
+        line("  added/s", (f"{cell['acknowledged'] / cell['seconds']:.0f}"
+                           for cell in cells))
+    print(f"load {os.getloadavg()[0]:.1f} after", *column.wrong, sep="\n")
+    return 1 if column.wrong else 0
+
+
 def main():
     makes = {make.name: make for make in (Redis, Zset, Celery, Beanstalkd,
                                         Postgresql)}
@@ -655,7 +713,13 @@ def main():
                         metavar="SECONDS",
                         help="only this: how late a queue is beside 600,000 "
                         "tasks that are due in another after so long, or 60 s")
+    parser.add_argument("--workers", type=int, nargs="?", const=10,
+                        choices=range(1, 31), metavar="1..30",
+                        help="only this: what many workers of a queue cost; "
+                        "the CPU is counted for so many seconds, or 10")
     options = parser.parse_args()
+    if options.workers is not None:
+        return measure_workers(options.workers)
     if options.neighbour is not None:
         return measure_neighbour(options.neighbour)
     only = {"hwt_durable" if name == "hwt" else name
