@@ -358,6 +358,7 @@ int hwt_request_run(struct hwt_checkout *checkout, struct hwt_request *request);
  * something waits. The mailbox outlives the checkouts that use its executor.
  * -EINVAL     NULL
  * -EMFILE -ENFILE -ENOMEM */
+HWT_MUST_CHECK
 int hwt_request_mailbox_create(struct hwt_request_mailbox **mailbox);
 /* -EINVAL -EOWNERDEAD */
 int hwt_request_mailbox_fd(const struct hwt_request_mailbox *mailbox);

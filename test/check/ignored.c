@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results that are ignored: a compiler warns of each line with MUST, and of no
- * other, which the job header/ignored looks at. Only compiled.
+ * Results that are ignored, of all functions that return an int: a compiler
+ * warns of each line with MUST, and of no other, which the job header/ignored
+ * looks at. Only compiled.
  */
 #include "hwt.h"
 #include "hwt_checkout.h"
@@ -16,12 +17,16 @@ void ignore_executors(struct hwt_pool *pool, struct hwt_mailbox *mailbox);
 void ignore_purgatory(struct hwt_purgatory *purgatory, hwt_operation operation);
 void ignore_checkout(
     struct hwt_checkout *checkout, struct hwt_request *request);
+void ignore_store(struct hwt_store *store, struct hwt_store_request *request);
 
 void
 ignore_timer(struct hwt *timer, hwt_timeout timeout)
 {
 	struct hwt_unprocessed unprocessed;
 	struct hwt_timeout_info info;
+	struct hwt_stats stats;
+	uint64_t time;
+	int64_t remaining;
 
 	MUST(hwt_create(&timer, NULL));
 	MUST(hwt_stop(timer, &unprocessed));
@@ -46,6 +51,11 @@ ignore_timer(struct hwt *timer, hwt_timeout timeout)
 	hwt_advance(timer, NULL);
 	hwt_stats_write(timer, stderr, HWT_JSON);
 	hwt_dump(timer, stderr);
+	hwt_now(timer, &time);
+	hwt_next_wakeup(timer, &time);
+	hwt_remaining(timer, timeout, &remaining);
+	hwt_state(timer, timeout, NULL);
+	hwt_read_stats(timer, &stats);
 }
 
 void
@@ -56,12 +66,14 @@ ignore_executors(struct hwt_pool *pool, struct hwt_mailbox *mailbox)
 	MUST(hwt_mailbox_create(&mailbox));
 	MUST(hwt_mailbox_destroy(mailbox));
 	hwt_mailbox_run(mailbox, 0, NULL);
+	hwt_mailbox_fd(mailbox);
 }
 
 void
 ignore_purgatory(struct hwt_purgatory *purgatory, hwt_operation operation)
 {
 	struct hwt_operation_mailbox *mailbox;
+	struct hwt_purgatory_stats stats;
 	struct hwt_key key = {0, 0};
 
 	MUST(hwt_purgatory_create(&purgatory, NULL, NULL));
@@ -74,11 +86,21 @@ ignore_purgatory(struct hwt_purgatory *purgatory, hwt_operation operation)
 	hwt_purgatory_check(purgatory, key, NULL);
 	hwt_operation_complete(purgatory, operation);
 	hwt_operation_cancel(purgatory, operation);
+	hwt_purgatory_raise(purgatory, key, 0, NULL);
+	hwt_purgatory_cancel_key(purgatory, key, NULL);
+	hwt_operation_run(purgatory, operation);
+	hwt_operation_mailbox_run(mailbox, 0, NULL);
+	hwt_operation_mailbox_fd(mailbox);
+	hwt_purgatory_read_stats(purgatory, &stats);
 }
 
 void
 ignore_checkout(struct hwt_checkout *checkout, struct hwt_request *request)
 {
+	struct hwt_request_mailbox *mailbox;
+	struct hwt_checkout_stats stats;
+	struct hwt_object object;
+	struct hwt_group group;
 	pthread_mutex_t mutex;
 
 	MUST(hwt_checkout_create(&checkout, NULL, NULL));
@@ -90,9 +112,42 @@ ignore_checkout(struct hwt_checkout *checkout, struct hwt_request *request)
 	MUST(hwt_checkout_acquire_wait(checkout, request, 0));
 	MUST(hwt_checkout_acquire_wait_unlock(checkout, request, 0, &mutex));
 	MUST(hwt_checkout_pause(checkout, 0));
+	MUST(hwt_request_mailbox_create(&mailbox));
+	MUST(hwt_request_mailbox_destroy(mailbox));
 	/* granted is called with what was decided; or there is one answer for a
 	 * correct program. */
 	hwt_checkout_release(checkout, request);
 	hwt_checkout_cancel(checkout, request);
 	hwt_checkout_resume(checkout);
+	hwt_checkout_shutdown(checkout);
+	hwt_object_init(checkout, &object, 0);
+	hwt_group_init(checkout, &group, 0);
+	hwt_group_add(checkout, &group, &object);
+	hwt_request_init(request, NULL, 0, NULL, NULL);
+	hwt_request_init_items(request, NULL, 0, NULL, NULL);
+	hwt_request_init_pause(checkout, request, NULL, 0, NULL, NULL);
+	hwt_request_run(checkout, request);
+	hwt_request_mailbox_run(mailbox, 0, NULL);
+	hwt_request_mailbox_fd(mailbox);
+	hwt_checkout_read_stats(checkout, &stats);
+}
+
+void
+ignore_store(struct hwt_store *store, struct hwt_store_request *request)
+{
+	struct hwt_store_stats stats;
+
+	MUST(hwt_store_create(&store, NULL, NULL));
+	MUST(hwt_store_destroy(store));
+	MUST(hwt_store_acquire(store, request, 0));
+	MUST(hwt_store_acquire_wait(store, request, 0));
+	/* As above. */
+	hwt_store_request_init(store, request, NULL, 0, NULL, NULL);
+	hwt_store_cancel(store, request);
+	hwt_store_release(store, request);
+	hwt_store_pin(store, request, 0, true);
+	hwt_store_complete(store, NULL, 0, NULL);
+	hwt_store_run(store, NULL);
+	hwt_store_trim(store, 0);
+	hwt_store_read_stats(store, &stats);
 }
