@@ -9,7 +9,7 @@
 
 SUITE(strerror);
 
-/* All that hwt.h names; make tidy compares that with what tests ask for. */
+/* All that hwt.h names: make tidy compares them. */
 static const int known[] = {0, EINVAL, ENOMEM, EAGAIN, ESHUTDOWN, ENOBUFS,
     ENOENT, EINPROGRESS, EDEADLK, EPERM, ETIMEDOUT, EBUSY, EOWNERDEAD, EMFILE,
     ENFILE, EIO, EBADF, ENOSPC, EPIPE, EFBIG};
