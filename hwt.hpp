@@ -1265,6 +1265,7 @@ private:
 class checkout;
 class durable;
 class purgatory;
+template <class T> class store; /* hwt_checkout.hpp */
 
 } /* namespace hwt_cxx */
 
@@ -1285,6 +1286,7 @@ struct hwt {
 	using options = hwt_cxx::options;
 	using pool = hwt_cxx::pool;
 	using purgatory = hwt_cxx::purgatory;
+	template <class T> using store = hwt_cxx::store<T>;
 	using time_point = hwt_cxx::time_point;
 	using timeout = hwt_cxx::timeout;
 	using timer = hwt_cxx::timer;

@@ -27,6 +27,15 @@
  *               50ms))
  *           ...
  *
+ * Objects by key, which a callable loads and another one, if need be, writes
+ * out before it is destroyed (hwt_store_create):
+ *
+ *   hwt::store<account> accounts(pool, {},
+ *       [](std::string_view key) { return read_account(key); },
+ *       [](std::string_view key, account &a) { return write(key, a); });
+ *   if (auto held = accounts.acquire_wait({"alice", "bob"}, 50ms))
+ *           held[0].pay(held[1], 7);
+ *
  * LIFETIMES
  *
  *   object    A member of what is checked out; it cannot be moved. Its
@@ -70,6 +79,12 @@
  *   mailbox   Must outlive the checkouts that it serves: declare it before. Its
  *             destructor runs what is in it; in a callable that it runs, that
  *             calls std::terminate.
+ *   store     Must outlive its holds, waiters and jobs, and end before its
+ *             checkout: declare it after it. Its destructor unloads all. No
+ *             other call may be under way then, but those that end loads and
+ *             unloads, for which it waits; what an unload refuses is tried
+ *             again. What is out or waits, or a pause, and to destroy it in a
+ *             callable that gets a hold, calls std::terminate.
  *
  * A forked child calls and destroys no callable from before the fork.
  */
@@ -82,21 +97,22 @@
 
 #include <initializer_list>
 #include <memory>
+#include <string_view>
 
 namespace hwt_cxx {
 
 namespace detail {
 
 /*
- * One request. It has two users, who drop it: the waiter, and the library until
- * it has told the end, from when on the hold is in its place.
+ * The memory of one request. It has two users, who drop it: the waiter, and the
+ * library until it has told the end, from when on the hold is in its place.
  */
-class demand {
+class shared_request {
 public:
-	demand() = default;
-	demand(const demand &) = delete;
-	demand &operator=(const demand &) = delete;
-	virtual ~demand() = default;
+	shared_request() = default;
+	shared_request(const shared_request &) = delete;
+	shared_request &operator=(const shared_request &) = delete;
+	virtual ~shared_request() = default;
 
 	void
 	keep() noexcept
@@ -111,6 +127,13 @@ public:
 			delete this;
 	}
 
+private:
+	std::atomic<unsigned> users_{1};
+};
+
+/* A request of objects. */
+class demand : public shared_request {
+public:
 	/* Calls the callable, and destroys it. */
 	virtual void
 	end(hwt_grant) noexcept
@@ -182,14 +205,153 @@ public:
 	std::size_t count = 0;
 
 private:
-	std::atomic<unsigned> users_{1};
 	std::unique_ptr<hwt_item[]> items_;
 	std::unique_ptr<hwt_object *[]> paused_;
 };
 
+/* A request of keys, which it copies. */
+class store_demand : public shared_request {
+public:
+	/* Calls the callable, and destroys it. */
+	virtual void
+	end(int) noexcept
+	{
+	}
+
+	static void
+	granted(hwt_store_request *, void *arg, int result) noexcept
+	{
+		static_cast<store_demand *>(arg)->end(result);
+	}
+
+	/* As hwt_store_request_init. */
+	template <class Keys>
+	int
+	prepare(::hwt_store *of, const Keys &keys) noexcept
+	{
+		std::size_t bytes = 0;
+		char *at = nullptr;
+
+		for (std::size_t i = 0; i < keys.size(); i++)
+			bytes += keys[i].name().size();
+		items.reset(
+		    new (std::nothrow) hwt_store_item[keys.size() + 1]());
+		names_.reset(new (std::nothrow) char[bytes + 1]);
+		if (items == nullptr || names_ == nullptr)
+			return -ENOMEM;
+		at = names_.get();
+		for (std::size_t i = 0; i < keys.size(); i++) {
+			std::string_view name = keys[i].name();
+
+			name.copy(at, name.size());
+			items[i] = {at, name.size(), nullptr, keys[i].use()};
+			at += name.size();
+		}
+		store = of;
+		count = keys.size();
+		return hwt_store_request_init(
+		    of, &request, items.get(), count, granted, this);
+	}
+
+	hwt_store_request request{};
+	::hwt_store *store = nullptr;
+	std::unique_ptr<hwt_store_item[]> items;
+	std::size_t count = 0;
+
+private:
+	std::unique_ptr<char[]> names_;
+};
+
+struct store_demand_releaser {
+	void
+	operator()(store_demand *held) const noexcept
+	{
+		/* It fails in a forked child alone. */
+		static_cast<void>(
+		    hwt_store_release(held->store, &held->request));
+		held->drop();
+	}
+};
+
+/* The callables of a store. */
+class store_code {
+public:
+	store_code() = default;
+	store_code(const store_code &) = delete;
+	store_code &operator=(const store_code &) = delete;
+	virtual ~store_code() = default;
+
+	::hwt_store *store = nullptr;
+};
+
+struct store_closer {
+	void
+	operator()(::hwt_store *store) const noexcept
+	{
+		hwt_store_stats stats{};
+		bool forked =
+		    hwt_store_read_stats(store, &stats) == -EOWNERDEAD;
+
+		if (destroy_when_idle([=] { return destroy(store); },
+			"store waits for a load or an unload") == -EDEADLK)
+			fatal("a store was destroyed in a callable");
+		if (!forked)
+			delete code;
+	}
+
+	store_code *code = nullptr;
+
+private:
+	/* -EBUSY: jobs run, or have ended. */
+	static int
+	destroy(::hwt_store *store) noexcept
+	{
+		hwt_store_stats before{};
+		hwt_store_stats stats{};
+		int result = 0;
+
+		static_cast<void>(hwt_store_read_stats(store, &before));
+		result = hwt_store_destroy(store);
+		if (result != -EBUSY)
+			return result;
+		static_cast<void>(hwt_store_read_stats(store, &stats));
+		if (stats.jobs == 0 && stats.loads == before.loads &&
+		    stats.unloads == before.unloads &&
+		    stats.refusals == before.refusals)
+			fatal("a store was destroyed while something is out or "
+			      "waits, or in a pause");
+		return result;
+	}
+};
+
+/* What a load answers for an error. */
+inline int
+store_errno(const std::error_code &error) noexcept
+{
+	std::error_condition known = error.default_error_condition();
+
+	return known.category() == std::generic_category() && known.value() > 0
+	    ? -known.value()
+	    : -EIO;
+}
+
+/* A job that is dropped without an answer. */
+struct store_job_refuser {
+	void
+	operator()(hwt_store_job *job) const noexcept
+	{
+		static_cast<void>(
+		    hwt_store_complete(store, job, -ECANCELED, nullptr));
+	}
+
+	::hwt_store *store = nullptr;
+};
+
+using store_job = std::unique_ptr<hwt_store_job, store_job_refuser>;
+
 struct demand_dropper {
 	void
-	operator()(demand *dropped) const noexcept
+	operator()(shared_request *dropped) const noexcept
 	{
 		dropped->drop();
 	}
@@ -1023,6 +1185,583 @@ checkout::object::end() noexcept
 	if (alone.owns_lock())
 		alone.unlock();
 	forget();
+}
+
+/* What all stores have. */
+class store_base {
+public:
+	/* hwt_store_options, with the same defaults. */
+	struct options {
+		std::uint64_t limit = 0;
+		delay idle{};
+		delay backoff{};
+		std::uint32_t shards = 0;
+		const hwt_store_executor *executor = nullptr;
+	};
+
+	/* For writing, unless read has made it. What it views is copied where a
+	 * request needs it. */
+	class key {
+	public:
+		template <class S,
+		    class = std::enable_if_t<
+			std::is_convertible_v<const S &, std::string_view>>>
+		key(const S &name) noexcept : name_(name)
+		{
+		}
+
+		std::string_view
+		name() const noexcept
+		{
+			return name_;
+		}
+
+		hwt_use
+		use() const noexcept
+		{
+			return use_;
+		}
+
+	private:
+		friend class store_base;
+
+		std::string_view name_;
+		hwt_use use_ = HWT_WRITE;
+	};
+
+	static key
+	read(std::string_view name) noexcept
+	{
+		key made = name;
+
+		made.use_ = HWT_READ;
+		return made;
+	}
+
+	/* {"a", "b"}; one key; or what has data() and size(), of key. */
+	class key_list {
+	public:
+		template <class K,
+		    std::enable_if_t<std::is_convertible_v<const K &, key>,
+			int> = 0>
+		key_list(const K &one) noexcept : one_(one), size_(1)
+		{
+		}
+
+		key_list(std::initializer_list<key> keys) noexcept
+		    : size_(keys.size())
+		{
+			keys_ = keys.begin();
+		}
+
+		template <class Keys,
+		    std::enable_if_t<
+			std::is_convertible_v<
+			    decltype(std::declval<const Keys &>().data()),
+			    const key *>,
+			int> = 0>
+		key_list(const Keys &keys) noexcept
+		    : keys_(keys.data()), size_(keys.size())
+		{
+		}
+
+		const key &
+		operator[](std::size_t i) const noexcept
+		{
+			return keys_ != nullptr ? keys_[i] : one_;
+		}
+
+		std::size_t
+		size() const noexcept
+		{
+			return size_;
+		}
+
+	private:
+		key one_ = std::string_view();
+		const key *keys_ = nullptr;
+		std::size_t size_;
+	};
+
+	/* As checkout::waiter. */
+	class waiter {
+	public:
+		waiter() noexcept = default;
+
+		/* hwt_store_cancel. True: the callable is called with
+		 * ECANCELED, mostly before this returns. */
+		bool
+		cancel() noexcept
+		{
+			return demand_ != nullptr &&
+			    hwt_store_cancel(
+				demand_->store, &demand_->request) == 0;
+		}
+
+	private:
+		template <class T> friend class store;
+
+		explicit waiter(detail::store_demand *waiting) noexcept
+		    : demand_(waiting)
+		{
+		}
+
+		std::unique_ptr<detail::store_demand, detail::demand_dropper>
+		    demand_;
+	};
+
+	/* hwt_store_trim: unloads what nobody wants until all weighs at most
+	 * that. */
+	void
+	trim(std::uint64_t weight = 0)
+	{
+		check(make_error(hwt_store_trim(get(), weight)), "trim");
+	}
+
+	hwt_store_stats
+	stats() const
+	{
+		hwt_store_stats stats{};
+
+		check(make_error(hwt_store_read_stats(get(), &stats)), "stats");
+		return stats;
+	}
+
+	/* For functions of hwt_checkout.h. */
+	::hwt_store *
+	get() const noexcept
+	{
+		return store_.get();
+	}
+
+protected:
+	store_base() noexcept = default;
+
+	std::unique_ptr<::hwt_store, detail::store_closer> store_;
+};
+
+/* Objects by key. See LIFETIMES above. Any thread may use it at any time. */
+template <class T> class store : public store_base {
+public:
+	/* What a load has made. */
+	struct loaded {
+		template <class U,
+		    class = std::enable_if_t<std::is_convertible_v<
+			std::unique_ptr<U>, std::unique_ptr<T>>>>
+		loaded(
+		    std::unique_ptr<U> made, std::uint32_t weighs = 1) noexcept
+		    : value(std::move(made)), weight(weighs)
+		{
+		}
+
+		std::unique_ptr<T> value;
+		std::uint32_t weight; /* in the units of options::limit */
+	};
+
+	/* A load that ends later, by any thread: the first call here ends it.
+	 * Without one, its destructor fails with ECANCELED. */
+	class load_job {
+	public:
+		/* Nothing: it has failed with ENOENT. */
+		void
+		end(loaded made) noexcept
+		{
+			hwt_loaded given{made.value.get(), made.weight};
+
+			if (made.value == nullptr)
+				fail(std::make_error_code(
+				    std::errc::no_such_file_or_directory));
+			else if (job_ != nullptr &&
+			    hwt_store_complete(job_.get_deleter().store,
+				job_.release(), 0, &given) == 0)
+				static_cast<void>(made.value.release());
+		}
+
+		void
+		fail(const std::error_code &error) noexcept
+		{
+			if (job_ != nullptr)
+				static_cast<void>(hwt_store_complete(
+				    job_.get_deleter().store, job_.release(),
+				    detail::store_errno(error), nullptr));
+		}
+
+	private:
+		friend class store;
+
+		explicit load_job(detail::store_job job) noexcept
+		    : job_(std::move(job))
+		{
+		}
+
+		detail::store_job job_;
+	};
+
+	/* The same of an unload. Without a call, the object stays. */
+	class unload_job {
+	public:
+		/* Destroys the object. */
+		void
+		end() noexcept
+		{
+			if (job_ == nullptr)
+				return;
+			delete std::exchange(value_, nullptr);
+			static_cast<void>(
+			    hwt_store_complete(job_.get_deleter().store,
+				job_.release(), 0, nullptr));
+		}
+
+		void
+		refuse() noexcept
+		{
+			job_.reset();
+		}
+
+	private:
+		friend class store;
+
+		explicit unload_job(detail::store_job job, T *value) noexcept
+		    : job_(std::move(job)), value_(value)
+		{
+		}
+
+		detail::store_job job_;
+		T *value_;
+	};
+
+	/* What was granted, or empty; as checkout::hold. What is held for
+	 * reading is not changed. */
+	class hold {
+	public:
+		hold() noexcept = default;
+
+		void
+		release() noexcept
+		{
+			demand_.reset();
+		}
+
+		/* That of the key i. */
+		T &
+		operator[](std::size_t i) const noexcept
+		{
+			return *static_cast<T *>(demand_->items[i].value);
+		}
+
+		T &
+		operator*() const noexcept
+		{
+			return (*this)[0];
+		}
+
+		T *
+		operator->() const noexcept
+		{
+			return &(*this)[0];
+		}
+
+		std::size_t
+		size() const noexcept
+		{
+			return demand_ != nullptr ? demand_->count : 0;
+		}
+
+		/* hwt_store_pin: that of the key i is not unloaded before the
+		 * store's destructor, or until it is unpinned. EPERM: this is
+		 * empty. */
+		void
+		pin(std::size_t i, bool pinned = true)
+		{
+			int result = -EPERM;
+
+			if (demand_ != nullptr)
+				result = hwt_store_pin(demand_->store,
+				    &demand_->request, i, pinned);
+			check(make_error(result), "pin");
+		}
+
+		explicit operator bool() const noexcept
+		{
+			return demand_ != nullptr;
+		}
+
+	private:
+		friend class store;
+
+		explicit hold(detail::store_demand *granted) noexcept
+		    : demand_(granted)
+		{
+		}
+
+		std::unique_ptr<detail::store_demand,
+		    detail::store_demand_releaser>
+		    demand_;
+	};
+
+	/* The object is destroyed, and that is all. */
+	struct unload_nothing {
+		void
+		operator()(std::string_view, T &) const noexcept
+		{
+		}
+	};
+
+	/*
+	 * load is called with a key, and returns a std::unique_ptr<T>, or a
+	 * loaded, which has a weight, too. Empty: it has failed, with ENOENT;
+	 * or with the error that it has stored, if it takes a std::error_code &
+	 * as well; EIO for one that has no errno value. If it takes a load_job
+	 * instead, it returns nothing, and the job ends it.
+	 *
+	 * unload is called with a key and an object, which is destroyed then.
+	 * If it returns a bool, false: the object stays. If it takes an
+	 * unload_job as well, that ends it.
+	 *
+	 * Both run where hwt_store_options says, several at a time.
+	 */
+	template <class Load, class Unload = unload_nothing>
+	store(const checkout &of, const options &given, Load &&load,
+	    Unload &&unload = {})
+	{
+		std::error_code error;
+
+		*this = try_make(error, of, given, std::forward<Load>(load),
+		    std::forward<Unload>(unload));
+		check(error, "store");
+	}
+
+	template <class Load, class Unload = unload_nothing>
+	static store try_make(std::error_code &error, const checkout &of,
+	    const options &given, Load &&load,
+	    Unload &&unload = {}) noexcept(detail::is_nothrow_kept<Load>
+		&&detail::is_nothrow_kept<Unload>);
+
+	/* Waits in this thread. Empty: the deadline has come. EDEADLK: in a
+	 * callable that gets a hold. Other errors are what a load has answered,
+	 * so that one that answers ETIMEDOUT looks like the deadline. */
+	[[nodiscard]] hold
+	acquire_wait(key_list keys, delay within)
+	{
+		std::error_code error;
+		hold held = try_acquire_wait(error, keys, within);
+
+		check(error, "acquire_wait");
+		return held;
+	}
+
+	[[nodiscard]] hold
+	try_acquire_wait(
+	    std::error_code &error, key_list keys, delay within) noexcept
+	{
+		auto *made = new (std::nothrow) detail::store_demand;
+		int result =
+		    made == nullptr ? -ENOMEM : made->prepare(get(), keys);
+
+		if (result == 0)
+			result = hwt_store_acquire_wait(
+			    get(), &made->request, within.ns());
+		error = make_error(result == -ETIMEDOUT ? 0 : result);
+		if (result == 0)
+			return hold(made);
+		delete made;
+		return hold();
+	}
+
+	/*
+	 * callable gets a hold, and why it is empty if it takes a
+	 * std::error_code, too: ETIMEDOUT, ECANCELED, ESHUTDOWN, or what a load
+	 * has answered. It is called once, as that of checkout::acquire.
+	 *
+	 * The errors are those of hwt_store_acquire: it is not called then.
+	 */
+	template <class F>
+	waiter
+	acquire(key_list keys, delay within, F &&callable)
+	{
+		std::error_code error;
+		waiter made =
+		    try_acquire(error, keys, within, std::forward<F>(callable));
+
+		check(error, "acquire");
+		return made;
+	}
+
+	template <class F>
+	waiter try_acquire(std::error_code &error, key_list keys, delay within,
+	    F &&callable) noexcept(detail::is_nothrow_kept<F>);
+
+private:
+	template <class Load, class Unload> class code_of;
+	template <class F> class demand_of;
+
+	store() noexcept = default;
+};
+
+template <class T>
+template <class Load, class Unload>
+class store<T>::code_of final : public detail::store_code {
+public:
+	template <class L, class U>
+	code_of(L &&load, U &&unload) noexcept(
+	    std::is_nothrow_constructible_v<Load, L>
+		&&std::is_nothrow_constructible_v<Unload, U>)
+	    : load_(std::forward<L>(load)), unload_(std::forward<U>(unload))
+	{
+	}
+
+	static int
+	load(void *ctx, hwt_store_job *job, const void *key, std::size_t size,
+	    hwt_loaded *to) noexcept
+	{
+		auto *code = static_cast<code_of *>(ctx);
+		std::string_view name(static_cast<const char *>(key), size);
+		std::error_code error;
+
+		if constexpr (std::is_invocable_v<Load &, std::string_view,
+				  load_job>) {
+			code->load_(name, load_job({job, {code->store}}));
+			return HWT_STORE_LATER;
+		} else if constexpr (std::is_invocable_v<Load &,
+					 std::string_view, std::error_code &>) {
+			return code->answer(
+			    code->load_(name, error), error, to);
+		} else {
+			return code->answer(code->load_(name), error, to);
+		}
+	}
+
+	static int
+	unload(void *ctx, hwt_store_job *job, const void *key, std::size_t size,
+	    void *value) noexcept
+	{
+		auto *code = static_cast<code_of *>(ctx);
+		std::string_view name(static_cast<const char *>(key), size);
+		T *object = static_cast<T *>(value);
+
+		if constexpr (std::is_invocable_v<Unload &, std::string_view,
+				  T &, unload_job>) {
+			code->unload_(name, *object,
+			    unload_job({job, {code->store}}, object));
+			return HWT_STORE_LATER;
+		} else if constexpr (std::is_void_v<std::invoke_result_t<
+					 Unload &, std::string_view, T &>>) {
+			code->unload_(name, *object);
+		} else if (!code->unload_(name, *object)) {
+			return -EBUSY;
+		}
+		delete object;
+		return 0;
+	}
+
+private:
+	static int
+	answer(
+	    loaded made, const std::error_code &error, hwt_loaded *to) noexcept
+	{
+		if (error)
+			return detail::store_errno(error);
+		if (made.value == nullptr)
+			return -ENOENT;
+		to->weight = made.weight;
+		to->value = made.value.release();
+		return 0;
+	}
+
+	Load load_;
+	Unload unload_;
+};
+
+template <class T>
+template <class Load, class Unload>
+store<T>
+store<T>::try_make(std::error_code &error, const checkout &of,
+    const options &given, Load &&load,
+    Unload &&unload) noexcept(detail::is_nothrow_kept<Load>
+	&&detail::is_nothrow_kept<Unload>)
+{
+	using code = code_of<std::decay_t<Load>, std::decay_t<Unload>>;
+	std::unique_ptr<code> kept(new (std::nothrow)
+		code(std::forward<Load>(load), std::forward<Unload>(unload)));
+	hwt_store_options options{};
+	::hwt_store *stored = nullptr;
+	store made;
+	int result = -ENOMEM;
+
+	options.load = code::load;
+	options.unload = code::unload;
+	options.ctx = kept.get();
+	options.limit = given.limit;
+	options.idle_ns = given.idle.ns();
+	options.backoff_ns = given.backoff.ns();
+	options.shards = given.shards;
+	options.executor = given.executor;
+	if (kept != nullptr)
+		result = hwt_store_create(&stored, of.get(), &options);
+	error = make_error(result);
+	if (result == 0) {
+		kept->store = stored;
+		made.store_ = {stored, detail::store_closer{kept.release()}};
+	}
+	return made;
+}
+
+/* One with a callable. */
+template <class T>
+template <class F>
+class store<T>::demand_of final : public detail::store_demand {
+public:
+	template <class Given>
+	explicit demand_of(Given &&callable) noexcept(
+	    std::is_nothrow_constructible_v<F, Given>)
+	    : callable_(std::in_place, std::forward<Given>(callable))
+	{
+	}
+
+	void
+	end(int result) noexcept override
+	{
+		hold held(result == 0 ? this : nullptr);
+
+		/* The hold may end in the callable. */
+		if (held)
+			keep();
+		if constexpr (std::is_invocable_v<F &, hold, std::error_code>)
+			static_cast<void>(
+			    (*callable_)(std::move(held), make_error(result)));
+		else
+			static_cast<void>((*callable_)(std::move(held)));
+		callable_.reset();
+		drop();
+	}
+
+private:
+	std::optional<F> callable_;
+};
+
+template <class T>
+template <class F>
+store_base::waiter
+store<T>::try_acquire(std::error_code &error, key_list keys, delay within,
+    F &&callable) noexcept(detail::is_nothrow_kept<F>)
+{
+	using kept = demand_of<std::decay_t<F>>;
+	auto *made = new (std::nothrow) kept(std::forward<F>(callable));
+	int result = made == nullptr ? -ENOMEM : made->prepare(get(), keys);
+
+	if (result == 0) {
+		made->keep();
+		result = hwt_store_acquire(get(), &made->request, within.ns());
+	}
+	error = make_error(result);
+	if (result < 0) {
+		delete made;
+		return waiter();
+	}
+	waiter waiting(made);
+	if (result == 0)
+		made->end(0);
+	return waiting;
 }
 
 } /* namespace hwt_cxx */

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <deque>
+#include <ios>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -595,6 +596,289 @@ an_error_destroys_the_callable()
 	CHECK(error == std::errc::invalid_argument);
 }
 
+/* What the stores below load: its name, and how many are there. */
+struct page {
+	static inline std::atomic<int> living{0};
+
+	explicit page(std::string_view from) : name(from)
+	{
+		living++;
+	}
+
+	page(const page &) = delete;
+	page &operator=(const page &) = delete;
+
+	~page()
+	{
+		living--;
+	}
+
+	std::string name;
+	const void *owner = nullptr;
+};
+
+using pages = hwt::store<page>;
+
+static_assert(!std::is_copy_constructible_v<pages>);
+static_assert(std::is_nothrow_move_assignable_v<pages>);
+static_assert(!std::is_copy_constructible_v<pages::hold>);
+static_assert(!std::is_copy_constructible_v<pages::load_job>);
+
+static std::unique_ptr<page>
+read_page(std::string_view name)
+{
+	return std::make_unique<page>(name);
+}
+
+static void
+a_store_loads_what_is_named_and_unloads_it()
+{
+	fixture f;
+	std::string unloaded;
+	{
+		pages all(
+		    f.pool, {},
+		    [held = token()](
+			std::string_view name) { return read_page(name); },
+		    [&, held = token()](std::string_view name, page &out) {
+			    CHECK(name == out.name && page::living != 0);
+			    unloaded += name;
+		    });
+		pages::hold held = all.acquire_wait({"a", "bc"}, 1s);
+
+		CHECK(held && held.size() == 2 && held[1].name == "bc");
+		CHECK(held->name == "a" && (*held).name == "a");
+		CHECK(all.stats().loads == 2 && f.pool.stats().out == 1);
+		held.release();
+		CHECK(!held && held.size() == 0);
+		all.trim();
+		CHECK(page::living == 0 && unloaded.size() == 3);
+		/* One key, of any kind, and what has keys. */
+		std::string name(300, 'x');
+		std::error_code error;
+		CHECK(!all.try_acquire_wait(error, name, 1s));
+		CHECK(error == std::errc::invalid_argument);
+		name.resize(255);
+		std::vector<pages::key> list{name, pages::read("a")};
+		CHECK(all.acquire_wait(list, 1s)[0].name == name);
+		CHECK(all.acquire_wait(name, 1s)->name == name);
+		CHECK(all.acquire_wait(std::string_view("\0", 1), 1s));
+		pages moved = std::move(all);
+		CHECK(moved.stats().loaded == 3 && token::living == 2);
+	}
+	CHECK(page::living == 0 && token::living == 0);
+}
+
+static void
+a_callable_gets_the_hold_of_keys()
+{
+	fixture f;
+	pages all(f.pool, {}, read_page);
+	std::vector<int> ends;
+	pages::hold last;
+	auto callable = [&, held = token()](
+			    pages::hold granted, std::error_code why) {
+		CHECK(bool(granted) == !why);
+		ends.push_back(why.value());
+		if (granted)
+			last = std::move(granted);
+	};
+	auto waiting = all.acquire("a", 1s, callable);
+
+	CHECK(ends == std::vector<int>{0} && last->name == "a");
+	CHECK(!waiting.cancel());
+	waiting = all.acquire({"a"}, hwt::never, callable);
+	CHECK(waiting.cancel() && !waiting.cancel());
+	all.acquire("a", 5ms, callable);
+	f.m.pass(5ms);
+	CHECK(ends == (std::vector<int>{0, ECANCELED, ETIMEDOUT}));
+	{
+		pages::hold one;
+		all.acquire({"a", "b"}, 1s,
+		    [&](pages::hold granted) { one = std::move(granted); });
+		last = all.acquire_wait("c", 1s);
+		CHECK(one.size() == 2);
+	}
+	std::vector<pages::hold> readers;
+	for (int i = 0; i < 2; i++)
+		all.acquire(pages::read("a"), 1s, [&](pages::hold granted) {
+			readers.push_back(std::move(granted));
+		});
+	CHECK(readers.size() == 2 && &*readers[0] == &*readers[1]);
+	ends.clear();
+	all.acquire("a", hwt::never, callable);
+	f.pool.shutdown();
+	CHECK(ends == std::vector<int>{ESHUTDOWN});
+}
+
+static void
+a_load_fails_with_its_error()
+{
+	fixture f;
+	std::error_code with = std::make_error_code(std::errc::io_error);
+	pages::options given;
+	std::error_code error;
+	int loads = 0;
+
+	given.backoff = 5ms;
+	pages all(
+	    f.pool, given, [&](std::string_view name, std::error_code &why) {
+		    loads++;
+		    why = with;
+		    return name == "a" ? read_page(name) : nullptr;
+	    });
+	CHECK(!all.try_acquire_wait(error, {"b", "a"}, 1s));
+	CHECK(error == std::errc::io_error && page::living == 0);
+	CHECK(!all.try_acquire_wait(error, "a", 1s) && loads == 2);
+	f.m.pass(5ms);
+	with = std::make_error_code(std::errc::no_space_on_device);
+	std::error_code told;
+	all.acquire(
+	    "a", 1s, [&](pages::hold, std::error_code why) { told = why; });
+	CHECK(told.value() == ENOSPC && loads == 3);
+	all.try_acquire(error, "a", 1s, [](pages::hold) { CHECK(false); });
+	CHECK(error.value() == ENOSPC && loads == 3);
+	/* It has no errno value. */
+	f.m.pass(5ms);
+	with = std::make_error_code(std::io_errc::stream);
+	CHECK(!all.try_acquire_wait(error, "a", 1s) && error.value() == EIO);
+	f.m.pass(5ms);
+	with = {};
+	CHECK(!all.try_acquire_wait(error, "b", 1s) && error.value() == ENOENT);
+	CHECK(all.try_acquire_wait(error, "a", 1s) && !error);
+}
+
+static void
+a_store_keeps_to_its_options()
+{
+	fixture f;
+	pages::options given;
+	bool keeps = true;
+	std::uint64_t jobs = 0;
+
+	given.limit = 5;
+	given.idle = 5ms;
+	given.shards = 1;
+	/* It refuses them. */
+	hwt_store_executor executor{
+	    [](void *ctx, ::hwt_store *, hwt_store_job *) {
+		    ++*static_cast<std::uint64_t *>(ctx);
+		    return -EAGAIN;
+	    },
+	    &jobs};
+	given.executor = &executor;
+	pages all(
+	    f.pool, given,
+	    [](std::string_view name) {
+		    return pages::loaded(read_page(name), 3);
+	    },
+	    [&](std::string_view, page &) { return !keeps; });
+	all.acquire_wait("a", 1s)->owner = &f;
+	all.acquire_wait("b", 1s)->owner = &f;
+	CHECK(all.stats().weight == 6 && all.stats().refusals != 0);
+	keeps = false;
+	all.acquire_wait("c", 1s).pin(0);
+	CHECK(all.stats().weight == 3 && all.stats().loaded == 1);
+	f.m.pass(10ms);
+	CHECK(page::living == 1);
+	all.acquire_wait("c", 1s).pin(0, false);
+	f.m.pass(10ms);
+	hwt_store_stats stats = all.stats();
+	CHECK(page::living == 0 && stats.loads == 3 && stats.unloads == 3);
+	CHECK(jobs == stats.loads + stats.unloads + stats.refusals);
+	std::error_code error;
+	given.idle = hwt::never;
+	(void)pages::try_make(error, f.pool, given, read_page);
+	CHECK(error == std::errc::invalid_argument);
+}
+
+static void
+loads_and_unloads_end_later()
+{
+	fixture f;
+	std::optional<pages::load_job> loading;
+	std::vector<pages::unload_job> unloading;
+	std::vector<int> ends;
+	std::error_code error;
+	pages all(
+	    f.pool, {},
+	    [&](std::string_view name, pages::load_job job) {
+		    loading.emplace(std::move(job));
+		    if (name == "at once")
+			    loading->end(read_page(name));
+		    else if (name == "dropped")
+			    loading.reset();
+	    },
+	    [&](std::string_view, page &, pages::unload_job job) {
+		    unloading.push_back(std::move(job));
+	    });
+	auto acquire = [&] {
+		all.acquire("a", 1s, [&](pages::hold, std::error_code why) {
+			ends.push_back(why.value());
+		});
+	};
+
+	CHECK(all.acquire_wait("at once", 1s)->name == "at once");
+	CHECK(!all.try_acquire_wait(error, "dropped", 1s));
+	CHECK(error.value() == ECANCELED);
+	acquire();
+	loading->end(std::unique_ptr<page>());
+	acquire();
+	loading->fail(std::make_error_code(std::errc::io_error));
+	acquire();
+	CHECK(ends == (std::vector<int>{ENOENT, EIO}) && page::living == 1);
+	loading->end(read_page("a"));
+	CHECK(ends.size() == 3 && ends[2] == 0 && page::living == 2);
+	/* It has ended. */
+	loading->end(read_page("a"));
+	loading->fail(std::make_error_code(std::errc::io_error));
+	all.trim();
+	CHECK(unloading.size() == 2 && page::living == 2);
+	unloading[0].refuse();
+	unloading[0].end();
+	unloading[1].end();
+	CHECK(page::living == 1 && all.stats().refusals == 1);
+	unloading.clear();
+	all.trim();
+	unloading.clear();
+	CHECK(page::living == 1 && all.stats().refusals == 2);
+	all.trim();
+	unloading[0].end();
+	CHECK(page::living == 0 && all.stats().jobs == 0);
+}
+
+static void
+the_destructor_of_a_store_waits_for_jobs()
+{
+	fixture f;
+	std::atomic<bool> ended{false};
+	std::optional<pages::load_job> loading;
+	bool refuses = true;
+	auto all = std::make_unique<pages>(
+	    f.pool, pages::options(),
+	    [&](std::string_view name, pages::load_job job) {
+		    if (name == "b")
+			    job.end(read_page(name));
+		    else
+			    loading.emplace(std::move(job));
+	    },
+	    [&](std::string_view, page &) {
+		    return !std::exchange(refuses, false);
+	    });
+
+	CHECK(all->acquire_wait("b", 1s));
+	all->acquire("a", 1s, [](pages::hold none) { CHECK(!none); }).cancel();
+	std::thread ends([&] {
+		std::this_thread::sleep_for(20ms);
+		ended = true;
+		loading->end(read_page("a"));
+	});
+
+	all.reset();
+	CHECK(ended && !refuses && page::living == 0);
+	ends.join();
+}
+
 #ifdef __cpp_exceptions
 static void
 errors_are_thrown()
@@ -623,6 +907,15 @@ errors_are_thrown()
 		CHECK(thrown([&] { f.pool.pause(1s, nothing); }) == EALREADY);
 		CHECK(waiting.cancel());
 	}
+	pages all(f.pool, {}, [](std::string_view) { return read_page({}); });
+	CHECK(thrown([&] { auto none = all.acquire_wait("", 1s); }) == EINVAL);
+	CHECK(
+	    thrown([&] { all.acquire("", 1s, [](pages::hold) {}); }) == EINVAL);
+	CHECK(thrown([] { pages::hold().pin(0); }) == EPERM);
+	CHECK(thrown([&] { all.acquire_wait("a", 1s).pin(1); }) == EINVAL);
+	pages::options wrong;
+	wrong.shards = 3;
+	CHECK(thrown([&] { pages none(f.pool, wrong, read_page); }) == EINVAL);
 	f.pool.acquire(f.b, 1s, [](hold) {});
 	f.pool.acquire(f.a, 1s, [&f](hold) {
 		CHECK(thrown([&] {
@@ -680,6 +973,30 @@ a_forked_child_leaves_callables_alone()
 }
 
 static void
+a_forked_child_destroys_a_store_but_no_callable()
+{
+	static fixture *f;
+	static pages *all;
+
+	f = new fixture;
+	all = new pages(f->pool, {}, [held = token()](std::string_view name) {
+		return read_page(name);
+	});
+	CHECK(all->acquire_wait("a", 1s));
+	CHECK(child([] {
+		std::error_code error;
+
+		CHECK(!all->try_acquire_wait(error, "a", 1s));
+		CHECK(error.value() == EOWNERDEAD);
+		delete all;
+		CHECK(token::living == 1 && page::living == 1);
+	}) == 0);
+	delete all;
+	CHECK(token::living == 0 && page::living == 0);
+	delete f;
+}
+
+static void
 some_errors_end_the_program()
 {
 #ifdef __cpp_exceptions
@@ -732,6 +1049,21 @@ some_errors_end_the_program()
 		f.pool.acquire(f.a, 1s, [box](hold) { delete box; });
 		held.release();
 		box->run();
+	}) == 42);
+	CHECK(child([] {
+		fixture f;
+		auto all = std::make_unique<pages>(
+		    f.pool, pages::options(), read_page);
+		pages::hold held = all->acquire_wait("a", 1s);
+		all->acquire("a", 1s, [&](pages::hold) { all.reset(); });
+		held.release();
+	}) == 42);
+	CHECK(child([] {
+		fixture f;
+		auto *all = new pages(f.pool, {}, read_page);
+		pages::hold held = all->acquire_wait("a", 1s);
+		held = all->acquire_wait("b", 1s);
+		delete all;
 	}) == 42);
 }
 
@@ -822,11 +1154,18 @@ main()
 	    TEST(callables_run_in_a_mailbox),
 	    TEST(the_destructor_waits_for_a_mailbox),
 	    TEST(an_error_destroys_the_callable),
+	    TEST(a_store_loads_what_is_named_and_unloads_it),
+	    TEST(a_callable_gets_the_hold_of_keys),
+	    TEST(a_load_fails_with_its_error),
+	    TEST(a_store_keeps_to_its_options),
+	    TEST(loads_and_unloads_end_later),
+	    TEST(the_destructor_of_a_store_waits_for_jobs),
 #ifdef __cpp_exceptions
 	    TEST(errors_are_thrown),
 #endif
 	    TEST(a_shutdown_ends_what_waits),
 	    TEST(a_forked_child_leaves_callables_alone),
+	    TEST(a_forked_child_destroys_a_store_but_no_callable),
 	    TEST(some_errors_end_the_program),
 	    TEST(each_ends_once_whatever_races),
 	};
