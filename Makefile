@@ -65,6 +65,7 @@
 #   V=1              shows the commands
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       the stress programs' work, in percent
+#   ONLY='header/*'  make check, check-all: the jobs whose names match
 #   ARCH=aarch64     make check: cross-built, under qemu-user
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
