@@ -156,9 +156,10 @@
  * PROGRESS. A call that is marked as lock-free does not wait for another
  * thread, whatever that thread is doing. When the timer grows, hwt_new_timeout*
  * call mmap, where the kernel may make threads of a process wait for each
- * other, as it may when they touch new memory. A timeout's deadline never
- * depends on whether another thread that is in a call runs on; but with
- * HWT_MANUAL one thread calls wake, and others rely on that.
+ * other, as it may when they touch new memory. A thread that is descheduled in
+ * a call does not make the timeouts of other threads late, since each thread
+ * wakes the worker itself. With HWT_MANUAL it can: of several threads whose
+ * timeouts are due before the next wake-up, one calls wake for all.
  * The worker does not wait for the threads of a pool or a mailbox. A thread has
  * free records of its own for up to 8 live timers, and up to 1024 threads have
  * free records of one timer. Beyond these limits, calls use a cache that

@@ -141,8 +141,9 @@ struct hwt_purgatory_stats {
 	uint64_t links; /* of pending operations under keys */
 	uint64_t keys; /* with a link */
 	uint64_t completed, expired, cancelled, shut_down;
-	/* Calls of predicates; of calls of the library that other threads are
-	 * in, some later. */
+	/* Calls of predicates. Those made in a call of the library are all
+	 * counted when that call returns; while it is under way in another
+	 * thread, some may be missing. */
 	uint64_t tried;
 	/* 168 bytes (with 64-bit pointers) for each operation that is in use
 	 * (until its done has returned), in slabs of 512: where 512 have ended,
@@ -217,9 +218,10 @@ int hwt_purgatory_cancel_key(
 int hwt_purgatory_read_stats(
     const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats);
 
-/* Ends all operations with HWT_SHUT_DOWN, and waits until no callback and no
- * timeout's task of the purgatory is running, execute included. Operations that
- * an executor holds stay with it.
+/* Ends all operations with HWT_SHUT_DOWN. When it returns, no thread is in a
+ * callback of this purgatory, in execute of one of its executors, or in the
+ * task of one of its timeouts. An operation that an executor holds stays there
+ * until it is run.
  * -EDEADLK    from a callback of this purgatory, or in another call of it from
  *             a hook of its timer
  * -EINVAL -EOWNERDEAD */

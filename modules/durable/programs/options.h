@@ -38,8 +38,10 @@ struct program {
  * fill in. */
 extern struct hwt_durable_options open_options;
 
-/* Reads argv: --help, --version and what makes no sense end the process. What
- * is no option moves to the front; returns how many those are. Comes first. */
+/* Reads the options in argv; call it before the other functions here. --help
+ * and --version print a text and end the process; so does an option that is not
+ * known or has a bad value, with STATUS_USAGE. Moves the arguments that are no
+ * options to the front of argv, and returns their number. */
 int options_read(const struct program *program, int argc, char **argv);
 
 /* A line on stderr with the program's name. Nothing in it controls a terminal.
