@@ -508,6 +508,16 @@ def check_layout(test, header, structs):
     test.assertEqual(list(map(int, said.stdout.split())), expected)
 
 
+def check_functions(test, header, library, left_out=""):
+    """library binds what header declares, but for what is left out."""
+    declared = subprocess.run(
+        [os.path.join(TOP, "tools/declared"), os.path.join(TOP, header)],
+        capture_output=True, text=True, check=True).stdout.split()
+    bound = {name for name, function in vars(library).items()
+             if name.startswith("hwt_") and function.argtypes is not None}
+    test.assertEqual(set(declared) - bound, set(left_out.split()))
+
+
 class Layout(unittest.TestCase):
     def test_sizes_and_offsets(self):
         check_layout(self, "hwt.h", {
@@ -515,6 +525,17 @@ class Layout(unittest.TestCase):
             "hwt_options": hwt._Options, "hwt_timeout_info": hwt._Info,
             "hwt_unprocessed": hwt._Unprocessed, "hwt_stats": hwt._Stats,
         })
+
+    def test_functions(self):
+        # Those that others here replace; those of deadlines, where Python has
+        # delays; those with a FILE or for an executor that is written in C;
+        # and what only a C program needs: to start the worker before the first
+        # timeout, a state, a limited stop, the end of the shared timer.
+        check_functions(self, "hwt.h", hwt._hwt, """
+            hwt_new_timeout hwt_new_timeouts hwt_touch
+            hwt_now hwt_new_timeout_at hwt_reschedule_at
+            hwt_dump hwt_stats_write hwt_run
+            hwt_start hwt_state hwt_stop_within hwt_shared_shutdown""")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import weakref
 import hwt
 import hwt_checkout
 from hwt_checkout import Grant
-from test_hwt import check_layout, manual, run_program
+from test_hwt import check_functions, check_layout, manual, run_program
 
 
 class Manual(unittest.TestCase):
@@ -455,6 +455,18 @@ class Layout(unittest.TestCase):
             "hwt_checkout_options": hwt_checkout._Options,
             "hwt_checkout_stats": hwt_checkout._Stats,
         })
+
+    def test_functions(self):
+        # Items with flags replace the first; a pthread_mutex_t and an executor
+        # are C's; stores are not bound.
+        check_functions(self, "modules/checkout/hwt_checkout.h",
+                        hwt_checkout._lib, """
+            hwt_request_init
+            hwt_checkout_acquire_wait_unlock hwt_request_run
+            hwt_store_acquire hwt_store_acquire_wait hwt_store_cancel
+            hwt_store_complete hwt_store_create hwt_store_destroy hwt_store_pin
+            hwt_store_read_stats hwt_store_release hwt_store_request_init
+            hwt_store_run hwt_store_trim""")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import weakref
 import hwt
 import hwt_durable
 from hwt_durable import Fail, Retry, State, Task, finish
-from test_hwt import TOP, check_layout, run_program
+from test_hwt import TOP, check_functions, check_layout, run_program
 
 sys.path.insert(0, os.path.join(TOP, "modules/durable/test"))
 import engine as engines  # noqa: E402
@@ -277,6 +277,10 @@ class Layout(unittest.TestCase):
             "hwt_durable_scheduler_options": hwt_durable._SchedulerOptions,
             "hwt_log": hwt_durable._Log,
         })
+
+    def test_functions(self):
+        check_functions(self, "modules/durable/hwt_durable.h",
+                        hwt_durable._lib)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import weakref
 import hwt
 import hwt_purgatory
 from hwt_purgatory import Outcome
-from test_hwt import check_layout, manual, run_program
+from test_hwt import check_functions, check_layout, manual, run_program
 
 ONE, TWO = (1, 1), (1, 2)
 
@@ -298,6 +298,11 @@ class Layout(unittest.TestCase):
             "hwt_operation_spec": hwt_purgatory._Spec,
             "hwt_purgatory_stats": hwt_purgatory._Stats,
         })
+
+    def test_functions(self):
+        # For an executor that is written in C.
+        check_functions(self, "modules/purgatory/hwt_purgatory.h",
+                        hwt_purgatory._lib, "hwt_operation_run")
 
 
 if __name__ == "__main__":
