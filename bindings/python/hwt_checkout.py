@@ -16,6 +16,10 @@ a pause.
     with pool.acquire(hwt_checkout.Read(a), b):  # beside others that read a
         b.value = a.value
 
+    accounts = pool.store(read_account, write_account, limit=1000)
+    with accounts.acquire("alice", "bob", timeout=0.05) as held:
+        transfer(held[0], held[1])
+
 It belongs to hwt.py, loads the library that lies beside libhwt, and treats
 times, errors, the end of the program and forked children as hwt.py does.
 hwt_checkout.h has the promises.
@@ -23,7 +27,8 @@ hwt_checkout.h has the promises.
 LIFETIMES. The module keeps the memory of objects and requests for as long as
 the library uses it; a Checkout is freed when nothing refers to it, and neither
 its holds nor what waits do. A Hold that was forgotten is released when it is
-freed, with a ResourceWarning.
+freed, with a ResourceWarning. A Store is freed, and all of it unloaded, when
+nothing refers to it, as a Checkout; at the end of the program it is trimmed.
 
 THREADS. Any thread may call everything here, but one at a time uses a Hold.
 acquire and pause wait without the interpreter's lock, and a signal's handler
@@ -35,17 +40,20 @@ sys.unraisablehook.
 """
 
 import atexit
+import concurrent.futures
 import ctypes
 import enum
 import errno
 import itertools
 import math
 import warnings
+import weakref
 
 import hwt
 
 __all__ = ["NEVER", "Checkout", "Grant", "Group", "Hold", "Mailbox", "Object",
-           "Pause", "Read", "Waiter"]
+           "Pause", "Read", "Store", "StoreHold", "StoreWaiter", "Waiter",
+           "Weighed"]
 
 
 NEVER = 2**32 - 1  # for hold_after
@@ -100,6 +108,53 @@ class _Stats(ctypes.Structure):
     ] + [("reserved", ctypes.c_uint64 * 8)]
 
 
+class _StoreRequest(ctypes.Structure):
+    _fields_ = [("private_words", ctypes.c_uint64 * 82)]
+
+
+class _StoreItem(ctypes.Structure):
+    _fields_ = [("key", ctypes.c_char_p), ("size", ctypes.c_size_t),
+                ("value", ctypes.c_void_p), ("use", ctypes.c_int)]
+
+
+class _Loaded(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("weight", ctypes.c_uint32)]
+
+
+_StoreLoad = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+    ctypes.c_size_t, ctypes.POINTER(_Loaded))
+_StoreUnload = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+    ctypes.c_size_t, ctypes.c_void_p)
+_StoreGranted = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(_StoreRequest), ctypes.c_void_p, ctypes.c_int)
+
+
+class _StoreOptions(ctypes.Structure):
+    _fields_ = [
+        ("load", _StoreLoad),
+        ("unload", _StoreUnload),
+        ("ctx", ctypes.c_void_p),
+        ("limit", ctypes.c_uint64),
+        ("idle_ns", ctypes.c_uint64),
+        ("backoff_ns", ctypes.c_uint64),
+        ("shards", ctypes.c_uint32),
+        ("executor", ctypes.c_void_p),
+        ("reserved", ctypes.c_uint64 * 8),
+    ]
+
+
+class _StoreStats(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "loaded weight jobs hits misses joined backed_off loads failures"
+            " unloads refusals"
+        ).split()
+    ] + [("reserved", ctypes.c_uint64 * 8)]
+
+
 def _load():
     pointer, out, integer = ctypes.c_void_p, ctypes.POINTER, ctypes.c_int
     request, ns, size = out(_Request), ctypes.c_uint64, ctypes.c_size_t
@@ -129,6 +184,21 @@ def _load():
         (integer, "hwt_checkout_pause", pointer, ns),
         (integer, "hwt_checkout_resume", pointer),
         (integer, "hwt_checkout_read_stats", pointer, out(_Stats)),
+        (integer, "hwt_store_create", out(pointer), pointer,
+         out(_StoreOptions)),
+        (integer, "hwt_store_destroy", pointer),
+        (integer, "hwt_store_request_init", pointer, out(_StoreRequest),
+         out(_StoreItem), size, _StoreGranted, pointer),
+        (integer, "hwt_store_acquire", pointer, out(_StoreRequest), ns),
+        (integer, "hwt_store_acquire_wait", pointer, out(_StoreRequest), ns),
+        (integer, "hwt_store_release", pointer, out(_StoreRequest)),
+        (integer, "hwt_store_cancel", pointer, out(_StoreRequest)),
+        (integer, "hwt_store_pin", pointer, out(_StoreRequest), size,
+         ctypes.c_bool),
+        (integer, "hwt_store_trim", pointer, ctypes.c_uint64),
+        (integer, "hwt_store_complete", pointer, pointer, integer,
+         out(_Loaded)),
+        (integer, "hwt_store_read_stats", pointer, out(_StoreStats)),
     ))
 
 
@@ -232,6 +302,9 @@ class Read:
 class _Set:
     """A request, and what its memory refers to."""
 
+    _release = _lib.hwt_checkout_release
+    _cancel = _lib.hwt_checkout_cancel
+
     def __init__(self, checkout, objects, number=None):
         self.checkout = checkout
         self.objects = objects
@@ -278,16 +351,16 @@ class Hold:
         self.release()
 
     # The names of the module may be gone by then.
-    def __del__(self, _warn=warnings.warn, _release=_lib.hwt_checkout_release):
+    def __del__(self, _warn=warnings.warn):
         if self._set is not None:
             _warn("a Hold was not released", ResourceWarning, source=self)
-            self._set.call(_release)
+            self._set.call(self._set._release)
 
     def release(self):
         """Releases all; the second time, nothing."""
         held, self._set = self._set, None
         if held is not None:
-            hwt._check(held.call(_lib.hwt_checkout_release))
+            hwt._check(held.call(held._release))
 
     def member(self, group):
         """The Object that was granted as any one of the group; None: it is
@@ -317,6 +390,8 @@ class Hold:
 class Waiter:
     """What acquire_then has begun; it need not be kept."""
 
+    _granted = Grant.GRANTED
+
     def __init__(self, callable):
         self._callable = callable
 
@@ -328,7 +403,7 @@ class Waiter:
         """True: the callable is called with CANCELLED, mostly before this
         returns. False: it has been called, or will be: with that too, if the
         objects that it is being tried with are not free."""
-        result = self._set.call(_lib.hwt_checkout_cancel)
+        result = self._set.call(self._set._cancel)
         if result not in (-errno.ENOENT, -errno.EINPROGRESS):
             hwt._check(result)
         return result == 0
@@ -460,24 +535,27 @@ class Checkout:
         """Calls callable(hold, grant) once: with a Hold and GRANTED, or with
         None and why. It may be called before this returns; here, if all are
         free. Returns a Waiter."""
-        return self._acquire_then(_Set, callable, objects, timeout)
+        return self._begin(
+            Waiter(callable), lambda number: _Set(self, objects, number),
+            _lib.hwt_checkout_acquire, timeout)
 
     def pause_then(self, callable, *objects, timeout=math.inf):
         """A pause that is told, of these objects or, without any, of all:
         calls callable(hold, grant) as acquire_then does, when none of them is
         out. The Hold's end ends the pause."""
-        return self._acquire_then(_PauseSet, callable, objects, timeout)
+        return self._begin(
+            Waiter(callable), lambda number: _PauseSet(self, objects, number),
+            _lib.hwt_checkout_acquire, timeout)
 
-    def _acquire_then(self, make, callable, objects, timeout):
+    @staticmethod
+    def _begin(made, make_set, acquire, timeout):
         if _ending:
             raise RuntimeError("the interpreter ends")
         number = next(_numbers)
-        made = Waiter(callable)
-        made._set = make(self, objects, number)
+        made._set = make_set(number)
         _waiting[number] = made
         try:
-            result = made._set.call(
-                _lib.hwt_checkout_acquire, hwt._to_ns(timeout))
+            result = made._set.call(acquire, hwt._to_ns(timeout))
             hwt._check(result)
         except BaseException:
             _waiting.pop(number, None)
@@ -485,7 +563,7 @@ class Checkout:
         if result == 0:
             del _waiting[number]
             try:
-                made._tell(Grant.GRANTED)
+                made._tell(made._granted)
             except BaseException as error:
                 hwt._report(error)
         return made
@@ -504,12 +582,242 @@ class Checkout:
         released."""
         hwt._check(_lib.hwt_checkout_shutdown(self._pointer))
 
+    def store(self, load, unload=None, **options):
+        """A Store of objects by key."""
+        return Store(self, load, unload, **options)
+
     def stats(self):
         """The counters of struct hwt_checkout_stats, a dict."""
         stats = _Stats()
         hwt._check(_lib.hwt_checkout_read_stats(
             self._pointer, ctypes.byref(stats)))
         return {name: getattr(stats, name) for name, _ in _Stats._fields_[:-1]}
+
+
+class Weighed:
+    """What a load returns for an object with a weight, in the units of the
+    store's limit; others weigh 1."""
+
+    def __init__(self, value, weight):
+        self.value = value
+        self.weight = weight
+
+
+def _failure(error):
+    """What a job answers for an exception; sys.unraisablehook is told of one
+    without an errno."""
+    if isinstance(error, OSError) and 0 < (error.errno or 0) < 4096:
+        return -error.errno
+    if isinstance(error, concurrent.futures.CancelledError):
+        return -errno.ECANCELED
+    hwt._report(error)
+    return -errno.EIO
+
+
+_LATER = 1  # HWT_STORE_LATER
+_answers = itertools.count(1)
+
+
+class _Jobs:
+    """Loads and unloads of a store, and its objects: by the number that is
+    an object's value for the library."""
+
+    def __init__(self, load, unload):
+        self.user_load, self.user_unload = load, unload
+        self.values = {}
+        self.pointer = ctypes.c_void_p()
+        self.load = _StoreLoad(self._load)
+        self.unload = _StoreUnload(self._unload)
+
+    def _load(self, _ctx, job, key, size, loaded):
+        try:
+            made = self.user_load(ctypes.string_at(key, size))
+            if isinstance(made, concurrent.futures.Future):
+                made.add_done_callback(
+                    lambda done: self._complete(job, self._keep, done))
+                return _LATER
+            loaded[0] = self._keep(made)
+            return 0
+        except BaseException as error:
+            return _failure(error)
+
+    def _keep(self, made):
+        number = next(_answers)
+        value, weight = (
+            (made.value, made.weight) if isinstance(made, Weighed)
+            else (made, 1))
+        if not 0 <= weight < 2**32:
+            raise OSError(errno.ERANGE, f"not a weight: {weight}")
+        self.values[number] = value
+        return _Loaded(number, weight)
+
+    def _unload(self, _ctx, job, key, size, number):
+        def drop(stays):
+            if stays is False:
+                raise OSError(errno.EBUSY, "it stays")
+            del self.values[number]
+
+        try:
+            ended = self.user_unload and self.user_unload(
+                ctypes.string_at(key, size), self.values[number])
+            if isinstance(ended, concurrent.futures.Future):
+                ended.add_done_callback(
+                    lambda done: self._complete(job, drop, done))
+                return _LATER
+            drop(ended)
+            return 0
+        except BaseException as error:
+            return _failure(error)
+
+    def _complete(self, job, end, done):
+        result, loaded = 0, None
+        try:
+            loaded = end(done.result())
+        except BaseException as error:
+            result = _failure(error)
+        _lib.hwt_store_complete(self.pointer, job, result, loaded)
+
+
+class _StoreSet(_Set):
+    """A request of keys."""
+
+    _release = _lib.hwt_store_release
+    _cancel = _lib.hwt_store_cancel
+
+    def __init__(self, store, keys, number=None):
+        self.store = store
+        self.checkout = store._checkout
+        self.objects = ()
+        self.request = _StoreRequest()
+        self.names = [self._name(each) for each in keys]
+        self.items = (_StoreItem * len(keys))(
+            *(_StoreItem(key=name, size=len(name),
+                         use=Read._use if isinstance(each, Read) else 0)
+              for each, name in zip(keys, self.names)))
+        hwt._check(_lib.hwt_store_request_init(
+            store._pointer, ctypes.byref(self.request), self.items, len(keys),
+            _stored if number else _StoreGranted(), number))
+
+    @staticmethod
+    def _name(key):
+        name = key.object if isinstance(key, Read) else key
+        return name.encode() if isinstance(name, str) else bytes(name)
+
+    def call(self, function, *arguments):
+        return function(self.store._pointer, self.request, *arguments)
+
+
+@_StoreGranted
+def _stored(_request, number, result):
+    _waiting.pop(number)._tell(result)
+
+
+class StoreHold(Hold):
+    """Objects of a Store, by the number of the key: hold[0] is that of the
+    first. What is held for reading is not changed."""
+
+    def __len__(self):
+        return len(self._set.items) if self._set else 0
+
+    def __getitem__(self, i):
+        if not 0 <= i < len(self):
+            raise IndexError("no such key in this hold")
+        return self._set.store._jobs.values[self._set.items[i].value]
+
+    def pin(self, i, pinned=True):
+        """The object is not unloaded, or may be again."""
+        self[i]
+        hwt._check(self._set.call(_lib.hwt_store_pin, i, pinned))
+
+
+class StoreWaiter(Waiter):
+    """What Store.acquire_then has begun."""
+
+    _granted = 0
+
+    def _tell(self, result):
+        callable, self._callable = self._callable, None
+        if result == 0:
+            callable(StoreHold(self._set), None)
+            return
+        try:
+            hwt._check(result)
+        except hwt.Error as error:
+            callable(None, error)
+
+
+_destroy_store = hwt._Destroyer(_lib.hwt_store_destroy)
+_stores = weakref.WeakSet()
+
+
+class Store:
+    """Objects by key, each loaded once and unloaded when idle.
+
+    load(key) returns the object, or a Weighed; an OSError that it raises goes
+    to all who wait for the object, anything else as EIO. unload(key, object)
+    returns False if the object stays, as it does when that raises. key is
+    bytes. Both may return a concurrent.futures.Future of that instead, and run
+    in a thread that wants an object, or has released one, or in the timer's.
+
+    limit: all objects weigh at most that, or nothing; 0: no limit. idle:
+    seconds until what nobody wants is unloaded; 0: never. backoff: seconds for
+    which a failure is kept."""
+
+    def __init__(self, checkout, load, unload=None, *, limit=0, idle=0,
+                 backoff=0, shards=0):
+        self._checkout = checkout
+        self._jobs = _Jobs(load, unload)
+        self._pointer = self._jobs.pointer
+        if not 0 <= limit < 2**64 or not 0 <= shards < 2**32:
+            raise ValueError(f"out of range: {limit}, {shards}")
+        options = _StoreOptions(
+            load=self._jobs.load, unload=self._jobs.unload, limit=limit,
+            idle_ns=hwt._to_ns(idle), backoff_ns=hwt._to_ns(backoff),
+            shards=shards)
+        hwt._check(_lib.hwt_store_create(
+            ctypes.byref(self._pointer), checkout._pointer,
+            ctypes.byref(options)))
+        _stores.add(self)
+
+    # At the end of the program nothing is unloaded any more.
+    def __del__(self, _destroy=_destroy_store, _ending=_ending):
+        if self._pointer and not _ending:
+            _destroy(self._pointer, self._jobs, self._checkout)
+
+    def acquire(self, *keys, timeout=math.inf):
+        """A StoreHold of the objects of all keys, str or bytes, or Read of
+        one; waits in this thread. TimeoutError: after so many seconds, not
+        all were free; a load that this has begun goes on."""
+        wanted = _StoreSet(self, keys)
+        result = wanted.call(
+            _lib.hwt_store_acquire_wait, hwt._to_ns(timeout))
+        if result == -errno.ETIMEDOUT:
+            raise TimeoutError(errno.ETIMEDOUT, "not all objects were free")
+        hwt._check(result)
+        return StoreHold(wanted)
+
+    def acquire_then(self, callable, *keys, timeout=math.inf):
+        """Calls callable(hold, error) once: with a StoreHold and None, or with
+        None and an Error: ETIMEDOUT, ECANCELED, ESHUTDOWN, or what a load has
+        raised. It may be called before this returns. Returns a
+        StoreWaiter."""
+        return self._checkout._begin(
+            StoreWaiter(callable), lambda number: _StoreSet(
+                self, keys, number), _lib.hwt_store_acquire, timeout)
+
+    def trim(self, weight=0):
+        """Unloads what nobody wants until all weighs at most that."""
+        if not 0 <= weight < 2**64:
+            raise ValueError(f"out of range: {weight}")
+        hwt._check(_lib.hwt_store_trim(self._pointer, weight))
+
+    def stats(self):
+        """The counters of struct hwt_store_stats, a dict."""
+        stats = _StoreStats()
+        hwt._check(_lib.hwt_store_read_stats(
+            self._pointer, ctypes.byref(stats)))
+        return {name: getattr(stats, name)
+                for name, _ in _StoreStats._fields_[:-1]}
 
 
 # Before the timers are closed: this module was imported after hwt.
@@ -520,6 +828,11 @@ def _close_all():
             each.close()
         except hwt.Error:
             pass  # in a forked child
+    for each in list(_stores):
+        try:
+            each.trim()
+        except hwt.Error:
+            pass
 
 
 atexit.register(_close_all)

@@ -2,6 +2,7 @@
 """Tests of hwt_checkout.py, with time moved by hand, then with threads."""
 
 import asyncio
+import concurrent.futures
 import errno
 import gc
 import select
@@ -325,6 +326,180 @@ class Manual(unittest.TestCase):
             destroyer._destroy = real
 
 
+class Stores(unittest.TestCase):
+    def setUp(self):
+        self.timer = manual()
+        self.pool = hwt_checkout.Checkout(self.timer)
+        self.loads, self.unloaded, self.told = [], [], []
+
+    def tearDown(self):
+        gc.collect()
+        self.pool.close()
+        self.timer.close()
+        self.assertEqual(len(hwt_checkout._waiting), 0)
+
+    def load(self, key):
+        self.loads.append(key)
+        return [key]
+
+    def unload(self, key, value):
+        self.assertEqual([key], value)
+        self.unloaded.append(key)
+
+    def note(self, held, error):
+        self.assertEqual(held is None, error is not None)
+        self.told.append(error and error.errno)
+        if held:
+            held.release()
+
+    def test_it_loads_what_is_named_and_unloads_it(self):
+        store = self.pool.store(self.load, self.unload)
+        with store.acquire("a", b"\0b") as held:
+            self.assertEqual((held[0], held[1]), ([b"a"], [b"\0b"]))
+            self.assertEqual(len(held), 2)
+            with self.assertRaises(IndexError):
+                held[2]
+        with self.assertRaises(IndexError):
+            held[0]
+        read = hwt_checkout.Read("a")
+        with store.acquire(read) as one, store.acquire(read) as other:
+            self.assertIs(one[0], other[0])
+        store.trim()
+        self.assertEqual(sorted(self.unloaded), [b"\0b", b"a"])
+        self.assertEqual(store._jobs.values, {})
+        store.acquire("ä" * 127).release()
+        stats = store.stats()
+        self.assertEqual((stats["loaded"], stats["loads"]), (1, 3))
+        for wrong in ((), ("",), ("x" * 256,), ("a", b"a")):
+            with self.assertRaises(hwt.Error) as caught:
+                store.acquire(*wrong)
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+        with self.assertRaises(ValueError):
+            self.pool.store(self.load, limit=-1)
+        with self.assertRaises(hwt.Error):
+            self.pool.store(self.load, shards=3)
+        del store
+        gc.collect()
+        self.assertEqual(self.unloaded[2:], ["ä".encode() * 127])
+
+    def test_a_hold_keeps_the_store(self):
+        held = self.pool.store(self.load, self.unload).acquire("a")
+        gc.collect()
+        self.assertEqual((held[0], self.unloaded), ([b"a"], []))
+        held.release()
+        gc.collect()
+        self.assertEqual(self.unloaded, [b"a"])
+
+    def test_a_callable_gets_the_hold_or_the_error(self):
+        store = self.pool.store(self.load)
+        store.acquire_then(self.note, "a")
+        held = store.acquire("a")
+        store.acquire_then(self.note, "a", timeout=0.005)
+        self.timer.advance(0.005)
+        waiter = store.acquire_then(self.note, "a")
+        self.assertTrue(waiter.cancel())
+        self.assertFalse(waiter.cancel())
+        store.acquire_then(self.note, "b", "a")
+        held.release()
+        self.assertEqual(
+            self.told, [None, errno.ETIMEDOUT, errno.ECANCELED, None])
+
+    def test_failures_go_to_who_waits(self):
+        def load(key):
+            self.load(key)
+            raise failure
+
+        reported, hook = [], sys.unraisablehook
+        sys.unraisablehook = lambda one: reported.append(one.exc_value)
+        try:
+            store = self.pool.store(load, backoff=0.005)
+            for failure, number in (
+                    (OSError(errno.ENOSPC, "full"), errno.ENOSPC),
+                    (ValueError("wrong"), errno.EIO)):
+                with self.assertRaises(hwt.Error) as caught:
+                    store.acquire("a")
+                self.assertEqual(caught.exception.errno, number)
+                with self.assertRaises(hwt.Error):
+                    store.acquire_then(self.note, "a")
+                self.timer.advance(0.005)
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual((self.loads, self.told), ([b"a", b"a"], []))
+        self.assertEqual(reported, [failure])
+
+    def test_it_keeps_to_its_options(self):
+        refuses = [True]
+
+        def unload(key, value):
+            self.unload(key, value)
+            return not refuses[0]
+
+        store = self.pool.store(
+            lambda key: hwt_checkout.Weighed([key], 3), unload, limit=5,
+            idle=0.005)
+        store.acquire("a").release()
+        store.acquire("b").release()
+        self.assertEqual(store.stats()["weight"], 6)
+        self.assertNotEqual(self.unloaded, [])
+        refuses[0] = False
+        with store.acquire("c") as held:
+            held.pin(0)
+        self.assertEqual(store.stats()["weight"], 3)
+        self.timer.advance(0.01)
+        self.assertEqual(store.stats()["weight"], 3)
+        with store.acquire("c") as held:
+            held.pin(0, False)
+        self.timer.advance(0.01)
+        self.assertEqual(store.stats()["weight"], 0)
+
+    def test_futures_end_later(self):
+        futures = []
+
+        def later(*_arguments):
+            futures.append(concurrent.futures.Future())
+            return futures[-1]
+
+        store = self.pool.store(later, later)
+        store.acquire_then(self.note, "a")
+        store.acquire_then(self.note, "a")
+        futures.pop().set_exception(OSError(errno.EPERM, "no"))
+        store.acquire_then(self.note, "a")
+        futures.pop().cancel()
+        store.acquire_then(self.note, "a")
+        self.assertEqual(self.told, [errno.EPERM] * 2 + [errno.ECANCELED])
+        futures.pop().set_result(7)
+        self.assertEqual(self.told[3:], [None])
+        store.trim()
+        futures.pop().set_result(False)
+        self.assertEqual(store.stats()["refusals"], 1)
+        with store.acquire("a") as held:
+            self.assertEqual(held[0], 7)
+        store.trim()
+        futures.pop().set_result(None)
+        self.assertEqual((store.stats()["loaded"], futures), (0, []))
+
+    def test_one_load_runs_for_all_threads(self):
+        def load(key):
+            begun.wait(60)
+            return self.load(key)
+
+        def work():
+            with store.acquire("a", timeout=60) as held:
+                held[0].append(len(held[0]))
+
+        begun = threading.Event()
+        store = self.pool.store(load)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for each in threads:
+            each.start()
+        begun.set()
+        for each in threads:
+            each.join()
+        with store.acquire("a") as held:
+            self.assertEqual(held[0], [b"a", 1, 2, 3, 4])
+        self.assertEqual(self.loads, [b"a"])
+
+
 class Threads(unittest.TestCase):
     def test_one_holder_whatever_races(self):
         ended, lock = [0, 0], threading.Lock()
@@ -420,6 +595,17 @@ print("end")
 """)
         self.assertEqual((said.stdout, said.stderr), ("end\nSHUT_DOWN\n", ""))
 
+    def test_a_store_is_trimmed_at_the_end_of_the_program(self):
+        said = run_program("""
+import hwt, hwt_checkout
+timer = hwt.Timer()
+pool = hwt_checkout.Checkout(timer)
+store = pool.store(len, lambda key, value: print(key, value))
+with store.acquire("abc", "d") as held:
+    held.pin(1)
+""")
+        self.assertEqual((said.stdout, said.stderr), ("b'abc' 3\n", ""))
+
     def test_a_forked_child_gets_errors(self):
         said = run_program("""
 import errno, hwt, hwt_checkout, os, sys
@@ -454,6 +640,11 @@ class Layout(unittest.TestCase):
             "hwt_request": hwt_checkout._Request,
             "hwt_checkout_options": hwt_checkout._Options,
             "hwt_checkout_stats": hwt_checkout._Stats,
+            "hwt_store_request": hwt_checkout._StoreRequest,
+            "hwt_store_item": hwt_checkout._StoreItem,
+            "hwt_loaded": hwt_checkout._Loaded,
+            "hwt_store_options": hwt_checkout._StoreOptions,
+            "hwt_store_stats": hwt_checkout._StoreStats,
         })
 
     def test_functions(self):
