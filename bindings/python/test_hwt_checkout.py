@@ -648,16 +648,12 @@ class Layout(unittest.TestCase):
         })
 
     def test_functions(self):
-        # Items with flags replace the first; a pthread_mutex_t and an executor
-        # are C's; stores are not bound.
+        # Items with flags replace the first; a pthread_mutex_t and executors
+        # are C's.
         check_functions(self, "modules/checkout/hwt_checkout.h",
                         hwt_checkout._lib, """
             hwt_request_init
-            hwt_checkout_acquire_wait_unlock hwt_request_run
-            hwt_store_acquire hwt_store_acquire_wait hwt_store_cancel
-            hwt_store_complete hwt_store_create hwt_store_destroy hwt_store_pin
-            hwt_store_read_stats hwt_store_release hwt_store_request_init
-            hwt_store_run hwt_store_trim""")
+            hwt_checkout_acquire_wait_unlock hwt_request_run hwt_store_run""")
 
 
 if __name__ == "__main__":
