@@ -3,15 +3,13 @@
  * Secrets, and a keyed hash: whoever knows hashes but not the secret cannot
  * compute others, nor choose inputs whose hashes are alike.
  *
- * The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) of two words, or of
- * bytes.
+ * The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) of two words.
  */
 #ifndef HWT_SECRET_H
 #define HWT_SECRET_H
 
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
 #include <time.h>
@@ -78,24 +76,6 @@ secret_hash(const struct secret *secret, uint64_t a, uint64_t b)
 	secret_absorb(v, a);
 	secret_absorb(v, b);
 	return secret_end(v, UINT64_C(16) << 56);
-}
-
-/* On a machine of the other byte order, the hash is another one. */
-static inline uint64_t
-secret_hash_bytes(const struct secret *secret, const void *bytes, size_t size)
-{
-	const unsigned char *from = bytes;
-	uint64_t v[4], block;
-	size_t left;
-
-	secret_begin(secret, v);
-	for (left = size; left >= 8; left -= 8, from += 8) {
-		memcpy(&block, from, 8);
-		secret_absorb(v, block);
-	}
-	block = 0;
-	memcpy(&block, from, left);
-	return secret_end(v, (uint64_t)size << 56 | block);
 }
 
 /* Where getrandom gives nothing, since a sandbox refuses it or the system has

@@ -583,6 +583,24 @@ want_new(struct hwt_store *store, struct store_shard *shard,
 	return entry;
 }
 
+/* SipHash, as in core/secret.h. With the other byte order it is another. */
+static uint64_t
+key_hash(const struct secret *secret, const void *bytes, size_t size)
+{
+	const unsigned char *from = bytes;
+	uint64_t v[4], block;
+	size_t left;
+
+	secret_begin(secret, v);
+	for (left = size; left >= 8; left -= 8, from += 8) {
+		memcpy(&block, from, 8);
+		secret_absorb(v, block);
+	}
+	block = 0;
+	memcpy(&block, from, left);
+	return secret_end(v, (uint64_t)size << 56 | block);
+}
+
 static void
 want_found(struct store_shard *shard, struct store_entry *entry)
 {
@@ -600,8 +618,7 @@ want(struct store_request *request, uint32_t i, struct work *work)
 {
 	struct hwt_store *store = request->store;
 	const struct store_item *item = &request->items[i];
-	uint64_t hash =
-	    secret_hash_bytes(&store->secret, item->key, item->size);
+	uint64_t hash = key_hash(&store->secret, item->key, item->size);
 	struct store_shard *shard = store_shard_at(store, hash);
 	struct store_entry *entry;
 	int error = 0;

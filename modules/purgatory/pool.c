@@ -300,7 +300,9 @@ static struct operation *
 word_take(struct hwt_purgatory *purgatory, uint32_t number, uint32_t word)
 {
 	struct operation_slab *slab = slab_at(purgatory->pool, number);
-	struct operation *list = NULL;
+	struct operation *list = NULL, *operation;
+	/* E:operations acquire */
+	struct operation *first = aptr_load_acquire(&slab->operation);
 	struct operation **end = &list;
 	/* E:freed acquire */
 	uint64_t bits = a64_load_acquire(&slab->free[word]);
@@ -311,10 +313,11 @@ word_take(struct hwt_purgatory *purgatory, uint32_t number, uint32_t word)
 		in_slab = 64 * word + (uint32_t)__builtin_ctzll(bits);
 		taken |= bits & -bits;
 		bits &= bits - 1;
-		*end = record_at(slab, in_slab);
-		record_begin(
-		    purgatory, slab, *end, (number << SLAB_BITS) + in_slab);
-		end = &(*end)->next;
+		operation = first + in_slab;
+		record_begin(purgatory, slab, operation,
+		    (number << SLAB_BITS) + in_slab);
+		*end = operation;
+		end = &operation->next;
 	}
 	*end = NULL;
 	a64_and_seq(&slab->free[word], ~taken);
