@@ -79,7 +79,7 @@ enter(const struct hwt_checkout *checkout)
 static bool
 options_are_valid(const struct hwt_checkout_options *options)
 {
-	static const uint64_t zero[7];
+	static const char zero[sizeof(options->reserved)];
 
 	if (options->executor != NULL && options->executor->execute == NULL)
 		return false;

@@ -1037,7 +1037,7 @@ hwt_store_read_stats(
 static bool
 store_options_are_valid(const struct hwt_store_options *options)
 {
-	static const uint64_t zero[8];
+	static const char zero[sizeof(options->reserved)];
 
 	if (options->executor != NULL && options->executor->execute == NULL)
 		return false;

@@ -209,9 +209,11 @@ Test(options, only_the_two_flags_are_known)
 
 Test(options, a_reserved_word_that_is_set_is_refused)
 {
-	for (size_t index = 0; index < 8; index++) {
-		struct hwt_options options = {0};
+	struct hwt_options options = {0};
 
+	for (size_t index = 0;
+	     index < sizeof(options.reserved) / sizeof(options.reserved[0]);
+	     index++) {
 		options.reserved[index] = 1;
 		assert_rc(create_rc(&options), -EINVAL);
 		options.reserved[index] = UINT64_C(1) << 63;

@@ -49,7 +49,8 @@ YardTest(answers, hwt_purgatory_create_EINVAL)
 	assert_rc(create_with(&options), -EINVAL);
 	options = (struct hwt_purgatory_options){.executor = &nothing};
 	assert_rc(create_with(&options), -EINVAL);
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < sizeof(options.reserved) / sizeof(options.reserved[0]);
+	     i++) {
 		options = (struct hwt_purgatory_options){0};
 		options.reserved[i] = 1;
 		assert_rc(create_with(&options), -EINVAL);
@@ -134,7 +135,7 @@ YardTest(answers, hwt_purgatory_watch_EINVAL)
 	assert_refused(&spec, -EINVAL);
 	spec.delay_ns = HWT_NEVER - 1;
 	assert_refused(&spec, -EINVAL);
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < sizeof(spec.reserved) / sizeof(spec.reserved[0]); i++) {
 		spec = spec_of(1);
 		spec.reserved[i] = 1;
 		assert_refused(&spec, -EINVAL);

@@ -37,7 +37,7 @@ YardTest(stats, each_end_is_counted_once)
 	assert_u64(now.tried, 8);
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
 	assert_u64(yard_stats(&yard).shut_down, 2);
-	for (i = 0; i < 8; i++)
+	for (i = 0; i < sizeof(now.reserved) / sizeof(now.reserved[0]); i++)
 		assert_u64(now.reserved[i], 0);
 }
 
