@@ -250,6 +250,17 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
+/* Nothing is to be waited for, allocated, counted or told: there is a free
+ * record in the thread's own cache, and a base for the deadline. */
+static ALWAYS_INLINE bool
+fast_path_is_open(const struct hwt *timer, const struct cache *cache,
+    uint64_t when, uint64_t *base_ns)
+{
+	return timer_is_open(timer) && timer->max_pending == 0 &&
+	    cache != NULL && cache->count != 0 && !tsan_is_here() &&
+	    base_is_at_hand(timer, when, base_ns);
+}
+
 /* Fast path of timer_schedule: on any miss, tail-calls it before anything has
  * changed. Tail calls save registers. */
 static ALWAYS_INLINE int
@@ -267,9 +278,7 @@ new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
 	if (error != 0)
 		return refuse(timeout, error);
 	cache = cache_at_hand(timer);
-	if (!timer_is_open(timer) || timer->max_pending != 0 || cache == NULL ||
-	    cache->count == 0 || tsan_is_here() ||
-	    !base_is_at_hand(timer, when, &base_ns))
+	if (!fast_path_is_open(timer, cache, when, &base_ns))
 		return timer_schedule(
 		    timer, timeout, task, arg, when, executor);
 	index = cache->slot[--cache->count];

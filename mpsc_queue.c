@@ -82,7 +82,8 @@ urgency_raise(a64_t *word, uint64_t urgency)
 	uint64_t seen;
 
 	do {
-		/* E:set fence, after the change of what is below */
+		/* E:set fence: (A1) of the bit, or of the urgency below, before
+		 * (A2) this read. */
 		seen = a64_load_seq(word);
 	} while (seen < urgency && !a64_cas_seq(word, seen, urgency));
 	return seen;
@@ -111,10 +112,11 @@ mpsc_push(struct mpsc_queue *queue, uint32_t index, uint64_t deadline_ns)
 static uint64_t
 page_pop(struct slab *slab, uint32_t page)
 {
-	/* E:set fence */
+	/* E:set fence: (B1) this, before (B2) the swap of the bits. */
 	if (a64_swap_seq(&slab->queued[page].urgency, 0) != 0)
 		(void)a64_add_seq(&slab->waiting, UINT64_MAX);
-	/* E:queue fence, E:set fence */
+	/* E:queue fence: clearing the bits, before the worker reads the
+	 * records' words. E:set fence: (B2). */
 	return a64_swap_seq(&slab->queued[page].bits, 0);
 }
 
@@ -128,7 +130,7 @@ slab_read(const struct slab *slab, uint64_t least, uint64_t *most)
 
 	*most = 0;
 	for (page = HEADER_PAGES; page < SLAB_PAGES; page++) {
-		/* E:set fence */
+		/* E:set fence: (B2), after the slab's urgency was set to 0. */
 		urgency = a64_load_seq(&slab->queued[page].urgency);
 		pages |= (uint64_t)(urgency >= least) << page;
 		if (urgency > *most)
@@ -142,7 +144,7 @@ slab_settle(struct record_store *store, uint32_t number)
 {
 	uint64_t most;
 
-	/* E:set fence */
+	/* E:set fence: (B1) this, before (B2) the urgencies of the pages. */
 	(void)a64_swap_seq(&store->slab_urgency[number], 0);
 	(void)slab_read(slab_at(store, number), URGENCY_ANY, &most);
 	(void)urgency_raise(&store->slab_urgency[number], most);
@@ -158,7 +160,8 @@ pass_go_on(struct record_store *store, struct mpsc_pass *pass, uint64_t least)
 	if (pass->slabs > 0)
 		slab_settle(store, pass->slabs - 1);
 	while (pass->slabs < limit) {
-		/* E:set fence */
+		/* E:set fence: what this reads is not less than what was
+		 * pushed before. */
 		if (a64_load_seq(&store->slab_urgency[pass->slabs++]) < least)
 			continue;
 		pass->pages =
@@ -211,7 +214,9 @@ mpsc_is_empty(const struct mpsc_queue *queue)
 	uint32_t number;
 
 	for (number = 0; number < limit; number++) {
-		/* E:asleep fence, E:set fence */
+		/* E:asleep fence: the worker's announcement, before this read.
+		 * E:set fence: what this reads is not less than what was
+		 * pushed before. */
 		if (a64_load_seq(&store->slab_urgency[number]) != 0)
 			return false;
 	}

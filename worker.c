@@ -412,7 +412,7 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	if (worker->now_ns - timer_boundary(timer, tick) > timer->tick_ns)
 		a64_count(&worker->late_ticks, 1);
 	wheel_walk_start(&timer->wheel, &walk, tick);
-	while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
+	while ((index = wheel_walk_take(&timer->wheel, &walk)) != 0) {
 		worker_expire(timer, index, tick);
 		/* Nobody turns the wheel again. */
 		if (worker_must_end(timer))
@@ -459,7 +459,7 @@ worker_drop_stale(struct hwt *timer, uint64_t *tick)
 		if (*tick == TICK_NEVER)
 			return false;
 		wheel_walk_start(&timer->wheel, &walk, *tick);
-		while ((index = wheel_walk_next(&timer->wheel, &walk)) != 0) {
+		while ((index = wheel_walk_take(&timer->wheel, &walk)) != 0) {
 			if (entry_resolve(timer, index, *tick, &seen))
 				wheel_insert(&timer->wheel, index, *tick);
 			record = record_at(&timer->store, index);

@@ -375,10 +375,10 @@ wheel_reach(const struct wheel *wheel, uint64_t tick)
 }
 
 static void
-list_add(struct wheel *wheel, struct bucket *bucket, bool far, uint32_t index,
-    uint32_t round)
+list_add(struct wheel *wheel, struct bucket *bucket, enum which which,
+    uint32_t index, uint32_t round)
 {
-	struct list *list = &bucket->list[far];
+	struct list *list = &bucket->list[which];
 	struct chunk *chunk;
 	uint32_t at = list->last;
 
@@ -388,7 +388,7 @@ list_add(struct wheel *wheel, struct bucket *bucket, bool far, uint32_t index,
 		at = chunk_alloc(wheel);
 		chunk = chunk_at(wheel, at);
 		chunk->previous = list->last;
-		chunk->far = far;
+		chunk->which = which;
 		list->last = at;
 	}
 	chunk = chunk_at(wheel, at);
@@ -413,8 +413,8 @@ wheel_insert(struct wheel *wheel, uint32_t index, uint64_t tick)
 		wheel->earliest = tick;
 	record->entry_tick = tick;
 	bitmap_set(&wheel->filled, number);
-	list_add(
-	    wheel, &wheel->buckets[number], ahead >= NEAR_ROUNDS, index, round);
+	list_add(wheel, &wheel->buckets[number],
+	    ahead >= NEAR_ROUNDS ? FAR : NEAR, index, round);
 }
 
 /* Moves the list's last entry into the gap at slot of that chunk, also where
@@ -438,7 +438,7 @@ list_remove(struct wheel *wheel, struct list *list, uint32_t at,
 static void
 bucket_update_bit(struct wheel *wheel, const struct bucket *bucket)
 {
-	if (bucket->list[0].last == 0 && bucket->list[1].last == 0)
+	if (bucket->list[NEAR].last == 0 && bucket->list[FAR].last == 0)
 		bitmap_clear(
 		    &wheel->filled, (uint32_t)(bucket - wheel->buckets));
 }
@@ -454,7 +454,7 @@ wheel_remove(struct wheel *wheel, uint32_t index)
 	struct chunk *chunk = chunk_at(wheel, at);
 
 	assert(at != 0 && chunk->entry[slot].index == index);
-	list_remove(wheel, &bucket->list[chunk->far], at, chunk, slot);
+	list_remove(wheel, &bucket->list[chunk->which], at, chunk, slot);
 	record->entry_at = 0;
 	bucket_update_bit(wheel, bucket);
 }
@@ -464,7 +464,7 @@ static bool
 walk_stops_at(const struct wheel_walk *walk, const struct entry *entry)
 {
 	return entry->round == walk->round ||
-	    (walk->far && walk->moves > 0 &&
+	    (walk->which == FAR && walk->moves > 0 &&
 		round_before(entry->round, walk->round + NEAR_ROUNDS));
 }
 
@@ -506,11 +506,11 @@ walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 /* Until the walk ends, the list's bound is that of the entries which are added
  * meanwhile. */
 static void
-walk_list(const struct wheel *wheel, struct wheel_walk *walk, bool far)
+walk_list(const struct wheel *wheel, struct wheel_walk *walk, enum which which)
 {
-	struct list *list = &walk->bucket->list[far];
+	struct list *list = &walk->bucket->list[which];
 
-	walk->far = far;
+	walk->which = which;
 	walk->round_min = walk->round + ROUND_FAR;
 	list->round_min = walk->round_min;
 	walk_prefetch(wheel, walk, list->last);
@@ -524,14 +524,14 @@ wheel_walk_start(struct wheel *wheel, struct wheel_walk *walk, uint64_t tick)
 	walk->round = (uint32_t)(tick >> wheel->bits);
 	walk->chunks = 0;
 	walk->moves = MOVES_MAX;
-	walk_list(wheel, walk, false);
+	walk_list(wheel, walk, NEAR);
 }
 
 /* Removes the entry at which the walk is. */
 static void
 walk_remove(struct wheel *wheel, struct wheel_walk *walk)
 {
-	list_remove(wheel, &walk->bucket->list[walk->far], walk->at,
+	list_remove(wheel, &walk->bucket->list[walk->which], walk->at,
 	    walk->chunk, walk->slot);
 }
 
@@ -539,7 +539,7 @@ walk_remove(struct wheel *wheel, struct wheel_walk *walk)
  * more. Far entries that have come near go to the near list, which was walked
  * before. */
 static uint32_t
-walk_list_next(struct wheel *wheel, struct wheel_walk *walk)
+walk_list_take(struct wheel *wheel, struct wheel_walk *walk)
 {
 	struct entry entry;
 
@@ -554,8 +554,8 @@ walk_list_next(struct wheel *wheel, struct wheel_walk *walk)
 			}
 			if (walk_stops_at(walk, &entry)) {
 				walk_remove(wheel, walk);
-				list_add(wheel, walk->bucket, false,
-				    entry.index, entry.round);
+				list_add(wheel, walk->bucket, NEAR, entry.index,
+				    entry.round);
 				walk->moves--;
 			} else if (round_before(entry.round, walk->round_min)) {
 				walk->round_min = entry.round;
@@ -567,21 +567,22 @@ walk_list_next(struct wheel *wheel, struct wheel_walk *walk)
 }
 
 uint32_t
-wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
+wheel_walk_take(struct wheel *wheel, struct wheel_walk *walk)
 {
-	struct list *far = &walk->bucket->list[1];
+	struct list *far = &walk->bucket->list[FAR];
 	struct list *list;
 	uint32_t index;
 
-	while ((index = walk_list_next(wheel, walk)) == 0) {
-		list = &walk->bucket->list[walk->far];
+	while ((index = walk_list_take(wheel, walk)) == 0) {
+		list = &walk->bucket->list[walk->which];
 		if (round_before(walk->round_min, list->round_min))
 			list->round_min = walk->round_min;
-		if (walk->far || round_before(walk->round, far->round_min)) {
+		if (walk->which == FAR ||
+		    round_before(walk->round, far->round_min)) {
 			bucket_update_bit(wheel, walk->bucket);
 			return 0;
 		}
-		walk_list(wheel, walk, true);
+		walk_list(wheel, walk, FAR);
 	}
 	return index;
 }
@@ -590,7 +591,7 @@ wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk)
 void
 wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk)
 {
-	walk->bucket->list[walk->far].round_min = walk->round;
+	walk->bucket->list[walk->which].round_min = walk->round;
 	bucket_update_bit(wheel, walk->bucket);
 }
 
@@ -611,8 +612,8 @@ static uint64_t
 bucket_tick(const struct wheel *wheel, uint64_t pass)
 {
 	const struct bucket *bucket = &wheel->buckets[pass & wheel->mask];
-	uint64_t near = list_tick(wheel, &bucket->list[0], pass);
-	uint64_t far = list_tick(wheel, &bucket->list[1], pass);
+	uint64_t near = list_tick(wheel, &bucket->list[NEAR], pass);
+	uint64_t far = list_tick(wheel, &bucket->list[FAR], pass);
 
 	return near < far ? near : far;
 }

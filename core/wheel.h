@@ -33,7 +33,7 @@ struct entry {
 struct chunk {
 	uint32_t previous; /* of the same list; 0: this is the first one */
 	uint16_t count; /* all but a list's last chunk are full */
-	uint16_t far; /* which list of its bucket */
+	uint16_t which; /* list of its bucket */
 	struct entry entry[CHUNK_ENTRIES];
 };
 
@@ -42,8 +42,13 @@ struct list {
 	uint32_t round_min; /* no entry has an earlier round */
 };
 
+enum which {
+	NEAR,
+	FAR
+};
+
 struct bucket {
-	struct list list[2]; /* near, far */
+	struct list list[2]; /* by enum which */
 };
 
 /* A set of numbers below length: a bit of level k+1 is set if and only if the
@@ -81,7 +86,7 @@ struct wheel {
 struct wheel_walk {
 	struct bucket *bucket;
 	uint32_t round;
-	bool far; /* which list of the bucket */
+	enum which which; /* list of the bucket */
 	uint32_t round_min; /* of the entries that were passed over */
 	uint32_t at, previous; /* the present chunk and the one before */
 	struct chunk *chunk; /* the present one */
@@ -116,7 +121,7 @@ uint64_t wheel_next(struct wheel *wheel, uint64_t last);
  * walk that ends early must be stopped: the other entries stay. */
 void wheel_walk_start(
     struct wheel *wheel, struct wheel_walk *walk, uint64_t tick);
-uint32_t wheel_walk_next(struct wheel *wheel, struct wheel_walk *walk);
+uint32_t wheel_walk_take(struct wheel *wheel, struct wheel_walk *walk);
 void wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk);
 
 /* Gives free memory back to the system, a bounded amount with each call. False:

@@ -57,7 +57,7 @@ check_entry(
 	    "wheel 4: earliest is not after any entry");
 	must((int32_t)(entry->round -
 		 wheel->buckets[number]
-		     .list[chunk_of(wheel, at)->far]
+		     .list[chunk_of(wheel, at)->which]
 		     .round_min) >= 0,
 	    index, "wheel 4: round_min is not after any entry");
 	return true;
@@ -94,10 +94,10 @@ pass_of(const struct wheel *wheel, uint32_t number)
 }
 
 static bool
-check_list(struct checker *checker, uint32_t number, bool far)
+check_list(struct checker *checker, uint32_t number, enum which which)
 {
 	const struct wheel *wheel = &checker->timer->wheel;
-	const struct list *list = &wheel->buckets[number].list[far];
+	const struct list *list = &wheel->buckets[number].list[which];
 	uint32_t last = list->last;
 	uint32_t at;
 
@@ -106,7 +106,7 @@ check_list(struct checker *checker, uint32_t number, bool far)
 		    (uint32_t)(pass_of(wheel, number) >> wheel->bits)) >= 0,
 	    0, "wheel 4: round_min is not behind");
 	for (at = last; at != 0; at = chunk_of(wheel, at)->previous) {
-		must(chunk_of(wheel, at)->far == far, 0,
+		must(chunk_of(wheel, at)->which == which, 0,
 		    "wheel: a chunk knows its list");
 		if (!check_chunk(checker, number, at, at == last))
 			return false;

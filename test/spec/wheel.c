@@ -41,7 +41,7 @@ is_far(uint32_t index)
 	const struct chunk *arena =
 	    aptr_load_acquire(&manual.timer->wheel.arenas[at / ARENA_CHUNKS]);
 
-	return arena[at % ARENA_CHUNKS].far;
+	return arena[at % ARENA_CHUNKS].which == FAR;
 }
 
 static void
