@@ -49,6 +49,8 @@ static struct world {
 	bool later; /* jobs are put off */
 	int result; /* of jobs */
 	bool gone; /* the store was destroyed */
+	struct hwt_request pause; /* that is told */
+	unsigned pauses, pauses_told;
 } world;
 static struct hwt_store *store;
 
@@ -269,18 +271,48 @@ shut_down(void)
 }
 
 static void
-pause_once(void)
+paused(void)
 {
 	unsigned i;
 
-	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == 0);
 	world.paused = true;
 	explore_modify(&world.put_off, 4);
 	for (i = 0; i < KEYS; i++)
 		explore_check(!world.thing[i].out &&
 		    !(world.thing[i].busy && world.thing[i].there));
 	world.paused = false;
+}
+
+static void
+pause_once(void)
+{
+	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == 0);
+	paused();
 	explore_check(hwt_checkout_resume(checkout) == 0);
+}
+
+static void
+pause_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	(void)arg;
+	explore_check(grant == HWT_GRANTED);
+	world.pauses_told++;
+	paused();
+	explore_check(hwt_checkout_release(checkout, request) == 0);
+}
+
+static void
+pause_told(void)
+{
+	int result;
+
+	explore_check(hwt_request_init_pause(checkout, &world.pause, NULL, 0,
+			  pause_granted, NULL) == 0);
+	world.pauses++;
+	result = hwt_checkout_acquire(checkout, &world.pause, HWT_NEVER);
+	explore_check(result == 0 || result == 1);
+	if (result == 0)
+		pause_granted(&world.pause, NULL, HWT_GRANTED);
 }
 
 static void
@@ -353,6 +385,7 @@ store_program_end(void)
 		if (world.claim[i].accepted != world.claim[i].told)
 			explore_fail("request %u was not told", i);
 	}
+	explore_check(world.pauses_told == world.pauses);
 	if (!world.gone)
 		explore_check(hwt_store_destroy(store) == 0);
 	for (i = 0; i < KEYS; i++) {
@@ -450,12 +483,16 @@ const struct program store_programs[] = {
     {"store/unload/refuse-later", begin_trimmed, {never_0, end_badly}},
     {"store/unload/pause", begin_there, {trim, pause_once}},
     {"store/unload/pause-acquire", begin_there, {trim, never_0, pause_once}},
+    {"store/unload/pause-told", begin_there, {trim, never_0, pause_told}},
+    {"store/unload/pause-told-later", begin_trimmed,
+	{never_0, pause_told, end_well}},
     {"store/unload/shutdown", begin_there, {trim, never_0, shut_down}},
     {"store/unload/limit", begin_limit, {never_0, never_1, never_2}},
     {"store/idle/acquire", begin_idle, {fire, never_0}},
     {"store/idle/trim", begin_idle, {fire, trim, never_0}},
     {"store/idle/limit", begin_idle_limit, {fire, never_0}},
     {"store/idle/pause", begin_idle, {fire, pause_once}},
+    {"store/idle/pause-told", begin_idle, {fire, pause_told}},
     {"store/idle/destroy", begin_idle, {fire, destroy}},
 };
 
