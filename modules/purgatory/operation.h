@@ -138,7 +138,7 @@ struct shard {
 	bool closed; /* shutdown was called */
 	uint64_t arrivals;
 	uint64_t ended[OUTCOME_REFUSED + 1]; /* by outcome */
-	uint64_t tried;
+	uint64_t tried; /* moved here from a call: see struct call */
 	/* These are changed without the lock. */
 	_Alignas(CACHE_LINE) a64_t held; /* of this home, by executors */
 	a64_t executing; /* calls of execute with one of them */
@@ -241,7 +241,15 @@ struct call {
 	unsigned callbacks; /* that the thread is in, one in the other */
 	unsigned predicates; /* of these */
 	unsigned again; /* predicates called for events of others */
-	uint64_t tried; /* called, less those that a shard has counted */
+	/* Calls of predicates, less those that a shard has counted. Only this
+	 * thread changes it, so that to count one takes no lock and no atomic
+	 * operation. It is moved to shard.tried, of any shard, wherever the
+	 * call holds a shard's lock anyway, or at its end. A watch moves the
+	 * first call of its predicate beforehand, and the difference is -1,
+	 * modulo 2^64, until then. hwt_purgatory_read_stats adds the shards
+	 * and, in a callback, this; the sum is exact when no other thread is
+	 * in a call. */
+	uint64_t tried;
 	bool patient; /* goes on with that: there is no way to leave one */
 	struct call *outer; /* of another purgatory */
 };
