@@ -120,16 +120,20 @@ model_alloc(size_t bytes)
 	return memset(memory, 0, bytes);
 }
 
-/* What it had is no valid state of anything. */
+/* What it had is no valid state of anything. A point at each line, so that
+ * orders are tried in which others come to it later. */
 void
 model_free(void *memory)
 {
+	size_t at;
 	unsigned i;
 
 	for (i = 0; i < world.blocks; i++) {
 		if (world.block[i].at != memory)
 			continue;
 		explore_check(!world.block[i].freed);
+		for (at = 0; at + 8 <= world.block[i].bytes; at += 64)
+			explore_modify((char *)memory + at, 8);
 		world.block[i].freed = true;
 		memset(memory, 0xa5, world.block[i].bytes);
 	}
