@@ -2409,6 +2409,13 @@ class Damage(Case):
         self.assertEqual(self.space("audit", 0, "x", ""), [[], []])
         self.assertEqual(self.space("pump", 0, 100, "")[0], 1)
 
+    def test_one_that_runs_and_has_no_lease_is_reported(self):
+        self.damaged = True
+        in_delivered(self)
+        self.take()
+        self.client("ZREM", self.space.key(0, "fly"), "x")
+        self.assertEqual(self.space("audit", 0, "x")[0], [b"5 not in fly"])
+
     def test_a_counter_that_is_no_number_stops_nothing(self):
         self.damaged = True
         self.client("HSET", self.space.key(0), "added", "x")
