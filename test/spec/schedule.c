@@ -342,26 +342,31 @@ ManualTestWith(schedule, above_the_limit_every_way_is_refused, .max_pending = 1)
 
 #define MANY 20000
 
-ManualTest(
-    schedule, a_first_timeout_without_any_memory_is_refused_and_then_goes)
+/* The slab, or the room in the wheel for its records. */
+Test(schedule, whichever_allocation_fails_the_first_is_refused_and_then_goes)
 {
-	struct probe probe = {0};
-	hwt_timeout timeout = {1};
-	enum way way;
+	uint64_t calls;
 
-	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	assert_rc(
-	    hwt_new_timeout(manual.timer, &timeout, forbidden_task, NULL, 0),
-	    -ENOMEM);
-	for (way = 0; way < WAYS; way++)
-		assert_refused(way, manual.timer, forbidden_task, 0, -ENOMEM);
-	fault_disarm();
-	assert_u64(timeout.id, 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	for (uint64_t nth = 1;; nth++) {
+		hwt_timeout timeout = {1};
+		int rc;
 
-	probe_schedule(&probe, 0);
+		manual_open(NULL);
+		fault_arm(FAULT_MEMORY, nth);
+		rc =
+		    hwt_new_timeout(manual.timer, &timeout, idle_task, NULL, 0);
+		calls = fault_disarm();
+		assert_rc(rc, calls < nth ? 0 : -ENOMEM);
+		cr_assert((rc == 0) == (timeout.id != 0));
+		if (rc != 0)
+			(void)schedule_task(manual.timer, idle_task, 0);
+		assert_u64(manual_tick(1), 1);
+		manual_close();
+		if (rc == 0)
+			break;
+	}
 
-	assert_u64(manual_tick(1), 1);
+	cr_assert(calls >= 2);
 }
 
 ManualTest(schedule, what_was_accepted_is_on_its_tick_without_any_memory)
