@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing text to a FILE, with one error for all of it. See page.c. */
+/*
+ * Writing text to a FILE, with one error for all of it; for the library and its
+ * modules. No number in it depends on the locale: formats are those of whole
+ * numbers.
+ */
 #ifndef HWT_PAGE_H
 #define HWT_PAGE_H
 
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 struct page {
@@ -10,10 +16,39 @@ struct page {
 	int error; /* of the first write that failed; nothing follows it */
 };
 
-__attribute__((format(printf, 2, 3))) void page_print(
-    struct page *page, const char *format, ...);
+static inline int
+write_error(void)
+{
+	return errno != 0 ? -errno : -EIO;
+}
+
+__attribute__((format(printf, 2, 3))) static inline void
+page_print(struct page *page, const char *format, ...)
+{
+	int kept = errno;
+	va_list arguments;
+
+	if (page->error != 0)
+		return;
+	errno = 0;
+	va_start(arguments, format);
+	if (vfprintf(page->file, format, arguments) < 0)
+		page->error = write_error();
+	va_end(arguments);
+	errno = kept;
+}
 
 /* Flushes, so that an error of the file is known. 0 or the error. */
-int page_end(struct page *page);
+static inline int
+page_end(struct page *page)
+{
+	int kept = errno;
+
+	errno = 0;
+	if (page->error == 0 && fflush(page->file) != 0)
+		page->error = write_error();
+	errno = kept;
+	return page->error;
+}
 
 #endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counters as text for monitoring, of the library and of its modules.
+ *
+ * One table has the names of both formats, Prometheus's and JSON. The table's
+ * owner may print more between and after its figures.
+ */
+#ifndef HWT_FIGURES_H
+#define HWT_FIGURES_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "observe/page.h"
+
+/* Each byte of a name may become three. */
+#define LABEL_BYTES (3 * 16)
+#define REPLACEMENT "\xef\xbf\xbd"
+
+struct figure {
+	const char *key; /* in JSON */
+	const char *metric;
+	const char *type;
+	const char *help;
+	size_t offset; /* of a uint64_t, in the counters */
+};
+
+#define FIGURE(counters, key, metric, type, help)                        \
+	{                                                                \
+#key, metric, type, help, offsetof(struct counters, key) \
+	}
+
+/* What is written about one object. */
+struct report {
+	struct page page;
+	const struct figure *figure;
+	size_t figures;
+	const void *stats; /* the counters */
+	const char *kind; /* of object */
+	char name[LABEL_BYTES]; /* fit for a quoted string: see quote_name */
+	uint64_t serial; /* no other object of the kind has it */
+	bool heads; /* with # HELP and # TYPE */
+};
+
+/* The length of the character that stands there in UTF-8; 0: none does. */
+static inline size_t
+utf8_length(const char *text)
+{
+	const unsigned char *byte = (const void *)text;
+	unsigned char low = 0x80, high = 0xbf;
+	size_t length, i;
+
+	if (byte[0] < 0x80)
+		return 1;
+	if (byte[0] < 0xc2 || byte[0] > 0xf4)
+		return 0;
+	length = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
+	if (byte[0] == 0xe0)
+		low = 0xa0; /* a longer form than needed */
+	else if (byte[0] == 0xed)
+		high = 0x9f; /* half of a pair of UTF-16 */
+	else if (byte[0] == 0xf0)
+		low = 0x90;
+	else if (byte[0] == 0xf4)
+		high = 0x8f; /* beyond the last character */
+	for (i = 1; i < length; i++) {
+		if (byte[i] < low || byte[i] > high)
+			return 0;
+		low = 0x80;
+		high = 0xbf;
+	}
+	return length;
+}
+
+/* A name as both formats want it between quotes: valid UTF-8, with the quote,
+ * the backslash and the newline escaped. JSON has no other control characters
+ * in strings, and Prometheus no way to escape them: they are replaced. */
+static inline void
+quote_name(char *quoted, const char *name)
+{
+	size_t length;
+
+	for (; *name != '\0'; name += length > 0 ? length : 1) {
+		length = utf8_length(name);
+		if (*name == '"' || *name == '\\' || *name == '\n') {
+			*quoted++ = '\\';
+			*quoted++ = (char)(*name == '\n' ? 'n' : *name);
+		} else if (length == 0 || (unsigned char)*name < 0x20) {
+			memcpy(quoted, REPLACEMENT, 3);
+			quoted += 3;
+		} else {
+			memcpy(quoted, name, length);
+			quoted += length;
+		}
+	}
+	*quoted = '\0';
+}
+
+static inline uint64_t
+figure_value(const struct report *report, const struct figure *figure)
+{
+	const char *at = (const char *)report->stats + figure->offset;
+
+	return *(const uint64_t *)(const void *)at;
+}
+
+static inline void
+print_head(struct report *report, const char *metric, const char *type,
+    const char *help)
+{
+	if (report->heads)
+		page_print(&report->page, "# HELP %s %s\n# TYPE %s %s\n",
+		    metric, help, metric, type);
+}
+
+/* The beginning of a line; extra: more labels. */
+static inline void
+print_labels(struct report *report, const char *metric, const char *suffix,
+    const char *extra)
+{
+	page_print(&report->page, "%s%s{%s=\"%s\",serial=\"%" PRIu64 "\"%s} ",
+	    metric, suffix, report->kind, report->name, report->serial, extra);
+}
+
+static inline void
+print_sample(struct report *report, const char *metric, const char *suffix,
+    const char *extra, uint64_t value)
+{
+	print_labels(report, metric, suffix, extra);
+	page_print(&report->page, "%" PRIu64 "\n", value);
+}
+
+static inline void
+print_figures(struct report *report)
+{
+	const struct figure *figure = report->figure;
+	const struct figure *end = figure + report->figures;
+
+	for (; figure < end; figure++) {
+		print_head(report, figure->metric, figure->type, figure->help);
+		print_sample(report, figure->metric, "", "",
+		    figure_value(report, figure));
+	}
+}
+
+/* An object of JSON, without its end. */
+static inline void
+print_figures_json(struct report *report)
+{
+	const struct figure *figure = report->figure;
+	const struct figure *end = figure + report->figures;
+
+	page_print(&report->page, "{\"%s\":\"%s\",\"serial\":%" PRIu64,
+	    report->kind, report->name, report->serial);
+	for (; figure < end; figure++)
+		page_print(&report->page, ",\"%s\":%" PRIu64, figure->key,
+		    figure_value(report, figure));
+}
+
+#endif
