@@ -191,13 +191,44 @@ print_item(struct page *page, const struct hwt *timer, const struct item *item,
 }
 
 static void
-print_timer(struct page *page, const struct hwt *timer, const struct copy *copy)
+print_callback(
+    struct page *page, const char *option, uintptr_t function, const void *ctx)
+{
+	char name[SYMBOL_BYTES];
+
+	if (function != 0)
+		page_print(page, "%s %s ctx %p\n", option,
+		    symbol_name((const void *)function, name, sizeof(name)),
+		    ctx);
+}
+
+/* The members of hwt_options; of the callbacks, those that are there. */
+static void
+print_options(struct page *page, const struct hwt *timer)
 {
 	page_print(page,
-	    "hwt timer %p \"%s\": %s, tick %" PRIu64 " ns, %u buckets\n",
-	    (const void *)timer, timer->life.thread_name,
-	    copy->stopped ? "stopped" : "manual", timer->tick_ns,
-	    timer->wheel.mask + 1);
+	    "tick_ns %" PRIu64 ", ticks_per_wheel %u, flags %u\n"
+	    "max_pending %" PRIu64 ", slow_task_ns %" PRIu64 "\n"
+	    "thread_name \"%s\", thread_attr %p\n",
+	    timer->tick_ns, timer->wheel.mask + 1, timer->flags,
+	    timer->max_pending, timer->slow_task_ns, timer->life.thread_name,
+	    (const void *)timer->life.thread_attr);
+	print_callback(page, "executor", (uintptr_t)timer->executor.execute,
+	    timer->executor.ctx);
+	print_callback(
+	    page, "clock", (uintptr_t)timer->clock.now_ns, timer->clock.ctx);
+	print_callback(
+	    page, "wake", (uintptr_t)timer->wake.wake, timer->wake.ctx);
+	print_callback(
+	    page, "log", (uintptr_t)timer->log.write, timer->log.ctx);
+}
+
+static void
+print_timer(struct page *page, const struct hwt *timer, const struct copy *copy)
+{
+	page_print(page, "hwt timer %p: %s\n", (const void *)timer,
+	    copy->stopped ? "stopped" : "manual");
+	print_options(page, timer);
 	page_print(page,
 	    "now %" PRIu64 " ns, next tick %" PRIu64 " at %" PRIu64
 	    " ns, %zu timeouts\n",
