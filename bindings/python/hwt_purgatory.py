@@ -64,7 +64,8 @@ class _Options(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("max_pending", ctypes.c_uint64),
         ("executor", ctypes.c_void_p),
-        ("reserved", ctypes.c_uint64 * 8),
+        ("name", ctypes.c_char_p),
+        ("reserved", ctypes.c_uint64 * 7),
     ]
 
 
@@ -217,15 +218,18 @@ _destroy = hwt._Destroyer(_lib.hwt_purgatory_destroy)
 
 class Purgatory:
     """executor is a Mailbox for the operations that name none; None: done is
-    called by the thread that decides. max_pending 0: no limit."""
+    called by the thread that decides. max_pending 0: no limit. name is
+    for hwt_purgatory_stats_write, at most 15 bytes."""
 
-    def __init__(self, timer, *, shards=0, max_pending=0, executor=None):
+    def __init__(self, timer, *, shards=0, max_pending=0, executor=None,
+                 name=None):
         self._pointer = ctypes.c_void_p()
         self._timer = timer
         self._executor = executor
         options = _Options(
             shards=shards, max_pending=max_pending,
-            executor=executor._executor if executor else None)
+            executor=executor._executor if executor else None,
+            name=name.encode() if name else None)
         hwt._check(_lib.hwt_purgatory_create(
             ctypes.byref(self._pointer), timer._pointer,
             ctypes.byref(options)))

@@ -88,6 +88,9 @@ class Manual(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EINVAL)
         with self.assertRaises(hwt.Error):
             hwt_purgatory.Purgatory(self.timer, shards=3)
+        with self.assertRaises(hwt.Error):
+            hwt_purgatory.Purgatory(self.timer, name="x" * 16)
+        hwt_purgatory.Purgatory(self.timer, name="x" * 15)
         small = hwt_purgatory.Purgatory(self.timer, max_pending=1)
         with small:
             small.watch([ONE], 1, self.outcomes.append)
@@ -300,9 +303,10 @@ class Layout(unittest.TestCase):
         })
 
     def test_functions(self):
-        # For an executor that is written in C.
+        # For an executor that is written in C; with a FILE.
         check_functions(self, "modules/purgatory/hwt_purgatory.h",
-                        hwt_purgatory._lib, "hwt_operation_run")
+                        hwt_purgatory._lib,
+                        "hwt_operation_run hwt_purgatory_stats_write")
 
 
 if __name__ == "__main__":

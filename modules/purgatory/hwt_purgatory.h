@@ -114,7 +114,10 @@ struct hwt_purgatory_options {
 	/* Copied; its ctx must outlive the operations. NULL: done is called by
 	 * the thread that decides. */
 	const struct hwt_operation_executor *executor;
-	uint64_t reserved[8]; /* 0 */
+	/* In hwt_purgatory_stats_write. At most 15 bytes; NULL: "purgatory".
+	 * Copied. */
+	const char *name;
+	uint64_t reserved[7]; /* 0 */
 };
 
 struct hwt_operation_spec {
@@ -162,7 +165,7 @@ struct hwt_purgatory_stats {
 
 /* Makes a purgatory whose deadlines are timeouts of this timer, which must
  * outlive it.
- * -EINVAL     NULL, shards, flags or reserved words out of range
+ * -EINVAL     NULL; shards, flags, name or reserved words out of range
  * -ENOMEM
  * -EOWNERDEAD the timer was made before a fork */
 HWT_MUST_CHECK
@@ -217,6 +220,17 @@ int hwt_purgatory_cancel_key(
 /* -EINVAL -EOWNERDEAD */
 int hwt_purgatory_read_stats(
     const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats);
+
+/* Writes these counters to file, and flushes it, as hwt_stats_write does: that
+ * has the formats. Labels, and members in JSON, are purgatory, which is its
+ * name, and serial, a number that no other purgatory of the process has. After
+ * an error, a part may have been written.
+ * -EINVAL     NULL, or no such format
+ * -EIO        the file could not be written; or the errno of hwt_stats_write
+ *             that says why
+ * -EOWNERDEAD */
+int hwt_purgatory_stats_write(
+    const struct hwt_purgatory *purgatory, FILE *file, enum hwt_format format);
 
 /* Ends all operations with HWT_SHUT_DOWN. When it returns, no thread is in a
  * callback of this purgatory, in execute of one of its executors, or in the

@@ -172,6 +172,7 @@ public:
 		std::uint32_t shards = 0;
 		std::uint64_t max_pending = 0;
 		const hwt_operation_executor *executor = nullptr;
+		const char *name = nullptr;
 	};
 
 	/* {{1, 2}, {1, 3}}, a key, or what has data() and size(). It refers to
@@ -263,6 +264,7 @@ public:
 		options.shards = given.shards;
 		options.max_pending = given.max_pending;
 		options.executor = given.executor;
+		options.name = given.name;
 		error =
 		    make_error(hwt_purgatory_create(&made, of.get(), &options));
 		return purgatory(made);

@@ -9,6 +9,7 @@
  *   memory.c      pages of the system
  *   left.c        operations that a call has left, to the next one or a timeout
  *   mailbox.c     the executor for an event loop
+ *   stats_write.c counters as text
  *
  * A record stays one until the purgatory is destroyed, so that a stale handle
  * can be looked up and refused; the generation in its word moves on whenever it
@@ -118,6 +119,8 @@ struct key {
 
 #define SEGMENTS 32
 
+#define NAME_BYTES 16u /* the last one is 0 */
+
 /* Linear hashing: the table grows and shrinks bucket by bucket. Segment 0 has
  * the first BUCKETS_MIN buckets, each further one doubles the table. */
 struct table {
@@ -173,6 +176,8 @@ struct hwt_purgatory {
 	uint32_t shard_count;
 	uint64_t max_pending; /* 0: none */
 	struct hwt_operation_executor executor; /* execute NULL: none */
+	char name[NAME_BYTES];
+	uint64_t serial; /* no other one of the process has it */
 	struct secret of_keys, of_generations;
 	a64_t permits; /* taken, of max_pending */
 	struct shard *shard;

@@ -76,7 +76,20 @@ options_are_valid(const struct hwt_purgatory_options *options)
 	return RESERVED_IS_ZERO(options) && options->flags == 0 &&
 	    options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
+	    (options->name == NULL ||
+		strnlen(options->name, NAME_BYTES) < NAME_BYTES) &&
 	    (options->executor == NULL || options->executor->execute != NULL);
+}
+
+static void
+purgatory_name(struct hwt_purgatory *purgatory, const char *name)
+{
+	static a64_t last_serial;
+
+	if (name == NULL)
+		name = "purgatory";
+	memcpy(purgatory->name, name, strlen(name));
+	purgatory->serial = a64_add_seq(&last_serial, 1) + 1;
 }
 
 int
@@ -99,6 +112,7 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	made->max_pending = options->max_pending;
 	if (options->executor != NULL)
 		made->executor = *options->executor;
+	purgatory_name(made, options->name);
 	made->left.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	secret_make(&made->of_keys);
 	secret_make(&made->of_generations);

@@ -164,6 +164,13 @@ an_error_destroys_the_callables()
 	options.shards = 3;
 	hwt::purgatory::try_make(error, f.m.timer, options);
 	CHECK(error == std::errc::invalid_argument);
+	options.shards = 0;
+	options.name = "sixteen-bytes-!!";
+	hwt::purgatory::try_make(error, f.m.timer, options);
+	CHECK(error == std::errc::invalid_argument);
+	options.name++;
+	hwt::purgatory::try_make(error, f.m.timer, options);
+	CHECK(!error);
 }
 
 #ifdef __cpp_exceptions

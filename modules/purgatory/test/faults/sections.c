@@ -53,6 +53,7 @@ static const struct {
 	int errors[4];
 } listed[] = {
     {"hwt_purgatory_create", {ENOMEM}},
+    {"hwt_purgatory_stats_write", {EIO, ENOSPC}},
     {"hwt_purgatory_watch", {ENOBUFS, ENOMEM, EAGAIN, ESHUTDOWN}},
     {"hwt_operation_mailbox_create", {ENOMEM, EMFILE, ENFILE}},
 };
@@ -66,7 +67,9 @@ module_error(const struct fault *fault)
 	case CALL_MALLOC:
 	case CALL_MMAP:
 		return ENOMEM;
+	case CALL_FFLUSH:
 	case CALL_HWT_NEW_TIMEOUT:
+	case CALL_VFPRINTF:
 		return fault->error;
 	case CALL_EVENTFD:
 		return fault->error == EMFILE || fault->error == ENFILE
@@ -417,6 +420,24 @@ section_nested(void)
 	close_all();
 }
 
+static void
+section_stats(void)
+{
+	FILE *file = fopen("/dev/null", "we");
+	int rc;
+
+	CHECK(file != NULL);
+	open_all();
+	(void)watch(1, 2, HWT_NEVER);
+	do {
+		attempt_begin();
+		rc = hwt_purgatory_stats_write(purgatory, file, HWT_PROMETHEUS);
+	} while (attempt_failed("hwt_purgatory_stats_write", rc));
+	cancel_key(1, 1);
+	close_all();
+	CHECK(fclose(file) == 0);
+}
+
 /* Mailboxes. */
 
 static struct hwt_operation_mailbox *mailbox;
@@ -570,6 +591,7 @@ const struct section sections[] = {
     {"decide", section_decide},
     {"expire", section_expire},
     {"nested", section_nested},
+    {"stats", section_stats},
     {"mailbox", section_mailbox},
     {"shutdown", section_shutdown},
     {"timer-stopped", section_timer_stopped},

@@ -21,6 +21,7 @@ const struct swept swept[CALLS] = {
     [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
     [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
     [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
+    [CALL_FFLUSH] = {"fflush", "fflush", {ENOSPC}},
     [CALL_FREE] = {"free", "free", {0}},
     [CALL_GETRANDOM] = {"getrandom", "getrandom", {SHORT, EAGAIN, ENOSYS}},
     [CALL_HWT_CANCEL] = {"hwt_cancel", "hwt_cancel", {ENOENT}},
@@ -31,6 +32,7 @@ const struct swept swept[CALLS] = {
     [CALL_MMAP] = {"mmap", "mmap", {ENOMEM, EAGAIN}},
     [CALL_MUNMAP] = {"munmap", "munmap", {EINVAL}},
     [CALL_NANOSLEEP] = {"nanosleep", "nanosleep", {EINTR}},
+    [CALL_VFPRINTF] = {"vfprintf", "vfprintf", {EIO}},
 };
 
 /* The calls that cannot fail, and why. */
@@ -50,5 +52,7 @@ const struct sound {
     {"pthread_mutex_trylock", "in a forked child alone: the suite fork"},
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
     {"qsort", "sorts in place if there is no memory"},
+    {"strlen", "pure"},
+    {"strnlen", "pure"},
     {"sysconf", "the size of a page"},
 };

@@ -49,6 +49,10 @@ YardTest(answers, hwt_purgatory_create_EINVAL)
 	assert_rc(create_with(&options), -EINVAL);
 	options = (struct hwt_purgatory_options){.executor = &nothing};
 	assert_rc(create_with(&options), -EINVAL);
+	options = (struct hwt_purgatory_options){.name = "fifteen-bytes-!"};
+	assert_rc(create_with(&options), 0);
+	options = (struct hwt_purgatory_options){.name = "sixteen-bytes-!!"};
+	assert_rc(create_with(&options), -EINVAL);
 	for (i = 0; i < sizeof(options.reserved) / sizeof(options.reserved[0]);
 	     i++) {
 		options = (struct hwt_purgatory_options){0};

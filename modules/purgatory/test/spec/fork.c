@@ -35,6 +35,8 @@ child_calls(void *arg)
 	child_rc(hwt_purgatory_raise(purgatory, key, 1, &count), -EOWNERDEAD);
 	child_rc(hwt_purgatory_cancel_key(purgatory, key, &count), -EOWNERDEAD);
 	child_rc(hwt_purgatory_read_stats(purgatory, &stats), -EOWNERDEAD);
+	child_rc(hwt_purgatory_stats_write(purgatory, stderr, HWT_JSON),
+	    -EOWNERDEAD);
 	child_rc(hwt_operation_complete(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_operation_cancel(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_operation_run(purgatory, handle), -EOWNERDEAD);
