@@ -42,12 +42,12 @@ import threading
 
 import hwt
 
-__all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Retry",
-           "Scheduler", "State", "Task", "Worker", "finish"]
+__all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Release",
+           "Retry", "Scheduler", "State", "Task", "Worker", "finish"]
 
 PAYLOAD_MAX = 65536
 _AT, _REPLACE = 1, 2
-_RETRY, _FAIL, _LATER = 1, 2, 3
+_RETRY, _FAIL, _LATER, _RELEASE = 1, 2, 3, 4
 
 
 class Level(enum.IntEnum):
@@ -81,6 +81,11 @@ class Retry(Exception):
 
 class Fail(Exception):
     """A callable raises it: a dead letter, at once."""
+
+
+class Release:
+    """For finish(): back to its queue at once, as if it had not been taken. The
+    attempt does not count."""
 
 
 class _Later:
@@ -243,6 +248,7 @@ def _load():
         (integer, "hwt_durable_worker_stop", pointer, ns),
         (integer, "hwt_durable_set_error", pointer, data, size),
         (integer, "hwt_durable_finish", _Token, integer, ns),
+        (integer, "hwt_durable_finish_error", _Token, integer, ns, data, size),
         (integer, "hwt_durable_scheduler_start", out(pointer), pointer,
          out(_SchedulerOptions)),
         (integer, "hwt_durable_scheduler_stop", pointer),
@@ -470,24 +476,36 @@ def _execute(number, given):
 def finish(token, outcome=None):
     """Ends the attempt of a callable that returns LATER; any thread may call
     it while the client is open, also before that returns. outcome: None, it is
-    done; or a Retry or a Fail. False: the attempt has an outcome already, or
-    its lease was lost."""
+    done; or a Retry, a Fail or a Release. The text of a Fail is kept with the
+    dead letter. False: the attempt has an outcome already, or its lease was
+    lost."""
     result, delay_ns = 0, 0
     if isinstance(outcome, Retry):
         result, delay_ns = _RETRY, outcome.delay_ns
     elif isinstance(outcome, Fail):
         result = _FAIL
+    elif isinstance(outcome, Release):
+        result = _RELEASE
     elif outcome is not None:
-        raise TypeError("outcome is None, a Retry or a Fail")
-    result = _lib.hwt_durable_finish(token, result, delay_ns)
+        raise TypeError("outcome is None, a Retry, a Fail or a Release")
+    if result == _FAIL:
+        text = _text(outcome)
+        result = _lib.hwt_durable_finish_error(
+            token, result, 0, text, len(text))
+    else:
+        result = _lib.hwt_durable_finish(token, result, delay_ns)
     if result != -errno.ESTALE:
         hwt._check(result)
     return result == 0
 
 
+def _text(error):
+    """What is kept if the task becomes a dead letter."""
+    return f"{type(error).__name__}: {error}".encode(errors="replace")[:1024]
+
+
 def _say(given, error):
-    """Kept if the task becomes a dead letter: the begin of the text."""
-    text = f"{type(error).__name__}: {error}".encode(errors="replace")[:1024]
+    text = _text(error)
     _lib.hwt_durable_set_error(ctypes.byref(given), text, len(text))
 
 

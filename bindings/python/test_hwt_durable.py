@@ -191,12 +191,18 @@ class Execution(Space):
                 self.client.find("done").state, State.RUNNING)
             self.assertTrue(finish(token(b"done")))
             self.assertFalse(finish(token(b"done")))
-            self.assertTrue(finish(token(b"fails"), Fail()))
+            self.assertTrue(finish(token(b"fails"), Fail("no card")))
             self.assertTrue(finish(token(b"again"), Retry(0.001)))
+            given = token(b"again", 2)
+            del tokens[b"again", 2]
+            self.assertTrue(finish(given, hwt_durable.Release()))
             self.assertTrue(finish(token(b"again", 2)))
             self.assertEqual(
                 [self.wait_for(id) for id in ("done", "fails", "again")],
                 [State.SUCCEEDED, State.FAILED, State.SUCCEEDED])
+        with engine.client() as client:
+            key = f"{{{self._testMethodName[-32:]}:0}}:e:fails"
+            self.assertIn(b"Fail: no card", client("GET", key))
 
     def test_stop_waits_for_the_callable(self):
         began, may_end, errors = threading.Event(), threading.Event(), []

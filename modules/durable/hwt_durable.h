@@ -200,8 +200,8 @@ struct hwt_durable_stats {
 	uint64_t dead; /* now */
 	uint64_t missed; /* due tasks that a scan has found: 0 */
 	uint64_t lag_ns; /* of the shard that is furthest behind */
-	/* Of begun: their callbacks were not called, and the attempt does not
-	 * count. */
+	/* Of begun: their callbacks were not called, or they were released;
+	 * the attempt does not count. */
 	uint64_t given_back;
 	/* At level REPLICATED, of the master that has most: how many replicas
 	 * are connected to it, and how many of them a call waits for. Is the
@@ -314,8 +314,11 @@ struct hwt_durable_delivery {
 #define HWT_DURABLE_RETRY 1 /* execute again, if attempts are left */
 #define HWT_DURABLE_FAIL 2 /* a dead letter, at once */
 #define HWT_DURABLE_LATER 3 /* hwt_durable_finish will say it */
+/* For hwt_durable_finish alone: the task goes back to its queue at once, as if
+ * it had not been taken. The attempt does not count. */
+#define HWT_DURABLE_RELEASE 4
 
-/* 0: done. Any other value than these fails it. */
+/* 0: done. Any other value than the first three fails it. */
 typedef int hwt_durable_callback(
     void *ctx, const struct hwt_durable_delivery *delivery);
 
@@ -334,9 +337,9 @@ int hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
  * Ends the attempt of a callback that returns HWT_DURABLE_LATER, from any
  * thread, also before the callback returns: then what it returns has no effect.
  * Until this is called the lease is extended, as while a callback runs. It does
- * not block for the engine. outcome: 0, HWT_DURABLE_RETRY or HWT_DURABLE_FAIL.
- * delay_ns is read for a retry: 0 to HWT_DURABLE_DELAY_MAX, or HWT_NEVER for
- * the back-off of retry_delay_ns.
+ * not block for the engine. outcome: 0, HWT_DURABLE_RETRY, HWT_DURABLE_FAIL or
+ * HWT_DURABLE_RELEASE. delay_ns is read for a retry: 0 to
+ * HWT_DURABLE_DELAY_MAX, or HWT_NEVER for the back-off of retry_delay_ns.
  *
  * 0: the worker reports the outcome, after the callback has returned, as if
  * that had returned it. Whichever call is the first for a token counts.
@@ -347,6 +350,17 @@ int hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
  */
 int hwt_durable_finish(
     struct hwt_durable_token token, int outcome, uint64_t delay_ns);
+
+/*
+ * hwt_durable_finish that says why, as hwt_durable_set_error does in the
+ * callback, in whose place this text counts. length: up to
+ * HWT_DURABLE_ERROR_MAX. After 0 and HWT_DURABLE_RELEASE nothing is kept.
+ *
+ * -ESTALE  as hwt_durable_finish; the text is not kept either
+ * -EINVAL  as hwt_durable_finish; or text is NULL, or too long
+ */
+int hwt_durable_finish_error(struct hwt_durable_token token, int outcome,
+    uint64_t delay_ns, const char *text, size_t length);
 
 struct hwt_durable_worker_options {
 	const char *queue;

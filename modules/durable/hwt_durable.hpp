@@ -181,6 +181,13 @@ public:
 			return outcome(HWT_DURABLE_FAIL, never);
 		}
 
+		/* For finish alone: HWT_DURABLE_RELEASE. */
+		static outcome
+		release() noexcept
+		{
+			return outcome(HWT_DURABLE_RELEASE, never);
+		}
+
 		/* HWT_DURABLE_LATER: finish will say it. */
 		static outcome
 		later() noexcept
@@ -220,6 +227,27 @@ public:
 	{
 		error = make_error(hwt_durable_finish(
 		    token, ended.result_, ended.after_.ns()));
+		return !error;
+	}
+
+	/* hwt_durable_finish_error: why a task may become a dead letter. */
+	static bool
+	finish(hwt_durable_token token, outcome ended, std::string_view why)
+	{
+		std::error_code error;
+		bool finished = try_finish(error, token, ended, why);
+
+		check(error.value() == ESTALE ? std::error_code() : error,
+		    "finish");
+		return finished;
+	}
+
+	static bool
+	try_finish(std::error_code &error, hwt_durable_token token,
+	    outcome ended, std::string_view why) noexcept
+	{
+		error = make_error(hwt_durable_finish_error(token,
+		    ended.result_, ended.after_.ns(), why.data(), why.size()));
 		return !error;
 	}
 

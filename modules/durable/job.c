@@ -133,6 +133,7 @@ job_free(struct job *job)
 {
 	loop_cancel(&job->worker->loop, &job->limit);
 	TAILQ_REMOVE(&job->worker->held, job, held);
+	free(job->finish_error);
 	free(job->error);
 	free(job);
 }
@@ -296,6 +297,12 @@ job_collect(struct hwt_durable_worker *worker, struct job *job)
 		duration_add(worker, job);
 	if (job->finished)
 		job->retry_delay_ns = job->finish_delay_ns;
+	if (job->finish_error != NULL) {
+		free(job->error);
+		job->error = job->finish_error;
+		job->error_length = job->finish_error_length;
+		job->finish_error = NULL;
+	}
 	if (!job->given_up)
 		job_end(job, job->outcome);
 	else if (!job->ended)
@@ -340,6 +347,21 @@ jobs_release(struct hwt_durable_worker *worker, bool all)
 	unlock(worker);
 }
 
+size_t
+job_error_write(
+    const struct job *job, char *error, const char *text, size_t length)
+{
+	const char *name = job->worker->name;
+	size_t head = OUTCOME_LENGTH + strlen(name) + 2;
+
+	error[OUTCOME_LENGTH] = ' ';
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
+	memcpy(error + OUTCOME_LENGTH + 1, name, strlen(name));
+	error[head - 1] = ' ';
+	memcpy(error + head, text, length);
+	return head + length;
+}
+
 int
 hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
     const char *text, size_t length)
@@ -349,24 +371,15 @@ hwt_durable_set_error(const struct hwt_durable_delivery *delivery,
 	    ? NULL
 	    : (struct job *)((uintptr_t)delivery -
 		  offsetof(struct job, delivery));
-	const char *name;
 	char *error;
-	size_t head;
 
 	if (job == NULL || text == NULL || length > HWT_DURABLE_ERROR_MAX)
 		return -EINVAL;
-	name = job->worker->name;
-	head = OUTCOME_LENGTH + strlen(name) + 2;
-	error = malloc(head + length);
+	error = malloc(ERROR_HEAD_MAX + length);
 	if (error == NULL)
 		return -ENOMEM;
-	error[OUTCOME_LENGTH] = ' ';
-	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): no string */
-	memcpy(error + OUTCOME_LENGTH + 1, name, strlen(name));
-	error[head - 1] = ' ';
-	memcpy(error + head, text, length);
 	free(job->error);
 	job->error = error;
-	job->error_length = head + length;
+	job->error_length = job_error_write(job, error, text, length);
 	return 0;
 }

@@ -96,9 +96,18 @@ later_find(struct hwt_durable_worker *worker, uint64_t number)
 	return NULL;
 }
 
+/* What hwt_durable_finish is given. */
+struct ending {
+	enum outcome outcome;
+	uint64_t delay_ns;
+	const char *text; /* NULL: none */
+	size_t length;
+	char *error; /* room for what is sent of it */
+};
+
 static bool
 later_finish(struct hwt_durable_worker *worker, uint64_t number,
-    enum outcome outcome, uint64_t delay_ns)
+    const struct ending *ending)
 {
 	struct job *job;
 
@@ -107,8 +116,12 @@ later_finish(struct hwt_durable_worker *worker, uint64_t number,
 	if (job != NULL) {
 		(void)later_close(job);
 		job->finished = true;
-		job->outcome = outcome;
-		job->finish_delay_ns = delay_ns;
+		job->outcome = ending->outcome;
+		job->finish_delay_ns = ending->delay_ns;
+		job->finish_error = ending->error;
+		if (ending->error != NULL)
+			job->finish_error_length = job_error_write(
+			    job, ending->error, ending->text, ending->length);
 		if (job->later) {
 			job->later = false;
 			worker->later--;
@@ -119,27 +132,66 @@ later_finish(struct hwt_durable_worker *worker, uint64_t number,
 	return job != NULL;
 }
 
+static bool
+workers_finish(struct hwt_durable_token token, const struct ending *ending)
+{
+	struct hwt_durable *durable = token.durable;
+	struct hwt_durable_worker *worker;
+	bool found = false;
+
+	(void)pthread_mutex_lock(&durable->workers_lock);
+	for (worker = durable->workers; worker != NULL && !found;
+	     worker = worker->next)
+		found = later_finish(worker, token.number, ending);
+	(void)pthread_mutex_unlock(&durable->workers_lock);
+	return found;
+}
+
+static int
+finish(struct hwt_durable_token token, int outcome, struct ending *ending)
+{
+	static const enum outcome outcomes[] = {[0] = DONE,
+	    [HWT_DURABLE_RETRY] = RETRY,
+	    [HWT_DURABLE_FAIL] = FAIL,
+	    [HWT_DURABLE_RELEASE] = BACK};
+	int error = durable_enter(token.durable);
+
+	if (error != 0)
+		return error;
+	if (outcome < 0 || outcome > HWT_DURABLE_RELEASE ||
+	    outcome == HWT_DURABLE_LATER ||
+	    (outcome == HWT_DURABLE_RETRY && ending->delay_ns != HWT_NEVER &&
+		ending->delay_ns > HWT_DURABLE_DELAY_MAX))
+		return -EINVAL;
+	ending->outcome = outcomes[outcome];
+	if (ending->text != NULL) {
+		ending->error = malloc(ERROR_HEAD_MAX + ending->length);
+		if (ending->error == NULL)
+			return -ENOMEM;
+	}
+	if (workers_finish(token, ending))
+		return 0;
+	free(ending->error);
+	return -ESTALE;
+}
+
 int
 hwt_durable_finish(
     struct hwt_durable_token token, int outcome, uint64_t delay_ns)
 {
-	static const enum outcome outcomes[] = {DONE, RETRY, FAIL};
-	struct hwt_durable *durable = token.durable;
-	int error = durable_enter(durable);
-	struct hwt_durable_worker *worker;
-	bool found = false;
+	struct ending ending = {.delay_ns = delay_ns};
 
-	if (error != 0)
-		return error;
-	if (outcome < 0 || outcome > HWT_DURABLE_FAIL ||
-	    (outcome == HWT_DURABLE_RETRY && delay_ns != HWT_NEVER &&
-		delay_ns > HWT_DURABLE_DELAY_MAX))
+	return finish(token, outcome, &ending);
+}
+
+int
+hwt_durable_finish_error(struct hwt_durable_token token, int outcome,
+    uint64_t delay_ns, const char *text, size_t length)
+{
+	struct ending ending = {
+	    .delay_ns = delay_ns, .text = text, .length = length};
+
+	if (text == NULL || length > HWT_DURABLE_ERROR_MAX)
 		return -EINVAL;
-	(void)pthread_mutex_lock(&durable->workers_lock);
-	for (worker = durable->workers; worker != NULL && !found;
-	     worker = worker->next)
-		found = later_finish(
-		    worker, token.number, outcomes[outcome], delay_ns);
-	(void)pthread_mutex_unlock(&durable->workers_lock);
-	return found ? 0 : -ESTALE;
+	return finish(token, outcome, &ending);
 }

@@ -27,12 +27,13 @@
  *
  * LOCK. It protects ready, returned, running, later, the buckets of open,
  * stopping, expired, abandoned, loop_ended, and of a job called_ns, ended_ns,
- * outcome, runs, open, later, finish_delay_ns, given_up and lease_ns. The
- * loop alone writes lease_ns, and reads it without the lock. No callback is
- * called with the lock, and no call to the engine made. All else that changes
- * belongs to the loop: held and ended, the job's place in them, its marks, the
- * sources and the times of the last polls. A job's delivery is written before
- * it gets into ready; its token, before the callback.
+ * outcome, runs, open, later, finish_delay_ns, finish_error, given_up and
+ * lease_ns. The loop alone writes lease_ns, and reads it without the lock. No
+ * callback is called with the lock, and no call to the engine made. What is
+ * written before later_close is the loop's when the job has returned. All else
+ * that changes belongs to the loop: held and ended, the job's place in them,
+ * its marks, the sources and the times of the last polls. A job's delivery is
+ * written before it gets into ready; its token, before the callback.
  */
 #ifndef HWT_DURABLE_WORKER_INSIDE_H
 #define HWT_DURABLE_WORKER_INSIDE_H
@@ -69,6 +70,8 @@ struct job {
 	 * returned. */
 	char *error;
 	size_t error_length;
+	char *finish_error; /* the same, of hwt_durable_finish_error */
+	size_t finish_error_length;
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t finish_delay_ns; /* of hwt_durable_finish */
 	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
@@ -199,6 +202,12 @@ void jobs_check(struct hwt_durable_worker *worker);
 
 /* Ends those that have returned. */
 void jobs_collect(struct hwt_durable_worker *worker);
+
+/* Writes what is sent of an error's text, of up to ERROR_HEAD_MAX + length
+ * bytes; returns its length. */
+#define ERROR_HEAD_MAX (OUTCOME_LENGTH + NAME_MAX_LENGTH + 2)
+size_t job_error_write(
+    const struct job *job, char *error, const char *text, size_t length);
 
 /* The lock is held. It has returned: the loop is woken for it. */
 void job_return(struct hwt_durable_worker *worker, struct job *job);

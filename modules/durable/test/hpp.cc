@@ -189,7 +189,7 @@ a_callable_may_finish_later()
 	fixture f;
 	durable::scheduler scheduler(f.tasks);
 	std::atomic<int> began{0};
-	hwt_durable_token token[2];
+	hwt_durable_token token[3];
 	durable::worker worker(
 	    f.tasks, "mail", [&](const durable::delivery &task) {
 		    token[began] = task.token;
@@ -207,8 +207,15 @@ a_callable_may_finish_later()
 	CHECK(!durable::finish(token[0], outcome::done()));
 	while (began == 1)
 		std::this_thread::sleep_for(1ms);
-	CHECK(durable::finish(token[1], outcome::done()));
+	CHECK(durable::finish(token[1], outcome::release()));
+	while (began == 2)
+		std::this_thread::sleep_for(1ms);
+	CHECK(!durable::try_finish(
+		  error, token[2], outcome::fail(), std::string(1025, 'x')) &&
+	    error == std::errc::invalid_argument);
+	CHECK(durable::finish(token[2], outcome::done(), "why"));
 	CHECK(f.await("later") == HWT_DURABLE_SUCCEEDED);
+	CHECK(f.tasks.find("later")->attempts == 2);
 }
 
 static void

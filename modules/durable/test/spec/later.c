@@ -28,6 +28,7 @@ static int answer = HWT_DURABLE_LATER;
  * that. */
 static int finishes_first = -1, finished;
 static _Atomic bool holds; /* callbacks */
+static const char *says; /* with hwt_durable_set_error */
 
 static int
 callback(void *ctx, const struct hwt_durable_delivery *delivery)
@@ -38,6 +39,9 @@ callback(void *ctx, const struct hwt_durable_delivery *delivery)
 	cr_assert(call < CALLS_MAX);
 	token[call] = delivery->token;
 	attempt[call] = delivery->attempt;
+	if (says != NULL)
+		assert_rc(
+		    hwt_durable_set_error(delivery, says, strlen(says)), 0);
 	if (finishes_first >= 0) {
 		*delivery->retry_delay_ns = HWT_SEC(3600);
 		finished =
@@ -154,10 +158,97 @@ Test(later, arguments_outside_their_range_are_EINVAL_and_finish_nothing)
 	assert_rc(hwt_durable_finish(none, 0, 0), -EINVAL);
 	assert_rc(hwt_durable_finish(token[0], -1, 0), -EINVAL);
 	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_LATER, 0), -EINVAL);
+	assert_rc(
+	    hwt_durable_finish(token[0], HWT_DURABLE_RELEASE + 1, 0), -EINVAL);
 	assert_rc(hwt_durable_finish(
 		      token[0], HWT_DURABLE_RETRY, HWT_DURABLE_DELAY_MAX + 1),
 	    -EINVAL);
 	assert_rc(hwt_durable_finish(token[0], 0, 0), 0);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	yard_close();
+}
+
+static void
+assert_why(const char *id, const char *why)
+{
+	char said[SAID_MAX], key[ENGINE_KEY_MAX], rest[8];
+
+	(void)snprintf(rest, sizeof(rest), "e:%s", id);
+	engine_key(durable_engine(place.durable), key,
+	    durable_shard_of(place.durable, id, strlen(id)), rest);
+	(void)server_ask(&place.server, said, "GET %s", key);
+	cr_assert(strstr(said, why) != NULL, "%s", said);
+}
+
+Test(later, what_finish_error_says_is_kept_with_the_dead_letter)
+{
+	char text[HWT_DURABLE_ERROR_MAX];
+
+	memset(text, 'x', sizeof(text));
+	says = "not this";
+	begin("a");
+	assert_rc(hwt_durable_finish_error(
+		      token[0], HWT_DURABLE_FAIL, 0, text, sizeof(text)),
+	    0);
+	assert_rc(hwt_durable_finish_error(
+		      token[0], HWT_DURABLE_FAIL, 0, "nor this", 8),
+	    -ESTALE);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_why("a", " xxxxxxxx");
+	yard_close();
+}
+
+Test(later, what_the_callback_says_is_kept_if_finish_says_nothing)
+{
+	says = "this";
+	begin("a");
+	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0), 0);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_why("a", " this");
+	yard_close();
+}
+
+Test(later, what_finish_error_says_of_a_retry_is_kept_if_none_is_left)
+{
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task task = task_of("a");
+
+	task.max_attempts = 1;
+	yard_open(&options);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	await_calls(1);
+	assert_rc(
+	    hwt_durable_finish_error(token[0], HWT_DURABLE_RETRY, 0, "busy", 4),
+	    0);
+	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_why("a", " busy");
+	yard_close();
+}
+
+Test(later, a_text_that_is_too_long_or_NULL_is_EINVAL_and_finishes_nothing)
+{
+	static const char text[HWT_DURABLE_ERROR_MAX + 1];
+
+	begin("a");
+	assert_rc(hwt_durable_finish_error(
+		      token[0], HWT_DURABLE_FAIL, 0, text, sizeof(text)),
+	    -EINVAL);
+	assert_rc(
+	    hwt_durable_finish_error(token[0], HWT_DURABLE_FAIL, 0, NULL, 0),
+	    -EINVAL);
+	assert_rc(hwt_durable_finish_error(token[0], 0, 0, "", 0), 0);
+	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	yard_close();
+}
+
+Test(later, RELEASE_executes_again_and_the_attempt_does_not_count)
+{
+	begin("a");
+	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_RELEASE, 0), 0);
+	await_calls(2);
+	assert_u64(attempt[1], 1);
+	assert_u64(stats_of(&place).given_back, 1);
+	assert_rc(hwt_durable_finish(token[1], 0, 0), 0);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	yard_close();
 }
