@@ -20,11 +20,14 @@
 #   NAME_unit      units for systemd, which are made from templates
 
 # One object with its inner names made local: a program that links it may use
-# the same names for its own.
+# the same names for its own. _.stapsdt.base, in the note of each probe, is that
+# of all objects of a program which have probes.
+shown := --wildcard '--keep-global-symbol=hwt_*' \
+	--keep-global-symbol=_.stapsdt.base
 define merge_objects
 $(call say,LD)
 $(Q)$(cc) $(CFLAGS) $(last_$(way)) @build/$(way)/merge -nostdlib -r -o $@ $^
-$(Q)$(cross)$(OBJCOPY) --localize-hidden $@
+$(Q)$(cross)$(OBJCOPY) $(shown) $@
 endef
 
 build/%.a: build/%.o
