@@ -161,18 +161,17 @@ build/single/hwt.o: build/single/hwt.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wall -Wextra -Wpedantic -Wshadow \
 		-Werror -c -o $@ $<
 
-# What programs see of the library. A release copies its build/abi/VERSION.xml
-# and .h to packaging/abi.
+# What programs see of the libraries. A release copies its
+# build/abi/libhwt*-VERSION.c to packaging/abi.
 last_abi := -g -O0
-abi: build/abi/$(so)
-	@packaging/abi/compare $< hwt.h
-build/abi/$(version).xml: build/abi/$(so)
-	abidw --no-corpus-path --no-comp-dir-path --no-show-locs \
-		--exported-interfaces-only --drop-private-types \
-		--header-file hwt.h --out-file $@ $<
-build/abi/$(version).h: hwt.h build/abi/flags
-	(echo '/* SPDX-License-Identifier: Apache-2.0 */' && \
-		grep '^.define HWT_[A-Z]* ' $< | grep -v VERSION) >$@
+abi_header = $(if $*,modules/$(*:_%=%)/)hwt$*.h
+abi_compared := $(patsubst %,abi-%,hwt $(MODULES:%=hwt_%))
+.PHONY: $(abi_compared)
+abi: $(abi_compared)
+$(abi_compared): abi-hwt%: build/abi/libhwt%.so
+	@packaging/abi/compare $< $(abi_header)
+build/abi/libhwt%-$(version).c: build/abi/libhwt%.so $(headers)
+	packaging/abi/write $< $(abi_header) >$@
 
 deb:
 	@packaging/deb build/deb $(version)

@@ -197,7 +197,8 @@ check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
 		$(call in,plain asan,test/faults/faults.c) \
 		build/noise/hwt-test $(call in,noise,$(stress)) \
 		$(filter build/asan/%,$(alone)) $(alone_tsan) \
-		build/single/hwt-test build/abi/libhwt.so
+		build/single/hwt-test build/abi/libhwt.so \
+		$(MODULES:%=build/abi/libhwt_%.so)
 	@test/check/run check-all
 endif
 

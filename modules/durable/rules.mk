@@ -22,7 +22,7 @@ build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
 	$(call say,EMBED)
 	@mkdir -p $(@D)
 	$(Q)modules/durable/embed modules/durable/scripts >$@
-durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto, \
+durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto abi, \
 	build/$w/modules/durable/call.o)
 $(durable_embeds): build/durable/scripts.h
 $(durable_embeds): own = -Ibuild/durable
