@@ -4,7 +4,8 @@
  * note in the object file that says where its arguments are. They are in a
  * library that was built with HWT_PROBES and <sys/sdt.h> (Debian:
  * systemtap-sdt-dev): tools/probe defines it if that header is there. The
- * provider is hwt; tools/hwt.bt is an example of their use.
+ * provider is hwt; tools/hwt.bt is an example of their use. A module may have
+ * probes of its own, with PROBE_OF.
  *
  * timer is an address; timeout is a handle's id, whose low 28 bits are the
  * number of its record; times are of the timer's clock, in ns.
@@ -36,7 +37,7 @@
 #if defined(HWT_PROBES) && !defined(HWT_ATOMIC_MODEL)
 #define SDT_USE_VARIADIC
 #include <sys/sdt.h>
-#define PROBE(name, ...) STAP_PROBEV(hwt, name, __VA_ARGS__)
+#define PROBE_OF(provider, name, ...) STAP_PROBEV(provider, name, __VA_ARGS__)
 #else
 /* Is not called: the arguments are only looked at by the compiler. */
 static inline void
@@ -44,7 +45,9 @@ probe_off(const void *timer, ...)
 {
 	(void)timer;
 }
-#define PROBE(name, ...) (0 ? probe_off(__VA_ARGS__) : (void)0)
+#define PROBE_OF(provider, name, ...) (0 ? probe_off(__VA_ARGS__) : (void)0)
 #endif
+
+#define PROBE(name, ...) PROBE_OF(hwt, name, __VA_ARGS__)
 
 #endif

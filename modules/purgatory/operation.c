@@ -82,6 +82,7 @@
 #include <stdlib.h>
 
 #include "operation.h"
+#include "probe.h"
 
 /* done of a watch is called in at most so many callbacks, one in the other. */
 #define CALLBACKS_MAX 8u
@@ -352,6 +353,8 @@ operation_try(struct operation *operation)
 	    operation_handle(operation), operation->arg);
 	call->predicates--;
 	call->callbacks--;
+	OPERATION_PROBE(try, operation->home->purgatory,
+	    operation_handle(operation).id, holds);
 	return holds;
 }
 

@@ -34,6 +34,7 @@
 #include <time.h>
 
 #include "operation.h"
+#include "probe.h"
 
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)
@@ -281,6 +282,8 @@ watch_first(struct watch *watch)
 	if (error == 0) {
 		watch_fill(watch, home);
 		*watch->handle = operation_handle(watch->operation);
+		OPERATION_PROBE(watch, watch->purgatory, watch->handle->id,
+		    watch->spec->delay_ns, watch->spec->arg);
 		error = watch_link(watch, home, 0, hash);
 	}
 	shard_unlock(home);

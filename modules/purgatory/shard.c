@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "operation.h"
+#include "probe.h"
 
 #define BUCKETS_MIN 16u
 /* A key that is made and freed again and again needs no allocation. */
@@ -262,6 +263,7 @@ key_link(struct shard *shard, struct operation *operation, struct link *link,
 	if (key->links++ == 0) {
 		key->value = 0;
 		shard->keys++;
+		OPERATION_PROBE(key_make, shard->purgatory, name.kind, name.id);
 	}
 	shard->links++;
 	if (at_least != 0) {
@@ -299,6 +301,8 @@ key_unlink(struct shard *shard, struct link *link)
 	if (--key->links > 0)
 		return true;
 	shard->keys--;
+	OPERATION_PROBE(
+	    key_remove, shard->purgatory, key->name.kind, key->name.id);
 	if (key->positions > 0)
 		return true;
 	key_destroy(shard, key);
@@ -401,6 +405,8 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 	struct link *link;
 	uint32_t i;
 
+	OPERATION_PROBE(end, home->purgatory, operation_handle(operation).id,
+	    outcome, operation->arg);
 	for (i = operation->link_count; i-- > 1;) {
 		link = &operation->links[i];
 		if (link->key == NULL)
