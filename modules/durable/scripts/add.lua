@@ -10,6 +10,10 @@ local TRIES_MAX = 1000
 
 local bytes = 0 -- of payloads
 
+local function place_of(i)
+	return 3 + (i - 1) * PER_TASK
+end
+
 local function read_task(at)
 	local due = read_due(ARGV[at + 2], ARGV[at + 3])
 	local tries = whole(ARGV[at + 4], 1, TRIES_MAX)
@@ -65,6 +69,41 @@ local function store(task, at)
 	return 0
 end
 
+-- Whether none of the ids is there, in the engine or before in this add.
+local function are_new(total)
+	local keys, there = {}, {}
+	for i = 1, total do
+		local key = record_key(ARGV[place_of(i)])
+		if there[key] then
+			return false
+		end
+		there[key] = true
+		keys[i] = key
+	end
+	return total > 0 and call("EXISTS", unpack(keys)) == 0
+end
+
+-- All at once, with one call for each bucket.
+local function store_new(tasks)
+	local records, members = {}, {}
+	for i, task in ipairs(tasks) do
+		local at = place_of(i)
+		local id, slot = ARGV[at], task.slot
+		records[2 * i - 1] = record_key(id)
+		records[2 * i] = pack(task) .. task.queue .. ARGV[at + 5]
+		members[slot] = members[slot] or {}
+		table.insert(members[slot], 0)
+		table.insert(members[slot], member_of(id, task))
+		earliest = min(earliest or task.due, task.due)
+	end
+	call("MSET", unpack(records))
+	for slot, each in pairs(members) do
+		sure("ZADD", bucket_key(slot), unpack(each))
+	end
+	count_waiting(#tasks, 0)
+	count("added", #tasks)
+end
+
 local refused = open()
 if refused then
 	return refused
@@ -75,19 +114,24 @@ if total ~= floor(total) or total < 0 or total > BATCH_MAX then
 end
 local tasks = {}
 for i = 1, total do
-	local task, wrong = read_task(3 + (i - 1) * PER_TASK)
+	local task, wrong = read_task(place_of(i))
 	if wrong then
 		return refuse_argument(i, wrong)
 	end
 	tasks[i] = task
 end
-refused = admit("SET", "ZADD", "ZREM", "ZSCORE", "GETRANGE", "UNLINK")
+refused = admit("EXISTS", "GETRANGE", "MSET", "SET", "UNLINK", "ZADD", "ZREM",
+	"ZSCORE")
 if refused then
 	return refused
 end
 local results = {}
+local all_new = are_new(total)
+if all_new then
+	store_new(tasks)
+end
 for i = 1, total do
-	results[i] = store(tasks[i], 3 + (i - 1) * PER_TASK)
+	results[i] = all_new and 0 or store(tasks[i], place_of(i))
 end
 if earliest then
 	commit()

@@ -42,6 +42,8 @@ local WAIT_MAX = 1000 -- ms until the next look, at most
 local QUEUES_MAX = 64 -- of a bucket, whose first members are looked at
 local JUMP_MAX = 60000 -- a leap of the clock by more is doubted
 local JUMP_HOLD = 10000 -- until it has lasted for so long
+local TOGETHER = 16 -- records that are read at once: a MiB at most
+local LONG = 4096 -- bytes of a record
 local SHORT = 1000 -- a queue with more entries is not searched for one
 
 -- What stands behind a script's own arguments: see ../DESIGN.
@@ -61,6 +63,7 @@ local pending, delivered -- tasks in buckets, and in queues
 local fence -- the last one of the shard
 local last_turn -- where the last pump stopped
 local earliest -- due time of what was put into the wheel
+local are_long = false -- a record was: see read_headers()
 local changed = false -- something that commit() must tell
 local delta = {} -- of the counters
 
@@ -340,6 +343,34 @@ local function load(id, all)
 	end
 	local task = unpack_record(text)
 	return task, task and text
+end
+
+-- The records of ids are read together, in their order, until one of them is
+-- long: from then on as much of each as is needed. Answers a function of an
+-- id's place: the record, or its begin, or something false.
+local function read_headers(ids)
+	local texts, done = {}, 0
+	return function(i)
+		if i > done and are_long then
+			local text = try("GETRANGE", record_key(ids[i]), 0,
+				HEADER + QUEUE_MAX - 1)
+			return not is_foreign(text) and text
+		end
+		if i > done then
+			local keys = {}
+			for at = i, min(i + TOGETHER - 1, #ids) do
+				keys[#keys + 1] = record_key(ids[at])
+			end
+			for _, text in ipairs(call("MGET", unpack(keys))) do
+				done = done + 1
+				texts[done] = text
+				if text and #text > LONG then
+					are_long = true
+				end
+			end
+		end
+		return texts[i]
+	end
 end
 
 local function save(id, task)

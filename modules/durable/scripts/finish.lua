@@ -37,6 +37,11 @@ local function is_repeated(task, outcome)
 end
 
 local over = {} -- ids of attempts that have ended
+local done = {} -- ids that have been here: their records are read again
+
+local function place_of(i)
+	return 3 + (i - 1) * PER_TASK
+end
 
 local function apply(id, task, outcome, delay, why)
 	over[#over + 1] = id
@@ -55,11 +60,11 @@ local function apply(id, task, outcome, delay, why)
 	end
 end
 
-local function finish(at)
+local function finish(at, text)
 	local id = ARGV[at]
 	local outcome, why = read_outcome(ARGV[at + 2])
 	local attempt = tonumber(ARGV[at + 1])
-	local task = load(id)
+	local task = text and unpack_record(text) or load(id)
 	local is_last = task and task.fence == attempt
 	if not is_last or task.state ~= RUNNING then
 		return (outcome == "back" and refund(id, attempt) or
@@ -78,18 +83,24 @@ if total ~= floor(total) or total < 0 or total > BATCH_MAX then
 	return refuse_argument(0, "the number of arguments")
 end
 for i = 1, total do
-	local wrong = check(3 + (i - 1) * PER_TASK)
+	local wrong = check(place_of(i))
 	if wrong then
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit("GETRANGE", "SET", "SETRANGE", "UNLINK", "ZADD", "ZREM")
+refused = admit("GETRANGE", "MGET", "SET", "SETRANGE", "UNLINK", "ZADD",
+	"ZREM")
 if refused then
 	return refused
 end
-local results = {}
+local results, ids = {}, {}
 for i = 1, total do
-	results[i] = finish(3 + (i - 1) * PER_TASK)
+	ids[i] = ARGV[place_of(i)]
+end
+local read = read_headers(ids)
+for i, id in ipairs(ids) do
+	results[i] = finish(place_of(i), not done[id] and read(i))
+	done[id] = true
 end
 if over[1] then
 	sure("ZREM", prefix .. ":fly", unpack(over))

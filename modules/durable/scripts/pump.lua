@@ -30,9 +30,10 @@ local entries = {} -- ids by queue
 local left = {} -- ticks in whose slots something due may be
 local stopped -- by the limit: the tick and queue behind which to go on
 
--- Whether the record says what the member says. Text: its header and queue.
+-- Whether the record says what the member says.
 local function is_due_here(text, queue, slot, due)
-	if #text ~= HEADER + #queue or sub(text, HEADER + 1) ~= queue then
+	if #text < HEADER + #queue or
+		sub(text, HEADER + 1, HEADER + #queue) ~= queue then
 		return false
 	end
 	local kind, state, attempts, most, length, generation, where, time =
@@ -42,24 +43,30 @@ local function is_due_here(text, queue, slot, due)
 		where == slot and time == due
 end
 
--- A member that no record names is dropped.
-local function deliver(id, queue, slot, due)
-	local text = try("GETRANGE", record_key(id), 0, HEADER + #queue - 1)
-	if is_foreign(text) or not is_due_here(text, queue, slot, due) then
-		if not load(id) then
+-- Those that their records name go to their queues; a member that no record
+-- names is dropped.
+local function deliver(found, slot)
+	local read = read_headers(found)
+	local lost, into_queues = 0, 0
+	for i, id in ipairs(found) do
+		local queue, text = found.queues[i], read(i)
+		if text and is_due_here(text, queue, slot, found.dues[i]) then
+			entries[queue] = entries[queue] or {}
+			table.insert(entries[queue], id)
+			into_queues = into_queues + 1
+		elseif not load(id) then
 			quarantine(id)
-			count_waiting(-1, 0)
+			lost = lost + 1
 		end
-		return
 	end
-	entries[queue] = entries[queue] or {}
-	table.insert(entries[queue], id)
-	moved = moved + 1
-	count_waiting(-1, 1)
+	moved = moved + into_queues
+	if lost + into_queues > 0 then
+		count_waiting(-lost - into_queues, into_queues)
+	end
 end
 
 -- Whether the member leaves its bucket; if not, the queue whose turn is over.
-local function visit(member, of_tick, share)
+local function visit(member, of_tick, share, found)
 	local queue, due, id = read_member(member)
 	if not queue then
 		return true
@@ -74,7 +81,8 @@ local function visit(member, of_tick, share)
 	end
 	got[queue] = had + 1
 	looked = looked + 1
-	deliver(id, queue, of_tick % slots, due)
+	local i = #found + 1
+	found[i], found.queues[i], found.dues[i] = id, queue, due
 	if looked >= limit then
 		stopped = format("%.0f %s", of_tick, queue)
 		left[of_tick] = true
@@ -87,19 +95,21 @@ end
 local function drain_page(of_tick, at, size, share)
 	local bucket = bucket_key(of_tick % slots)
 	local page = sure("ZRANGEBYLEX", bucket, at, "+", "LIMIT", 0, size)
+	local found = {queues = {}, dues = {}}
 	local gone, over, passed = {}, nil, 0
 	for _, member in ipairs(page) do
 		if over and sub(member, 1, #over + 1) == over .. "\0" then
 			passed = passed + 1
 		else
 			local leaves
-			leaves, over = visit(member, of_tick, share)
+			leaves, over = visit(member, of_tick, share, found)
 			gone[#gone + 1] = leaves and member or nil
 			if stopped then
 				break
 			end
 		end
 	end
+	deliver(found, of_tick % slots)
 	if gone[1] then
 		call("ZREM", bucket, unpack(gone))
 	end
@@ -263,8 +273,8 @@ local expected = ARGV[4] ~= "" and whole(ARGV[4], 0, WHOLE_MAX)
 if ARGV[4] ~= "" and not expected then
 	return refuse_argument(2, "version")
 end
-refused = admit("RPUSH", "SET", "ZADD", "ZRANGE", "ZRANGEBYLEX", "ZREM",
-	"GETRANGE")
+refused = admit("GETRANGE", "MGET", "RPUSH", "SET", "ZADD", "ZRANGE",
+	"ZRANGEBYLEX", "ZREM")
 if refused then
 	return refused
 end

@@ -645,6 +645,46 @@ class Arguments(Case):
     def test_an_id_twice_in_a_batch_is_stored_once(self):
         self.assertEqual(self.call("add", *TASK, *TASK), [0, 1])
 
+    def test_an_add_of_old_and_new_ones(self):
+        self.assertEqual(self.call("add", *TASK, "y", *TASK[1:]), [0, 0])
+        key = self.space.key(0, "r:y")
+        kept = self.client("GET", key)
+        self.assertEqual(
+            self.call("add", "z", *TASK[1:], "y", *TASK[1:]), [0, 1])
+        self.assertEqual(self.client("GET", key), kept)
+        self.assertEqual(self.meta()["pending"], 3)
+
+    def test_an_id_twice_in_a_finish_ends_once(self):
+        in_running(self)
+        held_by = ("x", self.fence())
+        self.assertEqual(
+            self.call("finish", *held_by, "retry", 5, *held_by, "done", 0),
+            [0, 1])
+        self.assertEqual(self.state(), "pending")
+
+    def test_of_long_records_the_begin_is_read(self):
+        """As soon as they are known to be long."""
+        tasks = [f"x{i}" for i in range(48)]
+        for each in tasks:
+            self.add(each, payload=5000 * "x")
+        self.assertEqual(self.read_by(self.pump_all), (1, 32))
+        taken = self.take(limit=48)
+        ended = sum(([*held(task), "done", 0] for task in taken), [])
+        self.assertEqual(self.read_by(
+            lambda: self.space("finish", 0, *ended)), (1, 32))
+        self.assert_whole()
+        self.assertEqual(self.state("x47"), "succeeded")
+
+    def read_by(self, act):
+        """How often it reads many records, and one. The checks of the
+        invariants read none by GETRANGE or MGET."""
+        self.client("CONFIG", "RESETSTAT")
+        act()
+        said = self.client("INFO", "commandstats").decode()
+        return tuple(
+            int(said.split(f"cmdstat_{name}:calls=")[1].split(",")[0])
+            for name in ("mget", "getrange"))
+
     def test_one_bad_finish_of_many_finishes_none(self):
         in_running(self)
         self.refused("EARG 2", "finish", "x", self.fence(), "done", 0,
