@@ -560,25 +560,22 @@ static int
 timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 {
 	struct record *record;
+	uint64_t state;
 	int result;
 
 	do {
 		*before = record_word(timer, id, &record);
 		if (!word_matches(*before, id))
 			return has_ended(record);
-		switch (word_state(*before)) {
-		case STATE_PENDING:
+		state = word_state(*before);
+		if (state == STATE_PENDING)
 			result = cancel_pending(timer, record, *before, id);
-			break;
-		case STATE_HANDED:
+		else if (state == STATE_HANDED)
 			result = cancel_handed(timer, record, *before, id);
-			break;
-		case STATE_RUNNING:
+		else if (state == STATE_RUNNING)
 			result = cancel_running(record, *before, flags);
-			break;
-		default:
+		else
 			return has_ended(record);
-		}
 	} while (result == -EAGAIN);
 	if (result == 0)
 		tsan_acquire(record);
@@ -702,6 +699,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
 	struct record *record = record_find(&timer->store, id);
 	struct pair_value seen;
+	uint64_t state;
 	int result;
 
 	if (record == NULL)
@@ -710,20 +708,17 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 		seen = pair_load(&record->pair);
 		if (!word_matches(seen.word, id))
 			return has_ended(record);
-		switch (word_state(seen.word)) {
-		case STATE_PENDING:
+		state = word_state(seen.word);
+		if (state == STATE_PENDING)
 			result = reschedule_pending(timer, record, seen,
 			    deadline_ns, (uint32_t)(id & INDEX_MASK));
-			break;
-		case STATE_HANDED:
+		else if (state == STATE_HANDED)
 			return -EINPROGRESS;
-		case STATE_RUNNING:
+		else if (state == STATE_RUNNING)
 			result = reschedule_running(
 			    timer, record, seen, deadline_ns, id);
-			break;
-		default:
+		else
 			return has_ended(record);
-		}
 	} while (result == -EAGAIN);
 	return result;
 }
@@ -853,15 +848,12 @@ timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
 		if (!word_matches(seen->word, id))
 			return has_ended(record);
 	} while (pair_word(&record->pair) != seen->word);
-	switch (word_state(seen->word)) {
-	case STATE_PENDING:
-	case STATE_HANDED:
-		return 0;
-	case STATE_RUNNING:
+	if (word_state(seen->word) == STATE_RUNNING)
 		return -EINPROGRESS;
-	default:
-		return has_ended(record);
-	}
+	if (word_state(seen->word) == STATE_PENDING ||
+	    word_state(seen->word) == STATE_HANDED)
+		return 0;
+	return has_ended(record);
 }
 
 int

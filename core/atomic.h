@@ -327,54 +327,24 @@ a64_store_seq(a64_t *p, uint64_t value)
 	ck_pr_fence_memory();
 }
 
-static inline uint64_t
-a64_add_seq(a64_t *p, uint64_t value)
-{
-	uint64_t old;
+/* A read-modify-write is seq, whatever it finds. */
+#define FENCED(type, name, operation, ...)   \
+	static inline type name(__VA_ARGS__) \
+	{                                    \
+		type result;                 \
+                                             \
+		ck_pr_fence_release();       \
+		result = operation;          \
+		ck_pr_fence_acquire();       \
+		return result;               \
+	}
 
-	ck_pr_fence_release();
-	old = ck_pr_faa_64(p, value);
-	ck_pr_fence_acquire();
-	return old;
-}
-
-static inline uint64_t
-a64_swap_seq(a64_t *p, uint64_t value)
-{
-	uint64_t old;
-
-	ck_pr_fence_release();
-	old = ck_pr_fas_64(p, value);
-	ck_pr_fence_acquire();
-	return old;
-}
-
-static inline void
-a64_or_seq(a64_t *p, uint64_t bits)
-{
-	ck_pr_fence_release();
-	ck_pr_or_64(p, bits);
-	ck_pr_fence_acquire();
-}
-
-static inline void
-a64_and_seq(a64_t *p, uint64_t bits)
-{
-	ck_pr_fence_release();
-	ck_pr_and_64(p, bits);
-	ck_pr_fence_acquire();
-}
-
-static inline bool
-a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
-{
-	bool done;
-
-	ck_pr_fence_release();
-	done = ck_pr_cas_64(p, old, value);
-	ck_pr_fence_acquire();
-	return done;
-}
+FENCED(uint64_t, a64_add_seq, ck_pr_faa_64(p, n), a64_t *p, uint64_t n)
+FENCED(uint64_t, a64_swap_seq, ck_pr_fas_64(p, n), a64_t *p, uint64_t n)
+FENCED(int, a64_or_seq, (ck_pr_or_64(p, bits), 0), a64_t *p, uint64_t bits)
+FENCED(int, a64_and_seq, (ck_pr_and_64(p, bits), 0), a64_t *p, uint64_t bits)
+FENCED(bool, a64_cas_seq, ck_pr_cas_64(p, old, value), a64_t *p, uint64_t old,
+    uint64_t value)
 
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)

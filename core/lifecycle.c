@@ -216,31 +216,16 @@ timer_free(struct hwt *timer)
 	free(timer);
 }
 
-/* Signals are blocked from the new thread's first instruction on. */
-static int
-make_thread(struct hwt *timer)
-{
-	struct lifecycle *life = &timer->life;
-	sigset_t signals;
-	int error;
-
-	thread_block_signals(&signals);
-	error = pthread_create(
-	    &life->thread, life->thread_attr, worker_main, timer);
-	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
-	if (error == 0)
-		return 0;
-	return error == ENOMEM ? -ENOMEM : -EAGAIN;
-}
-
 /* With the lock held. */
 static int
 attempt_start(struct hwt *timer)
 {
-	int error = make_thread(timer);
+	struct lifecycle *life = &timer->life;
+	int error =
+	    thread_create(&life->thread, life->thread_attr, worker_main, timer);
 
 	if (error == 0) {
-		timer->life.turner = TURNER_TURNING;
+		life->turner = TURNER_TURNING;
 		/* E:gate release */
 		a64_store_release(&timer->phase, PHASE_RUNNING);
 	}

@@ -24,7 +24,6 @@
  * record.c, and all else is under the registry's lock.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <signal.h>
 
 #include "core/timer.h"
@@ -218,4 +217,19 @@ thread_block_signals(void *old)
 	for (i = 0; i < sizeof(open) / sizeof(open[0]); i++)
 		(void)sigdelset(&set, open[i]);
 	(void)pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
+int
+thread_create(pthread_t *thread, const pthread_attr_t *attr,
+    void *(*begin)(void *argument), void *argument)
+{
+	sigset_t signals;
+	int error;
+
+	thread_block_signals(&signals);
+	error = pthread_create(thread, attr, begin, argument);
+	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
+	if (error == 0)
+		return 0;
+	return error == ENOMEM ? -ENOMEM : -EAGAIN;
 }

@@ -3,6 +3,7 @@
 #ifndef HWT_THREAD_H
 #define HWT_THREAD_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -69,6 +70,11 @@ struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);
 /* The frame of the task with that id, if this thread runs it; or NULL. id 0:
  * the innermost of timer, also where this thread turns its wheel. */
 struct run_frame *thread_frame_of(const struct hwt *timer, uint64_t id);
+
+/* pthread_create, with the signals blocked from the thread's first instruction
+ * on: 0, -ENOMEM or -EAGAIN. */
+int thread_create(pthread_t *thread, const pthread_attr_t *attr,
+    void *(*begin)(void *argument), void *argument);
 
 /* Blocks all signals but SIGPROF and those that a thread's own faults raise;
  * *old becomes the previous mask. */

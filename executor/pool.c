@@ -197,20 +197,15 @@ pool_end(struct hwt_pool *pool)
 static int
 pool_add_threads(struct hwt_pool *pool, unsigned threads)
 {
-	sigset_t signals;
 	int error = 0;
 
-	thread_block_signals(&signals);
 	while (pool->thread_count < threads && error == 0) {
-		error = pthread_create(
+		error = thread_create(
 		    &pool->thread[pool->thread_count], NULL, pool_main, pool);
 		if (error == 0)
 			pool->thread_count++;
 	}
-	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
-	if (error == 0)
-		return 0;
-	return error == ENOMEM ? -ENOMEM : -EAGAIN;
+	return error;
 }
 
 int
