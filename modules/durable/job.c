@@ -118,8 +118,13 @@ job_thread(void *arg)
 		/* One whose lease is over is another worker's by now. */
 		if (boot_now_ns() >= job->lease_ns)
 			job->outcome = BACK;
-		else if (!job_run(worker, job))
+		else if (!job_run(worker, job)) {
+			/* There is room for another one, and nothing that has
+			 * returned tells the loop. */
+			if (worker->ready.count == 0)
+				loop_wake(&worker->loop);
 			continue;
+		}
 		job_return(worker, job);
 	}
 	unlock(worker);

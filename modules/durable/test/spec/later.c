@@ -13,7 +13,7 @@
 
 SUITE(later);
 
-#define CALLS_MAX 16
+#define CALLS_MAX 128
 
 static struct place place;
 static struct hwt_durable_scheduler *scheduler;
@@ -61,12 +61,19 @@ work(void)
 }
 
 static void
-yard_open(const struct hwt_durable_worker_options *options)
+yard_open_with(const struct hwt_durable_worker_options *options,
+    void (*change)(struct hwt_durable_options *options))
 {
-	place_open(&place, NULL);
+	place_open(&place, change);
 	assert_rc(
 	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
 	assert_rc(hwt_durable_worker_start(&worker, place.durable, options), 0);
+}
+
+static void
+yard_open(const struct hwt_durable_worker_options *options)
+{
+	yard_open_with(options, NULL);
 }
 
 static void
@@ -400,6 +407,35 @@ Test(later, what_was_finished_before_the_limit_stays_so)
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 1);
 	cr_assert(!log_has(&place.log, "takes longer than run_limit_ns"));
+	yard_close();
+}
+
+static void
+one_shard(struct hwt_durable_options *options)
+{
+	options->shards = 1;
+}
+
+/* With a poll each second alone, it takes half a minute. */
+Test(later, the_next_is_taken_when_the_callback_has_returned)
+{
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task task[CALLS_MAX];
+	char id[CALLS_MAX][4];
+	uint64_t from;
+	int i;
+
+	for (i = 0; i < CALLS_MAX; i++) {
+		(void)snprintf(id[i], sizeof(id[i]), "%d", i);
+		task[i] = task_of(id[i]);
+	}
+	yard_open_with(&options, one_shard);
+	from = monotonic_ns();
+	assert_rc(hwt_durable_add(place.durable, CALLS_MAX, task, NULL), 0);
+	await_calls(CALLS_MAX);
+	cr_assert(monotonic_ns() - from < HWT_SEC(15));
+	for (i = 0; i < CALLS_MAX; i++)
+		assert_rc(hwt_durable_finish(token[i], 0, 0), 0);
 	yard_close();
 }
 
