@@ -189,7 +189,7 @@ watch_body(unsigned index, void *arg)
 
 Test(once, in_a_race_with_stop_each_ends_once_and_scheduled_never_falls)
 {
-	for (unsigned turn = 0; turn < 200; turn++) {
+	for (unsigned turn = 0; turn < 50; turn++) {
 		struct watched watched = {0};
 
 		live_open(NULL);
