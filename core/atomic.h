@@ -28,7 +28,9 @@
  * each of the two threads uses a ..._seq operation and then a ..._load_seq. On
  * x86-64 a locked instruction is a full fence, so a64_load_seq after it is a
  * plain load; a64_store_seq is the only plain store that needs a fence
- * instruction.
+ * instruction. a64_swap_full orders all before it against all after it, also
+ * what is in no operation of this file: where one of the two accesses of an
+ * edge "store, then load" is the user's.
  *
  * pair: two words that change together (16 bytes). word has the state of a
  * record. pair_cas compares and sets both; pair_cas_word compares and sets word
@@ -45,6 +47,7 @@
  *   store_release   dmb ish; str                     stlr
  *   load_seq        dmb ish; ldr; dmb ish            ldar
  *   store_seq       dmb ish; str; dmb ish            stlr
+ *   swap_full       dmb ish; ldxr, stxr; dmb ish     swpal; dmb ish
  *   add swap or     dmb ish; ldxr, stxr; dmb ish     ldaddal swpal ldsetal
  *   and cas                                          ldclral casal, or
  *                                                    ldaxr, stlxr
@@ -158,6 +161,19 @@ typedef _Atomic(uint64_t) a64_t;
 #define a64_store_seq(p, value) atomic_store_explicit(p, value, A_SEQ)
 #define a64_add_seq(p, value) atomic_fetch_add_explicit(p, value, A_SEQ)
 #define a64_swap_seq(p, value) atomic_exchange_explicit(p, value, A_SEQ)
+/* A locked instruction orders all on x86-64. */
+#ifdef __x86_64__
+#define a64_swap_full(p, value) a64_swap_seq(p, value)
+#else
+static inline uint64_t
+a64_swap_full(a64_t *p, uint64_t value)
+{
+	uint64_t old = a64_swap_seq(p, value);
+
+	atomic_thread_fence(A_SEQ);
+	return old;
+}
+#endif
 #define a64_or_seq(p, bits) (void)atomic_fetch_or_explicit(p, bits, A_SEQ)
 #define a64_and_seq(p, bits) (void)atomic_fetch_and_explicit(p, bits, A_SEQ)
 
@@ -345,6 +361,8 @@ FENCED(int, a64_or_seq, (ck_pr_or_64(p, bits), 0), a64_t *p, uint64_t bits)
 FENCED(int, a64_and_seq, (ck_pr_and_64(p, bits), 0), a64_t *p, uint64_t bits)
 FENCED(bool, a64_cas_seq, ck_pr_cas_64(p, old, value), a64_t *p, uint64_t old,
     uint64_t value)
+
+#define a64_swap_full(p, value) a64_swap_seq(p, value)
 
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)

@@ -154,11 +154,13 @@ struct hwt_purgatory_stats {
 	 * most. What stays: 4 such slabs; those in which an operation is in
 	 * use, or is one of at most 7 that each shard has taken for the next
 	 * ones; all, where the system takes none, as with mlockall; and 80
-	 * bytes for each slab of the most that there were. Beside that: 72
-	 * bytes for each key, and for at most 32 free ones of each shard; up
-	 * to 64 for each key in the table that finds it; and 32 for each link
-	 * of a pending one that has more than three: from malloc, which may
-	 * keep what is freed. */
+	 * bytes for each slab of the most that there were. Beside that: 80
+	 * bytes for each key, in pieces of up to 64 KiB, which are released
+	 * when all their keys have gone (but the first one of each shard, of 8
+	 * keys, and another one while the shard has keys); up to 64 for each
+	 * key in the table that finds it, of which 4 KiB of each shard stay;
+	 * and 32 for each link of a pending one that has more than three: from
+	 * malloc, which may keep what is freed. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };

@@ -30,6 +30,7 @@
 #include "core/atomic.h"
 #include "core/secret.h"
 #include "hwt_purgatory.h"
+#include "table.h"
 
 #ifndef INDEX_BITS
 #define INDEX_BITS 28
@@ -109,35 +110,36 @@ RB_HEAD(thresholds, threshold);
 struct key {
 	struct hwt_key name;
 	uint64_t hash;
-	struct key *chain;
+	struct key *chain; /* of a group, or of free ones */
 	struct link *first, *last; /* by arrival; without thresholds */
 	struct thresholds thresholds;
 	uint64_t value; /* the highest that it was raised to */
 	uint32_t links; /* and thresholds */
 	uint32_t positions; /* of walks */
+	struct key_chunk *chunk; /* that it is in */
 };
-
-#define SEGMENTS 32
 
 #define NAME_BYTES 16u /* the last one is 0 */
 
-/* Linear hashing: the table grows and shrinks bucket by bucket. Segment 0 has
- * the first BUCKETS_MIN buckets, each further one doubles the table. */
-struct table {
-	uint32_t buckets;
-	uint32_t base; /* the power of two not above buckets */
-	uint32_t keys; /* objects, also those without a link */
-	struct key **segment[SEGMENTS];
+/* Keys that a shard has allocated at once: see shard.c. */
+struct key_chunk {
+	struct key_chunk *next, *previous;
+	struct key *free;
+	uint32_t count, used;
+	uint32_t begun; /* keys from this one on were never used */
+	size_t bytes;
+	struct key key[];
 };
 
 struct shard {
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	struct table table;
 	_Alignas(CACHE_LINE) struct hwt_purgatory *purgatory;
-	struct key *spare_keys; /* a few free ones */
+	struct key_chunk *chunks; /* those with free keys are first */
+	struct key_chunk *last_chunk;
+	struct key_chunk *empty_chunk; /* one without keys that is kept */
 	struct operation *free; /* taken from the pool */
 	uint64_t links, keys, pending, memory_bytes;
-	uint32_t spares;
 	bool closed; /* shutdown was called */
 	uint64_t arrivals;
 	uint64_t ended[OUTCOME_REFUSED + 1]; /* by outcome */
@@ -292,9 +294,6 @@ int shards_create(struct hwt_purgatory *purgatory, uint32_t count);
 void shards_destroy(struct hwt_purgatory *purgatory, bool inherited);
 /* With the lock held. A free record; NULL: no memory. */
 struct operation *shard_alloc(struct shard *shard);
-/* With the lock held. NULL: there is none. */
-struct key *key_find(
-    const struct shard *shard, struct hwt_key name, uint64_t hash);
 /* With the lock held. Links the operation under that key of this shard. 1: the
  * key's value reaches at_least, and it is not linked. */
 int key_link(struct shard *shard, struct operation *operation,
@@ -432,6 +431,7 @@ void permit_release(struct hwt_purgatory *purgatory);
 struct walk_request {
 	struct walk_request *next;
 	struct hwt_key name;
+	uint64_t hash; /* of name */
 	uint64_t value;
 	uint64_t outcome;
 };

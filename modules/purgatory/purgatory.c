@@ -12,10 +12,14 @@
  *        watch                                event
  *        -----                                -----
  *   (A1) link, under the shard's lock    (B1) change the state
- *   (A2) call the predicate              (B2) find the link, under the lock
+ *   (A2) a full fence                    (B2) a full fence
+ *   (A3) call the predicate              (B3) read the group: is it there?
+ *                                        (B4) find the link, under the lock
  *
- *   Forbidden: A2 does not see B1, and B2 does not find A1. The lock orders A1
- *   and B2: if B2 is second it finds the link, otherwise A2 sees B1.
+ *   Forbidden: A3 does not see B1, and B3 or B4 does not find A1. B3, which
+ *   takes no lock: of two fences one is first; if it is A2, B3 sees A1, and if
+ *   it is B2, A3 sees B1 (E:found). B4: the lock orders A1 and B4; if B4 is
+ *   second it finds the link, otherwise A3 sees B1.
  *
  * WALK. A walk collects the handles of up to 32 operations under the lock, and
  * looks at them without it. A handle of one that has ended meanwhile is stale,
@@ -295,6 +299,7 @@ watch_link_all(struct watch *watch)
 {
 	struct shard *shard;
 	int error = watch_first(watch);
+	a64_t fence = 0;
 	uint64_t hash;
 	size_t i;
 
@@ -305,6 +310,9 @@ watch_link_all(struct watch *watch)
 		error = watch_link(watch, shard, i, hash);
 		shard_unlock(shard);
 	}
+	/* E:found: its keys, before the predicate is called, or the caller
+	 * looks at a value */
+	(void)a64_swap_full(&fence, 0);
 	return error;
 }
 
@@ -541,17 +549,17 @@ walk_many(struct hwt_purgatory *purgatory, struct shard *shard, struct key *key,
 }
 
 static size_t
-walk_key(struct hwt_purgatory *purgatory, struct hwt_key name, uint64_t outcome)
+walk_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
-	uint64_t hash = key_hash(purgatory, name);
-	struct shard *shard = shard_of(purgatory, hash);
+	struct shard *shard = shard_of(purgatory, request->hash);
+	const uint64_t outcome = request->outcome;
 	size_t decided = 0;
 	struct batch batch;
 	struct key *key;
 
 	batch.count = 0;
 	shard_lock(shard);
-	key = key_find(shard, name, hash);
+	key = table_find(&shard->table, request->name, request->hash);
 	if (key != NULL && key->links + key->positions <= WALK_BATCH)
 		collect_few(key, outcome, &batch);
 	else if (key != NULL)
@@ -614,8 +622,7 @@ end_reached(struct hwt_purgatory *purgatory, const struct reached *reached)
 static size_t
 raise_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
-	uint64_t hash = key_hash(purgatory, request->name);
-	struct shard *shard = shard_of(purgatory, hash);
+	struct shard *shard = shard_of(purgatory, request->hash);
 	struct reached reached;
 	struct key *key;
 	uint64_t limit;
@@ -623,14 +630,14 @@ raise_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 	shard_lock(shard);
 	limit = shard->arrivals;
 	reached.decided = 0;
-	key = key_find(shard, request->name, hash);
+	key = table_find(&shard->table, request->name, request->hash);
 	if (key != NULL)
 		key_raise(key, request->value);
 	while (collect_reached(shard, key, request->value, limit, &reached)) {
 		shard_unlock(shard);
 		end_reached(purgatory, &reached);
 		shard_lock(shard);
-		key = key_find(shard, request->name, hash);
+		key = table_find(&shard->table, request->name, request->hash);
 	}
 	shard_unlock(shard);
 	end_reached(purgatory, &reached);
@@ -641,23 +648,48 @@ size_t
 purgatory_walk(
     struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
-	return request->outcome == HWT_COMPLETED
-	    ? raise_key(purgatory, request)
-	    : walk_key(purgatory, request->name, request->outcome);
+	return request->outcome == HWT_COMPLETED ? raise_key(purgatory, request)
+						 : walk_key(purgatory, request);
+}
+
+/* False: nothing is linked under the key; what is linked from now on sees what
+ * the caller has done before. */
+static bool
+key_may_be_there(const struct hwt_purgatory *purgatory, uint64_t hash)
+{
+	a64_t fence = 0;
+
+	/* E:found: what the caller has changed, before its group is read */
+	(void)a64_swap_full(&fence, 0);
+	return table_may_have(&shard_of(purgatory, hash)->table, hash);
+}
+
+static size_t
+walk_or_put_off(
+    struct hwt_purgatory *purgatory, const struct walk_request *request)
+{
+	struct call call;
+	size_t count;
+
+	if (call_put_off(call_of(purgatory), request))
+		return 0;
+	call_begin(&call, purgatory);
+	count = purgatory_walk(purgatory, request);
+	call_end(&call);
+	return count;
 }
 
 static int
-walk_or_put_off(struct hwt_purgatory *purgatory, struct walk_request request,
+event(struct hwt_purgatory *purgatory, struct walk_request *request,
     size_t *decided)
 {
 	int error = enter(purgatory);
 	size_t count = 0;
-	struct call call;
 
-	if (error == 0 && !call_put_off(call_of(purgatory), &request)) {
-		call_begin(&call, purgatory);
-		count = purgatory_walk(purgatory, &request);
-		call_end(&call);
+	if (error == 0) {
+		request->hash = key_hash(purgatory, request->name);
+		if (key_may_be_there(purgatory, request->hash))
+			count = walk_or_put_off(purgatory, request);
 	}
 	if (decided != NULL)
 		*decided = count;
@@ -668,27 +700,28 @@ int
 hwt_purgatory_check(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *completed)
 {
-	return walk_or_put_off(
-	    purgatory, (struct walk_request){.name = key}, completed);
+	struct walk_request request = {.name = key};
+
+	return event(purgatory, &request, completed);
 }
 
 int
 hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
     uint64_t value, size_t *completed)
 {
-	return walk_or_put_off(purgatory,
-	    (struct walk_request){
-		.name = key, .value = value, .outcome = HWT_COMPLETED},
-	    completed);
+	struct walk_request request = {
+	    .name = key, .value = value, .outcome = HWT_COMPLETED};
+
+	return event(purgatory, &request, completed);
 }
 
 int
 hwt_purgatory_cancel_key(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *cancelled)
 {
-	return walk_or_put_off(purgatory,
-	    (struct walk_request){.name = key, .outcome = HWT_CANCELLED},
-	    cancelled);
+	struct walk_request request = {.name = key, .outcome = HWT_CANCELLED};
+
+	return event(purgatory, &request, cancelled);
 }
 
 /* One operation. */

@@ -7,10 +7,9 @@
  * It is made with its first link and freed with its last, unless a walk has its
  * position in the list.
  *
- * The table grows by one bucket with each key, and shrinks by a few (linear
- * hashing, Litwin 1980), so that no call pays for a whole table. Which shard
- * and which bucket a key belongs to follows from a keyed hash, so that nobody
- * can choose keys that meet; handles, which others see, have another secret.
+ * Which shard and which group of its table a key belongs to follows from a
+ * keyed hash, so that nobody can choose keys that meet; handles, which others
+ * see, have another secret.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,9 +18,8 @@
 #include "operation.h"
 #include "probe.h"
 
-#define BUCKETS_MIN 16u
-/* A key that is made and freed again and again needs no allocation. */
-#define SPARES_MAX 32u
+#define CHUNK_KEYS_MIN 8u
+#define CHUNK_BYTES_MAX 65536u
 
 static int
 threshold_compare(const struct threshold *a, const struct threshold *b)
@@ -34,195 +32,172 @@ threshold_compare(const struct threshold *a, const struct threshold *b)
 RB_GENERATE_INTERNAL(thresholds, threshold, entry, threshold_compare,
     __attribute__((unused)) static)
 
-/* Tables. */
+/* Keys. They are in chunks: the first one of a shard has a few, and stays;
+ * each further one has as many as there are, but no more than 64 KiB take, and
+ * is freed when it is empty. While the shard has keys, one of those that are
+ * empty is kept, so that a key that comes and goes allocates nothing. */
 
-static uint32_t
-segment_of(uint32_t bucket)
+static void
+chunk_unlist(struct shard *shard, struct key_chunk *chunk)
 {
-	return bucket < BUCKETS_MIN
-	    ? 0
-	    : 32 - (uint32_t)__builtin_clz(bucket / BUCKETS_MIN);
+	*(chunk->previous != NULL ? &chunk->previous->next : &shard->chunks) =
+	    chunk->next;
+	*(chunk->next != NULL ? &chunk->next->previous : &shard->last_chunk) =
+	    chunk->previous;
 }
 
-/* The first bucket of a segment; it has as many buckets, but the first. */
-static uint32_t
-segment_first(uint32_t segment)
+static void
+chunk_list_first(struct shard *shard, struct key_chunk *chunk)
 {
-	return segment == 0 ? 0 : BUCKETS_MIN << (segment - 1);
+	chunk->previous = NULL;
+	chunk->next = shard->chunks;
+	*(chunk->next != NULL ? &chunk->next->previous : &shard->last_chunk) =
+	    chunk;
+	shard->chunks = chunk;
 }
 
-static uint32_t
-segment_buckets(uint32_t segment)
+static void
+chunk_list_last(struct shard *shard, struct key_chunk *chunk)
 {
-	return segment == 0 ? BUCKETS_MIN : segment_first(segment);
+	chunk->next = NULL;
+	chunk->previous = shard->last_chunk;
+	*(chunk->previous != NULL ? &chunk->previous->next : &shard->chunks) =
+	    chunk;
+	shard->last_chunk = chunk;
 }
 
-static struct key **
-bucket_at(const struct table *table, uint32_t bucket)
+/* Pages are mapped: malloc might keep them. */
+static size_t
+chunk_size(const struct shard *shard)
 {
-	uint32_t segment = segment_of(bucket);
+	size_t bytes = sizeof(struct key_chunk) +
+	    (shard->table.keys + CHUNK_KEYS_MIN) * sizeof(struct key);
 
-	return &table->segment[segment][bucket - segment_first(segment)];
-}
-
-static uint32_t
-bucket_number(const struct table *table, uint64_t hash)
-{
-	uint32_t bucket = (uint32_t)hash & (2 * table->base - 1);
-
-	return bucket < table->buckets ? bucket : bucket & (table->base - 1);
+	if (bytes >= CHUNK_BYTES_MAX)
+		return memory_round(CHUNK_BYTES_MAX);
+	return bytes >= memory_round(1) ? memory_round(bytes) : bytes;
 }
 
 static bool
-segment_create(struct shard *shard, uint32_t segment)
+chunk_is_mapped(const struct key_chunk *chunk)
 {
-	size_t bytes = segment_buckets(segment) * sizeof(struct key *);
+	return chunk->bytes >= memory_round(1);
+}
 
-	shard->table.segment[segment] = calloc(1, bytes);
-	if (shard->table.segment[segment] == NULL)
-		return false;
+static struct key_chunk *
+chunk_create(struct shard *shard)
+{
+	size_t bytes = chunk_size(shard);
+	struct key_chunk *chunk =
+	    bytes >= memory_round(1) ? memory_map(bytes) : malloc(bytes);
+
+	if (chunk == NULL)
+		return NULL;
+	chunk->bytes = bytes;
+	chunk->free = NULL;
+	chunk->count =
+	    (uint32_t)((bytes - sizeof(*chunk)) / sizeof(struct key));
+	chunk->used = 0;
+	chunk->begun = 0;
+	chunk_list_first(shard, chunk);
 	shard->memory_bytes += bytes;
-	return true;
+	return chunk;
 }
 
 static void
-segment_destroy(struct shard *shard, uint32_t segment)
+chunk_free(struct key_chunk *chunk)
 {
-	free(shard->table.segment[segment]);
-	shard->table.segment[segment] = NULL;
-	shard->memory_bytes -= segment_buckets(segment) * sizeof(struct key *);
+	if (chunk_is_mapped(chunk))
+		memory_unmap(chunk, chunk->bytes);
+	else
+		free(chunk);
 }
 
-/* Adds a bucket, with the keys of the one it is split from. Without memory the
- * table stays as it is. */
 static void
-table_grow(struct shard *shard)
+chunk_destroy(struct shard *shard, struct key_chunk *chunk)
 {
-	struct table *table = &shard->table;
-	uint32_t bucket = table->buckets;
-	struct key **from, **to;
-	struct key *key;
-
-	if (bucket == UINT32_C(1) << 30)
-		return;
-	if (table->segment[segment_of(bucket)] == NULL &&
-	    !segment_create(shard, segment_of(bucket)))
-		return;
-	from = bucket_at(table, bucket - table->base);
-	to = bucket_at(table, bucket);
-	table->buckets++;
-	while ((key = *from) != NULL) {
-		if (bucket_number(table, key->hash) != bucket) {
-			from = &key->chain;
-			continue;
-		}
-		*from = key->chain;
-		key->chain = *to;
-		*to = key;
-	}
-	if (table->buckets == 2 * table->base)
-		table->base *= 2;
-}
-
-/* Removes the last bucket; its keys go to the one it was split from. */
-static void
-table_shrink(struct shard *shard)
-{
-	struct table *table = &shard->table;
-	uint32_t bucket = table->buckets - 1;
-	struct key **end, **from;
-
-	if (table->buckets == table->base)
-		table->base /= 2;
-	table->buckets--;
-	from = bucket_at(table, bucket);
-	end = bucket_at(table, bucket - table->base);
-	while (*end != NULL)
-		end = &(*end)->chain;
-	*end = *from;
-	*from = NULL;
-	if (bucket == segment_first(segment_of(bucket)))
-		segment_destroy(shard, segment_of(bucket));
-}
-
-/* Keys. */
-
-struct key *
-key_find(const struct shard *shard, struct hwt_key name, uint64_t hash)
-{
-	struct key *key =
-	    *bucket_at(&shard->table, bucket_number(&shard->table, hash));
-
-	while (key != NULL &&
-	    (key->name.id != name.id || key->name.kind != name.kind))
-		key = key->chain;
-	return key;
+	chunk_unlist(shard, chunk);
+	shard->memory_bytes -= chunk->bytes;
+	chunk_free(chunk);
 }
 
 /* With the lock held. NULL: no memory. */
 static struct key *
 key_alloc(struct shard *shard)
 {
-	struct key *key = shard->spare_keys;
+	struct key_chunk *chunk = shard->chunks;
+	struct key *key;
 
-	if (key != NULL) {
-		shard->spare_keys = key->chain;
-		shard->spares--;
-		return key;
-	}
-	key = malloc(sizeof(*key));
+	if (chunk == NULL || chunk->used == chunk->count)
+		chunk = chunk_create(shard);
+	if (chunk == NULL)
+		return NULL;
+	if (chunk == shard->empty_chunk)
+		shard->empty_chunk = NULL;
+	key = chunk->free;
 	if (key != NULL)
-		shard->memory_bytes += sizeof(*key);
+		chunk->free = key->chain;
+	else
+		key = &chunk->key[chunk->begun++];
+	key->chunk = chunk;
+	if (++chunk->used == chunk->count && chunk != shard->last_chunk) {
+		chunk_unlist(shard, chunk);
+		chunk_list_last(shard, chunk);
+	}
 	return key;
+}
+
+static void
+chunk_becomes_empty(struct shard *shard, struct key_chunk *chunk)
+{
+	struct key_chunk *kept = shard->empty_chunk;
+	bool all = shard->table.keys == 0;
+
+	if (kept != NULL && all) {
+		chunk_destroy(shard, kept);
+		shard->empty_chunk = NULL;
+	}
+	if (chunk->count == CHUNK_KEYS_MIN)
+		return;
+	if (kept != NULL || all)
+		chunk_destroy(shard, chunk);
+	else
+		shard->empty_chunk = chunk;
 }
 
 static void
 key_free(struct shard *shard, struct key *key)
 {
-	if (shard->spares < SPARES_MAX) {
-		key->chain = shard->spare_keys;
-		shard->spare_keys = key;
-		shard->spares++;
-		return;
+	struct key_chunk *chunk = key->chunk;
+
+	key->chain = chunk->free;
+	chunk->free = key;
+	if (chunk->used-- == chunk->count && chunk != shard->chunks) {
+		chunk_unlist(shard, chunk);
+		chunk_list_first(shard, chunk);
 	}
-	free(key);
-	shard->memory_bytes -= sizeof(*key);
+	if (chunk->used == 0)
+		chunk_becomes_empty(shard, chunk);
 }
 
 /* With the lock held. NULL: no memory. */
 static struct key *
 key_create(struct shard *shard, struct hwt_key name, uint64_t hash)
 {
-	struct table *table = &shard->table;
 	struct key *key = key_alloc(shard);
-	struct key **bucket;
 
 	if (key == NULL)
 		return NULL;
-	if (table->keys++ >= table->buckets)
-		table_grow(shard);
-	bucket = bucket_at(table, bucket_number(table, hash));
-	*key = (struct key){.name = name, .hash = hash, .chain = *bucket};
-	*bucket = key;
+	*key = (struct key){.name = name, .hash = hash, .chunk = key->chunk};
+	table_add(&shard->table, key, &shard->memory_bytes);
 	return key;
 }
 
 static void
 key_destroy(struct shard *shard, struct key *key)
 {
-	struct table *table = &shard->table;
-	struct key **at = bucket_at(table, bucket_number(table, key->hash));
-	unsigned shrinks = 4;
-
-	while (*at != key)
-		at = &(*at)->chain;
-	*at = key->chain;
+	table_remove(&shard->table, key, &shard->memory_bytes);
 	key_free(shard, key);
-	table->keys--;
-	/* At most four: with the last key the table is as it was at first. */
-	while (shrinks-- > 0 && table->keys < table->buckets / 4 &&
-	    table->buckets > BUCKETS_MIN)
-		table_shrink(shard);
 }
 
 static void
@@ -250,7 +225,7 @@ int
 key_link(struct shard *shard, struct operation *operation, struct link *link,
     struct hwt_key name, uint64_t hash, uint64_t at_least)
 {
-	struct key *key = key_find(shard, name, hash);
+	struct key *key = table_find(&shard->table, name, hash);
 
 	link->operation = operation;
 	if (key != NULL && at_least != 0 && key->links > 0 &&
@@ -436,11 +411,7 @@ shard_create(struct hwt_purgatory *purgatory, struct shard *shard)
 {
 	shard->purgatory = purgatory;
 	shard->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	if (!segment_create(shard, 0))
-		return -ENOMEM;
-	shard->table.buckets = BUCKETS_MIN;
-	shard->table.base = BUCKETS_MIN;
-	return 0;
+	return table_create(&shard->table, &shard->memory_bytes);
 }
 
 int
@@ -469,25 +440,14 @@ shards_create(struct hwt_purgatory *purgatory, uint32_t count)
 }
 
 static void
-keys_free(struct key *key)
+chunks_free(struct key_chunk *chunk)
 {
-	struct key *next;
+	struct key_chunk *next;
 
-	for (; key != NULL; key = next) {
-		next = key->chain;
-		free(key);
+	for (; chunk != NULL; chunk = next) {
+		next = chunk->next;
+		chunk_free(chunk);
 	}
-}
-
-static void
-table_destroy(struct table *table)
-{
-	uint32_t i;
-
-	for (i = 0; i < table->buckets; i++)
-		keys_free(*bucket_at(table, i));
-	for (i = 0; i < SEGMENTS; i++)
-		free(table->segment[i]);
 }
 
 /* Where nobody was in the lock as the child was forked, all is as it should
@@ -500,9 +460,8 @@ shards_destroy(struct hwt_purgatory *purgatory, bool inherited)
 
 	for (i = 0; i < purgatory->shard_count; i++) {
 		shard = &purgatory->shard[i];
-		if (shard->table.buckets != 0 &&
-		    (!inherited || pthread_mutex_trylock(&shard->lock) == 0)) {
-			keys_free(shard->spare_keys);
+		if (!inherited || pthread_mutex_trylock(&shard->lock) == 0) {
+			chunks_free(shard->chunks);
 			table_destroy(&shard->table);
 		}
 	}

@@ -47,6 +47,11 @@ OP(op_a64_swap_seq, uint64_t, a64_t *p)
 	return a64_swap_seq(p, 1);
 }
 
+OP(op_a64_swap_full, uint64_t, a64_t *p)
+{
+	return a64_swap_full(p, 1);
+}
+
 OP(op_a64_or_seq, void, a64_t *p)
 {
 	a64_or_seq(p, 1);

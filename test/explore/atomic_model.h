@@ -27,6 +27,7 @@
 #define ARENAS_MAX 64u
 #define WALK_BATCH 2u /* modules/purgatory */
 #define COMPLETE_KEPT 0u
+#define KEYS_PER_GROUP 1u
 #define AGAIN_MAX purgatory_again_max
 
 /* A program's. */
@@ -131,6 +132,8 @@ a64_swap_seq(a64_t *p, uint64_t value)
 	*p = value;
 	return old;
 }
+
+#define a64_swap_full(p, value) a64_swap_seq(p, value)
 
 static inline void
 a64_or_seq(a64_t *p, uint64_t bits)

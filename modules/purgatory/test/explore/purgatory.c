@@ -193,6 +193,26 @@ event(uint64_t bits, struct hwt_key key)
 	decided += (unsigned)completed;
 }
 
+/* By a plain store, which may become visible late. */
+static void
+event_a_stored(void)
+{
+	size_t completed;
+
+	explore_store(&state, 8, 1, EXPLORE_RELAXED);
+	explore_check(hwt_purgatory_check(purgatory, A, &completed) == 0);
+	decided += (unsigned)completed;
+}
+
+/* A key that belongs into another group when there are four, or two. */
+#define MOVES ((struct hwt_key){1, 5})
+
+static void
+event_moves(void)
+{
+	event(1, MOVES);
+}
+
 static void
 raise_to(uint64_t value)
 {
@@ -416,6 +436,49 @@ event_a_twice(void)
 	event(4, A);
 }
 
+/* A table that gets two groups more, or less; all but the first wait for what
+ * does not come. */
+
+static void
+watch_four_keys(unsigned from, unsigned end)
+{
+	struct hwt_key key = MOVES;
+	unsigned i;
+
+	for (i = from; i < end; i++) {
+		key.id = MOVES.id + i;
+		ledger[i].needs = i == 0 ? 1 : 8;
+		(void)watch(i, &key, 1, HWT_NEVER);
+	}
+}
+
+static void
+begin_two_keys(void)
+{
+	make();
+	watch_four_keys(0, 2);
+}
+
+static void
+begin_four_keys(void)
+{
+	make();
+	watch_four_keys(0, 4);
+}
+
+static void
+watch_two_keys(void)
+{
+	watch_four_keys(2, 4);
+}
+
+static void
+cancel_two_keys(void)
+{
+	cancel_all((struct hwt_key){MOVES.kind, MOVES.id + 2});
+	cancel_all((struct hwt_key){MOVES.kind, MOVES.id + 3});
+}
+
 /* Decisions about one operation. */
 
 static void
@@ -627,8 +690,7 @@ watch_five(void)
 static void
 raise_to_five(void)
 {
-	explore_modify(&state, 8);
-	state = 5;
+	explore_store(&state, 8, 5, EXPLORE_RELAXED);
 	raise_to(5);
 }
 
@@ -996,6 +1058,24 @@ const struct program purgatory_programs[] = {
 	.begin = make,
 	.thread = {watch_a, event_a},
 	.end = end_completed,
+    },
+    {
+	.name = "purgatory/watch-check-stored",
+	.begin = make,
+	.thread = {watch_a, event_a_stored},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/table-grows-check",
+	.begin = begin_two_keys,
+	.thread = {watch_two_keys, event_moves},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/table-shrinks-check",
+	.begin = begin_four_keys,
+	.thread = {cancel_two_keys, event_moves},
+	.end = end_all,
     },
     {
 	.name = "purgatory/watch-two-keys-check-check",

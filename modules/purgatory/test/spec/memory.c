@@ -245,17 +245,18 @@ resident_bytes(void)
 	return kb * 1024;
 }
 
-/* The heap may keep what keys took; so all have the same. */
-YardTest(memory, the_system_has_it_then)
+/* Of operations that all have the same key, or each its own. */
+static void
+let_many_end(uint64_t keys)
 {
 	uint64_t before, most, after;
-	unsigned i;
+	uint64_t i;
 
 	if (WITH_ASAN)
 		return; /* its own memory grows as well */
 	before = resident_bytes();
 	for (i = 0; i < MANY; i++) {
-		const struct hwt_key key = KEY(0);
+		const struct hwt_key key = KEY(i % keys);
 
 		assert_rc(hwt_purgatory_watch(yard.purgatory, NULL,
 			      &(struct hwt_operation_spec){.done = count_end,
@@ -266,10 +267,48 @@ YardTest(memory, the_system_has_it_then)
 	}
 	most = resident_bytes();
 	cr_assert(most > before + MANY * 168);
-	assert_u64(cancel_key(&yard, KEY(0)), MANY);
+	for (i = 0; i < keys; i++)
+		assert_u64(
+		    cancel_key(&yard, KEY(i * 7919 % keys)), MANY / keys);
 	after = resident_bytes();
 	cr_assert(after * 10 <= before * 12, "%u kB, %u before",
 	    (unsigned)(after / 1024), (unsigned)(before / 1024));
+}
+
+YardTest(memory, the_system_has_it_then)
+{
+	let_many_end(1);
+}
+
+YardTest(memory, the_system_has_that_of_keys_then)
+{
+	let_many_end(MANY);
+}
+
+/* One key more or less than what a piece of memory has. */
+Test(memory, a_key_that_comes_and_goes_needs_no_system)
+{
+	static struct operation operation[2000];
+	struct operation one;
+	uint64_t bytes = 0;
+	unsigned i, k;
+
+	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
+	for (i = 0; i < 2000; i++) {
+		operation[i] = (struct operation){.yard = &yard};
+		assert_rc(watch_key(&operation[i], KEY(i), HWT_NEVER), 0);
+		for (k = 0; k < 3; k++) {
+			one = (struct operation){.yard = &yard};
+			assert_rc(watch_key(&one, KEY(5000), HWT_NEVER), 0);
+			if (k > 0)
+				assert_u64(memory_bytes(), bytes);
+			bytes = memory_bytes();
+			assert_u64(cancel_key(&yard, KEY(5000)), 1);
+			assert_u64(memory_bytes(), bytes);
+		}
+	}
+	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
+	yard_close(&yard);
 }
 
 YardTest(memory, no_handle_becomes_valid_again_with_what_was_released)
