@@ -109,6 +109,8 @@ def _load():
         (integer, "hwt_purgatory_destroy", pointer),
         (integer, "hwt_operation_complete", pointer, _Handle),
         (integer, "hwt_operation_cancel", pointer, _Handle),
+        (integer, "hwt_operation_reschedule", pointer, _Handle,
+         ctypes.c_uint64),
         (integer, "hwt_operation_mailbox_create", out(pointer)),
         (integer, "hwt_operation_mailbox_fd", pointer),
         (pointer, "hwt_operation_mailbox_executor", pointer),
@@ -164,8 +166,8 @@ class Operation:
         self._executor = executor
         self._handle = _Handle()
 
-    def _end(self, call):
-        result = call(self._purgatory._pointer, self._handle)
+    def _change(self, call, *more):
+        result = call(self._purgatory._pointer, self._handle, *more)
         if result != -errno.ENOENT:
             hwt._check(result)
         return result == 0
@@ -173,11 +175,17 @@ class Operation:
     def complete(self):
         """Ends it as COMPLETED. True: this call has decided that; if the
         predicate is running, done follows on its thread."""
-        return self._end(_lib.hwt_operation_complete)
+        return self._change(_lib.hwt_operation_complete)
 
     def cancel(self):
         """The same as CANCELLED."""
-        return self._end(_lib.hwt_operation_cancel)
+        return self._change(_lib.hwt_operation_cancel)
+
+    def reschedule(self, delay):
+        """Moves its deadline to delay seconds from now; math.inf: it has none
+        any more. False: it has ended, or its deadline has come."""
+        return self._change(
+            _lib.hwt_operation_reschedule, hwt._to_ns(delay))
 
 
 _destroy_mailbox = hwt._Destroyer(_lib.hwt_operation_mailbox_destroy)

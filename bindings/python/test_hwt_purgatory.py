@@ -60,6 +60,22 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.outcomes, [Outcome.EXPIRED])
         self.assertEqual(self.purgatory.cancel(ONE), 1)
 
+    def test_deadlines_move(self):
+        first = self.watch(delay=0.005)
+        second = self.watch(delay=math.inf)
+        self.assertTrue(first.reschedule(math.inf))
+        self.assertTrue(second.reschedule(0.007))
+        self.timer.advance(0.006)
+        self.assertEqual(self.outcomes, [])
+        self.timer.advance(0.001)
+        self.assertEqual(self.outcomes, [Outcome.EXPIRED])
+        self.assertFalse(second.reschedule(1))
+        with self.assertRaises(ValueError):
+            first.reschedule(-1)
+        self.assertTrue(first.reschedule(0))
+        self.timer.advance(0.001)
+        self.assertEqual(self.outcomes, [Outcome.EXPIRED] * 2)
+
     def test_handles_end_it(self):
         self.assertTrue(self.watch().cancel())
         self.assertTrue(self.watch().complete())

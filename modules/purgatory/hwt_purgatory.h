@@ -263,6 +263,23 @@ int hwt_operation_complete(
 int hwt_operation_cancel(
     struct hwt_purgatory *purgatory, hwt_operation operation);
 
+/* Moves the deadline. 0: the operation expires no earlier than delay_ns from
+ * this call, and then does so unless it ends or is moved before. HWT_NEVER: no
+ * deadline. Of several calls for one operation, the last one counts. It may
+ * come while the predicate runs, also from the predicate.
+ * -ENOENT     it had ended, or never was; or its deadline had come: then it
+ *             expires unless another call decides before that
+ * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)
+ * -ESHUTDOWN  the timer is stopped
+ * The first deadline of an operation without one takes a timeout of the timer:
+ * -ENOBUFS    max_pending of the timer
+ * -ENOMEM
+ * -EAGAIN     the timer cannot start its thread
+ * -EOWNERDEAD */
+HWT_MUST_CHECK
+int hwt_operation_reschedule(struct hwt_purgatory *purgatory,
+    hwt_operation operation, uint64_t delay_ns);
+
 /* For executors: calls done of an operation that execute took; in a callback of
  * the purgatory, as soon as the outermost one has returned.
  * -ENOENT     no executor holds it, or it is in a mailbox, which runs it

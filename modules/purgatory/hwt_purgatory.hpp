@@ -223,6 +223,31 @@ public:
 			return hwt_operation_cancel(purgatory_, handle_) == 0;
 		}
 
+		/* Moves its deadline. False: it has ended, or its deadline has
+		 * come. Otherwise, the errors of hwt_operation_reschedule. */
+		[[nodiscard]] bool
+		try_reschedule(
+		    std::error_code &error, delay after) const noexcept
+		{
+			int result = purgatory_ == nullptr
+			    ? -ENOENT
+			    : hwt_operation_reschedule(
+				  purgatory_, handle_, after.ns());
+
+			error = make_error(result == -ENOENT ? 0 : result);
+			return result == 0;
+		}
+
+		[[nodiscard]] bool
+		reschedule(delay after) const
+		{
+			std::error_code error;
+			bool moved = try_reschedule(error, after);
+
+			check_error(error, "reschedule");
+			return moved;
+		}
+
 		explicit operator bool() const noexcept
 		{
 			return handle_.id != 0;

@@ -314,16 +314,24 @@ operation_run(struct operation *operation, uint64_t id, uint64_t queued)
 }
 
 /* The timeout's task decides EXPIRED itself, and has started then. */
-static void
-operation_disarm(struct operation *operation, uint64_t word)
+void
+operation_disarm(struct operation *operation)
 {
 	struct hwt *timer = operation->home->purgatory->timer;
+	uint64_t word = a64_load_acquire(&operation->word);
+	hwt_timeout timeout;
 
+	if (word & ARMING) {
+		operation_await_arming(operation);
+		word = a64_load_acquire(&operation->word);
+	}
 	if (!(word & ARMED) || word_outcome(word) == HWT_EXPIRED)
 		return;
+	/* E:timeout acquire */
+	timeout.id = a64_load_acquire(&operation->timeout);
 	/* -ENOENT: it has returned, or the timer was stopped before. Nobody
 	 * else changes the word of one that has an owner and an outcome. */
-	if (hwt_cancel(timer, operation->timeout) != -EINPROGRESS)
+	if (hwt_cancel(timer, timeout) != -EINPROGRESS)
 		a64_store_release(&operation->word, word & ~(ARMED | AGAIN));
 }
 
@@ -335,7 +343,7 @@ operation_end(struct operation *operation, bool watching)
 	uint64_t word = a64_load_acquire(&operation->word);
 
 	operation_unlink(operation, word_outcome(word));
-	operation_disarm(operation, word);
+	operation_disarm(operation);
 	permit_release(purgatory);
 	operation_finish(call, operation, watching ? CALLBACKS_MAX : 0);
 }

@@ -4,6 +4,7 @@
  *
  *   purgatory.c   making, watching, walking a key, shutting down
  *   operation.c   the word of an operation, its owner's rule, callbacks
+ *   reschedule.c  moving a deadline
  *   shard.c       keys, links, thresholds
  *   pool.c        the memory of operations
  *   memory.c      pages of the system
@@ -54,6 +55,7 @@
 #define OUTCOME_MASK (7 * OUTCOME_ONE)
 #define QUEUED UINT64_C(0x100) /* HELD, and in the list of a mailbox */
 #define LEFT UINT64_C(0x200) /* in the list of left.c */
+#define ARMING UINT64_C(0x400) /* gets a timeout: see reschedule.c */
 
 /* Set by a watch that fails after it has linked the operation. */
 #define OUTCOME_REFUSED (HWT_SHUT_DOWN + 1)
@@ -91,7 +93,7 @@ struct operation {
 	hwt_done *done;
 	void *arg;
 	const struct hwt_operation_executor *executor; /* NULL: none */
-	hwt_timeout timeout; /* while ARMED */
+	a64_t timeout; /* its id, while ARMED; or of one that has gone */
 	uint32_t index;
 	uint32_t link_count; /* that it has links for */
 	struct link *links; /* inside, or allocated; NULL: it has ended */
@@ -182,6 +184,7 @@ struct hwt_purgatory {
 	uint64_t serial; /* no other one of the process has it */
 	struct secret of_keys, of_generations;
 	a64_t permits; /* taken, of max_pending */
+	pthread_mutex_t arming; /* see reschedule.c */
 	struct shard *shard;
 	struct operation_pool *pool;
 	struct left_list left;
@@ -406,6 +409,13 @@ bool operation_queue(struct operation *operation, uint64_t id);
 /* The task of its timeout. */
 void operation_expire(hwt_timeout timeout, void *arg);
 
+/* For the owner of one that has ended: cancels its timeout. */
+void operation_disarm(struct operation *operation);
+
+/* reschedule.c */
+/* For the owner of one that has ended, and has ARMING: that is over then. */
+void operation_await_arming(struct operation *operation);
+
 /* left.c */
 /* For the owner, whose word has AGAIN and no outcome: gives it up. False: the
  * word has changed. *completed: as operation_own answers. */
@@ -419,6 +429,8 @@ bool left_await(struct hwt_purgatory *purgatory);
 void left_free(struct hwt_purgatory *purgatory);
 
 /* purgatory.c */
+/* 0; or what each call answers without one, or in a forked child. */
+int purgatory_enter(const struct hwt_purgatory *purgatory);
 /* hwt_operation_run, with queued as for operation_run. */
 int purgatory_run(
     struct hwt_purgatory *purgatory, hwt_operation operation, uint64_t queued);

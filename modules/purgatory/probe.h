@@ -12,15 +12,17 @@
  *   PROBE       ARGUMENTS
  *   watch       purgatory, operation, delay_ns, arg
  *   try         purgatory, operation, holds
+ *   reschedule  purgatory, operation, delay_ns
  *   end         purgatory, operation, outcome, arg
  *   key_make    purgatory, kind, key
  *   key_remove  purgatory, kind, key
  *
  * watch comes before the operation is linked, and so before its other probes.
- * try: its predicate has returned. end: its outcome is decided and is about to
- * be carried out; outcome 5 is that of a watch which fails after its probe,
- * whose done is not called. key_make and key_remove: something is linked under
- * the key, and nothing any more. These and watch come with a lock held.
+ * try: its predicate has returned. reschedule: its deadline was moved. end: its
+ * outcome is decided and is about to be carried out; outcome 5 is that of a
+ * watch which fails after its probe, whose done is not called. key_make and
+ * key_remove: something is linked under the key, and nothing any more. These
+ * and watch come with a lock held.
  */
 #ifndef HWT_PURGATORY_PROBE_H
 #define HWT_PURGATORY_PROBE_H

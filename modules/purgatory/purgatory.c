@@ -54,8 +54,8 @@ is_foreign(const struct hwt_purgatory *purgatory)
 	    -EOWNERDEAD;
 }
 
-static int
-enter(const struct hwt_purgatory *purgatory)
+int
+purgatory_enter(const struct hwt_purgatory *purgatory)
 {
 	if (purgatory == NULL)
 		return -EINVAL;
@@ -119,6 +119,7 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 		made->executor = *options->executor;
 	purgatory_name(made, options->name);
 	made->left.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->arming = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	secret_make(&made->of_keys);
 	secret_make(&made->of_generations);
 	if (shards_create(made,
@@ -320,18 +321,17 @@ static int
 watch_arm(struct watch *watch)
 {
 	struct operation *operation = watch->operation;
-	int error = 0;
+	hwt_timeout timeout;
+	int error;
 
-	if (watch->spec->delay_ns == HWT_NEVER)
+	if (watch->spec->delay_ns == HWT_NEVER ||
+	    word_outcome(a64_load_acquire(&operation->word)) != 0)
 		return 0;
-	if (word_outcome(a64_load_acquire(&operation->word)) == 0) {
-		error = hwt_new_timeout(watch->purgatory->timer,
-		    &operation->timeout, operation_expire, operation,
-		    watch->spec->delay_ns);
-		if (error == 0)
-			return 0;
-	}
-	operation_change(operation, ARMED, 0);
+	error = hwt_new_timeout(watch->purgatory->timer, &timeout,
+	    operation_expire, operation, watch->spec->delay_ns);
+	/* E:timeout release */
+	if (error == 0)
+		a64_store_release(&operation->timeout, timeout.id);
 	return error;
 }
 
@@ -347,12 +347,12 @@ watch_undo(struct watch *watch, int error)
 		*watch->handle = (hwt_operation){0};
 		return error;
 	}
-	operation_change(operation, ARMED, 0);
 	if (!operation_set(operation, OUTCOME_REFUSED) && watch->linked) {
 		(void)operation_own(operation, true);
 		return 0;
 	}
 	operation_unlink(operation, OUTCOME_REFUSED);
+	operation_disarm(operation);
 	permit_release(watch->purgatory);
 	*watch->handle = (hwt_operation){0};
 	operation_free(operation, a64_load_acquire(&operation->word));
@@ -410,7 +410,7 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
 	    .handle = operation != NULL ? operation : &ignored,
 	};
 	struct call call;
-	int result = enter(purgatory);
+	int result = purgatory_enter(purgatory);
 
 	*made.handle = (hwt_operation){0};
 	if (result != 0)
@@ -683,7 +683,7 @@ static int
 event(struct hwt_purgatory *purgatory, struct walk_request *request,
     size_t *decided)
 {
-	int error = enter(purgatory);
+	int error = purgatory_enter(purgatory);
 	size_t count = 0;
 
 	if (error == 0) {
@@ -730,7 +730,7 @@ static int
 decide(struct hwt_purgatory *purgatory, uint64_t id, uint64_t outcome)
 {
 	struct operation *operation;
-	int error = enter(purgatory);
+	int error = purgatory_enter(purgatory);
 	struct call call;
 	bool decided;
 
@@ -762,7 +762,7 @@ purgatory_run(
     struct hwt_purgatory *purgatory, hwt_operation operation, uint64_t queued)
 {
 	struct operation *held;
-	int error = enter(purgatory);
+	int error = purgatory_enter(purgatory);
 	struct call call;
 	bool ran;
 
@@ -787,7 +787,7 @@ int
 hwt_purgatory_read_stats(
     const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats)
 {
-	int error = enter(purgatory);
+	int error = purgatory_enter(purgatory);
 	uint32_t i;
 
 	if (error != 0)
@@ -897,7 +897,7 @@ await_callbacks(struct hwt_purgatory *purgatory)
 int
 hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 {
-	int error = enter(purgatory);
+	int error = purgatory_enter(purgatory);
 	struct operation *operation;
 	uint32_t index = 1;
 	uint32_t end;

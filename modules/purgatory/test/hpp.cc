@@ -94,6 +94,26 @@ expires()
 }
 
 static void
+deadlines_move()
+{
+	fixture f;
+	hwt::purgatory::operation none;
+	std::error_code error;
+	auto a = f.purgatory.watch(hwt::never, one, nullptr, f.done());
+
+	CHECK(!none.reschedule(1s));
+	CHECK(!a.try_reschedule(error, -1s));
+	CHECK(error == std::errc::invalid_argument);
+	CHECK(a.reschedule(5ms));
+	f.m.pass(4ms);
+	CHECK(a.reschedule(3ms));
+	f.m.pass(2ms);
+	CHECK(f.outcomes.empty());
+	f.m.pass(1ms);
+	CHECK(f.ended(HWT_EXPIRED) && !a.reschedule(1s));
+}
+
+static void
 handles_end_it()
 {
 	fixture f;
@@ -375,6 +395,7 @@ main()
 	    TEST(completes_when_the_condition_holds),
 	    TEST(is_empty_when_it_completes_at_once),
 	    TEST(expires),
+	    TEST(deadlines_move),
 	    TEST(handles_end_it),
 	    TEST(waits_for_a_value),
 	    TEST(takes_all_kinds_of_callables_and_keys),

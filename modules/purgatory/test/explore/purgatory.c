@@ -567,6 +567,87 @@ complete_and_watch_another(void)
 	(void)watch(7, keys, 1, 50 * TICK_NS);
 }
 
+/* Deadlines that move. */
+
+static bool moved;
+
+/* What the ledger has changes with the call's last step. */
+static void
+move_first(uint64_t delay_ns)
+{
+	struct operation_ledger *o = &ledger[0];
+	uint64_t not_before_ns = model_now_ns + delay_ns;
+	int rc;
+
+	if (not_before_ns < o->not_before_ns)
+		o->not_before_ns = not_before_ns;
+	rc = hwt_operation_reschedule(purgatory, o->handle, delay_ns);
+	explore_check(rc == 0 || rc == -ENOENT);
+	if (rc != 0)
+		return;
+	explore_check(o->dones == 0);
+	moved = true;
+	o->not_before_ns = not_before_ns;
+}
+
+static void
+move_later(void)
+{
+	move_first(10 * TICK_NS);
+}
+
+static void
+move_sooner(void)
+{
+	move_first(TICK_NS);
+}
+
+static void
+begin_moves(void)
+{
+	moved = false;
+	begin_watched();
+}
+
+static void
+begin_due_moves(void)
+{
+	moved = false;
+	begin_due();
+}
+
+static void
+begin_last_moves(void)
+{
+	moved = false;
+	begin_due_last();
+}
+
+/* What has a deadline now expires at it. */
+static void
+end_moved(void)
+{
+	const struct operation_ledger *o = &ledger[0];
+
+	explore_check(moved || o->dones == 1);
+	model_clock_add(11 * TICK_NS);
+	(void)advance(0);
+	explore_check(o->dones == 1);
+	explore_check(hwt_pending_timeouts(timer) == 0);
+	end_all();
+}
+
+/* Another one has its record now, and its own deadline. */
+static void
+end_moved_reused(void)
+{
+	model_clock_add(20 * TICK_NS);
+	(void)advance(0);
+	explore_check(ledger[0].dones == 1 && ledger[7].dones == 0);
+	explore_check(hwt_pending_timeouts(timer) == 1);
+	end_all();
+}
+
 /* Shutdown. */
 
 static void
@@ -1159,6 +1240,42 @@ const struct program purgatory_programs[] = {
 	.name = "purgatory/reuse-deadline",
 	.begin = begin_due_last,
 	.thread = {complete_and_watch_another, turn},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/move-deadline",
+	.begin = begin_due_moves,
+	.thread = {move_later, turn},
+	.end = end_moved,
+    },
+    {
+	.name = "purgatory/move-deadline-complete",
+	.begin = begin_due_moves,
+	.thread = {move_later, turn, complete_first},
+	.end = end_moved,
+    },
+    {
+	.name = "purgatory/move-first-complete",
+	.begin = begin_moves,
+	.thread = {move_later, complete_first},
+	.end = end_moved,
+    },
+    {
+	.name = "purgatory/move-first-first-check",
+	.begin = begin_moves,
+	.thread = {move_later, move_later, event_a},
+	.end = end_moved,
+    },
+    {
+	.name = "purgatory/move-reuse",
+	.begin = begin_last_moves,
+	.thread = {complete_and_watch_another, move_sooner},
+	.end = end_moved_reused,
+    },
+    {
+	.name = "purgatory/move-shutdown",
+	.begin = begin_moves,
+	.thread = {move_later, shut_down},
 	.end = end_all,
     },
     {

@@ -55,6 +55,7 @@ static const struct {
     {"hwt_purgatory_create", {ENOMEM}},
     {"hwt_purgatory_stats_write", {EIO, ENOSPC}},
     {"hwt_purgatory_watch", {ENOBUFS, ENOMEM, EAGAIN, ESHUTDOWN}},
+    {"hwt_operation_reschedule", {ENOBUFS, ENOMEM, EAGAIN, ESHUTDOWN}},
     {"hwt_operation_mailbox_create", {ENOMEM, EMFILE, ENFILE}},
 };
 
@@ -403,6 +404,41 @@ section_expire(void)
 	close_all();
 }
 
+static void
+reschedule(const struct waiter *w, uint64_t delay_ns)
+{
+	int rc;
+
+	do {
+		attempt_begin();
+		rc = hwt_operation_reschedule(purgatory, w->handle, delay_ns);
+	} while (attempt_failed("hwt_operation_reschedule", rc));
+}
+
+/* The first deadline takes a timeout. */
+static void
+section_reschedule(void)
+{
+	struct waiter *w[3];
+
+	open_all();
+	w[0] = watch(1, 1, HWT_NEVER);
+	w[1] = watch(1, 2, HWT_NEVER);
+	w[2] = watch(1, 1, TICK);
+	reschedule(w[0], TICK);
+	reschedule(w[1], FAR);
+	reschedule(w[2], FAR);
+	CHECK(hwt_pending_timeouts(timer) == 3);
+	timer_advance(2 * TICK);
+	check_ended(w[0], HWT_EXPIRED);
+	CHECK(w[1]->dones + w[2]->dones == 0);
+	CHECK(hwt_operation_cancel(purgatory, w[1]->handle) == 0);
+	reschedule(w[2], TICK);
+	timer_advance(2 * TICK);
+	check_ended(w[2], HWT_EXPIRED);
+	close_all();
+}
+
 /* A predicate that checks: that is remembered, or done at once. */
 static void
 section_nested(void)
@@ -590,6 +626,7 @@ const struct section sections[] = {
     {"raise", section_raise},
     {"decide", section_decide},
     {"expire", section_expire},
+    {"reschedule", section_reschedule},
     {"nested", section_nested},
     {"stats", section_stats},
     {"mailbox", section_mailbox},

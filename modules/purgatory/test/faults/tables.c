@@ -45,6 +45,7 @@ const struct sound {
     {"getauxval", "0 for what is not there: then time and address remain"},
     {"getpid", "no error in POSIX"},
     {"hwt_cancel_wait", "either way the timeout does not run any more"},
+    {"hwt_reschedule", "takes no memory: the suite reschedule has its answers"},
     {"hwt_state", "in a forked child alone: the suite fork"},
     {"memcpy", "pure"},
     {"memset", "pure"},

@@ -39,6 +39,7 @@ child_calls(void *arg)
 	    -EOWNERDEAD);
 	child_rc(hwt_operation_complete(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_operation_cancel(purgatory, handle), -EOWNERDEAD);
+	child_rc(hwt_operation_reschedule(purgatory, handle, 1), -EOWNERDEAD);
 	child_rc(hwt_operation_run(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_purgatory_shutdown(purgatory), -EOWNERDEAD);
 	child_rc(hwt_operation_mailbox_fd(mailbox), -EOWNERDEAD);

@@ -18,6 +18,7 @@ static struct yard yard;
 static struct expected {
 	struct operation real;
 	bool live;
+	bool timed; /* has a timeout while it is live */
 	unsigned keys; /* bits */
 	uint64_t at_least, needs, due_ns;
 	enum hwt_outcome outcome;
@@ -75,7 +76,7 @@ compare(void)
 		struct expected *e = &operation[i];
 
 		pending += e->live;
-		timeouts += e->live && e->due_ns != HWT_NEVER;
+		timeouts += e->live && e->timed;
 		if (e->live)
 			assert_u64(e->real.dones, 0);
 		else if (e->outcome != 0)
@@ -114,6 +115,7 @@ step_watch(struct expected *e, struct rng *rng)
 	if (rng_below(rng, 2) == 0) {
 		spec.delay_ns = (1 + rng_below(rng, 40)) * FIXTURE_TICK;
 		e->due_ns = yard.fixture.now_ns + spec.delay_ns;
+		e->timed = true;
 	}
 	for (key = 0; key < KEYS; key++) {
 		if (e->keys >> key & 1)
@@ -216,6 +218,22 @@ step_decide(struct expected *e, bool complete)
 }
 
 static void
+step_reschedule(struct expected *e, struct rng *rng)
+{
+	uint64_t delay_ns = rng_below(rng, 4) == 0
+	    ? HWT_NEVER
+	    : (1 + rng_below(rng, 40)) * FIXTURE_TICK;
+
+	assert_rc(
+	    hwt_operation_reschedule(yard.purgatory, e->real.handle, delay_ns),
+	    e->live ? 0 : -ENOENT);
+	/* One that has no deadline any more keeps its timeout. */
+	e->timed |= delay_ns != HWT_NEVER;
+	e->due_ns =
+	    delay_ns == HWT_NEVER ? HWT_NEVER : yard.fixture.now_ns + delay_ns;
+}
+
+static void
 step(struct rng *rng)
 {
 	struct expected *e = &operation[rng_below(rng, OPERATIONS)];
@@ -232,8 +250,10 @@ step(struct rng *rng)
 		step_raise(key, rng_below(rng, 22));
 	else if (what < 87)
 		step_cancel_key(key);
-	else if (what < 93)
+	else if (what < 90)
 		step_decide(e, what % 2 == 0);
+	else if (what < 93)
+		step_reschedule(e, rng);
 	else
 		step_time(rng_below(rng, 4));
 	forget_values();

@@ -41,6 +41,7 @@ static struct slot {
 	bool live; /* until done is called */
 	bool in_mailbox; /* where done is called */
 	bool watching; /* its watch has not returned */
+	bool timed; /* has a timeout until it has ended */
 	unsigned decided; /* in the mailbox: the outcomes it may have */
 	unsigned keys; /* bits */
 	uint64_t at_least, needs, due_ns, watched_at;
@@ -256,6 +257,7 @@ draw_spec(struct slot *s, struct hwt_operation_spec *spec)
 	s->due_ns = spec->delay_ns == HWT_NEVER ? HWT_NEVER
 	    : spec->delay_ns == 0               ? now_ns + 1
 						: now_ns + spec->delay_ns;
+	s->timed = spec->delay_ns != HWT_NEVER;
 }
 
 static void
@@ -292,23 +294,43 @@ call_watch(struct slot *s)
 	    "above the limit");
 }
 
+/* In a callback of a step, it may have an outcome already. */
+static void
+call_reschedule(struct slot *s)
+{
+	bool is_open = s->live && s->decided == 0;
+	uint64_t delay_ns = below(4) == 0 ? HWT_NEVER : 1 + below(40) * TICK_NS;
+	int rc = hwt_operation_reschedule(purgatory, s->handle, delay_ns);
+
+	stress_must(
+	    rc == 0 ? is_open : rc == -ENOENT, "reschedule answers %d", rc);
+	stress_must(rc == 0 || !is_open || step.callbacks > 0,
+	    "a pending one is not found");
+	if (rc != 0)
+		return;
+	s->timed |= delay_ns != HWT_NEVER;
+	s->due_ns = delay_ns == HWT_NEVER ? HWT_NEVER : now_ns + delay_ns;
+}
+
 static void
 call_any(bool in_predicate)
 {
 	unsigned key = (unsigned)below(KEYS);
 	struct slot *s = &slot[below(slots)];
-	uint64_t what = in_predicate ? 0 : below(10);
+	uint64_t what = in_predicate ? below(2) * 4 : below(11);
 
 	if (what < 4)
 		call_check(key);
 	else if (what < 5)
-		call_cancel_key(key);
+		call_reschedule(s);
 	else if (what < 6)
+		call_cancel_key(key);
+	else if (what < 7)
 		call_raise(key, below(22));
 	else if (!s->live)
 		call_watch(s);
 	else
-		call_decide(s, what < 8 ? HWT_COMPLETED : HWT_CANCELLED);
+		call_decide(s, what < 9 ? HWT_COMPLETED : HWT_CANCELLED);
 }
 
 /* Sometimes, a callback calls. */
@@ -425,8 +447,8 @@ compare(void)
 	}
 	settle_values();
 	for (i = 0; i < SLOTS; i++)
-		timeouts += slot[i].live && slot[i].decided == 0 &&
-		    slot[i].due_ns != HWT_NEVER;
+		timeouts +=
+		    slot[i].live && slot[i].decided == 0 && slot[i].timed;
 	stress_must(hwt_purgatory_read_stats(purgatory, &stats) == 0, "stats");
 	stress_must(stats.pending == count_open(), "pending");
 	stress_must(stats.links == links && stats.keys == keys, "links, keys");
