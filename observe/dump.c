@@ -18,6 +18,7 @@
  * copied is left out. Of the wheel, this file reads the length and next_tick,
  * and from a record the two fields that are the wheel's.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,6 +4,14 @@
  *
  * One table has the names of both formats, Prometheus's and JSON. The table's
  * owner may print more between and after its figures.
+ *
+ * Times are whole nanoseconds, and seconds are printed from them digit by
+ * digit: no number is rounded.
+ *
+ * A histogram's element k counts times of [2^k, 2^(k+1)) ns. For Prometheus it
+ * has fewer buckets, each of them whole: cumulative counts stay exact when
+ * buckets between are left out. A bucket's bound is inclusive, and so one
+ * nanosecond less.
  */
 #ifndef HWT_FIGURES_H
 #define HWT_FIGURES_H
@@ -18,6 +26,13 @@
 /* Each byte of a name may become three. */
 #define LABEL_BYTES (3 * 16)
 #define REPLACEMENT "\xef\xbf\xbd"
+
+/* Elements of a histogram whose upper bounds are buckets: from 1 us to more
+ * than a minute. */
+#define BUCKET_FIRST 9
+#define BUCKET_LAST 35
+#define ELEMENTS 64
+#define SECOND_NS UINT64_C(1000000000)
 
 struct figure {
 	const char *key; /* in JSON */
@@ -157,6 +172,53 @@ print_figures_json(struct report *report)
 	for (; figure < end; figure++)
 		page_print(&report->page, ",\"%s\":%" PRIu64, figure->key,
 		    figure_value(report, figure));
+}
+
+static inline void
+print_seconds(
+    struct report *report, const char *metric, const char *suffix, uint64_t ns)
+{
+	print_labels(report, metric, suffix, "");
+	page_print(&report->page, "%" PRIu64 ".%09" PRIu64 "\n", ns / SECOND_NS,
+	    ns % SECOND_NS);
+}
+
+/* The count is that of the last bucket, since both are added up from the same
+ * readings. */
+static inline void
+print_histogram(struct report *report, const char *metric, const char *help,
+    const uint64_t histogram[ELEMENTS], uint64_t sum_ns)
+{
+	uint64_t count = 0;
+	uint64_t bound;
+	char extra[48];
+	int k;
+
+	print_head(report, metric, "histogram", help);
+	for (k = 0; k < ELEMENTS; k++) {
+		count += histogram[k];
+		if (k < BUCKET_FIRST || k > BUCKET_LAST)
+			continue;
+		bound = (UINT64_C(2) << k) - 1;
+		(void)snprintf(extra, sizeof(extra),
+		    ",le=\"%" PRIu64 ".%09" PRIu64 "\"", bound / SECOND_NS,
+		    bound % SECOND_NS);
+		print_sample(report, metric, "_bucket", extra, count);
+	}
+	print_sample(report, metric, "_bucket", ",le=\"+Inf\"", count);
+	print_seconds(report, metric, "_sum", sum_ns);
+	print_sample(report, metric, "_count", "", count);
+}
+
+static inline void
+print_histogram_json(struct report *report, const uint64_t histogram[ELEMENTS])
+{
+	int k;
+
+	for (k = 0; k < ELEMENTS; k++)
+		page_print(&report->page, "%c%" PRIu64, k == 0 ? '[' : ',',
+		    histogram[k]);
+	page_print(&report->page, "]");
 }
 
 #endif

@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hwt_stats_write: the counters as text for monitoring.
- *
- * Times are whole nanoseconds, and seconds are printed from them digit by
- * digit: no number is rounded.
- *
- * The histogram for Prometheus has fewer buckets than hwt_stats, each of them
- * whole: cumulative counts stay exact when buckets between are left out. An
- * element k counts lateness below 2^(k+1) ns, and so its bound, which is
- * inclusive, is one nanosecond less.
  */
 #include <errno.h>
 
 #include "core/timer.h"
 #include "observe/figures.h"
-
-/* Elements of the histogram whose upper bounds are buckets: from 1 us to more
- * than a minute. */
-#define BUCKET_FIRST 9
-#define BUCKET_LAST 35
-#define ELEMENTS 64
-#define SECOND_NS UINT64_C(1000000000)
 
 static const struct figure figures[] = {
     FIGURE(hwt_stats, scheduled, "hwt_timeouts_scheduled_total", "counter",
@@ -58,51 +43,15 @@ struct timer_report {
 };
 
 static void
-print_seconds(
-    struct report *report, const char *metric, const char *suffix, uint64_t ns)
-{
-	print_labels(report, metric, suffix, "");
-	page_print(&report->page, "%" PRIu64 ".%09" PRIu64 "\n", ns / SECOND_NS,
-	    ns % SECOND_NS);
-}
-
-/* The count is that of the last bucket, since both are added up from the same
- * readings. */
-static void
-print_histogram(struct timer_report *of)
-{
-	static const char metric[] = "hwt_lateness_seconds";
-	struct report *report = &of->report;
-	uint64_t count = 0;
-	uint64_t bound;
-	char extra[48];
-	int k;
-
-	print_head(report, metric, "histogram",
-	    "How late timeouts were started or handed over.");
-	for (k = 0; k < ELEMENTS; k++) {
-		count += of->stats.lateness_ns_histogram[k];
-		if (k < BUCKET_FIRST || k > BUCKET_LAST)
-			continue;
-		bound = (UINT64_C(2) << k) - 1;
-		(void)snprintf(extra, sizeof(extra),
-		    ",le=\"%" PRIu64 ".%09" PRIu64 "\"", bound / SECOND_NS,
-		    bound % SECOND_NS);
-		print_sample(report, metric, "_bucket", extra, count);
-	}
-	print_sample(report, metric, "_bucket", ",le=\"+Inf\"", count);
-	print_seconds(report, metric, "_sum", of->lateness_ns_sum);
-	print_sample(report, metric, "_count", "", count);
-}
-
-static void
 write_prometheus(struct timer_report *of)
 {
 	static const char max[] = "hwt_lateness_max_seconds";
 	struct report *report = &of->report;
 
 	print_figures(report);
-	print_histogram(of);
+	print_histogram(report, "hwt_lateness_seconds",
+	    "How late timeouts were started or handed over.",
+	    of->stats.lateness_ns_histogram, of->lateness_ns_sum);
 	print_head(report, max, "gauge",
 	    "The greatest lateness since the timer was made.");
 	print_seconds(report, max, "", of->stats.lateness_ns_max);
@@ -112,17 +61,14 @@ static void
 write_json(struct timer_report *of)
 {
 	struct page *page = &of->report.page;
-	int k;
 
 	print_figures_json(&of->report);
 	page_print(page,
 	    ",\"lateness_ns_sum\":%" PRIu64 ",\"lateness_ns_max\":%" PRIu64
 	    ",\"lateness_ns_histogram\":",
 	    of->lateness_ns_sum, of->stats.lateness_ns_max);
-	for (k = 0; k < ELEMENTS; k++)
-		page_print(page, "%c%" PRIu64, k == 0 ? '[' : ',',
-		    of->stats.lateness_ns_histogram[k]);
-	page_print(page, "]}\n");
+	print_histogram_json(&of->report, of->stats.lateness_ns_histogram);
+	page_print(page, "}\n");
 }
 
 int

@@ -9,7 +9,6 @@
  * does, and a fork leaves that lock as it is.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -59,25 +58,5 @@ symbol_place(const void *address, char *text, size_t size)
 		break;
 	}
 	(void)fclose(maps);
-	return text;
-}
-
-const char *
-symbol_name(const void *address, char *text, size_t size)
-{
-	uintptr_t at = (uintptr_t)address;
-	Dl_info info;
-
-	if (dladdr(address, &info) == 0 || info.dli_fname == NULL)
-		(void)snprintf(text, size, "%p", address);
-	else if (info.dli_sname == NULL)
-		(void)snprintf(text, size, "%s+%#zx", info.dli_fname,
-		    (size_t)(at - (uintptr_t)info.dli_fbase));
-	else if (address == info.dli_saddr)
-		(void)snprintf(
-		    text, size, "%s (%s)", info.dli_sname, info.dli_fname);
-	else
-		(void)snprintf(text, size, "%s+%#zx (%s)", info.dli_sname,
-		    (size_t)(at - (uintptr_t)info.dli_saddr), info.dli_fname);
 	return text;
 }
