@@ -94,7 +94,9 @@ class _Options(ctypes.Structure):
         ("shards", ctypes.c_uint32),
         ("hold_after", ctypes.c_uint32),
         ("executor", ctypes.c_void_p),
-        ("reserved", ctypes.c_uint64 * 7),
+        ("name", ctypes.c_char_p),
+        ("list_grants", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 5),
     ]
 
 
@@ -103,9 +105,10 @@ class _Stats(ctypes.Structure):
         (name, ctypes.c_uint64)
         for name in (
             "out waiting granted waited expired cancelled retired shut_down"
-            " woken pauses"
+            " woken pauses released longest_wait_ns wait_ns_sum wait_ns_max"
         ).split()
-    ] + [("reserved", ctypes.c_uint64 * 8)]
+    ] + [("wait_ns_histogram", ctypes.c_uint64 * 64),
+         ("reserved", ctypes.c_uint64 * 8)]
 
 
 class _StoreRequest(ctypes.Structure):
@@ -141,7 +144,8 @@ class _StoreOptions(ctypes.Structure):
         ("backoff_ns", ctypes.c_uint64),
         ("shards", ctypes.c_uint32),
         ("executor", ctypes.c_void_p),
-        ("reserved", ctypes.c_uint64 * 8),
+        ("name", ctypes.c_char_p),
+        ("reserved", ctypes.c_uint64 * 7),
     ]
 
 
@@ -184,6 +188,8 @@ def _load():
         (integer, "hwt_checkout_pause", pointer, ns),
         (integer, "hwt_checkout_resume", pointer),
         (integer, "hwt_checkout_read_stats", pointer, out(_Stats)),
+        (integer, "hwt_checkout_stats_write", pointer, pointer, integer),
+        (integer, "hwt_checkout_dump", pointer, pointer),
         (integer, "hwt_store_create", out(pointer), pointer,
          out(_StoreOptions)),
         (integer, "hwt_store_destroy", pointer),
@@ -199,10 +205,40 @@ def _load():
         (integer, "hwt_store_complete", pointer, pointer, integer,
          out(_Loaded)),
         (integer, "hwt_store_read_stats", pointer, out(_StoreStats)),
+        (integer, "hwt_store_stats_write", pointer, pointer, integer),
+        (integer, "hwt_store_dump", pointer, pointer),
     ))
 
 
 _lib = _load()
+
+
+def _load_files():
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.open_memstream.restype = ctypes.c_void_p
+    libc.open_memstream.argtypes = (
+        ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t))
+    libc.fclose.argtypes = (ctypes.c_void_p,)
+    libc.free.argtypes = (ctypes.c_void_p,)
+    return libc
+
+
+_libc = _load_files()
+
+
+def _text(function, pointer, *arguments):
+    """What a function of the library writes to a FILE, as str."""
+    text, size = ctypes.c_void_p(), ctypes.c_size_t()
+    file = _libc.open_memstream(ctypes.byref(text), ctypes.byref(size))
+    if not file:
+        raise MemoryError
+    result = function(pointer, file, *arguments)
+    _libc.fclose(file)
+    try:
+        hwt._check(result)
+        return ctypes.string_at(text, size.value).decode(errors="replace")
+    finally:
+        _libc.free(text)
 
 # What waits: the number that is its arg, and the Waiter.
 _waiting = {}
@@ -469,9 +505,11 @@ class Checkout:
     """hold_after: a request that was refused so often is served in order, and
     keeps what it has got while it waits for the next object; 0: 16; 1: first
     come, first served; NEVER: never. executor: a Mailbox, or None: callables
-    are called by the thread that decides."""
+    are called by the thread that decides. name, of at most 15 bytes, is for
+    prometheus and dump; with list_grants, dump says what is granted."""
 
-    def __init__(self, timer, *, shards=0, hold_after=0, executor=None):
+    def __init__(self, timer, *, shards=0, hold_after=0, executor=None,
+                 name=None, list_grants=False):
         self._pointer = ctypes.c_void_p()
         self._timer = timer
         self._executor = executor
@@ -479,7 +517,8 @@ class Checkout:
         self._memories = {}
         options = _Options(
             shards=shards, hold_after=hold_after,
-            executor=executor._executor if executor else None)
+            executor=executor._executor if executor else None,
+            name=name.encode() if name else None, list_grants=list_grants)
         hwt._check(_lib.hwt_checkout_create(
             ctypes.byref(self._pointer), timer._pointer,
             ctypes.byref(options)))
@@ -591,7 +630,21 @@ class Checkout:
         stats = _Stats()
         hwt._check(_lib.hwt_checkout_read_stats(
             self._pointer, ctypes.byref(stats)))
-        return {name: getattr(stats, name) for name, _ in _Stats._fields_[:-1]}
+        result = {name: getattr(stats, name)
+                  for name, _ in _Stats._fields_[:-1]}
+        result["wait_ns_histogram"] = list(stats.wait_ns_histogram)
+        return result
+
+    def prometheus(self, heads=True):
+        """The counters as text for Prometheus; heads: with the lines that may
+        occur once on a page."""
+        return _text(_lib.hwt_checkout_stats_write, self._pointer,
+                     0 if heads else 2)
+
+    def dump(self):
+        """Who waits for what and who has it, since when, for people to read;
+        with list_grants, also what is granted."""
+        return _text(_lib.hwt_checkout_dump, self._pointer)
 
 
 class Weighed:
@@ -761,10 +814,10 @@ class Store:
 
     limit: all objects weigh at most that, or nothing; 0: no limit. idle:
     seconds until what nobody wants is unloaded; 0: never. backoff: seconds for
-    which a failure is kept."""
+    which a failure is kept. name: as that of a Checkout."""
 
     def __init__(self, checkout, load, unload=None, *, limit=0, idle=0,
-                 backoff=0, shards=0):
+                 backoff=0, shards=0, name=None):
         self._checkout = checkout
         self._jobs = _Jobs(load, unload)
         self._pointer = self._jobs.pointer
@@ -773,7 +826,7 @@ class Store:
         options = _StoreOptions(
             load=self._jobs.load, unload=self._jobs.unload, limit=limit,
             idle_ns=hwt._to_ns(idle), backoff_ns=hwt._to_ns(backoff),
-            shards=shards)
+            shards=shards, name=name.encode() if name else None)
         hwt._check(_lib.hwt_store_create(
             ctypes.byref(self._pointer), checkout._pointer,
             ctypes.byref(options)))
@@ -818,6 +871,16 @@ class Store:
             self._pointer, ctypes.byref(stats)))
         return {name: getattr(stats, name)
                 for name, _ in _StoreStats._fields_[:-1]}
+
+    def prometheus(self, heads=True):
+        """As Checkout.prometheus."""
+        return _text(_lib.hwt_store_stats_write, self._pointer,
+                     0 if heads else 2)
+
+    def dump(self):
+        """Which objects are wanted, by key, who has them, and which are being
+        loaded or unloaded, since when."""
+        return _text(_lib.hwt_store_dump, self._pointer)
 
 
 # Before the timers are closed: this module was imported after hwt.

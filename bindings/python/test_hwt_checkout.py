@@ -45,6 +45,29 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.pool.stats()["out"], 0)
         self.pool.try_acquire(self.a).release()
 
+    def test_who_waits_for_what_and_how_long_waits_took(self):
+        pool = hwt_checkout.Checkout(
+            self.timer, name="accounts", list_grants=True)
+        a = pool.object("a", 7)
+        held = pool.try_acquire(a)
+        pool.acquire_then(self.note, a)
+        self.timer.advance(0.004)
+        text = pool.dump()
+        self.assertIn('"accounts": open, 1 out, 1 waiting, longest 4', text)
+        self.assertIn(" order 7\nwaiting:\n", text)
+        self.assertIn(" order 7: request 0x", text)
+        held.release()
+        stats = pool.stats()
+        self.assertEqual(stats["wait_ns_sum"], 4000000)
+        self.assertEqual(stats["wait_ns_histogram"][21], 1)
+        page = pool.prometheus()
+        self.assertIn("# TYPE hwt_checkout_wait_seconds histogram\n", page)
+        self.assertIn('hwt_checkout_released_total{checkout="accounts",', page)
+        self.assertNotIn("#", pool.prometheus(heads=False))
+        pool.close()
+        with self.assertRaises(hwt.Error):
+            hwt_checkout.Checkout(self.timer, name="x" * 16)
+
     def acquire_until_it_expires(self, object):
         def turn():
             while not self.timer.pending:
@@ -370,6 +393,10 @@ class Stores(unittest.TestCase):
         store.acquire("ä" * 127).release()
         stats = store.stats()
         self.assertEqual((stats["loaded"], stats["loads"]), (1, 3))
+        self.assertIn('hwt_store_loads_total{store="store",serial="',
+                      store.prometheus(heads=False))
+        with store.acquire("ä" * 127):
+            self.assertIn(r'\xa4" wanted by 1: request ', store.dump())
         for wrong in ((), ("",), ("x" * 256,), ("a", b"a")):
             with self.assertRaises(hwt.Error) as caught:
                 store.acquire(*wrong)

@@ -66,8 +66,8 @@ is_foreign(const struct hwt_checkout *checkout)
 	    -EOWNERDEAD;
 }
 
-static int
-enter(const struct hwt_checkout *checkout)
+int
+checkout_enter(const struct hwt_checkout *checkout)
 {
 	if (checkout == NULL)
 		return -EINVAL;
@@ -85,6 +85,7 @@ options_are_valid(const struct hwt_checkout_options *options)
 		return false;
 	return options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
+	    name_is_valid(options->name) && options->list_grants <= 1 &&
 	    (options->hold_after <= UINT8_MAX ||
 		options->hold_after == HWT_CHECKOUT_NEVER) &&
 	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
@@ -123,6 +124,8 @@ new_checkout(uint32_t shards)
 	return made;
 }
 
+static a64_t last_serial;
+
 int
 hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
     const struct hwt_checkout_options *options)
@@ -143,6 +146,10 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	made->timer = timer;
 	if (options->executor != NULL)
 		made->executor = *options->executor;
+	name_copy(
+	    made->name, options->name != NULL ? options->name : "checkout");
+	made->serial = a64_add_seq(&last_serial, 1) + 1;
+	made->lists_grants = options->list_grants != 0;
 	made->hold_after =
 	    options->hold_after != 0 ? options->hold_after : HOLD_AFTER_DEFAULT;
 	*checkout = made;
@@ -173,7 +180,7 @@ int
 hwt_checkout_shutdown(struct hwt_checkout *checkout)
 {
 	struct queue queue;
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -207,7 +214,7 @@ is_unused(const struct hwt_checkout *checkout)
 
 	do {
 		quiet = a64_load_seq(&checkout->busy) == 0;
-		if (a64_load_seq(&checkout->waiting) != 0 ||
+		if (waiting_now(checkout) != 0 ||
 		    a64_load_seq(&checkout->handed) != 0 ||
 		    count_in_flight(checkout) != 0)
 			return false;
@@ -254,7 +261,7 @@ hwt_object_init(
     struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order)
 {
 	struct object *made = (struct object *)object;
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -268,7 +275,8 @@ hwt_object_init(
 }
 
 /* Takes the object out of the set of its holder's request; where there are no
- * ranks, it stays in it, and was not granted. */
+ * ranks, it stays in it, and was not granted. With the lock of the request's
+ * shard, as it may be listed. */
 static void
 request_forget(struct request *request, const struct object *object)
 {
@@ -298,10 +306,12 @@ member_retire(struct object *member, struct request *holder)
 	    checkout_shard_of(member->checkout, group);
 	uint32_t i;
 
+	checkout_shard_lock(request_shard(holder));
 	for (i = 0; i < holder->count; i++) {
 		if (*object_granted(holder, i) == member)
 			*object_granted(holder, i) = NULL;
 	}
+	checkout_shard_unlock(request_shard(holder));
 	checkout_shard_lock(shard);
 	group->members--;
 	(void)a64_swap_seq(&member->word, RETIRED);
@@ -323,7 +333,7 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
 	struct request *holder;
 	struct queue queue;
 	uint64_t word;
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -339,7 +349,9 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
 		return 0;
 	}
 	queue_begin(&queue);
+	checkout_shard_lock(request_shard(holder));
 	request_forget(holder, retired);
+	checkout_shard_unlock(request_shard(holder));
 	object_close(retired);
 	stop_waits(checkout, retired);
 	queue_end(&queue);
@@ -353,7 +365,7 @@ hwt_group_init(
     struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order)
 {
 	struct object_group *made = (struct object_group *)group;
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -370,7 +382,7 @@ hwt_group_init(
 static int
 enter_group(struct hwt_checkout *checkout, const struct object_group *group)
 {
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -572,7 +584,7 @@ hwt_request_init_pause(struct hwt_checkout *checkout,
 	    .granted = granted,
 	    .checkout = checkout,
 	    .arg = arg};
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -591,7 +603,7 @@ static int
 enter_request(
     const struct hwt_checkout *checkout, const struct request *request)
 {
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -657,14 +669,14 @@ begin_try(struct request *request, struct object **refused)
 	if (request->flags & PAUSES_ALL) {
 		error = pause_all_try(request);
 		if (error == 0)
-			request_store(request, STATE_GRANTED);
+			request_store_granted(request);
 		return error;
 	}
 	if (request->count == 0)
 		return -EIDRM;
 	*refused = request_try(request);
 	if (*refused == NULL) {
-		request_store(request, STATE_GRANTED);
+		request_store_granted(request);
 		return 0;
 	}
 	grant = refusal_of(*refused);
@@ -727,14 +739,12 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
 	if (error == -EAGAIN && blocked != NULL && mutex == NULL) {
 		refused = request_try_long(request, refused);
 		if (refused == NULL) {
-			request_store(request, STATE_GRANTED);
+			request_store_granted(request);
 			error = 0;
 		}
 	}
 	if (error == -EAGAIN) {
 		request->blocked = blocked;
-		if (blocked != NULL)
-			request_change(request, 0, BLOCKING);
 		error = request_enlist(request, delay_ns);
 		if (error == 0) {
 			request_settle(
@@ -866,6 +876,7 @@ hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *request)
 		return error;
 	if (!request_move(released, STATE_GRANTED, STATE_ENDED))
 		return -ENOENT;
+	request_unlist_granted(released);
 	queue_begin(&queue);
 	if (released->flags & PAUSES_ALL)
 		pause_all_end(checkout);
@@ -1074,7 +1085,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 	struct pauser pauser = {checkout, delay_ns == 0};
 	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
 	hwt_timeout timeout = {0};
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -1097,7 +1108,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 int
 hwt_checkout_resume(struct hwt_checkout *checkout)
 {
-	int error = enter(checkout);
+	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
@@ -1112,42 +1123,4 @@ hwt_checkout_resume(struct hwt_checkout *checkout)
 	if (error == 0)
 		pause_end(checkout);
 	return error;
-}
-
-static uint64_t
-ended_so_far(const struct checkout_shard *shard, enum hwt_grant grant)
-{
-	return a64_load_relaxed(&shard->ended[grant - HWT_GRANT_EXPIRED]);
-}
-
-int
-hwt_checkout_read_stats(
-    const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats)
-{
-	const struct checkout_shard *shard;
-	uint64_t word, out;
-	uint32_t i;
-	int error = enter(checkout);
-
-	if (error != 0 || stats == NULL)
-		return error != 0 ? error : -EINVAL;
-	memset(stats, 0, sizeof(*stats));
-	for (i = 0; i < checkout->shard_count; i++) {
-		shard = &checkout->shards[i];
-		word = a64_load_seq(&shard->in_flight);
-		out =
-		    (word & IN_FLIGHT_MASK) - a64_load_relaxed(&shard->holding);
-		stats->out += out;
-		stats->granted += out + (word >> IN_FLIGHT_BITS) +
-		    (a64_load_relaxed(&shard->released_high) << IN_FLIGHT_BITS);
-		stats->waited += a64_load_relaxed(&shard->waited);
-		stats->woken += a64_load_relaxed(&shard->woken);
-		stats->expired += ended_so_far(shard, HWT_GRANT_EXPIRED);
-		stats->cancelled += ended_so_far(shard, HWT_GRANT_CANCELLED);
-		stats->retired += ended_so_far(shard, HWT_GRANT_RETIRED);
-		stats->shut_down += ended_so_far(shard, HWT_GRANT_SHUT_DOWN);
-	}
-	stats->waiting = a64_load_seq(&checkout->waiting);
-	stats->pauses = a64_load_relaxed(&checkout->pauses);
-	return 0;
 }

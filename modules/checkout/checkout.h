@@ -6,6 +6,8 @@
  *   request.c    the word of a request, trying, waiting, ending
  *   object.c     the word of an object and who waits for it; groups
  *   store.c      objects by key, on top of these: see store.h
+ *   stats.c      counters, also as text
+ *   dump.c       who has what and who waits, as text
  *
  * LOCKS. A shard's lock protects the waiters of the objects and the list of the
  * requests whose addresses fall on it. No thread holds two locks, and none
@@ -100,6 +102,7 @@ struct blocked {
 	pthread_cond_t told;
 	bool woken; /* it is to try its request */
 	enum hwt_grant grant; /* 0: it waits */
+	uint64_t since_ns; /* of its request */
 };
 
 struct request {
@@ -124,10 +127,14 @@ struct request {
 		a64_t link;
 	};
 	struct request *previous;
-	/* A shard's list, while it waits and is tried; list_next is NULL when
-	 * whoever ended it has taken it out. */
+	/* A ring of its shard: of the list, while it waits and is tried; of the
+	 * granted. list_next is NULL when whoever ended it has taken it out. */
 	struct request *list_next, *list_previous;
-	struct blocked *blocked; /* with BLOCKING */
+	union {
+		struct blocked *blocked; /* with BLOCKING */
+		/* When it began to wait, or was granted and listed. */
+		uint64_t since_ns;
+	};
 	uint8_t linked; /* under the lock of at's shard: see object.c */
 	uint8_t refusals; /* at most 255 */
 	uint8_t flags; /* HAS_ITEMS and so on; written by hwt_request_init */
@@ -137,14 +144,28 @@ struct request {
 	uint8_t rank[RANKS];
 } ALIASES;
 
+/* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
+#define WAIT_ELEMENTS 64
+struct waits {
+	uint64_t sum_ns, max_ns;
+	uint64_t histogram[WAIT_ELEMENTS];
+};
+
 struct checkout_shard {
 	_Alignas(CACHE_LINE) a64_t in_flight, released_high; /* see below */
-	a64_t waited, woken;
-	a64_t ended[HWT_GRANT_SHUT_DOWN - HWT_GRANT_EXPIRED + 1];
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
-	struct request *list; /* a ring */
-	a64_t holding;
+	/* Under the lock. */
+	struct request *list; /* that wait: a ring */
+	struct request *granted; /* the same, with lists_grants */
+	uint64_t waiting; /* requests whose end is not through yet, too */
+	uint64_t waited, woken;
+	uint64_t ended[HWT_GRANT_SHUT_DOWN - HWT_GRANTED + 1];
+	struct waits waits;
+	a64_t holding; /* see below */
 };
+
+/* The name of a checkout or a store in statistics, with its end. */
+#define NAME_BYTES 16
 
 /* in_flight: requests that are tried or granted, or that wait and hold some of
  * their objects, which are in holding, too; they take 128 bytes each, and
@@ -159,6 +180,7 @@ struct hwt_checkout {
 	struct checkout_shard *shards;
 	uint32_t shard_count;
 	uint32_t hold_after; /* UINT32_MAX: never */
+	bool lists_grants;
 	struct hwt_request_executor executor; /* execute NULL: none */
 	/* An object that a pause holds: IN_USE; shutdown sets RETIRED. */
 	struct object gate;
@@ -168,10 +190,12 @@ struct hwt_checkout {
 	bool pause_begun, paused;
 	bool pause_is_told; /* a request has the pause, and ends it */
 	struct request *pauser; /* that request, while it is WAITING */
-	/* Requests that are listed; those whose end is not through yet. */
-	_Alignas(CACHE_LINE) a64_t waiting, busy;
+	/* Requests that are listed, or whose end is not through yet. */
+	_Alignas(CACHE_LINE) a64_t busy;
 	a64_t handed; /* of them, those that an executor has */
 	a64_t pauses;
+	char name[NAME_BYTES];
+	uint64_t serial; /* among the checkouts of the process */
 };
 
 /* What a thread has to do before its outermost call returns. */
@@ -217,6 +241,22 @@ request_shard(const struct request *request)
 	return checkout_shard_of(request->checkout, request);
 }
 
+/* Of a dump, in a ring: see dump.c. */
+static inline bool
+is_bookmark(const struct request *request)
+{
+	return a64_load_relaxed(&request->word) == 0;
+}
+
+/* When it began to wait; in blocked, if its thread waits. */
+static inline uint64_t *
+request_since(struct request *request)
+{
+	return a64_load_relaxed(&request->word) & BLOCKING
+	    ? &request->blocked->since_ns
+	    : &request->since_ns;
+}
+
 /* It was refused so often that it is served in order: it keeps what it has,
  * and what it waits for is handed over to it. */
 static inline bool
@@ -232,6 +272,7 @@ void checkout_shard_lock(struct checkout_shard *shard);
 void checkout_shard_unlock(struct checkout_shard *shard);
 /* The request's object i, which may be a group. */
 struct object *object_at(const struct request *request, uint32_t i);
+bool reads_at(const struct request *request, uint32_t i);
 bool object_take(struct request *request, uint32_t i);
 /* Whether a request that was refused by the object might have it now. */
 bool object_may_be_had(struct object *object, const struct request *request);
@@ -262,6 +303,12 @@ void object_close(struct object *object);
 bool group_close(struct object_group *group);
 
 /* request.c */
+
+/* In a ring of its shard, under the lock. */
+void ring_add(struct request **ring, struct request *request);
+void ring_remove(struct request **ring, struct request *request);
+/* By the timer's clock. */
+uint64_t checkout_now(const struct hwt_checkout *checkout);
 
 /* In one call of the library: queue_end does what the queue holds, in the
  * outermost one. */
@@ -301,14 +348,20 @@ bool request_grant(struct request *request);
 void request_end(struct request *request, enum hwt_grant grant);
 /* TRYING becomes WAITING, unless an outcome was set meanwhile. */
 bool request_enter_wait(struct request *request);
-/* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. */
-bool request_wake(struct request *request, uint64_t baton);
+/* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. With the
+ * lock of the shard, which counts it. */
+bool request_wake(
+    struct checkout_shard *shard, struct request *request, uint64_t baton);
 /* Ends its wait, or leaves the outcome as a mark: see request.c. */
 int request_stop(struct request *request, enum hwt_grant grant);
 /* From now on deadlines, shutdown and retirements find it. */
 hwt_task request_expire;
 int request_enlist(struct request *request, uint64_t delay_ns);
 void request_store(struct request *request, enum state state);
+/* It is GRANTED, and the caller's. */
+void request_store_granted(struct request *request);
+/* It is to be released. */
+void request_unlist_granted(struct request *request);
 void request_change(struct request *request, uint64_t clear, uint64_t set);
 /* Ends what waits in the lists and has this object (NULL: all), but for what
  * is tried at this moment, which gets a mark. Whether there was such a one. */
@@ -329,6 +382,18 @@ void pause_all_unlink(struct request *request);
 /* It was not granted, or is released. */
 void pause_all_end(struct hwt_checkout *checkout);
 int grant_error(enum hwt_grant grant);
+/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
+int checkout_enter(const struct hwt_checkout *checkout);
+
+/* stats.c */
+
+/* With the lock held: one of the shard's waits has ended. */
+void waits_add(
+    struct checkout_shard *shard, enum hwt_grant grant, uint64_t waited_ns);
+uint64_t waiting_now(const struct hwt_checkout *checkout);
+/* Of options; NULL: it has none. */
+bool name_is_valid(const char *name);
+void name_copy(char *to, const char *name);
 
 /* Why the object refuses for good; 0: it may be had later. */
 static inline enum hwt_grant

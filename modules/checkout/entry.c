@@ -134,6 +134,8 @@ entry_create(struct hwt_store *store, struct store_shard *shard,
 	    .in_table = true,
 	};
 	memcpy(entry->key, key, size);
+	if (store->options.load != NULL)
+		entry->since_ns = checkout_now(store->checkout);
 	object_hold(&entry->object);
 	if (shard->keys++ >= shard->buckets)
 		table_grow(shard);

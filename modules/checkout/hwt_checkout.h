@@ -159,7 +159,13 @@ struct hwt_checkout_options {
 	/* Copied; its ctx outlives the checkout. NULL: granted runs on the
 	 * thread that decides. */
 	const struct hwt_request_executor *executor;
-	uint64_t reserved[7]; /* 0 */
+	/* At most 15 bytes, copied: for hwt_checkout_stats_write and
+	 * hwt_checkout_dump. NULL: "checkout". */
+	const char *name;
+	/* 1: hwt_checkout_dump says what is granted, and since when. A grant
+	 * without a wait, and each release, take a lock then. 0 or 1. */
+	uint64_t list_grants;
+	uint64_t reserved[5]; /* 0 */
 };
 
 /* Exact when no call is under way. */
@@ -171,6 +177,13 @@ struct hwt_checkout_stats {
 	uint64_t expired, cancelled, retired, shut_down;
 	uint64_t woken; /* requests that were woken to try again */
 	uint64_t pauses; /* that were declared */
+	uint64_t released; /* of those granted */
+	/* How long the one that waits longest has waited; 0: none waits. */
+	uint64_t longest_wait_ns;
+	/* All waits that have ended, however they did, by the timer's clock.
+	 * Element k counts waits of [2^k, 2^(k+1)) ns; 0 counts in element 0.
+	 * Grants without a wait are not in it. */
+	uint64_t wait_ns_sum, wait_ns_max, wait_ns_histogram[64];
 	uint64_t reserved[8];
 };
 
@@ -419,9 +432,33 @@ int hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns);
  * -EINVAL -EOWNERDEAD */
 int hwt_checkout_resume(struct hwt_checkout *checkout);
 
-/* -EINVAL -EOWNERDEAD */
+/* In time that grows with the shards.
+ * -EINVAL -EOWNERDEAD */
 int hwt_checkout_read_stats(
     const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats);
+
+/* Writes the counters to file, as hwt_stats_write does, and flushes it. The
+ * labels are checkout, options.name, and serial, a number that no other
+ * checkout of the process has. Prometheus has released in the place of granted,
+ * which counts what is being tried, too, and so may fall. An error of the file
+ * is returned; then a part may have been written.
+ * -EINVAL     NULL, or no such format
+ * -EIO        the C library does not say why the file could not be written
+ * -EOWNERDEAD */
+int hwt_checkout_stats_write(
+    const struct hwt_checkout *checkout, FILE *file, enum hwt_format format);
+
+/* Writes who waits to file, for people to read, and flushes it: each request
+ * with its granted and arg, since when it waits and for which object, and what
+ * it wants, with the request that has each object. With options.list_grants,
+ * before these, what is granted, since when. A request has its address as its
+ * name, an object its address and order; of a set, the first 8 are there. The
+ * form may change.
+ * Everything else may go on: a lock is held for a few requests at a time, and
+ * none while the file is written. What begins or ends meanwhile may be missing.
+ * Errors as hwt_checkout_stats_write.
+ * -EINVAL -EIO -EOWNERDEAD */
+int hwt_checkout_dump(const struct hwt_checkout *checkout, FILE *file);
 
 /*
  * STORE: objects by key, each loaded once and unloaded when idle.
@@ -523,7 +560,9 @@ struct hwt_store_options {
 	 * begins: in acquire, acquire_wait, release, trim or destroy, in the
 	 * task of a timeout, or where another job has ended. */
 	const struct hwt_store_executor *executor;
-	uint64_t reserved[8]; /* 0 */
+	/* As that of hwt_checkout_options; NULL: "store". */
+	const char *name;
+	uint64_t reserved[7]; /* 0 */
 };
 
 /* Exact when no call is under way. */
@@ -634,6 +673,19 @@ int hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
 /* -EINVAL -EOWNERDEAD */
 int hwt_store_read_stats(
     const struct hwt_store *store, struct hwt_store_stats *stats);
+
+/* As hwt_checkout_stats_write, with store as the label of the name.
+ * -EINVAL -EIO -EOWNERDEAD */
+int hwt_store_stats_write(
+    const struct hwt_store *store, FILE *file, enum hwt_format format);
+
+/* As hwt_checkout_dump: writes each object that somebody has or wants, that is
+ * being loaded or unloaded, and since when, or whose load has failed: its
+ * address, by which the checkout's dump names it, its key, how many requests
+ * want it, and the one that has it. Of others it says how many there are. The
+ * time grows with all objects.
+ * -EINVAL -EIO -EOWNERDEAD */
+int hwt_store_dump(const struct hwt_store *store, FILE *file);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -796,6 +796,8 @@ public:
 		std::uint32_t shards = 0;
 		std::uint32_t hold_after = 0;
 		const hwt_request_executor *executor = nullptr;
+		const char *name = nullptr;
+		bool list_grants = false;
 	};
 
 	explicit checkout(const timer &of) : checkout(of, options())
@@ -820,6 +822,8 @@ public:
 		options.shards = given.shards;
 		options.hold_after = given.hold_after;
 		options.executor = given.executor;
+		options.name = given.name;
+		options.list_grants = given.list_grants;
 		error =
 		    make_error(hwt_checkout_create(&made, of.get(), &options));
 		return checkout(made, given.executor != nullptr);
@@ -1197,6 +1201,7 @@ public:
 		delay backoff{};
 		std::uint32_t shards = 0;
 		const hwt_store_executor *executor = nullptr;
+		const char *name = nullptr;
 	};
 
 	/* For writing, unless read has made it. What it views is copied where a
@@ -1696,6 +1701,7 @@ store<T>::try_make(std::error_code &error, const checkout &of,
 	options.backoff_ns = given.backoff.ns();
 	options.shards = given.shards;
 	options.executor = given.executor;
+	options.name = given.name;
 	if (kept != nullptr)
 		result = hwt_store_create(&stored, of.get(), &options);
 	error = make_error(result);

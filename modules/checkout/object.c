@@ -89,7 +89,7 @@ object_at(const struct request *request, uint32_t i)
 					  : request->objects[at];
 }
 
-static bool
+bool
 reads_at(const struct request *request, uint32_t i)
 {
 	return request->flags & HAS_READS &&
@@ -251,6 +251,15 @@ link_waiter(struct object *object, struct request *request, bool first)
 		object->first = request;
 }
 
+/* Its last one may be gone. */
+static void
+note_waiters(struct object *object)
+{
+	if (object->first == NULL)
+		a64_and_seq(&object->word, ~WAITERS);
+}
+
+/* note_waiters follows, or another change of the word. */
 static void
 unlink_waiter(struct object *object, struct request *request)
 {
@@ -261,8 +270,6 @@ unlink_waiter(struct object *object, struct request *request)
 		object->first = NULL;
 	else if (object->first == request)
 		object->first = request->next;
-	if (object->first == NULL)
-		a64_and_seq(&object->word, ~WAITERS);
 }
 
 static bool
@@ -276,10 +283,12 @@ waits_to_write(struct request *request)
 static struct request *
 wake_one(struct object *object, uint64_t baton, bool reader)
 {
+	struct checkout_shard *shard =
+	    checkout_shard_of(object->checkout, object);
 	struct request *request = object->first;
 
 	while (request != NULL && !(reader && waits_to_write(request))) {
-		if (request_wake(request, baton)) {
+		if (request_wake(shard, request, baton)) {
 			unlink_waiter(object, request);
 			queue_add(request);
 			return request;
@@ -308,6 +317,7 @@ member_give(struct object_group *group, struct object *member)
 {
 	struct request *next = wake_one(&group->any, BATON, false);
 
+	note_waiters(&group->any);
 	if (next != NULL && request_is_in_order(next)) {
 		hand_over(next, member);
 		member_take(member, next);
@@ -476,6 +486,7 @@ hand_on_one(struct object *object)
 		return;
 	}
 	(void)a64_add_seq(&object->word, serve(object, true) & HOLDER_MASK);
+	note_waiters(object);
 	give_share_waited(object);
 }
 
@@ -558,8 +569,10 @@ object_wait(struct object *object, struct request *request)
 		aptr_store_release(&request->at, object);
 		waits = request_enter_wait(request) &&
 		    !leave_wait_in_pause(request);
-		if (!waits)
+		if (!waits) {
 			unlink_waiter(object, request);
+			note_waiters(object);
+		}
 	}
 	checkout_shard_unlock(shard);
 	return waits;
@@ -575,6 +588,7 @@ object_unlink(struct request *request)
 	checkout_shard_lock(shard);
 	if (request->linked & LINKED) {
 		unlink_waiter(object, request);
+		note_waiters(object);
 		/* It was a writer, and they may join those that read. */
 		if (object->first != NULL &&
 		    object->first->linked & LINKED_TO_READ)
@@ -593,6 +607,7 @@ gate_open(struct hwt_checkout *checkout)
 	a64_and_seq(&gate->word, ~IN_USE);
 	while (wake_one(gate, 0, false) != NULL)
 		;
+	note_waiters(gate);
 	checkout_shard_unlock(shard);
 }
 

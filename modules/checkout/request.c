@@ -140,8 +140,36 @@ request_store(struct request *request, enum state state)
 	a64_store_release(&request->word, MAGIC | state);
 }
 
+void
+request_store_granted(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	struct checkout_shard *shard = request_shard(request);
+
+	if (checkout->lists_grants) {
+		request->since_ns = checkout_now(checkout);
+		checkout_shard_lock(shard);
+		ring_add(&shard->granted, request);
+		checkout_shard_unlock(shard);
+	}
+	request_store(request, STATE_GRANTED);
+}
+
+void
+request_unlist_granted(struct request *request)
+{
+	struct checkout_shard *shard = request_shard(request);
+
+	if (!request->checkout->lists_grants)
+		return;
+	checkout_shard_lock(shard);
+	ring_remove(&shard->granted, request);
+	checkout_shard_unlock(shard);
+}
+
 bool
-request_wake(struct request *request, uint64_t baton)
+request_wake(
+    struct checkout_shard *shard, struct request *request, uint64_t baton)
 {
 	uint64_t word;
 
@@ -151,8 +179,7 @@ request_wake(struct request *request, uint64_t baton)
 			return false;
 	} while (!a64_cas_seq(
 	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN | baton));
-	(void)a64_add_seq(
-	    &checkout_shard_of(request->checkout, request)->woken, 1);
+	shard->woken++;
 	return true;
 }
 
@@ -320,29 +347,51 @@ request_try_long(struct request *request, struct object *refused)
 
 /* Ending. */
 
-static void
-list_unlink(struct checkout_shard *shard, struct request *request)
+void
+ring_remove(struct request **ring, struct request *request)
 {
 	request->list_next->list_previous = request->list_previous;
 	request->list_previous->list_next = request->list_next;
 	if (request->list_next == request)
-		shard->list = NULL;
-	else if (shard->list == request)
-		shard->list = request->list_next;
+		*ring = NULL;
+	else if (*ring == request)
+		*ring = request->list_next;
 	request->list_next = NULL;
 }
 
-static void
-list_remove(struct request *request)
+/* As the last one. */
+void
+ring_add(struct request **ring, struct request *request)
 {
-	struct hwt_checkout *checkout = request->checkout;
-	struct checkout_shard *shard = checkout_shard_of(checkout, request);
+	struct request *head = *ring;
+
+	if (head == NULL) {
+		*ring = request;
+		request->list_next = request;
+		request->list_previous = request;
+		return;
+	}
+	request->list_next = head;
+	request->list_previous = head->list_previous;
+	head->list_previous->list_next = request;
+	head->list_previous = request;
+}
+
+/* Its wait has ended; 0: it did not begin. */
+static void
+list_remove(struct request *request, enum hwt_grant grant, uint64_t waited_ns)
+{
+	struct checkout_shard *shard = request_shard(request);
 
 	checkout_shard_lock(shard);
 	if (request->list_next != NULL)
-		list_unlink(shard, request);
+		ring_remove(&shard->list, request);
+	shard->waiting--;
+	if (grant == 0)
+		shard->waited--;
+	else
+		waits_add(shard, grant, waited_ns);
 	checkout_shard_unlock(shard);
-	(void)a64_add_seq(&checkout->waiting, UINT64_MAX);
 }
 
 /* False: the checkout is shut down. */
@@ -351,49 +400,51 @@ list_add(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
 	struct checkout_shard *shard = checkout_shard_of(checkout, request);
-	struct request *head;
 	bool open;
 
 	checkout_shard_lock(shard);
-	head = shard->list;
 	open = !(a64_load_acquire(&checkout->gate.word) & RETIRED);
-	if (open && head == NULL) {
-		shard->list = request;
-		request->list_next = request;
-		request->list_previous = request;
-	} else if (open) {
-		request->list_next = head;
-		request->list_previous = head->list_previous;
-		head->list_previous->list_next = request;
-		head->list_previous = request;
+	if (open) {
+		ring_add(&shard->list, request);
+		shard->waiting++;
+		shard->waited++;
 	}
 	checkout_shard_unlock(shard);
-	if (open)
-		(void)a64_add_seq(&checkout->waiting, 1);
 	return open;
+}
+
+uint64_t
+checkout_now(const struct hwt_checkout *checkout)
+{
+	uint64_t now_ns = 0;
+
+	(void)hwt_now(checkout->timer, &now_ns);
+	return now_ns;
 }
 
 int
 request_enlist(struct request *request, uint64_t delay_ns)
 {
 	struct hwt_checkout *checkout = request->checkout;
+	uint64_t flags = (delay_ns != HWT_NEVER ? ARMED : 0) |
+	    (request->blocked != NULL ? BLOCKING : 0);
 	int error = 0;
 
+	if (flags != 0)
+		request_change(request, 0, flags);
+	*request_since(request) = checkout_now(checkout);
 	if (!list_add(request))
 		return -ESHUTDOWN;
 	(void)a64_add_seq(&checkout->busy, 1);
 	if (delay_ns != HWT_NEVER) {
-		request_change(request, 0, ARMED);
 		error = hwt_new_timeout(checkout->timer, &request->timeout,
 		    request_expire, request, delay_ns);
 	}
 	if (error != 0) {
-		list_remove(request);
+		list_remove(request, (enum hwt_grant)0, 0);
 		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
-		return error;
 	}
-	(void)a64_add_seq(&checkout_shard_of(checkout, request)->waited, 1);
-	return 0;
+	return error;
 }
 
 /* False: the timeout's task carries the outcome out. */
@@ -449,19 +500,18 @@ request_grant(struct request *request)
 void
 request_end(struct request *request, enum hwt_grant grant)
 {
-	struct checkout_shard *shard =
-	    checkout_shard_of(request->checkout, request);
+	struct hwt_checkout *checkout = request->checkout;
+	uint64_t waited_ns = checkout_now(checkout) - *request_since(request);
 
 	if (grant != HWT_GRANTED) {
 		request_drop(request);
 		settle_baton(request, NULL);
 		if (request->flags & PAUSES_ALL)
-			pause_all_end(request->checkout);
-		(void)a64_add_seq(&shard->ended[grant - HWT_GRANT_EXPIRED], 1);
+			pause_all_end(checkout);
 	}
 	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
 	    STATE_ENDED | grant * OUTCOME_ONE);
-	list_remove(request);
+	list_remove(request, grant, waited_ns);
 	if (disarm(request))
 		queue_add(request);
 }
@@ -609,7 +659,7 @@ stop_list(struct checkout_shard *shard, const struct object *object,
 		if (!request_has(request, object) ||
 		    !stop_listed(request, object, grant, tried))
 			continue;
-		list_unlink(shard, request);
+		ring_remove(&shard->list, request);
 		*end = request;
 		end = &request->list_next;
 	}
@@ -660,8 +710,10 @@ call_granted(struct request *request, uint64_t word)
 	enum hwt_grant grant = word_grant(word);
 	void *arg = request->arg;
 
-	request_store(
-	    request, grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
+	if (grant == HWT_GRANTED)
+		request_store_granted(request);
+	else
+		request_store(request, STATE_READY);
 	if (word & BLOCKING)
 		tell_blocked(blocked, grant);
 	else
@@ -710,7 +762,7 @@ wake_keepers(struct checkout_shard *shard, struct request **woken)
 		next = request != last ? request->list_next : NULL;
 		/* E:keep fence: the gate is closed, then it is looked for. */
 		if (a64_load_seq(&request->word) & KEEPS &&
-		    request_wake(request, 0))
+		    request_wake(shard, request, 0))
 			woken[count++] = request;
 	}
 	checkout_shard_unlock(shard);

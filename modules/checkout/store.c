@@ -125,15 +125,6 @@ timer_of(const struct hwt_store *store)
 	return store->checkout->timer;
 }
 
-static uint64_t
-now_of(const struct hwt_store *store)
-{
-	uint64_t now_ns = 0;
-
-	(void)hwt_now(timer_of(store), &now_ns);
-	return now_ns;
-}
-
 /* Ends of entries. */
 
 /* Not with the lock held, when the entry is DEAD. */
@@ -181,7 +172,7 @@ entry_rest(struct store_entry *entry)
 
 	if (store->options.idle_ns == 0 || entry->pinned)
 		return;
-	entry->since_ns = now_of(store);
+	entry->since_ns = checkout_now(store->checkout);
 	(void)entry_arm(entry, store->options.idle_ns);
 }
 
@@ -194,7 +185,7 @@ entry_back_off(struct store_entry *entry)
 
 	if (store->options.backoff_ns == 0)
 		return false;
-	entry->since_ns = now_of(store);
+	entry->since_ns = checkout_now(store->checkout);
 	if (!entry->armed)
 		return entry_arm(entry, store->options.backoff_ns);
 	/* A task that has begun finds what is left. */
@@ -213,6 +204,8 @@ unload_begin(struct store_shard *shard, struct store_entry *entry)
 		return false;
 	entry_unlink(store, shard, entry);
 	entry->state = ENTRY_UNLOADING;
+	if (store->options.unload != NULL)
+		entry->since_ns = checkout_now(store->checkout);
 	entry->wants = 1;
 	shard->stats.jobs++;
 	object_hold(&entry->object);
@@ -336,6 +329,7 @@ unload_end(struct work *work, struct store_entry *entry)
 	if (entry->wants > 1) {
 		/* It is in use: its job goes on with a load. */
 		entry->state = ENTRY_LOADING;
+		entry->since_ns = checkout_now(entry->object.checkout);
 		work_add(work, entry);
 	} else {
 		shard->stats.jobs--;
@@ -488,7 +482,8 @@ trim(struct hwt_store *store, uint64_t weight, enum choice choice)
 static uint64_t
 rest_left(const struct store_entry *entry, uint64_t time_ns)
 {
-	uint64_t passed_ns = now_of(entry_store(entry)) - entry->since_ns;
+	uint64_t passed_ns =
+	    checkout_now(entry_store(entry)->checkout) - entry->since_ns;
 
 	return passed_ns < time_ns ? time_ns - passed_ns : 0;
 }
@@ -722,8 +717,8 @@ store_request_answer(struct store_request *request, int result)
 	return 0;
 }
 
-static int
-enter_store(const struct hwt_store *store)
+int
+store_enter(const struct hwt_store *store)
 {
 	if (store == NULL)
 		return -EINVAL;
@@ -736,7 +731,7 @@ static int
 enter_store_request(
     const struct hwt_store *store, const struct store_request *request)
 {
-	int error = enter_store(store);
+	int error = store_enter(store);
 
 	if (error != 0)
 		return error;
@@ -799,9 +794,9 @@ hwt_store_acquire_wait(struct hwt_store *store,
 		return -EDEADLK;
 	result = store_request_begin(acquired, &work);
 	if (work.first != NULL) {
-		began_ns = now_of(store);
+		began_ns = checkout_now(store->checkout);
 		work_do(store, &work);
-		passed_ns = now_of(store) - began_ns;
+		passed_ns = checkout_now(store->checkout) - began_ns;
 		if (delay_ns != HWT_NEVER)
 			delay_ns -= passed_ns < delay_ns ? passed_ns : delay_ns;
 	}
@@ -905,7 +900,7 @@ hwt_store_request_init(struct hwt_store *store,
     size_t count, hwt_store_granted *granted, void *arg)
 {
 	struct store_request *made = (struct store_request *)request;
-	int error = enter_store(store);
+	int error = store_enter(store);
 	size_t i;
 
 	if (error != 0)
@@ -937,7 +932,7 @@ hwt_store_run(struct hwt_store *store, struct hwt_store_job *job)
 	struct work work = {NULL, NULL};
 	struct store_shard *shard;
 	bool handed;
-	int error = enter_store(store);
+	int error = store_enter(store);
 
 	if (error != 0)
 		return error;
@@ -967,7 +962,7 @@ hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
 	struct work work = {NULL, NULL};
 	struct store_shard *shard;
 	bool pending;
-	int error = enter_store(store);
+	int error = store_enter(store);
 
 	if (error != 0)
 		return error;
@@ -991,45 +986,11 @@ hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
 int
 hwt_store_trim(struct hwt_store *store, uint64_t weight)
 {
-	int error = enter_store(store);
+	int error = store_enter(store);
 
 	if (error == 0)
 		trim(store, weight, CHOOSE_IDLE);
 	return error;
-}
-
-static void
-stats_add(struct hwt_store_stats *to, const struct hwt_store_stats *from)
-{
-	to->loaded += from->loaded;
-	to->jobs += from->jobs;
-	to->hits += from->hits;
-	to->misses += from->misses;
-	to->joined += from->joined;
-	to->backed_off += from->backed_off;
-	to->loads += from->loads;
-	to->failures += from->failures;
-	to->unloads += from->unloads;
-	to->refusals += from->refusals;
-}
-
-int
-hwt_store_read_stats(
-    const struct hwt_store *store, struct hwt_store_stats *stats)
-{
-	uint32_t i;
-	int error = enter_store(store);
-
-	if (error != 0 || stats == NULL)
-		return error != 0 ? error : -EINVAL;
-	memset(stats, 0, sizeof(*stats));
-	for (i = 0; i < store->shard_count; i++) {
-		store_lock(&store->shards[i]);
-		stats_add(stats, &store->shards[i].stats);
-		store_unlock(&store->shards[i]);
-	}
-	stats->weight = a64_load_relaxed(&store->weight);
-	return 0;
 }
 
 /* Making and freeing. */
@@ -1044,6 +1005,7 @@ store_options_are_valid(const struct hwt_store_options *options)
 	return options->shards <= STORE_SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
 	    options->idle_ns <= INT64_MAX && options->backoff_ns <= INT64_MAX &&
+	    name_is_valid(options->name) &&
 	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
 }
 
@@ -1086,6 +1048,8 @@ store_alloc(uint32_t shards)
 	return made;
 }
 
+static a64_t last_serial;
+
 int
 hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
     const struct hwt_store_options *options)
@@ -1106,6 +1070,8 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 		return -ENOMEM;
 	made->checkout = checkout;
 	made->options = *options;
+	name_copy(made->name, options->name != NULL ? options->name : "store");
+	made->serial = a64_add_seq(&last_serial, 1) + 1;
 	if (options->executor != NULL)
 		made->executor = *options->executor;
 	*store = made;
@@ -1188,7 +1154,7 @@ hwt_store_destroy(struct hwt_store *store)
 
 	if (store == NULL)
 		return 0;
-	if (enter_store(store) == -EOWNERDEAD) {
+	if (store_enter(store) == -EOWNERDEAD) {
 		store_abandon(store);
 		return 0;
 	}

@@ -48,8 +48,9 @@ struct store_entry {
 	/* Written by the job. Read by who holds the object. */
 	void *value;
 	hwt_timeout timeout; /* while armed */
-	uint64_t
-	    since_ns; /* when it was idle or failed, by the timer's clock */
+	/* When it was idle or failed, or its job began; by the timer's
+	 * clock. */
+	uint64_t since_ns;
 	uint64_t hash;
 	uint32_t wants; /* requests that name it, and its job */
 	union {
@@ -89,6 +90,8 @@ struct hwt_store {
 	struct store_shard *shards;
 	uint32_t shard_count;
 	_Alignas(CACHE_LINE) a64_t weight; /* of all that is LOADED */
+	char name[NAME_BYTES];
+	uint64_t serial; /* among the stores of the process */
 	a64_t turn; /* the shard where the next one is looked for */
 	_Alignas(CACHE_LINE) a64_t busy; /* tasks and jobs that run */
 };
@@ -149,6 +152,9 @@ store_unlock(struct store_shard *shard)
 {
 	(void)pthread_mutex_unlock(&shard->lock);
 }
+
+/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
+int store_enter(const struct hwt_store *store);
 
 /* entry.c, all with the shard's lock held. */
 

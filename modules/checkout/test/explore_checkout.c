@@ -684,8 +684,7 @@ somebody_waits(const void *waiting)
 static void
 retire_when_waited(void)
 {
-	explore_await(
-	    &checkout->waiting, 8, somebody_waits, &checkout->waiting);
+	explore_await(&checkout->busy, 8, somebody_waits, &checkout->busy);
 	retire_first();
 }
 

@@ -2,6 +2,9 @@
 /* What hwt_checkout.hpp says: with time moved by hand, then with threads. */
 #include <poll.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <ios>
 #include <memory>
@@ -84,6 +87,31 @@ a_hold_releases_what_it_has()
 	held.release();
 	held.release();
 	CHECK(!held && f.pool.acquire_wait({f.a, f.b, f.c}, 0s));
+}
+
+static void
+a_name_and_what_is_granted_are_options()
+{
+	fixture f;
+	options given;
+	std::error_code error;
+	char *text = nullptr;
+	size_t size = 0;
+
+	given.name = "of sixteen bytes";
+	hwt::checkout::try_make(error, f.m.timer, given);
+	CHECK(error == std::errc::invalid_argument);
+	given.name = "accounts";
+	given.list_grants = true;
+
+	hwt::checkout pool(f.m.timer, given);
+	std::FILE *file = open_memstream(&text, &size);
+
+	CHECK(hwt_checkout_dump(pool.get(), file) == 0);
+	std::fclose(file);
+	CHECK(std::strstr(text, "\"accounts\": open") != nullptr);
+	CHECK(std::strstr(text, "\ngranted:\n") != nullptr);
+	std::free(text);
 }
 
 static void
@@ -592,7 +620,8 @@ an_error_destroys_the_callable()
 	CHECK(!f.pool.try_acquire_now(error, f.b));
 	CHECK(error.value() == ESHUTDOWN);
 	CHECK(!f.pool.try_pause(error, 0s) && error.value() == ESHUTDOWN);
-	hwt::checkout::try_make(error, f.m.timer, {3, 0, nullptr});
+	hwt::checkout::try_make(
+	    error, f.m.timer, {3, 0, nullptr, nullptr, false});
 	CHECK(error == std::errc::invalid_argument);
 }
 
@@ -1133,6 +1162,7 @@ main()
 {
 	const test tests[] = {
 	    TEST(a_hold_releases_what_it_has),
+	    TEST(a_name_and_what_is_granted_are_options),
 	    TEST(a_callable_gets_the_hold),
 	    TEST(an_expired_one_gets_an_empty_hold),
 	    TEST(a_waiter_cancels),

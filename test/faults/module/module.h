@@ -12,7 +12,7 @@
 
 #define TICK HWT_MS(1)
 #define FAR HWT_SEC(100)
-#define STATE_MAX 256
+#define STATE_MAX 1024
 
 extern struct hwt *timer;
 

@@ -55,6 +55,9 @@ module_lists(const char *function, int error)
 		return error == ENOMEM;
 	if (strcmp(function, "hwt_request_mailbox_create") == 0)
 		return error == ENOMEM || error == EMFILE || error == ENFILE;
+	if (strstr(function, "_dump") != NULL ||
+	    strstr(function, "_stats_write") != NULL)
+		return error == EIO || error == ENOSPC;
 	return error == ENOBUFS || error == ENOMEM || error == EAGAIN ||
 	    error == ESHUTDOWN;
 }
@@ -597,6 +600,42 @@ section_store(void)
 	timer_close();
 }
 
+/* Text. */
+
+#define WRITE(function, ...)                \
+	do {                                \
+		attempt_begin();            \
+		rc = function(__VA_ARGS__); \
+	} while (attempt_failed(#function, rc))
+
+static void
+section_text(void)
+{
+	struct demand *holder, *waiter;
+	FILE *file = fopen("/dev/null", "we");
+	int rc;
+
+	CHECK(file != NULL);
+	open_all();
+	store_open();
+	holder = demand_of(0, "a");
+	waiter = demand_of(1, "a");
+	take(holder);
+	wait_with(waiter, HWT_NEVER);
+	load_result = -EIO;
+	store_use(1, -EIO);
+	load_result = 0;
+	WRITE(hwt_checkout_stats_write, checkout, file, HWT_PROMETHEUS);
+	WRITE(hwt_checkout_dump, checkout, file);
+	WRITE(hwt_store_stats_write, store, file, HWT_JSON);
+	WRITE(hwt_store_dump, store, file);
+	release(holder);
+	release(waiter);
+	CHECK(hwt_store_destroy(store) == 0);
+	close_all();
+	CHECK(fclose(file) == 0);
+}
+
 const struct section sections[] = {
     {"create", section_create},
     {"waits", section_waits},
@@ -607,5 +646,6 @@ const struct section sections[] = {
     {"timer-stopped", section_timer_stopped},
     {"mailbox", section_mailbox},
     {"store", section_store},
+    {"text", section_text},
     {NULL, NULL},
 };

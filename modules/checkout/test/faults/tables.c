@@ -19,6 +19,7 @@ const struct swept swept[CALLS] = {
     [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
     [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
     [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
+    [CALL_FFLUSH] = {"fflush", "fflush", {ENOSPC}},
     [CALL_FREE] = {"free", "free", {0}},
     [CALL_GETRANDOM] = {"getrandom", "getrandom", {SHORT, EAGAIN, ENOSYS}},
     [CALL_HWT_CANCEL] = {"hwt_cancel", "hwt_cancel", {ENOENT}},
@@ -27,6 +28,7 @@ const struct swept swept[CALLS] = {
     [CALL_MALLOC] = {"malloc", "malloc", {ENOMEM}},
     [CALL_PTHREAD_COND_WAIT] = {"pthread_cond_wait", "pthread_cond_wait",
 	{SPURIOUS}},
+    [CALL_VFPRINTF] = {"vfprintf", "vfprintf", {EIO}},
 };
 
 /* The calls that cannot fail, and why. */
@@ -37,6 +39,7 @@ const struct sound {
     {"__errno_location", "an address"},
     {"__tls_get_addr", "an address"},
     {"clock_gettime", "a clock that the kernel has"},
+    {"dladdr", "0 if it knows nothing: then the address is the name"},
     {"getauxval", "0 where it has nothing, which is looked at"},
     {"getpid", "no error in POSIX"},
     {"hwt_cancel_wait", "whatever it answers, the task does not run any more"},
@@ -52,5 +55,7 @@ const struct sound {
     {"pthread_mutex_destroy", "nobody holds it; its answer is of no use"},
     {"pthread_mutex_lock", "default type, not robust, never locked twice"},
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
+    {"snprintf", "whole numbers and strings, cut off at the size"},
+    {"strnlen", "pure"},
     {"sched_yield", "its answer is of no use: who calls it looks again"},
 };

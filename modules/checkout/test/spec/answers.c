@@ -29,7 +29,7 @@ StoreTest(answers, hwt_checkout_create_EINVAL_and_ENOMEM)
 	assert_rc(
 	    hwt_checkout_create(&made, store.fixture.timer, &options), -EINVAL);
 	options.hold_after = 0;
-	options.reserved[6] = 1;
+	options.reserved[4] = 1;
 	assert_rc(
 	    hwt_checkout_create(&made, store.fixture.timer, &options), -EINVAL);
 	for (nth = 1; made == NULL; nth++) {
@@ -632,6 +632,9 @@ use_in_child(void *arg)
 	    -EOWNERDEAD);
 	child_rc(hwt_group_retire(checkout, &store.group), -EOWNERDEAD);
 	child_rc(hwt_checkout_read_stats(checkout, &stats), -EOWNERDEAD);
+	child_rc(
+	    hwt_checkout_stats_write(checkout, stderr, HWT_JSON), -EOWNERDEAD);
+	child_rc(hwt_checkout_dump(checkout, stderr), -EOWNERDEAD);
 	child_rc(hwt_checkout_destroy(checkout), 0);
 }
 

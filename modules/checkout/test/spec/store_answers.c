@@ -298,6 +298,8 @@ use_in_child(void *arg)
 	child_rc(hwt_store_cancel(store, &forked.request), -EOWNERDEAD);
 	child_rc(hwt_store_pin(store, &forked.request, 0, true), -EOWNERDEAD);
 	child_rc(hwt_store_trim(store, 0), -EOWNERDEAD);
+	child_rc(hwt_store_stats_write(store, stderr, HWT_JSON), -EOWNERDEAD);
+	child_rc(hwt_store_dump(store, stderr), -EOWNERDEAD);
 	child_rc(hwt_store_run(store, NULL), -EOWNERDEAD);
 	child_rc(hwt_store_complete(store, NULL, 0, NULL), -EOWNERDEAD);
 	child_rc(hwt_store_read_stats(store, &stats), -EOWNERDEAD);

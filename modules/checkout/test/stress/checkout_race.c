@@ -13,6 +13,9 @@
  *   hammers    a set of eight against seven threads that want one each, and
  *              sleep with it, so that never all are free
  *   pools      any one of three connections, which are replaced, and pauses
+ *
+ * Meanwhile another thread dumps the checkout again and again, after the first
+ * transfers with what is granted.
  */
 #include "test/stress/stress.h"
 
@@ -51,15 +54,32 @@ struct demand {
 static atomic_uint_fast64_t out, ended, begun;
 static atomic_bool over;
 
+static pthread_t dumps;
+static FILE *null_file;
+
+static void *
+dump_thread(void *arg)
+{
+	while (!atomic_load(&over)) {
+		stress_check(
+		    hwt_checkout_dump(checkout, null_file) == 0, "dump");
+		stress_sleep_ns(HWT_MS(2));
+	}
+	return arg;
+}
+
 static void
 make(uint32_t hold_after)
 {
+	static uint64_t lists;
 	struct hwt_checkout_options options;
 	unsigned i;
 
 	memset(&options, 0, sizeof(options));
 	options.shards = 4;
 	options.hold_after = hold_after;
+	options.list_grants = lists;
+	lists = 1;
 	stress_must(
 	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
 	for (i = 0; i < ACCOUNTS; i++) {
@@ -69,14 +89,23 @@ make(uint32_t hold_after)
 		    "init");
 	}
 	atomic_store(&over, false);
+	dumps = stress_thread(dump_thread, NULL);
 }
 
 static void
 unmake(void)
 {
 	struct hwt_checkout_stats stats;
+	uint64_t counted = 0;
+	unsigned k;
 
+	stress_join(dumps);
 	stress_must(hwt_checkout_read_stats(checkout, &stats) == 0, "stats");
+	for (k = 0; k < 64; k++)
+		counted += stats.wait_ns_histogram[k];
+	stress_check(counted == stats.waited && stats.released == stats.granted,
+	    "of %" PRIu64 " waits %" PRIu64 " are counted", stats.waited,
+	    counted);
 	stress_check(stats.out == 0 && stats.waiting == 0,
 	    "%" PRIu64 " are out, %" PRIu64 " wait", stats.out, stats.waiting);
 	stress_check(hwt_checkout_destroy(checkout) == 0, "destroy");
@@ -633,6 +662,8 @@ main(int argc, char **argv)
 {
 	stress_begin("checkout_race", argc, argv);
 	timer = timer_create_ns(HWT_US(100), 256, 0);
+	null_file = fopen("/dev/null", "w");
+	stress_must(null_file != NULL, "/dev/null");
 	transfers(0);
 	transfers(2);
 	retirements();
@@ -647,6 +678,7 @@ main(int argc, char **argv)
 	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
 	stress_check(hwt_stop(timer, NULL) == 0, "hwt_stop");
 	stress_check(hwt_destroy(timer) == 0, "hwt_destroy");
+	(void)fclose(null_file);
 	return stress_end("%" PRIu64 " transfers, %" PRIu64 " waits ended",
 	    atomic_load(&begun), atomic_load(&ended));
 }

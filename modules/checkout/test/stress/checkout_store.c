@@ -10,6 +10,7 @@
  *              thread, or through an executor that refuses some
  *   unloads    by a limit, by time, by trim
  *   pauses     in which nothing is out and no unload runs
+ *   dumps      of the store and of the checkout
  *
  * In the end all that was loaded is unloaded, and each wait was told once.
  */
@@ -42,6 +43,7 @@ static struct ledger {
 static atomic_uint_fast64_t out, unloading, allocated, freed;
 static atomic_uint_fast64_t granted, failed, ended;
 static atomic_bool over;
+static FILE *null_file;
 
 /* Jobs that have been put off, for one thread. */
 static pthread_mutex_t later_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -344,6 +346,10 @@ pause_thread(void *arg)
 	while (!atomic_load(&over)) {
 		stress_sleep_ns(HWT_US(300));
 		(void)hwt_store_trim(store, draw(LIMIT));
+		if (draw(8) == 0)
+			stress_check(hwt_store_dump(store, null_file) == 0 &&
+				hwt_checkout_dump(checkout, null_file) == 0,
+			    "dump");
 		if (hwt_checkout_pause(checkout, HWT_MS(1)) != 0)
 			continue;
 		stress_check(atomic_load(&out) == 0, "out in a pause");
@@ -408,12 +414,15 @@ main(int argc, char **argv)
 
 	stress_begin("checkout_store", argc, argv);
 	timer = timer_create_ns(HWT_US(100), 256, 0);
+	null_file = fopen("/dev/null", "w");
+	stress_must(null_file != NULL, "/dev/null");
 	race(NULL, 0);
 	race(&executor, 1);
 	race(NULL, HWT_CHECKOUT_NEVER);
 	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
 	stress_check(hwt_stop(timer, NULL) == 0, "hwt_stop");
 	stress_check(hwt_destroy(timer) == 0, "hwt_destroy");
+	(void)fclose(null_file);
 	return stress_end("%" PRIu64 " grants, %" PRIu64
 			  " waits ended, %" PRIu64 " by a failure, %" PRIu64
 			  " loads",

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt_checkout_dump and hwt_store_dump: who has what, who waits for what, since
+ * when; while everything goes on. Names of functions, which depend on how the
+ * program is linked, are taken out of the texts.
+ */
+#define _GNU_SOURCE
+#include "modules/checkout/test/spec/checkout.h"
+#include "modules/checkout/test/spec/text.h"
+
+SUITE(dump);
+
+static struct store store;
+
+static void
+pass(uint64_t ns)
+{
+	(void)fixture_step(&store.fixture, ns);
+}
+
+/* Without the first line, and without what is between " granted " and " arg ".
+ * The caller frees it. */
+static char *
+dump_now(void)
+{
+	char *text = TEXT_OF(hwt_checkout_dump(store.checkout, file));
+	char *rest = strchr(text, '\n') + 1, *name, *arg;
+
+	memmove(text, rest, strlen(rest) + 1);
+	for (rest = text; (name = strstr(rest, " granted ")) != NULL;
+	     rest = name + 1) {
+		arg = strstr(name, " arg ");
+		cr_assert(arg != NULL);
+		memmove(name, arg, strlen(arg) + 1);
+	}
+	return text;
+}
+
+__attribute__((format(printf, 1, 2))) static void
+assert_dump(const char *format, ...)
+{
+	char *text = dump_now(), *expected;
+	va_list arguments;
+
+	va_start(arguments, format);
+	cr_assert(vasprintf(&expected, format, arguments) > 0);
+	va_end(arguments);
+	cr_assert_str_eq(text, expected);
+	free(expected);
+	free(text);
+}
+
+static const void *
+object(unsigned i)
+{
+	return &store.thing[i].object;
+}
+
+static void
+open_listing(void)
+{
+	const struct hwt_checkout_options options = {
+	    .list_grants = 1, .name = "accounts"};
+
+	store_open(&store, &options);
+}
+
+#define ListingTest(suite, name) \
+	TestBetween(open_listing(), store_close(&store), suite, name)
+
+StoreTest(dump, what_is_refused_and_an_error_of_the_file)
+{
+	FILE *full = fopen("/dev/full", "w");
+	FILE *broken = text_broken();
+
+	assert_rc(hwt_checkout_dump(NULL, stderr), -EINVAL);
+	assert_rc(hwt_checkout_dump(store.checkout, NULL), -EINVAL);
+	assert_rc(hwt_checkout_dump(store.checkout, full), -ENOSPC);
+	assert_rc(hwt_checkout_dump(store.checkout, broken), -EIO);
+	fclose(full);
+	fclose(broken);
+}
+
+ListingTest(dump, the_first_line_is_about_the_whole)
+{
+	struct demand one = {0}, two = {0};
+	char *text, *expected;
+
+	demand_init(&one, &store, "a");
+	demand_init(&two, &store, "a");
+	assert_rc(demand_try(&one), 0);
+	assert_rc(demand_acquire(&two, HWT_NEVER), 1);
+	pass(5000);
+
+	text = TEXT_OF(hwt_checkout_dump(store.checkout, file));
+
+	cr_assert(asprintf(&expected,
+		      "hwt checkout %p \"accounts\": open, 1 out, 1 waiting, "
+		      "longest 5000 ns, 0 in executors\ngranted:\n",
+		      (void *)store.checkout) > 0);
+	assert_starts_with(text, expected);
+	free(expected);
+	free(text);
+	demand_release(&one);
+	demand_release(&two);
+	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+	text = TEXT_OF(hwt_checkout_dump(store.checkout, file));
+	cr_assert(strstr(text, "\"accounts\": shut down, 0 out") != NULL);
+	free(text);
+}
+
+StoreTest(dump, who_waits_since_when_for_what_and_who_has_it)
+{
+	struct demand holder = {0}, reader = {0}, waiter = {0}, other = {0};
+
+	demand_init(&holder, &store, "b");
+	demand_init(&reader, &store, "C");
+	demand_init(&waiter, &store, "abC");
+	demand_init(&other, &store, "cb");
+	assert_rc(demand_try(&holder), 0);
+	assert_rc(demand_try(&reader), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	pass(3000);
+
+	assert_dump("waiting:\n"
+		    "  request %p waits 3000 ns for %p arg %p\n"
+		    "    object %p order 0: free\n"
+		    "    object %p order 1: request %p has it\n"
+		    "    object %p order 2 to read: 1 read it\n",
+	    (void *)&waiter.request, object(1), (void *)&waiter, object(0),
+	    object(1), (void *)&holder.request, object(2));
+
+	demand_release(&holder);
+	demand_release(&waiter);
+	demand_release(&reader);
+	assert_dump("waiting:\n");
+}
+
+StoreTest(dump, a_group_of_which_none_is_free)
+{
+	struct demand holder = {0}, waiter = {0};
+
+	store_group(&store, 3, 1);
+	demand_init(&holder, &store, "*");
+	demand_init(&waiter, &store, "*");
+	assert_rc(demand_try(&holder), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+
+	assert_dump("waiting:\n"
+		    "  request %p waits 0 ns for %p arg %p\n"
+		    "    any of group %p order %d: none is free\n",
+	    (void *)&waiter.request, (void *)&store.group, (void *)&waiter,
+	    (void *)&store.group, OBJECTS);
+
+	demand_release(&holder);
+	demand_release(&waiter);
+}
+
+StoreTest(dump, of_a_set_of_many_the_first_eight)
+{
+	struct demand holder = {0}, waiter = {0};
+	char *text;
+
+	demand_init(&holder, &store, "j");
+	demand_init(&waiter, &store, "abcdefghijklmnopqrst");
+	assert_rc(demand_try(&holder), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	text = dump_now();
+	cr_assert(strstr(text, " order 7: free\n    and 12 more\n") != NULL);
+	free(text);
+	demand_release(&holder);
+	demand_release(&waiter);
+}
+
+ListingTest(dump, what_is_granted_with_list_grants_without_and_after_a_wait)
+{
+	struct demand pair = {0}, waiter = {0};
+
+	store_group(&store, 3, 1);
+	demand_init(&pair, &store, "A*");
+	demand_init(&waiter, &store, "a");
+	assert_rc(demand_try(&pair), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	pass(7);
+
+	assert_dump("granted:\n"
+		    "  request %p out 7 ns arg %p\n"
+		    "    object %p order 0 to read\n"
+		    "    any of group %p order %d: object %p\n"
+		    "waiting:\n"
+		    "  request %p waits 7 ns for %p arg %p\n"
+		    "    object %p order 0: 1 read it\n",
+	    (void *)&pair.request, (void *)&pair, object(0),
+	    (void *)&store.group, OBJECTS, object(3), (void *)&waiter.request,
+	    object(0), (void *)&waiter, object(0));
+
+	demand_release(&pair);
+	pass(2);
+	assert_dump("granted:\n"
+		    "  request %p out 2 ns arg %p\n"
+		    "    object %p order 0\n"
+		    "waiting:\n",
+	    (void *)&waiter.request, (void *)&waiter, object(0));
+	demand_release(&waiter);
+	assert_dump("granted:\nwaiting:\n");
+}
+
+ListingTest(dump, an_object_that_was_retired_is_not_in_its_holders_set)
+{
+	struct demand pair = {0};
+
+	store_group(&store, 3, 1);
+	demand_init(&pair, &store, "ab*");
+	assert_rc(demand_try(&pair), 0);
+	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
+	assert_rc(hwt_object_retire(store.checkout, &store.thing[3].object), 0);
+
+	assert_dump("granted:\n"
+		    "  request %p out 0 ns arg %p\n"
+		    "    object %p order 1\n"
+		    "    any of group %p order %d\n"
+		    "waiting:\n",
+	    (void *)&pair.request, (void *)&pair, object(1),
+	    (void *)&store.group, OBJECTS);
+
+	store.thing[0].holder = NULL;
+	assert_rc(hwt_checkout_release(store.checkout, &pair.request), 0);
+}
+
+ListingTest(dump, pauses_that_wait_and_what_waits_for_them)
+{
+	struct demand holder = {0}, pause = {0}, waiter = {0};
+	char *text;
+
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "b");
+	assert_rc(hwt_request_init_pause(store.checkout, &pause.request, NULL,
+		      0, demand_granted, &pause),
+	    0);
+	pause.store = &store;
+	assert_rc(demand_try(&holder), 0);
+	assert_rc(demand_acquire(&pause, HWT_NEVER), 1);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	text = TEXT_OF(hwt_checkout_dump(store.checkout, file));
+	cr_assert(strstr(text, ": in a pause, or about to be, ") != NULL);
+	free(text);
+	text = dump_now();
+	cr_assert(strstr(text, " 0 ns for the end of the pause arg ") != NULL);
+	cr_assert(strstr(text, "\n    pauses all\n") != NULL);
+	free(text);
+	demand_release(&holder);
+	demand_release(&pause);
+	demand_release(&waiter);
+}
+
+/* What a program does while a dump writes. */
+struct meanwhile {
+	unsigned writes;
+	void (*run)(unsigned write);
+};
+
+static ssize_t
+meanwhile_write(void *cookie, const char *text, size_t size)
+{
+	struct meanwhile *meanwhile = cookie;
+
+	(void)text;
+	meanwhile->run(meanwhile->writes++);
+	return (ssize_t)size;
+}
+
+static unsigned
+dump_meanwhile(void (*run)(unsigned write))
+{
+	struct meanwhile meanwhile = {0, run};
+	FILE *file = fopencookie(
+	    &meanwhile, "w", (cookie_io_functions_t){.write = meanwhile_write});
+
+	cr_assert(file != NULL);
+	setvbuf(file, NULL, _IONBF, 0);
+	assert_rc(hwt_checkout_dump(store.checkout, file), 0);
+	fclose(file);
+	return meanwhile.writes;
+}
+
+/* More than are copied at a time, in one shard. */
+#define CROWD 100
+
+static struct demand crowd[CROWD], first, late;
+
+static void
+open_one_shard(void)
+{
+	const struct hwt_checkout_options options = {
+	    .list_grants = 1, .shards = 1};
+	unsigned i;
+
+	store_open(&store, &options);
+	demand_init(&first, &store, "a");
+	demand_init(&late, &store, "a");
+	assert_rc(demand_try(&first), 0);
+	for (i = 0; i < CROWD; i++) {
+		demand_init(&crowd[i], &store, "a");
+		assert_rc(demand_acquire(&crowd[i], HWT_NEVER), 1);
+	}
+}
+
+static void
+close_one_shard(void)
+{
+	store_close(&store);
+}
+
+static void
+all_are_cancelled(unsigned write)
+{
+	unsigned i;
+
+	/* Behind the first of them, at each of the following lines. */
+	if (write < 20)
+		return;
+	for (i = 0; i < 7 && (write - 20) * 7 + i < CROWD; i++)
+		assert_rc(demand_cancel(&crowd[(write - 20) * 7 + i]), 0);
+	(void)store_stats(&store);
+}
+
+TestBetween(open_one_shard(), close_one_shard(), dump,
+    all_that_wait_is_cancelled_meanwhile)
+{
+	unsigned i;
+
+	cr_assert(dump_meanwhile(all_are_cancelled) > 20 + CROWD / 7);
+	for (i = 0; i < CROWD; i++)
+		assert_told(&crowd[i], HWT_GRANT_CANCELLED);
+	demand_release(&first);
+}
+
+static void
+it_is_shut_down(unsigned write)
+{
+	if (write == 25)
+		assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+}
+
+TestBetween(
+    open_one_shard(), close_one_shard(), dump, it_is_shut_down_meanwhile)
+{
+	unsigned i;
+
+	(void)dump_meanwhile(it_is_shut_down);
+	for (i = 0; i < CROWD; i++)
+		assert_told(&crowd[i], HWT_GRANT_SHUT_DOWN);
+	demand_release(&first);
+}
+
+static void
+another_dump_and_one_more_that_waits(unsigned write)
+{
+	static const char begins[] = "granted:\n  request ";
+	char *text;
+
+	if (write == 30) {
+		text = dump_now();
+		assert_starts_with(text, begins);
+		/* first and late, too, and none that a dump has put there. */
+		assert_u64(count_of(text, "\n  request "), 2 + CROWD);
+		free(text);
+	}
+	/* A dump does not come to those that come after it has begun. */
+	if (write % 3 == 0 && write > 0) {
+		assert_rc(late.calls == 0 ? demand_cancel(&late) : 0, 0);
+		assert_rc(demand_acquire(&late, HWT_NEVER), 1);
+	}
+}
+
+TestBetween(open_one_shard(), close_one_shard(), dump,
+    a_dump_in_a_dump_and_waits_that_begin_meanwhile)
+{
+	unsigned i;
+
+	late.calls = 1;
+	cr_assert(dump_meanwhile(another_dump_and_one_more_that_waits) < 3000);
+	assert_rc(demand_cancel(&late), 0);
+	for (i = 0; i < CROWD; i++)
+		assert_rc(demand_cancel(&crowd[i]), 0);
+	demand_release(&first);
+}

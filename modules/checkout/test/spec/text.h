@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the suites ask of text that the checkout has written. Who includes this
+ * defines _GNU_SOURCE. */
+#ifndef HWT_TEST_TEXT_H
+#define HWT_TEST_TEXT_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *text_written;
+static size_t text_bytes;
+
+static inline FILE *
+text_begin(void)
+{
+	FILE *file = open_memstream(&text_written, &text_bytes);
+
+	cr_assert(file != NULL);
+	return file;
+}
+
+static inline char *
+text_end(FILE *file)
+{
+	fclose(file);
+	return text_written;
+}
+
+/* What the call writes to file, for the caller to free. */
+#define TEXT_OF(call)                      \
+	({                                 \
+		FILE *file = text_begin(); \
+                                           \
+		assert_rc((call), 0);      \
+		text_end(file);            \
+	})
+
+static inline ssize_t
+text_fails(void *cookie, const char *text, size_t size)
+{
+	(void)cookie;
+	(void)text;
+	(void)size;
+	errno = 0;
+	return 0;
+}
+
+/* A file that cannot be written, without a reason. */
+static inline FILE *
+text_broken(void)
+{
+	FILE *file = fopencookie(
+	    NULL, "w", (cookie_io_functions_t){.write = text_fails});
+
+	cr_assert(file != NULL);
+	return file;
+}
+
+/* A line of Prometheus. Each test has a process of its own, where the first
+ * serial number is 1. */
+#define assert_sample(text, metric, label, value)                              \
+	assert_sample_of((text), metric "{checkout=\"checkout\",serial=\"1\"", \
+	    label, value)
+#define assert_sample_of(text, metric, label, value)                         \
+	do {                                                                 \
+		const char *line = "\n" metric label "} " value "\n";        \
+                                                                             \
+		cr_assert(strstr(text, line) != NULL, "not there:%s in\n%s", \
+		    line, text);                                             \
+	} while (0)
+
+#define assert_starts_with(text, start)                         \
+	cr_assert(strncmp((text), (start), strlen(start)) == 0, \
+	    "%s\ndoes not begin with\n%s", (text), (start))
+
+static inline unsigned
+count_of(const char *text, const char *part)
+{
+	unsigned count = 0;
+
+	for (; (text = strstr(text, part)) != NULL; text += strlen(part))
+		count++;
+	return count;
+}
+
+#endif
