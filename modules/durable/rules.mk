@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # libhwt_durable, a module on top of libhwt, and its programs; read by Makefile.
-# It needs hiredis, hwtd libmicrohttpd, and the tests a redis-server.
+# It needs hiredis, hwtd libmicrohttpd, hwt-http libcurl, jansson and OpenSSL,
+# and the tests a redis-server.
 
-durable_header := hiredis/hiredis.h microhttpd.h
-durable_package := libhiredis-dev libmicrohttpd-dev
+durable_header := hiredis/hiredis.h microhttpd.h curl/curl.h jansson.h \
+	openssl/hmac.h
+durable_package := libhiredis-dev libmicrohttpd-dev libcurl4-openssl-dev \
+	libjansson-dev libssl-dev
 durable_libs := -lhiredis
-durable_talk := hwtd hwtctl hwt-exec
+durable_talk := hwtd hwtctl hwt-exec hwt-http
 durable_bin := $(durable_talk) hwt-aof-repair
 $(eval $(call module,durable))
 durable_doc += modules/durable/systemd/redis-server.conf
@@ -31,8 +34,11 @@ $(durable_embeds): own = -Ibuild/durable
 # its objects.
 durable_own_hwtd := modules/durable/programs/http.c
 durable_own_libs_hwtd := -lmicrohttpd
+durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c)
+durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto
 durable_shared := $(filter-out \
-	$(durable_bin:%=modules/durable/programs/%.c) $(durable_own_hwtd), \
+	$(durable_bin:%=modules/durable/programs/%.c) $(durable_own_hwtd) \
+	$(durable_own_hwt-http), \
 	$(wildcard modules/durable/programs/*.c))
 durable_linked := $(foreach w,plain clang asan tsan, \
 	$(durable_talk:%=build/$w/%))
@@ -56,10 +62,13 @@ $(foreach w,plain clang asan,build/$w/hwt-aof-repair): build/%/hwt-aof-repair: \
 durable_test := modules/durable/test
 durable_spec := $(wildcard $(durable_test)/spec/*.c)
 durable_support := test/spec/support.c test/spec/support_promises.c
+durable_tested := $(addprefix modules/durable/programs/, \
+	hwt-http-address.c options.c text.c)
 durable_wrapped := $(sort $(shell sed -n \
 	's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(durable_support)))
 build/%/durable-test: $$(call objects,$(durable_spec) $(durable) \
-		$(durable_support)) $$(objects_$$*) build/%/libhwt.a
+		$(durable_tested) $(durable_support)) $$(objects_$$*) \
+		build/%/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) $(durable_wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion \
 		$(durable_libs) $(libs)

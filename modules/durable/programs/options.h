@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hwtctl, hwtd and hwt-exec share: the command line, messages, and what
- * the exit status says.
+ * What hwtctl, hwtd, hwt-exec and hwt-http share: the command line, messages,
+ * and what the exit status says.
  */
 #ifndef HWT_DURABLE_OPTIONS_H
 #define HWT_DURABLE_OPTIONS_H

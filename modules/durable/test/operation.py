@@ -80,7 +80,7 @@ class Units(Operation):
         folder = os.path.join(self.folder, "units")
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(os.path.join(folder, "redis-server.service.d"))
-        for name in ("hwtd", "hwt-exec"):
+        for name in ("hwtd", "hwt-exec", "hwt-http"):
             text = unit(f"{name}@.service.in").replace("@BINDIR@", BUILD)
             for old, new in changes.items():
                 text = text.replace(old, new)
@@ -104,7 +104,7 @@ class Units(Operation):
         for changes, says in (({}, ""), ({"RestartSec": "Restartsec"},
                                          "Unknown key")):
             paths = self.place(**changes)
-            self.assertEqual(len(paths), 3)
+            self.assertEqual(len(paths), 4)
             done = subprocess.run(
                 ["systemd-analyze", "verify", "--man=no", *paths],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
