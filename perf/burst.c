@@ -296,9 +296,9 @@ turn_seldom(uint64_t i)
 		subject_turn(run.subject);
 }
 
-/* When the thread was held up inside the call, the deadline is that much later,
- * and might belong to the next tick. One more is scheduled for each of those,
- * and the last start is that of the count-th. */
+/* When the thread was descheduled inside the call, the deadline is that much
+ * later, and might belong to the next tick. One more is scheduled for each of
+ * those, and the last start is that of the count-th. */
 static void
 fill(void)
 {
@@ -453,7 +453,7 @@ tell(void)
 	perf_metric("strays", "count", (double)(more + atomic_load(&strays)));
 }
 
-/* A thread that was held up finds that the burst has begun already, or is over:
+/* A thread that was descheduled finds that the burst has begun, or is over:
  * then CPU counts from the quiet time on, in which little is done but by the
  * bystanders. */
 static void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How many bytes does a pending timeout take, everything counted, and are they
- * given back when it has ended?
+ * released when it has ended?
  *
  *   count=1000000  so many are pending at once. The growth of RSS is told for
  *                  each, two ticks after the last was scheduled

@@ -318,7 +318,7 @@ fill_table(struct caller *caller)
 	}
 }
 
-/* Shuffles the table's memory: what was given back last is handed out first,
+/* Shuffles the table's memory: what was returned last is handed out first,
  * and so two that are replaced together change places. */
 static void
 age_table(struct caller *caller)

@@ -104,7 +104,7 @@ peer_now_ns(void)
 /*
  * Blocks, each with a timer of the library inside, for libraries whose timers
  * are meant to be used again and again or which cannot tell what is pending.
- * The last one given back serves next. Every block stays on a list of all, from
+ * The last one returned serves next. Every block stays on a list of all, from
  * which destroy frees it. A block links into one more list at a time: of the
  * idle ones, or of those due. No locking here.
  *

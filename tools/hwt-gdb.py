@@ -16,7 +16,7 @@ import gdb
 INDEX_MASK = (1 << 28) - 1
 PAGE_RECORDS = 64
 STATES = ["free", "pending", "in an executor", "in an executor, cancelled",
-          "running", "given back by stop"]
+          "running", "returned by stop"]
 HAS_ENTRY, PERIODIC, RELATIVE = 0x8, 0x10, 0x20
 # core/timer.h, hwt.h
 MANUAL = 1

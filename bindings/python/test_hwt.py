@@ -350,7 +350,7 @@ class Threads(unittest.TestCase):
                 each.start()
             for each in threads:
                 each.join()
-            # One that close() cannot give back any more.
+            # One that close() cannot return any more.
             self.assertTrue(ran.wait(60))
             left = len(timer.close())
         self.assertEqual(sum(counts) + left, 900)

@@ -169,7 +169,7 @@ int engine_subscription_wait(struct engine_subscription *subscription,
 /* Readable when there is something to read. */
 int engine_subscription_fd(const struct engine_subscription *subscription);
 
-/* Does not block. 1: *shard was rung, or HINT_EVERY_SHARD. 0: nothing.
+/* Does not block. 1: *shard was notified, or HINT_EVERY_SHARD. 0: nothing.
  * Otherwise the connection is lost: close it. */
 int engine_subscription_read(
     struct engine_subscription *subscription, uint32_t *shard);

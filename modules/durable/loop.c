@@ -143,7 +143,7 @@ loop_connect(struct loop *loop)
 		    "no hints, it polls once a second: %s", error_says(error));
 	if (error == 0) {
 		loop->back_off_ns = 0;
-		loop->ring(loop->ctx, EVERY_SHARD);
+		loop->notify(loop->ctx, EVERY_SHARD);
 		return;
 	}
 	(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
@@ -170,7 +170,7 @@ loop_listen(struct loop *loop)
 	while (loop->subscription != NULL &&
 	    (result = engine_subscription_read(loop->subscription, &shard)) ==
 		1)
-		loop->ring(loop->ctx, shard);
+		loop->notify(loop->ctx, shard);
 	if (result < 0)
 		loop_lose_subscription(loop);
 }
@@ -192,7 +192,7 @@ loop_look(struct loop *loop)
 {
 	loop->must_poll = false;
 	loop->may_connect = true;
-	loop->ring(loop->ctx, EVERY_SHARD);
+	loop->notify(loop->ctx, EVERY_SHARD);
 }
 
 void

@@ -33,11 +33,11 @@ struct loop {
 	bool expects;
 	int wake_fd; /* readable: somebody has something for the thread */
 	int hurry_fd; /* readable for good: calls are to end */
-	void (*ring)(void *ctx, uint32_t shard);
+	void (*notify)(void *ctx, uint32_t shard);
 	void *ctx;
 };
 
-/* engine, timer, channel, ring and ctx are set. Errors as hwt_mailbox_create.
+/* engine, timer, channel, notify and ctx are set. Errors as hwt_mailbox_create.
  */
 int loop_create(struct loop *loop);
 
@@ -50,7 +50,8 @@ void loop_hurry(const struct loop *loop);
 /* For calls to the engine: each is tried once, and ends when it is hurried. */
 struct engine_wait loop_no_retry(const struct loop *loop);
 
-/* Waits, if wait says so, until something is there; runs what is due; rings. */
+/* Waits, if wait says so, until something is there; runs what is due; calls
+ * notify. */
 void loop_turn(struct loop *loop, bool wait);
 
 /* That the next hint is for this loop: see engine_subscription_wait. */

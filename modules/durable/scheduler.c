@@ -127,7 +127,7 @@ rest_is_over(hwt_timeout timeout, void *arg)
 }
 
 static void
-ring(void *ctx, uint32_t shard)
+scheduler_notify(void *ctx, uint32_t shard)
 {
 	struct hwt_durable_scheduler *scheduler = ctx;
 	uint32_t i;
@@ -639,14 +639,14 @@ scheduler_begin(struct hwt_durable_scheduler *scheduler)
 
 	scheduler->loop.engine = scheduler->durable->engine;
 	scheduler->loop.channel = "due";
-	scheduler->loop.ring = ring;
+	scheduler->loop.notify = scheduler_notify;
 	scheduler->loop.ctx = scheduler;
 	error = loop_create(&scheduler->loop);
 	if (error == 0)
 		error = loop_after(&scheduler->loop, &scheduler->beat,
 		    beat_is_due, scheduler, SECOND_NS);
 	if (error == 0) {
-		ring(scheduler, EVERY_SHARD);
+		scheduler_notify(scheduler, EVERY_SHARD);
 		error = thread_begin(
 		    &scheduler->thread, scheduler_run, scheduler, "hwt-sched");
 	}

@@ -23,7 +23,7 @@
 #define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
 
 void
-sources_ring(void *ctx, uint32_t shard)
+sources_notify(void *ctx, uint32_t shard)
 {
 	struct hwt_durable_worker *worker = ctx;
 	uint32_t shards = worker->durable->shards;
@@ -31,9 +31,9 @@ sources_ring(void *ctx, uint32_t shard)
 
 	for (i = 0; i < shards; i++) {
 		if ((shard == EVERY_SHARD || shard == i) &&
-		    !worker->source[i].rings) {
-			worker->source[i].rings = true;
-			worker->ringing++;
+		    !worker->source[i].notified) {
+			worker->source[i].notified = true;
+			worker->notified_count++;
 		}
 	}
 }
@@ -108,12 +108,12 @@ poll_shards(struct hwt_durable_worker *worker)
 
 	if (worker->loop.subscription == NULL ||
 	    (take_needed(worker) > 0 && may_poll(worker))) {
-		sources_ring(worker, EVERY_SHARD);
+		sources_notify(worker, EVERY_SHARD);
 		return;
 	}
 	for (i = 0; i < worker->durable->shards; i++) {
 		if (worker->source[i].failed)
-			sources_ring(worker, i);
+			sources_notify(worker, i);
 	}
 }
 
@@ -137,7 +137,7 @@ struct take {
 	uint32_t limit; /* tasks of each */
 };
 
-/* The shards that ring, in turn. */
+/* The shards that were notified, in turn. */
 static void
 take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
 {
@@ -146,13 +146,13 @@ take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
 	struct engine_argument *argument;
 	uint32_t looked, shard;
 
-	if (most > worker->ringing)
-		most = worker->ringing;
+	if (most > worker->notified_count)
+		most = worker->notified_count;
 	take->limit = need / most;
 	take->count = 0;
 	for (looked = 0; looked < shards && take->count < most; looked++) {
 		shard = worker->next_source++ % shards;
-		if (!worker->source[shard].rings)
+		if (!worker->source[shard].notified)
 			continue;
 		argument = take->argument[take->count];
 		argument[0] = argument_text(worker->queue);
@@ -175,11 +175,11 @@ take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
 static void
 source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
 {
-	worker->source[shard].rings = false;
-	worker->ringing--;
+	worker->source[shard].notified = false;
+	worker->notified_count--;
 }
 
-/* Who has no thread for what rings tells another. */
+/* A worker without a thread for what was notified tells another. */
 void
 take_pass_on(struct hwt_durable_worker *worker)
 {
@@ -191,12 +191,12 @@ take_pass_on(struct hwt_durable_worker *worker)
 	    .shard = SHARD_SPACE,
 	    .count = 2,
 	    .arg = argument};
-	uint32_t all = worker->ringing;
+	uint32_t all = worker->notified_count;
 	uint32_t i;
 	int length = 0;
 
 	for (i = 0; i < worker->durable->shards; i++) {
-		if (!worker->source[i].rings)
+		if (!worker->source[i].notified)
 			continue;
 		if (all <= PASSED_MAX)
 			length += snprintf(shards + length,

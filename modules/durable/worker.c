@@ -75,17 +75,17 @@ loop_work(struct hwt_durable_worker *worker)
 		leases_extend(worker);
 	outcomes_flush(worker);
 	need = take_needed(worker);
-	if (need > 0 && worker->ringing > 0)
+	if (need > 0 && worker->notified_count > 0)
 		take_some(worker, need);
 	if (worker->flush_due && outcomes_due(worker) > 0)
 		return true;
 	need = take_needed(worker);
-	if (worker->ringing > 0 && need == 0 &&
+	if (worker->notified_count > 0 && need == 0 &&
 	    worker->loop.subscription != NULL)
 		take_pass_on(worker);
-	if (worker->ringing == 0 && need > 0)
+	if (worker->notified_count == 0 && need > 0)
 		loop_await_hint(&worker->loop);
-	return worker->ringing > 0 && need > 0;
+	return worker->notified_count > 0 && need > 0;
 }
 
 static void *
@@ -256,7 +256,7 @@ worker_begin(struct hwt_durable_worker *worker)
 		return error;
 	worker->loop.engine = worker->durable->engine;
 	worker->loop.channel = worker->channel;
-	worker->loop.ring = sources_ring;
+	worker->loop.notify = sources_notify;
 	worker->loop.ctx = worker;
 	error = loop_create(&worker->loop);
 	if (error == 0)

@@ -98,7 +98,7 @@ struct source {
 	uint64_t token; /* of the last take; each has its own */
 	uint64_t received; /* of the last one that was answered */
 	uint32_t ended; /* jobs of it */
-	bool rings; /* there may be something */
+	bool notified; /* there may be something */
 	bool failed; /* the last take: it is tried again a second later */
 	bool waits; /* its outcomes, for the end of a back-off */
 };
@@ -136,7 +136,7 @@ struct hwt_durable_worker {
 	uint32_t ended; /* of these */
 	uint32_t waiting; /* of these: their source waits */
 	struct source *source;
-	uint32_t ringing, next_source;
+	uint32_t notified_count, next_source;
 	uint64_t looked_ns; /* when it last looked everywhere */
 	uint64_t extend_ns; /* when it will extend leases */
 	uint64_t mean_ns; /* how long a callback takes */
@@ -256,7 +256,7 @@ void leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns);
 void leases_extend(struct hwt_durable_worker *worker);
 
 /* take.c: ctx is the worker; the shard may have something. */
-void sources_ring(void *ctx, uint32_t shard);
+void sources_notify(void *ctx, uint32_t shard);
 
 /* How many tasks the threads have use for. */
 uint32_t take_needed(struct hwt_durable_worker *worker);

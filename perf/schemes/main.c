@@ -27,7 +27,7 @@
  * up, 0 for a cost that does not depend on n and 1 for one that grows as n
  * does. Their unit is what the table of complexities has. More timers are also
  * more memory, and farther away: what that does to a slope is seen in the one
- * of `memory`, which takes and gives back records, and nothing else; and a list
+ * of `memory`, which takes and returns records, and nothing else; and a list
  * that is longer than the caches grows faster than n. The average of hashed
  * wheels is for no more timers than buckets, of which there are 512 here.
  *

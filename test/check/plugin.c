@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the dynamic linker's lock must not hold up. It holds it while it runs
+ * What the dynamic linker's lock must not delay. It holds it while it runs
  * the constructors and destructors of a library: those of this file, built
  * with -DPLUGIN, call the functions below, which test the library of timers.
  * Each must come to its end; see test/check/observed.

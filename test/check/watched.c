@@ -273,7 +273,7 @@ in_a_loop(void)
 	executor = NULL;
 }
 
-/* Stop gives back what a thread has scheduled that goes on meanwhile. */
+/* Stop returns what a thread has scheduled that goes on meanwhile. */
 static int list_is_read;
 
 static void *

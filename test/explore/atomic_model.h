@@ -7,7 +7,7 @@
  * it swaps the word, a locked instruction empties the store buffer whatever its
  * order is called, and a load never does.
  *
- * Small sizes too, so that caches run over and slabs are added, given back and
+ * Small sizes too, so that caches run over and slabs are added, released and
  * opened again within a handful of operations. A slab has 4 pages of 2 records,
  * of which its header takes 2.
  */
@@ -40,7 +40,7 @@ typedef struct {
 
 /* The caller is about to change what is there. See model.c. */
 void model_begin_change(const void *at);
-/* Fails when this memory was given back. */
+/* Fails when this memory was released. */
 void model_touch(const void *at);
 /* The same of a record that was released to the system: the caller has changed
  * it. */

@@ -5,7 +5,7 @@
  * MEMORY is carved from an arena whose addresses are the same in each
  * execution, and is never used twice in one. A map tells for each line of it
  * whether it is given out: atomic accesses to anything else fail, and what was
- * given back is poisoned for all others. Giving it back is a step for each part
+ * released is poisoned for all others. Releasing it is a step for each part
  * of it that was used, so that the search tries it before every such use.
  *
  * WAITING. Whatever waits is one awaited step that names the bytes by which it
@@ -193,7 +193,7 @@ model_touch(const void *at)
 		return;
 	touched[grain_of(at)] = 1;
 	if (lines[line_of(at)] != GIVEN_OUT)
-		explore_fail("memory is used that was given back: arena + %zu",
+		explore_fail("memory is used that was released: arena + %zu",
 		    (size_t)((uintptr_t)at - (uintptr_t)arena));
 }
 
@@ -258,7 +258,7 @@ system_unmap(void *memory, size_t bytes)
 	touch_all(memory, count * LINE);
 	for (i = first; i < first + count; i++) {
 		if (!in_arena(memory) || lines[i] != GIVEN_OUT)
-			explore_fail("memory is given back twice");
+			explore_fail("memory is released twice");
 		lines[i] = GIVEN_BACK;
 	}
 	memset(memory, 0xdb, bytes);

@@ -769,7 +769,7 @@ verify_subject(const struct subject *e)
 	}
 	if (e->accepted != ends + e->started || e->accepted > 1)
 		explore_fail("timeout %u: accepted %u, started %u, "
-			     "cancelled %u, given back %u",
+			     "cancelled %u, returned %u",
 		    (unsigned)(e - subject), e->accepted, e->started,
 		    e->cancelled, e->returned);
 }

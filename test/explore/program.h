@@ -4,7 +4,7 @@
  * and what must hold at the end of each execution.
  *
  *   once          each timeout that was accepted was started, cancelled, or
- *                 given back by stop: one of them, once; of one that was
+ *                 returned by stop: one of them, once; of one that was
  *                 refused, nothing was heard. Periodic ones start as they like
  *                 and end at most once.
  *   never-early   no task starts before its deadline; in programs where time
@@ -17,7 +17,7 @@
  *                 PENDING without HAS_ENTRY is in the queue, and as urgent as
  *                 its deadline is at each level
  *   stop          no task runs in the worker when hwt_stop has returned
- *   memory        nothing is used after it was given back, and nothing is left
+ *   memory        nothing is used after it was released, and nothing is left
  *
  * A program's begin runs first; where it made a timer, stopping it, the list of
  * what is unprocessed, and destroying it come after end, unless the program
@@ -108,7 +108,7 @@ void turn_twice(void);
 void make_due(void);
 /* Subject 0. */
 void cancel_it(void);
-/* hwt_stop, which must answer 0, and what it gives back. */
+/* hwt_stop, which must answer 0, and what it returns. */
 void stop(void);
 void take_list(struct hwt_unprocessed *list);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where free records wait, and how their memory is given back: threads' caches,
- * the free set, slabs that are added, given back and opened again. A slab has 2
+ * Where free records wait, and how their memory is released: threads' caches,
+ * the free set, slabs that are added, released and opened again. A slab has 2
  * pages of 2 records, a cache has room for 4, and there are 4 caches. The
- * worker is a thread that does nothing but give back.
+ * worker is a thread that does nothing but release.
  *
  * No record is in two hands, and in the end (program.c) each free one is in one
- * place. Nobody changes a record of a page that was given back (model.c).
+ * place. Nobody changes a record of a page that was released (model.c).
  */
 #include "program.h"
 
@@ -484,7 +484,7 @@ take_and_look_second(void)
 	take_and_look(1, 2);
 }
 
-/* The slab is opened, given back, and opened. */
+/* The slab is opened, released, and opened. */
 static void
 take_give_and_take(void)
 {
@@ -494,7 +494,7 @@ take_give_and_take(void)
 }
 
 /* One page is committed and the other one is not: that may be committed, used
- * and free again while the worker gives back the first. */
+ * and free again while the worker releases the first. */
 static void
 begin_one_committed(void)
 {
@@ -641,7 +641,7 @@ give_second(void)
 }
 
 /* A caller has published and is stopped before its push; its timeout is
- * cancelled and its record given back with the whole slab. */
+ * cancelled and its record released with the whole slab. */
 static void
 begin_push_stopped(void)
 {
@@ -674,7 +674,7 @@ cancel_and_trim(void)
 	(void)advance(0);
 }
 
-/* A record that was in use twice, in a page that is given back: no handle of
+/* A record that was in use twice, in a page that is released: no handle of
  * before is valid again, and what is scheduled goes its way. */
 static void
 begin_used(void)
@@ -830,7 +830,7 @@ use_all_differently(void)
 	}
 }
 
-/* Two threads use records while they are given back. */
+/* Two threads use records while they are released. */
 static struct handles handles_told[2];
 
 static void
@@ -876,7 +876,7 @@ end_handles(void)
 }
 
 /* A worker that is about to sleep for ever, while enough pages become free to
- * be given back. */
+ * be released. */
 static void
 begin_worker(void)
 {
@@ -933,7 +933,7 @@ cancel_all_and_await_trim(void)
 	stop();
 }
 
-/* The worker gives back what one has used, while another one needs it. */
+/* The worker releases what one has used, while another one needs it. */
 static void
 begin_worker_for_two(void)
 {

@@ -310,7 +310,7 @@ post_is_destroyed_after_the_run_or_by_stop()
 	CHECK(m.timer.stop() == 0 && !kept.cancel());
 }
 
-/* Callables that own timeouts whose callables were given back as well. */
+/* Callables that own timeouts whose callables were returned as well. */
 static void
 stop_ends_cycles()
 {

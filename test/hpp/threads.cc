@@ -189,7 +189,7 @@ last_owner_is_the_callable_or_a_thread()
 		std::this_thread::sleep_for(1ms);
 }
 
-/* stop gives back what others are destroying, posting and running. */
+/* stop returns what others are destroying, posting and running. */
 static void
 stop_against_all()
 {

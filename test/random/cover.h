@@ -94,16 +94,16 @@ struct hwt_spec;
 	X(HANDLE_STALE, "a stale handle")                                  \
 	X(HANDLE_FLIPPED, "a live handle with a bit flipped")              \
 	X(HANDLE_RAW, "a random handle")                                   \
-	X(UNPROCESSED, "given back by stop")                               \
+	X(UNPROCESSED, "returned by stop")                                 \
 	X(UNPROCESSED_DROPPED, "dropped by stop")                          \
 	X(SHARED_CACHE, "a record went through the shared cache")          \
 	X(GROWN, "a timer with more than one slab")                        \
-	X(PAGE_RELEASED, "pages were given back")                          \
+	X(PAGE_RELEASED, "pages were released")                            \
 	X(PAGE_COMMITTED, "a page was used again")                         \
-	X(SLAB_RETIRED, "a slab was given back with its header")           \
+	X(SLAB_RETIRED, "a slab was released with its header")             \
 	X(SLAB_OPENED, "an idle slab was opened again")                    \
-	X(CHUNK_RELEASED, "chunks were given back")                        \
-	X(CHUNK_USED, "chunks that were given back are used again")        \
+	X(CHUNK_RELEASED, "chunks were released")                          \
+	X(CHUNK_USED, "chunks that were released are used again")          \
 	X(HOUSEKEEPING_LEFT, "an advance left housekeeping behind")
 
 enum call {

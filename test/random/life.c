@@ -119,7 +119,7 @@ life_begin(void)
 
 /* Ending. */
 
-/* All that is pending is given back, each once and as it was. */
+/* All that is pending is returned, each once and as it was. */
 static void
 check_unprocessed(struct hwt_unprocessed *unprocessed)
 {

@@ -28,7 +28,7 @@ any_delay(void)
 	case 4: /* onto a boundary */
 		return (1 + any_below(40)) * model->tick_ns -
 		    (model->now_ns - model->start_ns) % model->tick_ns;
-	case 5: /* round about what can be told apart */
+	case 5: /* about as many rounds as can be distinguished */
 		if (round_ns >> 30 != 0)
 			return round_ns;
 		return (UINT64_C(1) << 30) * round_ns +

@@ -12,7 +12,7 @@
  *             millisecond: its lag is what the machine itself took away
  *
  * Each timeout has an item that counts its ends, so that at the end all that
- * was accepted has started, was cancelled or was given back, once each. None
+ * was accepted has started, was cancelled or was returned, once each. None
  * may start early. Lateness is told beside the control thread's lag, and not
  * judged: the machine has other things to do. Memory is: RSS at a tenth of the
  * time and at the end may differ by RSS_BOUND, and the numbers of mappings and
@@ -516,7 +516,7 @@ made_and_destroyed(uint64_t *random)
 	stress_check(!hwt_pool_destroy(own_pool), "hwt_pool_destroy");
 	loop_stop(&loop);
 	stress_check(ended + unprocessed.count == PASSER_TIMEOUTS,
-	    "%u ended and %" PRIu64 " given back, of %d", ended,
+	    "%u ended and %" PRIu64 " returned, of %d", ended,
 	    unprocessed.count, PASSER_TIMEOUTS);
 	stress_check(!hwt_destroy(timer), "hwt_destroy");
 }
@@ -855,7 +855,7 @@ report(const struct sample samples[2])
 		    samples[i].memory_bytes, samples[i].maps, samples[i].files,
 		    samples[i].threads);
 	printf("accepted %" PRIu64 " = started %" PRIu64 " + cancelled %" PRIu64
-	       " + given back %" PRIu64 " + %" PRIu64
+	       " + returned %" PRIu64 " + %" PRIu64
 	       " ended by their last run;\n%" PRIu64
 	       " runs of periodic ones, %" PRIu64 " rescheduled\n",
 	    (uint64_t)accepted, (uint64_t)started, (uint64_t)cancelled,

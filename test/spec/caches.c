@@ -2,7 +2,7 @@
 /*
  * Free records, from inside: which threads have a cache of which timers, what
  * goes from there to the set that all share and back, and how pages and slabs
- * are given back and opened again. Nothing but speed and memory depends on it,
+ * are released and opened again. Nothing but speed and memory depends on it,
  * so no promise is about it.
  */
 #include "test/spec/support.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_pending_timeouts: accepted and not yet started, cancelled or given back.
+ * hwt_pending_timeouts: accepted and not yet started, cancelled or returned.
  */
 #include "test/spec/support.h"
 

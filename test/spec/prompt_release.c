@@ -301,7 +301,7 @@ cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
 	}
 }
 
-/* A worker that is held up, in the middle of giving back. */
+/* A worker that is slow, in the middle of releasing. */
 WorkerTest(prompt_release, what_the_worker_holds_serves_others)
 {
 	static hwt_timeout timeouts[PEAK];

@@ -345,7 +345,7 @@ ManualTest(
 	assert_u64(manual_tick(3), STRANGE);
 }
 
-/* With a worker, on the way that is short: to put a timeout off, with the clock
+/* With a worker, on the fast path: to put a timeout off, with the clock
  * and the thread's own cache at hand. The clock comes to be at hand by being
  * read for some milliseconds. */
 static void

@@ -207,7 +207,7 @@ ManualTest(rounds, two_ticks_2_to_the_32_rounds_apart_are_told_apart)
 	manual_step(FIXTURE_TICK);
 	assert_u64(early.runs, 2);
 
-	/* A quarter of them can be told apart at a time. */
+	/* A quarter of them can be distinguished at a time. */
 	for (waits = 0; late.runs == 0; waits++)
 		manual_step(manual_wait());
 	cr_assert(waits <= 5);

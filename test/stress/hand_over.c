@@ -15,7 +15,7 @@
  *   pool       the same
  *   own        a mailbox that is the timer's own, of which that has a copy
  *
- * A worker that comes too late works on memory that was given back: for the
+ * A worker that comes too late works on memory that was released: for the
  * sanitizers to tell. Without them, each executor's memory and descriptor are
  * at once another's, which then gets tasks of rounds that have ended.
  */

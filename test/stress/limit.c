@@ -151,7 +151,7 @@ run_crowd(void)
 	check_all_places("crowd");
 }
 
-/* Places given back by tasks and by cancels, counted when they are surely
+/* Places returned by tasks and by cancels, counted when they are surely
  * free. */
 static atomic_uint_fast64_t released;
 static _Atomic uint64_t board[RING_PLACES];

@@ -253,7 +253,7 @@ stop_and_walk(struct hwt *timer)
 		connection = info.arg;
 		if (!connection)
 			continue;
-		stress_check(connection->armed, "a dead one is given back");
+		stress_check(connection->armed, "a dead one is returned");
 		connection->armed = false;
 	}
 	return unprocessed.count;
@@ -335,7 +335,7 @@ main(int argc, char **argv)
 	    "the loops did not see all that they should");
 	return stress_end("1 to %d loops, accepted %" PRIu64
 			  ", started %" PRIu64 " in loops, cancelled %" PRIu64
-			  ", given back %" PRIu64 "; %" PRIu64
+			  ", returned %" PRIu64 "; %" PRIu64
 			  " jobs, of which %" PRIu64
 			  " refused by the pool; %" PRIu64 " nested runs",
 	    LOOPS_MAX, accepted_total, started_total, cancelled_total,

@@ -13,7 +13,8 @@
  * per ring are live at most. Memory after a tenth of the work and at the end
  * may differ by 1 MiB: a tenth of a byte for each of nine million pairs, where
  * one queue entry lost in 80 pairs would show, and several times what 1024
- * live timeouts need, so that a worker that was held up for a while does not.
+ * live timeouts need, so that a worker that was descheduled for a while does
+ * not.
  */
 #include "stress.h"
 

@@ -8,7 +8,7 @@
  * that nobody reschedules is not before its first deadline plus k periods. A
  * run after a reschedule from its own task is not before what was asked. After
  * a cancel that won there is no run; after -EINPROGRESS at most the one that
- * was under way. Each ends once: cancelled between runs, given back by stop,
+ * was under way. Each ends once: cancelled between runs, returned by stop,
  * or with a last run.
  */
 #include "stress.h"
@@ -198,7 +198,7 @@ round_stop(void)
 		listed++;
 		atomic_fetch_add(&beat->unprocessed, 1);
 		stress_check(info.period_ns == beat->period_ns,
-		    "a period of %" PRIu64 " ns is given back as %" PRIu64,
+		    "a period of %" PRIu64 " ns is returned as %" PRIu64,
 		    beat->period_ns, info.period_ns);
 	}
 	stress_check(listed == unprocessed.count, "the list is not as long");
@@ -213,8 +213,8 @@ beat_verify(struct beat *beat)
 	unsigned unprocessed = atomic_load(&beat->unprocessed);
 
 	stress_check(cancelled + unprocessed + !!interrupted <= 1,
-	    "cancelled %u, given back %u, cancelled while running %u",
-	    cancelled, unprocessed, interrupted);
+	    "cancelled %u, returned %u, cancelled while running %u", cancelled,
+	    unprocessed, interrupted);
 	stress_check(cancelled + unprocessed || beat->own_runs,
 	    "a timeout ended without a run, a cancel, or a stop");
 	stress_check(!interrupted || beat->runs <= beat->runs_at_interrupt + 1,
@@ -298,7 +298,7 @@ main(int argc, char **argv)
 	    saw_every_end(), "the rounds did not see every kind of end");
 	return stress_end("%" PRIu64 " timeouts, %" PRIu64
 			  " runs; ended: %" PRIu64 " cancelled, %" PRIu64
-			  " given back, %" PRIu64 " with a last run",
+			  " returned, %" PRIu64 " with a last run",
 	    rounds * BEATS, runs_total, cancelled_total, listed_total,
 	    last_runs_total);
 }

@@ -12,7 +12,7 @@
  * CLOCK_MONOTONIC; nothing may be pending.
  *
  * Some items of batches are periodic. Such a one ends when it is cancelled or
- * given back; or its last run ends it, because a cancel or the stop came while
+ * returned; or its last run ends it, because a cancel or the stop came while
  * it was in an executor or running. Its k-th run is not before its first
  * deadline and k periods.
  *

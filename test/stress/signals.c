@@ -355,7 +355,7 @@ main(int argc, char **argv)
 	return stress_end("%" PRIu64 " signals sent, %" PRIu64
 			  " handled, %u SIGPROF in the library's threads; "
 			  "started %" PRIu64 ", cancelled %" PRIu64
-			  ", given back %" PRIu64,
+			  ", returned %" PRIu64,
 	    (uint64_t)sent, (uint64_t)handled, prof_in_library,
 	    (uint64_t)started_total, (uint64_t)cancelled_total,
 	    (uint64_t)listed_total);

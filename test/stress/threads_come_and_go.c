@@ -5,7 +5,7 @@
  *   threads  thousands of short-lived threads schedule on one timer, cancel
  *            some, leave some to run and some for later threads to cancel;
  *            some schedule and cancel again from a destructor of their
- *            thread-specific data, when their records were given back already
+ *            thread-specific data, when their records were released already
  *   timers   timers come and go under threads that live on: one that used
  *            every timer before, and one that ends only after the timer of
  *            which it may hold records is gone; in every second turn it ends
@@ -135,7 +135,7 @@ spawner_thread(void *arg)
 
 	for (i = 0; i < spawner->lives; i++) {
 		stress_join(stress_thread(life_thread, &life));
-		/* A worker that is held up must not let them heap up. */
+		/* A slow worker must not let them heap up. */
 		if (i % 64 == 0)
 			probe_wait(spawner->timer);
 		if (i == spawner->lives / 10)

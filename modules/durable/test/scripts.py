@@ -1951,7 +1951,7 @@ class Queues(Case):
 
 
 class Bells(Case):
-    """The hints: what is due before the next look rings."""
+    """The hints: what is due before the next poll sends a hint."""
 
     def setUp(self):
         super().setUp()

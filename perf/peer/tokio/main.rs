@@ -21,7 +21,7 @@ pub type Handle = Pin<Box<Sleep>>;
 pub fn schedule(waker: &Waker, delay: Duration) -> Handle {
 	let mut sleep = Box::pin(tokio::time::sleep(delay));
 	let poll = sleep.as_mut().poll(&mut Context::from_waker(waker));
-	/* We were held up for so long that it was due meanwhile. */
+	/* We were descheduled for so long that it was due meanwhile. */
 	if poll == Poll::Ready(()) {
 		waker.wake_by_ref();
 	}

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #if __has_include(<core/timer.h>) || __has_include(<checkout.h>)
-#error "headers of the library's own are in the way of the program's"
+#error "headers of the library hide those of the program"
 #endif
 
 using namespace std::chrono_literals;

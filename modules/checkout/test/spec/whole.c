@@ -103,7 +103,7 @@ Test(whole, hold_after_keeps_what_it_has)
 }
 
 /* The two objects are taken in turns, so that it is refused each time that one
- * is given back. */
+ * is returned. */
 static unsigned
 refusals_until_it_keeps_a(const char *taken_first)
 {

@@ -155,7 +155,7 @@ release(struct subject *s)
 	    hwt_checkout_release(checkout, &s->request) == 0, "release");
 }
 
-/* What one end gives back with hold_after, or leaves to readers, may be a grant
+/* What one end returns with hold_after, or leaves to readers, may be a grant
  * for another. */
 static void
 note_end(struct subject *s, enum hwt_grant grant)

@@ -11,7 +11,7 @@
  *   lost        what the state says by then has completed
  *   early       nothing expires before its deadline
  *   nothing     is pending, linked or held in the end, and no timeout; memory
- *               is not used after it was given back
+ *               is not used after it was released
  *
  * A walk here takes two operations at a time.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bounded: no expiry is held up by a walk or by another's predicate, and one
+ * bounded: no expiry is delayed by a walk or by another's predicate, and one
  * check visits an operation once, also if it is watched again meanwhile.
  */
 #include "modules/purgatory/test/spec/purgatory.h"
