@@ -108,17 +108,23 @@ class History:
                 if found and found.group(2) == b"r:":
                     self.headers.pop(key[found.end():], None)
             return
-        found = self.key.match(words[1]) if len(words) > 1 else None
-        if not found:
-            return
-        shard = int(found.group(1))
-        if found.group(2) == b"r:" and name in (b"SET", b"SETRANGE"):
-            data = words[2 if name == b"SET" else 3]
-            self.step(shard, words[1][found.end():].decode(),
-                      Header(*LAYOUT.unpack_from(data)))
+        if name == b"MSET":
+            for key, data in zip(words[1::2], words[2::2]):
+                self.note_record(key, data)
+        elif name in (b"SET", b"SETRANGE"):
+            self.note_record(words[1], words[2 if name == b"SET" else 3])
         elif name in (b"HSET", b"HMSET"):
+            found = self.key.match(words[1])
             fields = dict(zip(words[2::2], words[3::2]))
-            self.note_clock(shard, int(fields.get(b"clock", 0)))
+            if found and found.group(2) != b"r:":
+                self.note_clock(int(found.group(1)),
+                                int(fields.get(b"clock", 0)))
+
+    def note_record(self, key, data):
+        found = self.key.match(key)
+        if found and found.group(2) == b"r:":
+            self.step(int(found.group(1)), key[found.end():].decode(),
+                      Header(*LAYOUT.unpack_from(data)))
 
     def note_clock(self, shard, clock):
         if clock and clock < self.clocks.get(shard, 0):
