@@ -11,12 +11,15 @@
  *                   full one (dmb), so that acquire and release around an
  *                   operation also make it seq. (ck_pr_fence_atomic is not
  *                   enough: there it orders stores alone.)
- *   HWT_ATOMIC_C11  the same operations in C11, where <ck_pr.h> is missing,
- *                   and for ThreadSanitizer, which understands neither inline
- *                   assembly nor fences. C11 has 16-byte operations only as
- *                   calls of libatomic. On x86-64 cmpxchg16b is inlined
- *                   instead, unless HWT_ATOMIC_WIDE is defined, as it is for
- *                   ThreadSanitizer, which must see these accesses.
+ *   HWT_ATOMIC_C11  the same operations in C11, where <ck_pr.h> is missing, on
+ *                   machines other than these two, and for ThreadSanitizer,
+ *                   which understands neither inline assembly nor fences. C11
+ *                   has 16-byte operations only as calls of libatomic. Where
+ *                   the compiler has a compare-and-swap of 16 bytes (x86-64:
+ *                   cmpxchg16b; aarch64: casp or ldxp and stxp, chosen at run
+ *                   time; s390x: cdsg) that is inlined instead, unless
+ *                   HWT_ATOMIC_WIDE is defined, as it is for ThreadSanitizer,
+ *                   which must see these accesses.
  *   HWT_ATOMIC_MODEL  the name of a header that defines all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
@@ -51,7 +54,8 @@
  *   add swap or     dmb ish; ldxr, stxr; dmb ish     ldaddal swpal ldsetal
  *   and cas                                          ldclral casal, or
  *                                                    ldaxr, stlxr
- *   pair_cas        dmb ish; ldxp, stxp; dmb ish     a call, see below
+ *   pair_cas        dmb ish; ldxp, stxp; dmb ish     caspal, or
+ *                                                    ldxp, stlxp; dmb ish
  *
  * dmb ish orders everything before it against everything after it, also a store
  * against a later load, and also when a compare-and-swap found another value
@@ -93,22 +97,23 @@
  *   pusher did, and then the pusher reads the wake_before that the worker
  *   stored before that.
  *
- * The pair on aarch64, CK. A load or store of 8 bytes is whole, and so is an
- * ldxp whose stxp succeeds. An ldxp that finds another value may return halves
- * of two writes; that says that the pair has changed, and all callers look
- * again. pair_load reads word, then deadline. It never returns a new word with
- * an older deadline: pair_cas writes both at once, and pair_publish the
+ * The pair on aarch64. A load or store of 8 bytes is whole, and so is an ldxp
+ * whose stxp succeeds, or a casp. An ldxp that finds another value may return
+ * halves of two writes; that says that the pair has changed, and all callers
+ * look again. pair_load reads word, then deadline. It never returns a new word
+ * with an older deadline: pair_cas writes both at once, and pair_publish the
  * deadline first. It may return an old word with a newer deadline, also with
  * that of the record's next timeout. Then pair_cas fails because of the word,
  * and timer_read finds another word when it reads it again, since the word
  * became FREE before the deadline was written.
  *
- * The pair on aarch64, C11. gcc 12 calls libatomic, which takes a mutex for
- * each access. That is correct, since all accesses go that way (except for the
+ * OTHER MACHINES. The C11 back end stands on C11's memory model alone: each
+ * edge has the orders that are named above. Where the compiler has no 16-byte
+ * compare-and-swap (riscv64), it calls libatomic, which takes a mutex for each
+ * access. That is correct, since all accesses go that way (except for the
  * futex, which reads half of the word: it is stored whole, and before the
- * wake). The mutex orders the accesses, and its release comes before a later
- * ldar. But it is neither lock-free nor safe in a child that was forked
- * meanwhile: there this back end is for checking only.
+ * wake). But it is neither lock-free nor safe in a child that was forked
+ * meanwhile: there hwt is for tests only.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -132,8 +137,12 @@ struct pair_value {
 #endif
 #endif
 
+#if UINTPTR_MAX != UINT64_MAX
+#error "hwt needs 64-bit pointers"
+#endif
+
 #if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
-#ifdef HWT_ATOMIC_WIDE
+#if defined(HWT_ATOMIC_WIDE) || (!defined(__x86_64__) && !defined(__aarch64__))
 #define HWT_ATOMIC_C11
 #elif defined(__has_include)
 #if !__has_include(<ck_pr.h>)
@@ -184,7 +193,10 @@ a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 	    p, &old, value, A_SEQ, A_RELAXED);
 }
 
-#if defined(__x86_64__) && !defined(HWT_ATOMIC_WIDE)
+/* clang has the same as gcc, and does not define the macro. */
+#if !defined(HWT_ATOMIC_WIDE) &&                                            \
+    (defined(__x86_64__) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16) || \
+	(defined(__clang__) && (defined(__aarch64__) || defined(__s390x__))))
 
 typedef struct {
 	_Alignas(16) a64_t half[2];
@@ -195,6 +207,7 @@ typedef struct {
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 {
+#ifdef __x86_64__
 	bool done;
 
 	__asm__ volatile(
@@ -203,6 +216,18 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	    : "b"(value.word), "c"(value.deadline_ns)
 	    : "memory");
 	return done;
+#else
+	__extension__ typedef unsigned __int128 pair_bits;
+	const union {
+		struct pair_value value;
+		pair_bits bits;
+	} compare = {old}, set = {value};
+
+	/* s390x has it inline only where the alignment is in sight. */
+	return __sync_bool_compare_and_swap(
+	    (pair_bits *)__builtin_assume_aligned(p, 16), compare.bits,
+	    set.bits);
+#endif
 }
 
 #else

@@ -120,8 +120,6 @@ struct record {
 };
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-    "a futex compares the first half of a word");
 
 /* A page in the queue: its records, and the earliest deadline that was pushed,
  * as mpsc_urgency has it. */

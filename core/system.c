@@ -75,12 +75,20 @@ system_yield(uint32_t *tries)
 	(void)sched_yield();
 }
 
+/* A futex compares 32 bits. */
+static const uint32_t *
+low_half(const void *word)
+{
+	return (const uint32_t *)word +
+	    (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
 void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 {
 	struct timespec until = system_timespec(until_ns);
 
-	if (syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
+	if (syscall(SYS_futex, low_half(word), FUTEX_WAIT_BITSET_PRIVATE, value,
 		until_ns == HWT_NEVER ? NULL : &until, NULL,
 		FUTEX_BITSET_MATCH_ANY) != 0 &&
 	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
@@ -92,8 +100,8 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 static void
 futex_wake(const void *word, int count)
 {
-	(void)syscall(
-	    SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	(void)syscall(SYS_futex, low_half(word), FUTEX_WAKE_PRIVATE, count,
+	    NULL, NULL, 0);
 }
 
 void
