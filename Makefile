@@ -66,7 +66,8 @@
 #   WERROR=1         a warning is an error, as it is in make check
 #   STRESS=300       the stress programs' work, in percent
 #   ONLY='header/*'  make check, check-all: the jobs whose names match
-#   ARCH=aarch64     make check: cross-built, under qemu-user
+#   ARCH=aarch64     make check: cross-built, under qemu-user; also s390x and
+#                    riscv64
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))

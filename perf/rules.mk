@@ -41,12 +41,12 @@ objects_of_asio := build/plain/perf/subject/asio.o
 
 # Benchmarks print what they were built with.
 said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
-build/plain/perf/%.o build/clang/perf/%.o build/aarch64/perf/%.o: \
+$(foreach w,plain clang $(emulated),build/$w/perf/%.o): \
 	own = -DHWT_CFLAGS='"$(cc) $(said)"'
 
 load_source = $(patsubst build/$(way)/%/,%.c,$(dir $@))
 load_programs := $(addprefix build/plain/,$(call of_loads,$(subjects)))
-load_objects := $(foreach w,plain clang aarch64 aarch64-c11, \
+load_objects := $(foreach w,plain clang $(emulated), \
 	$(load_programs:build/plain/%=build/$w/%.o))
 
 $(load_objects): $$(load_source) build/$$(way)/flags

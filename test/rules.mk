@@ -12,6 +12,7 @@
 #   explore        each atomic operation is a step of the explorer of
 #                  interleavings; cov-explore counts there
 #   aarch64, aarch64-c11   ARCH=aarch64: ConcurrencyKit and C11's atomics
+#   s390x, riscv64         ARCH=s390x, riscv64: C11's atomics
 
 STRESS ?= 100
 SOAK ?= 600
@@ -55,30 +56,32 @@ flags_cov-explore := $(flags_explore) $(flags_cov) -fdata-sections
 last_cov-explore := -O0
 libs_cov-explore := -no-pie
 
-# The other machine's libraries lie in a folder of their own.
-qemu = $(shell command -v qemu-aarch64 || echo /usr/bin/qemu-aarch64)
-sysroot := build/aarch64/sysroot
+# ARCH: another machine, under qemu-user. For aarch64, Debian's libraries lie in
+# a folder of their own. For the others there is no Criterion.
+qemu = $(shell command -v qemu-$(ARCH) || echo /usr/bin/qemu-$(ARCH))
+sysroot := $(if $(filter aarch64,$(ARCH)),build/aarch64/sysroot, \
+	/usr/$(ARCH)-linux-gnu)
 sysroot_libs := $(sysroot)/usr/lib/aarch64-linux-gnu
-cross = $(if $(filter aarch64%,$(way)),aarch64-linux-gnu-)
-cc_aarch64 := aarch64-linux-gnu-gcc
-flags_aarch64 := -isystem $(sysroot)/usr/include -DHWT_EMULATED
 libs_aarch64 := -L$(sysroot_libs) \
 	-Wl,-rpath-link,$(sysroot_libs):$(sysroot)/lib/aarch64-linux-gnu
-objects_aarch64 := build/aarch64/test/check/emulated.o
-cc_aarch64-c11 := $(cc_aarch64)
-flags_aarch64-c11 := $(flags_aarch64) -DHWT_ATOMIC_C11
 libs_aarch64-c11 := $(libs_aarch64)
-objects_aarch64-c11 := build/aarch64-c11/test/check/emulated.o
-build/aarch64/flags build/aarch64-c11/flags: | $(sysroot)
-$(objects_aarch64) $(objects_aarch64-c11): \
-	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(CURDIR)/$(sysroot)"'
+flags_aarch64-c11 := -DHWT_ATOMIC_C11
+define emulated_way
+cc_$1 := $(ARCH)-linux-gnu-gcc
+flags_$1 += -isystem $(sysroot)/usr/include -DHWT_EMULATED
+objects_$1 := build/$1/test/check/emulated.o
+build/$1/flags: | $(sysroot)
+build/$1/test/check/emulated.o: \
+	own = -DEMULATOR='"$(qemu)"' -DSYSROOT='"$(abspath $(sysroot))"'
+endef
+$(foreach w,$(emulated),$(eval $(call emulated_way,$w)))
 
-$(sysroot): tools/sysroot
+build/aarch64/sysroot: tools/sysroot
 	@tools/sysroot arm64 $@
 
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
 in = $(foreach w,$1,$(patsubst %.c,build/$w/%,$2))
-ways := plain clang asan tsan cov noise aarch64 aarch64-c11
+ways := plain clang asan tsan cov noise $(emulated)
 spec := $(wildcard test/spec/*.c)
 stress := $(wildcard test/stress/*.c)
 soak := $(wildcard test/soak/*.c)
@@ -168,17 +171,19 @@ soak_programs := $(call in,plain,$(soak) test/random/model.c)
 fork_stress := $(wildcard test/stress/fork_*.c)
 alone_tsan := $(filter-out %/fork,$(filter build/tsan/%,$(alone)))
 
-ifeq ($(ARCH),aarch64)
-check: $(foreach w,aarch64 aarch64-c11,build/$w/libhwt.so build/$w/hwt-test \
-		build/$w/test/check/fences.o $(call in,$w,$(stress)) \
-		$(perf_names:%=build/$w/%.o)) \
-		$(patsubst %.c,build/aarch64/%.o,$(wildcard examples/*.c) \
+ifneq ($(emulated),)
+check: $(foreach w,$(emulated),build/$w/libhwt.so $(call in,$w,$(stress) \
+		test/random/model.c) $(perf_names:%=build/$w/%.o)) \
+		$(patsubst %.c,build/$(ARCH)/%.o,$(wildcard examples/*.c) \
 		$(recipes))
-	@test/check/run_aarch64
+	@test/check/run_emulated $(ARCH)
 check-all:
-	$(error check has all that there is for ARCH=aarch64)
+	$(error check has all that there is for ARCH=$(ARCH))
+ifeq ($(ARCH),aarch64)
+check: $(foreach w,$(emulated),build/$w/hwt-test build/$w/test/check/fences.o)
+endif
 else ifeq ($(origin ARCH),command line)
-$(error ARCH=$(ARCH): not known; aarch64 is)
+$(error ARCH=$(ARCH): not known; $(machines) are)
 else
 check: build/plain/libhwt.so build/plain/hwt-test build/clang/hwt-test \
 		build/asan/hwt-test build/lto/libhwt.a \

@@ -27,6 +27,13 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 endif
 
+# Machines that are emulated for the tests, and the ways of building for ARCH.
+machines := aarch64 s390x riscv64
+emulated := $(filter $(machines),$(ARCH))
+emulated += $(emulated:aarch64=aarch64-c11)
+emulated := $(sort $(emulated))
+cross = $(if $(filter $(emulated),$(way)),$(ARCH)-linux-gnu-)
+
 # build/WAY/FILE.o is FILE.c built in one way: with the compiler cc_WAY, and
 # with flags_WAY, link_WAY and libs_WAY.
 way = $(word 2,$(subst /, ,$@))

@@ -91,7 +91,7 @@ $1_programs := $(wildcard modules/$1/test/stress/*.c)
 # For AddressSanitizer: what breaks a rule of ownership, and who keeps it.
 $1_owners := $(wildcard modules/$1/test/misuse/*.c \
 	modules/$1/test/stress/*_found.c)
-$$(foreach w,plain clang asan tsan cov noise aarch64 aarch64-c11, \
+$$(foreach w,plain clang asan tsan cov noise $(emulated), \
 		$$(patsubst %.c,build/$$w/%, \
 		$$(sort $$($1_programs) $$($1_owners)))): %: %.o \
 		$$$$(objects_$$$$(way)) build/$$$$(way)/libhwt_$1.a \
@@ -121,7 +121,7 @@ faults-$1: build/plain/modules/$1/test/faults/faults
 	@test/faults/imports $$($1_tables) check build/plain/libhwt_$1.o
 	@$$< all
 
-ifneq ($$(ARCH),aarch64)
+ifeq ($(emulated),)
 check: $1 build/plain/$1-test build/plain/modules/$1/test/faults/faults \
 		$$(foreach w,plain tsan,$$($1_programs:%.c=build/$$w/%))
 check-all: build/clang/$1-test build/asan/$1-test \

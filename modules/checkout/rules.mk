@@ -32,7 +32,7 @@ perf-store: $(checkout_store)
 	@for design in hwt mutex order; do \
 		echo "$$design:" && $< $$design $(STORE) || exit 1; done
 
-ifneq ($(ARCH),aarch64)
+ifeq ($(emulated),)
 check: build/explore/checkout-explore
 check-all: build/explore/checkout-explore $$(pool)
 endif

@@ -94,7 +94,7 @@ build/asan/durable-route: $$(call objects,$(durable_fuzz) \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 
-ifneq ($(ARCH),aarch64)
+ifeq ($(emulated),)
 check: build/plain/libhwt_durable.so build/plain/libhwt_durable.a \
 		build/plain/durable-test build/asan/durable-route \
 		build/tsan/libhwt_durable.a $(durable_programs) \

@@ -10,9 +10,10 @@ $(eval $(call module,purgatory))
 explored_alone += modules/purgatory/memory.c modules/purgatory/stats_write.c
 $(eval $(call module_tests,purgatory))
 
-ifeq ($(ARCH),aarch64)
-check: $(foreach w,aarch64 aarch64-c11,build/$w/purgatory-test \
-		$(purgatory_programs:%.c=build/$w/%))
+ifneq ($(emulated),)
+check: $(foreach w,$(emulated),$(purgatory_programs:%.c=build/$w/%)) \
+		$(patsubst %,build/%/purgatory-test, \
+			$(filter aarch64%,$(emulated)))
 else
 check-all: $$(longpoll)
 endif

@@ -30,6 +30,6 @@ perf-durable: $(durable_perf) $(durable_neighbour) build/plain/hwt-aof-repair
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
 # These need no package that the tests do not.
-ifneq ($(ARCH),aarch64)
+ifeq ($(emulated),)
 check-all: $(filter-out %-postgresql,$(durable_perf)) $(durable_neighbour)
 endif

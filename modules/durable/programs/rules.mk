@@ -15,7 +15,7 @@ $(durable_demo): %: %.o build/plain/libhwt_durable.a build/plain/libhwt.a
 demo-durable: $(durable_demo) $(durable_programs)
 	@examples/durable/demo $(DEMO)
 
-ifneq ($(ARCH),aarch64)
+ifeq ($(emulated),)
 check: $(durable_programs) build/plain/libhwt_durable.a
 check-all: $(durable_programs) $(durable_demo) $(durable_bin:%=build/asan/%)
 endif

@@ -12,7 +12,7 @@ durable-seeds: build/durable/clock.so $(durable_demo) $(durable_programs) \
 		build/plain/modules/durable/test/programs/client
 	$(Q)python3 -B modules/durable/test/seeds.py $(SEEDS)
 
-ifneq ($(ARCH),aarch64)
+ifeq ($(emulated),)
 check check-all: build/durable/clock.so
 endif
 

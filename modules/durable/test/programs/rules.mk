@@ -16,6 +16,6 @@ soak-durable: build/plain/modules/durable/test/programs/client \
 	$(Q)python3 -B modules/durable/test/soak.py $(SOAK)
 	$(Q)python3 -B modules/durable/test/proxy.py --every $(or $(EVERY),1)
 
-ifneq ($(ARCH),aarch64)
+ifeq ($(emulated),)
 check check-all: $(durable_clients)
 endif
