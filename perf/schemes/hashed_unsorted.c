@@ -2,40 +2,14 @@
 /* Scheme 6, a hashed wheel whose buckets are lists without order: what is of a
  * later round is passed over, a look at each record. Deadlines stand for
  * counts of rounds, so that passing over writes nothing. */
-#include "perf/schemes/record.h"
-
-static struct record *bucket[HASHED_BUCKETS];
-
-static void
-wheel_create(uint64_t capacity, uint64_t range)
-{
-	(void)range;
-	pool_create(capacity);
-	memset(bucket, 0, sizeof(bucket));
-}
-
-static uint64_t
-wheel_start(uint64_t interval, uint32_t who)
-{
-	struct record *record = pool_take(interval, who);
-
-	record_link(&bucket[record->due % HASHED_BUCKETS], record);
-	return record_handle(record);
-}
-
-static void
-wheel_tick(void)
-{
-	list_expire(bucket[++pool.now % HASHED_BUCKETS]);
-}
+#define BUCKETS HASHED_BUCKETS
+#define LINK record_link
+#define EXPIRE list_expire
+#include "perf/schemes/lists.h"
 
 const struct scheme scheme = {
     .what = "scheme 6, a hashed wheel, buckets unsorted",
     .start_cost = "O(1)",
     .stop_cost = "O(1)",
     .tick_cost = "O(1)avg|O(n)worst",
-    .create = wheel_create,
-    .destroy = pool_destroy,
-    .start = wheel_start,
-    .stop = record_stop,
-    .tick = wheel_tick};
+    LISTS};

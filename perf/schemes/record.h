@@ -122,11 +122,11 @@ record_expire(struct record *record)
 
 /* Expires what is due now in a list, which is looked through as a whole. */
 static inline void
-list_expire(struct record *record)
+list_expire(struct record **head)
 {
-	struct record *next;
+	struct record *record, *next;
 
-	for (; record; record = next) {
+	for (record = *head; record; record = next) {
 		next = record->next;
 		if (record->due == pool.now)
 			record_expire(record);
