@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The clock for deadlines: never behind CLOCK_MONOTONIC. Its source is part of
- * this file, so that the counter and the clock can be made to disagree; what is
- * in the library is another copy.
+ * this file, so that the counter and the clock can be made to disagree, and so
+ * is that of waiting; what is in the library is another copy.
  */
 #define _GNU_SOURCE
 #include "test/spec/support_promises.h"
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #include "../../core/clock.c"
-#include "core/system.h"
+#include "../../core/system.c"
 
 SUITE(clock);
 
@@ -148,6 +148,20 @@ Test(clock, a_time_is_given_to_the_system_to_the_nanosecond)
 
 	assert_u64((uint64_t)time.tv_sec, 7999999999);
 	assert_u64((uint64_t)time.tv_nsec, 999999999);
+}
+
+/* If it were rounded down to a millisecond, or on another clock, the worker
+ * would look again and again until the boundary has come. */
+Test(clock, a_wait_does_not_end_before_its_time)
+{
+	uint64_t until_ns;
+	uint32_t word = 0;
+
+	for (unsigned turn = 0; turn < 10; turn++) {
+		until_ns = clock_monotonic_ns() + HWT_US(1700);
+		futex_wait(&word, 0, until_ns);
+		cr_assert(clock_monotonic_ns() >= until_ns);
+	}
 }
 
 #if defined(__x86_64__)
