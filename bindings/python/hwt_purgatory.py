@@ -56,6 +56,8 @@ class _Key(ctypes.Structure):
 
 _Try = ctypes.CFUNCTYPE(ctypes.c_bool, _Handle, ctypes.c_void_p)
 _Done = ctypes.CFUNCTYPE(None, _Handle, ctypes.c_void_p, ctypes.c_int)
+_Visit = ctypes.CFUNCTYPE(
+    ctypes.c_bool, _Handle, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class _Options(ctypes.Structure):
@@ -104,6 +106,9 @@ def _load():
         (integer, "hwt_purgatory_raise", pointer, _Key, ctypes.c_uint64,
          out(size)),
         (integer, "hwt_purgatory_cancel_key", pointer, _Key, out(size)),
+        (integer, "hwt_purgatory_count_key", pointer, _Key, out(size)),
+        (integer, "hwt_purgatory_list_key", pointer, _Key, _Visit, pointer,
+         out(size)),
         (integer, "hwt_purgatory_read_stats", pointer, out(_Stats)),
         (integer, "hwt_purgatory_shutdown", pointer),
         (integer, "hwt_purgatory_destroy", pointer),
@@ -301,6 +306,25 @@ class Purgatory:
     def cancel(self, key):
         """Cancels all operations under this key; returns how many."""
         return self._count(_lib.hwt_purgatory_cancel_key, _key(key))
+
+    def count(self, key):
+        """How many operations wait under this key."""
+        return self._count(_lib.hwt_purgatory_count_key, _key(key))
+
+    def list(self, key):
+        """The Operations that wait under this key, those with at_least last;
+        what ends or is watched meanwhile may be missing."""
+        numbers = []
+
+        @_Visit
+        def visit(_handle, number, _ctx):
+            numbers.append(number)
+            return True
+
+        hwt._check(_lib.hwt_purgatory_list_key(
+            self._pointer, _key(key), visit, None, None))
+        found = map(_watched.get, numbers)
+        return [each for each in found if each is not None]
 
     def close(self):
         """Ends all operations with SHUT_DOWN. When this returns, no callable

@@ -84,6 +84,18 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.outcomes, [
             Outcome.CANCELLED, Outcome.COMPLETED, Outcome.CANCELLED])
 
+    def test_lists_what_waits(self):
+        first = self.watch([ONE, TWO])
+        second = self.watch(at_least=5)
+        third = self.watch([TWO])
+        self.assertEqual(self.purgatory.count(ONE), 2)
+        self.assertEqual(self.purgatory.list(ONE), [first, second])
+        self.assertEqual(self.purgatory.list(TWO), [first, third])
+        self.assertTrue(first.cancel())
+        self.assertEqual(self.purgatory.list(ONE), [second])
+        self.assertEqual(self.purgatory.list((9, 9)), [])
+        self.assertEqual(self.purgatory.count((9, 9)), 0)
+
     def test_waits_for_a_value(self):
         self.watch(at_least=2**63)
         self.assertEqual(self.purgatory.raise_to(ONE, 2**63 - 1), 0)

@@ -219,6 +219,30 @@ int hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
 int hwt_purgatory_cancel_key(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *cancelled);
 
+/* *count: how many operations wait under this key. O(1).
+ * -EINVAL     NULL
+ * -EOWNERDEAD */
+int hwt_purgatory_count_key(
+    struct hwt_purgatory *purgatory, struct hwt_key key, size_t *count);
+
+/* An operation that waits under a key, and its arg. It may be ended by another
+ * thread at any moment, so that arg is that of somebody else then: compare it,
+ * but do not use what it points to unless you keep that alive. False: no more
+ * are wanted. */
+typedef bool hwt_visit(hwt_operation operation, void *arg, void *ctx);
+
+/* Calls visit for the operations under this key: each that waits from the
+ * beginning to the end of the call exactly once; one that ends meanwhile, once
+ * or not at all; one that is watched meanwhile, never. Those without at_least
+ * come in order of arrival, then those with it, by value and arrival. No lock
+ * is held during visit, which may call what done may; a done that it causes is
+ * called when it has returned. hwt_purgatory_shutdown does not wait for visit.
+ * *visited (may be NULL): how often it was called.
+ * -EINVAL     NULL
+ * -EOWNERDEAD */
+int hwt_purgatory_list_key(struct hwt_purgatory *purgatory, struct hwt_key key,
+    hwt_visit *visit, void *ctx, size_t *visited);
+
 /* -EINVAL -EOWNERDEAD */
 int hwt_purgatory_read_stats(
     const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats);

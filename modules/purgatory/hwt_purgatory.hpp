@@ -403,6 +403,35 @@ public:
 		return cancelled;
 	}
 
+	/* How many operations wait under this key. */
+	std::size_t
+	count(hwt_key key) const
+	{
+		std::size_t count = 0;
+
+		check_error(
+		    make_error(hwt_purgatory_count_key(get(), key, &count)),
+		    "count");
+		return count;
+	}
+
+	/* Calls visit(operation) for each operation that waits under this key
+	 * throughout: see hwt_purgatory_list_key. If it returns a bool, false
+	 * ends that. It must not throw. Returns how often it was called. */
+	template <class Visit>
+	std::size_t
+	list(hwt_key key, Visit &&visit) const
+	{
+		using kept = std::remove_reference_t<Visit>;
+		listing<kept> all{get(), visit};
+		std::size_t visited = 0;
+
+		check_error(make_error(hwt_purgatory_list_key(get(), key,
+				listing<kept>::visit, &all, &visited)),
+		    "list");
+		return visited;
+	}
+
 	/* Ends all operations; when it returns, no callback is running but in
 	 * executors. EDEADLK: in a callback of this purgatory. */
 	void
@@ -433,6 +462,27 @@ private:
 	explicit purgatory(::hwt_purgatory *made) noexcept : purgatory_(made)
 	{
 	}
+
+	template <class Visit> struct listing {
+		::hwt_purgatory *of;
+		Visit &each;
+
+		static bool
+		visit(hwt_operation handle, void *, void *ctx) noexcept
+		{
+			auto *own = static_cast<listing *>(ctx);
+			operation found;
+
+			found.purgatory_ = own->of;
+			found.handle_ = handle;
+			if constexpr (std::is_same_v<bool,
+					  std::invoke_result_t<Visit &,
+					      operation>>)
+				return own->each(found);
+			own->each(found);
+			return true;
+		}
+	};
 
 	/* check is a function of this class. */
 	static void

@@ -5,6 +5,7 @@
  *   purgatory.c   making, watching, walking a key, shutting down
  *   operation.c   the word of an operation, its owner's rule, callbacks
  *   reschedule.c  moving a deadline
+ *   list.c        what waits under a key
  *   shard.c       keys, links, thresholds
  *   pool.c        the memory of operations
  *   memory.c      pages of the system
@@ -61,6 +62,11 @@
 #define OUTCOME_REFUSED (HWT_SHUT_DOWN + 1)
 
 #define LINKS_INSIDE 3
+
+/* Operations that a walk takes under a lock. */
+#ifndef WALK_BATCH
+#define WALK_BATCH 32u
+#endif
 
 /* How often a call calls predicates once more for events of others. */
 #ifndef AGAIN_MAX

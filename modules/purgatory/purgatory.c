@@ -42,9 +42,6 @@
 
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)
-#ifndef WALK_BATCH
-#define WALK_BATCH 32u
-#endif
 
 /* In a child process of the one that made the timer. */
 static bool

@@ -114,6 +114,24 @@ deadlines_move()
 }
 
 static void
+lists_what_waits()
+{
+	fixture f;
+	int seen = 0;
+	auto a = f.purgatory.watch(1s, {one, two}, nullptr, f.done());
+
+	f.purgatory.watch(1s, one, nullptr, f.done());
+	CHECK(f.purgatory.count(one) == 2 && f.purgatory.count(two) == 1);
+	CHECK(f.purgatory.list(one, [&](hwt::purgatory::operation each) {
+		seen++;
+		return each.handle().id != a.handle().id;
+	}) == 1);
+	CHECK(seen == 1);
+	CHECK(f.purgatory.list(one, [](auto each) { each.cancel(); }) == 2);
+	CHECK(f.purgatory.count(one) == 0);
+}
+
+static void
 handles_end_it()
 {
 	fixture f;
@@ -396,6 +414,7 @@ main()
 	    TEST(is_empty_when_it_completes_at_once),
 	    TEST(expires),
 	    TEST(deadlines_move),
+	    TEST(lists_what_waits),
 	    TEST(handles_end_it),
 	    TEST(waits_for_a_value),
 	    TEST(takes_all_kinds_of_callables_and_keys),

@@ -824,6 +824,52 @@ watch_another(void)
 	(void)watch(3, keys, 1, HWT_NEVER);
 }
 
+/* Listing. */
+
+static unsigned seen[OPERATIONS];
+
+static bool
+see(hwt_operation handle, void *arg, void *ctx)
+{
+	const struct operation_ledger *o = arg;
+
+	explore_check(ctx == seen && handle.id == o->handle.id);
+	seen[o - ledger]++;
+	return true;
+}
+
+/* What waits throughout is seen once; the second and the last end meanwhile. */
+static void
+list_a(void)
+{
+	size_t visited;
+	unsigned i;
+
+	explore_check(
+	    hwt_purgatory_list_key(purgatory, A, see, seen, &visited) == 0);
+	for (i = 0; i < OPERATIONS; i++) {
+		visited -= seen[i];
+		explore_check(seen[i] <= 1);
+	}
+	explore_check(visited == 0 && seen[0] == 1 && seen[2] == 1);
+	explore_check(seen[5] == 1);
+}
+
+static void
+begin_list(void)
+{
+	memset(seen, 0, sizeof(seen));
+	begin_many();
+	(void)watch_value(4, 1, HWT_NEVER);
+	(void)watch_value(5, 7, HWT_NEVER);
+}
+
+static void
+raise_to_one(void)
+{
+	raise_to(1);
+}
+
 /* Executors. */
 
 static void
@@ -1361,6 +1407,18 @@ const struct program purgatory_programs[] = {
 	.name = "purgatory/walk-cancel-key",
 	.begin = begin_many,
 	.thread = {event_a, cancel_b},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/list-cancel-raise",
+	.begin = begin_list,
+	.thread = {list_a, cancel_b, raise_to_one},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/list-watch-check",
+	.begin = begin_list,
+	.thread = {list_a, watch_another, event_b},
 	.end = end_all,
     },
     {

@@ -34,6 +34,9 @@ child_calls(void *arg)
 	child_rc(hwt_purgatory_check(purgatory, key, &count), -EOWNERDEAD);
 	child_rc(hwt_purgatory_raise(purgatory, key, 1, &count), -EOWNERDEAD);
 	child_rc(hwt_purgatory_cancel_key(purgatory, key, &count), -EOWNERDEAD);
+	child_rc(hwt_purgatory_count_key(purgatory, key, &count), -EOWNERDEAD);
+	child_rc(hwt_purgatory_list_key(purgatory, key, NULL, NULL, NULL),
+	    -EOWNERDEAD);
 	child_rc(hwt_purgatory_read_stats(purgatory, &stats), -EOWNERDEAD);
 	child_rc(hwt_purgatory_stats_write(purgatory, stderr, HWT_JSON),
 	    -EOWNERDEAD);

@@ -65,6 +65,30 @@ ends(struct expected *e, enum hwt_outcome outcome)
 	ended++;
 }
 
+static bool
+visit(hwt_operation handle, void *arg, void *ctx)
+{
+	const struct expected *e = arg;
+	unsigned key = *(unsigned *)ctx;
+
+	assert_u64(handle.id, e->real.handle.id);
+	cr_assert(e->live && (e->keys >> key & 1));
+	return true;
+}
+
+static void
+compare_key(unsigned key)
+{
+	size_t count, visited;
+
+	assert_rc(hwt_purgatory_count_key(yard.purgatory, KEY(key), &count), 0);
+	assert_u64(count, links_of(key));
+	assert_rc(hwt_purgatory_list_key(
+		      yard.purgatory, KEY(key), visit, &key, &visited),
+	    0);
+	assert_u64(visited, count);
+}
+
 static void
 compare(void)
 {
@@ -85,6 +109,7 @@ compare(void)
 	for (i = 0; i < KEYS; i++) {
 		links += links_of(i);
 		keys += links_of(i) > 0;
+		compare_key(i);
 	}
 	assert_u64(stats.pending, pending);
 	assert_u64(stats.links, links);

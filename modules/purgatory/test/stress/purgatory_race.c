@@ -14,6 +14,7 @@
  *   deadlines each thread moves those of its own operations, while all end any:
  *             none expires before the one that it was moved to last, and in the
  *             end, when all are due, all have ended
+ *   listing   what waits throughout is seen once, while others come and go
  *   shutdown  the purgatory ends and is destroyed while all others call it,
  *             up to the last call
  */
@@ -30,6 +31,8 @@ enum {
 	WAVE = 2000,
 	MOVES = 20000,
 	MOVED = 16, /* a thread */
+	LISTINGS = 1000,
+	LISTED = 100,
 	SHUTDOWNS = 300
 };
 
@@ -481,6 +484,90 @@ moves_thread(void *arg)
 	return NULL;
 }
 
+/* Listing. */
+static hwt_operation stays[LISTED];
+
+static void
+listed_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
+{
+	(void)operation, (void)arg;
+	atomic_fetch_add(&expired, outcome == HWT_EXPIRED);
+	atomic_fetch_add(&ended, 1);
+}
+
+static bool
+see(hwt_operation operation, void *arg, void *ctx)
+{
+	unsigned char *seen = ctx;
+
+	if (arg != NULL) {
+		stress_check(operation.id == ((hwt_operation *)arg)->id,
+		    "another handle");
+		seen[(hwt_operation *)arg - stays]++;
+	}
+	return true;
+}
+
+/* One lists; the others watch and end what is between. */
+static void *
+lists_thread(void *arg)
+{
+	uint64_t number = (uint64_t)(uintptr_t)arg;
+	uint64_t random = random_seed(number);
+	struct hwt_key key = {5, 0};
+	struct hwt_operation_spec spec = {
+	    .done = listed_done, .keys = &key, .key_count = 1};
+	unsigned char seen[LISTED];
+	hwt_operation own[LISTED] = {{0}};
+	uint64_t i, k;
+
+	for (i = stress_scaled(LISTINGS); i-- > 0;) {
+		memset(seen, 1, sizeof(seen));
+		if (number == 1) {
+			memset(seen, 0, sizeof(seen));
+			stress_check(hwt_purgatory_list_key(
+					 purgatory, key, see, seen, NULL) == 0,
+			    "list");
+		}
+		for (k = 0; k < LISTED; k++)
+			stress_check(seen[k] == 1, "seen %u times", seen[k]);
+		for (k = 0; k < LISTED && number > 1; k++) {
+			(void)hwt_operation_cancel(purgatory, own[k]);
+			spec.at_least = random_below(&random, 5);
+			spec.delay_ns = HWT_US(random_below(&random, 900));
+			stress_check(
+			    hwt_purgatory_watch(purgatory, &own[k], &spec) == 0,
+			    "watch");
+			atomic_fetch_add(&accepted, 1);
+		}
+	}
+	return NULL;
+}
+
+static void
+listing(void)
+{
+	struct hwt_key key = {5, 0};
+	struct hwt_operation_spec spec = {.done = listed_done,
+	    .keys = &key,
+	    .key_count = 1,
+	    .delay_ns = HWT_NEVER};
+	unsigned i;
+
+	stress_phase("listing", 0);
+	make();
+	for (i = 0; i < LISTED; i++) {
+		spec.arg = &stays[i];
+		spec.at_least = i % 5;
+		stress_check(
+		    hwt_purgatory_watch(purgatory, &stays[i], &spec) == 0,
+		    "watch");
+		atomic_fetch_add(&accepted, 1);
+	}
+	run_threads(lists_thread);
+	unmake();
+}
+
 /* Shutdown. */
 static void *
 until_closed_thread(void *arg)
@@ -536,6 +623,7 @@ main(int argc, char **argv)
 	make();
 	run_threads(moves_thread);
 	unmake();
+	listing();
 	handoff(false);
 	handoff(true);
 	for (turn = 0; turn < stress_scaled(SHUTDOWNS); turn++)
