@@ -581,20 +581,6 @@ fork_now_and_then(void)
 	count(&children, 1);
 }
 
-static unsigned
-maps_entries(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	unsigned lines = 0;
-	int c;
-
-	stress_must(maps, "/proc/self/maps: %s", strerror(errno));
-	while ((c = getc(maps)) != EOF)
-		lines += c == '\n';
-	fclose(maps);
-	return lines;
-}
-
 static struct sample
 sample_now(uint64_t begun_ns)
 {

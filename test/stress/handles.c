@@ -32,14 +32,6 @@ struct owner {
 };
 
 static void
-never(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of an hour has started");
-}
-
-static void
 nothing(hwt_timeout timeout, void *arg)
 {
 	(void)timeout;
@@ -83,7 +75,7 @@ static void
 live_schedule(hwt_timeout *timeout)
 {
 	int error =
-	    hwt_new_timeout(timer, timeout, never, timeout, HWT_SEC(3600));
+	    hwt_new_timeout(timer, timeout, never_task, timeout, HWT_SEC(3600));
 
 	stress_must(!error, "hwt_new_timeout: %d", error);
 }
@@ -181,8 +173,8 @@ main(int argc, char **argv)
 	timer = timer_create_ns(HWT_US(100), 512, 0);
 	other_timer = timer_create_ns(HWT_MS(100), 512, 0);
 	for (i = 0; i < LIVE; i++)
-		stress_must(!hwt_new_timeout(other_timer, &others[i], never,
-				NULL, HWT_SEC(3600)),
+		stress_must(!hwt_new_timeout(other_timer, &others[i],
+				never_task, NULL, HWT_SEC(3600)),
 		    "hwt_new_timeout");
 	for (i = 0; i < THREADS; i++) {
 		owners[i].random = random_seed(i);

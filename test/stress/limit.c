@@ -31,26 +31,18 @@ static struct hwt *timer;
 static atomic_int taken;
 static atomic_uint_fast64_t refusals;
 
-static void
-never(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of an hour has started");
-}
-
 /* All places must be there, and not one more. */
 static void
 check_all_places(const char *after)
 {
 	static hwt_timeout timeouts[LIMIT + 1];
-	struct hwt_spec spec = {.task = never, .delay_ns = HWT_SEC(3600)};
+	struct hwt_spec spec = {.task = never_task, .delay_ns = HWT_SEC(3600)};
 	unsigned i, accepted = 0;
 
 	stress_check(!hwt_pending_timeouts(timer), "after %s: pending", after);
 	for (i = 0; i < LIMIT + 1; i++)
 		accepted += !hwt_new_timeout(
-		    timer, &timeouts[i], never, NULL, HWT_SEC(3600));
+		    timer, &timeouts[i], never_task, NULL, HWT_SEC(3600));
 	stress_check(accepted == LIMIT, "after %s: %u of %d places", after,
 	    accepted, LIMIT);
 	stress_check(hwt_new_timeouts(timer, 1, &spec, NULL) == -ENOBUFS,
@@ -79,10 +71,10 @@ crowd_schedule(struct crowd_member *member)
 	if (random_below(&member->random, 4)) {
 		count = 1;
 		error = hwt_new_timeout(
-		    timer, timeouts, never, NULL, HWT_SEC(3600));
+		    timer, timeouts, never_task, NULL, HWT_SEC(3600));
 	} else {
 		for (i = 0; i < count; i++) {
-			specs[i].task = never;
+			specs[i].task = never_task;
 			specs[i].delay_ns = HWT_SEC(3600);
 		}
 		error = hwt_new_timeouts(timer, count, specs, timeouts);

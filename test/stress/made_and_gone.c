@@ -51,20 +51,6 @@ static struct sizes early, late;
 static atomic_uint_fast64_t accepted, started, cancelled, listed;
 static atomic_uint warnings;
 
-static unsigned
-maps_entries(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	unsigned lines = 0;
-	int c;
-
-	stress_must(maps, "/proc/self/maps: %s", strerror(errno));
-	while ((c = getc(maps)) != EOF)
-		lines += c == '\n';
-	fclose(maps);
-	return lines;
-}
-
 static struct sizes
 sizes_now(void)
 {

@@ -46,14 +46,6 @@ struct member {
 	pthread_t thread;
 };
 
-static void
-never(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of an hour has started");
-}
-
 static bool
 schedule_next(struct member *member, uint64_t number)
 {
@@ -64,8 +56,9 @@ schedule_next(struct member *member, uint64_t number)
 	    atomic_load_explicit(&ring->popped, memory_order_acquire) +
 		RING_PLACES)
 		return false;
-	error = hwt_new_timeout(member->timer,
-	    &ring->places[number % RING_PLACES], never, NULL, HWT_SEC(3600));
+	error =
+	    hwt_new_timeout(member->timer, &ring->places[number % RING_PLACES],
+		never_task, NULL, HWT_SEC(3600));
 	stress_must(!error, "hwt_new_timeout: %d", error);
 	atomic_store_explicit(&ring->pushed, number + 1, memory_order_release);
 	return true;
@@ -153,7 +146,7 @@ schedule_all(struct hwt *timer, hwt_timeout *timeouts)
 
 	for (i = 0; i < PLACED; i++) {
 		error = hwt_new_timeout(
-		    timer, &timeouts[i], never, NULL, HWT_SEC(3600) + i);
+		    timer, &timeouts[i], never_task, NULL, HWT_SEC(3600) + i);
 		stress_must(!error, "hwt_new_timeout: %d", error);
 	}
 	probe_wait(timer);

@@ -285,17 +285,10 @@ saw_every_end(void)
 int
 main(int argc, char **argv)
 {
-	uint64_t random, rounds, i;
+	uint64_t rounds;
 
 	stress_begin("periodic", argc, argv);
-	random = random_seed(0);
-	rounds = stress_scaled(ROUNDS);
-	/* Few rounds may be too short to see every kind of end. */
-	for (i = 0; i < rounds || (i < rounds + 50 && !saw_every_end()); i++)
-		round_run(&random, i);
-	rounds = i;
-	stress_check(
-	    saw_every_end(), "the rounds did not see every kind of end");
+	rounds = stress_rounds(ROUNDS, round_run, saw_every_end);
 	return stress_end("%" PRIu64 " timeouts, %" PRIu64
 			  " runs; ended: %" PRIu64 " cancelled, %" PRIu64
 			  " returned, %" PRIu64 " with a last run",

@@ -29,14 +29,6 @@ struct puller {
 
 static const uint64_t tick_ns = HWT_MS(10);
 
-static void
-never(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of hours has started");
-}
-
 static uint64_t
 delay_of_turn(unsigned timeout, uint64_t turn)
 {
@@ -83,7 +75,7 @@ main(int argc, char **argv)
 		for (k = 0; k < TIMEOUTS; k++)
 			stress_must(
 			    !hwt_new_timeout(timer, &pullers[i].timeouts[k],
-				never, NULL, delay_of_turn(k, 0)),
+				never_task, NULL, delay_of_turn(k, 0)),
 			    "hwt_new_timeout");
 	}
 	probe_wait(timer);

@@ -778,17 +778,10 @@ saw_every_end(void)
 int
 main(int argc, char **argv)
 {
-	uint64_t random, rounds, i;
+	uint64_t rounds;
 
 	stress_begin("race_all", argc, argv);
-	random = random_seed(0);
-	rounds = stress_scaled(ROUNDS);
-	/* Few rounds may be too short to see every kind of end. */
-	for (i = 0; i < rounds || (i < rounds + 50 && !saw_every_end()); i++)
-		round_run(&random, i);
-	rounds = i;
-	stress_check(
-	    saw_every_end(), "the rounds did not see every kind of end");
+	rounds = stress_rounds(ROUNDS, round_run, saw_every_end);
 	return stress_end("%" PRIu64 " rounds of %d to %d threads, accepted "
 			  "%" PRIu64 " = started %" PRIu64
 			  " + cancelled %" PRIu64 " + unprocessed %" PRIu64

@@ -293,6 +293,47 @@ folder_entries(const char *path)
 	return entries;
 }
 
+static inline unsigned
+maps_entries(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned lines = 0;
+	int c;
+
+	stress_must(maps, "/proc/self/maps: %s", strerror(errno));
+	while ((c = getc(maps)) != EOF)
+		lines += c == '\n';
+	fclose(maps);
+	return lines;
+}
+
+/* Runs rounds, as many as the scale says, and up to 50 more until they have
+ * seen every kind of end. Returns their number. */
+static inline uint64_t
+stress_rounds(uint64_t count,
+    void (*round_run)(uint64_t *random, uint64_t round),
+    bool (*saw_every_end)(void))
+{
+	uint64_t random = random_seed(0);
+	uint64_t rounds = stress_scaled(count);
+	uint64_t i;
+
+	for (i = 0; i < rounds || (i < rounds + 50 && !saw_every_end()); i++)
+		round_run(&random, i);
+	stress_check(
+	    saw_every_end(), "the rounds did not see every kind of end");
+	return i;
+}
+
+/* The task of a timeout that is far away. */
+static inline void
+never_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+	stress_fail("a timeout of an hour has started");
+}
+
 /* Threads of this process. A join returns a moment before the kernel has taken
  * the thread out of the list: what still falls is looked at again. */
 static inline unsigned

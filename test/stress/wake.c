@@ -62,14 +62,6 @@ started(hwt_timeout timeout, void *arg)
 }
 
 static void
-never(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of an hour has started");
-}
-
-static void
 wait_for_start(struct sleeper *sleeper, uint64_t step, uint64_t delay_ns)
 {
 	uint64_t until_ns = stress_now_ns() + HWT_SEC(PATIENCE_S);
@@ -159,8 +151,8 @@ run_worker(const struct way *way, uint64_t tick_ns, unsigned threads)
 	struct hwt_unprocessed unprocessed;
 
 	if (way->far)
-		stress_must(
-		    !hwt_new_timeout(timer, NULL, never, NULL, HWT_SEC(3600)),
+		stress_must(!hwt_new_timeout(
+				timer, NULL, never_task, NULL, HWT_SEC(3600)),
 		    "hwt_new_timeout");
 	run_sleepers(timer, way, tick_ns, threads);
 	stress_check(!hwt_stop(timer, &unprocessed), "hwt_stop");
@@ -216,8 +208,8 @@ run_manual(const struct way *way, uint64_t tick_ns, unsigned threads)
 	stress_must(control.wake_fd >= 0, "eventfd: %s", strerror(errno));
 	stress_must(!hwt_create(&control.timer, &options), "hwt_create");
 	if (way->far)
-		stress_must(!hwt_new_timeout(control.timer, NULL, never, NULL,
-				HWT_SEC(3600)),
+		stress_must(!hwt_new_timeout(control.timer, NULL, never_task,
+				NULL, HWT_SEC(3600)),
 		    "hwt_new_timeout");
 	control.thread = stress_thread(control_thread, NULL);
 	run_sleepers(control.timer, way, tick_ns, threads);
