@@ -244,15 +244,21 @@ YardTest(bounded, or_the_next_event_does)
 Test(bounded, what_is_left_can_be_cancelled_and_its_record_serves_another)
 {
 	struct operation operation;
-	struct operation other = {.yard = &yard};
+	struct operation other;
+	bool reused;
 
 	yard_open(&yard, NULL);
 	leave_one(&operation, HWT_SEC(1));
 	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
 	assert_ended(&operation, HWT_CANCELLED);
-	while (watch_key(&other, KEY(2), HWT_SEC(1)) == 0 &&
-	    ((other.handle.id ^ operation.handle.id) & 0xfffffff) != 0)
-		assert_u64(cancel_key(&yard, KEY(2)), 1);
+	do {
+		other = (struct operation){.yard = &yard};
+		assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
+		reused =
+		    ((other.handle.id ^ operation.handle.id) & 0xfffffff) == 0;
+		if (!reused)
+			assert_u64(cancel_key(&yard, KEY(2)), 1);
+	} while (!reused);
 	other.tries = 0;
 	(void)fixture_tick(&yard.fixture, 1);
 	assert_u64(other.tries, 0);
