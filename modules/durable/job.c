@@ -64,6 +64,16 @@ outcome_of(int result)
 	return result == 0 ? DONE : result == HWT_DURABLE_RETRY ? RETRY : FAIL;
 }
 
+/* A running average of some eight durations. */
+static void
+duration_add(struct hwt_durable_worker *worker, uint64_t duration_ns)
+{
+	if (!worker->measured)
+		worker->mean_ns = duration_ns;
+	worker->measured = true;
+	worker->mean_ns = worker->mean_ns / 8 * 7 + duration_ns / 8;
+}
+
 /* With the lock held, and when it returns. False: it is later. */
 static bool
 job_run(struct hwt_durable_worker *worker, struct job *job)
@@ -83,7 +93,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 	result = worker->callback(worker->ctx, &job->delivery);
 	inside = NULL;
 	lock(worker);
-	job->ended_ns = boot_now_ns();
+	duration_add(worker, boot_now_ns() - job->called_ns);
 	job->runs = false;
 	worker->running--;
 	job->later = result == HWT_DURABLE_LATER && job->open;
@@ -281,25 +291,11 @@ jobs_check(struct hwt_durable_worker *worker)
 	}
 }
 
-/* A running average of some eight durations. */
-static void
-duration_add(struct hwt_durable_worker *worker, const struct job *job)
-{
-	uint64_t duration_ns = job->ended_ns - job->called_ns;
-
-	if (!worker->measured)
-		worker->mean_ns = duration_ns;
-	worker->measured = true;
-	worker->mean_ns = worker->mean_ns / 8 * 7 + duration_ns / 8;
-}
-
 static void
 job_collect(struct hwt_durable_worker *worker, struct job *job)
 {
 	job->returned = true;
 	loop_cancel(&worker->loop, &job->limit);
-	if (job->called_ns != 0)
-		duration_add(worker, job);
 	if (job->finished)
 		job->retry_delay_ns = job->finish_delay_ns;
 	if (job->finish_error != NULL) {

@@ -26,14 +26,15 @@
  * the stop. Whoever closes it decides, and no other.
  *
  * LOCK. It protects ready, returned, running, later, the buckets of open,
- * stopping, expired, abandoned, loop_ended, and of a job called_ns, ended_ns,
- * outcome, runs, open, later, finish_delay_ns, finish_error, given_up and
- * lease_ns. The loop alone writes lease_ns, and reads it without the lock. No
- * callback is called with the lock, and no call to the engine made. What is
- * written before later_close is the loop's when the job has returned. All else
- * that changes belongs to the loop: held and ended, the job's place in them,
- * its marks, the sources and the times of the last polls. A job's delivery is
- * written before it gets into ready; its token, before the callback.
+ * mean_ns, measured, stopping, expired, abandoned, loop_ended, and of a job
+ * called_ns, outcome, runs, open, later, finish_delay_ns, finish_error,
+ * given_up and lease_ns. The loop alone writes lease_ns, and reads it without
+ * the lock. No callback is called with the lock, and no call to the engine
+ * made. What is written before later_close is the loop's when the job has
+ * returned. All else that changes belongs to the loop: held and ended, the
+ * job's place in them, its marks, the sources and the times of the last polls.
+ * A job's delivery is written before it gets into ready; its token, before the
+ * callback.
  */
 #ifndef HWT_DURABLE_WORKER_INSIDE_H
 #define HWT_DURABLE_WORKER_INSIDE_H
@@ -75,7 +76,7 @@ struct job {
 	uint64_t retry_delay_ns; /* the callback's, then the loop's */
 	uint64_t finish_delay_ns; /* of hwt_durable_finish */
 	uint64_t lease_ns; /* over then: CLOCK_BOOTTIME, as all of these */
-	uint64_t taken_ns, called_ns, ended_ns;
+	uint64_t taken_ns, called_ns;
 	uint32_t shard;
 	enum outcome outcome, sent; /* of the callback; as it is sent */
 	hwt_timeout limit;
@@ -124,6 +125,8 @@ struct hwt_durable_worker {
 	uint32_t running;
 	uint32_t later; /* jobs that are */
 	struct job_bucket *open; /* by their tokens */
+	uint64_t mean_ns; /* how long a callback takes */
+	bool measured;
 	bool stopping; /* no callback is called any more */
 	bool expired; /* jobs that are later are waited for no more */
 	bool abandoned; /* what is not reported yet is left to its lease */
@@ -139,8 +142,6 @@ struct hwt_durable_worker {
 	uint32_t notified_count, next_source;
 	uint64_t looked_ns; /* when it last looked everywhere */
 	uint64_t extend_ns; /* when it will extend leases */
-	uint64_t mean_ns; /* how long a callback takes */
-	bool measured;
 	bool flush_due;
 	uint64_t send_back_off_ns;
 	hwt_timeout look, extend, flush, send_again;

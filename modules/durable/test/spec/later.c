@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -421,6 +422,8 @@ Test(later, the_next_is_taken_when_the_callback_has_returned)
 {
 	struct hwt_durable_worker_options options = work();
 	struct hwt_durable_task task[CALLS_MAX];
+	char said[SAID_MAX];
+	const char *takes;
 	char id[CALLS_MAX][4];
 	uint64_t from;
 	int i;
@@ -434,6 +437,13 @@ Test(later, the_next_is_taken_when_the_callback_has_returned)
 	assert_rc(hwt_durable_add(place.durable, CALLS_MAX, task, NULL), 0);
 	await_calls(CALLS_MAX);
 	cr_assert(monotonic_ns() - from < HWT_SEC(15));
+	/* Once for each task, if it did not take ahead. */
+	(void)server_ask(&place.server, said, "INFO commandstats");
+	takes = strstr(said, "cmdstat_lrange:calls=");
+	cr_assert(takes != NULL);
+	cr_assert(strtoul(takes + strlen("cmdstat_lrange:calls="), NULL, 10) <
+		CALLS_MAX / 2,
+	    "%.40s", takes);
 	for (i = 0; i < CALLS_MAX; i++)
 		assert_rc(hwt_durable_finish(token[i], 0, 0), 0);
 	yard_close();
