@@ -498,7 +498,7 @@ static void
 measure(void)
 {
 	static struct perf_histogram pauses;
-	uint64_t begun_ns, loads, before;
+	uint64_t begun_ns, cpu_ns, loads, before;
 	unsigned i;
 
 	draw_all(options.objects);
@@ -520,7 +520,10 @@ measure(void)
 		(void)pthread_join(workers[i].thread, NULL);
 	tell(perf_now_ns() - begun_ns, design->loads() - loads, &pauses);
 	begun_ns = perf_now_ns();
+	cpu_ns = perf_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	design->destroy();
+	perf_metric("destroy_cpu_ms", "ms",
+	    (double)(perf_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns) / 1e6);
 	perf_metric(
 	    "destroy_ms", "ms", (double)(perf_now_ns() - begun_ns) / 1e6);
 	perf_metric(
