@@ -45,7 +45,7 @@ round_route(struct engine_batch *batch)
 			call->node = table_node(batch->engine, call->shard);
 		if (call->node == UNROUTED) {
 			call_again(batch, call, -EAGAIN);
-			table_doubt(batch->engine);
+			table_set_stale(batch->engine);
 		} else
 			group_add(batch, call->node);
 	}

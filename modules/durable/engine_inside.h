@@ -142,7 +142,7 @@ void node_judge(struct engine *engine, uint32_t node, uint64_t began_ns,
 
 /* table.c; UNROUTED: no node is known to have the shard. */
 int table_ensure(struct engine *engine, const struct limit *limit);
-void table_doubt(struct engine *engine);
+void table_set_stale(struct engine *engine);
 uint32_t table_node(struct engine *engine, uint32_t shard);
 
 /* call.c */

@@ -50,7 +50,7 @@ batch_waits(const struct engine_batch *batch)
 /* Too few replicas have what this round has answered: it stands on one machine
  * alone, and may be lost with it. */
 static void
-round_doubt(struct engine_batch *batch, uint32_t node)
+round_time_out(struct engine_batch *batch, uint32_t node)
 {
 	struct engine_call *call;
 
@@ -121,7 +121,7 @@ group_connect(struct engine_batch *batch, struct engine_group *group)
 	    engine_connect(engine, &address, &group->connection, &group->limit);
 	if (error != 0) {
 		node_judge(engine, group->node, group->began_ns, &group->limit);
-		table_doubt(engine);
+		table_set_stale(engine);
 	} else
 		node_verified(engine, group->node, group->connection);
 	return error;
@@ -157,7 +157,7 @@ group_verify(struct engine_batch *batch, struct engine_group *group)
 	pool->verified_ns = 0;
 	unlock(engine);
 	node_judge(engine, group->node, group->began_ns, &group->limit);
-	table_doubt(engine);
+	table_set_stale(engine);
 	return connect_failed(engine, &connection->address, error, why);
 }
 
@@ -180,7 +180,7 @@ group_open(
 	if (error == 0 &&
 	    (error = level_verify(
 		 batch->engine, group->node, group->connection)) != 0)
-		table_doubt(batch->engine);
+		table_set_stale(batch->engine);
 	if (error != 0)
 		group_fail(batch, group, error, false);
 	return error == 0;
@@ -208,7 +208,7 @@ group_send(struct engine_batch *batch, struct engine_group *group)
 	if (error == 0)
 		return;
 	node_judge(batch->engine, group->node, group->began_ns, &group->limit);
-	table_doubt(batch->engine);
+	table_set_stale(batch->engine);
 	group_fail(batch, group, error, written);
 }
 
@@ -248,7 +248,7 @@ wait_receive(struct engine_batch *batch, struct engine_group *group)
 		return error;
 	engine_log(engine, LOG_WARNING, "fewer than %u replicas have answered",
 	    group->replicas);
-	round_doubt(batch, group->node);
+	round_time_out(batch, group->node);
 	/* One may have come or gone: they are to be counted again. */
 	lock(engine);
 	engine->pool[group->node].verified_ns = 0;
@@ -273,7 +273,7 @@ group_end(struct engine_batch *batch, struct engine_group *group, int error,
 	if (error != 0)
 		node_judge(
 		    batch->engine, group->node, group->began_ns, &group->limit);
-	table_doubt(batch->engine);
+	table_set_stale(batch->engine);
 	for (call = batch->call; call < batch->call + batch->count; call++) {
 		if ((call->marks & SENT) == 0 || call->node != group->node)
 			continue;
@@ -297,6 +297,6 @@ group_receive(struct engine_batch *batch, struct engine_group *group)
 	if (error == 0 && batch_waits(batch))
 		error = wait_receive(batch, group);
 	else if (batch_waits(batch))
-		round_doubt(batch, group->node);
+		round_time_out(batch, group->node);
 	group_end(batch, group, error, useless);
 }

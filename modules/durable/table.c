@@ -231,7 +231,7 @@ table_ensure(struct engine *engine, const struct limit *limit)
 }
 
 void
-table_doubt(struct engine *engine)
+table_set_stale(struct engine *engine)
 {
 	lock(engine);
 	engine->stale = true;
@@ -292,7 +292,7 @@ engine_connect_near(struct engine *engine, uint32_t shard,
 	error = engine_connect(engine, &address, connection, limit);
 	if (error != 0) {
 		node_judge(engine, node, began_ns, limit);
-		table_doubt(engine);
+		table_set_stale(engine);
 	}
 	return error;
 }

@@ -25,7 +25,7 @@ struct task {
 
 struct producer;
 
-/* Due times that a queue can be told are so many ms apart. */
+/* The resolution of due times in a queue, in ms. */
 extern const unsigned queue_unit_ms;
 
 /* Once, before all else. server: see the top of the file of each queue. */

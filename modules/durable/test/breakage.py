@@ -389,14 +389,14 @@ class Served(Breakage):
     def setUp(self):
         super().setUp()
         self.worker = self.actor(schedules=True, works=(2, 30000, 0))
-        self.hasty = self.actor(timeout=300)
+        self.brief = self.actor(timeout=300)
 
     def end(self, *names):
         """All is well again."""
         self.add(self.worker, "done", "last")
         self.ends(self.worker, "last", *names)
         self.never_early(self.worker)
-        self.stop_all(self.worker, self.hasty)
+        self.stop_all(self.worker, self.brief)
         self.check()
 
     def once(self, *names):
@@ -420,7 +420,7 @@ class Engines(Served):
                 said = client.pipeline([("PING",)])[0]
                 self.assertIn("LOADING", str(said))
             # It looks at its clients seldom: the last try has no answer.
-            said = {self.hasty("add", "q", 600000, 5, "done", f"u{i}")[0]: i
+            said = {self.brief("add", "q", 600000, 5, "done", f"u{i}")[0]: i
                     for i in range(4)}
             self.assertLessEqual(set(said), {
                 -errno.EAGAIN, -errno.ECONNREFUSED, -errno.ETIMEDOUT})
@@ -429,7 +429,7 @@ class Engines(Served):
             self.assertTrue(result == -errno.ENOENT or
                             error == -errno.ETIMEDOUT, (error, result))
         for i in range(4):
-            self.assertIn(self.hasty("cancel", f"u{i}"),
+            self.assertIn(self.brief("cancel", f"u{i}"),
                           [[0], [-errno.ENOENT]])
         self.ends(self.worker, *names)
         self.once(*names)
@@ -482,7 +482,7 @@ class Engines(Served):
         flusher.start()
         try:
             for i in range(0, 200, 10):
-                self.add(self.hasty, "retry", *names[i:i + 10])
+                self.add(self.brief, "retry", *names[i:i + 10])
             self.ends(self.worker, *names)
         finally:
             stop.set()
@@ -495,8 +495,8 @@ class Engines(Served):
     def test_a_queue_is_deleted(self):
         self.assertEqual(self.worker("unwork", 30000), [0])
         names = [f"t{i}" for i in range(100)]
-        self.add(self.hasty, "done", *names)
-        wait_until(lambda: self.hasty("stats")[6] == 100)
+        self.add(self.brief, "done", *names)
+        wait_until(lambda: self.brief("stats")[6] == 100)
         with self.engine.client() as client:
             for shard in (0, 1):
                 client("DEL", "{%s:%d}:q:q" % (self.space, shard))
@@ -508,55 +508,55 @@ class Engines(Served):
     def test_out_of_memory(self):
         """What is there goes on; what is new has to wait."""
         names = [f"t{i}" for i in range(100)]
-        self.add(self.hasty, "retry", *names, delay=1000)
-        self.add(self.hasty, "done", "c", delay=600000)
+        self.add(self.brief, "retry", *names, delay=1000)
+        self.add(self.brief, "done", "c", delay=600000)
         with self.engine.client() as client:
             client("CONFIG", "SET", "maxmemory", 1)
             try:
                 self.assertEqual(
-                    self.hasty("add", "q", 0, 5, "done", "u", "v"),
+                    self.brief("add", "q", 0, 5, "done", "u", "v"),
                     [-errno.ENOSPC] * 3)
-                self.assertEqual(self.hasty("cancel", "c"), [0])
+                self.assertEqual(self.brief("cancel", "c"), [0])
                 self.ends(self.worker, *names)
-                self.assertEqual(self.hasty("get", "u")[0], -errno.ENOENT)
+                self.assertEqual(self.brief("get", "u")[0], -errno.ENOENT)
             finally:
                 client("CONFIG", "SET", "maxmemory", 0)
-        self.add(self.hasty, "done", "u", "v")
+        self.add(self.brief, "done", "u", "v")
         for name in names:
             self.assertEqual(self.worker.begins(name), [(1, 1), (1, 2)])
         self.end("u", "v")
 
     def test_it_is_gone_for_some_seconds(self):
         names = [f"t{i}" for i in range(50)]
-        self.add(self.hasty, "done", *names, delay=1000)
-        self.add(self.hasty, "done,2000", "long")
+        self.add(self.brief, "done", *names, delay=1000)
+        self.add(self.brief, "done,2000", "long")
         self.worker.wait(lambda runs: runs)
         self.engine.kill()
-        self.assertIn(self.hasty("add", "q", 0, 5, "done", "u"),
+        self.assertIn(self.brief("add", "q", 0, 5, "done", "u"),
                       [[-errno.ECONNREFUSED] * 2, [-errno.ETIMEDOUT] * 2])
-        self.assertEqual(self.hasty("cancel", "t0"), [-errno.ECONNREFUSED])
-        self.assertEqual(self.hasty("get", "t0")[0], -errno.ECONNREFUSED)
+        self.assertEqual(self.brief("cancel", "t0"), [-errno.ECONNREFUSED])
+        self.assertEqual(self.brief("get", "t0")[0], -errno.ECONNREFUSED)
         time.sleep(2.5)
         self.engine.start()
         self.ends(self.worker, "long", *names)
         self.once("long", *names)
-        self.add(self.hasty, "done", "u")
+        self.add(self.brief, "done", "u")
         self.end("u")
 
     def test_it_hangs_for_some_seconds(self):
         """What was sent is executed when it goes on, or not."""
         names = [f"t{i}" for i in range(50)]
-        self.add(self.hasty, "done", *names, delay=500)
+        self.add(self.brief, "done", *names, delay=500)
         os.kill(self.engine.pid, signal.SIGSTOP)
         try:
             for _ in range(3):
-                self.assertIn(self.hasty("add", "q", 0, 5, "done", "u")[0],
+                self.assertIn(self.brief("add", "q", 0, 5, "done", "u")[0],
                               [-errno.ETIMEDOUT, -errno.ECONNREFUSED])
             time.sleep(2)
         finally:
             os.kill(self.engine.pid, signal.SIGCONT)
         # Added now; or before, and pending to succeeded by now.
-        self.assertIn(self.hasty("add", "q", 0, 5, "done", "u"),
+        self.assertIn(self.brief("add", "q", 0, 5, "done", "u"),
                       [[0, state] for state in range(5)])
         self.ends(self.worker, *names)
         self.once(*names)
@@ -571,12 +571,12 @@ class Engines(Served):
         resource.prlimit(self.engine.pid, resource.RLIMIT_FSIZE,
                          (full, full))
         for i in range(1000):
-            if self.hasty("add", "q", 0, 5, "done", f"t{i}")[0] != 0:
+            if self.brief("add", "q", 0, 5, "done", f"t{i}")[0] != 0:
                 break
             acknowledged.append(f"t{i}")
         self.assertTrue(20 < len(acknowledged) < 999, len(acknowledged))
         self.engine.process.wait(LIMIT)
-        self.assertIn(self.hasty("add", "q", 0, 5, "done", "u")[0],
+        self.assertIn(self.brief("add", "q", 0, 5, "done", "u")[0],
                       [-errno.ETIMEDOUT, -errno.ECONNREFUSED])
         self.engine.restart()
         self.ends(self.worker, *acknowledged)
@@ -600,29 +600,29 @@ class Engines(Served):
             client("BGSAVE")
             wait_until(lambda: b"rdb_last_bgsave_status:err" in
                        client("INFO", "persistence"))
-            self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
+            self.assertEqual(self.brief("add", "q", 0, 5, "done", "u"),
                              [-errno.ENOSPC] * 2)
             time.sleep(2)
-            self.assertEqual(self.hasty("get", "u")[0], -errno.ENOENT)
+            self.assertEqual(self.brief("get", "u")[0], -errno.ENOENT)
             client("CONFIG", "SET", "dir", home)
             client("BGSAVE")
             wait_until(lambda: b"rdb_last_bgsave_status:ok" in
                        client("INFO", "persistence"))
         self.ends(self.worker, *names)
         self.once(*names)
-        self.add(self.hasty, "done", "u")
+        self.add(self.brief, "done", "u")
         self.end("u")
 
     def test_its_data_are_gone(self):
-        self.add(self.hasty, "done", "t", delay=600000)
+        self.add(self.brief, "done", "t", delay=600000)
         with self.engine.client() as client:
             client("FLUSHALL")
-        self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
+        self.assertEqual(self.brief("add", "q", 0, 5, "done", "u"),
                          [-errno.ESTALE] * 2)
-        self.assertEqual(self.hasty("cancel", "t"), [-errno.ESTALE])
+        self.assertEqual(self.brief("cancel", "t"), [-errno.ESTALE])
         fresh = self.actor(schedules=True, works=(2, 30000, 0))
         self.assertEqual(fresh("get", "t")[0], -errno.ENOENT)
-        self.assertEqual(self.hasty("add", "q", 0, 5, "done", "u"),
+        self.assertEqual(self.brief("add", "q", 0, 5, "done", "u"),
                          [-errno.ESTALE] * 2)
         self.stop_all(self.worker)
         self.worker = fresh
@@ -640,7 +640,7 @@ class Settings(Served):
             client("CONFIG", "SET", *setting)
         began = time.monotonic()
         while True:
-            answer = self.hasty("add", "q", 600000, 5, "done", f"l{count}")
+            answer = self.brief("add", "q", 600000, 5, "done", f"l{count}")
             if answer[0] != 0 or time.monotonic() > began + LIMIT:
                 return count, time.monotonic() - began, answer[0]
             count += 1
@@ -648,7 +648,7 @@ class Settings(Served):
     def test_it_is_told_to_keep_less(self):
         """Under clients that are connected. Nothing is acknowledged that would
         not be kept, but for a second; then it goes on by itself."""
-        self.add(self.hasty, "done,1500", "long")
+        self.add(self.brief, "done,1500", "long")
         self.worker.wait(lambda runs: runs)
         for name, weak, strong in (
                 ("appendonly", "no", "yes"),
@@ -660,14 +660,14 @@ class Settings(Served):
                 count, seconds, error = self.lost_after(name, weak)
                 self.assertEqual(error, -errno.EOPNOTSUPP)
                 self.assertLess(seconds, 5, count)
-                self.assertIn(name, self.hasty.said())
+                self.assertIn(name, self.brief.said())
                 with self.engine.client() as client:
                     client("CONFIG", "SET", name, strong)
-                wait_until(lambda: self.hasty(
+                wait_until(lambda: self.brief(
                     "add", "q", 600000, 5, "done", f"after-{name}")[0] == 0)
                 for i in range(count):
-                    self.hasty("cancel", f"l{i}")
-                self.hasty("cancel", f"after-{name}")
+                    self.brief("cancel", f"l{i}")
+                self.brief("cancel", f"after-{name}")
         # What had run meanwhile has told its end.
         self.ends(self.worker, "long")
         self.once("long")
@@ -686,16 +686,16 @@ class Settings(Served):
         """appendonly yes begins a rewrite; until it has ended, a kill takes
         what was added since the no."""
         names = [f"t{i}" for i in range(400)]
-        self.add(self.hasty, "done", *names, delay=600000)
+        self.add(self.brief, "done", *names, delay=600000)
         self.lost_after("appendonly", "no")
         with self.engine.client() as client:
             self.rewrite_slowly(client, "CONFIG", "SET", "appendonly", "yes")
             self.assertEqual(
-                self.hasty("add", "q", 600000, 5, "done", "u"),
+                self.brief("add", "q", 600000, 5, "done", "u"),
                 [-errno.EAGAIN] * 2)
-            wait_until(lambda: self.hasty(
+            wait_until(lambda: self.brief(
                 "add", "q", 600000, 5, "done", "u")[0] == 0)
-            self.assertIn("not yet written", self.hasty.said())
+            self.assertIn("not yet written", self.brief.said())
             self.assertIn(b"aof_rewrite_in_progress:0",
                           client("INFO", "persistence"))
         self.engine.kill()
@@ -704,11 +704,11 @@ class Settings(Served):
 
     def test_a_rewrite_alone_is_no_reason(self):
         names = [f"t{i}" for i in range(400)]
-        self.add(self.hasty, "done", *names, delay=600000)
+        self.add(self.brief, "done", *names, delay=600000)
         with self.engine.client() as client:
             self.rewrite_slowly(client, "BGREWRITEAOF")
             for i in range(25):
-                self.add(self.hasty, "done", f"v{i}", delay=600000)
+                self.add(self.brief, "done", f"v{i}", delay=600000)
                 self.add(self.actor(), "done", f"w{i}", delay=600000)
                 time.sleep(0.05)
             self.assertIn(b"aof_rewrite_in_progress:1",
@@ -726,20 +726,20 @@ class Clocks(Breakage):
 
     def test_an_hour_ahead_is_refused(self):
         worker = self.actor(schedules=True, works=(2, 30000, 0))
-        hasty = self.actor(timeout=300)
+        brief = self.actor(timeout=300)
         self.add(worker, "done", "t", delay=4000)
         self.engine.clock.set_off(3600000)
-        self.assertEqual(hasty("add", "q", 0, 5, "done", "u"),
+        self.assertEqual(brief("add", "q", 0, 5, "done", "u"),
                          [-errno.ETIME] * 2)
-        self.assertEqual(hasty("cancel", "t"), [-errno.ETIME])
+        self.assertEqual(brief("cancel", "t"), [-errno.ETIME])
         time.sleep(3)
         self.assertEqual(worker.executions, [])
         self.engine.clock.set_off(0)
-        self.assertEqual(self.get(hasty, "t")[0], 1)
+        self.assertEqual(self.get(brief, "t")[0], 1)
         self.ends(worker, "t")
         self.never_early(worker)
-        self.assertEqual(hasty("get", "u")[0], -errno.ENOENT)
-        self.stop_all(worker, hasty)
+        self.assertEqual(brief("get", "u")[0], -errno.ENOENT)
+        self.stop_all(worker, brief)
         self.check()
 
     def test_an_hour_behind_is_refused(self):

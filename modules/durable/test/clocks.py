@@ -167,7 +167,7 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.janitor(), 1)
 
     def test_a_pause_that_ended_in_a_leap_for_a_moment(self):
-        """Its time is in the future then, and holds up no lease."""
+        """Its time is in the future then, and delays no lease."""
         self.add("x", 0)
         self.pump()
         self.take()

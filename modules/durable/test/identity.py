@@ -224,7 +224,7 @@ class Loss(Programs):
         self.assertEqual(self.client("ZCARD", members), 1)
 
     def test_one_shard_is_gone(self):
-        """It is named, and never made by the way; the others go on."""
+        """It is named, and never made unasked; the others go on."""
         old = self.actor()
         hwtd = self.hwtd()
         names = [f"t{i}" for i in range(16)]

@@ -1208,7 +1208,7 @@ class Engines(unittest.TestCase):
         self.assertEqual((said.status, said.json["state"]), (YES, "pending"))
 
     def test_an_engine_that_is_too_old(self):
-        """It says so: the version in its answers is changed on the way."""
+        """It says so: a proxy changes the version in its answers."""
         engine = self.engine(**DURABLE)
         with engine.client() as client:
             info = client("INFO", "server").decode()

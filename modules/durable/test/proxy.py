@@ -10,7 +10,7 @@ certain one it
 
     cuts   that connection; new ones work
     goes   cuts all connections, and refuses new ones until it is told
-    hangs  holds up everything from there on, until it is told
+    hangs  delays everything from there on, until it is told
 
 Bytes that went up before the cut arrive at the engine: a command that was whole
 is executed, and its reply is lost.

@@ -1190,7 +1190,7 @@ class Take(Case):
 class Begun(Case):
     """An attempt counts if its callback may have been called. A worker calls
     none before it has the answer to its take, so one that it asks for again
-    was not begun; nor was one that it gives back, however late."""
+    was not begun; nor was one that it releases, however late."""
 
     def lose(self, attempts=1, worker="w", token=1):
         """The answer to a take is lost, and the lease is over."""
@@ -2139,7 +2139,7 @@ class Clocks(Case):
 
 
 class Damage(Case):
-    """What else may have happened to the keys holds up nothing."""
+    """What else may have happened to the keys delays nothing."""
 
     BROKEN = {
         "cut in the header": lambda data: data[:30],

@@ -5,7 +5,7 @@ killed and started again every few seconds, and the engine rewrites its file.
 
     soak.py [SECONDS] [--rate N] [--seed N] [--pause S]
 
-It is kills.py, longer: what has ended is judged and forgotten on the way, and
+It is kills.py, longer: what has ended is judged and forgotten meanwhile, and
 records are removed after a short retention. Prints lateness, memory and lag
 every 10 seconds, and the account. Where the machine does not carry the rate, so
 that tasks wait for workers for more than some seconds, the producer rests until
@@ -187,7 +187,7 @@ def run(options):
         load.look_closer()
         load.end_parts()
         load.account.read()
-        # What a rewrite of the file held back is given back by a start.
+        # What a rewrite of the file has kept is released by a start.
         Redis(load.engine).kill()
         load.engine.start()
         records = load.check()

@@ -8,7 +8,7 @@
  *   added = succeeded + failed + cancelled, nothing is left, nothing was missed
  *   no task is executed after a cancel that returned 0
  *   each success is one execution that the callback answered with 0
- *   what has begun has an outcome, or was given back
+ *   what has begun has an outcome, or was released
  *
  * Some attempts end later: each token is finished by two threads at once, also
  * while its callback returns and while its worker stops. One of them may, or
@@ -249,14 +249,14 @@ settle(void)
 	need(read.added == read.succeeded + read.failed + read.cancelled,
 	    "the sum");
 	need(read.retried == atomic_load(&retried), "retried");
-	/* What waits for a thread for too long is given back. */
+	/* What waits for a thread for too long is released. */
 	need(read.begun ==
 		read.succeeded + read.failed + read.retried + read.given_back,
 	    "begun");
 	need(read.missed == 0 && read.quarantined == 0, "missed");
 	need(read.expired_leases == 0, "a lease is over");
 	printf("account: %llu added, %llu succeeded, %llu failed, "
-	       "%llu cancelled, %llu retried, %llu given back; "
+	       "%llu cancelled, %llu retried, %llu released; "
 	       "%u later, %u of them expired\n",
 	    (unsigned long long)read.added, (unsigned long long)read.succeeded,
 	    (unsigned long long)read.failed, (unsigned long long)read.cancelled,
