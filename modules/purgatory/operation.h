@@ -8,6 +8,8 @@
  *   list.c        what waits under a key
  *   shard.c       keys, links, thresholds
  *   pool.c        the memory of operations
+ *   table.c       the hash table of a shard's keys
+ *   lock.c        the lock of a shard
  *   memory.c      pages of the system
  *   left.c        operations that a call has left, to the next one or a timeout
  *   mailbox.c     the executor for an event loop
@@ -32,6 +34,7 @@
 #include "core/atomic.h"
 #include "core/secret.h"
 #include "hwt_purgatory.h"
+#include "lock.h"
 #include "table.h"
 
 #ifndef INDEX_BITS
@@ -140,7 +143,7 @@ struct key_chunk {
 };
 
 struct shard {
-	_Alignas(CACHE_LINE) pthread_mutex_t lock;
+	_Alignas(CACHE_LINE) struct lock lock;
 	struct table table;
 	_Alignas(CACHE_LINE) struct hwt_purgatory *purgatory;
 	struct key_chunk *chunks; /* those with free keys are first */
@@ -223,11 +226,22 @@ operation_handle(struct operation *operation)
 }
 
 /* A key's hash says which shard it belongs to: by the high bits, since the low
- * ones choose the bucket. */
+ * ones choose the group. It is keyed, so that nobody can choose keys that meet:
+ * wyhash's of two words (Wang Yi, 2019), which Go's maps have where there is no
+ * AES. Nobody sees hashes, so that a hash from which one learns nothing, as
+ * SipHash is, which takes five times as long, is not needed. */
 static inline uint64_t
 key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
 {
-	return secret_hash(&purgatory->of_keys, name.kind, name.id);
+	__extension__ typedef unsigned __int128 product_t;
+	const struct secret *secret = &purgatory->of_keys;
+	uint64_t a = secret->word[0] ^ UINT64_C(0xa0761d6478bd642f);
+	uint64_t b = secret->word[1] ^ UINT64_C(0xe7037ed1a0b428db);
+	product_t product = (product_t)(name.kind ^ a) * (name.id ^ b);
+
+	product = (product_t)((uint64_t)product ^ a) *
+	    ((uint64_t)(product >> 64) ^ b);
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 static inline struct shard *
@@ -239,13 +253,13 @@ shard_of(const struct hwt_purgatory *purgatory, uint64_t hash)
 static inline void
 shard_lock(struct shard *shard)
 {
-	(void)pthread_mutex_lock(&shard->lock);
+	lock_take(&shard->lock);
 }
 
 static inline void
 shard_unlock(struct shard *shard)
 {
-	(void)pthread_mutex_unlock(&shard->lock);
+	lock_drop(&shard->lock);
 }
 
 /* A call of the library that this thread is in: the outermost one of its

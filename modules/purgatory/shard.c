@@ -410,7 +410,6 @@ static int
 shard_create(struct hwt_purgatory *purgatory, struct shard *shard)
 {
 	shard->purgatory = purgatory;
-	shard->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	return table_create(&shard->table, &shard->memory_bytes);
 }
 
@@ -460,7 +459,7 @@ shards_destroy(struct hwt_purgatory *purgatory, bool inherited)
 
 	for (i = 0; i < purgatory->shard_count; i++) {
 		shard = &purgatory->shard[i];
-		if (!inherited || pthread_mutex_trylock(&shard->lock) == 0) {
+		if (!inherited || lock_try(&shard->lock)) {
 			chunks_free(shard->chunks);
 			table_destroy(&shard->table);
 		}

@@ -205,7 +205,7 @@ event_a_stored(void)
 }
 
 /* A key that belongs into another group when there are four, or two. */
-#define MOVES ((struct hwt_key){1, 5})
+#define MOVES ((struct hwt_key){1, 6})
 
 static void
 event_moves(void)

@@ -55,5 +55,6 @@ const struct sound {
     {"qsort", "sorts in place if there is no memory"},
     {"strlen", "pure"},
     {"strnlen", "pure"},
+    {"syscall", "a futex: who waits looks again; a wake finds somebody or not"},
     {"sysconf", "the size of a page"},
 };
