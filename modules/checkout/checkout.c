@@ -101,19 +101,16 @@ free_checkout(struct hwt_checkout *checkout)
 static struct hwt_checkout *
 new_checkout(uint32_t shards)
 {
-	struct hwt_checkout *made = aligned_alloc(CACHE_LINE, sizeof(*made));
-	size_t bytes = shards * sizeof(struct checkout_shard);
+	struct hwt_checkout *made = alloc_lines(sizeof(*made));
 	uint32_t i;
 
 	if (made == NULL)
 		return NULL;
-	memset(made, 0, sizeof(*made));
-	made->shards = aligned_alloc(CACHE_LINE, bytes);
+	made->shards = alloc_lines(shards * sizeof(struct checkout_shard));
 	if (made->shards == NULL) {
-		free(made);
+		free_checkout(made);
 		return NULL;
 	}
-	memset(made->shards, 0, bytes);
 	made->shard_count = shards;
 	made->gate.checkout = made;
 	made->pause_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -17,6 +17,8 @@
 #define HWT_CHECKOUT_INSIDE_H
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/atomic.h"
 #include "hwt_checkout.h"
@@ -197,6 +199,15 @@ struct hwt_checkout {
 	char name[NAME_BYTES];
 	uint64_t serial; /* among the checkouts of the process */
 };
+
+/* Of whole cache lines, all 0; NULL: no memory. */
+static inline void *
+alloc_lines(size_t bytes)
+{
+	void *lines = aligned_alloc(CACHE_LINE, bytes);
+
+	return lines != NULL ? memset(lines, 0, bytes) : NULL;
+}
 
 /* What a thread has to do before its outermost call returns. */
 struct queue {

@@ -1024,19 +1024,16 @@ store_free(struct hwt_store *store)
 static struct hwt_store *
 store_alloc(uint32_t shards)
 {
-	struct hwt_store *made = aligned_alloc(CACHE_LINE, sizeof(*made));
-	size_t bytes = shards * sizeof(struct store_shard);
+	struct hwt_store *made = alloc_lines(sizeof(*made));
 	uint32_t i;
 
 	if (made == NULL)
 		return NULL;
-	memset(made, 0, sizeof(*made));
-	made->shards = aligned_alloc(CACHE_LINE, bytes);
+	made->shards = alloc_lines(shards * sizeof(struct store_shard));
 	if (made->shards == NULL) {
-		free(made);
+		store_free(made);
 		return NULL;
 	}
-	memset(made->shards, 0, bytes);
 	made->shard_count = shards;
 	for (i = 0; i < shards; i++) {
 		if (!shard_open(&made->shards[i])) {
