@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""main.py [--only NAME]... [--seconds N] [--neighbour] [--workers]: the same
-work on hwt_durable with Redis, on two sorted sets of Redis that one would
-write oneself, on Celery with Redis, on beanstalkd and on PostgreSQL with SKIP
-LOCKED, one after the other, each with a server of its own in a scratch
+"""main.py [--only NAME]... [--seconds N] [--neighbour] [--workers] [--http]:
+the same work on hwt_durable with Redis, on two sorted sets of Redis that one
+would write oneself, on Celery with Redis, on beanstalkd and on PostgreSQL with
+SKIP LOCKED, one after the other, each with a server of its own in a scratch
 folder. They fsync before they acknowledge, but for the rows that say memory:
 Redis and beanstalkd without a file, PostgreSQL with a table that is
 UNLOGGED.
@@ -32,7 +32,16 @@ queue: of hwt_durable, with Redis without a file, at each rate, with 1, 16 and
 64 workers of one thread, which are in one process with the producer and the
 scheduler. It prints the CPU of Redis and that of the process in percent of a
 core, while tasks are added and executed at that rate; and how late all were,
-with those before and after that time."""
+with those before and after that time.
+
+With --http it measures only hwt-http: tasks that were added before are due at a
+steady rate, and call a server of one thread (http.c) that answers each after
+100 ms; --http-delay takes other times. Both, hwtd and Redis share the machine.
+It prints, of the middle of that time, how many calls there were a second, how
+many were under way at most, how late they arrived, and the CPU a call of
+hwt-http: of the thread that makes the calls, of the library's, and of both; and
+that of Redis, hwtd and the server. All tasks must have been called, and
+once."""
 
 import argparse
 import collections
@@ -699,6 +708,112 @@ def measure_workers(seconds):
     return 1 if column.wrong else 0
 
 
+def threads_cpu(pid):
+    """Seconds of CPU of each of its threads, by name."""
+    spent = collections.Counter()
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        with open(path, encoding="ascii") as file:
+            name, rest = file.read().split("(", 1)[1].rsplit(")", 1)
+        spent[name] += sum(map(int, rest.split()[11:13])) / TICK
+    return spent
+
+
+def http_program(*words, **options):
+    return subprocess.Popen(
+        words, text=True, preexec_fn=die_with_parent, **options)
+
+
+def http_ask(server):
+    print("", file=server.stdin, flush=True)
+    return json.loads(server.stdout.readline())
+
+
+def http_tasks(port, rate, count, first):
+    """Tasks as lines of JSON, and where they lie."""
+    payload = json.dumps({
+        "url": f"http://127.0.0.1:{port}/paid", "body": json.dumps(
+            {"event": "paid", "order": 123456, "amount": "12.34"})})
+    file = tempfile.NamedTemporaryFile("w", prefix="hwt-http-")
+    for i in range(count):
+        print(json.dumps({"id": f"order-{i}", "queue": "hooks", "at":
+                          round(first + i / rate, 6), "payload": payload}),
+              file=file)
+    file.flush()
+    return file
+
+
+def measure_http(rate, seconds, delay_ms):
+    print(machine())
+    programs = os.path.join(ROOT, "build/plain")
+    settle = 3 + delay_ms // 1000
+    count, most = rate * (2 * settle + seconds), 4 * rate * delay_ms // 1000
+    most = max(most, rate // 5)
+    with Redis() as redis:
+        where = ["--redis", f"127.0.0.1:{redis.engine.port}"]
+        subprocess.run([f"{programs}/hwtctl", "init", *where], check=True,
+                       stdout=subprocess.DEVNULL)
+        server = http_program(os.path.join(BUILD, "http"), str(delay_ms),
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        first = time.time() + 2 + count / 20000
+        with http_tasks(int(server.stdout.readline()), rate, count,
+                        first) as file:
+            subprocess.run(
+                [f"{programs}/hwtctl", "add", "--from", file.name, *where],
+                check=True, stdout=subprocess.DEVNULL)
+        if time.time() > first:
+            print("adding took too long")
+            return 1
+        hwtd = http_program(f"{programs}/hwtd", *where)
+        http = http_program(
+            f"{programs}/hwt-http", *where, "--queue=hooks",
+            "--allow=127.0.0.1", f"--concurrency={most}",
+            f"--per-host={most}")
+        shares = {"Redis": redis.process, "hwtd": hwtd, "server": server}
+        time.sleep(first + settle - time.time())
+        calls = http_ask(server)["requests"]
+        began = time.monotonic()
+        before = threads_cpu(http.pid)
+        others = {name: cpu_of(process.pid)
+                  for name, process in shares.items()}
+        time.sleep(seconds)
+        found = http_ask(server)
+        spent = time.monotonic() - began
+        cpu = threads_cpu(http.pid) - before
+        for name, process in shares.items():
+            others[name] = cpu_of(process.pid) - others[name]
+        calls += found["requests"]
+        until = time.monotonic() + LIMIT
+        while calls < count and time.monotonic() < until:
+            time.sleep(1)
+            calls += http_ask(server)["requests"]
+        http.terminate()
+        status = http.wait(LIMIT)
+        hwtd.terminate()
+        hwtd.wait(LIMIT)
+        server.stdin.close()
+        server.wait(LIMIT)
+
+    def us(part):
+        return f"{part * 1e6 / max(found['requests'], 1):.0f}"
+    ours = cpu["hwt-calls"]
+    for name, text in (
+            ("calls/s", f"{found['requests'] / spent:.0f} of {rate}"),
+            ("under way at most", f"{found['most']}"),
+            ("late, p50/p99/max ms",
+             f"{found['p50']}/{found['p99']}/{found['max']}"),
+            ("CPU a call of hwt-http, us", us(sum(cpu.values()))),
+            ("  of its calls' thread", us(ours)),
+            ("  of the library's", us(sum(cpu.values()) - ours)),
+            *((f"CPU a call of {name}, us", us(part))
+              for name, part in others.items()),
+            ("load after", f"{os.getloadavg()[0]:.1f}")):
+        print(f"    {name:<30}{text:>16}")
+    if calls == count and status == 0:
+        return 0
+    print(f"{calls} calls of {count} tasks; hwt-http ended with {status}")
+    return 1
+
+
 def main():
     makes = {make.name: make for make in (Redis, Zset, Celery, Beanstalkd,
                                         Postgresql)}
@@ -717,7 +832,16 @@ def main():
                         choices=range(1, 31), metavar="1..30",
                         help="only this: what many workers of a queue cost; "
                         "the CPU is counted for so many seconds, or 10")
+    parser.add_argument("--http", type=int, nargs="?", const=5000,
+                        choices=range(1, 20001), metavar="1..20000",
+                        help="only this: so many calls of hwt-http a second, "
+                        "or 5000, for --seconds")
+    parser.add_argument("--http-delay", type=int, default=100,
+                        choices=range(0, 5001), metavar="0..5000",
+                        help="ms until such a call is answered; 100")
     options = parser.parse_args()
+    if options.http is not None:
+        return measure_http(options.http, options.seconds, options.http_delay)
     if options.workers is not None:
         return measure_workers(options.workers)
     if options.neighbour is not None:

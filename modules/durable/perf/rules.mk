@@ -25,11 +25,18 @@ $(durable_neighbour): $(call durable_perf_of,neighbour.o) $(durable_perf_hwt)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 
+durable_http := $(call durable_perf_of,http)
+$(durable_http): $(call durable_perf_of,http.o)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs)
+
 .PHONY: perf-durable
-perf-durable: $(durable_perf) $(durable_neighbour) build/plain/hwt-aof-repair
+perf-durable: $(durable_perf) $(durable_neighbour) $(durable_http) \
+		$(durable_programs)
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
 # These need no package that the tests do not.
 ifeq ($(emulated),)
-check-all: $(filter-out %-postgresql,$(durable_perf)) $(durable_neighbour)
+check-all: $(filter-out %-postgresql,$(durable_perf)) $(durable_neighbour) \
+	$(durable_http)
 endif

@@ -735,6 +735,7 @@ calls_run(void *arg)
 	struct epoll_event event[EVENTS_MAX];
 	int count, i, running;
 
+	(void)pthread_setname_np(pthread_self(), "hwt-calls");
 	while (!calls->ended) {
 		count = epoll_wait(
 		    calls->epoll_fd, event, EVENTS_MAX, wait_ms(calls));
