@@ -250,8 +250,8 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
-/* Nothing is to be waited for, allocated, counted or told: there is a free
- * record in the thread's own cache, and a base for the deadline. */
+/* Nothing to wait for, allocate, count or annotate: there is a free record in
+ * the thread's own cache, and a base for the deadline. */
 static ALWAYS_INLINE bool
 fast_path_is_open(const struct hwt *timer, const struct cache *cache,
     uint64_t when, uint64_t *base_ns)

@@ -78,7 +78,7 @@
  *               finds another word. Every change of a word is a
  *               compare-and-swap with both orders: it hands on what all changes
  *               before it released.
- *               ThreadSanitizer is told of this edge, where a task or its arg
+ *               Annotated for ThreadSanitizer where a task or its arg
  *               passes: by tsan_release before the operation that hands on,
  *               and tsan_acquire after that which takes over, on the record.
  *   E:handing   all that execute did: release in dispatch_end, acquire in

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slabs, free records, the caches in which threads keep them, and giving
- * memory back to the system.
+ * Slabs, free records, the caches in which threads keep them, and releasing
+ * memory to the system.
  *
  * Slabs are mapped when they are needed and stay until the timer is destroyed.
  * A free record is in
@@ -23,9 +23,9 @@
  * worker returns them to the system, a slab with each call: it claims them
  * as a caller would, removes the entries that their records have in the wheel,
  * keeps the highest number of uses, releases the memory, and returns the pages
- * to the free set as not committed. A slab without a committed page is given
- * back with its header; it is then idle, and is opened again before another one
- * is mapped.
+ * to the free set as not committed. A slab without a committed page is
+ * released with its header; it is then idle, and is opened again before another
+ * one is mapped.
  *
  * GROWING takes no lock, so that no thread, and above all not the worker, waits
  * for one that is in mmap. A thread that finds no free record takes the bit of
@@ -611,7 +611,7 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 	a64_store_relaxed(base, most);
 }
 
-/* Gives pages back to the system, by runs. Returns those that it took. */
+/* Releases pages to the system, by runs. Returns those that it took. */
 static uint64_t
 pages_release(struct slab *slab, uint64_t pages)
 {
@@ -629,7 +629,7 @@ pages_release(struct slab *slab, uint64_t pages)
 	return pages;
 }
 
-/* Gives a slab's header back if all its pages are free and not committed. */
+/* Releases a slab's header if all its pages are free and not committed. */
 static void
 slab_retire(struct record_store *store, uint32_t number)
 {
@@ -647,7 +647,7 @@ slab_retire(struct record_store *store, uint32_t number)
 	}
 }
 
-/* Gives back the complete pages of a slab. False: there are none. */
+/* Releases the complete pages of a slab. False: there are none. */
 static bool
 slab_trim(struct hwt *timer, uint32_t number)
 {

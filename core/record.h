@@ -293,7 +293,7 @@ struct trim {
 	uint64_t since_ns; /* when there were enough pages; 0: there are not */
 };
 
-/* Gives free pages back to the system, a bounded number with each call, when
+/* Releases free pages to the system, a bounded number with each call, when
  * there are enough of them: at once if the worker is idle, otherwise if there
  * have been enough for a while. The worker's. True: call it again. */
 bool record_trim(struct hwt *timer, bool idle);

@@ -29,7 +29,7 @@ void system_yield(uint32_t *tries);
  * memory. */
 void *system_map(size_t bytes);
 void system_unmap(void *memory, size_t bytes);
-/* Gives the memory of whole pages back, which then read as 0 and take space
+/* Releases the memory of whole pages, which then read as 0 and take space
  * when they are written. False: they stay as they are. */
 bool system_release(void *memory, size_t bytes);
 

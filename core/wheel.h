@@ -104,7 +104,7 @@ void wheel_destroy(struct wheel *wheel);
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
 /* The tick at which wheel_insert puts an entry for tick: not before next_tick,
- * and no more rounds ahead than the wheel can tell apart. */
+ * and no more rounds ahead than the wheel can distinguish. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
 
 /* Inserts an entry for a record that has none. */
@@ -124,7 +124,7 @@ void wheel_walk_start(
 uint32_t wheel_walk_take(struct wheel *wheel, struct wheel_walk *walk);
 void wheel_walk_stop(struct wheel *wheel, struct wheel_walk *walk);
 
-/* Gives free memory back to the system, a bounded amount with each call. False:
+/* Releases free memory to the system, a bounded amount with each call. False:
  * there is no more. */
 bool wheel_trim(struct wheel *wheel);
 

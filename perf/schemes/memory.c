@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No scheme: takes a record, writes it, and gives it back, and nothing is ever
+/* No scheme: takes a record, writes it, and returns it, and nothing is ever
  * due. What memory alone costs when there is more of it: the floor on which the
  * slopes of the others stand. */
 #include "perf/schemes/record.h"

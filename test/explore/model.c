@@ -221,7 +221,7 @@ model_commit(const void *record)
 	released[line_of(record)] = false;
 }
 
-/* To give memory back is to change all of it that anybody used. */
+/* To release memory is to change all of it that anybody used. */
 static void
 touch_all(const void *memory, size_t bytes)
 {

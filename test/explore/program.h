@@ -131,7 +131,7 @@ struct queued *queued_of(uint32_t index);
 a64_t *slab_urgency_of(uint32_t index);
 /* Whether the worker finds it in the queue before the tick of that deadline. */
 bool queue_has(uint32_t index, uint64_t deadline_ns);
-/* The worker gives all back that it can. */
+/* The worker releases all that it can. */
 void trim_all(void);
 
 void verify_records(void);

@@ -318,7 +318,7 @@ schedule_second_and_end(void)
 	explore_check(cancel(1) == 0);
 }
 
-/* A thread gives its cache back while the timer is destroyed. */
+/* A thread returns its cache while the timer is destroyed. */
 static void
 schedule_and_tell(void)
 {
@@ -403,7 +403,7 @@ schedule_while_one_exits(void)
 	stop();
 }
 
-/* Both have given theirs back, and so has the worker. */
+/* Both have returned theirs, and so has the worker. */
 static void
 end_released(void)
 {

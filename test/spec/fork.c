@@ -362,7 +362,7 @@ one_life_child(void *arg)
 	check_own_life();
 }
 
-/* How often this thread has forked before it gave a lock back. */
+/* How often this thread has forked before it released a lock. */
 static _Thread_local unsigned forks_with_lock;
 static _Thread_local bool forks_at_unlock;
 

@@ -312,7 +312,7 @@ ManualTest(next_wakeup, with_something_due_so_is_what_a_million_left_that_went)
 
 	cr_assert(readings_of_a_wait_that_is_0() < 10);
 
-	/* A slab is all that it gave back. */
+	/* A slab is all that it released. */
 	cr_assert(manual_stats().memory_bytes >= bytes - (1 << 20));
 	assert_u64(manual_step(0), 1);
 	assert_u64(manual_wait(), HWT_NEVER);

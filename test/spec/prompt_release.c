@@ -332,7 +332,7 @@ advance_far(void *argument)
 	return NULL;
 }
 
-/* Who turns a timer by hand gives its memory back at once, but not any more
+/* Who turns a timer by hand releases its memory at once, but not any more
  * when somebody wants to stop it. */
 ManualTest(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 {

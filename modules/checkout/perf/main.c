@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What does it cost to take a set of objects, hold it, and give it back, and
+ * What does it cost to take a set of objects, hold it, and release it, and
  * how many threads a second get theirs? One round of one case, for one design:
  * see perf/perf.h.
  *

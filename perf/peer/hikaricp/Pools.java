@@ -44,7 +44,7 @@ public final class Pools {
 	private Pools() {
 	}
 
-	/** Takes one, holds it for so long, and gives it back; answers when it
+	/** Takes one, holds it for so long, and returns it; answers when it
 	 * was there. */
 	private interface Pool {
 		long turn(long holdNs) throws Exception;
