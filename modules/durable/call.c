@@ -3,6 +3,7 @@
  * A call: how it is written, and what its reply, or the lack of one, means for
  * it: a result, an error, or another round.
  */
+#include <string.h>
 #include <syslog.h>
 #include <time.h>
 
@@ -10,15 +11,11 @@
 
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
 
-struct script_text {
-	const char *name, *sum;
-	size_t length;
-	const char *text;
+struct script_name {
+	const char *name, *function;
 };
 
-static const struct script_text scripts[] = {
 #include "scripts.h"
-};
 
 _Static_assert(
     sizeof(scripts) / sizeof(scripts[0]) == SCRIPT_COUNT, "enum script");
@@ -105,22 +102,16 @@ call_key_name(const struct engine_call *call)
 	return call->shard == SHARD_SPACE ? "hosts" : "meta";
 }
 
-/* EVALSHA sum 1 key clock skew argument... witness identity */
+/* FCALL function 1 key clock skew argument... witness identity */
 static void
 write_script(struct buffer *buffer, const struct engine *engine,
     const struct engine_call *call)
 {
-	const struct script_text *script = &scripts[call->script];
 	char key[ENGINE_KEY_MAX];
 
 	buffer_command(buffer, 8 + (size_t)call->count);
-	if (call->marks & LOAD) {
-		buffer_text(buffer, "EVAL");
-		buffer_word(buffer, script->text, script->length);
-	} else {
-		buffer_text(buffer, "EVALSHA");
-		buffer_text(buffer, script->sum);
-	}
+	buffer_text(buffer, "FCALL");
+	buffer_text(buffer, scripts[call->script].function);
 	buffer_text(buffer, "1");
 	engine_key(engine, key, call->shard, call_key_name(call));
 	buffer_text(buffer, key);
@@ -137,6 +128,12 @@ write_call(struct buffer *buffer, const struct engine *engine,
 {
 	uint32_t i;
 
+	if (call->marks & LOADS) {
+		buffer_command(buffer, 3);
+		buffer_text(buffer, "FUNCTION");
+		buffer_text(buffer, "LOAD");
+		buffer_word(buffer, library_text, sizeof(library_text) - 1);
+	}
 	if (call->marks & ASKING) {
 		buffer_command(buffer, 1);
 		buffer_text(buffer, "ASKING");
@@ -219,12 +216,11 @@ call_refused(struct engine_batch *batch, struct engine_call *call,
 		call_move(batch, call, &verdict, from);
 		return false;
 	case ROUTE_LOAD:
-		if (call->script < SCRIPT_COUNT && !(call->marks & LOAD)) {
-			call->marks |= LOAD;
-			call->error = -EAGAIN;
-			return false;
-		}
-		break;
+		/* Somebody may take it away again and again. */
+		call->marks |= LOAD;
+		call->error = certain(call, -EAGAIN);
+		batch->wait |= batch->rounds >= AT_ONCE_MAX;
+		return false;
 	case ROUTE_AGAIN:
 	case ROUTE_ELSEWHERE:
 		call_again(batch, call, verdict.error);
@@ -244,35 +240,77 @@ call_refused(struct engine_batch *batch, struct engine_call *call,
 	return false;
 }
 
+/* *reply is the call's from now on. */
+static void
+call_done(struct engine *engine, struct engine_call *call, redisReply **reply)
+{
+	note_whether_gone(engine, call, NULL);
+	call->marks |= DONE | FRESH;
+	call->error = 0;
+	call->reply = *reply;
+	*reply = NULL;
+}
+
+/* Whether the library could be loaded, or was there. */
+static bool
+is_loaded(const redisReply *reply)
+{
+	static const char there[] = "ERR Library '";
+
+	return reply->type != REDIS_REPLY_ERROR ||
+	    strncmp(reply->str, there, sizeof(there) - 1) == 0;
+}
+
+/* Of the commands that stand before one. *load: why the library could not be
+ * loaded, or NULL; it may be there all the same. */
+static int
+receive_before(const struct engine_call *call, const struct engine_group *group,
+    redisReply **load)
+{
+	redisReply *reply = NULL;
+	int error = 0;
+
+	if (call->marks & LOADS)
+		error =
+		    connection_receive(group->connection, load, &group->limit);
+	if (*load != NULL && is_loaded(*load)) {
+		freeReplyObject(*load);
+		*load = NULL;
+	}
+	if (error == 0 && (call->marks & ASKING))
+		error = connection_receive(
+		    group->connection, &reply, &group->limit);
+	if (reply != NULL)
+		freeReplyObject(reply);
+	return error;
+}
+
 /* Reads the replies to one call. *useless: the connection is, afterwards. */
 int
 call_receive(struct engine_batch *batch, struct engine_call *call,
     const struct engine_group *group, bool *useless)
 {
-	redisReply *reply = NULL;
-	int error = 0;
+	redisReply *reply = NULL, *load = NULL;
+	int error = receive_before(call, group, &load);
 
-	if (call->marks & ASKING)
-		error = connection_receive(
-		    group->connection, &reply, &group->limit);
-	if (reply != NULL)
-		freeReplyObject(reply);
-	reply = NULL;
 	if (error == 0)
 		error = connection_receive(
 		    group->connection, &reply, &group->limit);
-	if (error != 0)
-		return error;
-	call->marks &= ~SENT;
-	if (reply->type == REDIS_REPLY_ERROR) {
-		*useless |= call_refused(
-		    batch, call, reply, &group->connection->address);
-		freeReplyObject(reply);
-		return 0;
+	if (error == 0) {
+		call->marks &= ~SENT;
+		if (reply->type == REDIS_REPLY_ERROR)
+			*useless |= call_refused(batch, call,
+			    load != NULL &&
+				    strcmp(reply->str, ROUTE_NO_FUNCTION) == 0
+				? load
+				: reply,
+			    &group->connection->address);
+		else
+			call_done(batch->engine, call, &reply);
 	}
-	note_whether_gone(batch->engine, call, NULL);
-	call->marks |= DONE | FRESH;
-	call->error = 0;
-	call->reply = reply;
-	return 0;
+	if (load != NULL)
+		freeReplyObject(load);
+	if (reply != NULL)
+		freeReplyObject(reply);
+	return error;
 }

@@ -89,10 +89,11 @@ unlock(struct engine *engine)
 /* The marks of a call. */
 #define DONE 1u /* error or reply is there */
 #define UNCERTAIN 2u /* sent once, and not answered */
-#define LOAD 4u /* the whole script is sent */
+#define LOAD 4u /* its node lacked the library of functions */
 #define ASKING 8u /* node was named by ASK */
 #define SENT 16u /* in this round, and not answered yet */
 #define FRESH 32u /* answered in this round */
+#define LOADS 64u /* it was sent with the library */
 #define UNROUTED UINT32_MAX
 
 struct engine_group {

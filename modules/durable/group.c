@@ -191,12 +191,18 @@ group_send(struct engine_batch *batch, struct engine_group *group)
 {
 	struct buffer buffer = {0};
 	struct engine_call *call;
-	bool written;
+	bool written, loads = false;
 	int error;
 
 	for (call = batch->call; call < batch->call + batch->count; call++) {
 		if (!in_group(call, group))
 			continue;
+		call->marks &= ~LOADS;
+		/* One of them is enough for all. */
+		if (!loads && (call->marks & LOAD)) {
+			call->marks |= LOADS;
+			loads = true;
+		}
 		write_call(&buffer, batch->engine, call);
 		call->marks |= SENT;
 	}

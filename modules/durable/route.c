@@ -249,7 +249,6 @@ static const struct meaning meanings[] = {
     {"ESHAPE", ROUTE_FAIL, -EEXIST},
     {"EARG", ROUTE_FAIL, -EINVAL},
     /* of Redis */
-    {"NOSCRIPT", ROUTE_LOAD, -EPROTO},
     {"LOADING", ROUTE_AGAIN, -EAGAIN},
     {"BUSY", ROUTE_AGAIN, -EAGAIN},
     {"TRYAGAIN", ROUTE_AGAIN, -EAGAIN},
@@ -305,6 +304,11 @@ route_judge(struct route_verdict *verdict, const char *text, size_t length,
 	}
 	if (text_is(rest, "ERR max number of clients reached")) {
 		verdict->action = ROUTE_AGAIN;
+		verdict->error = -EAGAIN;
+		return;
+	}
+	if (text_is(rest, ROUTE_NO_FUNCTION)) {
+		verdict->action = ROUTE_LOAD;
 		verdict->error = -EAGAIN;
 		return;
 	}

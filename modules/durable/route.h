@@ -49,11 +49,13 @@ bool route_is_same(
 uint32_t route_slot(const char *key, size_t length);
 
 /* What to do about an error reply. */
+#define ROUTE_NO_FUNCTION "ERR Function not found"
+
 enum route_action {
 	ROUTE_FAIL, /* error says why */
 	ROUTE_AGAIN, /* transient; error is for when it lasts */
 	ROUTE_ELSEWHERE, /* the same, and another node may be the master now */
-	ROUTE_LOAD, /* the script is not cached */
+	ROUTE_LOAD, /* the library of functions is not there */
 	ROUTE_MOVED, /* slot is at address from now on */
 	ROUTE_ASK /* this once, ask address */
 };

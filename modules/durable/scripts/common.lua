@@ -1,8 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
--- common.lua: what the scripts share. The text of a script for the engine is:
--- the first line of its file ("#!lua flags=..."), then this file, then the rest
--- of its file. Its name is its SHA-1, as SCRIPT LOAD answers.
+-- common.lua: what the scripts share. For the engine it is the begin of a
+-- library of functions, and each script is a function behind it: ../embed puts
+-- them together. So what stands here is made once, when the library is loaded,
+-- and not for each call; what belongs to a call is in variables that enter()
+-- sets. While it is loaded, the engine has none of Lua's libraries.
 --
 -- A script goes through these steps, in this order:
 --
@@ -18,10 +20,10 @@
 --
 -- ../DESIGN says what the keys and the fields mean.
 
-local call, try = redis.call, redis.pcall
-local floor, max, min = math.floor, math.max, math.min
-local find, format, match, sub =
-	string.find, string.format, string.match, string.sub
+local KEYS, ARGV
+local call, try
+local floor, max, min
+local find, format, match, sub
 
 local FORMAT, HEADER = 2, 56
 local LAYOUT = "<BBHHHI4I4I8I8I8I8I8"
@@ -46,9 +48,11 @@ local TOGETHER = 16 -- records that are read at once: a MiB at most
 local LONG = 4096 -- bytes of a record
 local SHORT = 1000 -- a queue with more entries is not searched for one
 
+-- Of a call. open() sets all that enter() does not.
+
 -- What stands behind a script's own arguments: see ../DESIGN.
-local identity = table.remove(ARGV) -- of the space that was opened; "": any
-local witness = table.remove(ARGV) -- a time that has come for sure; "": none
+local identity -- of the space that was opened; "": any
+local witness -- a time that has come for sure; "": none
 
 local prefix, space, shard -- of the keys; of the channels
 local real -- the engine's clock, rounded down
@@ -63,9 +67,32 @@ local pending, delivered -- tasks in buckets, and in queues
 local fence -- the last one of the shard
 local last_turn -- where the last pump stopped
 local earliest -- due time of what was put into the wheel
-local are_long = false -- a record was: see read_headers()
-local changed = false -- something that commit() must tell
-local delta = {} -- of the counters
+local are_long -- a record was: see read_headers()
+local changed -- something that commit() must tell
+local delta -- of the counters
+
+-- The first step of each call; an earlier one may have ended anywhere.
+local function enter(keys, arguments)
+	call, try = redis.call, redis.pcall
+	floor, max, min = math.floor, math.max, math.min
+	find, format, match, sub =
+		string.find, string.format, string.match, string.sub
+	KEYS, ARGV = keys, arguments
+	identity = table.remove(ARGV)
+	witness = table.remove(ARGV)
+	earliest, are_long, changed, delta = nil, false, false, {}
+end
+
+local function register(name, flags, script)
+	redis.register_function({
+		function_name = name,
+		flags = flags,
+		callback = function(keys, arguments)
+			enter(keys, arguments)
+			return script()
+		end,
+	})
+end
 
 local function refuse(text)
 	return {err = text}

@@ -222,11 +222,11 @@ class Workers(Breakage):
         actor.wait(lambda runs: runs)
         self.assertEqual(other("unschedule"), [0])
         with self.engine.client() as client:
-            client("ACL", "SETUSER", "default", "-evalsha")
+            client("ACL", "SETUSER", "default", "-fcall")
             try:
                 time.sleep(4)
             finally:
-                client("ACL", "SETUSER", "default", "+evalsha")
+                client("ACL", "SETUSER", "default", "+fcall")
         time.sleep(1)
         self.assertEqual(other("schedule"), [0])
         self.ends(other, "t", limit=30)
@@ -468,7 +468,7 @@ class Engines(Served):
         self.end("t")
         self.once("t")
 
-    def test_the_script_cache_is_flushed_again_and_again(self):
+    def test_the_library_is_flushed_again_and_again(self):
         names = [f"t{i}" for i in range(200)]
         stop = threading.Event()
         flushes = []
@@ -476,7 +476,7 @@ class Engines(Served):
         def flush():
             with self.engine.client() as client:
                 while not stop.is_set():
-                    flushes.append(client("SCRIPT", "FLUSH", "SYNC"))
+                    flushes.append(client("FUNCTION", "FLUSH", "SYNC"))
                     time.sleep(0.003)
         flusher = threading.Thread(target=flush)
         flusher.start()

@@ -40,9 +40,9 @@ class Routed:
                      for name in scan(client, words[3])]
             assert len(names) == len(set(names)), "a key is on two nodes"
             return [b"0", names]
-        if words[0] in ("TIME", "SCRIPT"):
+        if words[0] in ("TIME", "FUNCTION"):
             return [client(*words) for client in nodes][0]
-        key = words[3] if words[0] == "EVALSHA" else words[1]
+        key = words[3] if words[0] == "FCALL" else words[1]
         return nodes[self.cluster.owner_of(key)](*words)
 
     def pipeline(self, commands):

@@ -14,6 +14,7 @@ with; if this process dies, the kernel ends the server.
 """
 
 import ctypes
+import hashlib
 import multiprocessing
 import os
 import random
@@ -343,28 +344,44 @@ def read_script_file(name):
         return file.read()
 
 
-def read_script(name, change=lambda name, text: text):
-    """The text for the engine: see the top of common.lua."""
-    first, rest = change(name, read_script_file(name)).split("\n", 1)
-    return first + "\n" + change("common", read_script_file("common")) + rest
+def read_library(name, change=lambda name, text: text):
+    """The text for the engine: see ../embed."""
+    text = f"#!lua name={name}\n" + change(
+        "common", read_script_file("common"))
+    for script in script_names():
+        first, rest = change(script, read_script_file(script)).split("\n", 1)
+        flags = first.partition(" flags=")[2]
+        flags = f'"{flags}"' if flags else ""
+        text += f'register("{name}_{script}", {{{flags}}}, function()\n' \
+            f"{rest}end)\n"
+    return text
+
+
+def library_name(change=lambda name, text: text):
+    digest = hashlib.sha1(read_library("hwt", change).encode())
+    return "hwt_" + digest.hexdigest()[:16]
 
 
 class Scripts:
     """All scripts, loaded; change(file, text) may alter them first."""
 
     def __init__(self, client, change=lambda name, text: text):
-        self.texts = {name: read_script(name, change)
+        self.library = library_name(change)
+        self.text = read_library(self.library, change)
+        self.names = {name: f"{self.library}_{name}"
                       for name in script_names()}
-        self.names = {}
         self.load(client)
 
     def load(self, client):
-        for name, text in self.texts.items():
-            self.names[name] = client("SCRIPT", "LOAD", text)
+        try:
+            client("FUNCTION", "LOAD", self.text)
+        except Error as error:
+            if "already exists" not in error.text:
+                raise
 
     def command(self, name, key, *arguments, witness=2**53, identity=""):
         """witness: whatever the clock says is believed."""
-        return ("EVALSHA", self.names[name], 1, key, *arguments, witness,
+        return ("FCALL", self.names[name], 1, key, *arguments, witness,
                 identity)
 
 
@@ -408,7 +425,7 @@ class Space:
         try:
             return self.client(*words)
         except Error as error:
-            if error.code != "NOSCRIPT":
+            if error.text != "ERR Function not found":
                 raise
         self.scripts.load(self.client)
         return self.client(*words)

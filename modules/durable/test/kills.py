@@ -660,7 +660,7 @@ class Load:
                     records[name.decode()] = Record(
                         data, shard.meta["slots"])
             slow = client("SLOWLOG", "GET", 100)
-        slow = [entry for entry in slow if entry[3][0] == b"EVALSHA"]
+        slow = [entry for entry in slow if entry[3][0] == b"FCALL"]
         print(f"scripts of more than 100 ms: {len(slow)}")
         if self.ctl("check").returncode != 0:
             self.complain("hwtctl check: " + self.ctl("check").stdout.decode())

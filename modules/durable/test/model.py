@@ -639,7 +639,7 @@ class Run:
         self.remember()
 
     def forget_scripts(self):
-        self.client("SCRIPT", "FLUSH")
+        self.client("FUNCTION", "FLUSH")
 
     # How a script is called, and what follows.
 

@@ -19,6 +19,18 @@ from engine import Engine, Scripts, read_script_file
 
 # File, name of the fault, what is there, what is put in its place.
 MUTANTS = [
+    ("common", "what an earlier call has put there is published",
+     "earliest, are_long, changed, delta = nil, false, false, {}",
+     "are_long, changed, delta = false, false, {}"),
+    ("common", "a long record of an earlier call",
+     "earliest, are_long, changed, delta = nil, false, false, {}",
+     "earliest, changed, delta = nil, false, {}"),
+    ("common", "what an earlier call has counted counts again",
+     "earliest, are_long, changed, delta = nil, false, false, {}",
+     "earliest, are_long, changed, delta = nil, false, false, delta or {}"),
+    ("common", "what an earlier call has changed is told again",
+     "earliest, are_long, changed, delta = nil, false, false, {}",
+     "earliest, are_long, delta = nil, false, {}"),
     ("common", "no high-water mark",
      "base, base_up = max(real, clock), max(up, clock)",
      "base, base_up = real, up"),

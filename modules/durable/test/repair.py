@@ -221,7 +221,9 @@ class Damage(Repair):
         with open(path, "rb") as file:
             data = bytearray(file.read())
         whole = data.count(b"\r\nEXEC\r\n")
-        data[data.index(b"*", len(data) // 2)] ^= 1
+        # The library of functions stands before the transactions.
+        middle = (data.index(b"MULTI") + len(data)) // 2
+        data[data.index(b"*", middle)] ^= 1
         write(path, data)
         self.before = contents(self.files)
         said = self.refused("damaged at or near byte").stderr

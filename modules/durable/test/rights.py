@@ -17,14 +17,13 @@ from programs import NO, ROOT, Programs, main, wait_until
 PAGE = os.path.join(ROOT, "modules/durable/man/hwt_durable.7")
 # What is sent besides the scripts' commands, and what sends it.
 OTHERS = {
-    "asking", "blpop", "cluster|slots", "config|get", "eval", "evalsha",
-    "info", "role",
-    "subscribe", "wait",  # the library
+    "asking", "blpop", "cluster|slots", "config|get", "fcall",
+    "function|load", "info", "role", "subscribe", "wait",  # the library
     "type", "zscan",  # hwtctl
 }
-# An open does not find out that one of these is missing: eval is needed only
-# while a script is not cached.
-UNASKED = {"asking", "cluster|slots", "eval", "publish", "subscribe",
+# An open does not find out that one of these is missing: the right to load the
+# library of functions is needed only while it is not there.
+UNASKED = {"asking", "cluster|slots", "function|load", "publish", "subscribe",
            "type", "wait", "zscan"}
 
 

@@ -8,18 +8,20 @@ it; after each step all invariants are checked.
     scripts.py [PATTERN...]    the last line counts: tally PASSED FAILED SKIPPED
 """
 
+import os
 import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import time
 import unittest
 
 from checker import LAYOUT, STATES, Checker, Record
-from engine import (LIMIT, Engine, Error, Scripts, Space, held,
-                    read_script_file)
+from engine import (LIMIT, SCRIPTS, Engine, Error, Scripts, Space, held,
+                    library_name, read_script_file)
 
 TICK, SLOTS, RETENTION = 100, 16, 3600000
 START = 1700000000000  # ms; the begin of a tick
@@ -2495,12 +2497,19 @@ class Damage(Case):
                 client(*self.space.command("pump", 0, 100, ""))[0], 1)
         self.assertEqual(self.state(), "delivered")
 
-    def test_the_script_cache_may_be_flushed(self):
+    def test_the_library_is_what_programs_load(self):
+        """Its name has the sum of its text."""
+        folder = os.path.dirname(SCRIPTS)
+        made = subprocess.run([os.path.join(folder, "embed"), SCRIPTS],
+                              capture_output=True, check=True, timeout=LIMIT)
+        self.assertIn(f'"{library_name()}_take"'.encode(), made.stdout)
+
+    def test_the_library_may_be_flushed(self):
         self.add()
-        self.client("SCRIPT", "FLUSH")
+        self.client("FUNCTION", "FLUSH")
         with self.assertRaises(Error) as caught:
             self.client(*self.space.command("cancel", 0, "x"))
-        self.assertEqual(caught.exception.code, "NOSCRIPT")
+        self.assertEqual(caught.exception.text, "ERR Function not found")
         self.assertEqual(self.pump()[0], 1)
 
     def test_audit_and_checker_find_the_same(self):
@@ -2585,7 +2594,7 @@ class Rights(Case):
         stats = self.client("INFO", "commandstats").decode()
         return {line[8:].split(":")[0] for line in stats.split()
                 if line.startswith("cmdstat_")} - {
-            "evalsha", "eval", "config|resetstat", "info", "publish"}
+            "fcall", "function|load", "config|resetstat", "info", "publish"}
 
     def begin(self, begin):
         self.engine.clock.stop_at(START)

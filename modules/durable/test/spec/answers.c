@@ -50,7 +50,7 @@ add(const char *id)
 static bool
 is_script(const char *name)
 {
-	return strcmp(name, "EVALSHA") == 0 || strcmp(name, "EVAL") == 0;
+	return strcmp(name, "FCALL") == 0;
 }
 
 /* Says what data is to the first so many calls, then passes. */
@@ -143,7 +143,7 @@ Test(answers, what_is_not_understood_is_EPROTO)
 
 Test(answers, a_right_that_was_taken_away_is_EACCES)
 {
-	static char text[] = "-NOPERM no right to run 'evalsha'";
+	static char text[] = "-NOPERM no right to run 'fcall'";
 
 	street_open(HWT_SEC(20));
 	proxy.judge = judge_always;
@@ -192,7 +192,7 @@ Test(answers, what_does_not_change_is_said_once_a_minute)
 
 Test(answers, a_scheduler_without_rights_does_not_flood_the_log)
 {
-	static char text[] = "-NOPERM no right to run 'evalsha'";
+	static char text[] = "-NOPERM no right to run 'fcall'";
 	struct hwt_durable_scheduler *scheduler;
 	uint64_t calls;
 
@@ -210,20 +210,83 @@ Test(answers, a_scheduler_without_rights_does_not_flood_the_log)
 	street_close();
 }
 
-/* The scripts are sent whole only once. */
-Test(answers, a_script_that_is_not_cached_is_sent)
+/* And only once. */
+Test(answers, a_library_that_is_not_there_is_loaded)
 {
+	struct hwt_durable_task tasks[] = {task_of("b"), task_of("c")};
 	char text[SAID_MAX];
 
 	street_open(HWT_SEC(20));
 	assert_rc(add("a"), 0);
-	(void)server_ask(&place.server, NULL, "SCRIPT FLUSH");
+	(void)server_ask(&place.server, NULL, "FUNCTION FLUSH");
 	(void)server_ask(&place.server, NULL, "CONFIG RESETSTAT");
-	assert_rc(add("b"), 0);
-	assert_rc(add("c"), 0);
+	cr_assert(durable_shard_of(durable, "b", 1) !=
+	    durable_shard_of(durable, "c", 1));
+	assert_rc(hwt_durable_add(durable, 2, tasks, NULL), 0);
 	assert_rc(add("d"), 0);
 	(void)server_ask(&place.server, text, "INFO commandstats");
-	cr_assert(strstr(text, "cmdstat_eval:calls=1,") != NULL, "%s", text);
+	cr_assert(
+	    strstr(text, "cmdstat_function|load:calls=1,") != NULL, "%s", text);
+	street_close();
+}
+
+Test(answers, a_library_that_cannot_be_loaded_says_why)
+{
+	street_open(HWT_SEC(20));
+	(void)server_ask(&place.server, NULL, "FUNCTION FLUSH");
+	(void)server_ask(
+	    &place.server, NULL, "ACL SETUSER default -function|load");
+	assert_rc(add("a"), -EACCES);
+	cr_assert(log_has(&place.log, "NOPERM"));
+	(void)server_ask(
+	    &place.server, NULL, "ACL SETUSER default +function|load");
+	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 1");
+	assert_rc(add("a"), -ENOSPC);
+	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 0");
+	assert_rc(add("a"), 0);
+	street_close();
+}
+
+static enum proxied
+judge_load(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	bool loads = strcmp(name, "FUNCTION") == 0;
+
+	(void)command;
+	(void)count;
+	if (!loads && (!is_script(name) || atomic_fetch_add(&said, 1) > 0))
+		return PROXY_PASS;
+	(void)snprintf(judged->say, sizeof(judged->say), "-%s\r\n",
+	    loads ? "NOPERM no right to load" : "ERR Function not found");
+	return PROXY_SAY;
+}
+
+/* Another one has loaded it meanwhile. */
+Test(answers, what_a_function_says_counts_though_it_was_not_loaded)
+{
+	street_open(HWT_SEC(20));
+	assert_rc(add("a"), 0);
+	(void)server_ask(&place.server, NULL, "FLUSHALL");
+	proxy.judge = judge_load;
+	atomic_store(&said, 0);
+	assert_rc(add("b"), -ESTALE);
+	street_close();
+}
+
+/* Whoever takes it away has done so again before the call is executed. */
+Test(answers, a_library_that_is_taken_away_again_and_again_is_loaded_again)
+{
+	static char text[] = "ERR Function not found";
+
+	street_open(HWT_SEC(20));
+	assert_rc(add("a"), 0);
+	proxy.judge = judge_first;
+	proxy.data = text;
+	times = 7;
+	atomic_store(&said, 0);
+	assert_rc(add("b"), 0);
+	assert_u64(atomic_load(&said), 8);
 	street_close();
 }
 

@@ -216,7 +216,7 @@ proxy_command(
 	const char *name = command->element[0]->str;
 	enum proxied judged = PROXY_PASS;
 
-	if (strncasecmp(name, "EVAL", 4) == 0)
+	if (strcasecmp(name, "FCALL") == 0)
 		(void)atomic_fetch_add(&proxy->calls, 1);
 	if (proxy->judge != NULL)
 		judged = proxy->judge(

@@ -289,7 +289,7 @@ judge_skew(struct proxy *proxy, const char *name, const redisReply *command,
 {
 	(void)proxy;
 	(void)count;
-	if (strcmp(name, "EVALSHA") == 0 && command->elements > 5)
+	if (strcmp(name, "FCALL") == 0 && command->elements > 5)
 		(void)snprintf(
 		    skew, sizeof(skew), "%s", command->element[5]->str);
 	return PROXY_PASS;

@@ -257,8 +257,8 @@ Test(produce, the_longest_payloads_are_split_over_scripts)
 	    hwt_durable_add(place.durable, HWT_DURABLE_BATCH_MAX, tasks, NULL),
 	    0);
 	(void)server_ask(&place.server, said, "INFO commandstats");
-	calls = strstr(said, "cmdstat_evalsha:calls=");
-	cr_assert(calls != NULL && strtol(calls + 22, NULL, 10) >= 32);
+	calls = strstr(said, "cmdstat_fcall:calls=");
+	cr_assert(calls != NULL && strtol(calls + 20, NULL, 10) >= 32);
 	assert_u64(stats_of(&place).added, HWT_DURABLE_BATCH_MAX + 2);
 	place_close(&place);
 }
@@ -371,7 +371,7 @@ judge_late(struct proxy *proxy, const char *name, const redisReply *command,
 	(void)count;
 	(void)snprintf(proxy->say, sizeof(proxy->say),
 	    "-ESKEW the clocks are 3600000 ms apart\r\n");
-	return strcmp(name, "EVALSHA") == 0 ? PROXY_SAY : PROXY_PASS;
+	return strcmp(name, "FCALL") == 0 ? PROXY_SAY : PROXY_PASS;
 }
 
 /* The scripts' tests move the engine's clock itself; here, what is made of

@@ -117,7 +117,7 @@ Test(route, errors_of_the_scripts)
 	assert_rc(judged("EARG 17 queue").error, -EINVAL);
 	assert_u64(judged("EARG 17 queue").index, 17);
 	assert_u64(judged("EARG x queue").index, 0);
-	cr_assert(judged("NOSCRIPT No matching script").action == ROUTE_LOAD);
+	cr_assert(judged("ERR Function not found").action == ROUTE_LOAD);
 	assert_rc(judged("NOPERM the user has no right to SET").error, -EACCES);
 	assert_rc(judged("ERR The user executing the script can't run this "
 			 "command or subcommand script: 0a, on @user_script:9.")
