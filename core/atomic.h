@@ -460,9 +460,9 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
  * ThreadSanitizer sees nothing of a library that was not compiled for it, and
  * so would report what users' code on either side of the library shares. The
  * edges that users' data crosses are annotated for its runtime, where a program
- * has one; otherwise these symbols are 0. The address is any that both sides know:
- * releases of one add up. What was compiled for ThreadSanitizer is watched
- * itself, and not annotated.
+ * has one; otherwise these symbols are 0. The address is any that both sides
+ * know: releases of one add up. What was compiled for ThreadSanitizer is
+ * watched itself, and not annotated.
  */
 #if defined(HWT_ATOMIC_WIDE) || defined(HWT_ATOMIC_MODEL) || \
     defined(HWT_TELLS_NOTHING)
