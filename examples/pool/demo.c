@@ -49,6 +49,7 @@ static struct {
 	_Atomic bool over, still; /* still: nobody takes anything */
 	_Atomic uint64_t done, timed_out, wrong;
 	_Atomic unsigned warnings;
+	bool named; /* by a dump: who kept one too long */
 	unsigned long long counted; /* by servers that have gone */
 } demo;
 
@@ -215,10 +216,23 @@ fail_over(bool paused)
 	printf("the server is back\n");
 }
 
+static char *
+dump_text(void)
+{
+	static char *text;
+	static size_t size;
+	FILE *file = open_memstream(&text, &size);
+
+	must(file != NULL && pool_dump(demo.pool, file) == 0);
+	must(fclose(file) == 0);
+	return text;
+}
+
 static void
 keep_too_long(void)
 {
 	struct pool_hold hold;
+	char *text;
 	unsigned i;
 	int error;
 
@@ -228,6 +242,11 @@ keep_too_long(void)
 	}
 	for (i = 0; i < 1000 && demo.warnings == 0; i++)
 		sleep_ms(10);
+	text = dump_text();
+	demo.named = strstr(text, " s by keep_too_long\n") != NULL;
+	/* Up to those that wait. */
+	printf("%.*s", (int)(strstr(text, "waiting:\n") - text), text);
+	free(text);
 	pool_release(demo.pool, &hold);
 }
 
@@ -272,6 +291,28 @@ holds(bool condition, const char *text)
 	return condition;
 }
 
+/* Of a pool that has made one connection. */
+static bool
+stats_are_written(struct pool *pool)
+{
+	static const char json[] = "{\"open\":1,\"failed\":0,\"made\":1,";
+	char *text = NULL;
+	size_t size;
+	FILE *file = open_memstream(&text, &size);
+	bool good;
+
+	must(file != NULL && pool_stats_write(pool, file, HWT_JSON) == 0 &&
+	    pool_stats_write(pool, file, HWT_PROMETHEUS) == 0 &&
+	    fclose(file) == 0);
+	good = strncmp(text, json, strlen(json)) == 0 &&
+	    strstr(text, ",\"leaks\":0,\"checkout\":{\"checkout\":\"pool\",") &&
+	    strstr(text, "]}\n}\n# TYPE pool_open gauge\n") &&
+	    strstr(text, "\npool_made_total{checkout=\"pool\"} 1\n") &&
+	    strstr(text, "\nhwt_checkout_wait_seconds_count{checkout=\"pool\"");
+	free(text);
+	return good;
+}
+
 /* In a pool of one connection, without limits of its age. */
 static bool
 errors_are_told(void)
@@ -285,7 +326,6 @@ errors_are_told(void)
 	    .check_ns = HWT_NEVER};
 	struct pool_hold hold, none;
 	struct pool *pool;
-	char line[800];
 	bool good = pool_open(&pool, &options) == -EINVAL;
 
 	options.least = 1;
@@ -300,10 +340,7 @@ errors_are_told(void)
 	good &= pool_close(pool) == -EBUSY;
 	good &= pool_take(pool, &none, NULL) == -ESHUTDOWN;
 	pool_release(pool, &hold);
-	(void)pool_write_stats(pool, true, line, sizeof(line));
-	good &= strstr(line, "{\"open\":1,\"out\":0,") == line &&
-	    strstr(line, ",\"leaks\":0,") != NULL &&
-	    line[strlen(line) - 1] == '}';
+	good &= stats_are_written(pool);
 	good &= pool_close(pool) == 0;
 	return holds(good, "errors are told, and nothing is lost");
 }
@@ -312,13 +349,11 @@ static bool
 conclude(void)
 {
 	struct pool_stats stats;
-	char line[800];
 	bool good = holds(wait_until_idle(&stats), "idle: the least are open");
 
 	demo.counted += server_count();
 	pool_read_stats(demo.pool, &stats);
-	(void)pool_write_stats(demo.pool, false, line, sizeof(line));
-	printf("%s\n", line);
+	must(pool_stats_write(demo.pool, stdout, HWT_JSON) == 0);
 	printf("done %llu, timed out %llu, wrong %llu; the servers counted "
 	       "%llu\n",
 	    (unsigned long long)demo.done, (unsigned long long)demo.timed_out,
@@ -339,8 +374,8 @@ conclude(void)
 		stats.closed_idle > 0 && stats.closed_old > 0,
 	    "each reason was there");
 	good &= errors_are_told();
-	good &= holds(stats.leaks >= 1 && demo.warnings == 1,
-	    "who kept one too long was named, once");
+	good &= holds(stats.leaks >= 1 && demo.warnings == 1 && demo.named,
+	    "who kept one too long was named, once, and in a dump");
 	return good;
 }
 

@@ -413,32 +413,62 @@ pool_read_stats(struct pool *pool, struct pool_stats *stats)
 	};
 }
 
-int
-pool_write_stats(struct pool *pool, bool as_json, char *text, size_t text_size)
+/* Of what is counted here, in the order of enum count. */
+static void
+write_counts(struct pool *pool, FILE *file, enum hwt_format format)
 {
-	static const char *const name[] = {"open", "out", "waiting", "taken",
-	    "waited", "expired", "failed", "made", "closed_idle", "closed_old",
-	    "closed_broken", "closed_pause", "leaks", "pauses"};
-	enum {
-		NAMES = sizeof(name) / sizeof(name[0])
-	};
-	uint64_t value[NAMES];
-	struct pool_stats stats;
-	char line[NAMES * 40];
-	size_t used = 0;
+	static const char *const name[COUNTS] = {"open", "failed", "made",
+	    "closed_idle", "closed_old", "closed_broken", "closed_pause",
+	    "leaks"};
 	unsigned i;
 
-	_Static_assert(sizeof(stats) == sizeof(value), "all have names");
-	pool_read_stats(pool, &stats);
-	memcpy(value, &stats, sizeof(value));
-	for (i = 0; i < NAMES; i++)
-		used += (size_t)snprintf(line + used, sizeof(line) - used,
-		    as_json ? "%s\"%s\":%llu" : "%s%s=%llu",
-		    i == 0        ? ""
-			: as_json ? ","
-				  : " ",
-		    name[i], (unsigned long long)value[i]);
-	return snprintf(text, text_size, as_json ? "{%s}" : "%s", line);
+	for (i = 0; i < COUNTS; i++) {
+		unsigned long long value = atomic_load(&pool->count[i]);
+
+		if (format == HWT_JSON) {
+			(void)fprintf(file, "%c\"%s\":%llu", i == 0 ? '{' : ',',
+			    name[i], value);
+			continue;
+		}
+		if (format == HWT_PROMETHEUS)
+			(void)fprintf(file, "# TYPE pool_%s%s %s\n", name[i],
+			    i == OPEN ? "" : "_total",
+			    i == OPEN ? "gauge" : "counter");
+		(void)fprintf(file, "pool_%s%s{checkout=\"%s\"} %llu\n",
+		    name[i], i == OPEN ? "" : "_total", pool->options.name,
+		    value);
+	}
+}
+
+int
+pool_stats_write(struct pool *pool, FILE *file, enum hwt_format format)
+{
+	int error;
+
+	write_counts(pool, file, format);
+	if (format == HWT_JSON)
+		(void)fputs(",\"checkout\":", file);
+	error = hwt_checkout_stats_write(pool->checkout, file, format);
+	if (error == 0 && format == HWT_JSON && fputs("}\n", file) == EOF)
+		error = -EIO;
+	return error;
+}
+
+int
+pool_dump(struct pool *pool, FILE *file)
+{
+	const char *who;
+	uint64_t since_ns;
+	unsigned i;
+
+	for (i = 0; i < pool->options.most; i++) {
+		who = atomic_load(&pool->slot[i].who);
+		since_ns = atomic_load(&pool->slot[i].since_ns);
+		if (who != NULL)
+			(void)fprintf(file, "connection %u for %.3f s by %s\n",
+			    i, (double)(now_ns() - since_ns) / 1e9, who);
+	}
+	return hwt_checkout_dump(pool->checkout, file);
 }
 
 /* Beginning and end. */
@@ -468,6 +498,7 @@ read_options(struct pool_options *to, const struct pool_options *options)
 	to->age_ns = or_default(to->age_ns, HWT_MIN(30));
 	to->check_ns = or_default(to->check_ns, HWT_MS(500));
 	to->leak_ns = or_default(to->leak_ns, HWT_NEVER);
+	to->name = to->name != NULL ? to->name : "pool";
 	return to->most <= MOST_MAX && to->least <= to->most &&
 	    to->connect_ns < HWT_SEC(1000000) && is_time(to->wait_ns) &&
 	    is_time(to->idle_ns) && is_time(to->age_ns) &&
@@ -479,7 +510,7 @@ open_timer(struct pool *pool)
 {
 	const struct hwt_options ticks = {.tick_ns = HWT_MS(1)};
 	const struct hwt_checkout_options options = {
-	    .hold_after = pool->options.in_order};
+	    .hold_after = pool->options.in_order, .name = pool->options.name};
 	int error = hwt_pool_create(&pool->thread, 1, 0);
 
 	if (error == 0)

@@ -42,6 +42,7 @@ struct pool_options {
 	uint64_t age_ns;
 	uint64_t check_ns; /* unused for so long, a PING comes before; 500 ms */
 	uint64_t leak_ns; /* a hold of this length is warned of; never */
+	const char *name; /* in statistics; at most 15 bytes; NULL: pool */
 	/* A line without its end, on a thread of the pool; NULL: stderr. */
 	void (*warn)(const char *line);
 };
@@ -91,9 +92,14 @@ int pool_resume(struct pool *pool);
 
 void pool_read_stats(struct pool *pool, struct pool_stats *stats);
 
-/* One line: name=number ..., or an object of JSON. What snprintf returns. */
-int pool_write_stats(
-    struct pool *pool, bool as_json, char *text, size_t text_size);
+/* For a monitor: the pool's own counters, and what hwt_checkout_stats_write has
+ * of its checkout, with a histogram of waits; in JSON as its member checkout.
+ * Errors as that one. */
+int pool_stats_write(struct pool *pool, FILE *file, enum hwt_format format);
+
+/* For people: who has which connection, since when, and what
+ * hwt_checkout_dump says of those that wait. Errors as that one. */
+int pool_dump(struct pool *pool, FILE *file);
 
 /* Takers that wait get -ESHUTDOWN. No other call may be under way when it is
  * called again and answers 0.
