@@ -12,6 +12,8 @@
 #   make single      the whole library as build/single/hwt.h and hwt.c
 #   make deb         Debian's packages, in build/deb, of the library and of the
 #                    modules; MAINTAINER='Name <address>' HOMEPAGE=https://...
+#   make release     what a release consists of, twice and the same, in
+#                    build/release: KEY=... signs it, DRAFT=1 before its time
 #   make demo        serves HTTP under load and shows what the timer did, live
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
 #   make demo-longpoll demo-pool demo-durable demo-memcached
@@ -92,7 +94,7 @@ all: build/plain/libhwt.a build/plain/libhwt.so
 MODULES ?= $(patsubst modules/%/rules.mk,%,$(wildcard modules/*/rules.mk))
 installed := install uninstall $(MODULES:%=install-%) \
 	$(MODULES:%=uninstall-%)
-packed := single deb abi
+packed := single deb abi release
 moduled := $(MODULES) $(MODULES:%=install-%)
 tested := check check-all tidy analyze explore mutants faults soak valgrind \
 	noise fuzz coverage bare transfers

@@ -175,3 +175,5 @@ build/abi/libhwt%-$(version).c: build/abi/libhwt%.so $(headers)
 
 deb:
 	@packaging/deb build/deb $(version)
+release:
+	@packaging/release build/release $(version)
