@@ -10,7 +10,11 @@
  * load=open: Kafka's benchmark of its purgatory, with keys drawn for each
  * request. Requests come at a rate, whatever happens, and become true after a
  * log-normal latency with the quartiles p50 and p75; a second thread then
- * checks their keys. Those that take longer than timeout_ms expire.
+ * checks their keys. Those that take longer than timeout_ms expire. (Kafka's
+ * is TestPurgatoryPerformance: its key-space-size is space, keys keys, rate
+ * rate, num rate * seconds, timeout timeout_ms, pct50 and pct75 p50 and p75,
+ * size size. Its requests come at random intervals with that mean, ours each
+ * millisecond, as many as are due.) With the design floor: an empty run.
  *
  * load=inflight: a table of requests in flight: each request has a key of its
  * own, and is finished by it.
@@ -25,7 +29,7 @@
  *   purgatory/DESIGN load=closed [keys=3] [space=100000] [outstanding=1024]
  *       [threads=1] [seconds=1] [seed=1]
  *   purgatory/DESIGN load=open [rate=20000] [p50=20] [p75=60]
- *       [timeout_ms=200] [keys=3] [space=100] [seconds=2] [seed=1]
+ *       [timeout_ms=200] [keys=3] [space=100] [size=0] [seconds=2] [seed=1]
  *   purgatory/DESIGN load=inflight [outstanding=1024] [seconds=1] [seed=1]
  *   purgatory/DESIGN load=hot [waiters=10000] [value=0] [seconds=1]
  *   purgatory/DESIGN load=memory [waiters=10000] [space=100000]
@@ -46,6 +50,7 @@ enum {
 
 static struct {
 	unsigned keys, outstanding, threads, waiters;
+	uint64_t size; /* bytes that each request has beside its keys */
 	uint64_t space, rate, timeout_ns, seconds, seed;
 	double p50, p75;
 	bool value;
@@ -104,10 +109,11 @@ request_hash(uint32_t key)
 static struct request *
 request_make(unsigned keys, uint64_t delay_ns)
 {
-	struct request *request =
-	    malloc(sizeof(*request) + keys * sizeof(request->key[0]));
+	struct request *request = malloc(
+	    sizeof(*request) + keys * sizeof(request->key[0]) + options.size);
 
 	perf_must(request != NULL, "malloc");
+	memset(&request->key[keys], 0, options.size);
 	request->number =
 	    numbers.thread * (uint64_t)FLAGS + numbers.count++ % FLAGS;
 	request->key_count = keys;
@@ -501,6 +507,7 @@ run_memory(void)
 	perf_metric("bytes", "count",
 	    (double)(most - before) / (double)options.waiters);
 	perf_metric("rss_before_mb", "MB", (double)before / 1e6);
+	perf_metric("rss_most_mb", "MB", (double)most / 1e6);
 	perf_metric("rss_after_mb", "MB", (double)resident_bytes() / 1e6);
 	design.destroy();
 }
@@ -510,7 +517,7 @@ read_options(int argc, char **argv)
 {
 	perf_known(argc, argv,
 	    "load keys space outstanding threads seconds seed rate p50 p75 "
-	    "timeout_ms waiters value");
+	    "timeout_ms waiters value size");
 	options.keys = (unsigned)perf_option(argc, argv, "keys", 3);
 	options.space = perf_option(argc, argv, "space", 100000);
 	options.outstanding =
@@ -518,6 +525,7 @@ read_options(int argc, char **argv)
 	options.threads = (unsigned)perf_option(argc, argv, "threads", 1);
 	options.seconds = perf_option(argc, argv, "seconds", 1);
 	options.seed = perf_option(argc, argv, "seed", 1);
+	options.size = perf_option(argc, argv, "size", 0);
 	options.rate = perf_option(argc, argv, "rate", 20000);
 	options.p50 = perf_fraction(argc, argv, "p50", 20);
 	options.p75 = perf_fraction(argc, argv, "p75", 60);
