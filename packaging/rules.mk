@@ -164,13 +164,13 @@ build/single/hwt.o: build/single/hwt.c
 # What programs see of the libraries. A release copies its
 # build/abi/libhwt*-VERSION.c to packaging/abi.
 last_abi := -g -O0
-abi_header = $(if $*,modules/$(*:_%=%)/)hwt$*.h
-abi_compared := $(patsubst %,abi-%,hwt $(MODULES:%=hwt_%))
+abi_header = $(patsubst _%,modules/%/,$(*:libhwt%=%))$(*:lib%=%).h
+abi_compared := $(patsubst %,abi-%,libhwt $(MODULES:%=libhwt_%))
 .PHONY: $(abi_compared)
 abi: $(abi_compared)
-$(abi_compared): abi-hwt%: build/abi/libhwt%.so
+$(abi_compared): abi-%: build/abi/%.so
 	@packaging/abi/compare $< $(abi_header)
-build/abi/libhwt%-$(version).c: build/abi/libhwt%.so $(headers)
+build/abi/%-$(version).c: build/abi/%.so $(headers)
 	packaging/abi/write $< $(abi_header) >$@
 
 deb:
