@@ -519,6 +519,13 @@ class Addresses(Webhooks):
         self.assertEqual(self.ended(done)["state"], "succeeded")
         self.assertEqual(len(self.server.of("/status")), 1)
 
+    def test_a_name_that_may_does_not_speak_for_where_it_redirects(self):
+        self.work(allow="localhost")
+        where = self.url("status/200")
+        self.dead([({"url": self.url(f"to/302/{where}", "localhost")},
+                    "127.0.0.1 of 127.0.0.1 is not allowed")], 1)
+        self.assertEqual(self.server.of("/status"), [])
+
     def test_a_connection_that_is_there_is_not_another_host_s(self):
         """localhost may, and has a connection; 127.0.0.1 may not use it."""
         self.work(allow="localhost")
@@ -695,14 +702,22 @@ class Ends(Webhooks):
         self.assertEqual(len(self.server.requests), 1)
 
     def test_many_failures_do_not_flood_the_log(self):
+        """Twenty lines a second; how many more there were is told later."""
         worker = self.work()
-        for _ in range(60):
-            name = self.send("status/404")
-        self.ended(name)
-        wait_until(lambda: len(self.ctl("dead", "list").lines) == 60)
-        self.send("status/404")
-        wait_until(lambda: "attempt 1: status 404" in worker.err)
+        payload = json.dumps({"url": self.url("status/404")})
+        lines = "\n".join(json.dumps({
+            "queue": "q", "in": 0, "payload": payload}) for _ in range(200))
+        began = time.monotonic()
+        self.ctl("add", "--from", "-", stdin=lines.encode())
+        wait_until(lambda: len(self.ctl("dead", "list").lines) == 200)
+        seconds = time.monotonic() - began
+        time.sleep(1)
+        self.ended(self.send("status/404"))
         self.assertEqual(worker.end(), 0)
+        told = worker.err.count("attempt 1: status 404")
+        self.assertLessEqual(told, 20 * (seconds + 2) + 1)
+        self.assertEqual(told + sum(map(int, re.findall(
+            r"^hwt-http: (\d+) more failures$", worker.err, re.M))), 201)
 
 
 class Https(Webhooks):
