@@ -684,6 +684,18 @@ retire_first(void)
 	release(holder);
 }
 
+/* Nothing is written: the file is not one of the explorer's. */
+static void
+dump_once(void)
+{
+	static FILE *file;
+
+	if (file == NULL)
+		file = fopen("/dev/null", "we");
+	explore_check(file != NULL);
+	explore_check(hwt_checkout_dump(checkout, file) == 0);
+}
+
 static bool
 somebody_waits(const void *waiting)
 {
@@ -1573,6 +1585,15 @@ static const struct program programs[] = {
     {"retire/baton", begin_retire_baton, {try_and_retire, release_second}},
     {"retire/woken-again", begin_retire_again,
 	{cancel_and_acquire, retire_woken, release_fourth}},
+    {"dump/release", begin_held_two, {dump_once, release_first, fire}},
+    {"dump/cancel", begin_held_two_never,
+	{dump_once, release_first, cancel_second}},
+    {"dump/retire", begin_held_retire, {dump_once, retire_first}},
+    {"dump/retire-woken", begin_retire_woken,
+	{dump_once, retire_first, release_second}},
+    {"dump/shutdown", begin_held_two_never,
+	{dump_once, release_first, shut_down}},
+    {"dump/dump", begin_held_two_never, {dump_once, dump_once, release_first}},
     {"pause/acquire", begin_two, {never_0, never_1, pause_once}},
     {"pause/release", begin_held_two_never, {release_first, pause_once}},
     {"pause/ring", begin_ring, {never_0, never_1, never_2, pause_once}},
