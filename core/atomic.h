@@ -137,9 +137,7 @@ struct pair_value {
 #endif
 #endif
 
-#if UINTPTR_MAX != UINT64_MAX
-#error "hwt needs 64-bit pointers"
-#endif
+_Static_assert(sizeof(void *) == 8, "hwt needs a 64-bit machine");
 
 #if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
 #if defined(HWT_ATOMIC_WIDE) || (!defined(__x86_64__) && !defined(__aarch64__))
