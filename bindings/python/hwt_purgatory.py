@@ -81,7 +81,8 @@ class _Spec(ctypes.Structure):
         ("delay_ns", ctypes.c_uint64),
         ("at_least", ctypes.c_uint64),
         ("executor", ctypes.c_void_p),
-        ("reserved", ctypes.c_uint64 * 4),
+        ("quorum", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
     ]
 
 
@@ -258,13 +259,13 @@ class Purgatory:
             _destroy(self._pointer, self._timer, self._executor)
 
     def watch(self, keys, delay, done, predicate=None, *, at_least=0,
-              executor=None):
+              quorum=0, executor=None):
         """Calls done(outcome) once: COMPLETED, when predicate() is true after a
         check of one of the keys, or now; EXPIRED after delay seconds, or as a
-        call here says. at_least: there is one key and no predicate, and it is
-        COMPLETED when the key's value reaches that: see raise_to. done may be
-        called before this returns. Returns the Operation, which need not be
-        kept."""
+        call here says. at_least: there is no predicate, and it is COMPLETED
+        when the value of its one key, or of quorum of its keys, has reached
+        that: see raise_to. done may be called before this returns. Returns the
+        Operation, which need not be kept."""
         if _ending:
             raise RuntimeError("the interpreter ends")
         keys = [_key(each) for each in keys]
@@ -273,7 +274,7 @@ class Purgatory:
         spec = _Spec(
             done=_done, arg=number, keys=(_Key * len(keys))(*keys),
             key_count=len(keys), delay_ns=hwt._to_ns(delay),
-            at_least=_number(at_least),
+            at_least=_number(at_least), quorum=_number(quorum),
             executor=executor._executor if executor else None)
         if predicate is not None:
             spec.try_complete = _try

@@ -102,6 +102,17 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.purgatory.raise_to(ONE, 2**64 - 1), 1)
         self.assertEqual(self.outcomes, [Outcome.COMPLETED])
 
+    def test_waits_for_a_quorum(self):
+        keys = [(7, replica) for replica in range(5)]
+        self.watch(keys, at_least=10, quorum=3)
+        self.assertEqual(self.purgatory.raise_to(keys[4], 10), 0)
+        self.assertEqual(self.purgatory.raise_to(keys[0], 12), 0)
+        self.assertEqual(self.outcomes, [])
+        self.assertEqual(self.purgatory.raise_to(keys[2], 11), 1)
+        self.assertEqual(self.outcomes, [Outcome.COMPLETED])
+        with self.assertRaises(hwt.Error):
+            self.watch(keys, at_least=10, quorum=6)
+
     def test_errors(self):
         for bad in ((-1, 0), (0, 2**64), (1,), (1, 2, 3)):
             with self.assertRaises(ValueError):

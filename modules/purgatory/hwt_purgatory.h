@@ -36,8 +36,9 @@
  *                  any more, and its timeout is cancelled. A key exists while
  *                  something is linked under it. pending, links and keys are
  *                  exact when no call is under way.
- *   threshold      hwt_purgatory_raise touches only operations that complete;
- *                  those of one call in order of at_least, then of arrival.
+ *   threshold      hwt_purgatory_raise touches only operations that complete,
+ *                  those of one call in order of at_least, then of arrival; and
+ *                  those for whose quorum this key was missing.
  *   never-early    An operation never expires before its delay has passed, by
  *                  the timer's clock.
  *   bounded        An expiry never waits for a predicate that another thread
@@ -131,12 +132,16 @@ struct hwt_operation_spec {
 	/* 0: it is tried, and expires at the next tick. HWT_NEVER: no
 	 * deadline. */
 	uint64_t delay_ns;
-	/* Not 0: there is one key and no try_complete, and the operation
-	 * completes when the key's value reaches this. */
+	/* Not 0: there is no try_complete, and the operation completes when the
+	 * key's value reaches this; of several keys, when quorum of them have
+	 * reached it, at the same time or one after the other. */
 	uint64_t at_least;
 	/* NULL: the purgatory's. Must outlive the operation. */
 	const struct hwt_operation_executor *executor;
-	uint64_t reserved[4]; /* 0 */
+	/* With at_least: how many keys are enough, at most as many as there
+	 * are; 0: there is one. */
+	uint64_t quorum;
+	uint64_t reserved[3]; /* 0 */
 };
 
 struct hwt_purgatory_stats {
@@ -159,8 +164,8 @@ struct hwt_purgatory_stats {
 	 * when all their keys have gone (but the first one of each shard, of 8
 	 * keys, and another one while the shard has keys); up to 64 for each
 	 * key in the table that finds it, of which 4 KiB of each shard stay;
-	 * and 32 for each link of a pending one that has more than three: from
-	 * malloc, which may keep what is freed. */
+	 * and for each link of a pending one 32 if it has more than three, and
+	 * 88 if it has a quorum: from malloc, which may keep what is freed. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };
@@ -181,14 +186,17 @@ int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
  * no-lost-event. An operation with at_least completes at once if the key's
  * value has reached it; but a key has a value only while something is linked
  * under it: after watch, raise the key to the value that you read after watch.
+ * With a quorum, do so for each key; a key that was reached counts from then
+ * on, and the operation is not under it any more.
  * 0           watched; it may have ended since
  * 1           this call completed it: done has been called, or handed to the
  *             executor (in callbacks that are nested 8 deep and more, it is
  *             called when these have returned)
  * Otherwise done will not be called:
- * -EINVAL     NULL, no done, no keys, at_least with try_complete or several
- *             keys, delay_ns in [2^63, HWT_NEVER), executor without execute,
- *             reserved words
+ * -EINVAL     NULL, no done, no keys, at_least with try_complete, or with
+ *             several keys and no quorum, a quorum without at_least or of more
+ *             keys than there are (duplicates count once), delay_ns in
+ *             [2^63, HWT_NEVER), executor without execute, reserved words
  * -ENOBUFS    max_pending, here or of the timer
  * -ENOMEM
  * -EAGAIN     the timer cannot start its thread

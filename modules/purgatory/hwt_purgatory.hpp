@@ -366,6 +366,39 @@ public:
 		return begin(error, spec, nullptr, std::forward<Done>(done));
 	}
 
+	/* The same, until so many of these keys have reached at_least. */
+	template <class Done>
+	operation
+	watch_quorum(delay after, key_list keys, std::uint64_t at_least,
+	    std::uint64_t quorum, Done &&done,
+	    const hwt_operation_executor *executor = nullptr)
+	{
+		std::error_code error;
+		operation made = try_watch_quorum(error, after, keys, at_least,
+		    quorum, std::forward<Done>(done), executor);
+
+		check_error(error, "watch_quorum");
+		return made;
+	}
+
+	template <class Done>
+	operation
+	try_watch_quorum(std::error_code &error, delay after, key_list keys,
+	    std::uint64_t at_least, std::uint64_t quorum, Done &&done,
+	    const hwt_operation_executor *executor =
+		nullptr) noexcept(detail::is_nothrow_kept<Done>)
+	{
+		hwt_operation_spec spec{};
+
+		spec.keys = keys.data_;
+		spec.key_count = keys.size_;
+		spec.at_least = at_least;
+		spec.quorum = quorum;
+		spec.delay_ns = after.ns();
+		spec.executor = executor;
+		return begin(error, spec, nullptr, std::forward<Done>(done));
+	}
+
 	/* What operations under this key wait for has changed: asks their
 	 * predicates. How many operations this call has completed. */
 	std::size_t

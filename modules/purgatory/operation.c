@@ -38,7 +38,8 @@
  * last thing it does, and frees the record if done has returned before. So the
  * task, whose argument is the record's address, never finds another operation.
  *
- * RAISE decides at once, under the lock of the key's shard, what it unlinks.
+ * RAISE decides at once, under the lock of the key's shard, what it unlinks (of
+ * an operation with a quorum, with the last key that was missing: quorum.c).
  * What is linked can be found by all others, and what is not has its outcome:
  * an operation that another raise reaches never waits, undecided, behind a done
  * of the first one's thread, and does not expire there. That thread holds RUN

@@ -4,6 +4,7 @@
  *
  *   purgatory.c   making, watching, walking a key, shutting down
  *   operation.c   the word of an operation, its owner's rule, callbacks
+ *   quorum.c      operations that wait for the values of several keys
  *   reschedule.c  moving a deadline
  *   list.c        what waits under a key
  *   shard.c       keys, links, thresholds
@@ -94,6 +95,17 @@ struct threshold {
 	uint64_t arrival; /* orders equal ones */
 };
 
+/* What is allocated for an operation that waits for the values of several keys:
+ * see quorum.c. */
+struct quorum {
+	a64_t missing; /* keys that are yet to be reached */
+	size_t count;
+	struct part {
+		struct threshold threshold;
+		struct shard *shard; /* NULL: watch has not come to it */
+	} part[];
+};
+
 struct operation {
 	a64_t word;
 	/* Written by watch, before it links the operation. */
@@ -104,7 +116,7 @@ struct operation {
 	const struct hwt_operation_executor *executor; /* NULL: none */
 	a64_t timeout; /* its id, while ARMED; or of one that has gone */
 	uint32_t index;
-	uint32_t link_count; /* that it has links for */
+	uint32_t link_count; /* that it has links for; 0: links is a quorum */
 	struct link *links; /* inside, or allocated; NULL: it has ended */
 	union {
 		struct link inside[LINKS_INSIDE];
@@ -223,6 +235,22 @@ operation_handle(struct operation *operation)
 {
 	return (hwt_operation){
 	    word_id(a64_load_acquire(&operation->word), operation->index)};
+}
+
+/* The link is that of a threshold. */
+static inline struct threshold *
+threshold_of(struct link *link)
+{
+	return (struct threshold *)(void *)link;
+}
+
+/* NULL: it waits for no value, or for that of one key. */
+static inline struct quorum *
+quorum_of(const struct operation *operation)
+{
+	return operation->link_count == 0
+	    ? (struct quorum *)(void *)operation->links
+	    : NULL;
 }
 
 /* A key's hash says which shard it belongs to: by the high bits, since the low
@@ -431,6 +459,15 @@ void operation_expire(hwt_timeout timeout, void *arg);
 
 /* For the owner of one that has ended: cancels its timeout. */
 void operation_disarm(struct operation *operation);
+
+/* quorum.c */
+size_t quorum_bytes(size_t count);
+/* For so many keys, of which so many are to be reached. NULL: no memory. */
+struct quorum *quorum_create(size_t count, uint64_t missing);
+/* A key is reached. True: it was the last one that was missing. */
+bool quorum_count(struct quorum *quorum);
+/* Unlinks the operation from all keys. */
+void quorum_unlink(struct quorum *quorum);
 
 /* reschedule.c */
 /* For the owner of one that has ended, and has ARMING: that is over then. */

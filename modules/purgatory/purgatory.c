@@ -136,8 +136,9 @@ spec_is_valid(const struct hwt_operation_spec *spec)
 	if (spec->done == NULL || spec->keys == NULL || spec->key_count == 0 ||
 	    spec->key_count > UINT32_MAX || !RESERVED_IS_ZERO(spec))
 		return false;
-	if (spec->at_least != 0 &&
-	    (spec->key_count != 1 || spec->try_complete != NULL))
+	if (spec->at_least != 0 ? spec->try_complete != NULL ||
+		    (spec->quorum == 0 && spec->key_count != 1)
+				: spec->quorum != 0)
 		return false;
 	if (spec->delay_ns > INT64_MAX && spec->delay_ns != HWT_NEVER)
 		return false;
@@ -211,6 +212,7 @@ struct watch {
 	    *keys; /* a copy: LINKS_INSIDE of the caller's, or more */
 	size_t count;
 	struct link *links; /* NULL: those in the record do */
+	struct quorum *quorum; /* the same memory; NULL: has links */
 	struct operation *operation;
 	bool linked; /* so that others can find it */
 	bool completed; /* by this call: the key's value has reached at_least */
@@ -233,12 +235,15 @@ watch_fill(struct watch *watch, struct shard *home)
 	operation->executor = spec->executor;
 	if (spec->executor == NULL && purgatory->executor.execute != NULL)
 		operation->executor = &purgatory->executor;
-	operation->link_count = (uint32_t)watch->count;
+	operation->link_count =
+	    watch->quorum != NULL ? 0 : (uint32_t)watch->count;
 	operation->links =
 	    watch->links != NULL ? watch->links : operation->inside;
-	for (i = 0; i < watch->count; i++)
+	for (i = 0; i < operation->link_count; i++)
 		operation->links[i].key = NULL;
-	if (watch->links != NULL)
+	if (watch->quorum != NULL)
+		home->memory_bytes += quorum_bytes(watch->count);
+	else if (watch->links != NULL)
 		home->memory_bytes += watch->count * sizeof(struct link);
 	home->pending++;
 	if (spec->try_complete != NULL) {
@@ -256,14 +261,21 @@ static int
 watch_link(struct watch *watch, struct shard *shard, size_t i, uint64_t hash)
 {
 	struct operation *operation = watch->operation;
-	int result = key_link(shard, operation, &operation->links[i],
-	    watch->keys[i], hash, watch->spec->at_least);
+	struct quorum *quorum = watch->quorum;
+	struct link *link = quorum != NULL ? &quorum->part[i].threshold.link
+					   : &operation->links[i];
+	int result;
 
+	if (quorum != NULL)
+		quorum->part[i].shard = shard;
+	result = key_link(shard, operation, link, watch->keys[i], hash,
+	    watch->spec->at_least);
 	if (result == 0)
 		watch->linked = true;
 	if (result <= 0)
 		return result;
-	watch->completed = operation_set(operation, HWT_COMPLETED);
+	if (quorum == NULL || quorum_count(quorum))
+		watch->completed = operation_set(operation, HWT_COMPLETED);
 	return 0;
 }
 
@@ -370,6 +382,23 @@ watch_with_memory(struct watch *watch)
 	return operation_own(watch->operation, true) || watch->completed;
 }
 
+/* False: no memory. */
+static bool
+watch_alloc_links(struct watch *watch)
+{
+	const struct hwt_operation_spec *spec = watch->spec;
+
+	if (spec->at_least != 0 && watch->count > 1) {
+		watch->quorum = quorum_create(watch->count, spec->quorum);
+		watch->links = (struct link *)(void *)watch->quorum;
+	} else if (watch->count > LINKS_INSIDE) {
+		watch->links = calloc(watch->count, sizeof(*watch->links));
+	} else {
+		return true;
+	}
+	return watch->links != NULL;
+}
+
 static int
 watch(struct watch *watch)
 {
@@ -382,9 +411,9 @@ watch(struct watch *watch)
 	if (watch->keys == NULL)
 		return -ENOMEM;
 	watch->count = keys_copy(watch->keys, spec);
-	if (watch->count > LINKS_INSIDE)
-		watch->links = calloc(watch->count, sizeof(*watch->links));
-	if (watch->count <= LINKS_INSIDE || watch->links != NULL)
+	if (spec->quorum > watch->count)
+		result = -EINVAL;
+	else if (watch_alloc_links(watch))
 		result = watch_with_memory(watch);
 	if (many)
 		free(watch->keys);
@@ -569,12 +598,17 @@ struct reached {
 	uint32_t owned_count;
 };
 
+/* With the lock held, by which the operation stays what it is. */
 static void
 reached_add(struct reached *reached, struct operation *operation)
 {
-	enum taken taken = operation_take(
-	    operation, operation_handle(operation).id, HWT_COMPLETED);
+	struct quorum *quorum = quorum_of(operation);
+	enum taken taken;
 
+	if (quorum != NULL && !quorum_count(quorum))
+		return;
+	taken = operation_take(
+	    operation, operation_handle(operation).id, HWT_COMPLETED);
 	reached->decided += taken != TAKEN_NOT;
 	if (taken == TAKEN_OWN)
 		reached->owned[reached->owned_count++] = operation;

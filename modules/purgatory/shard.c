@@ -244,9 +244,9 @@ key_link(struct shard *shard, struct operation *operation, struct link *link,
 	if (at_least != 0) {
 		link->key = key;
 		link->previous = NULL;
-		operation->threshold.at_least = at_least;
-		operation->threshold.arrival = shard->arrivals++;
-		RB_INSERT(thresholds, &key->thresholds, &operation->threshold);
+		threshold_of(link)->at_least = at_least;
+		threshold_of(link)->arrival = shard->arrivals++;
+		RB_INSERT(thresholds, &key->thresholds, threshold_of(link));
 	} else {
 		list_insert(key, link, NULL);
 	}
@@ -267,8 +267,7 @@ key_unlink(struct shard *shard, struct link *link)
 	struct key *key = link->key;
 
 	if (link_waits_for_value(link))
-		RB_REMOVE(
-		    thresholds, &key->thresholds, &link->operation->threshold);
+		RB_REMOVE(thresholds, &key->thresholds, threshold_of(link));
 	else
 		list_remove(key, link);
 	link->key = NULL;
@@ -370,18 +369,21 @@ links_free(struct operation *operation)
 		free(links);
 }
 
-/* The owner's: only a raise unlinks what others own, and only thresholds, which
- * have one link. */
+/* The owner's: only a raise unlinks what others own, and only thresholds, for
+ * which this takes the lock of each key's shard. */
 void
 operation_unlink(struct operation *operation, uint64_t outcome)
 {
 	struct shard *home = operation->home;
+	struct quorum *quorum = quorum_of(operation);
 	struct shard *shard;
 	struct link *link;
 	uint32_t i;
 
 	OPERATION_PROBE(end, home->purgatory, operation_handle(operation).id,
 	    outcome, operation->arg);
+	if (quorum != NULL)
+		quorum_unlink(quorum);
 	for (i = operation->link_count; i-- > 1;) {
 		link = &operation->links[i];
 		if (link->key == NULL)
@@ -392,9 +394,11 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 		shard_unlock(shard);
 	}
 	shard_lock(home);
-	if (operation->links[0].key != NULL)
+	if (quorum == NULL && operation->links[0].key != NULL)
 		(void)key_unlink(home, &operation->links[0]);
-	if (links_are_allocated(operation))
+	if (quorum != NULL)
+		home->memory_bytes -= quorum_bytes(quorum->count);
+	else if (links_are_allocated(operation))
 		home->memory_bytes -=
 		    operation->link_count * sizeof(struct link);
 	home->pending--;

@@ -114,6 +114,19 @@ deadlines_move()
 }
 
 static void
+waits_for_a_quorum()
+{
+	fixture f;
+	std::error_code error;
+
+	CHECK(f.purgatory.watch_quorum(1s, {one, two}, 7, 2, f.done()));
+	CHECK(f.purgatory.raise(two, 7) == 0 && f.outcomes.empty());
+	CHECK(f.purgatory.raise(one, 8) == 1 && f.ended(HWT_COMPLETED));
+	f.purgatory.try_watch_quorum(error, 1s, {one, two}, 7, 3, f.done());
+	CHECK(error == std::errc::invalid_argument && token::living == 0);
+}
+
+static void
 lists_what_waits()
 {
 	fixture f;
@@ -414,6 +427,7 @@ main()
 	    TEST(is_empty_when_it_completes_at_once),
 	    TEST(expires),
 	    TEST(deadlines_move),
+	    TEST(waits_for_a_quorum),
 	    TEST(lists_what_waits),
 	    TEST(handles_end_it),
 	    TEST(waits_for_a_value),

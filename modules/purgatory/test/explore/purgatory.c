@@ -824,6 +824,115 @@ watch_another(void)
 	(void)watch(3, keys, 1, HWT_NEVER);
 }
 
+/* Values of several keys. */
+
+static void
+raise_key_to(struct hwt_key key, uint64_t value)
+{
+	size_t completed;
+
+	explore_check(
+	    hwt_purgatory_raise(purgatory, key, value, &completed) == 0);
+	decided += (unsigned)completed;
+}
+
+static void
+watch_quorum(unsigned i, uint64_t quorum)
+{
+	const struct hwt_key keys[] = {A, B};
+	const struct hwt_operation_spec spec = {.done = end_of_operation,
+	    .arg = &ledger[i],
+	    .keys = keys,
+	    .key_count = 2,
+	    .at_least = 5,
+	    .quorum = quorum,
+	    .delay_ns = HWT_NEVER};
+
+	ledger[i].by_value = true;
+	(void)watch_spec(i, &spec);
+}
+
+static void
+begin_quorum(void)
+{
+	make_two_shards();
+	watch_quorum(0, 2);
+}
+
+static void
+begin_quorum_of_one(void)
+{
+	make_two_shards();
+	watch_quorum(0, 1);
+	watch_quorum(1, 2);
+}
+
+static void
+raise_b_alone(void)
+{
+	raise_key_to(B, 5);
+}
+
+static void
+raise_a_to_five(void)
+{
+	explore_modify(&state, 8);
+	state |= 1;
+	raise_key_to(A, 5);
+}
+
+static void
+raise_b_to_five(void)
+{
+	explore_modify(&state, 8);
+	state |= 2;
+	raise_key_to(B, 5);
+}
+
+/* Whatever was raised before it was linked. */
+static void
+watch_and_raise_quorum(void)
+{
+	uint64_t raised;
+
+	watch_quorum(0, 2);
+	raised = explore_load(&state, 8);
+	if (raised & 1)
+		raise_key_to(A, 5);
+	if (raised & 2)
+		raise_key_to(B, 5);
+}
+
+/* The next one has the record of the first, and misses both keys. */
+static void
+complete_and_watch_quorum(void)
+{
+	complete_first();
+	watch_quorum(7, 2);
+}
+
+static void
+begin_quorum_last(void)
+{
+	const struct hwt_key keys[] = {B};
+	unsigned i;
+
+	make_two_shards();
+	for (i = 1; i < 7; i++)
+		(void)watch(i, keys, 1, HWT_NEVER);
+	watch_quorum(0, 2);
+}
+
+static void
+end_quorum_reused(void)
+{
+	explore_check(ledger[0].dones == 1 && ledger[7].dones == 0);
+	raise_b_alone();
+	raise_key_to(A, 5);
+	explore_check(ledger[7].dones == 1);
+	end_all();
+}
+
 /* Listing. */
 
 static unsigned seen[OPERATIONS];
@@ -1408,6 +1517,36 @@ const struct program purgatory_programs[] = {
 	.begin = begin_many,
 	.thread = {event_a, cancel_b},
 	.end = end_all,
+    },
+    {
+	.name = "purgatory/quorum-raise-raise",
+	.begin = begin_quorum,
+	.thread = {raise_a_to_five, raise_b_to_five},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/quorum-raise-raise-cancel",
+	.begin = begin_quorum,
+	.thread = {raise_a_to_five, raise_b_to_five, cancel_first},
+	.end = end_all,
+    },
+    {
+	.name = "purgatory/quorum-one-raise-raise",
+	.begin = begin_quorum_of_one,
+	.thread = {raise_a_to_five, raise_b_to_five},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/quorum-watch-raise-raise",
+	.begin = make_two_shards,
+	.thread = {watch_and_raise_quorum, raise_a_to_five, raise_b_to_five},
+	.end = end_completed,
+    },
+    {
+	.name = "purgatory/quorum-reuse",
+	.begin = begin_quorum_last,
+	.thread = {complete_and_watch_quorum, raise_b_alone},
+	.end = end_quorum_reused,
     },
     {
 	.name = "purgatory/list-cancel-raise",

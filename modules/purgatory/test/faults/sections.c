@@ -364,6 +364,32 @@ section_raise(void)
 	close_all();
 }
 
+/* Links are allocated, with what is missing. */
+static void
+section_quorum(void)
+{
+	struct waiter *w;
+	uint64_t i;
+
+	open_all();
+	w = watch_spec(
+	    (struct hwt_operation_spec){
+		.at_least = 5, .quorum = 4, .delay_ns = FAR},
+	    1, 5);
+	for (i = 2; i <= 5; i++) {
+		CHECK(w->dones == 0);
+		CHECK(hwt_purgatory_raise(purgatory, KEY(i), i + 3, NULL) == 0);
+	}
+	check_ended(w, HWT_COMPLETED);
+	w = watch_spec(
+	    (struct hwt_operation_spec){
+		.at_least = 5, .quorum = 2, .delay_ns = FAR},
+	    1, 2);
+	cancel_key(2, 1);
+	check_ended(w, HWT_CANCELLED);
+	close_all();
+}
+
 static void
 section_decide(void)
 {
@@ -624,6 +650,7 @@ const struct section sections[] = {
     {"many", section_many},
     {"released", section_released},
     {"raise", section_raise},
+    {"quorum", section_quorum},
     {"decide", section_decide},
     {"expire", section_expire},
     {"reschedule", section_reschedule},

@@ -21,6 +21,7 @@ static struct expected {
 	bool timed; /* has a timeout while it is live */
 	unsigned keys; /* bits */
 	uint64_t at_least, needs, due_ns;
+	uint64_t missing; /* keys, with at_least; keys has those not reached */
 	enum hwt_outcome outcome;
 } operation[OPERATIONS];
 
@@ -118,6 +119,14 @@ compare(void)
 	assert_u64(hwt_pending_timeouts(yard.fixture.timer), timeouts);
 }
 
+/* The key has reached its value; whether it was the last one. */
+static bool
+reach(struct expected *e, unsigned key)
+{
+	e->keys &= ~(1u << key);
+	return --e->missing == 0;
+}
+
 static void
 step_watch(struct expected *e, struct rng *rng)
 {
@@ -129,11 +138,13 @@ step_watch(struct expected *e, struct rng *rng)
 
 	*e = (struct expected){.real = {.yard = &yard}, .due_ns = HWT_NEVER};
 	spec.arg = &e->real;
+	e->keys = 1 + (unsigned)rng_below(rng, (1u << KEYS) - 1);
 	if (rng_below(rng, 3) == 0) {
-		e->keys = 1u << rng_below(rng, KEYS);
 		e->at_least = 1 + rng_below(rng, 20);
+		e->missing =
+		    1 + rng_below(rng, (unsigned)__builtin_popcount(e->keys));
+		spec.quorum = e->missing;
 	} else {
-		e->keys = 1 + (unsigned)rng_below(rng, (1u << KEYS) - 1);
 		e->needs = version + rng_below(rng, 4);
 		spec.try_complete = version_try;
 	}
@@ -146,9 +157,11 @@ step_watch(struct expected *e, struct rng *rng)
 		if (e->keys >> key & 1)
 			keys[spec.key_count++] = KEY(key);
 	}
-	key = (unsigned)__builtin_ctz(e->keys);
-	holds =
-	    e->at_least == 0 ? version >= e->needs : value[key] >= e->at_least;
+	holds = e->at_least == 0 && version >= e->needs;
+	for (key = 0; key < KEYS && e->at_least != 0; key++) {
+		if ((e->keys >> key & 1) && value[key] >= e->at_least)
+			holds |= reach(e, key);
+	}
 	spec.at_least = e->at_least;
 	e->live = true;
 	assert_rc(
@@ -190,7 +203,8 @@ step_raise(unsigned key, uint64_t to)
 		value[key] = to;
 	for (i = 0; i < OPERATIONS; i++) {
 		if (concerns(&operation[i], key) &&
-		    operation[i].at_least != 0 && operation[i].at_least <= to) {
+		    operation[i].at_least != 0 && operation[i].at_least <= to &&
+		    reach(&operation[i], key)) {
 			ends(&operation[i], HWT_COMPLETED);
 			count++;
 		}

@@ -8,7 +8,7 @@
  *   mixed     keys that many share, predicates that check and watch
  *   handoff   a state that is set, then checked: no waiter may miss it, and
  *             there is no deadline that would help
- *   values    as handoff, with at_least
+ *   values    as handoff, with at_least, of one or both of two keys
  *   waves     thousands are watched and cancelled, so that memory is released
  *             while stale handles point into it
  *   deadlines each thread moves those of its own operations, while all end any:
@@ -139,7 +139,7 @@ waiter_watch(struct waiter *waiter, uint64_t *random, hwt_operation *handle)
 
 	if (random_below(random, 4) == 0) {
 		spec.try_complete = NULL;
-		spec.key_count = 1;
+		spec.quorum = 1; /* some keys are equal */
 		spec.at_least = 1 + random_below(random, 50);
 	}
 	for (i = 0; i < spec.key_count; i++)
@@ -284,6 +284,16 @@ wanted_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 static bool values;
 
 static void
+raise_wanted(void)
+{
+	uint64_t value = atomic_load(&state), i;
+
+	for (i = 0; i < 4; i++)
+		(void)hwt_purgatory_raise(
+		    purgatory, (struct hwt_key){2, i}, value, NULL);
+}
+
+static void
 wanted_watch(struct wanted *wanted, uint64_t *random)
 {
 	struct hwt_key keys[] = {{2, 0}, {2, 1 + random_below(random, 3)}};
@@ -291,21 +301,22 @@ wanted_watch(struct wanted *wanted, uint64_t *random)
 	    .done = wanted_done,
 	    .arg = wanted,
 	    .keys = keys,
-	    .key_count = values ? 1 : 2,
+	    .key_count = 2,
 	    .delay_ns = HWT_NEVER};
 	int rc;
 
+	/* All keys are raised, one after the other. */
 	if (values) {
 		spec.try_complete = NULL;
 		spec.at_least = wanted->round;
+		spec.quorum = 1 + random_below(random, 2);
 	}
 	stress_spin(random_below(random, 300));
 	rc = hwt_purgatory_watch(purgatory, NULL, &spec);
 	stress_check(rc >= 0, "watch: %d", rc);
 	/* What was raised before it was linked: see hwt_purgatory_watch. */
 	if (values)
-		(void)hwt_purgatory_raise(
-		    purgatory, keys[0], atomic_load(&state), NULL);
+		raise_wanted();
 }
 
 static void *
@@ -329,8 +340,7 @@ handoff_thread(void *arg)
 			stress_spin(random_below(&random, 300));
 			atomic_store(&state, round);
 			if (values)
-				(void)hwt_purgatory_raise(
-				    purgatory, key, round, NULL);
+				raise_wanted();
 			else
 				(void)hwt_purgatory_check(purgatory, key, NULL);
 		}
