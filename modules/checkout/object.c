@@ -255,7 +255,7 @@ link_waiter(struct object *object, struct request *request, bool first)
 static void
 note_waiters(struct object *object)
 {
-	if (object->first == NULL)
+	if (object->first == NULL && a64_load_relaxed(&object->word) & WAITERS)
 		a64_and_seq(&object->word, ~WAITERS);
 }
 
@@ -327,7 +327,8 @@ member_give(struct object_group *group, struct object *member)
 	(void)a64_swap_seq(&member->word, MEMBER);
 	member->next_free = group->free;
 	group->free = member;
-	a64_and_seq(&group->any.word, ~IN_USE);
+	if (a64_load_relaxed(&group->any.word) & IN_USE)
+		a64_and_seq(&group->any.word, ~IN_USE);
 }
 
 void
