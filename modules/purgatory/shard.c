@@ -394,7 +394,7 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 		shard_unlock(shard);
 	}
 	shard_lock(home);
-	if (quorum == NULL && operation->links[0].key != NULL)
+	if (operation->link_count > 0 && operation->links[0].key != NULL)
 		(void)key_unlink(home, &operation->links[0]);
 	if (quorum != NULL)
 		home->memory_bytes -= quorum_bytes(quorum->count);
