@@ -85,7 +85,7 @@ options_are_valid(const struct hwt_checkout_options *options)
 		return false;
 	return options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
-	    name_is_valid(options->name) && options->list_grants <= 1 &&
+	    stats_name_is_valid(options->name) && options->list_grants <= 1 &&
 	    (options->hold_after <= UINT8_MAX ||
 		options->hold_after == HWT_CHECKOUT_NEVER) &&
 	    memcmp(options->reserved, zero, sizeof(zero)) == 0;

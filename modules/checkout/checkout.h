@@ -403,7 +403,7 @@ void waits_add(
     struct checkout_shard *shard, enum hwt_grant grant, uint64_t waited_ns);
 uint64_t waiting_now(const struct hwt_checkout *checkout);
 /* Of options; NULL: it has none. */
-bool name_is_valid(const char *name);
+bool stats_name_is_valid(const char *name);
 void name_copy(char *to, const char *name);
 
 /* Why the object refuses for good; 0: it may be had later. */

@@ -12,7 +12,7 @@
 /* Names. */
 
 bool
-name_is_valid(const char *name)
+stats_name_is_valid(const char *name)
 {
 	return name == NULL || strnlen(name, NAME_BYTES) < NAME_BYTES;
 }

@@ -1005,7 +1005,7 @@ store_options_are_valid(const struct hwt_store_options *options)
 	return options->shards <= STORE_SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
 	    options->idle_ns <= INT64_MAX && options->backoff_ns <= INT64_MAX &&
-	    name_is_valid(options->name) &&
+	    stats_name_is_valid(options->name) &&
 	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
 }
 

@@ -80,6 +80,7 @@ ignore_purgatory(struct hwt_purgatory *purgatory, hwt_operation operation)
 	MUST(hwt_purgatory_watch(purgatory, &operation, NULL));
 	MUST(hwt_purgatory_shutdown(purgatory));
 	MUST(hwt_purgatory_destroy(purgatory));
+	MUST(hwt_operation_reschedule(purgatory, operation, 0));
 	MUST(hwt_operation_mailbox_create(&mailbox));
 	MUST(hwt_operation_mailbox_destroy(mailbox));
 	/* done is called with what was decided. */
@@ -92,6 +93,9 @@ ignore_purgatory(struct hwt_purgatory *purgatory, hwt_operation operation)
 	hwt_operation_mailbox_run(mailbox, 0, NULL);
 	hwt_operation_mailbox_fd(mailbox);
 	hwt_purgatory_read_stats(purgatory, &stats);
+	hwt_purgatory_stats_write(purgatory, stderr, HWT_JSON);
+	hwt_purgatory_count_key(purgatory, key, NULL);
+	hwt_purgatory_list_key(purgatory, key, NULL, NULL, NULL);
 }
 
 void
@@ -130,6 +134,8 @@ ignore_checkout(struct hwt_checkout *checkout, struct hwt_request *request)
 	hwt_request_mailbox_run(mailbox, 0, NULL);
 	hwt_request_mailbox_fd(mailbox);
 	hwt_checkout_read_stats(checkout, &stats);
+	hwt_checkout_stats_write(checkout, stderr, HWT_JSON);
+	hwt_checkout_dump(checkout, stderr);
 }
 
 void
@@ -150,4 +156,6 @@ ignore_store(struct hwt_store *store, struct hwt_store_request *request)
 	hwt_store_run(store, NULL);
 	hwt_store_trim(store, 0);
 	hwt_store_read_stats(store, &stats);
+	hwt_store_stats_write(store, stderr, HWT_JSON);
+	hwt_store_dump(store, stderr);
 }
