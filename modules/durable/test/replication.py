@@ -286,11 +286,17 @@ class More(Pair):
     def setUp(self):
         super().setUp()
         self.other = self.one_more()
+        # One that comes while an add waits for others makes that uncertain.
+        wait_until(lambda: self.counted() == 2)
 
     def one_more(self):
         other = self.engine_of(replicaof=f"127.0.0.1 {self.master.port}")
         wait_until(lambda: self.is_replica(other))
         return other
+
+    def counted(self):
+        with self.master.client() as client:
+            return len(client("ROLE")[2])
 
     def adds(self, actor, *names, say=0):
         self.assertEqual(actor("add", "q", 600000, 5, "done", *names),
