@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +19,17 @@ struct line {
 	uintptr_t number; /* 0: none */
 	uint64_t cores; /* that have it: bits */
 	bool modified; /* by the only one that has it */
-	uintptr_t address;
-	uint64_t transfers;
+	uint64_t transfers[8]; /* by accesses to each of its words */
 };
 
 static struct line *table;
 static uint64_t counted;
 static sem_t turn[CORES_MAX];
 static bool alive[CORES_MAX];
-static unsigned core_count, met, meetings;
+static unsigned core_count, met;
+/* What a core waits for: a counter, and its least value. */
+static const unsigned *awaited[CORES_MAX];
+static unsigned least[CORES_MAX];
 static void (*body_of_cores)(unsigned core);
 static _Thread_local unsigned self;
 static _Thread_local bool simulated, measures;
@@ -43,14 +46,24 @@ line_of(uintptr_t address)
 	return &table[at];
 }
 
+static bool
+goes_on(unsigned core)
+{
+	return alive[core] &&
+	    (awaited[core] == NULL || (int)(*awaited[core] - least[core]) >= 0);
+}
+
 void
 core_pass(void)
 {
 	unsigned next = self;
+	unsigned passed = 0;
 
-	do
+	do {
 		next = (next + 1) % core_count;
-	while (!alive[next]);
+		if (passed++ > core_count)
+			abort(); /* each core waits */
+	} while (!goes_on(next));
 	if (next == self)
 		return;
 	sem_post(&turn[next]);
@@ -59,16 +72,20 @@ core_pass(void)
 }
 
 void
+core_await(const unsigned *counter, unsigned value)
+{
+	awaited[self] = counter;
+	least[self] = value;
+	if (!goes_on(self))
+		core_pass();
+	awaited[self] = NULL;
+}
+
+void
 cores_meet(void)
 {
-	unsigned meeting = meetings;
-
-	if (++met == core_count) {
-		met = 0;
-		meetings++;
-	}
-	while (meeting == meetings)
-		core_pass();
+	met++;
+	core_await(&met, (met + core_count - 1) / core_count * core_count);
 }
 
 void
@@ -96,8 +113,7 @@ touch(const volatile void *memory, bool write)
 	if (!measures)
 		return;
 	if (moves) {
-		line->address = (uintptr_t)memory;
-		line->transfers++;
+		line->transfers[(uintptr_t)memory >> 3 & 7]++;
 		counted++;
 	}
 	core_pass();
@@ -132,12 +148,23 @@ core_main(void *argument)
 	for (unsigned i = 1; i < core_count; i++) {
 		unsigned next = (self + i) % core_count;
 
-		if (alive[next]) {
+		if (goes_on(next)) {
 			sem_post(&turn[next]);
 			break;
 		}
 	}
 	return NULL;
+}
+
+/* Threads that take turns do so faster on one processor. */
+static void
+stay_here(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)sched_getcpu(), &set);
+	(void)sched_setaffinity(0, sizeof(set), &set);
 }
 
 void
@@ -146,6 +173,7 @@ cores_run(unsigned cores, void (*body)(unsigned core))
 	pthread_t thread[CORES_MAX];
 	unsigned i;
 
+	stay_here();
 	if (table == NULL)
 		table = calloc(LINES, sizeof(*table));
 	if (table == NULL || cores == 0 || cores > CORES_MAX)
@@ -174,23 +202,16 @@ transfers_counted(void)
 	return counted;
 }
 
-static int
-by_transfers(const void *a, const void *b)
+void
+transfers_each(void (*word)(uintptr_t address, uint64_t transfers))
 {
-	const struct line *x = a, *y = b;
+	unsigned i, j;
 
-	return (x->transfers < y->transfers) - (x->transfers > y->transfers);
-}
-
-unsigned
-transfers_most(struct moved *moved, unsigned count)
-{
-	unsigned i;
-
-	qsort(table, LINES, sizeof(*table), by_transfers);
-	for (i = 0; i < count && table[i].transfers > 0; i++)
-		moved[i] = (struct moved){table[i].address, table[i].transfers};
-	return i;
+	for (i = 0; i < LINES; i++)
+		for (j = 0; j < 8; j++)
+			if (table[i].transfers[j] > 0)
+				word((table[i].number << LINE_BITS) + 8 * j,
+				    table[i].transfers[j]);
 }
 
 /* What the compiler calls. */

@@ -29,6 +29,8 @@ void cores_run(unsigned cores, void (*body)(unsigned core));
 void cores_meet(void);
 /* Lets the next core go on. */
 void core_pass(void);
+/* Lets others go on until another core has made the counter that great. */
+void core_await(const unsigned *counter, unsigned value);
 /* From now on, or no longer, this core's accesses count. */
 void core_measure(bool on);
 
@@ -39,11 +41,7 @@ void core_unlock(unsigned *word);
 
 /* Since cores_run: of all cores. */
 uint64_t transfers_counted(void);
-/* The lines that moved most, with their addresses, up to count of them. */
-struct moved {
-	uintptr_t address; /* of the access that moved it last */
-	uint64_t transfers;
-};
-unsigned transfers_most(struct moved *moved, unsigned count);
+/* Calls word for each word whose accesses moved its line. */
+void transfers_each(void (*word)(uintptr_t address, uint64_t transfers));
 
 #endif
