@@ -330,8 +330,9 @@ operation_disarm(struct operation *operation)
 		return;
 	/* E:timeout acquire */
 	timeout.id = a64_load_acquire(&operation->timeout);
-	/* -ENOENT: it has returned, or the timer was stopped before. Nobody
-	 * else changes the word of one that has an owner and an outcome. */
+	/* -ENOENT: it has returned, the timer was stopped before, or watch
+	 * found an outcome and made no timeout. Nobody else changes the word of
+	 * one that has an owner and an outcome. */
 	if (hwt_cancel(timer, timeout) != -EINPROGRESS)
 		a64_store_release(&operation->word, word & ~(ARMED | AGAIN));
 }

@@ -114,7 +114,7 @@ struct operation {
 	hwt_done *done;
 	void *arg;
 	const struct hwt_operation_executor *executor; /* NULL: none */
-	a64_t timeout; /* its id, while ARMED; or of one that has gone */
+	a64_t timeout; /* its id; 0: watch has not stored it */
 	uint32_t index;
 	uint32_t link_count; /* that it has links for; 0: links is a quorum */
 	struct link *links; /* inside, or allocated; NULL: it has ended */
@@ -486,6 +486,8 @@ bool left_await(struct hwt_purgatory *purgatory);
 void left_free(struct hwt_purgatory *purgatory);
 
 /* purgatory.c */
+/* Between two looks at what another thread is about to do. */
+void pause_shortly(void);
 /* 0; or what each call answers without one, or in a forked child. */
 int purgatory_enter(const struct hwt_purgatory *purgatory);
 /* hwt_operation_run, with queued as for operation_run. */

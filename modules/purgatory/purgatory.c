@@ -233,6 +233,8 @@ watch_fill(struct watch *watch, struct shard *home)
 	operation->done = spec->done;
 	operation->arg = spec->arg;
 	operation->executor = spec->executor;
+	/* An earlier operation's, whose task may not have returned. */
+	a64_store_relaxed(&operation->timeout, 0);
 	if (spec->executor == NULL && purgatory->executor.execute != NULL)
 		operation->executor = &purgatory->executor;
 	operation->link_count =
@@ -846,7 +848,7 @@ hwt_purgatory_read_stats(
 
 /* Shutting down. */
 
-static void
+void
 pause_shortly(void)
 {
 	const struct timespec pause = {.tv_nsec = 100000};

@@ -4,9 +4,11 @@
  *
  * An operation that has a timeout keeps it: the timer moves that, and says
  * whether its task had begun before. The caller need not be the owner. It finds
- * the timeout in the record, and the word tells whose that was: with the
- * handle's generation after the timeout was read, the timeout is this
- * operation's, or one of an earlier operation, which the timer refuses.
+ * the timeout in the record, and the word tells whose that was: watch stores 0
+ * there before it stores the word, and an operation that ends changes the word
+ * before the record has another timeout. So with the handle's generation before
+ * and after the timeout was read, it is this operation's; or 0, and the caller
+ * waits for watch, which is about to arm it, and calls nobody before that.
  *
  * An operation without a deadline gets a timeout that is never due, which is
  * then moved. Between the two, ARMING in its word keeps the record: the owner
@@ -116,19 +118,25 @@ reschedule(struct hwt_purgatory *purgatory, struct operation *operation,
     uint64_t id, uint64_t delay_ns)
 {
 	uint64_t word;
-	int error = 0;
+	int error;
 
-	do {
+	for (;;) {
 		word = a64_load_acquire(&operation->word);
 		if (!word_is_open(word, id))
 			return -ENOENT;
-		if (word & ARMED)
+		if (!(word & ARMED)) {
+			if (delay_ns == HWT_NEVER)
+				return 0;
+			error = operation_arm(purgatory, operation, id);
+			if (error != 0)
+				return error;
+		} else if (a64_load_acquire(&operation->timeout) == 0) {
+			pause_shortly();
+		} else {
 			return operation_move(
 			    purgatory, operation, id, delay_ns);
-		if (delay_ns != HWT_NEVER)
-			error = operation_arm(purgatory, operation, id);
-	} while (error == 0 && delay_ns != HWT_NEVER);
-	return error;
+		}
+	}
 }
 
 int

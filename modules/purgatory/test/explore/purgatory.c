@@ -567,6 +567,28 @@ complete_and_watch_another(void)
 	(void)watch(7, keys, 1, 50 * TICK_NS);
 }
 
+/* So is this one, by an operation that completes before it gets a timeout,
+ * while that task may not have returned. */
+static void
+begin_due_last_reached(void)
+{
+	const struct hwt_key keys[] = {B};
+	unsigned i;
+
+	make();
+	(void)watch_value(1, 9, HWT_NEVER);
+	raise_to(5);
+	for (i = 2; i < 7; i++)
+		(void)watch(i, keys, 1, HWT_NEVER);
+	watch_until_due();
+}
+
+static void
+watch_reached(void)
+{
+	(void)watch_value(7, 5, 50 * TICK_NS);
+}
+
 /* Deadlines that move. */
 
 static bool moved;
@@ -602,6 +624,26 @@ move_sooner(void)
 	move_first(TICK_NS);
 }
 
+static bool
+move_it(hwt_operation operation, void *arg, void *ctx)
+{
+	int rc = hwt_operation_reschedule(purgatory, operation, 10 * TICK_NS);
+
+	(void)arg, (void)ctx;
+	explore_check(rc == 0 || rc == -ENOENT);
+	moved = rc == 0;
+	return true;
+}
+
+/* What watch has not armed yet, too. */
+static void
+move_listed(void)
+{
+	moved = false;
+	explore_check(
+	    hwt_purgatory_list_key(purgatory, A, move_it, NULL, NULL) == 0);
+}
+
 static void
 begin_moves(void)
 {
@@ -635,6 +677,17 @@ end_moved(void)
 	explore_check(o->dones == 1);
 	explore_check(hwt_pending_timeouts(timer) == 0);
 	end_all();
+}
+
+/* It is not due at the deadline that it was watched with, if it has moved. */
+static void
+end_moved_listed(void)
+{
+	model_clock_add(2 * TICK_NS);
+	(void)advance(0);
+	explore_check(ledger[0].dones == !moved);
+	moved = true;
+	end_moved();
 }
 
 /* Another one has its record now, and its own deadline. */
@@ -1398,6 +1451,12 @@ const struct program purgatory_programs[] = {
 	.end = end_all,
     },
     {
+	.name = "purgatory/reuse-reached",
+	.begin = begin_due_last_reached,
+	.thread = {watch_reached, turn},
+	.end = end_all,
+    },
+    {
 	.name = "purgatory/move-deadline",
 	.begin = begin_due_moves,
 	.thread = {move_later, turn},
@@ -1420,6 +1479,12 @@ const struct program purgatory_programs[] = {
 	.begin = begin_moves,
 	.thread = {move_later, move_later, event_a},
 	.end = end_moved,
+    },
+    {
+	.name = "purgatory/move-watch",
+	.begin = make,
+	.thread = {watch_due, move_listed},
+	.end = end_moved_listed,
     },
     {
 	.name = "purgatory/move-reuse",
