@@ -8,10 +8,12 @@ real engines: a disk that is full, a backup, a restore, a move.
 HWT_BUILD is the folder of the programs; build/plain without it."""
 
 import contextlib
+import errno
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +23,7 @@ import urllib.request
 
 from actor import Actor
 from checker import Checker
-from engine import BUILD, LIMIT, Engine, repaired
+from engine import BUILD, LIMIT, Engine, free_port, repaired
 from programs import DURABLE, NO, ROOT, Programs, main, wait_until
 
 SUCCEEDED = 4
@@ -313,6 +315,74 @@ class Pages(Operation):
         engine = Engine(**dict(line.split(" ", 1) for line in lines))
         self.addCleanup(engine.close)
         self.actor(engine)
+
+    def certificates(self, *names):
+        """name.key and name.pem, which sign themselves, for localhost."""
+        for name in names:
+            path = os.path.join(self.folder, name)
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+                 "-subj", "/CN=localhost", "-addext",
+                 "subjectAltName=DNS:localhost", "-keyout", path + ".key",
+                 "-out", path + ".pem"], check=True,
+                stderr=subprocess.DEVNULL)
+
+    def tunnel(self, tls_port, authority, host="localhost"):
+        """A stunnel of the page's settings; its port."""
+        port = free_port()
+        text = self.script("TLS")
+        for old, new in (
+                ("127.0.0.1:6379", f"127.0.0.1:{port}"),
+                ("connect = redis.example.com:6380",
+                 f"connect = 127.0.0.1:{tls_port}"),
+                ("/etc/hwt/redis-ca.pem",
+                 os.path.join(self.folder, authority + ".pem")),
+                ("redis.example.com", host)):
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        path = os.path.join(self.folder, "stunnel.conf")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("foreground = yes\npid =\n" + text)
+        process = subprocess.Popen(
+            ["stunnel", path], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def listens():
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port)).close()
+                return True
+            return False
+        wait_until(listens)
+        return port, process
+
+    def test_a_tunnel_encrypts_and_knows_the_engine(self):
+        if not shutil.which("stunnel") or not shutil.which("openssl"):
+            self.skipTest("without stunnel, or openssl")
+        self.certificates("redis", "another")
+        path = os.path.join(self.folder, "redis")
+        tls_port = free_port()
+        self.engine.start(
+            tls_port=tls_port, tls_cert_file=path + ".pem",
+            tls_key_file=path + ".key", tls_auth_clients="no")
+        for refused in (("another",), ("redis", "redis.example.com")):
+            port, _ = self.tunnel(tls_port, *refused)
+            actor = Actor(self.space, f"127.0.0.1:{port}")
+            self.addCleanup(actor.kill)
+            self.assertIn(actor.open(level=2, timeout=500),
+                          (-errno.ECONNREFUSED, -errno.ETIMEDOUT))
+        port, process = self.tunnel(tls_port, "redis")
+        actor = Actor(self.space, f"127.0.0.1:{port}")
+        self.addCleanup(actor.kill)
+        self.assertEqual(actor.open(level=2), 0, actor.said())
+        self.assertEqual(actor("add", "q", 0, 5, "done", "a")[0], 0)
+        self.assertEqual(actor("schedule"), [0])
+        self.assertEqual(actor("work", "q", 2, 30000, 0), [0])
+        wait_until(lambda: actor("get", "a")[1:2] == [SUCCEEDED])
+        process.kill()
+        self.assertIn(actor("add", "q", 0, 5, "done", "b")[0],
+                      (-errno.ECONNREFUSED, -errno.ETIMEDOUT))
 
     def test_a_backup_while_all_goes_on_and_its_restore(self):
         self.engine.start(auto_aof_rewrite_percentage=100)
