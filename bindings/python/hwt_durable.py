@@ -242,6 +242,8 @@ def _load():
         (integer, "hwt_durable_reschedule", pointer, data, size, ns, u32),
         (integer, "hwt_durable_get", pointer, data, size, out(_Info), pointer,
          size),
+        (integer, "hwt_durable_pause", pointer, data),
+        (integer, "hwt_durable_resume", pointer, data),
         (integer, "hwt_durable_read_stats", pointer, out(_Stats)),
         (integer, "hwt_durable_worker_start", out(pointer), pointer,
          out(_WorkerOptions)),
@@ -436,6 +438,15 @@ class Client(_Owner):
             State(info.state), info.attempts, info.max_attempts,
             info.generation, info.due_unix_ns / 1e9, info.queue.decode(),
             payload.raw[:info.payload_length])
+
+    def pause(self, queue):
+        """No attempt of the queue's tasks begins until resume(), whoever takes
+        them. What workers have taken before ends."""
+        hwt._check(self._call(_lib.hwt_durable_pause, _word(queue)))
+
+    def resume(self, queue):
+        """The end of a pause; workers begin at once."""
+        hwt._check(self._call(_lib.hwt_durable_resume, _word(queue)))
 
     def stats(self):
         """The sums of struct hwt_durable_stats, a dict."""

@@ -93,6 +93,19 @@ class Producer(Space):
             (errno.EINVAL, [errno.EINVAL, errno.ECANCELED]))
         self.assertIsNone(self.client.find("c"))
 
+    def test_a_queue_is_paused_and_resumed(self):
+        self.client.pause("mail")
+        with hwt_durable.Scheduler(self.client), hwt_durable.Worker(
+                self.client, "mail", lambda task: None):
+            self.client.add("a", "mail")
+            while self.client.find("a").state != State.DELIVERED:
+                time.sleep(0.001)
+            self.client.resume("mail")
+            self.assertEqual(self.wait_for("a"), State.SUCCEEDED)
+        for call in (self.client.pause, self.client.resume):
+            with self.assertRaises(hwt.Error):
+                call("not a queue")
+
     def test_errors(self):
         for bad in ({"delay": -1}, {"due": math.nan}, {"queue": "a\0b"}):
             with self.assertRaises(ValueError):

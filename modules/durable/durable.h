@@ -6,6 +6,7 @@
  *   space.c      which shards there are, and that none is missing
  *   scheduler.c  a thread that pumps shards
  *   worker.c     threads that execute tasks: see worker_inside.h
+ *   queue.c      pause and resume of a queue
  *   task.c       checks, records, numbers; no input or output
  *   engine.c     the client of Redis: see engine.h, engine_inside.h
  */

@@ -278,6 +278,22 @@ int hwt_durable_get(struct hwt_durable *durable, const char *id,
     size_t id_length, struct hwt_durable_info *info, void *payload,
     size_t payload_size);
 
+/*
+ * From then on no attempt begins of a queue's tasks, whoever takes them, until
+ * the resume; also after a restart of the engine or a fail-over, at level. What
+ * workers have taken before ends as usual, what is added or due waits in the
+ * queue, which need not have tasks for this. It may be repeated. After an
+ * error, it may be paused in some shards and not in others: repeat the call.
+ * -EINVAL  queue is NULL or no name of a queue
+ */
+int hwt_durable_pause(struct hwt_durable *durable, const char *queue);
+
+/*
+ * The end of a pause; workers that wait begin at once. Repeat it as the pause.
+ * -EINVAL  queue is NULL or no name of a queue
+ */
+int hwt_durable_resume(struct hwt_durable *durable, const char *queue);
+
 int hwt_durable_read_stats(
     struct hwt_durable *durable, struct hwt_durable_stats *stats);
 

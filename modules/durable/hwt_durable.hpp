@@ -535,6 +535,40 @@ public:
 		    std::move(payload)};
 	}
 
+	/* hwt_durable_pause: no attempt of the queue's tasks begins until the
+	 * resume. */
+	void
+	pause(const std::string &queue)
+	{
+		std::error_code error;
+
+		try_pause(error, queue);
+		check(error, "pause");
+	}
+
+	bool
+	try_pause(std::error_code &error, const std::string &queue) noexcept
+	{
+		error = make_error(hwt_durable_pause(get(), queue.c_str()));
+		return !error;
+	}
+
+	void
+	resume(const std::string &queue)
+	{
+		std::error_code error;
+
+		try_resume(error, queue);
+		check(error, "resume");
+	}
+
+	bool
+	try_resume(std::error_code &error, const std::string &queue) noexcept
+	{
+		error = make_error(hwt_durable_resume(get(), queue.c_str()));
+		return !error;
+	}
+
 	hwt_durable_stats
 	stats() const
 	{

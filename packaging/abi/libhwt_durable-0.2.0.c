@@ -118,6 +118,8 @@ FUNCTION(HWT_DURABLE_0.2, int hwt_durable_add(struct hwt_durable *durable, size_
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_cancel(struct hwt_durable *durable, const char *id, size_t id_length))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_reschedule(struct hwt_durable *durable, const char *id, size_t id_length, uint64_t delay_or_due_ns, uint32_t flags))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_get(struct hwt_durable *durable, const char *id, size_t id_length, struct hwt_durable_info *info, void *payload, size_t payload_size))
+FUNCTION(HWT_DURABLE_0.2, int hwt_durable_pause(struct hwt_durable *durable, const char *queue))
+FUNCTION(HWT_DURABLE_0.2, int hwt_durable_resume(struct hwt_durable *durable, const char *queue))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_read_stats(struct hwt_durable *durable, struct hwt_durable_stats *stats))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_set_error(const struct hwt_durable_delivery *delivery, const char *text, size_t length))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_finish(struct hwt_durable_token token, int outcome, uint64_t delay_ns))

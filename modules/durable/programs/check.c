@@ -415,6 +415,7 @@ static const struct kind {
     {"e:", "string", false, 0},
     {"aside:", NULL, false, 0},
     {"queues", "zset", false, 0},
+    {"paused", "zset", false, 0},
     {"fly", "zset", true, PLACE_FLY},
     {"dead", "zset", true, PLACE_DEAD},
     {"bad", "zset", true, PLACE_BAD},

@@ -29,8 +29,8 @@ static const char usage[] =
     "  stat [--json | --prometheus]\n"
     "  dead list\n"
     "  dead replay|drop ID...|--all\n"
-    "  pause SHARD\n"
-    "  resume SHARD\n"
+    "  pause --queue Q | SHARD\n"
+    "  resume --queue Q | SHARD\n"
     "  clock [--reset]\n"
     "  check\n"
     "\n"
@@ -619,18 +619,36 @@ shard_call(enum script script, const char *text)
 	return error_status(error);
 }
 
+/* A queue, or a shard: a queue may have a number as its name. */
+static enum status
+queue_or_shard(int argc, char **argv, enum script script,
+    int (*call)(struct hwt_durable *, const char *))
+{
+	int error;
+
+	if ((argc == 0) != (queue != NULL))
+		usage_error("want either --queue Q or SHARD");
+	if (queue == NULL)
+		return shard_call(script, argv[0]);
+	option_queue("--queue", queue);
+	error = call(handle_open(), queue);
+	if (error != 0)
+		complain("queue %s: %s; some shards may be paused and others "
+			 "not, so repeat it",
+		    queue, explain(error));
+	return error_status(error);
+}
+
 static enum status
 run_pause(int argc, char **argv)
 {
-	(void)argc;
-	return shard_call(SCRIPT_PAUSE, argv[0]);
+	return queue_or_shard(argc, argv, SCRIPT_PAUSE, hwt_durable_pause);
 }
 
 static enum status
 run_resume(int argc, char **argv)
 {
-	(void)argc;
-	return shard_call(SCRIPT_RESUME, argv[0]);
+	return queue_or_shard(argc, argv, SCRIPT_RESUME, hwt_durable_resume);
 }
 
 /* How long workers have for what is in the queues. */
@@ -735,8 +753,8 @@ static const struct command {
     {"list", run_list, 0, 0, " state "},
     {"stat", run_stat, 0, 0, " json prometheus "},
     {"dead", run_dead, 1, INT32_MAX, " all base64 "},
-    {"pause", run_pause, 1, 1, " "},
-    {"resume", run_resume, 1, 1, " "},
+    {"pause", run_pause, 0, 1, " queue "},
+    {"resume", run_resume, 0, 1, " queue "},
     {"clock", run_clock, 0, 0, " reset "},
     {"check", run_check, 0, 0, " "},
 };

@@ -76,6 +76,19 @@ print_seconds(FILE *file, uint64_t ns)
 	    file, "%" PRIu64 ".%09" PRIu64, ns / HWT_SEC(1), ns % HWT_SEC(1));
 }
 
+/* In some shards alone: a pause or a resume was cut short. */
+static void
+pause_human(FILE *file, const struct queues *queues, const struct queue *queue)
+{
+	if (queue->paused == queues->shards)
+		(void)fputs("  paused", file);
+	else if (queue->paused > 0)
+		(void)fprintf(file,
+		    "  paused in %" PRIu64 " of %" PRIu32 " shards",
+		    queue->paused, queues->shards);
+	(void)fputc('\n', file);
+}
+
 /* The numbers of queues come after those of the space. */
 static void
 queues_human(FILE *file, const struct queues *queues)
@@ -85,12 +98,14 @@ queues_human(FILE *file, const struct queues *queues)
 	if (queues->count > 0)
 		(void)fprintf(
 		    file, "\n%-31s %10s %12s\n", "queue", "waiting", "oldest");
-	for (i = 0; i < queues->count; i++)
+	for (i = 0; i < queues->count; i++) {
 		(void)fprintf(file,
-		    "%-31s %10" PRIu64 " %7" PRIu64 ".%03" PRIu64 " s\n",
+		    "%-31s %10" PRIu64 " %7" PRIu64 ".%03" PRIu64 " s",
 		    queues->queue[i].name, queues->queue[i].entries,
 		    queues->queue[i].age_ns / HWT_SEC(1),
 		    queues->queue[i].age_ns % HWT_SEC(1) / HWT_MS(1));
+		pause_human(file, queues, &queues->queue[i]);
+	}
 	if (!queues->all)
 		(void)fputs("and others, whose oldest are younger\n", file);
 }
@@ -104,9 +119,10 @@ queues_json(FILE *file, const struct queues *queues)
 	for (i = 0; i < queues->count; i++)
 		(void)fprintf(file,
 		    "%s{\"queue\":\"%s\",\"waiting\":%" PRIu64
-		    ",\"oldest_ns\":%" PRIu64 "}",
+		    ",\"oldest_ns\":%" PRIu64 ",\"paused_shards\":%" PRIu64 "}",
 		    i > 0 ? "," : "", queues->queue[i].name,
-		    queues->queue[i].entries, queues->queue[i].age_ns);
+		    queues->queue[i].entries, queues->queue[i].age_ns,
+		    queues->queue[i].paused);
 	(void)fprintf(
 	    file, "],\"all_queues\":%s", queues->all ? "true" : "false");
 }
@@ -176,8 +192,17 @@ queues_prometheus(FILE *file, const char *space, const struct queues *queues)
 		print_seconds(file, queues->queue[i].age_ns);
 		(void)fputc('\n', file);
 	}
+	print_head(file, "queue_paused_shards", "", "gauge",
+	    "In how many shards the queue is paused: all, or 0; between them "
+	    "a pause or a resume is to be repeated.");
+	for (i = 0; i < queues->count; i++)
+		(void)fprintf(file,
+		    "hwt_durable_queue_paused_shards{space=\"%s\",queue=\"%s\"}"
+		    " "
+		    "%" PRIu64 "\n",
+		    space, queues->queue[i].name, queues->queue[i].paused);
 	print_head(file, "queues_left_out", "", "gauge",
-	    "Whether there are other queues in which tasks wait.");
+	    "Whether there are other queues.");
 	(void)fprintf(file, "hwt_durable_queues_left_out{space=\"%s\"} %d\n",
 	    space, !queues->all);
 }

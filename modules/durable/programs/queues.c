@@ -36,21 +36,22 @@ compare_ages(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* {queue, entries, due} */
+/* {queue, entries, due, paused} */
 static bool
 queue_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 {
 	const struct redisReply *name;
 	uint64_t due;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4)
 		return false;
 	name = reply->element[0];
 	if (name->type != REDIS_REPLY_STRING ||
 	    strlen(name->str) != name->len ||
 	    !name_is_valid(name->str, HWT_DURABLE_QUEUE_MAX) ||
 	    !reply_number(reply->element[1], &queue->entries) ||
-	    !reply_number(reply->element[2], &due))
+	    !reply_number(reply->element[2], &due) ||
+	    !reply_number(reply->element[3], &queue->paused))
 		return false;
 	memcpy(queue->name, name->str, name->len + 1);
 	queue->age_ns =
@@ -75,7 +76,7 @@ heap_read(struct heap *heap, const struct redisReply *reply)
 		struct queue *queue = &heap->queue[heap->count];
 
 		if (queue_read(queue, reply->element[i], now) &&
-		    queue->entries > 0)
+		    (queue->entries > 0 || queue->paused > 0))
 			heap->count++;
 	}
 	return 0;
@@ -99,6 +100,7 @@ heap_merge(struct heap *heap)
 			continue;
 		}
 		to->entries += next->entries;
+		to->paused += next->paused;
 		if (next->age_ns > to->age_ns)
 			to->age_ns = next->age_ns;
 	}
@@ -169,6 +171,7 @@ queues_read(struct hwt_durable *durable, struct queues *queues,
 	if (error == 0) {
 		queues->all = heap.all;
 		queues->count = heap.count;
+		queues->shards = durable_shards(durable);
 		memcpy(queues->queue, heap.queue,
 		    heap.count * sizeof(*heap.queue));
 	}

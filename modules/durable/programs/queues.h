@@ -12,11 +12,13 @@ struct queue {
 	char name[HWT_DURABLE_QUEUE_MAX + 1];
 	uint64_t entries;
 	uint64_t age_ns; /* since the oldest one was due */
+	uint64_t paused; /* in so many shards: all, or a call was cut short */
 };
 
 struct queues {
 	size_t count;
-	bool all; /* there are no others with entries */
+	uint32_t shards;
+	bool all; /* there are no others with entries, or paused */
 	struct queue queue[QUEUES_MAX]; /* the oldest first */
 };
 

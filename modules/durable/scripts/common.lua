@@ -421,6 +421,12 @@ local function append(queue, ...)
 	sure("ZADD", prefix .. ":queues", "NX", now, queue)
 end
 
+-- Whether take is to begin nothing of a queue.
+local function is_paused(queue)
+	local since = try("ZSCORE", prefix .. ":paused", queue)
+	return since and not is_foreign(since)
+end
+
 -- When the oldest entry of a queue that counts was due; nil: not among the
 -- first ones.
 local function oldest_in(queue)

@@ -1,32 +1,45 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
 --
--- queues [NAME...]: now, and for each {queue, entries, due}; due is that of the
--- oldest entry, 0 if there is none. Without names: of up to 64 queues, those
--- with the oldest entries as far as the janitor knows; and before them whether
--- these are all.
+-- queues [NAME...]: now, and for each {queue, entries, due, paused}; due is of
+-- the oldest entry, 0 if there is none; paused is 1 or 0. Without names: of
+-- up to 64 queues, those with the oldest entries as far as the janitor knows,
+-- and if there is room others that are paused; and before them whether these
+-- are all.
 
 local NAMES_MAX = 64
 
 local function describe(queue, since)
 	local entries = try("LLEN", queue_key(queue))
 	if is_foreign(entries) or entries == 0 then
-		return {queue, 0, 0}
+		return {queue, 0, 0, is_paused(queue) and 1 or 0}
 	end
-	return {queue, entries, oldest_in(queue) or since}
+	return {queue, entries, oldest_in(queue) or since,
+		is_paused(queue) and 1 or 0}
 end
 
--- Each with the time that its score says.
+-- The first of a set of queues, with their times; one more than are told.
+local function read_set(name)
+	local found = try("ZRANGE", prefix .. name, 0, NAMES_MAX, "WITHSCORES")
+	return is_foreign(found) and {} or found
+end
+
 local function find_queues()
-	local found = try("ZRANGE", prefix .. ":queues", 0, NAMES_MAX,
-		"WITHSCORES")
-	local results = {}
-	found = is_foreign(found) and {} or found
-	for i = 1, min(#found, 2 * NAMES_MAX), 2 do
-		results[#results + 1] = describe(found[i],
-			tonumber(found[i + 1]))
+	local results, told, all = {}, {}, 1
+	for _, set in ipairs({":queues", ":paused"}) do
+		local found = read_set(set)
+		for i = 1, #found, 2 do
+			local queue = found[i]
+			if not told[queue] and #results == NAMES_MAX then
+				all = 0
+			elseif not told[queue] then
+				told[queue] = true
+				results[#results + 1] = describe(queue,
+					tonumber(found[i + 1]))
+			end
+		end
 	end
-	return results, #found > 2 * NAMES_MAX and 0 or 1
+	return results, all
 end
 
 local refused = open()

@@ -175,6 +175,8 @@ refused = admit("GET", "GETRANGE", "LRANGE", "LTRIM", "MGET", "PEXPIRE", "PTTL",
 if refused then
 	return refused
 end
+-- Asked before the first write. What it has begun before goes on.
+local stands = is_paused(queue)
 local last_key = prefix .. ":t:" .. worker
 local last = read_last(last_key)
 if token < last[1] then
@@ -184,7 +186,7 @@ end
 if received < last[1] then
 	take_again(last, token > last[1], visibility)
 end
-if not taken[1] and token > last[1] then
+if not taken[1] and not stands and token > last[1] then
 	take(queue, limit, visibility)
 end
 if taken[1] then

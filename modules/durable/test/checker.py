@@ -25,7 +25,7 @@ STATES = ["", "pending", "delivered", "running", "succeeded", "failed",
 SHORT = 1000  # in a longer queue, entries may be left that nobody waits for
 TYPES = {"meta": b"hash", "b": b"zset", "r": b"string", "q": b"list",
          "fly": b"zset", "dead": b"zset", "bad": b"zset", "t": b"string",
-         "e": b"string", "queues": b"zset"}
+         "e": b"string", "queues": b"zset", "paused": b"zset"}
 WHERE = {"running": "fly", "failed": "dead", "quarantined": "bad"}
 QUEUE = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 

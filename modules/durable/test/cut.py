@@ -41,6 +41,7 @@ def scripts_of(turn):
                 taken, ("done", "retry"))), ())),
         ("cancel", (names[2],)),
         ("janitor", (100, turn)), ("pause", ()), ("resume", ()),
+        ("queue", ("pause", "r")), ("queue", ("resume", "r")),
     ]
 
 

@@ -114,6 +114,25 @@ tasks_are_added_found_moved_and_cancelled()
 }
 
 static void
+a_queue_is_paused_and_resumed()
+{
+	fixture f;
+	std::error_code error;
+	durable::scheduler scheduler(f.tasks);
+
+	f.tasks.pause("mail");
+	durable::worker worker(f.tasks, "mail", [](auto &) {});
+	CHECK(f.tasks.add({"a", "mail", "", 0ms}));
+	while (f.state("a") != HWT_DURABLE_DELIVERED)
+		std::this_thread::sleep_for(1ms);
+	f.tasks.resume("mail");
+	CHECK(f.await("a") == HWT_DURABLE_SUCCEEDED);
+	CHECK(!f.tasks.try_pause(error, "no queue"));
+	CHECK(error.value() == EINVAL);
+	CHECK(!f.tasks.try_resume(error, "") && error.value() == EINVAL);
+}
+
+static void
 a_batch_tells_of_each()
 {
 	fixture f;
@@ -349,6 +368,7 @@ main()
 	const test tests[] = {
 	    TEST(some_errors_end_the_program),
 	    TEST(tasks_are_added_found_moved_and_cancelled),
+	    TEST(a_queue_is_paused_and_resumed),
 	    TEST(a_batch_tells_of_each),
 	    TEST(a_worker_executes),
 	    TEST(a_callable_may_finish_later),

@@ -88,6 +88,7 @@ class World:
     def __init__(self):
         self.tasks = {}
         self.paused = False
+        self.stopped = set()  # queues that are paused
         self.resumed = 0
         self.version = 1
         self.real = 0  # the engine's clock; it forgets takes by this one
@@ -196,6 +197,8 @@ class World:
                 visibility)
             if reply or token == last[0]:
                 return reply
+        if queue in self.stopped:
+            return []
         waiting = [name for name in self.in_state("delivered")
                    if self.tasks[name].queue == queue
                    and self.tasks[name].has_entry]
@@ -345,6 +348,13 @@ class World:
             self.paused, self.resumed = False, self.base
         return 0
 
+    def do_queue(self, now, records, verb, queue):
+        if verb == "pause":
+            self.stopped.add(queue)
+        else:
+            self.stopped.discard(queue)
+        return 0
+
 
 class Seen:
     """What the engine keeps, by the checker's reading of it."""
@@ -357,6 +367,7 @@ class Seen:
                         in checker.records.items()}
         self.scores = {name.decode(): int(score)
                        for name, score in shard.members("fly").items()}
+        self.stopped = {name.decode() for name in shard.members("paused")}
         self.entries = {entry.decode()
                         for entries in shard.keys["q"].values()
                         for entry in entries}
@@ -375,6 +386,8 @@ class Seen:
             if task.state == "delivered" and \
                     task.has_entry != (name in self.entries):
                 return f"{name}: in its queue or not"
+        if self.stopped != world.stopped:
+            return f"paused {self.stopped}, model: {world.stopped}"
         expected = {
             "doubted": world.doubted,
             "paused": int(world.paused), "resumed": world.resumed,
@@ -446,7 +459,8 @@ class Run:
             (20, self.add), (6, self.cancel), (5, self.reschedule),
             (20, self.pump), (20, self.take), (22, self.finish),
             (5, self.extend), (10, self.janitor), (5, self.dead),
-            (2, self.pause), (14, self.move_clock), (2, self.lose_queue),
+            (2, self.pause), (3, self.pause_queue),
+            (14, self.move_clock), (2, self.lose_queue),
             (2, self.forget_scripts), (2, self.kill), (1, self.cut)]
         weights = [weight for weight, _ in events]
         for number in range(count):
@@ -466,6 +480,8 @@ class Run:
         """At last, everything ends."""
         self.witness = 2 ** 53
         self.call("resume", ())
+        for queue in QUEUES:
+            self.call("queue", ("resume", queue), ("resume", queue))
         for _ in range(60):
             if not self.world.in_state("pending", "delivered", "running"):
                 break
@@ -609,6 +625,11 @@ class Run:
             self.call("resume", ())
         else:
             self.call("pause", ())
+
+    def pause_queue(self):
+        arguments = (self.random.choice(["pause", "resume"]),
+                     self.random.choice(QUEUES))
+        self.call("queue", arguments, arguments)
 
     def move_clock(self):
         before = self.time

@@ -582,6 +582,44 @@ class Hwtctl(Programs):
             self.ctl("pause", "--", shard, status=USAGE)
         self.ctl("pause", status=USAGE)
 
+    def queues(self):
+        return {each["queue"]: each["paused_shards"]
+                for each in self.ctl("stat", "--json").json["queues"]}
+
+    def test_pause_of_a_queue(self):
+        """Also one with a number as its name."""
+        self.ctl("init", "--shards=3")
+        self.ctl("pause", "--queue=1")
+        self.ctl("pause", "--queue=mail")
+        self.ctl("resume", "--queue=1")
+        self.add("--queue=1", "--in=60")
+        self.assertEqual(self.queues(), {"mail": 3})
+        self.assertRegex(self.ctl("stat").text,
+                         r"\nmail +0 +0\.000 s  paused\n")
+        self.assertIn(
+            f'hwt_durable_queue_paused_shards{{space="{self.space}",'
+            'queue="mail"} 3', self.ctl("stat", "--prometheus").lines)
+        space = self.scripts()
+        space.client("ZREM", space.key(1, "paused"), "mail")
+        self.assertRegex(self.ctl("stat").text,
+                         r"\nmail +0 +0\.000 s  paused in 2 of 3 shards\n")
+        self.check()
+        self.ctl("resume", "--queue=mail")
+        self.assertEqual(self.queues(), {})
+        for words in (["--queue=q", "0"], ["--queue=a b"], ["--queue="]):
+            self.ctl("pause", *words, status=USAGE)
+            self.ctl("resume", *words, status=USAGE)
+
+    def test_a_pause_of_a_queue_that_is_cut_short(self):
+        self.ctl("init", "--shards=2")
+        self.ctl("pause", "1")
+        said = self.ctl("pause", "--queue=q", "--timeout=0.3", status=NO).err
+        self.assertIn("some shards may be paused and others not", said)
+        self.assertEqual(self.queues(), {"q": 1})
+        self.ctl("resume", "1")
+        self.ctl("pause", "--queue=q")
+        self.assertEqual(self.queues(), {"q": 2})
+
     def test_spaces_do_not_touch_each_other(self):
         self.add("--queue=q", "--in=60", "--id=t")
         first = self.space

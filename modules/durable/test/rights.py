@@ -91,6 +91,8 @@ class Rights(Programs):
         self.ctl("dead", "replay", "dead")
         self.ctl("pause", "0")
         self.ctl("resume", "0")
+        self.ctl("pause", "--queue=q")
+        self.ctl("resume", "--queue=q")
         self.assertEqual(self.ctl("stat", "--json").json["added"], 5)
         self.assertTrue(self.ctl("list").lines)
         wait_until(lambda: self.state("dead") == "failed")

@@ -407,7 +407,7 @@ class WhilePaused(Case):
         "reschedule": ["x", "in", 0], "pump": [10, ""],
         "take": ["q", "w", 9, 0, 1, 1000], "finish": ["x", 1, "done", 0],
         "extend": [1000, "x", 1], "janitor": [10, 1],
-        "dead": ["replay", "x"], "clock": [],
+        "dead": ["replay", "x"], "clock": [], "queue": ["pause", "q"],
     }
 
     def test_changes_are_refused_in_every_state(self):
@@ -573,6 +573,10 @@ BAD = {
     "resume": lambda: [(0, ["1"])],
     "stat": lambda: [(0, ["1"])],
     "list": lambda: [(1, [""]), (2, ["x", "y" * 65]), (0, ["x"] * 513)],
+    "queue": lambda: [
+        *with_bad(["pause", "q"], 0, ["", "PAUSE", "stop"], 1),
+        *with_bad(["resume", "q"], 1, BAD_NAMES, 2),
+        (0, []), (0, ["pause"]), (0, ["pause", "q", "r"])],
     "queues": lambda: [(1, [""]), (2, ["q", "a b"]), (1, ["q" * 65]),
                        (0, ["q"] * 65)],
     "audit": lambda: [(1, ["a" * 65]), (2, ["x", "a" * 65]),
@@ -1885,7 +1889,7 @@ class Queues(Case):
 
     def waiting(self, *names):
         return [[name.decode(), entries, due]
-                for name, entries, due in self.queues(*names)[2:]]
+                for name, entries, due, _ in self.queues(*names)[2:]]
 
     def test_entries_and_when_the_oldest_was_due(self):
         self.assertEqual(self.queues(), [START, 1])
@@ -1950,6 +1954,106 @@ class Queues(Case):
                 self.janitor()
             self.assert_whole()
             self.assertEqual(self.waiting(), [["q", 1, START]])
+
+
+class Paused(Case):
+    """Nothing of a queue is taken until it is resumed."""
+
+    def queue(self, verb, queue="q"):
+        self.assertEqual(self.call("queue", verb, queue), 0)
+
+    def told(self, *names):
+        return [[name.decode(), entries, paused] for name, entries, _, paused
+                in self.space("queues", 0, *names)[2:]]
+
+    def test_nothing_is_taken_and_all_else_goes_on(self):
+        self.add("x")
+        self.add("late", delay=1000)
+        self.add("y", queue="r")
+        self.queue("pause")
+        self.assertEqual(self.add("z"), 0)
+        self.assertEqual(self.pump_all(), 3)
+        digest = self.client("DEBUG", "DIGEST")
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+        self.assertEqual(len(self.take(queue="r")), 1)
+        self.assertEqual(self.call("cancel", "z"), 0)
+        self.move(1000)
+        self.assertEqual(self.pump_all(), 1)
+        self.assertEqual(self.take(), [])
+        self.queue("resume")
+        self.assertEqual([each[0] for each in self.take()], [b"x", b"late"])
+
+    def test_what_runs_ends(self):
+        """Also if the answer to its take was lost; what is to be tried again
+        waits."""
+        for name in ("done", "retry", "lease"):
+            self.add(name)
+        self.pump_all()
+        taken = self.take()
+        self.queue("pause")
+        self.assertEqual(self.take(token=self.token), taken)
+        self.assertEqual(self.extend(LEASE, "done"), [0])
+        self.assertEqual(self.finish("done"), 0)
+        self.assertEqual(self.finish("retry", outcome="retry"), 0)
+        self.move(LEASE * 2)
+        self.assertEqual(self.janitor()[0], 1)
+        self.move(LEASE)
+        self.assertEqual(self.pump_all(), 2)
+        self.assertEqual(self.take(), [])
+        self.queue("resume")
+        self.assertEqual(len(self.take()), 2)
+
+    def test_again_is_the_same(self):
+        self.queue("pause")
+        digest = self.client("DEBUG", "DIGEST")
+        self.move(5)
+        self.queue("pause")
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+        self.queue("resume")
+        digest = self.client("DEBUG", "DIGEST")
+        self.queue("resume")
+        self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
+        self.queue("pause")
+        self.assertEqual(self.told("q"), [["q", 0, 1]])
+
+    def test_it_is_told_of_queues_without_tasks_too(self):
+        self.add("x", queue="a")
+        self.add("y", queue="b")
+        self.pump_all()
+        self.queue("pause", "b")
+        self.queue("pause", "idle")
+        wanted = [["a", 1, 0], ["b", 1, 1], ["idle", 0, 1]]
+        self.assertEqual(self.told(), wanted)
+        self.assertEqual(self.told("idle", "a"), [wanted[2], wanted[0]])
+        self.assertEqual(self.space("queues", 0)[1], 1)
+
+    def test_those_with_tasks_come_before_those_without(self):
+        for i in range(64):
+            self.add(f"x{i}", queue=f"q{i}")
+        self.pump_all()
+        self.queue("pause", "q9")
+        self.assertEqual(self.space("queues", 0)[1], 1)
+        self.queue("pause", "idle")
+        self.assertEqual(self.space("queues", 0)[1], 0)
+        self.assertEqual(len(self.told()), 64)
+        self.assertNotIn(["idle", 0, 1], self.told())
+        self.assertIn(["q9", 1, 1], self.told())
+
+    def test_a_foreign_key_pauses_nothing_and_is_set_aside(self):
+        self.add()
+        self.pump_all()
+        self.client("SET", self.space.key(0, "paused"), "foreign")
+        self.damaged = True
+        self.assertEqual(self.told(), [["q", 1, 0]])
+        self.assertEqual(len(self.take()), 1)
+        for verb in ("resume", "pause"):
+            self.client("SET", self.space.key(0, "paused"), "foreign")
+            self.queue(verb)
+            self.assertEqual(self.client(
+                "GET", self.space.key(0, "aside:paused")), b"foreign")
+        self.assert_whole()
+        self.assertEqual(self.told("q"), [["q", 0, 1]])
 
 
 class Bells(Case):
@@ -2094,6 +2198,7 @@ class Clocks(Case):
                 (in_running, lambda: self.extend(9)),
                 (in_none, self.janitor), (in_none, self.pump),
                 (in_failed, lambda: self.call("dead", "replay", "x")),
+                (in_none, lambda: self.call("queue", "pause", "q")),
                 (in_none, lambda: self.call("pause"))):
             self.setUp()
             begin(self)
@@ -2577,7 +2682,7 @@ class Rights(Case):
                             "stat"):
                 yield name, {
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
-                    "clock": [],
+                    "clock": [], "queue": ["pause", "q"],
                     "take": ["q", "w", 1, 0, 9, 1000], "hosts": ["h", 1000],
                     "tell": ["q", "1"],
                     "finish": ["x", self.fence(), "done", 0],
@@ -2588,6 +2693,7 @@ class Rights(Case):
         for outcome in ("retry", "fail", "back"):
             yield "finish", ["x", self.fence(), outcome, 0]
         yield "dead", ["replay", "x"]
+        yield "queue", ["resume", "r"]
 
     def ran(self):
         """The commands that scripts have called since the last RESETSTAT."""
@@ -2600,6 +2706,7 @@ class Rights(Case):
         self.engine.clock.stop_at(START)
         self.client("FLUSHALL")
         self.space = self.make("test")
+        self.space("queue", 0, "pause", "r")
         self.token = 0
         self.damaged = True  # not checked: there are so many
         begin(self)
@@ -2671,7 +2778,7 @@ class Rights(Case):
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
             "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "e:*", "fly",
-            "dead", "bad", "queues", "aside:*")] + [
+            "dead", "bad", "queues", "paused", "aside:*")] + [
                 "~{test}:" + rest
                 for rest in ("hosts", "k:*", "p:*", "aside:*")]
         for lacking in keys[2:]:
