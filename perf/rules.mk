@@ -7,6 +7,10 @@
 # main.c is a program for each of its other files.
 
 loads := $(patsubst perf/%.c,%,$(wildcard perf/*.c))
+# Of a load that needs a package of its own: its header, and its library.
+header_deadline := hiredis/hiredis.h
+libs_of_load_deadline := -lhiredis
+needing := deadline
 mains := $(wildcard perf/*/main.c)
 schemes := $(basename $(filter-out $(mains),$(wildcard $(mains:main.c=*.c))))
 subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
@@ -15,7 +19,9 @@ own_subjects := $(filter hwt hwt_at hwt_relaxed mutex_wheel,$(subjects))
 
 # What is measured here needs no peer. The floor is one of touch alone.
 of_loads = $(foreach load,$(loads),$(1:%=perf/$(load)/%))
-perf_names := $(schemes) $(call of_loads,$(own_subjects)) \
+needing_own := $(foreach load,$(needing),$(own_subjects:%=perf/$(load)/%))
+perf_names := $(schemes) \
+	$(filter-out $(needing_own),$(call of_loads,$(own_subjects))) \
 	$(patsubst %,perf/touch/%,$(filter floor,$(subjects)))
 perf_programs := $(perf_names:%=build/plain/%) $(module_perf)
 
@@ -58,7 +64,8 @@ $(load_objects): $$(load_source) build/$$(way)/flags
 
 $(load_programs): %: %.o $$(objects_of_$$(peer)) build/plain/libhwt.a
 	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(libs_of_$(peer)) -lm $(libs)
+	$(Q)$(link) -o $@ $^ $(libs_of_$(peer)) \
+		$(libs_of_load_$(notdir $(@D))) -lm $(libs)
 
 $(schemes:%=build/plain/%): %: %.o $$(@D)/main.o build/plain/libhwt.a
 	$(call say,LD)
@@ -73,7 +80,8 @@ build/plain/perf/subject/%.o: perf/subject/%.cc build/plain/flags
 
 # So that other libraries are still found and linked; these two need no package
 # that the tests do not.
-check-all: $(addprefix build/plain/perf/pair/,libuv libevent)
+check-all: $(addprefix build/plain/perf/pair/,libuv libevent) \
+	$(needing_own:%=build/plain/%)
 
 # What is to be measured says what is built for it, as far as it can be. Those
 # of perf/peer are built by programs of their own.
@@ -88,6 +96,7 @@ peers := $(sort $(foreach subject,$(subjects),$(call peer_of,$(subject))))
 peers := $(foreach name,$(peers),$(if $(call there,$(name)),$(name)))
 usable := $(foreach subject,$(subjects), \
 	$(if $(filter $(peers),$(call peer_of,$(subject))),$(subject)))
+loads := $(foreach load,$(loads),$(if $(call there,$(load)),$(load)))
 
 $(measured): $(filter $(wanted),$(perf_programs) \
 		$(addprefix build/plain/,$(call of_loads,$(usable))))

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Are timeouts free? What a client of Redis loses when each of its operations
+ * has a deadline of its own: one timeout is scheduled when a command is sent,
+ * and cancelled when its reply comes.
+ *
+ * The client is hiredis in loops of epoll, one per thread, with the connections
+ * divided among them. Each connection has as many GETs under way as depth says,
+ * and sends as many as replies came. The server is a redis-server of its own on
+ * the loopback device, without persistence.
+ *
+ * In one process and on the same connections, slices with deadlines and slices
+ * without take turns (ABBA), so that both see the same machine; figures are
+ * medians over the pairs, and the loss is that of throughput. The first SETTLE
+ * ticks of a slice do not count: what a subject puts off for its worker then
+ * falls into a slice of its own kind. CPU is that of the client's process,
+ * without the server's.
+ *
+ *   connections=50    of all threads together
+ *   threads=1
+ *   depth=16          commands under way on each; 1: no pipelining
+ *   deadline_ms=1000  of each
+ *   slice_ms=100  seconds=8  tick_ms=10  seed=1
+ *
+ * At the end the server is stopped with all commands under way: each deadline
+ * must expire, none before its time.
+ *
+ * Who would call it unfair: a client whose replies come in order, as those of
+ * Redis do, can do with one timeout per connection, for its oldest command.
+ * Clients that let each caller choose a deadline, or whose replies come in any
+ * order, cannot. A subject for one thread, libuv, is a loop in each thread that
+ * is turned once per turn of epoll: its own poll is a call of the system that a
+ * program in libuv's loop would not make twice.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "perf/perf.h"
+#include SUBJECT
+
+#ifndef SUBJECT_DEADLINES
+#define SUBJECT_DEADLINES 0
+#endif
+#if !SUBJECT_DEADLINES
+static inline void
+subject_turn_begins(uint64_t now_ns)
+{
+	(void)now_ns;
+}
+#endif
+#ifndef SUBJECT_MAY_BE_EARLY
+#define SUBJECT_MAY_BE_EARLY 0
+#endif
+
+enum {
+	THREADS_MAX = 64,
+	CONNECTIONS_MAX = 4096,
+	DEPTH_MAX = 1024,
+	PAIRS_MAX = 4096,
+	KEYS = 1000,
+	VALUE_BYTES = 32,
+	EVENTS = 64,
+	SETTLE = 3,
+	/* A server that does not answer for so long does not run; a deadline
+	 * that has not expired so long after its time is lost. */
+	PATIENCE_S = 10
+};
+
+static struct {
+	uint64_t connections, threads, depth, deadline_ns, slice_ns, tick_ns;
+	double seconds;
+} load;
+
+/* A command under way. armed: it has a deadline. sent_ns: while timing. */
+struct operation {
+	subject_handle handle;
+	uint64_t sent_ns;
+	bool armed;
+};
+
+/* Replies come in order: the oldest command is operation[oldest]. */
+struct connection {
+	redisContext *redis;
+	struct operation *operation;
+	uint64_t oldest;
+};
+
+struct client {
+	_Alignas(64) atomic_uint_fast64_t replies;
+	struct subject *subject;
+	struct connection *connections;
+	uint64_t count, random, turn_ns;
+	int epoll;
+	pthread_t thread;
+};
+
+static struct {
+	pid_t pid;
+	int port;
+} server;
+
+static struct subject *shared;
+static struct client clients[THREADS_MAX];
+static atomic_bool with_deadlines, timing, server_stopped, stopping;
+/* Before the server is stopped, no deadline is to expire, unless the machine
+ * stands still for as long. */
+static atomic_uint_fast64_t expired, expired_stopped, early;
+
+SUBJECT_TASK(deadline_task, arg)
+{
+	const struct operation *operation = arg;
+
+	if (!atomic_load(&server_stopped)) {
+		atomic_fetch_add(&expired, 1);
+		return;
+	}
+	if (perf_now_ns() < operation->sent_ns + load.deadline_ns)
+		atomic_fetch_add(&early, 1);
+	atomic_fetch_add(&expired_stopped, 1);
+}
+
+static int
+free_port(void)
+{
+	struct sockaddr_in any = {
+	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(any);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	perf_must(fd >= 0 && !bind(fd, (struct sockaddr *)&any, length) &&
+		!getsockname(fd, (struct sockaddr *)&any, &length),
+	    "finding a free port");
+	close(fd);
+	return ntohs(any.sin_port);
+}
+
+/* It ends with this process, however that does. */
+static void
+server_start(void)
+{
+	pid_t parent = getpid();
+	char port[16];
+
+	server.port = free_port();
+	snprintf(port, sizeof(port), "%d", server.port);
+	server.pid = fork();
+	perf_must(server.pid >= 0, "fork");
+	if (server.pid)
+		return;
+	if (!prctl(PR_SET_PDEATHSIG, SIGKILL) && getppid() == parent)
+		execlp("redis-server", "redis-server", "--bind", "127.0.0.1",
+		    "--port", port, "--save", "", "--appendonly", "no", "--dir",
+		    "/", "--logfile", "/dev/null", (char *)NULL);
+	_exit(127);
+}
+
+static void
+server_stop(void)
+{
+	kill(server.pid, SIGKILL);
+	waitpid(server.pid, NULL, 0);
+}
+
+static redisContext *
+server_connect(void)
+{
+	uint64_t until_ns = perf_now_ns() + HWT_SEC(PATIENCE_S);
+	redisContext *redis;
+	int status;
+
+	while (true) {
+		if (waitpid(server.pid, &status, WNOHANG) == server.pid)
+			perf_skip("redis-server does not run here");
+		redis = redisConnect("127.0.0.1", server.port);
+		if (redis && !redis->err)
+			return redis;
+		if (redis)
+			redisFree(redis);
+		perf_must(perf_now_ns() < until_ns, "connecting to Redis");
+		perf_sleep_until_ns(perf_now_ns() + HWT_MS(10));
+	}
+}
+
+static void
+server_fill(void)
+{
+	redisContext *redis = server_connect();
+	char value[VALUE_BYTES + 1];
+	redisReply *reply;
+	unsigned key;
+
+	memset(value, 'x', VALUE_BYTES);
+	value[VALUE_BYTES] = 0;
+	for (key = 0; key < KEYS; key++) {
+		reply = redisCommand(redis, "SET key:%u %s", key, value);
+		perf_must(reply && reply->type == REDIS_REPLY_STATUS, "SET");
+		freeReplyObject(reply);
+	}
+	redisFree(redis);
+}
+
+static void
+client_send(struct client *client, struct connection *connection,
+    struct operation *operation)
+{
+	unsigned key = (unsigned)perf_random_below(&client->random, KEYS);
+
+	operation->armed =
+	    atomic_load_explicit(&with_deadlines, memory_order_relaxed);
+	if (atomic_load_explicit(&timing, memory_order_relaxed))
+		operation->sent_ns =
+		    SUBJECT_DEADLINES ? client->turn_ns : perf_now_ns();
+	if (operation->armed)
+		perf_must(subject_schedule(client->subject, &operation->handle,
+			      deadline_task, operation, load.deadline_ns),
+		    "scheduling");
+	perf_must(!redisAppendCommand(connection->redis, "GET key:%u", key),
+	    "appending a command");
+}
+
+static void
+client_flush(struct connection *connection)
+{
+	struct pollfd writable = {connection->redis->fd, POLLOUT, 0};
+	int done = 0;
+
+	while (true) {
+		perf_must(!redisBufferWrite(connection->redis, &done),
+		    "writing to Redis");
+		if (done)
+			return;
+		poll(&writable, 1, -1);
+	}
+}
+
+/* Each reply ends a command and sends the next. */
+static void
+client_read(struct client *client, struct connection *connection)
+{
+	struct operation *operation;
+	uint64_t replies = 0;
+	void *got;
+
+	perf_must(!redisBufferRead(connection->redis), "reading from Redis");
+	while (true) {
+		perf_must(!redisGetReplyFromReader(connection->redis, &got),
+		    "a reply of Redis");
+		if (!got)
+			break;
+		perf_must(
+		    ((redisReply *)got)->type == REDIS_REPLY_STRING, "GET");
+		freeReplyObject(got);
+		operation = &connection->operation[connection->oldest];
+		connection->oldest = (connection->oldest + 1) % load.depth;
+		if (operation->armed)
+			subject_cancel(client->subject, operation->handle);
+		client_send(client, connection, operation);
+		replies++;
+	}
+	atomic_store_explicit(&client->replies,
+	    atomic_load_explicit(&client->replies, memory_order_relaxed) +
+		replies,
+	    memory_order_relaxed);
+	if (replies)
+		client_flush(connection);
+}
+
+static void
+client_turn(struct client *client)
+{
+	if (!SUBJECT_DEADLINES)
+		return;
+	client->turn_ns = perf_now_ns();
+	subject_turn_begins(client->turn_ns);
+}
+
+static void *
+client_run(void *arg)
+{
+	struct client *client = arg;
+	struct epoll_event events[EVENTS];
+	uint64_t i, j;
+	int count, k;
+
+	if (SUBJECT_SINGLE)
+		client->subject =
+		    subject_create(load.tick_ns, client->count * load.depth);
+	perf_must(client->subject, "creating the subject");
+	client_turn(client);
+	for (i = 0; i < client->count; i++) {
+		for (j = 0; j < load.depth; j++)
+			client_send(client, &client->connections[i],
+			    &client->connections[i].operation[j]);
+		client_flush(&client->connections[i]);
+	}
+	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
+		count = epoll_wait(
+		    client->epoll, events, EVENTS, SUBJECT_SINGLE ? 1 : 10);
+		client_turn(client);
+		for (k = 0; k < count; k++)
+			client_read(client, events[k].data.ptr);
+		if (SUBJECT_SINGLE)
+			subject_turn(client->subject);
+	}
+	if (SUBJECT_SINGLE)
+		subject_destroy(client->subject);
+	return NULL;
+}
+
+static void
+client_connect(struct client *client, struct connection *connection)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+	redisContext *redis = server_connect();
+
+	perf_must(
+	    !fcntl(redis->fd, F_SETFL, fcntl(redis->fd, F_GETFL) | O_NONBLOCK),
+	    "a socket that does not block");
+	redis->flags &= ~REDIS_BLOCK;
+	connection->redis = redis;
+	connection->operation =
+	    calloc(load.depth, sizeof(*connection->operation));
+	perf_must(connection->operation &&
+		!epoll_ctl(client->epoll, EPOLL_CTL_ADD, redis->fd, &event),
+	    "watching a connection");
+}
+
+static void
+clients_start(uint64_t seed)
+{
+	struct client *client;
+	uint64_t i, j, given = 0;
+
+	for (i = 0; i < load.threads; i++) {
+		client = &clients[i];
+		client->subject = shared;
+		client->random = seed * load.threads + i;
+		client->count =
+		    load.connections * (i + 1) / load.threads - given;
+		given += client->count;
+		client->epoll = epoll_create1(EPOLL_CLOEXEC);
+		client->connections =
+		    calloc(client->count, sizeof(*client->connections));
+		perf_must(client->epoll >= 0 && client->connections,
+		    "making a client");
+		for (j = 0; j < client->count; j++)
+			client_connect(client, &client->connections[j]);
+		perf_must(
+		    !pthread_create(&client->thread, NULL, client_run, client),
+		    "pthread_create");
+	}
+}
+
+/* How many commands had a deadline at the end. */
+static uint64_t
+clients_stop(void)
+{
+	struct connection *connection;
+	uint64_t i, j, k, armed = 0;
+
+	atomic_store(&stopping, true);
+	for (i = 0; i < load.threads; i++)
+		pthread_join(clients[i].thread, NULL);
+	for (i = 0; i < load.threads; i++) {
+		for (j = 0; j < clients[i].count; j++) {
+			connection = &clients[i].connections[j];
+			for (k = 0; k < load.depth; k++)
+				armed += connection->operation[k].armed;
+			redisFree(connection->redis);
+			free(connection->operation);
+		}
+		close(clients[i].epoll);
+		free(clients[i].connections);
+	}
+	return armed;
+}
+
+static uint64_t
+replies_of_all(void)
+{
+	uint64_t i, sum = 0;
+
+	for (i = 0; i < load.threads; i++)
+		sum += atomic_load_explicit(
+		    &clients[i].replies, memory_order_relaxed);
+	return sum;
+}
+
+/* Per second, and CPU of each reply. */
+struct slice {
+	double rate, cpu_ns;
+};
+
+static struct slice
+measure_slice(bool deadlines)
+{
+	uint64_t from_ns, replies, cpu_ns;
+
+	atomic_store(&with_deadlines, deadlines);
+	perf_sleep_until_ns(perf_now_ns() + SETTLE * load.tick_ns);
+	from_ns = perf_now_ns();
+	replies = replies_of_all();
+	cpu_ns = perf_cpu_ns();
+	perf_sleep_until_ns(from_ns + load.slice_ns);
+	replies = replies_of_all() - replies;
+	cpu_ns = perf_cpu_ns() - cpu_ns;
+	return (struct slice){
+	    (double)replies * 1e9 / (double)(perf_now_ns() - from_ns),
+	    replies ? (double)cpu_ns / (double)replies : 0};
+}
+
+static int
+compare(const void *left, const void *right)
+{
+	const double *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+static double
+median(double *values, unsigned count)
+{
+	qsort(values, count, sizeof(*values), compare);
+	return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+static void
+measure(void)
+{
+	enum {
+		LOSS,
+		CPU,
+		WITH_RATE,
+		WITHOUT_RATE,
+		WITH_CPU,
+		WITHOUT_CPU,
+		COLUMNS
+	};
+	static const char *const name[COLUMNS][2] = {
+	    {"loss_percent", "percent"}, {"cpu_percent", "percent"},
+	    {"ops_per_s", "1/s"}, {"without_ops_per_s", "1/s"},
+	    {"cpu_ns", "ns"}, {"without_cpu_ns", "ns"}};
+	static double of[COLUMNS][PAIRS_MAX];
+	uint64_t end_ns = perf_now_ns() + (uint64_t)(load.seconds * 1e9);
+	struct slice slice[2];
+	unsigned pairs = 0, i;
+
+	while (!pairs || (pairs < PAIRS_MAX && perf_now_ns() < end_ns)) {
+		for (i = 0; i < 2; i++)
+			slice[(pairs + i) % 2] = measure_slice((pairs + i) % 2);
+		/* The machine stood still. */
+		if (slice[0].rate <= 0 || slice[1].rate <= 0) {
+			perf_must(perf_now_ns() < end_ns + HWT_SEC(PATIENCE_S),
+			    "getting a reply");
+			continue;
+		}
+		of[LOSS][pairs] = 100 - 100 * slice[1].rate / slice[0].rate;
+		of[CPU][pairs] = 100 * slice[1].cpu_ns / slice[0].cpu_ns;
+		of[WITH_RATE][pairs] = slice[1].rate;
+		of[WITHOUT_RATE][pairs] = slice[0].rate;
+		of[WITH_CPU][pairs] = slice[1].cpu_ns;
+		of[WITHOUT_CPU][pairs] = slice[0].cpu_ns;
+		pairs++;
+	}
+	for (i = 0; i < COLUMNS; i++)
+		perf_metric(name[i][0], name[i][1], median(of[i], pairs));
+}
+
+/* The server stops, with a deadline for each command under way. */
+static void
+expire_all(void)
+{
+	uint64_t all = load.connections * load.depth, until, end_ns, armed;
+
+	atomic_store(&with_deadlines, true);
+	atomic_store(&timing, true);
+	until = replies_of_all() + 10 * all;
+	while (replies_of_all() < until)
+		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
+	atomic_store(&server_stopped, true);
+	kill(server.pid, SIGSTOP);
+	end_ns = perf_now_ns() + load.deadline_ns + HWT_SEC(PATIENCE_S);
+	while (atomic_load(&expired_stopped) < all && perf_now_ns() < end_ns)
+		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
+	armed = clients_stop();
+	perf_metric("expired", "1", (double)atomic_load(&expired));
+	perf_metric("early", "1", (double)atomic_load(&early));
+	perf_metric(
+	    "lost", "1", (double)armed - (double)atomic_load(&expired_stopped));
+}
+
+static void
+read_options(int argc, char **argv)
+{
+	perf_known(argc, argv,
+	    "connections threads depth deadline_ms slice_ms seconds tick_ms "
+	    "seed");
+	load.connections = perf_option(argc, argv, "connections", 50);
+	load.threads = perf_option(argc, argv, "threads", 1);
+	load.depth = perf_option(argc, argv, "depth", 16);
+	load.deadline_ns = HWT_MS(perf_option(argc, argv, "deadline_ms", 1000));
+	load.slice_ns = HWT_MS(perf_option(argc, argv, "slice_ms", 100));
+	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 10));
+	load.seconds = perf_fraction(argc, argv, "seconds", 8);
+	perf_must(load.threads && load.threads <= THREADS_MAX &&
+		load.connections >= load.threads &&
+		load.connections <= CONNECTIONS_MAX && load.depth &&
+		load.depth <= DEPTH_MAX && load.deadline_ns && load.slice_ns &&
+		load.tick_ns,
+	    "reading the options");
+}
+
+int
+main(int argc, char **argv)
+{
+	perf_about(argc, argv, subject_version());
+	read_options(argc, argv);
+	server_start();
+	server_fill();
+	if (!SUBJECT_SINGLE)
+		shared =
+		    subject_create(load.tick_ns, load.connections * load.depth);
+	clients_start(perf_option(argc, argv, "seed", 1));
+	measure();
+	expire_all();
+	if (!SUBJECT_SINGLE)
+		subject_destroy(shared);
+	server_stop();
+	return 0;
+}
