@@ -32,7 +32,8 @@ $(durable_embeds): own = -Ibuild/durable
 
 # The programs look closer than the library lets others do: they are linked with
 # its objects.
-durable_own_hwtd := modules/durable/programs/http.c
+durable_own_hwtd := modules/durable/programs/http.c \
+	$(wildcard modules/durable/programs/hwtd-*.c)
 durable_own_libs_hwtd := -lmicrohttpd
 durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c)
 durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto

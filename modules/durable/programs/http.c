@@ -26,6 +26,7 @@
 #include <hwt.h>
 
 #include "text.h"
+#include "wait.h"
 
 #define LIMIT_NS HWT_SEC(10)
 
@@ -33,7 +34,8 @@ enum {
 	THREADS_MAX = 64,
 	CONNECTIONS_MAX = 32768,
 	DESCRIPTORS_KEPT = 256, /* for the engine and the rest */
-	HEADER_MAX = 16384 /* bytes of a request's head, and of an answer's */
+	HEADER_MAX = 16384, /* bytes of a request's head, and of an answer's */
+	BODIES_MAX = 64 << 20 /* bytes of all bodies that are kept */
 };
 
 union address {
@@ -55,7 +57,8 @@ struct exchange {
 	struct exchange *next; /* in the queue */
 	char *method, *path, *body;
 	size_t length;
-	bool too_large, no_memory;
+	unsigned refused; /* as http_request has it */
+	int64_t since_ms; /* in the queue */
 	bool answered; /* answer and text are what the client gets */
 	struct http_answer answer;
 	char *text;
@@ -65,8 +68,8 @@ struct exchange {
 struct http {
 	struct MHD_Daemon *daemon;
 	struct hwt *timer;
-	http_handler *handler;
-	void *ctx;
+	struct http_options options;
+	size_t bodies; /* bytes; of libmicrohttpd's thread */
 	uint32_t threads;
 	pthread_t thread[THREADS_MAX];
 	pthread_mutex_t lock; /* over what follows */
@@ -107,6 +110,14 @@ address_read(union address *to, const char *text)
 	    : 0;
 }
 
+static bool
+is_loopback(const union address *address)
+{
+	if (address->any.sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&address->six.sin6_addr);
+	return ntohl(address->four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 static void
 address_write(const union address *address, char where[64])
 {
@@ -124,7 +135,7 @@ address_write(const union address *address, char where[64])
 }
 
 int
-http_listen(const char *address, char where[64])
+http_listen(const char *address, bool loopback, char where[64])
 {
 	union address own;
 	socklen_t length = address_read(&own, address);
@@ -132,6 +143,8 @@ http_listen(const char *address, char where[64])
 
 	if (length == 0)
 		return -EINVAL;
+	if (loopback && !is_loopback(&own))
+		return -EPERM;
 	fd = socket(
 	    own.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -215,6 +228,45 @@ notice_connection(void *cls, struct MHD_Connection *connection, void **context,
 
 /* Requests. */
 
+const char *
+http_header(const struct http_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(
+	    request->connection, MHD_HEADER_KIND, name);
+}
+
+const char *
+http_query(const struct http_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(
+	    request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+void
+http_answer_header(
+    struct http_answer *answer, const char *name, const char *value)
+{
+	size_t i = answer->headers;
+
+	if (i == HTTP_HEADERS_MAX)
+		abort();
+	answer->header[i].name = name;
+	(void)snprintf(answer->header[i].value, sizeof(answer->header[i].value),
+	    "%s", value);
+	answer->headers++;
+}
+
+static struct http_request
+exchange_request(const struct exchange *exchange)
+{
+	return (struct http_request){.method = exchange->method,
+	    .path = exchange->path,
+	    .body = exchange->body,
+	    .length = exchange->length,
+	    .refused = exchange->refused,
+	    .connection = exchange->connection};
+}
+
 static void
 exchange_free(struct exchange *exchange)
 {
@@ -225,6 +277,16 @@ exchange_free(struct exchange *exchange)
 	free(exchange);
 }
 
+/* On libmicrohttpd's thread. */
+static void
+exchange_drop_body(struct exchange *exchange)
+{
+	exchange->http->bodies -= exchange->length;
+	free(exchange->body);
+	exchange->body = NULL;
+	exchange->length = 0;
+}
+
 static void
 notice_completed(void *cls, struct MHD_Connection *connection, void **context,
     enum MHD_RequestTerminationCode code)
@@ -233,6 +295,7 @@ notice_completed(void *cls, struct MHD_Connection *connection, void **context,
 	(void)code;
 	if (*context == NULL)
 		return;
+	exchange_drop_body(*context);
 	exchange_free(*context);
 	*context = NULL;
 	client_wait(connection, LIMIT_NS);
@@ -243,6 +306,7 @@ exchange_make(struct http *http, struct MHD_Connection *connection,
     const char *path, const char *method)
 {
 	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	struct http_request request;
 
 	if (exchange == NULL)
 		return NULL;
@@ -251,10 +315,23 @@ exchange_make(struct http *http, struct MHD_Connection *connection,
 	exchange->method =
 	    strdup(strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? "GET" : method);
 	exchange->path = strdup(path);
-	if (exchange->method != NULL && exchange->path != NULL)
+	if (exchange->method != NULL && exchange->path != NULL) {
+		if (http->options.admit != NULL) {
+			request = exchange_request(exchange);
+			exchange->refused =
+			    http->options.admit(http->options.ctx, &request);
+		}
 		return exchange;
+	}
 	exchange_free(exchange);
 	return NULL;
+}
+
+static void
+exchange_refuse(struct exchange *exchange, unsigned status)
+{
+	exchange->refused = status;
+	exchange_drop_body(exchange);
 }
 
 /* What is too much is read, so that the client reads the answer, and let go. */
@@ -263,42 +340,44 @@ exchange_read(struct exchange *exchange, const char *data, size_t length)
 {
 	char *body;
 
-	if (exchange->too_large || exchange->no_memory)
+	if (exchange->refused != 0)
 		return;
 	if (length > HTTP_BODY_MAX - exchange->length) {
-		exchange->too_large = true;
+		exchange_refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE);
 		return;
 	}
-	body = realloc(exchange->body, exchange->length + length);
+	body = length <= BODIES_MAX - exchange->http->bodies
+	    ? realloc(exchange->body, exchange->length + length)
+	    : NULL;
 	if (body == NULL) {
-		exchange->no_memory = true;
+		exchange_refuse(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		return;
 	}
 	memcpy(body + exchange->length, data, length);
 	exchange->body = body;
 	exchange->length += length;
+	exchange->http->bodies += length;
 }
 
-/* Runs on a thread of the pool; without a handler, the answer is the status
- * alone. */
+/* Runs on a thread of the pool, or on libmicrohttpd's if the request was
+ * refused. */
 static void
-exchange_answer(
-    struct exchange *exchange, http_handler *handler, unsigned status)
+exchange_answer(struct exchange *exchange)
 {
-	const struct http_request request = {
-	    exchange->method, exchange->path, exchange->body, exchange->length};
+	const struct http_request request = exchange_request(exchange);
+	const struct http_options *options = &exchange->http->options;
 	struct http_answer *answer = &exchange->answer;
 
 	*answer = (struct http_answer){
-	    .status = status, .type = "text/plain; charset=utf-8"};
+	    .status = request.refused != 0 ? request.refused : MHD_HTTP_OK,
+	    .type = "text/plain; charset=utf-8"};
 	exchange->answered = true;
 	answer->body = open_memstream(&exchange->text, &exchange->text_length);
 	if (answer->body == NULL) {
 		answer->status = MHD_HTTP_SERVICE_UNAVAILABLE;
 		return;
 	}
-	if (handler != NULL)
-		handler(exchange->http->ctx, &request, answer);
+	options->handler(options->ctx, &request, answer);
 	if (ftell(answer->body) == 0)
 		(void)fprintf(answer->body, "%s\n",
 		    MHD_get_reason_phrase_for(answer->status));
@@ -310,6 +389,13 @@ exchange_answer(
 	}
 }
 
+static void
+exchange_answer_refused(struct exchange *exchange, unsigned status)
+{
+	exchange->refused = status;
+	exchange_answer(exchange);
+}
+
 /* Sends what there is to say. */
 static enum MHD_Result
 exchange_send(struct exchange *exchange, struct MHD_Connection *connection)
@@ -318,14 +404,15 @@ exchange_send(struct exchange *exchange, struct MHD_Connection *connection)
 	struct MHD_Response *response = MHD_create_response_from_buffer(
 	    exchange->text_length, exchange->text, MHD_RESPMEM_PERSISTENT);
 	enum MHD_Result result;
+	size_t i;
 
 	if (response == NULL)
 		return MHD_NO;
 	result = MHD_add_response_header(
 	    response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
-	if (result == MHD_YES && answer->allow != NULL)
+	for (i = 0; i < answer->headers && result == MHD_YES; i++)
 		result = MHD_add_response_header(
-		    response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+		    response, answer->header[i].name, answer->header[i].value);
 	if (result == MHD_YES)
 		result =
 		    MHD_queue_response(connection, answer->status, response);
@@ -345,6 +432,7 @@ exchange_hand_over(struct exchange *exchange)
 	stopping = http->stopping;
 	if (!stopping) {
 		client_wait(exchange->connection, HWT_NEVER);
+		exchange->since_ms = wait_now_ms();
 		MHD_suspend_connection(exchange->connection);
 		*http->last = exchange;
 		http->last = &exchange->next;
@@ -365,8 +453,9 @@ notice_request(void *cls, struct MHD_Connection *connection, const char *path,
 
 	(void)version;
 	if (exchange == NULL) {
-		*context = exchange_make(cls, connection, path, method);
-		return *context != NULL ? MHD_YES : MHD_NO;
+		exchange = exchange_make(cls, connection, path, method);
+		*context = exchange;
+		return exchange != NULL ? MHD_YES : MHD_NO;
 	}
 	if (*length > 0) {
 		exchange_read(exchange, data, *length);
@@ -375,14 +464,12 @@ notice_request(void *cls, struct MHD_Connection *connection, const char *path,
 	}
 	if (exchange->answered)
 		return exchange_send(exchange, connection);
-	if (exchange->too_large)
-		exchange_answer(exchange, NULL, MHD_HTTP_CONTENT_TOO_LARGE);
-	else if (exchange->no_memory)
-		exchange_answer(exchange, NULL, MHD_HTTP_SERVICE_UNAVAILABLE);
+	if (exchange->refused != 0)
+		exchange_answer(exchange);
 	else if (exchange_hand_over(exchange))
 		return MHD_YES;
 	else
-		exchange_answer(exchange, NULL, MHD_HTTP_SERVICE_UNAVAILABLE);
+		exchange_answer_refused(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 	return exchange_send(exchange, connection);
 }
 
@@ -407,6 +494,17 @@ exchange_take(struct http *http)
 	return exchange;
 }
 
+/* While the engine hangs, and the threads with it, so many would wait that the
+ * last one had its turn when nobody wants the answer any more. */
+static bool
+has_waited(const struct http *http, const struct exchange *exchange)
+{
+	int64_t ms = wait_now_ms() - exchange->since_ms;
+
+	return http->options.wait_ns != 0 &&
+	    HWT_MS((uint64_t)ms) > http->options.wait_ns;
+}
+
 static void *
 pool_run(void *arg)
 {
@@ -414,7 +512,11 @@ pool_run(void *arg)
 	struct exchange *exchange;
 
 	while ((exchange = exchange_take(http)) != NULL) {
-		exchange_answer(exchange, http->handler, MHD_HTTP_OK);
+		if (has_waited(http, exchange))
+			exchange_answer_refused(
+			    exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
+		else
+			exchange_answer(exchange);
 		MHD_resume_connection(exchange->connection);
 	}
 	return NULL;
@@ -435,7 +537,7 @@ pool_stop(struct http *http)
 		(void)pthread_join(http->thread[--http->threads], NULL);
 	for (exchange = http->first; exchange != NULL; exchange = next) {
 		next = exchange->next;
-		exchange_answer(exchange, NULL, MHD_HTTP_SERVICE_UNAVAILABLE);
+		exchange_answer_refused(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		MHD_resume_connection(exchange->connection);
 	}
 }
@@ -481,6 +583,15 @@ connections_max(void)
 	return (unsigned)limit.rlim_cur - DESCRIPTORS_KEPT;
 }
 
+/* A path's segments are decoded by who splits it, and may have zero bytes. */
+static size_t
+leave_escaped(void *cls, struct MHD_Connection *connection, char *text)
+{
+	(void)cls;
+	(void)connection;
+	return strlen(text);
+}
+
 static int
 daemon_start(struct http *http, int listener)
 {
@@ -492,6 +603,7 @@ daemon_start(struct http *http, int listener)
 	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MAX,
 	    MHD_OPTION_NOTIFY_CONNECTION, notice_connection, http,
 	    MHD_OPTION_NOTIFY_COMPLETED, notice_completed, http,
+	    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
 	    MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (http->daemon != NULL)
 		return 0;
@@ -499,8 +611,7 @@ daemon_start(struct http *http, int listener)
 }
 
 int
-http_start(struct http **http, int listener, uint32_t threads,
-    http_handler *handler, void *ctx)
+http_start(struct http **http, int listener, const struct http_options *options)
 {
 	struct http *made = calloc(1, sizeof(*made));
 	sigset_t all, before;
@@ -508,8 +619,7 @@ http_start(struct http **http, int listener, uint32_t threads,
 
 	if (made == NULL)
 		return -ENOMEM;
-	made->handler = handler;
-	made->ctx = ctx;
+	made->options = *options;
 	made->last = &made->first;
 	(void)pthread_mutex_init(&made->lock, NULL);
 	(void)pthread_cond_init(&made->filled, NULL);
@@ -517,8 +627,9 @@ http_start(struct http **http, int listener, uint32_t threads,
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = hwt_shared(&made->timer);
 	if (error == 0)
-		error = pool_start(
-		    made, threads < THREADS_MAX ? threads : THREADS_MAX);
+		error = pool_start(made,
+		    options->threads < THREADS_MAX ? options->threads
+						   : THREADS_MAX);
 	if (error == 0)
 		error = daemon_start(made, listener);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);

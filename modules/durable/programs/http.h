@@ -6,46 +6,82 @@
  * threads, which call the handler; its connection costs only memory meanwhile,
  * and so does one that is idle. A client has LIMIT_NS from the connection, or
  * from its last answer, for a whole request, and as long again to read the
- * answer: then it is cut, by a timeout of hwt.
+ * answer: then it is cut, by a timeout of hwt. Bodies take at most BODIES_MAX
+ * together.
  */
 #ifndef HWT_DURABLE_HTTP_H
 #define HWT_DURABLE_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 struct http;
+struct MHD_Connection;
 
-/* Lent to the handler until it returns. */
+/* Lent to who gets it, until that returns. */
 struct http_request {
 	const char *method; /* never HEAD, which is answered as GET */
-	const char *path; /* decoded, without the query */
+	const char *path; /* as it was sent, without the query */
 	const char *body; /* NULL if there is none */
 	size_t length; /* of body; at most HTTP_BODY_MAX */
+	/* 0, or the status that the answer is to have: what admit has said; 413
+	 * if the body is too long; 503 if there is no memory for it, or the
+	 * request has waited for a thread for longer than wait_ns. */
+	unsigned refused;
+	struct MHD_Connection *connection;
 };
 
 #define HTTP_BODY_MAX (1u << 20)
 
+/* As they were sent; NULL: there is none. */
+const char *http_header(const struct http_request *request, const char *name);
+const char *http_query(const struct http_request *request, const char *name);
+
+#define HTTP_HEADERS_MAX 8
+
 struct http_answer {
-	unsigned status; /* 200 */
+	unsigned status; /* 200, or what the request was refused with */
 	const char *type; /* of the body; "text/plain; charset=utf-8" */
-	const char *allow; /* the header Allow; NULL: none */
 	FILE *body; /* if nothing is written: what the status means */
+	size_t headers;
+	struct {
+		const char *name;
+		char value[192];
+	} header[HTTP_HEADERS_MAX];
 };
 
-/* Several threads call it at a time. */
+/* A header of the answer; name is constant. */
+void http_answer_header(
+    struct http_answer *answer, const char *name, const char *value);
+
+/* Looks at the head of a request, before its body is read, and returns 0, or
+ * the status to refuse it with; then the body is not kept. Must not block. */
+typedef unsigned http_admit(void *ctx, const struct http_request *request);
+
+/* Several threads call it at a time. It does not block if the request was
+ * refused. */
 typedef void http_handler(
     void *ctx, const struct http_request *request, struct http_answer *answer);
 
+struct http_options {
+	uint32_t threads; /* that call the handler */
+	uint64_t wait_ns; /* for one of them; 0: however long */
+	http_admit *admit; /* NULL: all are admitted */
+	http_handler *handler;
+	void *ctx; /* of both */
+};
+
 /* Listens on [ADDRESS:]PORT, writes the address to where, and returns the
- * socket. -EINVAL: the text makes no sense; or another -errno. */
-int http_listen(const char *address, char where[64]);
+ * socket. -EINVAL: the text makes no sense; -EPERM: other machines can reach
+ * the address, and loopback is true; or another -errno. */
+int http_listen(const char *address, bool loopback, char where[64]);
 
 /* Serves a socket of http_listen, which it closes in the end. Its threads block
  * all signals. 0 or -errno. */
-int http_start(struct http **http, int listener, uint32_t threads,
-    http_handler *handler, void *ctx);
+int http_start(
+    struct http **http, int listener, const struct http_options *options);
 
 /* Closes all connections, and waits for handlers that run. NULL: does nothing.
  */

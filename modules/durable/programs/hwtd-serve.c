@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "hwtd-serve.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "hwtd-api.h"
+#include "metrics.h"
+#include "options.h"
+#include "queues.h"
+#include "text.h"
+#include "wait.h"
+
+#define API_THREADS 16
+#define API_WAIT_NS HWT_SEC(5)
+
+/* Later than this is not well. */
+#define LAG_MAX HWT_SEC(10)
+uint64_t serve_queue_wait_ns;
+
+/* What is asked of the engine for those who ask us: at most once in a while, so
+ * that they do not add to its work, and for so long, so that they are answered
+ * when it is not. */
+#define SAMPLE_MS 1000
+#define SAMPLE_WAIT_NS HWT_SEC(2)
+
+static struct sample {
+	pthread_mutex_t lock; /* over the rest */
+	struct hwt_durable *durable;
+	int stop_fd; /* readable: nobody waits any more */
+	int64_t at_ms; /* when it was taken */
+	int error; /* of that */
+	struct hwt_durable_stats stats;
+	struct queues queues;
+} sample = {.lock = PTHREAD_MUTEX_INITIALIZER, .at_ms = INT64_MIN / 2};
+
+/* Under the lock. */
+static void
+sample_take(void)
+{
+	const struct engine_wait wait = {.stop_fd = sample.stop_fd,
+	    .timeout_ns = open_options.timeout_ns != 0 &&
+		    open_options.timeout_ns < SAMPLE_WAIT_NS
+		? open_options.timeout_ns
+		: SAMPLE_WAIT_NS};
+
+	if (wait_now_ms() - sample.at_ms < SAMPLE_MS)
+		return;
+	sample.error = durable_read_stats(sample.durable, &sample.stats, &wait);
+	if (sample.error == 0)
+		sample.error =
+		    queues_read(sample.durable, &sample.queues, &wait);
+	sample.at_ms = wait_now_ms();
+}
+
+static void
+answer_metrics(struct http_answer *answer)
+{
+	answer->type = "text/plain; version=0.0.4; charset=utf-8";
+	metrics_prometheus(answer->body,
+	    engine_space(durable_engine(sample.durable)),
+	    sample.error == 0 ? &sample.stats : NULL, &sample.queues);
+}
+
+static void
+warn_of_replicas(FILE *body)
+{
+	const struct hwt_durable_stats *stats = &sample.stats;
+
+	if (stats->replicas > stats->replicas_awaited)
+		(void)fprintf(body,
+		    "warning: %" PRIu64 " replicas are connected, and %" PRIu64
+		    " waited for: a fail-over to another one loses what that "
+		    "has not got\n",
+		    stats->replicas, stats->replicas_awaited);
+}
+
+static void
+answer_health(struct http_answer *answer)
+{
+	const struct queue *oldest = &sample.queues.queue[0];
+	bool ages = serve_queue_wait_ns != 0 && sample.error == 0 &&
+	    sample.queues.count > 0 && oldest->age_ns > serve_queue_wait_ns;
+
+	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX && !ages &&
+	    sample.stats.clock_ahead_ns <= LAG_MAX &&
+	    sample.stats.clock_leap_ns == 0) {
+		(void)fputs("ok\n", answer->body);
+		warn_of_replicas(answer->body);
+		return;
+	}
+	answer->status = 503;
+	if (sample.error != 0)
+		(void)fprintf(answer->body, "%s\n", explain(sample.error));
+	else if (sample.stats.clock_ahead_ns > LAG_MAX)
+		(void)fprintf(answer->body,
+		    "the clock was set back: nothing is executed for %" PRIu64
+		    " s; see hwtctl clock\n",
+		    sample.stats.clock_ahead_ns / HWT_SEC(1));
+	else if (sample.stats.clock_leap_ns != 0)
+		(void)fprintf(answer->body,
+		    "the clock has leapt by %" PRIu64
+		    " s: nothing is executed until that has lasted\n",
+		    sample.stats.clock_leap_ns / HWT_SEC(1));
+	else if (sample.stats.lag_ns > LAG_MAX)
+		(void)fprintf(answer->body, "behind by %" PRIu64 " s\n",
+		    sample.stats.lag_ns / HWT_SEC(1));
+	if (ages)
+		(void)fprintf(answer->body,
+		    "queue %s: %" PRIu64 " wait for a worker, the oldest for "
+		    "%" PRIu64 " s\n",
+		    oldest->name, oldest->entries, oldest->age_ns / HWT_SEC(1));
+}
+
+/* Who may ask. */
+
+static bool
+is_token_text(const char *text, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++) {
+		if (!isgraph((unsigned char)text[i]))
+			return false;
+	}
+	return length >= TOKEN_MIN && length <= TOKEN_MAX;
+}
+
+bool
+serve_token_read(struct serve *serve, const char *path)
+{
+	char text[TOKEN_MAX + 2]; /* the end of the line, or more than fits */
+	FILE *file = fopen(path, "re");
+	size_t length;
+	const char *end;
+	bool valid;
+
+	if (file == NULL)
+		return false;
+	length = fread(text, 1, sizeof(text), file);
+	(void)fclose(file);
+	end = memchr(text, '\n', length);
+	if (end != NULL)
+		length = (size_t)(end - text);
+	if (length > 0 && text[length - 1] == '\r')
+		length--;
+	valid = is_token_text(text, length);
+	if (valid) {
+		memcpy(serve->token, text, length);
+		serve->token_length = length;
+	}
+	explicit_bzero(text, sizeof(text));
+	return valid;
+}
+
+/* Takes as long for each text of a length, wherever it differs. */
+static bool
+is_token(const struct serve *serve, const char *text)
+{
+	size_t length = strlen(text), i;
+	volatile unsigned char differ = length != serve->token_length;
+
+	for (i = 0; i < length; i++)
+		differ |= (unsigned char)(text[i] ^
+		    serve->token[i % serve->token_length]);
+	return differ == 0;
+}
+
+static bool
+has_token(const struct serve *serve, const struct http_request *request)
+{
+	const char *text = http_header(request, "Authorization");
+
+	return text != NULL && strncasecmp(text, "Bearer ", 7) == 0 &&
+	    is_token(serve, text + 7);
+}
+
+/* A number, or "localhost", maybe with a port: a browser that was told another
+ * name for this address says that name. */
+static bool
+is_own_host(const char *host)
+{
+	bool six = host[0] == '[';
+	size_t length = strcspn(host, six ? "]" : ":");
+	const char *rest = host + length + (six && host[length] != '\0');
+
+	if ((*rest != '\0' && *rest != ':') || (six && rest[-1] != ']'))
+		return false;
+	if (length == 9 && strncasecmp(host, "localhost", 9) == 0)
+		return true;
+	return length > 0 &&
+	    strspn(host, six ? "[0123456789abcdefABCDEF:." : "0123456789.") ==
+	    length;
+}
+
+/* Without a token, what a browser sends for a page of another origin must not
+ * be done. A browser always names the origin of such a request. */
+static bool
+is_same_origin(const struct http_request *request)
+{
+	const char *origin = http_header(request, "Origin");
+	const char *host = http_header(request, "Host");
+
+	if (host == NULL) /* HTTP/1.0, which no browser talks */
+		return origin == NULL;
+	return is_own_host(host) &&
+	    (origin == NULL ||
+		(strncmp(origin, "http://", 7) == 0 &&
+		    strcasecmp(origin + 7, host) == 0));
+}
+
+/* The page has no data, and asks for the token. */
+static unsigned
+admit(void *ctx, const struct http_request *request)
+{
+	const struct serve *serve = ctx;
+
+	if (!serve->api)
+		return 0;
+	if (serve->token_length > 0)
+		return has_token(serve, request) ||
+			strcmp(request->path, "/") == 0
+		    ? 0
+		    : 401;
+	return is_same_origin(request) ? 0 : 403;
+}
+
+/* Routes. */
+
+struct route {
+	const char *method, *path; /* "{id}" is a segment that is an id */
+	api_function *call;
+	bool always; /* without the API, too */
+};
+
+static void
+route_metrics(struct api *api)
+{
+	(void)pthread_mutex_lock(&sample.lock);
+	sample_take();
+	answer_metrics(api->answer);
+	(void)pthread_mutex_unlock(&sample.lock);
+}
+
+static void
+route_health(struct api *api)
+{
+	(void)pthread_mutex_lock(&sample.lock);
+	sample_take();
+	answer_health(api->answer);
+	(void)pthread_mutex_unlock(&sample.lock);
+}
+
+/* The test of openapi.json reads this table. */
+static const struct route routes[] = {
+    {"GET", "/metrics", route_metrics, true},
+    {"GET", "/health", route_health, true},
+};
+
+#define ROUTES (sizeof(routes) / sizeof(routes[0]))
+
+/* Keeps the id, if there is one in the path. False: it is another path. */
+static bool
+route_fits(const struct route *route, const char *path, struct api *api)
+{
+	const char *want = route->path;
+	size_t length;
+
+	for (; *want != '\0'; want++, path++) {
+		if (strncmp(want, "{id}", 4) == 0) {
+			length = strcspn(path, "/");
+			api->escaped = path;
+			api->escaped_length = length;
+			want += 3;
+			path += length - 1;
+		} else if (*want != *path)
+			return false;
+	}
+	return *path == '\0';
+}
+
+static void
+route_find(const struct serve *serve, struct api *api)
+{
+	const struct http_request *request = api->request;
+	const struct route *found = NULL;
+	char allow[64] = "";
+	size_t i;
+
+	for (i = 0; i < ROUTES; i++) {
+		if ((!serve->api && !routes[i].always) ||
+		    !route_fits(&routes[i], request->path, api))
+			continue;
+		if (strcmp(routes[i].method, request->method) == 0)
+			found = &routes[i];
+		if (strlen(allow) + 16 < sizeof(allow))
+			(void)sprintf(allow + strlen(allow), "%s%s%s",
+			    allow[0] != '\0' ? ", " : "", routes[i].method,
+			    strcmp(routes[i].method, "GET") == 0 ? ", HEAD"
+								 : "");
+	}
+	if (found != NULL) {
+		found->call(api);
+		return;
+	}
+	api->answer->status = allow[0] != '\0' ? 405 : 404;
+	if (allow[0] != '\0')
+		http_answer_header(api->answer, "Allow", allow);
+	if (serve->api)
+		api_refuse(api);
+}
+
+static void
+handle(
+    void *ctx, const struct http_request *request, struct http_answer *answer)
+{
+	const struct serve *serve = ctx;
+	struct api api = {
+	    .durable = sample.durable, .request = request, .answer = answer};
+
+	if (request->refused == 0)
+		route_find(serve, &api);
+	else if (serve->api)
+		api_refuse(&api);
+	if (!serve->api)
+		return;
+	http_answer_header(answer, "Cache-Control", "no-store");
+	http_answer_header(answer, "X-Content-Type-Options", "nosniff");
+}
+
+void
+serve_init(struct hwt_durable *durable, int stop_fd)
+{
+	sample.durable = durable;
+	sample.stop_fd = stop_fd;
+}
+
+int
+serve_start(struct http **http, int listener, struct serve *serve)
+{
+	const struct http_options options = {
+	    .threads = serve->api ? API_THREADS : 1,
+	    .wait_ns = serve->api ? API_WAIT_NS : 0,
+	    .admit = admit,
+	    .handler = handle,
+	    .ctx = serve};
+
+	return http_start(http, listener, &options);
+}
