@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # libhwt_durable, a module on top of libhwt, and its programs; read by Makefile.
-# It needs hiredis, hwtd libmicrohttpd, hwt-http libcurl, jansson and OpenSSL,
-# and the tests a redis-server.
+# It needs hiredis; its programs jansson, libmicrohttpd (hwtd), libcurl and
+# OpenSSL (hwt-http); the tests a redis-server.
 
 durable_header := hiredis/hiredis.h microhttpd.h curl/curl.h jansson.h \
 	openssl/hmac.h
@@ -32,9 +32,11 @@ $(durable_embeds): own = -Ibuild/durable
 
 # The programs look closer than the library lets others do: they are linked with
 # its objects.
-durable_own_hwtd := modules/durable/programs/http.c \
+durable_own_hwtctl := modules/durable/programs/task-json.c
+durable_own_libs_hwtctl := -ljansson
+durable_own_hwtd := $(addprefix modules/durable/programs/, http.c task-json.c) \
 	$(wildcard modules/durable/programs/hwtd-*.c)
-durable_own_libs_hwtd := -lmicrohttpd
+durable_own_libs_hwtd := -lmicrohttpd -ljansson
 durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c)
 durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto
 durable_shared := $(filter-out \

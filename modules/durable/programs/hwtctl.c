@@ -5,11 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "lines.h"
 #include "metrics.h"
 #include "options.h"
+#include "task-json.h"
 #include "text.h"
 #include "wait.h"
 #include "walk.h"
@@ -202,22 +201,14 @@ run_init(int argc, char **argv)
 
 /* add */
 
-#define ID_BYTES 16
-#define ID_DIGITS 32 /* two a byte */
-
 /* An id that nobody else makes. */
 static void
-id_make(char text[ID_DIGITS + 1])
+id_make(char text[TASK_ID_MADE])
 {
-	unsigned char bytes[ID_BYTES];
-	size_t i;
-
-	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
-		complain("no random numbers: %s", system_text(errno));
-		exit(STATUS_NO);
-	}
-	for (i = 0; i < sizeof(bytes); i++)
-		(void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	if (task_id_make(text))
+		return;
+	complain("no random numbers: %s", system_text(errno));
+	exit(STATUS_NO);
 }
 
 /* Reads the payload from standard input, of at most size bytes. */
@@ -334,9 +325,9 @@ struct feed {
 	size_t count; /* of the batch */
 	struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
 	uint64_t at[HWT_DURABLE_BATCH_MAX]; /* the lines of the tasks */
-	char *text[HWT_DURABLE_BATCH_MAX]; /* what the tasks lie in */
-	char made[HWT_DURABLE_BATCH_MAX][ID_DIGITS + 1];
-	size_t bytes; /* of text */
+	json_t *value[HWT_DURABLE_BATCH_MAX]; /* what the tasks lie in */
+	char made[HWT_DURABLE_BATCH_MAX][TASK_ID_MADE];
+	size_t bytes; /* of the lines */
 	enum status status; /* the worst one of a task */
 	bool failed; /* so that nothing more is stored */
 };
@@ -360,7 +351,7 @@ feed_flush(struct feed *feed)
 		status = add_tell(where, &feed->task[i], results[i]);
 		if (status > feed->status)
 			feed->status = status;
-		free(feed->text[i]);
+		json_decref(feed->value[i]);
 	}
 	/* What is stored is told before more is read. */
 	(void)fflush(stdout);
@@ -394,26 +385,22 @@ static void
 feed_line(struct feed *feed, const char *text, size_t length)
 {
 	struct hwt_durable_task *task = &feed->task[feed->count];
-	const char *error;
+	json_error_t where;
+	json_t *value = task_json_load(text, length, &where);
+	const char *error =
+	    value != NULL ? task_json_read(value, TASK_ALL, task) : where.text;
 
-	/* One byte more, so that it is never nothing. */
-	feed->text[feed->count] = malloc(length + 1);
-	if (feed->text[feed->count] == NULL) {
-		complain("no memory");
-		exit(STATUS_NO);
-	}
-	memcpy(feed->text[feed->count], text, length);
-	error = line_parse(feed->text[feed->count], length, task);
 	if (error != NULL) {
 		complain("%s:%" PRIu64 ": %s", feed->name, feed->line, error);
 		complain("%s: nothing is stored from line %" PRIu64 " on",
 		    feed->name, feed->count > 0 ? feed->at[0] : feed->line);
 		finish(STATUS_USAGE);
 	}
+	feed->value[feed->count] = value;
 	if (task->id == NULL) {
 		id_make(feed->made[feed->count]);
 		task->id = feed->made[feed->count];
-		task->id_length = ID_DIGITS;
+		task->id_length = TASK_ID_MADE - 1;
 	}
 	if (replace != NULL)
 		task->flags |= HWT_DURABLE_REPLACE;
@@ -496,11 +483,12 @@ run_show(int argc, char **argv)
 	if (error != 0)
 		return tell_error(name, error);
 	(void)putchar('{');
-	record_write(name.data, name.length, &info);
+	record_write(stdout, name.data, name.length, &info);
 	(void)putchar(',');
 	json_write(stdout, "payload", text, info.payload_length);
 	if (info.state == HWT_DURABLE_FAILED)
-		error = failure_write(durable, name.data, name.length, &info);
+		error = failure_write(
+		    stdout, durable, name.data, name.length, &info);
 	(void)puts("}");
 	return error_status(error);
 }

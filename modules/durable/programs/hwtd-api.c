@@ -2,13 +2,23 @@
 #define _GNU_SOURCE
 #include "hwtd-api.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "options.h"
+#include "task-json.h"
 #include "text.h"
+#include "walk.h"
 
-/* An object with "error" and "message". */
+/* Errors. */
+
+/* An object with "error" and "message", and maybe "id". */
 static void
-fail(struct api *api, unsigned status, const char *name, const char *message)
+fail_with(struct api *api, unsigned status, const char *name,
+    const char *message, const char *id, size_t id_length)
 {
 	FILE *body = api->answer->body;
 
@@ -18,7 +28,66 @@ fail(struct api *api, unsigned status, const char *name, const char *message)
 	json_write(body, "error", name, strlen(name));
 	(void)fputc(',', body);
 	json_write(body, "message", message, strlen(message));
+	if (id != NULL) {
+		(void)fputc(',', body);
+		json_write(body, "id", id, id_length);
+	}
 	(void)fputs("}\n", body);
+	if (status == 503)
+		http_answer_header(api->answer, "Retry-After", "1");
+}
+
+static void
+fail(struct api *api, unsigned status, const char *name, const char *message)
+{
+	fail_with(api, status, name, message, NULL, 0);
+}
+
+static void
+fail_invalid(struct api *api, const char *message)
+{
+	fail(api, 400, "EINVAL", message);
+}
+
+/* The status for an error of the library. */
+static unsigned
+error_to_status(int error)
+{
+	switch (error) {
+	case -EINVAL:
+	case -ECANCELED: /* another one of the array is invalid */
+		return 400;
+	case -ENOENT:
+		return 404;
+	case -EINPROGRESS:
+	case -EALREADY:
+		return 409;
+	case -EACCES:
+	case -EPROTO:
+	case -EOPNOTSUPP:
+		return 502;
+	case -ETIMEDOUT:
+		return 504;
+	case -ENOSPC:
+		return 507;
+	default: /* nothing has happened, and may later */
+		return 503;
+	}
+}
+
+static const char *
+error_name(int error)
+{
+	const char *name = strerrorname_np(-error);
+
+	return name != NULL ? name : "EIO";
+}
+
+static void
+fail_error(struct api *api, int error, const char *id, size_t id_length)
+{
+	fail_with(api, error_to_status(error), error_name(error),
+	    explain(error), id, id_length);
 }
 
 void
@@ -48,9 +117,356 @@ api_refuse(struct api *api)
 		fail(api, 413, "too_large", "a body has at most 1 MiB");
 		return;
 	default:
-		http_answer_header(api->answer, "Retry-After", "1");
 		fail(api, 503, "busy",
 		    "too many requests wait; nothing has happened");
 		return;
+	}
+}
+
+/* What a request says. */
+
+/* What it writes is an object. */
+static FILE *
+answer_json(struct api *api, unsigned status)
+{
+	api->answer->status = status;
+	api->answer->type = "application/json";
+	return api->answer->body;
+}
+
+/* NULL: it is answered already. */
+static json_t *
+body_load(struct api *api)
+{
+	static const char json[] = "application/json";
+	const char *type = http_header(api->request, "Content-Type");
+	json_error_t error;
+	json_t *value;
+
+	if (api->request->length == 0) {
+		fail_invalid(api, "want a body of JSON");
+		return NULL;
+	}
+	if (type == NULL || strncasecmp(type, json, strlen(json)) != 0 ||
+	    strchr("; ", type[strlen(json)]) == NULL) {
+		fail(api, 415, "unsupported_media_type",
+		    "want Content-Type: application/json");
+		return NULL;
+	}
+	value =
+	    task_json_load(api->request->body, api->request->length, &error);
+	if (value == NULL)
+		fail_invalid(api, error.text);
+	return value;
+}
+
+static int
+hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)tolower((unsigned char)c);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The id in the path, which may have any bytes. False: it is none, and that is
+ * answered. */
+static bool
+id_read(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length)
+{
+	const char *from = api->escaped, *end = from + api->escaped_length;
+	size_t length = 0;
+	int high, low;
+
+	for (; from < end && length < HWT_DURABLE_ID_MAX; from++) {
+		id[length++] = *from;
+		if (*from != '%')
+			continue;
+		high = end - from > 2 ? hex_digit(from[1]) : -1;
+		low = high >= 0 ? hex_digit(from[2]) : -1;
+		if (low < 0) {
+			fail_invalid(api, "an id in a path: want %XX");
+			return false;
+		}
+		id[length - 1] = (char)(high << 4 | low);
+		from += 2;
+	}
+	*id_length = length;
+	if (from == end && length > 0)
+		return true;
+	fail_invalid(api, "\"id\" has 1 to 64 bytes");
+	return false;
+}
+
+/* Adding. */
+
+/* An array of tasks, or one. */
+struct batch {
+	size_t count;
+	struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
+	int result[HWT_DURABLE_BATCH_MAX];
+	char made[HWT_DURABLE_BATCH_MAX][TASK_ID_MADE];
+};
+
+static unsigned
+result_status(int result)
+{
+	if (result < 0)
+		return error_to_status(result);
+	return result == 0 ? 201 : result <= HWT_DURABLE_SUCCEEDED ? 200 : 409;
+}
+
+/* What has become of a task: the members of an object. */
+static void
+result_write(FILE *body, const struct hwt_durable_task *task, int result)
+{
+	const char *message;
+
+	json_write(body, "id", task->id, task->id_length);
+	if (result == 0)
+		(void)fputs(",\"result\":\"stored\"", body);
+	if (result > HWT_DURABLE_SUCCEEDED)
+		(void)fputs(
+		    ",\"error\":\"EEXIST\",\"message\":\"it exists, and "
+		    "is not executed; nothing is added, but with "
+		    "replace\"",
+		    body);
+	else if (result > 0)
+		(void)fputs(",\"result\":\"exists\"", body);
+	if (result > 0)
+		(void)fprintf(body, ",\"state\":\"%s\"",
+		    state_name((enum hwt_durable_state)result));
+	if (result >= 0)
+		return;
+	(void)fprintf(body, ",\"error\":\"%s\",", error_name(result));
+	message = result == -ECANCELED ? "another task of the array is invalid"
+				       : explain(result);
+	json_write(body, "message", message, strlen(message));
+}
+
+/* Reads one; NULL, or what is wrong with it. */
+static const char *
+batch_read(struct batch *batch, json_t *value, unsigned members)
+{
+	struct hwt_durable_task *task = &batch->task[batch->count];
+	const char *wrong = task_json_read(value, members, task);
+
+	if (wrong != NULL)
+		return wrong;
+	if (task->id == NULL) {
+		if (!task_id_make(batch->made[batch->count]))
+			return "the system has no random numbers for an id";
+		task->id = batch->made[batch->count];
+		task->id_length = TASK_ID_MADE - 1;
+	}
+	batch->count++;
+	return NULL;
+}
+
+static void
+retry_later(struct api *api)
+{
+	if (api->answer->status == 503)
+		http_answer_header(api->answer, "Retry-After", "1");
+}
+
+static void
+add_answer(struct api *api, const struct hwt_durable_task *task, int result)
+{
+	FILE *body = answer_json(api, result_status(result));
+
+	(void)fputc('{', body);
+	result_write(body, task, result);
+	(void)fputs("}\n", body);
+	retry_later(api);
+}
+
+static void
+batch_add_all(struct batch *batch, struct api *api)
+{
+	int error = hwt_durable_add(
+	    api->durable, batch->count, batch->task, batch->result);
+	FILE *body =
+	    answer_json(api, error == 0 ? 200 : error_to_status(error));
+	size_t i;
+
+	(void)fputs("{\"results\":[", body);
+	for (i = 0; i < batch->count; i++) {
+		(void)fprintf(body, "%s{\"status\":%u,", i > 0 ? "," : "",
+		    result_status(batch->result[i]));
+		result_write(body, &batch->task[i], batch->result[i]);
+		(void)fputc('}', body);
+	}
+	(void)fputs("]}\n", body);
+	retry_later(api);
+}
+
+static void
+add_array(struct batch *batch, struct api *api, json_t *array)
+{
+	const char *wrong = NULL;
+	char message[160];
+	size_t i;
+
+	if (json_array_size(array) > HWT_DURABLE_BATCH_MAX) {
+		fail_invalid(api, "an array has at most 512 tasks");
+		return;
+	}
+	for (i = 0; i < json_array_size(array) && wrong == NULL; i++)
+		wrong = batch_read(batch, json_array_get(array, i), TASK_ALL);
+	if (wrong == NULL) {
+		batch_add_all(batch, api);
+		return;
+	}
+	(void)snprintf(
+	    message, sizeof(message), "task %zu, from 0: %s", i - 1, wrong);
+	fail_invalid(api, message);
+}
+
+static void
+add_object(struct batch *batch, struct api *api, json_t *object)
+{
+	const char *wrong = batch_read(batch, object, TASK_ALL);
+
+	if (wrong != NULL) {
+		fail_invalid(api, wrong);
+		return;
+	}
+	(void)hwt_durable_add(api->durable, 1, batch->task, batch->result);
+	add_answer(api, batch->task, batch->result[0]);
+}
+
+void
+api_add(struct api *api)
+{
+	json_t *value = body_load(api);
+	struct batch *batch;
+
+	if (value == NULL)
+		return;
+	batch = calloc(1, sizeof(*batch));
+	if (batch == NULL)
+		fail_error(api, -ENOMEM, NULL, 0);
+	else if (json_is_array(value))
+		add_array(batch, api, value);
+	else
+		add_object(batch, api, value);
+	free(batch);
+	json_decref(value);
+}
+
+void
+api_put(struct api *api)
+{
+	char id[HWT_DURABLE_ID_MAX];
+	struct hwt_durable_task task;
+	json_t *value;
+	const char *wrong;
+	size_t id_length;
+	int result;
+
+	if (!id_read(api, id, &id_length))
+		return;
+	value = body_load(api);
+	if (value == NULL)
+		return;
+	wrong = task_json_read(value, TASK_ALL & ~TASK_ID, &task);
+	task.id = id;
+	task.id_length = id_length;
+	if (wrong == NULL) {
+		(void)hwt_durable_add(api->durable, 1, &task, &result);
+		add_answer(api, &task, result);
+	} else
+		fail_invalid(api, wrong);
+	json_decref(value);
+}
+
+/* One task. */
+
+static void
+answer_done(struct api *api, int error, const char *id, size_t id_length,
+    const char *state)
+{
+	FILE *body;
+
+	if (error != 0) {
+		fail_error(api, error, id, id_length);
+		return;
+	}
+	body = answer_json(api, 200);
+	(void)fputc('{', body);
+	json_write(body, "id", id, id_length);
+	(void)fprintf(body, ",\"state\":\"%s\"}\n", state);
+}
+
+void
+api_cancel(struct api *api)
+{
+	char id[HWT_DURABLE_ID_MAX];
+	size_t id_length;
+
+	if (id_read(api, id, &id_length))
+		answer_done(api,
+		    hwt_durable_cancel(api->durable, id, id_length), id,
+		    id_length, "cancelled");
+}
+
+void
+api_reschedule(struct api *api)
+{
+	char id[HWT_DURABLE_ID_MAX];
+	struct hwt_durable_task task;
+	json_t *value;
+	const char *wrong;
+	size_t id_length;
+
+	if (!id_read(api, id, &id_length))
+		return;
+	value = body_load(api);
+	if (value == NULL)
+		return;
+	wrong = task_json_read(value, TASK_TIME, &task);
+	if (wrong == NULL)
+		answer_done(api,
+		    hwt_durable_reschedule(
+			api->durable, id, id_length, task.delay_ns, task.flags),
+		    id, id_length, "pending");
+	else
+		fail_invalid(api, wrong);
+	json_decref(value);
+}
+
+void
+api_show(struct api *api)
+{
+	char id[HWT_DURABLE_ID_MAX], *payload;
+	struct hwt_durable_info info;
+	size_t id_length;
+	FILE *body;
+	int error;
+
+	if (!id_read(api, id, &id_length))
+		return;
+	payload = malloc(HWT_DURABLE_PAYLOAD_MAX);
+	error = payload == NULL ? -ENOMEM
+				: hwt_durable_get(api->durable, id, id_length,
+				      &info, payload, HWT_DURABLE_PAYLOAD_MAX);
+	if (error == 0 && info.payload_length > HWT_DURABLE_PAYLOAD_MAX)
+		error = -EPROTO;
+	if (error == 0) {
+		body = answer_json(api, 200);
+		(void)fputc('{', body);
+		record_write(body, id, id_length, &info);
+		(void)fputc(',', body);
+		json_write(body, "payload", payload, info.payload_length);
+		if (info.state == HWT_DURABLE_FAILED)
+			error = failure_write(
+			    body, api->durable, id, id_length, &info);
+		(void)fputs("}\n", body);
+	}
+	free(payload);
+	if (error != 0) {
+		rewind(api->answer->body);
+		fail_error(api, error, id, id_length);
 	}
 }

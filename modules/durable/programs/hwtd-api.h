@@ -21,4 +21,11 @@ typedef void api_function(struct api *api);
  * library's errors. */
 void api_refuse(struct api *api);
 
+/* Below /v1/tasks. */
+void api_add(struct api *api); /* one, or an array */
+void api_put(struct api *api);
+void api_show(struct api *api);
+void api_cancel(struct api *api);
+void api_reschedule(struct api *api);
+
 #endif

@@ -262,6 +262,11 @@ route_health(struct api *api)
 static const struct route routes[] = {
     {"GET", "/metrics", route_metrics, true},
     {"GET", "/health", route_health, true},
+    {"POST", "/v1/tasks", api_add, false},
+    {"PUT", "/v1/tasks/{id}", api_put, false},
+    {"GET", "/v1/tasks/{id}", api_show, false},
+    {"POST", "/v1/tasks/{id}/cancel", api_cancel, false},
+    {"POST", "/v1/tasks/{id}/reschedule", api_reschedule, false},
 };
 
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))

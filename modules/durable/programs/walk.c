@@ -79,29 +79,29 @@ failures_read(struct hwt_durable *durable, uint32_t shard, size_t count,
 }
 
 static void
-failure_print(
-    const struct hwt_durable_info *info, const struct redisReply *failure)
+failure_print(FILE *file, const struct hwt_durable_info *info,
+    const struct redisReply *failure)
 {
 	const char *text = failure->str, *space;
 
-	(void)printf(
-	    ",\"failed_ms\":%" PRIu64, info->changed_unix_ns / NS_PER_MS);
+	(void)fprintf(
+	    file, ",\"failed_ms\":%" PRIu64, info->changed_unix_ns / NS_PER_MS);
 	if (!is_string(failure))
 		return;
 	space = memchr(text, ' ', failure->len);
-	(void)putchar(',');
-	json_write(stdout, "worker", text,
+	(void)fputc(',', file);
+	json_write(file, "worker", text,
 	    space != NULL ? (size_t)(space - text) : failure->len);
 	if (space == NULL)
 		return;
-	(void)putchar(',');
-	json_write(stdout, "error", space + 1,
+	(void)fputc(',', file);
+	json_write(file, "error", space + 1,
 	    failure->len - (size_t)(space + 1 - text));
 }
 
 int
-failure_write(struct hwt_durable *durable, const char *id, size_t id_length,
-    const struct hwt_durable_info *info)
+failure_write(FILE *file, struct hwt_durable *durable, const char *id,
+    size_t id_length, const struct hwt_durable_info *info)
 {
 	const struct engine_argument argument = {id, id_length};
 	struct engine_call call;
@@ -110,20 +110,21 @@ failure_write(struct hwt_durable *durable, const char *id, size_t id_length,
 
 	if (error != 0)
 		return error;
-	failure_print(info, call.reply->element[0]);
+	failure_print(file, info, call.reply->element[0]);
 	engine_call_free(&call, 1);
 	return 0;
 }
 
 void
-record_write(
-    const char *id, size_t id_length, const struct hwt_durable_info *info)
+record_write(FILE *file, const char *id, size_t id_length,
+    const struct hwt_durable_info *info)
 {
-	json_write(stdout, "id", id, id_length);
-	(void)printf(",\"state\":\"%s\",", state_name(info->state));
-	json_write(stdout, "queue", info->queue, strlen(info->queue));
-	(void)printf(",\"due_ms\":%" PRIu64 ",\"attempts\":%" PRIu32
-		     ",\"max_attempts\":%" PRIu32 ",\"generation\":%" PRIu32,
+	json_write(file, "id", id, id_length);
+	(void)fprintf(file, ",\"state\":\"%s\",", state_name(info->state));
+	json_write(file, "queue", info->queue, strlen(info->queue));
+	(void)fprintf(file,
+	    ",\"due_ms\":%" PRIu64 ",\"attempts\":%" PRIu32
+	    ",\"max_attempts\":%" PRIu32 ",\"generation\":%" PRIu32,
 	    info->due_unix_ns / NS_PER_MS, info->attempts, info->max_attempts,
 	    info->generation);
 }
@@ -330,10 +331,11 @@ items_print(const struct list *list, uint32_t shard, const struct item *item,
 		if (!item[i].wanted)
 			continue;
 		(void)putchar('{');
-		record_write(item[i].id.data, item[i].id.length, &item[i].info);
+		record_write(
+		    stdout, item[i].id.data, item[i].id.length, &item[i].info);
 		if (item[i].info.state == HWT_DURABLE_FAILED)
-			failure_print(
-			    &item[i].info, call.reply->element[failures++]);
+			failure_print(stdout, &item[i].info,
+			    call.reply->element[failures++]);
 		(void)puts("}");
 	}
 	engine_call_free(&call, 1);

@@ -13,13 +13,13 @@
 const char *state_name(enum hwt_durable_state state);
 
 /* Writes the members "id" to "generation" of a JSON object. */
-void record_write(
-    const char *id, size_t id_length, const struct hwt_durable_info *info);
+void record_write(FILE *file, const char *id, size_t id_length,
+    const struct hwt_durable_info *info);
 
 /* And of a dead letter "failed_ms", "worker" and "error", each after a comma.
  * An error has been told. */
-int failure_write(struct hwt_durable *durable, const char *id, size_t id_length,
-    const struct hwt_durable_info *info);
+int failure_write(FILE *file, struct hwt_durable *durable, const char *id,
+    size_t id_length, const struct hwt_durable_info *info);
 
 /* What a walk calls for the keys of a shard; name is the key after "{S:N}:". It
  * returns 0, or an error (below 0) that ends the walk. */

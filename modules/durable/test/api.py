@@ -7,13 +7,18 @@
 See programs.py for HWT_BUILD and HWT_BEFORE, and serve.py for clients that
 are slow, idle or many."""
 
+import base64
 import http.client
 import json
+import signal
 import socket
 import sys
+import threading
+import time
+import urllib.parse
 
 from engine import LIMIT
-from programs import USAGE, YES, Programs, call, main, wait_until
+from programs import NASTY, USAGE, YES, Programs, call, main, wait_until
 
 TOKEN = "a-token-of-32-characters-or-so-!"
 
@@ -50,6 +55,11 @@ class Api(Programs):
             return Answer(connection.getresponse())
         finally:
             connection.close()
+
+    def send(self, method, path, value, **headers):
+        """A body of JSON."""
+        return self.ask(method, path, json.dumps(value).encode(),
+                        Content_Type="application/json", **headers)
 
     def refused(self, status, error, method, path, body=None, **headers):
         answer = self.ask(method, path, body, **headers)
@@ -215,6 +225,292 @@ class Access(Api):
         self.assertIn(self.ask("GET", "/health", X="x" * 20000).status,
                       (413, 431))
         self.assertIn(self.ask("GET", "/" + "x" * 20000).status, (414, 431))
+
+
+def task_path(name, rest=""):
+    """name: text, or bytes."""
+    return "/v1/tasks/" + urllib.parse.quote(name, safe="") + rest
+
+
+class Tasks(Api):
+    """Tasks are added, shown, moved and cancelled."""
+
+    def setUp(self):
+        super().setUp()
+        self.serve()
+
+    def shown(self, name):
+        answer = self.ask("GET", task_path(name))
+        self.assertEqual(answer.status, 200, answer.body)
+        self.assertEqual(answer.headers["Content-Type"], "application/json")
+        return answer.json
+
+    def test_one_task_is_added(self):
+        answer = self.send("POST", "/v1/tasks", {
+            "queue": "mail", "in": 60, "id": "a", "payload": "x"})
+        self.assertEqual((answer.status, answer.json),
+                         (201, {"id": "a", "result": "stored"}))
+        shown = self.shown("a")
+        due = shown.pop("due_ms")
+        self.assertAlmostEqual(due / 1000, time.time() + 60, delta=LIMIT)
+        self.assertEqual(shown, {
+            "id": "a", "state": "pending", "queue": "mail", "attempts": 0,
+            "max_attempts": 20, "generation": 1, "payload": "x"})
+        self.assertEqual(self.show("a"), self.shown("a"))
+        answer = self.send("POST", "/v1/tasks", {"queue": "q", "in": 0})
+        self.assertRegex(answer.json["id"], "^[0-9a-f]{32}$")
+        self.check()
+
+    def test_a_put_can_be_repeated(self):
+        task = {"queue": "q", "in": 60, "payload": "x"}
+        answer = self.send("PUT", task_path("a"), task)
+        self.assertEqual((answer.status, answer.json),
+                         (201, {"id": "a", "result": "stored"}))
+        before = self.shown("a")
+        for body in (task, {"queue": "other", "in": 1}):
+            answer = self.send("PUT", task_path("a"), body)
+            self.assertEqual((answer.status, answer.json), (
+                200, {"id": "a", "result": "exists", "state": "pending"}))
+        self.assertEqual(self.shown("a"), before)
+        self.refused(400, "EINVAL", "PUT", task_path("a"),
+                     b'{"queue":"q","in":1,"id":"a"}',
+                     Content_Type="application/json")
+
+    def test_what_has_ended_is_added_with_replace_alone(self):
+        task = {"queue": "q", "in": 60}
+        self.send("PUT", task_path("a"), task)
+        self.assertEqual(self.ask("POST", task_path("a", "/cancel")).json,
+                         {"id": "a", "state": "cancelled"})
+        answer = self.send("PUT", task_path("a"), task)
+        self.assertEqual((answer.status, answer.json["error"],
+                          answer.json["state"]), (409, "EEXIST", "cancelled"))
+        answer = self.send("PUT", task_path("a"), {**task, "replace": True})
+        self.assertEqual(answer.status, 201)
+        self.assertEqual(self.shown("a")["generation"], 2)
+
+    def test_many_are_added_at_once(self):
+        answer = self.send("POST", "/v1/tasks", [
+            {"queue": "q", "in": 60, "id": f"t{i}"} for i in range(512)])
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(answer.json["results"], [
+            {"status": 201, "id": f"t{i}", "result": "stored"}
+            for i in range(512)])
+        self.ask("POST", task_path("t1", "/cancel"))
+        answer = self.send("POST", "/v1/tasks", [
+            {"queue": "q", "in": 60, "id": name}
+            for name in ("t0", "t1", "new")])
+        self.assertEqual(answer.status, 200)
+        self.assertEqual([(each["status"], each.get("state"))
+                          for each in answer.json["results"]],
+                         [(200, "pending"), (409, "cancelled"), (201, None)])
+        self.assertEqual(self.send("POST", "/v1/tasks", []).json,
+                         {"results": []})
+        self.check()
+
+    def test_an_array_with_one_that_is_invalid_adds_nothing(self):
+        good = {"queue": "q", "in": 60}
+        for bad in (1, None, [], {}, {"queue": "q"}, {**good, "x": 1}):
+            answer = self.send("POST", "/v1/tasks", [good, bad, good])
+            self.assertEqual((answer.status, answer.json["error"]),
+                             (400, "EINVAL"))
+            self.assertIn("task 1, from 0: ", answer.json["message"])
+        self.assertEqual(self.send("POST", "/v1/tasks", [good] * 513).status,
+                         400)
+        # What only the library sees.
+        answer = self.send("POST", "/v1/tasks", [
+            good, {"queue": "q", "at": 8999999999}])
+        self.assertEqual(answer.status, 400)
+        self.assertEqual([each["error"] for each in answer.json["results"]],
+                         ["ECANCELED", "EINVAL"])
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 0)
+
+    def test_bodies_that_make_no_sense(self):
+        for path, method in (("/v1/tasks", "POST"), (task_path("a"), "PUT"),
+                             (task_path("a", "/reschedule"), "POST")):
+            for body in (b"", b"x", b"{", b"{}", b"1", b"null", b'"x"',
+                         b'{"in":1}{}', b'{"in":-1,"queue":"q"}', b"\xff",
+                         b'{"in":1,"in":1,"queue":"q"}', b"[" * 100000,
+                         b'{"in":1,"at":1,"queue":"q"}', b'{"\0":1}',
+                         b'{"queue":"q"}', b'{"in":1e999,"queue":"q"}'):
+                self.refused(400, "EINVAL", method, path, body,
+                             Content_Type="application/json")
+            for kind in ("text/plain", "", "application/jsonx",
+                         "application/x-www-form-urlencoded"):
+                self.refused(415, "unsupported_media_type", method, path,
+                             b'{"queue":"q","in":1}', Content_Type=kind)
+        self.assertEqual(self.ask(
+            "PUT", task_path("a"), b'{"queue":"q","in":1}',
+            Content_Type="Application/JSON; charset=utf-8").status, 201)
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 1)
+
+    def test_ids_of_all_bytes(self):
+        names = [name.encode() for name in NASTY] + [
+            b"\0", b"/", b"a/b", b"%", b"%2f", b"+", b"\xff", b"?x", b"#",
+            bytes(range(64)), bytes(range(192, 256))]
+        for name in names:
+            self.assertEqual(self.send("PUT", task_path(name), {
+                "queue": "q", "in": 60}).status, 201, name)
+            shown = self.shown(name)
+            said = shown["id"].encode() if "id" in shown else \
+                base64.b64decode(shown["id_base64"])
+            self.assertEqual(said, name)
+            self.assertEqual(self.ask(
+                "POST", task_path(name, "/cancel")).status, 200)
+        for path in ("%", "%4", "%4x", "%x4", "a%", "%%30", "x" * 65,
+                     "%41" * 65):
+            self.refused(400, "EINVAL", "GET", "/v1/tasks/" + path)
+        self.refused(400, "EINVAL", "GET", "/v1/tasks/")
+        self.check()
+
+    def test_payloads_of_all_bytes(self):
+        for payload in (b"", b"\0", bytes(range(256)), b"\xff" * 65536,
+                        "é🎉</script>".encode()):
+            self.send("PUT", task_path("a"), {
+                "queue": "q", "in": 60, "replace": True, "payload_base64":
+                base64.b64encode(payload).decode()})
+            shown = self.shown("a")
+            said = shown["payload"].encode() if "payload" in shown else \
+                base64.b64decode(shown["payload_base64"])
+            self.assertEqual(said, payload)
+            self.ask("POST", task_path("a", "/cancel"))
+
+    def test_reschedule(self):
+        self.send("PUT", task_path("a"), {"queue": "q", "in": 60})
+        at = int(time.time()) + 5000
+        answer = self.send("POST", task_path("a", "/reschedule"),
+                           {"at": at + 0.5})
+        self.assertEqual((answer.status, answer.json),
+                         (200, {"id": "a", "state": "pending"}))
+        shown = self.shown("a")
+        self.assertEqual((shown["due_ms"], shown["generation"]),
+                         (at * 1000 + 500, 2))
+        self.send("POST", task_path("a", "/reschedule"), {"in": 0})
+        wait_until(lambda: self.shown("a")["state"] == "delivered")
+        self.refused(400, "EINVAL", "POST", task_path("a", "/reschedule"),
+                     b'{"in":1,"queue":"q"}', Content_Type="application/json")
+
+    def test_what_cannot_be_done(self):
+        json_type = {"Content_Type": "application/json"}
+        self.refused(404, "ENOENT", "GET", task_path("x"))
+        self.refused(404, "ENOENT", "POST", task_path("x", "/cancel"))
+        self.refused(404, "ENOENT", "POST", task_path("x", "/reschedule"),
+                     b'{"in":1}', **json_type)
+        ready = self.path("go")
+        self.start("hwt-exec", "--queue=run", "--", "sh", "-c",
+                   f"until [ -s {ready} ]; do sleep 0.05; done")
+        self.send("PUT", task_path("r"), {"queue": "run", "in": 0})
+        wait_until(lambda: self.shown("r")["state"] == "running")
+        for rest in ("/cancel", "/reschedule"):
+            answer = self.refused(409, "EINPROGRESS", "POST",
+                                  task_path("r", rest), b'{"in":1}',
+                                  **json_type)
+            self.assertEqual(answer.json["id"], "r")
+        self.path("go", b"x")
+        wait_until(lambda: self.shown("r")["state"] == "succeeded")
+        for rest in ("/cancel", "/reschedule"):
+            self.refused(409, "EALREADY", "POST", task_path("r", rest),
+                         b'{"in":1}', **json_type)
+        self.assertEqual(self.shown("r")["payload"], "")
+
+    def test_a_dead_letter_is_shown_with_its_error(self):
+        self.start("hwt-exec", "--queue=bad", "--fail-status=3", "--", "sh",
+                   "-c", "echo '<b>why</b>' >&2; exit 3")
+        self.send("PUT", task_path("d"), {"queue": "bad", "in": 0,
+                                          "payload": "kept"})
+        wait_until(lambda: self.shown("d")["state"] == "failed")
+        shown = self.shown("d")
+        self.assertIn("<b>why</b>", shown["error"])
+        self.assertEqual(shown["payload"], "kept")
+        self.assertEqual(shown, self.show("d"))
+
+
+class Engines(Api):
+    """The engine is away, full or hangs."""
+
+    def test_an_engine_that_hangs_makes_an_add_uncertain(self):
+        """And those who wait for a thread for too long have lost nothing."""
+        running = self.serve("--timeout=2")
+        self.send("PUT", task_path("before"), {"queue": "q", "in": 60})
+        answers = []
+
+        def add(number):
+            answers.append(self.send("PUT", task_path(str(number)),
+                                     {"queue": "q", "in": 60}))
+
+        self.engine.send_signal(signal.SIGSTOP)
+        try:
+            crowd = [threading.Thread(target=add, args=(i,))
+                     for i in range(100)]
+            for each in crowd:
+                each.start()
+            for each in crowd:
+                each.join()
+        finally:
+            self.engine.send_signal(signal.SIGCONT)
+        seen = {(each.status, each.json["error"]) for each in answers}
+        self.assertIn((504, "ETIMEDOUT"), seen)
+        self.assertIn((503, "busy"), seen)
+        self.assertLessEqual(seen, {(504, "ETIMEDOUT"), (503, "busy"),
+                                    (503, "ECONNREFUSED")})
+        for each in answers:
+            if each.status == 504:
+                self.assertIn("id", each.json)
+            else:
+                self.assertEqual(each.headers["Retry-After"], "1")
+        # The same id may come again.
+        wait_until(lambda: self.send("PUT", task_path("0"), {
+            "queue": "q", "in": 60}).status in (200, 201))
+        self.assertEqual(running.end(), YES)
+
+    def test_an_engine_that_is_away(self):
+        self.serve("--timeout=1")
+        self.engine.kill()
+        try:
+            for method, path in (("GET", ""), ("POST", "/cancel")):
+                wait_until(lambda m=method, p=path: self.ask(
+                    m, task_path("a", p)).status == 503)
+            answer = self.send("POST", "/v1/tasks", [
+                {"queue": "q", "in": 1, "id": "a"}])
+            self.assertEqual(answer.status, 503)
+            self.assertEqual(answer.json["results"][0]["error"],
+                             "ECONNREFUSED")
+            self.assertEqual(answer.headers["Retry-After"], "1")
+        finally:
+            self.engine.start()
+
+    def test_an_engine_that_is_full(self):
+        self.serve()
+        self.send("PUT", task_path("a"), {"queue": "q", "in": 60})
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        client("CONFIG", "SET", "maxmemory", "1")
+        try:
+            answer = self.send("PUT", task_path("b"), {"queue": "q", "in": 1})
+            self.assertEqual((answer.status, answer.json["error"]),
+                             (507, "ENOSPC"))
+            self.assertEqual(self.ask(
+                "POST", task_path("a", "/cancel")).status, 200)
+        finally:
+            client("CONFIG", "SET", "maxmemory", "0")
+
+    def test_a_shard_that_is_paused(self):
+        self.ctl("init", "--shards=1")
+        self.serve("--timeout=1")
+        self.ctl("pause", "0")
+        answer = self.send("PUT", task_path("a"), {"queue": "q", "in": 1})
+        self.assertEqual((answer.status, answer.json["error"],
+                          answer.headers["Retry-After"]),
+                         (503, "EAGAIN", "1"))
+        self.assertEqual(answer.json["id"], "a")
+
+    def test_a_space_that_is_gone(self):
+        self.serve("--timeout=1")
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        client("FLUSHALL")
+        answer = self.send("PUT", task_path("a"), {"queue": "q", "in": 1})
+        self.assertEqual((answer.status, answer.json["error"]),
+                         (503, "ESTALE"))
 
 
 if __name__ == "__main__":

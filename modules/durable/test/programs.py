@@ -770,11 +770,15 @@ class From(Programs):
              "payload": "x\ny\u0000é🎉\"\\"},
             {"queue": "q", "in": 0.25, "id_base64": "/w==",
              "payload_base64": ""},
+            b'{"queue":"q","at":%d.001,"id":"ms","attempts":1000}\n' % at,
+            b'{"queue":"q","at":%d.999e0,"id":"e"}\n' % at,
             b'  { "in" : 1.5 , "queue" : "q" , "id":"\\u0063\\uD83C\\uDF89'
             b'\\n\\/" }\r\n',
             b'{"queue":"q","in":1}')
         self.assertEqual(result.lines[:-1], [
-            "a", "b", r"\xff", r"c🎉\x0a/"])
+            "a", "b", r"\xff", "ms", "e", r"c🎉\x0a/"])
+        self.assertEqual([self.show(name)["due_ms"] - at * 1000
+                          for name in ("ms", "e")], [1, 999])
         self.assertRegex(result.lines[-1], "^[0-9a-f]{32}$")
         shown = self.show("b")
         self.assertEqual(shown["payload"], "x\ny\u0000é🎉\"\\")
@@ -811,7 +815,10 @@ class From(Programs):
             b'{"queue":null,"in":1}', b'{"queue":["q"],"in":1}',
             b'{"queue":"q","in":NaN}', b'{"queue":"q","in":Infinity}',
             b'{"queue":"q","in":-1}', b'{"queue":"q","in":"1"}',
-            b'{"queue":"q","in":1e3}', b'{"queue":"q","in":01}',
+            b'{"queue":"q","in":1e10}', b'{"queue":"q","in":01}',
+            b'{"queue":"q","in":1e999}', b'{"queue":"q","in":-0.1}',
+            b'{"queue":"q","at":9000000001}', b'{"queue":"q","at":"1"}',
+            b'{"queue":"q","in":1,"replace":1}',
             b'{"queue":"q","in":1.}', b'{"queue":"q","in":.5}',
             b'{"queue":"q","in":+1}', b'{"queue":"q","in":}',
             b'{"queue":"q","in":true}', b'{"queue":"q","in":315360001}',

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks as objects of JSON, in lines of hwtctl add --from and in bodies of
+ * HTTP: "queue", and "in" or "at" (seconds, to the microsecond); and, if they
+ * are given, "id", "attempts", "payload" and "replace". In the place of id and
+ * payload, "id_base64" and "payload_base64" take any bytes. No other member,
+ * none twice.
+ */
+#ifndef HWT_DURABLE_TASK_JSON_H
+#define HWT_DURABLE_TASK_JSON_H
+
+#include <jansson.h>
+
+#include "modules/durable/hwt_durable.h"
+
+/* Members, as bits. */
+enum {
+	TASK_ID = 1,
+	TASK_QUEUE = 2,
+	TASK_IN = 4,
+	TASK_AT = 8,
+	TASK_ATTEMPTS = 16,
+	TASK_PAYLOAD = 32,
+	TASK_REPLACE = 64,
+	TASK_TIME = TASK_IN | TASK_AT,
+	TASK_ALL = 127
+};
+
+/* What the text has, which the caller frees with json_decref. NULL: error says
+ * what is wrong. */
+json_t *task_json_load(const char *text, size_t length, json_error_t *error);
+
+/* Reads these members, of which queue and time must be there; others are an
+ * error. The task points into value, which this changes; without an id, id is
+ * NULL. Returns NULL, or what is wrong. */
+const char *task_json_read(
+    json_t *value, unsigned members, struct hwt_durable_task *task);
+
+/* Room for an id that nobody else makes, in hexadecimal digits, and the 0. */
+#define TASK_ID_MADE 33
+
+/* False: the system has no random numbers. */
+bool task_id_make(char text[TASK_ID_MADE]);
+
+#endif
