@@ -56,7 +56,7 @@ struct exchange {
 	struct MHD_Connection *connection;
 	struct exchange *next; /* in the queue */
 	char *method, *path, *body;
-	size_t length;
+	size_t length, capacity; /* of body */
 	unsigned refused; /* as http_request has it */
 	int64_t since_ms; /* in the queue */
 	bool answered; /* answer and text are what the client gets */
@@ -69,7 +69,7 @@ struct http {
 	struct MHD_Daemon *daemon;
 	struct hwt *timer;
 	struct http_options options;
-	size_t bodies; /* bytes; of libmicrohttpd's thread */
+	size_t bodies; /* their capacities; of libmicrohttpd's thread */
 	uint32_t threads;
 	pthread_t thread[THREADS_MAX];
 	pthread_mutex_t lock; /* over what follows */
@@ -281,10 +281,11 @@ exchange_free(struct exchange *exchange)
 static void
 exchange_drop_body(struct exchange *exchange)
 {
-	exchange->http->bodies -= exchange->length;
+	exchange->http->bodies -= exchange->capacity;
 	free(exchange->body);
 	exchange->body = NULL;
 	exchange->length = 0;
+	exchange->capacity = 0;
 }
 
 static void
@@ -334,29 +335,46 @@ exchange_refuse(struct exchange *exchange, unsigned status)
 	exchange_drop_body(exchange);
 }
 
+/* Makes room for this much more, or for twice as much as there was. */
+static bool
+exchange_grow(struct exchange *exchange, size_t length)
+{
+	struct http *http = exchange->http;
+	size_t need = exchange->length + length;
+	size_t capacity = 2 * exchange->capacity;
+	char *body;
+
+	if (need <= exchange->capacity)
+		return true;
+	capacity = capacity < need ? need : capacity;
+	capacity = capacity > HTTP_BODY_MAX ? HTTP_BODY_MAX : capacity;
+	if (capacity - exchange->capacity > BODIES_MAX - http->bodies)
+		return false;
+	body = realloc(exchange->body, capacity);
+	if (body == NULL)
+		return false;
+	http->bodies += capacity - exchange->capacity;
+	exchange->body = body;
+	exchange->capacity = capacity;
+	return true;
+}
+
 /* What is too much is read, so that the client reads the answer, and let go. */
 static void
 exchange_read(struct exchange *exchange, const char *data, size_t length)
 {
-	char *body;
-
 	if (exchange->refused != 0)
 		return;
 	if (length > HTTP_BODY_MAX - exchange->length) {
 		exchange_refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE);
 		return;
 	}
-	body = length <= BODIES_MAX - exchange->http->bodies
-	    ? realloc(exchange->body, exchange->length + length)
-	    : NULL;
-	if (body == NULL) {
+	if (!exchange_grow(exchange, length)) {
 		exchange_refuse(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		return;
 	}
-	memcpy(body + exchange->length, data, length);
-	exchange->body = body;
+	memcpy(exchange->body + exchange->length, data, length);
 	exchange->length += length;
-	exchange->http->bodies += length;
 }
 
 /* Runs on a thread of the pool, or on libmicrohttpd's if the request was
