@@ -490,6 +490,8 @@ Test(open, in_a_child_every_function_is_EOWNERDEAD)
 		    -EOWNERDEAD;
 		fine &= hwt_durable_get(place.durable, "a", 1, &info, NULL,
 			    0) == -EOWNERDEAD;
+		fine &= hwt_durable_pause(place.durable, "q") == -EOWNERDEAD;
+		fine &= hwt_durable_resume(place.durable, "q") == -EOWNERDEAD;
 		fine &= hwt_durable_read_stats(place.durable, &stats) ==
 		    -EOWNERDEAD;
 		fine &= hwt_durable_worker_start(
