@@ -123,6 +123,12 @@ api_refuse(struct api *api)
 	}
 }
 
+void
+api_fail(struct api *api, int error)
+{
+	fail_error(api, error, NULL, 0);
+}
+
 /* What a request says. */
 
 /* What it writes is an object. */
@@ -169,10 +175,8 @@ hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The id in the path, which may have any bytes. False: it is none, and that is
- * answered. */
-static bool
-id_read(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length)
+bool
+api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length)
 {
 	const char *from = api->escaped, *end = from + api->escaped_length;
 	size_t length = 0;
@@ -365,7 +369,7 @@ api_put(struct api *api)
 	size_t id_length;
 	int result;
 
-	if (!id_read(api, id, &id_length))
+	if (!api_id(api, id, &id_length))
 		return;
 	value = body_load(api);
 	if (value == NULL)
@@ -383,8 +387,8 @@ api_put(struct api *api)
 
 /* One task. */
 
-static void
-answer_done(struct api *api, int error, const char *id, size_t id_length,
+void
+api_done(struct api *api, int error, const char *id, size_t id_length,
     const char *state)
 {
 	FILE *body;
@@ -405,10 +409,9 @@ api_cancel(struct api *api)
 	char id[HWT_DURABLE_ID_MAX];
 	size_t id_length;
 
-	if (id_read(api, id, &id_length))
-		answer_done(api,
-		    hwt_durable_cancel(api->durable, id, id_length), id,
-		    id_length, "cancelled");
+	if (api_id(api, id, &id_length))
+		api_done(api, hwt_durable_cancel(api->durable, id, id_length),
+		    id, id_length, "cancelled");
 }
 
 void
@@ -420,14 +423,14 @@ api_reschedule(struct api *api)
 	const char *wrong;
 	size_t id_length;
 
-	if (!id_read(api, id, &id_length))
+	if (!api_id(api, id, &id_length))
 		return;
 	value = body_load(api);
 	if (value == NULL)
 		return;
 	wrong = task_json_read(value, TASK_TIME, &task);
 	if (wrong == NULL)
-		answer_done(api,
+		api_done(api,
 		    hwt_durable_reschedule(
 			api->durable, id, id_length, task.delay_ns, task.flags),
 		    id, id_length, "pending");
@@ -445,7 +448,7 @@ api_show(struct api *api)
 	FILE *body;
 	int error;
 
-	if (!id_read(api, id, &id_length))
+	if (!api_id(api, id, &id_length))
 		return;
 	payload = malloc(HWT_DURABLE_PAYLOAD_MAX);
 	error = payload == NULL ? -ENOMEM
@@ -469,4 +472,36 @@ api_show(struct api *api)
 		rewind(api->answer->body);
 		fail_error(api, error, id, id_length);
 	}
+}
+
+/* Queues. */
+
+static void
+queue_do(struct api *api, int (*call)(struct hwt_durable *, const char *),
+    bool paused)
+{
+	char queue[HWT_DURABLE_QUEUE_MAX + 1] = "";
+	int error;
+
+	if (api->escaped_length <= HWT_DURABLE_QUEUE_MAX)
+		memcpy(queue, api->escaped, api->escaped_length);
+	error = call(api->durable, queue);
+	if (error != 0)
+		api_fail(api, error);
+	else
+		(void)fprintf(answer_json(api, 200),
+		    "{\"queue\":\"%s\",\"paused\":%s}\n", queue,
+		    paused ? "true" : "false");
+}
+
+void
+api_pause(struct api *api)
+{
+	queue_do(api, hwt_durable_pause, true);
+}
+
+void
+api_resume(struct api *api)
+{
+	queue_do(api, hwt_durable_resume, false);
 }

@@ -28,4 +28,24 @@ void api_show(struct api *api);
 void api_cancel(struct api *api);
 void api_reschedule(struct api *api);
 
+/* Below /v1/dead. */
+void api_dead(struct api *api);
+void api_replay(struct api *api);
+void api_drop(struct api *api);
+
+/* Below /v1/queues. */
+void api_pause(struct api *api);
+void api_resume(struct api *api);
+
+/* The id in the path, which may have any bytes. False: it is none, and that is
+ * answered. */
+bool api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length);
+
+/* Answers an error of the library. */
+void api_fail(struct api *api, int error);
+
+/* Answers an error, or the state that a task has now. */
+void api_done(struct api *api, int error, const char *id, size_t id_length,
+    const char *state);
+
 #endif

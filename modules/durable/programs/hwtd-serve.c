@@ -258,7 +258,22 @@ route_health(struct api *api)
 	(void)pthread_mutex_unlock(&sample.lock);
 }
 
-/* The test of openapi.json reads this table. */
+static void
+route_stat(struct api *api)
+{
+	(void)pthread_mutex_lock(&sample.lock);
+	sample_take();
+	if (sample.error != 0)
+		api_fail(api, sample.error);
+	else {
+		api->answer->type = "application/json";
+		metrics_json(api->answer->body,
+		    engine_space(durable_engine(sample.durable)), &sample.stats,
+		    &sample.queues);
+	}
+	(void)pthread_mutex_unlock(&sample.lock);
+}
+
 static const struct route routes[] = {
     {"GET", "/metrics", route_metrics, true},
     {"GET", "/health", route_health, true},
@@ -267,6 +282,12 @@ static const struct route routes[] = {
     {"GET", "/v1/tasks/{id}", api_show, false},
     {"POST", "/v1/tasks/{id}/cancel", api_cancel, false},
     {"POST", "/v1/tasks/{id}/reschedule", api_reschedule, false},
+    {"GET", "/v1/dead", api_dead, false},
+    {"POST", "/v1/dead/{id}/replay", api_replay, false},
+    {"POST", "/v1/dead/{id}/drop", api_drop, false},
+    {"GET", "/v1/stat", route_stat, false},
+    {"POST", "/v1/queues/{id}/pause", api_pause, false},
+    {"POST", "/v1/queues/{id}/resume", api_resume, false},
 };
 
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))

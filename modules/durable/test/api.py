@@ -431,6 +431,108 @@ class Tasks(Api):
         self.assertEqual(shown, self.show("d"))
 
 
+class Dead(Api):
+    """Dead letters, queues and counters."""
+
+    def setUp(self):
+        super().setUp()
+        self.ctl("init", "--shards=2")
+        self.serve()
+
+    def fail(self, names):
+        """They become dead letters."""
+        running = self.start("hwt-exec", "--queue=bad", "--threads=8",
+                             "--fail-status=3", "--", "sh", "-c",
+                             "echo '<b>why</b>' >&2; exit 3")
+        self.send("POST", "/v1/tasks", [
+            {"queue": "bad", "in": 0, "id": name} for name in names])
+        wait_until(lambda: self.ask("GET", "/v1/stat").json["dead"] ==
+                   len(names))
+        self.assertEqual(running.end(), YES)
+
+    def pages(self, between=lambda page: None):
+        """The ids of all pages."""
+        told = []
+        cursor = ""
+        while cursor is not None:
+            answer = self.ask("GET", "/v1/dead" + cursor)
+            self.assertEqual(answer.status, 200, answer.body)
+            page = [task["id"] for task in answer.json["tasks"]]
+            self.assertLessEqual(len(page), 100)
+            told += page
+            between(page)
+            cursor = answer.json["cursor"]
+            cursor = cursor and "?cursor=" + cursor
+        return told
+
+    def test_they_are_listed_replayed_and_dropped(self):
+        self.assertEqual(self.ask("GET", "/v1/dead").json,
+                         {"tasks": [], "cursor": None})
+        self.fail(["a", "b"])
+        tasks = self.ask("GET", "/v1/dead").json["tasks"]
+        self.assertEqual({task["id"] for task in tasks}, {"a", "b"})
+        for task in tasks:
+            self.assertEqual({**task, "payload": ""}, self.show(task["id"]))
+            self.assertIn("<b>why</b>", task["error"])
+        for verb, name, state in (("replay", "a", "pending"),
+                                  ("drop", "b", "dropped")):
+            path = f"/v1/dead/{name}/{verb}"
+            self.assertEqual(self.ask("POST", path).json,
+                             {"id": name, "state": state})
+            self.refused(404, "ENOENT", "POST", path)
+        self.assertEqual(self.ask("GET", task_path("b")).status, 404)
+        self.assertEqual(self.show("a")["generation"], 2)
+        self.assertEqual(self.pages(), [])
+        self.check()
+
+    def test_pages_leave_nothing_out_while_others_go(self):
+        names = [f"t{i:03}" for i in range(250)]
+        # That many of one time, of which the order is that of their ids.
+        self.fail(names)
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        for shard in range(2):
+            key = "{%s:%d}:dead" % (self.space, shard)
+            for name in client("ZRANGE", key, 0, -1):
+                client("ZADD", key, 1000, name)
+        self.assertEqual(sorted(self.pages()), names)
+
+        def drop(page):
+            for name in page:
+                self.assertEqual(self.ask(
+                    "POST", f"/v1/dead/{name}/drop").status, 200)
+
+        self.assertEqual(sorted(self.pages(drop)), names)
+        self.assertEqual(self.pages(), [])
+
+    def test_cursors_that_make_no_sense(self):
+        for text in ("", "x", "1", "1-", "-1-1-", "1-1-6", "1-1-6X", "1-1-6z",
+                     "1-1-61-", "9999999999-1-", "1--61", "0x1-1-",
+                     "1-1-" + "61" * 65, "0-99999999999999999999-"):
+            self.refused(400, "EINVAL", "GET", "/v1/dead?cursor=" + text)
+        self.assertEqual(self.ask("GET", "/v1/dead?cursor=7-1-").json,
+                         {"tasks": [], "cursor": None})
+
+    def test_queues(self):
+        for _ in range(3):
+            self.send("POST", "/v1/tasks", {"queue": "q", "in": 0})
+        stat = wait_until(lambda: (
+            said := self.ask("GET", "/v1/stat").json)["delivered"] == 3 and
+            said)
+        self.assertEqual([(each["queue"], each["waiting"])
+                          for each in stat["queues"]], [("q", 3)])
+        for verb, paused in (("pause", True), ("resume", False)):
+            for _ in range(2):
+                self.assertEqual(
+                    self.ask("POST", f"/v1/queues/q/{verb}").json,
+                    {"queue": "q", "paused": paused})
+            shards = self.ctl("stat", "--json").json["queues"][0]
+            self.assertEqual(shards["paused_shards"], 2 if paused else 0)
+            for name in ("a%20b", "", "x" * 65, "%71"):
+                self.refused(400, "EINVAL", "POST",
+                             f"/v1/queues/{name}/{verb}")
+
+
 class Engines(Api):
     """The engine is away, full or hangs."""
 
