@@ -9,14 +9,14 @@ $(eval $(call module_tests,checkout))
 # memory.
 explored_alone += $(checkout)
 checkout_shim := -include $(checkout_test)/explore_shim.h
-checkout_programs := $(wildcard $(checkout_test)/explore_*.c)
+checkout_explorer := $(wildcard $(checkout_test)/explore_*.c)
 checkout_explored := $(addsuffix .o,$(basename $(checkout) \
-	$(checkout_programs)))
+	$(checkout_explorer)))
 $(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
 	own = $(checkout_shim)
 # Not at random addresses, as the shards follow from these.
 build/%/checkout-explore: $$(call objects,$(checkout) \
-		$(checkout_programs) test/explore/explore.c)
+		$(checkout_explorer) test/explore/explore.c)
 	$(call say,LD)
 	$(Q)$(link) -no-pie -o $@ $(filter %.o,$^) $(libs)
 
