@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "observe/page.h"
+#include "observe/utf8.h"
 
 /* Each byte of a name may become three. */
 #define LABEL_BYTES (3 * 16)
@@ -59,36 +60,6 @@ struct report {
 	bool heads; /* with # HELP and # TYPE */
 };
 
-/* The length of the character that stands there in UTF-8; 0: none does. */
-static inline size_t
-utf8_length(const char *text)
-{
-	const unsigned char *byte = (const void *)text;
-	unsigned char low = 0x80, high = 0xbf;
-	size_t length, i;
-
-	if (byte[0] < 0x80)
-		return 1;
-	if (byte[0] < 0xc2 || byte[0] > 0xf4)
-		return 0;
-	length = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
-	if (byte[0] == 0xe0)
-		low = 0xa0; /* a longer form than needed */
-	else if (byte[0] == 0xed)
-		high = 0x9f; /* half of a pair of UTF-16 */
-	else if (byte[0] == 0xf0)
-		low = 0x90;
-	else if (byte[0] == 0xf4)
-		high = 0x8f; /* beyond the last character */
-	for (i = 1; i < length; i++) {
-		if (byte[i] < low || byte[i] > high)
-			return 0;
-		low = 0x80;
-		high = 0xbf;
-	}
-	return length;
-}
-
 /* A name as both formats want it between quotes: valid UTF-8, with the quote,
  * the backslash and the newline escaped. JSON has no other control characters
  * in strings, and Prometheus no way to escape them: they are replaced. */
@@ -98,7 +69,7 @@ quote_name(char *quoted, const char *name)
 	size_t length;
 
 	for (; *name != '\0'; name += length > 0 ? length : 1) {
-		length = utf8_length(name);
+		length = utf8_length(name, 4);
 		if (*name == '"' || *name == '\\' || *name == '\n') {
 			*quoted++ = '\\';
 			*quoted++ = (char)(*name == '\n' ? 'n' : *name);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "observe/utf8.h"
+
 static bool
 is_digit(char c)
 {
@@ -56,36 +58,6 @@ text_seconds(const char *text, size_t length, uint64_t *ns)
 	return true;
 }
 
-/* By the table of well-formed sequences in chapter 3 of Unicode. */
-size_t
-text_character(const char *text, size_t length)
-{
-	const unsigned char *byte = (const unsigned char *)text;
-	unsigned char low = 0x80, high = 0xbf;
-	size_t count, i;
-
-	if (byte[0] < 0x80)
-		return 1;
-	if (byte[0] < 0xc2 || byte[0] > 0xf4)
-		return 0;
-	count = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
-	if (byte[0] == 0xe0)
-		low = 0xa0;
-	if (byte[0] == 0xed)
-		high = 0x9f;
-	if (byte[0] == 0xf0)
-		low = 0x90;
-	if (byte[0] == 0xf4)
-		high = 0x8f;
-	if (length < count || byte[1] < low || byte[1] > high)
-		return 0;
-	for (i = 2; i < count; i++) {
-		if (byte[i] < 0x80 || byte[i] > 0xbf)
-			return 0;
-	}
-	return count;
-}
-
 /* Of one byte, or of two: U+0080 to U+009F. */
 static bool
 is_control(const char *text, size_t count)
@@ -102,7 +74,7 @@ text_write(FILE *file, const char *text, size_t length)
 	size_t at, count;
 
 	for (at = 0; at < length; at += count) {
-		count = text_character(text + at, length - at);
+		count = utf8_length(text + at, length - at);
 		if (count > 0 && !is_control(text + at, count)) {
 			(void)fwrite(text + at, 1, count, file);
 			continue;
@@ -187,7 +159,7 @@ is_utf8(const char *text, size_t length)
 	size_t at, count;
 
 	for (at = 0; at < length; at += count) {
-		count = text_character(text + at, length - at);
+		count = utf8_length(text + at, length - at);
 		if (count == 0)
 			return false;
 	}
@@ -218,7 +190,7 @@ json_write(FILE *file, const char *key, const char *text, size_t length)
 	}
 	(void)fprintf(file, "\"%s\":\"", key);
 	for (at = 0; at < length; at += count) {
-		count = text_character(text + at, length - at);
+		count = utf8_length(text + at, length - at);
 		json_character(file, text + at, count);
 	}
 	(void)fputc('"', file);

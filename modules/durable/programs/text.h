@@ -17,10 +17,6 @@ bool text_number(
  * than 2^63 ns. */
 bool text_seconds(const char *text, size_t length, uint64_t *ns);
 
-/* How many bytes the character takes that text begins with; 0 if that is no
- * UTF-8, or if there are no more than length bytes of it. length is not 0. */
-size_t text_character(const char *text, size_t length);
-
 /* Writes it so that it neither ends the line nor controls a terminal: what is
  * no UTF-8, and control characters, as \xHH. */
 void text_write(FILE *file, const char *text, size_t length);
