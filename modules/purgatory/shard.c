@@ -46,24 +46,17 @@ chunk_unlist(struct shard *shard, struct key_chunk *chunk)
 	    chunk->previous;
 }
 
+/* Behind previous; NULL: at the front. */
 static void
-chunk_list_first(struct shard *shard, struct key_chunk *chunk)
+chunk_list(
+    struct shard *shard, struct key_chunk *chunk, struct key_chunk *previous)
 {
-	chunk->previous = NULL;
-	chunk->next = shard->chunks;
-	*(chunk->next != NULL ? &chunk->next->previous : &shard->last_chunk) =
-	    chunk;
-	shard->chunks = chunk;
-}
-
-static void
-chunk_list_last(struct shard *shard, struct key_chunk *chunk)
-{
-	chunk->next = NULL;
-	chunk->previous = shard->last_chunk;
+	chunk->previous = previous;
+	chunk->next = previous != NULL ? previous->next : shard->chunks;
 	*(chunk->previous != NULL ? &chunk->previous->next : &shard->chunks) =
 	    chunk;
-	shard->last_chunk = chunk;
+	*(chunk->next != NULL ? &chunk->next->previous : &shard->last_chunk) =
+	    chunk;
 }
 
 /* Pages are mapped: malloc might keep them. */
@@ -99,7 +92,7 @@ chunk_create(struct shard *shard)
 	    (uint32_t)((bytes - sizeof(*chunk)) / sizeof(struct key));
 	chunk->used = 0;
 	chunk->begun = 0;
-	chunk_list_first(shard, chunk);
+	chunk_list(shard, chunk, NULL);
 	shard->memory_bytes += bytes;
 	return chunk;
 }
@@ -142,7 +135,7 @@ key_alloc(struct shard *shard)
 	key->chunk = chunk;
 	if (++chunk->used == chunk->count && chunk != shard->last_chunk) {
 		chunk_unlist(shard, chunk);
-		chunk_list_last(shard, chunk);
+		chunk_list(shard, chunk, shard->last_chunk);
 	}
 	return key;
 }
@@ -174,7 +167,7 @@ key_free(struct shard *shard, struct key *key)
 	chunk->free = key;
 	if (chunk->used-- == chunk->count && chunk != shard->chunks) {
 		chunk_unlist(shard, chunk);
-		chunk_list_first(shard, chunk);
+		chunk_list(shard, chunk, NULL);
 	}
 	if (chunk->used == 0)
 		chunk_becomes_empty(shard, chunk);
