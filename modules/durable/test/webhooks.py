@@ -24,7 +24,7 @@ import time
 import unittest
 
 from engine import free_port
-from programs import USAGE, Programs, call, wait_until
+from programs import USAGE, Programs, call, main, wait_until
 
 ANSWER = b"HTTP/1.1 %s\r\nContent-Length: %d\r\n%s\r\n%s"
 SECRET = b"0123456789abcdefghijklmnopqrstuv"
@@ -750,15 +750,6 @@ class Https(Webhooks):
              "a redirect, .*https to http"),
         ], 2)
         self.assertEqual(self.server.accepted, 0)
-
-
-def main():
-    """The last line says how many passed, failed and were skipped."""
-    result = unittest.main(exit=False).result
-    failed = len(result.failures) + len(result.errors)
-    skipped = len(result.skipped)
-    print("tally", result.testsRun - failed - skipped, failed, skipped)
-    return 0 if result.wasSuccessful() else 1
 
 
 if __name__ == "__main__":
