@@ -3,7 +3,7 @@
  * hwt_cancel in every state of a timeout. What its handle is worth afterwards,
  * and what garbage it accepts, is in safe_handles.c.
  */
-#include "test/spec/support.h"
+#include "test/spec/support_promises.h"
 
 #include <stdlib.h>
 
@@ -92,47 +92,32 @@ ManualTest(cancel, from_its_own_task_it_is_in_progress)
 	assert_u64(manual_stats().cancelled, 0);
 }
 
-Test(cancel, while_the_task_runs_elsewhere_it_is_in_progress)
+RunningTest(cancel, while_the_task_runs_elsewhere_it_is_in_progress)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
+	hwt_timeout timeout = running.probe.handle;
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeout(timer, &probe.handle, probe_task, &probe, 0));
-	gate_await(&gate);
+	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
+	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
 
-	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
-	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
-
-	gate_open(&gate);
-	wait_for(&probe.runs, 1);
-	worker_timer_close(timer);
-	assert_u64(probe.runs, 1);
+	gate_open(&running.gate);
+	wait_for(&running.probe.runs, 1);
+	assert_ok(hwt_stop(live.timer, NULL));
+	assert_u64(running.probe.runs, 1);
 }
 
-Test(cancel, a_running_periodic_task_is_in_progress_and_runs_no_more)
+RunningPeriodicTest(
+    cancel, a_running_periodic_task_is_in_progress_and_runs_no_more)
 {
-	struct hwt *timer = worker_timer_open(HWT_US(100));
-	struct gate gate;
-	struct probe probe = {.then = probe_then_gate, .data = &gate};
-	struct probe later = {0};
-	struct hwt_spec spec = {
-	    .task = probe_task, .arg = &probe, .period_ns = HWT_US(100)};
+	hwt_timeout timeout = running.probe.handle;
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeouts(timer, 1, &spec, &probe.handle));
-	gate_await(&gate);
+	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
+	gate_open(&running.gate);
+	for (unsigned tick = 0; tick < 5; tick++)
+		live_pass_tick();
 
-	assert_rc(hwt_cancel(timer, probe.handle), -EINPROGRESS);
-	gate_open(&gate);
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &later, HWT_MS(5)));
-	wait_for(&later.runs, 1);
-
-	assert_u64(probe.runs, 1);
-	assert_rc(hwt_cancel(timer, probe.handle), -ENOENT);
-	assert_u64(hwt_pending_timeouts(timer), 0);
-	worker_timer_close(timer);
+	assert_u64(running.probe.runs, 1);
+	assert_rc(hwt_cancel(live.timer, timeout), -ENOENT);
+	assert_u64(hwt_pending_timeouts(live.timer), 0);
 }
 
 static hwt_timeout all_handles[100];

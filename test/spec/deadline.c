@@ -31,21 +31,6 @@ move_to(struct probe *probe, uint64_t deadline_ns)
 	assert_ok(hwt_reschedule_at(manual.timer, probe->handle, deadline_ns));
 }
 
-/* The tick on which probe runs, turning one by one. */
-static uint64_t
-tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
-{
-	uint64_t tick = 0;
-
-	for (uint64_t index = first; index <= last; index++) {
-		manual_tick(index);
-		if (tick == 0 && probe->runs > 0)
-			tick = index;
-	}
-	cr_assert(probe->runs <= 1, "it ran more than once");
-	return tick;
-}
-
 /* hwt_now. */
 
 ManualTest(deadline, now_is_a_manual_timers_own_clock)

@@ -519,19 +519,23 @@ WorkerTest(lifecycle, stop_from_a_task_in_the_worker_is_a_deadlock)
 	assert_rc(probe.rc, -EDEADLK);
 }
 
-ExecutorTest(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too,
-    EXECUTOR_HOLDS)
+/* What then gets in a task that an executor held at a stop. */
+static int
+rc_after_stop(void (*then)(struct probe *))
 {
-	struct probe probe = {.then = then_stop};
+	struct probe probe = {.then = then, .data = manual.timer};
 
-	probe.data = manual.timer;
 	probe_schedule(&probe, 0);
 	manual_tick(1);
 	assert_ok(hwt_stop(manual.timer, NULL));
-
 	assert_ok(executor_run(&executor, 0));
+	return probe.rc;
+}
 
-	assert_rc(probe.rc, -EDEADLK);
+ExecutorTest(lifecycle, stop_from_a_held_task_is_a_deadlock_after_a_stop_too,
+    EXECUTOR_HOLDS)
+{
+	assert_rc(rc_after_stop(then_stop), -EDEADLK);
 }
 
 static void
@@ -637,16 +641,7 @@ ManualTest(lifecycle, destroy_before_stop_is_busy)
 
 ExecutorTest(lifecycle, destroy_from_its_own_held_task_is_busy, EXECUTOR_HOLDS)
 {
-	struct probe probe = {.then = then_destroy};
-
-	probe.data = manual.timer;
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_ok(executor_run(&executor, 0));
-
-	assert_rc(probe.rc, -EBUSY);
+	assert_rc(rc_after_stop(then_destroy), -EBUSY);
 }
 
 ExecutorTest(lifecycle,
@@ -669,23 +664,17 @@ ExecutorTest(lifecycle,
 	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
 }
 
-WorkerTest(lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
+RunningPeriodicTest(
+    lifecycle, a_periodic_timeout_that_is_running_at_stop_runs_its_last)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
-	struct hwt_spec spec = {
-	    .task = probe_task, .arg = &probe, .period_ns = HWT_MS(1)};
 	struct hwt_unprocessed list;
 
-	gate_init(&gate);
-	assert_ok(hwt_new_timeouts(live.timer, 1, &spec, NULL));
-	gate_await(&gate);
 	assert_rc(hwt_stop_within(live.timer, 0, NULL), -ETIMEDOUT);
-	gate_open(&gate);
+	gate_open(&running.gate);
 	assert_ok(hwt_stop(live.timer, &list));
 
 	assert_u64(list.count, 0);
-	assert_u64(probe.runs, 1);
+	assert_u64(running.probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
 }
 

@@ -8,8 +8,6 @@
  */
 #include "test/spec/support_promises.h"
 
-#include <stdlib.h>
-
 SUITE(prompt_release);
 
 static struct recording_executor executor;
@@ -18,9 +16,9 @@ static struct recording_executor executor;
 #define FAR HWT_SEC(3600)
 
 static uint64_t
-memory(struct fixture *fixture)
+memory(void)
 {
-	return fixture_stats(fixture).memory_bytes;
+	return manual_stats().memory_bytes;
 }
 
 /* What a test does again and again needs no more memory than it did the first
@@ -44,32 +42,30 @@ assert_flat(struct flat *flat, uint64_t bytes)
 	assert_u64(bytes, flat->tenth_bytes);
 }
 
+static hwt_timeout crowd[CROWD];
+
 static void
-schedule_crowd(hwt_timeout *timeouts)
+schedule_crowd(void)
 {
 	for (unsigned index = 0; index < CROWD; index++)
-		timeouts[index] =
-		    schedule_task(manual.timer, forbidden_task, FAR);
+		crowd[index] = schedule_task(manual.timer, forbidden_task, FAR);
 }
 
 static void
-cancel_crowd(const hwt_timeout *timeouts)
+cancel_crowd(void)
 {
 	for (unsigned index = 0; index < CROWD; index++)
-		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+		assert_ok(hwt_cancel(manual.timer, crowd[index]));
 }
 
 ManualTest(prompt_release, more_live_timeouts_take_more_memory)
 {
-	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
-	uint64_t before;
-
 	/* All other tests of this suite lean on this. */
-	before = memory(&manual);
-	schedule_crowd(timeouts);
+	uint64_t before = memory();
 
-	cr_assert(memory(&manual) >= before + CROWD * 64);
-	free(timeouts);
+	schedule_crowd();
+
+	cr_assert(memory() >= before + CROWD * 64);
 }
 
 ManualTest(prompt_release, what_is_not_placed_yet_serves_another_at_once)
@@ -79,29 +75,27 @@ ManualTest(prompt_release, what_is_not_placed_yet_serves_another_at_once)
 
 	timeout = schedule_task(manual.timer, forbidden_task, FAR);
 	assert_ok(hwt_cancel(manual.timer, timeout));
-	after_first = memory(&manual);
+	after_first = memory();
 
 	for (unsigned turn = 0; turn < 2000000; turn++) {
 		timeout = schedule_task(manual.timer, forbidden_task, FAR);
 		assert_ok(hwt_cancel(manual.timer, timeout));
 	}
 
-	assert_u64(memory(&manual), after_first);
+	assert_u64(memory(), after_first);
 }
 
 ManualTest(prompt_release, what_is_placed_serves_another_one_tick_later)
 {
-	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
 	struct flat flat = {0};
 
 	for (unsigned turn = 0; turn < 50; turn++) {
-		schedule_crowd(timeouts);
+		schedule_crowd();
 		manual_step(FIXTURE_TICK);
-		assert_flat(&flat, memory(&manual));
-		cancel_crowd(timeouts);
+		assert_flat(&flat, memory());
+		cancel_crowd();
 		manual_step(FIXTURE_TICK);
 	}
-	free(timeouts);
 }
 
 ManualTest(prompt_release, started_timeouts_serve_others_in_the_next_tick)
@@ -113,7 +107,7 @@ ManualTest(prompt_release, started_timeouts_serve_others_in_the_next_tick)
 			assert_ok(hwt_new_timeout(
 			    manual.timer, NULL, idle_task, NULL, FIXTURE_TICK));
 		assert_u64(manual_step(FIXTURE_TICK), CROWD);
-		assert_flat(&flat, memory(&manual));
+		assert_flat(&flat, memory());
 	}
 }
 
@@ -124,32 +118,30 @@ ManualTest(prompt_release, what_was_cancelled_in_a_long_sleep_serves_at_once)
 
 	timeout = schedule_task(manual.timer, forbidden_task, FAR);
 	assert_u64(manual_wait(), FAR);
-	first_bytes = memory(&manual);
+	first_bytes = memory();
 
 	for (unsigned turn = 0; turn < CROWD; turn++) {
 		assert_ok(hwt_cancel(manual.timer, timeout));
 		timeout = schedule_task(manual.timer, forbidden_task, FAR);
 	}
 
-	assert_u64(memory(&manual), first_bytes);
+	assert_u64(memory(), first_bytes);
 	assert_u64(manual.wakes, 0);
 	assert_u64(manual_wait(), FAR);
 }
 
 ManualTest(prompt_release, next_wakeup_releases_what_was_cancelled)
 {
-	hwt_timeout *timeouts = calloc(CROWD, sizeof(*timeouts));
 	struct flat flat = {0};
 
 	/* The clock stands still: nobody owes an advance. */
 	for (unsigned turn = 0; turn < 20; turn++) {
-		schedule_crowd(timeouts);
+		schedule_crowd();
 		assert_u64(manual_wait(), FAR);
-		assert_flat(&flat, memory(&manual));
-		cancel_crowd(timeouts);
+		assert_flat(&flat, memory());
+		cancel_crowd();
 		assert_u64(manual_wait(), HWT_NEVER);
 	}
-	free(timeouts);
 }
 
 static void
@@ -178,7 +170,7 @@ ManualTest(prompt_release, records_come_back_from_an_executor)
 		for (unsigned index = 0; index < EXECUTOR_PLACES; index++)
 			assert_rc(executor_run(&executor, index),
 			    index % 2 == 0 ? -ENOENT : 0);
-		assert_flat(&flat, memory(&manual));
+		assert_flat(&flat, memory());
 	}
 }
 
@@ -192,29 +184,29 @@ ManualTest(prompt_release, records_come_back_from_an_executor)
 static uint64_t
 sway(unsigned count, unsigned turns, uint64_t delay_ns, bool waits)
 {
-	static hwt_timeout timeouts[SWAYING];
+	static hwt_timeout swaying[SWAYING];
 	uint64_t last_ns, bytes;
 
 	manual_open(NULL);
 	last_ns = manual.now_ns + delay_ns;
 	for (unsigned index = 0; index < count; index++)
-		timeouts[index] =
+		swaying[index] =
 		    schedule_task(manual.timer, idle_task, delay_ns);
 	for (unsigned turn = 0; turn < turns; turn++) {
 		(void)manual_step(0);
 		for (unsigned index = 0; index < count; index++)
 			assert_ok(hwt_reschedule(
-			    manual.timer, timeouts[index], FIXTURE_TICK));
+			    manual.timer, swaying[index], FIXTURE_TICK));
 		(void)manual_step(0);
 		for (unsigned index = 0; index < count; index++)
-			assert_ok(hwt_reschedule(manual.timer, timeouts[index],
+			assert_ok(hwt_reschedule(manual.timer, swaying[index],
 			    last_ns - manual.now_ns));
 		assert_u64(manual_step(FIXTURE_TICK), 0);
 		if (waits)
 			(void)manual_wait();
 	}
 
-	bytes = memory(&manual);
+	bytes = memory();
 	assert_u64(manual_step(last_ns - manual.now_ns), count);
 	manual_close();
 	return bytes;
@@ -240,18 +232,43 @@ Test(prompt_release, and_so_they_are_more_than_2_to_the_31_ticks_away)
 #define PEAK 100000
 #define STRIDE 50
 
+static hwt_timeout timeouts[PEAK];
+
 static void
-schedule_peak(struct hwt *timer, hwt_timeout *timeouts)
+schedule_peak(struct hwt *timer)
 {
 	for (unsigned index = 0; index < PEAK; index++)
 		timeouts[index] = schedule_task(timer, forbidden_task, FAR);
 }
 
+/* Returns how much memory it takes. */
+static uint64_t
+manual_peak(void)
+{
+	schedule_peak(manual.timer);
+	manual_step(FIXTURE_TICK);
+	return memory();
+}
+
 static void
-cancel_peak(struct hwt *timer, const hwt_timeout *timeouts)
+cancel_peak(struct hwt *timer)
 {
 	for (unsigned index = 0; index < PEAK; index++)
 		assert_ok(hwt_cancel(timer, timeouts[index]));
+}
+
+/* The worker sees what was freed, and then it is time to release that. */
+static void
+step_to_release(void)
+{
+	manual_step(HWT_MS(50));
+	manual_step(HWT_MS(250));
+}
+
+static bool
+memory_is_of_few(void)
+{
+	return memory() <= PEAK * 64 / 10;
 }
 
 /* What a thread's cache and the queues keep. */
@@ -291,9 +308,17 @@ __wrap_madvise(void *memory, size_t bytes, int advice)
 	return __real_madvise(memory, bytes, advice);
 }
 
+/* The next call waits, until madvise_waits is false again. */
+static void
+await_madvise(void)
+{
+	while (!madvise_is_waiting)
+		sleep_ns(HWT_MS(1));
+}
+
 /* So that no page is complete before nearly all records are collected. */
 static void
-cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
+cancel_peak_in_strides(struct hwt *timer)
 {
 	for (unsigned first = 0; first < STRIDE; first++) {
 		for (unsigned index = first; index < PEAK; index += STRIDE)
@@ -304,49 +329,54 @@ cancel_peak_in_strides(struct hwt *timer, const hwt_timeout *timeouts)
 /* A worker that is slow, in the middle of releasing. */
 WorkerTest(prompt_release, what_the_worker_holds_serves_others)
 {
-	static hwt_timeout timeouts[PEAK];
 	uint64_t peak_bytes;
 
-	schedule_peak(live.timer, timeouts);
+	schedule_peak(live.timer);
 	peak_bytes = live_stats().memory_bytes;
 	madvise_waits = true;
-	cancel_peak_in_strides(live.timer, timeouts);
-	while (!madvise_is_waiting)
-		sleep_ns(HWT_MS(1));
+	cancel_peak_in_strides(live.timer);
+	await_madvise();
 
-	schedule_peak(live.timer, timeouts);
+	schedule_peak(live.timer);
 	cr_assert(live_stats().memory_bytes <= peak_bytes + peak_bytes / 4);
 
 	madvise_waits = false;
-	cancel_peak(live.timer, timeouts);
+	cancel_peak(live.timer);
 	await_memory_of_few();
 }
 
 static void *
 advance_far(void *argument)
 {
-	struct fixture *fixture = argument;
-
-	fixture->now_ns += HWT_MS(250);
-	(void)hwt_advance(fixture->timer, NULL);
+	(void)argument;
+	manual.now_ns += HWT_MS(250);
+	(void)hwt_advance(manual.timer, NULL);
 	return NULL;
+}
+
+/* A thread that is in the middle of releasing a peak. */
+static pthread_t
+begin_release(void)
+{
+	pthread_t thread;
+
+	cancel_peak_in_strides(manual.timer);
+	manual_step(HWT_MS(50));
+	madvise_waits = true;
+	cr_assert(pthread_create(&thread, NULL, advance_far, NULL) == 0);
+	await_madvise();
+	return thread;
 }
 
 /* Who turns a timer by hand releases its memory at once, but not any more
  * when somebody wants to stop it. */
 ManualTest(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 {
-	static hwt_timeout timeouts[PEAK];
 	pthread_t thread;
 	unsigned calls;
 
-	schedule_peak(manual.timer, timeouts);
-	cancel_peak_in_strides(manual.timer, timeouts);
-	manual_step(HWT_MS(50));
-	madvise_waits = true;
-	cr_assert(pthread_create(&thread, NULL, advance_far, &manual) == 0);
-	while (!madvise_is_waiting)
-		sleep_ns(HWT_MS(1));
+	schedule_peak(manual.timer);
+	thread = begin_release();
 	assert_rc(hwt_stop_within(manual.timer, HWT_MS(1), NULL), -ETIMEDOUT);
 	calls = madvise_all;
 	madvise_waits = false;
@@ -360,19 +390,13 @@ ManualTest(prompt_release, a_stop_does_not_wait_for_memory_to_go_back)
 /* And so it does when something is due meanwhile, but for the rest. */
 ManualTest(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
 {
-	static hwt_timeout timeouts[PEAK];
 	struct probe probe = {0};
 	pthread_t thread;
 	unsigned calls;
 
-	schedule_peak(manual.timer, timeouts);
-	cancel_peak_in_strides(manual.timer, timeouts);
+	schedule_peak(manual.timer);
 	probe_schedule(&probe, HWT_MS(350));
-	manual_step(HWT_MS(50));
-	madvise_waits = true;
-	cr_assert(pthread_create(&thread, NULL, advance_far, &manual) == 0);
-	while (!madvise_is_waiting)
-		sleep_ns(HWT_MS(1));
+	thread = begin_release();
 	manual.now_ns += HWT_MS(50);
 	calls = madvise_all;
 	madvise_waits = false;
@@ -382,7 +406,7 @@ ManualTest(prompt_release, what_is_due_does_not_wait_for_memory_to_go_back)
 	assert_u64(probe.runs, 0);
 	assert_u64(manual_wait(), 0);
 	assert_u64(manual_step(0), 1);
-	cr_assert(memory(&manual) <= PEAK * 64 / 10);
+	cr_assert(memory_is_of_few());
 }
 
 /* One record of each page, as far as pages have one number in 64 each. */
@@ -393,36 +417,29 @@ pins_a_page(hwt_timeout timeout)
 }
 
 static void
-cancel_pins(struct hwt *timer, const hwt_timeout *timeouts, bool pins)
+cancel_pins(bool pins)
 {
 	for (unsigned index = 0; index < PEAK; index++) {
 		if (pins_a_page(timeouts[index]) == pins)
-			assert_ok(hwt_cancel(timer, timeouts[index]));
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 	}
 }
 
 /* One that is live holds a page, and there is nothing to be tried. */
 ManualTest(prompt_release, pages_with_one_that_is_live_stay_until_it_ends)
 {
-	static hwt_timeout timeouts[PEAK];
-	uint64_t peak_bytes;
-	unsigned calls;
+	uint64_t peak_bytes = manual_peak();
+	unsigned calls = madvise_all;
 
-	schedule_peak(manual.timer, timeouts);
-	manual_step(FIXTURE_TICK);
-	peak_bytes = memory(&manual);
-	calls = madvise_all;
-	cancel_pins(manual.timer, timeouts, false);
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
+	cancel_pins(false);
+	step_to_release();
 	(void)manual_wait();
 	assert_u64(madvise_all, calls);
-	assert_u64(memory(&manual), peak_bytes);
+	assert_u64(memory(), peak_bytes);
 
-	cancel_pins(manual.timer, timeouts, true);
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
-	cr_assert(memory(&manual) <= PEAK * 64 / 10);
+	cancel_pins(true);
+	step_to_release();
+	cr_assert(memory_is_of_few());
 }
 
 /* More slabs than the worker visits in one piece. */
@@ -430,21 +447,20 @@ ManualTest(prompt_release, pages_with_one_that_is_live_stay_until_it_ends)
 
 ManualTest(prompt_release, what_ends_below_many_slabs_in_use_goes_back)
 {
-	static hwt_timeout timeouts[SLABS * 4032];
+	static hwt_timeout many[SLABS * 4032];
 	uint64_t peak_bytes;
 
 	for (unsigned index = 0; index < SLABS * 4032; index++)
-		timeouts[index] =
-		    schedule_task(manual.timer, forbidden_task, FAR);
+		many[index] = schedule_task(manual.timer, forbidden_task, FAR);
 	manual_step(0);
-	peak_bytes = memory(&manual);
+	peak_bytes = memory();
 
 	for (unsigned index = 0; index < 5 * 4032; index++)
-		assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+		assert_ok(hwt_cancel(manual.timer, many[index]));
 	manual_step(FIXTURE_TICK);
 	manual_step(HWT_MS(250));
 
-	cr_assert(memory(&manual) + (1 << 20) <= peak_bytes);
+	cr_assert(memory() + (1 << 20) <= peak_bytes);
 }
 
 /* All pages below these numbers are 255, and 256: the first of each 64 is a
@@ -453,41 +469,32 @@ ManualTest(prompt_release, what_ends_below_many_slabs_in_use_goes_back)
 #define PAGES_OF_A_MEGABYTE 261
 
 static void
-cancel_pages(
-    struct hwt *timer, const hwt_timeout *timeouts, uint64_t from, uint64_t end)
+cancel_pages(uint64_t from, uint64_t end)
 {
 	for (unsigned index = 0; index < PEAK; index++) {
 		uint64_t page = (timeouts[index].id & ((1u << 28) - 1)) / 64;
 
 		if (page >= from && page < end)
-			assert_ok(hwt_cancel(timer, timeouts[index]));
+			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
 	}
 }
 
 ManualTest(prompt_release, less_than_a_megabyte_is_left_to_serve_again)
 {
-	static hwt_timeout timeouts[PEAK];
-	uint64_t peak_bytes;
-	unsigned calls;
+	uint64_t peak_bytes = manual_peak();
+	unsigned calls = madvise_all;
 
-	schedule_peak(manual.timer, timeouts);
-	manual_step(FIXTURE_TICK);
-	peak_bytes = memory(&manual);
-	calls = madvise_all;
-
-	cancel_pages(manual.timer, timeouts, 0, PAGES_OF_LESS);
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
+	cancel_pages(0, PAGES_OF_LESS);
+	step_to_release();
 	(void)manual_wait();
 	assert_u64(madvise_all, calls);
-	assert_u64(memory(&manual), peak_bytes);
+	assert_u64(memory(), peak_bytes);
 
-	cancel_pages(
-	    manual.timer, timeouts, PAGES_OF_LESS, PAGES_OF_A_MEGABYTE);
+	cancel_pages(PAGES_OF_LESS, PAGES_OF_A_MEGABYTE);
 	manual_step(HWT_MS(50));
-	assert_u64(memory(&manual), peak_bytes);
+	assert_u64(memory(), peak_bytes);
 	manual_step(HWT_MS(250));
-	cr_assert(memory(&manual) <= peak_bytes - (1 << 20));
+	cr_assert(memory() <= peak_bytes - (1 << 20));
 }
 
 WorkerTest(prompt_release, what_a_batch_took_in_vain_goes_back)
@@ -509,17 +516,15 @@ WorkerTest(prompt_release, what_a_batch_took_in_vain_goes_back)
 /* As where memory is locked: not tried again, before there was less. */
 ManualTest(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
 {
-	static hwt_timeout timeouts[PEAK];
 	uint64_t peak_bytes;
 	unsigned calls;
 
 	madvise_fails = 1;
-	schedule_peak(manual.timer, timeouts);
+	schedule_peak(manual.timer);
 	manual_step(0);
-	peak_bytes = memory(&manual);
-	cancel_peak(manual.timer, timeouts);
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
+	peak_bytes = memory();
+	cancel_peak(manual.timer);
+	step_to_release();
 	calls = madvise_calls;
 	/* Records, and chunks. */
 	assert_u64(calls, 2);
@@ -527,42 +532,32 @@ ManualTest(prompt_release, what_cannot_go_back_is_tried_once_for_each_peak)
 	manual_step(HWT_MS(250));
 	(void)manual_wait();
 	assert_u64(madvise_calls, calls);
-	assert_u64(memory(&manual), peak_bytes);
+	assert_u64(memory(), peak_bytes);
 
 	/* Also if the worker has not looked while there was less. */
 	madvise_fails = 0;
-	schedule_peak(manual.timer, timeouts);
-	cancel_peak(manual.timer, timeouts);
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
-	cr_assert(memory(&manual) < PEAK * 64 / 2);
-}
-
-static void
-count_task(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	++*(unsigned *)arg;
+	schedule_peak(manual.timer);
+	cancel_peak(manual.timer);
+	step_to_release();
+	cr_assert(memory() < PEAK * 64 / 2);
 }
 
 /* The wheel has forgotten its records, and so the next timeouts must not rely
  * on entries that the last ones had. */
 ManualTest(prompt_release, what_serves_again_after_a_refusal_is_not_lost)
 {
-	static hwt_timeout timeouts[PEAK];
-	unsigned started = 0;
+	_Atomic unsigned started = 0;
 
 	madvise_fails = 1;
-	schedule_peak(manual.timer, timeouts);
+	schedule_peak(manual.timer);
 	manual_step(HWT_MS(50));
-	cancel_peak(manual.timer, timeouts);
-	manual_step(HWT_MS(50));
-	manual_step(HWT_MS(250));
+	cancel_peak(manual.timer);
+	step_to_release();
 	cr_assert(madvise_calls > 0);
 
 	for (unsigned index = 0; index < PEAK; index++)
 		assert_ok(hwt_new_timeout(manual.timer, &timeouts[index],
-		    count_task, &started, FAR + HWT_SEC(1)));
+		    counted_task, &started, FAR + HWT_SEC(1)));
 	manual_step(0);
 	manual_step(FAR + HWT_SEC(2));
 	assert_u64(started, PEAK);
@@ -572,47 +567,37 @@ ManualTest(prompt_release, what_serves_again_after_a_refusal_is_not_lost)
  * slab's pages back, they are not there for others: hence live_settle. */
 WorkerTest(prompt_release, memory_goes_and_comes_without_new_mappings)
 {
-	static hwt_timeout timeouts[PEAK];
 	pid_t worker;
 
-	schedule_peak(live.timer, timeouts);
+	schedule_peak(live.timer);
 	worker = thread_await("hwt-worker");
 	fault_arm(FAULT_MMAP, FAULT_ALWAYS);
 	for (unsigned turn = 0; turn < 3; turn++) {
 		live_pass_tick();
-		cancel_peak(live.timer, timeouts);
+		cancel_peak(live.timer);
 		await_memory_of_few();
 		live_settle(worker);
-		schedule_peak(live.timer, timeouts);
+		schedule_peak(live.timer);
 	}
 	assert_u64(fault_disarm(), 0);
 }
 
-struct peak {
-	struct hwt *timer;
-	hwt_timeout timeouts[PEAK];
-};
-
 static void
 then_cancels_the_peak(struct probe *probe)
 {
-	struct peak *peak = probe->data;
-
-	cancel_peak(peak->timer, peak->timeouts);
+	cancel_peak(probe->data);
 }
 
 /* It is the worker that makes the memory spare, and nothing else is to be done
  * after that: no wake-up but that for the call, and that for the tick. */
 WorkerTest(prompt_release, memory_goes_back_before_a_long_sleep)
 {
-	static struct peak peak;
-	static struct probe probe = {
-	    .then = then_cancels_the_peak, .data = &peak};
+	static struct probe probe = {.then = then_cancels_the_peak};
 	pid_t worker;
 	uint64_t wakeups;
 
-	peak.timer = live.timer;
-	schedule_peak(live.timer, peak.timeouts);
+	probe.data = live.timer;
+	schedule_peak(live.timer);
 	live_pass_tick();
 	worker = thread_await("hwt-worker");
 	live_settle(worker);
@@ -629,54 +614,46 @@ WorkerTest(prompt_release, memory_goes_back_before_a_long_sleep)
 ManualTest(prompt_release,
     who_turns_a_manual_timer_gives_back_when_asking_for_the_wait)
 {
-	static hwt_timeout timeouts[PEAK];
 	struct probe probe = {0};
 	uint64_t peak_bytes;
 
-	schedule_peak(manual.timer, timeouts);
+	schedule_peak(manual.timer);
 	manual_step(0);
 	probe_schedule(&probe, FIXTURE_TICK);
 	manual_step(0);
-	peak_bytes = memory(&manual);
-	cancel_peak(manual.timer, timeouts);
+	peak_bytes = memory();
+	cancel_peak(manual.timer);
 	manual_step(0);
-	assert_u64(memory(&manual), peak_bytes);
+	assert_u64(memory(), peak_bytes);
 
 	/* Up to the next boundary: a piece takes so long here. */
 	manual.reading_ns = HWT_US(300);
 	(void)manual_wait();
-	cr_assert(memory(&manual) > peak_bytes / 2);
-	cr_assert(memory(&manual) < peak_bytes);
+	cr_assert(memory() > peak_bytes / 2);
+	cr_assert(memory() < peak_bytes);
 	manual.reading_ns = 0;
 	assert_u64(manual_step(0), 1);
 
 	assert_u64(manual_wait(), HWT_NEVER);
-	cr_assert(memory(&manual) <= PEAK * 64 / 10);
+	cr_assert(memory_is_of_few());
 }
 
 /* The same by a clock that the test moves. */
 
-static bool
-memory_is_of_few(void)
-{
-	return memory(&manual) <= PEAK * 64 / 10;
-}
-
 ManualTest(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
 {
-	static hwt_timeout timeouts[PEAK];
 	uint64_t peak_bytes;
 
 	for (unsigned turn = 0; turn < 3; turn++) {
-		schedule_peak(manual.timer, timeouts);
+		schedule_peak(manual.timer);
 		(void)manual_step(HWT_MS(100));
-		peak_bytes = memory(&manual);
-		cancel_peak(manual.timer, timeouts);
+		peak_bytes = memory();
+		cancel_peak(manual.timer);
 		(void)manual_step(HWT_MS(100));
 
 		(void)manual_step(HWT_MS(100));
 		(void)manual_step(HWT_MS(140));
-		assert_u64(memory(&manual), peak_bytes);
+		assert_u64(memory(), peak_bytes);
 
 		(void)manual_step(HWT_MS(20));
 		cr_assert(memory_is_of_few());
@@ -686,20 +663,19 @@ ManualTest(prompt_release, after_a_peak_memory_stays_for_a_quarter_of_a_second)
 ManualTest(
     prompt_release, what_is_needed_again_meanwhile_stays_for_another_quarter)
 {
-	static hwt_timeout timeouts[PEAK];
 	uint64_t peak_bytes;
 
-	schedule_peak(manual.timer, timeouts);
-	cancel_peak(manual.timer, timeouts);
+	schedule_peak(manual.timer);
+	cancel_peak(manual.timer);
 	(void)manual_step(HWT_MS(100));
-	peak_bytes = memory(&manual);
-	schedule_peak(manual.timer, timeouts);
+	peak_bytes = memory();
+	schedule_peak(manual.timer);
 	(void)manual_step(HWT_MS(100));
-	cancel_peak(manual.timer, timeouts);
+	cancel_peak(manual.timer);
 	(void)manual_step(HWT_MS(100));
 
 	(void)manual_step(HWT_MS(200));
-	cr_assert(memory(&manual) >= peak_bytes);
+	cr_assert(memory() >= peak_bytes);
 
 	(void)manual_step(HWT_MS(100));
 	cr_assert(memory_is_of_few());
@@ -707,13 +683,11 @@ ManualTest(
 
 ManualTest(prompt_release, who_turns_a_manual_timer_is_not_called_for_memory)
 {
-	static hwt_timeout timeouts[PEAK];
-
-	schedule_peak(manual.timer, timeouts);
+	schedule_peak(manual.timer);
 	manual.wakes = 0;
 	assert_u64(manual_wait(), FAR);
 
-	cancel_peak(manual.timer, timeouts);
+	cancel_peak(manual.timer);
 
 	assert_u64(manual.wakes, 0);
 }
@@ -724,16 +698,16 @@ ManualTest(prompt_release, who_turns_a_manual_timer_is_not_called_for_memory)
 
 ManualTest(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
 {
-	static hwt_timeout timeouts[LAST_OF_PAGE];
+	static hwt_timeout many[LAST_OF_PAGE];
 	static _Atomic unsigned runs[LAST_OF_PAGE];
 
 	for (unsigned index = 0; index < LAST_OF_PAGE; index++)
-		assert_ok(hwt_new_timeout(manual.timer, &timeouts[index],
+		assert_ok(hwt_new_timeout(manual.timer, &many[index],
 		    counted_task, &runs[index], FAR));
 	(void)manual_step(0);
 	for (unsigned index = 0; index < LAST_OF_PAGE; index++) {
 		if (index % 10000 != 0)
-			assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+			assert_ok(hwt_cancel(manual.timer, many[index]));
 	}
 	(void)manual_step(HWT_MS(100));
 	(void)manual_step(HWT_MS(300));
@@ -748,11 +722,10 @@ ManualTest(prompt_release, what_is_in_use_runs_after_the_rest_went_back)
 /* Half of each page is in use, and nothing can go back. */
 WorkerTest(prompt_release, what_cannot_go_back_does_not_keep_the_worker_awake)
 {
-	static hwt_timeout timeouts[PEAK];
 	uint64_t wakeups;
 	unsigned turn;
 
-	schedule_peak(live.timer, timeouts);
+	schedule_peak(live.timer);
 	for (unsigned index = 0; index < PEAK; index += 2)
 		assert_ok(hwt_cancel(live.timer, timeouts[index]));
 
@@ -779,14 +752,13 @@ own_handle_task(hwt_timeout timeout, void *arg)
 /* It is the slab of a record that tells an executor whose timeout it is. */
 Test(prompt_release, an_executor_is_served_from_memory_that_went_back)
 {
-	static hwt_timeout timeouts[PEAK];
 	struct hwt_mailbox *mailbox = NULL;
 	uint64_t started = 0;
 
 	live_open(NULL);
 	assert_ok(hwt_mailbox_create(&mailbox));
-	schedule_peak(live.timer, timeouts);
-	cancel_peak(live.timer, timeouts);
+	schedule_peak(live.timer);
+	cancel_peak(live.timer);
 	await_memory_of_few();
 	for (unsigned index = 0; index < PEAK; index++)
 		assert_ok(hwt_new_timeout_on(live.timer,

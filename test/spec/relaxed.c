@@ -150,35 +150,27 @@ busy_clock(void *ctx)
 	return manual.now_ns;
 }
 
-Test(relaxed, who_schedules_fast_does_not_hold_the_turn)
+static const struct hwt_clock clock_of_busy = {.now_ns = busy_clock};
+
+ManualTestWith(relaxed, who_schedules_fast_does_not_hold_the_turn,
+    .flags = HWT_RELAXED, .clock = &clock_of_busy)
 {
-	const struct hwt_clock clock = {.now_ns = busy_clock};
-
-	manual_open(
-	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
-
 	busy = true;
 	assert_u64(manual_step(0), 0);
 	busy = false;
 
 	cr_assert(busy_readings < 10, "%" PRIu64 " readings", busy_readings);
-	manual_close();
 }
 
 /* Each look finds more in the queue: then the wait is to the next boundary. */
-Test(relaxed, who_schedules_fast_does_not_hold_next_wakeup)
+ManualTestWith(relaxed, who_schedules_fast_does_not_hold_next_wakeup,
+    .flags = HWT_RELAXED, .clock = &clock_of_busy)
 {
-	const struct hwt_clock clock = {.now_ns = busy_clock};
-
-	manual_open(
-	    &(struct hwt_options){.flags = HWT_RELAXED, .clock = &clock});
-
 	busy = true;
 	assert_u64(manual_wait(), manual.tick_ns);
 	busy = false;
 
 	cr_assert(busy_readings < 20, "%" PRIu64 " readings", busy_readings);
-	manual_close();
 }
 
 /* Boundaries come one by one; the one after the call takes it over. */

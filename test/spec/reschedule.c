@@ -9,21 +9,6 @@ SUITE(reschedule);
 
 static struct recording_executor executor;
 
-/* The tick on which probe runs for the first time, turning one by one. */
-static uint64_t
-tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
-{
-	uint64_t tick = 0;
-
-	for (uint64_t index = first; index <= last; index++) {
-		manual_tick(index);
-		if (tick == 0 && probe->runs > 0)
-			tick = index;
-	}
-	cr_assert(probe->runs <= 1, "it ran more than once");
-	return tick;
-}
-
 /* A timeout is made at 0, and moved once at some moment. Ticks are of 1 ms; the
  * wheel is turned up to turned_ns, and the clock goes on to called_ns. */
 static const struct {

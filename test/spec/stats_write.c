@@ -337,30 +337,11 @@ ManualTest(stats_write, a_pipe_that_nobody_reads_is_EPIPE)
 	fclose(file);
 }
 
-/* Fails without a reason, at the call that its count says. */
-static ssize_t
-write_nothing(void *cookie, const char *text, size_t size)
-{
-	unsigned *left = cookie;
-
-	(void)text;
-	if (*left > 0) {
-		--*left;
-		return (ssize_t)size;
-	}
-	errno = 0;
-	return 0;
-}
-
 ManualTest(stats_write, a_failure_without_errno_is_EIO_wherever_it_comes)
 {
-	const cookie_io_functions_t functions = {.write = write_nothing};
-
 	for (unsigned lines = 0; lines <= 71; lines++) {
-		unsigned left = lines;
-		FILE *file = fopencookie(&left, "w", functions);
+		FILE *file = file_that_takes(lines);
 
-		cr_assert(file != NULL);
 		setvbuf(file, NULL, _IOLBF, BUFSIZ);
 		assert_rc(hwt_stats_write(manual.timer, file, HWT_PROMETHEUS),
 		    lines < 71 ? -EIO : 0);

@@ -7,7 +7,6 @@
 #include "test/spec/support.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -230,6 +229,45 @@ fixture_tick(struct fixture *fixture, uint64_t index)
 
 	cr_assert(fixture->now_ns <= boundary_ns, "the clock never goes back");
 	return fixture_step(fixture, boundary_ns - fixture->now_ns);
+}
+
+static unsigned writes_left;
+
+static ssize_t
+write_while_left(void *cookie, const char *text, size_t size)
+{
+	(void)cookie;
+	(void)text;
+	errno = 0;
+	if (writes_left == 0)
+		return 0;
+	writes_left--;
+	return (ssize_t)size;
+}
+
+FILE *
+file_that_takes(unsigned writes)
+{
+	FILE *file = fopencookie(
+	    NULL, "w", (cookie_io_functions_t){.write = write_while_left});
+
+	cr_assert(file != NULL);
+	writes_left = writes;
+	return file;
+}
+
+uint64_t
+tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
+{
+	uint64_t tick = 0;
+
+	for (uint64_t index = first; index <= last; index++) {
+		manual_tick(index);
+		if (tick == 0 && probe->runs > 0)
+			tick = index;
+	}
+	cr_assert(probe->runs <= 1, "it ran more than once");
+	return tick;
 }
 
 uint64_t

@@ -46,6 +46,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "hwt.h"
 
@@ -144,6 +145,10 @@ void assert_no_leaks(void);
 		    "%s is %" PRId64 ", not %" PRId64, #actual, word_is, \
 		    word_wanted);                                        \
 	} while (0)
+
+/* A file that takes so many writes, and fails from then on without a reason.
+ * One at a time. */
+FILE *file_that_takes(unsigned writes);
 
 /* "0", "-ENOENT", or the number. */
 const char *rc_name(int rc);
@@ -261,6 +266,9 @@ hwt_timeout probe_schedule(struct probe *probe, uint64_t delay_ns);
 /* The same, periodic. */
 hwt_timeout probe_schedule_periodic(
     struct probe *probe, uint64_t delay_ns, uint64_t period_ns);
+/* Turns manual one by one, and returns the tick on which the probe has run; 0:
+ * none of them. It may run once. */
+uint64_t tick_of_run(struct probe *probe, uint64_t first, uint64_t last);
 
 /* A task that must not run: it fails the process. */
 hwt_task forbidden_task;

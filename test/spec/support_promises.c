@@ -63,12 +63,15 @@ running_init(void)
 }
 
 void
-running_open(void)
+running_open(uint64_t period_ns)
 {
+	struct hwt_spec spec = {
+	    .task = probe_task, .arg = &running.probe, .period_ns = period_ns};
+
 	live_open(NULL);
 	running_init();
-	assert_ok(hwt_new_timeout(
-	    live.timer, &running.probe.handle, probe_task, &running.probe, 0));
+	assert_ok(
+	    hwt_new_timeouts(live.timer, 1, &spec, &running.probe.handle));
 	gate_await(&running.gate);
 }
 

@@ -49,7 +49,10 @@ void live_settle(pid_t worker);
 /* A WorkerTest that begins while the worker is in the task of running.probe. It
  * stands at running.gate until the body opens that. */
 #define RunningTest(suite, name) \
-	TestBetween(running_open(), live_close(), suite, name)
+	TestBetween(running_open(0), live_close(), suite, name)
+/* The same with a periodic timeout, which runs in each tick. */
+#define RunningPeriodicTest(suite, name) \
+	TestBetween(running_open(HWT_MS(1)), live_close(), suite, name)
 
 extern struct running {
 	struct gate gate;
@@ -58,8 +61,8 @@ extern struct running {
 
 /* A new gate, and a probe whose task stops at it. */
 void running_init(void);
-/* live_open, and running in its worker. */
-void running_open(void);
+/* live_open, and running in its worker; period_ns: 0, or it is periodic. */
+void running_open(uint64_t period_ns);
 
 /*
  * In a forked child nothing of the runner may be used. child_check says on

@@ -174,28 +174,22 @@ ManualTest(touch, a_one_shot_task_schedules_its_successor)
 	assert_u64(probe.timeout.id, probe.handle.id);
 }
 
-Test(touch, a_task_that_runs_elsewhere_runs_on_and_the_new_one_after_it)
+RunningTest(touch, a_task_that_runs_elsewhere_runs_on_and_the_new_one_after_it)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct gate gate;
-	struct probe old = {.then = probe_then_gate, .data = &gate};
-	struct probe new = {0};
+	hwt_timeout old = running.probe.handle;
+	static struct probe new;
 
-	gate_init(&gate);
-	assert_ok(hwt_touch(timer, NULL, &old.handle, probe_task, &old, 0));
-	gate_await(&gate);
-	new.handle = old.handle;
-
-	assert_ok(hwt_touch(timer, NULL, &new.handle, probe_task, &new, 0));
-	cr_assert(new.handle.id != old.handle.id);
+	new.handle = old;
+	assert_ok(
+	    hwt_touch(live.timer, NULL, &new.handle, probe_task, &new, 0));
+	cr_assert(new.handle.id != old.id);
 	assert_ok(hwt_touch(
-	    timer, NULL, &new.handle, forbidden_task, NULL, HWT_MS(1)));
-	gate_open(&gate);
+	    live.timer, NULL, &new.handle, forbidden_task, NULL, HWT_MS(1)));
+	gate_open(&running.gate);
 
 	wait_for(&new.runs, 1);
 	assert_u64(new.timeout.id, new.handle.id);
-	worker_timer_close(timer);
-	assert_u64(old.runs, 1);
+	assert_u64(running.probe.runs, 1);
 }
 
 /* The variable, as wake finds it inside the call. */
@@ -266,34 +260,21 @@ ExecutorTest(
 	assert_u64(probe.runs, 2);
 }
 
-WorkerTest(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
+RunningPeriodicTest(touch, a_periodic_one_that_runs_elsewhere_is_not_replaced)
 {
-	static struct gate gate;
-	static struct probe probe = {.then = probe_then_gate, .data = &gate};
+	assert_refused(live.timer, &running.probe.handle, 0, -EINPROGRESS);
 
-	gate_init(&gate);
-	assert_ok(hwt_new_periodic(live.timer, NULL, &probe.handle, probe_task,
-	    &probe, 0, HWT_MIN(9)));
-	gate_await(&gate);
-
-	assert_refused(live.timer, &probe.handle, 0, -EINPROGRESS);
-
-	gate_open(&gate);
-	wait_for(&probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(live.timer), 1);
+	running.probe.then = NULL;
+	gate_open(&running.gate);
 }
 
+/* A periodic one whose first run is its last, since the task, or a thread
+ * beside it, cancels and touches it. */
 static void
-then_cancel_and_touch_itself(struct probe *probe)
+is_replaced(void (*then)(struct probe *))
 {
-	probe->then = NULL;
-	assert_rc(hwt_cancel(manual.timer, probe->timeout), -EINPROGRESS);
-	touch(probe, HWT_MS(4));
-}
-
-ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced)
-{
-	struct probe probe = {.then = then_cancel_and_touch_itself};
+	struct probe probe = {.then = then};
 	hwt_timeout first;
 
 	first = probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
@@ -307,34 +288,36 @@ ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced)
 }
 
 static void
-cancel_and_touch_from_outside(unsigned index, void *arg)
+cancel_and_touch(unsigned index, void *arg)
 {
 	struct probe *probe = arg;
 
 	(void)index;
+	probe->then = NULL;
 	assert_rc(hwt_cancel(manual.timer, probe->timeout), -EINPROGRESS);
 	touch(probe, HWT_MS(4));
 }
 
 static void
+then_cancel_and_touch_itself(struct probe *probe)
+{
+	cancel_and_touch(0, probe);
+}
+
+ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced)
+{
+	is_replaced(then_cancel_and_touch_itself);
+}
+
+static void
 then_be_cancelled_and_touched(struct probe *probe)
 {
-	probe->then = NULL;
-	in_parallel(1, cancel_and_touch_from_outside, probe);
+	in_parallel(1, cancel_and_touch, probe);
 }
 
 ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced_from_elsewhere_too)
 {
-	struct probe probe = {.then = then_be_cancelled_and_touched};
-	hwt_timeout first;
-
-	first = probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-	assert_u64(manual_tick(1), 1);
-
-	cr_assert(probe.handle.id != first.id);
-	assert_u64(manual_tick(4), 0);
-	assert_u64(manual_tick(20), 1);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	is_replaced(then_be_cancelled_and_touched);
 }
 
 /* Errors. No live timeout is lost. */

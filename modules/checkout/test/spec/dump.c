@@ -71,7 +71,7 @@ open_listing(void)
 StoreTest(dump, what_is_refused_and_an_error_of_the_file)
 {
 	FILE *full = fopen("/dev/full", "w");
-	FILE *broken = text_broken();
+	FILE *broken = file_that_takes(0);
 
 	assert_rc(hwt_checkout_dump(NULL, stderr), -EINVAL);
 	assert_rc(hwt_checkout_dump(store.checkout, NULL), -EINVAL);

@@ -257,7 +257,7 @@ StoreTest(stats, a_name_and_a_serial_number_of_its_own)
 StoreTest(stats, what_is_refused_and_an_error_of_the_file)
 {
 	FILE *full = fopen("/dev/full", "w");
-	FILE *broken = text_broken();
+	FILE *broken = file_that_takes(0);
 
 	assert_rc(hwt_checkout_stats_write(NULL, stderr, HWT_JSON), -EINVAL);
 	assert_rc(

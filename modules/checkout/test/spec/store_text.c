@@ -94,7 +94,7 @@ ShelfTest(json_has_the_names_of_the_structure)
 ShelfTest(what_is_refused_and_an_error_of_the_file)
 {
 	FILE *full = fopen("/dev/full", "w");
-	FILE *broken = text_broken();
+	FILE *broken = file_that_takes(0);
 	const struct hwt_store_options options = {.name = "of sixteen bytes"};
 	struct hwt_store *made;
 

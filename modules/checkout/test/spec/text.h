@@ -36,27 +36,6 @@ text_end(FILE *file)
 		text_end(file);            \
 	})
 
-static inline ssize_t
-text_fails(void *cookie, const char *text, size_t size)
-{
-	(void)cookie;
-	(void)text;
-	(void)size;
-	errno = 0;
-	return 0;
-}
-
-/* A file that cannot be written, without a reason. */
-static inline FILE *
-text_broken(void)
-{
-	FILE *file = fopencookie(
-	    NULL, "w", (cookie_io_functions_t){.write = text_fails});
-
-	cr_assert(file != NULL);
-	return file;
-}
-
 /* A line of Prometheus. Each test has a process of its own, where the first
  * serial number is 1. */
 #define assert_sample(text, metric, label, value)                              \

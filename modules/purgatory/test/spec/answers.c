@@ -467,15 +467,6 @@ YardTest(answers, hwt_purgatory_destroy_EBUSY_while_something_is_pending)
 /* Shutdown waits for a predicate and for done, and for nothing else. */
 static struct gate gate;
 
-static void
-hold(struct operation *operation)
-{
-	if (operation->data != NULL) {
-		operation->data = NULL;
-		gate_pass(&gate);
-	}
-}
-
 static void *
 shut_down(void *arg)
 {
@@ -554,7 +545,7 @@ Test(answers, EDEADLK_in_a_hook_of_the_timer)
 
 YardTest(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)
 {
-	struct operation operation = {.yard = &yard, .in_try = hold};
+	struct operation operation = {.yard = &yard, .in_try = pass_gate_once};
 	struct operation other = {.yard = &yard};
 
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
@@ -568,7 +559,7 @@ YardTest(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)
 
 YardTest(answers, hwt_purgatory_shutdown_waits_for_done_under_way)
 {
-	struct operation operation = {.yard = &yard, .in_done = hold};
+	struct operation operation = {.yard = &yard, .in_done = pass_gate_once};
 	struct operation other = {.yard = &yard};
 
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);

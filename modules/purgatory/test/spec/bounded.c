@@ -14,15 +14,6 @@ SUITE(bounded);
 static struct yard yard;
 static struct gate gate;
 
-static void
-hold_the_walk(struct operation *operation)
-{
-	if (operation->data != NULL) {
-		operation->data = NULL;
-		gate_pass(&gate);
-	}
-}
-
 static void *
 walk(void *arg)
 {
@@ -43,7 +34,7 @@ YardTest(bounded, a_predicate_that_takes_long_holds_up_its_own_operation_only)
 	gate_init(&gate);
 	for (i = 0; i < WAITERS; i++) {
 		operation[i].yard = &yard;
-		operation[i].in_try = hold_the_walk;
+		operation[i].in_try = pass_gate_once;
 		assert_rc(watch_key(&operation[i], KEY(1),
 			      i % 2 == 0 ? HWT_MS(5) : HWT_NEVER),
 		    0);
@@ -141,7 +132,7 @@ YardTest(bounded, walks_pass_each_other)
 	gate_init(&gate);
 	for (i = 0; i < WAITERS; i++) {
 		operation[i] = (struct operation){.yard = &yard,
-		    .in_try = hold_the_walk,
+		    .in_try = pass_gate_once,
 		    .counts = true,
 		    .holds = 3};
 		assert_rc(watch_key(&operation[i], KEY(1), HWT_NEVER), 0);

@@ -11,54 +11,11 @@
 SUITE(no_overlap);
 
 static struct yard yard;
-static struct gate gate;
-
-static void
-wait_inside(struct operation *operation)
-{
-	if (operation->data != NULL) {
-		operation->data = NULL;
-		gate_pass(&gate);
-	}
-}
-
-static void *
-check_first(void *arg)
-{
-	struct operation *operation = arg;
-
-	operation->count = check(&yard, KEY(1));
-	return NULL;
-}
-
-/* Its predicate runs on another thread until the gate opens. */
-static pthread_t
-hold_predicate(struct operation *operation)
-{
-	pthread_t thread;
-
-	yard_open(&yard, NULL);
-	gate_init(&gate);
-	operation->yard = &yard;
-	operation->in_try = wait_inside;
-	assert_rc(watch_key(operation, KEY(1), HWT_MS(5)), 0);
-	operation->data = &gate;
-	assert_rc(pthread_create(&thread, NULL, check_first, operation), 0);
-	gate_await(&gate);
-	return thread;
-}
-
-static void
-let_go(pthread_t thread)
-{
-	gate_open(&gate);
-	assert_rc(pthread_join(thread, NULL), 0);
-}
 
 Test(no_overlap, events_during_a_predicate_are_not_predicates)
 {
 	struct operation operation = {.counts = true, .holds = UINT64_MAX};
-	pthread_t thread = hold_predicate(&operation);
+	pthread_t thread = hold_predicate(&yard, &operation, HWT_MS(5));
 	unsigned i;
 
 	for (i = 0; i < 5; i++)
@@ -72,7 +29,7 @@ Test(no_overlap, events_during_a_predicate_are_not_predicates)
 Test(no_overlap, a_cancel_during_a_predicate_is_carried_out_after_it)
 {
 	struct operation operation = {.holds = 0};
-	pthread_t thread = hold_predicate(&operation);
+	pthread_t thread = hold_predicate(&yard, &operation, HWT_MS(5));
 
 	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
 	assert_rc(
@@ -88,13 +45,13 @@ Test(no_overlap, a_cancel_during_a_predicate_is_carried_out_after_it)
 static void
 holds_now(struct operation *operation)
 {
-	wait_inside(operation);
+	pass_gate_once(operation);
 }
 
 Test(no_overlap, a_cancel_wins_over_an_answer_that_comes_later)
 {
 	struct operation operation = {.counts = true, .holds = 2};
-	pthread_t thread = hold_predicate(&operation);
+	pthread_t thread = hold_predicate(&yard, &operation, HWT_MS(5));
 
 	operation.in_try = holds_now;
 	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
@@ -108,7 +65,7 @@ Test(no_overlap, a_cancel_wins_over_an_answer_that_comes_later)
 Test(no_overlap, the_runner_takes_an_expiry_over)
 {
 	struct operation operation = {.holds = 0};
-	pthread_t thread = hold_predicate(&operation);
+	pthread_t thread = hold_predicate(&yard, &operation, HWT_MS(5));
 
 	assert_u64(fixture_step(&yard.fixture, HWT_MS(10)), 1);
 	assert_pending(&operation);

@@ -150,3 +150,48 @@ cancel_key(struct yard *yard, struct hwt_key key)
 	    hwt_purgatory_cancel_key(yard->purgatory, key, &cancelled), 0);
 	return cancelled;
 }
+
+void
+pass_gate_once(struct operation *operation)
+{
+	struct gate *gate = operation->data;
+
+	operation->data = NULL;
+	if (gate != NULL)
+		gate_pass(gate);
+}
+
+static void *
+check_first(void *arg)
+{
+	struct operation *operation = arg;
+
+	operation->count = check(operation->yard, KEY(1));
+	return NULL;
+}
+
+static struct gate predicate_gate;
+
+pthread_t
+hold_predicate(
+    struct yard *yard, struct operation *operation, uint64_t delay_ns)
+{
+	pthread_t thread;
+
+	yard_open(yard, NULL);
+	gate_init(&predicate_gate);
+	operation->yard = yard;
+	operation->in_try = pass_gate_once;
+	assert_rc(watch_key(operation, KEY(1), delay_ns), 0);
+	operation->data = &predicate_gate;
+	assert_rc(pthread_create(&thread, NULL, check_first, operation), 0);
+	gate_await(&predicate_gate);
+	return thread;
+}
+
+void
+let_go(pthread_t thread)
+{
+	gate_open(&predicate_gate);
+	assert_rc(pthread_join(thread, NULL), 0);
+}

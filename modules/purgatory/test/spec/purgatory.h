@@ -74,6 +74,14 @@ size_t check(struct yard *yard, struct hwt_key key);
 size_t raise_to(struct yard *yard, struct hwt_key key, uint64_t value);
 size_t cancel_key(struct yard *yard, struct hwt_key key);
 
+/* For in_try and in_done: passes the gate that data points to, once. */
+void pass_gate_once(struct operation *operation);
+/* Opens the yard, and watches KEY(1) with the operation. The thread returned
+ * checks that key, into count, and is in the predicate until let_go. */
+pthread_t hold_predicate(
+    struct yard *yard, struct operation *operation, uint64_t delay_ns);
+void let_go(pthread_t thread);
+
 /* It has ended once, with this outcome. */
 #define assert_ended(operation, with)                               \
 	do {                                                        \

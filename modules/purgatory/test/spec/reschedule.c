@@ -153,52 +153,11 @@ YardTest(reschedule, in_done_it_has_ended)
 
 /* A predicate that runs on another thread. */
 
-static struct gate gate;
-
-static void
-wait_inside(struct operation *operation)
-{
-	if (operation->data != NULL) {
-		operation->data = NULL;
-		gate_pass(&gate);
-	}
-}
-
-static void *
-check_first(void *arg)
-{
-	((struct operation *)arg)->count = check(&yard, KEY(1));
-	return NULL;
-}
-
-static pthread_t
-hold_predicate(struct operation *operation, uint64_t delay_ns)
-{
-	pthread_t thread;
-
-	yard_open(&yard, NULL);
-	gate_init(&gate);
-	operation->yard = &yard;
-	operation->in_try = wait_inside;
-	assert_rc(watch_key(operation, KEY(1), delay_ns), 0);
-	operation->data = &gate;
-	assert_rc(pthread_create(&thread, NULL, check_first, operation), 0);
-	gate_await(&gate);
-	return thread;
-}
-
-static void
-let_go(pthread_t thread)
-{
-	gate_open(&gate);
-	assert_rc(pthread_join(thread, NULL), 0);
-}
-
 static void
 moved_while_its_predicate_runs(uint64_t delay_ns)
 {
 	struct operation operation = {.holds = 0};
-	pthread_t thread = hold_predicate(&operation, delay_ns);
+	pthread_t thread = hold_predicate(&yard, &operation, delay_ns);
 
 	assert_rc(move(&operation, HWT_MS(40)), 0);
 	(void)fixture_step(&yard.fixture, HWT_MS(10));
@@ -216,7 +175,7 @@ Test(reschedule, one_whose_predicate_runs_is_moved_at_once)
 Test(reschedule, an_expiry_that_its_runner_has_taken_over_is_ENOENT)
 {
 	struct operation operation = {.holds = 0};
-	pthread_t thread = hold_predicate(&operation, HWT_MS(5));
+	pthread_t thread = hold_predicate(&yard, &operation, HWT_MS(5));
 
 	assert_u64(fixture_step(&yard.fixture, HWT_MS(10)), 1);
 	assert_rc(move(&operation, HWT_MS(40)), -ENOENT);
