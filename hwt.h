@@ -8,6 +8,43 @@
  * the timeout over to an executor. The behaviour follows Netty's
  * HashedWheelTimer.
  *
+ * TEN FUNCTIONS are all that most programs call. int functions return 0 or a
+ * negative errno value; durations are in nanoseconds: HWT_MS(250), HWT_SEC(30).
+ *
+ *   hwt_create(&timer, NULL)
+ *       Makes a timer with a tick of 100 ms; options set another one. Its
+ *       thread starts with the first timeout. One timer serves a process.
+ *   hwt_new_timeout(timer, &timeout, task, arg, delay_ns)
+ *       Runs task(timeout, arg) once, in the timer's thread, after delay_ns
+ *       rounded up to the next tick. Keep the handle to cancel or move it.
+ *   hwt_new_timeout_on(timer, executor, &timeout, task, arg, delay_ns)
+ *       The same, but an executor runs the task: a pool of threads for tasks
+ *       that block, or the mailbox of an event loop for its own thread.
+ *   hwt_new_periodic(timer, NULL, &timeout, task, arg, delay_ns, period_ns)
+ *       Runs task after delay_ns and then in each period, until it is
+ *       cancelled. Runs never overlap; missed ones coalesce.
+ *   hwt_touch(timer, NULL, &timeout, task, arg, delay_ns)
+ *       For idle timeouts, called per request: pushes the deadline out, or
+ *       schedules where there is none. The first time, timeout is {0}.
+ *   hwt_reschedule(timer, timeout, delay_ns)
+ *       Moves the deadline of a pending timeout, earlier or later. The handle
+ *       stays the same. -EINPROGRESS: too late, its task is about to run.
+ *   hwt_cancel(timer, timeout)
+ *       0: the task has not started and never will; arg is yours again.
+ *       -EINPROGRESS: it may be using arg now. -ENOENT: it has ended.
+ *   hwt_cancel_wait(timer, timeout)
+ *       The same, but it waits for a running task: call it before you free
+ *       arg. It cannot be called from that very task.
+ *   hwt_stop(timer, NULL)
+ *       When it returns 0, no task runs in the timer's thread, and none will.
+ *       With a list instead of NULL, you get what was still pending.
+ *   hwt_destroy(timer)
+ *       Frees a stopped timer. -EBUSY: an executor still holds timeouts of
+ *       it; let it run them first.
+ *
+ * What follows is precise; read it where you need to know. The functions are
+ * declared below in the order in which a program needs them.
+ *
  * PROMISES
  *
  *   never-early      A task never starts before its deadline, or before its
