@@ -296,9 +296,8 @@ class Group:
         return ctypes.addressof(self._memory)
 
     def add(self, value=None):
-        """A new member with this value, free or given to the first that waits;
-        the one that was released last is taken first. Hold.retire takes it out
-        of the group."""
+        """A new member with this value, free or given to the first that waits.
+        Hold.retire takes it out of the group."""
         made = Object(self._checkout, value)
         made._group = self
         # Before it is a member: it may be granted, and retired, at once.

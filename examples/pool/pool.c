@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pool. Its slots are the members of a group; a slot has a connection or
- * none. As the slot that was released last is taken first, the connections in
- * use are few and warm, and the others become idle.
+ * none. As slots that were released a moment ago are taken first,
+ * the connections in use are few and warm, and the others become idle.
  *
  * A connection is whoever's has taken it out of its slot, by an exchange of the
  * pointer: the holder of the slot does so first of all, and one who closes what

@@ -94,6 +94,12 @@ options_are_valid(const struct hwt_checkout_options *options)
 static void
 free_checkout(struct hwt_checkout *checkout)
 {
+	struct group_slots *slots;
+
+	while ((slots = checkout->slots) != NULL) {
+		checkout->slots = slots->next;
+		free(slots);
+	}
 	free(checkout->shards);
 	free(checkout);
 }
@@ -357,6 +363,37 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
 
 /* Groups. */
 
+/* Slots that no group has are kept: a request that began beside a retirement
+ * may still read them. NULL: no memory, and the group is without. */
+static struct group_slots *
+slots_new(struct hwt_checkout *checkout)
+{
+	struct group_slots *made;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	made = checkout->unused;
+	if (made != NULL) {
+		checkout->unused = made->next_unused;
+	} else if ((made = alloc_lines(sizeof(*made))) != NULL) {
+		made->next = checkout->slots;
+		checkout->slots = made;
+	}
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	return made;
+}
+
+/* They are empty. */
+static void
+slots_drop(struct hwt_checkout *checkout, struct group_slots *slots)
+{
+	if (slots == NULL)
+		return;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	slots->next_unused = checkout->unused;
+	checkout->unused = slots;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
 int
 hwt_group_init(
     struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order)
@@ -371,6 +408,7 @@ hwt_group_init(
 	memset(group, 0, sizeof(*group));
 	made->any.order = order;
 	made->any.checkout = checkout;
+	made->slots = slots_new(checkout);
 	a64_store_release(&made->any.word, GROUP | IN_USE);
 	return 0;
 }
@@ -428,6 +466,7 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group)
 		return -EBUSY;
 	queue_begin(&queue);
 	stop_waits(checkout, &retired->any);
+	slots_drop(checkout, retired->slots);
 	queue_end(&queue);
 	return 0;
 }

@@ -90,8 +90,22 @@ struct object_group {
 	/* Under the lock of any's shard. */
 	struct object *free; /* last in, first out */
 	uint64_t members;
-	uint64_t unused[2];
+	struct group_slots *slots; /* written by hwt_group_init; or NULL */
+	uint64_t unused;
 } ALIASES;
+
+/* Free members that are taken without a lock: see object.c. */
+#ifndef SLOTS
+#define SLOTS 8u
+#endif
+#define SLOT_RELEASING UINT64_C(1) /* beside the address of a request */
+struct group_slot {
+	_Alignas(CACHE_LINE) a64_t word; /* 0, a member, or releasing */
+};
+struct group_slots {
+	struct group_slots *next, *next_unused; /* under pause_lock */
+	struct group_slot slot[SLOTS];
+};
 
 struct request_item {
 	struct object *wanted, *granted;
@@ -191,6 +205,7 @@ struct hwt_checkout {
 	/* Under pause_lock. */
 	bool pause_begun, paused;
 	bool pause_is_told; /* a request has the pause, and ends it */
+	struct group_slots *slots, *unused; /* of groups: all; those of none */
 	struct request *pauser; /* that request, while it is WAITING */
 	/* Requests that are listed, or whose end is not through yet. */
 	_Alignas(CACHE_LINE) a64_t busy;

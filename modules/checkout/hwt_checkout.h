@@ -220,15 +220,16 @@ int hwt_object_init(
 
 /* Makes a group without members. Requests take it as an object of that order;
  * what waits for it goes on waiting while it has none. Its memory stays where
- * it is until it is retired, or the checkout destroyed.
+ * it is until it is retired, or the checkout destroyed. The library allocates
+ * 576 bytes for it; if there is no memory, taking a free member needs a lock.
  * -EINVAL -EOWNERDEAD */
 int hwt_group_init(
     struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order);
 
 /* Makes an object that is a member of the group, free or given to the first
- * request that waits. Requests name it by group->any alone. The one that was
- * released last is taken first. The memory must not be an object in use, and no
- * request names it.
+ * request that waits. Requests name it by group->any alone. Which free member
+ * a request gets is not promised: mostly the one that it released last. The
+ * memory must not be an object in use, and no request names it.
  * -EIDRM      the group is retired, as long as its memory is used for nothing
  *             else
  * -EINVAL     NULL, or a group of another checkout

@@ -33,6 +33,7 @@ void model_free(void *memory);
 #define pthread_cond_wait(cond, mutex) model_wait(cond, mutex)
 #define pthread_cond_signal(cond) model_signal(cond)
 #define LOOKS 1
+#define SLOTS 2u
 #define sched_yield() (explore_yield(), 0)
 #define aligned_alloc(alignment, bytes) model_alloc(bytes)
 #define malloc(bytes) model_alloc(bytes)

@@ -6,12 +6,11 @@ SUITE(group);
 
 static struct store store;
 
-StoreTest(group, any_one_is_granted_and_the_last_released_comes_first)
+StoreTest(group, any_one_is_granted_while_one_is_free)
 {
 	struct demand one = {0};
 	struct demand two = {0};
 	struct demand three = {0};
-	struct thing *thing;
 
 	store_group(&store, 0, 2);
 	demand_init(&one, &store, "*");
@@ -22,13 +21,50 @@ StoreTest(group, any_one_is_granted_and_the_last_released_comes_first)
 	cr_assert(demand_got(&one, 0) != demand_got(&two, 0), "one for two");
 	assert_rc(demand_try(&three), -EAGAIN);
 	cr_assert(demand_got(&three, 0) == NULL, "refused, and has something");
-	thing = demand_got(&one, 0);
 	demand_release(&two);
 	demand_release(&one);
 	cr_assert(demand_got(&one, 0) == NULL, "released, and has something");
 	assert_rc(demand_try(&three), 0);
-	cr_assert(demand_got(&three, 0) == thing, "not the last released");
+	assert_rc(demand_try(&two), 0);
+	cr_assert(demand_got(&two, 0) != demand_got(&three, 0), "one for two");
+	assert_rc(demand_try(&one), -EAGAIN);
 	demand_release(&three);
+	demand_release(&two);
+}
+
+/* More than the requests can have slots for. */
+StoreTest(group, every_free_member_is_granted_to_whoever_asks)
+{
+	struct demand demand[OBJECTS] = {0};
+	unsigned turn, i;
+
+	store_group(&store, 0, OBJECTS);
+	for (i = 0; i < OBJECTS; i++)
+		demand_init(&demand[i], &store, "*");
+	for (turn = 0; turn < 3; turn++) {
+		for (i = 0; i < OBJECTS; i++)
+			assert_rc(demand_try(&demand[i]), 0);
+		for (i = 0; i < OBJECTS; i++)
+			demand_release(&demand[i]);
+	}
+}
+
+StoreTest(group, a_request_gets_the_member_that_it_released_last)
+{
+	struct demand one = {0};
+	struct thing *thing;
+	unsigned turn;
+
+	store_group(&store, 0, 2);
+	demand_init(&one, &store, "*");
+	assert_rc(demand_try(&one), 0);
+	thing = demand_got(&one, 0);
+	for (turn = 0; turn < 3; turn++) {
+		demand_release(&one);
+		assert_rc(demand_try(&one), 0);
+		cr_assert(demand_got(&one, 0) == thing, "another one");
+	}
+	demand_release(&one);
 }
 
 StoreTest(group, one_waits_for_any_and_gets_what_is_released)
