@@ -16,9 +16,11 @@
 #                    build/release: KEY=... signs it, DRAFT=1 before its time
 #   make demo        serves HTTP under load and shows what the timer did, live
 #                    in a browser at /_timer; DEMO=60 seconds leave time for it
-#   make demo-longpoll demo-pool demo-durable demo-memcached
+#   make demo-longpoll demo-pool demo-durable
 #                    of modules/purgatory, checkout and durable (DEMO='--seconds
-#                    20 --rate 2000'); memcached, fetched, without hwt and with
+#                    20 --rate 2000')
+#   make demo-memcached demo-lighttpd
+#                    these programs, fetched, without hwt and with
 #   make wheel       the wheel turns in the terminal: see examples/wheel.c
 #   make check       the tests for whoever changes a line; the last line counts
 #   make check-all   all other tests; the last line counts
@@ -122,5 +124,6 @@ ifneq ($(filter-out all help deps clean,$(MAKECMDGOALS)),)
 include $(patsubst %,%/rules.mk,$(MODULES:%=modules/%) packaging \
 	examples perf test)
 endif
--include $(shell find build -maxdepth 6 -path build/memcached -prune \
+-include $(shell find build -maxdepth 6 \( -path build/memcached -o \
+	-path build/lighttpd \) -prune \
 	-o -name '*.d' -type f -print 2>/dev/null)

@@ -60,9 +60,9 @@ $(pool): $(pool_parts) \
 demo-pool: $(pool)
 	@$(pool) $(DEMO)
 
-.PHONY: demo-memcached demo-longpoll demo-pool
-demo-memcached: build/plain/libhwt.a
-	@examples/memcached/run
+.PHONY: demo-memcached demo-lighttpd demo-longpoll demo-pool
+demo-memcached demo-lighttpd: build/plain/libhwt.a
+	@examples/$(@:demo-%=%)/run
 
 # Each file of recipes and loops is a program of its own. The tests run them.
 recipes := $(wildcard examples/recipes/*.c)

@@ -102,15 +102,18 @@ idle_touch(conn *c)
 	if (c->idle.id == 0 || hwt_reschedule(timer, c->idle, idle_ns()) == 0)
 		return;
 	/* It is in the mailbox, where a deadline cannot be moved. */
-	(void)hwt_cancel(timer, c->idle);
+	idle_end(c);
 	idle_begin(c);
 }
 
-/* In idle_task, too. */
+/* In idle_task, too: then there is nothing to cancel. */
 void
 idle_end(conn *c)
 {
+	int result = 0;
+
 	if (c->idle.id != 0)
-		(void)hwt_cancel(timer, c->idle);
+		result = hwt_cancel(timer, c->idle);
+	(void)result;
 	c->idle = (hwt_timeout){0};
 }
