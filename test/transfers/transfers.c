@@ -15,7 +15,8 @@
  * how often for each operation; of the subjects, those whose name has the text
  * are counted.
  *
- * Status 1: a control does not have its number, or a bound is not kept.
+ * Status 1: a control does not have its number, or a bound is not kept: 0 for
+ * a pair and a touch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,13 @@
 /* Calls of each core before it is measured: enough for records to come back to
  * the core that had them first. */
 #define WARM (each != 0 ? 8 + 64 / each : 600)
-/* Calls of each core that are measured, fewer where there are many. */
-#define TURNS (each > 1 ? 2 + 16 / cores : 4 + 128 / cores)
+/* Calls of each core that are measured, fewer where there are many; but so many
+ * that each refills its cache of records, which fetches a page of them. */
+#define TURNS                                        \
+	(each > 1                   ? 2 + 16 / cores \
+		: each == 1         ? 64             \
+		: subject->per == 2 ? 128            \
+				    : 4 + 128 / cores)
 #define TICK HWT_MS(100)
 #define FAR HWT_SEC(60)
 
