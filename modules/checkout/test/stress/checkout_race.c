@@ -55,6 +55,7 @@ static atomic_uint_fast64_t out, ended, begun;
 static atomic_bool over;
 
 static pthread_t dumps;
+static atomic_uint_fast64_t dumped;
 static FILE *null_file;
 
 static void *
@@ -67,9 +68,21 @@ dump_thread(void *arg)
 		begin = stress_now_ns();
 		stress_check(
 		    hwt_checkout_dump(checkout, null_file) == 0, "dump");
+		atomic_fetch_add_explicit(&dumped, 1, memory_order_relaxed);
 		stress_sleep_ns(HWT_MS(2) + 9 * (stress_now_ns() - begin));
 	}
 	return arg;
+}
+
+/* A dump has begun and ended meanwhile. ThreadSanitizer takes this for no order
+ * between what the dump has read and what the caller does next. */
+static void
+await_dump(void)
+{
+	uint64_t before = atomic_load_explicit(&dumped, memory_order_relaxed);
+
+	while (atomic_load_explicit(&dumped, memory_order_relaxed) < before + 2)
+		sched_yield();
 }
 
 static void
@@ -371,6 +384,8 @@ retire_one(uint64_t turn)
 		stress_check(hwt_checkout_acquire(checkout, &demand[i].request,
 				 i % 2 ? HWT_NEVER : HWT_US(200)) == 1,
 		    "it waits");
+	if (turn < 3)
+		await_dump();
 	stress_check(
 	    hwt_object_retire(checkout, &fresh->object) == 0, "retire");
 	free(fresh);
