@@ -259,7 +259,8 @@ client_read(struct client *client, struct connection *connection)
 		    ((redisReply *)got)->type == REDIS_REPLY_STRING, "GET");
 		freeReplyObject(got);
 		operation = &connection->operation[connection->oldest];
-		connection->oldest = (connection->oldest + 1) % load.depth;
+		if (++connection->oldest == load.depth)
+			connection->oldest = 0;
 		if (operation->armed)
 			subject_cancel(client->subject, operation->handle);
 		client_send(client, connection, operation);
