@@ -204,6 +204,12 @@ slots_take(struct object_group *group, const struct request *request)
 
 	for (i = first; i < first + SLOTS && member == NULL; i++)
 		member = slot_take(&group->slots->slot[i & (SLOTS - 1)]);
+	/* The group was retired meanwhile, and another one has its slots: for
+	 * this moment, a member less. */
+	if (member != NULL && member->group != group) {
+		group_give(member->group, member);
+		return NULL;
+	}
 	return member;
 }
 

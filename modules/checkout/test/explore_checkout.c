@@ -74,7 +74,9 @@ static struct world {
 	struct fake fake[TIMEOUTS];
 	struct subject subject[REQUESTS];
 	struct hwt_object object[OBJECTS];
-	struct hwt_group group;
+	struct hwt_group group, next; /* next: made after group was retired */
+	struct hwt_request of_next;
+	struct hwt_item next_item;
 	unsigned turns;
 	const struct subject *holder[OBJECTS]; /* that writes */
 	unsigned readers[OBJECTS];
@@ -1313,6 +1315,43 @@ retire_group(void)
 	explore_check(hwt_group_retire(checkout, &world.group) == 0);
 }
 
+/* Its member is free, and was granted to no request of the other group. */
+static void
+end_next(void)
+{
+	explore_check(hwt_checkout_try(checkout, &world.of_next) == 0);
+	explore_check(hwt_checkout_release(checkout, &world.of_next) == 0);
+}
+
+static void
+begin_group_empty_next(void)
+{
+	begin_group_empty();
+	world.ending = end_next;
+}
+
+/* The next group may get the slots of the one that is retired. */
+static void
+retire_group_and_make_another(void)
+{
+	unsigned i;
+
+	retire_group();
+	explore_check(hwt_group_init(checkout, &world.next, OBJECTS) == 0);
+	explore_check(
+	    hwt_group_add(checkout, &world.next, &world.object[1]) == 0);
+	world.next_item.wanted = &world.next.any;
+	explore_check(hwt_request_init_items(&world.of_next, &world.next_item,
+			  1, NULL, NULL) == 0);
+	for (i = 0; i < 2; i++) {
+		/* The other thread may have the member for a moment. */
+		if (hwt_checkout_try(checkout, &world.of_next) == -EAGAIN)
+			continue;
+		explore_check(
+		    hwt_checkout_release(checkout, &world.of_next) == 0);
+	}
+}
+
 /* Readers. Request 0 holds until all others have ended: who waits could share
  * with it. */
 static void
@@ -1728,6 +1767,8 @@ static const struct program programs[] = {
     {"executor/destroy", begin_handed, {release_first, destroy_handed, fire}},
     {"executor/refuse", begin_refuser, {release_first, fire}},
     {"group/retire", begin_group_empty, {never_0_retired, retire_group}},
+    {"group/retire-make", begin_group_empty_next,
+	{never_0_retired, retire_group_and_make_another}},
 };
 
 static uint64_t
