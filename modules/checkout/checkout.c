@@ -364,7 +364,8 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object)
 /* Groups. */
 
 /* Slots that no group has are kept: a request that began beside a retirement
- * may still read them. NULL: no memory, and the group is without. */
+ * may still look into them (see slots_take). NULL: no memory, and the group is
+ * without. */
 static struct group_slots *
 slots_new(struct hwt_checkout *checkout)
 {
@@ -372,12 +373,14 @@ slots_new(struct hwt_checkout *checkout)
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	made = checkout->unused;
-	if (made != NULL) {
+	if (made != NULL)
 		checkout->unused = made->next_unused;
-	} else if ((made = alloc_lines(sizeof(*made))) != NULL) {
-		made->next = checkout->slots;
-		checkout->slots = made;
-	}
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (made != NULL || (made = alloc_lines(sizeof(*made))) == NULL)
+		return made;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	made->next = checkout->slots;
+	checkout->slots = made;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	return made;
 }
@@ -440,14 +443,19 @@ hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
 		return error;
 	if (object == NULL)
 		return -EINVAL;
+	shard = checkout_shard_of(checkout, to);
+	checkout_shard_lock(shard);
+	if (a64_load_relaxed(&to->any.word) & GROUP)
+		to->members++;
+	else
+		error = -EIDRM;
+	checkout_shard_unlock(shard);
+	if (error != 0)
+		return error;
 	member->checkout = checkout;
 	member->group = to;
 	a64_store_release(&member->word, MEMBER | IN_USE);
-	shard = checkout_shard_of(checkout, to);
 	queue_begin(&queue);
-	checkout_shard_lock(shard);
-	to->members++;
-	checkout_shard_unlock(shard);
 	group_give(to, member);
 	queue_end(&queue);
 	return 0;
@@ -462,8 +470,9 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group)
 
 	if (error != 0)
 		return error;
-	if (!group_close(retired))
-		return -EBUSY;
+	error = group_close(retired);
+	if (error != 0)
+		return error;
 	queue_begin(&queue);
 	stop_waits(checkout, &retired->any);
 	slots_drop(checkout, retired->slots);

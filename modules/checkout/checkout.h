@@ -325,8 +325,10 @@ void object_unlink(struct request *request);
 void gate_open(struct hwt_checkout *checkout);
 /* It is retired. Who waits for it is in no ring any more. */
 void object_close(struct object *object);
-/* The same; false: it has members. */
-bool group_close(struct object_group *group);
+/* The same; -EBUSY: it has members; -EIDRM: it was closed before. */
+int group_close(struct object_group *group);
+/* Whether a slot has a member that a request may take. */
+bool group_has_slotted(const struct object_group *group);
 
 /* request.c */
 

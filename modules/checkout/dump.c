@@ -17,7 +17,7 @@
  * without an outcome: a retirement marks or ends what has the object under the
  * same lock before the object's memory becomes the user's, and an entry of a
  * store lives until no request wants it. What is ENDED, or has an outcome, is
- * left out.
+ * left out, and so is an item whose member was retired: its group may be gone.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -62,6 +62,9 @@ copy_object(struct seen_object *seen, struct request *request, uint32_t i)
 	    .word = a64_load_acquire(&object->word),
 	    .read = reads_at(request, i),
 	};
+	if (seen->word & GROUP && !(seen->word & WAITERS) &&
+	    group_has_slotted((struct object_group *)object))
+		seen->word &= ~IN_USE;
 }
 
 /* False: it is a bookmark, or about to leave the list. */
@@ -86,12 +89,19 @@ copy_request(struct seen *seen, struct request *request, bool out)
 	};
 	if (!out && word_state(word) == STATE_WAITING)
 		seen->at = aptr_load_acquire(&request->at);
-	for (i = 0; i < request->count && i < SHOWN; i++) {
-		copy_object(&seen->object[i], request, i);
-		if (out && request->flags & HAS_ITEMS)
-			seen->object[i].granted = *object_granted(request, i);
+	for (i = 0; i < request->count && seen->shown < SHOWN; i++) {
+		const void *granted = NULL;
+
+		if (out && request->flags & HAS_ITEMS) {
+			granted = *object_granted(request, i);
+			if (granted == NULL) {
+				seen->count--;
+				continue;
+			}
+		}
+		copy_object(&seen->object[seen->shown], request, i);
+		seen->object[seen->shown++].granted = granted;
 	}
-	seen->shown = i;
 	return true;
 }
 

@@ -311,7 +311,9 @@ int hwt_request_init_pause(struct hwt_checkout *checkout,
     size_t count, hwt_granted *granted, void *arg);
 
 /* 0           granted
- * -EAGAIN     refused, or a pause; it holds nothing
+ * -EAGAIN     refused, or a pause; it holds nothing. A group may refuse while
+ *             another thread takes or releases a member, or begins to wait,
+ *             although one is free: hwt_checkout_acquire gets that
  * -EBUSY      it waits or is granted already
  * -EALREADY   it pauses all, and another pause has begun
  * -ENOTSUP    it is granted already, and reads: there is no upgrade

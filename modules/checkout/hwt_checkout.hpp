@@ -1142,6 +1142,11 @@ checkout::object::take(hwt_request *by, hwt_item *got) noexcept
 		result = hwt_checkout_acquire_wait(checkout_, by, HWT_NEVER);
 	if (result == -EDEADLK)
 		result = hwt_checkout_try(checkout_, by);
+	/* A group may refuse for a moment. */
+	for (int i = 0; result == -EAGAIN && of_ != nullptr && i < 1000; i++) {
+		std::this_thread::yield();
+		result = hwt_checkout_try(checkout_, by);
+	}
 	if (result == -EAGAIN)
 		detail::fatal("an object that is out was destroyed in a "
 			      "callable");

@@ -82,6 +82,8 @@
  *             a member in a slot, by the slot's word.
  *   E:slot    the drawing of slots.
  */
+#include <errno.h>
+
 #include "checkout.h"
 
 void
@@ -309,8 +311,8 @@ object_take(struct request *request, uint32_t i)
 	return false;
 }
 
-static bool
-slots_have(const struct object_group *group)
+bool
+group_has_slotted(const struct object_group *group)
 {
 	uint64_t word = 0;
 	uint32_t i;
@@ -331,7 +333,7 @@ object_may_be_had(struct object *object, const struct request *request)
 	if (word & GROUP)
 		return !(word & IN_USE) ||
 		    (!(word & WAITERS) &&
-			slots_have((struct object_group *)object));
+			group_has_slotted((struct object_group *)object));
 	return !(word & IN_USE) ||
 	    word_taken(word, request, object, reads(request, object)) != 0;
 }
@@ -778,17 +780,20 @@ object_close(struct object *object)
 	checkout_shard_unlock(shard);
 }
 
-bool
+int
 group_close(struct object_group *group)
 {
 	struct checkout_shard *shard =
 	    checkout_shard_of(group->any.checkout, group);
-	bool closed;
+	int error = 0;
 
 	checkout_shard_lock(shard);
-	closed = group->members == 0;
-	if (closed)
+	if (!(a64_load_relaxed(&group->any.word) & GROUP))
+		error = -EIDRM;
+	else if (group->members > 0)
+		error = -EBUSY;
+	else
 		close_locked(&group->any);
 	checkout_shard_unlock(shard);
-	return closed;
+	return error;
 }

@@ -234,7 +234,7 @@ watch_fill(struct watch *watch, struct shard *home)
 	operation->arg = spec->arg;
 	operation->executor = spec->executor;
 	/* An earlier operation's, whose task may not have returned. */
-	a64_store_relaxed(&operation->timeout, 0);
+	a64_store_release(&operation->timeout, 0);
 	if (spec->executor == NULL && purgatory->executor.execute != NULL)
 		operation->executor = &purgatory->executor;
 	operation->link_count =

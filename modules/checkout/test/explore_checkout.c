@@ -1315,6 +1315,35 @@ retire_group(void)
 	explore_check(hwt_group_retire(checkout, &world.group) == 0);
 }
 
+static void
+retire_group_again(void)
+{
+	int error = hwt_group_retire(checkout, &world.group);
+
+	explore_check(error == 0 || error == -EIDRM);
+	world.flag += error == 0;
+}
+
+/* Two groups have slots of their own: each has its member back. */
+static void
+end_retired_once(void)
+{
+	struct hwt_group group[2];
+	unsigned i;
+
+	explore_check(world.flag == 1);
+	for (i = 0; i < 2; i++)
+		explore_check(hwt_group_init(checkout, &group[i], i) == 0);
+	explore_check(group[0].private_words[2] != group[1].private_words[2]);
+}
+
+static void
+begin_group_retired_twice(void)
+{
+	begin_group_empty();
+	world.ending = end_retired_once;
+}
+
 /* Its member is free, and was granted to no request of the other group. */
 static void
 end_next(void)
@@ -1767,6 +1796,8 @@ static const struct program programs[] = {
     {"executor/destroy", begin_handed, {release_first, destroy_handed, fire}},
     {"executor/refuse", begin_refuser, {release_first, fire}},
     {"group/retire", begin_group_empty, {never_0_retired, retire_group}},
+    {"group/retire-retire", begin_group_retired_twice,
+	{retire_group_again, retire_group_again}},
     {"group/retire-make", begin_group_empty_next,
 	{never_0_retired, retire_group_and_make_another}},
 };

@@ -156,6 +156,30 @@ StoreTest(dump, a_group_of_which_none_is_free)
 	demand_release(&waiter);
 }
 
+StoreTest(dump, a_group_of_which_one_was_released)
+{
+	struct demand last = {0}, holder = {0}, waiter = {0};
+
+	store_group(&store, 3, 1);
+	demand_init(&last, &store, "*");
+	demand_init(&holder, &store, "a");
+	demand_init(&waiter, &store, "a*");
+	assert_rc(demand_try(&last), 0);
+	demand_release(&last);
+	assert_rc(demand_try(&holder), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+
+	assert_dump("waiting:\n"
+		    "  request %p waits 0 ns for %p arg %p\n"
+		    "    object %p order 0: request %p has it\n"
+		    "    any of group %p order %d: free\n",
+	    (void *)&waiter.request, object(0), (void *)&waiter, object(0),
+	    (void *)&holder.request, (void *)&store.group, OBJECTS);
+
+	demand_release(&holder);
+	demand_release(&waiter);
+}
+
 StoreTest(dump, of_a_set_of_many_the_first_eight)
 {
 	struct demand holder = {0}, waiter = {0};
@@ -214,14 +238,14 @@ ListingTest(dump, an_object_that_was_retired_is_not_in_its_holders_set)
 	assert_rc(demand_try(&pair), 0);
 	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
 	assert_rc(hwt_object_retire(store.checkout, &store.thing[3].object), 0);
+	assert_rc(hwt_group_retire(store.checkout, &store.group), 0);
+	memset(&store.group, 0xff, sizeof(store.group));
 
 	assert_dump("granted:\n"
 		    "  request %p out 0 ns arg %p\n"
 		    "    object %p order 1\n"
-		    "    any of group %p order %d\n"
 		    "waiting:\n",
-	    (void *)&pair.request, (void *)&pair, object(1),
-	    (void *)&store.group, OBJECTS);
+	    (void *)&pair.request, (void *)&pair, object(1));
 
 	store.thing[0].holder = NULL;
 	assert_rc(hwt_checkout_release(store.checkout, &pair.request), 0);
