@@ -55,7 +55,6 @@ error_to_status(int error)
 {
 	switch (error) {
 	case -EINVAL:
-	case -ECANCELED: /* another one of the array is invalid */
 		return 400;
 	case -ENOENT:
 		return 404;
@@ -215,6 +214,8 @@ struct batch {
 static unsigned
 result_status(int result)
 {
+	if (result == -ECANCELED) /* another one of the array is invalid */
+		return 400;
 	if (result < 0)
 		return error_to_status(result);
 	return result == 0 ? 201 : result <= HWT_DURABLE_SUCCEEDED ? 200 : 409;
@@ -285,13 +286,32 @@ add_answer(struct api *api, const struct hwt_durable_task *task, int result)
 	retry_later(api);
 }
 
+/* error: the first one of the results, or 0. A status that says "send it again"
+ * is for an array of which nothing was stored: the server has made ids for
+ * tasks without, which would be stored twice. */
+static unsigned
+batch_status(const struct batch *batch, int error)
+{
+	unsigned status = error == 0 ? 200 : error_to_status(error);
+	size_t i;
+
+	for (i = 0; i < batch->count; i++) {
+		if (batch->result[i] == -ETIMEDOUT)
+			return 504;
+		if (batch->result[i] >= 0)
+			status = 200;
+		else if (batch->result[i] == -EPROTO && status != 200)
+			status = 502;
+	}
+	return status;
+}
+
 static void
 batch_add_all(struct batch *batch, struct api *api)
 {
 	int error = hwt_durable_add(
 	    api->durable, batch->count, batch->task, batch->result);
-	FILE *body =
-	    answer_json(api, error == 0 ? 200 : error_to_status(error));
+	FILE *body = answer_json(api, batch_status(batch, error));
 	size_t i;
 
 	(void)fputs("{\"results\":[", body);

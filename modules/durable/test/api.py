@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.parse
 
-from engine import LIMIT
+from engine import LIMIT, shard_of
 from programs import NASTY, USAGE, YES, Programs, call, main, wait_until
 
 TOKEN = "a-token-of-32-characters-or-so-!"
@@ -611,6 +611,42 @@ class Engines(Api):
                           answer.headers["Retry-After"]),
                          (503, "EAGAIN", "1"))
         self.assertEqual(answer.json["id"], "a")
+
+    def test_an_array_that_is_stored_in_part(self):
+        """Who is told to send it again would store tasks without ids twice.
+        """
+        self.ctl("init", "--shards=2")
+        self.serve("--timeout=1")
+        self.ctl("pause", "1")
+        names = [[name for name in map(str, range(99))
+                  if shard_of(name.encode(), 2) == shard][:3]
+                 for shard in (0, 1)]
+        tasks = [[{"queue": "q", "in": 60, "id": name} for name in each]
+                 for each in names]
+        answer = self.send("POST", "/v1/tasks", tasks[1] + tasks[0])
+        self.assertEqual((answer.status, answer.headers["Retry-After"]),
+                         (200, None))
+        self.assertEqual([(each["status"], each["id"])
+                          for each in answer.json["results"]],
+                         [(503, name) for name in names[1]] +
+                         [(201, name) for name in names[0]])
+        answer = self.send("POST", "/v1/tasks", tasks[1])
+        self.assertEqual((answer.status, answer.headers["Retry-After"]),
+                         (503, "1"))
+        self.assertEqual(self.ctl("stat", "--json").json["added"], 3)
+
+    def test_an_array_of_which_a_part_is_uncertain(self):
+        self.ctl("init", "--shards=2", "--level=replicated")
+        self.serve("--timeout=1")
+        self.ctl("pause", "1")
+        names = sorted(map(str, range(9)),
+                       key=lambda name: -shard_of(name.encode(), 2))
+        answer = self.send("POST", "/v1/tasks", [
+            {"queue": "q", "in": 60, "id": name} for name in names])
+        self.assertEqual(answer.status, 504)
+        self.assertEqual([each["status"] for each in answer.json["results"]],
+                         [503 if shard_of(name.encode(), 2) else 504
+                          for name in names])
 
     def test_a_space_that_is_gone(self):
         self.serve("--timeout=1")
