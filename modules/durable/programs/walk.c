@@ -16,13 +16,15 @@ int
 walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
     size_t count, const struct engine_argument *arg, struct engine_call *call)
 {
+	const struct engine_wait wait = {
+	    .stop_fd = -1, .replicated = script == SCRIPT_DEAD};
 	int error;
 
 	*call = (struct engine_call){.script = script,
 	    .shard = shard,
 	    .count = (uint32_t)count,
 	    .arg = arg};
-	error = engine_call(durable_engine(durable), call, 1, NULL);
+	error = engine_call(durable_engine(durable), call, 1, &wait);
 	if (error != 0)
 		complain("shard %" PRIu32 ": %s", shard, explain(error));
 	return error;

@@ -34,7 +34,8 @@ int walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx);
 int walk_command(struct hwt_durable *durable, uint32_t shard, size_t count,
     const struct engine_argument *words, struct engine_call *call);
 
-/* A script with its arguments, in the same way. */
+/* A script with its arguments, in the same way; what is done to dead letters
+ * waits for the replicas. */
 int walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
     size_t count, const struct engine_argument *arg, struct engine_call *call);
 

@@ -19,7 +19,8 @@ import time
 import urllib.parse
 
 from engine import LIMIT, shard_of
-from programs import NASTY, USAGE, YES, Programs, call, main, wait_until
+from programs import (NASTY, UNREACHABLE, USAGE, YES, Between, Programs, call,
+                      main, wait_until)
 
 TOKEN = "a-token-of-32-characters-or-so-!"
 
@@ -35,8 +36,40 @@ class Answer:
         return json.loads(self.body)
 
 
+class Lost(Between):
+    """Cuts the connection on which the answer comes to what has certain words,
+    once."""
+
+    def __init__(self, port, words, then=lambda: None):
+        super().__init__(port, b"", b"")
+        self.words = words
+        self.then = then  # before it is cut
+        self.cut = None
+
+    def pass_on(self, source, sink, change):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not change and self.words and self.words in data:
+                    self.words = None
+                    self.cut = sink
+                if change and source is self.cut:
+                    self.then()
+                    break
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_RDWR)
+        source.close()
+
+
 class Api(Programs):
     """Each test has a server, unless it starts one itself."""
+
+    made_of = None  # the engine, if it is another one
+
+    def where(self):
+        where = super().where()
+        if self.made_of is not None:
+            where[1] = f"127.0.0.1:{self.made_of.port}"
+        return where
 
     def serve(self, *words, where="0"):
         """hwtd, and the address that it tells."""
@@ -647,6 +680,42 @@ class Engines(Api):
         self.assertEqual([each["status"] for each in answer.json["results"]],
                          [503 if shard_of(name.encode(), 2) else 504
                           for name in names])
+
+    def through(self, *words, **options):
+        """A server whose engine is behind a proxy that loses an answer."""
+        lost = self.enterContext(Lost(self.engine.port, *words, **options))
+        self.made_of = lost
+        running = self.serve("--timeout=3")
+        self.made_of = None
+        return running
+
+    def fail_one(self, name, **options):
+        """It is a dead letter, of a space of one shard."""
+        self.ctl("add", "--queue=q", "--in=0", "--timeout=1", f"--id={name}",
+                 **options)
+        self.execute(self.scripts(), name, "fail")
+
+    def test_a_lost_answer_about_a_dead_letter(self):
+        """It is not asked for again, to find that there is none any more."""
+        self.ctl("init", "--shards=1")
+        self.fail_one("d")
+        running = self.through(b"\r\nreplay\r\n")
+        self.refused(504, "ETIMEDOUT", "POST", "/v1/dead/d/replay")
+        self.assertEqual(self.show("d")["generation"], 2)
+        self.refused(404, "ENOENT", "POST", "/v1/dead/d/replay")
+        self.assertEqual(running.end(), YES)
+
+    def test_dead_letters_wait_for_replicas(self):
+        """There are none."""
+        self.ctl("init", "--shards=1", "--level=replicated")
+        for name in ("a", "b", "c", "d"):
+            self.fail_one(name, status=UNREACHABLE)
+        self.serve("--timeout=1")
+        for path in ("a/replay", "b/drop"):
+            self.refused(504, "ETIMEDOUT", "POST", "/v1/dead/" + path)
+        self.ctl("dead", "drop", "c", "--timeout=1", status=UNREACHABLE)
+        self.ctl("dead", "drop", "--all", "--timeout=1", status=UNREACHABLE)
+        self.assertEqual(self.ask("GET", "/v1/dead").json["tasks"], [])
 
     def test_a_space_that_is_gone(self):
         self.serve("--timeout=1")
