@@ -36,6 +36,7 @@ certain(const struct engine_call *call, int error)
 	case -ESTALE:
 	case -ECANCELED:
 	case -ENOMEM:
+	case -EOPNOTSUPP:
 		return -ETIMEDOUT;
 	default:
 		return error;

@@ -717,6 +717,21 @@ class Engines(Api):
         self.ctl("dead", "drop", "--all", "--timeout=1", status=UNREACHABLE)
         self.assertEqual(self.ask("GET", "/v1/dead").json["tasks"], [])
 
+    def test_an_engine_that_is_weak_after_a_lost_answer(self):
+        """That it does not serve says nothing about what was sent before."""
+        self.ctl("init", "--shards=1")
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        self.addCleanup(client, "CONFIG", "SET", "appendfsync", "always")
+        self.through(b"the payload", then=lambda: client(
+            "CONFIG", "SET", "appendfsync", "everysec"))
+        answer = self.send("PUT", task_path("a"), {
+            "queue": "q", "in": 60, "payload": "the payload"})
+        self.assertEqual((answer.status, answer.json["error"]),
+                         (504, "ETIMEDOUT"))
+        client("CONFIG", "SET", "appendfsync", "always")
+        self.assertEqual(self.show("a")["state"], "pending")
+
     def test_a_space_that_is_gone(self):
         self.serve("--timeout=1")
         client = self.engine.client()
