@@ -16,6 +16,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 import unittest
 
 from engine import (BUILD, CHECK_AOF, LIMIT, Engine, Space, repaired,
@@ -303,6 +304,15 @@ class Damage(Repair):
             self.refused("damaged")
 
 
+def is_there(process):
+    """Not ended: then it has no files any more."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Files(Repair):
     """Manifests, and what else lies in the folder."""
 
@@ -329,6 +339,8 @@ class Files(Repair):
         engine.kill()
         for child in children:
             os.kill(child, signal.SIGKILL)
+        while any(map(is_there, children)):
+            time.sleep(0.001)
         return digest
 
     def test_two_files_that_are_appended_to(self):
