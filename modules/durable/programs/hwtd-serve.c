@@ -82,41 +82,95 @@ warn_of_replicas(FILE *body)
 		    stats->replicas, stats->replicas_awaited);
 }
 
+/* A task waits there for too long; that it waits while the queue is paused is
+ * what somebody wanted. */
+static bool
+is_late(const struct queue *queue)
+{
+	return serve_queue_wait_ns != 0 &&
+	    queue->age_ns > serve_queue_wait_ns &&
+	    queue->paused < sample.queues.shards;
+}
+
+static void
+warn_of_pauses(FILE *body)
+{
+	const struct queues *queues = &sample.queues;
+	const struct queue *queue;
+
+	for (queue = queues->queue; queue < queues->queue + queues->count;
+	     queue++) {
+		if (queue->paused == 0)
+			continue;
+		(void)fprintf(body,
+		    "warning: queue %s: paused in %" PRIu64 " of %" PRIu32
+		    " shards; %" PRIu64 " wait, the oldest for %" PRIu64 " s\n",
+		    queue->name, queue->paused, queues->shards, queue->entries,
+		    queue->age_ns / HWT_SEC(1));
+	}
+}
+
+/* What is wrong with the engine and its clock; false: nothing. */
+static bool
+complain_of_engine(FILE *body)
+{
+	const struct hwt_durable_stats *stats = &sample.stats;
+
+	if (sample.error != 0)
+		(void)fprintf(body, "%s\n", explain(sample.error));
+	else if (stats->clock_ahead_ns > LAG_MAX)
+		(void)fprintf(body,
+		    "the clock was set back: nothing is executed for %" PRIu64
+		    " s; see hwtctl clock\n",
+		    stats->clock_ahead_ns / HWT_SEC(1));
+	else if (stats->clock_leap_ns != 0)
+		(void)fprintf(body,
+		    "the clock has leapt by %" PRIu64
+		    " s: nothing is executed until that has lasted\n",
+		    stats->clock_leap_ns / HWT_SEC(1));
+	else if (stats->lag_ns > LAG_MAX)
+		(void)fprintf(body, "behind by %" PRIu64 " s\n",
+		    stats->lag_ns / HWT_SEC(1));
+	else
+		return false;
+	return true;
+}
+
+static bool
+complain_of_queues(FILE *body)
+{
+	const struct queues *queues = &sample.queues;
+	const struct queue *queue;
+	bool late = false;
+
+	for (queue = queues->queue; queue < queues->queue + queues->count;
+	     queue++) {
+		if (!is_late(queue))
+			continue;
+		late = true;
+		(void)fprintf(body,
+		    "queue %s: %" PRIu64 " wait for a worker, the oldest for "
+		    "%" PRIu64 " s\n",
+		    queue->name, queue->entries, queue->age_ns / HWT_SEC(1));
+	}
+	return late;
+}
+
 static void
 answer_health(struct http_answer *answer)
 {
-	const struct queue *oldest = &sample.queues.queue[0];
-	bool ages = serve_queue_wait_ns != 0 && sample.error == 0 &&
-	    sample.queues.count > 0 && oldest->age_ns > serve_queue_wait_ns;
+	bool ill = complain_of_engine(answer->body);
 
-	if (sample.error == 0 && sample.stats.lag_ns <= LAG_MAX && !ages &&
-	    sample.stats.clock_ahead_ns <= LAG_MAX &&
-	    sample.stats.clock_leap_ns == 0) {
+	if (sample.error == 0)
+		ill |= complain_of_queues(answer->body);
+	if (ill)
+		answer->status = 503;
+	else
 		(void)fputs("ok\n", answer->body);
+	if (sample.error == 0) {
 		warn_of_replicas(answer->body);
-		return;
+		warn_of_pauses(answer->body);
 	}
-	answer->status = 503;
-	if (sample.error != 0)
-		(void)fprintf(answer->body, "%s\n", explain(sample.error));
-	else if (sample.stats.clock_ahead_ns > LAG_MAX)
-		(void)fprintf(answer->body,
-		    "the clock was set back: nothing is executed for %" PRIu64
-		    " s; see hwtctl clock\n",
-		    sample.stats.clock_ahead_ns / HWT_SEC(1));
-	else if (sample.stats.clock_leap_ns != 0)
-		(void)fprintf(answer->body,
-		    "the clock has leapt by %" PRIu64
-		    " s: nothing is executed until that has lasted\n",
-		    sample.stats.clock_leap_ns / HWT_SEC(1));
-	else if (sample.stats.lag_ns > LAG_MAX)
-		(void)fprintf(answer->body, "behind by %" PRIu64 " s\n",
-		    sample.stats.lag_ns / HWT_SEC(1));
-	if (ages)
-		(void)fprintf(answer->body,
-		    "queue %s: %" PRIu64 " wait for a worker, the oldest for "
-		    "%" PRIu64 " s\n",
-		    oldest->name, oldest->entries, oldest->age_ns / HWT_SEC(1));
 }
 
 /* Who may ask. */

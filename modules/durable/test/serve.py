@@ -10,6 +10,7 @@ See programs.py for HWT_BUILD and HWT_BEFORE."""
 import contextlib
 import http.client
 import os
+import re
 import resource
 import signal
 import socket
@@ -162,6 +163,36 @@ class Serve(Programs):
         address = self.metrics("--queue-wait=0")[1]
         wait_until(lambda: "lonely2" in self.ask(address)[1])
         self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+
+    def health(self, address, status):
+        """What is said, once it has this status."""
+        return wait_until(
+            lambda: f" {status} " in (answer := self.ask(address, HEALTH))[0]
+            and answer[1])
+
+    def test_queues_that_are_paused(self):
+        """Their tasks wait because somebody wanted that; they hide no other
+        queue."""
+        self.ctl("init", "--shards=2")
+        self.ctl("pause", "--queue=paused")
+        address = self.metrics("--queue-wait=1")[1]
+        self.add("--queue=paused", "--in=0")
+        warning = r"warning: queue paused: paused in %d of 2 shards; 1 wait, " \
+                  r"the oldest for [1-9]\d* s\n$"
+        wait_until(lambda: re.search(r"oldest for (\d\d|[2-9])",
+                                     self.health(address, 200)))
+        self.assertRegex(self.health(address, 200), r"^ok\n" + warning % 2)
+        self.add("--queue=lonely", "--in=0")
+        said = self.health(address, 503)
+        self.assertRegex(said, r"^queue lonely: 1 wait for a worker, the "
+                         r"oldest for \d+ s\n" + warning % 2)
+        # A pause that was cut short is none.
+        space = self.scripts()
+        space.client("ZREM", space.key(1, "paused"), "paused")
+        said = wait_until(lambda: "in 1 of 2" in (
+            said := self.health(address, 503)) and said)
+        self.assertRegex(said, r"^queue paused: 1 wait .*\nqueue lonely: .*\n"
+                         + warning % 1)
 
     def test_more_queues_than_are_told(self):
         """What is told of those is exact, also of shards where others are
