@@ -414,7 +414,8 @@ exchange_answer_refused(struct exchange *exchange, unsigned status)
 	exchange_answer(exchange);
 }
 
-/* Sends what there is to say. */
+/* Sends what there is to say. The client may take its time to read that: the
+ * body is needed no more. */
 static enum MHD_Result
 exchange_send(struct exchange *exchange, struct MHD_Connection *connection)
 {
@@ -424,6 +425,7 @@ exchange_send(struct exchange *exchange, struct MHD_Connection *connection)
 	enum MHD_Result result;
 	size_t i;
 
+	exchange_drop_body(exchange);
 	if (response == NULL)
 		return MHD_NO;
 	result = MHD_add_response_header(
@@ -617,7 +619,8 @@ daemon_start(struct http *http, int listener)
 	http->daemon = MHD_start_daemon(
 	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL,
 	    NULL, notice_request, http, MHD_OPTION_LISTEN_SOCKET, listener,
-	    MHD_OPTION_CONNECTION_LIMIT, connections_max(),
+	    MHD_OPTION_CONNECTION_LIMIT,
+	    connections_max() / http->options.servers,
 	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MAX,
 	    MHD_OPTION_NOTIFY_CONNECTION, notice_connection, http,
 	    MHD_OPTION_NOTIFY_COMPLETED, notice_completed, http,

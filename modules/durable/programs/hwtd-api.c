@@ -101,9 +101,9 @@ api_refuse(struct api *api)
 		return;
 	case 403:
 		fail(api, 403, "forbidden",
-		    "without a token, only programs of this machine, and the "
-		    "page itself, may ask; Host must be localhost or a "
-		    "number");
+		    "without a token, only programs of this machine may ask, "
+		    "and no page of another origin; Host must be localhost "
+		    "or a number");
 		return;
 	case 404:
 		fail(api, 404, "not_found", "there is no such path");

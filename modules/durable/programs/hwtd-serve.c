@@ -270,19 +270,16 @@ is_same_origin(const struct http_request *request)
 		    strcasecmp(origin + 7, host) == 0));
 }
 
-/* The page has no data, and asks for the token. */
+/* Without the API, nothing has a body. */
 static unsigned
 admit(void *ctx, const struct http_request *request)
 {
 	const struct serve *serve = ctx;
 
 	if (!serve->api)
-		return 0;
+		return strcmp(request->method, "GET") == 0 ? 0 : 405;
 	if (serve->token_length > 0)
-		return has_token(serve, request) ||
-			strcmp(request->path, "/") == 0
-		    ? 0
-		    : 401;
+		return has_token(serve, request) ? 0 : 401;
 	return is_same_origin(request) ? 0 : 403;
 }
 
@@ -409,6 +406,8 @@ handle(
 		route_find(serve, &api);
 	else if (serve->api)
 		api_refuse(&api);
+	else if (request->refused == 405)
+		http_answer_header(answer, "Allow", "GET, HEAD");
 	if (!serve->api)
 		return;
 	http_answer_header(answer, "Cache-Control", "no-store");
@@ -428,6 +427,7 @@ serve_start(struct http **http, int listener, struct serve *serve)
 	const struct http_options options = {
 	    .threads = serve->api ? API_THREADS : 1,
 	    .wait_ns = serve->api ? API_WAIT_NS : 0,
+	    .servers = serve->servers,
 	    .admit = admit,
 	    .handler = handle,
 	    .ctx = serve};

@@ -22,6 +22,7 @@
 /* One for each server, which has it. */
 struct serve {
 	bool api; /* all paths, to those who may; not only two of them */
+	unsigned servers; /* of this process */
 	size_t token_length; /* 0: there is none */
 	char token[TOKEN_MAX];
 };

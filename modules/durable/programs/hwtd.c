@@ -152,11 +152,16 @@ server_open(struct server *server)
 static void
 servers_open(void)
 {
+	unsigned count = 0;
 	size_t i;
 
 	token_read(&servers[0].serve);
-	for (i = 0; i < SERVERS; i++)
+	for (i = 0; i < SERVERS; i++) {
 		server_open(&servers[i]);
+		count += *servers[i].address != NULL;
+	}
+	for (i = 0; i < SERVERS; i++)
+		servers[i].serve.servers = count;
 	serve_queue_wait_ns = HWT_MIN(5);
 	if (queue_wait != NULL)
 		serve_queue_wait_ns = option_seconds("queue-wait", queue_wait);

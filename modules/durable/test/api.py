@@ -135,7 +135,7 @@ class Access(Api):
 
     def test_a_token_is_asked_for(self):
         self.serve("--token-file", self.path("token", TOKEN.encode()))
-        for path in ("/health", "/metrics", "/v1/x", "/x"):
+        for path in ("/", "/health", "/metrics", "/v1/x", "/x"):
             answer = self.refused(401, "unauthorized", "GET", path)
             self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer")
         for text in ("", "Bearer", "Bearer ", TOKEN, "Basic " + TOKEN,
@@ -149,7 +149,8 @@ class Access(Api):
             self.assertEqual(self.ask("GET", "/health", Authorization=scheme +
                                       TOKEN).status, 200)
         # The body of somebody without a token is not even kept.
-        self.refused(401, "unauthorized", "POST", "/health", b"x" * (2 << 20))
+        for path in ("/", "/health"):
+            self.refused(401, "unauthorized", "POST", path, b"x" * (2 << 20))
 
     def test_token_files(self):
         for text in (b"", b"\n" + TOKEN.encode(), b"x" * 15, b"x" * 257,
