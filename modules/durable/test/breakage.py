@@ -149,7 +149,9 @@ class Workers(Breakage):
         self.ends(slow, *warm)
         names = [f"t{i}" for i in range(200)]
         self.add(slow, "done,400,0", *names)
-        slow.wait(lambda runs: runs[-1].id[0] == "t")
+        # All its threads: none is between the look at the lease and a begin.
+        slow.wait(lambda runs: sum(
+            each.what == "begin" and each.id[0] == "t" for each in runs) == 8)
         os.kill(slow.pid, signal.SIGSTOP)
         other = self.actor(schedules=True, works=(64, 1000, 0))
         wait_until(lambda: other("stats")[1] == 260)
