@@ -545,6 +545,9 @@ main(int argc, char **argv)
 
 	stress_begin("purgatory_model", argc, argv);
 	steps = stress_scaled(STEPS);
+	/* Fewer rounds are a matter of luck: some have few slots. */
+	if (steps < 8 * ROUND)
+		steps = 8 * ROUND;
 	seed = random_seed(1);
 	for (i = 0; i < steps; i++) {
 		stress_phase("steps", i);
@@ -554,6 +557,6 @@ main(int argc, char **argv)
 		if (i % ROUND == ROUND - 1 || i == steps - 1)
 			end();
 	}
-	stress_must(dones > steps / 20, "few have ended: %" PRIu64, dones);
+	stress_must(dones > steps / 10, "few have ended: %" PRIu64, dones);
 	return stress_end("%" PRIu64 " steps, %" PRIu64 " ended", steps, dones);
 }
