@@ -130,9 +130,8 @@ api_fail(struct api *api, int error)
 
 /* What a request says. */
 
-/* What it writes is an object. */
-static FILE *
-answer_json(struct api *api, unsigned status)
+FILE *
+api_json(struct api *api, unsigned status)
 {
 	api->answer->status = status;
 	api->answer->type = "application/json";
@@ -278,7 +277,7 @@ retry_later(struct api *api)
 static void
 add_answer(struct api *api, const struct hwt_durable_task *task, int result)
 {
-	FILE *body = answer_json(api, result_status(result));
+	FILE *body = api_json(api, result_status(result));
 
 	(void)fputc('{', body);
 	result_write(body, task, result);
@@ -311,7 +310,7 @@ batch_add_all(struct batch *batch, struct api *api)
 {
 	int error = hwt_durable_add(
 	    api->durable, batch->count, batch->task, batch->result);
-	FILE *body = answer_json(api, batch_status(batch, error));
+	FILE *body = api_json(api, batch_status(batch, error));
 	size_t i;
 
 	(void)fputs("{\"results\":[", body);
@@ -417,7 +416,7 @@ api_done(struct api *api, int error, const char *id, size_t id_length,
 		fail_error(api, error, id, id_length);
 		return;
 	}
-	body = answer_json(api, 200);
+	body = api_json(api, 200);
 	(void)fputc('{', body);
 	json_write(body, "id", id, id_length);
 	(void)fprintf(body, ",\"state\":\"%s\"}\n", state);
@@ -477,7 +476,7 @@ api_show(struct api *api)
 	if (error == 0 && info.payload_length > HWT_DURABLE_PAYLOAD_MAX)
 		error = -EPROTO;
 	if (error == 0) {
-		body = answer_json(api, 200);
+		body = api_json(api, 200);
 		(void)fputc('{', body);
 		record_write(body, id, id_length, &info);
 		(void)fputc(',', body);
@@ -492,36 +491,4 @@ api_show(struct api *api)
 		rewind(api->answer->body);
 		fail_error(api, error, id, id_length);
 	}
-}
-
-/* Queues. */
-
-static void
-queue_do(struct api *api, int (*call)(struct hwt_durable *, const char *),
-    bool paused)
-{
-	char queue[HWT_DURABLE_QUEUE_MAX + 1] = "";
-	int error;
-
-	if (api->escaped_length <= HWT_DURABLE_QUEUE_MAX)
-		memcpy(queue, api->escaped, api->escaped_length);
-	error = call(api->durable, queue);
-	if (error != 0)
-		api_fail(api, error);
-	else
-		(void)fprintf(answer_json(api, 200),
-		    "{\"queue\":\"%s\",\"paused\":%s}\n", queue,
-		    paused ? "true" : "false");
-}
-
-void
-api_pause(struct api *api)
-{
-	queue_do(api, hwt_durable_pause, true);
-}
-
-void
-api_resume(struct api *api)
-{
-	queue_do(api, hwt_durable_resume, false);
 }

@@ -5,6 +5,7 @@
 
 #include "http.h"
 #include "modules/durable/hwt_durable.h"
+#include "queues.h"
 
 /* A request and its answer. */
 struct api {
@@ -34,12 +35,17 @@ void api_replay(struct api *api);
 void api_drop(struct api *api);
 
 /* Below /v1/queues. */
+void api_queues(struct api *api, const struct queues *queues);
+void api_queue(struct api *api);
 void api_pause(struct api *api);
 void api_resume(struct api *api);
 
 /* The id in the path, which may have any bytes. False: it is none, and that is
  * answered. */
 bool api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length);
+
+/* The answer has this status, and what is written there: JSON. */
+FILE *api_json(struct api *api, unsigned status);
 
 /* Answers an error of the library. */
 void api_fail(struct api *api, int error);

@@ -325,6 +325,18 @@ route_stat(struct api *api)
 	(void)pthread_mutex_unlock(&sample.lock);
 }
 
+static void
+route_queues(struct api *api)
+{
+	(void)pthread_mutex_lock(&sample.lock);
+	sample_take();
+	if (sample.error != 0)
+		api_fail(api, sample.error);
+	else
+		api_queues(api, &sample.queues);
+	(void)pthread_mutex_unlock(&sample.lock);
+}
+
 static const struct route routes[] = {
     {"GET", "/metrics", route_metrics, true},
     {"GET", "/health", route_health, true},
@@ -337,6 +349,8 @@ static const struct route routes[] = {
     {"POST", "/v1/dead/{id}/replay", api_replay, false},
     {"POST", "/v1/dead/{id}/drop", api_drop, false},
     {"GET", "/v1/stat", route_stat, false},
+    {"GET", "/v1/queues", route_queues, false},
+    {"GET", "/v1/queues/{id}", api_queue, false},
     {"POST", "/v1/queues/{id}/pause", api_pause, false},
     {"POST", "/v1/queues/{id}/resume", api_resume, false},
 };

@@ -8,6 +8,7 @@
 #include "queues.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,14 +37,14 @@ compare_ages(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* {queue, entries, due, paused} */
+/* {queue, entries, due, paused, running} */
 static bool
-queue_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
+reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 {
 	const struct redisReply *name;
 	uint64_t due;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 4)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 5)
 		return false;
 	name = reply->element[0];
 	if (name->type != REDIS_REPLY_STRING ||
@@ -51,8 +52,10 @@ queue_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 	    !name_is_valid(name->str, HWT_DURABLE_QUEUE_MAX) ||
 	    !reply_number(reply->element[1], &queue->entries) ||
 	    !reply_number(reply->element[2], &due) ||
-	    !reply_number(reply->element[3], &queue->paused))
+	    !reply_number(reply->element[3], &queue->paused_since_ms) ||
+	    !reply_number(reply->element[4], &queue->running))
 		return false;
+	queue->paused = queue->paused_since_ms != 0;
 	memcpy(queue->name, name->str, name->len + 1);
 	queue->age_ns =
 	    queue->entries > 0 && due < now ? (now - due) * NS_PER_MS : 0;
@@ -75,11 +78,27 @@ heap_read(struct heap *heap, const struct redisReply *reply)
 	for (i = 2; i < reply->elements; i++) {
 		struct queue *queue = &heap->queue[heap->count];
 
-		if (queue_read(queue, reply->element[i], now) &&
-		    (queue->entries > 0 || queue->paused > 0))
+		if (reply_read(queue, reply->element[i], now) &&
+		    (queue->entries > 0 || queue->paused > 0 ||
+			queue->running > 0))
 			heap->count++;
 	}
 	return 0;
+}
+
+/* What another shard has of it. */
+static void
+queue_add(struct queue *queue, const struct queue *other)
+{
+	queue->entries += other->entries;
+	queue->running += other->running;
+	queue->paused += other->paused;
+	if (other->age_ns > queue->age_ns)
+		queue->age_ns = other->age_ns;
+	if (queue->paused_since_ms == 0 ||
+	    (other->paused_since_ms != 0 &&
+		other->paused_since_ms < queue->paused_since_ms))
+		queue->paused_since_ms = other->paused_since_ms;
 }
 
 /* One of each name, the oldest first. */
@@ -93,16 +112,10 @@ heap_merge(struct heap *heap)
 		return;
 	qsort(heap->queue, heap->count, sizeof(*to), compare_names);
 	for (i = 1; i < heap->count; i++) {
-		const struct queue *next = &heap->queue[i];
-
-		if (strcmp(to->name, next->name) != 0) {
-			*++to = *next;
-			continue;
-		}
-		to->entries += next->entries;
-		to->paused += next->paused;
-		if (next->age_ns > to->age_ns)
-			to->age_ns = next->age_ns;
+		if (strcmp(to->name, heap->queue[i].name) == 0)
+			queue_add(to, &heap->queue[i]);
+		else
+			*++to = heap->queue[i];
 	}
 	heap->count = (size_t)(to - heap->queue) + 1;
 	qsort(heap->queue, heap->count, sizeof(*to), compare_ages);
@@ -175,6 +188,25 @@ queues_read(struct hwt_durable *durable, struct queues *queues,
 		memcpy(queues->queue, heap.queue,
 		    heap.count * sizeof(*heap.queue));
 	}
+	free(heap.queue);
+	return error;
+}
+
+int
+queue_read(struct hwt_durable *durable, struct queue *queue, const char *name)
+{
+	const struct engine_argument argument = argument_text(name);
+	struct heap heap = {
+	    .queue = calloc(durable_shards(durable), sizeof(*heap.queue))};
+	int error;
+
+	if (heap.queue == NULL)
+		return -ENOMEM;
+	error = heap_ask(durable, &heap, 1, &argument, NULL);
+	*queue = (struct queue){0};
+	if (error == 0 && heap.count > 0)
+		*queue = heap.queue[0];
+	(void)snprintf(queue->name, sizeof(queue->name), "%s", name);
 	free(heap.queue);
 	return error;
 }

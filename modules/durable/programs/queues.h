@@ -13,12 +13,16 @@ struct queue {
 	uint64_t entries;
 	uint64_t age_ns; /* since the oldest one was due */
 	uint64_t paused; /* in so many shards: all, or a call was cut short */
+	uint64_t paused_since_ms; /* Unix time, of the first; 0: not paused */
+	/* That workers have. Exact up to 256 of all queues in each shard; of
+	 * more it is estimated, from as many. */
+	uint64_t running;
 };
 
 struct queues {
 	size_t count;
 	uint32_t shards;
-	bool all; /* there are no others with entries, or paused */
+	bool all; /* no others have entries, are paused, or have running ones */
 	struct queue queue[QUEUES_MAX]; /* the oldest first */
 };
 
@@ -26,5 +30,9 @@ struct queues {
  * however many there are. wait as for engine_call. 0 or -errno. */
 int queues_read(struct hwt_durable *durable, struct queues *queues,
     const struct engine_wait *wait);
+
+/* One, whatever it has; name is that of a queue. */
+int queue_read(
+    struct hwt_durable *durable, struct queue *queue, const char *name);
 
 #endif

@@ -421,10 +421,10 @@ local function append(queue, ...)
 	sure("ZADD", prefix .. ":queues", "NX", now, queue)
 end
 
--- Whether take is to begin nothing of a queue.
-local function is_paused(queue)
+-- Since when take is to begin nothing of a queue; or something false.
+local function paused_since(queue)
 	local since = try("ZSCORE", prefix .. ":paused", queue)
-	return since and not is_foreign(since)
+	return not is_foreign(since) and tonumber(since or "")
 end
 
 -- When the oldest entry of a queue that counts was due; nil: not among the

@@ -1,21 +1,65 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
 --
--- queues [NAME...]: now, and for each {queue, entries, due, paused}; due is of
--- the oldest entry, 0 if there is none; paused is 1 or 0. Without names: of
--- up to 64 queues, those with the oldest entries as far as the janitor knows,
--- and if there is room others that are paused; and before them whether these
--- are all.
+-- queues [NAME...]: now, and for each {queue, entries, due, paused, running};
+-- due is of the oldest entry, 0 if there is none; paused is since when, or 0;
+-- running is counted, or beyond RUNNING_MAX of the shard estimated. Without
+-- names: of up to 64 queues, those with the oldest entries as far as the
+-- janitor knows, and if there is room others that are paused, or have running
+-- ones; and before them whether these are all.
 
 local NAMES_MAX = 64
+local RUNNING_MAX = 256 -- records that are read
+local PARTS = 16 -- of the set: from so many places
+
+local running = {} -- by queue
 
 local function describe(queue, since)
 	local entries = try("LLEN", queue_key(queue))
-	if is_foreign(entries) or entries == 0 then
-		return {queue, 0, 0, is_paused(queue) and 1 or 0}
+	if is_foreign(entries) then
+		entries = 0
 	end
-	return {queue, entries, oldest_in(queue) or since,
-		is_paused(queue) and 1 or 0}
+	local due = entries > 0 and (oldest_in(queue) or since) or 0
+	return {queue, entries, due, paused_since(queue) or 0,
+		running[queue] or 0}
+end
+
+-- All that run, or RUNNING_MAX of them, from all over the set: what a worker
+-- took together has the same end of its leases, and stands together.
+local function read_running(size)
+	local fly = prefix .. ":fly"
+	if size <= RUNNING_MAX then
+		return call("ZRANGE", fly, 0, -1)
+	end
+	local ids = {}
+	for part = 0, PARTS - 1 do
+		local first = floor((part + now % 1000 / 1000) *
+			(size - RUNNING_MAX / PARTS) / PARTS)
+		local page = call("ZRANGE", fly, first,
+			first + RUNNING_MAX / PARTS - 1)
+		for _, id in ipairs(page) do
+			ids[#ids + 1] = id
+		end
+	end
+	return ids
+end
+
+local function count_running()
+	local size = try("ZCARD", prefix .. ":fly")
+	if is_foreign(size) or size == 0 then
+		return
+	end
+	local ids = read_running(size)
+	local read = read_headers(ids)
+	for i = 1, #ids do
+		local task = unpack_record(read(i) or "")
+		if task then
+			running[task.queue] = (running[task.queue] or 0) + 1
+		end
+	end
+	for queue, found in pairs(running) do
+		running[queue] = floor(found * size / #ids + 0.5)
+	end
 end
 
 -- The first of a set of queues, with their times; one more than are told.
@@ -26,18 +70,22 @@ end
 
 local function find_queues()
 	local results, told, all = {}, {}, 1
+	local function tell(queue, since)
+		if not told[queue] and #results == NAMES_MAX then
+			all = 0
+		elseif not told[queue] then
+			told[queue] = true
+			results[#results + 1] = describe(queue, since)
+		end
+	end
 	for _, set in ipairs({":queues", ":paused"}) do
 		local found = read_set(set)
 		for i = 1, #found, 2 do
-			local queue = found[i]
-			if not told[queue] and #results == NAMES_MAX then
-				all = 0
-			elseif not told[queue] then
-				told[queue] = true
-				results[#results + 1] = describe(queue,
-					tonumber(found[i + 1]))
-			end
+			tell(found[i], tonumber(found[i + 1]))
 		end
+	end
+	for queue in pairs(running) do
+		tell(queue, now)
 	end
 	return results, all
 end
@@ -58,6 +106,7 @@ refused = check_clocks()
 if refused then
 	return refused
 end
+count_running()
 if #ARGV == 2 then
 	local results, all = find_queues()
 	return {now, all, unpack(results)}

@@ -176,7 +176,7 @@ if refused then
 	return refused
 end
 -- Asked before the first write. What it has begun before goes on.
-local stands = is_paused(queue)
+local stands = paused_since(queue)
 local last_key = prefix .. ":t:" .. worker
 local last = read_last(last_key)
 if token < last[1] then

@@ -547,24 +547,103 @@ class Dead(Api):
         self.assertEqual(self.ask("GET", "/v1/dead?cursor=7-1-").json,
                          {"tasks": [], "cursor": None})
 
-    def test_queues(self):
+class Queues(Api):
+    """What waits and runs in which queue; pauses."""
+
+    def setUp(self):
+        super().setUp()
+        self.ctl("init", "--shards=2")
+        self.serve()
+
+    def queue(self, name):
+        answer = self.ask("GET", "/v1/queues/" + name)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def listed(self, count):
+        """All queues by their names, once there are so many."""
+        return wait_until(lambda: len(found := {
+            each["queue"]: each
+            for each in self.ask("GET", "/v1/queues").json["queues"]}) ==
+            count and [found])[0]
+
+    def test_none(self):
+        self.assertEqual(self.ask("GET", "/v1/queues").json,
+                         {"queues": [], "all_queues": True})
+        self.assertEqual(self.queue("any"), {
+            "queue": "any", "depth": 0, "oldest_age_ms": 0, "in_flight": 0,
+            "paused": False, "paused_shards": 0, "shards": 2,
+            "paused_since_ms": None})
+
+    def test_what_waits(self):
+        for name, count in (("old", 3), ("new", 1)):
+            for _ in range(count):
+                self.send("POST", "/v1/tasks", {"queue": name, "in": 0})
+            wait_until(lambda n=name, c=count: self.queue(n)["depth"] == c)
+        before = self.queue("old")["oldest_age_ms"]
+        time.sleep(0.02)
+        age = self.queue("old")["oldest_age_ms"]
+        self.assertGreaterEqual(age, before + 20)
+        self.assertLess(self.queue("new")["oldest_age_ms"], age)
+        listed = self.listed(2)
+        self.assertEqual(list(listed), ["old", "new"])
+        for name, each in listed.items():
+            self.assertEqual({**each, "oldest_age_ms": 0},
+                             {**self.queue(name), "oldest_age_ms": 0})
+            self.assertEqual(each["in_flight"], 0)
+
+    def test_what_runs(self):
+        """Also if nothing waits in that queue."""
+        ready = self.path("go")
+        self.start("hwt-exec", "--queue=run", "--threads=3", "--", "sh", "-c",
+                   f"until [ -s {ready} ]; do sleep 0.05; done")
         for _ in range(3):
-            self.send("POST", "/v1/tasks", {"queue": "q", "in": 0})
-        stat = wait_until(lambda: (
-            said := self.ask("GET", "/v1/stat").json)["delivered"] == 3 and
-            said)
-        self.assertEqual([(each["queue"], each["waiting"])
-                          for each in stat["queues"]], [("q", 3)])
+            self.send("POST", "/v1/tasks", {"queue": "run", "in": 0})
+        wait_until(lambda: self.queue("run")["in_flight"] == 3)
+        self.assertEqual(self.queue("run")["depth"], 0)
+        wait_until(lambda: self.listed(1)["run"]["in_flight"] == 3)
+        self.path("go", b"x")
+        wait_until(lambda: self.queue("run")["in_flight"] == 0)
+        self.listed(0)
+
+    def test_pause_and_resume(self):
+        before = time.time()
         for verb, paused in (("pause", True), ("resume", False)):
             for _ in range(2):
                 self.assertEqual(
                     self.ask("POST", f"/v1/queues/q/{verb}").json,
                     {"queue": "q", "paused": paused})
-            shards = self.ctl("stat", "--json").json["queues"][0]
-            self.assertEqual(shards["paused_shards"], 2 if paused else 0)
-            for name in ("a%20b", "", "x" * 65, "%71"):
+            said = self.queue("q")
+            self.assertEqual((said["paused"], said["paused_shards"]),
+                             (paused, 2 if paused else 0))
+            if paused:
+                self.assertAlmostEqual(said["paused_since_ms"] / 1000,
+                                       before, delta=LIMIT)
+                self.assertEqual(self.listed(1), {"q": said})
+        self.assertIsNone(self.queue("q")["paused_since_ms"])
+
+    def test_a_pause_that_was_cut_short(self):
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        client("ZADD", "{%s:1}:paused" % self.space, 1500, "q")
+        said = self.queue("q")
+        self.assertEqual((said["paused"], said["paused_shards"],
+                          said["paused_since_ms"]), (False, 1, 1500))
+
+    def test_names_that_are_none(self):
+        for name in ("a%20b", "", "x" * 65, "%71"):
+            self.refused(400, "EINVAL", "GET", f"/v1/queues/{name}")
+            for verb in ("pause", "resume"):
                 self.refused(400, "EINVAL", "POST",
                              f"/v1/queues/{name}/{verb}")
+
+    def test_they_are_in_the_counters_too(self):
+        self.send("POST", "/v1/tasks", {"queue": "q", "in": 0})
+        stat = wait_until(lambda: (
+            said := self.ask("GET", "/v1/stat").json)["delivered"] == 1 and
+            said)
+        self.assertEqual([(each["queue"], each["waiting"])
+                          for each in stat["queues"]], [("q", 1)])
 
 
 class Engines(Api):

@@ -1889,7 +1889,11 @@ class Queues(Case):
 
     def waiting(self, *names):
         return [[name.decode(), entries, due]
-                for name, entries, due, _ in self.queues(*names)[2:]]
+                for name, entries, due, *_ in self.queues(*names)[2:]]
+
+    def running(self, *names):
+        return {name.decode(): count for name, _, _, _, count
+                in self.queues(*names)[2:]}
 
     def test_entries_and_when_the_oldest_was_due(self):
         self.assertEqual(self.queues(), [START, 1])
@@ -1909,6 +1913,42 @@ class Queues(Case):
         self.damaged = True
         self.client("RPUSH", self.space.key(0, "q:c"), "x2", "none")
         self.assertEqual(self.waiting("c"), [["c", 2, START + 1500]])
+
+    def test_how_many_run(self):
+        self.add("w", queue="waits")
+        for i in range(3):
+            self.add(f"x{i}", queue="a")
+        self.add("y", queue="b")
+        self.pump_all()
+        self.assertEqual(self.running(), {"waits": 0, "a": 0, "b": 0})
+        self.take(queue="a", limit=2)
+        self.take(queue="b")
+        self.assertEqual(self.running("b", "a"), {"b": 1, "a": 2})
+        self.janitor()
+        self.assertEqual(self.running(), {"waits": 0, "a": 2, "b": 1})
+        self.finish("x0")
+        self.finish("y", outcome="retry", delay=1000)
+        self.assertEqual(self.running(), {"waits": 0, "a": 1})
+
+    def test_how_many_run_is_estimated_beyond_256(self):
+        """The leases of each take end together, and stand together."""
+        for i, queue in enumerate(("a", "a", "b", "a", "a")):
+            for j in range(120):
+                self.space("add", 0, f"{i}.{j}", queue, "in", 0, 3, "", "")
+            while self.space("pump", 0, 1000, "")[5]:
+                pass
+            self.token += 1
+            self.space("take", 0, queue, "w", self.token, self.token - 1,
+                       120, LEASE)
+            self.move(1)
+            if i == 1:
+                self.assertEqual(self.running("a", "b"), {"a": 240, "b": 0})
+        self.client("CONFIG", "RESETSTAT")
+        running = self.running()
+        self.assertIn(b"cmdstat_mget:calls=16,",
+                      self.client("INFO", "commandstats"))
+        self.assertAlmostEqual(running["a"], 480, delta=40)
+        self.assertAlmostEqual(running["b"], 120, delta=40)
 
     def test_the_queue_that_nobody_serves_stands_first(self):
         """However many others there are, and whatever their names."""
@@ -1937,6 +1977,7 @@ class Queues(Case):
             self.add(name, queue=name)
         self.pump_all()
         self.take(queue="a")
+        self.finish("a")
         self.assertEqual(self.waiting(), [["a", 0, 0], ["b", 1, START]])
         self.janitor()
         self.assertEqual(self.waiting(), [["b", 1, START]])
@@ -1963,7 +2004,8 @@ class Paused(Case):
         self.assertEqual(self.call("queue", verb, queue), 0)
 
     def told(self, *names):
-        return [[name.decode(), entries, paused] for name, entries, _, paused
+        return [[name.decode(), entries, int(since > 0)]
+                for name, entries, _, since, _
                 in self.space("queues", 0, *names)[2:]]
 
     def test_nothing_is_taken_and_all_else_goes_on(self):
@@ -2015,7 +2057,9 @@ class Paused(Case):
         self.queue("resume")
         self.assertEqual(self.client("DEBUG", "DIGEST"), digest)
         self.queue("pause")
-        self.assertEqual(self.told("q"), [["q", 0, 1]])
+        self.move(5)
+        self.assertEqual(self.space("queues", 0, "q")[2:],
+                         [[b"q", 0, 0, START + 5, 0]])
 
     def test_it_is_told_of_queues_without_tasks_too(self):
         self.add("x", queue="a")
