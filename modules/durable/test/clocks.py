@@ -296,6 +296,7 @@ class Machines(Programs):
         self.assertEqual(self.get("health")[0], 503)
         self.assertIn("leapt", self.get("health")[1])
         self.assertIn("clock_leap_seconds", self.get("metrics")[1])
+        self.assertIn("clock_ahead_seconds", self.get("metrics")[1])
         time.sleep(1.5)
         self.engine.clock.set_off(0)
         for i in range(10):
