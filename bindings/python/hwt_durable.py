@@ -46,7 +46,7 @@ __all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Release",
            "Retry", "Scheduler", "State", "Task", "Worker", "finish"]
 
 PAYLOAD_MAX = 65536
-_AT, _REPLACE = 1, 2
+_AT, _REPLACE, _EXPIRES_AT = 1, 2, 4
 _RETRY, _FAIL, _LATER, _RELEASE = 1, 2, 3, 4
 
 
@@ -98,13 +98,15 @@ LATER = _Later()
 
 
 # due: instead of delay. max_attempts 0: 20. replace: see hwt_durable.h,
-# HWT_DURABLE_REPLACE.
+# HWT_DURABLE_REPLACE. expires: it does not begin later than after so many
+# seconds; 0: it does not expire. expires_at: a time, instead.
 Task = collections.namedtuple(
-    "Task", "id queue payload delay due max_attempts replace",
-    defaults=(b"", 0, None, 0, False))
+    "Task", "id queue payload delay due max_attempts replace expires"
+    " expires_at", defaults=(b"", 0, None, 0, False, 0, None))
 
+# expires: a time; or None.
 Info = collections.namedtuple(
-    "Info", "state attempts max_attempts generation due queue payload")
+    "Info", "state attempts max_attempts generation due queue payload expires")
 
 # fence: see hwt_durable.h. token: for finish().
 Delivery = collections.namedtuple(
@@ -150,7 +152,8 @@ class _Task(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("payload", ctypes.c_char_p),
         ("payload_length", ctypes.c_size_t),
-        ("reserved", ctypes.c_uint64 * 4),
+        ("expires_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
     ]
 
 
@@ -164,7 +167,8 @@ class _Info(ctypes.Structure):
         ("payload_length", ctypes.c_size_t),
         ("queue", ctypes.c_char * 65),
         ("changed_unix_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 3),
+        ("expires_unix_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 7),
     ]
 
 
@@ -369,13 +373,16 @@ class Client(_Owner):
     _end = close
 
     def add(self, id, queue, payload=b"", delay=0, *, due=None,
-            max_attempts=0, replace=False):
+            max_attempts=0, replace=False, expires=0, expires_at=None):
         """True: stored, to be executed after delay or at due. False: it was
         there already, maybe ended, and nothing has changed; so after an error,
         such as ETIMEDOUT, it can be repeated with the same id. replace: takes
-        the place of one that has ended."""
+        the place of one that has ended. expires: seconds, or expires_at, a
+        time: if it has not begun by then, it is a dead letter, and is not
+        executed."""
         return self.add_all(
-            [Task(id, queue, payload, delay, due, max_attempts, replace)])[0]
+            [Task(id, queue, payload, delay, due, max_attempts, replace,
+                  expires, expires_at)])[0]
 
     def add_all(self, tasks):
         """At most 512. Of each, in a list: True or False as of add. An Error
@@ -396,14 +403,16 @@ class Client(_Owner):
 
     @staticmethod
     def _task(id, queue, payload=b"", delay=0, due=None, max_attempts=0,
-              replace=False):
+              replace=False, expires=0, expires_at=None):
         id, payload = _bytes(id), _bytes(payload)
         when, flags = _when(delay, due)
+        until, at = _when(expires, expires_at)
         return _Task(
             id=id, id_length=len(id), queue=_word(queue), delay_ns=when,
             max_attempts=max_attempts,
-            flags=flags | (_REPLACE if replace else 0), payload=payload,
-            payload_length=len(payload))
+            flags=flags | (_REPLACE if replace else 0) |
+            (_EXPIRES_AT if at else 0), payload=payload,
+            payload_length=len(payload), expires_ns=until)
 
     def _change(self, function, id, *arguments):
         id = _bytes(id)
@@ -437,7 +446,8 @@ class Client(_Owner):
         return Info(
             State(info.state), info.attempts, info.max_attempts,
             info.generation, info.due_unix_ns / 1e9, info.queue.decode(),
-            payload.raw[:info.payload_length])
+            payload.raw[:info.payload_length],
+            info.expires_unix_ns / 1e9 if info.expires_unix_ns else None)
 
     def pause(self, queue):
         """No attempt of the queue's tasks begins until resume(), whoever takes

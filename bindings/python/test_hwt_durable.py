@@ -93,6 +93,18 @@ class Producer(Space):
             (errno.EINVAL, [errno.EINVAL, errno.ECANCELED]))
         self.assertIsNone(self.client.find("c"))
 
+    def test_what_a_task_says_of_itself_is_found(self):
+        until = math.floor(time.time()) + 3600.5
+        self.client.add("a", "mail", delay=60, expires_at=until)
+        self.assertEqual(self.client.find("a").expires, until)
+        self.client.add_all([Task("b", "mail", delay=60, expires=90),
+                             Task("c", "mail", delay=60)])
+        info = self.client.find("b")
+        self.assertAlmostEqual(info.expires - info.due, 30, 2)
+        self.assertIsNone(self.client.find("c").expires)
+        with self.assertRaises(hwt.Error):
+            self.client.add("d", "mail", delay=60, expires=59)
+
     def test_a_queue_is_paused_and_resumed(self):
         self.client.pause("mail")
         with hwt_durable.Scheduler(self.client), hwt_durable.Worker(

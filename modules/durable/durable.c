@@ -12,6 +12,8 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -198,9 +200,13 @@ hwt_durable_close(struct hwt_durable *durable)
 
 /* Adding. */
 
+/* Of the words that item_options writes. */
+#define OPTIONS_LENGTH 48
+
 struct item {
 	uint32_t shard, index; /* of the task, as the caller has it */
 	struct number time, attempts;
+	char options[OPTIONS_LENGTH];
 };
 
 /* Of payloads in one script, which takes no more: see DESIGN. */
@@ -228,7 +234,22 @@ compare_items(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* id queue mode time attempts payload flag */
+/* Words, each with a space before the next one. */
+static struct engine_argument
+item_options(struct item *item, const struct hwt_durable_task *task)
+{
+	char *to = item->options, *end = to + sizeof(item->options);
+
+	if (task->flags & HWT_DURABLE_REPLACE)
+		to += snprintf(to, (size_t)(end - to), " replace");
+	if (task->expires_ns != 0)
+		to += snprintf(to, (size_t)(end - to), " expires-%s=%" PRIu64,
+		    task->flags & HWT_DURABLE_EXPIRES_AT ? "at" : "in",
+		    whole_ms(task->expires_ns));
+	return argument_text(to == item->options ? "" : item->options + 1);
+}
+
+/* id queue mode time attempts payload options */
 static void
 item_write(struct engine_argument *argument, struct item *item,
     const struct hwt_durable_task *task)
@@ -241,8 +262,7 @@ item_write(struct engine_argument *argument, struct item *item,
 	    task->max_attempts != 0 ? task->max_attempts : ATTEMPTS_DEFAULT);
 	argument[5] =
 	    (struct engine_argument){task->payload, task->payload_length};
-	argument[6] =
-	    argument_text(task->flags & HWT_DURABLE_REPLACE ? "replace" : "");
+	argument[6] = item_options(item, task);
 }
 
 static void
@@ -415,6 +435,8 @@ one_result(const struct engine_call *call)
 		return 0;
 	case -2:
 		return -ENOENT;
+	case -22:
+		return -EINVAL;
 	case -115:
 		return -EINPROGRESS;
 	case -114:

@@ -146,6 +146,8 @@ struct hwt_durable_options {
  * as its next generation; a dead letter is dropped. Of one that has not ended
  * nothing changes. A repetition is recognised until the new one has ended. */
 #define HWT_DURABLE_REPLACE 2u
+/* expires_unix_ns counts from now if this is not set: expires_ns. */
+#define HWT_DURABLE_EXPIRES_AT 4u
 
 struct hwt_durable_task {
 	/* Made by the caller before it sends, so that it can be repeated. */
@@ -163,10 +165,19 @@ struct hwt_durable_task {
 	 * it is killed before it calls back, the attempt is lost. So with 1, a
 	 * task may fail without having been executed. */
 	uint32_t max_attempts;
-	uint32_t flags; /* HWT_DURABLE_AT, HWT_DURABLE_REPLACE, or 0 */
+	/* HWT_DURABLE_AT, HWT_DURABLE_REPLACE, HWT_DURABLE_EXPIRES_AT, or 0 */
+	uint32_t flags;
 	const void *payload; /* NULL if payload_length is 0 */
 	size_t payload_length;
-	uint64_t reserved[4]; /* 0 */
+	/* No attempt begins later than this, by the engine's clock: the task
+	 * becomes a dead letter instead, with the error "expired", when a
+	 * worker would get it. Not before the due time, if both are delays or
+	 * both are times; limits as of the due time. 0: it does not expire. */
+	union {
+		uint64_t expires_ns;
+		uint64_t expires_unix_ns; /* with HWT_DURABLE_EXPIRES_AT */
+	};
+	uint64_t reserved[3]; /* 0 */
 };
 
 enum hwt_durable_state {
@@ -188,7 +199,8 @@ struct hwt_durable_info {
 	size_t payload_length;
 	char queue[HWT_DURABLE_QUEUE_MAX + 1];
 	uint64_t changed_unix_ns; /* its last change; or when it ended */
-	uint64_t reserved[3];
+	uint64_t expires_unix_ns; /* 0: it does not expire */
+	uint64_t reserved[7];
 };
 
 /* Sums over all shards. */
@@ -263,8 +275,8 @@ int hwt_durable_cancel(
 
 /*
  * Gives it a new due time and a new generation, whose attempts count from 1.
- * flags as in hwt_durable_task. Errors as hwt_durable_cancel; -EALREADY also if
- * it was cancelled.
+ * flags: HWT_DURABLE_AT or 0. Errors as hwt_durable_cancel; -EALREADY also if
+ * it was cancelled; -EINVAL also if it expires before that time.
  */
 int hwt_durable_reschedule(struct hwt_durable *durable, const char *id,
     size_t id_length, uint64_t delay_or_due_ns, uint32_t flags);

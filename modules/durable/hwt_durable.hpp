@@ -123,6 +123,10 @@ public:
 		std::optional<time_point> due{};
 		std::uint32_t max_attempts = 0;
 		bool replace = false; /* HWT_DURABLE_REPLACE */
+		/* It does not begin later; 0: it does not expire. */
+		delay expires_after{};
+		/* Instead of expires_after. */
+		std::optional<time_point> expires{};
 	};
 
 	struct info {
@@ -134,6 +138,7 @@ public:
 		std::string queue;
 		/* Of an ended task that did not fail: empty. */
 		std::string payload;
+		std::optional<time_point> expires{};
 	};
 
 	/* hwt_durable_delivery: what it refers to is there until the callable
@@ -530,9 +535,12 @@ public:
 			return std::nullopt;
 		payload.resize(got.payload_length);
 		payload.shrink_to_fit();
-		return info{got.state, got.attempts, got.max_attempts,
+		info found{got.state, got.attempts, got.max_attempts,
 		    got.generation, time_of(got.due_unix_ns), got.queue,
 		    std::move(payload)};
+		if (got.expires_unix_ns != 0)
+			found.expires = time_of(got.expires_unix_ns);
+		return found;
 	}
 
 	/* hwt_durable_pause: no attempt of the queue's tasks begins until the
@@ -628,6 +636,12 @@ private:
 		}
 		if (from.replace)
 			made.flags |= HWT_DURABLE_REPLACE;
+		if (from.expires) {
+			made.expires_unix_ns = unix_ns(*from.expires);
+			made.flags |= HWT_DURABLE_EXPIRES_AT;
+		} else {
+			made.expires_ns = from.expires_after.ns();
+		}
 		return made;
 	}
 

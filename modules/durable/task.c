@@ -14,7 +14,12 @@
 
 /* Of a record: see DESIGN. */
 #define RECORD_FORMAT 2
+#define RECORD_FORMAT_OPTIONS 3
 #define RECORD_HEAD 56
+#define RECORD_OPTIONS 29
+
+#define TASK_FLAGS \
+	(HWT_DURABLE_AT | HWT_DURABLE_REPLACE | HWT_DURABLE_EXPIRES_AT)
 
 uint64_t
 whole_ms(uint64_t ns)
@@ -55,14 +60,29 @@ time_is_valid(uint64_t time_ns, uint32_t flags, uint64_t now_ns)
 	return time_ns <= HWT_DURABLE_DELAY_MAX;
 }
 
+/* It can begin before it expires, as far as that is known without a clock. */
+static bool
+expires_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
+{
+	bool at = task->flags & HWT_DURABLE_EXPIRES_AT;
+
+	if (task->expires_ns == 0)
+		return !at;
+	return time_is_valid(
+		   task->expires_ns, at ? HWT_DURABLE_AT : 0, now_ns) &&
+	    (at != ((task->flags & HWT_DURABLE_AT) != 0) ||
+		task->expires_ns >= task->delay_ns);
+}
+
 bool
 task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 {
 	return task->id != NULL && task->id_length >= 1 &&
 	    task->id_length <= HWT_DURABLE_ID_MAX && task->queue != NULL &&
 	    name_is_valid(task->queue, HWT_DURABLE_QUEUE_MAX) &&
-	    (task->flags & ~(HWT_DURABLE_AT | HWT_DURABLE_REPLACE)) == 0 &&
+	    (task->flags & ~TASK_FLAGS) == 0 &&
 	    time_is_valid(task->delay_ns, task->flags, now_ns) &&
+	    expires_is_valid(task, now_ns) &&
 	    task->max_attempts <= HWT_DURABLE_ATTEMPTS_MAX &&
 	    task->payload_length <= HWT_DURABLE_PAYLOAD_MAX &&
 	    (task->payload != NULL || task->payload_length == 0) &&
@@ -127,18 +147,21 @@ void
 record_read(struct hwt_durable_info *info, const char *record, size_t length,
     const char **payload)
 {
-	uint64_t state, queue_length;
+	uint64_t state, queue_length, options;
+	const char *end;
 
 	memset(info, 0, sizeof(*info));
 	info->state = HWT_DURABLE_QUARANTINED;
 	*payload = record;
-	if (length < RECORD_HEAD || field(record, 0, 1) != RECORD_FORMAT)
+	if (length < RECORD_HEAD ||
+	    (record[0] != RECORD_FORMAT && record[0] != RECORD_FORMAT_OPTIONS))
 		return;
+	options = record[0] == RECORD_FORMAT_OPTIONS ? RECORD_OPTIONS : 0;
 	state = field(record, 1, 1);
 	queue_length = field(record, 6, 2);
 	if (state < HWT_DURABLE_PENDING || state > HWT_DURABLE_QUARANTINED ||
 	    queue_length > HWT_DURABLE_QUEUE_MAX ||
-	    queue_length > length - RECORD_HEAD)
+	    queue_length + options > length - RECORD_HEAD)
 		return;
 	info->state = (enum hwt_durable_state)state;
 	info->attempts = (uint32_t)field(record, 2, 2);
@@ -147,8 +170,11 @@ record_read(struct hwt_durable_info *info, const char *record, size_t length,
 	info->due_unix_ns = field(record, 16, 8) * NS_PER_MS;
 	info->changed_unix_ns = field(record, 48, 8) * NS_PER_MS;
 	memcpy(info->queue, record + RECORD_HEAD, queue_length);
-	*payload = record + RECORD_HEAD + queue_length;
-	info->payload_length = length - RECORD_HEAD - queue_length;
+	end = record + RECORD_HEAD + queue_length;
+	if (options != 0)
+		info->expires_unix_ns = field(end, 0, 8) * NS_PER_MS;
+	*payload = end + options;
+	info->payload_length = length - RECORD_HEAD - queue_length - options;
 }
 
 struct engine_argument

@@ -236,7 +236,7 @@ member_ask(struct check *check, const struct member *member,
 	struct engine_argument score[] = {
 	    argument_text("ZSCORE"), argument_text(member->key), member->text};
 	struct engine_argument get[] = {argument_text("GETRANGE"), record,
-	    argument_text("0"), argument_text("119")};
+	    argument_text("0"), argument_text("148")};
 	int error;
 
 	call[0] = (struct engine_call){.script = COMMAND,
@@ -327,7 +327,7 @@ check_some(struct check *check)
 		arg[i][1] = (struct engine_argument){
 		    key[i], prefix + member[i].id.length};
 		arg[i][2] = argument_text("0");
-		arg[i][3] = argument_text("119");
+		arg[i][3] = argument_text("148");
 		call[i] = (struct engine_call){.script = COMMAND,
 		    .shard = member[i].shard,
 		    .count = 4,

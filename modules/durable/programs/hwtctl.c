@@ -20,6 +20,7 @@ static const char usage[] =
     "       [--level memory|fsync|replicated] [--repair]\n"
     "  add --queue Q (--in SECONDS | --at UNIX) [--id ID] [--attempts N]\n"
     "      [--payload TEXT | --payload -] [--replace]\n"
+    "      [--expires-in SECONDS | --expires-at UNIX]\n"
     "  add --from FILE|- [--replace]\n"
     "  cancel ID\n"
     "  reschedule ID (--in SECONDS | --at UNIX)\n"
@@ -37,7 +38,7 @@ static const char usage[] =
 
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
-    *replace, *repair, *reset;
+    *replace, *repair, *reset, *expires_in, *expires_at;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -60,6 +61,8 @@ static const struct option_row rows[] = {
     {"all", &all, true},
     {"base64", &base64, true},
     {"replace", &replace, true},
+    {"expires-in", &expires_in, false},
+    {"expires-at", &expires_at, false},
     {"reset", &reset, true},
     {NULL, NULL, false},
 };
@@ -112,6 +115,24 @@ time_read(struct hwt_durable_task *task)
 	}
 	task->due_unix_ns = option_seconds("at", at);
 	task->flags = HWT_DURABLE_AT;
+}
+
+/* --expires-in or --expires-at, if there is one. */
+static void
+expires_read(struct hwt_durable_task *task)
+{
+	if (expires_in != NULL && expires_at != NULL)
+		usage_error("--expires-in and --expires-at exclude each other");
+	if (expires_in != NULL)
+		task->expires_ns = option_seconds("expires-in", expires_in);
+	else if (expires_at != NULL) {
+		task->expires_unix_ns =
+		    option_seconds("expires-at", expires_at);
+		task->flags |= HWT_DURABLE_EXPIRES_AT;
+	} else
+		return;
+	if (task->expires_ns == 0)
+		usage_error("--expires-in, --expires-at: more than 0");
 }
 
 /* What a walk came to; it has told what the engine refused. */
@@ -299,6 +320,7 @@ add_one(void)
 		usage_error("add needs --queue");
 	option_queue("--queue", queue);
 	time_read(&task);
+	expires_read(&task);
 	task.queue = queue;
 	if (attempts != NULL)
 		task.max_attempts = (uint32_t)option_number(
@@ -416,7 +438,8 @@ add_lines(void)
 	size_t length;
 
 	if (queue != NULL || in != NULL || at != NULL || id != NULL ||
-	    attempts != NULL || payload != NULL)
+	    attempts != NULL || payload != NULL || expires_in != NULL ||
+	    expires_at != NULL)
 		usage_error("--from: options of tasks stand in its lines");
 	feed.name = from;
 	feed.file = strcmp(from, "-") == 0 ? stdin : fopen(from, "re");
@@ -734,7 +757,8 @@ static const struct command {
 } commands[] = {
     {"init", run_init, 0, 0, " shards slots tick retention level repair "},
     {"add", run_add, 0, 0,
-	" queue in at id attempts payload from base64 replace "},
+	" queue in at id attempts payload from base64 replace expires-in "
+	"expires-at "},
     {"cancel", run_cancel, 1, 1, " base64 "},
     {"reschedule", run_reschedule, 1, 1, " in at base64 "},
     {"show", run_show, 1, 1, " base64 "},

@@ -93,6 +93,22 @@ read_at(struct hwt_durable_task *task, json_t *value)
 }
 
 static const char *
+read_expires(struct hwt_durable_task *task, json_t *value)
+{
+	if (!read_seconds(value, &task->expires_ns) || task->expires_ns == 0)
+		return "\"expires_in\" and \"expires_at\" are seconds, "
+		       "more than 0";
+	return NULL;
+}
+
+static const char *
+read_expires_at(struct hwt_durable_task *task, json_t *value)
+{
+	task->flags |= HWT_DURABLE_EXPIRES_AT;
+	return read_expires(task, value);
+}
+
+static const char *
 read_attempts(struct hwt_durable_task *task, json_t *value)
 {
 	json_int_t attempts = json_integer_value(value);
@@ -136,6 +152,8 @@ static const struct member {
     {"queue", TASK_QUEUE, true, false, read_queue},
     {"in", TASK_IN, false, false, read_in},
     {"at", TASK_AT, false, false, read_at},
+    {"expires_in", TASK_EXPIRES, false, false, read_expires},
+    {"expires_at", TASK_EXPIRES, false, false, read_expires_at},
     {"attempts", TASK_ATTEMPTS, false, false, read_attempts},
     {"payload", TASK_PAYLOAD, true, false, read_payload},
     {"payload_base64", TASK_PAYLOAD, true, true, read_payload},

@@ -1,17 +1,55 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
 --
--- add, then id queue mode time attempts payload flag for each task; flag is ""
--- or "replace". Nothing is stored unless all of it is sound.
+-- add, then id queue mode time attempts payload options for each task; options
+-- are words with a space between them: replace; expires-in=MS or expires-at=MS.
+-- Nothing is stored unless all of it is sound.
 
 local PER_TASK = 7
 local PAYLOAD_MAX = 65536
 local TRIES_MAX = 1000
 
 local bytes = 0 -- of payloads
+local is_format_3 = false -- what was stored has options
 
 local function place_of(i)
 	return 3 + (i - 1) * PER_TASK
+end
+
+-- What is not due by then cannot begin.
+local function read_expires(task, mode, text, at)
+	task.expires = read_due(mode, text)
+	return task.expires and
+		(mode ~= ARGV[at + 2] or task.expires >= task.due)
+end
+
+-- Whether the word is one of the options.
+local function read_option(task, word, at)
+	local name, value = match(word, "^([a-z-]+)=?(.*)$")
+	if word == "replace" then
+		task.replaces = true
+	elseif name == "expires-in" or name == "expires-at" then
+		return not task.expires and
+			read_expires(task, sub(name, -2), value, at)
+	else
+		return false
+	end
+	return true
+end
+
+local function read_options(task, at)
+	if ARGV[at + 6] == "" then
+		return true
+	end
+	for word in string.gmatch(ARGV[at + 6] .. " ", "([^ ]*) ") do
+		if not read_option(task, word, at) then
+			return false
+		end
+	end
+	if task.expires then
+		set_options(task)
+	end
+	return true
 end
 
 local function read_task(at)
@@ -23,13 +61,13 @@ local function read_task(at)
 		not tries and "attempts" or
 		#ARGV[at + 5] > PAYLOAD_MAX and "payload" or
 		bytes + #ARGV[at + 5] > BYTES_MAX and "payloads" or
-		ARGV[at + 6] ~= "" and ARGV[at + 6] ~= "replace" and "flag" or
 		nil
 	bytes = bytes + #ARGV[at + 5]
-	return {state = PENDING, attempts = 0, max_attempts = tries,
+	local task = {state = PENDING, attempts = 0, max_attempts = tries,
 		generation = 1, due = due, slot = due and slot_of(due),
 		doubt = 0, doubt_before = 0, fence = 0,
-		queue = ARGV[at + 1]}, wrong
+		queue = ARGV[at + 1]}
+	return task, wrong or not read_options(task, at) and "options" or nil
 end
 
 -- In the place of one that has ended, which gets the next generation; what
@@ -53,17 +91,18 @@ end
 
 local function store(task, at)
 	local id = ARGV[at]
-	local rest = task.queue .. ARGV[at + 5]
-	if not call("SET", record_key(id), pack(task) .. rest, "NX") then
-		if ARGV[at + 6] == "" then
+	local text = head(task) .. ARGV[at + 5]
+	if not call("SET", record_key(id), text, "NX") then
+		if not task.replaces then
 			return state_of(id, (load(id)))
 		end
 		local stays = replace(id, task)
 		if stays then
 			return stays
 		end
-		call("SET", record_key(id), pack(task) .. rest)
+		call("SET", record_key(id), head(task) .. ARGV[at + 5])
 	end
+	is_format_3 = is_format_3 or task.options
 	place(id, task, task.due)
 	count("added", 1)
 	return 0
@@ -90,7 +129,8 @@ local function store_new(tasks)
 		local at = place_of(i)
 		local id, slot = ARGV[at], task.slot
 		records[2 * i - 1] = record_key(id)
-		records[2 * i] = pack(task) .. task.queue .. ARGV[at + 5]
+		records[2 * i] = head(task) .. ARGV[at + 5]
+		is_format_3 = is_format_3 or task.options
 		members[slot] = members[slot] or {}
 		table.insert(members[slot], 0)
 		table.insert(members[slot], member_of(id, task))
@@ -133,7 +173,9 @@ end
 for i = 1, total do
 	results[i] = all_new and 0 or store(tasks[i], place_of(i))
 end
-if earliest then
+if is_format_3 and not has_options then
+	commit("format", FORMAT_OPTIONS)
+elseif earliest then
 	commit()
 end
 return results

@@ -30,12 +30,16 @@ local LAYOUT = "<BBHHHI4I4I8I8I8I8I8"
 local PENDING, DELIVERED, RUNNING = 1, 2, 3
 local SUCCEEDED, FAILED, CANCELLED, QUARANTINED = 4, 5, 6, 7
 local HAS_ENTRY = 16 -- with a state: see withdraw()
+-- The format of a record with options, and of a shard that has had one.
+local FORMAT_OPTIONS, OPTIONS = 3, 29
+local OPTIONS_LAYOUT = "<I8I8I8I4B"
 
 local WHOLE_MAX = 9007199254740992 -- 2^53: from here on doubles have gaps
 local DELAY_MAX = 315360000000 -- 10 years
 local DUE_MAX = 281474976710655 -- 2^48 - 1: what a member of a bucket can say
 local DAY = 86400000
 local QUEUE_MAX, ID_MAX = 64, 64
+local HEAD_MAX = HEADER + QUEUE_MAX + OPTIONS -- of a record: before the payload
 local BATCH_MAX = 512
 local BYTES_MAX = 1048576 -- of payloads in a call: they hold up all others
 local GENERATION_MAX = 4294967295
@@ -66,6 +70,7 @@ local paused, resumed, scan
 local pending, delivered -- tasks in buckets, and in queues
 local fence -- the last one of the shard
 local last_turn -- where the last pump stopped
+local has_options -- the shard: an older version is refused
 local earliest -- due time of what was put into the wheel
 local are_long -- a record was: see read_headers()
 local changed -- something that commit() must tell
@@ -205,12 +210,15 @@ local function open(meta_alone)
 			return refuse("ESHAPE meta cannot be read")
 		end
 	end
-	if meta[1] ~= FORMAT then
+	has_options = meta[1] == FORMAT_OPTIONS
+	if meta[1] ~= FORMAT and not has_options then
 		return refuse(format("ESHAPE the space has format %.0f, " ..
-			"this program %d: drain it with the version that " ..
-			"made it, until hwtctl stat has nothing pending, " ..
-			"delivered, running, dead or quarantined; then " ..
-			"delete its keys, {%s:*}:*", meta[1], FORMAT, space))
+			"this program up to %d: drain it with the version " ..
+			"that made it, until hwtctl stat has nothing " ..
+			"pending, delivered, running, dead or quarantined; " ..
+			"then " ..
+			"delete its keys, {%s:*}:*", meta[1],
+			FORMAT_OPTIONS, space))
 	end
 	local clock
 	clock, cursor, version, next_look = meta[2], meta[3], meta[4], meta[5]
@@ -315,9 +323,41 @@ end
 
 local function pack(task)
 	local state = task.state + (task.has_entry and HAS_ENTRY or 0)
-	return struct.pack(LAYOUT, FORMAT, state, task.attempts,
-		task.max_attempts, #task.queue, task.generation, task.slot,
-		task.due, task.doubt, task.doubt_before, task.fence, now)
+	return struct.pack(LAYOUT, task.options and FORMAT_OPTIONS or FORMAT,
+		state, task.attempts, task.max_attempts, #task.queue,
+		task.generation, task.slot, task.due, task.doubt,
+		task.doubt_before, task.fence, now)
+end
+
+-- A record before its payload.
+local function head(task)
+	return pack(task) .. task.queue .. (task.options or "")
+end
+
+local function head_size(task)
+	return HEADER + #task.queue + (task.options and OPTIONS or 0)
+end
+
+-- What a task says of itself; a record without options says none of it.
+local function set_options(task)
+	task.options = struct.pack(OPTIONS_LAYOUT, task.expires or 0, 0, 0, 0,
+		0)
+end
+
+-- Whether the options can be read.
+local function get_options(task, text)
+	if #text ~= OPTIONS then
+		return false
+	end
+	local expires = struct.unpack(OPTIONS_LAYOUT, text)
+	task.options = text
+	task.expires = expires > 0 and expires or nil
+	return expires <= DUE_MAX
+end
+
+-- Whether an attempt that begins now begins too late.
+local function is_expired(task)
+	return task.expires and now_up > task.expires
 end
 
 local function is_sound(task, length)
@@ -334,7 +374,7 @@ local function is_sound(task, length)
 			task.attempts < task.max_attempts)
 end
 
--- Text is the record, or its header and the longest queue.
+-- Text is the record, or its first HEAD_MAX bytes.
 local function unpack_record(text)
 	if #text < HEADER then
 		return nil
@@ -344,14 +384,16 @@ local function unpack_record(text)
 	kind, task.state, task.attempts, task.max_attempts, length,
 		task.generation, task.slot, task.due, task.doubt,
 		task.doubt_before, task.fence = struct.unpack(LAYOUT, text)
-	if kind ~= FORMAT then
+	if kind ~= FORMAT and kind ~= FORMAT_OPTIONS then
 		return nil
 	end
 	if task.state >= HAS_ENTRY then
 		task.state, task.has_entry = task.state - HAS_ENTRY, true
 	end
 	task.queue = sub(text, HEADER + 1, HEADER + length)
-	if not is_sound(task, length) then
+	if not is_sound(task, length) or kind == FORMAT_OPTIONS and
+		not get_options(task, sub(text, HEADER + length + 1,
+			HEADER + length + OPTIONS)) then
 		return nil
 	end
 	return task
@@ -361,7 +403,7 @@ end
 -- cannot be read: nil, nil.
 local function load(id, all)
 	local text = try("GETRANGE", record_key(id), 0,
-		all and -1 or HEADER + QUEUE_MAX - 1)
+		all and -1 or HEAD_MAX - 1)
 	if is_foreign(text) then
 		return nil, nil
 	end
@@ -380,7 +422,7 @@ local function read_headers(ids)
 	return function(i)
 		if i > done and are_long then
 			local text = try("GETRANGE", record_key(ids[i]), 0,
-				HEADER + QUEUE_MAX - 1)
+				HEAD_MAX - 1)
 			return not is_foreign(text) and text
 		end
 		if i > done then
@@ -547,7 +589,7 @@ local function show(id, all)
 		return struct.pack(LAYOUT, FORMAT, QUARANTINED, 0, 0, 0, 0, 0,
 			0, 0, 0, 0, 0)
 	end
-	text = all and text or sub(text, 1, HEADER + #task.queue)
+	text = all and text or sub(text, 1, head_size(task))
 	return sub(text, 1, 1) .. string.char(state_of(id, task)) ..
 		sub(text, 3)
 end
@@ -573,7 +615,7 @@ end
 -- until the entry goes, for an entry without a record is a task that was lost.
 local function conclude(id, task, state)
 	task.state = state
-	local text = pack(task) .. task.queue
+	local text = head(task)
 	if task.has_entry then
 		call("SET", record_key(id), text)
 	else
@@ -598,6 +640,11 @@ local function bury(id, task, why, said)
 	end
 	sure("ZADD", prefix .. ":dead", now, id)
 	count("failed", 1)
+end
+
+-- A task that is not to begin any more.
+local function bury_expired(id, task)
+	bury(id, task, "- expired", true)
 end
 
 -- The end of an attempt without an end of the task. The caller takes it out of

@@ -2,7 +2,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- dead drop|replay id: what has failed, or is in quarantine; from there, only
--- what can be read by now is replayed.
+-- what can be read by now is replayed. What has expired is replayed as a task
+-- that does not expire.
 
 local refused = open() or expect(4)
 if refused then
@@ -34,6 +35,11 @@ if ARGV[3] == "replay" then
 		return -2
 	end
 	renew(task)
+	if is_expired(task) then
+		task.expires = nil
+		set_options(task)
+		call("SETRANGE", record_key(id), 0, head(task))
+	end
 	place(id, task, now)
 	save(id, task)
 else

@@ -38,6 +38,11 @@ local function is_due_here(text, queue, slot, due)
 	end
 	local kind, state, attempts, most, length, generation, where, time =
 		struct.unpack("<BBHHHI4I4I8", text)
+	if kind == FORMAT_OPTIONS then
+		local task = unpack_record(text)
+		return task and task.state == PENDING and task.slot == slot and
+			task.due == due
+	end
 	return kind == FORMAT and state % HAS_ENTRY == PENDING and
 		attempts < most and length == #queue and generation >= 1 and
 		where == slot and time == due

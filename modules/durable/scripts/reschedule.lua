@@ -29,6 +29,9 @@ end
 if not task or task.state > RUNNING or task.generation == GENERATION_MAX then
 	return -114
 end
+if task.expires and due > task.expires then
+	return -22
+end
 withdraw(id, task)
 renew(task)
 place(id, task, due)

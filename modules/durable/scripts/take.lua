@@ -9,14 +9,14 @@ local KEPT = 600000 -- ms, for which a take is remembered behind its leases
 
 local taken, kept = {}, {}
 local bytes, passed = 0, 0 -- of what it got, and of what it passed over
-local seen = {} -- ids that it has begun
+local seen = {} -- ids that it has begun, or that have expired
 local leases = {} -- ends and ids
 local in_buckets = {} -- members by slot
 
 local function hand_over(id, task, text, visibility)
 	bytes = bytes + #text
 	taken[#taken + 1] = {id, task.generation, task.attempts, task.due,
-		task.max_attempts, sub(text, HEADER + #task.queue + 1),
+		task.max_attempts, sub(text, head_size(task) + 1),
 		task.fence}
 	kept[#kept + 1] = id
 	kept[#kept + 1] = task.fence
@@ -26,12 +26,20 @@ end
 
 -- What the take before got, as far as it is still this worker's. The worker
 -- counts the leases from when it asked again. If it was not received, no
--- callback was called for it, and what has ended meanwhile does not count.
+-- callback was called for it: so what has ended meanwhile does not count, and
+-- what has expired will not begin.
 local function take_again(before, was_lost, visibility)
 	for i = 2, #before, 2 do
 		local id, attempt = before[i], before[i + 1]
 		local task, text = load(id, true)
-		if task and task.state == RUNNING and task.fence == attempt then
+		local runs = task and task.state == RUNNING and
+			task.fence == attempt
+		if runs and was_lost and is_expired(task) then
+			task.attempts = task.attempts - 1
+			count("given_back", 1)
+			bury_expired(id, task)
+			sure("ZREM", prefix .. ":fly", id)
+		elseif runs then
 			hand_over(id, task, text, visibility)
 		elseif was_lost then
 			refund(id, attempt)
@@ -86,12 +94,18 @@ local function begin(id, text, queue, visibility)
 		return
 	end
 	note_bucket(id, task)
+	seen[id] = true
+	if is_expired(task) then
+		bury_expired(id, task)
+		count_waiting(0, -1)
+		passed = passed + #text
+		return
+	end
 	task.state = RUNNING
 	task.attempts = task.attempts + 1
 	fence = fence + 1
 	task.fence = fence
 	save(id, task)
-	seen[id] = true
 	count("begun", 1)
 	count_waiting(0, -1)
 	hand_over(id, task, text, visibility)

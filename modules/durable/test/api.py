@@ -317,6 +317,24 @@ class Tasks(Api):
                      b'{"queue":"q","in":1,"id":"a"}',
                      Content_Type="application/json")
 
+    def test_what_a_task_says_of_itself(self):
+        until = int(time.time()) + 900
+        answer = self.send("PUT", task_path("a"), {
+            "queue": "q", "in": 60, "expires_at": until})
+        self.assertEqual(answer.status, 201)
+        self.assertEqual(self.show("a")["expires_ms"], until * 1000)
+        self.send("PUT", task_path("b"), {
+            "queue": "q", "in": 60, "expires_in": 90})
+        shown = self.show("b")
+        self.assertEqual(shown["expires_ms"] - shown["due_ms"], 30000)
+        for wrong in ({"expires_in": 59}, {"expires_in": 0},
+                      {"expires_in": 9, "expires_at": 4e9}):
+            self.refused(400, "EINVAL", "PUT", task_path("c"), json.dumps(
+                {"queue": "q", "in": 60, **wrong}).encode(),
+                Content_Type="application/json")
+        self.refused(400, "EINVAL", "POST", task_path("b", "/reschedule"),
+                     b'{"in":91}', Content_Type="application/json")
+
     def test_what_has_ended_is_added_with_replace_alone(self):
         task = {"queue": "q", "in": 60}
         self.send("PUT", task_path("a"), task)

@@ -11,6 +11,8 @@ same as in scripts/audit.lua, written a second time.
     7  drained: nothing in flight, in queues, in buckets, in quarantine
     8  added = ended + live, and each counter agrees with what is there
 
+A record has options only in a shard of format 3, which older versions refuse.
+
 Nothing may change the space while it is being read.
 """
 
@@ -20,6 +22,7 @@ import struct
 from engine import shard_of
 
 LAYOUT = struct.Struct("<BBHHHIIQQQQQ")
+OPTIONS = struct.Struct("<QQQIB")
 STATES = ["", "pending", "delivered", "running", "succeeded", "failed",
           "cancelled", "quarantined"]
 SHORT = 1000  # in a longer queue, entries may be left that nobody waits for
@@ -40,10 +43,17 @@ class Record:
          self.generation, self.slot, self.due, *self.doubts, self.fence,
          self.changed) = LAYOUT.unpack_from(data)
         self.queue = data[LAYOUT.size:LAYOUT.size + length]
-        self.payload = data[LAYOUT.size + length:]
+        rest = data[LAYOUT.size + length:]
+        self.expires = 0
+        if kind == 3:
+            if len(rest) < OPTIONS.size:
+                raise ValueError("options")
+            self.expires, *_ = OPTIONS.unpack_from(rest)
+            rest = rest[OPTIONS.size:]
+        self.payload = rest
         self.has_entry = state >= 16  # of before, which was left
         state -= 16 if self.has_entry else 0
-        if kind != 2 or not 1 <= state <= 7:
+        if kind not in (2, 3) or not 1 <= state <= 7:
             raise ValueError("format or state")
         self.state = STATES[state]
         if self.state == "quarantined":
@@ -52,7 +62,8 @@ class Record:
             raise ValueError("queue")
         used_up = self.attempts >= self.max_attempts
         if self.generation < 1 or self.slot >= slots or \
-                self.due >= 2 ** 48 or self.state == "delivered" or \
+                self.due >= 2 ** 48 or self.expires >= 2 ** 48 or \
+                self.state == "delivered" or \
                 self.attempts > self.max_attempts or \
                 self.fence > 2 ** 53 or \
                 used_up and self.state == "pending":
@@ -193,6 +204,8 @@ class Checker:
             self.records[name] = record
             if record:
                 self.check_where(shard, name, record, now)
+            if record and data[:1] == b"\3" and shard.meta["format"] != 3:
+                shard.complain(5, f"{name!r}: options, in an older format")
             if self.routed and shard_of(
                     name, shard.meta["shards"]) != shard.number:
                 shard.complain(5, f"{name!r} is another shard's")

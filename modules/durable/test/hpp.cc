@@ -114,6 +114,28 @@ tasks_are_added_found_moved_and_cancelled()
 }
 
 static void
+what_a_task_says_of_itself_is_found()
+{
+	fixture f;
+	durable::task task{"a", "mail", "", 1min};
+	durable::time_point until =
+	    std::chrono::time_point_cast<std::chrono::milliseconds>(
+		std::chrono::system_clock::now()) +
+	    1h;
+
+	task.expires = until;
+	CHECK(f.tasks.add(task) && f.tasks.find("a")->expires == until);
+	task.id = "b";
+	task.expires.reset();
+	CHECK(f.tasks.add(task) && !f.tasks.find("b")->expires);
+	task.id = "c";
+	task.expires_after = 2min;
+	CHECK(f.tasks.add(task));
+	auto found = f.tasks.find("c");
+	CHECK(*found->expires == found->due + 1min);
+}
+
+static void
 a_queue_is_paused_and_resumed()
 {
 	fixture f;
@@ -368,6 +390,7 @@ main()
 	const test tests[] = {
 	    TEST(some_errors_end_the_program),
 	    TEST(tasks_are_added_found_moved_and_cancelled),
+	    TEST(what_a_task_says_of_itself_is_found),
 	    TEST(a_queue_is_paused_and_resumed),
 	    TEST(a_batch_tells_of_each),
 	    TEST(a_worker_executes),

@@ -52,12 +52,13 @@ def require(condition, *what):
 class Task:
     """What a record must say."""
 
-    def __init__(self, queue, due, max_attempts, payload):
+    def __init__(self, queue, due, max_attempts, payload, expires=0):
         self.state = "pending"
         self.queue = queue
         self.due = due
         self.max_attempts = max_attempts
         self.payload = payload
+        self.expires = expires
         self.attempts = 0
         self.generation = 1
         self.fence = 0
@@ -69,11 +70,14 @@ class Task:
     def is_like(self, record):
         return (self.state, self.queue, self.due, self.max_attempts,
                 self.payload, self.attempts, self.generation,
-                self.fence, self.doubts) == (
+                self.fence, self.doubts, self.expires) == (
                     record.state, record.queue.decode(), record.due,
                     record.max_attempts, record.payload.decode(),
                     record.attempts, record.generation, record.fence,
-                    record.doubts)
+                    record.doubts, record.expires)
+
+    def is_expired(self, now):
+        return 0 < self.expires < now
 
     def end(self, state, until):
         self.state, self.until, self.payload = state, until, ""
@@ -91,6 +95,7 @@ class World:
         self.stopped = set()  # queues that are paused
         self.resumed = 0
         self.version = 1
+        self.format = 2
         self.real = 0  # the engine's clock; it forgets takes by this one
         self.base = 0  # what counts from now on counts from this
         self.in_doubt = False  # real has leapt; now stands still
@@ -110,15 +115,16 @@ class World:
 
     def do_add(self, now, records, tasks):
         results = []
-        for name, queue, due, attempts, payload, flag in tasks:
+        for name, queue, due, attempts, payload, replace, expires in tasks:
             there = self.tasks.get(name)
-            if there and (not flag or there.state not in (
+            if there and (not replace or there.state not in (
                     "succeeded", "failed", "cancelled")):
                 results.append(STATES.index(there.state))
                 continue
             results.append(0)
             self.added += 1
-            self.tasks[name] = Task(queue, due, attempts, payload)
+            self.tasks[name] = Task(queue, due, attempts, payload, expires)
+            self.format = 3 if expires else self.format
             if there:
                 self.tasks[name].generation = there.generation + 1
                 self.dropped += there.state == "failed"
@@ -135,6 +141,8 @@ class World:
     def do_reschedule(self, now, records, name, due):
         state = self.state_of(name)
         if state in ("pending", "delivered"):
+            if 0 < self.tasks[name].expires < due:
+                return -22
             self.renew(name, due)
             return 0
         return {"none": -2, "running": -115}.get(state, -114)
@@ -202,8 +210,15 @@ class World:
         waiting = [name for name in self.in_state("delivered")
                    if self.tasks[name].queue == queue
                    and self.tasks[name].has_entry]
+        for name in waiting[:]:
+            # Of those that have expired, some may not have been looked at.
+            if self.tasks[name].is_expired(now) and \
+                    records[name].state == "failed":
+                waiting.remove(name)
+                self.expire(name)
         got = [name for name in waiting if records[name].state == "running"]
-        require(len(got) == min(limit, len(waiting)),
+        require(not any(self.tasks[name].is_expired(now) for name in got) and
+                (len(got) == limit or got == waiting),
                 "taken", got, "of", waiting, "limit", limit)
         for name in got:
             task = self.tasks[name]
@@ -222,6 +237,9 @@ class World:
             self.given.extend(zip(got, fences))
         return [self.reply(name) for name in got]
 
+    def expire(self, name):
+        self.tasks[name].state, self.tasks[name].said = "failed", True
+
     def remember(self, worker, token, visibility, got):
         self.takes[worker] = (token, self.real + visibility + KEPT, got)
 
@@ -229,6 +247,11 @@ class World:
         names = []
         for name, fence in got:
             if self.is_running(name, fence):
+                if lost and self.tasks[name].is_expired(now):
+                    self.tasks[name].attempts -= 1
+                    self.given_back += 1
+                    self.expire(name)
+                    continue
                 self.tasks[name].until = now + visibility
                 names.append(name)
             elif lost:
@@ -337,6 +360,8 @@ class World:
             self.dropped += 1
         else:
             self.renew(name, now)
+            if self.tasks[name].is_expired(now):
+                self.tasks[name].expires = 0
         return 0
 
     def do_pause(self, now, records):
@@ -391,7 +416,7 @@ class Seen:
         expected = {
             "doubted": world.doubted,
             "paused": int(world.paused), "resumed": world.resumed,
-            "fence": world.fence,
+            "fence": world.fence, "format": world.format,
             "begun": world.begun, "given_back": world.given_back,
             "dropped": world.dropped,
             "added": world.added, **world.ended}
@@ -532,6 +557,16 @@ class Run:
         due = max(0, self.base + delay - self.random.choice([0, 0, 5000]))
         return "at", due, due
 
+    def expires(self, mode, when, due):
+        """The words of an option, and the time; most often there is none."""
+        if self.random.random() < 0.8:
+            return [], 0
+        later = self.random.choice([0, 1, TICK, 5000, TICK * SLOTS * 3])
+        if self.random.random() < 0.5:
+            return [f"expires-at={due + later}"], due + later
+        later += when if mode == "in" else 0
+        return [f"expires-in={later}"], self.base + later
+
     def add(self):
         words, tasks = [], []
         for _ in range(self.random.choice([1, 1, 1, 2, 5, 9])):
@@ -540,9 +575,12 @@ class Run:
             mode, when, due = self.due()
             attempts = self.random.choice([1, 2, 3, 20])
             payload = "p" * self.random.randrange(9) + name
-            flag = self.random.choice(["", "", "", "replace"])
-            words += [name, queue, mode, when, attempts, payload, flag]
-            tasks.append((name, queue, due, attempts, payload, flag))
+            replace = self.random.random() < 0.25
+            option, expires = self.expires(mode, when, due)
+            words += [name, queue, mode, when, attempts, payload,
+                      " ".join(["replace"] * replace + option)]
+            tasks.append(
+                (name, queue, due, attempts, payload, replace, expires))
         if self.random.random() < 0.1:
             bad = self.random.randrange(len(tasks))
             words[bad * 7 + 3] = self.random.choice(

@@ -313,6 +313,33 @@ class Hwtctl(Programs):
         self.assertEqual(
             self.add("--queue", "q", "--in", "60", "--id", "own"), "own")
 
+    def test_add_takes_what_a_task_says_of_itself(self):
+        self.add("--queue=q", "--in=60", "--id=in", "--expires-in=90.5")
+        shown = self.show("in")
+        self.assertEqual(shown["expires_ms"] - shown["due_ms"], 30500)
+        until = int(time.time()) + 900
+        self.add("--queue=q", "--in=60", "--id=at",
+                 f"--expires-at={until}.25")
+        self.assertEqual(self.show("at")["expires_ms"], until * 1000 + 250)
+        self.assertNotIn("expires_ms", self.show(
+            self.add("--queue=q", "--in=60")))
+        for wrong in (["--expires-in=0"], ["--expires-in=x"],
+                      ["--expires-in=9", "--expires-at=4000000000"]):
+            self.ctl("add", "--queue=q", "--in=60", *wrong, status=USAGE)
+        said = self.ctl("add", "--queue=q", "--in=60", "--expires-in=59",
+                        status=USAGE)
+        self.assertIn("outside its range", said.err)
+
+    def test_what_has_expired_is_a_dead_letter_that_says_so(self):
+        space = self.scripts_of_one_shard()
+        self.add("--queue=q", "--in=0", "--id=x", "--expires-in=0.001")
+        time.sleep(0.005)
+        space("pump", 0, 10, "")
+        self.assertEqual(space("take", 0, "q", "w", 1, 0, 9, 1000), [])
+        shown = self.show("x")
+        self.assertEqual((shown["state"], shown["error"]),
+                         ("failed", "expired"))
+
     def test_a_second_add_changes_nothing(self):
         self.add("--queue", "q", "--in", "60", "--id", "own")
         before = self.show("own")
@@ -828,6 +855,9 @@ class From(Programs):
             b'{"queue":"q","in":1,"id":"a","id_base64":"YQ=="}',
             b'{"queue":"q","in":1,"id_base64":"a"}',
             b'{"queue":"q","in":1,"attempts":0}',
+            b'{"queue":"q","in":1,"expires_in":0}',
+            b'{"queue":"q","in":1,"expires_in":"9"}',
+            b'{"queue":"q","in":1,"expires_in":9,"expires_at":4e9}',
             b'{"queue":"q","in":1,"attempts":1001}',
             b'{"queue":"q","in":1,"attempts":1.5}',
             b'{"queue":"q","in":1,"payload":"\\x"}',

@@ -399,6 +399,177 @@ class EachStateEachScript(Case):
 EachStateEachScript.add_tests()
 
 
+class Options(Case):
+    """What a task says of itself."""
+
+    def show(self, name="x"):
+        """As a worker of before sees it: its state and its error."""
+        error = self.client("GET", self.space.key(0, "e:" + name))
+        return self.state(name), error
+
+    def test_an_attempt_that_would_begin_later_never_does(self):
+        for late in (0, 1):
+            self.setUp()
+            self.add(delay=5, flag="expires-in=20")
+            self.move(20 + late)
+            self.pump()
+            self.assertEqual(len(self.take()), 1 - late)
+            self.assertEqual(
+                self.show(), [("running", None),
+                              ("failed", b"- expired")][late])
+        self.assertEqual(self.record().attempts, 0)
+        self.assertEqual(self.record().payload, b"pay")
+        self.assertEqual(self.meta()["dead"], 1)
+        self.assertEqual(self.meta()["begun"], 0)
+
+    def test_a_part_of_a_millisecond_is_too_late(self):
+        self.add(flag=f"expires-at={START + 20}")
+        self.pump()
+        self.move(20.001)
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.state(), "failed")
+
+    def test_a_time_that_has_passed_is_no_error(self):
+        """An add is repeated with the same words."""
+        for _ in range(2):
+            self.assertLessEqual(self.call(
+                "add", "x", "q", "at", START - 9, 1, "",
+                f"expires-at={START - 1}")[0], 1)
+        self.pump()
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.state(), "failed")
+
+    def test_what_expires_is_no_obstacle_to_others(self):
+        for each in range(40):
+            self.add(f"x{each}", flag="expires-in=5")
+        self.add("y")
+        self.pump()
+        self.move(6)
+        self.assertEqual([task[0] for task in self.take(limit=1)], [b"y"])
+        self.assertEqual(self.meta()["dead"], 40)
+
+    def test_an_entry_twice_expires_once(self):
+        self.add(flag="expires-in=5")
+        self.pump()
+        self.client("RPUSH", self.space.key(0, "q:q"), "x")
+        self.damaged = True
+        self.move(6)
+        self.assertEqual(self.take(), [])
+        self.assert_whole()
+        self.assertEqual(self.meta()["failed"], 1)
+
+    def test_what_is_in_its_bucket_again_expires_too(self):
+        """By an entry of before, in a queue that is not searched."""
+        self.client("RPUSH", self.space.key(0, "q:q"),
+                    *[f"n{i}" for i in range(1001)])
+        self.damaged = True
+        self.add(flag="expires-in=5")
+        self.pump()
+        self.call("reschedule", "x", "in", 1)
+        self.move(6)
+        self.client("LTRIM", self.space.key(0, "q:q"), 1001, -1)
+        self.take()
+        self.assert_whole()
+        self.assertEqual(self.show(), ("failed", b"- expired"))
+
+    def test_retries_end_when_it_expires(self):
+        self.add(flag="expires-in=100")
+        self.pump()
+        self.take()
+        self.finish(outcome="retry", delay=200)
+        self.assertEqual(self.state(), "pending")
+        self.move(201)
+        self.pump()
+        self.assertEqual(self.take(), [])
+        self.assertEqual(self.show(), ("failed", b"- expired"))
+        self.assertEqual(self.record().attempts, 1)
+
+    def test_what_runs_may_end_later(self):
+        self.add(flag="expires-in=100")
+        self.pump()
+        self.take()
+        self.move(101)
+        self.assertEqual(self.extend(60000), [0])
+        self.assertEqual(self.finish(), 0)
+
+    def test_a_take_that_was_lost_is_not_handed_over_later(self):
+        """But a repeated one is: its first answer may have come."""
+        for token, received in ((1, 0), (2, 0)):
+            self.setUp()
+            self.add(flag="expires-in=100")
+            self.pump()
+            self.take(token=1, received=0)
+            self.move(101)
+            taken = self.take(token=token, received=received)
+            self.assertEqual(len(taken), 2 - token)
+        self.assertEqual(self.show(), ("failed", b"- expired"))
+        self.assertEqual(self.record().attempts, 0)
+        self.assertEqual(self.meta()["given_back"], 1)
+
+    def test_a_replay_is_executed(self):
+        self.add(flag="expires-in=5")
+        self.pump()
+        self.move(6)
+        self.take()
+        self.assertEqual(self.call("dead", "replay", "x"), 0)
+        self.pump()
+        self.move(99)
+        self.assertEqual(len(self.take()), 1)
+        self.assertEqual(self.record().expires, 0)
+        self.assertEqual(self.record().payload, b"pay")
+
+    def test_a_replay_in_time_expires_still(self):
+        self.add(flag="expires-in=50")
+        self.pump()
+        self.take()
+        self.finish(outcome="fail")
+        self.call("dead", "replay", "x")
+        self.assertEqual(self.record().expires, START + 50)
+
+    def test_a_reschedule_does_not_move_it(self):
+        self.add(flag="expires-in=50")
+        self.assertEqual(self.call("reschedule", "x", "in", 51), -22)
+        self.assertEqual(self.record().due, START)
+        self.assertEqual(self.call("reschedule", "x", "in", 50), 0)
+        self.assertEqual(self.record().expires, START + 50)
+
+    def test_it_goes_with_what_is_replaced(self):
+        self.add(flag="expires-in=50")
+        self.call("cancel", "x")
+        self.assertEqual(self.add(flag="replace expires-in=60"), 0)
+        self.assertEqual(self.record().expires, START + 60)
+        self.call("cancel", "x")
+        self.assertEqual(self.add(flag="replace"), 0)
+        self.assertEqual(self.record().expires, 0)
+
+    def test_others_take_no_bytes_and_no_format(self):
+        """So a space of before goes on, and older versions with it, until a
+        task has options: from then on they are refused."""
+        self.add()
+        self.add("z", flag="replace")
+        key = self.space.key(0, "r:x")
+        self.assertEqual(self.meta()["format"], 2)
+        self.assertEqual(len(self.client("GET", key)), 56 + 1 + 3)
+        self.add("y", flag="expires-in=5")
+        self.assertEqual(self.meta()["format"], 3)
+        self.assertEqual(self.client("GET", key)[0], 2)
+        self.pump()
+        self.assertEqual(len(self.take()), 3)
+
+    def test_an_add_that_stores_nothing_changes_no_format(self):
+        self.add()
+        self.assertEqual(self.add(flag="expires-in=5"), 1)
+        self.assertEqual(self.meta()["format"], 2)
+
+    def test_get_and_list_show_them(self):
+        self.add(flag="expires-in=50", payload="p" * 5000)
+        shown = self.space("get", 0, "x")
+        listed = self.space("list", 0, "x")[0]
+        self.assertEqual(len(listed), 56 + 1 + 29)
+        self.assertEqual(shown[:len(listed)], listed)
+        self.assertEqual(Record(shown, SLOTS).payload, b"p" * 5000)
+
+
 class WhilePaused(Case):
     """Nothing moves, and nothing is written; reading goes on."""
 
@@ -483,7 +654,14 @@ def bad_tasks():
     yield from with_bad(TASK, 3, NOT_NUMBERS + [YEARS + 1, BIG], 1)
     yield from with_bad(TASK, 4, NOT_NUMBERS + [0, 1001, 65536], 1)
     yield from with_bad(TASK, 5, ["a" * 65537], 1)
-    yield from with_bad(TASK, 6, ["0", " "], 1)
+    yield from with_bad(TASK, 6, [
+        "0", " ", " replace", "replace ", "replace expires-in=", "expires=9",
+        "expires-in=9 expires-in=9", "expires-in=9 expires-at=" + str(START),
+        "expires-in=4", f"expires-in={YEARS + 1}",
+        f"expires-at={START + YEARS + 1}", "replace\0"], 1)
+    yield from with_bad(
+        TASK, 6, ["expires-in=" + text for text in NOT_NUMBERS
+                  if isinstance(text, str)], 1)
     yield 17, ["x", "q", "in", "5", "3", "a" * 65536, ""] * 16 + [
         "x", "q", "in", "5", "3", "a", ""]
     late = ["x", "q", "at", "", "3", "", ""]
@@ -771,10 +949,10 @@ class Spaces(Case):
     def test_another_format_is_left_alone(self):
         for name, arguments in [*WhilePaused.COMMANDS.items(),
                                 ("init", LOOK)]:
-            for kind in (1, 3):
+            for kind in (1, 4):
                 self.client("HSET", self.space.key(0), "format", kind)
                 text = self.refused("ESHAPE", name, *arguments)
-                self.assertIn(f"has format {kind}, this program 2", text)
+                self.assertIn(f"format {kind}, this program up to 3", text)
                 self.assertIn("drain it with the version that made it", text)
 
     def test_meta_that_cannot_be_read_is_left_alone(self):
@@ -2306,6 +2484,8 @@ class Damage(Case):
         "queue": lambda data: data[:56] + b"a:b" + data[59:],
         "due": lambda data: data[:16] + b"\xff" * 8 + data[24:],
         "zeros": lambda data: bytes(len(data)),
+        "options that are not there": lambda data: b"\3" + data[1:],
+        "options": lambda data: b"\3" + data[1:59] + b"\xff" * 29,
     }
 
     def break_record(self, change, name="x"):

@@ -192,17 +192,60 @@ Test(whole, one_bad_task_among_good_ones_stores_nothing)
 	WITH(delay_ns, HWT_SEC(-1));
 	WITH(delay_ns, HWT_NEVER);
 	WITH(max_attempts, HWT_DURABLE_ATTEMPTS_MAX + 1);
-	WITH(flags, 4);
+	WITH(flags, 32);
 	WITH(payload_length, 1);
-	WITH(reserved[3], 1);
+	WITH(reserved[2], 1);
+	WITH(flags, HWT_DURABLE_EXPIRES_AT); /* and no time */
+	WITH(expires_ns, HWT_DURABLE_DELAY_MAX + 1);
+	WITH(expires_ns, HWT_NEVER);
 	task.payload = payload;
 	task.payload_length = sizeof(payload);
 	assert_refused(task, "payload_length");
 	task = task_of("b");
+	task.delay_ns = HWT_MS(2);
+	task.expires_ns = HWT_MS(1);
+	assert_refused(task, "expires_ns");
+	task = task_of("b");
 	task.flags = HWT_DURABLE_AT;
 	task.due_unix_ns = unix_ns() + HWT_DURABLE_DELAY_MAX + HWT_SEC(60);
 	assert_refused(task, "due_unix_ns");
+	task.due_unix_ns = unix_ns();
+	task.flags |= HWT_DURABLE_EXPIRES_AT;
+	task.expires_unix_ns = task.due_unix_ns - 1;
+	assert_refused(task, "expires_unix_ns");
 	assert_u64(stats_of(&place).added, 0);
+	place_close(&place);
+}
+
+Test(produce, what_a_task_says_of_itself_can_be_got)
+{
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+	uint64_t now = unix_ns();
+
+	place_open(&place, NULL);
+	task.payload = "pay";
+	task.payload_length = 3;
+	task.flags = HWT_DURABLE_EXPIRES_AT | HWT_DURABLE_REPLACE;
+	task.expires_unix_ns = HWT_MS(now / HWT_MS(1) + 60000) - 1;
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	assert_u64(info.expires_unix_ns, task.expires_unix_ns + 1);
+	assert_u64(info.payload_length, 3);
+	cr_assert_str_eq(info.queue, "q");
+	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, HWT_SEC(70), 0),
+	    -EINVAL);
+	task.id = "b";
+	task.flags = HWT_DURABLE_AT;
+	task.due_unix_ns = now + HWT_SEC(600);
+	task.expires_ns = HWT_SEC(60);
+	/* Clocks may differ, so that this is for the engine to find out. */
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	assert_rc(hwt_durable_get(place.durable, "b", 1, &info, NULL, 0), 0);
+	cr_assert(info.expires_unix_ns >= now + HWT_SEC(60));
+	assert_rc(add_one(&place, "c"), 0);
+	assert_rc(hwt_durable_get(place.durable, "c", 1, &info, NULL, 0), 0);
+	assert_u64(info.expires_unix_ns, 0);
 	place_close(&place);
 }
 

@@ -262,6 +262,9 @@ Test(route, a_record_that_cannot_be_read_is_quarantined)
 	record[0] = 1;
 	record_read(&info, record, 60, &payload);
 	cr_assert(info.state == HWT_DURABLE_QUARANTINED);
+	record[0] = 3; /* and no options */
+	record_read(&info, record, 60, &payload);
+	cr_assert(info.state == HWT_DURABLE_QUARANTINED);
 }
 
 Test(route, times_are_rounded_up)
