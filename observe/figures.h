@@ -24,8 +24,8 @@
 #include "observe/page.h"
 #include "observe/utf8.h"
 
-/* Each byte of a name may become three. */
-#define LABEL_BYTES (3 * 16)
+/* Of 16 bytes, each of which may become three; or of 64 plain ones. */
+#define LABEL_BYTES 72
 #define REPLACEMENT "\xef\xbf\xbd"
 
 /* Elements of a histogram whose upper bounds are buckets: from 1 us to more
@@ -33,7 +33,7 @@
 #define BUCKET_FIRST 9
 #define BUCKET_LAST 35
 #define ELEMENTS 64
-#define SECOND_NS UINT64_C(1000000000)
+#define NS_PER_SECOND UINT64_C(1000000000)
 
 struct figure {
 	const char *key; /* in JSON */
@@ -57,6 +57,7 @@ struct report {
 	const char *kind; /* of object */
 	char name[LABEL_BYTES]; /* fit for a quoted string: see quote_name */
 	uint64_t serial; /* no other object of the kind has it */
+	char more[64]; /* further labels, each after a comma */
 	bool heads; /* with # HELP and # TYPE */
 };
 
@@ -106,8 +107,9 @@ static inline void
 print_labels(struct report *report, const char *metric, const char *suffix,
     const char *extra)
 {
-	page_print(&report->page, "%s%s{%s=\"%s\",serial=\"%" PRIu64 "\"%s} ",
-	    metric, suffix, report->kind, report->name, report->serial, extra);
+	page_print(&report->page, "%s%s{%s=\"%s\",serial=\"%" PRIu64 "\"%s%s} ",
+	    metric, suffix, report->kind, report->name, report->serial,
+	    report->more, extra);
 }
 
 static inline void
@@ -150,15 +152,15 @@ print_seconds(
     struct report *report, const char *metric, const char *suffix, uint64_t ns)
 {
 	print_labels(report, metric, suffix, "");
-	page_print(&report->page, "%" PRIu64 ".%09" PRIu64 "\n", ns / SECOND_NS,
-	    ns % SECOND_NS);
+	page_print(&report->page, "%" PRIu64 ".%09" PRIu64 "\n",
+	    ns / NS_PER_SECOND, ns % NS_PER_SECOND);
 }
 
-/* The count is that of the last bucket, since both are added up from the same
- * readings. */
+/* The elements from first to last are buckets. The count is that of the last
+ * one, since both are added up from the same readings. */
 static inline void
-print_histogram(struct report *report, const char *metric, const char *help,
-    const uint64_t histogram[ELEMENTS], uint64_t sum_ns)
+print_buckets(struct report *report, const char *metric, const char *help,
+    const uint64_t histogram[ELEMENTS], uint64_t sum_ns, int first, int last)
 {
 	uint64_t count = 0;
 	uint64_t bound;
@@ -168,17 +170,25 @@ print_histogram(struct report *report, const char *metric, const char *help,
 	print_head(report, metric, "histogram", help);
 	for (k = 0; k < ELEMENTS; k++) {
 		count += histogram[k];
-		if (k < BUCKET_FIRST || k > BUCKET_LAST)
+		if (k < first || k > last)
 			continue;
 		bound = (UINT64_C(2) << k) - 1;
 		(void)snprintf(extra, sizeof(extra),
-		    ",le=\"%" PRIu64 ".%09" PRIu64 "\"", bound / SECOND_NS,
-		    bound % SECOND_NS);
+		    ",le=\"%" PRIu64 ".%09" PRIu64 "\"", bound / NS_PER_SECOND,
+		    bound % NS_PER_SECOND);
 		print_sample(report, metric, "_bucket", extra, count);
 	}
 	print_sample(report, metric, "_bucket", ",le=\"+Inf\"", count);
 	print_seconds(report, metric, "_sum", sum_ns);
 	print_sample(report, metric, "_count", "", count);
+}
+
+static inline void
+print_histogram(struct report *report, const char *metric, const char *help,
+    const uint64_t histogram[ELEMENTS], uint64_t sum_ns)
+{
+	print_buckets(
+	    report, metric, help, histogram, sum_ns, BUCKET_FIRST, BUCKET_LAST);
 }
 
 static inline void

@@ -39,6 +39,12 @@ boot_now_ns(void)
 	return clock_read_ns(CLOCK_BOOTTIME);
 }
 
+uint64_t
+unix_now_ns(void)
+{
+	return clock_read_ns(CLOCK_REALTIME);
+}
+
 /* Milliseconds until the deadline, rounded up, for poll. */
 static int
 limit_left_ms(const struct limit *limit)

@@ -42,6 +42,7 @@ uint64_t limit_now_ns(void);
 /* CLOCK_BOOTTIME: it goes on while the machine is suspended, as the engine's
  * clock does, and as a lease therefore does. */
 uint64_t boot_now_ns(void);
+uint64_t unix_now_ns(void); /* CLOCK_REALTIME */
 
 /* Until fd has events; -1: until the deadline, which is -ETIMEDOUT too.
  * -ECANCELED: stop_fd is readable. */

@@ -434,6 +434,18 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
 int hwt_durable_worker_stop(
     struct hwt_durable_worker *worker, uint64_t within_ns);
 
+/*
+ * Writes to file, and flushes it, what the worker has counted since its start:
+ * outcomes; attempts that run; and how late attempts began, by this machine's
+ * clock, and how long they took until their outcome was known, as histograms.
+ * format as for hwt_stats_write. Labels are queue, space and serial, a number
+ * that no other worker of the process has. It does not ask the engine. Returns
+ * 0, what has made a write to file fail, or
+ * -EINVAL  an argument is NULL, or there is no such format
+ */
+int hwt_durable_worker_stats_write(
+    struct hwt_durable_worker *worker, FILE *file, enum hwt_format format);
+
 struct hwt_durable_scheduler_options {
 	/* The shards that it looks after; both 0: all. Any number of schedulers
 	 * may look after a shard: one of them does its work, and each looks

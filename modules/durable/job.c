@@ -74,6 +74,15 @@ duration_add(struct hwt_durable_worker *worker, uint64_t duration_ns)
 	worker->mean_ns = worker->mean_ns / 8 * 7 + duration_ns / 8;
 }
 
+/* By this machine's clock, which may be behind the engine's. */
+static uint64_t
+lateness_of(const struct job *job)
+{
+	uint64_t now = unix_now_ns(), due = job->delivery.due_unix_ns;
+
+	return now > due ? now - due : 0;
+}
+
 /* With the lock held, and when it returns. False: it is later. */
 static bool
 job_run(struct hwt_durable_worker *worker, struct job *job)
@@ -81,6 +90,7 @@ job_run(struct hwt_durable_worker *worker, struct job *job)
 	int result;
 
 	job->called_ns = boot_now_ns();
+	durations_add(&worker->late, lateness_of(job));
 	job->runs = true;
 	later_open(worker, job);
 	worker->running++;
@@ -162,6 +172,8 @@ job_end(struct job *job, enum outcome outcome)
 	TAILQ_INSERT_TAIL(&job->worker->ending, job, held);
 	job->sent = outcome;
 	job->ended = true;
+	a64_store_relaxed(&job->worker->outcomes[outcome],
+	    a64_load_relaxed(&job->worker->outcomes[outcome]) + 1);
 	job->worker->ended++;
 	job->worker->waiting += source->waits;
 	source->ended++;

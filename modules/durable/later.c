@@ -52,6 +52,7 @@ later_close(struct job *job)
 	if (!job->open)
 		return false;
 	job->open = false;
+	durations_add(&job->worker->execution, boot_now_ns() - job->called_ns);
 	LIST_REMOVE(job, bucket);
 	return true;
 }

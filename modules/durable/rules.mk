@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # libhwt_durable, a module on top of libhwt, and its programs; read by Makefile.
-# It needs hiredis; its programs jansson, libmicrohttpd (hwtd), libcurl and
-# OpenSSL (hwt-http); the tests a redis-server.
+# It needs hiredis; its programs jansson, libmicrohttpd, libcurl and OpenSSL
+# (hwt-http); the tests a redis-server.
 
 durable_header := hiredis/hiredis.h microhttpd.h curl/curl.h jansson.h \
 	openssl/hmac.h
@@ -36,12 +36,17 @@ durable_own_hwtctl := modules/durable/programs/task-json.c
 durable_own_libs_hwtctl := -ljansson
 durable_own_hwtd := $(addprefix modules/durable/programs/, http.c task-json.c) \
 	$(wildcard modules/durable/programs/hwtd-*.c)
+durable_metrics := $(addprefix modules/durable/programs/, http.c \
+	worker-metrics.c)
+durable_own_hwt-exec := $(durable_metrics)
+durable_own_libs_hwt-exec := -lmicrohttpd
 durable_own_libs_hwtd := -lmicrohttpd -ljansson
-durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c)
-durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto
+durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c) \
+	$(durable_metrics)
+durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto -lmicrohttpd
 durable_shared := $(filter-out \
 	$(durable_bin:%=modules/durable/programs/%.c) $(durable_own_hwtd) \
-	$(durable_own_hwt-http), \
+	$(durable_own_hwt-http) $(durable_own_hwt-exec), \
 	$(wildcard modules/durable/programs/*.c))
 durable_linked := $(foreach w,plain clang asan tsan, \
 	$(durable_talk:%=build/$w/%))

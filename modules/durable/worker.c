@@ -32,6 +32,8 @@
 #define OUTSTANDING_DEFAULT 4096u
 #define OUTSTANDING_MAX 65536u
 
+static a64_t last_serial;
+
 void
 worker_woken(hwt_timeout timeout, void *arg)
 {
@@ -144,6 +146,7 @@ worker_set(struct hwt_durable_worker *worker,
 	worker->outstanding_max = options->outstanding_max != 0
 	    ? (uint32_t)options->outstanding_max
 	    : OUTSTANDING_DEFAULT;
+	worker->serial = a64_add_seq(&last_serial, 1) + 1;
 	name_make(worker->name);
 	(void)snprintf(worker->no_error[0], sizeof(worker->no_error[0]),
 	    "%s %s", outcome_name[RETRY], worker->name);

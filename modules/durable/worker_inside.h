@@ -9,6 +9,7 @@
  *   later.c    attempts that callbacks have answered HWT_DURABLE_LATER
  *   outcome.c  how attempts have ended
  *   report.c   a batch of outcomes, or of leases
+ *   stats.c    how late and how long attempts are, written for monitoring
  *
  * A task is a job:
  *
@@ -26,7 +27,8 @@
  * the stop. Whoever closes it decides, and no other.
  *
  * LOCK. It protects ready, returned, running, later, the buckets of open,
- * mean_ns, measured, stopping, expired, abandoned, loop_ended, and of a job
+ * mean_ns, measured, late, execution, stopping, expired, abandoned, loop_ended,
+ * and of a job
  * called_ns, outcome, runs, open, later, finish_delay_ns, finish_error,
  * given_up and lease_ns. The loop alone writes lease_ns, and reads it without
  * the lock. No callback is called with the lock, and no call to the engine
@@ -56,6 +58,7 @@ enum outcome {
 	BACK
 };
 extern const char *const outcome_name[];
+#define OUTCOMES 4
 #define OUTCOME_LENGTH 5 /* the longest one */
 #define LIMITED "the callback ran for longer than run_limit_ns"
 
@@ -89,6 +92,12 @@ struct job {
 TAILQ_HEAD(jobs, job);
 LIST_HEAD(job_bucket, job);
 
+/* Element k of the histogram counts those of [2^k, 2^(k+1)) ns, element 0 also
+ * those of 0. */
+struct durations {
+	uint64_t histogram[64], sum_ns, max_ns;
+};
+
 struct job_list {
 	struct job *first, **last;
 	uint32_t count;
@@ -112,6 +121,7 @@ struct hwt_durable_worker {
 	uint64_t visibility_ns, run_limit_ns;
 	uint32_t threads, outstanding_max;
 	uint64_t bucket_mask;
+	uint64_t serial; /* no other worker of the process has it */
 	struct hwt_durable_worker *next; /* under the handle's lock */
 	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
 	char channel[HWT_DURABLE_QUEUE_MAX + 8];
@@ -127,6 +137,9 @@ struct hwt_durable_worker {
 	struct job_bucket *open; /* by their tokens */
 	uint64_t mean_ns; /* how long a callback takes */
 	bool measured;
+	struct durations late; /* attempts, when they begin */
+	struct durations
+	    execution; /* attempts, when their outcome is decided */
 	bool stopping; /* no callback is called any more */
 	bool expired; /* jobs that are later are waited for no more */
 	bool abandoned; /* what is not reported yet is left to its lease */
@@ -137,6 +150,7 @@ struct hwt_durable_worker {
 	struct jobs held; /* jobs whose outcome is not to be reported */
 	struct jobs ending; /* the others */
 	uint32_t ended; /* of these */
+	a64_t outcomes[OUTCOMES]; /* so far; others read them */
 	uint32_t waiting; /* of these: their source waits */
 	struct source *source;
 	uint32_t notified_count, next_source;
@@ -176,6 +190,9 @@ unlock(struct hwt_durable_worker *worker)
 
 /* worker.c: a task that does nothing; it has woken the loop. */
 void worker_woken(hwt_timeout timeout, void *arg);
+
+/* stats.c: the lock is held. */
+void durations_add(struct durations *durations, uint64_t ns);
 
 /* job.c */
 void job_list_init(struct job_list *list);

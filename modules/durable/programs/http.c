@@ -620,7 +620,9 @@ daemon_start(struct http *http, int listener)
 	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME, 0, NULL,
 	    NULL, notice_request, http, MHD_OPTION_LISTEN_SOCKET, listener,
 	    MHD_OPTION_CONNECTION_LIMIT,
-	    connections_max() / http->options.servers,
+	    http->options.connections != 0
+		? http->options.connections
+		: connections_max() / http->options.servers,
 	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MAX,
 	    MHD_OPTION_NOTIFY_CONNECTION, notice_connection, http,
 	    MHD_OPTION_NOTIFY_COMPLETED, notice_completed, http,

@@ -68,7 +68,10 @@ typedef void http_handler(
 struct http_options {
 	uint32_t threads; /* that call the handler */
 	uint64_t wait_ns; /* for one of them; 0: however long */
-	/* Of this process, at least 1: each has its part of the connections. */
+	/* At most so many; 0: as many as the descriptors of this process
+	 * suffice for, of which each of its servers, at least 1, has its
+	 * part. */
+	unsigned connections;
 	unsigned servers;
 	http_admit *admit; /* NULL: all are admitted */
 	http_handler *handler;

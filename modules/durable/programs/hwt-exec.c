@@ -23,6 +23,7 @@
 #include "options.h"
 #include "output.h"
 #include "wait.h"
+#include "worker-metrics.h"
 
 static const char usage[] =
     "usage: hwt-exec --queue Q [OPTION...] -- COMMAND [ARGUMENT...]\n"
@@ -37,6 +38,7 @@ static const char usage[] =
     "                          none\n"
     "  --fail-status LIST      exit statuses that are not tried again, as\n"
     "                          64-78,100; none\n"
+    "  --metrics [ADDRESS:]PORT  serves GET /metrics there; nowhere\n"
     "\n"
     "COMMAND gets the payload on its standard input, and HWT_ID, HWT_ATTEMPT\n"
     "(from 1), HWT_GENERATION (from 1), HWT_FENCE and HWT_DUE (Unix time in\n"
@@ -57,6 +59,7 @@ static const struct option_row rows[] = {
     {"visibility", &visibility, false},
     {"limit", &limit, false},
     {"fail-status", &fail_status, false},
+    {"metrics", &worker_metrics_at, false},
     {NULL, NULL, false},
 };
 
@@ -443,6 +446,7 @@ main(int argc, char **argv)
 	fail_status_read(&runs);
 	if (!command_exists(argv[0]))
 		usage_error("%s: no such command", argv[0]);
+	worker_metrics_open();
 	options.callback = run;
 	options.ctx = &runs;
 	/* However long that takes, a signal ends us as it would any program. */
@@ -457,8 +461,10 @@ main(int argc, char **argv)
 		complain("%s", explain(error));
 		finish(error_status(error));
 	}
+	worker_metrics_start(worker);
 	while (!gone && sigtimedwait(&ending, NULL, &second) < 0)
 		gone = space_is_gone();
+	worker_metrics_stop();
 	do
 		error = hwt_durable_worker_stop(worker, HWT_MIN(1));
 	while (error == -EBUSY);

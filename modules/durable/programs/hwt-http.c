@@ -20,6 +20,7 @@
 
 #include "hwt-http-calls.h"
 #include "options.h"
+#include "worker-metrics.h"
 
 static const char usage[] =
     "usage: hwt-http --queue Q [OPTION...]\n"
@@ -46,6 +47,7 @@ static const char usage[] =
     "  --ca-file FILE          who certifies servers; the system's\n"
     "  --proxy URL             makes the connections, and decides about\n"
     "                          addresses; none\n"
+    "  --metrics [ADDRESS:]PORT  serves GET /metrics there; nowhere\n"
     "\n"
     "The payload is {\"url\": ..., \"method\": \"POST\", \"headers\": {...},\n"
     "\"body\": ..., \"timeout\": SECONDS}, all but url as wanted. The answer\n"
@@ -57,7 +59,7 @@ static const char usage[] =
 #define CONCURRENCY_DEFAULT 1000
 #define CONCURRENCY_MAX 65536
 #define PER_HOST_DEFAULT 100
-#define DESCRIPTORS 64u /* of the library, and more */
+#define DESCRIPTORS 96u /* of the library, of --metrics, and more */
 
 static const char *queue, *concurrency, *per_host, *limit, *connect_limit,
     *visibility, *grace, *allow, *deny, *redirects, *retry_after_max,
@@ -80,6 +82,7 @@ static const struct option_row rows[] = {
     {"secret-file", &secret_file, false},
     {"ca-file", &ca_file, false},
     {"proxy", &proxy, false},
+    {"metrics", &worker_metrics_at, false},
     {NULL, NULL, false},
 };
 
@@ -242,6 +245,7 @@ main(int argc, char **argv)
 	grace_ns = seconds_read("grace", grace, HWT_SEC(30), 0);
 	work.outstanding_max = options.concurrency;
 	descriptors_raise(options.concurrency);
+	worker_metrics_open();
 	/* However long that takes, a signal ends us as it would any program. */
 	durable = handle_open();
 	ending = signals_block();
@@ -257,8 +261,10 @@ main(int argc, char **argv)
 		calls_end(calls);
 		finish(error_status(error));
 	}
+	worker_metrics_start(worker);
 	while (!gone && sigtimedwait(&ending, NULL, &second) < 0)
 		gone = space_is_gone();
+	worker_metrics_stop();
 	calls_release(calls);
 	do
 		error = hwt_durable_worker_stop(worker, grace_ns);

@@ -29,6 +29,8 @@ import threading
 import time
 import unicodedata
 import unittest
+import urllib.error
+import urllib.request
 
 from checker import Record
 from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
@@ -1520,6 +1522,34 @@ class HwtExec(Programs):
         self.assertGreaterEqual(time.time() * 1000, due)
         self.assertEqual(worker.end(), 0)
         self.check()
+
+    def test_metrics(self):
+        worker = self.shell("exit 0", "--metrics=0")
+        url = wait_until(lambda: re.search("http://.*/metrics", worker.err))
+        self.add("--queue=q", "--in=0", "--id=x")
+        self.assertEqual(self.ended("x"), "succeeded")
+        with urllib.request.urlopen(url[0]) as answer:
+            text = answer.read().decode()
+        labels = f'queue="q",serial="1",space="{self.space}"'
+        self.assertIn(f"\nhwt_durable_worker_done_total{{{labels}}} 1\n", text)
+        for name in ("lateness", "execution"):
+            for end in (',le="0.000262143"', ',le="8796.093022207"',
+                        ',le="+Inf"'):
+                self.assertIn(f"\nhwt_durable_worker_{name}_seconds_bucket"
+                              f"{{{labels}{end}}} ", text)
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(url[0] + "/x")
+        self.assertEqual(caught.exception.code, 404)
+        self.assertEqual(worker.end(), YES)
+
+    def test_metrics_where_nobody_can_listen(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            for where, status in (("x", USAGE), ("", USAGE), ("65536", USAGE),
+                                  (str(taken.getsockname()[1]), NO)):
+                said = call("hwt-exec", *self.where(), "--queue=q",
+                            "--metrics", where, "--", "true")
+                self.assertEqual(said.status, status, said.err)
+                self.assertIn("--metrics: ", said.err)
 
     def test_a_parent_that_ignores_SIGCHLD(self):
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
