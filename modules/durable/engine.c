@@ -46,6 +46,12 @@ engine_level(const struct engine *engine)
 	return engine->level;
 }
 
+bool
+engine_is_cluster(const struct engine *engine)
+{
+	return engine->servers.kind == ROUTE_CLUSTER;
+}
+
 void
 engine_key(const struct engine *engine, char key[ENGINE_KEY_MAX],
     uint32_t shard, const char *name)

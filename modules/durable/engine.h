@@ -133,6 +133,9 @@ uint64_t engine_timeout_ns(const struct engine *engine);
 const char *engine_space(const struct engine *engine);
 uint32_t engine_level(const struct engine *engine);
 
+/* Shards may be on different nodes. */
+bool engine_is_cluster(const struct engine *engine);
+
 /* With level REPLICATED: how many replicas are connected to the node that has
  * most of them, as it said when it was asked last, and how many of these a call
  * waits for. Both 0 with another level. */

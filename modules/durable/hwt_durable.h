@@ -111,8 +111,9 @@ struct hwt_durable_options {
 	 * none. */
 	const char *password_file;
 	/* The shape of a space is fixed when it is made, by hwtctl init or an
-	 * open with HWT_DURABLE_CREATE. 0: as it is; or for a new one 16 shards
-	 * of 4096 slots and a tick of 100 ms. */
+	 * open with HWT_DURABLE_CREATE. 0: as it is; for a new one 1 shard, in
+	 * a cluster 16; slots so that all shards have 65536, each at least
+	 * 4096; a tick of 10 ms times shards, 100 ms at most. */
 	uint32_t shards; /* 1 to 1024 */
 	uint32_t slots; /* 8 to 2^20, a power of two */
 	uint64_t tick_ns; /* 1 ms to 1 hour, whole milliseconds */

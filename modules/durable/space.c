@@ -24,6 +24,7 @@
 
 #include "durable.h"
 
+#define CLUSTER_SHARDS 16u /* of a new space, unless it is said */
 #define OTHERS_ASKED 15u /* whether any is there without the first */
 #define SHAPE_FIELDS 5
 enum shape {
@@ -151,9 +152,12 @@ first_make(struct opening *opening)
 		if ((opening->flags & HWT_DURABLE_REPAIR) == 0)
 			return data_is_gone(opening, 0);
 		error = shard_init(opening, first, (uint32_t)other);
-	} else if (opening->flags & HWT_DURABLE_CREATE)
+	} else if (opening->flags & HWT_DURABLE_CREATE) {
 		first->identity = random_number() | 1;
-	else {
+		if (first->shape[SHARDS] == 0 &&
+		    engine_is_cluster(opening->engine))
+			first->shape[SHARDS] = CLUSTER_SHARDS;
+	} else {
 		engine_log(opening->engine, LOG_ERR,
 		    "there is no space %s; hwtctl init makes one",
 		    engine_space(opening->engine));

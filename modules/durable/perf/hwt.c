@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SERVER is HOST:PORT,SLOTS,LEVEL,TICK,VISIBILITY,WORKERS: a timer of a tick of
- * so many ms, for 0 the handle's own; the visibility of a worker in seconds; so
- * many workers of one thread each, for 0 one worker of all threads. The
- * scheduler is in the process of the workers.
+ * SERVER is HOST:PORT,SHARDS,SLOTS,LEVEL,TICK,VISIBILITY,WORKERS: a space of so
+ * many shards and slots, 0 are the defaults; a timer of a tick of so many ms,
+ * for 0 the handle's own; the visibility of a worker in seconds; so many
+ * workers of one thread each, for 0 one worker of all threads. The scheduler is
+ * in the process of the workers.
  *
  * Who would call it unfair to the others: a worker here takes tasks in batches
  * by itself, and finishes them in batches. So does PostgreSQL's here;
@@ -40,9 +41,10 @@ queue_open(const char *server)
 	int error;
 
 	if (sscanf(server,
-		"%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu64 ",%" SCNu64 ",%u",
-		address, &options.slots, &options.level, &tick_ms,
-		&visibility_s, &workers) != 6 ||
+		"%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu32 ",%" SCNu64
+		",%" SCNu64 ",%u",
+		address, &options.shards, &options.slots, &options.level,
+		&tick_ms, &visibility_s, &workers) != 7 ||
 	    workers > WORKERS_MAX)
 		FAIL("not a server: %s", server);
 	timing.tick_ns = HWT_MS(tick_ms);

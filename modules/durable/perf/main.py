@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""main.py [--only NAME]... [--seconds N] [--neighbour] [--workers] [--http]:
-the same work on hwt_durable with Redis, on two sorted sets of Redis that one
-would write oneself, on Celery with Redis, on beanstalkd and on PostgreSQL with
-SKIP LOCKED, one after the other, each with a server of its own in a scratch
-folder. They fsync before they acknowledge, but for the rows that say memory:
-Redis and beanstalkd without a file, PostgreSQL with a table that is
-UNLOGGED.
+"""main.py [--only NAME]... [--seconds N] [--shards N] [--neighbour]
+[--workers] [--http]: the same work on hwt_durable with Redis, on two sorted
+sets of Redis that one would write oneself, on Celery with Redis, on beanstalkd
+and on PostgreSQL with SKIP LOCKED, one after the other, each with a server of
+its own in a scratch folder. They fsync before they acknowledge, but for the
+rows that say memory: Redis and beanstalkd without a file, PostgreSQL with a
+table that is UNLOGGED.
 
 Prints the machine, the versions, and then, as README has them, a table with a
 column for each and what a billion tasks a day take. What is not installed is
@@ -138,6 +138,7 @@ class Redis(Server):
     title = "durable"
     client = "client-hwt"
     workers = 0  # 0: one, of all threads
+    shards = 0  # 0: the default
 
     def __init__(self, memory=False, slots=0, tick=0, lease=30):
         self.tick, self.lease, self.patience = tick, lease, lease + 3
@@ -161,8 +162,8 @@ class Redis(Server):
         self.engine.kill()
 
     def address(self):
-        return f"127.0.0.1:{self.engine.port},{self.slots},{self.level},"\
-            f"{self.tick},{self.lease},{self.workers}"
+        return f"127.0.0.1:{self.engine.port},{self.shards},{self.slots},"\
+            f"{self.level},{self.tick},{self.lease},{self.workers}"
 
     def size(self):
         with self.engine.client() as client:
@@ -580,8 +581,10 @@ def measure_all(make, seconds):
         column.late(rate)
         if make is Redis:
             column.late_with_coarser_timer(rate)
-    # 16 shards: a bucket for 100 tasks, as README says.
-    column.size(memory=True, **({"slots": 64} if make is Redis else {}))
+    # A bucket for 100 tasks: man hwt_durable (7).
+    column.size(memory=True, **({"slots": max(
+        8, 1024 >> max(Redis.shards, 1).bit_length() - 1)}
+                                if make is Redis else {}))
     column.catch_up()
     column.kill_server()
     column.kill_worker(**({"lease": 5} if make in (Redis, Zset) else {}))
@@ -839,7 +842,11 @@ def main():
     parser.add_argument("--http-delay", type=int, default=100,
                         choices=range(0, 5001), metavar="0..5000",
                         help="ms until such a call is answered; 100")
+    parser.add_argument("--shards", type=int, default=0,
+                        choices=range(1, 1025), metavar="1..1024",
+                        help="of hwt_durable, instead of its default")
     options = parser.parse_args()
+    Redis.shards = options.shards
     if options.http is not None:
         return measure_http(options.http, options.seconds, options.http_delay)
     if options.workers is not None:

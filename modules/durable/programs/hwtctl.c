@@ -170,10 +170,10 @@ print_shape(struct hwt_durable *durable)
 		complain("%s", explain(-EPROTO));
 		return STATUS_UNREACHABLE;
 	}
-	(void)printf("%s: %lld shards of %lld slots, tick %lld ms, level %s, "
+	(void)printf("%s: %lld shard%s of %lld slots, tick %lld ms, level %s, "
 		     "retention %.15g s\n",
-	    name, value[0], value[1], value[2], levels[value[3]],
-	    (double)value[4] / 1000);
+	    name, value[0], value[0] == 1 ? "" : "s", value[1], value[2],
+	    levels[value[3]], (double)value[4] / 1000);
 	return STATUS_YES;
 }
 

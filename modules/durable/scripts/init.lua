@@ -8,7 +8,9 @@
 local NAMES = {"shards", "slots", "tick", "level", "retention"}
 local LOW = {1, 8, 1, 1, 1}
 local HIGH = {1024, 1048576, 3600000, 3, DELAY_MAX}
-local DEFAULT = {16, 4096, 100, 2, 3600000}
+local DEFAULT = {1, 0, 0, 2, 3600000} -- 0: see default_shape()
+local BUCKETS, SLOTS_LEAST = 65536, 4096
+local TICK, TICK_MOST = 10, 100 -- ms, of a shard alone; of many
 
 -- Of all scripts: who opens a space learns at once what its user lacks. The
 -- PUBLISH sends hints, but nothing depends on them.
@@ -86,10 +88,23 @@ local function compare(shape)
 	return there
 end
 
+-- Whatever the number of shards, there are some 65536 buckets, and a bucket of
+-- a loaded space has as many tasks.
+local function default_shape(shards)
+	local slots = BUCKETS
+	while slots * shards > BUCKETS and slots > SLOTS_LEAST do
+		slots = slots / 2
+	end
+	return slots, min(TICK * shards, TICK_MOST)
+end
+
 local function make(shape)
 	for i = 1, 5 do
 		shape[i] = shape[i] or DEFAULT[i]
 	end
+	local slots, ms = default_shape(shape[1])
+	shape[2] = shape[2] > 0 and shape[2] or slots
+	shape[3] = shape[3] > 0 and shape[3] or ms
 	if tonumber(shard) >= shape[1] then
 		return refuse_argument(1, "the key's shard")
 	end

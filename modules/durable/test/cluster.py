@@ -368,6 +368,10 @@ class Moves(Nodes):
                 self.assertIsInstance(held[-1][1], bytes)
         return held
 
+    def test_a_new_space_has_a_shard_for_each_of_many_nodes(self):
+        self.assertIn(": 16 shards of 4096 slots, tick 100 ms",
+                      self.ctl("init").text)
+
     def test_who_is_asked_says_ASK(self):
         """A key that has gone, in a slot that has not."""
         self.ctl("init", f"--shards={SHARDS}")

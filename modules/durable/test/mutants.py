@@ -454,6 +454,8 @@ MUTANTS = [
      'elseif sure("ZSCORE", prefix .. ":bad", id) then',
      "elseif true then"),
     ("resume", "nobody knows when", '"resumed", base', '"resumed", 0'),
+    ("init", "as many buckets for each shard",
+     "slots * shards > BUCKETS and", "false and"),
     ("init", "any shape",
      "if i ~= 4 and shape[i] and shape[i] ~= there[i] then",
      "if false then"),

@@ -292,7 +292,7 @@ class Hwtctl(Programs):
     def test_a_space_is_made_with_the_defaults(self):
         self.assertEqual(
             self.ctl("init").text,
-            f"{self.space}: 16 shards of 4096 slots, tick 100 ms, level "
+            f"{self.space}: 1 shard of 65536 slots, tick 10 ms, level "
             "fsync, retention 3600 s\n")
 
     def test_init_out_of_range(self):

@@ -922,10 +922,14 @@ class Spaces(Case):
     """init, and several spaces in one engine."""
 
     def test_defaults(self):
-        self.assertEqual(
-            Space(self.client, "new", scripts=self.scripts, init=False)(
-                "init", 0, "", "", "", "", "", 7, ""),
-            [16, 4096, 100, 2, 3600000, 1, b"7", b"0"])
+        for shards, slots, tick in (("", 65536, 10), (2, 32768, 20),
+                                    (5, 8192, 50), (16, 4096, 100),
+                                    (1024, 4096, 100)):
+            new = Space(self.client, f"new{shards}", scripts=self.scripts,
+                        init=False)
+            self.assertEqual(
+                new("init", 0, shards, "", "", "", "", 7, ""),
+                [shards or 1, slots, tick, 2, 3600000, 1, b"7", b"0"])
 
     def test_again_answers_what_is_there(self):
         there = self.space("init", 0, *LOOK)
@@ -942,7 +946,7 @@ class Spaces(Case):
         for shards in (0, 3):
             with self.assertRaises(Error) as caught:
                 self.client(*self.scripts.command(
-                    "init", "{new:%d}:meta" % (shards or 16), "", "",
+                    "init", "{new:%d}:meta" % (shards or 1), "", "",
                     shards, 0, 0, 0, 0, 7, ""))
             self.assertEqual(caught.exception.text[:7], "EARG 1 ")
 

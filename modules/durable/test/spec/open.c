@@ -78,8 +78,8 @@ Test(open, a_space_keeps_the_shape_that_it_was_made_with)
 	options.shards = 2;
 	options.slots = 8;
 	assert_rc(open_with(&options), -EEXIST);
-	options.slots = 4096;
-	options.tick_ns = HWT_MS(100);
+	options.slots = 32768;
+	options.tick_ns = HWT_MS(20);
 	options.retention_ns = HWT_SEC(3600);
 	assert_rc(open_with(&options), 0);
 	options.tick_ns = HWT_MS(1);
