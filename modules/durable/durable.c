@@ -521,7 +521,7 @@ hwt_durable_get(struct hwt_durable *durable, const char *id, size_t id_length,
 {
 	const struct engine_argument argument = {id, id_length};
 	struct engine_call call = {
-	    .script = SCRIPT_GET, .count = 1, .arg = &argument};
+	    .script = SCRIPT_GET, .count = 1, .arg = &argument, .reads = true};
 	int error = durable_enter(durable);
 
 	if (error != 0)
@@ -639,8 +639,8 @@ durable_read_stats(struct hwt_durable *durable, struct hwt_durable_stats *stats,
 	if (call == NULL)
 		return -ENOMEM;
 	for (i = 0; i < durable->shards; i++)
-		call[i] =
-		    (struct engine_call){.script = SCRIPT_STAT, .shard = i};
+		call[i] = (struct engine_call){
+		    .script = SCRIPT_STAT, .shard = i, .reads = true};
 	error = engine_call(durable->engine, call, durable->shards, wait);
 	for (i = 0; i < durable->shards && error == 0; i++)
 		error = stats_read(stats, call[i].reply);

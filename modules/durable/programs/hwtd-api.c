@@ -43,8 +43,8 @@ fail(struct api *api, unsigned status, const char *name, const char *message)
 	fail_with(api, status, name, message, NULL, 0);
 }
 
-static void
-fail_invalid(struct api *api, const char *message)
+void
+api_invalid(struct api *api, const char *message)
 {
 	fail(api, 400, "EINVAL", message);
 }
@@ -148,7 +148,7 @@ body_load(struct api *api)
 	json_t *value;
 
 	if (api->request->length == 0) {
-		fail_invalid(api, "want a body of JSON");
+		api_invalid(api, "want a body of JSON");
 		return NULL;
 	}
 	if (type == NULL || strncasecmp(type, json, strlen(json)) != 0 ||
@@ -160,7 +160,7 @@ body_load(struct api *api)
 	value =
 	    task_json_load(api->request->body, api->request->length, &error);
 	if (value == NULL)
-		fail_invalid(api, error.text);
+		api_invalid(api, error.text);
 	return value;
 }
 
@@ -187,7 +187,7 @@ api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length)
 		high = end - from > 2 ? hex_digit(from[1]) : -1;
 		low = high >= 0 ? hex_digit(from[2]) : -1;
 		if (low < 0) {
-			fail_invalid(api, "an id in a path: want %XX");
+			api_invalid(api, "an id in a path: want %XX");
 			return false;
 		}
 		id[length - 1] = (char)(high << 4 | low);
@@ -196,7 +196,7 @@ api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length)
 	*id_length = length;
 	if (from == end && length > 0)
 		return true;
-	fail_invalid(api, "\"id\" has 1 to 64 bytes");
+	api_invalid(api, "\"id\" has 1 to 64 bytes");
 	return false;
 }
 
@@ -332,7 +332,7 @@ add_array(struct batch *batch, struct api *api, json_t *array)
 	size_t i;
 
 	if (json_array_size(array) > HWT_DURABLE_BATCH_MAX) {
-		fail_invalid(api, "an array has at most 512 tasks");
+		api_invalid(api, "an array has at most 512 tasks");
 		return;
 	}
 	for (i = 0; i < json_array_size(array) && wrong == NULL; i++)
@@ -343,7 +343,7 @@ add_array(struct batch *batch, struct api *api, json_t *array)
 	}
 	(void)snprintf(
 	    message, sizeof(message), "task %zu, from 0: %s", i - 1, wrong);
-	fail_invalid(api, message);
+	api_invalid(api, message);
 }
 
 static void
@@ -352,7 +352,7 @@ add_object(struct batch *batch, struct api *api, json_t *object)
 	const char *wrong = batch_read(batch, object, TASK_ALL);
 
 	if (wrong != NULL) {
-		fail_invalid(api, wrong);
+		api_invalid(api, wrong);
 		return;
 	}
 	(void)hwt_durable_add(api->durable, 1, batch->task, batch->result);
@@ -400,7 +400,7 @@ api_put(struct api *api)
 		(void)hwt_durable_add(api->durable, 1, &task, &result);
 		add_answer(api, &task, result);
 	} else
-		fail_invalid(api, wrong);
+		api_invalid(api, wrong);
 	json_decref(value);
 }
 
@@ -454,7 +454,7 @@ api_reschedule(struct api *api)
 			api->durable, id, id_length, task.delay_ns, task.flags),
 		    id, id_length, "pending");
 	else
-		fail_invalid(api, wrong);
+		api_invalid(api, wrong);
 	json_decref(value);
 }
 

@@ -24,6 +24,7 @@ void api_refuse(struct api *api);
 
 /* Below /v1/tasks. */
 void api_add(struct api *api); /* one, or an array */
+void api_tasks(struct api *api);
 void api_put(struct api *api);
 void api_show(struct api *api);
 void api_cancel(struct api *api);
@@ -46,6 +47,9 @@ bool api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length);
 
 /* The answer has this status, and what is written there: JSON. */
 FILE *api_json(struct api *api, unsigned status);
+
+/* Answers that the request makes no sense. */
+void api_invalid(struct api *api, const char *message);
 
 /* Answers an error of the library. */
 void api_fail(struct api *api, int error);

@@ -341,6 +341,7 @@ static const struct route routes[] = {
     {"GET", "/metrics", route_metrics, true},
     {"GET", "/health", route_health, true},
     {"POST", "/v1/tasks", api_add, false},
+    {"GET", "/v1/tasks", api_tasks, false},
     {"PUT", "/v1/tasks/{id}", api_put, false},
     {"GET", "/v1/tasks/{id}", api_show, false},
     {"POST", "/v1/tasks/{id}/cancel", api_cancel, false},

@@ -138,7 +138,8 @@ heap_ask(struct hwt_durable *durable, struct heap *heap, size_t count,
 		call[i] = (struct engine_call){.script = SCRIPT_QUEUES,
 		    .shard = i,
 		    .count = (uint32_t)count,
-		    .arg = names};
+		    .arg = names,
+		    .reads = true};
 	error = engine_call(durable_engine(durable), call, shards, wait);
 	for (i = 0; i < shards && error == 0; i++)
 		error = heap_read(heap, call[i].reply);

@@ -12,18 +12,28 @@
 /* Records are asked for by so many of a shard: a millisecond of the engine. */
 #define LIST_MAX 128
 
+/* All commands that are sent from here do. */
+static bool
+is_read(enum script script)
+{
+	return script == SCRIPT_LIST || script == SCRIPT_STAT ||
+	    script == SCRIPT_AUDIT || script == COMMAND;
+}
+
 int
 walk_script(struct hwt_durable *durable, enum script script, uint32_t shard,
     size_t count, const struct engine_argument *arg, struct engine_call *call)
 {
-	const struct engine_wait wait = {
-	    .stop_fd = -1, .replicated = script == SCRIPT_DEAD};
+	const struct engine_wait wait = {.stop_fd = -1,
+	    .replicated = script == SCRIPT_DEAD,
+	    .no_retry = script == SCRIPT_DEAD};
 	int error;
 
 	*call = (struct engine_call){.script = script,
 	    .shard = shard,
 	    .count = (uint32_t)count,
-	    .arg = arg};
+	    .arg = arg,
+	    .reads = is_read(script)};
 	error = engine_call(durable_engine(durable), call, 1, &wait);
 	if (error != 0)
 		complain("shard %" PRIu32 ": %s", shard, explain(error));
@@ -231,18 +241,25 @@ scan_node(const struct scan *scan, const char *pattern)
 	return error;
 }
 
+bool
+nodes_are_many(void)
+{
+	const char *servers = open_options.servers;
+
+	return servers != NULL && strncmp(servers, "cluster:", 8) == 0;
+}
+
 /* The nodes of a cluster do not tell which shards they have: there, each shard
  * is a walk of its node. */
 int
 walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx)
 {
-	const char *servers = open_options.servers;
 	struct scan scan = {.durable = durable, .call = call, .ctx = ctx};
 	char pattern[HWT_DURABLE_SPACE_MAX + 32];
 	const char *space = engine_space(durable_engine(durable));
 	int error = 0;
 
-	scan.shared = servers != NULL && strncmp(servers, "cluster:", 8) == 0;
+	scan.shared = nodes_are_many();
 	scan.prefix = strlen(space) + 2;
 	if (!scan.shared) {
 		(void)snprintf(pattern, sizeof(pattern), "{%s:*}:*", space);

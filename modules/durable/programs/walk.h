@@ -26,6 +26,9 @@ int failure_write(FILE *file, struct hwt_durable *durable, const char *id,
 typedef int walk_key(
     void *ctx, uint32_t shard, const char *name, size_t length);
 
+/* Whether shards are on several nodes: a cluster. */
+bool nodes_are_many(void);
+
 /* Calls it for all keys of the space's shards, for some maybe twice. */
 int walk_keys(struct hwt_durable *durable, walk_key *call, void *ctx);
 

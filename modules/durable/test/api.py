@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.parse
 
-from engine import LIMIT, shard_of
+from engine import LIMIT, held, shard_of
 from programs import (NASTY, UNREACHABLE, USAGE, YES, Between, Programs, call,
                       main, wait_until)
 
@@ -491,7 +491,7 @@ class Dead(Api):
         self.ctl("init", "--shards=2")
         self.serve()
 
-    def fail(self, names):
+    def kill(self, names):
         """They become dead letters."""
         running = self.start("hwt-exec", "--queue=bad", "--threads=8",
                              "--fail-status=3", "--", "sh", "-c",
@@ -520,7 +520,7 @@ class Dead(Api):
     def test_they_are_listed_replayed_and_dropped(self):
         self.assertEqual(self.ask("GET", "/v1/dead").json,
                          {"tasks": [], "cursor": None})
-        self.fail(["a", "b"])
+        self.kill(["a", "b"])
         tasks = self.ask("GET", "/v1/dead").json["tasks"]
         self.assertEqual({task["id"] for task in tasks}, {"a", "b"})
         for task in tasks:
@@ -540,7 +540,7 @@ class Dead(Api):
     def test_pages_leave_nothing_out_while_others_go(self):
         names = [f"t{i:03}" for i in range(250)]
         # That many of one time, of which the order is that of their ids.
-        self.fail(names)
+        self.kill(names)
         client = self.engine.client()
         self.addCleanup(client.close)
         for shard in range(2):
@@ -564,6 +564,172 @@ class Dead(Api):
             self.refused(400, "EINVAL", "GET", "/v1/dead?cursor=" + text)
         self.assertEqual(self.ask("GET", "/v1/dead?cursor=7-1-").json,
                          {"tasks": [], "cursor": None})
+
+class Lists(Api):
+    """Tasks by state and queue, page by page."""
+
+    def page(self, query=""):
+        answer = self.ask("GET", "/v1/tasks" + query)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def pages(self, query="", between=lambda: None):
+        """All pages: lists of tasks."""
+        told = []
+        cursor = ""
+        while cursor is not None:
+            page = self.page(f"?{query}{cursor and '&cursor=' + cursor}")
+            told.append(page["tasks"])
+            between()
+            cursor = page["cursor"]
+        return told
+
+    def ids(self, *query):
+        """Of all pages; without a change, nothing comes twice."""
+        return sorted(task["id"] for task in sum(self.pages(*query), []))
+
+    def add_many(self, names, **task):
+        for at in range(0, len(names), 512):
+            answer = self.send("POST", "/v1/tasks", [
+                {"queue": "q", "in": 60, **task, "id": name}
+                for name in names[at:at + 512]])
+            self.assertEqual(answer.status, 200, answer.body)
+
+    def in_all_states(self):
+        """By state, a task of it."""
+        self.ctl("init", "--shards=2")
+        space = self.scripts()
+        for name, outcome in (("ok", "done"), ("bad", "fail")):
+            self.add("--queue=q", "--in=0", f"--id={name}")
+            self.execute(space, name, outcome)
+        self.add("--queue=q", "--in=0", "--id=r")
+        shard = shard_of(b"r", 2)
+        wait_until(lambda: space("pump", shard, 100, "")[0])
+        space("take", shard, "q", "w", 1, 0, 10, 60000)
+        self.serve()
+        self.add_many(["d"], **{"in": 0})
+        wait_until(lambda: self.show("d")["state"] == "delivered")
+        self.add_many(["p", "c"])
+        self.ask("POST", task_path("c", "/cancel"))
+        self.add_many(["other"], queue="other")
+        return {"pending": "p", "delivered": "d", "running": "r",
+                "succeeded": "ok", "failed": "bad", "cancelled": "c"}
+
+    def test_by_state_and_queue(self):
+        states = self.in_all_states()
+        self.assertEqual(self.ids(""), sorted([*states.values(), "other"]))
+        self.assertEqual(self.ids("queue=q"), sorted(states.values()))
+        self.assertEqual(self.ids("queue=none"), [])
+        self.assertEqual(self.ids("state=quarantined"), [])
+        for state, name in states.items():
+            query = f"queue=q&state={state}"
+            self.assertEqual(self.ids(query), [name])
+            self.assertEqual(self.ids(f"queue=none&state={state}"), [])
+            task, = sum(self.pages(query), [])
+            self.assertEqual({**task, "payload": ""}, self.show(name))
+        self.assertEqual(self.ids("state=pending"), ["other", "p"])
+        self.client_of_engine()("SET", "{%s:0}:r:x" % self.space, "no record")
+        self.assertIn("x", self.ids(""))
+
+    def client_of_engine(self):
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        return client
+
+    def test_nothing_is_missed_while_others_come_and_go(self):
+        """And what is told twice was put elsewhere meanwhile."""
+        self.serve()
+        stay = [f"s{i}" for i in range(1500)]
+        go = [f"g{i}" for i in range(300)]
+        come = [f"c{i}" for i in range(2000)]
+        self.add_many(stay + go)
+        steps = iter(range(100))
+
+        def between():
+            step = next(steps)
+            self.add_many(come[step * 100:step * 100 + 100])
+            for i in range(10 * step, 10 * step + 10):
+                self.ask("POST", task_path(f"g{i}", "/cancel"))
+                self.send("POST", task_path(f"s{i}", "/reschedule"),
+                          {"in": 90})
+
+        told = self.pages("limit=100&state=pending&queue=q", between)
+        self.assertGreater(len(told), 3)
+        self.assertLess(max(map(len, told)), 1000)
+        told = {task["id"] for task in sum(told, [])}
+        self.assertEqual(set(stay) - told, set())
+        self.assertEqual(told - set(stay + go + come), set())
+
+    def test_a_page_takes_a_bounded_time(self):
+        """However few tasks are wanted: it may be empty, with a cursor."""
+        self.serve()
+        self.add_many([str(i) for i in range(7000)])
+        self.add_many(["rare"], queue="rare")
+        client = self.client_of_engine()
+        client("CONFIG", "RESETSTAT")
+        page = self.page("?queue=none")
+        self.assertIsNotNone(page["cursor"])
+        self.assertEqual(page["tasks"], [])
+        scans = client("INFO", "commandstats").decode().split(
+            "cmdstat_scan:calls=")[1].split(",")[0]
+        self.assertLess(int(scans), 20)  # the janitor scans too
+        self.assertEqual(self.ids("queue=rare"), ["rare"])
+
+    def take_many(self, count):
+        """So many that run, of a space of one shard."""
+        self.ctl("init", "--shards=1")
+        space = self.scripts()
+        names = [f"r{i:03}" for i in range(count)]
+        for name in names:
+            space("add", 0, name, "q", "in", 0, 3, "", "")
+        while space("pump", 0, 1000, "")[5]:
+            pass
+        taken = space("take", 0, "q", "w", 1, 0, 512, 60000)
+        self.assertEqual(len(taken), count)
+        return space, names, taken
+
+    def test_pages_of_what_runs(self):
+        """The leases are extended meanwhile, and attempts end."""
+        space, names, taken = self.take_many(350)
+        self.serve()
+        self.assertEqual([len(page) for page in self.pages(
+            "state=running&limit=150")], [150, 150, 50])
+        self.assertEqual(self.ids("state=running"), names)
+        left = list(taken)
+
+        def between():
+            for _ in range(20):
+                if len(left) > 100:
+                    space("finish", 0, *held(left.pop(0)), "done", 0)
+            space("extend", 0, 70000, *held(left[-1]), *held(left[0]))
+
+        told = self.ids("state=running&limit=50", between)
+        self.assertLessEqual({task[0].decode() for task in left}, set(told))
+
+    def test_a_page_with_few_of_a_set(self):
+        """So much is looked at, and no more."""
+        self.take_many(512)
+        client = self.client_of_engine()
+        client("ZADD", "{%s:0}:fly" % self.space, *sum((
+            [(1 << 42) + i, f"gone{i}"] for i in range(2500)), []))
+        self.serve()
+        page = self.page("?state=running&queue=none")
+        self.assertEqual(page["tasks"], [])
+        self.assertIsNotNone(page["cursor"])
+        self.assertEqual(len(self.ids("state=running")), 512)
+
+    def test_what_makes_no_sense(self):
+        self.serve()
+        for query in ("state=", "state=Pending", "state=x", "queue=",
+                      "queue=a%20b", "queue=" + "x" * 65, "limit=0", "limit=",
+                      "limit=501", "limit=-1", "limit=1x", "cursor=",
+                      "cursor=x", "cursor=1", "cursor=0.", "cursor=.0",
+                      "cursor=0.x", "cursor=0.99999999999999999999",
+                      "cursor=0-0-", "state=failed&cursor=0.0",
+                      "state=running&cursor=x", "cursor=4294967296.0"):
+            self.refused(400, "EINVAL", "GET", "/v1/tasks?" + query)
+        self.assertEqual(self.page("?cursor=4294967295.7")["tasks"], [])
+
 
 class Queues(Api):
     """What waits and runs in which queue; pauses."""
@@ -802,6 +968,26 @@ class Engines(Api):
         self.assertEqual(self.show("d")["generation"], 2)
         self.refused(404, "ENOENT", "POST", "/v1/dead/d/replay")
         self.assertEqual(running.end(), YES)
+
+    def test_hwtctl_does_not_ask_again_either(self):
+        self.ctl("init", "--shards=1")
+        self.fail_one("d")
+        self.made_of = self.enterContext(
+            Lost(self.engine.port, b"\r\nreplay\r\n"))
+        self.ctl("dead", "replay", "d", status=UNREACHABLE)
+        self.assertEqual(self.show("d")["generation"], 2)
+
+    def test_a_read_whose_answer_is_lost_is_not_uncertain(self):
+        """The engine is away by then: nothing has happened."""
+        self.ctl("init", "--shards=1")
+        for path, words in (("/v1/tasks/look", b"look"),
+                            ("/v1/queues/look", b"look"),
+                            ("/v1/tasks", b"SCAN"),
+                            ("/v1/dead", b"ZRANGE")):
+            running = self.through(words, then=self.engine.kill)
+            self.refused(503, "ECONNREFUSED", "GET", path)
+            self.engine.start()
+            self.assertEqual(running.end(), YES)
 
     def test_dead_letters_wait_for_replicas(self):
         """There are none."""
