@@ -2,8 +2,12 @@
 /*
  * The inside of a checkout, and what its source files share.
  *
- *   checkout.c   the functions of hwt_checkout.h; pause, retire, shutdown
+ *   checkout.c   making, shutting down, freeing
+ *   set.c        what a request names, checked and in order
+ *   acquire.c    a request's calls: try, acquire, release, cancel
  *   request.c    the word of a request, trying, waiting, ending
+ *   pause.c      a pause of all
+ *   retire.c     objects and groups: making and retiring them
  *   object.c     the word of an object and who waits for it; groups
  *   store.c      objects by key, on top of these: see store.h
  *   stats.c      counters, also as text
@@ -398,6 +402,23 @@ bool requests_stop(struct hwt_checkout *checkout, const struct object *object,
 
 /* checkout.c */
 
+/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
+int checkout_enter(const struct hwt_checkout *checkout);
+/* Requests that are tried or granted. */
+uint64_t count_in_flight(const struct hwt_checkout *checkout);
+
+static inline bool
+delay_is_valid(uint64_t delay_ns)
+{
+	return delay_ns <= INT64_MAX || delay_ns == HWT_NEVER;
+}
+
+/* acquire.c */
+
+int grant_error(enum hwt_grant grant);
+
+/* pause.c */
+
 /* Something was released: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);
 /* By the owner of a request that pauses all. Begins: true if nothing is out, or
@@ -409,9 +430,6 @@ void pause_all_settle(struct request *request);
 void pause_all_unlink(struct request *request);
 /* It was not granted, or is released. */
 void pause_all_end(struct hwt_checkout *checkout);
-int grant_error(enum hwt_grant grant);
-/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
-int checkout_enter(const struct hwt_checkout *checkout);
 
 /* stats.c */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of a shard's keys, and the order of its loaded objects.
+ * The table of a shard's keys, the order of its loaded objects, and the ends of
+ * entries.
  *
  * The table grows by one bucket with each key and shrinks by one (linear
  * hashing, Litwin 1980), so that no call pays for a whole table.
@@ -11,6 +12,7 @@
  * So a use sets one bit and moves nothing. What is wanted or pinned is passed
  * over, too.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -222,4 +224,84 @@ entry_choose(struct store_shard *shard, enum choice choice, uint64_t *steps)
 			return entry;
 	}
 	return NULL;
+}
+
+void
+entry_destroy(struct store_entry *entry)
+{
+	if (entry == NULL)
+		return;
+	if (entry->armed)
+		(void)!hwt_cancel_wait(
+		    store_timer(entry_store(entry)), entry->timeout);
+	free(entry);
+}
+
+struct store_entry *
+entry_die(struct store_shard *shard, struct store_entry *entry)
+{
+	if (entry->in_table || entry->wants > 0)
+		return NULL;
+	entry->state = ENTRY_DEAD;
+	shard->entries--;
+	return entry;
+}
+
+bool
+entry_arm(struct store_entry *entry, uint64_t delay_ns)
+{
+	struct hwt *timer = store_timer(entry_store(entry));
+
+	if (!entry->armed)
+		entry->armed = hwt_new_timeout(timer, &entry->timeout,
+				   entry_expire, entry, delay_ns) == 0;
+	return entry->armed;
+}
+
+/* Nobody wants it. Where the timer has no room, it stays until somebody has
+ * wanted it again. */
+static void
+entry_rest(struct store_entry *entry)
+{
+	struct hwt_store *store = entry_store(entry);
+
+	if (store->options.idle_ns == 0 || entry->pinned)
+		return;
+	entry->since_ns = checkout_now(store->checkout);
+	(void)entry_arm(entry, store->options.idle_ns);
+}
+
+bool
+entry_back_off(struct store_entry *entry)
+{
+	struct hwt_store *store = entry_store(entry);
+	int error;
+
+	if (store->options.backoff_ns == 0)
+		return false;
+	entry->since_ns = checkout_now(store->checkout);
+	if (!entry->armed)
+		return entry_arm(entry, store->options.backoff_ns);
+	/* A task that has begun finds what is left. */
+	error = hwt_reschedule(
+	    store_timer(store), entry->timeout, store->options.backoff_ns);
+	return error == 0 || error == -EINPROGRESS;
+}
+
+void
+entry_put(struct store_entry *entry, int *error)
+{
+	struct store_shard *shard = entry_shard(entry);
+	struct store_entry *dead = NULL;
+
+	store_lock(shard);
+	if (entry->state == ENTRY_FAILED)
+		*error = entry->error;
+	if (--entry->wants == 0) {
+		if (entry->state == ENTRY_LOADED)
+			entry_rest(entry);
+		dead = entry_die(shard, entry);
+	}
+	store_unlock(shard);
+	entry_destroy(dead);
 }

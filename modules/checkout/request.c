@@ -70,7 +70,7 @@
  *
  *   Forbidden: A2 finds the gate open, and B2 does not find what waits.
  *
- * A request that pauses all, PAUSES_ALL, has no objects: see checkout.c.
+ * A request that pauses all, PAUSES_ALL, has no objects: see pause.c.
  *
  * EDGES
  *   E:keep    the drawing above.

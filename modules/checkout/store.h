@@ -2,9 +2,12 @@
 /*
  * The inside of a store, and what its source files share.
  *
- *   store.c   the functions of hwt_checkout.h; requests, loads, unloads
- *   entry.c   the table of keys, the order in which idle objects are unloaded,
- *             the life of an entry
+ *   store.c          making and freeing
+ *   store_request.c  who wants it: requests
+ *   job.c            loads and unloads
+ *   unload.c         what is unloaded, and when
+ *   entry.c          the table of keys, the order in which idle objects are
+ *                    unloaded, the ends of entries
  *
  * LOCKS. A shard's lock protects its table, its order, and the entries in both.
  * Under it the timer is called, and flight_begin, which takes locks of the
@@ -105,7 +108,7 @@ struct store_item {
 } ALIASES;
 
 struct store_request {
-	a64_t word; /* see store.c */
+	a64_t word; /* see store_request.c */
 	struct hwt_request inner;
 	struct hwt_store *store;
 	struct store_item *items;
@@ -153,10 +156,55 @@ store_unlock(struct store_shard *shard)
 	(void)pthread_mutex_unlock(&shard->lock);
 }
 
+static inline struct hwt *
+store_timer(const struct hwt_store *store)
+{
+	return store->checkout->timer;
+}
+
+/* Entries whose load is to begin, by newer. */
+struct work {
+	struct store_entry *first, *last;
+};
+
+static inline void
+work_add(struct work *work, struct store_entry *entry)
+{
+	entry->newer = NULL;
+	if (work->first == NULL)
+		work->first = entry;
+	else
+		work->last->newer = entry;
+	work->last = entry;
+}
+
+/* store.c */
+
 /* 0, -EINVAL of NULL, or -EOWNERDEAD. */
 int store_enter(const struct hwt_store *store);
 
-/* entry.c, all with the shard's lock held. */
+/* job.c */
+
+/* Begins to load or unload it; work gets what is to be loaded then. */
+void job_begin(struct work *work, struct store_entry *entry);
+
+/* unload.c */
+
+/* Unloads until what is loaded weighs no more than that. */
+void store_trim(struct hwt_store *store, uint64_t weight, enum choice choice);
+/* Does all that is to be done, and unloads what is above the limit. */
+void work_do(struct hwt_store *store, struct work *work);
+/* The timeout of an entry. */
+hwt_task entry_expire;
+
+/* entry.c */
+
+/* One less wants it. error: what its load has answered, or as it was. */
+void entry_put(struct store_entry *entry, int *error);
+/* Frees one that is DEAD; NULL: none. */
+void entry_destroy(struct store_entry *entry);
+
+/* All that follows is called with the shard's lock held. */
 
 bool shard_open(struct store_shard *shard);
 struct store_entry *entry_find(const struct store_shard *shard, const void *key,
@@ -174,5 +222,12 @@ void entry_unlink(struct hwt_store *store, struct store_shard *shard,
  * is looked at. */
 struct store_entry *entry_choose(
     struct store_shard *shard, enum choice choice, uint64_t *steps);
+/* It has its timeout. False: the timer has no room. */
+bool entry_arm(struct store_entry *entry, uint64_t delay_ns);
+/* It stays FAILED in the table for a while; false: not. */
+bool entry_back_off(struct store_entry *entry);
+/* It is DEAD, and to be freed without the lock; NULL: it lives on. */
+struct store_entry *entry_die(
+    struct store_shard *shard, struct store_entry *entry);
 
 #endif
