@@ -36,6 +36,8 @@ durable_own_hwtctl := modules/durable/programs/task-json.c
 durable_own_libs_hwtctl := -ljansson
 durable_own_hwtd := $(addprefix modules/durable/programs/, http.c task-json.c) \
 	$(wildcard modules/durable/programs/hwtd-*.c)
+$(patsubst %,build/%/modules/durable/programs/hwtd-page.o, \
+	plain clang asan tsan): $(wildcard modules/durable/programs/page/*)
 durable_metrics := $(addprefix modules/durable/programs/, http.c \
 	worker-metrics.c)
 durable_own_hwt-exec := $(durable_metrics)

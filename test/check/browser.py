@@ -43,6 +43,8 @@ class Browser:
         self.session = None
         self.process.kill()
         self.process.wait()
+        for file in (self.read, self.write, self.log):
+            file.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def message(self):

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "hwtd-api.h"
+#include "hwtd-page.h"
 #include "metrics.h"
 #include "options.h"
 #include "queues.h"
@@ -270,6 +271,13 @@ is_same_origin(const struct http_request *request)
 		    strcasecmp(origin + 7, host) == 0));
 }
 
+/* It has no data, and asks for a token itself. */
+static bool
+is_page(const struct http_request *request)
+{
+	return strcmp(request->method, "GET") == 0 && page_has(request->path);
+}
+
 /* Without the API, nothing has a body. */
 static unsigned
 admit(void *ctx, const struct http_request *request)
@@ -279,7 +287,7 @@ admit(void *ctx, const struct http_request *request)
 	if (!serve->api)
 		return strcmp(request->method, "GET") == 0 ? 0 : 405;
 	if (serve->token_length > 0)
-		return has_token(serve, request) ? 0 : 401;
+		return has_token(serve, request) || is_page(request) ? 0 : 401;
 	return is_same_origin(request) ? 0 : 403;
 }
 
@@ -338,6 +346,9 @@ route_queues(struct api *api)
 }
 
 static const struct route routes[] = {
+    {"GET", "/", page_answer, false},
+    {"GET", "/page.css", page_answer, false},
+    {"GET", "/page.js", page_answer, false},
     {"GET", "/metrics", route_metrics, true},
     {"GET", "/health", route_health, true},
     {"POST", "/v1/tasks", api_add, false},

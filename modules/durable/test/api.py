@@ -135,7 +135,9 @@ class Access(Api):
 
     def test_a_token_is_asked_for(self):
         self.serve("--token-file", self.path("token", TOKEN.encode()))
-        for path in ("/", "/health", "/metrics", "/v1/x", "/x"):
+        for path in ("/", "/page.js", "/page.css"):  # it has no data
+            self.assertEqual(self.ask("GET", path).status, 200)
+        for path in ("/health", "/metrics", "/v1/x", "/x", "/page.js/"):
             answer = self.refused(401, "unauthorized", "GET", path)
             self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer")
         for text in ("", "Bearer", "Bearer ", TOKEN, "Basic " + TOKEN,

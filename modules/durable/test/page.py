@@ -1,0 +1,272 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The page of hwtd --listen in Chromium: what it shows, and what its buttons
+do, which is looked up in the engine.
+
+    page.py [-v] [CLASS[.test]...]
+
+HWT_SHOTS is a folder that gets a picture at the end of each test. See
+programs.py for HWT_BUILD and HWT_BEFORE."""
+
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+import time
+
+from api import TOKEN, Api
+from engine import held
+from programs import ROOT, main, wait_until
+
+browser = importlib.machinery.SourceFileLoader(
+    "browser", os.path.join(ROOT, "test/check/browser.py")).load_module()
+
+SHOTS = os.environ.get("HWT_SHOTS")
+MARKUP = "<script>document.title='cracked'</script><img src=x onerror=alert(1)>"
+
+
+class Page(Api):
+    """Each test has a browser with the page of a server."""
+
+    def setUp(self):
+        super().setUp()
+        self.ctl("init", "--shards=2")
+        self.browser = browser.Browser()
+        self.addCleanup(self.browser.__exit__)
+        self.browser.__enter__()
+
+    def open(self, *words, scheme="light"):
+        running = self.serve(*words)
+        self.url = f"http://127.0.0.1:{self.address[1]}/"
+        self.browser.open(self.url)
+        self.browser.call("Log.enable")
+        self.browser.scheme(scheme)
+        return running
+
+    def tearDown(self):
+        if SHOTS and self.browser.session:
+            self.browser.shot().save(os.path.join(
+                SHOTS, self._testMethodName + ".png"))
+        if self.browser.session:
+            self.look_at_events()
+        super().tearDown()
+
+    def look_at_events(self):
+        """Nothing was asked of another host, and the page's program made no
+        error."""
+        self.browser.evaluate("1")
+        for event in self.browser.events:
+            method, params = event["method"], event["params"]
+            if method == "Network.requestWillBeSent":
+                url = params["request"]["url"]
+                self.assertTrue(
+                    url.startswith((self.url, "data:", "about:")), url)
+            self.assertNotEqual(method, "Runtime.exceptionThrown", params)
+            self.assertNotEqual(method, "Runtime.consoleAPICalled", params)
+            if method == "Log.entryAdded":  # of answers, the page tells
+                self.assertEqual(params["entry"]["source"], "network", params)
+
+    def has(self, script):
+        """Waits until it is true in the page, and returns its value."""
+        return wait_until(lambda: self.browser.evaluate(script))
+
+    def text(self, name):
+        """What is seen of an element; "" if it is hidden."""
+        return self.browser.evaluate(
+            f"(each => each.checkVisibility() ? each.innerText : '')"
+            f"(document.getElementById({json.dumps(name)}))")
+
+    def says(self, name, words):
+        wait_until(lambda: words in self.text(name))
+
+    def rows(self, name):
+        return self.browser.evaluate(
+            f"[...document.querySelectorAll('#{name}:not([hidden]) tbody tr')]"
+            ".map(row => [...row.cells].map(cell => cell.innerText))")
+
+    def press(self, label):
+        """The button that has this label, or this text."""
+        self.has(f"""(() => {{
+            const wanted = {json.dumps(label)};
+            const found = [...document.querySelectorAll('button')].find(each =>
+              (each.ariaLabel ?? each.innerText) === wanted &&
+              each.checkVisibility() && !each.disabled);
+            found?.click();
+            return found !== undefined;
+        }})()""")
+
+    def kill_tasks(self, names, error="why"):
+        """They become dead letters."""
+        path = self.path("error", error.encode())
+        running = self.start("hwt-exec", "--queue=bad", "--threads=8",
+                             "--fail-status=3", "--", "sh", "-c",
+                             f"cat {path} >&2; exit 3")
+        for at in range(0, len(names), 500):
+            self.send("POST", "/v1/tasks", [
+                {"queue": "bad", "in": 0, "id": name}
+                for name in names[at:at + 500]])
+        wait_until(lambda: self.ask("GET", "/v1/stat").json["dead"] ==
+                   len(names))
+        self.assertEqual(running.end(), 0)
+
+
+class Shows(Page):
+    def test_empty(self):
+        self.open()
+        self.says("state", "live")
+        self.says("space", self.space)
+        self.assertIn("no queue is paused",
+                      self.text("no-queues").replace("\n", " "))
+        self.assertEqual(self.text("no-dead"), "There are none.")
+        self.assertEqual((self.rows("queues"), self.rows("dead")), ([], []))
+
+    def test_load(self):
+        self.open(scheme="dark")
+        running = self.start("hwt-exec", "--queue=work", "--threads=4", "--",
+                             "sleep", "0.2")
+        for _ in range(8):
+            self.send("POST", "/v1/tasks", [
+                {"queue": queue, "in": i / 100}
+                for queue in ("work", "backlog") for i in range(100)])
+            time.sleep(0.5)
+        self.has("document.querySelectorAll('#queues tbody tr').length === 2")
+        told = {row[0]: row for row in self.rows("queues")}
+        self.assertEqual(told["backlog"][5:], ["active", "Pause"])
+        wait_until(lambda: "800" in {row[0]: row for row in
+                                     self.rows("queues")}["backlog"][1])
+        self.has("document.querySelector('#rates .a').getAttribute('d')"
+                 ".includes('L')")
+        self.has("Math.max(...rates('added')) > 0")
+        self.has("/running [1-9]/.test("
+                 "document.querySelector('#depths').ariaLabel)")
+        running.end(signal.SIGKILL)
+
+    def test_names_and_errors_are_text(self):
+        self.open()
+        self.kill_tasks([MARKUP[:64]], MARKUP)
+        self.has("document.querySelectorAll('#dead tbody tr').length === 1")
+        row = self.rows("dead")[0]
+        self.assertEqual(row[:2], [MARKUP[:64], "bad"])
+        self.assertIn(MARKUP, row[4])
+        self.assertEqual(self.browser.evaluate(
+            "[document.title, document.querySelectorAll('main img, "
+            "main script').length]"), ["hwtd", 0])
+
+    def test_the_engine_goes_and_comes_back(self):
+        self.open()
+        self.says("state", "live")
+        self.engine.kill()
+        self.says("state", "the engine does not answer")
+        self.assertEqual(
+            self.browser.evaluate("document.body.className"), "lost")
+        self.engine.start()
+        self.says("state", "live")
+        self.assertEqual(
+            self.browser.evaluate("document.body.className"), "live")
+
+    def test_hwtd_goes(self):
+        running = self.open()
+        self.says("state", "live")
+        running.end()
+        self.says("state", "hwtd does not answer")
+
+    def test_a_token_is_asked_for(self):
+        self.open("--token-file", self.path("token", TOKEN.encode()))
+        self.says("state", "a token is needed")
+        self.assertEqual(self.text("main"), "")
+        for token, words in (("wrong é", "not the right token"),
+                             (TOKEN, "live")):
+            self.browser.evaluate(
+                f"document.getElementById('token').value = "
+                f"{json.dumps(token)}")
+            self.press("Enter")
+            self.says("state", words)
+        self.assertEqual(self.browser.evaluate("localStorage.length"), 0)
+
+
+class Does(Page):
+    def test_pause_and_resume(self):
+        self.open()
+        self.ctl("add", "--queue=mail", "--in=0")
+        self.press("Pause queue mail")
+        wait_until(lambda: self.queue("mail")["paused"])
+        self.has("document.querySelector('#queues tbody').innerText"
+                 ".includes('paused')")
+        self.press("Resume queue mail")
+        wait_until(lambda: not self.queue("mail")["paused"])
+        self.press("Pause queue mail")
+        wait_until(lambda: self.queue("mail")["paused"])
+
+    def queue(self, name):
+        return self.ask("GET", f"/v1/queues/{name}").json
+
+    def test_replay_and_drop(self):
+        self.open()
+        names = ["a/b?c#d", "%2e", " x", "é"]
+        self.kill_tasks(names)
+        self.press("Replay a/b?c#d")
+        wait_until(lambda: self.state("a/b?c#d") != "failed")
+        self.press("Drop %2e")
+        self.says("question", "Drop %2e for good")
+        self.press("Keep")
+        self.press("Drop é")
+        self.says("question", "Drop é for good")
+        self.press("Drop")
+        wait_until(
+            lambda: self.ask("GET", "/v1/tasks/%C3%A9").status == 404)
+        wait_until(lambda: {row[0] for row in self.rows("dead")} ==
+                   {"%2e", "x"})
+        self.assertEqual(self.state("%2e"), "failed")
+
+    def test_one_that_is_gone(self):
+        self.open()
+        self.kill_tasks(["a"])
+        self.has("document.querySelectorAll('#dead tbody tr').length === 1")
+        self.browser.evaluate("ask = async () => { throw new Refused(404, "
+                              "{message: 'not found'}) }")
+        self.press("Replay a")
+        self.says("problem", "not found")
+
+    def test_ten_thousand_dead_letters(self):
+        self.open()
+        names = [f"t{i:05}" for i in range(10000)]
+        self.fill_dead(names)
+        self.says("dead-count", "(10,000)")
+        seen = []
+        for page in range(1, 101):
+            self.says("page", f"page {page}")
+            self.has("document.querySelectorAll('#dead tbody tr').length "
+                     "=== 100")
+            seen += [row[0] for row in self.rows("dead")]
+            if page < 100:
+                self.press("Next page")
+            if page == 3:
+                break
+        self.assertEqual(len(set(seen)), 300)
+        self.press("First page")
+        self.says("page", "page 1")
+        self.press("Replay " + seen[0])
+        wait_until(lambda: self.state(seen[0]) != "failed")
+        self.says("dead-count", "(9,999)")
+
+    def fill_dead(self, names):
+        """As a worker does, without one."""
+        for at in range(0, len(names), 500):
+            self.send("POST", "/v1/tasks", [
+                {"queue": "bad", "in": 0, "id": name}
+                for name in names[at:at + 500]])
+        space, token, left = self.scripts(), 0, len(names)
+        while left > 0:
+            for shard in range(space.shards):
+                token += 1
+                taken = space("take", shard, "bad", "w", token, token - 1,
+                              256, 30000)
+                words = [word for task in taken for word in
+                         (*held(task), "fail w exit status 3", 0)]
+                space("finish", shard, *words)
+                left -= len(taken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
