@@ -42,8 +42,9 @@ import threading
 
 import hwt
 
-__all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Release",
-           "Retry", "Scheduler", "State", "Task", "Worker", "finish"]
+__all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Missed",
+           "Release", "Retry", "Schedule", "Scheduler", "State", "Task",
+           "Worker", "finish", "next_occurrence"]
 
 PAYLOAD_MAX = 65536
 _AT, _REPLACE, _EXPIRES_AT = 1, 2, 4
@@ -65,6 +66,13 @@ class State(enum.IntEnum):
     FAILED = 5
     CANCELLED = 6
     QUARANTINED = 7
+
+
+class Missed(enum.IntEnum):
+    """What becomes of occurrences that no scheduler has added in time."""
+    LAST = 0
+    ALL = 1
+    NONE = 2
 
 
 _CREATE, _REPAIR = 1, 2  # flags of an open
@@ -107,6 +115,12 @@ Task = collections.namedtuple(
 # expires: a time; or None.
 Info = collections.namedtuple(
     "Info", "state attempts max_attempts generation due queue payload expires")
+
+# last: the time of the last occurrence that was added, next: of the next one;
+# None: there is none yet.
+Schedule = collections.namedtuple(
+    "Schedule", "name queue payload every cron zone missed max_attempts"
+    " last next")
 
 # fence: see hwt_durable.h. token: for finish().
 Delivery = collections.namedtuple(
@@ -155,6 +169,32 @@ class _Task(ctypes.Structure):
         ("expires_ns", ctypes.c_uint64),
         ("reserved", ctypes.c_uint64 * 3),
     ]
+
+
+class _Schedule(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("every_ns", ctypes.c_uint64),
+        ("cron", ctypes.c_char_p),
+        ("zone", ctypes.c_char_p),
+        ("missed", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("task", _Task),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
+class _ScheduleInfo(ctypes.Structure):
+    _fields_ = [
+        ("last_unix_ns", ctypes.c_uint64),
+        ("next_unix_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
+_Tell = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Schedule),
+    ctypes.POINTER(_ScheduleInfo))
 
 
 class _Info(ctypes.Structure):
@@ -248,6 +288,11 @@ def _load():
          size),
         (integer, "hwt_durable_pause", pointer, data),
         (integer, "hwt_durable_resume", pointer, data),
+        (integer, "hwt_durable_schedule_put", pointer, out(_Schedule)),
+        (integer, "hwt_durable_schedule_drop", pointer, data),
+        (integer, "hwt_durable_schedule_list", pointer, data, _Tell, pointer),
+        (integer, "hwt_durable_schedule_next", out(_Schedule), ns, out(ns),
+         data),
         (integer, "hwt_durable_read_stats", pointer, out(_Stats)),
         (integer, "hwt_durable_worker_start", out(pointer), pointer,
          out(_WorkerOptions)),
@@ -458,12 +503,88 @@ class Client(_Owner):
         """The end of a pause; workers begin at once."""
         hwt._check(self._call(_lib.hwt_durable_resume, _word(queue)))
 
+    def put_schedule(self, name, queue, payload=b"", *, every=0, cron=None,
+                     zone=None, missed=Missed.LAST, max_attempts=0):
+        """Adds a task again and again: every so many seconds, or by a line of
+        cron in a time zone (None: UTC); with the ids NAME@TIME. Makes the
+        schedule, or changes it; it may be repeated. ValueError says what is
+        wrong with the line."""
+        payload = _bytes(payload)
+        schedule = _schedule(every, cron, zone)
+        _next(schedule, 0)
+        schedule.name = _word(name)
+        schedule.missed = missed
+        schedule.task = _Task(
+            queue=_word(queue), max_attempts=max_attempts, payload=payload,
+            payload_length=len(payload))
+        hwt._check(self._call(
+            _lib.hwt_durable_schedule_put, ctypes.byref(schedule)))
+
+    def drop_schedule(self, name):
+        """True: no occurrence of a later time is added. False: there is no
+        such schedule."""
+        result = self._call(_lib.hwt_durable_schedule_drop, _word(name))
+        if result != -errno.ENOENT:
+            hwt._check(result)
+        return result == 0
+
+    def schedules(self, name=None):
+        """A list of Schedules: that of a name, if there is one; or all."""
+        found = []
+
+        def tell(_ctx, given, info):
+            given, info = given.contents, info.contents
+            found.append(Schedule(
+                given.name.decode(), given.task.queue.decode(),
+                _payload(given.task),
+                given.every_ns // 10**9,
+                given.cron and given.cron.decode(),
+                given.zone and given.zone.decode(), Missed(given.missed),
+                given.task.max_attempts,
+                info.last_unix_ns / 1e9 if info.last_unix_ns else None,
+                info.next_unix_ns / 1e9 if info.next_unix_ns else None))
+            return 0
+
+        result = self._call(
+            _lib.hwt_durable_schedule_list, _word(name), _Tell(tell), None)
+        if result != -errno.ENOENT:
+            hwt._check(result)
+        return found
+
     def stats(self):
         """The sums of struct hwt_durable_stats, a dict."""
         stats = _Stats()
         hwt._check(self._call(
             _lib.hwt_durable_read_stats, ctypes.byref(stats)))
         return {name: getattr(stats, name) for name, _ in _Stats._fields_[:-1]}
+
+
+def _payload(task):
+    # The field itself would end at a zero byte.
+    at = ctypes.c_void_p.from_buffer(task, _Task.payload.offset)
+    return ctypes.string_at(at, task.payload_length) \
+        if task.payload_length else b""
+
+
+def _schedule(every, cron, zone):
+    return _Schedule(
+        every_ns=hwt._to_ns(every), cron=_word(cron), zone=_word(zone))
+
+
+def _next(schedule, after_ns):
+    found, why = ctypes.c_uint64(), ctypes.create_string_buffer(160)
+    result = _lib.hwt_durable_schedule_next(
+        ctypes.byref(schedule), after_ns, ctypes.byref(found), why)
+    if why.value:
+        raise ValueError(why.value.decode())
+    hwt._check(result)
+    return found.value
+
+
+def next_occurrence(after, *, every=0, cron=None, zone=None):
+    """The time of the first occurrence after a time; None: there is none.
+    Asks no engine."""
+    return _next(_schedule(every, cron, zone), _unix_ns(after)) / 1e9 or None
 
 
 # What workers call: the number that is their ctx, and the callable.

@@ -13,7 +13,8 @@ import weakref
 
 import hwt
 import hwt_durable
-from hwt_durable import Fail, Retry, State, Task, finish
+from hwt_durable import (
+    Fail, Missed, Retry, State, Task, finish, next_occurrence)
 from test_hwt import TOP, check_functions, check_layout, run_program
 
 sys.path.insert(0, os.path.join(TOP, "modules/durable/test"))
@@ -117,6 +118,46 @@ class Producer(Space):
         for call in (self.client.pause, self.client.resume):
             with self.assertRaises(hwt.Error):
                 call("not a queue")
+
+    def test_a_schedule_is_put_listed_and_dropped(self):
+        put, listed = self.client.put_schedule, self.client.schedules
+        put("tick", "q", b"a\0b", every=3600)
+        put("daily", "q", cron="30 2 * * *", zone="Europe/Paris",
+            missed=Missed.ALL, max_attempts=3)
+        put("daily", "q", cron="30 2 * * *", zone="Europe/Paris",
+            missed=Missed.ALL, max_attempts=3)
+        daily, tick = sorted(listed())
+        self.assertEqual(tick[:9], (
+            "tick", "q", b"a\0b", 3600, None, None, Missed.LAST, 20, None))
+        self.assertEqual(daily[:9], (
+            "daily", "q", b"", 0, "30 2 * * *", "Europe/Paris", Missed.ALL, 3,
+            None))
+        self.assertEqual(tick.next % 3600, 0)
+        self.assertEqual(listed("daily"), [daily])
+        self.assertTrue(self.client.drop_schedule("daily"))
+        self.assertFalse(self.client.drop_schedule("daily"))
+        self.assertEqual((listed("daily"), len(listed())), ([], 1))
+        with self.assertRaisesRegex(ValueError, "hour: 24 is not 0 to 23"):
+            put("daily", "q", cron="30 24 * * *")
+        with self.assertRaises(hwt.Error):
+            put("no name", "q", every=60)
+        self.assertEqual(next_occurrence(7, every=60), 60)
+        self.assertEqual(next_occurrence(7, cron="0 1 * * *"), 3600)
+
+    def test_a_schedule_adds_tasks(self):
+        self.client.put_schedule("tick", "q", b"p", every=1)
+        came = threading.Event()
+        tasks = []
+        with hwt_durable.Scheduler(self.client), hwt_durable.Worker(
+                self.client, "q",
+                lambda task: (tasks.append(task), came.set())):
+            came.wait()
+        at = time.strftime("tick@%Y-%m-%dT%H:%M:%SZ",
+                           time.gmtime(tasks[0].due))
+        self.assertEqual((tasks[0].id, tasks[0].payload),
+                         (at.encode(), b"p"))
+        last = self.client.schedules("tick")[0].last
+        self.assertGreaterEqual(last or math.inf, tasks[0].due)
 
     def test_errors(self):
         for bad in ({"delay": -1}, {"due": math.nan}, {"queue": "a\0b"}):
@@ -302,6 +343,8 @@ class Layout(unittest.TestCase):
             "hwt_durable_options": hwt_durable._Options,
             "hwt_durable_task": hwt_durable._Task,
             "hwt_durable_info": hwt_durable._Info,
+            "hwt_durable_schedule": hwt_durable._Schedule,
+            "hwt_durable_schedule_info": hwt_durable._ScheduleInfo,
             "hwt_durable_stats": hwt_durable._Stats,
             "hwt_durable_delivery": hwt_durable._Delivery,
             "hwt_durable_worker_options": hwt_durable._WorkerOptions,

@@ -201,7 +201,7 @@ hwt_durable_close(struct hwt_durable *durable)
 /* Adding. */
 
 /* Of the words that item_options writes. */
-#define OPTIONS_LENGTH 48
+#define OPTIONS_LENGTH 80
 
 struct item {
 	uint32_t shard, index; /* of the task, as the caller has it */
@@ -221,6 +221,8 @@ struct add {
 	struct engine_argument *argument;
 	struct engine_call *call;
 	size_t calls;
+	const struct engine_wait *wait;
+	uint64_t read_ms; /* of occurrences: see scripts/add.lua; or 0 */
 };
 
 static int
@@ -236,10 +238,14 @@ compare_items(const void *a, const void *b)
 
 /* Words, each with a space before the next one. */
 static struct engine_argument
-item_options(struct item *item, const struct hwt_durable_task *task)
+item_options(const struct add *add, struct item *item,
+    const struct hwt_durable_task *task)
 {
 	char *to = item->options, *end = to + sizeof(item->options);
 
+	if (add->read_ms != 0)
+		to += snprintf(to, (size_t)(end - to), " occurrence=%" PRIu64,
+		    add->read_ms);
 	if (task->flags & HWT_DURABLE_REPLACE)
 		to += snprintf(to, (size_t)(end - to), " replace");
 	if (task->expires_ns != 0)
@@ -251,8 +257,8 @@ item_options(struct item *item, const struct hwt_durable_task *task)
 
 /* id queue mode time attempts payload options */
 static void
-item_write(struct engine_argument *argument, struct item *item,
-    const struct hwt_durable_task *task)
+item_write(const struct add *add, struct engine_argument *argument,
+    struct item *item, const struct hwt_durable_task *task)
 {
 	argument[0] = (struct engine_argument){task->id, task->id_length};
 	argument[1] = argument_text(task->queue);
@@ -262,7 +268,7 @@ item_write(struct engine_argument *argument, struct item *item,
 	    task->max_attempts != 0 ? task->max_attempts : ATTEMPTS_DEFAULT);
 	argument[5] =
 	    (struct engine_argument){task->payload, task->payload_length};
-	argument[6] = item_options(item, task);
+	argument[6] = item_options(add, item, task);
 }
 
 static void
@@ -289,7 +295,7 @@ add_write(struct add *add)
 	add_sort(add);
 	for (i = 0; i < add->count; i++) {
 		task = &add->task[add->item[i].index];
-		item_write(argument, &add->item[i], task);
+		item_write(add, argument, &add->item[i], task);
 		if (call == NULL || call->shard != add->item[i].shard ||
 		    bytes + task->payload_length > SCRIPT_BYTES_MAX) {
 			call = &add->call[add->calls++];
@@ -343,8 +349,6 @@ add_read(struct add *add)
 static int
 add_all(struct add *add)
 {
-	const struct engine_wait wait = {.stop_fd = -1, .replicated = true};
-
 	add->item = calloc(add->count, sizeof(*add->item));
 	add->argument =
 	    calloc(add->count * TASK_ARGUMENTS, sizeof(*add->argument));
@@ -352,7 +356,8 @@ add_all(struct add *add)
 	if (add->item == NULL || add->argument == NULL || add->call == NULL)
 		return -ENOMEM;
 	add_write(add);
-	(void)engine_call(add->durable->engine, add->call, add->calls, &wait);
+	(void)engine_call(
+	    add->durable->engine, add->call, add->calls, add->wait);
 	add_read(add);
 	engine_call_free(add->call, add->calls);
 	return 0;
@@ -393,9 +398,23 @@ int
 hwt_durable_add(struct hwt_durable *durable, size_t count,
     const struct hwt_durable_task *tasks, int *results)
 {
+	const struct engine_wait wait = {.stop_fd = -1, .replicated = true};
+
+	return durable_add(durable, count, tasks, results, &wait, 0);
+}
+
+int
+durable_add(struct hwt_durable *durable, size_t count,
+    const struct hwt_durable_task *tasks, int *results,
+    const struct engine_wait *wait, uint64_t read_ms)
+{
 	int room[HWT_DURABLE_BATCH_MAX];
-	struct add add = {
-	    .durable = durable, .task = tasks, .count = count, .result = room};
+	struct add add = {.durable = durable,
+	    .task = tasks,
+	    .count = count,
+	    .result = room,
+	    .wait = wait,
+	    .read_ms = read_ms};
 	int error = durable_enter(durable);
 	size_t i;
 

@@ -7,6 +7,9 @@
  *   scheduler.c  a thread that pumps shards
  *   worker.c     threads that execute tasks: see worker_inside.h
  *   queue.c      pause and resume of a queue
+ *   schedule.c   schedules, as users see them
+ *   occur.c      adds the occurrences that are due
+ *   calendar.c   when a schedule occurs
  *   task.c       checks, records, numbers; no input or output
  *   engine.c     the client of Redis: see engine.h, engine_inside.h
  */
@@ -43,6 +46,35 @@ int durable_enter(const struct hwt_durable *durable);
 /* For a scheduler or worker: the timer, and that it is in use. */
 struct hwt *durable_begin_use(struct hwt_durable *durable);
 void durable_end_use(struct hwt_durable *durable);
+
+/* As hwt_durable_add, for as long as wait says. read_ms: of occurrences, when
+ * their schedules were read; or 0. */
+int durable_add(struct hwt_durable *durable, size_t count,
+    const struct hwt_durable_task *tasks, int *results,
+    const struct engine_wait *wait, uint64_t read_ms);
+
+/* A schedule as the engine has it; what it points to is the reply's. */
+struct stored_schedule {
+	struct hwt_durable_schedule schedule;
+	uint64_t version, last_ms, occurred_ms;
+};
+
+/* schedule.c: {name, look, field, value...}. False: it cannot be read, or it
+ * is gone. */
+bool stored_read(
+    struct stored_schedule *stored, const struct redisReply *reply);
+
+struct calendar;
+
+/* -EINVAL, -ENOENT, -ENOMEM, with why. The caller frees it. */
+int schedule_calendar(struct calendar *calendar,
+    const struct hwt_durable_schedule *schedule, char *why);
+
+/* occur.c: adds what occurs of the schedules of a shard, as far as it is due
+ * by the engine's clock. True: there may be more, or another time for the next
+ * look at the shard. */
+bool schedules_occur(struct hwt_durable *durable, uint32_t shard,
+    const struct engine_wait *wait);
 
 /* As hwt_durable_read_stats, for as long as wait says; NULL: the defaults. */
 int durable_read_stats(struct hwt_durable *durable,

@@ -93,6 +93,8 @@ struct hwt_durable_worker;
 #define HWT_DURABLE_ATTEMPTS_MAX 1000
 #define HWT_DURABLE_ERROR_MAX 1024 /* bytes of what a callback says */
 #define HWT_DURABLE_BATCH_MAX 512 /* tasks of an add */
+#define HWT_DURABLE_SCHEDULE_MAX 43 /* of [A-Za-z0-9._-]; at least 1 */
+#define HWT_DURABLE_WHY_MAX 160 /* bytes of a sentence, with its 0 */
 #define HWT_DURABLE_DELAY_MAX HWT_SEC(315360000) /* 10 years */
 
 /* Flags of an open. */
@@ -306,6 +308,90 @@ int hwt_durable_pause(struct hwt_durable *durable, const char *queue);
  * -EINVAL  queue is NULL or no name of a queue
  */
 int hwt_durable_resume(struct hwt_durable *durable, const char *queue);
+
+/* What becomes of occurrences that no scheduler has added in time. */
+enum hwt_durable_missed {
+	HWT_DURABLE_MISSED_LAST = 0, /* of several, the last one is added */
+	HWT_DURABLE_MISSED_ALL = 1, /* each is */
+	/* None that is late by more than a minute: the last one is added if it
+	 * is not. */
+	HWT_DURABLE_MISSED_NONE = 2
+};
+
+/*
+ * Adds a task again and again: every so many seconds, counted from 1970, or by
+ * a line of cron. Schedulers add the task when its time has come, once, however
+ * many of them run. Its id is NAME@TIME with the time in UTC, as
+ * "backup@2027-01-31T02:30:00Z"; it is due at that time.
+ */
+struct hwt_durable_schedule {
+	const char *name; /* ends with 0 */
+	uint64_t every_ns; /* whole seconds, up to 10 years; 0: cron */
+	/* Minute, hour, day, month, weekday, as crontab (5) has them; up to 256
+	 * bytes. NULL: every_ns. */
+	const char *cron;
+	/* Of cron: "Europe/Paris"; NULL: UTC. man hwt_durable_schedule_put (3)
+	 * says what happens when clocks change. */
+	const char *zone;
+	uint32_t missed; /* enum hwt_durable_missed */
+	uint32_t flags; /* 0 */
+	/* What is added; its id, time, expires_ns and flags are NULL and 0. */
+	struct hwt_durable_task task;
+	uint64_t reserved[4]; /* 0 */
+};
+
+/* What a schedule has come to; 0: nothing yet. */
+struct hwt_durable_schedule_info {
+	uint64_t last_unix_ns; /* the last occurrence that was added */
+	uint64_t next_unix_ns; /* the next one, as this machine finds it */
+	uint64_t reserved[4];
+};
+
+/*
+ * Makes a schedule, or changes the one of that name. One that is there just so
+ * is left alone: so this may be repeated, and may stand in what each start of a
+ * program does. If it occurs by something else now, it begins anew: what was
+ * missed before is not added. An occurrence whose time came before the change
+ * may still be added as it was, within 10 s.
+ * -EINVAL  also: the line makes no sense, or names no day that ever is; the log
+ *          says which field
+ * -ENOENT  this machine has no such time zone; the log says which
+ */
+int hwt_durable_schedule_put(
+    struct hwt_durable *durable, const struct hwt_durable_schedule *schedule);
+
+/*
+ * No occurrence of a later time is added. One whose time came before may be,
+ * within 10 s. What was added stays: hwt_durable_cancel.
+ * -EINVAL  name is NULL or no name of a schedule
+ * -ENOENT  there is none
+ */
+int hwt_durable_schedule_drop(struct hwt_durable *durable, const char *name);
+
+/* The texts are valid until it returns. Any other value than 0 ends the list.
+ */
+typedef int hwt_durable_schedule_callback(void *ctx,
+    const struct hwt_durable_schedule *schedule,
+    const struct hwt_durable_schedule_info *info);
+
+/*
+ * Calls it for the schedule of a name; or NULL: for each, in any order. Returns
+ * what the callback has returned.
+ * -EINVAL  callback is NULL, or name is no name of a schedule
+ * -ENOENT  there is none of that name
+ */
+int hwt_durable_schedule_list(struct hwt_durable *durable, const char *name,
+    hwt_durable_schedule_callback *callback, void *ctx);
+
+/*
+ * When a schedule occurs next after a time, or *next_unix_ns is 0: never. Asks
+ * no engine. Its name and task are not looked at. why may be NULL; or it gets a
+ * sentence about an error.
+ * -EINVAL, -ENOENT  as hwt_durable_schedule_put
+ */
+int hwt_durable_schedule_next(const struct hwt_durable_schedule *schedule,
+    uint64_t after_unix_ns, uint64_t *next_unix_ns,
+    char why[HWT_DURABLE_WHY_MAX]);
 
 int hwt_durable_read_stats(
     struct hwt_durable *durable, struct hwt_durable_stats *stats);

@@ -141,6 +141,26 @@ public:
 		std::optional<time_point> expires{};
 	};
 
+	/* hwt_durable_schedule; every, or a line of cron. */
+	struct schedule {
+		std::string name;
+		std::string queue;
+		std::string payload{};
+		delay every{};
+		std::string cron{};
+		std::string zone{}; /* empty: UTC */
+		hwt_durable_missed missed = HWT_DURABLE_MISSED_LAST;
+		std::uint32_t max_attempts = 0;
+	};
+
+	/* As it is in the engine. */
+	struct schedule_found {
+		struct schedule schedule;
+		/* The last occurrence that was added, and the next one. */
+		std::optional<time_point> last;
+		std::optional<time_point> next;
+	};
+
 	/* hwt_durable_delivery: what it refers to is there until the callable
 	 * returns. */
 	struct delivery {
@@ -577,6 +597,77 @@ public:
 		return !error;
 	}
 
+	/* hwt_durable_schedule_put: made, or changed, or there just so. What is
+	 * wrong with a line is told to the log. */
+	void
+	put(const schedule &given)
+	{
+		std::error_code error;
+
+		try_put(error, given);
+		check(error, "put");
+	}
+
+	bool
+	try_put(std::error_code &error, const schedule &given) noexcept
+	{
+		hwt_durable_schedule made{};
+
+		made.name = given.name.c_str();
+		made.every_ns = given.every.ns();
+		made.cron = given.cron.empty() ? nullptr : given.cron.c_str();
+		made.zone = given.zone.empty() ? nullptr : given.zone.c_str();
+		made.missed = given.missed;
+		made.task.queue = given.queue.c_str();
+		made.task.payload = given.payload.data();
+		made.task.payload_length = given.payload.size();
+		made.task.max_attempts = given.max_attempts;
+		error = make_error(hwt_durable_schedule_put(get(), &made));
+		return !error;
+	}
+
+	/* hwt_durable_schedule_drop. False: there is none (ENOENT). */
+	bool
+	drop_schedule(const std::string &name)
+	{
+		std::error_code error;
+		bool dropped = try_drop_schedule(error, name);
+
+		check(unless_late(error), "drop_schedule");
+		return dropped;
+	}
+
+	bool
+	try_drop_schedule(
+	    std::error_code &error, const std::string &name) noexcept
+	{
+		error =
+		    make_error(hwt_durable_schedule_drop(get(), name.c_str()));
+		return !error;
+	}
+
+	/* hwt_durable_schedule_list, of all. */
+	std::vector<schedule_found>
+	schedules()
+	{
+		std::error_code error;
+		std::vector<schedule_found> found = try_schedules(error);
+
+		check(error, "schedules");
+		return found;
+	}
+
+	std::vector<schedule_found>
+	try_schedules(std::error_code &error)
+	{
+		std::vector<schedule_found> found;
+		int result = hwt_durable_schedule_list(
+		    get(), nullptr, schedule_tell, &found);
+
+		error = make_error(result);
+		return found;
+	}
+
 	hwt_durable_stats
 	stats() const
 	{
@@ -614,6 +705,46 @@ private:
 	time_of(std::uint64_t unix_ns) noexcept
 	{
 		return time_point(std::chrono::nanoseconds(unix_ns));
+	}
+
+	static std::optional<time_point>
+	time_unless_0(std::uint64_t unix_ns) noexcept
+	{
+		if (unix_ns == 0)
+			return std::nullopt;
+		return time_of(unix_ns);
+	}
+
+	/* No exception may leave it. */
+	static int
+	schedule_tell(void *ctx, const hwt_durable_schedule *given,
+	    const hwt_durable_schedule_info *info) noexcept
+	{
+		schedule_found told;
+
+		try {
+			told.schedule.name = given->name;
+			told.schedule.queue = given->task.queue;
+			told.schedule.payload.assign(
+			    static_cast<const char *>(given->task.payload),
+			    given->task.payload_length);
+			told.schedule.every =
+			    std::chrono::nanoseconds(given->every_ns);
+			told.schedule.cron =
+			    given->cron != nullptr ? given->cron : "";
+			told.schedule.zone =
+			    given->zone != nullptr ? given->zone : "";
+			told.schedule.missed =
+			    static_cast<hwt_durable_missed>(given->missed);
+			told.schedule.max_attempts = given->task.max_attempts;
+			told.last = time_unless_0(info->last_unix_ns);
+			told.next = time_unless_0(info->next_unix_ns);
+			static_cast<std::vector<schedule_found> *>(ctx)
+			    ->push_back(std::move(told));
+		} catch (const std::bad_alloc &) {
+			return -ENOMEM;
+		}
+		return 0;
 	}
 
 	/* It refers to the task. */

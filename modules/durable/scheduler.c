@@ -397,7 +397,7 @@ clock_complain(
 		    (unsigned long long)leap_ms / 1000);
 }
 
-/* {moved, wait, version, cursor, now, more, ahead, leap, queues} */
+/* {moved, wait, version, cursor, now, more, ahead, leap, queues, schedules} */
 static void
 pump_read(struct watched *watched, const struct engine_call *call)
 {
@@ -513,6 +513,18 @@ tell_workers(struct hwt_durable_scheduler *scheduler, const struct round *round)
 	hints_send(scheduler, &hints);
 }
 
+/* What a schedule needs is known by the next pump. If nothing could be done,
+ * that is a second later. */
+static void
+occur(struct watched *watched)
+{
+	struct hwt_durable_scheduler *scheduler = watched->scheduler;
+	const struct engine_wait wait = loop_no_retry(&scheduler->loop);
+
+	if (schedules_occur(scheduler->durable, watched->shard, &wait))
+		line_add(scheduler, watched);
+}
+
 static void
 pump(struct hwt_durable_scheduler *scheduler)
 {
@@ -533,6 +545,8 @@ pump(struct hwt_durable_scheduler *scheduler)
 		if (round.visit[i].cleans)
 			janitor_read(round.visit[i].watched, call++, now);
 		pump_read(round.visit[i].watched, call++);
+		if (reply_at(call - 1, 9) != 0)
+			occur(round.visit[i].watched);
 	}
 	engine_call_free(round.call, round.calls);
 	/* Unless one of them has more, or not all that were due had room. */

@@ -8,6 +8,7 @@
 
 #include "metrics.h"
 #include "options.h"
+#include "schedules.h"
 #include "task-json.h"
 #include "text.h"
 #include "wait.h"
@@ -31,6 +32,11 @@ static const char usage[] =
     "  dead replay|drop ID...|--all\n"
     "  pause --queue Q | SHARD\n"
     "  resume --queue Q | SHARD\n"
+    "  schedule add NAME (--every SECONDS | --cron LINE [--zone ZONE])\n"
+    "      --queue Q [--missed last|all|none] [--attempts N]\n"
+    "      [--payload TEXT | --payload -]\n"
+    "  schedule list [NAME...]\n"
+    "  schedule drop NAME...\n"
     "  clock [--reset]\n"
     "  check\n"
     "\n"
@@ -38,7 +44,8 @@ static const char usage[] =
 
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
-    *replace, *repair, *reset, *expires_in, *expires_at;
+    *replace, *repair, *reset, *expires_in, *expires_at, *every, *cron, *zone,
+    *missed;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -64,6 +71,10 @@ static const struct option_row rows[] = {
     {"expires-in", &expires_in, false},
     {"expires-at", &expires_at, false},
     {"reset", &reset, true},
+    {"every", &every, false},
+    {"cron", &cron, false},
+    {"zone", &zone, false},
+    {"missed", &missed, false},
     {NULL, NULL, false},
 };
 
@@ -662,6 +673,108 @@ run_resume(int argc, char **argv)
 	return queue_or_shard(argc, argv, SCRIPT_RESUME, hwt_durable_resume);
 }
 
+/* Schedules. */
+
+/* What a line or a zone lacks is told before anything is asked for. */
+static void
+schedule_check(const struct hwt_durable_schedule *schedule)
+{
+	char why[HWT_DURABLE_WHY_MAX];
+	uint64_t next;
+
+	if (hwt_durable_schedule_next(schedule, 0, &next, why) != 0)
+		usage_error("%s", why);
+}
+
+static enum status
+schedule_add(const char *name)
+{
+	struct hwt_durable_schedule schedule = {
+	    .name = name, .cron = cron, .zone = zone};
+	int error;
+
+	if (queue == NULL || (every == NULL) == (cron == NULL))
+		usage_error("schedule add needs --queue and either --every or "
+			    "--cron");
+	if (cron == NULL && zone != NULL)
+		usage_error("--zone: there is no --cron");
+	option_queue("--queue", queue);
+	schedule.task.queue = queue;
+	if (every != NULL)
+		schedule.every_ns =
+		    HWT_SEC(option_number("every", every, 1, 315360000));
+	if (missed != NULL && !missed_read(missed, &schedule.missed))
+		usage_error("--missed: want last, all or none");
+	if (attempts != NULL)
+		schedule.task.max_attempts = (uint32_t)option_number(
+		    "attempts", attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
+	payload_find(&schedule.task);
+	schedule_check(&schedule);
+	error = hwt_durable_schedule_put(handle_open(), &schedule);
+	if (error != 0)
+		complain("schedule %s: %s", name, explain(error));
+	return error_status(error);
+}
+
+static int
+schedule_print(void *ctx, const struct hwt_durable_schedule *schedule,
+    const struct hwt_durable_schedule_info *info)
+{
+	(void)ctx;
+	schedule_write(stdout, schedule, info);
+	(void)putchar('\n');
+	return 0;
+}
+
+static enum status
+schedule_one(struct hwt_durable *durable, const char *verb, const char *name)
+{
+	int error = strcmp(verb, "drop") == 0
+	    ? hwt_durable_schedule_drop(durable, name)
+	    : hwt_durable_schedule_list(durable, name, schedule_print, NULL);
+
+	if (error != 0)
+		complain("schedule %s: %s", name,
+		    error == -ENOENT ? "there is none" : explain(error));
+	return error_status(error);
+}
+
+static enum status
+run_schedule(int argc, char **argv)
+{
+	enum status status = STATUS_YES, one;
+	struct hwt_durable *durable;
+	bool adds = strcmp(argv[0], "add") == 0;
+	bool lists = strcmp(argv[0], "list") == 0;
+	int i, error;
+
+	for (i = 1; i < argc; i++) {
+		if (!name_is_valid(argv[i], HWT_DURABLE_SCHEDULE_MAX))
+			usage_error("a schedule's NAME has 1 to %d of A-Z a-z "
+				    "0-9 . _ -",
+			    HWT_DURABLE_SCHEDULE_MAX);
+	}
+	if (adds && argc == 2)
+		return schedule_add(argv[1]);
+	if ((adds || (!lists && strcmp(argv[0], "drop") != 0)) ||
+	    (!lists && argc == 1) || queue != NULL || payload != NULL ||
+	    attempts != NULL || every != NULL || cron != NULL || zone != NULL ||
+	    missed != NULL)
+		usage_error("want schedule add NAME OPTION..., schedule list "
+			    "[NAME...] or schedule drop NAME...");
+	durable = handle_open();
+	for (i = 1; i < argc; i++) {
+		one = schedule_one(durable, argv[0], argv[i]);
+		status = one > status ? one : status;
+	}
+	if (argc > 1)
+		return status;
+	error = hwt_durable_schedule_list(durable, NULL, schedule_print, NULL);
+	if (error != 0)
+		complain("%s", explain(error));
+	return error_status(error);
+}
+
 /* How long workers have for what is in the queues. */
 #define RESET_MS 5000
 
@@ -767,6 +880,8 @@ static const struct command {
     {"dead", run_dead, 1, INT32_MAX, " all base64 "},
     {"pause", run_pause, 0, 1, " queue "},
     {"resume", run_resume, 0, 1, " queue "},
+    {"schedule", run_schedule, 1, INT32_MAX,
+	" queue every cron zone missed attempts payload "},
     {"clock", run_clock, 0, 0, " reset "},
     {"check", run_check, 0, 0, " "},
 };

@@ -2,12 +2,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- add, then id queue mode time attempts payload options for each task; options
--- are words with a space between them: replace; expires-in=MS or expires-at=MS.
--- Nothing is stored unless all of it is sound.
+-- are words with a space between them: replace; expires-in=MS or expires-at=MS;
+-- occurrence=READ. Nothing is stored unless all of it is sound.
+--
+-- An OCCURRENCE of a schedule has the id NAME@TIME, and is due at that time. It
+-- is stored once for good: P:o:NAME has the time of the last one that was added
+-- in this shard, and one that is not later was there before, whatever has
+-- become of its record. READ is when its scheduler asked for the schedule, by
+-- that scheduler's clock: what it found may have changed since.
 
 local PER_TASK = 7
-local PAYLOAD_MAX = 65536
-local TRIES_MAX = 1000
+local READ_MAX = 10000 -- ms since a schedule was asked for
 
 local bytes = 0 -- of payloads
 local is_format_3 = false -- what was stored has options
@@ -23,6 +28,15 @@ local function read_expires(task, mode, text, at)
 		(mode ~= ARGV[at + 2] or task.expires >= task.due)
 end
 
+-- What its scheduler has read lately.
+local function read_occurrence(task, text, at)
+	local read = whole(text, 0, WHOLE_MAX)
+	task.schedule = match(ARGV[at], "^([^@]+)@")
+	return read and task.schedule and is_schedule(task.schedule) and
+		ARGV[at + 2] == "at" and
+		(tonumber(ARGV[1]) or read) - read <= READ_MAX
+end
+
 -- Whether the word is one of the options.
 local function read_option(task, word, at)
 	local name, value = match(word, "^([a-z-]+)=?(.*)$")
@@ -31,6 +45,8 @@ local function read_option(task, word, at)
 	elseif name == "expires-in" or name == "expires-at" then
 		return not task.expires and
 			read_expires(task, sub(name, -2), value, at)
+	elseif name == "occurrence" then
+		return read_occurrence(task, value, at)
 	else
 		return false
 	end
@@ -89,8 +105,23 @@ local function replace(id, task)
 	return nil
 end
 
+-- Whether it was added before, by this scheduler or another.
+local function has_occurred(task)
+	local key = occurred_key(task.schedule)
+	local last = whole(sure("GET", key) or "", 0, WHOLE_MAX)
+	if last and last >= task.due then
+		return true
+	end
+	call("SET", key, format("%.0f", task.due))
+	changed = true
+	return false
+end
+
 local function store(task, at)
 	local id = ARGV[at]
+	if task.schedule and has_occurred(task) then
+		return SUCCEEDED
+	end
 	local text = head(task) .. ARGV[at + 5]
 	if not call("SET", record_key(id), text, "NX") then
 		if not task.replaces then
@@ -108,12 +139,13 @@ local function store(task, at)
 	return 0
 end
 
--- Whether none of the ids is there, in the engine or before in this add.
-local function are_new(total)
+-- Whether none of the ids is there, in the engine or before in this add, and
+-- none is an occurrence.
+local function are_new(tasks, total)
 	local keys, there = {}, {}
 	for i = 1, total do
 		local key = record_key(ARGV[place_of(i)])
-		if there[key] then
+		if there[key] or tasks[i].schedule then
 			return false
 		end
 		there[key] = true
@@ -160,13 +192,13 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit("EXISTS", "GETRANGE", "MSET", "SET", "UNLINK", "ZADD", "ZREM",
-	"ZSCORE")
+refused = admit("EXISTS", "GET", "GETRANGE", "MSET", "SET", "UNLINK", "ZADD",
+	"ZREM", "ZSCORE")
 if refused then
 	return refused
 end
 local results = {}
-local all_new = are_new(total)
+local all_new = are_new(tasks, total)
 if all_new then
 	store_new(tasks)
 end
@@ -175,7 +207,7 @@ for i = 1, total do
 end
 if is_format_3 and not has_options then
 	commit("format", FORMAT_OPTIONS)
-elseif earliest then
+elseif earliest or changed then
 	commit()
 end
 return results

@@ -37,9 +37,13 @@ local OPTIONS_LAYOUT = "<I8I8I8I4B"
 local WHOLE_MAX = 9007199254740992 -- 2^53: from here on doubles have gaps
 local DELAY_MAX = 315360000000 -- 10 years
 local DUE_MAX = 281474976710655 -- 2^48 - 1: what a member of a bucket can say
+local NEVER = WHOLE_MAX -- as a time
 local DAY = 86400000
 local QUEUE_MAX, ID_MAX = 64, 64
 local HEAD_MAX = HEADER + QUEUE_MAX + OPTIONS -- of a record: before the payload
+local SCHEDULE_MAX = 43 -- and @2027-01-31T00:00:00Z make an id
+local PAYLOAD_MAX = 65536
+local TRIES_MAX = 1000
 local BATCH_MAX = 512
 local BYTES_MAX = 1048576 -- of payloads in a call: they hold up all others
 local GENERATION_MAX = 4294967295
@@ -69,6 +73,7 @@ local cursor, version, next_look, tick, slots, retention
 local paused, resumed, scan
 local pending, delivered -- tasks in buckets, and in queues
 local fence -- the last one of the shard
+local next_schedule -- when a schedule is to be looked at; NEVER: there is none
 local last_turn -- where the last pump stopped
 local has_options -- the shard: an older version is refused
 local earliest -- due time of what was put into the wheel
@@ -194,7 +199,7 @@ local function open(meta_alone)
 	local meta = try("HMGET", KEYS[1], "format", "clock", "cursor",
 		"version", "next", "tick", "slots", "retention", "paused",
 		"resumed", "scan", "pending", "delivered", "fence", "turn",
-		"identity", "doubted")
+		"identity", "doubted", "schedule")
 	if meta.err then
 		return meta
 	end
@@ -230,6 +235,7 @@ local function open(meta_alone)
 	judge_time(clock, up)
 	doubted = whole(meta[17] or "", 0, WHOLE_MAX) or 0
 	fence, last_turn = read_fence(meta[14]), meta[15]
+	next_schedule = whole(meta[18] or "", 0, WHOLE_MAX) or NEVER
 	return nil
 end
 
@@ -694,6 +700,26 @@ local function quarantine(id)
 	end
 	sure("ZADD", prefix .. ":bad", now, id)
 	changed = true
+end
+
+-- A schedule: see schedule.lua.
+local function schedule_key(name)
+	return prefix .. ":s:" .. name
+end
+
+-- Schedules by the time when each is to be looked at.
+local function schedules_key()
+	return prefix .. ":schedules"
+end
+
+-- The time of the last occurrence of a schedule that was added in this shard.
+local function occurred_key(name)
+	return prefix .. ":o:" .. name
+end
+
+-- NAME@TIME is the id of an occurrence.
+local function is_schedule(name)
+	return is_name(name) and #name <= SCHEDULE_MAX
 end
 
 -- A slot that a pump has not left behind yet: what is due may still be in it.

@@ -292,6 +292,9 @@ end
 local was_cursor, was_next = cursor, next_look
 local goes_on, more = turn()
 local looked_for = more and now or find_next()
+if next_schedule > now then
+	looked_for = min(looked_for, next_schedule)
+end
 if cursor ~= was_cursor or changed then
 	version = version + 1
 end
@@ -306,4 +309,5 @@ for queue in pairs(entries) do
 end
 table.sort(names)
 return {moved, more and 0 or wait_until(looked_for), version, cursor, now,
-	more and 1 or 0, ahead, in_doubt and real - now or 0, names}
+	more and 1 or 0, ahead, in_doubt and real - now or 0, names,
+	next_schedule <= now and 1 or 0}

@@ -3,8 +3,9 @@
 --
 -- stat: the fields of meta; running, dead, quarantined; now; and lag, which is
 -- for how many milliseconds the earliest of the due tasks has been waiting for
--- a pump; ahead, for how long time stands still, since the clock was set back;
--- and leap, by how much it has leapt, which is doubted.
+-- a pump, or a schedule for a scheduler; ahead, for how long time stands still,
+-- since the clock was set back; and leap, by how much it has leapt, which is
+-- doubted.
 
 -- How many there are in a set; a foreign key has none.
 local function size(name)
@@ -13,6 +14,9 @@ local function size(name)
 end
 
 local function find_lag()
+	if next_schedule <= now then
+		return now - next_schedule
+	end
 	local first = floor(now / tick)
 	first = max(cursor, first - slots + 1)
 	local last = min(floor(now / tick), first + TICKS_MAX - 1)

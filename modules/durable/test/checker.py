@@ -28,7 +28,8 @@ STATES = ["", "pending", "delivered", "running", "succeeded", "failed",
 SHORT = 1000  # in a longer queue, entries may be left that nobody waits for
 TYPES = {"meta": b"hash", "b": b"zset", "r": b"string", "q": b"list",
          "fly": b"zset", "dead": b"zset", "bad": b"zset", "t": b"string",
-         "e": b"string", "queues": b"zset", "paused": b"zset"}
+         "e": b"string", "queues": b"zset", "paused": b"zset",
+         "schedules": b"zset", "s": b"hash", "o": b"string"}
 WHERE = {"running": "fly", "failed": "dead", "quarantined": "bad"}
 QUEUE = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
@@ -112,10 +113,10 @@ class Shard:
             places.append((part, rest, kind))
         for (part, rest, kind), reply in zip(
                 places, self.client.pipeline(commands)):
-            if kind == b"hash":
+            if part == "meta":
                 self.meta = {reply[i].decode(): int(reply[i + 1])
                              for i in range(0, len(reply), 2)
-                             if reply[i] != b"turn"}
+                             if reply[i] not in (b"turn", b"schedule")}
             elif kind == b"zset":
                 reply = {reply[i]: float(reply[i + 1])
                          for i in range(0, len(reply), 2)}

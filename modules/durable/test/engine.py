@@ -434,7 +434,8 @@ class Space:
         """Its fields, and the sizes of sets."""
         flat = self.client("HGETALL", self.key(shard))
         meta = {flat[i].decode(): int(flat[i + 1])
-                for i in range(0, len(flat), 2) if flat[i] != b"turn"}
+                for i in range(0, len(flat), 2)
+                if flat[i] not in (b"turn", b"schedule")}
         for name, place in (("running", "fly"), ("dead", "dead"),
                             ("quarantined", "bad")):
             meta[name] = self.client("ZCARD", self.key(shard, place))

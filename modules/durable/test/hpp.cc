@@ -155,6 +155,39 @@ a_queue_is_paused_and_resumed()
 }
 
 static void
+a_schedule_is_put_listed_and_dropped()
+{
+	fixture f;
+	std::error_code error;
+	const std::string zeros("a\0b", 3);
+	durable::schedule hourly{"hourly", "mail", zeros, 1h};
+	durable::schedule daily{"daily", "mail"};
+
+	f.tasks.put(hourly);
+	daily.cron = "30 2 * * *";
+	daily.missed = HWT_DURABLE_MISSED_ALL;
+	f.tasks.put(daily);
+	f.tasks.put(daily);
+	auto found = f.tasks.schedules();
+	CHECK(found.size() == 2);
+	auto &first = found[found[0].schedule.name == "daily" ? 0 : 1];
+	auto &other = found[found[0].schedule.name == "daily" ? 1 : 0];
+	CHECK(first.schedule.cron == daily.cron && first.schedule.zone.empty());
+	CHECK(first.schedule.missed == HWT_DURABLE_MISSED_ALL);
+	CHECK(first.schedule.payload.empty() && first.next && !first.last);
+	CHECK(
+	    other.schedule.payload == zeros && other.schedule.queue == "mail");
+	CHECK(other.schedule.every.ns() == hourly.every.ns());
+	CHECK(other.schedule.max_attempts == 20);
+	daily.cron = "61 2 * * *";
+	CHECK(!f.tasks.try_put(error, daily) && error.value() == EINVAL);
+	CHECK(f.tasks.drop_schedule("daily"));
+	CHECK(!f.tasks.drop_schedule("daily"));
+	CHECK(!f.tasks.try_drop_schedule(error, "no name"));
+	CHECK(error.value() == EINVAL && f.tasks.schedules().size() == 1);
+}
+
+static void
 a_batch_tells_of_each()
 {
 	fixture f;
@@ -392,6 +425,7 @@ main()
 	    TEST(tasks_are_added_found_moved_and_cancelled),
 	    TEST(what_a_task_says_of_itself_is_found),
 	    TEST(a_queue_is_paused_and_resumed),
+	    TEST(a_schedule_is_put_listed_and_dropped),
 	    TEST(a_batch_tells_of_each),
 	    TEST(a_worker_executes),
 	    TEST(a_callable_may_finish_later),

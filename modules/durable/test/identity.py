@@ -26,6 +26,7 @@ SCRIPTS = {
     "take": ["q", "w", 1, 0, 10, 1000], "finish": ["x", 1, "done", 0],
     "extend": [1000, "x", 1], "janitor": [100, 1], "dead": ["drop", "x"],
     "pause": [], "resume": [], "clock": [], "stat": [], "audit": [""],
+    "schedule": ["drop", "s"], "schedules": ["names"],
     "queue": ["pause", "r"], "queues": ["q"], "list": ["x"],
     "init": [0, 0, 0, 0, 0, 7, "1"]}
 

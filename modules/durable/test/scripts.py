@@ -30,6 +30,7 @@ YEARS = 315360000000  # ten of them, in ms
 LEASE = 30000
 FENCE = START * 1000 + 1  # the first one that is given then
 LOOK = [0, 0, 0, 0, 0, "", ""]  # of init: what is there?
+PUT = ["put", "s", 60, "", "", "last", "q", 3, "p"]  # for schedule
 CHANGE = None  # a change of the scripts: mutants.py sets it
 
 
@@ -148,7 +149,7 @@ class Case(unittest.TestCase):
         flat = self.space("stat", 0)
         return {name.decode(): int(value)
                 for name, value in zip(flat[::2], flat[1::2])
-                if name not in (b"turn", b"now", b"lag")}
+                if name not in (b"turn", b"schedule", b"now", b"lag")}
 
 
 # How a task gets into each state, from nothing.
@@ -579,6 +580,7 @@ class WhilePaused(Case):
         "take": ["q", "w", 9, 0, 1, 1000], "finish": ["x", 1, "done", 0],
         "extend": [1000, "x", 1], "janitor": [10, 1],
         "dead": ["replay", "x"], "clock": [], "queue": ["pause", "q"],
+        "schedule": ["drop", "s"],
     }
 
     def test_changes_are_refused_in_every_state(self):
@@ -707,6 +709,30 @@ def bad_takes():
     yield 0, []
 
 
+def bad_schedules():
+    yield from with_bad(PUT, 0, ["", "PUT", "add"], 1)
+    yield from with_bad(PUT, 1, BAD_NAMES + ["a" * 44], 2)
+    yield from with_bad(PUT, 2, NOT_NUMBERS + [315360001], 3)
+    yield from with_bad(PUT, 2, [0], 4)
+    yield from with_bad(PUT, 3, ["* * * * *"], 4)
+    yield from with_bad(PUT, 4, ["z" * 65], 5)
+    yield from with_bad(PUT, 5, ["", "first"], 6)
+    yield from with_bad(PUT, 6, BAD_NAMES, 7)
+    yield from with_bad(PUT, 7, NOT_NUMBERS + [0, 1001], 8)
+    yield from with_bad(PUT, 8, ["p" * 65537], 9)
+    yield 4, ["put", "s", 0, "*" * 257, *PUT[4:]]
+    yield 1, PUT[:8]
+    yield 1, PUT + ["1"]
+    yield 2, ["drop", ""]
+    yield 1, ["drop", "s", "t"]
+    move = ["move", "s", 1, 1, 1, 0, "s", 1, 1, 1, 0]
+    yield from with_bad(move, 6, BAD_NAMES, 2)
+    for at in range(7, 11):
+        yield from with_bad(move, at, NOT_NUMBERS + [BIG + 2], 2)
+    yield 1, move[:10]
+    yield 1, ["move"] + move[1:6] * 513
+
+
 def bad_inits():
     shape = ["1", str(SLOTS), str(TICK), "2", str(RETENTION), "7", ""]
     numbers = [text for text in NOT_NUMBERS if text]
@@ -724,7 +750,11 @@ def bad_inits():
 
 BAD = {
     "add": bad_tasks, "finish": bad_finishes, "extend": bad_extends,
-    "take": bad_takes, "init": bad_inits,
+    "take": bad_takes, "init": bad_inits, "schedule": bad_schedules,
+    "schedules": lambda: [
+        *with_bad(["names"], 0, ["", "all"], 1),
+        (0, ["due", "s"]), (0, ["names", "s"]), (2, ["get", ""]),
+        (3, ["get", "s", "a" * 44]), (0, ["get"] + ["s"] * 17), (0, [])],
     "cancel": lambda: [*with_bad(["x"], 0, BAD_IDS, 1), (0, []),
                        (0, ["x", "y"])],
     "get": lambda: [*with_bad(["x"], 0, BAD_IDS, 1), (0, []),
@@ -886,7 +916,7 @@ class Arguments(Case):
     def test_clocks_that_are_no_numbers_are_refused(self):
         for name, arguments in {
                 **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
-                "queues": [], "list": ["x"],
+                "queues": [], "list": ["x"], "schedules": ["names"],
                 "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
                 "tell": ["q", "1"],
                 "init": LOOK}.items():
@@ -2394,6 +2424,198 @@ class Hints(Case):
         self.assertEqual(self.told(self.waiting()), b"1")
 
 
+class Schedules(Case):
+    """What the engine has of schedules; the arithmetic is in schedules.py."""
+
+    def put(self, name="s", every=60, cron="", zone="", missed="last",
+            queue="q", attempts=3, payload="p"):
+        return self.call("schedule", "put", name, every, cron, zone, missed,
+                         queue, attempts, payload)
+
+    def get(self, name="s"):
+        now, (_, *fields) = self.space("schedules", 0, "get", name)
+        self.assertEqual(now, self.engine.clock.ms)
+        if not fields:
+            return None
+        return {"look": int(fields[0]), **{
+            key.decode(): value.decode()
+            for key, value in zip(fields[1::2], fields[2::2])}}
+
+    def due(self):
+        return [name.decode() for name, *_ in
+                self.space("schedules", 0, "due")[1:]]
+
+    def moves(self, last, look, version=None, name="s", occurred=0):
+        return self.call("schedule", "move", name,
+                         version or self.get(name)["version"], last, look,
+                         occurred)[0]
+
+    def occurs(self, time, name="s", read=START, clock="", at="at"):
+        return self.call(
+            "add", f"{name}@{time}", "q", at, time, 3, "",
+            f"occurrence={read}", clock=clock)[0]
+
+    def test_what_is_put_is_to_be_looked_at_and_pumps_say_so(self):
+        self.assertEqual(self.pump()[9], 0)
+        self.move(5)
+        self.assertEqual(self.put(), 0)
+        self.assertEqual(self.get(), {
+            "look": START + 5, "version": "2", "last": str(START + 5),
+            "occurred": "0", "every": "60", "cron": "", "zone": "",
+            "missed": "last", "queue": "q", "attempts": "3", "payload": "p"})
+        self.assertEqual(self.due(), ["s"])
+        self.assertEqual(self.pump()[9], 1)
+        self.assertEqual(self.pump()[1], 1000, "and that is not at once")
+
+    def test_put_again_changes_nothing(self):
+        self.put()
+        self.moves(START, START + 9000)
+        self.move(1)
+        before = self.client("DEBUG", "DIGEST")
+        self.assertEqual(self.put(), 1)
+        self.assertEqual(self.client("DEBUG", "DIGEST"), before)
+
+    def test_another_time_begins_anew_another_task_does_not(self):
+        for change, last in (({"every": 61}, 7), ({"zone": "UTC"}, 7),
+                             ({"every": 0, "cron": "x"}, 7),
+                             ({"missed": "all"}, 0), ({"queue": "r"}, 0),
+                             ({"attempts": 4}, 0), ({"payload": ""}, 0)):
+            with self.subTest(change):
+                self.setUp()
+                self.put()
+                self.moves(START, START + 9000, occurred=5)
+                self.move(7)
+                self.assertEqual(self.put(**change), 0)
+                got = self.get()
+                self.assertEqual(int(got["last"]), START + last)
+                self.assertEqual(got["occurred"], "0" if last else "5")
+                self.assertEqual(got["look"], START + 7)
+                for name, value in change.items():
+                    self.assertEqual(got[name], str(value))
+
+    def test_a_move_says_when_the_next_look_is(self):
+        self.put()
+        self.put("t")
+        self.move(10)
+        self.assertEqual(self.moves(START + 10, START + 300), 0)
+        self.assertEqual(self.due(), ["t"])
+        self.assertEqual(self.moves(START + 10, START + 700, name="t"), 0)
+        self.assertEqual(self.pump()[1:10:8], [290, 0])
+        self.move(290)
+        self.assertEqual(self.due(), ["s"])
+        self.assertEqual(self.pump()[1:10:8], [1000, 1])
+
+    def test_a_move_of_another_version_is_stale(self):
+        self.put()
+        version = self.get()["version"]
+        self.put(payload="other")
+        self.assertEqual(self.moves(START, START + 9, version), 1)
+        self.call("schedule", "drop", "s")
+        self.put()
+        self.assertEqual(self.moves(START, START + 9, version), 1)
+        self.assertEqual(self.due(), ["s"])
+
+    def test_a_move_goes_neither_back_nor_beyond_now(self):
+        self.put()
+        self.move(10)
+        self.assertEqual(self.moves(START + 11, START + 99), 1)
+        self.assertEqual(self.moves(START + 10, START + 99), 0)
+        self.assertEqual(self.moves(START + 9, START + 99), 1)
+        self.assertEqual(self.moves(START + 10, START + 98), 0)
+        self.assertEqual(self.moves(START + 10, START + 98, name="t",
+                                    version=1), 1)
+        self.assertIsNone(self.get("t"))
+
+    def test_a_drop(self):
+        self.put()
+        self.put("t")
+        self.assertEqual(self.call("schedule", "drop", "s"), 0)
+        self.assertEqual(self.call("schedule", "drop", "s"), -2)
+        self.assertIsNone(self.get())
+        self.assertEqual(self.space("schedules", 0, "names"), [b"t"])
+        self.call("schedule", "drop", "t")
+        self.assertEqual(self.pump()[9], 0)
+        self.assertEqual(self.client("KEYS", "*schedules"), [])
+
+    def test_of_many_that_are_due_none_is_always_left_out(self):
+        names = {f"s{i}" for i in range(40)}
+        for name in names:
+            self.space("schedule", 0, *PUT[:1], name, *PUT[2:])
+        seen = set()
+        for _ in range(25):
+            due = self.due()
+            self.assertEqual(len(due), 16)
+            seen |= {*due}
+            self.move(1)
+        self.assertEqual(seen, names)
+
+    def test_what_is_due_for_long_is_lag(self):
+        self.put()
+        self.move(4000)
+        stat = self.space("stat", 0)
+        self.assertEqual(stat[stat.index(b"lag") + 1], b"4000")
+
+    def test_an_occurrence_is_added_once_though_its_record_is_gone(self):
+        self.assertEqual(self.occurs(START - 2), 0)
+        self.assertEqual(self.client("GET", self.space.key(0, "o:s")),
+                         b"%d" % (START - 2))
+        self.pump()
+        fence = self.take()[0][6]
+        self.call("finish", f"s@{START - 2}", fence, "done", 0)
+        self.client("DEL", self.space.key(0, f"r:s@{START - 2}"))
+        self.assertEqual(self.occurs(START - 2), 4)
+        self.assertEqual(self.occurs(START - 3), 4, "one before it")
+        self.assertEqual(self.occurs(START - 1), 0)
+        self.assertEqual(self.occurs(START - 3, name="t"), 0)
+        self.assertEqual(self.meta()["added"], 3)
+
+    def test_an_occurrence_whose_id_is_there_is_left(self):
+        self.add("s@5", delay=1000)
+        self.assertEqual(self.occurs(5), 1)
+        self.assertEqual(self.client("GET", self.space.key(0, "o:s")), b"5")
+
+    def test_what_is_known_of_one_that_was_dropped_is_kept_again(self):
+        self.occurs(START - 2)
+        key = self.space.key(0, "o:s")
+        self.client("PEXPIRE", key, 60000)
+        self.occurs(START - 1)
+        self.assertEqual(self.client("PTTL", key), -1)
+
+    def test_an_occurrence_that_was_found_long_ago_is_refused(self):
+        for late, refused in ((10000, False), (10001, True)):
+            with self.subTest(late):
+                self.setUp()
+                clock = START + late
+                if refused:
+                    self.refused("EARG 1 options", "add", "s@1", "q", "at",
+                                 1, 3, "", f"occurrence={START}", clock=clock)
+                else:
+                    self.assertEqual(self.occurs(1, clock=clock), 0)
+
+    def test_what_is_no_occurrence_is_refused(self):
+        for name, mode, flag in (
+                ("s", "at", "occurrence=1"), ("@1", "at", "occurrence=1"),
+                ("a b@1", "at", "occurrence=1"), ("s@1", "in", "occurrence=1"),
+                ("a" * 44 + "@1", "at", "occurrence=1"),
+                ("s@1", "at", "occurrence"), ("s@1", "at", "occurrence=x"),
+                ("s@1", "at", "occurrence=1 ")):
+            self.refused("EARG 1 options", "add", name, "q", mode, 1, 3, "",
+                         flag)
+
+    def test_foreign_keys_are_set_aside(self):
+        self.damaged = True
+        for rest in ("schedules", "s:s", "o:s"):
+            self.client("SET" if rest != "o:s" else "RPUSH",
+                        self.space.key(0, rest), "foreign")
+        self.assertEqual(self.space("schedules", 0, "due"), [START])
+        self.assertEqual(self.space("schedules", 0, "names"), [])
+        self.assertEqual(self.get(), None)
+        self.assertEqual(self.put(), 0)
+        self.assertEqual(self.occurs(1), 0)
+        self.assert_whole()
+        self.assertEqual(self.due(), ["s"])
+
+
 class Clocks(Case):
     """now never falls, and nobody acts by a clock that is far off."""
 
@@ -2444,7 +2666,7 @@ class Clocks(Case):
 
     def test_a_caller_further_off_than_skew_is_refused(self):
         commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
-                    "queues": [], "list": ["x"],
+                    "queues": [], "list": ["x"], "schedules": ["names"],
                     "audit": ["x"], "pause": [], "resume": [],
                     "hosts": ["h", 1000], "tell": ["q", "1"],
                     "init": LOOK}
@@ -2907,7 +3129,7 @@ class Rights(Case):
         """What each script does, on the task that is there."""
         for name in self.scripts.names:
             if name not in ("init", "audit", "get", "list", "queues",
-                            "stat"):
+                            "schedules", "stat"):
                 yield name, {
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
                     "clock": [], "queue": ["pause", "q"],
@@ -2917,11 +3139,14 @@ class Rights(Case):
                     "extend": [1000, "x", self.fence()],
                     "janitor": [100, 1], "pump": [100, ""],
                     "cancel": ["x"], "reschedule": ["x", "in", 5],
-                    "dead": ["drop", "x"]}[name]
+                    "schedule": PUT, "dead": ["drop", "x"]}[name]
         for outcome in ("retry", "fail", "back"):
             yield "finish", ["x", self.fence(), outcome, 0]
         yield "dead", ["replay", "x"]
         yield "queue", ["resume", "r"]
+        yield "schedule", ["drop", "kept"]
+        yield "schedule", ["move", "kept", 2, START, START + 1, 0]
+        yield "add", ["kept@x", "q", "at", 1, 1, "", f"occurrence={START}"]
 
     def ran(self):
         """The commands that scripts have called since the last RESETSTAT."""
@@ -2935,6 +3160,7 @@ class Rights(Case):
         self.client("FLUSHALL")
         self.space = self.make("test")
         self.space("queue", 0, "pause", "r")
+        self.space("schedule", 0, "put", "kept", *PUT[2:])
         self.token = 0
         self.damaged = True  # not checked: there are so many
         begin(self)
@@ -3006,7 +3232,8 @@ class Rights(Case):
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
             "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "e:*", "fly",
-            "dead", "bad", "queues", "paused", "aside:*")] + [
+            "dead", "bad", "queues", "paused", "schedules", "s:*", "o:*",
+            "aside:*")] + [
                 "~{test}:" + rest
                 for rest in ("hosts", "k:*", "p:*", "aside:*")]
         for lacking in keys[2:]:

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule: put, drop, list and next. What occurs when is in schedules.py. */
+#include "modules/durable/test/spec/durable.h"
+
+#include <string.h>
+#include <unistd.h>
+
+SUITE(schedule);
+
+static struct place place;
+
+static const struct hwt_durable_schedule hourly = {
+    .name = "hourly", .every_ns = HWT_SEC(3600), .task = {.queue = "q"}};
+
+struct seen {
+	uint32_t count;
+	int answer;
+	char cron[64];
+	struct hwt_durable_schedule_info info;
+};
+
+static int
+see(void *ctx, const struct hwt_durable_schedule *schedule,
+    const struct hwt_durable_schedule_info *info)
+{
+	struct seen *seen = ctx;
+
+	seen->count++;
+	seen->info = *info;
+	if (schedule->cron != NULL)
+		strcpy(seen->cron, schedule->cron);
+	return seen->answer;
+}
+
+Test(schedule, what_is_put_is_listed_until_it_is_dropped)
+{
+	struct hwt_durable_schedule daily = hourly;
+	struct seen seen = {0}, all = {0}, first = {.answer = 7};
+
+	daily.name = "daily";
+	daily.every_ns = 0;
+	daily.cron = "30 2 * * *";
+	place_open(&place, NULL);
+	assert_rc(hwt_durable_schedule_put(place.durable, &hourly), 0);
+	assert_rc(hwt_durable_schedule_put(place.durable, &daily), 0);
+	assert_rc(hwt_durable_schedule_put(place.durable, &daily), 0);
+
+	assert_rc(
+	    hwt_durable_schedule_list(place.durable, "daily", see, &seen), 0);
+	cr_assert_str_eq(seen.cron, "30 2 * * *");
+	assert_u64(seen.info.last_unix_ns, 0);
+	assert_u64(seen.info.next_unix_ns % HWT_SEC(86400), HWT_SEC(9000));
+	assert_rc(hwt_durable_schedule_list(place.durable, NULL, see, &all), 0);
+	assert_u64(all.count, 2);
+	assert_rc(
+	    hwt_durable_schedule_list(place.durable, NULL, see, &first), 7);
+	assert_u64(first.count, 1);
+
+	assert_rc(hwt_durable_schedule_drop(place.durable, "daily"), 0);
+	assert_rc(hwt_durable_schedule_drop(place.durable, "daily"), -ENOENT);
+	assert_rc(hwt_durable_schedule_list(place.durable, "daily", see, &seen),
+	    -ENOENT);
+	place_close(&place);
+}
+
+static void
+put_bad(struct hwt_durable_schedule bad, int error)
+{
+	assert_rc(hwt_durable_schedule_put(place.durable, &bad), error);
+}
+
+#define BAD(member, value)                                \
+	do {                                              \
+		struct hwt_durable_schedule bad = hourly; \
+		bad.member = value;                       \
+		put_bad(bad, -EINVAL);                    \
+	} while (0)
+
+Test(schedule, bad_ones_are_refused)
+{
+	struct hwt_durable_schedule nowhere = hourly;
+	struct seen seen = {0};
+
+	place_open(&place, NULL);
+	BAD(name, NULL);
+	BAD(name, "");
+	BAD(name, "a b");
+	BAD(name, "a2345678901234567890123456789012345678901234");
+	BAD(every_ns, 0);
+	BAD(every_ns, HWT_MS(1500));
+	BAD(every_ns, HWT_DURABLE_DELAY_MAX + HWT_SEC(1));
+	BAD(cron, "* * * * *");
+	BAD(zone, "UTC");
+	BAD(missed, 3);
+	BAD(flags, 1);
+	BAD(reserved[3], 1);
+	BAD(task.id, "x");
+	BAD(task.id_length, 1);
+	BAD(task.delay_ns, 1);
+	BAD(task.flags, HWT_DURABLE_AT);
+	BAD(task.queue, NULL);
+	BAD(task.queue, "a b");
+	BAD(task.max_attempts, 1001);
+	BAD(task.payload_length, 1);
+	BAD(task.reserved[0], 1);
+	nowhere.every_ns = 0;
+	nowhere.cron = "* * * *";
+	put_bad(nowhere, -EINVAL);
+	nowhere.cron = "* * * * *";
+	nowhere.zone = "Nowhere/At_All";
+	put_bad(nowhere, -ENOENT);
+	assert_rc(hwt_durable_schedule_put(place.durable, NULL), -EINVAL);
+	assert_rc(hwt_durable_schedule_put(NULL, &hourly), -EINVAL);
+	assert_rc(hwt_durable_schedule_drop(place.durable, NULL), -EINVAL);
+	assert_rc(hwt_durable_schedule_drop(place.durable, "a b"), -EINVAL);
+	assert_rc(hwt_durable_schedule_list(place.durable, NULL, NULL, NULL),
+	    -EINVAL);
+	assert_rc(hwt_durable_schedule_list(place.durable, "a b", see, &seen),
+	    -EINVAL);
+	assert_rc(
+	    hwt_durable_schedule_list(place.durable, NULL, see, &seen), 0);
+	assert_u64(seen.count, 0);
+	place_close(&place);
+}
+
+Test(schedule, the_next_one_needs_no_engine)
+{
+	struct hwt_durable_schedule schedule = hourly;
+	char why[HWT_DURABLE_WHY_MAX];
+	uint64_t next;
+
+	assert_rc(hwt_durable_schedule_next(&schedule, 1, &next, NULL), 0);
+	assert_u64(next, HWT_SEC(3600));
+	assert_rc(hwt_durable_schedule_next(&schedule, next, &next, why), 0);
+	assert_u64(next, HWT_SEC(7200));
+	cr_assert_str_eq(why, "");
+	schedule.every_ns = 0;
+	schedule.cron = "0 0 29 2 *";
+	assert_rc(hwt_durable_schedule_next(&schedule, 1, &next, NULL), 0);
+	assert_u64(next, HWT_SEC(68169600));
+	schedule.cron = "0 0 30 2 *";
+	assert_rc(hwt_durable_schedule_next(&schedule, 1, &next, why), -EINVAL);
+	cr_assert_str_eq(why, "day: no month of the line has such a day");
+	schedule.cron = "* * * * *";
+	schedule.zone = "Nowhere/At_All";
+	assert_rc(
+	    hwt_durable_schedule_next(&schedule, 1, &next, NULL), -ENOENT);
+	assert_rc(hwt_durable_schedule_next(&schedule, 1, NULL, NULL), -EINVAL);
+	assert_rc(hwt_durable_schedule_next(&schedule, UINT64_MAX, &next, NULL),
+	    -EINVAL);
+	assert_rc(hwt_durable_schedule_next(NULL, 1, &next, NULL), -EINVAL);
+}
+
+static int
+done(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	(void)ctx;
+	(void)delivery;
+	return 0;
+}
+
+Test(schedule, a_scheduler_adds_what_occurs)
+{
+	const struct hwt_durable_worker_options options = {
+	    .queue = "q", .callback = done};
+	struct hwt_durable_schedule schedule = hourly;
+	struct hwt_durable_scheduler *scheduler;
+	struct hwt_durable_worker *worker;
+
+	schedule.every_ns = HWT_SEC(1);
+	place_open(&place, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	assert_rc(
+	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	assert_rc(hwt_durable_schedule_put(place.durable, &schedule), 0);
+	while (stats_of(&place).succeeded < 2)
+		(void)usleep(1000);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	place_close(&place);
+}
