@@ -33,16 +33,7 @@
 #include "perf/loads.h"
 /* A coarse clock would put what is due in another tick. */
 #define MUTEX_WHEEL_PRECISE 1
-#include SUBJECT
-
-/* 1: tasks may start in several threads at once. */
-#ifndef SUBJECT_CONCURRENT
-#define SUBJECT_CONCURRENT 0
-#endif
-/* 1: a task may start before its time, by a coarse clock. */
-#ifndef SUBJECT_MAY_BE_EARLY
-#define SUBJECT_MAY_BE_EARLY 0
-#endif
+#include "perf/subject.h"
 
 enum {
 	BYSTANDERS_MAX = 16,

@@ -44,21 +44,7 @@
 #include <sys/wait.h>
 
 #include "perf/perf.h"
-#include SUBJECT
-
-#ifndef SUBJECT_DEADLINES
-#define SUBJECT_DEADLINES 0
-#endif
-#if !SUBJECT_DEADLINES
-static inline void
-subject_turn_begins(uint64_t now_ns)
-{
-	(void)now_ns;
-}
-#endif
-#ifndef SUBJECT_MAY_BE_EARLY
-#define SUBJECT_MAY_BE_EARLY 0
-#endif
+#include "perf/subject.h"
 
 enum {
 	THREADS_MAX = 64,

@@ -27,13 +27,7 @@
  * rss_growth_ratio: the greatest RSS in the second half to that in the first.
  */
 #include "perf/loads.h"
-#include SUBJECT
-
-/* 1: tasks of an earlier tick start before those of a later one; tick
- * boundaries are the clock at creation plus n ticks. */
-#ifndef SUBJECT_TICK_ORDER
-#define SUBJECT_TICK_ORDER 0
-#endif
+#include "perf/subject.h"
 
 enum {
 	STAGGER_MS = 5,

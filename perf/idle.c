@@ -16,7 +16,7 @@
 #include <dirent.h>
 
 #include "perf/perf.h"
-#include SUBJECT
+#include "perf/subject.h"
 
 enum {
 	DELAY_MS = 200

@@ -28,7 +28,7 @@
 #include <sys/mman.h>
 
 #include "perf/perf.h"
-#include SUBJECT
+#include "perf/subject.h"
 
 #ifdef SUBJECT_TELLS
 #define REFUSALS subject_refused

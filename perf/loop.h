@@ -274,6 +274,7 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 	return active;
 }
 
+#define SUBJECT_TURNS 1
 static inline void
 subject_turn(struct subject *subject)
 {

@@ -23,7 +23,7 @@
  * threads took of the processor.
  */
 #include "perf/loads.h"
-#include SUBJECT
+#include "perf/subject.h"
 
 #ifdef SUBJECT_MANUAL
 

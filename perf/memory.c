@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 
 #include "perf/perf.h"
-#include SUBJECT
+#include "perf/subject.h"
 
 enum {
 	WARM_UP = 1000,

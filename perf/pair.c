@@ -42,20 +42,7 @@
 #include <semaphore.h>
 
 #include "perf/perf.h"
-#include SUBJECT
-
-/* A subject may have deadlines, from the clock at the begin of a turn; 0: no
- * turn any more. */
-#ifndef SUBJECT_DEADLINES
-#define SUBJECT_DEADLINES 0
-#endif
-#if !SUBJECT_DEADLINES
-static inline void
-subject_turn_begins(uint64_t now_ns)
-{
-	(void)now_ns;
-}
-#endif
+#include "perf/subject.h"
 
 #ifdef SUBJECT_TELLS
 #define REFUSED subject_refused

@@ -113,20 +113,7 @@ perf_sleep_until_ns(uint64_t until_ns)
 		continue;
 }
 
-/* The number after "name=" among the arguments. */
-static inline uint64_t
-perf_option(int argc, char **argv, const char *name, uint64_t otherwise)
-{
-	size_t length = strlen(name);
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
-			return strtoull(argv[i] + length + 1, NULL, 10);
-	return otherwise;
-}
-
-/* As perf_option, for a word. */
+/* What stands after "name=" among the arguments. */
 static inline const char *
 perf_text(int argc, char **argv, const char *name, const char *otherwise)
 {
@@ -139,17 +126,22 @@ perf_text(int argc, char **argv, const char *name, const char *otherwise)
 	return otherwise;
 }
 
-/* As perf_option, for what may have a fraction. */
+/* As perf_text, for a number. */
+static inline uint64_t
+perf_option(int argc, char **argv, const char *name, uint64_t otherwise)
+{
+	const char *text = perf_text(argc, argv, name, NULL);
+
+	return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* The same, for one that may have a fraction. */
 static inline double
 perf_fraction(int argc, char **argv, const char *name, double otherwise)
 {
-	size_t length = strlen(name);
-	int i;
+	const char *text = perf_text(argc, argv, name, NULL);
 
-	for (i = 1; i < argc; i++)
-		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
-			return strtod(argv[i] + length + 1, NULL);
-	return otherwise;
+	return text ? strtod(text, NULL) : otherwise;
 }
 
 /* Ends the program at an option whose name is not among names, which are
@@ -335,9 +327,10 @@ perf_histogram_ns(const struct perf_histogram *histogram, double part)
 	return ns < (double)histogram->max_ns ? ns : (double)histogram->max_ns;
 }
 
-/* call_p50_ns and so on, by way of the prefix "call". */
+/* PREFIX_p50_UNIT and so on, in units of so many nanoseconds. */
 static inline void
-perf_metric_calls(const char *prefix, const struct perf_histogram *histogram)
+perf_metric_parts(const struct perf_histogram *histogram, const char *prefix,
+    const char *unit, double unit_ns, bool with_p999)
 {
 	static const struct {
 		const char *name;
@@ -347,28 +340,25 @@ perf_metric_calls(const char *prefix, const struct perf_histogram *histogram)
 	unsigned i;
 
 	for (i = 0; i < 4; i++) {
-		snprintf(name, sizeof(name), "%s_%s_ns", prefix, parts[i].name);
-		perf_metric(
-		    name, "ns", perf_histogram_ns(histogram, parts[i].part));
+		if (i == 2 && !with_p999)
+			continue;
+		snprintf(name, sizeof(name), "%s_%s_%s", prefix, parts[i].name,
+		    unit);
+		perf_metric(name, unit,
+		    perf_histogram_ns(histogram, parts[i].part) / unit_ns);
 	}
 }
 
-/* late_p50_ms and so on, by way of the prefix "late". */
+static inline void
+perf_metric_calls(const char *prefix, const struct perf_histogram *histogram)
+{
+	perf_metric_parts(histogram, prefix, "ns", 1, true);
+}
+
 static inline void
 perf_metric_lateness(const char *prefix, const struct perf_histogram *histogram)
 {
-	static const struct {
-		const char *name;
-		double part;
-	} parts[] = {{"p50", 0.5}, {"p99", 0.99}, {"max", 1}};
-	char name[64];
-	unsigned i;
-
-	for (i = 0; i < 3; i++) {
-		snprintf(name, sizeof(name), "%s_%s_ms", prefix, parts[i].name);
-		perf_metric(name, "ms",
-		    perf_histogram_ns(histogram, parts[i].part) / 1e6);
-	}
+	perf_metric_parts(histogram, prefix, "ms", 1e6, false);
 }
 
 static inline int

@@ -18,12 +18,7 @@
  */
 #define _GNU_SOURCE
 #include "perf/loads.h"
-#include SUBJECT
-
-/* 1: subject_create_wheel makes wheels of any length. */
-#ifndef SUBJECT_WHEELS
-#define SUBJECT_WHEELS 0
-#endif
+#include "perf/subject.h"
 
 enum {
 	BUCKETS = 512,

@@ -27,29 +27,7 @@
 #include <sys/prctl.h>
 
 #include "perf/loads.h"
-#include SUBJECT
-
-/* A subject may have deadlines, from the clock at the begin of a turn; 0: no
- * turn any more. */
-#ifndef SUBJECT_DEADLINES
-#define SUBJECT_DEADLINES 0
-#endif
-#if !SUBJECT_DEADLINES
-static inline void
-subject_turn_begins(uint64_t now_ns)
-{
-	(void)now_ns;
-}
-#endif
-
-/* 1: rescheduling leaves the handle as it is, and two threads may do it to one
- * timeout at once. Otherwise a thread takes the handle out of the table. */
-#ifndef SUBJECT_KEEPS_HANDLE
-#define SUBJECT_KEEPS_HANDLE 0
-#endif
-#ifndef SUBJECT_FLOOR
-#define SUBJECT_FLOOR 0
-#endif
+#include "perf/subject.h"
 
 /* Linux 6.1. */
 #ifndef MADV_COLLAPSE

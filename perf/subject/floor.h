@@ -98,12 +98,6 @@ subject_reschedule(struct subject *floor, subject_handle *handle,
 	return true;
 }
 
-static inline void
-subject_turn(struct subject *floor)
-{
-	(void)floor;
-}
-
 static inline uint64_t
 subject_wakeups(struct subject *floor)
 {

@@ -176,12 +176,6 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 	return !hwt_reschedule(subject->timer, *handle, delay_ns);
 }
 
-static inline void
-subject_turn(struct subject *subject)
-{
-	(void)subject;
-}
-
 static inline uint64_t
 subject_wakeups(struct subject *subject)
 {

@@ -184,12 +184,6 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 	return false;
 }
 
-static inline void
-subject_turn(struct subject *subject)
-{
-	(void)subject;
-}
-
 /* nng has several threads, which belong to no one. */
 static inline uint64_t
 subject_wakeups(struct subject *subject)

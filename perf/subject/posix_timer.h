@@ -267,12 +267,6 @@ subject_reschedule(struct subject *subject, subject_handle *handle,
 	return pending && posix_timer_set(timeout, deadline_ns);
 }
 
-static inline void
-subject_turn(struct subject *subject)
-{
-	(void)subject;
-}
-
 static inline uint64_t
 subject_wakeups(struct subject *subject)
 {
