@@ -780,8 +780,9 @@ hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 
 	if (error != 0)
 		return error;
-	/* 0, HWT_NEVER, and invalid delays. */
-	if (delay_ns - 1 >= DELAY_LIMIT - 1 || !now_is_at_hand(timer, &now_ns))
+	/* From the limit on: HWT_NEVER, and invalid delays. */
+	if (delay_ns == 0 || delay_ns >= DELAY_LIMIT ||
+	    !now_is_at_hand(timer, &now_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
 	return reschedule_to(
 	    timer, timeout.id, deadline_capped(now_ns + delay_ns));

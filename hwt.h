@@ -723,8 +723,17 @@ int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
  * As hwt_cancel, and when it returns the task is not running. 0: the caller
  * owns arg now. One call gets it: the one that cancelled the timeout before it
  * started, or, for a periodic timeout that was running, the first
- * hwt_cancel_wait. All others get -ENOENT. A task may wait for another task;
- * tasks that wait for each other deadlock.
+ * hwt_cancel_wait. All others get -ENOENT.
+ *
+ * Do not hold a lock that the task takes:
+ *
+ *        caller                          task
+ *        lock                            begins
+ *        hwt_cancel_wait: waits until    lock: waits until the caller
+ *        the task has returned           has unlocked
+ *
+ * The same goes for two tasks that wait for each other; one may wait for
+ * another.
  *
  * Let one owner end the timeout: after any answer but -EDEADLK, it may free
  * arg. If several threads may end it, -ENOENT means that the task is not

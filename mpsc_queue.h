@@ -3,8 +3,10 @@
  * A multi-producer single-consumer queue of record indexes. mpsc_queue.c
  * describes how it works.
  *
- *   mpsc_push     any thread. Lock-free, takes no memory, cannot fail
- *   all others    the consumer, one thread at a time
+ *   mpsc_push, mpsc_is_pushed     any thread. Lock-free, take no memory, cannot
+ *                                 fail
+ *   mpsc_pop_due, mpsc_pop_any,   the consumer, one thread at a time
+ *   mpsc_is_empty
  *
  * An index is in the queue at most once: to push it again has no effect but
  * that the earlier deadline counts. There is no order, but the consumer can pop
