@@ -12,7 +12,8 @@ durable_libs := -lhiredis
 durable_talk := hwtd hwtctl hwt-exec hwt-http
 durable_bin := $(durable_talk) hwt-aof-repair
 $(eval $(call module,durable))
-durable_doc += modules/durable/systemd/redis-server.conf
+durable_doc += modules/durable/systemd/redis-server.conf \
+	modules/durable/grafana.json
 durable_programs := $(durable_bin:%=build/plain/%)
 # The explorer has no model of a server.
 explored_alone += $(durable)

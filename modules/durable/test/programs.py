@@ -1542,6 +1542,25 @@ class HwtExec(Programs):
         self.assertEqual(caught.exception.code, 404)
         self.assertEqual(worker.end(), YES)
 
+    def test_the_dashboard_asks_for_what_is_written(self):
+        told = set()
+        for running in (self.start("hwtd", "--metrics=0"),
+                        self.work("--metrics=0", "--", "true")):
+            url = wait_until(
+                lambda: re.search("http://.*/metrics", running.err))
+            with urllib.request.urlopen(url[0]) as answer:
+                text = answer.read().decode()
+            told.update(re.findall(r"^hwt_durable_\w+", text, re.M))
+            # Without a queue, there is no sample of these.
+            told.update(re.findall(r"# TYPE (\w+) gauge", text))
+        with open(os.path.join(ROOT, "modules/durable/grafana.json"),
+                  encoding="ascii") as file:
+            board = json.load(file)
+        asked = set(re.findall(r"hwt_durable_\w+", json.dumps([
+            board["panels"], board["templating"]])))
+        self.assertGreater(len(asked), 20)
+        self.assertEqual(asked - told, set())
+
     def test_metrics_where_nobody_can_listen(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             for where, status in (("x", USAGE), ("", USAGE), ("65536", USAGE),
