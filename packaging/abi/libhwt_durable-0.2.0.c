@@ -130,5 +130,6 @@ FUNCTION(HWT_DURABLE_0.2, int hwt_durable_finish(struct hwt_durable_token token,
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_finish_error(struct hwt_durable_token token, int outcome, uint64_t delay_ns, const char *text, size_t length))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_worker_start(struct hwt_durable_worker **worker, struct hwt_durable *durable, const struct hwt_durable_worker_options *options))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns))
+FUNCTION(HWT_DURABLE_0.2, int hwt_durable_worker_stats_write(struct hwt_durable_worker *worker, FILE *file, enum hwt_format format))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_scheduler_start(struct hwt_durable_scheduler **scheduler, struct hwt_durable *durable, const struct hwt_durable_scheduler_options *options))
 FUNCTION(HWT_DURABLE_0.2, int hwt_durable_scheduler_stop(struct hwt_durable_scheduler *scheduler))

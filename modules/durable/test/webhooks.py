@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 import unittest
+import urllib.request
 
 from engine import free_port
 from programs import USAGE, Programs, call, main, wait_until
@@ -256,6 +257,20 @@ class Webhooks(Programs):
 
 
 class Outcomes(Webhooks):
+    def test_metrics(self):
+        """A call lasts until its answer, not until the callback's return."""
+        worker = self.work("--metrics=0")
+        url = wait_until(lambda: re.search("http://.*/metrics", worker.err))
+        self.assertEqual(self.ended(self.send("slow"))["state"], "succeeded")
+        with urllib.request.urlopen(url[0]) as answer:
+            text = answer.read().decode()
+        labels = f'queue="q",serial="1",space="{self.space}"'
+        name = "hwt_durable_worker_execution_seconds"
+        self.assertIn(f"\n{name}_count{{{labels}}} 1\n", text)
+        self.assertIn(f'\n{name}_bucket{{{labels},le="0.067108863"}} 0\n',
+                      text)
+        self.assertEqual(worker.end(), 0)
+
     def test_what_is_sent(self):
         worker = self.work()
         before = time.time()
