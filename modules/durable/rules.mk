@@ -13,7 +13,7 @@ durable_talk := hwtd hwtctl hwt-exec hwt-http
 durable_bin := $(durable_talk) hwt-aof-repair
 $(eval $(call module,durable))
 durable_doc += modules/durable/systemd/redis-server.conf \
-	modules/durable/grafana.json
+	modules/durable/grafana.json modules/durable/openapi.json
 durable_programs := $(durable_bin:%=build/plain/%)
 # The explorer has no model of a server.
 explored_alone += $(durable)

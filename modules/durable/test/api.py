@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.parse
 
+from contract import CONTRACT
 from engine import LIMIT, held, shard_of
 from programs import (NASTY, UNREACHABLE, USAGE, YES, Between, Programs, call,
                       main, wait_until)
@@ -86,7 +87,9 @@ class Api(Programs):
             connection.request(method, path, body, {
                 name.replace("_", "-"): text
                 for name, text in headers.items()})
-            return Answer(connection.getresponse())
+            answer = Answer(connection.getresponse())
+            CONTRACT.answer(method, path, answer)
+            return answer
         finally:
             connection.close()
 

@@ -1,0 +1,190 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""openapi.json against hwtd --listen: each path, status and field of the file
+occurs, and nothing else is served. Each answer that a test of api.py gets is
+compared, too: see contract.py.
+
+    openapi.py [-v] [CLASS[.test]...]"""
+
+import concurrent.futures
+import os
+import re
+import signal
+import sys
+import time
+
+from api import TOKEN, Api, task_path
+from contract import CONTRACT
+from programs import ROOT, YES, main, wait_until
+
+SOURCE = os.path.join(ROOT, "modules/durable/programs/hwtd-serve.c")
+
+
+class OpenApi(Api):
+    @staticmethod
+    def request(operation, path):
+        """A path and a body for an operation, which do no harm."""
+        body = b'{"queue":"q","in":60}' if "requestBody" in operation else None
+        if path.endswith("/reschedule"):
+            body = b'{"in":60}'
+        return re.sub(r"\{\w+\}", "x", path), body
+
+    def ask_all(self, status, **headers):
+        """Each operation is answered so, sooner or later."""
+        def one(each):
+            method, path, operation = each
+            path, body = self.request(operation, path)
+            more = {"Content_Type": "application/json"} if body else {}
+            wait_until(lambda: self.ask(
+                method, path, body, **more, **headers).status == status)
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            list(pool.map(one, CONTRACT.operations()))
+
+    def test_each_path_and_method_is_served_and_no_other(self):
+        self.serve()
+        with open(SOURCE, encoding="utf-8") as file:
+            served = set(re.findall(
+                r'^    \{"([A-Z]+)", "(/v1/[^"]*)",', file.read(), re.M))
+        self.assertGreater(len(served), 5)
+        said = {(method, path.replace("{queue}", "{id}"))
+                for method, path, _ in CONTRACT.operations()}
+        self.assertEqual(said, served)
+        for path in CONTRACT.text["paths"]:
+            methods = {method for method, each, _ in CONTRACT.operations()
+                       if each == path}
+            answer = self.ask("OPTIONS", re.sub(r"\{\w+\}", "x", path))
+            self.assertEqual(answer.status, 405)
+            self.assertEqual(set(answer.headers["Allow"].split(", ")) -
+                             {"HEAD"}, methods)
+
+    def test_each_member_of_a_task_is_taken(self):
+        self.serve()
+        schemas = CONTRACT.text["components"]["schemas"]
+        examples = {name: each["example"]
+                    for name, each in schemas["NewTask"]["properties"].items()}
+        for name, example in examples.items():
+            task = {"queue": "q", name: example}
+            if name != "at":
+                task["in"] = 60
+            if name == "expires_at":
+                task[name] = int(time.time()) + 900
+            self.assertEqual(self.send("POST", "/v1/tasks", task).status,
+                             201, task)
+        self.send("PUT", task_path("t"), {"queue": "q", "in": 60})
+        for name in schemas["Time"]["properties"]:
+            self.assertEqual(self.send("POST", task_path("t", "/reschedule"),
+                                       {name: examples[name]}).status, 200)
+
+    def add_in_all_ways(self):
+        task = {"queue": "q", "in": 60}
+        for method, path, name in (("POST", "/v1/tasks", {"id": "one"}),
+                                   ("PUT", task_path("two"), {})):
+            for status in (201, 200):
+                self.assertEqual(self.send(
+                    method, path, {**task, **name}).status, status)
+            self.ask("POST", task_path(name.get("id", "two"), "/cancel"))
+            self.assertEqual(self.send(
+                method, path, {**task, **name}).status, 409)
+            for body, kind, status in (
+                    (b"{", "application/json", 400), (b"{}", "text/plain", 415),
+                    (b"x" * (2 << 20), "application/json", 413)):
+                self.assertEqual(self.ask(
+                    method, path, body, Content_Type=kind).status, status)
+        self.send("POST", "/v1/tasks", [
+            {**task, "id": "two"}, {**task, "id": "three"},
+            {**task, "id": "three"}, {**task, "id_base64": "/w=="}])
+        self.send("PUT", task_path(b"\xff"), {**task, "expires_in": 900,
+                                              "payload_base64": "/w=="})
+        self.ask("POST", task_path(b"\xff", "/reschedule"), b"{}",
+                 Content_Type="application/json")
+        self.send("PUT", task_path(b"\xfe"), {**task, "expires_in": 900,
+                                              "payload_base64": "/w=="})
+        for name in (b"\xfe", b"\xff", "%"):
+            self.ask("GET", task_path(name))
+        self.ask("GET", "/v1/tasks/%")
+        self.ask("GET", "/v1/tasks?queue=q")
+        self.ask("GET", "/v1/tasks?state=x")
+
+    def dead_letters(self):
+        """One has said what is no UTF-8."""
+        self.start("hwt-exec", "--queue=bad", "--fail-status=1", "--",
+                   "sh", "-c", 'printf "$(cat)" >&2; exit 1')
+        for name, said in (("dead", "why"), ("worse", "\\377")):
+            self.send("PUT", task_path(name), {
+                "queue": "bad", "in": 0, "payload": said})
+            wait_until(lambda n=name: self.ask(
+                "GET", task_path(n)).json["state"] == "failed")
+        for query in ("", "?cursor=x"):
+            self.ask("GET", "/v1/dead" + query)
+        for name in ("dead", "worse"):
+            for rest in ("/cancel", "/reschedule"):
+                self.assertEqual(self.ask(
+                    "POST", task_path(name, rest), b'{"in":1}',
+                    Content_Type="application/json").status, 409)
+        for name, verb in (("dead", "replay"), ("worse", "drop")):
+            for path in (f"{name}/{verb}", f"{name}/{verb}", "%/" + verb):
+                self.ask("POST", "/v1/dead/" + path)
+
+    def end_in_all_ways(self):
+        self.send("PUT", task_path(b"\xf0"), {"queue": "q", "in": 60})
+        for rest in ("/reschedule", "/cancel"):
+            for name in ("%FF", "%FB", "none", "%", "%F0"):
+                for kind, body in (("application/json", b'{"in":1}'),
+                                   ("text/plain", b"{}"),
+                                   ("text/plain", b"x" * (2 << 20))):
+                    if rest != "/cancel" or body == b'{"in":1}':
+                        self.ask("POST", "/v1/tasks/" + name + rest, body,
+                                 Content_Type=kind)
+
+    def queues(self):
+        for name in ("q", "%"):
+            for method, rest in (("GET", ""), ("POST", "/pause"),
+                                 ("POST", "/resume")):
+                self.ask(method, f"/v1/queues/{name}{rest}")
+                if rest == "/pause":
+                    wait_until(lambda: self.ask(
+                        "GET", "/v1/queues").json["queues"])
+        wait_until(lambda: self.ask("GET", "/v1/stat").json["added"])
+
+    def engines(self):
+        """They refuse, are full, hang and are away."""
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        client("CONFIG", "SET", "maxmemory", "1")
+        for method, path in (("POST", "/v1/tasks"), ("PUT", task_path("f"))):
+            self.assertEqual(self.send(method, path, {
+                "queue": "q", "in": 1}).status, 507)
+        client("CONFIG", "SET", "maxmemory", "0")
+        client("CONFIG", "SET", "appendfsync", "everysec")
+        self.ask_all(502)
+        client("CONFIG", "SET", "appendfsync", "always")
+        wait_until(lambda: self.ask("GET", "/v1/stat").status == 200)
+        self.engine.send_signal(signal.SIGSTOP)
+        try:
+            # On a connection that was there; there is no other one.
+            self.assertEqual(self.send("PUT", task_path("u"), {
+                "queue": "q", "in": 1}).status, 504)
+        finally:
+            self.engine.send_signal(signal.SIGCONT)
+        self.engine.kill()
+        self.ask_all(503)
+        self.engine.start()
+
+    def test_each_status_and_field_occurs(self):
+        running = self.serve("--timeout=1", "--token-file",
+                             self.path("token", TOKEN.encode()))
+        self.ask_all(401)
+        self.assertEqual(running.end(), YES)
+        self.serve("--timeout=1")
+        self.ask_all(403, Host="evil.example")
+        self.add_in_all_ways()
+        self.end_in_all_ways()
+        self.dead_letters()
+        self.queues()
+        self.engines()
+        self.assertEqual(CONTRACT.unseen(), (set(), set()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
