@@ -154,7 +154,8 @@ struct hwt_purgatory_stats {
 	 * thread, some may be missing. */
 	uint64_t tried;
 	/* 168 bytes (with 64-bit pointers) for each operation that is in use
-	 * (until its done has returned), in slabs of 512: where 512 have ended,
+	 * (until its done has returned), in slabs of 512, of which up to 56 may
+	 * be free and not be used before others are: where 512 have ended,
 	 * their memory is released to the system, one slab with each call at
 	 * most. What stays: 4 such slabs; those in which an operation is in
 	 * use, or is one of at most 7 that each shard has taken for the next

@@ -46,7 +46,8 @@
 #define GENERATION_ONE (UINT64_C(1) << INDEX_BITS)
 #define SLAB_OPERATIONS (1u << SLAB_BITS)
 #define SLAB_SEGMENTS (INDEX_BITS - SLAB_BITS + 1)
-/* Free records that a shard takes at once: 8, or one of a small slab. */
+/* Free records of a word that a shard takes at once: 8, or one of a small
+ * slab. */
 #define TAKEN_AT_ONCE ((SLAB_OPERATIONS + 63) / 64)
 
 /* The low bits of an operation's word; above them, the generation. A word

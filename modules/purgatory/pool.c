@@ -4,11 +4,14 @@
  *
  * Records are in slabs, which are mapped when they are needed; their addresses
  * stay until the purgatory is destroyed. A free record has a bit set in its
- * slab (free), and a slab with such a bit has one in its segment (some), which
- * may also be set without one. Whoever frees a record sets these without a
- * lock. A shard that has no free record takes a few under the pool's lock, so
- * that only the holder of that lock clears bits: from the lowest slab in some,
- * or else from one that was released, or else from a new one.
+ * slab (free). A shard that has no free record takes TAKEN_AT_ONCE under the
+ * pool's lock, so that only the holder of that lock clears bits: all of one
+ * word, since each word costs a locked instruction. A slab with such a word has
+ * a bit in its segment (some), which may also be set without one. Whoever frees
+ * a record sets these without a lock. Records are taken from the lowest slab in
+ * some, or else from one that was released, or else from a new one. Fewer free
+ * ones in a word wait until there are enough: if they were taken one by one, as
+ * they come, almost every watch would take the pool's lock.
  *
  * RELEASING. A slab is complete when all its records are free. Who frees the
  * last one counts it, under the lock; while more than COMPLETE_KEPT are, this
@@ -25,16 +28,17 @@
  * INVARIANTS, for the holder of the lock
  *   1. An idle slab, one that was released, is complete, and reads as 0.
  *   2. A record whose bit is set is used by nobody.
- *   3. A slab with a bit in free has one in some, or is idle, or a thread is
- *      about to set that (slab_raise). So some may get a bit of an idle slab,
- *      late: whoever takes from a slab finds out in idle.
+ *   3. A slab with enough bits in a word of free has one in some, or is idle,
+ *      or a thread is about to set that (slab_raise): the one whose bit made
+ *      them enough. So some may get a bit of an idle slab, late: whoever takes
+ *      from a slab finds out in idle.
  *
  *        frees                                takes, with the lock
  *        -----                                --------------------
- *   (A1) set a bit in free               (B1) no bit in free: clear some
+ *   (A1) set a bit in free: enough       (B1) no word has enough: clear some
  *   (A2) set some, if it is not set      (B2) look at free once more
  *
- *   Forbidden: A2 finds some set, B2 finds no bit in free.
+ *   Forbidden: A2 finds some set, B2 finds no word with enough.
  *
  * EDGES
  *   E:freed       a free record, whatever was done to it: release by adding its
@@ -173,7 +177,7 @@ first_generation(const struct hwt_purgatory *purgatory, uint32_t index)
 
 /* Growing. */
 
-/* It has free records. */
+/* A word has enough free records. */
 static void
 slab_raise(struct operation_pool *pool, uint32_t number)
 {
@@ -240,7 +244,7 @@ pool_add_slab(struct operation_pool *pool)
 
 /* Taking. */
 
-/* With the lock held: the lowest slab that may have free records. */
+/* With the lock held: the lowest slab that may have enough free records. */
 static uint32_t
 find_some(const struct operation_pool *pool)
 {
@@ -294,6 +298,13 @@ record_begin(struct hwt_purgatory *purgatory, const struct operation_slab *slab,
 	    &operation->word, generation_skip_0(first + slab->uses));
 }
 
+/* It has as many as are taken at once. */
+static bool
+word_has_some(uint64_t bits)
+{
+	return (uint32_t)__builtin_popcountll(bits) >= TAKEN_AT_ONCE;
+}
+
 /* With the lock held: takes records of one word, and puts them into the list in
  * their order. */
 static struct operation *
@@ -324,7 +335,7 @@ word_take(struct hwt_purgatory *purgatory, uint32_t number, uint32_t word)
 	return list;
 }
 
-/* With the lock held. NULL: it has none, which some says then. */
+/* With the lock held. NULL: no word has enough, which some says then. */
 static struct operation *
 slab_take(struct hwt_purgatory *purgatory, uint32_t number)
 {
@@ -333,7 +344,7 @@ slab_take(struct hwt_purgatory *purgatory, uint32_t number)
 	uint32_t i;
 
 	for (i = 0; i < SLAB_WORDS && !slab->idle; i++) {
-		if (a64_load_seq(&slab->free[i]) == 0)
+		if (!word_has_some(a64_load_seq(&slab->free[i])))
 			continue;
 		if (slab->complete && --pool->complete <= COMPLETE_KEPT / 2)
 			pool->refused = false;
@@ -342,7 +353,7 @@ slab_take(struct hwt_purgatory *purgatory, uint32_t number)
 	}
 	slab_lower(pool, number);
 	for (i = 0; i < SLAB_WORDS && !slab->idle; i++) {
-		if (a64_load_seq(&slab->free[i]) != 0)
+		if (word_has_some(a64_load_seq(&slab->free[i])))
 			slab_raise(pool, number);
 	}
 	return NULL;
@@ -452,7 +463,8 @@ record_return(struct operation *operation, uint64_t word)
 	a64_store_release(&operation->word, next_generation(word));
 	/* E:freed release */
 	free = a64_add_seq(&slab->free[in_slab / 64], bit) | bit;
-	slab_raise(pool, number);
+	if ((uint32_t)__builtin_popcountll(free) == TAKEN_AT_ONCE)
+		slab_raise(pool, number);
 	return free == word_all(number, in_slab / 64) &&
 	    slab_is_full(slab, number);
 }

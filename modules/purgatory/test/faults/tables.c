@@ -41,6 +41,7 @@ const struct sound {
 } sound[] = {
     {"_GLOBAL_OFFSET_TABLE_", "no function"},
     {"__errno_location", "an address"},
+    {"__popcountdi2", "pure"},
     {"__tls_get_addr", "an address"},
     {"getauxval", "0 for what is not there: then time and address remain"},
     {"getpid", "no error in POSIX"},

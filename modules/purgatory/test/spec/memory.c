@@ -230,6 +230,33 @@ YardTest(memory, is_released_when_operations_have_ended)
 	    (unsigned)(memory_bytes() / 1024), (unsigned)(most / 1024));
 }
 
+static void
+cancel_each(const hwt_operation *handle, unsigned count)
+{
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		assert_rc(hwt_operation_cancel(yard.purgatory, handle[i]), 0);
+}
+
+/* One in 16 stays, so that no slab is released. */
+YardTest(memory, free_records_between_others_are_used_again)
+{
+	static hwt_operation first[PENDING], others[PENDING];
+	uint64_t bytes;
+	unsigned i;
+
+	watch_many(first, PENDING);
+	for (i = 0; i < PENDING; i += 16)
+		cancel_each(&first[i + 1], 15);
+	bytes = memory_bytes();
+	for (i = 0; i < 10; i++) {
+		watch_many(others, PENDING / 2);
+		cancel_each(others, PENDING / 2);
+	}
+	cr_assert(memory_bytes() < bytes + (64 * 7 + 512) * 240);
+}
+
 static uint64_t
 resident_bytes(void)
 {
