@@ -149,6 +149,9 @@ class Shows(Page):
         row = self.rows("dead")[0]
         self.assertEqual(row[:2], [MARKUP[:64], "bad"])
         self.assertIn(MARKUP, row[4])
+        self.browser.resize(420, 900)
+        self.assertEqual(self.browser.evaluate(
+            "document.documentElement.scrollWidth"), 420)
         self.assertEqual(self.browser.evaluate(
             "[document.title, document.querySelectorAll('main img, "
             "main script').length]"), ["hwtd", 0])

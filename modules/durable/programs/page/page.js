@@ -151,14 +151,15 @@ function path(values, x, y) {
 function draw(id, lines, format, least) {
   const svg = at(id), {width, height} = svg.getBoundingClientRect();
   const top = nice(Math.max(...lines.flatMap(([, , v]) => v), least));
+  const shown = [60, 120].find(n => samples.length <= n) ?? KEPT;
   const x = i => width - 2 - (samples.length - 1 - i) *
-    (width - LEFT - 2) / (KEPT - 1);
+    (width - LEFT - 2) / (shown - 1);
   const y = v => height - BOTTOM - v / top * (height - BOTTOM - TOP);
   const parts = [0, top / 2, top].flatMap(v => [
     shape('path', {class: 'grid', d: `M${LEFT} ${y(v)}H${width}`}),
     shape('text', {x: LEFT - 6, y: y(v) + 4, 'text-anchor': 'end'},
       format(v))]);
-  const minutes = Math.round(KEPT * POLL_MS / 60000);
+  const minutes = Math.round(shown * POLL_MS / 60000);
   parts.push(shape('text', {x: LEFT, y: height - 5}, `${minutes} min ago`),
     shape('text', {x: width - 2, y: height - 5, 'text-anchor': 'end'}, 'now'));
   for (const [, style, values] of lines)
