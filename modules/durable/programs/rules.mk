@@ -5,7 +5,7 @@
 
 durable_demo := build/plain/examples/durable/worker \
 	build/plain/examples/durable/producer
-durable_doc += $(wildcard examples/durable/*.c)
+durable_doc += $(wildcard examples/durable/*.c examples/durable/http/*.[mps]*)
 $(durable_demo:%=%.o): own = -Imodules/durable
 $(durable_demo): %: %.o build/plain/libhwt_durable.a build/plain/libhwt.a
 	$(call say,LD)
