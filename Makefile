@@ -56,6 +56,8 @@
 #   make perf-full   hours of them
 #   make perf-durable  delayed tasks beside Celery, beanstalkd, PostgreSQL, in
 #                    10 minutes: PERF='--seconds 1 --only hwt'
+#   make billion     a billion delayed tasks a day, for HOURS=1 or MINUTES=2,
+#                    with kills, and the account: modules/durable/perf
 #
 # Yours to set; what is needed besides is added, never replaced:
 #
