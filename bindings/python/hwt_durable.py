@@ -107,14 +107,17 @@ LATER = _Later()
 
 # due: instead of delay. max_attempts 0: 20. replace: see hwt_durable.h,
 # HWT_DURABLE_REPLACE. expires: it does not begin later than after so many
-# seconds; 0: it does not expire. expires_at: a time, instead.
+# seconds; 0: it does not expire. expires_at: a time, instead. retry_first,
+# retry_factor, retry_most: how long a Retry() waits; 0: 1 s, 2, 10 min.
 Task = collections.namedtuple(
     "Task", "id queue payload delay due max_attempts replace expires"
-    " expires_at", defaults=(b"", 0, None, 0, False, 0, None))
+    " expires_at retry_first retry_factor retry_most",
+    defaults=(b"", 0, None, 0, False, 0, None, 0, 0, 0))
 
 # expires: a time; or None.
 Info = collections.namedtuple(
-    "Info", "state attempts max_attempts generation due queue payload expires")
+    "Info", "state attempts max_attempts generation due queue payload expires"
+    " retry_first retry_factor retry_most")
 
 # last: the time of the last occurrence that was added, next: of the next one;
 # None: there is none yet.
@@ -167,6 +170,9 @@ class _Task(ctypes.Structure):
         ("payload", ctypes.c_char_p),
         ("payload_length", ctypes.c_size_t),
         ("expires_ns", ctypes.c_uint64),
+        ("retry_first_ns", ctypes.c_uint64),
+        ("retry_most_ns", ctypes.c_uint64),
+        ("retry_factor", ctypes.c_double),
         ("reserved", ctypes.c_uint64 * 3),
     ]
 
@@ -208,7 +214,10 @@ class _Info(ctypes.Structure):
         ("queue", ctypes.c_char * 65),
         ("changed_unix_ns", ctypes.c_uint64),
         ("expires_unix_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 7),
+        ("retry_first_ns", ctypes.c_uint64),
+        ("retry_most_ns", ctypes.c_uint64),
+        ("retry_factor", ctypes.c_double),
+        ("reserved", ctypes.c_uint64 * 4),
     ]
 
 
@@ -418,16 +427,18 @@ class Client(_Owner):
     _end = close
 
     def add(self, id, queue, payload=b"", delay=0, *, due=None,
-            max_attempts=0, replace=False, expires=0, expires_at=None):
+            max_attempts=0, replace=False, expires=0, expires_at=None,
+            retry_first=0, retry_factor=0, retry_most=0):
         """True: stored, to be executed after delay or at due. False: it was
         there already, maybe ended, and nothing has changed; so after an error,
         such as ETIMEDOUT, it can be repeated with the same id. replace: takes
         the place of one that has ended. expires: seconds, or expires_at, a
         time: if it has not begun by then, it is a dead letter, and is not
-        executed."""
+        executed. retry_first, retry_factor, retry_most: see Task."""
         return self.add_all(
             [Task(id, queue, payload, delay, due, max_attempts, replace,
-                  expires, expires_at)])[0]
+                  expires, expires_at, retry_first, retry_factor,
+                  retry_most)])[0]
 
     def add_all(self, tasks):
         """At most 512. Of each, in a list: True or False as of add. An Error
@@ -448,7 +459,8 @@ class Client(_Owner):
 
     @staticmethod
     def _task(id, queue, payload=b"", delay=0, due=None, max_attempts=0,
-              replace=False, expires=0, expires_at=None):
+              replace=False, expires=0, expires_at=None, retry_first=0,
+              retry_factor=0, retry_most=0):
         id, payload = _bytes(id), _bytes(payload)
         when, flags = _when(delay, due)
         until, at = _when(expires, expires_at)
@@ -457,7 +469,9 @@ class Client(_Owner):
             max_attempts=max_attempts,
             flags=flags | (_REPLACE if replace else 0) |
             (_EXPIRES_AT if at else 0), payload=payload,
-            payload_length=len(payload), expires_ns=until)
+            payload_length=len(payload), expires_ns=until,
+            retry_first_ns=hwt._to_ns(retry_first),
+            retry_most_ns=hwt._to_ns(retry_most), retry_factor=retry_factor)
 
     def _change(self, function, id, *arguments):
         id = _bytes(id)
@@ -492,7 +506,9 @@ class Client(_Owner):
             State(info.state), info.attempts, info.max_attempts,
             info.generation, info.due_unix_ns / 1e9, info.queue.decode(),
             payload.raw[:info.payload_length],
-            info.expires_unix_ns / 1e9 if info.expires_unix_ns else None)
+            info.expires_unix_ns / 1e9 if info.expires_unix_ns else None,
+            info.retry_first_ns / 1e9, info.retry_factor,
+            info.retry_most_ns / 1e9)
 
     def pause(self, queue):
         """No attempt of the queue's tasks begins until resume(), whoever takes

@@ -103,6 +103,12 @@ class Producer(Space):
         info = self.client.find("b")
         self.assertAlmostEqual(info.expires - info.due, 30, 2)
         self.assertIsNone(self.client.find("c").expires)
+        self.client.add("e", "mail", delay=60, retry_first=9, retry_factor=1.5,
+                        retry_most=60)
+        info = self.client.find("e")
+        self.assertEqual(
+            (info.retry_first, info.retry_factor, info.retry_most),
+            (9, 1.5, 60))
         with self.assertRaises(hwt.Error):
             self.client.add("d", "mail", delay=60, expires=59)
 

@@ -201,7 +201,7 @@ hwt_durable_close(struct hwt_durable *durable)
 /* Adding. */
 
 /* Of the words that item_options writes. */
-#define OPTIONS_LENGTH 80
+#define OPTIONS_LENGTH 160
 
 struct item {
 	uint32_t shard, index; /* of the task, as the caller has it */
@@ -242,6 +242,7 @@ item_options(const struct add *add, struct item *item,
     const struct hwt_durable_task *task)
 {
 	char *to = item->options, *end = to + sizeof(item->options);
+	struct task_retries retries;
 
 	if (add->read_ms != 0)
 		to += snprintf(to, (size_t)(end - to), " occurrence=%" PRIu64,
@@ -252,6 +253,12 @@ item_options(const struct add *add, struct item *item,
 		to += snprintf(to, (size_t)(end - to), " expires-%s=%" PRIu64,
 		    task->flags & HWT_DURABLE_EXPIRES_AT ? "at" : "in",
 		    whole_ms(task->expires_ns));
+	if (task_has_retries(task)) {
+		task_retries(task, &retries);
+		to += snprintf(to, (size_t)(end - to),
+		    " retry=%" PRIu64 ",%" PRIu64 ",%" PRIu64, retries.first_ms,
+		    retries.thousandths, retries.most_ms);
+	}
 	return argument_text(to == item->options ? "" : item->options + 1);
 }
 

@@ -99,6 +99,16 @@ bool words_are_zero(const uint64_t *word, size_t count);
 
 bool task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns);
 
+/* How a task is retried, with the defaults in the place of zeros. */
+struct task_retries {
+	uint64_t first_ms, most_ms, thousandths;
+};
+void task_retries(
+    const struct hwt_durable_task *task, struct task_retries *retries);
+
+/* Whether it says so itself. */
+bool task_has_retries(const struct hwt_durable_task *task);
+
 /* Of a delay, or of a time if flags say so. */
 bool time_is_valid(uint64_t time_ns, uint32_t flags, uint64_t now_ns);
 

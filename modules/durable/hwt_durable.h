@@ -180,6 +180,15 @@ struct hwt_durable_task {
 		uint64_t expires_ns;
 		uint64_t expires_unix_ns; /* with HWT_DURABLE_EXPIRES_AT */
 	};
+	/* How long a retry waits, if its callback does not say that, or never
+	 * came to its end: a random time up to retry_first_ns, then
+	 * retry_factor times as long with each attempt, to retry_most_ns. 1 ms
+	 * to HWT_DURABLE_DELAY_MAX; 0: 1 s. */
+	uint64_t retry_first_ns;
+	/* Not less than retry_first_ns. 0: 10 min, or retry_first_ns if that is
+	 * more. */
+	uint64_t retry_most_ns;
+	double retry_factor; /* 1 to 1000, rounded to 0.001; 0: 2 */
 	uint64_t reserved[3]; /* 0 */
 };
 
@@ -203,7 +212,10 @@ struct hwt_durable_info {
 	char queue[HWT_DURABLE_QUEUE_MAX + 1];
 	uint64_t changed_unix_ns; /* its last change; or when it ended */
 	uint64_t expires_unix_ns; /* 0: it does not expire */
-	uint64_t reserved[7];
+	/* 0: 1 s, 10 min, 2 */
+	uint64_t retry_first_ns, retry_most_ns;
+	double retry_factor;
+	uint64_t reserved[4];
 };
 
 /* Sums over all shards. */
@@ -335,7 +347,8 @@ struct hwt_durable_schedule {
 	const char *zone;
 	uint32_t missed; /* enum hwt_durable_missed */
 	uint32_t flags; /* 0 */
-	/* What is added; its id, time, expires_ns and flags are NULL and 0. */
+	/* What is added; its id, time, expires_ns, retry_... and flags are NULL
+	 * and 0. */
 	struct hwt_durable_task task;
 	uint64_t reserved[4]; /* 0 */
 };
@@ -415,7 +428,7 @@ struct hwt_durable_delivery {
 	uint64_t due_unix_ns;
 	/* For HWT_DURABLE_RETRY: the delay. It is HWT_NEVER at first, which
 	 * stands for an exponential back-off with full jitter: up to 1 s, 2 s,
-	 * 4 s and so on to 10 min. */
+	 * 4 s and so on to 10 min, unless the task says otherwise. */
 	uint64_t *retry_delay_ns;
 	/* A fencing token: greater than that of each attempt before, also of a
 	 * task with the same id whose record has gone. A store that remembers

@@ -127,6 +127,11 @@ public:
 		delay expires_after{};
 		/* Instead of expires_after. */
 		std::optional<time_point> expires{};
+		/* How long a retry waits that does not say it: hwt_durable.h.
+		 */
+		delay retry_first{};
+		delay retry_most{};
+		double retry_factor = 0;
 	};
 
 	struct info {
@@ -139,6 +144,10 @@ public:
 		/* Of an ended task that did not fail: empty. */
 		std::string payload;
 		std::optional<time_point> expires{};
+		/* 0: 1 s, 10 min, 2. */
+		std::chrono::nanoseconds retry_first{};
+		std::chrono::nanoseconds retry_most{};
+		double retry_factor = 0;
 	};
 
 	/* hwt_durable_schedule; every, or a line of cron. */
@@ -560,6 +569,10 @@ public:
 		    std::move(payload)};
 		if (got.expires_unix_ns != 0)
 			found.expires = time_of(got.expires_unix_ns);
+		found.retry_first =
+		    std::chrono::nanoseconds(got.retry_first_ns);
+		found.retry_most = std::chrono::nanoseconds(got.retry_most_ns);
+		found.retry_factor = got.retry_factor;
 		return found;
 	}
 
@@ -773,6 +786,9 @@ private:
 		} else {
 			made.expires_ns = from.expires_after.ns();
 		}
+		made.retry_first_ns = from.retry_first.ns();
+		made.retry_most_ns = from.retry_most.ns();
+		made.retry_factor = from.retry_factor;
 		return made;
 	}
 

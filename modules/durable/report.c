@@ -10,9 +10,6 @@
 
 #include "worker_inside.h"
 
-#define RETRY_FIRST_NS HWT_SEC(1)
-#define RETRY_LAST_NS HWT_SEC(600)
-
 const char *const outcome_name[] = {"done", "retry", "fail", "back"};
 
 static int
@@ -24,30 +21,17 @@ compare_jobs(const void *a, const void *b)
 	return (*x)->shard < (*y)->shard ? -1 : (*x)->shard > (*y)->shard;
 }
 
-/* Full jitter: up to 1 s, 2 s, 4 s and so on to 10 min. */
-static uint64_t
-retry_back_off_ns(uint32_t attempt)
+/* Of a retry that does not say it: "", what the task says. */
+static struct engine_argument
+write_delay(struct job *job)
 {
-	uint64_t most = RETRY_LAST_NS;
+	uint64_t delay_ns = job->sent == RETRY ? job->retry_delay_ns : 0;
 
-	if (attempt <= 10 && RETRY_FIRST_NS << (attempt - 1) < most)
-		most = RETRY_FIRST_NS << (attempt - 1);
-	return random_number() % (most + 1);
-}
-
-/* It stays the same in each repetition. */
-static uint64_t
-job_delay_ns(struct job *job)
-{
-	if (job->sent != RETRY)
-		return 0;
-	if (job->given_up)
-		return retry_back_off_ns(job->delivery.attempt);
-	if (job->retry_delay_ns == HWT_NEVER)
-		job->retry_delay_ns = retry_back_off_ns(job->delivery.attempt);
-	return job->retry_delay_ns < HWT_DURABLE_DELAY_MAX
-	    ? job->retry_delay_ns
-	    : HWT_DURABLE_DELAY_MAX;
+	if (job->sent == RETRY && (job->given_up || delay_ns == HWT_NEVER))
+		return argument_text("");
+	if (delay_ns > HWT_DURABLE_DELAY_MAX)
+		delay_ns = HWT_DURABLE_DELAY_MAX;
+	return argument_number(&job->delay, whole_ms(delay_ns));
 }
 
 /* id fence */
@@ -111,8 +95,7 @@ report_write(struct job_report *report, uint64_t visibility_ns)
 		argument = write_job(argument, job);
 		if (visibility_ns == 0) {
 			*argument++ = write_outcome(job);
-			*argument++ = argument_number(
-			    &job->delay, whole_ms(job_delay_ns(job)));
+			*argument++ = write_delay(job);
 		}
 		call->count = (uint32_t)(argument - call->arg);
 	}

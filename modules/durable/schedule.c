@@ -82,7 +82,7 @@ check(struct hwt_durable *durable, const struct hwt_durable_schedule *schedule)
 	    !name_is_valid(schedule->name, HWT_DURABLE_SCHEDULE_MAX) ||
 	    schedule->task.id != NULL || schedule->task.id_length != 0 ||
 	    schedule->task.delay_ns != 0 || schedule->task.expires_ns != 0 ||
-	    schedule->task.flags != 0)
+	    schedule->task.flags != 0 || task_has_retries(&schedule->task))
 		return -EINVAL;
 	task = schedule->task;
 	task.id = schedule->name;

@@ -74,6 +74,42 @@ expires_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 		task->expires_ns >= task->delay_ns);
 }
 
+void
+task_retries(const struct hwt_durable_task *task, struct task_retries *retries)
+{
+	retries->first_ms =
+	    task->retry_first_ns != 0 ? whole_ms(task->retry_first_ns) : 1000;
+	retries->most_ms =
+	    task->retry_most_ns != 0 ? whole_ms(task->retry_most_ns) : 600000;
+	if (task->retry_most_ns == 0 && retries->most_ms < retries->first_ms)
+		retries->most_ms = retries->first_ms;
+	retries->thousandths = task->retry_factor != 0
+	    ? (uint64_t)(task->retry_factor * 1000 + 0.5)
+	    : 2000;
+}
+
+bool
+task_has_retries(const struct hwt_durable_task *task)
+{
+	return task->retry_first_ns != 0 || task->retry_most_ns != 0 ||
+	    task->retry_factor != 0;
+}
+
+static bool
+retries_are_valid(const struct hwt_durable_task *task)
+{
+	struct task_retries retries;
+
+	/* Also if it is no number. */
+	if (task->retry_factor != 0 &&
+	    !(task->retry_factor >= 1 && task->retry_factor <= 1000))
+		return false;
+	task_retries(task, &retries);
+	return task->retry_first_ns <= HWT_DURABLE_DELAY_MAX &&
+	    task->retry_most_ns <= HWT_DURABLE_DELAY_MAX &&
+	    retries.first_ms <= retries.most_ms;
+}
+
 bool
 task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 {
@@ -82,7 +118,7 @@ task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 	    name_is_valid(task->queue, HWT_DURABLE_QUEUE_MAX) &&
 	    (task->flags & ~TASK_FLAGS) == 0 &&
 	    time_is_valid(task->delay_ns, task->flags, now_ns) &&
-	    expires_is_valid(task, now_ns) &&
+	    expires_is_valid(task, now_ns) && retries_are_valid(task) &&
 	    task->max_attempts <= HWT_DURABLE_ATTEMPTS_MAX &&
 	    task->payload_length <= HWT_DURABLE_PAYLOAD_MAX &&
 	    (task->payload != NULL || task->payload_length == 0) &&
@@ -171,8 +207,12 @@ record_read(struct hwt_durable_info *info, const char *record, size_t length,
 	info->changed_unix_ns = field(record, 48, 8) * NS_PER_MS;
 	memcpy(info->queue, record + RECORD_HEAD, queue_length);
 	end = record + RECORD_HEAD + queue_length;
-	if (options != 0)
+	if (options != 0) {
 		info->expires_unix_ns = field(end, 0, 8) * NS_PER_MS;
+		info->retry_first_ns = field(end, 8, 8) * NS_PER_MS;
+		info->retry_most_ns = field(end, 16, 8) * NS_PER_MS;
+		info->retry_factor = (double)field(end, 24, 4) / 1000;
+	}
 	*payload = end + options;
 	info->payload_length = length - RECORD_HEAD - queue_length - options;
 }

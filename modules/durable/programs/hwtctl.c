@@ -22,6 +22,8 @@ static const char usage[] =
     "  add --queue Q (--in SECONDS | --at UNIX) [--id ID] [--attempts N]\n"
     "      [--payload TEXT | --payload -] [--replace]\n"
     "      [--expires-in SECONDS | --expires-at UNIX]\n"
+    "      [--retry-first SECONDS] [--retry-factor N] "
+    "[--retry-most SECONDS]\n"
     "  add --from FILE|- [--replace]\n"
     "  cancel ID\n"
     "  reschedule ID (--in SECONDS | --at UNIX)\n"
@@ -45,7 +47,7 @@ static const char usage[] =
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
     *replace, *repair, *reset, *expires_in, *expires_at, *every, *cron, *zone,
-    *missed;
+    *missed, *retry_first, *retry_factor, *retry_most;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -70,6 +72,9 @@ static const struct option_row rows[] = {
     {"replace", &replace, true},
     {"expires-in", &expires_in, false},
     {"expires-at", &expires_at, false},
+    {"retry-first", &retry_first, false},
+    {"retry-factor", &retry_factor, false},
+    {"retry-most", &retry_most, false},
     {"reset", &reset, true},
     {"every", &every, false},
     {"cron", &cron, false},
@@ -144,6 +149,31 @@ expires_read(struct hwt_durable_task *task)
 		return;
 	if (task->expires_ns == 0)
 		usage_error("--expires-in, --expires-at: more than 0");
+}
+
+static uint64_t
+retry_time(const char *name, const char *value)
+{
+	uint64_t ns = value != NULL ? option_seconds(name, value) : 0;
+
+	if (value != NULL && (ns == 0 || ns > HWT_DURABLE_DELAY_MAX))
+		usage_error("--%s: more than 0, at most 10 years", name);
+	return ns;
+}
+
+static void
+retries_read(struct hwt_durable_task *task)
+{
+	uint64_t billionths = 0;
+
+	task->retry_first_ns = retry_time("retry-first", retry_first);
+	task->retry_most_ns = retry_time("retry-most", retry_most);
+	if (retry_factor == NULL)
+		return;
+	if (!text_seconds(retry_factor, strlen(retry_factor), &billionths) ||
+	    billionths < HWT_SEC(1) || billionths > HWT_SEC(1000))
+		usage_error("--retry-factor: want 1 to 1000");
+	task->retry_factor = (double)billionths / 1e9;
 }
 
 /* What a walk came to; it has told what the engine refused. */
@@ -332,6 +362,7 @@ add_one(void)
 	option_queue("--queue", queue);
 	time_read(&task);
 	expires_read(&task);
+	retries_read(&task);
 	task.queue = queue;
 	if (attempts != NULL)
 		task.max_attempts = (uint32_t)option_number(
@@ -450,7 +481,8 @@ add_lines(void)
 
 	if (queue != NULL || in != NULL || at != NULL || id != NULL ||
 	    attempts != NULL || payload != NULL || expires_in != NULL ||
-	    expires_at != NULL)
+	    expires_at != NULL || retry_first != NULL || retry_factor != NULL ||
+	    retry_most != NULL)
 		usage_error("--from: options of tasks stand in its lines");
 	feed.name = from;
 	feed.file = strcmp(from, "-") == 0 ? stdin : fopen(from, "re");
@@ -871,7 +903,7 @@ static const struct command {
     {"init", run_init, 0, 0, " shards slots tick retention level repair "},
     {"add", run_add, 0, 0,
 	" queue in at id attempts payload from base64 replace expires-in "
-	"expires-at "},
+	"expires-at retry-first retry-factor retry-most "},
     {"cancel", run_cancel, 1, 1, " base64 "},
     {"reschedule", run_reschedule, 1, 1, " in at base64 "},
     {"show", run_show, 1, 1, " base64 "},

@@ -109,6 +109,37 @@ read_expires_at(struct hwt_durable_task *task, json_t *value)
 }
 
 static const char *
+read_retry_time(uint64_t *ns, json_t *value)
+{
+	return read_seconds(value, ns) && *ns > 0 &&
+		*ns <= HWT_DURABLE_DELAY_MAX
+	    ? NULL
+	    : "\"retry_first\" and \"retry_most\" are seconds, more than 0, "
+	      "up to 10 years";
+}
+
+static const char *
+read_retry_first(struct hwt_durable_task *task, json_t *value)
+{
+	return read_retry_time(&task->retry_first_ns, value);
+}
+
+static const char *
+read_retry_most(struct hwt_durable_task *task, json_t *value)
+{
+	return read_retry_time(&task->retry_most_ns, value);
+}
+
+static const char *
+read_retry_factor(struct hwt_durable_task *task, json_t *value)
+{
+	task->retry_factor = json_number_value(value);
+	return task->retry_factor >= 1 && task->retry_factor <= 1000
+	    ? NULL
+	    : "\"retry_factor\" is 1 to 1000";
+}
+
+static const char *
 read_attempts(struct hwt_durable_task *task, json_t *value)
 {
 	json_int_t attempts = json_integer_value(value);
@@ -154,6 +185,9 @@ static const struct member {
     {"at", TASK_AT, false, false, read_at},
     {"expires_in", TASK_EXPIRES, false, false, read_expires},
     {"expires_at", TASK_EXPIRES, false, false, read_expires_at},
+    {"retry_first", TASK_RETRY_FIRST, false, false, read_retry_first},
+    {"retry_factor", TASK_RETRY_FACTOR, false, false, read_retry_factor},
+    {"retry_most", TASK_RETRY_MOST, false, false, read_retry_most},
     {"attempts", TASK_ATTEMPTS, false, false, read_attempts},
     {"payload", TASK_PAYLOAD, true, false, read_payload},
     {"payload_base64", TASK_PAYLOAD, true, true, read_payload},

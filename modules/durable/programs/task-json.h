@@ -2,9 +2,10 @@
 /*
  * Tasks as objects of JSON, in lines of hwtctl add --from and in bodies of
  * HTTP: "queue", and "in" or "at" (seconds, to the microsecond); and, if they
- * are given, "id", "attempts", "payload", "replace", and "expires_in" or
- * "expires_at". In the place of id and payload, "id_base64" and
- * "payload_base64" take any bytes. No other member, none twice.
+ * are given, "id", "attempts", "payload", "replace", "expires_in" or
+ * "expires_at", "retry_first", "retry_factor" and "retry_most". In the place of
+ * id and payload, "id_base64" and "payload_base64" take any bytes. No other
+ * member, none twice.
  */
 #ifndef HWT_DURABLE_TASK_JSON_H
 #define HWT_DURABLE_TASK_JSON_H
@@ -23,8 +24,11 @@ enum {
 	TASK_PAYLOAD = 32,
 	TASK_REPLACE = 64,
 	TASK_EXPIRES = 128,
+	TASK_RETRY_FIRST = 256,
+	TASK_RETRY_FACTOR = 512,
+	TASK_RETRY_MOST = 1024,
 	TASK_TIME = TASK_IN | TASK_AT,
-	TASK_ALL = 255
+	TASK_ALL = 2047
 };
 
 /* What the text has, which the caller frees with json_decref. NULL: error says

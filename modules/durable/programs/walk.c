@@ -142,6 +142,12 @@ record_write(FILE *file, const char *id, size_t id_length,
 	if (info->expires_unix_ns != 0)
 		(void)fprintf(file, ",\"expires_ms\":%" PRIu64,
 		    info->expires_unix_ns / NS_PER_MS);
+	if (info->retry_first_ns != 0)
+		(void)fprintf(file,
+		    ",\"retry_first_ms\":%" PRIu64 ",\"retry_factor\":%.15g"
+		    ",\"retry_most_ms\":%" PRIu64,
+		    info->retry_first_ns / NS_PER_MS, info->retry_factor,
+		    info->retry_most_ns / NS_PER_MS);
 }
 
 bool

@@ -3,7 +3,8 @@
 --
 -- add, then id queue mode time attempts payload options for each task; options
 -- are words with a space between them: replace; expires-in=MS or expires-at=MS;
--- occurrence=READ. Nothing is stored unless all of it is sound.
+-- retry=MS,THOUSANDTHS,MS; occurrence=READ. Nothing is stored unless all of it
+-- is sound.
 --
 -- An OCCURRENCE of a schedule has the id NAME@TIME, and is due at that time. It
 -- is stored once for good: P:o:NAME has the time of the last one that was added
@@ -37,6 +38,16 @@ local function read_occurrence(task, text, at)
 		(tonumber(ARGV[1]) or read) - read <= READ_MAX
 end
 
+-- The first delay, the factor, the most.
+local function read_retries(task, text)
+	local first, factor, most = match(text, "^(%d+),(%d+),(%d+)$")
+	task.first = whole(first or "", 0, WHOLE_MAX)
+	task.factor = whole(factor or "", 0, WHOLE_MAX)
+	task.most = whole(most or "", 0, WHOLE_MAX)
+	return task.first and task.factor and task.most and
+		are_retries(task.first, task.factor, task.most)
+end
+
 -- Whether the word is one of the options.
 local function read_option(task, word, at)
 	local name, value = match(word, "^([a-z-]+)=?(.*)$")
@@ -47,6 +58,8 @@ local function read_option(task, word, at)
 			read_expires(task, sub(name, -2), value, at)
 	elseif name == "occurrence" then
 		return read_occurrence(task, value, at)
+	elseif name == "retry" then
+		return not task.first and read_retries(task, value)
 	else
 		return false
 	end
@@ -62,7 +75,7 @@ local function read_options(task, at)
 			return false
 		end
 	end
-	if task.expires then
+	if task.expires or task.first then
 		set_options(task)
 	end
 	return true

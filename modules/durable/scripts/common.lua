@@ -39,6 +39,8 @@ local DELAY_MAX = 315360000000 -- 10 years
 local DUE_MAX = 281474976710655 -- 2^48 - 1: what a member of a bucket can say
 local NEVER = WHOLE_MAX -- as a time
 local DAY = 86400000
+local FIRST, FACTOR, MOST = 1000, 2000, 600000 -- of retries: see back_off()
+local FACTOR_MIN, FACTOR_MAX = 1000, 1000000 -- thousandths
 local QUEUE_MAX, ID_MAX = 64, 64
 local HEAD_MAX = HEADER + QUEUE_MAX + OPTIONS -- of a record: before the payload
 local SCHEDULE_MAX = 43 -- and @2027-01-31T00:00:00Z make an id
@@ -346,8 +348,13 @@ end
 
 -- What a task says of itself; a record without options says none of it.
 local function set_options(task)
-	task.options = struct.pack(OPTIONS_LAYOUT, task.expires or 0, 0, 0, 0,
-		0)
+	task.options = struct.pack(OPTIONS_LAYOUT, task.expires or 0,
+		task.first or 0, task.most or 0, task.factor or 0, 0)
+end
+
+local function are_retries(first, factor, most)
+	return first >= 1 and first <= most and most <= DELAY_MAX and
+		factor >= FACTOR_MIN and factor <= FACTOR_MAX
 end
 
 -- Whether the options can be read.
@@ -355,10 +362,14 @@ local function get_options(task, text)
 	if #text ~= OPTIONS then
 		return false
 	end
-	local expires = struct.unpack(OPTIONS_LAYOUT, text)
+	local expires, first, most, factor = struct.unpack(OPTIONS_LAYOUT, text)
 	task.options = text
 	task.expires = expires > 0 and expires or nil
-	return expires <= DUE_MAX
+	if first > 0 then
+		task.first, task.most, task.factor = first, most, factor
+	end
+	return expires <= DUE_MAX and
+		(first == 0 or are_retries(first, factor, most))
 end
 
 -- Whether an attempt that begins now begins too late.
@@ -662,6 +673,15 @@ local function again(id, task, due, why)
 	end
 	place(id, task, due)
 	save(id, task)
+end
+
+-- For how long a retry waits, if nobody says how long: full jitter, up to the
+-- first delay, that times the factor, and so on to the most. A power that is
+-- too large for a number is infinite, and the most is less.
+local function back_off(task)
+	local longest = (task.first or FIRST) *
+		((task.factor or FACTOR) / 1000) ^ (task.attempts - 1)
+	return floor(math.random() * min(longest, task.most or MOST))
 end
 
 -- An attempt that its worker has called nobody for, and whose lease has ended,

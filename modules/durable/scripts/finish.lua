@@ -3,7 +3,8 @@
 --
 -- finish, then id fence outcome delay for each. After retry and fail, a space
 -- and the name of the worker may follow, and a space and what it says: that is
--- kept if the task becomes a dead letter by this.
+-- kept if the task becomes a dead letter by this. A retry without a delay waits
+-- for as long as the task says.
 
 local PER_TASK = 4
 local WHY_MAX = 64 + 1 + 1024
@@ -23,7 +24,8 @@ local function check(at)
 	return not is_id(ARGV[at]) and "id" or
 		not whole(ARGV[at + 1], 1, WHOLE_MAX) and "fence" or
 		not read_outcome(ARGV[at + 2]) and "outcome" or
-		not whole(ARGV[at + 3], 0, DELAY_MAX) and "delay" or
+		not whole(ARGV[at + 3], 0, DELAY_MAX) and (ARGV[at + 3] ~= "" or
+			sub(ARGV[at + 2], 1, 5) ~= "retry") and "delay" or
 		ARGV[at + 2] == "back" and ARGV[at + 3] ~= "0" and "delay" or
 		nil
 end
@@ -43,6 +45,12 @@ local function place_of(i)
 	return 3 + (i - 1) * PER_TASK
 end
 
+-- The fence is another one for each attempt.
+local function delay_of(task)
+	math.randomseed(task.fence % 2147483647)
+	return back_off(task)
+end
+
 local function apply(id, task, outcome, delay, why)
 	over[#over + 1] = id
 	changed = true
@@ -52,7 +60,7 @@ local function apply(id, task, outcome, delay, why)
 		again(id, task, task.due, why)
 	elseif outcome == "retry" then
 		count("retried", 1)
-		again(id, task, due_after(delay), why)
+		again(id, task, due_after(delay or delay_of(task)), why)
 	elseif outcome == "fail" then
 		bury(id, task, why, true)
 	else

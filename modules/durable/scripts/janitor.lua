@@ -4,7 +4,6 @@
 -- janitor limit random
 
 local GRACE = 10000 -- ms after a pause, in which leases can be extended
-local BACK_OFF, BACK_OFF_MAX = 1000, 600000
 local SLOTS_MAX = 64 -- that a call scans
 local KEYS_PER_TASK = 8 -- of the walk over all records
 local QUEUES = 32 -- that a call looks at
@@ -15,14 +14,6 @@ local LOST = "- the lease ended: nothing was heard of its worker"
 local fly
 local walk -- the cursor of the walk
 
-local function back_off(attempts)
-	local longest = BACK_OFF_MAX
-	if attempts <= 10 then
-		longest = min(longest, BACK_OFF * 2 ^ (attempts - 1))
-	end
-	return floor(math.random() * longest)
-end
-
 -- The attempt counts, unless its worker says later that it has called nobody.
 local function end_lease(id)
 	local task = load(id)
@@ -31,7 +22,7 @@ local function end_lease(id)
 	elseif task.state == RUNNING then
 		count("expired", 1)
 		task.doubt, task.doubt_before = task.fence, task.doubt
-		again(id, task, due_after(back_off(task.attempts)), LOST)
+		again(id, task, due_after(back_off(task)), LOST)
 		return 1
 	end
 	return 0

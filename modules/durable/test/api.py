@@ -332,7 +332,14 @@ class Tasks(Api):
             "queue": "q", "in": 60, "expires_in": 90})
         shown = self.show("b")
         self.assertEqual(shown["expires_ms"] - shown["due_ms"], 30000)
+        self.send("PUT", task_path("d"), {
+            "queue": "q", "in": 60, "retry_first": 9, "retry_factor": 1.5,
+            "retry_most": 60})
+        shown = self.show("d")
+        self.assertEqual((shown["retry_first_ms"], shown["retry_factor"],
+                          shown["retry_most_ms"]), (9000, 1.5, 60000))
         for wrong in ({"expires_in": 59}, {"expires_in": 0},
+                      {"retry_first": 9, "retry_most": 8},
                       {"expires_in": 9, "expires_at": 4e9}):
             self.refused(400, "EINVAL", "PUT", task_path("c"), json.dumps(
                 {"queue": "q", "in": 60, **wrong}).encode(),

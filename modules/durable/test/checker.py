@@ -45,11 +45,11 @@ class Record:
          self.changed) = LAYOUT.unpack_from(data)
         self.queue = data[LAYOUT.size:LAYOUT.size + length]
         rest = data[LAYOUT.size + length:]
-        self.expires = 0
+        self.expires, self.retries = 0, [0, 0, 0]
         if kind == 3:
             if len(rest) < OPTIONS.size:
                 raise ValueError("options")
-            self.expires, *_ = OPTIONS.unpack_from(rest)
+            self.expires, *self.retries, _ = OPTIONS.unpack_from(rest)
             rest = rest[OPTIONS.size:]
         self.payload = rest
         self.has_entry = state >= 16  # of before, which was left
@@ -64,6 +64,7 @@ class Record:
         used_up = self.attempts >= self.max_attempts
         if self.generation < 1 or self.slot >= slots or \
                 self.due >= 2 ** 48 or self.expires >= 2 ** 48 or \
+                any(self.retries) and 0 in self.retries or \
                 self.state == "delivered" or \
                 self.attempts > self.max_attempts or \
                 self.fence > 2 ** 53 or \

@@ -133,6 +133,14 @@ what_a_task_says_of_itself_is_found()
 	CHECK(f.tasks.add(task));
 	auto found = f.tasks.find("c");
 	CHECK(*found->expires == found->due + 1min);
+	task.id = "d";
+	task.retry_first = 9s;
+	task.retry_factor = 1.5;
+	task.retry_most = 1min;
+	CHECK(f.tasks.add(task));
+	found = f.tasks.find("d");
+	CHECK(found->retry_first == 9s && found->retry_most == 1min);
+	CHECK(found->retry_factor == 1.5);
 }
 
 static void

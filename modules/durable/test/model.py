@@ -52,13 +52,15 @@ def require(condition, *what):
 class Task:
     """What a record must say."""
 
-    def __init__(self, queue, due, max_attempts, payload, expires=0):
+    def __init__(self, queue, due, max_attempts, payload, expires=0,
+                 retries=(0, 0, 0)):
         self.state = "pending"
         self.queue = queue
         self.due = due
         self.max_attempts = max_attempts
         self.payload = payload
         self.expires = expires
+        self.retries = retries  # first, most, factor in thousandths
         self.attempts = 0
         self.generation = 1
         self.fence = 0
@@ -70,11 +72,12 @@ class Task:
     def is_like(self, record):
         return (self.state, self.queue, self.due, self.max_attempts,
                 self.payload, self.attempts, self.generation,
-                self.fence, self.doubts, self.expires) == (
+                self.fence, self.doubts, self.expires,
+                list(self.retries)) == (
                     record.state, record.queue.decode(), record.due,
                     record.max_attempts, record.payload.decode(),
                     record.attempts, record.generation, record.fence,
-                    record.doubts, record.expires)
+                    record.doubts, record.expires, record.retries)
 
     def is_expired(self, now):
         return 0 < self.expires < now
@@ -115,7 +118,8 @@ class World:
 
     def do_add(self, now, records, tasks):
         results = []
-        for name, queue, due, attempts, payload, replace, expires in tasks:
+        for (name, queue, due, attempts, payload, replace,
+             *options) in tasks:
             there = self.tasks.get(name)
             if there and (not replace or there.state not in (
                     "succeeded", "failed", "cancelled")):
@@ -123,8 +127,9 @@ class World:
                 continue
             results.append(0)
             self.added += 1
-            self.tasks[name] = Task(queue, due, attempts, payload, expires)
-            self.format = 3 if expires else self.format
+            self.tasks[name] = Task(queue, due, attempts, payload, *options)
+            if options != [0, (0, 0, 0)]:
+                self.format = 3
             if there:
                 self.tasks[name].generation = there.generation + 1
                 self.dropped += there.state == "failed"
@@ -285,9 +290,9 @@ class World:
         return task and (task.state, task.fence) == ("running", fence)
 
     def do_finish(self, now, records, finishes):
-        return [self.finish(now, *each) for each in finishes]
+        return [self.finish(now, records, *each) for each in finishes]
 
-    def finish(self, now, name, fence, outcome, delay):
+    def finish(self, now, records, name, fence, outcome, delay):
         task = self.tasks.get(name)
         if not self.is_running(name, fence):
             if outcome == "back":
@@ -307,9 +312,22 @@ class World:
             self.given_back += 1
         elif task.attempts == task.max_attempts:
             task.state, task.said = "failed", False
+        elif delay == "":
+            task.state = "pending"
+            self.back_off(self.base, task, records[name])
         else:
             task.state, task.due = "pending", self.base + delay
         return 0
+
+    @staticmethod
+    def back_off(now, task, record):
+        """By any time up to what the task says."""
+        first, most, factor = task.retries if task.retries[0] else (
+            1000, 600000, 2000)
+        longest = min(most, first * (factor / 1000) ** (task.attempts - 1))
+        require(now <= record.due <= now + longest, "back-off",
+                record.due - now, "after", task.attempts)
+        task.due = record.due
 
     def do_extend(self, now, records, visibility, extends):
         results = []
@@ -347,10 +365,7 @@ class World:
             task.state, task.said = "failed", False
             return
         task.state = "pending"
-        longest = min(600000, 1000 * 2 ** (task.attempts - 1))
-        require(now <= record.due <= now + longest, "back-off",
-                record.due - now, "after", task.attempts)
-        task.due = record.due
+        World.back_off(now, task, record)
 
     def do_dead(self, now, records, verb, name):
         if self.state_of(name) != "failed":
@@ -579,8 +594,13 @@ class Run:
             option, expires = self.expires(mode, when, due)
             words += [name, queue, mode, when, attempts, payload,
                       " ".join(["replace"] * replace + option)]
-            tasks.append(
-                (name, queue, due, attempts, payload, replace, expires))
+            retries = self.random.choice(
+                [(0, 0, 0)] * 4 + [(50, 5000, 1500), (1, 1, 1000)])
+            if retries[0]:
+                words[-1] = " ".join(filter(None, [
+                    words[-1], "retry={0},{2},{1}".format(*retries)]))
+            tasks.append((name, queue, due, attempts, payload, replace,
+                          expires, retries))
         if self.random.random() < 0.1:
             bad = self.random.randrange(len(tasks))
             words[bad * 7 + 3] = self.random.choice(
@@ -639,6 +659,8 @@ class Run:
             outcome = self.random.choice(
                 ["done", "done", "retry", "retry", "fail", "back"])
             delay = 0 if outcome == "back" else self.delay()
+            if outcome == "retry" and self.random.random() < 0.5:
+                delay = ""
             name = self.name("running")
             items.append((*self.attempt_of(name), outcome, delay))
         self.call("finish", sum(items, ()), (items,))

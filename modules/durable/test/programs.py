@@ -325,7 +325,15 @@ class Hwtctl(Programs):
         self.assertEqual(self.show("at")["expires_ms"], until * 1000 + 250)
         self.assertNotIn("expires_ms", self.show(
             self.add("--queue=q", "--in=60")))
+        self.add("--queue=q", "--in=60", "--id=retry", "--retry-first=9",
+                 "--retry-factor=1.5", "--retry-most=60")
+        shown = self.show("retry")
+        self.assertEqual((shown["retry_first_ms"], shown["retry_factor"],
+                          shown["retry_most_ms"]), (9000, 1.5, 60000))
         for wrong in (["--expires-in=0"], ["--expires-in=x"],
+                      ["--retry-factor=0.9"], ["--retry-factor=nan"],
+                      ["--retry-factor=1000.1"], ["--retry-first=0"],
+                      ["--retry-most=315360001"],
                       ["--expires-in=9", "--expires-at=4000000000"]):
             self.ctl("add", "--queue=q", "--in=60", *wrong, status=USAGE)
         said = self.ctl("add", "--queue=q", "--in=60", "--expires-in=59",
@@ -858,6 +866,10 @@ class From(Programs):
             b'{"queue":"q","in":1,"id_base64":"a"}',
             b'{"queue":"q","in":1,"attempts":0}',
             b'{"queue":"q","in":1,"expires_in":0}',
+            b'{"queue":"q","in":1,"retry_first":0}',
+            b'{"queue":"q","in":1,"retry_most":315360001}',
+            b'{"queue":"q","in":1,"retry_factor":0.5}',
+            b'{"queue":"q","in":1,"retry_factor":"2"}',
             b'{"queue":"q","in":1,"expires_in":"9"}',
             b'{"queue":"q","in":1,"expires_in":9,"expires_at":4e9}',
             b'{"queue":"q","in":1,"attempts":1001}',

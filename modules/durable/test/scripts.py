@@ -534,6 +534,55 @@ class Options(Case):
         self.assertEqual(self.call("reschedule", "x", "in", 50), 0)
         self.assertEqual(self.record().expires, START + 50)
 
+    def delays(self, act, flag, attempts, tasks=64):
+        """After how many ms tasks are due again by that, from when they are
+        taken for the first, second and so on time."""
+        names = [f"x{each}" for each in range(tasks)]
+        for each in names:
+            self.add(each, attempts=1000, flag=flag)
+        for attempt in range(attempts):
+            self.pump_all()
+            begun = self.engine.clock.ms + act(
+                [held(task) for task in self.take(limit=tasks)])
+            dues = [self.record(each).due for each in names]
+            yield sorted(due - begun for due in dues)
+            self.move(max(dues) + 1 - self.engine.clock.ms)
+
+    def retry(self, taken):
+        self.call("finish", *sum(([*each, "retry", ""] for each in taken),
+                                 []))
+        return 0
+
+    def crash(self, taken):
+        self.move(LEASE)
+        self.janitor(random=self.engine.clock.ms)
+        return LEASE
+
+    def test_a_retry_waits_for_as_long_as_the_task_says(self):
+        for act in (self.retry, self.crash):
+            for flag, longest in (
+                    ("", [1000, 2000, 4000]),
+                    ("retry=200,3000,900", [200, 600, 900, 900]),
+                    ("retry=200,1000,900", [200, 200, 200]),
+                    (f"retry={YEARS},1000000,{YEARS}", [YEARS])):
+                self.setUp()
+                delays = self.delays(act, flag, len(longest))
+                for most, told in zip(longest, delays):
+                    with self.subTest(flag=flag, most=most):
+                        self.assertLess(told[0], most / 4)
+                        self.assertGreater(told[-1], most * 3 / 4)
+                        self.assertLessEqual(told[-1], most)
+                        self.assertGreater(len(set(told)), 32)
+
+    def test_a_power_that_is_no_number_is_the_most(self):
+        self.add(attempts=1000, flag=f"retry=9,1000000,{YEARS}")
+        self.pump()
+        self.take()
+        key = self.space.key(0, "r:x")
+        self.client("SETRANGE", key, 2, struct.pack("<H", 999))
+        self.finish(outcome="retry", delay="")
+        self.assertGreater(self.record().due, START + YEARS / 1000)
+
     def test_it_goes_with_what_is_replaced(self):
         self.add(flag="expires-in=50")
         self.call("cancel", "x")
@@ -660,7 +709,10 @@ def bad_tasks():
         "0", " ", " replace", "replace ", "replace expires-in=", "expires=9",
         "expires-in=9 expires-in=9", "expires-in=9 expires-at=" + str(START),
         "expires-in=4", f"expires-in={YEARS + 1}",
-        f"expires-at={START + YEARS + 1}", "replace\0"], 1)
+        f"expires-at={START + YEARS + 1}", "replace\0",
+        "retry=1,2000", "retry=0,2000,5", "retry=5,2000,4", "retry=1,999,5",
+        "retry=1,1000001,5", f"retry=1,2000,{YEARS + 1}", "retry=1,,5",
+        "retry=1,2000,5 retry=1,2000,5", "retry=1,2000,5,", "retry"], 1)
     yield from with_bad(
         TASK, 6, ["expires-in=" + text for text in NOT_NUMBERS
                   if isinstance(text, str)], 1)
@@ -680,6 +732,8 @@ def bad_finishes():
     yield from with_bad(one, 2, ["", "Done", "doneX", "0"], 1)
     yield from with_bad(one, 3, NOT_NUMBERS + [YEARS + 1], 1)
     yield 1, ["x", "1", "back", "1"]
+    for outcome in ("done", "fail", "back"):
+        yield 1, ["x", "1", outcome, ""]
     yield 2, one + ["x", "1", "back", "x"]
     yield 0, one[:3]
     yield 0, one + ["x"]

@@ -2,6 +2,7 @@
 /* produce: add, cancel, reschedule, get, stats; and their limits. */
 #include "modules/durable/test/spec/durable.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,13 @@ Test(whole, one_bad_task_among_good_ones_stores_nothing)
 	WITH(flags, HWT_DURABLE_EXPIRES_AT); /* and no time */
 	WITH(expires_ns, HWT_DURABLE_DELAY_MAX + 1);
 	WITH(expires_ns, HWT_NEVER);
+	WITH(retry_first_ns, HWT_DURABLE_DELAY_MAX + 1);
+	WITH(retry_most_ns, HWT_NEVER);
+	WITH(retry_most_ns, HWT_MS(999)); /* less than the first */
+	WITH(retry_factor, 0.999);
+	WITH(retry_factor, 1000.1);
+	WITH(retry_factor, -2);
+	WITH(retry_factor, NAN);
 	task.payload = payload;
 	task.payload_length = sizeof(payload);
 	assert_refused(task, "payload_length");
@@ -246,6 +254,40 @@ Test(produce, what_a_task_says_of_itself_can_be_got)
 	assert_rc(add_one(&place, "c"), 0);
 	assert_rc(hwt_durable_get(place.durable, "c", 1, &info, NULL, 0), 0);
 	assert_u64(info.expires_unix_ns, 0);
+	assert_u64(info.retry_first_ns, 0);
+	place_close(&place);
+}
+
+Test(produce, how_a_task_is_retried_can_be_got)
+{
+	static const struct {
+		double factor, told;
+		uint64_t first_ns, most_ns, first_ms, most_ms;
+	} rows[] = {
+	    {0, 2, HWT_MS(7), 0, 7, 600000},
+	    {1.5006, 1.501, 0, 0, 1000, 600000},
+	    {1000, 1000, 0, HWT_SEC(1) + 1, 1000, 1001},
+	    {1, 1, HWT_DURABLE_DELAY_MAX, 0, 315360000000, 315360000000},
+	};
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+	size_t i;
+
+	place_open(&place, NULL);
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		task.id = &"abcd"[i];
+		task.id_length = 1;
+		task.retry_factor = rows[i].factor;
+		task.retry_first_ns = rows[i].first_ns;
+		task.retry_most_ns = rows[i].most_ns;
+		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+		assert_rc(
+		    hwt_durable_get(place.durable, task.id, 1, &info, NULL, 0),
+		    0);
+		cr_assert(info.retry_factor == rows[i].told);
+		assert_u64(info.retry_first_ns, HWT_MS(rows[i].first_ms));
+		assert_u64(info.retry_most_ns, HWT_MS(rows[i].most_ms));
+	}
 	place_close(&place);
 }
 

@@ -97,6 +97,8 @@ Test(schedule, bad_ones_are_refused)
 	BAD(task.id, "x");
 	BAD(task.id_length, 1);
 	BAD(task.delay_ns, 1);
+	BAD(task.expires_ns, 1);
+	BAD(task.retry_first_ns, HWT_SEC(2));
 	BAD(task.flags, HWT_DURABLE_AT);
 	BAD(task.queue, NULL);
 	BAD(task.queue, "a b");
