@@ -668,11 +668,12 @@ def _say(given, error):
 
 
 class Worker(_Owner):
-    """Executes the tasks of a queue until stop(): calls callable with a
-    Delivery; when it returns, the task is done. visibility: if the worker is
-    not heard of for so many seconds, others execute its tasks; 0: 30.
-    run_limit: an attempt that takes longer is given up; 0: none is.
-    outstanding: so many tasks it has at most without an outcome; 0: 4096."""
+    """Executes the tasks of a queue, or of a list of queues, which take turns,
+    until stop(): calls callable with a Delivery; when it returns, the task is
+    done. visibility: if the worker is not heard of for so many seconds, others
+    execute its tasks; 0: 30. run_limit: an attempt that takes longer is given
+    up; 0: none is. outstanding: so many tasks it has at most without an
+    outcome; 0: 4096."""
 
     def __init__(self, client, queue, callable, *, threads=1, visibility=0,
                  run_limit=0, outstanding=0):
@@ -680,7 +681,10 @@ class Worker(_Owner):
         self._client = client
         self._number = next(_numbers)
         options = _WorkerOptions(
-            queue=_word(queue), callback=_execute, ctx=self._number,
+            queue=_word(
+                queue if isinstance(queue, (str, bytes))
+                else ",".join(queue)),
+            callback=_execute, ctx=self._number,
             threads=threads, visibility_ns=hwt._to_ns(visibility),
             run_limit_ns=hwt._to_ns(run_limit), outstanding_max=outstanding)
         _callables[self._number] = callable

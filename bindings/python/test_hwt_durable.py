@@ -165,6 +165,13 @@ class Producer(Space):
         last = self.client.schedules("tick")[0].last
         self.assertGreaterEqual(last or math.inf, tasks[0].due)
 
+    def test_a_worker_may_have_several_queues(self):
+        with hwt_durable.Scheduler(self.client), hwt_durable.Worker(
+                self.client, ["a", "b"], lambda task: None):
+            for id in "ab":
+                self.client.add(id, id)
+                self.assertEqual(self.wait_for(id), State.SUCCEEDED)
+
     def test_errors(self):
         for bad in ({"delay": -1}, {"due": math.nan}, {"queue": "a\0b"}):
             with self.assertRaises(ValueError):

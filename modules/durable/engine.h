@@ -162,23 +162,24 @@ struct engine_subscription;
 
 #define HINT_EVERY_SHARD UINT32_MAX
 
-/* channel is "due", or "work:QUEUE" for hints. Connects: blocks up to wait's
- * timeout. */
+/* channel is "due", or "work:QUEUE,QUEUE..." for hints. Connects: blocks up to
+ * wait's timeout. */
 int engine_subscription_open(struct engine_subscription **subscription,
     struct engine *engine, const char *channel, const struct engine_wait *wait);
 
-/* Waits for the next hint, from now on; nothing if it does already, or on a
- * channel. Does not block for longer than wait's timeout. */
+/* Waits for the next hint, from now on, for any of the queues, the one behind
+ * that of the last hint first; nothing if it does already, or on a channel.
+ * Does not block for longer than wait's timeout. */
 int engine_subscription_wait(struct engine_subscription *subscription,
     struct engine *engine, const struct engine_wait *wait);
 
 /* Readable when there is something to read. */
 int engine_subscription_fd(const struct engine_subscription *subscription);
 
-/* Does not block. 1: *shard was notified, or HINT_EVERY_SHARD. 0: nothing.
- * Otherwise the connection is lost: close it. */
+/* Does not block. 1: *shard was notified, or HINT_EVERY_SHARD, of queue *queue
+ * of the list. 0: nothing. Otherwise the connection is lost: close it. */
 int engine_subscription_read(
-    struct engine_subscription *subscription, uint32_t *shard);
+    struct engine_subscription *subscription, uint32_t *queue, uint32_t *shard);
 
 void engine_subscription_close(struct engine_subscription *subscription);
 

@@ -88,6 +88,7 @@ struct hwt_durable_worker;
 /* The limits. */
 #define HWT_DURABLE_ID_MAX 64 /* bytes of an id, any; at least 1 */
 #define HWT_DURABLE_QUEUE_MAX 64 /* of [A-Za-z0-9._-]; at least 1 */
+#define HWT_DURABLE_QUEUES_MAX 16 /* of a worker */
 #define HWT_DURABLE_SPACE_MAX 32 /* of [A-Za-z0-9._-]; at least 1 */
 #define HWT_DURABLE_PAYLOAD_MAX 65536 /* bytes, any */
 #define HWT_DURABLE_ATTEMPTS_MAX 1000
@@ -491,6 +492,8 @@ int hwt_durable_finish_error(struct hwt_durable_token token, int outcome,
     uint64_t delay_ns, const char *text, size_t length);
 
 struct hwt_durable_worker_options {
+	/* One, or up to 16 with commas between, "mail,sms". They take turns: a
+	 * backlog of one does not delay the others. */
 	const char *queue;
 	hwt_durable_callback *callback;
 	void *ctx;

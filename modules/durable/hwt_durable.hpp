@@ -293,7 +293,8 @@ public:
 		std::uint64_t outstanding_max = 0;
 	};
 
-	/* Executes the tasks of a queue until it is destroyed. */
+	/* Executes the tasks of a queue until it is destroyed; or of several,
+	 * "mail,sms": hwt_durable_worker_options. */
 	class worker {
 	public:
 		template <class F>

@@ -235,7 +235,7 @@ job_read(struct job *job, const struct redisReply *reply)
 
 /* NULL: what was taken cannot be held; its lease will end. */
 struct job *
-job_make(struct hwt_durable_worker *worker, uint32_t shard,
+job_make(struct hwt_durable_worker *worker, const char *queue, uint32_t shard,
     const struct redisReply *reply, uint64_t asked_ns)
 {
 	struct job *job = NULL;
@@ -254,7 +254,7 @@ job_make(struct hwt_durable_worker *worker, uint32_t shard,
 	job->lease_ns = asked_ns + worker->visibility_ns;
 	job->retry_delay_ns = HWT_NEVER;
 	job->delivery.retry_delay_ns = &job->retry_delay_ns;
-	job->delivery.queue = worker->queue;
+	job->delivery.queue = queue;
 	TAILQ_INSERT_TAIL(&worker->held, job, held);
 	return job;
 }
@@ -278,7 +278,7 @@ job_check(struct job *job)
 		return;
 	engine_log(worker->loop.engine, LOG_WARNING,
 	    "an attempt of queue %s takes longer than run_limit_ns",
-	    worker->queue);
+	    job->delivery.queue);
 	job_end(job, RETRY);
 }
 

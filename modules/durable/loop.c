@@ -143,7 +143,7 @@ loop_connect(struct loop *loop)
 		    "no hints, it polls once a second: %s", error_says(error));
 	if (error == 0) {
 		loop->back_off_ns = 0;
-		loop->notify(loop->ctx, EVERY_SHARD);
+		loop->notify(loop->ctx, EVERY_QUEUE, EVERY_SHARD);
 		return;
 	}
 	(void)loop_after(loop, &loop->reconnect, loop_reconnect, loop,
@@ -162,15 +162,15 @@ loop_lose_subscription(struct loop *loop)
 static void
 loop_listen(struct loop *loop)
 {
-	uint32_t shard;
+	uint32_t queue, shard;
 	int result = 0;
 
 	if (loop->subscription == NULL && loop->may_connect)
 		loop_connect(loop);
 	while (loop->subscription != NULL &&
-	    (result = engine_subscription_read(loop->subscription, &shard)) ==
-		1)
-		loop->notify(loop->ctx, shard);
+	    (result = engine_subscription_read(
+		 loop->subscription, &queue, &shard)) == 1)
+		loop->notify(loop->ctx, queue, shard);
 	if (result < 0)
 		loop_lose_subscription(loop);
 }
@@ -192,7 +192,7 @@ loop_look(struct loop *loop)
 {
 	loop->must_poll = false;
 	loop->may_connect = true;
-	loop->notify(loop->ctx, EVERY_SHARD);
+	loop->notify(loop->ctx, EVERY_QUEUE, EVERY_SHARD);
 }
 
 void

@@ -15,6 +15,7 @@
 
 /* As a shard: all of them, since messages may have been missed. */
 #define EVERY_SHARD HINT_EVERY_SHARD
+#define EVERY_QUEUE UINT32_MAX
 
 struct loop {
 	struct engine *engine;
@@ -33,7 +34,8 @@ struct loop {
 	bool expects;
 	int wake_fd; /* readable: somebody has something for the thread */
 	int hurry_fd; /* readable for good: calls are to end */
-	void (*notify)(void *ctx, uint32_t shard);
+	/* A shard; and of which queue, for hints. */
+	void (*notify)(void *ctx, uint32_t queue, uint32_t shard);
 	void *ctx;
 };
 

@@ -127,11 +127,12 @@ rest_is_over(hwt_timeout timeout, void *arg)
 }
 
 static void
-scheduler_notify(void *ctx, uint32_t shard)
+scheduler_notify(void *ctx, uint32_t queue, uint32_t shard)
 {
 	struct hwt_durable_scheduler *scheduler = ctx;
 	uint32_t i;
 
+	(void)queue;
 	if (shard == EVERY_SHARD) {
 		scheduler->resting = false;
 		for (i = 0; i < scheduler->count; i++)
@@ -660,7 +661,7 @@ scheduler_begin(struct hwt_durable_scheduler *scheduler)
 		error = loop_after(&scheduler->loop, &scheduler->beat,
 		    beat_is_due, scheduler, SECOND_NS);
 	if (error == 0) {
-		scheduler_notify(scheduler, EVERY_SHARD);
+		scheduler_notify(scheduler, EVERY_QUEUE, EVERY_SHARD);
 		error = thread_begin(
 		    &scheduler->thread, scheduler_run, scheduler, "hwt-sched");
 	}

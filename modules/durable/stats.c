@@ -113,7 +113,8 @@ hwt_durable_worker_stats_write(
 		return error;
 	worker_read(worker, &read);
 	space = engine_space(worker->loop.engine);
-	(void)snprintf(report.name, sizeof(report.name), "%s", worker->queue);
+	(void)snprintf(
+	    report.name, sizeof(report.name), "%s", worker->channel + 5);
 	(void)snprintf(
 	    report.more, sizeof(report.more), ",space=\"%s\"", space);
 	report.serial = worker->serial;

@@ -9,14 +9,16 @@
 #include "connection.h"
 #include "engine.h"
 
-#define CHANNEL_MAX (HWT_DURABLE_SPACE_MAX + HWT_DURABLE_QUEUE_MAX + 16)
+#define KEY_MAX (HWT_DURABLE_SPACE_MAX + HWT_DURABLE_QUEUE_MAX + 16)
 
 /* Shards' numbers, with a space between. */
 #define HINT_MAX 512
 
 struct engine_subscription {
 	struct connection *connection;
-	char key[CHANNEL_MAX]; /* of the hints; "" for a channel */
+	uint32_t keys; /* of the hints; 0: it is a channel */
+	uint32_t queue; /* of the last hint */
+	char (*key)[KEY_MAX];
 	bool waits; /* for a hint */
 	char hint[HINT_MAX + 1]; /* what is left of the last one */
 };
@@ -45,25 +47,46 @@ subscribe(struct connection *connection, const char *channel,
 	return error;
 }
 
+/* The keys of the hints for a list of queues. */
+static int
+keys_make(struct engine_subscription *made, const struct engine *engine,
+    const char *list)
+{
+	size_t length;
+
+	made->key = calloc(HWT_DURABLE_QUEUES_MAX, sizeof(*made->key));
+	if (made->key == NULL)
+		return -ENOMEM;
+	for (; *list != '\0' && made->keys < HWT_DURABLE_QUEUES_MAX;
+	     list += length + (list[length] == ',')) {
+		length = strcspn(list, ",");
+		(void)snprintf(made->key[made->keys++], sizeof(*made->key),
+		    "{%s}:k:%.*s", engine_space(engine), (int)length, list);
+	}
+	return 0;
+}
+
 int
 engine_subscription_open(struct engine_subscription **subscription,
     struct engine *engine, const char *channel, const struct engine_wait *wait)
 {
 	struct engine_subscription *made = calloc(1, sizeof(*made));
 	struct limit limit = engine_limit(engine, wait);
-	char name[CHANNEL_MAX];
-	int error;
+	char name[KEY_MAX];
+	int error = 0;
 
 	if (made == NULL)
 		return -ENOMEM;
 	if (strncmp(channel, "work:", 5) == 0)
-		(void)snprintf(made->key, sizeof(made->key), "{%s}:k:%s",
-		    engine_space(engine), channel + 5);
-	(void)snprintf(
-	    name, sizeof(name), "%s:%s", engine_space(engine), channel);
-	error = engine_connect_near(engine,
-	    made->key[0] != '\0' ? SHARD_SPACE : 0, &made->connection, &limit);
-	if (error == 0 && made->key[0] == '\0')
+		error = keys_make(made, engine, channel + 5);
+	else
+		(void)snprintf(
+		    name, sizeof(name), "%s:%s", engine_space(engine), channel);
+	if (error == 0)
+		error = engine_connect_near(engine,
+		    made->keys > 0 ? SHARD_SPACE : 0, &made->connection,
+		    &limit);
+	if (error == 0 && made->keys == 0)
 		error = subscribe(made->connection, name, &limit);
 	if (error != 0) {
 		engine_subscription_close(made);
@@ -79,14 +102,19 @@ engine_subscription_wait(struct engine_subscription *subscription,
 {
 	struct limit limit = engine_limit(engine, wait);
 	struct buffer buffer = {0};
+	uint32_t i;
 	int error;
 
-	if (subscription->key[0] == '\0' || subscription->waits ||
+	if (subscription->keys == 0 || subscription->waits ||
 	    subscription->hint[0] != '\0')
 		return 0;
-	buffer_command(&buffer, 3);
+	/* The engine takes from the first list that has something. */
+	buffer_command(&buffer, 2 + (size_t)subscription->keys);
 	buffer_text(&buffer, "BLPOP");
-	buffer_text(&buffer, subscription->key);
+	for (i = 1; i <= subscription->keys; i++)
+		buffer_text(&buffer,
+		    subscription
+			->key[(subscription->queue + i) % subscription->keys]);
 	buffer_text(&buffer, "0");
 	error = connection_send(subscription->connection, &buffer, &limit);
 	buffer_free(&buffer);
@@ -122,12 +150,18 @@ static int
 hint_take(struct engine_subscription *subscription, const redisReply *reply)
 {
 	const redisReply *hint;
+	uint32_t i;
 
 	subscription->waits = false;
 	if (reply->type == REDIS_REPLY_NIL)
 		return 0;
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
 		return -EPROTO;
+	for (i = 0; i < subscription->keys; i++) {
+		if (reply->element[0]->type == REDIS_REPLY_STRING &&
+		    strcmp(subscription->key[i], reply->element[0]->str) == 0)
+			subscription->queue = i;
+	}
 	hint = reply->element[1];
 	if (hint->type == REDIS_REPLY_STRING && hint->len <= HINT_MAX)
 		memcpy(subscription->hint, hint->str, hint->len + 1);
@@ -157,20 +191,22 @@ hint_read(struct engine_subscription *subscription, uint32_t *shard)
 
 int
 engine_subscription_read(
-    struct engine_subscription *subscription, uint32_t *shard)
+    struct engine_subscription *subscription, uint32_t *queue, uint32_t *shard)
 {
 	redisReply *reply;
 	int error, found = 0;
 
+	*queue = subscription->queue;
 	while (!hint_read(subscription, shard)) {
 		error = connection_poll(subscription->connection, &reply);
 		if (error != 0 || reply == NULL)
 			return error;
-		if (subscription->key[0] != '\0')
+		if (subscription->keys > 0)
 			error = hint_take(subscription, reply);
 		else
 			found = message_read(reply, shard);
 		freeReplyObject(reply);
+		*queue = subscription->queue;
 		if (error != 0 || found)
 			return error != 0 ? error : 1;
 	}
@@ -183,5 +219,6 @@ engine_subscription_close(struct engine_subscription *subscription)
 	if (subscription == NULL)
 		return;
 	connection_close(subscription->connection);
+	free(subscription->key);
 	free(subscription);
 }

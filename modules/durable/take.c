@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "worker_inside.h"
 
@@ -22,15 +23,22 @@
 #define POLL_MS "900" /* until another worker may poll */
 #define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
 
+static uint32_t
+sources(const struct hwt_durable_worker *worker)
+{
+	return worker->queues * worker->durable->shards;
+}
+
 void
-sources_notify(void *ctx, uint32_t shard)
+sources_notify(void *ctx, uint32_t queue, uint32_t shard)
 {
 	struct hwt_durable_worker *worker = ctx;
 	uint32_t shards = worker->durable->shards;
 	uint32_t i;
 
-	for (i = 0; i < shards; i++) {
-		if ((shard == EVERY_SHARD || shard == i) &&
+	for (i = 0; i < sources(worker); i++) {
+		if ((shard == EVERY_SHARD || shard == i % shards) &&
+		    (queue == EVERY_QUEUE || queue == i / shards) &&
 		    !worker->source[i].notified) {
 			worker->source[i].notified = true;
 			worker->notified_count++;
@@ -68,10 +76,10 @@ take_needed(struct hwt_durable_worker *worker)
 	return wanted > REPORT_MAX ? REPORT_MAX : wanted;
 }
 
-/* Whether it is this worker that polls for all of its queue in this second: a
- * key that expires says that somebody does. */
+/* Whether it is this worker that polls for all of a queue in this second: a key
+ * that expires says that somebody does. */
 static bool
-may_poll(struct hwt_durable_worker *worker)
+may_poll(struct hwt_durable_worker *worker, uint32_t queue)
 {
 	const struct engine_wait wait = loop_no_retry(&worker->loop);
 	char key[ENGINE_KEY_MAX], name[HWT_DURABLE_QUEUE_MAX + 8];
@@ -89,7 +97,7 @@ may_poll(struct hwt_durable_worker *worker)
 	    .arg = argument};
 	bool may;
 
-	(void)snprintf(name, sizeof(name), "p:%s", worker->queue);
+	(void)snprintf(name, sizeof(name), "p:%s", worker->served[queue].queue);
 	engine_key(worker->loop.engine, key, SHARD_SPACE, name);
 	argument[1] = argument_text(key);
 	/* If the node of that key does not answer, others may. */
@@ -104,16 +112,18 @@ may_poll(struct hwt_durable_worker *worker)
 static void
 poll_shards(struct hwt_durable_worker *worker)
 {
+	bool asks = take_needed(worker) > 0;
 	uint32_t i;
 
-	if (worker->loop.subscription == NULL ||
-	    (take_needed(worker) > 0 && may_poll(worker))) {
-		sources_notify(worker, EVERY_SHARD);
-		return;
+	for (i = 0; i < worker->queues; i++) {
+		if (worker->loop.subscription == NULL ||
+		    (asks && may_poll(worker, i)))
+			sources_notify(worker, i, EVERY_SHARD);
 	}
-	for (i = 0; i < worker->durable->shards; i++) {
+	for (i = 0; i < sources(worker); i++) {
 		if (worker->source[i].failed)
-			sources_notify(worker, i);
+			sources_notify(worker, i / worker->durable->shards,
+			    i % worker->durable->shards);
 	}
 }
 
@@ -134,49 +144,90 @@ struct take {
 	struct number limit_text, visibility;
 	struct engine_argument argument[TAKE_SHARDS][6];
 	struct engine_call call[TAKE_SHARDS];
+	uint32_t source[TAKE_SHARDS];
 	uint32_t limit; /* tasks of each */
 };
 
-/* The shards that were notified, in turn. */
+/* The queue after the one before, and when all had their turn the next shard:
+ * so a queue waits for one take of each other. */
+static uint32_t
+source_next(struct hwt_durable_worker *worker)
+{
+	uint32_t turn = worker->next_source++ % sources(worker);
+
+	return turn % worker->queues * worker->durable->shards +
+	    turn / worker->queues;
+}
+
+/* The sources that were notified, in turn. */
 static void
 take_write(struct hwt_durable_worker *worker, struct take *take, uint32_t need)
 {
 	uint32_t shards = worker->durable->shards;
 	uint32_t most = need < TAKE_SHARDS ? need : TAKE_SHARDS;
 	struct engine_argument *argument;
-	uint32_t looked, shard;
+	const struct served *served;
+	struct source *source;
+	uint32_t looked, at;
 
 	if (most > worker->notified_count)
 		most = worker->notified_count;
 	take->limit = need / most;
 	take->count = 0;
-	for (looked = 0; looked < shards && take->count < most; looked++) {
-		shard = worker->next_source++ % shards;
-		if (!worker->source[shard].notified)
+	for (looked = 0; looked < sources(worker) && take->count < most;
+	     looked++) {
+		at = source_next(worker);
+		source = &worker->source[at];
+		served = &worker->served[at / shards];
+		if (!source->notified)
 			continue;
 		argument = take->argument[take->count];
-		argument[0] = argument_text(worker->queue);
-		argument[1] = argument_text(worker->name);
-		argument[2] = argument_number(
-		    &take->token[take->count], ++worker->source[shard].token);
-		argument[3] = argument_number(&take->received[take->count],
-		    worker->source[shard].received);
+		argument[0] = argument_text(served->queue);
+		argument[1] = argument_text(served->taker);
+		argument[2] =
+		    argument_number(&take->token[take->count], ++source->token);
+		argument[3] = argument_number(
+		    &take->received[take->count], source->received);
 		argument[4] = argument_number(&take->limit_text, take->limit);
 		argument[5] = argument_number(
 		    &take->visibility, whole_ms(worker->visibility_ns));
+		take->source[take->count] = at;
 		take->call[take->count++] =
 		    (struct engine_call){.script = SCRIPT_TAKE,
-			.shard = shard,
+			.shard = at % shards,
 			.count = 6,
 			.arg = argument};
 	}
 }
 
 static void
-source_quiet(struct hwt_durable_worker *worker, uint32_t shard)
+source_quiet(struct hwt_durable_worker *worker, uint32_t at)
 {
-	worker->source[shard].notified = false;
+	worker->source[at].notified = false;
 	worker->notified_count--;
+}
+
+/* Which shards of a queue were notified, which they are no more. */
+static bool
+pass_on_write(struct hwt_durable_worker *worker, uint32_t queue,
+    char shards[PASSED_MAX * 8])
+{
+	uint32_t first = queue * worker->durable->shards, count = 0, i;
+	int length = 0;
+
+	shards[0] = '\0';
+	for (i = 0; i < worker->durable->shards; i++) {
+		if (!worker->source[first + i].notified)
+			continue;
+		source_quiet(worker, first + i);
+		if (++count <= PASSED_MAX)
+			length += snprintf(shards + length,
+			    PASSED_MAX * 8 - (size_t)length, "%s%u",
+			    length > 0 ? " " : "", i);
+	}
+	if (count > PASSED_MAX)
+		memcpy(shards, "*", 2);
+	return count > 0;
 }
 
 /* A worker without a thread for what was notified tells another. */
@@ -184,28 +235,18 @@ void
 take_pass_on(struct hwt_durable_worker *worker)
 {
 	const struct engine_wait wait = loop_no_retry(&worker->loop);
-	char shards[PASSED_MAX * 8] = "";
-	struct engine_argument argument[] = {
-	    argument_text(worker->queue), argument_text("*")};
-	struct engine_call call = {.script = SCRIPT_TELL,
-	    .shard = SHARD_SPACE,
-	    .count = 2,
-	    .arg = argument};
-	uint32_t all = worker->notified_count;
+	char shards[HWT_DURABLE_QUEUES_MAX][PASSED_MAX * 8];
+	struct engine_argument argument[2 * HWT_DURABLE_QUEUES_MAX];
+	struct engine_call call = {
+	    .script = SCRIPT_TELL, .shard = SHARD_SPACE, .arg = argument};
 	uint32_t i;
-	int length = 0;
 
-	for (i = 0; i < worker->durable->shards; i++) {
-		if (!worker->source[i].notified)
+	for (i = 0; i < worker->queues; i++) {
+		if (!pass_on_write(worker, i, shards[i]))
 			continue;
-		if (all <= PASSED_MAX)
-			length += snprintf(shards + length,
-			    sizeof(shards) - (size_t)length, "%s%u",
-			    length > 0 ? " " : "", i);
-		source_quiet(worker, i);
+		argument[call.count++] = argument_text(worker->served[i].queue);
+		argument[call.count++] = argument_text(shards[i]);
 	}
-	if (all <= PASSED_MAX)
-		argument[1] = argument_text(shards);
 	(void)engine_call(worker->loop.engine, &call, 1, &wait);
 	engine_call_free(&call, 1);
 }
@@ -227,7 +268,7 @@ take_is_cut(const struct redisReply *reply)
 
 static void
 take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
-    uint64_t asked_ns)
+    const char *queue, uint64_t asked_ns)
 {
 	const struct redisReply *reply = call->reply;
 	struct job *job;
@@ -235,8 +276,8 @@ take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
 
 	lock(worker);
 	for (i = 0; i < reply->elements; i++) {
-		job =
-		    job_make(worker, call->shard, reply->element[i], asked_ns);
+		job = job_make(
+		    worker, queue, call->shard, reply->element[i], asked_ns);
 		if (job != NULL)
 			job_list_add(&worker->ready, job);
 	}
@@ -248,19 +289,21 @@ take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
 /* After an error it is asked again a second later, or when hints are back. */
 static void
 take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
-    uint32_t limit, uint64_t asked_ns)
+    uint32_t at, uint32_t limit, uint64_t asked_ns)
 {
-	worker->source[call->shard].failed =
+	struct source *source = &worker->source[at];
+
+	source->failed =
 	    call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY;
-	if (worker->source[call->shard].failed) {
-		source_quiet(worker, call->shard);
+	if (source->failed) {
+		source_quiet(worker, at);
 		return;
 	}
-	worker->source[call->shard].received =
-	    worker->source[call->shard].token;
+	source->received = source->token;
 	if (call->reply->elements < limit && !take_is_cut(call->reply))
-		source_quiet(worker, call->shard);
-	take_hold(worker, call, asked_ns);
+		source_quiet(worker, at);
+	take_hold(worker, call,
+	    worker->served[at / worker->durable->shards].queue, asked_ns);
 }
 
 void
@@ -279,6 +322,7 @@ take_some(struct hwt_durable_worker *worker, uint32_t need)
 	take_write(worker, &take, need);
 	(void)engine_call(worker->loop.engine, take.call, take.count, &wait);
 	for (i = 0; i < take.count; i++)
-		take_read(worker, &take.call[i], take.limit, asked_ns);
+		take_read(worker, &take.call[i], take.source[i], take.limit,
+		    asked_ns);
 	engine_call_free(take.call, take.count);
 }

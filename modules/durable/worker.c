@@ -114,11 +114,39 @@ loop_run(void *arg)
 
 /* Starting and stopping. */
 
+/* Reads a list of names with commas between, none twice. False: it is none. */
+static bool
+queues_read(const char *list, struct served *served, uint32_t *count)
+{
+	uint32_t i;
+	size_t length;
+
+	for (*count = 0;; list += length + 1, ++*count) {
+		length = strcspn(list, ",");
+		if (*count == HWT_DURABLE_QUEUES_MAX ||
+		    length > HWT_DURABLE_QUEUE_MAX)
+			return false;
+		memcpy(served[*count].queue, list, length);
+		served[*count].queue[length] = '\0';
+		if (!name_is_valid(served[*count].queue, HWT_DURABLE_QUEUE_MAX))
+			return false;
+		for (i = 0; i < *count; i++) {
+			if (strcmp(served[i].queue, served[*count].queue) == 0)
+				return false;
+		}
+		if (list[length] == '\0')
+			return ++*count > 0;
+	}
+}
+
 static bool
 options_are_valid(const struct hwt_durable_worker_options *options)
 {
+	struct served served[HWT_DURABLE_QUEUES_MAX];
+	uint32_t queues;
+
 	return options->queue != NULL &&
-	    name_is_valid(options->queue, HWT_DURABLE_QUEUE_MAX) &&
+	    queues_read(options->queue, served, &queues) &&
 	    options->callback != NULL && options->threads <= THREADS_MAX &&
 	    options->flags == 0 &&
 	    (options->visibility_ns == 0 ||
@@ -136,6 +164,7 @@ worker_set(struct hwt_durable_worker *worker,
     const struct hwt_durable_worker_options *options)
 {
 	pthread_condattr_t monotonic;
+	uint32_t i;
 
 	worker->callback = options->callback;
 	worker->ctx = options->ctx;
@@ -154,8 +183,11 @@ worker_set(struct hwt_durable_worker *worker,
 	    "%s %s", outcome_name[FAIL], worker->name);
 	(void)snprintf(worker->limited, sizeof(worker->limited), "%s %s %s",
 	    outcome_name[RETRY], worker->name, LIMITED);
-	(void)snprintf(
-	    worker->queue, sizeof(worker->queue), "%s", options->queue);
+	(void)queues_read(options->queue, worker->served, &worker->queues);
+	for (i = 0; i < worker->queues; i++)
+		(void)snprintf(worker->served[i].taker,
+		    sizeof(worker->served[i].taker), i > 0 ? "%.60s.%u" : "%s",
+		    worker->name, i);
 	(void)snprintf(worker->channel, sizeof(worker->channel), "work:%s",
 	    options->queue);
 	job_list_init(&worker->ready);
@@ -251,7 +283,8 @@ worker_begin(struct hwt_durable_worker *worker)
 	int error;
 
 	worker->source =
-	    calloc(worker->durable->shards, sizeof(*worker->source));
+	    calloc((size_t)worker->queues * worker->durable->shards,
+		sizeof(*worker->source));
 	if (worker->source == NULL)
 		return -ENOMEM;
 	error = later_create(worker);

@@ -48,6 +48,7 @@
 #include "loop.h"
 
 #define REPORT_MAX 256u
+#define QUEUE_LIST_MAX (HWT_DURABLE_QUEUES_MAX * (HWT_DURABLE_QUEUE_MAX + 1))
 #define ENDED_MAX (4 * REPORT_MAX) /* with more unreported, nothing is taken */
 
 /* What is reported to the engine. */
@@ -103,7 +104,15 @@ struct job_list {
 	uint32_t count;
 };
 
-/* A shard's queue. */
+/* A queue that the worker serves. Each has a name for its takes, as the engine
+ * remembers the last take of a name in each shard. */
+struct served {
+	char queue[HWT_DURABLE_QUEUE_MAX + 1];
+	char taker[NAME_MAX_LENGTH + 4];
+};
+
+/* What a shard has of a queue: number queue * shards + shard. What is said of
+ * outcomes is that of a shard, and counts in the sources of the first queue. */
 struct source {
 	uint64_t token; /* of the last take; each has its own */
 	uint64_t received; /* of the last one that was answered */
@@ -123,8 +132,10 @@ struct hwt_durable_worker {
 	uint64_t bucket_mask;
 	uint64_t serial; /* no other worker of the process has it */
 	struct hwt_durable_worker *next; /* under the handle's lock */
-	char name[NAME_MAX_LENGTH + 1], queue[HWT_DURABLE_QUEUE_MAX + 1];
-	char channel[HWT_DURABLE_QUEUE_MAX + 8];
+	char name[NAME_MAX_LENGTH + 1];
+	uint32_t queues;
+	struct served served[HWT_DURABLE_QUEUES_MAX];
+	char channel[QUEUE_LIST_MAX + 6]; /* work:, and the list of queues */
 	/* Outcomes of callbacks that set no error, with the worker's name. */
 	char no_error[2][OUTCOME_LENGTH + NAME_MAX_LENGTH + 2];
 	char limited[OUTCOME_LENGTH + NAME_MAX_LENGTH + sizeof(LIMITED) + 2];
@@ -208,8 +219,8 @@ bool job_is_inside(const struct hwt_durable_worker *worker);
 bool job_is_delivery(const struct redisReply *reply);
 
 /* NULL: what was taken cannot be held; its lease will end. */
-struct job *job_make(struct hwt_durable_worker *worker, uint32_t shard,
-    const struct redisReply *reply, uint64_t asked_ns);
+struct job *job_make(struct hwt_durable_worker *worker, const char *queue,
+    uint32_t shard, const struct redisReply *reply, uint64_t asked_ns);
 
 /* Its outcome is reported, or will not be. */
 void job_reported(struct job *job);
@@ -273,8 +284,8 @@ void outcomes_drop(struct hwt_durable_worker *worker);
 void leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns);
 void leases_extend(struct hwt_durable_worker *worker);
 
-/* take.c: ctx is the worker; the shard may have something. */
-void sources_notify(void *ctx, uint32_t shard);
+/* take.c: ctx is the worker; the shard may have something of the queue. */
+void sources_notify(void *ctx, uint32_t queue, uint32_t shard);
 
 /* How many tasks the threads have use for. */
 uint32_t take_needed(struct hwt_durable_worker *worker);

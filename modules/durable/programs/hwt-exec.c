@@ -28,7 +28,8 @@
 static const char usage[] =
     "usage: hwt-exec --queue Q [OPTION...] -- COMMAND [ARGUMENT...]\n"
     "\n"
-    "  --queue Q               the queue to take tasks from\n"
+    "  --queue Q               the queue to take tasks from; it may be given\n"
+    "                          up to 16 times, for queues that take turns\n"
     "  --threads N             so many commands at a time; 1\n"
     "  --visibility SECONDS    after a crash of hwt-exec, others take its "
     "tasks\n"
@@ -41,8 +42,9 @@ static const char usage[] =
     "  --metrics [ADDRESS:]PORT  serves GET /metrics there; nowhere\n"
     "\n"
     "COMMAND gets the payload on its standard input, and HWT_ID, HWT_ATTEMPT\n"
-    "(from 1), HWT_GENERATION (from 1), HWT_FENCE and HWT_DUE (Unix time in\n"
-    "ms) in its environment. Its exit status says: 0 done; one of\n"
+    "(from 1), HWT_GENERATION (from 1), HWT_FENCE, HWT_QUEUE and HWT_DUE "
+    "(Unix\n"
+    "time in ms) in its environment. Its exit status says: 0 done; one of\n"
     "--fail-status: a dead letter; any other, or a signal: to be tried again\n"
     "later, as long as attempts are left.\n";
 
@@ -71,7 +73,7 @@ struct runs {
 	posix_spawnattr_t attributes;
 };
 
-#define OWN_VARIABLES 5
+#define OWN_VARIABLES 6
 
 /* What is ours in an environment, as name and value. */
 struct variables {
@@ -82,8 +84,9 @@ struct variables {
 static bool
 is_own(const char *variable)
 {
-	static const char *const names[OWN_VARIABLES] = {"HWT_ID=",
-	    "HWT_ATTEMPT=", "HWT_GENERATION=", "HWT_DUE=", "HWT_FENCE="};
+	static const char *const names[OWN_VARIABLES] = {
+	    "HWT_ID=", "HWT_ATTEMPT=", "HWT_GENERATION=", "HWT_DUE=",
+	    "HWT_FENCE=", "HWT_QUEUE="};
 	size_t i;
 
 	for (i = 0; i < OWN_VARIABLES; i++) {
@@ -115,6 +118,8 @@ variables_make(
 	    "HWT_DUE=%" PRIu64, delivery->due_unix_ns / HWT_MS(1));
 	(void)snprintf(variables->text[4], sizeof(variables->text[4]),
 	    "HWT_FENCE=%" PRIu64, delivery->fence);
+	(void)snprintf(variables->text[5], sizeof(variables->text[5]),
+	    "HWT_QUEUE=%s", delivery->queue);
 	for (i = 0; i < OWN_VARIABLES; i++)
 		variables->all[i] = variables->text[i];
 	for (count = 0; environ[count] != NULL; count++) {
@@ -408,7 +413,7 @@ options_check(struct hwt_durable_worker_options *options)
 {
 	if (queue == NULL)
 		usage_error("want --queue");
-	option_queue("--queue", queue);
+	option_queues("--queue", queue);
 	options->queue = queue;
 	if (threads != NULL)
 		options->threads =
@@ -428,6 +433,7 @@ main(int argc, char **argv)
 	static const struct program program = {.name = "hwt-exec",
 	    .usage = usage,
 	    .rows = {rows},
+	    .many = "queue",
 	    .command = true};
 	struct hwt_durable_worker_options options = {0};
 	struct hwt_durable_worker *worker;

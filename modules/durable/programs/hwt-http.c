@@ -25,7 +25,8 @@
 static const char usage[] =
     "usage: hwt-http --queue Q [OPTION...]\n"
     "\n"
-    "  --queue Q               the queue to take tasks from\n"
+    "  --queue Q               the queue to take tasks from; it may be given\n"
+    "                          up to 16 times, for queues that take turns\n"
     "  --concurrency N         so many calls at a time; 1000\n"
     "  --per-host N            so many of them to one host and port; 100\n"
     "  --limit SECONDS         of a call, with its redirects; 30\n"
@@ -215,7 +216,7 @@ worker_options_read(void)
 
 	if (queue == NULL)
 		usage_error("want --queue");
-	option_queue("--queue", queue);
+	option_queues("--queue", queue);
 	options.queue = queue;
 	options.visibility_ns =
 	    seconds_read("visibility", visibility, HWT_SEC(30), HWT_SEC(1));
@@ -225,8 +226,10 @@ worker_options_read(void)
 int
 main(int argc, char **argv)
 {
-	static const struct program program = {
-	    .name = "hwt-http", .usage = usage, .rows = {rows}};
+	static const struct program program = {.name = "hwt-http",
+	    .usage = usage,
+	    .rows = {rows},
+	    .many = "queue"};
 	const struct timespec second = {.tv_sec = 1};
 	struct hwt_durable_worker_options work;
 	struct hwt_durable_worker *worker;

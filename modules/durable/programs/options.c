@@ -107,6 +107,25 @@ finish(enum status status)
 	exit((int)status);
 }
 
+static const char *
+join(const char *first, const char *between, const char *second)
+{
+	char *text;
+
+	if (asprintf(&text, "%s%s%s", first, between, second) < 0) {
+		complain("no memory");
+		exit(STATUS_NO);
+	}
+	return text;
+}
+
+static void
+value_set(const struct option_row *row, const char *value)
+{
+	*row->value =
+	    *row->value != NULL ? join(*row->value, ",", value) : value;
+}
+
 static const struct option_row *
 row_find(const char *name, size_t length)
 {
@@ -136,7 +155,8 @@ option_read(int at, int argc, char **argv)
 
 	if (row == NULL)
 		usage_error("--%.*s: no such option", (int)length, name);
-	if (*row->value != NULL)
+	if (*row->value != NULL &&
+	    (current->many == NULL || strcmp(row->name, current->many) != 0))
 		usage_error("--%s: given twice", row->name);
 	if (row->flag) {
 		if (value != NULL)
@@ -145,12 +165,12 @@ option_read(int at, int argc, char **argv)
 		return at + 1;
 	}
 	if (value != NULL) {
-		*row->value = value + 1;
+		value_set(row, value + 1);
 		return at + 1;
 	}
 	if (at + 1 == argc)
 		usage_error("--%s needs a value", row->name);
-	*row->value = argv[at + 1];
+	value_set(row, argv[at + 1]);
 	return at + 2;
 }
 
@@ -189,18 +209,6 @@ is_list(const char *text, bool named)
 	return !named && is_address(text, strlen(text));
 }
 
-static const char *
-join(const char *first, const char *second)
-{
-	char *text;
-
-	if (asprintf(&text, "%s%s", first, second) < 0) {
-		complain("no memory");
-		exit(STATUS_NO);
-	}
-	return text;
-}
-
 static void
 servers_read(void)
 {
@@ -216,12 +224,12 @@ servers_read(void)
 	if (sentinel != NULL) {
 		if (!is_list(sentinel, true))
 			usage_error("--sentinel: want HOST:PORT,...,NAME");
-		open_options.servers = join("sentinel:", sentinel);
+		open_options.servers = join("sentinel:", "", sentinel);
 	}
 	if (cluster != NULL) {
 		if (!is_list(cluster, false))
 			usage_error("--cluster: want HOST:PORT,...");
-		open_options.servers = join("cluster:", cluster);
+		open_options.servers = join("cluster:", "", cluster);
 	}
 }
 
@@ -325,6 +333,23 @@ option_queue(const char *name, const char *text)
 	if (!name_is_valid(text, HWT_DURABLE_QUEUE_MAX))
 		usage_error("%s: want 1 to %d of A-Z a-z 0-9 . _ -", name,
 		    HWT_DURABLE_QUEUE_MAX);
+}
+
+void
+option_queues(const char *name, const char *text)
+{
+	char queue[HWT_DURABLE_QUEUE_MAX + 2];
+	size_t length, count = 1;
+
+	for (;; text += length + 1, count++) {
+		length = strcspn(text, ",");
+		(void)snprintf(queue, sizeof(queue), "%.*s", (int)length, text);
+		option_queue(name, queue);
+		if (text[length] == '\0')
+			break;
+	}
+	if (count > HWT_DURABLE_QUEUES_MAX)
+		usage_error("%s: want up to %d", name, HWT_DURABLE_QUEUES_MAX);
 }
 
 static void

@@ -30,6 +30,8 @@ struct program {
 	const char *usage; /* what --help prints before what all share */
 	/* Tables of options, at most two; NULL. */
 	const struct option_row *rows[2];
+	/* An option that may be given again: its value has commas between. */
+	const char *many;
 	/* The first argument that is none of an option ends the options. */
 	bool command;
 };
@@ -57,6 +59,8 @@ uint64_t option_number(
     const char *name, const char *text, uint64_t min, uint64_t max);
 uint64_t option_seconds(const char *name, const char *text);
 void option_queue(const char *name, const char *text);
+/* A list of them, with commas between. */
+void option_queues(const char *name, const char *text);
 
 /* Opens with open_options, or ends the process. */
 struct hwt_durable *handle_open(void);

@@ -1499,6 +1499,19 @@ class Hwtd(Programs):
 
 
 class HwtExec(Programs):
+    def test_several_queues(self):
+        worker = self.start(
+            "hwt-exec", "--queue=q", "--queue", "r", "--queue=s,t", "--",
+            "sh", "-c", 'echo "$HWT_QUEUE"')
+        for queue in "qrst":
+            self.add(f"--queue={queue}", "--in=0")
+        wait_until(lambda: len(worker.out.splitlines()) == 4)
+        self.assertEqual(sorted(worker.out.splitlines()), [*"qrst"])
+        for bad in ("--queue=a b", "--queue=", "--queue=r,", "--queue=r,,s",
+                    "--queue=" + ",".join(map(str, range(16)))):
+            result = call("hwt-exec", "--queue=q", bad, "--", "true")
+            self.assertEqual(result.status, USAGE, bad)
+
     def setUp(self):
         super().setUp()
         self.scheduler = self.start("hwtd")

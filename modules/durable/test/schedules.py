@@ -421,6 +421,18 @@ class Occurs(Programs):
         self.assertEqual(self.added(), sorted(
             name_at(f"s{steps}", at) for steps in range(3) for at in times))
 
+    def test_what_a_full_engine_refuses_is_added_later(self):
+        cron, times = self.at_missed_minutes()
+        self.put(f"--cron={cron}", "--missed=all")
+        space, _ = self.last_look(3000)
+        self.addCleanup(space.client, "CONFIG", "SET", "maxmemory", 0)
+        space.client("CONFIG", "SET", "maxmemory", 1)
+        hwtd = self.start("hwtd")
+        wait_until(lambda: "an occurrence is not added" in hwtd.err)
+        space.client("CONFIG", "SET", "maxmemory", 0)
+        self.await_look()
+        self.assertEqual(self.added(), [name_at("s", at) for at in times])
+
     def test_what_another_machine_has_no_zone_for(self):
         cron, times = self.at_missed_minutes()
         self.put(f"--cron={cron}", "--zone=Europe/Paris")

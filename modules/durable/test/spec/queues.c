@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* queues: a worker that serves several. */
+#include "modules/durable/test/spec/durable.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+SUITE(queues);
+
+static struct place place;
+static struct hwt_durable_scheduler *scheduler;
+static struct hwt_durable_worker *worker;
+
+/* How many callbacks there were, and before the first one of b. */
+static _Atomic uint64_t calls, before_b;
+
+static int
+count(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	uint64_t before = atomic_fetch_add(&calls, 1);
+	uint64_t none = UINT64_MAX;
+
+	(void)ctx;
+	/* An id begins with the name of its queue. */
+	if (delivery->id[0] != delivery->queue[0])
+		return HWT_DURABLE_FAIL;
+	if (strcmp(delivery->queue, "b") == 0)
+		(void)atomic_compare_exchange_strong(&before_b, &none, before);
+	return 0;
+}
+
+static void
+start(const char *list)
+{
+	const struct hwt_durable_worker_options options = {
+	    .queue = list, .callback = count};
+
+	atomic_store(&before_b, UINT64_MAX);
+	assert_rc(
+	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+}
+
+static void
+add(const char *queue, uint32_t number)
+{
+	char id[32];
+	struct hwt_durable_task task = {.id = id, .queue = queue};
+
+	task.id_length =
+	    (size_t)snprintf(id, sizeof(id), "%s-%u", queue, number);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+}
+
+static void
+await_succeeded(uint64_t number)
+{
+	while (stats_of(&place).succeeded < number) {
+		assert_u64(stats_of(&place).failed, 0);
+		(void)usleep(1000);
+	}
+}
+
+static void
+open_all(void)
+{
+	place_open(&place, NULL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+}
+
+static void
+close_all(void)
+{
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	place_close(&place);
+}
+
+/* Another worker seems to poll, so nothing but hints tells it. */
+Test(queues, a_worker_is_told_of_each_of_its_queues)
+{
+	open_all();
+	(void)server_ask(&place.server, NULL, "SET {hwt}:p:a other");
+	(void)server_ask(&place.server, NULL, "SET {hwt}:p:b other");
+	(void)server_ask(&place.server, NULL, "SET {hwt}:p:c other");
+	start("a,b,c");
+	add("b", 1);
+	await_succeeded(1);
+	add("c", 1);
+	await_succeeded(2);
+	add("a", 1);
+	add("b", 2);
+	add("c", 2);
+	await_succeeded(5);
+	close_all();
+}
+
+/* Of what is taken ahead there are at most 256 at a time. */
+Test(queues, a_backlog_of_one_does_not_delay_the_others)
+{
+	uint32_t i;
+
+	open_all();
+	for (i = 0; i < 2000; i++)
+		add("a", i);
+	add("b", 1);
+	while (stats_of(&place).delivered < 2001)
+		(void)usleep(1000);
+	start("a,b");
+	await_succeeded(2001);
+	cr_assert(atomic_load(&before_b) < 1000);
+	close_all();
+}
+
+Test(queues, a_list_that_is_none_is_EINVAL)
+{
+	static const char *const bad[] = {"", ",", "a,", ",a", "a,,b", "a,a",
+	    "a, b", "a,b/c", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
+	    "a,b1234567890123456789012345678901234567890123456789012345678901"
+	    "2345"};
+	struct hwt_durable_worker_options options = {.callback = count};
+	size_t i;
+
+	place_open(&place, NULL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		options.queue = bad[i];
+		assert_rc(
+		    hwt_durable_worker_start(&worker, place.durable, &options),
+		    -EINVAL);
+	}
+	options.queue = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16";
+	assert_rc(
+	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	place_close(&place);
+}
