@@ -94,12 +94,14 @@ class OpenApi(Api):
         self.send("POST", "/v1/tasks", [
             {**task, "id": "two"}, {**task, "id": "three"},
             {**task, "id": "three"}, {**task, "id_base64": "/w=="}])
-        self.send("PUT", task_path(b"\xff"), {**task, "expires_in": 900,
-                                              "payload_base64": "/w=="})
+        self.send("PUT", task_path(b"\xff"), {
+            **task, "expires_in": 900, "retry_first": 9,
+            "payload_base64": "/w=="})
         self.ask("POST", task_path(b"\xff", "/reschedule"), b"{}",
                  Content_Type="application/json")
-        self.send("PUT", task_path(b"\xfe"), {**task, "expires_in": 900,
-                                              "payload_base64": "/w=="})
+        self.send("PUT", task_path(b"\xfe"), {
+            **task, "expires_in": 900, "retry_first": 9,
+            "payload_base64": "/w=="})
         for name in (b"\xfe", b"\xff", "%"):
             self.ask("GET", task_path(name))
         self.ask("GET", "/v1/tasks/%")
