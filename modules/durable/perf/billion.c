@@ -149,7 +149,9 @@ cancel_one(uint64_t number)
 	while (ask_again(error));
 	if (error == 0)
 		entry_of(number)->cancelled = now_ms();
-	else if (error == -EINPROGRESS || error == -EALREADY)
+	/* It was executed; so long ago, maybe, that its record has gone. */
+	else if (error == -EINPROGRESS || error == -EALREADY ||
+	    (error == -ENOENT && entry_of(number)->end != 0))
 		atomic_fetch_add(&book->kept, 1);
 	else
 		FAIL("cancel %s: %s", id, strerror(-error));

@@ -153,6 +153,16 @@ class Part:
         process.wait()
         return died
 
+    def revive(self):
+        """Starts what has ended by itself again, as a supervisor would, and
+        returns the statuses."""
+        found = [process for process in self.processes
+                 if process.poll() is not None]
+        for process in found:
+            self.processes.remove(process)
+            self.start()
+        return [process.returncode for process in found]
+
     def use(self):
         both = [used(process.pid) for process in self.processes]
         return (self.ended + sum(cpu for cpu, _ in both),
@@ -252,6 +262,10 @@ class Run:
                 self.say(f"added {self.book['acked']} of "
                          f"{self.book['wanted']}, executions "
                          f"{self.book['begun']}")
+            for part in self.parts[1:3]:
+                for status in part.revive():
+                    self.say(f"{part.name} has ended with {status}, and is "
+                             "started again")
             if next_kill <= spent < self.seconds:
                 next_kill += self.options.every
                 part = self.parts[kills % 4]
