@@ -194,7 +194,8 @@ class World:
             [1000] + [each - now + ahead for each in left])
         queues = {self.tasks[name].queue.encode() for name in moved}
         return [len(moved), wait, None, None, now, int(more), ahead,
-                self.real - now if self.in_doubt else 0, sorted(queues)]
+                self.real - now if self.in_doubt else 0, sorted(queues),
+                0]
 
     def do_take(self, now, records, queue, worker, token, received, limit,
                 visibility):
