@@ -490,6 +490,18 @@ record_word(const struct hwt *timer, uint64_t id, struct record **record)
 	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
 }
 
+/* The same, where it is about to be changed. */
+static inline uint64_t
+word_to_change(const struct hwt *timer, uint64_t id, struct record **record)
+{
+	*record = record_find(&timer->store, id);
+	if (*record == NULL)
+		return ~id;
+	take_line(*record);
+	/* E:word acquire */
+	return pair_word(&(*record)->pair);
+}
+
 /* -ENOENT; what its task wrote is seen. The record can be NULL. */
 static int
 has_ended(const struct record *record)
@@ -564,7 +576,7 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 	int result;
 
 	do {
-		*before = record_word(timer, id, &record);
+		*before = word_to_change(timer, id, &record);
 		if (!word_matches(*before, id))
 			return has_ended(record);
 		state = word_state(*before);
@@ -599,7 +611,7 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 
 	if (error != 0)
 		return error;
-	word = record_word(timer, timeout.id, &record);
+	word = word_to_change(timer, timeout.id, &record);
 	if (__builtin_expect(word_matches(word, timeout.id) &&
 		    word_state(word) == STATE_PENDING && !tsan_is_here(),
 		1) &&

@@ -25,7 +25,7 @@ struct mpsc_pass {
 
 struct mpsc_queue {
 	struct record_store *store;
-	struct mpsc_pass due, any;
+	APART struct mpsc_pass due, any;
 };
 
 void mpsc_create(struct mpsc_queue *queue, struct record_store *store);

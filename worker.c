@@ -178,9 +178,8 @@ worker_take(struct hwt *timer, uint32_t first, uint64_t bits)
 	uint32_t i;
 
 	for (left = bits; left != 0; left &= left - 1)
-		__builtin_prefetch(record_at(&timer->store,
-				       first + (uint32_t)__builtin_ctzll(left)),
-		    1);
+		take_line(record_at(
+		    &timer->store, first + (uint32_t)__builtin_ctzll(left)));
 	for (left = bits; left != 0; left &= left - 1) {
 		i = (uint32_t)__builtin_ctzll(left);
 		/* E:queue fence, E:word acquire */
@@ -275,7 +274,7 @@ note_slowness(struct hwt *timer, uint64_t id, hwt_task *task, uint64_t began_ns)
 static void
 dispatch_begin(struct hwt *timer, const struct hwt_executor *executor)
 {
-	(void)a64_add_seq(&timer->dispatched_count, 1);
+	a64_count(&timer->dispatched_count, 1);
 	/* E:handing: the word's move to HANDED hands this on. */
 	aptr_store_release(&timer->dispatching_to, executor);
 }
@@ -291,7 +290,7 @@ dispatch_end(struct hwt *timer)
 static void
 dispatch_abort(struct hwt *timer)
 {
-	(void)a64_add_seq(&timer->dispatched_count, UINT64_MAX);
+	a64_count(&timer->dispatched_count, UINT64_MAX);
 	dispatch_end(timer);
 }
 

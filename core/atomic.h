@@ -82,9 +82,11 @@
  *   word of free_bits, changed by an addition, taken by a swap or a
  *   compare-and-swap), permits, called (wake_sequence, which the futex
  *   compares again; with HWT_MANUAL wake_before), shared, stack and pool.
- *   owned: a plain release store, then a compare-and-swap. dispatched:
- *   hwt_destroy loads with acquire, and each addition hands on what those
- *   before it released.
+ *   owned: a plain release store, then a compare-and-swap. dispatched: each
+ *   thread has its own count, or adds to one of several, where each addition
+ *   hands on what those before it released; hwt_destroy loads all with
+ *   acquire, and then the worker's, which is stored before the word becomes
+ *   HANDED.
  *
  *   Store, then load. The edges asleep, closed, queue and set: each thread
  *   writes its word and then reads the other's. Forbidden: both read the old
@@ -497,6 +499,26 @@ tsan_acquire(const void *address)
 }
 
 #endif
+
+/* Of a member: those before it are not in its line. */
+#ifndef APART
+#define APART _Alignas(CACHE_LINE)
+#endif
+
+/* Asks for the cache line of what is about to be read and then changed, to
+ * change it: where another core has it, it moves once and not twice. */
+static inline void
+take_line(const volatile void *p)
+{
+#ifdef HWT_TAKES_LINE /* a function that is told */
+	HWT_TAKES_LINE(p);
+#elif defined(__x86_64__)
+	/* Without -mprfchw, __builtin_prefetch only asks to read. */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const volatile char *)p));
+#else
+	__builtin_prefetch((const void *)(uintptr_t)p, 1);
+#endif
+}
 
 /* A pointer. */
 typedef a64_t aptr_t;

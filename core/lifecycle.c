@@ -35,7 +35,7 @@
  *               stop_finish: whoever sees a later phase sees the same.
  *   E:closed    drawn in hwt.c; fences in stop_begin and
  *               stop_await_batches.
- *   E:dispatched  drawn in run.c; acquire in hwt_destroy.
+ *   E:dispatched  drawn in run.c; acquire in timer_dispatched.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -511,8 +511,7 @@ hwt_destroy(struct hwt *timer)
 	/* After the stop that was last. */
 	(void)pthread_mutex_lock(&timer->life.lock);
 	busy = a64_load_relaxed(&timer->phase) != PHASE_STOPPED ||
-	    /* E:dispatched acquire */
-	    a64_load_acquire(&timer->dispatched_count) != 0;
+	    timer_dispatched(timer) != 0;
 	(void)pthread_mutex_unlock(&timer->life.lock);
 	if (busy)
 		return -EBUSY;

@@ -355,7 +355,7 @@ cache_add(struct record_store *store, struct cache *cache, uint32_t first,
 	while (records != 0) {
 		index = first + 63 - (uint32_t)__builtin_clzll(records);
 		records &= ~(UINT64_C(1) << index % PAGE_RECORDS);
-		__builtin_prefetch(record_at(store, index), 1);
+		take_line(record_at(store, index));
 		cache->slot[cache->count++] = index;
 	}
 }

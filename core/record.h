@@ -124,7 +124,7 @@ _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
 /* A page in the queue: its records, and the earliest deadline that was pushed,
  * as mpsc_urgency has it. */
 struct queued {
-	a64_t bits;
+	APART a64_t bits;
 	a64_t urgency;
 };
 
@@ -134,12 +134,12 @@ struct slab {
 	uint32_t first_index;
 	/* Pages whose records have their first word. The others take no memory
 	 * and read as 0. Changed by the owner of all records of the page. */
-	a64_t committed;
+	APART a64_t committed;
 	a64_t free_summary; /* pages that may have a bit in free_bits */
 	a64_t free_bits[SLAB_PAGES];
 	/* How many pages have an urgency. One less or more where the slab's
 	 * memory was released during a push: only wake-ups depend on it. */
-	a64_t waiting;
+	APART a64_t waiting;
 	struct queued queued[SLAB_PAGES];
 };
 
@@ -157,6 +157,7 @@ struct cache {
 	uint64_t woken_sleep;
 	a64_t accepted, ended; /* pending is the difference */
 	a64_t started, cancelled, rescheduled, rejected;
+	a64_t returned; /* from executors, with their hwt_run calls */
 	uint32_t slot[CACHE_SLOTS];
 };
 
@@ -315,7 +316,7 @@ cache_counted(const struct record_store *store, uint32_t i)
 static inline void
 cache_count(struct cache *cache, a64_t *counter, uint64_t by)
 {
-	/* E:counted release, both */
+	/* E:counted release, E:dispatched release, both */
 	if (cache->shared)
 		(void)a64_add_seq(counter, by);
 	else

@@ -21,8 +21,8 @@
  *   E:word     drawn in worker.c; release in run_ended.
  *   E:closed   drawn in hwt.c; fence in requeue too.
  *   E:dispatched
- *              all that hwt_run did: release in timer_run, by its last access
- *              to the timer, acquire in hwt_destroy.
+ *              all that hwt_run did: release in cache_count, for timer_run's
+ *              last access to the timer, acquire in timer_dispatched.
  */
 #include <errno.h>
 
@@ -177,6 +177,7 @@ int
 timer_run(struct hwt *timer, uint64_t id)
 {
 	struct record *record = record_find(&timer->store, id);
+	struct cache *cache;
 	int result = -ENOENT;
 
 	if (record != NULL)
@@ -188,9 +189,10 @@ timer_run(struct hwt *timer, uint64_t id)
 		if (!process_owns(timer->epoch))
 			return 0;
 	}
+	cache = cache_of(timer);
 	tsan_release(&timer->dispatched_count);
-	/* E:dispatched release */
-	(void)a64_add_seq(&timer->dispatched_count, UINT64_MAX);
+	/* E:dispatched, in cache_count */
+	cache_count(cache, &cache->returned, 1);
 	return result == 0 ? 0 : -ENOENT;
 }
 

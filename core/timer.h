@@ -101,10 +101,6 @@ struct hwt {
 	a64_t announced_sequence; /* wake_sequence before the announcement */
 	/* Timeouts that hold a permit of max_pending. */
 	_Alignas(CACHE_LINE) a64_t permits;
-	/* Timeouts that executors hold, and hwt_run calls under way. */
-	_Alignas(CACHE_LINE) a64_t dispatched_count;
-	/* The executor to which the worker is handing a timeout. */
-	aptr_t dispatching_to;
 	/* hwt_new_timeouts calls under way. */
 	a64_t batches;
 
@@ -112,6 +108,10 @@ struct hwt {
 	struct record_store store;
 	_Alignas(CACHE_LINE) struct wheel wheel;
 	struct worker worker;
+	/* The worker's: timeouts that were ever handed to executors, and the
+	 * executor to which one is being handed. */
+	a64_t dispatched_count;
+	aptr_t dispatching_to;
 	struct trim trim;
 	_Alignas(CACHE_LINE) struct lifecycle life;
 };
@@ -134,6 +134,21 @@ timer_check(const struct hwt *timer, bool valid)
 	if (!process_owns(timer->epoch))
 		return -EOWNERDEAD;
 	return valid ? 0 : -EINVAL;
+}
+
+/* Timeouts that executors hold, and hwt_run calls under way. What has returned
+ * is added up first: at most as much as was dispatched before. */
+static inline uint64_t
+timer_dispatched(const struct hwt *timer)
+{
+	const struct cache *cache;
+	uint64_t returned = 0;
+	uint32_t i;
+
+	for (i = 0; (cache = cache_counted(&timer->store, i)) != NULL; i++)
+		/* E:dispatched acquire */
+		returned += a64_load_acquire(&cache->returned);
+	return a64_load_acquire(&timer->dispatched_count) - returned;
 }
 
 static inline bool

@@ -484,8 +484,8 @@ walk_prefetch(
 		__builtin_prefetch(chunk_at(wheel, chunk->previous));
 	for (i = chunk->count; i-- > 0;) {
 		if (walk_stops_at(walk, &chunk->entry[i]))
-			__builtin_prefetch(
-			    record_at(wheel->store, chunk->entry[i].index), 1);
+			take_line(
+			    record_at(wheel->store, chunk->entry[i].index));
 	}
 }
 

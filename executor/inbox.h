@@ -63,6 +63,7 @@ stack_push(aptr_t *stack, a64_t *link)
 {
 	void *top;
 
+	take_line(stack);
 	do {
 		top = aptr_load_acquire(stack);
 		link_set(link, top);
@@ -82,6 +83,7 @@ stack_take(aptr_t *stack, a64_t **newest, uint64_t *count)
 
 	*newest = link;
 	for (; link != NULL; link = older) {
+		take_line(link);
 		older = link_next(link);
 		link_set(link, newer);
 		newer = link;
@@ -91,11 +93,11 @@ stack_take(aptr_t *stack, a64_t **newest, uint64_t *count)
 }
 
 struct inbox {
-	int fd;
 	unsigned running; /* loop's: runs, one in the other */
 	a64_t *first, *last; /* loop's: taken, oldest first */
 	uint64_t taken, popped; /* loop's: ever */
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
+	int fd;
 	a64_t runs; /* how many have begun, from 1 */
 	a64_t announced; /* runs, before a write that succeeded */
 };

@@ -180,7 +180,9 @@ class TimerCommand(gdb.Command):
         print(f"next tick: {next_tick} at {boundary} ns")
         print(f"clock when last read: {number(timer['worker']['now_ns'])} ns")
         print(f"pending: {accepted - ended}")
-        print(f"in executors: {number(timer['dispatched_count'])}")
+        returned = sum(number(each["returned"]) for each in caches(store))
+        print("in executors: "
+              f"{number(timer['dispatched_count']) - returned}")
         print(f"earliest: {earliest(timer)}")
         print(f"asleep: {sleep(timer)}")
 

@@ -16,6 +16,7 @@
 
 #include "explore.h"
 
+#define APART
 #define INDEX_BITS 12
 #define SLAB_BITS 3
 #define PAGE_BITS 1

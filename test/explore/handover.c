@@ -160,7 +160,7 @@ end_box(void)
 		run_box();
 	}
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 static void
@@ -169,7 +169,7 @@ end_refuser(void)
 	(void)advance(1);
 	(void)advance(1);
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 /* Both are in the box; one thread runs them, another one stops and destroys
@@ -227,7 +227,7 @@ end_handed_twice(void)
 {
 	explore_check(subject[0].started + subject[0].cancelled == 1);
 	explore_check(hwt_run(timer, subject[1].handle) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 /* The mailbox. */
@@ -276,7 +276,7 @@ end_mailbox(void)
 	}
 	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 	explore_check(hwt_mailbox_destroy(mailbox) == 0);
 }
 
@@ -337,7 +337,7 @@ use_pool(void)
 	flag_set(0);
 	(void)advance(1);
 	explore_check(hwt_pool_destroy(pool) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 static void
@@ -372,7 +372,7 @@ cancel_and_destroy_pool(void)
 static void
 end_pool(void)
 {
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 /* Two threads of the pool, and nobody who calls again: what was handed over is
@@ -392,7 +392,7 @@ use_pool_of_two(void)
 	await_started(0);
 	await_started(1);
 	explore_check(hwt_pool_destroy(pool) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 /* A second timer, whose worker hands over to the same pool. */
@@ -506,7 +506,7 @@ static void
 end_mailbox_of_two(void)
 {
 	end_mailbox();
-	explore_check(second_runs == 1 && second->dispatched_count == 0);
+	explore_check(second_runs == 1 && timer_dispatched(second) == 0);
 	explore_check(hwt_stop(second, NULL) == 0);
 	explore_check(hwt_destroy(second) == 0);
 }
@@ -515,7 +515,7 @@ static void
 end_two_timers(void)
 {
 	explore_check(
-	    timer->dispatched_count == 0 && second->dispatched_count == 0);
+	    timer_dispatched(timer) == 0 && timer_dispatched(second) == 0);
 	explore_check(hwt_stop(second, NULL) == 0);
 	explore_check(hwt_destroy(second) == 0);
 }

@@ -202,13 +202,13 @@ end_handed(void)
 	run_handed();
 	end_goes_on();
 	run_handed();
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 }
 
 static void
 end_stopped_in_hand(void)
 {
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 	explore_check(subject[0].started == 1);
 	explore_check(hwt_pending_timeouts(timer) == 0);
 }

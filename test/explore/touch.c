@@ -188,7 +188,7 @@ turn_until_all_ran(void)
 		(void)advance(1);
 	}
 	explore_check(hwt_pending_timeouts(timer) == 0);
-	explore_check(timer->dispatched_count == 0);
+	explore_check(timer_dispatched(timer) == 0);
 	if (mailbox == NULL)
 		return;
 	explore_check(hwt_mailbox_destroy(mailbox) == 0);

@@ -270,8 +270,8 @@ check_counts(struct checker *checker)
 	    "count: a permit for each that is pending");
 	must(timer->max_pending == 0 || permits <= timer->max_pending, 0,
 	    "count: max_pending");
-	must(a64_load_acquire(&timer->dispatched_count) == checker->dispatched,
-	    0, "count: dispatched_count is what executors hold");
+	must(timer_dispatched(timer) == checker->dispatched, 0,
+	    "count: what was dispatched and has not returned");
 	must(aptr_load_acquire(&timer->dispatching_to) == NULL, 0,
 	    "count: nothing is being handed over");
 	must(a64_load_acquire(&timer->batches) == 0, 0,

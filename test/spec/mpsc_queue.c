@@ -116,13 +116,13 @@ Test(mpsc_queue, a_new_one_is_empty)
 QueueTest(mpsc_queue, what_was_pushed_is_popped_once_page_by_page, 2)
 {
 	push_late(index_in(1, 63, 63));
-	push_due(index_in(0, 1, 0));
+	push_due(index_in(0, 2, 0));
 	push_late(index_in(0, 7, 5));
 	push_due(index_in(0, 7, 62));
 	cr_assert(!mpsc_is_empty(&queue));
 
 	assert_u64(pop_any(), bit(0));
-	assert_u64(popped_first, index_in(0, 1, 0));
+	assert_u64(popped_first, index_in(0, 2, 0));
 	assert_u64(pop_any(), bit(5) | bit(62));
 	assert_u64(popped_first, index_in(0, 7, 0));
 	assert_u64(pop_any(), bit(63));
