@@ -43,7 +43,7 @@
 #                    breaks connections after every EVERY=1 bytes
 #   make durable-seeds
 #                    each random run of modules/durable with SEEDS=10 seeds
-#   make transfers   cache lines that move between cores, on 4 to 64 simulated
+#   make transfers   cache lines that move between cores, on 2 to 64 simulated
 #                    ones; TRANSFERS=--lines names them
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck

@@ -35,7 +35,8 @@ flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
 libs_fuzz := -fsanitize=fuzzer
 # Compiled with the calls of ThreadSanitizer, and linked with others that count
 # which cache lines move: test/transfers/simulator.h.
-flags_counted := -fsanitize=thread
+flags_counted := -fsanitize=thread -DHWT_TAKES_LINE=simulated_take \
+	-include test/transfers/take.h
 flags_cores := -DHWT_ATOMIC_C11 -DHWT_ATOMIC_WIDE
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
@@ -208,7 +209,7 @@ check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
 endif
 
 build/cores/transfers: $(addprefix build/cores/test/transfers/,simulator.o \
-		transfers.o) build/counted/test/transfers/subjects.o \
+		lines.o transfers.o) build/counted/test/transfers/subjects.o \
 		$$(patsubst %,build/counted/%.o,$(basename $(core)))
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ -latomic $(libs)

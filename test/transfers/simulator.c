@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "simulator.h"
+#include "take.h"
 
 #define LINE_BITS 6
 #define LINES (1u << 20) /* of the table, a power of two */
@@ -24,6 +25,8 @@ struct line {
 
 static struct line *table;
 static uint64_t counted;
+/* Of these: by each core, and under a lock. */
+static uint64_t by_core[CORES_MAX], locked;
 static sem_t turn[CORES_MAX];
 static bool alive[CORES_MAX];
 static unsigned core_count, met;
@@ -32,7 +35,7 @@ static const unsigned *awaited[CORES_MAX];
 static unsigned least[CORES_MAX];
 static void (*body_of_cores)(unsigned core);
 static _Thread_local unsigned self;
-static _Thread_local bool simulated, measures;
+static _Thread_local bool simulated, measures, holds_lock;
 
 static struct line *
 line_of(uintptr_t address)
@@ -115,6 +118,8 @@ touch(const volatile void *memory, bool write)
 	if (moves) {
 		line->transfers[(uintptr_t)memory >> 3 & 7]++;
 		counted++;
+		by_core[self]++;
+		locked += holds_lock;
 	}
 	core_pass();
 }
@@ -125,6 +130,7 @@ core_lock(unsigned *word)
 	while (*word != 0)
 		core_pass();
 	*word = 1;
+	holds_lock = true;
 	touch(word, true);
 }
 
@@ -133,6 +139,7 @@ core_unlock(unsigned *word)
 {
 	*word = 0;
 	touch(word, true);
+	holds_lock = false;
 }
 
 static void *
@@ -180,6 +187,8 @@ cores_run(unsigned cores, void (*body)(unsigned core))
 		abort();
 	memset(table, 0, LINES * sizeof(*table));
 	counted = 0;
+	locked = 0;
+	memset(by_core, 0, sizeof(by_core));
 	met = 0;
 	core_count = cores;
 	body_of_cores = body;
@@ -202,6 +211,24 @@ transfers_counted(void)
 	return counted;
 }
 
+uint64_t
+transfers_in_a_row(void)
+{
+	uint64_t most = locked;
+	uint64_t of_line;
+	unsigned i, j;
+
+	for (i = 0; i < CORES_MAX; i++)
+		most = by_core[i] > most ? by_core[i] : most;
+	for (i = 0; i < LINES; i++) {
+		of_line = 0;
+		for (j = 0; j < 8; j++)
+			of_line += table[i].transfers[j];
+		most = of_line > most ? of_line : most;
+	}
+	return most;
+}
+
 void
 transfers_each(void (*word)(uintptr_t address, uint64_t transfers))
 {
@@ -212,6 +239,12 @@ transfers_each(void (*word)(uintptr_t address, uint64_t transfers))
 			if (table[i].transfers[j] > 0)
 				word((table[i].number << LINE_BITS) + 8 * j,
 				    table[i].transfers[j]);
+}
+
+void
+simulated_take(const volatile void *memory)
+{
+	touch(memory, true);
 }
 
 /* What the compiler calls. */

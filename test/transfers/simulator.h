@@ -41,6 +41,9 @@ void core_unlock(unsigned *word);
 
 /* Since cores_run: of all cores. */
 uint64_t transfers_counted(void);
+/* The most of them that cannot overlap: those by one core, of one line, or of
+ * whoever held the lock. */
+uint64_t transfers_in_a_row(void);
 /* Calls word for each word whose accesses moved its line. */
 void transfers_each(void (*word)(uintptr_t address, uint64_t transfers));
 

@@ -96,11 +96,42 @@ no_task(void *arg)
 	(void)arg;
 }
 
+/* Of each core, in a line of its own. */
+static struct {
+	_Alignas(64) struct mutex_wheel_timeout *timeout;
+} mine[CORES_MAX];
+
+static uint64_t
+far_away(void)
+{
+	return mutex_wheel_due_ns(wheel, UINT64_C(60000000000));
+}
+
+void
+mutex_wheel_schedule_one(unsigned core)
+{
+	mine[core].timeout =
+	    mutex_wheel_schedule_at(wheel, no_task, NULL, far_away(), true);
+}
+
+void
+mutex_wheel_cancel_one(unsigned core)
+{
+	(void)mutex_wheel_cancel(wheel, mine[core].timeout);
+	mine[core].timeout = NULL;
+}
+
 void
 mutex_wheel_pair(unsigned core)
 {
-	(void)core;
-	(void)mutex_wheel_cancel(wheel,
-	    mutex_wheel_schedule_at(wheel, no_task, NULL,
-		mutex_wheel_due_ns(wheel, UINT64_C(60000000000)), true));
+	mutex_wheel_schedule_one(core);
+	mutex_wheel_cancel_one(core);
+}
+
+void
+mutex_wheel_touch(unsigned core)
+{
+	if (mine[core].timeout == NULL)
+		mutex_wheel_schedule_one(core);
+	(void)mutex_wheel_reschedule_at(wheel, mine[core].timeout, far_away());
 }

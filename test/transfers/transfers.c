@@ -2,7 +2,7 @@
 /*
  * How many cache lines move between cores for one operation, on 2 to 64 cores?
  *
- *   make transfers [TRANSFERS='--lines' or a name]
+ *   make transfers [TRANSFERS="--lines 'cancel elsewhere'"]
  *
  * simulator.h says how that is counted. The timer is a manual one, whose clock
  * stands still but where something is to expire, so that the cores meet in its
@@ -11,18 +11,24 @@
  * the library alone: not those of this file, with which cores hand over a
  * handle, nor the C library's. Of what expires, either one timeout of each core
  * is due on a tick, which is the worst case since each then pays for what a
- * turn costs, or 32. --lines tells for 8 cores which fields' lines moved, and
- * how often for each operation; of the subjects, those whose name has the text
- * are counted.
+ * turn costs, or 32. With a name, those subjects are counted whose name has
+ * that text; --lines tells for 8 cores alone which fields' lines moved, and how
+ * often for each operation.
+ *
+ * Then it is calculated what that would take where a transfer takes 60 to 120
+ * ns: what an operation takes on one core, and its transfers, one after the
+ * other. Together, all cores are not faster than the transfers which cannot
+ * overlap: those of one line, of one core, or under the lock.
  *
  * Status 1: a control does not have its number, or a bound is not kept: 0 for
- * a pair and a touch.
+ * a pair and a touch, and some more than what was counted for the others.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/timer.h"
+#include "lines.h"
 #include "simulator.h"
 #include "subjects.h"
 
@@ -97,21 +103,45 @@ touch(unsigned core)
 
 /* Even cores schedule what the next odd one cancels. */
 static void
-cancel_elsewhere(unsigned core)
+elsewhere(unsigned core, void (*schedule)(unsigned core),
+    void (*cancel)(unsigned core))
 {
 	unsigned pair = core / 2;
 
 	if (core % 2 == 0) {
 		core_await(&taken[pair], made[pair]);
-		must(hwt_new_timeout(
-			 timer, &mine[core].timeout, task, NULL, FAR) == 0,
-		    "schedule");
+		schedule(core);
 		made[pair]++;
 	} else {
 		core_await(&made[pair], taken[pair] + 1);
-		must(hwt_cancel(timer, mine[core - 1].timeout) == 0, "cancel");
+		cancel(core - 1);
 		taken[pair]++;
 	}
+}
+
+static void
+schedule_one(unsigned core)
+{
+	must(hwt_new_timeout(timer, &mine[core].timeout, task, NULL, FAR) == 0,
+	    "schedule");
+}
+
+static void
+cancel_one(unsigned core)
+{
+	must(hwt_cancel(timer, mine[core].timeout) == 0, "cancel");
+}
+
+static void
+hwt_elsewhere(unsigned core)
+{
+	elsewhere(core, schedule_one, cancel_one);
+}
+
+static void
+mutex_wheel_elsewhere(unsigned core)
+{
+	elsewhere(core, mutex_wheel_schedule_one, mutex_wheel_cancel_one);
 }
 
 static void
@@ -200,26 +230,34 @@ struct subject {
 	void (*operation)(unsigned core);
 	unsigned per; /* cores that make one operation together */
 	unsigned idle; /* cores that make none of their own */
-	double least,
-	    most; /* transfers an operation that must come out; -1: any */
 	unsigned each;
+	/* Transfers an operation that must come out; -1: any. */
+	double least, most;
+	/* What it takes on one core, as make perf has measured it: pair, touch
+	 * and burst in docs/PERFORMANCE. 0: nothing is calculated. */
+	double own_ns;
 };
 
 static const struct subject subjects[] = {
-    {"a counter for each core", own_counter, 1, 0, 0, 0, 0},
-    {"one counter", shared_counter, 1, 0, 0.98, 1, 0},
-    {"a Treiber stack: push and pop", stack_pair, 1, 0, 2, -1, 0},
-    {"mutex_wheel: a pair", mutex_wheel_pair, 1, 0, 2, -1, 0},
-    {"hwt: a pair", pair, 1, 0, 0, 0, 0},
-    {"hwt: touch", touch, 1, 0, 0, 0, 0},
-    {"hwt: schedule, cancel elsewhere", cancel_elsewhere, 2, 0, -1, -1, 0},
-    {"hwt: expiry", expire, 1, 1, -1, -1, 1},
-    {"hwt: expiry, 32 a tick", expire, 1, 1, -1, -1, 32},
-    {"hwt: one mailbox", expire_in_mailbox, 1, 2, -1, -1, 1},
-    {"hwt: one mailbox, 32 a tick", expire_in_mailbox, 1, 2, -1, -1, 32},
-    {"hwt: a mailbox each", expire_in_loops, 1, 1, -1, -1, 1},
-    {"hwt: a mailbox each, 32 a tick", expire_in_loops, 1, 1, -1, -1, 32},
+    {"a counter for each core", own_counter, 1, 0, 0, 0, 0, 0},
+    {"one counter", shared_counter, 1, 0, 0, 0.95, 1, 0},
+    {"a Treiber stack: push and pop", stack_pair, 1, 0, 0, 2, -1, 0},
+    {"mutex_wheel: a pair", mutex_wheel_pair, 1, 0, 0, 2, -1, 32.4},
+    {"mutex_wheel: touch", mutex_wheel_touch, 1, 0, 0, 1, -1, 14.1},
+    {"mutex_wheel: cancel elsewhere", mutex_wheel_elsewhere, 2, 0, 0, 2, -1,
+	32.4},
+    {"hwt: a pair", pair, 1, 0, 0, 0, 0, 16.9},
+    {"hwt: touch", touch, 1, 0, 0, 0, 0, 10.3},
+    {"hwt: cancel elsewhere", hwt_elsewhere, 2, 0, 0, 0, 2.5, 16.9},
+    {"hwt: expiry", expire, 1, 1, 1, -1, -1, 32.1},
+    {"hwt: expiry, 32 a tick", expire, 1, 1, 32, 0, 4.2, 32.1},
+    {"hwt: one mailbox", expire_in_mailbox, 1, 2, 1, -1, -1, 32.1},
+    {"hwt: one mailbox, 32 a tick", expire_in_mailbox, 1, 2, 32, 0, 5.2, 32.1},
+    {"hwt: a mailbox each", expire_in_loops, 1, 1, 1, -1, -1, 32.1},
+    {"hwt: a mailbox each, 32 a tick", expire_in_loops, 1, 1, 32, 0, 2.6, 32.1},
 };
+static const struct subject *const subjects_end =
+    subjects + sizeof(subjects) / sizeof(subjects[0]);
 
 static const struct subject *subject;
 
@@ -270,134 +308,6 @@ close_timer(void)
 		must(hwt_mailbox_destroy(mailbox[i]) == 0, "mailbox");
 }
 
-/* Names of lines: of a word of a structure, by the last field that begins at or
- * before it; of arrays, one name for all elements. */
-struct field {
-	size_t offset;
-	const char *name;
-};
-
-#define FIELD(type, field)                    \
-	{                                     \
-		offsetof(type, field), #field \
-	}
-static const struct field of_timer[] = {
-    {0, "what hwt_create sets"},
-    FIELD(struct hwt, wake_before),
-    FIELD(struct hwt, wake_sequence),
-    FIELD(struct hwt, permits),
-    FIELD(struct hwt, dispatched_count),
-    FIELD(struct hwt, dispatching_to),
-    FIELD(struct hwt, batches),
-    FIELD(struct hwt, queue),
-    FIELD(struct hwt, store.slabs),
-    FIELD(struct hwt, store.caches_used),
-    FIELD(struct hwt, store.shared_cache),
-    FIELD(struct hwt, store.free_pages),
-    FIELD(struct hwt, store.trim_refused),
-    FIELD(struct hwt, wheel),
-    FIELD(struct hwt, worker),
-    FIELD(struct hwt, trim),
-    FIELD(struct hwt, life),
-    {sizeof(struct hwt), NULL},
-};
-static const struct field of_slab[] = {
-    FIELD(struct slab, timer),
-    FIELD(struct slab, committed),
-    FIELD(struct slab, free_summary),
-    FIELD(struct slab, free_bits),
-    FIELD(struct slab, waiting),
-    FIELD(struct slab, queued),
-    {sizeof(struct slab), NULL},
-};
-static const struct field of_record[] = {
-    FIELD(struct record, pair),
-    FIELD(struct record, executor),
-    FIELD(struct record, task),
-    FIELD(struct record, arg),
-    FIELD(struct record, period_ns),
-    FIELD(struct record, link),
-    FIELD(struct record, entry_at),
-    {sizeof(struct record), NULL},
-};
-
-static const char *
-field_at(const struct field *field, size_t offset)
-{
-	while (field[1].name != NULL && field[1].offset <= offset)
-		field++;
-	return field->name;
-}
-
-static bool
-is_in(uintptr_t address, const volatile void *begin, size_t bytes)
-{
-	return address - (uintptr_t)begin < bytes;
-}
-
-static void
-name_of(uintptr_t address, char *name, size_t size)
-{
-	const struct record_store *store = &timer->store;
-	const struct slab *slab;
-	uint32_t i;
-
-	snprintf(name, size, "elsewhere");
-	if (is_in(address, timer, sizeof(*timer)))
-		snprintf(name, size, "hwt.%s",
-		    field_at(of_timer, address - (uintptr_t)timer));
-	else if (is_in(
-		     address, store->caches, CACHES_MAX * sizeof(struct cache)))
-		snprintf(name, size, "cache");
-	else if (is_in(address, store->slab_urgency, SLABS_MAX * sizeof(a64_t)))
-		snprintf(name, size, "store.slab_urgency[]");
-	else if (is_in(address, store->free_top, TOP_WORDS * sizeof(a64_t)))
-		snprintf(name, size, "store.free_top[]");
-	for (i = 0; i < cores; i++)
-		if (is_in(address, mailbox[i], 192))
-			snprintf(name, size, "mailbox + %zu",
-			    (size_t)(address - (uintptr_t)mailbox[i]));
-	for (i = 0; i < store_limit(store); i++) {
-		slab = slab_at(store, i);
-		address -= (uintptr_t)slab;
-		if (address < HEADER_PAGES * PAGE_BYTES)
-			snprintf(
-			    name, size, "slab.%s", field_at(of_slab, address));
-		else if (address < SLAB_BYTES)
-			snprintf(name, size, "record.%s",
-			    field_at(
-				of_record, address % sizeof(struct record)));
-		address += (uintptr_t)slab;
-	}
-}
-
-static struct moved {
-	char name[64];
-	uint64_t transfers;
-} moved[64];
-
-static void
-add_moved(uintptr_t address, uint64_t transfers)
-{
-	struct moved *entry = moved;
-	char name[64];
-
-	name_of(address, name, sizeof(name));
-	while (entry->transfers != 0 && strcmp(entry->name, name) != 0)
-		entry++;
-	must(entry < moved + 63, "too many names");
-	memcpy(entry->name, name, sizeof(name));
-	entry->transfers += transfers;
-}
-
-static int
-by_transfers(const void *a, const void *b)
-{
-	const struct moved *x = a, *y = b;
-
-	return (x->transfers < y->transfers) - (x->transfers > y->transfers);
-}
-
 static unsigned
 operations(void)
 {
@@ -405,64 +315,138 @@ operations(void)
 	    (each != 0 ? each : 1);
 }
 
+struct count {
+	double transfers, row; /* of an operation */
+};
+static struct count counts[16][7]; /* by subject, and by cores: 2^i */
+
 static void
-print_lines(void)
+count_with(unsigned power)
 {
-	unsigned i;
+	struct count *count = &counts[subject - subjects][power];
 
-	memset(moved, 0, sizeof(moved));
-	transfers_each(add_moved);
-	qsort(moved, 64, sizeof(moved[0]), by_transfers);
-	for (i = 0; moved[i].transfers > 0; i++)
-		printf("      %6.2f  %s\n",
-		    (double)moved[i].transfers / operations(), moved[i].name);
-}
-
-/* Transfers an operation. */
-static double
-count_with(unsigned count)
-{
-	cores = count;
+	cores = 1u << power;
 	open_timer();
 	cores_run(cores, body);
-	return (double)transfers_counted() / operations();
+	count->transfers = (double)transfers_counted() / operations();
+	count->row = (double)transfers_in_a_row() / operations();
+}
+
+static bool
+is_kept(double result)
+{
+	return (subject->least < 0 || result >= subject->least) &&
+	    (subject->most < 0 || result <= subject->most);
+}
+
+/* From 2 cores on, or with 8 alone where lines are told; false: a bound is not
+ * kept. */
+static bool
+count_subject(bool lines)
+{
+	unsigned least = subject->per + subject->idle;
+	bool kept = true;
+	unsigned power;
+	double result;
+
+	printf("%-34s", subject->name);
+	for (power = lines ? 3 : 1; power <= (lines ? 3 : 6); power++) {
+		if (1u << power < least) {
+			printf("%7s", "-");
+			continue;
+		}
+		count_with(power);
+		result = counts[subject - subjects][power].transfers;
+		kept = kept && is_kept(result);
+		printf("%7.2f", result);
+		fflush(stdout);
+		if (lines && result > 0) {
+			printf("\n");
+			lines_print(timer, mailbox, cores, operations());
+		}
+		close_timer();
+	}
+	printf("\n");
+	return kept;
+}
+
+/* What an operation takes with so many ns a transfer; and millions a second,
+ * of all cores. */
+static double
+time_of(const struct subject *of, unsigned power, double transfer_ns)
+{
+	return of->own_ns +
+	    counts[of - subjects][power].transfers * transfer_ns;
+}
+
+static double
+rate_of(const struct subject *of, unsigned power, double transfer_ns)
+{
+	double row_ns = counts[of - subjects][power].row * transfer_ns;
+	double each_ns = time_of(of, power, transfer_ns) /
+	    (((1u << power) - of->idle) / of->per);
+
+	return 1000 / (row_ns > each_ns ? row_ns : each_ns);
+}
+
+static void
+print_calculated(const char *what, int digits,
+    double (*value)(const struct subject *of, unsigned power, double ns))
+{
+	const struct subject *of;
+	double quick, slow;
+	char range[32];
+	unsigned power;
+
+	printf("\n%s\n%-30s", what, "cores");
+	for (power = 0; power <= 6; power++)
+		printf("%10u", 1u << power);
+	printf("\n");
+	for (of = subjects; of < subjects_end; of++) {
+		if (of->own_ns <= 0)
+			continue;
+		printf("%-30s", of->name);
+		for (power = 0; power <= 6; power++) {
+			quick = value(of, power, 60);
+			slow = value(of, power, 120);
+			if (quick == slow)
+				snprintf(range, sizeof(range), "%.0f", quick);
+			else
+				snprintf(range, sizeof(range), "%.*f-%.*f",
+				    digits, quick < slow ? quick : slow, digits,
+				    quick < slow ? slow : quick);
+			printf("%10s",
+			    1u << power < of->per + of->idle ? "-" : range);
+		}
+		printf("\n");
+	}
 }
 
 int
 main(int argc, char **argv)
 {
 	bool lines = argc > 1 && strcmp(argv[1], "--lines") == 0;
-	const char *name = argc > 1 && !lines ? argv[1] : "";
+	const char *name = argc > 1 + lines ? argv[1 + lines] : "";
 	bool kept = true;
 	unsigned count;
-	double result;
 
 	mutex_wheel_open();
 	printf("cache lines moved between cores for each operation\n%-34s",
 	    "cores");
-	for (count = 4; count <= CORES_MAX; count *= 2)
+	for (count = lines ? 8 : 2; count <= (lines ? 8 : CORES_MAX);
+	     count *= 2)
 		printf("%7u", count);
 	printf("\n");
-	for (subject = subjects;
-	     subject < subjects + sizeof(subjects) / sizeof(subjects[0]);
-	     subject++) {
-		if (strstr(subject->name, name) == NULL)
-			continue;
-		printf("%-34s", subject->name);
-		for (count = 4; count <= CORES_MAX; count *= 2) {
-			result = count_with(count);
-			printf("%7.2f", result);
-			fflush(stdout);
-			kept = kept &&
-			    (subject->least < 0 || result >= subject->least) &&
-			    (subject->most < 0 || result <= subject->most);
-			if (lines && result > 0 && count == 8) {
-				printf("\n");
-				print_lines();
-			}
-			close_timer();
-		}
-		printf("\n");
-	}
+	for (subject = subjects; subject < subjects_end; subject++)
+		if (strstr(subject->name, name) != NULL)
+			kept = count_subject(lines) && kept;
+	if (lines || *name != '\0')
+		return kept ? 0 : 1;
+	print_calculated("calculated, not measured: ns an operation takes of "
+			 "CPU, a transfer taking 60 to 120",
+	    0, time_of);
+	print_calculated("calculated, not measured: millions of operations a "
+			 "second, of all cores",
+	    1, rate_of);
 	return kept ? 0 : 1;
 }
