@@ -19,7 +19,7 @@
 #   make demo-longpoll demo-pool demo-durable
 #                    of modules/purgatory, checkout and durable (DEMO='--seconds
 #                    20 --rate 2000')
-#   make demo-memcached demo-lighttpd
+#   make demo-memcached demo-lighttpd demo-openldap
 #                    these programs, fetched, without hwt and with
 #   make wheel       the wheel turns in the terminal: see examples/wheel.c
 #   make check       the tests for whoever changes a line; the last line counts
@@ -127,5 +127,5 @@ include $(patsubst %,%/rules.mk,$(MODULES:%=modules/%) packaging \
 	examples perf test)
 endif
 -include $(shell find build -maxdepth 6 \( -path build/memcached -o \
-	-path build/lighttpd \) -prune \
+	-path build/lighttpd -o -path build/openldap \) -prune \
 	-o -name '*.d' -type f -print 2>/dev/null)

@@ -60,8 +60,8 @@ $(pool): $(pool_parts) \
 demo-pool: $(pool)
 	@$(pool) $(DEMO)
 
-.PHONY: demo-memcached demo-lighttpd demo-longpoll demo-pool
-demo-memcached demo-lighttpd: build/plain/libhwt.a
+.PHONY: demo-memcached demo-lighttpd demo-openldap demo-longpoll demo-pool
+demo-memcached demo-lighttpd demo-openldap: build/plain/libhwt.a
 	@examples/$(@:demo-%=%)/run
 
 # Each file of recipes and loops is a program of its own. The tests run them.
