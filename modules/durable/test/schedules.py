@@ -195,6 +195,8 @@ class Calendar(unittest.TestCase):
         self.assertEqual(on("30 2 * * *", *autumn), ["00:30"])
         self.assertEqual(on("0 2,3 * * *", *autumn), ["00:00", "02:00"])
         self.assertEqual(on("*/30 2 * * *", *spring), [])
+        # By the rule at the end of the file: a fifth Sunday.
+        self.assertEqual(on("30 2 * * *", 2038, 10, 31), ["00:30"])
         self.assertEqual(on("*/30 2 * * *", *autumn),
                          ["00:00", "00:30", "01:00", "01:30"])
 
@@ -366,11 +368,11 @@ class Occurs(Programs):
                       for line in self.ctl("list").lines)
 
     def at_missed_minutes(self):
-        """A line of 30 and of 2 minutes ago; and these."""
+        """A line of 30 and of 25 minutes ago; and these."""
         if time.time() % 60 > 50:
             time.sleep(11)
         now = int(time.time()) // 60 * 60
-        times = [now - 1800, now - 120]
+        times = [now - 1800, now - 1500]
         return "{} * * * *".format(
             ",".join(str(at // 60 % 60) for at in times)), times
 
