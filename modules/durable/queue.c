@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "connection.h"
 #include "durable.h"
 
 /* verb: of the script queue. It is done in each shard, or the error is that of
@@ -30,11 +31,14 @@ queue_call(struct hwt_durable *durable, const char *verb, const char *queue)
 	return error;
 }
 
-/* One that waits is told of all shards, and tells the next. If this is lost, a
- * worker finds what there is within a second. */
+/* One that waits is told of all shards, and tells the next. If this is lost, or
+ * no time is left, a worker finds what there is within a second. */
 static void
-tell_worker(struct hwt_durable *durable, const char *queue)
+tell_worker(struct hwt_durable *durable, const char *queue, uint64_t until_ns)
 {
+	uint64_t now_ns = limit_now_ns();
+	const struct engine_wait wait = {
+	    .stop_fd = -1, .timeout_ns = until_ns - now_ns};
 	const struct engine_argument argument[] = {
 	    argument_text(queue), argument_text("*")};
 	struct engine_call call = {.script = SCRIPT_TELL,
@@ -42,7 +46,9 @@ tell_worker(struct hwt_durable *durable, const char *queue)
 	    .count = 2,
 	    .arg = argument};
 
-	(void)engine_call(durable->engine, &call, 1, NULL);
+	if (now_ns >= until_ns)
+		return;
+	(void)engine_call(durable->engine, &call, 1, &wait);
 	engine_call_free(&call, 1);
 }
 
@@ -70,11 +76,13 @@ int
 hwt_durable_resume(struct hwt_durable *durable, const char *queue)
 {
 	int error = check(durable, queue);
+	uint64_t until_ns;
 
 	if (error != 0)
 		return error;
+	until_ns = limit_now_ns() + engine_timeout_ns(durable->engine);
 	error = queue_call(durable, "resume", queue);
 	if (error == 0)
-		tell_worker(durable, queue);
+		tell_worker(durable, queue, until_ns);
 	return error;
 }

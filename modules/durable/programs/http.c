@@ -34,7 +34,10 @@ enum {
 	THREADS_MAX = 64,
 	CONNECTIONS_MAX = 32768,
 	DESCRIPTORS_KEPT = 256, /* for the engine and the rest */
-	HEADER_MAX = 16384, /* bytes of a request's head, and of an answer's */
+	HEAD_MAX = 16384, /* bytes of a request's head */
+	FIELDS_MAX = 200, /* of it */
+	/* With what is made of it, and the answer's head. */
+	POOL_MAX = 2 * HEAD_MAX,
 	BODIES_MAX = 64 << 20 /* bytes of all bodies that are kept */
 };
 
@@ -302,6 +305,28 @@ notice_completed(void *cls, struct MHD_Connection *connection, void **context,
 	client_wait(connection, LIMIT_NS);
 }
 
+/* A head that all but fills its pool leaves libmicrohttpd no memory for an
+ * answer, and it would close the connection without one. */
+static bool
+head_is_too_long(struct MHD_Connection *connection)
+{
+	static const char answer[] =
+	    "HTTP/1.1 431 Request Header Fields Too Large\r\n"
+	    "Content-Length: 0\r\nConnection: close\r\n\r\n";
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+	    connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+
+	if (info != NULL && info->header_size <= HEAD_MAX &&
+	    MHD_get_connection_values(
+		connection, MHD_HEADER_KIND, NULL, NULL) <= FIELDS_MAX)
+		return false;
+	info = MHD_get_connection_info(
+	    connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	(void)!send(info->connect_fd, answer, sizeof(answer) - 1,
+	    MSG_NOSIGNAL | MSG_DONTWAIT);
+	return true;
+}
+
 static struct exchange *
 exchange_make(struct http *http, struct MHD_Connection *connection,
     const char *path, const char *method)
@@ -473,6 +498,8 @@ notice_request(void *cls, struct MHD_Connection *connection, const char *path,
 
 	(void)version;
 	if (exchange == NULL) {
+		if (head_is_too_long(connection))
+			return MHD_NO;
 		exchange = exchange_make(cls, connection, path, method);
 		*context = exchange;
 		return exchange != NULL ? MHD_YES : MHD_NO;
@@ -623,7 +650,7 @@ daemon_start(struct http *http, int listener)
 	    http->options.connections != 0
 		? http->options.connections
 		: connections_max() / http->options.servers,
-	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MAX,
+	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_MAX,
 	    MHD_OPTION_NOTIFY_CONNECTION, notice_connection, http,
 	    MHD_OPTION_NOTIFY_COMPLETED, notice_completed, http,
 	    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,

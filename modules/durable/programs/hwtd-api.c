@@ -138,6 +138,31 @@ api_json(struct api *api, unsigned status)
 	return api->answer->body;
 }
 
+/* Values that a body may have: those of 512 tasks with all their members, and
+ * some more. */
+#define VALUES_MAX (HWT_DURABLE_BATCH_MAX * 16)
+
+/* Parsed, a value of one byte has some 100. Each but the first of its list has
+ * a comma before it. */
+static bool
+has_too_many(const char *text, size_t length)
+{
+	const char *end = text + length;
+	bool in_string = false;
+	size_t values = 0;
+
+	for (; text < end; text++) {
+		if (*text == '\\' && in_string)
+			text++;
+		else if (*text == '"')
+			in_string = !in_string;
+		else if (!in_string && *text != '\0' &&
+		    strchr(",[{", *text) != NULL)
+			values++;
+	}
+	return values > VALUES_MAX;
+}
+
 /* NULL: it is answered already. */
 static json_t *
 body_load(struct api *api)
@@ -155,6 +180,10 @@ body_load(struct api *api)
 	    strchr("; ", type[strlen(json)]) == NULL) {
 		fail(api, 415, "unsupported_media_type",
 		    "want Content-Type: application/json");
+		return NULL;
+	}
+	if (has_too_many(api->request->body, api->request->length)) {
+		api_invalid(api, "more values than 512 tasks can have");
 		return NULL;
 	}
 	value =

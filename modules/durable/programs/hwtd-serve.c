@@ -188,7 +188,7 @@ is_token_text(const char *text, size_t length)
 	return length >= TOKEN_MIN && length <= TOKEN_MAX;
 }
 
-bool
+int
 serve_token_read(struct serve *serve, const char *path)
 {
 	char text[TOKEN_MAX + 2]; /* the end of the line, or more than fits */
@@ -196,11 +196,16 @@ serve_token_read(struct serve *serve, const char *path)
 	size_t length;
 	const char *end;
 	bool valid;
+	int error;
 
 	if (file == NULL)
-		return false;
+		return -errno;
+	errno = EIO;
 	length = fread(text, 1, sizeof(text), file);
+	error = ferror(file) != 0 ? -errno : 0;
 	(void)fclose(file);
+	if (error != 0)
+		return error;
 	end = memchr(text, '\n', length);
 	if (end != NULL)
 		length = (size_t)(end - text);
@@ -212,7 +217,7 @@ serve_token_read(struct serve *serve, const char *path)
 		serve->token_length = length;
 	}
 	explicit_bzero(text, sizeof(text));
-	return valid;
+	return valid ? 0 : -EINVAL;
 }
 
 /* Takes as long for each text of a length, wherever it differs. */

@@ -30,8 +30,9 @@ struct serve {
 /* Not healthy if a task waits for a worker for longer; 0: however long. */
 extern uint64_t serve_queue_wait_ns;
 
-/* The first line of a file. False: it is none. */
-bool serve_token_read(struct serve *serve, const char *path);
+/* The first line of a file. 0; -EINVAL: that is no token; or another -errno:
+ * the file cannot be read. */
+int serve_token_read(struct serve *serve, const char *path);
 
 /* Once, before the first start. stop_fd is readable when hwtd ends. */
 void serve_init(struct hwt_durable *durable, int stop_fd);

@@ -117,9 +117,17 @@ static struct server {
 static void
 token_read(struct serve *serve)
 {
+	int error;
+
 	if (token_file != NULL && listen_at == NULL)
 		usage_error("--token-file: there is no --listen");
-	if (token_file != NULL && !serve_token_read(serve, token_file))
+	if (token_file == NULL)
+		return;
+	error = serve_token_read(serve, token_file);
+	if (error != 0 && error != -EINVAL)
+		usage_error(
+		    "--token-file %s: %s", token_file, system_text(-error));
+	if (error == -EINVAL)
 		usage_error("--token-file: its first line must be a token of "
 			    "%d to %d printable characters",
 		    TOKEN_MIN, TOKEN_MAX);

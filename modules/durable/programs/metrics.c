@@ -123,8 +123,8 @@ queues_json(FILE *file, const struct queues *queues)
 		    i > 0 ? "," : "", queues->queue[i].name,
 		    queues->queue[i].entries, queues->queue[i].age_ns,
 		    queues->queue[i].paused);
-	(void)fprintf(
-	    file, "],\"all_queues\":%s", queues->all ? "true" : "false");
+	(void)fprintf(file, "],\"all_queues\":%s,\"shards\":%" PRIu32,
+	    queues->all ? "true" : "false", queues->shards);
 }
 
 void
@@ -201,6 +201,9 @@ queues_prometheus(FILE *file, const char *space, const struct queues *queues)
 		    " "
 		    "%" PRIu64 "\n",
 		    space, queues->queue[i].name, queues->queue[i].paused);
+	print_head(file, "shards", "", "gauge", "Of the space.");
+	(void)fprintf(file, "hwt_durable_shards{space=\"%s\"} %" PRIu32 "\n",
+	    space, queues->shards);
 	print_head(file, "queues_left_out", "", "gauge",
 	    "Whether there are other queues.");
 	(void)fprintf(file, "hwt_durable_queues_left_out{space=\"%s\"} %d\n",

@@ -165,9 +165,11 @@ class Access(Api):
                         self.path("token", text))
             self.assertEqual(said.status, USAGE)
             self.assertIn("--token-file: its first line", said.err)
-        said = call("hwtd", *self.where(), "--listen=0", "--token-file",
-                    self.path("token") + "x")
-        self.assertEqual(said.status, USAGE)
+        for path in (self.path("token") + "x", self.folder):
+            said = call("hwtd", *self.where(), "--listen=0", "--token-file",
+                        path)
+            self.assertEqual(said.status, USAGE)
+            self.assertRegex(said.err, "--token-file .*: (No such|Is a dir)")
         said = call("hwtd", *self.where(), "--token-file",
                     self.path("token", b"x" * 16))
         self.assertIn("there is no --listen", said.err)
@@ -271,6 +273,14 @@ class Access(Api):
         self.assertIn(self.ask("GET", "/health", X="x" * 20000).status,
                       (413, 431))
         self.assertIn(self.ask("GET", "/" + "x" * 20000).status, (414, 431))
+        for length in (*range(15000, 17000, 50), *range(32200, 32800, 20)):
+            self.assertIn(self.ask("GET", "/health", X="x" * length).status,
+                          (200,) if length < 16200 else
+                          (431,) if length > 16400 else (200, 431))
+        for count in (*range(150, 250), *range(450, 500)):
+            self.assertIn(self.ask("GET", "/health", **{
+                f"X{i}": "" for i in range(count)}).status,
+                          (200,) if count < 190 else (200, 431))
 
 
 def task_path(name, rest=""):
@@ -283,7 +293,7 @@ class Tasks(Api):
 
     def setUp(self):
         super().setUp()
-        self.serve()
+        self.server = self.serve()
 
     def shown(self, name):
         answer = self.ask("GET", task_path(name))
@@ -413,6 +423,25 @@ class Tasks(Api):
             "PUT", task_path("a"), b'{"queue":"q","in":1}',
             Content_Type="Application/JSON; charset=utf-8").status, 201)
         self.assertEqual(self.ctl("stat", "--json").json["added"], 1)
+
+    def test_a_body_of_many_small_values_takes_no_memory(self):
+        """Parsed, it had 80 times its size."""
+        def peak():
+            with open(f"/proc/{self.server.process.pid}/status",
+                      encoding="ascii") as file:
+                return int(file.read().split("VmHWM:")[1].split()[0])
+
+        task = b'{"queue":"q","in":60,"attempts":3,"payload":",,[[{\\"x"}'
+        self.assertEqual(self.ask(
+            "POST", "/v1/tasks", b"[" + b",".join([task] * 512) + b"]",
+            Content_Type="application/json").status, 200)
+        before = peak()
+        for body in (b"[" + b"1," * 500000 + b"1]", b"[" * 100000,
+                     b"[" + b"{}," * 300000 + b"{}]",
+                     b'{"in":[' + b"1," * 500000 + b"1]}"):
+            self.refused(400, "EINVAL", "POST", "/v1/tasks", body,
+                         Content_Type="application/json")
+        self.assertLess(peak() - before, 20000)  # KiB
 
     def test_ids_of_all_bytes(self):
         names = [name.encode() for name in NASTY] + [
