@@ -128,7 +128,7 @@ client_open(struct client *client)
 static int
 client_add(struct client *client, char *more, size_t size)
 {
-	struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
+	struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX] = {0};
 	int result[HWT_DURABLE_BATCH_MAX];
 	size_t count = client->count - 5;
 	size_t length = 0;
