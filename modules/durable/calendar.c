@@ -101,7 +101,7 @@ wrong(const struct reading *reading, const char *format, ...)
 
 static bool
 value_read(const struct reading *reading, const char *text, size_t length,
-    unsigned low, unsigned *value)
+    unsigned *value)
 {
 	const struct field *field = reading->field;
 	const char *word;
@@ -120,9 +120,9 @@ value_read(const struct reading *reading, const char *text, size_t length,
 		*value = *value * 10 + (unsigned)(text[i] - '0');
 	if (length == 0)
 		return wrong(reading, "a number is missing");
-	if (i < length || *value < low || *value > field->high)
+	if (i < length || *value < field->low || *value > field->high)
 		return wrong(reading, "%.*s is not %u to %u", (int)length, text,
-		    low, field->high);
+		    field->low, field->high);
 	return true;
 }
 
@@ -132,6 +132,8 @@ item_read(const struct reading *reading, const char *text, size_t length,
     uint64_t *bits)
 {
 	const struct field *field = reading->field;
+	const struct field steps = {field->name, 1, field->high, NULL};
+	const struct reading step_reading = {&steps, reading->why};
 	const char *slash = memchr(text, '/', length);
 	size_t range = slash != NULL ? (size_t)(slash - text) : length;
 	const char *dash = memchr(text, '-', range);
@@ -139,12 +141,12 @@ item_read(const struct reading *reading, const char *text, size_t length,
 	unsigned from = field->low, to = field->high, step = 1;
 	bool star = range == 1 && *text == '*';
 
-	if (!star && !value_read(reading, text, first, field->low, &from))
+	if (!star && !value_read(reading, text, first, &from))
 		return false;
 	if (!star)
 		to = from;
 	if (dash != NULL &&
-	    !value_read(reading, dash + 1, range - first - 1, field->low, &to))
+	    !value_read(reading, dash + 1, range - first - 1, &to))
 		return false;
 	if (to < from)
 		return wrong(
@@ -153,7 +155,7 @@ item_read(const struct reading *reading, const char *text, size_t length,
 		return wrong(reading, "a step needs * or a range: %.*s",
 		    (int)length, text);
 	if (slash != NULL &&
-	    !value_read(reading, slash + 1, length - range - 1, 1, &step))
+	    !value_read(&step_reading, slash + 1, length - range - 1, &step))
 		return false;
 	for (; from <= to; from += step)
 		*bits |= UINT64_C(1) << from;
@@ -192,7 +194,12 @@ line_read(struct calendar *calendar, const char *line, char why[WHY_MAX])
 	for (at = line + strspn(line, blank); *at != '\0';
 	     at += strspn(at, blank), count++)
 		at += strcspn(at, blank);
-	if (count != 5 || strlen(line) > CRON_MAX) {
+	if (strlen(line) > CRON_MAX) {
+		(void)snprintf(
+		    why, WHY_MAX, "cron: want up to %d bytes", CRON_MAX);
+		return -EINVAL;
+	}
+	if (count != 5) {
 		(void)snprintf(why, WHY_MAX,
 		    "cron: want five fields, minute hour day month weekday; "
 		    "there are %zu",
@@ -280,9 +287,10 @@ local_next(const struct calendar *calendar, int64_t from, int64_t before)
 	int minute;
 
 	from += (60 - from % 60) % 60;
-	day = from / DAY_S;
+	/* Before 1970 in the west, and yet not before it in UTC. */
+	day = (from - (from % DAY_S + DAY_S) % DAY_S) / DAY_S;
 	last = before / DAY_S + 1;
-	minute = minute_next(calendar, (int)(from % DAY_S / 60));
+	minute = minute_next(calendar, (int)(from - day * DAY_S) / 60);
 	if (minute < 0 || day_next(calendar, day, day + 1) != day) {
 		day = day_next(calendar, day + 1, last);
 		minute = minute_next(calendar, 0);

@@ -200,6 +200,13 @@ class Calendar(unittest.TestCase):
         self.assertEqual(on("*/30 2 * * *", *autumn),
                          ["00:00", "00:30", "01:00", "01:30"])
 
+    def test_the_first_hours_of_1970_in_the_west(self):
+        """There it is 1969."""
+        for text, at in (("30 20 * * *", 5400), ("0 19 * * *", DAY),
+                         ("15 * * * *", 900), ("0 0 * * *", 5 * 3600)):
+            self.assertEqual(
+                answers(text, "America/New_York", 1, DAY + 1)[0], at, text)
+
     def test_what_makes_no_sense_is_named(self):
         for text, why in (
                 ("60 * * * *", "minute: 60 is not 0 to 59"),
@@ -211,6 +218,8 @@ class Calendar(unittest.TestCase):
                 ("* * * * jan", "weekday: jan is not 0 to 7"),
                 ("5/2 * * * *", "minute: a step needs * or a range: 5/2"),
                 ("*/0 * * * *", "minute: 0 is not 1 to 59"),
+                ("* * * */jan *", "month: jan is not 1 to 12"),
+                ("* * * * */sun", "weekday: sun is not 1 to 7"),
                 ("9-5 * * * *", "minute: 9-5 ends before it begins"),
                 ("1, * * * *", "minute: a number is missing"),
                 ("1- * * * *", "minute: a number is missing"),
@@ -221,6 +230,7 @@ class Calendar(unittest.TestCase):
                  "there are 0"),
                 ("* * * * * *", "cron: want five fields, minute hour day "
                  "month weekday; there are 6"),
+                ("* * * * *" + " " * 248, "cron: want up to 256 bytes"),
                 ("@daily", "cron: want five fields, minute hour day month "
                  "weekday; there are 1"),
                 ("0 0 30 2 *", "day: no month of the line has such a day"),
