@@ -19,8 +19,8 @@ local COMMANDS = {
 	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HINCRBY", "HMGET",
 	"HSET", "LLEN", "LPOS", "LRANGE", "LREM", "LTRIM", "MGET", "MSET",
 	"PEXPIRE", "PTTL", "RENAME", "RPUSH", "SCAN", "SET", "SETRANGE", "TIME",
-	"UNLINK", "ZADD", "ZCARD", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE",
-	"ZREM", "ZREMRANGEBYSCORE", "ZSCORE"}
+	"UNLINK", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYLEX",
+	"ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE"}
 
 -- One key of each kind.
 local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "e:x",

@@ -7,7 +7,6 @@
 -- is not there, the name alone. due: of up to 16 that are to be looked at.
 
 local MOST = 16 -- a MiB of payloads
-local DUE = 64 -- of which those 16 are chosen, so that none is in another's way
 
 local function describe(name)
 	local fields = try("HGETALL", schedule_key(name))
@@ -18,14 +17,14 @@ local function describe(name)
 	return {name, not is_foreign(look) and look or "0", unpack(fields)}
 end
 
+-- From another place each time: so none is in another's way.
 local function find_due()
-	local names = try("ZRANGEBYSCORE", schedules_key(), "-inf", now,
-		"LIMIT", 0, DUE)
-	if is_foreign(names) then
+	local count = try("ZCOUNT", schedules_key(), "-inf", now)
+	if is_foreign(count) then
 		return {}
 	end
-	local first = real % max(#names - MOST + 1, 1)
-	return {unpack(names, first + 1, min(first + MOST, #names))}
+	return call("ZRANGEBYSCORE", schedules_key(), "-inf", now,
+		"LIMIT", real % max(count - MOST + 1, 1), MOST)
 end
 
 local refused = open()

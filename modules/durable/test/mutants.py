@@ -528,7 +528,7 @@ MUTANTS = [
     ("schedule", "a drop leaves it",
      'call("UNLINK", schedule_key(ARGV[4]))', "1"),
     ("schedules", "the first ones are in the way of others",
-     "real % max(#names - MOST + 1, 1)", "0"),
+     "real % max(count - MOST + 1, 1)", "0"),
 ]
 
 

@@ -2592,11 +2592,13 @@ class Schedules(Case):
         self.assertEqual(self.client("KEYS", "*schedules"), [])
 
     def test_of_many_that_are_due_none_is_always_left_out(self):
-        names = {f"s{i}" for i in range(40)}
+        names = {f"s{i}" for i in range(200)}
         for name in names:
             self.space("schedule", 0, *PUT[:1], name, *PUT[2:])
+        self.put("later")
+        self.moves(START, START + 9000, name="later")
         seen = set()
-        for _ in range(25):
+        for _ in range(200 - 16 + 1):
             due = self.due()
             self.assertEqual(len(due), 16)
             seen |= {*due}
