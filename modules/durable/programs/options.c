@@ -338,18 +338,26 @@ option_queue(const char *name, const char *text)
 void
 option_queues(const char *name, const char *text)
 {
-	char queue[HWT_DURABLE_QUEUE_MAX + 2];
-	size_t length, count = 1;
+	char queue[HWT_DURABLE_QUEUES_MAX][HWT_DURABLE_QUEUE_MAX + 2];
+	size_t length, count, i;
 
-	for (;; text += length + 1, count++) {
+	for (count = 0;; text += length + 1) {
+		if (count == HWT_DURABLE_QUEUES_MAX)
+			usage_error(
+			    "%s: want up to %d", name, HWT_DURABLE_QUEUES_MAX);
 		length = strcspn(text, ",");
-		(void)snprintf(queue, sizeof(queue), "%.*s", (int)length, text);
-		option_queue(name, queue);
+		(void)snprintf(queue[count], sizeof(queue[count]), "%.*s",
+		    (int)length, text);
+		option_queue(name, queue[count]);
+		for (i = 0; i < count; i++) {
+			if (strcmp(queue[i], queue[count]) == 0)
+				usage_error(
+				    "%s: %s is given twice", name, queue[i]);
+		}
+		count++;
 		if (text[length] == '\0')
-			break;
+			return;
 	}
-	if (count > HWT_DURABLE_QUEUES_MAX)
-		usage_error("%s: want up to %d", name, HWT_DURABLE_QUEUES_MAX);
 }
 
 static void

@@ -1511,6 +1511,8 @@ class HwtExec(Programs):
                     "--queue=" + ",".join(map(str, range(16)))):
             result = call("hwt-exec", "--queue=q", bad, "--", "true")
             self.assertEqual(result.status, USAGE, bad)
+        self.assertIn("--queue: q is given twice", call(
+            "hwt-exec", "--queue=q", "--queue=r,q", "--", "true").err)
 
     def setUp(self):
         super().setUp()
