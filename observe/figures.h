@@ -24,7 +24,7 @@
 #include "observe/page.h"
 #include "observe/utf8.h"
 
-/* Of 16 bytes, each of which may become three; or of 64 plain ones. */
+/* Of a quoted name of 16 bytes, each of which may become three. */
 #define LABEL_BYTES 72
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -55,7 +55,7 @@ struct report {
 	size_t figures;
 	const void *stats; /* the counters */
 	const char *kind; /* of object */
-	char name[LABEL_BYTES]; /* fit for a quoted string: see quote_name */
+	const char *name; /* fit for a quoted string: see quote_name */
 	uint64_t serial; /* no other object of the kind has it */
 	char more[64]; /* further labels, each after a comma */
 	bool heads; /* with # HELP and # TYPE */

@@ -80,6 +80,7 @@ hwt_stats_write(const struct hwt *timer, FILE *file, enum hwt_format format)
 				      .stats = &of.stats,
 				      .kind = "timer",
 				      .heads = format == HWT_PROMETHEUS}};
+	char name[LABEL_BYTES];
 	int error = hwt_read_stats(timer, &of.stats);
 
 	if (error != 0)
@@ -87,7 +88,8 @@ hwt_stats_write(const struct hwt *timer, FILE *file, enum hwt_format format)
 	if (file == NULL || format < HWT_PROMETHEUS ||
 	    format > HWT_PROMETHEUS_SAMPLES)
 		return -EINVAL;
-	quote_name(of.report.name, timer->life.thread_name);
+	quote_name(name, timer->life.thread_name);
+	of.report.name = name;
 	of.report.serial = timer->serial;
 	of.lateness_ns_sum = a64_load_relaxed(&timer->worker.lateness_sum);
 	if (format == HWT_JSON)

@@ -254,13 +254,15 @@ hwt_checkout_stats_write(
 	    .stats = &stats,
 	    .kind = "checkout",
 	    .heads = format == HWT_PROMETHEUS};
+	char name[LABEL_BYTES];
 	int error = hwt_checkout_read_stats(checkout, &stats);
 
 	if (error != 0)
 		return error;
 	if (file == NULL || !is_format(format))
 		return -EINVAL;
-	quote_name(report.name, checkout->name);
+	quote_name(name, checkout->name);
+	report.name = name;
 	report.serial = checkout->serial;
 	if (format == HWT_JSON)
 		write_checkout_json(&report, &stats);
@@ -280,13 +282,15 @@ hwt_store_stats_write(
 	    .stats = &stats,
 	    .kind = "store",
 	    .heads = format == HWT_PROMETHEUS};
+	char name[LABEL_BYTES];
 	int error = hwt_store_read_stats(store, &stats);
 
 	if (error != 0)
 		return error;
 	if (file == NULL || !is_format(format))
 		return -EINVAL;
-	quote_name(report.name, store->name);
+	quote_name(name, store->name);
+	report.name = name;
 	report.serial = store->serial;
 	if (format != HWT_JSON) {
 		print_figures(&report);

@@ -113,8 +113,7 @@ hwt_durable_worker_stats_write(
 		return error;
 	worker_read(worker, &read);
 	space = engine_space(worker->loop.engine);
-	(void)snprintf(
-	    report.name, sizeof(report.name), "%s", worker->channel + 5);
+	report.name = worker->channel + 5; /* the queues, as they were given */
 	(void)snprintf(
 	    report.more, sizeof(report.more), ",space=\"%s\"", space);
 	report.serial = worker->serial;

@@ -42,6 +42,7 @@ hwt_purgatory_stats_write(
 	    .kind = "purgatory",
 	    .heads = format == HWT_PROMETHEUS,
 	};
+	char name[LABEL_BYTES];
 	int error = hwt_purgatory_read_stats(purgatory, &stats);
 
 	if (error != 0)
@@ -49,7 +50,8 @@ hwt_purgatory_stats_write(
 	if (file == NULL || format < HWT_PROMETHEUS ||
 	    format > HWT_PROMETHEUS_SAMPLES)
 		return -EINVAL;
-	quote_name(report.name, purgatory->name);
+	quote_name(name, purgatory->name);
+	report.name = name;
 	report.serial = purgatory->serial;
 	if (format == HWT_JSON) {
 		print_figures_json(&report);

@@ -214,6 +214,28 @@ Test(stats, arguments_outside_their_range_are_EINVAL)
 	yard_close();
 }
 
+Test(stats, the_queues_of_a_worker_are_one_label_however_long)
+{
+	char queue[16 * 65], begin[16 * 65 + 64], *text;
+	const struct hwt_durable_worker_options options = {
+	    .queue = queue, .callback = callback};
+	size_t i;
+
+	for (i = 0; i < 16; i++)
+		(void)snprintf(queue + 65 * i, sizeof(queue) - 65 * i,
+		    "q%063zu%s", i, i < 15 ? "," : "");
+	place_open(&place, NULL);
+	assert_rc(
+	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	(void)snprintf(
+	    begin, sizeof(begin), "{\"queue\":\"%s\",\"serial\":1,", queue);
+	text = text_of(HWT_JSON);
+	cr_assert(strncmp(text, begin, strlen(begin)) == 0, "%s", text);
+	free(text);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	place_close(&place);
+}
+
 Test(stats, what_fails_a_write_is_returned)
 {
 	FILE *full = fopen("/dev/full", "w");
