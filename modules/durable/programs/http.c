@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <hwt.h>
@@ -29,6 +30,7 @@
 #include "wait.h"
 
 #define LIMIT_NS HWT_SEC(10)
+#define STOP_SECONDS 1 /* for answers to be sent, when the server ends */
 
 enum {
 	THREADS_MAX = 64,
@@ -62,6 +64,7 @@ struct exchange {
 	size_t length, capacity; /* of body */
 	unsigned refused; /* as http_request has it */
 	int64_t since_ms; /* in the queue */
+	bool handed_over; /* and counted in under_way */
 	bool answered; /* answer and text are what the client gets */
 	struct http_answer answer;
 	char *text;
@@ -78,6 +81,8 @@ struct http {
 	pthread_mutex_t lock; /* over what follows */
 	pthread_cond_t filled;
 	struct exchange *first, **last;
+	uint32_t under_way; /* from the queue until the answer is sent */
+	pthread_cond_t sent; /* it is 0 */
 	bool stopping;
 };
 
@@ -292,6 +297,19 @@ exchange_drop_body(struct exchange *exchange)
 }
 
 static void
+exchange_ends(struct exchange *exchange)
+{
+	struct http *http = exchange->http;
+
+	if (!exchange->handed_over)
+		return;
+	(void)pthread_mutex_lock(&http->lock);
+	if (--http->under_way == 0)
+		(void)pthread_cond_signal(&http->sent);
+	(void)pthread_mutex_unlock(&http->lock);
+}
+
+static void
 notice_completed(void *cls, struct MHD_Connection *connection, void **context,
     enum MHD_RequestTerminationCode code)
 {
@@ -299,6 +317,7 @@ notice_completed(void *cls, struct MHD_Connection *connection, void **context,
 	(void)code;
 	if (*context == NULL)
 		return;
+	exchange_ends(*context);
 	exchange_drop_body(*context);
 	exchange_free(*context);
 	*context = NULL;
@@ -478,6 +497,8 @@ exchange_hand_over(struct exchange *exchange)
 	if (!stopping) {
 		client_wait(exchange->connection, HWT_NEVER);
 		exchange->since_ms = wait_now_ms();
+		exchange->handed_over = true;
+		http->under_way++;
 		MHD_suspend_connection(exchange->connection);
 		*http->last = exchange;
 		http->last = &exchange->next;
@@ -589,6 +610,21 @@ pool_stop(struct http *http)
 	}
 }
 
+/* Who has asked learns what has happened, unless it reads too slowly. */
+static void
+answers_await(struct http *http)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += STOP_SECONDS;
+	(void)pthread_mutex_lock(&http->lock);
+	while (http->under_way > 0 &&
+	    pthread_cond_timedwait(&http->sent, &http->lock, &until) == 0)
+		;
+	(void)pthread_mutex_unlock(&http->lock);
+}
+
 static int
 pool_start(struct http *http, uint32_t threads)
 {
@@ -664,6 +700,7 @@ int
 http_start(struct http **http, int listener, const struct http_options *options)
 {
 	struct http *made = calloc(1, sizeof(*made));
+	pthread_condattr_t monotonic;
 	sigset_t all, before;
 	int error;
 
@@ -673,6 +710,10 @@ http_start(struct http **http, int listener, const struct http_options *options)
 	made->last = &made->first;
 	(void)pthread_mutex_init(&made->lock, NULL);
 	(void)pthread_cond_init(&made->filled, NULL);
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&made->sent, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = hwt_shared(&made->timer);
@@ -696,8 +737,10 @@ http_stop(struct http *http)
 	if (http == NULL)
 		return;
 	pool_stop(http);
+	answers_await(http);
 	if (http->daemon != NULL)
 		MHD_stop_daemon(http->daemon);
+	(void)pthread_cond_destroy(&http->sent);
 	(void)pthread_cond_destroy(&http->filled);
 	(void)pthread_mutex_destroy(&http->lock);
 	free(http);

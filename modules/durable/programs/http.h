@@ -88,8 +88,9 @@ int http_listen(const char *address, bool loopback, char where[64]);
 int http_start(
     struct http **http, int listener, const struct http_options *options);
 
-/* Closes all connections, and waits for handlers that run. NULL: does nothing.
- */
+/* Waits for handlers that run, and for up to a second until clients have their
+ * answers: those whose turn has not come get 503. Then closes all connections.
+ * NULL: does nothing. */
 void http_stop(struct http *http);
 
 #endif

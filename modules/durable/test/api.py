@@ -11,6 +11,7 @@ import base64
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import sys
@@ -20,8 +21,8 @@ import urllib.parse
 
 from contract import CONTRACT
 from engine import LIMIT, held, shard_of
-from programs import (NASTY, UNREACHABLE, USAGE, YES, Between, Programs, call,
-                      main, wait_until)
+from programs import (NASTY, NO, UNREACHABLE, USAGE, YES, Between, Programs,
+                      call, main, wait_until)
 
 TOKEN = "a-token-of-32-characters-or-so-!"
 
@@ -873,6 +874,41 @@ class Queues(Api):
 
 class Engines(Api):
     """The engine is away, full or hangs."""
+
+    def test_requests_under_way_are_answered_at_SIGTERM(self):
+        """Of 40, 16 are with the engine, which hangs; the others have not
+        begun."""
+        running = self.serve("--timeout=60")
+        self.send("PUT", task_path("before"), {"queue": "q", "in": 60})
+        folder = f"/proc/{running.process.pid}/fd"
+        before = len(os.listdir(folder))
+        answers = {}
+
+        def add(name):
+            answers[name] = self.send("PUT", task_path(name),
+                                      {"queue": "q", "in": 60}).status
+
+        def is_stopping():
+            return self.ask("GET", "/v1/queues/q").status == 503
+
+        self.engine.send_signal(signal.SIGSTOP)
+        try:
+            crowd = [threading.Thread(target=add, args=(str(i),))
+                     for i in range(40)]
+            for each in crowd:
+                each.start()
+            wait_until(lambda: len(os.listdir(folder)) >= before + 40)
+            running.process.send_signal(signal.SIGTERM)
+            wait_until(is_stopping)
+        finally:
+            self.engine.send_signal(signal.SIGCONT)
+        for each in crowd:
+            each.join()
+        self.assertEqual(running.wait(), YES)
+        self.assertEqual(len(answers), 40)
+        self.assertEqual(set(answers.values()), {201, 503})
+        for name, status in answers.items():
+            self.ctl("show", name, status=YES if status == 201 else NO)
 
     def test_an_engine_that_hangs_makes_an_add_uncertain(self):
         """And those who wait for a thread for too long have lost nothing."""
