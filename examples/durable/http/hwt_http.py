@@ -83,7 +83,9 @@ class Client:
         except urllib.error.HTTPError as error:
             with error:
                 said = self._said(error)
-            uncertain = error.code == 504 or said.get("error") == "EPROTO"
+            # Without a name of hwtd's, it is a proxy that gave up.
+            uncertain = error.code == 504 or said.get("error") == "EPROTO" \
+                or (error.code >= 500 and "error" not in said)
             raise (Uncertain if uncertain else Error)(
                 error.code, said) from None
         except (OSError, ValueError, http.client.HTTPException) as error:

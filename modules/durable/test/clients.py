@@ -6,6 +6,8 @@
 
 Without Node its test is skipped, and says so."""
 
+import http.client
+import http.server
 import json
 import os
 import shutil
@@ -123,6 +125,41 @@ class Clients(Api):
                 client.put("second", "q", seconds=60, within=0)
         self.assertEqual(self.state("second"), "pending")
         self.assertEqual(self.ctl("stat", "--json").json["added"], 2)
+
+    def test_python_repeats_what_a_proxy_gave_up(self):
+        """It has passed the request on, and says 502 in words of its own."""
+        client = self.client()
+        server = http.client.HTTPConnection(*self.address, LIMIT)
+        self.addCleanup(server.close)
+        answers = [(502, b"<html>Bad Gateway</html>"), (502, b"[]")]
+
+        class Proxy(http.server.BaseHTTPRequestHandler):
+            def do_PUT(self):  # pylint: disable=invalid-name
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                server.request("PUT", self.path, body, {
+                    "Content-Type": self.headers["Content-Type"]})
+                answer = server.getresponse()
+                status, said = answer.status, answer.read()
+                if answers:
+                    status, said = answers.pop()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+            threading.Thread(target=proxy.serve_forever).start()
+            client.url = f"http://127.0.0.1:{proxy.server_port}"
+            try:
+                with self.assertRaises(hwt_http.Uncertain):
+                    client.put("a", "q", seconds=60, within=0)
+                self.assertFalse(client.put("a", "q", seconds=60))
+            finally:
+                proxy.shutdown()
+        self.assertEqual(self.state("a"), "pending")
 
     def test_python_waits_for_a_server(self):
         client = self.client("--timeout=1")
