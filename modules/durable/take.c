@@ -230,6 +230,24 @@ pass_on_write(struct hwt_durable_worker *worker, uint32_t queue,
 	return count > 0;
 }
 
+/* Whether nothing was notified of one of its queues. A hint of another is no
+ * loss: it takes what is there, or passes it on. */
+bool
+take_awaits_hint(const struct hwt_durable_worker *worker)
+{
+	uint32_t shards = worker->durable->shards;
+	const struct source *source = worker->source;
+	uint32_t queue, i;
+
+	for (queue = 0; queue < worker->queues; queue++, source += shards) {
+		for (i = 0; i < shards && !source[i].notified; i++)
+			;
+		if (i == shards)
+			return true;
+	}
+	return false;
+}
+
 /* A worker without a thread for what was notified tells another. */
 void
 take_pass_on(struct hwt_durable_worker *worker)

@@ -77,8 +77,11 @@ loop_work(struct hwt_durable_worker *worker)
 		leases_extend(worker);
 	outcomes_flush(worker);
 	need = take_needed(worker);
-	if (need > 0 && worker->notified_count > 0)
+	if (need > 0 && worker->notified_count > 0) {
+		if (take_awaits_hint(worker))
+			loop_await_hint(&worker->loop);
 		take_some(worker, need);
+	}
 	if (worker->flush_due && outcomes_due(worker) > 0)
 		return true;
 	need = take_needed(worker);

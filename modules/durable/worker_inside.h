@@ -293,6 +293,9 @@ uint32_t take_needed(struct hwt_durable_worker *worker);
 /* Once a second: polls, releases, checks. */
 void take_look(struct hwt_durable_worker *worker);
 
+/* Whether a hint may tell it what it does not know. */
+bool take_awaits_hint(const struct hwt_durable_worker *worker);
+
 /* Another worker is told of the shards that may have something. */
 void take_pass_on(struct hwt_durable_worker *worker);
 

@@ -114,6 +114,41 @@ Test(queues, a_backlog_of_one_does_not_delay_the_others)
 	close_all();
 }
 
+static void
+add_backlog(uint32_t first)
+{
+	static struct hwt_durable_task task[512];
+	static char id[512][16];
+	uint32_t i;
+
+	for (i = 0; i < 512; i++) {
+		task[i].queue = "a";
+		task[i].id = id[i];
+		task[i].id_length =
+		    (size_t)snprintf(id[i], sizeof(id[i]), "a-%u", first + i);
+	}
+	assert_rc(hwt_durable_add(place.durable, 512, task, NULL), 0);
+}
+
+/* Another worker seems to poll. */
+Test(queues, a_hint_is_heard_while_another_queue_has_a_backlog)
+{
+	uint32_t i;
+
+	open_all();
+	(void)server_ask(&place.server, NULL, "SET {hwt}:p:b other");
+	for (i = 0; i < 8; i++)
+		add_backlog(512 * i);
+	start("a,b", 0);
+	while (atomic_load(&calls) < 500)
+		(void)usleep(1000);
+	add("b", 1);
+	for (; i < 200 && atomic_load(&before_b) == UINT64_MAX; i++)
+		add_backlog(512 * i);
+	cr_assert(atomic_load(&before_b) != UINT64_MAX);
+	close_all();
+}
+
 Test(queues, a_list_that_is_none_is_EINVAL)
 {
 	static const char *const bad[] = {"", ",", "a,", ",a", "a,,b", "a,a",
