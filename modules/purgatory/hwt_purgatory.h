@@ -160,13 +160,16 @@ struct hwt_purgatory_stats {
 	 * most. What stays: 4 such slabs; those in which an operation is in
 	 * use, or is one of at most 7 that each shard has taken for the next
 	 * ones; all, where the system takes none, as with mlockall; and 80
-	 * bytes for each slab of the most that there were. Beside that: 80
-	 * bytes for each key, in pieces of up to 64 KiB, which are released
-	 * when all their keys have gone (but the first one of each shard, of 8
-	 * keys, and another one while the shard has keys); up to 64 for each
-	 * key in the table that finds it, of which 4 KiB of each shard stay;
-	 * and for each link of a pending one 32 if it has more than three, and
-	 * 88 if it has a quorum: from malloc, which may keep what is freed. */
+	 * bytes for each slab of the most that there were. Beside that: up to
+	 * 64 for each key in the table that finds it, of which 4 KiB of each
+	 * shard stay; 80 for each key that has had a second operation, one that
+	 * waits for a value, or a raise, or for which the table had no place,
+	 * as for up to one of seven among many, in pieces of up to 64 KiB,
+	 * which are released when all their keys have gone (but the first one
+	 * of each shard, of 8 keys, and another one while the shard has such
+	 * keys); and for each link of a pending one 32 if it has more than
+	 * three, and 88 if it has a quorum: from malloc, which may keep what is
+	 * freed. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };
@@ -218,7 +221,8 @@ int hwt_purgatory_check(
 
 /* The key's value is now at least value: completes the operations whose
  * at_least it reaches. A value that is not greater than before completes
- * nothing.
+ * nothing. It is kept while something is linked under the key; but not where
+ * there is no memory for it, and nothing there waits for a value.
  * -EINVAL -EOWNERDEAD */
 int hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
     uint64_t value, size_t *completed);

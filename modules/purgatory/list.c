@@ -93,14 +93,20 @@ list_key(struct listing *listing, struct hwt_key name)
 	uint64_t hash = key_hash(listing->purgatory, name);
 	struct shard *shard = shard_of(listing->purgatory, hash);
 	struct key *key;
+	entry_t entry;
 	bool more;
 
 	shard_lock(shard);
-	key = table_find(&shard->table, name, hash);
-	if (key == NULL) {
+	entry = table_find(&shard->table, name, hash);
+	if (entry == NULL || entry_is_link(entry)) {
+		listing->count = 0;
+		if (entry != NULL)
+			listing_take(listing, entry_link(entry)->operation);
 		shard_unlock(shard);
+		(void)listing_visit(listing);
 		return;
 	}
+	key = entry;
 	listing->limit = shard->arrivals;
 	key_place(key, &listing->at, false);
 	key_place(key, &listing->end, true);
@@ -148,6 +154,7 @@ hwt_purgatory_count_key(
 	int error = purgatory_enter(purgatory);
 	const struct key *found;
 	struct shard *shard;
+	entry_t entry;
 	uint64_t hash;
 
 	if (error != 0)
@@ -157,8 +164,12 @@ hwt_purgatory_count_key(
 	hash = key_hash(purgatory, key);
 	shard = shard_of(purgatory, hash);
 	shard_lock(shard);
-	found = table_find(&shard->table, key, hash);
-	*count = found != NULL ? found->links : 0;
+	entry = table_find(&shard->table, key, hash);
+	found = entry;
+	if (entry == NULL || entry_is_link(entry))
+		*count = entry != NULL;
+	else
+		*count = found->links;
 	shard_unlock(shard);
 	return 0;
 }

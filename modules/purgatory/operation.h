@@ -83,8 +83,16 @@ struct operation;
 
 /* One operation under one key. operation NULL: the position of a walk. */
 struct link {
-	struct link *next, *previous;
-	struct key *key; /* NULL: not linked */
+	union {
+		struct {
+			struct link *next, *previous;
+		};
+		struct hwt_key name; /* alone under its key */
+	};
+	/* 0: not linked; odd: alone, and the key's hash; even: the address of
+	 * the key. With the lock of the key's shard; the operation's owner
+	 * reads it without, to find out which shard that is. */
+	a64_t where;
 	struct operation *operation;
 };
 
@@ -130,7 +138,8 @@ struct operation {
 
 RB_HEAD(thresholds, threshold);
 
-/* Exists while something is linked, or a walk has its position here. */
+/* Exists while something is linked, or a walk has its position here; not for
+ * an operation that is alone and waits for no value. */
 struct key {
 	struct hwt_key name;
 	uint64_t hash;
@@ -155,19 +164,22 @@ struct key_chunk {
 	struct key key[];
 };
 
+/* A line for what each link changes, and another for what each end does. */
 struct shard {
 	_Alignas(CACHE_LINE) struct lock lock;
+	struct hwt_purgatory *purgatory;
+	struct operation *free; /* taken from the pool */
+	uint64_t links, keys, pending, memory_bytes;
+	uint32_t entries; /* of the table */
+	bool closed; /* shutdown was called */
 	struct table table;
-	_Alignas(CACHE_LINE) struct hwt_purgatory *purgatory;
+	_Alignas(CACHE_LINE) uint64_t ended[OUTCOME_REFUSED + 1];
+	uint64_t tried; /* moved here from a call: see struct call */
+	uint64_t arrivals;
 	struct key_chunk *chunks; /* those with free keys are first */
 	struct key_chunk *last_chunk;
 	struct key_chunk *empty_chunk; /* one without keys that is kept */
-	struct operation *free; /* taken from the pool */
-	uint64_t links, keys, pending, memory_bytes;
-	bool closed; /* shutdown was called */
-	uint64_t arrivals;
-	uint64_t ended[OUTCOME_REFUSED + 1]; /* by outcome */
-	uint64_t tried; /* moved here from a call: see struct call */
+	uint32_t objects; /* keys in chunks */
 	/* These are changed without the lock. */
 	_Alignas(CACHE_LINE) a64_t held; /* of this home, by executors */
 	a64_t executing; /* calls of execute with one of them */
@@ -238,6 +250,34 @@ operation_handle(struct operation *operation)
 	    word_id(a64_load_acquire(&operation->word), operation->index)};
 }
 
+static inline struct key *
+link_key(const struct link *link)
+{
+	return (struct key *)aptr_load_acquire(&link->where);
+}
+
+/* Of a link, also by its operation's owner without the lock. */
+static inline uint64_t
+link_hash(const struct link *link)
+{
+	/* E:where acquire */
+	uint64_t where = a64_load_acquire(&link->where);
+
+	return (where & 1) ? where : ((struct key *)(uintptr_t)where)->hash;
+}
+
+static inline bool
+link_is_linked(const struct link *link)
+{
+	return a64_load_relaxed(&link->where) != 0;
+}
+
+static inline bool
+link_is_alone(const struct link *link)
+{
+	return a64_load_relaxed(&link->where) & 1;
+}
+
 /* The link is that of a threshold. */
 static inline struct threshold *
 threshold_of(struct link *link)
@@ -254,11 +294,12 @@ quorum_of(const struct operation *operation)
 	    : NULL;
 }
 
-/* A key's hash says which shard it belongs to: by the high bits, since the low
- * ones choose the group. It is keyed, so that nobody can choose keys that meet:
- * wyhash's of two words (Wang Yi, 2019), which Go's maps have where there is no
- * AES. Nobody sees hashes, so that a hash from which one learns nothing, as
- * SipHash is, which takes five times as long, is not needed. */
+/* A key's hash says which shard it belongs to: by the high bits, since others
+ * choose the group. The lowest bit is set, as it is in no address: see struct
+ * link. It is keyed, so that nobody can choose keys that meet: wyhash's of two
+ * words (Wang Yi, 2019), which Go's maps have where there is no AES. Nobody
+ * sees hashes, so that a hash from which one learns nothing, as SipHash is,
+ * which takes five times as long, is not needed. */
 static inline uint64_t
 key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
 {
@@ -270,7 +311,7 @@ key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
 
 	product = (product_t)((uint64_t)product ^ a) *
 	    ((uint64_t)(product >> 64) ^ b);
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
+	return ((uint64_t)product ^ (uint64_t)(product >> 64)) | 1;
 }
 
 static inline struct shard *
@@ -352,6 +393,8 @@ int key_link(struct shard *shard, struct operation *operation,
     struct link *link, struct hwt_key name, uint64_t hash, uint64_t at_least);
 /* With the lock of the key's shard held. False: the key is freed. */
 bool key_unlink(struct shard *shard, struct link *link);
+/* With the lock held: a key for the link that is alone. NULL: no memory. */
+struct key *key_for_alone(struct shard *shard, struct link *link);
 /* Unlinks the operation from all keys, and counts its end. */
 void operation_unlink(struct operation *operation, uint64_t outcome);
 void links_free(struct operation *operation);

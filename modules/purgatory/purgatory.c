@@ -19,7 +19,8 @@
  *   Forbidden: A3 does not see B1, and B3 or B4 does not find A1. B3, which
  *   takes no lock: of two fences one is first; if it is A2, B3 sees A1, and if
  *   it is B2, A3 sees B1 (E:found). B4: the lock orders A1 and B4; if B4 is
- *   second it finds the link, otherwise A3 sees B1.
+ *   second it finds the link, otherwise A3 sees B1. The group is also read
+ *   before B2: if the key is there, B4 follows without B2 and B3.
  *
  * WALK. A walk collects the handles of up to 32 operations under the lock, and
  * looks at them without it. A handle of one that has ended meanwhile is stale,
@@ -242,7 +243,7 @@ watch_fill(struct watch *watch, struct shard *home)
 	operation->links =
 	    watch->links != NULL ? watch->links : operation->inside;
 	for (i = 0; i < operation->link_count; i++)
-		operation->links[i].key = NULL;
+		a64_store_relaxed(&operation->links[i].where, 0);
 	if (watch->quorum != NULL)
 		home->memory_bytes += quorum_bytes(watch->count);
 	else if (watch->links != NULL)
@@ -581,11 +582,14 @@ walk_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 	size_t decided = 0;
 	struct batch batch;
 	struct key *key;
+	entry_t entry;
 
 	batch.count = 0;
 	shard_lock(shard);
-	key = table_find(&shard->table, request->name, request->hash);
-	if (key != NULL && key->links + key->positions <= WALK_BATCH)
+	key = entry = table_find(&shard->table, request->name, request->hash);
+	if (entry_is_link(entry))
+		batch_add_link(&batch, entry_link(entry), outcome);
+	else if (key != NULL && key->links + key->positions <= WALK_BATCH)
 		collect_few(key, outcome, &batch);
 	else if (key != NULL)
 		decided = walk_many(purgatory, shard, key, outcome);
@@ -649,6 +653,17 @@ end_reached(struct hwt_purgatory *purgatory, const struct reached *reached)
 	}
 }
 
+/* With the lock held. NULL: there is none, or no memory for that of a link that
+ * is alone, which waits for no value: then this one is not kept. */
+static struct key *
+find_to_raise(struct shard *shard, const struct walk_request *request)
+{
+	entry_t entry = table_find(&shard->table, request->name, request->hash);
+
+	return entry_is_link(entry) ? key_for_alone(shard, entry_link(entry))
+				    : entry;
+}
+
 static size_t
 raise_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 {
@@ -660,14 +675,14 @@ raise_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 	shard_lock(shard);
 	limit = shard->arrivals;
 	reached.decided = 0;
-	key = table_find(&shard->table, request->name, request->hash);
+	key = find_to_raise(shard, request);
 	if (key != NULL)
 		key_raise(key, request->value);
 	while (collect_reached(shard, key, request->value, limit, &reached)) {
 		shard_unlock(shard);
 		end_reached(purgatory, &reached);
 		shard_lock(shard);
-		key = table_find(&shard->table, request->name, request->hash);
+		key = find_to_raise(shard, request);
 	}
 	shard_unlock(shard);
 	end_reached(purgatory, &reached);
@@ -687,11 +702,15 @@ purgatory_walk(
 static bool
 key_may_be_there(const struct hwt_purgatory *purgatory, uint64_t hash)
 {
+	const struct table *table = &shard_of(purgatory, hash)->table;
 	a64_t fence = 0;
 
+	/* Without the fence: the shard's lock is taken next. */
+	if (table_may_have(table, hash))
+		return true;
 	/* E:found: what the caller has changed, before its group is read */
 	(void)a64_swap_full(&fence, 0);
-	return table_may_have(&shard_of(purgatory, hash)->table, hash);
+	return table_may_have(table, hash);
 }
 
 static size_t

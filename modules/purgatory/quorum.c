@@ -62,7 +62,7 @@ quorum_unlink(struct quorum *quorum)
 		if (part->shard == NULL)
 			continue;
 		shard_lock(part->shard);
-		if (part->threshold.link.key != NULL)
+		if (link_is_linked(&part->threshold.link))
 			(void)key_unlink(part->shard, &part->threshold.link);
 		shard_unlock(part->shard);
 	}

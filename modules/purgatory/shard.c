@@ -4,12 +4,25 @@
  *
  * A shard is a hash table of keys under a lock. A key has a list of operations
  * by arrival, and a tree of those that wait for a value, by value and arrival.
- * It is made with its first link and freed with its last, unless a walk has its
- * position in the list.
+ * It is freed with its last link, unless a walk has its position in the list.
+ *
+ * An operation that is alone under a key, and waits for no value, needs no more
+ * than its link, which the table has then: a key is made with the second one,
+ * with a raise, or where the table has no place for the link.
+ *
+ *   alone under it -> has a key     key_for_alone: another operation, a raise,
+ *                                   or two groups that are joined
+ *   has a key -> alone under it     never
  *
  * Which shard and which group of its table a key belongs to follows from a
  * keyed hash, so that nobody can choose keys that meet; handles, which others
  * see, have another secret.
+ *
+ * EDGES
+ *   E:where a link's key, whose hash the operation's owner reads without the
+ *           lock, after another thread may have made that key: release by
+ *           link_store, acquire by link_hash. Before and after that the hash is
+ *           the same, and the key stays until the owner unlinks the link.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -64,7 +77,7 @@ static size_t
 chunk_size(const struct shard *shard)
 {
 	size_t bytes = sizeof(struct key_chunk) +
-	    (shard->table.keys + CHUNK_KEYS_MIN) * sizeof(struct key);
+	    (shard->objects + CHUNK_KEYS_MIN) * sizeof(struct key);
 
 	if (bytes >= CHUNK_BYTES_MAX)
 		return memory_round(CHUNK_BYTES_MAX);
@@ -133,6 +146,7 @@ key_alloc(struct shard *shard)
 	else
 		key = &chunk->key[chunk->begun++];
 	key->chunk = chunk;
+	shard->objects++;
 	if (++chunk->used == chunk->count && chunk != shard->last_chunk) {
 		chunk_unlist(shard, chunk);
 		chunk_list(shard, chunk, shard->last_chunk);
@@ -144,7 +158,7 @@ static void
 chunk_becomes_empty(struct shard *shard, struct key_chunk *chunk)
 {
 	struct key_chunk *kept = shard->empty_chunk;
-	bool all = shard->table.keys == 0;
+	bool all = shard->objects == 0;
 
 	if (kept != NULL && all) {
 		chunk_destroy(shard, kept);
@@ -165,6 +179,7 @@ key_free(struct shard *shard, struct key *key)
 
 	key->chain = chunk->free;
 	chunk->free = key;
+	shard->objects--;
 	if (chunk->used-- == chunk->count && chunk != shard->chunks) {
 		chunk_unlist(shard, chunk);
 		chunk_list(shard, chunk, NULL);
@@ -182,15 +197,22 @@ key_create(struct shard *shard, struct hwt_key name, uint64_t hash)
 	if (key == NULL)
 		return NULL;
 	*key = (struct key){.name = name, .hash = hash, .chunk = key->chunk};
-	table_add(&shard->table, key, &shard->memory_bytes);
+	(void)table_add(shard, key, hash);
 	return key;
 }
 
 static void
 key_destroy(struct shard *shard, struct key *key)
 {
-	table_remove(&shard->table, key, &shard->memory_bytes);
+	table_remove(shard, key, key->hash);
 	key_free(shard, key);
+}
+
+static void
+link_store(struct link *link, const struct key *key)
+{
+	/* E:where release */
+	aptr_store_release(&link->where, key);
 }
 
 static void
@@ -198,7 +220,7 @@ list_insert(struct key *key, struct link *link, struct link *before)
 {
 	struct link *after = before != NULL ? before->previous : key->last;
 
-	link->key = key;
+	link_store(link, key);
 	link->previous = after;
 	link->next = before;
 	*(after != NULL ? &after->next : &key->first) = link;
@@ -214,20 +236,69 @@ list_remove(struct key *key, struct link *link)
 	    link->previous;
 }
 
+struct key *
+key_for_alone(struct shard *shard, struct link *link)
+{
+	struct hwt_key name = link->name;
+	uint64_t hash = link_hash(link);
+	struct key *key = key_alloc(shard);
+
+	if (key == NULL)
+		return NULL;
+	*key = (struct key){
+	    .name = name, .hash = hash, .links = 1, .chunk = key->chunk};
+	table_replace(&shard->table, link, key, hash);
+	list_insert(key, link, NULL);
+	return key;
+}
+
+/* False: the table has no place for it. */
+static bool
+key_link_alone(
+    struct shard *shard, struct link *link, struct hwt_key name, uint64_t hash)
+{
+	link->name = name;
+	a64_store_release(&link->where, hash);
+	if (!table_add(shard, link_entry(link), hash)) {
+		link_store(link, NULL);
+		return false;
+	}
+	shard->keys++;
+	shard->links++;
+	OPERATION_PROBE(key_make, shard->purgatory, name.kind, name.id);
+	return true;
+}
+
+static void
+key_unlink_alone(struct shard *shard, struct link *link)
+{
+	table_remove(shard, link_entry(link), link_hash(link));
+	shard->keys--;
+	shard->links--;
+	OPERATION_PROBE(
+	    key_remove, shard->purgatory, link->name.kind, link->name.id);
+	link_store(link, NULL);
+}
+
 int
 key_link(struct shard *shard, struct operation *operation, struct link *link,
     struct hwt_key name, uint64_t hash, uint64_t at_least)
 {
-	struct key *key = table_find(&shard->table, name, hash);
+	entry_t entry = table_find(&shard->table, name, hash);
+	struct key *key = entry;
 
 	link->operation = operation;
-	if (key != NULL && at_least != 0 && key->links > 0 &&
-	    key->value >= at_least)
-		return 1;
-	if (key == NULL)
+	if (entry == NULL && at_least == 0 &&
+	    key_link_alone(shard, link, name, hash))
+		return 0;
+	if (entry == NULL)
 		key = key_create(shard, name, hash);
+	else if (entry_is_link(entry))
+		key = key_for_alone(shard, entry_link(entry));
 	if (key == NULL)
 		return -ENOMEM;
+	if (at_least != 0 && key->links > 0 && key->value >= at_least)
+		return 1;
 	if (key->links++ == 0) {
 		key->value = 0;
 		shard->keys++;
@@ -235,7 +306,7 @@ key_link(struct shard *shard, struct operation *operation, struct link *link,
 	}
 	shard->links++;
 	if (at_least != 0) {
-		link->key = key;
+		link_store(link, key);
 		link->previous = NULL;
 		threshold_of(link)->at_least = at_least;
 		threshold_of(link)->arrival = shard->arrivals++;
@@ -251,19 +322,24 @@ key_link(struct shard *shard, struct operation *operation, struct link *link,
 static bool
 link_waits_for_value(const struct link *link)
 {
-	return link->previous == NULL && link->key->first != link;
+	return link->previous == NULL && link_key(link)->first != link;
 }
 
 bool
 key_unlink(struct shard *shard, struct link *link)
 {
-	struct key *key = link->key;
+	struct key *key;
 
+	if (link_is_alone(link)) {
+		key_unlink_alone(shard, link);
+		return false;
+	}
+	key = link_key(link);
 	if (link_waits_for_value(link))
 		RB_REMOVE(thresholds, &key->thresholds, threshold_of(link));
 	else
 		list_remove(key, link);
-	link->key = NULL;
+	link_store(link, NULL);
 	shard->links--;
 	if (--key->links > 0)
 		return true;
@@ -311,7 +387,7 @@ key_place(struct key *key, struct link *position, bool last)
 void
 key_move(struct link *position, struct link *before)
 {
-	struct key *key = position->key;
+	struct key *key = link_key(position);
 
 	list_remove(key, position);
 	list_insert(key, position, before);
@@ -320,7 +396,7 @@ key_move(struct link *position, struct link *before)
 void
 key_displace(struct shard *shard, struct link *position)
 {
-	struct key *key = position->key;
+	struct key *key = link_key(position);
 
 	list_remove(key, position);
 	key->positions--;
@@ -379,15 +455,15 @@ operation_unlink(struct operation *operation, uint64_t outcome)
 		quorum_unlink(quorum);
 	for (i = operation->link_count; i-- > 1;) {
 		link = &operation->links[i];
-		if (link->key == NULL)
+		if (!link_is_linked(link))
 			continue;
-		shard = shard_of(home->purgatory, link->key->hash);
+		shard = shard_of(home->purgatory, link_hash(link));
 		shard_lock(shard);
 		(void)key_unlink(shard, link);
 		shard_unlock(shard);
 	}
 	shard_lock(home);
-	if (operation->link_count > 0 && operation->links[0].key != NULL)
+	if (operation->link_count > 0 && link_is_linked(&operation->links[0]))
 		(void)key_unlink(home, &operation->links[0]);
 	if (quorum != NULL)
 		home->memory_bytes -= quorum_bytes(quorum->count);
@@ -407,7 +483,7 @@ static int
 shard_create(struct hwt_purgatory *purgatory, struct shard *shard)
 {
 	shard->purgatory = purgatory;
-	return table_create(&shard->table, &shard->memory_bytes);
+	return table_create(shard);
 }
 
 int

@@ -51,6 +51,20 @@ table_groups(const struct table *table)
 	return (uint32_t)a64_load_relaxed(&table->size);
 }
 
+static struct hwt_key
+entry_name(entry_t entry)
+{
+	return entry_is_link(entry) ? entry_link(entry)->name
+				    : ((struct key *)entry)->name;
+}
+
+static uint64_t
+entry_hash(entry_t entry)
+{
+	return entry_is_link(entry) ? link_hash(entry_link(entry))
+				    : ((struct key *)entry)->hash;
+}
+
 static struct key_group *
 group_of(const struct table *table, uint64_t hash)
 {
@@ -70,18 +84,19 @@ tags_store(struct key_group *group, uint64_t tags)
 	a64_store_release(&group->tags, tags);
 }
 
-struct key *
+entry_t
 table_find(const struct table *table, struct hwt_key name, uint64_t hash)
 {
 	const struct key_group *group = group_of(table, hash);
 	uint64_t tags = tags_load(group);
 	uint64_t match = tags_match(tags, hash_tag(hash));
 	struct key *key;
+	entry_t entry;
 
 	for (; match != 0; match &= match - 1) {
-		key = group->place[match_place(match)];
-		if (names_are_equal(key->name, name))
-			return key;
+		entry = group->place[match_place(match)];
+		if (names_are_equal(entry_name(entry), name))
+			return entry;
 	}
 	if (!(tags & TAG_MORE))
 		return NULL;
@@ -91,22 +106,27 @@ table_find(const struct table *table, struct hwt_key name, uint64_t hash)
 	return key;
 }
 
-static void
-group_add(struct key_group *group, struct key *key)
+/* False: a link, which cannot be chained, and there is no place. */
+static bool
+group_add(struct key_group *group, entry_t entry, uint64_t hash)
 {
 	uint64_t tags = tags_load(group);
 	uint64_t match = tags_match(tags, 0);
+	struct key *key = entry;
 	uint32_t place;
 
 	if (match != 0) {
 		place = match_place(match);
-		group->place[place] = key;
-		tags_store(group, tags | hash_tag(key->hash) << 8 * place);
-	} else {
-		key->chain = group->more;
-		group->more = key;
-		tags_store(group, tags | TAG_MORE);
+		group->place[place] = entry;
+		tags_store(group, tags | hash_tag(hash) << 8 * place);
+		return true;
 	}
+	if (entry_is_link(entry))
+		return false;
+	key->chain = group->more;
+	group->more = key;
+	tags_store(group, tags | TAG_MORE);
+	return true;
 }
 
 /* The first one that is chained takes the place. */
@@ -126,35 +146,78 @@ group_clear(struct key_group *group, uint32_t place)
 	tags_store(group, tags);
 }
 
-static void
-group_remove(struct key_group *group, struct key *key)
+/* GROUP_PLACES: it has none, and is chained. */
+static uint32_t
+group_place(const struct key_group *group, entry_t entry, uint64_t hash)
 {
-	uint64_t match = tags_match(tags_load(group), hash_tag(key->hash));
-	struct key **at = &group->more;
+	uint64_t match = tags_match(tags_load(group), hash_tag(hash));
 
 	for (; match != 0; match &= match - 1) {
-		if (group->place[match_place(match)] == key) {
-			group_clear(group, match_place(match));
-			return;
-		}
+		if (group->place[match_place(match)] == entry)
+			return match_place(match);
 	}
-	while (*at != key)
+	return GROUP_PLACES;
+}
+
+static void
+group_remove(struct key_group *group, entry_t entry, uint64_t hash)
+{
+	uint32_t place = group_place(group, entry, hash);
+	struct key **at = &group->more;
+
+	if (place < GROUP_PLACES) {
+		group_clear(group, place);
+		return;
+	}
+	while (*at != entry)
 		at = &(*at)->chain;
-	*at = key->chain;
+	*at = (*at)->chain;
 	if (group->more == NULL)
 		tags_store(group, tags_load(group) & ~TAG_MORE);
 }
 
-/* One of its keys; NULL: it has none. */
-static struct key *
+/* The highest bit of each place's byte that is taken. */
+static uint64_t
+group_taken(const struct key_group *group)
+{
+	return ~tags_match(tags_load(group), 0) & 0x80 * TAG_ONES;
+}
+
+/* One of its entries; NULL: it has none. */
+static entry_t
 group_any(const struct key_group *group)
 {
-	uint64_t tags = tags_load(group);
-	uint64_t taken = ~tags_match(tags, 0) & 0x80 * TAG_ONES;
+	uint64_t taken = group_taken(group);
 
-	if (tags & TAG_MORE)
+	if (tags_load(group) & TAG_MORE)
 		return group->more;
 	return taken != 0 ? group->place[match_place(taken)] : NULL;
+}
+
+/* Whether one has places for all of the other. */
+static bool
+group_has_places(const struct key_group *group, const struct key_group *other)
+{
+	return !(tags_load(other) & TAG_MORE) &&
+	    __builtin_popcountll(group_taken(group)) +
+		__builtin_popcountll(group_taken(other)) <=
+	    (int)GROUP_PLACES;
+}
+
+/* Its links get keys, which can be chained. False: no memory. */
+static bool
+group_make_keys(struct shard *shard, const struct key_group *group)
+{
+	uint64_t taken = group_taken(group);
+	entry_t entry;
+
+	for (; taken != 0; taken &= taken - 1) {
+		entry = group->place[match_place(taken)];
+		if (entry_is_link(entry) &&
+		    key_for_alone(shard, entry_link(entry)) == NULL)
+			return false;
+	}
+	return true;
 }
 
 /* Segments. */
@@ -174,21 +237,22 @@ segment_is_mapped(uint32_t segment)
 }
 
 static void
-segment_count(struct table *table, uint32_t segment, uint64_t *memory_bytes)
+segment_count(struct shard *shard, uint32_t segment)
 {
-	if (!(table->counted >> segment & 1))
-		*memory_bytes += segment_bytes(segment);
-	table->counted |= UINT32_C(1) << segment;
+	if (!(shard->table.counted >> segment & 1))
+		shard->memory_bytes += segment_bytes(segment);
+	shard->table.counted |= UINT32_C(1) << segment;
 }
 
 /* Makes it, if it was not made. */
 static int
-segment_open(struct table *table, uint32_t segment, uint64_t *memory_bytes)
+segment_open(struct shard *shard, uint32_t segment)
 {
+	aptr_t *at = &shard->table.segment[segment];
 	size_t bytes = segment_bytes(segment);
 	void *groups;
 
-	if (aptr_load_acquire(&table->segment[segment]) == NULL) {
+	if (aptr_load_acquire(at) == NULL) {
 		groups = segment_is_mapped(segment)
 		    ? memory_map(bytes)
 		    : aligned_alloc(CACHE_LINE, bytes);
@@ -197,23 +261,24 @@ segment_open(struct table *table, uint32_t segment, uint64_t *memory_bytes)
 		if (!segment_is_mapped(segment))
 			memset(groups, 0, bytes);
 		/* E:groups release */
-		aptr_store_release(&table->segment[segment], groups);
+		aptr_store_release(at, groups);
 	}
-	segment_count(table, segment, memory_bytes);
+	segment_count(shard, segment);
 	return 0;
 }
 
 /* All its groups are empty. */
 static void
-segment_close(struct table *table, uint32_t segment, uint64_t *memory_bytes)
+segment_close(struct shard *shard, uint32_t segment)
 {
+	struct table *table = &shard->table;
 	size_t bytes = segment_bytes(segment);
 
 	if (!segment_is_mapped(segment) ||
 	    !memory_release(aptr_load_acquire(&table->segment[segment]), bytes))
 		return;
 	table->counted &= ~(UINT32_C(1) << segment);
-	*memory_bytes -= bytes;
+	shard->memory_bytes -= bytes;
 }
 
 /* Tables. */
@@ -234,12 +299,14 @@ size_end(struct table *table, uint32_t groups)
 	a64_store_release(&table->size, (changes + 1) << 32 | groups);
 }
 
-/* Keys that belong to a group that is added go there. */
+/* Entries that belong to a group that is added go there: first those that have
+ * places, since links need one, and then keys that were chained. */
 static void
 group_split(struct key_group *from, struct key_group *to, uint32_t groups)
 {
 	uint32_t last = groups - 1;
 	struct key *key = from->more, *next;
+	entry_t entry;
 	uint32_t place;
 
 	from->more = NULL;
@@ -247,28 +314,30 @@ group_split(struct key_group *from, struct key_group *to, uint32_t groups)
 	for (place = 0; place < GROUP_PLACES; place++) {
 		if (!(tags_load(from) >> 8 * place & 0xff))
 			continue;
-		if (group_number(groups, from->place[place]->hash) != last)
+		entry = from->place[place];
+		if (group_number(groups, entry_hash(entry)) != last)
 			continue;
-		group_add(to, from->place[place]);
+		(void)group_add(to, entry, entry_hash(entry));
 		group_clear(from, place);
 	}
 	for (; key != NULL; key = next) {
 		next = key->chain;
-		group_add(
-		    group_number(groups, key->hash) == last ? to : from, key);
+		(void)group_add(
+		    group_number(groups, key->hash) == last ? to : from, key,
+		    key->hash);
 	}
 }
 
 /* Adds a group. Without memory the table stays as it is. */
 static void
-table_grow(struct table *table, uint64_t *memory_bytes)
+table_grow(struct shard *shard)
 {
+	struct table *table = &shard->table;
 	uint32_t group = table_groups(table);
 	uint32_t segment = group_segment(group);
 	uint32_t base = UINT32_C(1) << segment;
 
-	if (group == GROUPS_MAX ||
-	    segment_open(table, segment, memory_bytes) != 0)
+	if (group == GROUPS_MAX || segment_open(shard, segment) != 0)
 		return;
 	size_begin(table);
 	group_split(
@@ -276,50 +345,66 @@ table_grow(struct table *table, uint64_t *memory_bytes)
 	size_end(table, group + 1);
 }
 
-/* Removes the last group; its keys go to the one it was split from. */
+/* Removes the last group; its entries go to the one it was split from. Without
+ * memory for keys that are to be chained the table stays as it is. */
 static void
-table_shrink(struct table *table, uint64_t *memory_bytes)
+table_shrink(struct shard *shard)
 {
+	struct table *table = &shard->table;
 	uint32_t last = table_groups(table) - 1;
 	uint32_t segment = group_segment(last);
 	struct key_group *from = group_at(table, last);
 	struct key_group *to = group_at(table, last - (UINT32_C(1) << segment));
-	struct key *key;
+	entry_t entry;
 
+	if (!group_has_places(to, from) && !group_make_keys(shard, from))
+		return;
 	size_begin(table);
-	while ((key = group_any(from)) != NULL) {
-		group_remove(from, key);
-		group_add(to, key);
+	while ((entry = group_any(from)) != NULL) {
+		group_remove(from, entry, entry_hash(entry));
+		(void)group_add(to, entry, entry_hash(entry));
 	}
 	size_end(table, last);
 	if (last == segment_first(segment))
-		segment_close(table, segment, memory_bytes);
+		segment_close(shard, segment);
+}
+
+bool
+table_add(struct shard *shard, entry_t entry, uint64_t hash)
+{
+	if (shard->entries >= table_groups(&shard->table) * KEYS_PER_GROUP)
+		table_grow(shard);
+	if (!group_add(group_of(&shard->table, hash), entry, hash))
+		return false;
+	shard->entries++;
+	return true;
 }
 
 void
-table_add(struct table *table, struct key *key, uint64_t *memory_bytes)
+table_replace(
+    struct table *table, struct link *link, struct key *key, uint64_t hash)
 {
-	if (table->keys++ >= table_groups(table) * KEYS_PER_GROUP)
-		table_grow(table, memory_bytes);
-	group_add(group_of(table, key->hash), key);
+	struct key_group *group = group_of(table, hash);
+
+	group->place[group_place(group, link_entry(link), hash)] = key;
 }
 
 void
-table_remove(struct table *table, struct key *key, uint64_t *memory_bytes)
+table_remove(struct shard *shard, entry_t entry, uint64_t hash)
 {
-	group_remove(group_of(table, key->hash), key);
-	table->keys--;
-	if (table->keys < table_groups(table) &&
-	    table_groups(table) > GROUPS_MIN)
-		table_shrink(table, memory_bytes);
+	uint32_t groups = table_groups(&shard->table);
+
+	group_remove(group_of(&shard->table, hash), entry, hash);
+	if (--shard->entries < groups && groups > GROUPS_MIN)
+		table_shrink(shard);
 }
 
 int
-table_create(struct table *table, uint64_t *memory_bytes)
+table_create(struct shard *shard)
 {
-	if (segment_open(table, 0, memory_bytes) != 0)
+	if (segment_open(shard, 0) != 0)
 		return -ENOMEM;
-	a64_store_release(&table->size, GROUPS_MIN);
+	a64_store_release(&shard->table.size, GROUPS_MIN);
 	return 0;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A shard's hash table of keys.
+ * A shard's hash table of keys. An entry is a key, or the link of an operation
+ * that is alone under its key: see shard.c.
  *
- * Its groups are a cache line each, which has the places of up to six keys and
- * a byte of each one's hash (tag, 0: free); further keys are chained behind
- * them. So most look-ups of a key that is not there read one line, and those of
- * one that is there read its own as well.
+ * Its groups are a cache line each, which has the places of up to six entries
+ * and a byte of each one's hash (tag, 0: free); further keys are chained behind
+ * them, but links cannot be. So most look-ups of a key that is not there read
+ * one line, and those of one that is there read its entry as well.
  *
  * It grows by one group where there are more than three keys for each, and
  * shrinks by one where there is less than one (linear hashing, Litwin 1980), so
@@ -18,6 +19,11 @@
 #include "hwt_purgatory.h"
 
 struct key;
+struct link;
+struct shard;
+
+/* Its lowest bit is set in that of a link. NULL: none. */
+typedef void *entry_t;
 
 #define GROUP_PLACES 6u
 /* The bytes of the places in tags, and the one that says that more is set. */
@@ -27,7 +33,7 @@ struct key;
 struct key_group {
 	_Alignas(CACHE_LINE) a64_t tags;
 	/* With the lock. */
-	struct key *place[GROUP_PLACES];
+	entry_t place[GROUP_PLACES];
 	struct key *more;
 };
 
@@ -39,10 +45,9 @@ struct key_group {
 struct table {
 	/* How many groups there are; above that, how often groups were split or
 	 * joined, twice, plus one while one is. */
-	a64_t size;
-	uint32_t keys; /* objects, also those without a link */
-	uint32_t counted; /* segments that memory_bytes has, a bit each */
+	_Alignas(CACHE_LINE) a64_t size;
 	aptr_t segment[TABLE_SEGMENTS];
+	uint32_t counted; /* segments that memory_bytes has, a bit each */
 };
 
 static inline uint32_t
@@ -68,11 +73,29 @@ group_at(const struct table *table, uint32_t group)
 	return first + (group - segment_first(segment));
 }
 
+static inline bool
+entry_is_link(entry_t entry)
+{
+	return (uintptr_t)entry & 1;
+}
+
+static inline struct link *
+entry_link(entry_t entry)
+{
+	return (struct link *)((uintptr_t)entry - 1);
+}
+
+static inline entry_t
+link_entry(struct link *link)
+{
+	return (entry_t)((uintptr_t)link + 1);
+}
+
 static inline uint32_t
 group_number(uint32_t groups, uint64_t hash)
 {
 	uint32_t base = UINT32_C(1) << (31 - (uint32_t)__builtin_clz(groups));
-	uint32_t group = (uint32_t)hash & (2 * base - 1);
+	uint32_t group = (uint32_t)(hash >> 8) & (2 * base - 1);
 
 	return group < groups ? group : group & (base - 1);
 }
@@ -120,13 +143,16 @@ table_may_have(const struct table *table, uint64_t hash)
 }
 
 /* -ENOMEM */
-int table_create(struct table *table, uint64_t *memory_bytes);
+int table_create(struct shard *shard);
 void table_destroy(struct table *table);
 /* NULL: there is none. */
-struct key *table_find(
+entry_t table_find(
     const struct table *table, struct hwt_key name, uint64_t hash);
-/* There is none of that name. */
-void table_add(struct table *table, struct key *key, uint64_t *memory_bytes);
-void table_remove(struct table *table, struct key *key, uint64_t *memory_bytes);
+/* There is none of that name. False: a link, and its group has no place. */
+bool table_add(struct shard *shard, entry_t entry, uint64_t hash);
+/* Puts a key of the same name into the link's place. */
+void table_replace(
+    struct table *table, struct link *link, struct key *key, uint64_t hash);
+void table_remove(struct shard *shard, entry_t entry, uint64_t hash);
 
 #endif

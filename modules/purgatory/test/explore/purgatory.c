@@ -511,6 +511,25 @@ cancel_b(void)
 	cancel_all(B);
 }
 
+/* Alone under two keys of two shards, of which one is shared for a while. */
+
+static void
+begin_alone_twice(void)
+{
+	make_two_shards();
+	watch_a_and_b();
+}
+
+static void
+watch_b_and_cancel(void)
+{
+	const struct hwt_key keys[] = {B};
+
+	(void)watch(1, keys, 1, HWT_NEVER);
+	explore_check(hwt_operation_cancel(purgatory, ledger[1].handle) == 0);
+	decided++;
+}
+
 /* Deadlines. */
 
 static void
@@ -1353,6 +1372,12 @@ const struct program purgatory_programs[] = {
 	.begin = make,
 	.thread = {watch_a, event_a_stored},
 	.end = end_completed,
+    },
+    {
+	.name = "purgatory/alone-watch-cancel",
+	.begin = begin_alone_twice,
+	.thread = {watch_b_and_cancel, cancel_first},
+	.end = end_all,
     },
     {
 	.name = "purgatory/table-grows-check",

@@ -80,7 +80,7 @@ Test(memory, the_table_of_many_keys_goes_with_them)
 	uint64_t bytes;
 
 	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
-	watch_and_cancel(100);
+	watch_and_cancel(1000);
 	bytes = memory_bytes();
 	watch_and_cancel(KEYS_MAX);
 	assert_u64(memory_bytes(), bytes);
@@ -237,6 +237,48 @@ cancel_each(const hwt_operation *handle, unsigned count)
 
 	for (i = 0; i < count; i++)
 		assert_rc(hwt_operation_cancel(yard.purgatory, handle[i]), 0);
+}
+
+/* Uses up the keys that the shard has allocated, as those of a value need one
+ * each. Returns the first id that got none. */
+static uint64_t
+take_keys(uint64_t id)
+{
+	struct hwt_key key = KEY(id);
+	const struct hwt_operation_spec spec = {.done = count_end,
+	    .keys = &key,
+	    .key_count = 1,
+	    .at_least = 1,
+	    .delay_ns = HWT_NEVER};
+
+	while (hwt_purgatory_watch(yard.purgatory, NULL, &spec) == 0)
+		key.id++;
+	return key.id;
+}
+
+/* A link that is to be chained as groups are joined gets no key. */
+Test(memory, ENOMEM_while_a_table_shrinks_loses_nothing)
+{
+	static hwt_operation handle[MANY];
+	uint64_t bytes, id, end = MANY;
+	unsigned i;
+
+	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
+	watch_and_cancel(KEYS_MAX);
+	bytes = memory_bytes();
+	watch_many(handle, MANY);
+	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
+	for (i = 0; i < MANY; i++) {
+		end = take_keys(end);
+		cancel_each(&handle[i], 1);
+	}
+	cr_assert(fault_disarm() > 0);
+	for (id = MANY; id < end; id++)
+		assert_u64(cancel_key(&yard, KEY(id)), 1);
+	assert_stats(&yard, 0, 0, 0);
+	watch_and_cancel(KEYS_MAX);
+	cr_assert(memory_bytes() < bytes + KEPT);
+	yard_close(&yard);
 }
 
 /* One in 16 stays, so that no slab is released. */

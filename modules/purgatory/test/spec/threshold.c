@@ -106,6 +106,35 @@ YardTest(threshold, the_value_ends_with_the_last_link)
 	assert_u64(raise_to(&yard, KEY(1), 5), 1);
 }
 
+YardTest(threshold, a_key_has_a_value_where_something_else_is_alone)
+{
+	struct operation plain = {.yard = &yard}, first = {.yard = &yard},
+			 second = {.yard = &yard};
+
+	assert_rc(watch_key(&plain, KEY(1), HWT_NEVER), 0);
+	assert_u64(raise_to(&yard, KEY(1), 5), 0);
+	assert_rc(watch_value(&first, KEY(1), 6), 0);
+	assert_rc(watch_value(&second, KEY(1), 5), 1);
+	assert_stats(&yard, 2, 2, 1);
+	assert_u64(cancel_key(&yard, KEY(1)), 2);
+	assert_stats(&yard, 0, 0, 0);
+}
+
+/* It has none without memory; the next raise completes what waits then. */
+YardTest(threshold, a_value_that_cannot_be_kept_comes_with_the_next_raise)
+{
+	struct operation plain = {.yard = &yard}, waits = {.yard = &yard};
+
+	assert_rc(watch_key(&plain, KEY(1), HWT_NEVER), 0);
+	fault_arm(FAULT_HEAP, 1);
+	assert_u64(raise_to(&yard, KEY(1), 5), 0);
+	assert_u64(fault_disarm(), 1);
+	assert_rc(watch_value(&waits, KEY(1), 5), 0);
+	assert_u64(raise_to(&yard, KEY(1), 5), 1);
+	assert_stats(&yard, 1, 1, 1);
+	assert_u64(cancel_key(&yard, KEY(1)), 1);
+}
+
 /* Also when a walk has its position under the key meanwhile: then the key's
  * object stays, and its value does not. */
 static struct operation late = {.yard = &yard};
