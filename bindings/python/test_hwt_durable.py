@@ -367,7 +367,7 @@ class Layout(unittest.TestCase):
 
     def test_functions(self):
         check_functions(self, "modules/durable/hwt_durable.h",
-                        hwt_durable._lib)
+                        hwt_durable._lib, "hwt_durable_worker_stats_write")
 
 
 if __name__ == "__main__":
