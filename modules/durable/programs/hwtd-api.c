@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "observe/utf8.h"
 #include "options.h"
 #include "task-json.h"
 #include "text.h"
@@ -163,6 +164,21 @@ has_too_many(const char *text, size_t length)
 	return values > VALUES_MAX;
 }
 
+/* The parser quotes what it has read, maybe to within a character. */
+static void
+mend_utf8(char *text)
+{
+	size_t length;
+
+	for (; *text != '\0'; text += length) {
+		length = utf8_length(text, 4);
+		if (length > 0)
+			continue;
+		*text = '?';
+		length = 1;
+	}
+}
+
 /* NULL: it is answered already. */
 static json_t *
 body_load(struct api *api)
@@ -188,8 +204,10 @@ body_load(struct api *api)
 	}
 	value =
 	    task_json_load(api->request->body, api->request->length, &error);
-	if (value == NULL)
+	if (value == NULL) {
+		mend_utf8(error.text);
 		api_invalid(api, error.text);
+	}
 	return value;
 }
 

@@ -412,6 +412,7 @@ class Tasks(Api):
             for body in (b"", b"x", b"{", b"{}", b"1", b"null", b'"x"',
                          b'{"in":1}{}', b'{"in":-1,"queue":"q"}', b"\xff",
                          b'{"in":1,"in":1,"queue":"q"}', b"[" * 100000,
+                         b'{"\\u00\xc3\xa9":1}',
                          b'{"in":1,"at":1,"queue":"q"}', b'{"\0":1}',
                          b'{"queue":"q"}', b'{"in":1e999,"queue":"q"}'):
                 self.refused(400, "EINVAL", method, path, body,
