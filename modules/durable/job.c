@@ -197,7 +197,7 @@ job_reported(struct job *job)
 }
 
 /* {id, generation, attempt, due, max_attempts, payload, fence} */
-bool
+static bool
 job_is_delivery(const struct redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 7 &&

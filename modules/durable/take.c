@@ -21,7 +21,6 @@
 #define TAKE_SHARDS 8u /* that a round of takes asks */
 #define PASSED_MAX 64u /* shards of a hint; more are all */
 #define POLL_MS "900" /* until another worker may poll */
-#define TAKE_BYTES (1u << 19) /* half of what a script takes at most */
 
 static uint32_t
 sources(const struct hwt_durable_worker *worker)
@@ -269,19 +268,13 @@ take_pass_on(struct hwt_durable_worker *worker)
 	engine_call_free(&call, 1);
 }
 
-/* The engine stops before the limit if payloads are long: then there may be
- * more. */
+/* The script stopped before the limit, and not for want of entries: payloads
+ * are long, or there are many entries that nobody waits for. */
 static bool
 take_is_cut(const struct redisReply *reply)
 {
-	size_t bytes = 0;
-	size_t i;
-
-	for (i = 0; i < reply->elements; i++) {
-		if (job_is_delivery(reply->element[i]))
-			bytes += reply->element[i]->element[5]->len;
-	}
-	return bytes >= TAKE_BYTES;
+	return reply->elements > 0 &&
+	    reply->element[reply->elements - 1]->type == REDIS_REPLY_INTEGER;
 }
 
 static void

@@ -215,9 +215,6 @@ void *job_thread(void *arg);
 /* Whether this thread is in a callback of the worker. */
 bool job_is_inside(const struct hwt_durable_worker *worker);
 
-/* {id, generation, attempt, due, max_attempts, payload, fence} */
-bool job_is_delivery(const struct redisReply *reply);
-
 /* NULL: what was taken cannot be held; its lease will end. */
 struct job *job_make(struct hwt_durable_worker *worker, const char *queue,
     uint32_t shard, const struct redisReply *reply, uint64_t asked_ns);

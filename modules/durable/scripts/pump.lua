@@ -41,7 +41,7 @@ local function is_due_here(text, queue, slot, due)
 	if kind == FORMAT_OPTIONS then
 		local task = unpack_record(text)
 		return task and task.state == PENDING and task.slot == slot and
-			task.due == due
+			task.due == due and task.queue == queue
 	end
 	return kind == FORMAT and state % HAS_ENTRY == PENDING and
 		attempts < most and length == #queue and generation >= 1 and

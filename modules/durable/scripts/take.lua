@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- take queue worker token received limit visibility
+-- take queue worker token received limit visibility: what it got; and behind
+-- that 1, if it stopped before the limit and before the end of the queue.
 
 local LOOKED_MAX = 2048 -- entries: what nobody waits for goes fast
 local PAGE = 16 -- records that are read at once: up to a MiB
@@ -11,6 +12,7 @@ local taken, kept = {}, {}
 local bytes, passed = 0, 0 -- of what it got, and of what it passed over
 local seen = {} -- ids that it has begun, or that have expired
 local leases = {} -- ends and ids
+local is_cut = false -- it stopped before the limit; there may be more
 local in_buckets = {} -- members by slot
 
 local function hand_over(id, task, text, visibility)
@@ -151,6 +153,8 @@ local function take(queue, limit, visibility)
 		looked = looked + count
 		changed = true
 	end
+	is_cut = #taken < limit and
+		(looked >= LOOKED_MAX or bytes + passed >= BYTES_MAX)
 	for slot, members in pairs(in_buckets) do
 		local gone = sure("ZREM", bucket_key(slot), unpack(members))
 		count_waiting(-gone, gone)
@@ -213,4 +217,5 @@ if delta.begun then
 elseif taken[1] or changed then
 	commit()
 end
+taken[#taken + 1] = is_cut and 1 or nil
 return taken

@@ -449,6 +449,16 @@ class Options(Case):
         self.assertEqual([task[0] for task in self.take(limit=1)], [b"y"])
         self.assertEqual(self.meta()["dead"], 40)
 
+    def test_a_take_of_nothing_else_says_whether_there_may_be_more(self):
+        for each in range(20):
+            self.add(f"x{each}", flag="expires-in=5", payload=b"p" * 65536)
+        self.add("y")
+        self.pump()
+        self.move(6)
+        self.assertEqual(self.take(), [1])
+        self.assertEqual([task[0] for task in self.take()], [b"y"])
+        self.assertEqual(self.meta()["dead"], 20)
+
     def test_an_entry_twice_expires_once(self):
         self.add(flag="expires-in=5")
         self.pump()
@@ -1431,8 +1441,8 @@ class Take(Case):
                 ([f"x{j}", "q", "in", 0, 1, b"p" * 65536, ""]
                  for j in range(i, i + 10)), []))
         self.pump()
-        first = self.take(limit=512)
-        self.assertEqual(len(first), 16)
+        *first, more = self.take(limit=512)
+        self.assertEqual((len(first), more), (16, 1))
         self.assertEqual(self.take(limit=512, token=1), first)
         self.assertEqual(len(self.take(limit=512)), 14)
 
@@ -2993,15 +3003,28 @@ class Damage(Case):
         self.assert_whole()
 
     def test_a_stray_member_is_not_what_delivers(self):
-        self.add(delay=3 * TICK)
-        slot = self.record().slot
-        stray = (slot - 1) % SLOTS
-        self.damaged = True
-        self.put(f"b:{stray}", self.record().member(b"x"))
-        self.move(3 * TICK)
-        self.assertEqual(self.pump(limit=1)[0], 0)
-        self.assert_whole()
-        self.assertEqual(self.pump(limit=1)[0], 1)
+        for flag in ("", "expires-in=9000"):
+            self.setUp()
+            self.add(delay=3 * TICK, flag=flag)
+            slot = self.record().slot
+            stray = (slot - 1) % SLOTS
+            self.damaged = True
+            self.put(f"b:{stray}", self.record().member(b"x"))
+            self.move(3 * TICK)
+            self.assertEqual(self.pump(limit=1)[0], 0)
+            self.assert_whole()
+            self.assertEqual(self.pump(limit=1)[0], 1)
+
+    def test_a_member_of_a_queue_whose_name_is_a_part_of_the_task_s(self):
+        for flag in ("", "expires-in=9000"):
+            self.setUp()
+            self.add(queue="qq", flag=flag)
+            self.damaged = True
+            self.put(f"b:{self.record().slot}",
+                     self.record().member(b"x")[1:])
+            reply = self.pump()
+            self.assertEqual((reply[0], reply[8]), (1, [b"qq"]))
+            self.assert_whole()
 
     def test_foreign_keys_are_set_aside(self):
         for rest in ("fly", "dead", "bad", "b:%d" % (

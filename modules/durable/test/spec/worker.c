@@ -20,8 +20,8 @@ static struct place place;
 static struct hwt_durable_scheduler *scheduler;
 static struct hwt_durable_worker *worker;
 
-/* That a proxy has kept. */
-static _Atomic uint64_t outcomes;
+/* That a proxy has kept, or counted. */
+static _Atomic uint64_t outcomes, polls;
 
 /* What a callback saw, and what it is to do. */
 static struct seen {
@@ -580,6 +580,74 @@ Test(worker, an_outcome_is_told_when_the_engine_is_back)
 	server_again(&place.server);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
+	yard_close();
+}
+
+static void
+one_shard(struct hwt_durable_options *options)
+{
+	options->shards = 1;
+}
+
+/* A MiB for each of twenty takes, which stop there. */
+static void
+add_expired(void)
+{
+	static char id[16][8], payload[HWT_DURABLE_PAYLOAD_MAX];
+	struct hwt_durable_task task[16];
+	unsigned i, k;
+
+	for (i = 0; i < 20; i++) {
+		for (k = 0; k < 16; k++) {
+			(void)snprintf(id[k], sizeof(id[k]), "%u", 16 * i + k);
+			task[k] = task_of(id[k]);
+			task[k].expires_ns = HWT_MS(1);
+			task[k].payload = payload;
+			task[k].payload_length = sizeof(payload);
+		}
+		assert_rc(hwt_durable_add(place.durable, 16, task, NULL), 0);
+	}
+}
+
+static enum proxied
+judge_polls(struct proxy *judged, const char *name, const redisReply *command,
+    uint64_t count)
+{
+	(void)judged;
+	(void)command;
+	if (strcmp(name, "SET") == 0)
+		atomic_store(&polls, count + 1);
+	return PROXY_PASS;
+}
+
+Test(worker, what_has_expired_does_not_wait_for_a_poll)
+{
+	static struct proxy proxy = {.judge = judge_polls};
+	struct hwt_durable_worker_options how = work();
+	struct hwt_durable_options options;
+	struct hwt_durable *durable;
+
+	(void)pthread_mutex_init(&seen.lock, NULL);
+	place_open(&place, one_shard);
+	add_expired();
+	assert_rc(add_one(&place, "live"), 0);
+	/* A pump or two for all: there are few hints then. */
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	await_state(&place, "live", HWT_DURABLE_DELIVERED);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	scheduler = NULL;
+	options = place_behind(&place, &proxy);
+	options.shards = 1;
+	how.threads = 4;
+	assert_rc(hwt_durable_open(&durable, &options), 0);
+	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	await_state(&place, "live", HWT_DURABLE_SUCCEEDED);
+	cr_assert(polls < 15);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	worker = NULL;
+	assert_rc(hwt_durable_close(durable), 0);
+	proxy_stop(&proxy);
 	yard_close();
 }
 
