@@ -173,10 +173,11 @@ struct hwt_durable_task {
 	uint32_t flags;
 	const void *payload; /* NULL if payload_length is 0 */
 	size_t payload_length;
-	/* No attempt begins later than this, by the engine's clock: the task
-	 * becomes a dead letter instead, with the error "expired", when a
-	 * worker would get it. Not before the due time, if both are delays or
-	 * both are times; limits as of the due time. 0: it does not expire. */
+	/* No attempt begins later than this, rounded up to whole milliseconds,
+	 * by the engine's clock: the task becomes a dead letter instead, with
+	 * the error "expired", when a worker would get it. Not before the due
+	 * time, if both are delays or both are times; limits as of the due
+	 * time. 0: it does not expire. */
 	union {
 		uint64_t expires_ns;
 		uint64_t expires_unix_ns; /* with HWT_DURABLE_EXPIRES_AT */

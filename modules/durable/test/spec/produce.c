@@ -205,7 +205,7 @@ Test(whole, one_bad_task_among_good_ones_stores_nothing)
 	WITH(retry_factor, 0.999);
 	WITH(retry_factor, 1000.1);
 	WITH(retry_factor, -2);
-	WITH(retry_factor, NAN);
+	WITH(retry_factor, (double)NAN);
 	task.payload = payload;
 	task.payload_length = sizeof(payload);
 	assert_refused(task, "payload_length");
