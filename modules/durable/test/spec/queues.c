@@ -153,8 +153,8 @@ Test(queues, a_list_that_is_none_is_EINVAL)
 {
 	static const char *const bad[] = {"", ",", "a,", ",a", "a,,b", "a,a",
 	    "a, b", "a,b/c", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
-	    "a,b1234567890123456789012345678901234567890123456789012345678901"
-	    "2345"};
+	    ("a,b1234567890123456789012345678901234567890123456789012345678901"
+	     "2345")};
 	struct hwt_durable_worker_options options = {.callback = count};
 	size_t i;
 
