@@ -591,7 +591,7 @@ pool_run(void *arg)
 }
 
 /* Ends the pool. What nobody has taken is answered here: a connection that is
- * suspended cannot be closed. */
+ * suspended cannot be closed. That comes first, as a handler may take long. */
 static void
 pool_stop(struct http *http)
 {
@@ -599,15 +599,16 @@ pool_stop(struct http *http)
 
 	(void)pthread_mutex_lock(&http->lock);
 	http->stopping = true;
+	exchange = http->first;
 	(void)pthread_cond_broadcast(&http->filled);
 	(void)pthread_mutex_unlock(&http->lock);
-	while (http->threads > 0)
-		(void)pthread_join(http->thread[--http->threads], NULL);
-	for (exchange = http->first; exchange != NULL; exchange = next) {
+	for (; exchange != NULL; exchange = next) {
 		next = exchange->next;
 		exchange_answer_refused(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		MHD_resume_connection(exchange->connection);
 	}
+	while (http->threads > 0)
+		(void)pthread_join(http->thread[--http->threads], NULL);
 }
 
 /* Who has asked learns what has happened, unless it reads too slowly. */
