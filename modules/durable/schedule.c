@@ -111,12 +111,12 @@ change(struct hwt_durable *durable, const struct engine_argument *argument,
 	    .arg = argument};
 	int error = engine_call(durable->engine, &call, 1, &wait);
 
-	if (error == 0 && call.reply->type != REDIS_REPLY_INTEGER)
-		error = -EPROTO;
-	else if (error == 0 && call.reply->integer == -2)
+	if (error == 0 && call.reply->type == REDIS_REPLY_INTEGER &&
+	    call.reply->integer == -2)
 		error = -ENOENT;
-	else if (error == 0 && call.reply->integer != 0 &&
-	    call.reply->integer != done)
+	else if (error == 0 &&
+	    (call.reply->type != REDIS_REPLY_INTEGER ||
+		(call.reply->integer != 0 && call.reply->integer != done)))
 		error = -EPROTO;
 	engine_call_free(&call, 1);
 	return error;

@@ -221,7 +221,7 @@ pass_on_write(struct hwt_durable_worker *worker, uint32_t queue,
 		source_quiet(worker, first + i);
 		if (++count <= PASSED_MAX)
 			length += snprintf(shards + length,
-			    PASSED_MAX * 8 - (size_t)length, "%s%u",
+			    (size_t)PASSED_MAX * 8 - (size_t)length, "%s%u",
 			    length > 0 ? " " : "", i);
 	}
 	if (count > PASSED_MAX)

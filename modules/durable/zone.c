@@ -269,9 +269,10 @@ header_read(struct file *file)
 static size_t
 data_size(const struct file *file, size_t of_time)
 {
-	return file->size[TIMES] * (of_time + 1) + file->size[TYPES] * 6u +
-	    file->size[CHARS] + file->size[LEAPS] * (of_time + 4) +
-	    file->size[STANDARD_MARKS] + file->size[UTC_MARKS];
+	return file->size[TIMES] * (of_time + 1) +
+	    file->size[TYPES] * (size_t)6 + file->size[CHARS] +
+	    file->size[LEAPS] * (of_time + 4) + file->size[STANDARD_MARKS] +
+	    file->size[UTC_MARKS];
 }
 
 static bool
@@ -290,7 +291,7 @@ data_skip(struct file *file, size_t of_time)
 static bool
 list_read(struct zone *zone, const struct file *file)
 {
-	const unsigned char *type = file->at + zone->count * 8u;
+	const unsigned char *type = file->at + (size_t)zone->count * 8;
 	const unsigned char *offset = type + zone->count;
 	uint32_t i;
 
@@ -305,7 +306,7 @@ list_read(struct zone *zone, const struct file *file)
 		    (i > 0 && zone->list[i].at <= zone->list[i - 1].at))
 			return false;
 		zone->list[i].offset =
-		    (int32_t)big_endian(offset + type[i] * 6u, 4);
+		    (int32_t)big_endian(offset + (size_t)type[i] * 6, 4);
 	}
 	zone->first = (int32_t)big_endian(offset, 4);
 	return true;
@@ -317,7 +318,7 @@ file_read(struct zone **zone, char *text, size_t length)
 	struct file file = {(const unsigned char *)text, length, {0}};
 	struct zone *made;
 	struct file data;
-	char *end;
+	const char *end;
 
 	if (!header_read(&file) || !data_skip(&file, 4) || !header_read(&file))
 		return -EINVAL;
@@ -327,7 +328,7 @@ file_read(struct zone **zone, char *text, size_t length)
 	end = memchr(file.at + 1, '\n', file.left - 1);
 	if (end == NULL)
 		return -EINVAL;
-	*end = '\0';
+	text[end - text] = '\0';
 	made =
 	    calloc(1, sizeof(*made) + data.size[TIMES] * sizeof(made->list[0]));
 	if (made == NULL)
