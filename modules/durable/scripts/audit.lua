@@ -126,12 +126,9 @@ end
 if #ARGV > 2 + 1000 then
 	return refuse_argument(0, "the number of arguments")
 end
-for i = 3, #ARGV do
-	if ARGV[i] ~= "" and not is_id(ARGV[i]) then
-		return refuse_argument(i - 2, "id")
-	end
-end
-refused = check_clocks()
+refused = check_each(3, function(id)
+	return id == "" or is_id(id)
+end, "id")
 if refused then
 	return refused
 end

@@ -262,6 +262,16 @@ local function check_clocks()
 	return nil
 end
 
+-- The arguments from the given one on, each of the same kind; and the clocks.
+local function check_each(from, is_sound, what)
+	for i = from, #ARGV do
+		if not is_sound(ARGV[i]) then
+			return refuse_argument(i - 2, what)
+		end
+	end
+	return check_clocks()
+end
+
 -- A script that the engine stops at a command to which its user has no right
 -- has done the half of it, and that stays. So each asks before it writes.
 local function check_rights(commands)

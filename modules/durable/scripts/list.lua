@@ -13,12 +13,7 @@ end
 if #ARGV > 2 + IDS_MAX then
 	return refuse_argument(0, "the number of arguments")
 end
-for i = 3, #ARGV do
-	if not is_id(ARGV[i]) then
-		return refuse_argument(i - 2, "id")
-	end
-end
-refused = check_clocks()
+refused = check_each(3, is_id, "id")
 if refused then
 	return refused
 end

@@ -97,12 +97,7 @@ end
 if #ARGV > 2 + NAMES_MAX then
 	return refuse_argument(0, "the number of arguments")
 end
-for i = 3, #ARGV do
-	if not is_name(ARGV[i]) then
-		return refuse_argument(i - 2, "queue")
-	end
-end
-refused = check_clocks()
+refused = check_each(3, is_name, "queue")
 if refused then
 	return refused
 end

@@ -38,12 +38,7 @@ end
 if verb ~= "names" and verb ~= "due" and verb ~= "get" then
 	return refuse_argument(1, "names, due or get")
 end
-for i = 4, #ARGV do
-	if not is_schedule(ARGV[i]) then
-		return refuse_argument(i - 2, "name")
-	end
-end
-refused = check_clocks()
+refused = check_each(4, is_schedule, "name")
 if refused then
 	return refused
 end
