@@ -729,35 +729,43 @@ private:
 		return time_of(unix_ns);
 	}
 
+	static schedule_found
+	schedule_of(const hwt_durable_schedule *given,
+	    const hwt_durable_schedule_info *info)
+	{
+		schedule_found told;
+
+		told.schedule.name = given->name;
+		told.schedule.queue = given->task.queue;
+		told.schedule.payload.assign(
+		    static_cast<const char *>(given->task.payload),
+		    given->task.payload_length);
+		told.schedule.every = std::chrono::nanoseconds(given->every_ns);
+		told.schedule.cron = given->cron != nullptr ? given->cron : "";
+		told.schedule.zone = given->zone != nullptr ? given->zone : "";
+		told.schedule.missed =
+		    static_cast<hwt_durable_missed>(given->missed);
+		told.schedule.max_attempts = given->task.max_attempts;
+		told.last = time_unless_0(info->last_unix_ns);
+		told.next = time_unless_0(info->next_unix_ns);
+		return told;
+	}
+
 	/* No exception may leave it. */
 	static int
 	schedule_tell(void *ctx, const hwt_durable_schedule *given,
 	    const hwt_durable_schedule_info *info) noexcept
 	{
-		schedule_found told;
-
+#ifdef __cpp_exceptions
 		try {
-			told.schedule.name = given->name;
-			told.schedule.queue = given->task.queue;
-			told.schedule.payload.assign(
-			    static_cast<const char *>(given->task.payload),
-			    given->task.payload_length);
-			told.schedule.every =
-			    std::chrono::nanoseconds(given->every_ns);
-			told.schedule.cron =
-			    given->cron != nullptr ? given->cron : "";
-			told.schedule.zone =
-			    given->zone != nullptr ? given->zone : "";
-			told.schedule.missed =
-			    static_cast<hwt_durable_missed>(given->missed);
-			told.schedule.max_attempts = given->task.max_attempts;
-			told.last = time_unless_0(info->last_unix_ns);
-			told.next = time_unless_0(info->next_unix_ns);
+#endif
 			static_cast<std::vector<schedule_found> *>(ctx)
-			    ->push_back(std::move(told));
+			    ->push_back(schedule_of(given, info));
+#ifdef __cpp_exceptions
 		} catch (const std::bad_alloc &) {
 			return -ENOMEM;
 		}
+#endif
 		return 0;
 	}
 
