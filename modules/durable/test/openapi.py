@@ -161,7 +161,8 @@ class OpenApi(Api):
         client("CONFIG", "SET", "appendfsync", "everysec")
         self.ask_all(502)
         client("CONFIG", "SET", "appendfsync", "always")
-        wait_until(lambda: self.ask("GET", "/v1/stat").status == 200)
+        wait_until(lambda: self.send("PUT", task_path("t"), {
+            "queue": "q", "in": 1}).status in (200, 201))
         self.engine.send_signal(signal.SIGSTOP)
         try:
             # On a connection that was there; there is no other one.
