@@ -211,7 +211,13 @@ class Health(Operation):
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:
                 return error.code, error.read().decode()
+
+        def executes():
+            name = self.add("--queue=q", "--in=0")
+            wait_until(lambda: self.state(name) == "succeeded")
         wait_until(lambda: health() == (200, "ok\n"))
+        # A worker that starts with such an engine ends.
+        executes()
         with self.engine.client() as client:
             client("CONFIG", "SET", "appendonly", "no")
             wait_until(lambda: health()[0] == 503)
@@ -220,8 +226,7 @@ class Health(Operation):
             self.ctl("add", "--queue=q", "--in=0", status=NO)
             client("CONFIG", "SET", "appendonly", "yes")
         wait_until(lambda: health() == (200, "ok\n"))
-        name = self.add("--queue=q", "--in=0")
-        wait_until(lambda: self.state(name) == "succeeded")
+        executes()
         self.assertEqual((hwtd.end(), worker.end()), (0, 0))
 
 
