@@ -43,8 +43,8 @@ import threading
 import hwt
 
 __all__ = ["Client", "Delivery", "Fail", "Info", "LATER", "Level", "Missed",
-           "Release", "Retry", "Schedule", "Scheduler", "State", "Task",
-           "Worker", "finish", "next_occurrence"]
+           "Priority", "Release", "Retry", "Schedule", "Scheduler", "State",
+           "Task", "Worker", "finish", "next_occurrence"]
 
 PAYLOAD_MAX = 65536
 _AT, _REPLACE, _EXPIRES_AT = 1, 2, 4
@@ -66,6 +66,14 @@ class State(enum.IntEnum):
     FAILED = 5
     CANCELLED = 6
     QUARANTINED = 7
+
+
+class Priority(enum.IntEnum):
+    """Of what is due in a queue, high ones begin first, and low ones last; see
+    hwt_durable.h."""
+    NORMAL = 0
+    HIGH = 8
+    LOW = 16
 
 
 class Missed(enum.IntEnum):
@@ -109,15 +117,16 @@ LATER = _Later()
 # HWT_DURABLE_REPLACE. expires: it does not begin later than after so many
 # seconds; 0: it does not expire. expires_at: a time, instead. retry_first,
 # retry_factor, retry_most: how long a Retry() waits; 0: 1 s, 2, 10 min.
+# priority: a Priority.
 Task = collections.namedtuple(
     "Task", "id queue payload delay due max_attempts replace expires"
-    " expires_at retry_first retry_factor retry_most",
-    defaults=(b"", 0, None, 0, False, 0, None, 0, 0, 0))
+    " expires_at retry_first retry_factor retry_most priority",
+    defaults=(b"", 0, None, 0, False, 0, None, 0, 0, 0, Priority.NORMAL))
 
 # expires: a time; or None.
 Info = collections.namedtuple(
     "Info", "state attempts max_attempts generation due queue payload expires"
-    " retry_first retry_factor retry_most")
+    " retry_first retry_factor retry_most priority")
 
 # last: the time of the last occurrence that was added, next: of the next one;
 # None: there is none yet.
@@ -217,7 +226,8 @@ class _Info(ctypes.Structure):
         ("retry_first_ns", ctypes.c_uint64),
         ("retry_most_ns", ctypes.c_uint64),
         ("retry_factor", ctypes.c_double),
-        ("reserved", ctypes.c_uint64 * 4),
+        ("flags", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
     ]
 
 
@@ -428,17 +438,19 @@ class Client(_Owner):
 
     def add(self, id, queue, payload=b"", delay=0, *, due=None,
             max_attempts=0, replace=False, expires=0, expires_at=None,
-            retry_first=0, retry_factor=0, retry_most=0):
+            retry_first=0, retry_factor=0, retry_most=0,
+            priority=Priority.NORMAL):
         """True: stored, to be executed after delay or at due. False: it was
         there already, maybe ended, and nothing has changed; so after an error,
         such as ETIMEDOUT, it can be repeated with the same id. replace: takes
         the place of one that has ended. expires: seconds, or expires_at, a
         time: if it has not begun by then, it is a dead letter, and is not
-        executed. retry_first, retry_factor, retry_most: see Task."""
+        executed. retry_first, retry_factor, retry_most, priority: see
+        Task."""
         return self.add_all(
             [Task(id, queue, payload, delay, due, max_attempts, replace,
                   expires, expires_at, retry_first, retry_factor,
-                  retry_most)])[0]
+                  retry_most, priority)])[0]
 
     def add_all(self, tasks):
         """At most 512. Of each, in a list: True or False as of add. An Error
@@ -460,14 +472,14 @@ class Client(_Owner):
     @staticmethod
     def _task(id, queue, payload=b"", delay=0, due=None, max_attempts=0,
               replace=False, expires=0, expires_at=None, retry_first=0,
-              retry_factor=0, retry_most=0):
+              retry_factor=0, retry_most=0, priority=Priority.NORMAL):
         id, payload = _bytes(id), _bytes(payload)
         when, flags = _when(delay, due)
         until, at = _when(expires, expires_at)
         return _Task(
             id=id, id_length=len(id), queue=_word(queue), delay_ns=when,
             max_attempts=max_attempts,
-            flags=flags | (_REPLACE if replace else 0) |
+            flags=flags | (_REPLACE if replace else 0) | Priority(priority) |
             (_EXPIRES_AT if at else 0), payload=payload,
             payload_length=len(payload), expires_ns=until,
             retry_first_ns=hwt._to_ns(retry_first),
@@ -508,7 +520,7 @@ class Client(_Owner):
             payload.raw[:info.payload_length],
             info.expires_unix_ns / 1e9 if info.expires_unix_ns else None,
             info.retry_first_ns / 1e9, info.retry_factor,
-            info.retry_most_ns / 1e9)
+            info.retry_most_ns / 1e9, Priority(info.flags))
 
     def pause(self, queue):
         """No attempt of the queue's tasks begins until resume(), whoever takes

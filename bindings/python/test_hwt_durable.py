@@ -109,6 +109,10 @@ class Producer(Space):
         self.assertEqual(
             (info.retry_first, info.retry_factor, info.retry_most),
             (9, 1.5, 60))
+        for priority in hwt_durable.Priority:
+            self.client.add(priority.name, "mail", priority=priority, delay=60)
+            self.assertEqual(self.client.find(priority.name).priority,
+                             priority)
         with self.assertRaises(hwt.Error):
             self.client.add("d", "mail", delay=60, expires=59)
 

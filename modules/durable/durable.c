@@ -249,6 +249,9 @@ item_options(const struct add *add, struct item *item,
 		    add->read_ms);
 	if (task->flags & HWT_DURABLE_REPLACE)
 		to += snprintf(to, (size_t)(end - to), " replace");
+	if (task->flags & (HWT_DURABLE_HIGH | HWT_DURABLE_LOW))
+		to += snprintf(to, (size_t)(end - to),
+		    task->flags & HWT_DURABLE_HIGH ? " high" : " low");
 	if (task->expires_ns != 0)
 		to += snprintf(to, (size_t)(end - to), " expires-%s=%" PRIu64,
 		    task->flags & HWT_DURABLE_EXPIRES_AT ? "at" : "in",

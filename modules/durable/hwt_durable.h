@@ -152,6 +152,11 @@ struct hwt_durable_options {
 #define HWT_DURABLE_REPLACE 2u
 /* expires_unix_ns counts from now if this is not set: expires_ns. */
 #define HWT_DURABLE_EXPIRES_AT 4u
+/* The priority of a task; neither: normal. Of what is due in a queue and a
+ * shard, no attempt of a task begins while one of higher priority waits in the
+ * queue there. Retries and replays keep it. */
+#define HWT_DURABLE_HIGH 8u
+#define HWT_DURABLE_LOW 16u
 
 struct hwt_durable_task {
 	/* Made by the caller before it sends, so that it can be repeated. */
@@ -169,7 +174,8 @@ struct hwt_durable_task {
 	 * it is killed before it calls back, the attempt is lost. So with 1, a
 	 * task may fail without having been executed. */
 	uint32_t max_attempts;
-	/* HWT_DURABLE_AT, HWT_DURABLE_REPLACE, HWT_DURABLE_EXPIRES_AT, or 0 */
+	/* HWT_DURABLE_AT, HWT_DURABLE_REPLACE, HWT_DURABLE_EXPIRES_AT, and one
+	 * of HWT_DURABLE_HIGH and HWT_DURABLE_LOW; or 0 */
 	uint32_t flags;
 	const void *payload; /* NULL if payload_length is 0 */
 	size_t payload_length;
@@ -217,7 +223,8 @@ struct hwt_durable_info {
 	/* 0: 1 s, 10 min, 2 */
 	uint64_t retry_first_ns, retry_most_ns;
 	double retry_factor;
-	uint64_t reserved[4];
+	uint64_t flags; /* HWT_DURABLE_HIGH, HWT_DURABLE_LOW, or 0 */
+	uint64_t reserved[3];
 };
 
 /* Sums over all shards. */

@@ -132,6 +132,8 @@ public:
 		delay retry_first{};
 		delay retry_most{};
 		double retry_factor = 0;
+		/* HWT_DURABLE_HIGH, HWT_DURABLE_LOW; 0: normal. */
+		std::uint32_t priority = 0;
 	};
 
 	struct info {
@@ -148,6 +150,8 @@ public:
 		std::chrono::nanoseconds retry_first{};
 		std::chrono::nanoseconds retry_most{};
 		double retry_factor = 0;
+		/* HWT_DURABLE_HIGH, HWT_DURABLE_LOW; 0: normal. */
+		std::uint32_t priority = 0;
 	};
 
 	/* hwt_durable_schedule; every, or a line of cron. */
@@ -574,6 +578,7 @@ public:
 		    std::chrono::nanoseconds(got.retry_first_ns);
 		found.retry_most = std::chrono::nanoseconds(got.retry_most_ns);
 		found.retry_factor = got.retry_factor;
+		found.priority = static_cast<std::uint32_t>(got.flags);
 		return found;
 	}
 
@@ -798,6 +803,7 @@ private:
 		made.retry_first_ns = from.retry_first.ns();
 		made.retry_most_ns = from.retry_most.ns();
 		made.retry_factor = from.retry_factor;
+		made.flags |= from.priority;
 		return made;
 	}
 

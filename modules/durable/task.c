@@ -18,8 +18,10 @@
 #define RECORD_HEAD 56
 #define RECORD_OPTIONS 29
 
-#define TASK_FLAGS \
-	(HWT_DURABLE_AT | HWT_DURABLE_REPLACE | HWT_DURABLE_EXPIRES_AT)
+#define PRIORITY_FLAGS (HWT_DURABLE_HIGH | HWT_DURABLE_LOW)
+#define TASK_FLAGS                                                       \
+	(HWT_DURABLE_AT | HWT_DURABLE_REPLACE | HWT_DURABLE_EXPIRES_AT | \
+	    PRIORITY_FLAGS)
 
 uint64_t
 whole_ms(uint64_t ns)
@@ -117,6 +119,7 @@ task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 	    task->id_length <= HWT_DURABLE_ID_MAX && task->queue != NULL &&
 	    name_is_valid(task->queue, HWT_DURABLE_QUEUE_MAX) &&
 	    (task->flags & ~TASK_FLAGS) == 0 &&
+	    (task->flags & PRIORITY_FLAGS) != PRIORITY_FLAGS &&
 	    time_is_valid(task->delay_ns, task->flags, now_ns) &&
 	    expires_is_valid(task, now_ns) && retries_are_valid(task) &&
 	    task->max_attempts <= HWT_DURABLE_ATTEMPTS_MAX &&
@@ -183,7 +186,9 @@ void
 record_read(struct hwt_durable_info *info, const char *record, size_t length,
     const char **payload)
 {
-	uint64_t state, queue_length, options;
+	static const uint64_t priorities[] = {
+	    0, HWT_DURABLE_HIGH, HWT_DURABLE_LOW};
+	uint64_t state, queue_length, options, priority;
 	const char *end;
 
 	memset(info, 0, sizeof(*info));
@@ -212,6 +217,9 @@ record_read(struct hwt_durable_info *info, const char *record, size_t length,
 		info->retry_first_ns = field(end, 8, 8) * NS_PER_MS;
 		info->retry_most_ns = field(end, 16, 8) * NS_PER_MS;
 		info->retry_factor = (double)field(end, 24, 4) / 1000;
+		priority = field(end, 28, 1);
+		if (priority < sizeof(priorities) / sizeof(priorities[0]))
+			info->flags = priorities[priority];
 	}
 	*payload = end + options;
 	info->payload_length = length - RECORD_HEAD - queue_length - options;

@@ -110,8 +110,8 @@ class Client:
             within=30, **more):
         """Adds a task, and repeats that for so many seconds until it is known
         to be there. False: it was there, maybe by an earlier try of this call.
-        more: attempts, replace, expires_in, expires_at. Error EEXIST: it has
-        failed or was cancelled, and is not executed."""
+        more: attempts, replace, priority, expires_in, expires_at. Error
+        EEXIST: it has failed or was cancelled, and is not executed."""
         task = {**_task(queue, payload, _when(seconds, due)), **more}
         end = time.monotonic() + within
         pause = 0.1

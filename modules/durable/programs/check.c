@@ -147,11 +147,11 @@ struct member {
 	enum place place;
 	struct engine_argument text, id;
 	/* Of a bucket's member. */
-	size_t queue_length;
+	size_t lane_length;
 	uint64_t due_ms;
 };
 
-/* Of a bucket: queue, 0, six bytes of the due time, id; DESIGN has more. */
+/* Of a bucket: lane, 0, six bytes of the due time, id; DESIGN has more. */
 static bool
 bucket_member_read(struct member *member)
 {
@@ -161,9 +161,9 @@ bucket_member_read(struct member *member)
 
 	if (zero == NULL)
 		return false;
-	member->queue_length = (size_t)(zero - text);
-	head = member->queue_length + 7;
-	if (member->queue_length == 0 || member->text.length < head)
+	member->lane_length = (size_t)(zero - text);
+	head = member->lane_length + 7;
+	if (member->lane_length == 0 || member->text.length < head)
 		return false;
 	member->due_ms = 0;
 	for (i = 1; i < 7; i++)
@@ -171,6 +171,21 @@ bucket_member_read(struct member *member)
 	member->id =
 	    (struct engine_argument){text + head, member->text.length - head};
 	return true;
+}
+
+/* The name of a queue, and the mark of a priority that is not the normal one.
+ */
+static bool
+is_lane_of(const struct member *member, const struct hwt_durable_info *info)
+{
+	char lane[HWT_DURABLE_QUEUE_MAX + 2];
+	int length = snprintf(lane, sizeof(lane), "%s%s", info->queue,
+	    info->flags & HWT_DURABLE_HIGH      ? "+"
+		: info->flags & HWT_DURABLE_LOW ? ","
+						: "");
+
+	return (size_t)length == member->lane_length &&
+	    memcmp(lane, member->text.data, member->lane_length) == 0;
 }
 
 static const char *
@@ -183,11 +198,9 @@ bucket_wrong(const struct member *member, const char *record,
 		return "5 in a bucket that is not its record's";
 	if (info->due_unix_ns / NS_PER_MS != member->due_ms)
 		return "5 in its bucket by a time that is not its due time";
-	return strlen(info->queue) != member->queue_length ||
-		memcmp(info->queue, member->text.data, member->queue_length) !=
-		    0
-	    ? "5 in its bucket by a queue that is not its own"
-	    : NULL;
+	return is_lane_of(member, info)
+	    ? NULL
+	    : "5 in its bucket by a queue or a priority that is not its own";
 }
 
 /* Whether a task in this state may be in a set that is no bucket. */

@@ -21,6 +21,7 @@ static const char usage[] =
     "       [--level memory|fsync|replicated] [--repair]\n"
     "  add --queue Q (--in SECONDS | --at UNIX) [--id ID] [--attempts N]\n"
     "      [--payload TEXT | --payload -] [--replace]\n"
+    "      [--priority high|normal|low]\n"
     "      [--expires-in SECONDS | --expires-at UNIX]\n"
     "      [--retry-first SECONDS] [--retry-factor N] "
     "[--retry-most SECONDS]\n"
@@ -47,7 +48,7 @@ static const char usage[] =
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
     *replace, *repair, *reset, *expires_in, *expires_at, *every, *cron, *zone,
-    *missed, *retry_first, *retry_factor, *retry_most;
+    *missed, *retry_first, *retry_factor, *retry_most, *priority;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -70,6 +71,7 @@ static const struct option_row rows[] = {
     {"all", &all, true},
     {"base64", &base64, true},
     {"replace", &replace, true},
+    {"priority", &priority, false},
     {"expires-in", &expires_in, false},
     {"expires-at", &expires_at, false},
     {"retry-first", &retry_first, false},
@@ -363,6 +365,8 @@ add_one(void)
 	time_read(&task);
 	expires_read(&task);
 	retries_read(&task);
+	if (priority != NULL && !priority_read(priority, &task.flags))
+		usage_error("--priority: want high, normal or low");
 	task.queue = queue;
 	if (attempts != NULL)
 		task.max_attempts = (uint32_t)option_number(
@@ -482,7 +486,7 @@ add_lines(void)
 	if (queue != NULL || in != NULL || at != NULL || id != NULL ||
 	    attempts != NULL || payload != NULL || expires_in != NULL ||
 	    expires_at != NULL || retry_first != NULL || retry_factor != NULL ||
-	    retry_most != NULL)
+	    retry_most != NULL || priority != NULL)
 		usage_error("--from: options of tasks stand in its lines");
 	feed.name = from;
 	feed.file = strcmp(from, "-") == 0 ? stdin : fopen(from, "re");
@@ -902,8 +906,8 @@ static const struct command {
 } commands[] = {
     {"init", run_init, 0, 0, " shards slots tick retention level repair "},
     {"add", run_add, 0, 0,
-	" queue in at id attempts payload from base64 replace expires-in "
-	"expires-at retry-first retry-factor retry-most "},
+	" queue in at id attempts payload from base64 replace priority "
+	"expires-in expires-at retry-first retry-factor retry-most "},
     {"cancel", run_cancel, 1, 1, " base64 "},
     {"reschedule", run_reschedule, 1, 1, " in at base64 "},
     {"show", run_show, 1, 1, " base64 "},

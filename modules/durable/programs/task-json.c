@@ -172,6 +172,29 @@ read_replace(struct hwt_durable_task *task, json_t *value)
 	return NULL;
 }
 
+bool
+priority_read(const char *text, uint32_t *flags)
+{
+	if (strcmp(text, "high") == 0)
+		*flags |= HWT_DURABLE_HIGH;
+	else if (strcmp(text, "low") == 0)
+		*flags |= HWT_DURABLE_LOW;
+	else
+		return strcmp(text, "normal") == 0;
+	return true;
+}
+
+static const char *
+read_priority(struct hwt_durable_task *task, json_t *value)
+{
+	const char *text = json_string_value(value);
+
+	return strlen(text) == json_string_length(value) &&
+		priority_read(text, &task->flags)
+	    ? NULL
+	    : "\"priority\" is high, normal or low";
+}
+
 static const struct member {
 	const char *name;
 	unsigned bit;
@@ -192,6 +215,7 @@ static const struct member {
     {"payload", TASK_PAYLOAD, true, false, read_payload},
     {"payload_base64", TASK_PAYLOAD, true, true, read_payload},
     {"replace", TASK_REPLACE, false, false, read_replace},
+    {"priority", TASK_PRIORITY, true, false, read_priority},
 };
 
 static const char *

@@ -2,9 +2,9 @@
 /*
  * Tasks as objects of JSON, in lines of hwtctl add --from and in bodies of
  * HTTP: "queue", and "in" or "at" (seconds, to the microsecond); and, if they
- * are given, "id", "attempts", "payload", "replace", "expires_in" or
- * "expires_at", "retry_first", "retry_factor" and "retry_most". In the place of
- * id and payload, "id_base64" and "payload_base64" take any bytes. No other
+ * are given, "id", "attempts", "payload", "replace", "priority", "expires_in"
+ * or "expires_at", "retry_first", "retry_factor" and "retry_most". In the place
+ * of id and payload, "id_base64" and "payload_base64" take any bytes. No other
  * member, none twice.
  */
 #ifndef HWT_DURABLE_TASK_JSON_H
@@ -27,8 +27,9 @@ enum {
 	TASK_RETRY_FIRST = 256,
 	TASK_RETRY_FACTOR = 512,
 	TASK_RETRY_MOST = 1024,
+	TASK_PRIORITY = 2048,
 	TASK_TIME = TASK_IN | TASK_AT,
-	TASK_ALL = 2047
+	TASK_ALL = 4095
 };
 
 /* What the text has, which the caller frees with json_decref. NULL: error says
@@ -40,6 +41,9 @@ json_t *task_json_load(const char *text, size_t length, json_error_t *error);
  * NULL. Returns NULL, or what is wrong. */
 const char *task_json_read(
     json_t *value, unsigned members, struct hwt_durable_task *task);
+
+/* "high", "normal" or "low": adds the flag. False: it is none of them. */
+bool priority_read(const char *text, uint32_t *flags);
 
 /* Room for an id that nobody else makes, in hexadecimal digits, and the 0. */
 #define TASK_ID_MADE 33

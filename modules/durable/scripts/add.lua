@@ -2,9 +2,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- add, then id queue mode time attempts payload options for each task; options
--- are words with a space between them: replace; expires-in=MS or expires-at=MS;
--- retry=MS,THOUSANDTHS,MS; occurrence=READ. Nothing is stored unless all of it
--- is sound.
+-- are words with a space between them: replace; high or low; expires-in=MS or
+-- expires-at=MS; retry=MS,THOUSANDTHS,MS; occurrence=READ. Nothing is stored
+-- unless all of it is sound.
 --
 -- An OCCURRENCE of a schedule has the id NAME@TIME, and is due at that time. It
 -- is stored once for good: P:o:NAME has the time of the last one that was added
@@ -13,10 +13,11 @@
 -- that scheduler's clock: what it found may have changed since.
 
 local PER_TASK = 7
+local PRIORITIES = {high = HIGH, low = LOW}
 local READ_MAX = 10000 -- ms since a schedule was asked for
 
 local bytes = 0 -- of payloads
-local is_format_3 = false -- what was stored has options
+local needed = FORMAT -- of the shard, for what was stored
 
 local function place_of(i)
 	return 3 + (i - 1) * PER_TASK
@@ -53,6 +54,8 @@ local function read_option(task, word, at)
 	local name, value = match(word, "^([a-z-]+)=?(.*)$")
 	if word == "replace" then
 		task.replaces = true
+	elseif PRIORITIES[word] and not task.priority then
+		task.priority = PRIORITIES[word]
 	elseif name == "expires-in" or name == "expires-at" then
 		return not task.expires and
 			read_expires(task, sub(name, -2), value, at)
@@ -75,7 +78,7 @@ local function read_options(task, at)
 			return false
 		end
 	end
-	if task.expires or task.first then
+	if task.expires or task.first or task.priority then
 		set_options(task)
 	end
 	return true
@@ -130,6 +133,13 @@ local function has_occurred(task)
 	return false
 end
 
+local function note_format(task)
+	if task.options then
+		needed = max(needed, task.priority and FORMAT_LANES or
+			FORMAT_OPTIONS)
+	end
+end
+
 local function store(task, at)
 	local id = ARGV[at]
 	if task.schedule and has_occurred(task) then
@@ -146,7 +156,7 @@ local function store(task, at)
 		end
 		call("SET", record_key(id), head(task) .. ARGV[at + 5])
 	end
-	is_format_3 = is_format_3 or task.options
+	note_format(task)
 	place(id, task, task.due)
 	count("added", 1)
 	return 0
@@ -175,7 +185,7 @@ local function store_new(tasks)
 		local id, slot = ARGV[at], task.slot
 		records[2 * i - 1] = record_key(id)
 		records[2 * i] = head(task) .. ARGV[at + 5]
-		is_format_3 = is_format_3 or task.options
+		note_format(task)
 		members[slot] = members[slot] or {}
 		table.insert(members[slot], 0)
 		table.insert(members[slot], member_of(id, task))
@@ -218,8 +228,8 @@ end
 for i = 1, total do
 	results[i] = all_new and 0 or store(tasks[i], place_of(i))
 end
-if is_format_3 and not has_options then
-	commit("format", FORMAT_OPTIONS)
+if needed > shard_format then
+	commit("format", needed)
 elseif earliest or changed then
 	commit()
 end

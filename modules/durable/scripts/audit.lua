@@ -47,9 +47,10 @@ end
 
 -- A long queue is not searched.
 local function check_entry(id, task)
-	local length = try("LLEN", queue_key(task.queue))
+	local key = lane_key(lane_of(task))
+	local length = try("LLEN", key)
 	if is_foreign(length) or length <= SHORT and
-		not call("LPOS", queue_key(task.queue), id) then
+		not call("LPOS", key, id) then
 		complain("neither in its bucket nor in its queue")
 	end
 end

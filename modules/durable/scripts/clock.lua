@@ -13,8 +13,8 @@ local LEASES_MAX = 10000
 local function place_again(old)
 	local bucket = bucket_key(old % slots)
 	for _, member in ipairs(sure("ZRANGE", bucket, 0, -1)) do
-		local queue, due, id = read_member(member)
-		local task = queue and load(id)
+		local lane, due, id = read_member(member)
+		local task = lane and load(id)
 		if task and task.state == PENDING and task.due == due and
 			slot_of(due) ~= task.slot then
 			call("ZREM", bucket, member)

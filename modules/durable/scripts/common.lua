@@ -32,7 +32,12 @@ local SUCCEEDED, FAILED, CANCELLED, QUARANTINED = 4, 5, 6, 7
 local HAS_ENTRY = 16 -- with a state: see withdraw()
 -- The format of a record with options, and of a shard that has had one.
 local FORMAT_OPTIONS, OPTIONS = 3, 29
+-- That of a shard that has had a task of high or low priority.
+local FORMAT_LANES = 4
 local OPTIONS_LAYOUT = "<I8I8I8I4B"
+
+local HIGH, LOW = 1, 2 -- priorities; normal is nil, and 0 in a record
+local MARKS = {"+", ","} -- of their lanes: no queue's name has one
 
 local WHOLE_MAX = 9007199254740992 -- 2^53: from here on doubles have gaps
 local DELAY_MAX = 315360000000 -- 10 years
@@ -51,7 +56,7 @@ local BYTES_MAX = 1048576 -- of payloads in a call: they hold up all others
 local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
-local QUEUES_MAX = 64 -- of a bucket, whose first members are looked at
+local LANES_MAX = 64 -- of a bucket, whose first members are looked at
 local JUMP_MAX = 60000 -- a leap of the clock by more is doubted
 local JUMP_HOLD = 10000 -- until it has lasted for so long
 local TOGETHER = 16 -- records that are read at once: a MiB at most
@@ -77,7 +82,7 @@ local pending, delivered -- tasks in buckets, and in queues
 local fence -- the last one of the shard
 local next_schedule -- when a schedule is to be looked at; NEVER: there is none
 local last_turn -- where the last pump stopped
-local has_options -- the shard: an older version is refused
+local shard_format -- an older version is refused
 local earliest -- due time of what was put into the wheel
 local are_long -- a record was: see read_headers()
 local changed -- something that commit() must tell
@@ -217,15 +222,15 @@ local function open(meta_alone)
 			return refuse("ESHAPE meta cannot be read")
 		end
 	end
-	has_options = meta[1] == FORMAT_OPTIONS
-	if meta[1] ~= FORMAT and not has_options then
+	shard_format = meta[1]
+	if shard_format < FORMAT or shard_format > FORMAT_LANES then
 		return refuse(format("ESHAPE the space has format %.0f, " ..
 			"this program up to %d: drain it with the version " ..
 			"that made it, until hwtctl stat has nothing " ..
 			"pending, delivered, running, dead or quarantined; " ..
 			"then " ..
-			"delete its keys, {%s:*}:*", meta[1],
-			FORMAT_OPTIONS, space))
+			"delete its keys, {%s:*}:*", shard_format,
+			FORMAT_LANES, space))
 	end
 	local clock
 	clock, cursor, version, next_look = meta[2], meta[3], meta[4], meta[5]
@@ -359,7 +364,8 @@ end
 -- What a task says of itself; a record without options says none of it.
 local function set_options(task)
 	task.options = struct.pack(OPTIONS_LAYOUT, task.expires or 0,
-		task.first or 0, task.most or 0, task.factor or 0, 0)
+		task.first or 0, task.most or 0, task.factor or 0,
+		task.priority or 0)
 end
 
 local function are_retries(first, factor, most)
@@ -372,13 +378,15 @@ local function get_options(task, text)
 	if #text ~= OPTIONS then
 		return false
 	end
-	local expires, first, most, factor = struct.unpack(OPTIONS_LAYOUT, text)
+	local expires, first, most, factor, priority =
+		struct.unpack(OPTIONS_LAYOUT, text)
 	task.options = text
+	task.priority = priority > 0 and priority or nil
 	task.expires = expires > 0 and expires or nil
 	if first > 0 then
 		task.first, task.most, task.factor = first, most, factor
 	end
-	return expires <= DUE_MAX and
+	return expires <= DUE_MAX and priority <= LOW and
 		(first == 0 or are_retries(first, factor, most))
 end
 
@@ -477,17 +485,40 @@ local function bucket_key(slot)
 	return prefix .. ":b:" .. slot
 end
 
-local function queue_key(queue)
-	return prefix .. ":q:" .. queue
+-- A queue has three lanes, one for each priority: each is a list, and has a
+-- place of its own in buckets. That of normal priority has the queue's name.
+local function lane_of(task)
+	return task.queue .. (MARKS[task.priority] or "")
 end
 
--- Entries for a queue, which is then among those that have some, by a time
+-- In the order in which take begins what is in them.
+local function lanes_of(queue)
+	if shard_format < FORMAT_LANES then
+		return {queue}
+	end
+	return {queue .. MARKS[HIGH], queue, queue .. MARKS[LOW]}
+end
+
+local function lane_key(lane)
+	return prefix .. ":q:" .. lane
+end
+
+local function count_entries(queue)
+	local count = 0
+	for _, lane in ipairs(lanes_of(queue)) do
+		local length = try("LLEN", lane_key(lane))
+		count = count + (is_foreign(length) and 0 or length)
+	end
+	return count
+end
+
+-- Entries for a lane, whose queue is then among those that have some, by a time
 -- that is not after now. The janitor makes that the due time of its oldest
 -- entry, and takes out those that are empty: so the queues with the oldest
 -- entries come to stand first, though no take touches this.
-local function append(queue, ...)
-	sure("RPUSH", queue_key(queue), ...)
-	sure("ZADD", prefix .. ":queues", "NX", now, queue)
+local function append(lane, ...)
+	sure("RPUSH", lane_key(lane), ...)
+	sure("ZADD", prefix .. ":queues", "NX", now, match(lane, "^[^+,]+"))
 end
 
 -- Since when take is to begin nothing of a queue; or something false.
@@ -496,10 +527,10 @@ local function paused_since(queue)
 	return not is_foreign(since) and tonumber(since or "")
 end
 
--- When the oldest entry of a queue that counts was due; nil: not among the
--- first ones.
-local function oldest_in(queue)
-	local ids = try("LRANGE", queue_key(queue), 0, 15)
+-- When the oldest entry of a lane that counts was due; nil: not among the first
+-- ones.
+local function oldest_in_lane(lane, queue)
+	local ids = try("LRANGE", lane_key(lane), 0, 15)
 	for _, id in ipairs(is_foreign(ids) and {} or ids) do
 		local task = load(id)
 		if task and task.state == PENDING and task.due <= now and
@@ -508,6 +539,15 @@ local function oldest_in(queue)
 		end
 	end
 	return nil
+end
+
+local function oldest_in(queue)
+	local found
+	for _, lane in ipairs(lanes_of(queue)) do
+		local due = oldest_in_lane(lane, queue)
+		found = due and min(found or due, due) or found
+	end
+	return found
 end
 
 -- A delay of 0 is due at once; others count from the next whole millisecond, as
@@ -532,15 +572,15 @@ local function slot_of(due)
 	return floor(max(due, now) / tick) % slots
 end
 
--- A member of a bucket: queue, a zero byte, the due time, id. All of them have
+-- A member of a bucket: lane, a zero byte, the due time, id. All of them have
 -- the score 0, so the engine orders them by their bytes: what is due first in a
--- queue comes first, and the next queue is found without looking at the rest of
+-- lane comes first, and the next lane is found without looking at the rest of
 -- this one.
 local function member_of(id, task)
-	return task.queue .. struct.pack(">BI6", 0, task.due) .. id
+	return lane_of(task) .. struct.pack(">BI6", 0, task.due) .. id
 end
 
--- Queue, due time, id; nil if it is no member of ours.
+-- Lane, due time, id; nil if it is no member of ours.
 local function read_member(member)
 	local zero = find(member, "\0", 1, true)
 	if not zero or zero == 1 or #member <= zero + 6 then
@@ -550,24 +590,24 @@ local function read_member(member)
 		sub(member, zero + 7)
 end
 
--- Where the members of the next queue begin.
-local function behind(queue)
-	return "[" .. queue .. "\1"
+-- Where the members of the next lane begin.
+local function behind(lane)
+	return "[" .. lane .. "\1"
 end
 
--- When the first task of a slot is due; nil: it is empty. And whether all
--- queues were looked at.
+-- When the first task of a slot is due; nil: it is empty. And whether all lanes
+-- were looked at.
 local function first_due(slot)
 	local at, found = "-", nil
-	for _ = 1, QUEUES_MAX do
+	for _ = 1, LANES_MAX do
 		local page = try("ZRANGEBYLEX", bucket_key(slot), at, "+",
 			"LIMIT", 0, 1)
 		if is_foreign(page) or not page[1] then
 			return found, true
 		end
-		local queue, due = read_member(page[1])
-		found = queue and min(found or due, due) or found
-		at = queue and behind(queue) or "(" .. page[1]
+		local lane, due = read_member(page[1])
+		found = lane and min(found or due, due) or found
+		at = lane and behind(lane) or "(" .. page[1]
 	end
 	return found, false
 end
@@ -630,9 +670,10 @@ local function withdraw(id, task)
 		return
 	end
 	count_waiting(0, -1)
-	local length = sure("LLEN", queue_key(task.queue))
+	local key = lane_key(lane_of(task))
+	local length = sure("LLEN", key)
 	if length <= SHORT then
-		call("LREM", queue_key(task.queue), 0, id)
+		call("LREM", key, 0, id)
 	end
 	task.has_entry = length > SHORT
 end

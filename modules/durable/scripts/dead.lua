@@ -45,7 +45,9 @@ if ARGV[3] == "replay" then
 else
 	if task and task.has_entry then
 		-- An entry without a record would be a task that was lost.
-		sure("LREM", queue_key(task.queue), 0, id)
+		for _, lane in ipairs(lanes_of(task.queue)) do
+			sure("LREM", lane_key(lane), 0, id)
+		end
 	end
 	call("UNLINK", record_key(id))
 	count("dropped", 1)

@@ -46,17 +46,25 @@ end
 
 -- A pending task that is not in its bucket is in its queue; this one is not, or
 -- that is not known now.
-local function is_lost(id, task)
-	local queue = queue_key(task.queue)
-	local length = sure("LLEN", queue)
+local function is_lost(id, lane)
+	local key = lane_key(lane)
+	local length = sure("LLEN", key)
 	return length == 0 or length <= SEARCHED and
-		not call("LPOS", queue, id)
+		not call("LPOS", key, id)
 end
 
--- The record of a task that was kept for its entry, which is gone.
+-- The record of a task that was kept for its entry, which is gone. It may have
+-- had another priority when the entry was left.
 local function expire(id, task)
-	return call("PTTL", record_key(id)) == -1 and is_lost(id, task) and
-		call("PEXPIRE", record_key(id), retention) or 0
+	if call("PTTL", record_key(id)) ~= -1 then
+		return 0
+	end
+	for _, lane in ipairs(lanes_of(task.queue)) do
+		if not is_lost(id, lane) then
+			return 0
+		end
+	end
+	return call("PEXPIRE", record_key(id), retention)
 end
 
 -- Records are what counts: a task is put back to where its record says that it
@@ -83,11 +91,11 @@ local function restore(id)
 		return sure("ZADD", bucket_key(task.slot), 0,
 			member_of(id, task))
 	end
-	if not is_lost(id, task) then
+	if not is_lost(id, lane_of(task)) then
 		sure("ZADD", prefix .. ":queues", "NX", now, task.queue)
 		return 0
 	end
-	append(task.queue, id)
+	append(lane_of(task), id)
 	return 1
 end
 
@@ -98,8 +106,7 @@ local function order_queues()
 		local due = is_name(queue) and oldest_in(queue)
 		if due then
 			call("ZADD", key, "XX", due, queue)
-		elseif not is_name(queue) or
-			sure("LLEN", queue_key(queue)) == 0 then
+		elseif not is_name(queue) or count_entries(queue) == 0 then
 			call("ZREM", key, queue)
 		end
 	end
@@ -144,7 +151,7 @@ local function mend(slot, member, id)
 	return 1
 end
 
--- Looks at the first of each queue. How many were missed, and looked at.
+-- Looks at the first of each lane. How many were missed, and looked at.
 local function mend_slot(slot, limit)
 	local at, missed, looked = "-", 0, 0
 	for _ = 1, limit do
@@ -153,9 +160,9 @@ local function mend_slot(slot, limit)
 		if not member then
 			break
 		end
-		local queue, due, id = read_member(member)
-		if queue and due > now then
-			at = behind(queue)
+		local lane, due, id = read_member(member)
+		if lane and due > now then
+			at = behind(lane)
 		else
 			at = "(" .. member
 			missed = missed + mend(slot, member, id)

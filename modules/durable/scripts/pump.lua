@@ -6,34 +6,33 @@
 -- place the next pump goes on where this one was.
 --
 -- A PASS goes through all ticks from cursor to that of its begin, and in each
--- through all queues; one pump, or several if there is too much for one. What
+-- through all lanes; one pump, or several if there is too much for one. What
 -- is put into the wheel meanwhile, and is due, goes into the slot of a tick
 -- that is not earlier than the pass's last one; so whatever is due in those
 -- before was there when the pass began, and has been seen when it ends: then
 -- the cursor moves. meta's turn says where a pass goes on: its last tick; the
--- first in which something due was left, or "-"; the tick and queue behind
--- which to go on.
+-- first in which something due was left, or "-"; the tick and lane behind which
+-- to go on.
 --
--- FAIR. In a pass, a queue gets an eighth of the limit; what is left of the
+-- FAIR. In a pass, a lane gets an eighth of the limit; what is left of the
 -- limit when the pass ends goes to the oldest. So nobody waits for the backlog
--- of another queue.
+-- of another queue, or of another priority.
 
-local SHARE = 8 -- of the limit, that a queue has in a turn
+local SHARE = 8 -- of the limit, that a lane has in a turn
 local PAGE, PAGE_MAX = 16, 256 -- members that are read at once
 local SEEN_MAX = 2048 -- members that a pump reads: two or three milliseconds
 local LEASES_MAX = 10000 -- that it prolongs
 
 local limit
 local looked, seen, moved = 0, 0, 0 -- members
-local got = {} -- how many each queue has had
-local entries = {} -- ids by queue
+local got = {} -- how many each lane has had
+local entries = {} -- ids by lane
 local left = {} -- ticks in whose slots something due may be
-local stopped -- by the limit: the tick and queue behind which to go on
+local stopped -- by the limit: the tick and lane behind which to go on
 
 -- Whether the record says what the member says.
-local function is_due_here(text, queue, slot, due)
-	if #text < HEADER + #queue or
-		sub(text, HEADER + 1, HEADER + #queue) ~= queue then
+local function is_due_here(text, lane, slot, due)
+	if #text < HEADER then
 		return false
 	end
 	local kind, state, attempts, most, length, generation, where, time =
@@ -41,11 +40,12 @@ local function is_due_here(text, queue, slot, due)
 	if kind == FORMAT_OPTIONS then
 		local task = unpack_record(text)
 		return task and task.state == PENDING and task.slot == slot and
-			task.due == due and task.queue == queue
+			task.due == due and lane_of(task) == lane
 	end
 	return kind == FORMAT and state % HAS_ENTRY == PENDING and
-		attempts < most and length == #queue and generation >= 1 and
-		where == slot and time == due
+		attempts < most and generation >= 1 and where == slot and
+		time == due and
+		sub(text, HEADER + 1, HEADER + length) == lane
 end
 
 -- Those that their records name go to their queues; a member that no record
@@ -54,10 +54,10 @@ local function deliver(found, slot)
 	local read = read_headers(found)
 	local lost, into_queues = 0, 0
 	for i, id in ipairs(found) do
-		local queue, text = found.queues[i], read(i)
-		if text and is_due_here(text, queue, slot, found.dues[i]) then
-			entries[queue] = entries[queue] or {}
-			table.insert(entries[queue], id)
+		local lane, text = found.lanes[i], read(i)
+		if text and is_due_here(text, lane, slot, found.dues[i]) then
+			entries[lane] = entries[lane] or {}
+			table.insert(entries[lane], id)
 			into_queues = into_queues + 1
 		elseif not load(id) then
 			quarantine(id)
@@ -70,37 +70,37 @@ local function deliver(found, slot)
 	end
 end
 
--- Whether the member leaves its bucket; if not, the queue whose turn is over.
+-- Whether the member leaves its bucket; if not, the lane whose turn is over.
 local function visit(member, of_tick, share, found)
-	local queue, due, id = read_member(member)
-	if not queue then
+	local lane, due, id = read_member(member)
+	if not lane then
 		return true
 	end
-	local had = got[queue] or 0
+	local had = got[lane] or 0
 	if due > now then
-		return false, queue
+		return false, lane
 	end
 	if had >= share then
 		left[of_tick] = true
-		return false, queue
+		return false, lane
 	end
-	got[queue] = had + 1
+	got[lane] = had + 1
 	looked = looked + 1
 	local i = #found + 1
-	found[i], found.queues[i], found.dues[i] = id, queue, due
+	found[i], found.lanes[i], found.dues[i] = id, lane, due
 	if looked >= limit then
-		stopped = format("%.0f %s", of_tick, queue)
+		stopped = format("%.0f %s", of_tick, lane)
 		left[of_tick] = true
 	end
 	return true
 end
 
 -- One page of a slot. Where the next one begins, or nil; and the size of that:
--- of a queue that is passed over, the rest of a page is read for nothing.
+-- of a lane that is passed over, the rest of a page is read for nothing.
 local function drain_page(of_tick, at, size, share)
 	local bucket = bucket_key(of_tick % slots)
 	local page = sure("ZRANGEBYLEX", bucket, at, "+", "LIMIT", 0, size)
-	local found = {queues = {}, dues = {}}
+	local found = {lanes = {}, dues = {}}
 	local gone, over, passed = {}, nil, 0
 	for _, member in ipairs(page) do
 		if over and sub(member, 1, #over + 1) == over .. "\0" then
@@ -126,14 +126,14 @@ local function drain_page(of_tick, at, size, share)
 		passed > size / 2 and size / 2 or min(size * 2, PAGE_MAX)
 end
 
--- What is due in the slot of a tick, up to a share of each queue. The next pump
--- goes on behind the queue in which this one was stopped.
+-- What is due in the slot of a tick, up to a share of each lane. The next pump
+-- goes on behind the lane in which this one was stopped.
 local function drain(of_tick, at, share)
 	local size = PAGE
 	while at and not stopped do
 		if seen >= SEEN_MAX then
 			stopped = format("%.0f %s", of_tick,
-				match(at, "^.([A-Za-z0-9._-]*)"))
+				match(at, "^.([A-Za-z0-9._+,-]*)"))
 			left[of_tick] = left[of_tick] or sub(at, 1, 1) == "("
 			break
 		end
@@ -144,19 +144,19 @@ end
 -- The pass that the last pump has begun, or one that begins now: its last tick,
 -- the first in which something is left, and where it goes on.
 local function read_turn(last)
-	local final, kept, of_tick, queue = match(last_turn or "",
-		"^(%d+) (%S+) (%d+) ([A-Za-z0-9._-]*)$")
+	local final, kept, of_tick, lane = match(last_turn or "",
+		"^(%d+) (%S+) (%d+) ([A-Za-z0-9._+,-]*)$")
 	final, kept = tonumber(final), tonumber(kept)
 	of_tick = tonumber(of_tick)
 	if of_tick and cursor <= (kept or of_tick) and
 		(kept or of_tick) <= of_tick and of_tick <= final and
 		final <= last then
-		return final, kept, of_tick, behind(queue)
+		return final, kept, of_tick, behind(lane)
 	end
 	return min(last, cursor + TICKS_MAX - 1), nil, cursor, "-"
 end
 
--- Each queue gets its share. The first tick in which something is left.
+-- Each lane gets its share. The first tick in which something is left.
 local function give_shares(final, kept, first, at)
 	local share = max(1, floor(limit / SHARE))
 	for each = first, final do
@@ -208,8 +208,8 @@ local function turn()
 		goes_on, kept = pass(final, nil, cursor, "-")
 		more = stopped and (kept or looked >= limit)
 	end
-	for queue, ids in pairs(entries) do
-		append(queue, unpack(ids))
+	for lane, ids in pairs(entries) do
+		append(lane, unpack(ids))
 	end
 	return goes_on, more or final < last
 end
@@ -303,9 +303,13 @@ if cursor ~= was_cursor or changed or next_look ~= was_next or
 	goes_on ~= last_turn then
 	commit("turn", goes_on)
 end
-local names = {}
-for queue in pairs(entries) do
-	names[#names + 1] = queue
+local names, told = {}, {}
+for lane in pairs(entries) do
+	local queue = match(lane, "^[^+,]+")
+	if not told[queue] then
+		told[queue] = true
+		names[#names + 1] = queue
+	end
 end
 table.sort(names)
 return {moved, more and 0 or wait_until(looked_for), version, cursor, now,

@@ -15,10 +15,7 @@ local PARTS = 16 -- of the set: from so many places
 local running = {} -- by queue
 
 local function describe(queue, since)
-	local entries = try("LLEN", queue_key(queue))
-	if is_foreign(entries) then
-		entries = 0
-	end
+	local entries = count_entries(queue)
 	local due = entries > 0 and (oldest_in(queue) or since) or 0
 	return {queue, entries, due, paused_since(queue) or 0,
 		running[queue] or 0}

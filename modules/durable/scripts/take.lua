@@ -10,6 +10,7 @@ local KEPT = 600000 -- ms, for which a take is remembered behind its leases
 
 local taken, kept = {}, {}
 local bytes, passed = 0, 0 -- of what it got, and of what it passed over
+local looked = 0 -- entries
 local seen = {} -- ids that it has begun, or that have expired
 local leases = {} -- ends and ids
 local is_cut = false -- it stopped before the limit; there may be more
@@ -123,7 +124,7 @@ end
 
 -- Begins what the entries name, until there is enough. How many it looked at.
 local function begin_some(ids, queue, limit, visibility)
-	local looked = 0
+	local count = 0
 	local texts
 	for i, id in ipairs(ids) do
 		if #taken == limit or bytes + passed >= BYTES_MAX then
@@ -133,14 +134,12 @@ local function begin_some(ids, queue, limit, visibility)
 			texts = read_records(ids, i, min(i + PAGE - 1, #ids))
 		end
 		begin(id, texts[(i - 1) % PAGE + 1], queue, visibility)
-		looked = looked + 1
+		count = count + 1
 	end
-	return looked
+	return count
 end
 
-local function take(queue, limit, visibility)
-	local key = queue_key(queue)
-	local looked = 0
+local function take_lane(key, queue, limit, visibility)
 	while #taken < limit and looked < LOOKED_MAX and
 		bytes + passed < BYTES_MAX do
 		local size = looked == 0 and limit or max(limit - #taken, PAGE)
@@ -152,6 +151,13 @@ local function take(queue, limit, visibility)
 		call("LTRIM", key, count, -1)
 		looked = looked + count
 		changed = true
+	end
+end
+
+-- What is in a lane begins when those before it are empty.
+local function take(queue, limit, visibility)
+	for _, lane in ipairs(lanes_of(queue)) do
+		take_lane(lane_key(lane), queue, limit, visibility)
 	end
 	is_cut = #taken < limit and
 		(looked >= LOOKED_MAX or bytes + passed >= BYTES_MAX)

@@ -349,7 +349,13 @@ class Tasks(Api):
         shown = self.show("d")
         self.assertEqual((shown["retry_first_ms"], shown["retry_factor"],
                           shown["retry_most_ms"]), (9000, 1.5, 60000))
+        for priority in ("high", "normal", "low"):
+            self.send("PUT", task_path(priority), {
+                "queue": "q", "in": 60, "priority": priority})
+            self.assertEqual(self.show(priority).get("priority", "normal"),
+                             priority)
         for wrong in ({"expires_in": 59}, {"expires_in": 0},
+                      {"priority": "highest"},
                       {"retry_first": 9, "retry_most": 8},
                       {"expires_in": 9, "expires_at": 4e9}):
             self.refused(400, "EINVAL", "PUT", task_path("c"), json.dumps(

@@ -11,7 +11,8 @@ same as in scripts/audit.lua, written a second time.
     7  drained: nothing in flight, in queues, in buckets, in quarantine
     8  added = ended + live, and each counter agrees with what is there
 
-A record has options only in a shard of format 3, which older versions refuse.
+A record has options only in a shard of format 3 or 4, and a priority only in
+one of format 4, which older versions refuse.
 
 Nothing may change the space while it is being read.
 """
@@ -45,11 +46,12 @@ class Record:
          self.changed) = LAYOUT.unpack_from(data)
         self.queue = data[LAYOUT.size:LAYOUT.size + length]
         rest = data[LAYOUT.size + length:]
-        self.expires, self.retries = 0, [0, 0, 0]
+        self.expires, self.retries, self.priority = 0, [0, 0, 0], 0
         if kind == 3:
             if len(rest) < OPTIONS.size:
                 raise ValueError("options")
-            self.expires, *self.retries, _ = OPTIONS.unpack_from(rest)
+            self.expires, *self.retries, self.priority = \
+                OPTIONS.unpack_from(rest)
             rest = rest[OPTIONS.size:]
         self.payload = rest
         self.has_entry = state >= 16  # of before, which was left
@@ -65,15 +67,20 @@ class Record:
         if self.generation < 1 or self.slot >= slots or \
                 self.due >= 2 ** 48 or self.expires >= 2 ** 48 or \
                 any(self.retries) and 0 in self.retries or \
+                self.priority > 2 or \
                 self.state == "delivered" or \
                 self.attempts > self.max_attempts or \
                 self.fence > 2 ** 53 or \
                 used_up and self.state == "pending":
             raise ValueError("numbers")
 
+    @property
+    def lane(self):
+        return self.queue + (b"", b"+", b",")[self.priority]
+
     def member(self, name):
         """Of its bucket."""
-        return self.queue + struct.pack(">Q", self.due)[1:] + name
+        return self.lane + struct.pack(">Q", self.due)[1:] + name
 
 
 class Shard:
@@ -206,7 +213,8 @@ class Checker:
             self.records[name] = record
             if record:
                 self.check_where(shard, name, record, now)
-            if record and data[:1] == b"\3" and shard.meta["format"] != 3:
+            if record and shard.meta["format"] < (
+                    4 if record.priority else data[0]):
                 shard.complain(5, f"{name!r}: options, in an older format")
             if self.routed and shard_of(
                     name, shard.meta["shards"]) != shard.number:
@@ -260,17 +268,17 @@ class Checker:
 
     def check_queues(self, shard):
         found = set()
-        for queue, entries in shard.keys["q"].items():
-            if queue not in shard.members("queues"):
-                shard.complain(5, f"{queue!r}: not among the queues")
+        for lane, entries in shard.keys["q"].items():
+            if lane.rstrip(b"+,") not in shard.members("queues"):
+                shard.complain(5, f"{lane!r}: not among the queues")
             for entry in entries:
                 record = self.records.get(entry)
                 if not record or record.state != "delivered" or \
-                        record.queue != queue or entry in found:
+                        record.lane != lane or entry in found:
                     if len(entries) <= SHORT and not (
                             record and record.has_entry):
                         shard.complain(5, f"{entry!r}: an entry of "
-                                       f"{queue!r} that nobody waits for")
+                                       f"{lane!r} that nobody waits for")
                     continue
                 found.add(entry)
         for name, record in self.records.items():

@@ -137,7 +137,9 @@ what_a_task_says_of_itself_is_found()
 	task.retry_first = 9s;
 	task.retry_factor = 1.5;
 	task.retry_most = 1min;
+	task.priority = HWT_DURABLE_LOW;
 	CHECK(f.tasks.add(task));
+	CHECK(f.tasks.find("d")->priority == HWT_DURABLE_LOW);
 	found = f.tasks.find("d");
 	CHECK(found->retry_first == 9s && found->retry_most == 1min);
 	CHECK(found->retry_factor == 1.5);

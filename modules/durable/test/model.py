@@ -53,7 +53,7 @@ class Task:
     """What a record must say."""
 
     def __init__(self, queue, due, max_attempts, payload, expires=0,
-                 retries=(0, 0, 0)):
+                 retries=(0, 0, 0), priority=0):
         self.state = "pending"
         self.queue = queue
         self.due = due
@@ -61,6 +61,7 @@ class Task:
         self.payload = payload
         self.expires = expires
         self.retries = retries  # first, most, factor in thousandths
+        self.priority = priority  # 0 normal, 1 high, 2 low
         self.attempts = 0
         self.generation = 1
         self.fence = 0
@@ -73,11 +74,12 @@ class Task:
         return (self.state, self.queue, self.due, self.max_attempts,
                 self.payload, self.attempts, self.generation,
                 self.fence, self.doubts, self.expires,
-                list(self.retries)) == (
+                list(self.retries), self.priority) == (
                     record.state, record.queue.decode(), record.due,
                     record.max_attempts, record.payload.decode(),
                     record.attempts, record.generation, record.fence,
-                    record.doubts, record.expires, record.retries)
+                    record.doubts, record.expires, record.retries,
+                    record.priority)
 
     def is_expired(self, now):
         return 0 < self.expires < now
@@ -128,8 +130,8 @@ class World:
             results.append(0)
             self.added += 1
             self.tasks[name] = Task(queue, due, attempts, payload, *options)
-            if options != [0, (0, 0, 0)]:
-                self.format = 3
+            if options != [0, (0, 0, 0), 0]:
+                self.format = max(self.format, 4 if options[2] else 3)
             if there:
                 self.tasks[name].generation = there.generation + 1
                 self.dropped += there.state == "failed"
@@ -226,6 +228,12 @@ class World:
         require(not any(self.tasks[name].is_expired(now) for name in got) and
                 (len(got) == limit or got == waiting),
                 "taken", got, "of", waiting, "limit", limit)
+        ranks = {name: (1, 0, 2)[self.tasks[name].priority]
+                 for name in waiting}
+        require(max((ranks[name] for name in got), default=0) <=
+                min((ranks[name] for name in waiting if name not in got),
+                    default=2),
+                "taken", got, "before those of higher priority", waiting)
         for name in got:
             task = self.tasks[name]
             task.state, task.until = "running", now + visibility
@@ -600,8 +608,11 @@ class Run:
             if retries[0]:
                 words[-1] = " ".join(filter(None, [
                     words[-1], "retry={0},{2},{1}".format(*retries)]))
+            priority = self.random.choice([0, 0, 0, 1, 2])
+            words[-1] = " ".join(filter(None, [
+                words[-1], ["", "high", "low"][priority]]))
             tasks.append((name, queue, due, attempts, payload, replace,
-                          expires, retries))
+                          expires, retries, priority))
         if self.random.random() < 0.1:
             bad = self.random.randrange(len(tasks))
             words[bad * 7 + 3] = self.random.choice(
@@ -712,10 +723,13 @@ class Run:
         self.remember()
 
     def lose_queue(self):
-        queue = self.random.choice(QUEUES)
-        self.client("DEL", self.space.key(0, "q:" + queue))
+        queue, priority = self.random.choice(QUEUES), self.random.choice(
+            [0, 0, 1, 2])
+        self.client("DEL", self.space.key(
+            0, "q:" + queue + ["", "+", ","][priority]))
         for name in self.world.in_state("delivered"):
-            if self.world.tasks[name].queue == queue:
+            task = self.world.tasks[name]
+            if (task.queue, task.priority) == (queue, priority):
                 self.world.tasks[name].has_entry = False
                 self.lost = True
         self.remember()

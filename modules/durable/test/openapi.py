@@ -96,11 +96,13 @@ class OpenApi(Api):
             {**task, "id": "three"}, {**task, "id_base64": "/w=="}])
         self.send("PUT", task_path(b"\xff"), {
             **task, "expires_in": 900, "retry_first": 9,
+            "priority": "high",
             "payload_base64": "/w=="})
         self.ask("POST", task_path(b"\xff", "/reschedule"), b"{}",
                  Content_Type="application/json")
         self.send("PUT", task_path(b"\xfe"), {
             **task, "expires_in": 900, "retry_first": 9,
+            "priority": "high",
             "payload_base64": "/w=="})
         for name in (b"\xfe", b"\xff", "%"):
             self.ask("GET", task_path(name))

@@ -330,7 +330,13 @@ class Hwtctl(Programs):
         shown = self.show("retry")
         self.assertEqual((shown["retry_first_ms"], shown["retry_factor"],
                           shown["retry_most_ms"]), (9000, 1.5, 60000))
-        for wrong in (["--expires-in=0"], ["--expires-in=x"],
+        for priority in ("high", "normal", "low"):
+            self.add("--queue=q", "--in=60", f"--id={priority}",
+                     f"--priority={priority}")
+            self.assertEqual(self.show(priority).get("priority", "normal"),
+                             priority)
+        for wrong in (["--priority="], ["--priority=1"],
+                      ["--expires-in=0"], ["--expires-in=x"],
                       ["--retry-factor=0.9"], ["--retry-factor=nan"],
                       ["--retry-factor=1000.1"], ["--retry-first=0"],
                       ["--retry-most=315360001"],
@@ -856,6 +862,9 @@ class From(Programs):
             b'{"queue":"q","in":1e999}', b'{"queue":"q","in":-0.1}',
             b'{"queue":"q","at":9000000001}', b'{"queue":"q","at":"1"}',
             b'{"queue":"q","in":1,"replace":1}',
+            b'{"queue":"q","in":1,"priority":1}',
+            b'{"queue":"q","in":1,"priority":""}',
+            b'{"queue":"q","in":1,"priority":"low\\u0000"}',
             b'{"queue":"q","in":1.}', b'{"queue":"q","in":.5}',
             b'{"queue":"q","in":+1}', b'{"queue":"q","in":}',
             b'{"queue":"q","in":true}', b'{"queue":"q","in":315360001}',
@@ -988,8 +997,9 @@ class Check(Programs):
         for wrong, text in (
                 (member[:7] + b"!" + member[8:], "a: 5 in its bucket by a "
                  "time that is not its due time"),
-                (b"x" + member, "a: 5 in its bucket by a queue that is not "
-                 "its own"),
+                (b"x" + member, "a: 5 in its bucket by a queue or a "
+                 "priority that is not its own"),
+                (member.replace(b"\0", b"+\0", 1), "priority that is not"),
                 (b"a", "a: 5 a member that is no id"),
                 (member[:-1], "5 a member that is no id")):
             self.client("ZADD", bucket, 0, wrong)

@@ -194,6 +194,7 @@ Test(whole, one_bad_task_among_good_ones_stores_nothing)
 	WITH(delay_ns, HWT_NEVER);
 	WITH(max_attempts, HWT_DURABLE_ATTEMPTS_MAX + 1);
 	WITH(flags, 32);
+	WITH(flags, HWT_DURABLE_HIGH | HWT_DURABLE_LOW);
 	WITH(payload_length, 1);
 	WITH(reserved[2], 1);
 	WITH(flags, HWT_DURABLE_EXPIRES_AT); /* and no time */
@@ -255,6 +256,25 @@ Test(produce, what_a_task_says_of_itself_can_be_got)
 	assert_rc(hwt_durable_get(place.durable, "c", 1, &info, NULL, 0), 0);
 	assert_u64(info.expires_unix_ns, 0);
 	assert_u64(info.retry_first_ns, 0);
+	place_close(&place);
+}
+
+Test(produce, the_priority_of_a_task_can_be_got)
+{
+	static const uint32_t flags[] = {0, HWT_DURABLE_HIGH, HWT_DURABLE_LOW};
+	struct hwt_durable_task task = task_of("a");
+	struct hwt_durable_info info;
+	size_t i;
+
+	place_open(&place, NULL);
+	for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		task.flags = flags[i] | HWT_DURABLE_REPLACE;
+		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+		assert_rc(
+		    hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+		assert_u64(info.flags, flags[i]);
+		assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	}
 	place_close(&place);
 }
 

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Priorities inside a queue: what take begins first, and that a task of any
+priority is moved, counted and mended as others are.
+
+    order.py [PATTERN...]    the last line: tally PASSED FAILED SKIPPED
+"""
+
+import sys
+
+import scripts
+from scripts import LEASE, START, TICK, Case
+
+LANES = {"high": "q+", "": "q", "low": "q,"}
+
+
+class Priorities(Case):
+    def fill(self, order, each=1, flag=""):
+        """Adds tasks of these priorities, in this order; their names."""
+        names = []
+        for priority in order:
+            for _ in range(each):
+                names.append(f"{priority or 'normal'}{len(names)}")
+                self.add(names[-1], flag=f"{priority} {flag}".strip())
+        return names
+
+    def taken(self, limit=100, **options):
+        return [each[0].decode() for each in self.take(limit, **options)
+                if each != 1]
+
+    def kinds(self, limit=100, **options):
+        """The same without numbers."""
+        return [name.rstrip("0123456789")
+                for name in self.taken(limit, **options)]
+
+    def lane(self, priority):
+        return self.space.key(0, "q:" + LANES[priority])
+
+    def entries(self, priority):
+        return self.client("LRANGE", self.lane(priority), 0, -1)
+
+    def test_high_begins_before_normal_and_low_after_it(self):
+        self.fill(["low", "", "high"], each=2)
+        self.pump()
+        self.assertEqual(self.taken(), ["high4", "high5", "normal2",
+                                        "normal3", "low0", "low1"])
+
+    def test_what_comes_later_begins_first_if_it_is_higher(self):
+        self.fill(["low", ""], each=3)
+        self.pump()
+        self.assertEqual(self.kinds(2), ["normal"] * 2)
+        self.fill(["high"])
+        self.pump()
+        self.assertEqual(self.kinds(3), ["high", "normal", "low"])
+
+    def test_a_take_stops_at_its_limit_in_any_lane(self):
+        self.fill(["low", "", "high"], each=3)
+        self.pump()
+        for limit, kinds in ((2, ["high"] * 2), (3, ["high"] + ["normal"] * 2),
+                             (9, ["normal"] + ["low"] * 3), (9, [])):
+            self.assertEqual(self.kinds(limit), kinds)
+
+    def test_a_take_that_is_cut_in_a_lane_goes_on_there(self):
+        for name in ("a", "b"):
+            self.add(name, flag="high", payload="p" * 65536)
+        for each in range(16):
+            self.add(f"n{each}", payload="p" * 65536)
+        self.pump()
+        reply = self.take(100)
+        self.assertEqual(reply[-1], 1)
+        self.assertEqual(len(reply[:-1]) + len(self.take(100)), 18)
+
+    def test_entries_that_nobody_waits_for_are_no_obstacle(self):
+        """Not so many in each lane, but in all together, cut a take."""
+        self.damaged = True
+        self.fill(["high", "", "low"])
+        self.pump()
+        for priority in LANES:
+            for _ in range(10):
+                self.client("LPUSH", self.lane(priority), *["x"] * 100)
+        self.add("x", delay=60000)
+        self.assertEqual(self.take(100)[2:], [1])
+        self.assertEqual(self.kinds(), ["low"])
+        self.assert_whole()
+
+    def test_a_priority_is_of_its_queue_alone(self):
+        self.add("a", queue="q")
+        self.add("b", queue="r", flag="high")
+        self.add("c", queue="q-", flag="high")
+        self.pump()
+        self.assertEqual(self.taken(), ["a"])
+        self.assertEqual(self.taken(queue="q-"), ["c"])
+        self.assertEqual(self.taken(queue="r"), ["b"])
+
+    def test_a_queue_that_is_told_is_told_once(self):
+        self.fill(LANES)
+        self.add("r", queue="r", flag="low")
+        self.assertEqual(self.pump()[8], [b"q", b"r"])
+
+    def test_an_attempt_more_has_the_same_priority(self):
+        def retry(name):
+            self.finish(name, outcome="retry")
+
+        def release(name):
+            self.finish(name, outcome="back")
+
+        def crash(_):
+            self.move(LEASE)
+            self.janitor()
+            self.move(2000)
+
+        def replay(name):
+            self.finish(name, outcome="fail")
+            self.call("dead", "replay", name)
+
+        def reschedule(name):
+            retry(name)
+            self.call("reschedule", name, "in", 0)
+
+        for act in (retry, release, crash, replay, reschedule):
+            for priority in ("high", "low"):
+                with self.subTest(act=act.__name__, priority=priority):
+                    self.setUp()
+                    name = self.fill([priority])[0]
+                    self.pump()
+                    self.assertEqual(self.taken(), [name])
+                    act(name)
+                    self.pump()
+                    self.assertEqual(self.entries(priority), [name.encode()])
+                    self.assertEqual(self.taken(), [name])
+
+    def test_a_replay_of_what_has_expired_keeps_it(self):
+        name = self.fill(["low"], flag="expires-in=5")[0]
+        self.move(6)
+        self.pump()
+        self.assertEqual(self.taken(), [])
+        self.call("dead", "replay", name)
+        self.pump()
+        self.assertEqual(self.entries("low"), [name.encode()])
+
+    def test_what_replaces_a_task_has_its_own(self):
+        for before, after in (("high", "low"), ("low", ""), ("", "high")):
+            self.setUp()
+            self.add(flag=before, delay=5)
+            self.call("cancel", "x")
+            self.assertEqual(self.add(flag=f"replace {after}".strip()), 0)
+            self.pump()
+            self.assertEqual(self.entries(after), [b"x"])
+
+    def test_a_cancel_takes_it_out_of_bucket_and_queue(self):
+        for delay in (0, 1000):
+            for priority in ("high", "low"):
+                self.setUp()
+                name, = self.fill([priority])
+                other = self.add("other", delay, flag=priority)
+                self.assertEqual(other, 0)
+                self.pump()
+                self.assertEqual(self.call("cancel", "other"), 0)
+                self.assertEqual(self.call("cancel", name), 0)
+                self.assertEqual(self.entries(priority), [])
+                self.assertEqual(self.meta()["cancelled"], 2)
+
+    def test_an_entry_that_was_left_in_another_lane_is_none(self):
+        """Of a long queue; its record was replaced meanwhile, and dropped."""
+        self.damaged = True
+        self.add(flag="low")
+        self.pump()
+        self.client("RPUSH", self.lane("low"), *["y"] * 1001)
+        self.call("cancel", "x")
+        self.call("add", "x", "q", "in", 0, 3, "", "replace high")
+        self.pump()
+        self.assertEqual(self.taken(1), ["x"])
+        self.finish(outcome="fail")
+        self.client("LTRIM", self.lane("low"), 0, 0)
+        self.assertEqual(self.call("dead", "drop", "x"), 0)
+        self.assertEqual(self.taken(), [])
+        self.assert_whole()
+        self.assertEqual(self.meta()["quarantined"], 0)
+
+    def test_a_record_waits_for_its_entry_in_any_lane(self):
+        self.damaged = True
+        self.add(flag="low")
+        self.pump()
+        self.client("RPUSH", self.lane("low"), *["y"] * 1001)
+        self.call("cancel", "x")
+        self.call("add", "x", "q", "in", 5, 3, "", "replace high")
+        self.call("cancel", "x")
+        self.client("LTRIM", self.lane("low"), 0, 0)
+        key = self.space.key(0, "r:x")
+        self.janitor()
+        self.assertEqual(self.client("PTTL", key), -1)
+        self.client("DEL", self.lane("low"))
+        self.janitor()
+        self.assertGreater(self.client("PTTL", key), 0)
+
+    def test_a_lane_that_was_lost_is_mended(self):
+        for priority in ("high", "low"):
+            self.setUp()
+            self.damaged = True
+            names = self.fill(["", priority, ""])
+            self.pump()
+            self.client("DEL", self.lane(priority))
+            self.assertEqual(self.space("audit", 0, names[1]), [[
+                b"5 neither in its bucket nor in its queue"]])
+            self.assertEqual(self.janitor()[1], 1)
+            self.assert_whole()
+            self.assertEqual(self.entries(priority), [names[1].encode()])
+
+    def test_a_bucket_that_was_lost_is_mended(self):
+        self.add(delay=1000, flag="high")
+        self.client("DEL", self.bucket()[0])
+        self.damaged = True
+        self.janitor()
+        self.assert_whole()
+        self.move(1000)
+        self.pump()
+        self.assertEqual(self.entries("high"), [b"x"])
+
+    def test_a_member_of_another_lane_is_dropped(self):
+        """Its record does not name it."""
+        self.add(delay=50, flag="high")
+        bucket, member = self.bucket()
+        for wrong in (b"q", b"q,"):
+            self.client("ZADD", bucket, 0, member.replace(b"q+", wrong))
+        self.move(50)
+        self.damaged = True
+        self.assertEqual(self.pump()[0], 1)
+        self.assertEqual(self.taken(), ["x"])
+        self.assert_whole()
+
+    def test_a_priority_that_is_none_cannot_be_read(self):
+        self.add(flag="low")
+        self.client("SETRANGE", self.space.key(0, "r:x"), 56 + 1 + 28, b"\3")
+        self.damaged = True
+        self.pump()
+        self.assertEqual(self.meta()["quarantined"], 1)
+
+    def test_the_depth_and_age_of_a_queue_are_those_of_all_lanes(self):
+        self.fill(["low"])
+        self.move(7)
+        self.fill(["", "high"], each=2)
+        self.pump()
+        self.move(3)
+        self.assertEqual(self.space("queues", 0)[2][:3], [b"q", 5, START])
+        self.assertEqual(self.kinds(4), ["high"] * 2 + ["normal"] * 2)
+        self.janitor()
+        self.assertEqual(self.space("queues", 0)[2][:3], [b"q", 1, START])
+        self.assertEqual(self.kinds(), ["low"])
+        self.janitor()
+        self.assertEqual(self.client("EXISTS", self.space.key(0, "queues")), 0)
+
+    def test_a_pause_is_of_all_lanes(self):
+        self.fill(LANES)
+        self.pump()
+        self.call("queue", "pause", "q")
+        self.assertEqual(self.taken(), [])
+        self.call("queue", "resume", "q")
+        self.assertEqual(len(self.taken()), 3)
+
+    def test_the_clock_is_set_back(self):
+        self.fill(["high"])
+        self.add("y", delay=10 * TICK, flag="low")
+        self.move(-5 * TICK)
+        self.space("clock", 0)
+        self.check.forget()
+        self.assert_whole()
+        self.move(5 * TICK)
+        self.pump()
+        self.assertEqual(self.kinds(), ["high"])
+        self.move(10 * TICK)
+        self.pump()
+        self.assertEqual(self.taken(), ["y"])
+
+    def test_a_pump_that_stops_goes_on_behind_the_lane(self):
+        """Whatever stops it: its limit, or that it has read so much."""
+        for limit in (1, 8, 256):
+            self.setUp()
+            self.damaged = True
+            for priority in LANES:
+                for first in range(0, 1500, 500):
+                    self.space("add", 0, *sum(
+                        ([f"{priority}{i}", "q", "in", 5 if limit > 1 and
+                          priority else 0, 1, "", priority]
+                         for i in range(first, first + 500)), []))
+            moved = 0
+            for _ in range(40 if limit == 1 else 900):
+                moved += self.space("pump", 0, limit, "")[0]
+                self.move(1)
+            self.assertEqual(moved, 40 if limit == 1 else 4500)
+            self.assert_whole()
+
+    def test_a_backlog_of_another_priority_is_passed_over(self):
+        for noisy, quiet in (("high", "low"), ("low", "high"), ("", "high")):
+            self.setUp()
+            self.damaged = True
+            for first in range(0, 3000, 500):
+                self.space("add", 0, *sum(
+                    ([f"{i}", "q", "in", 0, 1, "", noisy]
+                     for i in range(first, first + 500)), []))
+            self.space("add", 0, "x", "q", "in", 0, 1, "", quiet)
+            self.move(1)
+            self.space("pump", 0, 256, "")
+            self.assertEqual(self.entries(quiet), [b"x"])
+
+    def test_without_any_there_is_one_lane_and_no_other_format(self):
+        """So it costs nothing, and versions that know none of it go on."""
+        self.add()
+        self.add("y", flag="expires-in=1000")
+        self.assertEqual(self.meta()["format"], 3)
+        self.pump()
+        self.client("RPUSH", self.lane("high"), "y")
+        self.damaged = True
+        self.assertEqual(len(self.take(1)), 1)
+        self.assertEqual(self.client("LLEN", self.lane("high")), 1)
+        self.add("z", flag="low")
+        self.assertEqual(self.meta()["format"], 4)
+        self.take(1)
+        self.assertEqual(self.client("LLEN", self.lane("high")), 0)
+        self.add("w", flag="expires-in=1000")
+        self.assertEqual(self.meta()["format"], 4)
+
+    def test_a_task_of_before_is_normal(self):
+        self.add("before", flag="expires-in=1000")
+        self.fill(["high", "low"])
+        self.pump()
+        self.assertEqual(self.taken(), ["high0", "before", "low1"])
+
+    def test_many_at_once_and_one_are_stored_alike(self):
+        for each in range(1, 4):
+            self.call("add", *sum((
+                [f"{priority}{each}{i}", "q", "in", 0, 3, "", priority]
+                for priority in LANES for i in range(each)), []))
+        self.pump()
+        for priority in LANES:
+            self.assertEqual(len(self.entries(priority)), 6)
+
+
+if __name__ == "__main__":
+    sys.exit(scripts.main(sys.argv[1:], sys.modules[__name__]))
