@@ -55,7 +55,7 @@
 #   make perf        16 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
 #   make perf-durable  delayed tasks beside Celery, beanstalkd, PostgreSQL, in
-#                    10 minutes: PERF='--seconds 1 --only hwt'
+#                    10 minutes: PERF='--rounds 1 --only hwt'
 #   make billion     a billion delayed tasks a day, for HOURS=1 or MINUTES=2,
 #                    with kills, and the account: modules/durable/perf
 #

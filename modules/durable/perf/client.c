@@ -3,7 +3,8 @@
  * What main.py measures, on one queue:
  *
  *   add SERVER COUNT SECONDS BATCH THREADS
- *           adds tasks of the next hours, at most COUNT, for SECONDS
+ *           adds tasks of the next hours, at most COUNT, for SECONDS; no
+ *           other phase has their ids
  *   life SERVER SECONDS
  *           adds what is due at once, while 4 threads execute it
  *   late SERVER RATE SECONDS
@@ -54,6 +55,7 @@ struct load {
 	uint64_t count_max;
 	atomic_uint_fast64_t until_ms;
 	size_t batch;
+	uint64_t first; /* number */
 	/* Each task is due so many ms after it is added, and at most the spread
 	 * later. */
 	uint64_t delay_ms, spread_ms;
@@ -110,6 +112,7 @@ task_fill(struct task *task, const struct load *load)
 	/* Multiples of a large prime spread evenly, and alike in each run. */
 	task->due_ms = now_ms() + load->delay_ms +
 	    task->number * 2654435761u % (units + 1) * queue_unit_ms;
+	task->number += load->first;
 	length = snprintf(task->payload, sizeof(task->payload),
 	    "%" PRIu64 " %" PRIu64 " ", task->number, task->due_ms);
 	memset(task->payload + length, '.', (size_t)(PAYLOAD - length));
@@ -130,7 +133,7 @@ add(struct producer *producer, const struct load *load, size_t count)
 		(void)usleep(5000);
 	}
 	for (i = 0; i < count; i++)
-		atomic_store(&acked[tasks[i].number], 1);
+		atomic_store(&acked[tasks[i].number - load->first], 1);
 	atomic_fetch_add(&acked_count, count);
 }
 
@@ -295,6 +298,7 @@ add_ahead(const uint64_t *given)
 	struct load load = {.count_max = given[0],
 	    .until_ms = now_ms() + given[1] * 1000,
 	    .batch = (size_t)given[2],
+	    .first = TASKS_MAX,
 	    .delay_ms = 3600000,
 	    .spread_ms = 3600000};
 

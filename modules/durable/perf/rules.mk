@@ -4,12 +4,13 @@
 # is compared with is built if it can be.
 
 durable_perf_of = build/plain/modules/durable/perf/$1
-durable_queues := hwt beanstalkd zset \
+durable_queues := hwt beanstalkd zset expiry \
 	$(if $(wildcard /usr/include/postgresql/libpq-fe.h),postgresql)
 durable_perf := $(durable_queues:%=$(call durable_perf_of,client-%))
 durable_perf_hwt := build/plain/libhwt_durable.a build/plain/libhwt.a
 durable_perf_libs_hwt := $(durable_libs)
 durable_perf_libs_zset := -lhiredis
+durable_perf_libs_expiry := -lhiredis
 durable_perf_libs_postgresql := -lpq
 build/plain/modules/durable/perf/postgresql.o: \
 	own = -isystem /usr/include/postgresql
