@@ -2,21 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """main.py [--only NAME]... [--rounds N] [--seconds N] [--shards N]
 [--neighbour] [--workers] [--http]: the same work on hwt_durable with Redis, on
-Celery with Redis, on two sorted sets of Redis that one would write oneself, on
-keys of Redis that expire, on beanstalkd, and on PostgreSQL with SKIP LOCKED,
-each with a server of its own in a scratch folder. They fsync before they
-acknowledge, but for the rows that say "1 s": what these acknowledge, Redis
-fsyncs within a second.
+BullMQ and on Celery with Redis, on two sorted sets of Redis that one would
+write oneself, on keys of Redis that expire, on beanstalkd, and on PostgreSQL
+with SKIP LOCKED, each with a server of its own in a scratch folder. They fsync
+before they acknowledge, but for the rows that say "1 s": what these
+acknowledge, Redis fsyncs within a second.
 
 Each phase runs on all of them, one after the other, before the next phase
 begins; what is short does so in each of so many rounds, every other one in the
 reverse order, and the medians count: of two rounds, the means. Prints the
 machine, the versions, and then, as README has them, three tables with a row for
 each and what a billion tasks a day take. What is not installed is left out, and
-said. client.c says what its phases are, the top of each client what is special
-of it and who would call it unfair. Run by make perf-durable, PERF=OPTIONS; the
-exit status is 1 if hwt_durable has lost a task, executed one early, or twice
-without a kill of its worker.
+said; packages of npm are installed below build first, as peer/package-lock.json
+has them. client.c says what its phases are, the top of each client what is
+special of it and who would call it unfair. Run by make perf-durable,
+PERF=OPTIONS; the exit status is 1 if hwt_durable has lost a task, executed one
+early, or twice without a kill of its worker.
 
 CPU is that of the server + that of all threads of the client (producer, worker
 and, of hwt_durable, scheduler), a task. Bytes a task are used_memory of Redis,
@@ -27,10 +28,10 @@ execution, p50/p99; of beanstalkd only whole seconds are asked.
 The kills are SIGKILL, of the server in the middle of adds, where what gets no
 answer is asked again; and of the worker, with hwt_durable's scheduler, in the
 middle of executions, 500 a second; half a second later there is another. What
-it held comes again after the visibility: 5 s for hwt_durable and the sorted
-sets; 10 s for Celery, which looks for it every 100 s; never for keys that have
-expired; for the others at once, when its connection ends. In a catch-up 50,000
-tasks are due before there is a worker.
+it held comes again after the visibility: 5 s for hwt_durable, BullMQ and the
+sorted sets; 10 s for Celery, which looks for it every 100 s; never for keys
+that have expired; for the others at once, when its connection ends. In a
+catch-up 50,000 tasks are due before there is a worker.
 
 With --workers it measures only what it costs that many workers wait for a
 queue: of hwt_durable, with Redis without a file, at each rate, with 1, 16 and
@@ -57,11 +58,13 @@ sys.dont_write_bytecode = True
 import alone  # noqa: E402 pylint: disable=C0413
 import phases  # noqa: E402 pylint: disable=C0413
 from servers import (  # noqa: E402 pylint: disable=C0413
-    Beanstalkd, Celery, Expiry, Redis, RedisEachSecond, Zset)
+    Beanstalkd, Bullmq, BullmqEachSecond, Celery, Expiry, Redis,
+    RedisEachSecond, Zset)
 from sql import Postgresql  # noqa: E402 pylint: disable=C0413
 
 MAKES = {make.name: make for make in (
-    Redis, Celery, Postgresql, Zset, Expiry, Beanstalkd, RedisEachSecond)}
+    Redis, Bullmq, Celery, Postgresql, Zset, Expiry, Beanstalkd,
+    RedisEachSecond, BullmqEachSecond)}
 # Each column: its head in two lines, the figure, and what joins its numbers.
 TABLES = (
     (("adds/s:", "1", "adds/s, batch 1", ""),
@@ -150,19 +153,21 @@ def measure_all(columns, rounds):
 def compare(names, rounds, seconds):
     print(alone.machine())
     began = time.monotonic()
-    columns = []
+    columns, absent = [], []
     for name in names or MAKES:
         version = MAKES[name].version()
+        print(f"{name}: {version or 'not installed'}")
         if version is None:
-            print(f"{name} is not installed")
+            absent.append(name)
             continue
-        print(f"{name}: {version}")
         columns.append(phases.Column(MAKES[name], seconds))
     try:
         measure_all(columns, rounds)
     finally:
         Postgresql.clean()
     print_tables(columns)
+    if absent:
+        print("\nnot installed, so not measured:", ", ".join(absent))
     ours = [column for column in columns if column.make is Redis]
     if ours and not ours[0].wrong:
         print_sheet(ours[0])

@@ -38,14 +38,25 @@ def finish_client(process):
 
 def measure(server, *words, size=False):
     """A phase, with the CPU of the server, and how much larger it has become.
-    """
+    A client that warms up says when it has, and waits."""
     def counters():
         return server.cpu(), server.size() if size else 0
-    before = counters()
-    found = finish_client(start_client(server, *words))
+    before = None if server.warms else counters()
+    process = start_client(server, *words)
+    if server.warms:
+        wait_warm(process)
+        before = counters()
+        print("", file=process.stdin, flush=True)
+    found = finish_client(process)
     found["server"], found["size"] = (
         after - then for after, then in zip(counters(), before))
     return found
+
+
+def wait_warm(process):
+    if process.stdout.readline() != "begin\n":
+        process.kill()
+        raise RuntimeError(f"{process.args}: {process.stderr.read()}")
 
 
 class Worker:
@@ -164,6 +175,9 @@ class Column:
         with self.make() as server:
             process = start_client(server, "crash")
             try:
+                if server.warms:
+                    wait_warm(process)
+                    print("", file=process.stdin, flush=True)
                 for _ in range(KILLS):
                     time.sleep(self.seconds / 2)
                     server.kill()

@@ -2,6 +2,7 @@
 """What main.py compares: for each a server of its own in a scratch folder, and
 the command of its client. sql.py has those with PostgreSQL."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -46,6 +47,7 @@ class Server:
 
     process = None
     batches = True  # whether an add can have more than one task
+    warms = False  # whether its client says when it begins: peer/phases.js
     leases = False  # whether make(lease=SECONDS) says when that is
     kept = False  # whether what is not fsynced is measured, and no kills
     patience = 3  # seconds until others have what a killed worker held
@@ -182,6 +184,95 @@ class Celery(Redis):
 
     def address(self):
         return str(self.engine.port)
+
+
+class Node:
+    """A client in peer/, with packages of npm, which are installed once, below
+    build, as peer/package-lock.json has them."""
+
+    warms = True
+    node, npm = shutil.which("node"), shutil.which("npm")
+    peer = os.path.join(PERF, "peer")
+    folder = os.path.join(ROOT, "build/npm")
+    modules = os.path.join(folder, "node_modules")
+    wrong = None  # why they are not there, once it has been tried
+
+    def client_command(self):
+        return ["env", f"NODE_PATH={self.modules}", self.node,
+                os.path.join(self.peer, self.script)]
+
+    @classmethod
+    def version_of(cls, *names):
+        """None: it is not there, and standard output says why."""
+        if Node.wrong is None:
+            Node.wrong = cls.install()
+        if Node.wrong:
+            print(f"{cls.name}: {Node.wrong}")
+            return None
+
+        def version(name):
+            path = os.path.join(cls.modules, name, "package.json")
+            with open(path, encoding="utf-8") as file:
+                return f"{name} {json.load(file)['version']}"
+        return ", ".join([*map(version, names),
+                          "Node " + first_line(cls.node, "-v")[1:]])
+
+    @classmethod
+    def install(cls):
+        """Returns what is wrong, or an empty string."""
+        if not cls.node or not cls.npm:
+            return "there is no node or no npm here"
+        given = [os.path.join(cls.peer, name)
+                 for name in ("package.json", "package-lock.json")]
+        done = os.path.join(cls.folder, "installed")  # a copy of the latter
+        with open(given[1], "rb") as file:
+            wanted = file.read()
+        if os.path.exists(done):
+            with open(done, "rb") as file:
+                if file.read() == wanted:
+                    return ""
+        with open(given[0], encoding="utf-8") as file:
+            packages = json.load(file)["dependencies"]
+        print("npm installs, with what they need, below build/npm:",
+              ", ".join(f"{name} {version}"
+                        for name, version in packages.items()), flush=True)
+        os.makedirs(cls.folder, exist_ok=True)
+        for path in given:
+            shutil.copy(path, cls.folder)
+        try:
+            found = subprocess.run(
+                [cls.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+                 "--fetch-retries=1", "--fetch-timeout=20000"],
+                cwd=cls.folder, capture_output=True, text=True, check=False,
+                timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return f"npm ci has not ended after {LIMIT} s"
+        if found.returncode != 0:
+            errors = found.stderr.strip().splitlines() or ["no message"]
+            return f"npm ci failed: {errors[0]}"
+        with open(done, "wb") as file:
+            file.write(wanted)
+        return ""
+
+
+class Bullmq(Node, Redis):
+    name = title = "BullMQ"
+    script = "bullmq.js"
+
+    @classmethod
+    def version(cls):
+        return cls.version_of("bullmq", "ioredis")
+
+    def address(self):
+        return f"{self.engine.port},{self.lease * 1000}"
+
+
+class BullmqEachSecond(Bullmq):
+    """As its manual advises."""
+
+    name, title = "BullMQ-1s", "BullMQ, 1 s"
+    fsync = "everysec"
+    kept = True
 
 
 class Beanstalkd(Server):
