@@ -54,7 +54,7 @@
 #   make abi         programs built against the last release still run
 #   make perf        16 minutes of benchmarks: PERF='pair --rounds 7'; perf/run
 #   make perf-full   hours of them
-#   make perf-durable  delayed tasks beside BullMQ, Celery, beanstalkd and
+#   make perf-durable  delayed tasks beside BullMQ, Celery, Graphile Worker and
 #                    others, in 15 minutes: PERF='--rounds 1 --only hwt';
 #                    installs packages of npm, below build
 #   make billion     a billion delayed tasks a day, for HOURS=1 or MINUTES=2,

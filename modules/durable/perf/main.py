@@ -4,9 +4,10 @@
 [--neighbour] [--workers] [--http]: the same work on hwt_durable with Redis, on
 BullMQ and on Celery with Redis, on two sorted sets of Redis that one would
 write oneself, on keys of Redis that expire, on beanstalkd, and on PostgreSQL
-with SKIP LOCKED, each with a server of its own in a scratch folder. They fsync
-before they acknowledge, but for the rows that say "1 s": what these
-acknowledge, Redis fsyncs within a second.
+with Graphile Worker and with SKIP LOCKED that one would write oneself, each
+with a server of its own in a scratch folder. They fsync before they
+acknowledge, but for the rows that say "1s": what these acknowledge, Redis
+fsyncs within a second.
 
 Each phase runs on all of them, one after the other, before the next phase
 begins; what is short does so in each of so many rounds, every other one in the
@@ -29,9 +30,10 @@ The kills are SIGKILL, of the server in the middle of adds, where what gets no
 answer is asked again; and of the worker, with hwt_durable's scheduler, in the
 middle of executions, 500 a second; half a second later there is another. What
 it held comes again after the visibility: 5 s for hwt_durable, BullMQ and the
-sorted sets; 10 s for Celery, which looks for it every 100 s; never for keys
-that have expired; for the others at once, when its connection ends. In a
-catch-up 50,000 tasks are due before there is a worker.
+sorted sets; 10 s for Celery, which looks for it every 100 s; 4 hours for
+Graphile Worker, so that what is still held is neither lost nor executed here;
+never for keys that have expired; for the others at once, when its connection
+ends. In a catch-up 50,000 tasks are due before there is a worker.
 
 With --workers it measures only what it costs that many workers wait for a
 queue: of hwt_durable, with Redis without a file, at each rate, with 1, 16 and
@@ -60,10 +62,10 @@ import phases  # noqa: E402 pylint: disable=C0413
 from servers import (  # noqa: E402 pylint: disable=C0413
     Beanstalkd, Bullmq, BullmqEachSecond, Celery, Expiry, Redis,
     RedisEachSecond, Zset)
-from sql import Postgresql  # noqa: E402 pylint: disable=C0413
+from sql import Graphile, Postgresql  # noqa: E402 pylint: disable=C0413
 
 MAKES = {make.name: make for make in (
-    Redis, Bullmq, Celery, Postgresql, Zset, Expiry, Beanstalkd,
+    Redis, Bullmq, Celery, Graphile, Postgresql, Zset, Expiry, Beanstalkd,
     RedisEachSecond, BullmqEachSecond)}
 # Each column: its head in two lines, the figure, and what joins its numbers.
 TABLES = (
@@ -91,6 +93,13 @@ TABLES = (
      ("catch-", "up lost", "catch-up: lost", "")))
 
 
+def cell(numbers, join):
+    """None: it was not measured. What is 10 s late is told in seconds."""
+    return "-" if numbers is None else join.join(
+        f"{number / 1000:.0f}s" if join == "/" and number >= 10000
+        else f"{number:.0f}" for number in numbers)
+
+
 def print_tables(columns):
     """At most 76 columns wide; who has nothing to say in one is left out."""
     for table in TABLES:
@@ -100,13 +109,13 @@ def print_tables(columns):
             found = [column.medians(name) for _, _, name, _ in table]
             if any(found):
                 lines.append([column.make.title, *(
-                    join.join(f"{number:.0f}" for number in numbers)
-                    if numbers else "-" for numbers, (_, _, _, join)
-                    in zip(found, table))])
+                    cell(numbers, join)
+                    for numbers, (_, _, _, join) in zip(found, table))])
         widths = [max(map(len, cells)) for cells in zip(*lines)]
+        space = " " * (2 if 2 + sum(widths) + 2 * len(table) <= 76 else 1)
         print()
         for first, *rest in lines:
-            print("  ".join([f"  {first:<{widths[0]}}", *(
+            print(space.join([f"  {first:<{widths[0]}}", *(
                 f"{text:>{width}}" for text, width
                 in zip(rest, widths[1:]))]).rstrip())
 

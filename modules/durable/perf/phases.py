@@ -223,7 +223,11 @@ class Column:
             worker.kill()
             if feed is not None:
                 feed.kill()
-        return {**found, "lost": found["acknowledged"] - len(times),
+        held = server.held() - times.keys()
+        if held:
+            print(f"  {len(held)} are held by a worker that was killed")
+        lost = found["acknowledged"] - len(times) - len(held)
+        return {**found, "lost": lost,
                 "doubled": sum(count > 1 for count in times.values())}
 
 

@@ -76,6 +76,10 @@ class Server:
             self.process.wait(LIMIT)
             self.process = None
 
+    def held(self):
+        """The numbers of tasks that a killed worker holds still."""
+        return set()
+
     def wait(self, answers):
         end = time.monotonic() + LIMIT
         while not answers():
@@ -131,7 +135,7 @@ class Redis(Server):
 class RedisEachSecond(Redis):
     """At the level memory."""
 
-    name, title = "hwt-1s", "durable, 1 s"
+    name, title = "hwt-1s", "durable 1s"
     fsync = "everysec"
     kept = True
 
@@ -270,7 +274,7 @@ class Bullmq(Node, Redis):
 class BullmqEachSecond(Bullmq):
     """As its manual advises."""
 
-    name, title = "BullMQ-1s", "BullMQ, 1 s"
+    name, title = "BullMQ-1s", "BullMQ 1s"
     fsync = "everysec"
     kept = True
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 from servers import (
-    BUILD, LIMIT, Server, die_with_parent, first_line, free_port)
+    BUILD, LIMIT, Node, Server, die_with_parent, first_line, free_port)
 
 
 class Postgresql(Server):
@@ -122,3 +122,31 @@ class Postgresql(Server):
     def size(self):
         found = self.ask(f"SELECT pg_total_relation_size('{self.table}')")
         return int(found or 0)
+
+
+class Graphile(Node, Postgresql):
+    """In a schema of its own for each phase."""
+
+    name = title = "Graphile"
+    script = "graphile.js"
+    drop = "DROP SCHEMA IF EXISTS {} CASCADE"
+
+    @classmethod
+    def version(cls):
+        return cls.version_of("graphile-worker", "pg") if cls.folders else None
+
+    def address(self):
+        Postgresql.tables += 1
+        self.table = f"schema{Postgresql.tables}"
+        return (f"postgres://perf@127.0.0.1:{self.port}/postgres,{self.table}"
+                f"{',UNLOGGED' if self.memory else ''}")
+
+    def size(self):
+        found = self.ask("SELECT pg_total_relation_size"
+                         f"('{self.table}._private_jobs')")
+        return int(found or 0)
+
+    def held(self):
+        return set(self.ask(
+            f"SELECT substr(key, 2) FROM {self.table}._private_jobs "
+            "WHERE locked_by IS NOT NULL").split())

@@ -6,7 +6,7 @@
 //
 // Who would call it unfair: its users, since its manual advises appendfsync
 // everysec, with which a second of what was acknowledged may be lost: the row
-// "BullMQ, 1 s" is that. Else it is at its best for short tasks: addBulk, one
+// "BullMQ 1s" is that. Else it is at its best for short tasks: addBulk, one
 // worker with CONCURRENCY tasks at a time, the client that its own tests use,
 // completed tasks removed, no events listened to. It does more than
 // hwt_durable: limits of a rate, parents and children, progress, a
