@@ -40,7 +40,11 @@ enum {
 	FIELDS_MAX = 200, /* of it */
 	/* With what is made of it, and the answer's head. */
 	POOL_MAX = 2 * HEAD_MAX,
-	BODIES_MAX = 64 << 20 /* bytes of all bodies that are kept */
+	TEXTS_MAX = 64 << 20, /* bytes of bodies and answers that are kept */
+	/* Of what is answered to another method than GET: 512 results, each
+	 * with an id of 64 bytes that has six characters a byte, and a sentence
+	 * about an error. */
+	CHANGED_MAX = 512 << 10
 };
 
 union address {
@@ -69,16 +73,17 @@ struct exchange {
 	struct http_answer answer;
 	char *text;
 	size_t text_length;
+	size_t room; /* that it has of all texts */
 };
 
 struct http {
 	struct MHD_Daemon *daemon;
 	struct hwt *timer;
 	struct http_options options;
-	size_t bodies; /* their capacities; of libmicrohttpd's thread */
 	uint32_t threads;
 	pthread_t thread[THREADS_MAX];
 	pthread_mutex_t lock; /* over what follows */
+	size_t texts; /* what bodies and answers have, up to TEXTS_MAX */
 	pthread_cond_t filled;
 	struct exchange *first, **last;
 	uint32_t under_way; /* from the queue until the answer is sent */
@@ -275,13 +280,34 @@ exchange_request(const struct exchange *exchange)
 	    .connection = exchange->connection};
 }
 
+/* Room for so much more text. False: there is none. */
+static bool
+texts_take(struct http *http, size_t length)
+{
+	bool fits;
+
+	(void)pthread_mutex_lock(&http->lock);
+	fits = length <= TEXTS_MAX - http->texts;
+	if (fits)
+		http->texts += length;
+	(void)pthread_mutex_unlock(&http->lock);
+	return fits;
+}
+
+static void
+texts_give_back(struct http *http, size_t length)
+{
+	(void)pthread_mutex_lock(&http->lock);
+	http->texts -= length;
+	(void)pthread_mutex_unlock(&http->lock);
+}
+
 static void
 exchange_free(struct exchange *exchange)
 {
 	free(exchange->method);
 	free(exchange->path);
 	free(exchange->body);
-	free(exchange->text);
 	free(exchange);
 }
 
@@ -289,11 +315,20 @@ exchange_free(struct exchange *exchange)
 static void
 exchange_drop_body(struct exchange *exchange)
 {
-	exchange->http->bodies -= exchange->capacity;
+	texts_give_back(exchange->http, exchange->capacity);
 	free(exchange->body);
 	exchange->body = NULL;
 	exchange->length = 0;
 	exchange->capacity = 0;
+}
+
+static void
+exchange_drop_text(struct exchange *exchange)
+{
+	texts_give_back(exchange->http, exchange->room);
+	exchange->text = NULL;
+	exchange->text_length = 0;
+	exchange->room = 0;
 }
 
 static void
@@ -319,6 +354,7 @@ notice_completed(void *cls, struct MHD_Connection *connection, void **context,
 		return;
 	exchange_ends(*context);
 	exchange_drop_body(*context);
+	exchange_drop_text(*context);
 	exchange_free(*context);
 	*context = NULL;
 	client_wait(connection, LIMIT_NS);
@@ -392,12 +428,13 @@ exchange_grow(struct exchange *exchange, size_t length)
 		return true;
 	capacity = capacity < need ? need : capacity;
 	capacity = capacity > HTTP_BODY_MAX ? HTTP_BODY_MAX : capacity;
-	if (capacity - exchange->capacity > BODIES_MAX - http->bodies)
+	if (!texts_take(http, capacity - exchange->capacity))
 		return false;
 	body = realloc(exchange->body, capacity);
-	if (body == NULL)
+	if (body == NULL) {
+		texts_give_back(http, capacity - exchange->capacity);
 		return false;
-	http->bodies += capacity - exchange->capacity;
+	}
 	exchange->body = body;
 	exchange->capacity = capacity;
 	return true;
@@ -451,11 +488,60 @@ exchange_answer(struct exchange *exchange)
 	}
 }
 
+/* What says this is short, and counts as a part of the connection. */
 static void
 exchange_answer_refused(struct exchange *exchange, unsigned status)
 {
 	exchange->refused = status;
 	exchange_answer(exchange);
+}
+
+/* The body is needed no more: what it had is the answer's. */
+static void
+exchange_trade_body(struct exchange *exchange)
+{
+	exchange->room += exchange->capacity;
+	free(exchange->body);
+	exchange->body = NULL;
+	exchange->length = 0;
+	exchange->capacity = 0;
+}
+
+/* The answer gets as much room as it needs. False: there is none. */
+static bool
+exchange_fit_room(struct exchange *exchange)
+{
+	size_t length = exchange->text_length;
+
+	if (length <= exchange->room)
+		texts_give_back(exchange->http, exchange->room - length);
+	else if (!texts_take(exchange->http, length - exchange->room))
+		return false;
+	exchange->room = length;
+	return true;
+}
+
+/* On a thread of the pool. What changes something has room for its answer
+ * beforehand, since it cannot be refused afterwards. */
+static void
+exchange_handle(struct exchange *exchange)
+{
+	bool reads = strcmp(exchange->method, MHD_HTTP_METHOD_GET) == 0;
+	size_t more = reads || exchange->capacity >= CHANGED_MAX
+	    ? 0
+	    : CHANGED_MAX - exchange->capacity;
+
+	if (!texts_take(exchange->http, more)) {
+		exchange_answer_refused(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
+		return;
+	}
+	exchange->room = more;
+	exchange_answer(exchange);
+	exchange_trade_body(exchange);
+	if (exchange_fit_room(exchange) || !reads)
+		return;
+	exchange_drop_text(exchange);
+	exchange_answer_refused(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 }
 
 /* Sends what there is to say. The client may take its time to read that: the
@@ -584,7 +670,7 @@ pool_run(void *arg)
 			exchange_answer_refused(
 			    exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		else
-			exchange_answer(exchange);
+			exchange_handle(exchange);
 		MHD_resume_connection(exchange->connection);
 	}
 	return NULL;

@@ -6,8 +6,9 @@
  * threads, which call the handler; its connection costs only memory meanwhile,
  * and so does one that is idle. A client has LIMIT_NS from the connection, or
  * from its last answer, for a whole request, and as long again to read the
- * answer: then it is cut, by a timeout of hwt. Bodies take at most BODIES_MAX
- * together.
+ * answer: then it is cut, by a timeout of hwt. Bodies, and answers until they
+ * are sent or cut, take at most TEXTS_MAX together; what is asked for beyond
+ * that is refused.
  */
 #ifndef HWT_DURABLE_HTTP_H
 #define HWT_DURABLE_HTTP_H
@@ -27,8 +28,9 @@ struct http_request {
 	const char *body; /* NULL if there is none */
 	size_t length; /* of body; at most HTTP_BODY_MAX */
 	/* 0, or the status that the answer is to have: what admit has said; 413
-	 * if the body is too long; 503 if there is no memory for it, or the
-	 * request has waited for a thread for longer than wait_ns. */
+	 * if the body is too long; 503 if there is no room for it or for the
+	 * answer, or the request has waited for a thread for longer than
+	 * wait_ns. */
 	unsigned refused;
 	struct MHD_Connection *connection;
 };

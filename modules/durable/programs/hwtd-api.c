@@ -118,7 +118,8 @@ api_refuse(struct api *api)
 		return;
 	default:
 		fail(api, 503, "busy",
-		    "too many requests wait; nothing has happened");
+		    "too many requests wait, or answers that nobody reads; "
+		    "nothing has happened");
 		return;
 	}
 }

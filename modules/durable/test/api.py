@@ -284,6 +284,69 @@ class Access(Api):
                           (200,) if count < 190 else (200, 431))
 
 
+class Answers(Api):
+    """Clients ask, and do not read what they are answered."""
+
+    ROOM = 64 << 20
+
+    def setUp(self):
+        super().setUp()
+        self.serve()
+        self.send("PUT", task_path("long"), {
+            "queue": "q", "in": 3600, "payload": "\1" * 65536})
+        self.length = len(self.ask("GET", task_path("long")).body)
+        self.assertGreater(self.length, 6 * 65536)
+
+    def ask_and_leave(self):
+        """Little of the answer finds room between it and the server."""
+        client = socket.socket()
+        client.settimeout(LIMIT)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+        client.connect(self.address)
+        client.sendall(b"GET /v1/tasks/long HTTP/1.1\r\n"
+                       b"Host: localhost\r\n\r\n")
+        return client
+
+    def fill(self, stack):
+        """The clients that have an answer by its status, of as many as ask
+        for a quarter more than there is room for. None: some have been cut.
+        """
+        answers = {b"200": [], b"503": [], b"": []}
+        crowd = [stack.enter_context(self.ask_and_leave())
+                 for _ in range(self.ROOM // self.length * 5 // 4)]
+        for client in crowd:
+            try:
+                answers[client.recv(12)[9:]].append(client)
+            except ConnectionError:
+                answers[b""].append(client)
+        return answers if not answers[b""] else None
+
+    def has_all_room(self):
+        with contextlib.ExitStack() as stack:
+            answers = self.fill(stack)
+            return answers and len(answers[b"200"]) == \
+                self.ROOM // self.length
+
+    def test_they_have_a_limit_together(self):
+        with contextlib.ExitStack() as stack:
+            answers = wait_until(lambda: self.fill(stack))
+            self.assertEqual(len(answers[b"200"]), self.ROOM // self.length)
+            answer = self.send("PUT", task_path("x"), {"queue": "q", "in": 1})
+            self.assertEqual((answer.status, answer.json["error"]),
+                             (503, "busy"))
+            self.assertEqual(self.ask("GET", task_path("x")).status, 404)
+        wait_until(self.has_all_room)
+
+    def test_who_does_not_read_is_cut(self):
+        with contextlib.ExitStack() as stack:
+            answers = wait_until(lambda: self.fill(stack))
+            self.assertIsNotNone(answers[b"200"])
+            wait_until(lambda: self.send("PUT", task_path("x"), {
+                "queue": "q", "in": 3600}).status == 201)
+            wait_until(self.has_all_room)
+
+
 def task_path(name, rest=""):
     """name: text, or bytes."""
     return "/v1/tasks/" + urllib.parse.quote(name, safe="") + rest
