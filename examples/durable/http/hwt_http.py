@@ -145,6 +145,20 @@ class Client:
         self.ask("POST", self.path("tasks", name, "/reschedule"),
                  _when(seconds, due))
 
+    def put_schedule(self, name, queue, payload=b"", **more):
+        """Adds a task again and again: every=SECONDS, or cron=LINE and maybe
+        zone. More: missed, attempts. Makes it or changes it, and can be
+        repeated, also after Uncertain. When it occurs next."""
+        return self.ask("PUT", self.path("schedules", name), {
+            **_task(queue, payload, more)})["next_ms"] / 1000
+
+    def drop_schedule(self, name):
+        self.ask("DELETE", self.path("schedules", name))
+
+    def schedules(self):
+        """Up to 1000, without their payloads."""
+        return self.ask("GET", "/v1/schedules")["schedules"]
+
     def show(self, name):
         return _read(self.ask("GET", self.path("tasks", name)))
 

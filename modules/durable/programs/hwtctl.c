@@ -757,7 +757,7 @@ schedule_print(void *ctx, const struct hwt_durable_schedule *schedule,
     const struct hwt_durable_schedule_info *info)
 {
 	(void)ctx;
-	schedule_write(stdout, schedule, info);
+	schedule_write(stdout, schedule, info, true);
 	(void)putchar('\n');
 	return 0;
 }

@@ -180,9 +180,8 @@ mend_utf8(char *text)
 	}
 }
 
-/* NULL: it is answered already. */
-static json_t *
-body_load(struct api *api)
+json_t *
+api_body(struct api *api)
 {
 	static const char json[] = "application/json";
 	const char *type = http_header(api->request, "Content-Type");
@@ -246,6 +245,17 @@ api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length)
 		return true;
 	api_invalid(api, "\"id\" has 1 to 64 bytes");
 	return false;
+}
+
+void
+api_name(const struct api *api, char name[HWT_DURABLE_QUEUE_MAX + 1])
+{
+	size_t length = api->escaped_length;
+
+	if (length > HWT_DURABLE_QUEUE_MAX)
+		length = 0;
+	memcpy(name, api->escaped, length);
+	name[length] = '\0';
 }
 
 /* Adding. */
@@ -410,7 +420,7 @@ add_object(struct batch *batch, struct api *api, json_t *object)
 void
 api_add(struct api *api)
 {
-	json_t *value = body_load(api);
+	json_t *value = api_body(api);
 	struct batch *batch;
 
 	if (value == NULL)
@@ -438,7 +448,7 @@ api_put(struct api *api)
 
 	if (!api_id(api, id, &id_length))
 		return;
-	value = body_load(api);
+	value = api_body(api);
 	if (value == NULL)
 		return;
 	wrong = task_json_read(value, TASK_ALL & ~TASK_ID, &task);
@@ -492,7 +502,7 @@ api_reschedule(struct api *api)
 
 	if (!api_id(api, id, &id_length))
 		return;
-	value = body_load(api);
+	value = api_body(api);
 	if (value == NULL)
 		return;
 	wrong = task_json_read(value, TASK_TIME, &task);

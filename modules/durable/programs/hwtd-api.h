@@ -41,6 +41,20 @@ void api_queue(struct api *api);
 void api_pause(struct api *api);
 void api_resume(struct api *api);
 
+/* Below /v1/schedules. */
+void api_schedules(struct api *api);
+void api_schedule_show(struct api *api);
+void api_schedule_put(struct api *api);
+void api_schedule_drop(struct api *api);
+
+/* What the body is as JSON, which the caller frees with json_decref. NULL: it
+ * is none, and that is answered. */
+struct json_t *api_body(struct api *api);
+
+/* The name of a queue or schedule in the path; "" if what is there is too long
+ * for one. */
+void api_name(const struct api *api, char name[HWT_DURABLE_QUEUE_MAX + 1]);
+
 /* The id in the path, which may have any bytes. False: it is none, and that is
  * answered. */
 bool api_id(struct api *api, char id[HWT_DURABLE_ID_MAX], size_t *id_length);

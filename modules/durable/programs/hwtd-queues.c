@@ -5,18 +5,6 @@
 
 #include "hwtd-api.h"
 
-/* The queue in the path; "" if what is there is too long for one. */
-static void
-name_read(const struct api *api, char queue[HWT_DURABLE_QUEUE_MAX + 1])
-{
-	size_t length = api->escaped_length;
-
-	if (length > HWT_DURABLE_QUEUE_MAX)
-		length = 0;
-	memcpy(queue, api->escaped, length);
-	queue[length] = '\0';
-}
-
 static void
 queue_write(FILE *body, const struct queue *queue, uint32_t shards)
 {
@@ -58,7 +46,7 @@ api_queue(struct api *api)
 	FILE *body;
 	int error = -EINVAL;
 
-	name_read(api, name);
+	api_name(api, name);
 	if (name_is_valid(name, HWT_DURABLE_QUEUE_MAX))
 		error = queue_read(api->durable, &queue, name);
 	if (error != 0) {
@@ -77,7 +65,7 @@ queue_do(struct api *api, int (*call)(struct hwt_durable *, const char *),
 	char queue[HWT_DURABLE_QUEUE_MAX + 1];
 	int error;
 
-	name_read(api, queue);
+	api_name(api, queue);
 	error = call(api->durable, queue);
 	if (error != 0)
 		api_fail(api, error);

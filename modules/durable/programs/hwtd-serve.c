@@ -299,7 +299,7 @@ admit(void *ctx, const struct http_request *request)
 /* Routes. */
 
 struct route {
-	const char *method, *path; /* "{id}" is a segment that is an id */
+	const char *method, *path; /* "{id}": a segment, an id or a name */
 	api_function *call;
 	bool always; /* without the API, too */
 };
@@ -370,6 +370,10 @@ static const struct route routes[] = {
     {"GET", "/v1/queues/{id}", api_queue, false},
     {"POST", "/v1/queues/{id}/pause", api_pause, false},
     {"POST", "/v1/queues/{id}/resume", api_resume, false},
+    {"GET", "/v1/schedules", api_schedules, false},
+    {"GET", "/v1/schedules/{id}", api_schedule_show, false},
+    {"PUT", "/v1/schedules/{id}", api_schedule_put, false},
+    {"DELETE", "/v1/schedules/{id}", api_schedule_drop, false},
 };
 
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))

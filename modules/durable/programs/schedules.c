@@ -21,7 +21,7 @@ missed_read(const char *text, uint32_t *missed)
 
 void
 schedule_write(FILE *file, const struct hwt_durable_schedule *schedule,
-    const struct hwt_durable_schedule_info *info)
+    const struct hwt_durable_schedule_info *info, bool whole)
 {
 	(void)fputc('{', file);
 	json_write(file, "name", schedule->name, strlen(schedule->name));
@@ -43,9 +43,12 @@ schedule_write(FILE *file, const struct hwt_durable_schedule *schedule,
 	json_write(
 	    file, "queue", schedule->task.queue, strlen(schedule->task.queue));
 	(void)fprintf(
-	    file, ",\"attempts\":%" PRIu32 ",", schedule->task.max_attempts);
-	json_write(file, "payload", schedule->task.payload,
-	    schedule->task.payload_length);
+	    file, ",\"attempts\":%" PRIu32, schedule->task.max_attempts);
+	if (whole) {
+		(void)fputc(',', file);
+		json_write(file, "payload", schedule->task.payload,
+		    schedule->task.payload_length);
+	}
 	(void)fprintf(file, ",\"last_ms\":%" PRIu64 ",\"next_ms\":%" PRIu64 "}",
 	    info->last_unix_ns / NS_PER_MS, info->next_unix_ns / NS_PER_MS);
 }

@@ -258,7 +258,8 @@ task_json_read(json_t *value, unsigned members, struct hwt_durable_task *task)
 	}
 	if ((members & ~seen & TASK_QUEUE) != 0)
 		return "there is no \"queue\"";
-	if ((seen & TASK_TIME) == 0 || (seen & TASK_TIME) == TASK_TIME)
+	if ((members & TASK_TIME) != 0 &&
+	    ((seen & TASK_TIME) == 0 || (seen & TASK_TIME) == TASK_TIME))
 		return "there is not just one of \"in\" and \"at\"";
 	return NULL;
 }

@@ -29,6 +29,7 @@ enum {
 	TASK_RETRY_MOST = 1024,
 	TASK_PRIORITY = 2048,
 	TASK_TIME = TASK_IN | TASK_AT,
+	TASK_SCHEDULED = TASK_QUEUE | TASK_ATTEMPTS | TASK_PAYLOAD,
 	TASK_ALL = 4095
 };
 
@@ -36,7 +37,7 @@ enum {
  * what is wrong. */
 json_t *task_json_load(const char *text, size_t length, json_error_t *error);
 
-/* Reads these members, of which queue and time must be there; others are an
+/* Reads these members, of which queue and a time must be there; others are an
  * error. The task points into value, which this changes; without an id, id is
  * NULL. Returns NULL, or what is wrong. */
 const char *task_json_read(

@@ -677,6 +677,124 @@ class Dead(Api):
         self.assertEqual(self.ask("GET", "/v1/dead?cursor=7-1-").json,
                          {"tasks": [], "cursor": None})
 
+class Schedules(Api):
+    """They are put, listed, shown and dropped."""
+
+    def setUp(self):
+        super().setUp()
+        self.ctl("init", "--shards=2")
+        self.serve()
+
+    def put(self, name, **schedule):
+        return self.send("PUT", "/v1/schedules/" + name,
+                         {"queue": "q", **schedule})
+
+    def shown(self, name):
+        answer = self.ask("GET", "/v1/schedules/" + name)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def test_one_is_there_until_it_is_dropped(self):
+        before = time.time() * 1000
+        answer = self.put("daily", cron="30 2 * * mon-fri",
+                          zone="Europe/Paris", missed="all", attempts=3,
+                          payload="p")
+        self.assertEqual((answer.status, answer.json["name"]), (200, "daily"))
+        shown = self.shown("daily")
+        self.assertEqual(shown["next_ms"], answer.json["next_ms"])
+        self.assertLess(before, shown.pop("next_ms"))
+        self.assertEqual(shown, {
+            "name": "daily", "cron": "30 2 * * mon-fri",
+            "zone": "Europe/Paris", "missed": "all", "queue": "q",
+            "attempts": 3, "payload": "p", "last_ms": 0})
+        self.assertEqual(self.ctl("schedule", "list", "daily").json,
+                         self.shown("daily"))
+        self.put("hourly", every=3600)
+        listed = self.ask("GET", "/v1/schedules").json
+        self.assertTrue(listed["all_schedules"])
+        names = {each["name"]: each for each in listed["schedules"]}
+        self.assertEqual(set(names), {"daily", "hourly"})
+        self.assertEqual({**names["daily"], "payload": "p"},
+                         self.shown("daily"))
+        self.assertEqual(self.ask("DELETE", "/v1/schedules/daily").json,
+                         {"name": "daily"})
+        for method in ("GET", "DELETE"):
+            self.refused(404, "ENOENT", method, "/v1/schedules/daily")
+        self.check()
+
+    def test_a_put_can_be_repeated(self):
+        """It changes nothing: the engine has stored nothing more."""
+        client = self.engine.client()
+        self.addCleanup(client.close)
+
+        def fields():
+            return [client("HGETALL", "{%s:%d}:s:s" % (self.space, shard))
+                    for shard in range(2)]
+
+        self.put("s", every=3600, payload="p")
+        before = fields()
+        self.assertEqual(self.put("s", every=3600, payload="p").status, 200)
+        self.assertEqual(fields(), before)
+        self.assertEqual(self.put("s", every=3600, payload="x").status, 200)
+        self.assertEqual(self.shown("s")["payload"], "x")
+
+    def test_it_occurs(self):
+        self.put("tick", every=1, payload="p")
+        tasks = wait_until(lambda: self.ask(
+            "GET", "/v1/tasks?queue=q").json["tasks"])
+        self.assertRegex(tasks[0]["id"], r"^tick@\d{4}-\d\d-\d\dT\d")
+        wait_until(lambda: self.shown("tick")["last_ms"] % 1000 == 0 <
+                   self.shown("tick")["last_ms"])
+
+    def test_more_than_are_listed(self):
+        """All are in the engine: hwtctl lists them."""
+        space = self.scripts()
+        for i in range(1001):
+            space("schedule", i % 2, "put", f"s{i}", 3600, "", "", "last",
+                  "q", 20, "p" * 1000)
+        answer = self.ask("GET", "/v1/schedules")
+        self.assertFalse(answer.json["all_schedules"])
+        self.assertEqual(len({each["name"] for each in
+                              answer.json["schedules"]}), 1000)
+        self.assertLess(len(answer.body), 700 * 1000)
+
+    def test_what_makes_no_sense(self):
+        for schedule, why in (
+                ({}, "every"), ({"every": 60, "cron": "* * * * *"}, "every"),
+                ({"every": 0}, "every"), ({"every": 1.5}, "every"),
+                ({"every": "60"}, "every"), ({"every": 315360001}, "every"),
+                ({"cron": 1}, "cron"), ({"cron": "* * * * *\0"}, "cron"),
+                ({"cron": "60 * * * *"}, "minute: 60 is not 0 to 59"),
+                ({"cron": "0 0 30 2 *"}, "no month"),
+                ({"cron": "* * * * *", "zone": "Nowhere"}, "there is no"),
+                ({"every": 60, "zone": "UTC"}, "zone"),
+                ({"every": 60, "missed": "some"}, "missed"),
+                ({"every": 60, "in": 1}, "not known"),
+                ({"every": 60, "id": "x"}, "not known"),
+                ({"every": 60, "queue": "a b"}, "queue"),
+                ({"every": 60, "attempts": 0}, "attempts")):
+            answer = self.put("s", **schedule)
+            self.assertEqual((answer.status, answer.json["error"]),
+                             (400, "EINVAL"), schedule)
+            self.assertIn(why, answer.json["message"])
+        for body in (b"", b"[]", b"{", b'{"every":60}'):
+            self.refused(400, "EINVAL", "PUT", "/v1/schedules/s", body,
+                         Content_Type="application/json")
+        for name in ("", "%41", "a@b", "x" * 44, "x" * 65):
+            self.assertEqual(self.put(name, every=60).status, 400, name)
+            for method in ("GET", "DELETE"):
+                self.refused(400, "EINVAL", method, "/v1/schedules/" + name)
+        self.assertEqual(self.ask("GET", "/v1/schedules").json,
+                         {"schedules": [], "all_schedules": True})
+
+    def test_other_methods(self):
+        for path, allow in (("", "GET, HEAD"),
+                            ("/s", "GET, HEAD, PUT, DELETE")):
+            answer = self.refused(405, "method_not_allowed", "POST",
+                                  "/v1/schedules" + path, b"{}")
+            self.assertEqual(answer.headers["Allow"], allow)
+
+
 class Lists(Api):
     """Tasks by state and queue, page by page."""
 

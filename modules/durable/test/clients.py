@@ -85,6 +85,18 @@ class Clients(Api):
         self.assertEqual([task["id"] for task in client.list(
             "pending", "q", 1)], [made])
 
+    def test_python_has_schedules(self):
+        client = self.client()
+        self.assertGreater(client.put_schedule(
+            "s", "q", b"\xff", cron="30 2 * * *", zone="Europe/Paris"),
+            time.time())
+        self.assertEqual([each["zone"] for each in client.schedules()],
+                         ["Europe/Paris"])
+        self.refused("EINVAL", client.put_schedule, "s", "q")
+        client.drop_schedule("s")
+        self.assertEqual(self.refused("ENOENT", client.drop_schedule,
+                                      "s").status, 404)
+
     def test_python_has_dead_letters_and_queues(self):
         client = self.client()
         self.start("hwt-exec", "--queue=bad", "--fail-status=1", "--", "sh",

@@ -27,6 +27,8 @@ class OpenApi(Api):
         body = b'{"queue":"q","in":60}' if "requestBody" in operation else None
         if path.endswith("/reschedule"):
             body = b'{"in":60}'
+        if path.endswith("/schedules/{name}") and body:
+            body = b'{"queue":"q","every":60}'
         return re.sub(r"\{\w+\}", "x", path), body
 
     def ask_all(self, status, **headers):
@@ -47,7 +49,7 @@ class OpenApi(Api):
             served = set(re.findall(
                 r'^    \{"([A-Z]+)", "(/v1/[^"]*)",', file.read(), re.M))
         self.assertGreater(len(served), 5)
-        said = {(method, path.replace("{queue}", "{id}"))
+        said = {(method, re.sub(r"\{(queue|name)\}", "{id}", path))
                 for method, path, _ in CONTRACT.operations()}
         self.assertEqual(said, served)
         for path in CONTRACT.text["paths"]:
@@ -75,6 +77,19 @@ class OpenApi(Api):
         for name in schemas["Time"]["properties"]:
             self.assertEqual(self.send("POST", task_path("t", "/reschedule"),
                                        {name: examples[name]}).status, 200)
+
+    def test_each_member_of_a_schedule_is_taken(self):
+        self.serve()
+        members = CONTRACT.text["components"]["schemas"]["NewSchedule"][
+            "properties"]
+        for name, member in members.items():
+            schedule = {"queue": "q", name: member["example"]}
+            if name == "zone":
+                schedule["cron"] = members["cron"]["example"]
+            elif name not in ("every", "cron"):
+                schedule["every"] = 60
+            self.assertEqual(self.send("PUT", "/v1/schedules/s",
+                                       schedule).status, 200, schedule)
 
     def add_in_all_ways(self):
         task = {"queue": "q", "in": 60}
@@ -151,6 +166,25 @@ class OpenApi(Api):
                         "GET", "/v1/queues").json["queues"])
         wait_until(lambda: self.ask("GET", "/v1/stat").json["added"])
 
+    def schedules(self):
+        path = "/v1/schedules/s"
+        daily = {"queue": "q", "cron": "30 2 * * *", "zone": "Asia/Tokyo",
+                 "payload_base64": "/w=="}
+        hourly = {"queue": "q", "every": 3600, "payload": "p"}
+        for body, kind, status in (
+                (b"{}", "application/json", 400), (b"{}", "text/plain", 415),
+                (b"x" * (2 << 20), "application/json", 413)):
+            self.assertEqual(self.ask("PUT", path, body,
+                                      Content_Type=kind).status, status)
+        for schedule in (daily, hourly):
+            self.assertEqual(self.send("PUT", path, schedule).status, 200)
+            for each in (path, "/v1/schedules"):
+                self.ask("GET", each)
+        for method in ("GET", "DELETE"):
+            for each in (path, path, "/v1/schedules/%"):
+                self.ask(method, each)
+            self.ask("GET", "/v1/schedules/none")
+
     def engines(self):
         """They refuse, are full, hang and are away."""
         client = self.engine.client()
@@ -187,6 +221,7 @@ class OpenApi(Api):
         self.end_in_all_ways()
         self.dead_letters()
         self.queues()
+        self.schedules()
         self.engines()
         self.assertEqual(CONTRACT.unseen(), (set(), set()))
 
