@@ -164,6 +164,11 @@ public:
 		std::string zone{}; /* empty: UTC */
 		hwt_durable_missed missed = HWT_DURABLE_MISSED_LAST;
 		std::uint32_t max_attempts = 0;
+		/* From when an occurrence is due; and as a task's. */
+		delay expires_after{};
+		delay retry_first{};
+		delay retry_most{};
+		double retry_factor = 0;
 	};
 
 	/* As it is in the engine. */
@@ -641,6 +646,10 @@ public:
 		made.task.payload = given.payload.data();
 		made.task.payload_length = given.payload.size();
 		made.task.max_attempts = given.max_attempts;
+		made.task.expires_ns = given.expires_after.ns();
+		made.task.retry_first_ns = given.retry_first.ns();
+		made.task.retry_most_ns = given.retry_most.ns();
+		made.task.retry_factor = given.retry_factor;
 		error = make_error(hwt_durable_schedule_put(get(), &made));
 		return !error;
 	}
@@ -751,6 +760,13 @@ private:
 		told.schedule.missed =
 		    static_cast<hwt_durable_missed>(given->missed);
 		told.schedule.max_attempts = given->task.max_attempts;
+		told.schedule.expires_after =
+		    std::chrono::nanoseconds(given->task.expires_ns);
+		told.schedule.retry_first =
+		    std::chrono::nanoseconds(given->task.retry_first_ns);
+		told.schedule.retry_most =
+		    std::chrono::nanoseconds(given->task.retry_most_ns);
+		told.schedule.retry_factor = given->task.retry_factor;
 		told.last = time_unless_0(info->last_unix_ns);
 		told.next = time_unless_0(info->next_unix_ns);
 		return told;

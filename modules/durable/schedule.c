@@ -24,6 +24,7 @@ static const char *const missed_name[] = {
 };
 #define MISSED_MAX HWT_DURABLE_MISSED_NONE
 
+/* Of when it occurs. */
 static bool
 is_sound(const struct hwt_durable_schedule *schedule)
 {
@@ -69,25 +70,32 @@ hwt_durable_schedule_next(const struct hwt_durable_schedule *schedule,
 	return 0;
 }
 
-/* Whether it can be sent; what is wrong with a line or zone is told. */
-static int
-check(struct hwt_durable *durable, const struct hwt_durable_schedule *schedule)
+/* All but the line and the zone. */
+static bool
+is_valid(const struct hwt_durable_schedule *schedule)
 {
 	struct hwt_durable_task task;
-	struct calendar calendar;
-	char why[WHY_MAX];
-	int error;
 
 	if (!is_sound(schedule) || schedule->name == NULL ||
 	    !name_is_valid(schedule->name, HWT_DURABLE_SCHEDULE_MAX) ||
 	    schedule->task.id != NULL || schedule->task.id_length != 0 ||
-	    schedule->task.delay_ns != 0 || schedule->task.expires_ns != 0 ||
-	    schedule->task.flags != 0 || task_has_retries(&schedule->task))
-		return -EINVAL;
+	    schedule->task.delay_ns != 0 || schedule->task.flags != 0)
+		return false;
 	task = schedule->task;
 	task.id = schedule->name;
 	task.id_length = strlen(schedule->name);
-	if (!task_is_valid(&task, 0))
+	return task_is_valid(&task, 0);
+}
+
+/* Whether it can be sent; what is wrong with a line or zone is told. */
+static int
+check(struct hwt_durable *durable, const struct hwt_durable_schedule *schedule)
+{
+	struct calendar calendar;
+	char why[WHY_MAX];
+	int error;
+
+	if (!is_valid(schedule))
 		return -EINVAL;
 	error = schedule_calendar(&calendar, schedule, why);
 	if (error == 0)
@@ -132,8 +140,9 @@ int
 hwt_durable_schedule_put(
     struct hwt_durable *durable, const struct hwt_durable_schedule *schedule)
 {
-	struct number every, attempts;
-	struct engine_argument argument[9];
+	struct number every, attempts, expires, first, factor, most;
+	struct engine_argument argument[13];
+	struct task_retries retries = {0};
 	const struct hwt_durable_task *task;
 	int error = durable_enter(durable);
 
@@ -142,6 +151,8 @@ hwt_durable_schedule_put(
 	if (error != 0)
 		return error;
 	task = &schedule->task;
+	if (task_has_retries(task))
+		task_retries(task, &retries);
 	argument[0] = argument_text("put");
 	argument[1] = argument_text(schedule->name);
 	argument[2] = argument_number(&every, schedule->every_ns / SECOND_NS);
@@ -153,7 +164,11 @@ hwt_durable_schedule_put(
 	    task->max_attempts != 0 ? task->max_attempts : ATTEMPTS_DEFAULT);
 	argument[8] =
 	    (struct engine_argument){task->payload, task->payload_length};
-	return change(durable, argument, 9, 1);
+	argument[9] = argument_number(&expires, whole_ms(task->expires_ns));
+	argument[10] = argument_number(&first, retries.first_ms);
+	argument[11] = argument_number(&factor, retries.thousandths);
+	argument[12] = argument_number(&most, retries.most_ms);
+	return change(durable, argument, 13, 1);
 }
 
 /* What each shard knows of the last occurrence goes when no scheduler can be
@@ -248,13 +263,44 @@ text_of(const struct redisReply *reply, const char *name)
 	return value != NULL && value->len > 0 ? value->str : NULL;
 }
 
+/* Up to a limit, times a unit; 0: it is not there. False: it is none. */
+static bool
+scaled_of(const struct redisReply *reply, const char *name, uint64_t limit,
+    uint64_t unit, uint64_t *number)
+{
+	*number = 0;
+	if (field_of(reply, name) != NULL &&
+	    (!number_of(reply, name, number) || *number > limit))
+		return false;
+	*number *= unit;
+	return true;
+}
+
+/* What tasks have as options, which older versions did not store. */
+static bool
+options_of(const struct redisReply *reply, struct hwt_durable_task *task)
+{
+	const uint64_t limit = HWT_DURABLE_DELAY_MAX / NS_PER_MS;
+	uint64_t thousandths;
+	bool valid =
+	    scaled_of(reply, "expires", limit, NS_PER_MS, &task->expires_ns) &&
+	    scaled_of(
+		reply, "first", limit, NS_PER_MS, &task->retry_first_ns) &&
+	    scaled_of(reply, "most", limit, NS_PER_MS, &task->retry_most_ns) &&
+	    scaled_of(reply, "factor", 1000000, 1, &thousandths);
+
+	if (valid)
+		task->retry_factor = (double)thousandths / 1000;
+	return valid;
+}
+
 bool
 stored_read(struct stored_schedule *stored, const struct redisReply *reply)
 {
 	struct hwt_durable_schedule *schedule = &stored->schedule;
 	const struct redisReply *payload;
 	const char *missed;
-	uint64_t every = 0, attempts = 0;
+	uint64_t attempts = 0;
 
 	memset(stored, 0, sizeof(*stored));
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
@@ -262,13 +308,15 @@ stored_read(struct stored_schedule *stored, const struct redisReply *reply)
 	    !number_of(reply, "version", &stored->version) ||
 	    !number_of(reply, "last", &stored->last_ms) ||
 	    !number_of(reply, "occurred", &stored->occurred_ms) ||
-	    !number_of(reply, "every", &every) ||
-	    !number_of(reply, "attempts", &attempts))
+	    !scaled_of(reply, "every", HWT_DURABLE_DELAY_MAX / SECOND_NS,
+		SECOND_NS, &schedule->every_ns) ||
+	    !scaled_of(
+		reply, "attempts", HWT_DURABLE_ATTEMPTS_MAX, 1, &attempts) ||
+	    !options_of(reply, &schedule->task))
 		return false;
 	payload = field_of(reply, "payload");
 	missed = text_of(reply, "missed");
 	schedule->name = reply->element[0]->str;
-	schedule->every_ns = HWT_SEC(every);
 	schedule->cron = text_of(reply, "cron");
 	schedule->zone = text_of(reply, "zone");
 	schedule->task.queue = text_of(reply, "queue");
@@ -279,8 +327,7 @@ stored_read(struct stored_schedule *stored, const struct redisReply *reply)
 	while (schedule->missed <= MISSED_MAX && missed != NULL &&
 	    strcmp(missed, missed_name[schedule->missed]) != 0)
 		schedule->missed++;
-	return missed != NULL && schedule->task.queue != NULL &&
-	    is_sound(schedule);
+	return missed != NULL && is_valid(schedule);
 }
 
 struct listing {

@@ -37,7 +37,9 @@ static const char usage[] =
     "  resume --queue Q | SHARD\n"
     "  schedule add NAME (--every SECONDS | --cron LINE [--zone ZONE])\n"
     "      --queue Q [--missed last|all|none] [--attempts N]\n"
-    "      [--payload TEXT | --payload -]\n"
+    "      [--payload TEXT | --payload -] [--expires-in SECONDS]\n"
+    "      [--retry-first SECONDS] [--retry-factor N] "
+    "[--retry-most SECONDS]\n"
     "  schedule list [NAME...]\n"
     "  schedule drop NAME...\n"
     "  clock [--reset]\n"
@@ -744,6 +746,8 @@ schedule_add(const char *name)
 	if (attempts != NULL)
 		schedule.task.max_attempts = (uint32_t)option_number(
 		    "attempts", attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
+	expires_read(&schedule.task);
+	retries_read(&schedule.task);
 	payload_find(&schedule.task);
 	schedule_check(&schedule);
 	error = hwt_durable_schedule_put(handle_open(), &schedule);
@@ -795,7 +799,8 @@ run_schedule(int argc, char **argv)
 	if ((adds || (!lists && strcmp(argv[0], "drop") != 0)) ||
 	    (!lists && argc == 1) || queue != NULL || payload != NULL ||
 	    attempts != NULL || every != NULL || cron != NULL || zone != NULL ||
-	    missed != NULL)
+	    missed != NULL || expires_in != NULL || retry_first != NULL ||
+	    retry_factor != NULL || retry_most != NULL)
 		usage_error("want schedule add NAME OPTION..., schedule list "
 			    "[NAME...] or schedule drop NAME...");
 	durable = handle_open();
@@ -917,7 +922,8 @@ static const struct command {
     {"pause", run_pause, 0, 1, " queue "},
     {"resume", run_resume, 0, 1, " queue "},
     {"schedule", run_schedule, 1, INT32_MAX,
-	" queue every cron zone missed attempts payload "},
+	" queue every cron zone missed attempts payload expires-in "
+	"retry-first retry-factor retry-most "},
     {"clock", run_clock, 0, 0, " reset "},
     {"check", run_check, 0, 0, " "},
 };

@@ -44,6 +44,16 @@ schedule_write(FILE *file, const struct hwt_durable_schedule *schedule,
 	    file, "queue", schedule->task.queue, strlen(schedule->task.queue));
 	(void)fprintf(
 	    file, ",\"attempts\":%" PRIu32, schedule->task.max_attempts);
+	if (schedule->task.expires_ns != 0)
+		(void)fprintf(file, ",\"expires_in_ms\":%" PRIu64,
+		    schedule->task.expires_ns / NS_PER_MS);
+	if (schedule->task.retry_first_ns != 0)
+		(void)fprintf(file,
+		    ",\"retry_first_ms\":%" PRIu64 ",\"retry_factor\":%.15g"
+		    ",\"retry_most_ms\":%" PRIu64,
+		    schedule->task.retry_first_ns / NS_PER_MS,
+		    schedule->task.retry_factor,
+		    schedule->task.retry_most_ns / NS_PER_MS);
 	if (whole) {
 		(void)fputc(',', file);
 		json_write(file, "payload", schedule->task.payload,

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- schedule put name every cron zone missed queue attempts payload: 0 made or
--- changed, 1 it was there just so. every is seconds, or 0; missed is last, all
--- or none.
+-- schedule put name every cron zone missed queue attempts payload expires first
+-- factor most: 0 made or changed, 1 it was there just so. every is seconds, or
+-- 0; missed is last, all or none; expires is ms after an occurrence is due, or
+-- 0; the last three are of retries, as common.lua has them, or all 0.
 -- schedule drop name: 0, or -2.
 -- schedule move, then name version last next occurred for each: what its
 -- scheduler has found, unless another was faster, or it was changed: then 1,
@@ -19,16 +20,26 @@ local MISSED = {last = true, all = true, none = true}
 local EVERY_MAX = DELAY_MAX / 1000
 local LINE_MAX, ZONE_MAX = 256, 64
 -- All that put says, in its order; the first three are when it occurs.
-local SAID = {"every", "cron", "zone", "missed", "queue", "attempts", "payload"}
+local SAID = {"every", "cron", "zone", "missed", "queue", "attempts", "payload",
+	"expires", "first", "factor", "most"}
 local WHEN = 3
+local WHOLE = 7 -- what an older version says; all behind it is 0 then
 
 -- The first of the schedules is for pumps to see.
-local function commit_schedules()
+local function commit_schedules(...)
 	local first = sure("ZRANGE", schedules_key(), 0, 0, "WITHSCORES")[2]
 	if first then
 		earliest = tonumber(first)
 	end
-	commit("schedule", first and format("%.0f", first) or "")
+	commit("schedule", first and format("%.0f", first) or "", ...)
+end
+
+local function check_retries()
+	local first = whole(ARGV[13], 0, DELAY_MAX)
+	local factor = whole(ARGV[14], 0, FACTOR_MAX)
+	local most = whole(ARGV[15], 0, DELAY_MAX)
+	return first and factor and most and
+		(first + factor + most == 0 or are_retries(first, factor, most))
 end
 
 local function check_put()
@@ -40,8 +51,27 @@ local function check_put()
 		not MISSED[ARGV[8]] and 6 or
 		not is_name(ARGV[9]) and 7 or
 		not whole(ARGV[10], 1, TRIES_MAX) and 8 or
-		#ARGV[11] > PAYLOAD_MAX and 9 or nil
+		#ARGV[11] > PAYLOAD_MAX and 9 or
+		not whole(ARGV[12], 0, DELAY_MAX) and 10 or
+		not check_retries() and 11 or nil
 	return wrong and refuse_argument(wrong, SAID[wrong - 2])
+end
+
+-- How many of SAID are there just so.
+local function count_same(there)
+	local same = 0
+	while same < #SAID and (there[same + 1] or same >= WHOLE and "0") ==
+		ARGV[same + 5] do
+		same = same + 1
+	end
+	return same
+end
+
+-- Whether its tasks have options: then an older version is refused, which would
+-- add them without.
+local function has_new_options()
+	return shard_format < FORMAT_OPTIONS and
+		(ARGV[12] ~= "0" or ARGV[13] ~= "0")
 end
 
 -- What it occurs by is changed: then it begins now, and what it has missed
@@ -50,10 +80,7 @@ local function put()
 	local name = ARGV[4]
 	local key = schedule_key(name)
 	local there = sure("HMGET", key, unpack(SAID))
-	local same = 0
-	while same < #SAID and there[same + 1] == ARGV[same + 5] do
-		same = same + 1
-	end
+	local same = count_same(there)
 	if same == #SAID and sure("ZSCORE", schedules_key(), name) then
 		return 1
 	end
@@ -68,7 +95,11 @@ local function put()
 	end
 	call("HSET", key, unpack(fields))
 	sure("ZADD", schedules_key(), now, name)
-	commit_schedules()
+	if has_new_options() then
+		commit_schedules("format", FORMAT_OPTIONS)
+	else
+		commit_schedules()
+	end
 	return 0
 end
 
@@ -116,7 +147,7 @@ if verb == "move" and total == floor(total) and total <= BATCH_MAX then
 		refused = refused or not check_move(PER_MOVE * i - 1) and
 			refuse_argument(i, "move")
 	end
-elseif verb == "put" and #ARGV == 11 or verb == "drop" and #ARGV == 4 then
+elseif verb == "put" and #ARGV == 15 or verb == "drop" and #ARGV == 4 then
 	refused = not is_schedule(ARGV[4]) and refuse_argument(2, "name") or
 		verb == "put" and check_put() or nil
 else

@@ -173,6 +173,9 @@ a_schedule_is_put_listed_and_dropped()
 	durable::schedule hourly{"hourly", "mail", zeros, 1h};
 	durable::schedule daily{"daily", "mail"};
 
+	hourly.expires_after = 90s;
+	hourly.retry_first = 9s;
+	hourly.retry_factor = 1.5;
 	f.tasks.put(hourly);
 	daily.cron = "30 2 * * *";
 	daily.missed = HWT_DURABLE_MISSED_ALL;
@@ -189,6 +192,9 @@ a_schedule_is_put_listed_and_dropped()
 	    other.schedule.payload == zeros && other.schedule.queue == "mail");
 	CHECK(other.schedule.every.ns() == hourly.every.ns());
 	CHECK(other.schedule.max_attempts == 20);
+	CHECK(other.schedule.expires_after.ns() == hourly.expires_after.ns());
+	CHECK(other.schedule.retry_first.ns() == hourly.retry_first.ns());
+	CHECK(other.schedule.retry_factor == 1.5);
 	daily.cron = "61 2 * * *";
 	CHECK(!f.tasks.try_put(error, daily) && error.value() == EINVAL);
 	CHECK(f.tasks.drop_schedule("daily"));

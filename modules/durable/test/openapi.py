@@ -170,7 +170,8 @@ class OpenApi(Api):
         path = "/v1/schedules/s"
         daily = {"queue": "q", "cron": "30 2 * * *", "zone": "Asia/Tokyo",
                  "payload_base64": "/w=="}
-        hourly = {"queue": "q", "every": 3600, "payload": "p"}
+        hourly = {"queue": "q", "every": 3600, "payload": "p",
+                  "expires_in": 60, "retry_first": 9}
         for body, kind, status in (
                 (b"{}", "application/json", 400), (b"{}", "text/plain", 415),
                 (b"x" * (2 << 20), "application/json", 413)):

@@ -315,6 +315,12 @@ class Hwtctl(Programs):
             "zone": "Europe/Paris", "missed": "all", "queue": "q",
             "attempts": 20, "payload": "", "last_ms": 0})
         self.assertEqual(len(self.listed()), 2)
+        self.add("tick", "--every=60", "--expires-in=30", "--retry-first=9",
+                 "--retry-factor=1.5", "--retry-most=90")
+        tick, = self.listed("tick")
+        self.assertEqual([tick[name] for name in (
+            "expires_in_ms", "retry_first_ms", "retry_factor",
+            "retry_most_ms")], [30000, 9000, 1.5, 90000])
         self.check()
         self.ctl("schedule", "drop", "tick", "daily")
         self.assertEqual(self.listed(), [])
@@ -338,6 +344,9 @@ class Hwtctl(Programs):
                 (["x", "--every=1", "--cron=* * * * *"], "either"),
                 (["x", "--every=1", "--zone=UTC"], "there is no --cron"),
                 (["x", "--every=1", "--missed=some"], "last, all or none"),
+                (["x", "--every=1", "--expires-in=0"], "more than 0"),
+                (["x", "--every=1", "--expires-at=9"], "no option"),
+                (["x", "--every=1", "--retry-factor=0"], "want 1 to 1000"),
                 (["x", "--cron=* 25 * * *"], "hour: 25 is not 0 to 23"),
                 (["x", "--cron=* * * * *", "--zone=No/Where"],
                  "there is no /usr/share/zoneinfo/No/Where"),
@@ -397,6 +406,42 @@ class Occurs(Programs):
         self.assertEqual(self.added(), sorted([
             *(name_at("all", at) for at in times), name_at("last", times[1])]))
         self.check()
+
+    def test_one_that_is_added_late_expires_as_if_it_were_not(self):
+        cron, times = self.at_missed_minutes()
+        self.put(f"--cron={cron}", "--missed=all", "--expires-in=1600",
+                 "--retry-first=9")
+        self.last_look(3000)
+        self.start("hwtd")
+        self.await_look()
+        for at, state in zip(times, ("failed", "succeeded")):
+            shown = self.ctl("show", name_at("s", at)).json
+            self.assertEqual(shown["expires_ms"], 1000 * (at + 1600))
+            self.assertEqual(shown["retry_first_ms"], 9000)
+        self.start("hwt-exec", "--queue=q", "--", "true")
+        for at, state in zip(times, ("failed", "succeeded")):
+            wait_until(lambda name=name_at("s", at), state=state:
+                       self.state(name) == state)
+
+    def test_one_that_cannot_be_read_holds_up_no_other(self):
+        self.ctl("init", "--shards=1")
+        cron, times = self.at_missed_minutes()
+        for name, field, value in (("good", "missed", "all"),
+                                   ("many", "attempts", "1001"),
+                                   ("far", "every", "18446744074"),
+                                   ("late", "expires", "18446744073710"),
+                                   ("back", "most", "1"),
+                                   ("none", "queue", "a b")):
+            self.put(f"--cron={cron}", "--missed=all", name=name)
+            space, shard = self.last_look(3000, name)
+            space.client("HSET", space.key(shard, f"s:{name}"), field, value)
+        space.client("HSET", space.key(shard, "s:back"), "first", "2")
+        hwtd = self.start("hwtd")
+        wait_until(lambda: self.added() == [
+            name_at("good", at) for at in times])
+        wait_until(lambda: "has a schedule that cannot be read" in hwtd.err)
+        self.assertEqual([json.loads(line)["name"] for line in
+                          self.ctl("schedule", "list").lines], ["good"])
 
     def test_many_missed_ones_are_all_added(self):
         self.put("--every=1", "--missed=all")

@@ -30,7 +30,7 @@ YEARS = 315360000000  # ten of them, in ms
 LEASE = 30000
 FENCE = START * 1000 + 1  # the first one that is given then
 LOOK = [0, 0, 0, 0, 0, "", ""]  # of init: what is there?
-PUT = ["put", "s", 60, "", "", "last", "q", 3, "p"]  # for schedule
+PUT = ["put", "s", 60, "", "", "last", "q", 3, "p", 0, 0, 0, 0]  # for schedule
 CHANGE = None  # a change of the scripts: mutants.py sets it
 
 
@@ -785,6 +785,9 @@ def bad_schedules():
     yield from with_bad(PUT, 6, BAD_NAMES, 7)
     yield from with_bad(PUT, 7, NOT_NUMBERS + [0, 1001], 8)
     yield from with_bad(PUT, 8, ["p" * 65537], 9)
+    yield from with_bad(PUT, 9, NOT_NUMBERS + [YEARS + 1], 10)
+    for at in range(10, 13):
+        yield from with_bad(PUT, at, NOT_NUMBERS + [1, BIG], 11)
     yield 4, ["put", "s", 0, "*" * 257, *PUT[4:]]
     yield 1, PUT[:8]
     yield 1, PUT + ["1"]
@@ -2493,9 +2496,10 @@ class Schedules(Case):
     """What the engine has of schedules; the arithmetic is in schedules.py."""
 
     def put(self, name="s", every=60, cron="", zone="", missed="last",
-            queue="q", attempts=3, payload="p"):
+            queue="q", attempts=3, payload="p", expires=0,
+            retries=(0, 0, 0)):
         return self.call("schedule", "put", name, every, cron, zone, missed,
-                         queue, attempts, payload)
+                         queue, attempts, payload, expires, *retries)
 
     def get(self, name="s"):
         now, (_, *fields) = self.space("schedules", 0, "get", name)
@@ -2527,7 +2531,8 @@ class Schedules(Case):
         self.assertEqual(self.get(), {
             "look": START + 5, "version": "2", "last": str(START + 5),
             "occurred": "0", "every": "60", "cron": "", "zone": "",
-            "missed": "last", "queue": "q", "attempts": "3", "payload": "p"})
+            "missed": "last", "queue": "q", "attempts": "3", "payload": "p",
+            "expires": "0", "first": "0", "factor": "0", "most": "0"})
         self.assertEqual(self.due(), ["s"])
         self.assertEqual(self.pump()[9], 1)
         self.assertEqual(self.pump()[1], 1000, "and that is not at once")
@@ -2544,7 +2549,8 @@ class Schedules(Case):
         for change, last in (({"every": 61}, 7), ({"zone": "UTC"}, 7),
                              ({"every": 0, "cron": "x"}, 7),
                              ({"missed": "all"}, 0), ({"queue": "r"}, 0),
-                             ({"attempts": 4}, 0), ({"payload": ""}, 0)):
+                             ({"attempts": 4}, 0), ({"payload": ""}, 0),
+                             ({"expires": 5}, 0)):
             with self.subTest(change):
                 self.setUp()
                 self.put()
@@ -2557,6 +2563,27 @@ class Schedules(Case):
                 self.assertEqual(got["look"], START + 7)
                 for name, value in change.items():
                     self.assertEqual(got[name], str(value))
+
+    def test_what_an_older_version_has_put(self):
+        """It lacks the options, and is there just so without any."""
+        self.put()
+        options = ("expires", "first", "factor", "most")
+        key = self.space.key(0, "s:s")
+        self.client("HDEL", key, *options)
+        self.assertEqual(self.put(), 1)
+        self.assertEqual(self.put(retries=(9, 1500, 90)), 0)
+        got = self.get()
+        self.assertEqual([got[name] for name in options],
+                         ["0", "9", "1500", "90"])
+        self.assertEqual(self.put(retries=(9, 1500, 90)), 1)
+
+    def test_an_older_version_is_refused_from_the_first_options_on(self):
+        for options in ({"expires": 1}, {"retries": (1, 1000, 1)}):
+            self.setUp()
+            self.put()
+            self.assertEqual(self.meta()["format"], 2)
+            self.put(**options)
+            self.assertEqual(self.meta()["format"], 3)
 
     def test_a_move_says_when_the_next_look_is(self):
         self.put()

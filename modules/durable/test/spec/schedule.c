@@ -16,6 +16,7 @@ struct seen {
 	uint32_t count;
 	int answer;
 	char cron[64];
+	struct hwt_durable_task task; /* what it points to is gone */
 	struct hwt_durable_schedule_info info;
 };
 
@@ -27,6 +28,7 @@ see(void *ctx, const struct hwt_durable_schedule *schedule,
 
 	seen->count++;
 	seen->info = *info;
+	seen->task = schedule->task;
 	if (schedule->cron != NULL)
 		strcpy(seen->cron, schedule->cron);
 	return seen->answer;
@@ -60,6 +62,26 @@ Test(schedule, what_is_put_is_listed_until_it_is_dropped)
 	assert_rc(hwt_durable_schedule_drop(place.durable, "daily"), -ENOENT);
 	assert_rc(hwt_durable_schedule_list(place.durable, "daily", see, &seen),
 	    -ENOENT);
+	place_close(&place);
+}
+
+Test(schedule, its_tasks_may_expire_and_say_how_they_are_retried)
+{
+	struct hwt_durable_schedule given = hourly;
+	struct seen seen = {0};
+
+	given.task.expires_ns = HWT_SEC(90) - 1;
+	given.task.retry_first_ns = HWT_SEC(9);
+	given.task.retry_factor = 1.5;
+	place_open(&place, NULL);
+	assert_rc(hwt_durable_schedule_put(place.durable, &given), 0);
+
+	assert_rc(
+	    hwt_durable_schedule_list(place.durable, NULL, see, &seen), 0);
+	assert_u64(seen.task.expires_ns, HWT_SEC(90));
+	assert_u64(seen.task.retry_first_ns, HWT_SEC(9));
+	assert_u64(seen.task.retry_most_ns, HWT_SEC(600));
+	cr_assert_eq(seen.task.retry_factor, 1.5);
 	place_close(&place);
 }
 
@@ -97,9 +119,11 @@ Test(schedule, bad_ones_are_refused)
 	BAD(task.id, "x");
 	BAD(task.id_length, 1);
 	BAD(task.delay_ns, 1);
-	BAD(task.expires_ns, 1);
-	BAD(task.retry_first_ns, HWT_SEC(2));
+	BAD(task.expires_ns, HWT_DURABLE_DELAY_MAX + 1);
+	BAD(task.retry_first_ns, HWT_SEC(601) + HWT_DURABLE_DELAY_MAX);
+	BAD(task.retry_factor, 0.5);
 	BAD(task.flags, HWT_DURABLE_AT);
+	BAD(task.flags, HWT_DURABLE_EXPIRES_AT);
 	BAD(task.queue, NULL);
 	BAD(task.queue, "a b");
 	BAD(task.max_attempts, 1001);
