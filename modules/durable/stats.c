@@ -18,7 +18,9 @@ void
 durations_add(struct durations *durations, uint64_t ns)
 {
 	durations->histogram[63 - __builtin_clzll(ns | 1)]++;
-	durations->sum_ns += ns;
+	/* Of tasks that are due since 1970, ten would wrap it. */
+	if (__builtin_add_overflow(durations->sum_ns, ns, &durations->sum_ns))
+		durations->sum_ns = UINT64_MAX;
 	if (ns > durations->max_ns)
 		durations->max_ns = ns;
 }

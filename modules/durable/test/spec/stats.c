@@ -113,6 +113,20 @@ Test(stats, lateness_counts_from_the_due_time_to_the_begin)
 	yard_close();
 }
 
+Test(stats, the_sum_of_tasks_that_are_due_since_1970_does_not_wrap)
+{
+	char id[] = "a";
+
+	yard_open();
+	for (; id[0] <= 'l'; id[0]++) {
+		add(id, "d", 1);
+		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
+	}
+	assert_u64(sample("lateness_seconds_count", ""), 12);
+	assert_u64(sample("lateness_seconds_sum", ""), UINT64_MAX / HWT_SEC(1));
+	yard_close();
+}
+
 Test(stats, execution_counts_from_the_begin_to_the_return)
 {
 	yard_open();
