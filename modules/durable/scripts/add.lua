@@ -15,6 +15,7 @@
 local PER_TASK = 7
 local PRIORITIES = {high = HIGH, low = LOW}
 local READ_MAX = 10000 -- ms since a schedule was asked for
+local MARK_KEPT = 60000 -- ms: what a drop gives P:o:NAME
 
 local bytes = 0 -- of payloads
 local needed = FORMAT -- of the shard, for what was stored
@@ -33,6 +34,7 @@ end
 -- What its scheduler has read lately.
 local function read_occurrence(task, text, at)
 	local read = whole(text, 0, WHOLE_MAX)
+	task.read = read
 	task.schedule = match(ARGV[at], "^([^@]+)@")
 	return read and task.schedule and is_schedule(task.schedule) and
 		ARGV[at + 2] == "at" and
@@ -121,6 +123,14 @@ local function replace(id, task)
 	return nil
 end
 
+-- What was read before a drop leaves the end that the drop has given the key:
+-- nobody else would end it. The times are compared by the engine's clock.
+local function is_of_before(task, key)
+	local left = call("PTTL", key)
+	local apart = real - (tonumber(ARGV[1]) or task.read)
+	return left >= 0 and task.read + apart < real + left - MARK_KEPT
+end
+
 -- Whether it was added before, by this scheduler or another.
 local function has_occurred(task)
 	local key = occurred_key(task.schedule)
@@ -128,7 +138,11 @@ local function has_occurred(task)
 	if last and last >= task.due then
 		return true
 	end
-	call("SET", key, format("%.0f", task.due))
+	if last and is_of_before(task, key) then
+		call("SET", key, format("%.0f", task.due), "KEEPTTL")
+	else
+		call("SET", key, format("%.0f", task.due))
+	end
 	changed = true
 	return false
 end
@@ -215,8 +229,8 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit("EXISTS", "GET", "GETRANGE", "MSET", "SET", "UNLINK", "ZADD",
-	"ZREM", "ZSCORE")
+refused = admit("EXISTS", "GET", "GETRANGE", "MSET", "PTTL", "SET", "UNLINK",
+	"ZADD", "ZREM", "ZSCORE")
 if refused then
 	return refused
 end

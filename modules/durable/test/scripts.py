@@ -2675,6 +2675,20 @@ class Schedules(Case):
         self.occurs(START - 1)
         self.assertEqual(self.client("PTTL", key), -1)
 
+    def test_what_was_read_before_a_drop_leaves_its_end(self):
+        """Also if the scheduler's clock is behind or ahead."""
+        key = self.space.key(0, "o:s")
+        for ahead in (0, -4000, 4000):
+            for read, left in ((START + 2999, 59000), (START + 3001, -1)):
+                self.setUp()
+                self.occurs(START - 2)
+                self.move(3000)
+                self.client("PEXPIRE", key, 60000)
+                self.move(1000)
+                self.occurs(START - 1, read=read + ahead,
+                            clock=START + 4000 + ahead)
+                self.assertEqual(self.client("PTTL", key), left)
+
     def test_an_occurrence_that_was_found_long_ago_is_refused(self):
         for late, refused in ((10000, False), (10001, True)):
             with self.subTest(late):
