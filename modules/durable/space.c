@@ -8,6 +8,8 @@
  *
  *   shard 0 missing, no other there  there is no such space
  *   shard 0 missing, others there    its data is gone
+ *   meta of shard 0 alone missing    its data is gone; so a space of one shard
+ *                                    is not taken for none
  *   not complete, others missing     its making was interrupted: who may make
  *                                    a space goes on with it
  *   complete, others missing         their data is gone
@@ -25,6 +27,9 @@
 #include "durable.h"
 
 #define CLUSTER_SHARDS 16u /* of a new space, unless it is said */
+/* Keys of the engine that are looked at for what is left of shard 0. */
+#define SCAN_COUNT "1000"
+#define SCANS_MAX 1000u
 #define OTHERS_ASKED 15u /* whether any is there without the first */
 #define SHAPE_FIELDS 5
 enum shape {
@@ -134,25 +139,79 @@ other_find(struct opening *opening)
 	return found;
 }
 
+/* What a SCAN finds of shard 0. 1: keys; 0: none; or -errno. The cursor of the
+ * next one takes the place of this one's. */
+static int
+scan_remains(struct opening *opening, char cursor[24])
+{
+	char key[ENGINE_KEY_MAX];
+	struct engine_argument words[] = {argument_text("SCAN"),
+	    argument_text(cursor), argument_text("MATCH"), {key, 0},
+	    argument_text("COUNT"), argument_text(SCAN_COUNT)};
+	struct engine_call call = {.script = COMMAND,
+	    .shard = 0,
+	    .count = sizeof(words) / sizeof(words[0]),
+	    .arg = words,
+	    .reads = true};
+	const struct redisReply *reply;
+	int result;
+
+	engine_key(opening->engine, key, 0, "*");
+	words[3] = argument_text(key);
+	result = engine_call(opening->engine, &call, 1, NULL);
+	if (result != 0)
+		return result;
+	reply = call.reply;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    reply->element[0]->type != REDIS_REPLY_STRING ||
+	    reply->element[0]->len >= 24 ||
+	    reply->element[1]->type != REDIS_REPLY_ARRAY)
+		result = -EPROTO;
+	else {
+		memcpy(
+		    cursor, reply->element[0]->str, reply->element[0]->len + 1);
+		result = reply->element[1]->elements > 0;
+	}
+	engine_call_free(&call, 1);
+	return result;
+}
+
+/* Whether keys of shard 0 are there without its meta: 1, 0, or -errno. */
+static int
+find_remains(struct opening *opening)
+{
+	char cursor[24] = "0";
+	uint32_t i = 0;
+	int result;
+
+	do
+		result = scan_remains(opening, cursor);
+	while (result == 0 && strcmp(cursor, "0") != 0 && ++i < SCANS_MAX);
+	return result;
+}
+
 /* There is no shard 0. */
 static int
 first_make(struct opening *opening)
 {
 	struct made_shard *first = &opening->first;
 	int other = other_find(opening);
-	int error = 0;
+	int error = 0, remains = other == -ENOENT ? find_remains(opening) : 0;
 
-	if (other < 0 && other != -ENOENT)
-		return other;
-	if (other > 0) {
+	if (remains < 0 || (other < 0 && other != -ENOENT))
+		return remains < 0 ? remains : other;
+	if (other > 0 || remains > 0) {
 		/* It may have been made meanwhile, and then the other one. */
 		error = shard_init(opening, first, 0);
 		if (error != -ESTALE)
 			return error;
 		if ((opening->flags & HWT_DURABLE_REPAIR) == 0)
 			return data_is_gone(opening, 0);
+		error = 0;
+	}
+	if (other > 0)
 		error = shard_init(opening, first, (uint32_t)other);
-	} else if (opening->flags & HWT_DURABLE_CREATE) {
+	else if (remains > 0 || (opening->flags & HWT_DURABLE_CREATE)) {
 		first->identity = random_number() | 1;
 		if (first->shape[SHARDS] == 0 &&
 		    engine_is_cluster(opening->engine))

@@ -274,5 +274,26 @@ class Loss(Programs):
                               for i in range(64)}), 1)
 
 
+class OneShard(Programs):
+    """Its meta alone is gone: that is no empty space."""
+
+    def test_it_is_refused_until_it_is_repaired(self):
+        self.ctl("init")
+        self.add("--queue=q", "--in=60", "--id=t")
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        client("DEL", "{%s:0}:meta" % self.space)
+        # However many keys of others there are.
+        for i in range(3000):
+            client("SET", f"other:{i}", "")
+        keys = sorted(client("KEYS", "*"))
+        for words in (["stat"], ["add", "--queue=q", "--in=0"], ["init"]):
+            self.assertIn("the data of shard 0 is gone",
+                          self.ctl(*words, status=NO).err)
+        self.assertEqual(sorted(client("KEYS", "*")), keys)
+        self.ctl("init", "--repair")
+        self.add("--queue=q", "--in=0", "--id=u")
+
+
 if __name__ == "__main__":
     sys.exit(main())
