@@ -46,6 +46,7 @@ page_add(struct page *page, uint32_t shard, size_t count,
 	    engine_call(durable_engine(page->api->durable), &call, 1, NULL);
 
 	page->looked += count;
+	page->calls++;
 	if (error == 0 && !is_array(call.reply, count))
 		error = -EPROTO;
 	for (i = 0; i < count && error == 0; i++)

@@ -21,6 +21,7 @@ struct page {
 	const char *queue; /* NULL: any */
 	size_t limit;
 	size_t count, looked; /* tasks that are in it, and that were read */
+	size_t calls; /* for these */
 	char next[CURSOR_MAX]; /* "": it is the last one */
 };
 

@@ -17,6 +17,9 @@
 #define SCAN_COUNT \
 	"500" /* keys that a SCAN looks at: less than a millisecond */
 #define SCANS_MAX 10 /* for a page */
+/* After so many calls for records no other SCAN: what one finds may be in as
+ * many shards as it has keys. */
+#define CALLS_MAX 500
 #define IDS_MAX 512 /* of a page_add */
 
 struct scan {
@@ -138,7 +141,8 @@ scan_walk(struct page *page, const char *cursor)
 	if (cursor != NULL && !cursor_read(&scan, cursor))
 		return -EINVAL;
 	while (scan.shard < shards && scans < SCANS_MAX &&
-	    page->count < page->limit && error == 0) {
+	    page->calls < CALLS_MAX && page->count < page->limit &&
+	    error == 0) {
 		error = scan_once(&scan, shared);
 		scans++;
 		scan.shard += strcmp(scan.at, "0") == 0;

@@ -924,6 +924,20 @@ class Lists(Api):
         self.assertLess(int(scans), 20)  # the janitor scans too
         self.assertEqual(self.ids("queue=rare"), ["rare"])
 
+    def test_a_page_of_many_shards_takes_a_bounded_number_of_calls(self):
+        self.ctl("init", "--shards=1024")
+        self.serve("--shards=0-1")
+        names = [str(i) for i in range(4096)]
+        self.add_many(names)
+        client = self.client_of_engine()
+        client("CONFIG", "RESETSTAT")
+        page = self.page("?queue=none")
+        self.assertIsNotNone(page["cursor"])
+        calls = client("INFO", "commandstats").decode().split(
+            "cmdstat_fcall:calls=")[1].split(",")[0]
+        self.assertLess(int(calls), 1500)
+        self.assertEqual(self.ids(""), sorted(names))
+
     def take_many(self, count):
         """So many that run, of a space of one shard."""
         self.ctl("init", "--shards=1")
