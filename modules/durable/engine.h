@@ -150,8 +150,8 @@ void engine_key(const struct engine *engine, char key[ENGINE_KEY_MAX],
     uint32_t shard, const char *name);
 
 /* Writes a line to the log of the options. The same one is held back and
- * counted for a minute; and so is another one for a second, but not with level
- * LOG_ERR and below. */
+ * counted for a minute; and so is another one for a second, but with level
+ * LOG_ERR and below only after 16 of them. */
 void engine_log(struct engine *engine, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -56,6 +56,7 @@ struct engine {
 	uint32_t answered; /* the candidate that the table was read from */
 	/* The log: when anything was last written, and what was held back. */
 	uint64_t logged_ns, held_back;
+	uint32_t errors; /* that followed another line within a second */
 	struct logged line[LINES_MAX];
 	/* CLOCK_BOOTTIME of the first of the calls that found the space gone,
 	 * and after which none has found it; 0: the last one has. Without the

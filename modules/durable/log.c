@@ -12,6 +12,7 @@
 
 #define LOG_LINE_MAX 512
 #define REPEAT_NS HWT_SEC(60)
+#define ERRORS_MAX 16u /* different ones at once; then one or two a second */
 
 /* The one that has this hash, or else the oldest. */
 static struct logged *
@@ -30,8 +31,22 @@ line_find(struct engine *engine, uint64_t hash)
 	return oldest;
 }
 
-/* False: it was written less than a minute ago, or, if it is no error, another
- * one less than a second ago. With the lock. */
+/* Whether a line that is not the last one may follow it now. */
+static bool
+log_may_follow(struct engine *engine, int level, uint64_t now)
+{
+	uint64_t seconds = (now - engine->logged_ns) / HWT_SEC(1);
+
+	if (engine->logged_ns == 0 || seconds > 0) {
+		engine->errors -= seconds < engine->errors ? (uint32_t)seconds
+							   : engine->errors;
+		return true;
+	}
+	return level <= LOG_ERR && engine->errors++ < ERRORS_MAX;
+}
+
+/* False: it was written less than a minute ago, or another one less than a
+ * second ago, and it is no error, or one of many. With the lock. */
 static bool
 log_may_write(struct engine *engine, int level, uint64_t hash, uint64_t *again,
     uint64_t *others)
@@ -45,8 +60,7 @@ log_may_write(struct engine *engine, int level, uint64_t hash, uint64_t *again,
 		return false;
 	}
 	*others = engine->held_back;
-	if (level > LOG_ERR && engine->logged_ns != 0 &&
-	    now - engine->logged_ns < HWT_SEC(1)) {
+	if (!log_may_follow(engine, level, now)) {
 		engine->held_back++;
 		return false;
 	}

@@ -210,6 +210,24 @@ Test(answers, a_scheduler_without_rights_does_not_flood_the_log)
 	street_close();
 }
 
+Test(answers, errors_that_differ_do_not_flood_the_log)
+{
+	char text[64];
+	int i;
+
+	street_open(HWT_SEC(20));
+	proxy.judge = judge_always;
+	proxy.data = text;
+	for (i = 0; i < 500; i++) {
+		(void)snprintf(
+		    text, sizeof(text), "-NOPERM no right to run '%d'", i);
+		assert_rc(add("a"), -EACCES);
+	}
+	cr_assert(lines_with("no right to run") >= 16);
+	cr_assert(lines_with("no right to run") < 100);
+	street_close();
+}
+
 /* And only once. */
 Test(answers, a_library_that_is_not_there_is_loaded)
 {
