@@ -622,6 +622,15 @@ def next_occurrence(after, *, every=0, cron=None, zone=None):
     return _next(_schedule(every, cron, zone), _unix_ns(after)) / 1e9 or None
 
 
+def _queues(queue):
+    if isinstance(queue, (str, bytes)):
+        return _word(queue)
+    queue = list(queue)
+    if any("," in name for name in queue):
+        raise ValueError("the name of a queue in a list has a comma")
+    return _word(",".join(queue))
+
+
 # What workers call: the number that is their ctx, and the callable.
 _callables = {}
 _numbers = itertools.count(1)
@@ -700,9 +709,7 @@ class Worker(_Owner):
         self._client = client
         self._number = next(_numbers)
         options = _WorkerOptions(
-            queue=_word(
-                queue if isinstance(queue, (str, bytes))
-                else ",".join(queue)),
+            queue=_queues(queue),
             callback=_execute, ctx=self._number,
             threads=threads, visibility_ns=hwt._to_ns(visibility),
             run_limit_ns=hwt._to_ns(run_limit), outstanding_max=outstanding)

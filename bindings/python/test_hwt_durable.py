@@ -179,6 +179,8 @@ class Producer(Space):
             for id in "ab":
                 self.client.add(id, id)
                 self.assertEqual(self.wait_for(id), State.SUCCEEDED)
+        with self.assertRaisesRegex(ValueError, "has a comma"):
+            hwt_durable.Worker(self.client, ["a,b"], lambda task: None)
 
     def test_errors(self):
         for bad in ({"delay": -1}, {"due": math.nan}, {"queue": "a\0b"}):
