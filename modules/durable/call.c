@@ -50,6 +50,12 @@ call_fail(struct engine_call *call, int error)
 	call->marks |= DONE;
 }
 
+bool
+engine_call_was_lost(const struct engine_call *call)
+{
+	return (call->marks & UNCERTAIN) != 0;
+}
+
 /* error is what it is when the deadline comes. */
 void
 call_again(struct engine_batch *batch, struct engine_call *call, int error)

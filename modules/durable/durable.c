@@ -489,6 +489,9 @@ change_one(struct hwt_durable *durable, enum script script,
 
 	if (error == 0)
 		error = one_result(&call);
+	/* A delay counts anew, and may now be longer than the task lives. */
+	if (error == -EINVAL && engine_call_was_lost(&call))
+		error = -ETIMEDOUT;
 	engine_call_free(&call, 1);
 	return error;
 }

@@ -120,6 +120,10 @@ int engine_call(struct engine *engine, struct engine_call *call, size_t count,
 
 void engine_call_free(struct engine_call *call, size_t count);
 
+/* An answer to it was lost before the one that it has: what this one refuses
+ * may have happened. */
+bool engine_call_was_lost(const struct engine_call *call);
+
 /* Of the space, not 0: every script that is called from now on refuses another
  * one. Before any other thread has the engine. */
 void engine_set_identity(struct engine *engine, uint64_t identity);

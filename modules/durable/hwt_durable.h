@@ -300,7 +300,9 @@ int hwt_durable_cancel(
 /*
  * Gives it a new due time and a new generation, whose attempts count from 1.
  * flags: HWT_DURABLE_AT or 0. Errors as hwt_durable_cancel; -EALREADY also if
- * it was cancelled; -EINVAL also if it expires before that time.
+ * it was cancelled; -EINVAL also if it expires before that time: a delay counts
+ * anew when it is repeated after -ETIMEDOUT, and then that may have happened
+ * all the same.
  */
 int hwt_durable_reschedule(struct hwt_durable *durable, const char *id,
     size_t id_length, uint64_t delay_or_due_ns, uint32_t flags);

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -1267,6 +1268,21 @@ class Engines(Api):
         self.assertEqual(self.show("d")["generation"], 2)
         self.refused(404, "ENOENT", "POST", "/v1/dead/d/replay")
         self.assertEqual(running.end(), YES)
+
+    def test_a_reschedule_that_is_asked_again_and_then_refused(self):
+        """Its delay counts anew, and the task expires before that: the first
+        one has happened all the same."""
+        self.ctl("init", "--shards=1")
+        self.add("--queue=q", "--in=60", "--expires-in=900", "--id=a")
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        self.through(b"\r\na\r\n$2\r\nin\r\n", then=lambda: client(
+            "SETRANGE", "{%s:0}:r:a" % self.space, 57,
+            struct.pack("<Q", round(time.time() * 1000))))
+        answer = self.send("POST", task_path("a", "/reschedule"), {"in": 90})
+        self.assertEqual((answer.status, answer.json["error"]),
+                         (504, "ETIMEDOUT"))
+        self.assertEqual(self.show("a")["generation"], 2)
 
     def test_hwtctl_does_not_ask_again_either(self):
         self.ctl("init", "--shards=1")
