@@ -30,7 +30,9 @@
 #include "wait.h"
 
 #define LIMIT_NS HWT_SEC(10)
-#define STOP_SECONDS 1 /* for answers to be sent, when the server ends */
+/* When the server ends: for handlers that run, and for answers to be sent. */
+#define HANDLERS_SECONDS 10
+#define STOP_SECONDS 1
 
 enum {
 	THREADS_MAX = 64,
@@ -676,12 +678,24 @@ pool_run(void *arg)
 	return NULL;
 }
 
+static struct timespec
+seconds_from_now(time_t seconds)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += seconds;
+	return until;
+}
+
 /* Ends the pool. What nobody has taken is answered here: a connection that is
- * suspended cannot be closed. That comes first, as a handler may take long. */
-static void
+ * suspended cannot be closed. That comes first, as a handler may take long.
+ * False: one takes longer. */
+static bool
 pool_stop(struct http *http)
 {
 	struct exchange *exchange, *next;
+	struct timespec until;
 
 	(void)pthread_mutex_lock(&http->lock);
 	http->stopping = true;
@@ -693,18 +707,21 @@ pool_stop(struct http *http)
 		exchange_answer_refused(exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		MHD_resume_connection(exchange->connection);
 	}
-	while (http->threads > 0)
-		(void)pthread_join(http->thread[--http->threads], NULL);
+	until = seconds_from_now(HANDLERS_SECONDS);
+	for (; http->threads > 0; http->threads--) {
+		if (pthread_clockjoin_np(http->thread[http->threads - 1], NULL,
+			CLOCK_MONOTONIC, &until) != 0)
+			return false;
+	}
+	return true;
 }
 
 /* Who has asked learns what has happened, unless it reads too slowly. */
 static void
 answers_await(struct http *http)
 {
-	struct timespec until;
+	const struct timespec until = seconds_from_now(STOP_SECONDS);
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += STOP_SECONDS;
 	(void)pthread_mutex_lock(&http->lock);
 	while (http->under_way > 0 &&
 	    pthread_cond_timedwait(&http->sent, &http->lock, &until) == 0)
@@ -812,18 +829,19 @@ http_start(struct http **http, int listener, const struct http_options *options)
 		error = daemon_start(made, listener);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error != 0)
-		http_stop(made);
+		(void)http_stop(made);
 	else
 		*http = made;
 	return error;
 }
 
-void
+bool
 http_stop(struct http *http)
 {
 	if (http == NULL)
-		return;
-	pool_stop(http);
+		return true;
+	if (!pool_stop(http))
+		return false;
 	answers_await(http);
 	if (http->daemon != NULL)
 		MHD_stop_daemon(http->daemon);
@@ -831,4 +849,5 @@ http_stop(struct http *http)
 	(void)pthread_cond_destroy(&http->filled);
 	(void)pthread_mutex_destroy(&http->lock);
 	free(http);
+	return true;
 }

@@ -90,9 +90,10 @@ int http_listen(const char *address, bool loopback, char where[64]);
 int http_start(
     struct http **http, int listener, const struct http_options *options);
 
-/* Waits for handlers that run, and for up to a second until clients have their
- * answers: those whose turn has not come get 503. Then closes all connections.
- * NULL: does nothing. */
-void http_stop(struct http *http);
+/* Waits for up to 10 s for handlers that run, and for up to a second until
+ * clients have their answers: those whose turn has not come get 503. Then
+ * closes all connections. False: a handler runs on, with all that it uses, and
+ * nothing is closed; the process should end. NULL: does nothing. */
+bool http_stop(struct http *http);
 
 #endif

@@ -194,13 +194,16 @@ servers_start(struct hwt_durable *durable, int signals)
 	}
 }
 
-static void
+/* False: what a server has called takes too long. */
+static bool
 servers_stop(void)
 {
+	bool stopped = true;
 	size_t i;
 
 	for (i = 0; i < SERVERS; i++)
-		http_stop(servers[i].http);
+		stopped &= http_stop(servers[i].http);
+	return stopped;
 }
 
 int
@@ -212,7 +215,7 @@ main(int argc, char **argv)
 	struct hwt_durable_scheduler *scheduler;
 	struct hwt_durable *durable;
 	int error, signals;
-	bool gone = false;
+	bool gone = false, stopped;
 
 	if (options_read(&program, argc, argv) != 0)
 		usage_error("%s: not expected", argv[0]);
@@ -236,9 +239,13 @@ main(int argc, char **argv)
 	servers_start(durable, signals);
 	while (!gone && !wait_for(signals, POLLIN, wait_now_ms() + 1000))
 		gone = space_is_gone();
-	servers_stop();
+	stopped = servers_stop();
 	error = hwt_durable_scheduler_stop(scheduler);
 	if (error != 0)
 		complain("%s", explain(error));
+	if (!stopped) {
+		complain("calls that were under way have no answer");
+		_exit(STATUS_UNREACHABLE);
+	}
 	finish(gone ? STATUS_NO : error_status(error));
 }

@@ -1284,6 +1284,21 @@ class Engines(Api):
                          (504, "ETIMEDOUT"))
         self.assertEqual(self.show("a")["generation"], 2)
 
+    def test_a_call_under_way_holds_up_no_end(self):
+        """However long it may take."""
+        running = self.serve(f"--timeout={30 * LIMIT}")
+        self.engine.send_signal(signal.SIGSTOP)
+        try:
+            with socket.create_connection(self.address, LIMIT) as client:
+                client.sendall(b"GET /v1/tasks/x HTTP/1.1\r\n"
+                               b"Host: localhost\r\n\r\n")
+                # Whoever comes later is answered by another thread.
+                self.assertEqual(self.ask("GET", "/").status, 200)
+                self.assertEqual(running.end(), UNREACHABLE)
+                self.assertEqual(client.recv(1), b"")
+        finally:
+            self.engine.send_signal(signal.SIGCONT)
+
     def test_hwtctl_does_not_ask_again_either(self):
         self.ctl("init", "--shards=1")
         self.fail_one("d")
