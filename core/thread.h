@@ -52,8 +52,9 @@ struct thread_state {
 };
 
 /* initial-exec: one instruction instead of a call. The few bytes fit into what
- * the C library keeps free for libraries that are loaded late. */
-#ifdef __SANITIZE_ADDRESS__
+ * glibc keeps free for libraries that are loaded late; musl keeps nothing, and
+ * would load none. */
+#if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
 /* gcc 12 tests flags that the linker's relaxation of that model leaves unset,
  * and then reports null pointers where there are none. */
 #define THREAD_STATE_MODEL

@@ -4,14 +4,18 @@
 # stand alone; read by Makefile.
 
 # Of the examples, these are programs; the others are parts of each of them, but
-# those of the program wheel.
-examples := $(patsubst %,build/plain/examples/%,demo httpd hostile)
-wheel_parts := $(patsubst %.c,build/plain/%.o,$(wildcard examples/wheel*.c))
-example_parts := $(filter-out $(examples:%=%.o) $(wheel_parts), \
-	$(patsubst %.c,build/plain/%.o,$(wildcard examples/*.c)))
-$(examples): %: %.o $(example_parts) build/plain/libhwt.a
+# those of the program wheel. With musl they are static.
+example_names := $(patsubst %,examples/%,demo httpd hostile)
+examples := $(example_names:%=build/plain/%)
+examples_musl := $(example_names:%=build/musl/%)
+wheel_sources := $(wildcard examples/wheel*.c)
+wheel_parts := $(wheel_sources:%.c=build/plain/%.o)
+example_parts := $(filter-out $(example_names:%=%.c) $(wheel_sources), \
+	$(wildcard examples/*.c))
+$(examples) $(examples_musl): %: %.o $$(call objects,$(example_parts)) \
+		build/$$(way)/libhwt.a
 	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(libs)
+	$(Q)$(link) $(if $(filter musl,$(way)),-static) -o $@ $^ $(libs)
 
 wheel := build/plain/examples/wheel
 $(wheel): $(wheel_parts) build/plain/libhwt.a
@@ -19,7 +23,7 @@ $(wheel): $(wheel_parts) build/plain/libhwt.a
 	$(Q)$(link) -o $@ $^ $(libs)
 
 # It has the page in it.
-$(patsubst %,build/%/examples/watch.o,plain clang): examples/timer.html
+$(patsubst %,build/%/examples/watch.o,plain clang musl): examples/timer.html
 
 demo: $(examples)
 	@build/plain/examples/demo $(DEMO)

@@ -9,6 +9,7 @@
 #   cov            counts for gcovr
 #   noise          atomic operations come late: test/noise/noise.h
 #   lto            optimized by the linker
+#   musl           with musl for the C library, and test/runner for Criterion
 #   explore        each atomic operation is a step of the explorer of
 #                  interleavings; cov-explore counts there
 #   aarch64, aarch64-c11   ARCH=aarch64: ConcurrencyKit and C11's atomics
@@ -20,7 +21,7 @@ FUZZ ?= 600
 NOISE ?= 600
 EXPLORE ?= --seconds 2
 
-ifneq ($(filter check check-all,$(MAKECMDGOALS)),)
+ifneq ($(filter check check-all check-musl,$(MAKECMDGOALS)),)
 export WERROR := 1
 endif
 # For scripts, some of which run make.
@@ -40,6 +41,9 @@ flags_counted := -fsanitize=thread -DHWT_TAKES_LINE=simulated_take \
 flags_cores := -DHWT_ATOMIC_C11 -DHWT_ATOMIC_WIDE
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
+cc_musl := musl-gcc
+flags_musl := -Itest/runner
+runner_musl := build/musl/test/runner/runner.o
 # Each condition as it stands in the source, assertions left out: what they
 # find is never there, nor is ThreadSanitizer; and each function once, not in
 # copies. Counters are added
@@ -82,7 +86,7 @@ build/aarch64/sysroot: tools/sysroot
 
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
 in = $(foreach w,$1,$(patsubst %.c,build/$w/%,$2))
-ways := plain clang asan tsan cov noise $(emulated)
+ways := plain clang asan tsan cov noise musl $(emulated)
 spec := $(wildcard test/spec/*.c)
 stress := $(wildcard test/stress/*.c)
 soak := $(wildcard test/soak/*.c)
@@ -101,9 +105,11 @@ wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(spec)))
 
 # The suites load the shared library too.
 build/%/hwt-test: $$(call objects,$(spec) $(model)) $$(objects_$$*) \
-		build/%/libhwt.a | build/$$(if $$(cross),$$*,plain)/libhwt.so
+		$$(runner_$$*) build/%/libhwt.a | \
+		build/$$(if $$(cross)$$(runner_$$*),$$*,plain)/libhwt.so
 	$(call say,LD)
-	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(libs)
+	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ \
+		$(if $(runner_$(way)),,-lcriterion) $(libs)
 
 # The same suites with the library that is two files.
 build/single/hwt-test: $(addsuffix .o,$(call in,plain,$(spec) $(model))) \
@@ -207,6 +213,10 @@ check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
 		$(MODULES:%=build/abi/libhwt_%.so)
 	@test/check/run check-all
 endif
+
+check-musl: build/musl/hwt-test $(examples_musl) \
+		$(call in,musl,$(stress) test/random/model.c)
+	@test/check/run check-musl
 
 build/cores/transfers: $(addprefix build/cores/test/transfers/,simulator.o \
 		lines.o transfers.o) build/counted/test/transfers/subjects.o \

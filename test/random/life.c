@@ -242,17 +242,30 @@ crowded_thread(void *unused)
 	return unused;
 }
 
+/* A batch takes more of the stack than musl gives to threads. */
+#define STACK_BYTES ((size_t)8 << 20)
+
+void
+random_thread_attr(pthread_attr_t *attr)
+{
+	(void)pthread_attr_init(attr);
+	(void)pthread_attr_setstacksize(attr, STACK_BYTES);
+}
+
 /* Records then come from another cache, which is left behind. */
 static void
 step_elsewhere(void)
 {
+	pthread_attr_t attr;
 	pthread_t thread;
 	bool crowded = any_below(16) == 0;
 
 	cover_event(EVENT_OTHER_THREAD);
-	if (pthread_create(&thread, NULL,
+	random_thread_attr(&attr);
+	if (pthread_create(&thread, &attr,
 		crowded ? crowded_thread : step_thread, NULL) != 0)
 		model_object("no thread for a step");
+	(void)pthread_attr_destroy(&attr);
 	(void)pthread_join(thread, NULL);
 }
 

@@ -57,14 +57,17 @@ round_thread(void *unused)
 static void
 run_round(void)
 {
+	pthread_attr_t attr;
 	pthread_t thread;
 
 	/* Before it can crash. */
 	printf("model --seed %" PRIu64 " --steps %" PRIu64 "\n", run.seed,
 	    run.steps);
 	(void)fflush(stdout);
-	if (pthread_create(&thread, NULL, round_thread, NULL) != 0)
+	random_thread_attr(&attr);
+	if (pthread_create(&thread, &attr, round_thread, NULL) != 0)
 		failed("no thread for a round");
+	(void)pthread_attr_destroy(&attr);
 	(void)pthread_join(thread, NULL);
 	steps_done += run.steps;
 }

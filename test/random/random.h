@@ -20,6 +20,7 @@
 #define HWT_TEST_RANDOM_RANDOM_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,7 +268,9 @@ void begin_trim(void);
 uint64_t power_of_two(uint64_t length);
 /* Stops it for the first time. */
 void life_stop(void);
-/* In a thread that has used no timer before, a run repeats itself. */
+/* In a thread that has used no timer before, a run repeats itself. The thread
+ * needs random_thread_attr. */
 void random_run(const struct random_options *options);
+void random_thread_attr(pthread_attr_t *attr);
 
 #endif

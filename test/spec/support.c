@@ -93,6 +93,11 @@ assert_no_leaks(void)
 #endif
 }
 
+#ifndef __GLIBC__
+/* A number has to do. */
+#define strerrorname_np(error) ((void)(error), (const char *)NULL)
+#endif
+
 const char *
 rc_name(int rc)
 {
