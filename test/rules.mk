@@ -192,7 +192,7 @@ endif
 else ifeq ($(origin ARCH),command line)
 $(error ARCH=$(ARCH): not known; $(machines) are)
 else
-check: build/plain/libhwt.so build/plain/hwt-test build/clang/hwt-test \
+check: build/plain/libhwt.so build/plain/hwt-test \
 		build/asan/hwt-test build/lto/libhwt.a \
 		build/explore/explore build/plain/test/random/model \
 		build/single/hwt.c build/tsan/test/check/watched \
@@ -200,7 +200,8 @@ check: build/plain/libhwt.so build/plain/hwt-test build/clang/hwt-test \
 		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
 		$(filter build/plain/%,$(alone))
 	@test/check/run check
-check-all: build/plain/libhwt.so $(examples) $(wheel) $(perf_programs) \
+check-all: build/plain/libhwt.so build/explore/explore \
+		build/clang/hwt-test $(examples) $(wheel) $(perf_programs) \
 		$(call in,plain,$(stress)) $(soak_programs) \
 		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
 		build/explore/selftest build/asan/test/random/model \
