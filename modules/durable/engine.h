@@ -185,6 +185,11 @@ int engine_subscription_fd(const struct engine_subscription *subscription);
 int engine_subscription_read(
     struct engine_subscription *subscription, uint32_t *queue, uint32_t *shard);
 
+/* The same of a channel with texts: *text is the engine's, until the next call.
+ */
+int engine_subscription_text(
+    struct engine_subscription *subscription, const char **text);
+
 void engine_subscription_close(struct engine_subscription *subscription);
 
 /* Of an open handle, for programs that look closer: hwtctl. */

@@ -87,10 +87,12 @@ lateness_of(const struct job *job)
 static bool
 job_run(struct hwt_durable_worker *worker, struct job *job)
 {
+	uint64_t late_ns = lateness_of(job);
 	int result;
 
 	job->called_ns = boot_now_ns();
-	durations_add(&worker->late, lateness_of(job));
+	durations_add(&worker->late, late_ns);
+	served_begins(job->served, late_ns);
 	job->runs = true;
 	later_open(worker, job);
 	worker->running++;
@@ -174,6 +176,7 @@ job_end(struct job *job, enum outcome outcome)
 	job->ended = true;
 	a64_store_relaxed(&job->worker->outcomes[outcome],
 	    a64_load_relaxed(&job->worker->outcomes[outcome]) + 1);
+	job->served->outcomes[outcome]++;
 	job->worker->ended++;
 	job->worker->waiting += source->waits;
 	source->ended++;
@@ -235,8 +238,8 @@ job_read(struct job *job, const struct redisReply *reply)
 
 /* NULL: what was taken cannot be held; its lease will end. */
 struct job *
-job_make(struct hwt_durable_worker *worker, const char *queue, uint32_t shard,
-    const struct redisReply *reply, uint64_t asked_ns)
+job_make(struct hwt_durable_worker *worker, struct served *served,
+    uint32_t shard, const struct redisReply *reply, uint64_t asked_ns)
 {
 	struct job *job = NULL;
 
@@ -254,7 +257,8 @@ job_make(struct hwt_durable_worker *worker, const char *queue, uint32_t shard,
 	job->lease_ns = asked_ns + worker->visibility_ns;
 	job->retry_delay_ns = HWT_NEVER;
 	job->delivery.retry_delay_ns = &job->retry_delay_ns;
-	job->delivery.queue = queue;
+	job->served = served;
+	job->delivery.queue = served->queue;
 	TAILQ_INSERT_TAIL(&worker->held, job, held);
 	return job;
 }

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker has measured, written for monitoring: see observe/figures.h.
+ * What a worker has measured: written for monitoring, see observe/figures.h;
+ * and published once a second, for hwtd, as texts of the channel S:stats:
+ *
+ *   QUEUE DONE RETRIED FAILED K:N K:N...
+ *
+ * They count since the last text; N attempts began late by [2^K, 2^(K+1)) ns.
+ * A text that nobody hears is lost.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,15 +20,82 @@
 #define FIRST 17
 #define LAST 42
 
+static unsigned
+element_of(uint64_t ns)
+{
+	return 63 - (unsigned)__builtin_clzll(ns | 1);
+}
+
 void
 durations_add(struct durations *durations, uint64_t ns)
 {
-	durations->histogram[63 - __builtin_clzll(ns | 1)]++;
+	durations->histogram[element_of(ns)]++;
 	/* Of tasks that are due since 1970, ten would wrap it. */
 	if (__builtin_add_overflow(durations->sum_ns, ns, &durations->sum_ns))
 		durations->sum_ns = UINT64_MAX;
 	if (ns > durations->max_ns)
 		durations->max_ns = ns;
+}
+
+/* Publishing. */
+
+#define TEXT_MAX 2048
+
+void
+served_begins(struct served *served, uint64_t late_ns)
+{
+	served->late[element_of(late_ns)]++;
+}
+
+/* Takes what is new into a text. False: nothing is. */
+static bool
+served_write(struct hwt_durable_worker *worker, struct served *served,
+    char text[TEXT_MAX])
+{
+	uint64_t late[64], news = 0;
+	int length, k;
+
+	lock(worker);
+	memcpy(late, served->late, sizeof(late));
+	memset(served->late, 0, sizeof(served->late));
+	unlock(worker);
+	length = snprintf(text, TEXT_MAX, "%s %" PRIu64 " %" PRIu64 " %" PRIu64,
+	    served->queue, served->outcomes[DONE], served->outcomes[RETRY],
+	    served->outcomes[FAIL]);
+	for (k = 0; k < OUTCOMES; k++)
+		news |= served->outcomes[k];
+	memset(served->outcomes, 0, sizeof(served->outcomes));
+	for (k = 0; k < 64; k++) {
+		news |= late[k];
+		if (late[k] > 0)
+			length +=
+			    snprintf(text + length, TEXT_MAX - (size_t)length,
+				" %d:%" PRIu64, k, late[k]);
+	}
+	return news != 0;
+}
+
+void
+stats_publish(struct hwt_durable_worker *worker)
+{
+	const struct engine_wait wait = loop_no_retry(&worker->loop);
+	struct engine *engine = worker->loop.engine;
+	char channel[HWT_DURABLE_SPACE_MAX + 8], text[TEXT_MAX];
+	struct engine_argument words[3] = {argument_text("PUBLISH")};
+	struct engine_call call = {
+	    .script = COMMAND, .shard = SHARD_SPACE, .count = 3, .arg = words};
+	uint32_t i;
+
+	(void)snprintf(
+	    channel, sizeof(channel), "%s:stats", engine_space(engine));
+	words[1] = argument_text(channel);
+	for (i = 0; i < worker->queues && !worker->muted; i++) {
+		if (!served_write(worker, &worker->served[i], text))
+			continue;
+		words[2] = argument_text(text);
+		worker->muted = engine_call(engine, &call, 1, &wait) == -EACCES;
+		engine_call_free(&call, 1);
+	}
 }
 
 /* What is read at one time. */

@@ -21,6 +21,7 @@ struct engine_subscription {
 	char (*key)[KEY_MAX];
 	bool waits; /* for a hint */
 	char hint[HINT_MAX + 1]; /* what is left of the last one */
+	redisReply *message; /* of a channel with texts, the last one */
 };
 
 static int
@@ -128,15 +129,22 @@ engine_subscription_fd(const struct engine_subscription *subscription)
 	return subscription->connection->fd;
 }
 
-/* {"message", channel, number} */
+/* {"message", channel, text} */
+static bool
+is_message(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+	    reply->element[2]->type == REDIS_REPLY_STRING;
+}
+
+/* Its text is a number. */
 static bool
 message_read(const redisReply *reply, uint32_t *shard)
 {
 	unsigned long number;
 	char *end;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-	    reply->element[2]->type != REDIS_REPLY_STRING)
+	if (!is_message(reply))
 		return false;
 	number = strtoul(reply->element[2]->str, &end, 10);
 	if (end == reply->element[2]->str || *end != 0 || number >= UINT32_MAX)
@@ -213,11 +221,37 @@ engine_subscription_read(
 	return 1;
 }
 
+static void
+message_free(struct engine_subscription *subscription)
+{
+	if (subscription->message != NULL)
+		freeReplyObject(subscription->message);
+	subscription->message = NULL;
+}
+
+int
+engine_subscription_text(
+    struct engine_subscription *subscription, const char **text)
+{
+	int error;
+
+	do {
+		message_free(subscription);
+		error = connection_poll(
+		    subscription->connection, &subscription->message);
+		if (error != 0 || subscription->message == NULL)
+			return error;
+	} while (!is_message(subscription->message));
+	*text = subscription->message->element[2]->str;
+	return 1;
+}
+
 void
 engine_subscription_close(struct engine_subscription *subscription)
 {
 	if (subscription == NULL)
 		return;
+	message_free(subscription);
 	connection_close(subscription->connection);
 	free(subscription->key);
 	free(subscription);

@@ -132,6 +132,7 @@ take_look(struct hwt_durable_worker *worker)
 	poll_shards(worker);
 	jobs_release(worker, false);
 	jobs_check(worker);
+	stats_publish(worker);
 	worker->looked_ns = boot_now_ns();
 	(void)loop_after(
 	    &worker->loop, &worker->look, worker_woken, worker, SECOND_NS);
@@ -279,7 +280,7 @@ take_is_cut(const struct redisReply *reply)
 
 static void
 take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
-    const char *queue, uint64_t asked_ns)
+    struct served *served, uint64_t asked_ns)
 {
 	const struct redisReply *reply = call->reply;
 	struct job *job;
@@ -288,7 +289,7 @@ take_hold(struct hwt_durable_worker *worker, const struct engine_call *call,
 	lock(worker);
 	for (i = 0; i < reply->elements; i++) {
 		job = job_make(
-		    worker, queue, call->shard, reply->element[i], asked_ns);
+		    worker, served, call->shard, reply->element[i], asked_ns);
 		if (job != NULL)
 			job_list_add(&worker->ready, job);
 	}
@@ -313,8 +314,8 @@ take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
 	source->received = source->token;
 	if (call->reply->elements < limit && !take_is_cut(call->reply))
 		source_quiet(worker, at);
-	take_hold(worker, call,
-	    worker->served[at / worker->durable->shards].queue, asked_ns);
+	take_hold(worker, call, &worker->served[at / worker->durable->shards],
+	    asked_ns);
 }
 
 void

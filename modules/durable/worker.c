@@ -108,6 +108,7 @@ loop_run(void *arg)
 		more = loop_work(worker);
 	} while (!stopping || !TAILQ_EMPTY(&worker->held) ||
 	    !TAILQ_EMPTY(&worker->ending));
+	stats_publish(worker);
 	lock(worker);
 	worker->loop_ended = true;
 	(void)pthread_cond_broadcast(&worker->changed);

@@ -65,6 +65,7 @@ extern const char *const outcome_name[];
 
 struct job {
 	struct hwt_durable_worker *worker;
+	struct served *served; /* of it */
 	struct job *next; /* in ready or returned */
 	TAILQ_ENTRY(job) held; /* in held, or in ended */
 	LIST_ENTRY(job) bucket; /* while it is open */
@@ -109,6 +110,10 @@ struct job_list {
 struct served {
 	char queue[HWT_DURABLE_QUEUE_MAX + 1];
 	char taker[NAME_MAX_LENGTH + 4];
+	/* Since they were published last: how late attempts began, as
+	 * durations has it, under the lock; and the loop's. */
+	uint64_t late[64];
+	uint64_t outcomes[OUTCOMES];
 };
 
 /* What a shard has of a queue: number queue * shards + shard. What is said of
@@ -166,6 +171,7 @@ struct hwt_durable_worker {
 	struct source *source;
 	uint32_t notified_count, next_source;
 	uint64_t looked_ns; /* when it last looked everywhere */
+	bool muted; /* the user has no right to publish */
 	uint64_t extend_ns; /* when it will extend leases */
 	bool flush_due;
 	uint64_t send_back_off_ns;
@@ -204,6 +210,10 @@ void worker_woken(hwt_timeout timeout, void *arg);
 
 /* stats.c: the lock is held. */
 void durations_add(struct durations *durations, uint64_t ns);
+void served_begins(struct served *served, uint64_t late_ns);
+
+/* On the loop: publishes what is new, for hwtd. */
+void stats_publish(struct hwt_durable_worker *worker);
 
 /* job.c */
 void job_list_init(struct job_list *list);
@@ -216,7 +226,7 @@ void *job_thread(void *arg);
 bool job_is_inside(const struct hwt_durable_worker *worker);
 
 /* NULL: what was taken cannot be held; its lease will end. */
-struct job *job_make(struct hwt_durable_worker *worker, const char *queue,
+struct job *job_make(struct hwt_durable_worker *worker, struct served *served,
     uint32_t shard, const struct redisReply *reply, uint64_t asked_ns);
 
 /* Its outcome is reported, or will not be. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hwtd-api.h"
+#include "hwtd-work.h"
 
 static void
 queue_write(FILE *body, const struct queue *queue, uint32_t shards)
@@ -34,8 +35,10 @@ api_queues(struct api *api, const struct queues *queues)
 			(void)fputc(',', body);
 		queue_write(body, &queues->queue[i], queues->shards);
 	}
-	(void)fprintf(
-	    body, "],\"all_queues\":%s}\n", queues->all ? "true" : "false");
+	(void)fprintf(body,
+	    "],\"all_queues\":%s,\"work\":", queues->all ? "true" : "false");
+	work_write(body);
+	(void)fputs("}\n", body);
 }
 
 void

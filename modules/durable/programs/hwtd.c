@@ -16,6 +16,7 @@
 #include "modules/durable/durable.h"
 #include "http.h"
 #include "hwtd-serve.h"
+#include "hwtd-work.h"
 #include "options.h"
 #include "wait.h"
 
@@ -182,6 +183,11 @@ servers_start(struct hwt_durable *durable, int signals)
 	int error;
 
 	serve_init(durable, signals);
+	error = listen_at != NULL ? work_start(durable) : 0;
+	if (error != 0) {
+		complain("--listen: %s", explain(error));
+		finish(STATUS_NO);
+	}
 	for (i = 0; i < SERVERS; i++) {
 		if (servers[i].listener < 0)
 			continue;
@@ -240,6 +246,7 @@ main(int argc, char **argv)
 	while (!gone && !wait_for(signals, POLLIN, wait_now_ms() + 1000))
 		gone = space_is_gone();
 	stopped = servers_stop();
+	work_stop();
 	error = hwt_durable_scheduler_stop(scheduler);
 	if (error != 0)
 		complain("%s", explain(error));

@@ -815,6 +815,60 @@ class Schedules(Api):
             self.assertEqual(answer.headers["Allow"], allow)
 
 
+class Work(Api):
+    """What workers publish."""
+
+    def work(self):
+        return {each["queue"]: each
+                for each in self.ask("GET", "/v1/queues").json["work"]}
+
+    def test_it_is_added_up_by_queue(self):
+        self.ctl("init", "--shards=2")
+        self.serve()
+        self.assertEqual(self.work(), {})
+        # Until somebody hears it.
+        self.start("hwt-exec", "--queue=a", "--queue=b", "--fail-status=3",
+                   "--", "sh", "-c", 'exit "$(cat)"')
+
+        def add(queue, said, **task):
+            self.send("POST", "/v1/tasks", {
+                "queue": queue, "payload": said, **(task or {"in": 0})})
+
+        wait_until(lambda: "a" in self.work() or add("a", "0"))
+        before = self.work()["a"]["done"]
+        for _ in range(5):
+            add("a", "0")
+        add("a", "3")
+        add("b", "1", at=time.time() - 100, retry_first=600)
+        wait_until(lambda: (work := self.work().get("a")) and
+                   work["failed"] == 1 and work["done"] >= before + 5 and
+                   sum(work["lateness"]) == work["done"] + 1)
+        done = wait_until(lambda: (work := self.work()).get(
+            "b", {}).get("retried") == 1 and work)
+        self.assertEqual(done["b"]["done"], 0)
+        for work in done.values():
+            self.assertEqual(len(work["lateness"]), 27)
+        # 100 s are between 2^36 and 2^37 ns.
+        self.assertEqual(done["b"]["lateness"][36 - 17], 1)
+
+    def test_what_makes_no_sense_is_not_added(self):
+        self.serve()
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        channel = self.space + ":stats"
+        for text in ("", "x", "a b c d", "a/b 1 1 1", "q 1 1", "q 1 1 -",
+                     "x" * 65 + " 1 1 1", b"\xff 1 1 1", "q" * 100000,
+                     "ok 1 2 3 99:1 0:1 x:1"):
+            wait_until(lambda t=text: client("PUBLISH", channel, t))
+        work = wait_until(self.work)
+        self.assertEqual(set(work), {"ok"})
+        self.assertEqual((work["ok"]["done"], work["ok"]["lateness"]),
+                         (1, [1] + [0] * 25 + [1]))
+        for i in range(100):
+            client("PUBLISH", channel, f"q{i} 1 1 1")
+        wait_until(lambda: len(self.work()) == 64)
+
+
 class Lists(Api):
     """Tasks by state and queue, page by page."""
 

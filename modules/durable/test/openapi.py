@@ -165,6 +165,7 @@ class OpenApi(Api):
                     wait_until(lambda: self.ask(
                         "GET", "/v1/queues").json["queues"])
         wait_until(lambda: self.ask("GET", "/v1/stat").json["added"])
+        wait_until(lambda: self.ask("GET", "/v1/queues").json["work"])
 
     def schedules(self):
         path = "/v1/schedules/s"

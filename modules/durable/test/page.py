@@ -132,7 +132,7 @@ class Shows(Page):
             time.sleep(0.5)
         self.has("document.querySelectorAll('#queues tbody tr').length === 2")
         told = {row[0]: row for row in self.rows("queues")}
-        self.assertEqual(told["backlog"][5:], ["active", "Pause"])
+        self.assertEqual(told["backlog"][6:], ["active", "Pause"])
         wait_until(lambda: "800" in {row[0]: row for row in
                                      self.rows("queues")}["backlog"][1])
         self.has("document.querySelector('#rates .a').getAttribute('d')"
@@ -140,6 +140,15 @@ class Shows(Page):
         self.has("Math.max(...rates('added')) > 0")
         self.has("/running [1-9]/.test("
                  "document.querySelector('#depths').ariaLabel)")
+        # 4 threads with 0.2 s each, for 800: they are late by seconds.
+        self.has("/p50 .*[0-9] s, p99 .*[0-9] (s|min)/.test("
+                 "document.querySelector('#late').ariaLabel)")
+        self.has("document.querySelector('#late .a').getAttribute('d')"
+                 ".includes('L')")
+        wait_until(lambda: float({row[0]: row for row in self.rows("queues")}[
+            "work"][4] or 0) > 0)
+        self.assertEqual({row[0]: row for row in self.rows("queues")}[
+            "backlog"][4], "0")
         running.end(signal.SIGKILL)
 
     def test_names_and_errors_are_text(self):

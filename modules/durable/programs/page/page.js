@@ -3,7 +3,9 @@
 // comes from there becomes text and never markup. What was is kept here alone.
 'use strict';
 const POLL_MS = 1000, PATIENCE_MS = 6000, KEPT = 300;
-const samples = []; // {at, stat, depths}; a gap has no stat
+const WINDOW = 5; // samples that a quantile or a queue's rate is of
+// {at, stat, oldest, work, p50, p99}; a gap has at and oldest alone
+const samples = [];
 const series = new Map(); // of a queue: its last depths
 const cursors = ['']; // of the dead letters' pages up to the one shown
 let nextCursor = null, lettersOf = null, lettersAt = 0, down = null;
@@ -179,6 +181,36 @@ function rates(name) {
       : (stat[name] - before.stat[name]) / (time - before.at) * 1000;
   });
 }
+// What workers have done between a sample and WINDOW before it; null: unknown.
+// work: of a queue, what hwtd has heard of its workers.
+function workSince(i, queue, value) {
+  const first = samples[Math.max(i - WINDOW, 0)];
+  if (i < 0 || !samples[i].work || !first?.work || first === samples[i])
+    return null;
+  const now = samples[i].work.get(queue), before = first.work.get(queue);
+  const more = now ? value(now) - (before ? value(before) : 0) : 0;
+  return more < 0 ? null : more;
+}
+// Late by so many ms at most was this part of the attempts that began: the upper
+// bound of an element of the histogram.
+function quantile(i, part) {
+  const queues = [...samples[i].work?.keys() ?? []];
+  const counts = [];
+  for (let k = 0; k < 27; k++)
+    counts.push(queues.reduce((sum, queue) =>
+      sum + (workSince(i, queue, work => work.lateness[k]) ?? 0), 0));
+  let left = part * counts.reduce((a, b) => a + b, 0);
+  if (left === 0)
+    return null;
+  const k = counts.findIndex(n => (left -= n) <= 0);
+  return 2 ** k * 0.262144;
+}
+function doneRate(queue) {
+  const i = samples.length - 1;
+  const done = workSince(i, queue, work => work.done);
+  return done === null ? null : done * 1000 /
+    (samples[i].at - samples[Math.max(i - WINDOW, 0)].at);
+}
 const figures = name => samples.map(({stat}) => stat ? stat[name] : null);
 function drawAll() {
   draw('rates', [['added', 'a', rates('added')],
@@ -188,6 +220,8 @@ function drawAll() {
   draw('depths', [['waiting', 'a', figures('delivered')],
     ['running', 'b dashed', figures('running')]], whole, 2);
   draw('ages', [['oldest', 'd', samples.map(s => s.oldest)]], span, 10);
+  draw('late', [['p50', 'a', samples.map(s => s.p50 ?? null)],
+    ['p99', 'd dashed', samples.map(s => s.p99 ?? null)]], span, 10);
 }
 
 // What is known.
@@ -221,15 +255,17 @@ function beginQueue({queue}) {
   const action = make('td', '', 'action');
   action.append(button('', '', () => act(`v1/queues/${queue}/${
     row.dataset.paused === 'true' ? 'resume' : 'pause'}`)));
-  row.append(name, ...[1, 2, 3].map(() => make('td', '', 'number')), picture,
+  row.append(name, ...[1, 2, 3, 4].map(() => make('td', '', 'number')), picture,
     make('td', ''), action);
   return row;
 }
 function fillQueue(row, of) {
-  const [, depth, oldest, running, picture, state, action] = row.cells;
+  const [, depth, oldest, running, done, picture, state, action] = row.cells;
   set(depth, whole(of.depth));
   set(oldest, of.depth > 0 ? span(of.oldest_age_ms) : '');
   set(running, whole(of.in_flight));
+  const doneNow = doneRate(of.queue);
+  set(done, doneNow === null ? '' : rate(doneNow));
   const depths = series.get(of.queue) ?? [];
   const top = Math.max(...depths, 1);
   picture.firstChild.replaceChildren(shape('path', {class: 'line a',
@@ -342,7 +378,11 @@ async function look() {
   const [stat, queues] =
     await Promise.all([ask('GET', 'v1/stat'), ask('GET', 'v1/queues')]);
   const ages = queues.queues.map(of => of.oldest_age_ms);
-  samples.push({at: Date.now(), stat, oldest: Math.max(0, ...ages)});
+  samples.push({at: Date.now(), stat, oldest: Math.max(0, ...ages),
+    work: new Map(queues.work.map(work => [work.queue, work]))});
+  const last = samples.length - 1;
+  samples[last].p50 = quantile(last, 0.5);
+  samples[last].p99 = quantile(last, 0.99);
   down = null;
   set(at('space'), `space ${stat.space}`);
   show('login', false);

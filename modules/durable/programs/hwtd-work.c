@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "hwtd-work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "modules/durable/durable.h"
+
+#define WORKS_MAX 64 /* queues; of more, those that come first */
+#define PAUSE_MS 1000 /* until it connects again */
+#define CONNECT_NS HWT_SEC(2)
+
+/* Elements of a text's histogram, from FIRST: what is before it counts as the
+ * first one, what is behind the last one as that. */
+#define FIRST 17
+#define LAST 43
+#define ELEMENTS (LAST - FIRST + 1)
+
+struct work {
+	char queue[HWT_DURABLE_QUEUE_MAX + 1];
+	uint64_t done, retried, failed;
+	uint64_t late[ELEMENTS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over works */
+static struct work works[WORKS_MAX];
+static size_t work_count;
+
+static struct hwt_durable *durable; /* constant, as the rest */
+static pthread_t thread;
+static int stop_fd = -1;
+
+/* NULL: there are too many. */
+static struct work *
+work_find(const char *queue)
+{
+	struct work *work = works;
+
+	while (work < works + work_count && strcmp(work->queue, queue) != 0)
+		work++;
+	if (work == works + WORKS_MAX)
+		return NULL;
+	if (work == works + work_count) {
+		(void)snprintf(work->queue, sizeof(work->queue), "%s", queue);
+		work_count++;
+	}
+	return work;
+}
+
+/* QUEUE DONE RETRIED FAILED K:N...; whoever may publish has written it. */
+static void
+work_add(const char *text)
+{
+	char queue[HWT_DURABLE_QUEUE_MAX + 1];
+	uint64_t done, retried, failed, count;
+	struct work *work;
+	unsigned element;
+	int length;
+
+	if (sscanf(text, "%64s %" SCNu64 " %" SCNu64 " %" SCNu64 "%n", queue,
+		&done, &retried, &failed, &length) != 4 ||
+	    !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
+		return;
+	work = work_find(queue);
+	if (work == NULL)
+		return;
+	work->done += done;
+	work->retried += retried;
+	work->failed += failed;
+	text += length;
+	while (
+	    sscanf(text, " %u:%" SCNu64 "%n", &element, &count, &length) == 2) {
+		element = element < FIRST ? FIRST : element;
+		element = element > LAST ? LAST : element;
+		work->late[element - FIRST] += count;
+		text += length;
+	}
+}
+
+/* Until there is an error, or it is to end. */
+static void
+listen_to(struct engine_subscription *subscription)
+{
+	struct pollfd polled[] = {{.fd = stop_fd, .events = POLLIN},
+	    {.fd = engine_subscription_fd(subscription), .events = POLLIN}};
+	const char *text;
+	int result;
+
+	do {
+		while ((result = engine_subscription_text(
+			    subscription, &text)) == 1) {
+			(void)pthread_mutex_lock(&lock);
+			work_add(text);
+			(void)pthread_mutex_unlock(&lock);
+		}
+		if (result == 0)
+			(void)poll(polled, 2, -1);
+	} while (result == 0 && (polled[0].revents & POLLIN) == 0);
+}
+
+static void *
+work_run(void *arg)
+{
+	const struct engine_wait wait = {
+	    .timeout_ns = CONNECT_NS, .stop_fd = stop_fd};
+	struct pollfd polled = {.fd = stop_fd, .events = POLLIN};
+	struct engine_subscription *subscription;
+
+	(void)arg;
+	do {
+		if (engine_subscription_open(&subscription,
+			durable_engine(durable), "stats", &wait) != 0)
+			continue;
+		listen_to(subscription);
+		engine_subscription_close(subscription);
+	} while (poll(&polled, 1, PAUSE_MS) == 0);
+	return NULL;
+}
+
+int
+work_start(struct hwt_durable *of)
+{
+	int error;
+
+	durable = of;
+	stop_fd = eventfd(0, EFD_CLOEXEC);
+	if (stop_fd < 0)
+		return -errno;
+	error = pthread_create(&thread, NULL, work_run, NULL);
+	if (error == 0)
+		return 0;
+	(void)close(stop_fd);
+	stop_fd = -1;
+	return -error;
+}
+
+void
+work_stop(void)
+{
+	if (stop_fd < 0)
+		return;
+	(void)eventfd_write(stop_fd, 1);
+	(void)pthread_join(thread, NULL);
+	(void)close(stop_fd);
+	stop_fd = -1;
+}
+
+static void
+work_write_one(FILE *file, const struct work *work)
+{
+	size_t i;
+
+	(void)fprintf(file,
+	    "{\"queue\":\"%s\",\"done\":%" PRIu64 ",\"retried\":%" PRIu64
+	    ",\"failed\":%" PRIu64 ",\"lateness\":[",
+	    work->queue, work->done, work->retried, work->failed);
+	for (i = 0; i < ELEMENTS; i++)
+		(void)fprintf(
+		    file, "%s%" PRIu64, i > 0 ? "," : "", work->late[i]);
+	(void)fputs("]}", file);
+}
+
+void
+work_write(FILE *file)
+{
+	size_t i;
+
+	(void)fputc('[', file);
+	(void)pthread_mutex_lock(&lock);
+	for (i = 0; i < work_count; i++) {
+		if (i > 0)
+			(void)fputc(',', file);
+		work_write_one(file, &works[i]);
+	}
+	(void)pthread_mutex_unlock(&lock);
+	(void)fputc(']', file);
+}
