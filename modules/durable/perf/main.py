@@ -53,6 +53,7 @@ once."""
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 
@@ -142,9 +143,12 @@ def print_sheet(column):
 def measure_all(columns, rounds):
     """What fails in one is said, and the others go on."""
     def run(phase, column):
+        if column.make.brief and phase not in phases.BRIEF:
+            return
         try:
             phase(column)
-        except (RuntimeError, OSError, ValueError) as error:
+        except (RuntimeError, OSError, ValueError,
+                subprocess.SubprocessError) as error:
             column.wrong.append(f"{phase.__name__}: {error}")
             print(f"  {column.make.title:<13} {phase.__name__} failed: {error}")
     for number in range(rounds):
@@ -155,8 +159,7 @@ def measure_all(columns, rounds):
     print("once", flush=True)
     for phase in phases.ONCE:
         for column in columns:
-            if not column.make.kept:
-                run(phase, column)
+            run(phase, column)
 
 
 def compare(names, rounds, seconds):

@@ -253,5 +253,6 @@ def wait_quiet(worker, seconds):
 # In this order, each of all queues before the next one; those that are not
 # repeated take long, or count.
 REPEATED = (Column.adds, Column.life, Column.late_1000, Column.late_5000)
+BRIEF = (Column.adds, Column.life, Column.late_5000)  # of rows "1s"
 ONCE = (Column.late_beside, Column.size, Column.catch_up, Column.kill_server,
         Column.kill_worker)

@@ -49,7 +49,7 @@ class Server:
     batches = True  # whether an add can have more than one task
     warms = False  # whether its client says when it begins: peer/phases.js
     leases = False  # whether make(lease=SECONDS) says when that is
-    kept = False  # whether what is not fsynced is measured, and no kills
+    brief = False  # whether phases.BRIEF alone are measured
     patience = 3  # seconds until others have what a killed worker held
 
     def client_command(self):
@@ -137,7 +137,7 @@ class RedisEachSecond(Redis):
 
     name, title = "hwt-1s", "durable 1s"
     fsync = "everysec"
-    kept = True
+    brief = True
 
 
 class Zset(Redis):
@@ -276,7 +276,7 @@ class BullmqEachSecond(Bullmq):
 
     name, title = "BullMQ-1s", "BullMQ 1s"
     fsync = "everysec"
-    kept = True
+    brief = True
 
 
 class Beanstalkd(Server):

@@ -12,8 +12,9 @@
 // The producer has the main thread, the worker one of its own, as they would
 // have processes of their own; both count in memory that they share. What V8
 // has not compiled yet is slow: so both pass WARM tasks in a queue of another
-// name first, and then say "begin" and wait for a line on standard input, for
-// main.py to read the server's CPU. feed and work are without that.
+// name first (with 20,000 a task costs the same), and then say "begin" and wait
+// for a line on standard input, for main.py to read the server's CPU. feed and
+// work are without that.
 "use strict";
 const fs = require("node:fs");
 const {setTimeout: sleep} = require("node:timers/promises");
