@@ -407,7 +407,7 @@ class Occurs(Programs):
             *(name_at("all", at) for at in times), name_at("last", times[1])]))
         self.check()
 
-    def test_one_that_is_added_late_expires_as_if_it_were_not(self):
+    def test_one_that_is_added_late_expires_no_later(self):
         cron, times = self.at_missed_minutes()
         self.put(f"--cron={cron}", "--missed=all", "--expires-in=1600",
                  "--retry-first=9")
