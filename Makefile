@@ -25,6 +25,8 @@
 #   make check       the tests for whoever changes a line; the last line counts
 #   make check-all   all other tests; the last line counts
 #   make check-musl  the suites, stress programs and demo with musl, a C library
+#   make check-systems
+#                    compiles the library for macOS, FreeBSD and OpenBSD
 #   make deps        installs what demo and check need: these do so themselves,
 #                    with apt, and name it first. Other goals install no
 #                    packages, but say which they miss
@@ -102,8 +104,8 @@ installed := install uninstall $(MODULES:%=install-%) \
 	$(MODULES:%=uninstall-%)
 packed := single deb abi release
 moduled := $(MODULES) $(MODULES:%=install-%)
-tested := check check-all check-musl tidy analyze explore mutants faults \
-	soak valgrind noise fuzz coverage bare transfers
+tested := check check-all check-musl check-systems tidy analyze explore \
+	mutants faults soak valgrind noise fuzz coverage bare transfers
 measured := perf perf-full
 .PHONY: $(installed) $(packed) $(moduled) $(tested) $(measured)
 

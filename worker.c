@@ -594,7 +594,7 @@ worker_main(void *argument)
 	struct hwt *timer = argument;
 
 	thread_block_signals(NULL);
-	(void)pthread_setname_np(pthread_self(), timer->life.thread_name);
+	system_name_thread(timer->life.thread_name);
 	thread_state.worker_frame.serial = timer->serial;
 	thread_state.frames = &thread_state.worker_frame;
 	if (process_add_worker())

@@ -35,8 +35,9 @@ clock_monotonic_ns(void)
 /* Once per process; until then, clock_ahead_ns is clock_monotonic_ns. */
 void clock_prepare(void);
 
-/* A model of the machine has no counter, only a clock. */
-#if defined(__x86_64__) && !defined(HWT_ATOMIC_MODEL)
+/* A model of the machine has no counter, only a clock; and only Linux tells
+ * whether the counter is the clock. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(HWT_ATOMIC_MODEL)
 #define CLOCK_COUNTER
 
 #include <x86intrin.h>

@@ -126,17 +126,8 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 static int
 life_create(struct lifecycle *life)
 {
-	pthread_condattr_t attr;
-	int error;
-
 	life->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	if (pthread_condattr_init(&attr) != 0)
-		return -ENOMEM;
-	error = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	if (error == 0)
-		error = pthread_cond_init(&life->changed, &attr);
-	(void)pthread_condattr_destroy(&attr);
-	return error == 0 ? 0 : -ENOMEM;
+	return system_cond_init(&life->changed) == 0 ? 0 : -ENOMEM;
 }
 
 /* On failure, undoes what was done. */
@@ -322,11 +313,9 @@ stop_sweep(struct hwt *timer)
 static int
 life_wait(struct lifecycle *life, uint64_t until_ns)
 {
-	struct timespec until = system_timespec(until_ns);
-
 	if (until_ns == HWT_NEVER)
 		return -pthread_cond_wait(&life->changed, &life->lock);
-	return -pthread_cond_timedwait(&life->changed, &life->lock, &until);
+	return -system_cond_wait_until(&life->changed, &life->lock, until_ns);
 }
 
 /* pthread_clockjoin_np would do the same, but ThreadSanitizer does not know
@@ -336,7 +325,7 @@ join_within(pthread_t thread, uint64_t until_ns)
 {
 	uint64_t now_ns;
 
-	while (pthread_tryjoin_np(thread, NULL) != 0) {
+	while (!system_try_join(thread)) {
 		now_ns = clock_monotonic_ns();
 		if (now_ns >= until_ns)
 			return false;

@@ -3,7 +3,7 @@
  * Fork and the list of live timers.
  *
  * FORK. The epoch is in a page that the kernel wipes in every child
- * (MADV_WIPEONFORK). Each timer has the epoch in which it was created, so that
+ * (system_map_wiped). Each timer has the epoch in which it was created, so that
  * one load shows whether this process created it. A child reads 0, and so owns
  * none of them, before it has run any code of this library. That covers a bare
  * clone and a fork at any moment. If the kernel has no such pages, an atfork
@@ -29,7 +29,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include "core/timer.h"
 
@@ -65,7 +64,7 @@ process_forked(void)
 
 /* Runs before constructors without a priority, which may create timers. If a
  * constructor with a priority has created one, its epoch is kept. The atfork
- * handler is registered only without MADV_WIPEONFORK: it would invalidate what
+ * handler is registered only without such a page: it would invalidate what
  * an atfork handler of the user, registered earlier, has created in the child.
  * glibc can run this twice, if a thread calls dlopen while the process exits:
  * the epoch must stay. */
@@ -78,15 +77,12 @@ process_init(void)
 	if (done)
 		return;
 	done = true;
-	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
+	page = system_map_wiped(4096);
+	if (page != NULL) {
 		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
 		process_epoch_word = page;
 		return;
 	}
-	if (page != MAP_FAILED)
-		(void)munmap(page, 4096);
 	process_sees_forks = pthread_atfork(NULL, NULL, process_forked) == 0;
 }
 

@@ -10,9 +10,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#ifdef __linux__
 #include <sys/auxv.h>
 #include <sys/random.h>
 #include <time.h>
+#endif
 
 struct secret {
 	uint64_t word[2];
@@ -78,6 +81,8 @@ secret_hash(const struct secret *secret, uint64_t a, uint64_t b)
 	return secret_end(v, UINT64_C(16) << 56);
 }
 
+#ifdef __linux__
+
 /* Where getrandom gives nothing, since a sandbox refuses it or the system has
  * just been started: from the 16 random bytes that the kernel gives to each
  * program (AT_RANDOM), the time, and the secret's address, so that no two of a
@@ -110,5 +115,15 @@ secret_make(struct secret *secret)
 	    (ssize_t)sizeof(*secret))
 		secret_derive(secret);
 }
+
+#else
+
+static inline void
+secret_make(struct secret *secret)
+{
+	arc4random_buf(secret, sizeof(*secret));
+}
+
+#endif
 
 #endif

@@ -1,33 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * System calls: memory in pages, and sleeping on a word.
+ * System calls that several systems have; system_*.c have those that each has
+ * for itself.
  *
  * Memory is mapped without reserving swap: tables and arenas are mapped for the
  * most that there can be, and cost only what is touched.
- *
- * Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not limit its
- * back-off to the deadline (waits were up to 78 ms too long), and one of the
- * two words that hwt sleeps on is half of a record's pair. A sandbox must allow
- * futex (hwt.h). If it refuses the call all the same, a wait is a short sleep,
- * since callers check again in a loop: a safety net, no promise.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "hwt.h"
 #include "core/system.h"
 
-/* <linux/futex.h> is the kernel's, and not everywhere. FUTEX_PRIVATE_FLAG is
- * in both operations. */
-#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
-#define FUTEX_WAKE_PRIVATE (1 | 128)
-#define FUTEX_BITSET_MATCH_ANY UINT32_MAX
+#if !defined(MAP_NORESERVE) /* FreeBSD */
+#define MAP_NORESERVE 0
+#endif
 
 #define YIELDS 16
 
@@ -44,16 +35,6 @@ void
 system_unmap(void *memory, size_t bytes)
 {
 	(void)munmap(memory, bytes);
-}
-
-/* Refuses parts of the system's pages: the rest of them would be lost, too. */
-bool
-system_release(void *memory, size_t bytes)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-
-	return ((uintptr_t)memory | bytes) % page == 0 &&
-	    madvise(memory, bytes, MADV_DONTNEED) == 0;
 }
 
 void
@@ -75,43 +56,51 @@ system_yield(uint32_t *tries)
 	(void)sched_yield();
 }
 
-/* A futex compares 32 bits. */
-static const uint32_t *
-low_half(const void *word)
+#ifndef __APPLE__
+
+int
+system_cond_init(pthread_cond_t *cond)
 {
-	return (const uint32_t *)word +
-	    (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+	pthread_condattr_t attr;
+	int error;
+
+	if (pthread_condattr_init(&attr) != 0)
+		return ENOMEM;
+	error = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	if (error == 0)
+		error = pthread_cond_init(cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	return error;
 }
 
-void
-futex_wait(const void *word, uint32_t value, uint64_t until_ns)
+int
+system_cond_wait_until(
+    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
 {
 	struct timespec until = system_timespec(until_ns);
 
-	if (syscall(SYS_futex, low_half(word), FUTEX_WAIT_BITSET_PRIVATE, value,
-		until_ns == HWT_NEVER ? NULL : &until, NULL,
-		FUTEX_BITSET_MATCH_ANY) != 0 &&
-	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
-		system_pause();
+	return pthread_cond_timedwait(cond, lock, &until);
 }
 
-/* Where futex is refused, against hwt.h, futex_wait is a short sleep that needs
- * no wake-up. */
-static void
-futex_wake(const void *word, int count)
+#endif
+#ifndef __linux__
+
+/* No advice makes pages read as 0 there. A mapping in the place of another is
+ * made in one step. */
+bool
+system_release(void *memory, size_t bytes)
 {
-	(void)syscall(SYS_futex, low_half(word), FUTEX_WAKE_PRIVATE, count,
-	    NULL, NULL, 0);
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	return ((uintptr_t)memory | bytes) % page == 0 &&
+	    mmap(memory, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0) == memory;
 }
 
-void
-futex_wake_one(const void *word)
+const char *
+system_environment(const char *name)
 {
-	futex_wake(word, 1);
+	return issetugid() ? NULL : getenv(name);
 }
 
-void
-futex_wake_all(const void *word)
-{
-	futex_wake(word, INT32_MAX);
-}
+#endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* System calls. See system.c. */
+/* System calls. See system.c, and system_*.c for each system. */
 #ifndef HWT_SYSTEM_H
 #define HWT_SYSTEM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,11 +33,37 @@ void system_unmap(void *memory, size_t bytes);
 /* Releases the memory of whole pages, which then read as 0 and take space
  * when they are written. False: they stay as they are. */
 bool system_release(void *memory, size_t bytes);
+/* Memory in whole pages that reads as 0 in each child of this process. NULL:
+ * the system has no such pages, or no memory. */
+void *system_map_wiped(size_t bytes);
 
-/* Sleeps while *word is value, at most until the deadline (CLOCK_MONOTONIC,
- * HWT_NEVER: for ever); may return without cause. */
+/* What is slept on: a word has 64 bits, and systems compare 32. */
+static inline const uint32_t *
+system_low_half(const void *word)
+{
+	return (const uint32_t *)word +
+	    (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
+/* Sleeps while the low half of *word is value, at most until the deadline
+ * (CLOCK_MONOTONIC, HWT_NEVER: for ever); may return without cause. */
 void futex_wait(const void *word, uint32_t value, uint64_t until_ns);
 void futex_wake_one(const void *word);
 void futex_wake_all(const void *word);
+
+/* Whether the thread has ended, and is joined. */
+bool system_try_join(pthread_t thread);
+
+/* A condition, and a wait until a time of CLOCK_MONOTONIC: 0 or an errno. */
+int system_cond_init(pthread_cond_t *cond);
+int system_cond_wait_until(
+    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
+
+/* Of the calling thread. */
+void system_name_thread(const char *name);
+
+/* A variable of the environment; NULL, too, in a program that has more rights
+ * than its caller. */
+const char *system_environment(const char *name);
 
 #endif

@@ -126,7 +126,7 @@ static bool
 watch_thread_exit(bool may_allocate)
 {
 	if (!thread_state.watched && exit_key_made &&
-	    (may_allocate || exit_key < KEYS_IN_PLACE))
+	    (may_allocate || (unsigned)exit_key < KEYS_IN_PLACE))
 		thread_state.watched =
 		    pthread_setspecific(exit_key, &thread_state) == 0;
 	return thread_state.watched;

@@ -38,11 +38,8 @@
 #ifndef HWT_INBOX_H
 #define HWT_INBOX_H
 
-#include <errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "core/atomic.h"
+#include "executor/event.h"
 
 /* A stack's top, and the link of each item, is the address of a link. */
 
@@ -97,7 +94,7 @@ struct inbox {
 	a64_t *first, *last; /* loop's: taken, oldest first */
 	uint64_t taken, popped; /* loop's: ever */
 	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
-	int fd;
+	int fd, write_fd;
 	a64_t runs; /* how many have begun, from 1 */
 	a64_t announced; /* runs, before a write that succeeded */
 };
@@ -106,9 +103,10 @@ struct inbox {
 static inline int
 inbox_open(struct inbox *inbox)
 {
-	inbox->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (inbox->fd < 0)
-		return errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
+	int error = event_open(&inbox->fd, &inbox->write_fd);
+
+	if (error != 0)
+		return error == EMFILE || error == ENFILE ? -error : -ENOMEM;
 	a64_store_relaxed(&inbox->runs, 1);
 	return 0;
 }
@@ -116,7 +114,7 @@ inbox_open(struct inbox *inbox)
 static inline void
 inbox_close(struct inbox *inbox)
 {
-	(void)close(inbox->fd);
+	event_close(inbox->fd, inbox->write_fd);
 }
 
 /* For the loop: nothing is in it, and this is no run. */
@@ -127,17 +125,11 @@ inbox_is_idle(const struct inbox *inbox)
 	    aptr_load_acquire(&inbox->pushed) == NULL;
 }
 
-/* runs was read before. Where the count is at its end (EAGAIN), the eventfd is
- * readable. After another failure the next push writes again. */
+/* runs was read before. After a failure the next push writes again. */
 static inline void
 inbox_announce(struct inbox *inbox, uint64_t runs)
 {
-	int result;
-
-	do
-		result = eventfd_write(inbox->fd, 1);
-	while (result != 0 && errno == EINTR);
-	if (result == 0 || errno == EAGAIN)
+	if (event_set(inbox->write_fd))
 		a64_store_release(&inbox->announced, runs);
 }
 
@@ -163,9 +155,8 @@ inbox_begin(struct inbox *inbox)
 {
 	struct inbox_run run;
 	a64_t *oldest, *newest;
-	eventfd_t ignored;
 
-	(void)eventfd_read(inbox->fd, &ignored);
+	event_clear(inbox->fd);
 	/* E:stack fence */
 	run.number = a64_add_seq(&inbox->runs, 1) + 1;
 	/* Add what was pushed to what is left. */

@@ -160,7 +160,7 @@ pool_main(void *argument)
 	a64_t *link;
 
 	thread_block_signals(NULL);
-	(void)pthread_setname_np(pthread_self(), "hwt-pool");
+	system_name_thread("hwt-pool");
 	thread_state.executor = pool;
 	thread_state.executor_epoch = pool->epoch;
 	while ((link = pool_take(pool)) != NULL) {

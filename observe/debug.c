@@ -139,7 +139,7 @@ __attribute__((constructor(101))) static void
 debug_init(void)
 {
 	static bool done;
-	const char *words = done ? NULL : secure_getenv("HWT_DEBUG");
+	const char *words = done ? NULL : system_environment("HWT_DEBUG");
 	const char *at = words;
 	bool unknown = false;
 	size_t length;

@@ -97,7 +97,7 @@ model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
 fuzz := test/fuzz/fuzz.c $(model)
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
 	$(wildcard modules/*/test/explore/*.c)
-explored := $(filter-out core/system.c observe/%,$(core)) \
+explored := $(filter-out core/system% observe/%,$(core)) \
 	$(filter-out $(explored_alone),$(module_sources))
 
 # Functions of the system that the suites replace, to make them fail.
@@ -218,6 +218,8 @@ endif
 check-musl: build/musl/hwt-test $(examples_musl) \
 		$(call in,musl,$(stress) test/random/model.c)
 	@test/check/run check-musl
+check-systems:
+	@test/check/systems build/systems
 
 build/cores/transfers: $(addprefix build/cores/test/transfers/,simulator.o \
 		lines.o transfers.o) build/counted/test/transfers/subjects.o \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The models behind model.h, in the place of the system and of system.c.
+ * The models behind model.h, in the place of the system, of system.c and of
+ * system_*.c.
  *
  * MEMORY is carved from an arena whose addresses are the same in each
  * execution, and is never used twice in one. A map tells for each line of it
@@ -263,6 +264,14 @@ system_unmap(void *memory, size_t bytes)
 	}
 	memset(memory, 0xdb, bytes);
 	model.held -= count;
+}
+
+/* A fork is no matter of these programs. */
+void *
+system_map_wiped(size_t bytes)
+{
+	(void)bytes;
+	return NULL;
 }
 
 bool
@@ -635,11 +644,16 @@ model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 }
 
 int
-model_cond_timedwait(
-    pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+system_cond_init(pthread_cond_t *cond)
 {
-	return cond_wait(cond, mutex,
-	    (uint64_t)until->tv_sec * 1000000000u + (uint64_t)until->tv_nsec);
+	return model_cond_init(cond, NULL);
+}
+
+int
+system_cond_wait_until(
+    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+{
+	return cond_wait(cond, lock, until_ns);
 }
 
 int
@@ -711,17 +725,22 @@ model_thread_join(pthread_t thread, void **result)
 	return 0;
 }
 
-int
-model_thread_tryjoin(pthread_t thread, void **result)
+bool
+system_try_join(pthread_t thread)
 {
 	struct thread *joined = &model.thread[thread - 1];
 
-	(void)result;
 	explore_check(!joined->joined);
 	if (explore_load(&joined->ended, 4) == 0)
-		return EBUSY;
+		return false;
 	joined->joined = true;
-	return 0;
+	return true;
+}
+
+void
+system_name_thread(const char *name)
+{
+	(void)name;
 }
 
 pthread_t

@@ -77,13 +77,10 @@ int model_mutex_unlock(pthread_mutex_t *mutex);
 int model_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
 int model_cond_destroy(pthread_cond_t *cond);
 int model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
-int model_cond_timedwait(
-    pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
 int model_cond_broadcast(pthread_cond_t *cond);
 int model_thread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *argument);
 int model_thread_join(pthread_t thread, void **result);
-int model_thread_tryjoin(pthread_t thread, void **result);
 pthread_t model_thread_self(void);
 int model_key_create(pthread_key_t *key, void (*destructor)(void *));
 int model_setspecific(pthread_key_t key, const void *value);
@@ -109,18 +106,14 @@ int model_close(int fd);
 #define pthread_cond_init(cond, attr) model_cond_init(cond, attr)
 #define pthread_cond_destroy(cond) model_cond_destroy(cond)
 #define pthread_cond_wait(cond, mutex) model_cond_wait(cond, mutex)
-#define pthread_cond_timedwait(cond, mutex, until) \
-	model_cond_timedwait(cond, mutex, until)
 #define pthread_cond_broadcast(cond) model_cond_broadcast(cond)
 #define pthread_cond_signal(cond) model_cond_broadcast(cond)
 #define pthread_create(thread, attr, start, argument) \
 	model_thread_create(thread, attr, start, argument)
 #define pthread_join(thread, result) model_thread_join(thread, result)
-#define pthread_tryjoin_np(thread, result) model_thread_tryjoin(thread, result)
 #define pthread_self() model_thread_self()
 #define pthread_key_create(key, destructor) model_key_create(key, destructor)
 #define pthread_setspecific(key, value) model_setspecific(key, value)
-#define pthread_setname_np(thread, name) model_nothing()
 #define pthread_sigmask(how, set, old) \
 	((void)(set), (void)(old), model_nothing())
 #define pthread_atfork(prepare, parent, child) ((void)(child), model_nothing())
@@ -128,9 +121,6 @@ int model_close(int fd);
 #define nanosleep(pause, left) model_nanosleep(pause)
 #define clock_gettime(clock, now) model_clock_gettime(now)
 #define getrandom(to, bytes, flags) model_getrandom(to, bytes)
-#define mmap(at, bytes, protection, flags, fd, offset) MAP_FAILED
-#define munmap(at, bytes) model_nothing()
-#define madvise(at, bytes, advice) model_nothing()
 #define malloc(bytes) model_alloc(bytes, 0xa5)
 #define calloc(count, bytes) model_alloc((count) * (bytes), 0)
 #define aligned_alloc(alignment, bytes) model_alloc(bytes, 0xa5)

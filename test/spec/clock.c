@@ -15,6 +15,7 @@
 
 #include "../../core/clock.c"
 #include "../../core/system.c"
+#include "../../core/system_linux.c"
 
 SUITE(clock);
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* FreeBSD, from 12 on: see system.h. Compiled, not tested: README. */
+#ifdef __FreeBSD__
+#include <errno.h>
+#include <limits.h>
+#include <pthread_np.h>
+#include <sys/types.h>
+#include <sys/mman.h>
+#include <sys/umtx.h>
+#include <unistd.h>
+
+#include "hwt.h"
+#include "core/system.h"
+
+void *
+system_map_wiped(size_t bytes)
+{
+	void *memory = system_map(bytes);
+
+	if (memory == NULL || minherit(memory, bytes, INHERIT_ZERO) == 0)
+		return memory;
+	system_unmap(memory, bytes);
+	return NULL;
+}
+
+static void *
+futex_of(const void *word)
+{
+	return (void *)(uintptr_t)system_low_half(word);
+}
+
+void
+futex_wait(const void *word, uint32_t value, uint64_t until_ns)
+{
+	struct _umtx_time until = {
+	    ._timeout = system_timespec(until_ns),
+	    ._flags = UMTX_ABSTIME,
+	    ._clockid = CLOCK_MONOTONIC,
+	};
+	bool never = until_ns == HWT_NEVER;
+
+	if (_umtx_op(futex_of(word), UMTX_OP_WAIT_UINT_PRIVATE, value,
+		never ? NULL : (void *)sizeof(until),
+		never ? NULL : &until) != 0 &&
+	    errno != EINTR && errno != ETIMEDOUT)
+		system_pause();
+}
+
+void
+futex_wake_one(const void *word)
+{
+	(void)_umtx_op(futex_of(word), UMTX_OP_WAKE_PRIVATE, 1, NULL, NULL);
+}
+
+void
+futex_wake_all(const void *word)
+{
+	(void)_umtx_op(
+	    futex_of(word), UMTX_OP_WAKE_PRIVATE, INT_MAX, NULL, NULL);
+}
+
+bool
+system_try_join(pthread_t thread)
+{
+	const struct timespec past = {0};
+
+	return pthread_timedjoin_np(thread, NULL, &past) == 0;
+}
+
+void
+system_name_thread(const char *name)
+{
+	pthread_set_name_np(pthread_self(), name);
+}
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linux: what system.h asks of it and other systems have otherwise.
+ *
+ * Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not limit its
+ * back-off to the deadline (waits were up to 78 ms too long), and one of the
+ * two words that hwt sleeps on is half of a record's pair. A sandbox must allow
+ * futex (hwt.h). If it refuses the call all the same, a wait is a short sleep,
+ * since callers check again in a loop: a safety net, no promise.
+ */
+#ifdef __linux__
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "hwt.h"
+#include "core/system.h"
+
+/* <linux/futex.h> is the kernel's, and not everywhere. FUTEX_PRIVATE_FLAG is
+ * in both operations. */
+#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
+#define FUTEX_WAKE_PRIVATE (1 | 128)
+#define FUTEX_BITSET_MATCH_ANY UINT32_MAX
+
+/* Refuses parts of the system's pages: the rest of them would be lost, too. */
+bool
+system_release(void *memory, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	return ((uintptr_t)memory | bytes) % page == 0 &&
+	    madvise(memory, bytes, MADV_DONTNEED) == 0;
+}
+
+void *
+system_map_wiped(size_t bytes)
+{
+	void *memory = system_map(bytes);
+
+	if (memory == NULL || madvise(memory, bytes, MADV_WIPEONFORK) == 0)
+		return memory;
+	system_unmap(memory, bytes);
+	return NULL;
+}
+
+void
+futex_wait(const void *word, uint32_t value, uint64_t until_ns)
+{
+	struct timespec until = system_timespec(until_ns);
+
+	if (syscall(SYS_futex, system_low_half(word), FUTEX_WAIT_BITSET_PRIVATE,
+		value, until_ns == HWT_NEVER ? NULL : &until, NULL,
+		FUTEX_BITSET_MATCH_ANY) != 0 &&
+	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
+		system_pause();
+}
+
+/* Where futex is refused, against hwt.h, futex_wait is a short sleep that needs
+ * no wake-up. */
+static void
+futex_wake(const void *word, int count)
+{
+	(void)syscall(SYS_futex, system_low_half(word), FUTEX_WAKE_PRIVATE,
+	    count, NULL, NULL, 0);
+}
+
+void
+futex_wake_one(const void *word)
+{
+	futex_wake(word, 1);
+}
+
+void
+futex_wake_all(const void *word)
+{
+	futex_wake(word, INT32_MAX);
+}
+
+bool
+system_try_join(pthread_t thread)
+{
+	return pthread_tryjoin_np(thread, NULL) == 0;
+}
+
+void
+system_name_thread(const char *name)
+{
+	(void)pthread_setname_np(pthread_self(), name);
+}
+
+const char *
+system_environment(const char *name)
+{
+	return secure_getenv(name);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenBSD, from 6.2 on: see system.h. Compiled, not tested: README. */
+#ifdef __OpenBSD__
+#include <errno.h>
+#include <limits.h>
+#include <pthread_np.h>
+#include <sys/types.h>
+#include <sys/futex.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "hwt.h"
+#include "core/clock.h"
+#include "core/system.h"
+
+void *
+system_map_wiped(size_t bytes)
+{
+	void *memory = system_map(bytes);
+
+	if (memory == NULL || minherit(memory, bytes, MAP_INHERIT_ZERO) == 0)
+		return memory;
+	system_unmap(memory, bytes);
+	return NULL;
+}
+
+static volatile uint32_t *
+futex_of(const void *word)
+{
+	return (volatile uint32_t *)(uintptr_t)system_low_half(word);
+}
+
+/* A time that has passed is a wait of no time. */
+void
+futex_wait(const void *word, uint32_t value, uint64_t until_ns)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	struct timespec wait =
+	    system_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
+
+	if (futex(futex_of(word), FUTEX_WAIT_PRIVATE, (int)value,
+		until_ns == HWT_NEVER ? NULL : &wait, NULL) != 0 &&
+	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT &&
+	    errno != ECANCELED)
+		system_pause();
+}
+
+void
+futex_wake_one(const void *word)
+{
+	(void)futex(futex_of(word), FUTEX_WAKE_PRIVATE, 1, NULL, NULL);
+}
+
+void
+futex_wake_all(const void *word)
+{
+	(void)futex(futex_of(word), FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL);
+}
+
+/* There is no call that does not wait: what destructors of the thread's data
+ * take comes on top of the time that hwt_stop_within was given. */
+bool
+system_try_join(pthread_t thread)
+{
+	return pthread_join(thread, NULL) == 0;
+}
+
+void
+system_name_thread(const char *name)
+{
+	pthread_set_name_np(pthread_self(), name);
+}
+
+#endif
