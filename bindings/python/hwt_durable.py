@@ -232,6 +232,14 @@ class _Info(ctypes.Structure):
     ]
 
 
+class _Limits(ctypes.Structure):
+    _fields_ = [
+        ("at_once", ctypes.c_uint64),
+        ("rate", ctypes.c_double),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
 class _Stats(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint64)
@@ -308,6 +316,7 @@ def _load():
          size),
         (integer, "hwt_durable_pause", pointer, data),
         (integer, "hwt_durable_resume", pointer, data),
+        (integer, "hwt_durable_limit", pointer, data, out(_Limits)),
         (integer, "hwt_durable_schedule_put", pointer, out(_Schedule)),
         (integer, "hwt_durable_schedule_drop", pointer, data),
         (integer, "hwt_durable_schedule_list", pointer, data, _Tell, pointer),
@@ -531,6 +540,13 @@ class Client(_Owner):
     def resume(self, queue):
         """The end of a pause; workers begin at once."""
         hwt._check(self._call(_lib.hwt_durable_resume, _word(queue)))
+
+    def limit(self, queue, at_once=0, rate=0):
+        """How many tasks of the queue all workers together have at a time, and
+        begin in a second; 0: any number."""
+        limits = _Limits(at_once=at_once, rate=rate)
+        hwt._check(self._call(
+            _lib.hwt_durable_limit, _word(queue), ctypes.byref(limits)))
 
     def put_schedule(self, name, queue, payload=b"", *, every=0, cron=None,
                      zone=None, missed=Missed.LAST, max_attempts=0, expires=0,

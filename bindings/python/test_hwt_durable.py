@@ -116,6 +116,26 @@ class Producer(Space):
         with self.assertRaises(hwt.Error):
             self.client.add("d", "mail", delay=60, expires=59)
 
+    def test_a_queue_is_limited(self):
+        running, most = set(), []
+
+        def work(task):
+            running.add(task.id)
+            most.append(len(running))
+            time.sleep(0.01)
+            running.discard(task.id)
+
+        self.client.limit("mail", at_once=64)
+        with self.assertRaises(hwt.Error):
+            self.client.limit("mail", rate=-1)
+        with hwt_durable.Scheduler(self.client), hwt_durable.Worker(
+                self.client, "mail", work, threads=4):
+            for each in range(9):
+                self.client.add(str(each), "mail")
+            for each in range(9):
+                self.assertEqual(self.wait_for(str(each)), State.SUCCEEDED)
+        self.assertLessEqual(max(most), 4)
+
     def test_a_queue_is_paused_and_resumed(self):
         self.client.pause("mail")
         with hwt_durable.Scheduler(self.client), hwt_durable.Worker(

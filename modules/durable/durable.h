@@ -6,7 +6,7 @@
  *   space.c      which shards there are, and that none is missing
  *   scheduler.c  a thread that pumps shards
  *   worker.c     threads that execute tasks: see worker_inside.h
- *   queue.c      pause and resume of a queue
+ *   queue.c      pause, resume and limits of a queue
  *   schedule.c   schedules, as users see them
  *   occur.c      adds the occurrences that are due
  *   calendar.c   when a schedule occurs

@@ -332,6 +332,28 @@ int hwt_durable_pause(struct hwt_durable *durable, const char *queue);
  */
 int hwt_durable_resume(struct hwt_durable *durable, const char *queue);
 
+/* 0: any number. */
+struct hwt_durable_limits {
+	/* Tasks that workers have at a time, also those that they have taken
+	 * and not called back for yet. Each shard has an equal part, so it is
+	 * at least the number of shards. */
+	uint64_t at_once;
+	/* Attempts that begin in a second: 0.001 to 1000000, rounded to 0.001.
+	 * A bucket of tokens, which holds what a second brings, and in each
+	 * shard at least one. Each shard has an equal part. */
+	double rate;
+	uint64_t reserved[4]; /* 0 */
+};
+
+/*
+ * The limits of a queue, for all its workers together, in the place of those
+ * before; kept as a pause is, and repeated as one. What runs already counts. A
+ * worker that is gone gives back what it has when its leases end.
+ * -EINVAL  queue is NULL or no name of a queue; a limit is outside its range
+ */
+int hwt_durable_limit(struct hwt_durable *durable, const char *queue,
+    const struct hwt_durable_limits *limits);
+
 /* What becomes of occurrences that no scheduler has added in time. */
 enum hwt_durable_missed {
 	HWT_DURABLE_MISSED_LAST = 0, /* of several, the last one is added */

@@ -621,6 +621,30 @@ public:
 		return !error;
 	}
 
+	/* hwt_durable_limit: tasks at a time, and attempts that begin in a
+	 * second; 0: any number. */
+	void
+	limit(const std::string &queue, std::uint64_t at_once, double rate)
+	{
+		std::error_code error;
+
+		try_limit(error, queue, at_once, rate);
+		check(error, "limit");
+	}
+
+	bool
+	try_limit(std::error_code &error, const std::string &queue,
+	    std::uint64_t at_once, double rate) noexcept
+	{
+		hwt_durable_limits limits{};
+
+		limits.at_once = at_once;
+		limits.rate = rate;
+		error = make_error(
+		    hwt_durable_limit(get(), queue.c_str(), &limits));
+		return !error;
+	}
+
 	/* hwt_durable_schedule_put: made, or changed, or there just so. What is
 	 * wrong with a line is told to the log. */
 	void

@@ -114,6 +114,7 @@ report_settle(
 			source_wait(worker, &worker->source[call->shard]);
 			fails = true;
 		}
+		take_note_room(worker, call);
 	}
 	if (fails &&
 	    loop_after(&worker->loop, &worker->send_again, send_is_due, worker,

@@ -1,32 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said to a queue as a whole: each shard has its part of it. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "connection.h"
 #include "durable.h"
 
-/* verb: of the script queue. It is done in each shard, or the error is that of
- * one where it may not have been. */
+#define RATE_MAX 1000000
+
+/* What the script queue is given, in each shard. */
+struct part {
+	struct number places;
+	struct engine_argument argument[4];
+};
+
+/* verb: of the script. at_once and thousandths are of a limit. It is done in
+ * each shard, or the error is that of one where it may not have been. */
 static int
-queue_call(struct hwt_durable *durable, const char *verb, const char *queue)
+queue_call(struct hwt_durable *durable, const char *verb, const char *queue,
+    uint64_t at_once, uint64_t thousandths)
 {
 	const struct engine_wait wait = {.stop_fd = -1, .replicated = true};
-	const struct engine_argument argument[] = {
-	    argument_text(verb), argument_text(queue)};
-	struct engine_call *call = calloc(durable->shards, sizeof(*call));
-	uint32_t i;
-	int error;
+	uint32_t shards = durable->shards, i;
+	struct engine_call *call = calloc(shards, sizeof(*call));
+	struct part *part = calloc(shards, sizeof(*part));
+	struct number rate;
+	int error = call == NULL || part == NULL ? -ENOMEM : 0;
 
-	if (call == NULL)
-		return -ENOMEM;
-	for (i = 0; i < durable->shards; i++)
+	for (i = 0; error == 0 && i < shards; i++) {
+		part[i].argument[0] = argument_text(verb);
+		part[i].argument[1] = argument_text(queue);
+		part[i].argument[2] = argument_number(
+		    &part[i].places, at_once / shards + (i < at_once % shards));
+		part[i].argument[3] = argument_number(&rate, thousandths);
 		call[i] = (struct engine_call){.script = SCRIPT_QUEUE,
 		    .shard = i,
-		    .count = 2,
-		    .arg = argument};
-	error = engine_call(durable->engine, call, durable->shards, &wait);
-	engine_call_free(call, durable->shards);
+		    .count = strcmp(verb, "limit") == 0 ? 4 : 2,
+		    .arg = part[i].argument};
+	}
+	if (error == 0) {
+		error = engine_call(durable->engine, call, shards, &wait);
+		engine_call_free(call, shards);
+	}
+	free(part);
 	free(call);
 	return error;
 }
@@ -69,20 +87,52 @@ hwt_durable_pause(struct hwt_durable *durable, const char *queue)
 {
 	int error = check(durable, queue);
 
-	return error != 0 ? error : queue_call(durable, "pause", queue);
+	return error != 0 ? error : queue_call(durable, "pause", queue, 0, 0);
+}
+
+/* So that more may begin than before. */
+static int
+call_and_tell(struct hwt_durable *durable, const char *verb, const char *queue,
+    uint64_t at_once, uint64_t thousandths)
+{
+	uint64_t until_ns = limit_now_ns() + engine_timeout_ns(durable->engine);
+	int error = queue_call(durable, verb, queue, at_once, thousandths);
+
+	if (error == 0)
+		tell_worker(durable, queue, until_ns);
+	return error;
 }
 
 int
 hwt_durable_resume(struct hwt_durable *durable, const char *queue)
 {
 	int error = check(durable, queue);
-	uint64_t until_ns;
+
+	return error != 0 ? error
+			  : call_and_tell(durable, "resume", queue, 0, 0);
+}
+
+/* A number that is none is outside its range. */
+static bool
+limits_are_valid(const struct hwt_durable_limits *limits, uint32_t shards)
+{
+	return RESERVED_IS_ZERO(limits) &&
+	    (limits->at_once == 0 ||
+		(limits->at_once >= shards && limits->at_once <= INT32_MAX)) &&
+	    (limits->rate == 0 ||
+		(limits->rate >= 0.001 && limits->rate <= RATE_MAX));
+}
+
+int
+hwt_durable_limit(struct hwt_durable *durable, const char *queue,
+    const struct hwt_durable_limits *limits)
+{
+	int error = check(durable, queue);
 
 	if (error != 0)
 		return error;
-	until_ns = limit_now_ns() + engine_timeout_ns(durable->engine);
-	error = queue_call(durable, "resume", queue);
-	if (error == 0)
-		tell_worker(durable, queue, until_ns);
-	return error;
+	if (limits == NULL || !limits_are_valid(limits, durable->shards))
+		return -EINVAL;
+	return call_and_tell(durable, "limit", queue, limits->at_once,
+	    (uint64_t)(limits->rate * 1000 + 0.5));
 }

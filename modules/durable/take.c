@@ -269,13 +269,79 @@ take_pass_on(struct hwt_durable_worker *worker)
 	engine_call_free(&call, 1);
 }
 
-/* The script stopped before the limit, and not for want of entries: payloads
- * are long, or there are many entries that nobody waits for. */
-static bool
-take_is_cut(const struct redisReply *reply)
+/* When the script stopped before the limit, and not for want of entries, it may
+ * say after how many ms it is to be asked again. 1, at once: payloads are long,
+ * or there are many entries that nobody waits for. More: the queue has a limit.
+ * 0: it says nothing. */
+static uint64_t
+take_again_ms(const struct redisReply *reply)
 {
-	return reply->elements > 0 &&
-	    reply->element[reply->elements - 1]->type == REDIS_REPLY_INTEGER;
+	const struct redisReply *last =
+	    reply->elements > 0 ? reply->element[reply->elements - 1] : NULL;
+
+	return last != NULL && last->type == REDIS_REPLY_INTEGER &&
+		last->integer > 0
+	    ? (uint64_t)last->integer
+	    : 0;
+}
+
+static void again_is_due(hwt_timeout timeout, void *arg);
+
+/* For the first of the sources that wait for the time of a limit. */
+static void
+await_limits(struct hwt_durable_worker *worker)
+{
+	uint64_t first_ns = HWT_NEVER, now_ns = boot_now_ns();
+	uint32_t i;
+
+	for (i = 0; i < sources(worker); i++) {
+		if (worker->source[i].again_ns != 0 &&
+		    worker->source[i].again_ns < first_ns)
+			first_ns = worker->source[i].again_ns;
+	}
+	if (first_ns != HWT_NEVER)
+		(void)loop_after(&worker->loop, &worker->ask_again,
+		    again_is_due, worker,
+		    first_ns > now_ns ? first_ns - now_ns : 0);
+}
+
+static void
+again_is_due(hwt_timeout timeout, void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+	uint32_t shards = worker->durable->shards, i;
+	uint64_t now_ns = boot_now_ns();
+
+	(void)timeout;
+	for (i = 0; i < sources(worker); i++) {
+		if (worker->source[i].again_ns == 0 ||
+		    worker->source[i].again_ns > now_ns)
+			continue;
+		worker->source[i].again_ns = 0;
+		sources_notify(worker, i / shards, i % shards);
+	}
+	await_limits(worker);
+}
+
+void
+take_note_room(
+    struct hwt_durable_worker *worker, const struct engine_call *call)
+{
+	const struct redisReply *reply = call->reply, *name;
+	uint32_t queue;
+	size_t i;
+
+	if (call->error != 0 || reply->type != REDIS_REPLY_ARRAY)
+		return;
+	for (i = 0; i < reply->elements; i++) {
+		name = reply->element[i];
+		for (queue = 0;
+		     name->type == REDIS_REPLY_STRING && queue < worker->queues;
+		     queue++) {
+			if (strcmp(name->str, worker->served[queue].queue) == 0)
+				sources_notify(worker, queue, call->shard);
+		}
+	}
 }
 
 static void
@@ -304,6 +370,7 @@ take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
     uint32_t at, uint32_t limit, uint64_t asked_ns)
 {
 	struct source *source = &worker->source[at];
+	uint64_t again_ms;
 
 	source->failed =
 	    call->error != 0 || call->reply->type != REDIS_REPLY_ARRAY;
@@ -312,7 +379,12 @@ take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
 		return;
 	}
 	source->received = source->token;
-	if (call->reply->elements < limit && !take_is_cut(call->reply))
+	again_ms = take_again_ms(call->reply);
+	if (again_ms > 1) {
+		source->again_ns = boot_now_ns() + again_ms * NS_PER_MS;
+		await_limits(worker);
+	}
+	if (again_ms > 1 || (again_ms == 0 && call->reply->elements < limit))
 		source_quiet(worker, at);
 	take_hold(worker, call, &worker->served[at / worker->durable->shards],
 	    asked_ns);

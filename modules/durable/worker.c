@@ -228,6 +228,7 @@ worker_free(struct hwt_durable_worker *worker)
 		loop_cancel(loop, &worker->extend);
 		loop_cancel(loop, &worker->flush);
 		loop_cancel(loop, &worker->send_again);
+		loop_cancel(loop, &worker->ask_again);
 		loop_destroy(loop);
 	}
 	(void)pthread_cond_destroy(&worker->changed);

@@ -124,6 +124,7 @@ struct source {
 	uint32_t ended; /* jobs of it */
 	bool notified; /* there may be something */
 	bool failed; /* the last take: it is tried again a second later */
+	uint64_t again_ns; /* a limit: it is asked again then; or 0 */
 	bool waits; /* its outcomes, for the end of a back-off */
 };
 
@@ -175,7 +176,7 @@ struct hwt_durable_worker {
 	uint64_t extend_ns; /* when it will extend leases */
 	bool flush_due;
 	uint64_t send_back_off_ns;
-	hwt_timeout look, extend, flush, send_again;
+	hwt_timeout look, extend, flush, send_again, ask_again;
 
 	uint32_t threads_begun;
 	pthread_t loop_thread;
@@ -293,6 +294,10 @@ void leases_extend(struct hwt_durable_worker *worker);
 
 /* take.c: ctx is the worker; the shard may have something of the queue. */
 void sources_notify(void *ctx, uint32_t queue, uint32_t shard);
+
+/* What finish says behind the results: which queues have room. */
+void take_note_room(
+    struct hwt_durable_worker *worker, const struct engine_call *call);
 
 /* How many tasks the threads have use for. */
 uint32_t take_needed(struct hwt_durable_worker *worker);

@@ -35,6 +35,7 @@ static const char usage[] =
     "  dead replay|drop ID...|--all\n"
     "  pause --queue Q | SHARD\n"
     "  resume --queue Q | SHARD\n"
+    "  limit --queue Q [--at-once N] [--rate N]\n"
     "  schedule add NAME (--every SECONDS | --cron LINE [--zone ZONE])\n"
     "      --queue Q [--missed last|all|none] [--attempts N]\n"
     "      [--payload TEXT | --payload -] [--expires-in SECONDS]\n"
@@ -50,7 +51,8 @@ static const char usage[] =
 static const char *shards, *slots, *tick, *retention, *level, *queue, *in, *at,
     *id, *attempts, *payload, *from, *state, *json, *prometheus, *all, *base64,
     *replace, *repair, *reset, *expires_in, *expires_at, *every, *cron, *zone,
-    *missed, *retry_first, *retry_factor, *retry_most, *priority;
+    *missed, *retry_first, *retry_factor, *retry_most, *priority, *at_once,
+    *rate;
 
 /* Of all commands; which of them a command has stands in its row. */
 static const struct option_row rows[] = {
@@ -74,6 +76,8 @@ static const struct option_row rows[] = {
     {"base64", &base64, true},
     {"replace", &replace, true},
     {"priority", &priority, false},
+    {"at-once", &at_once, false},
+    {"rate", &rate, false},
     {"expires-in", &expires_in, false},
     {"expires-at", &expires_at, false},
     {"retry-first", &retry_first, false},
@@ -711,6 +715,41 @@ run_resume(int argc, char **argv)
 	return queue_or_shard(argc, argv, SCRIPT_RESUME, hwt_durable_resume);
 }
 
+static enum status
+run_limit(int argc, char **argv)
+{
+	struct hwt_durable_limits limits = {0};
+	struct hwt_durable *durable;
+	uint64_t billionths = 0;
+	int error;
+
+	(void)argc;
+	(void)argv;
+	if (queue == NULL || (at_once == NULL && rate == NULL))
+		usage_error("want --queue Q, and --at-once, --rate or both");
+	option_queue("--queue", queue);
+	if (at_once != NULL)
+		limits.at_once =
+		    option_number("at-once", at_once, 0, INT32_MAX);
+	if (rate != NULL &&
+	    (!text_seconds(rate, strlen(rate), &billionths) ||
+		billionths > HWT_SEC(1000000) ||
+		(billionths > 0 && billionths < HWT_MS(1))))
+		usage_error("--rate: want 0.001 to 1000000, or 0");
+	limits.rate = (double)billionths / 1e9;
+	durable = handle_open();
+	if (limits.at_once > 0 && limits.at_once < durable_shards(durable))
+		usage_error("--at-once: each of %" PRIu32
+			    " shards has a part, so at least as many",
+		    durable_shards(durable));
+	error = hwt_durable_limit(durable, queue, &limits);
+	if (error != 0)
+		complain("queue %s: %s; some shards may have the limits and "
+			 "others not, so repeat it",
+		    queue, explain(error));
+	return error_status(error);
+}
+
 /* Schedules. */
 
 /* What a line or a zone lacks is told before anything is asked for. */
@@ -921,6 +960,7 @@ static const struct command {
     {"dead", run_dead, 1, INT32_MAX, " all base64 "},
     {"pause", run_pause, 0, 1, " queue "},
     {"resume", run_resume, 0, 1, " queue "},
+    {"limit", run_limit, 0, 0, " queue at-once rate "},
     {"schedule", run_schedule, 1, INT32_MAX,
 	" queue every cron zone missed attempts payload expires-in "
 	"retry-first retry-factor retry-most "},

@@ -40,6 +40,7 @@ void api_queues(struct api *api, const struct queues *queues);
 void api_queue(struct api *api);
 void api_pause(struct api *api);
 void api_resume(struct api *api);
+void api_limit(struct api *api);
 
 /* Below /v1/schedules. */
 void api_schedules(struct api *api);

@@ -370,6 +370,7 @@ static const struct route routes[] = {
     {"GET", "/v1/queues/{id}", api_queue, false},
     {"POST", "/v1/queues/{id}/pause", api_pause, false},
     {"POST", "/v1/queues/{id}/resume", api_resume, false},
+    {"POST", "/v1/queues/{id}/limits", api_limit, false},
     {"GET", "/v1/schedules", api_schedules, false},
     {"GET", "/v1/schedules/{id}", api_schedule_show, false},
     {"PUT", "/v1/schedules/{id}", api_schedule_put, false},

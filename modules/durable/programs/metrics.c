@@ -86,7 +86,17 @@ pause_human(FILE *file, const struct queues *queues, const struct queue *queue)
 		(void)fprintf(file,
 		    "  paused in %" PRIu64 " of %" PRIu32 " shards",
 		    queue->paused, queues->shards);
-	(void)fputc('\n', file);
+}
+
+static void
+limits_human(FILE *file, const struct queue *queue)
+{
+	if (queue->at_once > 0)
+		(void)fprintf(
+		    file, "  at most %" PRIu64 " at once", queue->at_once);
+	if (queue->rate > 0)
+		(void)fprintf(
+		    file, "  %.15g a second", (double)queue->rate / 1000);
 }
 
 /* The numbers of queues come after those of the space. */
@@ -105,6 +115,8 @@ queues_human(FILE *file, const struct queues *queues)
 		    queues->queue[i].age_ns / HWT_SEC(1),
 		    queues->queue[i].age_ns % HWT_SEC(1) / HWT_MS(1));
 		pause_human(file, queues, &queues->queue[i]);
+		limits_human(file, &queues->queue[i]);
+		(void)fputc('\n', file);
 	}
 	if (!queues->all)
 		(void)fputs("and others, whose oldest are younger\n", file);
@@ -119,10 +131,12 @@ queues_json(FILE *file, const struct queues *queues)
 	for (i = 0; i < queues->count; i++)
 		(void)fprintf(file,
 		    "%s{\"queue\":\"%s\",\"waiting\":%" PRIu64
-		    ",\"oldest_ns\":%" PRIu64 ",\"paused_shards\":%" PRIu64 "}",
+		    ",\"oldest_ns\":%" PRIu64 ",\"paused_shards\":%" PRIu64
+		    ",\"at_once\":%" PRIu64 ",\"rate\":%.15g}",
 		    i > 0 ? "," : "", queues->queue[i].name,
 		    queues->queue[i].entries, queues->queue[i].age_ns,
-		    queues->queue[i].paused);
+		    queues->queue[i].paused, queues->queue[i].at_once,
+		    (double)queues->queue[i].rate / 1000);
 	(void)fprintf(file, "],\"all_queues\":%s,\"shards\":%" PRIu32,
 	    queues->all ? "true" : "false", queues->shards);
 }

@@ -37,14 +37,14 @@ compare_ages(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* {queue, entries, due, paused, running} */
+/* {queue, entries, due, paused, running, places, rate} */
 static bool
 reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 {
 	const struct redisReply *name;
 	uint64_t due;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 5)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 7)
 		return false;
 	name = reply->element[0];
 	if (name->type != REDIS_REPLY_STRING ||
@@ -53,7 +53,9 @@ reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 	    !reply_number(reply->element[1], &queue->entries) ||
 	    !reply_number(reply->element[2], &due) ||
 	    !reply_number(reply->element[3], &queue->paused_since_ms) ||
-	    !reply_number(reply->element[4], &queue->running))
+	    !reply_number(reply->element[4], &queue->running) ||
+	    !reply_number(reply->element[5], &queue->at_once) ||
+	    !reply_number(reply->element[6], &queue->rate))
 		return false;
 	queue->paused = queue->paused_since_ms != 0;
 	memcpy(queue->name, name->str, name->len + 1);
@@ -80,7 +82,8 @@ heap_read(struct heap *heap, const struct redisReply *reply)
 
 		if (reply_read(queue, reply->element[i], now) &&
 		    (queue->entries > 0 || queue->paused > 0 ||
-			queue->running > 0))
+			queue->running > 0 || queue->at_once > 0 ||
+			queue->rate > 0))
 			heap->count++;
 	}
 	return 0;
@@ -93,6 +96,9 @@ queue_add(struct queue *queue, const struct queue *other)
 	queue->entries += other->entries;
 	queue->running += other->running;
 	queue->paused += other->paused;
+	queue->at_once += other->at_once;
+	if (other->rate > queue->rate)
+		queue->rate = other->rate;
 	if (other->age_ns > queue->age_ns)
 		queue->age_ns = other->age_ns;
 	if (queue->paused_since_ms == 0 ||

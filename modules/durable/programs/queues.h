@@ -17,12 +17,16 @@ struct queue {
 	/* That workers have. Exact up to 256 of all queues in each shard; of
 	 * more it is estimated, from as many. */
 	uint64_t running;
+	uint64_t at_once; /* that may run; 0: any number */
+	uint64_t rate; /* that may begin in 1000 s; 0: any number */
 };
 
 struct queues {
 	size_t count;
 	uint32_t shards;
-	bool all; /* no others have entries, are paused, or have running ones */
+	/* No others have entries or limits, are paused, or have running ones.
+	 */
+	bool all;
 	struct queue queue[QUEUES_MAX]; /* the oldest first */
 };
 

@@ -25,6 +25,13 @@ local function place_again(old)
 	end
 end
 
+-- Buckets of tokens are full then, and nobody is waited for.
+local function fill_buckets()
+	for _, queue in ipairs(sure("ZRANGE", prefix .. ":limits", 0, -1)) do
+		sure("HSET", limits_key(queue), "full", 0, "asks", 0)
+	end
+end
+
 local function set_back()
 	local fly = prefix .. ":fly"
 	local leases = sure("ZRANGE", fly, 0, LEASES_MAX - 1, "WITHSCORES")
@@ -32,6 +39,7 @@ local function set_back()
 	now, now_up = real, real
 	cursor = min(cursor, floor(now / tick))
 	place_again(old)
+	fill_buckets()
 	for i = 1, #leases, 2 do
 		call("ZADD", fly, max(leases[i + 1] - ahead, now), leases[i])
 	end

@@ -32,7 +32,7 @@ local SUCCEEDED, FAILED, CANCELLED, QUARANTINED = 4, 5, 6, 7
 local HAS_ENTRY = 16 -- with a state: see withdraw()
 -- The format of a record with options, and of a shard that has had one.
 local FORMAT_OPTIONS, OPTIONS = 3, 29
--- That of a shard that has had a task of high or low priority.
+-- That of a shard that has had a priority, or a limit of a queue.
 local FORMAT_LANES = 4
 local OPTIONS_LAYOUT = "<I8I8I8I4B"
 
@@ -525,6 +525,32 @@ end
 local function paused_since(queue)
 	local since = try("ZSCORE", prefix .. ":paused", queue)
 	return not is_foreign(since) and tonumber(since or "")
+end
+
+-- The limits of a queue, which are kept for each shard: see queue.lua.
+local function limits_key(queue)
+	return prefix .. ":l:" .. queue
+end
+
+-- The ids that run, of a queue that has a limit to how many.
+local function places_key(queue)
+	return prefix .. ":f:" .. queue
+end
+
+-- Attempts that have ended give their places back. Whether they had any.
+local function free_places(queue, ...)
+	return shard_format >= FORMAT_LANES and
+		sure("ZREM", places_key(queue), ...) > 0
+end
+
+-- How many may run in this shard; nil: any number.
+local function places_of(queue)
+	if shard_format < FORMAT_LANES then
+		return nil
+	end
+	local places = try("HGET", limits_key(queue), "places")
+	return not is_foreign(places) and
+		whole(places or "", 1, WHOLE_MAX) or nil
 end
 
 -- When the oldest entry of a lane that counts was due; nil: not among the first

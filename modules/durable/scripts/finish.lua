@@ -4,7 +4,8 @@
 -- finish, then id fence outcome delay for each. After retry and fail, a space
 -- and the name of the worker may follow, and a space and what it says: that is
 -- kept if the task becomes a dead letter by this. A retry without a delay waits
--- for as long as the task says.
+-- for as long as the task says. Behind the results are the queues with a limit
+-- to how many run, which have room now, and entries.
 
 local PER_TASK = 4
 local WHY_MAX = 64 + 1 + 1024
@@ -39,6 +40,7 @@ local function is_repeated(task, outcome)
 end
 
 local over = {} -- ids of attempts that have ended
+local of_queue = {} -- the same by queue
 local done = {} -- ids that have been here: their records are read again
 
 local function place_of(i)
@@ -53,6 +55,10 @@ end
 
 local function apply(id, task, outcome, delay, why)
 	over[#over + 1] = id
+	if shard_format >= FORMAT_LANES then
+		of_queue[task.queue] = of_queue[task.queue] or {}
+		table.insert(of_queue[task.queue], id)
+	end
 	changed = true
 	if outcome == "back" then
 		count("given_back", 1)
@@ -96,7 +102,7 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit("GETRANGE", "MGET", "SET", "SETRANGE", "UNLINK", "ZADD",
+refused = admit("GETRANGE", "LLEN", "MGET", "SET", "SETRANGE", "UNLINK", "ZADD",
 	"ZREM")
 if refused then
 	return refused
@@ -112,6 +118,11 @@ for i, id in ipairs(ids) do
 end
 if over[1] then
 	sure("ZREM", prefix .. ":fly", unpack(over))
+end
+for queue, ended in pairs(of_queue) do
+	if free_places(queue, unpack(ended)) and count_entries(queue) > 0 then
+		results[#results + 1] = queue
+	end
 end
 if changed then
 	commit()

@@ -24,7 +24,8 @@ local COMMANDS = {
 
 -- One key of each kind.
 local KEYS_OF_US = {"meta", "move:1", "b:0", "r:x", "q:x", "t:x", "e:x",
-	"fly", "dead", "bad", "queues", "paused", "schedules", "s:x", "o:x",
+	"fly", "dead", "bad", "queues", "paused", "limits", "l:x", "f:x",
+	"schedules", "s:x", "o:x",
 	"aside:r:x"}
 
 local function check_keys()

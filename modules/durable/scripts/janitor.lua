@@ -7,6 +7,7 @@ local GRACE = 10000 -- ms after a pause, in which leases can be extended
 local SLOTS_MAX = 64 -- that a call scans
 local KEYS_PER_TASK = 8 -- of the walk over all records
 local QUEUES = 32 -- that a call looks at
+local PLACES = 16 -- of each
 local SEARCHED = 128 -- a queue with more entries is not searched for one
 local LEASE = 30000 -- ms, of a running task that was in no set
 local LOST = "- the lease ended: nothing was heard of its worker"
@@ -21,6 +22,7 @@ local function end_lease(id)
 		quarantine(id)
 	elseif task.state == RUNNING then
 		count("expired", 1)
+		free_places(task.queue, id)
 		task.doubt, task.doubt_before = task.fence, task.doubt
 		again(id, task, due_after(back_off(task)), LOST)
 		return 1
@@ -75,6 +77,9 @@ local function restore(id)
 		return 0
 	end
 	if task.state == RUNNING then
+		if places_of(task.queue) then
+			sure("ZADD", places_key(task.queue), "NX", now, id)
+		end
 		return sure("ZADD", fly, "NX", now + LEASE, id)
 	end
 	if task.state == FAILED then
@@ -108,6 +113,24 @@ local function order_queues()
 			call("ZADD", key, "XX", due, queue)
 		elseif not is_name(queue) or count_entries(queue) == 0 then
 			call("ZREM", key, queue)
+		end
+	end
+end
+
+-- A place whose task does not run goes back; the oldest are looked at.
+local function mend_places()
+	if shard_format < FORMAT_LANES then
+		return
+	end
+	for _, queue in ipairs(sure("ZRANGE", prefix .. ":limits", 0,
+		QUEUES - 1)) do
+		local key = places_key(queue)
+		for _, id in ipairs(sure("ZRANGE", key, 0, PLACES - 1)) do
+			local task = load(id)
+			if not task or task.state ~= RUNNING or
+				task.queue ~= queue then
+				call("ZREM", key, id)
+			end
 		end
 	end
 end
@@ -201,7 +224,7 @@ end
 if not random then
 	return refuse_argument(2, "random")
 end
-refused = admit("GETRANGE", "LLEN", "LPOS", "LRANGE", "PEXPIRE", "PTTL",
+refused = admit("GETRANGE", "HGET", "LLEN", "LPOS", "LRANGE", "PEXPIRE", "PTTL",
 	"RPUSH", "SCAN", "SET", "SETRANGE", "ZADD", "ZRANGE", "ZRANGEBYLEX",
 	"ZRANGEBYSCORE", "ZREM", "ZSCORE")
 if refused then
@@ -215,5 +238,6 @@ local over, more_over = end_leases(limit)
 local restored = restore_some(limit)
 local missed, more_missed = find_missed(limit)
 order_queues()
+mend_places()
 commit("scan", scan, "walk", walk)
 return {over, restored, missed, (more_over or more_missed) and 1 or 0}

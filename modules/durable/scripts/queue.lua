@@ -3,30 +3,88 @@
 --
 -- queue pause|resume name: from then on take begins nothing of the queue, or
 -- does again. The set has when each was paused.
+-- queue limit name places rate: how many of the queue's tasks may run at a time
+-- in this shard, and in the space begin in 1000 s; 0: any number. This shard
+-- has its part of the rate. Both are 0: the queue has no limits.
+--
+-- P:limits has the queues with limits, and P:l:QUEUE these: places; rate, as it
+-- was given; interval, the ms between two tasks that begin in this shard; full,
+-- when the bucket of the rate is full; asks, when a worker will ask again.
 
-local refused = open() or expect(4)
+local VERBS = {pause = 4, resume = 4, limit = 6}
+local LEASES_MAX = 10000 -- that are looked at for what runs already
+local RATE_MAX = 1000000000 -- tasks in 1000 s
+
+local function pause(queue)
+	return sure("ZADD", prefix .. ":paused", "NX", now, queue)
+end
+
+local function resume(queue)
+	return sure("ZREM", prefix .. ":paused", queue)
+end
+
+-- What has begun before counts as well.
+local function find_places(queue)
+	local ids = sure("ZRANGE", prefix .. ":fly", 0, LEASES_MAX - 1)
+	local read = read_headers(ids)
+	for i, id in ipairs(ids) do
+		local task = unpack_record(read(i) or "")
+		if task and task.state == RUNNING and task.queue == queue then
+			sure("ZADD", places_key(queue), "NX", now, id)
+		end
+	end
+end
+
+local function limit(queue, places, rate)
+	if places == 0 then
+		call("UNLINK", places_key(queue))
+	end
+	if places + rate == 0 then
+		call("UNLINK", limits_key(queue))
+		sure("ZREM", prefix .. ":limits", queue)
+		return
+	end
+	local shards = call("HGET", KEYS[1], "shards")
+	sure("ZADD", prefix .. ":limits", "NX", now, queue)
+	sure("HSET", limits_key(queue), "places", places, "rate", rate,
+		"interval", rate > 0 and
+			format("%.17g", 1000000 * shards / rate) or 0,
+		"asks", 0)
+	if places > 0 then
+		find_places(queue)
+	end
+end
+
+local refused = open()
 if refused then
 	return refused
 end
-if ARGV[3] ~= "pause" and ARGV[3] ~= "resume" then
-	return refuse_argument(1, "pause or resume")
+local verb, queue = ARGV[3] or "", ARGV[4] or ""
+if #ARGV ~= (VERBS[verb] or 4) then
+	return refuse_argument(0, "the number of arguments")
 end
-if not is_name(ARGV[4]) then
+if not VERBS[verb] then
+	return refuse_argument(1, "pause, resume or limit")
+end
+if not is_name(queue) then
 	return refuse_argument(2, "queue")
 end
--- The first write is the only one that needs another right.
-refused = admit()
+local places = whole(ARGV[5] or "0", 0, WHOLE_MAX)
+if not places then
+	return refuse_argument(3, "places")
+end
+local rate = whole(ARGV[6] or "0", 0, RATE_MAX)
+if not rate then
+	return refuse_argument(4, "rate")
+end
+refused = admit("GETRANGE", "HGET", "MGET", "UNLINK", "ZADD", "ZRANGE", "ZREM")
 if refused then
 	return refused
 end
-local key = prefix .. ":paused"
-local changes
-if ARGV[3] == "pause" then
-	changes = sure("ZADD", key, "NX", now, ARGV[4])
-else
-	changes = sure("ZREM", key, ARGV[4])
-end
-if changes == 1 then
+if verb == "limit" then
+	limit(queue, places, rate)
+	commit("format", FORMAT_LANES)
+elseif (verb == "pause" and pause or resume)(queue) == 1 then
 	commit()
 end
 return 0

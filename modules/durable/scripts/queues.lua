@@ -1,12 +1,13 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
 --
--- queues [NAME...]: now, and for each {queue, entries, due, paused, running};
--- due is of the oldest entry, 0 if there is none; paused is since when, or 0;
--- running is counted, or beyond RUNNING_MAX of the shard estimated. Without
--- names: of up to 64 queues, those with the oldest entries as far as the
--- janitor knows, and if there is room others that are paused, or have running
--- ones; and before them whether these are all.
+-- queues [NAME...]: now, and for each {queue, entries, due, paused, running,
+-- places, rate}; due is of the oldest entry, 0 if there is none; paused is
+-- since when, or 0; running is counted, or beyond RUNNING_MAX of the shard
+-- estimated; places of this shard and rate of the space are limits, or 0.
+-- Without names: of up to 64 queues, those with the oldest entries as far as
+-- the janitor knows, and if there is room others that are paused, have limits,
+-- or running ones; and before them whether these are all.
 
 local NAMES_MAX = 64
 local RUNNING_MAX = 256 -- records that are read
@@ -17,8 +18,11 @@ local running = {} -- by queue
 local function describe(queue, since)
 	local entries = count_entries(queue)
 	local due = entries > 0 and (oldest_in(queue) or since) or 0
+	local limits = try("HMGET", limits_key(queue), "places", "rate")
+	limits = is_foreign(limits) and {} or limits
 	return {queue, entries, due, paused_since(queue) or 0,
-		running[queue] or 0}
+		running[queue] or 0, tonumber(limits[1] or "") or 0,
+		tonumber(limits[2] or "") or 0}
 end
 
 -- All that run, or RUNNING_MAX of them, from all over the set: what a worker
@@ -75,7 +79,7 @@ local function find_queues()
 			results[#results + 1] = describe(queue, since)
 		end
 	end
-	for _, set in ipairs({":queues", ":paused"}) do
+	for _, set in ipairs({":queues", ":paused", ":limits"}) do
 		local found = read_set(set)
 		for i = 1, #found, 2 do
 			tell(found[i], tonumber(found[i + 1]))

@@ -2,7 +2,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- take queue worker token received limit visibility: what it got; and behind
--- that 1, if it stopped before the limit and before the end of the queue.
+-- that, if it stopped before the limit and before the end of the queue: after
+-- how many ms this worker is to ask again; 1: at once.
+--
+-- LIMITS of the queue. places: no attempt begins while so many run; who ends
+-- one is told that there is room (finish). rate: a bucket of tokens, one for
+-- each attempt, which holds as many as a second brings, but at least one; it is
+-- kept as the time when it will be full. Of the workers that come too early one
+-- is told when to ask again, and it is kept when that will be; others get an
+-- empty answer, as from an empty queue.
 
 local LOOKED_MAX = 2048 -- entries: what nobody waits for goes fast
 local PAGE = 16 -- records that are read at once: up to a MiB
@@ -14,6 +22,7 @@ local looked = 0 -- entries
 local seen = {} -- ids that it has begun, or that have expired
 local leases = {} -- ends and ids
 local is_cut = false -- it stopped before the limit; there may be more
+local rule -- the limits of the queue; or nil
 local in_buckets = {} -- members by slot
 
 local function hand_over(id, task, text, visibility)
@@ -25,6 +34,67 @@ local function hand_over(id, task, text, visibility)
 	kept[#kept + 1] = task.fence
 	leases[#leases + 1] = now + visibility
 	leases[#leases + 1] = id
+end
+
+local function read_rule(queue)
+	if shard_format < FORMAT_LANES then
+		return nil
+	end
+	local read = try("HMGET", limits_key(queue), "places", "interval",
+		"full", "asks")
+	if is_foreign(read) or not read[1] then
+		return nil
+	end
+	local interval = tonumber(read[2] or "") or 0
+	return {places = tonumber(read[1]) or 0, interval = interval,
+		holds = max(1, 1000 / interval),
+		full = tonumber(read[3] or "") or 0,
+		asks = tonumber(read[4] or "") or 0}
+end
+
+-- How many attempts may begin.
+local function find_room(queue)
+	local room = BATCH_MAX
+	if rule.places > 0 then
+		room = max(rule.places - sure("ZCARD", places_key(queue)), 0)
+	end
+	if rule.interval > 0 then
+		local empty = max(rule.full - now, 0) / rule.interval
+		local tokens = floor(rule.holds - empty)
+		rule.is_late = tokens < room
+		room = min(room, tokens)
+	end
+	return room
+end
+
+-- The attempts that have begun have places, and take tokens.
+local function note_begun(queue)
+	if rule.places > 0 and taken[1] then
+		local members = {}
+		for _, each in ipairs(taken) do
+			members[#members + 1] = now
+			members[#members + 1] = each[1]
+		end
+		sure("ZADD", places_key(queue), unpack(members))
+	end
+	if rule.interval > 0 and taken[1] then
+		rule.full = max(rule.full, now) + #taken * rule.interval
+		call("HSET", limits_key(queue), "full",
+			format("%.6f", rule.full))
+	end
+end
+
+-- In how many ms this worker is to ask again, as there is no token; or nil:
+-- another one will.
+local function ask_again(queue)
+	if rule.asks - now > 1 or count_entries(queue) == 0 then
+		return nil
+	end
+	local wait = rule.full - now - (rule.holds - 1) * rule.interval
+	wait = min(max(-floor(-wait), 2), WAIT_MAX)
+	call("HSET", limits_key(queue), "asks", now + wait)
+	changed = true
+	return wait
 end
 
 -- What the take before got, as far as it is still this worker's. The worker
@@ -42,6 +112,7 @@ local function take_again(before, was_lost, visibility)
 			count("given_back", 1)
 			bury_expired(id, task)
 			sure("ZREM", prefix .. ":fly", id)
+			free_places(task.queue, id)
 		elseif runs then
 			hand_over(id, task, text, visibility)
 		elseif was_lost then
@@ -194,13 +265,14 @@ end
 if not visibility then
 	return refuse_argument(6, "visibility")
 end
-refused = admit("GET", "GETRANGE", "LRANGE", "LTRIM", "MGET", "PEXPIRE", "PTTL",
-	"SET", "SETRANGE", "UNLINK", "ZADD", "ZREM")
+refused = admit("GET", "GETRANGE", "LLEN", "LRANGE", "LTRIM", "MGET", "PEXPIRE",
+	"PTTL", "SET", "SETRANGE", "UNLINK", "ZADD", "ZCARD", "ZREM")
 if refused then
 	return refused
 end
 -- Asked before the first write. What it has begun before goes on.
 local stands = paused_since(queue)
+rule = read_rule(queue)
 local last_key = prefix .. ":t:" .. worker
 local last = read_last(last_key)
 if token < last[1] then
@@ -210,8 +282,18 @@ end
 if received < last[1] then
 	take_again(last, token > last[1], visibility)
 end
+local wait
 if not taken[1] and not stands and token > last[1] then
-	take(queue, limit, visibility)
+	local room = rule and find_room(queue) or limit
+	if room > 0 then
+		take(queue, min(limit, room), visibility)
+	end
+	if rule then
+		note_begun(queue)
+	end
+	if rule and rule.is_late and #taken == room and room < limit then
+		wait = ask_again(queue)
+	end
 end
 if taken[1] then
 	sure("ZADD", prefix .. ":fly", unpack(leases))
@@ -223,5 +305,5 @@ if delta.begun then
 elseif taken[1] or changed then
 	commit()
 end
-taken[#taken + 1] = is_cut and 1 or nil
+taken[#taken + 1] = is_cut and 1 or wait
 return taken

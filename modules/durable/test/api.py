@@ -1075,7 +1075,7 @@ class Queues(Api):
         self.assertEqual(self.queue("any"), {
             "queue": "any", "depth": 0, "oldest_age_ms": 0, "in_flight": 0,
             "paused": False, "paused_shards": 0, "shards": 2,
-            "paused_since_ms": None})
+            "paused_since_ms": None, "at_once": 0, "rate": 0})
 
     def test_what_waits(self):
         for name, count in (("old", 3), ("new", 1)):
@@ -1107,6 +1107,25 @@ class Queues(Api):
         self.path("go", b"x")
         wait_until(lambda: self.queue("run")["in_flight"] == 0)
         self.listed(0)
+
+    def test_limits(self):
+        for given, said in (({"at_once": 3, "rate": 0.5}, (3, 0.5)),
+                            ({"rate": 10}, (0, 10)),
+                            ({"at_once": 2}, (2, 0)), ({"rate": 0}, (0, 0))):
+            answer = self.send("POST", "/v1/queues/q/limits", given)
+            self.assertEqual((answer.status, answer.json), (
+                200, {"queue": "q", "at_once": said[0], "rate": said[1]}))
+            self.assertEqual(self.queue("q"), {
+                **self.queue("none"), "queue": "q", **answer.json})
+            self.assertEqual((answer.status, len(self.listed(any(said)))),
+                             (200, any(said)))
+        for wrong in ({}, [], {"at_once": -1}, {"at_once": 1}, {"rate": -1},
+                      {"at_once": 2.5}, {"at_once": "2"}, {"rate": None},
+                      {"rate": 1000001}, {"rate": 1e-9}, {"at_once": 1e99},
+                      {"rate": 1, "more": 1}):
+            self.refused(400, "EINVAL", "POST", "/v1/queues/q/limits",
+                         json.dumps(wrong).encode(),
+                         Content_Type="application/json")
 
     def test_pause_and_resume(self):
         before = time.time()

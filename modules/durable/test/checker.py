@@ -30,7 +30,8 @@ SHORT = 1000  # in a longer queue, entries may be left that nobody waits for
 TYPES = {"meta": b"hash", "b": b"zset", "r": b"string", "q": b"list",
          "fly": b"zset", "dead": b"zset", "bad": b"zset", "t": b"string",
          "e": b"string", "queues": b"zset", "paused": b"zset",
-         "schedules": b"zset", "s": b"hash", "o": b"string"}
+         "schedules": b"zset", "s": b"hash", "o": b"string",
+         "limits": b"zset", "l": b"hash", "f": b"zset"}
 WHERE = {"running": "fly", "failed": "dead", "quarantined": "bad"}
 QUEUE = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
@@ -184,6 +185,7 @@ class Checker:
             self.check_records(shard)
             self.check_members(shard)
             self.check_queues(shard)
+            self.check_places(shard)
             self.check_counters(shard)
             self.check_order(shard)
             if drained:
@@ -265,6 +267,21 @@ class Checker:
                     shard.complain(5, f"{name!r}: in {place}, no record")
                 elif not self.records[name] and place != "bad":
                     shard.complain(5, f"{name!r}: in {place}, unreadable")
+
+    def check_places(self, shard):
+        """Of a queue with a limit, each that runs has a place, and no other."""
+        for queue, limits in shard.keys["l"].items():
+            if queue not in shard.members("limits"):
+                shard.complain(5, f"{queue!r}: not among those with limits")
+            if b"0" == limits[limits.index(b"places") + 1]:
+                continue
+            running = {name for name, record in self.records.items()
+                       if record and record.queue == queue
+                       and record.state == "running"}
+            places = set(shard.keys["f"].get(queue, ()))
+            if places != running:
+                shard.complain(5, f"{queue!r}: {running ^ places}: running, "
+                               "or in a place")
 
     def check_queues(self, shard):
         found = set()

@@ -160,6 +160,9 @@ a_queue_is_paused_and_resumed()
 	f.tasks.resume("mail");
 	CHECK(f.await("a") == HWT_DURABLE_SUCCEEDED);
 	CHECK(!f.tasks.try_pause(error, "no queue"));
+	f.tasks.limit("mail", 64, 0.5);
+	f.tasks.limit("mail", 0, 0);
+	CHECK(!f.tasks.try_limit(error, "mail", 0, -1));
 	CHECK(error.value() == EINVAL);
 	CHECK(!f.tasks.try_resume(error, "") && error.value() == EINVAL);
 }

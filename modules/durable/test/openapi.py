@@ -29,6 +29,8 @@ class OpenApi(Api):
             body = b'{"in":60}'
         if path.endswith("/schedules/{name}") and body:
             body = b'{"queue":"q","every":60}'
+        if path.endswith("/limits"):
+            body = b'{"rate":60}'
         return re.sub(r"\{\w+\}", "x", path), body
 
     def ask_all(self, status, **headers):
@@ -90,6 +92,13 @@ class OpenApi(Api):
                 schedule["every"] = 60
             self.assertEqual(self.send("PUT", "/v1/schedules/s",
                                        schedule).status, 200, schedule)
+
+    def test_each_limit_is_taken(self):
+        self.serve()
+        schemas = CONTRACT.text["components"]["schemas"]
+        for name, each in schemas["NewLimits"]["properties"].items():
+            self.assertEqual(self.send("POST", "/v1/queues/q/limits", {
+                name: each["example"]}).json[name], each["example"])
 
     def add_in_all_ways(self):
         task = {"queue": "q", "in": 60}
@@ -164,6 +173,10 @@ class OpenApi(Api):
                 if rest == "/pause":
                     wait_until(lambda: self.ask(
                         "GET", "/v1/queues").json["queues"])
+        for kind, body in (("application/json", b'{"rate":60}'),
+                           ("application/json", b"{}"), ("text/plain", b"{}"),
+                           ("application/json", b"x" * (2 << 20))):
+            self.ask("POST", "/v1/queues/q/limits", body, Content_Type=kind)
         wait_until(lambda: self.ask("GET", "/v1/stat").json["added"])
         wait_until(lambda: self.ask("GET", "/v1/queues").json["work"])
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Priorities inside a queue: what take begins first, and that a task of any
-priority is moved, counted and mended as others are.
+priority is moved, counted and mended as others are. Limits of a queue: how many
+tasks run at a time, and begin in a second.
 
     order.py [PATTERN...]    the last line: tally PASSED FAILED SKIPPED
 """
@@ -199,6 +200,7 @@ class Priorities(Case):
             self.damaged = True
             names = self.fill(["", priority, ""])
             self.pump()
+            self.assertEqual(self.space("audit", 0, names[1]), [[]])
             self.client("DEL", self.lane(priority))
             self.assertEqual(self.space("audit", 0, names[1]), [[
                 b"5 neither in its bucket nor in its queue"]])
@@ -248,6 +250,11 @@ class Priorities(Case):
         self.assertEqual(self.kinds(), ["low"])
         self.janitor()
         self.assertEqual(self.client("EXISTS", self.space.key(0, "queues")), 0)
+        self.fill(["high"])
+        self.move(3)
+        self.add("later", flag="low")
+        self.pump()
+        self.assertEqual(self.space("queues", 0)[2][2], START + 10)
 
     def test_a_pause_is_of_all_lanes(self):
         self.fill(LANES)
@@ -288,6 +295,16 @@ class Priorities(Case):
                 self.move(1)
             self.assertEqual(moved, 40 if limit == 1 else 4500)
             self.assert_whole()
+
+    def test_a_pump_goes_on_behind_lanes_of_which_nothing_is_due(self):
+        self.damaged = True
+        for first in range(0, 2500, 500):
+            self.space("add", 0, *sum(
+                ([f"{i}", f"q{i:04}", "in", 50, 1, "", "low"]
+                 for i in range(first, first + 500)), []))
+        self.space("add", 0, "x", "z", "in", 0, 1, "", "low")
+        moved = [self.space("pump", 0, 256, "")[0] for _ in range(2)]
+        self.assertEqual(moved, [0, 1])
 
     def test_a_backlog_of_another_priority_is_passed_over(self):
         for noisy, quiet in (("high", "low"), ("low", "high"), ("", "high")):
@@ -333,6 +350,276 @@ class Priorities(Case):
         self.pump()
         for priority in LANES:
             self.assertEqual(len(self.entries(priority)), 6)
+
+
+class Limits(Case):
+    def fill(self, count, first=0, queue="q"):
+        self.space("add", 0, *sum(
+            ([f"x{i}", queue, "in", 0, 9, "", ""]
+             for i in range(first, first + count)), []))
+        self.pump()
+
+    def limit(self, places=0, rate=0, queue="q", space=None):
+        return (space or self.space)(
+            "queue", 0, "limit", queue, places, rate)
+
+    def taken(self, limit=100, **options):
+        """Names, and when to ask again; None: that is not said."""
+        reply = self.take(limit, **options)
+        wait = reply.pop() if reply and isinstance(reply[-1], int) else None
+        return [each[0].decode() for each in reply], wait
+
+    def count(self, limit=100, **options):
+        return len(self.taken(limit, **options)[0])
+
+    def ended(self, *names, outcome="done"):
+        """Which queues have room by that."""
+        return self.call("finish", *sum(
+            ([name, self.fence(name), outcome, 0] for name in names),
+            []))[len(names):]
+
+    def test_so_many_run_at_a_time(self):
+        self.fill(9)
+        self.assertEqual(self.limit(3), 0)
+        self.assertEqual(self.taken(2), (["x0", "x1"], None))
+        self.assertEqual(self.taken(2, worker="v"), (["x2"], None))
+        for worker in "vw":
+            self.assertEqual(self.taken(worker=worker), ([], None))
+        self.assertEqual(self.ended("x0"), [b"q"])
+        self.assertEqual(self.taken(worker="v"), (["x3"], None))
+
+    def test_whatever_ends_an_attempt_gives_its_place_back(self):
+        for outcome in ("done", "fail", "retry", "back"):
+            self.setUp()
+            self.fill(3)
+            self.limit(1)
+            self.assertEqual(self.count(), 1)
+            self.assertEqual(self.ended("x0", outcome=outcome), [b"q"])
+            self.assertEqual(self.taken()[0], ["x1"])
+
+    def test_a_lease_that_ends_gives_its_place_back(self):
+        self.fill(3)
+        self.limit(2)
+        self.taken(1, visibility=1000)
+        self.taken(1, visibility=LEASE)
+        self.move(1000)
+        self.assertEqual(self.count(), 0)
+        self.assertEqual(self.janitor()[0], 1)
+        self.assertEqual(self.taken()[0], ["x2"])
+        self.assertEqual(self.ended("x0"), [])
+
+    def test_many_leases_that_end_give_all_places_back_at_once(self):
+        self.fill(60)
+        self.limit(40)
+        self.assertEqual(self.count(20), 20)
+        self.move(1)
+        self.assertEqual(self.count(visibility=1000), 20)
+        self.move(1000)
+        self.janitor()
+        self.assertEqual(self.count(), 20)
+
+    def test_what_expired_before_it_was_handed_over_gives_it_back(self):
+        self.add("x0", flag="expires-in=10")
+        self.fill(1, first=1)
+        self.limit(1)
+        self.assertEqual(self.taken(token=5, received=0)[0], ["x0"])
+        self.move(11)
+        self.assertEqual(self.taken(token=6, received=0)[0], ["x1"])
+
+    def test_what_is_handed_over_again_has_its_place_already(self):
+        self.fill(3)
+        self.limit(2)
+        self.assertEqual(self.count(token=5, received=0), 2)
+        for token in (5, 6):
+            self.assertEqual(self.taken(token=token, received=0)[0],
+                             ["x0", "x1"])
+        self.assertEqual(self.taken(token=7)[0], [])
+
+    def test_nobody_is_told_of_room_for_nothing(self):
+        self.limit(2)
+        self.fill(2)
+        self.assertEqual(self.count(), 2)
+        self.assertEqual(self.ended("x0"), [])
+        self.fill(1, first=2)
+        self.assertEqual(self.ended("x1"), [b"q"])
+        self.assertEqual(self.ended("x1"), [], "it has ended before")
+
+    def test_what_runs_already_counts(self):
+        self.fill(5)
+        self.fill(2, first=5, queue="r")
+        self.assertEqual(self.count(3), 3)
+        self.assertEqual(self.count(queue="r"), 2)
+        self.limit(4)
+        self.assertEqual(self.taken()[0], ["x3"])
+        self.limit(2)
+        self.assertEqual(self.ended("x0", "x1"), [b"q"])
+        self.assertEqual(self.count(), 0)
+        self.ended("x2")
+        self.assertEqual(self.taken()[0], ["x4"])
+
+    def test_a_limit_is_taken_away(self):
+        for limit in ((1, 0), (0, 1000), (1, 1000)):
+            self.setUp()
+            self.fill(5)
+            self.limit(*limit)
+            self.assertEqual(self.count(), 1)
+            self.limit()
+            self.assertEqual(self.taken(), (["x1", "x2", "x3", "x4"], None))
+            for key in ("limits", "l:q", "f:q"):
+                self.assertEqual(
+                    self.client("EXISTS", self.space.key(0, key)), 0)
+            self.assertEqual(self.ended("x0"), [])
+
+    def test_other_queues_have_none(self):
+        self.fill(3)
+        self.fill(3, first=3, queue="r")
+        self.limit(1, 1000)
+        self.assertEqual(self.count(queue="r"), 3)
+        self.assertEqual(self.ended("x3"), [])
+
+    def test_so_many_begin_in_a_second(self):
+        self.fill(40)
+        self.limit(rate=5000)
+        self.damaged = True  # not checked at each step
+        begun = []
+        for _ in range(600):
+            begun += [self.space("queues", 0, "q")[0]] * self.count()
+            self.move(7)
+            if len(begun) == 25:
+                break
+        ms = [each - START for each in begun]
+        self.assertEqual(ms[:5], [0] * 5, "what a second brings")
+        for i in range(5, 25):
+            self.assertGreaterEqual(ms[i], (i - 4) * 200)
+            self.assertLess(ms[i], (i - 4) * 200 + 7)
+        self.assert_whole()
+
+    def test_the_bucket_holds_what_a_second_brings(self):
+        for rate, holds in ((5000, 5), (1000, 1), (1, 1), (2500, 2)):
+            self.setUp()
+            self.fill(20)
+            self.limit(rate=rate)
+            self.move(3600000)
+            self.assertEqual(self.count(), holds, rate)
+
+    def test_one_worker_is_told_when_to_ask_again(self):
+        self.fill(9)
+        self.limit(rate=4000)
+        self.assertEqual(self.taken(), (["x0", "x1", "x2", "x3"], 250))
+        for worker in "abw":
+            self.assertEqual(self.taken(worker=worker), ([], None))
+        self.move(250)
+        self.assertEqual(self.taken(worker="a"), (["x4"], 250))
+        self.move(251)
+        self.assertEqual(self.taken(worker="b"), (["x5"], 249))
+
+    def test_who_does_not_ask_again_is_no_obstacle(self):
+        self.fill(9)
+        self.limit(rate=1)
+        self.assertEqual(self.taken(), (["x0"], 1000))
+        self.move(998)
+        self.assertEqual(self.taken(), ([], None))
+        self.move(1)
+        self.assertEqual(self.taken(), ([], 1000))
+
+    def test_it_is_told_for_entries_alone(self):
+        self.fill(4)
+        self.limit(rate=4000)
+        self.assertEqual(self.taken()[1], None)
+        self.assertEqual(self.taken(), ([], None))
+        self.fill(1, first=4)
+        self.assertEqual(self.taken(), ([], 250))
+
+    def test_the_lesser_of_two_limits_counts(self):
+        self.fill(9)
+        self.limit(2, 5000)
+        self.assertEqual(self.taken(), (["x0", "x1"], None))
+        self.ended("x0", "x1")
+        self.assertEqual(self.taken(), (["x2", "x3"], None))
+        self.ended("x2", "x3")
+        self.assertEqual(self.taken(), (["x4"], 200))
+        self.move(200)
+        self.assertEqual(self.taken(), (["x5"], None))
+
+    def test_what_does_not_begin_takes_no_token(self):
+        for each in range(5):
+            self.add(f"late{each}", flag="expires-in=5")
+        self.move(6)
+        self.fill(9)
+        self.limit(rate=2000)
+        self.assertEqual(self.taken()[0], ["x0", "x1"])
+
+    def test_high_begins_first_within_a_limit(self):
+        self.fill(3)
+        self.add("high", flag="high")
+        self.pump()
+        self.limit(2)
+        self.assertEqual(self.taken()[0], ["high", "x0"])
+
+    def test_a_clock_that_was_ahead_leaves_no_empty_bucket(self):
+        self.fill(9)
+        self.move(50000)
+        self.limit(rate=1000)
+        self.assertEqual(self.count(), 1)
+        self.move(-50000)
+        self.move(1)
+        self.client("HSET", self.space.key(0), "delivered", 0)
+        self.damaged = True
+        self.space("clock", 0)
+        self.assertEqual(self.taken(), (["x1"], 1000))
+        self.move(1000)
+        self.assertEqual(self.count(), 1)
+
+    def test_a_shard_has_its_part_of_the_rate(self):
+        space = self.make("parts", shards=4)
+        self.space = space
+        self.check = lambda: []
+        self.fill(20)
+        self.limit(rate=8000, space=space)
+        self.assertEqual(self.taken(), (["x0", "x1"], 500))
+
+    def test_places_that_were_lost_are_mended(self):
+        self.fill(5)
+        self.limit(3)
+        self.assertEqual(self.count(2), 2)
+        key = self.space.key(0, "f:q")
+        self.client("ZADD", key, 0, "ghost", 0, "x4")
+        self.client("ZREM", key, "x0")
+        self.damaged = True
+        self.janitor()
+        self.assert_whole()
+
+    def test_a_foreign_key_is_no_limit(self):
+        self.fill(5)
+        self.limit(1)
+        self.damaged = True
+        for key in ("l:q", "f:q"):
+            self.client("SET", self.space.key(0, key), "foreign")
+        self.assertEqual(self.count(), 5)
+
+    def test_limits_are_told(self):
+        self.limit(7, 2500)
+        self.fill(2, queue="r")
+        self.assertEqual(
+            {each[0]: each[5:] for each in self.space("queues", 0)[2:]},
+            {b"q": [7, 2500], b"r": [0, 0]})
+        self.limit()
+        self.assertEqual(
+            [each[0] for each in self.space("queues", 0)[2:]], [b"r"])
+
+    def test_bad_limits_are_refused(self):
+        for bad in (-1, "x", "", "1.5", "9" * 17):
+            self.refused("EARG 3", "queue", "limit", "q", bad, 0)
+            self.refused("EARG 4", "queue", "limit", "q", 0, bad)
+        self.refused("EARG 4", "queue", "limit", "q", 0, 10 ** 9 + 1)
+        self.refused("EARG 2", "queue", "limit", "q+", 1, 1)
+        self.refused("EARG 0", "queue", "limit", "q", 1)
+        self.refused("EARG 0", "queue", "pause", "q", 1)
+
+    def test_older_versions_are_refused_from_then_on(self):
+        self.assertEqual(self.meta()["format"], 2)
+        self.limit(1)
+        self.assertEqual(self.meta()["format"], 4)
 
 
 if __name__ == "__main__":

@@ -653,6 +653,24 @@ class Hwtctl(Programs):
             self.ctl("pause", *words, status=USAGE)
             self.ctl("resume", *words, status=USAGE)
 
+    def test_limits_of_a_queue(self):
+        self.ctl("init", "--shards=3")
+        for words, said in ((["--at-once=3", "--rate=0.25"],
+                             "  at most 3 at once  0.25 a second\n"),
+                            (["--rate=10"], "  10 a second\n"),
+                            (["--at-once=4"], "  at most 4 at once\n")):
+            self.ctl("limit", "--queue=mail", *words)
+            self.assertRegex(self.ctl("stat").text,
+                             r"\nmail +0 +0\.000 s" + said)
+            self.check()
+        self.ctl("limit", "--queue=mail", "--rate=0")
+        self.assertNotIn("mail", self.ctl("stat").text)
+        for words in ([], ["--at-once=1"], ["--at-once=2"], ["--at-once=x"],
+                      ["--rate=-1"], ["--rate=0.0001"], ["--rate=1000001"],
+                      ["--rate=nan"], ["--at-once=3", "3"]):
+            self.ctl("limit", "--queue=mail", *words, status=USAGE)
+        self.ctl("limit", "--rate=1", status=USAGE)
+
     def test_a_pause_of_a_queue_that_is_cut_short(self):
         self.ctl("init", "--shards=2")
         self.ctl("pause", "1")

@@ -2172,7 +2172,7 @@ class Queues(Case):
                 for name, entries, due, *_ in self.queues(*names)[2:]]
 
     def running(self, *names):
-        return {name.decode(): count for name, _, _, _, count
+        return {name.decode(): count for name, _, _, _, count, *_
                 in self.queues(*names)[2:]}
 
     def test_entries_and_when_the_oldest_was_due(self):
@@ -2285,7 +2285,7 @@ class Paused(Case):
 
     def told(self, *names):
         return [[name.decode(), entries, int(since > 0)]
-                for name, entries, _, since, _
+                for name, entries, _, since, *_
                 in self.space("queues", 0, *names)[2:]]
 
     def test_nothing_is_taken_and_all_else_goes_on(self):
@@ -2339,7 +2339,7 @@ class Paused(Case):
         self.queue("pause")
         self.move(5)
         self.assertEqual(self.space("queues", 0, "q")[2:],
-                         [[b"q", 0, 0, START + 5, 0]])
+                         [[b"q", 0, 0, START + 5, 0, 0, 0]])
 
     def test_it_is_told_of_queues_without_tasks_too(self):
         self.add("x", queue="a")
@@ -3264,6 +3264,7 @@ class Rights(Case):
         for outcome in ("retry", "fail", "back"):
             yield "finish", ["x", self.fence(), outcome, 0]
         yield "dead", ["replay", "x"]
+        yield "queue", ["limit", "r", 1, 1]
         yield "queue", ["resume", "r"]
         yield "schedule", ["drop", "kept"]
         yield "schedule", ["move", "kept", 2, START, START + 1, 0]
@@ -3353,8 +3354,8 @@ class Rights(Case):
     def test_init_names_the_key_that_is_missing(self):
         keys = ["~{test:*}:" + rest for rest in (
             "meta", "move:*", "b:*", "r:*", "q:*", "t:*", "e:*", "fly",
-            "dead", "bad", "queues", "paused", "schedules", "s:*", "o:*",
-            "aside:*")] + [
+            "dead", "bad", "queues", "paused", "limits", "l:*", "f:*",
+            "schedules", "s:*", "o:*", "aside:*")] + [
                 "~{test}:" + rest
                 for rest in ("hosts", "k:*", "p:*", "aside:*")]
         for lacking in keys[2:]:

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue: pause and resume. */
+/* queue: pause, resume, limits. */
 #include "modules/durable/test/spec/durable.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <time.h>
 #include <unistd.h>
 
 SUITE(queue);
@@ -98,5 +101,121 @@ Test(queue, names_outside_their_range_are_EINVAL)
 	assert_rc(hwt_durable_resume(place.durable, NULL), -EINVAL);
 	assert_rc(hwt_durable_resume(place.durable, "a b"), -EINVAL);
 	assert_rc(hwt_durable_resume(NULL, "q"), -EINVAL);
+	place_close(&place);
+}
+
+Test(queue, limits_outside_their_range_are_EINVAL)
+{
+	static const struct hwt_durable_limits bad[] = {
+	    {.at_once = 1}, /* there are two shards or more */
+	    {.at_once = HWT_NEVER},
+	    {.rate = -1},
+	    {.rate = 0.0009},
+	    {.rate = 1000001},
+	    {.rate = (double)NAN},
+	    {.at_once = 64, .reserved = {[3] = 1}},
+	};
+	const struct hwt_durable_limits good = {.at_once = 64, .rate = 0.001};
+	size_t i;
+
+	place_open(&place, NULL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_rc(
+		    hwt_durable_limit(place.durable, "q", &bad[i]), -EINVAL);
+	assert_rc(hwt_durable_limit(place.durable, "q", NULL), -EINVAL);
+	assert_rc(hwt_durable_limit(place.durable, NULL, &good), -EINVAL);
+	assert_rc(hwt_durable_limit(place.durable, "a b", &good), -EINVAL);
+	assert_rc(hwt_durable_limit(NULL, "q", &good), -EINVAL);
+	assert_rc(hwt_durable_limit(place.durable, "q", &good), 0);
+	place_close(&place);
+}
+
+/* What runs, and the most that did. */
+struct load {
+	atomic_int now, most;
+};
+
+static int
+load_count(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct load *load = ctx;
+	int now = atomic_fetch_add(&load->now, 1) + 1;
+	int most = atomic_load(&load->most);
+
+	(void)delivery;
+	while (now > most &&
+	    !atomic_compare_exchange_weak(&load->most, &most, now))
+		;
+	(void)usleep(2000);
+	(void)atomic_fetch_sub(&load->now, 1);
+	return 0;
+}
+
+static uint64_t
+now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
+/* By two workers, which never poll, as if others did: so what they are not told
+ * of would wait for ever. */
+static void
+execute_within(const struct hwt_durable_limits *limits, int tasks,
+    struct load *load, uint64_t *took_ns)
+{
+	const struct hwt_durable_worker_options options = {
+	    .queue = "q", .callback = load_count, .ctx = load, .threads = 8};
+	struct hwt_durable_worker *other;
+	uint64_t begun_ns;
+	char id[8];
+	int i;
+
+	(void)server_ask(&place.server, NULL, "SET {hwt}:p:q other");
+	assert_rc(hwt_durable_limit(place.durable, "q", limits), 0);
+	for (i = 0; i < tasks; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		assert_rc(add_one(&place, id), 0);
+	}
+	begun_ns = now_ns();
+	assert_rc(
+	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	assert_rc(hwt_durable_worker_start(&other, place.durable, &options), 0);
+	assert_rc(
+	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	for (i = 0; i < tasks; i++) {
+		(void)snprintf(id, sizeof(id), "%d", i);
+		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
+	}
+	*took_ns = now_ns() - begun_ns;
+	assert_rc(hwt_durable_worker_stop(other, HWT_SEC(60)), 0);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+}
+
+Test(queue, so_many_tasks_run_at_a_time_and_an_end_lets_the_next_begin)
+{
+	const struct hwt_durable_limits limits = {.at_once = 4};
+	struct load load = {0};
+	uint64_t took_ns;
+
+	place_open(&place, NULL);
+	execute_within(&limits, 400, &load, &took_ns);
+	cr_assert(load.most <= 4, "%d at a time", load.most);
+	place_close(&place);
+}
+
+Test(queue, so_many_attempts_begin_in_a_second)
+{
+	const struct hwt_durable_limits limits = {.rate = 40};
+	struct load load = {0};
+	uint64_t took_ns;
+
+	place_open(&place, NULL);
+	execute_within(&limits, 80, &load, &took_ns);
+	/* 40 are in the buckets at first. */
+	cr_assert(took_ns >= HWT_MS(950), "%" PRIu64, took_ns);
 	place_close(&place);
 }
