@@ -1071,7 +1071,7 @@ class Queues(Api):
 
     def test_none(self):
         self.assertEqual(self.ask("GET", "/v1/queues").json,
-                         {"queues": [], "all_queues": True})
+                         {"queues": [], "all_queues": True, "work": []})
         self.assertEqual(self.queue("any"), {
             "queue": "any", "depth": 0, "oldest_age_ms": 0, "in_flight": 0,
             "paused": False, "paused_shards": 0, "shards": 2,
