@@ -7,8 +7,11 @@
  * in the process of the workers.
  *
  * Who would call it unfair to the others: a worker here takes tasks in batches
- * by itself, and finishes them in batches. So does PostgreSQL's here;
- * beanstalkd and Celery have no command for it: see the tops of their files.
+ * by itself, and finishes them in batches. So do PostgreSQL's here and Graphile
+ * Worker's; BullMQ, beanstalkd and Celery have no command for it: see the tops
+ * of their files. It is in C, and BullMQ, Graphile Worker and Celery are in
+ * JavaScript and Python, as their users' programs are: so the server's CPU is
+ * told apart from the client's.
  */
 #include <errno.h>
 #include <inttypes.h>
