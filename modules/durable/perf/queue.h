@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is measured: hwt.c, zset.c, expiry.c, beanstalkd.c and postgresql.c each
- * give client.c these functions. What cannot go on writes why to stderr and exits.
+ * give client.c these functions. What cannot go on writes why to stderr and
+ * exits.
  */
 #ifndef HWT_DURABLE_PERF_QUEUE_H
 #define HWT_DURABLE_PERF_QUEUE_H
