@@ -299,17 +299,19 @@ function showQueues({queues, all_queues: all}) {
 
 // Dead letters.
 
+// The close event comes later, maybe after the next question: it answers none.
 function sure(question) {
   const dialog = at('confirm');
   at('question').textContent = question;
   dialog.showModal();
   return new Promise(resolve => {
-    at('yes').onclick = () => dialog.close('yes');
-    at('no').onclick = () => dialog.close('no');
-    dialog.onclose = () => {
-      resolve(dialog.returnValue === 'yes');
-      dialog.returnValue = '';
+    const answer = is => {
+      resolve(is);
+      dialog.close();
     };
+    at('yes').onclick = () => answer(true);
+    at('no').onclick = () => answer(false);
+    dialog.oncancel = () => resolve(false); // by a key, which closes it
   });
 }
 async function drop(letter, name) {
