@@ -724,19 +724,20 @@ class Schedules(Api):
         self.check()
 
     def test_a_put_can_be_repeated(self):
-        """It changes nothing: the engine has stored nothing more."""
+        """It changes nothing: a change has another version."""
         client = self.engine.client()
         self.addCleanup(client.close)
 
-        def fields():
-            return [client("HGETALL", "{%s:%d}:s:s" % (self.space, shard))
-                    for shard in range(2)]
+        def versions():
+            return [client("HGET", "{%s:%d}:s:s" % (self.space, shard),
+                           "version") for shard in range(2)]
 
         self.put("s", every=3600, payload="p")
-        before = fields()
+        before = versions()
         self.assertEqual(self.put("s", every=3600, payload="p").status, 200)
-        self.assertEqual(fields(), before)
+        self.assertEqual(versions(), before)
         self.assertEqual(self.put("s", every=3600, payload="x").status, 200)
+        self.assertNotEqual(versions(), before)
         self.assertEqual(self.shown("s")["payload"], "x")
 
     def test_it_occurs(self):
