@@ -5,6 +5,7 @@ of the scripts and clocks, or by three seeds of the random model. What is
 replaced must stand in the file just once.
 
     mutants.py [PATTERN...]    the last line: tally FOUND SURVIVED SKIPPED
+    mutants.py --every N       each Nth: a part of make check-all
 """
 
 import io
@@ -749,10 +750,16 @@ def run_all(mutants, processes):
             process.join()
 
 
-def main(patterns):
-    mutants = [each for each in MUTANTS if not patterns or any(
-        pattern in f"{each[0]}: {each[1]}" for pattern in patterns)]
-    for file, _, old, new in mutants:
+def chosen(words):
+    if words[:1] == ["--every"]:
+        return MUTANTS[::int(words[1])]
+    return [each for each in MUTANTS if not words or any(
+        pattern in f"{each[0]}: {each[1]}" for pattern in words)]
+
+
+def main(words):
+    mutants = chosen(words)
+    for file, _, old, new in MUTANTS:
         changed(file, old, new)(file, read_script_file(file))
     nothing = ("common", "nothing", "local call,", "local call,")
     found = survived = 0
