@@ -79,6 +79,16 @@ model_modify(const void *p, unsigned bytes)
 	model_touch(p);
 }
 
+/* Of the deliberate faults: without release. */
+static inline void
+model_modify_relaxed(const void *p, unsigned bytes)
+{
+	model_begin_change(p);
+	model_touch(p);
+	explore_modify_relaxed(p, bytes);
+	model_touch(p);
+}
+
 static inline uint64_t
 a64_load_relaxed(const a64_t *p)
 {
@@ -159,6 +169,33 @@ a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 	*p = value;
 	model_change(p);
 	return true;
+}
+
+/* Of the deliberate faults, too. */
+static inline bool
+a64_cas_relaxed(a64_t *p, uint64_t old, uint64_t value)
+{
+	model_modify_relaxed(p, 8);
+	if (*p != old)
+		return false;
+	*p = value;
+	model_change(p);
+	return true;
+}
+
+static inline uint64_t
+a64_add_relaxed(a64_t *p, uint64_t value)
+{
+	model_modify_relaxed(p, 8);
+	*p += value;
+	return *p - value;
+}
+
+static inline void
+a64_or_relaxed(a64_t *p, uint64_t bits)
+{
+	model_modify_relaxed(p, 8);
+	*p |= bits;
 }
 
 static inline uint64_t

@@ -622,13 +622,27 @@ load_waits(const struct thread *t)
 	return false;
 }
 
-/* Whether a thread cannot go on before its buffer is flushed. */
+static bool
+is_buffered(const struct thread *t, uintptr_t at, size_t bytes)
+{
+	for (unsigned i = 0; i < t->buffered; i++)
+		if (t->buffer[i].at < at + bytes &&
+		    at < t->buffer[i].at + t->buffer[i].bytes)
+			return true;
+	return false;
+}
+
+/* Whether a thread cannot go on before its buffer is flushed. A read-modify-
+ * write without a fence comes after the stores to its own bytes. */
 static bool
 buffer_awaited(const struct thread *t)
 {
+	const struct operation *op = &t->next;
+
 	if (t->state != RUNNING || t->buffered == 0)
 		return false;
-	return t->next.fence || (t->next.kind == LOAD && load_waits(t));
+	return op->fence || (op->kind == LOAD && load_waits(t)) ||
+	    (op->kind == MODIFY && is_buffered(t, op->at, op->bytes));
 }
 
 /* The search: nodes. */
@@ -1558,16 +1572,37 @@ explore_store(
 		buffer_store(t, op.at, bytes, value, order == EXPLORE_RELEASE);
 }
 
-void
-explore_modify(const void *at, unsigned bytes)
+static void
+modify(const void *at, unsigned bytes, bool fence)
 {
 	struct operation op = operation(MODIFY, at, bytes);
 
 	if (!inside())
 		return;
 	op.writes = true;
-	op.fence = true;
+	op.fence = fence;
 	point_modify(&op);
+}
+
+void
+explore_modify(const void *at, unsigned bytes)
+{
+	modify(at, bytes, true);
+}
+
+void
+explore_modify_relaxed(const void *at, unsigned bytes)
+{
+	modify(at, bytes, false);
+}
+
+bool
+explore_is_buffered(const void *at, size_t bytes)
+{
+	for (unsigned i = 0; i < thread_count; i++)
+		if (is_buffered(&threads[i], (uintptr_t)at, bytes))
+			return true;
+	return false;
 }
 
 void

@@ -121,6 +121,8 @@ void explore_store(
 /* A point after which the caller changes memory itself, by a read-modify-write
  * that is one step; the store buffer is emptied first. */
 void explore_modify(const void *at, unsigned bytes);
+/* The same without release: stores to other bytes stay in the buffer. */
+void explore_modify_relaxed(const void *at, unsigned bytes);
 
 /* A point that is enabled while ready says so, and then a modify of at. ready
  * must depend on those bytes and the clock alone. Locks, joins, futexes. */
@@ -147,6 +149,9 @@ const void *explore_end_word(unsigned thread);
  * before explore_run, at most four times. */
 void explore_no_locals(void);
 void explore_add_local(void *local, size_t bytes);
+
+/* Whether a store to some of these bytes is in a thread's buffer. */
+bool explore_is_buffered(const void *at, size_t bytes);
 
 /* What traces and failures call these bytes: kept until the next begin. */
 void explore_name(const void *at, size_t bytes, const char *name);

@@ -567,6 +567,7 @@ const struct program handover_programs[] = {
 	.begin = begin_mailbox,
 	.thread = {run_mailbox, turn},
 	.end = end_mailbox,
+	.pso = true,
     },
     {
 	.name = "handover/mailbox-cancel",
@@ -579,6 +580,7 @@ const struct program handover_programs[] = {
 	.begin = begin_mailbox_of_one,
 	.thread = {cancel_and_destroy_mailbox, turn},
 	.end = end_mailbox,
+	.pso = true,
     },
     {
 	.name = "handover/mailbox-destroy-timers-own",

@@ -475,6 +475,7 @@ const struct program shared_programs[] = {
 	.begin = begin_nothing,
 	.thread = {find_and_shut_down, find_second},
 	.end = end_shared,
+	.pso = true,
     },
     {
 	.name = "shared/two-callers-in-a-child",

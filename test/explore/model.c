@@ -257,6 +257,8 @@ system_unmap(void *memory, size_t bytes)
 	size_t i;
 
 	touch_all(memory, count * LINE);
+	if (explore_is_buffered(memory, bytes))
+		explore_fail("memory is released before a store to it");
 	for (i = first; i < first + count; i++) {
 		if (!in_arena(memory) || lines[i] != GIVEN_OUT)
 			explore_fail("memory is released twice");

@@ -191,7 +191,10 @@ run_add(const struct op *op, unsigned self)
 	uint64_t value = 0;
 	unsigned bytes = p->bytes < 8 ? p->bytes : 8;
 
-	explore_modify(p->at, p->bytes);
+	if (op->order == EXPLORE_RELAXED)
+		explore_modify_relaxed(p->at, p->bytes);
+	else
+		explore_modify(p->at, p->bytes);
 	if (stuck)
 		return;
 	memcpy(&value, p->at, bytes);
@@ -644,6 +647,14 @@ message_send(void)
 }
 
 static void
+message_send_by_modify(void)
+{
+	explore_store(X, 8, 1, order);
+	explore_modify_relaxed(Y, 8);
+	*Y = 1;
+}
+
+static void
 message_receive(void)
 {
 	r[0] = explore_load(Y, 8);
@@ -753,6 +764,8 @@ static const struct litmus {
 	{{0xe, 0xe, 0xe}, {0xe, 0xe, 0xe}, {0xe, 0xe, 0xe}}},
     {"message passing", {message_send, message_receive}, end_r01,
 	{{0xb, 0xb, 0xf}, {0xb, 0xb, 0xb}, {0xb, 0xb, 0xb}}},
+    {"message passing, relaxed", {message_send_by_modify, message_receive},
+	end_r01, {{0xb, 0xf, 0xf}, {0xb, 0xf, 0xf}, {0xb, 0xb, 0xb}}},
     {"2+2W", {writes_0, writes_1}, end_memory,
 	{{0xe, 0xe, 0xf}, {0xe, 0xe, 0xe}, {0xe, 0xe, 0xe}}},
     {"IRIW", {write_x, write_y, read_xy, read_yx}, end_r,
