@@ -54,6 +54,8 @@ libs = $(libs_$(way)) @build/$(way)/libs $(LDLIBS)
 # The library's objects fit into programs and into shared objects.
 position = $(if $(filter $(core) $(module_sources),$<), \
 	-fPIC -fno-semantic-interposition)
+# The suites take longer to compile than to run.
+unoptimized = $(if $(findstring test/spec/,$<),-O0 -U_FORTIFY_SOURCE)
 
 # Changes when the commands do, so that no object stays that others made; and
 # when what core/probe.h needs has come or gone.
@@ -67,5 +69,6 @@ build/%/flags: force
 build/%.o: $$(source) build/$$(way)/flags
 	$(call say,CC)
 	@mkdir -p $(@D)
-	$(Q)$(compile) @build/$(way)/known $(position) $(own) \
+	$(Q)$(compile) @build/$(way)/known $(position) \
+		$(unoptimized) $(own) \
 		-MMD -MP -c -o $@ $<
