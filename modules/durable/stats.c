@@ -78,22 +78,28 @@ served_write(struct hwt_durable_worker *worker, struct served *served,
 void
 stats_publish(struct hwt_durable_worker *worker)
 {
-	const struct engine_wait wait = loop_no_retry(&worker->loop);
+	struct engine_wait wait = loop_no_retry(&worker->loop);
 	struct engine *engine = worker->loop.engine;
 	char channel[HWT_DURABLE_SPACE_MAX + 8], text[TEXT_MAX];
 	struct engine_argument words[3] = {argument_text("PUBLISH")};
 	struct engine_call call = {
 	    .script = COMMAND, .shard = SHARD_SPACE, .count = 3, .arg = words};
 	uint32_t i;
+	int error = 0;
 
+	/* An engine that hangs must not keep us from extending leases. */
+	wait.timeout_ns = worker->visibility_ns / 8 < SECOND_NS
+	    ? worker->visibility_ns / 8
+	    : SECOND_NS;
 	(void)snprintf(
 	    channel, sizeof(channel), "%s:stats", engine_space(engine));
 	words[1] = argument_text(channel);
-	for (i = 0; i < worker->queues && !worker->muted; i++) {
+	for (i = 0; i < worker->queues && !worker->muted && error == 0; i++) {
 		if (!served_write(worker, &worker->served[i], text))
 			continue;
 		words[2] = argument_text(text);
-		worker->muted = engine_call(engine, &call, 1, &wait) == -EACCES;
+		error = engine_call(engine, &call, 1, &wait);
+		worker->muted = error == -EACCES;
 		engine_call_free(&call, 1);
 	}
 }

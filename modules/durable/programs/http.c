@@ -328,6 +328,7 @@ static void
 exchange_drop_text(struct exchange *exchange)
 {
 	texts_give_back(exchange->http, exchange->room);
+	free(exchange->text);
 	exchange->text = NULL;
 	exchange->text_length = 0;
 	exchange->room = 0;

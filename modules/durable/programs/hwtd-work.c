@@ -16,6 +16,9 @@
 #define WORKS_MAX 64 /* queues; of more, those that come first */
 #define PAUSE_MS 1000 /* until it connects again */
 #define CONNECT_NS HWT_SEC(2)
+/* After so long without a text it connects again, as the engine may be gone
+ * without a word. */
+#define SILENCE_MS 30000
 
 /* Elements of a text's histogram, from FIRST: what is before it counts as the
  * first one, what is behind the last one as that. */
@@ -54,19 +57,37 @@ work_find(const char *queue)
 	return work;
 }
 
+/* Digits after a mark, of which text is moved behind. */
+static bool
+number_read(const char **text, char mark, uint64_t *number)
+{
+	char *end;
+
+	if ((*text)[0] != mark || (*text)[1] < '0' || (*text)[1] > '9')
+		return false;
+	*number = strtoull(*text + 1, &end, 10);
+	*text = end;
+	return true;
+}
+
 /* QUEUE DONE RETRIED FAILED K:N...; whoever may publish has written it. */
 static void
 work_add(const char *text)
 {
 	char queue[HWT_DURABLE_QUEUE_MAX + 1];
-	uint64_t done, retried, failed, count;
+	uint64_t done, retried, failed, element, count;
 	struct work *work;
-	unsigned element;
-	int length;
+	size_t length = strcspn(text, " ");
 
-	if (sscanf(text, "%64s %" SCNu64 " %" SCNu64 " %" SCNu64 "%n", queue,
-		&done, &retried, &failed, &length) != 4 ||
-	    !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
+	if (length > HWT_DURABLE_QUEUE_MAX)
+		return;
+	memcpy(queue, text, length);
+	queue[length] = '\0';
+	text += length;
+	if (!name_is_valid(queue, HWT_DURABLE_QUEUE_MAX) ||
+	    !number_read(&text, ' ', &done) ||
+	    !number_read(&text, ' ', &retried) ||
+	    !number_read(&text, ' ', &failed))
 		return;
 	work = work_find(queue);
 	if (work == NULL)
@@ -74,35 +95,33 @@ work_add(const char *text)
 	work->done += done;
 	work->retried += retried;
 	work->failed += failed;
-	text += length;
-	while (
-	    sscanf(text, " %u:%" SCNu64 "%n", &element, &count, &length) == 2) {
+	while (number_read(&text, ' ', &element) &&
+	    number_read(&text, ':', &count)) {
 		element = element < FIRST ? FIRST : element;
 		element = element > LAST ? LAST : element;
 		work->late[element - FIRST] += count;
-		text += length;
 	}
 }
 
-/* Until there is an error, or it is to end. */
+/* Until there is an error or a long silence, or it is to end. */
 static void
 listen_to(struct engine_subscription *subscription)
 {
 	struct pollfd polled[] = {{.fd = stop_fd, .events = POLLIN},
 	    {.fd = engine_subscription_fd(subscription), .events = POLLIN}};
 	const char *text;
-	int result;
+	int result, ready;
 
 	do {
-		while ((result = engine_subscription_text(
-			    subscription, &text)) == 1) {
+		result = engine_subscription_text(subscription, &text);
+		if (result == 1) {
 			(void)pthread_mutex_lock(&lock);
 			work_add(text);
 			(void)pthread_mutex_unlock(&lock);
 		}
-		if (result == 0)
-			(void)poll(polled, 2, -1);
-	} while (result == 0 && (polled[0].revents & POLLIN) == 0);
+		ready = poll(polled, 2, result == 1 ? 0 : SILENCE_MS);
+	} while (result >= 0 && (result == 1 || ready != 0) &&
+	    (polled[0].revents & POLLIN) == 0);
 }
 
 static void *

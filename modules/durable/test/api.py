@@ -22,8 +22,8 @@ import urllib.parse
 
 from contract import CONTRACT
 from engine import LIMIT, held, shard_of
-from programs import (NASTY, NO, UNREACHABLE, USAGE, YES, Between, Programs,
-                      call, main, wait_until)
+from programs import (BUILD, NASTY, NO, UNREACHABLE, USAGE, YES, Between,
+                      Programs, call, main, wait_until)
 
 TOKEN = "a-token-of-32-characters-or-so-!"
 
@@ -292,7 +292,7 @@ class Answers(Api):
 
     def setUp(self):
         super().setUp()
-        self.serve()
+        self.server = self.serve()
         self.send("PUT", task_path("long"), {
             "queue": "q", "in": 3600, "payload": "\1" * 65536})
         self.length = len(self.ask("GET", task_path("long")).body)
@@ -338,6 +338,15 @@ class Answers(Api):
                              (503, "busy"))
             self.assertEqual(self.ask("GET", task_path("x")).status, 404)
         wait_until(self.has_all_room)
+
+    def test_what_has_been_sent_is_freed(self):
+        """AddressSanitizer keeps what is freed, and tells what is not."""
+        before = self.server.memory()
+        for _ in range(300):
+            self.assertEqual(self.ask("GET", task_path("long")).status, 200)
+        if "asan" not in BUILD:
+            self.assertLess(self.server.memory() - before, 50 * self.length)
+        self.assertEqual(self.server.end(), 0)
 
     def test_who_does_not_read_is_cut(self):
         with contextlib.ExitStack() as stack:

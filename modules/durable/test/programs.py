@@ -137,6 +137,12 @@ class Running:
         self.process.send_signal(which)
         return self.wait()
 
+    def memory(self):
+        """Resident, in bytes."""
+        with open(f"/proc/{self.process.pid}/statm",
+                  encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def close(self):
         if self.process.poll() is None:
             self.process.kill()

@@ -310,23 +310,16 @@ class Serve(Programs):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, most)
         running, address = self.metrics()
-        before = self.memory(running)
+        before = running.memory()
         crowd = self.crowd(address, count)
         self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
         name = self.add("--queue=q", "--in=0")
         wait_until(lambda: self.state(name) == "delivered")
-        self.assertLess(self.memory(running) - before, count * 16384)
+        self.assertLess(running.memory() - before, count * 16384)
         for each in crowd:
             each.close()
         self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
         self.assertEqual(running.end(), 0)
-
-    @staticmethod
-    def memory(running):
-        """Resident, in bytes."""
-        with open(f"/proc/{running.process.pid}/statm",
-                  encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def test_an_engine_that_hangs(self):
         """Whoever asks is answered, and SIGTERM ends hwtd, long before a call
