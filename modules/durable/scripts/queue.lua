@@ -14,6 +14,7 @@
 local VERBS = {pause = 4, resume = 4, limit = 6}
 local LEASES_MAX = 10000 -- that are looked at for what runs already
 local RATE_MAX = 1000000000 -- tasks in 1000 s
+local BUCKET_LEAST = 1000 -- ms, in which a bucket without tokens is full
 
 local function pause(queue)
 	return sure("ZADD", prefix .. ":paused", "NX", now, queue)
@@ -35,6 +36,19 @@ local function find_places(queue)
 	end
 end
 
+-- Of another rate, the bucket may have been empty for longer than this one can
+-- be: it has no tokens then, and not less than none.
+local function set_limits(queue, places, rate)
+	local key = limits_key(queue)
+	local shards = call("HGET", KEYS[1], "shards")
+	local interval = rate > 0 and 1000000 * shards / rate or 0
+	sure("HSET", key, "places", places, "rate", rate,
+		"interval", format("%.17g", interval), "asks", 0)
+	local full = tonumber(call("HGET", key, "full") or "") or 0
+	call("HSET", key, "full", format("%.6f",
+		min(full, now + max(interval, BUCKET_LEAST))))
+end
+
 local function limit(queue, places, rate)
 	if places == 0 then
 		call("UNLINK", places_key(queue))
@@ -44,12 +58,8 @@ local function limit(queue, places, rate)
 		sure("ZREM", prefix .. ":limits", queue)
 		return
 	end
-	local shards = call("HGET", KEYS[1], "shards")
 	sure("ZADD", prefix .. ":limits", "NX", now, queue)
-	sure("HSET", limits_key(queue), "places", places, "rate", rate,
-		"interval", rate > 0 and
-			format("%.17g", 1000000 * shards / rate) or 0,
-		"asks", 0)
+	set_limits(queue, places, rate)
 	if places > 0 then
 		find_places(queue)
 	end

@@ -60,7 +60,7 @@ local function find_room(queue)
 	end
 	if rule.interval > 0 then
 		local empty = max(rule.full - now, 0) / rule.interval
-		local tokens = floor(rule.holds - empty)
+		local tokens = max(floor(rule.holds - empty), 0)
 		rule.is_late = tokens < room
 		room = min(room, tokens)
 	end

@@ -494,6 +494,22 @@ class Limits(Case):
             self.assertLess(ms[i], (i - 4) * 200 + 7)
         self.assert_whole()
 
+    def test_another_rate_counts_from_when_it_is_set(self):
+        """Whatever the one before has left in the bucket."""
+        for before, after, wait in ((10, 10000, 100), (1, 1000000, 2),
+                                    (10, 1000, 1000), (10000, 10, 999)):
+            with self.subTest(before=before, after=after):
+                self.setUp()
+                self.fill(20)
+                self.limit(rate=before)
+                self.taken()
+                self.move(1)
+                self.limit(rate=after)
+                self.assertEqual(self.taken(), ([], wait))
+                self.limit(rate=1000)
+                self.move(1000)
+                self.assertEqual(self.count(), 1)
+
     def test_the_bucket_holds_what_a_second_brings(self):
         for rate, holds in ((5000, 5), (1000, 1), (1, 1), (2500, 2)):
             self.setUp()
@@ -577,6 +593,16 @@ class Limits(Case):
         self.fill(20)
         self.limit(rate=8000, space=space)
         self.assertEqual(self.taken(), (["x0", "x1"], 500))
+
+    def test_the_next_worker_is_told_at_any_rate(self):
+        """No rounding leaves less than no token."""
+        self.space = self.make("parts", shards=16)
+        self.check = lambda: []
+        self.fill(20)
+        self.limit(rate=6000)
+        self.assertEqual(self.taken(), (["x0"], 1000))
+        self.limit(rate=6000)
+        self.assertEqual(self.taken(), ([], 1000))
 
     def test_places_that_were_lost_are_mended(self):
         self.fill(5)
