@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * macOS, from 10.15 on: see system.h. Compiled, not tested: README.
+ * macOS, from 10.15 on: see system.h. Compiled, not tested: docs/PLATFORMS.
  *
  * Sleeping is __ulock_wait, which the system's C++ library uses, too, and no
  * header declares; os_sync_wait_on_address is of macOS 14.4. It counts no time

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FreeBSD, from 12 on: see system.h. Compiled, not tested: README. */
+/* FreeBSD, from 12 on: see system.h. Compiled, not tested: docs/PLATFORMS. */
 #ifdef __FreeBSD__
 #include <errno.h>
 #include <limits.h>

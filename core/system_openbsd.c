@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenBSD, from 6.2 on: see system.h. Compiled, not tested: README. */
+/* OpenBSD 7: see system.h. Compiled, not tested: docs/PLATFORMS. */
 #ifdef __OpenBSD__
 #include <errno.h>
 #include <limits.h>

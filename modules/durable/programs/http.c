@@ -839,11 +839,14 @@ http_start(struct http **http, int listener, const struct http_options *options)
 bool
 http_stop(struct http *http)
 {
+	bool stopped;
+
 	if (http == NULL)
 		return true;
-	if (!pool_stop(http))
-		return false;
+	stopped = pool_stop(http);
 	answers_await(http);
+	if (!stopped)
+		return false;
 	if (http->daemon != NULL)
 		MHD_stop_daemon(http->daemon);
 	(void)pthread_cond_destroy(&http->sent);
