@@ -689,19 +689,23 @@ end
 
 -- Out of the wheel, or out of the queue. Its entry stays in a queue that is too
 -- long to be searched; whoever takes it finds that nobody waits for it. The
--- record says so, until it goes.
+-- record says so, until it goes. One that was left before may be in another
+-- lane.
 local function withdraw(id, task)
 	if sure("ZREM", bucket_key(task.slot), member_of(id, task)) == 1 then
 		count_waiting(-1, 0)
 		return
 	end
 	count_waiting(0, -1)
-	local key = lane_key(lane_of(task))
-	local length = sure("LLEN", key)
-	if length <= SHORT then
-		call("LREM", key, 0, id)
+	local lanes = task.has_entry and lanes_of(task.queue) or {lane_of(task)}
+	task.has_entry = false
+	for _, lane in ipairs(lanes) do
+		if sure("LLEN", lane_key(lane)) > SHORT then
+			task.has_entry = true
+		else
+			call("LREM", lane_key(lane), 0, id)
+		end
 	end
-	task.has_entry = length > SHORT
 end
 
 -- The end of a task that did not fail: the payload goes at once, the rest of

@@ -10,7 +10,7 @@ tasks run at a time, and begin in a second.
 import sys
 
 import scripts
-from scripts import LEASE, START, TICK, Case
+from scripts import LEASE, RETENTION, START, TICK, Case
 
 LANES = {"high": "q+", "": "q", "low": "q,"}
 
@@ -193,6 +193,38 @@ class Priorities(Case):
         self.client("DEL", self.lane("low"))
         self.janitor()
         self.assertGreater(self.client("PTTL", key), 0)
+
+    def test_what_leaves_a_short_lane_keeps_its_entry_in_a_long_one(self):
+        """An entry that outlasts its record would be a task that was lost."""
+        def cancel():
+            self.call("cancel", "x")
+
+        def reschedule(outcome="done"):
+            self.call("reschedule", "x", "in", 0)
+            self.pump()
+            self.assertEqual(self.taken(1), ["x"])
+            self.finish(outcome=outcome)
+
+        def drop():
+            reschedule("fail")
+            self.call("dead", "drop", "x")
+
+        key = self.space.key(0, "r:x")
+        for act, entry, kept in ((cancel, 0, -1), (reschedule, 0, -1),
+                                 (drop, None, -2)):
+            with self.subTest(act=act.__name__):
+                self.setUp()
+                self.damaged = True
+                self.add(flag="low")
+                self.pump()
+                self.client("RPUSH", self.lane("low"), *["y"] * 1001)
+                self.call("cancel", "x")
+                self.call("add", "x", "q", "in", 0, 3, "", "replace high")
+                self.pump()
+                act()
+                self.assertEqual(
+                    self.client("LPOS", self.lane("low"), "x"), entry)
+                self.assertEqual(self.client("PTTL", key), kept)
 
     def test_a_lane_that_was_lost_is_mended(self):
         for priority in ("high", "low"):
