@@ -85,7 +85,9 @@ shards_init(struct opening *opening, const struct made_shard *like,
 	argument[i] = like->identity != 0
 	    ? argument_number(&number[i], like->identity)
 	    : argument_text("");
-	argument[i + 1] = argument_text(like->complete != 0 ? "1" : "");
+	argument[i + 1] = argument_text(like->complete != 0  ? "1"
+		: (opening->flags & HWT_DURABLE_REPAIR) != 0 ? "repair"
+							     : "");
 	for (i = 0; i < count; i++)
 		call[i] = (struct engine_call){.script = SCRIPT_INIT,
 		    .shard = first + i,

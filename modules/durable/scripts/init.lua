@@ -3,7 +3,8 @@
 --
 -- init shards slots tick level retention identity complete: makes the shard
 -- unless it is there; with identity "" it must be there. complete "1": all
--- others are. The level is not part of the shape.
+-- others are; "repair": this one was there before, and what is left of it may
+-- be of any format. The level is not part of the shape.
 
 local NAMES = {"shards", "slots", "tick", "level", "retention"}
 local LOW = {1, 8, 1, 1, 1}
@@ -64,7 +65,7 @@ local function read_shape()
 		#ARGV[8] > 20 then
 		return nil, refuse_argument(6, "identity")
 	end
-	if ARGV[9] ~= "" and ARGV[9] ~= "1" then
+	if ARGV[9] ~= "" and ARGV[9] ~= "1" and ARGV[9] ~= "repair" then
 		return nil, refuse_argument(7, "complete")
 	end
 	return shape
@@ -111,7 +112,8 @@ local function make(shape)
 		return refuse_argument(1, "the key's shard")
 	end
 	local oldest = floor(real / shape[3])
-	call("HSET", KEYS[1], "format", FORMAT, "identity", ARGV[8],
+	local kind = ARGV[9] == "repair" and FORMAT_LANES or FORMAT
+	call("HSET", KEYS[1], "format", kind, "identity", ARGV[8],
 		"clock", real, "cursor", oldest, "version", 1,
 		"next", real + WAIT_MAX, "tick", shape[3],
 		"slots", shape[2], "retention", shape[5],

@@ -292,6 +292,8 @@ class OneShard(Programs):
                           self.ctl(*words, status=NO).err)
         self.assertEqual(sorted(client("KEYS", "*")), keys)
         self.ctl("init", "--repair")
+        self.assertEqual(client("HGET", "{%s:0}:meta" % self.space, "format"),
+                         b"4")
         self.add("--queue=q", "--in=0", "--id=u")
 
 

@@ -590,6 +590,8 @@ MUTANTS = [
      'elseif sure("ZSCORE", prefix .. ":bad", id) then',
      "elseif true then"),
     ("resume", "nobody knows when", '"resumed", base', '"resumed", 0'),
+    ("init", "what is repaired has no lanes and no limits",
+     'ARGV[9] == "repair" and FORMAT_LANES or FORMAT', "FORMAT"),
     ("init", "as many buckets for each shard",
      "slots * shards > BUCKETS and", "false and"),
     ("init", "any shape",

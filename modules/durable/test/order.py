@@ -10,7 +10,7 @@ tasks run at a time, and begin in a second.
 import sys
 
 import scripts
-from scripts import LEASE, RETENTION, START, TICK, Case
+from scripts import LEASE, RETENTION, SLOTS, START, TICK, Case
 
 LANES = {"high": "q+", "": "q", "low": "q,"}
 
@@ -367,6 +367,18 @@ class Priorities(Case):
         self.assertEqual(self.client("LLEN", self.lane("high")), 0)
         self.add("w", flag="expires-in=1000")
         self.assertEqual(self.meta()["format"], 4)
+
+    def test_what_is_left_of_a_shard_keeps_its_priorities_and_limits(self):
+        """It is made anew, but with what is there but for meta."""
+        names = self.fill(["low", "", "high"])
+        self.pump()
+        self.call("queue", "limit", "q", 2, 0)
+        self.client("DEL", self.space.key(0))
+        self.damaged = True
+        self.space("init", 0, 1, SLOTS, TICK, 2, RETENTION, 7, "repair")
+        self.assertEqual(self.meta()["format"], 4)
+        self.assertEqual(self.taken(), [names[2], names[1]])
+        self.assertEqual(self.taken(), [])
 
     def test_a_task_of_before_is_normal(self):
         self.add("before", flag="expires-in=1000")

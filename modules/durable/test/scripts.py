@@ -811,7 +811,7 @@ def bad_inits():
     yield from with_bad(shape, 4, numbers + [YEARS + 1], 5)
     yield from with_bad(
         shape, 5, ["0", "x", "-1", "1.5", "07", "1" * 21, b"1\0"], 6)
-    yield from with_bad(shape, 6, ["0", "2", "x"], 7)
+    yield from with_bad(shape, 6, ["0", "2", "x", "repairs"], 7)
     yield 0, shape[:6]
     yield 0, shape + ["1"]
 
