@@ -148,8 +148,9 @@ local function drop_entry(id, task)
 	end
 end
 
--- Whatever the entry is, the record says whether it is to be executed.
-local function begin(id, text, queue, visibility)
+-- Whatever the entry is, the record says whether it is to be executed; and by
+-- an entry of its lane: that one is there, or the task is in the wheel still.
+local function begin(id, text, lane, visibility)
 	if seen[id] then
 		return
 	end
@@ -162,7 +163,7 @@ local function begin(id, text, queue, visibility)
 		count_waiting(0, -1)
 		return
 	end
-	if task.state ~= PENDING or task.due > now or task.queue ~= queue then
+	if task.state ~= PENDING or task.due > now or lane_of(task) ~= lane then
 		drop_entry(id, task)
 		passed = passed + #text
 		return
@@ -194,7 +195,7 @@ local function read_records(ids, first, last)
 end
 
 -- Begins what the entries name, until there is enough. How many it looked at.
-local function begin_some(ids, queue, limit, visibility)
+local function begin_some(ids, lane, limit, visibility)
 	local count = 0
 	local texts
 	for i, id in ipairs(ids) do
@@ -204,13 +205,14 @@ local function begin_some(ids, queue, limit, visibility)
 		if (i - 1) % PAGE == 0 then
 			texts = read_records(ids, i, min(i + PAGE - 1, #ids))
 		end
-		begin(id, texts[(i - 1) % PAGE + 1], queue, visibility)
+		begin(id, texts[(i - 1) % PAGE + 1], lane, visibility)
 		count = count + 1
 	end
 	return count
 end
 
-local function take_lane(key, queue, limit, visibility)
+local function take_lane(lane, limit, visibility)
+	local key = lane_key(lane)
 	while #taken < limit and looked < LOOKED_MAX and
 		bytes + passed < BYTES_MAX do
 		local size = looked == 0 and limit or max(limit - #taken, PAGE)
@@ -218,7 +220,7 @@ local function take_lane(key, queue, limit, visibility)
 		if not ids[1] then
 			break
 		end
-		local count = begin_some(ids, queue, limit, visibility)
+		local count = begin_some(ids, lane, limit, visibility)
 		call("LTRIM", key, count, -1)
 		looked = looked + count
 		changed = true
@@ -228,7 +230,7 @@ end
 -- What is in a lane begins when those before it are empty.
 local function take(queue, limit, visibility)
 	for _, lane in ipairs(lanes_of(queue)) do
-		take_lane(lane_key(lane), queue, limit, visibility)
+		take_lane(lane, limit, visibility)
 	end
 	is_cut = #taken < limit and
 		(looked >= LOOKED_MAX or bytes + passed >= BYTES_MAX)

@@ -178,6 +178,29 @@ class Priorities(Case):
         self.assert_whole()
         self.assertEqual(self.meta()["quarantined"], 0)
 
+    def test_an_entry_in_another_lane_begins_nothing(self):
+        """Neither before its task is pumped, nor after it."""
+        for is_pumped in (False, True):
+            with self.subTest(is_pumped=is_pumped):
+                self.setUp()
+                self.damaged = True
+                self.add(flag="high")
+                for i in range(0, 1500, 500):
+                    self.space("add", 0, *sum(
+                        ([f"y{j}", "q", "in", 0, 3, "", "high"]
+                         for j in range(i, i + 500)), []))
+                self.pump_all()
+                self.call("cancel", "x")
+                self.call("add", "x", "q", "in", 0, 3, "", "replace low")
+                if is_pumped:
+                    self.pump()
+                names = sum((self.taken(512) for _ in range(3)), [])
+                self.assertEqual(len(names), 1500 + is_pumped)
+                self.pump()
+                names += self.taken()
+                self.assertEqual(names[1500:], ["x"])
+                self.assert_whole()
+
     def test_a_record_waits_for_its_entry_in_any_lane(self):
         self.damaged = True
         self.add(flag="low")
