@@ -892,7 +892,9 @@ clock_reset(struct hwt_durable *durable)
 		if (answer >= 0)
 			continue;
 		complain("shard %" PRIu32 ": first a worker must execute the "
-			 "%" PRId64 " tasks that are in queues",
+			 "%" PRId64 " tasks that are in queues; none begin in "
+			 "a queue that is paused, and its limits may hold "
+			 "them back: resume it, and take them away until then",
 		    i, -answer);
 		status = STATUS_NO;
 	}

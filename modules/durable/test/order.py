@@ -640,18 +640,33 @@ class Limits(Case):
         self.assertEqual(self.taken()[0], ["high", "x0"])
 
     def test_a_clock_that_was_ahead_leaves_no_empty_bucket(self):
-        self.fill(9)
+        self.fill(1)
         self.move(50000)
         self.limit(rate=1000)
         self.assertEqual(self.count(), 1)
-        self.move(-50000)
-        self.move(1)
-        self.client("HSET", self.space.key(0), "delivered", 0)
-        self.damaged = True
-        self.space("clock", 0)
+        self.move(1 - 50000)
+        self.assertEqual(self.space("clock", 0), 49999)
+        self.check.forget()
+        self.fill(2, first=1)
         self.assertEqual(self.taken(), (["x1"], 1000))
         self.move(1000)
         self.assertEqual(self.count(), 1)
+
+    def test_limits_are_taken_away_before_a_clock_is_set_back(self):
+        """No token comes, and no lease ends, while time stands still."""
+        for limit in ((1, 0), (0, 1000)):
+            with self.subTest(limit=limit):
+                self.setUp()
+                self.fill(3)
+                self.move(50000)
+                self.limit(*limit)
+                self.assertEqual(self.count(), 1)
+                self.move(-5000)
+                self.assertEqual(self.count(), 0)
+                self.assertEqual(self.space("clock", 0), -2)
+                self.limit()
+                self.assertEqual(self.count(), 2)
+                self.assertEqual(self.space("clock", 0), 5000)
 
     def test_a_shard_has_its_part_of_the_rate(self):
         space = self.make("parts", shards=4)
