@@ -117,15 +117,21 @@ local function order_queues()
 	end
 end
 
--- A place whose task does not run goes back; the oldest are looked at.
+-- So many members of a set, each time from another place, so that all come.
+local function some_of(key, most)
+	local parts = -floor(-sure("ZCARD", key) / most)
+	local first = floor(math.random() * parts) * most
+	return sure("ZRANGE", key, first, first + most - 1)
+end
+
+-- A place whose task does not run goes back.
 local function mend_places()
 	if shard_format < FORMAT_LANES then
 		return
 	end
-	for _, queue in ipairs(sure("ZRANGE", prefix .. ":limits", 0,
-		QUEUES - 1)) do
+	for _, queue in ipairs(some_of(prefix .. ":limits", QUEUES)) do
 		local key = places_key(queue)
-		for _, id in ipairs(sure("ZRANGE", key, 0, PLACES - 1)) do
+		for _, id in ipairs(some_of(key, PLACES)) do
 			local task = load(id)
 			if not task or task.state ~= RUNNING or
 				task.queue ~= queue then
@@ -225,8 +231,8 @@ if not random then
 	return refuse_argument(2, "random")
 end
 refused = admit("GETRANGE", "HGET", "LLEN", "LPOS", "LRANGE", "PEXPIRE", "PTTL",
-	"RPUSH", "SCAN", "SET", "SETRANGE", "ZADD", "ZRANGE", "ZRANGEBYLEX",
-	"ZRANGEBYSCORE", "ZREM", "ZSCORE")
+	"RPUSH", "SCAN", "SET", "SETRANGE", "ZADD", "ZCARD", "ZRANGE",
+	"ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "ZSCORE")
 if refused then
 	return refused
 end

@@ -487,6 +487,8 @@ MUTANTS = [
      "free_places(task.queue, id)\n", ""),
     ("janitor", "a place of nobody stays", "call(\"ZREM\", key, id)\n\t\t\tend",
      "\n\t\t\tend"),
+    ("janitor", "the first places and queues are in the way of others",
+     "floor(math.random() * parts) * most", "0"),
     ("janitor", "a place that was lost stays so",
      'sure("ZADD", places_key(task.queue), "NX", now, id)', ""),
     ("queue", "what runs already does not count", "find_places(queue)\n\tend",

@@ -697,6 +697,24 @@ class Limits(Case):
         self.janitor()
         self.assert_whole()
 
+    def test_all_places_of_all_queues_are_mended_in_time(self):
+        """Behind those that are first, in the order of queues and of time."""
+        self.damaged = True
+        self.fill(40)
+        self.limit(41)
+        self.client("ZADD", self.space.key(0, "f:q"), START + 1, "ghost")
+        self.assertEqual(self.count(), 40)
+        for i in range(99):
+            self.limit(1, queue=f"a{i}")
+        self.limit(1, queue="z")
+        self.client("ZADD", self.space.key(0, "f:z"), 1, "ghost")
+        for each in range(200):
+            self.janitor(random=each)
+        for queue, places in (("q", 40), ("z", 0)):
+            self.assertEqual(
+                self.client("ZCARD", self.space.key(0, f"f:{queue}")), places)
+        self.assert_whole()
+
     def test_a_foreign_key_is_no_limit(self):
         self.fill(5)
         self.limit(1)
