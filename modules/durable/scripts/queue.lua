@@ -93,7 +93,7 @@ if refused then
 end
 if verb == "limit" then
 	limit(queue, places, rate)
-	commit("format", FORMAT_LANES)
+	commit("format", places + rate > 0 and FORMAT_LANES or shard_format)
 elseif (verb == "pause" and pause or resume)(queue) == 1 then
 	commit()
 end

@@ -743,8 +743,11 @@ class Limits(Case):
         self.refused("EARG 0", "queue", "pause", "q", 1)
 
     def test_older_versions_are_refused_from_then_on(self):
+        self.limit()
         self.assertEqual(self.meta()["format"], 2)
         self.limit(1)
+        self.assertEqual(self.meta()["format"], 4)
+        self.limit()
         self.assertEqual(self.meta()["format"], 4)
 
 
