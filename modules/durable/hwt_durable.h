@@ -422,7 +422,8 @@ typedef int hwt_durable_schedule_callback(void *ctx,
 
 /*
  * Calls it for the schedule of a name; or NULL: for each, in any order. Returns
- * what the callback has returned.
+ * what the callback has returned. One that cannot be read is left out, and the
+ * log has its name; if it is the one that was asked for: -EPROTO.
  * -EINVAL  callback is NULL, or name is no name of a schedule
  * -ENOENT  there is none of that name
  */

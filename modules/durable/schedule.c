@@ -335,6 +335,7 @@ struct listing {
 	hwt_durable_schedule_callback *callback;
 	void *ctx;
 	uint32_t shard;
+	bool is_of_one; /* which must be readable; of all, others are told */
 };
 
 static int
@@ -352,7 +353,7 @@ tell(
 			    is_text(reply->element[0])
 			? reply->element[0]->str
 			: "");
-		return 0;
+		return list->is_of_one ? -EPROTO : 0;
 	}
 	info.last_unix_ns = HWT_MS(stored.occurred_ms);
 	(void)hwt_durable_schedule_next(
@@ -432,7 +433,7 @@ int
 hwt_durable_schedule_list(struct hwt_durable *durable, const char *name,
     hwt_durable_schedule_callback *callback, void *ctx)
 {
-	struct listing list = {durable, callback, ctx, 0};
+	struct listing list = {durable, callback, ctx, 0, name != NULL};
 	struct engine_argument one;
 	uint32_t told = 0;
 	int error = durable_enter(durable);

@@ -144,11 +144,12 @@ limits_set(struct api *api, json_t *value)
 	error = hwt_durable_limit(api->durable, queue, &limits);
 	if (error != 0)
 		api_fail(api, error);
-	else
+	else /* as it was rounded */
 		(void)fprintf(api_json(api, 200),
 		    "{\"queue\":\"%s\",\"at_once\":%" PRIu64
 		    ",\"rate\":%.15g}\n",
-		    queue, limits.at_once, limits.rate);
+		    queue, limits.at_once,
+		    (double)(uint64_t)(limits.rate * 1000 + 0.5) / 1000);
 }
 
 void

@@ -749,6 +749,17 @@ class Schedules(Api):
         self.assertNotEqual(versions(), before)
         self.assertEqual(self.shown("s")["payload"], "x")
 
+    def test_one_that_cannot_be_read_is_an_error(self):
+        client = self.engine.client()
+        self.addCleanup(client.close)
+        self.put("bad", every=3600)
+        client("HSET", "{%s:%d}:s:bad" % (self.space, shard_of(b"bad", 2)),
+               "attempts", 1001)
+        self.refused(502, "EPROTO", "GET", "/v1/schedules/bad")
+        self.assertEqual(
+            self.ask("GET", "/v1/schedules").json["schedules"], [])
+        self.assertEqual(self.ask("DELETE", "/v1/schedules/bad").status, 200)
+
     def test_it_occurs(self):
         self.put("tick", every=1, payload="p")
         tasks = wait_until(lambda: self.ask(
@@ -1121,6 +1132,8 @@ class Queues(Api):
     def test_limits(self):
         for given, said in (({"at_once": 3, "rate": 0.5}, (3, 0.5)),
                             ({"rate": 10}, (0, 10)),
+                            ({"rate": 0.0014}, (0, 0.001)),
+                            ({"rate": 0.0016}, (0, 0.002)),
                             ({"at_once": 2}, (2, 0)), ({"rate": 0}, (0, 0))):
             answer = self.send("POST", "/v1/queues/q/limits", given)
             self.assertEqual((answer.status, answer.json), (
