@@ -332,23 +332,26 @@ int hwt_durable_pause(struct hwt_durable *durable, const char *queue);
  */
 int hwt_durable_resume(struct hwt_durable *durable, const char *queue);
 
-/* 0: any number. */
 struct hwt_durable_limits {
 	/* Tasks that workers have at a time, also those that they have taken
-	 * and not called back for yet. Each shard has an equal part, so it is
-	 * at least the number of shards. */
+	 * and not called back for yet; 0: any number. Each shard has an equal
+	 * part, so it is at least the number of shards. An attempt that was
+	 * given up (run_limit_ns, a lost lease) does not count, though its
+	 * callback may not have returned. */
 	uint64_t at_once;
-	/* Attempts that begin in a second: 0.001 to 1000000, rounded to 0.001.
-	 * A bucket of tokens, which holds what a second brings, and in each
-	 * shard at least one. Each shard has an equal part. */
+	/* Attempts that begin in a second: 0.001 to 1000000, rounded to 0.001;
+	 * 0: any number. A bucket of tokens, which holds what a second brings,
+	 * and in each shard at least one: so in any t seconds at most rate * t
+	 * begin, and what it holds. Each shard has an equal part. */
 	double rate;
 	uint64_t reserved[4]; /* 0 */
 };
 
 /*
  * The limits of a queue, for all its workers together, in the place of those
- * before; kept as a pause is, and repeated as one. What runs already counts. A
- * worker that is gone gives back what it has when its leases end.
+ * before. What runs already counts. A worker that is gone gives back what it
+ * has when its leases end. They are kept in the engine, as a pause is; after an
+ * error, some shards may have them and others not: repeat it.
  * -EINVAL  queue is NULL or no name of a queue; a limit is outside its range
  */
 int hwt_durable_limit(struct hwt_durable *durable, const char *queue,

@@ -9,8 +9,8 @@
 -- one is told that there is room (finish). rate: a bucket of tokens, one for
 -- each attempt, which holds as many as a second brings, but at least one; it is
 -- kept as the time when it will be full. Of the workers that come too early one
--- is told when to ask again, and it is kept when that will be; others get an
--- empty answer, as from an empty queue.
+-- is told when to ask again, and asks has that time; others get an empty
+-- answer, as from an empty queue.
 
 local LOOKED_MAX = 2048 -- entries: what nobody waits for goes fast
 local PAGE = 16 -- records that are read at once: up to a MiB
