@@ -119,7 +119,10 @@ local function replace(id, task)
 		count("dropped", 1)
 	end
 	task.generation = there.generation + 1
-	task.has_entry = there.has_entry
+	task.has_entry = there.has_entry and there.queue == task.queue
+	if there.has_entry and not task.has_entry then
+		remove_entries(there.queue, id)
+	end
 	return nil
 end
 
@@ -229,8 +232,8 @@ for i = 1, total do
 	end
 	tasks[i] = task
 end
-refused = admit("EXISTS", "GET", "GETRANGE", "MSET", "PTTL", "SET", "UNLINK",
-	"ZADD", "ZREM", "ZSCORE")
+refused = admit("EXISTS", "GET", "GETRANGE", "LREM", "MSET", "PTTL", "SET",
+	"UNLINK", "ZADD", "ZREM", "ZSCORE")
 if refused then
 	return refused
 end

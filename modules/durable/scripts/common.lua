@@ -687,6 +687,14 @@ local function show(id, all)
 		sub(text, 3)
 end
 
+-- However long the lanes are: an entry without a record would be a task that
+-- was lost.
+local function remove_entries(queue, id)
+	for _, lane in ipairs(lanes_of(queue)) do
+		sure("LREM", lane_key(lane), 0, id)
+	end
+end
+
 -- Out of the wheel, or out of the queue. Its entry stays in a queue that is too
 -- long to be searched; whoever takes it finds that nobody waits for it. The
 -- record says so, until it goes. One that was left before may be in another

@@ -44,10 +44,7 @@ if ARGV[3] == "replay" then
 	save(id, task)
 else
 	if task and task.has_entry then
-		-- An entry without a record would be a task that was lost.
-		for _, lane in ipairs(lanes_of(task.queue)) do
-			sure("LREM", lane_key(lane), 0, id)
-		end
+		remove_entries(task.queue, id)
 	end
 	call("UNLINK", record_key(id))
 	count("dropped", 1)

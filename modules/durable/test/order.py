@@ -249,6 +249,19 @@ class Priorities(Case):
                     self.client("LPOS", self.lane("low"), "x"), entry)
                 self.assertEqual(self.client("PTTL", key), kept)
 
+    def test_what_replaces_it_in_another_queue_has_no_entry_in_its_own(self):
+        """The record names one queue, and waits for entries of that alone."""
+        self.damaged = True
+        self.add(flag="low")
+        self.pump()
+        self.client("RPUSH", self.lane("low"), *["y"] * 1001)
+        self.call("cancel", "x")
+        self.call("add", "x", "r", "in", 0, 3, "", "replace")
+        self.assertEqual(self.client("LPOS", self.lane("low"), "x"), None)
+        self.call("cancel", "x")
+        self.assertGreater(
+            self.client("PTTL", self.space.key(0, "r:x")), 0)
+
     def test_a_lane_that_was_lost_is_mended(self):
         for priority in ("high", "low"):
             self.setUp()
