@@ -247,7 +247,7 @@ explore: build/explore/explore
 soak: $(soak_programs)
 	@test/check/soak $(SOAK) $^
 bare:
-	@test/check/bare build/bare --check
+	@test/check/bare build/bare
 valgrind: $(call in,plain,$(stress))
 	@test/check/valgrind
 noise: build/noise/hwt-test $(call in,noise,$(stress))
