@@ -170,7 +170,7 @@ execute_within(const struct hwt_durable_limits *limits, int tasks,
 	    .queue = "q", .callback = load_count, .ctx = load, .threads = 8};
 	struct hwt_durable_worker *other;
 	uint64_t begun_ns;
-	char id[8];
+	char id[12];
 	int i;
 
 	(void)server_ask(&place.server, NULL, "SET {hwt}:p:q other");
