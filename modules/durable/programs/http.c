@@ -313,15 +313,21 @@ exchange_free(struct exchange *exchange)
 	free(exchange);
 }
 
+static void
+exchange_free_body(struct exchange *exchange)
+{
+	free(exchange->body);
+	exchange->body = NULL;
+	exchange->length = 0;
+	exchange->capacity = 0;
+}
+
 /* On libmicrohttpd's thread. */
 static void
 exchange_drop_body(struct exchange *exchange)
 {
 	texts_give_back(exchange->http, exchange->capacity);
-	free(exchange->body);
-	exchange->body = NULL;
-	exchange->length = 0;
-	exchange->capacity = 0;
+	exchange_free_body(exchange);
 }
 
 static void
@@ -504,10 +510,7 @@ static void
 exchange_trade_body(struct exchange *exchange)
 {
 	exchange->room += exchange->capacity;
-	free(exchange->body);
-	exchange->body = NULL;
-	exchange->length = 0;
-	exchange->capacity = 0;
+	exchange_free_body(exchange);
 }
 
 /* The answer gets as much room as it needs. False: there is none. */
