@@ -20,9 +20,7 @@
 #include <poll.h>
 #include <string.h>
 
-#include <hiredis/hiredis.h>
-
-#include "modules/durable/perf/threads.h"
+#include "modules/durable/perf/redis.h"
 
 const unsigned queue_unit_ms = 1;
 
@@ -30,53 +28,12 @@ enum {
 	STOP_MS = 20 /* until a subscriber sees that it is to end */
 };
 
-struct producer {
-	redisContext *redis; /* NULL: not connected */
-};
-
-static int port;
 static atomic_bool subscribed;
 
 void
 queue_open(const char *server)
 {
 	port = (int)strtol(server, NULL, 10);
-}
-
-void
-queue_close(void)
-{
-}
-
-static bool
-connect_to(struct producer *producer)
-{
-	redisContext *redis = redisConnect("127.0.0.1", port);
-
-	if (redis != NULL && redis->err != 0) {
-		redisFree(redis);
-		redis = NULL;
-	}
-	producer->redis = redis;
-	return redis != NULL;
-}
-
-struct producer *
-producer_open(void)
-{
-	struct producer *producer = malloc(sizeof(*producer));
-
-	if (producer == NULL || !connect_to(producer))
-		FAIL("not connected");
-	return producer;
-}
-
-void
-producer_close(struct producer *producer)
-{
-	if (producer->redis != NULL)
-		redisFree(producer->redis);
-	free(producer);
 }
 
 static bool

@@ -15,9 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <hiredis/hiredis.h>
-
-#include "modules/durable/perf/threads.h"
+#include "modules/durable/perf/redis.h"
 
 const unsigned queue_unit_ms = 1;
 
@@ -41,11 +39,6 @@ static const char take[] =
     "return tasks end end "
     "return {}";
 
-struct producer {
-	redisContext *redis; /* NULL: not connected */
-};
-
-static int port;
 static unsigned lease_ms;
 
 void
@@ -53,42 +46,6 @@ queue_open(const char *server)
 {
 	if (sscanf(server, "%d,%u", &port, &lease_ms) != 2)
 		FAIL("not a server: %s", server);
-}
-
-void
-queue_close(void)
-{
-}
-
-static bool
-connect_to(struct producer *producer)
-{
-	redisContext *redis = redisConnect("127.0.0.1", port);
-
-	if (redis != NULL && redis->err != 0) {
-		redisFree(redis);
-		redis = NULL;
-	}
-	producer->redis = redis;
-	return redis != NULL;
-}
-
-struct producer *
-producer_open(void)
-{
-	struct producer *producer = malloc(sizeof(*producer));
-
-	if (producer == NULL || !connect_to(producer))
-		FAIL("not connected");
-	return producer;
-}
-
-void
-producer_close(struct producer *producer)
-{
-	if (producer->redis != NULL)
-		redisFree(producer->redis);
-	free(producer);
 }
 
 bool
