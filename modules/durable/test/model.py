@@ -415,7 +415,8 @@ class World:
 
     def do_queue(self, now, records, verb, queue, places=0, rate=0):
         if verb == "limit":
-            self.format = 4
+            if places + rate > 0:
+                self.format = 4
             self.places.pop(queue, None)
             if places:
                 self.places[queue] = places
