@@ -161,13 +161,17 @@ class Priorities(Case):
                 self.assertEqual(self.entries(priority), [])
                 self.assertEqual(self.meta()["cancelled"], 2)
 
-    def test_an_entry_that_was_left_in_another_lane_is_none(self):
-        """Of a long queue; its record was replaced meanwhile, and dropped."""
+    def leave_in_long_lane(self):
+        """The entry of x, low and cancelled, in a lane too long for LREM."""
         self.damaged = True
         self.add(flag="low")
         self.pump()
         self.client("RPUSH", self.lane("low"), *["y"] * 1001)
         self.call("cancel", "x")
+
+    def test_an_entry_that_was_left_in_another_lane_is_none(self):
+        """Of a long queue; its record was replaced meanwhile, and dropped."""
+        self.leave_in_long_lane()
         self.call("add", "x", "q", "in", 0, 3, "", "replace high")
         self.pump()
         self.assertEqual(self.taken(1), ["x"])
@@ -202,11 +206,7 @@ class Priorities(Case):
                 self.assert_whole()
 
     def test_a_record_waits_for_its_entry_in_any_lane(self):
-        self.damaged = True
-        self.add(flag="low")
-        self.pump()
-        self.client("RPUSH", self.lane("low"), *["y"] * 1001)
-        self.call("cancel", "x")
+        self.leave_in_long_lane()
         self.call("add", "x", "q", "in", 5, 3, "", "replace high")
         self.call("cancel", "x")
         self.client("LTRIM", self.lane("low"), 0, 0)
@@ -237,11 +237,7 @@ class Priorities(Case):
                                  (drop, None, -2)):
             with self.subTest(act=act.__name__):
                 self.setUp()
-                self.damaged = True
-                self.add(flag="low")
-                self.pump()
-                self.client("RPUSH", self.lane("low"), *["y"] * 1001)
-                self.call("cancel", "x")
+                self.leave_in_long_lane()
                 self.call("add", "x", "q", "in", 0, 3, "", "replace high")
                 self.pump()
                 act()
@@ -251,11 +247,7 @@ class Priorities(Case):
 
     def test_what_replaces_it_in_another_queue_has_no_entry_in_its_own(self):
         """The record names one queue, and waits for entries of that alone."""
-        self.damaged = True
-        self.add(flag="low")
-        self.pump()
-        self.client("RPUSH", self.lane("low"), *["y"] * 1001)
-        self.call("cancel", "x")
+        self.leave_in_long_lane()
         self.call("add", "x", "r", "in", 0, 3, "", "replace")
         self.assertEqual(self.client("LPOS", self.lane("low"), "x"), None)
         self.call("cancel", "x")
