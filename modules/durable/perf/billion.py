@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""billion.py [--hours N] [--minutes N] [--rate N] [--every S] [--out FOLDER]:
-a billion tasks a day, for an hour: 11,574 a second, and three times as many for
-a minute in each ten; in a shorter run, for the tenth in its middle. Half are
-due within a minute, the others in the next one, a tenth is cancelled, and one
-of a thousand fails. Redis with appendfsync always, two hwtd, two workers and a
-producer share the machine; each minute one of them is killed with SIGKILL, in
-turn: producer, scheduler, worker, Redis.
+"""billion.py [--hours N] [--minutes N] [--rate N] [--every S] [--engines N]
+[--out FOLDER]: a billion tasks a day, for an hour: 11,574 a second, and three
+times as many for a minute in each ten; in a shorter run, for the tenth in its
+middle. Half are due within a minute, the others in the next one, a tenth is
+cancelled, and one of a thousand fails. Redis executes in one thread, so two
+cores carry two engines: the masters of a cluster, with a shard each and with
+appendfsync always. They, two hwtd, two workers and a producer share the
+machine; each minute one process is killed with SIGKILL, in turn a producer, a
+scheduler, a worker, an engine.
 
 Then the account: accepted = executed + cancelled + dead; what was early or
 lost; each second execution with its cause; lateness outside of kills, and from
@@ -133,7 +135,6 @@ class Part:
     def __init__(self, name, command, log, count=1):
         self.name, self.command, self.log = name, command, log
         self.processes = []
-        self.turn = 0
         self.ended = 0  # seconds of CPU of those that were killed
         for _ in range(count):
             self.start()
@@ -175,20 +176,67 @@ class Part:
 
 
 class Redis(Part):
-    def __init__(self, engine):
-        self.engine = engine
+    """Masters of a cluster, or one engine without one."""
+
+    def __init__(self, count, folder):
+        config = {"appendonly": "yes", "appendfsync": "always",
+                  "auto_aof_rewrite_percentage": 100,
+                  "auto_aof_rewrite_min_size": "512mb"}
+        if count > 1:
+            # The others go on while one is away.
+            config.update(cluster_enabled="yes",
+                          cluster_require_full_coverage="no")
+        self.engines = []
+        self.turn = 0  # of the engine to kill
+        for i in range(count):
+            home = os.path.join(folder, str(i))
+            os.mkdir(home)
+            self.engines.append(Engine(folder=home, **config))
+        if count > 1:
+            self.join()
         super().__init__("redis", None, None)
 
+    def join(self):
+        """Divides the slots so that each engine has one shard."""
+        clients = [engine.client() for engine in self.engines]
+        ends = sorted(
+            clients[0]("CLUSTER", "KEYSLOT", f"{{{SPACE}:{shard}}}")
+            for shard in range(len(clients)))[:-1] + [16383]
+        begin = 0
+        for client, end in zip(clients, ends):
+            client("CLUSTER", "ADDSLOTSRANGE", begin, end)
+            begin = end + 1
+            client("CLUSTER", "MEET", "127.0.0.1", self.engines[0].port)
+        limit = time.monotonic() + LIMIT
+        while not all(b"cluster_slots_assigned:16384" in
+                      client("CLUSTER", "INFO") for client in clients):
+            if time.monotonic() > limit:
+                raise RuntimeError("the cluster does not come together")
+            time.sleep(0.05)
+        for client in clients:
+            client.close()
+
+    @property
+    def servers(self):
+        return ",".join(f"127.0.0.1:{engine.port}" for engine in self.engines)
+
     def start(self):
-        if self.engine.process is None:
-            self.engine.start()
-        self.processes = [self.engine.process]
+        for engine in self.engines:
+            if engine.process is None:
+                engine.start()
+        self.processes = [engine.process for engine in self.engines]
 
     def kill(self, book):
-        self.ended += used(self.engine.pid)[0]
-        book.note_kill(self.name, self.engine.pid)
-        self.engine.kill()
+        engine = self.engines[self.turn % len(self.engines)]
+        self.turn += 1
+        self.ended += used(engine.pid)[0]
+        book.note_kill(self.name, engine.pid)
+        engine.kill()
         return True
+
+    def close(self):
+        for engine in self.engines:
+            engine.close()
 
 
 class Run:
@@ -203,36 +251,37 @@ class Run:
         self.log = open(os.path.join(options.out, "billion.log"), "wb")
         self.parts = []
         self.rows = []
-        self.engine = None
+        self.redis = None
         self.book = Book(self.book_path)
 
     def ctl(self, *words):
         return subprocess.run(
-            [os.path.join(BUILD, "hwtctl"), words[0], "--redis",
-             self.servers, "--space", SPACE, *words[1:]],
+            [os.path.join(BUILD, "hwtctl"), words[0], *self.where,
+             *words[1:]],
             stdout=subprocess.PIPE, timeout=LIMIT, check=False)
 
     def start(self):
-        self.engine = Engine(
-            folder=self.folder, appendonly="yes", appendfsync="always",
-            auto_aof_rewrite_percentage=100, auto_aof_rewrite_min_size="512mb")
-        self.servers = f"127.0.0.1:{self.engine.port}"
-        made = self.ctl("init", f"--retention={RETENTION}")
+        count = self.options.engines
+        self.redis = Redis(count, self.folder)
+        self.where = ["--cluster" if count > 1 else "--redis",
+                      self.redis.servers, "--space", SPACE]
+        made = self.ctl("init", f"--retention={RETENTION}",
+                        f"--shards={count}")
         print(made.stdout.decode(), end="", flush=True)
         self.began = time.time()
         self.book["until"] = round((self.began + self.seconds) * 1000)
         period = min(600, self.seconds)
         self.period = period
-        work = [PROGRAM, self.book_path, self.servers]
+        work = [PROGRAM, self.book_path,
+                "cluster:" * (count > 1) + self.redis.servers]
         log = self.log
         self.parts = [
             Part("producer", [*work, "produce", str(round(self.options.rate)),
                               str(round(1000 * period)),
                               str(round(1000 * self.began))], log),
-            Part("hwtd", [os.path.join(BUILD, "hwtd"), "--redis", self.servers,
-                          "--space", SPACE], log, 2),
+            Part("hwtd", [os.path.join(BUILD, "hwtd"), *self.where], log, 2),
             Part("worker", [*work, "work"], log, 2),
-            Redis(self.engine)]
+            self.redis]
 
     def look(self):
         """A row: seconds; added and executions so far; CPU and memory of each
@@ -369,8 +418,8 @@ class Run:
         for part in self.parts:
             for process in part.processes:
                 process.kill()
-        if self.engine:
-            self.engine.close()
+        if self.redis:
+            self.redis.close()
         os.unlink(self.book_path)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -382,6 +431,7 @@ def main():
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--every", type=float, default=60,
                         help="seconds between two kills")
+    parser.add_argument("--engines", type=int, default=2)
     parser.add_argument("--out", default=os.path.join(ROOT, "build/billion"))
     run = Run(parser.parse_args())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
