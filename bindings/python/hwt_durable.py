@@ -133,7 +133,7 @@ Info = collections.namedtuple(
 # it does not expire. The rest: see Task; 0 if put_schedule() did not say it.
 Schedule = collections.namedtuple(
     "Schedule", "name queue payload every cron zone missed max_attempts"
-    " last next expires retry_first retry_factor retry_most")
+    " last next expires retry_first retry_factor retry_most priority")
 
 # fence: see hwt_durable.h. token: for finish().
 Delivery = collections.namedtuple(
@@ -550,12 +550,13 @@ class Client(_Owner):
 
     def put_schedule(self, name, queue, payload=b"", *, every=0, cron=None,
                      zone=None, missed=Missed.LAST, max_attempts=0, expires=0,
-                     retry_first=0, retry_factor=0, retry_most=0):
+                     retry_first=0, retry_factor=0, retry_most=0,
+                     priority=Priority.NORMAL):
         """Adds a task again and again: every so many seconds, or by a line of
         cron in a time zone (None: UTC); with the ids NAME@TIME. Makes the
         schedule, or changes it; it may be repeated. expires: seconds from
-        when an occurrence is due; retry_first and so on: see Task. ValueError
-        says what is wrong with the line."""
+        when an occurrence is due; retry_first and so on, priority: see Task.
+        ValueError says what is wrong with the line."""
         payload = _bytes(payload)
         schedule = _schedule(every, cron, zone)
         _next(schedule, 0)
@@ -565,7 +566,8 @@ class Client(_Owner):
             queue=_word(queue), max_attempts=max_attempts, payload=payload,
             payload_length=len(payload), expires_ns=hwt._to_ns(expires),
             retry_first_ns=hwt._to_ns(retry_first),
-            retry_most_ns=hwt._to_ns(retry_most), retry_factor=retry_factor)
+            retry_most_ns=hwt._to_ns(retry_most), retry_factor=retry_factor,
+            flags=Priority(priority))
         hwt._check(self._call(
             _lib.hwt_durable_schedule_put, ctypes.byref(schedule)))
 
@@ -593,7 +595,8 @@ class Client(_Owner):
                 info.last_unix_ns / 1e9 if info.last_unix_ns else None,
                 info.next_unix_ns / 1e9 if info.next_unix_ns else None,
                 given.task.expires_ns / 1e9, given.task.retry_first_ns / 1e9,
-                given.task.retry_factor, given.task.retry_most_ns / 1e9))
+                given.task.retry_factor, given.task.retry_most_ns / 1e9,
+                Priority(given.task.flags)))
             return 0
 
         result = self._call(

@@ -162,10 +162,11 @@ class Producer(Space):
         self.assertEqual(daily[:9], (
             "daily", "q", b"", 0, "30 2 * * *", "Europe/Paris", Missed.ALL, 3,
             None))
-        self.assertEqual(daily[10:], (0, 0, 0, 0))
+        self.assertEqual(daily[10:], (0, 0, 0, 0, hwt_durable.Priority.NORMAL))
         put("tick", "q", every=3600, expires=90, retry_first=9,
-            retry_factor=1.5)
-        self.assertEqual(listed("tick")[0][10:], (90, 9, 1.5, 600))
+            retry_factor=1.5, priority=hwt_durable.Priority.LOW)
+        self.assertEqual(listed("tick")[0][10:],
+                         (90, 9, 1.5, 600, hwt_durable.Priority.LOW))
         self.assertEqual(tick.next % 3600, 0)
         self.assertEqual(listed("daily"), [daily])
         self.assertTrue(self.client.drop_schedule("daily"))

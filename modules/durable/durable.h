@@ -99,6 +99,12 @@ bool words_are_zero(const uint64_t *word, size_t count);
 
 bool task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns);
 
+/* As records and schedules have it: 0 normal, 1 high, 2 low. */
+#define PRIORITY_FLAGS (HWT_DURABLE_HIGH | HWT_DURABLE_LOW)
+#define PRIORITY_MAX 2u
+uint32_t priority_flags(uint64_t priority);
+uint64_t priority_of(uint32_t flags);
+
 /* How a task is retried, with the defaults in the place of zeros. */
 struct task_retries {
 	uint64_t first_ms, most_ms, thousandths;

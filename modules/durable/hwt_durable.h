@@ -383,8 +383,9 @@ struct hwt_durable_schedule {
 	const char *zone;
 	uint32_t missed; /* enum hwt_durable_missed */
 	uint32_t flags; /* 0 */
-	/* What is added; its id, time and flags are NULL and 0. expires_ns
-	 * counts from when an occurrence is due, also if it is added late. */
+	/* What is added; its id and time are NULL and 0, and its flags have at
+	 * most a priority. expires_ns counts from when an occurrence is due,
+	 * also if it is added late. */
 	struct hwt_durable_task task;
 	uint64_t reserved[4]; /* 0 */
 };

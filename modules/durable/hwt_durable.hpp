@@ -169,6 +169,7 @@ public:
 		delay retry_first{};
 		delay retry_most{};
 		double retry_factor = 0;
+		std::uint32_t priority = 0;
 	};
 
 	/* As it is in the engine. */
@@ -674,6 +675,7 @@ public:
 		made.task.retry_first_ns = given.retry_first.ns();
 		made.task.retry_most_ns = given.retry_most.ns();
 		made.task.retry_factor = given.retry_factor;
+		made.task.flags = given.priority;
 		error = make_error(hwt_durable_schedule_put(get(), &made));
 		return !error;
 	}
@@ -791,6 +793,7 @@ private:
 		told.schedule.retry_most =
 		    std::chrono::nanoseconds(given->task.retry_most_ns);
 		told.schedule.retry_factor = given->task.retry_factor;
+		told.schedule.priority = given->task.flags;
 		told.last = time_unless_0(info->last_unix_ns);
 		told.next = time_unless_0(info->next_unix_ns);
 		return told;

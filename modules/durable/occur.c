@@ -80,7 +80,7 @@ occurrence_add(struct turn *turn, uint32_t of, int64_t at)
 	    schedule->name, (int)year, month, day, (int)(at % 86400 / 3600),
 	    (int)(at % 3600 / 60), (int)(at % 60));
 	task->due_unix_ns = (uint64_t)at * SECOND_NS;
-	task->flags = HWT_DURABLE_AT;
+	task->flags |= HWT_DURABLE_AT;
 	if (task->expires_ns != 0) {
 		task->expires_unix_ns = task->due_unix_ns + task->expires_ns;
 		task->flags |= HWT_DURABLE_EXPIRES_AT;

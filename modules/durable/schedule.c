@@ -79,7 +79,8 @@ is_valid(const struct hwt_durable_schedule *schedule)
 	if (!is_sound(schedule) || schedule->name == NULL ||
 	    !name_is_valid(schedule->name, HWT_DURABLE_SCHEDULE_MAX) ||
 	    schedule->task.id != NULL || schedule->task.id_length != 0 ||
-	    schedule->task.delay_ns != 0 || schedule->task.flags != 0)
+	    schedule->task.delay_ns != 0 ||
+	    (schedule->task.flags & ~PRIORITY_FLAGS) != 0)
 		return false;
 	task = schedule->task;
 	task.id = schedule->name;
@@ -140,8 +141,8 @@ int
 hwt_durable_schedule_put(
     struct hwt_durable *durable, const struct hwt_durable_schedule *schedule)
 {
-	struct number every, attempts, expires, first, factor, most;
-	struct engine_argument argument[13];
+	struct number every, attempts, expires, first, factor, most, priority;
+	struct engine_argument argument[14];
 	struct task_retries retries = {0};
 	const struct hwt_durable_task *task;
 	int error = durable_enter(durable);
@@ -168,7 +169,8 @@ hwt_durable_schedule_put(
 	argument[10] = argument_number(&first, retries.first_ms);
 	argument[11] = argument_number(&factor, retries.thousandths);
 	argument[12] = argument_number(&most, retries.most_ms);
-	return change(durable, argument, 13, 1);
+	argument[13] = argument_number(&priority, priority_of(task->flags));
+	return change(durable, argument, 14, 1);
 }
 
 /* What each shard knows of the last occurrence goes when no scheduler can be
@@ -281,16 +283,19 @@ static bool
 options_of(const struct redisReply *reply, struct hwt_durable_task *task)
 {
 	const uint64_t limit = HWT_DURABLE_DELAY_MAX / NS_PER_MS;
-	uint64_t thousandths;
+	uint64_t thousandths, priority;
 	bool valid =
 	    scaled_of(reply, "expires", limit, NS_PER_MS, &task->expires_ns) &&
 	    scaled_of(
 		reply, "first", limit, NS_PER_MS, &task->retry_first_ns) &&
 	    scaled_of(reply, "most", limit, NS_PER_MS, &task->retry_most_ns) &&
-	    scaled_of(reply, "factor", 1000000, 1, &thousandths);
+	    scaled_of(reply, "factor", 1000000, 1, &thousandths) &&
+	    scaled_of(reply, "priority", PRIORITY_MAX, 1, &priority);
 
-	if (valid)
+	if (valid) {
 		task->retry_factor = (double)thousandths / 1000;
+		task->flags = priority_flags(priority);
+	}
 	return valid;
 }
 

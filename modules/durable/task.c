@@ -18,7 +18,6 @@
 #define RECORD_HEAD 56
 #define RECORD_OPTIONS 29
 
-#define PRIORITY_FLAGS (HWT_DURABLE_HIGH | HWT_DURABLE_LOW)
 #define TASK_FLAGS                                                       \
 	(HWT_DURABLE_AT | HWT_DURABLE_REPLACE | HWT_DURABLE_EXPIRES_AT | \
 	    PRIORITY_FLAGS)
@@ -128,6 +127,25 @@ task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
 	    RESERVED_IS_ZERO(task);
 }
 
+static const uint32_t priorities[PRIORITY_MAX + 1] = {
+    0, HWT_DURABLE_HIGH, HWT_DURABLE_LOW};
+
+uint32_t
+priority_flags(uint64_t priority)
+{
+	return priorities[priority];
+}
+
+uint64_t
+priority_of(uint32_t flags)
+{
+	uint64_t priority = PRIORITY_MAX;
+
+	while (priority > 0 && (flags & priorities[priority]) == 0)
+		priority--;
+	return priority;
+}
+
 uint64_t
 id_hash(const char *id, size_t id_length)
 {
@@ -186,8 +204,6 @@ void
 record_read(struct hwt_durable_info *info, const char *record, size_t length,
     const char **payload)
 {
-	static const uint64_t priorities[] = {
-	    0, HWT_DURABLE_HIGH, HWT_DURABLE_LOW};
 	uint64_t state, queue_length, options, priority;
 	const char *end;
 
@@ -218,8 +234,8 @@ record_read(struct hwt_durable_info *info, const char *record, size_t length,
 		info->retry_most_ns = field(end, 16, 8) * NS_PER_MS;
 		info->retry_factor = (double)field(end, 24, 4) / 1000;
 		priority = field(end, 28, 1);
-		if (priority < sizeof(priorities) / sizeof(priorities[0]))
-			info->flags = priorities[priority];
+		if (priority <= PRIORITY_MAX)
+			info->flags = priority_flags(priority);
 	}
 	*payload = end + options;
 	info->payload_length = length - RECORD_HEAD - queue_length - options;

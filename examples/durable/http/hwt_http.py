@@ -147,9 +147,9 @@ class Client:
 
     def put_schedule(self, name, queue, payload=b"", **more):
         """Adds a task again and again: every=SECONDS, or cron=LINE and maybe
-        zone. More: missed, attempts, expires_in, retry_first and so on. Makes
-        it or changes it, and can be repeated, also after Uncertain. Returns
-        when it occurs next."""
+        zone. More: missed, attempts, priority, expires_in, retry_first and so
+        on. Makes it or changes it, and can be repeated, also after Uncertain.
+        Returns when it occurs next."""
         return self.ask("PUT", self.path("schedules", name), {
             **_task(queue, payload, more)})["next_ms"] / 1000
 

@@ -38,7 +38,8 @@ static const char usage[] =
     "  limit --queue Q [--at-once N] [--rate N]\n"
     "  schedule add NAME (--every SECONDS | --cron LINE [--zone ZONE])\n"
     "      --queue Q [--missed last|all|none] [--attempts N]\n"
-    "      [--payload TEXT | --payload -] [--expires-in SECONDS]\n"
+    "      [--payload TEXT | --payload -] [--priority high|normal|low]\n"
+    "      [--expires-in SECONDS]\n"
     "      [--retry-first SECONDS] [--retry-factor N] "
     "[--retry-most SECONDS]\n"
     "  schedule list [NAME...]\n"
@@ -167,6 +168,13 @@ retry_time(const char *name, const char *value)
 	if (value != NULL && (ns == 0 || ns > HWT_DURABLE_DELAY_MAX))
 		usage_error("--%s: more than 0, at most 10 years", name);
 	return ns;
+}
+
+static void
+priority_option_read(struct hwt_durable_task *task)
+{
+	if (priority != NULL && !priority_read(priority, &task->flags))
+		usage_error("--priority: want high, normal or low");
 }
 
 static void
@@ -371,8 +379,7 @@ add_one(void)
 	time_read(&task);
 	expires_read(&task);
 	retries_read(&task);
-	if (priority != NULL && !priority_read(priority, &task.flags))
-		usage_error("--priority: want high, normal or low");
+	priority_option_read(&task);
 	task.queue = queue;
 	if (attempts != NULL)
 		task.max_attempts = (uint32_t)option_number(
@@ -787,6 +794,7 @@ schedule_add(const char *name)
 		    "attempts", attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
 	expires_read(&schedule.task);
 	retries_read(&schedule.task);
+	priority_option_read(&schedule.task);
 	payload_find(&schedule.task);
 	schedule_check(&schedule);
 	error = hwt_durable_schedule_put(handle_open(), &schedule);
@@ -839,7 +847,7 @@ run_schedule(int argc, char **argv)
 	    (!lists && argc == 1) || queue != NULL || payload != NULL ||
 	    attempts != NULL || every != NULL || cron != NULL || zone != NULL ||
 	    missed != NULL || expires_in != NULL || retry_first != NULL ||
-	    retry_factor != NULL || retry_most != NULL)
+	    retry_factor != NULL || retry_most != NULL || priority != NULL)
 		usage_error("want schedule add NAME OPTION..., schedule list "
 			    "[NAME...] or schedule drop NAME...");
 	durable = handle_open();
@@ -964,7 +972,7 @@ static const struct command {
     {"resume", run_resume, 0, 1, " queue "},
     {"limit", run_limit, 0, 0, " queue at-once rate "},
     {"schedule", run_schedule, 1, INT32_MAX,
-	" queue every cron zone missed attempts payload expires-in "
+	" queue every cron zone missed attempts payload priority expires-in "
 	"retry-first retry-factor retry-most "},
     {"clock", run_clock, 0, 0, " reset "},
     {"check", run_check, 0, 0, " "},

@@ -135,7 +135,8 @@ schedule_read(json_t *value, struct hwt_durable_schedule *schedule)
 		(void)json_object_del(task, own[i]);
 	wrong = task_json_read(task, TASK_SCHEDULED, &schedule->task);
 	json_decref(task);
-	if (wrong == NULL && schedule->task.flags != 0)
+	if (wrong == NULL &&
+	    (schedule->task.flags & HWT_DURABLE_EXPIRES_AT) != 0)
 		return "\"expires_at\": of a schedule it is \"expires_in\"";
 	return wrong;
 }

@@ -44,6 +44,7 @@ schedule_write(FILE *file, const struct hwt_durable_schedule *schedule,
 	    file, "queue", schedule->task.queue, strlen(schedule->task.queue));
 	(void)fprintf(
 	    file, ",\"attempts\":%" PRIu32, schedule->task.max_attempts);
+	priority_write(file, schedule->task.flags);
 	if (schedule->task.expires_ns != 0)
 		(void)fprintf(file, ",\"expires_in_ms\":%" PRIu64,
 		    schedule->task.expires_ns / NS_PER_MS);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "modules/durable/hwt_durable.h"
 #include "observe/utf8.h"
 
 static bool
@@ -194,4 +195,12 @@ json_write(FILE *file, const char *key, const char *text, size_t length)
 		json_character(file, text + at, count);
 	}
 	(void)fputc('"', file);
+}
+
+void
+priority_write(FILE *file, uint64_t flags)
+{
+	if ((flags & (HWT_DURABLE_HIGH | HWT_DURABLE_LOW)) != 0)
+		(void)fprintf(file, ",\"priority\":\"%s\"",
+		    (flags & HWT_DURABLE_HIGH) != 0 ? "high" : "low");
 }

@@ -28,4 +28,7 @@ void base64_write(FILE *file, const char *text, size_t length);
 /* Writes "key":"text"; or, if text is no UTF-8, "key_base64":"...". */
 void json_write(FILE *file, const char *key, const char *text, size_t length);
 
+/* Writes ,"priority":"high" or "low"; of normal flags nothing. */
+void priority_write(FILE *file, uint64_t flags);
+
 #endif

@@ -139,9 +139,7 @@ record_write(FILE *file, const char *id, size_t id_length,
 	    ",\"max_attempts\":%" PRIu32 ",\"generation\":%" PRIu32,
 	    info->due_unix_ns / NS_PER_MS, info->attempts, info->max_attempts,
 	    info->generation);
-	if (info->flags != 0)
-		(void)fprintf(file, ",\"priority\":\"%s\"",
-		    info->flags & HWT_DURABLE_HIGH ? "high" : "low");
+	priority_write(file, info->flags);
 	if (info->expires_unix_ns != 0)
 		(void)fprintf(file, ",\"expires_ms\":%" PRIu64,
 		    info->expires_unix_ns / NS_PER_MS);

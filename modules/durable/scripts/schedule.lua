@@ -2,9 +2,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- schedule put name every cron zone missed queue attempts payload expires first
--- factor most: 0 made or changed, 1 it was there just so. every is seconds, or
--- 0; missed is last, all or none; expires is ms after an occurrence is due, or
--- 0; the last three are of retries, as common.lua has them, or all 0.
+-- factor most priority: 0 made or changed, 1 it was there just so. every is
+-- seconds, or 0; missed is last, all or none; expires is ms after an occurrence
+-- is due, or 0; first, factor and most are of retries, as common.lua has them,
+-- or all 0; priority is as in a record.
 -- schedule drop name: 0, or -2.
 -- schedule move, then name version last next occurred for each: what its
 -- scheduler has found, unless another was faster, or it was changed: then 1,
@@ -21,7 +22,7 @@ local EVERY_MAX = DELAY_MAX / 1000
 local LINE_MAX, ZONE_MAX = 256, 64
 -- All that put says, in its order; the first three are when it occurs.
 local SAID = {"every", "cron", "zone", "missed", "queue", "attempts", "payload",
-	"expires", "first", "factor", "most"}
+	"expires", "first", "factor", "most", "priority"}
 local WHEN = 3
 local WHOLE = 7 -- what an older version says; all behind it is 0 then
 
@@ -53,7 +54,8 @@ local function check_put()
 		not whole(ARGV[10], 1, TRIES_MAX) and 8 or
 		#ARGV[11] > PAYLOAD_MAX and 9 or
 		not whole(ARGV[12], 0, DELAY_MAX) and 10 or
-		not check_retries() and 11 or nil
+		not check_retries() and 11 or
+		not whole(ARGV[16], 0, LOW) and 14 or nil
 	return wrong and refuse_argument(wrong, SAID[wrong - 2])
 end
 
@@ -67,11 +69,12 @@ local function count_same(there)
 	return same
 end
 
--- Whether its tasks have options: then an older version is refused, which would
--- add them without.
-local function has_new_options()
-	return shard_format < FORMAT_OPTIONS and
-		(ARGV[12] ~= "0" or ARGV[13] ~= "0")
+-- Of the shard. If its tasks have options, or a priority, an older version is
+-- refused, which would add them without.
+local function format_needed()
+	return ARGV[16] ~= "0" and FORMAT_LANES or
+		(ARGV[12] ~= "0" or ARGV[13] ~= "0") and FORMAT_OPTIONS or
+		FORMAT
 end
 
 -- What it occurs by is changed: then it begins now, and what it has missed
@@ -95,8 +98,8 @@ local function put()
 	end
 	call("HSET", key, unpack(fields))
 	sure("ZADD", schedules_key(), now, name)
-	if has_new_options() then
-		commit_schedules("format", FORMAT_OPTIONS)
+	if format_needed() > shard_format then
+		commit_schedules("format", format_needed())
 	else
 		commit_schedules()
 	end
@@ -147,7 +150,7 @@ if verb == "move" and total == floor(total) and total <= BATCH_MAX then
 		refused = refused or not check_move(PER_MOVE * i - 1) and
 			refuse_argument(i, "move")
 	end
-elseif verb == "put" and #ARGV == 15 or verb == "drop" and #ARGV == 4 then
+elseif verb == "put" and #ARGV == 16 or verb == "drop" and #ARGV == 4 then
 	refused = not is_schedule(ARGV[4]) and refuse_argument(2, "name") or
 		verb == "put" and check_put() or nil
 else

@@ -770,17 +770,19 @@ class Schedules(Api):
 
     def test_what_its_tasks_say_of_themselves(self):
         self.put("tick", every=1, expires_in=90.5, retry_first=9,
-                 retry_factor=1.5)
+                 retry_factor=1.5, priority="high")
         shown = self.shown("tick")
         options = {"expires_in_ms": 90500, "retry_first_ms": 9000,
-                   "retry_factor": 1.5, "retry_most_ms": 600000}
+                   "retry_factor": 1.5, "retry_most_ms": 600000,
+                   "priority": "high"}
         self.assertEqual({**shown, **options}, shown)
         task = wait_until(lambda: self.ask(
             "GET", "/v1/tasks?queue=q").json["tasks"])[0]
         self.assertEqual(task["expires_ms"] - task["due_ms"], 90500)
         self.assertEqual((task["retry_first_ms"], task["retry_factor"],
-                          task["retry_most_ms"]), (9000, 1.5, 600000))
-        self.put("tick", every=1)
+                          task["retry_most_ms"], task["priority"]),
+                         (9000, 1.5, 600000, "high"))
+        self.put("tick", every=1, priority="normal")
         self.assertEqual(set(self.shown("tick")) & set(options), set())
 
     def test_more_than_are_listed(self):
@@ -788,7 +790,7 @@ class Schedules(Api):
         space = self.scripts()
         for i in range(1001):
             space("schedule", i % 2, "put", f"s{i}", 3600, "", "", "last",
-                  "q", 20, "p" * 1000, 0, 0, 0, 0)
+                  "q", 20, "p" * 1000, 0, 0, 0, 0, 0)
         answer = self.ask("GET", "/v1/schedules")
         self.assertFalse(answer.json["all_schedules"])
         self.assertEqual(len({each["name"] for each in
@@ -811,6 +813,9 @@ class Schedules(Api):
                 ({"every": 60, "queue": "a b"}, "queue"),
                 ({"every": 60, "expires_in": 0}, "expires_in"),
                 ({"every": 60, "expires_at": 4e9}, "expires_at"),
+                ({"every": 60, "expires_at": 4e9, "priority": "low"},
+                 "expires_at"),
+                ({"every": 60, "priority": "highest"}, "priority"),
                 ({"every": 60, "retry_factor": 0.5}, "retry_factor"),
                 ({"every": 60, "retry_first": 9, "retry_most": 8}, ""),
                 ({"every": 60, "attempts": 0}, "attempts")):

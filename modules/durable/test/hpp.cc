@@ -179,6 +179,7 @@ a_schedule_is_put_listed_and_dropped()
 	hourly.expires_after = 90s;
 	hourly.retry_first = 9s;
 	hourly.retry_factor = 1.5;
+	hourly.priority = HWT_DURABLE_LOW;
 	f.tasks.put(hourly);
 	daily.cron = "30 2 * * *";
 	daily.missed = HWT_DURABLE_MISSED_ALL;
@@ -198,6 +199,8 @@ a_schedule_is_put_listed_and_dropped()
 	CHECK(other.schedule.expires_after.ns() == hourly.expires_after.ns());
 	CHECK(other.schedule.retry_first.ns() == hourly.retry_first.ns());
 	CHECK(other.schedule.retry_factor == 1.5);
+	CHECK(other.schedule.priority == HWT_DURABLE_LOW);
+	CHECK(first.schedule.priority == 0);
 	daily.cron = "61 2 * * *";
 	CHECK(!f.tasks.try_put(error, daily) && error.value() == EINVAL);
 	CHECK(f.tasks.drop_schedule("daily"));

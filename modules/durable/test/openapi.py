@@ -185,7 +185,7 @@ class OpenApi(Api):
         daily = {"queue": "q", "cron": "30 2 * * *", "zone": "Asia/Tokyo",
                  "payload_base64": "/w=="}
         hourly = {"queue": "q", "every": 3600, "payload": "p",
-                  "expires_in": 60, "retry_first": 9}
+                  "expires_in": 60, "retry_first": 9, "priority": "low"}
         for body, kind, status in (
                 (b"{}", "application/json", 400), (b"{}", "text/plain", 415),
                 (b"x" * (2 << 20), "application/json", 413)):

@@ -316,11 +316,11 @@ class Hwtctl(Programs):
             "attempts": 20, "payload": "", "last_ms": 0})
         self.assertEqual(len(self.listed()), 2)
         self.add("tick", "--every=60", "--expires-in=30", "--retry-first=9",
-                 "--retry-factor=1.5", "--retry-most=90")
+                 "--retry-factor=1.5", "--retry-most=90", "--priority=low")
         tick, = self.listed("tick")
         self.assertEqual([tick[name] for name in (
             "expires_in_ms", "retry_first_ms", "retry_factor",
-            "retry_most_ms")], [30000, 9000, 1.5, 90000])
+            "retry_most_ms", "priority")], [30000, 9000, 1.5, 90000, "low"])
         self.check()
         self.ctl("schedule", "drop", "tick", "daily")
         self.assertEqual(self.listed(), [])
@@ -345,6 +345,7 @@ class Hwtctl(Programs):
                 (["x", "--every=1", "--zone=UTC"], "there is no --cron"),
                 (["x", "--every=1", "--missed=some"], "last, all or none"),
                 (["x", "--every=1", "--expires-in=0"], "more than 0"),
+                (["x", "--every=1", "--priority=1"], "high, normal or low"),
                 (["x", "--every=1", "--expires-at=9"], "no option"),
                 (["x", "--every=1", "--retry-factor=0"], "want 1 to 1000"),
                 (["x", "--cron=* 25 * * *"], "hour: 25 is not 0 to 23"),
@@ -423,6 +424,26 @@ class Occurs(Programs):
             wait_until(lambda name=name_at("s", at), state=state:
                        self.state(name) == state)
 
+    def test_its_tasks_begin_by_their_priority(self):
+        self.ctl("init", "--shards=1")
+        cron, times = self.at_missed_minutes()
+        names = ["low", "normal", "high"]
+        for name in names:
+            self.put(f"--cron={cron}", f"--priority={name}", name=name)
+            self.last_look(3000, name)
+        self.start("hwtd")
+        self.await_look()
+        wait_until(lambda: len(self.ctl(
+            "list", "--state=delivered").lines) == 3)
+        began = os.path.join(self.folder, "began")
+        self.start("hwt-exec", "--queue=q", "--threads=1", "--", "sh", "-c",
+                   'echo "$HWT_ID" >>"$0"', began)
+        wait_until(lambda: self.ctl("stat", "--json").json[
+            "succeeded"] == 3)
+        with open(began) as file:
+            self.assertEqual(file.read().split(), [
+                name_at(name, times[1]) for name in reversed(names)])
+
     def test_one_that_cannot_be_read_holds_up_no_other(self):
         self.ctl("init", "--shards=1")
         cron, times = self.at_missed_minutes()
@@ -431,6 +452,7 @@ class Occurs(Programs):
                                    ("far", "every", "18446744074"),
                                    ("late", "expires", "18446744073710"),
                                    ("back", "most", "1"),
+                                   ("high", "priority", "3"),
                                    ("none", "queue", "a b")):
             self.put(f"--cron={cron}", "--missed=all", name=name)
             space, shard = self.last_look(3000, name)

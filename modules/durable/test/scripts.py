@@ -30,7 +30,8 @@ YEARS = 315360000000  # ten of them, in ms
 LEASE = 30000
 FENCE = START * 1000 + 1  # the first one that is given then
 LOOK = [0, 0, 0, 0, 0, "", ""]  # of init: what is there?
-PUT = ["put", "s", 60, "", "", "last", "q", 3, "p", 0, 0, 0, 0]  # for schedule
+PUT = [  # for schedule
+    "put", "s", 60, "", "", "last", "q", 3, "p", 0, 0, 0, 0, 0]
 CHANGE = None  # a change of the scripts: mutants.py sets it
 
 
@@ -788,6 +789,7 @@ def bad_schedules():
     yield from with_bad(PUT, 9, NOT_NUMBERS + [YEARS + 1], 10)
     for at in range(10, 13):
         yield from with_bad(PUT, at, NOT_NUMBERS + [1, BIG], 11)
+    yield from with_bad(PUT, 13, NOT_NUMBERS + [3], 14)
     yield 4, ["put", "s", 0, "*" * 257, *PUT[4:]]
     yield 1, PUT[:8]
     yield 1, PUT + ["1"]
@@ -2497,9 +2499,9 @@ class Schedules(Case):
 
     def put(self, name="s", every=60, cron="", zone="", missed="last",
             queue="q", attempts=3, payload="p", expires=0,
-            retries=(0, 0, 0)):
+            retries=(0, 0, 0), priority=0):
         return self.call("schedule", "put", name, every, cron, zone, missed,
-                         queue, attempts, payload, expires, *retries)
+                         queue, attempts, payload, expires, *retries, priority)
 
     def get(self, name="s"):
         now, (_, *fields) = self.space("schedules", 0, "get", name)
@@ -2532,7 +2534,8 @@ class Schedules(Case):
             "look": START + 5, "version": "2", "last": str(START + 5),
             "occurred": "0", "every": "60", "cron": "", "zone": "",
             "missed": "last", "queue": "q", "attempts": "3", "payload": "p",
-            "expires": "0", "first": "0", "factor": "0", "most": "0"})
+            "expires": "0", "first": "0", "factor": "0", "most": "0",
+            "priority": "0"})
         self.assertEqual(self.due(), ["s"])
         self.assertEqual(self.pump()[9], 1)
         self.assertEqual(self.pump()[1], 1000, "and that is not at once")
@@ -2550,7 +2553,7 @@ class Schedules(Case):
                              ({"every": 0, "cron": "x"}, 7),
                              ({"missed": "all"}, 0), ({"queue": "r"}, 0),
                              ({"attempts": 4}, 0), ({"payload": ""}, 0),
-                             ({"expires": 5}, 0)):
+                             ({"expires": 5}, 0), ({"priority": 2}, 0)):
             with self.subTest(change):
                 self.setUp()
                 self.put()
@@ -2567,23 +2570,31 @@ class Schedules(Case):
     def test_what_an_older_version_has_put(self):
         """It lacks the options, and is there just so without any."""
         self.put()
-        options = ("expires", "first", "factor", "most")
+        options = ("expires", "first", "factor", "most", "priority")
         key = self.space.key(0, "s:s")
         self.client("HDEL", key, *options)
         self.assertEqual(self.put(), 1)
         self.assertEqual(self.put(retries=(9, 1500, 90)), 0)
         got = self.get()
         self.assertEqual([got[name] for name in options],
-                         ["0", "9", "1500", "90"])
+                         ["0", "9", "1500", "90", "0"])
+        self.client("HDEL", key, "priority")
         self.assertEqual(self.put(retries=(9, 1500, 90)), 1)
+        self.assertEqual(self.put(retries=(9, 1500, 90), priority=1), 0)
+        self.assertEqual(self.get()["priority"], "1")
 
     def test_an_older_version_is_refused_from_the_first_options_on(self):
-        for options in ({"expires": 1}, {"retries": (1, 1000, 1)}):
-            self.setUp()
-            self.put()
-            self.assertEqual(self.meta()["format"], 2)
-            self.put(**options)
-            self.assertEqual(self.meta()["format"], 3)
+        for options, needed in (
+                ({"expires": 1}, 3), ({"retries": (1, 1000, 1)}, 3),
+                ({"priority": 2}, 4), ({"priority": 1, "expires": 1}, 4)):
+            with self.subTest(options):
+                self.setUp()
+                self.put()
+                self.assertEqual(self.meta()["format"], 2)
+                self.put(**options)
+                self.assertEqual(self.meta()["format"], needed)
+                self.put("t", expires=1)
+                self.assertEqual(self.meta()["format"], needed)
 
     def test_a_move_says_when_the_next_look_is(self):
         self.put()

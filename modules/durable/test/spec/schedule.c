@@ -65,7 +65,7 @@ Test(schedule, what_is_put_is_listed_until_it_is_dropped)
 	place_close(&place);
 }
 
-Test(schedule, its_tasks_may_expire_and_say_how_they_are_retried)
+Test(schedule, its_tasks_may_expire_and_have_a_priority_and_retries)
 {
 	struct hwt_durable_schedule given = hourly;
 	struct seen seen = {0};
@@ -73,6 +73,7 @@ Test(schedule, its_tasks_may_expire_and_say_how_they_are_retried)
 	given.task.expires_ns = HWT_SEC(90) - 1;
 	given.task.retry_first_ns = HWT_SEC(9);
 	given.task.retry_factor = 1.5;
+	given.task.flags = HWT_DURABLE_LOW;
 	place_open(&place, NULL);
 	assert_rc(hwt_durable_schedule_put(place.durable, &given), 0);
 
@@ -82,6 +83,7 @@ Test(schedule, its_tasks_may_expire_and_say_how_they_are_retried)
 	assert_u64(seen.task.retry_first_ns, HWT_SEC(9));
 	assert_u64(seen.task.retry_most_ns, HWT_SEC(600));
 	cr_assert_eq(seen.task.retry_factor, 1.5);
+	assert_u64(seen.task.flags, HWT_DURABLE_LOW);
 	place_close(&place);
 }
 
@@ -124,6 +126,8 @@ Test(schedule, bad_ones_are_refused)
 	BAD(task.retry_factor, 0.5);
 	BAD(task.flags, HWT_DURABLE_AT);
 	BAD(task.flags, HWT_DURABLE_EXPIRES_AT);
+	BAD(task.flags, HWT_DURABLE_REPLACE | HWT_DURABLE_LOW);
+	BAD(task.flags, HWT_DURABLE_HIGH | HWT_DURABLE_LOW);
 	BAD(task.queue, NULL);
 	BAD(task.queue, "a b");
 	BAD(task.max_attempts, 1001);
