@@ -487,16 +487,17 @@ print(timeout.cancel())
 
 def check_layout(test, header, structs):
     """The structures are those of the header, by a C compiler's word."""
-    expected, lines = [], []
+    expected = {}
     for name, struct in structs.items():
-        expected.append(ctypes.sizeof(struct))
-        lines.append(f"(int)sizeof(struct {name})")
-        for field, _ in struct._fields_:
-            expected.append(getattr(struct, field).offset)
-            lines.append(f"(int)offsetof(struct {name}, {field})")
+        expected[f"sizeof(struct {name})"] = ctypes.sizeof(struct)
+        for field, kind in struct._fields_:
+            expected[f"offsetof(struct {name}, {field})"] = getattr(
+                struct, field).offset
+            expected[f"sizeof ((struct {name} *)0)->{field}"] = (
+                ctypes.sizeof(kind))
     text = (f"#include <{header}>\n#include <stddef.h>\n#include <stdio.h>\n"
             "int main(void) {"
-            + "".join(f'printf("%d\\n", {each});' for each in lines)
+            + "".join(f'printf("%d\\n", (int){each});' for each in expected)
             + "return 0; }")
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "layout")
@@ -505,7 +506,11 @@ def check_layout(test, header, structs):
              program, "-"], input=text, text=True, check=True)
         said = subprocess.run(
             [program], capture_output=True, text=True, check=True)
-    test.assertEqual(list(map(int, said.stdout.split())), expected)
+    there = dict(zip(expected, map(int, said.stdout.split())))
+    test.assertEqual(
+        {each: (at, expected[each]) for each, at in there.items()
+         if at != expected[each]}, {}, f"{header}, and here, differ")
+    test.assertEqual(len(there), len(expected))
 
 
 def check_functions(test, header, library, left_out=""):
@@ -515,7 +520,10 @@ def check_functions(test, header, library, left_out=""):
         capture_output=True, text=True, check=True).stdout.split()
     bound = {name for name, function in vars(library).items()
              if name.startswith("hwt_") and function.argtypes is not None}
-    test.assertEqual(set(declared) - bound, set(left_out.split()))
+    left_out = set(left_out.split())
+    test.assertEqual(
+        set(declared) - bound, left_out,
+        "neither bound nor in the list of those left out, or both")
 
 
 class Layout(unittest.TestCase):
