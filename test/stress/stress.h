@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -203,6 +204,9 @@ stress_begin(const char *name, int argc, char **argv)
 	stress.watchdog_s = 120 * (1 + stress.scale / 200);
 	if (STRESS_TSAN || STRESS_ASAN)
 		stress.watchdog_s *= 3;
+	/* What is resident is then what was touched, page by page: a huge page
+	 * is more than what memory may grow by. */
+	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	stress_phase("begin", 0);
 	pthread_detach(stress_thread(stress_watchdog, NULL));
 }
