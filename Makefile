@@ -27,6 +27,8 @@
 #   make check-musl  the suites, stress programs and demo with musl, a C library
 #   make check-systems
 #                    compiles the library for macOS, FreeBSD and OpenBSD
+#   make check-smp   the stress programs on an aarch64 machine of 4 processors,
+#                    which qemu-system emulates
 #   make deps        installs what demo and check need: these do so themselves,
 #                    with apt, and name it first. Other goals install no
 #                    packages, but say which they miss
@@ -104,8 +106,8 @@ installed := install uninstall $(MODULES:%=install-%) \
 	$(MODULES:%=uninstall-%)
 packed := single deb abi release
 moduled := $(MODULES) $(MODULES:%=install-%)
-tested := check check-all check-musl check-systems tidy analyze explore \
-	mutants faults soak valgrind noise fuzz coverage bare transfers
+tested := check check-all check-musl check-systems check-smp tidy analyze \
+	explore mutants faults soak valgrind noise fuzz coverage bare transfers
 measured := perf perf-full
 .PHONY: $(installed) $(packed) $(moduled) $(tested) $(measured)
 

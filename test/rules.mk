@@ -14,6 +14,7 @@
 #                  interleavings; cov-explore counts there
 #   aarch64, aarch64-c11   ARCH=aarch64: ConcurrencyKit and C11's atomics
 #   s390x, riscv64         ARCH=s390x, riscv64: C11's atomics
+#   smp, smp-c11   the same for aarch64, static, for a machine without files
 
 STRESS ?= 100
 SOAK ?= 600
@@ -84,9 +85,19 @@ $(foreach w,$(emulated),$(eval $(call emulated_way,$w)))
 build/aarch64/sysroot: tools/sysroot
 	@tools/sysroot arm64 $@
 
+# Made by ConcurrencyKit's and C11's atomics for make check-smp.
+smp := smp smp-c11
+$(foreach w,$(smp),$(eval cc_$w := aarch64-linux-gnu-gcc))
+flags_smp := -isystem build/aarch64/sysroot/usr/include
+flags_smp-c11 := -DHWT_ATOMIC_C11
+$(foreach w,$(smp),$(eval link_$w := -static))
+build/smp/flags: | build/aarch64/sysroot
+build/aarch64/kernel: tools/sysroot
+	@tools/sysroot arm64 $@ linux-image-cloud-arm64
+
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
 in = $(foreach w,$1,$(patsubst %.c,build/$w/%,$2))
-ways := plain clang asan tsan cov noise musl $(emulated)
+ways := plain clang asan tsan cov noise musl $(smp) $(emulated)
 spec := $(wildcard test/spec/*.c)
 stress := $(wildcard test/stress/*.c)
 soak := $(wildcard test/soak/*.c)
@@ -220,6 +231,11 @@ check-musl: build/musl/hwt-test $(examples_musl) \
 	@test/check/run check-musl
 check-systems:
 	@test/check/systems build/systems
+check-smp: $(call in,$(smp),$(stress) test/check/smp_init.c) \
+		| build/aarch64/kernel
+	@test/check/run_smp
+$(call in,$(smp),test/check/smp_init.c): %: %.o
+	$(link_program)
 
 build/cores/transfers: $(addprefix build/cores/test/transfers/,simulator.o \
 		lines.o transfers.o) build/counted/test/transfers/subjects.o \

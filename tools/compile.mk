@@ -32,7 +32,8 @@ machines := aarch64 s390x riscv64
 emulated := $(filter $(machines),$(ARCH))
 emulated += $(emulated:aarch64=aarch64-c11)
 emulated := $(sort $(emulated))
-cross = $(if $(filter $(emulated),$(way)),$(ARCH)-linux-gnu-)
+cross = $(or $(if $(filter $(emulated),$(way)),$(ARCH)-linux-gnu-), \
+	$(if $(filter smp%,$(way)),aarch64-linux-gnu-))
 
 # build/WAY/FILE.o is FILE.c built in one way: with the compiler cc_WAY, and
 # with flags_WAY, link_WAY and libs_WAY.
