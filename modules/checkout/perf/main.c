@@ -22,7 +22,7 @@
 #include "perf/perf.h"
 
 enum {
-	THREADS_MAX = 64,
+	THREADS_MAX = 1024,
 	DRAWS = 1 << 12 /* sets that a thread draws beforehand */
 };
 
@@ -192,6 +192,7 @@ tell(uint64_t wall_ns)
 	perf_metric("ops_per_s", "/s", (double)turns * 1e9 / (double)wall_ns);
 	perf_metric("wait_p50_ns", "ns", perf_histogram_ns(&waits, 0.5));
 	perf_metric("wait_p99_ns", "ns", perf_histogram_ns(&waits, 0.99));
+	perf_metric("wait_p9999_ns", "ns", perf_histogram_ns(&waits, 0.9999));
 	perf_metric("wait_max_ns", "ns", perf_histogram_ns(&waits, 1));
 }
 
@@ -233,7 +234,7 @@ main(int argc, char **argv)
 	design.create(options.objects);
 	for (i = 0; i < options.threads; i++) {
 		workers[i].number = i;
-		for (k = 0; k < DRAWS; k++)
+		for (k = 0; options.any == 0 && k < DRAWS; k++)
 			draw_set(workers[i].draw[k], &random);
 	}
 	begun_ns = perf_now_ns();

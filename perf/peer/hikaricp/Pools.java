@@ -215,8 +215,9 @@ public final class Pools {
 			return ((long)at - (log << LOG) + 1 << log) - 1;
 		}
 
-		long quantile(int permille) {
-			long rank = (count * permille + 999) / 1000, seen = 0;
+		/* share: of 10,000. */
+		long quantile(int share) {
+			long rank = (count * share + 9999) / 10000, seen = 0;
 
 			for (int at = 0; at < cell.length; at++) {
 				seen += cell[at];
@@ -340,9 +341,10 @@ public final class Pools {
 		print("cpu_ns", "ns", (double)cpu / turns);
 		print("ops_per_s", "/s",
 		    turns * 1e9 / (System.nanoTime() - begun));
-		print("wait_p50_ns", "ns", waits.quantile(500));
-		print("wait_p99_ns", "ns", waits.quantile(990));
-		print("wait_max_ns", "ns", waits.quantile(1000));
+		print("wait_p50_ns", "ns", waits.quantile(5000));
+		print("wait_p99_ns", "ns", waits.quantile(9900));
+		print("wait_p9999_ns", "ns", waits.quantile(9999));
+		print("wait_max_ns", "ns", waits.quantile(10000));
 	}
 
 	public static void main(String[] arguments) throws Exception {
