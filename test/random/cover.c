@@ -138,6 +138,11 @@ report_call(size_t call, bool quiet)
 
 		if (count > 0 && !quiet)
 			printf(" %s %" PRIu64, answers[i].name, count);
+		if (count > 0 && !is_required(call, i)) {
+			complete = false;
+			printf(" %s answered %s, which its list has not",
+			    calls[call].name, answers[i].name);
+		}
 		if (count > 0 || !is_required(call, i))
 			continue;
 		complete = false;
