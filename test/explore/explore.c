@@ -642,7 +642,8 @@ buffer_awaited(const struct thread *t)
 	if (t->state != RUNNING || t->buffered == 0)
 		return false;
 	return op->fence || (op->kind == LOAD && load_waits(t)) ||
-	    (op->kind == MODIFY && is_buffered(t, op->at, op->bytes));
+	    (op->kind == MODIFY && !broken(EXPLORE_OWN_OVERTAKEN) &&
+		is_buffered(t, op->at, op->bytes));
 }
 
 /* The search: nodes. */

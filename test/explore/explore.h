@@ -73,6 +73,8 @@ enum explore_variant {
 	EXPLORE_PART_FORWARDED, /* a load takes part of a store */
 	EXPLORE_RELEASE_OVERTAKES,
 	EXPLORE_OVERLAP_OVERTAKES,
+	EXPLORE_OWN_OVERTAKEN, /* by a read-modify-write of their bytes */
+	EXPLORE_RELEASES_FORGOTTEN, /* the self-test's: are no step */
 	EXPLORE_VARIANTS
 };
 
@@ -121,7 +123,8 @@ void explore_store(
 /* A point after which the caller changes memory itself, by a read-modify-write
  * that is one step; the store buffer is emptied first. */
 void explore_modify(const void *at, unsigned bytes);
-/* The same without release: stores to other bytes stay in the buffer. */
+/* The same without release: stores to other bytes stay in the buffer. What the
+ * caller changes is visible at once in either. */
 void explore_modify_relaxed(const void *at, unsigned bytes);
 
 /* A point that is enabled while ready says so, and then a modify of at. ready
@@ -150,7 +153,21 @@ const void *explore_end_word(unsigned thread);
 void explore_no_locals(void);
 void explore_add_local(void *local, size_t bytes);
 
-/* Whether a store to some of these bytes is in a thread's buffer. */
+/* Whether a store to some of these bytes is in a thread's buffer. No step: no
+ * order is tried because of it. Who releases memory first changes each part of
+ * it that was touched, asks this, and fails if so, or when memory is touched
+ * after that. Then the reduction hides no failure:
+ *
+ *   A thread that changes part after part runs on from each of these steps
+ *   where the search comes there first: it goes on with the thread that ran
+ *   last, which is never held up. So of all executions that begin alike, up to
+ *   the change of one part, one without any step of others up to the question
+ *   is among those that are run. If a store to a part is in a buffer when that
+ *   is changed, it still is then. That change and the store's flush are
+ *   dependent, so that both orders are tried. A store that has not begun, or
+ *   to a part that nobody has touched, begins after the question.
+ *
+ * The self-test compares this with every order. */
 bool explore_is_buffered(const void *at, size_t bytes);
 
 /* What traces and failures call these bytes: kept until the next begin. */

@@ -222,7 +222,7 @@ model_commit(const void *record)
 	released[line_of(record)] = false;
 }
 
-/* To release memory is to change all of it that anybody used. */
+/* Changes all of it that anybody used. */
 static void
 touch_all(const void *memory, size_t bytes)
 {
@@ -233,6 +233,15 @@ touch_all(const void *memory, size_t bytes)
 		if (touched[grain])
 			explore_modify(arena + grain * GRAIN, GRAIN);
 	}
+}
+
+/* See explore_is_buffered. */
+static void
+release(const void *memory, size_t bytes)
+{
+	touch_all(memory, bytes);
+	if (explore_is_buffered(memory, bytes))
+		explore_fail("memory is released before a store to it");
 }
 
 void *
@@ -256,9 +265,7 @@ system_unmap(void *memory, size_t bytes)
 	size_t first = line_of(memory);
 	size_t i;
 
-	touch_all(memory, count * LINE);
-	if (explore_is_buffered(memory, bytes))
-		explore_fail("memory is released before a store to it");
+	release(memory, count * LINE);
 	for (i = first; i < first + count; i++) {
 		if (!in_arena(memory) || lines[i] != GIVEN_OUT)
 			explore_fail("memory is released twice");
@@ -283,7 +290,7 @@ system_release(void *memory, size_t bytes)
 		model_settings.releases = 0;
 		return false;
 	}
-	touch_all(memory, bytes);
+	release(memory, bytes);
 	memset(memory, 0, bytes);
 	if ((uintptr_t)memory % SLAB_BYTES != 0)
 		memset(&released[line_of(memory)], true, bytes / LINE);

@@ -31,11 +31,12 @@ enum op_kind {
 	OP_CHOOSE,
 	OP_SPAWN,
 	OP_JOIN,
+	OP_RELEASE,
 	OP_KINDS
 };
 
 static const char *const op_names[] = {"load", "store", "add", "cas", "await",
-    "yields", "choose", "spawn", "join"};
+    "yields", "choose", "spawn", "join", "release"};
 
 struct op {
 	enum op_kind kind;
@@ -48,6 +49,7 @@ struct random_program {
 	uint64_t seed;
 	unsigned threads;
 	unsigned spawned; /* which thread is spawned by the first; 0: none */
+	bool releases;
 	unsigned count[THREADS];
 	struct op ops[THREADS][OPS_MAX];
 };
@@ -75,6 +77,15 @@ static uint64_t read_hash[THREADS]; /* of all that a thread saw */
 static bool stuck;
 static uint64_t stuck_hash;
 static unsigned spawned_thread;
+
+/* A program that releases all memory: as model.c, it changes the parts that
+ * were touched, and then asks whether a store waits. What comes out is whether
+ * a store of another thread can be too late. */
+static bool touched[2]; /* 16 bytes each */
+static bool released;
+static unsigned releaser;
+static bool too_late;
+static bool release_is_step;
 
 /* What came out of executions of one search: hashes of final states. */
 struct outcomes {
@@ -222,6 +233,37 @@ run_cas(const struct op *op, unsigned self)
 }
 
 static void
+touch(const struct place *p, unsigned self)
+{
+	touched[p->at == &memory.other] = true;
+	too_late |= released && self != releaser;
+}
+
+static void
+run_store(const struct op *op, unsigned self)
+{
+	const struct place *p = &places[op->place];
+
+	touch(p, self);
+	explore_store(p->at, p->bytes, op->value, op->order);
+	touch(p, self);
+}
+
+static void
+run_release(unsigned self)
+{
+	static void *const parts[] = {&memory.pair, &memory.other};
+	unsigned bytes[] = {16, 8};
+
+	for (unsigned i = 0; i < 2; i++)
+		if (touched[i] && release_is_step)
+			explore_modify(parts[i], bytes[i]);
+	too_late |= explore_is_buffered(&memory, sizeof(memory));
+	released = true;
+	releaser = self;
+}
+
+static void
 run_yields(const struct op *op, unsigned self)
 {
 	const struct place *p = &places[op->place];
@@ -248,7 +290,10 @@ run_op(const struct op *op, unsigned self)
 		saw(self, load(p));
 		break;
 	case OP_STORE:
-		explore_store(p->at, p->bytes, op->value, op->order);
+		run_store(op, self);
+		break;
+	case OP_RELEASE:
+		run_release(self);
 		break;
 	case OP_ADD:
 		run_add(op, self);
@@ -310,8 +355,11 @@ run_begin(void)
 {
 	memset(&memory, 0, sizeof(memory));
 	memset(read_hash, 0, sizeof(read_hash));
+	memset(touched, 0, sizeof(touched));
 	stuck = false;
 	stuck_hash = 0;
+	released = false;
+	too_late = false;
 	for (unsigned i = 0; i < 3; i++)
 		explore_name(places[i].at, 8, places[i].name);
 }
@@ -331,7 +379,10 @@ state_hash(void)
 static void
 run_end(void)
 {
-	outcome_add(stuck ? stuck_hash : state_hash());
+	if (!tested.releases)
+		outcome_add(stuck ? stuck_hash : state_hash());
+	else if (too_late)
+		outcome_add(1);
 }
 
 /* A deadlock is an outcome as well: all threads then end. */
@@ -389,6 +440,16 @@ program_spawns(void)
 		tested.ops[0][tested.count[0]++].kind = OP_JOIN;
 }
 
+/* The last that a thread does, and all of memory. */
+static void
+program_releases(void)
+{
+	unsigned t = random_below(2);
+
+	tested.releases = true;
+	tested.ops[t][tested.count[t] - 1].kind = OP_RELEASE;
+}
+
 static void
 program_make(uint64_t seed)
 {
@@ -405,6 +466,8 @@ program_make(uint64_t seed)
 	}
 	if (tested.threads == 3 && random_below(3) == 0)
 		program_spawns();
+	if (seed % 5 == 0)
+		program_releases();
 }
 
 static void
@@ -442,6 +505,7 @@ run(const struct explore_program *p, const struct explore_limits *limits,
 {
 	memset(set, 0, sizeof(*set));
 	collected = set;
+	release_is_step = limits->variant != EXPLORE_RELEASES_FORGOTTEN;
 	explore_run(p, limits, result);
 	counts.executions += result->schedules;
 }
@@ -719,6 +783,23 @@ part_of_store(void)
 	r[1] = 1;
 }
 
+/* Of all of them, and of a part. */
+static void
+own_add(void)
+{
+	explore_store(X, 8, 1, order);
+	explore_modify_relaxed(X, 8);
+	++*X;
+}
+
+static void
+own_add_part(void)
+{
+	explore_store(X, 8, 1, order);
+	explore_modify_relaxed(X, 4);
+	++*X;
+}
+
 static void
 overlapping(void)
 {
@@ -775,6 +856,10 @@ static const struct litmus {
 	{{0x8, 0x8, 0x8}, {0x8, 0x8, 0x8}, {0x8, 0x8, 0x8}}},
     {"a part of a thread's own store", {part_of_store}, end_r01,
 	{{0x8, 0x8, 0x8}, {0x8, 0x8, 0x8}, {0x8, 0x8, 0x8}}},
+    {"a read-modify-write after a store of its own", {own_add}, end_x,
+	{{0x4, 0x4, 0x4}, {0x4, 0x4, 0x4}, {0x4, 0x4, 0x4}}},
+    {"the same of a part", {own_add_part}, end_x,
+	{{0x4, 0x4, 0x4}, {0x4, 0x4, 0x4}, {0x4, 0x4, 0x4}}},
     {"overlapping stores", {overlapping}, end_x,
 	{{0x2, 0x2, 0x2}, {0x2, 0x2, 0x2}, {0x2, 0x2, 0x2}}},
 };
