@@ -55,6 +55,36 @@ cancel_it_waiting(void)
 	explore_check(cancel(0) == -ENOENT);
 }
 
+/* What tasks tell is a store like any other. */
+static void
+begin_telling(void)
+{
+	begin_once();
+	subject[0].tells = true;
+}
+
+static void
+begin_periodic_telling(void)
+{
+	begin_periodic();
+	subject[0].tells = true;
+}
+
+static void
+see_end(void)
+{
+	(void)cancel_wait(0);
+	see_told(0);
+}
+
+/* The one who has ended it between two runs. */
+static void
+cancel_it_told(void)
+{
+	if (cancel(0) == 0)
+		see_told(0);
+}
+
 /* The record serves another while somebody still waits for the end. */
 static void
 cancel_waiting_and_reuse(void)
@@ -268,6 +298,20 @@ const struct program periodic_programs[] = {
 	.name = "wait/periodic-cancel",
 	.begin = begin_periodic,
 	.thread = {cancel_it_waiting, cancel_it, turn},
+    },
+    {
+	.name = "wait/one-shot-told",
+	.begin = begin_telling,
+	.thread = {see_end, turn},
+	.end = end_nothing_pending,
+	.pso = true,
+    },
+    {
+	.name = "periodic/cancel-told",
+	.begin = begin_periodic_telling,
+	.thread = {cancel_it_told, turn_on},
+	.end = end_goes_on,
+	.pso = true,
     },
     {
 	.name = "periodic/cancel",

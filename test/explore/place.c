@@ -444,6 +444,14 @@ take_place(void)
 	explore_check(timer->permits <= 1);
 }
 
+/* Who has its place counts it no longer. */
+static void
+take_its_place(void)
+{
+	if (schedule(1, TICK_NS) == 0)
+		explore_check(hwt_pending_timeouts(timer) == 1);
+}
+
 static void
 end_limited(void)
 {
@@ -709,6 +717,12 @@ const struct program place_programs[] = {
 	.begin = begin_limited,
 	.thread = {cancel_and_take_place, take_place, turn},
 	.end = end_limited,
+    },
+    {
+	.name = "place/max-pending-handed-on",
+	.begin = begin_limited,
+	.thread = {cancel_it, take_its_place},
+	.pso = true,
     },
     {
 	.name = "place/has-entry-drop-stale-in-time",

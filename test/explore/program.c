@@ -197,6 +197,8 @@ subject_task(hwt_timeout timeout, void *arg)
 		explore_check(explore_load(&timer_stopped, 4) == 0);
 	if (e->periodic && explore_load(&timer->phase, 4) >= PHASE_STOPPING)
 		e->last = true;
+	if (e->tells)
+		explore_store(&e->told, 8, e->started, EXPLORE_RELAXED);
 	e->running--;
 	e->ended++;
 }
@@ -287,6 +289,12 @@ cancel_wait(unsigned i)
 	if (result == 0)
 		e->cancelled++;
 	return result;
+}
+
+void
+see_told(unsigned i)
+{
+	explore_check(explore_load(&subject[i].told, 8) == subject[i].ended);
 }
 
 /* Until a call that moves it returns, either deadline may be the one. */

@@ -56,10 +56,12 @@ struct subject {
 	bool replaced; /* a touch made another in its place */
 	bool moves; /* its task reschedules it, three ticks on */
 	bool releases; /* its task lets the stopped thread go on */
+	bool tells; /* its task stores told, as any data of a user */
 	bool awake; /* whoever runs its task is not to be woken */
 	unsigned schedules; /* its task schedules that one, one tick on */
 	unsigned waits; /* its task waits for flag[waits] */
 	uint64_t not_before_ns, not_after_ns;
+	_Alignas(8) uint64_t told; /* how many of its runs have */
 };
 
 extern struct hwt *timer;
@@ -91,6 +93,8 @@ int schedule_periodic(unsigned i, uint64_t delay_ns, uint64_t period_ns);
 /* Both sets of counts change if the call's result says so. */
 int cancel(unsigned i);
 int cancel_wait(unsigned i);
+/* What each of its runs so far has told is seen: for who knows of its end. */
+void see_told(unsigned i);
 int reschedule(unsigned i, uint64_t delay_ns);
 /* The same with deadlines on the clock. */
 int schedule_at(unsigned i, uint64_t deadline_ns);
