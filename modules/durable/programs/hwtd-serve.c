@@ -13,6 +13,7 @@
 
 #include "hwtd-api.h"
 #include "hwtd-page.h"
+#include "hwtd-work.h"
 #include "metrics.h"
 #include "options.h"
 #include "queues.h"
@@ -64,10 +65,12 @@ sample_take(void)
 static void
 answer_metrics(struct http_answer *answer)
 {
+	const char *space = engine_space(durable_engine(sample.durable));
+
 	answer->type = "text/plain; version=0.0.4; charset=utf-8";
-	metrics_prometheus(answer->body,
-	    engine_space(durable_engine(sample.durable)),
+	metrics_prometheus(answer->body, space,
 	    sample.error == 0 ? &sample.stats : NULL, &sample.queues);
+	work_prometheus(answer->body, space);
 }
 
 static void

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -200,4 +201,84 @@ work_write(FILE *file)
 	}
 	(void)pthread_mutex_unlock(&lock);
 	(void)fputc(']', file);
+}
+
+/* Prometheus. What workers serve themselves has other names: who asks both
+ * counts nothing twice. */
+
+static const struct {
+	const char *name, *help;
+	size_t offset;
+} outcomes[] = {
+    {"done", "Attempts that are done, as workers have published it.",
+	offsetof(struct work, done)},
+    {"retried", "Attempts that are to be made again, the same.",
+	offsetof(struct work, retried)},
+    {"failed", "Attempts that have failed for good, the same.",
+	offsetof(struct work, failed)},
+};
+
+#define OUTCOMES (sizeof(outcomes) / sizeof(outcomes[0]))
+
+static void
+outcome_prometheus(FILE *file, const char *space, size_t outcome)
+{
+	const char *name = outcomes[outcome].name;
+	uint64_t value;
+	size_t i;
+
+	(void)fprintf(file,
+	    "# HELP hwt_durable_queue_%s_total %s\n"
+	    "# TYPE hwt_durable_queue_%s_total counter\n",
+	    name, outcomes[outcome].help, name);
+	for (i = 0; i < work_count; i++) {
+		memcpy(&value,
+		    (const char *)&works[i] + outcomes[outcome].offset,
+		    sizeof(value));
+		(void)fprintf(file,
+		    "hwt_durable_queue_%s_total{space=\"%s\",queue=\"%s\"} "
+		    "%" PRIu64 "\n",
+		    name, space, works[i].queue, value);
+	}
+}
+
+/* Without a sum, which is not published. */
+static void
+lateness_prometheus(FILE *file, const char *space, const struct work *work)
+{
+	static const char name[] = "hwt_durable_queue_lateness_seconds";
+	uint64_t count = 0;
+	int k;
+
+	for (k = FIRST; k < LAST; k++) {
+		count += work->late[k - FIRST];
+		(void)fprintf(file,
+		    "%s_bucket{space=\"%s\",queue=\"%s\",le=\"%.15g\"} "
+		    "%" PRIu64 "\n",
+		    name, space, work->queue, (double)(UINT64_C(2) << k) / 1e9,
+		    count);
+	}
+	count += work->late[LAST - FIRST];
+	(void)fprintf(file,
+	    "%s_bucket{space=\"%s\",queue=\"%s\",le=\"+Inf\"} %" PRIu64 "\n"
+	    "%s_count{space=\"%s\",queue=\"%s\"} %" PRIu64 "\n",
+	    name, space, work->queue, count, name, space, work->queue, count);
+}
+
+void
+work_prometheus(FILE *file, const char *space)
+{
+	size_t i;
+
+	(void)pthread_mutex_lock(&lock);
+	for (i = 0; i < OUTCOMES; i++)
+		outcome_prometheus(file, space, i);
+	(void)fputs("# HELP hwt_durable_queue_lateness_seconds From when a "
+		    "task was due to the begin of its attempt, as workers have "
+		    "published it.\n"
+		    "# TYPE hwt_durable_queue_lateness_seconds histogram\n",
+	    file);
+	for (i = 0; i < work_count; i++)
+		lateness_prometheus(file, space, &works[i]);
+	(void)pthread_mutex_unlock(&lock);
 }

@@ -20,4 +20,7 @@ void work_stop(void);
  * how late they began. Any thread. */
 void work_write(FILE *file);
 
+/* The same in Prometheus' text format. Any thread. */
+void work_prometheus(FILE *file, const char *space);
+
 #endif

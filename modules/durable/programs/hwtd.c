@@ -183,9 +183,9 @@ servers_start(struct hwt_durable *durable, int signals)
 	int error;
 
 	serve_init(durable, signals);
-	error = listen_at != NULL ? work_start(durable) : 0;
+	error = listen_at != NULL || metrics != NULL ? work_start(durable) : 0;
 	if (error != 0) {
-		complain("--listen: %s", explain(error));
+		complain("%s", explain(error));
 		finish(STATUS_NO);
 	}
 	for (i = 0; i < SERVERS; i++) {

@@ -183,38 +183,78 @@ print_head(FILE *file, const char *name, const char *suffix, const char *type,
 	    suffix, help, name, suffix, type);
 }
 
+/* Of queues; whole numbers. */
+static const struct {
+	const char *name, *help;
+	size_t offset;
+} queue_rows[] = {
+    {"waiting",
+	"Tasks that are due and wait for a worker, by queue; of at most 64 "
+	"queues, those with the oldest ones.",
+	offsetof(struct queue, entries)},
+    {"in_flight",
+	"Tasks that workers have; estimated, if a shard has more than 256.",
+	offsetof(struct queue, running)},
+    {"paused_shards",
+	"In how many shards the queue is paused: all, or 0; between them a "
+	"pause or a resume is to be repeated.",
+	offsetof(struct queue, paused)},
+    {"limit_at_once",
+	"How many tasks workers may have at a time; 0: any number.",
+	offsetof(struct queue, at_once)},
+};
+
+#define QUEUE_ROWS (sizeof(queue_rows) / sizeof(queue_rows[0]))
+
+static void
+print_queue(
+    FILE *file, const char *name, const char *space, const struct queue *queue)
+{
+	(void)fprintf(file, "hwt_durable_queue_%s{space=\"%s\",queue=\"%s\"} ",
+	    name, space, queue->name);
+}
+
+static void
+queue_row_prometheus(
+    FILE *file, const char *space, const struct queues *queues, size_t row)
+{
+	uint64_t value;
+	char name[64];
+	size_t i;
+
+	(void)snprintf(name, sizeof(name), "queue_%s", queue_rows[row].name);
+	print_head(file, name, "", "gauge", queue_rows[row].help);
+	for (i = 0; i < queues->count; i++) {
+		memcpy(&value,
+		    (const char *)&queues->queue[i] + queue_rows[row].offset,
+		    sizeof(value));
+		print_queue(
+		    file, queue_rows[row].name, space, &queues->queue[i]);
+		(void)fprintf(file, "%" PRIu64 "\n", value);
+	}
+}
+
 static void
 queues_prometheus(FILE *file, const char *space, const struct queues *queues)
 {
 	size_t i;
 
-	print_head(file, "queue_waiting", "", "gauge",
-	    "Tasks that are due and wait for a worker, by queue; of at most "
-	    "64 queues, those with the oldest ones.");
-	for (i = 0; i < queues->count; i++)
-		(void)fprintf(file,
-		    "hwt_durable_queue_waiting{space=\"%s\",queue=\"%s\"} "
-		    "%" PRIu64 "\n",
-		    space, queues->queue[i].name, queues->queue[i].entries);
+	for (i = 0; i < QUEUE_ROWS; i++)
+		queue_row_prometheus(file, space, queues, i);
 	print_head(file, "queue_oldest_seconds", "", "gauge",
-	    "For how long the oldest of them has been due.");
+	    "For how long the oldest of those that wait has been due.");
 	for (i = 0; i < queues->count; i++) {
-		(void)fprintf(file,
-		    "hwt_durable_queue_oldest_seconds{space=\"%s\",queue="
-		    "\"%s\"} ",
-		    space, queues->queue[i].name);
+		print_queue(file, "oldest_seconds", space, &queues->queue[i]);
 		print_seconds(file, queues->queue[i].age_ns);
 		(void)fputc('\n', file);
 	}
-	print_head(file, "queue_paused_shards", "", "gauge",
-	    "In how many shards the queue is paused: all, or 0; between them "
-	    "a pause or a resume is to be repeated.");
-	for (i = 0; i < queues->count; i++)
-		(void)fprintf(file,
-		    "hwt_durable_queue_paused_shards{space=\"%s\",queue=\"%s\"}"
-		    " "
-		    "%" PRIu64 "\n",
-		    space, queues->queue[i].name, queues->queue[i].paused);
+	print_head(file, "queue_limit_rate", "", "gauge",
+	    "How many attempts may begin in a second; 0: any number.");
+	for (i = 0; i < queues->count; i++) {
+		print_queue(file, "limit_rate", space, &queues->queue[i]);
+		(void)fprintf(
+		    file, "%.15g\n", (double)queues->queue[i].rate / 1000);
+	}
 	print_head(file, "shards", "", "gauge", "Of the space.");
 	(void)fprintf(file, "hwt_durable_shards{space=\"%s\"} %" PRIu32 "\n",
 	    space, queues->shards);

@@ -876,6 +876,22 @@ class Work(Api):
             self.assertEqual(len(work["lateness"]), 27)
         # 100 s are between 2^36 and 2^37 ns.
         self.assertEqual(done["b"]["lateness"][36 - 17], 1)
+        of = f'{{space="{self.space}",queue="%s"'
+        lines = self.ask("GET", "/metrics").body.decode().split("\n")
+        for line in (
+                f"hwt_durable_queue_done_total{of}}} {done['a']['done']}",
+                f"hwt_durable_queue_failed_total{of}}} 1"):
+            self.assertIn(line % "a", lines)
+        for line in (
+                f"hwt_durable_queue_done_total{of}}} 0",
+                f"hwt_durable_queue_retried_total{of}}} 1",
+                f"hwt_durable_queue_lateness_seconds_count{of}}} 1"):
+            self.assertIn(line % "b", lines)
+        name = f"hwt_durable_queue_lateness_seconds_bucket{of},le=" % "b"
+        late = [line[len(name):] for line in lines if line.startswith(name)]
+        self.assertEqual([late[0], late[-1]], ['"0.000262144"} 0', '"+Inf"} 1'])
+        self.assertIn('"68.719476736"} 0', late)
+        self.assertIn('"137.438953472"} 1', late)
 
     def test_what_makes_no_sense_is_not_added(self):
         self.serve()

@@ -132,7 +132,7 @@ class Shows(Page):
             time.sleep(0.5)
         self.has("document.querySelectorAll('#queues tbody tr').length === 2")
         told = {row[0]: row for row in self.rows("queues")}
-        self.assertEqual(told["backlog"][6:], ["active", "Pause"])
+        self.assertEqual(told["backlog"][7:], ["active", "Pause"])
         wait_until(lambda: "800" in {row[0]: row for row in
                                      self.rows("queues")}["backlog"][1])
         self.has("document.querySelector('#rates .a').getAttribute('d')"
@@ -146,9 +146,14 @@ class Shows(Page):
         self.has("document.querySelector('#late .a').getAttribute('d')"
                  ".includes('L')")
         wait_until(lambda: float({row[0]: row for row in self.rows("queues")}[
-            "work"][4] or 0) > 0)
+            "work"][5] or 0) > 0)
         self.assertEqual({row[0]: row for row in self.rows("queues")}[
-            "backlog"][4], "0")
+            "backlog"][5], "0")
+        self.assertEqual(told["work"][4], "")
+        self.send("POST", "/v1/queues/backlog/limits",
+                  {"at_once": 1500, "rate": 2.5})
+        wait_until(lambda: {row[0]: row for row in self.rows("queues")}[
+            "backlog"][4] == "1,500 at once, 2.5/s")
         running.end(signal.SIGKILL)
 
     def test_names_and_errors_are_text(self):

@@ -669,6 +669,9 @@ class Hwtctl(Programs):
             self.assertRegex(self.ctl("stat").text,
                              r"\nmail +0 +0\.000 s" + said)
             self.check()
+        self.assertIn(
+            f'hwt_durable_queue_limit_at_once{{space="{self.space}",'
+            'queue="mail"} 4', self.ctl("stat", "--prometheus").lines)
         self.ctl("limit", "--queue=mail", "--rate=0")
         self.assertNotIn("mail", self.ctl("stat").text)
         for words in ([], ["--at-once=1"], ["--at-once=2"], ["--at-once=x"],
@@ -1613,7 +1616,7 @@ class HwtExec(Programs):
                 text = answer.read().decode()
             told.update(re.findall(r"^hwt_durable_\w+", text, re.M))
             # Without a queue, there is no sample of these.
-            told.update(re.findall(r"# TYPE (\w+) gauge", text))
+            told.update(re.findall(r"# TYPE (\w+) (?:gauge|counter)", text))
         with open(os.path.join(ROOT, "modules/durable/grafana.json"),
                   encoding="ascii") as file:
             board = json.load(file)

@@ -157,6 +157,13 @@ class Serve(Programs):
         self.assertIn(f"hwt_durable_queue_waiting{labels} 3\n", body)
         age = body.split(f"hwt_durable_queue_oldest_seconds{labels} ")[1]
         self.assertGreater(float(age.split("\n")[0]), 1)
+        self.assertIn(f"hwt_durable_queue_in_flight{labels} 0\n", body)
+        self.assertIn(f"hwt_durable_queue_limit_at_once{labels} 0\n", body)
+        self.ctl("limit", "--queue=lonely", "--at-once=2", "--rate=0.75")
+        wait_until(lambda: f"hwt_durable_queue_limit_at_once{labels} 2\n" in
+                   (said := self.ask(address)[1]) and
+                   f"hwt_durable_queue_limit_rate{labels} 0.75\n" in said)
+        self.ctl("limit", "--queue=lonely", "--at-once=0")
         self.start("hwt-exec", "--queue=lonely", "--", "true")
         wait_until(lambda: " 200 " in self.ask(address, HEALTH)[0])
         wait_until(lambda: "queue=" not in self.ask(address)[1])

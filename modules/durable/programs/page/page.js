@@ -255,15 +255,18 @@ function beginQueue({queue}) {
   const action = make('td', '', 'action');
   action.append(button('', '', () => act(`v1/queues/${queue}/${
     row.dataset.paused === 'true' ? 'resume' : 'pause'}`)));
-  row.append(name, ...[1, 2, 3, 4].map(() => make('td', '', 'number')), picture,
-    make('td', ''), action);
+  row.append(name, ...[1, 2, 3].map(() => make('td', '', 'number')),
+    make('td', ''), make('td', '', 'number'), picture, make('td', ''), action);
   return row;
 }
 function fillQueue(row, of) {
-  const [, depth, oldest, running, done, picture, state, action] = row.cells;
+  const [, depth, oldest, running, limits, done, picture, state, action] =
+    row.cells;
   set(depth, whole(of.depth));
   set(oldest, of.depth > 0 ? span(of.oldest_age_ms) : '');
   set(running, whole(of.in_flight));
+  set(limits, [of.at_once > 0 ? `${whole(of.at_once)} at once` : '',
+    of.rate > 0 ? `${of.rate}/s` : ''].filter(text => text).join(', '));
   const doneNow = doneRate(of.queue);
   set(done, doneNow === null ? '' : rate(doneNow));
   const depths = series.get(of.queue) ?? [];
