@@ -86,13 +86,13 @@ warn_of_replicas(FILE *body)
 		    stats->replicas, stats->replicas_awaited);
 }
 
-/* A task waits there for too long; that it waits while the queue is paused is
- * what somebody wanted. */
+/* A task waits there for too long; that it waits while the queue is paused, or
+ * at its limits, is what somebody wanted. */
 static bool
 is_late(const struct queue *queue)
 {
 	return serve_queue_wait_ns != 0 &&
-	    queue->age_ns > serve_queue_wait_ns &&
+	    queue->unheld_age_ns > serve_queue_wait_ns &&
 	    queue->paused < sample.queues.shards;
 }
 
@@ -111,6 +111,26 @@ warn_of_pauses(FILE *body)
 		    " shards; %" PRIu64 " wait, the oldest for %" PRIu64 " s\n",
 		    queue->name, queue->paused, queues->shards, queue->entries,
 		    queue->age_ns / HWT_SEC(1));
+	}
+}
+
+/* A backlog that grows at its limits is not healthy for ever: somebody may want
+ * to look. */
+static void
+warn_of_limits(FILE *body)
+{
+	const struct queues *queues = &sample.queues;
+	const struct queue *queue;
+
+	for (queue = queues->queue; queue < queues->queue + queues->count;
+	     queue++) {
+		if (serve_queue_wait_ns == 0 || queue->paused > 0 ||
+		    queue->age_ns <= serve_queue_wait_ns || is_late(queue))
+			continue;
+		(void)fprintf(body,
+		    "warning: queue %s: at its limits; %" PRIu64
+		    " wait, the oldest for %" PRIu64 " s\n",
+		    queue->name, queue->entries, queue->age_ns / HWT_SEC(1));
 	}
 }
 
@@ -155,7 +175,8 @@ complain_of_queues(FILE *body)
 		(void)fprintf(body,
 		    "queue %s: %" PRIu64 " wait for a worker, the oldest for "
 		    "%" PRIu64 " s\n",
-		    queue->name, queue->entries, queue->age_ns / HWT_SEC(1));
+		    queue->name, queue->entries,
+		    queue->unheld_age_ns / HWT_SEC(1));
 	}
 	return late;
 }
@@ -174,6 +195,7 @@ answer_health(struct http_answer *answer)
 	if (sample.error == 0) {
 		warn_of_replicas(answer->body);
 		warn_of_pauses(answer->body);
+		warn_of_limits(answer->body);
 	}
 }
 

@@ -37,14 +37,14 @@ compare_ages(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* {queue, entries, due, paused, running, places, rate} */
+/* {queue, entries, due, paused, running, places, rate, held} */
 static bool
 reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 {
 	const struct redisReply *name;
-	uint64_t due;
+	uint64_t due, held;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 7)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 8)
 		return false;
 	name = reply->element[0];
 	if (name->type != REDIS_REPLY_STRING ||
@@ -55,12 +55,14 @@ reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 	    !reply_number(reply->element[3], &queue->paused_since_ms) ||
 	    !reply_number(reply->element[4], &queue->running) ||
 	    !reply_number(reply->element[5], &queue->at_once) ||
-	    !reply_number(reply->element[6], &queue->rate))
+	    !reply_number(reply->element[6], &queue->rate) ||
+	    !reply_number(reply->element[7], &held))
 		return false;
 	queue->paused = queue->paused_since_ms != 0;
 	memcpy(queue->name, name->str, name->len + 1);
 	queue->age_ns =
 	    queue->entries > 0 && due < now ? (now - due) * NS_PER_MS : 0;
+	queue->unheld_age_ns = held != 0 ? 0 : queue->age_ns;
 	return true;
 }
 
@@ -101,6 +103,8 @@ queue_add(struct queue *queue, const struct queue *other)
 		queue->rate = other->rate;
 	if (other->age_ns > queue->age_ns)
 		queue->age_ns = other->age_ns;
+	if (other->unheld_age_ns > queue->unheld_age_ns)
+		queue->unheld_age_ns = other->unheld_age_ns;
 	if (queue->paused_since_ms == 0 ||
 	    (other->paused_since_ms != 0 &&
 		other->paused_since_ms < queue->paused_since_ms))

@@ -2,9 +2,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- queues [NAME...]: now, and for each {queue, entries, due, paused, running,
--- places, rate}; due is of the oldest entry, 0 if there is none; paused is
--- since when, or 0; running is counted, or beyond RUNNING_MAX of the shard
--- estimated; places of this shard and rate of the space are limits, or 0.
+-- places, rate, held}; due is of the oldest entry, 0 if there is none; paused
+-- is since when, or 0; running is counted, or beyond RUNNING_MAX of the shard
+-- estimated; places of this shard and rate of the space are limits, or 0; held
+-- is whether one of these keeps the entries waiting.
 -- Without names: of up to 64 queues, those with the oldest entries as far as
 -- the janitor knows, and if there is room others that are paused, have limits,
 -- or running ones; and before them whether these are all.
@@ -15,14 +16,31 @@ local PARTS = 16 -- of the set: from so many places
 
 local running = {} -- by queue
 
+-- Whether all places are taken, or half of the tokens: workers that wait for
+-- tokens leave less than one; who takes none, or fewer than come, leaves most.
+local function is_held(queue, places, interval, full)
+	local taken = places > 0 and try("ZCARD", places_key(queue)) or 0
+	if places > 0 and not is_foreign(taken) and taken >= places then
+		return true
+	end
+	local holds = max(1, 1000 / interval)
+	return interval > 0 and
+		(full - now) / interval > holds - max(1, holds / 2)
+end
+
 local function describe(queue, since)
 	local entries = count_entries(queue)
 	local due = entries > 0 and (oldest_in(queue) or since) or 0
-	local limits = try("HMGET", limits_key(queue), "places", "rate")
-	limits = is_foreign(limits) and {} or limits
+	local limits = try("HMGET", limits_key(queue), "places", "rate",
+		"interval", "full")
+	local limit = {}
+	for i = 1, 4 do
+		limit[i] = not is_foreign(limits) and
+			tonumber(limits[i] or "") or 0
+	end
 	return {queue, entries, due, paused_since(queue) or 0,
-		running[queue] or 0, tonumber(limits[1] or "") or 0,
-		tonumber(limits[2] or "") or 0}
+		running[queue] or 0, limit[1], limit[2],
+		is_held(queue, limit[1], limit[3], limit[4]) and 1 or 0}
 end
 
 -- All that run, or RUNNING_MAX of them, from all over the set: what a worker

@@ -733,10 +733,46 @@ class Limits(Case):
         self.fill(2, queue="r")
         self.assertEqual(
             {each[0]: each[5:] for each in self.space("queues", 0)[2:]},
-            {b"q": [7, 2500], b"r": [0, 0]})
+            {b"q": [7, 2500, 0], b"r": [0, 0, 0]})
         self.limit()
         self.assertEqual(
             [each[0] for each in self.space("queues", 0)[2:]], [b"r"])
+
+    def held(self):
+        return self.space("queues", 0, "q")[2][7]
+
+    def test_all_places_keep_others_waiting(self):
+        self.fill(4)
+        self.limit(2)
+        self.taken(1)
+        self.assertEqual(self.held(), 0)
+        self.taken(1)
+        self.assertEqual(self.held(), 1)
+        self.ended("x0")
+        self.assertEqual(self.held(), 0)
+
+    def test_tokens_that_are_taken_keep_others_waiting(self):
+        """Of ten a second, five are left, or come back in half a second."""
+        self.fill(20)
+        self.limit(0, 10000)
+        self.move(1000)
+        self.taken(5)
+        self.assertEqual(self.held(), 0)
+        self.taken(1)
+        self.assertEqual(self.held(), 1)
+        self.move(100)
+        self.assertEqual(self.held(), 0)
+
+    def test_the_one_token_that_is_taken_keeps_others_waiting(self):
+        self.fill(2)
+        self.limit(0, 500)
+        self.move(2000)
+        self.assertEqual(self.held(), 0)
+        self.taken(1)
+        self.move(1999)
+        self.assertEqual(self.held(), 1)
+        self.move(1)
+        self.assertEqual(self.held(), 0)
 
     def test_bad_limits_are_refused(self):
         for bad in (-1, "x", "", "1.5", "9" * 17):

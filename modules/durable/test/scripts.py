@@ -2341,7 +2341,7 @@ class Paused(Case):
         self.queue("pause")
         self.move(5)
         self.assertEqual(self.space("queues", 0, "q")[2:],
-                         [[b"q", 0, 0, START + 5, 0, 0, 0]])
+                         [[b"q", 0, 0, START + 5, 0, 0, 0, 0]])
 
     def test_it_is_told_of_queues_without_tasks_too(self):
         self.add("x", queue="a")

@@ -203,6 +203,24 @@ class Serve(Programs):
         self.assertRegex(said, r"^queue paused: 1 wait .*\nqueue lonely: .*\n"
                          + warning % 1)
 
+    def test_a_queue_at_its_limits(self):
+        """Its tasks wait because somebody wanted that, while workers take as
+        many as they may."""
+        self.ctl("init", "--shards=1")
+        self.ctl("limit", "--queue=q", "--at-once=1")
+        address = self.metrics("--queue-wait=1")[1]
+        worker = self.start("hwt-exec", "--queue=q", "--threads=2", "--",
+                            "sleep", "60")
+        for _ in range(3):
+            self.add("--queue=q", "--in=0")
+        wait_until(lambda: "at its limits" in self.health(address, 200))
+        self.assertRegex(self.health(address, 200), r"^ok\nwarning: queue q: "
+                         r"at its limits; 2 wait, the oldest for \d+ s\n$")
+        self.ctl("limit", "--queue=q", "--at-once=4")
+        self.assertRegex(self.health(address, 503),
+                         r"^queue q: 1 wait for a worker, the oldest")
+        worker.end(signal.SIGKILL)
+
     def test_more_queues_than_are_told(self):
         """What is told of those is exact, also of shards where others are
         older."""
