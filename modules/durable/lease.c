@@ -40,7 +40,7 @@ leases_read(struct hwt_durable_worker *worker, const struct job_report *report,
 			if (result == 0)
 				report->job[at]->lease_ns =
 				    asked_ns + worker->visibility_ns;
-			else if (result == 1 &&
+			else if (result == RESULT_STALE &&
 			    later_give_up(worker, report->job[at]))
 				lost[lost_count++] = report->job[at];
 		}

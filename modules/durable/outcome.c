@@ -69,9 +69,9 @@ outcome_is_settled(struct job *job, int result)
 
 	if (result == 0)
 		return true;
-	if (result == 1 && job->sent == BACK)
+	if (result == RESULT_STALE && job->sent == BACK)
 		return true;
-	if (result == 1) {
+	if (result == RESULT_STALE) {
 		engine_log(engine, LOG_WARNING,
 		    "%.64s: attempt %u is over; its outcome %s", id,
 		    job->delivery.attempt,

@@ -114,7 +114,6 @@ report_send(struct hwt_durable_worker *worker, struct job_report *report,
 	    worker->loop.engine, report->call, report->calls, &wait);
 }
 
-/* Of job i of a call: 0 OK, 1 STALE, or an error. */
 int
 report_result(const struct engine_call *call, uint32_t i)
 {
@@ -124,7 +123,8 @@ report_result(const struct engine_call *call, uint32_t i)
 		return call->error;
 	if (call->reply->type != REDIS_REPLY_ARRAY ||
 	    i >= call->reply->elements ||
-	    !reply_number(call->reply->element[i], &number) || number > 1)
+	    !reply_number(call->reply->element[i], &number) ||
+	    number > RESULT_STALE)
 		return -EPROTO;
 	return (int)number;
 }

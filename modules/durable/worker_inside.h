@@ -276,7 +276,10 @@ void later_expire(struct hwt_durable_worker *worker);
 void report_send(struct hwt_durable_worker *worker, struct job_report *report,
     uint64_t visibility_ns);
 
-/* Of job i of a call: 0 OK, 1 STALE, or an error. */
+/* What a script says of a job whose attempt is over. */
+#define RESULT_STALE 1
+
+/* Of job i of a call: 0, RESULT_STALE, or an error. */
 int report_result(const struct engine_call *call, uint32_t i);
 
 /* outcome.c: those that are not waiting for the end of a back-off. */
