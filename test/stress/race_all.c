@@ -23,6 +23,21 @@
  */
 #include "stress.h"
 
+#if STRESS_TSAN
+/* ThreadSanitizer knows that free is a last use, and not that munmap is one,
+ * by which the library's memory is released. */
+void __tsan_write_range(void *memory, long bytes);
+int __interceptor_munmap(void *memory, size_t bytes);
+int munmap(void *memory, size_t bytes);
+
+int
+munmap(void *memory, size_t bytes)
+{
+	__tsan_write_range(memory, (long)bytes);
+	return __interceptor_munmap(memory, bytes);
+}
+#endif
+
 enum {
 	ITEMS = 60000,
 	ROUNDS = 150,
