@@ -149,8 +149,8 @@ struct slab {
 /* Counters of one thread for one timer, and the free records that it keeps.
  * Only the owner writes; readers add up all caches. */
 struct cache {
-	_Alignas(CACHE_LINE) a64_t owned;
-	bool shared; /* the one for threads that have none of their own */
+	/* The one for threads that have none of their own. */
+	_Alignas(CACHE_LINE) bool shared;
 	/* Number of slots in use. The newest is last. 0 in the shared cache. */
 	uint32_t count;
 	/* announced_sequence of the last sleep that its thread has ended. */
@@ -159,6 +159,9 @@ struct cache {
 	a64_t started, cancelled, rescheduled, rejected;
 	a64_t returned; /* from executors, with their hwt_run calls */
 	uint32_t slot[CACHE_SLOTS];
+	/* Behind the slots: each new thread reads it in all caches, and would
+	 * take the line of the counters from their owners. */
+	a64_t owned;
 };
 
 struct record_store {
