@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * simulator.h describes it. The functions are those that gcc 12 calls; what is
- * not here does not link, so that no access is missed.
+ * not here does not link, so that none of them is missed. Not seen is what
+ * memcpy, memmove, memset and the C library touch.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -11,9 +11,11 @@
  * the library alone: not those of this file, with which cores hand over a
  * handle, nor the C library's. Of what expires, either one timeout of each core
  * is due on a tick, which is the worst case since each then pays for what a
- * turn costs, or 32. With a name, those subjects are counted whose name has
- * that text; --lines tells for 8 cores alone which fields' lines moved, and how
- * often for each operation.
+ * turn costs, or 32. Pairs are counted as well where that is not the best case:
+ * with max_pending, more at once than a thread keeps records, while the wheel
+ * is turned, and beside threads that come and go. With a name, those subjects
+ * are counted whose name has that text; --lines tells for 8 cores alone which
+ * fields' lines moved, and how often for each operation.
  *
  * Then it is calculated what that would take where a transfer takes 60 to 120
  * ns: what an operation takes on one core, and its transfers, one after the
@@ -23,6 +25,7 @@
  * Status 1: a control does not have its number, or a bound is not kept: 0 for
  * a pair and a touch, and some more than what was counted for the others.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +95,46 @@ pair(unsigned core)
 	    hwt_new_timeout(timer, &mine[core].timeout, task, NULL, FAR) == 0 &&
 		hwt_cancel(timer, mine[core].timeout) == 0,
 	    "pair");
+}
+
+/* Of a timer with max_pending. */
+static void
+pair_limited(unsigned core)
+{
+	pair(core);
+}
+
+/* Twice what a cache of records holds. */
+#define MANY 256u
+static struct {
+	_Alignas(64) hwt_timeout timeout[MANY];
+} many[CORES_MAX];
+
+static void
+pairs_at_once(unsigned core)
+{
+	hwt_timeout *timeout = many[core].timeout;
+	unsigned i;
+
+	for (i = 0; i < MANY; i++)
+		must(hwt_new_timeout(timer, &timeout[i], task, NULL, FAR) == 0,
+		    "schedule");
+	for (i = 0; i < MANY; i++)
+		must(hwt_cancel(timer, timeout[i]) == 0, "cancel");
+}
+
+/* The last core is one thread after the other, each with one pair. */
+static void
+pair_beside_new_threads(unsigned core)
+{
+	struct thread_slot *slot = &thread_state.slot[0];
+
+	pair(core);
+	if (core < cores - 1)
+		return;
+	must(slot->timer == timer, "the timer used last");
+	cache_release(timer, slot->cache);
+	memset(slot, 0, sizeof(*slot));
 }
 
 static void
@@ -164,6 +207,33 @@ turn(unsigned schedulers)
 	clock_ns += TICK;
 	must(hwt_advance(timer, NULL) == 0, "advance");
 	turns++;
+}
+
+/* Of each core in a tick, while the last one turns the wheel: the timeout made
+ * 16 calls ago is cancelled, if it has not expired, and another one made, due
+ * in 2 to 9 ticks. */
+#define A_TICK 64u
+
+static void
+pairs_meanwhile(unsigned core)
+{
+	hwt_timeout *timeout;
+	unsigned i;
+	int error;
+
+	if (core == cores - 1) {
+		turn(A_TICK * (cores - 1));
+		return;
+	}
+	for (i = 0; i < A_TICK; i++) {
+		timeout = &many[core].timeout[i % 16];
+		error = hwt_cancel(timer, *timeout);
+		must(error == 0 || error == -ENOENT, "cancel");
+		must(hwt_new_timeout(timer, timeout, task, NULL,
+			 (2 + i * 7 / 3 % 8) * TICK) == 0,
+		    "schedule");
+		scheduled++;
+	}
 }
 
 /* What is started when all timeouts of this round are. */
@@ -247,6 +317,11 @@ static const struct subject subjects[] = {
     {"mutex_wheel: cancel elsewhere", mutex_wheel_elsewhere, 2, 0, 0, 2, -1,
 	32.4},
     {"hwt: a pair", pair, 1, 0, 0, 0, 0, 16.9},
+    {"hwt: a pair, max_pending", pair_limited, 1, 0, 0, 2, -1, 0},
+    {"hwt: pairs, 256 at once", pairs_at_once, 1, 0, MANY, 0, 1, 0},
+    {"hwt: pairs, 64 a tick", pairs_meanwhile, 1, 1, A_TICK, 0, 1.5, 0},
+    {"hwt: a pair beside new threads", pair_beside_new_threads, 1, 1, 0, 0, 0.1,
+	0},
     {"hwt: touch", touch, 1, 0, 0, 0, 0, 10.3},
     {"hwt: cancel elsewhere", hwt_elsewhere, 2, 0, 0, 0, 2.5, 16.9},
     {"hwt: expiry", expire, 1, 1, 1, -1, -1, 32.1},
@@ -282,14 +357,17 @@ static void
 open_timer(void)
 {
 	const struct hwt_clock clock = {.now_ns = read_clock};
-	const struct hwt_options options = {
-	    .flags = HWT_MANUAL, .clock = &clock, .tick_ns = TICK};
+	const struct hwt_options options = {.flags = HWT_MANUAL,
+	    .clock = &clock,
+	    .tick_ns = TICK,
+	    .max_pending = subject->operation == pair_limited ? 1000 : 0};
 	unsigned i;
 
 	for (i = 0; i < cores; i++)
 		must(hwt_mailbox_create(&mailbox[i]) == 0, "mailbox");
 	must(hwt_create(&timer, &options) == 0, "create");
 	memset(mine, 0, sizeof(mine));
+	memset(many, 0, sizeof(many));
 	memset(made, 0, sizeof(made));
 	memset(taken, 0, sizeof(taken));
 	each = subject->each;
@@ -318,7 +396,7 @@ operations(void)
 struct count {
 	double transfers, row; /* of an operation */
 };
-static struct count counts[16][7]; /* by subject, and by cores: 2^i */
+static struct count counts[24][7]; /* by subject, and by cores: 2^i */
 
 static void
 count_with(unsigned power)
