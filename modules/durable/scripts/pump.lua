@@ -15,12 +15,14 @@
 -- to go on.
 --
 -- FAIR. In a pass, a lane gets an eighth of the limit; what is left of the
--- limit when the pass ends goes to the oldest. So nobody waits for the backlog
--- of another queue, or of another priority.
+-- limit when the pass or the pump ends goes to the oldest. So nobody waits for
+-- the backlog of another queue, or of another priority.
 
 local SHARE = 8 -- of the limit, that a lane has in a turn
 local PAGE, PAGE_MAX = 16, 256 -- members that are read at once
-local SEEN_MAX = 2048 -- members that a pump reads: two or three milliseconds
+-- Members that a pump reads to give shares, and as many again for what is left:
+-- two or three milliseconds each.
+local SEEN_MAX = 2048
 local LEASES_MAX = 10000 -- that it prolongs
 
 local limit
@@ -182,13 +184,35 @@ local function give_rest(final, kept, known)
 	return final
 end
 
+-- The rest of the limit, when a pass has read enough for one pump: for what is
+-- left in ticks before the one where it stopped. So a pump moves its limit also
+-- when it is late by more ticks than one pump can see. The first tick in which
+-- something is left, or that where it stopped.
+local function give_oldest(kept, goes_on)
+	local last = tonumber(match(goes_on, "^%d+"))
+	stopped, seen = nil, 0
+	while kept < last do
+		drain(kept, "-", limit)
+		if stopped then
+			break
+		end
+		kept = kept + 1
+	end
+	stopped = goes_on
+	return kept
+end
+
 -- Where the next pump goes on, or ""; and the first tick in which something is
 -- left, if there is one.
 local function pass(final, kept, first, at)
 	kept = give_shares(final, kept, first, at)
 	if stopped then
+		local goes_on = stopped
+		if kept and looked < limit then
+			kept = give_oldest(kept, goes_on)
+		end
 		return format("%.0f %s %s", final,
-			kept and format("%.0f", kept) or "-", stopped), kept
+			kept and format("%.0f", kept) or "-", goes_on), kept
 	end
 	cursor = kept and give_rest(final, kept, first) or final
 	return "", kept

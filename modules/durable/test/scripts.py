@@ -1836,6 +1836,18 @@ class Fair(Case):
         self.assertLess(self.moved_until("quiet"), self.LIMIT)
         self.all_are_moved(self.NOISE + 1)
 
+    def test_late_by_more_ticks_than_a_pump_sees(self):
+        """Each moves its limit all the same."""
+        self.space = self.make("late", slots=4096, tick=10)
+        for tick in range(400):
+            self.fill("q", 20, START + 10 * tick)
+        self.move(4000)
+        moved, pumps = 0, 0
+        while moved < 8000 and pumps < 8000 / self.LIMIT + 3:
+            moved += self.space("pump", 0, self.LIMIT, "")[0]
+            pumps += 1
+        self.assertEqual(moved, 8000)
+
     def test_a_backlog_is_passed_over_and_not_read(self):
         self.fill("noisy", 9000)
         self.fill("z", 1)
