@@ -48,14 +48,14 @@ table_resize(struct store_shard *shard, uint32_t room)
 {
 	struct store_entry **moved =
 	    malloc(room * sizeof(struct store_entry *));
+	struct store_entry **old = shard->bucket;
 
 	if (moved == NULL)
 		return false;
-	memcpy(moved, shard->bucket,
-	    shard->buckets * sizeof(struct store_entry *));
-	free(shard->bucket);
+	memcpy(moved, old, shard->buckets * sizeof(struct store_entry *));
 	shard->bucket = moved;
 	shard->room = room;
+	free(old);
 	return true;
 }
 
@@ -229,21 +229,26 @@ entry_choose(struct store_shard *shard, enum choice choice, uint64_t *steps)
 void
 entry_destroy(struct store_entry *entry)
 {
+	struct store_shard *shard;
+
 	if (entry == NULL)
 		return;
 	if (entry->armed)
 		(void)!hwt_cancel_wait(
 		    store_timer(entry_store(entry)), entry->timeout);
+	shard = entry_shard(entry);
+	store_lock(shard);
+	shard->entries--;
+	store_unlock(shard);
 	free(entry);
 }
 
 struct store_entry *
-entry_die(struct store_shard *shard, struct store_entry *entry)
+entry_die(struct store_entry *entry)
 {
 	if (entry->in_table || entry->wants > 0)
 		return NULL;
 	entry->state = ENTRY_DEAD;
-	shard->entries--;
 	return entry;
 }
 
@@ -300,7 +305,7 @@ entry_put(struct store_entry *entry, int *error)
 	if (--entry->wants == 0) {
 		if (entry->state == ENTRY_LOADED)
 			entry_rest(entry);
-		dead = entry_die(shard, entry);
+		dead = entry_die(entry);
 	}
 	store_unlock(shard);
 	entry_destroy(dead);

@@ -127,7 +127,7 @@ unload_end(struct work *work, struct store_entry *entry)
 		shard->stats.jobs--;
 		entry->wants = 0;
 		entry_leave_table(shard, entry);
-		dead = entry_die(shard, entry);
+		dead = entry_die(entry);
 	}
 	store_unlock(shard);
 	unload_land(entry);

@@ -26,14 +26,22 @@ is_shut_down(const struct hwt_checkout *checkout)
 	return a64_load_acquire(&checkout->gate.word) & RETIRED;
 }
 
+/* With pause_lock, when the sum was 0. It may rise again for a moment: who
+ * comes is counted before he reads the gate. */
+static void
+pause_note(struct hwt_checkout *checkout)
+{
+	checkout->paused = true;
+	(void)a64_add_seq(&checkout->pauses, 1);
+}
+
 /* With pause_lock. */
 static bool
 pause_declare(struct hwt_checkout *checkout)
 {
 	if (count_in_flight(checkout) != 0)
 		return false;
-	checkout->paused = true;
-	(void)a64_add_seq(&checkout->pauses, 1);
+	pause_note(checkout);
 	return true;
 }
 
@@ -48,7 +56,7 @@ pause_notify(struct hwt_checkout *checkout)
 	    request_grant(checkout->pauser)) {
 		granted = checkout->pauser;
 		checkout->pauser = NULL;
-		(void)pause_declare(checkout);
+		pause_note(checkout);
 	}
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (granted != NULL)

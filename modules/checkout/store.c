@@ -40,7 +40,9 @@
  * entry in between.
  *
  * LAST ACCESS. A task or job that outlives its entry is counted in busy, which
- * it touches last. hwt_store_destroy waits for it.
+ * it touches last. hwt_store_destroy waits for it. Who frees an entry counts it
+ * as gone when its timeout is, and touches the store no more: he may be none of
+ * these, but the task of a request's timeout.
  */
 #include <errno.h>
 #include <sched.h>
@@ -162,7 +164,7 @@ forget_failed(struct store_shard *shard)
 	}
 	for (entry = failed; entry != NULL; entry = entry->newer) {
 		entry_leave_table(shard, entry);
-		(void)entry_die(shard, entry);
+		(void)entry_die(entry);
 	}
 	store_unlock(shard);
 	for (; failed != NULL; failed = next) {
@@ -184,7 +186,8 @@ store_is_empty(struct hwt_store *store)
 	return entries == 0;
 }
 
-/* In a child process, where nothing else runs. */
+/* In a child process, where nothing else runs. What another thread was about to
+ * change at the fork is left as it is. */
 static void
 store_abandon(struct hwt_store *store)
 {
@@ -192,6 +195,8 @@ store_abandon(struct hwt_store *store)
 	uint32_t i, k;
 
 	for (i = 0; i < store->shard_count; i++) {
+		if (pthread_mutex_trylock(&store->shards[i].lock) != 0)
+			continue;
 		for (k = 0; k < store->shards[i].buckets; k++) {
 			entry = store->shards[i].bucket[k];
 			for (; entry != NULL; entry = next) {

@@ -77,7 +77,7 @@ struct store_shard {
 	/* Linear hashing: base <= buckets < 2 * base, there is room for so
 	 * many. */
 	uint32_t base, buckets, room;
-	uint32_t entries; /* also those that are in no table any more */
+	uint32_t entries; /* that are not freed, also those in no table */
 	uint32_t keys; /* in the table */
 	struct store_entry *newest, *oldest;
 	struct store_entry
@@ -227,7 +227,6 @@ bool entry_arm(struct store_entry *entry, uint64_t delay_ns);
 /* It stays FAILED in the table for a while; false: not. */
 bool entry_back_off(struct store_entry *entry);
 /* It is DEAD, and to be freed without the lock; NULL: it lives on. */
-struct store_entry *entry_die(
-    struct store_shard *shard, struct store_entry *entry);
+struct store_entry *entry_die(struct store_entry *entry);
 
 #endif

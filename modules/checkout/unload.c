@@ -153,7 +153,7 @@ entry_backed_off(struct store_shard *shard, struct store_entry *entry)
 	if (!entry->in_table || (left_ns != 0 && entry_arm(entry, left_ns)))
 		return NULL;
 	entry_leave_table(shard, entry);
-	return entry_die(shard, entry);
+	return entry_die(entry);
 }
 
 void

@@ -324,23 +324,45 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 	return -ENOENT;
 }
 
+static void
+fire_one(struct fake *fake)
+{
+	explore_modify(&fake->state, 4);
+	if (fake->state != FAKE_PENDING)
+		return;
+	fake->state = FAKE_RUNNING;
+	explore_store(&world.now_ns, 8, world.now_ns + 1000, EXPLORE_SEQ);
+	fake->task((hwt_timeout){1}, fake->arg);
+	explore_modify(&fake->state, 4);
+	fake->state = FAKE_OVER;
+}
+
 /* Time passes: what is pending comes due. */
 void
 fire(void)
 {
 	struct fake *fake;
 
+	for (fake = world.fake; fake < world.fake + TIMEOUTS; fake++)
+		fire_one(fake);
+}
+
+void
+fire_last(void)
+{
+	fire_one(&world.fake[world.timeouts - 1]);
+}
+
+bool
+timeouts_pend(void)
+{
+	const struct fake *fake;
+
 	for (fake = world.fake; fake < world.fake + TIMEOUTS; fake++) {
-		explore_modify(&fake->state, 4);
-		if (fake->state != FAKE_PENDING)
-			continue;
-		fake->state = FAKE_RUNNING;
-		explore_store(
-		    &world.now_ns, 8, world.now_ns + 1000, EXPLORE_SEQ);
-		fake->task((hwt_timeout){1}, fake->arg);
-		explore_modify(&fake->state, 4);
-		fake->state = FAKE_OVER;
+		if (fake->state == FAKE_PENDING)
+			return true;
 	}
+	return false;
 }
 
 /* Requests. */

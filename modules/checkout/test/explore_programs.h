@@ -6,6 +6,7 @@
 #ifndef CHECKOUT_EXPLORE_PROGRAMS_H
 #define CHECKOUT_EXPLORE_PROGRAMS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,9 @@ extern uint32_t shards;
 void checkout_make(uint32_t hold_after);
 /* Time passes: what is pending comes due. */
 void fire(void);
+/* So does the one that was made last. */
+void fire_last(void);
+/* Whether any is to come. */
+bool timeouts_pend(void);
 
 #endif

@@ -328,6 +328,7 @@ destroy(void)
 
 	explore_check(result == 0 || result == -EBUSY);
 	world.gone = result == 0;
+	explore_check(!world.gone || !timeouts_pend());
 }
 
 /* Beginnings and the end. */
@@ -433,6 +434,7 @@ THERE(there_set, OPTIONS(.limit = 0), false, 0, "ab", "a", "a", "a")
 THERE(there_later, OPTIONS(.limit = 0), true, 0, "a", "a", "a", "a")
 THERE(there_kept, OPTIONS(.limit = 0), false, -EBUSY, "a", "a", "a", "a")
 THERE(idle, OPTIONS(.idle_ns = 1), false, 0, "a", "a", "a", "a")
+THERE(idle_later, OPTIONS(.idle_ns = 1000), true, 0, "a", "a", "a", "a")
 THERE(
     idle_limit, OPTIONS(.idle_ns = 1, .limit = 1), false, 0, "b", "a", "a", "a")
 
@@ -441,6 +443,15 @@ begin_trimmed(void)
 {
 	begin_there_later();
 	trim();
+}
+
+/* The same; its timeout of before is far, and one waits who has a deadline. */
+static void
+begin_idle_trimmed(void)
+{
+	begin_idle_later();
+	trim();
+	acquire(0, 1);
 }
 
 /* Two wait for a that is loaded, one of them at b, which is out. */
@@ -494,6 +505,8 @@ const struct program store_programs[] = {
     {"store/idle/pause", begin_idle, {fire, pause_once}},
     {"store/idle/pause-told", begin_idle, {fire, pause_told}},
     {"store/idle/destroy", begin_idle, {fire, destroy}},
+    {"store/idle/fail-destroy", begin_idle_trimmed,
+	{fire_last, end_well_then_fail, destroy}},
 };
 
 const size_t store_program_count =

@@ -54,6 +54,7 @@ const struct sound {
     {"pthread_cond_signal", "no error in POSIX for a valid condition"},
     {"pthread_mutex_destroy", "nobody holds it; its answer is of no use"},
     {"pthread_mutex_lock", "default type, not robust, never locked twice"},
+    {"pthread_mutex_trylock", "in a forked child: it leaves what is locked"},
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
     {"snprintf", "whole numbers and strings, cut off at the size"},
     {"strnlen", "pure"},
