@@ -62,7 +62,7 @@ reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 	memcpy(queue->name, name->str, name->len + 1);
 	queue->age_ns =
 	    queue->entries > 0 && due < now ? (now - due) * NS_PER_MS : 0;
-	queue->unheld_age_ns = held != 0 ? 0 : queue->age_ns;
+	queue->is_held = held != 0;
 	return true;
 }
 
@@ -103,8 +103,7 @@ queue_add(struct queue *queue, const struct queue *other)
 		queue->rate = other->rate;
 	if (other->age_ns > queue->age_ns)
 		queue->age_ns = other->age_ns;
-	if (other->unheld_age_ns > queue->unheld_age_ns)
-		queue->unheld_age_ns = other->unheld_age_ns;
+	queue->is_held = queue->is_held || other->is_held;
 	if (queue->paused_since_ms == 0 ||
 	    (other->paused_since_ms != 0 &&
 		other->paused_since_ms < queue->paused_since_ms))
@@ -169,6 +168,10 @@ heap_ask_again(struct hwt_durable *durable, struct heap *heap,
 	size_t i, count = heap->count < QUEUES_MAX ? heap->count : QUEUES_MAX;
 	int error;
 
+	/* Without names it would be the first question again, and the answer
+	 * more than is told. */
+	if (count == 0)
+		return 0;
 	for (i = 0; i < count; i++) {
 		memcpy(name[i], heap->queue[i].name, sizeof(name[i]));
 		argument[i] = argument_text(name[i]);

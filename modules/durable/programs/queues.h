@@ -19,8 +19,7 @@ struct queue {
 	uint64_t running;
 	uint64_t at_once; /* that may run; 0: any number */
 	uint64_t rate; /* that may begin in 1000 s; 0: any number */
-	/* As age_ns, where no limit keeps them waiting. */
-	uint64_t unheld_age_ns;
+	bool is_held; /* a limit keeps them waiting, in one shard or more */
 };
 
 struct queues {

@@ -166,7 +166,8 @@ class Serve(Programs):
         self.ctl("limit", "--queue=lonely", "--at-once=0")
         self.start("hwt-exec", "--queue=lonely", "--", "true")
         wait_until(lambda: " 200 " in self.ask(address, HEALTH)[0])
-        wait_until(lambda: "queue=" not in self.ask(address)[1])
+        wait_until(lambda: "hwt_durable_queue_waiting{" not in
+                   self.ask(address)[1])
         # Where nobody minds.
         self.add("--queue=lonely2", "--in=0")
         address = self.metrics("--queue-wait=0")[1]
@@ -219,6 +220,26 @@ class Serve(Programs):
         self.ctl("limit", "--queue=q", "--at-once=4")
         self.assertRegex(self.health(address, 503),
                          r"^queue q: 1 wait for a worker, the oldest")
+        worker.end(signal.SIGKILL)
+
+    def test_a_place_that_is_free_for_a_moment(self):
+        """Between two tasks, a queue at its limits is not at them."""
+        self.ctl("init", "--shards=1")
+        self.ctl("limit", "--queue=q", "--at-once=1")
+        address = self.metrics("--queue-wait=1")[1]
+        lines = b"".join(b'{"queue":"q","in":0,"id":"%d"}\n' % i
+                         for i in range(4000))
+        self.ctl("add", "--from=-", stdin=lines)
+        worker = self.start("hwt-exec", "--queue=q", "--threads=2", "--",
+                            "sleep", "0.003")
+        wait_until(lambda: "at its limits" in self.health(address, 200))
+        space = self.scripts()
+        free = 0
+        for _ in range(100):
+            free += space("queues", 0, "q")[-1][7] == 0
+            self.assertIn(" 200 ", self.ask(address, HEALTH)[0])
+            time.sleep(0.1)
+        self.assertGreater(free, 0)
         worker.end(signal.SIGKILL)
 
     def test_more_queues_than_are_told(self):
