@@ -25,7 +25,10 @@
 #include "modules/durable/perf/queue.h"
 
 enum {
-	CANCEL_THREADS = 4,
+	ADD_THREADS = 4, /* adds under way */
+	/* A call each, which waits for an fsync. No factor of 10: each has as
+	 * many to cancel. */
+	CANCEL_THREADS = 63,
 	ID_MAX = 24,
 	HALF_MS = 60000,
 	REST_MS = 60000,
@@ -134,7 +137,6 @@ entries_add(uint64_t first, size_t count)
 	while (ask_again(error));
 	if (error != 0)
 		FAIL("add: %s", strerror(-error));
-	book->acked = first + count;
 }
 
 static void
@@ -243,25 +245,83 @@ wanted_at(uint64_t ms)
 	return rate * (ms + 2 * (whole * most + peak)) / 1000;
 }
 
+/* Adds under way, the oldest first: what is acked ends before the first one
+ * that is not done. */
+static struct add {
+	uint64_t first, count;
+	bool done;
+} adds[ADD_THREADS];
+static uint64_t adds_begun, adds_done;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+
+/* The next one; NULL: there is nothing to add by now. */
+static struct add *
+add_begin(void)
+{
+	struct add *add = NULL;
+	uint64_t wanted, room;
+
+	(void)pthread_mutex_lock(&adding);
+	wanted = book->wanted > book->asked ? book->wanted - book->asked : 0;
+	wanted = wanted < BATCH_MAX ? wanted : BATCH_MAX;
+	/* The entries of what has not ended cannot be used again. */
+	room = book->settled + ENTRIES - book->asked;
+	if (wanted > 0 && room >= BATCH_MAX &&
+	    adds_begun - adds_done < ADD_THREADS) {
+		add = &adds[adds_begun++ % ADD_THREADS];
+		*add = (struct add){.first = book->asked, .count = wanted};
+		entries_make(add->first, (size_t)wanted);
+	}
+	(void)pthread_mutex_unlock(&adding);
+	return add;
+}
+
+static void
+add_end(struct add *add)
+{
+	(void)pthread_mutex_lock(&adding);
+	add->done = true;
+	while (adds_done < adds_begun && adds[adds_done % ADD_THREADS].done) {
+		add = &adds[adds_done++ % ADD_THREADS];
+		book->acked = add->first + add->count;
+	}
+	(void)pthread_mutex_unlock(&adding);
+}
+
+static void *
+add_some(void *unused)
+{
+	struct add *add;
+
+	(void)unused;
+	while (now_ms() < book->until_ms) {
+		add = add_begin();
+		if (add != NULL) {
+			entries_add(add->first, (size_t)add->count);
+			add_end(add);
+		} else
+			(void)usleep(1000);
+	}
+	return NULL;
+}
+
 static void
 produce(void)
 {
-	uint64_t now, wanted, room;
+	pthread_t thread[ADD_THREADS];
+	uint64_t now;
+	size_t i;
 
+	for (i = 0; i < ADD_THREADS; i++)
+		if (pthread_create(&thread[i], NULL, add_some, NULL) != 0)
+			FAIL("no thread");
 	while ((now = now_ms()) < book->until_ms) {
-		book->wanted = wanted = wanted_at((now - began_ms) / 10 * 10);
+		book->wanted = wanted_at((now - began_ms) / 10 * 10);
 		settle(false);
-		/* The entries of what has not ended cannot be used again. */
-		room = book->settled + ENTRIES - book->asked;
-		if (wanted <= book->asked || room < BATCH_MAX) {
-			(void)usleep(1000);
-			continue;
-		}
-		wanted -= book->asked;
-		wanted = wanted < BATCH_MAX ? wanted : BATCH_MAX;
-		entries_make(book->asked, (size_t)wanted);
-		entries_add(book->acked, (size_t)wanted);
+		(void)usleep(1000);
 	}
+	for (i = 0; i < ADD_THREADS; i++)
+		(void)pthread_join(thread[i], NULL);
 }
 
 /* Until all have ended, or nothing moves. */
@@ -288,11 +348,14 @@ static void
 producer_run(void)
 {
 	uint64_t again;
+	size_t count;
 
 	/* What the one before had sent, or not. */
-	while ((again = book->asked - book->acked) > 0)
-		entries_add(book->acked,
-		    (size_t)(again < BATCH_MAX ? again : BATCH_MAX));
+	while ((again = book->asked - book->acked) > 0) {
+		count = (size_t)(again < BATCH_MAX ? again : BATCH_MAX);
+		entries_add(book->acked, count);
+		book->acked += count;
+	}
 	cancel_start();
 	produce();
 	drain();

@@ -13,12 +13,12 @@ Each phase runs on all of them, one after the other, before the next phase
 begins; what is short does so in each of so many rounds, every other one in the
 reverse order, and the medians count: of two rounds, the means. Prints the
 machine, the versions, and then, as README has them, three tables with a row for
-each and what a billion tasks a day take. What is not installed is left out, and
-said; packages of npm are installed below build first, as peer/package-lock.json
-has them. client.c says what its phases are, the top of each client what is
-special of it and who would call it unfair. Run by make perf-durable,
-PERF=OPTIONS; the exit status is 1 if hwt_durable has lost a task, executed one
-early, or twice without a kill of its worker.
+each. What is not installed is left out, and said; packages of npm are installed
+below build first, as peer/package-lock.json has them. client.c says what its
+phases are, the top of each client what is special of it and who would call it
+unfair. Run by make perf-durable, PERF=OPTIONS; the exit status is 1 if
+hwt_durable has lost a task, executed one early, or twice without a kill of its
+worker.
 
 CPU is that of the server + that of all threads of the client (producer, worker
 and, of hwt_durable, scheduler), a task. Bytes a task are used_memory of Redis,
@@ -121,25 +121,6 @@ def print_tables(columns):
                 in zip(rest, widths[1:]))]).rstrip())
 
 
-def print_sheet(column):
-    """What a billion tasks a day take."""
-    costs = [us / 1e6 for us in column.medians("5000/s: CPU us")]
-    size = column.medians("bytes a task")[0]
-    rate = 1e9 / 86400
-    print(f"\nA BILLION A DAY, calculated from the costs above at 5000/s, not "
-          f"measured:\n{rate:.0f} tasks a second, and three times that at the "
-          f"peak.\n")
-    print(f"    {'':<32}{'mean':>12}{'peak':>12}")
-    for name, cost in zip(("cores of Redis", "cores of clients"), costs):
-        print(f"    {name:<32}{rate * cost:>12.1f}{3 * rate * cost:>12.1f}")
-    # One of its threads executes commands; half of it is to be left.
-    nodes = -(-3 * rate * costs[0] // 0.5)
-    print(f"    {'masters, half busy at the peak':<32}{'':>12}{nodes:>12.0f}")
-    for name, seconds in (("half an hour", 1800), ("a day", 86400)):
-        text = f"{rate * seconds * size / 1e9:.1f}"
-        print(f"    {'memory, ' + name + ' ahead':<32}{text:>9} GB")
-
-
 def measure_all(columns, rounds):
     """What fails in one is said, and the others go on."""
     def run(phase, column):
@@ -180,9 +161,6 @@ def compare(names, rounds, seconds):
     print_tables(columns)
     if absent:
         print("\nnot installed, so not measured:", ", ".join(absent))
-    ours = [column for column in columns if column.make is Redis]
-    if ours and not ours[0].wrong:
-        print_sheet(ours[0])
     print(f"\n{time.monotonic() - began:.0f} s, load "
           f"{os.getloadavg()[0]:.1f} after")
     for column in columns:
