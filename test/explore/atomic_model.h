@@ -229,9 +229,8 @@ pair_init(pair_t *p, uint64_t word)
 }
 
 static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+pair_change(pair_t *p, struct pair_value old, struct pair_value value)
 {
-	model_modify(p, 16);
 	if (p->half[0] != old.word || p->half[1] != old.deadline_ns)
 		return false;
 	p->half[0] = value.word;
@@ -240,17 +239,19 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	return true;
 }
 
+static inline bool
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+{
+	model_modify(p, 16);
+	return pair_change(p, old, value);
+}
+
 /* Of the deliberate faults. */
 static inline bool
 pair_cas_relaxed(pair_t *p, struct pair_value old, struct pair_value value)
 {
 	model_modify_relaxed(p, 16);
-	if (p->half[0] != old.word || p->half[1] != old.deadline_ns)
-		return false;
-	p->half[0] = value.word;
-	p->half[1] = value.deadline_ns;
-	model_change(p);
-	return true;
+	return pair_change(p, old, value);
 }
 
 static inline bool
