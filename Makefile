@@ -132,6 +132,8 @@ ifneq ($(filter-out all help deps clean,$(MAKECMDGOALS)),)
 include $(patsubst %,%/rules.mk,$(MODULES:%=modules/%) packaging \
 	examples perf test)
 endif
+# What gcc has written, and none of the files of another project or a Debian.
 -include $(shell find build -maxdepth 6 \( -path build/memcached -o \
-	-path build/lighttpd -o -path build/openldap \) -prune \
+	-path build/lighttpd -o -path build/openldap -o \
+	-path 'build/check*' \) -prune \
 	-o -name '*.d' -type f -print 2>/dev/null)
