@@ -102,11 +102,22 @@ report_write(struct job_report *report, uint64_t visibility_ns)
 	report->job_of[report->calls] = report->count;
 }
 
+struct engine_wait
+worker_wait(const struct hwt_durable_worker *worker)
+{
+	struct engine_wait wait = loop_no_retry(&worker->loop);
+
+	wait.timeout_ns = engine_timeout_ns(worker->loop.engine);
+	if (wait.timeout_ns > worker->visibility_ns / 4)
+		wait.timeout_ns = worker->visibility_ns / 4;
+	return wait;
+}
+
 void
 report_send(struct hwt_durable_worker *worker, struct job_report *report,
     uint64_t visibility_ns)
 {
-	struct engine_wait wait = loop_no_retry(&worker->loop);
+	struct engine_wait wait = worker_wait(worker);
 
 	wait.replicated = visibility_ns == 0;
 	report_write(report, visibility_ns);

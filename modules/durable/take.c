@@ -80,7 +80,7 @@ take_needed(struct hwt_durable_worker *worker)
 static bool
 may_poll(struct hwt_durable_worker *worker, uint32_t queue)
 {
-	const struct engine_wait wait = loop_no_retry(&worker->loop);
+	const struct engine_wait wait = worker_wait(worker);
 	char key[ENGINE_KEY_MAX], name[HWT_DURABLE_QUEUE_MAX + 8];
 	struct engine_argument argument[] = {
 	    argument_text("SET"),
@@ -252,7 +252,7 @@ take_awaits_hint(const struct hwt_durable_worker *worker)
 void
 take_pass_on(struct hwt_durable_worker *worker)
 {
-	const struct engine_wait wait = loop_no_retry(&worker->loop);
+	const struct engine_wait wait = worker_wait(worker);
 	char shards[HWT_DURABLE_QUEUES_MAX][PASSED_MAX * 8];
 	struct engine_argument argument[2 * HWT_DURABLE_QUEUES_MAX];
 	struct engine_call call = {
@@ -393,16 +393,13 @@ take_read(struct hwt_durable_worker *worker, const struct engine_call *call,
 void
 take_some(struct hwt_durable_worker *worker, uint32_t need)
 {
-	struct engine_wait wait = loop_no_retry(&worker->loop);
+	/* What has no answer is asked for again before its lease ends. */
+	struct engine_wait wait = worker_wait(worker);
 	uint64_t asked_ns = boot_now_ns();
 	struct take take;
 	uint32_t i;
 
 	wait.replicated = true;
-	/* What has no answer is asked for again before its lease ends. */
-	wait.timeout_ns = engine_timeout_ns(worker->loop.engine);
-	if (wait.timeout_ns > worker->visibility_ns / 2)
-		wait.timeout_ns = worker->visibility_ns / 2;
 	take_write(worker, &take, need);
 	(void)engine_call(worker->loop.engine, take.call, take.count, &wait);
 	for (i = 0; i < take.count; i++)

@@ -64,20 +64,29 @@ loop_is_stopping(struct hwt_durable_worker *worker)
 	return stopping;
 }
 
+/* Before each call that may wait. */
+static void
+leases_keep(struct hwt_durable_worker *worker)
+{
+	if (boot_now_ns() >= worker->extend_ns)
+		leases_extend(worker);
+}
+
 /* False: it may wait. */
 static bool
 loop_work(struct hwt_durable_worker *worker)
 {
-	uint64_t now = boot_now_ns();
 	uint32_t need;
 
-	if (worker->looked_ns == 0 || now - worker->looked_ns >= SECOND_NS)
+	leases_keep(worker);
+	if (worker->looked_ns == 0 ||
+	    boot_now_ns() - worker->looked_ns >= SECOND_NS)
 		take_look(worker);
-	if (now >= worker->extend_ns)
-		leases_extend(worker);
+	leases_keep(worker);
 	outcomes_flush(worker);
 	need = take_needed(worker);
 	if (need > 0 && worker->notified_count > 0) {
+		leases_keep(worker);
 		if (take_awaits_hint(worker))
 			loop_await_hint(&worker->loop);
 		take_some(worker, need);

@@ -272,7 +272,13 @@ bool later_give_up(struct hwt_durable_worker *worker, struct job *job);
 /* On the loop: those that are later are executed again. */
 void later_expire(struct hwt_durable_worker *worker);
 
-/* report.c; visibility_ns 0: outcomes; otherwise leases are extended. */
+/* report.c. For a call of the loop, which waits for its answer: a quarter of
+ * the visibility at most. Leases are extended before it if a third has passed
+ * since the answer to the last time, which took a quarter: together less than
+ * the whole. */
+struct engine_wait worker_wait(const struct hwt_durable_worker *worker);
+
+/* visibility_ns 0: outcomes; otherwise leases are extended. */
 void report_send(struct hwt_durable_worker *worker, struct job_report *report,
     uint64_t visibility_ns);
 

@@ -603,6 +603,27 @@ class Hangs(Nodes):
             with self.subTest(hosts_too=hosts_too):
                 self.execute_while_it_hangs(hosts_too)
 
+    def test_leases_on_the_other_nodes_are_extended(self):
+        """Though a finish and a take wait for the node that hangs."""
+        victim = 0
+        actor = self.actor(schedules=True, works=(16, 1500, 0), timeout=40000)
+        late, others = self.split(victim, [f"x{i}" for i in range(12)])
+        for names, ms in ((others, 6000), (late, 1000)):
+            self.assertEqual(
+                actor("add", "q", 0, 5, f"done,{ms}", *names)[0], 0)
+        actor.wait(lambda runs: len(runs) == 12)
+        go_on = self.stop(victim)
+        actor.wait(lambda runs: {
+            each.id for each in runs if each.what == "end"} >= set(others))
+        go_on()
+        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] == 12)
+        begun = [each.id for each in actor.executions
+                 if each.what == "begin" and each.id in others]
+        self.assertEqual(sorted(begun), sorted(others))
+        self.end_all(actor, schedules=True)
+        self.no_invariant_is_broken()
+        self.routed_reset()
+
     def execute_while_it_hangs(self, hosts_too):
         """hosts_too: the node has the schedulers' names as well."""
         hosts = self.owner_of("{%s}:hosts" % self.space)
