@@ -102,6 +102,16 @@ loop_work(struct hwt_durable_worker *worker)
 	return worker->notified_count > 0 && need > 0;
 }
 
+/* The loop alone takes jobs from held. */
+static void
+tell_decided(struct hwt_durable_worker *worker)
+{
+	lock(worker);
+	worker->decided = true;
+	(void)pthread_cond_broadcast(&worker->changed);
+	unlock(worker);
+}
+
 static void *
 loop_run(void *arg)
 {
@@ -114,6 +124,8 @@ loop_run(void *arg)
 		loop_turn(&worker->loop, !more);
 		jobs_collect(worker);
 		stopping = loop_is_stopping(worker);
+		if (stopping && TAILQ_EMPTY(&worker->held))
+			tell_decided(worker);
 		more = loop_work(worker);
 	} while (!stopping || !TAILQ_EMPTY(&worker->held) ||
 	    !TAILQ_EMPTY(&worker->ending));
@@ -352,16 +364,16 @@ hwt_durable_worker_start(struct hwt_durable_worker **worker,
 	return 0;
 }
 
-/* With the lock held: until the loop has ended, or the time has come. */
+/* With the lock held: until *done is true, or the time has come. */
 static void
-await_end(struct hwt_durable_worker *worker, uint64_t until_ns)
+await(struct hwt_durable_worker *worker, const bool *done, uint64_t until_ns)
 {
 	const struct timespec until = {
 	    .tv_sec = (time_t)(until_ns / HWT_SEC(1)),
 	    .tv_nsec = (long)(until_ns % HWT_SEC(1))};
 	int error = 0;
 
-	while (!worker->loop_ended && error != ETIMEDOUT)
+	while (!*done && error != ETIMEDOUT)
 		error = until_ns == HWT_NEVER
 		    ? pthread_cond_wait(&worker->changed, &worker->lock)
 		    : pthread_cond_timedwait(
@@ -382,25 +394,29 @@ static bool
 worker_ends(struct hwt_durable_worker *worker, uint64_t within_ns)
 {
 	const struct engine_wait wait = {.stop_fd = -1};
+	const uint64_t until_ns = later(within_ns);
 	bool busy;
 
 	lock(worker);
 	worker->stopping = true;
 	(void)pthread_cond_broadcast(&worker->changed);
 	loop_wake(&worker->loop);
-	await_end(worker, later(within_ns));
+	/* For ever is for callbacks: the engine has its time after that. */
+	await(worker,
+	    until_ns == HWT_NEVER ? &worker->decided : &worker->loop_ended,
+	    until_ns);
 	busy = worker->running > 0;
 	worker->expired = !busy;
 	if (!busy && !worker->loop_ended)
 		loop_wake(&worker->loop);
 	if (!busy && !worker->loop_ended)
-		await_end(worker,
+		await(worker, &worker->loop_ended,
 		    engine_limit(worker->loop.engine, &wait).deadline_ns);
 	if (!busy && !worker->loop_ended) {
 		worker->abandoned = true;
 		loop_hurry(&worker->loop);
 		loop_wake(&worker->loop);
-		await_end(worker, HWT_NEVER);
+		await(worker, &worker->loop_ended, HWT_NEVER);
 	}
 	unlock(worker);
 	return !busy;

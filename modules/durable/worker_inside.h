@@ -147,7 +147,7 @@ struct hwt_durable_worker {
 	char limited[OUTCOME_LENGTH + NAME_MAX_LENGTH + sizeof(LIMITED) + 2];
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* ready, stopping or loop_ended */
+	pthread_cond_t changed; /* ready, stopping, decided or loop_ended */
 	struct job_list ready, returned;
 	uint32_t running;
 	uint32_t later; /* jobs that are */
@@ -160,6 +160,7 @@ struct hwt_durable_worker {
 	bool stopping; /* no callback is called any more */
 	bool expired; /* jobs that are later are waited for no more */
 	bool abandoned; /* what is not reported yet is left to its lease */
+	bool decided; /* stopping, and each job has its outcome */
 	bool loop_ended;
 
 	/* The loop's. */

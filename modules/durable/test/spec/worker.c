@@ -543,7 +543,8 @@ Test(worker, a_callback_may_add)
 	yard_close();
 }
 
-Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
+static void
+stop_without_engine(uint64_t within_ns)
 {
 	struct hwt_durable_options options;
 	struct hwt_durable_worker_options how = work();
@@ -560,12 +561,22 @@ Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
 	gate_await(&seen.gate);
 	server_kill(&place.server);
 	gate_open(&seen.gate);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(1)), 0);
+	assert_rc(hwt_durable_worker_stop(worker, within_ns), 0);
 	worker = NULL;
 	assert_rc(hwt_durable_close(durable), 0);
 	server_again(&place.server);
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
 	yard_close();
+}
+
+Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
+{
+	stop_without_engine(HWT_SEC(1));
+}
+
+Test(worker, nor_is_a_stop_that_waits_for_ever)
+{
+	stop_without_engine(HWT_NEVER);
 }
 
 Test(worker, an_outcome_is_told_when_the_engine_is_back)
