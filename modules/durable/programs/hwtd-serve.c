@@ -43,66 +43,6 @@ static struct sample {
 	struct queues queues;
 } sample = {.lock = PTHREAD_MUTEX_INITIALIZER, .at_ms = INT64_MIN / 2};
 
-/* Queues with limits, and when each was last seen at them, or else for the
- * first time. A place or a token is free for a moment whenever one changes
- * hands, and a sample may show just that; so a queue counts as held for as long
- * as --queue-wait says, and at least for HELD_NS. Under the lock. */
-#define HELD_NS HWT_SEC(5)
-static struct limited {
-	char name[HWT_DURABLE_QUEUE_MAX + 1];
-	int64_t held_ms;
-} limited[QUEUES_MAX];
-
-/* That of the name; or else the one that was not held for longest. */
-static struct limited *
-limited_find(const char *name)
-{
-	struct limited *found = limited;
-	size_t i;
-
-	for (i = 0; i < QUEUES_MAX; i++) {
-		if (strcmp(limited[i].name, name) == 0)
-			return &limited[i];
-		if (limited[i].held_ms < found->held_ms)
-			found = &limited[i];
-	}
-	return found;
-}
-
-static bool
-has_limits(const struct queue *queue)
-{
-	return queue->at_once > 0 || queue->rate > 0;
-}
-
-static void
-limited_note(const struct queues *queues, int64_t now_ms)
-{
-	const struct queue *queue;
-	struct limited *place;
-
-	for (queue = queues->queue; queue < queues->queue + queues->count;
-	     queue++) {
-		if (!has_limits(queue))
-			continue;
-		place = limited_find(queue->name);
-		if (queue->is_held || strcmp(place->name, queue->name) != 0)
-			place->held_ms = now_ms;
-		memcpy(place->name, queue->name, sizeof(place->name));
-	}
-}
-
-static bool
-is_held(const struct queue *queue)
-{
-	const struct limited *place = limited_find(queue->name);
-	uint64_t lasts_ns =
-	    serve_queue_wait_ns > HELD_NS ? serve_queue_wait_ns : HELD_NS;
-
-	return has_limits(queue) && strcmp(place->name, queue->name) == 0 &&
-	    (uint64_t)(sample.at_ms - place->held_ms) <= lasts_ns / NS_PER_MS;
-}
-
 /* Under the lock. */
 static void
 sample_take(void)
@@ -120,8 +60,6 @@ sample_take(void)
 		sample.error =
 		    queues_read(sample.durable, &sample.queues, &wait);
 	sample.at_ms = wait_now_ms();
-	if (sample.error == 0)
-		limited_note(&sample.queues, sample.at_ms);
 }
 
 static void
@@ -154,8 +92,8 @@ static bool
 is_late(const struct queue *queue)
 {
 	return serve_queue_wait_ns != 0 &&
-	    queue->age_ns > serve_queue_wait_ns &&
-	    queue->paused < sample.queues.shards && !is_held(queue);
+	    queue->unheld_ns > serve_queue_wait_ns &&
+	    queue->paused < sample.queues.shards;
 }
 
 static void

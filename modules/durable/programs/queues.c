@@ -62,7 +62,7 @@ reply_read(struct queue *queue, const struct redisReply *reply, uint64_t now)
 	memcpy(queue->name, name->str, name->len + 1);
 	queue->age_ns =
 	    queue->entries > 0 && due < now ? (now - due) * NS_PER_MS : 0;
-	queue->is_held = held != 0;
+	queue->unheld_ns = held != 0 ? 0 : queue->age_ns;
 	return true;
 }
 
@@ -103,7 +103,8 @@ queue_add(struct queue *queue, const struct queue *other)
 		queue->rate = other->rate;
 	if (other->age_ns > queue->age_ns)
 		queue->age_ns = other->age_ns;
-	queue->is_held = queue->is_held || other->is_held;
+	if (other->unheld_ns > queue->unheld_ns)
+		queue->unheld_ns = other->unheld_ns;
 	if (queue->paused_since_ms == 0 ||
 	    (other->paused_since_ms != 0 &&
 		other->paused_since_ms < queue->paused_since_ms))

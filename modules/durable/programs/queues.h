@@ -19,7 +19,7 @@ struct queue {
 	uint64_t running;
 	uint64_t at_once; /* that may run; 0: any number */
 	uint64_t rate; /* that may begin in 1000 s; 0: any number */
-	bool is_held; /* a limit keeps them waiting, in one shard or more */
+	uint64_t unheld_ns; /* age_ns of shards where no limit is why */
 };
 
 struct queues {

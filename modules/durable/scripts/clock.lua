@@ -28,7 +28,8 @@ end
 -- Buckets of tokens are full then, and nobody is waited for.
 local function fill_buckets()
 	for _, queue in ipairs(sure("ZRANGE", prefix .. ":limits", 0, -1)) do
-		sure("HSET", limits_key(queue), "full", 0, "asks", 0)
+		sure("HSET", limits_key(queue), "full", 0, "asks", 0,
+			"held", 0)
 	end
 end
 

@@ -537,10 +537,10 @@ local function places_key(queue)
 	return prefix .. ":f:" .. queue
 end
 
--- Attempts that have ended give their places back. Whether they had any.
+-- Attempts that have ended give their places back. How many they had.
 local function free_places(queue, ...)
 	return shard_format >= FORMAT_LANES and
-		sure("ZREM", places_key(queue), ...) > 0
+		sure("ZREM", places_key(queue), ...) or 0
 end
 
 -- How many may run in this shard; nil: any number.
@@ -551,6 +551,14 @@ local function places_of(queue)
 	local places = try("HGET", limits_key(queue), "places")
 	return not is_foreign(places) and
 		whole(places or "", 1, WHOLE_MAX) or nil
+end
+
+-- A limit keeps entries waiting, and held is when one was last seen to: that is
+-- written once a second.
+local function note_held(queue, held)
+	if now - (tonumber(held or "") or 0) >= 1000 then
+		sure("HSET", limits_key(queue), "held", now)
+	end
 end
 
 -- When the oldest entry of a lane that counts was due; nil: not among the first

@@ -88,6 +88,15 @@ local function finish(at, text)
 	return OK
 end
 
+-- What waits did so for these places, if all were taken.
+local function note_full(queue, freed)
+	local limits = try("HMGET", limits_key(queue), "places", "held")
+	local places = not is_foreign(limits) and tonumber(limits[1] or "")
+	if places and sure("ZCARD", places_key(queue)) + freed >= places then
+		note_held(queue, limits[2])
+	end
+end
+
 local refused = open()
 if refused then
 	return refused
@@ -102,8 +111,8 @@ for i = 1, total do
 		return refuse_argument(i, wrong)
 	end
 end
-refused = admit("GETRANGE", "LLEN", "MGET", "SET", "SETRANGE", "UNLINK", "ZADD",
-	"ZREM")
+refused = admit("GETRANGE", "HMGET", "LLEN", "MGET", "SET", "SETRANGE",
+	"UNLINK", "ZADD", "ZCARD", "ZREM")
 if refused then
 	return refused
 end
@@ -120,8 +129,10 @@ if over[1] then
 	sure("ZREM", prefix .. ":fly", unpack(over))
 end
 for queue, ended in pairs(of_queue) do
-	if free_places(queue, unpack(ended)) and count_entries(queue) > 0 then
+	local freed = free_places(queue, unpack(ended))
+	if freed > 0 and count_entries(queue) > 0 then
 		results[#results + 1] = queue
+		note_full(queue, freed)
 	end
 end
 if changed then

@@ -9,7 +9,8 @@
 --
 -- P:limits has the queues with limits, and P:l:QUEUE these: places; rate, as it
 -- was given; interval, the ms between two tasks that begin in this shard; full,
--- when the bucket of the rate is full; asks, when a worker will ask again.
+-- when the bucket of the rate is full; asks, when a worker will ask again;
+-- held, when entries were last seen to wait for a place or a token.
 
 local VERBS = {pause = 4, resume = 4, limit = 6}
 local LEASES_MAX = 10000 -- that are looked at for what runs already

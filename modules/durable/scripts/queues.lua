@@ -2,10 +2,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- queues [NAME...]: now, and for each {queue, entries, due, paused, running,
--- places, rate, held}; due is of the oldest entry, 0 if there is none; paused
--- is since when, or 0; running is counted, or beyond RUNNING_MAX of the shard
--- estimated; places of this shard and rate of the space are limits, or 0; held
--- is whether one of these keeps the entries waiting.
+-- places, rate, held}; due is of the oldest entry, as the janitor knows it
+-- where the first entries are of tasks that are gone, 0 if there is none;
+-- paused is since when, or 0; running is counted, or beyond RUNNING_MAX of the
+-- shard estimated; places of this shard and rate of the space are limits, or 0;
+-- held is whether one of these keeps the entries waiting.
 -- Without names: of up to 64 queues, those with the oldest entries as far as
 -- the janitor knows, and if there is room others that are paused, have limits,
 -- or running ones; and before them whether these are all.
@@ -13,34 +14,31 @@
 local NAMES_MAX = 64
 local RUNNING_MAX = 256 -- records that are read
 local PARTS = 16 -- of the set: from so many places
+local HELD_MS = 5000 -- since a limit last kept an entry waiting
 
 local running = {} -- by queue
 
--- Whether all places are taken, or half of the tokens: workers that wait for
--- tokens leave less than one; who takes none, or fewer than come, leaves most.
-local function is_held(queue, places, interval, full)
+-- Whether all places are taken, or were, or the tokens, when an attempt last
+-- began or ended. Workers that wait for tokens ask once a second.
+local function is_held(queue, places, held)
 	local taken = places > 0 and try("ZCARD", places_key(queue)) or 0
-	if places > 0 and not is_foreign(taken) and taken >= places then
-		return true
-	end
-	local holds = max(1, 1000 / interval)
-	return interval > 0 and
-		(full - now) / interval > holds - max(1, holds / 2)
+	return places > 0 and not is_foreign(taken) and taken >= places or
+		now - held < HELD_MS
 end
 
 local function describe(queue, since)
 	local entries = count_entries(queue)
 	local due = entries > 0 and (oldest_in(queue) or since) or 0
 	local limits = try("HMGET", limits_key(queue), "places", "rate",
-		"interval", "full")
+		"held")
 	local limit = {}
-	for i = 1, 4 do
+	for i = 1, 3 do
 		limit[i] = not is_foreign(limits) and
 			tonumber(limits[i] or "") or 0
 	end
 	return {queue, entries, due, paused_since(queue) or 0,
 		running[queue] or 0, limit[1], limit[2],
-		is_held(queue, limit[1], limit[3], limit[4]) and 1 or 0}
+		is_held(queue, limit[1], limit[3]) and 1 or 0}
 end
 
 -- All that run, or RUNNING_MAX of them, from all over the set: what a worker
@@ -79,6 +77,11 @@ local function count_running()
 	for queue, found in pairs(running) do
 		running[queue] = floor(found * size / #ids + 0.5)
 	end
+end
+
+local function known_since(queue)
+	local since = try("ZSCORE", prefix .. ":queues", queue)
+	return not is_foreign(since) and tonumber(since or "") or now
 end
 
 -- The first of a set of queues, with their times; one more than are told.
@@ -127,6 +130,6 @@ if #ARGV == 2 then
 end
 local results = {}
 for i = 3, #ARGV do
-	results[i - 2] = describe(ARGV[i], now)
+	results[i - 2] = describe(ARGV[i], known_since(ARGV[i]))
 end
 return {now, 1, unpack(results)}

@@ -41,7 +41,7 @@ local function read_rule(queue)
 		return nil
 	end
 	local read = try("HMGET", limits_key(queue), "places", "interval",
-		"full", "asks")
+		"full", "asks", "held")
 	if is_foreign(read) or not read[1] then
 		return nil
 	end
@@ -49,12 +49,13 @@ local function read_rule(queue)
 	return {places = tonumber(read[1]) or 0, interval = interval,
 		holds = max(1, 1000 / interval),
 		full = tonumber(read[3] or "") or 0,
-		asks = tonumber(read[4] or "") or 0}
+		asks = tonumber(read[4] or "") or 0,
+		held = read[5]}
 end
 
 -- How many attempts may begin.
 local function find_room(queue)
-	local room = BATCH_MAX
+	local room = math.huge
 	if rule.places > 0 then
 		room = max(rule.places - sure("ZCARD", places_key(queue)), 0)
 	end
@@ -87,7 +88,7 @@ end
 -- In how many ms this worker is to ask again, as there is no token; or nil:
 -- another one will.
 local function ask_again(queue)
-	if rule.asks - now > 1 or count_entries(queue) == 0 then
+	if rule.asks - now > 1 then
 		return nil
 	end
 	local wait = rule.full - now - (rule.holds - 1) * rule.interval
@@ -293,8 +294,9 @@ if not taken[1] and not stands and token > last[1] then
 	if rule then
 		note_begun(queue)
 	end
-	if rule and rule.is_late and #taken == room and room < limit then
-		wait = ask_again(queue)
+	if rule and #taken == room and count_entries(queue) > 0 then
+		note_held(queue, rule.held)
+		wait = rule.is_late and room < limit and ask_again(queue)
 	end
 end
 if taken[1] then
@@ -307,5 +309,5 @@ if delta.begun then
 elseif taken[1] or changed then
 	commit()
 end
-taken[#taken + 1] = is_cut and 1 or wait
+taken[#taken + 1] = is_cut and 1 or wait or nil
 return taken

@@ -742,36 +742,59 @@ class Limits(Case):
         return self.space("queues", 0, "q")[2][7]
 
     def test_all_places_keep_others_waiting(self):
+        """And for 5 s after one of these was free."""
         self.fill(4)
         self.limit(2)
         self.taken(1)
         self.assertEqual(self.held(), 0)
         self.taken(1)
+        self.move(6000)
         self.assertEqual(self.held(), 1)
         self.ended("x0")
+        self.assertEqual(self.held(), 1)
+        self.move(4999)
+        self.assertEqual(self.held(), 1)
+        self.move(1)
+        self.assertEqual(self.held(), 0)
+        self.ended("x1")
         self.assertEqual(self.held(), 0)
 
     def test_tokens_that_are_taken_keep_others_waiting(self):
-        """Of ten a second, five are left, or come back in half a second."""
+        """For 5 s after an attempt found none, or took the last one."""
         self.fill(20)
         self.limit(0, 10000)
         self.move(1000)
-        self.taken(5)
+        self.taken(9)
         self.assertEqual(self.held(), 0)
         self.taken(1)
+        self.move(3000)
         self.assertEqual(self.held(), 1)
-        self.move(100)
+        self.taken(10)
+        self.move(2500)
         self.assertEqual(self.held(), 0)
 
-    def test_the_one_token_that_is_taken_keeps_others_waiting(self):
-        self.fill(2)
-        self.limit(0, 500)
-        self.move(2000)
-        self.assertEqual(self.held(), 0)
+    def test_a_worker_that_waits_for_a_token_keeps_a_queue_held(self):
+        self.fill(3)
+        self.limit(0, 100)
         self.taken(1)
-        self.move(1999)
+        for _ in range(9):
+            self.move(1000)
+            self.assertEqual(self.count(), 0)
+            self.assertEqual(self.held(), 1)
+        self.move(5000)
+        self.assertEqual(self.held(), 0)
+
+    def test_a_clock_that_was_ahead_keeps_nobody_waiting(self):
+        self.fill(2)
+        self.move(49000)
+        self.limit(rate=1000)
+        self.assertEqual(self.count(), 1)
+        self.move(1000)
+        self.assertEqual(self.count(), 1)
         self.assertEqual(self.held(), 1)
-        self.move(1)
+        self.move(1 - 50000)
+        self.assertEqual(self.space("clock", 0), 49999)
+        self.check.forget()
         self.assertEqual(self.held(), 0)
 
     def test_bad_limits_are_refused(self):

@@ -2207,6 +2207,8 @@ class Queues(Case):
         self.damaged = True
         self.client("RPUSH", self.space.key(0, "q:c"), "x2", "none")
         self.assertEqual(self.waiting("c"), [["c", 2, START + 1500]])
+        self.client("ZADD", self.space.key(0, "queues"), START + 700, "c")
+        self.assertEqual(self.waiting("c"), [["c", 2, START + 700]])
 
     def test_how_many_run(self):
         self.add("w", queue="waits")
