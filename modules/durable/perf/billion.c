@@ -398,12 +398,13 @@ execute(void *ctx, const struct hwt_durable_delivery *task)
 {
 	uint64_t number = strtoull(task->payload, NULL, 10), now = now_ms();
 	struct entry *entry = entry_of(number);
+	bool fails = number % 1000 == 7;
 
 	(void)ctx;
 	if (entry->number != number || entry->cancelled != 0) {
 		atomic_fetch_add(
 		    entry->number != number ? &book->strays : &book->undead, 1);
-		return 0;
+		return fails ? HWT_DURABLE_FAIL : 0;
 	}
 	atomic_fetch_add(&book->begun, 1);
 	if (now < entry->due_ms)
@@ -415,8 +416,8 @@ execute(void *ctx, const struct hwt_durable_delivery *task)
 	entry->begun_ms = now;
 	entry->pid = (uint64_t)getpid();
 	entry->runs++;
-	entry->end = number % 1000 == 7 ? FAILED : DONE;
-	return number % 1000 == 7 ? HWT_DURABLE_FAIL : 0;
+	entry->end = fails ? FAILED : DONE;
+	return fails ? HWT_DURABLE_FAIL : 0;
 }
 
 static int
