@@ -134,6 +134,22 @@ warn_of_limits(FILE *body)
 	}
 }
 
+/* Of more queues than are told, one that nobody serves may not be among them:
+ * the others are younger, but these are all too old. */
+static void
+warn_of_others(FILE *body)
+{
+	const struct queues *queues = &sample.queues;
+
+	if (serve_queue_wait_ns == 0 || queues->all || queues->count == 0 ||
+	    queues->queue[queues->count - 1].age_ns <= serve_queue_wait_ns)
+		return;
+	(void)fprintf(body,
+	    "warning: the %zu queues that are looked at all wait for longer "
+	    "than --queue-wait; others may have no worker\n",
+	    queues->count);
+}
+
 /* What is wrong with the engine and its clock; false: nothing. */
 static bool
 complain_of_engine(FILE *body)
@@ -195,6 +211,7 @@ answer_health(struct http_answer *answer)
 		warn_of_replicas(answer->body);
 		warn_of_pauses(answer->body);
 		warn_of_limits(answer->body);
+		warn_of_others(answer->body);
 	}
 }
 

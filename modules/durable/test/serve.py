@@ -242,6 +242,29 @@ class Serve(Programs):
         self.assertGreater(free, 0)
         worker.end(signal.SIGKILL)
 
+    def test_queues_at_their_limits_that_hide_another(self):
+        """No more than 64 are looked at: /health says that there are others."""
+        self.ctl("init", "--shards=1")
+        space = self.scripts()
+        names = [f"q{i}" for i in range(64)]
+        for name in names:
+            space("queue", 0, "limit", name, 1, 0)
+        self.ctl("add", "--from=-", stdin=b"".join(
+            b'{"queue":"%s","in":0}\n' % name.encode()
+            for name in 2 * names))
+        address = self.metrics("--queue-wait=1")[1]
+        wait_until(lambda: self.ctl("stat", "--json").json["delivered"] == 128)
+        for name in names:
+            space("take", 0, name, "w" + name, 1, 0, 10, 600000)
+        wait_until(lambda: self.health(address, 200).count(
+            "at its limits; 1 wait") == 64)
+        others = "\nwarning: the 64 queues that are looked at all wait"
+        self.assertNotIn(others, self.health(address, 200))
+        self.add("--queue=lonely", "--in=0")
+        said = wait_until(lambda: others in (
+            said := self.health(address, 200)) and said)
+        self.assertNotIn("lonely", said)
+
     def test_more_queues_than_are_told(self):
         """What is told of those is exact, also of shards where others are
         older."""
