@@ -19,10 +19,33 @@ import sys
 import time
 
 from engine import LIMIT
-from programs import (BUILD, NO, USAGE, Programs, Running, call, main,
-                      wait_until)
+from programs import (BUILD, NO, USAGE, YES, Between, Programs, Running, call,
+                      main, wait_until)
 
 HEALTH = b"GET /health HTTP/1.0\r\n\r\n"
+
+
+class Renamed(Between):
+    """Of the first answers about queues, the names are such as no queue has:
+    in so many of them Z is changed."""
+
+    def __init__(self, port, names):
+        super().__init__(port, b"", b"")
+        self.left = names
+        self.questions = 0
+
+    def pass_on(self, source, sink, change):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not change:
+                    self.questions += data.count(b"_queues\r\n")
+                elif self.questions > 0:
+                    count = min(self.left, data.count(b"Z"))
+                    data = data.replace(b"Z", b"/", count)
+                    self.left -= count
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        source.close()
 
 
 class Serve(Programs):
@@ -288,6 +311,22 @@ class Serve(Programs):
                                       "younger\n"))
         wait_until(lambda: "hwt_durable_queues_left_out{space=\""
                    f"{self.space}\"}} 1\n" in self.ask(address)[1])
+
+    def test_queues_that_all_have_no_name(self):
+        """Two shards have more than are told, and of those that they tell none
+        can be: it is not asked for all that there are in its place."""
+        self.ctl("init", "--shards=2")
+        self.ctl("add", "--from=-", stdin=b"".join(
+            b'{"queue":"Z%d","in":0,"id":"%d"}\n' % (i, i)
+            for i in range(300)))
+        self.start("hwtd")
+        wait_until(lambda: self.ctl("stat", "--json").json["delivered"] == 300)
+        with Renamed(self.engine.port, 2 * 64) as between:
+            said = call("hwtctl", "stat", "--json", "--redis",
+                        f"127.0.0.1:{between.port}", "--space", self.space)
+        self.assertEqual((said.status, between.left), (YES, 0), said.err)
+        self.assertEqual((said.json["queues"], said.json["all_queues"]),
+                         ([], False))
 
     def test_methods(self):
         address = self.metrics()[1]
