@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "modules/durable/durable.h"
+#include "options.h"
 
 #define WORKS_MAX 64 /* queues; of more, those that come first */
 #define PAUSE_MS 1000 /* until it connects again */
+#define DENIED_MS 60000 /* the same, where its user has no right to listen */
 #define CONNECT_NS HWT_SEC(2)
 /* After so long without a text it connects again, as the engine may be gone
  * without a word. */
@@ -125,22 +127,39 @@ listen_to(struct engine_subscription *subscription)
 	    (polled[0].revents & POLLIN) == 0);
 }
 
-static void *
-work_run(void *arg)
+/* The error of the attempt to listen, or 0, after that. */
+static int
+work_listen(void)
 {
 	const struct engine_wait wait = {
 	    .timeout_ns = CONNECT_NS, .stop_fd = stop_fd};
-	struct pollfd polled = {.fd = stop_fd, .events = POLLIN};
 	struct engine_subscription *subscription;
+	int error = engine_subscription_open(
+	    &subscription, durable_engine(durable), "stats", &wait);
+
+	if (error != 0)
+		return error;
+	listen_to(subscription);
+	engine_subscription_close(subscription);
+	return 0;
+}
+
+static void *
+work_run(void *arg)
+{
+	struct pollfd polled = {.fd = stop_fd, .events = POLLIN};
+	bool denied = false, was_denied;
 
 	(void)arg;
 	do {
-		if (engine_subscription_open(&subscription,
-			durable_engine(durable), "stats", &wait) != 0)
-			continue;
-		listen_to(subscription);
-		engine_subscription_close(subscription);
-	} while (poll(&polled, 1, PAUSE_MS) == 0);
+		was_denied = denied;
+		denied = work_listen() == -EACCES;
+		if (denied && !was_denied)
+			complain("what workers publish on %s:stats is not "
+				 "heard: %s",
+			    engine_space(durable_engine(durable)),
+			    explain(-EACCES));
+	} while (poll(&polled, 1, denied ? DENIED_MS : PAUSE_MS) == 0);
 	return NULL;
 }
 

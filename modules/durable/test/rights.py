@@ -10,6 +10,7 @@ HWT_BUILD is the folder of the programs; build/plain without it."""
 import os
 import re
 import sys
+import time
 
 from engine import SCRIPTS
 from programs import NO, ROOT, Programs, main, wait_until
@@ -103,6 +104,22 @@ class Rights(Programs):
         self.assertEqual([
             entry for entry in self.admin("ACL", "LOG")
             if self.space.encode() in entry], [])
+
+    def test_a_user_that_hears_no_worker(self):
+        """hwtd says so once, asks no more than once a minute, and does all
+        else."""
+        self.admin("ACL", "SETUSER", self.space, "resetchannels",
+                   f"&{self.space}:due")
+        channel = f"{self.space}:stats"
+        hwtd = self.start("hwtd", "--metrics=0")
+        wait_until(lambda: f"publish on {channel} is not heard" in hwtd.err)
+        time.sleep(3)  # for more than there may be
+        self.assertEqual(hwtd.err.count(channel), 1)
+        self.assertEqual([entry[1] for entry in self.admin("ACL", "LOG")
+                          if channel.encode() in entry], [1])
+        name = self.add("--queue=q", "--in=0")
+        wait_until(lambda: self.state(name) == "delivered")
+        self.assertEqual(hwtd.end(), 0)
 
     def test_an_open_names_what_is_missing(self):
         self.ctl("init", "--shards=2")
