@@ -41,15 +41,23 @@ class Answer:
 
 class Lost(Between):
     """Cuts the connection on which the answer comes to what has certain words,
-    once."""
+    once, and before it all others: what is sent again is so on a new one."""
 
     def __init__(self, port, words, then=lambda: None):
         super().__init__(port, b"", b"")
         self.words = words
         self.then = then  # before it is cut
         self.cut = None
+        self.sinks = []
+
+    def cut_others(self, last):
+        for sink in self.sinks:
+            with contextlib.suppress(OSError):
+                if sink is not last:
+                    sink.shutdown(socket.SHUT_RDWR)
 
     def pass_on(self, source, sink, change):
+        self.sinks.append(sink)
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 if not change and self.words and self.words in data:
@@ -57,6 +65,7 @@ class Lost(Between):
                     self.cut = sink
                 if change and source is self.cut:
                     self.then()
+                    self.cut_others(sink)
                     break
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_RDWR)
