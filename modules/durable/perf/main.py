@@ -12,13 +12,13 @@ fsyncs within a second.
 Each phase runs on all of them, one after the other, before the next phase
 begins; what is short does so in each of so many rounds, every other one in the
 reverse order, and the medians count: of two rounds, the means. Prints the
-machine, the versions, and then, as README has them, three tables with a row for
-each. What is not installed is left out, and said; packages of npm are installed
-below build first, as peer/package-lock.json has them. client.c says what its
-phases are, the top of each client what is special of it and who would call it
-unfair. Run by make perf-durable, PERF=OPTIONS; the exit status is 1 if
-hwt_durable has lost a task, executed one early, or twice without a kill of its
-worker.
+machine, the versions, and then three tables with a row for each; README has
+some of their columns, DESIGN the others. What is not installed is left out, and
+said; packages of npm are installed below build first, as peer/package-lock.json
+has them. client.c says what its phases are, the top of each client what is
+special of it and who would call it unfair. Run by make perf-durable,
+PERF=OPTIONS; the exit status is 1 if hwt_durable has lost a task, executed one
+early, or twice without a kill of its worker.
 
 CPU is that of the server + that of all threads of the client (producer, worker
 and, of hwt_durable, scheduler), a task. Bytes a task are used_memory of Redis,
