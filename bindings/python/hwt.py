@@ -191,6 +191,13 @@ def _report(error):
     raise error
 
 
+def _call(answers, function, *arguments):
+    """Appends what the function answers to a list, in one step of the
+    interpreter: what a signal's handler raises comes before the call, or when
+    the answer is there."""
+    answers.extend(itertools.starmap(function, (arguments,)))
+
+
 def version():
     """The version of the library that is loaded."""
     return _hwt.hwt_version().decode()

@@ -26,17 +26,17 @@ hwt_checkout.h has the promises.
 
 LIFETIMES. The module keeps the memory of objects and requests for as long as
 the library uses it; a Checkout is freed when nothing refers to it, and neither
-its holds nor what waits do. A Hold that was forgotten is released when it is
-freed, with a ResourceWarning. A Store is freed, and all of it unloaded, when
+its holds nor what waits do. A Hold or a Pause that was forgotten ends when it
+is freed, with a ResourceWarning. A Store is freed, and all of it unloaded, when
 nothing refers to it, as a Checkout; at the end of the program it is trimmed.
 
 THREADS. Any thread may call everything here, but one at a time uses a Hold.
 acquire and pause wait without the interpreter's lock, and a signal's handler
-runs when the wait is over. A callable of acquire_then is called in any call
-that releases or ends something, of any thread, by the timer's worker, or where
-Mailbox.run is called: it returns soon, and acquire and pause raise EDEADLK in
-it. Do not call release with a lock that it takes. What it raises goes to
-sys.unraisablehook.
+runs when the wait is over: if it raises, nothing is granted, and nothing
+paused. A callable of acquire_then is called in any call that releases or ends
+something, of any thread, by the timer's worker, or where Mailbox.run is called:
+it returns soon, and acquire and pause raise EDEADLK in it. Do not call release
+with a lock that it takes. What it raises goes to sys.unraisablehook.
 """
 
 import atexit
@@ -303,12 +303,14 @@ class Group:
         # Before it is a member: it may be granted, and retired, at once.
         self._checkout._memories[id(made._memory)] = made._memory
         self._members[made._address()] = made
+        answers = []
         try:
-            hwt._check(_lib.hwt_group_add(
-                self._checkout._pointer, ctypes.byref(self._memory),
-                ctypes.byref(made._memory)))
+            hwt._call(answers, _lib.hwt_group_add, self._checkout._pointer,
+                      ctypes.byref(self._memory), ctypes.byref(made._memory))
+            hwt._check(answers[0])
         except BaseException:
-            made._forget()
+            if answers != [0]:
+                made._forget()
             raise
         return made
 
@@ -342,6 +344,7 @@ class _Set:
 
     def __init__(self, checkout, objects, number=None):
         self.checkout = checkout
+        self.pointer = checkout._pointer
         self.objects = objects
         self.request = _Request()
         self.items = (_Item * len(objects))(
@@ -353,8 +356,7 @@ class _Set:
             _granted if number else _Granted(), number))
 
     def call(self, function, *arguments):
-        return function(
-            self.checkout._pointer, self.request, *arguments)
+        return function(self.pointer, self.request, *arguments)
 
 
 class _PauseSet(_Set):
@@ -362,6 +364,7 @@ class _PauseSet(_Set):
 
     def __init__(self, checkout, objects, number):
         self.checkout = checkout
+        self.pointer = checkout._pointer
         self.objects = objects
         self.request = _Request()
         self.items = ()
@@ -376,8 +379,12 @@ class _PauseSet(_Set):
 class Hold:
     """Objects that were granted, until release() or the end of the with."""
 
-    def __init__(self, held):
-        self._set = held
+    # It is made before they are, so that they have an owner from then on,
+    # wherever a signal's handler raises.
+    _set = None
+
+    def __init__(self, wanted):
+        self._set = wanted
 
     def __enter__(self):
         return self
@@ -387,15 +394,32 @@ class Hold:
 
     # The names of the module may be gone by then.
     def __del__(self, _warn=warnings.warn):
-        if self._set is not None:
+        if self._set is not None and self._empty() == 0:
             _warn("a Hold was not released", ResourceWarning, source=self)
-            self._set.call(self._set._release)
+
+    def _take(self, function, *arguments):
+        """What the function answers; if that is not 0, the hold is empty."""
+        try:
+            answer = self._set.call(function, *arguments)
+        except BaseException:
+            self._empty()
+            raise
+        if answer != 0:
+            self._set = None
+        return answer
+
+    def _empty(self):
+        """-ENOENT: nothing was granted."""
+        answer = self._set.call(self._set._release)
+        self._set = None
+        return answer
 
     def release(self):
         """Releases all; the second time, nothing."""
-        held, self._set = self._set, None
-        if held is not None:
-            hwt._check(held.call(held._release))
+        answer = self._empty() if self._set is not None else 0
+        # A signal's handler may have raised when that was done before.
+        if answer != -errno.ENOENT:
+            hwt._check(answer)
 
     def member(self, group):
         """The Object that was granted as any one of the group; None: it is
@@ -426,13 +450,23 @@ class Waiter:
     """What acquire_then has begun; it need not be kept."""
 
     _granted = Grant.GRANTED
+    _Hold = Hold
 
-    def __init__(self, callable):
+    def __init__(self, callable, wanted):
         self._callable = callable
+        self._set = wanted
+        self._hold = self._Hold(wanted)
+
+    def _end(self, granted):
+        callable, self._callable = self._callable, None
+        hold, self._hold = self._hold, None
+        if not granted:
+            hold._set = None
+        return callable, hold if granted else None
 
     def _tell(self, grant):
-        callable, self._callable = self._callable, None
-        callable(Hold(self._set) if grant == Grant.GRANTED else None, grant)
+        callable, hold = self._end(grant == Grant.GRANTED)
+        callable(hold, grant)
 
     def cancel(self):
         """True: the callable is called with CANCELLED, mostly before this
@@ -449,6 +483,8 @@ class Pause:
 
     def __init__(self, checkout):
         self._checkout = checkout
+        # Of hwt_checkout_pause, then of hwt_checkout_resume: [0] meanwhile.
+        self._answers = []
 
     def __enter__(self):
         return self
@@ -456,11 +492,16 @@ class Pause:
     def __exit__(self, *_exception):
         self.resume()
 
+    def __del__(self, _resume=_lib.hwt_checkout_resume, _warn=warnings.warn):
+        if self._answers == [0] and _resume(self._checkout._pointer) == 0:
+            _warn("a Pause was not resumed", ResourceWarning, source=self)
+
     def resume(self):
         """Ends the pause; the second time, nothing."""
-        checkout, self._checkout = self._checkout, None
-        if checkout is not None:
-            hwt._check(_lib.hwt_checkout_resume(checkout._pointer))
+        if self._answers == [0]:
+            hwt._call(self._answers, _lib.hwt_checkout_resume,
+                      self._checkout._pointer)
+            hwt._check(self._answers[1])
 
 
 _destroy_mailbox = hwt._Destroyer(_lib.hwt_request_mailbox_destroy)
@@ -551,30 +592,30 @@ class Checkout:
 
     def try_acquire(self, *objects):
         """A Hold; None: one of them is out, or there is a pause."""
-        wanted = _Set(self, objects)
-        result = wanted.call(_lib.hwt_checkout_try)
+        held = Hold(_Set(self, objects))
+        result = held._take(_lib.hwt_checkout_try)
         if result == -errno.EAGAIN:
             return None
         hwt._check(result)
-        return Hold(wanted)
+        return held
 
     def acquire(self, *objects, timeout=math.inf):
         """A Hold of all of them; waits in this thread. TimeoutError: after so
         many seconds, not all were free."""
-        wanted = _Set(self, objects)
-        result = wanted.call(
+        held = Hold(_Set(self, objects))
+        result = held._take(
             _lib.hwt_checkout_acquire_wait, hwt._to_ns(timeout))
         if result == -errno.ETIMEDOUT:
             raise TimeoutError(errno.ETIMEDOUT, "not all objects were free")
         hwt._check(result)
-        return Hold(wanted)
+        return held
 
     def acquire_then(self, callable, *objects, timeout=math.inf):
         """Calls callable(hold, grant) once: with a Hold and GRANTED, or with
         None and why. It may be called before this returns; here, if all are
         free. Returns a Waiter."""
         return self._begin(
-            Waiter(callable), lambda number: _Set(self, objects, number),
+            Waiter, callable, lambda number: _Set(self, objects, number),
             _lib.hwt_checkout_acquire, timeout)
 
     def pause_then(self, callable, *objects, timeout=math.inf):
@@ -582,24 +623,31 @@ class Checkout:
         calls callable(hold, grant) as acquire_then does, when none of them is
         out. The Hold's end ends the pause."""
         return self._begin(
-            Waiter(callable), lambda number: _PauseSet(self, objects, number),
+            Waiter, callable,
+            lambda number: _PauseSet(self, objects, number),
             _lib.hwt_checkout_acquire, timeout)
 
     @staticmethod
-    def _begin(made, make_set, acquire, timeout):
+    def _begin(kind, callable, make_set, acquire, timeout):
         if _ending:
             raise RuntimeError("the interpreter ends")
         number = next(_numbers)
-        made._set = make_set(number)
+        made = kind(callable, make_set(number))
         _waiting[number] = made
+        answers = []
         try:
-            result = made._set.call(acquire, hwt._to_ns(timeout))
-            hwt._check(result)
+            hwt._call(answers, acquire, made._set.pointer, made._set.request,
+                      hwt._to_ns(timeout))
+            if answers[0] <= 0:
+                del _waiting[number]
+            hwt._check(answers[0])
         except BaseException:
-            _waiting.pop(number, None)
+            # What waits is told whatever a signal's handler raises.
+            if answers != [1]:
+                _waiting.pop(number, None)
+                made._hold._empty()
             raise
-        if result == 0:
-            del _waiting[number]
+        if answers == [0]:
             try:
                 made._tell(made._granted)
             except BaseException as error:
@@ -609,11 +657,17 @@ class Checkout:
     def pause(self, timeout=math.inf):
         """Waits until nothing is out; nothing is granted until the Pause ends.
         TimeoutError: after so many seconds something was still out."""
-        result = _lib.hwt_checkout_pause(self._pointer, hwt._to_ns(timeout))
-        if result == -errno.ETIMEDOUT:
-            raise TimeoutError(errno.ETIMEDOUT, "something is still out")
-        hwt._check(result)
-        return Pause(self)
+        paused = Pause(self)
+        try:
+            hwt._call(paused._answers, _lib.hwt_checkout_pause, self._pointer,
+                      hwt._to_ns(timeout))
+            if paused._answers == [-errno.ETIMEDOUT]:
+                raise TimeoutError(errno.ETIMEDOUT, "something is still out")
+            hwt._check(paused._answers[0])
+        except BaseException:
+            paused.resume()
+            raise
+        return paused
 
     def close(self):
         """Ends all waits with SHUT_DOWN; what is out stays so until it is
@@ -739,6 +793,7 @@ class _StoreSet(_Set):
     def __init__(self, store, keys, number=None):
         self.store = store
         self.checkout = store._checkout
+        self.pointer = store._pointer
         self.objects = ()
         self.request = _StoreRequest()
         self.names = [self._name(each) for each in keys]
@@ -754,9 +809,6 @@ class _StoreSet(_Set):
     def _name(key):
         name = key.object if isinstance(key, Read) else key
         return name.encode() if isinstance(name, str) else bytes(name)
-
-    def call(self, function, *arguments):
-        return function(self.store._pointer, self.request, *arguments)
 
 
 @_StoreGranted
@@ -786,11 +838,12 @@ class StoreWaiter(Waiter):
     """What Store.acquire_then has begun."""
 
     _granted = 0
+    _Hold = StoreHold
 
     def _tell(self, result):
-        callable, self._callable = self._callable, None
+        callable, hold = self._end(result == 0)
         if result == 0:
-            callable(StoreHold(self._set), None)
+            callable(hold, None)
             return
         try:
             hwt._check(result)
@@ -840,13 +893,13 @@ class Store:
         """A StoreHold of the objects of all keys, str or bytes, or Read of
         one; waits in this thread. TimeoutError: after so many seconds, not
         all were free; a load that this has begun goes on."""
-        wanted = _StoreSet(self, keys)
-        result = wanted.call(
+        held = StoreHold(_StoreSet(self, keys))
+        result = held._take(
             _lib.hwt_store_acquire_wait, hwt._to_ns(timeout))
         if result == -errno.ETIMEDOUT:
             raise TimeoutError(errno.ETIMEDOUT, "not all objects were free")
         hwt._check(result)
-        return StoreHold(wanted)
+        return held
 
     def acquire_then(self, callable, *keys, timeout=math.inf):
         """Calls callable(hold, error) once: with a StoreHold and None, or with
@@ -854,8 +907,9 @@ class Store:
         raised. It may be called before this returns. Returns a
         StoreWaiter."""
         return self._checkout._begin(
-            StoreWaiter(callable), lambda number: _StoreSet(
-                self, keys, number), _lib.hwt_store_acquire, timeout)
+            StoreWaiter, callable,
+            lambda number: _StoreSet(self, keys, number),
+            _lib.hwt_store_acquire, timeout)
 
     def trim(self, weight=0):
         """Unloads what nobody wants until all weighs at most that."""

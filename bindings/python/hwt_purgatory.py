@@ -279,12 +279,15 @@ class Purgatory:
         if predicate is not None:
             spec.try_complete = _try
         _watched[number] = made
+        answers = []
         try:
-            hwt._check(_lib.hwt_purgatory_watch(
-                self._pointer, ctypes.byref(made._handle),
-                ctypes.byref(spec)))
+            hwt._call(answers, _lib.hwt_purgatory_watch, self._pointer,
+                      ctypes.byref(made._handle), ctypes.byref(spec))
+            hwt._check(answers[0])
         except BaseException:
-            _watched.pop(number, None)
+            # What is pending is told whatever a signal's handler raises.
+            if not answers or answers[0] < 0:
+                _watched.pop(number, None)
             raise
         return made
 

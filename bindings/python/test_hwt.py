@@ -8,10 +8,12 @@ import gc
 import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import weakref
 
@@ -23,6 +25,37 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 
 def manual(**options):
     return hwt.Timer(tick=0.001, manual=True, **options)
+
+
+class Interrupt(Exception):
+    """What a signal's handler raises."""
+
+
+def interrupted(call, turns=400):
+    """Calls it again and again; somewhere in the 40 us that follow, a signal's
+    handler raises. Yields each time when it has."""
+    def handler(*_signal):
+        raised.append(True)
+        raise Interrupt
+
+    raised = []
+    before = signal.signal(signal.SIGALRM, handler)
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _told: None
+    try:
+        for turn in range(turns):
+            raised.clear()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, (1 + turn % 40) * 1e-6)
+                call()
+                while not raised:
+                    time.sleep(0)  # CPython may forget to look otherwise
+            except Interrupt:
+                pass
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
 
 
 class Manual(unittest.TestCase):

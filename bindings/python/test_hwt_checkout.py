@@ -5,16 +5,20 @@ import asyncio
 import concurrent.futures
 import errno
 import gc
+import os
 import select
+import signal
 import sys
 import threading
 import unittest
+import warnings
 import weakref
 
 import hwt
 import hwt_checkout
 from hwt_checkout import Grant
-from test_hwt import check_functions, check_layout, manual, run_program
+from test_hwt import (
+    Interrupt, check_functions, check_layout, interrupted, manual, run_program)
 
 
 class Manual(unittest.TestCase):
@@ -320,6 +324,12 @@ class Manual(unittest.TestCase):
             gc.collect()
         self.assertEqual(self.pool.stats()["out"], 0)
 
+    def test_a_forgotten_pause_ends_with_a_warning(self):
+        with self.assertWarns(ResourceWarning):
+            self.pool.pause()
+            gc.collect()
+        self.pool.try_acquire(self.a).release()
+
     def test_is_freed_when_nothing_refers_to_it(self):
         class Callable:
             def __call__(self, held, _grant):
@@ -607,6 +617,105 @@ class Threads(unittest.TestCase):
             release.start()
             pool.acquire(a, timeout=60).release()
             release.join()
+
+
+class Signals(unittest.TestCase):
+    """A handler raises, but not in a callable that the library calls: a manual
+    timer's clock would be one."""
+
+    def setUp(self):
+        self.told = []
+        self.timer = hwt.Timer(tick=0.001)
+        self.pool = hwt_checkout.Checkout(self.timer)
+        self.a, self.b = self.pool.object(), self.pool.object()
+
+    def tearDown(self):
+        self.pool.close()
+        self.timer.close()
+        self.assertEqual(len(hwt_checkout._waiting), 0)
+
+    def test_what_a_wait_gets_goes_back_if_a_handler_raises(self):
+        def fail(*_signal):
+            raise Interrupt
+
+        def meanwhile():
+            # What has begun to wait, or to pause, refuses others.
+            while self.pool.stats()["waiting"] == 0 and self.is_free(self.b):
+                pass
+            os.kill(os.getpid(), signal.SIGALRM)
+            held.release()
+
+        store = self.pool.store(len)
+        before = signal.signal(signal.SIGALRM, fail)
+        try:
+            for take, wait in (
+                    (lambda: self.pool.acquire(self.a),
+                     lambda: self.pool.acquire(self.a)),
+                    (lambda: store.acquire("a"), lambda: store.acquire("a")),
+                    (lambda: self.pool.acquire(self.a), self.pool.pause)):
+                held = take()
+                thread = threading.Thread(target=meanwhile)
+                thread.start()
+                with self.assertRaises(Interrupt):
+                    wait()
+                thread.join()
+                self.assertEqual(self.pool.stats()["out"], 0)
+                self.assertTrue(self.is_free(self.a))
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+    def is_free(self, *objects):
+        held = self.pool.try_acquire(*objects)
+        if held is not None:
+            held.release()
+        return held is not None
+
+    def test_nothing_is_lost_wherever_a_handler_raises(self):
+        kept = []
+        store = self.pool.store(len)
+        store.acquire("a").release()
+        for call in (
+                lambda: kept.append(self.pool.acquire(self.a)),
+                lambda: kept.append(self.pool.try_acquire(self.a)),
+                lambda: kept.append(store.acquire("a")),
+                lambda: self.pool.acquire_then(
+                    lambda held, _grant: kept.append(held), self.a),
+                lambda: store.acquire_then(
+                    lambda held, _error: kept.append(held), "a"),
+                lambda: kept.append(self.pool.pause()),
+                lambda: self.pool.pause().resume(),
+                lambda: self.pool.acquire(self.a).release()):
+            for _ in interrupted(call):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ResourceWarning)
+                    while kept:
+                        kept.pop().__exit__()
+                    if self.pool.stats()["out"] == 1:
+                        gc.collect()  # an exception that was told
+                self.assertEqual(self.pool.stats()["out"], 0)
+                self.assertTrue(self.is_free(self.a))
+                self.assertEqual(len(hwt_checkout._waiting), 0)
+
+    def test_what_waits_is_told_wherever_a_handler_raises(self):
+        with self.pool.acquire(self.a):
+            for _ in interrupted(
+                    lambda: self.pool.acquire_then(
+                        lambda _held, grant: self.told.append(grant), self.a)):
+                waiters = list(hwt_checkout._waiting.values())
+                self.assertEqual(self.pool.stats()["waiting"], len(waiters))
+                for waiter in waiters:
+                    self.assertTrue(waiter.cancel())
+                self.assertEqual(self.told, [Grant.CANCELLED] * len(waiters))
+                self.told.clear()
+
+    def test_a_member_stays_one_wherever_a_handler_raises(self):
+        group = self.pool.group()
+        for _ in interrupted(group.add):
+            held = self.pool.try_acquire(group)
+            self.assertEqual(held is not None, len(group._members) == 1)
+            if held is not None:
+                held.retire(held.member(group))
+                held.release()
 
 
 class Process(unittest.TestCase):

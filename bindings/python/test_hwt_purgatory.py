@@ -14,7 +14,8 @@ import weakref
 import hwt
 import hwt_purgatory
 from hwt_purgatory import Outcome
-from test_hwt import check_functions, check_layout, manual, run_program
+from test_hwt import (
+    check_functions, check_layout, interrupted, manual, run_program)
 
 ONE, TWO = (1, 1), (1, 2)
 
@@ -269,6 +270,19 @@ class Threads(unittest.TestCase):
             purgatory.close()
         self.assertEqual(ended, [900, 900])
         self.assertEqual(len(hwt_purgatory._watched), 0)
+
+    def test_what_is_pending_is_told_wherever_a_handler_raises(self):
+        outcomes = []
+        with hwt.Timer() as timer:
+            purgatory = hwt_purgatory.Purgatory(timer)
+            for _ in interrupted(
+                    lambda: purgatory.watch([ONE], 60, outcomes.append)):
+                pending = purgatory.stats()["pending"]
+                self.assertEqual(len(hwt_purgatory._watched), pending)
+                self.assertEqual(purgatory.cancel(ONE), pending)
+                self.assertEqual(outcomes, [Outcome.CANCELLED] * pending)
+                outcomes.clear()
+            purgatory.close()
 
     def test_asyncio_runs_done_on_the_thread_of_the_loop(self):
         async def main():
