@@ -657,7 +657,15 @@ _numbers = itertools.count(1)
 
 @_Callback
 def _execute(number, given):
-    given = given.contents
+    # What left this would be taken for 0: done.
+    try:
+        return _attempt(number, given.contents)
+    except BaseException as error:
+        hwt._report(error)
+        return _RETRY
+
+
+def _attempt(number, given):
     try:
         result = _callables[number](Delivery(
             ctypes.string_at(given.id, given.id_length), given.queue.decode(),
@@ -706,7 +714,11 @@ def finish(token, outcome=None):
 
 def _text(error):
     """What is kept if the task becomes a dead letter."""
-    return f"{type(error).__name__}: {error}".encode(errors="replace")[:1024]
+    try:
+        text = str(error)
+    except BaseException:
+        text = "str() failed"
+    return f"{type(error).__name__}: {text}".encode(errors="replace")[:1024]
 
 
 def _say(given, error):

@@ -281,6 +281,36 @@ class Execution(Space):
             (b"later", b"later", 1), (b"breaks", b"", 1),
             (b"wrong", b"", 1)]))
 
+    def test_an_exception_that_breaks_is_a_failure(self):
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError
+
+        class MuteFail(Mute, Fail):
+            pass
+
+        class Blank(Retry):
+            def __init__(self):
+                pass  # no delay_ns
+
+        def execute(task):
+            raise {b"mute": Mute, b"fail": MuteFail, b"blank": Blank}[task.id]
+
+        hooked = []
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda told: hooked.append(told.exc_type)
+        try:
+            with hwt_durable.Worker(self.client, "mail", execute):
+                for id, attempts in (("mute", 1), ("fail", 20), ("blank", 1)):
+                    self.client.add(id, "mail", max_attempts=attempts)
+                    self.assertEqual(self.wait_for(id), State.FAILED)
+        finally:
+            sys.unraisablehook = before
+        self.assertEqual(hooked, [Mute, AttributeError])
+        with engine.client() as client:
+            key = f"{{{self._testMethodName[-32:]}:0}}:e:fail"
+            self.assertIn(b"MuteFail: str() failed", client("GET", key))
+
     def test_a_callable_may_finish_later(self):
         tokens = {}
 
