@@ -74,7 +74,8 @@ durable_test := modules/durable/test
 durable_spec := $(wildcard $(durable_test)/spec/*.c)
 durable_support := test/spec/support.c test/spec/support_promises.c
 durable_tested := $(addprefix modules/durable/programs/, \
-	hwt-http-address.c options.c text.c)
+	hwt-http-address.c hwt-http-request.c options.c text.c)
+durable_tested_libs := -lcurl -ljansson -lcrypto
 durable_wrapped := $(sort $(shell sed -n \
 	's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(durable_support)))
 build/%/durable-test: $$(call objects,$(durable_spec) $(durable) \
@@ -82,7 +83,7 @@ build/%/durable-test: $$(call objects,$(durable_spec) $(durable) \
 		build/%/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) $(durable_wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion \
-		$(durable_libs) $(libs)
+		$(durable_tested_libs) $(durable_libs) $(libs)
 
 durable_stress := $(wildcard $(durable_test)/stress/*.c)
 durable_stressed := $(foreach w,plain asan tsan, \

@@ -769,7 +769,7 @@ call_make(struct calls *calls, const struct hwt_durable_delivery *delivery,
 	return call;
 }
 
-static int
+static void
 refuse(const struct hwt_durable_delivery *delivery, const char *wrong)
 {
 	struct sender sender;
@@ -778,7 +778,6 @@ refuse(const struct hwt_durable_delivery *delivery, const char *wrong)
 	complain(
 	    "%s: attempt %" PRIu32 ": %s", sender.id, sender.attempt, wrong);
 	(void)hwt_durable_set_error(delivery, wrong, strlen(wrong));
-	return HWT_DURABLE_FAIL;
 }
 
 int
@@ -788,12 +787,14 @@ calls_add(void *ctx, const struct hwt_durable_delivery *delivery)
 	struct request request;
 	struct call *call;
 	char why[WHY_MAX];
-	const char *wrong = request_read(
+	int outcome = request_read(
 	    &request, delivery->payload, delivery->payload_length, why);
 	bool first;
 
-	if (wrong != NULL)
-		return refuse(delivery, wrong);
+	if (outcome != 0) {
+		refuse(delivery, why);
+		return outcome;
+	}
 	call = call_make(calls, delivery, &request);
 	if (call == NULL) {
 		request_free(&request);
@@ -872,6 +873,7 @@ calls_start(struct calls **started, const struct call_options *options)
 		free(calls);
 		return ENOMEM;
 	}
+	requests_init();
 	calls->options = options;
 	(void)pthread_mutex_init(&calls->lock, NULL);
 	TAILQ_INIT(&calls->inbox);

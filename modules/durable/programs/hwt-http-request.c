@@ -22,7 +22,33 @@
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define DIGITS "0123456789"
 
+/* No memory: in jansson, which takes some of it for bad syntax, and in libcurl.
+ * Nothing is said then of what was being read. */
+static _Thread_local bool memory_was_short;
+
+static void *
+json_malloc(size_t size)
+{
+	void *memory = malloc(size);
+
+	memory_was_short |= memory == NULL;
+	return memory;
+}
+
+void
+requests_init(void)
+{
+	json_set_alloc_funcs(json_malloc, free);
+}
+
 /* The URL. */
+
+static const char *
+url_error(CURLUcode code)
+{
+	memory_was_short |= code == CURLUE_OUT_OF_MEMORY;
+	return curl_url_strerror(code);
+}
 
 static const char *
 part_read(CURLU *url, CURLUPart part, unsigned flags, char *text, size_t size)
@@ -32,7 +58,7 @@ part_read(CURLU *url, CURLUPart part, unsigned flags, char *text, size_t size)
 	size_t length, i;
 
 	if (code != CURLUE_OK)
-		return curl_url_strerror(code);
+		return url_error(code);
 	length = strlen(got);
 	for (i = 0; i <= length && i < size; i++)
 		text[i] = (char)tolower((unsigned char)got[i]);
@@ -78,10 +104,9 @@ target_read(struct target *target, const char *url)
 	CURLUcode code;
 
 	if (parts == NULL)
-		return "no memory";
+		return url_error(CURLUE_OUT_OF_MEMORY);
 	code = curl_url_set(parts, CURLUPART_URL, url, 0);
-	wrong = code == CURLUE_OK ? parts_read(target, parts)
-				  : curl_url_strerror(code);
+	wrong = code == CURLUE_OK ? parts_read(target, parts) : url_error(code);
 	curl_url_cleanup(parts);
 	return wrong;
 }
@@ -202,7 +227,7 @@ members_check(struct request *request, json_t *timeout, char why[WHY_MAX])
 	return why;
 }
 
-const char *
+int
 request_read(struct request *request, const char *payload, size_t length,
     char why[WHY_MAX])
 {
@@ -210,6 +235,7 @@ request_read(struct request *request, const char *payload, size_t length,
 	json_error_t error;
 	const char *wrong;
 
+	memory_was_short = false;
 	*request = (struct request){.method = "POST"};
 	request->json =
 	    json_loadb(payload, length, JSON_REJECT_DUPLICATES, &error);
@@ -224,9 +250,14 @@ request_read(struct request *request, const char *payload, size_t length,
 		wrong = why;
 	} else
 		wrong = members_check(request, timeout, why);
-	if (wrong != NULL)
-		request_free(request);
-	return wrong;
+	if (memory_was_short)
+		wrong = "no memory";
+	if (wrong == NULL)
+		return 0;
+	if (wrong != why)
+		(void)snprintf(why, WHY_MAX, "%s", wrong);
+	request_free(request);
+	return memory_was_short ? HWT_DURABLE_RETRY : HWT_DURABLE_FAIL;
 }
 
 void

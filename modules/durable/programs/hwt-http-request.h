@@ -49,9 +49,14 @@ struct secrets {
 	size_t count;
 };
 
-/* NULL: done; or what is wrong with it, in why. */
-const char *request_read(struct request *request, const char *payload,
-    size_t length, char why[WHY_MAX]);
+/* Before the first request_read, which so sees what jansson does not tell: that
+ * there is no memory. */
+void requests_init(void);
+
+/* 0: done. Otherwise why says what is wrong, and this is the task's outcome:
+ * HWT_DURABLE_FAIL; or HWT_DURABLE_RETRY, if there is no memory. */
+int request_read(struct request *request, const char *payload, size_t length,
+    char why[WHY_MAX]);
 void request_free(struct request *request);
 
 /* NULL: done; or what is wrong with the URL. */
