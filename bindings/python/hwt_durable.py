@@ -252,7 +252,7 @@ class _Stats(ctypes.Structure):
     ] + [("reserved", ctypes.c_uint64 * 11)]
 
 
-class _Token(ctypes.Structure):
+class _Token(ctypes.Structure):  # with a Client, as _client
     _fields_ = [("durable", ctypes.c_void_p), ("number", ctypes.c_uint64)]
 
 
@@ -390,11 +390,12 @@ class _Owner:
 
     def _close(self, function, *arguments):
         with self._lock:
-            if self._closed:
-                return 0
             if self._calls:
                 raise hwt.Error(errno.EBUSY, "another call is under way")
+            if self._closed:
+                return 0
             self._calls += 1
+            self._closed = True  # so that none begins
         result = function(self._pointer, *arguments)
         with self._lock:
             self._calls -= 1
@@ -425,6 +426,7 @@ class Client(_Owner):
                  log=None, create=False, repair=False):
         super().__init__()
         self._timer = timer
+        self._finishing = threading.Lock()  # close, and each finish()
         options = _Options(
             servers=_word(servers), space=_word(space), user=_word(user),
             password_file=_word(password_file), shards=shards, slots=slots,
@@ -441,8 +443,9 @@ class Client(_Owner):
 
     def close(self):
         """EBUSY: a worker or scheduler of it has not been stopped, or a call
-        is under way."""
-        hwt._check(self._close(_lib.hwt_durable_close))
+        is under way, but finish(), which is waited for."""
+        with self._finishing:
+            hwt._check(self._close(_lib.hwt_durable_close))
 
     _end = close
 
@@ -650,7 +653,7 @@ def _queues(queue):
     return _word(",".join(queue))
 
 
-# What workers call: the number that is their ctx, and the callable.
+# What workers call: the number that is their ctx, the callable and the client.
 _callables = {}
 _numbers = itertools.count(1)
 
@@ -666,13 +669,15 @@ def _execute(number, given):
 
 
 def _attempt(number, given):
+    callable, client = _callables[number]
+    token = _Token.from_buffer_copy(given.token)
+    token._client = client
     try:
-        result = _callables[number](Delivery(
+        result = callable(Delivery(
             ctypes.string_at(given.id, given.id_length), given.queue.decode(),
             ctypes.string_at(given.payload, given.payload_length),
             given.attempt, given.max_attempts, given.generation,
-            given.due_unix_ns / 1e9, given.fence,
-            _Token.from_buffer_copy(given.token)))
+            given.due_unix_ns / 1e9, given.fence, token))
     except Retry as retry:
         given.retry_delay_ns[0] = retry.delay_ns
         return _RETRY
@@ -688,10 +693,10 @@ def _attempt(number, given):
 
 def finish(token, outcome=None):
     """Ends the attempt of a callable that returns LATER; any thread may call
-    it while the client is open, also before that returns. outcome: None, it is
-    done; or a Retry, a Fail or a Release. The text of a Fail is kept with the
-    dead letter. False: the attempt has an outcome already, or its lease was
-    lost."""
+    it, also before that returns. outcome: None, it is done; or a Retry, a Fail
+    or a Release. The text of a Fail is kept with the dead letter. False: the
+    attempt has an outcome already, or its lease was lost, or the worker was
+    stopped, and perhaps the client closed."""
     result, delay_ns = 0, 0
     if isinstance(outcome, Retry):
         result, delay_ns = _RETRY, outcome.delay_ns
@@ -701,12 +706,15 @@ def finish(token, outcome=None):
         result = _RELEASE
     elif outcome is not None:
         raise TypeError("outcome is None, a Retry, a Fail or a Release")
-    if result == _FAIL:
-        text = _text(outcome)
-        result = _lib.hwt_durable_finish_error(
-            token, result, 0, text, len(text))
-    else:
-        result = _lib.hwt_durable_finish(token, result, delay_ns)
+    text = _text(outcome) if result == _FAIL else None
+    with token._client._finishing:
+        if token._client._closed:
+            return False
+        if text is not None:
+            result = _lib.hwt_durable_finish_error(
+                token, result, 0, text, len(text))
+        else:
+            result = _lib.hwt_durable_finish(token, result, delay_ns)
     if result != -errno.ESTALE:
         hwt._check(result)
     return result == 0
@@ -744,7 +752,7 @@ class Worker(_Owner):
             callback=_execute, ctx=self._number,
             threads=threads, visibility_ns=hwt._to_ns(visibility),
             run_limit_ns=hwt._to_ns(run_limit), outstanding_max=outstanding)
-        _callables[self._number] = callable
+        _callables[self._number] = callable, client
         try:
             client._call(lambda pointer: self._open(
                 _lib.hwt_durable_worker_start, pointer,

@@ -231,6 +231,21 @@ class Producer(Space):
             hwt_durable.Worker(self.client, "mail", print, threads=9999)
 
 
+    def test_no_call_begins_while_it_closes(self):
+        def close(pointer):
+            with self.assertRaises(ValueError):
+                other.stats()
+            with self.assertRaises(hwt.Error) as caught:
+                other._close(close)
+            self.assertEqual(caught.exception.errno, errno.EBUSY)
+            return real(pointer)
+
+        other = self.open()
+        real = hwt_durable._lib.hwt_durable_close
+        self.assertEqual(other._close(close), 0)
+        other.close()
+
+
 class Execution(Space):
     def setUp(self):
         super().setUp()
@@ -343,6 +358,24 @@ class Execution(Space):
         with engine.client() as client:
             key = f"{{{self._testMethodName[-32:]}:0}}:e:fails"
             self.assertIn(b"Fail: no card", client("GET", key))
+
+    def test_it_is_too_late_to_finish_after_the_end(self):
+        tokens = []
+
+        def execute(task):
+            tokens.append(task.token)
+            return hwt_durable.LATER
+
+        with self.open() as other:
+            worker = hwt_durable.Worker(other, "mail", execute)
+            self.client.add("a", "mail")
+            while not tokens:
+                time.sleep(0.001)
+            while not worker.stop(0.001):
+                pass
+            self.assertFalse(finish(tokens[0]))
+        for outcome in (None, Retry(), Fail("no card")):
+            self.assertFalse(finish(tokens[0], outcome))
 
     def test_stop_waits_for_the_callable(self):
         began, may_end, errors = threading.Event(), threading.Event(), []
