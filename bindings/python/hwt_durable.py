@@ -20,7 +20,8 @@ Ids and payloads are bytes; what is given as str is encoded as UTF-8. Delays are
 seconds; due is a time of time.time().
 
 THREADS. Any thread may call everything here; calls wait for the engine without
-the interpreter's lock, and a signal's handler runs when they are over. A
+the interpreter's lock, and a signal's handler runs when they are over: what has
+been opened or started by a call that this leaves is closed or stopped. A
 worker's callable is called by its threads, with the lock, several at a time if
 there are several. What it raises, but for Retry and Fail, goes to
 sys.unraisablehook, and the task is tried again as by Retry().
@@ -370,39 +371,52 @@ class _Owner:
     def __init__(self):
         self._pointer = ctypes.c_void_p()
         self._lock = threading.Lock()
-        self._calls = 0
+        self._calls = set()  # a mark of each that is under way
         self._closed = False
 
     def _open(self, function, *arguments):
-        hwt._check(function(ctypes.byref(self._pointer), *arguments))
+        try:
+            hwt._check(function(ctypes.byref(self._pointer), *arguments))
+        except BaseException:
+            # A signal's handler has raised when it was open.
+            if self._pointer:
+                _live.append(self)
+                self._end()
+            raise
         _live.append(self)
 
     def _call(self, function, *arguments):
-        with self._lock:
-            if self._closed:
-                raise ValueError("it is closed")
-            self._calls += 1
+        mark = object()
         try:
+            with self._lock:
+                if self._closed:
+                    raise ValueError("it is closed")
+                self._calls.add(mark)
             return function(self._pointer, *arguments)
         finally:
-            with self._lock:
-                self._calls -= 1
+            self._calls.discard(mark)
 
     def _close(self, function, *arguments):
-        with self._lock:
-            if self._calls:
-                raise hwt.Error(errno.EBUSY, "another call is under way")
-            if self._closed:
-                return 0
-            self._calls += 1
-            self._closed = True  # so that none begins
-        result = function(self._pointer, *arguments)
-        with self._lock:
-            self._calls -= 1
-            self._closed = result == 0
-        if result == 0:
-            _live.remove(self)
-        return result
+        mark, answers = object(), []
+        try:
+            with self._lock:
+                if self._calls:
+                    raise hwt.Error(errno.EBUSY, "another call is under way")
+                if self._closed:
+                    return 0
+                self._calls.add(mark)
+                self._closed = True  # so that none begins
+            hwt._call(answers, function, self._pointer, *arguments)
+            return answers[0]
+        finally:
+            # A handler runs where something is called, not between.
+            if mark in self._calls:
+                self._closed = answers == [0]
+                try:
+                    if self._closed:
+                        _live.remove(self)
+                finally:
+                    self._calls.discard(mark)
 
     def __enter__(self):
         return self
@@ -758,7 +772,7 @@ class Worker(_Owner):
                 _lib.hwt_durable_worker_start, pointer,
                 ctypes.byref(options)))
         except BaseException:
-            del _callables[self._number]
+            _callables.pop(self._number, None)
             raise
 
     def stop(self, within=math.inf):

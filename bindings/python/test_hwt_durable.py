@@ -15,7 +15,8 @@ import hwt
 import hwt_durable
 from hwt_durable import (
     Fail, Missed, Retry, State, Task, finish, next_occurrence)
-from test_hwt import TOP, check_functions, check_layout, run_program
+from test_hwt import (
+    TOP, check_functions, check_layout, interrupted, run_program)
 
 sys.path.insert(0, os.path.join(TOP, "modules/durable/test"))
 import engine as engines  # noqa: E402
@@ -231,6 +232,32 @@ class Producer(Space):
             hwt_durable.Worker(self.client, "mail", print, threads=9999)
 
 
+    def test_nothing_stays_open_wherever_a_handler_raises(self):
+        def connections():
+            with engine.client() as client:
+                return client("CLIENT", "LIST").count(b"\n")
+
+        before = connections()
+        for call in (
+                self.open,
+                lambda: hwt_durable.Scheduler(self.client),
+                lambda: hwt_durable.Worker(self.client, "mail", print)):
+            for _ in interrupted(call, 40):
+                for each in hwt_durable._live[1:]:
+                    each._end()
+        until = time.monotonic() + 60
+        while connections() > before:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.001)
+
+    def test_what_is_closed_is_so_wherever_a_handler_raises(self):
+        others = [self.open() for _ in range(40)]
+        left = iter(others)
+        for _ in interrupted(lambda: next(left).close(), 40):
+            pass
+        for each in others:
+            each.close()
+
     def test_no_call_begins_while_it_closes(self):
         def close(pointer):
             with self.assertRaises(ValueError):
@@ -374,8 +401,13 @@ class Execution(Space):
             while not worker.stop(0.001):
                 pass
             self.assertFalse(finish(tokens[0]))
-        for outcome in (None, Retry(), Fail("no card")):
-            self.assertFalse(finish(tokens[0], outcome))
+        # The library is not asked: the token refers to what is freed.
+        library, hwt_durable._lib = hwt_durable._lib, None
+        try:
+            for outcome in (None, Retry(), Fail("no card")):
+                self.assertFalse(finish(tokens[0], outcome))
+        finally:
+            hwt_durable._lib = library
 
     def test_stop_waits_for_the_callable(self):
         began, may_end, errors = threading.Event(), threading.Event(), []
