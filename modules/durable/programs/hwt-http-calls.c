@@ -822,6 +822,9 @@ static bool
 multi_make(struct calls *calls)
 {
 	CURLM *multi = calls->multi = curl_multi_init();
+	/* Idle ones are closed before one more would be too many. As each call
+	 * has one at most, none waits for another. */
+	long most = (long)calls->options->concurrency;
 
 	return multi != NULL &&
 	    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, socket_wanted) ==
@@ -830,8 +833,9 @@ multi_make(struct calls *calls)
 	    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, timer_wanted) ==
 	    CURLM_OK &&
 	    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, calls) == CURLM_OK &&
-	    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS,
-		(long)calls->options->concurrency) == CURLM_OK;
+	    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, most) == CURLM_OK &&
+	    curl_multi_setopt(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, most) ==
+	    CURLM_OK;
 }
 
 static int

@@ -60,6 +60,9 @@ static const char usage[] =
 #define CONCURRENCY_DEFAULT 1000
 #define CONCURRENCY_MAX 65536
 #define PER_HOST_DEFAULT 100
+/* Of a call: while its name is looked up two of libcurl and those of
+ * getaddrinfo, and then two connections, by IPv6 and by IPv4. */
+#define DESCRIPTORS_OF_CALL 4u
 #define DESCRIPTORS 96u /* of the library, of --metrics, and more */
 
 static const char *queue, *concurrency, *per_host, *limit, *connect_limit,
@@ -179,11 +182,11 @@ call_options_read(void)
 	return options;
 }
 
-/* A connection for each call: more than a process may have by default. */
+/* More than a process may have by default. */
 static void
 descriptors_raise(uint32_t calls)
 {
-	rlim_t wanted = calls + DESCRIPTORS;
+	rlim_t wanted = DESCRIPTORS_OF_CALL * calls + DESCRIPTORS;
 	struct rlimit have;
 
 	if (getrlimit(RLIMIT_NOFILE, &have) != 0 || have.rlim_cur >= wanted)

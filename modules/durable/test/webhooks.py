@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -64,7 +65,7 @@ class Server:
         self.port = self.listener.getsockname()[1]
         self.context = context
         self.requests, self.lock = [], threading.Lock()
-        self.accepted = self.now = self.most = 0
+        self.accepted = self.open = self.now = self.most = 0
         self.go, self.ended = threading.Event(), threading.Event()
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -74,7 +75,9 @@ class Server:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            self.accepted += 1
+            with self.lock:
+                self.accepted += 1
+                self.open += 1
             threading.Thread(
                 target=self.serve, args=(client,), daemon=True).start()
 
@@ -87,6 +90,9 @@ class Server:
                     pass
         except (OSError, ValueError):
             pass
+        finally:
+            with self.lock:
+                self.open -= 1
 
     def answer(self, client, file):
         head = b""
@@ -658,6 +664,29 @@ class Ends(Webhooks):
             self.assertEqual(self.ended(name)["state"], "succeeded")
         self.assertLessEqual(self.server.most, 5)
         self.assertLessEqual(other.most, 5)
+
+    def test_idle_connections_make_room(self):
+        self.work("--concurrency=2")
+        idle, held = ([Server(), Server()] for _ in range(2))
+        for server in idle + held:
+            self.addCleanup(server.close)
+        for server in idle:
+            name = self.send(
+                {"url": f"http://127.0.0.1:{server.port}/status/200"})
+            self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.assertEqual([server.open for server in idle], [1, 1])
+        for server in held:
+            self.send({"url": f"http://127.0.0.1:{server.port}/hold"})
+        wait_until(lambda: [server.now for server in held] == [1, 1])
+        wait_until(lambda: [server.open for server in idle] == [0, 0])
+
+    def test_calls_that_could_run_out_of_descriptors_are_not_begun(self):
+        result = call(
+            "hwt-http", "--queue=q", "--concurrency=102",
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (500, 500)))
+        self.assertEqual(result.status, USAGE)
+        self.assertIn("102 calls need 504 descriptors", result.err)
 
     def test_a_host_that_hangs_does_not_stop_another(self):
         self.work("--per-host=4", "--concurrency=50")
