@@ -8,7 +8,9 @@
  *   wait limit: no thread sees an error, some see -ETIMEDOUT;
  *   the server closes all idle connections: the check before use finds out;
  *   a thread keeps a connection too long: the pool says who;
- *   nobody does anything: the pool closes all but the least.
+ *   nobody does anything: the pool closes all but the least;
+ *   a server lets the pool wait for a connection: a pause closes that, too,
+ *   and a taker gets it instead of a second one.
  *
  * At the end what the server has counted is what the threads have done, and
  * the pool's statistics agree. The status is 0 if all adds up. With the word
@@ -345,6 +347,107 @@ errors_are_told(void)
 	return holds(good, "errors are told, and nothing is lost");
 }
 
+/* A server that accepts nothing: the kernel completes one connection, and lets
+ * others try again after 1 s and after 3 s. */
+static int
+narrow_listen(struct sockaddr_in *address)
+{
+	socklen_t size = sizeof(*address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*address = (struct sockaddr_in){
+	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	must(fd >= 0 && bind(fd, (struct sockaddr *)address, size) == 0);
+	must(getsockname(fd, (struct sockaddr *)address, &size) == 0);
+	must(listen(fd, 0) == 0);
+	return fd;
+}
+
+/* Soon lets the one that is there go, and the next one in. */
+static void *
+narrow_accept(void *arg)
+{
+	const int *fd = arg;
+	unsigned i;
+
+	sleep_ms(300);
+	for (i = 0; i < 2; i++)
+		must(close(accept(*fd, NULL, NULL)) == 0);
+	return NULL;
+}
+
+/* The pool makes its least again when the only connection was broken. */
+static bool
+pause_closes_what_is_being_made(struct pool *pool, int *listener)
+{
+	struct pool_stats stats;
+	struct pool_hold hold;
+	pthread_t thread;
+	unsigned i = 0;
+	bool good;
+
+	must(pool_take(pool, &hold, NULL) == 0);
+	hold.redis->err = REDIS_ERR_EOF;
+	pool_release(pool, &hold);
+	sleep_ms(1500);
+	must(pthread_create(&thread, NULL, narrow_accept, listener) == 0);
+	good = pool_pause(pool, HWT_SEC(1)) == 0;
+	do {
+		sleep_ms(10);
+		pool_read_stats(pool, &stats);
+	} while (stats.made < 2 && i++ < 1000);
+	must(pthread_join(thread, NULL) == 0);
+	return good && stats.made == 2 && stats.open == 0;
+}
+
+static bool
+taker_gets_what_is_being_made(
+    struct pool *pool, int *listener, const struct sockaddr_in *address)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct pool_stats stats;
+	struct pool_hold hold;
+	pthread_t thread;
+
+	must(fd >= 0);
+	must(connect(fd, (const struct sockaddr *)address, sizeof(*address)) ==
+	    0);
+	must(pool_resume(pool) == 0);
+	sleep_ms(1500);
+	must(pthread_create(&thread, NULL, narrow_accept, listener) == 0);
+	must(pool_take(pool, &hold, NULL) == 0);
+	sleep_ms(1500); /* for a second one */
+	pool_read_stats(pool, &stats);
+	pool_release(pool, &hold);
+	must(pthread_join(thread, NULL) == 0);
+	must(close(fd) == 0);
+	return stats.open == 1 && stats.made == 3;
+}
+
+static bool
+a_slot_has_one_connection(void)
+{
+	struct pool_options options = {.least = 1,
+	    .most = 1,
+	    .idle_ns = HWT_NEVER,
+	    .age_ns = HWT_NEVER,
+	    .check_ns = HWT_NEVER};
+	struct sockaddr_in address;
+	int listener = narrow_listen(&address);
+	struct pool *pool;
+	bool good;
+
+	options.port = ntohs(address.sin_port);
+	must(pool_open(&pool, &options) == 0);
+	good = holds(pause_closes_what_is_being_made(pool, &listener),
+	    "a pause closes what is being made");
+	good &= holds(taker_gets_what_is_being_made(pool, &listener, &address),
+	    "a taker waits for what is being made");
+	must(pool_close(pool) == 0);
+	must(close(listener) == 0);
+	return good;
+}
+
 static bool
 conclude(void)
 {
@@ -374,6 +477,7 @@ conclude(void)
 		stats.closed_idle > 0 && stats.closed_old > 0,
 	    "each reason was there");
 	good &= errors_are_told();
+	good &= a_slot_has_one_connection();
 	good &= holds(stats.leaks >= 1 && demo.warnings == 1 && demo.named,
 	    "who kept one too long was named, once, and in a dump");
 	return good;

@@ -4,17 +4,17 @@
  * none. As slots that were released a moment ago are taken first,
  * the connections in use are few and warm, and the others become idle.
  *
- * A connection is whoever's has taken it out of its slot, by an exchange of the
- * pointer: the holder of the slot does so first of all, and one who closes what
- * is idle or old, in a task, where it cannot hold the slot. So each has one
- * owner. Tasks that may wait for a server run on a thread of their own, beside
- * the timer's worker, which ends the waits of takers.
- *
- * A pause begins a new epoch, and connections of an earlier one are not used
- * any more, wherever they were meanwhile.
+ * The holder of a slot takes its connection out, or makes one. Tasks, which
+ * cannot hold a slot, work on it with its lock, and leave it alone while it has
+ * a holder: they close what is idle or old, and connect. So a slot never has
+ * two connections. Who gets a slot while a task connects waits for that, and so
+ * does a pause, which finds each connection in its slot and closes it; until it
+ * ends no task connects. Tasks that may wait for a server run on a thread of
+ * their own, beside the timer's worker, which ends the waits of takers.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -32,20 +32,18 @@ enum {
 struct link {
 	redisContext *redis;
 	uint64_t old_ns; /* when its age ends */
-	uint64_t idle_ns; /* since when; its owner's */
-	unsigned epoch;
+	uint64_t idle_ns; /* since when */
 };
 
 struct pool_slot {
 	struct hwt_object object; /* the first: a member of the group */
 	struct pool *pool;
-	struct link *_Atomic link; /* idle; NULL: none, or its holder has it */
 	struct link *own; /* the holder's */
-	/* Of what was put there last: when, and when its age ends. */
-	_Atomic uint64_t used_ns, old_ns;
 	hwt_timeout idle, leak; /* the holder touches and cancels them */
-	const char *_Atomic who; /* the holder; NULL: none */
-	_Atomic uint64_t since_ns;
+	pthread_mutex_t lock; /* of what follows */
+	struct link *link; /* NULL: none, or its holder has it */
+	const char *who; /* the holder; NULL: none */
+	uint64_t since_ns;
 };
 
 enum count {
@@ -69,7 +67,6 @@ struct pool {
 	struct hwt_group group;
 	hwt_timeout upkeep;
 	_Atomic uint64_t count[COUNTS], random;
-	_Atomic unsigned epoch;
 	_Atomic bool paused;
 	struct pool_slot *slot; /* options.most */
 };
@@ -128,7 +125,6 @@ link_make(struct pool *pool, int *error)
 	*error = -ENOMEM;
 	if (link == NULL)
 		return NULL;
-	link->epoch = atomic_load(&pool->epoch);
 	link->redis =
 	    redisConnectWithTimeout(options->host, options->port, limit);
 	if (link->redis == NULL || link->redis->err != 0 ||
@@ -167,38 +163,70 @@ link_answers(struct link *link)
 	return answers;
 }
 
-/* NULL: there is none, or it is of no use and closed. */
-static struct link *
-slot_claim(struct pool_slot *slot)
+/* False: it is of no use, and closed. */
+static bool
+link_check(struct pool *pool, struct link *link)
 {
-	struct pool *pool = slot->pool;
-	struct link *link = atomic_exchange(&slot->link, NULL);
 	uint64_t now = now_ns();
 
-	if (link == NULL)
-		return NULL;
-	if (link->epoch != atomic_load(&pool->epoch))
-		link_close(pool, link, CLOSED_PAUSE);
-	else if (now >= link->old_ns)
+	if (now >= link->old_ns)
 		link_close(pool, link, CLOSED_OLD);
 	else if (now - link->idle_ns >= pool->options.check_ns &&
 	    !link_answers(link))
 		link_close(pool, link, CLOSED_BROKEN);
 	else
-		return link;
-	return NULL;
+		return true;
+	return false;
 }
 
-/* What another one has put there meanwhile is one too many. */
+/* Slots. */
+
 static void
-slot_put(struct pool_slot *slot, struct link *link)
+lock(struct pool_slot *slot)
 {
-	link->idle_ns = now_ns();
-	atomic_store(&slot->used_ns, link->idle_ns);
-	atomic_store(&slot->old_ns, link->old_ns);
-	link = atomic_exchange(&slot->link, link);
+	must(pthread_mutex_lock(&slot->lock) == 0);
+}
+
+static void
+unlock(struct pool_slot *slot)
+{
+	must(pthread_mutex_unlock(&slot->lock) == 0);
+}
+
+/* For its new holder: the connection; NULL: there is none. */
+static struct link *
+slot_begin(struct pool_slot *slot, const char *who)
+{
+	struct link *link;
+
+	lock(slot);
+	link = slot->link;
+	slot->link = NULL;
+	slot->who = who;
+	slot->since_ns = now_ns();
+	unlock(slot);
+	return link;
+}
+
+/* link may be NULL. */
+static void
+slot_end(struct pool_slot *slot, struct link *link)
+{
 	if (link != NULL)
-		link_close(slot->pool, link, CLOSED_IDLE);
+		link->idle_ns = now_ns();
+	lock(slot);
+	slot->link = link;
+	slot->who = NULL;
+	unlock(slot);
+}
+
+/* With the lock held. */
+static void
+slot_empty(struct pool_slot *slot, enum count why)
+{
+	if (slot->link != NULL)
+		link_close(slot->pool, slot->link, why);
+	slot->link = NULL;
 }
 
 /* Tasks, on the pool's thread. */
@@ -209,15 +237,14 @@ idle_over(hwt_timeout timeout, void *arg)
 {
 	struct pool_slot *slot = arg;
 	struct pool *pool = slot->pool;
-	struct link *link;
 
 	(void)timeout;
-	if (now_ns() - atomic_load(&slot->used_ns) < pool->options.idle_ns ||
-	    atomic_load(&pool->count[OPEN]) <= pool->options.least)
-		return;
-	link = atomic_exchange(&slot->link, NULL);
-	if (link != NULL)
-		link_close(pool, link, CLOSED_IDLE);
+	lock(slot);
+	if (slot->link != NULL &&
+	    now_ns() - slot->link->idle_ns >= pool->options.idle_ns &&
+	    atomic_load(&pool->count[OPEN]) > pool->options.least)
+		slot_empty(slot, CLOSED_IDLE);
+	unlock(slot);
 }
 
 static void
@@ -234,11 +261,15 @@ leak_found(hwt_timeout timeout, void *arg)
 {
 	struct pool_slot *slot = arg;
 	struct pool *pool = slot->pool;
-	const char *who = atomic_load(&slot->who);
-	uint64_t held_ns = now_ns() - atomic_load(&slot->since_ns);
+	const char *who;
+	uint64_t held_ns;
 	char line[LINE_SIZE];
 
 	(void)timeout;
+	lock(slot);
+	who = slot->who;
+	held_ns = now_ns() - slot->since_ns;
+	unlock(slot);
 	/* It has been released in this moment, and perhaps taken again. */
 	if (who == NULL || held_ns < pool->options.leak_ns)
 		return;
@@ -249,44 +280,40 @@ leak_found(hwt_timeout timeout, void *arg)
 	warn(pool, line);
 }
 
-/* Closes it if it is old or of an earlier epoch; otherwise puts it back, unless
- * its slot has got another one meanwhile. */
 static void
 slot_age(struct pool_slot *slot)
 {
-	struct pool *pool = slot->pool;
-	struct link *link = atomic_exchange(&slot->link, NULL);
-	struct link *none = NULL;
+	lock(slot);
+	if (slot->link != NULL && now_ns() >= slot->link->old_ns)
+		slot_empty(slot, CLOSED_OLD);
+	unlock(slot);
+}
 
-	if (link == NULL)
-		return;
-	if (link->epoch != atomic_load(&pool->epoch))
-		link_close(pool, link, CLOSED_PAUSE);
-	else if (now_ns() >= link->old_ns)
-		link_close(pool, link, CLOSED_OLD);
-	else if (!atomic_compare_exchange_strong(&slot->link, &none, link))
-		link_close(pool, link, CLOSED_IDLE);
+static int
+slot_fill(struct pool_slot *slot)
+{
+	int error = 0;
+
+	lock(slot);
+	if (slot->link == NULL && slot->who == NULL &&
+	    !atomic_load(&slot->pool->paused))
+		slot->link = link_make(slot->pool, &error);
+	error = slot->link != NULL ? 0 : error;
+	unlock(slot);
+	return error;
 }
 
 static int
 fill(struct pool *pool)
 {
-	struct link *made;
 	unsigned i;
-	int error;
+	int error = 0;
 
-	for (i = 0; i < pool->options.most &&
+	for (i = 0; i < pool->options.most && error == 0 &&
 	     atomic_load(&pool->count[OPEN]) < pool->options.least;
-	     i++) {
-		if (atomic_load(&pool->slot[i].who) != NULL ||
-		    atomic_load(&pool->slot[i].link) != NULL)
-			continue;
-		made = link_make(pool, &error);
-		if (made == NULL)
-			return error;
-		slot_put(&pool->slot[i], made);
-	}
-	return 0;
+	     i++)
+		error = slot_fill(&pool->slot[i]);
+	return error;
 }
 
 /* Each second: what is old goes, and what is missing comes. A server that is
@@ -299,10 +326,8 @@ upkeep(hwt_timeout timeout, void *arg)
 
 	(void)timeout;
 	for (i = 0; i < pool->options.most; i++)
-		if (now_ns() >= atomic_load(&pool->slot[i].old_ns))
-			slot_age(&pool->slot[i]);
-	if (!atomic_load(&pool->paused))
-		(void)fill(pool);
+		slot_age(&pool->slot[i]);
+	(void)fill(pool);
 }
 
 /* Takers. */
@@ -322,18 +347,17 @@ pool_take(struct pool *pool, struct pool_hold *hold, const char *who)
 	if (error != 0)
 		return error;
 	slot = (struct pool_slot *)hold->item.granted;
-	slot->own = slot_claim(slot);
-	if (slot->own == NULL)
+	slot->own = slot_begin(slot, who != NULL ? who : "somebody");
+	if (slot->own == NULL || !link_check(pool, slot->own))
 		slot->own = link_make(pool, &error);
 	if (slot->own == NULL) {
 		atomic_fetch_add(&pool->count[FAILED], 1);
+		slot_end(slot, NULL);
 		must(hwt_checkout_release(pool->checkout, &hold->request) == 0);
 		return error;
 	}
 	hold->slot = slot;
 	hold->redis = slot->own->redis;
-	atomic_store(&slot->since_ns, now_ns());
-	atomic_store(&slot->who, who != NULL ? who : "somebody");
 	/* Without memory there is no warning. */
 	if (pool->options.leak_ns != HWT_NEVER)
 		(void)!hwt_new_timeout_on(pool->timer, pool->executor,
@@ -349,18 +373,17 @@ pool_release(struct pool *pool, struct pool_hold *hold)
 
 	if (pool->options.leak_ns != HWT_NEVER)
 		(void)!hwt_cancel(pool->timer, slot->leak);
-	atomic_store(&slot->who, NULL);
 	if (link->redis->err != 0) {
 		link_close(pool, link, CLOSED_BROKEN);
+		link = NULL;
 	} else if (now_ns() >= link->old_ns) {
 		link_close(pool, link, CLOSED_OLD);
-	} else {
-		slot_put(slot, link);
-		if (pool->options.idle_ns != HWT_NEVER)
-			(void)!hwt_touch(pool->timer, pool->executor,
-			    &slot->idle, idle_over, slot,
-			    pool->options.idle_ns);
+		link = NULL;
 	}
+	slot_end(slot, link);
+	if (link != NULL && pool->options.idle_ns != HWT_NEVER)
+		(void)!hwt_touch(pool->timer, pool->executor, &slot->idle,
+		    idle_over, slot, pool->options.idle_ns);
 	hold->redis = NULL;
 	must(hwt_checkout_release(pool->checkout, &hold->request) == 0);
 }
@@ -374,9 +397,11 @@ pool_pause(struct pool *pool, uint64_t within_ns)
 	if (error != 0)
 		return error;
 	atomic_store(&pool->paused, true);
-	atomic_fetch_add(&pool->epoch, 1);
-	for (i = 0; i < pool->options.most; i++)
-		slot_age(&pool->slot[i]);
+	for (i = 0; i < pool->options.most; i++) {
+		lock(&pool->slot[i]);
+		slot_empty(&pool->slot[i], CLOSED_PAUSE);
+		unlock(&pool->slot[i]);
+	}
 	return 0;
 }
 
@@ -462,8 +487,10 @@ pool_dump(struct pool *pool, FILE *file)
 	unsigned i;
 
 	for (i = 0; i < pool->options.most; i++) {
-		who = atomic_load(&pool->slot[i].who);
-		since_ns = atomic_load(&pool->slot[i].since_ns);
+		lock(&pool->slot[i]);
+		who = pool->slot[i].who;
+		since_ns = pool->slot[i].since_ns;
+		unlock(&pool->slot[i]);
 		if (who != NULL)
 			(void)fprintf(file, "connection %u for %.3f s by %s\n",
 			    i, (double)(now_ns() - since_ns) / 1e9, who);
@@ -533,8 +560,10 @@ open_slots(struct pool *pool)
 	pool->slot = calloc(pool->options.most, sizeof(*pool->slot));
 	if (pool->slot == NULL)
 		return -ENOMEM;
-	for (i = 0; i < pool->options.most; i++)
+	for (i = 0; i < pool->options.most; i++) {
 		pool->slot[i].pool = pool;
+		must(pthread_mutex_init(&pool->slot[i].lock, NULL) == 0);
+	}
 	error = fill(pool);
 	/* Those that are connected last, as they are taken first. */
 	for (i = pool->options.most; i-- > 0 && error == 0;)
@@ -569,7 +598,6 @@ pool_open(struct pool **pool, const struct pool_options *options)
 int
 pool_close(struct pool *pool)
 {
-	struct link *link;
 	unsigned i;
 
 	if (pool->checkout != NULL) {
@@ -583,9 +611,8 @@ pool_close(struct pool *pool)
 	must(hwt_pool_destroy(pool->thread) == 0);
 	must(hwt_destroy(pool->timer) == 0);
 	for (i = 0; pool->slot != NULL && i < pool->options.most; i++) {
-		link = atomic_exchange(&pool->slot[i].link, NULL);
-		if (link != NULL)
-			link_close(pool, link, CLOSED_IDLE);
+		slot_empty(&pool->slot[i], CLOSED_IDLE);
+		must(pthread_mutex_destroy(&pool->slot[i].lock) == 0);
 	}
 	free(pool->slot);
 	free(pool);

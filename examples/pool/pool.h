@@ -82,7 +82,8 @@ int pool_take(struct pool *pool, struct pool_hold *hold, const char *who);
 void pool_release(struct pool *pool, struct pool_hold *hold);
 
 /* For a fail-over: waits until nobody has a connection, and closes all. Takers
- * wait until pool_resume, each for its wait_ns.
+ * wait until pool_resume, each for its wait_ns. If the pool is connecting by
+ * itself at that moment, that is waited for, too.
  * -ETIMEDOUT     somebody still had one after within_ns: all goes on
  * -EALREADY      another pause has begun */
 int pool_pause(struct pool *pool, uint64_t within_ns);
