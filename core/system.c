@@ -8,19 +8,16 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/pause.h"
 #include "core/system.h"
 
 #if !defined(MAP_NORESERVE) /* FreeBSD */
 #define MAP_NORESERVE 0
 #endif
-
-#define YIELDS 16
 
 void *
 system_map(size_t bytes)
@@ -40,20 +37,13 @@ system_unmap(void *memory, size_t bytes)
 void
 system_pause(void)
 {
-	const struct timespec pause = {.tv_nsec = 100000};
-
-	(void)nanosleep(&pause, NULL);
+	pause_shortly();
 }
 
 void
 system_yield(uint32_t *tries)
 {
-	if (*tries == YIELDS) {
-		system_pause();
-		return;
-	}
-	++*tries;
-	(void)sched_yield();
+	yield_or_pause(tries);
 }
 
 #ifndef __APPLE__

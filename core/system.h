@@ -18,12 +18,9 @@ system_timespec(uint64_t ns)
 	};
 }
 
-/* Sleeps a tenth of a millisecond, where a wait that fails at once would be
- * repeated. */
+/* pause_shortly of core/pause.h, where a wait that fails at once would be
+ * repeated; and its yield_or_pause. */
 void system_pause(void);
-/* For a wait that another thread ends within a few instructions, once it runs.
- * *tries starts at 0: yields, and after some tries sleeps, since sched_yield
- * does not let threads of lower priority run. */
 void system_yield(uint32_t *tries);
 
 /* Zeroed memory in whole pages, which takes space when it is touched; NULL: no

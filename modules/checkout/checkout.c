@@ -2,11 +2,11 @@
 /* Making, shutting down and freeing a checkout. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkout.h"
+#include "core/pause.h"
 
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)
@@ -167,6 +167,7 @@ destroy_locks(struct hwt_checkout *checkout)
 static bool
 is_unused(const struct hwt_checkout *checkout)
 {
+	uint32_t tries = 0;
 	bool quiet;
 
 	do {
@@ -176,7 +177,7 @@ is_unused(const struct hwt_checkout *checkout)
 		    count_in_flight(checkout) != 0)
 			return false;
 		if (!quiet)
-			(void)sched_yield();
+			yield_or_pause(&tries);
 	} while (!quiet);
 	return true;
 }

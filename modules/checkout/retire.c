@@ -24,10 +24,10 @@
  *   ended in vain. After A3, nothing but what is listed looks at the object.
  */
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 
 #include "checkout.h"
+#include "core/pause.h"
 
 int
 hwt_object_init(
@@ -95,8 +95,10 @@ member_retire(struct object *member, struct request *holder)
 static void
 stop_waits(struct hwt_checkout *checkout, const struct object *object)
 {
+	uint32_t tries = 0;
+
 	while (requests_stop(checkout, object, HWT_GRANT_RETIRED))
-		(void)sched_yield();
+		yield_or_pause(&tries);
 }
 
 int

@@ -45,10 +45,10 @@
  * these, but the task of a request's timeout.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/pause.h"
 #include "store.h"
 
 #define STORE_SHARDS_DEFAULT 256u
@@ -220,6 +220,7 @@ store_end_locks(struct hwt_store *store)
 int
 hwt_store_destroy(struct hwt_store *store)
 {
+	uint32_t tries = 0;
 	uint32_t i;
 
 	if (store == NULL)
@@ -238,7 +239,7 @@ hwt_store_destroy(struct hwt_store *store)
 	/* No task and no job begins without an entry; those that have ended
 	 * the last ones were counted before. */
 	while (a64_load_seq(&store->busy) != 0)
-		(void)sched_yield();
+		yield_or_pause(&tries);
 	store_end_locks(store);
 	store_free(store);
 	return 0;

@@ -530,8 +530,6 @@ bool left_await(struct hwt_purgatory *purgatory);
 void left_free(struct hwt_purgatory *purgatory);
 
 /* purgatory.c */
-/* Between two looks at what another thread is about to do. */
-void pause_shortly(void);
 /* 0; or what each call answers without one, or in a forked child. */
 int purgatory_enter(const struct hwt_purgatory *purgatory);
 /* hwt_operation_run, with queued as for operation_run. */

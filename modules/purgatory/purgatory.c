@@ -36,8 +36,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/pause.h"
 #include "operation.h"
 #include "probe.h"
 
@@ -866,14 +866,6 @@ hwt_purgatory_read_stats(
 }
 
 /* Shutting down. */
-
-void
-pause_shortly(void)
-{
-	const struct timespec pause = {.tv_nsec = 100000};
-
-	(void)nanosleep(&pause, NULL);
-}
 
 static void
 close_shards(struct hwt_purgatory *purgatory)

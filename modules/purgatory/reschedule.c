@@ -34,6 +34,7 @@
  */
 #include <errno.h>
 
+#include "core/pause.h"
 #include "operation.h"
 #include "probe.h"
 

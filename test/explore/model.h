@@ -28,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/explore/explore.h"
+
 /* A thread that is about to read or write the word at waits there until
  * go_on. */
 struct model_stop {

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "test/explore/explore.h"
 
@@ -35,6 +36,7 @@ void model_free(void *memory);
 #define LOOKS 1
 #define SLOTS 2u
 #define sched_yield() (explore_yield(), 0)
+#define nanosleep(pause, left) ((void)(pause), explore_yield(), 0)
 #define aligned_alloc(alignment, bytes) model_alloc(bytes)
 #define malloc(bytes) model_alloc(bytes)
 #define calloc(count, bytes) model_alloc((count) * (bytes))

@@ -58,5 +58,6 @@ const struct sound {
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
     {"snprintf", "whole numbers and strings, cut off at the size"},
     {"strnlen", "pure"},
+    {"nanosleep", "its answer is of no use: who calls it looks again"},
     {"sched_yield", "its answer is of no use: who calls it looks again"},
 };

@@ -7,6 +7,8 @@
  */
 #include "modules/checkout/test/spec/checkout.h"
 
+#include <unistd.h>
+
 SUITE(pause);
 SUITE(no_lock_held);
 
@@ -612,6 +614,49 @@ Test(no_lock_held, destroy_waits_for_the_last_granted)
 	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
 	in_parallel(2, cancel_or_destroy, &waiter);
 	assert_told(&waiter, HWT_GRANT_CANCELLED);
+	fixture_close(&store.fixture);
+}
+
+/* A thread of lower priority can end the wait: its turn comes while the one
+ * that waits sleeps, and not while it yields. */
+static _Atomic uint64_t destroyer;
+
+static void
+linger_until_it_sleeps(struct demand *demand)
+{
+	uint64_t limit_ns = monotonic_ns() + HWT_SEC(10);
+
+	(void)demand;
+	entered = 1;
+	while (destroyer == 0 || thread_letter((pid_t)destroyer) != 'S') {
+		cr_assert(monotonic_ns() < limit_ns, "destroy never sleeps");
+		sleep_ns(HWT_US(100));
+	}
+	left_granted = 1;
+}
+
+static void
+cancel_or_tell_and_destroy(unsigned index, void *arg)
+{
+	if (index == 0) {
+		assert_rc(demand_cancel(arg), 0);
+		return;
+	}
+	wait_for(&entered, 1);
+	destroyer = (uint64_t)gettid();
+	assert_rc(hwt_checkout_destroy(store.checkout), 0);
+	assert_u64(left_granted, 1);
+}
+
+Test(no_lock_held, destroy_sleeps_while_it_waits)
+{
+	static struct demand waiter = {.in_granted = linger_until_it_sleeps};
+
+	store_open(&store, NULL);
+	demand_init(&waiter, &store, "a");
+	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
+	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	in_parallel(2, cancel_or_tell_and_destroy, &waiter);
 	fixture_close(&store.fixture);
 }
 
