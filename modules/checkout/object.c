@@ -697,6 +697,17 @@ leave_wait_in_pause(struct request *request)
 	return true;
 }
 
+/* Whose wait has ended without a wake-up. */
+static void
+leave_ring(struct object *object, struct request *request)
+{
+	unlink_waiter(object, request);
+	note_waiters(object);
+	/* It was a writer, and they may join those that read. */
+	if (object->first != NULL && object->first->linked & LINKED_TO_READ)
+		hand_on(object);
+}
+
 bool
 object_wait(struct object *object, struct request *request)
 {
@@ -715,10 +726,8 @@ object_wait(struct object *object, struct request *request)
 		aptr_store_release(&request->at, object);
 		waits = request_enter_wait(request) &&
 		    !leave_wait_in_pause(request);
-		if (!waits) {
-			unlink_waiter(object, request);
-			note_waiters(object);
-		}
+		if (!waits)
+			leave_ring(object, request);
 	}
 	checkout_shard_unlock(shard);
 	return waits;
@@ -732,14 +741,8 @@ object_unlink(struct request *request)
 	    checkout_shard_of(request->checkout, object);
 
 	checkout_shard_lock(shard);
-	if (request->linked & LINKED) {
-		unlink_waiter(object, request);
-		note_waiters(object);
-		/* It was a writer, and they may join those that read. */
-		if (object->first != NULL &&
-		    object->first->linked & LINKED_TO_READ)
-			hand_on(object);
-	}
+	if (request->linked & LINKED)
+		leave_ring(object, request);
 	checkout_shard_unlock(shard);
 }
 

@@ -1487,6 +1487,39 @@ release_reader(void)
 	release(&world.subject[3]);
 }
 
+/* Request 1 wants a and b, and waits for b, which request 3 has, before request
+ * 2. It is woken for b; if request 0 is quicker, it keeps a, and waits for b
+ * again, as the first: but a pause that has begun makes it leave. */
+static void
+end_left(void)
+{
+	const struct object *b = (struct object *)&world.object[1];
+
+	if (b->first == (struct request *)&world.subject[2].request)
+		explore_fail("request 2 waits, and may read");
+	release(&world.subject[0]);
+}
+
+static void
+begin_read_leaves(void)
+{
+	static const char *const sets[] = {"B", "ab", "B", "b", NULL};
+
+	world_make(sets, 2);
+	world.subject[0].keeps = world.subject[3].keeps = true;
+	acquire(3, HWT_NEVER);
+	acquire(1, HWT_NEVER);
+	acquire(2, HWT_NEVER);
+	world.ending = end_left;
+}
+
+static void
+read_and_pause(void)
+{
+	never_0();
+	pause_at_once();
+}
+
 static void
 begin_read_last(void)
 {
@@ -1787,6 +1820,7 @@ static const struct program programs[] = {
 	{release_first, wait_second_never, wait_third, cancel_second}},
     {"read/wait-joins", begin_read_joins, {release_first, never_1, wait_third}},
     {"read/share-leave", begin_read_leave, {release_reader, cancel_second}},
+    {"read/pause-leaves", begin_read_leaves, {release_reader, read_and_pause}},
     {"read/group", begin_read_group, {never_0, never_1, never_2}},
     {"read/group-in-order", begin_read_group_order,
 	{never_0, never_1, never_2}},
