@@ -178,7 +178,9 @@ struct hwt_checkout_stats {
 	uint64_t woken; /* requests that were woken to try again */
 	uint64_t pauses; /* that were declared */
 	uint64_t released; /* of those granted */
-	/* How long the one that waits longest has waited; 0: none waits. */
+	/* How long the one that waits longest has waited; 0: none waits. It may
+	 * be the wait of another one that began while the call which began
+	 * that one was still under way. */
 	uint64_t longest_wait_ns;
 	/* All waits that have ended, however they did, by the timer's clock.
 	 * Element k counts waits of [2^k, 2^(k+1)) ns; 0 counts in element 0.
