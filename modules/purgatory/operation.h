@@ -530,6 +530,30 @@ bool left_await(struct hwt_purgatory *purgatory);
 void left_free(struct hwt_purgatory *purgatory);
 
 /* purgatory.c */
+/* What a walk through a key takes under the lock at once: see WALK. */
+struct batch {
+	struct visit {
+		struct operation *operation;
+		hwt_operation handle;
+		void *arg;
+	} visit[WALK_BATCH];
+	uint32_t count;
+};
+void batch_add(struct batch *batch, struct operation *operation);
+/* A walk through a key with many links. */
+struct walk {
+	struct link at, end;
+	struct threshold after; /* the last one visited */
+	uint64_t limit; /* arrivals from then on are not visited */
+};
+/* With the lock held. */
+void walk_begin(struct walk *walk, struct shard *shard, struct key *key);
+/* With the lock held: the next ones; all: also those without a predicate.
+ * False: these were the last. */
+bool walk_collect(
+    struct walk *walk, struct key *key, bool all, struct batch *batch);
+/* With the lock held. The key may be freed. */
+void walk_end(struct walk *walk, struct shard *shard);
 /* 0; or what each call answers without one, or in a forked child. */
 int purgatory_enter(const struct hwt_purgatory *purgatory);
 /* hwt_operation_run, with queued as for operation_run. */

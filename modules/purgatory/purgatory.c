@@ -452,19 +452,11 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
 
 /* Walking. */
 
-struct batch {
-	struct visit {
-		struct operation *operation;
-		uint64_t id;
-	} visit[WALK_BATCH];
-	uint32_t count;
-};
-
-static void
+void
 batch_add(struct batch *batch, struct operation *operation)
 {
-	batch->visit[batch->count++] =
-	    (struct visit){operation, operation_handle(operation).id};
+	batch->visit[batch->count++] = (struct visit){
+	    operation, operation_handle(operation), operation->arg};
 }
 
 /* Each operation is looked at, or ended, and its done called, before the
@@ -481,8 +473,9 @@ batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
 		const struct visit *visit = &batch->visit[i];
 
 		decided += outcome == 0
-		    ? operation_event(visit->operation, visit->id)
-		    : operation_decide(visit->operation, visit->id, outcome);
+		    ? operation_event(visit->operation, visit->handle.id)
+		    : operation_decide(
+			  visit->operation, visit->handle.id, outcome);
 		call_flush(call);
 	}
 	return decided;
@@ -490,52 +483,51 @@ batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
 
 /* With the lock held: the link's operation, if the walk concerns it. */
 static void
-batch_add_link(struct batch *batch, const struct link *link, uint64_t outcome)
+batch_add_link(struct batch *batch, const struct link *link, bool all)
 {
 	struct operation *operation = link->operation;
 
-	if (operation != NULL &&
-	    (outcome != 0 || operation->try_complete != NULL))
+	if (operation != NULL && (all || operation->try_complete != NULL))
 		batch_add(batch, operation);
 }
 
 /* With the lock held: all of a key with few links. */
 static void
-collect_few(struct key *key, uint64_t outcome, struct batch *batch)
+collect_few(struct key *key, bool all, struct batch *batch)
 {
 	struct threshold *threshold = key_lowest(key);
 	const struct link *link;
 
 	for (link = key->first; link != NULL; link = link->next)
-		batch_add_link(batch, link, outcome);
-	while (outcome != 0 && threshold != NULL) {
+		batch_add_link(batch, link, all);
+	while (all && threshold != NULL) {
 		batch_add(batch, threshold->link.operation);
 		threshold = key_after(key, threshold);
 	}
 }
 
-/* A walk through a key with many links. */
-struct walk {
-	struct link at, end;
-	struct threshold after; /* the last one visited */
-	uint64_t limit; /* arrivals from then on are not visited */
-};
+void
+walk_begin(struct walk *walk, struct shard *shard, struct key *key)
+{
+	*walk = (struct walk){.limit = shard->arrivals};
+	key_place(key, &walk->at, false);
+	key_place(key, &walk->end, true);
+}
 
-/* With the lock held: the next ones. False: these were the last. */
-static bool
-collect_more(
-    struct key *key, struct walk *walk, uint64_t outcome, struct batch *batch)
+bool
+walk_collect(struct walk *walk, struct key *key, bool all, struct batch *batch)
 {
 	struct link *next = walk->at.next;
 	struct threshold *threshold;
 	uint32_t looks;
 
+	batch->count = 0;
 	for (looks = WALK_BATCH; looks > 0 && next != &walk->end; looks--) {
-		batch_add_link(batch, next, outcome);
+		batch_add_link(batch, next, all);
 		next = next->next;
 	}
 	key_move(&walk->at, next);
-	if (outcome == 0)
+	if (!all)
 		return looks == 0;
 	for (; looks > 0; looks--) {
 		threshold = key_after(key, &walk->after);
@@ -549,28 +541,32 @@ collect_more(
 	return true;
 }
 
+void
+walk_end(struct walk *walk, struct shard *shard)
+{
+	key_displace(shard, &walk->at);
+	key_displace(shard, &walk->end);
+}
+
 /* With the lock held, and when it returns. */
 static size_t
 walk_many(struct hwt_purgatory *purgatory, struct shard *shard, struct key *key,
     uint64_t outcome)
 {
-	struct walk walk = {.limit = shard->arrivals};
+	struct walk walk;
 	struct batch batch;
 	size_t decided = 0;
 	bool more;
 
-	key_place(key, &walk.at, false);
-	key_place(key, &walk.end, true);
+	walk_begin(&walk, shard, key);
 	do {
-		batch.count = 0;
-		more = collect_more(key, &walk, outcome, &batch);
+		more = walk_collect(&walk, key, outcome != 0, &batch);
 		shard_unlock(shard);
 		decided += batch_visit(purgatory, &batch, outcome);
 		shard_lock(shard);
 		shard->tried += call_take_tried(purgatory);
 	} while (more);
-	key_displace(shard, &walk.at);
-	key_displace(shard, &walk.end);
+	walk_end(&walk, shard);
 	return decided;
 }
 
@@ -588,9 +584,9 @@ walk_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
 	shard_lock(shard);
 	key = entry = table_find(&shard->table, request->name, request->hash);
 	if (entry_is_link(entry))
-		batch_add_link(&batch, entry_link(entry), outcome);
+		batch_add_link(&batch, entry_link(entry), outcome != 0);
 	else if (key != NULL && key->links + key->positions <= WALK_BATCH)
-		collect_few(key, outcome, &batch);
+		collect_few(key, outcome != 0, &batch);
 	else if (key != NULL)
 		decided = walk_many(purgatory, shard, key, outcome);
 	shard_unlock(shard);
