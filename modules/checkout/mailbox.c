@@ -5,23 +5,14 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "checkout.h"
-#include "executor/inbox.h"
+#include "executor/box.h"
 
 struct hwt_request_mailbox {
-	pid_t owner;
 	struct hwt_request_executor executor;
-	struct inbox inbox;
+	struct box box;
 };
-
-/* In a forked child, whose descriptor is the parent's, too. */
-static bool
-is_foreign(const struct hwt_request_mailbox *mailbox)
-{
-	return mailbox->owner != getpid();
-}
 
 static int
 mailbox_execute(
@@ -32,7 +23,7 @@ mailbox_execute(
 
 	(void)checkout;
 	request_change(handed, 0, BOXED);
-	inbox_push(&mailbox->inbox, &handed->link);
+	inbox_push(&mailbox->box.inbox, &handed->link);
 	return 0;
 }
 
@@ -48,10 +39,9 @@ hwt_request_mailbox_create(struct hwt_request_mailbox **mailbox)
 	if (made == NULL)
 		return -ENOMEM;
 	*made = (struct hwt_request_mailbox){
-	    .owner = getpid(),
 	    .executor = {mailbox_execute, made},
 	};
-	error = inbox_open(&made->inbox);
+	error = box_open(&made->box);
 	if (error != 0) {
 		free(made);
 		return error;
@@ -63,44 +53,30 @@ hwt_request_mailbox_create(struct hwt_request_mailbox **mailbox)
 int
 hwt_request_mailbox_fd(const struct hwt_request_mailbox *mailbox)
 {
-	if (mailbox == NULL)
-		return -EINVAL;
-	return is_foreign(mailbox) ? -EOWNERDEAD : mailbox->inbox.fd;
+	return mailbox != NULL ? box_fd(&mailbox->box) : -EINVAL;
 }
 
 const struct hwt_request_executor *
 hwt_request_mailbox_executor(struct hwt_request_mailbox *mailbox)
 {
-	if (mailbox == NULL || is_foreign(mailbox))
+	if (mailbox == NULL || box_is_foreign(&mailbox->box))
 		return NULL;
 	return &mailbox->executor;
+}
+
+static void
+run_link(a64_t *link)
+{
+	(void)request_run(
+	    (void *)((uintptr_t)link - offsetof(struct request, link)), BOXED);
 }
 
 int
 hwt_request_mailbox_run(
     struct hwt_request_mailbox *mailbox, size_t max, size_t *count)
 {
-	struct request *request;
-	struct inbox_run run;
-	size_t called = 0;
-	a64_t *link;
-
-	if (mailbox == NULL)
-		return -EINVAL;
-	if (is_foreign(mailbox))
-		return -EOWNERDEAD;
-	run = inbox_begin(&mailbox->inbox);
-	while ((max == 0 || called < max) &&
-	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
-		request =
-		    (void *)((uintptr_t)link - offsetof(struct request, link));
-		(void)request_run(request, BOXED);
-		called++;
-	}
-	inbox_end(&mailbox->inbox, &run);
-	if (count != NULL)
-		*count = called;
-	return 0;
+	return mailbox != NULL ? box_run(&mailbox->box, max, count, run_link)
+			       : -EINVAL;
 }
 
 int
@@ -108,9 +84,8 @@ hwt_request_mailbox_destroy(struct hwt_request_mailbox *mailbox)
 {
 	if (mailbox == NULL)
 		return 0;
-	if (!is_foreign(mailbox) && !inbox_is_idle(&mailbox->inbox))
+	if (box_close(&mailbox->box) != 0)
 		return -EBUSY;
-	inbox_close(&mailbox->inbox);
 	free(mailbox);
 	return 0;
 }

@@ -5,23 +5,14 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "executor/inbox.h"
+#include "executor/box.h"
 #include "operation.h"
 
 struct hwt_operation_mailbox {
-	pid_t owner;
 	struct hwt_operation_executor executor;
-	struct inbox inbox;
+	struct box box;
 };
-
-/* In a forked child, whose descriptor is the parent's, too. */
-static bool
-is_foreign(const struct hwt_operation_mailbox *mailbox)
-{
-	return mailbox->owner != getpid();
-}
 
 static int
 mailbox_execute(
@@ -33,7 +24,7 @@ mailbox_execute(
 	/* A stranger has called hwt_operation_run. */
 	if (held == NULL || !operation_queue(held, operation.id))
 		return -ENOENT;
-	inbox_push(&mailbox->inbox, &held->link);
+	inbox_push(&mailbox->box.inbox, &held->link);
 	return 0;
 }
 
@@ -49,10 +40,9 @@ hwt_operation_mailbox_create(struct hwt_operation_mailbox **mailbox)
 	if (made == NULL)
 		return -ENOMEM;
 	*made = (struct hwt_operation_mailbox){
-	    .owner = getpid(),
 	    .executor = {mailbox_execute, made},
 	};
-	error = inbox_open(&made->inbox);
+	error = box_open(&made->box);
 	if (error != 0) {
 		free(made);
 		return error;
@@ -64,45 +54,34 @@ hwt_operation_mailbox_create(struct hwt_operation_mailbox **mailbox)
 int
 hwt_operation_mailbox_fd(const struct hwt_operation_mailbox *mailbox)
 {
-	if (mailbox == NULL)
-		return -EINVAL;
-	return is_foreign(mailbox) ? -EOWNERDEAD : mailbox->inbox.fd;
+	return mailbox != NULL ? box_fd(&mailbox->box) : -EINVAL;
 }
 
 const struct hwt_operation_executor *
 hwt_operation_mailbox_executor(struct hwt_operation_mailbox *mailbox)
 {
-	if (mailbox == NULL || is_foreign(mailbox))
+	if (mailbox == NULL || box_is_foreign(&mailbox->box))
 		return NULL;
 	return &mailbox->executor;
+}
+
+static void
+run_link(a64_t *link)
+{
+	struct operation *operation =
+	    (void *)((uintptr_t)link - offsetof(struct operation, link));
+
+	(void)purgatory_run(
+	    operation->home->purgatory, operation_handle(operation), QUEUED);
 }
 
 int
 hwt_operation_mailbox_run(
     struct hwt_operation_mailbox *mailbox, size_t max, size_t *done_count)
 {
-	struct operation *operation;
-	struct inbox_run run;
-	size_t count = 0;
-	a64_t *link;
-
-	if (mailbox == NULL)
-		return -EINVAL;
-	if (is_foreign(mailbox))
-		return -EOWNERDEAD;
-	run = inbox_begin(&mailbox->inbox);
-	while ((max == 0 || count < max) &&
-	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
-		operation = (void *)((uintptr_t)link -
-		    offsetof(struct operation, link));
-		(void)purgatory_run(operation->home->purgatory,
-		    operation_handle(operation), QUEUED);
-		count++;
-	}
-	inbox_end(&mailbox->inbox, &run);
-	if (done_count != NULL)
-		*done_count = count;
-	return 0;
+	return mailbox != NULL
+	    ? box_run(&mailbox->box, max, done_count, run_link)
+	    : -EINVAL;
 }
 
 int
@@ -110,9 +89,8 @@ hwt_operation_mailbox_destroy(struct hwt_operation_mailbox *mailbox)
 {
 	if (mailbox == NULL)
 		return 0;
-	if (!is_foreign(mailbox) && !inbox_is_idle(&mailbox->inbox))
+	if (box_close(&mailbox->box) != 0)
 		return -EBUSY;
-	inbox_close(&mailbox->inbox);
 	free(mailbox);
 	return 0;
 }
