@@ -399,8 +399,11 @@ take(struct subject *subject)
 	explore_check(!world.paused);
 	subject->out = 1;
 	subject->turn = ++world.turns;
-	if (subject->pauses && subject->count == 0)
+	if (subject->pauses && subject->count == 0) {
 		check_paused();
+		/* It was declared, too. */
+		explore_check(checkout->paused);
+	}
 	for (i = 0; i < subject->count; i++) {
 		at = index_of(got(subject, i));
 		explore_check(at < OBJECTS && world.holder[at] == NULL);
@@ -1541,6 +1544,15 @@ HELD(read_joins, 0, HWT_NEVER, "a", "A", "A")
 HELD(told_held, 2, HWT_NEVER, "a", "ab", "a", "!", "!")
 HELD(told_held_none, 0, HWT_NEVER, "a", "!", "a")
 HELD(told_late, 1, 1, "a", "!", "a")
+HELD(told_later, 0, HWT_NEVER, "a", "b", "!")
+
+/* The pause waits for request 0; it is granted while another one is counted. */
+static void
+pause_and_release(void)
+{
+	never_2();
+	release_first();
+}
 
 /* Request 0 keeps a, and waits for a group without members until the end. */
 static void
@@ -1828,6 +1840,7 @@ static const struct program programs[] = {
     {"pause/told-try", begin_told_two, {never_0, try_second, never_2}},
     {"pause/told-two", begin_told_two, {never_0, never_1, never_2}},
     {"pause/told-waited", begin_told_held, {release_first, never_3}},
+    {"pause/told-declared", begin_told_later, {pause_and_release, try_second}},
     {"pause/told-and-pause", begin_told_held,
 	{release_first, never_3, pause_or_not}},
     {"pause/told-cancel", begin_told_held_none,
