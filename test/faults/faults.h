@@ -114,6 +114,8 @@ bool fault_is_on(void);
 /* How often it has struck; how many calls there were of a kind. */
 uint64_t fault_injected(void);
 uint64_t fault_calls(enum call call);
+/* Called when a block has been freed; NULL: nothing is. */
+extern void (*fault_freed)(void);
 const char *error_name(int error, char *buffer);
 
 /* What the library holds. */

@@ -22,6 +22,7 @@ static _Atomic bool fault_armed;
 static _Atomic uint64_t injected, off_ns;
 static _Atomic uint64_t calls[CALLS];
 static _Atomic int64_t held_bytes, held_blocks, held_fds, held_threads;
+void (*fault_freed)(void);
 
 uint64_t
 now_ns(void)
@@ -204,6 +205,8 @@ faulty_free(void *block)
 	if (block != NULL)
 		held_blocks--;
 	free(block);
+	if (fault_freed != NULL)
+		fault_freed();
 }
 
 void *

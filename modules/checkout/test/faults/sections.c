@@ -10,6 +10,9 @@
 
 #include "test/faults/module/module.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "modules/checkout/hwt_checkout.h"
 
 #define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
@@ -571,18 +574,48 @@ store_loaded(void)
 	return stats.loaded;
 }
 
+/* A child is forked when the old table has been freed. It leaves the shard, its
+ * objects too, as it is, since it is locked, and frees the new table, the
+ * shards and the store. */
+static unsigned forks;
+
+static void
+fork_and_destroy(void)
+{
+	int64_t blocks = balance_now().blocks;
+	int status;
+	pid_t child;
+
+	fault_freed = NULL;
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK(hwt_store_destroy(store) == 0);
+		CHECK(balance_now().blocks == blocks - 3);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(status == 0);
+	fault_freed = fork_and_destroy;
+	forks++;
+}
+
 /* Its table grows and shrinks; without memory for that it stays. Without a
  * timeout, an object stays, and an error is not kept. */
 static void
 section_store(void)
 {
+	bool is_sound = fault_here()->call == CALL_NONE;
 	unsigned char name;
 
 	timer_open();
 	checkout_open();
 	store_open();
+	fault_freed = is_sound ? fork_and_destroy : NULL;
 	for (name = 0; name < 40; name++)
 		store_use(name, 0);
+	fault_freed = NULL;
+	CHECK(forks == (is_sound ? 2 : 0));
 	timer_advance(15 * TICK);
 	CHECK(store_loaded() <= 40);
 	if (fault_here()->call != CALL_HWT_NEW_TIMEOUT)
