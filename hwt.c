@@ -70,18 +70,11 @@
 #ifndef ALWAYS_INLINE
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #endif
-#define DELAY_LIMIT (UINT64_C(1) << 63)
 
 static inline bool
 executor_is_valid(const struct hwt_executor *executor)
 {
 	return executor == NULL || executor->execute != NULL;
-}
-
-static inline bool
-delay_is_valid(uint64_t delay_ns)
-{
-	return delay_ns < DELAY_LIMIT || delay_ns == HWT_NEVER;
 }
 
 /* When a timeout is due, in one word (when): a delay, or a deadline with the
@@ -322,9 +315,9 @@ hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
 static bool
 spec_is_valid(const struct hwt_spec *spec)
 {
-	return words_are_zero(spec->reserved, sizeof(spec->reserved)) &&
-	    spec->task != NULL && delay_is_valid(spec->delay_ns) &&
-	    spec->period_ns < DELAY_LIMIT && executor_is_valid(spec->executor);
+	return RESERVED_IS_ZERO(spec) && spec->task != NULL &&
+	    delay_is_valid(spec->delay_ns) && spec->period_ns < DELAY_LIMIT &&
+	    executor_is_valid(spec->executor);
 }
 
 static void

@@ -90,13 +90,13 @@ callbacks_are_valid(const struct hwt_options *o)
 static bool
 options_are_valid(const struct hwt_options *o)
 {
-	return words_are_zero(o->reserved, sizeof(o->reserved)) &&
+	return RESERVED_IS_ZERO(o) &&
 	    (o->flags & ~(HWT_MANUAL | HWT_RELAXED)) == 0 &&
 	    (o->tick_ns == 0 || o->tick_ns >= TICK_MIN_NS) &&
 	    o->ticks_per_wheel <= WHEEL_MAX &&
 	    o->tick_ns <= (uint64_t)INT64_MAX / wheel_length(o) &&
-	    (o->thread_name == NULL || strnlen(o->thread_name, 16) <= 15) &&
-	    callbacks_are_valid(o) && attr_is_valid(o->thread_attr);
+	    name_is_short(o->thread_name) && callbacks_are_valid(o) &&
+	    attr_is_valid(o->thread_attr);
 }
 
 static void

@@ -25,6 +25,7 @@
 #include "core/record.h"
 #include "core/system.h"
 #include "core/thread.h"
+#include "core/valid.h"
 #include "core/wheel.h"
 
 #define NOINLINE __attribute__((noinline))
@@ -70,7 +71,7 @@ struct lifecycle {
 	uint64_t unprocessed; /* timeouts in the list, until a stop gets it */
 	pthread_t thread;
 	const pthread_attr_t *thread_attr;
-	char thread_name[16];
+	char thread_name[NAME_BYTES];
 };
 
 struct hwt {
@@ -149,14 +150,6 @@ timer_dispatched(const struct hwt *timer)
 		/* E:dispatched acquire */
 		returned += a64_load_acquire(&cache->returned);
 	return a64_load_acquire(&timer->dispatched_count) - returned;
-}
-
-static inline bool
-words_are_zero(const uint64_t *words, size_t bytes)
-{
-	while (bytes > 0 && words[bytes / sizeof(*words) - 1] == 0)
-		bytes -= sizeof(*words);
-	return bytes == 0;
 }
 
 /* What hwt_remaining says. */

@@ -21,35 +21,25 @@ _Static_assert(sizeof(struct object_group) == sizeof(struct hwt_group),
 _Static_assert(sizeof(struct request_item) == sizeof(struct hwt_item),
     "an item is what the user writes");
 
-/* In a child process of the one that made the timer. */
-static bool
-is_foreign(const struct hwt_checkout *checkout)
-{
-	return hwt_state(checkout->timer, (hwt_timeout){0}, NULL) ==
-	    -EOWNERDEAD;
-}
-
 int
 checkout_enter(const struct hwt_checkout *checkout)
 {
 	if (checkout == NULL)
 		return -EINVAL;
-	return is_foreign(checkout) ? -EOWNERDEAD : 0;
+	return timer_is_foreign(checkout->timer) ? -EOWNERDEAD : 0;
 }
 
 static bool
 options_are_valid(const struct hwt_checkout_options *options)
 {
-	static const char zero[sizeof(options->reserved)];
-
 	if (options->executor != NULL && options->executor->execute == NULL)
 		return false;
 	return options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
-	    stats_name_is_valid(options->name) && options->list_grants <= 1 &&
+	    name_is_short(options->name) && options->list_grants <= 1 &&
 	    (options->hold_after <= UINT8_MAX ||
 		options->hold_after == HWT_CHECKOUT_NEVER) &&
-	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
+	    RESERVED_IS_ZERO(options);
 }
 
 static void
@@ -101,7 +91,7 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 		options = &defaults;
 	if (checkout == NULL || timer == NULL || !options_are_valid(options))
 		return -EINVAL;
-	if (hwt_state(timer, (hwt_timeout){0}, NULL) == -EOWNERDEAD)
+	if (timer_is_foreign(timer))
 		return -EOWNERDEAD;
 	made = new_checkout(
 	    options->shards != 0 ? options->shards : SHARDS_DEFAULT);
@@ -110,8 +100,7 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	made->timer = timer;
 	if (options->executor != NULL)
 		made->executor = *options->executor;
-	name_copy(
-	    made->name, options->name != NULL ? options->name : "checkout");
+	name_copy(made->name, options->name, "checkout");
 	made->serial = a64_add_seq(&last_serial, 1) + 1;
 	made->lists_grants = options->list_grants != 0;
 	made->hold_after =
@@ -199,7 +188,7 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 {
 	if (checkout == NULL)
 		return 0;
-	if (is_foreign(checkout)) {
+	if (timer_is_foreign(checkout->timer)) {
 		free_checkout(checkout);
 		return 0;
 	}

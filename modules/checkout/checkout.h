@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "core/atomic.h"
+#include "core/valid.h"
 #include "hwt_checkout.h"
 
 /* An object's word: its holder's address, and these. Addresses of requests are
@@ -184,9 +185,6 @@ struct checkout_shard {
 	a64_t holding; /* see below */
 };
 
-/* The name of a checkout or a store in statistics, with its end. */
-#define NAME_BYTES 16
-
 /* in_flight: requests that are tried or granted, or that wait and hold some of
  * their objects, which are in holding, too; they take 128 bytes each, and
  * above that, how many grants were released; of these the upper half is in
@@ -215,7 +213,7 @@ struct hwt_checkout {
 	_Alignas(CACHE_LINE) a64_t busy;
 	a64_t handed; /* of them, those that an executor has */
 	a64_t pauses;
-	char name[NAME_BYTES];
+	char name[NAME_BYTES]; /* in statistics */
 	uint64_t serial; /* among the checkouts of the process */
 };
 
@@ -407,17 +405,17 @@ int checkout_enter(const struct hwt_checkout *checkout);
 /* Requests that are tried or granted. */
 uint64_t count_in_flight(const struct hwt_checkout *checkout);
 
-static inline bool
-delay_is_valid(uint64_t delay_ns)
-{
-	return delay_ns <= INT64_MAX || delay_ns == HWT_NEVER;
-}
-
 /* acquire.c */
 
 int grant_error(enum hwt_grant grant);
 
 /* pause.c */
+
+static inline bool
+is_shut_down(const struct hwt_checkout *checkout)
+{
+	return a64_load_acquire(&checkout->gate.word) & RETIRED;
+}
 
 /* Something was released: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);
@@ -437,9 +435,6 @@ void pause_all_end(struct hwt_checkout *checkout);
 void waits_add(
     struct checkout_shard *shard, enum hwt_grant grant, uint64_t waited_ns);
 uint64_t waiting_now(const struct hwt_checkout *checkout);
-/* Of options; NULL: it has none. */
-bool stats_name_is_valid(const char *name);
-void name_copy(char *to, const char *name);
 
 /* Why the object refuses for good; 0: it may be had later. */
 static inline enum hwt_grant

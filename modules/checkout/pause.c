@@ -20,12 +20,6 @@
 
 #include "checkout.h"
 
-static bool
-is_shut_down(const struct hwt_checkout *checkout)
-{
-	return a64_load_acquire(&checkout->gate.word) & RETIRED;
-}
-
 /* With pause_lock, when the sum was 0. It may rise again for a moment: who
  * comes is counted before he reads the gate. */
 static void

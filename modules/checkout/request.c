@@ -403,7 +403,7 @@ list_add(struct request *request)
 	bool open;
 
 	checkout_shard_lock(shard);
-	open = !(a64_load_acquire(&checkout->gate.word) & RETIRED);
+	open = !is_shut_down(checkout);
 	if (open) {
 		ring_add(&shard->list, request);
 		shard->waiting++;

@@ -9,21 +9,6 @@
 #include "observe/figures.h"
 #include "store.h"
 
-/* Names. */
-
-bool
-stats_name_is_valid(const char *name)
-{
-	return name == NULL || strnlen(name, NAME_BYTES) < NAME_BYTES;
-}
-
-void
-name_copy(char *to, const char *name)
-{
-	memset(to, 0, NAME_BYTES);
-	memcpy(to, name, strnlen(name, NAME_BYTES - 1));
-}
-
 /* Reading a checkout. */
 
 void

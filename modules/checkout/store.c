@@ -59,24 +59,18 @@ store_enter(const struct hwt_store *store)
 {
 	if (store == NULL)
 		return -EINVAL;
-	return hwt_state(store_timer(store), (hwt_timeout){0}, NULL) ==
-		-EOWNERDEAD
-	    ? -EOWNERDEAD
-	    : 0;
+	return timer_is_foreign(store_timer(store)) ? -EOWNERDEAD : 0;
 }
 
 static bool
 store_options_are_valid(const struct hwt_store_options *options)
 {
-	static const char zero[sizeof(options->reserved)];
-
 	if (options->executor != NULL && options->executor->execute == NULL)
 		return false;
 	return options->shards <= STORE_SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
 	    options->idle_ns <= INT64_MAX && options->backoff_ns <= INT64_MAX &&
-	    stats_name_is_valid(options->name) &&
-	    memcmp(options->reserved, zero, sizeof(zero)) == 0;
+	    name_is_short(options->name) && RESERVED_IS_ZERO(options);
 }
 
 /* All shards, also such as were not opened. */
@@ -129,7 +123,7 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 	if (store == NULL || checkout == NULL ||
 	    !store_options_are_valid(options))
 		return -EINVAL;
-	if (hwt_state(checkout->timer, (hwt_timeout){0}, NULL) == -EOWNERDEAD)
+	if (timer_is_foreign(checkout->timer))
 		return -EOWNERDEAD;
 	made = store_alloc(
 	    options->shards != 0 ? options->shards : STORE_SHARDS_DEFAULT);
@@ -137,7 +131,7 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 		return -ENOMEM;
 	made->checkout = checkout;
 	made->options = *options;
-	name_copy(made->name, options->name != NULL ? options->name : "store");
+	name_copy(made->name, options->name, "store");
 	made->serial = a64_add_seq(&last_serial, 1) + 1;
 	if (options->executor != NULL)
 		made->executor = *options->executor;

@@ -93,7 +93,7 @@ struct hwt_store {
 	struct store_shard *shards;
 	uint32_t shard_count;
 	_Alignas(CACHE_LINE) a64_t weight; /* of all that is LOADED */
-	char name[NAME_BYTES];
+	char name[NAME_BYTES]; /* in statistics */
 	uint64_t serial; /* among the stores of the process */
 	a64_t turn; /* the shard where the next one is looked for */
 	_Alignas(CACHE_LINE) a64_t busy; /* tasks and jobs that run */

@@ -34,6 +34,7 @@
 
 #include "core/atomic.h"
 #include "core/secret.h"
+#include "core/valid.h"
 #include "hwt_purgatory.h"
 #include "lock.h"
 #include "table.h"
@@ -151,8 +152,6 @@ struct key {
 	uint32_t positions; /* of walks */
 	struct key_chunk *chunk; /* that it is in */
 };
-
-#define NAME_BYTES 16u /* the last one is 0 */
 
 /* Keys that a shard has allocated at once: see shard.c. */
 struct key_chunk {

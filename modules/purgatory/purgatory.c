@@ -44,34 +44,13 @@
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)
 
-/* In a child process of the one that made the timer. */
-static bool
-is_foreign(const struct hwt_purgatory *purgatory)
-{
-	return hwt_state(purgatory->timer, (hwt_timeout){0}, NULL) ==
-	    -EOWNERDEAD;
-}
-
 int
 purgatory_enter(const struct hwt_purgatory *purgatory)
 {
 	if (purgatory == NULL)
 		return -EINVAL;
-	return is_foreign(purgatory) ? -EOWNERDEAD : 0;
+	return timer_is_foreign(purgatory->timer) ? -EOWNERDEAD : 0;
 }
-
-static bool
-words_are_zero(const uint64_t *word, size_t count)
-{
-	while (count-- > 0) {
-		if (word[count] != 0)
-			return false;
-	}
-	return true;
-}
-
-#define RESERVED_IS_ZERO(of) \
-	words_are_zero((of)->reserved, sizeof((of)->reserved) / 8)
 
 static bool
 options_are_valid(const struct hwt_purgatory_options *options)
@@ -79,8 +58,7 @@ options_are_valid(const struct hwt_purgatory_options *options)
 	return RESERVED_IS_ZERO(options) && options->flags == 0 &&
 	    options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
-	    (options->name == NULL ||
-		strnlen(options->name, NAME_BYTES) < NAME_BYTES) &&
+	    name_is_short(options->name) &&
 	    (options->executor == NULL || options->executor->execute != NULL);
 }
 
@@ -89,9 +67,7 @@ purgatory_name(struct hwt_purgatory *purgatory, const char *name)
 {
 	static a64_t last_serial;
 
-	if (name == NULL)
-		name = "purgatory";
-	memcpy(purgatory->name, name, strlen(name));
+	name_copy(purgatory->name, name, "purgatory");
 	purgatory->serial = a64_add_seq(&last_serial, 1) + 1;
 }
 
@@ -106,7 +82,7 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 		options = &defaults;
 	if (purgatory == NULL || timer == NULL || !options_are_valid(options))
 		return -EINVAL;
-	if (hwt_state(timer, (hwt_timeout){0}, NULL) == -EOWNERDEAD)
+	if (timer_is_foreign(timer))
 		return -EOWNERDEAD;
 	made = calloc(1, sizeof(*made));
 	if (made == NULL)
@@ -141,9 +117,8 @@ spec_is_valid(const struct hwt_operation_spec *spec)
 		    (spec->quorum == 0 && spec->key_count != 1)
 				: spec->quorum != 0)
 		return false;
-	if (spec->delay_ns > INT64_MAX && spec->delay_ns != HWT_NEVER)
-		return false;
-	return spec->executor == NULL || spec->executor->execute != NULL;
+	return delay_is_valid(spec->delay_ns) &&
+	    (spec->executor == NULL || spec->executor->execute != NULL);
 }
 
 static bool
@@ -989,7 +964,7 @@ hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
 		return 0;
 	if (call_of(purgatory) != NULL)
 		return -EDEADLK;
-	inherited = is_foreign(purgatory);
+	inherited = timer_is_foreign(purgatory->timer);
 	if (!inherited) {
 		if (has_pending(purgatory))
 			return -EBUSY;

@@ -149,7 +149,7 @@ hwt_operation_reschedule(
 
 	if (error != 0)
 		return error;
-	if (delay_ns > INT64_MAX && delay_ns != HWT_NEVER)
+	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
 	found = operation_at(purgatory, operation.id);
 	error = found == NULL

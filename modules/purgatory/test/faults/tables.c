@@ -54,7 +54,6 @@ const struct sound {
     {"pthread_mutex_trylock", "in a forked child alone: the suite fork"},
     {"pthread_mutex_unlock", "as pthread_mutex_lock, by its holder"},
     {"qsort", "sorts in place if there is no memory"},
-    {"strlen", "pure"},
     {"strnlen", "pure"},
     {"syscall", "a futex: who waits looks again; a wake finds somebody or not"},
     {"sysconf", "the size of a page"},
