@@ -129,6 +129,9 @@ process_lock(void)
 bool
 process_trylock(void)
 {
+	/* Without an epoch, lock and list would be those of a child's parent,
+	 * which may have freed timers since. */
+	(void)process_epoch();
 	return pthread_mutex_trylock(&registry.lock) == 0;
 }
 

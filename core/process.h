@@ -28,8 +28,7 @@ uint64_t process_epoch(void);
 extern bool process_sees_forks;
 
 void process_lock(void);
-/* For callers that must not wait. The process must have an epoch, as it has
- * once it has created a timer. */
+/* For callers that must not wait for the lock. */
 bool process_trylock(void);
 void process_unlock(void);
 

@@ -106,8 +106,8 @@ timers_are_stopped(void)
 /* A plugin with this code in it is unloaded, or the process exits. Threads that
  * have used a timer may end later: thread_exits must not be called then. If a
  * timer runs, others may be using the key; then it stays, and so must the code
- * (hwt.h, PLUGINS). Waits for nobody. After the plugin's own destructors, which
- * may end its timers. */
+ * (hwt.h, PLUGINS). In a child, no timer of its parent runs. Waits for no lock.
+ * After the plugin's own destructors, which may end its timers. */
 __attribute__((destructor(101))) static void
 thread_unload(void)
 {

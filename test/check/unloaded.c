@@ -2,7 +2,8 @@
 /*
  * A plugin that contains the static library is unloaded. Threads that have used
  * its timers end only after that: they must not call what is not there any
- * more. With -DPLUGIN, this is the plugin.
+ * more. Nor must a thread that forks: in its child, the plugin is unloaded
+ * while the parent's timer runs. With -DPLUGIN, this is the plugin.
  *
  *   unloaded FILE  loads the plugin three times
  */
@@ -11,6 +12,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #ifdef PLUGIN
 
@@ -70,6 +73,24 @@ use_and_stay(void *unused)
 	return unused;
 }
 
+/* The child is one thread, and ends with status 0 when that does. */
+static void *
+unload_in_a_child(void *plugin)
+{
+	int status = -1;
+	pid_t child;
+
+	must(use(1) == 0, "no timeout");
+	child = fork();
+	if (child == 0) {
+		must(dlclose(plugin) == 0, "dlclose in a child");
+		return NULL;
+	}
+	must(child > 0 && waitpid(child, &status, 0) == child && status == 0,
+	    "a child fails");
+	return NULL;
+}
+
 static void
 load_and_unload(const char *file)
 {
@@ -80,6 +101,9 @@ load_and_unload(const char *file)
 	must(plugin != NULL, file);
 	*(void **)&use = dlsym(plugin, "plugin_use");
 	must(use != NULL && use(0) == 0, "no timer");
+	must(pthread_create(&thread[0], NULL, unload_in_a_child, plugin) == 0,
+	    "no thread");
+	pthread_join(thread[0], NULL);
 	for (i = 0; i < THREADS; i++)
 		must(pthread_create(&thread[i], NULL, use_and_stay, NULL) == 0,
 		    "no thread");

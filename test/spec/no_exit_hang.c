@@ -192,6 +192,24 @@ role_atexit(void)
 	exit(LEFT_BY_EXIT);
 }
 
+/* The list of live timers that it inherits has one that was freed. It is
+ * stopped, since who walks the list ends at one that is not. */
+static void
+role_destroys_in_a_child(void)
+{
+	struct hwt *timer = role_timer();
+	pid_t child;
+
+	child_ok(hwt_stop(timer, NULL));
+	child = fork();
+	child_check(child >= 0);
+	if (child == 0) {
+		child_ok(hwt_destroy(timer));
+		exit(LEFT_BY_EXIT);
+	}
+	exit(child_reap(child));
+}
+
 /* The library as a plug-in: opened, used, closed, and still running. */
 static void
 role_dlclosed(void)
@@ -228,6 +246,7 @@ static const struct {
     {"churning", role_churning},
     {"stopping", role_stopping},
     {"atexit", role_atexit},
+    {"destroys_in_a_child", role_destroys_in_a_child},
     {"dlclosed", role_dlclosed},
 };
 
@@ -303,6 +322,11 @@ Test(no_exit_hang, a_stop_that_waits_lets_it_exit)
 Test(no_exit_hang, a_timer_serves_the_handlers_of_atexit)
 {
 	assert_exits("atexit");
+}
+
+Test(no_exit_hang, a_child_that_has_destroyed_its_parents_timer_exits)
+{
+	assert_exits("destroys_in_a_child");
 }
 
 Test(no_exit_hang, a_library_that_was_closed_goes_on_running)
