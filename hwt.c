@@ -18,9 +18,10 @@
  *                               reschedule that comes second finds another
  *                               generation.
  *   touch against all           a reschedule; if that finds that the timeout
- *                               has ended, or is an executor's or running, a
- *                               new timeout, and then a cancel of the old one.
- *                               In between, that can only go on to its end.
+ *                               has ended, a new one; if it is an executor's or
+ *                               running, a new one, and then a cancel of the
+ *                               old one. In between, that can only go on to its
+ *                               end.
  *   reschedule twice            the last swap determines the deadline. Each
  *                               call that leaves the record without HAS_ENTRY
  *                               pushes.
@@ -819,25 +820,26 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
 {
 	hwt_timeout old;
+	int before;
 	int result = timer_check(timer,
 	    timeout != NULL && task != NULL && executor_is_valid(executor));
 
 	if (result != 0)
 		return result;
 	old = *timeout;
-	result = hwt_reschedule(timer, old, delay_ns);
-	if (result == -ENOENT ||
-	    (result == -EINPROGRESS && !will_run_again(timer, old.id))) {
-		/* Written before the new task can start, not after. */
-		result = new_timeout_after(
-		    timer, timeout, task, arg, delay_ns, executor);
-		if (result != 0)
-			*timeout = old;
-		else
-			/* Nobody has the handle of what an executor holds: it
-			 * must not run when arg is freed. */
-			(void)!hwt_cancel(timer, old);
-	}
+	before = hwt_reschedule(timer, old, delay_ns);
+	if (before != -ENOENT &&
+	    (before != -EINPROGRESS || will_run_again(timer, old.id)))
+		return before;
+	/* Written before the new task can start, not after. */
+	result =
+	    new_timeout_after(timer, timeout, task, arg, delay_ns, executor);
+	if (result != 0)
+		*timeout = old;
+	else if (before == -EINPROGRESS)
+		/* Nobody has the handle of what an executor holds: it must not
+		 * run when arg is freed. */
+		(void)!hwt_cancel(timer, old);
 	return result;
 }
 
