@@ -159,9 +159,9 @@ struct cache {
 	a64_t started, cancelled, rescheduled, rejected;
 	a64_t returned; /* from executors, with their hwt_run calls */
 	uint32_t slot[CACHE_SLOTS];
-	/* Behind the slots: each new thread reads it in all caches, and would
-	 * take the line of the counters from their owners. */
-	a64_t owned;
+	/* Each new thread reads it in all caches, and would take a line with
+	 * counters or slots from their owners. */
+	APART a64_t owned;
 };
 
 struct record_store {

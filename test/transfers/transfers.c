@@ -123,6 +123,22 @@ pairs_at_once(unsigned core)
 		must(hwt_cancel(timer, timeout[i]) == 0, "cancel");
 }
 
+/* Until a core's cache of records is full, so that a pair uses its last slot.
+ * What is left stays pending. */
+static void
+fill_cache(unsigned core)
+{
+	const struct cache *cache = cache_at_hand(timer);
+	hwt_timeout *timeout = many[core].timeout;
+	unsigned i;
+
+	for (i = 0; i < MANY; i++)
+		must(hwt_new_timeout(timer, &timeout[i], task, NULL, FAR) == 0,
+		    "schedule");
+	while (cache->count < CACHE_SLOTS)
+		must(hwt_cancel(timer, timeout[--i]) == 0, "cancel");
+}
+
 /* The last core is one thread after the other, each with one pair. */
 static void
 pair_beside_new_threads(unsigned core)
@@ -130,11 +146,13 @@ pair_beside_new_threads(unsigned core)
 	struct thread_slot *slot = &thread_state.slot[0];
 
 	pair(core);
-	if (core < cores - 1)
-		return;
 	must(slot->timer == timer, "the timer used last");
-	cache_release(timer, slot->cache);
-	memset(slot, 0, sizeof(*slot));
+	if (core == cores - 1) {
+		cache_release(timer, slot->cache);
+		memset(slot, 0, sizeof(*slot));
+	} else if (slot->cache->count < CACHE_SLOTS) {
+		fill_cache(core);
+	}
 }
 
 static void
