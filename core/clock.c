@@ -73,8 +73,7 @@ enum {
 	UNUSED
 };
 
-a64_t clock_scale;
-a64_t clock_window;
+struct clock_rate clock_rate;
 static a64_t counter_state;
 
 /* Whether the kernel's clock is the counter. */
@@ -127,15 +126,15 @@ counter_calibrate(struct clock_sample *sample, uint64_t ticks, uint64_t ns)
 	    !scales_agree(scale, before))
 		return;
 	scale += scale / 4;
-	a64_store_relaxed(&clock_window, (WINDOW_NS << 32) / scale);
-	a64_store_relaxed(&clock_scale, scale);
+	a64_store_relaxed(&clock_rate.window, (WINDOW_NS << 32) / scale);
+	a64_store_relaxed(&clock_rate.scale, scale);
 }
 
 /* Whether the last sample would have led to a time that is not behind. */
 static bool
 sample_holds(const struct clock_sample *sample, uint64_t ticks, uint64_t ns)
 {
-	uint64_t scale = a64_load_relaxed(&clock_scale);
+	uint64_t scale = a64_load_relaxed(&clock_rate.scale);
 	uint64_t since = ticks - sample->ticks;
 
 	return scale == 0 || sample->ticks == 0 || since > CHECK_TICKS ||
@@ -163,12 +162,12 @@ clock_take_sample(struct clock_sample *sample)
 	}
 	if (!sample_holds(sample, after, ns)) {
 		a64_store_relaxed(&counter_state, UNUSED);
-		a64_store_relaxed(&clock_scale, 0);
+		a64_store_relaxed(&clock_rate.scale, 0);
 		return ns;
 	}
 	sample->ticks = before;
 	sample->ns = ns;
-	if (a64_load_relaxed(&clock_scale) == 0)
+	if (a64_load_relaxed(&clock_rate.scale) == 0)
 		counter_calibrate(sample, before, ns);
 	return ns;
 }

@@ -44,11 +44,16 @@ void clock_prepare(void);
 
 #define CLOCK_MARGIN_NS 100u
 
-/* Nanoseconds per tick of the counter, times 2^32, a quarter too fast; 0: the
- * counter is not used, or its rate is not known yet. */
-extern a64_t clock_scale;
-/* How many ticks a sample is valid. */
-extern a64_t clock_window;
+/* Read by each call that needs the time. Alone in its line: otherwise the
+ * linker could put beside it what a program's threads write. */
+struct clock_rate {
+	/* Nanoseconds per tick of the counter, times 2^32, a quarter too fast;
+	 * 0: the counter is not used, or its rate is not known yet. */
+	_Alignas(CACHE_LINE) a64_t scale;
+	/* How many ticks a sample is valid. */
+	a64_t window;
+};
+extern struct clock_rate clock_rate;
 
 uint64_t clock_take_sample(struct clock_sample *sample);
 
@@ -65,11 +70,11 @@ clock_return(struct clock_sample *sample, uint64_t now_ns)
 static inline bool
 clock_is_at_hand(struct clock_sample *sample, uint64_t *now_ns)
 {
-	uint64_t scale = a64_load_relaxed(&clock_scale);
+	uint64_t scale = a64_load_relaxed(&clock_rate.scale);
 	uint64_t ticks = __rdtsc() - sample->ticks;
 
 	if (__builtin_expect(
-		scale == 0 || ticks >= a64_load_relaxed(&clock_window), 0))
+		scale == 0 || ticks >= a64_load_relaxed(&clock_rate.window), 0))
 		return false;
 	*now_ns = clock_return(
 	    sample, sample->ns + (ticks * scale >> 32) + CLOCK_MARGIN_NS);

@@ -36,8 +36,7 @@
 #define EPOCH_RENEWING 1
 #define MANY_WORKERS 64u
 
-static a64_t epoch_fallback;
-a64_t *process_epoch_word = &epoch_fallback;
+struct epoch_place process_epoch_at = {.word = &process_epoch_at.fallback};
 
 static struct {
 	pthread_mutex_t lock;
@@ -59,7 +58,7 @@ bool process_sees_forks = true;
 static void
 process_forked(void)
 {
-	a64_store_relaxed(process_epoch_word, EPOCH_NONE);
+	a64_store_relaxed(process_epoch_at.word, EPOCH_NONE);
 }
 
 /* Runs before constructors without a priority, which may create timers. If a
@@ -79,8 +78,9 @@ process_init(void)
 	done = true;
 	page = system_map_wiped(4096);
 	if (page != NULL) {
-		a64_store_relaxed(page, a64_load_relaxed(&epoch_fallback));
-		process_epoch_word = page;
+		a64_store_relaxed(
+		    page, a64_load_relaxed(&process_epoch_at.fallback));
+		process_epoch_at.word = page;
 		return;
 	}
 	process_sees_forks = pthread_atfork(NULL, NULL, process_forked) == 0;
@@ -91,9 +91,10 @@ process_renew(void)
 {
 	uint32_t tries = 0;
 
-	if (!a64_cas_seq(process_epoch_word, EPOCH_NONE, EPOCH_RENEWING)) {
+	if (!a64_cas_seq(process_epoch_at.word, EPOCH_NONE, EPOCH_RENEWING)) {
 		/* E:epoch acquire */
-		while (a64_load_acquire(process_epoch_word) == EPOCH_RENEWING)
+		while (
+		    a64_load_acquire(process_epoch_at.word) == EPOCH_RENEWING)
 			system_yield(&tries);
 		return;
 	}
@@ -105,7 +106,7 @@ process_renew(void)
 	a64_store_relaxed(&warned, 0);
 	a64_store_relaxed(&process_shared, 0);
 	/* E:epoch release */
-	a64_store_release(process_epoch_word, ++last_epoch);
+	a64_store_release(process_epoch_at.word, ++last_epoch);
 }
 
 uint64_t
@@ -114,7 +115,8 @@ process_epoch(void)
 	uint64_t epoch;
 
 	/* E:epoch acquire */
-	while ((epoch = a64_load_acquire(process_epoch_word)) <= EPOCH_RENEWING)
+	while (
+	    (epoch = a64_load_acquire(process_epoch_at.word)) <= EPOCH_RENEWING)
 		process_renew();
 	return epoch;
 }

@@ -13,14 +13,20 @@
 struct hwt;
 struct hwt_executor;
 
-/* The epoch of this process: 0 in a new child until process_epoch. */
-extern a64_t *process_epoch_word;
+/* Where the epoch of this process is: 0 in a new child until process_epoch.
+ * Read by each call. Alone in its line: otherwise the linker could put beside
+ * it what a program's threads write. */
+struct epoch_place {
+	_Alignas(CACHE_LINE) a64_t *word;
+	a64_t fallback; /* where there is no page that is wiped */
+};
+extern struct epoch_place process_epoch_at;
 
 /* Whether this process created the object with that epoch. One load. */
 static inline bool
 process_owns(uint64_t epoch)
 {
-	return a64_load_relaxed(process_epoch_word) == epoch;
+	return a64_load_relaxed(process_epoch_at.word) == epoch;
 }
 
 uint64_t process_epoch(void);

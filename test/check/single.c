@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Names that the library has for its own, too. */
-int worker_main, record_free, process_lock, thread_state, clock_scale;
+int worker_main, record_free, process_lock, thread_state, clock_rate;
 
 #define CHECK(condition)                                                    \
 	do {                                                                \

@@ -305,7 +305,7 @@ static void
 begin_child(void)
 {
 	explore_check(hwt_shared_shutdown(NULL) == 0);
-	a64_store_relaxed(process_epoch_word, 0);
+	a64_store_relaxed(process_epoch_at.word, 0);
 }
 
 static struct hwt *found[2];

@@ -178,7 +178,7 @@ static void
 measure_begins(void)
 {
 	a64_store_relaxed(&counter_state, USED);
-	a64_store_relaxed(&clock_scale, 0);
+	a64_store_relaxed(&clock_rate.scale, 0);
 	measure(1000, 5000000);
 }
 
@@ -187,12 +187,13 @@ Test(clock, a_scale_counts_when_measured_twice)
 	measure_begins();
 
 	measure(1002, 5000000 + 2 * 2000000);
-	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	assert_u64(a64_load_relaxed(&clock_rate.scale), 0);
 	measure(1004, 5000000 + 4 * 2000000);
 
 	/* 2 GHz, a quarter too fast. */
-	assert_u64(a64_load_relaxed(&clock_scale), (UINT64_C(1) << 31) / 4 * 5);
-	assert_u64(a64_load_relaxed(&clock_window),
+	assert_u64(
+	    a64_load_relaxed(&clock_rate.scale), (UINT64_C(1) << 31) / 4 * 5);
+	assert_u64(a64_load_relaxed(&clock_rate.window),
 	    (WINDOW_NS << 32) / ((UINT64_C(1) << 31) / 4 * 5));
 }
 
@@ -209,12 +210,12 @@ Test(clock, scales_that_differ_by_a_64th_do_not_agree)
 		ticks += 128 * part;
 		ns += parts_ns[turn % 2] * part;
 		counter_calibrate(&sample, ticks, ns);
-		assert_u64(a64_load_relaxed(&clock_scale), 0);
+		assert_u64(a64_load_relaxed(&clock_rate.scale), 0);
 	}
 
 	ns += 65 * part - part / 8;
 	counter_calibrate(&sample, ticks + 128 * part, ns);
-	cr_assert(a64_load_relaxed(&clock_scale) != 0);
+	cr_assert(a64_load_relaxed(&clock_rate.scale) != 0);
 }
 
 /* Three readings after measure_begins: when, and by how many 100,000 ticks the
@@ -237,8 +238,8 @@ Test(clock, what_is_no_scale_does_not_count)
 		for (size_t k = 0; k < 3; k++)
 			measure(1000 + in_vain[i].ms[k],
 			    5000000 + 100000 * in_vain[i].ticks[k]);
-		cr_assert(
-		    a64_load_relaxed(&clock_scale) == 0, "%s", in_vain[i].what);
+		cr_assert(a64_load_relaxed(&clock_rate.scale) == 0, "%s",
+		    in_vain[i].what);
 	}
 }
 
@@ -251,15 +252,15 @@ Test(clock, readings_too_close_together_are_passed_over)
 	counter_calibrate(&sample, 5000000 + 6000, 1000 * MS + 3000);
 
 	assert_u64(sample.first_ticks, 5000000);
-	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	assert_u64(a64_load_relaxed(&clock_rate.scale), 0);
 }
 
 /* A thread that loses its processor in between compares nothing: again then. */
 Test(clock, a_counter_that_is_behind_is_given_up)
 {
 	a64_store_relaxed(&counter_state, USED);
-	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
-	a64_store_relaxed(&clock_window, 1);
+	a64_store_relaxed(&clock_rate.scale, UINT64_C(1) << 20);
+	a64_store_relaxed(&clock_rate.window, 1);
 
 	for (int tries = 0; tries < 1000 && counter_state == USED; tries++) {
 		sample.ticks = __rdtsc();
@@ -268,7 +269,7 @@ Test(clock, a_counter_that_is_behind_is_given_up)
 	}
 
 	assert_u64(a64_load_relaxed(&counter_state), UNUSED);
-	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	assert_u64(a64_load_relaxed(&clock_rate.scale), 0);
 	cr_assert(clock_ahead_ns(&sample) <= clock_monotonic_ns());
 }
 
@@ -280,7 +281,7 @@ Test(clock, a_counter_that_goes_back_is_measured_anew)
 	measure(1004, 5000000 + 2 * 2000000);
 
 	assert_u64(sample.first_ticks, 5000000 + 2 * 2000000);
-	assert_u64(a64_load_relaxed(&clock_scale), 0);
+	assert_u64(a64_load_relaxed(&clock_rate.scale), 0);
 }
 
 Test(clock, what_was_told_in_another_time_does_not_hold_it_up)
@@ -296,7 +297,7 @@ Test(clock, it_does_not_go_back_from_one_sample_to_the_next)
 	uint64_t told_ns, now_ns;
 
 	a64_store_relaxed(&counter_state, USED);
-	a64_store_relaxed(&clock_scale, 0);
+	a64_store_relaxed(&clock_rate.scale, 0);
 	do {
 		told_ns = clock_monotonic_ns() + BACK_MAX_NS / 2;
 		sample.last_returned_ns = told_ns;
@@ -339,7 +340,7 @@ Test(clock, the_counter_is_used_where_the_kernel_uses_it)
 Test(clock, the_first_sample_begins_a_measurement)
 {
 	a64_store_relaxed(&counter_state, USED);
-	a64_store_relaxed(&clock_scale, 0);
+	a64_store_relaxed(&clock_rate.scale, 0);
 
 	for (int tries = 0; tries < 1000 && sample.ticks == 0; tries++)
 		(void)clock_take_sample(&sample);
@@ -353,7 +354,7 @@ Test(clock, the_first_sample_begins_a_measurement)
 static bool
 holds(uint64_t since_ticks, uint64_t ns)
 {
-	a64_store_relaxed(&clock_scale, UINT64_C(1) << 32);
+	a64_store_relaxed(&clock_rate.scale, UINT64_C(1) << 32);
 	sample.ticks = 7000;
 	sample.ns = 1000 * MS;
 	return sample_holds(&sample, 7000 + since_ticks, 1000 * MS + ns);
@@ -378,8 +379,8 @@ Test(clock, a_fresh_sample_is_not_taken_anew)
 	uint64_t told_ns = clock_monotonic_ns() + HWT_SEC(3600);
 
 	a64_store_relaxed(&counter_state, USED);
-	a64_store_relaxed(&clock_scale, UINT64_C(1) << 20);
-	a64_store_relaxed(&clock_window, UINT64_MAX);
+	a64_store_relaxed(&clock_rate.scale, UINT64_C(1) << 20);
+	a64_store_relaxed(&clock_rate.window, UINT64_MAX);
 	sample.ticks = __rdtsc();
 	sample.ns = told_ns;
 
@@ -389,7 +390,7 @@ Test(clock, a_fresh_sample_is_not_taken_anew)
 Test(clock, another_clock_source_is_not_stood_in_for)
 {
 	a64_store_relaxed(&counter_state, UNUSED);
-	a64_store_relaxed(&clock_scale, 0);
+	a64_store_relaxed(&clock_rate.scale, 0);
 
 	/* The first ones may be too slow for a sample in any case. */
 	for (int readings = 0; readings < 100; readings++)
