@@ -76,12 +76,13 @@
  *                    record of a timeout that an executor holds is released
  *                    when the executor calls hwt_run. Memory grows with the
  *                    number of live timeouts, not with the rate of calls.
- *   quiet            With nothing pending, the worker does not wake up.
- *                    Otherwise it does not wake up before the earliest
- *                    deadline, with two exceptions: once for each earliest
- *                    deadline that was superseded (its timeout was cancelled or
- *                    pushed out), and once per long sleep for the first call
- *                    that leaves work for it: an earlier deadline, a long
+ *   quiet            With nothing pending, the worker sleeps without a timeout
+ *                    and does not wake up. Otherwise it does not wake up before
+ *                    the earliest deadline. There are two exceptions: once for
+ *                    each earliest deadline that was superseded while it slept
+ *                    (its timeout was cancelled or pushed out), also if nothing
+ *                    is pending since, and once per long sleep for the first
+ *                    call that leaves work for it: an earlier deadline, a long
  *                    queue, or a megabyte of free memory. A thread that has
  *                    free records of its own (see PROGRESS) wakes the worker at
  *                    most once per sleep. If calls end two long sleeps within
