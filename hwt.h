@@ -55,12 +55,12 @@
  *                    pieces (a few milliseconds in all). The number of timeouts
  *                    per tick is not limited. However fast other threads
  *                    schedule, cancel and pull deadlines in, no other timeout
- *                    is late because of it, with one exception: before a turn,
- *                    the timer takes over what was scheduled for, or pulled in
- *                    to, a tick of that turn since the turn before, and what
- *                    waits in the same page of 64 records. That is about 0.1 us
- *                    for each record, and for none more than once. What is due
- *                    after the turn is taken over in bounded pieces.
+ *                    is late because of it, with one exception: on waking, the
+ *                    worker first reads each record that was scheduled for, or
+ *                    pulled in to, a tick that is due by then, and those that
+ *                    wait in the same page of 64 records: about 0.1 us for
+ *                    each, and for none more than once. Records of later
+ *                    deadlines are read in bounded pieces.
  *   once             Every accepted timeout ends exactly once: it is started,
  *                    cancelled, or returned by stop. This holds for all races
  *                    between calls.
@@ -83,11 +83,10 @@
  *                    (its timeout was cancelled or pushed out), also if nothing
  *                    is pending since, and once per long sleep for the first
  *                    call that leaves work for it: an earlier deadline, a long
- *                    queue, or a megabyte of free memory. A thread that has
- *                    free records of its own (see PROGRESS) wakes the worker at
- *                    most once per sleep. If calls end two long sleeps within
- *                    one tick, the next sleep lasts until the next tick
- *                    boundary.
+ *                    queue, or a megabyte of free memory. A thread that has a
+ *                    cache of its own (see PROGRESS) wakes the worker at most
+ *                    once per sleep. If calls end two long sleeps within one
+ *                    tick, the next sleep lasts until the next tick boundary.
  *   catch-up         After a stall, SIGSTOP or suspend, empty ticks are skipped
  *                    by arithmetic, not one by one, and tasks that are due run
  *                    in tick order.
@@ -199,9 +198,9 @@
  * wakes the worker itself. With HWT_MANUAL it can: of several threads whose
  * timeouts are due before the next wake-up, one calls wake for all.
  * The worker does not wait for the threads of a pool or a mailbox. A thread has
- * free records of its own for up to 8 live timers, and up to 1024 threads have
- * free records of one timer. Beyond these limits, calls use a cache that
- * threads share, and cost more.
+ * a cache of its own, with free records, for up to 8 live timers, and up to
+ * 1024 threads have one for the same timer. Beyond these limits, calls use a
+ * cache that threads share, and cost more.
  *
  * SYSTEM CALLS. A sandbox must allow, for the parts of the library in use:
  *
@@ -287,8 +286,8 @@ extern "C" {
 /* Durations in nanoseconds. The argument may be a fraction: HWT_SEC(0.5). The
  * result for a whole number must fit into 64 bits (HWT_MIN: 584 years), for a
  * fraction into 63 bits. The result for a negative argument is -EINVAL as a
- * delay, except for a fraction that is less than 2 ns below 0: it is truncated
- * to whole nanoseconds, which gives 0 or HWT_NEVER. */
+ * delay, but what is between -2 ns and 0 is truncated to 0 or to -1, which is
+ * HWT_NEVER. */
 #define HWT_NS(n) ((uint64_t)(int64_t)(UINT64_C(1) * HWT_WIDE(n)))
 #define HWT_US(n) ((uint64_t)(int64_t)(UINT64_C(1000) * HWT_WIDE(n)))
 #define HWT_MS(n) ((uint64_t)(int64_t)(UINT64_C(1000000) * HWT_WIDE(n)))
@@ -799,9 +798,9 @@ int hwt_reschedule_at(
  * handle that was replaced, and call hwt_cancel_wait for each of them and for
  * the one in *timeout.
  *
- * All touches of one variable pass the same arg, since a call does not tell
- * which of its args is in use. The new one takes a place of max_pending before
- * the old one gives up its own: -ENOBUFS if the limit is reached.
+ * Always pass the same arg: a rescheduled timeout keeps its old one. The new
+ * one takes a place of max_pending before the old one gives up its own:
+ * -ENOBUFS if the limit is reached.
  *
  * A task that touches its own timeout is running: a one-shot task so schedules
  * its successor. A periodic timeout is never replaced, since its task would go
