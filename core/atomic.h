@@ -91,13 +91,14 @@
  *   Store, then load. The edges asleep, closed, queue and set: each thread
  *   writes its word and then reads the other's. Forbidden: both read the old
  *   value. Each has a full fence in between, or an stlr or stlxr and then an
- *   ldar. In queue, set and asleep there may be a third thread: the one that
- *   set the bit, or raised the urgency, which a pusher finds so. A pusher that
- *   has read it knows that the store is visible to all. So a worker that misses
- *   it afterwards has cleared it after the pusher read it, and then reads what
- *   is below it, in the end the pusher's word; or it has read it before the
- *   pusher did, and then the pusher reads the wake_before that the worker
- *   stored before that.
+ *   ldar. In closed, the sweep so reads limit, committed and each word. In
+ *   queue, set and asleep there may be a third thread: the one that set the
+ *   bit, or raised the urgency, which a pusher finds so. A pusher that has read
+ *   it knows that the store is visible to all. So a worker that misses it
+ *   afterwards has cleared it after the pusher read it, and then reads what is
+ *   below it, in the end the pusher's word; or it has read it before the pusher
+ *   did, and then the pusher reads the wake_before that the worker stored
+ *   before that.
  *
  * The pair on aarch64. A load or store of 8 bytes is whole, and so is an ldxp
  * whose stxp succeeds, or a casp. An ldxp that finds another value may return

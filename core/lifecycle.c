@@ -33,8 +33,8 @@
  * EDGES
  *   E:gate      drawn in hwt.c; release in attempt_start, stop_begin and
  *               stop_finish: whoever sees a later phase sees the same.
- *   E:closed    drawn in hwt.c; fences in stop_begin and
- *               stop_await_batches.
+ *   E:closed    drawn in hwt.c; fences in stop_begin, stop_await_batches and
+ *               record_next_used.
  *   E:dispatched  drawn in run.c; acquire in timer_dispatched.
  */
 #define _GNU_SOURCE

@@ -68,7 +68,7 @@
  *   E:owned   a cache and its counters: release in cache_release, acquire in
  *             cache_claim, by the next thread.
  *
- * E:set is drawn in mpsc_queue.c.
+ * E:set is drawn in mpsc_queue.c, E:closed in hwt.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -548,9 +548,9 @@ record_next_used(const struct record_store *store, uint32_t index)
 	while (++index >> SLAB_BITS < store_limit(store)) {
 		number = index >> SLAB_BITS;
 		page = index / PAGE_RECORDS % SLAB_PAGES;
-		/* E:slab acquire */
-		committed =
-		    a64_load_acquire(&slab_at(store, number)->committed);
+		/* E:slab acquire, E:closed fence: the gate was closed before
+		 * this, or a thread that commits the page finds it closed. */
+		committed = a64_load_seq(&slab_at(store, number)->committed);
 		if (committed >> page & 1)
 			return index;
 		/* The last index of what need not be looked at. */
