@@ -87,6 +87,12 @@
  *   hands on what those before it released; hwt_destroy loads all with
  *   acquire, and then the worker's, which is stored before the word becomes
  *   HANDED.
+ *   In word, a stale handle may find a page that was released to the system,
+ *   whose 0 is the kernel's, and no release pairs with that acquire. It sees
+ *   what the task wrote all the same: the worker has acquired all records of
+ *   the page (E:free) before it releases the memory, and the kernel orders what
+ *   was before that call before any processor's access to what is there since.
+ *   A thread that commits the page anew stores its words with release.
  *
  *   Store, then load. The edges asleep, closed, queue and set: each thread
  *   writes its word and then reads the other's. Forbidden: both read the old
@@ -265,7 +271,8 @@ pair_init(pair_t *p, uint64_t word)
 {
 	struct pair_value v = {.word = word};
 
-	atomic_store_explicit(p, v, A_RELAXED);
+	/* A stale handle may read it: see WEAK MEMORY. */
+	atomic_store_explicit(p, v, A_RELEASE);
 }
 
 static inline bool
@@ -443,7 +450,8 @@ static inline void
 pair_init(pair_t *p, uint64_t word)
 {
 	a64_store_relaxed(&p->half[1], 0);
-	a64_store_relaxed(&p->half[0], word);
+	/* E:word release. A stale handle may read it: see WEAK MEMORY. */
+	a64_store_release(&p->half[0], word);
 }
 
 static inline bool

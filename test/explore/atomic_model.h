@@ -225,7 +225,7 @@ pair_init(pair_t *p, uint64_t word)
 {
 	model_commit(p);
 	a64_store_relaxed(&p->half[1], 0);
-	a64_store_relaxed(&p->half[0], word);
+	a64_store_release(&p->half[0], word);
 }
 
 static inline bool
