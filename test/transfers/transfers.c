@@ -6,14 +6,18 @@
  *
  * simulator.h says how that is counted. The timer is a manual one, whose clock
  * stands still but where something is to expire, so that the cores meet in its
- * queue and its records. The library runs with C11's atomics. Each core warms
+ * queue and its records. A manual timer has no clock at hand: a delay takes the
+ * slow path, a deadline that is given the fast one. The latter is counted with
+ * records that have an entry in the wheel, as most have after a turn. The
+ * library runs with C11's atomics. Each core warms
  * up, then each access of all cores takes turns. Counted are the accesses of
  * the library alone: not those of this file, with which cores hand over a
  * handle, nor the C library's. Of what expires, either one timeout of each core
  * is due on a tick, which is the worst case since each then pays for what a
- * turn costs, or 32. Pairs are counted as well where that is not the best case:
- * with max_pending, more at once than a thread keeps records, while the wheel
- * is turned, and beside threads that come and go. With a name, those subjects
+ * turn costs, or 32. Pairs and touches are counted as well where that is not
+ * the best case: with max_pending, more at once than a thread keeps records,
+ * while the wheel is turned, beside threads that come and go, and where another
+ * core still has the record's last handle. With a name, those subjects
  * are counted whose name has that text; --lines tells for 8 cores alone which
  * fields' lines moved, and how often for each operation.
  *
@@ -162,6 +166,53 @@ touch(unsigned core)
 	    "touch");
 }
 
+static void
+schedule_at(unsigned core)
+{
+	must(hwt_new_timeout_at(timer, NULL, &mine[core].timeout, task, NULL,
+		 clock_ns + FAR) == 0,
+	    "schedule");
+}
+
+/* The first time, each core schedules, and core 0 places it in the wheel. */
+static void
+place_once(unsigned core)
+{
+	const struct record *record;
+	uint64_t wait_ns;
+
+	if (mine[core].timeout.id != 0)
+		return;
+	schedule_at(core);
+	cores_meet();
+	if (core == 0)
+		must(hwt_next_wakeup(timer, &wait_ns) == 0, "next wake-up");
+	cores_meet();
+	record = record_find(&timer->store, mine[core].timeout.id);
+	must((pair_word(&record->pair) & FLAG_HAS_ENTRY) != 0, "an entry");
+	must(hwt_cancel(timer, mine[core].timeout) == 0, "cancel");
+}
+
+static void
+pair_placed(unsigned core)
+{
+	place_once(core);
+	schedule_at(core);
+	must(hwt_cancel(timer, mine[core].timeout) == 0, "cancel");
+}
+
+static void
+touch_placed(unsigned core)
+{
+	if (mine[core].timeout.id == 0) {
+		place_once(core);
+		schedule_at(core);
+	}
+	must(hwt_reschedule_at(
+		 timer, mine[core].timeout, clock_ns + FAR + scheduled++) == 0,
+	    "reschedule");
+}
+
 /* Even cores schedule what the next odd one cancels. */
 static void
 elsewhere(unsigned core, void (*schedule)(unsigned core),
@@ -191,6 +242,34 @@ static void
 cancel_one(unsigned core)
 {
 	must(hwt_cancel(timer, mine[core].timeout) == 0, "cancel");
+}
+
+static void
+cancel_stale(unsigned core)
+{
+	must(hwt_cancel(timer, mine[core].timeout) == -ENOENT, "stale");
+}
+
+static void
+touch_stale(unsigned core)
+{
+	hwt_timeout timeout = mine[core].timeout;
+
+	must(hwt_touch(timer, NULL, &timeout, task, NULL, FAR) == 0 &&
+		hwt_cancel(timer, timeout) == 0,
+	    "stale");
+}
+
+static void
+stale_cancel(unsigned core)
+{
+	elsewhere(core, pair, cancel_stale);
+}
+
+static void
+stale_touch(unsigned core)
+{
+	elsewhere(core, pair, touch_stale);
 }
 
 static void
@@ -250,6 +329,24 @@ pairs_meanwhile(unsigned core)
 		must(hwt_new_timeout(timer, timeout, task, NULL,
 			 (2 + i * 7 / 3 % 8) * TICK) == 0,
 		    "schedule");
+		scheduled++;
+	}
+}
+
+/* The same with 16 idle limits of each core, of 4 ticks. */
+static void
+touches_meanwhile(unsigned core)
+{
+	unsigned i;
+
+	if (core == cores - 1) {
+		turn(A_TICK * (cores - 1));
+		return;
+	}
+	for (i = 0; i < A_TICK; i++) {
+		must(hwt_touch(timer, NULL, &many[core].timeout[i % 16], task,
+			 NULL, 4 * TICK) == 0,
+		    "touch");
 		scheduled++;
 	}
 }
@@ -335,12 +432,17 @@ static const struct subject subjects[] = {
     {"mutex_wheel: cancel elsewhere", mutex_wheel_elsewhere, 2, 0, 0, 2, -1,
 	32.4},
     {"hwt: a pair", pair, 1, 0, 0, 0, 0, 16.9},
+    {"hwt: a pair, deadline given", pair_placed, 1, 0, 0, 0, 0, 0},
     {"hwt: a pair, max_pending", pair_limited, 1, 0, 0, 2, -1, 0},
     {"hwt: pairs, 256 at once", pairs_at_once, 1, 0, MANY, 0, 1, 0},
     {"hwt: pairs, 64 a tick", pairs_meanwhile, 1, 1, A_TICK, 0, 1.5, 0},
     {"hwt: a pair beside new threads", pair_beside_new_threads, 1, 1, 0, 0, 0.1,
 	0},
     {"hwt: touch", touch, 1, 0, 0, 0, 0, 10.3},
+    {"hwt: touch, deadline given", touch_placed, 1, 0, 0, 0, 0, 0},
+    {"hwt: touch, 64 a tick", touches_meanwhile, 1, 1, A_TICK, 0, 0.5, 0},
+    {"hwt: stale cancel elsewhere", stale_cancel, 2, 0, 0, 0, 2.2, 0},
+    {"hwt: stale touch elsewhere", stale_touch, 2, 0, 0, 0, 2.2, 0},
     {"hwt: cancel elsewhere", hwt_elsewhere, 2, 0, 0, 0, 2.5, 16.9},
     {"hwt: expiry", expire, 1, 1, 1, -1, -1, 32.1},
     {"hwt: expiry, 32 a tick", expire, 1, 1, 32, 0, 4.2, 32.1},
@@ -414,7 +516,7 @@ operations(void)
 struct count {
 	double transfers, row; /* of an operation */
 };
-static struct count counts[24][7]; /* by subject, and by cores: 2^i */
+static struct count counts[32][7]; /* by subject, and by cores: 2^i */
 
 static void
 count_with(unsigned power)
