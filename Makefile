@@ -43,9 +43,11 @@
 #   make explore     interleavings: EXPLORE='--seconds 60'; test/explore/main.c
 #   make faults      each call of the system fails
 #   make fuzz        for FUZZ=600 seconds
-#   make soak soak-durable
-#                    everything at once, for SOAK=600 seconds; the latter then
-#                    breaks connections after every EVERY=1 bytes
+#   make soak        the model and the stress programs again and again, each
+#                    time with another seed, for SOAK=600 seconds
+#   make soak-durable
+#                    everything at once, for SOAK=600 seconds, and then
+#                    connections that break after every EVERY=1 bytes
 #   make durable-seeds
 #                    each random run of modules/durable with SEEDS=10 seeds
 #   make transfers   cache lines that move between cores, on 2 to 64 simulated

@@ -100,7 +100,6 @@ in = $(foreach w,$1,$(patsubst %.c,build/$w/%,$2))
 ways := plain clang asan tsan cov noise musl $(smp) $(emulated)
 spec := $(wildcard test/spec/*.c)
 stress := $(wildcard test/stress/*.c)
-soak := $(wildcard test/soak/*.c)
 misuse := $(wildcard test/misuse/*.c)
 faults := $(wildcard test/faults/*.c)
 # The suite model has the parts of the program model but for its main.
@@ -128,7 +127,7 @@ build/single/hwt-test: $(addsuffix .o,$(call in,plain,$(spec) $(model))) \
 	$(call say,LD)
 	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(LDLIBS)
 
-programs := $(stress) $(soak) $(misuse) test/random/model.c
+programs := $(stress) $(misuse) test/random/model.c
 $(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt.a
 	$(link_program)
@@ -182,10 +181,8 @@ build/explore/selftest: $$(call objects,$(patsubst %,test/explore/%.c, \
 	$(link_program)
 
 # What is compiled with clang for its warnings alone.
-only_compiled := $(patsubst %,build/clang/%.o,$(basename $(stress) $(soak) \
-	$(misuse) $(wildcard examples/*.c) $(recipes) $(loops) $(mains)) \
-	$(perf_names))
-soak_programs := $(call in,plain,$(soak) test/random/model.c)
+only_compiled := $(patsubst %,build/clang/%.o,$(basename $(stress) $(misuse) \
+	$(wildcard examples/*.c) $(recipes) $(loops) $(mains)) $(perf_names))
 fork_stress := $(wildcard test/stress/fork_*.c)
 alone_tsan := $(filter-out %/fork,$(filter build/tsan/%,$(alone)))
 
@@ -213,7 +210,7 @@ check: build/plain/libhwt.so build/plain/hwt-test \
 	@test/check/run check
 check-all: build/plain/libhwt.so build/explore/explore \
 		build/clang/hwt-test $(examples) $(wheel) $(perf_programs) \
-		$(call in,plain,$(stress)) $(soak_programs) \
+		$(call in,plain,$(stress) test/random/model.c) \
 		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
 		build/explore/selftest build/asan/test/random/model \
 		$(call in,asan,$(misuse)) build/asan/test/fuzz/replay \
@@ -260,7 +257,7 @@ faults: build/plain/test/faults/faults
 	@build/plain/test/faults/faults all
 explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)
-soak: $(soak_programs)
+soak: $(call in,plain,test/random/model.c $(stress))
 	@test/check/soak $(SOAK) $^
 bare:
 	@test/check/bare build/bare
