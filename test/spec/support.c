@@ -536,21 +536,16 @@ monotonic_ns(void)
 	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
-static void
-sleep_until(uint64_t moment_ns)
+void
+sleep_ns(uint64_t ns)
 {
+	uint64_t moment_ns = monotonic_ns() + ns;
 	struct timespec moment = {.tv_sec = (time_t)(moment_ns / HWT_SEC(1)),
 	    .tv_nsec = (long)(moment_ns % HWT_SEC(1))};
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL) ==
 	    EINTR)
 		;
-}
-
-void
-sleep_ns(uint64_t ns)
-{
-	sleep_until(monotonic_ns() + ns);
 }
 
 void
@@ -564,41 +559,6 @@ wait_for(const _Atomic uint64_t *word, uint64_t value)
 		    *word);
 		sleep_ns(HWT_MS(1));
 	}
-}
-
-static void *
-lag_meter_main(void *arg)
-{
-	struct lag_meter *meter = arg;
-	uint64_t lag_ns;
-	uint64_t moment_ns;
-
-	while (!meter->stop) {
-		moment_ns = monotonic_ns() + HWT_MS(5);
-		sleep_until(moment_ns);
-		lag_ns = monotonic_ns() - moment_ns;
-		if (lag_ns > meter->lag_ns_max)
-			meter->lag_ns_max = lag_ns;
-	}
-	return NULL;
-}
-
-void
-lag_meter_start(struct lag_meter *meter)
-{
-	meter->stop = 0;
-	meter->lag_ns_max = 0;
-	if (__real_pthread_create(
-		&meter->thread, NULL, lag_meter_main, meter) != 0)
-		abort();
-}
-
-uint64_t
-lag_meter_stop(struct lag_meter *meter)
-{
-	meter->stop = 1;
-	pthread_join(meter->thread, NULL);
-	return meter->lag_ns_max;
 }
 
 /* Fault injection. */

@@ -18,7 +18,6 @@
  *   struct gate              a task stops at it until the test opens it
  *   in_parallel              the same function in many threads at once
  *   wait_for                 waits, in real time, for another thread's word
- *   lag_meter                how late this machine wakes a thread
  *   fault_arm, fault_disarm  make the n-th call of a system function fail
  *   suspend                  this machine slept for so long
  *
@@ -340,18 +339,6 @@ void wait_for(const _Atomic uint64_t *word, uint64_t value);
 void sleep_ns(uint64_t ns);
 /* CLOCK_MONOTONIC. */
 uint64_t monotonic_ns(void);
-
-/* A control thread that sleeps to absolute moments, as a worker would, and
- * keeps its greatest lateness. */
-struct lag_meter {
-	pthread_t thread;
-	_Atomic uint64_t stop;
-	uint64_t lag_ns_max;
-};
-
-void lag_meter_start(struct lag_meter *meter);
-/* The greatest lag since the start. */
-uint64_t lag_meter_stop(struct lag_meter *meter);
 
 /* What fault_arm may make fail; combine with |. */
 #define FAULT_THREAD 1u /* pthread_create: EAGAIN */
