@@ -268,13 +268,6 @@ clock_has(const struct clock *clock, uint32_t step)
 	return step <= clock->known[steps[step].process];
 }
 
-/* For the self-test. */
-static inline bool
-broken(enum explore_variant variant)
-{
-	return limits.variant == variant;
-}
-
 /* A flusher's owner; a thread is its own. */
 static inline unsigned
 owner_of(unsigned process)
@@ -614,8 +607,6 @@ load_waits(const struct thread *t)
 
 		if (!overlap(e->at, e->bytes, op->at, op->bytes))
 			continue;
-		if (broken(EXPLORE_PART_FORWARDED) && op->bytes <= 8)
-			return false;
 		return op->bytes > 8 || op->at < e->at ||
 		    op->at + op->bytes > e->at + e->bytes;
 	}
@@ -642,8 +633,7 @@ buffer_awaited(const struct thread *t)
 	if (t->state != RUNNING || t->buffered == 0)
 		return false;
 	return op->fence || (op->kind == LOAD && load_waits(t)) ||
-	    (op->kind == MODIFY && !broken(EXPLORE_OWN_OVERTAKEN) &&
-		is_buffered(t, op->at, op->bytes));
+	    (op->kind == MODIFY && is_buffered(t, op->at, op->bytes));
 }
 
 /* The search: nodes. */
@@ -860,8 +850,6 @@ decide(uint64_t enabled, bool choice)
 		}
 		n->chosen = (uint8_t)chosen;
 		n->backtrack = choice || !reducing ? enabled : BIT(chosen);
-		if (choice && broken(EXPLORE_CHOICES_FORGOTTEN))
-			n->backtrack = BIT(chosen);
 	}
 	depth++;
 	preempted_pass_on(n);
@@ -894,33 +882,9 @@ search_next(void)
 
 /* The reduction. */
 
-/* The pairs that a broken search leaves out. */
-static bool
-dependence_forgotten(const struct step *s, const struct operation *op)
-{
-	switch (limits.variant) {
-	case EXPLORE_WRITE_THEN_READ_FORGOTTEN:
-		return s->writes && !op->writes;
-	case EXPLORE_READ_THEN_WRITE_FORGOTTEN:
-		return !s->writes && op->writes;
-	case EXPLORE_WRITE_THEN_WRITE_FORGOTTEN:
-		return s->writes && op->writes;
-	case EXPLORE_PARTS_FORGOTTEN:
-		return s->at != op->at;
-	case EXPLORE_FLUSHES_FORGOTTEN:
-		return op->kind == FLUSH;
-	case EXPLORE_YIELDS_FORGOTTEN:
-		return s->kind == YIELD || op->kind == YIELD;
-	default:
-		return false;
-	}
-}
-
 static inline bool
 dependent(const struct step *s, unsigned owner, const struct operation *op)
 {
-	if (limits.variant != EXPLORE_SOUND && dependence_forgotten(s, op))
-		return false;
 	if (s->kind == YIELD)
 		return op->writes && owner != s->owner;
 	if (op->kind == YIELD)
@@ -934,8 +898,6 @@ dependent(const struct step *s, unsigned owner, const struct operation *op)
 static uint64_t
 instead_of(const struct node *n, uint32_t step, const struct clock *clock)
 {
-	if (broken(EXPLORE_DISABLED_FORGOTTEN))
-		return 0;
 	for (uint32_t i = step + 1; i <= step_count; i++)
 		if (clock_has(clock, i))
 			return n->enabled & BIT(steps[i].process)
@@ -970,8 +932,6 @@ backtrack_add(uint32_t step, unsigned process, const struct clock *clock)
 	backtrack_bounded(n, process);
 	if (steps[step].process >= THREADS)
 		n->backtrack |= n->enabled;
-	if (broken(EXPLORE_BLOCKS_FORGOTTEN))
-		return;
 	for (; n >= nodes; n--)
 		if (!n->choice &&
 		    (n->free ||
@@ -1035,7 +995,7 @@ races_follow(unsigned process, const struct operation *op,
 			if (limits.search != EXPLORE_BOUNDED)
 				return;
 			found |= BIT(s->process);
-		} else if (covers(s, op) || broken(EXPLORE_ORDERED_FORGOTTEN)) {
+		} else if (covers(s, op)) {
 			return;
 		}
 	}
@@ -1079,7 +1039,7 @@ races_after(void)
 {
 	const struct step *s = &steps[step_count];
 
-	if (!reducing || depth < prefix || broken(EXPLORE_LATER_FORGOTTEN))
+	if (!reducing || depth < prefix)
 		return;
 	for (unsigned i = 0; i < thread_count; i++) {
 		struct thread *t = &threads[i];
@@ -1115,7 +1075,7 @@ clocks_access(struct clock *clock, const struct operation *op)
 
 	for (unsigned u = first; u < end; u++) {
 		clock_join(clock, &object->writes[u]);
-		if (op->writes || broken(EXPLORE_READS_ORDERED))
+		if (op->writes)
 			clock_join(clock, &object->reads[u]);
 	}
 	for (unsigned u = first; u < end; u++) {
@@ -1251,8 +1211,6 @@ flush_step(unsigned flusher)
 
 	if (reducing)
 		clock_join(&clocks[flusher], &e->clock);
-	if (reducing && broken(EXPLORE_FLUSHES_ORDERED))
-		clock_join(&clocks[flusher], &clocks[owner]);
 	step_take(flusher, &op);
 	memory_write(owner, e->at, e->bytes, e->value);
 	if (limits.trace)
@@ -1272,11 +1230,9 @@ entry_may_flush(const struct thread *t, unsigned index)
 	const struct entry *e = &t->buffer[index];
 
 	for (unsigned i = 0; i < index; i++)
-		if ((e->release && !broken(EXPLORE_RELEASE_OVERTAKES)) ||
-		    t->buffer[i].flusher == e->flusher ||
-		    (overlap(t->buffer[i].at, t->buffer[i].bytes, e->at,
-			 e->bytes) &&
-			!broken(EXPLORE_OVERLAP_OVERTAKES)))
+		if (e->release || t->buffer[i].flusher == e->flusher ||
+		    overlap(
+			t->buffer[i].at, t->buffer[i].bytes, e->at, e->bytes))
 			return false;
 	return true;
 }
@@ -1477,8 +1433,6 @@ point(const struct operation *op)
 
 	operation_finish(t);
 	t->next = *op;
-	if (broken(EXPLORE_FENCES_FORGOTTEN))
-		t->next.fence = t->stores == SLOTS;
 	races_before(current, &t->next, NULL);
 	schedule();
 	if (t->next.fence) {
@@ -1515,12 +1469,8 @@ load_value(const struct thread *t, uintptr_t at, unsigned bytes)
 	for (unsigned i = t->buffered; i-- > 0;) {
 		const struct entry *e = &t->buffer[i];
 
-		if (broken(EXPLORE_FORWARD_FORGOTTEN))
-			break;
 		if (!overlap(e->at, e->bytes, at, bytes))
 			continue;
-		if (broken(EXPLORE_PART_FORWARDED) && bytes > e->bytes)
-			return e->value;
 		return memory_read((uintptr_t)&e->value + (at - e->at), bytes);
 	}
 	return memory_read(at, bytes);
@@ -1547,8 +1497,7 @@ explore_store(
 {
 	struct operation op = operation(STORE_NOW, at, bytes);
 	struct thread *t = &threads[current];
-	bool now = limits.memory == EXPLORE_SC || order == EXPLORE_SEQ ||
-	    broken(EXPLORE_STORES_AT_ONCE);
+	bool now = limits.memory == EXPLORE_SC || order == EXPLORE_SEQ;
 
 	if (bytes > 8)
 		explore_fail("a store of 16 bytes");
@@ -1779,7 +1728,7 @@ run_prepare(void)
 		limits.depth = CHANGE_POINTS_MAX;
 	clock_width = widths[limits.memory];
 	reducing = limits.search == EXPLORE_REDUCED ||
-	    (limits.search == EXPLORE_BOUNDED && !broken(EXPLORE_UNREDUCED));
+	    (limits.search == EXPLORE_BOUNDED && !limits.unreduced);
 	replay.at = limits.replay;
 	replay.again = 0;
 	prefix = 0;

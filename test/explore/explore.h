@@ -50,34 +50,6 @@ enum explore_memory {
 	EXPLORE_PSO /* later; relaxed ones may overtake, release ones not */
 };
 
-/* For the self-test: searches that are broken in one thing. */
-enum explore_variant {
-	EXPLORE_SOUND,
-	EXPLORE_UNREDUCED, /* EXPLORE_BOUNDED: not broken, but slow */
-	EXPLORE_WRITE_THEN_READ_FORGOTTEN, /* are not dependent */
-	EXPLORE_READ_THEN_WRITE_FORGOTTEN,
-	EXPLORE_WRITE_THEN_WRITE_FORGOTTEN,
-	EXPLORE_PARTS_FORGOTTEN, /* overlapping bytes at other addresses */
-	EXPLORE_FLUSHES_FORGOTTEN, /* what a flusher is about to do */
-	EXPLORE_YIELDS_FORGOTTEN, /* depend on nothing */
-	EXPLORE_LATER_FORGOTTEN, /* steps after one that waits for its turn */
-	EXPLORE_DISABLED_FORGOTTEN, /* what cannot go on at the step */
-	EXPLORE_ORDERED_FORGOTTEN, /* all before one that happens before */
-	EXPLORE_READS_ORDERED, /* two reads happen in an order */
-	EXPLORE_FLUSHES_ORDERED, /* after all that their thread did */
-	EXPLORE_CHOICES_FORGOTTEN, /* but for the first */
-	EXPLORE_BLOCKS_FORGOTTEN, /* bounded: where a block began */
-	EXPLORE_STORES_AT_ONCE,
-	EXPLORE_FENCES_FORGOTTEN,
-	EXPLORE_FORWARD_FORGOTTEN,
-	EXPLORE_PART_FORWARDED, /* a load takes part of a store */
-	EXPLORE_RELEASE_OVERTAKES,
-	EXPLORE_OVERLAP_OVERTAKES,
-	EXPLORE_OWN_OVERTAKEN, /* by a read-modify-write of their bytes */
-	EXPLORE_RELEASES_FORGOTTEN, /* the self-test's: are no step */
-	EXPLORE_VARIANTS
-};
-
 struct explore_limits {
 	enum explore_search search;
 	enum explore_memory memory;
@@ -89,7 +61,7 @@ struct explore_limits {
 	unsigned steps_max; /* per execution, 0: 20,000; more is a livelock */
 	const char *replay; /* a schedule that was printed; NULL: none */
 	bool trace; /* print each point */
-	enum explore_variant variant; /* the self-test's */
+	bool unreduced; /* the self-test's: EXPLORE_BOUNDED in every order */
 };
 
 struct explore_result {
