@@ -129,12 +129,6 @@ cancel_and_reuse(void)
 }
 
 static void
-cancel_first_waiting(void)
-{
-	(void)cancel_wait(0);
-}
-
-static void
 reschedule_first(void)
 {
 	int result = reschedule(0, 2 * TICK_NS);
@@ -395,7 +389,7 @@ use_pool_of_two(void)
 	explore_check(timer_dispatched(timer) == 0);
 }
 
-/* A second timer, whose worker hands over to the same pool. */
+/* A second timer, whose worker hands over to the same mailbox. */
 static struct hwt *second;
 static uint32_t second_runs;
 
@@ -407,48 +401,6 @@ second_task(hwt_timeout timeout, void *arg)
 	explore_modify(&second_runs, 4);
 	second_runs++;
 	flag_set(2);
-}
-
-static void
-begin_two_timers(void)
-{
-	const struct hwt_options options = {
-	    .flags = HWT_MANUAL, .tick_ns = TICK_NS, .ticks_per_wheel = 8};
-
-	begin_for_pool();
-	second_runs = 0;
-	explore_check(hwt_create(&second, &options) == 0);
-}
-
-static void
-use_pool_from_two(void)
-{
-	struct hwt_pool *pool;
-	const struct hwt_executor *executor;
-
-	explore_check(hwt_pool_create(&pool, 1, 0) == 0);
-	executor = hwt_pool_executor(pool);
-	explore_check(schedule_on(0, executor, TICK_NS) == 0);
-	explore_check(hwt_new_timeout_on(second, executor, NULL, second_task,
-			  NULL, TICK_NS) == 0);
-	(void)advance(0);
-	explore_check(hwt_advance(second, NULL) == 0);
-	model_clock_add(TICK_NS);
-	flag_set(0);
-	(void)advance(0);
-	await_started(0);
-	flag_await(1);
-	flag_await(2);
-	explore_check(hwt_pool_destroy(pool) == 0);
-	explore_check(second_runs == 1);
-}
-
-static void
-turn_second(void)
-{
-	flag_await(0);
-	explore_check(hwt_advance(second, NULL) == 0);
-	flag_set(1);
 }
 
 /* Two workers hand over to a mailbox that has one already and whose loop runs
@@ -511,26 +463,11 @@ end_mailbox_of_two(void)
 	explore_check(hwt_destroy(second) == 0);
 }
 
-static void
-end_two_timers(void)
-{
-	explore_check(
-	    timer_dispatched(timer) == 0 && timer_dispatched(second) == 0);
-	explore_check(hwt_stop(second, NULL) == 0);
-	explore_check(hwt_destroy(second) == 0);
-}
-
 const struct program handover_programs[] = {
     {
 	.name = "handover/cancel-run",
 	.begin = begin_box,
 	.thread = {cancel_and_reuse, turn_and_close, run_box},
-	.end = end_box,
-    },
-    {
-	.name = "handover/cancel-wait-run",
-	.begin = begin_box,
-	.thread = {cancel_first_waiting, turn_and_close, run_box},
 	.end = end_box,
     },
     {
@@ -609,12 +546,6 @@ const struct program handover_programs[] = {
 	.name = "handover/pool-of-two",
 	.begin = begin_for_pool,
 	.thread = {use_pool_of_two},
-    },
-    {
-	.name = "handover/pool-of-two-timers",
-	.begin = begin_two_timers,
-	.thread = {use_pool_from_two, turn_second},
-	.end = end_two_timers,
     },
     {0},
 };

@@ -103,36 +103,6 @@ cancel_and_reschedule(void)
 	(void)cancel(0);
 }
 
-/* Of two threads, one has published and not pushed; the other cancels that and
- * uses the record again. It looks at the record first: a handle is plain
- * memory, and no point. */
-static uint32_t next_index;
-
-static void
-begin_known_record(void)
-{
-	const struct cache *cache;
-
-	begin_manual();
-	cache = &timer->store.caches[0];
-	next_index = cache->slot[cache->count - 1];
-}
-
-static void
-cancel_and_schedule_at_once(void)
-{
-	uint64_t word = pair_word(&record_at(&timer->store, next_index)->pair);
-
-	if (word_state(word) == STATE_PENDING && cancel(1) == 0)
-		(void)schedule_or_refused(3, TICK_NS);
-}
-
-static void
-schedule_first_of_two(void)
-{
-	(void)schedule_or_refused(1, TICK_NS);
-}
-
 static void
 begin_limited(void)
 {
@@ -201,20 +171,6 @@ end_batch(void)
 	explore_check(subject[1].returned == subject[2].returned);
 }
 
-/* Every stop gets 0, and one the list. */
-static void
-stop_within(void)
-{
-	struct hwt_unprocessed list;
-	int error = hwt_stop_within(timer, TICK_NS, &list);
-
-	explore_check(error == 0 || error == -ETIMEDOUT);
-	explore_check(error == 0 || list.count == 0);
-	take_list(&list);
-	if (error == 0)
-		note_stopped();
-}
-
 /* Starting. */
 static int
 start_failing(void)
@@ -260,31 +216,6 @@ static void
 start_alone(void)
 {
 	(void)start_failing();
-}
-
-/* A task that does not return: stop_within gives up, and goes on. */
-static void
-begin_slow_task(void)
-{
-	begin_new();
-	subject[0].waits = 1;
-	subject[0].not_after_ns = UINT64_MAX;
-}
-
-static void
-stop_slow_task(void)
-{
-	struct hwt_unprocessed list;
-	int error;
-
-	explore_check(schedule(0, 0) == 0);
-	explore_check(schedule(1, 90 * TICK_NS) == 0);
-	await_started(0);
-	error = hwt_stop_within(timer, TICK_NS, &list);
-	explore_check(error == -ETIMEDOUT && list.count == 0);
-	explore_check(schedule(2, 0) == -ESHUTDOWN);
-	flag_set(1);
-	stop();
 }
 
 static void
@@ -363,11 +294,6 @@ const struct program lifecycle_programs[] = {
 	.thread = {schedule_two, stop, turn},
     },
     {
-	.name = "stop/two-schedule",
-	.begin = begin_manual,
-	.thread = {schedule_two, schedule_one, stop},
-    },
-    {
 	.name = "stop/uncommitted",
 	.begin = begin_uncommitted,
 	.thread = {schedule_two, schedule_one, stop},
@@ -376,11 +302,6 @@ const struct program lifecycle_programs[] = {
 	.name = "stop/schedule-reused",
 	.begin = begin_queued,
 	.thread = {cancel_and_schedule, stop, turn},
-    },
-    {
-	.name = "stop/reused-before-push",
-	.begin = begin_known_record,
-	.thread = {schedule_first_of_two, cancel_and_schedule_at_once, stop},
     },
     {
 	.name = "stop/schedule-limited",
@@ -411,17 +332,6 @@ const struct program lifecycle_programs[] = {
 	.thread = {use_with_entry, stop, turn},
     },
     {
-	.name = "stop/has-entry-batch",
-	.begin = begin_with_entry,
-	.thread = {cancel_and_schedule_batch, stop},
-	.end = end_batch,
-    },
-    {
-	.name = "stop/batch-turn",
-	.begin = begin_manual,
-	.thread = {schedule_batch, stop, turn},
-    },
-    {
 	.name = "stop/two-stops",
 	.begin = begin_due,
 	.thread = {stop, stop, turn},
@@ -430,11 +340,6 @@ const struct program lifecycle_programs[] = {
 	.name = "stop/two-stops-schedule",
 	.begin = begin_manual,
 	.thread = {schedule_one, stop, stop},
-    },
-    {
-	.name = "stop/stop-within",
-	.begin = begin_due,
-	.thread = {stop_within, stop, turn},
     },
     {
 	.name = "start/two-failing",
@@ -460,11 +365,6 @@ const struct program lifecycle_programs[] = {
 	.name = "worker/two-stops",
 	.begin = begin_new,
 	.thread = {schedule_and_stop, stop},
-    },
-    {
-	.name = "worker/stop-within-slow-task",
-	.begin = begin_slow_task,
-	.thread = {stop_slow_task},
     },
     {0},
 };

@@ -85,14 +85,6 @@ cancel_it_told(void)
 		see_told(0);
 }
 
-/* The record serves another while somebody still waits for the end. */
-static void
-cancel_waiting_and_reuse(void)
-{
-	(void)cancel_wait(0);
-	explore_check(schedule(1, TICK_NS) == 0);
-}
-
 static void
 reschedule_it(void)
 {
@@ -268,12 +260,6 @@ const struct program periodic_programs[] = {
 	.name = "wait/one-shot",
 	.begin = begin_once,
 	.thread = {cancel_it_waiting, turn},
-	.end = end_nothing_pending,
-    },
-    {
-	.name = "wait/one-shot-reuse",
-	.begin = begin_once,
-	.thread = {cancel_waiting_and_reuse, cancel_it_waiting, turn},
 	.end = end_nothing_pending,
     },
     {

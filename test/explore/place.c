@@ -46,13 +46,6 @@ begin_placed(void)
 }
 
 static void
-begin_contested(void)
-{
-	begin_placed();
-	subject[0].contested = true;
-}
-
-static void
 begin_contested_queued(void)
 {
 	begin_queued();
@@ -153,15 +146,6 @@ use_again_and_push_out(void)
 	subject[1].contested = true;
 	explore_check(schedule(1, 2 * TICK_NS) == 0);
 	(void)reschedule(1, 3 * TICK_NS);
-}
-
-static void
-cancel_used(void)
-{
-	hwt_timeout handle = subject[1].handle;
-
-	if (handle.id != 0 && hwt_cancel(timer, handle) == 0)
-		subject[1].cancelled++;
 }
 
 /* As a worker does that is about to sleep: the first entry is live then. */
@@ -277,25 +261,6 @@ cancel_and_schedule_near_then_far(void)
 	(void)reschedule(1, 3 * TICK_NS);
 }
 
-/* Each time, the entry of before is moved: there is one of each record. */
-static void
-pull_in_again_and_again(void)
-{
-	unsigned turn, i;
-
-	for (i = 0; i < 4; i++)
-		explore_check(schedule(i, 20 * TICK_NS) == 0);
-	for (turn = 1; turn < 12; turn++) {
-		for (i = 0; i < 4; i++) {
-			(void)reschedule(i, (20 - turn) * TICK_NS);
-			(void)advance(0);
-			verify_entries();
-		}
-	}
-	for (i = 0; i < 4; i++)
-		(void)cancel(i);
-}
-
 /* The task of one uses the record of the other, which has just ended: what was
  * scheduled last expires first. */
 static void
@@ -315,22 +280,9 @@ end_reused_by_task(void)
 	end_all_due();
 }
 
-static void
-read_pending(void)
-{
-	explore_check(hwt_pending_timeouts(timer) <= 2);
-}
-
-/* One that ends before it is counted as accepted. */
-static void
-begin_with_clock(void)
-{
-	begin_empty();
-	model_settings.clock_moves = true;
-}
-
-/* The first thread uses a record that waits in the queue already, so that the
- * worker need not be told. */
+/* One that ends before it is counted as accepted. The first thread uses a
+ * record that waits in the queue already, so that the worker need not be
+ * told. */
 static void
 begin_pushed_with_clock(void)
 {
@@ -459,9 +411,9 @@ end_limited(void)
 	end_all_due();
 }
 
-/* Callers of one page, beside the turn of a tick: what has passed, what is due
- * in the next tick, and what is due later and is pulled in. Whatever the turn
- * has seen, the next one has all that is due. */
+/* Callers of one page, beside the turn of a tick: what is due in the next tick,
+ * and what is due later and is pulled in. Whatever the turn has seen, the next
+ * one has all that is due. */
 static void
 begin_one_page(void)
 {
@@ -472,12 +424,6 @@ begin_one_page(void)
 	explore_check(timer->store.caches[0].slot[0] / PAGE_RECORDS ==
 	    timer->store.caches[1].slot[0] / PAGE_RECORDS);
 	model_now_ns = timer->origin_ns + TICK_NS;
-}
-
-static void
-schedule_passed(void)
-{
-	explore_check(schedule_at(0, model_now_ns) == 0);
 }
 
 static void
@@ -509,12 +455,6 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/cancel",
-	.begin = begin_queued,
-	.thread = {cancel_it, schedule_one, turn_twice},
-	.end = end_all_due,
-    },
-    {
 	.name = "place/cancel-expiry",
 	.begin = begin_due,
 	.thread = {cancel_it, turn_twice},
@@ -539,21 +479,9 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/reschedule-later-queued",
-	.begin = begin_queued,
-	.thread = {reschedule_later, turn_twice},
-	.end = end_all_due,
-    },
-    {
 	.name = "place/reschedule-twice-queued",
 	.begin = begin_contested_queued,
 	.thread = {reschedule_earlier, reschedule_later, turn_twice},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/reschedule-earlier-expiry",
-	.begin = begin_placed,
-	.thread = {reschedule_earlier, turn_twice},
 	.end = end_all_due,
     },
     {
@@ -569,45 +497,9 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/reschedule-later-cancel",
-	.begin = begin_due,
-	.thread = {reschedule_later, cancel_it, turn_twice},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/reschedule-twice",
-	.begin = begin_contested,
-	.thread = {reschedule_earlier, reschedule_later, turn_twice},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/reuse-while-queued",
-	.begin = begin_queued,
-	.thread = {cancel_and_schedule, turn_twice},
-	.end = end_all_due,
-    },
-    {
 	.name = "place/reuse-twice-while-queued",
 	.begin = begin_queued,
 	.thread = {cancel_and_schedule_twice, cancel_it, turn_twice},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/has-entry-expiry",
-	.begin = begin_with_entry,
-	.thread = {use_again, turn_twice},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/has-entry-cancel-expiry",
-	.begin = begin_with_entry,
-	.thread = {use_again_and_cancel, turn_twice},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/has-entry-two-cancels",
-	.begin = begin_with_entry,
-	.thread = {use_again_and_cancel, cancel_used, turn},
 	.end = end_all_due,
     },
     {
@@ -629,27 +521,9 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/has-entry-drop-stale",
-	.begin = begin_with_entry_far,
-	.thread = {use_again_and_cancel, drop_stale_and_turn},
-	.end = end_all_due,
-    },
-    {
 	.name = "place/stale-handle",
 	.begin = begin_queued,
 	.thread = {cancel_and_schedule, use_stale, turn},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/stale-handle-expiry",
-	.begin = begin_due,
-	.thread = {cancel_and_schedule, use_stale, turn},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/reuse-drop-stale",
-	.begin = begin_placed_far,
-	.thread = {cancel_and_schedule_far, drop_stale_and_turn},
 	.end = end_all_due,
     },
     {
@@ -659,28 +533,10 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/pull-in-again",
-	.begin = begin_empty,
-	.thread = {pull_in_again_and_again},
-	.schedules = 20,
-    },
-    {
 	.name = "place/remaining",
 	.begin = begin_queued,
 	.thread = {reschedule_back_and_forth, read_remaining, turn},
 	.end = end_all_due,
-    },
-    {
-	.name = "place/pending",
-	.begin = begin_due,
-	.thread = {cancel_and_schedule, read_pending, turn},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/pending-ended-early",
-	.begin = begin_with_clock,
-	.thread = {schedule_one, turn_past_it, read_pending_once},
-	.end = end_all_due_late,
     },
     {
 	.name = "place/pending-ended-uncounted",
@@ -731,18 +587,6 @@ const struct program place_programs[] = {
 	.end = end_all_due,
     },
     {
-	.name = "place/has-entry-pull-in-drop-stale",
-	.begin = begin_with_entry_far,
-	.thread = {use_again_and_pull_in, drop_stale_and_turn},
-	.end = end_all_due,
-    },
-    {
-	.name = "place/has-entry-push-out-drop-stale",
-	.begin = begin_with_entry,
-	.thread = {use_again_and_push_out, drop_stale_and_turn},
-	.end = end_all_due,
-    },
-    {
 	.name = "place/reschedule-drop-stale",
 	.begin = begin_placed_far,
 	.thread = {reschedule_earlier, cancel_it, drop_stale_and_turn},
@@ -753,12 +597,6 @@ const struct program place_programs[] = {
 	.begin = begin_relaxed,
 	.thread = {reschedule_earlier, turn_on},
 	.end = end_all_due,
-    },
-    {
-	.name = "place/one-page",
-	.begin = begin_one_page,
-	.thread = {schedule_passed, schedule_next_tick, turn},
-	.end = end_one_page,
     },
     {
 	.name = "place/one-page-pull-in",

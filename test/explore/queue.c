@@ -167,19 +167,6 @@ push_first(void)
 }
 
 static void
-push_first_twice(void)
-{
-	(void)push(FIRST, DUE);
-	(void)push(FIRST, DUE);
-}
-
-static void
-push_first_later(void)
-{
-	(void)push(FIRST, LATER);
-}
-
-static void
 push_later_then_due(void)
 {
 	(void)push(FIRST, LATER);
@@ -215,12 +202,6 @@ static void
 push_next_slab(void)
 {
 	(void)push(NEXT_SLAB, DUE);
-}
-
-static void
-push_next_slab_later(void)
-{
-	(void)push(NEXT_SLAB, LATER);
 }
 
 static void
@@ -276,24 +257,6 @@ push_first_and_ask(void)
 }
 
 static void
-push_first_later_and_ask(void)
-{
-	push_and_ask(FIRST, LATER);
-}
-
-static void
-push_neighbour_and_ask(void)
-{
-	push_and_ask(FIRST + 1, DUE);
-}
-
-static void
-push_next_slab_and_ask(void)
-{
-	push_and_ask(NEXT_SLAB, DUE);
-}
-
-static void
 end_announced(void)
 {
 	uint32_t index;
@@ -311,13 +274,6 @@ begin_neighbour_pushed(void)
 {
 	begin();
 	(void)push(FIRST + 1, DUE);
-}
-
-static void
-begin_stopped_at_page(void)
-{
-	begin_neighbour_pushed();
-	thread_stop_at(0, &queued_of(FIRST)->urgency);
 }
 
 static void
@@ -376,14 +332,6 @@ begin_two_pages_later(void)
 	begin();
 	(void)push(FIRST, LATER);
 	(void)push(NEXT_PAGE, LATER);
-}
-
-static void
-pop_beside_half_done(void)
-{
-	(void)pop_one_page();
-	pop_due();
-	pop_any();
 }
 
 static void
@@ -449,21 +397,9 @@ const struct program queue_programs[] = {
 	.end = end,
     },
     {
-	.name = "queue/one-index-again",
-	.begin = begin,
-	.thread = {push_first_twice, push_first, pop_twice},
-	.end = end,
-    },
-    {
 	.name = "queue/one-page",
 	.begin = begin,
 	.thread = {push_first, push_neighbour, pop_twice},
-	.end = end,
-    },
-    {
-	.name = "queue/two-pages",
-	.begin = begin,
-	.thread = {push_first, push_next_page, pop_twice},
 	.end = end,
     },
     {
@@ -473,39 +409,15 @@ const struct program queue_programs[] = {
 	.end = end,
     },
     {
-	.name = "queue/three-callers",
-	.begin = begin,
-	.thread = {push_first, push_first, push_neighbour, pop_due},
-	.end = end,
-    },
-    {
 	.name = "queue/due-and-later-on-one-page",
 	.begin = begin,
 	.thread = {push_first, push_neighbour_later, pop_due_and_any},
 	.end = end,
     },
     {
-	.name = "queue/due-and-later-in-two-slabs",
-	.begin = begin,
-	.thread = {push_first, push_next_slab_later, pop_due_and_any},
-	.end = end,
-    },
-    {
-	.name = "queue/due-and-later-of-one-index",
-	.begin = begin,
-	.thread = {push_first, push_first_later, pop_due_and_any},
-	.end = end,
-    },
-    {
 	.name = "queue/pulled-in-and-put-off",
 	.begin = begin,
 	.thread = {push_later_then_due, push_due_then_later, pop_twice},
-	.end = end,
-    },
-    {
-	.name = "queue/stopped-at-page",
-	.begin = begin_stopped_at_page,
-	.thread = {push_and_be_stopped, push_of_stopped, pop_without_stopped},
 	.end = end,
     },
     {
@@ -527,18 +439,6 @@ const struct program queue_programs[] = {
 	.end = end,
     },
     {
-	.name = "queue/settle-one-index",
-	.begin = begin_to_settle,
-	.thread = {push_later_then_due, push_first, pop_and_settle},
-	.end = end,
-    },
-    {
-	.name = "queue/beside-half-done",
-	.begin = begin_two_pages_later,
-	.thread = {push_first, push_next_page, pop_beside_half_done},
-	.end = end,
-    },
-    {
 	.name = "queue/half-done",
 	.begin = begin_two_pages_later,
 	.thread = {push_first, push_next_slab, pop_half},
@@ -548,27 +448,6 @@ const struct program queue_programs[] = {
 	.name = "queue/announce-one-index",
 	.begin = begin_announced,
 	.thread = {push_first_and_ask, push_first_and_ask, pop_and_announce},
-	.end = end_announced,
-    },
-    {
-	.name = "queue/announce-one-page",
-	.begin = begin_announced,
-	.thread = {push_first_and_ask, push_neighbour_and_ask,
-	    pop_and_announce},
-	.end = end_announced,
-    },
-    {
-	.name = "queue/announce-two-slabs",
-	.begin = begin_announced,
-	.thread = {push_first_and_ask, push_next_slab_and_ask,
-	    pop_and_announce},
-	.end = end_announced,
-    },
-    {
-	.name = "queue/announce-due-and-later",
-	.begin = begin_announced,
-	.thread = {push_first_and_ask, push_first_later_and_ask,
-	    pop_and_announce},
 	.end = end_announced,
     },
     {

@@ -36,29 +36,6 @@ begin_relaxed(void)
 	begin_worker_with(HWT_RELAXED);
 }
 
-/* Two threads whose records are of one page, or of two slabs. */
-static void
-begin_one_page(void)
-{
-	timer_make(0, NULL);
-	thread_prepare(0, 1);
-	thread_prepare(1, 1);
-	explore_check(timer->store.caches[0].slot[0] / PAGE_RECORDS ==
-	    timer->store.caches[1].slot[0] / PAGE_RECORDS);
-	explore_check(hwt_start(timer) == 0);
-}
-
-static void
-begin_two_slabs(void)
-{
-	timer_make(0, NULL);
-	thread_prepare(0, 2);
-	thread_prepare(2, 2);
-	thread_prepare(1, 2);
-	explore_check(timer->store.limit == 2);
-	explore_check(hwt_start(timer) == 0);
-}
-
 /* What a thread waits for without a call. */
 static bool
 is_asleep(const void *context)
@@ -139,21 +116,6 @@ schedule_second_of_two(void)
 	explore_check(schedule(1, TICK_NS) == 0);
 }
 
-/* Again and again in one tick: after two calls the worker sleeps briefly. */
-static void
-schedule_thrice(void)
-{
-	await_asleep();
-	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	await_asleep();
-	explore_check(schedule(1, 2 * TICK_NS) == 0);
-	explore_check(schedule(2, TICK_NS) == 0);
-	await_started(0);
-	await_started(1);
-	await_started(2);
-	stop();
-}
-
 /* A timeout that is placed far away, while the worker goes to sleep. */
 static void
 place_far(void)
@@ -190,83 +152,16 @@ reschedule_queued_earlier(void)
 	stop();
 }
 
-/* PENDING, and not yet taken over. */
-static bool
-is_untaken(uint32_t index)
-{
-	uint64_t word = pair_word(&record_at(&timer->store, index)->pair);
-
-	return (word & (STATE_MASK | FLAG_HAS_ENTRY)) == STATE_PENDING;
-}
-
-/* One has pulled it in and may not have pushed; another one pulls it in
- * further. */
-static void
-pull_in(void)
-{
-	place_near();
-	place_far();
-	subject[0].contested = true;
-	await_asleep();
-	flag_set(1);
-	explore_check(reschedule(0, 5 * TICK_NS) == 0);
-	await_thread(1);
-	await_started(0);
-	stop();
-}
-
-static void
-pull_in_further(void)
-{
-	flag_await(1);
-	if (!is_untaken(index_of(0)))
-		return;
-	subject[0].not_after_ns = model_now_ns + TICK_NS;
-	explore_check(reschedule(0, TICK_NS) == 0);
-	subject[0].not_after_ns = model_now_ns + TICK_NS;
-}
-
-/* One has published its timeout and may not have pushed; another one cancels
- * that and uses the record for one that is due earlier. */
-static uint32_t next_index;
-
-static void
-begin_known_record(void)
-{
-	const struct cache *cache;
-
-	begin_worker();
-	cache = &timer->store.caches[0];
-	next_index = cache->slot[cache->count - 2];
-}
-
-static void
-schedule_far_to_be_reused(void)
-{
-	place_near();
-	explore_check(schedule(0, FAR) == 0);
-	await_thread(1);
-	if (subject[1].accepted)
-		await_started(1);
-	stop();
-}
-
-static void
-cancel_and_reuse(void)
-{
-	if (is_untaken(next_index) && cancel(0) == 0)
-		explore_check(schedule(1, TICK_NS) == 0);
-}
-
 /* The first thread is stopped somewhere in its push, until the task has run
  * that another one has pushed the same index for, with an earlier deadline. So
  * if that depended on the first, nobody could go on. */
+static uint32_t next_index;
 static const void *stop_word;
 
 static void
 begin_to_stop(void)
 {
-	begin_known_record();
+	begin_worker();
 	next_index = timer->store.caches[0].slot[1];
 	subject[0].contested = true;
 	stop_word = &queued_of(next_index)->bits;
@@ -277,13 +172,6 @@ begin_to_stop_at_page(void)
 {
 	begin_to_stop();
 	stop_word = &queued_of(next_index)->urgency;
-}
-
-static void
-begin_to_stop_at_slab(void)
-{
-	begin_to_stop();
-	stop_word = slab_urgency_of(next_index);
 }
 
 static void
@@ -346,39 +234,7 @@ pull_in_of_stopped(void)
 	subject[0].not_after_ns = model_now_ns + TICK_NS;
 }
 
-/* What is put off meanwhile is told to nobody. */
-static void
-put_off(void)
-{
-	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	await_taken(0);
-	explore_check(reschedule(0, 5 * TICK_NS) == 0);
-	await_started(0);
-	stop();
-}
-
-/* One has published its timeout and has not pushed; another one puts it off,
- * but not beyond the sleep. */
-static void
-schedule_to_be_put_off(void)
-{
-	place_near();
-	subject[0].contested = true;
-	await_asleep();
-	explore_check(schedule(0, TICK_NS) == 0);
-	await_thread(1);
-	await_started(0);
-	stop();
-}
-
-static void
-put_off_before_push(void)
-{
-	if (is_untaken(next_index))
-		(void)reschedule(0, 2 * TICK_NS);
-}
-
-/* The same, but who has scheduled it stays stopped. */
+/* Who has scheduled one stays stopped, and another one puts it off. */
 static void
 schedule_to_be_put_off_stopped(void)
 {
@@ -532,20 +388,8 @@ put_off_stale(void)
 	stop();
 }
 
-/* Its record has an entry at the end of the sleep; what uses it next needs no
- * call, and what is due earlier does. */
-static void
-use_with_entry(void)
-{
-	explore_check(schedule(0, 3 * TICK_NS) == 0);
-	await_taken(0);
-	await_asleep();
-	explore_check(cancel(0) == 0);
-	explore_check(schedule(1, 4 * TICK_NS) == 0);
-	await_started(1);
-	stop();
-}
-
+/* Its record has an entry at the end of the sleep; what uses it next is due
+ * earlier. */
 static void
 use_with_entry_earlier(void)
 {
@@ -598,16 +442,6 @@ stop_at_once(void)
 	stop();
 }
 
-static void
-stop_with_deadline(void)
-{
-	uint64_t now_ns = model_now_ns;
-
-	explore_check(schedule(0, FAR) == 0);
-	stop();
-	explore_check(model_now_ns == now_ns);
-}
-
 /* Manual timers: somebody else sleeps. */
 static unsigned woken;
 static uint64_t wait_ns;
@@ -641,13 +475,6 @@ ask_next_wakeup(void)
 }
 
 static void
-advance_and_ask(void)
-{
-	(void)advance(0);
-	explore_check(hwt_next_wakeup(timer, &wait_ns) == 0);
-}
-
-static void
 schedule_for_manual(void)
 {
 	explore_check(schedule(0, TICK_NS) == 0);
@@ -665,19 +492,13 @@ schedule_for_manual_later(void)
 	explore_check(schedule(1, 2 * TICK_NS) == 0);
 }
 
-static void
-begin_manual_placed(void)
-{
-	begin_manual();
-	explore_check(schedule(0, FAR) == 0);
-	(void)advance(0);
-}
-
 /* Who sleeps has asked: until the far one. */
 static void
 begin_manual_asked(void)
 {
-	begin_manual_placed();
+	begin_manual();
+	explore_check(schedule(0, FAR) == 0);
+	(void)advance(0);
 	ask_next_wakeup();
 	woken = 0;
 }
@@ -688,38 +509,18 @@ end_woken_once(void)
 	explore_check(woken == 1);
 }
 
-static void
-cancel_for_manual(void)
-{
-	(void)cancel(0);
-}
-
-/* Who asked is told of the next tick, or is woken: by the first, and by another
- * one if that came while it asked. */
+/* Who asked is told of the next tick, or is woken. */
 static void
 end_woken(void)
 {
-	explore_check(woken <= 1 + subject[1].accepted);
+	explore_check(woken <= 1);
 	explore_check(woken > 0 || wait_ns <= TICK_NS);
-}
-
-/* Nobody is woken by a cancel. */
-static void
-end_not_woken(void)
-{
-	explore_check(woken == 0 && wait_ns > 0);
-	explore_check(subject[0].cancelled == 1);
 }
 
 const struct program sleep_programs[] = {
     {
 	.name = "sleep/schedule",
 	.begin = begin_worker,
-	.thread = {schedule_one},
-    },
-    {
-	.name = "sleep/schedule-relaxed",
-	.begin = begin_relaxed,
 	.thread = {schedule_one},
     },
     {
@@ -733,16 +534,6 @@ const struct program sleep_programs[] = {
 	.thread = {schedule_first_of_two, schedule_second_of_two},
     },
     {
-	.name = "sleep/one-page",
-	.begin = begin_one_page,
-	.thread = {schedule_first_of_two, schedule_second_of_two},
-    },
-    {
-	.name = "sleep/two-slabs",
-	.begin = begin_two_slabs,
-	.thread = {schedule_first_of_two, schedule_second_of_two},
-    },
-    {
 	.name = "sleep/long-after",
 	.begin = begin_worker,
 	.thread = {schedule_long_after, schedule_second_of_two},
@@ -753,11 +544,6 @@ const struct program sleep_programs[] = {
 	.thread = {fill_two_pages},
     },
     {
-	.name = "sleep/called-twice",
-	.begin = begin_worker,
-	.thread = {schedule_thrice},
-    },
-    {
 	.name = "sleep/reschedule-placed",
 	.begin = begin_worker,
 	.thread = {reschedule_earlier},
@@ -766,21 +552,6 @@ const struct program sleep_programs[] = {
 	.name = "sleep/reschedule-queued",
 	.begin = begin_worker,
 	.thread = {reschedule_queued_earlier},
-    },
-    {
-	.name = "sleep/pulled-in-before-push",
-	.begin = begin_worker,
-	.thread = {pull_in, pull_in_further},
-    },
-    {
-	.name = "sleep/reused-before-push",
-	.begin = begin_known_record,
-	.thread = {schedule_far_to_be_reused, cancel_and_reuse},
-    },
-    {
-	.name = "sleep/reused-stopped-before-push",
-	.begin = begin_to_stop,
-	.thread = {schedule_and_be_stopped, reuse_of_stopped},
     },
     {
 	.name = "sleep/pulled-in-stopped-before-push",
@@ -798,24 +569,9 @@ const struct program sleep_programs[] = {
 	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
     },
     {
-	.name = "sleep/reused-stopped-at-slab",
-	.begin = begin_to_stop_at_slab,
-	.thread = {schedule_and_be_stopped, reuse_of_stopped},
-    },
-    {
-	.name = "sleep/pulled-in-stopped-at-slab",
-	.begin = begin_to_stop_at_slab,
-	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
-    },
-    {
 	.name = "sleep/reused-stopped-before-wake",
 	.begin = begin_to_stop_before_wake,
 	.thread = {schedule_and_be_stopped, reuse_of_stopped},
-    },
-    {
-	.name = "sleep/pulled-in-stopped-before-wake",
-	.begin = begin_to_stop_before_wake,
-	.thread = {pull_in_and_be_stopped, pull_in_of_stopped},
     },
     {
 	.name = "sleep/reused-stopped-in-wake",
@@ -836,16 +592,6 @@ const struct program sleep_programs[] = {
 	.name = "sleep/not-begun",
 	.begin = begin_clock_moves,
 	.thread = {schedule_and_let_pass},
-    },
-    {
-	.name = "sleep/put-off",
-	.begin = begin_worker,
-	.thread = {put_off},
-    },
-    {
-	.name = "sleep/put-off-before-push",
-	.begin = begin_known_record,
-	.thread = {schedule_to_be_put_off, put_off_before_push},
     },
     {
 	.name = "sleep/put-off-stopped-before-push",
@@ -878,11 +624,6 @@ const struct program sleep_programs[] = {
 	.thread = {put_off_stale},
     },
     {
-	.name = "sleep/has-entry",
-	.begin = begin_worker,
-	.thread = {use_with_entry},
-    },
-    {
 	.name = "sleep/has-entry-earlier",
 	.begin = begin_worker,
 	.thread = {use_with_entry_earlier},
@@ -893,21 +634,9 @@ const struct program sleep_programs[] = {
 	.thread = {stop_at_once},
     },
     {
-	.name = "sleep/stop-with-deadline",
-	.begin = begin_worker,
-	.thread = {stop_with_deadline},
-    },
-    {
 	.name = "sleep/manual",
 	.begin = begin_manual,
 	.thread = {schedule_for_manual, ask_next_wakeup},
-	.end = end_woken,
-    },
-    {
-	.name = "sleep/manual-two",
-	.begin = begin_manual,
-	.thread = {schedule_for_manual, schedule_for_manual_later,
-	    advance_and_ask},
 	.end = end_woken,
     },
     {
@@ -915,12 +644,6 @@ const struct program sleep_programs[] = {
 	.begin = begin_manual_asked,
 	.thread = {schedule_second_for_manual, schedule_for_manual_later},
 	.end = end_woken_once,
-    },
-    {
-	.name = "sleep/manual-cancel",
-	.begin = begin_manual_placed,
-	.thread = {cancel_for_manual, advance_and_ask},
-	.end = end_not_woken,
     },
     {0},
 };

@@ -164,12 +164,6 @@ turn_and_reuse(void)
 	explore_check(schedule_periodic(3, HWT_NEVER, TICK_NS) == 0);
 }
 
-static void
-cancel_it_waiting(void)
-{
-	(void)cancel_wait(0);
-}
-
 /* A second thread with a variable of its own. */
 static void
 touch_it_too(void)
@@ -255,7 +249,7 @@ ask_twice(void)
 	ask();
 }
 
-/* Deadlines that have passed, beside a turn of several ticks and a worker that
+/* A deadline that has passed, beside a turn of several ticks and a worker that
  * falls asleep. */
 static void
 begin_behind(void)
@@ -288,24 +282,6 @@ begin_worker(void)
 	timer_make(0, NULL);
 	thread_prepare(0, 2);
 	explore_check(hwt_start(timer) == 0);
-}
-
-static void
-schedule_passed_and_wait(void)
-{
-	explore_check(schedule_at(0, 1) == 0);
-	await_started(0);
-	stop();
-}
-
-static void
-schedule_passed_before_another(void)
-{
-	explore_check(schedule(1, TICK_NS) == 0);
-	explore_check(schedule_at(0, 1) == 0);
-	await_started(0);
-	await_started(1);
-	stop();
 }
 
 static void
@@ -342,12 +318,6 @@ const struct program touch_programs[] = {
 	.end = turn_until_all_ran,
     },
     {
-	.name = "touch/cancel-wait",
-	.begin = begin_due,
-	.thread = {touch_it, cancel_it_waiting, turn},
-	.end = turn_until_all_ran,
-    },
-    {
 	.name = "touch/stop",
 	.begin = begin_due,
 	.thread = {touch_stopping, stop},
@@ -363,12 +333,6 @@ const struct program touch_programs[] = {
 	.name = "touch/mailbox-run",
 	.begin = begin_in_mailbox,
 	.thread = {touch_it, run_mailbox},
-	.end = turn_until_all_ran,
-    },
-    {
-	.name = "touch/mailbox-run-cancel",
-	.begin = begin_in_mailbox,
-	.thread = {touch_it, run_mailbox, cancel_it},
 	.end = turn_until_all_ran,
     },
     {
@@ -399,16 +363,6 @@ const struct program touch_programs[] = {
 	.begin = begin_behind,
 	.thread = {schedule_passed, turn},
 	.end = end_behind,
-    },
-    {
-	.name = "deadline/passed-asleep",
-	.begin = begin_worker,
-	.thread = {schedule_passed_and_wait},
-    },
-    {
-	.name = "deadline/passed-asleep-to-next",
-	.begin = begin_worker,
-	.thread = {schedule_passed_before_another},
     },
     {
 	.name = "deadline/pulled-in-asleep",
