@@ -71,12 +71,9 @@ run_box(void)
 static void
 make(uint32_t flags, const struct hwt_executor *executor)
 {
-	unsigned i;
-
 	box = (struct box){0};
 	timer_make(flags, executor);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, i < 2);
+	threads_prepare(1, 1, 0);
 }
 
 static void

@@ -10,11 +10,8 @@
 static void
 begin_manual(void)
 {
-	unsigned i;
-
 	timer_make(HWT_MANUAL, NULL);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, i < 2 ? 2 : 0);
+	threads_prepare(2, 2, 0);
 }
 
 static void
@@ -124,9 +121,7 @@ static void
 begin_uncommitted(void)
 {
 	timer_make(HWT_MANUAL, NULL);
-	thread_prepare(0, 0);
-	thread_prepare(1, 0);
-	thread_prepare(2, 1);
+	threads_prepare(0, 0, 1);
 	cache_flush(timer, &timer->store.caches[2]);
 	trim_all();
 	explore_check(timer->store.idle[0] == 1);

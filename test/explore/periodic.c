@@ -10,11 +10,8 @@
 static void
 begin_manual(void)
 {
-	unsigned i;
-
 	timer_make(HWT_MANUAL, NULL);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, i == 0);
+	threads_prepare(1, 0, 0);
 }
 
 static void
@@ -183,12 +180,9 @@ run_handed(void)
 static void
 begin_handed(void)
 {
-	unsigned i;
-
 	handed[0] = handed[1] = run_count = 0;
 	timer_make(HWT_MANUAL, &executor);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, 0);
+	threads_prepare(0, 0, 0);
 	explore_check(schedule_periodic(0, TICK_NS, TICK_NS) == 0);
 	make_due();
 }

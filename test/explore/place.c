@@ -13,9 +13,7 @@ static void
 begin_empty(void)
 {
 	timer_make(HWT_MANUAL, NULL);
-	thread_prepare(0, 2);
-	thread_prepare(1, 2);
-	thread_prepare(2, 0);
+	threads_prepare(2, 2, 0);
 }
 
 /* One that is queued. */
@@ -57,11 +55,8 @@ begin_contested_queued(void)
 static void
 begin_with_entry_for(uint64_t delay_ns)
 {
-	unsigned i;
-
 	timer_make(HWT_MANUAL, NULL);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, 0);
+	threads_prepare(0, 0, 0);
 	explore_check(schedule(0, delay_ns) == 0);
 	(void)advance(0);
 	explore_check(cancel(0) == 0);
@@ -286,11 +281,8 @@ end_reused_by_task(void)
 static void
 begin_pushed_with_clock(void)
 {
-	unsigned i;
-
 	timer_make(HWT_MANUAL, NULL);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, 0);
+	threads_prepare(0, 0, 0);
 	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(cancel(0) == 0);
 	cache_flush(timer, cache_of(timer));
@@ -338,9 +330,7 @@ static void
 begin_relaxed(void)
 {
 	timer_make(HWT_MANUAL | HWT_RELAXED, NULL);
-	thread_prepare(0, 2);
-	thread_prepare(1, 2);
-	thread_prepare(2, 0);
+	threads_prepare(2, 2, 0);
 	model_settings.clock_moves = true;
 	explore_check(schedule(0, TICK_NS) == 0);
 }
@@ -368,9 +358,7 @@ begin_limited(void)
 {
 	timer_make_with(
 	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
-	thread_prepare(0, 2);
-	thread_prepare(1, 2);
-	thread_prepare(2, 0);
+	threads_prepare(2, 2, 0);
 	explore_check(schedule(0, 2 * TICK_NS) == 0);
 }
 
@@ -418,9 +406,7 @@ static void
 begin_one_page(void)
 {
 	timer_make(HWT_MANUAL, NULL);
-	thread_prepare(0, 1);
-	thread_prepare(1, 1);
-	thread_prepare(2, 0);
+	threads_prepare(1, 1, 0);
 	explore_check(timer->store.caches[0].slot[0] / PAGE_RECORDS ==
 	    timer->store.caches[1].slot[0] / PAGE_RECORDS);
 	model_now_ns = timer->origin_ns + TICK_NS;

@@ -80,6 +80,14 @@ thread_prepare(unsigned thread, unsigned records)
 }
 
 void
+threads_prepare(unsigned first, unsigned second, unsigned third)
+{
+	thread_prepare(0, first);
+	thread_prepare(1, second);
+	thread_prepare(2, third);
+}
+
+void
 thread_stop_at(unsigned thread, const void *word)
 {
 	model_settings.stop.thread = thread;

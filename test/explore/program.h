@@ -76,6 +76,7 @@ void timer_make_with(const struct hwt_options *options);
 /* Gives the program's thread i a cache with that many records; without it, a
  * thread finds itself one, as threads do. In begin. */
 void thread_prepare(unsigned thread, unsigned records);
+void threads_prepare(unsigned first, unsigned second, unsigned third);
 /* That thread stops when it is about to use this word, until go_on or until a
  * task releases it. In begin. */
 void thread_stop_at(unsigned thread, const void *word);

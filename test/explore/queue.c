@@ -32,8 +32,6 @@ static unsigned due_pushes[PAGES], due_pops[PAGES];
 static void
 begin(void)
 {
-	unsigned i;
-
 	memset(state, 0, sizeof(state));
 	memset(seen, 0, sizeof(seen));
 	memset(due_ns, 0xff, sizeof(due_ns));
@@ -43,8 +41,7 @@ begin(void)
 	memset(due_pushes, 0, sizeof(due_pushes));
 	memset(due_pops, 0, sizeof(due_pops));
 	timer_make(HWT_MANUAL, NULL);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, 2);
+	threads_prepare(2, 2, 2);
 	explore_check(timer->store.limit == 2);
 	model_now_ns = timer->origin_ns + DUE;
 }

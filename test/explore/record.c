@@ -77,9 +77,7 @@ static void
 begin_three_pages(void)
 {
 	begin_manual();
-	thread_prepare(0, 0);
-	thread_prepare(1, 0);
-	thread_prepare(2, 0);
+	threads_prepare(0, 0, 0);
 	take(7, 5);
 	cache_flush(timer, cache_of(timer));
 	while (held_count[7] > 1)
@@ -420,9 +418,7 @@ static void
 begin_slabs_free(void)
 {
 	begin_manual();
-	thread_prepare(0, 0);
-	thread_prepare(1, 0);
-	thread_prepare(2, 0);
+	threads_prepare(0, 0, 0);
 	take(7, IN_SLAB + 1);
 	give_back(7);
 }
@@ -432,9 +428,7 @@ static void
 begin_all_free(void)
 {
 	begin_manual();
-	thread_prepare(0, 0);
-	thread_prepare(1, 0);
-	thread_prepare(2, 0);
+	threads_prepare(0, 0, 0);
 	take(7, IN_SLAB);
 	give_back(7);
 	explore_check(timer->store.free_pages == IN_SLAB / PAGE_RECORDS);
@@ -524,9 +518,7 @@ static void
 begin_last_held(void)
 {
 	begin_manual();
-	thread_prepare(0, 0);
-	thread_prepare(1, 0);
-	thread_prepare(2, 0);
+	threads_prepare(0, 0, 0);
 	take(7, IN_SLAB);
 	while (held_count[7] > 1)
 		give(7);
@@ -646,9 +638,7 @@ static void
 begin_push_stopped(void)
 {
 	begin_manual();
-	thread_prepare(0, 1);
-	thread_prepare(1, 0);
-	thread_prepare(2, 0);
+	threads_prepare(1, 0, 0);
 	thread_stop_at(0, &queued_of(timer->store.caches[0].slot[0])->bits);
 }
 

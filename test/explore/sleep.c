@@ -458,14 +458,12 @@ static void
 begin_manual(void)
 {
 	static const struct hwt_wake waker = {.wake = wake};
-	unsigned i;
 
 	woken = 0;
 	wait_ns = 0;
 	timer_make_with(
 	    &(struct hwt_options){.flags = HWT_MANUAL, .wake = &waker});
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, i < 2 ? 2 : 0);
+	threads_prepare(2, 2, 0);
 }
 
 static void

@@ -16,12 +16,9 @@ static struct hwt_mailbox *mailbox;
 static void
 begin_with(const struct hwt_options *options)
 {
-	unsigned i;
-
 	mailbox = NULL;
 	timer_make_with(options);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, i == 0 ? 2 : 0);
+	threads_prepare(2, 0, 0);
 }
 
 static void
