@@ -41,20 +41,12 @@ struct family {
 	struct hwt *_Atomic stopping;
 };
 
-static inline void
-family_never(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of an hour has started");
-}
-
 static inline hwt_timeout
 family_schedule(struct hwt *timer)
 {
 	hwt_timeout timeout;
 	int error =
-	    hwt_new_timeout(timer, &timeout, family_never, NULL, HWT_SEC(3600));
+	    hwt_new_timeout(timer, &timeout, never_task, NULL, HWT_SEC(3600));
 
 	stress_must(!error, "hwt_new_timeout: %d", error);
 	return timeout;
@@ -112,7 +104,7 @@ family_end(struct family *family)
 static inline void
 child_check_dead_timer(struct hwt *timer, hwt_timeout timeout)
 {
-	struct hwt_spec spec = {.task = family_never};
+	struct hwt_spec spec = {.task = never_task};
 	struct hwt_executor refuser = {NULL, NULL};
 	struct hwt_unprocessed list;
 	struct hwt_stats stats;
@@ -122,10 +114,10 @@ child_check_dead_timer(struct hwt *timer, hwt_timeout timeout)
 	check_dead(hwt_start(timer));
 	check_dead(hwt_stop(timer, &list));
 	check_dead(hwt_stop_within(timer, 0, &list));
-	check_dead(hwt_new_timeout(timer, &timeout, family_never, NULL, 0));
+	check_dead(hwt_new_timeout(timer, &timeout, never_task, NULL, 0));
 	check_dead(hwt_new_timeout(timer, NULL, NULL, NULL, 0));
 	check_dead(
-	    hwt_new_timeout_on(timer, &refuser, NULL, family_never, NULL, 0));
+	    hwt_new_timeout_on(timer, &refuser, NULL, never_task, NULL, 0));
 	check_dead(hwt_new_timeouts(timer, 1, &spec, NULL));
 	check_dead(hwt_cancel(timer, timeout));
 	check_dead(hwt_cancel_wait(timer, timeout));
