@@ -212,12 +212,6 @@ take_without_stopped(void)
 	go_on();
 }
 
-static void
-take_third(void)
-{
-	take(2, 1);
-}
-
 /* A handle is looked up in a slab that is being added. */
 static void
 schedule_in_new_slab(void)
@@ -413,17 +407,7 @@ end_released(void)
 	explore_check(owned == CACHES_MAX - 3);
 }
 
-/* Two slabs whose records are all free. */
-static void
-begin_slabs_free(void)
-{
-	begin_manual();
-	threads_prepare(0, 0, 0);
-	take(7, IN_SLAB + 1);
-	give_back(7);
-}
-
-/* One. */
+/* A slab whose records are all free. */
 static void
 begin_all_free(void)
 {
@@ -689,13 +673,6 @@ cancel_old(void)
 	explore_check(hwt_cancel(timer, subject[0].handle) == -ENOENT);
 }
 
-static void
-reschedule_old(void)
-{
-	explore_check(
-	    hwt_reschedule(timer, subject[0].handle, TICK_NS) == -ENOENT);
-}
-
 /* Its record has an entry in the wheel. */
 static void
 begin_with_entry(void)
@@ -749,35 +726,6 @@ begin_all_refused(void)
 	begin_all_free();
 	model_settings.releases_refused = true;
 	model_settings.releases = 0;
-}
-
-static void
-trim_twice_and_take_all(void)
-{
-	trim_twice();
-	take(0, IN_SLAB);
-}
-
-static void
-end_nothing_lost(void)
-{
-	explore_check(timer->store.limit == 1);
-	end_give_all();
-}
-
-/* Two slabs, all of both, again and again. */
-static void
-take_two_slabs_again(void)
-{
-	unsigned turn;
-
-	for (turn = 0; turn < 4; turn++) {
-		take_and_look(0, 2 * IN_SLAB);
-		explore_check(timer->store.limit == 2);
-		give_back(0);
-		trim_all();
-		explore_check(timer->store.idle[0] == 3);
-	}
 }
 
 /* No handle is told twice, however often each record of a page was used, and
@@ -923,39 +871,6 @@ cancel_all_and_await_trim(void)
 	stop();
 }
 
-/* The worker releases what one has used, while another one needs it. */
-static void
-begin_worker_for_two(void)
-{
-	timer_make(0, NULL);
-	thread_prepare(0, IN_SLAB);
-	thread_prepare(1, 0);
-	explore_check(hwt_start(timer) == 0);
-}
-
-static void
-use_and_free_all(void)
-{
-	unsigned i;
-
-	for (i = 0; i < IN_SLAB; i++)
-		explore_check(schedule(i, 90 * TICK_NS) == 0);
-	for (i = 0; i < IN_SLAB; i++)
-		explore_check(cancel(i) == 0);
-	cache_flush(timer, cache_of(timer));
-	await_thread(1);
-	await_started(IN_SLAB);
-	await_started(IN_SLAB + 1);
-	stop();
-}
-
-static void
-schedule_two(void)
-{
-	explore_check(schedule(IN_SLAB, TICK_NS) == 0);
-	explore_check(schedule(IN_SLAB + 1, 2 * TICK_NS) == 0);
-}
-
 const struct program record_programs[] = {
     {
 	.name = "record/page-stopped-at-top",
@@ -976,12 +891,6 @@ const struct program record_programs[] = {
 	.end = end_give_all,
     },
     {
-	.name = "record/take-take-add",
-	.begin = begin_three_pages,
-	.thread = {take_three, take_two_give_one},
-	.end = end_give_all,
-    },
-    {
 	.name = "record/take-uncached",
 	.begin = begin_three_pages,
 	.thread = {take_one, take_two_give_one, take_uncached},
@@ -993,12 +902,6 @@ const struct program record_programs[] = {
 	.thread = {take_first, take_second},
 	.end = end_grown,
 	.pso = true,
-    },
-    {
-	.name = "record/three-add-a-slab",
-	.begin = begin_slab_full,
-	.thread = {take_first, take_second, take_third},
-	.end = end_give_all,
     },
     {
 	.name = "record/stopped-in-growth",
@@ -1070,18 +973,6 @@ const struct program record_programs[] = {
 	.pso = true,
     },
     {
-	.name = "trim/take-two-slabs",
-	.begin = begin_slabs_free,
-	.thread = {take_three, take_two_give_one, trim_all},
-	.end = end_give_all,
-    },
-    {
-	.name = "trim/twice",
-	.begin = begin_all_free,
-	.thread = {take_three, trim_twice},
-	.end = end_give_all,
-    },
-    {
 	.name = "trim/uncached",
 	.begin = begin_all_free,
 	.thread = {take_uncached, trim_twice},
@@ -1132,12 +1023,6 @@ const struct program record_programs[] = {
 	.pso = true,
     },
     {
-	.name = "trim/old-handle-reschedule",
-	.begin = begin_used,
-	.thread = {reschedule_old, trim_all},
-	.pso = true,
-    },
-    {
 	.name = "trim/has-entry",
 	.begin = begin_with_entry,
 	.thread = {schedule_anew, cancel_old, trim_and_turn},
@@ -1153,33 +1038,16 @@ const struct program record_programs[] = {
 	.thread = {schedule_anew, trim_and_turn},
     },
     {
-	.name = "trim/header-refused",
-	.begin = begin_header_refused,
-	.thread = {trim_twice_and_take_all},
-	.end = end_nothing_lost,
-    },
-    {
 	.name = "trim/header-refused-take",
 	.begin = begin_header_refused,
 	.thread = {take_three, trim_all},
 	.end = end_give_all,
     },
     {
-	.name = "trim/refused",
-	.begin = begin_all_refused,
-	.thread = {trim_twice_and_take_all},
-	.end = end_nothing_lost,
-    },
-    {
 	.name = "trim/refused-take",
 	.begin = begin_all_refused,
 	.thread = {take_three, take_two_give_one, trim_all},
 	.end = end_give_all,
-    },
-    {
-	.name = "trim/two-slabs",
-	.begin = begin_manual,
-	.thread = {take_two_slabs_again},
     },
     {
 	.name = "trim/no-handle-twice",
@@ -1198,22 +1066,11 @@ const struct program record_programs[] = {
 	.thread = {cancel_all_and_await_trim},
     },
     {
-	.name = "trim/worker",
-	.begin = begin_worker_for_two,
-	.thread = {use_and_free_all, schedule_two},
-    },
-    {
 	.name = "trim/handles",
 	.begin = begin_handles,
 	.thread = {use_some_first, use_some_second, trim_twice},
 	.end = end_handles,
 	.pso = true,
-    },
-    {
-	.name = "trim/opened-by-two",
-	.begin = begin_idle,
-	.thread = {take_give_and_take, take_and_look_second, trim_twice},
-	.end = end_give_all,
     },
     {
 	.name = "trim/committed-meanwhile",
