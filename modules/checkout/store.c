@@ -198,6 +198,7 @@ store_abandon(struct hwt_store *store)
 				free(entry);
 			}
 		}
+		store_unlock(&store->shards[i]);
 	}
 	store_free(store);
 }
