@@ -334,7 +334,8 @@ object_may_be_had(struct object *object, const struct request *request)
 		return !(word & IN_USE) ||
 		    (!(word & WAITERS) &&
 			group_has_slotted((struct object_group *)object));
-	return word_taken(word, request, object, reads(request, object)) != 0;
+	return !(word & IN_USE) ||
+	    word_taken(word, request, object, reads(request, object)) != 0;
 }
 
 /* The rest is done with the lock held. */
