@@ -26,7 +26,8 @@
 #   make check-all   all other tests; the last line counts
 #   make check-musl  the suites, stress programs and demo with musl, a C library
 #   make check-systems
-#                    compiles the library for macOS, FreeBSD and OpenBSD
+#                    compiles hwt, purgatory and checkout for macOS, FreeBSD and
+#                    OpenBSD
 #   make check-smp   the stress programs on an aarch64 machine of 4 processors,
 #                    which qemu-system emulates
 #   make deps        installs what demo and check need: these do so themselves,

@@ -7,6 +7,10 @@
 
 #include "operation.h"
 
+#ifndef MAP_NORESERVE /* FreeBSD */
+#define MAP_NORESERVE 0
+#endif
+
 size_t
 memory_round(size_t bytes)
 {
@@ -33,5 +37,11 @@ memory_unmap(void *memory, size_t bytes)
 bool
 memory_release(void *memory, size_t bytes)
 {
+#ifdef __linux__
 	return madvise(memory, bytes, MADV_DONTNEED) == 0;
+#else
+	/* No advice makes pages read as 0 there: system_release. */
+	return mmap(memory, bytes, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0) == memory;
+#endif
 }

@@ -29,7 +29,12 @@
 #ifndef HWT_PURGATORY_OPERATION_H
 #define HWT_PURGATORY_OPERATION_H
 
+/* libbsd's; the BSDs have it themselves. */
+#if __has_include(<bsd/sys/tree.h>)
 #include <bsd/sys/tree.h>
+#else
+#include <sys/tree.h>
+#endif
 #include <pthread.h>
 
 #include "core/atomic.h"
