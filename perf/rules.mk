@@ -44,6 +44,10 @@ libs_of_nng := -lnng
 header_asio := boost/asio/version.hpp
 libs_of_asio := -lstdc++
 objects_of_asio := build/plain/perf/subject/asio.o
+libs_of_tokio := -lgcc_s -ldl
+objects_of_tokio := build/plain/perf/peer/tokio/libpeer_tokio.a
+crates := $(or $(CARGO_REGISTRY),/usr/share/cargo/registry)
+tokio := $(notdir $(firstword $(wildcard $(crates)/tokio-1.*)))
 
 # Benchmarks print what they were built with.
 said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
@@ -78,6 +82,19 @@ build/plain/perf/subject/%.o: perf/subject/%.cc build/plain/flags
 		$(if $(filter-out 0,$(WERROR)),-Werror) $(CFLAGS) \
 		-MMD -MP -c -o $@ $<
 
+# The crates are Debian's; nothing comes from the network. Cargo writes beside
+# its manifest, and so works on a copy.
+build/plain/perf/peer/tokio/libpeer_tokio.a: $(wildcard perf/peer/tokio/*)
+	$(call say,CARGO)
+	@mkdir -p $(@D)
+	$(Q)cp $^ $(@D)
+	$(Q)cd $(@D) && PEER_VERSION=$(tokio:tokio-%=%) \
+		PEER_COMPILER="$$(rustc --version)" \
+		cargo build --quiet --release --offline --target-dir target \
+		--config 'source.crates-io.replace-with="debian"' \
+		--config 'source.debian.directory="$(crates)"'
+	$(Q)cp $(@D)/target/release/$(@F) $@
+
 # So that other libraries are still found and linked; these two need no package
 # that the tests do not.
 check-all: $(addprefix build/plain/perf/pair/,libuv libevent) \
@@ -94,6 +111,8 @@ there = $(if $(header_$1),$(shell echo '$(hash)include <$(header_$1)>' | \
 	$(CXX) $(flags_of_$1) -E -x c++ - >/dev/null 2>&1 && echo yes),yes)
 peers := $(sort $(foreach subject,$(subjects),$(call peer_of,$(subject))))
 peers := $(foreach name,$(peers),$(if $(call there,$(name)),$(name)))
+peers := $(filter-out \
+	$(if $(and $(tokio),$(shell command -v cargo)),,tokio),$(peers))
 usable := $(foreach subject,$(subjects), \
 	$(if $(filter $(peers),$(call peer_of,$(subject))),$(subject)))
 loads := $(foreach load,$(loads),$(if $(call there,$(load)),$(load)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Boost.Asio's timers for C: see asio_calls.h.
+ * Boost.Asio's timers for C: see asio.h.
  *
  * new per timeout, with the steady_timer inside; Asio allocates the wait
  * itself. Distinct timers of one io_context may be used by distinct threads at
@@ -13,8 +13,6 @@
  */
 #include <atomic>
 #include <chrono>
-#include <memory>
-#include <new>
 #include <thread>
 #include <utility>
 
@@ -26,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "perf/subject/asio_calls.h"
+#include "perf/foreign.h"
 
 namespace asio = boost::asio;
 
@@ -37,7 +35,7 @@ using steady_timer = asio::basic_waitable_timer<std::chrono::steady_clock,
     asio::io_context::executor_type>;
 
 /* A hint of 1: one thread runs it. Calls from others are safe all the same. */
-struct asio_loop {
+struct subject {
 	asio::io_context context{1};
 	asio::executor_work_guard<asio::io_context::executor_type> work{
 	    context.get_executor()};
@@ -45,8 +43,8 @@ struct asio_loop {
 	std::thread thread;
 };
 
-struct asio_timeout {
-	explicit asio_timeout(asio::io_context &context) : timer(context)
+struct foreign_timeout {
+	explicit foreign_timeout(asio::io_context &context) : timer(context)
 	{
 	}
 
@@ -59,7 +57,7 @@ namespace {
 /* A wait that is dropped with its io_context takes its timeout along. */
 class wait {
       public:
-	wait(asio_timeout *timeout, void (*task)(void *arg), void *arg)
+	wait(foreign_timeout *timeout, void (*task)(void *arg), void *arg)
 	    : timeout_(timeout), held_(timeout->held), task_(task), arg_(arg)
 	{
 	}
@@ -80,7 +78,7 @@ class wait {
 	void
 	operator()(const boost::system::error_code &error)
 	{
-		asio_timeout *timeout = std::exchange(timeout_, nullptr);
+		foreign_timeout *timeout = std::exchange(timeout_, nullptr);
 
 		if (error)
 			return;
@@ -90,15 +88,14 @@ class wait {
 	}
 
       private:
-	asio_timeout *timeout_;
+	foreign_timeout *timeout_;
 	bool held_;
 	void (*task_)(void *arg);
 	void *arg_;
 };
 
-/* When there is no memory for it, the wait frees the timeout. */
 void
-start(asio_timeout *timeout, void (*task)(void *arg), void *arg)
+start(foreign_timeout *timeout, void (*task)(void *arg), void *arg)
 {
 	timeout->timer.async_wait(wait(timeout, task, arg));
 }
@@ -106,69 +103,59 @@ start(asio_timeout *timeout, void (*task)(void *arg), void *arg)
 } // namespace
 
 const char *
-asio_version(void)
+subject_version(void)
 {
-	return BOOST_LIB_VERSION;
+	return "Boost.Asio of Boost " BOOST_LIB_VERSION;
 }
 
-asio_loop *
-asio_create(void)
+subject *
+subject_create(uint64_t /* tick_ns */, uint64_t /* capacity */)
 {
-	try {
-		auto loop = std::make_unique<asio_loop>();
-		asio_loop *running = loop.get();
+	auto subject = new struct subject;
 
-		loop->thread = std::thread([running] {
-			running->number = (pid_t)syscall(SYS_gettid);
-			running->context.run();
-		});
-		return loop.release();
-	} catch (...) {
-		return nullptr;
-	}
+	subject->thread = std::thread([subject] {
+		subject->number = (pid_t)syscall(SYS_gettid);
+		subject->context.run();
+	});
+	return subject;
 }
 
 /* The stop comes after the waits that were cancelled before, by a task that is
  * still running, too: those that then remain are pending, and are dropped. */
 void
-asio_destroy(asio_loop *loop)
+subject_destroy(struct subject *subject)
 {
-	asio::io_context &context = loop->context;
+	asio::io_context &context = subject->context;
 
 	asio::post(context, [&context] {
 		asio::post(context, [&context] { context.stop(); });
 	});
-	loop->thread.join();
-	delete loop;
+	subject->thread.join();
+	delete subject;
 }
 
 pid_t
-asio_thread(const asio_loop *loop)
+foreign_thread(const struct subject *subject)
 {
-	return loop->number;
+	return subject->number;
 }
 
 bool
-asio_schedule(asio_loop *loop, asio_timeout **handle, void (*task)(void *arg),
-    void *arg, uint64_t delay_ns)
+subject_schedule(struct subject *subject, foreign_timeout **handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
-	try {
-		auto timeout = std::make_unique<asio_timeout>(loop->context);
+	auto timeout = new foreign_timeout(subject->context);
 
-		timeout->held = handle;
-		timeout->timer.expires_after(
-		    std::chrono::nanoseconds(delay_ns));
-		if (handle)
-			*handle = timeout.get();
-		start(timeout.release(), task, arg);
-		return true;
-	} catch (...) {
-		return false;
-	}
+	timeout->held = handle;
+	timeout->timer.expires_after(std::chrono::nanoseconds(delay_ns));
+	if (handle)
+		*handle = timeout;
+	start(timeout, task, arg);
+	return true;
 }
 
 bool
-asio_cancel(asio_timeout *timeout)
+foreign_cancel(foreign_timeout *timeout)
 {
 	bool pending = timeout->timer.cancel();
 
@@ -177,17 +164,15 @@ asio_cancel(asio_timeout *timeout)
 }
 
 bool
-asio_reschedule(asio_timeout *timeout, void (*task)(void *arg), void *arg,
-    uint64_t delay_ns)
+subject_reschedule(struct subject * /* subject */, foreign_timeout **handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
-	if (!timeout->timer.expires_after(std::chrono::nanoseconds(delay_ns))) {
-		delete timeout;
-		return false;
-	}
-	try {
-		start(timeout, task, arg);
+	if ((*handle)->timer.expires_after(
+		std::chrono::nanoseconds(delay_ns))) {
+		start(*handle, task, arg);
 		return true;
-	} catch (...) {
-		return false;
 	}
+	delete *handle;
+	*handle = nullptr;
+	return false;
 }

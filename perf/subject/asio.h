@@ -18,79 +18,24 @@
 /* 0: one timeout is rescheduled by one thread at a time. */
 #define SUBJECT_KEEPS_HANDLE 0
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "perf/foreign.h"
 #include "perf/peer.h"
-#include "perf/subject/asio_calls.h"
 
 /* Cancels of a thread that found nothing to cancel. */
 static _Thread_local uint64_t subject_refused;
-
-typedef struct asio_timeout *subject_handle;
-
-struct subject {
-	struct asio_loop *loop;
-};
-
-static inline const char *
-subject_version(void)
-{
-	return peer_version("Boost.Asio of Boost", asio_version());
-}
-
-static inline struct subject *
-subject_create(uint64_t tick_ns, uint64_t capacity)
-{
-	struct subject *subject = malloc(sizeof(*subject));
-
-	(void)tick_ns;
-	(void)capacity;
-	if (subject)
-		subject->loop = asio_create();
-	if (!subject || subject->loop)
-		return subject;
-	free(subject);
-	return NULL;
-}
-
-static inline void
-subject_destroy(struct subject *subject)
-{
-	asio_destroy(subject->loop);
-	free(subject);
-}
-
-static inline bool
-subject_schedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
-{
-	return asio_schedule(subject->loop, handle, task, arg, delay_ns);
-}
 
 static inline void
 subject_cancel(struct subject *subject, subject_handle timeout)
 {
 	(void)subject;
-	if (!asio_cancel(timeout))
+	if (!foreign_cancel(timeout))
 		subject_refused++;
-}
-
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
-{
-	(void)subject;
-	if (asio_reschedule(*handle, task, arg, delay_ns))
-		return true;
-	*handle = NULL;
-	return false;
 }
 
 static inline uint64_t
 subject_wakeups(struct subject *subject)
 {
-	peer_thread thread = asio_thread(subject->loop);
+	peer_thread thread = foreign_thread(subject);
 
 	return peer_thread_switches(&thread);
 }
