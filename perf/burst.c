@@ -30,16 +30,13 @@
 #define _GNU_SOURCE
 #include <poll.h>
 
-#include "perf/loads.h"
 /* A coarse clock would put what is due in another tick. */
 #define MUTEX_WHEEL_PRECISE 1
-#include "perf/subject.h"
+#include "perf/loads.h"
 
 enum {
 	BYSTANDERS_MAX = 16,
 	RING = 1024,
-	PATIENCE_S = 30,
-	TURN_EVERY = 1024,
 	/* So much before the deadline the quiet time ends, and the burst
 	 * begins. */
 	AHEAD_MS = SUBJECT_MAY_BE_EARLY && !SUBJECT_SINGLE ? 20 : 1
@@ -79,7 +76,7 @@ static struct {
 } run;
 
 static atomic_int phase;
-static atomic_uint_fast64_t started, strays;
+static atomic_uint_fast64_t started;
 /* Written by the first and the last start; then over is set. */
 static uint64_t first_ns, last_ns;
 static struct cpu cpu_begun, cpu_ended;
@@ -139,16 +136,11 @@ spin(uint64_t ns)
 		continue;
 }
 
-/* arg: not NULL when it is a bystander's, which is not to start. */
 SUBJECT_TASK(burst_task, arg)
 {
-	uint64_t count;
+	uint64_t count = count_start();
 
-	if (arg) {
-		atomic_fetch_add(&strays, 1);
-		return;
-	}
-	count = count_start();
+	(void)arg;
 	if (count == 1)
 		first_ns = perf_now_ns();
 	if (count == run.count)
@@ -160,9 +152,7 @@ SUBJECT_TASK(burst_task, arg)
 static void
 bystander_schedule(subject_handle *handle)
 {
-	perf_must(subject_schedule(
-		      run.subject, handle, burst_task, &strays, HWT_SEC(3600)),
-	    "a bystander's timeout");
+	subject_schedule(run.subject, handle, loads_stray, NULL, HWT_SEC(3600));
 }
 
 /* A pair counts for the burst if any of it was in the burst. */
@@ -280,13 +270,6 @@ loop_turn(void)
 
 #endif
 
-static void
-turn_seldom(uint64_t i)
-{
-	if (SUBJECT_SINGLE && i % TURN_EVERY == 0)
-		subject_turn(run.subject);
-}
-
 /* When the thread was descheduled inside the call, the deadline is that much
  * later, and might belong to the next tick. One more is scheduled for each of
  * those, and the last start is that of the count-th. */
@@ -297,13 +280,12 @@ fill(void)
 
 	for (i = 0; i < run.count + run.unsure; i++) {
 		now_ns = perf_now_ns();
-		perf_must(now_ns < run.due_ns &&
-			subject_schedule(run.subject, NULL, burst_task, NULL,
-			    run.due_ns - now_ns),
-		    "scheduling before lead_ms is over");
+		perf_must(now_ns < run.due_ns, "scheduling within lead_ms");
+		subject_schedule(
+		    run.subject, NULL, burst_task, NULL, run.due_ns - now_ns);
 		if (perf_now_ns() - now_ns > limit_ns)
 			run.unsure++;
-		turn_seldom(i);
+		loads_turn_seldom(run.subject, i);
 	}
 }
 
@@ -323,7 +305,7 @@ age_cancel(const subject_handle *handles)
 
 	for (i = 0; i < run.count; i++) {
 		subject_cancel(run.subject, handles[i]);
-		turn_seldom(i);
+		loads_turn_seldom(run.subject, i);
 	}
 }
 
@@ -337,7 +319,7 @@ age_begin(uint64_t seed, uint64_t tick_ns)
 	perf_must(handles, "calloc");
 	for (i = 0; i < count; i++) {
 		bystander_schedule(&handles[i]);
-		turn_seldom(i);
+		loads_turn_seldom(run.subject, i);
 	}
 	for (i = count; i > 1; i--)
 		swap(&handles[perf_random_below(&seed, i)], &handles[i - 1]);
@@ -353,7 +335,7 @@ age_begin(uint64_t seed, uint64_t tick_ns)
 static void
 await_last(void)
 {
-	uint64_t end_ns = run.due_ns + HWT_SEC(PATIENCE_S);
+	uint64_t end_ns = run.due_ns + HWT_SEC(LOADS_PATIENCE_S);
 
 	if (SUBJECT_SINGLE)
 		perf_sleep_until_ns(run.due_ns);
@@ -373,7 +355,7 @@ await_rest(uint64_t tick_ns)
 
 	while (now_ns < begun_ns + 2 * tick_ns + HWT_MS(10) ||
 	    (atomic_load(&started) < all &&
-		now_ns < begun_ns + HWT_SEC(PATIENCE_S))) {
+		now_ns < begun_ns + HWT_SEC(LOADS_PATIENCE_S))) {
 		if (!loop_turn())
 			perf_sleep_until_ns(now_ns + HWT_MS(10));
 		now_ns = perf_now_ns();
@@ -391,9 +373,8 @@ bystanders_begin(void)
 	pthread_barrier_init(&run.ended, NULL, run.bystanders + 1);
 	memset(run.bystander, 0, run.bystanders * sizeof(*run.bystander));
 	for (i = 0; i < run.bystanders; i++)
-		perf_must(!pthread_create(&run.bystander[i].thread, NULL,
-			      bystander_thread, &run.bystander[i]),
-		    "pthread_create");
+		perf_start(&run.bystander[i].thread, bystander_thread,
+		    &run.bystander[i]);
 }
 
 static void
@@ -441,7 +422,7 @@ tell(void)
 	}
 	perf_metric("early", "count", early);
 	perf_metric("lost", "count", (double)(all + more - starts));
-	perf_metric("strays", "count", (double)(more + atomic_load(&strays)));
+	loads_tell_strays(more);
 }
 
 /* A thread that was descheduled finds that the burst has begun, or is over:
@@ -511,7 +492,6 @@ main(int argc, char **argv)
 	run.subject = create(tick_ns,
 	    3 * run.count + (uint64_t)run.bystanders * (RING + 1),
 	    perf_text(argc, argv, "via", "inline"));
-	perf_must(run.subject, "subject_create");
 	begun_ns = perf_now_ns();
 	if (perf_option(argc, argv, "aged", 1))
 		aged = age_begin(perf_option(argc, argv, "seed", 1), tick_ns);

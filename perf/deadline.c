@@ -43,8 +43,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "perf/perf.h"
-#include "perf/subject.h"
+#include "perf/loads.h"
 
 enum {
 	THREADS_MAX = 64,
@@ -205,9 +204,8 @@ client_send(struct client *client, struct connection *connection,
 		operation->sent_ns =
 		    SUBJECT_DEADLINES ? client->turn_ns : perf_now_ns();
 	if (operation->armed)
-		perf_must(subject_schedule(client->subject, &operation->handle,
-			      deadline_task, operation, load.deadline_ns),
-		    "scheduling");
+		subject_schedule(client->subject, &operation->handle,
+		    deadline_task, operation, load.deadline_ns);
 	perf_must(!redisAppendCommand(connection->redis, "GET key:%u", key),
 	    "appending a command");
 }
@@ -280,7 +278,6 @@ client_run(void *arg)
 	if (SUBJECT_SINGLE)
 		client->subject =
 		    subject_create(load.tick_ns, client->count * load.depth);
-	perf_must(client->subject, "creating the subject");
 	client_turn(client);
 	for (i = 0; i < client->count; i++) {
 		for (j = 0; j < load.depth; j++)
@@ -340,9 +337,7 @@ clients_start(uint64_t seed)
 		    "making a client");
 		for (j = 0; j < client->count; j++)
 			client_connect(client, &client->connections[j]);
-		perf_must(
-		    !pthread_create(&client->thread, NULL, client_run, client),
-		    "pthread_create");
+		perf_start(&client->thread, client_run, client);
 	}
 }
 

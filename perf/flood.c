@@ -27,7 +27,6 @@
  * rss_growth_ratio: the greatest RSS in the second half to that in the first.
  */
 #include "perf/loads.h"
-#include "perf/subject.h"
 
 enum {
 	STAGGER_MS = 5,
@@ -38,18 +37,16 @@ enum {
 	/* For the worker to take over what was there before the flood. */
 	SETTLE_MS = 300,
 	RSS_EVERY_MS = 50,
-	/* A probe that has not started that long after the last one is lost. */
-	PATIENCE_S = 30,
 	/* By how much a subject's clock may be ahead of CLOCK_MONOTONIC. */
 	CLOCK_AHEAD_NS = 10000,
 	BATCH = 512,
 	TIMEOUT_BYTES = 256
 };
 
+/* Due when the call began, or at the latest when it returned, and its delay. */
 struct probe {
-	uint64_t delay_ns;
-	uint64_t called_ns, returned_ns;
-	atomic_uint_fast64_t started_ns;
+	struct loads_timeout timeout;
+	uint64_t latest_due_ns;
 };
 
 /* A cache line each: place is written in every batch. */
@@ -80,19 +77,6 @@ static uint64_t probe_count;
 static pthread_barrier_t filled, begun;
 static atomic_bool quit;
 
-SUBJECT_TASK(never_due, arg)
-{
-	(void)arg;
-	perf_must(false, "keeping what was not due from running");
-}
-
-SUBJECT_TASK(probe_task, arg)
-{
-	struct probe *probe = arg;
-
-	atomic_store(&probe->started_ns, perf_now_ns());
-}
-
 static uint64_t
 random_delay_ns(struct producer *producer)
 {
@@ -111,16 +95,7 @@ random_handle(struct producer *producer)
 static void
 schedule(subject_handle *handle, uint64_t delay_ns)
 {
-	perf_must(subject_schedule(subject, handle, never_due, NULL, delay_ns),
-	    "scheduling");
-}
-
-static void
-reschedule(subject_handle *handle, uint64_t delay_ns)
-{
-	perf_must(
-	    subject_reschedule(subject, handle, never_due, NULL, delay_ns),
-	    "rescheduling");
+	subject_schedule(subject, handle, loads_stray, NULL, delay_ns);
 }
 
 static void
@@ -143,7 +118,8 @@ reschedule_batch(struct producer *producer)
 	unsigned i;
 
 	for (i = 0; i < BATCH; i++)
-		reschedule(random_handle(producer), random_delay_ns(producer));
+		subject_reschedule(subject, random_handle(producer),
+		    random_delay_ns(producer));
 	producer->calls += BATCH;
 }
 
@@ -160,7 +136,8 @@ pull_in_batch(struct producer *producer)
 		}
 		delay_ns = HWT_SEC(
 		    NEAREST_S + RANGE_S - producer->lap * PULL_IN_S % RANGE_S);
-		reschedule(&producer->handles[producer->place++], delay_ns);
+		subject_reschedule(
+		    subject, &producer->handles[producer->place++], delay_ns);
 	}
 	producer->calls += BATCH;
 }
@@ -223,25 +200,9 @@ producer_thread(void *arg)
 static void
 schedule_probe(struct probe *probe, uint64_t delay_ns)
 {
-	probe->delay_ns = delay_ns;
-	probe->called_ns = perf_now_ns();
-	perf_must(subject_schedule(subject, NULL, probe_task, probe, delay_ns),
-	    "scheduling a probe");
-	probe->returned_ns = perf_now_ns();
-}
-
-static void
-await_probes(void)
-{
-	uint64_t end_ns = perf_now_ns() + load.delay_ns + HWT_SEC(PATIENCE_S),
-		 i = 0;
-
-	while (i < probe_count && perf_now_ns() < end_ns) {
-		if (atomic_load(&probes[i].started_ns))
-			i++;
-		else
-			perf_sleep_until_ns(perf_now_ns() + PERF_STEP_NS);
-	}
+	probe->timeout.due_ns = perf_now_ns() + delay_ns;
+	subject_schedule(subject, NULL, loads_task, &probe->timeout, delay_ns);
+	probe->latest_due_ns = perf_now_ns() + delay_ns;
 }
 
 /* rss_bytes: the greatest of each half. */
@@ -263,7 +224,7 @@ run_probes(uint64_t rss_bytes[2])
 		if (bytes > rss_bytes[half])
 			rss_bytes[half] = bytes;
 	}
-	await_probes();
+	loads_await(subject, probe_count, perf_now_ns() + load.delay_ns);
 }
 
 /* The first boundary at or after the deadline, as a number from the origin:
@@ -271,16 +232,15 @@ run_probes(uint64_t rss_bytes[2])
 static uint64_t
 least_tick(const struct probe *probe)
 {
-	return (probe->called_ns + probe->delay_ns - origin_to_ns +
-		   load.tick_ns - 1) /
+	return (probe->timeout.due_ns - origin_to_ns + load.tick_ns - 1) /
 	    load.tick_ns;
 }
 
 static uint64_t
 greatest_tick(const struct probe *probe)
 {
-	return (probe->returned_ns + CLOCK_AHEAD_NS + probe->delay_ns -
-		   origin_from_ns + load.tick_ns - 1) /
+	return (probe->latest_due_ns + CLOCK_AHEAD_NS - origin_from_ns +
+		   load.tick_ns - 1) /
 	    load.tick_ns;
 }
 
@@ -289,7 +249,7 @@ compare_started(const void *left, const void *right)
 {
 	const struct probe *a = left, *b = right;
 
-	return perf_compare_ns(&a->started_ns, &b->started_ns);
+	return perf_compare_ns(&a->timeout.started_ns, &b->timeout.started_ns);
 }
 
 /* Sorts them, and leaves those that never started in front. */
@@ -300,7 +260,7 @@ count_order(void)
 
 	qsort(probes, probe_count, sizeof(*probes), compare_started);
 	for (i = 0; i < probe_count; i++) {
-		if (!atomic_load(&probes[i].started_ns))
+		if (!atomic_load(&probes[i].timeout.started_ns))
 			continue;
 		if (greatest_tick(&probes[i]) < latest)
 			order++;
@@ -313,28 +273,19 @@ count_order(void)
 static void
 tell(struct perf_histogram *lag)
 {
-	static struct perf_histogram late;
-	uint64_t i, due_ns, started_ns, early = 0, lost = 0;
+	static struct loads_starts starts;
+	const struct perf_histogram *late = &starts.late;
+	uint64_t i;
 
-	for (i = 0; i < probe_count; i++) {
-		due_ns = probes[i].called_ns + probes[i].delay_ns;
-		started_ns = atomic_load(&probes[i].started_ns);
-		if (!started_ns)
-			lost++;
-		else if (started_ns < due_ns)
-			early++;
-		else
-			perf_histogram_add(&late, started_ns - due_ns);
-	}
+	for (i = 0; i < probe_count; i++)
+		loads_judge(&starts, &probes[i].timeout);
 	perf_metric("late_p99_beyond_ms", "ms",
-	    (perf_histogram_ns(&late, 0.99) - perf_histogram_ns(lag, 0.99)) /
+	    (perf_histogram_ns(late, 0.99) - perf_histogram_ns(lag, 0.99)) /
 		1e6);
 	perf_metric("late_max_beyond_ms", "ms",
-	    ((double)late.max_ns - (double)lag->max_ns) / 1e6);
-	perf_metric_lateness("late", &late);
+	    ((double)late->max_ns - (double)lag->max_ns) / 1e6);
+	loads_tell_starts(&starts);
 	perf_metric_lateness("lag", lag);
-	perf_metric("early", "count", (double)early);
-	perf_metric("lost", "count", (double)lost);
 	if (SUBJECT_TICK_ORDER)
 		perf_metric("order", "count", (double)count_order());
 }
@@ -349,9 +300,8 @@ start_producers(struct producer *producers, uint64_t seed)
 		producers[i].handles =
 		    calloc(load.outstanding, sizeof(*producers[i].handles));
 		perf_must(producers[i].handles, "calloc");
-		perf_must(!pthread_create(&producers[i].thread, NULL,
-			      producer_thread, &producers[i]),
-		    "pthread_create");
+		perf_start(
+		    &producers[i].thread, producer_thread, &producers[i]);
 	}
 }
 
@@ -388,6 +338,7 @@ run(uint64_t seed)
 	run_probes(rss_bytes);
 	perf_control_stop(&control);
 	calls = join_producers(producers);
+	perf_must(!atomic_load(&loads_strays), "keeping what was not due");
 	flood_ns = perf_now_ns() - flood_ns;
 	tell(&control.lag);
 	perf_metric("rss_growth_ratio", "ratio",

@@ -22,16 +22,14 @@ const char *subject_version(void);
 struct subject *subject_create(uint64_t tick_ns, uint64_t capacity);
 void subject_destroy(struct subject *subject);
 
-/* handle may be NULL: then it cannot be cancelled. */
-bool subject_schedule(struct subject *subject, subject_handle *handle,
+void subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns);
 
 /* False: the task has begun, or is about to. Either way, it is freed. */
 bool foreign_cancel(subject_handle timeout);
 
-/* False as for cancel; then it is freed. */
-bool subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns);
+void subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns);
 
 /* The kernel's number of the thread that works, of a subject that has one. */
 pid_t foreign_thread(const struct subject *subject);

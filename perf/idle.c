@@ -15,8 +15,7 @@
  */
 #include <dirent.h>
 
-#include "perf/perf.h"
-#include "perf/subject.h"
+#include "perf/loads.h"
 
 enum {
 	DELAY_MS = 200
@@ -41,51 +40,22 @@ SUBJECT_TASK(idle_task, arg)
 	atomic_fetch_add(&started, 1);
 }
 
-/* NULL: the thread has ended meanwhile. */
-static FILE *
-open_task(const char *task, const char *name)
+/* Of one of its threads; the first figure of schedstat is the time on a
+ * processor. */
+static void
+add_thread(const char *task, struct count *count)
 {
 	char path[300];
+	uint64_t cpu_ns;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", task, name);
-	return fopen(path, "r");
-}
-
-static void
-add_field(const char *line, const char *name, uint64_t *value)
-{
-	size_t length = strlen(name);
-
-	if (!strncmp(line, name, length))
-		*value += strtoull(line + length, NULL, 10);
-}
-
-static void
-add_switches(const char *task, struct count *count)
-{
-	FILE *status = open_task(task, "status");
-	char line[256];
-
-	while (status && fgets(line, sizeof(line), status)) {
-		add_field(line, "voluntary_ctxt_switches:", &count->voluntary);
-		add_field(
-		    line, "nonvoluntary_ctxt_switches:", &count->involuntary);
-	}
-	if (status)
-		fclose(status);
-}
-
-/* The first figure of schedstat: the time on a processor. */
-static void
-add_cpu(const char *task, struct count *count)
-{
-	FILE *schedstat = open_task(task, "schedstat");
-	char line[256];
-
-	perf_must(schedstat && fgets(line, sizeof(line), schedstat),
-	    "reading a thread's schedstat");
-	count->cpu_ns += strtoull(line, NULL, 10);
-	fclose(schedstat);
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", task);
+	count->voluntary += perf_proc(path, "voluntary_ctxt_switches:");
+	count->involuntary += perf_proc(path, "nonvoluntary_ctxt_switches:");
+	snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", task);
+	cpu_ns = perf_proc(path, "");
+	perf_must(cpu_ns != UINT64_MAX, "reading a thread's schedstat");
+	count->cpu_ns += cpu_ns;
+	count->threads++;
 }
 
 /* The calling thread is the first one, whose number is the process's. */
@@ -102,19 +72,10 @@ read_count(void)
 		if (task->d_name[0] == '.' ||
 		    strtol(task->d_name, NULL, 10) == caller)
 			continue;
-		add_switches(task->d_name, &count);
-		add_cpu(task->d_name, &count);
-		count.threads++;
+		add_thread(task->d_name, &count);
 	}
 	closedir(tasks);
 	return count;
-}
-
-static void
-schedule(subject_handle *handle, uint64_t delay_ns)
-{
-	perf_must(subject_schedule(subject, handle, idle_task, NULL, delay_ns),
-	    "scheduling");
 }
 
 /* Those that are scheduled one by one, and sleep between them. */
@@ -125,7 +86,8 @@ run_load(subject_handle *handles)
 	uint64_t count = load.per_second * load.seconds;
 
 	for (i = 0; i < count; i++) {
-		schedule(&handles[i], HWT_MS(DELAY_MS));
+		subject_schedule(
+		    subject, &handles[i], idle_task, NULL, HWT_MS(DELAY_MS));
 		perf_sleep_until_ns(
 		    begun_ns + (i + 1) * HWT_SEC(1) / load.per_second);
 	}
@@ -151,16 +113,6 @@ tell(const struct count *from, const struct count *to)
 	perf_metric("threads", "count", (double)to->threads);
 }
 
-/* Those that were scheduled one by one have ended when it is told. */
-static void
-drop(const subject_handle *handles, uint64_t count)
-{
-	uint64_t i;
-
-	for (i = 0; SUBJECT_STALE_SAFE && i < count; i++)
-		subject_cancel(subject, handles[i]);
-}
-
 static void
 run(void)
 {
@@ -172,7 +124,8 @@ run(void)
 	perf_must(handles, "calloc");
 	subject = subject_create(load.tick_ns, load.pending + ones);
 	for (i = 0; i < load.pending; i++)
-		schedule(&handles[i], HWT_SEC(3600));
+		subject_schedule(
+		    subject, &handles[i], idle_task, NULL, HWT_SEC(3600));
 	/* It takes them over and falls asleep. */
 	perf_sleep_until_ns(perf_now_ns() + HWT_SEC(1) + 2 * load.tick_ns);
 	from = read_count();
@@ -183,7 +136,8 @@ run(void)
 	perf_sleep_until_ns(
 	    perf_now_ns() + HWT_SEC(1) + HWT_MS(DELAY_MS) + 2 * load.tick_ns);
 	perf_must(atomic_load(&started) == ones, "starting each once");
-	drop(handles, load.pending + ones);
+	for (i = 0; i < load.pending + ones; i++)
+		subject_cancel(subject, handles[i]);
 	subject_destroy(subject);
 	free(handles);
 }

@@ -18,33 +18,17 @@
  *
  * CPU is that of the process but for the control thread; the worker's is what
  * remains without the caller, who sleeps, draws lots and makes the calls.
- *
- * Where cancelling what may have ended is not allowed, and others run the
- * tasks, nothing is cancelled in the last 20 ms before it is due: so many fewer
- * are.
  */
 #define _GNU_SOURCE
 #include <math.h>
 #include <sys/mman.h>
 
-#include "perf/perf.h"
-#include "perf/subject.h"
-
-#ifdef SUBJECT_TELLS
-#define REFUSALS subject_refused
-#define REFUSALS_ARE_TOLD true
-#else
-#define REFUSALS UINT64_C(0)
-#define REFUSALS_ARE_TOLD false
-#endif
+#include "perf/loads.h"
 
 enum {
 	STEPS_PER_S = 1000,
-	GUARD_NS = 20000000,
-	/* Time after the last deadline for what must not start any more; and
-	 * for what has not started yet, before it is lost. */
-	LATE_MS = 500,
-	PATIENCE_S = 30
+	/* Time after the last deadline for what must not start any more. */
+	LATE_MS = 500
 };
 
 enum outcome {
@@ -58,9 +42,7 @@ enum outcome {
 
 struct life {
 	subject_handle handle;
-	uint64_t due_ns;
-	/* 0: not yet. */
-	atomic_uint_fast64_t started_ns;
+	struct loads_timeout timeout;
 	/* In the calendar: the next of the same step, counted from 1. */
 	uint32_t next;
 	enum outcome outcome;
@@ -85,7 +67,7 @@ SUBJECT_TASK(life_task, arg)
 	struct life *life = arg;
 
 	if (atomic_exchange_explicit(
-		&life->started_ns, perf_now_ns(), memory_order_relaxed))
+		&life->timeout.started_ns, perf_now_ns(), memory_order_relaxed))
 		atomic_fetch_add(&started_twice, 1);
 	atomic_fetch_add(&started, 1);
 }
@@ -126,12 +108,10 @@ schedule(uint64_t step)
 	struct life *life = &lives[scheduled++];
 	uint64_t now_ns = perf_now_ns(), delay_ns = draw_delay(), then;
 
-	life->due_ns = now_ns + delay_ns;
-	if (life->due_ns > last_due_ns)
-		last_due_ns = life->due_ns;
-	perf_must(
-	    subject_schedule(subject, &life->handle, life_task, life, delay_ns),
-	    "scheduling");
+	life->timeout.due_ns = now_ns + delay_ns;
+	if (life->timeout.due_ns > last_due_ns)
+		last_due_ns = life->timeout.due_ns;
+	subject_schedule(subject, &life->handle, life_task, life, delay_ns);
 	if (draw_fraction() * 100 >= (double)load.cancelled)
 		return;
 	then = step_of(now_ns + (uint64_t)(draw_fraction() * (double)delay_ns));
@@ -141,33 +121,21 @@ schedule(uint64_t step)
 static bool
 has_started(struct life *life)
 {
-	return atomic_load_explicit(&life->started_ns, memory_order_relaxed);
-}
-
-/* Whether the subject allows it. */
-static bool
-may_cancel(struct life *life)
-{
-	if (SUBJECT_STALE_SAFE)
-		return true;
-	if (SUBJECT_SINGLE)
-		return !has_started(life);
-	return perf_now_ns() + GUARD_NS < life->due_ns;
+	return atomic_load_explicit(
+	    &life->timeout.started_ns, memory_order_relaxed);
 }
 
 static void
 cancel(struct life *life)
 {
-	uint64_t refusals = REFUSALS;
+	uint64_t refusals = subject_refused;
 	bool ended = has_started(life);
 
-	if (!may_cancel(life))
-		return;
 	subject_cancel(subject, life->handle);
-	if (REFUSALS != refusals || ended)
+	if (subject_refused != refusals || ended)
 		life->outcome = REFUSED;
-	else if (REFUSALS_ARE_TOLD || SUBJECT_SINGLE ||
-	    perf_now_ns() < life->due_ns)
+	else if (SUBJECT_TELLS || SUBJECT_SINGLE ||
+	    perf_now_ns() < life->timeout.due_ns)
 		life->outcome = CANCELLED;
 	else
 		life->outcome = UNKNOWN;
@@ -229,7 +197,7 @@ run_until_ns(uint64_t until_ns, uint64_t step)
 static void
 run_rest(uint64_t step)
 {
-	uint64_t end_ns = last_due_ns + HWT_SEC(PATIENCE_S), i = 0;
+	uint64_t end_ns = last_due_ns + HWT_SEC(LOADS_PATIENCE_S), i = 0;
 
 	step = run_until_ns(
 	    last_due_ns + 2 * load.tick_ns + HWT_MS(LATE_MS), step);
@@ -244,33 +212,23 @@ run_rest(uint64_t step)
 }
 
 struct outcomes {
-	uint64_t early, lost, cancelled, ran_cancelled, unknown;
-	struct perf_histogram late;
+	uint64_t cancelled, ran_cancelled, unknown;
+	struct loads_starts starts;
 };
 
+/* What is not cancelled has had its time: it may free what is left of it. */
 static void
 judge(struct life *life, struct outcomes *outcomes)
 {
-	uint64_t started_ns = atomic_load(&life->started_ns);
-
 	if (life->outcome == CANCELLED) {
 		outcomes->cancelled++;
-		outcomes->ran_cancelled += started_ns > 0;
-	} else if (!started_ns) {
-		outcomes->lost += life->outcome != UNKNOWN;
-		outcomes->unknown += life->outcome == UNKNOWN;
-	} else if (started_ns < life->due_ns) {
-		outcomes->early++;
+		outcomes->ran_cancelled += has_started(life);
+	} else if (life->outcome == UNKNOWN && !has_started(life)) {
+		outcomes->unknown++;
 	} else {
-		perf_histogram_add(&outcomes->late, started_ns - life->due_ns);
+		loads_judge(&outcomes->starts, &life->timeout);
 	}
-}
-
-/* When all have had their time: it may free what is left of them. */
-static void
-drop(struct life *life)
-{
-	if (SUBJECT_STALE_SAFE && life->outcome == PENDING)
+	if (life->outcome == PENDING)
 		subject_cancel(subject, life->handle);
 }
 
@@ -293,15 +251,11 @@ tell_outcomes(uint64_t lag_max_ns)
 	uint64_t i;
 
 	perf_must(!atomic_load(&started_twice), "running each once");
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < count; i++)
 		judge(&lives[i], &outcomes);
-		drop(&lives[i]);
-	}
-	perf_metric("early", "count", (double)outcomes.early);
-	perf_metric("lost", "count", (double)outcomes.lost);
+	loads_tell_starts(&outcomes.starts);
 	perf_metric("ran_cancelled", "count", (double)outcomes.ran_cancelled);
-	tell_ticks(&outcomes.late);
-	perf_metric_lateness("late", &outcomes.late);
+	tell_ticks(&outcomes.starts.late);
 	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
 	perf_metric("cancelled_percent", "%",
 	    100 * (double)outcomes.cancelled / (double)count);

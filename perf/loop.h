@@ -17,20 +17,12 @@
 #ifndef PERF_LOOP_H
 #define PERF_LOOP_H
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
-
 #include "perf/peer.h"
 
 #define SUBJECT_SINGLE (!LOOP_MT)
-#define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE LOOP_MT
-
-/* Cancels of a thread that found nothing to cancel. */
-static _Thread_local uint64_t subject_refused;
 
 struct loop_timeout {
 	struct peer_block block;
@@ -52,7 +44,7 @@ struct subject {
 };
 
 /* Before the thread is made, and after it has ended. */
-static bool loop_open(struct subject *subject);
+static void loop_open(struct subject *subject);
 static void loop_close(struct subject *subject);
 #if LOOP_MT
 /* The thread, until stopping is set and the loop woken. */
@@ -128,12 +120,6 @@ loop_worker(void *arg)
 	return NULL;
 }
 
-static inline bool
-loop_begin(struct subject *subject)
-{
-	return !pthread_create(&subject->worker, NULL, loop_worker, subject);
-}
-
 static inline void
 loop_end(struct subject *subject)
 {
@@ -144,13 +130,6 @@ loop_end(struct subject *subject)
 	pthread_join(subject->worker, NULL);
 }
 #else
-static inline bool
-loop_begin(struct subject *subject)
-{
-	(void)subject;
-	return true;
-}
-
 static inline void
 loop_end(struct subject *subject)
 {
@@ -171,18 +150,13 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 
 	(void)tick_ns;
 	(void)capacity;
-	if (!subject)
-		return NULL;
+	perf_must(subject, "calloc");
 	pthread_mutex_init(&subject->mutex, NULL);
-	if (!loop_open(subject))
-		goto free_subject;
-	if (loop_begin(subject))
-		return subject;
-	loop_close(subject);
-free_subject:
-	pthread_mutex_destroy(&subject->mutex);
-	free(subject);
-	return NULL;
+	loop_open(subject);
+#if LOOP_MT
+	perf_start(&subject->worker, loop_worker, subject);
+#endif
+	return subject;
 }
 
 static inline void
@@ -206,35 +180,31 @@ loop_take(struct subject *subject)
 	if (timeout)
 		return timeout;
 	timeout = malloc(sizeof(*timeout));
-	if (!timeout)
-		return NULL;
+	perf_must(timeout, "malloc");
 	loop_make(subject, timeout);
 	timeout->timer.data = timeout;
 	peer_made(&subject->blocks, &timeout->block);
 	return timeout;
 }
 
-static inline bool
+static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
 	struct loop_timeout *timeout;
-	bool wake = false;
+	bool wake;
 
 	loop_lock(subject);
 	timeout = loop_take(subject);
-	if (timeout) {
-		timeout->task = task;
-		timeout->arg = arg;
-		peer_hold(&timeout->block, handle);
-		if (handle)
-			*handle = timeout;
-		wake = loop_start(subject, timeout, delay_ns);
-	}
+	timeout->task = task;
+	timeout->arg = arg;
+	peer_hold(&timeout->block, handle);
+	if (handle)
+		*handle = timeout;
+	wake = loop_start(subject, timeout, delay_ns);
 	loop_unlock(subject);
 	if (wake)
 		loop_wake(subject);
-	return timeout;
 }
 
 static inline void
@@ -251,27 +221,18 @@ subject_cancel(struct subject *subject, subject_handle timeout)
 	loop_unlock(subject);
 }
 
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
-	struct loop_timeout *timeout = *handle;
-	bool active, wake = false;
+	bool wake;
 
-	(void)task;
-	(void)arg;
 	loop_lock(subject);
-	active = loop_active(timeout);
-	if (active) {
-		wake = loop_again(subject, timeout, delay_ns);
-	} else {
-		peer_drop(&subject->blocks, &timeout->block);
-		*handle = NULL;
-	}
+	perf_must(loop_active(*handle), "rescheduling");
+	wake = loop_again(subject, *handle, delay_ns);
 	loop_unlock(subject);
 	if (wake)
 		loop_wake(subject);
-	return active;
 }
 
 #define SUBJECT_TURNS 1

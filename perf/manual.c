@@ -23,15 +23,12 @@
  * threads took of the processor.
  */
 #include "perf/loads.h"
-#include "perf/subject.h"
 
 #ifdef SUBJECT_MANUAL
 
 enum {
 	NEAREST_S = 120,
 	RANGE_S = 3600,
-	/* A probe that has not started so long after its time is lost. */
-	PATIENCE_S = 10,
 	TIMEOUT_BYTES = 200
 };
 
@@ -42,8 +39,7 @@ struct call {
 struct figures {
 	const char *prefix;
 	struct call advance, next_wakeup;
-	struct perf_histogram late;
-	uint64_t early, lost;
+	struct loads_starts starts;
 };
 
 static struct {
@@ -52,20 +48,6 @@ static struct {
 
 static struct subject *subject;
 static subject_handle *handles;
-/* 0: the probe has not started. */
-static uint64_t started_ns;
-
-SUBJECT_TASK(never_due, arg)
-{
-	(void)arg;
-	perf_must(false, "keeping what was not due from running");
-}
-
-SUBJECT_TASK(probe_task, arg)
-{
-	(void)arg;
-	started_ns = perf_now_ns();
-}
 
 static void
 time_call(struct call *call, uint64_t from_ns, uint64_t cpu_from_ns)
@@ -108,27 +90,21 @@ sleep_to_wakeup(struct figures *figures, uint64_t until_ns)
 static bool
 run_probe(struct figures *figures, bool advance_first)
 {
-	uint64_t due_ns, end_ns;
+	static struct loads_timeout probe;
+	uint64_t end_ns;
 
-	started_ns = 0;
-	due_ns = perf_now_ns() + load.due_ns;
-	perf_must(
-	    subject_schedule(subject, NULL, probe_task, NULL, load.due_ns),
-	    "scheduling a probe");
-	end_ns = due_ns + HWT_SEC(PATIENCE_S);
+	atomic_store(&probe.started_ns, 0);
+	probe.due_ns = perf_now_ns() + load.due_ns;
+	end_ns = probe.due_ns + HWT_SEC(LOADS_PATIENCE_S);
+	subject_schedule(subject, NULL, loads_task, &probe, load.due_ns);
 	if (advance_first)
 		advance(figures);
-	while (!started_ns && perf_now_ns() < end_ns) {
+	while (!atomic_load(&probe.started_ns) && perf_now_ns() < end_ns) {
 		sleep_to_wakeup(figures, end_ns);
 		advance(figures);
 	}
-	if (!started_ns)
-		figures->lost++;
-	else if (started_ns < due_ns)
-		figures->early++;
-	else
-		perf_histogram_add(&figures->late, started_ns - due_ns);
-	return started_ns;
+	loads_judge(&figures->starts, &probe);
+	return atomic_load(&probe.started_ns);
 }
 
 static void
@@ -148,9 +124,8 @@ schedule_all(uint64_t *random)
 	for (i = 0; i < load.calls; i++) {
 		delay_ns = HWT_SEC(NEAREST_S) +
 		    HWT_MS(perf_random_below(random, UINT64_C(1000) * RANGE_S));
-		perf_must(subject_schedule(
-			      subject, &handles[i], never_due, NULL, delay_ns),
-		    "scheduling");
+		subject_schedule(
+		    subject, &handles[i], loads_stray, NULL, delay_ns);
 	}
 }
 
@@ -176,7 +151,7 @@ tell_ms(const char *prefix, const char *name, double ns)
 static void
 tell(const struct figures *figures, const struct perf_histogram *lag)
 {
-	const struct perf_histogram *late = &figures->late;
+	const struct perf_histogram *late = &figures->starts.late;
 	const char *prefix = figures->prefix;
 	char name[64];
 
@@ -209,12 +184,14 @@ run(uint64_t random)
 		loop(&cancels, i % 2);
 	}
 	perf_control_stop(&control);
+	perf_must(!atomic_load(&loads_strays), "keeping what was not due");
 	tell(&schedules, &control.lag);
 	tell(&cancels, &control.lag);
 	perf_metric_lateness("lag", &control.lag);
-	perf_metric(
-	    "early", "count", (double)(schedules.early + cancels.early));
-	perf_metric("lost", "count", (double)(schedules.lost + cancels.lost));
+	perf_metric("early", "count",
+	    (double)(schedules.starts.early + cancels.starts.early));
+	perf_metric("lost", "count",
+	    (double)(schedules.starts.lost + cancels.starts.lost));
 }
 
 int

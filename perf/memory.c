@@ -22,15 +22,12 @@
 #define _GNU_SOURCE
 #include <sys/mman.h>
 
-#include "perf/perf.h"
-#include "perf/subject.h"
+#include "perf/loads.h"
 
 enum {
 	WARM_UP = 1000,
 	/* What the hungriest subjects take for a timeout, handle included. */
 	BYTES_EXPECTED = 400,
-	/* Calls from one turn of a subject without a thread to the next. */
-	TURN_CALLS = 1024,
 	/* Timeouts that run do so within so much time, and none before all
 	 * are there. */
 	FIRED_SPREAD_MS = 1000,
@@ -56,42 +53,13 @@ SUBJECT_TASK(memory_task, arg)
 	atomic_fetch_add(&started, 1);
 }
 
-/* The number in kB in a line of a file of /proc. */
-static uint64_t
-read_kb(const char *path, const char *name)
-{
-	size_t length = strlen(name);
-	FILE *file = fopen(path, "r");
-	uint64_t value = UINT64_MAX;
-	char line[256];
-
-	if (!file) {
-		fprintf(stderr, "perf: %s cannot be read\n", path);
-		exit(2);
-	}
-	while (value == UINT64_MAX && fgets(line, sizeof(line), file))
-		if (!strncmp(line, name, length))
-			value = strtoull(line + length, NULL, 10);
-	perf_must(value != UINT64_MAX, "reading what memory there is");
-	fclose(file);
-	return value;
-}
-
 static uint64_t
 rss_bytes(void)
 {
-	return 1024 * read_kb("/proc/self/smaps_rollup", "Rss:");
-}
+	uint64_t kib = perf_proc("/proc/self/smaps_rollup", "Rss:");
 
-static void
-need_memory(uint64_t count)
-{
-	uint64_t there = 1024 * read_kb("/proc/meminfo", "MemAvailable:");
-
-	if (count > there / BYTES_EXPECTED)
-		perf_skip("%" PRIu64 " timeouts may need %" PRIu64
-			  " MiB, and %" PRIu64 " MiB are there",
-		    count, count * BYTES_EXPECTED >> 20, there >> 20);
+	perf_must(kib != UINT64_MAX, "reading smaps_rollup");
+	return 1024 * kib;
 }
 
 /* All of it is resident from the start. */
@@ -110,35 +78,20 @@ unmap_handles(void)
 	perf_must(!munmap(handles, handles_bytes), "munmap");
 }
 
-/* Sleeps; a subject without a thread has its turns meanwhile. */
-static void
-pass(uint64_t until_ns)
-{
-	uint64_t now_ns;
-
-	while (SUBJECT_SINGLE && (now_ns = perf_now_ns()) < until_ns) {
-		subject_turn(subject);
-		perf_sleep_until_ns(now_ns + PERF_STEP_NS);
-	}
-	perf_sleep_until_ns(until_ns);
-}
-
 /* The first boundary after the last call is a tick away at most, and one tick
  * after that the worker must have taken over what there was. */
 static void
 pass_ticks(void)
 {
-	pass(perf_now_ns() + 2 * load.tick_ns);
+	loads_pass_until_ns(subject, perf_now_ns() + 2 * load.tick_ns);
 }
 
 static void
 schedule(uint64_t number, uint64_t delay_ns)
 {
-	perf_must(subject_schedule(
-		      subject, &handles[number], memory_task, NULL, delay_ns),
-	    "scheduling");
-	if (number % TURN_CALLS == 0)
-		subject_turn(subject);
+	subject_schedule(
+	    subject, &handles[number], memory_task, NULL, delay_ns);
+	loads_turn_seldom(subject, number);
 }
 
 static void
@@ -148,8 +101,7 @@ cancel_all(uint64_t count)
 
 	for (i = 0; i < count; i++) {
 		subject_cancel(subject, handles[i]);
-		if (i % TURN_CALLS == 0)
-			subject_turn(subject);
+		loads_turn_seldom(subject, i);
 	}
 }
 
@@ -218,7 +170,7 @@ end_by_running(void)
 	    "scheduling all before the first is due");
 	peak_bytes = rss_bytes() - handles_bytes;
 	while (atomic_load(&started) < load.ended) {
-		pass(perf_now_ns() + HWT_MS(10));
+		loads_pass_until_ns(subject, perf_now_ns() + HWT_MS(10));
 		perf_must(perf_now_ns() < due_ns + HWT_SEC(PATIENCE_S),
 		    "starting every task");
 	}
@@ -238,10 +190,10 @@ run_ended(void)
 	scheduled_ns = perf_now_ns();
 	ended_ns = load.fired ? end_by_running() : end_by_cancel();
 	/* Handles of what has run may hold memory: that ends now. */
-	if (load.fired && SUBJECT_STALE_SAFE)
+	if (load.fired)
 		cancel_all(load.ended);
 	unmap_handles();
-	pass(ended_ns + HWT_SEC(1));
+	loads_pass_until_ns(subject, ended_ns + HWT_SEC(1));
 	after = (double)rss_bytes();
 	perf_metric("rss_after_ratio", "ratio", after / before);
 	perf_metric("rss_before_mib", "MiB", before / 1048576);
@@ -262,7 +214,7 @@ main(int argc, char **argv)
 	load.fired = perf_option(argc, argv, "fired", 0);
 	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
 	perf_must(load.count && load.tick_ns, "reading the options");
-	need_memory(load.ended ? load.ended : load.count);
+	loads_need_memory(load.ended ? load.ended : load.count, BYTES_EXPECTED);
 	if (load.ended)
 		run_ended();
 	else

@@ -17,7 +17,7 @@
  *                     table: a task that is due is a failure
  *   mix=1             delays of 50 ms, 250 ms, 1 s and 30 s instead, by chance.
  *                     Some are due before their turn has come, so that a cancel
- *                     may find nothing: only for subjects that allow it
+ *                     may find nothing
  *   random=1          the place that is next is drawn by lot; otherwise the
  *                     oldest is replaced
  *   handoff=1         for each producer another thread cancels; handles go
@@ -41,16 +41,7 @@
 #define _GNU_SOURCE
 #include <semaphore.h>
 
-#include "perf/perf.h"
-#include "perf/subject.h"
-
-#ifdef SUBJECT_TELLS
-#define REFUSED subject_refused
-#define REFUSED_IS_TOLD true
-#else
-#define REFUSED 0
-#define REFUSED_IS_TOLD false
-#endif
+#include "perf/loads.h"
 
 enum {
 	/* Pairs from one look at the clock to the next; two calls each, so that
@@ -61,9 +52,7 @@ enum {
 	BLOCKS = 4,
 	STEPS_PER_S = 1000,
 	PROBE_EVERY_MS = 50,
-	PROBE_DELAY_MS = 200,
-	/* A probe that has not started so long after the window is lost. */
-	PATIENCE_S = 30
+	PROBE_DELAY_MS = 200
 };
 
 static struct {
@@ -91,12 +80,6 @@ struct caller {
 	void *(*run)(void *caller);
 	pthread_t thread;
 	unsigned number;
-};
-
-struct probe {
-	subject_handle handle;
-	uint64_t asked_ns;
-	atomic_uint_fast64_t started_ns;
 };
 
 /* The window from the first pair to the end of the last one's consequences. */
@@ -148,9 +131,8 @@ next_place(struct caller *caller)
 static inline void
 schedule(struct caller *caller, subject_handle *handle)
 {
-	perf_must(subject_schedule(caller->subject, handle, count_due, NULL,
-		      next_delay(caller)),
-	    "scheduling");
+	subject_schedule(
+	    caller->subject, handle, count_due, NULL, next_delay(caller));
 }
 
 static inline void
@@ -165,25 +147,29 @@ replace(struct caller *caller, const subject_handle *handle)
 		schedule(caller, place);
 }
 
-static bool
-is_sampled(struct caller *caller)
+/* 0: the call is not one of those that are timed. */
+static inline uint64_t
+begin_call(struct caller *caller)
 {
-	return !(caller->calls++ % PERF_SAMPLED);
+	return caller->calls++ % PERF_SAMPLED ? 0 : perf_now_ns();
+}
+
+static inline void
+end_call(struct caller *caller, uint64_t begun_ns)
+{
+	if (begun_ns)
+		perf_sample(caller->times, begun_ns, clock_cost_ns);
 }
 
 static void
 make_pairs(struct caller *caller, uint64_t count)
 {
-	uint64_t before_ns;
+	uint64_t begun_ns;
 
 	for (; count; count--) {
-		if (!is_sampled(caller)) {
-			replace(caller, NULL);
-			continue;
-		}
-		before_ns = perf_now_ns();
+		begun_ns = begin_call(caller);
 		replace(caller, NULL);
-		perf_sample(caller->times, before_ns, clock_cost_ns);
+		end_call(caller, begun_ns);
 	}
 }
 
@@ -192,19 +178,15 @@ static void
 send_block(struct caller *caller, uint64_t count)
 {
 	struct ring *ring = caller->ring;
-	uint64_t number = ring->written++ % BLOCKS, i, before_ns;
+	uint64_t number = ring->written++ % BLOCKS, i, begun_ns;
 	subject_handle *block = ring->block[number];
 
 	while (sem_wait(&ring->empty))
 		continue;
 	for (i = 0; i < count; i++) {
-		if (!is_sampled(caller)) {
-			schedule(caller, &block[i]);
-			continue;
-		}
-		before_ns = perf_now_ns();
+		begun_ns = begin_call(caller);
 		schedule(caller, &block[i]);
-		perf_sample(caller->times, before_ns, clock_cost_ns);
+		end_call(caller, begun_ns);
 	}
 	ring->count[number] = count;
 	sem_post(&ring->full);
@@ -243,16 +225,12 @@ done_block(struct caller *caller)
 static void
 cancel_block(struct caller *caller, const subject_handle *block, uint64_t count)
 {
-	uint64_t i, before_ns;
+	uint64_t i, begun_ns;
 
 	for (i = 0; i < count; i++) {
-		if (!is_sampled(caller)) {
-			replace(caller, &block[i]);
-			continue;
-		}
-		before_ns = perf_now_ns();
+		begun_ns = begin_call(caller);
 		replace(caller, &block[i]);
-		perf_sample(caller->times, before_ns, clock_cost_ns);
+		end_call(caller, begun_ns);
 	}
 }
 
@@ -369,22 +347,20 @@ caller_begin(void *arg)
 	return caller;
 }
 
+/* has_table: what is pending in it is cancelled. */
 static void
-caller_end(struct caller *caller)
-{
-	caller->refused = REFUSED;
-	if (SUBJECT_SINGLE)
-		subject_destroy(caller->subject);
-	free(caller->table);
-}
-
-static void
-cancel_table(struct caller *caller)
+caller_end(struct caller *caller, bool has_table)
 {
 	uint64_t i;
 
-	for (i = 0; i < load.outstanding; i++)
+	pthread_barrier_wait(&ended);
+	pthread_barrier_wait(&ended);
+	for (i = 0; has_table && i < load.outstanding; i++)
 		subject_cancel(caller->subject, caller->table[i]);
+	caller->refused = subject_refused;
+	if (SUBJECT_SINGLE)
+		subject_destroy(caller->subject);
+	free(caller->table);
 }
 
 static void *
@@ -403,10 +379,7 @@ pairs_thread(void *arg)
 		if (batch == BATCH)
 			subject_turn(caller->subject);
 	}
-	pthread_barrier_wait(&ended);
-	pthread_barrier_wait(&ended);
-	cancel_table(caller);
-	caller_end(caller);
+	caller_end(caller, true);
 	return NULL;
 }
 
@@ -421,9 +394,7 @@ schedule_thread(void *arg)
 	while ((batch = next_batch(caller)))
 		send_pairs(caller, batch);
 	send_block(caller, 0);
-	pthread_barrier_wait(&ended);
-	pthread_barrier_wait(&ended);
-	caller_end(caller);
+	caller_end(caller, false);
 	return NULL;
 }
 
@@ -440,18 +411,8 @@ cancel_thread(void *arg)
 		cancel_block(caller, block, count);
 		done_block(caller);
 	}
-	pthread_barrier_wait(&ended);
-	pthread_barrier_wait(&ended);
-	cancel_table(caller);
-	caller_end(caller);
+	caller_end(caller, true);
 	return NULL;
-}
-
-SUBJECT_TASK(probe_started, arg)
-{
-	struct probe *probe = arg;
-
-	atomic_store(&probe->started_ns, perf_now_ns());
 }
 
 /* So many that the last is due before the producers end. */
@@ -466,7 +427,7 @@ probe_count(void)
 
 /* Returns RSS after a fifth of the window: the tables are full by then. */
 static double
-run_probes(struct probe *probes, uint64_t count, uint64_t begun_ns)
+run_probes(struct loads_timeout *probes, uint64_t count, uint64_t begun_ns)
 {
 	double rss_mib = 0;
 	uint64_t i;
@@ -474,65 +435,29 @@ run_probes(struct probe *probes, uint64_t count, uint64_t begun_ns)
 	for (i = 0; i < count; i++) {
 		if (i == count / 5)
 			rss_mib = (double)perf_rss_bytes() / 1048576;
-		probes[i].asked_ns = perf_now_ns();
-		perf_must(
-		    subject_schedule(shared, &probes[i].handle, probe_started,
-			&probes[i], HWT_MS(PROBE_DELAY_MS)),
-		    "scheduling a probe");
+		probes[i].due_ns = perf_now_ns() + HWT_MS(PROBE_DELAY_MS);
+		subject_schedule(shared, NULL, loads_task, &probes[i],
+		    HWT_MS(PROBE_DELAY_MS));
 		perf_sleep_until_ns(
 		    begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1));
 	}
 	return rss_mib;
 }
 
-/* On a machine that is busy the last may be late. */
 static void
-await_probes(struct probe *probes, uint64_t count)
+tell_probes(struct loads_timeout *probes, uint64_t count, uint64_t lag_max_ns)
 {
-	uint64_t end_ns = perf_now_ns() + HWT_SEC(PATIENCE_S), i = 0;
-
-	while (i < count && perf_now_ns() < end_ns) {
-		if (atomic_load(&probes[i].started_ns))
-			i++;
-		else
-			perf_sleep_until_ns(perf_now_ns() + PERF_STEP_NS);
-	}
-}
-
-/* When all have had their time: it may free what they hold. */
-static void
-drop_probes(struct probe *probes, uint64_t count)
-{
+	static struct loads_starts starts;
+	double beyond_ns;
 	uint64_t i;
 
-	for (i = 0; SUBJECT_STALE_SAFE && i < count; i++)
-		subject_cancel(shared, probes[i].handle);
-}
-
-static void
-tell_probes(struct probe *probes, uint64_t count, uint64_t lag_max_ns)
-{
-	static struct perf_histogram late;
-	uint64_t i, due_ns, started_ns, early = 0, lost = 0;
-	double beyond_ns;
-
-	for (i = 0; i < count; i++) {
-		due_ns = probes[i].asked_ns + HWT_MS(PROBE_DELAY_MS);
-		started_ns = atomic_load(&probes[i].started_ns);
-		if (!started_ns)
-			lost++;
-		else if (started_ns < due_ns)
-			early++;
-		else
-			perf_histogram_add(&late, started_ns - due_ns);
-	}
-	beyond_ns = (double)late.max_ns - (double)(2 * load.tick_ns) -
+	for (i = 0; i < count; i++)
+		loads_judge(&starts, &probes[i]);
+	beyond_ns = (double)starts.late.max_ns - (double)(2 * load.tick_ns) -
 	    (double)lag_max_ns;
-	perf_metric_lateness("late", &late);
+	loads_tell_starts(&starts);
 	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
 	perf_metric("late_beyond_ms", "ms", beyond_ns / 1e6);
-	perf_metric("early", "count", (double)early);
-	perf_metric("lost", "count", (double)lost);
 }
 
 static uint64_t
@@ -550,7 +475,7 @@ settle(void)
 }
 
 static struct window
-measure(struct probe *probes, uint64_t probe_number)
+measure(struct loads_timeout *probes, uint64_t probe_number)
 {
 	struct window window;
 	uint64_t begun_ns;
@@ -570,7 +495,8 @@ measure(struct probe *probes, uint64_t probe_number)
 		window.wakeups = wakeups() - window.wakeups;
 	window.whole_ns = perf_now_ns() - begun_ns;
 	window.rss_mib = (double)perf_rss_bytes() / 1048576;
-	await_probes(probes, probe_number);
+	/* On a machine that is busy the last may be late. */
+	loads_await(shared, probe_number, perf_now_ns());
 	pthread_barrier_wait(&ended);
 	return window;
 }
@@ -620,9 +546,7 @@ start_callers(void)
 	pthread_barrier_init(&begun, NULL, caller_count + 1);
 	pthread_barrier_init(&ended, NULL, caller_count + 1);
 	for (i = 0; i < caller_count; i++)
-		perf_must(!pthread_create(&callers[i].thread, NULL,
-			      callers[i].run, &callers[i]),
-		    "pthread_create");
+		perf_start(&callers[i].thread, callers[i].run, &callers[i]);
 }
 
 /* Gives the number of pairs; adds up the rest. */
@@ -658,7 +582,7 @@ judge_outcomes(uint64_t refused, uint64_t took_ns)
 			  "could be cancelled");
 	if (!load.mix)
 		perf_must(!ran, "keeping what was not due from running");
-	if (!load.mix || REFUSED_IS_TOLD)
+	if (!load.mix || SUBJECT_TELLS)
 		perf_must(refused == ran, "cancelling what was pending");
 }
 
@@ -684,7 +608,8 @@ run(void)
 	static struct perf_histogram times;
 	struct perf_control control = {.cpu_ns = 0};
 	uint64_t probe_number = load.probe ? probe_count() : 0;
-	struct probe *probes = calloc(probe_number + 1, sizeof(*probes));
+	struct loads_timeout *probes =
+	    calloc(probe_number + 1, sizeof(*probes));
 	uint64_t begun_ns = perf_now_ns();
 	uint64_t refused = 0, pairs;
 	struct window window;
@@ -701,7 +626,6 @@ run(void)
 		perf_control_stop(&control);
 	window.cpu_ns -= control.cpu_ns;
 	pairs = join_callers(&times, &refused);
-	drop_probes(probes, probe_number);
 	if (!SUBJECT_SINGLE)
 		subject_destroy(shared);
 	judge_outcomes(refused, perf_now_ns() - begun_ns);
@@ -746,9 +670,6 @@ main(int argc, char **argv)
 {
 	perf_about(argc, argv, subject_version());
 	read_load(argc, argv);
-	if (load.mix && !SUBJECT_STALE_SAFE)
-		perf_skip(SUBJECT_NAME ": a timeout that may have ended "
-				       "cannot be cancelled");
 	if (SUBJECT_SINGLE && (load.handoff || load.probe))
 		perf_skip(SUBJECT_NAME ": one thread alone may call");
 	clock_cost_ns = perf_clock_cost_ns();

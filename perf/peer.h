@@ -10,51 +10,26 @@
 #ifndef PEER_H
 #define PEER_H
 
-#include <inttypes.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/types.h>
-#include <time.h>
-#include <unistd.h>
 
-enum {
-	PEER_SKIPPED = 77
-};
-
-/* This subject cannot do what is asked for: not a failure. */
-static inline void
-peer_skip(const char *why)
-{
-	fprintf(stderr, "%s\n", why);
-	exit(PEER_SKIPPED);
-}
+#include "perf/perf.h"
 
 /* Raises the limit as far as it goes; skips where that is not enough. */
 static inline void
 peer_limit(int resource, uint64_t needed, const char *name)
 {
 	struct rlimit limit;
-	char why[128];
 
 	if (getrlimit(resource, &limit))
-		peer_skip(name);
+		perf_skip("%s", name);
 	if (limit.rlim_cur >= needed)
 		return;
 	limit.rlim_cur = needed;
 	if (limit.rlim_max < needed)
 		limit.rlim_max = needed;
-	if (!setrlimit(resource, &limit))
-		return;
-	snprintf(
-	    why, sizeof(why), "%s cannot be raised to %" PRIu64, name, needed);
-	peer_skip(why);
+	if (setrlimit(resource, &limit))
+		perf_skip("%s cannot be raised to %" PRIu64, name, needed);
 }
 
 static inline const char *
@@ -90,15 +65,6 @@ peer_timespec(uint64_t ns)
 	    (time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 
 	return time;
-}
-
-static inline uint64_t
-peer_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /*
@@ -211,21 +177,11 @@ peer_thread_here(peer_thread *thread)
 static inline uint64_t
 peer_thread_switches(const peer_thread *thread)
 {
-	static const char name[] = "voluntary_ctxt_switches:";
-	uint64_t switches = UINT64_MAX;
-	char path[64], line[256];
-	FILE *status;
+	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/status",
 	    (int)atomic_load(thread));
-	status = fopen(path, "r");
-	if (!status)
-		return UINT64_MAX;
-	while (fgets(line, sizeof(line), status))
-		if (!strncmp(line, name, sizeof(name) - 1))
-			switches = strtoull(line + sizeof(name) - 1, NULL, 10);
-	fclose(status);
-	return switches;
+	return perf_proc(path, "voluntary_ctxt_switches:");
 }
 
 #endif

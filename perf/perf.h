@@ -103,6 +103,24 @@ perf_rss_bytes(void)
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* The number behind a name in a file of /proc; UINT64_MAX: there is none. */
+static inline uint64_t
+perf_proc(const char *path, const char *name)
+{
+	size_t length = strlen(name);
+	uint64_t value = UINT64_MAX;
+	FILE *file = fopen(path, "r");
+	char line[256];
+
+	if (!file)
+		return UINT64_MAX;
+	while (value == UINT64_MAX && fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, length))
+			value = strtoull(line + length, NULL, 10);
+	fclose(file);
+	return value;
+}
+
 static inline void
 perf_sleep_until_ns(uint64_t until_ns)
 {
@@ -218,6 +236,13 @@ static inline uint64_t
 perf_random_below(uint64_t *state, uint64_t limit)
 {
 	return (perf_random(state) >> 32) * limit >> 32;
+}
+
+static inline void
+perf_start(pthread_t *thread, void *(*function)(void *arg), void *arg)
+{
+	perf_must(
+	    !pthread_create(thread, NULL, function, arg), "pthread_create");
 }
 
 #ifdef CPU_SET
@@ -430,9 +455,7 @@ perf_control_start(struct perf_control *control)
 {
 	memset(control, 0, sizeof(*control));
 	atomic_init(&control->quit, false);
-	perf_must(!pthread_create(
-		      &control->thread, NULL, perf_control_thread, control),
-	    "pthread_create");
+	perf_start(&control->thread, perf_control_thread, control);
 }
 
 /* Then lag and cpu_ns, which is to be taken off the process's, are

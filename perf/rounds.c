@@ -18,23 +18,15 @@
  */
 #define _GNU_SOURCE
 #include "perf/loads.h"
-#include "perf/subject.h"
 
 enum {
 	BUCKETS = 512,
-	TURN_EVERY = 1024,
 	/* Timeouts scheduled at a time; then the thread sleeps. */
-	BATCHES_A_SECOND = 1000,
-	/* What has not started that long after its time is lost. */
-	PATIENCE_S = 30
+	BATCHES_A_SECOND = 1000
 };
 
 static const uint64_t far_min_ns = HWT_MIN(30), far_spread_ns = HWT_MIN(30);
 static const uint64_t near_spread_ns = HWT_SEC(1);
-
-struct near {
-	uint64_t due_ns, late_ns;
-};
 
 struct figures {
 	double worker_percent, wakeups;
@@ -44,53 +36,9 @@ struct figures {
 
 static struct {
 	struct subject *subject;
-	struct near *near;
+	struct loads_timeout *near;
 	uint64_t near_count, rate, random;
 } run;
-
-static atomic_uint_fast64_t started, early, strays;
-
-/* arg: which near one it is; NULL: a far one, which is not due. */
-SUBJECT_TASK(near_task, arg)
-{
-	struct near *near = arg;
-	uint64_t now_ns = perf_now_ns();
-
-	if (!near) {
-		atomic_fetch_add(&strays, 1);
-		return;
-	}
-	if (now_ns < near->due_ns)
-		atomic_fetch_add(&early, 1);
-	else
-		near->late_ns = now_ns - near->due_ns;
-	atomic_fetch_add(&started, 1);
-}
-
-/* The loop of a single-threaded subject goes on meanwhile. */
-static void
-wait_until_ns(uint64_t until_ns)
-{
-	uint64_t now_ns = perf_now_ns(), step_ns;
-
-	for (; now_ns < until_ns; now_ns = perf_now_ns()) {
-		step_ns = until_ns;
-		if (SUBJECT_SINGLE)
-			subject_turn(run.subject);
-		if (SUBJECT_SINGLE && until_ns - now_ns > HWT_MS(1))
-			step_ns = now_ns + HWT_MS(1);
-		perf_sleep_until_ns(step_ns);
-	}
-	if (SUBJECT_SINGLE)
-		subject_turn(run.subject);
-}
-
-static void
-schedule(void *arg, uint64_t delay_ns)
-{
-	perf_must(subject_schedule(run.subject, NULL, near_task, arg, delay_ns),
-	    "scheduling");
-}
 
 static void
 schedule_far(uint64_t far)
@@ -98,21 +46,19 @@ schedule_far(uint64_t far)
 	uint64_t i;
 
 	for (i = 0; i < far; i++) {
-		schedule(NULL,
+		subject_schedule(run.subject, NULL, loads_stray, NULL,
 		    far_min_ns + perf_random(&run.random) % far_spread_ns);
-		if (SUBJECT_SINGLE && i % TURN_EVERY == 0)
-			subject_turn(run.subject);
+		loads_turn_seldom(run.subject, i);
 	}
 }
 
 static void
-schedule_near(struct near *near)
+schedule_near(struct loads_timeout *near)
 {
 	uint64_t delay_ns = perf_random_below(&run.random, near_spread_ns);
 
 	near->due_ns = perf_now_ns() + delay_ns;
-	near->late_ns = UINT64_MAX;
-	schedule(near, delay_ns);
+	subject_schedule(run.subject, NULL, loads_task, near, delay_ns);
 }
 
 static uint64_t
@@ -137,7 +83,7 @@ near_traffic(uint64_t seconds, struct figures *figures)
 		}
 		for (i = 0; i < run.rate / BATCHES_A_SECOND; i++)
 			schedule_near(&run.near[run.near_count++]);
-		wait_until_ns(
+		loads_pass_until_ns(run.subject,
 		    begun_ns + (batch + 1) * (HWT_SEC(1) / BATCHES_A_SECOND));
 	}
 	counted_ns = perf_now_ns() - counted_ns;
@@ -146,20 +92,6 @@ near_traffic(uint64_t seconds, struct figures *figures)
 	figures->wakeups_known = wakeups != UINT64_MAX;
 	figures->wakeups = (double)(subject_wakeups(run.subject) - wakeups) /
 	    ((double)counted_ns / 1e9);
-}
-
-/* The last ones get their second, and then some patience. */
-static void
-await_near(void)
-{
-	uint64_t due_ns = perf_now_ns() + near_spread_ns, now_ns = due_ns;
-
-	wait_until_ns(due_ns);
-	while (atomic_load(&started) < run.near_count &&
-	    now_ns < due_ns + HWT_SEC(PATIENCE_S)) {
-		now_ns += HWT_MS(10);
-		wait_until_ns(now_ns);
-	}
 }
 
 static struct subject *
@@ -182,14 +114,15 @@ measure(uint64_t far, uint64_t tick_ns, uint64_t buckets, uint64_t seconds)
 
 	run.subject =
 	    create(tick_ns, far + 2 * run.rate + BATCHES_A_SECOND, buckets);
-	perf_must(run.subject, "subject_create");
 	rss_bytes = perf_rss_bytes();
 	schedule_far(far);
 	/* A worker takes them over. */
-	wait_until_ns(perf_now_ns() + 2 * tick_ns + HWT_MS(500) + 100 * far);
+	loads_pass_until_ns(
+	    run.subject, perf_now_ns() + 2 * tick_ns + HWT_MS(500) + 100 * far);
 	figures.far_bytes = perf_rss_bytes() - rss_bytes;
 	near_traffic(seconds, &figures);
-	await_near();
+	loads_await(
+	    run.subject, run.near_count, perf_now_ns() + near_spread_ns);
 	subject_destroy(run.subject);
 	return figures;
 }
@@ -214,16 +147,13 @@ tell_figures(
 static void
 tell_near(void)
 {
-	static struct perf_histogram late;
-	uint64_t lost = run.near_count - atomic_load(&started), i;
+	static struct loads_starts starts;
+	uint64_t i;
 
 	for (i = 0; i < run.near_count; i++)
-		if (run.near[i].late_ns != UINT64_MAX)
-			perf_histogram_add(&late, run.near[i].late_ns);
-	perf_metric_lateness("late", &late);
-	perf_metric("early", "count", (double)atomic_load(&early));
-	perf_metric("lost", "count", (double)lost);
-	perf_metric("strays", "count", (double)atomic_load(&strays));
+		loads_judge(&starts, &run.near[i]);
+	loads_tell_starts(&starts);
+	loads_tell_strays(0);
 }
 
 int

@@ -13,43 +13,27 @@
  * numbers, and then one atomic addition to a cache line of its own.
  *
  *   touch [connections=100000] [limit_ms=60000] [tick_ms=100] [threads=1]
- *         [touches=4000000] [fire=1] [huge=0] [seed=1]
+ *         [touches=4000000] [fire=1] [seed=1]
  *
  * touches are those of each thread in the window that is timed; a fourth of
  * them before it warm up, and a fourth after it are those whose calls are timed
  * one by one, one in 64. Windows end early where half of the limit would go by.
- * fire=0 does not wait for the silent ones. Pages are small for all subjects,
- * unless huge=1: then all memory that there is after the filling is made of
- * huge pages as far as the kernel can, for all subjects alike.
+ * fire=0 does not wait for the silent ones. Pages are small for all subjects.
  */
 #define _GNU_SOURCE
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "perf/loads.h"
-#include "perf/subject.h"
-
-/* Linux 6.1. */
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 enum {
 	SILENT_OF = 100,
-	TURN_EVERY = 1024,
 	THREADS_MAX = 64,
 	/* A prime above all numbers of connections: neighbours in the table are
 	 * none in the library's memory. */
-	STRIDE_PRIME = 1000000007,
-	/* What has not started that long after its time is lost. */
-	PATIENCE_S = 30
+	STRIDE_PRIME = 1000000007
 };
 
 typedef uint64_t __attribute__((may_alias)) handle_word;
-
-struct silent {
-	uint64_t begun_ns, late_ns;
-};
 
 struct toucher {
 	_Alignas(64) uint64_t random;
@@ -58,13 +42,12 @@ struct toucher {
 	struct perf_histogram *calls; /* NULL: not to be timed */
 	pthread_t thread;
 	unsigned number;
-	bool failed;
 };
 
 static struct {
 	struct subject *subject;
 	subject_handle *handles;
-	struct silent *silent;
+	struct loads_timeout *silent;
 	uint64_t connections, live, limit_ns, tick_ns;
 	unsigned threads;
 	uint64_t filled_ns, clock_cost_ns;
@@ -72,110 +55,64 @@ static struct {
 	struct toucher touchers[THREADS_MAX];
 } run;
 
-static atomic_uint_fast64_t fired, early, strays;
-
-/* arg: which silent connection it was, or NULL. */
-SUBJECT_TASK(idle_task, arg)
-{
-	struct silent *silent = arg;
-	uint64_t now_ns = perf_now_ns();
-
-	if (!silent) {
-		atomic_fetch_add(&strays, 1);
-		return;
-	}
-	if (now_ns < silent->begun_ns + run.limit_ns)
-		atomic_fetch_add(&early, 1);
-	else
-		silent->late_ns = now_ns - silent->begun_ns - run.limit_ns;
-	atomic_fetch_add(&fired, 1);
-}
-
-static void
-turn(void)
-{
-	if (SUBJECT_SINGLE)
-		subject_turn(run.subject);
-}
-
-/* The loop of a single-threaded subject goes on meanwhile. */
-static void
-wait_until_ns(uint64_t until_ns)
-{
-	uint64_t step_ns;
-	uint64_t now_ns = perf_now_ns();
-
-	for (; now_ns < until_ns; now_ns = perf_now_ns()) {
-		turn();
-		step_ns = until_ns;
-		if (SUBJECT_SINGLE && until_ns - now_ns > HWT_MS(1))
-			step_ns = now_ns + HWT_MS(1);
-		perf_sleep_until_ns(step_ns);
-	}
-}
-
 /* The last ones of the table are silent. */
 static void
 fill(void)
 {
 	uint64_t place, i;
-	struct silent *silent;
+	struct loads_timeout *silent;
 
 	run.filled_ns = perf_now_ns();
 	for (i = 0; i < run.connections; i++) {
 		place = i * STRIDE_PRIME % run.connections;
-		silent =
-		    place < run.live ? NULL : &run.silent[place - run.live];
-		if (silent)
-			silent->begun_ns = perf_now_ns();
-		perf_must(subject_schedule(run.subject, &run.handles[place],
-			      idle_task, silent, run.limit_ns),
-		    "scheduling");
-		if (i % TURN_EVERY == 0)
-			turn();
+		if (place < run.live) {
+			subject_schedule(run.subject, &run.handles[place],
+			    loads_stray, NULL, run.limit_ns);
+		} else {
+			silent = &run.silent[place - run.live];
+			silent->due_ns = perf_now_ns() + run.limit_ns;
+			subject_schedule(run.subject, &run.handles[place],
+			    loads_task, silent, run.limit_ns);
+		}
+		loads_turn_seldom(run.subject, i);
 	}
 }
 
 /* While another thread has the handle, it is touching the connection. */
-static inline bool
+static inline void
 /* NOLINTNEXTLINE(readability-non-const-parameter): a builtin writes there */
 touch_taken(handle_word *word)
 {
 	uint64_t taken = __atomic_exchange_n(word, 0, __ATOMIC_ACQUIRE);
 	subject_handle handle;
-	bool done;
 
 	if (!taken)
-		return true;
+		return;
 	memcpy(&handle, &taken, sizeof(taken));
-	done = subject_reschedule(
-	    run.subject, &handle, idle_task, NULL, run.limit_ns);
+	subject_reschedule(run.subject, &handle, run.limit_ns);
 	memcpy(&taken, &handle, sizeof(taken));
 	__atomic_store_n(word, taken, __ATOMIC_RELEASE);
-	return done;
 }
 
-static inline bool
+static inline void
 touch(uint64_t place)
 {
 	subject_handle *handle = &run.handles[place];
 
 	if (!SUBJECT_KEEPS_HANDLE && run.threads > 1)
-		return touch_taken((handle_word *)(void *)handle);
-	return subject_reschedule(
-	    run.subject, handle, idle_task, NULL, run.limit_ns);
+		touch_taken((handle_word *)(void *)handle);
+	else
+		subject_reschedule(run.subject, handle, run.limit_ns);
 }
 
 static void
 touch_at_random(struct toucher *toucher, uint64_t count)
 {
 	uint64_t random = toucher->random, live = run.live;
-	bool done = true;
 
 	while (count--)
-		done &= touch(perf_random_below(&random, live));
+		touch(perf_random_below(&random, live));
 	toucher->random = random;
-	toucher->failed |= !done;
 }
 
 static void
@@ -184,7 +121,7 @@ touch_timed(struct toucher *toucher)
 	uint64_t place = perf_random_below(&toucher->random, run.live);
 	uint64_t begun_ns = perf_now_ns();
 
-	toucher->failed |= !touch(place);
+	touch(place);
 	perf_sample(toucher->calls, begun_ns, run.clock_cost_ns);
 }
 
@@ -198,14 +135,14 @@ touch_window(struct toucher *toucher)
 	    (now_ns = perf_now_ns()) < toucher->until_ns) {
 		subject_turn_begins(now_ns);
 		if (toucher->calls)
-			for (i = 0; i < TURN_EVERY / PERF_SAMPLED; i++) {
+			for (i = 0; i < LOADS_TURN_CALLS / PERF_SAMPLED; i++) {
 				touch_at_random(toucher, PERF_SAMPLED - 1);
 				touch_timed(toucher);
 			}
 		else
-			touch_at_random(toucher, TURN_EVERY);
-		done += TURN_EVERY;
-		turn();
+			touch_at_random(toucher, LOADS_TURN_CALLS);
+		done += LOADS_TURN_CALLS;
+		subject_turn(run.subject);
 	}
 	subject_turn_begins(0);
 	toucher->touches = done;
@@ -247,10 +184,8 @@ touch_together(uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns,
 		if (timed)
 			toucher->calls = calloc(1, sizeof(*toucher->calls));
 		perf_must(!timed || toucher->calls, "calloc");
-		perf_must(!i ||
-			!pthread_create(
-			    &toucher->thread, NULL, touch_thread, toucher),
-		    "pthread_create");
+		if (i)
+			perf_start(&toucher->thread, touch_thread, toucher);
 	}
 	pthread_barrier_wait(&run.begun);
 	*wall_ns = perf_now_ns();
@@ -262,7 +197,6 @@ touch_together(uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns,
 	for (i = 0; i < run.threads; i++) {
 		if (i)
 			pthread_join(run.touchers[i].thread, NULL);
-		perf_must(!run.touchers[i].failed, "rescheduling");
 		done += run.touchers[i].touches;
 	}
 	perf_must(done, "a window: limit_ms is too short; touching");
@@ -307,14 +241,11 @@ static void
 sweep(void)
 {
 	uint64_t place;
-	bool done = true;
 
 	for (place = 0; place < run.live; place++) {
-		done &= touch(place);
-		if (place % TURN_EVERY == 0)
-			turn();
+		touch(place);
+		loads_turn_seldom(run.subject, place);
 	}
-	perf_must(done, "rescheduling");
 }
 
 /* Touches the live ones in time, again and again, until the silent ones have
@@ -323,7 +254,8 @@ sweep(void)
 static void
 keep_alive(void)
 {
-	uint64_t end_ns = perf_now_ns() + run.limit_ns + HWT_SEC(PATIENCE_S);
+	uint64_t end_ns =
+	    perf_now_ns() + run.limit_ns + HWT_SEC(LOADS_PATIENCE_S);
 	uint64_t silent = run.connections - run.live;
 	uint64_t touched_ns = run.filled_ns, begun_ns = perf_now_ns(), now_ns;
 	uint64_t wall_ns = begun_ns;
@@ -336,8 +268,8 @@ keep_alive(void)
 		    "touching all in time: limit_ms is too short; that");
 		touched_ns = begun_ns;
 		begun_ns += run.limit_ns / 4;
-		wait_until_ns(begun_ns);
-	} while (atomic_load(&fired) < silent && begun_ns < end_ns);
+		loads_pass_until_ns(run.subject, begun_ns);
+	} while (atomic_load(&loads_started) < silent && begun_ns < end_ns);
 	now_ns = perf_now_ns();
 	worker_ns = loads_others_cpu_ns() - worker_ns;
 	if (!SUBJECT_SINGLE)
@@ -352,44 +284,18 @@ drop_silent(void)
 	uint64_t place;
 
 	for (place = run.live; place < run.connections; place++)
-		if (SUBJECT_STALE_SAFE)
-			subject_cancel(run.subject, run.handles[place]);
+		subject_cancel(run.subject, run.handles[place]);
 }
 
 static void
 tell_silent(void)
 {
-	static struct perf_histogram late;
+	static struct loads_starts starts;
 	uint64_t silent = run.connections - run.live, i;
-	uint64_t lost = silent - atomic_load(&fired);
 
 	for (i = 0; i < silent; i++)
-		if (run.silent[i].late_ns != UINT64_MAX)
-			perf_histogram_add(&late, run.silent[i].late_ns);
-	perf_metric_lateness("late", &late);
-	perf_metric("early", "count", (double)atomic_load(&early));
-	perf_metric("lost", "count", (double)lost);
-}
-
-/* All private memory that is there, in huge pages; what does not fill one
- * stays. */
-static void
-make_huge(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	unsigned long long begin, end;
-	char line[256], mode[5];
-	bool made = false;
-
-	perf_must(maps, "reading /proc/self/maps");
-	while (fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%llx-%llx %4s", &begin, &end, mode) == 3 &&
-		    !strcmp(mode, "rw-p") && !strchr(line, '/'))
-			made |= !madvise((void *)(uintptr_t)begin, end - begin,
-			    MADV_COLLAPSE);
-	fclose(maps);
-	if (!made)
-		perf_skip("huge=1: the kernel makes no huge pages");
+		loads_judge(&starts, &run.silent[i]);
+	loads_tell_starts(&starts);
 }
 
 static void
@@ -413,10 +319,8 @@ setup(int argc, char **argv, uint64_t seed)
 	loads_need_memory(run.connections, 256);
 	run.live = run.connections - run.connections / SILENT_OF;
 	run.handles = calloc(run.connections, sizeof(*run.handles));
-	run.silent = malloc(run.connections / SILENT_OF * sizeof(*run.silent));
-	perf_must(run.handles && run.silent, "malloc");
-	for (i = 0; i < run.connections / SILENT_OF; i++)
-		run.silent[i].late_ns = UINT64_MAX;
+	run.silent = calloc(run.connections - run.live, sizeof(*run.silent));
+	perf_must(run.handles && run.silent, "calloc");
 	for (i = 0; i < run.threads; i++)
 		run.touchers[i] =
 		    (struct toucher){.number = i, .random = seed * 1000 + i};
@@ -428,23 +332,19 @@ setup(int argc, char **argv, uint64_t seed)
 int
 main(int argc, char **argv)
 {
-	bool huge = perf_option(argc, argv, "huge", 0) != 0;
 	uint64_t rss_bytes;
 
 	perf_about(argc, argv, subject_version());
 	perf_known(argc, argv,
-	    "connections limit_ms tick_ms threads touches fire huge seed");
-	if (!huge)
-		(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	    "connections limit_ms tick_ms threads touches fire seed");
+	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	setup(argc, argv, perf_option(argc, argv, "seed", 1));
 	rss_bytes = perf_rss_bytes();
 	run.subject = subject_create(run.tick_ns, run.connections);
-	perf_must(run.subject, "subject_create");
 	fill();
-	if (huge)
-		make_huge();
 	/* A worker takes what is new over. */
-	wait_until_ns(perf_now_ns() + 2 * run.tick_ns + HWT_MS(10));
+	loads_pass_until_ns(
+	    run.subject, perf_now_ns() + 2 * run.tick_ns + HWT_MS(10));
 	rss_bytes = perf_rss_bytes() - rss_bytes;
 	pin(0);
 	measure(perf_option(argc, argv, "touches", 4000000));
@@ -454,7 +354,7 @@ main(int argc, char **argv)
 		tell_silent();
 		drop_silent();
 	}
-	perf_metric("strays", "count", (double)atomic_load(&strays));
+	loads_tell_strays(0);
 	subject_destroy(run.subject);
 	free(run.handles);
 	free(run.silent);

@@ -8,17 +8,16 @@
  * is asked for here. So nothing is posted, and there is no lock but Asio's own.
  *
  * The wait carries all that is to run, and only looks at the timer when nobody
- * holds a handle of it, or when the io_context drops the wait: a cancel can
- * free the timer while its wait is on its way.
+ * holds a handle of it: a cancel can free the timer while its wait is on its
+ * way. What is pending at the end is not freed.
  */
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
-#include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/version.hpp>
 #include <sys/syscall.h>
@@ -44,63 +43,26 @@ struct subject {
 };
 
 struct foreign_timeout {
-	explicit foreign_timeout(asio::io_context &context) : timer(context)
-	{
-	}
-
 	steady_timer timer;
 	bool held;
+	void (*task)(void *arg);
+	void *arg;
 };
 
-namespace {
-
-/* A wait that is dropped with its io_context takes its timeout along. */
-class wait {
-      public:
-	wait(foreign_timeout *timeout, void (*task)(void *arg), void *arg)
-	    : timeout_(timeout), held_(timeout->held), task_(task), arg_(arg)
-	{
-	}
-	wait(wait &&other) noexcept
-	    : timeout_(std::exchange(other.timeout_, nullptr)),
-	      held_(other.held_), task_(other.task_), arg_(other.arg_)
-	{
-	}
-	wait(const wait &) = delete;
-	wait &operator=(const wait &) = delete;
-	wait &operator=(wait &&) = delete;
-	~wait()
-	{
-		delete timeout_;
-	}
-
-	/* On an error it was cancelled, or it waits anew. */
-	void
-	operator()(const boost::system::error_code &error)
-	{
-		foreign_timeout *timeout = std::exchange(timeout_, nullptr);
-
-		if (error)
-			return;
-		task_(arg_);
-		if (!held_)
-			delete timeout;
-	}
-
-      private:
-	foreign_timeout *timeout_;
-	bool held_;
-	void (*task_)(void *arg);
-	void *arg_;
-};
-
-void
-start(foreign_timeout *timeout, void (*task)(void *arg), void *arg)
+static void
+start(foreign_timeout *timeout)
 {
-	timeout->timer.async_wait(wait(timeout, task, arg));
+	timeout->timer.async_wait(
+	    [timeout, held = timeout->held, task = timeout->task,
+		arg = timeout->arg](const boost::system::error_code &error) {
+		    /* It was cancelled, or it waits anew. */
+		    if (error)
+			    return;
+		    task(arg);
+		    if (!held)
+			    delete timeout;
+	    });
 }
-
-} // namespace
 
 const char *
 subject_version(void)
@@ -120,16 +82,10 @@ subject_create(uint64_t /* tick_ns */, uint64_t /* capacity */)
 	return subject;
 }
 
-/* The stop comes after the waits that were cancelled before, by a task that is
- * still running, too: those that then remain are pending, and are dropped. */
 void
 subject_destroy(struct subject *subject)
 {
-	asio::io_context &context = subject->context;
-
-	asio::post(context, [&context] {
-		asio::post(context, [&context] { context.stop(); });
-	});
+	subject->context.stop();
 	subject->thread.join();
 	delete subject;
 }
@@ -140,18 +96,17 @@ foreign_thread(const struct subject *subject)
 	return subject->number;
 }
 
-bool
+void
 subject_schedule(struct subject *subject, foreign_timeout **handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
-	auto timeout = new foreign_timeout(subject->context);
+	auto timeout = new foreign_timeout{
+	    steady_timer(subject->context), handle != nullptr, task, arg};
 
-	timeout->held = handle;
 	timeout->timer.expires_after(std::chrono::nanoseconds(delay_ns));
 	if (handle)
 		*handle = timeout;
-	start(timeout, task, arg);
-	return true;
+	start(timeout);
 }
 
 bool
@@ -163,16 +118,12 @@ foreign_cancel(foreign_timeout *timeout)
 	return pending;
 }
 
-bool
+void
 subject_reschedule(struct subject * /* subject */, foreign_timeout **handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+    uint64_t delay_ns)
 {
-	if ((*handle)->timer.expires_after(
-		std::chrono::nanoseconds(delay_ns))) {
-		start(*handle, task, arg);
-		return true;
-	}
-	delete *handle;
-	*handle = nullptr;
-	return false;
+	if (!(*handle)->timer.expires_after(
+		std::chrono::nanoseconds(delay_ns)))
+		std::abort();
+	start(*handle);
 }

@@ -11,18 +11,10 @@
  * needs: boost/asio.hpp, perf/subject/asio.cc (libboost-dev)
  */
 #define SUBJECT_NAME "asio"
-#define SUBJECT_SINGLE 0
-#define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
-
-/* 0: one timeout is rescheduled by one thread at a time. */
-#define SUBJECT_KEEPS_HANDLE 0
 
 #include "perf/foreign.h"
 #include "perf/peer.h"
-
-/* Cancels of a thread that found nothing to cancel. */
-static _Thread_local uint64_t subject_refused;
 
 static inline void
 subject_cancel(struct subject *subject, subject_handle timeout)

@@ -8,17 +8,7 @@
  * Who would call it unfair: the timers. It is a bound, and no baseline; what
  * does the same work at the least cost is mutex_wheel_lazy.h.
  */
-#ifndef SUBJECT_FLOOR_H
-#define SUBJECT_FLOOR_H
-
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 #define SUBJECT_NAME "floor"
-#define SUBJECT_SINGLE 0
-#define SUBJECT_STALE_SAFE 1
 #define SUBJECT_KEEPS_HANDLE 1
 /* It is no timer: what is scheduled never starts. */
 #define SUBJECT_FLOOR 1
@@ -46,15 +36,12 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 	struct subject *floor = calloc(1, sizeof(*floor));
 
 	(void)tick_ns;
-	if (!floor)
-		return NULL;
+	perf_must(floor, "calloc");
 	/* Line 0 is never used, as a handle of 0 is none. */
 	floor->capacity = capacity;
 	floor->lines = aligned_alloc(64, (capacity + 1) * 64);
-	if (floor->lines)
-		return floor;
-	free(floor);
-	return NULL;
+	perf_must(floor->lines, "aligned_alloc");
+	return floor;
 }
 
 static inline void
@@ -64,20 +51,18 @@ subject_destroy(struct subject *floor)
 	free(floor);
 }
 
-static inline bool
+static inline void
 subject_schedule(struct subject *floor, subject_handle *handle,
     void (*task)(void *), void *arg, uint64_t delay_ns)
 {
 	(void)task;
 	(void)arg;
 	(void)delay_ns;
-	if (floor->used == floor->capacity)
-		return false;
+	perf_must(floor->used < floor->capacity, "the capacity");
 	floor->used++;
 	atomic_init(&floor->lines[floor->used].touched, 0);
 	if (handle)
 		*handle = floor->used;
-	return true;
 }
 
 static inline void
@@ -87,15 +72,12 @@ subject_cancel(struct subject *floor, subject_handle handle)
 	(void)handle;
 }
 
-static inline bool
-subject_reschedule(struct subject *floor, subject_handle *handle,
-    void (*task)(void *), void *arg, uint64_t delay_ns)
+static inline void
+subject_reschedule(
+    struct subject *floor, subject_handle *handle, uint64_t delay_ns)
 {
-	(void)task;
-	(void)arg;
 	(void)delay_ns;
 	atomic_fetch_add(&floor->lines[*handle].touched, 1);
-	return true;
 }
 
 static inline uint64_t
@@ -104,5 +86,3 @@ subject_wakeups(struct subject *floor)
 	(void)floor;
 	return 0;
 }
-
-#endif

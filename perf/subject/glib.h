@@ -21,15 +21,10 @@
  * in the main thread. It is here since libraries use it in servers as well.
  */
 #define SUBJECT_NAME "glib"
-#define SUBJECT_SINGLE 0
-#define SUBJECT_STALE_SAFE 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
 
 #include <glib.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 
 #include "perf/peer.h"
 
@@ -83,16 +78,12 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 
 	(void)tick_ns;
 	if (capacity > GLIB_CAPACITY_MAX)
-		peer_skip("a GMainContext looks at all sources in each turn");
-	if (!subject)
-		return NULL;
+		perf_skip("a GMainContext looks at all sources in each turn");
+	perf_must(subject, "calloc");
 	atomic_init(&subject->stopping, false);
 	subject->context = g_main_context_new();
-	if (!pthread_create(&subject->worker, NULL, glib_worker, subject))
-		return subject;
-	g_main_context_unref(subject->context);
-	free(subject);
-	return NULL;
+	perf_start(&subject->worker, glib_worker, subject);
+	return subject;
 }
 
 /* The context destroys the sources that it has. */
@@ -127,15 +118,14 @@ glib_due(gpointer arg)
 	return G_SOURCE_REMOVE;
 }
 
-static inline bool
+static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
 	struct glib_timeout *timeout = malloc(sizeof(*timeout));
 	GSource *source;
 
-	if (!timeout)
-		return false;
+	perf_must(timeout, "malloc");
 	timeout->task = task;
 	timeout->arg = arg;
 	timeout->subject = subject;
@@ -147,7 +137,6 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	g_source_attach(source, subject->context);
 	if (!handle)
 		g_source_unref(source);
-	return true;
 }
 
 static inline void
@@ -158,22 +147,16 @@ subject_cancel(struct subject *subject, subject_handle source)
 	g_source_unref(source);
 }
 
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
 	gint64 due_us = g_get_monotonic_time() +
 	    (gint64)(delay_ns / 1000u + !!(delay_ns % 1000u));
 
 	(void)subject;
-	(void)task;
-	(void)arg;
 	g_source_set_ready_time(*handle, due_us);
-	if (!g_source_is_destroyed(*handle))
-		return true;
-	g_source_unref(*handle);
-	*handle = NULL;
-	return false;
+	perf_must(!g_source_is_destroyed(*handle), "rescheduling");
 }
 
 static inline uint64_t

@@ -5,26 +5,13 @@
  * Its tasks get their handle as well as their argument, so that the workload's
  * tasks have that shape here: see SUBJECT_TASK.
  */
-#ifndef SUBJECT_HWT_H
-#define SUBJECT_HWT_H
-
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "hwt.h"
-
 #ifndef SUBJECT_NAME
 #define SUBJECT_NAME "hwt"
 #define SUBJECT_HWT_FLAGS 0
 #endif
 #ifndef SUBJECT_DEADLINES
 #define SUBJECT_DEADLINES 0
-static const uint64_t subject_turn_ns;
 #endif
-#define SUBJECT_SINGLE 0
-#define SUBJECT_STALE_SAFE 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
 
@@ -32,9 +19,7 @@ static const uint64_t subject_turn_ns;
  * know the tick. */
 #define SUBJECT_TICK_ORDER (!(SUBJECT_HWT_FLAGS & HWT_RELAXED))
 
-/* A cancel that finds nothing to cancel is counted, in its own thread. */
 #define SUBJECT_TELLS 1
-static _Thread_local uint64_t subject_refused;
 
 /* The length of the wheel, and an executor, can be chosen; the caller can turn
  * the wheel. */
@@ -67,11 +52,9 @@ subject_make(const struct hwt_options *options)
 {
 	struct subject *made = malloc(sizeof(*made));
 
-	if (!made || hwt_create(&made->timer, options) ||
-	    (!(options->flags & HWT_MANUAL) && hwt_start(made->timer))) {
-		fprintf(stderr, "hwt: no timer\n");
-		exit(2);
-	}
+	perf_must(made && !hwt_create(&made->timer, options), "hwt_create");
+	if (!(options->flags & HWT_MANUAL))
+		perf_must(!hwt_start(made->timer), "hwt_start");
 	return made;
 }
 
@@ -111,10 +94,7 @@ subject_create_manual(uint64_t tick_ns)
 static inline void
 subject_advance(struct subject *subject)
 {
-	if (hwt_advance(subject->timer, NULL)) {
-		fprintf(stderr, "hwt: the timer cannot be turned\n");
-		exit(2);
-	}
+	perf_must(!hwt_advance(subject->timer, NULL), "hwt_advance");
 }
 
 /* How long it has nothing to do. */
@@ -123,10 +103,8 @@ subject_next_wakeup(struct subject *subject)
 {
 	uint64_t wait_ns;
 
-	if (hwt_next_wakeup(subject->timer, &wait_ns)) {
-		fprintf(stderr, "hwt: no next wake-up\n");
-		exit(2);
-	}
+	perf_must(
+	    !hwt_next_wakeup(subject->timer, &wait_ns), "hwt_next_wakeup");
 	return wait_ns;
 }
 
@@ -139,21 +117,25 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 static inline void
 subject_destroy(struct subject *subject)
 {
-	if (hwt_stop(subject->timer, NULL) || hwt_destroy(subject->timer)) {
-		fprintf(stderr, "hwt: the timer could not be destroyed\n");
-		exit(2);
-	}
+	perf_must(
+	    !hwt_stop(subject->timer, NULL) && !hwt_destroy(subject->timer),
+	    "hwt_destroy");
 	free(subject);
 }
 
-static inline bool
+static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     hwt_task *task, void *arg, uint64_t delay_ns)
 {
+	int error;
+
 	if (SUBJECT_DEADLINES && subject_turn_ns)
-		return !hwt_new_timeout_at(subject->timer, NULL, handle, task,
+		error = hwt_new_timeout_at(subject->timer, NULL, handle, task,
 		    arg, subject_turn_ns + delay_ns);
-	return !hwt_new_timeout(subject->timer, handle, task, arg, delay_ns);
+	else
+		error = hwt_new_timeout(
+		    subject->timer, handle, task, arg, delay_ns);
+	perf_must(!error, "hwt_new_timeout");
 }
 
 static inline void
@@ -163,17 +145,18 @@ subject_cancel(struct subject *subject, subject_handle handle)
 		subject_refused++;
 }
 
-/* False: it has ended, or is about to. */
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    hwt_task *task, void *arg, uint64_t delay_ns)
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
-	(void)task;
-	(void)arg;
+	int error;
+
 	if (SUBJECT_DEADLINES && subject_turn_ns)
-		return !hwt_reschedule_at(
+		error = hwt_reschedule_at(
 		    subject->timer, *handle, subject_turn_ns + delay_ns);
-	return !hwt_reschedule(subject->timer, *handle, delay_ns);
+	else
+		error = hwt_reschedule(subject->timer, *handle, delay_ns);
+	perf_must(!error, "hwt_reschedule");
 }
 
 static inline uint64_t
@@ -184,5 +167,3 @@ subject_wakeups(struct subject *subject)
 	return hwt_read_stats(subject->timer, &stats) ? UINT64_MAX
 						      : stats.wakeups;
 }
-
-#endif

@@ -3,14 +3,8 @@
  * The subject hwt_at: hwt with deadlines, in a loop that reads the clock once
  * per turn.
  */
-#ifndef SUBJECT_HWT_AT_H
-#define SUBJECT_HWT_AT_H
-
-#include "perf/subject/turns.h"
-
+#define SUBJECT_DEADLINES 1
 #define SUBJECT_NAME "hwt_at"
 #define SUBJECT_HWT_FLAGS 0
 
 #include "perf/subject/hwt.h"
-
-#endif

@@ -3,12 +3,7 @@
  * The subject hwt_relaxed: hwt with HWT_RELAXED, which reads no clock as it
  * schedules.
  */
-#ifndef SUBJECT_HWT_RELAXED_H
-#define SUBJECT_HWT_RELAXED_H
-
 #define SUBJECT_NAME "hwt_relaxed"
 #define SUBJECT_HWT_FLAGS HWT_RELAXED
 
 #include "perf/subject/hwt.h"
-
-#endif

@@ -177,16 +177,14 @@ loop_run_once(struct subject *subject)
 }
 #endif
 
-static inline bool
+static inline void
 loop_open(struct subject *subject)
 {
 	subject->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-	if (!subject->loop)
-		return false;
+	perf_must(subject->loop, "ev_loop_new");
 	subject->top = libev_find_top(subject->loop);
 	ev_set_userdata(subject->loop, subject);
 	libev_share(subject);
-	return true;
 }
 
 static inline void

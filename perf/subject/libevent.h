@@ -30,7 +30,6 @@
 #define LIBEVENT_COMMON 0
 #endif
 #define SUBJECT_SINGLE (!LIBEVENT_MT)
-#define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE LIBEVENT_MT
@@ -41,17 +40,11 @@
 
 #include <event2/event.h>
 #include <event2/event_struct.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #if LIBEVENT_MT
 #include <event2/thread.h>
 #endif
 
 #include "perf/peer.h"
-
-/* Cancels of a thread that found nothing to cancel. */
-static _Thread_local uint64_t subject_refused;
 
 enum {
 	LIBEVENT_COMMON_MAX = 8
@@ -100,17 +93,6 @@ libevent_worker(void *arg)
 	return NULL;
 }
 
-/* Before the base is made: it takes its locks from there. */
-static inline bool
-libevent_use_threads(void)
-{
-#if LIBEVENT_MT
-	return !evthread_use_pthreads();
-#else
-	return true;
-#endif
-}
-
 static inline struct subject *
 subject_create(uint64_t tick_ns, uint64_t capacity)
 {
@@ -118,19 +100,17 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 
 	(void)tick_ns;
 	(void)capacity;
-	if (!subject)
-		return NULL;
+	perf_must(subject, "calloc");
 	pthread_mutex_init(&subject->mutex, NULL);
-	subject->base = libevent_use_threads() ? event_base_new() : NULL;
-	if (!subject->base)
-		goto free_subject;
-	if (!LIBEVENT_MT ||
-	    !pthread_create(&subject->worker, NULL, libevent_worker, subject))
-		return subject;
-	event_base_free(subject->base);
-free_subject:
-	free(subject);
-	return NULL;
+#if LIBEVENT_MT
+	/* The base takes its locks from there. */
+	perf_must(!evthread_use_pthreads(), "evthread_use_pthreads");
+#endif
+	subject->base = event_base_new();
+	perf_must(subject->base, "event_base_new");
+	if (LIBEVENT_MT)
+		perf_start(&subject->worker, libevent_worker, subject);
+	return subject;
 }
 
 static inline void libevent_due(evutil_socket_t none, short what, void *arg);
@@ -224,7 +204,7 @@ libevent_common(struct subject *subject, uint64_t delay_ns)
 	    : NULL;
 }
 
-static inline bool
+static inline void
 libevent_add(struct subject *subject, struct libevent_timeout *timeout,
     uint64_t delay_ns)
 {
@@ -236,17 +216,16 @@ libevent_add(struct subject *subject, struct libevent_timeout *timeout,
 		delay = peer_timeval(delay_ns);
 		known = &delay;
 	}
-	return !event_add(&timeout->event, known);
+	perf_must(!event_add(&timeout->event, known), "event_add");
 }
 
-static inline bool
+static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
 	struct libevent_timeout *timeout = malloc(sizeof(*timeout));
 
-	if (!timeout)
-		return false;
+	perf_must(timeout, "malloc");
 	timeout->task = task;
 	timeout->arg = arg;
 	timeout->held = handle;
@@ -254,10 +233,7 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	evtimer_assign(&timeout->event, subject->base, libevent_due, timeout);
 	if (handle)
 		*handle = timeout;
-	if (libevent_add(subject, timeout, delay_ns))
-		return true;
-	free(timeout);
-	return false;
+	libevent_add(subject, timeout, delay_ns);
 }
 
 /* event_del waits for a task that is running, so that the block can go. */
@@ -272,21 +248,12 @@ subject_cancel(struct subject *subject, subject_handle timeout)
 }
 
 /* An event that has ended could be added once more, but is one too many. */
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
-	struct libevent_timeout *timeout = *handle;
-
-	(void)task;
-	(void)arg;
-	if (libevent_add(subject, timeout, delay_ns) &&
-	    !atomic_load(&timeout->ended))
-		return true;
-	event_del(&timeout->event);
-	free(timeout);
-	*handle = NULL;
-	return false;
+	libevent_add(subject, *handle, delay_ns);
+	perf_must(!atomic_load(&(*handle)->ended), "rescheduling");
 }
 
 #define SUBJECT_TURNS 1

@@ -110,16 +110,13 @@ loop_run_once(struct subject *subject)
 }
 #endif
 
-static inline bool
+static inline void
 loop_open(struct subject *subject)
 {
-	if (uv_loop_init(&subject->loop))
-		return false;
+	perf_must(!uv_loop_init(&subject->loop), "uv_loop_init");
 	subject->loop.data = subject;
-	if (!uv_async_init(&subject->loop, &subject->wake, NULL))
-		return true;
-	uv_loop_close(&subject->loop);
-	return false;
+	perf_must(!uv_async_init(&subject->loop, &subject->wake, NULL),
+	    "uv_async_init");
 }
 
 static inline void

@@ -2,11 +2,6 @@
 /*
  * The subject mutex_wheel, the baseline: see perf/mutex_wheel.h.
  */
-#ifndef SUBJECT_MUTEX_WHEEL_H
-#define SUBJECT_MUTEX_WHEEL_H
-
-#include <stdio.h>
-
 #include "perf/mutex_wheel.h"
 
 #ifndef SUBJECT_NAME
@@ -16,16 +11,13 @@
 #ifndef SUBJECT_SINGLE
 #define SUBJECT_SINGLE 0
 #endif
-#define SUBJECT_STALE_SAFE 1
 /* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
 
 /* Tasks of an earlier tick start first. */
 #define SUBJECT_TICK_ORDER 1
 
-/* A cancel that finds nothing to cancel is counted, in its own thread. */
 #define SUBJECT_TELLS 1
-static _Thread_local uint64_t subject_refused;
 
 /* The length of the wheel can be chosen. */
 #define SUBJECT_WHEELS 1
@@ -33,7 +25,6 @@ static _Thread_local uint64_t subject_refused;
 /* Deadlines are from the begin of the loop's turn, where there is one. */
 #ifndef SUBJECT_DEADLINES
 #define SUBJECT_DEADLINES 0
-static const uint64_t subject_turn_ns;
 #endif
 
 typedef struct mutex_wheel_timeout *subject_handle;
@@ -54,12 +45,9 @@ subject_create_wheel(uint64_t tick_ns, uint64_t capacity, uint64_t buckets)
 	struct subject *subject = malloc(sizeof(*subject));
 
 	(void)capacity;
-	if (subject)
-		subject->wheel = mutex_wheel_create(tick_ns, buckets);
-	if (!subject || !subject->wheel) {
-		fprintf(stderr, "mutex_wheel: no wheel\n");
-		exit(2);
-	}
+	perf_must(subject, "malloc");
+	subject->wheel = mutex_wheel_create(tick_ns, buckets);
+	perf_must(subject->wheel, "mutex_wheel_create");
 	return subject;
 }
 
@@ -84,8 +72,7 @@ subject_due_ns(const struct subject *subject, uint64_t delay_ns)
 	return mutex_wheel_due_ns(subject->wheel, delay_ns);
 }
 
-/* handle may be NULL: then it cannot be cancelled. */
-static inline bool
+static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
@@ -93,9 +80,9 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	    mutex_wheel_schedule_at(subject->wheel, task, arg,
 		subject_due_ns(subject, delay_ns), handle != NULL);
 
+	perf_must(timeout, "malloc");
 	if (handle)
 		*handle = timeout;
-	return timeout;
 }
 
 static inline void
@@ -105,18 +92,13 @@ subject_cancel(struct subject *subject, subject_handle handle)
 		subject_refused++;
 }
 
-/* False: it has ended, or is about to. */
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
-	(void)task;
-	(void)arg;
-	if (mutex_wheel_reschedule_at(
-		subject->wheel, *handle, subject_due_ns(subject, delay_ns)))
-		return true;
-	*handle = NULL;
-	return false;
+	perf_must(mutex_wheel_reschedule_at(subject->wheel, *handle,
+		      subject_due_ns(subject, delay_ns)),
+	    "rescheduling");
 }
 
 #define SUBJECT_TURNS 1
@@ -137,5 +119,3 @@ subject_wakeups(struct subject *subject)
 	return SUBJECT_SINGLE ? UINT64_MAX
 			      : atomic_load(&subject->wheel->wakeups);
 }
-
-#endif

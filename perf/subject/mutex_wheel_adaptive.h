@@ -3,13 +3,8 @@
  * The subject mutex_wheel_adaptive: the baseline with a mutex that spins for a
  * while before it sleeps, which is glibc's alone.
  */
-#ifndef SUBJECT_MUTEX_WHEEL_ADAPTIVE_H
-#define SUBJECT_MUTEX_WHEEL_ADAPTIVE_H
-
 #define SUBJECT_NAME "mutex_wheel_adaptive"
 #define SUBJECT_VERSION "mutex_wheel with a mutex that spins at first"
 #define MUTEX_WHEEL_LOCK MUTEX_WHEEL_ADAPTIVE
 
 #include "perf/subject/mutex_wheel.h"
-
-#endif

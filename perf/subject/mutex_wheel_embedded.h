@@ -3,13 +3,8 @@
  * The subject mutex_wheel_embedded: the baseline without malloc: see
  * perf/mutex_wheel.h.
  */
-#ifndef SUBJECT_MUTEX_WHEEL_EMBEDDED_H
-#define SUBJECT_MUTEX_WHEEL_EMBEDDED_H
-
 #define SUBJECT_NAME "mutex_wheel_embedded"
 #define SUBJECT_VERSION "mutex_wheel, embedded timeouts: no malloc"
 #define MUTEX_WHEEL_EMBEDDED 1
 
 #include "perf/subject/mutex_wheel.h"
-
-#endif

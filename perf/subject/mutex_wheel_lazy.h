@@ -4,15 +4,9 @@
  * without the lock, and looks at it when the timeout is due; deadlines as in
  * hwt_at.
  */
-#ifndef SUBJECT_MUTEX_WHEEL_LAZY_H
-#define SUBJECT_MUTEX_WHEEL_LAZY_H
-
-#include "perf/subject/turns.h"
-
+#define SUBJECT_DEADLINES 1
 #define SUBJECT_NAME "mutex_wheel_lazy"
 #define SUBJECT_VERSION "mutex_wheel_at that puts off without the lock"
 #define MUTEX_WHEEL_LAZY 1
 
 #include "perf/subject/mutex_wheel.h"
-
-#endif

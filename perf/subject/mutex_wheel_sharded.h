@@ -5,16 +5,10 @@
  * threads lock only to cancel what is in it; a timeout is embedded in its
  * connection, and the loop has read the clock. One worker turns all wheels.
  */
-#ifndef SUBJECT_MUTEX_WHEEL_SHARDED_H
-#define SUBJECT_MUTEX_WHEEL_SHARDED_H
-
-#include "perf/subject/turns.h"
-
+#define SUBJECT_DEADLINES 1
 #define SUBJECT_NAME "mutex_wheel_sharded"
 #define SUBJECT_VERSION "a wheel and a mutex per thread, embedded, deadlines"
 #define MUTEX_WHEEL_EMBEDDED 1
 #define MUTEX_WHEEL_SHARDS 64
 
 #include "perf/subject/mutex_wheel.h"
-
-#endif

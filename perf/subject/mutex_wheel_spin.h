@@ -4,13 +4,8 @@
  * processors that nobody else wants: whoever waits for a holder that does not
  * run burns its whole time slice.
  */
-#ifndef SUBJECT_MUTEX_WHEEL_SPIN_H
-#define SUBJECT_MUTEX_WHEEL_SPIN_H
-
 #define SUBJECT_NAME "mutex_wheel_spin"
 #define SUBJECT_VERSION "mutex_wheel with pthread_spin_lock"
 #define MUTEX_WHEEL_LOCK MUTEX_WHEEL_SPIN
 
 #include "perf/subject/mutex_wheel.h"
-
-#endif

@@ -15,29 +15,18 @@
  * its timeout comes along with it. It is here as what users of nng have.
  */
 #define SUBJECT_NAME "nng"
-#define SUBJECT_SINGLE 0
-#define SUBJECT_STALE_SAFE 1
 #define SUBJECT_TELLS 1
 
 /* 1: a task may start before its delay has passed. Its clock counts
  * milliseconds. */
 #define SUBJECT_MAY_BE_EARLY 1
 
-/* 0: one timeout is rescheduled by one thread at a time, and gets another
- * handle. */
-#define SUBJECT_KEEPS_HANDLE 0
-
 /* Tasks start in several threads at once. */
 #define SUBJECT_CONCURRENT 1
 
 #include <nng/nng.h>
-#include <pthread.h>
-#include <stdbool.h>
 
 #include "perf/peer.h"
-
-/* Cancels of a thread that found nothing to cancel. */
-static _Thread_local uint64_t subject_refused;
 
 struct nng_timeout {
 	struct peer_block block;
@@ -69,8 +58,7 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 
 	(void)tick_ns;
 	(void)capacity;
-	if (!subject)
-		return NULL;
+	perf_must(subject, "aligned_alloc");
 	pthread_mutex_init(&subject->mutex, NULL);
 	subject->blocks.idle = subject->blocks.made = NULL;
 	return subject;
@@ -115,20 +103,17 @@ nng_make(struct subject *subject)
 {
 	struct nng_timeout *timeout = malloc(sizeof(*timeout));
 
-	if (!timeout)
-		return NULL;
+	perf_must(timeout, "malloc");
 	timeout->subject = subject;
-	if (nng_aio_alloc(&timeout->aio, nng_ended, timeout)) {
-		free(timeout);
-		return NULL;
-	}
+	perf_must(
+	    !nng_aio_alloc(&timeout->aio, nng_ended, timeout), "nng_aio_alloc");
 	pthread_mutex_lock(&subject->mutex);
 	peer_made(&subject->blocks, &timeout->block);
 	pthread_mutex_unlock(&subject->mutex);
 	return timeout;
 }
 
-static inline bool
+static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
@@ -139,8 +124,6 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	pthread_mutex_unlock(&subject->mutex);
 	if (!timeout)
 		timeout = nng_make(subject);
-	if (!timeout)
-		return false;
 	timeout->task = task;
 	timeout->arg = arg;
 	timeout->started = timeout->cancelled = false;
@@ -148,7 +131,6 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	if (handle)
 		*handle = timeout;
 	nng_sleep_aio((nng_duration)peer_ms(delay_ns), timeout->aio);
-	return true;
 }
 
 /* False: its task has begun. The abort comes before the handle is let go of: it
@@ -174,14 +156,16 @@ subject_cancel(struct subject *subject, subject_handle timeout)
 		subject_refused++;
 }
 
-static inline bool
-subject_reschedule(struct subject *subject, subject_handle *handle,
-    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+/* It gets another handle. */
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
-	if (nng_end(subject, *handle))
-		return subject_schedule(subject, handle, task, arg, delay_ns);
-	*handle = NULL;
-	return false;
+	struct nng_timeout *timeout = *handle;
+
+	perf_must(nng_end(subject, timeout), "rescheduling");
+	subject_schedule(
+	    subject, handle, timeout->task, timeout->arg, delay_ns);
 }
 
 /* nng has several threads, which belong to no one. */

@@ -9,14 +9,9 @@
  * have it inside a future, without that.
  */
 #define SUBJECT_NAME "tokio"
-#define SUBJECT_SINGLE 0
-#define SUBJECT_STALE_SAFE 1
 
 /* One that could be polled too late starts in the thread that schedules it. */
 #define SUBJECT_CONCURRENT 1
-
-/* 0: one timeout is rescheduled by one thread at a time. */
-#define SUBJECT_KEEPS_HANDLE 0
 
 #include "perf/foreign.h"
 

@@ -6,11 +6,7 @@
  * embedded, and count from the turn's time, as in libuv: one may be early by
  * the length of a turn.
  */
-#ifndef SUBJECT_WHEEL_H
-#define SUBJECT_WHEEL_H
-
-#include "perf/subject/turns.h"
-
+#define SUBJECT_DEADLINES 1
 #define SUBJECT_NAME "wheel"
 #define SUBJECT_VERSION "a wheel for one thread: no lock, embedded, deadlines"
 #define SUBJECT_SINGLE 1
@@ -19,5 +15,3 @@
 #define MUTEX_WHEEL_LOCK MUTEX_WHEEL_NONE
 
 #include "perf/subject/mutex_wheel.h"
-
-#endif

@@ -8,7 +8,6 @@ use std::ffi::{c_char, c_void};
 use std::future::Future;
 use std::mem::{forget, ManuallyDrop};
 use std::pin::Pin;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -89,7 +88,10 @@ pub extern "C" fn subject_version() -> *const c_char {
 }
 
 #[no_mangle]
-pub extern "C" fn subject_create(_tick_ns: u64, _capacity: u64) -> *mut Subject {
+pub extern "C" fn subject_create(
+	_tick_ns: u64,
+	_capacity: u64,
+) -> *mut Subject {
 	STOPPING.store(false, Ordering::SeqCst);
 	Box::into_raw(Box::new(Subject {
 		runtime: Runtime::new().expect("a runtime"),
@@ -114,7 +116,7 @@ pub unsafe extern "C" fn subject_schedule(
 	task: Task,
 	arg: *mut c_void,
 	delay_ns: u64,
-) -> bool {
+) {
 	enter(&*subject);
 	let held = !handle.is_null();
 	let delay = Duration::from_nanos(delay_ns);
@@ -136,7 +138,6 @@ pub unsafe extern "C" fn subject_schedule(
 		/* We were descheduled for so long that it was due. */
 		waker.wake_by_ref();
 	}
-	true
 }
 
 /// # Safety
@@ -154,17 +155,10 @@ pub unsafe extern "C" fn foreign_cancel(timeout: *const Timeout) -> bool {
 pub unsafe extern "C" fn subject_reschedule(
 	_subject: *const Subject,
 	handle: *mut *const Timeout,
-	_task: Task,
-	_arg: *mut c_void,
 	delay_ns: u64,
-) -> bool {
+) {
 	let mut sleep = pinned(*handle);
-	if sleep.is_elapsed() {
-		release(*handle);
-		*handle = ptr::null();
-		return false;
-	}
+	assert!(!sleep.is_elapsed(), "rescheduling what has ended");
 	let delay = Duration::from_nanos(delay_ns);
 	sleep.as_mut().reset(Instant::now() + delay);
-	true
 }
