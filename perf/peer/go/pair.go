@@ -24,13 +24,13 @@ const (
 var mixMS = [4]int64{50, 250, 1000, 30000}
 
 type pairLoad struct {
-	producers, outstanding, delay, tick, pairs, pace int64
-	seconds                                          float64
-	mix, random, handoff                             bool
-	begun                                            int64
-	begin                                            chan bool
-	filled, ended, quit                              sync.WaitGroup
-	over                                             chan bool
+	producers, outstanding, tick, pace int64
+	seconds                            float64
+	mix, random, handoff               bool
+	begun                              int64
+	begin                              chan bool
+	filled, ended, quit                sync.WaitGroup
+	over                               chan bool
 }
 
 var (
@@ -48,18 +48,17 @@ type caller struct {
 	table                 []*time.Timer
 	place, calls, refused int64
 	lot                   random
-	// Handles on their way, and blocks on their way back. An empty block
-	// is the end.
-	full, empty chan []*time.Timer
-	times       histogram
-	pairs       bool
+	// Handles on their way. An empty block is the end.
+	ring  chan []*time.Timer
+	times histogram
+	pairs bool
 }
 
 func (c *caller) delay() time.Duration {
 	if load.mix {
 		return time.Duration(mixMS[c.lot.next()>>62] * ms)
 	}
-	return time.Duration(load.delay)
+	return 30 * time.Second
 }
 
 func (c *caller) next() int64 {
@@ -89,35 +88,37 @@ func (c *caller) replace(by *time.Timer) {
 	*place = by
 }
 
-func (c *caller) sampled() bool {
+// beginCall gives -1 for a call that is not timed.
+func (c *caller) beginCall() int64 {
 	c.calls++
-	return (c.calls-1)%sampleEvery == 0
+	if c.calls%sampleEvery != 1 {
+		return -1
+	}
+	return now()
+}
+
+func (c *caller) endCall(from int64) {
+	if from >= 0 {
+		c.times.addCall(from)
+	}
 }
 
 func (c *caller) makePairs(count int64) {
 	for ; count > 0; count-- {
-		if !c.sampled() {
-			c.replace(nil)
-			continue
-		}
-		from := now()
+		from := c.beginCall()
 		c.replace(nil)
-		c.times.addCall(from)
+		c.endCall(from)
 	}
 }
 
 func (c *caller) sendBlock(count int64) {
-	block := (<-c.empty)[:count]
+	block := make([]*time.Timer, count)
 	for i := range block {
-		if !c.sampled() {
-			block[i] = c.schedule()
-			continue
-		}
-		from := now()
+		from := c.beginCall()
 		block[i] = c.schedule()
-		c.times.addCall(from)
+		c.endCall(from)
 	}
-	c.full <- block
+	c.ring <- block
 }
 
 func (c *caller) send(count int64) {
@@ -132,13 +133,9 @@ func (c *caller) send(count int64) {
 
 func (c *caller) cancelBlock(block []*time.Timer) {
 	for _, timer := range block {
-		if !c.sampled() {
-			c.replace(timer)
-			continue
-		}
-		from := now()
+		from := c.beginCall()
 		c.replace(timer)
-		c.times.addCall(from)
+		c.endCall(from)
 	}
 }
 
@@ -166,10 +163,7 @@ func (c *caller) nextBatch() int64 {
 		}
 	}
 	if batch > batchMost {
-		batch = batchMost
-	}
-	if load.pairs > 0 && load.pairs-c.calls < batch {
-		batch = load.pairs - c.calls
+		return batchMost
 	}
 	return batch
 }
@@ -216,14 +210,11 @@ func (c *caller) scheduleAll() {
 
 func (c *caller) cancelAll() {
 	for int64(len(c.table)) < load.outstanding {
-		block := <-c.full
-		c.table = append(c.table, block...)
-		c.empty <- block[:blockSize]
+		c.table = append(c.table, <-c.ring...)
 	}
 	c.await()
-	for block := <-c.full; len(block) > 0; block = <-c.full {
+	for block := <-c.ring; len(block) > 0; block = <-c.ring {
 		c.cancelBlock(block)
-		c.empty <- block[:blockSize]
 	}
 	c.end()
 }
@@ -252,12 +243,8 @@ func startCallers() []*caller {
 			continue
 		}
 		canceller := newCaller(&callers)
-		c.full = make(chan []*time.Timer, blocks)
-		c.empty = make(chan []*time.Timer, blocks)
-		for n := 0; n < blocks; n++ {
-			c.empty <- make([]*time.Timer, blockSize)
-		}
-		canceller.full, canceller.empty = c.full, c.empty
+		c.ring = make(chan []*time.Timer, blocks)
+		canceller.ring = c.ring
 		go c.scheduleAll()
 		go canceller.cancelAll()
 	}
@@ -275,8 +262,7 @@ func probeCount() int64 {
 	if option("probe", 0) == 0 {
 		return 0
 	}
-	must(free >= probeEveryMS && load.pairs == 0,
-		"finding time for a probe failed")
+	must(free >= probeEveryMS, "finding time for a probe failed")
 	return int64(free / probeEveryMS)
 }
 
@@ -311,9 +297,7 @@ func tellProbes(probes []probe, lagMax int64) {
 func readLoad() {
 	load.producers = option("producers", 1)
 	load.outstanding = option("outstanding", 1024)
-	load.delay = option("delay_ms", 30000) * ms
 	load.tick = option("tick_ms", 100) * ms
-	load.pairs = option("pairs", 0)
 	load.pace = option("pace", 0)
 	load.seconds = fraction("seconds", 1)
 	load.mix = option("mix", 0) != 0
