@@ -3,6 +3,7 @@ import io.netty.util.HashedWheelTimer;
 import io.netty.util.Timeout;
 import io.netty.util.TimerTask;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -11,8 +12,8 @@ import java.util.concurrent.atomic.AtomicLong;
  * perf/burst.c, whose options these are. A tick begins when the one before ends
  * at its boundary: all deadlines are just before one.
  */
-public final class Burst {
-	private static final int RING = 1024, PATIENCE_S = 30;
+final class Burst extends Netty {
+	private static final int RING = 1024;
 	/** Phases: before, quiet, burst, and the end. */
 	private static final int BEGIN = 0, QUIET = 1, BURST = 2, END = 3;
 	private static final long BEFORE_BOUNDARY = 250_000;
@@ -28,22 +29,19 @@ public final class Burst {
 	private static long first, last;
 	private static volatile int started;
 
-	private Burst() {
-	}
-
 	private static void start(Timeout timeout) {
 		int number = started + 1;
 
 		if (number == 1)
-			first = Common.now();
+			first = now();
 		if (number == count)
-			last = Common.now();
+			last = now();
 		started = number;
 		if (taskNs == 0)
 			return;
-		long end = Common.now() + taskNs;
+		long end = now() + taskNs;
 
-		while (Common.now() < end)
+		while (now() < end)
 			continue;
 	}
 
@@ -54,34 +52,32 @@ public final class Burst {
 	/** A thread that schedules one and cancels the oldest. */
 	private static final class Bystander extends Thread {
 		private final Timeout[] ring = new Timeout[RING];
-		final Common.Histogram[] calls = {new Common.Histogram(),
-		    new Common.Histogram(), new Common.Histogram(),
-		    new Common.Histogram()};
+		final Histogram[] calls = {new Histogram(), new Histogram(),
+		    new Histogram(), new Histogram()};
 		final long[] wall = new long[END + 1];
 		private boolean well = true;
 		Path task;
 
 		Bystander(int number) {
 			super("bystander-" + number);
-			for (Common.Histogram each : calls)
+			for (Histogram each : calls)
 				each.clear();
 			start();
-			task = Common.task(getName());
+			task = task(getName());
 		}
 
 		/** A pair counts for the burst if any of it was in it. */
 		private int pair(int at, int before) {
-			long from = Common.now();
+			long from = now();
 
 			well &= ring[at].cancel();
 			ring[at] = away();
-			long to = Common.now();
+			long to = now();
 			int after = phase;
 			int in = before == BURST || after == END ? BURST
 								 : after;
 
-			calls[in].add(Math.max(
-			    0, to - from - Common.clockCost()));
+			calls[in].add(Math.max(0, to - from - clockCost()));
 			wall[in] += to - from;
 			return after;
 		}
@@ -96,13 +92,13 @@ public final class Burst {
 				now = pair(at, now);
 			for (Timeout timeout : ring)
 				well &= timeout.cancel();
-			Common.must(well, "a bystander's cancel failed");
+			must(well, "a bystander's cancel failed");
 		}
 	}
 
 	/** A boundary of ticks at that time or after it, less a little. */
 	private static long beforeBoundary(long time) {
-		long tick = tickMs * Common.MS;
+		long tick = tickMs * MS;
 
 		return origin + (time - origin + tick) / tick * tick -
 		    BEFORE_BOUNDARY;
@@ -112,25 +108,23 @@ public final class Burst {
 		TimerTask task = Burst::start;
 
 		for (int i = 0; i < count; i++) {
-			long now = Common.now();
+			long now = now();
 			Timeout timeout = timer.newTimeout(
 			    task, due - now, TimeUnit.NANOSECONDS);
 
-			Common.must(now < due, "lead_ms is too short");
-			if (Common.now() - now > BEFORE_BOUNDARY / 2) {
-				Common.must(timeout.cancel(),
-				    "a cancel failed");
+			must(now < due, "lead_ms is too short");
+			if (now() - now > BEFORE_BOUNDARY / 2) {
+				must(timeout.cancel(), "a cancel failed");
 				i--;
 			}
 		}
 	}
 
 	private static void awaitLast() {
-		long end = Math.max(due, Common.now()) +
-		    PATIENCE_S * Common.SECOND;
+		long end = Math.max(due, now()) + PATIENCE;
 
-		while (started < count && Common.now() < end)
-			Common.sleepUntil(Common.now() + Common.MS / 2);
+		while (started < count && now() < end)
+			sleepUntil(now() + MS / 2);
 	}
 
 	/** The compiler has seen everything after this. */
@@ -140,15 +134,15 @@ public final class Burst {
 		count = 20_000;
 		for (int i = 0; i < 10; i++) {
 			started = 0;
-			due = beforeBoundary(Common.now() + 200 * Common.MS);
+			due = beforeBoundary(now() + 200 * MS);
 			fill();
 			awaitLast();
-			Common.must(started == count, "warming up: lost");
+			must(started == count, "warming up: lost");
 		}
-		new Common.Window().end();
+		new Window().end();
 		for (int i = 0; i < 200_000; i++)
-			Common.must(away().cancel(), "a cancel failed");
-		Common.settle(timer, tickMs);
+			must(away().cancel(), "a cancel failed");
+		settle(timer, tickMs);
 		count = wanted;
 		started = 0;
 	}
@@ -156,7 +150,7 @@ public final class Burst {
 	/** Leaves a heap in which those that live lie apart. */
 	private static Timeout[] age(long seed) {
 		Timeout[] aged = new Timeout[2 * count];
-		Common.Random lot = new Common.Random(seed);
+		Random lot = new Random(seed);
 
 		for (int i = 0; i < aged.length; i++)
 			aged[i] = away();
@@ -167,35 +161,35 @@ public final class Burst {
 			aged[at] = aged[i - 1];
 			aged[i - 1] = kept;
 		}
-		Common.settle(timer, tickMs);
+		settle(timer, tickMs);
 		for (int i = count; i < aged.length; i++)
 			aged[i].cancel();
-		Common.settle(timer, tickMs);
-		return java.util.Arrays.copyOf(aged, count);
+		settle(timer, tickMs);
+		return Arrays.copyOf(aged, count);
 	}
 
 	private static void printBystanders(
 	    Bystander[] threads, String when, int in) {
-		Common.Histogram calls = new Common.Histogram();
+		Histogram calls = new Histogram();
 		double wall = 0;
 
 		for (Bystander thread : threads) {
 			calls.addAll(thread.calls[in]);
 			wall += thread.wall[in];
 		}
-		Common.print(when + "_p50_ns", "ns", calls.quantile(500));
-		Common.print(when + "_p999_ns", "ns", calls.quantile(999));
-		Common.print(when + "_max_ns", "ns", calls.max());
-		Common.print(when + "_pair_ns", "ns",
+		print(when + "_p50_ns", "ns", calls.quantile(0.5));
+		print(when + "_p999_ns", "ns", calls.quantile(0.999));
+		print(when + "_max_ns", "ns", calls.max());
+		print(when + "_pair_ns", "ns",
 		    wall / Math.max(1, calls.count()));
 	}
 
 	private static long cpu(Bystander[] threads) {
 		long sum = 0;
 
-		Common.refreshCpu();
+		refreshCpu();
 		for (Bystander thread : threads)
-			sum += Common.threadCpu(thread.task);
+			sum += threadCpu(thread.task);
 		return sum;
 	}
 
@@ -208,24 +202,23 @@ public final class Burst {
 		for (Timeout timeout : aged)
 			timeout.cancel();
 		/* The bystanders may be ahead of the worker for good. */
-		Common.sleepUntil(Common.now() + 2 * tickMs * Common.MS);
-		Common.must(Common.now() + 200 * Common.MS < due,
-		    "lead_ms is too short");
+		sleepUntil(now() + 2 * tickMs * MS);
+		must(now() + 200 * MS < due, "lead_ms is too short");
 		phase = QUIET;
-		Common.sleepUntil(due - Common.MS);
+		sleepUntil(due - MS);
 		phase = BURST;
 		/* The bystanders first, both times: what they take from there
 		 * to the other reading is the same. */
 		long others = cpu(threads);
-		Common.Window window = new Common.Window();
+		Window window = new Window();
 
 		awaitLast();
 		others = cpu(threads) - others;
 		window.end();
 		phase = END;
 		for (Bystander thread : threads)
-			Common.join(thread);
-		Common.sleepUntil(Common.now() + 2 * tickMs * Common.MS);
+			await(thread);
+		sleepUntil(now() + 2 * tickMs * MS);
 		report(window.cpu - others, threads, window.collections);
 	}
 
@@ -234,41 +227,39 @@ public final class Burst {
 		int early = started > 0 && first < due ? 1 : 0;
 
 		if (started >= count) {
-			Common.print("cpu_ns", "ns", (double)cpu / count);
-			Common.print("first_start_ms", "ms",
-			    (first - due) / 1e6);
-			Common.print("last_start_ms", "ms",
-			    (last - due) / 1e6);
+			print("cpu_ns", "ns", (double)cpu / count);
+			print("first_start_ms", "ms", (first - due) / 1e6);
+			print("last_start_ms", "ms", (last - due) / 1e6);
 		}
 		if (bystanders > 0) {
 			printBystanders(threads, "by", BURST);
 			printBystanders(threads, "quiet", QUIET);
 		}
-		Common.print("collections", "count", collections);
-		Common.print("early", "count", early);
-		Common.print("lost", "count", Math.max(0, count - started));
-		Common.print("strays", "count",
+		print("collections", "count", collections);
+		print("early", "count", early);
+		print("lost", "count", Math.max(0, count - started));
+		print("strays", "count",
 		    strays.get() + Math.max(0, started - count));
 	}
 
 	public static void main(String[] arguments) {
-		Common.begin(arguments);
-		count = (int)Common.option("count", 100_000);
-		tickMs = Common.option("tick_ms", 100);
-		bystanders = (int)Common.option("bystanders", 1);
-		if (!Common.option("via", "inline").equals("inline"))
-			Common.cannot("it has no pool or mailbox");
-		Common.must(count > 0 && tickMs > 0, "options");
-		timer = Common.create(tickMs, 512);
-		origin = Common.now();
+		begin(arguments);
+		count = (int)option("count", 100_000);
+		tickMs = option("tick_ms", 100);
+		bystanders = (int)option("bystanders", 1);
+		if (!option("via", "inline").equals("inline"))
+			cannot("it has no pool or mailbox");
+		must(count > 0 && tickMs > 0, "options");
+		timer = create(tickMs, 512);
+		origin = now();
 		warmUp();
-		taskNs = Common.option("task_us", 0) * 1000;
-		Timeout[] aged = Common.option("aged", 1) == 0
-		    ? new Timeout[0] : age(Common.option("seed", 1));
+		taskNs = option("task_us", 0) * 1000;
+		Timeout[] aged = option("aged", 1) == 0
+		    ? new Timeout[0] : age(option("seed", 1));
 
 		System.gc();
-		due = beforeBoundary(Common.now() + Common.MS *
-		    Common.option("lead_ms", 2000 + count / 1000));
+		due = beforeBoundary(now() + MS *
+		    option("lead_ms", 2000 + count / 1000));
 		measure(aged);
 		timer.stop();
 	}

@@ -1,48 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 import io.netty.util.HashedWheelTimer;
-import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How often does an idle timer wake up?
- *
- *   pending=0     timeouts that are an hour away
- *   per_second=0  beside them, so many a second are scheduled, one by one, due
- *                 200 ms later
- *   seconds=10  tick_ms=100
+ * How often does an idle timer wake up? See perf/idle.c, whose options these
+ * are.
  */
-public final class Idle {
-	private Idle() {
-	}
-
+final class Idle extends Netty {
 	public static void main(String[] arguments) {
-		Common.begin(arguments);
-		long seconds = Common.option("seconds", 10);
-		long rate = Common.option("per_second", 0);
-		HashedWheelTimer timer =
-		    Common.create(Common.option("tick_ms", 100), 512);
-		Path worker = Common.task("wheel");
+		begin(arguments);
+		long seconds = option("seconds", 10);
+		long rate = option("per_second", 0);
+		HashedWheelTimer timer = create(option("tick_ms", 100), 512);
 
-		for (long i = Common.option("pending", 0); i > 0; i--)
+		for (long i = option("pending", 0); i > 0; i--)
 			timer.newTimeout(timeout -> { }, 1, TimeUnit.HOURS);
-		Common.sleepUntil(Common.now() + Common.SECOND);
-		long begun = Common.now(), cpu = Common.threadCpu(worker);
-		long sleeps = Common.sleeps(worker);
+		sleepUntil(now() + SECOND);
+		long begun = now();
+		Share worker = new Share("wheel");
 
 		for (long i = 0; i < seconds * rate; i++) {
 			timer.newTimeout(
 			    timeout -> { }, 200, TimeUnit.MILLISECONDS);
-			Common.sleepUntil(begun +
-			    (i + 1) * Common.SECOND / rate);
+			sleepUntil(begun + (i + 1) * SECOND / rate);
 		}
-		Common.sleepUntil(begun + seconds * Common.SECOND);
-		double wall = Common.now() - begun;
+		sleepUntil(begun + seconds * SECOND);
+		worker.end();
+		long wall = now() - begun;
 
-		cpu = Common.threadCpu(worker) - cpu;
-		sleeps = Common.sleeps(worker) - sleeps;
-		Common.print("wakeups", "1/min", sleeps * 60e9 / wall);
-		Common.print("worker_cpu_percent", "%", 100 * cpu / wall);
-		Common.print("cpu_ms", "ms/min", cpu * 6e4 / wall);
+		print("wakeups", "1/min", 60 * worker.wakeups(wall));
+		print("worker_cpu_percent", "%", worker.percent(wall));
+		print("cpu_ms", "ms/min", 600 * worker.percent(wall));
 		timer.stop();
 	}
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 import io.netty.util.HashedWheelTimer;
 import io.netty.util.Timeout;
-import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
@@ -10,15 +9,14 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * Does every timeout of an ordinary life end as it should, and on time? See
  * perf/life.c, whose options these are.
  */
-public final class Life {
-	private static final long PATIENCE = Common.SECOND;
+final class Life extends Netty {
 	private static final byte CANCELLED = 1;
 
 	private final HashedWheelTimer timer;
 	private final long rate, tickMs;
 	private final double cancelled, minDelay, maxDelay;
 	private final int count;
-	private final Common.Random lots;
+	private final Random lots;
 	private int scheduled;
 	private long begun, lastDue;
 
@@ -35,24 +33,23 @@ public final class Life {
 	    double maxDelayMs) {
 		this.timer = timer;
 		this.tickMs = tickMs;
-		rate = Common.option("rate", 50_000);
-		cancelled = Common.option("cancelled", 95);
-		minDelay = 1e6 * Double.parseDouble(
-		    Common.option("min_delay_ms", "1"));
+		rate = option("rate", 50_000);
+		cancelled = option("cancelled", 95);
+		minDelay = 1e6 * fraction("min_delay_ms", "1");
 		maxDelay = 1e6 * maxDelayMs;
-		Common.must(rate > 0 && seconds > 0 && tickMs > 0 &&
+		must(rate > 0 && seconds > 0 && tickMs > 0 &&
 		    minDelay >= 1 && minDelay <= maxDelay &&
 		    maxDelay < 1e15 && rate * seconds < Integer.MAX_VALUE / 2,
 		    "options");
 		count = (int)(rate * seconds);
-		lots = new Common.Random(Common.option("seed", 1));
+		lots = new Random(option("seed", 1));
 		handles = new Timeout[count];
 		due = new long[count];
 		started = new AtomicLongArray(count);
 		next = new int[count];
 		outcome = new byte[count];
 		calendar = new int[(int)((2 * seconds + 10) * 1000 +
-		    maxDelay / Common.MS)];
+		    maxDelay / MS)];
 	}
 
 	/** In [0, 1). */
@@ -61,17 +58,17 @@ public final class Life {
 	}
 
 	private int step(long now) {
-		return (int)((now - begun) / Common.MS);
+		return (int)((now - begun) / MS);
 	}
 
 	private void tell(int life) {
-		if (started.getAndSet(life, Common.now()) != 0)
+		if (started.getAndSet(life, now()) != 0)
 			startedTwice.incrementAndGet();
 	}
 
 	private void schedule(int step) {
 		int life = scheduled++;
-		long now = Common.now();
+		long now = now();
 		long delay = (long)(minDelay *
 		    Math.pow(maxDelay / minDelay, fraction()));
 
@@ -103,33 +100,33 @@ public final class Life {
 			schedule(step);
 		if (step < calendar.length)
 			cancelStep(step);
-		Common.sleepUntil(begun + (step + 1) * Common.MS);
+		sleepUntil(begun + (step + 1) * MS);
 	}
 
 	/** Gives the first step after the last. */
 	private int runScheduling() {
 		int step = 0;
 
-		begun = Common.now();
+		begun = now();
 		for (; scheduled < count; step++)
 			runStep(step);
 		return step;
 	}
 
 	private void runRest(int step) {
-		long end = lastDue + 2 * tickMs * Common.MS + PATIENCE;
+		long end = lastDue + 2 * tickMs * MS + SECOND;
 
-		while (Common.now() < end)
+		while (now() < end)
 			runStep(step++);
-		Common.settle(timer, tickMs);
+		settle(timer, tickMs);
 	}
 
 	private void tellOutcomes(long lagMax) {
-		Common.Histogram late = new Common.Histogram();
+		Histogram late = new Histogram();
 		long lost = 0, ranCancelled = 0, cancels = 0;
 		double tick = tickMs * 1e6;
 
-		Common.must(startedTwice.get() == 0, "one has run twice");
+		must(startedTwice.get() == 0, "one has run twice");
 		for (int life = 0; life < count; life++) {
 			long start = started.get(life);
 
@@ -142,56 +139,49 @@ public final class Life {
 				late.add(start - due[life]);
 			}
 		}
-		Common.print("early", "count", late.early());
-		Common.print("lost", "count", lost);
-		Common.print("ran_cancelled", "count", ranCancelled);
-		Common.print("late_p50_ticks", "ticks",
-		    late.quantile(500) / tick);
-		Common.print("late_p99_ticks", "ticks",
-		    late.quantile(990) / tick);
-		Common.print("late_max_ticks", "ticks", late.max() / tick);
+		print("early", "count", late.early());
+		print("lost", "count", lost);
+		print("ran_cancelled", "count", ranCancelled);
+		print("late_p50_ticks", "ticks", late.quantile(0.5) / tick);
+		print("late_p99_ticks", "ticks", late.quantile(0.99) / tick);
+		print("late_max_ticks", "ticks", late.max() / tick);
 		late.printLate();
-		Common.print("lag_max_ms", "ms", lagMax / 1e6);
-		Common.print("cancelled_percent", "%", 100.0 * cancels / count);
-		Common.print("started", "count", late.count() + late.early());
+		print("lag_max_ms", "ms", lagMax / 1e6);
+		print("cancelled_percent", "%", 100.0 * cancels / count);
+		print("started", "count", late.count() + late.early());
 	}
 
 	private void run() {
-		Path worker = Common.task("wheel");
-		Common.Control control = new Common.Control();
-		Common.Window window = new Common.Window();
-		long cpu = Common.threadCpu(worker);
-		long sleeps = Common.sleeps(worker);
+		Control control = new Control();
+		Window window = new Window();
+		Share worker = new Share("wheel");
 		long controlCpu = control.cpu();
 		int step = runScheduling();
 
 		window.endWall();
 		window.end();
 		controlCpu = control.cpu() - controlCpu;
-		cpu = Common.threadCpu(worker) - cpu;
-		sleeps = Common.sleeps(worker) - sleeps;
+		worker.end();
 		runRest(step);
 		long all = window.cpu - controlCpu;
 
-		Common.print("cpu_ns", "ns", (double)all / count);
-		Common.print("cpu_ms_per_s", "ms", 1e3 * all / window.wall);
-		Common.print("worker_cpu_percent", "%",
-		    100.0 * cpu / window.wall);
-		Common.print("wakeups", "1/s", 1e9 * sleeps / window.wall);
+		print("cpu_ns", "ns", (double)all / count);
+		print("cpu_ms_per_s", "ms", 1e3 * all / window.wall);
+		print("worker_cpu_percent", "%", worker.percent(window.wall));
+		print("wakeups", "1/s", worker.wakeups(window.wall));
 		tellOutcomes(control.end());
 	}
 
 	public static void main(String[] arguments) {
-		Common.begin(arguments);
-		long tickMs = Common.option("tick_ms", 100);
-		HashedWheelTimer timer = Common.create(tickMs, 512);
+		begin(arguments);
+		long tickMs = option("tick_ms", 100);
+		HashedWheelTimer timer = create(tickMs, 512);
 		/* A short one, for the compiler. */
 		Life warm = new Life(timer, tickMs, 2, 500);
 
 		warm.runRest(warm.runScheduling());
 		Life life = new Life(timer, tickMs,
-		    Common.option("seconds", 10), Double.parseDouble(
-		    Common.option("max_delay_ms", "60000")));
+		    option("seconds", 10), fraction("max_delay_ms", "60000"));
 
 		System.gc();
 		life.run();

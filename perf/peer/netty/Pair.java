@@ -4,9 +4,9 @@ import io.netty.util.Timeout;
 import io.netty.util.TimerTask;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.BrokenBarrierException;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CyclicBarrier;
-import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -15,8 +15,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * nothing, or with mixed delays almost nothing, is ever due? See perf/pair.c,
  * whose options these are.
  */
-public final class Pair {
-	private static final int SAMPLE_EVERY = 64;
+final class Pair extends Netty {
 	/** Pairs from one look at the clock to the next. */
 	private static final int BATCH = 512;
 	private static final int PROBE_EVERY_MS = 50, PROBE_DELAY_MS = 200;
@@ -24,9 +23,9 @@ public final class Pair {
 
 	private static HashedWheelTimer timer;
 	private static int producers, outstanding;
-	private static long tickMs, delayMs, pairs, pace;
+	private static long tickMs, pace;
 	private static double seconds;
-	private static boolean mixed, random, handoff, warm;
+	private static boolean mixed, random, handoff;
 	private static CyclicBarrier barrier;
 	private static long begun;
 	private static final AtomicLong ran = new AtomicLong();
@@ -35,43 +34,30 @@ public final class Pair {
 	private static final TimerTask TASK =
 	    (Timeout timeout) -> ran.incrementAndGet();
 
-	private Pair() {
-	}
+	/** Handles on their way from one thread to another, in blocks. An empty
+	 * one ends it. */
+	private static final int BLOCK = 256, BLOCKS = 4;
 
-	private static void meet() {
+	private static Timeout[] receive(BlockingQueue<Timeout[]> ring) {
 		try {
-			barrier.await();
-		} catch (InterruptedException |
-		    BrokenBarrierException trouble) {
+			return ring.take();
+		} catch (InterruptedException trouble) {
 			throw new IllegalStateException(trouble);
 		}
-	}
-
-	/**
-	 * Handles on their way from one thread to another: one writes blocks,
-	 * the other reads them. An empty block ends it.
-	 */
-	private static final class Ring {
-		static final int BLOCK = 256, BLOCKS = 4;
-		final Timeout[][] block = new Timeout[BLOCKS][BLOCK];
-		final int[] count = new int[BLOCKS];
-		final Semaphore empty = new Semaphore(BLOCKS);
-		final Semaphore full = new Semaphore(0);
-		int written, read;
 	}
 
 	/** A thread that makes calls: both of a pair, or one of them. */
 	private abstract static class Caller extends Thread {
 		final Timeout[] table = new Timeout[outstanding];
-		final Common.Histogram times = new Common.Histogram();
-		final Common.Random lot;
+		final Histogram times = new Histogram();
+		final Random lot;
 		private int place;
 		long calls, refused;
 
 		Caller(int number) {
 			super("caller-" + number);
-			lot = new Common.Random(
-			    Common.option("seed", 1) * 1_000_003 + number);
+			lot = new Random(
+			    option("seed", 1) * 1_000_003 + number);
 		}
 
 		/** Until the end of the window. */
@@ -80,7 +66,7 @@ public final class Pair {
 		abstract void fill();
 
 		final long delay() {
-			return mixed ? MIX[(int)(lot.next() >>> 62)] : delayMs;
+			return mixed ? MIX[(int)(lot.next() >>> 62)] : 30_000;
 		}
 
 		final int next() {
@@ -105,17 +91,23 @@ public final class Pair {
 			table[at] = by != null ? by : schedule();
 		}
 
-		final boolean isSampled() {
-			return calls++ % SAMPLE_EVERY == 0;
+		/** 0: the call is not one of those that are timed. */
+		final long beginCall() {
+			return calls++ % SAMPLE_EVERY == 0 ? now() : 0;
+		}
+
+		final void endCall(long from) {
+			if (from != 0)
+				times.addCall(from);
 		}
 
 		private int behindPace(long now) {
-			long step = (now - begun) / Common.MS + 1;
+			long step = (now - begun) / MS + 1;
 			long target = step * pace / (1000 * producers);
 
 			if (target > calls)
 				return (int)Math.min(BATCH, target - calls);
-			Common.sleepUntil(begun + step * Common.MS);
+			sleepUntil(begun + step * MS);
 			return 0;
 		}
 
@@ -124,14 +116,12 @@ public final class Pair {
 			int batch = 0;
 
 			while (batch == 0) {
-				long now = Common.now();
+				long now = now();
 
 				if (now - begun >= seconds * 1e9)
 					return 0;
 				batch = pace > 0 ? behindPace(now) : BATCH;
 			}
-			if (pairs > 0 && warm)
-				return (int)Math.min(batch, pairs - calls);
 			return batch;
 		}
 
@@ -139,14 +129,14 @@ public final class Pair {
 		public final void run() {
 			fill();
 			for (int i = 0; i < 2; i++) {
-				meet();
+				meet(barrier);
 				calls = 0;
 				times.clear();
-				meet();
+				meet(barrier);
 				work();
-				meet();
+				meet(barrier);
 			}
-			meet();
+			meet(barrier);
 			endAll();
 		}
 
@@ -171,14 +161,10 @@ public final class Pair {
 
 		private void makePairs(int count) {
 			for (; count > 0; count--) {
-				if (!isSampled()) {
-					replace(null);
-					continue;
-				}
-				long from = Common.now();
+				long from = beginCall();
 
 				replace(null);
-				times.addCall(from);
+				endCall(from);
 			}
 		}
 
@@ -193,35 +179,32 @@ public final class Pair {
 
 	/** Schedules, and sends the handles to a canceller. */
 	private static final class Scheduler extends Caller {
-		private final Ring ring;
+		private final BlockingQueue<Timeout[]> ring;
 
-		Scheduler(int number, Ring ring) {
+		Scheduler(int number, BlockingQueue<Timeout[]> ring) {
 			super(number);
 			this.ring = ring;
 		}
 
 		private void sendBlock(int count) {
-			int number = ring.written++ % Ring.BLOCKS;
-			Timeout[] block = ring.block[number];
+			Timeout[] block = new Timeout[count];
 
-			ring.empty.acquireUninterruptibly();
 			for (int i = 0; i < count; i++) {
-				if (!isSampled()) {
-					block[i] = schedule();
-					continue;
-				}
-				long from = Common.now();
+				long from = beginCall();
 
 				block[i] = schedule();
-				times.addCall(from);
+				endCall(from);
 			}
-			ring.count[number] = count;
-			ring.full.release();
+			try {
+				ring.put(block);
+			} catch (InterruptedException trouble) {
+				throw new IllegalStateException(trouble);
+			}
 		}
 
 		private void send(int count) {
-			for (; count > 0; count -= Ring.BLOCK)
-				sendBlock(Math.min(count, Ring.BLOCK));
+			for (; count > 0; count -= BLOCK)
+				sendBlock(Math.min(count, BLOCK));
 		}
 
 		@Override
@@ -245,60 +228,31 @@ public final class Pair {
 
 	/** Cancels what a scheduler has sent, that of long ago. */
 	private static final class Canceller extends Caller {
-		private final Ring ring;
+		private final BlockingQueue<Timeout[]> ring;
 
-		Canceller(int number, Ring ring) {
+		Canceller(int number, BlockingQueue<Timeout[]> ring) {
 			super(number);
 			this.ring = ring;
 		}
 
-		private int receive() {
-			ring.full.acquireUninterruptibly();
-			return ring.count[ring.read % Ring.BLOCKS];
-		}
-
-		private Timeout[] block() {
-			return ring.block[ring.read % Ring.BLOCKS];
-		}
-
-		private void done() {
-			ring.read++;
-			ring.empty.release();
-		}
-
 		@Override
 		void fill() {
-			for (int i = 0; i < outstanding;) {
-				int count = receive();
-
-				System.arraycopy(block(), 0, table, i, count);
-				i += count;
-				done();
-			}
-		}
-
-		private void cancelBlock(Timeout[] block, int count) {
-			for (int i = 0; i < count; i++) {
-				if (!isSampled()) {
-					replace(block[i]);
-					continue;
-				}
-				long from = Common.now();
-
-				replace(block[i]);
-				times.addCall(from);
-			}
+			for (int i = 0; i < outstanding;)
+				for (Timeout timeout : receive(ring))
+					table[i++] = timeout;
 		}
 
 		@Override
 		void work() {
-			int count;
+			Timeout[] block;
 
-			while ((count = receive()) > 0) {
-				cancelBlock(block(), count);
-				done();
-			}
-			done();
+			while ((block = receive(ring)).length > 0)
+				for (Timeout timeout : block) {
+					long from = beginCall();
+
+					replace(timeout);
+					endCall(from);
+				}
 		}
 	}
 
@@ -306,48 +260,40 @@ public final class Pair {
 	private static int probeCount() {
 		double ms = seconds * 1e3 - PROBE_DELAY_MS - 2 * tickMs;
 
-		if (Common.option("probe", 0) == 0)
+		if (!flag("probe"))
 			return 0;
-		Common.must(ms >= PROBE_EVERY_MS && pairs == 0,
-		    "finding time for a probe failed");
+		must(ms >= PROBE_EVERY_MS, "finding time for a probe failed");
 		return (int)(ms / PROBE_EVERY_MS);
 	}
 
-	private static void runProbes(int count, Common.Histogram late) {
+	private static void runProbes(int count, Histogram late) {
 		for (int i = 0; i < count; i++) {
-			long due = Common.now() + PROBE_DELAY_MS * Common.MS;
+			long due = now() + PROBE_DELAY_MS * MS;
 
-			timer.newTimeout(timeout
-			    -> late.add(Common.now() - due),
+			timer.newTimeout(timeout -> late.add(now() - due),
 			    PROBE_DELAY_MS, TimeUnit.MILLISECONDS);
-			Common.sleepUntil(begun +
-			    PROBE_EVERY_MS * Common.MS * (i + 1));
+			sleepUntil(begun + PROBE_EVERY_MS * MS * (i + 1));
 		}
 	}
 
-	private static void tellProbes(
-	    int count, Common.Histogram late, long lagMax) {
+	private static void tellProbes(int count, Histogram late, long lagMax) {
 		double beyond = late.max() - 2 * tickMs * 1e6 - lagMax;
 
 		late.printLate();
-		Common.print("lag_max_ms", "ms", lagMax / 1e6);
-		Common.print("late_beyond_ms", "ms", beyond / 1e6);
-		Common.print("early", "count", late.early());
-		Common.print("lost", "count",
-		    count - late.count() - late.early());
+		print("lag_max_ms", "ms", lagMax / 1e6);
+		print("late_beyond_ms", "ms", beyond / 1e6);
+		print("early", "count", late.early());
+		print("lost", "count", count - late.count() - late.early());
 	}
 
 	private static void readOptions() {
-		producers = (int)Common.option("producers", 1);
-		outstanding = (int)Common.option("outstanding", 1024);
-		tickMs = Common.option("tick_ms", 100);
-		delayMs = Common.option("delay_ms", 30_000);
-		pairs = Common.option("pairs", 0);
-		mixed = Common.option("mix", 0) != 0;
-		random = Common.option("random", 0) != 0;
-		handoff = Common.option("handoff", 0) != 0;
-		Common.must(producers > 0 && outstanding > 0 && tickMs > 0,
-		    "options");
+		producers = (int)option("producers", 1);
+		outstanding = (int)option("outstanding", 1024);
+		tickMs = option("tick_ms", 100);
+		mixed = flag("mix");
+		random = flag("random");
+		handoff = flag("handoff");
+		must(producers > 0 && outstanding > 0 && tickMs > 0, "options");
 	}
 
 	private static List<Caller> callers() {
@@ -358,7 +304,8 @@ public final class Pair {
 				callers.add(new Producer(i));
 				continue;
 			}
-			Ring ring = new Ring();
+			BlockingQueue<Timeout[]> ring =
+			    new ArrayBlockingQueue<>(BLOCKS);
 
 			callers.add(new Scheduler(2 * i, ring));
 			callers.add(new Canceller(2 * i + 1, ring));
@@ -368,46 +315,41 @@ public final class Pair {
 	}
 
 	private static void start(List<Caller> callers) {
-		int processors = Runtime.getRuntime().availableProcessors();
-
 		for (Caller caller : callers)
 			caller.start();
 		for (int i = 0; i < callers.size(); i++)
-			if (callers.size() <= processors)
-				Common.pin(callers.get(i).getName(), i);
+			pin(callers.get(i), i, callers.size());
 	}
 
 	/** The same as will be measured, at a pace with which the worker keeps
 	 * up. */
 	private static void warmUp() {
 		pace = 1_000_000;
-		seconds = Double.parseDouble(Common.option("warmup", "1.5"));
-		meet();
-		begun = Common.now();
-		meet();
-		meet();
-		meet();
-		Common.settle(timer, tickMs);
-		seconds = Double.parseDouble(Common.option("seconds", "1"));
-		pace = Common.option("pace", 0);
-		warm = true;
+		seconds = 1.5;
+		meet(barrier);
+		begun = now();
+		meet(barrier);
+		meet(barrier);
+		meet(barrier);
+		settle(timer, tickMs);
+		seconds = fraction("seconds", "1");
+		pace = option("pace", 0);
 		System.gc();
 	}
 
 	/** From the first pair to the end of the last one's consequences. */
-	private static Common.Window measure(Common.Histogram late) {
+	private static Window measure(Histogram late) {
 		int probes = probeCount();
-		Common.Control control =
-		    probes > 0 ? new Common.Control() : null;
-		Common.Window window = new Common.Window();
+		Control control = probes > 0 ? new Control() : null;
+		Window window = new Window();
 		long controlCpu = control == null ? 0 : control.cpu();
 
-		begun = Common.now();
-		meet();
+		begun = now();
+		meet(barrier);
 		runProbes(probes, late);
-		meet();
+		meet(barrier);
 		window.endWall();
-		Common.settle(timer, tickMs);
+		settle(timer, tickMs);
 		window.end();
 		if (control == null)
 			return window;
@@ -418,42 +360,40 @@ public final class Pair {
 
 	/** A cancel fails when the task has been started, and only then. */
 	private static void judgeOutcomes(long refused) {
-		Common.settle(timer, tickMs);
-		Common.must(mixed || ran.get() == 0,
-		    "what was not due has run");
-		Common.must(refused == ran.get(), refused +
+		settle(timer, tickMs);
+		must(mixed || ran.get() == 0, "what was not due has run");
+		must(refused == ran.get(), refused +
 		    " cancels failed, " + ran.get() + " timeouts have run");
 	}
 
-	public static void main(String[] arguments)
-	    throws InterruptedException {
-		Common.begin(arguments);
+	public static void main(String[] arguments) {
+		begin(arguments);
 		readOptions();
-		timer = Common.create(tickMs, 512);
+		timer = create(tickMs, 512);
 		List<Caller> callers = callers();
 
 		start(callers);
 		warmUp();
-		Common.Window window = measure(new Common.Histogram());
-		double rss = Common.rssMib();
-		Common.Histogram times = new Common.Histogram();
+		Window window = measure(new Histogram());
+		double rss = rssMib();
+		Histogram times = new Histogram();
 		long done = 0, refused = 0;
 
-		meet();
+		meet(barrier);
 		for (Caller caller : callers) {
-			caller.join();
+			await(caller);
 			times.addAll(caller.times);
 			refused += caller.refused;
 			if (!(caller instanceof Canceller))
 				done += caller.calls;
 		}
 		judgeOutcomes(refused);
-		window.print(done);
+		window.tell(done);
 		times.printCalls("call");
-		Common.print("rss_mib", "MiB", rss);
-		Common.print("pairs_per_s", "1/s", done * 1e9 / window.wall);
-		Common.print("ran", "count", ran.get());
-		Common.print("collections", "count", window.collections);
+		print("rss_mib", "MiB", rss);
+		print("pairs_per_s", "1/s", done * 1e9 / window.wall);
+		print("ran", "count", ran.get());
+		print("collections", "count", window.collections);
 		timer.stop();
 	}
 }
