@@ -100,8 +100,8 @@ build/plain/perf/peer/tokio/libpeer_tokio.a: $(wildcard perf/peer/tokio/*)
 check-all: $(addprefix build/plain/perf/pair/,libuv libevent) \
 	$(needing_own:%=build/plain/%)
 
-# What is to be measured says what is built for it, as far as it can be. Those
-# of perf/peer are built by programs of their own.
+# What is to be measured says what is built for it, as far as it can be. What
+# has a build in perf/peer is built by that.
 ifneq ($(filter $(measured),$(MAKECMDGOALS)),)
 full := $(if $(filter perf-full,$(MAKECMDGOALS)),--full)
 # For the peers' own programs.

@@ -20,7 +20,7 @@
  * First of all, the scheme is held against an oracle on a short random run:
  * each timer expires at its tick, or was stopped.
  *
- *   schemes/SCHEME [n=N] [budget_ms=100] [uniform=0] [seed=1]
+ *   schemes/SCHEME [n=N] [budget_ms=100] [seed=1]
  *
  * Without n, it is measured for n from 10^2 to 10^6, each in a process of its
  * own, and the slopes are told: least squares of log cost on log n from 10^4
@@ -36,8 +36,6 @@
  * the library, with atomic words, bit sets and a worker's part that `settle`
  * waits for. What is compared are slopes, with the paper's complexities. The
  * heap is binary; one of four children, as libev's, has the same slope.
- *
- * uniform=1: intervals from 1 to twice the mean.
  */
 #include <math.h>
 #include <sys/mman.h>
@@ -103,7 +101,6 @@ static struct {
 	uint64_t place, restarts_ns;
 	uint64_t timers, mean, range;
 	uint64_t clock_cost_ns, budget_ns, random;
-	bool uniform;
 } bench;
 
 void
@@ -126,29 +123,15 @@ draw_fraction(void)
 	return (double)((draw() >> 11) + 1) * 0x1p-53;
 }
 
+/* What remains of an interval is distributed as it is. */
 static uint64_t
 draw_interval(void)
 {
-	double ticks;
+	double ticks = ceil(-log(draw_fraction()) * (double)bench.mean);
 
-	if (bench.uniform)
-		return 1 + draw() % (2 * bench.mean);
-	ticks = ceil(-log(draw_fraction()) * (double)bench.mean);
 	if (ticks >= (double)bench.range)
 		return bench.range - 1;
 	return ticks < 1 ? 1 : (uint64_t)ticks;
-}
-
-/* What remains of an interval at a moment that has nothing to do with it. */
-static uint64_t
-draw_remaining(void)
-{
-	uint64_t one = draw_interval(), other;
-
-	if (!bench.uniform)
-		return one;
-	other = draw_interval();
-	return one < other ? one : other;
 }
 
 static void
@@ -329,7 +312,7 @@ fill(void)
 
 	perf_must(pending, "calloc");
 	for (i = 0; i < bench.timers; i++)
-		pending[i] = (struct pending){draw_remaining(), i};
+		pending[i] = (struct pending){draw_interval(), i};
 	qsort(pending, bench.timers, sizeof(*pending), compare_later_first);
 	for (turn = 0; turn < 2; turn++) {
 		for (i = 0; turn == 1 && i < bench.timers; i++)
@@ -350,7 +333,7 @@ restart(const uint32_t *who, uint64_t count)
 	uint64_t began_ns = cpu_ns();
 
 	while (count--)
-		start(draw_remaining(), *who++);
+		start(draw_interval(), *who++);
 	settle();
 	bench.restarts_ns += cpu_ns() - began_ns;
 	return bench.restarts_ns < RESTARTS_BUDGETS * bench.budget_ns;
@@ -375,7 +358,7 @@ time_starts(const uint32_t *who, uint64_t count)
 	uint64_t interval[BATCH_MAX], began_ns, i;
 
 	for (i = 0; i < count; i++)
-		interval[i] = draw_remaining();
+		interval[i] = draw_interval();
 	began_ns = cpu_ns();
 	for (i = 0; i < count; i++)
 		start(interval[i], who[i]);
@@ -559,8 +542,7 @@ main(int argc, char **argv)
 	struct figures figures;
 
 	perf_about(argc, argv, scheme.what);
-	perf_known(argc, argv, "n budget_ms uniform seed");
-	bench.uniform = perf_option(argc, argv, "uniform", 0);
+	perf_known(argc, argv, "n budget_ms seed");
 	bench.budget_ns = HWT_MS(perf_option(argc, argv, "budget_ms", 100));
 	bench.random = perf_option(argc, argv, "seed", 1);
 	perf_must(!n || (n >= 10 && n <= 10000000), "n from 10 to 10^7");
