@@ -2,30 +2,23 @@
 /*
  * What happens when everything is due at once, as when the network breaks?
  *
- * count timeouts have the same deadline, just before a boundary of ticks: some
- * time after it, when has the last of them started, and what has that taken?
- * Beside them, bystanders schedule one timeout and cancel the oldest of 1024 as
- * fast as they can, and each such pair is timed: in a quiet window before, when
- * all is scheduled and nothing due, and during the burst.
+ * count timeouts have the same deadline, just before a boundary of ticks: when
+ * has the last of them started, and what has that taken? Bystanders schedule
+ * one timeout and cancel the oldest of 1024 as fast as they can, in a quiet
+ * window before, and during the burst.
  *
  *   burst [count=100000] [task_us=0] [via=inline|pool|mailbox] [bystanders=1]
  *         [aged=1] [tick_ms=100] [lead_ms=N] [seed=1]
  *
- * aged=1: before, twice as many other timeouts were scheduled and half of them,
- * at random, cancelled, so that free memory lies about as it does in a process
- * that has lived; the other half is cancelled when all is scheduled. With
- * aged=0, one timeout after the other lies in fresh memory as it comes from the
- * system, and every subject is faster than it will ever be again.
+ * aged=1: before, twice as many others were scheduled and half of them, at
+ * random, cancelled; the other half when all is scheduled. So memory lies about
+ * as it does in a process that has lived.
  *
- * cpu_ns is what the process takes from a millisecond before the deadline to
- * the last start, for each timeout, less what the bystanders' own threads take
- * in that time, by their clocks. That they are on another processor shows in
- * what they cost the others in misses, not in how much is taken off: so what is
- * set as a target for CPU goes by bystanders=0. Of a worker that may be early
- * the window begins 20 ms before the deadline.
- *
- * All have one deadline, so that none is early when the first start is not.
- * What starts twice, or is a bystander's, is a stray.
+ * cpu_ns is what the process takes from a millisecond before the deadline (20,
+ * if the worker may be early) to the last start, for each timeout, less what
+ * the bystanders' own threads take; what they cost others in misses stays, so
+ * targets for CPU go by bystanders=0. None is early when the first start is
+ * not. What starts twice, or is a bystander's, is a stray.
  */
 #define _GNU_SOURCE
 #include <poll.h>

@@ -5,16 +5,10 @@
  * and cancelled when its reply comes.
  *
  * The client is hiredis in loops of epoll, one per thread, with the connections
- * divided among them. Each connection has as many GETs under way as depth says,
- * and sends as many as replies came. The server is a redis-server of its own on
- * the loopback device, without persistence.
- *
- * In one process and on the same connections, slices with deadlines and slices
- * without take turns (ABBA), so that both see the same machine; figures are
- * medians over the pairs, and the loss is that of throughput. The first SETTLE
- * ticks of a slice do not count: what a subject puts off for its worker then
- * falls into a slice of its own kind. CPU is that of the client's process,
- * without the server's.
+ * divided among them; the server a redis-server of its own. Slices with
+ * deadlines and slices without take turns (ABBA) on the same connections;
+ * figures are medians over the pairs, and CPU is the client's. The first SETTLE
+ * ticks of a slice do not count.
  *
  *   connections=50    of all threads together
  *   threads=1
@@ -28,9 +22,8 @@
  * Who would call it unfair: a client whose replies come in order, as those of
  * Redis do, can do with one timeout per connection, for its oldest command.
  * Clients that let each caller choose a deadline, or whose replies come in any
- * order, cannot. A subject for one thread, libuv, is a loop in each thread that
- * is turned once per turn of epoll: its own poll is a call of the system that a
- * program in libuv's loop would not make twice.
+ * order, cannot. libuv is a loop in each thread, turned once per turn of epoll:
+ * its own poll is one that a program in libuv's loop would not make twice.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does an innocent timeout stay on time while others flood the timer?
- *
- * Producers flood the timer with timeouts that are minutes away. Beside them a
- * thread schedules a probe every every_ms. Every other probe has STAGGER_MS
- * more, so that probes are not due in the order of their calls. A control
- * thread does nothing but sleep from one millisecond to the next: its lag is
- * what the machine itself took away.
+ * Does an innocent timeout stay on time while others flood the timer with
+ * timeouts that are minutes away?
  *
  *   flood=replace        each producer keeps its timeouts pending, cancels one
  *                        at random and schedules another in its place
@@ -19,12 +14,12 @@
  *                        hour's worth of ticks, from the farthest again
  *   outstanding=100000   timeouts of each producer
  *   producers=1  seconds=5 (60 at most)  tick_ms=1  seed=1
- *   delay_ms=20  every_ms=2   of the probes
+ *   delay_ms=20  every_ms=2   of the probes; every other one has STAGGER_MS
+ *                        more, so that they are not due in order
  *
- * late_p99_beyond_ms, late_max_beyond_ms: by how much the lateness was above
- * the lag of the control thread, p99 above p99 and greatest above greatest.
- * order: probes that started after one with a later tick boundary.
- * rss_growth_ratio: the greatest RSS in the second half to that in the first.
+ * ..._beyond_ms is lateness above the control thread's lag, p99 above p99 and
+ * greatest above greatest. order: probes that started after one with a later
+ * tick boundary. rss_growth_ratio: the greatest RSS, second half to first.
  */
 #include "perf/loads.h"
 

@@ -2,16 +2,13 @@
 /*
  * How often does an idle timer wake up, and what does that cost?
  *
- * What counts are the kernel's figures for all threads of the process but the
- * one that calls: voluntary context switches, which are the wake-ups, and time
- * on a processor. They are told for a minute, whatever the time measured.
- *
  *   pending=0     timeouts that are an hour away
  *   per_second=0  beside them, so many a second are scheduled, one by one, due
  *                 200 ms later
  *   seconds=10  tick_ms=100  seed=1 (no lots are drawn)
  *
- * Without the latter, nothing is to be done, and the figures should be 0.
+ * Without the latter, the figures should be 0: the kernel's, for all threads
+ * but the one that calls, for a minute.
  */
 #include <dirent.h>
 

@@ -4,10 +4,8 @@
  *
  * Delays are log-uniform: as many from 1 to 10 ms as from 1 to 10 s. Most are
  * cancelled at a random moment before they are due; the others run, once,
- * never early. One thread schedules and cancels, in steps of 1 ms, and goes on
- * cancelling when the time of scheduling is over, until the last is due. Its
- * own calendar of what to cancel when is an array of steps. A cancel is made in
- * the step in which its moment lies, before that rather than after it.
+ * never early. One thread schedules and cancels in steps of 1 ms, in which it
+ * makes a cancel whose moment lies there.
  *
  *   rate=50000          timeouts a second
  *   min_delay_ms=1      max_delay_ms=60000
@@ -17,7 +15,7 @@
  *   tick_ms=100  seed=1
  *
  * CPU is that of the process but for the control thread; the worker's is what
- * remains without the caller, who sleeps, draws lots and makes the calls.
+ * remains without the caller.
  */
 #define _GNU_SOURCE
 #include <math.h>

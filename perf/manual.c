@@ -4,23 +4,17 @@
  * and does what is due run on time, after the loop scheduled or cancelled very
  * many timeouts?
  *
- * The loop does as an event loop would: hwt_next_wakeup, a sleep of that
- * length, hwt_advance, and so on. In every other turn it begins with
- * hwt_advance, as a loop does whose handlers run before its timers.
- *
- * A turn schedules so many timeouts that are minutes away, then loops for
- * loop_ms; cancels them all, and loops again. While it loops, a probe of due_ms
- * is always pending: the first is scheduled right after the flood, each other
- * one when the last has started. A control thread does nothing but sleep from
- * one millisecond to the next.
+ * A turn schedules so many that are minutes away, then loops for loop_ms;
+ * cancels them all, and loops again: hwt_next_wakeup, a sleep of that length,
+ * hwt_advance. Every other loop begins with hwt_advance. A probe of due_ms is
+ * always pending.
  *
  *   calls=1000000  schedules, and as many cancels, of a turn
  *   turns=4  due_ms=5  loop_ms=300  tick_ms=1  seed=1
  *
  * Figures of what follows schedules begin with schedule, the others with
  * cancel. late_..._beyond_ms: as in flood. A call is timed by the wall clock
- * (max) and by the thread's own (cpu_max): the latter leaves out what other
- * threads took of the processor.
+ * (max) and by the thread's own (cpu_max).
  */
 #include "perf/loads.h"
 

@@ -3,21 +3,16 @@
  * How many bytes does a pending timeout take, everything counted, and are they
  * released when it has ended?
  *
- *   count=1000000  so many are pending at once. The growth of RSS is told for
- *                  each, two ticks after the last was scheduled
+ *   count=1000000  so many are pending at once, and the growth of RSS is told
  *   spread_s=0     their delays are an hour, and up to that much more
- *   ended=0        so many are pending at once instead, and end; then a second
- *                  of quiet passes, and RSS is told as a multiple of what it
- *                  was at first, with the timer started and 1000 timeouts
- *                  behind it
- *   fired=0        how they end: cancelled by their producer, or, with 1, by
- *                  running
+ *   ended=0        so many are pending at once instead, and end; a second later
+ *                  RSS is told as a multiple of what it was at first
+ *   fired=0        how they end: cancelled by their producer; 1: by running
  *   tick_ms=100  seed=1 (no lots are drawn)
  *
- * Handles are kept where they are needed, to cancel; their memory is not in the
- * figures, since it is taken from the system apart and counted off, or given
- * back. RSS is read page by page: the kernel's quick figure may be wrong by as
- * much as a small timer takes.
+ * The memory of handles is taken from the system apart and counted off. RSS is
+ * read page by page: the kernel's quick figure may be wrong by as much as a
+ * small timer takes.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>

@@ -1,39 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What does a pair cost, schedule one timeout and cancel an old one? This is
- * the life of almost every timeout of a network program.
+ * the life of almost every timeout of a network program. docs/PERFORMANCE says
+ * what is in the window.
  *
- * Each producer keeps a table of outstanding timeouts, and replaces one after
- * the other: it cancels what is in the next place, and schedules. What is
- * measured begins when all tables are full and the subject has had two ticks to
- * take that over, and ends two ticks after the last pair: what a subject puts
- * off for its worker counts.
- *
- *   producers=1       threads; each has a processor of its own, where there are
- *                     enough. A subject that is for one thread alone is made
- *                     once for each of them
- *   outstanding=1024  timeouts of each producer
- *   delay_ms=30000    of each; must be longer than a timeout can stay in the
- *                     table: a task that is due is a failure
- *   mix=1             delays of 50 ms, 250 ms, 1 s and 30 s instead, by chance.
- *                     Some are due before their turn has come, so that a cancel
- *                     may find nothing
- *   random=1          the place that is next is drawn by lot; otherwise the
- *                     oldest is replaced
+ *   producers=1       threads; a subject for one thread is made for each
+ *   outstanding=1024  timeouts of each producer, which it replaces in turn
+ *   delay_ms=30000    of each; longer than a timeout stays: none may be due
+ *   mix=1             delays of 50 ms, 250 ms, 1 s and 30 s instead, by chance:
+ *                     a cancel may find nothing
+ *   random=1          not the oldest is replaced, but one drawn by lot
  *   handoff=1         for each producer another thread cancels; handles go
  *                     there through a bounded ring of blocks
  *   pairs=0           of each producer, 0: no limit
  *   seconds=1         whichever of the two comes first, but after one batch
  *   pace=0            pairs a second of all producers together, in batches, one
- *                     each millisecond; 0: as fast as they can. The sleeping
- *                     counts
+ *                     each millisecond; 0: as fast as they can
  *   probe=1           beside that, a timeout of 200 ms every 50 ms, whose
  *                     lateness is told with the control thread's largest lag,
  *                     and RSS at the end beside that after a fifth of the time
- *   aged=1            at first, timeouts lie in memory without any order, as in
- *                     a process that has lived. Otherwise each lies beside the
- *                     one before it, and where the oldest is replaced, it may
- *                     stay so for ever, which costs no misses. Not with handoff
+ *   aged=1            at first, timeouts lie in memory without any order; not
+ *                     with handoff
  *   tick_ms=100  seed=1
  *
  * A sampled call is a pair, with handoff one call.

@@ -3,9 +3,6 @@
  * What the subjects share that put other libraries, or the system itself,
  * beside hwt: limits, units, blocks kept for reuse, and wake-ups by the
  * kernel's count.
- *
- * What a subject takes to be built stands in its opening comment: needs: what
- * it includes, what it is linked with (Debian's package).
  */
 #ifndef PEER_H
 #define PEER_H

@@ -2,19 +2,16 @@
 /*
  * What do timeouts cost that are not due for many rounds of the wheel?
  *
- * Near traffic of rate timeouts a second, due within a second, does fire. It is
- * measured alone first, and then beside far timeouts that are due 30 to 60
- * minutes from now and lie in the same buckets: what the worker takes more is
- * what it takes to pass them over. Netty's worker looks at each of them in each
- * round.
+ * Near traffic of rate timeouts a second, due within a second, is measured
+ * alone first, and then beside far ones that are due in 30 to 60 minutes and
+ * lie in the same buckets: what the worker takes more is what it takes to pass
+ * them over. A far one that starts is a stray.
  *
  *   rounds [far=1000000] [tick_ms=1] [buckets=512] [seconds=5] [rate=10000]
  *          [seed=1]
  *
  * The worker's CPU is that of the process, less that of the thread that
- * schedules, by its own clock. A single-threaded subject's loop is turned by
- * that thread: there the whole process is counted. A far one that starts is a
- * stray.
+ * schedules; of a single-threaded subject, the whole.
  */
 #define _GNU_SOURCE
 #include "perf/loads.h"

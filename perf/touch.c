@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What does it cost to push out the idle limit of a connection, one at random
- * of so many?
+ * of so many, by the thread that made them all or by several at once?
  *
- * Every connection has a timeout of limit_ms, which each sign of life puts off.
- * The table of handles is walked at random, by the thread that made them all or
- * by several at once. One connection of a hundred has fallen silent: it is
- * never touched, and must be told of. The others are touched until that has
- * happened, and must not: a task of theirs that starts is a stray.
- *
- * The floor is the subject of that name: the same table, the same random
- * numbers, and then one atomic addition to a cache line of its own.
+ * One connection of a hundred has fallen silent, is never touched, and must be
+ * told of; a task of another one that starts is a stray. The floor is the same
+ * table and random numbers, and one atomic addition to a line of memory.
  *
  *   touch [connections=100000] [limit_ms=60000] [tick_ms=100] [threads=1]
  *         [touches=4000000] [fire=1] [seed=1]
  *
  * touches are those of each thread in the window that is timed; a fourth of
  * them before it warm up, and a fourth after it are those whose calls are timed
- * one by one, one in 64. Windows end early where half of the limit would go by.
- * fire=0 does not wait for the silent ones. Pages are small for all subjects.
+ * one by one. Windows end early where half of the limit would go by. fire=0
+ * does not wait for the silent ones. Pages are small for all subjects.
  */
 #define _GNU_SOURCE
 #include <sys/prctl.h>

@@ -5,31 +5,24 @@
  *
  * n timers are pending, each at a record anywhere in memory, as after long use.
  * Intervals are negative exponential, as in the paper: what remains of them is
- * distributed as they are, so that timers may be stopped and started for ever
- * and the population stays as it is. Their mean is n ticks, or 4096 where n is
- * less: about one timer expires at each tick, however many there are, and what
- * a tick costs beyond that is bookkeeping. What a scheme leaves for the next
- * tick to do is done within the time of the call that left it.
+ * distributed as they are, so that the population stays as it is. Their mean is
+ * n ticks, or 4096 where n is less: about one timer expires at each tick.
  *
  * START and STOP are timed in batches of different timers, ticks in batches,
- * too; what was stopped or expired is started again, untimed. The CPU clock is
- * read between batches, its own cost subtracted. A slow scheme does fewer of
- * them: each figure ends after budget_ms and 8 batches; and where starting
- * again is slow, it is left undone until a sixteenth of the timers is gone.
- *
- * First of all, the scheme is held against an oracle on a short random run:
- * each timer expires at its tick, or was stopped.
+ * too, by the CPU clock; what a scheme leaves for the next tick to do is done
+ * within that. What was stopped or expired is started again, untimed. Each
+ * figure ends after budget_ms and 8 batches; and where starting again is slow,
+ * it is left undone until a sixteenth of the timers is gone. First of all, the
+ * scheme is held against an oracle on a short random run.
  *
  *   schemes/SCHEME [n=N] [budget_ms=100] [seed=1]
  *
  * Without n, it is measured for n from 10^2 to 10^6, each in a process of its
  * own, and the slopes are told: least squares of log cost on log n from 10^4
- * up, 0 for a cost that does not depend on n and 1 for one that grows as n
- * does. Their unit is what the table of complexities has. More timers are also
- * more memory, and farther away: what that does to a slope is seen in the one
- * of `memory`, which takes and returns records, and nothing else; and a list
- * that is longer than the caches grows faster than n. The average of hashed
- * wheels is for no more timers than buckets, of which there are 512 here.
+ * up. Their unit is what the table of complexities has. What more memory does
+ * to a slope is seen in the one of `memory`, which takes and returns records,
+ * and nothing else. The average of hashed wheels is for no more timers than
+ * buckets, of which there are 512 here.
  *
  * Who would call it unfair: whoever sees one scheme's nanoseconds beside
  * another's, since all but hwt's are for one thread, and hwt's is the wheel in

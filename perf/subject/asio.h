@@ -7,8 +7,6 @@
  * Who would call it unfair: who has the timer in a session, which saves new and
  * delete, some 5 ns of a pair; what it takes is the heap, its mutex, and the
  * cancelled handler, which runs in the io_context's thread.
- *
- * needs: boost/asio.hpp, perf/subject/asio.cc (libboost-dev)
  */
 #define SUBJECT_NAME "asio"
 #define SUBJECT_TELLS 1

@@ -2,16 +2,10 @@
 /*
  * GLib, timeouts as sources of a GMainContext with a thread of its own:
  * g_timeout_source_new and g_source_attach, g_source_destroy, and
- * g_source_set_ready_time to reschedule. It is safe for any thread by itself.
- *
- * needs: glib.h, pkg-config glib-2.0 (libglib2.0-dev)
- *
- * GLib allocates each source, and we a block for task and argument, which the
- * source frees. The handle is a reference. Delays are milliseconds by a clock
- * of microseconds.
- *
- * A task that is about to start cannot be held back any more: a cancel or a
- * reschedule in that moment is not refused, and yet it starts.
+ * g_source_set_ready_time to reschedule. GLib allocates each source, and we a
+ * block for task and argument, which the source frees. The handle is a
+ * reference. A task that is about to start cannot be held back any more: a
+ * cancel in that moment is not refused, and yet it starts.
  *
  * A context looks at all its sources in each turn, and each call from another
  * thread that attaches or moves one wakes it for a turn. Skipped when so many
@@ -35,9 +29,6 @@ enum {
 struct glib_timeout {
 	void (*task)(void *arg);
 	void *arg;
-	/* What the handle refers to; NULL: there is none. */
-	GSource *held;
-	struct subject *subject;
 };
 
 typedef GSource *subject_handle;
@@ -86,7 +77,7 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 	return subject;
 }
 
-/* The context destroys the sources that it has. */
+/* The context destroys the sources that it has; those with a handle stay. */
 static inline void
 subject_destroy(struct subject *subject)
 {
@@ -95,18 +86,6 @@ subject_destroy(struct subject *subject)
 	pthread_join(subject->worker, NULL);
 	g_main_context_unref(subject->context);
 	free(subject);
-}
-
-/* Called when the source has ended. At the end of all, who has the handle will
- * not cancel it any more. */
-static inline void
-glib_free(gpointer arg)
-{
-	struct glib_timeout *timeout = arg;
-
-	if (timeout->held && atomic_load(&timeout->subject->stopping))
-		g_source_unref(timeout->held);
-	free(timeout);
 }
 
 static inline gboolean
@@ -128,10 +107,8 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	perf_must(timeout, "malloc");
 	timeout->task = task;
 	timeout->arg = arg;
-	timeout->subject = subject;
 	source = g_timeout_source_new((guint)peer_ms(delay_ns));
-	timeout->held = handle ? source : NULL;
-	g_source_set_callback(source, glib_due, timeout, glib_free);
+	g_source_set_callback(source, glib_due, timeout, free);
 	if (handle)
 		*handle = source;
 	g_source_attach(source, subject->context);

@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libev, a 4-heap of timers in an event loop: ev_timer_start, ev_timer_stop,
- * and ev_timer_again to reschedule, the second of the ways that its manual
- * gives for timeouts that are mostly pushed out.
- *
- * needs: ev.h, -lev (libev-dev)
- *
- * Blocks with the ev_timer inside, kept for reuse: libev cannot tell what is
- * pending, and a program embeds an ev_timer in what it belongs to. The backend
- * is epoll. A delay counts from the loop's own time, which is that of the last
- * turn: a timeout may be early by as long as the loop has not turned. This is
- * libev's way; its manual leaves it to the caller to turn often enough.
+ * and ev_timer_again to reschedule. Blocks with the ev_timer inside; the
+ * backend is epoll. A delay counts from the loop's own time, which is that of
+ * the last turn: a timeout may be early by as long as the loop has not turned.
  *
  * Who would call it unfair: whoever needs timers that are not early, or another
  * thread's; it is for one thread, without locks, and there hardly to be beaten.
- * The third of the manual's ways, which notes the activity and lets the timer
- * come due, does not need libev: mutex_wheel_lazy.h has it.
+ * Noting the activity, the third way of its manual for timeouts that are mostly
+ * pushed out, does not need libev: mutex_wheel_lazy.h has it.
  *
- * The subject libev_mt is this one with LOOP_MT, for any thread, as the chapter
- * on threads of the manual has it: a mutex that the loop's thread holds except
- * while it polls (ev_set_loop_release_cb), and an ev_async that wakes it: see
- * perf/loop.h. Where the manual's example is too simple, this one does better:
+ * libev_mt is this one with LOOP_MT, as the chapter on threads of the manual
+ * has it: see perf/loop.h. Where its example is too simple, this does better:
  *
  *   - The loop's time stands still while it polls. Each call brings it up to
  *     date, or timeouts would be early by the length of that sleep.
@@ -30,8 +21,7 @@
  *     loop is woken each time.
  *
  * Who would call that unfair: libev's author, who has each thread run a loop of
- * its own, as the subject libev does. This is what it takes to cancel from
- * another thread.
+ * its own. This is what it takes to cancel from another thread.
  */
 #ifndef SUBJECT_NAME
 #define SUBJECT_NAME "libev"

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libevent, a heap of timers in an event loop: evtimer_assign, event_add,
- * event_del, and event_add once more to reschedule.
- *
- * needs: event2/event.h, -levent_core (libevent-dev)
- *
- * malloc per timeout, with the struct event inside: one allocation fewer than
- * with event_new. The base is as event_base_new makes it on Linux: epoll, and
- * the clock CLOCK_MONOTONIC_COARSE, which is cheap, and because of which a
- * timeout may start early by the period of the kernel's tick. Between two turns
- * of the loop libevent reads this clock at each call; only inside a turn does
- * it use a time that it has kept.
+ * event_del, and event_add once more to reschedule. malloc per timeout, with
+ * the struct event inside. The base is as event_base_new makes it on Linux:
+ * epoll, and the clock CLOCK_MONOTONIC_COARSE, because of which a timeout may
+ * start early by the period of the kernel's tick.
  *
  * Who would call it unfair: who has the event in a connection, since malloc and
  * free are 5 ns of a pair; and who adds events in callbacks, where libevent
- * uses the time that it has kept, and saves 4 ns. With both, a pair would still
+ * uses a time that it has kept, and saves 4 ns. With both, a pair would still
  * take more than in libev. Who pushes timeouts out per packet notes the
  * activity instead: see mutex_wheel_lazy.h.
  *
@@ -54,7 +48,6 @@ struct libevent_timeout {
 	struct event event;
 	void (*task)(void *arg);
 	void *arg;
-	struct libevent_timeout *next;
 	/* Who holds the handle frees it. */
 	bool held;
 	atomic_bool ended;
@@ -113,39 +106,14 @@ subject_create(uint64_t tick_ns, uint64_t capacity)
 	return subject;
 }
 
-static inline void libevent_due(evutil_socket_t none, short what, void *arg);
-
-/* Links what is ours: the base has events of its own. */
-static inline int
-libevent_collect(
-    const struct event_base *base, const struct event *event, void *arg)
-{
-	struct libevent_timeout *timeout, **pending = arg;
-
-	(void)base;
-	if (event_get_callback(event) != libevent_due)
-		return 0;
-	timeout = event_get_callback_arg(event);
-	timeout->next = *pending;
-	*pending = timeout;
-	return 0;
-}
-
+/* The blocks of what is pending stay: their holders do not cancel any more. */
 static inline void
 subject_destroy(struct subject *subject)
 {
-	struct libevent_timeout *timeout, *pending = NULL;
-
 	/* Unlike a break, an exit is not lost on a loop that has not begun. */
 	if (LIBEVENT_MT) {
 		event_base_loopexit(subject->base, NULL);
 		pthread_join(subject->worker, NULL);
-	}
-	event_base_foreach_event(subject->base, libevent_collect, &pending);
-	while ((timeout = pending)) {
-		pending = timeout->next;
-		event_del(&timeout->event);
-		free(timeout);
 	}
 	event_base_free(subject->base);
 	pthread_mutex_destroy(&subject->mutex);

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * libevent with its queues for common delays: see libevent.h.
- *
- * needs: event2/event.h, -levent_core (libevent-dev)
- */
+/* libevent with its queues for common delays: see libevent.h. */
 #define SUBJECT_NAME "libevent_common"
 #define LIBEVENT_MT 0
 #define LIBEVENT_COMMON 1

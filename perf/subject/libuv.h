@@ -1,31 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libuv, a heap of timers in an event loop: uv_timer_start, uv_timer_stop, and
- * uv_timer_start once more to reschedule.
- *
- * needs: uv.h, -luv (libuv1-dev)
- *
- * Blocks with the uv_timer_t inside, kept for reuse: a handle's memory can only
- * be freed by way of uv_close and a turn of the loop, which a program spares
- * itself that has its handles in what they belong to. The backend is epoll.
- * Delays are milliseconds, and count from the loop's own time, which is that of
- * the last turn, cut off to a millisecond: a timeout may be early by up to one,
- * and by as long as the loop has not turned. This is libuv's way.
+ * uv_timer_start once more to reschedule. Blocks with the uv_timer_t inside;
+ * the backend is epoll. Delays are milliseconds, and count from the loop's own
+ * time, which is that of the last turn, cut off to a millisecond: a timeout may
+ * be early by up to one, and by as long as the loop has not turned.
  *
  * Who would call it unfair: who would use uv_timer_again. For a timer that does
  * not repeat it does what uv_timer_start does, a stop and a start.
  *
- * The subject libuv_mt is this one with LOOP_MT, for any thread, and
- * uv_async_send when a new timeout is the earliest: see perf/loop.h.
- *
- * Its thread polls libuv's own epoll instance (uv_backend_fd) for as long as
- * libuv tells (uv_backend_timeout), then lets the loop take a turn that does
- * not wait. To unlock in a uv_prepare and to lock in a uv_check would be a
- * race: between these two, libuv reads its heap, and sets the loop's time.
- *
- * That time stands still while the thread polls. Each call brings it up to
- * date, or timeouts would be early by the length of the sleep. They may be by
- * up to a millisecond there as well.
+ * libuv_mt is this one with LOOP_MT: see perf/loop.h. Its thread polls libuv's
+ * own epoll instance (uv_backend_fd) for as long as libuv tells, then lets the
+ * loop take a turn that does not wait: to unlock in a uv_prepare and to lock in
+ * a uv_check would be a race. The loop's time stands still while the thread
+ * polls, so that each call brings it up to date.
  *
  * Who would call that unfair: who posts such calls to the loop, and wakes it by
  * uv_async_send. That is an allocation for each, a write to a descriptor for

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nng, a sleep that an asynchronous handle performs: nng_sleep_aio and
- * nng_aio_cancel. There is no reschedule: it is a cancel and a schedule. It is
- * safe for any thread by itself.
- *
- * needs: nng/nng.h, -lnng (libnng-dev)
+ * nng_aio_cancel. There is no reschedule: it is a cancel and a schedule.
  *
  * Blocks with an nng_aio each, kept for reuse under a mutex: a cancel only
- * begins the end, which comes by way of nng's task threads, and nng has its
- * users keep their handles. Delays are milliseconds, by a clock of
- * milliseconds: a timeout may be early by up to one.
+ * begins the end, which comes by way of nng's task threads. Delays are
+ * milliseconds, by a clock of milliseconds: one may be early by up to one.
  *
  * Who would call it unfair: its author, since an aio is there for messages, and
  * its timeout comes along with it. It is here as what users of nng have.
