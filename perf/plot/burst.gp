@@ -2,8 +2,6 @@
 # needs burst cpu_ns
 load "perf/plot/style"
 set terminal svg size 1200, 900 background "white"
-set style data histograms
-set style histogram clustered gap 2
 set logscale y
 set multiplot layout 3, 1
 set title "burst: CPU of each timeout when all are due in one tick"

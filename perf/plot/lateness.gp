@@ -2,8 +2,6 @@
 # needs pair late_max_ms
 load "perf/plot/style"
 set terminal svg size 1200, 900 background "white"
-set style data histograms
-set style histogram clustered gap 2
 subjects = names("pair", "late_max_ms")
 set multiplot layout 3, 1
 do for [part in "p50 p99 max"] {

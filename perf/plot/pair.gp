@@ -5,8 +5,6 @@ set terminal svg size 1400, 700 background "white"
 set title "pair: CPU of scheduling one timeout and cancelling an old one"
 set ylabel "ns of CPU per pair, median"
 set logscale y
-set style data histograms
-set style histogram clustered gap 2
 set xtics rotate by -35
 subjects = names("pair", "cpu_ns")
 plot for [s in subjects] rows("pair", "cpu_ns", s) \
