@@ -2,14 +2,13 @@
 /*
  * Does every timeout of an ordinary life end as it should, and on time?
  *
- * Delays are log-uniform: as many from 1 to 10 ms as from 1 to 10 s. Most are
+ * Delays are log-uniform: as many from 1 to 10 ms as from 1 to 10 s. 95 % are
  * cancelled at a random moment before they are due; the others run, once,
  * never early. One thread schedules and cancels in steps of 1 ms, in which it
  * makes a cancel whose moment lies there.
  *
  *   rate=50000          timeouts a second
- *   min_delay_ms=1      max_delay_ms=60000
- *   cancelled=95        percent of them
+ *   max_delay_ms=60000
  *   seconds=10          of scheduling, which is also the window of the CPU; the
  *                       program runs max_delay_ms longer
  *   tick_ms=100  seed=1
@@ -25,6 +24,8 @@
 
 enum {
 	STEPS_PER_S = 1000,
+	DELAY_MIN_NS = 1000000,
+	CANCELLED_PERCENT = 95,
 	/* Time after the last deadline for what must not start any more. */
 	LATE_MS = 500
 };
@@ -47,8 +48,8 @@ struct life {
 };
 
 static struct {
-	uint64_t rate, cancelled, tick_ns, seconds;
-	double delay_min_ns, delay_max_ns;
+	uint64_t rate, tick_ns, seconds;
+	double delay_max_ns;
 } load;
 
 static struct subject *subject;
@@ -80,8 +81,8 @@ draw_fraction(void)
 static uint64_t
 draw_delay(void)
 {
-	return (uint64_t)(load.delay_min_ns *
-	    pow(load.delay_max_ns / load.delay_min_ns, draw_fraction()));
+	return (uint64_t)(DELAY_MIN_NS *
+	    pow(load.delay_max_ns / DELAY_MIN_NS, draw_fraction()));
 }
 
 static uint64_t
@@ -110,7 +111,7 @@ schedule(uint64_t step)
 	if (life->timeout.due_ns > last_due_ns)
 		last_due_ns = life->timeout.due_ns;
 	subject_schedule(subject, &life->handle, life_task, life, delay_ns);
-	if (draw_fraction() * 100 >= (double)load.cancelled)
+	if (draw_fraction() * 100 >= CANCELLED_PERCENT)
 		return;
 	then = step_of(now_ns + (uint64_t)(draw_fraction() * (double)delay_ns));
 	calendar_note(then > step ? then : step, life);
@@ -318,20 +319,15 @@ run(void)
 static void
 read_load(int argc, char **argv)
 {
-	perf_known(argc, argv,
-	    "rate min_delay_ms max_delay_ms cancelled seconds tick_ms seed");
+	perf_known(argc, argv, "rate max_delay_ms seconds tick_ms seed");
 	load.rate = perf_option(argc, argv, "rate", 50000);
-	load.cancelled = perf_option(argc, argv, "cancelled", 95);
 	load.seconds = perf_option(argc, argv, "seconds", 10);
 	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	load.delay_min_ns = 1e6 * perf_fraction(argc, argv, "min_delay_ms", 1);
 	load.delay_max_ns =
 	    1e6 * perf_fraction(argc, argv, "max_delay_ms", 60000);
 	lots = perf_option(argc, argv, "seed", 1);
 	perf_must(load.rate && load.seconds && load.tick_ns &&
-		load.delay_min_ns >= 1 &&
-		load.delay_min_ns <= load.delay_max_ns &&
-		load.delay_max_ns < 1e15,
+		load.delay_max_ns >= DELAY_MIN_NS && load.delay_max_ns < 1e15,
 	    "reading the options");
 	count = load.rate * load.seconds;
 	perf_must(count < UINT32_MAX, "reading the options");

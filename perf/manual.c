@@ -6,11 +6,11 @@
  *
  * A turn schedules so many that are minutes away, then loops for loop_ms;
  * cancels them all, and loops again: hwt_next_wakeup, a sleep of that length,
- * hwt_advance. Every other loop begins with hwt_advance. A probe of due_ms is
+ * hwt_advance. Every other loop begins with hwt_advance. A probe of 5 ms is
  * always pending.
  *
  *   calls=1000000  schedules, and as many cancels, of a turn
- *   turns=4  due_ms=5  loop_ms=300  tick_ms=1  seed=1
+ *   turns=4  loop_ms=300  seed=1
  *
  * Figures of what follows schedules begin with schedule, the others with
  * cancel. late_..._beyond_ms: as in flood. A call is timed by the wall clock
@@ -23,6 +23,8 @@
 enum {
 	NEAREST_S = 120,
 	RANGE_S = 3600,
+	DUE_MS = 5,
+	TICK_MS = 1,
 	TIMEOUT_BYTES = 200
 };
 
@@ -37,7 +39,7 @@ struct figures {
 };
 
 static struct {
-	uint64_t calls, turns, due_ns, loop_ns, tick_ns;
+	uint64_t calls, turns, loop_ns;
 } load;
 
 static struct subject *subject;
@@ -88,9 +90,9 @@ run_probe(struct figures *figures, bool advance_first)
 	uint64_t end_ns;
 
 	atomic_store(&probe.started_ns, 0);
-	probe.due_ns = perf_now_ns() + load.due_ns;
+	probe.due_ns = perf_now_ns() + HWT_MS(DUE_MS);
 	end_ns = probe.due_ns + HWT_SEC(LOADS_PATIENCE_S);
-	subject_schedule(subject, NULL, loads_task, &probe, load.due_ns);
+	subject_schedule(subject, NULL, loads_task, &probe, HWT_MS(DUE_MS));
 	if (advance_first)
 		advance(figures);
 	while (!atomic_load(&probe.started_ns) && perf_now_ns() < end_ns) {
@@ -192,18 +194,15 @@ int
 main(int argc, char **argv)
 {
 	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv, "calls turns due_ms loop_ms tick_ms seed");
+	perf_known(argc, argv, "calls turns loop_ms seed");
 	load.calls = perf_option(argc, argv, "calls", 1000000);
 	load.turns = perf_option(argc, argv, "turns", 4);
-	load.due_ns = HWT_MS(perf_option(argc, argv, "due_ms", 5));
 	load.loop_ns = HWT_MS(perf_option(argc, argv, "loop_ms", 300));
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 1));
-	perf_must(
-	    load.calls && load.turns && load.tick_ns, "reading the options");
+	perf_must(load.calls && load.turns, "reading the options");
 	loads_need_memory(load.calls, TIMEOUT_BYTES);
 	handles = calloc(load.calls, sizeof(*handles));
 	perf_must(handles, "calloc");
-	subject = subject_create_manual(load.tick_ns);
+	subject = subject_create_manual(HWT_MS(TICK_MS));
 	run(perf_option(argc, argv, "seed", 1));
 	subject_destroy(subject);
 	free(handles);

@@ -6,9 +6,9 @@
  *
  *   producers=1       threads; a subject for one thread is made for each
  *   outstanding=1024  timeouts of each producer, which it replaces in turn
- *   delay_ms=30000    of each; longer than a timeout stays: none may be due
- *   mix=1             delays of 50 ms, 250 ms, 1 s and 30 s instead, by chance:
- *                     a cancel may find nothing
+ *   mix=1             delays of 50 ms, 250 ms, 1 s and 30 s, by chance: a
+ *                     cancel may find nothing. Otherwise 30 s, which is longer
+ *                     than a timeout stays: none may be due
  *   random=1          not the oldest is replaced, but one drawn by lot
  *   handoff=1         for each producer another thread cancels; handles go
  *                     there through a bounded ring of blocks
@@ -38,12 +38,13 @@ enum {
 	BLOCK = 256,
 	BLOCKS = 4,
 	STEPS_PER_S = 1000,
+	DELAY_S = 30,
 	PROBE_EVERY_MS = 50,
 	PROBE_DELAY_MS = 200
 };
 
 static struct {
-	uint64_t producers, outstanding, delay_ns, tick_ns, pairs, pace, seed;
+	uint64_t producers, outstanding, tick_ns, pairs, pace, seed;
 	bool mix, random, handoff, probe, aged;
 	double seconds;
 } load;
@@ -97,10 +98,10 @@ static uint64_t
 next_delay(struct caller *caller)
 {
 	static const uint64_t delays[4] = {
-	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30)};
+	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(DELAY_S)};
 
 	if (!load.mix)
-		return load.delay_ns;
+		return HWT_SEC(DELAY_S);
 	return delays[perf_random(&caller->random) >> 62];
 }
 
@@ -564,7 +565,7 @@ judge_outcomes(uint64_t refused, uint64_t took_ns)
 {
 	uint64_t ran = atomic_load(&due);
 
-	if (!load.mix && ran && took_ns >= load.delay_ns)
+	if (!load.mix && ran && took_ns >= HWT_SEC(DELAY_S))
 		perf_skip("too slow for this: timeouts came due before they "
 			  "could be cancelled");
 	if (!load.mix)
@@ -629,11 +630,10 @@ static void
 read_load(int argc, char **argv)
 {
 	perf_known(argc, argv,
-	    "producers outstanding delay_ms tick_ms pairs seconds pace mix "
+	    "producers outstanding tick_ms pairs seconds pace mix "
 	    "random handoff probe aged seed");
 	load.producers = perf_option(argc, argv, "producers", 1);
 	load.outstanding = perf_option(argc, argv, "outstanding", 1024);
-	load.delay_ns = HWT_MS(perf_option(argc, argv, "delay_ms", 30000));
 	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
 	load.pairs = perf_option(argc, argv, "pairs", 0);
 	load.seconds = perf_fraction(argc, argv, "seconds", 1);

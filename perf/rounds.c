@@ -2,13 +2,12 @@
 /*
  * What do timeouts cost that are not due for many rounds of the wheel?
  *
- * Near traffic of rate timeouts a second, due within a second, is measured
+ * Near traffic of 10,000 timeouts a second, due within a second, is measured
  * alone first, and then beside far ones that are due in 30 to 60 minutes and
  * lie in the same buckets: what the worker takes more is what it takes to pass
  * them over. A far one that starts is a stray.
  *
- *   rounds [far=1000000] [tick_ms=1] [buckets=512] [seconds=5] [rate=10000]
- *          [seed=1]
+ *   rounds [far=1000000] [tick_ms=1] [buckets=512] [seconds=5] [seed=1]
  *
  * The worker's CPU is that of the process, less that of the thread that
  * schedules; of a single-threaded subject, the whole.
@@ -19,7 +18,9 @@
 enum {
 	BUCKETS = 512,
 	/* Timeouts scheduled at a time; then the thread sleeps. */
-	BATCHES_A_SECOND = 1000
+	BATCHES_A_SECOND = 1000,
+	BATCH = 10,
+	RATE = BATCH * BATCHES_A_SECOND
 };
 
 static const uint64_t far_min_ns = HWT_MIN(30), far_spread_ns = HWT_MIN(30);
@@ -34,7 +35,7 @@ struct figures {
 static struct {
 	struct subject *subject;
 	struct loads_timeout *near;
-	uint64_t near_count, rate, random;
+	uint64_t near_count, random;
 } run;
 
 static void
@@ -78,7 +79,7 @@ near_traffic(uint64_t seconds, struct figures *figures)
 			begun_cpu_ns = worker_cpu_ns();
 			wakeups = subject_wakeups(run.subject);
 		}
-		for (i = 0; i < run.rate / BATCHES_A_SECOND; i++)
+		for (i = 0; i < BATCH; i++)
 			schedule_near(&run.near[run.near_count++]);
 		loads_pass_until_ns(run.subject,
 		    begun_ns + (batch + 1) * (HWT_SEC(1) / BATCHES_A_SECOND));
@@ -110,7 +111,7 @@ measure(uint64_t far, uint64_t tick_ns, uint64_t buckets, uint64_t seconds)
 	uint64_t rss_bytes;
 
 	run.subject =
-	    create(tick_ns, far + 2 * run.rate + BATCHES_A_SECOND, buckets);
+	    create(tick_ns, far + 2 * RATE + BATCHES_A_SECOND, buckets);
 	rss_bytes = perf_rss_bytes();
 	schedule_far(far);
 	/* A worker takes them over. */
@@ -163,13 +164,11 @@ main(int argc, char **argv)
 	struct figures alone, with;
 
 	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv, "far tick_ms buckets seconds rate seed");
-	run.rate = perf_option(argc, argv, "rate", 10000);
+	perf_known(argc, argv, "far tick_ms buckets seconds seed");
 	run.random = perf_option(argc, argv, "seed", 1);
-	perf_must(tick_ns && buckets && seconds && run.rate >= BATCHES_A_SECOND,
-	    "options");
+	perf_must(tick_ns && buckets && seconds, "options");
 	loads_need_memory(far, 192);
-	run.near = calloc(2 * (seconds + 1) * run.rate, sizeof(*run.near));
+	run.near = calloc(2 * (seconds + 1) * RATE, sizeof(*run.near));
 	perf_must(run.near, "calloc");
 	alone = measure(0, tick_ns, buckets, seconds);
 	with = far ? measure(far, tick_ns, buckets, seconds) : alone;

@@ -11,15 +11,19 @@ import (
 // Does every timeout of an ordinary life end as it should, and on time? See
 // perf/life.c, whose options these are.
 
-const patience = 1000 * ms
+const (
+	patience         = 1000 * ms
+	minDelay         = 1e6
+	cancelledPercent = 95
+)
 
 type lifeLoad struct {
-	rate, tick, seconds, count    int64
-	cancelled, minDelay, maxDelay float64
-	lots                          random
-	begun, lastDue, twice         int64
-	lives                         []oneLife
-	scheduled                     int64
+	rate, tick, seconds, count int64
+	maxDelay                   float64
+	lots                       random
+	begun, lastDue, twice      int64
+	lives                      []oneLife
+	scheduled                  int64
 	// By steps since begun: the first to cancel.
 	calendar []*oneLife
 }
@@ -48,15 +52,14 @@ func (l *lifeLoad) schedule(step int64) {
 	life := &l.lives[l.scheduled]
 	l.scheduled++
 	begun := now()
-	delay := int64(l.minDelay *
-		math.Pow(l.maxDelay/l.minDelay, l.fraction()))
+	delay := int64(minDelay * math.Pow(l.maxDelay/minDelay, l.fraction()))
 	life.due = begun + delay
 	if life.due > l.lastDue {
 		l.lastDue = life.due
 	}
 	life.timer = time.AfterFunc(time.Duration(delay),
 		func() { l.tell(life) })
-	if l.fraction()*100 >= l.cancelled {
+	if l.fraction()*100 >= cancelledPercent {
 		return
 	}
 	then := begun + int64(l.fraction()*float64(delay))
@@ -143,15 +146,13 @@ func (l *lifeLoad) run() {
 
 func life() {
 	l := &lifeLoad{
-		rate:      option("rate", 50000),
-		tick:      option("tick_ms", 100) * ms,
-		seconds:   option("seconds", 10),
-		cancelled: fraction("cancelled", 95),
-		minDelay:  1e6 * fraction("min_delay_ms", 1),
-		maxDelay:  1e6 * fraction("max_delay_ms", 60000),
-		lots:      random(option("seed", 1))}
-	must(l.rate > 0 && l.seconds > 0 && l.minDelay >= 1 &&
-		l.minDelay <= l.maxDelay && l.maxDelay < 1e15, "options")
+		rate:     option("rate", 50000),
+		tick:     option("tick_ms", 100) * ms,
+		seconds:  option("seconds", 10),
+		maxDelay: 1e6 * fraction("max_delay_ms", 60000),
+		lots:     random(option("seed", 1))}
+	must(l.rate > 0 && l.seconds > 0 && minDelay <= l.maxDelay &&
+		l.maxDelay < 1e15, "options")
 	l.count = l.rate * l.seconds
 	l.lives = make([]oneLife, l.count)
 	l.calendar = make([]*oneLife,

@@ -11,10 +11,11 @@ import java.util.concurrent.atomic.AtomicLongArray;
  */
 final class Life extends Netty {
 	private static final byte CANCELLED = 1;
+	private static final double MIN_DELAY = 1e6, CANCELLED_PERCENT = 95;
 
 	private final HashedWheelTimer timer;
 	private final long rate, tickMs;
-	private final double cancelled, minDelay, maxDelay;
+	private final double maxDelay;
 	private final int count;
 	private final Random lots;
 	private int scheduled;
@@ -34,13 +35,10 @@ final class Life extends Netty {
 		this.timer = timer;
 		this.tickMs = tickMs;
 		rate = option("rate", 50_000);
-		cancelled = option("cancelled", 95);
-		minDelay = 1e6 * fraction("min_delay_ms", "1");
 		maxDelay = 1e6 * maxDelayMs;
 		must(rate > 0 && seconds > 0 && tickMs > 0 &&
-		    minDelay >= 1 && minDelay <= maxDelay &&
-		    maxDelay < 1e15 && rate * seconds < Integer.MAX_VALUE / 2,
-		    "options");
+		    MIN_DELAY <= maxDelay && maxDelay < 1e15 &&
+		    rate * seconds < Integer.MAX_VALUE / 2, "options");
 		count = (int)(rate * seconds);
 		lots = new Random(option("seed", 1));
 		handles = new Timeout[count];
@@ -69,14 +67,14 @@ final class Life extends Netty {
 	private void schedule(int step) {
 		int life = scheduled++;
 		long now = now();
-		long delay = (long)(minDelay *
-		    Math.pow(maxDelay / minDelay, fraction()));
+		long delay = (long)(MIN_DELAY *
+		    Math.pow(maxDelay / MIN_DELAY, fraction()));
 
 		due[life] = now + delay;
 		lastDue = Math.max(lastDue, due[life]);
 		handles[life] = timer.newTimeout(timeout -> tell(life), delay,
 		    TimeUnit.NANOSECONDS);
-		if (fraction() * 100 >= cancelled)
+		if (fraction() * 100 >= CANCELLED_PERCENT)
 			return;
 		int then = Math.max(
 		    step, step(now + (long)(fraction() * delay)));

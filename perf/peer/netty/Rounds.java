@@ -16,7 +16,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * the order in which they were made.
  */
 final class Rounds extends Netty {
-	private static final int BATCHES_A_SECOND = 1000;
+	private static final int BATCHES_A_SECOND = 1000, BATCH = 10;
 	private static final long MINUTE = 60 * SECOND;
 	private static final AtomicLong strays = new AtomicLong();
 	private static final TimerTask FAR =
@@ -36,11 +36,9 @@ final class Rounds extends Netty {
 	private static final class Measure {
 		double workerPercent, wakeups, bytes;
 		private final HashedWheelTimer timer;
-		private final long rate;
 
 		Measure(long far, long tickMs, int buckets, long seconds,
-		    long rate, boolean collect) {
-			this.rate = rate;
+		    boolean collect) {
 			timer = create(tickMs, buckets);
 			long before = live();
 
@@ -84,8 +82,7 @@ final class Rounds extends Netty {
 					counted = now();
 					worker = new Share("wheel");
 				}
-				for (long i = 0; i < rate / BATCHES_A_SECOND;
-				     i++)
+				for (int i = 0; i < BATCH; i++)
 					near();
 				sleepUntil(begun + (batch + 1) *
 				    (SECOND / BATCHES_A_SECOND));
@@ -123,22 +120,19 @@ final class Rounds extends Netty {
 		long tickMs = option("tick_ms", 1);
 		int buckets = (int)option("buckets", 512);
 		long seconds = option("seconds", 5);
-		long rate = option("rate", 10_000);
 
-		must(tickMs > 0 && buckets > 0 && seconds > 0 &&
-		    rate >= BATCHES_A_SECOND, "options");
+		must(tickMs > 0 && buckets > 0 && seconds > 0, "options");
 		lot = new Random(option("seed", 1));
 		/* The first of all is for the compiler alone. */
-		new Measure(far / 10, tickMs, buckets, 1, rate, true);
-		Measure alone = new Measure(
-		    0, tickMs, buckets, seconds, rate, true);
+		new Measure(far / 10, tickMs, buckets, 1, true);
+		Measure alone = new Measure(0, tickMs, buckets, seconds, true);
 		Measure fresh = alone, with = alone;
 
 		if (far > 0) {
 			fresh = new Measure(
-			    far, tickMs, buckets, seconds, rate, false);
+			    far, tickMs, buckets, seconds, false);
 			with = new Measure(
-			    far, tickMs, buckets, seconds, rate, true);
+			    far, tickMs, buckets, seconds, true);
 		}
 		report(far, alone, fresh, with);
 	}
