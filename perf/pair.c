@@ -135,18 +135,10 @@ replace(struct caller *caller, const subject_handle *handle)
 		schedule(caller, place);
 }
 
-/* 0: the call is not one of those that are timed. */
-static inline uint64_t
-begin_call(struct caller *caller)
+static bool
+is_sampled(struct caller *caller)
 {
-	return caller->calls++ % PERF_SAMPLED ? 0 : perf_now_ns();
-}
-
-static inline void
-end_call(struct caller *caller, uint64_t begun_ns)
-{
-	if (begun_ns)
-		perf_sample(caller->times, begun_ns, clock_cost_ns);
+	return !(caller->calls++ % PERF_SAMPLED);
 }
 
 static void
@@ -155,9 +147,13 @@ make_pairs(struct caller *caller, uint64_t count)
 	uint64_t begun_ns;
 
 	for (; count; count--) {
-		begun_ns = begin_call(caller);
+		if (!is_sampled(caller)) {
+			replace(caller, NULL);
+			continue;
+		}
+		begun_ns = perf_now_ns();
 		replace(caller, NULL);
-		end_call(caller, begun_ns);
+		perf_sample(caller->times, begun_ns, clock_cost_ns);
 	}
 }
 
@@ -172,9 +168,13 @@ send_block(struct caller *caller, uint64_t count)
 	while (sem_wait(&ring->empty))
 		continue;
 	for (i = 0; i < count; i++) {
-		begun_ns = begin_call(caller);
+		if (!is_sampled(caller)) {
+			schedule(caller, &block[i]);
+			continue;
+		}
+		begun_ns = perf_now_ns();
 		schedule(caller, &block[i]);
-		end_call(caller, begun_ns);
+		perf_sample(caller->times, begun_ns, clock_cost_ns);
 	}
 	ring->count[number] = count;
 	sem_post(&ring->full);
@@ -216,9 +216,13 @@ cancel_block(struct caller *caller, const subject_handle *block, uint64_t count)
 	uint64_t i, begun_ns;
 
 	for (i = 0; i < count; i++) {
-		begun_ns = begin_call(caller);
+		if (!is_sampled(caller)) {
+			replace(caller, &block[i]);
+			continue;
+		}
+		begun_ns = perf_now_ns();
 		replace(caller, &block[i]);
-		end_call(caller, begun_ns);
+		perf_sample(caller->times, begun_ns, clock_cost_ns);
 	}
 }
 
