@@ -226,30 +226,21 @@ entry_choose(struct store_shard *shard, enum choice choice, uint64_t *steps)
 	return NULL;
 }
 
-void
-entry_destroy(struct store_entry *entry)
-{
-	struct store_shard *shard;
-
-	if (entry == NULL)
-		return;
-	if (entry->armed)
-		(void)!hwt_cancel_wait(
-		    store_timer(entry_store(entry)), entry->timeout);
-	shard = entry_shard(entry);
-	store_lock(shard);
-	shard->entries--;
-	store_unlock(shard);
-	free(entry);
-}
-
 struct store_entry *
 entry_die(struct store_entry *entry)
 {
+	struct hwt_store *store = entry_store(entry);
+
 	if (entry->in_table || entry->wants > 0)
 		return NULL;
 	entry->state = ENTRY_DEAD;
-	return entry;
+	entry_shard(entry)->entries--;
+	if (!entry->armed ||
+	    hwt_cancel(store_timer(store), entry->timeout) != -EINPROGRESS)
+		return entry;
+	/* For the task, which frees it. */
+	(void)a64_add_seq(&store->busy, 1);
+	return NULL;
 }
 
 bool
@@ -300,7 +291,9 @@ entry_put(struct store_entry *entry, int *error)
 	struct store_entry *dead = NULL;
 
 	store_lock(shard);
-	if (entry->state == ENTRY_FAILED)
+	if (error == NULL)
+		shard->stats.jobs--;
+	else if (entry->state == ENTRY_FAILED)
 		*error = entry->error;
 	if (--entry->wants == 0) {
 		if (entry->state == ENTRY_LOADED)
@@ -308,5 +301,5 @@ entry_put(struct store_entry *entry, int *error)
 		dead = entry_die(entry);
 	}
 	store_unlock(shard);
-	entry_destroy(dead);
+	free(dead);
 }

@@ -30,12 +30,11 @@ static void
 job_open(struct store_entry *entry)
 {
 	struct queue queue;
-	int error;
 
 	queue_begin(&queue);
 	object_free(&entry->object);
 	queue_end(&queue);
-	entry_put(entry, &error);
+	entry_put(entry, NULL);
 }
 
 static void
@@ -43,13 +42,12 @@ job_fail(struct store_entry *entry)
 {
 	struct hwt_checkout *checkout = entry->object.checkout;
 	struct queue queue;
-	int error;
 
 	queue_begin(&queue);
 	object_close(&entry->object);
 	(void)requests_stop(checkout, &entry->object, HWT_GRANT_RETIRED);
 	queue_end(&queue);
-	entry_put(entry, &error);
+	entry_put(entry, NULL);
 }
 
 static void
@@ -59,7 +57,6 @@ load_end(struct store_entry *entry, int result, const struct hwt_loaded *loaded)
 	struct store_shard *shard = entry_shard(entry);
 
 	store_lock(shard);
-	shard->stats.jobs--;
 	shard->stats.loads++;
 	entry->pending = false;
 	if (result == 0) {
@@ -98,7 +95,6 @@ unload_refused(struct store_entry *entry)
 	struct store_shard *shard = entry_shard(entry);
 
 	store_lock(shard);
-	shard->stats.jobs--;
 	shard->stats.refusals++;
 	entry->pending = false;
 	entry->state = ENTRY_LOADED;
@@ -112,26 +108,25 @@ static void
 unload_end(struct work *work, struct store_entry *entry)
 {
 	struct store_shard *shard = entry_shard(entry);
-	struct store_entry *dead = NULL;
+	bool wanted;
 
 	store_lock(shard);
 	shard->stats.unloads++;
 	entry->pending = false;
 	entry->value = NULL;
-	if (entry->wants > 1) {
+	wanted = entry->wants > 1;
+	if (wanted) {
 		/* It is in use: its job goes on with a load. */
 		entry->state = ENTRY_LOADING;
 		entry->since_ns = checkout_now(entry->object.checkout);
 		work_add(work, entry);
 	} else {
-		shard->stats.jobs--;
-		entry->wants = 0;
 		entry_leave_table(shard, entry);
-		dead = entry_die(entry);
 	}
 	store_unlock(shard);
 	unload_land(entry);
-	entry_destroy(dead);
+	if (!wanted)
+		entry_put(entry, NULL);
 }
 
 /* state: of the entry, while its job had it. */

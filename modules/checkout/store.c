@@ -33,16 +33,19 @@
  *       wants is 0: then no request names the object, and its word is 0, since
  *       a request is told, and ends, when it has left the object. Who wants it
  *       later finds it in use;
- *   (3) the memory is freed when the entry is in no table and wants is 0.
+ *   (3) the entry is DEAD, and its memory freed, when it is in no table and
+ *       wants is 0.
  *
  * A job that ends well makes the entry LOADED and frees the object, which wakes
  * who waits; it has its part in wants until then, so that nobody chooses the
  * entry in between.
  *
- * LAST ACCESS. A task or job that outlives its entry is counted in busy, which
- * it touches last. hwt_store_destroy waits for it. Who frees an entry counts it
- * as gone when its timeout is, and touches the store no more: he may be none of
- * these, but the task of a request's timeout.
+ * LAST ACCESS. An entry that is DEAD is counted no more, under the lock that
+ * made it so: so hwt_store_destroy answers 0 where nothing is out, nobody waits
+ * and no job runs. Who makes it DEAD touches the store no more: he may be the
+ * task of a request's timeout. A task or job that outlives its entry is counted
+ * in busy, which it touches last. hwt_store_destroy waits for it, which waits
+ * for nobody but a user's granted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -156,15 +159,12 @@ forget_failed(struct store_shard *shard)
 			failed = entry;
 		}
 	}
-	for (entry = failed; entry != NULL; entry = entry->newer) {
+	for (entry = failed; entry != NULL; entry = next) {
+		next = entry->newer;
 		entry_leave_table(shard, entry);
-		(void)entry_die(entry);
+		free(entry_die(entry));
 	}
 	store_unlock(shard);
-	for (; failed != NULL; failed = next) {
-		next = failed->newer;
-		entry_destroy(failed);
-	}
 }
 
 static bool

@@ -77,7 +77,7 @@ struct store_shard {
 	/* Linear hashing: base <= buckets < 2 * base, there is room for so
 	 * many. */
 	uint32_t base, buckets, room;
-	uint32_t entries; /* that are not freed, also those in no table */
+	uint32_t entries; /* that are not DEAD, also those in no table */
 	uint32_t keys; /* in the table */
 	struct store_entry *newest, *oldest;
 	struct store_entry
@@ -199,10 +199,9 @@ hwt_task entry_expire;
 
 /* entry.c */
 
-/* One less wants it. error: what its load has answered, or as it was. */
+/* One less wants it. error: what its load has answered, or as it was; NULL: its
+ * job has ended. */
 void entry_put(struct store_entry *entry, int *error);
-/* Frees one that is DEAD; NULL: none. */
-void entry_destroy(struct store_entry *entry);
 
 /* All that follows is called with the shard's lock held. */
 
@@ -226,7 +225,8 @@ struct store_entry *entry_choose(
 bool entry_arm(struct store_entry *entry, uint64_t delay_ns);
 /* It stays FAILED in the table for a while; false: not. */
 bool entry_back_off(struct store_entry *entry);
-/* It is DEAD, and to be freed without the lock; NULL: it lives on. */
+/* It is DEAD, and the caller frees it; NULL: it lives on, or its timeout's task
+ * has begun, and frees it. */
 struct store_entry *entry_die(struct store_entry *entry);
 
 #endif

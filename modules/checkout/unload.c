@@ -10,8 +10,8 @@
  * THE TIMEOUT of an entry comes once for a time in which it is idle, and not
  * for each release: a release notes the time, and the task sets another timeout
  * for what is left. The task's part is over when armed is false, under the
- * lock; whoever frees an entry that is armed cancels the timeout, and waits for
- * the task, which finds it DEAD.
+ * lock. Whoever makes an entry DEAD that is armed cancels the timeout; if its
+ * task has begun, that finds the entry DEAD, and frees it.
  *
  * WORK. What a job's end causes, loads of what was wanted meanwhile and unloads
  * for the limit, is done in a loop by the call where it happened, outside all
@@ -170,15 +170,19 @@ entry_expire(hwt_timeout timeout, void *arg)
 	(void)a64_add_seq(&store->busy, 1);
 	queue_begin(&queue);
 	store_lock(shard);
-	if (entry->state != ENTRY_DEAD)
-		entry->armed = false;
-	if (entry->state == ENTRY_FAILED)
+	entry->armed = false;
+	if (entry->state == ENTRY_FAILED) {
 		dead = entry_backed_off(shard, entry);
-	else if (entry->state == ENTRY_LOADED)
+	} else if (entry->state == ENTRY_LOADED) {
 		unloads = entry_rested(shard, entry);
+	} else if (entry->state == ENTRY_DEAD) {
+		dead = entry;
+		/* entry_die has counted, too. */
+		(void)a64_add_seq(&store->busy, UINT64_MAX);
+	}
 	store_unlock(shard);
 	queue_end(&queue);
-	entry_destroy(dead);
+	free(dead);
 	if (unloads)
 		job_begin(&work, entry);
 	work_do(store, &work);

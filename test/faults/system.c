@@ -202,8 +202,9 @@ void
 faulty_free(void *block)
 {
 	(void)strike(CALL_FREE);
-	if (block != NULL)
-		held_blocks--;
+	if (block == NULL)
+		return;
+	held_blocks--;
 	free(block);
 	if (fault_freed != NULL)
 		fault_freed();

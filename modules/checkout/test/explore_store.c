@@ -321,12 +321,21 @@ trim(void)
 	explore_check(hwt_store_trim(store, 0) == 0);
 }
 
+/* It answers 0 where no job is to end, and nobody waits. */
 static void
 destroy(void)
 {
-	int result = hwt_store_destroy(store);
+	struct hwt_store_stats stats;
+	bool busy = false;
+	int result;
+	unsigned i;
 
-	explore_check(result == 0 || result == -EBUSY);
+	explore_check(hwt_store_read_stats(store, &stats) == 0);
+	for (i = 0; i < CLAIMS; i++)
+		busy |= world.claim[i].accepted != world.claim[i].told;
+	busy |= stats.loaded + stats.jobs > 0;
+	result = hwt_store_destroy(store);
+	explore_check(result == 0 || (result == -EBUSY && busy));
 	world.gone = result == 0;
 	explore_check(!world.gone || !timeouts_pend());
 }
@@ -454,6 +463,15 @@ begin_idle_trimmed(void)
 	acquire(0, 1);
 }
 
+/* A load has failed, and the back-off is not over. */
+static void
+begin_backed_off(void)
+{
+	begin_back_off();
+	acquire(0, HWT_NEVER);
+	end_badly();
+}
+
 /* Two wait for a that is loaded, one of them at b, which is out. */
 static void
 begin_failing(void)
@@ -484,6 +502,7 @@ const struct program store_programs[] = {
     {"store/fail/wait", begin_later, {wait_0_fails, end_badly}},
     {"store/fail/pause", begin_later, {never_0, pause_once, end_badly}},
     {"store/fail/back-off", begin_back_off, {wait_0_fails, end_badly, fire}},
+    {"store/fail/back-off-destroy", begin_backed_off, {fire, destroy}},
     {"store/unload/acquire", begin_there, {trim, never_0}},
     {"store/unload/wait", begin_there, {trim, wait_0, never_1}},
     {"store/unload/two", begin_there, {trim, trim, never_0}},
