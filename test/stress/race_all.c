@@ -14,7 +14,9 @@
  * Some items of batches are periodic. Such a one ends when it is cancelled or
  * returned; or its last run ends it, because a cancel or the stop came while
  * it was in an executor or running. Its k-th run is not before its first
- * deadline and k periods.
+ * deadline and k periods. Runs do not overlap and are ordered, so that what
+ * they keep is plain memory. Now and then its task moves it, or makes that run
+ * the last.
  *
  * The payload of an item is a plain word on purpose. It belongs to the
  * producer, then to whoever ends the timeout; ThreadSanitizer thus checks the
@@ -88,8 +90,12 @@ struct item {
 	uint64_t payload;
 	/* started_ns: of the last run. */
 	uint64_t due_ns, started_ns, period_ns;
-	/* Of a periodic one: somebody has moved its grid. */
-	atomic_bool moved;
+	/* Of a periodic one. moved: another thread has moved its grid. last:
+	 * its task was told that there is no run after this one. runs_max: not
+	 * 0 when a cancel was told -EINPROGRESS. */
+	atomic_bool moved, running;
+	bool last;
+	atomic_uint runs_max;
 };
 
 /* Timeouts that the moody executor has accepted for its own thread. */
@@ -158,13 +164,52 @@ item_seen_ended(struct item *item)
 	    "item %" PRIu64 ": -ENOENT before its task had ended", index);
 }
 
+/* As only its own task can. -ENOENT: a cancel or the stop has made this run the
+ * last. */
+static void
+periodic_move(struct item *item, hwt_timeout timeout, uint64_t delay_ns)
+{
+	int error = hwt_reschedule(round_.timer, timeout, delay_ns);
+
+	stress_check(error == -ENOENT || (!error && !item->last),
+	    "reschedule from its own task: %d, last %d", error, item->last);
+	if (error) {
+		item->last = true;
+		return;
+	}
+	atomic_fetch_add(&round_.rescheduled, 1);
+	item->due_ns = item->started_ns + delay_ns;
+}
+
+static void
+periodic_act(struct item *item, hwt_timeout timeout)
+{
+	uint64_t random = item->started_ns;
+	int error;
+
+	if (!random_below(&random, 16)) {
+		error = hwt_cancel(round_.timer, timeout);
+		stress_check(error == -EINPROGRESS,
+		    "cancel from its own task: %d", error);
+		item->last = true;
+	}
+	if (!random_below(&random, 4))
+		periodic_move(
+		    item, timeout, random_below(&random, 5 * round_.tick_ns));
+}
+
 /* The payload stays, until the end; but each run writes it, so that runs that
  * overlapped would be told. */
 static void
-periodic_run(struct item *item)
+periodic_run(struct item *item, hwt_timeout timeout)
 {
 	uint64_t index = (uint64_t)(item - round_.items);
 
+	stress_check(!atomic_exchange_explicit(
+			 &item->running, true, memory_order_relaxed),
+	    "item %" PRIu64 ": runs overlap", index);
+	stress_check(
+	    !item->last, "item %" PRIu64 ": a run after the last", index);
 	stress_check(item->payload == PAYLOAD_SCHEDULED(index),
 	    "item %" PRIu64 ": arg is not as it was lent", index);
 	item->payload = PAYLOAD_SCHEDULED(index);
@@ -173,6 +218,8 @@ periodic_run(struct item *item)
 		    "item %" PRIu64 ": a run %" PRIu64 " ns early", index,
 		    item->due_ns - item->started_ns);
 	item->due_ns += item->period_ns;
+	periodic_act(item, timeout);
+	atomic_store_explicit(&item->running, false, memory_order_relaxed);
 }
 
 static void
@@ -189,7 +236,7 @@ task(hwt_timeout timeout, void *arg)
 		stress_check(!atomic_load(&round_.stopped),
 		    "item %zu: started in the worker after stop", index);
 	if (item->period_ns)
-		periodic_run(item);
+		periodic_run(item, timeout);
 	else
 		item_take_back(item);
 }
@@ -417,6 +464,16 @@ some_item(uint64_t *random)
 	return item;
 }
 
+/* The run that is under way may not be counted yet. */
+static void
+item_seen_running(struct item *item)
+{
+	unsigned runs = atomic_load(&item->ends) % CANCELLED;
+	unsigned none = 0;
+
+	atomic_compare_exchange_strong(&item->runs_max, &none, runs + 1);
+}
+
 static void
 cancel_one(struct item *item, uint64_t *random)
 {
@@ -434,6 +491,7 @@ cancel_one(struct item *item, uint64_t *random)
 		item_seen_ended(item);
 	} else {
 		stress_check(error == -EINPROGRESS, "cancel: %d", error);
+		item_seen_running(item);
 	}
 }
 
@@ -581,6 +639,7 @@ stop_once(uint64_t *random)
 		item_end(item, UNPROCESSED);
 		item_take_back(item);
 		stress_check(info.task == task &&
+			info.period_ns == item->period_ns &&
 			info.executor == round_.executors[item->kind],
 		    "item %zu: not as it was scheduled", index);
 	}
@@ -622,6 +681,8 @@ round_stop(uint64_t *random, uintptr_t salt)
 static void
 periodic_verify(size_t index, unsigned ends, uint64_t counts[4])
 {
+	struct item *item = &round_.items[index];
+	unsigned runs_max = atomic_load(&item->runs_max);
 	unsigned runs = ends % CANCELLED;
 
 	ends -= runs;
@@ -635,6 +696,10 @@ periodic_verify(size_t index, unsigned ends, uint64_t counts[4])
 	stress_check(ends || runs,
 	    "item %zu: periodic, ended without a run, a cancel or a stop",
 	    index);
+	stress_check(!runs_max || runs <= runs_max,
+	    "item %zu: %u runs, of which at most %u", index, runs, runs_max);
+	stress_check(ends != UNPROCESSED || (!runs_max && !item->last),
+	    "item %zu: returned after its last run", index);
 }
 
 static void
