@@ -21,7 +21,8 @@
  * The payload of an item is a plain word on purpose. It belongs to the
  * producer, then to whoever ends the timeout; ThreadSanitizer thus checks the
  * ownership of arg and the order of memory, and a value that nobody could have
- * left there is told in a plain run too.
+ * left there is told in a plain run too. Whoever has waited for a task finds it
+ * ended, and a task never waits for itself.
  */
 #include "stress.h"
 
@@ -90,10 +91,12 @@ struct item {
 	uint64_t payload;
 	/* started_ns: of the last run. */
 	uint64_t due_ns, started_ns, period_ns;
+	/* Relaxed, so that it gives no order to what the library must order. */
+	atomic_bool running;
 	/* Of a periodic one. moved: another thread has moved its grid. last:
 	 * its task was told that there is no run after this one. runs_max: not
 	 * 0 when a cancel was told -EINPROGRESS. */
-	atomic_bool moved, running;
+	atomic_bool moved;
 	bool last;
 	atomic_uint runs_max;
 };
@@ -205,9 +208,6 @@ periodic_run(struct item *item, hwt_timeout timeout)
 {
 	uint64_t index = (uint64_t)(item - round_.items);
 
-	stress_check(!atomic_exchange_explicit(
-			 &item->running, true, memory_order_relaxed),
-	    "item %" PRIu64 ": runs overlap", index);
 	stress_check(
 	    !item->last, "item %" PRIu64 ": a run after the last", index);
 	stress_check(item->payload == PAYLOAD_SCHEDULED(index),
@@ -219,7 +219,6 @@ periodic_run(struct item *item, hwt_timeout timeout)
 		    item->due_ns - item->started_ns);
 	item->due_ns += item->period_ns;
 	periodic_act(item, timeout);
-	atomic_store_explicit(&item->running, false, memory_order_relaxed);
 }
 
 static void
@@ -228,6 +227,9 @@ task(hwt_timeout timeout, void *arg)
 	struct item *item = arg;
 	size_t index = (size_t)(item - round_.items);
 
+	stress_check(!atomic_exchange_explicit(
+			 &item->running, true, memory_order_relaxed),
+	    "item %zu: runs overlap", index);
 	item->started_ns = stress_now_ns();
 	item_end(item, STARTED);
 	stress_check(timeout.id == round_.handles[index].id,
@@ -239,6 +241,10 @@ task(hwt_timeout timeout, void *arg)
 		periodic_run(item, timeout);
 	else
 		item_take_back(item);
+	if (timeout.id % 8 == 0)
+		stress_check(hwt_cancel_wait(round_.timer, timeout) == -EDEADLK,
+		    "item %zu: may wait for itself", index);
+	atomic_store_explicit(&item->running, false, memory_order_relaxed);
 }
 
 static int
@@ -478,19 +484,24 @@ static void
 cancel_one(struct item *item, uint64_t *random)
 {
 	hwt_timeout timeout = round_.handles[item - round_.items];
+	bool waits = !random_below(random, 4);
 	int error;
 
-	if (random_below(random, 8))
-		error = hwt_cancel(round_.timer, timeout);
-	else
+	if (waits)
 		error = hwt_cancel_wait(round_.timer, timeout);
+	else
+		error = hwt_cancel(round_.timer, timeout);
+	stress_check(!waits ||
+		!atomic_load_explicit(&item->running, memory_order_relaxed),
+	    "its task runs after hwt_cancel_wait: %d", error);
 	if (!error) {
 		item_end(item, CANCELLED);
 		item_take_back(item);
 	} else if (error == -ENOENT) {
 		item_seen_ended(item);
 	} else {
-		stress_check(error == -EINPROGRESS, "cancel: %d", error);
+		stress_check(
+		    error == -EINPROGRESS && !waits, "cancel: %d", error);
 		item_seen_running(item);
 	}
 }
