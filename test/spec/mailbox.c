@@ -2,7 +2,7 @@
 /*
  * hwt_mailbox: an executor for an event loop. The test is both the worker, on a
  * manual timer, and the loop, so that it sees the file descriptor at every
- * step. With real workers and loops, test/stress/loops does the same.
+ * step. With real workers and loops, test/stress/race_all does the same.
  */
 #include "test/spec/support_promises.h"
 

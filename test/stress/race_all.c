@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything at once: producers, cancellers and reschedulers against the
- * worker, five kinds of executor, and stops at a random moment.
+ * worker, executors of five kinds, two of them mailboxes, and stops at a random
+ * moment. Tasks cancel as well, those of a mailbox on their loop's thread.
  *
  * A round makes a timer, lets 2 to 16 threads at it, a number after the other,
  * and stops it from up to three threads at the same time. Each timeout has an
@@ -50,7 +51,8 @@ enum {
 	HELD_MAX = 256,
 	THREADS_MIN = 2,
 	THREADS_MAX = 16,
-	STOPPERS_MAX = 3
+	STOPPERS_MAX = 3,
+	LOOPS = 2
 };
 
 enum {
@@ -71,6 +73,7 @@ enum kind {
 	INLINE,
 	POOL,
 	MAILBOX,
+	OTHER_MAILBOX,
 	REFUSING,
 	MOODY,
 	KINDS
@@ -114,7 +117,7 @@ struct held {
 static struct {
 	struct hwt *timer;
 	struct hwt_pool *pool;
-	struct loop loop;
+	struct loop loops[LOOPS];
 	struct held held;
 	const struct hwt_executor *executors[KINDS];
 	uint64_t tick_ns;
@@ -221,6 +224,85 @@ periodic_run(struct item *item, hwt_timeout timeout)
 	periodic_act(item, timeout);
 }
 
+static struct item *
+some_item(uint64_t *random)
+{
+	unsigned taken = atomic_load(&round_.taken);
+	unsigned back = (unsigned)random_below(random, WINDOW);
+	struct item *item;
+
+	if (taken > ITEMS)
+		taken = ITEMS;
+	if (back >= taken)
+		return NULL;
+	item = &round_.items[taken - 1 - back];
+	if (!atomic_load_explicit(&item->published, memory_order_acquire))
+		return NULL;
+	return item;
+}
+
+/* The run that is under way may not be counted yet. */
+static void
+item_seen_running(struct item *item)
+{
+	unsigned runs = atomic_load(&item->ends) % CANCELLED;
+	unsigned none = 0;
+
+	atomic_compare_exchange_strong(&item->runs_max, &none, runs + 1);
+}
+
+static void
+cancel_one(struct item *item, bool waits)
+{
+	hwt_timeout timeout = round_.handles[item - round_.items];
+	int error;
+
+	if (waits)
+		error = hwt_cancel_wait(round_.timer, timeout);
+	else
+		error = hwt_cancel(round_.timer, timeout);
+	stress_check(!waits ||
+		!atomic_load_explicit(&item->running, memory_order_relaxed),
+	    "its task runs after hwt_cancel_wait: %d", error);
+	if (!error) {
+		item_end(item, CANCELLED);
+		item_take_back(item);
+	} else if (error == -ENOENT) {
+		item_seen_ended(item);
+	} else {
+		stress_check(
+		    error == -EINPROGRESS && !waits, "cancel: %d", error);
+		item_seen_running(item);
+	}
+}
+
+/* Of somebody's, maybe of its own. It does not wait: two tasks that wait for
+ * each other would do so for ever. */
+static void
+task_cancels(hwt_timeout timeout)
+{
+	uint64_t random = timeout.id;
+	struct item *item = some_item(&random);
+
+	if (item && !random_below(&random, 4))
+		cancel_one(item, false);
+}
+
+/* On the thread of its loop, which may run the mailbox again from inside. */
+static void
+task_in_loop(struct loop *loop, hwt_timeout timeout)
+{
+	static _Thread_local bool nested;
+
+	stress_check(pthread_equal(pthread_self(), loop->thread),
+	    "a task on another thread than its loop's");
+	if (nested || timeout.id % 16 != 3)
+		return;
+	nested = true;
+	stress_check(!hwt_mailbox_run(loop->mailbox, 2, NULL), "a nested run");
+	nested = false;
+}
+
 static void
 task(hwt_timeout timeout, void *arg)
 {
@@ -244,6 +326,9 @@ task(hwt_timeout timeout, void *arg)
 	if (timeout.id % 8 == 0)
 		stress_check(hwt_cancel_wait(round_.timer, timeout) == -EDEADLK,
 		    "item %zu: may wait for itself", index);
+	task_cancels(timeout);
+	if (item->kind == MAILBOX || item->kind == OTHER_MAILBOX)
+		task_in_loop(&round_.loops[item->kind - MAILBOX], timeout);
 	atomic_store_explicit(&item->running, false, memory_order_relaxed);
 }
 
@@ -453,59 +538,6 @@ producer_thread(void *arg)
 	return NULL;
 }
 
-static struct item *
-some_item(uint64_t *random)
-{
-	unsigned taken = atomic_load(&round_.taken);
-	unsigned back = (unsigned)random_below(random, WINDOW);
-	struct item *item;
-
-	if (taken > ITEMS)
-		taken = ITEMS;
-	if (back >= taken)
-		return NULL;
-	item = &round_.items[taken - 1 - back];
-	if (!atomic_load_explicit(&item->published, memory_order_acquire))
-		return NULL;
-	return item;
-}
-
-/* The run that is under way may not be counted yet. */
-static void
-item_seen_running(struct item *item)
-{
-	unsigned runs = atomic_load(&item->ends) % CANCELLED;
-	unsigned none = 0;
-
-	atomic_compare_exchange_strong(&item->runs_max, &none, runs + 1);
-}
-
-static void
-cancel_one(struct item *item, uint64_t *random)
-{
-	hwt_timeout timeout = round_.handles[item - round_.items];
-	bool waits = !random_below(random, 4);
-	int error;
-
-	if (waits)
-		error = hwt_cancel_wait(round_.timer, timeout);
-	else
-		error = hwt_cancel(round_.timer, timeout);
-	stress_check(!waits ||
-		!atomic_load_explicit(&item->running, memory_order_relaxed),
-	    "its task runs after hwt_cancel_wait: %d", error);
-	if (!error) {
-		item_end(item, CANCELLED);
-		item_take_back(item);
-	} else if (error == -ENOENT) {
-		item_seen_ended(item);
-	} else {
-		stress_check(
-		    error == -EINPROGRESS && !waits, "cancel: %d", error);
-		item_seen_running(item);
-	}
-}
-
 static void *
 canceller_thread(void *arg)
 {
@@ -516,7 +548,7 @@ canceller_thread(void *arg)
 	while (!atomic_load(&round_.quit)) {
 		item = some_item(&random);
 		if (item && random_below(&random, 4))
-			cancel_one(item, &random);
+			cancel_one(item, !random_below(&random, 4));
 		else if (item)
 			hwt_remaining(round_.timer,
 			    round_.handles[item - round_.items], &remaining_ns);
@@ -583,13 +615,17 @@ round_executors_start(uint64_t *random)
 	unsigned threads = 1 + (unsigned)random_below(random, 3);
 	size_t queue_limit = random_below(random, 2) ? 8 : 0;
 	int error = hwt_pool_create(&round_.pool, threads, queue_limit);
+	unsigned i;
 
 	stress_must(!error, "hwt_pool_create: %d", error);
-	loop_start(&round_.loop, random_below(random, 2) ? 0 : 4);
+	for (i = 0; i < LOOPS; i++)
+		loop_start(&round_.loops[i], random_below(random, 2) ? 0 : 4);
 	held_start(&round_.held);
 	round_.executors[INLINE] = NULL;
 	round_.executors[POOL] = hwt_pool_executor(round_.pool);
-	round_.executors[MAILBOX] = hwt_mailbox_executor(round_.loop.mailbox);
+	for (i = 0; i < LOOPS; i++)
+		round_.executors[MAILBOX + i] =
+		    hwt_mailbox_executor(round_.loops[i].mailbox);
 	round_.executors[REFUSING] = &refusing;
 	round_.executors[MOODY] = &moody;
 }
@@ -597,12 +633,14 @@ round_executors_start(uint64_t *random)
 static void
 round_executors_stop(void)
 {
+	unsigned i;
 	int error;
 
 	held_stop(&round_.held);
 	error = hwt_pool_destroy(round_.pool);
 	stress_check(!error, "hwt_pool_destroy: %d", error);
-	loop_stop(&round_.loop);
+	for (i = 0; i < LOOPS; i++)
+		loop_stop(&round_.loops[i]);
 }
 
 static void
