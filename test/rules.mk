@@ -26,7 +26,7 @@ ifneq ($(filter check check-all check-musl,$(MAKECMDGOALS)),)
 export WERROR := 1
 endif
 # For scripts, some of which run make.
-export CC CXX CLANG CPPFLAGS CFLAGS LDFLAGS LDLIBS STRESS MAKE_COMMAND
+export CC CXX CLANG CPPFLAGS CFLAGS LDFLAGS LDLIBS STRESS SHORT MAKE_COMMAND
 
 cc_clang = $(CLANG)
 flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -43,7 +43,12 @@ flags_cores := -DHWT_ATOMIC_C11 -DHWT_ATOMIC_WIDE
 flags_noise := -D_GNU_SOURCE= -include test/noise/noise.h
 last_lto := -flto
 cc_musl := musl-gcc
-flags_musl := -Itest/runner
+flags_musl := -Itest/runner -isystem build/musl/include
+build/musl/flags: | build/musl/include
+# Of these, headers are enough.
+build/musl/include:
+	@mkdir -p $@
+	@ln -sf /usr/include/bsd /usr/include/hiredis $@
 runner_musl := build/musl/test/runner/runner.o
 # Each condition as it stands in the source, assertions left out: what they
 # find is never there, nor is ThreadSanitizer; and each function once, not in

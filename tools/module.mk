@@ -81,9 +81,10 @@ $1_test := modules/$1/test
 $1_support := test/spec/support.c test/spec/support_promises.c
 $1_wrapped := $$(sort $$(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
 	$$($1_support)))
-build/%/$1-test: private own_libs = $$($1_wrapped:%=-Wl,--wrap=%) -lcriterion
+build/%/$1-test: private own_libs = $$($1_wrapped:%=-Wl,--wrap=%) \
+	$$(if $$(runner_$$(way)),,-lcriterion)
 build/%/$1-test: $$$$(call objects,$(wildcard modules/$1/test/spec/*.c) \
-		$$($1_support)) $$$$(objects_$$$$*) \
+		$$($1_support)) $$$$(objects_$$$$*) $$$$(runner_$$$$*) \
 		build/%/libhwt_$1.a build/%/libhwt.a
 	$$(link_program)
 
@@ -91,7 +92,7 @@ $1_programs := $(wildcard modules/$1/test/stress/*.c)
 # For AddressSanitizer: what breaks a rule of ownership, and who keeps it.
 $1_owners := $(wildcard modules/$1/test/misuse/*.c \
 	modules/$1/test/stress/*_found.c)
-$$(foreach w,plain clang asan tsan cov noise $(emulated), \
+$$(foreach w,plain clang asan tsan cov noise musl $(emulated), \
 		$$(patsubst %.c,build/$$w/%, \
 		$$(sort $$($1_programs) $$($1_owners)))): %: %.o \
 		$$$$(objects_$$$$(way)) build/$$$$(way)/libhwt_$1.a \
@@ -121,6 +122,8 @@ faults-$1: build/plain/modules/$1/test/faults/faults
 	@test/faults/imports $$($1_tables) check build/plain/libhwt_$1.o
 	@$$< all
 
+check-musl: $$(if $$(SHORT),,build/musl/$1-test \
+		$$($1_programs:%.c=build/musl/%))
 ifeq ($(emulated),)
 check: $1 build/plain/$1-test build/plain/modules/$1/test/faults/faults \
 		$$(foreach w,plain tsan,$$($1_programs:%.c=build/$$w/%))

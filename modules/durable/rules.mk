@@ -26,7 +26,8 @@ build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
 	$(call say,EMBED)
 	@mkdir -p $(@D)
 	$(Q)modules/durable/embed modules/durable/scripts >$@
-durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto abi, \
+durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto abi \
+	musl, \
 	build/$w/modules/durable/call.o)
 $(durable_embeds): build/durable/scripts.h
 $(durable_embeds): own = -Ibuild/durable
@@ -115,6 +116,8 @@ check-all: build/clang/durable-test build/asan/durable-test \
 		build/asan/libhwt_durable.a build/fuzz/durable-route \
 		$(durable_stressed)
 endif
+# Compiled, and no more: there is no hiredis to link with.
+check-musl: $(if $(SHORT),,build/musl/libhwt_durable.a)
 
 -include modules/durable/programs/rules.mk modules/durable/test/rules.mk \
 	modules/durable/perf/rules.mk

@@ -41,7 +41,12 @@
 #ifndef HWT_DURABLE_WORKER_INSIDE_H
 #define HWT_DURABLE_WORKER_INSIDE_H
 
+/* musl has none, and libbsd has. */
+#if __has_include(<sys/queue.h>)
 #include <sys/queue.h>
+#else
+#include <bsd/sys/queue.h>
+#endif
 #include <time.h>
 
 #include "connection.h"

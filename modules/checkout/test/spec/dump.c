@@ -8,6 +8,8 @@
 #include "modules/checkout/test/spec/checkout.h"
 #include "modules/checkout/test/spec/text.h"
 
+#include <stdarg.h>
+
 SUITE(dump);
 
 static struct store store;

@@ -13,7 +13,7 @@ SUITE(hand_over);
 
 static struct yard yard;
 static struct gate gate;
-static uint64_t next_key, depth, depth_max, dones, open;
+static uint64_t next_key, depth, depth_max, dones, opened;
 
 /* A chain of executors: each checks the next key. */
 
@@ -22,7 +22,7 @@ is_open(hwt_operation operation, void *arg)
 {
 	(void)operation;
 	(void)arg;
-	return open != 0;
+	return opened != 0;
 }
 
 static void
@@ -62,7 +62,7 @@ YardTest(hand_over, a_chain_through_execute_needs_no_stack)
 		key = KEY(i);
 		assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), 0);
 	}
-	open = 1;
+	opened = 1;
 	assert_u64(check(&yard, KEY(0)), 1);
 	assert_u64(dones, CHAIN);
 	assert_u64(depth_max, 1);
