@@ -8,11 +8,26 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 enum {
 	OBJECTS_MAX = 4096,
-	SET_MAX = 8
+	SET_MAX = 8,
+	/* No wait is that long. But who asks a pool gives a limit, and to keep
+	 * it costs something. A mutex has none. */
+	WAIT_LIMIT_S = 600
 };
+
+/* For pthread_cond_timedwait. */
+static inline struct timespec
+wait_limit(void)
+{
+	struct timespec limit;
+
+	(void)clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += WAIT_LIMIT_S;
+	return limit;
+}
 
 struct design {
 	const char *what;

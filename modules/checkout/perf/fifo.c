@@ -6,8 +6,7 @@
  *
  * Who would call it unfair: who does not need the order, since each object that
  * is handed over costs a switch of threads; queue.c hands over nothing. And it
- * has neither a deadline nor a pause, which would cost it a
- * pthread_cond_timedwait and a flag. It is the least that a fair pool of
+ * has no pause, which would cost it a flag. It is the least that a fair pool of
  * threads can do.
  */
 #include <pthread.h>
@@ -53,6 +52,7 @@ acquire(const unsigned *set, unsigned count)
 static unsigned
 acquire_any(void)
 {
+	struct timespec limit;
 	unsigned object;
 
 	(void)pthread_mutex_lock(&lock);
@@ -63,8 +63,11 @@ acquire_any(void)
 		mine.next = NULL;
 		*end = &mine;
 		end = &mine.next;
+		limit = wait_limit();
 		while (mine.object < 0)
-			(void)pthread_cond_wait(&mine.told, &lock);
+			perf_must(pthread_cond_timedwait(
+				      &mine.told, &lock, &limit) == 0,
+			    "an object in time");
 		object = (unsigned)mine.object;
 	}
 	(void)pthread_mutex_unlock(&lock);

@@ -61,7 +61,8 @@ acquire(const unsigned *set, unsigned count)
 		members[i] = &object[set[i]].object;
 	perf_must(hwt_request_init(&request, members, count, NULL, NULL) == 0,
 	    "request");
-	perf_must(hwt_checkout_acquire_wait(checkout, &request, HWT_NEVER) == 0,
+	perf_must(hwt_checkout_acquire_wait(
+		      checkout, &request, HWT_SEC(WAIT_LIMIT_S)) == 0,
 	    "acquire");
 }
 
@@ -83,7 +84,8 @@ acquire_any(void)
 		    hwt_request_init_items(&request, &item, 1, NULL, NULL) == 0,
 		    "request");
 	}
-	perf_must(hwt_checkout_acquire_wait(checkout, &request, HWT_NEVER) == 0,
+	perf_must(hwt_checkout_acquire_wait(
+		      checkout, &request, HWT_SEC(WAIT_LIMIT_S)) == 0,
 	    "acquire");
 	return (unsigned)(((char *)item.granted - (char *)member) /
 	    (ptrdiff_t)sizeof(member[0]));

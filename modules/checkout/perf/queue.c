@@ -9,8 +9,7 @@
  *
  * Who would call it unfair: who uses HikariCP or commons-pool2, since these are
  * in Java, and hand out any object, not a named one. This is their way to wait,
- * in C. A deadline would be pthread_cond_timedwait, at no cost until it comes;
- * a wait without a thread it cannot have.
+ * in C. A wait without a thread it cannot have.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,6 +76,7 @@ wait_for(const unsigned *set, unsigned count)
 	struct waiter waiter = {.set = set,
 	    .count = count,
 	    .wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER};
+	struct timespec limit = wait_limit();
 	unsigned i;
 
 	*last = &waiter;
@@ -89,7 +89,9 @@ wait_for(const unsigned *set, unsigned count)
 	}
 	(void)pthread_mutex_lock(&lock);
 	while (!atomic_load(&waiter.woken))
-		(void)pthread_cond_wait(&waiter.wake, &lock);
+		perf_must(
+		    pthread_cond_timedwait(&waiter.wake, &lock, &limit) == 0,
+		    "a set in time");
 }
 
 static void
@@ -127,11 +129,15 @@ release(const unsigned *set, unsigned count)
 static unsigned
 acquire_any(void)
 {
+	struct timespec limit;
 	unsigned object;
 
 	(void)pthread_mutex_lock(&lock);
+	if (free_count == 0)
+		limit = wait_limit();
 	while (free_count == 0)
-		(void)pthread_cond_wait(&released, &lock);
+		perf_must(pthread_cond_timedwait(&released, &lock, &limit) == 0,
+		    "an object in time");
 	object = free_object[--free_count];
 	(void)pthread_mutex_unlock(&lock);
 	return object;

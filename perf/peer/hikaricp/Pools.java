@@ -6,6 +6,7 @@ import java.lang.management.ThreadMXBean;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.sql.Connection;
+import java.time.Duration;
 import javax.sql.DataSource;
 import org.apache.commons.pool2.BasePooledObjectFactory;
 import org.apache.commons.pool2.PooledObject;
@@ -109,6 +110,7 @@ final class Pools extends Common {
 
 		config.setMaxTotal(size);
 		config.setMaxIdle(size);
+		config.setMaxWait(Duration.ofSeconds(600));
 		config.setFairness(fair);
 		config.setJmxEnabled(false);
 		GenericObjectPool<Object> objects =

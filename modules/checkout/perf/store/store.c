@@ -20,7 +20,8 @@
  * another one is unloaded. wait is from the call to the grant.
  *
  * The user of the mutex might call it unfair that its list is one: but so is
- * its mutex. It has no deadline and no cancel.
+ * its mutex. It has no deadline and no cancel; hwt's requests have a limit of
+ * 600 s, as a user's would.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -33,6 +34,7 @@
 
 enum {
 	THREADS_MAX = 64,
+	WAIT_LIMIT_S = 600,
 	DRAWS = 1 << 22
 };
 
@@ -126,8 +128,8 @@ hwt_acquire(void *arg, const uint64_t *key)
 	struct hwt_thread *thread = arg;
 
 	thread->key = *key;
-	perf_must(
-	    hwt_store_acquire_wait(store, &thread->request, HWT_NEVER) == 0,
+	perf_must(hwt_store_acquire_wait(
+		      store, &thread->request, HWT_SEC(WAIT_LIMIT_S)) == 0,
 	    "acquire");
 }
 
