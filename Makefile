@@ -51,6 +51,9 @@
 #                    connections that break after every EVERY=1 bytes
 #   make durable-seeds
 #                    each random run of modules/durable with SEEDS=10 seeds
+#   make perf-store  a store of 10 million objects beside one mutex, in modules/
+#                    checkout: STORE='objects=1000000 seconds=3'
+#   make wheel-svg   draws docs/wheel.svg
 #   make transfers   cache lines that move between cores, on 2 to 64 simulated
 #                    ones; TRANSFERS=--lines names them
 #   make noise       atomic operations come late, for NOISE=600 seconds
