@@ -1544,14 +1544,19 @@ HELD(read_joins, 0, HWT_NEVER, "a", "A", "A")
 HELD(told_held, 2, HWT_NEVER, "a", "ab", "a", "!", "!")
 HELD(told_held_none, 0, HWT_NEVER, "a", "!", "a")
 HELD(told_late, 1, 1, "a", "!", "a")
-HELD(told_later, 0, HWT_NEVER, "a", "b", "!")
 
-/* The pause waits for request 0; it is granted while another one is counted. */
+/* The pause waits for request 0. Request 1 waits for a member of the group, in
+ * order: it is counted when it is handed one, and meets the gate. */
 static void
-pause_and_release(void)
+begin_told_counted(void)
 {
-	never_2();
-	release_first();
+	static const char *const sets[] = {"a", "g", "!", NULL};
+	unsigned i;
+
+	world_make(sets, 1);
+	world.subject[0].keeps = true;
+	for (i = 0; i < 3; i++)
+		acquire(i, HWT_NEVER);
 }
 
 /* Request 0 keeps a, and waits for a group without members until the end. */
@@ -1840,7 +1845,7 @@ static const struct program programs[] = {
     {"pause/told-try", begin_told_two, {never_0, try_second, never_2}},
     {"pause/told-two", begin_told_two, {never_0, never_1, never_2}},
     {"pause/told-waited", begin_told_held, {release_first, never_3}},
-    {"pause/told-declared", begin_told_later, {pause_and_release, try_second}},
+    {"pause/told-declared", begin_told_counted, {release_first, add_member}},
     {"pause/told-and-pause", begin_told_held,
 	{release_first, never_3, pause_or_not}},
     {"pause/told-cancel", begin_told_held_none,
