@@ -18,13 +18,31 @@ WORKERS_RATES = (1000, 50)
 SETTLE = 5  # seconds: after 3 of adds, tasks are executed at their rate
 
 
+def disk():
+    """That of the scratch folders, which the servers' files are in."""
+    with tempfile.NamedTemporaryFile(prefix="hwt-perf-") as file:
+        kind, device = subprocess.run(
+            ["findmnt", "-no", "FSTYPE,SOURCE", "-T", file.name],
+            capture_output=True, text=True, check=True).stdout.split()[:2]
+        times = []
+        for _ in range(200):
+            began = time.monotonic()
+            file.write(bytes(4096))
+            file.flush()
+            os.fdatasync(file.fileno())
+            times.append(time.monotonic() - began)
+    times.sort()
+    return (f"{kind} on {device}: 4 KiB more and fdatasync in "
+            f"{times[100] * 1e6:.0f} us at p50, {times[198] * 1e6:.0f} at p99")
+
+
 def machine():
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         models = [line.split(":")[1].strip() for line in file
                   if line.startswith("model name")]
     return (f"{os.cpu_count()} cores, {models[0] if models else 'unknown'}, "
             f"Linux {os.uname().release}; load "
-            f"{os.getloadavg()[0]:.1f} before")
+            f"{os.getloadavg()[0]:.1f} before\n{disk()}")
 
 
 def measure_neighbour(seconds):

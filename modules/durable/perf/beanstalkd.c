@@ -9,8 +9,8 @@
  * Who would call it unfair: its users, since with -f 0 it writes and syncs each
  * job by itself, and nobody else runs it so: its default is to sync every 50
  * ms. That is asked for here since the others acknowledge nothing that a loss
- * of power may take; the rows "memory" are without a file. It has no command
- * for a batch of reserves or deletes.
+ * of power may take; its bytes a task are counted without a file. It has no
+ * command for a batch of reserves or deletes.
  */
 #include <arpa/inet.h>
 #include <inttypes.h>

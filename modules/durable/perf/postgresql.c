@@ -2,18 +2,23 @@
 /*
  * SERVER is a connection string of libpq, a comma, the name of a table that is
  * made, and another comma and "UNLOGGED" if nothing is to be kept. An add is
- * one INSERT of the batch. A worker's thread deletes up to 16 rows that are due
- * and that nobody has locked, executes them and commits, which it sends with
- * the next DELETE, in pipeline mode: one message for each 16. If there are
- * none, it looks again after 5 ms. All statements are prepared.
+ * one INSERT of the batch. A worker's thread deletes up to 256 rows that are
+ * due and that nobody has locked, executes them and commits, which it sends
+ * with the next DELETE, in pipeline mode: one message for each 256. If there
+ * are none, it polls again after 5 ms. All statements are prepared.
+ *
+ * Why 256: of 16, 64 and 256, three rounds in turn on a busy machine, it had
+ * the most lives a second (medians 16,768, 28,899 and 29,454) and caught up
+ * with 21,980, 75,915 and 107,814 tasks a second; how late tasks were did not
+ * differ.
  *
  * Who would call it unfair: not its users. There is nothing in the row but id,
  * due time and payload, so that no partial index and no fill factor would be of
  * use; LISTEN tells of what is added, not of what is due. Those of hwt_durable
  * would: there are no states, attempts, results or ended tasks, one commit is
- * for 16 executions, and what a worker that has lost its connection still
- * executes, another one executes as well. That is what a queue of one's own
- * needs at least, and what its promises cost should be seen.
+ * for up to 256 executions, and what a worker that has lost its connection
+ * still executes, another one executes as well. That is what a queue of one's
+ * own needs at least, and what its promises cost should be seen.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -26,7 +31,7 @@
 const unsigned queue_unit_ms = 1;
 
 enum {
-	TAKEN_MAX = 16,
+	TAKEN_MAX = 256,
 	EMPTY_US = 5000
 };
 

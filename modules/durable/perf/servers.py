@@ -14,7 +14,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 sys.path.insert(0, os.path.join(ROOT, "modules/durable/test"))
 sys.dont_write_bytecode = True
 from engine import (  # noqa: E402 pylint: disable=C0413
-    Engine, die_with_parent, free_port)
+    Engine, Space, die_with_parent, free_port)
 
 PERF = os.path.join(ROOT, "modules/durable/perf")
 BUILD = os.path.join(ROOT, "build/plain/modules/durable/perf")
@@ -96,12 +96,11 @@ class Redis(Server):
     fsync = "always"
     leases = True
     workers = 0  # 0: one, of all threads
-    shards = 0  # 0: the default
+    shards = slots = 0  # 0: the default
     more = {}  # configuration
 
-    def __init__(self, memory=False, slots=0, tick=0, lease=30):
+    def __init__(self, memory=False, tick=0, lease=30):
         self.tick, self.lease, self.patience = tick, lease, lease + 3
-        self.slots = slots
         self.level = FSYNCED if self.fsync == "always" and not memory \
             else MEMORY
         config = {} if memory else \
