@@ -53,51 +53,58 @@ is_script(const char *name)
 	return strcmp(name, "FCALL") == 0;
 }
 
-/* Says what data is to the first so many calls, then passes. */
-static uint64_t times = 3;
-static _Atomic uint64_t said;
+/* What happens to the first so many calls of scripts, and to those after them;
+ * and what is said to those. */
+static struct {
+	uint64_t times;
+	enum proxied first, then;
+	const char *text;
+} plan;
+static _Atomic uint64_t said; /* calls so far */
 
 static enum proxied
-judge_first(struct proxy *judged, const char *name, const redisReply *command,
-    uint64_t count)
-{
-	(void)command;
-	(void)count;
-	if (!is_script(name) || atomic_fetch_add(&said, 1) >= times)
-		return PROXY_PASS;
-	(void)snprintf(judged->say, sizeof(judged->say), "-%s\r\n",
-	    (const char *)judged->data);
-	return PROXY_SAY;
-}
-
-static enum proxied
-judge_always(struct proxy *judged, const char *name, const redisReply *command,
+judge_plan(struct proxy *judged, const char *name, const redisReply *command,
     uint64_t count)
 {
 	(void)command;
 	(void)count;
 	if (!is_script(name))
 		return PROXY_PASS;
-	(void)snprintf(judged->say, sizeof(judged->say), "%s\r\n",
-	    (const char *)judged->data);
-	return PROXY_SAY;
+	(void)snprintf(judged->say, sizeof(judged->say), "%s\r\n", plan.text);
+	return atomic_fetch_add(&said, 1) < plan.times ? plan.first : plan.then;
+}
+
+static void
+make_plan(
+    uint64_t times, enum proxied first, enum proxied then, const char *text)
+{
+	plan.times = times;
+	plan.first = first;
+	plan.then = then;
+	plan.text = text;
+	atomic_store(&said, 0);
+	proxy.judge = judge_plan;
+}
+
+static void
+say_always(const char *text)
+{
+	make_plan(0, PROXY_SAY, PROXY_SAY, text);
 }
 
 Test(answers, what_passes_is_waited_for)
 {
-	static char texts[][64] = {"LOADING Redis is loading",
-	    "BUSY a script is running", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN",
-	    "READONLY", "EPAUSED the shard is paused", "NOREPLICAS",
-	    "ERR max number of clients reached"};
+	static const char *const texts[] = {"-LOADING Redis is loading",
+	    "-BUSY a script is running", "-TRYAGAIN", "-CLUSTERDOWN",
+	    "-MASTERDOWN", "-READONLY", "-EPAUSED the shard is paused",
+	    "-NOREPLICAS", "-ERR max number of clients reached"};
 	char id[8];
 	size_t i;
 
 	street_open(HWT_SEC(20));
 	assert_rc(add("warm"), 0);
-	proxy.judge = judge_first;
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		proxy.data = texts[i];
-		atomic_store(&said, 0);
+		make_plan(3, PROXY_SAY, PROXY_PASS, texts[i]);
 		(void)snprintf(id, sizeof(id), "t%zu", i);
 		cr_expect(add(id) == 0, "%s", texts[i]);
 		cr_expect(atomic_load(&said) == 4, "%s", texts[i]);
@@ -107,11 +114,8 @@ Test(answers, what_passes_is_waited_for)
 
 Test(answers, what_does_not_pass_in_time_is_EAGAIN)
 {
-	static char text[] = "-LOADING Redis is loading";
-
 	street_open(HWT_SEC(2));
-	proxy.judge = judge_always;
-	proxy.data = text;
+	say_always("-LOADING Redis is loading");
 	assert_rc(add("a"), -EAGAIN);
 	cr_assert(atomic_load(&proxy.calls) >= 4);
 	proxy.judge = NULL;
@@ -121,15 +125,15 @@ Test(answers, what_does_not_pass_in_time_is_EAGAIN)
 
 Test(answers, what_is_not_understood_is_EPROTO)
 {
-	static char texts[][64] = {"-ERR what is this", "-WRONGTYPE of key",
-	    "+OK", ":7", "*1\r\n$1\r\nx", "$-1", "*0", "!garbage", "*1\r\n:8",
-	    "*1000000000\r\n*1000000000", "*1\r\n*1048577"};
+	static const char *const texts[] = {"-ERR what is this",
+	    "-WRONGTYPE of key", "+OK", ":7", "*1\r\n$1\r\nx", "$-1", "*0",
+	    "!garbage", "*1\r\n:8", "*1000000000\r\n*1000000000",
+	    "*1\r\n*1048577"};
 	size_t i;
 
 	street_open(HWT_SEC(20));
-	proxy.judge = judge_always;
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		proxy.data = texts[i];
+		say_always(texts[i]);
 		cr_expect(add("a") == -EPROTO, "%s", texts[i]);
 		if (texts[i][0] != '$')
 			cr_expect(
@@ -143,69 +147,48 @@ Test(answers, what_is_not_understood_is_EPROTO)
 
 Test(answers, a_right_that_was_taken_away_is_EACCES)
 {
-	static char text[] = "-NOPERM no right to run 'fcall'";
-
 	street_open(HWT_SEC(20));
-	proxy.judge = judge_always;
-	proxy.data = text;
+	say_always("-NOPERM no right to run 'fcall'");
 	assert_rc(add("a"), -EACCES);
 	cr_assert(log_has(&place.log, "NOPERM"));
 	street_close();
 }
 
-/* How many lines have it. */
-static uint64_t
-lines_with(const char *text)
-{
-	uint64_t count = 0;
-	size_t i;
-
-	(void)pthread_mutex_lock(&place.log.lock);
-	for (i = 0; i < place.log.count && i < LOG_LINES; i++)
-		count += strstr(place.log.lines[i].message, text) != NULL;
-	(void)pthread_mutex_unlock(&place.log.lock);
-	return count;
-}
-
 Test(answers, what_does_not_change_is_said_once_a_minute)
 {
-	static char one[] = "-NOPERM no right to run one";
-	static char other[] = "-NOPERM no right to run another";
+	static const char one[] = "-NOPERM no right to run one";
 	int i;
 
 	street_open(HWT_SEC(20));
-	proxy.judge = judge_always;
 	for (i = 0; i < 200; i++) {
-		proxy.data = i < 100 ? one : other;
+		say_always(i < 100 ? one : "-NOPERM no right to run another");
 		assert_rc(add("a"), -EACCES);
 	}
-	assert_u64(lines_with("run one"), 1);
-	assert_u64(lines_with("run another"), 1);
-	proxy.data = one;
+	assert_u64(log_lines(&place.log, "run one"), 1);
+	assert_u64(log_lines(&place.log, "run another"), 1);
+	say_always(one);
 	suspend(HWT_SEC(60));
 	assert_rc(add("a"), -EACCES);
-	assert_u64(lines_with("run one (99 times since"), 1);
+	assert_u64(log_lines(&place.log, "run one (99 times since"), 1);
 	assert_rc(add("a"), -EACCES);
-	assert_u64(lines_with("run one"), 2);
+	assert_u64(log_lines(&place.log, "run one"), 2);
 	street_close();
 }
 
 Test(answers, a_scheduler_without_rights_does_not_flood_the_log)
 {
-	static char text[] = "-NOPERM no right to run 'fcall'";
 	struct hwt_durable_scheduler *scheduler;
 	uint64_t calls;
 
 	street_open(HWT_SEC(20));
-	proxy.judge = judge_always;
-	proxy.data = text;
+	say_always("-NOPERM no right to run 'fcall'");
 	calls = atomic_load(&proxy.calls);
 	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
 	while (atomic_load(&proxy.calls) < calls + 30)
 		sleep_ns(HWT_MS(10));
 	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	cr_assert(lines_with("pump: the engine says: NOPERM") == 1);
-	cr_assert(lines_with("cannot be pumped") <= 1);
+	cr_assert(log_lines(&place.log, "pump: the engine says: NOPERM") == 1);
+	cr_assert(log_lines(&place.log, "cannot be pumped") <= 1);
 	cr_assert(log_recorder_count(&place.log) < 10);
 	street_close();
 }
@@ -216,8 +199,7 @@ Test(answers, errors_that_differ_do_not_flood_the_log)
 	int i;
 
 	street_open(HWT_SEC(20));
-	proxy.judge = judge_always;
-	proxy.data = text;
+	say_always(text);
 	for (i = 0; i < 500; i++) {
 		(void)snprintf(
 		    text, sizeof(text), "-NOPERM no right to run '%d'", i);
@@ -232,7 +214,6 @@ Test(answers, errors_that_differ_do_not_flood_the_log)
 Test(answers, a_library_that_is_not_there_is_loaded)
 {
 	struct hwt_durable_task tasks[] = {task_of("b"), task_of("c")};
-	char text[SAID_MAX];
 
 	street_open(HWT_SEC(20));
 	assert_rc(add("a"), 0);
@@ -242,9 +223,7 @@ Test(answers, a_library_that_is_not_there_is_loaded)
 	    durable_shard_of(durable, "c", 1));
 	assert_rc(hwt_durable_add(durable, 2, tasks, NULL), 0);
 	assert_rc(add("d"), 0);
-	(void)server_ask(&place.server, text, "INFO commandstats");
-	cr_assert(
-	    strstr(text, "cmdstat_function|load:calls=1,") != NULL, "%s", text);
+	assert_u64(calls_of(&place, "function|load"), 1);
 	street_close();
 }
 
@@ -295,14 +274,9 @@ Test(answers, what_a_function_says_counts_though_it_was_not_loaded)
 /* Whoever takes it away has done so again before the call is executed. */
 Test(answers, a_library_that_is_taken_away_again_and_again_is_loaded_again)
 {
-	static char text[] = "ERR Function not found";
-
 	street_open(HWT_SEC(20));
 	assert_rc(add("a"), 0);
-	proxy.judge = judge_first;
-	proxy.data = text;
-	times = 7;
-	atomic_store(&said, 0);
+	make_plan(7, PROXY_SAY, PROXY_PASS, "-ERR Function not found");
 	assert_rc(add("b"), 0);
 	assert_u64(atomic_load(&said), 8);
 	street_close();
@@ -310,18 +284,15 @@ Test(answers, a_library_that_is_taken_away_again_and_again_is_loaded_again)
 
 Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
 {
-	struct engine_call call = {.script = SCRIPT_PAUSE};
+	uint32_t shard;
 
 	street_open(HWT_SEC(2));
-	call.shard = durable_shard_of(durable, "a", 1);
-	assert_rc(engine_call(durable_engine(durable), &call, 1, NULL), 0);
-	engine_call_free(&call, 1);
+	shard = durable_shard_of(durable, "a", 1);
+	place_call(&place, SCRIPT_PAUSE, shard);
 	assert_rc(add("a"), -EAGAIN);
-	cr_assert(durable_shard_of(durable, "b", 1) != call.shard);
+	cr_assert(durable_shard_of(durable, "b", 1) != shard);
 	assert_rc(add("b"), 0);
-	call.script = SCRIPT_RESUME;
-	assert_rc(engine_call(durable_engine(durable), &call, 1, NULL), 0);
-	engine_call_free(&call, 1);
+	place_call(&place, SCRIPT_RESUME, shard);
 	assert_rc(add("a"), 0);
 	street_close();
 }
@@ -389,23 +360,11 @@ Test(answers, an_engine_that_is_gone_for_a_while_is_waited_for)
 
 /* Lost answers. */
 
-static enum proxied
-judge_lose_first(struct proxy *judged, const char *name,
-    const redisReply *command, uint64_t count)
-{
-	(void)judged;
-	(void)command;
-	(void)count;
-	return is_script(name) && atomic_fetch_add(&said, 1) == 0 ? PROXY_LOSE
-								  : PROXY_PASS;
-}
-
 Test(repeatable, an_add_whose_answer_was_lost_finds_what_it_stored)
 {
 	street_open(HWT_SEC(20));
 	assert_rc(add("warm"), 0);
-	proxy.judge = judge_lose_first;
-	atomic_store(&said, 0);
+	make_plan(1, PROXY_LOSE, PROXY_PASS, "");
 	assert_rc(add("a"), 1);
 	assert_u64(stats_of(&place).added, 2);
 	street_close();
@@ -416,42 +375,24 @@ Test(repeatable, a_cancel_whose_answer_was_lost_is_0_again)
 	street_open(HWT_SEC(20));
 	assert_rc(add("a"), 0);
 	assert_rc(hwt_durable_cancel(durable, "none", 4), -ENOENT);
-	proxy.judge = judge_lose_first;
-	atomic_store(&said, 0);
+	make_plan(1, PROXY_LOSE, PROXY_PASS, "");
 	assert_rc(hwt_durable_cancel(durable, "a", 1), 0);
 	assert_u64(stats_of(&place).cancelled, 1);
 	street_close();
 }
 
-static enum proxied
-judge_lose_then_refuse(struct proxy *judged, const char *name,
-    const redisReply *command, uint64_t count)
-{
-	(void)command;
-	(void)count;
-	if (!is_script(name))
-		return PROXY_PASS;
-	if (atomic_fetch_add(&said, 1) == 0)
-		return PROXY_LOSE;
-	(void)snprintf(
-	    judged->say, sizeof(judged->say), "%s\r\n", (char *)judged->data);
-	return PROXY_SAY;
-}
-
 /* The engine's refusal says that nothing has happened now; something has. */
 Test(repeatable, a_refusal_after_a_lost_answer_is_ETIMEDOUT)
 {
-	static char texts[][64] = {"-OOM command not allowed", "-ESKEW apart",
-	    "-EPAUSED the shard is paused", "-ENOSPACE none"};
+	static const char *const texts[] = {"-OOM command not allowed",
+	    "-ESKEW apart", "-EPAUSED the shard is paused", "-ENOSPACE none"};
 	char id[8];
 	size_t i;
 
 	street_open(HWT_SEC(2));
 	assert_rc(add("warm"), 0);
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		proxy.data = texts[i];
-		proxy.judge = judge_lose_then_refuse;
-		atomic_store(&said, 0);
+		make_plan(1, PROXY_LOSE, PROXY_SAY, texts[i]);
 		(void)snprintf(id, sizeof(id), "t%zu", i);
 		cr_expect(add(id) == -ETIMEDOUT, "%s", texts[i]);
 		cr_expect(state_of(&place, id) == HWT_DURABLE_PENDING);
@@ -461,25 +402,11 @@ Test(repeatable, a_refusal_after_a_lost_answer_is_ETIMEDOUT)
 	street_close();
 }
 
-static enum proxied
-judge_cut(struct proxy *judged, const char *name, const redisReply *command,
-    uint64_t count)
-{
-	(void)command;
-	(void)count;
-	return is_script(name) && atomic_fetch_add(&said, 1) < 3
-	    ? (enum proxied)(uintptr_t)judged->data
-	    : PROXY_PASS;
-}
-
 Test(repeatable, a_connection_that_breaks_is_replaced)
 {
 	street_open(HWT_SEC(20));
 	assert_rc(add("warm"), 0);
-	proxy.judge = judge_cut;
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
-	proxy.data = (void *)(uintptr_t)PROXY_CUT;
-	atomic_store(&said, 0);
+	make_plan(3, PROXY_CUT, PROXY_PASS, "");
 	assert_rc(add("a"), 0);
 	cr_assert(atomic_load(&proxy.connections) >= 4);
 	street_close();
@@ -507,19 +434,6 @@ Test(answers, too_few_replicas_are_ETIMEDOUT_and_the_task_is_there)
 
 static struct server second;
 
-static enum proxied
-judge_elsewhere(struct proxy *judged, const char *name,
-    const redisReply *command, uint64_t count)
-{
-	(void)command;
-	(void)count;
-	if (!is_script(name))
-		return PROXY_PASS;
-	(void)snprintf(judged->say, sizeof(judged->say), "-%s\r\n",
-	    (const char *)judged->data);
-	return PROXY_SAY;
-}
-
 static const char *
 id_of_shard_0(void)
 {
@@ -543,8 +457,7 @@ follow(const char *kind, uint64_t asked_again)
 {
 	static char text[64];
 	char port[8];
-	const char *settings[] = {"--port", port, "--appendonly", "yes",
-	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
+	const char *settings[] = {"--port", port, FSYNCED_SETTINGS, NULL};
 	struct hwt_durable_options options;
 	struct hwt_durable_task task = task_of("warm");
 	struct hwt_durable *there;
@@ -558,10 +471,9 @@ follow(const char *kind, uint64_t asked_again)
 	assert_rc(hwt_durable_open(&there, &options), 0);
 	assert_rc(hwt_durable_add(there, 1, &task, NULL), 0);
 	shard_copy();
-	(void)snprintf(text, sizeof(text), "%s %u 127.0.0.1:%s", kind,
+	(void)snprintf(text, sizeof(text), "-%s %u 127.0.0.1:%s", kind,
 	    route_slot("hwt:0", 5), port);
-	proxy.judge = judge_elsewhere;
-	proxy.data = text;
+	say_always(text);
 	calls = atomic_load(&proxy.calls);
 	assert_rc(add(id_of_shard_0()), 0);
 	assert_u64(atomic_load(&proxy.calls), calls + 1);
@@ -589,14 +501,12 @@ Test(answers, who_sends_calls_to_and_fro_is_named)
 
 	street_open(HWT_SEC(20));
 	assert_rc(add("warm"), 0);
-	(void)snprintf(
-	    text, sizeof(text), "MOVED %u 127.0.0.1:1", route_slot("hwt:0", 5));
-	times = 10;
-	proxy.judge = judge_first;
-	proxy.data = text;
+	(void)snprintf(text, sizeof(text), "-MOVED %u 127.0.0.1:1",
+	    route_slot("hwt:0", 5));
+	make_plan(10, PROXY_SAY, PROXY_PASS, text);
 	assert_rc(add(id_of_shard_0()), 0);
 	assert_u64(atomic_load(&said), 11);
-	assert_u64(lines_with("is said to be at 127.0.0.1:1"), 1);
+	assert_u64(log_lines(&place.log, "is said to be at 127.0.0.1:1"), 1);
 	street_close();
 }
 

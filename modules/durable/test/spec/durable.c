@@ -22,39 +22,93 @@ place_options(struct place *place)
 	};
 }
 
+struct hwt_durable_options
+place_start(struct place *place, const char *const *settings)
+{
+	server_start(&place->server, settings);
+	log_recorder_init(&place->log);
+	place->hook = log_recorder_hook(&place->log);
+	return place_options(place);
+}
+
 void
 place_open(
     struct place *place, void (*change)(struct hwt_durable_options *options))
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_start(place, NULL);
 
-	server_start(&place->server, NULL);
-	log_recorder_init(&place->log);
-	place->hook = log_recorder_hook(&place->log);
-	options = place_options(place);
 	if (change != NULL)
 		change(&options);
 	assert_rc(hwt_durable_open(&place->durable, &options), 0);
 }
 
 void
+one_shard(struct hwt_durable_options *options)
+{
+	options->shards = 1;
+}
+
+void
+place_schedule(struct place *place)
+{
+	assert_rc(hwt_durable_scheduler_start(
+		      &place->scheduler, place->durable, NULL),
+	    0);
+}
+
+void
+place_work(
+    struct place *place, const struct hwt_durable_worker_options *options)
+{
+	assert_rc(
+	    hwt_durable_worker_start(&place->worker, place->durable, options),
+	    0);
+}
+
+void
+place_call(struct place *place, enum script script, uint32_t shard)
+{
+	struct engine_call call = {.script = script, .shard = shard};
+
+	assert_rc(
+	    engine_call(durable_engine(place->durable), &call, 1, NULL), 0);
+	engine_call_free(&call, 1);
+}
+
+void
+place_unschedule(struct place *place)
+{
+	assert_rc(hwt_durable_scheduler_stop(place->scheduler), 0);
+	place->scheduler = NULL;
+}
+
+void
+place_unwork(struct place *place)
+{
+	assert_rc(hwt_durable_worker_stop(place->worker, HWT_SEC(60)), 0);
+	place->worker = NULL;
+}
+
+void
 place_close(struct place *place)
 {
+	place_unwork(place);
+	place_unschedule(place);
 	assert_rc(hwt_durable_close(place->durable), 0);
 	server_stop(&place->server);
 }
 
-bool
-log_has(struct log_recorder *log, const char *text)
+uint64_t
+log_lines(struct log_recorder *log, const char *text)
 {
-	bool found = false;
+	uint64_t count = 0;
 	size_t i;
 
 	(void)pthread_mutex_lock(&log->lock);
 	for (i = 0; i < log->count && i < LOG_LINES; i++)
-		found |= strstr(log->lines[i].message, text) != NULL;
+		count += strstr(log->lines[i].message, text) != NULL;
 	(void)pthread_mutex_unlock(&log->lock);
-	return found;
+	return count;
 }
 
 struct hwt_durable_task
@@ -72,6 +126,39 @@ add_one(struct place *place, const char *id)
 	int error = hwt_durable_add(place->durable, 1, &task, &result);
 
 	return error != 0 ? error : result;
+}
+
+void
+add_many(struct place *place, const char *prefix, size_t count,
+    const struct hwt_durable_task *as)
+{
+	static struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
+	static char id[HWT_DURABLE_BATCH_MAX][32];
+	size_t batch = 0, i;
+
+	for (i = 0; i < count; i++) {
+		(void)snprintf(
+		    id[batch], sizeof(id[batch]), "%.10s%zu", prefix, i);
+		task[batch] = as != NULL ? *as : task_of("");
+		task[batch].id = id[batch];
+		task[batch].id_length = strlen(id[batch]);
+		if (++batch == HWT_DURABLE_BATCH_MAX || i + 1 == count) {
+			assert_rc(
+			    hwt_durable_add(place->durable, batch, task, NULL),
+			    0);
+			batch = 0;
+		}
+	}
+}
+
+struct hwt_durable_info
+info_of(struct place *place, const char *id)
+{
+	struct hwt_durable_info info;
+
+	assert_rc(
+	    hwt_durable_get(place->durable, id, strlen(id), &info, NULL, 0), 0);
+	return info;
 }
 
 enum hwt_durable_state
@@ -103,6 +190,38 @@ stats_of(struct place *place)
 
 	assert_rc(hwt_durable_read_stats(place->durable, &stats), 0);
 	return stats;
+}
+
+void
+await_succeeded(struct place *place, uint64_t count)
+{
+	AWAIT(stats_of(place).succeeded >= count);
+}
+
+uint64_t
+calls_of(struct place *place, const char *command)
+{
+	redisReply *reply =
+	    redisCommand(place->server.context, "INFO commandstats");
+	char name[64];
+	const char *found;
+	uint64_t count = 0;
+
+	cr_assert(reply != NULL && reply->type == REDIS_REPLY_STRING);
+	(void)snprintf(name, sizeof(name), "cmdstat_%s:calls=", command);
+	found = strstr(reply->str, name);
+	if (found != NULL)
+		count = strtoull(found + strlen(name), NULL, 10);
+	freeReplyObject(reply);
+	return count;
+}
+
+int
+done(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	(void)ctx;
+	(void)delivery;
+	return 0;
 }
 
 /* The proxy. */

@@ -12,31 +12,76 @@
 #include "modules/durable/route.h"
 #include "modules/durable/test/spec/server.h"
 
-/* A server, a handle on it, a log. */
+/* A server, a handle on it, a log; and what a test starts on the handle. */
 struct place {
 	struct server server;
 	struct log_recorder log;
 	struct hwt_log hook;
 	struct hwt_durable *durable;
+	struct hwt_durable_scheduler *scheduler;
+	struct hwt_durable_worker *worker;
 };
 
-/* change may be NULL: what the options are besides. 2 shards; the level is
- * FSYNCED, timeout_ns 20 s. */
+/* A server of these settings, see server_start, and a log. Returns the options
+ * of a handle on it: 2 shards; the level is FSYNCED, timeout_ns 20 s. */
+struct hwt_durable_options place_start(
+    struct place *place, const char *const *settings);
+struct hwt_durable_options place_options(struct place *place);
+/* place_start and a handle. change may be NULL: what the options are besides.
+ */
 void place_open(
     struct place *place, void (*change)(struct hwt_durable_options *options));
+void one_shard(struct hwt_durable_options *options);
+void place_schedule(struct place *place);
+void place_work(
+    struct place *place, const struct hwt_durable_worker_options *options);
+/* A script without arguments, as pause and resume. */
+void place_call(struct place *place, enum script script, uint32_t shard);
+/* Stop what was started, if anything was. */
+void place_unschedule(struct place *place);
+void place_unwork(struct place *place);
+/* All of it. */
 void place_close(struct place *place);
-struct hwt_durable_options place_options(struct place *place);
 
-/* Whether a line of the log has this in it. */
-bool log_has(struct log_recorder *log, const char *text);
+/* What an engine needs for the level FSYNCED. */
+#define FSYNCED_SETTINGS                                  \
+	"--appendonly", "yes", "--appendfsync", "always", \
+	    "--aof-load-truncated", "no"
+
+/* How many lines of the log have this in them. */
+uint64_t log_lines(struct log_recorder *log, const char *text);
+#define log_has(log, text) (log_lines((log), (text)) > 0)
 
 /* A task of queue "q" that is due at once. */
 struct hwt_durable_task task_of(const char *id);
 int add_one(struct place *place, const char *id);
+/* So many, in batches, with the ids PREFIX0, PREFIX1 and so on. as is what they
+ * are besides; NULL: as task_of has them. */
+void add_many(struct place *place, const char *prefix, size_t count,
+    const struct hwt_durable_task *as);
+/* Of a task that is there. */
+struct hwt_durable_info info_of(struct place *place, const char *id);
 enum hwt_durable_state state_of(struct place *place, const char *id);
 void await_state(
     struct place *place, const char *id, enum hwt_durable_state state);
 struct hwt_durable_stats stats_of(struct place *place);
+/* Until at least so many have succeeded. */
+void await_succeeded(struct place *place, uint64_t count);
+/* How often the engine has executed a command. */
+uint64_t calls_of(struct place *place, const char *command);
+/* Waits until a condition holds, for as long as any machine needs. */
+#define AWAIT(condition)                                             \
+	do {                                                         \
+		uint64_t await_until = monotonic_ns() + HWT_SEC(60); \
+		while (!(condition)) {                               \
+			cr_assert(monotonic_ns() < await_until,      \
+			    "not within a minute: %s", #condition);  \
+			sleep_ns(HWT_MS(5));                         \
+		}                                                    \
+	} while (0)
+
+/* A callback that does nothing, and answers 0. */
+hwt_durable_callback done;
 
 /* A proxy before a server: it can answer itself, and lose what it wants. */
 enum proxied {

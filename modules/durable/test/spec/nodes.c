@@ -20,7 +20,7 @@ static struct node {
 	char port[8], bus[8];
 } node[NODES];
 
-static struct place place; /* its durable and log alone */
+static struct place place; /* but for its server */
 static char servers[128];
 
 static void
@@ -28,8 +28,7 @@ node_start(struct node *started, const char *cluster)
 {
 	const char *settings[] = {"--port", started->port, "--cluster-enabled",
 	    cluster, "--cluster-port", started->bus, "--cluster-node-timeout",
-	    "2000", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
-	    "--appendfsync", "always", "--aof-load-truncated", "no",
+	    "2000", "--repl-diskless-sync-delay", "0", FSYNCED_SETTINGS,
 	    "--cluster-require-full-coverage", "no", NULL};
 
 	server_free_port(started->port);
@@ -96,10 +95,7 @@ Test(nodes, what_is_acknowledged_as_replicated_is_on_the_replica)
 	options = options_of();
 	options.level = HWT_DURABLE_REPLICATED;
 	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	for (i = 0; i < 20; i++) {
-		(void)snprintf(id, sizeof(id), "t%d", i);
-		assert_rc(add_one(&place, id), 0);
-	}
+	add_many(&place, "t", 20, NULL);
 	server_kill(&node[0].server);
 	for (i = 0; i < 20; i++) {
 		(void)snprintf(id, sizeof(id), "t%d", i);
@@ -198,38 +194,12 @@ cluster_start(void)
 static _Atomic uint64_t executed;
 
 static int
-done(void *ctx, const struct hwt_durable_delivery *delivery)
+count(void *ctx, const struct hwt_durable_delivery *delivery)
 {
 	(void)ctx;
 	(void)delivery;
 	(void)atomic_fetch_add(&executed, 1);
 	return 0;
-}
-
-static void
-add_tasks(const char *prefix)
-{
-	struct hwt_durable_task task[TASKS];
-	char id[TASKS][16];
-	int i;
-
-	for (i = 0; i < TASKS; i++) {
-		(void)snprintf(id[i], sizeof(id[i]), "%s%d", prefix, i);
-		task[i] = task_of(id[i]);
-	}
-	assert_rc(hwt_durable_add(place.durable, TASKS, task, NULL), 0);
-}
-
-static void
-await_succeeded(uint64_t count)
-{
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
-
-	while (stats_of(&place).succeeded < count) {
-		cr_assert(monotonic_ns() < until);
-		sleep_ns(HWT_MS(10));
-	}
-	assert_u64(stats_of(&place).succeeded, count);
 }
 
 static int
@@ -275,42 +245,30 @@ slot_move(uint32_t slot, struct node *from, struct node *to)
 		    "CLUSTER SETSLOT %u NODE %s", slot, target);
 }
 
-static void
-shard_do(enum script script, uint32_t shard)
-{
-	struct engine_call call = {.script = script, .shard = shard};
-
-	assert_rc(
-	    engine_call(durable_engine(place.durable), &call, 1, NULL), 0);
-	engine_call_free(&call, 1);
-}
-
 Test(nodes, a_cluster_has_shards_on_each_node_and_one_can_be_moved)
 {
 	struct hwt_durable_worker_options work = {
-	    .queue = "q", .callback = done};
-	struct hwt_durable_scheduler *scheduler;
+	    .queue = "q", .callback = count};
 	struct hwt_durable_options options;
-	struct hwt_durable_worker *worker;
 	uint32_t slot = route_slot("hwt:3", 5);
 	int from = node_of_slot(slot);
 
 	cluster_start();
 	options = options_of();
 	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	add_tasks("a");
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-	assert_rc(hwt_durable_worker_start(&worker, place.durable, &work), 0);
-	await_succeeded(TASKS);
-	shard_do(SCRIPT_PAUSE, 3);
+	add_many(&place, "a", TASKS, NULL);
+	place_schedule(&place);
+	place_work(&place, &work);
+	await_succeeded(&place, TASKS);
+	place_call(&place, SCRIPT_PAUSE, 3);
 	slot_move(slot, &node[from], &node[(from + 1) % NODES]);
-	shard_do(SCRIPT_RESUME, 3);
-	add_tasks("b");
-	await_succeeded(2 * TASKS);
+	place_call(&place, SCRIPT_RESUME, 3);
+	add_many(&place, "b", TASKS, NULL);
+	await_succeeded(&place, 2 * TASKS);
 	assert_u64(executed, 2 * TASKS);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	assert_u64(stats_of(&place).succeeded, 2 * TASKS);
+	place_unwork(&place);
+	place_unschedule(&place);
 	assert_rc(hwt_durable_close(place.durable), 0);
 	nodes_stop(NODES);
 }
@@ -333,10 +291,10 @@ Test(nodes, a_node_of_a_cluster_that_is_killed_is_waited_for)
 	cluster_start();
 	options = options_of();
 	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	add_tasks("a");
+	add_many(&place, "a", TASKS, NULL);
 	server_kill(&node[1].server);
 	cr_assert(pthread_create(&thread, NULL, node_again, &node[1]) == 0);
-	add_tasks("b");
+	add_many(&place, "b", TASKS, NULL);
 	(void)pthread_join(thread, NULL);
 	assert_u64(stats_of(&place).pending, 2 * TASKS);
 	assert_rc(hwt_durable_close(place.durable), 0);

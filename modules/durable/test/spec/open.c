@@ -139,11 +139,8 @@ Test(open, nobody_there_is_ECONNREFUSED)
 {
 	struct hwt_durable_options options;
 
-	server_start(&place.server, NULL);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
+	options = place_start(&place, NULL);
 	server_kill(&place.server);
-	options = place_options(&place);
 	options.timeout_ns = HWT_MS(50);
 	assert_rc(open_with(&options), -ECONNREFUSED);
 	options.servers = "unix:/nowhere/at/all";
@@ -162,10 +159,7 @@ open_on(const char *const *settings, uint32_t level, const char *said)
 	struct hwt_durable_options options;
 	int error;
 
-	server_start(&place.server, settings);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
-	options = place_options(&place);
+	options = place_start(&place, settings);
 	options.level = level;
 	error = open_with(&options);
 	if (said != NULL)
@@ -180,8 +174,7 @@ open_on(const char *const *settings, uint32_t level, const char *said)
 Test(open, an_engine_that_evicts_is_EOPNOTSUPP)
 {
 	const char *const settings[] = {"--maxmemory", "100mb",
-	    "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
-	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
+	    "--maxmemory-policy", "allkeys-lru", FSYNCED_SETTINGS, NULL};
 
 	assert_rc(open_on(settings, 0, "maxmemory-policy is allkeys-lru"),
 	    -EOPNOTSUPP);
@@ -192,9 +185,8 @@ Test(open, an_engine_that_keeps_less_than_the_level_is_EOPNOTSUPP)
 	const char *const none[] = {"--appendonly", "no", NULL};
 	const char *const truncated[] = {"--appendonly", "yes", "--appendfsync",
 	    "always", "--aof-load-truncated", "yes", NULL};
-	const char *const rewrite[] = {"--appendonly", "yes", "--appendfsync",
-	    "always", "--aof-load-truncated", "no",
-	    "--no-appendfsync-on-rewrite", "yes", NULL};
+	const char *const rewrite[] = {
+	    FSYNCED_SETTINGS, "--no-appendfsync-on-rewrite", "yes", NULL};
 	const char *const everysec[] = {
 	    "--appendonly", "yes", "--appendfsync", "everysec", NULL};
 
@@ -212,10 +204,7 @@ Test(open, a_handle_without_level_asks_for_what_the_space_has)
 	const char *const none[] = {"--appendonly", "no", NULL};
 	struct hwt_durable_options options;
 
-	server_start(&place.server, none);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
-	options = place_options(&place);
+	options = place_start(&place, none);
 	options.level = HWT_DURABLE_MEMORY;
 	assert_rc(open_with(&options), 0);
 	options.level = 0;
@@ -227,9 +216,8 @@ Test(open, a_handle_without_level_asks_for_what_the_space_has)
 
 Test(open, a_replica_is_EOPNOTSUPP)
 {
-	const char *const settings[] = {"--replicaof", "127.0.0.1 1",
-	    "--appendonly", "yes", "--appendfsync", "always",
-	    "--aof-load-truncated", "no", NULL};
+	const char *const settings[] = {
+	    "--replicaof", "127.0.0.1 1", FSYNCED_SETTINGS, NULL};
 
 	assert_rc(open_on(settings, 0, "is a replica"), -EOPNOTSUPP);
 }
@@ -315,15 +303,11 @@ Test(open, the_longest_skew_does_not_wrap)
 /* It says so, and closes the connection. */
 Test(open, an_engine_with_too_many_clients_is_EAGAIN)
 {
-	const char *const settings[] = {"--maxclients", "1", "--appendonly",
-	    "yes", "--appendfsync", "always", "--aof-load-truncated", "no",
-	    NULL};
+	const char *const settings[] = {
+	    "--maxclients", "1", FSYNCED_SETTINGS, NULL};
 	struct hwt_durable_options options;
 
-	server_start(&place.server, settings);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
-	options = place_options(&place);
+	options = place_start(&place, settings);
 	options.timeout_ns = HWT_SEC(2);
 	assert_rc(open_with(&options), -EAGAIN);
 	cr_assert(log_has(&place.log, "max number of clients"));
@@ -355,16 +339,12 @@ file_with(const char *text)
 /* What hwt_durable_open says is -EACCES and -ENOENT. */
 Test(open, a_wrong_password_is_EACCES_and_stands_in_no_log)
 {
-	const char *const settings[] = {"--requirepass", "open sesame",
-	    "--appendonly", "yes", "--appendfsync", "always",
-	    "--aof-load-truncated", "no", NULL};
+	const char *const settings[] = {
+	    "--requirepass", "open sesame", FSYNCED_SETTINGS, NULL};
 	struct hwt_durable_options options;
 
 	/* The fixture itself has none: it waits for any answer. */
-	server_start(&place.server, settings);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
-	options = place_options(&place);
+	options = place_start(&place, settings);
 	assert_rc(open_with(&options), -EACCES);
 	options.password_file = file_with("open barley\n");
 	assert_rc(open_with(&options), -EACCES);
@@ -469,7 +449,6 @@ Test(open, in_a_child_every_function_is_EOWNERDEAD)
 {
 	struct hwt_durable_worker_options work = {.queue = "q"};
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable_scheduler *scheduler;
 	struct hwt_durable_scheduler *other;
 	struct hwt_durable_worker *worker;
 	struct hwt_durable_stats stats;
@@ -478,8 +457,7 @@ Test(open, in_a_child_every_function_is_EOWNERDEAD)
 	pid_t child;
 
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	place_schedule(&place);
 	child = fork();
 	if (child == 0) {
 		fine &= hwt_durable_add(place.durable, 1, &task, NULL) ==
@@ -498,25 +476,21 @@ Test(open, in_a_child_every_function_is_EOWNERDEAD)
 			    &worker, place.durable, &work) == -EOWNERDEAD;
 		fine &= hwt_durable_scheduler_start(
 			    &other, place.durable, NULL) == -EOWNERDEAD;
-		fine &= hwt_durable_scheduler_stop(scheduler) == -EOWNERDEAD;
+		fine &=
+		    hwt_durable_scheduler_stop(place.scheduler) == -EOWNERDEAD;
 		fine &= hwt_durable_close(place.durable) == -EOWNERDEAD;
 		_exit(fine);
 	}
 	cr_assert(waitpid(child, &status, 0) == child);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
 	place_close(&place);
 }
 
 Test(open, what_is_in_use_cannot_be_closed)
 {
-	struct hwt_durable_scheduler *scheduler;
-
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	place_schedule(&place);
 	assert_rc(hwt_durable_close(place.durable), -EBUSY);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
 	assert_rc(hwt_durable_close(NULL), 0);
 	place_close(&place);
 }
@@ -525,15 +499,11 @@ Test(open, it_works_over_TCP)
 {
 	struct hwt_durable_options options;
 	char port[8], servers[32];
-	const char *settings[] = {"--port", port, "--appendonly", "yes",
-	    "--appendfsync", "always", "--aof-load-truncated", "no", NULL};
+	const char *settings[] = {"--port", port, FSYNCED_SETTINGS, NULL};
 
 	server_free_port(port);
 	(void)snprintf(servers, sizeof(servers), "127.0.0.1:%s", port);
-	server_start(&place.server, settings);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
-	options = place_options(&place);
+	options = place_start(&place, settings);
 	options.servers = servers;
 	assert_rc(open_with(&options), 0);
 	server_stop(&place.server);

@@ -57,32 +57,26 @@ Test(produce, what_was_added_can_be_got)
 Test(produce, a_due_time_is_rounded_up_to_a_millisecond)
 {
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable_info info;
 
 	place_open(&place, NULL);
 	task.flags = HWT_DURABLE_AT;
 	task.due_unix_ns = HWT_MS(1700000000123) + 1;
 	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
-	assert_u64(info.due_unix_ns, HWT_MS(1700000000124));
+	assert_u64(info_of(&place, "a").due_unix_ns, HWT_MS(1700000000124));
 	place_close(&place);
 }
 
 Test(produce, a_default_task_has_20_attempts)
 {
-	struct hwt_durable_info info;
-
 	place_open(&place, NULL);
 	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
-	assert_u64(info.max_attempts, 20);
+	assert_u64(info_of(&place, "a").max_attempts, 20);
 	place_close(&place);
 }
 
 Test(produce, adding_again_changes_nothing_and_answers_1)
 {
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable_info info;
 	int result = -1;
 
 	place_open(&place, NULL);
@@ -92,8 +86,7 @@ Test(produce, adding_again_changes_nothing_and_answers_1)
 	task.queue = "other";
 	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
 	assert_rc(result, 1);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
-	cr_assert_str_eq(info.queue, "q");
+	cr_assert_str_eq(info_of(&place, "a").queue, "q");
 	assert_u64(stats_of(&place).added, 1);
 	place_close(&place);
 }
@@ -113,7 +106,7 @@ Test(produce, adding_what_has_ended_answers_its_state_or_takes_its_place)
 	task.due_unix_ns = unix_ns() + HWT_SEC(60);
 	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
 	assert_rc(result, 0);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	info = info_of(&place, "a");
 	cr_assert(info.state == HWT_DURABLE_PENDING);
 	assert_u64(info.generation, 2);
 	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
@@ -238,7 +231,7 @@ Test(produce, what_a_task_says_of_itself_can_be_got)
 	task.flags = HWT_DURABLE_EXPIRES_AT | HWT_DURABLE_REPLACE;
 	task.expires_unix_ns = HWT_MS(now / HWT_MS(1) + 60000) - 1;
 	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	info = info_of(&place, "a");
 	assert_u64(info.expires_unix_ns, task.expires_unix_ns + 1);
 	assert_u64(info.payload_length, 3);
 	cr_assert_str_eq(info.queue, "q");
@@ -250,10 +243,9 @@ Test(produce, what_a_task_says_of_itself_can_be_got)
 	task.expires_ns = HWT_SEC(60);
 	/* Clocks may differ, so that this is for the engine to find out. */
 	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	assert_rc(hwt_durable_get(place.durable, "b", 1, &info, NULL, 0), 0);
-	cr_assert(info.expires_unix_ns >= now + HWT_SEC(60));
+	cr_assert(info_of(&place, "b").expires_unix_ns >= now + HWT_SEC(60));
 	assert_rc(add_one(&place, "c"), 0);
-	assert_rc(hwt_durable_get(place.durable, "c", 1, &info, NULL, 0), 0);
+	info = info_of(&place, "c");
 	assert_u64(info.expires_unix_ns, 0);
 	assert_u64(info.retry_first_ns, 0);
 	place_close(&place);
@@ -263,16 +255,13 @@ Test(produce, the_priority_of_a_task_can_be_got)
 {
 	static const uint32_t flags[] = {0, HWT_DURABLE_HIGH, HWT_DURABLE_LOW};
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable_info info;
 	size_t i;
 
 	place_open(&place, NULL);
 	for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		task.flags = flags[i] | HWT_DURABLE_REPLACE;
 		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-		assert_rc(
-		    hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
-		assert_u64(info.flags, flags[i]);
+		assert_u64(info_of(&place, "a").flags, flags[i]);
 		assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
 	}
 	place_close(&place);
@@ -342,28 +331,16 @@ Test(produce, what_is_just_within_the_limits_is_stored)
 Test(produce, the_longest_payloads_are_split_over_scripts)
 {
 	static char payload[HWT_DURABLE_PAYLOAD_MAX];
-	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX];
-	static char ids[HWT_DURABLE_BATCH_MAX][8];
-	char said[SAID_MAX];
-	const char *calls;
-	int i;
+	struct hwt_durable_task task = task_of("");
 
 	place_open(&place, NULL);
-	for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++) {
-		(void)snprintf(ids[i], sizeof(ids[i]), "t%d", i);
-		tasks[i] = task_of(ids[i]);
-		tasks[i].payload = payload;
-		tasks[i].payload_length = sizeof(payload);
-	}
+	task.payload = payload;
+	task.payload_length = sizeof(payload);
 	assert_rc(add_one(&place, "a"), 0);
 	assert_rc(add_one(&place, "b"), 0);
 	(void)server_ask(&place.server, NULL, "CONFIG RESETSTAT");
-	assert_rc(
-	    hwt_durable_add(place.durable, HWT_DURABLE_BATCH_MAX, tasks, NULL),
-	    0);
-	(void)server_ask(&place.server, said, "INFO commandstats");
-	calls = strstr(said, "cmdstat_fcall:calls=");
-	cr_assert(calls != NULL && strtol(calls + 20, NULL, 10) >= 32);
+	add_many(&place, "t", HWT_DURABLE_BATCH_MAX, &task);
+	cr_assert(calls_of(&place, "fcall") >= 32);
 	assert_u64(stats_of(&place).added, HWT_DURABLE_BATCH_MAX + 2);
 	place_close(&place);
 }
@@ -427,7 +404,7 @@ Test(produce, a_reschedule_makes_a_new_generation)
 	assert_rc(
 	    hwt_durable_reschedule(place.durable, "a", 1, due, HWT_DURABLE_AT),
 	    0);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
+	info = info_of(&place, "a");
 	assert_u64(info.generation, 2);
 	assert_u64(info.due_unix_ns, due);
 	place_close(&place);

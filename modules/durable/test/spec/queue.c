@@ -4,22 +4,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
 #include <unistd.h>
 
 SUITE(queue);
 
 static struct place place;
-static struct hwt_durable_scheduler *scheduler;
-static struct hwt_durable_worker *worker;
-
-static int
-done(void *ctx, const struct hwt_durable_delivery *delivery)
-{
-	(void)ctx;
-	(void)delivery;
-	return 0;
-}
 
 /* What a worker or a resume leaves in the engine: number of the reply. */
 static void
@@ -37,10 +26,8 @@ Test(queue, nothing_begins_until_the_resume)
 	place_open(&place, NULL);
 	assert_rc(hwt_durable_pause(place.durable, "q"), 0);
 	assert_rc(hwt_durable_pause(place.durable, "q"), 0);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	place_schedule(&place);
+	place_work(&place, &options);
 	/* In another shard each. */
 	assert_rc(add_one(&place, "a"), 0);
 	assert_rc(add_one(&place, "b"), 0);
@@ -56,8 +43,6 @@ Test(queue, nothing_begins_until_the_resume)
 	assert_rc(hwt_durable_resume(place.durable, "q"), 0);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	await_state(&place, "b", HWT_DURABLE_SUCCEEDED);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
 	place_close(&place);
 }
 
@@ -151,58 +136,37 @@ load_count(void *ctx, const struct hwt_durable_delivery *delivery)
 	return 0;
 }
 
-static uint64_t
-now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
-}
-
 /* By two workers, which never poll, as if others did: so what they are not told
- * of would wait for ever. */
-static void
-execute_within(const struct hwt_durable_limits *limits, int tasks,
-    struct load *load, uint64_t *took_ns)
+ * of would wait for ever. Returns how long that took. */
+static uint64_t
+execute_within(
+    const struct hwt_durable_limits *limits, uint64_t tasks, struct load *load)
 {
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = load_count, .ctx = load, .threads = 8};
 	struct hwt_durable_worker *other;
-	uint64_t begun_ns;
-	char id[12];
-	int i;
+	uint64_t begun_ns, took_ns;
 
 	(void)server_ask(&place.server, NULL, "SET {hwt}:p:q other");
 	assert_rc(hwt_durable_limit(place.durable, "q", limits), 0);
-	for (i = 0; i < tasks; i++) {
-		(void)snprintf(id, sizeof(id), "%d", i);
-		assert_rc(add_one(&place, id), 0);
-	}
-	begun_ns = now_ns();
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	add_many(&place, "", tasks, NULL);
+	begun_ns = monotonic_ns();
+	place_work(&place, &options);
 	assert_rc(hwt_durable_worker_start(&other, place.durable, &options), 0);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-	for (i = 0; i < tasks; i++) {
-		(void)snprintf(id, sizeof(id), "%d", i);
-		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
-	}
-	*took_ns = now_ns() - begun_ns;
+	place_schedule(&place);
+	await_succeeded(&place, tasks);
+	took_ns = monotonic_ns() - begun_ns;
 	assert_rc(hwt_durable_worker_stop(other, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	return took_ns;
 }
 
 Test(queue, so_many_tasks_run_at_a_time_and_an_end_lets_the_next_begin)
 {
 	const struct hwt_durable_limits limits = {.at_once = 4};
 	struct load load = {0};
-	uint64_t took_ns;
 
 	place_open(&place, NULL);
-	execute_within(&limits, 400, &load, &took_ns);
+	(void)execute_within(&limits, 400, &load);
 	cr_assert(load.most <= 4, "%d at a time", load.most);
 	place_close(&place);
 }
@@ -214,7 +178,7 @@ Test(queue, so_many_attempts_begin_in_a_second)
 	uint64_t took_ns;
 
 	place_open(&place, NULL);
-	execute_within(&limits, 80, &load, &took_ns);
+	took_ns = execute_within(&limits, 80, &load);
 	/* 40 are in the buckets at first. */
 	cr_assert(took_ns >= HWT_MS(950), "%" PRIu64, took_ns);
 	place_close(&place);

@@ -4,13 +4,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 SUITE(queues);
 
 static struct place place;
-static struct hwt_durable_scheduler *scheduler;
-static struct hwt_durable_worker *worker;
 
 /* How many callbacks there were, and before the first one of b. */
 static _Atomic uint64_t calls, before_b;
@@ -38,8 +35,7 @@ start(const char *list, uint64_t outstanding_max)
 	    .outstanding_max = outstanding_max};
 
 	atomic_store(&before_b, UINT64_MAX);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	place_work(&place, &options);
 }
 
 static void
@@ -54,28 +50,10 @@ add(const char *queue, uint32_t number)
 }
 
 static void
-await_succeeded(uint64_t number)
-{
-	while (stats_of(&place).succeeded < number) {
-		assert_u64(stats_of(&place).failed, 0);
-		(void)usleep(1000);
-	}
-}
-
-static void
 open_all(void)
 {
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-}
-
-static void
-close_all(void)
-{
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	place_close(&place);
+	place_schedule(&place);
 }
 
 /* Another worker seems to poll, so nothing but hints tells it. */
@@ -87,47 +65,39 @@ Test(queues, a_worker_is_told_of_each_of_its_queues)
 	(void)server_ask(&place.server, NULL, "SET {hwt}:p:c other");
 	start("a,b,c", 0);
 	add("b", 1);
-	await_succeeded(1);
+	await_succeeded(&place, 1);
 	add("c", 1);
-	await_succeeded(2);
+	await_succeeded(&place, 2);
 	add("a", 1);
 	add("b", 2);
 	add("c", 2);
-	await_succeeded(5);
-	close_all();
+	await_succeeded(&place, 5);
+	place_close(&place);
 }
 
 /* It takes one task at a time. */
 Test(queues, a_backlog_of_one_does_not_delay_the_others)
 {
-	uint32_t i;
+	const struct hwt_durable_task task = {.queue = "a"};
 
 	open_all();
-	for (i = 0; i < 100; i++)
-		add("a", i);
+	add_many(&place, "a-", 100, &task);
 	add("b", 1);
-	while (stats_of(&place).delivered < 101)
-		(void)usleep(1000);
+	AWAIT(stats_of(&place).delivered == 101);
 	start("a,b", 1);
-	await_succeeded(101);
+	await_succeeded(&place, 101);
 	cr_assert(atomic_load(&before_b) < 50);
-	close_all();
+	place_close(&place);
 }
 
 static void
-add_backlog(uint32_t first)
+add_backlog(uint32_t number)
 {
-	static struct hwt_durable_task task[512];
-	static char id[512][16];
-	uint32_t i;
+	const struct hwt_durable_task task = {.queue = "a"};
+	char prefix[8];
 
-	for (i = 0; i < 512; i++) {
-		task[i].queue = "a";
-		task[i].id = id[i];
-		task[i].id_length =
-		    (size_t)snprintf(id[i], sizeof(id[i]), "a-%u", first + i);
-	}
-	assert_rc(hwt_durable_add(place.durable, 512, task, NULL), 0);
+	(void)snprintf(prefix, sizeof(prefix), "a%u-", number);
+	add_many(&place, prefix, 512, &task);
 }
 
 /* Another worker seems to poll. */
@@ -138,15 +108,14 @@ Test(queues, a_hint_is_heard_while_another_queue_has_a_backlog)
 	open_all();
 	(void)server_ask(&place.server, NULL, "SET {hwt}:p:b other");
 	for (i = 0; i < 8; i++)
-		add_backlog(512 * i);
+		add_backlog(i);
 	start("a,b", 0);
-	while (atomic_load(&calls) < 500)
-		(void)usleep(1000);
+	wait_for(&calls, 500);
 	add("b", 1);
 	for (; i < 200 && atomic_load(&before_b) == UINT64_MAX; i++)
-		add_backlog(512 * i);
+		add_backlog(i);
 	cr_assert(atomic_load(&before_b) != UINT64_MAX);
-	close_all();
+	place_close(&place);
 }
 
 Test(queues, a_list_that_is_none_is_EINVAL)
@@ -161,13 +130,11 @@ Test(queues, a_list_that_is_none_is_EINVAL)
 	place_open(&place, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		options.queue = bad[i];
-		assert_rc(
-		    hwt_durable_worker_start(&worker, place.durable, &options),
+		assert_rc(hwt_durable_worker_start(
+			      &place.worker, place.durable, &options),
 		    -EINVAL);
 	}
 	options.queue = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16";
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	place_work(&place, &options);
 	place_close(&place);
 }

@@ -3,7 +3,6 @@
 #include "modules/durable/test/spec/durable.h"
 
 #include <string.h>
-#include <unistd.h>
 
 SUITE(schedule);
 
@@ -181,32 +180,17 @@ Test(schedule, the_next_one_needs_no_engine)
 	assert_rc(hwt_durable_schedule_next(NULL, 1, &next, NULL), -EINVAL);
 }
 
-static int
-done(void *ctx, const struct hwt_durable_delivery *delivery)
-{
-	(void)ctx;
-	(void)delivery;
-	return 0;
-}
-
 Test(schedule, a_scheduler_adds_what_occurs)
 {
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = done};
 	struct hwt_durable_schedule schedule = hourly;
-	struct hwt_durable_scheduler *scheduler;
-	struct hwt_durable_worker *worker;
 
 	schedule.every_ns = HWT_SEC(1);
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	place_schedule(&place);
+	place_work(&place, &options);
 	assert_rc(hwt_durable_schedule_put(place.durable, &schedule), 0);
-	while (stats_of(&place).succeeded < 2)
-		(void)usleep(1000);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	await_succeeded(&place, 2);
 	place_close(&place);
 }

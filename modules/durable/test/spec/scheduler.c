@@ -13,20 +13,6 @@ SUITE(scheduler);
 SUITE(never_early);
 
 static struct place place;
-static struct hwt_durable_scheduler *scheduler;
-
-static void
-start(const struct hwt_durable_scheduler_options *options)
-{
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, options), 0);
-}
-
-static void
-stop(void)
-{
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-}
 
 Test(scheduler, options_outside_their_range_are_EINVAL)
 {
@@ -43,12 +29,13 @@ Test(scheduler, options_outside_their_range_are_EINVAL)
 
 	place_open(&place, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		cr_expect(hwt_durable_scheduler_start(
-			      &scheduler, place.durable, &bad[i]) == -EINVAL,
+		cr_expect(hwt_durable_scheduler_start(&place.scheduler,
+			      place.durable, &bad[i]) == -EINVAL,
 		    "options %zu", i);
 	assert_rc(
 	    hwt_durable_scheduler_start(NULL, place.durable, NULL), -EINVAL);
-	assert_rc(hwt_durable_scheduler_start(&scheduler, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_durable_scheduler_start(&place.scheduler, NULL, NULL), -EINVAL);
 	assert_rc(hwt_durable_scheduler_stop(NULL), 0);
 	place_close(&place);
 }
@@ -56,41 +43,21 @@ Test(scheduler, options_outside_their_range_are_EINVAL)
 Test(scheduler, what_is_due_is_delivered)
 {
 	place_open(&place, NULL);
-	start(NULL);
+	place_schedule(&place);
 	assert_rc(add_one(&place, "a"), 0);
 	assert_rc(add_one(&place, "b"), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
 	await_state(&place, "b", HWT_DURABLE_DELIVERED);
 	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
-	stop();
 	place_close(&place);
 }
 
 Test(scheduler, more_than_one_pump_takes_is_delivered)
 {
-	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX];
-	static char ids[HWT_DURABLE_BATCH_MAX][16];
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
-	int batch;
-	size_t i;
-
 	place_open(&place, NULL);
-	for (batch = 0; batch < 4; batch++) {
-		for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++) {
-			(void)snprintf(
-			    ids[i], sizeof(ids[i]), "%d-%zu", batch, i);
-			tasks[i] = task_of(ids[i]);
-		}
-		assert_rc(hwt_durable_add(place.durable, HWT_DURABLE_BATCH_MAX,
-			      tasks, NULL),
-		    0);
-	}
-	start(NULL);
-	while (stats_of(&place).delivered < 4 * HWT_DURABLE_BATCH_MAX) {
-		cr_assert(monotonic_ns() < until);
-		sleep_ns(HWT_MS(5));
-	}
-	stop();
+	add_many(&place, "", 4 * HWT_DURABLE_BATCH_MAX, NULL);
+	place_schedule(&place);
+	AWAIT(stats_of(&place).delivered == 4 * HWT_DURABLE_BATCH_MAX);
 	place_close(&place);
 }
 
@@ -98,23 +65,19 @@ Test(scheduler, two_share_the_shards_and_the_rest_goes_on_without_one)
 {
 	const struct hwt_durable_scheduler_options options = {.name = "other"};
 	struct hwt_durable_scheduler *other;
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
 
 	place_open(&place, NULL);
-	start(NULL);
+	place_schedule(&place);
 	assert_rc(
 	    hwt_durable_scheduler_start(&other, place.durable, &options), 0);
-	while (server_ask(&place.server, NULL, "ZCARD {hwt}:hosts") != 2) {
-		cr_assert(monotonic_ns() < until);
-		sleep_ns(HWT_MS(5));
-	}
+	AWAIT(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts") == 2);
 	assert_rc(add_one(&place, "a"), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
 	assert_rc(hwt_durable_scheduler_stop(other), 0);
 	assert_i64(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts"), 1);
 	assert_rc(add_one(&place, "b"), 0);
 	await_state(&place, "b", HWT_DURABLE_DELIVERED);
-	stop();
+	place_unschedule(&place);
 	assert_i64(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts"), 0);
 	place_close(&place);
 }
@@ -127,19 +90,20 @@ Test(scheduler, one_of_some_shards_leaves_the_others_alone)
 
 	place_open(&place, NULL);
 	first = durable_shard_of(place.durable, "a", 1) == 1;
-	start(&options);
+	assert_rc(hwt_durable_scheduler_start(
+		      &place.scheduler, place.durable, &options),
+	    0);
 	assert_rc(add_one(&place, "a"), 0);
 	assert_rc(add_one(&place, "b"), 0);
 	await_state(&place, first ? "a" : "b", HWT_DURABLE_DELIVERED);
 	cr_assert(state_of(&place, first ? "b" : "a") == HWT_DURABLE_PENDING);
-	stop();
 	place_close(&place);
 }
 
 Test(scheduler, it_goes_on_when_the_engine_is_back)
 {
 	place_open(&place, NULL);
-	start(NULL);
+	place_schedule(&place);
 	assert_rc(add_one(&place, "a"), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
 	server_kill(&place.server);
@@ -147,30 +111,22 @@ Test(scheduler, it_goes_on_when_the_engine_is_back)
 	server_again(&place.server);
 	assert_rc(add_one(&place, "b"), 0);
 	await_state(&place, "b", HWT_DURABLE_DELIVERED);
-	stop();
 	place_close(&place);
 }
 
 Test(scheduler, a_paused_shard_holds_up_no_other)
 {
-	struct engine_call call = {.script = SCRIPT_PAUSE};
 	bool first;
 
 	place_open(&place, NULL);
 	first = durable_shard_of(place.durable, "a", 1) == 0;
-	assert_rc(
-	    engine_call(durable_engine(place.durable), &call, 1, NULL), 0);
-	engine_call_free(&call, 1);
-	start(NULL);
+	place_call(&place, SCRIPT_PAUSE, 0);
+	place_schedule(&place);
 	assert_rc(add_one(&place, first ? "b" : "a"), 0);
 	await_state(&place, first ? "b" : "a", HWT_DURABLE_DELIVERED);
-	call.script = SCRIPT_RESUME;
-	assert_rc(
-	    engine_call(durable_engine(place.durable), &call, 1, NULL), 0);
-	engine_call_free(&call, 1);
+	place_call(&place, SCRIPT_RESUME, 0);
 	assert_rc(add_one(&place, first ? "a" : "b"), 0);
 	await_state(&place, first ? "a" : "b", HWT_DURABLE_DELIVERED);
-	stop();
 	place_close(&place);
 }
 
@@ -180,41 +136,35 @@ Test(scheduler, a_stop_does_not_wait_for_an_engine_that_is_stuck)
 	uint64_t from;
 
 	place_open(&place, NULL);
-	start(NULL);
+	place_schedule(&place);
 	assert_rc(add_one(&place, "a"), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
 	(void)kill(place.server.pid, SIGSTOP);
 	sleep_ns(HWT_MS(1200));
 	from = monotonic_ns();
-	stop();
+	place_unschedule(&place);
 	/* timeout_ns is 20 s. */
 	cr_assert(monotonic_ns() - from < HWT_SEC(15));
 	(void)kill(place.server.pid, SIGCONT);
 	place_close(&place);
 }
 
+static void
+short_retention(struct hwt_durable_options *options)
+{
+	options->retention_ns = HWT_MS(100);
+}
+
 Test(scheduler, what_has_ended_is_removed_after_its_retention)
 {
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
-	struct hwt_durable_options options;
-	struct hwt_durable *durable;
 	struct hwt_durable_info info;
-	struct hwt_durable_task task = task_of("a");
 
-	place_open(&place, NULL);
-	options = place_options(&place);
-	options.space = "short";
-	options.retention_ns = HWT_MS(100);
-	assert_rc(hwt_durable_open(&durable, &options), 0);
-	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
-	assert_rc(hwt_durable_add(durable, 1, &task, NULL), 0);
-	assert_rc(hwt_durable_cancel(durable, "a", 1), 0);
-	while (hwt_durable_get(durable, "a", 1, &info, NULL, 0) != -ENOENT) {
-		cr_assert(monotonic_ns() < until);
-		sleep_ns(HWT_MS(5));
-	}
-	stop();
-	assert_rc(hwt_durable_close(durable), 0);
+	place_open(&place, short_retention);
+	place_schedule(&place);
+	assert_rc(add_one(&place, "a"), 0);
+	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	AWAIT(
+	    hwt_durable_get(place.durable, "a", 1, &info, NULL, 0) == -ENOENT);
 	place_close(&place);
 }
 
@@ -227,10 +177,10 @@ Test(scheduler, a_handle_without_a_timer_has_one_of_its_own)
 	assert_rc(hwt_shared(&shared), 0);
 	assert_rc(hwt_read_stats(shared, &before), 0);
 	place_open(&place, NULL);
-	start(NULL);
+	place_schedule(&place);
 	assert_rc(add_one(&place, "a"), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	stop();
+	place_unschedule(&place);
 	assert_rc(hwt_read_stats(shared, &after), 0);
 	cr_expect(after.scheduled == before.scheduled);
 	place_close(&place);
@@ -254,39 +204,39 @@ await_rest(char id[16])
 	cr_assert_fail("it never rests");
 }
 
+static struct hwt *timer;
+
 static void
-rest_and(int (*then)(struct hwt *timer))
+with_timer(struct hwt_durable_options *options)
+{
+	options->timer = timer;
+}
+
+static void
+rest_and(int (*then)(void))
 {
 	struct hwt_options timing = {.flags = HWT_MANUAL, .tick_ns = HWT_MS(1)};
-	struct hwt_durable_options options;
-	struct hwt_durable *durable;
-	struct hwt *timer;
 	char id[16];
 
 	assert_rc(hwt_create(&timer, &timing), 0);
-	place_open(&place, NULL);
-	options = place_options(&place);
-	options.timer = timer;
-	assert_rc(hwt_durable_open(&durable, &options), 0);
-	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	place_open(&place, with_timer);
+	place_schedule(&place);
 	await_rest(id);
-	assert_rc(then(timer), 0);
+	assert_rc(then(), 0);
 	await_state(&place, id, HWT_DURABLE_DELIVERED);
-	stop();
-	assert_rc(hwt_durable_close(durable), 0);
+	place_close(&place);
 	(void)!hwt_stop(timer, NULL);
 	assert_rc(hwt_destroy(timer), 0);
-	place_close(&place);
 }
 
 static int
-advance(struct hwt *timer)
+advance(void)
 {
 	return hwt_advance(timer, NULL);
 }
 
 static int
-end_timer(struct hwt *timer)
+end_timer(void)
 {
 	return hwt_stop(timer, NULL);
 }
@@ -305,60 +255,48 @@ Test(scheduler, a_stopped_timer_is_ESHUTDOWN)
 {
 	const struct hwt_durable_worker_options work = {
 	    .queue = "q", .callback = (hwt_durable_callback *)abort};
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct hwt_durable_options options;
-	struct hwt_durable_worker *worker;
-	struct hwt_durable *durable;
 
-	place_open(&place, NULL);
-	options = place_options(&place);
-	options.timer = timer;
-	assert_rc(hwt_durable_open(&durable, &options), 0);
+	timer = worker_timer_open(HWT_MS(1));
+	place_open(&place, with_timer);
 	assert_rc(hwt_stop(timer, NULL), 0);
 	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, durable, NULL), -ESHUTDOWN);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, durable, &work), -ESHUTDOWN);
-	assert_rc(hwt_durable_close(durable), 0);
-	assert_rc(hwt_destroy(timer), 0);
+	    hwt_durable_scheduler_start(&place.scheduler, place.durable, NULL),
+	    -ESHUTDOWN);
+	assert_rc(hwt_durable_worker_start(&place.worker, place.durable, &work),
+	    -ESHUTDOWN);
 	place_close(&place);
+	assert_rc(hwt_destroy(timer), 0);
 }
 
 Test(scheduler, it_looks_once_a_second_when_the_timer_is_stopped_under_it)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct hwt_durable_options options;
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable *durable;
 
-	place_open(&place, NULL);
-	options = place_options(&place);
-	options.timer = timer;
-	assert_rc(hwt_durable_open(&durable, &options), 0);
-	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	timer = worker_timer_open(HWT_MS(1));
+	place_open(&place, with_timer);
+	place_schedule(&place);
 	assert_rc(hwt_stop(timer, NULL), 0);
 	task.delay_ns = HWT_MS(300);
-	assert_rc(hwt_durable_add(durable, 1, &task, NULL), 0);
+	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	stop();
-	assert_rc(hwt_durable_close(durable), 0);
-	assert_rc(hwt_destroy(timer), 0);
 	place_close(&place);
+	assert_rc(hwt_destroy(timer), 0);
 }
 
 Test(scheduler, without_memory_or_threads_nothing_is_left_behind)
 {
+	struct hwt_durable_scheduler *scheduler;
 	uint64_t i, count;
 	int error;
 
 	place_open(&place, NULL);
-	start(NULL);
-	stop();
+	place_schedule(&place);
+	place_unschedule(&place);
 	fault_arm(FAULT_HEAP, FAULT_COUNT);
 	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
 	count = fault_disarm();
 	assert_rc(error, 0);
-	stop();
+	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
 	for (i = 1; i <= (count < 4 ? count : 4); i++) {
 		fault_arm(FAULT_HEAP, i);
 		error = hwt_durable_scheduler_start(
@@ -366,7 +304,7 @@ Test(scheduler, without_memory_or_threads_nothing_is_left_behind)
 		(void)fault_disarm();
 		cr_expect(error == -ENOMEM || error == 0, "%s", rc_name(error));
 		if (error == 0)
-			stop();
+			assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
 	}
 	fault_arm_thread(EAGAIN);
 	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
@@ -409,7 +347,6 @@ count_delivered(uint32_t shard, const uint64_t *due_ms)
 /* By the engine's clock. */
 Test(never_early, nothing_is_delivered_before_it_is_due)
 {
-	struct hwt_durable_info info;
 	struct hwt_durable_task task;
 	uint64_t due_ms[40];
 	size_t i, count = 0;
@@ -417,16 +354,13 @@ Test(never_early, nothing_is_delivered_before_it_is_due)
 	char id[8];
 
 	place_open(&place, NULL);
-	start(NULL);
+	place_schedule(&place);
 	for (i = 0; i < 40; i++) {
 		(void)snprintf(id, sizeof(id), "t%zu", i);
 		task = task_of(id);
 		task.delay_ns = HWT_MS(300) + HWT_MS(7) * i;
 		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-		assert_rc(hwt_durable_get(
-			      place.durable, id, strlen(id), &info, NULL, 0),
-		    0);
-		due_ms[i] = info.due_unix_ns / HWT_MS(1);
+		due_ms[i] = info_of(&place, id).due_unix_ns / HWT_MS(1);
 	}
 	while (count < 40) {
 		count = 0;
@@ -434,6 +368,5 @@ Test(never_early, nothing_is_delivered_before_it_is_due)
 			count += count_delivered(shard, due_ms);
 	}
 	assert_u64(stats_of(&place).missed, 0);
-	stop();
 	place_close(&place);
 }

@@ -12,8 +12,6 @@
 SUITE(stats);
 
 static struct place place;
-static struct hwt_durable_scheduler *scheduler;
-static struct hwt_durable_worker *worker;
 static struct hwt_durable_token token;
 static _Atomic uint64_t calls;
 static _Atomic bool released; /* what is taken now is not left for later */
@@ -43,18 +41,8 @@ yard_open(void)
 	    .queue = "q", .callback = callback};
 
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
-}
-
-static void
-yard_close(void)
-{
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	place_close(&place);
+	place_schedule(&place);
+	place_work(&place, &options);
 }
 
 static void
@@ -79,7 +67,8 @@ text_of(enum hwt_format format)
 	FILE *file = open_memstream(&text, &length);
 
 	cr_assert(file != NULL);
-	assert_rc(hwt_durable_worker_stats_write(worker, file, format), 0);
+	assert_rc(
+	    hwt_durable_worker_stats_write(place.worker, file, format), 0);
 	(void)fclose(file);
 	return text;
 }
@@ -110,7 +99,7 @@ Test(stats, lateness_counts_from_the_due_time_to_the_begin)
 	assert_u64(sample("lateness_seconds_bucket", ",le=\"+Inf\""), 1);
 	assert_u64(sample("lateness_seconds_count", ""), 1);
 	cr_assert(sample("lateness_seconds_sum", "") >= 10);
-	yard_close();
+	place_close(&place);
 }
 
 Test(stats, the_sum_of_tasks_that_are_due_since_1970_does_not_wrap)
@@ -124,7 +113,7 @@ Test(stats, the_sum_of_tasks_that_are_due_since_1970_does_not_wrap)
 	}
 	assert_u64(sample("lateness_seconds_count", ""), 12);
 	assert_u64(sample("lateness_seconds_sum", ""), UINT64_MAX / HWT_SEC(1));
-	yard_close();
+	place_close(&place);
 }
 
 Test(stats, execution_counts_from_the_begin_to_the_return)
@@ -135,15 +124,14 @@ Test(stats, execution_counts_from_the_begin_to_the_return)
 	assert_u64(
 	    sample("execution_seconds_bucket", ",le=\"0.268435455\""), 0);
 	assert_u64(sample("execution_seconds_bucket", ",le=\"+Inf\""), 1);
-	yard_close();
+	place_close(&place);
 }
 
 Test(stats, a_later_attempt_is_executed_until_finish)
 {
 	yard_open();
 	add("a", "later", 0);
-	while (atomic_load(&calls) == 0)
-		sleep_ns(HWT_MS(2));
+	wait_for(&calls, 1);
 	sleep_ns(HWT_MS(300));
 	assert_u64(sample("running", ""), 1);
 	assert_u64(sample("execution_seconds_count", ""), 0);
@@ -153,7 +141,7 @@ Test(stats, a_later_attempt_is_executed_until_finish)
 	    sample("execution_seconds_bucket", ",le=\"0.268435455\""), 0);
 	assert_u64(sample("execution_seconds_count", ""), 1);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	yard_close();
+	place_close(&place);
 }
 
 Test(stats, outcomes_are_counted)
@@ -175,8 +163,7 @@ Test(stats, outcomes_are_counted)
 	yard_open();
 	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		add(row[i].id, row[i].payload, 0);
-		while (atomic_load(&calls) == i)
-			sleep_ns(HWT_MS(2));
+		wait_for(&calls, i + 1);
 		if (row[i].payload[0] == 'l') {
 			atomic_store(&released, true);
 			assert_rc(
@@ -189,7 +176,7 @@ Test(stats, outcomes_are_counted)
 	assert_u64(sample("done_total", ""), 4);
 	assert_u64(sample("failed_total", ""), 2);
 	assert_u64(sample("retried_total", ""), 1);
-	yard_close();
+	place_close(&place);
 }
 
 Test(stats, formats)
@@ -212,7 +199,7 @@ Test(stats, formats)
 	cr_assert(strstr(text, ",\"execution_ns_histogram\":[0,0,") != NULL);
 	cr_assert_str_eq(text + strlen(text) - 3, "]}\n");
 	free(text);
-	yard_close();
+	place_close(&place);
 }
 
 Test(stats, arguments_outside_their_range_are_EINVAL)
@@ -220,12 +207,12 @@ Test(stats, arguments_outside_their_range_are_EINVAL)
 	yard_open();
 	assert_rc(
 	    hwt_durable_worker_stats_write(NULL, stdout, HWT_JSON), -EINVAL);
-	assert_rc(
-	    hwt_durable_worker_stats_write(worker, NULL, HWT_JSON), -EINVAL);
-	assert_rc(hwt_durable_worker_stats_write(
-		      worker, stdout, (enum hwt_format)(HWT_JSON + 100)),
+	assert_rc(hwt_durable_worker_stats_write(place.worker, NULL, HWT_JSON),
 	    -EINVAL);
-	yard_close();
+	assert_rc(hwt_durable_worker_stats_write(
+		      place.worker, stdout, (enum hwt_format)(HWT_JSON + 100)),
+	    -EINVAL);
+	place_close(&place);
 }
 
 Test(stats, the_queues_of_a_worker_are_one_label_however_long)
@@ -239,14 +226,12 @@ Test(stats, the_queues_of_a_worker_are_one_label_however_long)
 		(void)snprintf(queue + 65 * i, sizeof(queue) - 65 * i,
 		    "q%063zu%s", i, i < 15 ? "," : "");
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, &options), 0);
+	place_work(&place, &options);
 	(void)snprintf(
 	    begin, sizeof(begin), "{\"queue\":\"%s\",\"serial\":1,", queue);
 	text = text_of(HWT_JSON);
 	cr_assert(strncmp(text, begin, strlen(begin)) == 0, "%s", text);
 	free(text);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
 	place_close(&place);
 }
 
@@ -255,8 +240,8 @@ Test(stats, what_fails_a_write_is_returned)
 	FILE *full = fopen("/dev/full", "w");
 
 	yard_open();
-	assert_rc(
-	    hwt_durable_worker_stats_write(worker, full, HWT_JSON), -ENOSPC);
+	assert_rc(hwt_durable_worker_stats_write(place.worker, full, HWT_JSON),
+	    -ENOSPC);
 	(void)fclose(full);
-	yard_close();
+	place_close(&place);
 }

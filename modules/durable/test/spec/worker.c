@@ -17,8 +17,6 @@ SUITE(fenced);
 SUITE(cancelled);
 
 static struct place place;
-static struct hwt_durable_scheduler *scheduler;
-static struct hwt_durable_worker *worker;
 
 /* That a proxy has kept, or counted. */
 static _Atomic uint64_t outcomes, polls;
@@ -35,7 +33,7 @@ static struct seen {
 	uint64_t due_unix_ns, delay_given_ns, fence;
 	char id[80], queue[80], payload[80];
 	size_t payload_length;
-} seen;
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void
 note(struct seen *noted, const struct hwt_durable_delivery *delivery)
@@ -82,15 +80,15 @@ work(void)
 	    .queue = "q", .callback = callback, .ctx = &seen};
 }
 
+/* NULL: without a worker. */
 static void
 yard_open_with(const struct hwt_durable_worker_options *options)
 {
-	(void)pthread_mutex_init(&seen.lock, NULL);
 	gate_init(&seen.gate);
 	place_open(&place, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
-	assert_rc(hwt_durable_worker_start(&worker, place.durable, options), 0);
+	place_schedule(&place);
+	if (options != NULL)
+		place_work(&place, options);
 }
 
 static void
@@ -99,15 +97,6 @@ yard_open(void)
 	struct hwt_durable_worker_options options = work();
 
 	yard_open_with(&options);
-}
-
-static void
-yard_close(void)
-{
-	if (worker != NULL)
-		assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	place_close(&place);
 }
 
 Test(worker, options_outside_their_range_are_EINVAL)
@@ -129,13 +118,13 @@ Test(worker, options_outside_their_range_are_EINVAL)
 	place_open(&place, NULL);
 	for (i = 0; i < 9; i++)
 		cr_expect(hwt_durable_worker_start(
-			      &worker, place.durable, &bad[i]) == -EINVAL,
+			      &place.worker, place.durable, &bad[i]) == -EINVAL,
 		    "options %zu", i);
-	assert_rc(
-	    hwt_durable_worker_start(&worker, place.durable, NULL), -EINVAL);
+	assert_rc(hwt_durable_worker_start(&place.worker, place.durable, NULL),
+	    -EINVAL);
 	bad[0] = work();
 	assert_rc(hwt_durable_worker_start(NULL, place.durable, bad), -EINVAL);
-	assert_rc(hwt_durable_worker_start(&worker, NULL, bad), -EINVAL);
+	assert_rc(hwt_durable_worker_start(&place.worker, NULL, bad), -EINVAL);
 	assert_rc(hwt_durable_worker_stop(NULL, 0), 0);
 	place_close(&place);
 }
@@ -151,8 +140,7 @@ Test(worker, a_callback_gets_what_was_added)
 	task.max_attempts = 3;
 	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
 	await_state(&place, "some id", HWT_DURABLE_SUCCEEDED);
-	assert_rc(
-	    hwt_durable_get(place.durable, "some id", 7, &info, NULL, 0), 0);
+	info = info_of(&place, "some id");
 	assert_u64(seen.attempt, 1);
 	assert_u64(seen.generation, 1);
 	assert_u64(seen.max_attempts, 3);
@@ -167,7 +155,7 @@ Test(worker, a_callback_gets_what_was_added)
 	assert_rc(hwt_durable_cancel(place.durable, "some id", 7), -EALREADY);
 	assert_rc(hwt_durable_reschedule(place.durable, "some id", 7, 0, 0),
 	    -EALREADY);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, FAIL_and_what_is_not_known_is_a_dead_letter)
@@ -189,7 +177,7 @@ Test(worker, FAIL_and_what_is_not_known_is_a_dead_letter)
 	assert_u64(info.payload_length, 4);
 	assert_u64(stats_of(&place).dead, 2);
 	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -EALREADY);
-	yard_close();
+	place_close(&place);
 }
 
 static int
@@ -220,13 +208,12 @@ Test(worker, what_a_callback_says_is_kept_with_the_dead_letter)
 	(void)server_ask(&place.server, said, "EVAL %s 1 %s",
 	    "return(redis.call('GET',KEYS[1]):gsub('%z','0'))", key);
 	cr_assert(strstr(said, " no 0 card") != NULL, "%s", said);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, RETRY_executes_again_after_its_delay)
 {
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable_info info;
 
 	yard_open();
 	atomic_store(&seen.answer, HWT_DURABLE_RETRY);
@@ -236,10 +223,9 @@ Test(worker, RETRY_executes_again_after_its_delay)
 	await_state(&place, "a", HWT_DURABLE_FAILED);
 	assert_u64(seen.calls, 3);
 	assert_u64(seen.attempt, 3);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
-	assert_u64(info.attempts, 3);
+	assert_u64(info_of(&place, "a").attempts, 3);
 	assert_u64(stats_of(&place).retried, 3);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, RETRY_without_a_delay_backs_off_for_at_most_a_second_at_first)
@@ -254,24 +240,18 @@ Test(worker, RETRY_without_a_delay_backs_off_for_at_most_a_second_at_first)
 	await_state(&place, "a", HWT_DURABLE_FAILED);
 	assert_u64(seen.calls, 2);
 	cr_assert(monotonic_ns() - from < HWT_SEC(30));
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, no_more_threads_call_back_than_were_asked_for)
 {
 	struct hwt_durable_worker_options options = work();
-	struct hwt_durable_task tasks[20];
-	char ids[20][8];
 	int i;
 
 	options.threads = 3;
 	seen.gated = true;
 	yard_open_with(&options);
-	for (i = 0; i < 20; i++) {
-		(void)snprintf(ids[i], sizeof(ids[i]), "t%d", i);
-		tasks[i] = task_of(ids[i]);
-	}
-	assert_rc(hwt_durable_add(place.durable, 20, tasks, NULL), 0);
+	add_many(&place, "t", 20, NULL);
 	for (i = 0; i < 3; i++)
 		gate_await(&seen.gate);
 	assert_u64(seen.inside_max, 3);
@@ -279,78 +259,43 @@ Test(worker, no_more_threads_call_back_than_were_asked_for)
 	assert_u64(stats_of(&place).running, 3);
 	for (i = 0; i < 20; i++)
 		gate_open(&seen.gate);
-	for (i = 0; i < 20; i++)
-		await_state(&place, ids[i], HWT_DURABLE_SUCCEEDED);
+	await_succeeded(&place, 20);
 	assert_u64(seen.calls, 20);
 	assert_u64(seen.inside_max, 3);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, many_short_tasks_are_all_executed_once)
 {
-	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX];
-	static char ids[HWT_DURABLE_BATCH_MAX][16];
 	struct hwt_durable_worker_options options = work();
-	uint64_t total = 4 * HWT_DURABLE_BATCH_MAX;
 	struct hwt_durable_stats stats;
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
-	int batch;
-	size_t i;
 
 	options.threads = 2;
 	yard_open_with(&options);
-	for (batch = 0; batch < 4; batch++) {
-		for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++) {
-			(void)snprintf(
-			    ids[i], sizeof(ids[i]), "%d-%zu", batch, i);
-			tasks[i] = task_of(ids[i]);
-		}
-		assert_rc(hwt_durable_add(place.durable, HWT_DURABLE_BATCH_MAX,
-			      tasks, NULL),
-		    0);
-	}
-	while (stats_of(&place).succeeded < total) {
-		cr_assert(monotonic_ns() < until);
-		sleep_ns(HWT_MS(5));
-	}
+	add_many(&place, "", 4 * HWT_DURABLE_BATCH_MAX, NULL);
+	await_succeeded(&place, 4 * HWT_DURABLE_BATCH_MAX);
 	stats = stats_of(&place);
 	assert_u64(seen.calls, stats.begun);
 	assert_u64(stats.running + stats.delivered + stats.pending, 0);
-	yard_close();
+	place_close(&place);
 }
 
 /* A take of theirs is more than one script. */
 Test(worker, the_longest_payloads_are_all_taken)
 {
 	static char payload[HWT_DURABLE_PAYLOAD_MAX];
-	static struct hwt_durable_task tasks[200];
-	static char ids[200][8];
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
-	int i;
+	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_task task = task_of("");
 
-	yard_open();
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	for (i = 0; i < 200; i++) {
-		(void)snprintf(ids[i], sizeof(ids[i]), "t%d", i);
-		tasks[i] = task_of(ids[i]);
-		tasks[i].payload = payload;
-		tasks[i].payload_length = sizeof(payload);
-	}
-	assert_rc(hwt_durable_add(place.durable, 200, tasks, NULL), 0);
-	{
-		struct hwt_durable_worker_options options = work();
-
-		options.threads = 200;
-		assert_rc(
-		    hwt_durable_worker_start(&worker, place.durable, &options),
-		    0);
-	}
-	while (stats_of(&place).succeeded < 200) {
-		cr_assert(monotonic_ns() < until);
-		sleep_ns(HWT_MS(5));
-	}
+	yard_open_with(NULL);
+	task.payload = payload;
+	task.payload_length = sizeof(payload);
+	add_many(&place, "t", 200, &task);
+	options.threads = 200;
+	place_work(&place, &options);
+	await_succeeded(&place, 200);
 	assert_u64(seen.calls, 200);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, a_lease_is_extended_while_a_callback_runs)
@@ -368,7 +313,7 @@ Test(worker, a_lease_is_extended_while_a_callback_runs)
 	gate_open(&seen.gate);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
-	yard_close();
+	place_close(&place);
 }
 
 /* It was taken, and waits for the thread; another worker may have it by now. */
@@ -400,7 +345,7 @@ Test(fenced, what_was_not_begun_before_a_suspension_is_not_begun_after_it)
 	assert_u64(stats_of(&place).given_back, 1);
 	gate_open(&seen.gate);
 	await_state(&place, "b", HWT_DURABLE_SUCCEEDED);
-	yard_close();
+	place_close(&place);
 }
 
 /* timer: the caller's; NULL: the shared one. */
@@ -415,12 +360,12 @@ run_too_long(struct hwt *timer, bool stops)
 	options.run_limit_ns = HWT_MS(50);
 	options.threads = 2;
 	seen.gated = true;
-	yard_open();
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	yard_open_with(NULL);
 	with = place_options(&place);
 	with.timer = timer;
 	assert_rc(hwt_durable_open(&durable, &with), 0);
-	assert_rc(hwt_durable_worker_start(&worker, durable, &options), 0);
+	assert_rc(
+	    hwt_durable_worker_start(&place.worker, durable, &options), 0);
 	if (stops)
 		assert_rc(hwt_stop(timer, NULL), 0);
 	task.max_attempts = 2;
@@ -431,13 +376,12 @@ run_too_long(struct hwt *timer, bool stops)
 	assert_u64(seen.calls, 2);
 	gate_open(&seen.gate);
 	gate_open(&seen.gate);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	worker = NULL;
+	place_unwork(&place);
 	/* What they returned had no effect. */
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_FAILED);
 	cr_assert(log_has(&place.log, "takes longer than run_limit_ns"));
 	assert_rc(hwt_durable_close(durable), 0);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, a_callback_that_runs_for_too_long_is_executed_again)
@@ -470,17 +414,14 @@ Test(worker, a_stop_gives_back_what_no_callback_was_called_for)
 		assert_rc(add_one(&place, id), 0);
 		await_state(&place, id, HWT_DURABLE_DELIVERED);
 	}
-	assert_rc(hwt_durable_worker_stop(worker, HWT_MS(50)), -EBUSY);
+	assert_rc(hwt_durable_worker_stop(place.worker, HWT_MS(50)), -EBUSY);
 	gate_open(&seen.gate);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	worker = NULL;
+	place_unwork(&place);
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
 	for (i = 0; i < 10; i++) {
 		(void)snprintf(id, sizeof(id), "t%d", i);
-		assert_rc(hwt_durable_get(
-			      place.durable, id, strlen(id), &info, NULL, 0),
-		    0);
+		info = info_of(&place, id);
 		cr_assert(info.state == HWT_DURABLE_PENDING ||
 		    info.state == HWT_DURABLE_DELIVERED);
 		assert_u64(info.attempts, 0);
@@ -491,7 +432,7 @@ Test(worker, a_stop_gives_back_what_no_callback_was_called_for)
 	(void)server_ask(
 	    &place.server, NULL, "HINCRBY {hwt:0}:meta given_back 5");
 	assert_u64(stats_of(&place).given_back, stats.given_back + 5);
-	yard_close();
+	place_close(&place);
 }
 
 static int
@@ -501,7 +442,7 @@ stop_inside(void *ctx, const struct hwt_durable_delivery *delivery)
 
 	(void)delivery;
 	atomic_store(&noted->calls,
-	    (uint64_t)-hwt_durable_worker_stop(worker, HWT_SEC(1)));
+	    (uint64_t)-hwt_durable_worker_stop(place.worker, HWT_SEC(1)));
 	return 0;
 }
 
@@ -515,7 +456,7 @@ Test(worker, a_stop_in_its_own_callback_is_EDEADLK)
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	/* What hwt_durable_worker_stop said. */
 	assert_u64(seen.calls, EDEADLK);
-	yard_close();
+	place_close(&place);
 }
 
 static int
@@ -540,7 +481,7 @@ Test(worker, a_callback_may_add)
 	assert_rc(add_one(&place, "a"), 0);
 	await_state(&place, "next", HWT_DURABLE_SUCCEEDED);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	yard_close();
+	place_close(&place);
 }
 
 static void
@@ -551,22 +492,21 @@ stop_without_engine(uint64_t within_ns)
 	struct hwt_durable *durable;
 
 	seen.gated = true;
-	yard_open();
+	yard_open_with(NULL);
 	options = place_options(&place);
 	options.timeout_ns = HWT_SEC(2);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	assert_rc(hwt_durable_worker_start(&place.worker, durable, &how), 0);
 	assert_rc(add_one(&place, "a"), 0);
 	gate_await(&seen.gate);
 	server_kill(&place.server);
 	gate_open(&seen.gate);
-	assert_rc(hwt_durable_worker_stop(worker, within_ns), 0);
-	worker = NULL;
+	assert_rc(hwt_durable_worker_stop(place.worker, within_ns), 0);
+	place.worker = NULL;
 	assert_rc(hwt_durable_close(durable), 0);
 	server_again(&place.server);
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, a_stop_is_not_held_up_by_an_engine_that_is_gone)
@@ -591,33 +531,20 @@ Test(worker, an_outcome_is_told_when_the_engine_is_back)
 	server_again(&place.server);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
-	yard_close();
-}
-
-static void
-one_shard(struct hwt_durable_options *options)
-{
-	options->shards = 1;
+	place_close(&place);
 }
 
 /* A MiB for each of twenty takes, which stop there. */
 static void
 add_expired(void)
 {
-	static char id[16][8], payload[HWT_DURABLE_PAYLOAD_MAX];
-	struct hwt_durable_task task[16];
-	unsigned i, k;
+	static char payload[HWT_DURABLE_PAYLOAD_MAX];
+	struct hwt_durable_task task = task_of("");
 
-	for (i = 0; i < 20; i++) {
-		for (k = 0; k < 16; k++) {
-			(void)snprintf(id[k], sizeof(id[k]), "%u", 16 * i + k);
-			task[k] = task_of(id[k]);
-			task[k].expires_ns = HWT_MS(1);
-			task[k].payload = payload;
-			task[k].payload_length = sizeof(payload);
-		}
-		assert_rc(hwt_durable_add(place.durable, 16, task, NULL), 0);
-	}
+	task.expires_ns = HWT_MS(1);
+	task.payload = payload;
+	task.payload_length = sizeof(payload);
+	add_many(&place, "", 20 * 16, &task);
 }
 
 static enum proxied
@@ -638,28 +565,24 @@ Test(worker, what_has_expired_does_not_wait_for_a_poll)
 	struct hwt_durable_options options;
 	struct hwt_durable *durable;
 
-	(void)pthread_mutex_init(&seen.lock, NULL);
 	place_open(&place, one_shard);
 	add_expired();
 	assert_rc(add_one(&place, "live"), 0);
 	/* A pump or two for all: there are few hints then. */
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	place_schedule(&place);
 	await_state(&place, "live", HWT_DURABLE_DELIVERED);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	scheduler = NULL;
+	place_unschedule(&place);
 	options = place_behind(&place, &proxy);
 	options.shards = 1;
 	how.threads = 4;
 	assert_rc(hwt_durable_open(&durable, &options), 0);
-	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	assert_rc(hwt_durable_worker_start(&place.worker, durable, &how), 0);
 	await_state(&place, "live", HWT_DURABLE_SUCCEEDED);
 	cr_assert(polls < 15);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	worker = NULL;
+	place_unwork(&place);
 	assert_rc(hwt_durable_close(durable), 0);
 	proxy_stop(&proxy);
-	yard_close();
+	place_close(&place);
 }
 
 /* Outcomes, while data is not NULL. */
@@ -689,55 +612,47 @@ Test(worker, an_outcome_without_an_answer_is_told_after_its_lease_too)
 	struct hwt_durable_options options;
 	struct hwt_durable *durable;
 
-	yard_open();
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
+	yard_open_with(NULL);
 	options = place_behind(&place, &proxy);
 	options.timeout_ns = HWT_MS(200);
 	assert_rc(hwt_durable_open(&durable, &options), 0);
 	how.visibility_ns = HWT_SEC(3);
-	assert_rc(hwt_durable_worker_start(&worker, durable, &how), 0);
+	assert_rc(hwt_durable_worker_start(&place.worker, durable, &how), 0);
 	assert_rc(add_one(&place, "a"), 0);
 	wait_for(&outcomes, 1);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	scheduler = NULL;
+	place_unschedule(&place);
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
 	sleep_ns(HWT_SEC(4));
 	proxy.data = NULL;
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 1);
-	assert_rc(hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	worker = NULL;
+	place_unwork(&place);
 	assert_rc(hwt_durable_close(durable), 0);
 	proxy_stop(&proxy);
-	yard_close();
+	place_close(&place);
 }
 
 Test(worker, without_threads_or_memory_nothing_is_left_behind)
 {
+	/* The shared timer's own thread comes first, once. */
+	static const struct {
+		unsigned fault;
+		int error;
+	} rows[] = {{FAULT_THREAD, -EAGAIN}, {FAULT_HEAP, -ENOMEM}};
 	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_worker *worker;
 	uint64_t i;
 	int error;
 
 	options.threads = 3;
 	place_open(&place, NULL);
-	for (i = 1; i <= 4; i++) {
-		fault_arm(FAULT_THREAD, i);
+	for (i = 0; i < 8; i++) {
+		fault_arm(rows[i / 4].fault, 1 + i % 4);
 		error =
 		    hwt_durable_worker_start(&worker, place.durable, &options);
 		(void)fault_disarm();
-		/* The shared timer's own thread comes first, once. */
-		cr_expect(
-		    error == -EAGAIN, "thread %d: %s", (int)i, rc_name(error));
-		if (error == 0)
-			assert_rc(
-			    hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
-	}
-	for (i = 1; i <= 4; i++) {
-		fault_arm(FAULT_HEAP, i);
-		error =
-		    hwt_durable_worker_start(&worker, place.durable, &options);
-		(void)fault_disarm();
-		cr_expect(error == -ENOMEM, "%s", rc_name(error));
+		cr_expect(error == rows[i / 4].error, "call %d: %s",
+		    (int)(1 + i % 4), rc_name(error));
 		if (error == 0)
 			assert_rc(
 			    hwt_durable_worker_stop(worker, HWT_SEC(60)), 0);
@@ -756,12 +671,9 @@ Test(at_least_once, what_a_killed_worker_held_is_executed_by_another)
 	    {"q", 1}, {"dead", 4}, {"1", 1}, {"0", 1}, {"1", 1}, {"300", 3}};
 	struct engine_call call = {
 	    .script = SCRIPT_TAKE, .count = 6, .arg = argument};
-	struct hwt_durable_info info;
+	struct hwt_durable_worker_options options = work();
 
-	place_open(&place, NULL);
-	(void)pthread_mutex_init(&seen.lock, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	yard_open_with(NULL);
 	assert_rc(add_one(&place, "a"), 0);
 	await_state(&place, "a", HWT_DURABLE_DELIVERED);
 	/* One that takes it and is never heard of again. */
@@ -773,19 +685,12 @@ Test(at_least_once, what_a_killed_worker_held_is_executed_by_another)
 	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -EINPROGRESS);
 	assert_rc(
 	    hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -EINPROGRESS);
-	{
-		struct hwt_durable_worker_options options = work();
-
-		assert_rc(
-		    hwt_durable_worker_start(&worker, place.durable, &options),
-		    0);
-	}
+	place_work(&place, &options);
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	assert_rc(hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), 0);
-	assert_u64(info.attempts, 2);
+	assert_u64(info_of(&place, "a").attempts, 2);
 	assert_u64(seen.calls, 1);
 	assert_u64(stats_of(&place).expired_leases, 1);
-	yard_close();
+	place_close(&place);
 }
 
 /* The lease is taken away under the callback. */
@@ -801,8 +706,7 @@ Test(fenced, the_outcome_of_an_attempt_that_was_given_up_has_no_effect)
 	gate_await(&seen.gate);
 	shard = durable_shard_of(place.durable, "a", 1);
 	(void)server_ask(&place.server, score, "ZADD {hwt:%u}:fly 1 a", shard);
-	while (stats_of(&place).expired_leases == 0)
-		sleep_ns(HWT_MS(5));
+	AWAIT(stats_of(&place).expired_leases > 0);
 	gate_open(&seen.gate);
 	gate_await(&seen.gate);
 	/* The second attempt is under way; the first did not fail it. */
@@ -813,7 +717,7 @@ Test(fenced, the_outcome_of_an_attempt_that_was_given_up_has_no_effect)
 	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 2);
 	cr_assert(log_has(&place.log, "its outcome has no effect"));
-	yard_close();
+	place_close(&place);
 }
 
 /* As if the lease was over, and the dead letter dropped. */
@@ -856,13 +760,12 @@ Test(fenced, a_task_that_is_added_again_does_not_end_by_an_outcome_of_the_first)
 	assert_u64(other.attempt, seen.attempt);
 	cr_assert(other.fence > seen.fence);
 	gate_open(&seen.gate);
-	while (!log_has(&place.log, "its outcome has no effect"))
-		sleep_ns(HWT_MS(5));
+	AWAIT(log_has(&place.log, "its outcome has no effect"));
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
 	gate_open(&other.gate);
 	await_state(&place, "a", HWT_DURABLE_FAILED);
 	assert_rc(hwt_durable_worker_stop(second, HWT_SEC(60)), 0);
-	yard_close();
+	place_close(&place);
 }
 
 Test(cancelled, nothing_begins_after_a_cancel_that_returned_0)
@@ -887,27 +790,11 @@ Test(cancelled, nothing_begins_after_a_cancel_that_returned_0)
 		    answer[i] == 0 ? HWT_DURABLE_CANCELLED
 				   : HWT_DURABLE_SUCCEEDED);
 	assert_u64(seen.calls, 200 - cancelled);
-	yard_close();
+	place_close(&place);
 }
 
-/* How often a worker has asked for tasks, by what a take reads. */
-static uint64_t
-count_takes(void)
-{
-	redisReply *reply =
-	    redisCommand(place.server.context, "INFO commandstats");
-	const char *found;
-	uint64_t count = 0;
-
-	cr_assert(reply != NULL && reply->type == REDIS_REPLY_STRING);
-	found = strstr(reply->str, "cmdstat_lrange:calls=");
-	if (found != NULL)
-		count = strtoull(strchr(found, '=') + 1, NULL, 10);
-	freeReplyObject(reply);
-	return count;
-}
-
-/* A task at a time; how many takes that took, of so many workers. */
+/* A task at a time; how many takes that took, of so many workers, by what a
+ * take reads. */
 static uint64_t
 count_takes_of(uint32_t count)
 {
@@ -924,14 +811,14 @@ count_takes_of(uint32_t count)
 	/* They have looked everywhere, and wait. */
 	for (i = 0; i < 3; i++) {
 		sleep_ns(HWT_MS(200));
-		before = count_takes();
+		before = calls_of(&place, "lrange");
 	}
 	for (i = 0; i < 60; i++) {
 		(void)snprintf(id, sizeof(id), "%u.%u", count, i);
 		assert_rc(add_one(&place, id), 0);
 		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
 	}
-	before = count_takes() - before;
+	before = calls_of(&place, "lrange") - before;
 	for (i = 0; i < count; i++)
 		assert_rc(hwt_durable_worker_stop(many[i], HWT_SEC(60)), 0);
 	return before;
@@ -941,14 +828,11 @@ Test(worker, of_many_that_wait_one_is_told)
 {
 	uint64_t one, many;
 
-	place_open(&place, NULL);
-	(void)pthread_mutex_init(&seen.lock, NULL);
-	assert_rc(
-	    hwt_durable_scheduler_start(&scheduler, place.durable, NULL), 0);
+	yard_open_with(NULL);
 	one = count_takes_of(1);
 	many = count_takes_of(16);
 	/* The polls of some seconds; with each of them told it is 16 times. */
 	cr_assert(many < 4 * one, "%llu takes, and %llu of one",
 	    (unsigned long long)many, (unsigned long long)one);
-	yard_close();
+	place_close(&place);
 }
